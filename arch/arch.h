@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arch.h - the whole contract between dinst and one processor architecture.
+ *
+ * Everything above arch/ is free of opcodes and register names: it sees target
+ * addresses, instructions as values, buffers into which code is emitted, and
+ * register sets as bit masks. One folder per architecture implements this
+ * header with plain functions; the Makefile picks the folder, so a function
+ * that is missing is a link error.
+ *
+ * arch/ is pure: bytes in, bytes out. No I/O, no ptrace, no logging, and no
+ * allocation that a caller would have to give back. All functions are safe to
+ * call from several threads.
+ *
+ * Calling sequence of the usual journey of an instruction:
+ *   1. arch_decode() turns bytes of the target into struct arch_insn;
+ *   2. arch_live_before() says which registers and flags are dead there;
+ *   3. arch_emit_*() and arch_relocate() write a trampoline into an arch_buf;
+ *   4. arch_patch_*() produce the few bytes that lead from the target's own
+ *      code to that trampoline.
+ *
+ * Errors: functions that can fail return 0 or a negative enum arch_status.
+ * Emitters never fail one by one: the buffer's `status` is sticky and is
+ * looked at once, at the end.
+ */
+#ifndef DINST_ARCH_ARCH_H
+#define DINST_ARCH_ARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/user.h>
+
+/* An address in the target. Never a pointer of ours. */
+typedef uint64_t taddr_t;
+
+/* A set of registers and flags; the bits belong to the architecture. */
+typedef uint64_t arch_regset;
+
+enum arch_status {
+	ARCH_OK = 0,
+	ARCH_TRUNCATED = -1,   /* the bytes end inside the instruction */
+	ARCH_UNKNOWN = -2,     /* not an instruction that we are sure of */
+	ARCH_NO_ROOM = -3,     /* the buffer is full */
+	ARCH_OUT_OF_RANGE = -4,/* a displacement does not reach */
+	ARCH_REFUSED = -5,     /* this instruction must not be relocated */
+};
+
+enum {
+	ARCH_INSN_MAX = 16,       /* longest instruction, bytes */
+	ARCH_PATCH_MAX = 16,      /* longest run of bytes a patch writes */
+	ARCH_RELOCATED_MAX = 48,  /* most bytes one relocated instruction takes */
+	ARCH_OPERAND_NAME_MAX = 96,
+};
+
+/* What an instruction does to the flow of control. */
+enum arch_flow {
+	ARCH_FLOW_NEXT,          /* falls through */
+	ARCH_FLOW_CALL,          /* direct call; target is valid */
+	ARCH_FLOW_CALL_INDIRECT,
+	ARCH_FLOW_JUMP,          /* direct unconditional jump; target is valid */
+	ARCH_FLOW_JUMP_INDIRECT,
+	ARCH_FLOW_BRANCH,        /* direct conditional jump; target is valid */
+	ARCH_FLOW_RETURN,
+	ARCH_FLOW_SYSCALL,       /* enters the kernel; falls through */
+	ARCH_FLOW_STOP,          /* never falls through: trap, halt, undefined */
+};
+
+enum arch_insn_flag {
+	ARCH_INSN_PC_RELATIVE = 1 << 0, /* has a pc-relative data operand: data_ref */
+	ARCH_INSN_ADDRESS_OF = 1 << 1,  /* ... and only computes that address (lea) */
+	ARCH_INSN_NOP = 1 << 2,         /* does nothing, any length */
+	ARCH_INSN_PADDING = 1 << 3,     /* fills gaps between functions: nops, int3 */
+	ARCH_INSN_LANDING_PAD = 1 << 4, /* must stay where it is (endbr64) */
+	ARCH_INSN_NO_MOVE = 1 << 5,     /* arch_relocate() refuses it */
+	ARCH_INSN_LOCKED = 1 << 6,      /* carries a lock prefix */
+	ARCH_INSN_MEMORY = 1 << 7,      /* reads or writes memory: may fault */
+	ARCH_INSN_INDEXED_JUMP = 1 << 8,/* indirect jump through a scaled table operand */
+	ARCH_INSN_NO_TRACK = 1 << 9,    /* notrack jump: a jump table by construction */
+	ARCH_INSN_STACK_OPERAND = 1 << 10,/* memory operand based on the stack pointer */
+	ARCH_INSN_FRAME = 1 << 11,      /* tears down a frame (pop, leave, add to sp) */
+};
+
+/* One decoded instruction. A plain value. */
+struct arch_insn {
+	taddr_t address;
+	taddr_t target;    /* direct control flow: where it goes, else 0 */
+	taddr_t data_ref;  /* pc-relative or absolute table operand, else 0 */
+	arch_regset reads; /* registers and flags whose old value matters */
+	arch_regset writes;/* registers and flags that are wholly overwritten */
+	uint16_t flags;    /* enum arch_insn_flag */
+	uint8_t flow;      /* enum arch_flow */
+	uint8_t length;    /* bytes */
+	uint8_t bytes[ARCH_INSN_MAX];
+};
+
+/*
+ * A place to put code: `bytes` is where we write it, `pc` where bytes[0] will
+ * be when it runs. `status` is the first error, sticky.
+ */
+struct arch_buf {
+	uint8_t *bytes;
+	size_t size;
+	size_t used;
+	taddr_t pc;
+	int status;
+};
+
+/* The address at which the next emitted byte will run. */
+static inline taddr_t arch_here(const struct arch_buf *b)
+{
+	return b->pc + b->used;
+}
+
+/* ------------------------------------------------------------ decoding */
+
+/*
+ * Decodes one instruction that runs at `address` from at most `size` bytes.
+ * Returns ARCH_OK and fills *insn, or ARCH_TRUNCATED / ARCH_UNKNOWN. An
+ * instruction that the decoder cannot be sure of is ARCH_UNKNOWN.
+ */
+int arch_decode(const uint8_t *bytes, size_t size, taddr_t address, struct arch_insn *insn);
+
+/*
+ * Writes the assembler text of the instruction into `text` (at most `size`
+ * bytes with the zero). For people: `dinst points -v` and test failures.
+ */
+void arch_format(const struct arch_insn *insn, char *text, size_t size);
+
+/*
+ * Looks at every offset of `bytes` (not only at instruction heads) for things
+ * that would be a direct branch, a call or the computation of a code address,
+ * and calls `found` with the target of each: a cheap superset of "who jumps
+ * where" over a whole section. Targets outside [lo, hi) are not reported.
+ */
+void arch_scan_references(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo,
+			  taddr_t hi, void (*found)(void *arg, taddr_t from, taddr_t target),
+			  void *arg);
+
+/*
+ * The registers and flags that may still be needed just before insns[at],
+ * proved only by the instructions given (sorted by address, contiguous pieces
+ * of one function; branches are followed inside the array, anything that
+ * leaves it counts as "everything live"). Never assumes a calling convention.
+ */
+arch_regset arch_live_before(const struct arch_insn *insns, size_t count, size_t at);
+
+/* Everything: the answer for a place about which nothing is known. */
+extern const arch_regset arch_all_live;
+
+/* ------------------------------------------- relocation and emission */
+
+/*
+ * Emits `insn` so that it does at arch_here(out) what it did at its own
+ * address. A call pushes the original return address (insn->address +
+ * insn->length), so that the stack never holds an address of ours; control
+ * comes back to the target's own code, not to the copy. Fails (sticky) with
+ * ARCH_REFUSED or ARCH_OUT_OF_RANGE.
+ */
+void arch_relocate(const struct arch_insn *insn, struct arch_buf *out);
+
+/* True if control can run past the relocated copy of insn (it is not a jump,
+ * a return, a stop, nor a call: those go on in the target's own code). */
+bool arch_falls_through(const struct arch_insn *insn);
+
+/* Emits an unconditional jump to `target`. Needs no register, no flag, no stack. */
+void arch_emit_jump(struct arch_buf *out, taddr_t target);
+
+/*
+ * Emits a slot: a jump whose displacement is naturally aligned, so that one
+ * aligned 32-bit store redirects it under running threads. Pads before it.
+ * Returns the offset in `out` of the displacement. Initially it leads to
+ * `target`, or to the instruction that follows where target is 0.
+ */
+size_t arch_emit_slot(struct arch_buf *out, taddr_t target);
+
+/* The 32-bit value to store at `slot_pc` (address of the displacement) so that
+ * the slot leads to `target`; *value is set on ARCH_OK only. */
+int arch_slot_value(taddr_t slot_pc, taddr_t target, uint32_t *value);
+
+/* Where a slot whose displacement is at slot_pc and holds `value` leads to. */
+taddr_t arch_slot_target(taddr_t slot_pc, uint32_t value);
+
+/*
+ * Emits the far half of a patched call site: for a direct call that has been
+ * retargeted or overwritten in place by a call to us, a jump to what it called
+ * (the return address is on the stack already). Operands based on the stack
+ * pointer are adjusted.
+ */
+void arch_emit_call_tail(const struct arch_insn *call, struct arch_buf *out);
+
+/* ------------------------------------------------------------ counters */
+
+/*
+ * A counter is one 64-bit slot in a block per possible CPU:
+ *
+ *     counter_address + (cpu << cpu_shift)       cpu = 0 .. cpus-1
+ *     counter_address + (cpus << cpu_shift)      the locked slot
+ *
+ * ARCH_COUNT_PER_CPU increments the current CPU's slot in a restartable
+ * sequence (rseq, include/uapi/linux/rseq.h), falling back to the locked slot
+ * where the thread has no CPU id; it needs counter_address + all blocks below
+ * 2 GiB. ARCH_COUNT_LOCKED increments the locked slot atomically, and uses no
+ * thread pointer.
+ */
+enum arch_count_mode { ARCH_COUNT_PER_CPU, ARCH_COUNT_LOCKED };
+
+struct arch_counter {
+	enum arch_count_mode mode;
+	taddr_t counter_address; /* slot of CPU 0 */
+	unsigned cpu_shift;      /* log2 of the bytes of one CPU's block */
+	unsigned cpus;           /* possible CPUs */
+	int64_t rseq_offset;     /* struct rseq relative to the thread pointer */
+	uint32_t rseq_signature; /* as the target's threads registered it */
+	arch_regset live;        /* what must be preserved (arch_live_before) */
+	bool red_zone;           /* bytes below the stack pointer may be live */
+};
+
+/*
+ * Mini trampolines that count live in cells of fixed size. Whatever it is
+ * used for, a cell keeps its restartable sequence, abort handler and rseq_cs
+ * descriptor at the same offsets with the same contents for ever: a thread's
+ * rseq_cs may point to a descriptor long after the sequence, so cells are
+ * reused as cells and never recycled as anything else.
+ */
+enum { ARCH_CELL_SIZE = 192, ARCH_CELL_ALIGN = 64 };
+
+struct arch_cell {
+	uint32_t entry;      /* offset of the first instruction */
+	uint32_t slot;       /* offset of the final slot's displacement, as arch_emit_slot */
+	uint32_t code_begin; /* [begin, end): offsets that a program counter may be at */
+	uint32_t code_end;
+};
+
+/*
+ * Fills exactly ARCH_CELL_SIZE bytes of `out` (whose pc is aligned to
+ * ARCH_CELL_ALIGN) with a mini trampoline that counts and then jumps to
+ * `next`. Preserves everything in spec->live, the flags included.
+ */
+void arch_emit_counter_cell(struct arch_buf *out, const struct arch_counter *spec, taddr_t next,
+			    struct arch_cell *cell);
+
+/*
+ * Makes every byte of the cell's sequence and descriptor valid for a cell that
+ * was never used, at the address out->pc; arch_emit_counter_cell() writes the
+ * same bytes there. The descriptor of cell at address A is at A + offset:
+ */
+enum { ARCH_CELL_DESCRIPTOR = 0 };
+
+/*
+ * Where a thread whose program counter is `offset` bytes into a cell may be
+ * taken to be, for a stack walk: how many bytes the cell has pushed at that
+ * moment. Returns that number, 0 where nothing is pushed.
+ */
+size_t arch_cell_pushed(const uint8_t *cell, size_t offset);
+
+/* ------------------------------------------------------------- patches */
+
+/* The ways in which the target's own bytes lead to a trampoline. */
+enum arch_patch_kind {
+	ARCH_PATCH_JUMP,       /* a near jump over the window's first bytes */
+	ARCH_PATCH_SHORT_JUMP, /* a short jump to a hole that holds a near jump */
+	ARCH_PATCH_RETARGET,   /* the displacement of the branch or call itself */
+	ARCH_PATCH_CALL,       /* an indirect call overwritten by a near call of the same length */
+};
+
+/* Sizes and reach, for those who look for windows and holes. */
+extern const size_t arch_jump_size;        /* bytes of a near jump: 5 */
+extern const size_t arch_short_jump_size;  /* 2 */
+extern const int64_t arch_jump_reach;      /* bytes either way, from the end of the jump */
+extern const int64_t arch_short_jump_reach;/* the shorter of the two directions */
+
+/*
+ * True if `insn` can be patched in itself as `kind` (RETARGET: direct calls,
+ * jumps and conditional jumps with a 32-bit displacement; CALL: indirect calls
+ * at least as long as a near call, which the prefixes allowed by the
+ * architecture bring to the same length).
+ */
+bool arch_patchable(const struct arch_insn *insn, enum arch_patch_kind kind);
+
+/*
+ * Writes into `bytes` the new contents of `length` bytes at `address`:
+ * JUMP and SHORT_JUMP: a jump to `to`, the rest of the length unchanged (the
+ * caller passes the old bytes in `bytes`). RETARGET and CALL: `insn` made to
+ * lead to `to`. *first and *count receive the range that differs and must be
+ * written. Returns ARCH_OK or ARCH_OUT_OF_RANGE.
+ */
+int arch_patch(enum arch_patch_kind kind, const struct arch_insn *insn, taddr_t address, taddr_t to,
+	       uint8_t *bytes, size_t length, size_t *first, size_t *count);
+
+/* --------------------------------------------- the stopped thread's state */
+
+/* Registers of a stopped thread, as ptrace's NT_PRSTATUS gives them. */
+struct arch_regs {
+	struct user_regs_struct user;
+};
+
+taddr_t arch_pc(const struct arch_regs *r);
+void arch_set_pc(struct arch_regs *r, taddr_t pc);
+taddr_t arch_sp(const struct arch_regs *r);
+taddr_t arch_thread_pointer(const struct arch_regs *r);
+/* Bytes below the stack pointer that the psABI reserves for the function: 128. */
+extern const size_t arch_red_zone;
+
+/* True if the thread was stopped inside a system call that the kernel would
+ * restart or that reports a result when it is resumed (orig_rax >= 0). */
+bool arch_in_syscall(const struct arch_regs *r);
+long arch_syscall_number(const struct arch_regs *r);  /* -1 if none */
+long arch_syscall_result(const struct arch_regs *r);
+long arch_syscall_argument(const struct arch_regs *r, unsigned n); /* n = 0..5 */
+void arch_set_syscall_argument(struct arch_regs *r, unsigned n, long value);
+/* A call that ended with EINTR only because of our stop is made to restart
+ * unless a handler runs: what the kernel calls ERESTARTNOHAND (-514). */
+void arch_restart_interrupted(struct arch_regs *r);
+/* Forget the system call: the registers are now those of ordinary code. */
+void arch_leave_syscall(struct arch_regs *r);
+
+/*
+ * Signal frames. `code` are bytes at an address found on a stack: true if it
+ * is the code that calls sigreturn. arch_signal_frame() reads the interrupted
+ * context out of the frame whose return address (to that code) is at frame[0].
+ */
+enum { ARCH_SIGRETURN_CODE = 16, ARCH_SIGNAL_FRAME = 512 };
+bool arch_is_sigreturn(const uint8_t *code, size_t size);
+int arch_signal_frame(const uint8_t *frame, size_t size, taddr_t *pc, taddr_t *sp);
+
+/* ------------------------------------------------------- remote programs */
+
+/*
+ * A remote program is a row of system calls that a stopped thread of the
+ * target is made to run, followed by code that puts every register back as it
+ * was and goes on where the thread was interrupted. If the mutator dies at any
+ * moment the thread heals itself. No stack is used.
+ */
+enum arch_remote_arg_kind {
+	ARCH_ARG_CONST,  /* value */
+	ARCH_ARG_RESULT, /* what call number `value` returned */
+	ARCH_ARG_DATA,   /* address of the bytes at offset `value` of `data` */
+};
+
+struct arch_remote_arg {
+	enum arch_remote_arg_kind kind;
+	uint64_t value;
+};
+
+struct arch_remote_call {
+	long number;
+	struct arch_remote_arg args[6];
+	bool always; /* run it even when an earlier call failed (close) */
+};
+
+struct arch_remote_program {
+	const struct arch_remote_call *calls;
+	size_t count;                 /* at most 4 */
+	const uint8_t *data;          /* constants, placed behind the code */
+	size_t data_size;
+};
+
+enum { ARCH_REMOTE_MAX = 512 };
+
+/*
+ * Emits the program for a thread whose registers are `interrupted`. Where the
+ * thread was in a system call the tail does what the kernel would have done
+ * (restart at pc-2, or restart_syscall). When a call fails, the following ones
+ * that are not `always` are skipped.
+ */
+void arch_emit_remote(const struct arch_remote_program *program, const struct arch_regs *interrupted,
+		      struct arch_buf *out);
+
+/* Makes `r` (a copy of the interrupted registers) ready to run the program at `pc`. */
+void arch_begin_remote(struct arch_regs *r, taddr_t pc);
+
+/* At the exit stop of call number `n` of the program: its result. */
+long arch_remote_result(const struct arch_regs *r);
+
+/* ELF machine number (EM_X86_64) and the name of the architecture. */
+extern const uint16_t arch_elf_machine;
+extern const char *const arch_name;
+
+#endif

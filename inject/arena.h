@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arena.h - memory of ours inside the target, near the code it serves.
+ *
+ * One memfd, mapped in the target as a data half (rw-) and a code half (r-x),
+ * and once, writable, in the mutator. The target never has a page that is both
+ * writable and executable; after set-up nothing in it can make the code half
+ * writable (F_SEAL_FUTURE_WRITE). Code and counters are written and read by
+ * plain loads and stores of ours, without stopping the target.
+ *
+ *     file offset 0                          code_size              + data_size
+ *     | header | journal ...| cells, code ...| counters: one block per CPU ... |
+ *     '--------- code half, r-x -------------'--------- data half, rw- --------'
+ *
+ * The data half lies below 2 GiB where that is possible, so that a counter can
+ * be reached with one scratch register. (`low_data` says so.)
+ *
+ * Calling sequence: arena_create() in a stop; use; arena_destroy() in a stop,
+ * when no thread can be inside and no patch leads there any more.
+ */
+#ifndef DINST_INJECT_ARENA_H
+#define DINST_INJECT_ARENA_H
+
+#include "inject/target.h"
+
+enum arena_mode {
+	ARENA_SHARED,  /* the memfd described above */
+	ARENA_PRIVATE, /* fallback: private anonymous memory, written through /proc/PID/mem */
+};
+
+struct arena {
+	taddr_t code, data;          /* in the target */
+	size_t code_size, data_size; /* bytes, whole pages */
+	uint8_t *code_map, *data_map;/* in the mutator; what is written here runs there */
+	int fd;                      /* -1 when private */
+	enum arena_mode mode;
+	bool low_data;
+	taddr_t reach_lo, reach_hi;  /* code in [lo, hi) can be led here and back */
+	unsigned cpus, cpu_shift;    /* blocks of counters, see struct arch_counter */
+};
+
+/*
+ * Maps a new arena from which all of [lo, hi) is within reach. Keeps clear of
+ * the brk heap and of growing stacks, and never replaces a mapping.
+ */
+int arena_create(struct stop *s, taddr_t lo, taddr_t hi, struct arena **out,
+		 struct dinst_error *e);
+
+/*
+ * Unmaps the arena: clears every rseq_cs that points into it (threads inside a
+ * sequence go to its abort address first), then munmap by a remote call.
+ * Frees *a. On failure the arena stays and is still valid.
+ */
+int arena_destroy(struct stop *s, struct arena *a, struct dinst_error *e);
+
+/* Gives back our side only: the target keeps its mappings. */
+void arena_release(struct arena *a);
+
+/* Makes what was written through code_map/data_map visible in a private arena; no-op otherwise. */
+int arena_sync(struct stop *s, struct arena *a, struct dinst_error *e);
+
+/* ----------------------------------------------- what a dead mutator left */
+
+struct arena_found {
+	taddr_t code, data;
+	size_t code_size, data_size;
+	bool header_valid;
+};
+
+/* Looks through the target's maps for arenas of any earlier session; at most `max`. Returns the number. */
+int arena_find(const struct target *t, struct arena_found *found, size_t max,
+	       struct dinst_error *e);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * heap.h - the instrumentation heap: who uses which bytes of an arena.
+ *
+ * Three kinds of things are allocated: code (base trampolines, size classes),
+ * cells (counter minis; reused as cells only, never recycled as anything else,
+ * see arch.h) and counters (one 64-bit slot per CPU). The book-keeping is in
+ * the mutator; nothing in the target is trusted.
+ *
+ * Freeing is the caller's promise that no thread is inside any more.
+ */
+#ifndef DINST_INJECT_HEAP_H
+#define DINST_INJECT_HEAP_H
+
+#include "inject/arena.h"
+
+struct heap; /* opaque; one per arena */
+
+int heap_create(struct arena *a, struct heap **out, struct dinst_error *e);
+void heap_destroy(struct heap *h); /* our side only; not the arena */
+
+/* `size` bytes of code, 16-byte aligned. The address in the target; heap_map() is our view. */
+int heap_alloc_code(struct heap *h, size_t size, taddr_t *out, struct dinst_error *e);
+void heap_free_code(struct heap *h, taddr_t address);
+
+/* A cell of ARCH_CELL_SIZE bytes aligned to ARCH_CELL_ALIGN. */
+int heap_alloc_cell(struct heap *h, taddr_t *out, struct dinst_error *e);
+void heap_free_cell(struct heap *h, taddr_t address);
+
+/* A counter, zero in every CPU's block and in the locked slot; reference count 1. */
+int heap_alloc_counter(struct heap *h, taddr_t *out, struct dinst_error *e);
+void heap_ref_counter(struct heap *h, taddr_t counter);
+void heap_unref_counter(struct heap *h, taddr_t counter);
+
+/* Sum over all CPUs and the locked slot, read with plain loads. */
+uint64_t heap_read_counter(const struct heap *h, taddr_t counter);
+
+/* Our writable view of `size` bytes at `address` of the arena; NULL if outside. */
+void *heap_map(const struct heap *h, taddr_t address, size_t size);
+
+struct heap_stats {
+	size_t code_bytes, cell_bytes, counter_bytes; /* in use */
+	size_t used;       /* bytes of the arena ever handed out and not free now */
+	size_t touched;    /* the highest point ever reached: what the target pays for */
+	size_t capacity;
+	bool above_mark;   /* the high-water mark is passed: flush */
+};
+void heap_get_stats(const struct heap *h, struct heap_stats *stats);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * journal.h - what may have been patched, written down before it is.
+ *
+ * The journal lives in the first pages of an arena's code half. It says what
+ * may be there; the truth of a process is its bytes: the original, ours, or
+ * neither, and then hands off. Everything read from a target's journal is
+ * checked field by field: it is outside input.
+ */
+#ifndef DINST_INJECT_JOURNAL_H
+#define DINST_INJECT_JOURNAL_H
+
+#include "inject/arena.h"
+
+struct journal; /* opaque; lives as long as its arena */
+
+/* Formats the header and an empty journal in a fresh arena. */
+int journal_create(struct arena *a, const char *session, struct journal **out,
+		   struct dinst_error *e);
+void journal_destroy(struct journal *j); /* our side only */
+
+/* Bytes at the start of the code half that header and journal take. */
+size_t journal_size(const struct arena *a);
+
+struct journal_entry {
+	taddr_t address;
+	uint8_t length;                   /* 1 .. ARCH_PATCH_MAX */
+	uint8_t original[ARCH_PATCH_MAX];
+	uint8_t patched[ARCH_PATCH_MAX];
+};
+
+/* Records that `entry` may be applied from now on. *index names it. */
+int journal_add(struct journal *j, const struct journal_entry *entry, unsigned *index,
+		struct dinst_error *e);
+/* The bytes are the original again and stay so. */
+void journal_remove(struct journal *j, unsigned index);
+
+/* Valid entries of a journal found in a target (arena_find). *out is malloc'ed. */
+int journal_read(const struct target *t, const struct arena_found *found,
+		 struct journal_entry **out, size_t *count, struct dinst_error *e);
+
+#endif

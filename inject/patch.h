@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * patch.h - changing bytes of the target's own code, inside a stop.
+ *
+ * Bytes are compared before they are written: what is not what we expect is
+ * somebody else's and is left alone. Each write is complete in itself: the
+ * mutator may die between any two. Patches that share a page are written
+ * together; a patch whose bytes lie in two pages writes the second page first
+ * and must be right in between (dead padding only).
+ */
+#ifndef DINST_INJECT_PATCH_H
+#define DINST_INJECT_PATCH_H
+
+#include "inject/target.h"
+
+enum patch_outcome {
+	PATCH_DONE,
+	PATCH_ALREADY,  /* the new bytes were there */
+	PATCH_FOREIGN,  /* neither old nor new: left alone */
+	PATCH_UNMAPPED, /* nothing is mapped there any more */
+	PATCH_FAILED,   /* could not be written */
+};
+
+struct patch {
+	taddr_t address;
+	uint8_t length; /* 1 .. ARCH_PATCH_MAX */
+	uint8_t before[ARCH_PATCH_MAX];
+	uint8_t after[ARCH_PATCH_MAX];
+	enum patch_outcome outcome; /* set by patch_apply */
+};
+
+/*
+ * Applies the patches in the order of the array (sorted by address within a
+ * page is fastest). Returns an error only when the target could not be
+ * accessed at all; otherwise each patch's outcome says what became of it.
+ */
+int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dinst_error *e);
+
+/*
+ * Gives back private copies of text pages in [lo, hi) that equal the mapped
+ * file again (MADV_DONTNEED by a remote call). Not an error if impossible.
+ */
+int patch_drop_private_pages(struct stop *s, const taddr_t *pages, size_t count, taddr_t scratch,
+			     void *scratch_map, struct dinst_error *e);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stack.h - where the threads of the target are and where they will return to.
+ *
+ * Two questions are answered. At insertion, in the stop: does any live stack
+ * or signal frame hold a value strictly inside one of these windows? At
+ * removal, after the stop, from copies: which of these ranges can a thread
+ * still be in or come back to?
+ *
+ * The conservative scan looks at every word from (sp - red zone) to the end of
+ * the stack, follows signal frames to the stacks that they interrupted, and
+ * never misses an address; a stale word may make it cautious. The walk
+ * (libunwind-ptrace's accessors over the copies) is precise where it reaches
+ * the start of the thread. It steps out of our own trampolines by `home`.
+ */
+#ifndef DINST_INJECT_STACK_H
+#define DINST_INJECT_STACK_H
+
+#include "inject/target.h"
+
+/* Half-open ranges, sorted by lo, not overlapping. */
+struct stack_range {
+	taddr_t lo, hi;
+	bool hit; /* set by the functions below, never cleared */
+};
+
+struct snapshot; /* copies of registers and live stacks */
+
+/* Copies registers and live stacks of all threads; in a stop. */
+int snapshot_take(struct stop *s, struct snapshot **out, struct dinst_error *e);
+void snapshot_free(struct snapshot *shot);
+
+/*
+ * Sets `hit` on each range that contains a program counter or any word of a
+ * live stack or signal frame. Returns the number of hits.
+ */
+size_t snapshot_scan(const struct snapshot *shot, struct stack_range *ranges, size_t count);
+
+/* As snapshot_scan, but only stacks (not the threads' own program counters). */
+size_t snapshot_scan_stacks(const struct snapshot *shot, struct stack_range *ranges, size_t count);
+
+/*
+ * For a program counter inside our own code: the address in the target's own
+ * code that stands for it, and how many bytes our code has pushed. False if
+ * `pc` is not ours.
+ */
+typedef bool (*stack_home)(void *arg, taddr_t pc, taddr_t *original, size_t *pushed);
+
+/*
+ * Sets `hit` like snapshot_scan, but for threads whose stack can be walked to
+ * its start only on ranges that a frame's program counter lies in.
+ */
+size_t snapshot_walk(const struct snapshot *shot, stack_home home, void *arg,
+		     struct stack_range *ranges, size_t count);
+
+/* Frames of one thread, innermost first; for tests and for people. Returns how many. */
+size_t snapshot_backtrace(const struct snapshot *shot, pid_t tid, stack_home home, void *arg,
+			  taddr_t *pcs, size_t max, bool *complete);
+
+#endif

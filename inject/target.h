@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * target.h - the process that is instrumented, and stopping it.
+ *
+ * A target is known by a pidfd and its start time, so a pid that is used again
+ * is never mistaken for it. Between stops nothing of ours is attached to it.
+ *
+ * Calling sequence:
+ *   1. target_open() checks that we may and can, and says why not;
+ *   2. target_read() at any time, target_stop() for everything that needs the
+ *      threads to stand still;
+ *   3. target_close(), which touches the target no more.
+ *
+ * A stop runs on a thread of its own that is the tracer: when that thread
+ * ends, for whatever reason, the kernel releases every thread of the target.
+ * ptrace() and waitpid() are called in one file only (ptrace.c).
+ */
+#ifndef DINST_INJECT_TARGET_H
+#define DINST_INJECT_TARGET_H
+
+#include <sys/types.h>
+
+#include "arch/arch.h"
+#include "inject/error.h"
+
+struct target; /* opaque */
+
+/*
+ * Opens process `pid`. Errors name the obstacle and the way out: no such
+ * process, zombie, another uid, not dumpable, Yama, missing capability, LSM,
+ * another tracer (its pid and name), 32-bit, strict seccomp. *out is set on
+ * success and is given back with target_close().
+ */
+int target_open(pid_t pid, struct target **out, struct dinst_error *e);
+void target_close(struct target *t);
+
+pid_t target_pid(const struct target *t);
+int target_pidfd(const struct target *t);        /* borrowed */
+const char *target_name(const struct target *t); /* comm, as of target_open() */
+
+/* False once the process has ended or its pid names another one. */
+bool target_alive(const struct target *t);
+
+/*
+ * Changes whenever the process executes another program (start time and
+ * AT_RANDOM's address and bytes); 0 if the target is gone.
+ */
+uint64_t target_incarnation(const struct target *t);
+
+/* Reads exactly `size` bytes or fails; runs while the target runs. */
+int target_read(const struct target *t, taddr_t address, void *to, size_t size,
+		struct dinst_error *e);
+
+/* Reads as much as there is from `address` on; returns the number of bytes, 0 if none. */
+size_t target_read_some(const struct target *t, taddr_t address, void *to, size_t size);
+
+struct target_range {
+	taddr_t address;
+	size_t size;
+	void *to;
+};
+
+/* Reads many ranges with few system calls. All or an error. */
+int target_read_many(const struct target *t, const struct target_range *ranges, size_t count,
+		     struct dinst_error *e);
+
+/* ---------------------------------------------------------------- stops */
+
+/* One thread while it is stopped. Set `changed` after writing to regs. */
+struct stop_thread {
+	pid_t tid;
+	struct arch_regs regs;
+	bool changed;
+	bool leader;
+	bool kernel_worker; /* io_uring: has no user-mode state; never a victim */
+	bool group_stopped; /* job control holds it; it stays so afterwards */
+	bool foreign;       /* another thread group that shares the memory (vfork child) */
+	taddr_t rseq;       /* its registered struct rseq, 0 if none */
+	uint32_t rseq_size;
+	uint32_t rseq_signature;
+};
+
+struct stop; /* a stopped target; valid only inside the work function */
+
+struct target *stop_target(struct stop *s);
+size_t stop_thread_count(const struct stop *s);
+struct stop_thread *stop_thread(struct stop *s, size_t index);
+
+/*
+ * Writes exactly `size` bytes to the target, whatever the protection of the
+ * page (a private copy of a text page is made by the kernel). Only in a stop.
+ */
+int stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
+	       struct dinst_error *e);
+
+struct stop_options {
+	unsigned deadline_us; /* 0: 20 ms and 0.2 ms a thread */
+	unsigned tries;       /* 0: the default, with growing pauses between */
+};
+
+struct stop_report {
+	uint64_t stop_ns;  /* longest time that any one thread was kept stopped */
+	unsigned threads;
+	unsigned tries;
+};
+
+/*
+ * Stops every thread of the target (to a fixed point), calls work(), writes
+ * back changed registers, repairs system calls that our stop would have cut
+ * short, and lets everything go. Returns what work() returned. If a thread
+ * does not stop in time all are released and it is tried again; at the end
+ * DINST_BUSY names the thread, its state and wait channel. *report may be NULL.
+ */
+typedef int (*stop_work)(struct stop *s, void *arg, struct dinst_error *e);
+int target_stop(struct target *t, const struct stop_options *options, stop_work work, void *arg,
+		struct stop_report *report, struct dinst_error *e);
+
+/* -------------------------------------------------------------- starting */
+
+/*
+ * Takes hold of `pid`, a process that is about to call execve() and waits for
+ * us to let it: seizes it, calls armed(arg) (which makes it go on), waits for
+ * the exec, leaves it stopped by SIGSTOP before the first instruction of the
+ * new program, and detaches. target_release() lets it run.
+ */
+int target_catch_exec(pid_t pid, void (*armed)(void *arg), void *arg, unsigned timeout_ms,
+		      struct dinst_error *e);
+int target_release(struct target *t, struct dinst_error *e);
+
+/* ---------------------------------------------------------- permissions */
+
+struct target_check {
+	const char *check; /* "exists", "uid", "dumpable", "yama", ... */
+	bool ok;
+	char why[256];     /* what was found */
+	char fix[256];     /* what to do, empty if ok */
+};
+
+/*
+ * Everything that decides whether we may attach to `pid` (0: in general), one
+ * entry each, for `dinst doctor`. Returns the number of entries filled.
+ */
+size_t target_checks(pid_t pid, struct target_check *checks, size_t max);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * image.h - one ELF file as the mutator sees it: code, functions, references.
+ *
+ * Everything here is about the file: addresses are link-time virtual addresses
+ * (`vaddr`), never addresses of the target. An image is shared by all modules
+ * with the same file. It is outside input: every field is checked, nothing is
+ * asserted on, and a damaged file is an error that says where.
+ *
+ * Calling sequence: image_open(); then ask. Opening reads headers, symbol
+ * tables (.symtab, .dynsym, .gnu_debugdata, a separate debug file found by
+ * build id) and .eh_frame ranges; nothing is decoded. image_references() is
+ * computed on first use, for the whole file.
+ */
+#ifndef DINST_MUTATOR_IMAGE_H
+#define DINST_MUTATOR_IMAGE_H
+
+#include "arch/arch.h"
+#include "inject/error.h"
+
+typedef uint64_t vaddr_t;
+
+struct image; /* opaque */
+
+/*
+ * Opens the ELF file behind `fd` (borrowed; mapped read-only). `name` is for
+ * messages, `debug_root` the directory below which usr/lib/debug is looked for
+ * ("/" or /proc/PID/root), NULL for none.
+ */
+int image_open(int fd, const char *name, const char *debug_root, struct image **out,
+	       struct dinst_error *e);
+void image_close(struct image *img);
+
+const uint8_t *image_build_id(const struct image *img, size_t *size); /* NULL if none */
+vaddr_t image_lowest(const struct image *img);  /* lowest PT_LOAD, page aligned down */
+vaddr_t image_highest(const struct image *img); /* end of the highest PT_LOAD */
+vaddr_t image_entry(const struct image *img);   /* e_entry */
+bool image_is_fixed(const struct image *img);   /* ET_EXEC: runs at its link-time addresses */
+bool image_is_go(const struct image *img);      /* Go code: pcs are parked off the stacks */
+
+/*
+ * The file's bytes at `vaddr` in an executable, readable, file-backed part;
+ * *size receives how many follow there. NULL if it is none.
+ */
+const uint8_t *image_code(const struct image *img, vaddr_t vaddr, size_t *size);
+
+/* As image_code(), for read-only data (jump tables); also finds code. */
+const uint8_t *image_data(const struct image *img, vaddr_t vaddr, size_t *size);
+
+struct image_range {
+	vaddr_t lo, hi;
+};
+/* Executable ranges (sections, else segments), sorted. */
+size_t image_text(const struct image *img, const struct image_range **ranges);
+/* Link-time address and file offset of the PT_LOAD segments that are executable. */
+bool image_file_offset(const struct image *img, vaddr_t vaddr, uint64_t *offset);
+
+enum image_function_flag {
+	FUNCTION_COLD = 1 << 0,     /* a .cold fragment: no function of its own, see parent */
+	FUNCTION_NO_SYMBOL = 1 << 1,/* the name is made up from the address */
+	FUNCTION_NO_FRAME = 1 << 2, /* no FDE covers it */
+	FUNCTION_IFUNC = 1 << 3,    /* the symbol names a resolver */
+	FUNCTION_NO_SIZE = 1 << 4,  /* the size was inferred from what follows */
+	FUNCTION_STUB = 1 << 5,     /* PLT, _init, signal return and the like: not patched */
+	FUNCTION_LOCAL = 1 << 6,    /* the symbol is local to the file */
+};
+
+struct image_function {
+	vaddr_t address;
+	uint64_t size;      /* bytes */
+	const char *name;   /* as in the file (mangled); never NULL; owned by the image */
+	uint32_t flags;
+	uint32_t parent;    /* of a cold fragment: index of its function, else own index */
+	uint32_t alias_of;  /* index of the function that other names at this address stand for */
+};
+
+/* All functions, sorted by address, one per address (further names: image_aliases). */
+size_t image_functions(const struct image *img, const struct image_function **functions);
+
+/* The function whose [address, address + size) contains vaddr; -1 if none. */
+long image_function_at(const struct image *img, vaddr_t vaddr);
+
+/* Further names of function `index`: fills at most `max`, returns how many there are. */
+size_t image_aliases(const struct image *img, size_t index, const char **names, size_t max);
+
+/* The readable form of a name (C++, Rust), or the name itself; valid until image_close(). */
+const char *image_readable_name(struct image *img, const char *name);
+
+/*
+ * Indices of the functions whose mangled, readable or alias name matches the
+ * glob (or exact name). Fragments and stubs are left out. *out is malloc'ed.
+ * A readable name also matches without its parameter list.
+ */
+int image_match(struct image *img, const char *pattern, uint32_t **out, size_t *count,
+		struct dinst_error *e);
+
+/* Up to `max` names that resemble `name`, best first; owned by the image. */
+size_t image_nearest(struct image *img, const char *name, const char **out, size_t max);
+
+/*
+ * Who refers to what, for every byte of the executable ranges: the target sets
+ * that no window may contain strictly inside. A superset.
+ */
+enum image_reference {
+	REFERENCE_BRANCH = 1 << 0,  /* a byte sequence that may be a direct jump or call here */
+	REFERENCE_ADDRESS = 1 << 1, /* its address is computed or stored (lea, relocation, table) */
+	REFERENCE_LANDING = 1 << 2, /* an exception handler (LSDA) */
+	REFERENCE_SYMBOL = 1 << 3,  /* a symbol or an FDE starts here */
+	REFERENCE_RSEQ = 1 << 4,    /* inside a restartable sequence or its abort signature */
+};
+
+/* Computes the references if need be; then image_references_at() may be used. */
+int image_references(struct image *img, struct dinst_error *e);
+/* enum image_reference bits of one byte of code. */
+unsigned image_references_at(const struct image *img, vaddr_t vaddr);
+
+#endif

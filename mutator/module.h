@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * module.h - what is mapped in the target: its maps, and the ELF files among
+ * them, as modules with an image each.
+ *
+ * Files are opened through /proc/PID/map_files or /proc/PID/root, so containers
+ * and deleted files work; the build id in memory is compared with the file's
+ * before the file is believed.
+ */
+#ifndef DINST_MUTATOR_MODULE_H
+#define DINST_MUTATOR_MODULE_H
+
+#include "inject/target.h"
+#include "mutator/image.h"
+
+struct module {
+	char name[64];       /* base name of the file: redis-server, libc.so.6, [vdso] */
+	char *path;          /* as the target sees it */
+	struct image *image; /* NULL if it could not be read: `problem` says why */
+	char problem[160];
+	taddr_t bias;        /* address in the target = vaddr + bias */
+	taddr_t lo, hi;      /* span of its mappings */
+	bool main;           /* the executable */
+	bool gone;           /* unmapped since */
+};
+
+struct module_list; /* opaque */
+
+/* Reads the maps and opens every file that is mapped executable. Opened while the target runs. */
+int module_list_read(const struct target *t, struct module_list **out, struct dinst_error *e);
+/* Looks again: marks modules `gone`, adds new ones at the end. *changed tells if anything did. */
+int module_list_update(struct module_list *l, const struct target *t, bool *changed,
+		       struct dinst_error *e);
+void module_list_free(struct module_list *l);
+
+size_t module_count(const struct module_list *l);
+struct module *module_get(const struct module_list *l, size_t index);
+struct module *module_at(const struct module_list *l, taddr_t address); /* NULL if none */
+/* By base name, soname or path; NULL if none. */
+struct module *module_named(const struct module_list *l, const char *name);
+
+/* One function of one module. */
+struct function_ref {
+	struct module *module;
+	uint32_t index; /* into image_functions() */
+};
+
+/*
+ * Finds functions: a name or glob (readable or not) in all modules,
+ * MODULE:NAME, MODULE+0xOFFSET (offset from the module's lowest address), or
+ * 0xADDRESS. *out is malloc'ed. No match is DINST_NO_FUNCTION (with the nearest
+ * names) or DINST_NO_MODULE (with the modules there are).
+ */
+int find_functions(const struct module_list *l, const char *pattern, struct function_ref **out,
+		   size_t *count, struct dinst_error *e);
+
+/*
+ * The same for a resource name: /Code, /Code/MODULE, /Code/MODULE/NAME, with
+ * globs in either part.
+ */
+int find_resource(const struct module_list *l, const char *resource, struct function_ref **out,
+		  size_t *count, struct dinst_error *e);
+
+#endif
