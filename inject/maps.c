@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * maps.c - reading and parsing /proc/PID/maps.
+ *
+ * Owns the text and the entries that point into it. Never touches the target,
+ * never believes a line that does not parse to its end.
+ */
+#include "inject/maps.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+enum { FIRST_SIZE = 1 << 16 };
+
+static const size_t SIZE_LIMIT = (size_t)1 << 28; /* 2 million mappings: far beyond any real limit */
+
+/* Reads a whole file of /proc; 0, or an errno value. *size is 0 for an empty file. */
+static int slurp(const char *path, char **text, size_t *size)
+{
+	size_t room = FIRST_SIZE, used = 0;
+	char *buffer = NULL, *grown;
+	int result = 0;
+	ssize_t got;
+	int fd;
+
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno;
+	buffer = malloc(room + 1);
+	if (!buffer) {
+		result = ENOMEM;
+		goto out;
+	}
+	for (;;) {
+		got = read(fd, buffer + used, room - used);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0) {
+			result = errno;
+			goto out;
+		}
+		if (got == 0)
+			break;
+		used += (size_t)got;
+		if (used < room)
+			continue;
+		if (room >= SIZE_LIMIT) {
+			result = EFBIG;
+			goto out;
+		}
+		grown = realloc(buffer, room * 2 + 1);
+		if (!grown) {
+			result = ENOMEM;
+			goto out;
+		}
+		buffer = grown;
+		room *= 2;
+	}
+	*text = buffer;
+	*size = used;
+	buffer = NULL;
+out:
+	free(buffer);
+	close(fd);
+	return result;
+}
+
+/* An exited leader's own maps are empty while other threads still have the memory. */
+static int slurp_any_thread(pid_t pid, char **text, size_t *size)
+{
+	struct dirent *entry;
+	char path[64];
+	int result = ESRCH;
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	tasks = opendir(path);
+	if (!tasks)
+		return errno;
+	while ((entry = readdir(tasks))) {
+		long tid = strtol(entry->d_name, NULL, 10);
+
+		if (tid <= 0 || tid == pid)
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/task/%ld/maps", (int)pid, tid);
+		if (slurp(path, text, size))
+			continue;
+		if (*size) {
+			result = 0;
+			break;
+		}
+		free(*text);
+	}
+	closedir(tasks);
+	return result;
+}
+
+int maps_read(pid_t pid, struct maps *m, struct dinst_error *e)
+{
+	char path[64], *text;
+	size_t size;
+	int result;
+
+	memset(m, 0, sizeof(*m));
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	result = slurp(path, &text, &size);
+	if (!result && !size) {
+		free(text);
+		result = slurp_any_thread(pid, &text, &size);
+	}
+	if (result == ESRCH || result == ENOENT)
+		return dinst_fail(e, DINST_GONE, "cannot read %s: the process has ended", path);
+	if (result)
+		return dinst_fail_errno(e,
+					result == EACCES || result == EPERM ? DINST_NOT_PERMITTED :
+									      DINST_FAILED,
+					result, "cannot read %s", path);
+	return maps_parse(text, size, m, e);
+}
+
+/* A number in `base` followed by `end`; *at moves behind it. */
+static bool number(const char **at, int base, char end, uint64_t *value)
+{
+	char *stop;
+
+	/* strtoull would take blanks, signs and 0x. */
+	if (!((**at >= '0' && **at <= '9') || (base == 16 && **at >= 'a' && **at <= 'f')))
+		return false;
+	errno = 0;
+	*value = strtoull(*at, &stop, base);
+	if (errno || *stop != end)
+		return false;
+	*at = stop + 1;
+	return true;
+}
+
+static bool permissions(const char **at, struct maps_entry *entry)
+{
+	const char *p = *at;
+
+	if ((p[0] != 'r' && p[0] != '-') || (p[1] != 'w' && p[1] != '-') ||
+	    (p[2] != 'x' && p[2] != '-') || (p[3] != 'p' && p[3] != 's') || p[4] != ' ')
+		return false;
+	entry->protection = (p[0] == 'r' ? PROT_READ : 0) | (p[1] == 'w' ? PROT_WRITE : 0) |
+			    (p[2] == 'x' ? PROT_EXEC : 0);
+	entry->shared = p[3] == 's';
+	*at = p + 5;
+	return true;
+}
+
+/* lo-hi perms offset major:minor inode   name */
+static bool parse_line(const char *line, struct maps_entry *entry)
+{
+	uint64_t major, minor;
+	const char *at = line;
+
+	if (!number(&at, 16, '-', &entry->lo) || !number(&at, 16, ' ', &entry->hi) ||
+	    !permissions(&at, entry) || !number(&at, 16, ' ', &entry->offset) ||
+	    !number(&at, 16, ':', &major) || !number(&at, 16, ' ', &minor))
+		return false;
+	/* The inode is followed by blanks and the name, by one blank, or by nothing. */
+	if (!number(&at, 10, ' ', &entry->inode)) {
+		if (!number(&at, 10, '\0', &entry->inode))
+			return false;
+		at--;
+	}
+	while (*at == ' ')
+		at++;
+	entry->device = makedev(major, minor);
+	entry->name = at;
+	return entry->lo < entry->hi;
+}
+
+int maps_parse(char *text, size_t size, struct maps *m, struct dinst_error *e)
+{
+	struct maps_entry *grown, entry;
+	size_t room = 0;
+	char *line, *end;
+
+	memset(m, 0, sizeof(*m));
+	m->text = text;
+	text[size] = '\0';
+	for (line = text; line < text + size; line = end + 1) {
+		end = memchr(line, '\n', (size_t)(text + size - line));
+		if (!end)
+			end = text + size;
+		*end = '\0';
+		if (!parse_line(line, &entry)) {
+			dinst_fail(e, DINST_BAD_FILE, "a line of a maps file is malformed: %.80s", line);
+			maps_release(m);
+			return DINST_BAD_FILE;
+		}
+		/* The kernel's text may repeat itself if the process changes it meanwhile. */
+		if (m->count && entry.lo < m->entries[m->count - 1].hi)
+			continue;
+		if (m->count == room) {
+			room = room ? room * 2 : 64;
+			grown = realloc(m->entries, room * sizeof(*grown));
+			if (!grown) {
+				maps_release(m);
+				return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu mappings", room);
+			}
+			m->entries = grown;
+		}
+		m->entries[m->count++] = entry;
+	}
+	return DINST_OK;
+}
+
+void maps_release(struct maps *m)
+{
+	free(m->entries);
+	free(m->text);
+	memset(m, 0, sizeof(*m));
+}
+
+size_t maps_index(const struct maps *m, taddr_t address)
+{
+	size_t lo = 0, hi = m->count;
+
+	while (lo < hi) {
+		size_t middle = lo + (hi - lo) / 2;
+
+		if (m->entries[middle].hi <= address)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	return lo;
+}
+
+const struct maps_entry *maps_find(const struct maps *m, taddr_t address)
+{
+	size_t at = maps_index(m, address);
+
+	return at < m->count && m->entries[at].lo <= address ? &m->entries[at] : NULL;
+}
+
+bool maps_is_free(const struct maps *m, taddr_t lo, taddr_t hi)
+{
+	size_t at = maps_index(m, lo);
+
+	return at == m->count || m->entries[at].lo >= hi;
+}
+
+const struct maps_entry *maps_named(const struct maps *m, const char *name)
+{
+	for (size_t i = 0; i < m->count; i++)
+		if (!strcmp(m->entries[i].name, name))
+			return &m->entries[i];
+	return NULL;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * maps.h - the mappings of a process, as /proc/PID/maps tells them (proc_pid_maps(5)).
+ *
+ * A plain copy of what was true at one moment: while the target runs it may be
+ * out of date when it is returned, and mappings that were changed between two
+ * reads of the kernel's text may be seen twice or not at all. In a stop it is
+ * exact. Entries are sorted by address and do not overlap.
+ *
+ * Calling sequence: maps_read(), look, maps_release().
+ */
+#ifndef DINST_INJECT_MAPS_H
+#define DINST_INJECT_MAPS_H
+
+#include <sys/types.h>
+
+#include "arch/arch.h"
+#include "inject/error.h"
+
+struct maps_entry {
+	taddr_t lo, hi;      /* [lo, hi) */
+	uint64_t offset;     /* of lo in the file */
+	uint64_t inode;      /* 0: no file */
+	dev_t device;        /* as stat(2) gives it, 0: no file */
+	int protection;      /* PROT_READ, PROT_WRITE, PROT_EXEC */
+	bool shared;
+	const char *name;    /* "" if none; owned by struct maps; a newline is "\012" in it */
+};
+
+struct maps {
+	struct maps_entry *entries;
+	size_t count;
+	char *text; /* what the names point into */
+};
+
+/*
+ * Reads the mappings of `pid` (through any thread that still has them, where
+ * the leader has exited). On failure *m is empty and needs no release.
+ */
+int maps_read(pid_t pid, struct maps *m, struct dinst_error *e);
+
+/*
+ * Parses `size` bytes of a maps file; takes over `text`, which must be
+ * malloc'ed with room for one byte more. Lines that are not as they should be
+ * are an error (DINST_BAD_FILE).
+ */
+int maps_parse(char *text, size_t size, struct maps *m, struct dinst_error *e);
+
+void maps_release(struct maps *m);
+
+/* The entry that contains `address`, or NULL. */
+const struct maps_entry *maps_find(const struct maps *m, taddr_t address);
+
+/* Index of the first entry that ends above `address`; m->count if there is none. */
+size_t maps_index(const struct maps *m, taddr_t address);
+
+/* True if nothing is mapped in [lo, hi). */
+bool maps_is_free(const struct maps *m, taddr_t lo, taddr_t hi);
+
+/* The first entry with that exact name ("[stack]", "[heap]", a path), or NULL. */
+const struct maps_entry *maps_named(const struct maps *m, const char *name);
+
+#endif
