@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: MIT
+#
+# dinst: build, test, install. Everything is built out of tree into $(O).
+#
+#   make                    the three programs: dinst, dinstd, dinst-mutator
+#   make tests              the test programs and their target programs too
+#   make test               everything that CI runs (unit live real fuzz)
+#   make demo bench lint fmt install uninstall clean
+#
+#   O=DIR                   where to build (default build, build-SAN with SAN)
+#   CC=clang                another compiler
+#   ARCH=x86_64             the folder of arch/ to build
+#   SAN=address,undefined   our own processes with sanitizers
+#   ONLY="arch inject"      test programs are linked with these libraries only
+
+ARCH ?= x86_64
+SAN ?=
+comma := ,
+ifeq ($(SAN),)
+O ?= build
+else
+O ?= build-$(subst $(comma),-,$(SAN))
+endif
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+bindir ?= $(PREFIX)/bin
+sbindir ?= $(PREFIX)/sbin
+libexecdir ?= $(PREFIX)/libexec/dinst
+datadir ?= $(PREFIX)/share/dinst
+mandir ?= $(PREFIX)/share/man
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+ifeq ($(origin CXX),default)
+CXX := g++
+endif
+PKG_CONFIG ?= pkg-config
+INSTALL ?= install
+
+# The target programs of the tests are ordinary programs: never sanitized.
+TARGET_CC ?= $(CC)
+TARGET_CXX ?= $(CXX)
+
+# ------------------------------------------------------------------ flags
+
+# What pkg-config says about a package, or what is given as second argument.
+pkg_libs = $(or $(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null),$(2))
+pkg_cflags = $(shell $(PKG_CONFIG) --cflags $(1) 2>/dev/null)
+
+CAPSTONE_LIBS := $(call pkg_libs,capstone,-lcapstone)
+ELF_LIBS := $(call pkg_libs,libdw libelf,-ldw -lelf)
+UNWIND_LIBS := $(call pkg_libs,libunwind-ptrace libunwind-generic,-lunwind-ptrace -lunwind-generic -lunwind)
+JANSSON_LIBS := $(call pkg_libs,jansson,-ljansson)
+UV_LIBS := $(call pkg_libs,libuv,-luv)
+EDIT_LIBS := $(call pkg_libs,libedit,-ledit)
+LZMA_LIBS := $(call pkg_libs,liblzma,-llzma)
+CMOCKA_LIBS := $(call pkg_libs,cmocka,-lcmocka)
+PKG_CFLAGS := $(call pkg_cflags,libdw libelf libunwind-ptrace jansson libuv libedit liblzma)
+
+WARNINGS := -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes -Wvla -Werror
+OPT ?= -O2 -g
+COMMON_CFLAGS := -std=gnu11 $(OPT) -D_GNU_SOURCE -I. -fPIE $(WARNINGS) $(PKG_CFLAGS) \
+	-DDINST_BINDIR='"$(bindir)"' -DDINST_LIBEXECDIR='"$(libexecdir)"' \
+	-DDINST_DATADIR='"$(datadir)"'
+COMMON_LDFLAGS := -pie -pthread
+ifeq ($(SAN),)
+COMMON_CFLAGS += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong \
+	-fstack-clash-protection
+COMMON_LDFLAGS += -Wl,-z,relro,-z,now,-z,noexecstack
+else
+COMMON_CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
+COMMON_LDFLAGS += -fsanitize=$(SAN)
+endif
+ALL_CFLAGS = $(COMMON_CFLAGS) $(CFLAGS)
+ALL_LDFLAGS = $(COMMON_LDFLAGS) $(LDFLAGS)
+
+# ---------------------------------------------------------------- sources
+
+objects = $(patsubst %.c,$(O)/%.o,$(1))
+
+arch_src := $(wildcard arch/$(ARCH)/*.c)
+inject_src := $(wildcard inject/*.c)
+mutator_src := $(filter-out mutator/main.c,$(wildcard mutator/*.c))
+common_src := $(wildcard daemon/common/*.c)
+server_src := $(wildcard daemon/server/*.c)
+client_src := $(wildcard daemon/client/*.c)
+# What the tests may use of the daemon and the client: all but their main().
+face_src := $(filter-out %/main.c,$(server_src) $(client_src))
+
+libnames := arch inject mutator common face
+archives := $(libnames:%=$(O)/lib%.a)
+mutator_libs := $(O)/libmutator.a $(O)/libinject.a $(O)/libarch.a $(O)/libcommon.a
+MUTATOR_LIBS := $(CAPSTONE_LIBS) $(ELF_LIBS) $(UNWIND_LIBS) $(JANSSON_LIBS) $(LZMA_LIBS) -liberty -ldl
+
+programs :=
+ifneq ($(client_src),)
+programs += $(O)/dinst
+endif
+ifneq ($(server_src),)
+programs += $(O)/dinstd
+endif
+ifneq ($(wildcard mutator/main.c),)
+programs += $(O)/dinst-mutator
+endif
+
+unit_src := $(wildcard tests/unit/*.c)
+live_src := $(filter-out tests/live/harness%.c,$(wildcard tests/live/*.c))
+harness_src := $(wildcard tests/live/harness*.c)
+fuzz_src := $(wildcard tests/fuzz/*.c)
+bench_src := $(wildcard tests/bench/*.c)
+unit_bin := $(unit_src:%.c=$(O)/%)
+live_bin := $(live_src:%.c=$(O)/%)
+fuzz_bin := $(fuzz_src:%.c=$(O)/%)
+bench_bin := $(bench_src:%.c=$(O)/%)
+
+# Target programs; libNAME.c becomes the shared object libNAME.so.
+target_dir := tests/live/targets
+target_shared := $(patsubst %.c,$(O)/%.so,$(wildcard $(target_dir)/lib*.c))
+target_bin := $(target_shared) \
+	$(patsubst %.c,$(O)/%,$(filter-out $(target_dir)/lib%,$(wildcard $(target_dir)/*.c))) \
+	$(patsubst %.cc,$(O)/%,$(wildcard $(target_dir)/*.cc)) \
+	$(patsubst %.S,$(O)/%,$(wildcard $(target_dir)/*.S))
+
+example_bin := $(patsubst %.c,$(O)/%,$(wildcard examples/*.c))
+
+man_pages := $(wildcard docs/*.[1-8] docs/man/*.[1-8])
+data_files := $(wildcard data/*)
+real_scripts := $(filter-out %/lib.sh,$(wildcard tests/real/*.sh))
+hostile_scripts := $(filter-out %/lib.sh,$(wildcard tests/hostile/*.sh))
+fuzz_scripts := $(wildcard tests/fuzz/*.sh)
+install_scripts := $(wildcard tests/install.sh)
+
+# ------------------------------------------------------------------ build
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SECONDARY:
+.PHONY: all tests unit live real fuzz test bench bare lint fmt install uninstall demo clean examples FORCE
+
+all: $(programs)
+
+tests: all examples $(unit_bin) $(live_bin) $(fuzz_bin) $(target_bin)
+
+examples: $(example_bin)
+
+# Objects are built again when the flags change.
+$(O)/.flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)' | cmp -s - $@ || \
+		echo '$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)' > $@
+
+$(O)/%.o: %.c $(O)/.flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(CPPFLAGS) -MMD -MP -c -o $@ $<
+
+# The archives are made anew, so that a source that went away leaves nothing.
+define archive_rule
+$(O)/lib$(1).a: $(call objects,$($(1)_src))
+	@mkdir -p $$(@D)
+	@rm -f $$@
+	ar rcsD $$@ $$^
+endef
+$(foreach name,$(libnames),$(eval $(call archive_rule,$(name))))
+
+$(O)/dinst-mutator: $(O)/mutator/main.o $(mutator_libs)
+	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< -Wl,--start-group $(mutator_libs) -Wl,--end-group \
+		$(MUTATOR_LIBS)
+
+$(O)/dinstd: $(call objects,$(server_src)) $(O)/libcommon.a
+	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS)
+
+$(O)/dinst: $(call objects,$(client_src)) $(O)/libcommon.a
+	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) $(EDIT_LIBS)
+
+# ------------------------------------------------------------------ tests
+
+test_libs := $(if $(ONLY),$(ONLY:%=$(O)/lib%.a),$(archives))
+TEST_LIBS := $(CMOCKA_LIBS) $(MUTATOR_LIBS) $(UV_LIBS) $(EDIT_LIBS)
+link_test = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
+	-Wl,--start-group $(test_libs) -Wl,--end-group $(TEST_LIBS)
+
+$(unit_bin) $(fuzz_bin) $(bench_bin): $(O)/%: $(O)/%.o $(test_libs)
+	$(link_test)
+
+$(live_bin): $(O)/%: $(O)/%.o $(call objects,$(harness_src)) $(test_libs)
+	$(link_test)
+
+$(live_bin) $(bench_bin): | $(target_bin) $(if $(ONLY),,$(programs))
+
+# A target program's own flags are in a comment in its first lines.
+own_flags = $(shell sed -n '1,4s,^/\* build: \(.*\) \*/.*,\1,p' $<)
+TARGET_FLAGS := -O2 -g -pthread -D_GNU_SOURCE -Wall
+
+$(O)/$(target_dir)/lib%.so: $(target_dir)/lib%.c
+	@mkdir -p $(@D)
+	$(TARGET_CC) $(TARGET_FLAGS) -shared -fPIC -o $@ $< $(own_flags)
+
+$(O)/$(target_dir)/%: $(target_dir)/%.c $(target_shared)
+	@mkdir -p $(@D)
+	$(TARGET_CC) $(TARGET_FLAGS) -o $@ $< $(own_flags)
+
+$(O)/$(target_dir)/%: $(target_dir)/%.cc $(target_shared)
+	@mkdir -p $(@D)
+	$(TARGET_CXX) $(TARGET_FLAGS) -o $@ $< $(own_flags)
+
+$(O)/$(target_dir)/%: $(target_dir)/%.S $(target_shared)
+	@mkdir -p $(@D)
+	$(TARGET_CC) $(TARGET_FLAGS) -o $@ $< $(own_flags)
+
+$(O)/examples/%: examples/%.c
+	@mkdir -p $(@D)
+	$(TARGET_CC) -std=gnu11 -O2 -g -pthread -D_GNU_SOURCE $(WARNINGS) -o $@ $< $(own_flags)
+
+export DINST_BUILD := $(O)
+run := CC='$(CC)' tests/run.sh
+
+unit: $(unit_bin) $(target_bin)
+	$(run) -p $(unit_bin)
+
+live: all $(live_bin)
+	$(run) $(live_bin)
+
+real: all
+	$(run) -t 300 $(real_scripts)
+
+fuzz: all $(fuzz_bin)
+	$(run) -p $(fuzz_bin) $(fuzz_scripts)
+
+test: tests
+	DINST_SHORT=1 $(run) -p $(unit_bin) $(fuzz_bin) $(fuzz_scripts) -s $(live_bin) \
+		$(hostile_scripts) $(real_scripts) $(install_scripts)
+
+bench: all $(bench_bin)
+	tests/bench/run.sh
+
+bare:
+	tests/bare.sh
+
+demo: all examples
+	examples/demo.sh
+
+# ------------------------------------------------------------ keeping house
+
+style_src = $(shell git ls-files -co --exclude-standard '*.c' '*.h')
+
+lint:
+	CC='$(CC)' tests/lint.sh
+
+fmt:
+	clang-format -i $(style_src)
+
+install: all
+	$(INSTALL) -d $(DESTDIR)$(bindir) $(DESTDIR)$(sbindir) $(DESTDIR)$(libexecdir) $(DESTDIR)$(datadir)
+	$(INSTALL) -m 755 $(O)/dinst $(DESTDIR)$(bindir)/dinst
+	$(INSTALL) -m 755 $(O)/dinstd $(DESTDIR)$(sbindir)/dinstd
+	$(INSTALL) -m 755 $(O)/dinst-mutator $(DESTDIR)$(libexecdir)/dinst-mutator
+	@set -e; for page in $(man_pages); do \
+		dir=$(DESTDIR)$(mandir)/man$${page##*.}; \
+		$(INSTALL) -d $$dir; $(INSTALL) -m 644 $$page $$dir/; \
+	done
+	@set -e; for file in $(data_files); do $(INSTALL) -m 644 $$file $(DESTDIR)$(datadir)/; done
+
+uninstall:
+	rm -f $(DESTDIR)$(bindir)/dinst $(DESTDIR)$(sbindir)/dinstd $(DESTDIR)$(libexecdir)/dinst-mutator
+	rm -f $(foreach page,$(man_pages),$(DESTDIR)$(mandir)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)))
+	rm -f $(foreach file,$(data_files),$(DESTDIR)$(datadir)/$(notdir $(file)))
+	-rmdir $(DESTDIR)$(libexecdir) $(DESTDIR)$(datadir) 2>/dev/null
+
+clean:
+	rm -rf $(O)
+
+-include $(shell test -d $(O) && find $(O) -name '*.d' 2>/dev/null)
