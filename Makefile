@@ -64,7 +64,7 @@ OPT ?= -O2 -g
 COMMON_CFLAGS := -std=gnu11 $(OPT) -D_GNU_SOURCE -I. -fPIE $(WARNINGS) $(PKG_CFLAGS) \
 	-DDINST_BINDIR='"$(bindir)"' -DDINST_LIBEXECDIR='"$(libexecdir)"' \
 	-DDINST_DATADIR='"$(datadir)"'
-COMMON_LDFLAGS := -pie -pthread
+COMMON_LDFLAGS := -pie -pthread -Wl,--as-needed
 ifeq ($(SAN),)
 COMMON_CFLAGS += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong \
 	-fstack-clash-protection
@@ -168,11 +168,16 @@ $(O)/dinst-mutator: $(O)/mutator/main.o $(mutator_libs)
 	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< -Wl,--start-group $(mutator_libs) -Wl,--end-group \
 		$(MUTATOR_LIBS)
 
-$(O)/dinstd: $(call objects,$(server_src)) $(O)/libcommon.a
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS)
+# The two ends of the socket need errors and checks of inject/, nothing above it.
+face_libs := $(O)/libcommon.a $(O)/libinject.a $(O)/libarch.a
+link_face = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
+	-Wl,--start-group $(face_libs) -Wl,--end-group
 
-$(O)/dinst: $(call objects,$(client_src)) $(O)/libcommon.a
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) $(EDIT_LIBS)
+$(O)/dinstd: $(call objects,$(server_src)) $(face_libs)
+	$(link_face) $(UV_LIBS) $(JANSSON_LIBS) $(MUTATOR_LIBS)
+
+$(O)/dinst: $(call objects,$(client_src)) $(face_libs)
+	$(link_face) $(JANSSON_LIBS) $(EDIT_LIBS) $(MUTATOR_LIBS)
 
 # ------------------------------------------------------------------ tests
 
