@@ -37,6 +37,12 @@ struct arena {
 	bool low_data;
 	taddr_t reach_lo, reach_hi;  /* code in [lo, hi) can be led here and back */
 	unsigned cpus, cpu_shift;    /* blocks of counters, see struct arch_counter */
+
+	/* For arena*.c and heap*.c only. */
+	struct target *target;       /* borrowed */
+	uint8_t *code_sent, *data_sent; /* private: what the target has, as far as we wrote it */
+	dev_t device;                /* of the memfd, as maps show it; 0 when private */
+	uint64_t inode;
 };
 
 /*
@@ -53,22 +59,49 @@ int arena_create(struct stop *s, taddr_t lo, taddr_t hi, struct arena **out,
  */
 int arena_destroy(struct stop *s, struct arena *a, struct dinst_error *e);
 
+/*
+ * What arena_destroy() does to a target, for a forked child that shares the
+ * arena: `s` is a stop of the child. *a stays as it is. DINST_BUSY: a thread
+ * is inside. A process that does not have the arena (any more) is no error.
+ */
+int arena_unmap(struct stop *s, const struct arena *a, struct dinst_error *e);
+
 /* Gives back our side only: the target keeps its mappings. */
 void arena_release(struct arena *a);
+
+/* True if the maps of `pid` show the arena; never true for a private one. */
+bool arena_shared_by(pid_t pid, const struct arena *a);
+
+/*
+ * All processes but `except` whose maps show the arena, as far as we may look.
+ * *out is malloc'ed, NULL where there are none.
+ */
+int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *count,
+		  struct dinst_error *e);
 
 /* Makes what was written through code_map/data_map visible in a private arena; no-op otherwise. */
 int arena_sync(struct stop *s, struct arena *a, struct dinst_error *e);
 
 /* ----------------------------------------------- what a dead mutator left */
 
+enum { ARENA_SESSION_MAX = 64 };
+
 struct arena_found {
 	taddr_t code, data;
-	size_t code_size, data_size;
+	size_t code_size, data_size; /* data_size is 0 where the data half is not to be found */
 	bool header_valid;
+	char session[ARENA_SESSION_MAX]; /* "" unless the header is valid; printable */
+	unsigned cpus, cpu_shift;        /* likewise */
+	enum arena_mode mode;
+	dev_t device;                    /* of the memfd; 0 and 0: private */
+	uint64_t inode;
 };
 
 /* Looks through the target's maps for arenas of any earlier session; at most `max`. Returns the number. */
 int arena_find(const struct target *t, struct arena_found *found, size_t max,
 	       struct dinst_error *e);
+
+/* Unmaps what arena_find() found, after the same checks as arena_unmap(). */
+int arena_unmap_found(struct stop *s, const struct arena_found *found, struct dinst_error *e);
 
 #endif

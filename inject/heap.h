@@ -38,12 +38,16 @@ uint64_t heap_read_counter(const struct heap *h, taddr_t counter);
 /* Our writable view of `size` bytes at `address` of the arena; NULL if outside. */
 void *heap_map(const struct heap *h, taddr_t address, size_t size);
 
+/*
+ * `used`, `touched` and `capacity` are bytes of the code half behind the
+ * journal; counters have an area of their own and join in above_mark.
+ */
 struct heap_stats {
-	size_t code_bytes, cell_bytes, counter_bytes; /* in use */
-	size_t used;       /* bytes of the arena ever handed out and not free now */
-	size_t touched;    /* the highest point ever reached: what the target pays for */
+	size_t code_bytes, cell_bytes, counter_bytes; /* in use, all CPUs' slots counted */
+	size_t used;       /* handed out and not free now, with the unused rest of pages */
+	size_t touched;    /* ever handed out: what the target pays for */
 	size_t capacity;
-	bool above_mark;   /* the high-water mark is passed: flush */
+	bool above_mark;   /* code half or counters are fuller than 3/4: flush */
 };
 void heap_get_stats(const struct heap *h, struct heap_stats *stats);
 

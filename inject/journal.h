@@ -6,6 +6,8 @@
  * may be there; the truth of a process is its bytes: the original, ours, or
  * neither, and then hands off. Everything read from a target's journal is
  * checked field by field: it is outside input.
+ *
+ * In a private arena an entry is in the target only after arena_sync().
  */
 #ifndef DINST_INJECT_JOURNAL_H
 #define DINST_INJECT_JOURNAL_H
@@ -13,6 +15,8 @@
 #include "inject/arena.h"
 
 struct journal; /* opaque; lives as long as its arena */
+
+enum { JOURNAL_SESSION_MAX = ARENA_SESSION_MAX };
 
 /* Formats the header and an empty journal in a fresh arena. */
 int journal_create(struct arena *a, const char *session, struct journal **out,
@@ -35,7 +39,11 @@ int journal_add(struct journal *j, const struct journal_entry *entry, unsigned *
 /* The bytes are the original again and stay so. */
 void journal_remove(struct journal *j, unsigned index);
 
-/* Valid entries of a journal found in a target (arena_find). *out is malloc'ed. */
+/*
+ * Valid entries of a journal found in a target (arena_find). *out is malloc'ed,
+ * and never NULL on success. Entries that are torn, or whose bytes do not lie
+ * in executable memory of a file any more, are left out. Entries may overlap.
+ */
 int journal_read(const struct target *t, const struct arena_found *found,
 		 struct journal_entry **out, size_t *count, struct dinst_error *e);
 

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * heap.c - the instrumentation heap: cells, counters, and code through heap_code.c.
+ *
+ * Owns all book-keeping of one arena; nothing in the target says what is used.
+ * Never frees what a thread may still be in: that is the caller's promise.
+ * Never hands out a cell's bytes as anything but a cell.
+ */
+#include "inject/heap.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inject/heap_code.h"
+#include "inject/journal.h"
+
+enum {
+	SLOT = 8,           /* bytes of one counter in one CPU's block */
+	FIRST_COUNTER = 8,  /* the first 64 bytes of each block stay unused: arena_create's probe */
+	MARK_NUMERATOR = 3, /* the high-water mark: 3/4 */
+	MARK_DENOMINATOR = 4,
+};
+
+struct heap {
+	struct arena *arena;
+	struct heap_code code;
+
+	size_t cells_begin;      /* offset in the code half */
+	size_t cells_carved;     /* cells that exist, used or free */
+	size_t cells_used;
+	uint32_t *cells_free;    /* a stack of their numbers */
+	size_t cells_free_count;
+	uint8_t *cell_taken;     /* by number */
+	size_t cell_room;        /* entries of the two arrays */
+
+	uint32_t *references;    /* of each counter; 0: free */
+	uint64_t *baseline;      /* private arenas: what the slots held when it was allocated */
+	bool *was_used;          /* the slots may hold something */
+	size_t counter_room;     /* counters in one block */
+	size_t counter_hint;     /* none below it is free */
+	size_t counters_used;
+};
+
+int heap_create(struct arena *a, struct heap **out, struct dinst_error *e)
+{
+	struct heap *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the heap's book-keeping");
+	h->arena = a;
+	h->cells_begin = (journal_size(a) + ARCH_CELL_ALIGN - 1) / ARCH_CELL_ALIGN * ARCH_CELL_ALIGN;
+	h->counter_room = ((size_t)1 << a->cpu_shift) / SLOT;
+	h->counter_hint = FIRST_COUNTER;
+	h->references = calloc(h->counter_room, sizeof(*h->references));
+	h->was_used = calloc(h->counter_room, sizeof(*h->was_used));
+	if (a->mode == ARENA_PRIVATE)
+		h->baseline = calloc(h->counter_room, sizeof(*h->baseline));
+	if (!h->references || !h->was_used || (a->mode == ARENA_PRIVATE && !h->baseline) ||
+	    !heap_code_init(&h->code, a->code_size)) {
+		heap_destroy(h);
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the heap's book-keeping");
+	}
+	*out = h;
+	return DINST_OK;
+}
+
+void heap_destroy(struct heap *h)
+{
+	if (!h)
+		return;
+	heap_code_release(&h->code);
+	free(h->cells_free);
+	free(h->cell_taken);
+	free(h->references);
+	free(h->baseline);
+	free(h->was_used);
+	free(h);
+}
+
+/* ------------------------------------------------------------------- code */
+
+static size_t cells_end(const struct heap *h)
+{
+	return h->cells_begin + h->cells_carved * ARCH_CELL_SIZE;
+}
+
+int heap_alloc_code(struct heap *h, size_t size, taddr_t *out, struct dinst_error *e)
+{
+	size_t offset;
+
+	if (!size)
+		return dinst_fail(e, DINST_FAILED, "an empty piece of code was asked for");
+	if (!heap_code_alloc(&h->code, size, cells_end(h), &offset))
+		return dinst_fail(e, DINST_NO_MEMORY,
+				  "the instrumentation heap at %#llx has no room for %zu bytes of code",
+				  (unsigned long long)h->arena->code, size);
+	*out = h->arena->code + offset;
+	return DINST_OK;
+}
+
+void heap_free_code(struct heap *h, taddr_t address)
+{
+	assert(address >= h->arena->code + cells_end(h));
+	assert(address < h->arena->code + h->arena->code_size);
+	heap_code_free(&h->code, address - h->arena->code);
+}
+
+/* ------------------------------------------------------------------ cells */
+
+static bool grow_cells(struct heap *h)
+{
+	size_t room = h->cell_room ? h->cell_room * 2 : 256;
+	uint32_t *numbers;
+	uint8_t *taken;
+
+	numbers = realloc(h->cells_free, room * sizeof(*numbers));
+	if (!numbers)
+		return false;
+	h->cells_free = numbers;
+	taken = realloc(h->cell_taken, room * sizeof(*taken));
+	if (!taken)
+		return false;
+	memset(taken + h->cell_room, 0, room - h->cell_room);
+	h->cell_taken = taken;
+	h->cell_room = room;
+	return true;
+}
+
+/* A cell that was never used: no rseq_cs can point at it, so it needs no contents yet. */
+static int carve_cell(struct heap *h, size_t *number, struct dinst_error *e)
+{
+	if (cells_end(h) + ARCH_CELL_SIZE > h->code.floor * HEAP_PAGE)
+		return dinst_fail(e, DINST_NO_MEMORY,
+				  "the instrumentation heap at %#llx has no room for another cell",
+				  (unsigned long long)h->arena->code);
+	if (h->cells_carved == h->cell_room && !grow_cells(h))
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the heap's book-keeping");
+	*number = h->cells_carved++;
+	return DINST_OK;
+}
+
+int heap_alloc_cell(struct heap *h, taddr_t *out, struct dinst_error *e)
+{
+	size_t number = 0;
+	int result;
+
+	if (h->cells_free_count) {
+		number = h->cells_free[--h->cells_free_count];
+	} else {
+		result = carve_cell(h, &number, e);
+		if (result)
+			return result;
+	}
+	assert(!h->cell_taken[number]);
+	h->cell_taken[number] = 1;
+	h->cells_used++;
+	*out = h->arena->code + h->cells_begin + number * ARCH_CELL_SIZE;
+	return DINST_OK;
+}
+
+void heap_free_cell(struct heap *h, taddr_t address)
+{
+	taddr_t first = h->arena->code + h->cells_begin;
+	size_t number;
+
+	assert(address >= first && (address - first) % ARCH_CELL_SIZE == 0);
+	number = (address - first) / ARCH_CELL_SIZE;
+	assert(number < h->cells_carved && h->cell_taken[number]);
+	h->cell_taken[number] = 0;
+	h->cells_free[h->cells_free_count++] = (uint32_t)number;
+	h->cells_used--;
+}
+
+/* --------------------------------------------------------------- counters */
+
+/* Our view of one slot of a counter; index cpus is the locked one. */
+static uint64_t *slot_map(const struct heap *h, size_t number, unsigned cpu)
+{
+	return (uint64_t *)(void *)(h->arena->data_map + ((size_t)cpu << h->arena->cpu_shift) +
+				    number * SLOT);
+}
+
+/* A private arena's values are the target's alone; what cannot be read counts nothing. */
+static uint64_t sum_private(const struct heap *h, size_t number)
+{
+	const struct arena *a = h->arena;
+	uint64_t sum = 0, value;
+
+	for (unsigned cpu = 0; cpu <= a->cpus; cpu++) {
+		taddr_t at = a->data + ((taddr_t)cpu << a->cpu_shift) + number * SLOT;
+
+		if (target_read_some(a->target, at, &value, sizeof(value)) == sizeof(value))
+			sum += value;
+	}
+	return sum;
+}
+
+static uint64_t sum_slots(const struct heap *h, size_t number)
+{
+	uint64_t sum = 0;
+
+	if (h->arena->mode == ARENA_PRIVATE)
+		return sum_private(h, number);
+	for (unsigned cpu = 0; cpu <= h->arena->cpus; cpu++)
+		sum += __atomic_load_n(slot_map(h, number, cpu), __ATOMIC_RELAXED);
+	return sum;
+}
+
+/* Slots that were never used are zero already; writing them would only make pages exist. */
+static void clear_slots(struct heap *h, size_t number)
+{
+	if (!h->was_used[number])
+		return;
+	if (h->arena->mode == ARENA_PRIVATE) {
+		h->baseline[number] = sum_private(h, number);
+		return;
+	}
+	for (unsigned cpu = 0; cpu <= h->arena->cpus; cpu++)
+		__atomic_store_n(slot_map(h, number, cpu), 0, __ATOMIC_RELAXED);
+}
+
+int heap_alloc_counter(struct heap *h, taddr_t *out, struct dinst_error *e)
+{
+	size_t number = h->counter_hint;
+
+	while (number < h->counter_room && h->references[number])
+		number++;
+	h->counter_hint = number;
+	if (number == h->counter_room)
+		return dinst_fail(e, DINST_NO_MEMORY,
+				  "all %zu counters of the arena at %#llx are in use",
+				  h->counter_room - FIRST_COUNTER,
+				  (unsigned long long)h->arena->data);
+	clear_slots(h, number);
+	h->was_used[number] = true;
+	h->references[number] = 1;
+	h->counter_hint = number + 1;
+	h->counters_used++;
+	*out = h->arena->data + number * SLOT;
+	return DINST_OK;
+}
+
+static size_t counter_number(const struct heap *h, taddr_t counter)
+{
+	size_t number;
+
+	assert(counter >= h->arena->data && (counter - h->arena->data) % SLOT == 0);
+	number = (counter - h->arena->data) / SLOT;
+	assert(number < h->counter_room && h->references[number]);
+	return number;
+}
+
+void heap_ref_counter(struct heap *h, taddr_t counter)
+{
+	h->references[counter_number(h, counter)]++;
+}
+
+void heap_unref_counter(struct heap *h, taddr_t counter)
+{
+	size_t number = counter_number(h, counter);
+
+	if (--h->references[number])
+		return;
+	h->counters_used--;
+	if (number < h->counter_hint)
+		h->counter_hint = number;
+}
+
+uint64_t heap_read_counter(const struct heap *h, taddr_t counter)
+{
+	size_t number = counter_number(h, counter);
+
+	return sum_slots(h, number) - (h->baseline ? h->baseline[number] : 0);
+}
+
+/* -------------------------------------------------------------- the whole */
+
+static bool within(taddr_t address, size_t size, taddr_t start, size_t length)
+{
+	return address >= start && size <= length && address - start <= length - size;
+}
+
+void *heap_map(const struct heap *h, taddr_t address, size_t size)
+{
+	const struct arena *a = h->arena;
+
+	if (within(address, size, a->code, a->code_size))
+		return a->code_map + (address - a->code);
+	if (within(address, size, a->data, a->data_size))
+		return a->data_map + (address - a->data);
+	return NULL;
+}
+
+static bool above(size_t used, size_t capacity)
+{
+	return used > capacity / MARK_DENOMINATOR * MARK_NUMERATOR;
+}
+
+void heap_get_stats(const struct heap *h, struct heap_stats *stats)
+{
+	size_t slots = (size_t)h->arena->cpus + 1;
+	size_t pages_used = h->code.pages_taken * HEAP_PAGE;
+	size_t pages_touched = (h->code.page_count - h->code.floor) * HEAP_PAGE;
+
+	stats->code_bytes = h->code.bytes;
+	stats->cell_bytes = h->cells_used * ARCH_CELL_SIZE;
+	stats->counter_bytes = h->counters_used * SLOT * slots;
+	stats->used = stats->cell_bytes + pages_used;
+	stats->touched = cells_end(h) - h->cells_begin + pages_touched;
+	stats->capacity = h->arena->code_size - h->cells_begin;
+	stats->above_mark = above(stats->used, stats->capacity) ||
+			    above(h->counters_used, h->counter_room - FIRST_COUNTER);
+}

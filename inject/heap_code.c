@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * heap_code.c - pieces of code of any size out of one half of an arena.
+ *
+ * Small pieces come from slabs: four pages cut into pieces of one size, with a
+ * bit each. Large ones take whole pages. Pure book-keeping: it never touches
+ * the memory that it hands out. A wrong free is a fault of ours and asserted.
+ */
+#include "inject/heap_code.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Multiples of 16, at most a third apart. */
+static const uint16_t class_size[HEAP_CLASSES] = {
+	32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
+};
+
+enum { SLAB_BYTES = HEAP_SLAB_PAGES * HEAP_PAGE };
+
+static unsigned class_of(size_t size)
+{
+	unsigned class = 0;
+
+	while (class_size[class] < size)
+		class++;
+	return class;
+}
+
+bool heap_code_init(struct heap_code *c, size_t size)
+{
+	memset(c, 0, sizeof(*c));
+	c->page_count = size / HEAP_PAGE;
+	c->floor = c->page_count;
+	c->hint = c->page_count;
+	c->pages = calloc(c->page_count, sizeof(*c->pages));
+	return c->pages != NULL;
+}
+
+void heap_code_release(struct heap_code *c)
+{
+	size_t page = c->floor;
+
+	while (c->pages && page < c->page_count) {
+		struct heap_slab *slab = c->pages[page].slab;
+
+		free(slab);
+		page += slab ? HEAP_SLAB_PAGES : 1;
+	}
+	free(c->pages);
+	memset(c, 0, sizeof(*c));
+}
+
+/* ------------------------------------------------------------ whole pages */
+
+/* `count` free pages in a row that were in use before; false if there are none. */
+static bool find_used_before(struct heap_code *c, size_t count, size_t *first)
+{
+	size_t run = 0, page = c->hint;
+
+	while (page > c->floor) {
+		page--;
+		run = c->pages[page].taken ? 0 : run + 1;
+		if (run == count) {
+			*first = page;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Lowers the floor over `count` pages in a row, free ones just above it included. */
+static bool find_fresh(struct heap_code *c, size_t count, size_t limit, size_t *first)
+{
+	size_t above = 0;
+
+	while (above < count && c->floor + above < c->page_count && !c->pages[c->floor + above].taken)
+		above++;
+	if (c->floor < count - above || (c->floor - (count - above)) * HEAP_PAGE < limit)
+		return false;
+	*first = c->floor - (count - above);
+	return true;
+}
+
+/* The hint is a promise about every page above it. */
+static void lower_hint(struct heap_code *c)
+{
+	while (c->hint > c->floor && c->pages[c->hint - 1].taken)
+		c->hint--;
+}
+
+static bool take_pages(struct heap_code *c, size_t count, size_t limit, size_t *first)
+{
+	if (!find_used_before(c, count, first) && !find_fresh(c, count, limit, first))
+		return false;
+	if (*first < c->floor)
+		c->floor = *first;
+	for (size_t i = 0; i < count; i++)
+		c->pages[*first + i] = (struct heap_page){ .taken = true };
+	c->pages_taken += count;
+	lower_hint(c);
+	return true;
+}
+
+static void give_pages(struct heap_code *c, size_t first, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		c->pages[first + i] = (struct heap_page){ .taken = false };
+	c->pages_taken -= count;
+	if (c->hint < first + count)
+		c->hint = first + count;
+}
+
+/* ------------------------------------------------------------------ slabs */
+
+static void list_add(struct heap_code *c, struct heap_slab *slab)
+{
+	slab->prev = NULL;
+	slab->next = c->partial[slab->class];
+	if (slab->next)
+		slab->next->prev = slab;
+	c->partial[slab->class] = slab;
+}
+
+static void list_remove(struct heap_code *c, struct heap_slab *slab)
+{
+	if (slab->prev)
+		slab->prev->next = slab->next;
+	else
+		c->partial[slab->class] = slab->next;
+	if (slab->next)
+		slab->next->prev = slab->prev;
+	slab->prev = slab->next = NULL;
+}
+
+static struct heap_slab *slab_new(struct heap_code *c, unsigned class, size_t limit)
+{
+	struct heap_slab *slab = calloc(1, sizeof(*slab));
+	size_t first;
+
+	if (!slab)
+		return NULL;
+	if (!take_pages(c, HEAP_SLAB_PAGES, limit, &first)) {
+		free(slab);
+		return NULL;
+	}
+	slab->page = (uint32_t)first;
+	slab->class = (uint16_t)class;
+	slab->slots = (uint16_t)(SLAB_BYTES / class_size[class]);
+	for (size_t i = 0; i < HEAP_SLAB_PAGES; i++)
+		c->pages[first + i].slab = slab;
+	list_add(c, slab);
+	return slab;
+}
+
+static unsigned slab_take(struct heap_slab *slab)
+{
+	for (unsigned i = 0; i < HEAP_SLAB_SLOTS / 64; i++) {
+		unsigned slot;
+
+		if (slab->taken[i] == UINT64_MAX)
+			continue;
+		slot = i * 64 + (unsigned)__builtin_ctzll(~slab->taken[i]);
+		assert(slot < slab->slots);
+		slab->taken[i] |= (uint64_t)1 << (slot % 64);
+		slab->used++;
+		return slot;
+	}
+	assert(!"a full slab stood on the list");
+	return 0;
+}
+
+static bool alloc_small(struct heap_code *c, size_t size, size_t limit, size_t *offset)
+{
+	unsigned class = class_of(size);
+	struct heap_slab *slab = c->partial[class];
+
+	if (!slab)
+		slab = slab_new(c, class, limit);
+	if (!slab)
+		return false;
+	*offset = (size_t)slab->page * HEAP_PAGE + (size_t)slab_take(slab) * class_size[class];
+	if (slab->used == slab->slots)
+		list_remove(c, slab);
+	c->bytes += class_size[class];
+	return true;
+}
+
+static void free_small(struct heap_code *c, struct heap_slab *slab, size_t offset)
+{
+	size_t within = offset - (size_t)slab->page * HEAP_PAGE;
+	size_t slot = within / class_size[slab->class];
+	uint64_t bit = (uint64_t)1 << (slot % 64);
+
+	assert(within % class_size[slab->class] == 0 && slot < slab->slots);
+	assert(slab->taken[slot / 64] & bit);
+	slab->taken[slot / 64] &= ~bit;
+	if (slab->used == slab->slots)
+		list_add(c, slab);
+	slab->used--;
+	c->bytes -= class_size[slab->class];
+	if (slab->used)
+		return;
+	list_remove(c, slab);
+	give_pages(c, slab->page, HEAP_SLAB_PAGES);
+	free(slab);
+}
+
+/* ------------------------------------------------------------------- both */
+
+bool heap_code_alloc(struct heap_code *c, size_t size, size_t limit, size_t *offset)
+{
+	size_t count, first;
+
+	assert(size > 0);
+	if (size <= HEAP_SMALL_MAX)
+		return alloc_small(c, size, limit, offset);
+	if (size > c->page_count * HEAP_PAGE)
+		return false;
+	count = (size + HEAP_PAGE - 1) / HEAP_PAGE;
+	if (!take_pages(c, count, limit, &first))
+		return false;
+	c->pages[first].run = (uint32_t)count;
+	c->bytes += count * HEAP_PAGE;
+	*offset = first * HEAP_PAGE;
+	return true;
+}
+
+void heap_code_free(struct heap_code *c, size_t offset)
+{
+	size_t page = offset / HEAP_PAGE;
+	size_t run;
+
+	assert(page < c->page_count && c->pages[page].taken);
+	if (c->pages[page].slab) {
+		free_small(c, c->pages[page].slab, offset);
+		return;
+	}
+	run = c->pages[page].run;
+	assert(run && offset % HEAP_PAGE == 0);
+	c->bytes -= run * HEAP_PAGE;
+	give_pages(c, page, run);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * heap_code.h - the part of the heap that hands out code, for heap.c only.
+ *
+ * Offsets instead of addresses: 0 is the start of the code half. Code grows
+ * down from the end of the half towards the cells, page by page; a page that
+ * has become free serves any size again.
+ *
+ *     | journal | cells: grow up -> .............. <- pages of code: grow down |
+ *     0         cells_begin         cells_end     floor                     size
+ */
+#ifndef DINST_INJECT_HEAP_CODE_H
+#define DINST_INJECT_HEAP_CODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	HEAP_PAGE = 4096,
+	HEAP_SLAB_PAGES = 4,
+	HEAP_CLASSES = 15,
+	HEAP_SMALL_MAX = 4096,  /* more than that: whole pages */
+	HEAP_SLAB_SLOTS = 512,  /* HEAP_SLAB_PAGES pages of the smallest class */
+};
+
+/* Some pages that hold pieces of one size; on its class's list while not full. */
+struct heap_slab {
+	struct heap_slab *prev, *next;
+	uint32_t page;                          /* its first page */
+	uint16_t class, used, slots;
+	uint64_t taken[HEAP_SLAB_SLOTS / 64];   /* a bit for each piece */
+};
+
+/* What a page is used for. */
+struct heap_page {
+	struct heap_slab *slab; /* NULL: free, or of a large piece */
+	uint32_t run;           /* on the first page of a large piece: its pages; else 0 */
+	bool taken;
+};
+
+struct heap_code {
+	struct heap_page *pages;  /* by page number in the half */
+	size_t page_count;        /* of the half */
+	size_t floor;             /* the lowest page ever handed out */
+	size_t hint;              /* no free page lies above it (down to floor) */
+	size_t pages_taken;
+	size_t bytes;             /* in use, rounded to classes and pages */
+	struct heap_slab *partial[HEAP_CLASSES];
+};
+
+/* False if there is no memory. `size`: bytes of the half. */
+bool heap_code_init(struct heap_code *c, size_t size);
+void heap_code_release(struct heap_code *c);
+
+/*
+ * `size` bytes (1 or more) whose pages all lie at or above `limit`, an offset.
+ * Returns false if there is no room (or, which looks the same, no memory).
+ */
+bool heap_code_alloc(struct heap_code *c, size_t size, size_t limit, size_t *offset);
+
+/* Gives back what heap_code_alloc returned; anything else ends our process. */
+void heap_code_free(struct heap_code *c, size_t offset);
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * journal.c - writing and reading an arena's journal.
+ *
+ * Owns which slots are free; the target's copy is written, never read back.
+ * Readers get everything through the checks in journal_check.c. Never writes
+ * an entry's state before the rest of the entry.
+ */
+#include "inject/journal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "inject/journal_format.h"
+#include "inject/maps.h"
+
+struct journal {
+	struct journal_header *header; /* in our mapping of the arena */
+	struct journal_slot *slots;
+	uint32_t checksum;             /* the header's, kept out of the target's reach */
+	uint32_t *free;                /* a stack of slots that were used and are not now */
+	size_t free_count, free_room;
+	uint8_t *taken;                /* by slot */
+	size_t capacity, high;
+};
+
+size_t journal_size(const struct arena *a)
+{
+	size_t slots = journal_capacity(a->code_size) * sizeof(struct journal_slot);
+
+	return JOURNAL_HEADER_SIZE + (slots + 4095) / 4096 * 4096;
+}
+
+static uint64_t encode_high(size_t high)
+{
+	return (uint64_t)(uint32_t)high | (uint64_t)~(uint32_t)high << 32;
+}
+
+int journal_create(struct arena *a, const char *session, struct journal **out,
+		   struct dinst_error *e)
+{
+	struct journal_header *h = (struct journal_header *)(void *)a->code_map;
+	struct journal *j = calloc(1, sizeof(*j));
+
+	if (!j)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the journal's book-keeping");
+	j->capacity = journal_capacity(a->code_size);
+	j->taken = calloc(j->capacity, 1);
+	if (!j->taken) {
+		free(j);
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the journal's book-keeping");
+	}
+	j->header = h;
+	j->slots = (struct journal_slot *)(void *)(a->code_map + JOURNAL_HEADER_SIZE);
+	memset(h, 0, sizeof(*h));
+	h->version = JOURNAL_VERSION;
+	h->header_size = JOURNAL_HEADER_SIZE;
+	h->slot_size = sizeof(struct journal_slot);
+	h->capacity = (uint32_t)j->capacity;
+	for (size_t i = 0; i + 1 < sizeof(h->session) && session[i]; i++)
+		h->session[i] = session[i] > 0x20 && session[i] < 0x7f ? session[i] : '?';
+	h->code = a->code;
+	h->code_size = a->code_size;
+	h->data = a->data;
+	h->data_size = a->data_size;
+	h->mode = a->mode;
+	h->cpus = a->cpus;
+	h->cpu_shift = a->cpu_shift;
+	h->low_data = a->low_data;
+	h->high = encode_high(0);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	memcpy(h->magic, JOURNAL_MAGIC, sizeof(h->magic));
+	h->checksum = journal_header_checksum(h);
+	j->checksum = h->checksum;
+	*out = j;
+	return DINST_OK;
+}
+
+void journal_destroy(struct journal *j)
+{
+	if (!j)
+		return;
+	free(j->free);
+	free(j->taken);
+	free(j);
+}
+
+static int take_slot(struct journal *j, size_t *index, struct dinst_error *e)
+{
+	if (j->free_count) {
+		*index = j->free[--j->free_count];
+		return DINST_OK;
+	}
+	if (j->high == j->capacity)
+		return dinst_fail(e, DINST_NO_MEMORY, "the journal is full: %zu patches", j->capacity);
+	/* Room for every slot that may be given back, so that journal_remove cannot fail. */
+	if (j->high == j->free_room) {
+		size_t room = j->free_room ? j->free_room * 2 : 256;
+		uint32_t *grown = realloc(j->free, room * sizeof(*grown));
+
+		if (!grown)
+			return dinst_fail(e, DINST_NO_MEMORY,
+					  "no memory for the journal's book-keeping");
+		j->free = grown;
+		j->free_room = room;
+	}
+	*index = j->high++;
+	__atomic_store_n(&j->header->high, encode_high(j->high), __ATOMIC_RELEASE);
+	return DINST_OK;
+}
+
+int journal_add(struct journal *j, const struct journal_entry *entry, unsigned *index,
+		struct dinst_error *e)
+{
+	struct journal_slot *slot;
+	size_t number = 0;
+	int result;
+
+	if (!entry->length || entry->length > ARCH_PATCH_MAX)
+		return dinst_fail(e, DINST_FAILED, "a patch of %u bytes cannot be journalled",
+				  (unsigned)entry->length);
+	result = take_slot(j, &number, e);
+	if (result)
+		return result;
+	assert(!j->taken[number]);
+	slot = &j->slots[number];
+	/* The state is not LIVE: a reader takes no notice of what is written here. */
+	slot->address = entry->address;
+	memset(slot->original, 0, sizeof(slot->original));
+	memset(slot->patched, 0, sizeof(slot->patched));
+	memcpy(slot->original, entry->original, entry->length);
+	memcpy(slot->patched, entry->patched, entry->length);
+	slot->length = entry->length;
+	memset(slot->unused, 0, sizeof(slot->unused));
+	slot->checksum = journal_slot_checksum(slot, j->checksum);
+	__atomic_store_n(&slot->state, JOURNAL_LIVE, __ATOMIC_RELEASE);
+	j->taken[number] = 1;
+	*index = (unsigned)number;
+	return DINST_OK;
+}
+
+void journal_remove(struct journal *j, unsigned index)
+{
+	assert(index < j->high && j->taken[index]);
+	__atomic_store_n(&j->slots[index].state, 0, __ATOMIC_RELEASE);
+	/* The next user's fields must not be seen under this entry's state. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	j->taken[index] = 0;
+	j->free[j->free_count++] = index;
+}
+
+/* ---------------------------------------------------------------- reading */
+
+/* True if all of the entry's bytes are executable memory of a file. */
+static bool is_text(const struct maps *m, taddr_t address, size_t length)
+{
+	taddr_t end = address + length;
+
+	if (end < address)
+		return false;
+	while (address < end) {
+		const struct maps_entry *at = maps_find(m, address);
+
+		if (!at || !(at->protection & PROT_EXEC) || !at->inode)
+			return false;
+		address = at->hi;
+	}
+	return true;
+}
+
+static bool overlaps(const struct journal_entry *entry, taddr_t start, size_t size)
+{
+	return entry->address < start + size && entry->address + entry->length > start;
+}
+
+/* Reads the header again and compares it with what arena_find saw. */
+static int read_header(const struct target *t, const struct arena_found *found,
+		       struct journal_header *h, struct dinst_error *e)
+{
+	struct arena_found now;
+	int result;
+
+	result = target_read(t, found->code, h, sizeof(*h), e);
+	if (result)
+		return result;
+	if (!journal_check_header(h, found->code, found->code_size, &now))
+		return dinst_fail(e, DINST_BAD_FILE, "the arena at %#llx has no valid journal",
+				  (unsigned long long)found->code);
+	return DINST_OK;
+}
+
+int journal_read(const struct target *t, const struct arena_found *found,
+		 struct journal_entry **out, size_t *count, struct dinst_error *e)
+{
+	struct journal_entry *entries = NULL;
+	struct journal_slot *slots = NULL;
+	struct journal_header h;
+	struct maps m = { 0 };
+	size_t high, used = 0;
+	int result;
+
+	result = read_header(t, found, &h, e);
+	if (result)
+		return result;
+	high = journal_high(&h);
+	slots = calloc(high + 1, sizeof(*slots));
+	entries = calloc(high + 1, sizeof(*entries));
+	if (!slots || !entries) {
+		result = dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu journal entries", high);
+		goto out;
+	}
+	if (high)
+		result = target_read(t, found->code + JOURNAL_HEADER_SIZE, slots,
+				     high * sizeof(*slots), e);
+	if (!result)
+		result = maps_read(target_pid(t), &m, e);
+	if (result)
+		goto out;
+	for (size_t i = 0; i < high; i++) {
+		struct journal_entry *entry = &entries[used];
+
+		if (journal_check_slot(&slots[i], h.checksum, entry) &&
+		    !overlaps(entry, found->code, found->code_size) &&
+		    is_text(&m, entry->address, entry->length))
+			used++;
+	}
+	*out = entries;
+	*count = used;
+	entries = NULL;
+out:
+	maps_release(&m);
+	free(entries);
+	free(slots);
+	return result;
+}
