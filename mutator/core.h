@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * core.h - the state of one session: what is inserted where.
+ *
+ *   session ── places    an arena with its heap and journal, near some modules
+ *           ── sites     a window of the target's code and its base trampoline
+ *           │    └ links snippets (mini trampolines) chained from its slots
+ *           ── instances what a request made: a metric at a focus, its counters
+ *           └─ queue     what is switched off and waits until it can be freed
+ *
+ * A request travels: request.c (text to points) -> site.c (base and mini
+ * trampolines, written while the target runs) -> batch.c (one stop: check,
+ * move program counters, patch). Removal is the mirror: removal.c unlinks at
+ * once, and a flush restores windows and frees what no thread is in.
+ *
+ * Everything here is owned by one thread, the mutator's only one. Work
+ * functions of a stop run on the tracer's thread while that one waits.
+ */
+#ifndef DINST_MUTATOR_CORE_H
+#define DINST_MUTATOR_CORE_H
+
+#include "inject/arena.h"
+#include "inject/heap.h"
+#include "inject/journal.h"
+#include "inject/patch.h"
+#include "inject/stack.h"
+#include "inject/target.h"
+#include "mutator/module.h"
+#include "mutator/points.h"
+
+/* --------------------------------------------------------------- places */
+
+/* An arena and what we keep in it. */
+struct place {
+	struct arena *arena;
+	struct heap *heap;
+	struct journal *journal;
+	bool unmapped; /* in the target itself: detaching is under way */
+	struct place *next;
+};
+
+/* ---------------------------------------------------------------- sites */
+
+struct link;
+
+/* One slot of a base trampoline: before one instruction, for one kind of point. */
+struct slot {
+	uint8_t insn;            /* index into the window */
+	enum point_kind kind;
+	taddr_t displacement;    /* address of the slot's aligned displacement */
+	taddr_t resume;          /* where an empty slot leads */
+	struct link *first;      /* snippets, in the order in which they run */
+};
+
+enum { SITE_SLOTS_MAX = 6 };
+
+enum site_state {
+	SITE_PLANNED,  /* base trampoline written, window untouched, not in the journal */
+	SITE_PATCHED,  /* the window leads to the base trampoline */
+	SITE_DRAINING, /* the window is restored; threads may still be inside */
+};
+
+struct site {
+	struct module *module;
+	uint32_t function;        /* that asked for it first */
+	struct place *place;
+	struct window window;     /* link-time addresses; + module->bias */
+	struct window_key {
+		taddr_t start;    /* address in the target of the window */
+	} key;
+	enum site_state state;
+	taddr_t base;             /* base trampoline */
+	size_t base_size;
+	unsigned slot_count;
+	struct slot slots[SITE_SLOTS_MAX];
+	uint16_t relocated[WINDOW_INSNS_MAX + 1]; /* offset in base: slots of insn i begin */
+	uint16_t copy[WINDOW_INSNS_MAX + 1];      /* offset in base: relocated insn i begins */
+	unsigned links;           /* snippets linked now */
+	unsigned queued_links;    /* unlinked, not freed yet */
+	bool queued;              /* on the removal queue, to be restored */
+	bool busy;                /* during a flush: a thread may be in something of it */
+	bool journalled;          /* journal[] is valid */
+	bool listed;              /* in the batch that is being prepared */
+	unsigned journal[2];      /* window, hole */
+	unsigned patch_count;     /* 1, or 2 with a hole */
+	struct patch patches[2];  /* in the order in which they are applied */
+	struct site *next_hash;
+};
+
+/* A snippet at a point: one mini trampoline in a cell. */
+struct link {
+	struct site *site;
+	struct slot *slot;
+	struct instance *instance;
+	taddr_t cell;
+	taddr_t counter;            /* of the site's place; the link holds a reference */
+	struct arch_cell shape;
+	struct link *next;          /* in the slot's chain */
+	struct link *next_instance; /* of the same instance */
+};
+
+/* ------------------------------------------------------------ instances */
+
+/* One counter of an instance; it has one in every place that it touches. */
+struct tally {
+	struct place *place;
+	taddr_t counter;
+};
+
+enum { INSTANCE_TALLIES_MAX = 16 };
+
+struct refused_point {
+	char *where;   /* MODULE:NAME */
+	enum refusal refusal;
+};
+
+struct instance {
+	unsigned id;
+	const struct metric *metric;
+	char *focus;
+	struct link *links;
+	size_t link_count;
+	size_t refused_count;
+	struct refused_point *refused;
+	struct tally tallies[INSTANCE_TALLIES_MAX];
+	unsigned tally_count;
+	struct instance *next;
+};
+
+/* -------------------------------------------------------------- metrics */
+
+struct metric {
+	const char *name;
+	const char *unit;
+	const char *constraints; /* hierarchies that its focus may name */
+	enum point_kind kind;    /* where it counts */
+};
+
+const struct metric *metric_find(const char *name);
+size_t metric_all(const struct metric **metrics);
+
+/* -------------------------------------------------------------- session */
+
+struct queue_item {
+	struct site *site; /* restore this window and free its base trampoline ... */
+	struct link *link; /* ... or free this mini; exactly one is set */
+	struct queue_item *next;
+};
+
+enum session_state { SESSION_RUNNING, SESSION_HELD, SESSION_EXITED, SESSION_EXECED, SESSION_DETACHED };
+
+struct session {
+	char name[64];
+	pid_t pid;
+	struct target *target;
+	struct module_list *modules;
+	struct place *places;
+	struct site **site_hash;
+	size_t site_count, site_buckets;
+	struct instance *instances; /* by id, ascending */
+	unsigned next_id;
+	struct queue_item *queue, *queue_tail;
+	size_t queue_length;
+	enum session_state state;
+	uint64_t incarnation;
+	/* how the threads of the target registered rseq; see place_look_at_rseq() */
+	bool rseq_known, rseq_usable;
+	int64_t rseq_offset;
+	uint32_t rseq_signature;
+	/* plans by (image, function) are kept while the session lasts */
+	struct plan_cache *plans;
+	/* pages of text that were ever patched, for giving their private copies back */
+	taddr_t *pages;
+	size_t page_count, page_room;
+	bool unmapped;
+	uint64_t last_stop_ns, longest_stop_ns;
+	void (*progress)(void *arg, const char *text, size_t done, size_t total);
+	void *progress_arg;
+};
+
+/* session.c */
+int session_attach(pid_t pid, const char *name, struct session **out, struct dinst_error *e);
+void session_free(struct session *s); /* our side only */
+void instance_free(struct instance *i);
+/* DINST_GONE or DINST_FAILED unless the target is there and is the same program. */
+int session_check(struct session *s, struct dinst_error *e);
+void session_note_stop(struct session *s, const struct stop_report *report, uint64_t *stop_ns);
+void session_progress(struct session *s, const char *text, size_t done, size_t total);
+int session_plan(struct session *s, struct module *m, uint32_t function,
+		 const struct function_plan **plan, struct dinst_error *e);
+size_t session_points(const struct session *s);
+size_t session_heap_bytes(const struct session *s);
+struct instance *session_instance(const struct session *s, unsigned id);
+
+/* place.c */
+/* The place that serves module m; made in a stop of its own if there is none yet. */
+int place_for(struct session *s, struct module *m, struct place **out, uint64_t *stop_ns,
+	      struct dinst_error *e);
+struct place *place_at(const struct session *s, taddr_t address);
+void place_free(struct place *p, bool keep_arena);
+/* Fills in what arch_emit_counter_cell() needs to know about place and threads. */
+void place_counter_spec(const struct session *s, const struct place *p, taddr_t counter,
+			struct arch_counter *spec);
+/* Notices in a stop how threads registered rseq. */
+void place_look_at_rseq(struct session *s, struct stop *stop);
+
+/* site.c */
+struct site *site_find(const struct session *s, taddr_t window_start);
+/* The site of window w of m, made (base trampoline written, window untouched) if need be. */
+int site_make(struct session *s, struct module *m, struct place *p,
+	      const struct function_plan *plan, unsigned window, struct site **out,
+	      struct dinst_error *e);
+/* Forgets a site that was never patched, or whose trampoline may be freed. */
+void site_free(struct session *s, struct site *site);
+/* Takes a site out of the table: its window will be restored; new requests make a new one. */
+void site_forget(struct session *s, struct site *site);
+/* Writes a counting mini for `instance` and chains it last in the slot: it counts from now on
+ * if the site is patched. */
+int site_link(struct session *s, struct site *site, enum point_kind kind, unsigned insn,
+	      struct instance *instance, taddr_t counter, struct dinst_error *e);
+/* Takes the mini out of its chain; it stays readable until it is freed. */
+void site_unlink(struct link *link);
+void link_free(struct link *link); /* frees cell and link; no thread may be inside */
+/* For a pc in the window: where its relocated copy begins. False if the pc is not on an instruction. */
+bool site_copy_of(const struct site *site, taddr_t pc, taddr_t *to);
+/* stack_home over all sites of the session (arg: struct session). */
+bool site_home(void *session, taddr_t pc, taddr_t *original, size_t *pushed);
+
+/* batch.c */
+struct batch_result {
+	size_t patched, pending;
+	uint64_t stop_ns;
+};
+/*
+ * Patches the planned sites in one stop. Those whose window a thread might come
+ * back into stay SITE_PLANNED (pending); those whose bytes are not as the file
+ * says are set to foreign[i] = true.
+ */
+int batch_apply(struct session *s, struct site **sites, size_t count, bool *foreign,
+		struct batch_result *result, struct dinst_error *e);
+
+/* request.c */
+struct insert_result {
+	struct instance **instances;
+	size_t count;
+	uint64_t stop_ns;
+	bool partial;
+};
+int request_insert(struct session *s, const char *metric, const char *const *foci, size_t focus_count,
+		   bool each, struct insert_result *result, struct dinst_error *e);
+/* Tries again what is pending; returns how many points began to count. */
+size_t request_retry_pending(struct session *s);
+uint64_t instance_value(const struct instance *i);
+/* How many of its points count now, and how many wait for a stop at a better moment. */
+void instance_points(const struct instance *i, size_t *points, size_t *pending);
+/* Takes the instance out of the session and frees it; its links are gone already. */
+void instance_drop(struct session *s, struct instance *i);
+
+/* removal.c */
+struct flush_result {
+	size_t freed, queued; /* things: minis and base trampolines */
+	uint64_t stop_ns;
+};
+/* Switches the instance off, frees it and queues what it used. Flushes if the queue is long. */
+int removal_remove(struct session *s, struct instance *i, struct flush_result *result,
+		   struct dinst_error *e);
+/* Switches one snippet off: takes it out of its chain and queues it. Not part of an instance any more. */
+int removal_unlink(struct session *s, struct link *link, struct dinst_error *e);
+/* Queues a site that was never patched or is not to be used; nothing is linked to it. */
+int removal_retire(struct session *s, struct site *site, struct dinst_error *e);
+int removal_flush(struct session *s, struct flush_result *result, struct dinst_error *e);
+
+struct detach_result {
+	size_t restored; /* windows */
+	size_t left;     /* things that a thread still uses: arena and journal stay */
+	uint64_t stop_ns;
+};
+int session_detach(struct session *s, unsigned seconds, struct detach_result *result,
+		   struct dinst_error *e);
+
+/* family.c: processes forked from the target that share its arenas */
+typedef int (*family_work)(struct stop *const *stops, size_t count, void *arg,
+			   struct dinst_error *e);
+/*
+ * Stops the target and every process that shares an arena with it, to a fixed
+ * point, and calls work() with all of them stopped (stops[0] is the target's).
+ */
+int family_stop(struct session *s, family_work work, void *arg, struct stop_report *report,
+		struct dinst_error *e);
+
+/* leftovers.c */
+struct leftovers {
+	size_t patches;  /* in the journals that were found */
+	size_t restored; /* windows that were ours and are the original now */
+	size_t arenas, arenas_left;
+	uint64_t stop_ns;
+};
+/* Takes out what a dead mutator left in the target and its family. */
+int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *result,
+		    struct dinst_error *e);
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * family.c - the target and the processes forked from it that share its arenas.
+ *
+ * A forked child runs through the same trampolines, so nothing may be freed
+ * while any process of the family can be inside. The family is every process
+ * whose maps show an arena's device and inode. It can only grow by fork, so
+ * once every known member is stopped a look at the processes that were born
+ * since is enough to reach the fixed point.
+ */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mutator/core.h"
+
+struct pid_list {
+	pid_t *pids;
+	size_t count, room;
+};
+
+struct family {
+	struct session *session;
+	struct pid_list looked_at; /* processes that are known to be members or not, sorted */
+	struct pid_list waiting;   /* members that are not stopped yet */
+	struct stop **stops;
+	size_t stop_count, stop_room;
+	size_t stopped_ever;
+	struct stop_report report;
+	family_work work;
+	void *arg;
+};
+
+static int pids_add(struct pid_list *l, pid_t pid, struct dinst_error *e)
+{
+	if (l->count == l->room) {
+		size_t room = l->room ? l->room * 2 : 64;
+		pid_t *pids = realloc(l->pids, room * sizeof(*pids));
+
+		if (!pids)
+			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		l->pids = pids;
+		l->room = room;
+	}
+	l->pids[l->count++] = pid;
+	return 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static bool shares_an_arena(const struct session *s, pid_t pid)
+{
+	for (const struct place *p = s->places; p; p = p->next)
+		if (arena_shared_by(pid, p->arena))
+			return true;
+	return false;
+}
+
+/* A task of another thread group in the same memory is stopped with those it shares it with. */
+static bool stopped_already(const struct family *f, pid_t pid)
+{
+	for (size_t i = 0; i < f->stop_count; i++)
+		for (size_t k = 0; k < stop_thread_count(f->stops[i]); k++)
+			if (stop_thread(f->stops[i], k)->tid == pid)
+				return true;
+	return false;
+}
+
+/* Looks at every process that has not been looked at yet; members go to `waiting`. */
+static int look_for_members(struct family *f, struct dinst_error *e)
+{
+	size_t known = f->looked_at.count;
+	struct dirent *entry;
+	DIR *proc = opendir("/proc");
+	int status = 0;
+
+	if (!proc)
+		return dinst_fail(e, DINST_FAILED, "cannot list /proc");
+	while (status >= 0 && (entry = readdir(proc))) {
+		pid_t pid = atoi(entry->d_name);
+
+		if (pid <= 0 || pid == getpid() || pid == f->session->pid ||
+		    (known && bsearch(&pid, f->looked_at.pids, known, sizeof(pid), by_number)))
+			continue;
+		status = pids_add(&f->looked_at, pid, e);
+		if (status >= 0 && shares_an_arena(f->session, pid) && !stopped_already(f, pid))
+			status = pids_add(&f->waiting, pid, e);
+	}
+	closedir(proc);
+	if (f->looked_at.count)
+		qsort(f->looked_at.pids, f->looked_at.count, sizeof(*f->looked_at.pids), by_number);
+	return status;
+}
+
+static int stop_the_rest(struct family *f, struct dinst_error *e);
+
+static int with_one_more(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	struct family *f = arg;
+	int status;
+
+	if (f->stop_count == f->stop_room) {
+		size_t room = f->stop_room ? f->stop_room * 2 : 16;
+		struct stop **stops = realloc(f->stops, room * sizeof(struct stop *));
+
+		if (!stops)
+			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		f->stops = stops;
+		f->stop_room = room;
+	}
+	f->stops[f->stop_count++] = stop;
+	f->stopped_ever++;
+	status = stop_the_rest(f, e);
+	f->stop_count--;
+	return status;
+}
+
+/* Everybody known is stopped: look who was born, stop them one inside the other, then work. */
+static int stop_the_rest(struct family *f, struct dinst_error *e)
+{
+	/* The others are kept waiting meanwhile: no second try here. */
+	const struct stop_options once = { .tries = 1 };
+	struct stop_report report = { 0 };
+	size_t before = f->stopped_ever;
+	struct target *member;
+	int status = 0;
+	pid_t pid = 0;
+
+	while (!pid) {
+		if (!f->waiting.count) {
+			status = look_for_members(f, e);
+			if (status < 0)
+				return status;
+		}
+		if (!f->waiting.count)
+			return f->work(f->stops, f->stop_count, f->arg, e);
+		pid = f->waiting.pids[--f->waiting.count];
+		/* It may have ended or executed another program meanwhile. */
+		if (stopped_already(f, pid) || !shares_an_arena(f->session, pid))
+			pid = 0;
+	}
+	status = target_open(pid, &member, e);
+	if (status == DINST_NO_PROCESS || status == DINST_GONE) {
+		dinst_error_clear(e);
+		return stop_the_rest(f, e);
+	}
+	if (status < 0)
+		return status;
+	status = target_stop(member, &once, with_one_more, f, &report, e);
+	if (report.stop_ns > f->report.stop_ns)
+		f->report.stop_ns = report.stop_ns;
+	f->report.threads += report.threads;
+	target_close(member);
+	if (status == DINST_GONE && f->stopped_ever == before) {
+		/* It ended before it could be stopped: one member less. */
+		dinst_error_clear(e);
+		return stop_the_rest(f, e);
+	}
+	return status;
+}
+
+int family_stop(struct session *s, family_work work, void *arg, struct stop_report *report,
+		struct dinst_error *e)
+{
+	struct family f = { .session = s, .work = work, .arg = arg };
+	struct stop_report own = { 0 };
+	int status;
+
+	/* The costly look at everybody happens while the target runs. */
+	status = look_for_members(&f, e);
+	if (status >= 0 && target_alive(s->target) && s->state != SESSION_EXECED)
+		status = target_stop(s->target, NULL, with_one_more, &f, &own, e);
+	else if (status >= 0)
+		status = stop_the_rest(&f, e);
+	if (own.stop_ns > f.report.stop_ns)
+		f.report.stop_ns = own.stop_ns;
+	f.report.threads += own.threads;
+	f.report.tries = own.tries;
+	if (report)
+		*report = f.report;
+	free(f.looked_at.pids);
+	free(f.waiting.pids);
+	free(f.stops);
+	return status;
+}

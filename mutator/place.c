@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * place.c - which arena serves which module, and making one when it is needed.
+ *
+ * Attaching alone makes none: a target that is only looked at is not touched.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutator/core.h"
+
+struct place *place_at(const struct session *s, taddr_t address)
+{
+	for (struct place *p = s->places; p; p = p->next)
+		if (address >= p->arena->code && address < p->arena->code + p->arena->code_size)
+			return p;
+	return NULL;
+}
+
+void place_look_at_rseq(struct session *s, struct stop *stop)
+{
+	bool usable = true, seen = false;
+
+	for (size_t i = 0; i < stop_thread_count(stop); i++) {
+		const struct stop_thread *t = stop_thread(stop, i);
+		int64_t offset;
+
+		if (t->kernel_worker || t->foreign)
+			continue;
+		offset = (int64_t)(t->rseq - arch_thread_pointer(&t->regs));
+		if (!t->rseq || (seen && (offset != s->rseq_offset ||
+					  t->rseq_signature != s->rseq_signature)) ||
+		    offset != (int32_t)offset)
+			usable = false;
+		s->rseq_offset = offset;
+		s->rseq_signature = t->rseq_signature;
+		seen = true;
+	}
+	/* Once a thread without rseq was seen, another like it may come at any time. */
+	s->rseq_usable = usable && seen && (!s->rseq_known || s->rseq_usable);
+	s->rseq_known = true;
+}
+
+void place_counter_spec(const struct session *s, const struct place *p, taddr_t counter,
+			struct arch_counter *spec)
+{
+	const struct arena *a = p->arena;
+
+	*spec = (struct arch_counter){
+		.mode = s->rseq_usable && a->low_data ? ARCH_COUNT_PER_CPU : ARCH_COUNT_LOCKED,
+		.counter_address = counter,
+		.cpu_shift = a->cpu_shift,
+		.cpus = a->cpus,
+		.rseq_offset = s->rseq_offset,
+		.rseq_signature = s->rseq_signature,
+		.live = arch_all_live,
+		.red_zone = true,
+	};
+}
+
+struct make_place {
+	struct session *session;
+	taddr_t lo, hi;
+	struct arena *arena;
+};
+
+static int make_arena(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	struct make_place *m = arg;
+
+	place_look_at_rseq(m->session, stop);
+	return arena_create(stop, m->lo, m->hi, &m->arena, e);
+}
+
+void place_free(struct place *p, bool keep_arena)
+{
+	if (p->heap)
+		heap_destroy(p->heap);
+	if (p->journal)
+		journal_destroy(p->journal);
+	if (p->arena && keep_arena)
+		arena_release(p->arena);
+	free(p);
+}
+
+/* An arena that was just made and nobody uses: give it back to the target. */
+static int unmake_arena(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	struct make_place *m = arg;
+
+	return arena_unmap(stop, m->arena, e);
+}
+
+int place_for(struct session *s, struct module *m, struct place **out, uint64_t *stop_ns,
+	      struct dinst_error *e)
+{
+	struct make_place make = { .session = s, .lo = m->lo, .hi = m->hi };
+	struct dinst_error ignored = { 0 };
+	struct stop_report report = { 0 };
+	struct place *p;
+	int status;
+
+	for (p = s->places; p; p = p->next)
+		if (m->lo >= p->arena->reach_lo && m->hi <= p->arena->reach_hi) {
+			*out = p;
+			return 0;
+		}
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	status = target_stop(s->target, NULL, make_arena, &make, &report, e);
+	session_note_stop(s, &report, stop_ns);
+	if (status < 0)
+		goto free_place;
+	p->arena = make.arena;
+	status = journal_create(p->arena, s->name, &p->journal, e);
+	if (status < 0)
+		goto unmake;
+	status = heap_create(p->arena, &p->heap, e);
+	if (status < 0)
+		goto unmake;
+	p->next = s->places;
+	s->places = p;
+	*out = p;
+	return 0;
+
+unmake:
+	target_stop(s->target, NULL, unmake_arena, &make, NULL, &ignored);
+free_place:
+	place_free(p, true);
+	return status;
+}

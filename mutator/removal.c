@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * removal.c - switching off at once, giving back when it is safe.
+ *
+ * Removing unlinks minis by one store each: nothing counts from then on, the
+ * target does not notice. What was used goes to the queue. A flush restores
+ * the windows of empty sites in the target and its family and copies registers
+ * and stacks, all in one stop; after that the copies say what no thread can be
+ * in or come back to, and that is freed. The rest waits for the next flush.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mutator/core.h"
+
+enum {
+	QUEUE_THRESHOLD = 512,  /* items: beyond, a removal flushes */
+	DETACH_SECONDS = 5,     /* how long detach tries where nothing is said */
+	RETRY_MIN_US = 500,
+	RETRY_MAX_US = 50 * 1000,
+};
+
+/* ----------------------------------------------------------- the queue */
+
+static int enqueue(struct session *s, struct site *site, struct link *link, struct dinst_error *e)
+{
+	struct queue_item *q = calloc(1, sizeof(*q));
+
+	if (!q)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for the removal queue");
+	q->site = site;
+	q->link = link;
+	if (s->queue_tail)
+		s->queue_tail->next = q;
+	else
+		s->queue = q;
+	s->queue_tail = q;
+	s->queue_length++;
+	return 0;
+}
+
+int removal_retire(struct session *s, struct site *site, struct dinst_error *e)
+{
+	if (site->queued || site->links)
+		return 0;
+	site->queued = true;
+	return enqueue(s, site, NULL, e);
+}
+
+static bool heap_above_mark(const struct session *s)
+{
+	for (const struct place *p = s->places; p; p = p->next) {
+		struct heap_stats stats;
+
+		heap_get_stats(p->heap, &stats);
+		if (stats.above_mark)
+			return true;
+	}
+	return false;
+}
+
+int removal_unlink(struct session *s, struct link *link, struct dinst_error *e)
+{
+	struct site *site = link->site;
+	int status;
+
+	site_unlink(link);
+	link->instance = NULL;
+	link->next_instance = NULL;
+	site->queued_links++;
+	status = enqueue(s, NULL, link, e);
+	return status < 0 ? status : removal_retire(s, site, e);
+}
+
+static int switch_off(struct session *s, struct instance *i, struct dinst_error *e)
+{
+	while (i->links) {
+		struct link *l = i->links;
+		int status;
+
+		i->links = l->next_instance;
+		i->link_count--;
+		status = removal_unlink(s, l, e);
+		if (status < 0)
+			return status;
+	}
+	return 0;
+}
+
+int removal_remove(struct session *s, struct instance *i, struct flush_result *result,
+		   struct dinst_error *e)
+{
+	struct dinst_error ignored = { 0 };
+	int status;
+
+	*result = (struct flush_result){ 0 };
+	status = switch_off(s, i, e);
+	if (status < 0)
+		return status;
+	instance_drop(s, i);
+	if (s->queue_length > QUEUE_THRESHOLD || heap_above_mark(s))
+		/* What cannot be freed now stays queued: not an error of the removal. */
+		removal_flush(s, result, &ignored);
+	result->queued = s->queue_length;
+	return 0;
+}
+
+/* --------------------------------------------------------------- flush */
+
+struct flush {
+	struct session *session;
+	struct site **restores; /* to be restored in this stop */
+	bool *restored;         /* in every process of the family */
+	size_t restore_count;
+	struct patch *patches;
+	size_t *patch_site;
+	struct snapshot **shots;
+	size_t shot_count;
+};
+
+/* Threads that are about to execute the near jump in a hole go where it leads. */
+static int leave_holes(struct flush *f, struct stop *stop, struct dinst_error *e)
+{
+	bool moved = false;
+
+	for (size_t i = 0; i < stop_thread_count(stop); i++) {
+		struct stop_thread *t = stop_thread(stop, i);
+
+		if (t->kernel_worker)
+			continue;
+		for (size_t k = 0; k < f->restore_count; k++) {
+			const struct site *site = f->restores[k];
+
+			if (site->patch_count < 2 ||
+			    arch_pc(&t->regs) != site->window.hole + site->module->bias)
+				continue;
+			arch_set_pc(&t->regs, site->base);
+			t->changed = true;
+			moved = true;
+		}
+	}
+	return moved ? stop_store_regs(stop, e) : 0;
+}
+
+/* Restores patch number `which` (1: windows, 0: holes) in one process. */
+static int restore_round(struct flush *f, struct stop *stop, unsigned which, struct dinst_error *e)
+{
+	size_t count = 0;
+	int status;
+
+	for (size_t i = 0; i < f->restore_count; i++) {
+		const struct site *site = f->restores[i];
+		const struct patch *p;
+
+		if (!f->restored[i] || (site->patch_count == 1 && !which))
+			continue;
+		p = &site->patches[site->patch_count == 1 ? 0 : which];
+		f->patches[count] = *p;
+		memcpy(f->patches[count].before, p->after, p->length);
+		memcpy(f->patches[count].after, p->before, p->length);
+		f->patch_site[count++] = i;
+	}
+	if (!count)
+		return 0;
+	status = patch_apply(stop, f->patches, count, e);
+	for (size_t i = 0; i < count; i++)
+		if (status < 0 || f->patches[i].outcome == PATCH_FOREIGN ||
+		    f->patches[i].outcome == PATCH_FAILED)
+			f->restored[f->patch_site[i]] = false;
+	return status;
+}
+
+static int restore_and_copy(struct stop *const *stops, size_t count, void *arg,
+			    struct dinst_error *e)
+{
+	struct flush *f = arg;
+	int status = 0;
+
+	f->shots = calloc(count ? count : 1, sizeof(struct snapshot *));
+	if (!f->shots)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	for (size_t i = 0; i < f->restore_count; i++)
+		f->restored[i] = true;
+	for (size_t i = 0; i < count; i++) {
+		status = leave_holes(f, stops[i], e);
+		if (status >= 0)
+			status = restore_round(f, stops[i], 1, e);
+		if (status >= 0)
+			status = restore_round(f, stops[i], 0, e);
+		if (status >= 0)
+			status = snapshot_take(stops[i], &f->shots[f->shot_count], e);
+		if (status < 0)
+			return status;
+		f->shot_count++;
+	}
+	return 0;
+}
+
+static int by_window(const void *a, const void *b)
+{
+	const struct site *x = *(struct site *const *)a, *y = *(struct site *const *)b;
+
+	return x->key.start < y->key.start ? -1 : x->key.start > y->key.start;
+}
+
+static int prepare(struct flush *f, struct dinst_error *e)
+{
+	size_t n = f->session->queue_length + 1;
+
+	f->restores = calloc(n, sizeof(*f->restores));
+	f->restored = calloc(n, sizeof(*f->restored));
+	f->patches = calloc(n, sizeof(*f->patches));
+	f->patch_site = calloc(n, sizeof(*f->patch_site));
+	if (!f->restores || !f->restored || !f->patches || !f->patch_site)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for a flush");
+	for (struct queue_item *q = f->session->queue; q; q = q->next)
+		if (q->site && !q->site->links && q->site->state == SITE_PATCHED)
+			f->restores[f->restore_count++] = q->site;
+	qsort(f->restores, f->restore_count, sizeof(*f->restores), by_window);
+	return 0;
+}
+
+/* ----------------------------------------------- what can be given back */
+
+static int by_lo(const void *a, const void *b)
+{
+	const struct stack_range *x = a, *y = b;
+
+	return x->lo < y->lo ? -1 : x->lo > y->lo;
+}
+
+/*
+ * Code that waits on the queue, as sorted ranges: queued minis and the base
+ * trampolines of restored sites.
+ */
+static struct stack_range *queued_ranges(const struct session *s, size_t *count)
+{
+	struct stack_range *ranges = calloc(s->queue_length + 1, sizeof(*ranges));
+	size_t n = 0;
+
+	if (!ranges)
+		return NULL;
+	for (const struct queue_item *q = s->queue; q; q = q->next) {
+		if (q->link)
+			ranges[n++] = (struct stack_range){ .lo = q->link->cell,
+							    .hi = q->link->cell + ARCH_CELL_SIZE };
+		else if (q->site->state == SITE_DRAINING)
+			ranges[n++] = (struct stack_range){ .lo = q->site->base,
+							    .hi = q->site->base +
+								  q->site->base_size };
+	}
+	qsort(ranges, n, sizeof(*ranges), by_lo);
+	*count = n;
+	return ranges;
+}
+
+/* The cautious scan first; the walk only for what it hit. Leaves `hit` on what is in use. */
+static void find_hits(const struct flush *f, struct stack_range *ranges, size_t count)
+{
+	size_t hits = 0, kept = 0;
+	struct stack_range *doubtful;
+
+	for (size_t i = 0; i < f->shot_count; i++)
+		hits += snapshot_scan(f->shots[i], ranges, count);
+	if (!hits)
+		return;
+	doubtful = calloc(count, sizeof(*doubtful));
+	if (!doubtful)
+		return; /* everything that was hit waits */
+	for (size_t i = 0; i < count; i++)
+		if (ranges[i].hit)
+			doubtful[kept++] = (struct stack_range){ .lo = ranges[i].lo,
+								 .hi = ranges[i].hi };
+	for (size_t i = 0; i < f->shot_count; i++)
+		snapshot_walk(f->shots[i], site_home, f->session, doubtful, kept);
+	kept = 0;
+	for (size_t i = 0; i < count; i++)
+		if (ranges[i].hit)
+			ranges[i].hit = doubtful[kept++].hit;
+	free(doubtful);
+}
+
+static bool range_hit(const struct stack_range *ranges, size_t count, taddr_t lo)
+{
+	struct stack_range key = { .lo = lo };
+	const struct stack_range *r = bsearch(&key, ranges, count, sizeof(*ranges), by_lo);
+
+	return !r || r->hit;
+}
+
+/*
+ * A thread inside one mini of a site may still go through those behind it and
+ * the base trampoline: if any is in use, everything queued of the site waits.
+ */
+static void mark_busy_sites(struct session *s, const struct stack_range *ranges, size_t count,
+			    bool busy)
+{
+	for (struct queue_item *q = s->queue; q; q = q->next) {
+		struct site *site = q->link ? q->link->site : q->site;
+
+		if (!busy)
+			site->busy = false;
+		else if (q->link && range_hit(ranges, count, q->link->cell))
+			site->busy = true;
+		else if (q->site && q->site->state == SITE_DRAINING &&
+			 range_hit(ranges, count, q->site->base))
+			site->busy = true;
+	}
+}
+
+/* Frees what is not busy; minis before sites, which they point to. Returns how many things. */
+static size_t give_back(struct session *s, bool sites)
+{
+	struct queue_item **p = &s->queue, *q;
+	size_t freed = 0;
+
+	s->queue_tail = NULL;
+	while ((q = *p)) {
+		bool done = false;
+
+		if (!sites && q->link && !q->link->site->busy) {
+			q->link->site->queued_links--;
+			link_free(q->link);
+			done = true;
+		} else if (sites && q->site && q->site->links) {
+			/* It is used again: nothing to give back. */
+			q->site->queued = false;
+			done = true;
+		} else if (sites && q->site && q->site->state == SITE_DRAINING && !q->site->busy &&
+			   !q->site->queued_links) {
+			for (unsigned k = 0; k < q->site->patch_count && q->site->journalled; k++)
+				journal_remove(q->site->place->journal, q->site->journal[k]);
+			site_free(s, q->site);
+			done = true;
+		}
+		if (!done) {
+			s->queue_tail = q;
+			p = &q->next;
+			continue;
+		}
+		*p = q->next;
+		free(q);
+		s->queue_length--;
+		freed++;
+	}
+	return freed;
+}
+
+/* Sites whose windows are the original again, and sites that never were patched, drain. */
+static void begin_draining(struct flush *f)
+{
+	for (size_t i = 0; i < f->restore_count; i++)
+		if (f->restored[i] && f->restores[i]->state == SITE_PATCHED) {
+			f->restores[i]->state = SITE_DRAINING;
+			site_forget(f->session, f->restores[i]);
+		}
+	for (struct queue_item *q = f->session->queue; q; q = q->next)
+		if (q->site && q->site->state == SITE_PLANNED && !q->site->links) {
+			q->site->state = SITE_DRAINING;
+			site_forget(f->session, q->site);
+		}
+}
+
+int removal_flush(struct session *s, struct flush_result *result, struct dinst_error *e)
+{
+	struct flush f = { .session = s };
+	struct stop_report report = { 0 };
+	struct stack_range *ranges = NULL;
+	size_t count = 0;
+	int status;
+
+	*result = (struct flush_result){ .queued = s->queue_length };
+	if (!s->queue)
+		return 0;
+	status = prepare(&f, e);
+	if (status < 0)
+		goto free_flush;
+	status = family_stop(s, restore_and_copy, &f, &report, e);
+	session_note_stop(s, &report, &result->stop_ns);
+	if (status < 0)
+		goto free_flush;
+	begin_draining(&f);
+	ranges = queued_ranges(s, &count);
+	if (!ranges) {
+		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory for a flush");
+		goto free_flush;
+	}
+	find_hits(&f, ranges, count);
+	mark_busy_sites(s, ranges, count, false);
+	mark_busy_sites(s, ranges, count, true);
+	result->freed = give_back(s, false);
+	result->freed += give_back(s, true);
+	result->queued = s->queue_length;
+
+free_flush:
+	for (size_t i = 0; i < f.shot_count; i++)
+		snapshot_free(f.shots[i]);
+	free(f.shots);
+	free(ranges);
+	free(f.patch_site);
+	free(f.patches);
+	free(f.restored);
+	free(f.restores);
+	return status;
+}
+
+/* -------------------------------------------------------------- detach */
+
+static uint64_t now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* Private copies of text pages that equal the file again go back to the page cache. */
+static void give_back_pages(struct session *s, struct stop *stop)
+{
+	struct dinst_error ignored = { 0 };
+	struct place *p = s->places;
+	taddr_t scratch;
+
+	if (!p || !s->page_count || heap_alloc_code(p->heap, ARCH_REMOTE_MAX, &scratch, &ignored) < 0)
+		return;
+	/* Memory only: the bytes are right whether or not this succeeds. */
+	patch_drop_private_pages(stop, s->pages, s->page_count, scratch,
+				 heap_map(p->heap, scratch, ARCH_REMOTE_MAX), &ignored);
+	heap_free_code(p->heap, scratch);
+}
+
+static int unmap_everything(struct stop *const *stops, size_t count, void *arg,
+			    struct dinst_error *e)
+{
+	struct session *s = arg;
+
+	for (size_t i = 0; i < count; i++) {
+		pid_t pid = target_pid(stop_target(stops[i]));
+
+		if (pid == s->pid && !s->unmapped)
+			give_back_pages(s, stops[i]);
+		for (struct place *p = s->places; p; p = p->next) {
+			int status;
+
+			/* What is not there any more must not be unmapped: it may be another's by now. */
+			if (pid == s->pid ? p->unmapped : !arena_shared_by(pid, p->arena))
+				continue;
+			status = arena_unmap(stops[i], p->arena, e);
+			if (status < 0)
+				return status;
+			if (pid == s->pid)
+				p->unmapped = s->unmapped = true;
+		}
+	}
+	return 0;
+}
+
+static size_t windows_in_place(const struct session *s)
+{
+	size_t windows = 0;
+
+	for (size_t b = 0; b < s->site_buckets; b++)
+		for (const struct site *site = s->site_hash[b]; site; site = site->next_hash)
+			windows += site->state == SITE_PATCHED;
+	return windows;
+}
+
+static int remove_all(struct session *s, struct dinst_error *e)
+{
+	while (s->instances) {
+		struct instance *i = s->instances;
+		int status = switch_off(s, i, e);
+
+		if (status < 0)
+			return status;
+		instance_drop(s, i);
+	}
+	return 0;
+}
+
+static void pause_us(unsigned *us)
+{
+	usleep(*us);
+	*us = *us * 2 > RETRY_MAX_US ? RETRY_MAX_US : *us * 2;
+}
+
+/* Flushes until the queue is empty or the time is over; the last error stays in *e. */
+static int drain(struct session *s, uint64_t deadline, struct detach_result *result,
+		 struct dinst_error *e)
+{
+	unsigned pause = RETRY_MIN_US;
+	int status = 0;
+
+	while (s->queue) {
+		struct flush_result flush;
+
+		dinst_error_clear(e);
+		status = removal_flush(s, &flush, e);
+		if (flush.stop_ns > result->stop_ns)
+			result->stop_ns = flush.stop_ns;
+		if (!s->queue || now_us() >= deadline)
+			break;
+		pause_us(&pause);
+	}
+	return status;
+}
+
+int session_detach(struct session *s, unsigned seconds, struct detach_result *result,
+		   struct dinst_error *e)
+{
+	uint64_t deadline = now_us() + (uint64_t)(seconds ? seconds : DETACH_SECONDS) * 1000000;
+	unsigned pause = RETRY_MIN_US;
+	size_t windows = windows_in_place(s);
+	int status;
+
+	*result = (struct detach_result){ 0 };
+	status = remove_all(s, e);
+	if (status < 0)
+		return status;
+	status = drain(s, deadline, result, e);
+	result->restored = windows - windows_in_place(s);
+	result->left = s->queue_length;
+	if (result->left || status < 0)
+		return status;
+	while (s->places) {
+		struct stop_report report = { 0 };
+
+		dinst_error_clear(e);
+		status = family_stop(s, unmap_everything, s, &report, e);
+		session_note_stop(s, &report, &result->stop_ns);
+		if (status >= 0)
+			break;
+		if (now_us() >= deadline) {
+			result->left = 1;
+			return status;
+		}
+		pause_us(&pause);
+	}
+	s->state = SESSION_DETACHED;
+	return 0;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * serve.c - lines in, lines out: the mutator's protocol loop.
+ *
+ * Input comes from the daemon, which is ours, but it is checked as if it were
+ * not: a line that is no request gets an error, and the loop goes on.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mutator/serve.h"
+
+enum {
+	LINE_MAX_BYTES = 1 << 20,
+	RETRY_PENDING_MS = 100,
+	READ_CHUNK = 65536,
+};
+
+static const struct {
+	const char *name;
+	serve_method call;
+} methods[] = {
+	{ "attach", serve_attach },	{ "catch_exec", serve_catch_exec },
+	{ "release", serve_release },	{ "status", serve_status },
+	{ "modules", serve_modules },	{ "funcs", serve_funcs },
+	{ "points", serve_points },	{ "insert", serve_insert },
+	{ "read", serve_read },		{ "remove", serve_remove },
+	{ "flush", serve_flush },	{ "detach", serve_detach },
+	{ "repair", serve_repair },	{ "metrics", serve_metrics },
+	{ "complete", serve_complete },
+};
+
+/* --------------------------------------------------------------- output */
+
+static void write_all(struct server *sv, const char *bytes, size_t size)
+{
+	while (size && !sv->broken) {
+		ssize_t n = write(sv->fd, bytes, size);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			sv->broken = true;
+			return;
+		}
+		bytes += n;
+		size -= (size_t)n;
+	}
+}
+
+static void send_object(struct server *sv, json_t *object)
+{
+	char *line = json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII);
+
+	if (line) {
+		write_all(sv, line, strlen(line));
+		write_all(sv, "\n", 1);
+	} else {
+		sv->broken = true;
+	}
+	free(line);
+	json_decref(object);
+}
+
+void serve_notify(struct server *sv, const char *method, json_t *params)
+{
+	send_object(sv, json_pack("{s:s, s:s, s:o}", "jsonrpc", "2.0", "method", method, "params",
+				  params ? params : json_object()));
+}
+
+static void send_error(struct server *sv, const json_t *id, int code, const char *text,
+		       const char *word)
+{
+	json_t *error = json_pack("{s:i, s:s, s:{s:s}}", "code", code, "message", text, "data",
+				  "code", word);
+	json_t *reply = json_pack("{s:s, s:o}", "jsonrpc", "2.0", "error", error);
+
+	json_object_set(reply, "id", id ? (json_t *)id : json_null());
+	send_object(sv, reply);
+}
+
+static void send_result(struct server *sv, const json_t *id, json_t *result)
+{
+	json_t *reply = json_pack("{s:s, s:o}", "jsonrpc", "2.0", "result", result);
+
+	json_object_set(reply, "id", (json_t *)id);
+	send_object(sv, reply);
+}
+
+json_t *serve_rows(json_t *rows)
+{
+	return json_pack("{s:o}", "rows", rows);
+}
+
+json_int_t serve_us(uint64_t ns)
+{
+	return (json_int_t)((ns + 999) / 1000);
+}
+
+/* ---------------------------------------------------------------- input */
+
+int serve_session(struct server *sv, struct session **s, struct dinst_error *e)
+{
+	if (!sv->session)
+		return dinst_fail(e, DINST_NO_SESSION, "no target is attached");
+	*s = sv->session;
+	return 0;
+}
+
+static void call(struct server *sv, const json_t *id, const char *name, const json_t *params)
+{
+	struct dinst_error e = { 0 };
+	json_t *result = NULL;
+
+	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+		if (strcmp(methods[i].name, name))
+			continue;
+		if (methods[i].call(sv, params, &result, &e) >= 0)
+			send_result(sv, id, result);
+		else
+			send_error(sv, id, -32000, e.text, dinst_code_name(e.code));
+		return;
+	}
+	send_error(sv, id, -32601, "no such method", "protocol");
+}
+
+static void serve_line(struct server *sv, const char *line, size_t size)
+{
+	json_error_t problem;
+	json_t *request = json_loadb(line, size, 0, &problem);
+	const json_t *id = json_object_get(request, "id");
+	const char *method = json_string_value(json_object_get(request, "method"));
+	const json_t *params = json_object_get(request, "params");
+
+	if (!request)
+		send_error(sv, NULL, -32700, problem.text, "protocol");
+	else if (!json_is_object(request) || !method || !id || (params && !json_is_object(params)))
+		send_error(sv, id, -32600, "not a request", "protocol");
+	else
+		call(sv, id, method, params);
+	json_decref(request);
+}
+
+/* Serves the whole lines that have come; keeps the rest. */
+static void serve_input(struct server *sv)
+{
+	size_t start = 0;
+	char *end;
+
+	while (!sv->broken &&
+	       (end = memchr(sv->input + start, '\n', sv->input_size - start))) {
+		size_t size = (size_t)(end - (sv->input + start));
+
+		if (size)
+			serve_line(sv, sv->input + start, size);
+		start += size + 1;
+	}
+	memmove(sv->input, sv->input + start, sv->input_size - start);
+	sv->input_size -= start;
+	if (sv->input_size > LINE_MAX_BYTES) {
+		send_error(sv, NULL, -32600, "the line is too long", "protocol");
+		sv->broken = true;
+	}
+}
+
+static void receive(struct server *sv)
+{
+	ssize_t n;
+
+	if (sv->input_room - sv->input_size < READ_CHUNK) {
+		size_t room = sv->input_room * 2 + READ_CHUNK;
+		char *input = realloc(sv->input, room);
+
+		if (!input) {
+			sv->broken = true;
+			return;
+		}
+		sv->input = input;
+		sv->input_room = room;
+	}
+	n = read(sv->fd, sv->input + sv->input_size, sv->input_room - sv->input_size);
+	if (n < 0 && errno == EINTR)
+		return;
+	if (n <= 0) {
+		sv->broken = true;
+		return;
+	}
+	sv->input_size += (size_t)n;
+	serve_input(sv);
+}
+
+static bool has_pending(const struct session *s)
+{
+	for (size_t b = 0; s && b < s->site_buckets; b++)
+		for (const struct site *site = s->site_hash[b]; site; site = site->next_hash)
+			if (site->state == SITE_PLANNED && site->links)
+				return true;
+	return false;
+}
+
+static void tell_exit(struct server *sv)
+{
+	sv->exit_told = true;
+	sv->session->state = SESSION_EXITED;
+	serve_notify(sv, "event",
+		     json_pack("{s:s, s:s}", "kind", "exited", "text", "the target has ended"));
+}
+
+int serve(int fd)
+{
+	struct server sv = { .fd = fd };
+
+	while (!sv.broken) {
+		struct session *s = sv.session;
+		bool watch = s && !sv.exit_told && s->state != SESSION_DETACHED;
+		struct pollfd fds[2] = {
+			{ .fd = fd, .events = POLLIN },
+			{ .fd = watch ? target_pidfd(s->target) : -1, .events = POLLIN },
+		};
+		int n = poll(fds, 2, s && has_pending(s) ? RETRY_PENDING_MS : -1);
+
+		if (n < 0 && errno != EINTR)
+			break;
+		if (n == 0)
+			request_retry_pending(s);
+		if (n > 0 && fds[1].revents)
+			tell_exit(&sv);
+		if (n > 0 && fds[0].revents)
+			receive(&sv);
+	}
+	session_free(sv.session);
+	free(sv.input);
+	return 0;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * serve_change.c - the methods that change or read instrumentation.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutator/serve.h"
+
+enum { REFUSED_SHOWN = 20 }; /* refused points told one by one for an instance */
+
+/* A note for people for each refused point, the first ones by name. */
+static void note_refused(json_t *notes, const struct instance *i)
+{
+	char text[1400];
+
+	for (size_t n = 0; n < i->refused_count && n < REFUSED_SHOWN; n++) {
+		snprintf(text, sizeof(text), "refused: %s: %s (%s)", i->refused[n].where,
+			 refusal_text(i->refused[n].refusal), refusal_name(i->refused[n].refusal));
+		json_array_append_new(notes, json_string(text));
+	}
+	if (i->refused_count > REFUSED_SHOWN) {
+		snprintf(text, sizeof(text), "refused: %zu more of %s; `dinst points` lists them",
+			 i->refused_count - REFUSED_SHOWN, i->focus);
+		json_array_append_new(notes, json_string(text));
+	}
+}
+
+static json_t *refused_json(const struct instance *i)
+{
+	json_t *list = json_array();
+
+	for (size_t n = 0; n < i->refused_count; n++)
+		json_array_append_new(list, json_pack("{s:s, s:s}", "where", i->refused[n].where,
+						      "reason",
+						      refusal_name(i->refused[n].refusal)));
+	return list;
+}
+
+static json_t *instance_row(const struct instance *i, uint64_t stop_ns)
+{
+	size_t points, pending;
+
+	instance_points(i, &points, &pending);
+	return json_pack("{s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "id", (json_int_t)i->id,
+			 "metric", i->metric->name, "focus", i->focus, "points",
+			 (json_int_t)points, "refused", (json_int_t)i->refused_count, "pending",
+			 (json_int_t)pending, "stop_us", serve_us(stop_ns), "reasons",
+			 refused_json(i));
+}
+
+static int read_foci(const json_t *list, const char ***out, size_t *count, struct dinst_error *e)
+{
+	size_t n = json_array_size(list);
+	const char **foci = calloc(n + 1, sizeof(*foci));
+
+	if (!foci)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	for (size_t i = 0; i < n; i++) {
+		foci[i] = json_string_value(json_array_get(list, i));
+		if (!foci[i]) {
+			free(foci);
+			return dinst_fail(e, DINST_PROTOCOL, "a focus is a string");
+		}
+	}
+	*out = foci;
+	*count = n;
+	return 0;
+}
+
+int serve_insert(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
+{
+	const char *metric = json_string_value(json_object_get(params, "metric"));
+	bool each = json_is_true(json_object_get(params, "each"));
+	struct insert_result inserted;
+	json_t *rows, *notes;
+	const char **foci;
+	struct session *s;
+	bool partial = false;
+	size_t count;
+	int status = serve_session(sv, &s, e);
+
+	if (status < 0)
+		return status;
+	if (!metric)
+		return dinst_fail(e, DINST_PROTOCOL, "insert needs a metric");
+	status = read_foci(json_object_get(params, "focus"), &foci, &count, e);
+	if (status < 0)
+		return status;
+	status = request_insert(s, metric, foci, count, each, &inserted, e);
+	free(foci);
+	if (status < 0)
+		return status;
+	rows = json_array();
+	notes = json_array();
+	for (size_t i = 0; i < inserted.count; i++) {
+		const struct instance *instance = inserted.instances[i];
+		size_t points, pending;
+
+		instance_points(instance, &points, &pending);
+		if (pending) {
+			char text[1200];
+
+			snprintf(text, sizeof(text),
+				 "pending: %zu points of %s wait until no thread is inside them",
+				 pending, instance->focus);
+			json_array_append_new(notes, json_string(text));
+		}
+		partial = partial || pending || instance->refused_count;
+		note_refused(notes, instance);
+		json_array_append_new(rows, instance_row(instance, inserted.stop_ns));
+	}
+	free(inserted.instances);
+	*result = json_pack("{s:o, s:b, s:o}", "rows", rows, "partial", partial, "notes", notes);
+	return 0;
+}
+
+/* The instances named by params.ids, all of them if it is empty. */
+static int wanted(const struct session *s, const json_t *params, struct instance ***out,
+		  size_t *count, struct dinst_error *e)
+{
+	const json_t *ids = json_object_get(params, "ids");
+	size_t n = json_array_size(ids), total = 0;
+	struct instance **list;
+
+	for (const struct instance *i = s->instances; i; i = i->next)
+		total++;
+	list = calloc((n ? n : total) + 1, sizeof(struct instance *));
+	if (!list)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	*count = 0;
+	for (struct instance *i = s->instances; !n && i; i = i->next)
+		list[(*count)++] = i;
+	for (size_t k = 0; k < n; k++) {
+		json_int_t id = json_integer_value(json_array_get(ids, k));
+		struct instance *i = id > 0 ? session_instance(s, (unsigned)id) : NULL;
+
+		if (!i) {
+			free(list);
+			return dinst_fail(e, DINST_NO_ID, "no instance has id %lld; `dinst read` lists them",
+					  (long long)id);
+		}
+		list[(*count)++] = i;
+	}
+	*out = list;
+	return 0;
+}
+
+int serve_read(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
+{
+	struct instance **list;
+	struct session *s;
+	json_t *rows;
+	size_t count;
+	int status = serve_session(sv, &s, e);
+
+	if (status >= 0)
+		status = wanted(s, params, &list, &count, e);
+	if (status < 0)
+		return status;
+	rows = json_array();
+	for (size_t k = 0; k < count; k++) {
+		const struct instance *i = list[k];
+
+		json_array_append_new(rows, json_pack("{s:I, s:s, s:s, s:I, s:s}", "id",
+						      (json_int_t)i->id, "metric", i->metric->name,
+						      "focus", i->focus, "value",
+						      (json_int_t)instance_value(i), "unit",
+						      i->metric->unit));
+	}
+	free(list);
+	*result = serve_rows(rows);
+	return 0;
+}
+
+static bool repeated(struct instance *const *list, size_t k)
+{
+	for (size_t j = 0; j < k; j++)
+		if (list[j] == list[k])
+			return true;
+	return false;
+}
+
+int serve_remove(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
+{
+	bool all = json_is_true(json_object_get(params, "all"));
+	struct instance **list;
+	struct session *s;
+	json_t *rows;
+	size_t count;
+	int status = serve_session(sv, &s, e);
+
+	if (status < 0)
+		return status;
+	if (!all && !json_array_size(json_object_get(params, "ids")))
+		return dinst_fail(e, DINST_USAGE, "remove needs ids, or all");
+	status = wanted(s, params, &list, &count, e);
+	if (status < 0)
+		return status;
+	for (size_t k = 0; k < count && !all; k++)
+		if (repeated(list, k))
+			list[k--] = list[--count];
+	rows = json_array();
+	for (size_t k = 0; k < count && status >= 0; k++) {
+		unsigned id = list[k]->id;
+		struct flush_result flush;
+
+		status = removal_remove(s, list[k], &flush, e);
+		json_array_append_new(rows, json_pack("{s:I, s:I, s:I}", "id", (json_int_t)id,
+						      "freed", (json_int_t)flush.freed, "queued",
+						      (json_int_t)flush.queued));
+	}
+	free(list);
+	if (status < 0)
+		json_decref(rows);
+	else
+		*result = serve_rows(rows);
+	return status;
+}
+
+int serve_flush(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
+{
+	struct flush_result flush;
+	struct session *s;
+	int status = serve_session(sv, &s, e);
+
+	(void)params;
+	if (status >= 0)
+		status = removal_flush(s, &flush, e);
+	if (status < 0)
+		return status;
+	*result = json_pack("{s:I, s:I, s:I, s:b}", "freed", (json_int_t)flush.freed, "queued",
+			    (json_int_t)flush.queued, "stop_us", serve_us(flush.stop_ns), "partial",
+			    flush.queued > 0);
+	return 0;
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * serve_session.c - the methods for a session's beginning and end.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "mutator/serve.h"
+
+enum {
+	LEFTOVER_MS = 3000,   /* how long attach tries to take out what was left */
+	REPAIR_MS = 10 * 1000,
+	CATCH_EXEC_MS = 10 * 1000,
+};
+
+static double now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static void tell_progress(void *arg, const char *text, size_t done, size_t total)
+{
+	serve_notify(arg, "progress",
+		     json_pack("{s:s, s:I, s:I}", "text", text, "done", (json_int_t)done, "total",
+			       (json_int_t)total));
+}
+
+static json_t *attach_row(const struct session *s, double ms, const struct leftovers *left)
+{
+	size_t functions = 0, modules = 0;
+	uint64_t stop_ns = s->longest_stop_ns;
+
+	for (size_t i = 0; i < module_count(s->modules); i++) {
+		const struct module *m = module_get(s->modules, i);
+		const struct image_function *list;
+
+		modules++;
+		if (m->image)
+			functions += image_functions(m->image, &list);
+	}
+	if (left->stop_ns > stop_ns)
+		stop_ns = left->stop_ns;
+	return json_pack("{s:s, s:I, s:s, s:I, s:I, s:f, s:I, s:I}", "session", s->name, "pid",
+			 (json_int_t)s->pid, "name", target_name(s->target), "modules",
+			 (json_int_t)modules, "functions", (json_int_t)functions, "attach_ms", ms,
+			 "stop_us", serve_us(stop_ns), "cleaned", (json_int_t)left->restored);
+}
+
+static int attach(struct server *sv, pid_t pid, const char *name, enum session_state state,
+		  json_t **result, struct dinst_error *e)
+{
+	struct leftovers left = { 0 };
+	double start = now_ms();
+	int status;
+
+	if (sv->session)
+		return dinst_fail(e, DINST_BUSY, "this mutator has a target already: %d",
+				  (int)sv->session->pid);
+	status = session_attach(pid, name, &sv->session, e);
+	if (status < 0)
+		return status;
+	sv->session->state = state;
+	sv->session->progress = tell_progress;
+	sv->session->progress_arg = sv;
+	status = leftovers_clean(sv->session->target, LEFTOVER_MS, &left, e);
+	if (status >= 0 && left.arenas_left)
+		status = dinst_fail(e, DINST_BUSY,
+				    "an earlier session left code in %d that a thread still uses; try "
+				    "`dinst repair %d` later",
+				    (int)pid, (int)pid);
+	if (status < 0) {
+		session_free(sv->session);
+		sv->session = NULL;
+		return status;
+	}
+	*result = attach_row(sv->session, now_ms() - start, &left);
+	return 0;
+}
+
+static int pid_param(const json_t *params, pid_t *pid, struct dinst_error *e)
+{
+	json_int_t n = json_integer_value(json_object_get(params, "pid"));
+
+	if (n <= 0 || n > 0x7fffffff)
+		return dinst_fail(e, DINST_PROTOCOL, "pid must be a positive number");
+	*pid = (pid_t)n;
+	return 0;
+}
+
+int serve_attach(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
+{
+	const char *name = json_string_value(json_object_get(params, "session"));
+	pid_t pid;
+	int status = pid_param(params, &pid, e);
+
+	return status < 0 ? status : attach(sv, pid, name, SESSION_RUNNING, result, e);
+}
+
+static void armed(void *arg)
+{
+	serve_notify(arg, "armed", NULL);
+}
+
+int serve_catch_exec(struct server *sv, const json_t *params, json_t **result,
+		     struct dinst_error *e)
+{
+	const char *name = json_string_value(json_object_get(params, "session"));
+	pid_t pid;
+	int status = pid_param(params, &pid, e);
+
+	if (status >= 0)
+		status = target_catch_exec(pid, armed, sv, CATCH_EXEC_MS, e);
+	if (status >= 0)
+		status = attach(sv, pid, name, SESSION_HELD, result, e);
+	return status;
+}
+
+int serve_release(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
+{
+	struct session *s;
+	int status = serve_session(sv, &s, e);
+
+	(void)params;
+	if (status >= 0 && s->state == SESSION_HELD)
+		status = target_release(s->target, e);
+	if (status < 0)
+		return status;
+	if (s->state == SESSION_HELD)
+		s->state = SESSION_RUNNING;
+	*result = json_object();
+	return 0;
+}
+
+static const char *state_name(struct session *s)
+{
+	struct dinst_error ignored = { 0 };
+
+	session_check(s, &ignored);
+	switch (s->state) {
+	case SESSION_RUNNING:
+		return "running";
+	case SESSION_HELD:
+		return "held";
+	case SESSION_EXITED:
+		return "exited";
+	case SESSION_EXECED:
+		return "exec";
+	case SESSION_DETACHED:
+		return "detached";
+	}
+	return "unknown";
+}
+
+int serve_status(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
+{
+	size_t active = 0, functions = 0;
+	bool private = false;
+	struct session *s;
+	int status = serve_session(sv, &s, e);
+
+	(void)params;
+	if (status < 0)
+		return status;
+	for (const struct instance *i = s->instances; i; i = i->next)
+		active++;
+	for (const struct place *p = s->places; p; p = p->next)
+		private = private || p->arena->mode == ARENA_PRIVATE;
+	for (size_t i = 0; i < module_count(s->modules); i++) {
+		const struct image_function *list;
+
+		if (module_get(s->modules, i)->image)
+			functions += image_functions(module_get(s->modules, i)->image, &list);
+	}
+	*result = json_pack("{s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I}", "session",
+			    s->name, "pid", (json_int_t)s->pid, "name", target_name(s->target),
+			    "state", state_name(s), "points", (json_int_t)session_points(s),
+			    "active", (json_int_t)active, "queued", (json_int_t)s->queue_length,
+			    "heap_bytes", (json_int_t)session_heap_bytes(s), "arena",
+			    !s->places ? "none" : private ? "private" : "shared", "longest_stop_us",
+			    serve_us(s->longest_stop_ns), "modules",
+			    (json_int_t)module_count(s->modules), "functions", (json_int_t)functions);
+	return 0;
+}
+
+int serve_detach(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
+{
+	json_int_t seconds = json_integer_value(json_object_get(params, "seconds"));
+	struct dinst_error why = { 0 };
+	struct detach_result detached;
+	struct session *s;
+	int status = serve_session(sv, &s, e);
+
+	if (status < 0)
+		return status;
+	if (s->state == SESSION_HELD)
+		target_release(s->target, &why);
+	status = session_detach(s, seconds > 0 ? (unsigned)seconds : 0, &detached, &why);
+	*result = json_pack("{s:s, s:I, s:I, s:I, s:b}", "session", s->name, "restored",
+			    (json_int_t)detached.restored, "left", (json_int_t)detached.left,
+			    "stop_us", serve_us(detached.stop_ns), "partial",
+			    detached.left > 0 || status < 0);
+	if (detached.left || status < 0) {
+		char text[DINST_ERROR_TEXT + 160];
+
+		snprintf(text, sizeof(text),
+			 "%zu pieces of code stay in %d for now%s%s; `dinst repair %d` takes them out",
+			 detached.left, (int)s->pid, why.code ? ": " : "", why.code ? why.text : "",
+			 (int)s->pid);
+		json_object_set_new(*result, "notes", json_pack("[s]", text));
+	}
+	return 0;
+}
+
+int serve_repair(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
+{
+	struct leftovers left = { 0 };
+	struct target *t;
+	pid_t pid;
+	int status = pid_param(params, &pid, e);
+
+	if (status >= 0 && sv->session)
+		status = dinst_fail(e, DINST_BUSY,
+				    "process %d has a session; detach it instead of repairing it",
+				    (int)sv->session->pid);
+	if (status >= 0)
+		status = target_open(pid, &t, e);
+	if (status < 0)
+		return status;
+	status = leftovers_clean(t, REPAIR_MS, &left, e);
+	target_close(t);
+	if (status < 0)
+		return status;
+	*result = json_pack("{s:I, s:I, s:I, s:I, s:b}", "patches", (json_int_t)left.patches,
+			    "restored", (json_int_t)left.restored, "arenas_left",
+			    (json_int_t)left.arenas_left, "stop_us", serve_us(left.stop_ns), "partial",
+			    left.arenas_left > 0);
+	if (left.arenas_left)
+		json_object_set_new(*result, "notes",
+				    json_pack("[s]", "a thread is still inside code of an earlier "
+						     "session; try again later"));
+	return 0;
+}

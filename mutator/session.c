@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * session.c - attaching to a target and the state of one session.
+ *
+ * Attaching reads: maps, symbol tables, frame ranges. The target is touched
+ * only if an earlier mutator died and left something, which is taken out.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutator/core.h"
+
+/* ----------------------------------------------------------- plan cache */
+
+struct cached_plan {
+	struct image *image;
+	uint32_t function;
+	struct function_plan *plan;
+	struct cached_plan *next;
+};
+
+enum { PLAN_BUCKETS = 4096 };
+
+struct plan_cache {
+	struct cached_plan *buckets[PLAN_BUCKETS];
+};
+
+static void plans_free(struct plan_cache *cache)
+{
+	for (size_t b = 0; cache && b < PLAN_BUCKETS; b++) {
+		struct cached_plan *next;
+
+		for (struct cached_plan *c = cache->buckets[b]; c; c = next) {
+			next = c->next;
+			plan_free(c->image, c->plan);
+			free(c);
+		}
+	}
+	free(cache);
+}
+
+int session_plan(struct session *s, struct module *m, uint32_t function,
+		 const struct function_plan **plan, struct dinst_error *e)
+{
+	size_t b = ((uintptr_t)m->image / 64 + function) % PLAN_BUCKETS;
+	struct cached_plan *c;
+	int status;
+
+	for (c = s->plans->buckets[b]; c; c = c->next)
+		if (c->image == m->image && c->function == function) {
+			*plan = c->plan;
+			return 0;
+		}
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	status = plan_function(m->image, function, &c->plan, e);
+	if (status < 0) {
+		free(c);
+		return status;
+	}
+	c->image = m->image;
+	c->function = function;
+	c->next = s->plans->buckets[b];
+	s->plans->buckets[b] = c;
+	*plan = c->plan;
+	return 0;
+}
+
+/* ------------------------------------------------------------- sessions */
+
+int session_attach(pid_t pid, const char *name, struct session **out, struct dinst_error *e)
+{
+	struct session *s = calloc(1, sizeof(*s));
+	int status;
+
+	if (!s)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	s->pid = pid;
+	s->next_id = 1;
+	s->plans = calloc(1, sizeof(*s->plans));
+	if (!s->plans) {
+		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		goto fail;
+	}
+	status = target_open(pid, &s->target, e);
+	if (status < 0)
+		goto fail;
+	s->incarnation = target_incarnation(s->target);
+	if (name && *name)
+		strncpy(s->name, name, sizeof(s->name) - 1);
+	else
+		strncpy(s->name, target_name(s->target), sizeof(s->name) - 1);
+	session_progress(s, "reading the target's modules", 0, 0);
+	status = module_list_read(s->target, &s->modules, e);
+	if (status < 0)
+		goto fail;
+	*out = s;
+	return 0;
+
+fail:
+	session_free(s);
+	return status;
+}
+
+void instance_free(struct instance *i)
+{
+	for (size_t r = 0; r < i->refused_count; r++)
+		free(i->refused[r].where);
+	free(i->refused);
+	free(i->focus);
+	free(i);
+}
+
+static void sites_free(struct session *s)
+{
+	for (size_t b = 0; b < s->site_buckets; b++) {
+		struct site *next_site;
+
+		for (struct site *site = s->site_hash[b]; site; site = next_site) {
+			next_site = site->next_hash;
+			for (unsigned i = 0; i < site->slot_count; i++) {
+				struct link *next;
+
+				for (struct link *l = site->slots[i].first; l; l = next) {
+					next = l->next;
+					free(l);
+				}
+			}
+			free(site);
+		}
+	}
+	free(s->site_hash);
+}
+
+void session_free(struct session *s)
+{
+	struct queue_item *next_item;
+	struct instance *next_instance;
+	struct place *next_place;
+
+	if (!s)
+		return;
+	for (struct queue_item *q = s->queue; q; q = next_item) {
+		next_item = q->next;
+		free(q->link);
+		if (q->site && q->site->state == SITE_DRAINING)
+			free(q->site);
+		free(q);
+	}
+	sites_free(s);
+	for (struct instance *i = s->instances; i; i = next_instance) {
+		next_instance = i->next;
+		instance_free(i);
+	}
+	for (struct place *p = s->places; p; p = next_place) {
+		next_place = p->next;
+		place_free(p, true);
+	}
+	plans_free(s->plans);
+	free(s->pages);
+	if (s->modules)
+		module_list_free(s->modules);
+	if (s->target)
+		target_close(s->target);
+	free(s);
+}
+
+int session_check(struct session *s, struct dinst_error *e)
+{
+	if (s->state == SESSION_DETACHED)
+		return dinst_fail(e, DINST_GONE, "session %s is detached", s->name);
+	if (s->state == SESSION_EXITED || !target_alive(s->target)) {
+		s->state = SESSION_EXITED;
+		return dinst_fail(e, DINST_GONE, "process %d (%s) has ended; its last values can be read",
+				  (int)s->pid, s->name);
+	}
+	if (s->state == SESSION_EXECED || target_incarnation(s->target) != s->incarnation) {
+		s->state = SESSION_EXECED;
+		return dinst_fail(e, DINST_GONE,
+				  "process %d has executed another program; detach and attach again",
+				  (int)s->pid);
+	}
+	return 0;
+}
+
+void session_note_stop(struct session *s, const struct stop_report *report, uint64_t *stop_ns)
+{
+	s->last_stop_ns = report->stop_ns;
+	if (report->stop_ns > s->longest_stop_ns)
+		s->longest_stop_ns = report->stop_ns;
+	if (stop_ns && report->stop_ns > *stop_ns)
+		*stop_ns = report->stop_ns;
+}
+
+void session_progress(struct session *s, const char *text, size_t done, size_t total)
+{
+	if (s->progress)
+		s->progress(s->progress_arg, text, done, total);
+}
+
+size_t session_points(const struct session *s)
+{
+	size_t points = 0;
+
+	for (const struct instance *i = s->instances; i; i = i->next) {
+		size_t counting, pending;
+
+		instance_points(i, &counting, &pending);
+		points += counting;
+	}
+	return points;
+}
+
+size_t session_heap_bytes(const struct session *s)
+{
+	size_t bytes = 0;
+
+	for (const struct place *p = s->places; p; p = p->next) {
+		struct heap_stats stats;
+
+		heap_get_stats(p->heap, &stats);
+		bytes += stats.used;
+	}
+	return bytes;
+}
+
+struct instance *session_instance(const struct session *s, unsigned id)
+{
+	for (struct instance *i = s->instances; i; i = i->next)
+		if (i->id == id)
+			return i;
+	return NULL;
+}
