@@ -223,7 +223,7 @@ struct arch_counter {
  * rseq_cs may point to a descriptor long after the sequence, so cells are
  * reused as cells and never recycled as anything else.
  */
-enum { ARCH_CELL_SIZE = 192, ARCH_CELL_ALIGN = 64 };
+enum { ARCH_CELL_SIZE = 128, ARCH_CELL_ALIGN = 64 };
 
 struct arch_cell {
 	uint32_t entry;      /* offset of the first instruction */

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * emit.c - bytes into a buffer: jumps, slots, nops. Knows where code will run
+ * (arch_buf.pc) apart from where it is written. Never fails one by one: the
+ * buffer's status is sticky.
+ */
+#include <string.h>
+
+#include "arch/x86_64/x86.h"
+
+const size_t arch_jump_size = 5;
+const size_t arch_short_jump_size = 2;
+const int64_t arch_jump_reach = INT32_MAX;
+const int64_t arch_short_jump_reach = INT8_MAX;
+
+void x86_fail(struct arch_buf *out, int status)
+{
+	if (out->status == ARCH_OK)
+		out->status = status;
+}
+
+void x86_emit(struct arch_buf *out, const void *bytes, size_t count)
+{
+	if (out->status != ARCH_OK)
+		return;
+	if (out->used > out->size || count > out->size - out->used) {
+		x86_fail(out, ARCH_NO_ROOM);
+		return;
+	}
+	memcpy(out->bytes + out->used, bytes, count);
+	out->used += count;
+}
+
+void x86_emit8(struct arch_buf *out, unsigned value)
+{
+	uint8_t byte = value;
+
+	x86_emit(out, &byte, 1);
+}
+
+static void emit_little_endian(struct arch_buf *out, uint64_t value, size_t size)
+{
+	uint8_t bytes[8];
+
+	for (size_t i = 0; i < size; i++)
+		bytes[i] = value >> (8 * i);
+	x86_emit(out, bytes, size);
+}
+
+void x86_emit32(struct arch_buf *out, uint32_t value)
+{
+	emit_little_endian(out, value, 4);
+}
+
+void x86_emit64(struct arch_buf *out, uint64_t value)
+{
+	emit_little_endian(out, value, 8);
+}
+
+void x86_emit_relative(struct arch_buf *out, taddr_t target)
+{
+	int64_t distance = target - (arch_here(out) + 4);
+
+	if (!x86_fits32(distance))
+		x86_fail(out, ARCH_OUT_OF_RANGE);
+	x86_emit32(out, distance);
+}
+
+void x86_emit_nops(struct arch_buf *out, size_t count)
+{
+	/* The recommended sequences (Intel SDM volume 2, NOP, table 4-12). */
+	static const uint8_t nops[9][9] = {
+		{ 0x90 },
+		{ 0x66, 0x90 },
+		{ 0x0f, 0x1f, 0x00 },
+		{ 0x0f, 0x1f, 0x40, 0x00 },
+		{ 0x0f, 0x1f, 0x44, 0x00, 0x00 },
+		{ 0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00 },
+		{ 0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00 },
+		{ 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00 },
+		{ 0x66, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00 },
+	};
+
+	while (count > 0) {
+		size_t size = count < 9 ? count : 9;
+
+		x86_emit(out, nops[size - 1], size);
+		count -= size;
+	}
+}
+
+void arch_emit_jump(struct arch_buf *out, taddr_t target)
+{
+	x86_emit8(out, 0xe9);
+	x86_emit_relative(out, target);
+}
+
+size_t arch_emit_slot(struct arch_buf *out, taddr_t target)
+{
+	size_t slot;
+
+	x86_emit_nops(out, -(arch_here(out) + 1) & 3);
+	x86_emit8(out, 0xe9);
+	slot = out->used;
+	x86_emit_relative(out, target ? target : arch_here(out) + 4);
+	return slot;
+}
+
+int arch_slot_value(taddr_t slot_pc, taddr_t target, uint32_t *value)
+{
+	int64_t distance = target - (slot_pc + 4);
+
+	if (!x86_fits32(distance))
+		return ARCH_OUT_OF_RANGE;
+	*value = distance;
+	return ARCH_OK;
+}
+
+taddr_t arch_slot_target(taddr_t slot_pc, uint32_t value)
+{
+	return slot_pc + 4 + (int64_t)(int32_t)value;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * liveness.c - which registers and flags may still be needed at a place,
+ * proved by the instructions that follow and by nothing else. Wherever the
+ * proof ends (a call, a return, a system call, the edge of what is known, the
+ * end of patience) everything still undecided is live.
+ */
+#include "arch/x86_64/x86.h"
+
+enum { STEPS_MAX = 64, PATHS_MAX = 16 };
+
+const arch_regset arch_all_live = SET_ALL;
+
+/* A place to look at, and what is still undecided on the way there. */
+struct path {
+	size_t at;
+	arch_regset undecided;
+};
+
+struct search {
+	const struct arch_insn *insns;
+	size_t count;
+	arch_regset live;
+	struct path pending[PATHS_MAX];
+	size_t pending_count;
+	struct path seen[STEPS_MAX];
+	size_t seen_count;
+};
+
+/* Index of the instruction at `address`, or count if it is none of these. */
+static size_t find(const struct search *s, taddr_t address)
+{
+	size_t lo = 0, hi = s->count;
+
+	while (lo < hi) {
+		size_t middle = lo + (hi - lo) / 2;
+
+		if (s->insns[middle].address < address)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	return lo < s->count && s->insns[lo].address == address ? lo : s->count;
+}
+
+static void go_on(struct search *s, taddr_t address, arch_regset undecided)
+{
+	size_t at = find(s, address);
+
+	undecided &= ~s->live;
+	if (undecided == 0)
+		return;
+	if (at == s->count || s->pending_count == PATHS_MAX)
+		s->live |= undecided;
+	else
+		s->pending[s->pending_count++] = (struct path){ at, undecided };
+}
+
+/* True if at least as much was asked at this instruction before. */
+static bool was_seen(const struct search *s, struct path p)
+{
+	for (size_t i = 0; i < s->seen_count; i++)
+		if (s->seen[i].at == p.at && !(p.undecided & ~s->seen[i].undecided))
+			return true;
+	return false;
+}
+
+static void step(struct search *s, struct path p)
+{
+	const struct arch_insn *insn = &s->insns[p.at];
+	taddr_t after = insn->address + insn->length;
+
+	if (was_seen(s, p))
+		return;
+	if (s->seen_count == STEPS_MAX) {
+		s->live |= p.undecided;
+		return;
+	}
+	s->seen[s->seen_count++] = p;
+	s->live |= insn->reads & p.undecided;
+	p.undecided &= ~(insn->reads | insn->writes);
+	switch (insn->flow) {
+	case ARCH_FLOW_NEXT:
+		go_on(s, after, p.undecided);
+		break;
+	case ARCH_FLOW_JUMP:
+		go_on(s, insn->target, p.undecided);
+		break;
+	case ARCH_FLOW_BRANCH:
+		go_on(s, after, p.undecided);
+		go_on(s, insn->target, p.undecided);
+		break;
+	default:
+		s->live |= p.undecided;
+	}
+}
+
+arch_regset arch_live_before(const struct arch_insn *insns, size_t count, size_t at)
+{
+	/* The stack pointer is needed always; a signal may come at any moment. */
+	struct search s = { .insns = insns, .count = count, .live = SET(RSP) };
+
+	if (at >= count)
+		return SET_ALL;
+	go_on(&s, insns[at].address, SET_ALL);
+	while (s.pending_count > 0 && s.live != SET_ALL)
+		step(&s, s.pending[--s.pending_count]);
+	return s.live;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * registers.c - the state of a stopped thread: its program counter, the system
+ * call it is in, the signal frames on its stack. Values only.
+ */
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "arch/x86_64/x86.h"
+
+const size_t arch_red_zone = 128; /* System V psABI x86-64, 3.2.2 */
+
+/* What the kernel puts in rax of a call it would restart (include/linux/errno.h). */
+enum { ERESTARTNOHAND_VALUE = 514, EINTR_VALUE = 4 };
+
+taddr_t arch_pc(const struct arch_regs *r)
+{
+	return r->user.rip;
+}
+
+void arch_set_pc(struct arch_regs *r, taddr_t pc)
+{
+	r->user.rip = pc;
+}
+
+taddr_t arch_sp(const struct arch_regs *r)
+{
+	return r->user.rsp;
+}
+
+taddr_t arch_thread_pointer(const struct arch_regs *r)
+{
+	return r->user.fs_base;
+}
+
+bool arch_in_syscall(const struct arch_regs *r)
+{
+	return (long)r->user.orig_rax >= 0;
+}
+
+long arch_syscall_number(const struct arch_regs *r)
+{
+	return arch_in_syscall(r) ? (long)r->user.orig_rax : -1;
+}
+
+long arch_syscall_result(const struct arch_regs *r)
+{
+	return (long)r->user.rax;
+}
+
+/* rdi rsi rdx r10 r8 r9 (System V psABI x86-64, A.2.1). */
+long arch_syscall_argument(const struct arch_regs *r, unsigned n)
+{
+	const struct user_regs_struct *u = &r->user;
+
+	switch (n) {
+	case 0: return (long)u->rdi;
+	case 1: return (long)u->rsi;
+	case 2: return (long)u->rdx;
+	case 3: return (long)u->r10;
+	case 4: return (long)u->r8;
+	case 5: return (long)u->r9;
+	default: return 0;
+	}
+}
+
+void arch_set_syscall_argument(struct arch_regs *r, unsigned n, long value)
+{
+	struct user_regs_struct *u = &r->user;
+
+	switch (n) {
+	case 0: u->rdi = value; break;
+	case 1: u->rsi = value; break;
+	case 2: u->rdx = value; break;
+	case 3: u->r10 = value; break;
+	case 4: u->r8 = value; break;
+	case 5: u->r9 = value; break;
+	default: break;
+	}
+}
+
+void arch_restart_interrupted(struct arch_regs *r)
+{
+	if (arch_in_syscall(r) && arch_syscall_result(r) == -EINTR_VALUE)
+		r->user.rax = -(long)ERESTARTNOHAND_VALUE;
+}
+
+void arch_leave_syscall(struct arch_regs *r)
+{
+	r->user.orig_rax = -1l;
+}
+
+bool arch_is_sigreturn(const uint8_t *code, size_t size)
+{
+	/* mov $15,%rax or %eax; syscall: glibc, musl and others, matched by unwinders, too. */
+	static const uint8_t wide[] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 };
+	static const uint8_t narrow[] = { 0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05 };
+
+	return (size >= sizeof(wide) && memcmp(code, wide, sizeof(wide)) == 0) ||
+	       (size >= sizeof(narrow) && memcmp(code, narrow, sizeof(narrow)) == 0);
+}
+
+/*
+ * struct rt_sigframe (arch/x86/include/asm/sigframe.h): the return address,
+ * then struct ucontext: flags 8, link 8, stack 24 bytes, then sigcontext: r8 to
+ * r15, di, si, bp, bx, dx, ax, cx, sp, ip.
+ */
+int arch_signal_frame(const uint8_t *frame, size_t size, taddr_t *pc, taddr_t *sp)
+{
+	enum { SIGCONTEXT = 8 + 40, SP = SIGCONTEXT + 15 * 8, IP = SIGCONTEXT + 16 * 8 };
+
+	if (size < IP + 8)
+		return ARCH_TRUNCATED;
+	memcpy(sp, frame + SP, 8);
+	memcpy(pc, frame + IP, 8);
+	return ARCH_OK;
+}

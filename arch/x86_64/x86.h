@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * x86.h - what the files of arch/x86_64 share: register and flag bits, the
+ * layout of an encoded instruction, and byte emitters. Nothing outside
+ * arch/x86_64 (and its unit tests) may include it.
+ */
+#ifndef DINST_ARCH_X86_64_X86_H
+#define DINST_ARCH_X86_64_X86_H
+
+#include "arch/arch.h"
+
+/* Numbers as encoded in ModRM, SIB and REX (Intel SDM volume 2, table 2-2). */
+enum x86_register {
+	RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI,
+	R8, R9, R10, R11, R12, R13, R14, R15,
+};
+
+/*
+ * arch_regset: bit n is general register n (all 64 bits of it), bits 16 to 22
+ * are flags. Vector registers are not tracked: inserted code uses none.
+ */
+#define SET(reg) (1ull << (reg))
+#define FLAG_CF (1ull << 16)
+#define FLAG_PF (1ull << 17)
+#define FLAG_AF (1ull << 18)
+#define FLAG_ZF (1ull << 19)
+#define FLAG_SF (1ull << 20)
+#define FLAG_OF (1ull << 21)
+#define FLAG_DF (1ull << 22)
+#define SET_REGISTERS 0xffffull
+#define SET_FLAGS (FLAG_CF | FLAG_PF | FLAG_AF | FLAG_ZF | FLAG_SF | FLAG_OF)
+#define SET_ALL (SET_REGISTERS | SET_FLAGS | FLAG_DF)
+
+/* ------------------------------------------------------ instruction layout */
+
+enum x86_encoding { X86_LEGACY, X86_VEX, X86_EVEX };
+
+enum x86_prefix {
+	PREFIX_66 = 1 << 0,
+	PREFIX_67 = 1 << 1,
+	PREFIX_F2 = 1 << 2,
+	PREFIX_F3 = 1 << 3,
+	PREFIX_LOCK = 1 << 4,
+	PREFIX_3E = 1 << 5,    /* ds: notrack */
+	PREFIX_FSGS = 1 << 6,
+	PREFIX_OTHER = 1 << 7, /* es, cs, ss: no meaning in 64-bit mode */
+};
+
+enum { REX_B = 1, REX_X = 2, REX_R = 4, REX_W = 8, REX_PRESENT = 0x40 };
+
+/* What the opcode tables (opcodes.c) say about one opcode. */
+enum x86_attribute {
+	AT_VALID = 1 << 0,
+	AT_MODRM = 1 << 1,
+	AT_IMM8 = 1 << 2,
+	AT_IMM16 = 2 << 2,
+	AT_IMM24 = 3 << 2,     /* enter: 16 and 8 bits */
+	AT_IMMZ = 4 << 2,      /* 16 or 32 bits by operand size */
+	AT_IMMV = 5 << 2,      /* 16, 32 or 64 bits by operand size */
+	AT_MOFFS = 6 << 2,     /* an address: 64 or 32 bits */
+	AT_REL8 = 7 << 2,
+	AT_REL32 = 8 << 2,
+	AT_IMM_MASK = 15 << 2,
+	AT_BYTE = 1 << 6,      /* 8-bit operands: nothing is wholly overwritten */
+	AT_REG_R = 1 << 7,     /* ModRM.reg is a general register, read */
+	AT_REG_W = 1 << 8,     /* ... written */
+	AT_RM_R = 1 << 9,      /* ModRM.rm, where it is a register */
+	AT_RM_W = 1 << 10,
+	AT_MEMORY_ONLY = 1 << 11,
+	AT_FLAGS = 1 << 12,    /* all six arithmetic flags are defined or undefined */
+	AT_CARRY = 1 << 13,    /* reads CF */
+	AT_RAX = 1 << 14,      /* reads rax, and ... */
+	AT_RAX_W = 1 << 15,    /* ... writes it */
+	AT_SPECIAL = 1 << 16,  /* effects.c has a case for it */
+	AT_GROUP = 1 << 17,    /* ModRM.reg selects: effects.c has a case for it */
+	AT_LOCKABLE = 1 << 18, /* a lock prefix is allowed (for groups: see there) */
+	AT_NO_ACCESS = 1 << 19,/* the memory operand is not accessed */
+	AT_REGISTER_ONLY = 1 << 20,
+};
+
+/* Where the parts of an encoded instruction lie. Offsets are 0 where there is none. */
+struct x86_layout {
+	uint32_t attributes;   /* enum x86_attribute */
+	uint8_t length;
+	uint8_t encoding;      /* enum x86_encoding */
+	uint8_t prefixes;      /* enum x86_prefix */
+	uint8_t rex;           /* bits as REX, whatever the encoding; 0x40 if there was one */
+	uint8_t map;           /* 0: one byte, 1: 0f, 2: 0f 38, 3: 0f 3a, 5, 6: EVEX maps */
+	uint8_t simd;          /* VEX, EVEX: pp, else 0 */
+	uint8_t vvvv;          /* VEX, EVEX: register number */
+	uint8_t opcode;
+	uint8_t opcode_offset; /* of the opcode byte itself */
+	uint8_t modrm_offset, modrm, sib;
+	uint8_t disp_offset, disp_size;
+	uint8_t imm_offset, imm_size;
+};
+
+/* The parts of ModRM and SIB, extended by REX. */
+static inline unsigned x86_mod(const struct x86_layout *l)
+{
+	return l->modrm >> 6;
+}
+
+static inline unsigned x86_reg(const struct x86_layout *l)
+{
+	return ((l->modrm >> 3) & 7) | (l->rex & REX_R ? 8 : 0);
+}
+
+/* ModRM.reg as an opcode extension. */
+static inline unsigned x86_extension(const struct x86_layout *l)
+{
+	return (l->modrm >> 3) & 7;
+}
+
+static inline unsigned x86_rm(const struct x86_layout *l)
+{
+	return (l->modrm & 7) | (l->rex & REX_B ? 8 : 0);
+}
+
+static inline bool x86_has_sib(const struct x86_layout *l)
+{
+	return l->modrm_offset && x86_mod(l) != 3 && (l->modrm & 7) == 4;
+}
+
+static inline bool x86_is_memory(const struct x86_layout *l)
+{
+	return l->modrm_offset && x86_mod(l) != 3;
+}
+
+/* disp32 relative to the next instruction (Intel SDM volume 2, 2.2.1.6). */
+static inline bool x86_is_pc_relative(const struct x86_layout *l)
+{
+	return l->modrm_offset && (l->modrm & 0xc7) == 5;
+}
+
+/* True where the memory operand's base is rsp (r12 is none). */
+static inline bool x86_is_stack_based(const struct x86_layout *l)
+{
+	return x86_has_sib(l) && (l->sib & 7) == 4 && !(l->rex & REX_B);
+}
+
+/* Attributes of an opcode in a map; 0 if it is none that we know. */
+uint32_t x86_attributes(enum x86_encoding encoding, unsigned map, unsigned opcode);
+
+/*
+ * Finds the parts of the instruction at `bytes`. ARCH_OK, ARCH_TRUNCATED or
+ * ARCH_UNKNOWN; *l is only valid on ARCH_OK.
+ */
+int x86_layout_read(const uint8_t *bytes, size_t size, struct x86_layout *l);
+
+/* Fills insn->reads and insn->writes. */
+void x86_effects(const struct x86_layout *l, struct arch_insn *insn);
+
+/* ---------------------------------------------------------------- emission */
+
+/* All of these set the sticky status instead of failing. */
+void x86_fail(struct arch_buf *out, int status);
+void x86_emit(struct arch_buf *out, const void *bytes, size_t count);
+void x86_emit8(struct arch_buf *out, unsigned value);
+void x86_emit32(struct arch_buf *out, uint32_t value);
+void x86_emit64(struct arch_buf *out, uint64_t value);
+/* The last four bytes of an instruction: a displacement relative to its end, to `target`. */
+void x86_emit_relative(struct arch_buf *out, taddr_t target);
+/* `count` bytes that do nothing. */
+void x86_emit_nops(struct arch_buf *out, size_t count);
+
+static inline int64_t x86_read_signed(const uint8_t *bytes, size_t size)
+{
+	uint64_t value = 0;
+
+	for (size_t i = 0; i < size; i++)
+		value |= (uint64_t)bytes[i] << (8 * i);
+	return size == 0 || size >= 8 ? (int64_t)value
+				      : (int64_t)(value << (64 - 8 * size)) >> (64 - 8 * size);
+}
+
+static inline bool x86_fits32(int64_t value)
+{
+	return value == (int32_t)value;
+}
+
+#endif
