@@ -299,6 +299,12 @@ taddr_t arch_pc(const struct arch_regs *r);
 void arch_set_pc(struct arch_regs *r, taddr_t pc);
 taddr_t arch_sp(const struct arch_regs *r);
 taddr_t arch_thread_pointer(const struct arch_regs *r);
+/*
+ * The value of the register with that DWARF number (psABI, DWARF Register
+ * Number Mapping), the program counter standing for the return address column;
+ * false if there is none. *value is set on true only.
+ */
+bool arch_dwarf_register(const struct arch_regs *r, unsigned number, uint64_t *value);
 /* Bytes below the stack pointer that the psABI reserves for the function: 128. */
 extern const size_t arch_red_zone;
 

@@ -106,7 +106,12 @@ static enum arch_flow flow_two_byte(const struct x86_layout *l, struct arch_insn
 	}
 }
 
-/* Direct targets, pc-relative operands and the absolute operand of a jump table. */
+static bool has_index(const struct x86_layout *l)
+{
+	return x86_has_sib(l) && ((l->sib >> 3 & 7) != 4 || (l->rex & REX_X));
+}
+
+/* Direct targets, pc-relative operands and absolute operands of table look-ups. */
 static void references(const struct x86_layout *l, struct arch_insn *insn)
 {
 	taddr_t after = insn->address + insn->length;
@@ -125,16 +130,14 @@ static void references(const struct x86_layout *l, struct arch_insn *insn)
 		if (l->encoding == X86_LEGACY && l->map == 0 && l->opcode == 0x8d)
 			insn->flags |= ARCH_INSN_ADDRESS_OF;
 	}
+	if (has_index(l) && x86_mod(l) == 0 && (l->sib & 7) == 5 && !(l->prefixes & PREFIX_FSGS))
+		insn->data_ref = x86_read_signed(insn->bytes + l->disp_offset, 4);
 	if (insn->flow != ARCH_FLOW_JUMP_INDIRECT && insn->flow != ARCH_FLOW_CALL_INDIRECT)
 		return;
 	if (l->prefixes & PREFIX_3E)
 		insn->flags |= ARCH_INSN_NO_TRACK;
-	if (insn->flow == ARCH_FLOW_JUMP_INDIRECT && x86_has_sib(l) &&
-	    ((l->sib >> 3 & 7) != 4 || (l->rex & REX_X))) {
+	if (insn->flow == ARCH_FLOW_JUMP_INDIRECT && has_index(l))
 		insn->flags |= ARCH_INSN_INDEXED_JUMP;
-		if (x86_mod(l) == 0 && (l->sib & 7) == 5 && !(l->prefixes & PREFIX_FSGS))
-			insn->data_ref = x86_read_signed(insn->bytes + l->disp_offset, 4);
-	}
 }
 
 static bool is_nop(const struct x86_layout *l)

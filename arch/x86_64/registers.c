@@ -79,6 +79,21 @@ void arch_set_syscall_argument(struct arch_regs *r, unsigned n, long value)
 	}
 }
 
+/* System V psABI x86-64, figure 3.36; number 16 is the return address. */
+bool arch_dwarf_register(const struct arch_regs *r, unsigned number, uint64_t *value)
+{
+	const struct user_regs_struct *u = &r->user;
+	const uint64_t values[] = {
+		u->rax, u->rdx, u->rcx, u->rbx, u->rsi, u->rdi, u->rbp, u->rsp, u->r8,
+		u->r9,	u->r10, u->r11, u->r12, u->r13, u->r14, u->r15, u->rip,
+	};
+
+	if (number >= sizeof(values) / sizeof(values[0]))
+		return false;
+	*value = values[number];
+	return true;
+}
+
 void arch_restart_interrupted(struct arch_regs *r)
 {
 	if (arch_in_syscall(r) && arch_syscall_result(r) == -EINTR_VALUE)
