@@ -37,6 +37,7 @@ struct arena {
 	bool low_data;
 	taddr_t reach_lo, reach_hi;  /* code in [lo, hi) can be led here and back */
 	unsigned cpus, cpu_shift;    /* blocks of counters, see struct arch_counter */
+	char note[160];              /* why it is private; "" if it is shared */
 
 	/* For arena*.c and heap*.c only. */
 	struct target *target;       /* borrowed */
@@ -52,9 +53,15 @@ struct arena {
 int arena_create(struct stop *s, taddr_t lo, taddr_t hi, struct arena **out,
 		 struct dinst_error *e);
 
+/* As arena_create(), but the fallback at once: for tests, and where a policy is known. */
+int arena_create_private(struct stop *s, taddr_t lo, taddr_t hi, struct arena **out,
+			 struct dinst_error *e);
+
 /*
- * Unmaps the arena: clears every rseq_cs that points into it (threads inside a
- * sequence go to its abort address first), then munmap by a remote call.
+ * Unmaps the arena: refuses with DINST_BUSY while a program counter is inside,
+ * clears every rseq_cs that points into it (the kernel kills a thread whose
+ * rseq_cs leads nowhere), then munmap by a remote call. That no thread comes
+ * back to it from a signal handler is the caller's promise (stack.h).
  * Frees *a. On failure the arena stays and is still valid.
  */
 int arena_destroy(struct stop *s, struct arena *a, struct dinst_error *e);
@@ -74,10 +81,10 @@ bool arena_shared_by(pid_t pid, const struct arena *a);
 
 /*
  * All processes but `except` whose maps show the arena, as far as we may look.
- * *out is malloc'ed, NULL where there are none.
+ * Our own process does not count, nor does one that maps only the data.
+ * *out is malloc'ed, NULL where there are none. DINST_OK or DINST_NO_MEMORY.
  */
-int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *count,
-		  struct dinst_error *e);
+int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *count);
 
 /* Makes what was written through code_map/data_map visible in a private arena; no-op otherwise. */
 int arena_sync(struct stop *s, struct arena *a, struct dinst_error *e);

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arena_find.c - which processes have which arenas, seen from their maps.
+ *
+ * Reads only. Names and headers are outside input: a mapping that calls itself
+ * ours is reported, but its header counts only when every field is right.
+ */
+#include "inject/arena.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "inject/journal_format.h"
+#include "inject/maps.h"
+
+#define MEMFD_PATH "/memfd:dinst (deleted)"
+
+static const size_t PRIVATE_LEAST = (size_t)1 << 20;
+
+/* ------------------------------------------------------ sharers of an arena */
+
+static bool shows_arena(const struct maps *m, const struct arena *a)
+{
+	for (size_t i = 0; i < m->count; i++) {
+		const struct maps_entry *entry = &m->entries[i];
+
+		if (entry->inode == a->inode && entry->device == a->device &&
+		    (entry->protection & PROT_EXEC))
+			return true;
+	}
+	return false;
+}
+
+bool arena_shared_by(pid_t pid, const struct arena *a)
+{
+	struct maps m;
+	bool shows;
+
+	if (a->mode != ARENA_SHARED || maps_read(pid, &m, NULL))
+		return false;
+	shows = shows_arena(&m, a);
+	maps_release(&m);
+	return shows;
+}
+
+int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *count)
+{
+	size_t used = 0, room = 0;
+	struct dirent *entry;
+	pid_t *pids = NULL;
+	int result = DINST_OK;
+	DIR *proc;
+
+	*out = NULL;
+	*count = 0;
+	if (a->mode != ARENA_SHARED)
+		return DINST_OK;
+	proc = opendir("/proc");
+	if (!proc)
+		return DINST_NO_MEMORY;
+	while ((entry = readdir(proc))) {
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (pid <= 0 || pid == except || pid == getpid() || !arena_shared_by(pid, a))
+			continue;
+		if (used == room) {
+			pid_t *grown = realloc(pids, (room + 16) * sizeof(*pids));
+
+			if (!grown) {
+				result = DINST_NO_MEMORY;
+				break;
+			}
+			pids = grown;
+			room += 16;
+		}
+		pids[used++] = pid;
+	}
+	closedir(proc);
+	if (result) {
+		free(pids);
+		return result;
+	}
+	*out = pids;
+	*count = used;
+	return DINST_OK;
+}
+
+/* --------------------------------------------------- what was left behind */
+
+static bool is_ours(const struct maps_entry *entry)
+{
+	return entry->shared && entry->inode && !strcmp(entry->name, MEMFD_PATH);
+}
+
+/* The record of that memfd: an old one, a new one, or NULL if there is no more room. */
+static struct arena_found *record_of(struct arena_found *found, size_t *count, size_t max,
+				     const struct maps_entry *entry)
+{
+	for (size_t i = 0; i < *count; i++)
+		if (found[i].inode == entry->inode && found[i].device == entry->device)
+			return &found[i];
+	if (*count == max)
+		return NULL;
+	found[*count] = (struct arena_found){
+		.device = entry->device,
+		.inode = entry->inode,
+		.mode = ARENA_SHARED,
+	};
+	return &found[(*count)++];
+}
+
+/* Adds a mapping to a half; one that does not follow on the rest is left to itself. */
+static void extend(taddr_t *address, size_t *size, const struct maps_entry *entry)
+{
+	if (!*size)
+		*address = entry->lo;
+	if (*address + *size == entry->lo)
+		*size += entry->hi - entry->lo;
+}
+
+/* Takes over what the header says, if the mappings agree with it. */
+static void believe(const struct target *t, struct arena_found *found)
+{
+	struct arena_found header;
+	struct journal_header h;
+
+	if (!found->code_size ||
+	    target_read_some(t, found->code, &h, sizeof(h)) != sizeof(h) ||
+	    !journal_check_header(&h, found->code, found->code_size, &header))
+		return;
+	if (header.mode != ARENA_SHARED || header.data != found->data ||
+	    header.data_size != found->data_size)
+		return;
+	header.device = found->device;
+	header.inode = found->inode;
+	*found = header;
+}
+
+static void find_shared(const struct target *t, const struct maps *m, struct arena_found *found,
+			size_t *count, size_t max)
+{
+	struct arena_found *record;
+
+	for (size_t i = 0; i < m->count; i++) {
+		const struct maps_entry *entry = &m->entries[i];
+
+		if (!is_ours(entry))
+			continue;
+		record = record_of(found, count, max, entry);
+		if (!record)
+			break;
+		if (entry->protection & PROT_EXEC)
+			extend(&record->code, &record->code_size, entry);
+		else
+			extend(&record->data, &record->data_size, entry);
+	}
+	for (size_t i = 0; i < *count; i++)
+		believe(t, &found[i]);
+}
+
+/* True if [lo, hi) lies in one private anonymous mapping with that protection. */
+static bool is_anonymous(const struct maps *m, taddr_t lo, taddr_t hi, int protection)
+{
+	const struct maps_entry *entry = maps_find(m, lo);
+
+	return entry && entry->hi >= hi && !entry->inode && !entry->shared && !entry->name[0] &&
+	       entry->protection == protection;
+}
+
+/* A private arena is known by its header alone. */
+static void find_private(const struct target *t, const struct maps *m, struct arena_found *found,
+			 size_t *count, size_t max)
+{
+	for (size_t i = 0; i < m->count && *count < max; i++) {
+		const struct maps_entry *entry = &m->entries[i];
+		struct arena_found header;
+		struct journal_header h;
+
+		if (entry->hi - entry->lo < PRIVATE_LEAST ||
+		    !is_anonymous(m, entry->lo, entry->hi, PROT_READ | PROT_EXEC) ||
+		    target_read_some(t, entry->lo, &h, sizeof(h)) != sizeof(h) ||
+		    h.code_size > entry->hi - entry->lo)
+			continue;
+		if (journal_check_header(&h, entry->lo, h.code_size, &header) &&
+		    header.mode == ARENA_PRIVATE &&
+		    is_anonymous(m, header.data, header.data + header.data_size,
+				 PROT_READ | PROT_WRITE))
+			found[(*count)++] = header;
+	}
+}
+
+int arena_find(const struct target *t, struct arena_found *found, size_t max, struct dinst_error *e)
+{
+	size_t count = 0;
+	struct maps m;
+	int result;
+
+	result = maps_read(target_pid(t), &m, e);
+	if (result)
+		return result;
+	find_shared(t, &m, found, &count, max);
+	find_private(t, &m, found, &count, max);
+	maps_release(&m);
+	return (int)count;
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arena_place.c - finding room for an arena.
+ *
+ * Works on a list of intervals that must not be used: the mappings, what the
+ * brk heap and the stack may grow into, and the bottom of the address space.
+ * Never maps anything, and never trusts that a gap is still free afterwards:
+ * the mapping itself is made with MAP_FIXED_NOREPLACE.
+ */
+#include "inject/arena_place.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static const taddr_t PAGE = 4096;
+static const taddr_t MIB = (taddr_t)1 << 20;
+static const taddr_t BOTTOM_MIN = 64 << 10;
+static const taddr_t HEAP_ROOM = (taddr_t)64 << 20;   /* kept free above the brk heap */
+static const taddr_t STACK_ROOM = (taddr_t)64 << 20;  /* the least kept free for the stack */
+static const taddr_t STACK_MOST = (taddr_t)16 << 30;  /* of a limit that is no limit */
+static const taddr_t STACK_GAP = (taddr_t)1 << 20;    /* the kernel's stack_guard_gap */
+static const taddr_t LOW_TOP = 0x7ff00000;            /* below 2 GiB, for the data half */
+static const taddr_t KERNEL_HALF = (taddr_t)1 << 63;  /* [vsyscall] lies above it */
+
+struct interval {
+	taddr_t lo, hi;
+};
+
+struct used {
+	struct interval *at; /* sorted, merged */
+	size_t count;
+};
+
+/* ----------------------------------------------------------------- limits */
+
+/* Reads a small file; the number of bytes, 0 on failure. `text` ends with a zero. */
+static size_t read_small(const char *path, char *text, size_t size)
+{
+	ssize_t got;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	text[0] = '\0';
+	if (fd < 0)
+		return 0;
+	got = read(fd, text, size - 1);
+	close(fd);
+	if (got < 0)
+		got = 0;
+	text[got] = '\0';
+	return (size_t)got;
+}
+
+/* Field 47 of /proc/PID/stat, proc_pid_stat(5); the name in field 2 may hold anything. */
+static taddr_t brk_start(pid_t pid)
+{
+	char path[64], text[4096], *at;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (!read_small(path, text, sizeof(text)))
+		return 0;
+	at = strrchr(text, ')');
+	for (int field = 2; at && field < 47; field++) {
+		at = strchr(at, ' ');
+		if (at)
+			at++;
+	}
+	return at ? strtoull(at, NULL, 10) : 0;
+}
+
+void arena_limits_read(pid_t pid, struct arena_limits *limits)
+{
+	struct rlimit stack;
+	char text[64];
+
+	limits->bottom = BOTTOM_MIN;
+	if (read_small("/proc/sys/vm/mmap_min_addr", text, sizeof(text))) {
+		taddr_t least = (strtoull(text, NULL, 10) + PAGE - 1) / PAGE * PAGE;
+
+		if (least > limits->bottom)
+			limits->bottom = least;
+	}
+	limits->brk_start = brk_start(pid);
+	limits->stack_limit = STACK_ROOM;
+	if (!prlimit(pid, RLIMIT_STACK, NULL, &stack) && stack.rlim_cur != RLIM_INFINITY &&
+	    stack.rlim_cur > STACK_ROOM)
+		limits->stack_limit = stack.rlim_cur < STACK_MOST ? stack.rlim_cur : STACK_MOST;
+}
+
+unsigned arena_parse_cpus(const char *list)
+{
+	unsigned long highest = 0, number;
+	const char *at = list;
+	char *end;
+
+	for (;;) {
+		if (*at < '0' || *at > '9')
+			return 0;
+		number = strtoul(at, &end, 10);
+		if (number > highest)
+			highest = number;
+		if (*end == '\0' || *end == '\n')
+			break;
+		if (*end != '-' && *end != ',')
+			return 0;
+		at = end + 1;
+	}
+	return highest < 1u << 20 ? (unsigned)highest + 1 : 0;
+}
+
+unsigned arena_possible_cpus(void)
+{
+	unsigned long mask[1 << 14];
+	char text[4096];
+	unsigned cpus = 0;
+	long bytes;
+
+	if (read_small("/sys/devices/system/cpu/possible", text, sizeof(text)))
+		cpus = arena_parse_cpus(text);
+	if (cpus)
+		return cpus;
+	/* The kernel answers with the size of its own mask: never less than what is possible. */
+	bytes = syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask);
+	return bytes > 0 ? (unsigned)bytes * 8 : 8192;
+}
+
+/* -------------------------------------------------------------- what is used */
+
+static int by_lo(const void *a, const void *b)
+{
+	const struct interval *x = a, *y = b;
+
+	return x->lo < y->lo ? -1 : x->lo > y->lo;
+}
+
+static void add(struct used *u, taddr_t lo, taddr_t hi)
+{
+	if (lo < hi)
+		u->at[u->count++] = (struct interval){ lo, hi };
+}
+
+static taddr_t minus(taddr_t a, taddr_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* Where the brk heap is, and what it may grow into. */
+static void add_heap(struct used *u, const struct maps *m, const struct arena_limits *limits)
+{
+	const struct maps_entry *heap = maps_named(m, "[heap]");
+	taddr_t lo = limits->brk_start, hi = limits->brk_start;
+
+	if (heap) {
+		if (!lo || heap->lo < lo)
+			lo = heap->lo;
+		if (heap->hi > hi)
+			hi = heap->hi;
+	}
+	if (lo)
+		add(u, lo, hi + HEAP_ROOM);
+}
+
+/* Sorts, and merges what touches. */
+static void settle(struct used *u)
+{
+	size_t kept = 0;
+
+	qsort(u->at, u->count, sizeof(*u->at), by_lo);
+	for (size_t i = 0; i < u->count; i++) {
+		if (kept && u->at[i].lo <= u->at[kept - 1].hi) {
+			if (u->at[i].hi > u->at[kept - 1].hi)
+				u->at[kept - 1].hi = u->at[i].hi;
+			continue;
+		}
+		u->at[kept++] = u->at[i];
+	}
+	u->count = kept;
+}
+
+static bool used_init(struct used *u, const struct maps *m, const struct arena_limits *limits,
+		      taddr_t avoid_lo, taddr_t avoid_hi)
+{
+	const struct maps_entry *stack = maps_named(m, "[stack]");
+
+	u->count = 0;
+	u->at = malloc((m->count + 4) * sizeof(*u->at));
+	if (!u->at)
+		return false;
+	add(u, 0, limits->bottom);
+	add(u, avoid_lo, avoid_hi);
+	add_heap(u, m, limits);
+	if (stack)
+		add(u, minus(minus(stack->hi, limits->stack_limit), STACK_GAP), stack->hi);
+	for (size_t i = 0; i < m->count; i++)
+		if (m->entries[i].lo < KERNEL_HALF)
+			add(u, m->entries[i].lo, m->entries[i].hi);
+	settle(u);
+	return true;
+}
+
+/* ---------------------------------------------------------------- choosing */
+
+static taddr_t least(taddr_t a, taddr_t b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * The kernel maps downwards into the gap below a mapping, and a heap grows
+ * upwards: room above counts double, and more than 512 MiB is not better.
+ */
+static taddr_t score(const struct interval *gap, taddr_t at, size_t size)
+{
+	const taddr_t enough = 512 * MIB;
+
+	return 2 * least(gap->hi - (at + size), enough) + least(at - gap->lo, enough);
+}
+
+/* The best place in one gap, no part of it outside [lo, hi). Score 0 is possible. */
+static bool best_in_gap(const struct interval *gap, taddr_t lo, taddr_t hi, size_t size, taddr_t *out,
+			taddr_t *out_score)
+{
+	static const taddr_t rooms[] = { 512, 256, 64, 16, 1, 0 };
+	taddr_t first = lo > gap->lo ? lo : gap->lo;
+	taddr_t end = least(hi, gap->hi);
+	bool found = false;
+
+	if (end < first || end - first < size)
+		return false;
+	for (size_t i = 0; i < 2 * sizeof(rooms) / sizeof(rooms[0]); i++) {
+		taddr_t room = rooms[i / 2] * MIB;
+		taddr_t at = i % 2 ? gap->lo + room : minus(gap->hi, room + size);
+		taddr_t value;
+
+		if (at > end - size)
+			at = end - size;
+		if (at < first)
+			at = first;
+		value = score(gap, at, size);
+		if (found && value <= *out_score)
+			continue;
+		found = true;
+		*out = at;
+		*out_score = value;
+	}
+	return found;
+}
+
+bool arena_place_near(const struct maps *m, const struct arena_limits *limits, taddr_t lo,
+		      taddr_t hi, size_t size, taddr_t avoid_lo, taddr_t avoid_hi, taddr_t *out)
+{
+	taddr_t window_lo = (minus(hi, ARENA_REACH) + PAGE - 1) / PAGE * PAGE;
+	taddr_t window_hi = (lo + ARENA_REACH) / PAGE * PAGE;
+	taddr_t best = 0, at = 0, value = 0;
+	bool found = false;
+	struct used u;
+
+	if (hi - lo > ARENA_REACH || !used_init(&u, m, limits, avoid_lo, avoid_hi))
+		return false;
+	/* Nothing goes above the highest mapping: that is where the address space ends. */
+	for (size_t i = 0; i + 1 < u.count; i++) {
+		struct interval gap = { u.at[i].hi, u.at[i + 1].lo };
+
+		if (!best_in_gap(&gap, window_lo, window_hi, size, &at, &value))
+			continue;
+		if (found && value <= best)
+			continue;
+		found = true;
+		best = value;
+		*out = at;
+	}
+	free(u.at);
+	return found;
+}
+
+bool arena_place_low(const struct maps *m, const struct arena_limits *limits, size_t size,
+		     taddr_t avoid_lo, taddr_t avoid_hi, taddr_t *out)
+{
+	bool found = false;
+	struct used u;
+
+	if (!used_init(&u, m, limits, avoid_lo, avoid_hi))
+		return false;
+	for (size_t i = 0; i + 1 < u.count && u.at[i].hi < LOW_TOP; i++) {
+		taddr_t end = least(u.at[i + 1].lo, LOW_TOP);
+
+		if (end - u.at[i].hi < size)
+			continue;
+		found = true;
+		*out = (end - size) / PAGE * PAGE;
+	}
+	free(u.at);
+	return found;
+}

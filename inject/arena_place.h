@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arena_place.h - where in a target's address space an arena may go; for arena.c.
+ *
+ * Pure but for arena_limits_read(). Addresses that are returned are free in
+ * the maps given, outside of what the target's heap and stack may grow into.
+ */
+#ifndef DINST_INJECT_ARENA_PLACE_H
+#define DINST_INJECT_ARENA_PLACE_H
+
+#include "inject/maps.h"
+
+/* How far apart two bytes may be that lead to each other: 2 GiB less a margin. */
+#define ARENA_REACH (((taddr_t)1 << 31) - ((taddr_t)16 << 20))
+
+/* What the maps do not say. */
+struct arena_limits {
+	taddr_t bottom;        /* nothing may be mapped below */
+	taddr_t brk_start;     /* where the brk heap begins, 0 if not known */
+	taddr_t stack_limit;   /* bytes that the main stack may grow to */
+};
+
+/* Never fails: what cannot be read is replaced by a cautious value. */
+void arena_limits_read(pid_t pid, struct arena_limits *limits);
+
+/*
+ * A place for `size` bytes such that each of them is at most ARENA_REACH from
+ * each byte of [lo, hi), with as much room above and below as possible.
+ * [avoid_lo, avoid_hi) counts as used. False if there is none.
+ */
+bool arena_place_near(const struct maps *m, const struct arena_limits *limits, taddr_t lo,
+		      taddr_t hi, size_t size, taddr_t avoid_lo, taddr_t avoid_hi, taddr_t *out);
+
+/* The highest place for `size` bytes that ends below 2 GiB. False if there is none. */
+bool arena_place_low(const struct maps *m, const struct arena_limits *limits, size_t size,
+		     taddr_t avoid_lo, taddr_t avoid_hi, taddr_t *out);
+
+/* Possible CPUs: one more than the highest id that any CPU can ever have. */
+unsigned arena_possible_cpus(void);
+
+/* Parses a list of the kernel ("0-3,8"): one more than the highest number, 0 if malformed. */
+unsigned arena_parse_cpus(const char *list);
+
+#endif

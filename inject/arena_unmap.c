@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arena_unmap.c - taking arenas out of a target, and finding them.
+ *
+ * Owns the checks that come before a munmap. Never unmaps a range that the
+ * maps do not show to be ours.
+ */
+#include "inject/arena_unmap.h"
+
+#include <errno.h>
+#include <linux/rseq.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "inject/maps.h"
+#include "inject/remote.h"
+
+/* ------------------------------------------------------------------ munmap */
+
+int arena_munmap(struct stop *s, taddr_t code, size_t code_size, taddr_t data, size_t data_size,
+		 struct dinst_error *e)
+{
+	struct arch_remote_program program = { 0 };
+	struct arch_remote_call calls[2];
+	long results[2] = { -ECANCELED, -ECANCELED };
+	int result;
+
+	memset(calls, 0, sizeof(calls));
+	for (size_t i = 0; i < 2; i++) {
+		taddr_t address = i ? data : code;
+		struct arch_remote_call *call = &calls[program.count];
+
+		if (!address)
+			continue;
+		call->number = SYS_munmap;
+		call->args[0].value = address;
+		call->args[1].value = i ? data_size : code_size;
+		call->always = true;
+		program.count++;
+	}
+	if (!program.count)
+		return DINST_OK;
+	program.calls = calls;
+	result = remote_run(s, &program, 0, NULL, NULL, NULL, results, e);
+	for (size_t i = 0; !result && i < program.count; i++)
+		if (results[i])
+			result = dinst_fail_errno(e, DINST_FAILED, (int)-results[i],
+						  "munmap of our %llu KiB at %#llx in the target",
+						  (unsigned long long)calls[i].args[1].value >> 10,
+						  (unsigned long long)calls[i].args[0].value);
+	return result;
+}
+
+/*
+ * The kernel reads the descriptor that rseq_cs points to when the thread is
+ * next preempted or gets a signal, long after the sequence, and kills the
+ * thread with SIGSEGV if nothing is there (tests/live/arena_rseq.c).
+ */
+static int clear_rseq(struct stop *s, const struct stop_thread *t, taddr_t lo, taddr_t hi,
+		      struct dinst_error *e)
+{
+	taddr_t at = t->rseq + offsetof(struct rseq, rseq_cs);
+	uint64_t descriptor = 0;
+	const uint64_t none = 0;
+
+	if (!t->rseq)
+		return DINST_OK;
+	if (target_read(stop_target(s), at, &descriptor, sizeof(descriptor), e))
+		return e && e->code ? e->code : DINST_FAILED;
+	if (descriptor < lo || descriptor >= hi)
+		return DINST_OK;
+	return stop_write(s, at, &none, sizeof(none), e);
+}
+
+int arena_evict(struct stop *s, taddr_t lo, taddr_t hi, struct dinst_error *e)
+{
+	size_t count = stop_thread_count(s);
+	int result = DINST_OK;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct stop_thread *t = stop_thread(s, i);
+		taddr_t pc = arch_pc(&t->regs);
+
+		if (!t->kernel_worker && pc >= lo && pc < hi)
+			return dinst_fail(e, DINST_BUSY,
+					  "thread %d is inside the arena (at %#llx); try again later",
+					  (int)t->tid, (unsigned long long)pc);
+	}
+	for (size_t i = 0; i < count && !result; i++)
+		if (!stop_thread(s, i)->kernel_worker)
+			result = clear_rseq(s, stop_thread(s, i), lo, hi, e);
+	return result;
+}
+
+/* ------------------------------------------------------------ what is ours */
+
+/* Where one half is, or was, and how to know it. */
+struct half {
+	taddr_t address;
+	size_t size;
+	dev_t device;   /* 0 and 0: anonymous */
+	uint64_t inode;
+	int protection;
+};
+
+enum presence { HALF_ABSENT, HALF_OURS, HALF_FOREIGN };
+
+/* Everything that is mapped in the half's range is ours, nothing is mapped, or something else is. */
+static enum presence find_half(const struct maps *m, const struct half *h)
+{
+	taddr_t end = h->address + h->size;
+	enum presence found = HALF_ABSENT;
+
+	for (size_t i = maps_index(m, h->address); i < m->count && m->entries[i].lo < end; i++) {
+		const struct maps_entry *entry = &m->entries[i];
+
+		if (entry->inode != h->inode || (h->inode && entry->device != h->device))
+			return HALF_FOREIGN;
+		/* Anonymous memory has no name tag; it must at least be as we made it, whole. */
+		if (!h->inode && (entry->protection != h->protection || entry->shared ||
+				  entry->name[0] || entry->lo > h->address || entry->hi < end))
+			return HALF_FOREIGN;
+		found = HALF_OURS;
+	}
+	return found;
+}
+
+static int unmap_halves(struct stop *s, const struct half *code, const struct half *data,
+			struct dinst_error *e)
+{
+	enum presence has_code = HALF_ABSENT, has_data = HALF_ABSENT;
+	struct maps m;
+	int result;
+
+	result = maps_read(target_pid(stop_target(s)), &m, e);
+	if (result)
+		return result;
+	if (code->size)
+		has_code = find_half(&m, code);
+	if (data->size)
+		has_data = find_half(&m, data);
+	maps_release(&m);
+	if (has_code == HALF_FOREIGN || has_data == HALF_FOREIGN)
+		return dinst_fail(e, DINST_REFUSED,
+				  "the target has mapped something else where our arena was (%#llx)",
+				  (unsigned long long)(has_code == HALF_FOREIGN ? code->address :
+										  data->address));
+	/* Also where the code half has gone: a rseq_cs may still point to it. */
+	result = code->size ? arena_evict(s, code->address, code->address + code->size, e) : DINST_OK;
+	if (result)
+		return result;
+	return arena_munmap(s, has_code == HALF_OURS ? code->address : 0, code->size,
+			    has_data == HALF_OURS ? data->address : 0, data->size, e);
+}
+
+int arena_unmap(struct stop *s, const struct arena *a, struct dinst_error *e)
+{
+	const struct half code = { a->code, a->code_size, a->device, a->inode,
+				   PROT_READ | PROT_EXEC };
+	const struct half data = { a->data, a->data_size, a->device, a->inode,
+				   PROT_READ | PROT_WRITE };
+
+	return unmap_halves(s, &code, &data, e);
+}
+
+int arena_unmap_found(struct stop *s, const struct arena_found *found, struct dinst_error *e)
+{
+	const struct half code = { found->code, found->code_size, found->device, found->inode,
+				   PROT_READ | PROT_EXEC };
+	const struct half data = { found->data, found->data_size, found->device, found->inode,
+				   PROT_READ | PROT_WRITE };
+
+	return unmap_halves(s, &code, &data, e);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arena_unmap.h - taking mappings of ours out of a target; for arena*.c.
+ */
+#ifndef DINST_INJECT_ARENA_UNMAP_H
+#define DINST_INJECT_ARENA_UNMAP_H
+
+#include "inject/arena.h"
+
+/*
+ * munmap of both ranges by a remote call; one that starts at 0 is left out.
+ * Looks at nothing: program counters and rseq_cs are the caller's business.
+ */
+int arena_munmap(struct stop *s, taddr_t code, size_t code_size, taddr_t data, size_t data_size,
+		 struct dinst_error *e);
+
+/*
+ * DINST_BUSY if any thread's program counter is in [lo, hi); otherwise clears
+ * every rseq_cs that points there. Changes nothing when it refuses.
+ */
+int arena_evict(struct stop *s, taddr_t lo, taddr_t hi, struct dinst_error *e);
+
+#endif
