@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * harness_session.c - see harness_session.h.
+ */
+#include "tests/live/harness_session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void must(int status, const struct dinst_error *e, const char *what)
+{
+	if (status < 0)
+		fail_msg("%s: %s (%s)", what, e->text, dinst_code_name(e->code));
+}
+
+struct session *session_begin(struct harness *h)
+{
+	struct dinst_error e = { 0 };
+	struct session *s;
+
+	must(session_attach(h->pid, "test", &s, &e), &e, "attach");
+	return s;
+}
+
+void session_end(struct session *s)
+{
+	struct dinst_error e = { 0 };
+	struct detach_result result;
+
+	must(session_detach(s, 10, &result, &e), &e, "detach");
+	assert_int_equal(result.left, 0);
+	session_free(s);
+}
+
+int session_try_insert(struct session *s, const char *focus, bool each, size_t *count,
+		       unsigned *first_id, struct dinst_error *e)
+{
+	const char *const foci[] = { focus };
+	struct insert_result result;
+	int status = request_insert(s, "calls", foci, 1, each, &result, e);
+
+	if (status < 0)
+		return status;
+	*count = result.count;
+	*first_id = result.count ? result.instances[0]->id : 0;
+	free(result.instances);
+	return 0;
+}
+
+unsigned session_insert(struct session *s, const char *focus)
+{
+	struct dinst_error e = { 0 };
+	size_t count = 0;
+	unsigned id = 0;
+
+	must(session_try_insert(s, focus, false, &count, &id, &e), &e, focus);
+	assert_int_equal(count, 1);
+	return id;
+}
+
+static struct instance *instance_of(struct session *s, unsigned id)
+{
+	struct instance *i = session_instance(s, id);
+
+	if (!i)
+		fail_msg("no instance %u", id);
+	return i;
+}
+
+uint64_t session_value(struct session *s, unsigned id)
+{
+	return instance_value(instance_of(s, id));
+}
+
+size_t session_pending(struct session *s, unsigned id)
+{
+	size_t points, pending;
+
+	instance_points(instance_of(s, id), &points, &pending);
+	return pending;
+}
+
+size_t session_refused(struct session *s, unsigned id)
+{
+	return instance_of(s, id)->refused_count;
+}
+
+void session_remove(struct session *s, unsigned id)
+{
+	struct dinst_error e = { 0 };
+	struct flush_result result;
+
+	must(removal_remove(s, instance_of(s, id), &result, &e), &e, "remove");
+}
+
+void session_flush_all(struct session *s)
+{
+	struct dinst_error e = { 0 };
+	struct flush_result result;
+
+	for (int i = 0; i < 200; i++) {
+		must(removal_flush(s, &result, &e), &e, "flush");
+		if (!result.queued)
+			return;
+		usleep(1000);
+	}
+	fail_msg("%zu things are still queued", result.queued);
+}
+
+taddr_t session_address(struct session *s, const char *function)
+{
+	const struct image_function *functions;
+	struct dinst_error e = { 0 };
+	struct function_ref *found;
+	taddr_t address;
+	size_t count;
+
+	must(find_functions(s->modules, function, &found, &count, &e), &e, function);
+	image_functions(found[0].module->image, &functions);
+	address = functions[found[0].index].address + found[0].module->bias;
+	free(found);
+	return address;
+}
+
+void session_go(struct harness *h, unsigned long n)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "go %lu\n", n);
+	harness_send(h, text);
+	assert_string_equal(harness_line(h, 60000), "done");
+}

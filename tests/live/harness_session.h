@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * harness_session.h - the mutator's core in the test's own process: no daemon,
+ * no protocol. Every function fails the test itself when something goes wrong.
+ *
+ *   1. harness_start(h, ...) as ever;
+ *   2. session_begin(h);
+ *   3. session_insert(), session_value(), session_remove(), session_flush_all();
+ *   4. session_end(h): detaches, expects nothing left, frees; then harness_verify().
+ */
+#ifndef DINST_TESTS_LIVE_HARNESS_SESSION_H
+#define DINST_TESTS_LIVE_HARNESS_SESSION_H
+
+#include "mutator/core.h"
+#include "tests/live/harness.h"
+
+struct session *session_begin(struct harness *h);
+void session_end(struct session *s);
+
+/* Inserts `calls` at one focus (a glob makes one instance); returns its id. */
+unsigned session_insert(struct session *s, const char *focus);
+/* The same; returns 0 or the error's code instead of failing, text in *e. */
+int session_try_insert(struct session *s, const char *focus, bool each, size_t *count,
+		       unsigned *first_id, struct dinst_error *e);
+uint64_t session_value(struct session *s, unsigned id);
+size_t session_pending(struct session *s, unsigned id);
+size_t session_refused(struct session *s, unsigned id);
+void session_remove(struct session *s, unsigned id);
+void session_flush_all(struct session *s);
+
+/* Address in the target of a function of its main module. */
+taddr_t session_address(struct session *s, const char *function);
+
+/* Tells the target to do a round of work ("go N") and waits for its line "done". */
+void session_go(struct harness *h, unsigned long n);
+
+#endif
