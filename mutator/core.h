@@ -244,10 +244,13 @@ struct insert_result {
 	struct instance **instances;
 	size_t count;
 	uint64_t stop_ns;
-	bool partial;
 };
 int request_insert(struct session *s, const char *metric, const char *const *foci, size_t focus_count,
 		   bool each, struct insert_result *result, struct dinst_error *e);
+/* The same for a metric that has no name of its own; it must outlive the session. */
+int request_insert_metric(struct session *s, const struct metric *metric, const char *const *foci,
+			  size_t focus_count, bool each, struct insert_result *result,
+			  struct dinst_error *e);
 /* Tries again what is pending; returns how many points began to count. */
 size_t request_retry_pending(struct session *s);
 uint64_t instance_value(const struct instance *i);

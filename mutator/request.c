@@ -347,19 +347,16 @@ static void adopt_instances(struct request *r)
 	}
 }
 
-int request_insert(struct session *s, const char *metric, const char *const *foci,
-		   size_t focus_count, bool each, struct insert_result *result,
-		   struct dinst_error *e)
+int request_insert_metric(struct session *s, const struct metric *metric, const char *const *foci,
+			  size_t focus_count, bool each, struct insert_result *result,
+			  struct dinst_error *e)
 {
-	struct request r = { .session = s, .metric = metric_find(metric) };
+	struct request r = { .session = s, .metric = metric };
 	int status = session_check(s, e);
 
 	*result = (struct insert_result){ 0 };
 	if (status < 0)
 		return status;
-	if (!r.metric)
-		return dinst_fail(e, DINST_NO_METRIC,
-				  "no metric is called %s; `dinst metrics` lists them", metric);
 	for (size_t n = 0; status >= 0 && n < focus_count; n++)
 		status = prepare_focus(&r, foci[n], each, e);
 	if (status >= 0 && !focus_count)
@@ -379,6 +376,19 @@ int request_insert(struct session *s, const char *metric, const char *const *foc
 	}
 	free(r.sites);
 	return status;
+}
+
+int request_insert(struct session *s, const char *metric, const char *const *foci,
+		   size_t focus_count, bool each, struct insert_result *result,
+		   struct dinst_error *e)
+{
+	const struct metric *m = metric_find(metric);
+
+	*result = (struct insert_result){ 0 };
+	if (!m)
+		return dinst_fail(e, DINST_NO_METRIC,
+				  "no metric is called %s; `dinst metrics` lists them", metric);
+	return request_insert_metric(s, m, foci, focus_count, each, result, e);
 }
 
 size_t request_retry_pending(struct session *s)

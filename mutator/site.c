@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inject/fault.h"
 #include "mutator/core.h"
 
 enum { SITE_BUCKETS_MIN = 1024 };
@@ -318,6 +319,7 @@ static void store_slot(struct place *p, taddr_t displacement, taddr_t target)
 
 	/* Both lie in one arena: it always reaches. */
 	assert(status == ARCH_OK && where && !(displacement & 3));
+	fault_point();
 	__atomic_store_n(where, value, __ATOMIC_RELEASE);
 }
 
