@@ -18,7 +18,7 @@ enum patch_outcome {
 	PATCH_ALREADY,  /* the new bytes were there */
 	PATCH_FOREIGN,  /* neither old nor new: left alone */
 	PATCH_UNMAPPED, /* nothing is mapped there any more */
-	PATCH_FAILED,   /* could not be written */
+	PATCH_FAILED,   /* could not be written; the old bytes are there */
 };
 
 struct patch {
@@ -31,14 +31,19 @@ struct patch {
 
 /*
  * Applies the patches in the order of the array (sorted by address within a
- * page is fastest). Returns an error only when the target could not be
- * accessed at all; otherwise each patch's outcome says what became of it.
+ * page is fastest). Patches that overlap see each other's bytes in that order.
+ * Returns an error only when the target could not be accessed at all; otherwise
+ * each patch's outcome says what became of it.
  */
 int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dinst_error *e);
 
 /*
- * Gives back private copies of text pages in [lo, hi) that equal the mapped
- * file again (MADV_DONTNEED by a remote call). Not an error if impossible.
+ * Gives back private copies of the text pages given (any address in the page,
+ * in any order) that equal the mapped file again: MADV_DONTNEED by remote
+ * calls, through `scratch` as remote_run() has it. Bounded to a few
+ * milliseconds. Returns how many of the pages stay private copies (0: all were
+ * given back or never were copies; more is no failure), or a negative code if
+ * the machinery failed.
  */
 int patch_drop_private_pages(struct stop *s, const taddr_t *pages, size_t count, taddr_t scratch,
 			     void *scratch_map, struct dinst_error *e);

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * patch.c - compare, then write.
+ *
+ * Owns the grouping of patches by page. Never writes a byte next to a patch
+ * that it has not read in the same stop, and never one whose old value is not
+ * what the caller expected.
+ *
+ *     patches    a  b   c        d d        e
+ *     pages    |-----------|------------|------------|
+ *     groups     [a..b..c]  (d: alone)    [e]
+ *
+ * A group is written by one call from its first to its last changed byte: the
+ * kernel copies within one page without looking at signals, so that not even
+ * SIGKILL to us leaves half of it.
+ */
+#include "inject/patch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const taddr_t PAGE = 4096;
+
+/* Patches [first, first + count) of the array, and the bytes that they span. */
+struct group {
+	size_t first, count;
+	taddr_t lo, hi;
+	uint8_t *bytes; /* hi - lo of them, as they are in the target, later as they shall be */
+};
+
+static taddr_t page_of(taddr_t address)
+{
+	return address & ~(PAGE - 1);
+}
+
+static taddr_t end_of(const struct patch *p)
+{
+	return p->address + p->length;
+}
+
+static bool is_sane(const struct patch *p)
+{
+	return p->length && p->length <= ARCH_PATCH_MAX && end_of(p) > p->address;
+}
+
+/* True if the patch joins the group: both lie in one and the same page. */
+static bool joins(const struct group *g, const struct patch *p)
+{
+	return page_of(g->lo) == page_of(g->hi - 1) && page_of(p->address) == page_of(g->lo) &&
+	       page_of(end_of(p) - 1) == page_of(g->lo);
+}
+
+/* Fills `groups` (room for `count`) and returns how many there are; *span: bytes of all. */
+static size_t make_groups(struct patch *patches, size_t count, struct group *groups, size_t *span)
+{
+	size_t used = 0;
+
+	*span = 0;
+	for (size_t i = 0; i < count; i++) {
+		const struct patch *p = &patches[i];
+
+		if (used && joins(&groups[used - 1], p)) {
+			struct group *g = &groups[used - 1];
+
+			g->count++;
+			if (p->address < g->lo)
+				g->lo = p->address;
+			if (end_of(p) > g->hi)
+				g->hi = end_of(p);
+			continue;
+		}
+		groups[used++] = (struct group){ i, 1, p->address, end_of(p), NULL };
+	}
+	for (size_t i = 0; i < used; i++)
+		*span += groups[i].hi - groups[i].lo;
+	return used;
+}
+
+/* True if all groups could be read at once, which is the ordinary case. */
+static bool read_groups(const struct target *t, const struct group *groups, size_t count)
+{
+	struct target_range *ranges = calloc(count, sizeof(*ranges));
+	struct dinst_error ignored = { 0 };
+	bool done;
+
+	if (!ranges)
+		return false;
+	for (size_t i = 0; i < count; i++)
+		ranges[i] = (struct target_range){ groups[i].lo, groups[i].hi - groups[i].lo,
+						   groups[i].bytes };
+	done = !target_read_many(t, ranges, count, &ignored);
+	free(ranges);
+	return done;
+}
+
+/*
+ * Decides one patch on the group's bytes and changes them. The outcome is
+ * PATCH_DONE where something has to be written, until that has failed.
+ */
+static void decide(const struct group *g, struct patch *p)
+{
+	uint8_t *now = g->bytes + (p->address - g->lo);
+
+	if (!memcmp(now, p->after, p->length)) {
+		p->outcome = PATCH_ALREADY;
+	} else if (memcmp(now, p->before, p->length)) {
+		p->outcome = PATCH_FOREIGN;
+	} else {
+		p->outcome = PATCH_DONE;
+		memcpy(now, p->after, p->length);
+	}
+}
+
+/* Marks those that were to be written as failed. */
+static void fail_group(struct patch *patches, const struct group *g)
+{
+	for (size_t i = g->first; i < g->first + g->count; i++)
+		if (patches[i].outcome == PATCH_DONE)
+			patches[i].outcome = PATCH_FAILED;
+}
+
+/* All in one page: one write. */
+static bool write_page(struct stop *s, const struct patch *patches, const struct group *g)
+{
+	taddr_t lo = g->hi, hi = g->lo;
+
+	for (size_t i = g->first; i < g->first + g->count; i++) {
+		const struct patch *p = &patches[i];
+
+		if (p->outcome != PATCH_DONE)
+			continue;
+		if (p->address < lo)
+			lo = p->address;
+		if (end_of(p) > hi)
+			hi = end_of(p);
+	}
+	return lo >= hi || !stop_write(s, lo, g->bytes + (lo - g->lo), hi - lo, NULL);
+}
+
+/* One patch in two pages: the second page's bytes first, undone if the first page's fail. */
+static bool write_across(struct stop *s, const struct patch *p)
+{
+	taddr_t border = page_of(end_of(p) - 1);
+	size_t head = border - p->address;
+	size_t tail = p->length - head;
+
+	if (p->outcome != PATCH_DONE)
+		return true;
+	if (stop_write(s, border, p->after + head, tail, NULL))
+		return false;
+	if (!stop_write(s, p->address, p->after, head, NULL))
+		return true;
+	stop_write(s, border, p->before + head, tail, NULL);
+	return false;
+}
+
+static void apply_group(struct stop *s, struct patch *patches, const struct group *g)
+{
+	bool written;
+
+	for (size_t i = g->first; i < g->first + g->count; i++)
+		decide(g, &patches[i]);
+	if (page_of(g->lo) == page_of(g->hi - 1))
+		written = write_page(s, patches, g);
+	else
+		written = write_across(s, &patches[g->first]);
+	if (!written)
+		fail_group(patches, g);
+}
+
+/*
+ * The way for a group when not all could be read at once. A page is mapped as
+ * a whole, so what cannot be read is wholly there or, across two, half.
+ */
+static void apply_group_alone(struct stop *s, struct patch *patches, const struct group *g)
+{
+	size_t size = g->hi - g->lo;
+
+	if (target_read_some(stop_target(s), g->lo, g->bytes, size) == size) {
+		apply_group(s, patches, g);
+		return;
+	}
+	for (size_t i = g->first; i < g->first + g->count; i++)
+		patches[i].outcome = PATCH_UNMAPPED;
+}
+
+int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dinst_error *e)
+{
+	struct group *groups = NULL;
+	uint8_t *bytes = NULL, *at;
+	size_t group_count = 0, span = 0;
+	taddr_t highest = 0;
+	int result = DINST_OK;
+	bool all;
+
+	for (size_t i = 0; i < count; i++) {
+		patches[i].outcome = PATCH_FAILED;
+		if (!is_sane(&patches[i]))
+			return dinst_fail(e, DINST_FAILED, "a patch of %u bytes at %#llx is malformed",
+					  (unsigned)patches[i].length,
+					  (unsigned long long)patches[i].address);
+	}
+	if (!count)
+		return DINST_OK;
+	groups = calloc(count, sizeof(*groups));
+	if (groups) {
+		group_count = make_groups(patches, count, groups, &span);
+		bytes = malloc(span);
+	}
+	if (!groups || !bytes) {
+		result = dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu patches", count);
+		goto out;
+	}
+	at = bytes;
+	for (size_t i = 0; i < group_count; i++) {
+		groups[i].bytes = at;
+		at += groups[i].hi - groups[i].lo;
+	}
+	all = read_groups(stop_target(s), groups, group_count);
+	for (size_t i = 0; i < group_count; i++) {
+		/* Where the array is not sorted an earlier group may have written here. */
+		if (all && groups[i].lo >= highest)
+			apply_group(s, patches, &groups[i]);
+		else
+			apply_group_alone(s, patches, &groups[i]);
+		if (groups[i].hi > highest)
+			highest = groups[i].hi;
+	}
+	if (!target_alive(stop_target(s)))
+		result = dinst_fail(e, DINST_GONE, "the target has ended");
+out:
+	free(bytes);
+	free(groups);
+	return result;
+}

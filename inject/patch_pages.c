@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * patch_pages.c - giving back the private copies of text pages.
+ *
+ * When a page of text is patched the kernel makes a private copy of it, which
+ * stays when the bytes are the original again. Dropping it (MADV_DONTNEED) is
+ * right only if it equals the file, so that is what is proved here, page by
+ * page. Never drops a page that anybody else has changed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "inject/maps.h"
+#include "inject/patch.h"
+#include "inject/remote.h"
+
+enum {
+	PAGE = 4096,
+	CALLS = 4,             /* of one remote program */
+	BUDGET_NS = 4000000,   /* for all of it, in the stop */
+	GAP_MAX = 64,          /* pages between two that may be dropped along with them */
+};
+
+/* /proc/PID/pagemap: Documentation/admin-guide/mm/pagemap.rst */
+static const uint64_t PAGEMAP_PRESENT = (uint64_t)1 << 63;
+static const uint64_t PAGEMAP_SWAPPED = (uint64_t)1 << 62;
+static const uint64_t PAGEMAP_FILE = (uint64_t)1 << 61;
+
+struct run {
+	taddr_t lo, hi;
+	size_t pages; /* of the caller's, in it */
+};
+
+struct drop {
+	struct stop *s;
+	struct maps maps;
+	taddr_t *pages;  /* sorted, each once */
+	size_t count;
+	int pagemap;     /* -1 if it cannot be read */
+	struct run *runs;
+	size_t run_count;
+	uint64_t deadline;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	taddr_t x = *(const taddr_t *)a, y = *(const taddr_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static bool sort_pages(struct drop *d, const taddr_t *pages, size_t count)
+{
+	d->pages = malloc((count + 1) * sizeof(*d->pages));
+	d->runs = malloc((count + 1) * sizeof(*d->runs));
+	if (!d->pages || !d->runs)
+		return false;
+	for (size_t i = 0; i < count; i++)
+		d->pages[i] = pages[i] / PAGE * PAGE;
+	qsort(d->pages, count, sizeof(*d->pages), by_value);
+	d->count = 0;
+	for (size_t i = 0; i < count; i++)
+		if (!d->count || d->pages[d->count - 1] != d->pages[i])
+			d->pages[d->count++] = d->pages[i];
+	return true;
+}
+
+/* True if the page is, or may be, a private copy. */
+static bool is_copy(const struct drop *d, taddr_t page)
+{
+	uint64_t entry;
+
+	if (d->pagemap < 0 ||
+	    pread(d->pagemap, &entry, sizeof(entry), (off_t)(page / PAGE * sizeof(entry))) !=
+		    (ssize_t)sizeof(entry))
+		return true;
+	if (entry & PAGEMAP_SWAPPED)
+		return true;
+	return (entry & PAGEMAP_PRESENT) && !(entry & PAGEMAP_FILE);
+}
+
+/*
+ * The file of a mapping, only if it is still the file that is mapped. Through
+ * map_files where we may (it works for deleted files and in containers), else
+ * by its name in the target's own root.
+ */
+static int open_mapped(const struct drop *d, const struct maps_entry *entry)
+{
+	pid_t pid = target_pid(stop_target(d->s));
+	char path[4400];
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)pid,
+		 (unsigned long long)entry->lo, (unsigned long long)entry->hi);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && entry->name[0] == '/') {
+		snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, entry->name);
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	}
+	if (fd < 0)
+		return -1;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_dev == entry->device &&
+	    st.st_ino == entry->inode)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* What the file would show at `page`, zeros behind its end. False if it cannot be read. */
+static bool read_file_page(int fd, const struct maps_entry *entry, taddr_t page, uint8_t *bytes)
+{
+	off_t offset = (off_t)(entry->offset + (page - entry->lo));
+	size_t used = 0;
+	ssize_t got;
+
+	memset(bytes, 0, PAGE);
+	while (used < PAGE) {
+		got = pread(fd, bytes + used, PAGE - used, offset + (off_t)used);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return false;
+		if (got == 0)
+			break;
+		used += (size_t)got;
+	}
+	return used > 0;
+}
+
+static bool equals_file(const struct drop *d, int fd, const struct maps_entry *entry, taddr_t page)
+{
+	uint8_t memory[PAGE], file[PAGE];
+
+	return target_read_some(stop_target(d->s), page, memory, PAGE) == PAGE &&
+	       read_file_page(fd, entry, page, file) && !memcmp(memory, file, PAGE);
+}
+
+/* Pages between two of ours may be dropped along if none is anybody's copy. */
+static bool gap_is_clean(const struct drop *d, taddr_t lo, taddr_t hi)
+{
+	if (hi - lo > (taddr_t)GAP_MAX * PAGE || (lo < hi && d->pagemap < 0))
+		return false;
+	for (; lo < hi; lo += PAGE)
+		if (is_copy(d, lo))
+			return false;
+	return true;
+}
+
+static void add_page(struct drop *d, const struct maps_entry *entry, taddr_t page)
+{
+	struct run *last = d->run_count ? &d->runs[d->run_count - 1] : NULL;
+
+	if (last && last->lo >= entry->lo && gap_is_clean(d, last->hi, page)) {
+		last->hi = page + PAGE;
+		last->pages++;
+		return;
+	}
+	d->runs[d->run_count++] = (struct run){ page, page + PAGE, 1 };
+}
+
+/* Goes through the pages of one mapping from index `at` on; returns the index behind them. */
+static size_t check_mapping(struct drop *d, const struct maps_entry *entry, size_t at, int *kept)
+{
+	bool fits = entry->inode && !entry->shared && !(entry->protection & PROT_WRITE);
+	int fd = fits ? open_mapped(d, entry) : -1;
+
+	for (; at < d->count && d->pages[at] < entry->hi; at++) {
+		taddr_t page = d->pages[at];
+
+		if (fits && !is_copy(d, page))
+			continue;
+		if (fd >= 0 && now_ns() < d->deadline && equals_file(d, fd, entry, page))
+			add_page(d, entry, page);
+		else
+			++*kept;
+	}
+	if (fd >= 0)
+		close(fd);
+	return at;
+}
+
+static void find_runs(struct drop *d, int *kept)
+{
+	size_t at = 0;
+
+	while (at < d->count) {
+		const struct maps_entry *entry = maps_find(&d->maps, d->pages[at]);
+
+		/* What is not mapped any more is no copy of anything. */
+		if (entry)
+			at = check_mapping(d, entry, at, kept);
+		else
+			at++;
+	}
+}
+
+static int drop_some(struct drop *d, const struct run *runs, size_t count, taddr_t scratch,
+		     void *scratch_map, int *kept, struct dinst_error *e)
+{
+	struct arch_remote_call calls[CALLS];
+	struct arch_remote_program program = { .calls = calls, .count = count };
+	long results[CALLS];
+	int result;
+
+	memset(calls, 0, sizeof(calls));
+	for (size_t i = 0; i < count; i++) {
+		calls[i].number = SYS_madvise;
+		calls[i].args[0].value = runs[i].lo;
+		calls[i].args[1].value = runs[i].hi - runs[i].lo;
+		calls[i].args[2].value = MADV_DONTNEED;
+		calls[i].always = true;
+		results[i] = -ECANCELED;
+	}
+	result = remote_run(d->s, &program, scratch, scratch_map, NULL, NULL, results, e);
+	for (size_t i = 0; !result && i < count; i++)
+		if (results[i])
+			*kept += (int)runs[i].pages; /* locked memory, for one */
+	return result;
+}
+
+static int drop_runs(struct drop *d, taddr_t scratch, void *scratch_map, int *kept,
+		     struct dinst_error *e)
+{
+	int result = DINST_OK;
+
+	for (size_t at = 0; at < d->run_count && !result; at += CALLS) {
+		size_t count = d->run_count - at < CALLS ? d->run_count - at : CALLS;
+
+		if (at && now_ns() >= d->deadline) {
+			for (; at < d->run_count; at++)
+				*kept += (int)d->runs[at].pages;
+			break;
+		}
+		result = drop_some(d, d->runs + at, count, scratch, scratch_map, kept, e);
+	}
+	return result;
+}
+
+int patch_drop_private_pages(struct stop *s, const taddr_t *pages, size_t count, taddr_t scratch,
+			     void *scratch_map, struct dinst_error *e)
+{
+	struct drop d = { .s = s, .pagemap = -1, .deadline = now_ns() + BUDGET_NS };
+	char path[64];
+	int kept = 0, result;
+
+	if (!count)
+		return 0;
+	result = maps_read(target_pid(stop_target(s)), &d.maps, e);
+	if (result)
+		return result;
+	if (!sort_pages(&d, pages, count)) {
+		result = dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu pages", count);
+		goto out;
+	}
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_pid(stop_target(s)));
+	d.pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	find_runs(&d, &kept);
+	result = drop_runs(&d, scratch, scratch_map, &kept, e);
+out:
+	if (d.pagemap >= 0)
+		close(d.pagemap);
+	maps_release(&d.maps);
+	free(d.pages);
+	free(d.runs);
+	return result ? result : kept;
+}
