@@ -264,7 +264,11 @@ struct flush_result {
 	size_t freed, queued; /* things: minis and base trampolines */
 	uint64_t stop_ns;
 };
-/* Switches the instance off, frees it and queues what it used. Flushes if the queue is long. */
+/* Switches the instance off at once, frees it and queues what it used in the target. */
+int removal_switch_off(struct session *s, struct instance *i, struct dinst_error *e);
+/* Flushes if the queue is longer than its threshold or the heap is above its mark. */
+void removal_settle(struct session *s, struct flush_result *result);
+/* Both. */
 int removal_remove(struct session *s, struct instance *i, struct flush_result *result,
 		   struct dinst_error *e);
 /* Switches one snippet off: takes it out of its chain and queues it. Not part of an instance any more. */

@@ -89,22 +89,34 @@ static int switch_off(struct session *s, struct instance *i, struct dinst_error 
 	return 0;
 }
 
-int removal_remove(struct session *s, struct instance *i, struct flush_result *result,
-		   struct dinst_error *e)
+int removal_switch_off(struct session *s, struct instance *i, struct dinst_error *e)
+{
+	int status = switch_off(s, i, e);
+
+	if (status >= 0)
+		instance_drop(s, i);
+	return status;
+}
+
+void removal_settle(struct session *s, struct flush_result *result)
 {
 	struct dinst_error ignored = { 0 };
-	int status;
 
 	*result = (struct flush_result){ 0 };
-	status = switch_off(s, i, e);
-	if (status < 0)
-		return status;
-	instance_drop(s, i);
 	if (s->queue_length > QUEUE_THRESHOLD || heap_above_mark(s))
 		/* What cannot be freed now stays queued: not an error of the removal. */
 		removal_flush(s, result, &ignored);
 	result->queued = s->queue_length;
-	return 0;
+}
+
+int removal_remove(struct session *s, struct instance *i, struct flush_result *result,
+		   struct dinst_error *e)
+{
+	int status = removal_switch_off(s, i, e);
+
+	if (status >= 0)
+		removal_settle(s, result);
+	return status;
 }
 
 /* --------------------------------------------------------------- flush */
@@ -471,11 +483,10 @@ static int remove_all(struct session *s, struct dinst_error *e)
 {
 	while (s->instances) {
 		struct instance *i = s->instances;
-		int status = switch_off(s, i, e);
+		int status = removal_switch_off(s, i, e);
 
 		if (status < 0)
 			return status;
-		instance_drop(s, i);
 	}
 	return 0;
 }

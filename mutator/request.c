@@ -353,8 +353,11 @@ int request_insert_metric(struct session *s, const struct metric *metric, const 
 {
 	struct request r = { .session = s, .metric = metric };
 	int status = session_check(s, e);
+	bool changed;
 
 	*result = (struct insert_result){ 0 };
+	if (status >= 0)
+		status = module_list_update(s->modules, s->target, &changed, e);
 	if (status < 0)
 		return status;
 	for (size_t n = 0; status >= 0 && n < focus_count; n++)

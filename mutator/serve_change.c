@@ -186,9 +186,10 @@ int serve_remove(struct server *sv, const json_t *params, json_t **result, struc
 {
 	bool all = json_is_true(json_object_get(params, "all"));
 	struct instance **list;
+	struct flush_result flush;
 	struct session *s;
-	json_t *rows;
-	size_t count;
+	json_t *rows, *row;
+	size_t count, index;
 	int status = serve_session(sv, &s, e);
 
 	if (status < 0)
@@ -204,19 +205,25 @@ int serve_remove(struct server *sv, const json_t *params, json_t **result, struc
 	rows = json_array();
 	for (size_t k = 0; k < count && status >= 0; k++) {
 		unsigned id = list[k]->id;
-		struct flush_result flush;
 
-		status = removal_remove(s, list[k], &flush, e);
-		json_array_append_new(rows, json_pack("{s:I, s:I, s:I}", "id", (json_int_t)id,
-						      "freed", (json_int_t)flush.freed, "queued",
-						      (json_int_t)flush.queued));
+		status = removal_switch_off(s, list[k], e);
+		json_array_append_new(rows, json_pack("{s:I, s:I}", "id", (json_int_t)id, "freed",
+						      (json_int_t)0));
 	}
 	free(list);
-	if (status < 0)
+	if (status < 0) {
 		json_decref(rows);
-	else
-		*result = serve_rows(rows);
-	return status;
+		return status;
+	}
+	/* One flush for all of them: what it freed stands with the last. */
+	removal_settle(s, &flush);
+	json_array_foreach(rows, index, row)
+		json_object_set_new(row, "queued", json_integer((json_int_t)flush.queued));
+	if (count)
+		json_object_set_new(json_array_get(rows, count - 1), "freed",
+				    json_integer((json_int_t)flush.freed));
+	*result = serve_rows(rows);
+	return 0;
 }
 
 int serve_flush(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
