@@ -118,6 +118,7 @@ struct instance {
 	unsigned id;
 	const struct metric *metric;
 	char *focus;
+	bool waiting;         /* its module is not loaded yet */
 	struct link *links;
 	size_t link_count;
 	size_t refused_count;
@@ -213,6 +214,8 @@ int site_make(struct session *s, struct module *m, struct place *p,
 /* Forgets a site that was never patched, or whose trampoline may be freed. */
 void site_free(struct session *s, struct site *site);
 /* Takes a site out of the table: its window will be restored; new requests make a new one. */
+/* Sites of modules that are unmapped now: their windows are gone, nothing is to be restored. */
+void site_drop_gone(struct session *s);
 void site_forget(struct session *s, struct site *site);
 /* Writes a counting mini for `instance` and chains it last in the slot: it counts from now on
  * if the site is patched. */
@@ -251,6 +254,8 @@ int request_insert(struct session *s, const char *metric, const char *const *foc
 int request_insert_metric(struct session *s, const struct metric *metric, const char *const *foci,
 			  size_t focus_count, bool each, struct insert_result *result,
 			  struct dinst_error *e);
+/* True if something waits: a window for its threads to leave, or a focus for its module. */
+bool request_has_pending(const struct session *s);
 /* Tries again what is pending; returns how many points began to count. */
 size_t request_retry_pending(struct session *s);
 uint64_t instance_value(const struct instance *i);

@@ -42,8 +42,10 @@ void instance_points(const struct instance *i, size_t *points, size_t *pending)
 	for (const struct link *l = i->links; l; l = l->next_instance)
 		if (l->site->state == SITE_PATCHED)
 			++*points;
-		else
+		else if (l->site->state == SITE_PLANNED)
 			++*pending;
+	if (i->waiting)
+		++*pending;
 }
 
 uint64_t instance_value(const struct instance *i)
@@ -224,9 +226,30 @@ static void name_of(const struct function_ref *f, char *text, size_t size)
 	snprintf(text, size, "/Code/%s/%s", f->module->name, functions[f->index].name);
 }
 
+static int find_focus(const struct session *s, const char *focus, struct function_ref **functions,
+		      size_t *count, struct dinst_error *e)
+{
+	return focus[0] == '/' ? find_resource(s->modules, focus, functions, count, e) :
+				 find_functions(s->modules, focus, functions, count, e);
+}
+
+/*
+ * A shared object that is not mapped may still come (dlopen, or a program that
+ * has only just been started); any other unknown name is a mistake.
+ */
+static bool may_come(const char *focus)
+{
+	const char *module = focus + strlen("/Code/");
+	size_t size;
+
+	if (strncmp(focus, "/Code/", strlen("/Code/")))
+		return false;
+	size = strcspn(module, "/");
+	return memmem(module, size, ".so", 3) && !memchr(module, '*', size);
+}
+
 static int prepare_focus(struct request *r, const char *focus, bool each, struct dinst_error *e)
 {
-	const struct module_list *modules = r->session->modules;
 	struct function_ref *functions = NULL;
 	struct instance *i = NULL;
 	size_t count = 0;
@@ -234,10 +257,15 @@ static int prepare_focus(struct request *r, const char *focus, bool each, struct
 
 	if (status < 0)
 		return status;
-	if (focus[0] == '/')
-		status = find_resource(modules, focus, &functions, &count, e);
-	else
-		status = find_functions(modules, focus, &functions, &count, e);
+	status = find_focus(r->session, focus, &functions, &count, e);
+	if (status == DINST_NO_MODULE && may_come(focus)) {
+		dinst_error_clear(e);
+		i = add_instance(r, focus, e);
+		if (!i)
+			return DINST_NO_MEMORY;
+		i->waiting = true;
+		return 0;
+	}
 	for (size_t n = 0; status >= 0 && n < count; n++) {
 		char name[1024];
 
@@ -322,7 +350,7 @@ static int check_points(const struct request *r, struct dinst_error *e)
 	const struct instance *last = NULL;
 
 	for (size_t n = 0; n < r->count; n++) {
-		if (r->instances[n]->link_count)
+		if (r->instances[n]->link_count || r->instances[n]->waiting)
 			return 0;
 		last = r->instances[n];
 	}
@@ -353,13 +381,15 @@ int request_insert_metric(struct session *s, const struct metric *metric, const 
 {
 	struct request r = { .session = s, .metric = metric };
 	int status = session_check(s, e);
-	bool changed;
+	bool changed = false;
 
 	*result = (struct insert_result){ 0 };
 	if (status >= 0)
 		status = module_list_update(s->modules, s->target, &changed, e);
 	if (status < 0)
 		return status;
+	if (changed)
+		site_drop_gone(s);
 	for (size_t n = 0; status >= 0 && n < focus_count; n++)
 		status = prepare_focus(&r, foci[n], each, e);
 	if (status >= 0 && !focus_count)
@@ -394,21 +424,73 @@ int request_insert(struct session *s, const char *metric, const char *const *foc
 	return request_insert_metric(s, m, foci, focus_count, each, result, e);
 }
 
+/* -------------------------------------------------------------- pending */
+
+bool request_has_pending(const struct session *s)
+{
+	for (const struct instance *i = s->instances; i; i = i->next)
+		if (i->waiting)
+			return true;
+	for (size_t b = 0; b < s->site_buckets; b++)
+		for (const struct site *site = s->site_hash[b]; site; site = site->next_hash)
+			if (site->state == SITE_PLANNED && site->links)
+				return true;
+	return false;
+}
+
+/* Instances whose module has come: their functions are prepared like a new request's. */
+static size_t begin_waiting(struct session *s, struct dinst_error *e)
+{
+	size_t began = 0;
+	bool changed = false;
+
+	if (module_list_update(s->modules, s->target, &changed, e) < 0 || !changed)
+		return 0;
+	for (struct instance *i = s->instances; i; i = i->next) {
+		struct request r = { .session = s, .metric = i->metric };
+		struct function_ref *functions = NULL;
+		size_t count = 0;
+		int status;
+
+		if (!i->waiting || find_focus(s, i->focus, &functions, &count, e) < 0) {
+			dinst_error_clear(e);
+			continue;
+		}
+		i->waiting = false;
+		status = 0;
+		for (size_t n = 0; status >= 0 && n < count; n++)
+			status = prepare_function(&r, i, &functions[n], e);
+		free(functions);
+		/* What was prepared before a failure counts; windows that wait are tried again. */
+		apply(&r, e);
+		began += r.site_count;
+		dinst_error_clear(e);
+		free(r.sites);
+	}
+	return began;
+}
+
 size_t request_retry_pending(struct session *s)
 {
 	struct dinst_error ignored = { 0 };
 	struct batch_result result = { 0 };
-	struct site **sites = calloc(s->site_count + 1, sizeof(struct site *));
-	bool *foreign = calloc(s->site_count + 1, sizeof(*foreign));
-	size_t count = 0;
+	struct site **sites;
+	bool *foreign;
+	size_t count = 0, began;
 
+	if (session_check(s, &ignored) < 0)
+		return 0;
+	began = begin_waiting(s, &ignored);
+	dinst_error_clear(&ignored);
+	sites = calloc(s->site_count + 1, sizeof(struct site *));
+	foreign = calloc(s->site_count + 1, sizeof(*foreign));
 	for (size_t b = 0; sites && foreign && b < s->site_buckets; b++)
 		for (struct site *site = s->site_hash[b]; site; site = site->next_hash)
 			if (site->state == SITE_PLANNED && site->links)
 				sites[count++] = site;
-	if (count && session_check(s, &ignored) >= 0)
+	if (count)
 		batch_apply(s, sites, count, foreign, &result, &ignored);
 	free(foreign);
 	free(sites);
-	return result.patched;
+	return began + result.patched;
 }

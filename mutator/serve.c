@@ -15,7 +15,7 @@
 
 enum {
 	LINE_MAX_BYTES = 1 << 20,
-	RETRY_PENDING_MS = 100,
+	RETRY_PENDING_MS = 50,
 	READ_CHUNK = 65536,
 };
 
@@ -192,15 +192,6 @@ static void receive(struct server *sv)
 	serve_input(sv);
 }
 
-static bool has_pending(const struct session *s)
-{
-	for (size_t b = 0; s && b < s->site_buckets; b++)
-		for (const struct site *site = s->site_hash[b]; site; site = site->next_hash)
-			if (site->state == SITE_PLANNED && site->links)
-				return true;
-	return false;
-}
-
 static void tell_exit(struct server *sv)
 {
 	sv->exit_told = true;
@@ -220,7 +211,7 @@ int serve(int fd)
 			{ .fd = fd, .events = POLLIN },
 			{ .fd = watch ? target_pidfd(s->target) : -1, .events = POLLIN },
 		};
-		int n = poll(fds, 2, s && has_pending(s) ? RETRY_PENDING_MS : -1);
+		int n = poll(fds, 2, s && request_has_pending(s) ? RETRY_PENDING_MS : -1);
 
 		if (n < 0 && errno != EINTR)
 			break;

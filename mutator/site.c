@@ -75,6 +75,23 @@ void site_forget(struct session *s, struct site *site)
 	s->site_count--;
 }
 
+void site_drop_gone(struct session *s)
+{
+	for (size_t b = 0; b < s->site_buckets; b++) {
+		struct site **p = &s->site_hash[b], *site;
+
+		while ((site = *p)) {
+			if (!site->module->gone) {
+				p = &site->next_hash;
+				continue;
+			}
+			*p = site->next_hash;
+			s->site_count--;
+			site->state = SITE_DRAINING;
+		}
+	}
+}
+
 /* ------------------------------------------------------ base trampoline */
 
 /* Which slots the plan's points ask for in window w, in the order of running. */
