@@ -447,7 +447,9 @@ static size_t begin_waiting(struct session *s, struct dinst_error *e)
 	if (module_list_update(s->modules, s->target, &changed, e) < 0 || !changed)
 		return 0;
 	for (struct instance *i = s->instances; i; i = i->next) {
-		struct request r = { .session = s, .metric = i->metric };
+		struct request r = {
+			.session = s, .metric = i->metric, .instances = &i, .count = 1
+		};
 		struct function_ref *functions = NULL;
 		size_t count = 0;
 		int status;
