@@ -115,10 +115,10 @@ static bool has_index(const struct x86_layout *l)
 static void references(const struct x86_layout *l, struct arch_insn *insn)
 {
 	taddr_t after = insn->address + insn->length;
-	unsigned kind = l->attributes & AT_IMM_MASK;
+	unsigned kind = l->attributes & OP_IMM_MASK;
 	bool is_xbegin = insn->flow == ARCH_FLOW_BRANCH && l->opcode == 0xc7;
 
-	if (l->encoding == X86_LEGACY && (kind == AT_REL8 || kind == AT_REL32 || is_xbegin))
+	if (l->encoding == X86_LEGACY && (kind == OP_REL8 || kind == OP_REL32 || is_xbegin))
 		insn->target = after + x86_read_signed(insn->bytes + l->imm_offset, l->imm_size);
 	if (x86_is_pc_relative(l)) {
 		insn->flags |= ARCH_INSN_PC_RELATIVE;
@@ -152,7 +152,7 @@ static bool is_nop(const struct x86_layout *l)
 /* Instructions that reach memory without a ModRM operand that says so. */
 static bool touches_memory(const struct x86_layout *l)
 {
-	if (x86_is_memory(l) && !(l->attributes & AT_NO_ACCESS))
+	if (x86_is_memory(l) && !(l->attributes & OP_NO_ACCESS))
 		return true;
 	if (l->encoding != X86_LEGACY)
 		return l->map == 1 && l->opcode == 0xf7;

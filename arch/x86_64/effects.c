@@ -16,13 +16,13 @@
 /* True if a write of the operand size replaces the whole register. */
 static bool whole(const struct x86_layout *l)
 {
-	return !(l->attributes & AT_BYTE) && (!(l->prefixes & PREFIX_66) || (l->rex & REX_W));
+	return !(l->attributes & OP_BYTE) && (!(l->prefixes & PREFIX_66) || (l->rex & REX_W));
 }
 
 /* A byte register: without REX, numbers 4 to 7 are ah, ch, dh, bh. */
 static unsigned register_of(const struct x86_layout *l, unsigned number)
 {
-	return (l->attributes & AT_BYTE) && !l->rex && number >= 4 ? number - 4 : number;
+	return (l->attributes & OP_BYTE) && !l->rex && number >= 4 ? number - 4 : number;
 }
 
 /* As register_of(), but where only some forms of the opcode are 8 bits wide. */
@@ -71,24 +71,24 @@ static void operands(const struct x86_layout *l, struct arch_insn *insn)
 	unsigned rm = register_of(l, x86_rm(l));
 
 	insn->reads |= address_registers(l);
-	if (at & AT_REG_R)
+	if (at & OP_REG_R)
 		insn->reads |= SET(reg);
-	if ((at & AT_REG_W) && whole(l))
+	if ((at & OP_REG_W) && whole(l))
 		insn->writes |= SET(reg);
 	if (l->modrm_offset && x86_mod(l) == 3) {
 		/* movzx and movsx read a byte where the destination is wider. */
-		if (at & AT_RM_R)
+		if (at & OP_RM_R)
 			insn->reads |= l->rex ? SET(rm) : either_of(rm) | SET(rm);
-		if ((at & AT_RM_W) && whole(l))
+		if ((at & OP_RM_W) && whole(l))
 			insn->writes |= SET(rm);
 	}
-	if (at & AT_RAX)
+	if (at & OP_RAX)
 		insn->reads |= SET(RAX);
-	if ((at & AT_RAX_W) && whole(l))
+	if ((at & OP_RAX_W) && whole(l))
 		insn->writes |= SET(RAX);
-	if (at & AT_FLAGS)
+	if (at & OP_FLAGS)
 		insn->writes |= SET_FLAGS;
-	if (at & AT_CARRY)
+	if (at & OP_CARRY)
 		insn->reads |= FLAG_CF;
 	/* vvvv is a general register in a few instructions only; reading it is harmless. */
 	if (l->encoding != X86_LEGACY)
@@ -537,7 +537,7 @@ void x86_effects(const struct x86_layout *l, struct arch_insn *insn)
 	insn->reads = 0;
 	insn->writes = 0;
 	operands(l, insn);
-	if (!(l->attributes & (AT_SPECIAL | AT_GROUP)))
+	if (!(l->attributes & (OP_SPECIAL | OP_GROUP)))
 		return;
 	if (l->map == 3)
 		string_compare(l, insn);
@@ -546,7 +546,7 @@ void x86_effects(const struct x86_layout *l, struct arch_insn *insn)
 	else if (l->map == 2)
 		map_38_special(l, insn);
 	else if (l->map == 1)
-		(l->attributes & AT_GROUP ? two_byte_group : two_byte_special)(l, insn);
+		(l->attributes & OP_GROUP ? two_byte_group : two_byte_special)(l, insn);
 	else
-		(l->attributes & AT_GROUP ? one_byte_group : one_byte_special)(l, insn);
+		(l->attributes & OP_GROUP ? one_byte_group : one_byte_special)(l, insn);
 }

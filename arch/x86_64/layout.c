@@ -167,15 +167,15 @@ static unsigned immediate_size(const struct x86_layout *l)
 		return l->opcode == 0xf6 ? 1 : narrow ? 2 : 4;
 	if (l->encoding == X86_LEGACY && l->map == 0 && l->opcode == 0xc7 && l->modrm == 0xf8)
 		return 4; /* xbegin */
-	switch (l->attributes & AT_IMM_MASK) {
-	case AT_IMM8:
-	case AT_REL8: return 1;
-	case AT_IMM16: return 2;
-	case AT_IMM24: return 3;
-	case AT_IMMZ: return narrow ? 2 : 4;
-	case AT_IMMV: return wide ? 8 : narrow ? 2 : 4;
-	case AT_MOFFS: return l->prefixes & PREFIX_67 ? 4 : 8;
-	case AT_REL32: return 4;
+	switch (l->attributes & OP_IMM_MASK) {
+	case OP_IMM8:
+	case OP_REL8: return 1;
+	case OP_IMM16: return 2;
+	case OP_IMM24: return 3;
+	case OP_IMMZ: return narrow ? 2 : 4;
+	case OP_IMMV: return wide ? 8 : narrow ? 2 : 4;
+	case OP_MOFFS: return l->prefixes & PREFIX_67 ? 4 : 8;
+	case OP_REL32: return 4;
 	default: return 0;
 	}
 }
@@ -185,9 +185,9 @@ static bool lock_allowed(const struct x86_layout *l)
 {
 	unsigned ext = x86_extension(l);
 
-	if (!(l->attributes & AT_LOCKABLE) || !x86_is_memory(l))
+	if (!(l->attributes & OP_LOCKABLE) || !x86_is_memory(l))
 		return false;
-	if (!(l->attributes & AT_GROUP))
+	if (!(l->attributes & OP_GROUP))
 		return true;
 	if (l->map == 1)
 		return l->opcode == 0xba ? ext >= 5 : ext == 1;
@@ -198,11 +198,11 @@ static bool lock_allowed(const struct x86_layout *l)
 
 static bool is_near_branch(const struct x86_layout *l)
 {
-	unsigned kind = l->attributes & AT_IMM_MASK;
+	unsigned kind = l->attributes & OP_IMM_MASK;
 
 	if (l->encoding != X86_LEGACY)
 		return false;
-	if (kind == AT_REL8 || kind == AT_REL32)
+	if (kind == OP_REL8 || kind == OP_REL32)
 		return true;
 	if (l->map != 0)
 		return false;
@@ -214,9 +214,9 @@ static bool is_near_branch(const struct x86_layout *l)
 
 static bool form_exists(const struct x86_layout *l)
 {
-	if ((l->attributes & AT_MEMORY_ONLY) && !x86_is_memory(l))
+	if ((l->attributes & OP_MEMORY_ONLY) && !x86_is_memory(l))
 		return false;
-	if ((l->attributes & AT_REGISTER_ONLY) && x86_is_memory(l))
+	if ((l->attributes & OP_REGISTER_ONLY) && x86_is_memory(l))
 		return false;
 	if ((l->prefixes & PREFIX_LOCK) && !lock_allowed(l))
 		return false;
@@ -234,8 +234,8 @@ int x86_layout_read(const uint8_t *bytes, size_t size, struct x86_layout *l)
 	ok = read_opcode(&r, l);
 	if (ok && !r.truncated) {
 		l->attributes = x86_attributes(l->encoding, l->map, l->opcode);
-		ok = l->attributes & AT_VALID;
-		if (ok && (l->attributes & AT_MODRM))
+		ok = l->attributes & OP_VALID;
+		if (ok && (l->attributes & OP_MODRM))
 			read_modrm(&r, l);
 	}
 	if (ok && !r.truncated) {

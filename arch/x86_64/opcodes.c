@@ -4,26 +4,26 @@
  *
  * An opcode that is not listed is unknown. Tables say only what is true for
  * every form of the opcode; what depends on a prefix, on ModRM.reg or on the
- * instruction is AT_SPECIAL or AT_GROUP and stands in effects.c. A register
+ * instruction is OP_SPECIAL or OP_GROUP and stands in effects.c. A register
  * that might be read is marked as read.
  */
 #include "arch/x86_64/x86.h"
 
-#define V AT_VALID
-#define M (AT_VALID | AT_MODRM)
-#define B AT_BYTE
-#define GR AT_REG_R
-#define GW AT_REG_W
-#define ER AT_RM_R
-#define EW AT_RM_W
-#define F6 AT_FLAGS
-#define SP AT_SPECIAL
-#define GRP AT_GROUP
-#define LK AT_LOCKABLE
-#define MEM AT_MEMORY_ONLY
-#define RGO AT_REGISTER_ONLY
-#define I8 AT_IMM8
-#define IZ AT_IMMZ
+#define V OP_VALID
+#define M (OP_VALID | OP_MODRM)
+#define B OP_BYTE
+#define GR OP_REG_R
+#define GW OP_REG_W
+#define ER OP_RM_R
+#define EW OP_RM_W
+#define F6 OP_FLAGS
+#define SP OP_SPECIAL
+#define GRP OP_GROUP
+#define LK OP_LOCKABLE
+#define MEM OP_MEMORY_ONLY
+#define RGO OP_REGISTER_ONLY
+#define I8 OP_IMM8
+#define IZ OP_IMMZ
 
 /* The eight arithmetic rows: Eb,Gb  Ev,Gv  Gb,Eb  Gv,Ev  al,Ib  rax,Iz */
 #define ALU(base, extra)                                                                           \
@@ -31,14 +31,14 @@
 	[(base) + 1] = M | GR | ER | EW | F6 | LK | (extra),                                       \
 	[(base) + 2] = M | B | GR | GW | ER | F6 | (extra),                                        \
 	[(base) + 3] = M | GR | GW | ER | F6 | (extra),                                            \
-	[(base) + 4] = V | B | I8 | AT_RAX | AT_RAX_W | F6 | (extra),                              \
-	[(base) + 5] = V | IZ | AT_RAX | AT_RAX_W | F6 | (extra)
+	[(base) + 4] = V | B | I8 | OP_RAX | OP_RAX_W | F6 | (extra),                              \
+	[(base) + 5] = V | IZ | OP_RAX | OP_RAX_W | F6 | (extra)
 
 static const uint32_t one_byte[256] = {
 	ALU(0x00, 0),
 	ALU(0x08, 0),
-	ALU(0x10, AT_CARRY),
-	ALU(0x18, AT_CARRY),
+	ALU(0x10, OP_CARRY),
+	ALU(0x18, OP_CARRY),
 	ALU(0x20, 0),
 	ALU(0x28, 0),
 	ALU(0x30, SP), /* xor of a register with itself reads nothing */
@@ -46,8 +46,8 @@ static const uint32_t one_byte[256] = {
 	[0x39] = M | GR | ER | F6,
 	[0x3a] = M | B | GR | ER | F6,
 	[0x3b] = M | GR | ER | F6,
-	[0x3c] = V | B | I8 | AT_RAX | F6,
-	[0x3d] = V | IZ | AT_RAX | F6,
+	[0x3c] = V | B | I8 | OP_RAX | F6,
+	[0x3d] = V | IZ | OP_RAX | F6,
 	[0x50 ... 0x57] = V | SP,
 	[0x58 ... 0x5f] = V | SP,
 	[0x63] = M | GW | ER,
@@ -56,7 +56,7 @@ static const uint32_t one_byte[256] = {
 	[0x6a] = V | I8 | SP,
 	[0x6b] = M | I8 | GW | ER | F6,
 	[0x6c ... 0x6f] = V | SP,
-	[0x70 ... 0x7f] = V | AT_REL8 | SP,
+	[0x70 ... 0x7f] = V | OP_REL8 | SP,
 	[0x80] = M | B | I8 | GRP | LK,
 	[0x81] = M | IZ | GRP | LK,
 	[0x83] = M | I8 | GRP | LK,
@@ -69,32 +69,32 @@ static const uint32_t one_byte[256] = {
 	[0x8a] = M | B | GW | ER,
 	[0x8b] = M | GW | ER,
 	[0x8c] = M | EW,
-	[0x8d] = M | GW | MEM | AT_NO_ACCESS,
+	[0x8d] = M | GW | MEM | OP_NO_ACCESS,
 	[0x8e] = M | ER,
 	[0x8f] = M | GRP,
 	[0x90 ... 0x97] = V | SP,
 	[0x98 ... 0x99] = V | SP,
 	[0x9b] = V,
 	[0x9c ... 0x9f] = V | SP,
-	[0xa0] = V | AT_MOFFS | AT_RAX | B,
-	[0xa1] = V | AT_MOFFS | AT_RAX_W,
-	[0xa2] = V | AT_MOFFS | AT_RAX | B,
-	[0xa3] = V | AT_MOFFS | AT_RAX,
+	[0xa0] = V | OP_MOFFS | OP_RAX | B,
+	[0xa1] = V | OP_MOFFS | OP_RAX_W,
+	[0xa2] = V | OP_MOFFS | OP_RAX | B,
+	[0xa3] = V | OP_MOFFS | OP_RAX,
 	[0xa4 ... 0xa7] = V | SP,
-	[0xa8] = V | B | I8 | AT_RAX | F6,
-	[0xa9] = V | IZ | AT_RAX | F6,
+	[0xa8] = V | B | I8 | OP_RAX | F6,
+	[0xa9] = V | IZ | OP_RAX | F6,
 	[0xaa ... 0xaf] = V | SP,
 	[0xb0 ... 0xb7] = V | I8, /* a byte of a register: neither read nor wholly written */
-	[0xb8 ... 0xbf] = V | AT_IMMV | SP,
+	[0xb8 ... 0xbf] = V | OP_IMMV | SP,
 	[0xc0] = M | B | I8 | GRP,
 	[0xc1] = M | I8 | GRP,
-	[0xc2] = V | AT_IMM16 | SP,
+	[0xc2] = V | OP_IMM16 | SP,
 	[0xc3] = V | SP,
 	[0xc6] = M | B | I8 | GRP,
 	[0xc7] = M | IZ | GRP,
-	[0xc8] = V | AT_IMM24 | SP,
+	[0xc8] = V | OP_IMM24 | SP,
 	[0xc9] = V | SP,
-	[0xca] = V | AT_IMM16 | SP,
+	[0xca] = V | OP_IMM16 | SP,
 	[0xcb ... 0xcc] = V | SP,
 	[0xcd] = V | I8 | SP,
 	[0xcf] = V | SP,
@@ -104,10 +104,10 @@ static const uint32_t one_byte[256] = {
 	[0xd3] = M | GRP,
 	[0xd7] = V | SP,
 	[0xd8 ... 0xdf] = M | GRP,
-	[0xe0 ... 0xe3] = V | AT_REL8 | SP,
+	[0xe0 ... 0xe3] = V | OP_REL8 | SP,
 	[0xe4 ... 0xe7] = V | I8 | SP,
-	[0xe8 ... 0xe9] = V | AT_REL32 | SP,
-	[0xeb] = V | AT_REL8 | SP,
+	[0xe8 ... 0xe9] = V | OP_REL32 | SP,
+	[0xeb] = V | OP_REL8 | SP,
 	[0xec ... 0xef] = V | SP,
 	[0xf1] = V | SP,
 	[0xf4 ... 0xf5] = V | SP,
@@ -124,16 +124,16 @@ static const uint32_t two_byte[256] = {
 	[0x02 ... 0x03] = M | GR | ER,
 	[0x05] = V | SP,
 	[0x0b] = V | SP,
-	[0x0d] = M | AT_NO_ACCESS | MEM,
+	[0x0d] = M | OP_NO_ACCESS | MEM,
 	[0x10 ... 0x12] = M,
 	[0x13] = M | MEM,
 	[0x14 ... 0x16] = M,
 	[0x17] = M | MEM,
-	[0x18] = M | AT_NO_ACCESS,
-	[0x19] = M | AT_NO_ACCESS,
-	[0x1c ... 0x1d] = M | AT_NO_ACCESS,
-	[0x1e] = M | SP | AT_NO_ACCESS,
-	[0x1f] = M | AT_NO_ACCESS,
+	[0x18] = M | OP_NO_ACCESS,
+	[0x19] = M | OP_NO_ACCESS,
+	[0x1c ... 0x1d] = M | OP_NO_ACCESS,
+	[0x1e] = M | SP | OP_NO_ACCESS,
+	[0x1f] = M | OP_NO_ACCESS,
 	[0x28 ... 0x29] = M,
 	[0x2a] = M | ER,
 	[0x2b] = M | MEM,
@@ -152,7 +152,7 @@ static const uint32_t two_byte[256] = {
 	[0x7c ... 0x7d] = M,
 	[0x7e] = M | SP,
 	[0x7f] = M,
-	[0x80 ... 0x8f] = V | AT_REL32 | SP,
+	[0x80 ... 0x8f] = V | OP_REL32 | SP,
 	[0x90 ... 0x9f] = M | B | ER | SP,
 	[0xa0 ... 0xa1] = V | SP,
 	[0xa2] = V | SP,
@@ -165,8 +165,8 @@ static const uint32_t two_byte[256] = {
 	[0xad] = M | GR | ER | EW | SP,
 	[0xae] = M | GRP,
 	[0xaf] = M | GR | GW | ER | F6,
-	[0xb0] = M | B | GR | ER | EW | AT_RAX | F6 | LK,
-	[0xb1] = M | GR | ER | EW | AT_RAX | F6 | LK,
+	[0xb0] = M | B | GR | ER | EW | OP_RAX | F6 | LK,
+	[0xb1] = M | GR | ER | EW | OP_RAX | F6 | LK,
 	[0xb3] = M | GR | ER | EW | LK | SP,
 	[0xb6 ... 0xb7] = M | GW | ER,
 	[0xb8] = M | SP | GW | ER | F6,
@@ -339,7 +339,7 @@ static const uint32_t vex_3a[256] = {
  */
 static uint32_t evex_attributes(unsigned map, unsigned opcode)
 {
-	uint32_t at = M | AT_REG_R | AT_RM_R;
+	uint32_t at = M | OP_REG_R | OP_RM_R;
 
 	if (map == 3)
 		return at | I8;

@@ -50,32 +50,32 @@ enum { REX_B = 1, REX_X = 2, REX_R = 4, REX_W = 8, REX_PRESENT = 0x40 };
 
 /* What the opcode tables (opcodes.c) say about one opcode. */
 enum x86_attribute {
-	AT_VALID = 1 << 0,
-	AT_MODRM = 1 << 1,
-	AT_IMM8 = 1 << 2,
-	AT_IMM16 = 2 << 2,
-	AT_IMM24 = 3 << 2,     /* enter: 16 and 8 bits */
-	AT_IMMZ = 4 << 2,      /* 16 or 32 bits by operand size */
-	AT_IMMV = 5 << 2,      /* 16, 32 or 64 bits by operand size */
-	AT_MOFFS = 6 << 2,     /* an address: 64 or 32 bits */
-	AT_REL8 = 7 << 2,
-	AT_REL32 = 8 << 2,
-	AT_IMM_MASK = 15 << 2,
-	AT_BYTE = 1 << 6,      /* 8-bit operands: nothing is wholly overwritten */
-	AT_REG_R = 1 << 7,     /* ModRM.reg is a general register, read */
-	AT_REG_W = 1 << 8,     /* ... written */
-	AT_RM_R = 1 << 9,      /* ModRM.rm, where it is a register */
-	AT_RM_W = 1 << 10,
-	AT_MEMORY_ONLY = 1 << 11,
-	AT_FLAGS = 1 << 12,    /* all six arithmetic flags are defined or undefined */
-	AT_CARRY = 1 << 13,    /* reads CF */
-	AT_RAX = 1 << 14,      /* reads rax, and ... */
-	AT_RAX_W = 1 << 15,    /* ... writes it */
-	AT_SPECIAL = 1 << 16,  /* effects.c has a case for it */
-	AT_GROUP = 1 << 17,    /* ModRM.reg selects: effects.c has a case for it */
-	AT_LOCKABLE = 1 << 18, /* a lock prefix is allowed (for groups: see there) */
-	AT_NO_ACCESS = 1 << 19,/* the memory operand is not accessed */
-	AT_REGISTER_ONLY = 1 << 20,
+	OP_VALID = 1 << 0,
+	OP_MODRM = 1 << 1,
+	OP_IMM8 = 1 << 2,
+	OP_IMM16 = 2 << 2,
+	OP_IMM24 = 3 << 2,     /* enter: 16 and 8 bits */
+	OP_IMMZ = 4 << 2,      /* 16 or 32 bits by operand size */
+	OP_IMMV = 5 << 2,      /* 16, 32 or 64 bits by operand size */
+	OP_MOFFS = 6 << 2,     /* an address: 64 or 32 bits */
+	OP_REL8 = 7 << 2,
+	OP_REL32 = 8 << 2,
+	OP_IMM_MASK = 15 << 2,
+	OP_BYTE = 1 << 6,      /* 8-bit operands: nothing is wholly overwritten */
+	OP_REG_R = 1 << 7,     /* ModRM.reg is a general register, read */
+	OP_REG_W = 1 << 8,     /* ... written */
+	OP_RM_R = 1 << 9,      /* ModRM.rm, where it is a register */
+	OP_RM_W = 1 << 10,
+	OP_MEMORY_ONLY = 1 << 11,
+	OP_FLAGS = 1 << 12,    /* all six arithmetic flags are defined or undefined */
+	OP_CARRY = 1 << 13,    /* reads CF */
+	OP_RAX = 1 << 14,      /* reads rax, and ... */
+	OP_RAX_W = 1 << 15,    /* ... writes it */
+	OP_SPECIAL = 1 << 16,  /* effects.c has a case for it */
+	OP_GROUP = 1 << 17,    /* ModRM.reg selects: effects.c has a case for it */
+	OP_LOCKABLE = 1 << 18, /* a lock prefix is allowed (for groups: see there) */
+	OP_NO_ACCESS = 1 << 19,/* the memory operand is not accessed */
+	OP_REGISTER_ONLY = 1 << 20,
 };
 
 /* Where the parts of an encoded instruction lie. Offsets are 0 where there is none. */
