@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * flow.h - the decoded form of one function, private to planning.
+ *
+ * A flow is a function's own code and its cold fragments ("pieces"), decoded
+ * linearly and followed from everything that may lead into it. Marks are kept
+ * per byte, because real code jumps into the middle of instructions (over a
+ * lock prefix). It is a superset: what is marked as a target may be none, what
+ * is not marked is none, unless `unresolved` is set.
+ *
+ *   1. flow_build(); 2. ask; 3. flow_release().
+ */
+#ifndef DINST_MUTATOR_FLOW_H
+#define DINST_MUTATOR_FLOW_H
+
+#include "mutator/freemap.h"
+#include "mutator/image.h"
+
+enum flow_mark {
+	MARK_COVER = 1 << 0,    /* part of an instruction of the linear decode */
+	MARK_CONFLICT = 1 << 1, /* instructions overlap here: nothing is sure */
+	MARK_REACHED = 1 << 2,  /* first byte of an instruction that control reaches */
+	MARK_TARGET = 1 << 3,   /* control, or a return address, may arrive here */
+	MARK_LOOP = 1 << 4,     /* a jump of this function itself leads here */
+	MARK_REFERRED = 1 << 5, /* image_references_at() names it */
+	MARK_RSEQ = 1 << 6,     /* of a restartable sequence */
+};
+
+struct piece {
+	vaddr_t lo, hi;
+	size_t base; /* index of the marks of lo */
+};
+
+struct insn_list {
+	struct arch_insn *items;
+	size_t count, room;
+};
+
+struct flow {
+	struct image *img;
+	struct freemap *map;
+	uint32_t function;
+	struct piece *pieces; /* sorted by address */
+	size_t piece_count, piece_room;
+	size_t byte_count;
+	uint8_t *marks;       /* enum flow_mark of every byte of the pieces */
+	uint32_t *heads;      /* 1 + index of the instruction that starts here, or 0 */
+	struct insn_list insns; /* sorted by address, no overlaps */
+	struct insn_list odd; /* reached by jumps into the middle of others */
+	size_t labels;        /* inner instructions whose address is stored or computed */
+	bool unsorted;
+	bool unresolved;      /* an indirect jump may lead anywhere in here */
+	bool single_only;     /* pcs may be parked anywhere: one instruction a window */
+};
+
+/* Decodes function `index`. On failure (no memory, no references) nothing is held. */
+int flow_build(struct flow *f, struct image *img, struct freemap *map, uint32_t index,
+	       struct dinst_error *e);
+void flow_release(struct flow *f);
+
+/* Index of v's marks, or -1 if v is in none of the pieces. */
+long flow_byte(const struct flow *f, vaddr_t v);
+static inline bool flow_contains(const struct flow *f, vaddr_t v)
+{
+	return flow_byte(f, v) >= 0;
+}
+
+/* Marks of one byte; 0 outside the pieces. */
+uint8_t flow_marks(const struct flow *f, vaddr_t v);
+
+/* Index of the instruction that starts at v, -1 if none does. */
+long flow_insn_at(const struct flow *f, vaddr_t v);
+
+/* Adds marks to a byte of the pieces; outside them nothing happens. */
+void flow_mark(struct flow *f, vaddr_t v, uint8_t marks);
+
+/* Marks v as a target and follows control from there, as far as it is new. */
+int flow_follow(struct flow *f, vaddr_t v, struct dinst_error *e);
+
+/*
+ * Reads the jump tables that the function may use, marks what they lead to and
+ * follows it. Sets f->unresolved if some indirect jump remains a riddle.
+ */
+int flow_tables(struct flow *f, struct dinst_error *e);
+
+/* True if the indirect jump insns[at] looks like a switch: computed, not loaded whole. */
+bool flow_is_switch(const struct flow *f, size_t at);
+
+/* True if the jump or branch insns[at] leaves the function (an exit point). */
+bool flow_is_exit(const struct flow *f, size_t at);
+
+/* Marks what short branches of the code around the pieces lead to. flow_edges.c */
+int flow_neighbours(struct flow *f, struct dinst_error *e);
+
+int insn_list_add(struct insn_list *list, const struct arch_insn *insn, struct dinst_error *e);
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * flow_edges.c - where a function and its surroundings meet: short branches
+ * that come in from next door, and jumps that leave for good.
+ *
+ * Long branches from anywhere are in the image's references. Short ones reach
+ * only a little over a hundred bytes, so the functions that close to a piece
+ * are decoded too; what is not decoded there is tried at every offset.
+ */
+#include "mutator/flow.h"
+
+/* A short branch and its own length, either way. */
+static vaddr_t short_reach(void)
+{
+	return (vaddr_t)arch_short_jump_reach + ARCH_INSN_MAX;
+}
+
+static bool is_own_primary(const struct flow *f, uint32_t index)
+{
+	const struct image_function *functions;
+
+	image_functions(f->img, &functions);
+	return index == f->function ||
+	       (functions[index].flags & FUNCTION_COLD && functions[index].parent == f->function);
+}
+
+static void mark_branch(struct flow *f, const struct arch_insn *insn)
+{
+	if (insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_BRANCH)
+		flow_mark(f, insn->target, MARK_TARGET);
+}
+
+static void mark_every_offset(struct flow *f, vaddr_t lo, vaddr_t hi)
+{
+	size_t size = 0;
+	const uint8_t *bytes = image_code(f->img, lo, &size);
+
+	for (vaddr_t v = lo; bytes && v < hi && v - lo < size; v++) {
+		struct arch_insn insn;
+
+		if (arch_decode(bytes + (v - lo), size - (v - lo), v, &insn) == ARCH_OK)
+			mark_branch(f, &insn);
+	}
+}
+
+/* The part of [lo, hi) that belongs to the function `index`. */
+static int mark_from_function(struct flow *f, uint32_t index, vaddr_t lo, vaddr_t hi,
+			      struct dinst_error *e)
+{
+	const struct sweep *s;
+	int r;
+
+	if (is_own_primary(f, index))
+		return 0;
+	r = freemap_sweep(f->map, index, &s, e);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < s->count; i++)
+		if (s->insns[i].address + ARCH_INSN_MAX >= lo && s->insns[i].address < hi)
+			mark_branch(f, &s->insns[i]);
+	if (s->end < s->hi)
+		mark_every_offset(f, s->end > lo ? s->end : lo, s->hi < hi ? s->hi : hi);
+	return 0;
+}
+
+/* What the code in [lo, hi) around a piece branches to. */
+static int mark_stretch(struct flow *f, vaddr_t lo, vaddr_t hi, struct dinst_error *e)
+{
+	const struct image_function *functions;
+	size_t n = image_functions(f->img, &functions);
+	long at = freemap_before(f->map, lo);
+	vaddr_t v = lo;
+
+	while (v < hi) {
+		struct image_range own = { 0, 0 }, gap;
+		vaddr_t next = hi;
+		int r;
+
+		if (at >= 0)
+			own = freemap_primary(f->map, (uint32_t)at);
+		if (v < own.hi) {
+			r = mark_from_function(f, (uint32_t)at, v, hi, e);
+			if (r < 0)
+				return r;
+			v = own.hi;
+			continue;
+		}
+		if ((size_t)(at + 1) < n && functions[at + 1].address < hi)
+			next = functions[at + 1].address;
+		if (v < next && !freemap_gap(f->map, v, &gap))
+			mark_every_offset(f, v, next);
+		v = next;
+		at++;
+	}
+	return 0;
+}
+
+int flow_neighbours(struct flow *f, struct dinst_error *e)
+{
+	vaddr_t reach = short_reach();
+
+	for (size_t i = 0; i < f->piece_count; i++) {
+		vaddr_t lo = f->pieces[i].lo, hi = f->pieces[i].hi;
+		int r = mark_stretch(f, lo > reach ? lo - reach : 0, lo, e);
+
+		if (r == 0)
+			r = mark_stretch(f, hi, hi + reach, e);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/*
+ * A jump to the start of another function or to a linker stub is a tail call.
+ * A jump into the middle of one is the edge between the parts of a function
+ * that the compiler has split.
+ */
+bool flow_is_exit(const struct flow *f, size_t at)
+{
+	const struct arch_insn *insn = &f->insns.items[at];
+	const struct image_function *functions;
+	long other;
+
+	if (insn->flow == ARCH_FLOW_RETURN)
+		return true;
+	if (insn->flow == ARCH_FLOW_JUMP_INDIRECT)
+		return !flow_is_switch(f, at);
+	if (insn->flow != ARCH_FLOW_JUMP && insn->flow != ARCH_FLOW_BRANCH)
+		return false;
+	if (flow_contains(f, insn->target))
+		return false;
+	image_functions(f->img, &functions);
+	other = freemap_starting_at(f->map, insn->target);
+	if (other >= 0)
+		return !(functions[other].flags & FUNCTION_COLD);
+	other = image_function_at(f->img, insn->target);
+	return other < 0 || functions[other].flags & FUNCTION_STUB;
+}

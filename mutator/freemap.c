@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * freemap.c - what planning remembers about one image: see freemap.h. It never
+ * decides on windows; it only says whose bytes are whose.
+ */
+#include "mutator/freemap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SWEEPS = 8 };
+
+struct hole {
+	vaddr_t at;
+	size_t size;
+};
+
+struct freemap {
+	struct image *img;
+	const struct image_function *functions;
+	size_t count;
+	uint32_t *fragments;      /* cold fragments, by parent, then by address */
+	size_t fragment_count;
+	struct sweep sweeps[SWEEPS];
+	uint64_t clock;
+	struct hole *holes;       /* taken, by address */
+	size_t hole_count, hole_room;
+};
+
+static void freemap_free(void *extra)
+{
+	struct freemap *map = extra;
+
+	if (!map)
+		return;
+	for (unsigned i = 0; i < SWEEPS; i++)
+		free(map->sweeps[i].insns);
+	free(map->fragments);
+	free(map->holes);
+	free(map);
+}
+
+static int by_parent(const void *a, const void *b, void *arg)
+{
+	const struct image_function *functions = arg;
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	if (functions[x].parent != functions[y].parent)
+		return functions[x].parent < functions[y].parent ? -1 : 1;
+	return x < y ? -1 : x > y;
+}
+
+/* A fragment without a known parent belongs to nobody: nothing is planned in it. */
+static bool is_fragment(const struct freemap *map, uint32_t i)
+{
+	return map->functions[i].flags & FUNCTION_COLD && map->functions[i].parent != i &&
+	       map->functions[i].parent < map->count;
+}
+
+static int find_fragments(struct freemap *map, struct dinst_error *e)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < map->count; i++)
+		n += is_fragment(map, i);
+	map->fragments = calloc(n ? n : 1, sizeof(*map->fragments));
+	if (!map->fragments)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu cold fragments", n);
+	for (uint32_t i = 0; i < map->count; i++)
+		if (is_fragment(map, i))
+			map->fragments[map->fragment_count++] = i;
+	qsort_r(map->fragments, n, sizeof(*map->fragments), by_parent,
+		(void *)(uintptr_t)map->functions);
+	return 0;
+}
+
+int freemap_of(struct image *img, struct freemap **out, struct dinst_error *e)
+{
+	struct freemap *map = image_extra(img);
+	int r;
+
+	if (map) {
+		*out = map;
+		return 0;
+	}
+	r = image_references(img, e);
+	if (r < 0)
+		return r;
+	map = calloc(1, sizeof(*map));
+	if (!map)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for planning");
+	map->img = img;
+	map->count = image_functions(img, &map->functions);
+	r = find_fragments(map, e);
+	if (r < 0) {
+		freemap_free(map);
+		return r;
+	}
+	for (unsigned i = 0; i < SWEEPS; i++)
+		map->sweeps[i].function = UINT32_MAX;
+	image_set_extra(img, map, freemap_free);
+	*out = map;
+	return 0;
+}
+
+size_t freemap_fragments(const struct freemap *map, uint32_t index, const uint32_t **fragments)
+{
+	size_t lo = 0, hi = map->fragment_count, end;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (map->functions[map->fragments[mid]].parent < index)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (end = lo; end < map->fragment_count; end++)
+		if (map->functions[map->fragments[end]].parent != index)
+			break;
+	*fragments = map->fragments + lo;
+	return end - lo;
+}
+
+struct image_range freemap_primary(const struct freemap *map, uint32_t index)
+{
+	const struct image_function *fn = &map->functions[index];
+	struct image_range r = { fn->address, fn->address };
+	size_t size = 0;
+
+	if (!image_code(map->img, fn->address, &size))
+		return r;
+	r.hi = r.lo + (fn->size < size ? fn->size : size);
+	if (index + 1 < map->count && r.hi > map->functions[index + 1].address)
+		r.hi = map->functions[index + 1].address;
+	return r;
+}
+
+long freemap_before(const struct freemap *map, vaddr_t v)
+{
+	size_t lo = 0, hi = map->count;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (map->functions[mid].address <= v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return (long)lo - 1;
+}
+
+long freemap_starting_at(const struct freemap *map, vaddr_t v)
+{
+	long i = freemap_before(map, v);
+
+	return i >= 0 && map->functions[i].address == v ? i : -1;
+}
+
+static int sweep_add(struct sweep *s, const struct arch_insn *insn, struct dinst_error *e)
+{
+	if (s->count == s->room) {
+		size_t room = s->room ? s->room * 2 : 256;
+		void *more = reallocarray(s->insns, room, sizeof(*s->insns));
+
+		if (!more)
+			return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu instructions", room);
+		s->insns = more;
+		s->room = room;
+	}
+	s->insns[s->count++] = *insn;
+	return 0;
+}
+
+static int sweep_fill(struct freemap *map, struct sweep *s, uint32_t index, struct dinst_error *e)
+{
+	struct image_range r = freemap_primary(map, index);
+	size_t size = 0;
+	const uint8_t *bytes = image_code(map->img, r.lo, &size);
+
+	s->function = UINT32_MAX;
+	s->count = 0;
+	s->lo = s->end = r.lo;
+	s->hi = r.hi;
+	while (bytes && s->end < s->hi) {
+		struct arch_insn insn;
+		int status;
+
+		if (arch_decode(bytes + (s->end - s->lo), s->hi - s->end, s->end, &insn) != ARCH_OK)
+			break;
+		status = sweep_add(s, &insn, e);
+		if (status < 0)
+			return status;
+		s->end += insn.length;
+	}
+	s->function = index;
+	return 0;
+}
+
+int freemap_sweep(struct freemap *map, uint32_t index, const struct sweep **out,
+		  struct dinst_error *e)
+{
+	struct sweep *oldest = &map->sweeps[0];
+	int r;
+
+	for (unsigned i = 0; i < SWEEPS; i++) {
+		struct sweep *s = &map->sweeps[i];
+
+		if (s->function == index) {
+			s->used = ++map->clock;
+			*out = s;
+			return 0;
+		}
+		if (s->used < oldest->used)
+			oldest = s;
+	}
+	r = sweep_fill(map, oldest, index, e);
+	if (r < 0)
+		return r;
+	oldest->used = ++map->clock;
+	*out = oldest;
+	return 0;
+}
+
+/*
+ * True if [lo, hi) is nothing but padding. Zeroes count only right before a
+ * function: elsewhere they may be the start of a table.
+ */
+static bool all_padding(const struct freemap *map, vaddr_t lo, vaddr_t hi, bool before_function)
+{
+	size_t size = 0;
+	const uint8_t *bytes = image_code(map->img, lo, &size);
+	vaddr_t v = lo;
+
+	if (!bytes || size < hi - lo)
+		return false;
+	while (v < hi) {
+		struct arch_insn insn;
+
+		if (bytes[v - lo] == 0)
+			break;
+		if (arch_decode(bytes + (v - lo), hi - v, v, &insn) != ARCH_OK ||
+		    !(insn.flags & ARCH_INSN_PADDING))
+			return false;
+		v += insn.length;
+	}
+	for (; v < hi; v++)
+		if (bytes[v - lo] != 0 || !before_function)
+			return false;
+	return true;
+}
+
+bool freemap_gap(const struct freemap *map, vaddr_t v, struct image_range *gap)
+{
+	const struct image_range *text;
+	size_t texts = image_text(map->img, &text);
+	long before = freemap_before(map, v);
+	bool before_function = false;
+
+	for (size_t i = 0; i < texts; i++) {
+		if (v < text[i].lo || v >= text[i].hi)
+			continue;
+		*gap = text[i];
+		if (before >= 0) {
+			struct image_range r = freemap_primary(map, (uint32_t)before);
+
+			if (v < r.hi)
+				return false;
+			if (r.hi > gap->lo)
+				gap->lo = r.hi;
+		}
+		if ((size_t)(before + 1) < map->count &&
+		    map->functions[before + 1].address <= gap->hi) {
+			gap->hi = map->functions[before + 1].address;
+			before_function = true;
+		}
+		/* The far end of a function in which others lie is code, not space. */
+		if (image_function_at(map->img, gap->lo) >= 0)
+			return false;
+		return all_padding(map, gap->lo, gap->hi, before_function);
+	}
+	return false;
+}
+
+/* Index of the first hole that ends behind v. */
+static size_t hole_after(const struct freemap *map, vaddr_t v)
+{
+	size_t lo = 0, hi = map->hole_count;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (map->holes[mid].at + map->holes[mid].size <= v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+bool freemap_is_free(const struct freemap *map, vaddr_t v, size_t size)
+{
+	size_t i = hole_after(map, v);
+
+	return i >= map->hole_count || map->holes[i].at >= v + size;
+}
+
+bool freemap_take(struct freemap *map, vaddr_t v, size_t size)
+{
+	size_t i = hole_after(map, v);
+
+	if (!freemap_is_free(map, v, size))
+		return false;
+	if (map->hole_count == map->hole_room) {
+		size_t room = map->hole_room ? map->hole_room * 2 : 64;
+		void *more = reallocarray(map->holes, room, sizeof(*map->holes));
+
+		if (!more)
+			return false;
+		map->holes = more;
+		map->hole_room = room;
+	}
+	memmove(&map->holes[i + 1], &map->holes[i], (map->hole_count - i) * sizeof(*map->holes));
+	map->holes[i] = (struct hole){ .at = v, .size = size };
+	map->hole_count++;
+	return true;
+}
+
+void freemap_give(struct freemap *map, vaddr_t v)
+{
+	size_t i = hole_after(map, v);
+
+	if (i >= map->hole_count || map->holes[i].at != v)
+		return;
+	map->hole_count--;
+	memmove(&map->holes[i], &map->holes[i + 1], (map->hole_count - i) * sizeof(*map->holes));
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * freemap.h - what planning remembers about one image.
+ *
+ * The map hangs on the image and dies with it. It knows which cold fragments
+ * belong to which function, keeps the last few linear decodes (a function is
+ * decoded when it is planned and when its neighbours are), and hands out
+ * holes: runs of padding between functions into which a short jump may lead.
+ *
+ * Padding behind a function belongs to that function first: windows that are
+ * completed by padding take at most arch_jump_size - 1 bytes of it, so holes
+ * are cut only from what lies further behind. Thus the plans of two functions
+ * never touch the same byte, in whatever order they are made.
+ */
+#ifndef DINST_MUTATOR_FREEMAP_H
+#define DINST_MUTATOR_FREEMAP_H
+
+#include "mutator/image.h"
+
+struct freemap;
+
+/* The linear decode of the part of a function that no later function starts in. */
+struct sweep {
+	uint32_t function;
+	vaddr_t lo, hi;
+	vaddr_t end; /* decoded up to here; less than hi where a byte is not known */
+	struct arch_insn *insns;
+	size_t count, room;
+	uint64_t used;
+};
+
+/* The image's map, made on first use. Also computes image_references(). */
+int freemap_of(struct image *img, struct freemap **out, struct dinst_error *e);
+
+/*
+ * The sweep of function `index`; valid until four further sweeps are asked for.
+ * A function without code has an empty one.
+ */
+int freemap_sweep(struct freemap *map, uint32_t index, const struct sweep **out,
+		  struct dinst_error *e);
+
+/* The cold fragments of function `index`. */
+size_t freemap_fragments(const struct freemap *map, uint32_t index, const uint32_t **fragments);
+
+/* [lo, hi) of function `index` up to where the next function starts. */
+struct image_range freemap_primary(const struct freemap *map, uint32_t index);
+
+/* Index of the last function that starts at or before v, -1 if none does. */
+long freemap_before(const struct freemap *map, vaddr_t v);
+
+/* Index of the function that starts at v, -1 if none does. */
+long freemap_starting_at(const struct freemap *map, vaddr_t v);
+
+/*
+ * The space between functions around v, if v is in one and all of it is
+ * padding that nothing refers to. False otherwise.
+ */
+bool freemap_gap(const struct freemap *map, vaddr_t v, struct image_range *gap);
+
+/* Takes the `size` bytes at v as a hole; false if they overlap a taken one. */
+bool freemap_take(struct freemap *map, vaddr_t v, size_t size);
+bool freemap_is_free(const struct freemap *map, vaddr_t v, size_t size);
+void freemap_give(struct freemap *map, vaddr_t v);
+
+#endif

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tables.c - where indirect jumps may lead: jump tables and tail calls.
+ *
+ * Reading too much of a table costs a point here and there; reading too little
+ * would break the target. So every address that the function computes and that
+ * holds readable constants is taken for a table, and is read until an entry
+ * leaves the text. Whole code addresses (computed gotos, 8-byte tables of
+ * position-independent code) are in the image's references already.
+ */
+#include "mutator/flow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	TABLE_ENTRIES_MAX = 65536,
+	LOOK_BACK = 40, /* instructions before a jump in which its register is computed */
+	LABELS_MIN = 2, /* stored inner addresses that make a function a computed goto's */
+};
+
+struct bases {
+	vaddr_t *items;
+	size_t count, room;
+};
+
+static bool in_text(const struct flow *f, vaddr_t v)
+{
+	const struct image_range *text;
+	size_t n = image_text(f->img, &text);
+
+	for (size_t i = 0; i < n; i++)
+		if (v >= text[i].lo && v < text[i].hi)
+			return true;
+	return false;
+}
+
+static bool is_address_of(const struct arch_insn *insn)
+{
+	return insn->flags & ARCH_INSN_PC_RELATIVE && insn->flags & ARCH_INSN_ADDRESS_OF;
+}
+
+/* The addresses at which a table may start: computed ones and absolute operands. */
+static bool is_base(const struct flow *f, const struct arch_insn *insn)
+{
+	if (!insn->data_ref)
+		return false;
+	if (is_address_of(insn))
+		return true;
+	return image_is_fixed(f->img) && !(insn->flags & ARCH_INSN_PC_RELATIVE);
+}
+
+static int add_base(struct bases *b, vaddr_t base, struct dinst_error *e)
+{
+	for (size_t i = 0; i < b->count; i++)
+		if (b->items[i] == base)
+			return 0;
+	if (b->count == b->room) {
+		size_t room = b->room ? b->room * 2 : 32;
+		void *more = reallocarray(b->items, room, sizeof(*b->items));
+
+		if (!more)
+			return dinst_fail(e, DINST_NO_MEMORY, "no memory for jump tables");
+		b->items = more;
+		b->room = room;
+	}
+	b->items[b->count++] = base;
+	return 0;
+}
+
+static int collect_bases(const struct flow *f, const struct insn_list *list, struct bases *b,
+			 struct dinst_error *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < list->count && r == 0; i++)
+		if (is_base(f, &list->items[i]))
+			r = add_base(b, list->items[i].data_ref, e);
+	return r;
+}
+
+enum entry_form { ENTRY_RELATIVE, ENTRY_WORD, ENTRY_HALF };
+
+static vaddr_t entry_target(const uint8_t *at, vaddr_t base, enum entry_form form)
+{
+	int32_t relative;
+	uint32_t half;
+	uint64_t word;
+
+	switch (form) {
+	case ENTRY_RELATIVE:
+		memcpy(&relative, at, sizeof(relative));
+		return base + (vaddr_t)(int64_t)relative;
+	case ENTRY_HALF:
+		memcpy(&half, at, sizeof(half));
+		return half;
+	default:
+		memcpy(&word, at, sizeof(word));
+		return word;
+	}
+}
+
+/*
+ * Reads the table at `base` and follows the entries that lead into the
+ * function. *hit is set if the first entry does: then it is really a table.
+ */
+static int read_table(struct flow *f, vaddr_t base, enum entry_form form, bool *hit,
+		      struct dinst_error *e)
+{
+	size_t size = 0, width = form == ENTRY_WORD ? 8 : 4;
+	const uint8_t *bytes = image_data(f->img, base, &size);
+
+	if (!bytes)
+		return 0;
+	for (size_t i = 0; i < TABLE_ENTRIES_MAX && (i + 1) * width <= size; i++) {
+		vaddr_t target = entry_target(bytes + i * width, base, form);
+		int r;
+
+		if (!in_text(f, target))
+			break;
+		if (!flow_contains(f, target))
+			continue;
+		if (i == 0)
+			*hit = true;
+		flow_mark(f, target, MARK_LOOP);
+		r = flow_follow(f, target, e);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/*
+ * Reads the tables of all bases that are new since the last round. Bases in the
+ * function's own code that hold no table are noted: a jump computed from one of
+ * them (into an unrolled loop) can lead anywhere.
+ */
+static int read_tables(struct flow *f, const struct bases *b, size_t from, size_t *tables,
+		       size_t *code_bases, struct dinst_error *e)
+{
+	for (size_t i = from; i < b->count; i++) {
+		bool hit = false;
+		int r = read_table(f, b->items[i], ENTRY_RELATIVE, &hit, e);
+
+		if (r == 0 && image_is_fixed(f->img))
+			r = read_table(f, b->items[i], ENTRY_WORD, &hit, e);
+		if (r == 0 && image_is_fixed(f->img))
+			r = read_table(f, b->items[i], ENTRY_HALF, &hit, e);
+		if (r < 0)
+			return r;
+		if (hit)
+			(*tables)++;
+		else if (flow_contains(f, b->items[i]))
+			(*code_bases)++;
+	}
+	return 0;
+}
+
+/*
+ * Position-dependent code has addresses as immediate operands, which are the
+ * last bytes of their instructions. What looks like one is a target.
+ */
+static int follow_immediates(struct flow *f, struct dinst_error *e)
+{
+	for (size_t i = 0; i < f->insns.count; i++) {
+		struct arch_insn insn = f->insns.items[i];
+		uint32_t value;
+		int r;
+
+		if (insn.length <= sizeof(value) || insn.target)
+			continue;
+		memcpy(&value, insn.bytes + insn.length - sizeof(value), sizeof(value));
+		if (!flow_contains(f, value) || insn.flags & ARCH_INSN_PC_RELATIVE)
+			continue;
+		flow_mark(f, value, MARK_TARGET);
+		if (flow_insn_at(f, value) < 0)
+			continue;
+		r = flow_follow(f, value, e);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static bool has_indirect_jump(const struct insn_list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		if (list->items[i].flow == ARCH_FLOW_JUMP_INDIRECT)
+			return true;
+	return false;
+}
+
+static void count_labels(struct flow *f)
+{
+	for (size_t i = 0; i < f->insns.count; i++) {
+		unsigned refs = image_references_at(f->img, f->insns.items[i].address);
+
+		if (refs & REFERENCE_ADDRESS && !(refs & (REFERENCE_LANDING | REFERENCE_SYMBOL)))
+			f->labels++;
+	}
+}
+
+/*
+ * True if the register that insns[at] jumps to was computed from two others (a
+ * base and an offset). A register that was loaded whole holds a code address
+ * that the image's references know, or a tail call's.
+ */
+static bool is_computed(const struct flow *f, const struct arch_insn *jump, size_t at)
+{
+	arch_regset wanted = jump->reads;
+	unsigned steps = 0;
+
+	if (jump->flags & ARCH_INSN_MEMORY)
+		return false;
+	while (at-- > 0 && steps++ < LOOK_BACK) {
+		const struct arch_insn *def = &f->insns.items[at];
+
+		if (def->flow == ARCH_FLOW_CALL || def->flow == ARCH_FLOW_CALL_INDIRECT)
+			return false;
+		if (!(def->writes & wanted))
+			continue;
+		if (def->flags & ARCH_INSN_MEMORY)
+			return def->flags & ARCH_INSN_STACK_OPERAND && def->reads & wanted;
+		if (__builtin_popcountll(def->reads) >= 2)
+			return true;
+		if (is_address_of(def))
+			return false;
+		if (def->reads)
+			wanted = def->reads;
+	}
+	return false;
+}
+
+bool flow_is_switch(const struct flow *f, size_t at)
+{
+	const struct arch_insn *jump = &f->insns.items[at];
+
+	if (jump->flags & ARCH_INSN_NO_TRACK)
+		return true;
+	if (jump->flags & ARCH_INSN_PC_RELATIVE)
+		return false;
+	return f->labels >= LABELS_MIN || is_computed(f, jump, at);
+}
+
+/* True if the tables that were found cannot be all that insns[at] leads to. */
+static bool is_riddle(const struct flow *f, size_t at, size_t tables, size_t code_bases)
+{
+	const struct arch_insn *jump = &f->insns.items[at];
+	size_t size;
+
+	if (jump->flow != ARCH_FLOW_JUMP_INDIRECT || jump->flags & ARCH_INSN_PC_RELATIVE)
+		return false;
+	if (jump->flags & ARCH_INSN_INDEXED_JUMP)
+		return jump->data_ref && !image_data(f->img, jump->data_ref, &size) &&
+		       f->labels == 0;
+	if (!is_computed(f, jump, at))
+		return jump->flags & ARCH_INSN_NO_TRACK && !tables && f->labels == 0;
+	return !tables || code_bases;
+}
+
+int flow_tables(struct flow *f, struct dinst_error *e)
+{
+	struct bases bases = { 0 };
+	size_t tables = 0, code_bases = 0, done = 0;
+	int r = image_is_fixed(f->img) ? follow_immediates(f, e) : 0;
+
+	if (r < 0 || (!has_indirect_jump(&f->insns) && !has_indirect_jump(&f->odd)))
+		return r;
+	for (;;) {
+		r = collect_bases(f, &f->insns, &bases, e);
+		if (r == 0)
+			r = collect_bases(f, &f->odd, &bases, e);
+		if (r < 0 || done == bases.count)
+			break;
+		r = read_tables(f, &bases, done, &tables, &code_bases, e);
+		if (r < 0)
+			break;
+		done = bases.count;
+	}
+	free(bases.items);
+	if (r < 0)
+		return r;
+	f->unresolved |= has_indirect_jump(&f->odd);
+	count_labels(f);
+	for (size_t i = 0; i < f->insns.count; i++)
+		f->unresolved |= is_riddle(f, i, tables, code_bases);
+	return 0;
+}
