@@ -34,4 +34,14 @@ int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_
 	       void *scratch_map, remote_between between, void *arg, long *results,
 	       struct dinst_error *e);
 
+/* The thread that runs the program; for `between`, 0 elsewhere. */
+pid_t remote_victim(const struct stop *s);
+
+/*
+ * Zeroes what the program of a mutator that died may have left behind the code
+ * of modules: bytes that are zero in the file and not in memory, where no
+ * thread is. *cleaned is the number of modules put right.
+ */
+int remote_clean_tails(struct stop *s, size_t *cleaned, struct dinst_error *e);
+
 #endif

@@ -72,7 +72,7 @@ struct stop_thread {
 	struct arch_regs regs;
 	bool changed;
 	bool leader;
-	bool kernel_worker; /* io_uring: has no user-mode state; never a victim */
+	bool kernel_worker; /* io_uring, vhost: never stopped, so never listed */
 	bool group_stopped; /* job control holds it; it stays so afterwards */
 	bool foreign;       /* another thread group that shares the memory (vfork child) */
 	taddr_t rseq;       /* its registered struct rseq, 0 if none */
@@ -92,6 +92,22 @@ struct stop_thread *stop_thread(struct stop *s, size_t index);
  */
 int stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
 	       struct dinst_error *e);
+
+/*
+ * Writes the registers of all threads that are `changed` now, and clears the
+ * flag: for what must be true before the next write of code, whatever becomes
+ * of us. DINST_GONE if a thread is dead.
+ */
+int stop_store_regs(struct stop *s, struct dinst_error *e);
+
+/*
+ * True if the thread stands inside a restartable sequence (rseq(2)), with the
+ * address at which the kernel would abort it. Its pc must not be moved then
+ * but to that address: stop_leave_sequence() does it for good and sets
+ * `changed`. It returns false, and does nothing, outside a sequence.
+ */
+bool stop_in_sequence(struct stop *s, const struct stop_thread *thread, taddr_t *abort_pc);
+bool stop_leave_sequence(struct stop *s, struct stop_thread *thread);
 
 struct stop_options {
 	unsigned deadline_us; /* 0: 20 ms and 0.2 ms a thread */

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * control.h - struct target and struct stop from the inside.
+ *
+ * Private to the files that control the target: target*.c, stop*.c, remote*.c.
+ *
+ *   target.c         identity and reading
+ *   target-checks.c  may we, can we, and why not
+ *   target-exec.c    catching a process at its execve()
+ *   stop.c           the tracer thread, tries and deadline
+ *   stop-gather.c    seizing and stopping to a fixed point
+ *   stop-restart.c   system calls that our stop would have cut short
+ *   stop-memory.c    writing memory and registers
+ *   remote*.c        system calls made by a thread of the target
+ */
+#ifndef DINST_INJECT_CONTROL_H
+#define DINST_INJECT_CONTROL_H
+
+#include <pthread.h>
+
+#include "inject/proc.h"
+#include "inject/ptrace.h"
+#include "inject/target.h"
+
+/* A system call with a relative timeout that we made to restart (stop-restart.c). */
+struct restart {
+	pid_t tid;
+	taddr_t sp, pc;
+	long number;
+	long original; /* the timeout as the target gave it */
+	long written;  /* as we left it at the last release */
+	uint64_t released_ns;
+	uint64_t end_ns;         /* when it is over; never earlier than the target asked for */
+	struct proc_usage usage; /* at the last stop */
+	uint64_t serial;         /* of the stop that saw it last */
+};
+
+struct target {
+	pid_t pid;
+	int pidfd;
+	uint64_t start_time;
+	char name[PROC_NAME_MAX];
+	pid_t memory_tid;          /* a thread through which memory can be reached */
+	pthread_mutex_t stop_lock; /* one stop at a time */
+	struct restart *restarts;  /* guarded by stop_lock */
+	size_t restart_count, restart_capacity;
+	uint64_t stop_serial;
+};
+
+/* Through which thread's id memory is reached: the leader's, unless it has exited. */
+pid_t target_memory_tid(const struct target *t);
+
+/* Finds another one after an access failed; false if there is none. */
+bool target_find_memory_tid(struct target *t);
+
+/* Explains why `pid` cannot be opened; called when the kernel said no. */
+int target_explain_denial(pid_t pid, struct dinst_error *e);
+
+/* Everything that rules a target out before we try: 0 or a code, with the reason. */
+int target_find_obstacle(pid_t pid, struct dinst_error *e);
+
+/* ---------------------------------------------------------------- stops */
+
+/* One tracee of a stop. `pub` is what others see. */
+struct held {
+	struct stop_thread pub;
+	pid_t tgid;
+	char state;           /* as /proc said before the stop */
+	int seccomp;
+	bool seized;
+	bool interrupted;
+	bool stopped;         /* in a ptrace-stop now */
+	bool gone;            /* exited or never attached */
+	bool lost;            /* runs and could not be stopped again in time */
+	int pending_signal;   /* it is in a signal-delivery-stop with this one */
+	bool seccomp_suspended;
+	bool children_seen; /* find_sharers() has looked at its children */
+	uint64_t since_ns;    /* when it was interrupted */
+	struct arch_regs original; /* as the kernel has them */
+};
+
+struct stop {
+	struct target *target;
+	uint64_t serial; /* number of this stop */
+	struct tracer tracer;
+	struct held *held;    /* in the order in which they were interrupted */
+	size_t held_count, held_capacity;
+	size_t *shown;        /* indices of the stopped ones, for stop_thread() */
+	size_t shown_count;
+	uint64_t deadline_ns;
+	uint64_t longest_ns;
+	int memory_fd;        /* /proc/TID/mem, -1 until it is needed */
+	bool executed;        /* the program was replaced under our hands */
+	bool left_attached;   /* somebody could not be detached: our end does it */
+	pid_t remote_victim;  /* while a remote program runs */
+};
+
+struct held *stop_held(struct stop *s, pid_t tid);
+
+/* Stops everything to a fixed point, or an error with everything it could not. */
+int stop_gather(struct stop *s, unsigned deadline_us, struct dinst_error *e);
+
+/*
+ * Brings a thread that is running, or in some other ptrace-stop, to a plain
+ * PTRACE_EVENT_STOP; signals on the way are delivered. 0, -ETIMEDOUT or -ESRCH
+ * when the thread is gone. Registers are read again.
+ */
+int held_settle(struct stop *s, struct held *h);
+
+/* Makes an interrupted system call go on when the thread is released. */
+void stop_restart_repair(struct stop *s, struct held *h);
+/* Forgets the calls of threads that this stop did not see any more. */
+void stop_restart_expire(struct stop *s);
+
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proc.c - parsing of /proc/PID/{stat,status,task,children,schedstat}.
+ *
+ * The text is the kernel's but the names in it are the target's: a thread may
+ * be called ") R 1 (", so stat is parsed from its last parenthesis. Decides
+ * nothing.
+ */
+#include "inject/proc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+ssize_t proc_read(const char *path, char *text, size_t size)
+{
+	size_t used = 0;
+	ssize_t got = 0;
+	int error = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	while (used + 1 < size) {
+		got = read(fd, text + used, size - 1 - used);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			break;
+		used += (size_t)got;
+	}
+	if (got < 0)
+		error = -errno;
+	text[used] = '\0';
+	close(fd);
+	return error ? error : (ssize_t)used;
+}
+
+static ssize_t read_of(pid_t tid, const char *name, char *text, size_t size)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)tid, name);
+	return proc_read(path, text, size);
+}
+
+static void copy_name(char *to, const char *from, size_t length)
+{
+	if (length >= PROC_NAME_MAX)
+		length = PROC_NAME_MAX - 1;
+	memcpy(to, from, length);
+	to[length] = '\0';
+}
+
+int proc_stat_read(pid_t tid, struct proc_stat *stat)
+{
+	char text[1024];
+	ssize_t got = read_of(tid, "stat", text, sizeof(text));
+	char *open_at, *close_at;
+	unsigned long long start;
+	unsigned flags;
+	int parent;
+	char state;
+
+	if (got < 0)
+		return (int)got;
+	open_at = strchr(text, '(');
+	close_at = strrchr(text, ')');
+	if (!open_at || !close_at || close_at < open_at)
+		return got == 0 ? -ESRCH : -EINVAL;
+	/* Fields 3, 4, 9 and 22. */
+	if (sscanf(close_at + 1,
+		   " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+		   &state, &parent, &flags, &start) != 4)
+		return -EINVAL;
+	copy_name(stat->name, open_at + 1, (size_t)(close_at - open_at - 1));
+	stat->state = state;
+	stat->parent = parent;
+	stat->flags = flags;
+	stat->start_time = start;
+	return 0;
+}
+
+static void parse_ids(const char *text, unsigned ids[4])
+{
+	char *end;
+
+	for (int i = 0; i < 4; i++, text = end)
+		ids[i] = (unsigned)strtoul(text, &end, 10);
+}
+
+/* One line of status: "Key:\tvalue". */
+static void parse_status_line(const char *key, const char *value, struct proc_status *status)
+{
+	if (!strcmp(key, "Name"))
+		copy_name(status->name, value, strlen(value));
+	else if (!strcmp(key, "State"))
+		status->state = value[0];
+	else if (!strcmp(key, "Tgid"))
+		status->tgid = (pid_t)strtol(value, NULL, 10);
+	else if (!strcmp(key, "PPid"))
+		status->parent = (pid_t)strtol(value, NULL, 10);
+	else if (!strcmp(key, "TracerPid"))
+		status->tracer = (pid_t)strtol(value, NULL, 10);
+	else if (!strcmp(key, "Uid"))
+		parse_ids(value, status->uid);
+	else if (!strcmp(key, "Gid"))
+		parse_ids(value, status->gid);
+	else if (!strcmp(key, "Threads"))
+		status->threads = (unsigned)strtoul(value, NULL, 10);
+	else if (!strcmp(key, "CapEff"))
+		status->capabilities = strtoull(value, NULL, 16);
+	else if (!strcmp(key, "Seccomp"))
+		status->seccomp = (int)strtol(value, NULL, 10);
+}
+
+int proc_status_read(pid_t tid, struct proc_status *status)
+{
+	char text[8192];
+	ssize_t got = read_of(tid, "status", text, sizeof(text));
+	char *line, *colon, *rest = text;
+
+	if (got < 0)
+		return (int)got;
+	memset(status, 0, sizeof(*status));
+	status->seccomp = -1;
+	while ((line = strsep(&rest, "\n"))) {
+		colon = strchr(line, ':');
+		if (!colon)
+			continue;
+		*colon = '\0';
+		parse_status_line(line, colon + 1 + (colon[1] == '\t'), status);
+	}
+	return status->tgid ? 0 : -EINVAL;
+}
+
+void proc_word(pid_t tid, const char *name, char *text, size_t size)
+{
+	ssize_t got = read_of(tid, name, text, size);
+
+	if (got > 0)
+		text[strcspn(text, "\n")] = '\0';
+	if (got <= 0 || !text[0])
+		snprintf(text, size, "?");
+}
+
+void proc_usage_read(pid_t tid, struct proc_usage *usage)
+{
+	char text[8192];
+	unsigned long long run, wait, sleeps;
+	const char *at;
+
+	usage->known = false;
+	if (read_of(tid, "schedstat", text, sizeof(text)) <= 0 ||
+	    sscanf(text, "%llu %llu", &run, &wait) != 2 ||
+	    read_of(tid, "status", text, sizeof(text)) <= 0)
+		return;
+	at = strstr(text, "\nvoluntary_ctxt_switches:");
+	if (!at || sscanf(at + 1, "voluntary_ctxt_switches: %llu", &sleeps) != 1)
+		return;
+	usage->run_ns = run;
+	usage->wait_ns = wait;
+	usage->sleeps = sleeps;
+	usage->known = true;
+}
+
+int proc_ids_add(struct proc_ids *list, pid_t id)
+{
+	size_t capacity = list->capacity ? 2 * list->capacity : 32;
+	pid_t *ids;
+
+	if (list->count == list->capacity) {
+		ids = realloc(list->ids, capacity * sizeof(*ids));
+		if (!ids)
+			return -ENOMEM;
+		list->ids = ids;
+		list->capacity = capacity;
+	}
+	list->ids[list->count++] = id;
+	return 0;
+}
+
+void proc_ids_release(struct proc_ids *list)
+{
+	free(list->ids);
+	memset(list, 0, sizeof(*list));
+}
+
+int proc_tasks(pid_t pid, struct proc_ids *list)
+{
+	char path[64];
+	struct dirent *entry;
+	int status = 0;
+	long id;
+	DIR *dir;
+
+	list->count = 0;
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	dir = opendir(path);
+	if (!dir)
+		return -errno;
+	while (!status && (entry = readdir(dir))) {
+		id = strtol(entry->d_name, NULL, 10);
+		if (id > 0)
+			status = proc_ids_add(list, (pid_t)id);
+	}
+	closedir(dir);
+	return status;
+}
+
+int proc_children(pid_t pid, pid_t tid, struct proc_ids *list)
+{
+	char path[64], first[2];
+	FILE *file;
+	int status = 0;
+	long id;
+
+	/* Most threads have none: one small read settles that. */
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)tid);
+	if (proc_read(path, first, sizeof(first)) == 0)
+		return 0;
+	file = fopen(path, "re");
+	if (!file)
+		return -errno;
+	while (!status && fscanf(file, "%ld", &id) == 1)
+		status = proc_ids_add(list, (pid_t)id);
+	fclose(file);
+	return status;
+}

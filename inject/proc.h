@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proc.h - what /proc says about processes and threads (proc(5)).
+ *
+ * Private to inject/. Copies of one moment; nothing is cached. All functions
+ * return 0 or a negative errno, and set their results on success only.
+ */
+#ifndef DINST_INJECT_PROC_H
+#define DINST_INJECT_PROC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { PROC_NAME_MAX = 64 };
+
+/* Flags of the kernel's task structure (include/linux/sched.h), as in stat field 9. */
+enum proc_flag {
+	PROC_IO_WORKER = 0x00000010,
+	PROC_USER_WORKER = 0x00004000,
+	PROC_KERNEL_THREAD = 0x00200000,
+};
+
+struct proc_stat {
+	char name[PROC_NAME_MAX];
+	char state;
+	pid_t parent;
+	unsigned flags;
+	uint64_t start_time;
+};
+
+struct proc_status {
+	char name[PROC_NAME_MAX];
+	char state;
+	pid_t tgid, parent, tracer;
+	uid_t uid[4]; /* real, effective, saved, file system */
+	gid_t gid[4];
+	unsigned threads;
+	uint64_t capabilities; /* effective */
+	int seccomp;           /* 0 none, 1 strict, 2 filter; -1 not told */
+};
+
+enum { PROC_SECCOMP_STRICT = 1, PROC_SECCOMP_FILTER = 2 };
+
+/* Reads at most size - 1 bytes and ends them with a zero; returns how many, or -errno. */
+ssize_t proc_read(const char *path, char *text, size_t size);
+
+int proc_stat_read(pid_t tid, struct proc_stat *stat);
+int proc_status_read(pid_t tid, struct proc_status *status);
+
+/* The first line of /proc/TID/NAME ("wchan", "comm"), or "?". */
+void proc_word(pid_t tid, const char *name, char *text, size_t size);
+
+/* What a thread spent since it was born: CPU and waiting for a CPU, and how often it slept. */
+struct proc_usage {
+	uint64_t run_ns, wait_ns;
+	uint64_t sleeps; /* voluntary context switches */
+	bool known;
+};
+void proc_usage_read(pid_t tid, struct proc_usage *usage);
+
+/* A list of thread or process ids; zero-initialised is empty. */
+struct proc_ids {
+	pid_t *ids;
+	size_t count, capacity;
+};
+
+int proc_ids_add(struct proc_ids *list, pid_t id);
+void proc_ids_release(struct proc_ids *list);
+
+/* The threads of `pid`; replaces the list's contents. */
+int proc_tasks(pid_t pid, struct proc_ids *list);
+/* The child processes of thread `tid` of `pid`; adds to the list. */
+int proc_children(pid_t pid, pid_t tid, struct proc_ids *list);
+
+#endif

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ptrace.c - ptrace() and waitpid(), wrapped.
+ *
+ * Owns the wait-status decoding and the deadline timer. Must never decide what
+ * to do about an event, and never use a signal mask, a trap or stepping in the
+ * target: a tracer that dies in between would leave them behind.
+ */
+#include "inject/ptrace.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/*
+ * Interrupts a blocked wait. A real-time signal that nothing else here uses;
+ * it is sent to one thread and is blocked in no tracer thread.
+ */
+#define WAKE_SIGNAL (SIGRTMAX - 4)
+
+/* The signal is repeated in case it came just before the wait began. */
+enum { WAKE_INTERVAL_NS = 2000000 };
+
+/* include/uapi/linux/ptrace.h; that header and libc's cannot be used together. */
+enum { GET_RSEQ_CONFIGURATION = 0x420f };
+
+struct rseq_configuration {
+	uint64_t address;
+	uint32_t size;
+	uint32_t signature;
+	uint32_t flags;
+	uint32_t pad;
+};
+
+#ifndef PTRACE_O_SUSPEND_SECCOMP
+#define PTRACE_O_SUSPEND_SECCOMP (1 << 21)
+#endif
+
+static const unsigned long seize_options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC;
+
+static pthread_once_t wake_once = PTHREAD_ONCE_INIT;
+
+static void wake(int signal)
+{
+	(void)signal; /* its arrival is all that matters: the wait returns EINTR */
+}
+
+static void wake_install(void)
+{
+	struct sigaction action;
+
+	memset(&action, 0, sizeof(action));
+	action.sa_handler = wake;
+	sigemptyset(&action.sa_mask);
+	sigaction(WAKE_SIGNAL, &action, NULL);
+}
+
+uint64_t clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+int tracer_init(struct tracer *tr)
+{
+	struct sigevent event;
+	sigset_t all;
+
+	memset(tr, 0, sizeof(*tr));
+	pthread_once(&wake_once, wake_install);
+	sigfillset(&all);
+	sigdelset(&all, WAKE_SIGNAL);
+	pthread_sigmask(SIG_SETMASK, &all, NULL);
+	memset(&event, 0, sizeof(event));
+	event.sigev_notify = SIGEV_THREAD_ID;
+	event.sigev_signo = WAKE_SIGNAL;
+	event._sigev_un._tid = gettid();
+	if (timer_create(CLOCK_MONOTONIC, &event, &tr->timer))
+		return -errno;
+	return 0;
+}
+
+void tracer_release(struct tracer *tr)
+{
+	timer_delete(tr->timer);
+	tr->armed = false;
+}
+
+void tracer_arm(struct tracer *tr, uint64_t deadline_ns)
+{
+	struct itimerspec when;
+
+	memset(&when, 0, sizeof(when));
+	tr->deadline_ns = deadline_ns;
+	if (!deadline_ns && !tr->armed)
+		return;
+	if (deadline_ns) {
+		when.it_value.tv_sec = (time_t)(deadline_ns / 1000000000u);
+		when.it_value.tv_nsec = (long)(deadline_ns % 1000000000u);
+		when.it_interval.tv_nsec = WAKE_INTERVAL_NS;
+	}
+	timer_settime(tr->timer, TIMER_ABSTIME, &when, NULL);
+	tr->armed = deadline_ns != 0;
+}
+
+static int answer(long result)
+{
+	return result < 0 ? -errno : 0;
+}
+
+int tracee_seize(pid_t tid, bool suspend_seccomp)
+{
+	unsigned long options = seize_options;
+
+	if (suspend_seccomp)
+		options |= PTRACE_O_SUSPEND_SECCOMP;
+	return answer(ptrace(PTRACE_SEIZE, tid, NULL, (void *)options));
+}
+
+int tracee_suspend_seccomp(pid_t tid)
+{
+	unsigned long options = seize_options | PTRACE_O_SUSPEND_SECCOMP;
+
+	return answer(ptrace(PTRACE_SETOPTIONS, tid, NULL, (void *)options));
+}
+
+int tracee_interrupt(pid_t tid)
+{
+	return answer(ptrace(PTRACE_INTERRUPT, tid, NULL, NULL));
+}
+
+int tracee_resume(pid_t tid, int signal)
+{
+	return answer(ptrace(PTRACE_CONT, tid, NULL, (void *)(long)signal));
+}
+
+int tracee_resume_to_syscall(pid_t tid, int signal)
+{
+	return answer(ptrace(PTRACE_SYSCALL, tid, NULL, (void *)(long)signal));
+}
+
+int tracee_detach(pid_t tid, int signal)
+{
+	return answer(ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)signal));
+}
+
+int tracee_get_regs(pid_t tid, struct arch_regs *regs)
+{
+	return answer(ptrace(PTRACE_GETREGS, tid, NULL, &regs->user));
+}
+
+int tracee_set_regs(pid_t tid, const struct arch_regs *regs)
+{
+	struct arch_regs copy = *regs;
+
+	return answer(ptrace(PTRACE_SETREGS, tid, NULL, &copy.user));
+}
+
+int tracee_get_rseq(pid_t tid, taddr_t *address, uint32_t *size, uint32_t *signature)
+{
+	struct rseq_configuration rseq;
+
+	memset(&rseq, 0, sizeof(rseq));
+	*address = 0;
+	*size = 0;
+	*signature = 0;
+	if (ptrace((enum __ptrace_request)GET_RSEQ_CONFIGURATION, tid, (void *)sizeof(rseq), &rseq) < 0)
+		return -errno;
+	*address = rseq.address;
+	*size = rseq.size;
+	*signature = rseq.signature;
+	return 0;
+}
+
+int tracee_poke(pid_t tid, taddr_t address, uint64_t word)
+{
+	return answer(ptrace(PTRACE_POKEDATA, tid, (void *)(uintptr_t)address,
+			     (void *)(uintptr_t)word));
+}
+
+/* Wait statuses as ptrace(2) describes them for a seized tracee. */
+static void decode(int status, struct tracee_event *event)
+{
+	int code = status >> 16;
+
+	event->signal = 0;
+	if (!WIFSTOPPED(status)) {
+		event->kind = TRACEE_EXITED;
+	} else if (code == PTRACE_EVENT_STOP) {
+		event->kind = TRACEE_STOPPED;
+		event->signal = WSTOPSIG(status);
+	} else if (code == PTRACE_EVENT_EXEC) {
+		event->kind = TRACEE_EXEC;
+	} else if (code) {
+		event->kind = TRACEE_EVENT;
+	} else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
+		event->kind = TRACEE_SYSCALL;
+	} else {
+		event->kind = TRACEE_SIGNAL;
+		event->signal = WSTOPSIG(status);
+	}
+}
+
+/* Peeks at what a wait for the leader would give, without reaping it. */
+static int leader_is_dead(pid_t tid)
+{
+	siginfo_t info;
+
+	memset(&info, 0, sizeof(info));
+	if (waitid(P_PID, (id_t)tid, &info, WEXITED | WSTOPPED | WNOWAIT | __WALL | __WNOTHREAD))
+		return -errno;
+	return info.si_code == CLD_EXITED || info.si_code == CLD_KILLED ||
+	       info.si_code == CLD_DUMPED;
+}
+
+int tracee_wait(struct tracer *tr, pid_t tid, bool leader, struct tracee_event *event)
+{
+	int status = 0;
+	int error;
+	int dead;
+
+	for (;;) {
+		error = 0;
+		dead = leader ? leader_is_dead(tid) : 0;
+		if (dead < 0)
+			error = -dead;
+		else if (dead > 0)
+			break;
+		else if (waitpid(tid, &status, __WALL | __WNOTHREAD) == tid)
+			break;
+		else
+			error = errno;
+		if (error == ECHILD) {
+			dead = 1;
+			break;
+		}
+		if (error != EINTR)
+			return -error;
+		if (tr->deadline_ns && clock_ns() >= tr->deadline_ns)
+			return -ETIMEDOUT;
+	}
+	if (dead) {
+		event->kind = TRACEE_EXITED;
+		event->signal = 0;
+	} else {
+		decode(status, event);
+	}
+	return 0;
+}

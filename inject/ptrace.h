@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ptrace.h - the only door to ptrace() and waitpid().
+ *
+ * Private to inject/. Thin wrappers: each returns 0 or a negative errno and
+ * decides nothing. Policy (what to do about a signal, a death, a deadline) is
+ * in stop.c and remote.c.
+ *
+ * ptrace belongs to one thread, so all of this must be called on the thread
+ * that seized the tracee.
+ *
+ * Calling sequence on that thread:
+ *   1. tracer_init();
+ *   2. tracee_seize(), tracee_interrupt(), tracee_wait(), registers, detach;
+ *   3. tracer_release(), then the thread must end: what could not be detached
+ *      is let go by the kernel when it does (ptrace(2), "exit of the tracer").
+ */
+#ifndef DINST_INJECT_PTRACE_H
+#define DINST_INJECT_PTRACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "arch/arch.h"
+
+/* The bound on waiting: a timer whose signal interrupts this thread only. */
+struct tracer {
+	timer_t timer;
+	bool armed;
+	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
+};
+
+int tracer_init(struct tracer *tr);
+void tracer_release(struct tracer *tr);
+
+/* From now on waits end with -ETIMEDOUT at `deadline_ns`; 0: no deadline, no signals. */
+void tracer_arm(struct tracer *tr, uint64_t deadline_ns);
+
+/* Nanoseconds of CLOCK_MONOTONIC. */
+uint64_t clock_ns(void);
+
+enum tracee_event_kind {
+	TRACEE_STOPPED, /* PTRACE_EVENT_STOP by interrupt (signal is SIGTRAP) or group-stop */
+	TRACEE_SIGNAL,  /* signal-delivery-stop: `signal` waits for our word */
+	TRACEE_SYSCALL, /* entry or exit of a system call */
+	TRACEE_EXEC,    /* PTRACE_EVENT_EXEC */
+	TRACEE_EVENT,   /* some other event */
+	TRACEE_EXITED,  /* the thread is no more */
+};
+
+struct tracee_event {
+	enum tracee_event_kind kind;
+	int signal; /* TRACEE_STOPPED, TRACEE_SIGNAL */
+};
+
+/* Makes `tid` a tracee that goes on running. `suspend_seccomp` needs CAP_SYS_ADMIN. */
+int tracee_seize(pid_t tid, bool suspend_seccomp);
+/* The option alone, later, on a stopped tracee. */
+int tracee_suspend_seccomp(pid_t tid);
+int tracee_interrupt(pid_t tid);
+
+/* Lets a stopped tracee run; `signal` is delivered if it is in a signal-delivery-stop. */
+int tracee_resume(pid_t tid, int signal);
+/* As tracee_resume(), up to the next entry or exit of a system call. */
+int tracee_resume_to_syscall(pid_t tid, int signal);
+int tracee_detach(pid_t tid, int signal);
+
+int tracee_get_regs(pid_t tid, struct arch_regs *regs);
+int tracee_set_regs(pid_t tid, const struct arch_regs *regs);
+
+/* The struct rseq that the thread registered; all 0 if it has none. */
+int tracee_get_rseq(pid_t tid, taddr_t *address, uint32_t *size, uint32_t *signature);
+
+/* One aligned word of the tracee's memory, where /proc/PID/mem refuses. */
+int tracee_poke(pid_t tid, taddr_t address, uint64_t word);
+
+/*
+ * Waits until `tid` stops or ends. A dead leader is reported but not reaped,
+ * since it may be our process's own child. 0, -ETIMEDOUT, or another -errno;
+ * a tracee that is no longer ours is TRACEE_EXITED.
+ */
+int tracee_wait(struct tracer *tr, pid_t tid, bool leader, struct tracee_event *event);
+
+#endif

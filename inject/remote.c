@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * remote.c - system calls made by a stopped thread of the target.
+ *
+ * The program (arch_emit_remote) would finish alone and go on where the thread
+ * was interrupted, should we die. While we live we stop it behind the last
+ * call and set the interrupted registers ourselves, in a stop at which the
+ * kernel still restarts interrupted system calls.
+ *
+ * A signal that wants delivery in between goes first: the interrupted
+ * registers are put back, the kernel builds the handler's frame on them, and
+ * the calls that are still to be made are made by a new program, from there.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "inject/remote-private.h"
+
+enum {
+	CALLS_MAX = 4,
+	ERRNO_MAX = 4095,             /* results in [-4095, -1] are errors (psABI A.2.1) */
+	RESTART_LOWEST = -516,        /* the kernel's own results for interrupted calls */
+	RESTART_HIGHEST = -512,
+	REMOTE_NS = 2000000000,       /* for one program */
+	ATTEMPTS_MAX = 256,           /* programs begun, each ended by a signal */
+	STRAY_STOPS_MAX = 1000,
+};
+
+/* How a program ended. */
+enum ending {
+	ENDED_DONE,    /* all calls made */
+	ENDED_BROKEN,  /* `between` said no; the others may go on */
+	ENDED_SIGNAL,  /* `signal` wants to be delivered */
+	ENDED_DEAD,
+	ENDED_LOST,    /* it did not come back in time */
+	ENDED_ASTRAY,  /* it did something that is not in the program */
+};
+
+struct remote {
+	struct stop *s;
+	struct held *victim;
+	const struct arch_remote_program *program;
+	remote_between between;
+	void *arg;
+	long *results;
+	struct dinst_error *e;
+	taddr_t place;
+	size_t room;
+	size_t used; /* most bytes written there */
+	void *map;
+	bool in_tail;
+	bool done[CALLS_MAX];
+	bool failed;
+	int code;   /* what `between` answered */
+	int signal;
+};
+
+/* ---------------------------------------------- the calls that are left */
+
+/* Call numbers, in order, that have still to be made; returns how many. */
+static size_t pending(const struct remote *r, size_t order[CALLS_MAX])
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < r->program->count; i++)
+		if (!r->done[i] && (!r->failed || r->program->calls[i].always))
+			order[count++] = i;
+	return count;
+}
+
+/* An argument that names an earlier call: by its place here, or by its known result. */
+static void translate(const struct remote *r, const size_t *order, size_t count,
+		      struct arch_remote_arg *arg)
+{
+	size_t named = arg->value;
+
+	if (arg->kind != ARCH_ARG_RESULT)
+		return;
+	for (size_t i = 0; i < count; i++)
+		if (order[i] == named) {
+			arg->value = i;
+			return;
+		}
+	arg->kind = ARCH_ARG_CONST;
+	arg->value = (uint64_t)r->results[named];
+}
+
+/* Emits the rest of the program for the victim and puts it in place. */
+static int place_program(struct remote *r, const size_t *order, size_t count)
+{
+	struct arch_remote_program rest = *r->program;
+	struct arch_remote_call calls[CALLS_MAX];
+	uint8_t bytes[ARCH_REMOTE_MAX];
+	struct arch_buf out = { .bytes = bytes, .size = sizeof(bytes), .pc = r->place };
+
+	for (size_t i = 0; i < count; i++) {
+		calls[i] = r->program->calls[order[i]];
+		for (size_t a = 0; a < 6; a++)
+			translate(r, order, count, &calls[i].args[a]);
+	}
+	rest.calls = calls;
+	rest.count = count;
+	arch_emit_remote(&rest, &r->victim->pub.regs, &out);
+	if (out.status)
+		return dinst_fail(r->e, DINST_FAILED, "cannot encode %zu remote calls", count);
+	if (out.used > r->room)
+		return dinst_fail(r->e, DINST_REFUSED,
+				  "process %d (%s): %zu bytes are needed for the first system calls, and only %zu are free behind the code of any module",
+				  (int)r->s->target->pid, r->s->target->name, out.used, r->room);
+	if (out.used > r->used)
+		r->used = out.used;
+	if (r->in_tail)
+		return stop_write(r->s, r->place, bytes, out.used, r->e);
+	memcpy(r->map, bytes, out.used);
+	return 0;
+}
+
+/* ---------------------------------------------------- running a program */
+
+/* Lets the victim run to its next system call's entry or exit. */
+static enum ending next_syscall_stop(struct remote *r)
+{
+	struct tracee_event event;
+	int error;
+
+	for (int stray = 0; stray < STRAY_STOPS_MAX; stray++) {
+		error = tracee_resume_to_syscall(r->victim->pub.tid, 0);
+		if (!error)
+			error = tracee_wait(&r->s->tracer, r->victim->pub.tid,
+					    r->victim->pub.leader, &event);
+		if (error == -ETIMEDOUT)
+			return ENDED_LOST;
+		if (error || event.kind == TRACEE_EXITED)
+			return ENDED_DEAD;
+		if (event.kind == TRACEE_SYSCALL)
+			return ENDED_DONE;
+		if (event.kind == TRACEE_SIGNAL) {
+			r->signal = event.signal;
+			return ENDED_SIGNAL;
+		}
+		/* An old interrupt or a group-stop: it goes on all the same. */
+	}
+	return ENDED_LOST;
+}
+
+static bool is_error(long result)
+{
+	return result < 0 && result >= -ERRNO_MAX;
+}
+
+/* At the entry of call `index`: is it the one, and may it go on? */
+static enum ending enter_call(struct remote *r, size_t index)
+{
+	struct arch_regs regs;
+	taddr_t pc;
+
+	if (tracee_get_regs(r->victim->pub.tid, &regs))
+		return ENDED_DEAD;
+	pc = arch_pc(&regs);
+	if (arch_syscall_number(&regs) != r->program->calls[index].number || pc < r->place ||
+	    pc > r->place + r->used)
+		return ENDED_ASTRAY;
+	r->code = r->between ? r->between(r->s, index, r->results, r->arg, r->e) : 0;
+	if (r->code >= 0)
+		return ENDED_DONE;
+	/* The call is not made: the kernel skips a call without a number. */
+	arch_leave_syscall(&regs);
+	return tracee_set_regs(r->victim->pub.tid, &regs) ? ENDED_DEAD : ENDED_BROKEN;
+}
+
+static enum ending leave_call(struct remote *r, size_t index)
+{
+	struct arch_regs regs;
+	long result;
+
+	if (tracee_get_regs(r->victim->pub.tid, &regs))
+		return ENDED_DEAD;
+	result = arch_remote_result(&regs);
+	if (result >= RESTART_LOWEST && result <= RESTART_HIGHEST)
+		result = -EINTR;
+	r->results[index] = result;
+	r->done[index] = true;
+	r->failed |= is_error(result);
+	return ENDED_DONE;
+}
+
+/* Runs the program that is in place, call by call. */
+static enum ending run_program(struct remote *r)
+{
+	struct arch_regs regs = r->victim->pub.regs;
+	size_t order[CALLS_MAX];
+	enum ending ending;
+
+	arch_begin_remote(&regs, r->place);
+	if (tracee_set_regs(r->victim->pub.tid, &regs))
+		return ENDED_DEAD;
+	while (pending(r, order)) {
+		ending = next_syscall_stop(r);
+		if (ending == ENDED_DONE)
+			ending = enter_call(r, order[0]);
+		if (ending == ENDED_BROKEN) {
+			r->failed = true;
+			r->done[order[0]] = true;
+		}
+		if (ending == ENDED_DONE)
+			ending = next_syscall_stop(r);
+		if (ending == ENDED_DONE)
+			ending = leave_call(r, order[0]);
+		if (ending != ENDED_DONE)
+			return ending;
+	}
+	return ENDED_DONE;
+}
+
+/* The interrupted registers again, in a stop where the kernel restarts calls. */
+static int put_back(struct remote *r, enum ending ending)
+{
+	struct held *h = r->victim;
+	struct tracee_event event = { .kind = TRACEE_SIGNAL, .signal = r->signal };
+	int error = 0;
+
+	while (!error && ending != ENDED_SIGNAL) {
+		tracee_interrupt(h->pub.tid);
+		error = tracee_resume(h->pub.tid, 0);
+		if (!error)
+			error = tracee_wait(&r->s->tracer, h->pub.tid, h->pub.leader, &event);
+		if (event.kind == TRACEE_STOPPED || event.kind == TRACEE_SIGNAL ||
+		    event.kind == TRACEE_EXITED)
+			break;
+	}
+	if (!error && event.kind != TRACEE_EXITED)
+		error = tracee_set_regs(h->pub.tid, &h->pub.regs);
+	else if (!error)
+		error = -ESRCH;
+	if (error)
+		return error;
+	h->original = h->pub.regs;
+	h->pub.changed = false;
+	if (event.kind == TRACEE_STOPPED)
+		return 0;
+	/* The signal first; then the thread stands at its handler, or where it was. */
+	tracee_interrupt(h->pub.tid);
+	error = tracee_resume(h->pub.tid, event.signal);
+	return error ? error : held_settle(r->s, h);
+}
+
+static int machinery_failed(struct remote *r, enum ending ending, int error)
+{
+	struct held *h = r->victim;
+	struct target *t = r->s->target;
+
+	if (ending == ENDED_LOST || error == -ETIMEDOUT) {
+		/* It finishes alone; the kernel lets it go when the stop ends. */
+		h->lost = true;
+		h->stopped = false;
+		return dinst_fail(r->e, DINST_BUSY,
+				  "thread %d of process %d (%s) did not come back from a remote call",
+				  (int)h->pub.tid, (int)t->pid, t->name);
+	}
+	if (ending == ENDED_ASTRAY)
+		return dinst_fail(r->e, DINST_FAILED,
+				  "thread %d of process %d (%s) made a system call that is not ours",
+				  (int)h->pub.tid, (int)t->pid, t->name);
+	h->gone = true;
+	h->stopped = false;
+	return dinst_fail(r->e, DINST_GONE, "thread %d of process %d (%s) was killed during a remote call",
+			  (int)h->pub.tid, (int)t->pid, t->name);
+}
+
+/* One program on one victim, up to its end or to a signal. */
+static int run_once(struct remote *r, const size_t *order, size_t count)
+{
+	enum ending ending;
+	int error;
+	int code = remote_choose_victim(r->s, &r->victim, r->e);
+
+	if (code)
+		return code;
+	stop_restart_repair(r->s, r->victim);
+	code = place_program(r, order, count);
+	if (code)
+		return code;
+	r->signal = 0;
+	r->s->remote_victim = r->victim->pub.tid;
+	ending = run_program(r);
+	r->s->remote_victim = 0;
+	if (ending == ENDED_DEAD || ending == ENDED_LOST)
+		return machinery_failed(r, ending, 0);
+	error = put_back(r, ending);
+	if (error || ending == ENDED_ASTRAY)
+		return machinery_failed(r, ending, error);
+	return 0;
+}
+
+static int run_all(struct remote *r)
+{
+	size_t order[CALLS_MAX];
+	size_t count;
+	int code = 0;
+
+	for (int attempt = 0; !code && (count = pending(r, order)); attempt++) {
+		if (attempt == ATTEMPTS_MAX)
+			return dinst_fail(r->e, DINST_BUSY,
+					  "process %d (%s) gets signals faster than a system call can be made",
+					  (int)r->s->target->pid, r->s->target->name);
+		code = run_once(r, order, count);
+	}
+	return code;
+}
+
+static int find_place(struct remote *r, taddr_t scratch, void *scratch_map)
+{
+	struct remote_tail tail;
+	int code;
+
+	r->place = scratch;
+	r->room = ARCH_REMOTE_MAX;
+	r->map = scratch_map;
+	if (scratch)
+		return 0;
+	code = remote_find_tail(r->s, &tail, r->e);
+	if (code)
+		return code;
+	r->place = tail.address;
+	r->room = tail.size;
+	r->in_tail = true;
+	return 0;
+}
+
+/* The tail is zero again, once nobody is in it. */
+static int clear_place(struct remote *r)
+{
+	static const uint8_t zeros[ARCH_REMOTE_MAX];
+
+	if (!r->in_tail || !r->used || (r->victim && r->victim->lost))
+		return 0;
+	return stop_write(r->s, r->place, zeros, r->used, r->e);
+}
+
+int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_t scratch,
+	       void *scratch_map, remote_between between, void *arg, long *results,
+	       struct dinst_error *e)
+{
+	struct remote r = { .s = s, .program = program, .between = between, .arg = arg,
+			    .results = results, .e = e };
+	int code, clear_code;
+
+	if (!program->count || program->count > CALLS_MAX)
+		return dinst_fail(e, DINST_FAILED, "a remote program has 1 to %d calls, not %zu",
+				  CALLS_MAX, program->count);
+	for (size_t i = 0; i < program->count; i++)
+		results[i] = -ECANCELED;
+	code = find_place(&r, scratch, scratch_map);
+	if (code)
+		return code;
+	tracer_arm(&s->tracer, clock_ns() + REMOTE_NS);
+	code = run_all(&r);
+	tracer_arm(&s->tracer, 0);
+	clear_code = clear_place(&r);
+	if (!code && r.code < 0)
+		code = r.code;
+	return code ? code : clear_code;
+}
+
+pid_t remote_victim(const struct stop *s)
+{
+	return s->remote_victim;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stop.c - one stop of the target, from the tracer's birth to its end.
+ *
+ * Each try runs on a thread of its own. Whatever could not be detached by hand
+ * (a thread that never stopped) is let go by the kernel when that thread ends,
+ * so nothing that happens here can leave the target traced. All state is in
+ * struct stop: stops of several targets may be nested or run at the same time.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "inject/control.h"
+
+enum {
+	DEFAULT_TRIES = 6,
+	FIRST_PAUSE_NS = 5000000,      /* doubled after each try */
+	LET_GO_NS = 1000000000,        /* for the kernel to let go after a tracer's end */
+	LET_GO_POLL_NS = 50000,
+};
+
+struct attempt {
+	struct target *target;
+	const struct stop_options *options;
+	stop_work work;
+	void *arg;
+	struct stop_report *report;
+	struct dinst_error *e;
+	pid_t tracer_tid;
+	bool left_attached;
+	bool worked; /* work() was called: its answer is final */
+	int code;
+};
+
+struct target *stop_target(struct stop *s)
+{
+	return s->target;
+}
+
+size_t stop_thread_count(const struct stop *s)
+{
+	return s->shown_count;
+}
+
+struct stop_thread *stop_thread(struct stop *s, size_t index)
+{
+	return &s->held[s->shown[index]].pub;
+}
+
+static int show(struct stop *s, struct dinst_error *e)
+{
+	s->shown = calloc(s->held_count + 1, sizeof(*s->shown));
+	if (!s->shown)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the stop of process %d",
+				  (int)s->target->pid);
+	for (size_t i = 0; i < s->held_count; i++)
+		if (s->held[i].stopped)
+			s->shown[s->shown_count++] = i;
+	if (s->shown_count)
+		return 0;
+	return dinst_fail(e, DINST_GONE, "process %d (%s) has ended", (int)s->target->pid,
+			  s->target->name);
+}
+
+/* Lets one thread go as it was, with the signal that it was about to get. */
+static void release(struct stop *s, struct held *h)
+{
+	uint64_t kept;
+
+	if (!h->stopped || h->gone) {
+		s->left_attached |= h->seized && !h->gone;
+		return;
+	}
+	stop_restart_repair(s, h);
+	if (h->pub.changed && memcmp(&h->pub.regs, &h->original, sizeof(h->original)))
+		tracee_set_regs(h->pub.tid, &h->pub.regs);
+	/* ESRCH: it was killed; nothing to let go. */
+	tracee_detach(h->pub.tid, h->pending_signal);
+	h->stopped = false;
+	kept = clock_ns() - h->since_ns;
+	if (h->since_ns && kept > s->longest_ns)
+		s->longest_ns = kept;
+}
+
+static void release_all(struct stop *s)
+{
+	for (size_t i = s->held_count; i-- > 0;)
+		release(s, &s->held[i]);
+	stop_restart_expire(s);
+}
+
+static void run(struct attempt *a, struct stop *s)
+{
+	unsigned deadline_us = a->options ? a->options->deadline_us : 0;
+
+	a->code = stop_gather(s, deadline_us, a->e);
+	if (!a->code)
+		a->code = show(s, a->e);
+	if (!a->code) {
+		a->worked = true;
+		a->code = a->work(s, a->arg, a->e);
+	}
+	release_all(s);
+	if (a->report) {
+		if (s->longest_ns > a->report->stop_ns)
+			a->report->stop_ns = s->longest_ns;
+		a->report->threads = (unsigned)s->shown_count;
+	}
+}
+
+static void *tracer_main(void *arg)
+{
+	struct attempt *a = arg;
+	struct stop s;
+	int error;
+
+	memset(&s, 0, sizeof(s));
+	s.target = a->target;
+	s.serial = ++a->target->stop_serial;
+	s.memory_fd = -1;
+	a->tracer_tid = gettid();
+	error = tracer_init(&s.tracer);
+	if (error) {
+		a->code = dinst_fail_errno(a->e, DINST_FAILED, -error, "cannot make a timer");
+		return NULL;
+	}
+	run(a, &s);
+	a->left_attached = s.left_attached;
+	if (s.memory_fd >= 0)
+		close(s.memory_fd);
+	free(s.shown);
+	free(s.held);
+	tracer_release(&s.tracer);
+	return NULL;
+}
+
+/*
+ * pthread_join() returns when the tracer has left user mode, which is before
+ * the kernel releases its tracees; they are released when its id is gone.
+ */
+static void wait_until_let_go(pid_t tracer_tid)
+{
+	struct timespec pause = { 0, LET_GO_POLL_NS };
+	uint64_t until = clock_ns() + LET_GO_NS;
+
+	while (!syscall(SYS_tgkill, getpid(), tracer_tid, 0) && clock_ns() < until)
+		nanosleep(&pause, NULL);
+}
+
+static int attempt(struct attempt *a)
+{
+	pthread_t tracer;
+	int error = pthread_create(&tracer, NULL, tracer_main, a);
+
+	if (error)
+		return dinst_fail_errno(a->e, DINST_NO_MEMORY, error,
+					"cannot create a thread to trace process %d",
+					(int)a->target->pid);
+	pthread_join(tracer, NULL);
+	if (a->left_attached)
+		wait_until_let_go(a->tracer_tid);
+	return a->code;
+}
+
+int target_stop(struct target *t, const struct stop_options *options, stop_work work, void *arg,
+		struct stop_report *report, struct dinst_error *e)
+{
+	unsigned tries = options && options->tries ? options->tries : DEFAULT_TRIES;
+	struct timespec pause = { 0, FIRST_PAUSE_NS };
+	struct dinst_error busy;
+	struct attempt a;
+	unsigned done = 0;
+	int code;
+
+	if (report)
+		memset(report, 0, sizeof(*report));
+	pthread_mutex_lock(&t->stop_lock);
+	do {
+		if (done) {
+			clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+			pause.tv_nsec = pause.tv_nsec < 400000000 ? 2 * pause.tv_nsec : 400000000;
+		}
+		dinst_error_clear(&busy);
+		a = (struct attempt){ .target = t, .options = options, .work = work, .arg = arg,
+				      .report = report, .e = &busy };
+		code = attempt(&a);
+		done++;
+	} while (code == DINST_BUSY && !a.worked && done < tries);
+	pthread_mutex_unlock(&t->stop_lock);
+	if (report)
+		report->tries = done;
+	if (code && busy.code)
+		dinst_fail(e, busy.code, "%s", busy.text);
+	else if (code)
+		dinst_fail(e, code, "the work on stopped process %d (%s) failed", (int)t->pid,
+			   t->name);
+	return code;
+}

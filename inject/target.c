@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * target.c - which process the target is, and reading its memory.
+ *
+ * Owns struct target. A pid is believed only as long as the pidfd says that
+ * the process it was opened for is alive. Never stops the target, never writes.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "inject/control.h"
+
+/* Entries of the auxiliary vector (elf.h, getauxval(3)). */
+enum { AUX_NULL = 0, AUX_RANDOM = 25 };
+
+enum { RANDOM_BYTES = 16, READ_BATCH = 256 };
+
+static int open_pidfd(pid_t pid, int *pidfd, struct dinst_error *e)
+{
+	struct proc_status status;
+
+	if (pid > 0 && !proc_status_read(pid, &status) && status.tgid != pid)
+		return dinst_fail(e, DINST_NO_PROCESS,
+				  "%d is a thread of process %d (%s); give the process's pid",
+				  (int)pid, (int)status.tgid, status.name);
+	*pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	if (*pidfd >= 0)
+		return 0;
+	if (pid <= 0 || errno == ESRCH)
+		return dinst_fail(e, DINST_NO_PROCESS, "no process has the pid %d", (int)pid);
+	return dinst_fail_errno(e, DINST_FAILED, errno, "cannot open process %d", (int)pid);
+}
+
+/* The check that the kernel makes for ptrace, without any effect on the target. */
+static int test_access(pid_t pid)
+{
+	char byte;
+	struct iovec local = { &byte, 1 };
+	struct iovec remote = { NULL, 1 };
+
+	if (process_vm_readv(pid, &local, 1, &remote, 1, 0) >= 0 || errno == EFAULT)
+		return 0;
+	return -errno;
+}
+
+int target_open(pid_t pid, struct target **out, struct dinst_error *e)
+{
+	struct proc_stat stat;
+	struct target *t;
+	int pidfd = -1;
+	int error, code;
+
+	code = open_pidfd(pid, &pidfd, e);
+	if (code)
+		return code;
+	t = calloc(1, sizeof(*t));
+	if (!t) {
+		code = dinst_fail(e, DINST_NO_MEMORY, "no memory for process %d", (int)pid);
+		goto close_pidfd;
+	}
+	t->pid = pid;
+	t->memory_tid = pid;
+	t->pidfd = pidfd;
+	code = target_find_obstacle(pid, e);
+	if (code)
+		goto free_target;
+	error = test_access(pid);
+	if (error == -ESRCH && target_find_memory_tid(t))
+		error = test_access(t->memory_tid);
+	if (error == -EPERM) {
+		code = target_explain_denial(pid, e);
+		goto free_target;
+	}
+	if (error == -ENOSYS)
+		error = 0; /* built without it: /proc/PID/mem serves */
+	if (error || proc_stat_read(pid, &stat)) {
+		code = dinst_fail(e, DINST_GONE, "process %d ended while it was opened", (int)pid);
+		goto free_target;
+	}
+	t->start_time = stat.start_time;
+	snprintf(t->name, sizeof(t->name), "%s", stat.name);
+	pthread_mutex_init(&t->stop_lock, NULL);
+	*out = t;
+	return 0;
+
+free_target:
+	free(t);
+close_pidfd:
+	close(pidfd);
+	return code;
+}
+
+void target_close(struct target *t)
+{
+	if (!t)
+		return;
+	pthread_mutex_destroy(&t->stop_lock);
+	close(t->pidfd);
+	free(t->restarts);
+	free(t);
+}
+
+pid_t target_pid(const struct target *t)
+{
+	return t->pid;
+}
+
+int target_pidfd(const struct target *t)
+{
+	return t->pidfd;
+}
+
+const char *target_name(const struct target *t)
+{
+	return t->name;
+}
+
+bool target_alive(const struct target *t)
+{
+	struct pollfd end = { .fd = t->pidfd, .events = POLLIN };
+	int ready;
+
+	do {
+		ready = poll(&end, 1, 0);
+	} while (ready < 0 && errno == EINTR);
+	return ready == 0;
+}
+
+pid_t target_memory_tid(const struct target *t)
+{
+	return __atomic_load_n(&t->memory_tid, __ATOMIC_RELAXED);
+}
+
+bool target_find_memory_tid(struct target *t)
+{
+	struct proc_ids tasks = { 0 };
+	struct proc_stat stat;
+	bool found = false;
+
+	if (!proc_tasks(t->pid, &tasks))
+		for (size_t i = 0; i < tasks.count && !found; i++)
+			if (!proc_stat_read(tasks.ids[i], &stat) && !strchr("ZXx", stat.state)) {
+				__atomic_store_n(&t->memory_tid, tasks.ids[i], __ATOMIC_RELAXED);
+				found = true;
+			}
+	proc_ids_release(&tasks);
+	return found;
+}
+
+/* FNV-1a (Fowler, Noll, Vo), 64 bits: only to tell two programs apart. */
+static uint64_t mix(uint64_t hash, const void *data, size_t size)
+{
+	const unsigned char *bytes = data;
+
+	for (size_t i = 0; i < size; i++)
+		hash = (hash ^ bytes[i]) * 0x100000001b3ull;
+	return hash;
+}
+
+static taddr_t random_address(pid_t tid)
+{
+	uint64_t vector[2 * 64];
+	char path[64];
+	ssize_t got;
+
+	snprintf(path, sizeof(path), "/proc/%d/auxv", (int)tid);
+	got = proc_read(path, (char *)vector, sizeof(vector));
+	for (size_t i = 0; got > 0 && i + 1 < (size_t)got / sizeof(vector[0]); i += 2) {
+		if (vector[i] == AUX_NULL)
+			break;
+		if (vector[i] == AUX_RANDOM)
+			return vector[i + 1];
+	}
+	return 0;
+}
+
+uint64_t target_incarnation(const struct target *t)
+{
+	uint64_t hash = 0xcbf29ce484222325ull;
+	uint8_t random[RANDOM_BYTES];
+	taddr_t address;
+
+	/* An exec between the two reads shows as a failure: looked at again. */
+	for (int i = 0; i < 3 && target_alive(t); i++) {
+		address = random_address(target_memory_tid(t));
+		if (!address && target_find_memory_tid((struct target *)t))
+			address = random_address(target_memory_tid(t));
+		if (!address || target_read(t, address, random, sizeof(random), NULL))
+			continue;
+		hash = mix(hash, &t->start_time, sizeof(t->start_time));
+		hash = mix(hash, &address, sizeof(address));
+		hash = mix(hash, random, sizeof(random));
+		return hash ? hash : 1;
+	}
+	return 0;
+}
+
+/* Through /proc/PID/mem: also pages that may only be executed. */
+static size_t read_by_file(pid_t tid, taddr_t address, void *to, size_t size)
+{
+	char path[64];
+	size_t done = 0;
+	ssize_t got;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	while (done < size) {
+		got = pread(fd, (char *)to + done, size - done, (off_t)(address + done));
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			break;
+		done += (size_t)got;
+	}
+	close(fd);
+	return done;
+}
+
+static size_t read_from(pid_t tid, taddr_t address, void *to, size_t size, int *error)
+{
+	struct iovec local = { to, size };
+	struct iovec remote = { (void *)(uintptr_t)address, size };
+	ssize_t got = process_vm_readv(tid, &local, 1, &remote, 1, 0);
+	size_t done = got > 0 ? (size_t)got : 0;
+
+	*error = got < 0 ? errno : 0;
+	if (done < size && *error != ESRCH)
+		done += read_by_file(tid, address + done, (char *)to + done, size - done);
+	return done;
+}
+
+size_t target_read_some(const struct target *t, taddr_t address, void *to, size_t size)
+{
+	size_t done;
+	int error;
+
+	if (!size || address > (taddr_t)LLONG_MAX - size)
+		return 0;
+	done = read_from(target_memory_tid(t), address, to, size, &error);
+	if (!done && error == ESRCH && target_alive(t) &&
+	    target_find_memory_tid((struct target *)t))
+		done = read_from(target_memory_tid(t), address, to, size, &error);
+	/* Alive now, so the pid was still its own while we read. */
+	return done && target_alive(t) ? done : 0;
+}
+
+int target_read(const struct target *t, taddr_t address, void *to, size_t size,
+		struct dinst_error *e)
+{
+	size_t done = 0, got;
+
+	while (done < size) {
+		got = target_read_some(t, address + done, (char *)to + done, size - done);
+		if (!got)
+			break;
+		done += got;
+	}
+	if (done == size)
+		return 0;
+	if (!target_alive(t))
+		return dinst_fail(e, DINST_GONE, "process %d (%s) has ended", (int)t->pid, t->name);
+	return dinst_fail(e, DINST_FAILED,
+			  "cannot read %zu bytes at 0x%llx of process %d (%s): nothing readable at 0x%llx",
+			  size, (unsigned long long)address, (int)t->pid, t->name,
+			  (unsigned long long)(address + done));
+}
+
+/* One system call for up to READ_BATCH ranges; true if all of them came. */
+static bool read_batch(const struct target *t, const struct target_range *ranges, size_t count)
+{
+	struct iovec local[READ_BATCH], remote[READ_BATCH];
+	size_t total = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		local[i] = (struct iovec){ ranges[i].to, ranges[i].size };
+		remote[i] = (struct iovec){ (void *)(uintptr_t)ranges[i].address, ranges[i].size };
+		total += ranges[i].size;
+	}
+	return total <= SSIZE_MAX && process_vm_readv(target_memory_tid(t), local, count, remote,
+						      count, 0) == (ssize_t)total;
+}
+
+int target_read_many(const struct target *t, const struct target_range *ranges, size_t count,
+		     struct dinst_error *e)
+{
+	size_t batch;
+	int code;
+
+	for (size_t at = 0; at < count; at += batch) {
+		batch = count - at < READ_BATCH ? count - at : READ_BATCH;
+		if (read_batch(t, ranges + at, batch))
+			continue;
+		for (size_t i = at; i < at + batch; i++) {
+			code = target_read(t, ranges[i].address, ranges[i].to, ranges[i].size, e);
+			if (code)
+				return code;
+		}
+	}
+	if (!target_alive(t))
+		return dinst_fail(e, DINST_GONE, "process %d (%s) has ended", (int)t->pid, t->name);
+	return 0;
+}
