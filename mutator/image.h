@@ -94,6 +94,12 @@ const char *image_readable_name(struct image *img, const char *name);
 int image_match(struct image *img, const char *pattern, uint32_t **out, size_t *count,
 		struct dinst_error *e);
 
+/*
+ * True if some function, offered by image_match() or not, has exactly this name
+ * in the file; *flags are its enum image_function_flag (why it is not offered).
+ */
+bool image_name_flags(struct image *img, const char *name, uint32_t *flags);
+
 /* Up to `max` names that resemble `name`, best first; owned by the image. */
 size_t image_nearest(struct image *img, const char *name, const char **out, size_t max);
 
@@ -102,8 +108,8 @@ size_t image_nearest(struct image *img, const char *name, const char **out, size
  * that no window may contain strictly inside. A superset.
  */
 enum image_reference {
-	REFERENCE_BRANCH = 1 << 0,  /* a byte sequence that may be a direct jump or call here */
-	REFERENCE_ADDRESS = 1 << 1, /* its address is computed or stored (lea, relocation, table) */
+	REFERENCE_BRANCH = 1 << 0,  /* a byte sequence that may be a jump, a call, or a lea of it */
+	REFERENCE_ADDRESS = 1 << 1, /* its address is stored (relocation, table) */
 	REFERENCE_LANDING = 1 << 2, /* an exception handler (LSDA) */
 	REFERENCE_SYMBOL = 1 << 3,  /* a symbol or an FDE starts here */
 	REFERENCE_RSEQ = 1 << 4,    /* inside a restartable sequence or its abort signature */
@@ -113,5 +119,12 @@ enum image_reference {
 int image_references(struct image *img, struct dinst_error *e);
 /* enum image_reference bits of one byte of code. */
 unsigned image_references_at(const struct image *img, vaddr_t vaddr);
+
+/*
+ * One pointer that another part of the mutator hangs on the image (planning:
+ * its map of padding). image_close() calls release(extra) before anything else.
+ */
+void *image_extra(const struct image *img);
+void image_set_extra(struct image *img, void *extra, void (*release)(void *extra));
 
 #endif

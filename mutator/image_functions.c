@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * image_functions.c - symbols and FDEs become functions.
+ *
+ * One entry per address, sorted. What is a function:
+ *
+ *   an FDE starts there, or a symbol of type FUNC with a size, or one without
+ *   a size that lies in no other function. Everything else in the executable
+ *   ranges (labels in assembler code, tables) is a label: nothing is patched
+ *   across it, but it is no function.
+ *
+ * Nothing is decoded here. Works in one sweep over both lists.
+ */
+#include "mutator/image_private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* What the sweep knows of a function beyond what others see. */
+struct draft {
+	uint64_t symbol_size;
+	uint32_t order; /* of its symbol */
+	bool framed;    /* an FDE starts here */
+};
+
+struct builder {
+	struct image *img;
+	const struct symbol *symbols;
+	size_t symbol_count;
+	size_t s, f;        /* next symbol, next FDE */
+	vaddr_t framed_to;  /* end of the FDEs seen so far */
+	vaddr_t covered_to; /* end of everything seen so far */
+	struct image_range init, fini;
+	struct draft *drafts;
+	struct dinst_error *e;
+};
+
+static int no_memory(struct builder *b)
+{
+	return dinst_fail(b->e, DINST_NO_MEMORY, "%s: no memory for functions", b->img->name);
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct symbol *x = a, *y = b;
+	size_t m, n;
+
+	if (x->address != y->address)
+		return x->address < y->address ? -1 : 1;
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
+	/* Equally good: the shorter, else the first in the alphabet, for one stable answer. */
+	m = strlen(x->name);
+	n = strlen(y->name);
+	if (m != n)
+		return m < n ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+/* "foo.cold", "foo.cold.3": code that the compiler moved out of foo. */
+static size_t cold_base(const char *name)
+{
+	const char *dot = strstr(name, ".cold");
+
+	while (dot) {
+		const char *rest = dot + 5;
+
+		if (*rest == '.')
+			rest += 1 + strspn(rest + 1, "0123456789");
+		if (!*rest)
+			return dot - name;
+		dot = strstr(dot + 1, ".cold");
+	}
+	return 0;
+}
+
+/*
+ * Code that must stay as it is although it looks like a function: others find
+ * it by its bytes (signal return), set breakpoints on it (the loader's hook),
+ * or enter and leave it by other ways than call and return.
+ */
+static bool is_stub_name(const char *name)
+{
+	static const char *const stubs[] = {
+		"_init",	   "_fini",	   "__restore_rt",    "__restore",
+		"_dl_debug_state", "__longjmp",	   "____longjmp_chk", "__start_context",
+		"setcontext",	   "swapcontext",  "__setcontext",    "__swapcontext",
+		"_dl_start_user",  "__sigreturn", "_dl_rtld_di_serinfo_unused",
+	};
+
+	if (name[0] != '_' && name[0] != 's')
+		return false;
+	for (size_t i = 0; i < sizeof(stubs) / sizeof(*stubs); i++)
+		if (!strcmp(name, stubs[i]))
+			return true;
+	return !strncmp(name, "_dl_runtime_resolve", 19) || !strncmp(name, "_dl_runtime_profile", 19);
+}
+
+static bool is_function_type(const struct symbol *s)
+{
+	return s->type == STT_FUNC || s->type == STT_GNU_IFUNC;
+}
+
+static uint32_t symbol_flags(const struct symbol *s)
+{
+	uint32_t flags = 0;
+
+	if (s->type == STT_GNU_IFUNC)
+		flags |= FUNCTION_IFUNC;
+	if (is_stub_name(s->name))
+		flags |= FUNCTION_STUB;
+	return flags;
+}
+
+/* In .init and .fini there is one function each, put together from pieces. */
+static void find_startup(struct builder *b)
+{
+	const struct elf_file *f = &b->img->file;
+
+	for (size_t i = 0; i < f->section_count; i++) {
+		const struct elf_section *s = &f->sections[i];
+		struct image_range r = {s->address, s->address + s->size};
+
+		if (!(s->flags & SHF_EXECINSTR))
+			continue;
+		if (!strcmp(s->name, ".init"))
+			b->init = r;
+		else if (!strcmp(s->name, ".fini"))
+			b->fini = r;
+	}
+}
+
+static bool in_startup(const struct builder *b, vaddr_t v)
+{
+	return (v >= b->init.lo && v < b->init.hi) || (v >= b->fini.lo && v < b->fini.hi);
+}
+
+static int add_names(struct builder *b, struct image_function *fn, const struct symbol *group,
+		     size_t count)
+{
+	struct image *img = b->img;
+	const char *last = NULL;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct symbol *s = &group[i];
+
+		/* .dynsym repeats .symtab; tables and labels are not names of a function,
+		 * unless there is no other. */
+		if (last && (!strcmp(last, s->name) || !is_function_type(s)))
+			continue;
+		if (!last) {
+			fn->name = s->name;
+			if (s->bind == STB_LOCAL)
+				fn->flags |= FUNCTION_LOCAL;
+			if (cold_base(s->name))
+				fn->flags |= FUNCTION_COLD;
+		} else {
+			img->aliases[img->alias_count++] = (struct image_alias){
+				img->function_count, s->bind, s->name};
+		}
+		fn->flags |= symbol_flags(s);
+		last = s->name;
+	}
+	return 0;
+}
+
+static int make_name(struct builder *b, struct image_function *fn)
+{
+	char text[32];
+	int n = snprintf(text, sizeof(text), "fn_%llx",
+			 (unsigned long long)(fn->address - b->img->lowest));
+
+	fn->name = strings_copy(&b->img->strings, text, n);
+	fn->flags |= FUNCTION_NO_SYMBOL;
+	return fn->name ? 0 : no_memory(b);
+}
+
+static int add_function(struct builder *b, vaddr_t address, const struct cfi_range *fde,
+			const struct symbol *group, size_t count, uint64_t symbol_size)
+{
+	struct image *img = b->img;
+	size_t index = img->function_count;
+	struct image_function *fn = &img->functions[index];
+	bool fragment = fde && (fde->flags & CFI_FRAGMENT);
+	int r = 0;
+
+	*fn = (struct image_function){
+		.address = address,
+		.size = fde ? fde->size : symbol_size,
+		.parent = index,
+		.alias_of = index,
+	};
+	b->drafts[index] = (struct draft){
+		.symbol_size = symbol_size,
+		.order = count ? group[0].order : 0,
+		.framed = fde != NULL,
+	};
+	if (count)
+		r = add_names(b, fn, group, count);
+	else
+		r = make_name(b, fn);
+	if (fde && (fde->flags & CFI_SIGNAL_FRAME))
+		fn->flags |= FUNCTION_STUB;
+	/* With a name of its own it is what the name says; without one, what its CFI says. */
+	else if (fragment && !count)
+		fn->flags |= FUNCTION_COLD;
+	if (in_startup(b, address))
+		fn->flags |= FUNCTION_STUB;
+	if (!fde && address >= b->framed_to)
+		fn->flags |= FUNCTION_NO_FRAME;
+	img->function_count++;
+	return r;
+}
+
+/* Takes what starts at the next address off both lists. */
+static int step(struct builder *b)
+{
+	struct image *img = b->img;
+	const struct symbol *group = &b->symbols[b->s];
+	const struct cfi_range *fde = NULL;
+	vaddr_t address = UINT64_MAX;
+	uint64_t size = 0;
+	bool sized = false, function = false;
+	size_t count = 0;
+	int r = 0;
+
+	if (b->s < b->symbol_count)
+		address = group->address;
+	if (b->f < img->fde_count && img->fdes[b->f].lo <= address) {
+		fde = &img->fdes[b->f++];
+		address = fde->lo;
+	}
+	while (b->s + count < b->symbol_count && group[count].address == address) {
+		if (is_function_type(&group[count])) {
+			function = true;
+			sized |= group[count].size != 0;
+			if (group[count].size > size)
+				size = group[count].size;
+		}
+		count++;
+	}
+	b->s += count;
+	if (!range_at(img->text, img->text_count, address) ||
+	    range_at(img->stubs, img->stub_count, address))
+		return 0;
+	if (fde || sized || (function && address >= b->covered_to))
+		r = add_function(b, address, fde, group, count, size);
+	else
+		img->labels[img->label_count++] = address;
+	if (fde && address + fde->size > b->framed_to)
+		b->framed_to = address + fde->size;
+	if (fde && address + fde->size > b->covered_to)
+		b->covered_to = address + fde->size;
+	if (function && size && size < UINT64_MAX - address && address + size > b->covered_to)
+		b->covered_to = address + size;
+	return r;
+}
+
+/*
+ * Sizes that were not given, or were not the whole truth: an FDE may cover
+ * several functions of an assembler file, and a function's symbol more than
+ * its FDE.
+ */
+static void settle_sizes(struct builder *b)
+{
+	struct image *img = b->img;
+
+	for (size_t i = 0; i < img->function_count; i++) {
+		struct image_function *fn = &img->functions[i];
+		const struct draft *d = &b->drafts[i];
+		const struct image_range *r = range_at(img->text, img->text_count, fn->address);
+		uint64_t to_next = r->hi - fn->address;
+
+		if (i + 1 < img->function_count && img->functions[i + 1].address < r->hi)
+			to_next = img->functions[i + 1].address - fn->address;
+		if (!fn->size) {
+			fn->size = to_next;
+			fn->flags |= FUNCTION_NO_SIZE;
+		} else if (d->framed && d->symbol_size) {
+			bool shared = d->symbol_size < fn->size && to_next < fn->size &&
+				      d->symbol_size <= to_next;
+			bool longer = d->symbol_size > fn->size && d->symbol_size <= to_next;
+
+			if (shared || longer)
+				fn->size = d->symbol_size;
+		}
+		if (fn->size > r->hi - fn->address)
+			fn->size = r->hi - fn->address;
+	}
+}
+
+/* For each function the nearest one that covers its start. */
+static void find_outer(struct image *img)
+{
+	for (size_t i = 0; i < img->function_count; i++) {
+		uint32_t at = i ? i - 1 : NO_FUNCTION;
+		vaddr_t address = img->functions[i].address;
+
+		/* outer[] is the stack of those that are still open. */
+		while (at != NO_FUNCTION &&
+		       img->functions[at].address + img->functions[at].size <= address)
+			at = img->outer[at];
+		img->outer[i] = at;
+	}
+}
+
+/* --------------------------------------------------------------- fragments */
+
+struct parent_search {
+	const struct builder *b;
+	uint32_t fragment, best, distance;
+};
+
+static void consider_parent(void *arg, uint32_t function)
+{
+	struct parent_search *p = arg;
+	const struct draft *drafts = p->b->drafts;
+	uint32_t x = drafts[function].order, y = drafts[p->fragment].order;
+	uint32_t distance = x > y ? x - y : y - x;
+
+	if (function == p->fragment ||
+	    (p->b->img->functions[function].flags & FUNCTION_COLD))
+		return;
+	/* Several source files may have a local function of that name: the symbols of
+	 * one file stand together. */
+	if (p->best == NO_FUNCTION || distance < p->distance) {
+		p->best = function;
+		p->distance = distance;
+	}
+}
+
+static int find_parents(struct builder *b)
+{
+	struct image *img = b->img;
+
+	for (size_t i = 0; i < img->function_count; i++) {
+		struct image_function *fn = &img->functions[i];
+		struct parent_search p = {b, i, NO_FUNCTION, 0};
+		size_t base;
+
+		if (!(fn->flags & FUNCTION_COLD) || (fn->flags & FUNCTION_NO_SYMBOL))
+			continue;
+		base = cold_base(fn->name);
+		if (lookup_exact(img, fn->name, base, consider_parent, &p, b->e))
+			return DINST_NO_MEMORY;
+		if (p.best != NO_FUNCTION)
+			fn->parent = p.best;
+	}
+	return 0;
+}
+
+/* ------------------------------------------------------------------ building */
+
+static int allocate(struct builder *b)
+{
+	struct image *img = b->img;
+	size_t most = b->symbol_count + img->fde_count + 1;
+
+	img->functions = malloc(most * sizeof(*img->functions));
+	img->aliases = malloc((b->symbol_count + 1) * sizeof(*img->aliases));
+	img->labels = malloc(most * sizeof(*img->labels));
+	b->drafts = malloc(most * sizeof(*b->drafts));
+	if (most >= NO_FUNCTION)
+		return dinst_fail(b->e, DINST_BAD_FILE, "%s: too many functions", img->name);
+	return img->functions && img->aliases && img->labels && b->drafts ? 0 : no_memory(b);
+}
+
+/* Gives back what was reserved for the worst case; shrinking cannot fail in earnest. */
+static void *shrink(void *p, size_t size)
+{
+	void *smaller = realloc(p, size ? size : 1);
+
+	return smaller ? smaller : p;
+}
+
+int functions_build(struct image *img, struct symbol_list *symbols, struct dinst_error *e)
+{
+	struct builder b = {
+		.img = img,
+		.symbols = symbols->symbols,
+		.symbol_count = symbols->count,
+		.e = e,
+	};
+	int r;
+
+	if (symbols->count)
+		qsort(symbols->symbols, symbols->count, sizeof(*symbols->symbols), by_place);
+	r = allocate(&b);
+	find_startup(&b);
+	while (!r && (b.s < b.symbol_count || b.f < img->fde_count))
+		r = step(&b);
+	if (r)
+		goto out;
+	img->functions = shrink(img->functions, img->function_count * sizeof(*img->functions));
+	img->aliases = shrink(img->aliases, img->alias_count * sizeof(*img->aliases));
+	img->labels = shrink(img->labels, img->label_count * sizeof(*img->labels));
+	img->outer = malloc((img->function_count + 1) * sizeof(*img->outer));
+	if (!img->outer) {
+		r = no_memory(&b);
+		goto out;
+	}
+	settle_sizes(&b);
+	find_outer(img);
+	r = find_parents(&b);
+out:
+	free(b.drafts);
+	return r;
+}

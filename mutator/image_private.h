@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * image_private.h - what an image is made of; for the files that build it:
+ *
+ *   image.c            opening, closing, plain questions
+ *   image_elf.c        headers                     (image_elf.h)
+ *   image_functions.c  symbols and FDEs become functions
+ *   symbols.c          symbol tables, separate and embedded debug files
+ *   cfi.c              .eh_frame                   (cfi.h)
+ *   lookup.c           names and globs to functions
+ *   demangle.c         readable names
+ *   references.c       who refers to what
+ *
+ * Names point into the mapped files or into `strings`, and live as long as the
+ * image. Nothing here is used by anybody else.
+ */
+#ifndef DINST_MUTATOR_IMAGE_PRIVATE_H
+#define DINST_MUTATOR_IMAGE_PRIVATE_H
+
+#include "mutator/cfi.h"
+#include "mutator/image_elf.h"
+
+enum { NO_FUNCTION = UINT32_MAX };
+
+/* Memory for small things that live as long as the image. */
+struct image_strings {
+	struct string_chunk *chunks; /* newest first */
+};
+
+/* NULL without memory. */
+char *strings_copy(struct image_strings *s, const char *text, size_t length);
+void strings_release(struct image_strings *s);
+
+/* A symbol that names a place in the executable ranges. */
+struct symbol {
+	vaddr_t address;
+	uint64_t size;
+	const char *name;
+	uint32_t order; /* place in its table: neighbours come from one source file */
+	uint8_t type;   /* STT_* */
+	uint8_t bind;   /* STB_* */
+	uint8_t rank;   /* lower is a better name for its address */
+};
+
+struct symbol_list {
+	struct symbol *symbols;
+	size_t count, capacity;
+};
+
+struct image_alias {
+	uint32_t function;
+	uint32_t bind;
+	const char *name;
+};
+
+/* Open addressing from the hash of a name to what carries it. */
+struct name_table {
+	uint32_t *slots; /* 0: empty; else 1 + index: a function, or function_count + an alias */
+	size_t size;     /* a power of two */
+};
+
+struct readable_entry {
+	const char *name, *readable;
+};
+
+struct readable_table {
+	struct readable_entry *entries;
+	size_t size, used;
+};
+
+struct reference_map; /* references.c */
+
+struct image {
+	char *name;
+	struct elf_file file;  /* the program or shared object itself */
+	struct elf_file debug; /* a separate debug file; empty if none */
+	struct elf_file mini;  /* what .gnu_debugdata held; empty if none */
+	vaddr_t lowest, highest;
+	struct image_range *text, *stubs; /* sorted, disjoint; stubs are PLT sections */
+	size_t text_count, stub_count;
+	struct cfi_range *fdes; /* sorted */
+	size_t fde_count;
+	struct image_function *functions; /* sorted */
+	uint32_t *outer; /* the nearest function around the start of each, NO_FUNCTION if none */
+	size_t function_count;
+	struct image_alias *aliases; /* sorted by function */
+	size_t alias_count;
+	vaddr_t *labels; /* sorted: symbols and FDEs that are no functions of their own */
+	size_t label_count;
+	struct image_strings strings;
+	struct name_table names;
+	struct readable_table readable;
+	struct reference_map *references;
+	bool go;
+	void *extra; /* the planner's */
+	void (*release_extra)(void *extra);
+};
+
+/* Sorts, and cuts what overlaps: the ranges are disjoint afterwards. Returns how many. */
+size_t ranges_tidy(struct image_range *ranges, size_t count);
+
+/* The range of `ranges` (sorted) that contains `vaddr`; NULL if none. */
+const struct image_range *range_at(const struct image_range *ranges, size_t count, vaddr_t vaddr);
+
+/* symbols.c: all symbols that name a place in img->text; opens img->debug and img->mini. */
+int symbols_read(struct image *img, const char *debug_root, struct symbol_list *list,
+		 struct dinst_error *e);
+void symbols_release(struct symbol_list *list);
+
+/* image_functions.c: fills functions, outer, aliases and labels. */
+int functions_build(struct image *img, struct symbol_list *symbols, struct dinst_error *e);
+
+/* lookup.c: calls `found` with every function that has exactly this name. */
+int lookup_exact(struct image *img, const char *name, size_t length,
+		 void (*found)(void *arg, uint32_t function), void *arg, struct dinst_error *e);
+
+/* demangle.c: true if a name looks as if it had a readable form. */
+bool name_is_mangled(const char *name);
+/* As image_readable_name(), malloc'ed and not remembered; NULL if there is none. */
+char *demangle(const char *name);
+/* Length of a readable name without its parameter list. */
+size_t readable_base_length(const char *readable);
+void readable_release(struct readable_table *t);
+
+/* references.c */
+void references_release(struct reference_map *m);
+
+#endif

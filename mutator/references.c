@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * references.c - for every byte of code: does anything lead there?
+ *
+ * Four bits a byte for the executable ranges (the fifth, restartable
+ * sequences, is a short list of ranges), filled from a scan of all code, the
+ * relocations, the exception tables, the symbols, and, where a file has no
+ * relocations, every word that could be a pointer. A superset: what is marked
+ * may be chance, what is not marked is referred to by nothing in this file but
+ * short branches, which only reach their own neighbourhood.
+ *
+ * Relocation types are those of the psABI, by the names of elf.h.
+ */
+#include "mutator/image_private.h"
+
+#include <stdlib.h>
+
+/* Older copies of elf.h lack relative relocations in their packed form (gABI). */
+#ifndef SHT_RELR
+#define SHT_RELR 19
+#endif
+#ifndef DT_RELR
+#define DT_RELRSZ 35
+#define DT_RELR 36
+#endif
+
+/* One piece of the address space, two bytes of code to a byte of marks. */
+struct mark_span {
+	vaddr_t lo, hi;
+	uint8_t *marks;
+};
+
+struct reference_map {
+	struct mark_span *spans; /* sorted */
+	size_t span_count;
+	struct image_range *rseq; /* sorted, disjoint */
+	size_t rseq_count;
+};
+
+/* A fragment without a name, whose function is found by who jumps into it. */
+struct orphan {
+	vaddr_t lo, hi;
+	uint32_t index, parent;
+	bool sure; /* something jumps to its first byte */
+};
+
+struct scan {
+	struct image *img;
+	struct reference_map *map;
+	struct mark_span *last;
+	struct orphan *orphans; /* sorted */
+	size_t orphan_count;
+	/* A section of descriptors while its relocations are looked for. */
+	vaddr_t rseq_address;
+	uint8_t *rseq_bytes;
+	size_t rseq_size;
+	struct dinst_error *e;
+};
+
+void references_release(struct reference_map *m)
+{
+	if (!m)
+		return;
+	for (size_t i = 0; i < m->span_count; i++)
+		free(m->spans[i].marks);
+	free(m->spans);
+	free(m->rseq);
+	free(m);
+}
+
+static int no_memory(struct scan *s)
+{
+	return dinst_fail(s->e, DINST_NO_MEMORY, "%s: no memory for references", s->img->name);
+}
+
+static struct mark_span *span_at(const struct reference_map *m, vaddr_t v)
+{
+	size_t lo = 0, hi = m->span_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (v < m->spans[mid].lo)
+			hi = mid;
+		else if (v >= m->spans[mid].hi)
+			lo = mid + 1;
+		else
+			return &m->spans[mid];
+	}
+	return NULL;
+}
+
+static void mark(struct scan *s, vaddr_t v, enum image_reference kind)
+{
+	struct mark_span *span = s->last;
+	vaddr_t at;
+
+	if (v < span->lo || v >= span->hi) {
+		span = span_at(s->map, v);
+		if (!span)
+			return;
+		s->last = span;
+	}
+	at = v - span->lo;
+	span->marks[at / 2] |= (unsigned)kind << (at % 2 * 4);
+}
+
+static int make_spans(struct scan *s)
+{
+	const struct image *img = s->img;
+	struct reference_map *m = s->map;
+
+	m->spans = calloc(img->text_count + 1, sizeof(*m->spans));
+	if (!m->spans)
+		return no_memory(s);
+	for (size_t i = 0; i < img->text_count; i++) {
+		const struct image_range *r = &img->text[i];
+		struct mark_span *before = m->span_count ? &m->spans[m->span_count - 1] : NULL;
+
+		/* Neighbouring sections share a span: few spans, quick answers. */
+		if (before && r->lo - before->hi < 4096)
+			before->hi = r->hi;
+		else
+			m->spans[m->span_count++] = (struct mark_span){.lo = r->lo, .hi = r->hi};
+	}
+	for (size_t i = 0; i < m->span_count; i++) {
+		struct mark_span *span = &m->spans[i];
+
+		span->marks = calloc((span->hi - span->lo) / 2 + 1, 1);
+		if (!span->marks)
+			return no_memory(s);
+	}
+	s->last = m->spans;
+	return 0;
+}
+
+/* ------------------------------------------------------------------- code */
+
+static struct orphan *orphan_at(struct scan *s, vaddr_t v)
+{
+	size_t lo = 0, hi = s->orphan_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (v < s->orphans[mid].lo)
+			hi = mid;
+		else if (v >= s->orphans[mid].hi)
+			lo = mid + 1;
+		else
+			return &s->orphans[mid];
+	}
+	return NULL;
+}
+
+static bool is_jump(const struct image *img, vaddr_t from, vaddr_t target)
+{
+	struct arch_insn insn;
+	size_t size;
+	const uint8_t *bytes = image_code(img, from, &size);
+
+	return bytes && arch_decode(bytes, size, from, &insn) == ARCH_OK &&
+	       insn.target == target &&
+	       (insn.flow == ARCH_FLOW_JUMP || insn.flow == ARCH_FLOW_BRANCH);
+}
+
+/* Something may lead from `from` to `target`: does it tell whose an orphan is? */
+static void note_orphan(struct scan *s, vaddr_t from, vaddr_t target)
+{
+	struct orphan *into = orphan_at(s, target), *out = orphan_at(s, from);
+	struct orphan *o = into && !out ? into : out && !into ? out : NULL;
+	long other;
+
+	if (!o || o->sure)
+		return;
+	other = image_function_at(s->img, o == into ? from : target);
+	if (other < 0 || (s->img->functions[other].flags & (FUNCTION_COLD | FUNCTION_STUB)))
+		return;
+	/* A jump out to a function's first byte is a tail call. */
+	if (o == out && s->img->functions[other].address == target)
+		return;
+	/* First come, first served, but a jump to its first byte says it best. */
+	if (o->parent != NO_FUNCTION && !(o == into && target == o->lo))
+		return;
+	if (!is_jump(s->img, from, target))
+		return;
+	o->parent = other;
+	o->sure = o == into && target == o->lo;
+}
+
+static void found_reference(void *arg, taddr_t from, taddr_t target)
+{
+	struct scan *s = arg;
+
+	mark(s, target, REFERENCE_BRANCH);
+	if (s->orphan_count)
+		note_orphan(s, from, target);
+}
+
+static int find_orphans(struct scan *s)
+{
+	struct image *img = s->img;
+	size_t count = 0;
+
+	for (size_t i = 0; i < img->function_count; i++)
+		if ((img->functions[i].flags & FUNCTION_COLD) && img->functions[i].parent == i)
+			count++;
+	if (!count)
+		return 0;
+	s->orphans = calloc(count, sizeof(*s->orphans));
+	if (!s->orphans)
+		return no_memory(s);
+	for (size_t i = 0; i < img->function_count; i++) {
+		const struct image_function *fn = &img->functions[i];
+		vaddr_t lo = fn->address;
+
+		if (!(fn->flags & FUNCTION_COLD) || fn->parent != i)
+			continue;
+		/* Nested fragments do not occur; the search needs disjoint ones. */
+		if (s->orphan_count && lo < s->orphans[s->orphan_count - 1].hi)
+			continue;
+		s->orphans[s->orphan_count++] =
+			(struct orphan){lo, lo + fn->size, i, NO_FUNCTION, false};
+	}
+	return 0;
+}
+
+static int scan_code(struct scan *s)
+{
+	struct image *img = s->img;
+	vaddr_t lo = img->text[0].lo, hi = img->text[img->text_count - 1].hi;
+	int r = find_orphans(s);
+
+	if (r)
+		return r;
+	for (size_t i = 0; i < img->text_count; i++) {
+		size_t size;
+		const uint8_t *bytes = image_code(img, img->text[i].lo, &size);
+
+		if (bytes)
+			arch_scan_references(bytes, size, img->text[i].lo, lo, hi,
+					     found_reference, s);
+	}
+	for (size_t i = 0; i < s->orphan_count; i++)
+		if (s->orphans[i].parent != NO_FUNCTION)
+			img->functions[s->orphans[i].index].parent = s->orphans[i].parent;
+	return 0;
+}
+
+/* ------------------------------------------------------------ relocations */
+
+/* Bytes that a relocation table consists of, and its symbols where it has some. */
+struct relocations {
+	const uint8_t *bytes, *symbols;
+	size_t size, symbols_size;
+	bool packed; /* SHT_RELR */
+};
+
+/* Called with each place that gets a link-time address stored, and that address. */
+typedef void (*relocated)(struct scan *s, vaddr_t place, vaddr_t value);
+
+static void run_rela(struct scan *s, const struct relocations *t, relocated found)
+{
+	for (size_t at = 0; at + sizeof(Elf64_Rela) <= t->size; at += sizeof(Elf64_Rela)) {
+		Elf64_Rela r;
+		Elf64_Sym symbol;
+		uint64_t index;
+
+		memcpy(&r, t->bytes + at, sizeof(r));
+		switch (ELF64_R_TYPE(r.r_info)) {
+		case R_X86_64_RELATIVE:
+		case R_X86_64_RELATIVE64:
+		case R_X86_64_IRELATIVE:
+			found(s, r.r_offset, r.r_addend);
+			break;
+		case R_X86_64_64:
+			index = ELF64_R_SYM(r.r_info);
+			if (!t->symbols || index >= t->symbols_size / sizeof(symbol))
+				break;
+			memcpy(&symbol, t->symbols + index * sizeof(symbol), sizeof(symbol));
+			if (symbol.st_shndx != SHN_UNDEF)
+				found(s, r.r_offset, symbol.st_value + r.r_addend);
+			break;
+		}
+	}
+}
+
+/* Even: an address, relocated. Odd: which of the next 63 words are, too (gABI, SHT_RELR). */
+static void run_relr(struct scan *s, const struct relocations *t, relocated found)
+{
+	vaddr_t next = 0;
+
+	for (size_t at = 0; at + 8 <= t->size; at += 8) {
+		uint64_t entry = elf_u64(t->bytes + at);
+		uint64_t bits = entry & 1 ? entry >> 1 : 1;
+		const uint8_t *word;
+		size_t size;
+
+		if (!(entry & 1))
+			next = entry;
+		for (vaddr_t place = next; bits; bits >>= 1, place += 8) {
+			if (!(bits & 1))
+				continue;
+			word = elf_at(&s->img->file, place, &size, NULL);
+			if (word && size >= 8)
+				found(s, place, elf_u64(word));
+		}
+		next += entry & 1 ? 63 * 8 : 8;
+	}
+}
+
+static void run_table(struct scan *s, const struct relocations *t, relocated found)
+{
+	if (!t->bytes)
+		return;
+	if (t->packed)
+		run_relr(s, t, found);
+	else
+		run_rela(s, t, found);
+}
+
+static void run_sections(struct scan *s, relocated found)
+{
+	const struct elf_file *f = &s->img->file;
+
+	for (size_t i = 0; i < f->section_count; i++) {
+		const struct elf_section *section = &f->sections[i];
+		struct relocations t = {
+			.bytes = section->bytes,
+			.size = section->size,
+			.packed = section->type == SHT_RELR,
+		};
+
+		/* Those that are not loaded are the linker's own (--emit-relocs). */
+		if (!(section->flags & SHF_ALLOC) ||
+		    (section->type != SHT_RELA && section->type != SHT_RELR))
+			continue;
+		if (section->link < f->section_count) {
+			t.symbols = f->sections[section->link].bytes;
+			t.symbols_size = t.symbols ? f->sections[section->link].size : 0;
+		}
+		run_table(s, &t, found);
+	}
+}
+
+/* What the loader goes by; for files without section headers. */
+static void run_dynamic(struct scan *s, relocated found)
+{
+	const struct elf_file *f = &s->img->file;
+	struct relocations rela = {0}, jump = {0}, relr = {.packed = true};
+	uint64_t value, rela_size = 0, jump_size = 0, relr_size = 0;
+
+	for (size_t i = 0; i < f->segment_count; i++) {
+		const struct elf_segment *g = &f->segments[i];
+
+		if (g->type != PT_DYNAMIC || !g->bytes)
+			continue;
+		for (size_t at = 0; at + 16 <= g->file_size && elf_u64(g->bytes + at); at += 16) {
+			value = elf_u64(g->bytes + at + 8);
+			switch (elf_u64(g->bytes + at)) {
+			case DT_RELA:
+				rela.bytes = elf_at(f, value, &rela.size, NULL);
+				break;
+			case DT_RELASZ:
+				rela_size = value;
+				break;
+			case DT_JMPREL:
+				jump.bytes = elf_at(f, value, &jump.size, NULL);
+				break;
+			case DT_PLTRELSZ:
+				jump_size = value;
+				break;
+			case DT_RELR:
+				relr.bytes = elf_at(f, value, &relr.size, NULL);
+				break;
+			case DT_RELRSZ:
+				relr_size = value;
+				break;
+			case DT_SYMTAB:
+				rela.symbols = elf_at(f, value, &rela.symbols_size, NULL);
+				break;
+			}
+		}
+	}
+	rela.size = rela_size < rela.size ? rela_size : rela.size;
+	jump.size = jump_size < jump.size ? jump_size : jump.size;
+	relr.size = relr_size < relr.size ? relr_size : relr.size;
+	run_table(s, &rela, found);
+	run_table(s, &jump, found);
+	run_table(s, &relr, found);
+}
+
+static void run_relocations(struct scan *s, relocated found)
+{
+	if (s->img->file.section_count)
+		run_sections(s, found);
+	else
+		run_dynamic(s, found);
+}
+
+static void mark_stored(struct scan *s, vaddr_t place, vaddr_t value)
+{
+	(void)place;
+	mark(s, value, REFERENCE_ADDRESS);
+}
+
+/* Linked to fixed addresses there is nothing to relocate: any word may be a pointer. */
+static void scan_words(struct scan *s)
+{
+	const struct elf_file *f = &s->img->file;
+	vaddr_t lo = s->img->text[0].lo, hi = s->img->text[s->img->text_count - 1].hi;
+
+	for (size_t i = 0; i < f->load_count; i++) {
+		const struct elf_segment *g = &f->loads[i];
+
+		for (size_t at = -g->address & 7; at + 8 <= g->file_size; at += 8) {
+			uint64_t value = elf_u64(g->bytes + at);
+
+			if (value >= lo && value < hi)
+				mark(s, value, REFERENCE_ADDRESS);
+		}
+	}
+}
+
+/* ------------------------------------------- exceptions, sequences, symbols */
+
+static void mark_pad(void *arg, vaddr_t pad)
+{
+	mark(arg, pad, REFERENCE_LANDING);
+}
+
+static int scan_exceptions(struct scan *s)
+{
+	struct image *img = s->img;
+	/* Tables that are shared by design are few; a file that names one a thousand
+	 * times is made to keep us busy. */
+	uint64_t budget = (uint64_t)img->file.size * 4;
+
+	for (size_t i = 0; i < img->fde_count; i++) {
+		const struct cfi_range *fde = &img->fdes[i];
+		const uint8_t *bytes;
+		size_t size, used = 0;
+
+		if (!fde->lsda || !range_at(img->text, img->text_count, fde->lo))
+			continue;
+		bytes = elf_at(&img->file, fde->lsda, &size, NULL);
+		if (!bytes || !cfi_landing_pads(bytes, size, fde->lsda, fde->lo, mark_pad, s, &used) ||
+		    used > budget)
+			return dinst_fail(s->e, DINST_BAD_FILE,
+					  "%s: damaged exception table at 0x%llx", img->name,
+					  (unsigned long long)fde->lsda);
+		budget -= used;
+	}
+	return 0;
+}
+
+/* struct rseq_cs of the kernel (include/uapi/linux/rseq.h), as it is in the file. */
+struct rseq_descriptor {
+	uint32_t version, flags;
+	uint64_t start, length, abort;
+};
+
+enum { RSEQ_TABLES_MAX = 16 };
+
+static void relocate_descriptor(struct scan *s, vaddr_t place, vaddr_t value)
+{
+	if (place >= s->rseq_address && place - s->rseq_address <= s->rseq_size - 8)
+		memcpy(s->rseq_bytes + (place - s->rseq_address), &value, 8);
+}
+
+static void add_rseq(struct scan *s, vaddr_t lo, vaddr_t hi)
+{
+	if (lo < hi)
+		s->map->rseq[s->map->rseq_count++] = (struct image_range){lo, hi};
+}
+
+static int read_descriptors(struct scan *s, const struct elf_section *section)
+{
+	struct reference_map *m = s->map;
+	size_t count = section->size / sizeof(struct rseq_descriptor);
+	struct image_range *more;
+	int r = 0;
+
+	if (!count)
+		return 0;
+	more = realloc(m->rseq, (m->rseq_count + count * 2) * sizeof(*more));
+	if (more)
+		m->rseq = more;
+	s->rseq_address = section->address;
+	s->rseq_size = section->size;
+	s->rseq_bytes = malloc(section->size);
+	if (!more || !s->rseq_bytes) {
+		r = no_memory(s);
+		goto out;
+	}
+	memcpy(s->rseq_bytes, section->bytes, section->size);
+	run_relocations(s, relocate_descriptor);
+	for (size_t i = 0; i < count; i++) {
+		struct rseq_descriptor d;
+
+		memcpy(&d, s->rseq_bytes + i * sizeof(d), sizeof(d));
+		if (!range_at(s->img->text, s->img->text_count, d.start))
+			continue;
+		add_rseq(s, d.start, d.start + d.length);
+		/* The signature that the kernel looks for stands before the handler. */
+		add_rseq(s, d.abort - 4, d.abort + 1);
+	}
+out:
+	free(s->rseq_bytes);
+	s->rseq_bytes = NULL;
+	return r;
+}
+
+static int scan_sequences(struct scan *s)
+{
+	const struct elf_file *f = &s->img->file;
+	unsigned tables = 0;
+	int r = 0;
+
+	/* The relocations are gone through for each table: there are one or two. */
+	for (size_t i = 0; i < f->section_count && !r && tables < RSEQ_TABLES_MAX; i++)
+		if (f->sections[i].bytes && (f->sections[i].flags & SHF_ALLOC) &&
+		    (!strcmp(f->sections[i].name, "__rseq_cs") ||
+		     !strcmp(f->sections[i].name, "__rseq_table"))) {
+			r = read_descriptors(s, &f->sections[i]);
+			tables++;
+		}
+	s->map->rseq_count = ranges_tidy(s->map->rseq, s->map->rseq_count);
+	return r;
+}
+
+static void scan_symbols(struct scan *s)
+{
+	const struct image *img = s->img;
+
+	for (size_t i = 0; i < img->function_count; i++)
+		mark(s, img->functions[i].address, REFERENCE_SYMBOL);
+	for (size_t i = 0; i < img->label_count; i++)
+		mark(s, img->labels[i], REFERENCE_SYMBOL);
+	for (size_t i = 0; i < img->fde_count; i++)
+		mark(s, img->fdes[i].lo, REFERENCE_SYMBOL);
+	mark(s, img->file.entry, REFERENCE_SYMBOL);
+}
+
+/* -------------------------------------------------------------- questions */
+
+int image_references(struct image *img, struct dinst_error *e)
+{
+	struct scan s = {.img = img, .e = e};
+	int r;
+
+	if (img->references)
+		return 0;
+	s.map = calloc(1, sizeof(*s.map));
+	if (!s.map)
+		return no_memory(&s);
+	r = make_spans(&s);
+	if (!r && img->text_count) {
+		scan_symbols(&s);
+		run_relocations(&s, mark_stored);
+		if (image_is_fixed(img))
+			scan_words(&s);
+		r = scan_exceptions(&s);
+		if (!r)
+			r = scan_sequences(&s);
+		if (!r)
+			r = scan_code(&s);
+	}
+	free(s.orphans);
+	if (r)
+		references_release(s.map);
+	else
+		img->references = s.map;
+	return r;
+}
+
+unsigned image_references_at(const struct image *img, vaddr_t vaddr)
+{
+	const struct reference_map *m = img->references;
+	const struct mark_span *span = m ? span_at(m, vaddr) : NULL;
+	unsigned marks;
+	vaddr_t at;
+
+	if (!span)
+		return 0;
+	at = vaddr - span->lo;
+	marks = span->marks[at / 2] >> (at % 2 * 4) & 15;
+	if (m->rseq_count && range_at(m->rseq, m->rseq_count, vaddr))
+		marks |= REFERENCE_RSEQ;
+	return marks;
+}

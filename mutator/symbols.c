@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * symbols.c - reads symbol tables: .symtab and .dynsym of the file itself, of
+ * the compressed file in .gnu_debugdata, and of a separate debug file.
+ *
+ * Keeps what names a place in the executable ranges, as the file says it;
+ * what becomes a function is decided elsewhere. Files it opens are looked for
+ * inside the given root only, whatever symbolic links say.
+ */
+#include "mutator/image_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <lzma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+	/* A mini debug file holds a symbol table and nothing else. */
+	MINI_MAX = 256 << 20,
+	MINI_MEMORY_MAX = 128 << 20, /* what the decompressor may use */
+};
+
+void symbols_release(struct symbol_list *list)
+{
+	free(list->symbols);
+	*list = (struct symbol_list){0};
+}
+
+static int reserve(struct symbol_list *list, size_t more, const char *name, struct dinst_error *e)
+{
+	struct symbol *grown;
+	size_t capacity = list->count + more;
+
+	if (capacity <= list->capacity)
+		return 0;
+	if (capacity < list->capacity * 2)
+		capacity = list->capacity * 2;
+	grown = realloc(list->symbols, capacity * sizeof(*grown));
+	if (!grown)
+		return dinst_fail(e, DINST_NO_MEMORY, "%s: no memory for symbols", name);
+	list->symbols = grown;
+	list->capacity = capacity;
+	return 0;
+}
+
+/* Which of several names is the one people know? Lower is better. */
+static uint8_t rank(const struct symbol *s)
+{
+	bool mangled = name_is_mangled(s->name);
+	uint8_t r = 0;
+
+	if (s->type != STT_FUNC && s->type != STT_GNU_IFUNC)
+		r += 64;
+	if (s->bind == STB_LOCAL)
+		r += 16;
+	if (strchr(s->name, '@'))
+		r += 8;
+	if (s->name[0] == '_' && !mangled)
+		r += 4;
+	if (s->bind == STB_WEAK)
+		r += 1;
+	return r;
+}
+
+/* Symbols of the kinds that name code: objects in text are tables. */
+static bool is_place(const struct image *img, const Elf64_Sym *s)
+{
+	unsigned type = ELF64_ST_TYPE(s->st_info);
+
+	if (s->st_shndx == SHN_UNDEF || s->st_shndx == SHN_ABS || s->st_shndx == SHN_COMMON)
+		return false;
+	if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE && type != STT_OBJECT)
+		return false;
+	return range_at(img->text, img->text_count, s->st_value) != NULL;
+}
+
+/* Reads `count` symbols at `table`, names in the `size` bytes at `strings`. */
+static int read_table(const struct image *img, const uint8_t *table, size_t count,
+		      const char *strings, size_t size, struct symbol_list *list,
+		      struct dinst_error *e)
+{
+	for (size_t i = 1; i < count; i++) {
+		struct symbol *to;
+		Elf64_Sym s;
+
+		memcpy(&s, table + i * sizeof(s), sizeof(s));
+		if (s.st_name >= size || !strings[s.st_name] || !is_place(img, &s))
+			continue;
+		if (reserve(list, 1, img->name, e))
+			return DINST_NO_MEMORY;
+		to = &list->symbols[list->count++];
+		*to = (struct symbol){
+			.address = s.st_value,
+			.size = s.st_size,
+			.name = strings + s.st_name,
+			.order = i < UINT32_MAX ? i : UINT32_MAX,
+			.type = ELF64_ST_TYPE(s.st_info),
+			.bind = ELF64_ST_BIND(s.st_info),
+		};
+		to->rank = rank(to);
+	}
+	return 0;
+}
+
+/* All symbol tables that the section headers of `f` tell of. */
+static int read_sections(const struct image *img, const struct elf_file *f, const char *what,
+			 struct symbol_list *list, bool *symtab, struct dinst_error *e)
+{
+	for (size_t i = 0; i < f->section_count; i++) {
+		const struct elf_section *s = &f->sections[i], *names;
+		int r;
+
+		if ((s->type != SHT_SYMTAB && s->type != SHT_DYNSYM) || !s->bytes)
+			continue;
+		if (s->entry_size != sizeof(Elf64_Sym) || s->link >= f->section_count)
+			return dinst_fail(e, DINST_BAD_FILE,
+					  "%s: damaged symbol table %s in %s (section %zu)",
+					  img->name, s->name, what, i);
+		names = &f->sections[s->link];
+		if (!names->bytes || names->bytes[names->size - 1])
+			return dinst_fail(e, DINST_BAD_FILE,
+					  "%s: the names of symbol table %s in %s do not end "
+					  "(section %u)",
+					  img->name, s->name, what, s->link);
+		r = read_table(img, s->bytes, s->size / sizeof(Elf64_Sym),
+			       (const char *)names->bytes, names->size, list, e);
+		if (r)
+			return r;
+		if (s->type == SHT_SYMTAB)
+			*symtab = true;
+	}
+	return 0;
+}
+
+/* ----------------------------------------------- without section headers */
+
+struct dynamic {
+	vaddr_t symbols, strings, hash, gnu_hash;
+	uint64_t strings_size;
+};
+
+static bool read_dynamic(const struct elf_file *f, struct dynamic *d)
+{
+	*d = (struct dynamic){0};
+	for (size_t i = 0; i < f->segment_count; i++) {
+		const struct elf_segment *s = &f->segments[i];
+
+		if (s->type != PT_DYNAMIC || !s->bytes)
+			continue;
+		for (size_t at = 0; at + sizeof(Elf64_Dyn) <= s->file_size;
+		     at += sizeof(Elf64_Dyn)) {
+			uint64_t value = elf_u64(s->bytes + at + 8);
+
+			switch (elf_u64(s->bytes + at)) {
+			case DT_NULL:
+				return d->symbols && d->strings;
+			case DT_SYMTAB:
+				d->symbols = value;
+				break;
+			case DT_STRTAB:
+				d->strings = value;
+				break;
+			case DT_STRSZ:
+				d->strings_size = value;
+				break;
+			case DT_HASH:
+				d->hash = value;
+				break;
+			case DT_GNU_HASH:
+				d->gnu_hash = value;
+				break;
+			}
+		}
+	}
+	return d->symbols && d->strings;
+}
+
+/* How many dynamic symbols there are: only the hash tables know (gABI; GNU hash: glibc). */
+static size_t dynamic_count(const struct elf_file *f, const struct dynamic *d)
+{
+	const uint8_t *p;
+	size_t size, last = 0, at;
+	uint32_t buckets, offset, bloom;
+
+	p = d->hash ? elf_at(f, d->hash, &size, NULL) : NULL;
+	if (p && size >= 8)
+		return elf_u32(p + 4);
+	p = d->gnu_hash ? elf_at(f, d->gnu_hash, &size, NULL) : NULL;
+	if (!p || size < 16)
+		return 0;
+	buckets = elf_u32(p);
+	offset = elf_u32(p + 4);
+	bloom = elf_u32(p + 8);
+	at = 16 + (size_t)bloom * 8;
+	if (at > size || (size - at) / 4 < buckets)
+		return 0;
+	for (uint32_t i = 0; i < buckets; i++) {
+		uint32_t first = elf_u32(p + at + (size_t)i * 4);
+
+		if (first > last)
+			last = first;
+	}
+	if (last < offset)
+		return last;
+	at += (size_t)buckets * 4;
+	/* The chain of the highest bucket ends with an odd hash. */
+	for (at += (last - offset) * 4; at + 4 <= size; at += 4, last++)
+		if (elf_u32(p + at) & 1)
+			return last + 1;
+	return 0;
+}
+
+static int read_by_dynamic(const struct image *img, struct symbol_list *list,
+			   struct dinst_error *e)
+{
+	const struct elf_file *f = &img->file;
+	const uint8_t *table, *strings;
+	size_t size, names, count;
+	struct dynamic d;
+
+	if (!read_dynamic(f, &d))
+		return 0;
+	table = elf_at(f, d.symbols, &size, NULL);
+	strings = elf_at(f, d.strings, &names, NULL);
+	count = dynamic_count(f, &d);
+	if (!table || !strings || !d.strings_size || d.strings_size > names ||
+	    strings[d.strings_size - 1] || count > size / sizeof(Elf64_Sym))
+		return dinst_fail(e, DINST_BAD_FILE, "%s: damaged dynamic symbol table", img->name);
+	return read_table(img, table, count, (const char *)strings, d.strings_size, list, e);
+}
+
+/* ------------------------------------------------------------ .gnu_debugdata */
+
+/* Decompresses an xz stream; NULL if it is none, or too large. */
+static uint8_t *decompress(const struct elf_section *s, size_t *size)
+{
+	lzma_stream stream = LZMA_STREAM_INIT;
+	size_t capacity = s->size * 4 + 4096;
+	uint8_t *bytes = NULL;
+	lzma_ret r;
+
+	if (lzma_stream_decoder(&stream, MINI_MEMORY_MAX, 0) != LZMA_OK)
+		return NULL;
+	stream.next_in = s->bytes;
+	stream.avail_in = s->size;
+	do {
+		size_t done = stream.total_out;
+		uint8_t *grown;
+
+		if (bytes)
+			capacity *= 2;
+		if (capacity > MINI_MAX)
+			capacity = MINI_MAX;
+		grown = capacity > done ? realloc(bytes, capacity) : NULL;
+		if (!grown) {
+			r = LZMA_MEM_ERROR;
+			break;
+		}
+		bytes = grown;
+		stream.next_out = bytes + done;
+		stream.avail_out = capacity - done;
+		r = lzma_code(&stream, LZMA_FINISH);
+	} while (r == LZMA_OK && !stream.avail_out);
+	*size = stream.total_out;
+	lzma_end(&stream);
+	if (r != LZMA_STREAM_END) {
+		free(bytes);
+		return NULL;
+	}
+	return bytes;
+}
+
+static int read_mini(struct image *img, struct symbol_list *list, struct dinst_error *e)
+{
+	const struct elf_section *s = elf_section_named(&img->file, ".gnu_debugdata");
+	uint8_t *bytes;
+	size_t size;
+	bool symtab;
+	int r;
+
+	if (!s)
+		return 0;
+	bytes = decompress(s, &size);
+	if (!bytes)
+		return dinst_fail(e, DINST_BAD_FILE, "%s: .gnu_debugdata cannot be decompressed",
+				  img->name);
+	r = elf_file_memory(bytes, size, img->name, ELF_DEBUG, &img->mini, e);
+	return r ? r : read_sections(img, &img->mini, ".gnu_debugdata", list, &symtab, e);
+}
+
+/* ---------------------------------------------------- separate debug files */
+
+/* Opens `path` below `root`, which no link or ".." leaves. -1 if it is not to be had. */
+static int open_below(const char *root, const char *path)
+{
+	struct open_how how = {
+		.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
+	};
+	int top = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int fd;
+
+	if (top < 0)
+		return -1;
+	fd = syscall(SYS_openat2, top, path, &how, sizeof(how));
+	if (fd < 0 && errno == ENOSYS)
+		fd = openat(top, path, how.flags | O_NOFOLLOW);
+	close(top);
+	return fd;
+}
+
+static bool same_build_id(const struct elf_file *a, const struct elf_file *b)
+{
+	size_t x = 0, y = 0;
+	const uint8_t *p = elf_build_id(a, &x), *q = elf_build_id(b, &y);
+
+	return p && q && x == y && !memcmp(p, q, x);
+}
+
+/* Opens a debug file; a wrong or damaged one is passed over: we can do without. */
+static bool try_debug(struct image *img, const char *root, const char *path, const uint32_t *crc)
+{
+	struct dinst_error ignored = {0};
+	bool right;
+	int fd = open_below(root, path + strspn(path, "/"));
+
+	if (fd < 0)
+		return false;
+	if (elf_file_map(fd, path, ELF_DEBUG, &img->debug, &ignored)) {
+		close(fd);
+		return false;
+	}
+	close(fd);
+	if (crc)
+		right = lzma_crc32(img->debug.bytes, img->debug.size, 0) == *crc;
+	else
+		right = same_build_id(&img->file, &img->debug);
+	if (!right)
+		elf_file_release(&img->debug);
+	return right;
+}
+
+static bool debug_by_build_id(struct image *img, const char *root)
+{
+	char path[256];
+	size_t size = 0;
+	const uint8_t *id = elf_build_id(&img->file, &size);
+	int used;
+
+	if (!id || size < 2 || size > 64)
+		return false;
+	used = snprintf(path, sizeof(path), "usr/lib/debug/.build-id/%02x/", id[0]);
+	for (size_t i = 1; i < size; i++)
+		used += snprintf(path + used, sizeof(path) - used, "%02x", id[i]);
+	snprintf(path + used, sizeof(path) - used, ".debug");
+	return try_debug(img, root, path, NULL);
+}
+
+/* .gnu_debuglink: a file name, zeros up to a multiple of 4, the CRC of the file. */
+static bool debug_by_link(struct image *img, const char *root)
+{
+	static const char *const places[] = {"%.*s/%s", "%.*s/.debug/%s", "usr/lib/debug%.*s/%s"};
+	const struct elf_section *s = elf_section_named(&img->file, ".gnu_debuglink");
+	const char *link, *slash = strrchr(img->name, '/');
+	char path[4096];
+	uint32_t crc;
+	size_t length, at;
+
+	if (!s || img->name[0] != '/')
+		return false;
+	link = (const char *)s->bytes;
+	length = strnlen(link, s->size);
+	at = (length + 4) & ~(size_t)3;
+	if (!length || at > s->size || s->size - at < 4 || memchr(link, '/', length))
+		return false;
+	crc = elf_u32(s->bytes + at);
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+		int n = snprintf(path, sizeof(path), places[i], (int)(slash - img->name),
+				 img->name, link);
+
+		if (n > 0 && (size_t)n < sizeof(path) && try_debug(img, root, path, &crc))
+			return true;
+	}
+	return false;
+}
+
+/* A debug file that is damaged after all leaves things as they were without it. */
+static void read_debug(struct image *img, const char *root, struct symbol_list *list, bool *symtab)
+{
+	struct dinst_error ignored = {0};
+	size_t before = list->count;
+
+	if (!debug_by_build_id(img, root) && !debug_by_link(img, root))
+		return;
+	if (read_sections(img, &img->debug, "its debug file", list, symtab, &ignored)) {
+		list->count = before;
+		*symtab = false;
+		elf_file_release(&img->debug);
+	}
+}
+
+int symbols_read(struct image *img, const char *debug_root, struct symbol_list *list,
+		 struct dinst_error *e)
+{
+	bool symtab = false;
+	int r = read_sections(img, &img->file, "the file", list, &symtab, e);
+
+	if (!r && !img->file.section_count)
+		r = read_by_dynamic(img, list, e);
+	if (!r && !symtab && debug_root)
+		read_debug(img, debug_root, list, &symtab);
+	if (!r && !symtab)
+		r = read_mini(img, list, e);
+	return r;
+}
