@@ -26,17 +26,22 @@ struct stack_range {
 
 struct snapshot; /* copies of registers and live stacks */
 
-/* Copies registers and live stacks of all threads; in a stop. */
+/*
+ * Copies registers and live stacks of all threads; in a stop. The snapshot
+ * keeps a pointer to the target, which must stay open as long as it is used.
+ */
 int snapshot_take(struct stop *s, struct snapshot **out, struct dinst_error *e);
 void snapshot_free(struct snapshot *shot);
 
 /*
- * Sets `hit` on each range that contains a program counter or any word of a
- * live stack or signal frame. Returns the number of hits.
+ * Sets `hit` on each range that contains a program counter, a register or any
+ * aligned word of a live stack or signal frame. Where a stack could not be
+ * copied whole every range is hit. Returns how many of the ranges are hit now,
+ * as all functions here do.
  */
 size_t snapshot_scan(const struct snapshot *shot, struct stack_range *ranges, size_t count);
 
-/* As snapshot_scan, but only stacks (not the threads' own program counters). */
+/* As snapshot_scan, but without the threads' own program counters. */
 size_t snapshot_scan_stacks(const struct snapshot *shot, struct stack_range *ranges, size_t count);
 
 /*
@@ -48,12 +53,17 @@ typedef bool (*stack_home)(void *arg, taddr_t pc, taddr_t *original, size_t *pus
 
 /*
  * Sets `hit` like snapshot_scan, but for threads whose stack can be walked to
- * its start only on ranges that a frame's program counter lies in.
+ * its start only on ranges that a frame's program counter lies in. Reads the
+ * unwind tables out of the target, which runs meanwhile (target_read).
  */
 size_t snapshot_walk(const struct snapshot *shot, stack_home home, void *arg,
 		     struct stack_range *ranges, size_t count);
 
-/* Frames of one thread, innermost first; for tests and for people. Returns how many. */
+/*
+ * Frames of one thread, innermost first, with what `home` says in place of our
+ * own code; for tests and for people. Returns how many; *complete: the start
+ * of the thread was reached.
+ */
 size_t snapshot_backtrace(const struct snapshot *shot, pid_t tid, stack_home home, void *arg,
 			  taddr_t *pcs, size_t max, bool *complete);
 

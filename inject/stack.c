@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stack.c - copying registers and live stacks, and the cautious scan of them.
+ *
+ * Owns the copies. Never decides that a word is not an address: what looks
+ * like one counts. Where a stack cannot be copied whole, everything counts.
+ *
+ *     mapping   |.......................#####################|
+ *               lo            sp - red zone ^      live      ^ hi
+ *
+ * The live part of a stack is taken to reach to the end of its mapping. A
+ * signal frame in it tells where the interrupted code's stack is, which is
+ * another mapping when the handler runs on an alternate stack.
+ */
+#include "inject/stack.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "inject/stack_snapshot.h"
+
+static const size_t REGION_MOST = (size_t)64 << 20; /* bytes copied of one stack */
+
+enum { WORD = 8, SIGRETURN_CACHE = 256 };
+
+/* What a take in progress remembers. */
+struct taking {
+	struct snapshot *shot;
+	taddr_t text_lo, text_hi;          /* all executable mappings lie between */
+	taddr_t cached[SIGRETURN_CACHE];   /* addresses that were looked at */
+	bool is_sigreturn[SIGRETURN_CACHE];
+};
+
+/* ------------------------------------------------------------------ ranges */
+
+void stack_ranges_mark(struct stack_range *ranges, size_t count, taddr_t value)
+{
+	size_t lo = 0, hi = count;
+
+	while (lo < hi) {
+		size_t middle = lo + (hi - lo) / 2;
+
+		if (ranges[middle].hi <= value)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	if (lo < count && ranges[lo].lo <= value)
+		ranges[lo].hit = true;
+}
+
+size_t stack_ranges_hits(const struct stack_range *ranges, size_t count)
+{
+	size_t hits = 0;
+
+	for (size_t i = 0; i < count; i++)
+		hits += ranges[i].hit;
+	return hits;
+}
+
+/* ----------------------------------------------------------------- regions */
+
+/* Index of the first region that ends above `address`. */
+static size_t region_index(const struct snapshot *shot, taddr_t address)
+{
+	size_t lo = 0, hi = shot->region_count;
+
+	while (lo < hi) {
+		size_t middle = lo + (hi - lo) / 2;
+
+		if (shot->regions[middle].hi <= address)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	return lo;
+}
+
+const uint8_t *snapshot_bytes(const struct snapshot *shot, taddr_t address, size_t size)
+{
+	size_t at = region_index(shot, address);
+	const struct stack_region *r = &shot->regions[at];
+
+	if (at == shot->region_count || address < r->lo || r->hi - address < size)
+		return NULL;
+	return r->bytes + (address - r->lo);
+}
+
+/* Copies [lo, hi), of which nothing is copied yet. *partial if not all can be read. */
+static int add_region(struct snapshot *shot, taddr_t lo, taddr_t hi, bool *partial,
+		      struct dinst_error *e)
+{
+	size_t at = region_index(shot, lo);
+	struct stack_region *grown;
+	uint8_t *bytes;
+	size_t got;
+
+	if (shot->region_count == shot->region_room) {
+		size_t room = shot->region_room ? shot->region_room * 2 : 64;
+
+		grown = realloc(shot->regions, room * sizeof(*grown));
+		if (!grown)
+			return dinst_fail(e, DINST_NO_MEMORY, "no memory for copies of stacks");
+		shot->regions = grown;
+		shot->region_room = room;
+	}
+	bytes = malloc(hi - lo);
+	if (!bytes)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for a copy of %llu KiB of stack",
+				  (unsigned long long)(hi - lo) >> 10);
+	got = target_read_some(shot->target, lo, bytes, hi - lo);
+	if (got < hi - lo)
+		*partial = true;
+	if (got < WORD) {
+		free(bytes);
+		return DINST_OK;
+	}
+	memmove(&shot->regions[at + 1], &shot->regions[at],
+		(shot->region_count - at) * sizeof(*shot->regions));
+	shot->regions[at] = (struct stack_region){ lo, lo + got / WORD * WORD, bytes };
+	shot->region_count++;
+	return DINST_OK;
+}
+
+/* Makes sure that all of [lo, hi) is copied. */
+static int copy(struct snapshot *shot, taddr_t lo, taddr_t hi, bool *partial, struct dinst_error *e)
+{
+	int result = DINST_OK;
+
+	while (lo < hi && !result) {
+		size_t at = region_index(shot, lo);
+		taddr_t end = hi;
+
+		if (at < shot->region_count && shot->regions[at].lo <= lo) {
+			lo = shot->regions[at].hi;
+			continue;
+		}
+		if (at < shot->region_count && shot->regions[at].lo < hi)
+			end = shot->regions[at].lo;
+		result = add_region(shot, lo, end, partial, e);
+		lo = end;
+	}
+	return result;
+}
+
+/* ------------------------------------------------------------------- spans */
+
+static bool has_span(const struct stack_shot *thread, taddr_t sp)
+{
+	for (size_t i = 0; i < thread->span_count; i++)
+		if (sp >= thread->spans[i].lo && sp < thread->spans[i].hi)
+			return true;
+	return false;
+}
+
+static bool is_stack_memory(const struct maps_entry *entry)
+{
+	return entry && (entry->protection & PROT_WRITE) && (entry->protection & PROT_READ);
+}
+
+/* Adds the stack that `sp` points into to the thread's spans, and copies it. */
+static int add_stack(struct snapshot *shot, struct stack_shot *thread, taddr_t sp,
+		     struct dinst_error *e)
+{
+	const struct maps_entry *entry = maps_find(&shot->maps, sp);
+	taddr_t lo = sp > arch_red_zone ? sp - arch_red_zone : 0;
+	taddr_t hi;
+	struct stack_span *grown;
+
+	/* An empty stack: sp is the end of the mapping. */
+	if (!is_stack_memory(entry) && sp)
+		entry = maps_find(&shot->maps, sp - 1);
+	if (!is_stack_memory(entry) || thread->span_count == STACK_SPANS_MAX) {
+		thread->partial = true;
+		return DINST_OK;
+	}
+	if (lo < entry->lo)
+		lo = entry->lo;
+	lo -= lo % WORD;
+	hi = entry->hi;
+	if (hi - lo > REGION_MOST) {
+		hi = lo + REGION_MOST;
+		thread->partial = true;
+	}
+	grown = realloc(thread->spans, (thread->span_count + 1) * sizeof(*grown));
+	if (!grown)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for copies of stacks");
+	thread->spans = grown;
+	thread->spans[thread->span_count++] = (struct stack_span){ lo, hi };
+	return copy(shot, lo, hi, &thread->partial, e);
+}
+
+/* ----------------------------------------------------------- signal frames */
+
+static void find_text(struct taking *t)
+{
+	t->text_lo = UINT64_MAX;
+	t->text_hi = 0;
+	for (size_t i = 0; i < t->shot->maps.count; i++) {
+		const struct maps_entry *entry = &t->shot->maps.entries[i];
+
+		if (!(entry->protection & PROT_EXEC) || !(entry->protection & PROT_READ))
+			continue;
+		if (entry->lo < t->text_lo)
+			t->text_lo = entry->lo;
+		if (entry->hi > t->text_hi)
+			t->text_hi = entry->hi;
+	}
+}
+
+static bool is_text(const struct taking *t, taddr_t address)
+{
+	const struct maps_entry *entry;
+
+	if (address < t->text_lo || address >= t->text_hi)
+		return false;
+	entry = maps_find(&t->shot->maps, address);
+	return entry && (entry->protection & PROT_EXEC);
+}
+
+/* True if the code at `address` calls sigreturn; looks once at each address. */
+static bool is_sigreturn(struct taking *t, taddr_t address)
+{
+	size_t slot = (size_t)(address ^ address >> 8 ^ address >> 16) % SIGRETURN_CACHE;
+	uint8_t code[ARCH_SIGRETURN_CODE];
+	size_t got;
+
+	if (t->cached[slot] == address)
+		return t->is_sigreturn[slot];
+	got = target_read_some(t->shot->target, address, code, sizeof(code));
+	t->cached[slot] = address;
+	t->is_sigreturn[slot] = arch_is_sigreturn(code, got);
+	return t->is_sigreturn[slot];
+}
+
+/*
+ * True if a signal frame begins at `frame`. The contents are judged before the
+ * return address is, because that costs no look into the target: nearly every
+ * return address on a stack is followed by something else.
+ */
+static bool read_signal_frame(struct taking *t, const uint8_t *frame, size_t size, taddr_t *sp)
+{
+	taddr_t code, pc;
+
+	memcpy(&code, frame, sizeof(code));
+	if (code < t->text_lo || code >= t->text_hi)
+		return false;
+	if (size > ARCH_SIGNAL_FRAME)
+		size = ARCH_SIGNAL_FRAME;
+	if (arch_signal_frame(frame, size, &pc, sp) != ARCH_OK || !is_text(t, pc))
+		return false;
+	return is_text(t, code) && is_stack_memory(maps_find(&t->shot->maps, *sp)) &&
+	       is_sigreturn(t, code);
+}
+
+/* Looks for signal frames in one span; the stacks that they interrupted become spans too. */
+static int follow_span(struct taking *t, struct stack_shot *thread, struct stack_span span,
+		       struct dinst_error *e)
+{
+	taddr_t at = span.lo;
+
+	while (at + WORD <= span.hi) {
+		const struct stack_region *r;
+		size_t index = region_index(t->shot, at);
+		taddr_t end, sp;
+
+		if (index == t->shot->region_count || t->shot->regions[index].lo >= span.hi)
+			break;
+		r = &t->shot->regions[index];
+		if (at < r->lo)
+			at = r->lo;
+		end = r->hi < span.hi ? r->hi : span.hi;
+		for (; at + WORD <= end; at += WORD) {
+			if (!read_signal_frame(t, r->bytes + (at - r->lo), r->hi - at, &sp) ||
+			    has_span(thread, sp))
+				continue;
+			/* Adding moves the regions. */
+			if (add_stack(t->shot, thread, sp, e))
+				return e && e->code ? e->code : DINST_NO_MEMORY;
+			r = &t->shot->regions[region_index(t->shot, at)];
+		}
+		at = end;
+	}
+	return DINST_OK;
+}
+
+static int take_thread(struct taking *t, struct stack_shot *thread, struct dinst_error *e)
+{
+	int result = add_stack(t->shot, thread, arch_sp(&thread->regs), e);
+
+	for (size_t i = 0; i < thread->span_count && !result; i++)
+		result = follow_span(t, thread, thread->spans[i], e);
+	return result;
+}
+
+/* ------------------------------------------------------------ life of one */
+
+int snapshot_take(struct stop *s, struct snapshot **out, struct dinst_error *e)
+{
+	struct snapshot *shot = calloc(1, sizeof(*shot));
+	struct taking *t = calloc(1, sizeof(*t));
+	size_t count = stop_thread_count(s);
+	int result;
+
+	if (!shot || !t) {
+		result = dinst_fail(e, DINST_NO_MEMORY, "no memory for a snapshot");
+		goto out;
+	}
+	shot->target = stop_target(s);
+	shot->threads = calloc(count + 1, sizeof(*shot->threads));
+	if (!shot->threads) {
+		result = dinst_fail(e, DINST_NO_MEMORY, "no memory for a snapshot");
+		goto out;
+	}
+	result = maps_read(target_pid(shot->target), &shot->maps, e);
+	if (result)
+		goto out;
+	t->shot = shot;
+	find_text(t);
+	for (size_t i = 0; i < count && !result; i++) {
+		const struct stop_thread *thread = stop_thread(s, i);
+		struct stack_shot *copied = &shot->threads[shot->thread_count];
+
+		if (thread->kernel_worker)
+			continue;
+		copied->tid = thread->tid;
+		copied->regs = thread->regs;
+		shot->thread_count++;
+		result = take_thread(t, copied, e);
+	}
+out:
+	free(t);
+	if (result)
+		snapshot_free(shot);
+	else
+		*out = shot;
+	return result;
+}
+
+void snapshot_free(struct snapshot *shot)
+{
+	if (!shot)
+		return;
+	for (size_t i = 0; i < shot->thread_count; i++)
+		free(shot->threads[i].spans);
+	for (size_t i = 0; i < shot->region_count; i++)
+		free(shot->regions[i].bytes);
+	free(shot->threads);
+	free(shot->regions);
+	maps_release(&shot->maps);
+	free(shot);
+}
+
+/* -------------------------------------------------------------------- scan */
+
+/* All words of a copy; the quick filter first: few words are addresses near the ranges. */
+static void scan_words(const uint8_t *bytes, size_t size, struct stack_range *ranges, size_t count)
+{
+	taddr_t lowest = ranges[0].lo;
+	taddr_t width = ranges[count - 1].hi - lowest;
+
+	for (size_t at = 0; at + WORD <= size; at += WORD) {
+		taddr_t word;
+
+		memcpy(&word, bytes + at, sizeof(word));
+		if (word - lowest < width)
+			stack_ranges_mark(ranges, count, word);
+	}
+}
+
+static void scan_registers(const struct stack_shot *thread, bool with_pc, struct stack_range *ranges,
+			   size_t count)
+{
+	taddr_t pc = arch_pc(&thread->regs);
+	uint64_t value;
+
+	for (unsigned number = 0; arch_dwarf_register(&thread->regs, number, &value); number++)
+		/* The program counter is among them; what merely equals it says the same. */
+		if (value != pc)
+			stack_ranges_mark(ranges, count, value);
+	if (with_pc)
+		stack_ranges_mark(ranges, count, pc);
+}
+
+static void mark_all(struct stack_range *ranges, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		ranges[i].hit = true;
+}
+
+void snapshot_scan_thread(const struct snapshot *shot, const struct stack_shot *thread, bool with_pc,
+			  struct stack_range *ranges, size_t count)
+{
+	if (!count)
+		return;
+	if (thread->partial) {
+		mark_all(ranges, count);
+		return;
+	}
+	scan_registers(thread, with_pc, ranges, count);
+	for (size_t i = 0; i < thread->span_count; i++) {
+		const struct stack_span *span = &thread->spans[i];
+		size_t at = region_index(shot, span->lo);
+
+		for (; at < shot->region_count && shot->regions[at].lo < span->hi; at++) {
+			const struct stack_region *r = &shot->regions[at];
+			taddr_t lo = r->lo > span->lo ? r->lo : span->lo;
+			taddr_t hi = r->hi < span->hi ? r->hi : span->hi;
+
+			scan_words(r->bytes + (lo - r->lo), hi - lo, ranges, count);
+		}
+	}
+}
+
+static size_t scan(const struct snapshot *shot, bool with_pc, struct stack_range *ranges,
+		   size_t count)
+{
+	if (!count)
+		return 0;
+	/* Each region once, though threads may share it. */
+	for (size_t i = 0; i < shot->region_count; i++)
+		scan_words(shot->regions[i].bytes, shot->regions[i].hi - shot->regions[i].lo, ranges,
+			   count);
+	for (size_t i = 0; i < shot->thread_count; i++) {
+		if (shot->threads[i].partial)
+			mark_all(ranges, count);
+		scan_registers(&shot->threads[i], with_pc, ranges, count);
+	}
+	return stack_ranges_hits(ranges, count);
+}
+
+size_t snapshot_scan(const struct snapshot *shot, struct stack_range *ranges, size_t count)
+{
+	return scan(shot, true, ranges, count);
+}
+
+size_t snapshot_scan_stacks(const struct snapshot *shot, struct stack_range *ranges, size_t count)
+{
+	return scan(shot, false, ranges, count);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stack_snapshot.h - struct snapshot from the inside; for stack*.c only.
+ *
+ * Copies are kept in regions that do not overlap, sorted by address; a thread
+ * has spans, which are what of the regions is its own. Two threads on stacks
+ * in one mapping (fibers, Go) share a copy, since where one ends is not known.
+ */
+#ifndef DINST_INJECT_STACK_SNAPSHOT_H
+#define DINST_INJECT_STACK_SNAPSHOT_H
+
+#include "inject/maps.h"
+#include "inject/stack.h"
+
+struct stack_region {
+	taddr_t lo, hi; /* lo is aligned to 8 */
+	uint8_t *bytes;
+};
+
+struct stack_span {
+	taddr_t lo, hi;
+};
+
+enum { STACK_SPANS_MAX = 32 }; /* stacks of one thread: its own and what signals interrupted */
+
+struct stack_shot {
+	pid_t tid;
+	struct arch_regs regs;
+	struct stack_span *spans;
+	size_t span_count;
+	bool partial; /* something of its stack could not be copied */
+};
+
+struct snapshot {
+	const struct target *target;
+	struct maps maps;
+	struct stack_shot *threads;
+	size_t thread_count;
+	struct stack_region *regions;
+	size_t region_count, region_room;
+};
+
+/* Our copy of `size` bytes at `address`, or NULL if they are not all in one region. */
+const uint8_t *snapshot_bytes(const struct snapshot *shot, taddr_t address, size_t size);
+
+/* As snapshot_scan() for one thread. */
+void snapshot_scan_thread(const struct snapshot *shot, const struct stack_shot *thread, bool with_pc,
+			  struct stack_range *ranges, size_t count);
+
+/* Sets `hit` on the range that contains `value`, if there is one. */
+void stack_ranges_mark(struct stack_range *ranges, size_t count, taddr_t value);
+
+size_t stack_ranges_hits(const struct stack_range *ranges, size_t count);
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stack_walk.c - walking the copied stacks by the target's unwind tables.
+ *
+ * libunwind does the DWARF; what it reads comes from the copies, and constant
+ * memory (unwind tables) from the target, which runs meanwhile. A walk counts
+ * as complete only if every step was made by a table and the last one said
+ * that there is no caller: libunwind's guesses by frame pointers do not count.
+ *
+ * Where a frame's program counter is in our own code, which no table
+ * describes, the walk starts afresh at the place in the target's own code that
+ * stands for it (`home`), with what we have pushed taken off the stack.
+ */
+#include <libunwind.h>
+
+#include <string.h>
+
+#include "inject/stack_snapshot.h"
+#include "inject/stack_unwind.h"
+
+enum {
+	REGISTERS = 64,     /* by DWARF number; more than any architecture passes */
+	FRAMES_MAX = 200000,
+};
+
+/* Exported by libunwind and declared in none of its headers. */
+extern int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t as, unw_word_t ip, unw_dyn_info_t *di,
+					      unw_proc_info_t *pi, int need_unwind_info, void *arg);
+
+/* One walker serves all threads of a snapshot, one after the other. */
+struct walker {
+	const struct snapshot *shot;
+	struct unwind_memory memory;
+	unw_addr_space_t space;
+	stack_home home;
+	void *home_arg;
+	uint64_t registers[REGISTERS]; /* of the frame to start at */
+	unsigned register_count;
+	bool guessed;                  /* a table was missing: libunwind goes by guesses */
+};
+
+/* Called for each frame: where it is, and where it counts as being. False ends the walk. */
+typedef bool (*frame_seen)(void *arg, taddr_t pc, taddr_t home_pc);
+
+/* --------------------------------------------------- libunwind's accessors */
+
+static int find_proc_info(unw_addr_space_t space, unw_word_t ip, unw_proc_info_t *info, int need,
+			  void *arg)
+{
+	struct walker *w = arg;
+	const struct unwind_table *table = unwind_find(&w->memory, ip);
+	unw_dyn_info_t di;
+	int result;
+
+	if (!table) {
+		w->guessed = true;
+		return -UNW_ENOINFO;
+	}
+	memset(&di, 0, sizeof(di));
+	di.format = UNW_INFO_FORMAT_REMOTE_TABLE;
+	di.start_ip = table->lo;
+	di.end_ip = table->hi;
+	di.u.rti.segbase = table->header;
+	di.u.rti.table_data = table->table;
+	di.u.rti.table_len = table->entries * 8 / sizeof(unw_word_t);
+	result = UNW_OBJ(dwarf_search_unwind_table)(space, ip, &di, info, need, arg);
+	if (result < 0)
+		w->guessed = true;
+	return result;
+}
+
+/* libunwind gives back by itself what a table look-up allocated. */
+static void put_unwind_info(unw_addr_space_t space, unw_proc_info_t *info, void *arg)
+{
+	(void)space;
+	(void)info;
+	(void)arg;
+}
+
+static int get_dyn_info_list_addr(unw_addr_space_t space, unw_word_t *address, void *arg)
+{
+	(void)space;
+	(void)address;
+	(void)arg;
+	return -UNW_ENOINFO;
+}
+
+static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *value, int write,
+		      void *arg)
+{
+	struct walker *w = arg;
+	const uint8_t *bytes;
+
+	(void)space;
+	if (write)
+		return -UNW_EINVAL;
+	bytes = snapshot_bytes(w->shot, address, sizeof(*value));
+	if (bytes) {
+		memcpy(value, bytes, sizeof(*value));
+		return 0;
+	}
+	return unwind_read(&w->memory, address, value, sizeof(*value)) ? 0 : -UNW_EINVAL;
+}
+
+static int access_reg(unw_addr_space_t space, unw_regnum_t number, unw_word_t *value, int write,
+		      void *arg)
+{
+	struct walker *w = arg;
+
+	(void)space;
+	if (write || number < 0 || (unsigned)number >= w->register_count)
+		return -UNW_EBADREG;
+	*value = w->registers[number];
+	return 0;
+}
+
+static int access_fpreg(unw_addr_space_t space, unw_regnum_t number, unw_fpreg_t *value, int write,
+			void *arg)
+{
+	(void)space;
+	(void)number;
+	(void)value;
+	(void)write;
+	(void)arg;
+	return -UNW_EBADREG;
+}
+
+static int resume(unw_addr_space_t space, unw_cursor_t *cursor, void *arg)
+{
+	(void)space;
+	(void)cursor;
+	(void)arg;
+	return -UNW_EINVAL;
+}
+
+static int get_proc_name(unw_addr_space_t space, unw_word_t address, char *name, size_t size,
+			 unw_word_t *offset, void *arg)
+{
+	(void)space;
+	(void)address;
+	(void)name;
+	(void)size;
+	(void)offset;
+	(void)arg;
+	return -UNW_ENOINFO;
+}
+
+static bool walker_init(struct walker *w, const struct snapshot *shot, stack_home home, void *arg)
+{
+	unw_accessors_t accessors = {
+		.find_proc_info = find_proc_info,
+		.put_unwind_info = put_unwind_info,
+		.get_dyn_info_list_addr = get_dyn_info_list_addr,
+		.access_mem = access_mem,
+		.access_reg = access_reg,
+		.access_fpreg = access_fpreg,
+		.resume = resume,
+		.get_proc_name = get_proc_name,
+	};
+
+	memset(w, 0, sizeof(*w));
+	w->shot = shot;
+	w->home = home;
+	w->home_arg = arg;
+	if (!unwind_memory_init(&w->memory, shot->target, &shot->maps))
+		return false;
+	w->space = unw_create_addr_space(&accessors, 0);
+	if (!w->space) {
+		unwind_memory_release(&w->memory);
+		return false;
+	}
+	unw_set_caching_policy(w->space, UNW_CACHE_GLOBAL);
+	return true;
+}
+
+static void walker_release(struct walker *w)
+{
+	unw_destroy_addr_space(w->space);
+	unwind_memory_release(&w->memory);
+}
+
+/* -------------------------------------------------------------------- walk */
+
+/*
+ * If the frame in w->registers is in our own code, makes it the frame that
+ * stands for it. *pc is what it was, *home_pc what it is.
+ */
+static bool go_home(struct walker *w, taddr_t *pc, taddr_t *home_pc)
+{
+	size_t pushed = 0;
+
+	*pc = *home_pc = w->registers[UNW_REG_IP];
+	if (!w->home || !w->home(w->home_arg, *pc, home_pc, &pushed)) {
+		*home_pc = *pc;
+		return false;
+	}
+	w->registers[UNW_REG_IP] = *home_pc;
+	w->registers[UNW_REG_SP] += pushed;
+	return true;
+}
+
+/* Takes over the cursor's frame, to start there again. */
+static bool save_frame(struct walker *w, unw_cursor_t *cursor)
+{
+	unw_word_t value;
+
+	for (unsigned i = 0; i < w->register_count; i++)
+		if (!unw_get_reg(cursor, (unw_regnum_t)i, &value))
+			w->registers[i] = value;
+	return !unw_get_reg(cursor, UNW_REG_IP, &value) && value == w->registers[UNW_REG_IP];
+}
+
+/*
+ * From the frame in w->registers outwards. Returns 1 if the walk must go on
+ * from a frame in our own code, which is in w->registers then, 0 at the end of
+ * the thread's stack, -1 where it is lost or was told to end.
+ */
+static int walk_piece(struct walker *w, size_t *frames, frame_seen seen, void *arg)
+{
+	taddr_t pc, home_pc, again;
+	unw_cursor_t cursor;
+	size_t pushed;
+	unw_word_t ip;
+	int result;
+
+	go_home(w, &pc, &home_pc);
+	if (!seen(arg, pc, home_pc) || unw_init_remote(&cursor, w->space, w))
+		return -1;
+	while (++*frames < FRAMES_MAX) {
+		w->guessed = false;
+		result = unw_step(&cursor);
+		if (result < 0 || w->guessed)
+			return -1;
+		if (result == 0 || unw_get_reg(&cursor, UNW_REG_IP, &ip) || ip == 0)
+			return result == 0 || ip == 0 ? 0 : -1;
+		/* A signal handler interrupted our own code. */
+		if (w->home && w->home(w->home_arg, ip, &again, &pushed))
+			return save_frame(w, &cursor) ? 1 : -1;
+		if (!seen(arg, ip, ip))
+			return -1;
+	}
+	return -1;
+}
+
+/* Returns true if the start of the thread was reached. */
+static bool walk(struct walker *w, const struct stack_shot *thread, frame_seen seen, void *arg)
+{
+	size_t frames = 0;
+	int result;
+
+	w->register_count = 0;
+	while (w->register_count < REGISTERS &&
+	       arch_dwarf_register(&thread->regs, w->register_count,
+				   &w->registers[w->register_count]))
+		w->register_count++;
+	do
+		result = walk_piece(w, &frames, seen, arg);
+	while (result > 0);
+	return result == 0;
+}
+
+/* ------------------------------------------------------------------ public */
+
+struct marking {
+	struct stack_range *ranges;
+	size_t count;
+};
+
+static bool mark_frame(void *arg, taddr_t pc, taddr_t home_pc)
+{
+	struct marking *m = arg;
+
+	stack_ranges_mark(m->ranges, m->count, pc);
+	stack_ranges_mark(m->ranges, m->count, home_pc);
+	return true;
+}
+
+size_t snapshot_walk(const struct snapshot *shot, stack_home home, void *arg,
+		     struct stack_range *ranges, size_t count)
+{
+	struct marking m = { ranges, count };
+	struct walker w;
+
+	if (!count)
+		return 0;
+	if (!walker_init(&w, shot, home, arg))
+		return snapshot_scan(shot, ranges, count);
+	for (size_t i = 0; i < shot->thread_count; i++)
+		if (!walk(&w, &shot->threads[i], mark_frame, &m))
+			snapshot_scan_thread(shot, &shot->threads[i], true, ranges, count);
+	walker_release(&w);
+	return stack_ranges_hits(ranges, count);
+}
+
+struct collecting {
+	taddr_t *pcs;
+	size_t used, max;
+};
+
+static bool collect_frame(void *arg, taddr_t pc, taddr_t home_pc)
+{
+	struct collecting *c = arg;
+
+	(void)pc;
+	if (c->used == c->max)
+		return false;
+	c->pcs[c->used++] = home_pc;
+	return true;
+}
+
+size_t snapshot_backtrace(const struct snapshot *shot, pid_t tid, stack_home home, void *arg,
+			  taddr_t *pcs, size_t max, bool *complete)
+{
+	struct collecting c = { pcs, 0, max };
+	struct walker w;
+
+	*complete = false;
+	if (!walker_init(&w, shot, home, arg))
+		return 0;
+	for (size_t i = 0; i < shot->thread_count; i++)
+		if (shot->threads[i].tid == tid)
+			*complete = walk(&w, &shot->threads[i], collect_frame, &c);
+	walker_release(&w);
+	return c.used;
+}
