@@ -5,12 +5,12 @@
  * Private to the files that control the target: target*.c, stop*.c, remote*.c.
  *
  *   target.c         identity and reading
- *   target-checks.c  may we, can we, and why not
- *   target-exec.c    catching a process at its execve()
+ *   target_checks.c  may we, can we, and why not
+ *   target_exec.c    catching a process at its execve()
  *   stop.c           the tracer thread, tries and deadline
- *   stop-gather.c    seizing and stopping to a fixed point
- *   stop-restart.c   system calls that our stop would have cut short
- *   stop-memory.c    writing memory and registers
+ *   stop_gather.c    seizing and stopping to a fixed point
+ *   stop_restart.c   system calls that our stop would have cut short
+ *   stop_memory.c    writing memory and registers
  *   remote*.c        system calls made by a thread of the target
  */
 #ifndef DINST_INJECT_CONTROL_H
@@ -22,7 +22,7 @@
 #include "inject/ptrace.h"
 #include "inject/target.h"
 
-/* A system call with a relative timeout that we made to restart (stop-restart.c). */
+/* A system call with a relative timeout that we made to restart (stop_restart.c). */
 struct restart {
 	pid_t tid;
 	taddr_t sp, pc;

@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "inject/fault.h"
+
 /*
  * Interrupts a blocked wait. A real-time signal that nothing else here uses;
  * it is sent to one thread and is blocked in no tracer thread.
@@ -121,6 +123,7 @@ int tracee_seize(pid_t tid, bool suspend_seccomp)
 
 	if (suspend_seccomp)
 		options |= PTRACE_O_SUSPEND_SECCOMP;
+	fault_point();
 	return answer(ptrace(PTRACE_SEIZE, tid, NULL, (void *)options));
 }
 
@@ -128,26 +131,31 @@ int tracee_suspend_seccomp(pid_t tid)
 {
 	unsigned long options = seize_options | PTRACE_O_SUSPEND_SECCOMP;
 
+	fault_point();
 	return answer(ptrace(PTRACE_SETOPTIONS, tid, NULL, (void *)options));
 }
 
 int tracee_interrupt(pid_t tid)
 {
+	fault_point();
 	return answer(ptrace(PTRACE_INTERRUPT, tid, NULL, NULL));
 }
 
 int tracee_resume(pid_t tid, int signal)
 {
+	fault_point();
 	return answer(ptrace(PTRACE_CONT, tid, NULL, (void *)(long)signal));
 }
 
 int tracee_resume_to_syscall(pid_t tid, int signal)
 {
+	fault_point();
 	return answer(ptrace(PTRACE_SYSCALL, tid, NULL, (void *)(long)signal));
 }
 
 int tracee_detach(pid_t tid, int signal)
 {
+	fault_point();
 	return answer(ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)signal));
 }
 
@@ -160,6 +168,7 @@ int tracee_set_regs(pid_t tid, const struct arch_regs *regs)
 {
 	struct arch_regs copy = *regs;
 
+	fault_point();
 	return answer(ptrace(PTRACE_SETREGS, tid, NULL, &copy.user));
 }
 
@@ -181,6 +190,7 @@ int tracee_get_rseq(pid_t tid, taddr_t *address, uint32_t *size, uint32_t *signa
 
 int tracee_poke(pid_t tid, taddr_t address, uint64_t word)
 {
+	fault_point();
 	return answer(ptrace(PTRACE_POKEDATA, tid, (void *)(uintptr_t)address,
 			     (void *)(uintptr_t)word));
 }

@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "inject/remote-private.h"
+#include "inject/remote_private.h"
 
 enum {
 	CALLS_MAX = 4,
@@ -49,21 +49,37 @@ struct remote {
 	size_t used; /* most bytes written there */
 	void *map;
 	bool in_tail;
-	bool done[CALLS_MAX];
-	bool failed;
+	bool made[CALLS_MAX];   /* results[i] is what it returned */
+	bool failed[CALLS_MAX]; /* ... an error; or it was refused by `between` */
 	int code;   /* what `between` answered */
 	int signal;
 };
 
 /* ---------------------------------------------- the calls that are left */
 
-/* Call numbers, in order, that have still to be made; returns how many. */
+/* True if the program leaves this call out, after what failed before it (arch.h). */
+static bool is_skipped(const struct remote *r, size_t index)
+{
+	const struct arch_remote_call *call = &r->program->calls[index];
+	bool needed;
+
+	for (size_t i = 0; i < index; i++) {
+		needed = !call->always;
+		for (size_t a = 0; a < 6; a++)
+			needed |= call->args[a].kind == ARCH_ARG_RESULT && call->args[a].value == i;
+		if (needed && (r->failed[i] || (!r->made[i] && is_skipped(r, i))))
+			return true;
+	}
+	return false;
+}
+
+/* Call numbers, in order, that have still to be made as far as is known; returns how many. */
 static size_t pending(const struct remote *r, size_t order[CALLS_MAX])
 {
 	size_t count = 0;
 
 	for (size_t i = 0; i < r->program->count; i++)
-		if (!r->done[i] && (!r->failed || r->program->calls[i].always))
+		if (!r->made[i] && !r->failed[i] && !is_skipped(r, i))
 			order[count++] = i;
 	return count;
 }
@@ -179,8 +195,8 @@ static enum ending leave_call(struct remote *r, size_t index)
 	if (result >= RESTART_LOWEST && result <= RESTART_HIGHEST)
 		result = -EINTR;
 	r->results[index] = result;
-	r->done[index] = true;
-	r->failed |= is_error(result);
+	r->made[index] = true;
+	r->failed[index] = is_error(result);
 	return ENDED_DONE;
 }
 
@@ -198,10 +214,8 @@ static enum ending run_program(struct remote *r)
 		ending = next_syscall_stop(r);
 		if (ending == ENDED_DONE)
 			ending = enter_call(r, order[0]);
-		if (ending == ENDED_BROKEN) {
-			r->failed = true;
-			r->done[order[0]] = true;
-		}
+		if (ending == ENDED_BROKEN)
+			r->failed[order[0]] = true;
 		if (ending == ENDED_DONE)
 			ending = next_syscall_stop(r);
 		if (ending == ENDED_DONE)

@@ -44,4 +44,7 @@ pid_t remote_victim(const struct stop *s);
  */
 int remote_clean_tails(struct stop *s, size_t *cleaned, struct dinst_error *e);
 
+/* True if remote_clean_tails() would find something; looks only, while the target runs. */
+bool remote_tails_dirty(const struct target *t);
+
 #endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * remote_place.c - where a remote program may stand before there is an arena.
+ *
+ * The last page of a module's executable segment is mapped whole, but the
+ * segment rarely fills it: what lies behind is zero and belongs to nobody (ELF
+ * specification, "Program Loading"). A place is accepted only if the module's
+ * program headers say so and its bytes are zero. Never writes; see remote.c.
+ */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "inject/control.h"
+#include "inject/maps.h"
+#include "inject/remote_private.h"
+
+enum { PHDR_MAX = 32, TAIL_ALIGN = 16 };
+
+struct header {
+	Elf64_Ehdr file;
+	Elf64_Phdr segments[PHDR_MAX];
+	size_t count;
+};
+
+static taddr_t page_size(void)
+{
+	return (taddr_t)sysconf(_SC_PAGESIZE);
+}
+
+static bool read_header(const struct target *t, taddr_t address, struct header *h)
+{
+	if (target_read(t, address, &h->file, sizeof(h->file), NULL) ||
+	    memcmp(h->file.e_ident, ELFMAG, SELFMAG) ||
+	    h->file.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    h->file.e_phentsize != sizeof(Elf64_Phdr) || h->file.e_phnum > PHDR_MAX ||
+	    h->file.e_phoff > page_size() - sizeof(h->segments))
+		return false;
+	h->count = h->file.e_phnum;
+	return !target_read(t, address + h->file.e_phoff, h->segments,
+			    h->count * sizeof(h->segments[0]), NULL);
+}
+
+static bool is_candidate(const struct maps_entry *m)
+{
+	return m->inode && !m->shared && m->name[0] == '/' &&
+	       (m->protection & (PROT_READ | PROT_EXEC | PROT_WRITE)) == (PROT_READ | PROT_EXEC);
+}
+
+/* The mapping of the start of the same file, at or below entry i. */
+static const struct maps_entry *start_of(const struct maps *maps, size_t i)
+{
+	const struct maps_entry *m = &maps->entries[i];
+
+	for (size_t k = i + 1; k-- > 0;)
+		if (maps->entries[k].inode == m->inode && maps->entries[k].device == m->device &&
+		    !maps->entries[k].offset)
+			return &maps->entries[k];
+	return NULL;
+}
+
+/* The unused end of the executable mapping i, by its module's program headers. */
+static bool tail_of(const struct target *t, const struct maps *maps, size_t i,
+		    struct remote_tail *tail)
+{
+	const struct maps_entry *m = &maps->entries[i];
+	const struct maps_entry *start = start_of(maps, i);
+	taddr_t mask = page_size() - 1;
+	const Elf64_Phdr *p;
+	struct header h;
+	taddr_t bias = 0, end;
+	bool have_bias = false;
+
+	if (!is_candidate(m) || !start || !read_header(t, start->lo, &h))
+		return false;
+	for (size_t k = 0; k < h.count; k++) {
+		p = &h.segments[k];
+		if (p->p_type != PT_LOAD)
+			continue;
+		if (!have_bias)
+			bias = start->lo - ((p->p_vaddr - p->p_offset) & ~mask);
+		have_bias = true;
+		end = bias + p->p_vaddr + p->p_filesz;
+		if (!(p->p_flags & PF_X) || p->p_memsz != p->p_filesz || end <= m->lo ||
+		    ((end + mask) & ~mask) != m->hi)
+			continue;
+		tail->address = (end + TAIL_ALIGN - 1) & ~(taddr_t)(TAIL_ALIGN - 1);
+		tail->size = tail->address < m->hi ? m->hi - tail->address : 0;
+		tail->offset = m->offset + (tail->address - m->lo);
+		return tail->size > 0;
+	}
+	return false;
+}
+
+static bool is_zero(const uint8_t *bytes, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		if (bytes[i])
+			return false;
+	return true;
+}
+
+int remote_find_tail(struct stop *s, struct remote_tail *best, struct dinst_error *e)
+{
+	struct remote_tail tail;
+	struct maps maps;
+	uint8_t *bytes = malloc(page_size());
+	int code = bytes ? maps_read(target_memory_tid(s->target), &maps, e) :
+			   dinst_fail(e, DINST_NO_MEMORY, "no memory for a page");
+
+	if (code)
+		goto free_bytes;
+	best->size = 0;
+	for (size_t i = 0; i < maps.count && best->size < ARCH_REMOTE_MAX; i++)
+		if (tail_of(s->target, &maps, i, &tail) && tail.size > best->size &&
+		    tail.size <= page_size() &&
+		    !target_read(s->target, tail.address, bytes, tail.size, NULL) &&
+		    is_zero(bytes, tail.size))
+			*best = tail;
+	maps_release(&maps);
+	if (!best->size)
+		code = dinst_fail(e, DINST_REFUSED,
+				  "process %d (%s) has no module with room behind its code for the first system calls",
+				  (int)s->target->pid, s->target->name);
+free_bytes:
+	free(bytes);
+	return code;
+}
+
+/* Bytes of the file that is mapped there; what is behind its end is zero. */
+static bool read_file(const struct target *t, const struct maps_entry *m, uint64_t offset,
+		      uint8_t *bytes, size_t size)
+{
+	char path[4096];
+	struct stat st;
+	ssize_t got = -1;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)target_memory_tid(t),
+		 (unsigned long long)m->lo, (unsigned long long)m->hi);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		snprintf(path, sizeof(path), "/proc/%d/root%s", (int)target_memory_tid(t), m->name);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+	}
+	if (fd < 0)
+		return false;
+	memset(bytes, 0, size);
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == m->inode)
+		got = pread(fd, bytes, size, (off_t)offset);
+	close(fd);
+	return got >= 0;
+}
+
+static bool someone_is_in(struct stop *s, const struct remote_tail *tail)
+{
+	taddr_t pc;
+
+	for (size_t i = 0; i < s->held_count; i++) {
+		pc = arch_pc(&s->held[i].pub.regs);
+		/* One past the end too: a call that restarts goes back from there. */
+		if (s->held[i].stopped && pc >= tail->address && pc <= tail->address + tail->size)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * True if the tail of mapping i is zero in the file and not in memory; `bytes`
+ * (a page) is zero then.
+ */
+static bool is_dirty(const struct target *t, const struct maps *maps, size_t i,
+		     struct remote_tail *tail, uint8_t *bytes)
+{
+	return tail_of(t, maps, i, tail) && tail->size <= page_size() &&
+	       !target_read(t, tail->address, bytes, tail->size, NULL) &&
+	       !is_zero(bytes, tail->size) &&
+	       read_file(t, &maps->entries[i], tail->offset, bytes, tail->size) &&
+	       is_zero(bytes, tail->size);
+}
+
+int remote_clean_tails(struct stop *s, size_t *cleaned, struct dinst_error *e)
+{
+	struct remote_tail tail;
+	struct maps maps;
+	uint8_t *bytes = malloc(page_size());
+	int code = bytes ? maps_read(target_memory_tid(s->target), &maps, e) :
+			   dinst_fail(e, DINST_NO_MEMORY, "no memory for a page");
+
+	*cleaned = 0;
+	if (code)
+		goto free_bytes;
+	for (size_t i = 0; !code && i < maps.count; i++) {
+		if (!is_dirty(s->target, &maps, i, &tail, bytes) || someone_is_in(s, &tail))
+			continue;
+		code = stop_write(s, tail.address, bytes, tail.size, e);
+		*cleaned += !code;
+	}
+	maps_release(&maps);
+free_bytes:
+	free(bytes);
+	return code;
+}
+
+bool remote_tails_dirty(const struct target *t)
+{
+	struct remote_tail tail;
+	struct maps maps;
+	bool dirty = false;
+	uint8_t *bytes = malloc(page_size());
+
+	if (bytes && !maps_read(target_memory_tid(t), &maps, NULL)) {
+		for (size_t i = 0; !dirty && i < maps.count; i++)
+			dirty = is_dirty(t, &maps, i, &tail, bytes);
+		maps_release(&maps);
+	}
+	free(bytes);
+	return dirty;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * remote_private.h - what remote.c, remote_place.c and remote_victim.c share.
+ */
+#ifndef DINST_INJECT_REMOTE_PRIVATE_H
+#define DINST_INJECT_REMOTE_PRIVATE_H
+
+#include "inject/control.h"
+#include "inject/remote.h"
+
+/* Unused bytes behind a module's code, in executable memory. */
+struct remote_tail {
+	taddr_t address;
+	size_t size;
+	uint64_t offset; /* in the file */
+};
+
+/* The biggest tail that is zero, in a stop; DINST_REFUSED if there is none. */
+int remote_find_tail(struct stop *s, struct remote_tail *best, struct dinst_error *e);
+
+/*
+ * The thread that may best be made to run system calls, ready to do so: out of
+ * restartable sequences, seccomp suspended. DINST_REFUSED says why there is none.
+ */
+int remote_choose_victim(struct stop *s, struct held **victim, struct dinst_error *e);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * remote_victim.c - which thread is made to run system calls.
+ *
+ * Best is one that was running its own code; then one whose interrupted call
+ * restarts plainly; then one with a restart block. A thread under a seccomp
+ * filter only where the filter can be suspended for the length of the stop.
+ * A thread inside a restartable sequence only when there is no other, and then
+ * its sequence is aborted first.
+ */
+#include <errno.h>
+#include <linux/kcmp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "inject/remote_private.h"
+
+/* Lower is better. */
+enum rank {
+	RANK_RUNNING = 0,
+	RANK_IN_CALL = 1,
+	RANK_RESTART_BLOCK = 2,
+	RANK_SEQUENCE = 4,
+	RANK_FILTERED = 8,
+	RANK_OTHER_FILES = 16, /* its descriptors are not the process's: pidfd_getfd misses them */
+	RANK_NEVER = 1000,
+};
+
+/* The kernel's ERESTART_RESTARTBLOCK (include/linux/errno.h). */
+enum { RESTART_BLOCK = -516 };
+
+static bool has_other_files(struct stop *s, const struct held *h)
+{
+	return !h->pub.leader &&
+	       syscall(SYS_kcmp, s->target->pid, h->pub.tid, KCMP_FILES, 0, 0) > 0;
+}
+
+static int rank(struct stop *s, const struct held *h)
+{
+	taddr_t abort_pc;
+	int value = RANK_RUNNING;
+
+	if (!h->stopped || h->gone || h->pub.foreign || h->pub.kernel_worker)
+		return RANK_NEVER;
+	if (arch_in_syscall(&h->pub.regs))
+		value = arch_syscall_result(&h->pub.regs) == RESTART_BLOCK ? RANK_RESTART_BLOCK :
+									      RANK_IN_CALL;
+	if (stop_in_sequence(s, &h->pub, &abort_pc))
+		value += RANK_SEQUENCE;
+	if (h->seccomp > 0)
+		value += RANK_FILTERED;
+	if (has_other_files(s, h))
+		value += RANK_OTHER_FILES;
+	return value;
+}
+
+/* Makes a filtered thread free of its filter until it is released. */
+static bool lift_filter(struct held *h)
+{
+	if (h->seccomp <= 0 || h->seccomp_suspended)
+		return true;
+	h->seccomp_suspended = !tracee_suspend_seccomp(h->pub.tid);
+	return h->seccomp_suspended;
+}
+
+int remote_choose_victim(struct stop *s, struct held **victim, struct dinst_error *e)
+{
+	struct held *best = NULL;
+	int best_rank = RANK_NEVER;
+	int value;
+
+	for (size_t i = 0; i < s->held_count && best_rank; i++) {
+		value = rank(s, &s->held[i]);
+		if (value < best_rank) {
+			best_rank = value;
+			best = &s->held[i];
+		}
+	}
+	if (!best)
+		return dinst_fail(e, DINST_GONE, "process %d (%s) has no thread left",
+				  (int)s->target->pid, s->target->name);
+	if (!lift_filter(best))
+		return dinst_fail(e, DINST_REFUSED,
+				  "process %d (%s) runs under a seccomp filter, which might kill it at our system calls; run dinst with CAP_SYS_ADMIN (as root), which suspends the filter",
+				  (int)s->target->pid, s->target->name);
+	stop_leave_sequence(s, &best->pub);
+	*victim = best;
+	return 0;
+}

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stop_gather.c - from a running process to one in which every thread stands still.
+ *
+ * Threads are seized while they run, then interrupted and waited for, blocked
+ * ones first. It is done when a listing shows nobody who is not stopped: sets
+ * are compared, never their sizes. A tracee that is met in another stop than
+ * ours gets its signal at once and is caught just after. Never sends a signal
+ * to the target, never leaves a thread that was stopped unaccounted for.
+ *
+ * The kernel's own workers (io_uring, vhost) are left alone: they never run
+ * the target's code, and an interrupted one would fail its request with EINTR.
+ */
+#include <errno.h>
+#include <linux/kcmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "inject/control.h"
+
+enum {
+	SEIZE_ROUNDS = 4,              /* while running; the rest is found in the stop */
+	GRACE_NS = 3000000,            /* after the deadline, for those on their way */
+	POLL_NS = 300000,
+	OWN_TRACER_PATIENCE_NS = 50000000,
+};
+
+struct held *stop_held(struct stop *s, pid_t tid)
+{
+	for (size_t i = 0; i < s->held_count; i++)
+		if (s->held[i].pub.tid == tid)
+			return &s->held[i];
+	return NULL;
+}
+
+/* A living entry for `tid`: a dead one's id may have been given to a new thread. */
+static bool is_known(struct stop *s, pid_t tid)
+{
+	for (size_t i = 0; i < s->held_count; i++)
+		if (s->held[i].pub.tid == tid && !s->held[i].gone)
+			return true;
+	return false;
+}
+
+static struct held *add(struct stop *s, pid_t tid, pid_t tgid)
+{
+	size_t capacity = s->held_capacity ? 2 * s->held_capacity : 64;
+	struct held *held;
+
+	if (s->held_count == s->held_capacity) {
+		held = realloc(s->held, capacity * sizeof(*held));
+		if (!held)
+			return NULL;
+		s->held = held;
+		s->held_capacity = capacity;
+	}
+	held = &s->held[s->held_count++];
+	memset(held, 0, sizeof(*held));
+	held->pub.tid = tid;
+	held->pub.leader = tid == tgid;
+	held->pub.foreign = tgid != s->target->pid;
+	held->tgid = tgid;
+	return held;
+}
+
+static void pause_ns(long ns)
+{
+	struct timespec pause = { 0, ns };
+
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+}
+
+/*
+ * Seizing was not permitted: the thread is dying, or somebody else traces it,
+ * or an earlier try of ours has not quite ended. 0 if the thread is no
+ * obstacle, -EAGAIN to try again, or a code.
+ */
+static int seize_denied(struct stop *s, struct held *h, struct dinst_error *e)
+{
+	struct proc_status status, tracer;
+
+	if (proc_status_read(h->pub.tid, &status)) {
+		h->gone = true;
+		return 0;
+	}
+	if (strchr("ZXx", status.state)) {
+		/* A dead leader stays listed as long as other threads live. */
+		h->gone = !h->pub.leader;
+		return 0;
+	}
+	if (!status.tracer)
+		return target_explain_denial(s->target->pid, e);
+	if (!proc_status_read(status.tracer, &tracer) && tracer.tgid == getpid())
+		return -EAGAIN;
+	return dinst_fail(e, DINST_TRACED,
+			  "process %d (%s) is already traced by process %d (%s); end that tracer first",
+			  (int)s->target->pid, s->target->name, (int)status.tracer, tracer.name);
+}
+
+static int seize(struct stop *s, struct held *h, struct dinst_error *e)
+{
+	uint64_t patience = clock_ns() + OWN_TRACER_PATIENCE_NS;
+	int error, code;
+
+	for (;;) {
+		error = tracee_seize(h->pub.tid, false);
+		if (!error) {
+			h->seized = true;
+			return 0;
+		}
+		if (error == -ESRCH) {
+			h->gone = true;
+			return 0;
+		}
+		if (error != -EPERM)
+			return dinst_fail_errno(e, DINST_FAILED, -error,
+						"cannot seize thread %d of process %d (%s)",
+						(int)h->pub.tid, (int)s->target->pid,
+						s->target->name);
+		code = seize_denied(s, h, e);
+		if (code != -EAGAIN)
+			return code;
+		if (clock_ns() > patience)
+			return dinst_fail(e, DINST_BUSY,
+					  "process %d (%s) is in another stop of ours",
+					  (int)s->target->pid, s->target->name);
+		pause_ns(POLL_NS);
+	}
+}
+
+/* Takes thread `tid` into the stop. */
+static int take(struct stop *s, pid_t tid, pid_t tgid, struct dinst_error *e)
+{
+	struct proc_status status;
+	struct proc_stat stat;
+	struct held *h;
+
+	if (proc_stat_read(tid, &stat) || proc_status_read(tid, &status) || status.tgid != tgid)
+		return 0; /* it has ended already: the next listing does not show it */
+	h = add(s, tid, tgid);
+	if (!h)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for thread %d", (int)tid);
+	h->state = status.state;
+	h->seccomp = status.seccomp;
+	h->pub.kernel_worker = (stat.flags & (PROC_IO_WORKER | PROC_USER_WORKER)) != 0;
+	if (h->pub.kernel_worker)
+		return 0;
+	return seize(s, h, e);
+}
+
+/* Takes in whoever is not yet. *more says that the list has to be looked at again. */
+static int take_new(struct stop *s, pid_t tgid, bool *more, struct dinst_error *e)
+{
+	struct proc_ids tasks = { 0 };
+	int error = proc_tasks(tgid, &tasks);
+	int code = 0;
+
+	if (error == -ENOMEM)
+		code = dinst_fail(e, DINST_NO_MEMORY, "no memory for the threads of process %d",
+				  (int)tgid);
+	else if (error && tgid == s->target->pid)
+		code = dinst_fail(e, DINST_GONE, "process %d (%s) has ended", (int)tgid,
+				  s->target->name);
+	for (size_t i = 0; !code && i < tasks.count; i++)
+		if (!is_known(s, tasks.ids[i])) {
+			code = take(s, tasks.ids[i], tgid, e);
+			*more = true;
+		}
+	proc_ids_release(&tasks);
+	return code;
+}
+
+static int seize_running(struct stop *s, struct dinst_error *e)
+{
+	bool more = true;
+	int code = 0;
+
+	for (int round = 0; !code && more && round < SEIZE_ROUNDS; round++) {
+		more = false;
+		code = take_new(s, s->target->pid, &more, e);
+	}
+	return code;
+}
+
+/* Blocked threads first: they have the least to lose by standing still. */
+static int by_state(const void *a, const void *b)
+{
+	const struct held *x = a, *y = b;
+	int running_x = x->state == 'R', running_y = y->state == 'R';
+
+	if (running_x != running_y)
+		return running_x - running_y;
+	return (x->pub.tid > y->pub.tid) - (x->pub.tid < y->pub.tid);
+}
+
+static bool is_awaited(const struct held *h)
+{
+	return h->seized && !h->stopped && !h->gone;
+}
+
+static int busy(struct stop *s, const struct held *h, const char *what, struct dinst_error *e)
+{
+	char channel[64], name[PROC_NAME_MAX];
+	struct proc_stat stat;
+
+	proc_word(h->pub.tid, "wchan", channel, sizeof(channel));
+	proc_word(h->pub.tid, "comm", name, sizeof(name));
+	if (proc_stat_read(h->pub.tid, &stat))
+		stat.state = '?';
+	return dinst_fail(e, DINST_BUSY,
+			  "thread %d (%s) of process %d (%s) %s: state %c, waiting in %s; try again later",
+			  (int)h->pub.tid, name, (int)s->target->pid, s->target->name, what,
+			  stat.state, channel[0] == '0' ? "nothing" : channel);
+}
+
+/*
+ * A thread in an uninterruptible sleep (a vfork parent, a disk) would keep all
+ * the others standing until the deadline: it is waited for while they run.
+ */
+static int wait_uninterruptible(struct stop *s, uint64_t budget_ns, struct dinst_error *e)
+{
+	uint64_t until = clock_ns() + budget_ns;
+	struct proc_stat stat;
+	struct held *h;
+
+	for (size_t i = 0; i < s->held_count; i++) {
+		h = &s->held[i];
+		while (is_awaited(h) && h->state == 'D') {
+			if (proc_stat_read(h->pub.tid, &stat))
+				break;
+			h->state = stat.state;
+			if (h->state != 'D')
+				break;
+			if (clock_ns() >= until)
+				return busy(s, h, "is in an uninterruptible sleep", e);
+			pause_ns(POLL_NS);
+		}
+	}
+	return 0;
+}
+
+static void interrupt(struct held *h)
+{
+	if (!is_awaited(h) || h->interrupted)
+		return;
+	h->since_ns = clock_ns();
+	/* ESRCH: it died, or it stopped before us (group-stop); the wait tells. */
+	tracee_interrupt(h->pub.tid);
+	h->interrupted = true;
+}
+
+static void read_state(struct held *h)
+{
+	h->gone = tracee_get_regs(h->pub.tid, &h->pub.regs) != 0;
+	h->stopped = !h->gone;
+	h->original = h->pub.regs;
+	h->pub.changed = false;
+	tracee_get_rseq(h->pub.tid, &h->pub.rseq, &h->pub.rseq_size, &h->pub.rseq_signature);
+}
+
+/* A signal was met before our stop: it goes first, and we stop it just behind. */
+static void deliver(struct stop *s, struct held *h, int signal)
+{
+	if (!tracee_get_regs(h->pub.tid, &h->pub.regs)) {
+		h->original = h->pub.regs;
+		h->pub.changed = false;
+		stop_restart_repair(s, h);
+		if (h->pub.changed)
+			tracee_set_regs(h->pub.tid, &h->pub.regs);
+	}
+	tracee_interrupt(h->pub.tid);
+	tracee_resume(h->pub.tid, signal);
+}
+
+int held_settle(struct stop *s, struct held *h)
+{
+	struct tracee_event event;
+	int error;
+
+	h->stopped = false;
+	for (;;) {
+		error = tracee_wait(&s->tracer, h->pub.tid, h->pub.leader, &event);
+		if (error)
+			return error;
+		switch (event.kind) {
+		case TRACEE_EXITED:
+			h->gone = true;
+			return -ESRCH;
+		case TRACEE_STOPPED:
+			h->pub.group_stopped = event.signal != SIGTRAP;
+			h->pending_signal = 0;
+			read_state(h);
+			return h->gone ? -ESRCH : 0;
+		case TRACEE_EXEC:
+			s->executed = true;
+			h->stopped = true;
+			return 0;
+		case TRACEE_SIGNAL:
+			deliver(s, h, event.signal);
+			break;
+		case TRACEE_SYSCALL:
+		case TRACEE_EVENT:
+			tracee_interrupt(h->pub.tid);
+			tracee_resume(h->pub.tid, 0);
+			break;
+		}
+	}
+}
+
+/* After the deadline: whoever has stopped already must be let go properly. */
+static void collect_stragglers(struct stop *s)
+{
+	tracer_arm(&s->tracer, clock_ns() + GRACE_NS);
+	for (size_t i = 0; i < s->held_count; i++)
+		if (is_awaited(&s->held[i]) && s->held[i].interrupted)
+			held_settle(s, &s->held[i]);
+}
+
+static int wait_all(struct stop *s, struct dinst_error *e)
+{
+	int error, code;
+
+	for (size_t i = 0; i < s->held_count; i++) {
+		if (!is_awaited(&s->held[i]))
+			continue;
+		error = held_settle(s, &s->held[i]);
+		if (error == -ETIMEDOUT) {
+			code = busy(s, &s->held[i], "did not stop in time", e);
+			collect_stragglers(s);
+			return code;
+		}
+		if (error && error != -ESRCH)
+			return dinst_fail_errno(e, DINST_FAILED, -error,
+						"cannot wait for thread %d of process %d (%s)",
+						(int)s->held[i].pub.tid, (int)s->target->pid,
+						s->target->name);
+	}
+	return 0;
+}
+
+/* Processes that a stopped thread created and that still use its memory. */
+static int find_sharers(struct stop *s, struct held *h, struct proc_ids *groups, bool *more)
+{
+	struct proc_ids children = { 0 };
+	int error = proc_children(h->tgid, h->pub.tid, &children);
+	bool known;
+
+	for (size_t i = 0; error != -ENOMEM && i < children.count; i++) {
+		known = false;
+		for (size_t g = 0; g < groups->count; g++)
+			known |= groups->ids[g] == children.ids[i];
+		if (known || syscall(SYS_kcmp, h->pub.tid, children.ids[i], KCMP_VM, 0, 0) != 0)
+			continue;
+		error = proc_ids_add(groups, children.ids[i]);
+		*more = true;
+	}
+	h->children_seen = true;
+	proc_ids_release(&children);
+	(void)s;
+	return error == -ENOMEM ? error : 0;
+}
+
+/* One round in the stop: new threads, then processes that share the memory. */
+static int take_more(struct stop *s, struct proc_ids *groups, bool *more, struct dinst_error *e)
+{
+	int code = 0;
+
+	for (size_t g = 0; !code && g < groups->count; g++)
+		code = take_new(s, groups->ids[g], more, e);
+	for (size_t i = 0; !code && i < s->held_count; i++)
+		if (s->held[i].stopped && !s->held[i].children_seen &&
+		    find_sharers(s, &s->held[i], groups, more))
+			code = dinst_fail(e, DINST_NO_MEMORY, "no memory for the stop of process %d",
+					  (int)s->target->pid);
+	return code;
+}
+
+static int gather_all(struct stop *s, struct proc_ids *groups, struct dinst_error *e)
+{
+	bool more = true;
+	int code = 0;
+
+	while (!code && more && !s->executed) {
+		for (size_t i = 0; i < s->held_count; i++)
+			interrupt(&s->held[i]);
+		code = wait_all(s, e);
+		more = false;
+		if (!code)
+			code = take_more(s, groups, &more, e);
+		if (!code && more && clock_ns() >= s->deadline_ns) {
+			code = dinst_fail(e, DINST_BUSY,
+					  "process %d (%s) creates threads faster than they can be stopped",
+					  (int)s->target->pid, s->target->name);
+			collect_stragglers(s);
+		}
+	}
+	return code;
+}
+
+int stop_gather(struct stop *s, unsigned deadline_us, struct dinst_error *e)
+{
+	struct proc_ids groups = { 0 };
+	uint64_t budget_ns;
+	int code = seize_running(s, e);
+
+	if (code)
+		return code;
+	if (proc_ids_add(&groups, s->target->pid))
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the stop of process %d",
+				  (int)s->target->pid);
+	qsort(s->held, s->held_count, sizeof(*s->held), by_state);
+	budget_ns = deadline_us ? deadline_us * 1000ull :
+				  20000000ull + 200000ull * s->held_count;
+	code = wait_uninterruptible(s, budget_ns, e);
+	if (!code) {
+		s->deadline_ns = clock_ns() + budget_ns;
+		tracer_arm(&s->tracer, s->deadline_ns);
+		code = gather_all(s, &groups, e);
+		tracer_arm(&s->tracer, 0);
+	}
+	if (!code && s->executed)
+		code = dinst_fail(e, DINST_GONE, "process %d (%s) is executing another program",
+				  (int)s->target->pid, s->target->name);
+	proc_ids_release(&groups);
+	return code;
+}

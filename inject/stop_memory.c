@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stop_memory.c - writing the memory and the registers of a stopped target.
+ *
+ * Writes through /proc/TID/mem, which reaches pages of any protection and
+ * leaves the mapping's own protection as it is; where a kernel restricts that
+ * (proc_mem.force_override), word by word through ptrace. Never writes part of
+ * a request silently.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "inject/control.h"
+#include "inject/fault.h"
+
+/* rseq(2), include/uapi/linux/rseq.h: where struct rseq has the pointer, and what it points to. */
+enum { RSEQ_CS_OFFSET = 8 };
+
+struct rseq_section {
+	uint32_t version, flags;
+	uint64_t start, length, abort;
+} __attribute__((aligned(32)));
+
+static int gone(struct stop *s, struct dinst_error *e)
+{
+	return dinst_fail(e, DINST_GONE, "process %d (%s) ended while it was stopped",
+			  (int)s->target->pid, s->target->name);
+}
+
+/* A stopped thread of the target itself: through it memory is reached. */
+static const struct held *any_stopped(struct stop *s)
+{
+	for (size_t i = 0; i < s->held_count; i++)
+		if (s->held[i].stopped && !s->held[i].pub.foreign)
+			return &s->held[i];
+	return NULL;
+}
+
+static int open_memory(struct stop *s, struct dinst_error *e)
+{
+	const struct held *h = any_stopped(s);
+	char path[64];
+
+	if (s->memory_fd >= 0)
+		return 0;
+	if (!h)
+		return gone(s, e);
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)h->pub.tid);
+	s->memory_fd = open(path, O_RDWR | O_CLOEXEC);
+	if (s->memory_fd >= 0)
+		return 0;
+	if (errno == ENOENT || errno == ESRCH)
+		return gone(s, e);
+	return dinst_fail_errno(e, DINST_NOT_PERMITTED, errno,
+				"cannot open the memory of process %d (%s) for writing",
+				(int)s->target->pid, s->target->name);
+}
+
+/* One word at a time, the bytes around it unchanged. */
+static size_t write_words(struct stop *s, taddr_t address, const uint8_t *from, size_t size)
+{
+	const struct held *h = any_stopped(s);
+	uint8_t word[sizeof(uint64_t)];
+	size_t done = 0, skip, count;
+	uint64_t value;
+
+	while (h && done < size) {
+		skip = (address + done) % sizeof(word);
+		count = sizeof(word) - skip < size - done ? sizeof(word) - skip : size - done;
+		if (target_read(s->target, address + done - skip, word, sizeof(word), NULL))
+			break;
+		memcpy(word + skip, from + done, count);
+		memcpy(&value, word, sizeof(value));
+		if (tracee_poke(h->pub.tid, address + done - skip, value))
+			break;
+		done += count;
+	}
+	return done;
+}
+
+int stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
+	       struct dinst_error *e)
+{
+	const uint8_t *bytes = from;
+	size_t done = 0;
+	ssize_t put;
+	int error = 0;
+	int code = open_memory(s, e);
+
+	if (code)
+		return code;
+	if (address > (taddr_t)LLONG_MAX - size)
+		return dinst_fail(e, DINST_FAILED, "cannot write %zu bytes at 0x%llx: no such memory",
+				  size, (unsigned long long)address);
+	while (done < size) {
+		fault_point();
+		put = pwrite(s->memory_fd, bytes + done, size - done, (off_t)(address + done));
+		if (put > 0) {
+			done += (size_t)put;
+			continue;
+		}
+		error = put < 0 ? errno : ESRCH;
+		if (error == EINTR)
+			continue;
+		put = error == EIO ? (ssize_t)write_words(s, address + done, bytes + done,
+							  size - done) : 0;
+		if (put <= 0)
+			break;
+		done += (size_t)put;
+	}
+	if (done == size)
+		return 0;
+	if (!target_alive(s->target) || error == ESRCH)
+		return gone(s, e);
+	return dinst_fail_errno(e, DINST_FAILED, error,
+				"cannot write %zu bytes at 0x%llx of process %d (%s), only %zu", size,
+				(unsigned long long)address, (int)s->target->pid, s->target->name,
+				done);
+}
+
+int stop_store_regs(struct stop *s, struct dinst_error *e)
+{
+	struct held *h;
+	int error;
+
+	for (size_t i = 0; i < s->held_count; i++) {
+		h = &s->held[i];
+		if (!h->stopped || !h->pub.changed)
+			continue;
+		error = tracee_set_regs(h->pub.tid, &h->pub.regs);
+		if (error == -ESRCH)
+			return gone(s, e);
+		if (error)
+			return dinst_fail_errno(e, DINST_FAILED, -error,
+						"cannot set the registers of thread %d of process %d (%s)",
+						(int)h->pub.tid, (int)s->target->pid,
+						s->target->name);
+		h->original = h->pub.regs;
+		h->pub.changed = false;
+	}
+	return 0;
+}
+
+bool stop_in_sequence(struct stop *s, const struct stop_thread *thread, taddr_t *abort_pc)
+{
+	struct rseq_section section;
+	uint64_t pointer;
+	taddr_t pc = arch_pc(&thread->regs);
+
+	if (!thread->rseq ||
+	    target_read(s->target, thread->rseq + RSEQ_CS_OFFSET, &pointer, sizeof(pointer), NULL) ||
+	    !pointer || target_read(s->target, pointer, &section, sizeof(section), NULL))
+		return false;
+	if (pc - section.start >= section.length)
+		return false;
+	*abort_pc = section.abort;
+	return true;
+}
+
+bool stop_leave_sequence(struct stop *s, struct stop_thread *thread)
+{
+	taddr_t abort_pc;
+
+	if (!stop_in_sequence(s, thread, &abort_pc))
+		return false;
+	arch_set_pc(&thread->regs, abort_pc);
+	thread->changed = true;
+	return true;
+}

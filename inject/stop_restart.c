@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stop_restart.c - system calls that our stop would have cut short.
+ *
+ * Most interrupted calls are restarted by the kernel. Some return EINTR
+ * instead: epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semtimedop,
+ * io_getevents, recv and accept with a receive timeout, reads of inotify. When
+ * we are the reason, the call is made to restart unless a handler runs.
+ *
+ * A restarted call begins its relative timeout anew. Where the timeout is in a
+ * register it is shortened by what had passed; where it is behind a pointer
+ * (epoll_pwait2, rt_sigtimedwait, semtimedop, io_getevents) or belongs to the
+ * socket there is no safe place to write another one, and the call may last
+ * longer, by at most the time that it had waited before the last stop. Never
+ * makes a call shorter than the target asked for.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "inject/control.h"
+
+enum { NS_PER_MS = 1000000 };
+
+/* Calls that take a relative timeout in milliseconds as an argument. */
+static int timeout_argument(long number)
+{
+	switch (number) {
+#ifdef SYS_epoll_wait
+	case SYS_epoll_wait:
+#endif
+	case SYS_epoll_pwait:
+		return 3;
+	default:
+		return -1;
+	}
+}
+
+static struct restart *find(struct target *t, pid_t tid)
+{
+	for (size_t i = 0; i < t->restart_count; i++)
+		if (t->restarts[i].tid == tid)
+			return &t->restarts[i];
+	return NULL;
+}
+
+static struct restart *add(struct target *t, pid_t tid)
+{
+	size_t capacity = t->restart_capacity ? 2 * t->restart_capacity : 16;
+	struct restart *restarts;
+
+	if (t->restart_count == t->restart_capacity) {
+		restarts = realloc(t->restarts, capacity * sizeof(*restarts));
+		if (!restarts)
+			return NULL; /* the call starts anew, as if never seen */
+		t->restarts = restarts;
+		t->restart_capacity = capacity;
+	}
+	restarts = &t->restarts[t->restart_count++];
+	memset(restarts, 0, sizeof(*restarts));
+	restarts->tid = tid;
+	return restarts;
+}
+
+/*
+ * How long the thread has certainly been in this very call since its last
+ * release. A loop calls again and again with the same stack pointer and the
+ * same arguments, so looking alike is not enough: either the argument is the
+ * one that we wrote, or the thread has slept exactly once (its two voluntary
+ * switches are that sleep and our stop), and then the sleep was in this call:
+ * the time that has passed without what it spent on a CPU or waiting for one.
+ */
+static uint64_t time_in_call(const struct restart *r, const struct proc_usage *usage,
+			     long timeout, uint64_t stopped_ns)
+{
+	uint64_t passed = stopped_ns > r->released_ns ? stopped_ns - r->released_ns : 0;
+	uint64_t busy;
+
+	if (timeout == r->written && r->written != r->original)
+		return passed;
+	if (timeout != r->original || !usage->known || !r->usage.known ||
+	    usage->sleeps != r->usage.sleeps + 2)
+		return 0;
+	busy = usage->run_ns - r->usage.run_ns + usage->wait_ns - r->usage.wait_ns;
+	return passed > busy ? passed - busy : 0;
+}
+
+static bool is_same_place(const struct restart *r, const struct stop_thread *thread)
+{
+	return r->sp == arch_sp(&thread->regs) && r->pc == arch_pc(&thread->regs) &&
+	       r->number == arch_syscall_number(&thread->regs);
+}
+
+/* Continues a call with what is left of its timeout, if it is one that we know. */
+static void continue_timeout(struct stop *s, struct held *h, unsigned argument)
+{
+	struct stop_thread *thread = &h->pub;
+	long timeout = (int)arch_syscall_argument(&thread->regs, argument);
+	struct restart *r = find(s->target, thread->tid);
+	struct proc_usage usage;
+	uint64_t now, passed = 0;
+
+	if (timeout <= 0)
+		return;
+	proc_usage_read(thread->tid, &usage);
+	now = clock_ns();
+	if (r && is_same_place(r, thread))
+		passed = time_in_call(r, &usage, timeout, h->since_ns);
+	if (!r)
+		r = add(s->target, thread->tid);
+	if (!r)
+		return;
+	if (!passed) {
+		r->original = timeout;
+		r->end_ns = now + (uint64_t)timeout * NS_PER_MS;
+	} else if (timeout == r->original) {
+		r->end_ns = h->since_ns - passed + (uint64_t)timeout * NS_PER_MS;
+	}
+	r->written = timeout;
+	if (passed) {
+		r->written = r->end_ns > now ?
+				     (long)((r->end_ns - now + NS_PER_MS - 1) / NS_PER_MS) : 0;
+		arch_set_syscall_argument(&thread->regs, argument, r->written);
+	}
+	r->sp = arch_sp(&thread->regs);
+	r->pc = arch_pc(&thread->regs);
+	r->number = arch_syscall_number(&thread->regs);
+	r->usage = usage;
+	r->released_ns = now;
+	r->serial = s->serial;
+}
+
+void stop_restart_repair(struct stop *s, struct held *h)
+{
+	struct stop_thread *thread = &h->pub;
+	int argument;
+
+	if (!arch_in_syscall(&thread->regs) || arch_syscall_result(&thread->regs) != -EINTR)
+		return;
+	/* An interrupted close() has closed the descriptor: never twice (close(2)). */
+	if (arch_syscall_number(&thread->regs) == SYS_close)
+		return;
+	argument = timeout_argument(arch_syscall_number(&thread->regs));
+	if (argument >= 0)
+		continue_timeout(s, h, (unsigned)argument);
+	arch_restart_interrupted(&thread->regs);
+	thread->changed = true;
+}
+
+void stop_restart_expire(struct stop *s)
+{
+	struct target *t = s->target;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < t->restart_count; i++)
+		if (t->restarts[i].serial == s->serial)
+			t->restarts[kept++] = t->restarts[i];
+	t->restart_count = kept;
+}
