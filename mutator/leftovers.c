@@ -162,6 +162,11 @@ static int clean_one(struct target *t, const struct arena_found *found, uint64_t
 	return status == DINST_BUSY ? 0 : status;
 }
 
+static int clean_tails(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	return remote_clean_tails(stop, arg, e);
+}
+
 int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *result,
 		    struct dinst_error *e)
 {
@@ -174,6 +179,15 @@ int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *r
 	for (int i = 0; status >= 0 && i < count; i++) {
 		result->arenas++;
 		status = clean_one(t, &found[i], deadline, result, e);
+	}
+	/* It may have died before there was an arena. */
+	if (status >= 0 && remote_tails_dirty(t)) {
+		struct stop_report report = { 0 };
+		size_t cleaned;
+
+		status = target_stop(t, NULL, clean_tails, &cleaned, &report, e);
+		if (report.stop_ns > result->stop_ns)
+			result->stop_ns = report.stop_ns;
 	}
 	return status < 0 ? status : 0;
 }

@@ -75,10 +75,10 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 	bool each = json_is_true(json_object_get(params, "each"));
 	struct insert_result inserted;
 	json_t *rows, *notes;
-	const char **foci;
+	const char **foci = NULL;
 	struct session *s;
 	bool partial = false;
-	size_t count;
+	size_t count = 0;
 	int status = serve_session(sv, &s, e);
 
 	if (status < 0)

@@ -94,7 +94,7 @@ static int pid_param(const json_t *params, pid_t *pid, struct dinst_error *e)
 int serve_attach(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
 {
 	const char *name = json_string_value(json_object_get(params, "session"));
-	pid_t pid;
+	pid_t pid = 0;
 	int status = pid_param(params, &pid, e);
 
 	return status < 0 ? status : attach(sv, pid, name, SESSION_RUNNING, result, e);
@@ -109,7 +109,7 @@ int serve_catch_exec(struct server *sv, const json_t *params, json_t **result,
 		     struct dinst_error *e)
 {
 	const char *name = json_string_value(json_object_get(params, "session"));
-	pid_t pid;
+	pid_t pid = 0;
 	int status = pid_param(params, &pid, e);
 
 	if (status >= 0)
@@ -219,7 +219,7 @@ int serve_repair(struct server *sv, const json_t *params, json_t **result, struc
 {
 	struct leftovers left = { 0 };
 	struct target *t;
-	pid_t pid;
+	pid_t pid = 0;
 	int status = pid_param(params, &pid, e);
 
 	if (status >= 0 && sv->session)
