@@ -50,6 +50,17 @@ long flow_insn_at(const struct flow *f, vaddr_t v)
 	return at < 0 ? -1 : (long)f->heads[at] - 1;
 }
 
+long flow_covering(const struct flow *f, vaddr_t v)
+{
+	for (unsigned back = 0; back < ARCH_INSN_MAX && flow_contains(f, v - back); back++) {
+		long at = flow_insn_at(f, v - back);
+
+		if (at >= 0)
+			return f->insns.items[at].length > back ? at : -1;
+	}
+	return -1;
+}
+
 void flow_mark(struct flow *f, vaddr_t v, uint8_t marks)
 {
 	long at = flow_byte(f, v);

@@ -71,6 +71,9 @@ uint8_t flow_marks(const struct flow *f, vaddr_t v);
 /* Index of the instruction that starts at v, -1 if none does. */
 long flow_insn_at(const struct flow *f, vaddr_t v);
 
+/* Index of the instruction that the byte at v is part of, -1 if there is none. */
+long flow_covering(const struct flow *f, vaddr_t v);
+
 /* Adds marks to a byte of the pieces; outside them nothing happens. */
 void flow_mark(struct flow *f, vaddr_t v, uint8_t marks);
 

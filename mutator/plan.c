@@ -62,6 +62,28 @@ static bool is_call_point(const struct flow *f, const struct arch_insn *insn)
 		freemap_starting_at(f->map, insn->target) >= 0);
 }
 
+/*
+ * Where control comes to something that cannot be decoded, the function may go
+ * on to exits that nobody sees: one refused exit stands for them.
+ */
+static int collect_unknown(struct planning *p, struct dinst_error *e)
+{
+	const struct flow *f = &p->flow;
+	int r = 0;
+
+	for (size_t i = 0; i < f->piece_count; i++) {
+		const struct piece *piece = &f->pieces[i];
+
+		for (vaddr_t v = piece->lo; v < piece->hi && r == 0; v++) {
+			size_t at = piece->base + (v - piece->lo);
+
+			if (f->marks[at] & MARK_REACHED && !(f->marks[at] & MARK_COVER))
+				r = add_wish(p, POINT_EXIT, v, -1, 0, e);
+		}
+	}
+	return r;
+}
+
 int plan_collect(struct planning *p, const struct image_function *fn, struct dinst_error *e)
 {
 	const struct flow *f = &p->flow;
@@ -77,7 +99,7 @@ int plan_collect(struct planning *p, const struct image_function *fn, struct din
 		else if (flow_is_exit(f, i))
 			r = add_wish(p, POINT_EXIT, insn->address, (long)i, insn->target, e);
 	}
-	return r;
+	return r < 0 ? r : collect_unknown(p, e);
 }
 
 void plan_refuse(struct planning *p, enum refusal why)
@@ -161,10 +183,10 @@ static enum refusal barrier(const struct planning *p, size_t at)
 	const struct arch_insn *insns = p->flow.insns.items;
 	const struct arch_insn *before;
 
+	if (at == 0 || freemap_starting_at(p->flow.map, insns[at].address) >= 0)
+		return REFUSAL_NO_ROOM;
 	if (flow_marks(&p->flow, insns[at].address) & MARK_TARGET)
 		return REFUSAL_BRANCH_TARGET;
-	if (at == 0)
-		return REFUSAL_NO_ROOM;
 	before = &insns[at - 1];
 	return before->flow == ARCH_FLOW_SYSCALL ? REFUSAL_UNMOVABLE : REFUSAL_NO_ROOM;
 }

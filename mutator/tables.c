@@ -50,11 +50,28 @@ static bool is_base(const struct flow *f, const struct arch_insn *insn)
 	return image_is_fixed(f->img) && !(insn->flags & ARCH_INSN_PC_RELATIVE);
 }
 
-static int add_base(struct bases *b, vaddr_t base, struct dinst_error *e)
+/* True if v is inside, and not the start of, an instruction that is executed for sure. */
+static bool splits_known(const struct flow *f, vaddr_t v)
+{
+	long at = flow_covering(f, v);
+	const struct arch_insn *insn = at < 0 ? NULL : &f->insns.items[at];
+
+	return insn && insn->address != v && flow_marks(f, insn->address) & MARK_REACHED &&
+	       !(flow_marks(f, v) & MARK_CONFLICT);
+}
+
+static bool is_known_base(const struct bases *b, vaddr_t base)
 {
 	for (size_t i = 0; i < b->count; i++)
 		if (b->items[i] == base)
-			return 0;
+			return true;
+	return false;
+}
+
+static int add_base(struct bases *b, vaddr_t base, struct dinst_error *e)
+{
+	if (is_known_base(b, base))
+		return 0;
 	if (b->count == b->room) {
 		size_t room = b->room ? b->room * 2 : 32;
 		void *more = reallocarray(b->items, room, sizeof(*b->items));
@@ -103,12 +120,17 @@ static vaddr_t entry_target(const uint8_t *at, vaddr_t base, enum entry_form for
 /*
  * Reads the table at `base` and follows the entries that lead into the
  * function. *hit is set if the first entry does: then it is really a table.
+ * Its own entries end where one leads elsewhere or where the next table starts,
+ * at the latest: what follows is read from the wrong base, more likely than not.
+ * Such an entry is a target as well, but not one that makes us doubt what has
+ * been decoded along the flow.
  */
-static int read_table(struct flow *f, vaddr_t base, enum entry_form form, bool *hit,
-		      struct dinst_error *e)
+static int read_table(struct flow *f, const struct bases *b, vaddr_t base, enum entry_form form,
+		      bool *hit, struct dinst_error *e)
 {
 	size_t size = 0, width = form == ENTRY_WORD ? 8 : 4;
 	const uint8_t *bytes = image_data(f->img, base, &size);
+	bool own = true;
 
 	if (!bytes)
 		return 0;
@@ -118,10 +140,13 @@ static int read_table(struct flow *f, vaddr_t base, enum entry_form form, bool *
 
 		if (!in_text(f, target))
 			break;
+		own &= flow_contains(f, target) && (i == 0 || !is_known_base(b, base + i * width));
 		if (!flow_contains(f, target))
 			continue;
 		if (i == 0)
 			*hit = true;
+		if (!own && splits_known(f, target))
+			continue;
 		flow_mark(f, target, MARK_LOOP);
 		r = flow_follow(f, target, e);
 		if (r < 0)
@@ -140,12 +165,12 @@ static int read_tables(struct flow *f, const struct bases *b, size_t from, size_
 {
 	for (size_t i = from; i < b->count; i++) {
 		bool hit = false;
-		int r = read_table(f, b->items[i], ENTRY_RELATIVE, &hit, e);
+		int r = read_table(f, b, b->items[i], ENTRY_RELATIVE, &hit, e);
 
 		if (r == 0 && image_is_fixed(f->img))
-			r = read_table(f, b->items[i], ENTRY_WORD, &hit, e);
+			r = read_table(f, b, b->items[i], ENTRY_WORD, &hit, e);
 		if (r == 0 && image_is_fixed(f->img))
-			r = read_table(f, b->items[i], ENTRY_HALF, &hit, e);
+			r = read_table(f, b, b->items[i], ENTRY_HALF, &hit, e);
 		if (r < 0)
 			return r;
 		if (hit)
@@ -175,6 +200,7 @@ static int follow_immediates(struct flow *f, struct dinst_error *e)
 		flow_mark(f, value, MARK_TARGET);
 		if (flow_insn_at(f, value) < 0)
 			continue;
+		f->labels += flow_byte(f, value) != 0;
 		r = flow_follow(f, value, e);
 		if (r < 0)
 			return r;

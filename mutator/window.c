@@ -143,18 +143,15 @@ static bool is_dead(const struct windows *w, vaddr_t v)
 {
 	const struct flow *f = w->flow;
 	struct image_range gap;
-	vaddr_t head = v;
 	long at;
 
 	if (!flow_contains(f, v))
 		return !image_references_at(f->img, v) && freemap_gap(f->map, v, &gap);
 	if (flow_marks(f, v) & (MARK_TARGET | MARK_CONFLICT | MARK_RSEQ | MARK_REFERRED))
 		return false;
-	while ((at = flow_insn_at(f, head)) < 0 && v - head < ARCH_INSN_MAX)
-		head--;
-	if (at < 0 || head + f->insns.items[at].length <= v)
-		return false;
-	return f->insns.items[at].flags & ARCH_INSN_PADDING && !(flow_marks(f, head) & MARK_REACHED);
+	at = flow_covering(f, v);
+	return at >= 0 && f->insns.items[at].flags & ARCH_INSN_PADDING &&
+	       !(flow_marks(f, f->insns.items[at].address) & MARK_REACHED);
 }
 
 /* Completes a draft that is shorter than its patch with dead bytes behind it. */
