@@ -32,6 +32,7 @@
 
 #include "inject/arena_place.h"
 #include "inject/arena_unmap.h"
+#include "inject/fault.h"
 #include "inject/maps.h"
 #include "inject/remote.h"
 
@@ -123,6 +124,7 @@ static int copy_descriptor(struct stop *s, int number, struct stat *st)
 	char path[96];
 	int fd;
 
+	fault_point();
 	fd = (int)syscall(SYS_pidfd_getfd, target_pidfd(stop_target(s)), number, 0);
 	if (fd >= 0 && is_our_memfd(fd, st))
 		return fd;
@@ -165,6 +167,7 @@ static int adopt_memfd(struct stop *s, struct arena *a, int number)
 			 strerror(errno));
 		return -1;
 	}
+	fault_point();
 	if (!may_size(size) || ftruncate(a->fd, (off_t)size)) {
 		snprintf(a->note, sizeof(a->note), "the memfd cannot be given %zu bytes: %s", size,
 			 strerror(errno));
@@ -186,6 +189,7 @@ static int adopt_memfd(struct stop *s, struct arena *a, int number)
 /* Step 4. */
 static int seal_memfd(struct arena *a)
 {
+	fault_point();
 	if (!fcntl(a->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW))
 		return 0;
 	snprintf(a->note, sizeof(a->note), "the memfd cannot be sealed: %s", strerror(errno));
@@ -276,6 +280,7 @@ static bool is_shared(struct arena *a)
 	uint64_t probe = 0x64696e7374000000u ^ a->inode, code = 0, data = 0;
 	bool same;
 
+	fault_point();
 	memcpy(a->code_map, &probe, sizeof(probe));
 	memcpy(a->data_map, &probe, sizeof(probe));
 	same = target_read_some(a->target, a->code, &code, sizeof(code)) == sizeof(code) &&

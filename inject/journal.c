@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "inject/fault.h"
 #include "inject/journal_format.h"
 #include "inject/maps.h"
 
@@ -70,6 +71,7 @@ int journal_create(struct arena *a, const char *session, struct journal **out,
 	h->cpu_shift = a->cpu_shift;
 	h->low_data = a->low_data;
 	h->high = encode_high(0);
+	fault_point();
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	memcpy(h->magic, JOURNAL_MAGIC, sizeof(h->magic));
 	h->checksum = journal_header_checksum(h);
@@ -126,6 +128,7 @@ int journal_add(struct journal *j, const struct journal_entry *entry, unsigned *
 		return result;
 	assert(!j->taken[number]);
 	slot = &j->slots[number];
+	fault_point();
 	/* The state is not LIVE: a reader takes no notice of what is written here. */
 	slot->address = entry->address;
 	memset(slot->original, 0, sizeof(slot->original));
@@ -135,6 +138,7 @@ int journal_add(struct journal *j, const struct journal_entry *entry, unsigned *
 	slot->length = entry->length;
 	memset(slot->unused, 0, sizeof(slot->unused));
 	slot->checksum = journal_slot_checksum(slot, j->checksum);
+	fault_point();
 	__atomic_store_n(&slot->state, JOURNAL_LIVE, __ATOMIC_RELEASE);
 	j->taken[number] = 1;
 	*index = (unsigned)number;
@@ -144,6 +148,7 @@ int journal_add(struct journal *j, const struct journal_entry *entry, unsigned *
 void journal_remove(struct journal *j, unsigned index)
 {
 	assert(index < j->high && j->taken[index]);
+	fault_point();
 	__atomic_store_n(&j->slots[index].state, 0, __ATOMIC_RELEASE);
 	/* The next user's fields must not be seen under this entry's state. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
