@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * command.h - what the parts of the client know of each other.
+ *
+ *   main.c           the global options, the exit status
+ *   dispatch.c       the table of commands, help, nearest names
+ *   options.c        the syntax of options
+ *   connect.c start.c   the socket; starting a daemon
+ *   output.c         results, notes and errors as people or programs want them
+ *   table.c          aligned columns
+ *   sessions.c code.c instruments.c watch.c exec.c doctor.c   the commands
+ *   script.c prompt.c   where commands come from
+ *
+ * A command returns an exit status (enum exit_status) and has printed why.
+ */
+#ifndef DINST_DAEMON_COMMAND_H
+#define DINST_DAEMON_COMMAND_H
+
+#include <stdbool.h>
+
+#include "daemon/client/connect.h"
+#include "daemon/client/options.h"
+#include "daemon/common/process.h"
+
+enum exit_status { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_PARTIAL = 3 };
+
+struct context {
+	struct link link;
+	bool json, quiet, verbose;
+	const char *target;             /* -p of the command at hand; NULL if not given */
+	char session[PROCESS_NAME_MAX]; /* what -p is when it is left out; may be empty */
+	const char *source;             /* of a script's line, for messages; may be NULL */
+	unsigned line;
+	unsigned depth;                 /* scripts in scripts */
+	bool prompt;                    /* at the prompt: no prompt in it */
+	bool quit;
+	uint64_t started_ns;            /* of the call at hand, for progress */
+	bool progress_shown;
+	bool target_ended;              /* an event said so */
+};
+
+struct command {
+	const char *name;
+	const char *usage;   /* behind the name */
+	const char *summary; /* one line */
+	const char *more;    /* explanation for --help: whole lines, may be empty */
+	const char *example;
+	const struct option_spec *options;
+	int words_min, words_max; /* words_max -1: any number */
+	bool first_word_ends; /* what follows the first argument is not ours */
+	int (*run)(struct context *c, const struct arguments *a);
+};
+
+/* -------------------------------------------------------------- dispatch.c */
+
+extern const struct command commands[]; /* ends with name NULL */
+const struct command *command_named(const char *name);
+/* Runs argv[0..argc); global options may stand anywhere. */
+int command_run(struct context *c, int argc, char **argv);
+void command_help(const struct command *command);
+void commands_help(void);
+int help_run(struct context *c, const struct arguments *a);
+
+/* ---------------------------------------------------------------- output.c */
+
+/* Columns of a listing. */
+enum column_form {
+	COLUMN_TEXT,
+	COLUMN_NUMBER,  /* right aligned */
+	COLUMN_ADDRESS, /* hexadecimal where it comes as a number */
+	COLUMN_WIDE,    /* only with -v */
+};
+
+struct column {
+	const char *key;
+	const char *title;
+	enum column_form form;
+};
+
+/* "dinst: TEXT" or the JSON object, on standard error; returns the exit status. */
+int fail(struct context *c, const struct dinst_error *e);
+int fail_text(struct context *c, int code, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+void note(struct context *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * Prints result.rows by `columns` (ends with key NULL), or every row as JSON,
+ * then the notes. Returns EXIT_DONE or EXIT_PARTIAL.
+ */
+int print_rows(struct context *c, json_t *result, const struct column *columns);
+/*
+ * Prints one object: as JSON, or by a template in which {key} stands for a
+ * member. Notes as above.
+ */
+int print_object(struct context *c, json_t *result, const char *format);
+void print_json(json_t *value);
+/* Writes out what was printed; EXIT_FAILED if the output is full or gone. */
+int flush_output(struct context *c, int status);
+
+/* Calls the daemon with params.session set; shows progress and events. */
+int call(struct context *c, const char *method, json_t *params, json_t **result,
+	 struct dinst_error *e);
+/* As call(), without a session. Starts a daemon if `start`. */
+int call_daemon(struct context *c, bool start, const char *method, json_t *params,
+		link_notified notified, void *arg, json_t **result, struct dinst_error *e);
+/* Shows "progress" and "event" messages. */
+void show_notification(struct context *c, const char *method, json_t *params);
+
+/* Numbers from words, as a JSON array; NULL with *e filled if one is none. */
+json_t *ids_from_words(const struct arguments *a, struct dinst_error *e);
+
+/* ----------------------------------------------------------------- table.c */
+
+/* Prints rows in aligned columns. Returns the number of lines printed. */
+size_t table_print(const struct column *columns, json_t *rows, bool wide);
+/* One value as text: "-" for null, "a 1, b 2" for an object. */
+void value_text(json_t *value, enum column_form form, char *text, size_t size);
+
+/* --------------------------------------------------------------- the commands */
+
+int attach_run(struct context *c, const struct arguments *a);
+int exec_run(struct context *c, const struct arguments *a);
+int ls_run(struct context *c, const struct arguments *a);
+int detach_run(struct context *c, const struct arguments *a);
+int repair_run(struct context *c, const struct arguments *a);
+int stop_run(struct context *c, const struct arguments *a);
+int modules_run(struct context *c, const struct arguments *a);
+int funcs_run(struct context *c, const struct arguments *a);
+int points_run(struct context *c, const struct arguments *a);
+int metrics_run(struct context *c, const struct arguments *a);
+int insert_run(struct context *c, const struct arguments *a);
+int read_run(struct context *c, const struct arguments *a);
+int remove_run(struct context *c, const struct arguments *a);
+int flush_run(struct context *c, const struct arguments *a);
+int watch_run(struct context *c, const struct arguments *a);
+int doctor_run(struct context *c, const struct arguments *a);
+int run_run(struct context *c, const struct arguments *a);
+
+/* -x SCRIPT and -e COMMAND in their order, stopping at the first failure. */
+int run_given(struct context *c, const struct arguments *a);
+/* The template by which attach and exec print their object. */
+extern const char attach_format[];
+
+/* -------------------------------------------------------- script.c, prompt.c */
+
+/* One line as a command; empty lines and comments are nothing. */
+int run_line(struct context *c, const char *line);
+/* A file of lines; "-" is standard input. */
+int run_script(struct context *c, const char *path);
+/* Reads commands from the terminal until `quit`. */
+int prompt_loop(struct context *c);
+/* True if both ends are a terminal and no prompt is open. */
+bool prompt_wanted(const struct context *c);
+
+#endif

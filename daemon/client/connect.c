@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * connect.c - the client's end of the socket.
+ *
+ * Owns connecting, the check of who serves, and request and answer. Never
+ * prints, never waits without watching for an interrupt.
+ */
+#include "daemon/client/connect.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	OPEN_TRIES_MS = 10000, /* a daemon that is leaving may still hold the lock */
+	OPEN_PAUSE_MS = 20,
+	GREET_S = 10, /* a daemon answers `ping` at once, whatever it does */
+};
+
+/* Rows of a long listing come in one line. */
+#define LINK_LINE (RPC_MUTATOR_LINE + 4096)
+
+volatile sig_atomic_t link_interrupted;
+
+void link_init(struct link *l)
+{
+	memset(l, 0, sizeof(*l));
+	l->fd = -1;
+	lines_init(&l->lines, LINK_LINE);
+}
+
+void link_close(struct link *l)
+{
+	if (l->fd >= 0)
+		close(l->fd);
+	l->fd = -1;
+	lines_release(&l->lines);
+	lines_init(&l->lines, LINK_LINE);
+}
+
+/* A socket that somebody else serves would learn what we instrument, and lie about it. */
+static int check_server(struct link *l, const struct socket_place *place, struct dinst_error *e)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+
+	if (getsockopt(l->fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+		return dinst_fail_errno(e, DINST_DAEMON, errno, "cannot tell who serves %s",
+					place->path);
+	l->daemon_pid = peer.pid;
+	if (peer.uid == geteuid() || peer.uid == 0 || (geteuid() == 0 && place->chosen))
+		return 0;
+	return dinst_fail(e, DINST_NOT_PERMITTED, "%s is served by uid %u and you are uid %u",
+			  place->path, (unsigned)peer.uid, (unsigned)geteuid());
+}
+
+/* 0, DINST_DAEMON if nobody serves, or another error. */
+static int try_connect(struct link *l, struct socket_place *place, struct dinst_error *e)
+{
+	struct sockaddr_un address;
+	int fd, saved;
+
+	if (place->fd < 0 && socket_place_open(place, false, e) != 0)
+		return e->code;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot make a socket");
+	socket_place_address(place, &address);
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
+		saved = errno;
+		close(fd);
+		if (saved == ENOENT || saved == ECONNREFUSED)
+			return dinst_fail(e, DINST_DAEMON, "no daemon runs at %s", place->path);
+		return dinst_fail_errno(e, DINST_FAILED, saved, "cannot connect to %s",
+					place->path);
+	}
+	l->fd = fd;
+	return check_server(l, place, e);
+}
+
+/* The first call tells a daemon from something else, and from one that is just leaving. */
+static int greet(struct link *l, struct dinst_error *e)
+{
+	json_t *answer = NULL;
+	const char *version;
+	int err;
+
+	l->patience = GREET_S;
+	err = link_call(l, "ping", NULL, NULL, NULL, &answer, e);
+	l->patience = 0;
+	if (err)
+		return err;
+	version = json_string_value(json_object_get(answer, "version"));
+	snprintf(l->version, sizeof(l->version), "%s", version ? version : "unknown");
+	json_decref(answer);
+	return 0;
+}
+
+static void pause_ms(long milliseconds)
+{
+	struct timespec pause = { 0, milliseconds * 1000000 };
+
+	nanosleep(&pause, NULL);
+}
+
+int link_open(struct link *l, bool start, struct dinst_error *e)
+{
+	struct dinst_error why = { 0, "" };
+	struct socket_place place;
+	int err;
+
+	if (l->fd >= 0)
+		return 0;
+	if (socket_place_find(&place, NULL, e) != 0)
+		return e->code;
+	for (int waited = 0;; waited += OPEN_PAUSE_MS) {
+		dinst_error_clear(&why);
+		err = try_connect(l, &place, &why);
+		if (!err)
+			err = greet(l, &why);
+		if (err)
+			link_close(l);
+		if (err != DINST_DAEMON || !start || waited >= OPEN_TRIES_MS)
+			break;
+		dinst_error_clear(&why);
+		socket_place_close(&place);
+		err = daemon_start(&place, &why);
+		/* busy: another client was faster, or a daemon is about to leave */
+		if (err && err != DINST_BUSY)
+			break;
+		if (err)
+			pause_ms(OPEN_PAUSE_MS);
+	}
+	socket_place_close(&place);
+	return err ? dinst_fail(e, err, "%s", why.text) : 0;
+}
+
+/* ------------------------------------------------------------------ calls */
+
+static int broken(struct link *l, struct dinst_error *e, const char *what)
+{
+	dinst_fail(e, DINST_DAEMON, "%s: was the daemon stopped? its log is beside the socket", what);
+	link_close(l);
+	return e->code;
+}
+
+static int send_line(struct link *l, char *line, struct dinst_error *e)
+{
+	size_t length, at = 0;
+
+	if (!line)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for a request");
+	length = strlen(line);
+	if (length > RPC_CLIENT_LINE) {
+		free(line);
+		return dinst_fail(e, DINST_USAGE, "the request is longer than 1 MiB");
+	}
+	while (at < length) {
+		ssize_t n = send(l->fd, line + at, length - at, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR && !link_interrupted)
+			continue;
+		if (n <= 0) {
+			free(line);
+			return broken(l, e, "the daemon takes no requests");
+		}
+		at += (size_t)n;
+	}
+	free(line);
+	return 0;
+}
+
+/* The next line from the daemon, however long it takes. */
+static int read_line(struct link *l, char **line, size_t *length, struct dinst_error *e)
+{
+	struct pollfd fd = { l->fd, POLLIN, 0 };
+	enum lines_result got;
+	size_t room;
+	ssize_t n;
+	char *to;
+	int silent = 0;
+
+	while ((got = lines_next(&l->lines, line, length)) == LINES_MORE) {
+		if (link_interrupted) {
+			link_close(l);
+			return dinst_fail(e, DINST_FAILED, "interrupted");
+		}
+		if (poll(&fd, 1, 1000) <= 0) {
+			if (!l->patience || ++silent < l->patience)
+				continue;
+			link_close(l);
+			return dinst_fail(e, DINST_BUSY,
+					  "the socket is in use by something that does not answer (pid %d): "
+					  "stop it or set DINST_SOCKET", (int)l->daemon_pid);
+		}
+		room = lines_room(&l->lines, &to);
+		if (!room)
+			return broken(l, e, "no memory for the answer");
+		n = read(l->fd, to, room);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return broken(l, e, "the daemon closed the connection");
+		lines_added(&l->lines, (size_t)n);
+	}
+	return got == LINES_LINE ? 0 : broken(l, e, "the answer is too long");
+}
+
+/* Returns 1 if the message was the answer, 0 if not, or an error. */
+static int take_message(struct link *l, json_t *message, link_notified notified, void *arg,
+			json_t **result, struct dinst_error *e)
+{
+	const char *method = json_string_value(json_object_get(message, "method"));
+	json_t *id = json_object_get(message, "id");
+	json_t *error = json_object_get(message, "error");
+	json_t *answer = json_object_get(message, "result");
+
+	if (method && !id) {
+		if (notified)
+			notified(arg, method, json_object_get(message, "params"));
+		return 0;
+	}
+	if (!json_is_integer(id) || json_integer_value(id) != l->last_id) {
+		if (error)
+			return rpc_error_read(error, e);
+		return broken(l, e, "the answer is to another request");
+	}
+	if (error)
+		return rpc_error_read(error, e);
+	if (!json_is_object(answer))
+		return broken(l, e, "the answer is not an object");
+	*result = json_incref(answer);
+	return 1;
+}
+
+int link_call(struct link *l, const char *method, json_t *params, link_notified notified,
+	      void *arg, json_t **result, struct dinst_error *e)
+{
+	json_t *message;
+	size_t length = 0;
+	char *line = NULL;
+	int err;
+
+	err = send_line(l, rpc_make_request(++l->last_id, method, params), e);
+	while (!err) {
+		err = read_line(l, &line, &length, e);
+		if (err)
+			break;
+		message = rpc_load(line, length, e);
+		if (!message)
+			return broken(l, e, "the daemon sent garbage");
+		err = take_message(l, message, notified, arg, result, e);
+		json_decref(message);
+	}
+	return err < 0 ? err : 0;
+}
+
+void link_wait_end(struct link *l, int milliseconds)
+{
+	struct pollfd fd = { l->fd, POLLIN, 0 };
+	char drop[4096];
+
+	while (l->fd >= 0 && poll(&fd, 1, milliseconds) > 0)
+		if (read(l->fd, drop, sizeof(drop)) <= 0)
+			break;
+	link_close(l);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * instruments.c - insert, read, remove, flush.
+ *
+ * Owns the commands that put instrumentation in and take it out. Everything
+ * they do is done by the mutator; here it is asked for and shown.
+ */
+#include <stdio.h>
+
+#include "daemon/client/command.h"
+
+static const struct column insert_columns[] = {
+	{ "id", "ID", COLUMN_NUMBER },
+	{ "metric", "METRIC", COLUMN_TEXT },
+	{ "points", "POINTS", COLUMN_NUMBER },
+	{ "refused", "REFUSED", COLUMN_NUMBER },
+	{ "pending", "PENDING", COLUMN_NUMBER },
+	{ "stop_us", "STOP-US", COLUMN_NUMBER },
+	{ "focus", "FOCUS", COLUMN_TEXT },
+	{ NULL, NULL, 0 },
+};
+
+static const struct column read_columns[] = {
+	{ "id", "ID", COLUMN_NUMBER },
+	{ "metric", "METRIC", COLUMN_TEXT },
+	{ "value", "VALUE", COLUMN_NUMBER },
+	{ "unit", "UNIT", COLUMN_TEXT },
+	{ "count", "COUNT", COLUMN_NUMBER },
+	{ "sum", "SUM", COLUMN_NUMBER },
+	{ "min", "MIN", COLUMN_NUMBER },
+	{ "max", "MAX", COLUMN_NUMBER },
+	{ "focus", "FOCUS", COLUMN_TEXT },
+	{ NULL, NULL, 0 },
+};
+
+static const struct column remove_columns[] = {
+	{ "id", "ID", COLUMN_NUMBER },
+	{ "freed", "FREED", COLUMN_NUMBER },
+	{ "queued", "QUEUED", COLUMN_NUMBER },
+	{ NULL, NULL, 0 },
+};
+
+int insert_run(struct context *c, const struct arguments *a)
+{
+	struct dinst_error e = { 0, "" };
+	json_t *focus = json_array();
+	json_t *params, *answer = NULL;
+	int status;
+
+	for (int i = 1; i < a->word_count; i++)
+		json_array_append_new(focus, rpc_text(a->word[i]));
+	params = json_pack("{s:o,s:o,s:b}", "metric", rpc_text(a->word[0]), "focus", focus, "each",
+			   arguments_get(a, OPTION_EACH) != NULL);
+	if (call(c, "insert", params, &answer, &e) != 0)
+		status = fail(c, &e);
+	else
+		status = print_rows(c, answer, insert_columns);
+	json_decref(params);
+	json_decref(answer);
+	return status;
+}
+
+int read_run(struct context *c, const struct arguments *a)
+{
+	struct dinst_error e = { 0, "" };
+	json_t *ids = ids_from_words(a, &e);
+	json_t *params, *answer = NULL;
+	int status;
+
+	if (!ids)
+		return fail(c, &e);
+	params = json_pack("{s:o}", "ids", ids);
+	if (call(c, "read", params, &answer, &e) != 0)
+		status = fail(c, &e);
+	else
+		status = print_rows(c, answer, read_columns);
+	if (status == EXIT_DONE && json_array_size(json_object_get(answer, "rows")) == 0)
+		note(c, "nothing is inserted");
+	json_decref(params);
+	json_decref(answer);
+	return status;
+}
+
+int remove_run(struct context *c, const struct arguments *a)
+{
+	struct dinst_error e = { 0, "" };
+	bool all = arguments_get(a, OPTION_ALL) != NULL;
+	json_t *ids = ids_from_words(a, &e);
+	json_t *params, *answer = NULL;
+	int status;
+
+	if (!ids)
+		return fail(c, &e);
+	if (all != (a->word_count == 0)) {
+		json_decref(ids);
+		return fail_text(c, DINST_USAGE, "remove takes ids, or --all for everything");
+	}
+	params = all ? json_pack("{s:b}", "all", 1) : json_pack("{s:O}", "ids", ids);
+	json_decref(ids);
+	if (call(c, "remove", params, &answer, &e) != 0)
+		status = fail(c, &e);
+	else
+		status = print_rows(c, answer, remove_columns);
+	json_decref(params);
+	json_decref(answer);
+	return status;
+}
+
+int flush_run(struct context *c, const struct arguments *a)
+{
+	struct dinst_error e = { 0, "" };
+	json_t *answer = NULL;
+	int status;
+
+	(void)a;
+	if (call(c, "flush", NULL, &answer, &e) != 0)
+		return fail(c, &e);
+	status = print_object(c, answer,
+			      "{freed} freed, {queued} still queued, stopped for {stop_us} us");
+	json_decref(answer);
+	return status;
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * output.c - results, notes and errors as people or programs want them.
+ *
+ * Owns standard output and standard error: results go to the one, everything
+ * else to the other. With --json nothing but objects goes to standard output.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/client/command.h"
+
+enum { PROGRESS_AFTER_MS = 1000 };
+
+/* ----------------------------------------------------------------- errors */
+
+static void clear_progress(struct context *c)
+{
+	if (c->progress_shown)
+		fputs("\r\033[K", stderr);
+	c->progress_shown = false;
+}
+
+int fail(struct context *c, const struct dinst_error *e)
+{
+	char where[300] = "";
+	char text[DINST_ERROR_TEXT + 320];
+	json_t *error;
+	char *line;
+
+	clear_progress(c);
+	fflush(stdout);
+	if (c->source)
+		snprintf(where, sizeof(where), "%.256s:%u: ", c->source, c->line);
+	snprintf(text, sizeof(text), "%s%s", where, e->text);
+	if (c->json) {
+		error = json_pack("{s:{s:s,s:o}}", "error", "code", dinst_code_name(e->code),
+				  "message", rpc_text(text));
+		line = json_dumps(error, JSON_COMPACT);
+		fprintf(stderr, "%s\n", line ? line : "{\"error\":{\"code\":\"no-memory\"}}");
+		free(line);
+		json_decref(error);
+	} else {
+		fprintf(stderr, "dinst: %s\n", text);
+	}
+	return e->code == DINST_USAGE ? EXIT_USAGE : EXIT_FAILED;
+}
+
+int fail_text(struct context *c, int code, const char *format, ...)
+{
+	struct dinst_error e = { code, "" };
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(e.text, sizeof(e.text), format, args);
+	va_end(args);
+	return fail(c, &e);
+}
+
+void note(struct context *c, const char *format, ...)
+{
+	va_list args;
+
+	if (c->quiet)
+		return;
+	clear_progress(c);
+	fflush(stdout);
+	fputs("dinst: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+int flush_output(struct context *c, int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	/* the reader of a pipe went away: it has what it wanted */
+	if (errno == EPIPE)
+		return status;
+	return fail_text(c, DINST_FAILED, "cannot write the output: %s", strerror(errno));
+}
+
+/* ---------------------------------------------------------------- results */
+
+void print_json(json_t *value)
+{
+	json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY);
+	putchar('\n');
+}
+
+/* Reasons are shown in any case where something was left undone, else they are courtesy. */
+static int print_notes(struct context *c, json_t *result)
+{
+	bool partial = json_is_true(json_object_get(result, "partial"));
+	bool quiet = c->quiet;
+	size_t index;
+	json_t *text;
+
+	if (partial)
+		c->quiet = false;
+	json_array_foreach(json_object_get(result, "notes"), index, text)
+		if (json_is_string(text))
+			note(c, "%s", json_string_value(text));
+	c->quiet = quiet;
+	return flush_output(c, partial ? EXIT_PARTIAL : EXIT_DONE);
+}
+
+int print_rows(struct context *c, json_t *result, const struct column *columns)
+{
+	json_t *rows = json_object_get(result, "rows");
+	size_t index;
+	json_t *row;
+
+	clear_progress(c);
+	if (!json_is_array(rows))
+		return fail_text(c, DINST_PROTOCOL, "the daemon's answer has no rows");
+	if (c->json) {
+		json_array_foreach(rows, index, row)
+			print_json(row);
+	} else {
+		table_print(columns, rows, c->verbose);
+	}
+	return print_notes(c, result);
+}
+
+static void print_template(json_t *result, const char *format)
+{
+	char key[40], text[512];
+
+	while (*format) {
+		size_t length = strcspn(format, "{");
+
+		printf("%.*s", (int)length, format);
+		format += length;
+		if (*format != '{')
+			break;
+		length = strcspn(++format, "}");
+		snprintf(key, sizeof(key), "%.*s", (int)length, format);
+		value_text(json_object_get(result, key), COLUMN_TEXT, text, sizeof(text));
+		fputs(text, stdout);
+		format += length + (format[length] == '}');
+	}
+	putchar('\n');
+}
+
+int print_object(struct context *c, json_t *result, const char *format)
+{
+	json_t *row;
+
+	clear_progress(c);
+	if (c->json) {
+		/* what is for us and for standard error is no part of the result */
+		row = json_copy(result);
+		json_object_del(row, "notes");
+		json_object_del(row, "partial");
+		print_json(row);
+		json_decref(row);
+	} else {
+		print_template(result, format);
+	}
+	return print_notes(c, result);
+}
+
+/* ------------------------------------------------------------------ calls */
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void show_notification(struct context *c, const char *method, json_t *params)
+{
+	const char *text = json_string_value(json_object_get(params, "text"));
+	const char *kind = json_string_value(json_object_get(params, "kind"));
+	json_int_t done = json_integer_value(json_object_get(params, "done"));
+	json_int_t total = json_integer_value(json_object_get(params, "total"));
+
+	if (strcmp(method, "event") == 0) {
+		if (kind && strcmp(kind, "exited") == 0)
+			c->target_ended = true;
+		if (text)
+			note(c, "%s", text);
+		return;
+	}
+	if (strcmp(method, "progress") != 0 || c->quiet || !text || !isatty(STDERR_FILENO) ||
+	    now_ns() - c->started_ns < PROGRESS_AFTER_MS * 1000000ull)
+		return;
+	fprintf(stderr, "\r\033[K%.60s", text);
+	if (total > 0)
+		fprintf(stderr, " %lld of %lld", (long long)done, (long long)total);
+	c->progress_shown = true;
+}
+
+static void call_notified(void *arg, const char *method, json_t *params)
+{
+	show_notification(arg, method, params);
+}
+
+int call_daemon(struct context *c, bool start, const char *method, json_t *params,
+		link_notified notified, void *arg, json_t **result, struct dinst_error *e)
+{
+	int err;
+
+	c->started_ns = now_ns();
+	err = link_open(&c->link, start, e);
+	if (!err)
+		err = link_call(&c->link, method, params, notified ? notified : call_notified,
+				notified ? arg : c, result, e);
+	clear_progress(c);
+	return err;
+}
+
+int call(struct context *c, const char *method, json_t *params, json_t **result,
+	 struct dinst_error *e)
+{
+	const char *target = c->target ? c->target : c->session[0] ? c->session : NULL;
+	json_t *copy = params ? json_copy(params) : json_object();
+	struct dinst_error why = { 0, "" };
+	int err;
+
+	if (target)
+		json_object_set_new(copy, "session", rpc_text(target));
+	err = call_daemon(c, false, method, copy, NULL, NULL, result, &why);
+	json_decref(copy);
+	if (err == DINST_DAEMON && c->link.daemon_pid == 0)
+		return dinst_fail(e, DINST_NO_SESSION,
+				  "there is no session (no daemon runs): dinst attach TARGET first");
+	return err ? dinst_fail(e, err, "%s", why.text) : 0;
+}
+
+json_t *ids_from_words(const struct arguments *a, struct dinst_error *e)
+{
+	json_t *ids = json_array();
+	unsigned long long id;
+
+	for (int i = 0; i < a->word_count; i++) {
+		if (!parse_number(a->word[i], INT32_MAX, &id)) {
+			dinst_fail(e, DINST_USAGE, "an id is a number, not '%s' (dinst read lists them)",
+				   a->word[i]);
+			json_decref(ids);
+			return NULL;
+		}
+		json_array_append_new(ids, json_integer((json_int_t)id));
+	}
+	return ids;
+}

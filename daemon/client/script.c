@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * script.c - commands from files, from -x and -e, and from the prompt's lines.
+ *
+ * Owns what a line means: words as a simple shell cuts them, `#` comments, and
+ * a leading `-` for a line whose failure does not end the script.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/client/command.h"
+#include "daemon/common/words.h"
+
+enum { SCRIPT_DEPTH = 8 };
+
+int run_line(struct context *c, const char *line)
+{
+	const char *target = c->target;
+	bool json = c->json, quiet = c->quiet, verbose = c->verbose;
+	struct dinst_error e = { 0, "" };
+	struct words w;
+	bool go_on;
+	int status = EXIT_DONE;
+
+	line += strspn(line, " \t");
+	go_on = line[0] == '-';
+	if (go_on)
+		line++;
+	if (words_split(line, &w, &e) != 0) {
+		status = fail(c, &e);
+	} else if (w.count > 0) {
+		/* what one line sets is not for the next one */
+		if (strcmp(w.word[0], "dinst") == 0 && w.count > 1)
+			status = command_run(c, w.count - 1, w.word + 1);
+		else
+			status = command_run(c, w.count, w.word);
+		c->target = target;
+		c->json = json;
+		c->quiet = quiet;
+		c->verbose = verbose;
+	}
+	words_release(&w);
+	return go_on ? EXIT_DONE : status;
+}
+
+static int run_lines(struct context *c, FILE *file)
+{
+	int status = EXIT_DONE, one;
+	size_t size = 0;
+	char *line = NULL;
+
+	while (!c->quit && getline(&line, &size, file) >= 0) {
+		c->line++;
+		one = run_line(c, line);
+		/* done in part is not an error that ends a script, but it is told at the end */
+		if (one == EXIT_PARTIAL)
+			status = one;
+		else if (one != EXIT_DONE) {
+			status = one;
+			break;
+		}
+	}
+	if (ferror(file))
+		status = fail_text(c, DINST_BAD_FILE, "cannot read the script: %s", strerror(errno));
+	free(line);
+	return status;
+}
+
+int run_script(struct context *c, const char *path)
+{
+	const char *source = c->source;
+	unsigned line = c->line;
+	bool standard = strcmp(path, "-") == 0;
+	FILE *file;
+	int status;
+
+	if (c->depth == SCRIPT_DEPTH)
+		return fail_text(c, DINST_USAGE, "scripts run scripts more than %d deep",
+				 SCRIPT_DEPTH);
+	file = standard ? stdin : fopen(path, "re");
+	if (!file)
+		return fail_text(c, DINST_BAD_FILE, "cannot open the script %s: %s", path,
+				 strerror(errno));
+	c->source = standard ? "standard input" : path;
+	c->line = 0;
+	c->depth++;
+	status = run_lines(c, file);
+	c->depth--;
+	c->source = source;
+	c->line = line;
+	if (!standard)
+		fclose(file);
+	return status;
+}
+
+int run_given(struct context *c, const struct arguments *a)
+{
+	int status = EXIT_DONE;
+
+	c->depth++;
+	for (int i = 0; i < a->given_count; i++) {
+		const struct option_given *given = &a->given[i];
+		int one = EXIT_DONE;
+
+		if (given->letter == 'x')
+			one = run_script(c, given->value);
+		else if (given->letter == 'e')
+			one = run_line(c, given->value);
+		if (one != EXIT_DONE)
+			status = one;
+		if (one != EXIT_DONE && one != EXIT_PARTIAL)
+			break;
+	}
+	c->depth--;
+	return status;
+}
+
+int run_run(struct context *c, const struct arguments *a)
+{
+	return run_script(c, a->word[0]);
+}

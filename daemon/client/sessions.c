@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sessions.c - attach, ls, detach, repair, stop.
+ *
+ * Owns what the client does with whole sessions. Only `attach` and `repair`
+ * (and `exec`) start a daemon; the others have nothing to ask one that does
+ * not run.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "daemon/client/command.h"
+
+const char attach_format[] = "session {session} (pid {pid}): {modules} modules, {functions} "
+			     "functions, attached in {attach_ms} ms, stopped for {stop_us} us";
+static const char detach_format[] =
+	"{session}: {restored} patches restored, {left} left, stopped for {stop_us} us";
+
+/* ------------------------------------------------------------------ attach */
+
+static int attached(struct context *c, json_t *answer, const struct arguments *a)
+{
+	const char *name = json_string_value(json_object_get(answer, "session"));
+	int status;
+
+	snprintf(c->session, sizeof(c->session), "%s", name ? name : "");
+	c->target = NULL;
+	status = print_object(c, answer, attach_format);
+	if (status != EXIT_FAILED)
+		status = run_given(c, a) ?: status;
+	if (status == EXIT_DONE && prompt_wanted(c))
+		status = prompt_loop(c);
+	return status;
+}
+
+int attach_run(struct context *c, const struct arguments *a)
+{
+	const char *target = a->word_count ? a->word[0] : c->target;
+	struct dinst_error e = { 0, "" };
+	json_t *params, *answer = NULL;
+	int status;
+
+	if (arguments_get(a, 'M'))
+		return fail_text(c, DINST_UNSUPPORTED,
+				 "this version has only the built-in metric 'calls': files of metrics (-M) "
+				 "come with a later one");
+	if (!target)
+		return fail_text(c, DINST_USAGE, "attach needs a TARGET: a pid or a process name");
+	params = json_pack("{s:o}", "target", rpc_text(target));
+	if (arguments_get(a, 'n'))
+		json_object_set_new(params, "name", rpc_text(arguments_get(a, 'n')));
+	if (call_daemon(c, true, "attach", params, NULL, NULL, &answer, &e) != 0)
+		status = fail(c, &e);
+	else
+		status = attached(c, answer, a);
+	json_decref(params);
+	json_decref(answer);
+	return status;
+}
+
+/* ---------------------------------------------------------------------- ls */
+
+static const struct column ls_columns[] = {
+	{ "session", "SESSION", COLUMN_TEXT },
+	{ "pid", "PID", COLUMN_NUMBER },
+	{ "name", "NAME", COLUMN_TEXT },
+	{ "state", "STATE", COLUMN_TEXT },
+	{ "points", "POINTS", COLUMN_NUMBER },
+	{ "active", "ACTIVE", COLUMN_NUMBER },
+	{ "queued", "QUEUED", COLUMN_NUMBER },
+	{ "heap_bytes", "HEAP-BYTES", COLUMN_NUMBER },
+	{ "arena", "ARENA", COLUMN_WIDE },
+	{ "busy", "BUSY", COLUMN_WIDE },
+	{ "why", "WHY", COLUMN_TEXT },
+	{ NULL, NULL, 0 },
+};
+
+/* True if the only reason is that no daemon runs, which is no failure for some commands. */
+static bool no_daemon(const struct context *c, const struct dinst_error *e)
+{
+	return e->code == DINST_DAEMON && c->link.daemon_pid == 0;
+}
+
+int ls_run(struct context *c, const struct arguments *a)
+{
+	struct dinst_error e = { 0, "" };
+	json_t *answer = NULL;
+	int status;
+
+	(void)a;
+	if (call_daemon(c, false, "sessions", NULL, NULL, NULL, &answer, &e) != 0) {
+		if (!no_daemon(c, &e))
+			return fail(c, &e);
+		note(c, "no sessions (no daemon runs)");
+		return EXIT_DONE;
+	}
+	if (json_array_size(json_object_get(answer, "rows")) == 0) {
+		note(c, "no sessions");
+		status = EXIT_DONE;
+	} else {
+		status = print_rows(c, answer, ls_columns);
+	}
+	json_decref(answer);
+	return status;
+}
+
+/* ------------------------------------------------------------------ detach */
+
+static int detach_one(struct context *c, const char *target, json_t *params)
+{
+	struct dinst_error e = { 0, "" };
+	json_t *answer = NULL;
+	int status;
+
+	c->target = target;
+	if (call(c, "detach", params, &answer, &e) != 0)
+		return fail(c, &e);
+	status = print_object(c, answer, detach_format);
+	if (json_integer_value(json_object_get(answer, "left")) > 0)
+		status = EXIT_PARTIAL;
+	json_decref(answer);
+	return status;
+}
+
+static int detach_all(struct context *c, json_t *params)
+{
+	struct dinst_error e = { 0, "" };
+	json_t *answer = NULL, *row;
+	int status = EXIT_DONE;
+	size_t index;
+
+	if (call_daemon(c, false, "sessions", NULL, NULL, NULL, &answer, &e) != 0)
+		return no_daemon(c, &e) ? EXIT_DONE : fail(c, &e);
+	json_array_foreach(json_object_get(answer, "rows"), index, row) {
+		const char *name = json_string_value(json_object_get(row, "session"));
+		int one = name ? detach_one(c, name, params) : EXIT_FAILED;
+
+		/* the others are detached all the same; the worst is reported */
+		if (one == EXIT_FAILED || status == EXIT_DONE)
+			status = one;
+	}
+	json_decref(answer);
+	return status;
+}
+
+int detach_run(struct context *c, const struct arguments *a)
+{
+	const char *seconds = arguments_get(a, 't');
+	unsigned long long number = 0;
+	json_t *params = json_object();
+	int status;
+
+	if (seconds && !parse_number(seconds, 86400, &number)) {
+		status = fail_text(c, DINST_USAGE, "-t takes whole seconds, not '%s'", seconds);
+	} else if (arguments_get(a, OPTION_ALL) && (a->word_count || c->target)) {
+		status = fail_text(c, DINST_USAGE, "--all takes no TARGET");
+	} else {
+		if (seconds)
+			json_object_set_new(params, "seconds", json_integer((json_int_t)number));
+		if (arguments_get(a, OPTION_ALL))
+			status = detach_all(c, params);
+		else
+			status = detach_one(c, a->word_count ? a->word[0] : c->target, params);
+		if (status != EXIT_FAILED && status != EXIT_USAGE)
+			c->session[0] = '\0';
+	}
+	json_decref(params);
+	return status;
+}
+
+/* ------------------------------------------------------------------ repair */
+
+int repair_run(struct context *c, const struct arguments *a)
+{
+	const char *target = a->word_count ? a->word[0] : c->target;
+	struct dinst_error e = { 0, "" };
+	json_t *params, *answer = NULL;
+	int status;
+
+	if (!target)
+		return fail_text(c, DINST_USAGE, "repair needs a TARGET: a pid or a process name");
+	params = json_pack("{s:o}", "target", rpc_text(target));
+	if (call_daemon(c, true, "repair", params, NULL, NULL, &answer, &e) != 0)
+		status = fail(c, &e);
+	else
+		status = print_object(c, answer, "{patches} patches found, {restored} restored");
+	json_decref(params);
+	json_decref(answer);
+	return status;
+}
+
+/* -------------------------------------------------------------------- stop */
+
+static const struct column stop_columns[] = {
+	{ "session", "SESSION", COLUMN_TEXT },     { "restored", "RESTORED", COLUMN_NUMBER },
+	{ "left", "LEFT", COLUMN_NUMBER },         { "stop_us", "STOP-US", COLUMN_NUMBER },
+	{ NULL, NULL, 0 },
+};
+
+int stop_run(struct context *c, const struct arguments *a)
+{
+	struct dinst_error e = { 0, "" };
+	json_t *answer = NULL;
+	int status;
+
+	(void)a;
+	if (call_daemon(c, false, "stop", NULL, NULL, NULL, &answer, &e) != 0) {
+		if (!no_daemon(c, &e))
+			return fail(c, &e);
+		note(c, "no daemon runs");
+		return EXIT_DONE;
+	}
+	status = print_rows(c, answer, stop_columns);
+	json_decref(answer);
+	/* when we return the daemon does no more and its socket is gone */
+	link_wait_end(&c->link, 10000);
+	c->link.daemon_pid = 0;
+	c->session[0] = '\0';
+	return status;
+}

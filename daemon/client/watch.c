@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * watch.c - values over time, with their rate.
+ *
+ * Owns the clock of repeated readings: they are taken at fixed times, so the
+ * time a reading takes does not add up. Ends cleanly on SIGINT, and when the
+ * target has ended.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/client/command.h"
+
+struct watch {
+	struct context *context;
+	json_t *params;
+	json_t *before;     /* rows of the last reading */
+	uint64_t before_ns; /* when it was taken */
+	size_t drawn;       /* lines of the table on the terminal */
+	bool redraw;
+};
+
+static const struct column watch_columns[] = {
+	{ "id", "ID", COLUMN_NUMBER },     { "metric", "METRIC", COLUMN_TEXT },
+	{ "value", "VALUE", COLUMN_NUMBER }, { "rate", "PER-SECOND", COLUMN_NUMBER },
+	{ "unit", "UNIT", COLUMN_TEXT },   { "focus", "FOCUS", COLUMN_TEXT },
+	{ NULL, NULL, 0 },
+};
+
+static void on_interrupt(int sig)
+{
+	(void)sig;
+	link_interrupted = 1;
+}
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static json_t *row_of(json_t *rows, json_t *id)
+{
+	size_t index;
+	json_t *row;
+
+	json_array_foreach(rows, index, row)
+		if (json_equal(json_object_get(row, "id"), id))
+			return row;
+	return NULL;
+}
+
+/* Adds time and, from the second reading on, rate to every row. */
+static void add_rates(struct watch *w, json_t *rows, uint64_t now)
+{
+	double seconds = (double)(now - w->before_ns) / 1e9;
+	json_int_t time = (json_int_t)clock_ns(CLOCK_REALTIME);
+	size_t index;
+	json_t *row;
+
+	json_array_foreach(rows, index, row) {
+		json_t *old = row_of(w->before, json_object_get(row, "id"));
+		json_t *value = json_object_get(row, "value");
+		json_t *rate = NULL;
+
+		if (old && json_is_number(value) && seconds > 0)
+			rate = json_real((json_number_value(value) -
+					  json_number_value(json_object_get(old, "value"))) /
+					 seconds);
+		json_object_set_new(row, "time", json_integer(time));
+		json_object_set_new(row, "rate", rate ? rate : json_null());
+	}
+}
+
+static void draw(struct watch *w, json_t *rows)
+{
+	size_t index;
+	json_t *row;
+
+	if (w->context->json) {
+		json_array_foreach(rows, index, row)
+			print_json(row);
+	} else {
+		if (w->redraw && w->drawn)
+			printf("\033[%zuA\033[J", w->drawn);
+		w->drawn = table_print(watch_columns, rows, w->context->verbose);
+	}
+	fflush(stdout);
+}
+
+/* Returns an exit status, or -1 to go on. */
+static int reading(struct watch *w)
+{
+	struct dinst_error e = { 0, "" };
+	json_t *answer = NULL, *rows;
+	uint64_t now;
+
+	if (call(w->context, "read", w->params, &answer, &e) != 0)
+		return link_interrupted ? EXIT_DONE : fail(w->context, &e);
+	now = clock_ns(CLOCK_MONOTONIC);
+	rows = json_object_get(answer, "rows");
+	add_rates(w, rows, now);
+	draw(w, rows);
+	json_decref(w->before);
+	w->before = json_incref(rows);
+	w->before_ns = now;
+	json_decref(answer);
+	return ferror(stdout) ? EXIT_FAILED : -1;
+}
+
+static void sleep_until(uint64_t when)
+{
+	struct timespec until = { (time_t)(when / 1000000000u), (long)(when % 1000000000u) };
+
+	while (!link_interrupted &&
+	       clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+		;
+}
+
+static int watch_loop(struct watch *w, uint64_t interval_ns, unsigned long long count)
+{
+	uint64_t next = clock_ns(CLOCK_MONOTONIC);
+	int status = -1;
+
+	for (unsigned long long n = 0; status < 0 && (!count || n < count); n++) {
+		if (n > 0) {
+			uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+			next += interval_ns;
+			if (next < now)
+				next = now;
+			sleep_until(next);
+		}
+		if (link_interrupted)
+			break;
+		status = reading(w);
+		/* that was the last value there will ever be */
+		if (w->context->target_ended)
+			break;
+	}
+	return status < 0 ? EXIT_DONE : status;
+}
+
+int watch_run(struct context *c, const struct arguments *a)
+{
+	const char *interval = arguments_get(a, 'i'), *count_text = arguments_get(a, 'c');
+	struct sigaction action = { .sa_handler = on_interrupt }, before;
+	struct watch w = { .context = c };
+	struct dinst_error e = { 0, "" };
+	unsigned long long count = 0;
+	double seconds = 1;
+	char *end = NULL;
+	json_t *ids;
+	int status;
+
+	if (interval) {
+		seconds = strtod(interval, &end);
+		if (end == interval || *end || !(seconds >= 0.01 && seconds <= 86400))
+			return fail_text(c, DINST_USAGE,
+					 "-i takes seconds from 0.01 to 86400, not '%s'", interval);
+	}
+	if (count_text && (!parse_number(count_text, 1000000000, &count) || !count))
+		return fail_text(c, DINST_USAGE, "-c takes a number of readings, not '%s'",
+				 count_text);
+	ids = ids_from_words(a, &e);
+	if (!ids)
+		return fail(c, &e);
+	w.params = json_pack("{s:o}", "ids", ids);
+	w.redraw = !c->json && isatty(STDOUT_FILENO);
+	c->target_ended = false;
+	/* no SA_RESTART: the sleep and the wait for an answer are to end */
+	sigaction(SIGINT, &action, &before);
+	status = watch_loop(&w, (uint64_t)(seconds * 1e9), count);
+	sigaction(SIGINT, &before, NULL);
+	link_interrupted = 0;
+	json_decref(w.params);
+	json_decref(w.before);
+	return flush_output(c, status);
+}

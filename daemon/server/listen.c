@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * listen.c - the socket, its directory, the lock.
+ *
+ * Owns what makes sure that there is one daemon per socket: the lock file is
+ * held for the whole life of the process, and only its holder binds, replaces
+ * or removes the socket. Never removes anything that is not a dead socket.
+ */
+#include "daemon/server/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int take_lock(struct server *s, struct dinst_error *e)
+{
+	char owner[32] = "";
+	int fd, n;
+
+	fd = openat(s->place.fd, s->place.lock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot open the lock %s/%s",
+					s->place.directory, s->place.lock);
+	if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+		int saved = errno;
+		ssize_t got = pread(fd, owner, sizeof(owner) - 1, 0);
+
+		close(fd);
+		if (saved != EWOULDBLOCK)
+			return dinst_fail_errno(e, DINST_FAILED, saved, "cannot lock %s/%s",
+						s->place.directory, s->place.lock);
+		owner[got > 0 ? strcspn(owner, "\n") : 0] = '\0';
+		return dinst_fail(e, DINST_BUSY, "another dinstd (pid %s) serves %s",
+				  owner[0] ? owner : "unknown", s->place.path);
+	}
+	n = snprintf(owner, sizeof(owner), "%d\n", (int)getpid());
+	if (ftruncate(fd, 0) != 0 || pwrite(fd, owner, (size_t)n, 0) != n) {
+		dinst_fail_errno(e, DINST_FAILED, errno, "cannot write the lock %s/%s",
+				 s->place.directory, s->place.lock);
+		close(fd);
+		return e->code;
+	}
+	s->lock_fd = fd;
+	return 0;
+}
+
+/* Removes a socket that nobody listens on; refuses everything else. */
+static int clear_place(struct server *s, struct dinst_error *e)
+{
+	struct sockaddr_un address;
+	struct ucred peer = { 0, 0, 0 };
+	socklen_t size = sizeof(peer);
+	struct stat st;
+	int fd, err = 0;
+
+	if (fstatat(s->place.fd, s->place.socket, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+		if (errno == ENOENT)
+			return 0;
+		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot look at %s", s->place.path);
+	}
+	if (!S_ISSOCK(st.st_mode))
+		return dinst_fail(e, DINST_BUSY,
+				  "%s exists and is not a socket: remove it or set DINST_SOCKET",
+				  s->place.path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot make a socket");
+	socket_place_address(&s->place, &address);
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN ||
+	    errno == EPROTOTYPE) {
+		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+		err = dinst_fail(e, DINST_BUSY,
+				 "the socket %s is in use by another program (pid %d): stop it or set "
+				 "DINST_SOCKET",
+				 s->place.path, (int)peer.pid);
+	} else if (errno != ECONNREFUSED) {
+		err = dinst_fail_errno(e, DINST_BUSY, errno, "cannot tell who uses the socket %s",
+				       s->place.path);
+	} else if (unlinkat(s->place.fd, s->place.socket, 0) != 0 && errno != ENOENT) {
+		err = dinst_fail_errno(e, DINST_FAILED, errno, "cannot replace the dead socket %s",
+				       s->place.path);
+	}
+	close(fd);
+	return err;
+}
+
+static void listener_event(uv_stream_t *listener, int status)
+{
+	if (status < 0)
+		server_log("accept: %s", uv_strerror(status));
+	else
+		peer_accept(listener->data);
+}
+
+static int bind_socket(struct server *s, struct dinst_error *e)
+{
+	struct sockaddr_un address;
+	mode_t mask;
+	int fd, err;
+
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot make a socket");
+	socket_place_address(&s->place, &address);
+	/* the mode must be right from the first moment on */
+	mask = umask(0177);
+	err = bind(fd, (struct sockaddr *)&address, sizeof(address));
+	umask(mask);
+	if (err != 0) {
+		dinst_fail_errno(e, DINST_FAILED, errno, "cannot bind the socket %s", s->place.path);
+		close(fd);
+		return e->code;
+	}
+	s->bound = true;
+	uv_pipe_init(&s->loop, &s->listener, 0);
+	s->listener.data = s;
+	s->listening = true;
+	err = uv_pipe_open(&s->listener, fd);
+	if (err) {
+		close(fd);
+		return dinst_fail(e, DINST_FAILED, "cannot use the socket: %s", uv_strerror(err));
+	}
+	err = uv_listen((uv_stream_t *)&s->listener, 128, listener_event);
+	if (err)
+		return dinst_fail(e, DINST_FAILED, "cannot listen on %s: %s", s->place.path,
+				  uv_strerror(err));
+	return 0;
+}
+
+int server_listen(struct server *s, struct dinst_error *e)
+{
+	int err;
+
+	err = socket_place_open(&s->place, true, e);
+	if (!err)
+		err = take_lock(s, e);
+	if (!err)
+		err = clear_place(s, e);
+	if (!err)
+		err = bind_socket(s, e);
+	return err;
+}
+
+void server_unlisten(struct server *s)
+{
+	if (s->bound)
+		unlinkat(s->place.fd, s->place.socket, 0);
+	s->bound = false;
+	if (s->listening && !uv_is_closing((uv_handle_t *)&s->listener))
+		uv_close((uv_handle_t *)&s->listener, NULL);
+}

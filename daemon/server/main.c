@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * main.c - dinstd: options, signals, the log, the end.
+ *
+ * Runs in the foreground with its log on standard error; the client makes it a
+ * daemon. Never ends without having detached, unless it is killed.
+ */
+#include "daemon/server/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { IDLE_DEFAULT_S = 300, IDLE_LOOK_MS = 1000 };
+
+void server_log(const char *format, ...)
+{
+	char text[1024], stamp[32];
+	struct timespec now;
+	struct tm tm;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	clock_gettime(CLOCK_REALTIME, &now);
+	localtime_r(&now.tv_sec, &tm);
+	strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S", &tm);
+	fprintf(stderr, "%s.%03ld dinstd: %s\n", stamp, now.tv_nsec / 1000000, text);
+}
+
+void server_busy(struct server *s)
+{
+	s->busy_at = uv_now(&s->loop);
+}
+
+/* ----------------------------------------------------------------- the end */
+
+void server_end(struct server *s)
+{
+	struct peer *p, *next;
+
+	if (s->ending)
+		return;
+	s->ending = s->stopping = true;
+	server_unlisten(s);
+	while (s->sessions)
+		session_close(s->sessions, "the daemon ends");
+	uv_close((uv_handle_t *)&s->idle, NULL);
+	uv_close((uv_handle_t *)&s->sigterm, NULL);
+	uv_close((uv_handle_t *)&s->sigint, NULL);
+	/* the last answers go out first; who does not take them is cut off by SIGALRM */
+	alarm(5);
+	for (p = s->peers; p; p = next) {
+		next = p->next;
+		peer_finish(p);
+	}
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+	struct server *s = handle->data;
+
+	server_log("signal %d (%s)", number, strsignal(number));
+	if (s->stopping)
+		server_end(s);
+	else
+		server_stop(s, NULL);
+}
+
+static void on_idle(uv_timer_t *timer)
+{
+	struct server *s = timer->data;
+
+	if (s->sessions || s->peers) {
+		server_busy(s);
+	} else if (s->idle_ms && uv_now(&s->loop) - s->busy_at >= s->idle_ms) {
+		server_log("nothing to do for %llu s: leaving",
+			   (unsigned long long)s->idle_ms / 1000);
+		server_end(s);
+	}
+}
+
+/* ------------------------------------------------------------------ start */
+
+static int server_init(struct server *s, struct dinst_error *e)
+{
+	int err = uv_loop_init(&s->loop);
+
+	if (err)
+		return dinst_fail(e, DINST_FAILED, "cannot make an event loop: %s", uv_strerror(err));
+	uv_timer_init(&s->loop, &s->idle);
+	uv_signal_init(&s->loop, &s->sigterm);
+	uv_signal_init(&s->loop, &s->sigint);
+	s->idle.data = s->sigterm.data = s->sigint.data = s;
+	uv_timer_start(&s->idle, on_idle, IDLE_LOOK_MS, IDLE_LOOK_MS);
+	uv_signal_start(&s->sigterm, on_signal, SIGTERM);
+	uv_signal_start(&s->sigint, on_signal, SIGINT);
+	server_busy(s);
+	return 0;
+}
+
+/* Many clients and mutators need many descriptors. */
+static void raise_limits(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max < 65536 ? limit.rlim_max : 65536;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+/* Tells the client that started us how it went: a line on the descriptor it gave. */
+static void tell_starter(int fd, const struct dinst_error *e)
+{
+	char line[DINST_ERROR_TEXT + 40];
+	int n;
+
+	if (fd < 0)
+		return;
+	n = e->code ? snprintf(line, sizeof(line), "%s %s\n", dinst_code_name(e->code), e->text) :
+		      snprintf(line, sizeof(line), "ok\n");
+	if (write(fd, line, (size_t)n) != n)
+		server_log("the client that started us is gone");
+	close(fd);
+}
+
+static void usage(FILE *to)
+{
+	fputs("usage: dinstd [-s SOCKET] [-i SECONDS]\n"
+	      "The daemon of dinst, one per user; dinst starts it when none runs.\n\n"
+	      "  -s, --socket PATH   listen there (default: $DINST_SOCKET, else\n"
+	      "                      $XDG_RUNTIME_DIR/dinst/dinstd.sock, else\n"
+	      "                      /run/dinst/ for root, /tmp/dinst-UID/ for others)\n"
+	      "  -i, --idle SECONDS  leave after so long without sessions and clients\n"
+	      "                      (default 300; 0: never)\n"
+	      "  -h, --help          this text\n"
+	      "  -V, --version       the version\n\n"
+	      "It stays in the foreground and logs to standard error. SIGTERM and SIGINT\n"
+	      "detach everything first. Example:\n\n"
+	      "    dinstd -s /tmp/d/dinstd.sock 2> /tmp/d/log &\n",
+	      to);
+}
+
+struct start {
+	const char *socket;
+	unsigned long long idle;
+	int ready_fd;
+};
+
+/* Returns -1 to go on, else the exit status. */
+static int read_options(int argc, char **argv, struct start *start)
+{
+	static const struct option options[] = {
+		{ "socket", required_argument, NULL, 's' }, { "idle", required_argument, NULL, 'i' },
+		{ "ready", required_argument, NULL, 'R' },  { "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },      { NULL, 0, NULL, 0 },
+	};
+	unsigned long long number;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "s:i:hV", options, NULL)) != -1) {
+		switch (c) {
+		case 's':
+			start->socket = optarg;
+			break;
+		case 'i':
+			if (!parse_number(optarg, 10000000, &start->idle)) {
+				fprintf(stderr, "dinstd: --idle takes seconds, not '%s'\n", optarg);
+				return 2;
+			}
+			break;
+		case 'R':
+			/* between dinst and dinstd only */
+			if (!parse_number(optarg, 1000000, &number) ||
+			    fcntl((int)number, F_SETFD, FD_CLOEXEC) != 0)
+				return 2;
+			start->ready_fd = (int)number;
+			break;
+		case 'h':
+			usage(stdout);
+			return 0;
+		case 'V':
+			puts("dinstd " DINST_VERSION);
+			return 0;
+		default:
+			usage(stderr);
+			return 2;
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "dinstd: unexpected argument '%s'\n", argv[optind]);
+		return 2;
+	}
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	static struct server server;
+	struct dinst_error e = { 0, "" };
+	struct start start = { NULL, IDLE_DEFAULT_S, -1 };
+	int status = read_options(argc, argv, &start);
+
+	if (status >= 0)
+		return status;
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	raise_limits();
+	server.lock_fd = -1;
+	server.idle_ms = start.idle * 1000;
+	if (socket_place_find(&server.place, start.socket, &e) == 0 &&
+	    program_find("dinst-mutator", "DINST_MUTATOR", server.mutator_path, &e) == 0 &&
+	    server_init(&server, &e) == 0)
+		server_listen(&server, &e);
+	tell_starter(start.ready_fd, &e);
+	if (e.code) {
+		fprintf(stderr, "dinstd: %s\n", e.text);
+		return 1;
+	}
+	/* no directory is kept busy by us */
+	if (chdir("/") != 0)
+		server_log("cannot change to /");
+	server_log("version %s, pid %d, socket %s", DINST_VERSION, (int)getpid(),
+		   server.place.path);
+	uv_run(&server.loop, UV_RUN_DEFAULT);
+	server_log("end");
+	return 0;
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * methods.c - what each method of a client does.
+ *
+ * Owns the table of methods. Most are forwarded to the session's mutator as
+ * they are; the daemon's own are few. Never unpacks a listing.
+ */
+#include "daemon/server/server.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ------------------------------------------------------------- forwarding */
+
+struct forward {
+	struct request *request;
+	struct session *session;
+	char method[16];
+};
+
+static void forward_done(void *arg, const struct reply *reply)
+{
+	struct forward *f = arg;
+	struct session *se = f->session;
+	struct request *r = f->request;
+	bool detached = strcmp(f->method, "detach") == 0 && reply->result.text;
+
+	if (strcmp(f->method, "status") == 0)
+		session_status(se, reply);
+	if (strcmp(f->method, "release") == 0 && reply->result.text) {
+		se->held = false;
+		se->holder = NULL;
+	}
+	session_tell_news(se, r);
+	if (reply->result.text)
+		request_result_text(r, reply->result);
+	else if (reply->error.text)
+		request_error_text(r, reply->error);
+	else
+		request_error_from(r, &reply->failure);
+	if (detached && !se->closing)
+		session_close(se, "detached");
+	free(f);
+}
+
+static json_t *without_session(json_t *params)
+{
+	json_t *copy = params ? json_copy(params) : json_object();
+
+	json_object_del(copy, "session");
+	return copy;
+}
+
+static void forward(struct session *se, struct request *r, const char *method, json_t *params,
+		    call_done done)
+{
+	struct forward *f = calloc(1, sizeof(*f));
+	json_t *copy;
+
+	if (!f) {
+		request_error(r, DINST_NO_MEMORY, "no memory for a request");
+		return;
+	}
+	f->request = r;
+	f->session = se;
+	snprintf(f->method, sizeof(f->method), "%s", method);
+	if (r->peer)
+		r->peer->session = se;
+	copy = without_session(params);
+	mutator_call(se->mutator, method, copy, r, done, f);
+	json_decref(copy);
+}
+
+static void method_forward(struct server *s, struct request *r, const char *method,
+			   json_t *params)
+{
+	struct dinst_error e = { 0, "" };
+	struct session *se = session_choose(s, params, &e);
+
+	if (!se)
+		request_error_from(r, &e);
+	else if (!se->mutator)
+		request_error(r, se->state == SESSION_EXITED ? DINST_GONE : DINST_DAEMON, se->why);
+	else
+		forward(se, r, method, params, forward_done);
+}
+
+/* ---------------------------------------------------------------- attach */
+
+static void joined(void *arg, const struct reply *reply)
+{
+	struct forward *f = arg;
+	struct session *se = f->session;
+	json_t *answer;
+
+	session_status(se, reply);
+	session_tell_news(se, f->request);
+	if (reply->failure.code) {
+		request_error_from(f->request, &reply->failure);
+	} else {
+		answer = json_copy(se->attached);
+		json_object_set_new(answer, "session", json_string(se->name));
+		json_object_set_new(answer, "pid", json_integer(se->pid));
+		json_object_set_new(answer, "joined", json_true());
+		request_result(f->request, answer);
+	}
+	free(f);
+}
+
+static bool is_ours(struct server *s, pid_t pid)
+{
+	for (struct session *se = s->sessions; se; se = se->next)
+		if (se->mutator && mutator_pid(se->mutator) == pid)
+			return true;
+	return pid == getpid();
+}
+
+/* params.target or params.pid, as a text in number[24] or the string itself; NULL if missing. */
+static const char *target_text(json_t *params, char *number)
+{
+	json_t *target = json_object_get(params, "target");
+
+	if (!target)
+		target = json_object_get(params, "pid");
+	if (json_is_integer(target)) {
+		snprintf(number, 24, "%lld", (long long)json_integer_value(target));
+		return number;
+	}
+	return json_string_value(target);
+}
+
+static bool still_there(const struct session *se)
+{
+	return se->mutator && se->state != SESSION_EXITED && process_alive(se->pid) &&
+	       process_start(se->pid) == se->start;
+}
+
+/* Finds the process that a target names, or the live session that has it already. */
+static int find_target(struct server *s, const char *target, struct session **se, pid_t *pid,
+		       struct dinst_error *e)
+{
+	struct session *found = session_named(s, target);
+	int err;
+
+	*se = NULL;
+	if (found && still_there(found)) {
+		*se = found;
+		*pid = found->pid;
+		return 0;
+	}
+	err = process_resolve(target, NULL, 0, pid, e);
+	if (err)
+		return err;
+	found = session_of_pid(s, *pid);
+	if (found && still_there(found))
+		*se = found;
+	return 0;
+}
+
+static void method_attach(struct server *s, struct request *r, const char *method, json_t *params)
+{
+	const char *name = json_string_value(json_object_get(params, "name"));
+	struct dinst_error e = { 0, "" };
+	struct session *se;
+	char number[24];
+	const char *target = target_text(params, number);
+	pid_t pid = 0;
+
+	if (!target) {
+		request_error_rpc(r, RPC_PARAMS, "target is missing: a pid or a name");
+	} else if (s->stopping) {
+		request_error(r, DINST_BUSY, "the daemon is stopping");
+	} else if (find_target(s, target, &se, &pid, &e) != 0) {
+		request_error_from(r, &e);
+	} else if (is_ours(s, pid)) {
+		request_error(r, DINST_REFUSED, "that is a part of dinst itself");
+	} else if (se && name && strcmp(name, se->name) != 0) {
+		dinst_fail(&e, DINST_BUSY, "pid %d has a session already, named '%s'", (int)pid,
+			   se->name);
+		request_error_from(r, &e);
+	} else if (se) {
+		forward(se, r, "status", NULL, joined);
+	} else if (session_open(s, pid, name, NULL, &se, &e) != 0) {
+		request_error_from(r, &e);
+	} else {
+		session_attach(se, method, r);
+	}
+}
+
+static void method_catch_exec(struct server *s, struct request *r, const char *method,
+			      json_t *params)
+{
+	const char *name = json_string_value(json_object_get(params, "name"));
+	const char *program = json_string_value(json_object_get(params, "program"));
+	json_int_t pid = json_integer_value(json_object_get(params, "pid"));
+	struct dinst_error e = { 0, "" };
+	struct session *se;
+
+	if (pid <= 0 || pid > INT_MAX)
+		request_error_rpc(r, RPC_PARAMS, "pid is missing");
+	else if (s->stopping)
+		request_error(r, DINST_BUSY, "the daemon is stopping");
+	else if (session_of_pid(s, (pid_t)pid) && still_there(session_of_pid(s, (pid_t)pid)))
+		request_error(r, DINST_BUSY, "that process has a session already");
+	else if (session_open(s, (pid_t)pid, name, program, &se, &e) != 0)
+		request_error_from(r, &e);
+	else
+		session_attach(se, method, r);
+}
+
+/* ---------------------------------------------------------------- detach */
+
+static void method_detach(struct server *s, struct request *r, const char *method, json_t *params)
+{
+	struct dinst_error e = { 0, "" };
+	struct session *se = session_choose(s, params, &e);
+	json_t *answer;
+
+	if (!se) {
+		request_error_from(r, &e);
+		return;
+	}
+	if (se->mutator && (se->state != SESSION_EXITED)) {
+		session_release_target(se);
+		forward(se, r, method, params, forward_done);
+		return;
+	}
+	/* the target has ended, or nobody is there who could: only the session is left */
+	answer = json_pack("{s:s,s:i,s:i,s:i}", "session", se->name, "restored", 0, "left", 0,
+			   "stop_us", 0);
+	if (se->state == SESSION_LOST) {
+		json_object_set_new(answer, "partial", json_true());
+		json_object_set_new(answer, "notes", json_pack("[s]", se->why));
+	}
+	request_result(r, answer);
+	session_close(se, "detached");
+}
+
+/* ---------------------------------------------------------------- repair */
+
+struct repair {
+	struct server *server;
+	struct request *request;
+	struct mutator *mutator;
+};
+
+static void repair_died(void *owner, const char *why)
+{
+	(void)owner;
+	(void)why;
+}
+
+static void repair_notified(void *owner, const char *method, json_t *params)
+{
+	(void)owner;
+	(void)method;
+	(void)params;
+}
+
+static void repair_done(void *arg, const struct reply *reply)
+{
+	struct repair *repair = arg;
+
+	if (reply->result.text)
+		request_result_text(repair->request, reply->result);
+	else if (reply->error.text)
+		request_error_text(repair->request, reply->error);
+	else
+		request_error_from(repair->request, &reply->failure);
+	mutator_release(repair->mutator, "done");
+	free(repair);
+}
+
+static void method_repair(struct server *s, struct request *r, const char *method, json_t *params)
+{
+	static const struct mutator_events events = { repair_died, repair_notified };
+	struct dinst_error e = { 0, "" };
+	struct repair *repair;
+	struct session *se;
+	char number[24];
+	const char *target = target_text(params, number);
+	pid_t pid;
+
+	if (!target) {
+		request_error_rpc(r, RPC_PARAMS, "target is missing: a pid or a name");
+		return;
+	}
+	if (find_target(s, target, &se, &pid, &e) != 0) {
+		request_error_from(r, &e);
+		return;
+	}
+	if (se) {
+		dinst_fail(&e, DINST_BUSY, "pid %d has a live session, '%s': dinst detach it instead",
+			   (int)pid, se->name);
+		request_error_from(r, &e);
+		return;
+	}
+	repair = calloc(1, sizeof(*repair));
+	if (repair)
+		repair->mutator = mutator_start(s, &events, repair, &e);
+	if (!repair || !repair->mutator) {
+		free(repair);
+		request_error_from(r, &e);
+		return;
+	}
+	repair->server = s;
+	repair->request = r;
+	params = json_pack("{s:i}", "pid", (int)pid);
+	mutator_call(repair->mutator, method, params, r, repair_done, repair);
+	json_decref(params);
+}
+
+/* ------------------------------------------------------------- the table */
+
+static void method_ping(struct server *s, struct request *r, const char *method, json_t *params)
+{
+	(void)method;
+	(void)params;
+	request_result(r, json_pack("{s:s,s:i,s:i}", "version", DINST_VERSION, "pid",
+				    (int)getpid(), "sessions", (int)session_count(s)));
+}
+
+static void method_sessions(struct server *s, struct request *r, const char *method,
+			    json_t *params)
+{
+	(void)method;
+	(void)params;
+	server_list(s, r);
+}
+
+static void method_stop(struct server *s, struct request *r, const char *method, json_t *params)
+{
+	(void)method;
+	(void)params;
+	server_stop(s, r);
+}
+
+static const struct {
+	const char *name;
+	void (*serve)(struct server *s, struct request *r, const char *method, json_t *params);
+} methods[] = {
+	{ "ping", method_ping },         { "sessions", method_sessions },
+	{ "attach", method_attach },     { "catch_exec", method_catch_exec },
+	{ "detach", method_detach },     { "repair", method_repair },
+	{ "stop", method_stop },         { "release", method_forward },
+	{ "status", method_forward },    { "modules", method_forward },
+	{ "funcs", method_forward },     { "points", method_forward },
+	{ "insert", method_forward },    { "read", method_forward },
+	{ "remove", method_forward },    { "flush", method_forward },
+	{ "metrics", method_forward },   { "complete", method_forward },
+};
+
+void method_dispatch(struct server *s, struct request *r, const char *method, json_t *params)
+{
+	char text[100];
+
+	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
+		if (strcmp(methods[i].name, method) == 0) {
+			methods[i].serve(s, r, method, params);
+			return;
+		}
+	snprintf(text, sizeof(text), "there is no method '%.40s'", method);
+	request_error_rpc(r, RPC_METHOD, text);
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * peer.c - one connected client: requests in, answers out.
+ *
+ * Owns the check of who may connect, and the limits that keep one client from
+ * harming the others. Never waits for a client, and never believes one.
+ */
+#include "daemon/server/server.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ------------------------------------------------------------------- flow */
+
+/* Reads from the client only while it takes its answers. */
+static void peer_flow(struct peer *p)
+{
+	if (p->stream.closing)
+		return;
+	if (p->server->ending) {
+		if (p->stream.unwritten == 0)
+			peer_close(p);
+	} else if (p->stream.unwritten > PEER_UNWRITTEN_MAX) {
+		server_log("client %d takes no answers: dropped", (int)p->pid);
+		peer_close(p);
+	} else if (p->pending >= PEER_PENDING_MAX || p->stream.unwritten > PEER_UNWRITTEN_PAUSE) {
+		stream_pause(&p->stream);
+	} else if (p->input_ended && p->pending == 0 && p->stream.unwritten == 0 &&
+		   !p->stream.paused) {
+		peer_close(p);
+	} else {
+		stream_resume(&p->stream);
+	}
+}
+
+static void peer_send(struct peer *p, char *line)
+{
+	int err = stream_write(&p->stream, line);
+
+	if (err)
+		peer_close(p);
+}
+
+void peer_finish(struct peer *p)
+{
+	peer_flow(p);
+}
+
+static void peer_drained(struct stream *st)
+{
+	peer_flow(st->owner);
+}
+
+/* ---------------------------------------------------------------- answers */
+
+/* Takes the request off its client and frees it; sends `line` if there is someone to take it. */
+static void request_finish(struct request *r, char *line)
+{
+	struct peer *p = r->peer;
+
+	if (p) {
+		struct request **at = &p->requests;
+
+		while (*at != r)
+			at = &(*at)->next;
+		*at = r->next;
+		p->pending--;
+		if (r->id) {
+			peer_send(p, line);
+			line = NULL;
+		}
+		peer_flow(p);
+	}
+	free(line);
+	json_decref(r->id);
+	free(r);
+}
+
+void request_result(struct request *r, json_t *result)
+{
+	char *line = rpc_make_result(r->id, result);
+
+	json_decref(result);
+	request_finish(r, line);
+}
+
+void request_result_text(struct request *r, struct rpc_span result)
+{
+	request_finish(r, rpc_make_result_text(r->id, result));
+}
+
+void request_error_text(struct request *r, struct rpc_span error)
+{
+	request_finish(r, rpc_make_error_text(r->id, error));
+}
+
+void request_error(struct request *r, int code, const char *text)
+{
+	request_finish(r, rpc_make_error(r->id, RPC_FAILED, dinst_code_name(code), text));
+}
+
+void request_error_from(struct request *r, const struct dinst_error *e)
+{
+	request_error(r, e->code ? e->code : DINST_FAILED, e->text);
+}
+
+void request_error_rpc(struct request *r, int rpc_code, const char *text)
+{
+	request_finish(r, rpc_make_error(r->id, rpc_code,
+					 dinst_code_name(rpc_code == RPC_PARAMS ? DINST_USAGE :
+										  DINST_PROTOCOL),
+					 text));
+}
+
+void request_notify(struct request *r, const char *method, json_t *params)
+{
+	json_t *copy;
+
+	if (!r->peer || !r->id || r->peer->stream.closing)
+		return;
+	copy = json_is_object(params) ? json_copy(params) : json_object();
+	json_object_set(copy, "request", r->id);
+	peer_send(r->peer, rpc_make_notification(method, copy));
+	json_decref(copy);
+}
+
+unsigned peers_notify(struct server *s, struct session *session, const char *method,
+		      json_t *params)
+{
+	struct peer *p, *next;
+	unsigned told = 0;
+
+	for (p = s->peers; p; p = next) {
+		next = p->next;
+		if (p->stream.closing || (session && p->session != session))
+			continue;
+		peer_send(p, rpc_make_notification(method, params));
+		told++;
+	}
+	return told;
+}
+
+/* --------------------------------------------------------------- requests */
+
+static struct request *request_new(struct peer *p, json_t *id)
+{
+	struct request *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->peer = p;
+	r->id = json_incref(id);
+	r->next = p->requests;
+	p->requests = r;
+	p->pending++;
+	return r;
+}
+
+static void peer_line(struct stream *st, char *line, size_t length)
+{
+	struct peer *p = st->owner;
+	struct dinst_error e = { 0, "" };
+	struct rpc_request parsed;
+	struct request *r;
+	json_t *null = NULL;
+	int err;
+
+	if (p->server->ending || length == 0 || strspn(line, " \t\r") == length)
+		return;
+	server_busy(p->server);
+	err = rpc_request_parse(line, length, &parsed, &e);
+	/* what has no readable id is answered with null, as JSON-RPC says */
+	if (err && !parsed.id)
+		null = json_null();
+	r = request_new(p, parsed.id ? parsed.id : null);
+	if (!r)
+		peer_close(p);
+	else if (err)
+		request_error_rpc(r, err, e.text);
+	else
+		method_dispatch(p->server, r, parsed.method, parsed.params);
+	rpc_request_release(&parsed);
+	peer_flow(p);
+}
+
+static void peer_too_long(struct stream *st)
+{
+	struct peer *p = st->owner;
+	struct request *r = request_new(p, json_null());
+
+	if (!r)
+		peer_close(p);
+	else
+		request_error_rpc(r, RPC_INVALID, "the line is longer than 1 MiB");
+}
+
+static void peer_end(struct stream *st, int status)
+{
+	struct peer *p = st->owner;
+	struct pollfd fd = { -1, POLLIN, 0 };
+
+	/* a client that only shut down its output still waits for answers */
+	uv_fileno((uv_handle_t *)&st->pipe, &fd.fd);
+	if (status < 0 || poll(&fd, 1, 0) < 0 || (fd.revents & (POLLHUP | POLLERR))) {
+		peer_close(p);
+		return;
+	}
+	p->input_ended = true;
+	peer_flow(p);
+}
+
+/* ------------------------------------------------------------- connection */
+
+static void peer_closed(struct stream *st)
+{
+	free(st->owner);
+}
+
+void peer_close(struct peer *p)
+{
+	struct server *s = p->server;
+	struct peer **at = &s->peers;
+
+	if (p->stream.closing)
+		return;
+	while (*at && *at != p)
+		at = &(*at)->next;
+	if (*at) {
+		*at = p->next;
+		s->peer_count--;
+	}
+	while (p->requests) {
+		struct request *r = p->requests;
+
+		p->requests = r->next;
+		r->next = NULL;
+		r->peer = NULL;
+	}
+	stream_close(&p->stream);
+	for (struct session *se = s->sessions; se; se = se->next)
+		if (se->holder == p)
+			session_release_target(se);
+	server_busy(s);
+}
+
+/* Only our own uid and root may ask anything of us. */
+static bool peer_allowed(struct peer *p)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+	uv_os_fd_t fd;
+
+	if (uv_fileno((uv_handle_t *)&p->stream.pipe, &fd) != 0 ||
+	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+		return false;
+	p->uid = peer.uid;
+	p->pid = peer.pid;
+	if (peer.uid == geteuid() || peer.uid == 0)
+		return true;
+	server_log("client %d of uid %u turned away", (int)peer.pid, (unsigned)peer.uid);
+	return false;
+}
+
+void peer_accept(struct server *s)
+{
+	struct peer *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return;
+	p->server = s;
+	p->stream.owner = p;
+	p->stream.on_line = peer_line;
+	p->stream.on_too_long = peer_too_long;
+	p->stream.on_end = peer_end;
+	p->stream.on_drained = peer_drained;
+	p->stream.on_closed = peer_closed;
+	if (stream_init(&p->stream, &s->loop, RPC_CLIENT_LINE) != 0) {
+		free(p);
+		return;
+	}
+	p->next = s->peers;
+	s->peers = p;
+	s->peer_count++;
+	server_busy(s);
+	if (uv_accept((uv_stream_t *)&s->listener, (uv_stream_t *)&p->stream.pipe) != 0 ||
+	    !peer_allowed(p) || s->ending) {
+		peer_close(p);
+		return;
+	}
+	if (s->peer_count > PEER_MAX) {
+		server_log("more than %d clients: client %d turned away", PEER_MAX, (int)p->pid);
+		peer_close(p);
+		return;
+	}
+	if (stream_start(&p->stream) != 0)
+		peer_close(p);
+}

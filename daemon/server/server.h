@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * server.h - what the parts of dinstd know of each other.
+ *
+ *   listen.c   the socket, its directory, the lock
+ *   peer.c     one connected client: requests in, answers out
+ *   session.c  the table of sessions: names, states, their mutators' deaths
+ *   mutator.c  one dinst-mutator process and the queue of calls to it
+ *   methods.c  what each method of a client does
+ *   gather.c   what asks all mutators at once: `sessions` and `stop`
+ *   main.c     options, signals, the log, the end
+ *
+ * Everything runs on one loop in one thread. Ownership: the server owns
+ * sessions and peers, a session owns its mutator, a mutator owns the calls in
+ * its queue; a request belongs to whoever has to answer it next, and answering
+ * it frees it.
+ */
+#ifndef DINST_DAEMON_SERVER_H
+#define DINST_DAEMON_SERVER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#include "daemon/common/paths.h"
+#include "daemon/common/process.h"
+#include "daemon/common/rpc.h"
+#include "daemon/server/stream.h"
+
+enum {
+	PEER_MAX = 256,        /* clients at once */
+	PEER_PENDING_MAX = 64, /* unanswered requests of one client; then it is not read */
+	RESTARTS_MAX = 3,      /* new mutators for a session within RESTART_SPAN_MS */
+	RESTART_SPAN_MS = 60 * 1000,
+	STATUS_WAIT_MS = 500,  /* `sessions` waits so long for a mutator's status */
+	STOP_WAIT_MS = 60 * 1000, /* `stop` waits so long for detaches */
+};
+
+/* Bytes not yet taken by a client: above the first it is not read, above the second it is dropped. */
+#define PEER_UNWRITTEN_PAUSE ((size_t)4 << 20)
+#define PEER_UNWRITTEN_MAX ((size_t)512 << 20)
+
+struct server {
+	uv_loop_t loop;
+	uv_pipe_t listener;
+	uv_timer_t idle;
+	uv_signal_t sigterm, sigint;
+	struct socket_place place;
+	char mutator_path[PATH_MAX];
+	int lock_fd;
+	uint64_t idle_ms;    /* leave after so long without sessions; 0: never */
+	uint64_t busy_at;    /* loop time at which there was work last */
+	struct session *sessions;
+	struct peer *peers;
+	unsigned peer_count;
+	bool listening, bound;
+	bool stopping;       /* no new sessions; the end is near */
+	bool ending;         /* handles are being closed */
+};
+
+/* ------------------------------------------------------------------ main.c */
+
+void server_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Notes that there is work, which puts off leaving. */
+void server_busy(struct server *s);
+/* Closes everything; the loop then ends. Unwritten answers have been waited for. */
+void server_end(struct server *s);
+
+/* ---------------------------------------------------------------- listen.c */
+
+/* Takes the lock and binds the socket. DINST_BUSY: another dinstd has the lock. */
+int server_listen(struct server *s, struct dinst_error *e);
+/* Removes the socket; the lock goes with the process. */
+void server_unlisten(struct server *s);
+
+/* ------------------------------------------------------------------ peer.c */
+
+struct peer {
+	struct server *server;
+	struct peer *next;
+	struct stream stream;
+	struct request *requests;
+	struct session *session; /* used last: whose events it is told; may be NULL */
+	unsigned pending;        /* requests that wait for an answer */
+	uid_t uid;
+	pid_t pid;
+	bool input_ended;        /* it sends no more, but wants its answers */
+};
+
+/* A client's request that is to be answered exactly once. */
+struct request {
+	struct request *next; /* of the peer's */
+	struct peer *peer;    /* NULL once the client is gone */
+	json_t *id;           /* NULL for a notification: no answer is sent */
+};
+
+void peer_accept(struct server *s);
+void peer_close(struct peer *p);
+/* At the end of the server: closes as soon as everything is written. */
+void peer_finish(struct peer *p);
+/* Tells the clients of a session (NULL: all) something; returns how many were told. */
+unsigned peers_notify(struct server *s, struct session *session, const char *method,
+		      json_t *params);
+
+/* The answers. Each frees the request. */
+void request_result(struct request *r, json_t *result); /* takes `result` over */
+void request_result_text(struct request *r, struct rpc_span result);
+void request_error(struct request *r, int code, const char *text);
+void request_error_from(struct request *r, const struct dinst_error *e);
+void request_error_text(struct request *r, struct rpc_span error);
+void request_error_rpc(struct request *r, int rpc_code, const char *text);
+/* A notification about a request that is not answered yet. */
+void request_notify(struct request *r, const char *method, json_t *params);
+
+/* --------------------------------------------------------------- mutator.c */
+
+/* What a call came to: a result's text, an error's text, or an error of ours. */
+struct reply {
+	struct rpc_span result;
+	struct rpc_span error;
+	struct dinst_error failure; /* .code is 0 unless the mutator did not answer */
+};
+
+typedef void (*call_done)(void *arg, const struct reply *reply);
+
+struct mutator; /* opaque */
+
+struct mutator_events {
+	/* It ended without being released; its calls have been answered. */
+	void (*died)(void *owner, const char *why);
+	/* A notification that is not about the current call, or "armed". */
+	void (*notified)(void *owner, const char *method, json_t *params);
+};
+
+/* Starts a mutator. NULL with *e filled (DINST_DAEMON). */
+struct mutator *mutator_start(struct server *s, const struct mutator_events *events, void *owner,
+			      struct dinst_error *e);
+
+/*
+ * Queues a call; done(arg) is called exactly once: later, or at once if the
+ * mutator has ended. `about` (or NULL) is the request whose client is told of
+ * progress; it must live until then.
+ */
+void mutator_call(struct mutator *m, const char *method, json_t *params, struct request *about,
+		  call_done done, void *arg);
+/* The method that it works on; NULL if it is idle. */
+const char *mutator_busy(const struct mutator *m);
+pid_t mutator_pid(const struct mutator *m);
+
+/* Closes the connection, upon which it ends; pending calls fail with `why`. */
+void mutator_release(struct mutator *m, const char *why);
+
+/* --------------------------------------------------------------- session.c */
+
+enum session_state {
+	SESSION_ATTACHING, /* the first attach is not answered yet */
+	SESSION_LIVE,
+	SESSION_RESTARTING,/* its mutator died; another one is attaching */
+	SESSION_EXITED,    /* the target has ended; values are kept */
+	SESSION_LOST,      /* no mutator any more: `why` says it */
+};
+
+struct session {
+	struct server *server;
+	struct session *next;
+	char name[PROCESS_NAME_MAX];
+	char process[PROCESS_NAME_MAX];
+	pid_t pid;
+	uint64_t start;        /* the process's start time, so that a reused pid is seen */
+	enum session_state state;
+	struct mutator *mutator; /* NULL in SESSION_LOST */
+	json_t *attached;      /* the answer to attach */
+	json_t *status;        /* the last one seen; may be NULL */
+	char *news;            /* to be told to the next client that asks; may be NULL */
+	char why[DINST_ERROR_TEXT];
+	bool held;             /* stands before its first instruction */
+	struct peer *holder;   /* the client for which it is held: when it goes, so do we */
+	struct request *opening; /* attach or catch_exec, not answered yet */
+	bool closing;
+	unsigned restarts;
+	uint64_t first_restart;
+};
+
+/*
+ * Makes a session, with a mutator and no call yet. `name` NULL: from the
+ * program, made unique; `program` NULL: the name of the process. DINST_BUSY if the name is taken, DINST_NO_PROCESS, DINST_DAEMON.
+ */
+int session_open(struct server *s, pid_t pid, const char *name, const char *program,
+		 struct session **out, struct dinst_error *e);
+/*
+ * Starts attaching (method "attach" or "catch_exec"); `r` is answered when it is
+ * done. The session closes itself if it fails.
+ */
+void session_attach(struct session *se, const char *method, struct request *r);
+/* Releases the mutator, forgets the session and frees it. */
+void session_close(struct session *se, const char *why);
+/* Lets a held target run (nothing otherwise). */
+void session_release_target(struct session *se);
+
+struct session *session_named(struct server *s, const char *name);
+struct session *session_of_pid(struct server *s, pid_t pid);
+unsigned session_count(const struct server *s);
+/* The session that params.session names, or the only one. */
+struct session *session_choose(struct server *s, json_t *params, struct dinst_error *e);
+/* One row for `ls`; a new reference. `busy` may be NULL. */
+json_t *session_row(const struct session *se, const char *busy);
+/* Keeps what a status answer said. */
+void session_status(struct session *se, const struct reply *reply);
+/* Tells the client of `r` what has happened to the session, once. */
+void session_tell_news(struct session *se, struct request *r);
+
+/* --------------------------------------------------------------- methods.c */
+
+/* Does what a client asked for; `r` is answered at once or later. */
+void method_dispatch(struct server *s, struct request *r, const char *method, json_t *params);
+
+/* ---------------------------------------------------------------- gather.c */
+
+/* Answers with a row per session, as their mutators say now or have said last. */
+void server_list(struct server *s, struct request *r);
+/* Detaches everything; answers `r` (may be NULL), then ends the server. */
+void server_stop(struct server *s, struct request *r);
+
+#endif

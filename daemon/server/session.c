@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * session.c - the table of sessions: names, states, their mutators' deaths.
+ *
+ * Owns the life of a session from attach to detach, and what happens when its
+ * mutator dies in between: the calls are answered, another mutator takes the
+ * target over, and the next client is told. Never touches the target itself.
+ */
+#include "daemon/server/server.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------ lookup */
+
+struct session *session_named(struct server *s, const char *name)
+{
+	struct session *se = s->sessions;
+
+	while (se && strcmp(se->name, name) != 0)
+		se = se->next;
+	return se;
+}
+
+struct session *session_of_pid(struct server *s, pid_t pid)
+{
+	struct session *se = s->sessions;
+
+	while (se && se->pid != pid)
+		se = se->next;
+	return se;
+}
+
+unsigned session_count(const struct server *s)
+{
+	unsigned count = 0;
+
+	for (struct session *se = s->sessions; se; se = se->next)
+		count++;
+	return count;
+}
+
+/* "redis-server (pid 12), nginx (pid 34)" */
+static void list_sessions(struct server *s, const char *process, char *text, size_t size)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (struct session *se = s->sessions; se && used + 1 < size; se = se->next)
+		if (!process || strcmp(se->process, process) == 0)
+			used += (size_t)snprintf(text + used, size - used, "%s%s (pid %d)",
+						 used ? ", " : "", se->name, (int)se->pid);
+}
+
+static struct session *choose_only(struct server *s, struct dinst_error *e)
+{
+	char list[300];
+
+	if (s->sessions && !s->sessions->next)
+		return s->sessions;
+	if (!s->sessions) {
+		dinst_fail(e, DINST_NO_SESSION, "there is no session: dinst attach TARGET first");
+		return NULL;
+	}
+	list_sessions(s, NULL, list, sizeof(list));
+	dinst_fail(e, DINST_USAGE, "there are several sessions, choose one with -p: %s", list);
+	return NULL;
+}
+
+static struct session *choose_named(struct server *s, const char *name, struct dinst_error *e)
+{
+	struct session *se = session_named(s, name);
+	unsigned long long pid;
+	unsigned matches = 0;
+	char list[300];
+
+	if (!se && parse_number(name, INT_MAX, &pid))
+		se = session_of_pid(s, (pid_t)pid);
+	if (se)
+		return se;
+	for (struct session *at = s->sessions; at; at = at->next)
+		if (strcmp(at->process, name) == 0) {
+			se = at;
+			matches++;
+		}
+	if (matches == 1)
+		return se;
+	list_sessions(s, matches ? name : NULL, list, sizeof(list));
+	if (matches > 1)
+		dinst_fail(e, DINST_USAGE, "%u sessions have a process named '%s': %s", matches, name,
+			   list);
+	else
+		dinst_fail(e, DINST_NO_SESSION, "there is no session '%.64s': dinst attach it first%s%s",
+			   name, list[0] ? "; there are: " : "", list);
+	return NULL;
+}
+
+struct session *session_choose(struct server *s, json_t *params, struct dinst_error *e)
+{
+	json_t *which = json_object_get(params, "session");
+	char number[24];
+
+	if (!which || json_is_null(which))
+		return choose_only(s, e);
+	if (json_is_string(which))
+		return choose_named(s, json_string_value(which), e);
+	if (!json_is_integer(which)) {
+		dinst_fail(e, DINST_USAGE, "session is neither a string nor a number");
+		return NULL;
+	}
+	snprintf(number, sizeof(number), "%lld", (long long)json_integer_value(which));
+	return choose_named(s, number, e);
+}
+
+/* ------------------------------------------------------------- their news */
+
+/* Remembers something for the next client that asks. */
+static void session_news(struct session *se, const char *text)
+{
+	free(se->news);
+	se->news = strdup(text);
+}
+
+static void session_event(struct session *se, const char *kind, const char *text)
+{
+	json_t *params = json_pack("{s:s,s:s,s:o}", "kind", kind, "session", se->name, "text",
+				   rpc_text(text));
+
+	if (peers_notify(se->server, se, "event", params) == 0)
+		session_news(se, text);
+	json_decref(params);
+}
+
+void session_tell_news(struct session *se, struct request *r)
+{
+	json_t *params;
+
+	if (!se->news || !r->peer || !r->id)
+		return;
+	params = json_pack("{s:s,s:s,s:o}", "kind", "news", "session", se->name, "text",
+			   rpc_text(se->news));
+	request_notify(r, "event", params);
+	json_decref(params);
+	free(se->news);
+	se->news = NULL;
+}
+
+void session_status(struct session *se, const struct reply *reply)
+{
+	struct dinst_error e = { 0, "" };
+	const char *state;
+	json_t *status;
+
+	if (!reply->result.text)
+		return;
+	status = rpc_load(reply->result.text, reply->result.length, &e);
+	if (!json_is_object(status)) {
+		json_decref(status);
+		return;
+	}
+	state = json_string_value(json_object_get(status, "state"));
+	if (state && strcmp(state, "exited") == 0 && se->state == SESSION_LIVE)
+		se->state = SESSION_EXITED;
+	json_decref(se->status);
+	se->status = status;
+}
+
+static const char *state_word(const struct session *se)
+{
+	const char *word = json_string_value(json_object_get(se->status, "state"));
+
+	switch (se->state) {
+	case SESSION_ATTACHING:
+		return "attaching";
+	case SESSION_RESTARTING:
+		return "restarting";
+	case SESSION_EXITED:
+		return "exited";
+	case SESSION_LOST:
+		return "lost";
+	case SESSION_LIVE:
+		break;
+	}
+	if (se->held)
+		return "held";
+	return word ? word : "running";
+}
+
+json_t *session_row(const struct session *se, const char *busy)
+{
+	json_t *row = json_object();
+	const char *key;
+	json_t *value;
+
+	/* the order of the keys is the order in which they are printed */
+	json_object_set_new(row, "session", json_string(se->name));
+	json_object_set_new(row, "pid", json_integer(se->pid));
+	json_object_set_new(row, "name", rpc_text(se->process));
+	json_object_set_new(row, "state", json_string(state_word(se)));
+	json_object_set_new(row, "points", json_integer(0));
+	json_object_set_new(row, "active", json_integer(0));
+	json_object_set_new(row, "queued", json_integer(0));
+	json_object_set_new(row, "heap_bytes", json_integer(0));
+	json_object_foreach(se->status, key, value) {
+		if (strcmp(key, "session") != 0 && strcmp(key, "pid") != 0 &&
+		    strcmp(key, "state") != 0)
+			json_object_set(row, key, value);
+	}
+	if (busy)
+		json_object_set_new(row, "busy", json_string(busy));
+	if (se->state == SESSION_LOST && se->why[0])
+		json_object_set_new(row, "why", rpc_text(se->why));
+	return row;
+}
+
+/* ---------------------------------------------------------------- deaths */
+
+static void session_died(void *owner, const char *why);
+static void session_notified(void *owner, const char *method, json_t *params);
+
+static const struct mutator_events session_events = { session_died, session_notified };
+
+static bool target_is_there(const struct session *se)
+{
+	return process_alive(se->pid) && process_start(se->pid) == se->start;
+}
+
+/* Without a mutator from here on. */
+static void session_lose(struct session *se, enum session_state state, const char *why)
+{
+	se->state = state;
+	snprintf(se->why, sizeof(se->why), "%s", why);
+	session_news(se, why);
+	server_log("session %s: %s", se->name, why);
+}
+
+static void restart_done(void *arg, const struct reply *reply)
+{
+	struct session *se = arg;
+	struct dinst_error e = { 0, "" };
+	struct mutator *m = se->mutator;
+	char text[DINST_ERROR_TEXT];
+	json_t *answer;
+
+	if (se->closing || reply->failure.code)
+		return; /* session_died() comes next, or the end */
+	if (reply->error.text) {
+		answer = rpc_load(reply->error.text, reply->error.length, &e);
+		rpc_error_read(answer, &e);
+		json_decref(answer);
+		snprintf(text, sizeof(text),
+			 "the mutator of %s died, and another one could not take over: %.300s", se->name,
+			 e.text);
+		se->mutator = NULL;
+		session_lose(se, e.code == DINST_GONE || e.code == DINST_NO_PROCESS ?
+					 SESSION_EXITED : SESSION_LOST, text);
+		mutator_release(m, text);
+		return;
+	}
+	answer = rpc_load(reply->result.text, reply->result.length, &e);
+	json_decref(se->attached);
+	se->attached = json_is_object(answer) ? json_incref(answer) : json_object();
+	json_decref(answer);
+	json_decref(se->status);
+	se->status = NULL;
+	se->state = SESSION_LIVE;
+	server_log("session %s: mutator %d took over", se->name, (int)mutator_pid(se->mutator));
+}
+
+static void session_died(void *owner, const char *why)
+{
+	struct session *se = owner;
+	uint64_t now = uv_now(&se->server->loop);
+	struct dinst_error e = { 0, "" };
+	char text[DINST_ERROR_TEXT];
+	json_t *params;
+
+	se->mutator = NULL;
+	se->held = false;
+	se->holder = NULL;
+	snprintf(text, sizeof(text), "%s: %.300s", se->name, why);
+	if (se->state == SESSION_EXITED || !target_is_there(se)) {
+		session_lose(se, SESSION_EXITED, text);
+		return;
+	}
+	if (se->restarts == 0 || now - se->first_restart > RESTART_SPAN_MS) {
+		se->restarts = 0;
+		se->first_restart = now;
+	}
+	if (++se->restarts > RESTARTS_MAX) {
+		snprintf(text, sizeof(text),
+			 "%s: %.200s; it died %d times in a minute and is not started again: dinst repair "
+			 "%d takes out what it left", se->name, why, RESTARTS_MAX + 1, (int)se->pid);
+		session_lose(se, SESSION_LOST, text);
+		return;
+	}
+	se->mutator = mutator_start(se->server, &session_events, se, &e);
+	if (!se->mutator) {
+		session_lose(se, SESSION_LOST, e.text);
+		return;
+	}
+	se->state = SESSION_RESTARTING;
+	snprintf(text, sizeof(text), "%s: %.300s and was started again; what was inserted is gone",
+		 se->name, why);
+	session_event(se, "restarted", text);
+	session_news(se, text);
+	params = json_pack("{s:i,s:s}", "pid", (int)se->pid, "session", se->name);
+	mutator_call(se->mutator, "attach", params, NULL, restart_done, se);
+	json_decref(params);
+}
+
+static void session_notified(void *owner, const char *method, json_t *params)
+{
+	struct session *se = owner;
+	const char *kind = json_string_value(json_object_get(params, "kind"));
+	const char *text = json_string_value(json_object_get(params, "text"));
+
+	if (strcmp(method, "armed") == 0) {
+		if (se->opening)
+			request_notify(se->opening, "armed", params);
+		return;
+	}
+	if (strcmp(method, "event") != 0 || !kind)
+		return;
+	if (strcmp(kind, "exited") == 0 && se->state == SESSION_LIVE)
+		se->state = SESSION_EXITED;
+	server_log("session %s: %s", se->name, text ? text : kind);
+	session_event(se, kind, text ? text : kind);
+}
+
+/* -------------------------------------------------------- opening, closing */
+
+static void orphan_died(void *owner, const char *why)
+{
+	(void)owner;
+	(void)why;
+}
+
+static void orphan_notified(void *owner, const char *method, json_t *params)
+{
+	(void)owner;
+	(void)method;
+	(void)params;
+}
+
+static void orphan_done(void *arg, const struct reply *reply)
+{
+	server_log("repair after a mutator's death: %.*s",
+		   (int)(reply->result.text ? reply->result.length : 6),
+		   reply->result.text ? reply->result.text : "failed");
+	mutator_release(arg, "done");
+}
+
+/* A mutator died while it attached: another one takes out what it may have left. */
+static void repair_orphan(struct server *s, pid_t pid)
+{
+	static const struct mutator_events events = { orphan_died, orphan_notified };
+	struct dinst_error e = { 0, "" };
+	struct mutator *m = mutator_start(s, &events, NULL, &e);
+	json_t *params;
+
+	if (!m) {
+		server_log("%s", e.text);
+		return;
+	}
+	params = json_pack("{s:i}", "pid", (int)pid);
+	mutator_call(m, "repair", params, NULL, orphan_done, m);
+	json_decref(params);
+}
+
+/* "redis-server", or with a number that makes it unique. */
+static void unique_name(struct server *s, const char *process, char *name)
+{
+	char base[PROCESS_NAME_MAX];
+
+	snprintf(base, sizeof(base), "%s", process);
+	session_name_clean(base);
+	snprintf(name, PROCESS_NAME_MAX, "%s", base);
+	for (unsigned n = 2; session_named(s, name); n++)
+		snprintf(name, PROCESS_NAME_MAX, "%.50s-%u", base, n);
+}
+
+static bool is_over(const struct session *se)
+{
+	return se->state == SESSION_EXITED || se->state == SESSION_LOST || !target_is_there(se);
+}
+
+/* Makes room for the name; what is over gives way. */
+static int take_name(struct server *s, const char *name, struct dinst_error *e)
+{
+	struct session *other = session_named(s, name);
+
+	if (!session_name_ok(name))
+		return dinst_fail(e, DINST_USAGE,
+				  "'%.80s' cannot be a session's name: it takes 1 to 63 printable "
+				  "characters without blanks and quotes, and not only digits",
+				  name);
+	if (other && !is_over(other))
+		return dinst_fail(e, DINST_BUSY, "the name '%s' is taken by the session of pid %d",
+				  name, (int)other->pid);
+	if (other)
+		session_close(other, "its name was taken by a new session");
+	return 0;
+}
+
+int session_open(struct server *s, pid_t pid, const char *name, const char *program,
+		 struct session **out, struct dinst_error *e)
+{
+	struct session *old = session_of_pid(s, pid);
+	struct session *se, **at = &s->sessions;
+	struct session *same;
+
+	se = calloc(1, sizeof(*se));
+	if (!se)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for a session");
+	se->server = s;
+	se->pid = pid;
+	se->start = process_start(pid);
+	if (process_name(pid, se->process, e) != 0)
+		goto fail;
+	if (program)
+		snprintf(se->process, sizeof(se->process), "%.63s", program);
+	if (name && take_name(s, name, e) != 0)
+		goto fail;
+	if (old && (old = session_of_pid(s, pid)) != NULL)
+		session_close(old, "a new session takes its place");
+	if (name) {
+		snprintf(se->name, sizeof(se->name), "%s", name);
+	} else {
+		/* a session of the same program that is over gives its name */
+		same = session_named(s, se->process);
+		if (same && is_over(same))
+			session_close(same, "a new session takes its name");
+		unique_name(s, se->process, se->name);
+	}
+	se->mutator = mutator_start(s, &session_events, se, e);
+	if (!se->mutator)
+		goto fail;
+	while (*at)
+		at = &(*at)->next;
+	*at = se;
+	*out = se;
+	return 0;
+fail:
+	free(se);
+	return e->code;
+}
+
+static void attach_failed(struct session *se, struct request *r, const struct reply *reply)
+{
+	struct server *s = se->server;
+	pid_t pid = se->pid;
+	bool died = reply->failure.code != 0 && !se->closing;
+
+	if (reply->error.text)
+		request_error_text(r, reply->error);
+	else
+		request_error_from(r, &reply->failure);
+	if (!se->closing)
+		session_close(se, "it could not be attached");
+	if (died && process_alive(pid))
+		repair_orphan(s, pid);
+}
+
+static void attach_done(void *arg, const struct reply *reply)
+{
+	struct session *se = arg;
+	struct request *r = se->opening;
+	struct dinst_error e = { 0, "" };
+	json_t *answer = NULL;
+
+	se->opening = NULL;
+	if (reply->result.text)
+		answer = rpc_load(reply->result.text, reply->result.length, &e);
+	if (!json_is_object(answer)) {
+		struct reply bad = *reply;
+
+		json_decref(answer);
+		if (reply->result.text) {
+			dinst_fail(&bad.failure, DINST_PROTOCOL, "the mutator's answer is not an object");
+			bad.result.text = NULL;
+		}
+		attach_failed(se, r, &bad);
+		return;
+	}
+	se->state = SESSION_LIVE;
+	se->attached = answer;
+	/* catch_exec: the program has its own name only now */
+	process_name(se->pid, se->process, NULL);
+	if (se->held) {
+		se->holder = r->peer;
+		if (!r->peer)
+			session_release_target(se);
+	} else if (r->peer) {
+		r->peer->session = se;
+	}
+	request_result_text(r, reply->result);
+}
+
+void session_attach(struct session *se, const char *method, struct request *r)
+{
+	json_t *params = json_pack("{s:i,s:s}", "pid", (int)se->pid, "session", se->name);
+
+	se->state = SESSION_ATTACHING;
+	se->opening = r;
+	se->held = strcmp(method, "catch_exec") == 0;
+	if (r->peer)
+		r->peer->session = se;
+	server_log("session %s: %s pid %d by mutator %d", se->name, method, (int)se->pid,
+		   (int)mutator_pid(se->mutator));
+	mutator_call(se->mutator, method, params, r, attach_done, se);
+	json_decref(params);
+}
+
+static void release_done(void *arg, const struct reply *reply)
+{
+	struct session *se = arg;
+
+	if (!reply->result.text)
+		server_log("session %s: the target could not be released", se->name);
+}
+
+void session_release_target(struct session *se)
+{
+	if (!se->held || !se->mutator || se->state != SESSION_LIVE)
+		return;
+	se->held = false;
+	se->holder = NULL;
+	mutator_call(se->mutator, "release", NULL, NULL, release_done, se);
+}
+
+void session_close(struct session *se, const char *why)
+{
+	struct server *s = se->server;
+	struct session **at = &s->sessions;
+
+	se->closing = true;
+	while (*at != se)
+		at = &(*at)->next;
+	*at = se->next;
+	server_log("session %s closed: %s", se->name, why);
+	if (se->mutator)
+		mutator_release(se->mutator, why);
+	for (struct peer *p = s->peers; p; p = p->next)
+		if (p->session == se)
+			p->session = NULL;
+	json_decref(se->attached);
+	json_decref(se->status);
+	free(se->news);
+	free(se);
+	server_busy(s);
+}
