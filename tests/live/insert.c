@@ -137,7 +137,7 @@ static void test_churn(void **state)
 	harness_start(h, "calls", "8", NULL);
 	s = session_begin(h);
 	kept = session_insert(s, "strange");
-	harness_send(h, "go 2000000\n");
+	harness_send(h, "go 12000000\n");
 	for (int turn = 0; turn < TURNS; turn++) {
 		id = session_insert(s, names[turn % 9]);
 		session_remove(s, id);
@@ -150,7 +150,7 @@ static void test_churn(void **state)
 	/* Nothing leaks: the heap is no larger than when a tenth was done. */
 	assert_true(session_heap_bytes(s) <= heap_early);
 	assert_string_equal(harness_line(h, 200000), "done");
-	assert_int_equal(session_value(s, kept), 8 * 2000000ull);
+	assert_int_equal(session_value(s, kept), 8 * 12000000ull);
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);

@@ -13,6 +13,8 @@
 #include <string.h>
 
 #define NOINLINE __attribute__((noinline, noclone))
+/* Keeps the compiler from seeing that a call could be left out or made once. */
+#define OPAQUE __asm__ volatile("" ::: "memory")
 
 static volatile int wrong;
 static pthread_barrier_t start, finish;
@@ -20,16 +22,19 @@ static unsigned long rounds;
 
 NOINLINE int tiny(void)
 {
+	OPAQUE;
 	return 0;
 }
 
 NOINLINE long leaf(long a, long b)
 {
+	OPAQUE;
 	return a * 3 + b;
 }
 
 NOINLINE long branchy(long a)
 {
+	OPAQUE;
 	if (a & 1)
 		return leaf(a, 1);
 	if (a & 2)
@@ -39,16 +44,19 @@ NOINLINE long branchy(long a)
 
 NOINLINE long recursive(long n)
 {
+	OPAQUE;
 	return n <= 1 ? 1 : recursive(n - 1) + leaf(n, 0);
 }
 
 NOINLINE long tail(long a)
 {
+	OPAQUE;
 	return branchy(a + 1);
 }
 
 NOINLINE double floating(double a, double b)
 {
+	OPAQUE;
 	return a * b + 1.5;
 }
 
@@ -57,12 +65,14 @@ static operation volatile operations[3] = { branchy, tail, recursive };
 
 NOINLINE long indirect(long a)
 {
+	OPAQUE;
 	return operations[a % 3](a & 7) + 1;
 }
 
 NOINLINE uint64_t many(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f,
 		       uint64_t g, uint64_t h)
 {
+	OPAQUE;
 	return a ^ (b << 1) ^ (c << 2) ^ (d << 3) ^ (e << 4) ^ (f << 5) ^ (g << 6) ^ (h << 7);
 }
 
@@ -70,6 +80,7 @@ NOINLINE int strange(const char *text)
 {
 	char copy[64];
 
+	OPAQUE;
 	strncpy(copy, text, sizeof(copy) - 1);
 	copy[sizeof(copy) - 1] = 0;
 	return (int)strlen(copy);
@@ -96,6 +107,7 @@ static void work(unsigned long n)
 
 static void *thread(void *arg)
 {
+	pthread_barrier_wait(&finish);
 	for (;;) {
 		pthread_barrier_wait(&start);
 		if (!rounds)
@@ -115,6 +127,8 @@ int main(int argc, char **argv)
 	pthread_barrier_init(&finish, NULL, (unsigned)threads + 1);
 	for (int i = 0; i < threads; i++)
 		pthread_create(&tids[i], NULL, thread, NULL);
+	/* A thread that has only just been made still has all its signals blocked. */
+	pthread_barrier_wait(&finish);
 	puts("ready");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
