@@ -161,6 +161,31 @@ static void find_span(struct image *img)
 	img->lowest &= ~UINT64_C(0xfff);
 }
 
+static const char *find_soname(const struct elf_file *f)
+{
+	vaddr_t strings = 0;
+	uint64_t name = 0;
+	const uint8_t *text;
+	size_t size;
+
+	for (size_t i = 0; i < f->segment_count; i++) {
+		const struct elf_segment *s = &f->segments[i];
+
+		if (s->type != PT_DYNAMIC)
+			continue;
+		for (size_t at = 0; at + 16 <= s->file_size && elf_u64(s->bytes + at); at += 16) {
+			if (elf_u64(s->bytes + at) == DT_STRTAB)
+				strings = elf_u64(s->bytes + at + 8);
+			else if (elf_u64(s->bytes + at) == DT_SONAME)
+				name = elf_u64(s->bytes + at + 8);
+		}
+	}
+	text = name ? elf_at(f, strings, &size, NULL) : NULL;
+	if (!text || name >= size || !memchr(text + name, 0, size - name))
+		return NULL;
+	return (const char *)text + name;
+}
+
 /* Go: its linker leaves a note and a section that is kept when stripped. */
 static bool find_go(const struct elf_file *f)
 {
@@ -239,6 +264,7 @@ int image_open(int fd, const char *name, const char *debug_root, struct image **
 		goto close;
 	find_span(img);
 	img->go = find_go(&img->file);
+	img->soname = find_soname(&img->file);
 	result = find_text(img, e);
 	if (!result)
 		result = read_frames(img, e);
@@ -296,6 +322,11 @@ void image_set_extra(struct image *img, void *extra, void (*release)(void *extra
 const uint8_t *image_build_id(const struct image *img, size_t *size)
 {
 	return elf_build_id(&img->file, size);
+}
+
+const char *image_soname(const struct image *img)
+{
+	return img->soname;
 }
 
 vaddr_t image_lowest(const struct image *img)

@@ -32,6 +32,7 @@ int image_open(int fd, const char *name, const char *debug_root, struct image **
 void image_close(struct image *img);
 
 const uint8_t *image_build_id(const struct image *img, size_t *size); /* NULL if none */
+const char *image_soname(const struct image *img); /* DT_SONAME; NULL if none */
 vaddr_t image_lowest(const struct image *img);  /* lowest PT_LOAD, page aligned down */
 vaddr_t image_highest(const struct image *img); /* end of the highest PT_LOAD */
 vaddr_t image_entry(const struct image *img);   /* e_entry */
@@ -88,7 +89,8 @@ const char *image_readable_name(struct image *img, const char *name);
 
 /*
  * Indices of the functions whose mangled, readable or alias name matches the
- * glob (or exact name). Fragments and stubs are left out. *out is malloc'ed.
+ * glob (or exact name). Fragments and stubs are left out, and resolvers (IFUNC)
+ * unless their exact name is given. *out is malloc'ed.
  * A readable name also matches without its parameter list.
  */
 int image_match(struct image *img, const char *pattern, uint32_t **out, size_t *count,

@@ -75,6 +75,7 @@ struct image {
 	struct elf_file file;  /* the program or shared object itself */
 	struct elf_file debug; /* a separate debug file; empty if none */
 	struct elf_file mini;  /* what .gnu_debugdata held; empty if none */
+	const char *soname;
 	vaddr_t lowest, highest;
 	struct image_range *text, *stubs; /* sorted, disjoint; stubs are PLT sections */
 	size_t text_count, stub_count;

@@ -213,15 +213,18 @@ static bool matches_name(const struct matcher *m, const char *name)
 
 /* ---------------------------------------------------------------- matching */
 
+/* What globs and proposals leave out. */
+static const uint32_t not_offered = FUNCTION_COLD | FUNCTION_STUB | FUNCTION_IFUNC;
+
 static bool is_offered(const struct image *img, uint32_t function)
 {
-	return !(img->functions[function].flags &
-		 (FUNCTION_COLD | FUNCTION_STUB | FUNCTION_IFUNC));
+	return !(img->functions[function].flags & not_offered);
 }
 
 /* A set of functions, one byte each: matches come from several directions. */
 struct match_set {
 	const struct image *img;
+	uint32_t left_out; /* flags of functions that stay out */
 	uint8_t *in;
 	size_t count;
 };
@@ -230,7 +233,7 @@ static void match_add(void *arg, uint32_t function)
 {
 	struct match_set *set = arg;
 
-	if (!set->in[function] && is_offered(set->img, function)) {
+	if (!set->in[function] && !(set->img->functions[function].flags & set->left_out)) {
 		set->in[function] = 1;
 		set->count++;
 	}
@@ -261,7 +264,7 @@ int image_match(struct image *img, const char *pattern, uint32_t **out, size_t *
 		struct dinst_error *e)
 {
 	struct matcher m = {.img = img, .pattern = pattern, .glob = is_glob(pattern)};
-	struct match_set set = {.img = img};
+	struct match_set set = {.img = img, .left_out = not_offered};
 	uint32_t *list = NULL;
 	size_t n = 0;
 	int r = 0;
@@ -273,6 +276,8 @@ int image_match(struct image *img, const char *pattern, uint32_t **out, size_t *
 	if (pattern[0] && pattern[strspn(pattern, "*")] == 0) {
 		match_all(img, &set);
 	} else {
+		/* Who asks for a resolver by its name is told so by the refusal of its points. */
+		set.left_out &= ~(uint32_t)(m.glob ? 0 : FUNCTION_IFUNC);
 		if (!m.glob)
 			r = lookup_exact(img, pattern, strlen(pattern), match_add, &set, e);
 		/* A mangled name in full is meant literally. */
