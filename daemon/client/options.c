@@ -131,6 +131,9 @@ int arguments_parse(struct arguments *a, int argc, char **argv, const struct opt
 			return took;
 		i += took;
 	}
+	/* what was behind the last argument is none: exec hands the words on */
+	if (words < argc)
+		argv[words] = NULL;
 	a->word = argv;
 	a->word_count = words;
 	return 0;

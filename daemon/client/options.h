@@ -30,7 +30,7 @@ struct option_given {
 struct arguments {
 	struct option_given given[OPTIONS_MAX]; /* in their order */
 	int given_count;
-	char **word;                            /* what is no option */
+	char **word;                            /* what is no option; a NULL behind them */
 	int word_count;
 };
 
@@ -40,7 +40,7 @@ enum { OPTION_JSON = 1, OPTION_SUMMARY, OPTION_EACH, OPTION_ALL, OPTION_WAIT, OP
 
 /*
  * Takes argv[0..argc) apart by `specs` (ends with letter 0; may be NULL) and
- * the global options. `first_word_ends`: options end at the first argument
+ * the global options; argv[argc] is NULL. `first_word_ends`: options end at the first argument
  * that is none. argv is reordered: the arguments come to stand at word[0..).
  * Returns 0 or DINST_USAGE.
  */

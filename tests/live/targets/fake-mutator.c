@@ -144,7 +144,8 @@ static void catch_exec(int id)
 		if (WIFEXITED(status) || WIFSIGNALED(status))
 			break;
 		if (status >> 8 == (SIGTRAP | (PTRACE_EVENT_EXEC << 8))) {
-			ptrace(PTRACE_DETACH, pid, 0, SIGSTOP);
+			kill(pid, SIGSTOP);
+			ptrace(PTRACE_DETACH, pid, 0, 0);
 			attach_answer(id);
 			return;
 		}
