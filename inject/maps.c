@@ -131,7 +131,8 @@ static bool number(const char **at, int base, char end, uint64_t *value)
 	char *stop;
 
 	/* strtoull would take blanks, signs and 0x. */
-	if (!((**at >= '0' && **at <= '9') || (base == 16 && **at >= 'a' && **at <= 'f')))
+	if (!((**at >= '0' && **at <= '9') || (base == 16 && **at >= 'a' && **at <= 'f')) ||
+	    (*at)[1] == 'x')
 		return false;
 	errno = 0;
 	*value = strtoull(*at, &stop, base);
