@@ -398,7 +398,7 @@ static int insn_order(const void *a, const void *b)
 	return x->address < y->address ? -1 : x->address > y->address;
 }
 
-static void sort_insns(struct flow *f)
+void flow_sort(struct flow *f)
 {
 	if (!f->unsorted)
 		return;
@@ -454,11 +454,10 @@ int flow_build(struct flow *f, struct image *img, struct freemap *map, uint32_t 
 		r = follow_roots(f, e);
 	if (r < 0)
 		goto fail;
-	sort_insns(f);
+	flow_sort(f);
 	r = flow_tables(f, e);
 	if (r < 0)
 		goto fail;
-	sort_insns(f);
 	mark_from_unknown(f);
 	if (f->unresolved)
 		reach_everything(f);

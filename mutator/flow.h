@@ -95,6 +95,9 @@ bool flow_is_exit(const struct flow *f, size_t at);
 /* Marks what short branches of the code around the pieces lead to. flow_edges.c */
 int flow_neighbours(struct flow *f, struct dinst_error *e);
 
+/* Puts the instructions in order again after some have been added by following. */
+void flow_sort(struct flow *f);
+
 int insn_list_add(struct insn_list *list, const struct arch_insn *insn, struct dinst_error *e);
 
 #endif

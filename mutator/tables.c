@@ -119,34 +119,31 @@ static vaddr_t entry_target(const uint8_t *at, vaddr_t base, enum entry_form for
 
 /*
  * Reads the table at `base` and follows the entries that lead into the
- * function. *hit is set if the first entry does: then it is really a table.
- * Its own entries end where one leads elsewhere or where the next table starts,
- * at the latest: what follows is read from the wrong base, more likely than not.
- * Such an entry is a target as well, but not one that makes us doubt what has
- * been decoded along the flow.
+ * function. Its own entries end where one leads elsewhere or where the next
+ * table starts, at the latest. What is behind is read from the wrong base, more
+ * likely than not: such an entry is a target as well, but not one that makes us
+ * doubt what has been decoded along the flow. So those come in a second round,
+ * `behind`, after all that is sure. *hit is set if the first entry leads into
+ * the function: then it is really a table.
  */
 static int read_table(struct flow *f, const struct bases *b, vaddr_t base, enum entry_form form,
-		      bool *hit, struct dinst_error *e)
+		      bool behind, bool *hit, struct dinst_error *e)
 {
 	size_t size = 0, width = form == ENTRY_WORD ? 8 : 4;
 	const uint8_t *bytes = image_data(f->img, base, &size);
 	bool own = true;
 
-	if (!bytes)
-		return 0;
-	for (size_t i = 0; i < TABLE_ENTRIES_MAX && (i + 1) * width <= size; i++) {
+	for (size_t i = 0; bytes && i < TABLE_ENTRIES_MAX && (i + 1) * width <= size; i++) {
 		vaddr_t target = entry_target(bytes + i * width, base, form);
+		bool mine = flow_contains(f, target);
 		int r;
 
-		if (!in_text(f, target))
+		own &= mine && (i == 0 || !is_known_base(b, base + i * width));
+		if (!in_text(f, target) || (!own && !behind))
 			break;
-		own &= flow_contains(f, target) && (i == 0 || !is_known_base(b, base + i * width));
-		if (!flow_contains(f, target))
+		if (!mine || (!own && splits_known(f, target)))
 			continue;
-		if (i == 0)
-			*hit = true;
-		if (!own && splits_known(f, target))
-			continue;
+		*hit |= own;
 		flow_mark(f, target, MARK_LOOP);
 		r = flow_follow(f, target, e);
 		if (r < 0)
@@ -155,30 +152,62 @@ static int read_table(struct flow *f, const struct bases *b, vaddr_t base, enum 
 	return 0;
 }
 
-/*
- * Reads the tables of all bases that are new since the last round. Bases in the
- * function's own code that hold no table are noted: a jump computed from one of
- * them (into an unrolled loop) can lead anywhere.
- */
-static int read_tables(struct flow *f, const struct bases *b, size_t from, size_t *tables,
-		       size_t *code_bases, struct dinst_error *e)
+static int read_forms(struct flow *f, const struct bases *b, vaddr_t base, bool behind, bool *hit,
+		      struct dinst_error *e)
 {
-	for (size_t i = from; i < b->count; i++) {
-		bool hit = false;
-		int r = read_table(f, b, b->items[i], ENTRY_RELATIVE, &hit, e);
+	int r = read_table(f, b, base, ENTRY_RELATIVE, behind, hit, e);
 
-		if (r == 0 && image_is_fixed(f->img))
-			r = read_table(f, b, b->items[i], ENTRY_WORD, &hit, e);
-		if (r == 0 && image_is_fixed(f->img))
-			r = read_table(f, b, b->items[i], ENTRY_HALF, &hit, e);
-		if (r < 0)
-			return r;
-		if (hit)
-			(*tables)++;
-		else if (flow_contains(f, b->items[i]))
-			(*code_bases)++;
-	}
-	return 0;
+	if (r == 0 && image_is_fixed(f->img))
+		r = read_table(f, b, base, ENTRY_WORD, behind, hit, e);
+	if (r == 0 && image_is_fixed(f->img))
+		r = read_table(f, b, base, ENTRY_HALF, behind, hit, e);
+	return r;
+}
+
+static int collect(const struct flow *f, struct bases *b, struct dinst_error *e)
+{
+	int r = collect_bases(f, &f->insns, b, e);
+
+	return r < 0 ? r : collect_bases(f, &f->odd, b, e);
+}
+
+struct table_count {
+	size_t tables;     /* bases that hold one */
+	size_t code_bases; /* bases in the function's own code that hold none */
+};
+
+/*
+ * Reads the tables of all bases until no new code, and so no new base, turns
+ * up. A base in the function's own code that holds no table is noted: a jump
+ * computed from it (into an unrolled loop) can lead anywhere.
+ */
+static int read_tables(struct flow *f, struct bases *b, struct table_count *n,
+		       struct dinst_error *e)
+{
+	size_t sure = 0, known;
+	int r;
+
+	do {
+		r = collect(f, b, e);
+		for (known = b->count; sure < known && r == 0; sure++) {
+			bool hit = false;
+
+			r = read_forms(f, b, b->items[sure], false, &hit, e);
+			n->tables += hit;
+			n->code_bases += !hit && flow_contains(f, b->items[sure]);
+			if (r == 0 && sure + 1 == known)
+				r = collect(f, b, e);
+			known = b->count;
+		}
+		for (size_t i = 0; i < known && r == 0; i++) {
+			bool hit = false;
+
+			r = read_forms(f, b, b->items[i], true, &hit, e);
+		}
+		if (r == 0)
+			r = collect(f, b, e);
+	} while (r == 0 && b->count > known);
+	return r;
 }
 
 /*
@@ -269,7 +298,7 @@ bool flow_is_switch(const struct flow *f, size_t at)
 }
 
 /* True if the tables that were found cannot be all that insns[at] leads to. */
-static bool is_riddle(const struct flow *f, size_t at, size_t tables, size_t code_bases)
+static bool is_riddle(const struct flow *f, size_t at, const struct table_count *n)
 {
 	const struct arch_insn *jump = &f->insns.items[at];
 	size_t size;
@@ -280,35 +309,26 @@ static bool is_riddle(const struct flow *f, size_t at, size_t tables, size_t cod
 		return jump->data_ref && !image_data(f->img, jump->data_ref, &size) &&
 		       f->labels == 0;
 	if (!is_computed(f, jump, at))
-		return jump->flags & ARCH_INSN_NO_TRACK && !tables && f->labels == 0;
-	return !tables || code_bases;
+		return jump->flags & ARCH_INSN_NO_TRACK && !n->tables && f->labels == 0;
+	return !n->tables || n->code_bases;
 }
 
 int flow_tables(struct flow *f, struct dinst_error *e)
 {
 	struct bases bases = { 0 };
-	size_t tables = 0, code_bases = 0, done = 0;
+	struct table_count n = { 0, 0 };
 	int r = image_is_fixed(f->img) ? follow_immediates(f, e) : 0;
+	bool any = has_indirect_jump(&f->insns) || has_indirect_jump(&f->odd);
 
-	if (r < 0 || (!has_indirect_jump(&f->insns) && !has_indirect_jump(&f->odd)))
-		return r;
-	for (;;) {
-		r = collect_bases(f, &f->insns, &bases, e);
-		if (r == 0)
-			r = collect_bases(f, &f->odd, &bases, e);
-		if (r < 0 || done == bases.count)
-			break;
-		r = read_tables(f, &bases, done, &tables, &code_bases, e);
-		if (r < 0)
-			break;
-		done = bases.count;
-	}
+	if (r == 0 && any)
+		r = read_tables(f, &bases, &n, e);
 	free(bases.items);
-	if (r < 0)
+	flow_sort(f);
+	if (r < 0 || !any)
 		return r;
 	f->unresolved |= has_indirect_jump(&f->odd);
 	count_labels(f);
 	for (size_t i = 0; i < f->insns.count; i++)
-		f->unresolved |= is_riddle(f, i, tables, code_bases);
+		f->unresolved |= is_riddle(f, i, &n);
 	return 0;
 }

@@ -1,0 +1,854 @@
+/* SPDX-License-Identifier: MIT */
+/* build: -Wl,-z,noexecstack */
+/*
+ * points-fixture.S - one function for each corner case of finding windows; the
+ * expectations are in tests/unit/points_plan.c, which reads the built file.
+ * Nothing here is run but main, which returns 0.
+ */
+	.altmacro
+
+/* A function on a fresh 16-byte line, the gap before it filled with nops. */
+.macro FN name
+	.p2align 4
+	FN_HERE \name
+.endm
+
+/* The same right behind what came before. */
+.macro FN_HERE name
+	.type \name, @function
+\name:
+	.cfi_startproc
+.endm
+
+.macro END name
+	.cfi_endproc
+	.size \name, . - \name
+.endm
+
+/* A function that fills more than a short jump's reach and leaves no hole. */
+.macro FILL name
+	FN_HERE \name
+	.rept 80
+	xchg %eax, %ecx
+	inc %eax
+	.endr
+	ret
+	END \name
+.endm
+
+	.text
+	.globl main
+FN main
+	xor %eax, %eax
+	ret
+END main
+
+FN callee
+	mov %rdi, %rax
+	imul $3, %rax, %rax
+	ret
+END callee
+
+FN noreturn
+	ud2
+END noreturn
+
+/* ------------------------------------------------------------- A. layout */
+
+FN a_ret
+	ret
+END a_ret
+
+FN a_xor_ret
+	xor %eax, %eax
+	ret
+END a_xor_ret
+
+	/* No padding of its own, holes near. */
+FN a_tight
+	xor %eax, %eax
+	ret
+END a_tight
+FN_HERE a_tight_next
+	mov %rdi, %rax
+	imul $5, %rax, %rax
+	ret
+END a_tight_next
+
+	/* No padding, no hole in reach. */
+	FILL fill_1
+FN_HERE a_nothing
+	xor %eax, %eax
+	ret
+END a_nothing
+	FILL fill_2
+
+FN a_ends_in_call
+	sub $8, %rsp
+	call noreturn
+END a_ends_in_call
+FN_HERE a_adjacent
+	mov $1, %eax
+	ret
+END a_adjacent
+
+FN a_endbr_ret
+	endbr64
+	ret
+END a_endbr_ret
+
+FN a_endbr
+	endbr64
+	push %rbx
+	mov %rdi, %rbx
+	lea 1(%rbx), %rax
+	pop %rbx
+	ret
+END a_endbr
+
+FN a_alias
+	mov $7, %eax
+	ret
+END a_alias
+	.set a_alias_too, a_alias
+	.type a_alias_too, @function
+
+	/* Another function's symbol in the middle: windows end before it. */
+FN a_outer
+	mov %edi, %eax
+	inc %eax
+	.type a_inner, @function
+a_inner:
+	add $3, %eax
+	ret
+	.size a_inner, . - a_inner
+END a_outer
+
+	/* Data behind the code, within the size. */
+FN a_data
+	mov $9, %eax
+	ret
+	.ascii "rc4(8x,int) is data"
+END a_data
+
+	.p2align 4
+FN_HERE a_zeros
+	ret
+END a_zeros
+	.p2align 4, 0
+FN_HERE a_after_zeros
+	mov $2, %eax
+	ret
+END a_after_zeros
+
+	/* Zeros that end at no function: they may be a table. */
+FN a_table_behind
+	ret
+END a_table_behind
+	.zero 16
+	.long 1, 2, 3, 4
+	FILL fill_3
+
+	/* int3 as padding. */
+FN a_int3
+	ret
+END a_int3
+	.p2align 5, 0xcc
+
+/* ---------------------------------------------------------------- pages */
+
+	.p2align 12, 0xcc
+	.fill 4093, 1, 0xcc
+FN_HERE p_entry
+	push %rbp
+	mov %rsp, %rbp
+	mov $1, %eax
+	pop %rbp
+	ret
+END p_entry
+
+	.p2align 12, 0xcc
+	.fill 4095, 1, 0xcc
+FN_HERE p_padding
+	ret
+END p_padding
+	.p2align 4
+
+	.p2align 12, 0xcc
+	.fill 4096 - 12, 1, 0xcc
+FN_HERE p_call
+	push %rbx
+	mov %rdi, %rbx
+	mov $5, %edi
+	call callee
+	lea (%rax, %rbx), %rax
+	pop %rbx
+	ret
+END p_call
+
+	/* The displacement of the call lies in two pages, and nothing is before it. */
+	.p2align 12, 0xcc
+	.fill 4096 - 8, 1, 0xcc
+FN_HERE p_call_only
+	call callee
+	call callee
+	xor %eax, %eax
+	ret
+END p_call_only
+
+/* --------------------------------------------------------------- B. entry */
+
+FN b_loop_1
+	push %rax
+.Lb1:	dec %edi
+	jne .Lb1
+	pop %rax
+	ret
+END b_loop_1
+
+FN b_loop_4
+	mov %rdi, %rax
+	nop
+.Lb4:	dec %rax
+	jne .Lb4
+	ret
+END b_loop_4
+
+	/* The jump back is to the byte behind the window. */
+FN b_loop_5
+	mov $3, %eax
+.Lb5:	dec %eax
+	jne .Lb5
+	ret
+END b_loop_5
+
+FN b_loop_0
+	dec %edi
+	lea 1(%rdi), %eax
+	jne b_loop_0
+	ret
+END b_loop_0
+
+FN b_jcc_out
+	test %edi, %edi
+	je .Lbout
+	mov $1, %eax
+	ret
+.Lbout:	mov $2, %eax
+	ret
+END b_jcc_out
+
+	/* A branch out of the window over one byte of it is inside it. */
+FN b_jcc_in
+	test %edi, %edi
+	je .Lbin
+.Lbin:	nop
+	mov $2, %eax
+	ret
+END b_jcc_in
+
+FN b_call_last
+	push %rbx
+	call callee
+	mov %rax, %rbx
+	mov %rbx, %rax
+	pop %rbx
+	ret
+END b_call_last
+
+FN b_riprel
+	lea message(%rip), %rax
+	mov word(%rip), %ecx
+	ret
+END b_riprel
+
+FN b_jmp_first
+	jmp .Lbody
+	.byte 0x06, 0x07
+.Lbody:	mov $3, %eax
+	ret
+END b_jmp_first
+
+FN b_recursion
+	test %edi, %edi
+	jne .Lrec
+	ret
+.Lrec:	dec %edi
+	call b_recursion
+	mov $1, %eax
+	ret
+END b_recursion
+
+/* ---------------------------------------------------------------- C. exit */
+
+	/* The ret is jumped to and has padding behind. */
+FN c_target_ret
+	mov %edi, %eax
+	xor %edx, %edx
+	test %edi, %edi
+	je .Lctr
+	imul %edi, %eax
+.Lctr:	ret
+END c_target_ret
+
+	/* The same without padding. */
+FN c_target_tight
+	mov %edi, %eax
+	xor %edx, %edx
+	test %edi, %edi
+	je .Lctt
+	imul %edi, %eax
+.Lctt:	ret
+END c_target_tight
+FN_HERE c_target_next
+	mov %edi, %eax
+	xor %edx, %edx
+	ret
+END c_target_next
+
+FN c_pop_ret
+	push %rbx
+	mov %rdi, %rbx
+	call callee
+	pop %rbx
+	ret
+END c_pop_ret
+
+	/* pop; ret right behind a call, the next function right behind that. */
+FN c_pop_tight
+	push %rbx
+	mov %rdi, %rbx
+	call callee
+	pop %rbx
+	ret
+END c_pop_tight
+FN_HERE c_pop_next
+	mov %rdi, %rax
+	imul $5, %rax, %rax
+	ret
+END c_pop_next
+
+FN c_previous
+	push %rbx
+	mov %edi, %eax
+	lea 3(%rax), %ebx
+	mov %ebx, %eax
+	add $8, %eax
+	pop %rbx
+	ret
+END c_previous
+
+	/* Only across the branch that is not taken is there room. */
+FN c_across
+	mov %edi, %eax
+	add $7, %eax
+	test %esi, %esi
+	jne .Lcac
+	pop %rdx
+	ret
+.Lcac:	mov $1, %eax
+	push %rdx
+	add $8, %rsp
+	ret
+END c_across
+
+FN c_two_rets
+	mov %edi, %eax
+	cmp $7, %edi
+	je .Lc2
+	lea 4(%rax), %eax
+	ret
+.Lc2:	lea 5(%rax), %eax
+	ret
+END c_two_rets
+
+FN c_ret_ret
+	mov %edi, %eax
+	cmp $7, %edi
+	je .Lcrr
+	lea 4(%rax), %eax
+	inc %eax
+	ret
+.Lcrr:	ret
+END c_ret_ret
+
+FN c_rep_ret
+	mov %edi, %eax
+	lea 9(%rax), %eax
+	rep ret
+END c_rep_ret
+
+FN c_bnd_ret
+	mov %edi, %eax
+	lea 9(%rax), %eax
+	bnd ret
+END c_bnd_ret
+
+FN c_ret_8
+	mov %edi, %eax
+	lea 9(%rax), %eax
+	ret $8
+END c_ret_8
+
+FN c_jcc_tail
+	mov %edi, %eax
+	lea 9(%rax), %esi
+	test %esi, %esi
+	jne callee_far
+	mov %esi, %eax
+	lea 2(%rax), %eax
+	ret
+END c_jcc_tail
+
+	/* The tail jump's branch is in the way of the entry: a short jump. */
+FN c_jcc_entry
+	test %edi, %edi
+	jne callee_far
+	mov %edi, %eax
+	lea 2(%rax), %eax
+	ret
+END c_jcc_entry
+
+	/* A conditional tail jump of two bytes has no place for its slot. */
+FN c_jcc_short
+	mov %edi, %eax
+	lea 9(%rax), %esi
+	test %esi, %esi
+	jne c_jcc_short_to
+	lea 2(%rsi), %eax
+	ret
+END c_jcc_short
+FN c_jcc_short_to
+	lea 3(%rdi), %eax
+	lea 4(%rax), %eax
+	ret
+END c_jcc_short_to
+
+FN c_tail
+	lea 9(%rdi), %rdi
+	mov $1, %esi
+	jmp callee_far
+END c_tail
+
+	/* A wrapper: entry and exit are one instruction. */
+FN c_wrapper
+	jmp callee_far
+END c_wrapper
+
+FN c_tail_short
+	lea 9(%rdi), %rdi
+	mov $1, %esi
+	jmp c_tail_short_to
+END c_tail_short
+FN c_tail_short_to
+	lea 3(%rdi), %eax
+	lea 4(%rax), %eax
+	ret
+END c_tail_short_to
+
+FN c_tail_memory
+	lea 9(%rdi), %rdi
+	mov $1, %esi
+	jmp *pointer(%rip)
+END c_tail_memory
+
+FN c_tail_register
+	mov 8(%rdi), %rax
+	lea 9(%rdi), %rdi
+	jmp *%rax
+END c_tail_register
+
+FN c_tail_field
+	mov (%rdi), %rdi
+	lea 9(%rsi), %rsi
+	jmp *8(%rdi)
+END c_tail_field
+
+	/* Hot and cold parts: neither jump is an exit, the cold ret is one. */
+FN c_split
+	mov %edi, %eax
+	lea 1(%rax), %eax
+	push %rbx
+	.cfi_def_cfa_offset 16
+	.cfi_offset 3, -16
+	test %eax, %eax
+	js c_split.cold
+.Lcsp:	pop %rbx
+	.cfi_def_cfa_offset 8
+	.cfi_restore 3
+	lea 5(%rax), %eax
+	ret
+END c_split
+
+	.section .text.unlikely, "ax", @progbits
+	.type c_split.cold, @function
+c_split.cold:
+	.cfi_startproc
+	.cfi_def_cfa_offset 16
+	.cfi_offset 3, -16
+	neg %eax
+	cmp $9, %eax
+	jne .Lcsp
+	mov $4, %eax
+	pop %rbx
+	ret
+	.cfi_endproc
+	.size c_split.cold, . - c_split.cold
+	.text
+
+FN c_noreturn
+	mov %edi, %eax
+	lea 1(%rax), %eax
+.Lcno:	pause
+	jmp .Lcno
+END c_noreturn
+
+/* --------------------------------------------------------------- D. calls */
+
+FN d_direct
+	sub $8, %rsp
+	mov $1, %edi
+	call callee
+	mov $2, %edi
+	call callee
+	add $8, %rsp
+	ret
+END d_direct
+
+	/* The form in which the compiler calls __tls_get_addr. */
+FN d_prefixed
+	sub $8, %rsp
+	mov $1, %edi
+	.byte 0x66, 0x66, 0x48
+	call callee
+	add $8, %rsp
+	ret
+END d_prefixed
+
+FN d_get_pc
+	mov $1, %eax
+	call .Ldgp
+.Ldgp:	pop %rdx
+	mov $2, %eax
+	ret
+END d_get_pc
+
+FN d_next
+	sub $8, %rsp
+	mov $1, %edi
+	call d_next_to
+END d_next
+FN_HERE d_next_to
+	mov $3, %eax
+	add $8, %rsp
+	ret
+END d_next_to
+
+FN d_memory
+	sub $8, %rsp
+	mov $1, %edi
+	call *pointer(%rip)
+	add $8, %rsp
+	ret
+END d_memory
+
+FN d_register
+	sub $8, %rsp
+	mov %rdi, %rax
+	xor %edi, %edi
+	call *%rax
+	mov %rax, %r12
+	xor %edi, %edi
+	lea 2(%rdi), %esi
+	call *%r12
+	add $8, %rsp
+	ret
+END d_register
+
+	/* Two calls in a row: there is nothing before the second. */
+FN d_row
+	sub $8, %rsp
+	mov %rdi, %rbx
+	xor %edi, %edi
+	call *%rbx
+	call *%rbx
+	add $8, %rsp
+	ret
+END d_row
+
+FN d_field
+	sub $8, %rsp
+	mov (%rdi), %rax
+	xor %edi, %edi
+	call *8(%rax)
+	add $8, %rsp
+	ret
+END d_field
+
+FN d_stack
+	sub $24, %rsp
+	mov %rdi, (%rsp)
+	xor %edi, %edi
+	call *(%rsp)
+	mov %rax, 16(%rsp, %rcx, 8)
+	call *16(%rsp, %rcx, 8)
+	add $24, %rsp
+	ret
+END d_stack
+
+FN d_segment
+	sub $8, %rsp
+	mov $1, %edi
+	call *%fs:0x10
+	add $8, %rsp
+	ret
+END d_segment
+
+	/* The instruction behind the call is jumped to as well. */
+FN d_joined
+	sub $8, %rsp
+	mov %rdi, %rbx
+	xor %eax, %eax
+	call *%rbx
+.Ldj:	inc %eax
+	cmp $10, %eax
+	jne .Ldj
+	add $8, %rsp
+	ret
+END d_joined
+
+/* ------------------------------------------------------------ E. branches */
+
+	/* The jump over the lock prefix goes into an instruction. */
+FN e_lock_skip
+	mov $1, %ecx
+	xor %eax, %eax
+	cmpl $0, %fs:0x18
+	je .Lels + 1
+.Lels:	lock cmpxchg %ecx, (%rdi)
+	ret
+END e_lock_skip
+
+FN e_loops
+	mov $1, %ecx
+	jrcxz .Lelo
+	xor %eax, %eax
+	inc %ecx
+	loop .Lelo
+	lea 7(%rcx), %eax
+.Lelo:	add $7, %eax
+	lea 1(%rax), %eax
+	ret
+END e_loops
+
+FN e_loop_entry_window
+	dec %ecx
+	jrcxz .Lelw
+	xor %eax, %eax
+	inc %eax
+.Lelw:	add $7, %eax
+	lea 1(%rax), %eax
+	ret
+END e_loop_entry_window
+
+FN e_xbegin
+	mov %edi, %eax
+	xbegin .Lexb
+	mov $1, %eax
+	xend
+.Lexb:	lea 1(%rax), %eax
+	add $7, %eax
+	ret
+END e_xbegin
+
+FN e_syscall
+	mov $39, %eax
+	syscall
+	ret
+END e_syscall
+
+	/* A short branch from the function next door. */
+FN e_from_next
+	mov %edi, %eax
+	inc %eax
+	inc %eax
+.Lefn:	inc %eax
+	pop %rdx
+	ret
+END e_from_next
+FN_HERE e_next_door
+	mov %edi, %eax
+	test %eax, %eax
+	je .Lefn
+	lea 2(%rax), %eax
+	ret
+END e_next_door
+
+/* --------------------------------------------------------- F. jump tables */
+
+FN f_table
+	mov $8, %eax
+	cmp $3, %edi
+	ja .Lft9
+	lea .Lftab(%rip), %rdx
+	mov %edi, %edi
+	movslq (%rdx, %rdi, 4), %rcx
+	add %rdx, %rcx
+	notrack jmp *%rcx
+.Lft0:	mov $1, %eax
+	inc %eax
+	inc %eax
+.Lft1:	inc %eax
+	inc %eax
+	ret
+.Lft2:	mov $5, %eax
+	ret
+.Lft9:	mov $6, %eax
+	ret
+END f_table
+
+	/* Without notrack, the base hoisted far above. */
+FN f_hoisted
+	lea .Lfhtab(%rip), %rdx
+	mov %edi, %edi
+	.rept 24
+	imul $3, %rsi, %rsi
+	xchg %esi, %ecx
+	.endr
+	movslq (%rdx, %rdi, 4), %rcx
+	add %rdx, %rcx
+	jmp *%rcx
+.Lfh0:	mov $1, %eax
+	inc %eax
+.Lfh1:	inc %eax
+	inc %eax
+	ret
+END f_hoisted
+
+	/* The table in the code, right behind the jump. */
+FN f_in_text
+	lea .Lfxtab(%rip), %rdx
+	movslq (%rdx, %rdi, 4), %rcx
+	add %rdx, %rcx
+	jmp *%rcx
+.Lfxtab:
+	.long .Lfx0 - .Lfxtab, .Lfx1 - .Lfxtab
+.Lfx0:	mov $1, %eax
+	inc %eax
+.Lfx1:	inc %eax
+	inc %eax
+	ret
+END f_in_text
+
+	/* Into an unrolled loop by arithmetic: where to, nobody knows. */
+FN f_computed
+	lea .Lfc(%rip), %rdx
+	neg %rdi
+	lea (%rdx, %rdi, 2), %rcx
+	jmp *%rcx
+	inc %eax
+	inc %eax
+	inc %eax
+.Lfc:	xchg %eax, %ecx
+	inc %eax
+	lea 3(%rax), %eax
+	ret
+END f_computed
+
+	/* Labels as values: the addresses are in relocations. */
+FN f_goto
+	lea labels(%rip), %rdx
+	jmp *(%rdx, %rdi, 8)
+.Lfg0:	mov $1, %eax
+	inc %eax
+.Lfg1:	inc %eax
+	inc %eax
+	ret
+END f_goto
+
+	/* A handler table is a tail call. */
+FN f_handlers
+	lea handlers(%rip), %rdx
+	lea 4(%rsi), %rsi
+	jmp *(%rdx, %rdi, 8)
+END f_handlers
+
+	/* The table's labels are in the cold part and in the middle of an exit window. */
+FN f_cold
+	mov $8, %eax
+	push %rbx
+	.cfi_def_cfa_offset 16
+	.cfi_offset 3, -16
+	test %edi, %edi
+	js f_cold.cold
+.Lfco:	inc %eax
+	inc %eax
+.Lfc1:	inc %eax
+	pop %rbx
+	.cfi_def_cfa_offset 8
+	.cfi_restore 3
+	ret
+END f_cold
+
+	.section .text.unlikely, "ax", @progbits
+	.type f_cold.cold, @function
+f_cold.cold:
+	.cfi_startproc
+	.cfi_def_cfa_offset 16
+	.cfi_offset 3, -16
+	lea .Lfctab(%rip), %rdx
+	movslq (%rdx, %rsi, 4), %rcx
+	add %rdx, %rcx
+	jmp *%rcx
+	.cfi_endproc
+	.size f_cold.cold, . - f_cold.cold
+	.text
+
+	/* An instruction that no decoder knows: what comes before is still fine. */
+FN f_unknown
+	mov $8, %eax
+	lea 3(%rax), %eax
+	.byte 0x06, 0x07, 0x16, 0x17
+	lea 3(%rax), %eax
+	lea 4(%rax), %eax
+	ret
+END f_unknown
+
+	.p2align 4
+	.skip 256, 0x90
+	.globl callee_far
+FN callee_far
+	mov %rdi, %rax
+	imul $3, %rax, %rax
+	ret
+END callee_far
+
+	/* The last byte of its section: nothing is behind it. */
+	.section points_end, "ax", @progbits
+FN_HERE a_section_end
+	ret
+END a_section_end
+
+	.section .rodata
+	.p2align 2
+.Lftab:	.long .Lft0 - .Lftab, .Lft1 - .Lftab, .Lft2 - .Lftab, .Lft9 - .Lftab
+	.long 0
+.Lfhtab:
+	.long .Lfh0 - .Lfhtab, .Lfh1 - .Lfhtab
+	.long 0
+.Lfctab:
+	.long .Lfco - .Lfctab, .Lfc1 - .Lfctab
+	.long 0
+message: .asciz "hello"
+
+	.section .data.rel.ro, "aw", @progbits
+	.p2align 3
+labels:	.quad .Lfg0, .Lfg1
+handlers:
+	.quad callee, callee_far
+pointer: .quad callee
+
+	.data
+word:	.long 1
+
+	.section .note.GNU-stack, "", @progbits
