@@ -50,6 +50,8 @@ enum refusal {
 	REFUSAL_LOOP_ENTRY,    /* the function loops back to its first instruction */
 	REFUSAL_TAKEN,         /* its bytes are needed for another point */
 	REFUSAL_IFUNC,         /* the name stands for a resolver, not for the code */
+	REFUSAL_FOREIGN,       /* the bytes in memory are not the file's: another tool's patch */
+	REFUSAL_UNMAPPED,      /* the module is no longer mapped */
 };
 
 const char *point_kind_name(enum point_kind kind); /* "entry", "exit", "call" */
