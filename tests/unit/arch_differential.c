@@ -2,7 +2,8 @@
 /*
  * arch_differential.c - executes instructions of the libc and libcrypto of this
  * machine at their place and relocated by 1 GiB, on the same random registers,
- * flags, vector state and memory, and compares everything that they left.
+ * flags, vector state and memory, and compares everything that they left. Then
+ * once more with other values in what the decoder says is not read.
  *
  *	CODE            + 512 MiB          + 1 GiB
  *	original        scratch memory     relocated
@@ -67,7 +68,16 @@ static const char *const exclusion_names[EX_COUNT] = {
 static uint8_t *code, *moved, *scratch;
 static uint8_t memory_before[SCRATCH_SIZE], memory_original[SCRATCH_SIZE];
 static uint8_t known[TABLE][16];
-static long counts[EX_COUNT], completed, faulted, mismatches, forms;
+static long counts[EX_COUNT], completed, faulted, mismatches, forms, effects;
+
+/* The flags of an arch_regset in eflags. */
+static const struct {
+	arch_regset bit;
+	uint64_t mask;
+} tracked[] = {
+	{ FLAG_CF, 0x001 }, { FLAG_PF, 0x004 }, { FLAG_AF, 0x010 }, { FLAG_ZF, 0x040 },
+	{ FLAG_SF, 0x080 }, { FLAG_DF, 0x400 }, { FLAG_OF, 0x800 },
+};
 
 static void *map_at(uint64_t address, size_t size, int protection)
 {
@@ -331,6 +341,46 @@ static void compare(const struct arch_insn *insn, struct run_state *a, struct ru
 		report(insn, a, b, "vector state");
 }
 
+/*
+ * Executes once more with other values in all registers and flags that the
+ * decoder says are not read. What is said to be overwritten must come out the
+ * same, what is not said to be may differ, and nothing else changes.
+ */
+static void check_effects(const struct arch_insn *insn, const struct run_state *in,
+			  const struct run_state *expected)
+{
+	static struct run_state other, out;
+	uint64_t defined = 0, kept = 0;
+
+	other = *in;
+	other.pc = CODE + ORIGIN;
+	for (unsigned i = 0; i < 16; i++)
+		if (!(insn->reads & SET(i)) && i != RSP)
+			other.r[i] = ~other.r[i] ^ run_random() >> 40;
+	for (size_t i = 0; i < sizeof(tracked) / sizeof(tracked[0]); i++) {
+		if (!(insn->reads & tracked[i].bit))
+			other.flags ^= tracked[i].mask;
+		if (insn->writes & tracked[i].bit)
+			defined |= tracked[i].mask;
+		if (insn->reads & tracked[i].bit)
+			kept |= tracked[i].mask;
+	}
+	memcpy(scratch, memory_before, SCRATCH_SIZE);
+	run_code(&other, &out);
+	effects++;
+	if (out.signal != expected->signal || out.pc != expected->pc)
+		report(insn, expected, &out, "with other values the end");
+	for (unsigned i = 0; i < 16; i++)
+		if ((insn->reads | insn->writes) & SET(i) && out.r[i] != expected->r[i])
+			report(insn, expected, &out, "with other values a register");
+	if (memcmp(memory_original, scratch, SCRATCH_SIZE) != 0)
+		report(insn, expected, &out, "with other values memory");
+	if ((out.flags ^ expected->flags) & (defined | kept))
+		report(insn, expected, &out, "with other values a flag");
+	if (!same_extended(&out, (struct run_state *)expected))
+		report(insn, expected, &out, "with other values vector state");
+}
+
 static enum exclusion execute(const struct arch_insn *insn, const struct x86_layout *l)
 {
 	static struct run_state in, a, b;
@@ -354,6 +404,8 @@ static enum exclusion execute(const struct arch_insn *insn, const struct x86_lay
 		run_code(&in, &b);
 		compare(insn, &a, &b, out.used);
 		done = a.signal == SIGILL; /* the end of the run, not a fault on the way */
+		if (done)
+			check_effects(insn, &in, &a);
 	}
 	memset(code + ORIGIN, RUN_END, insn->length);
 	memset(moved + ORIGIN, RUN_END, out.used);
@@ -433,6 +485,7 @@ static void test_differential(void **state)
 	print_message("\n");
 	assert_int_equal(mismatches, 0);
 	assert_true(completed >= FORMS_WANTED);
+	assert_int_equal(effects, completed);
 }
 
 int main(void)
