@@ -94,7 +94,8 @@ static enum arch_flow flow_two_byte(const struct x86_layout *l, struct arch_insn
 {
 	switch (l->opcode) {
 	case 0x80 ... 0x8f: return ARCH_FLOW_BRANCH;
-	case 0x05: /* syscall; sysenter is not in the tables: faults on half of the processors */
+	case 0x05:
+	case 0x34: /* syscall, sysenter */
 		insn->flags |= ARCH_INSN_NO_MOVE;
 		return ARCH_FLOW_SYSCALL;
 	case 0x0b:

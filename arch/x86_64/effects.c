@@ -14,9 +14,14 @@
 #define FLAGS_BUT_CARRY (SET_FLAGS & ~FLAG_CF)
 #define FLAGS_AH (FLAG_CF | FLAG_PF | FLAG_AF | FLAG_ZF | FLAG_SF)
 
-/* True if a write of the operand size replaces the whole register. */
+/*
+ * True if a write of the operand size replaces the whole register. (movmskps,
+ * pextrw and pmovmskb have 66 as a part of the opcode.)
+ */
 static bool whole(const struct x86_layout *l)
 {
+	if (l->map == 1 && (l->attributes & OP_REGISTER_ONLY) && (l->attributes & OP_REG_W))
+		return true;
 	return !(l->attributes & OP_BYTE) && (!(l->prefixes & PREFIX_66) || (l->rex & REX_W));
 }
 

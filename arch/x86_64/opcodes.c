@@ -140,6 +140,7 @@ static const uint32_t two_byte[256] = {
 	[0x2c ... 0x2d] = M | SP,
 	[0x2e ... 0x2f] = M | F6,
 	[0x31] = V | SP,
+	[0x34] = V | SP,
 	[0x40 ... 0x4f] = M | GR | ER | SP,
 	[0x50] = M | GW | RGO,
 	[0x51 ... 0x6d] = M,
