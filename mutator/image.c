@@ -275,6 +275,8 @@ int image_open(int fd, const char *name, const char *debug_root, struct image **
 	symbols_release(&symbols);
 	if (result)
 		goto close;
+	elf_file_forget(&img->file, img->file.bytes, img->file.size);
+	elf_file_forget(&img->debug, img->debug.bytes, img->debug.size);
 	*out = img;
 	return 0;
 close:

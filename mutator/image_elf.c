@@ -266,6 +266,16 @@ void elf_file_release(struct elf_file *f)
 	*f = (struct elf_file){0};
 }
 
+void elf_file_forget(const struct elf_file *f, const uint8_t *bytes, size_t size)
+{
+	uintptr_t lo = ((uintptr_t)bytes + 4095) & ~(uintptr_t)4095;
+	uintptr_t hi = ((uintptr_t)bytes + size) & ~(uintptr_t)4095;
+
+	/* A hint: where the kernel does not take it nothing is lost. */
+	if (f->mapped && lo < hi)
+		madvise((void *)lo, hi - lo, MADV_DONTNEED);
+}
+
 const struct elf_section *elf_section_named(const struct elf_file *f, const char *name)
 {
 	for (size_t i = 0; i < f->section_count; i++)

@@ -67,6 +67,9 @@ int elf_file_memory(uint8_t *bytes, size_t size, const char *name, enum elf_kind
 
 void elf_file_release(struct elf_file *f);
 
+/* The pages of a mapped file need not stay in our memory: they are read again when used. */
+void elf_file_forget(const struct elf_file *f, const uint8_t *bytes, size_t size);
+
 /* The first section of that name that has contents; NULL if none. */
 const struct elf_section *elf_section_named(const struct elf_file *f, const char *name);
 

@@ -14,7 +14,8 @@
 #include "mutator/image.h"
 
 struct module {
-	char name[64];       /* base name of the file: redis-server, libc.so.6, [vdso] */
+	char name[64];       /* base name of the file: libc.so.6, [vdso]; of the executable the
+				name that it was started by: redis-server */
 	char *path;          /* as the target sees it */
 	struct image *image; /* NULL if it could not be read: `problem` says why */
 	char problem[160];

@@ -24,6 +24,8 @@
 #define DT_RELR 36
 #endif
 
+enum { SCAN_PIECE = 1 << 20 };
+
 /* One piece of the address space, two bytes of code to a byte of marks. */
 struct mark_span {
 	vaddr_t lo, hi;
@@ -237,9 +239,17 @@ static int scan_code(struct scan *s)
 		size_t size;
 		const uint8_t *bytes = image_code(img, img->text[i].lo, &size);
 
-		if (bytes)
-			arch_scan_references(bytes, size, img->text[i].lo, lo, hi,
+		/* Piece by piece, so that not all of the code is in our memory at once. What
+		 * lies across two pieces is found by letting them overlap. */
+		for (size_t at = 0; bytes && at < size; at += SCAN_PIECE) {
+			size_t piece = size - at < SCAN_PIECE ? size - at : SCAN_PIECE;
+			size_t more = size - at - piece < ARCH_INSN_MAX ? size - at - piece :
+									    ARCH_INSN_MAX;
+
+			arch_scan_references(bytes + at, piece + more, img->text[i].lo + at, lo, hi,
 					     found_reference, s);
+			elf_file_forget(&img->file, bytes + at, piece);
+		}
 	}
 	for (size_t i = 0; i < s->orphan_count; i++)
 		if (s->orphans[i].parent != NO_FUNCTION)
@@ -413,11 +423,17 @@ static void scan_words(struct scan *s)
 	for (size_t i = 0; i < f->load_count; i++) {
 		const struct elf_segment *g = &f->loads[i];
 
-		for (size_t at = -g->address & 7; at + 8 <= g->file_size; at += 8) {
+		size_t begin = -g->address & 7, forgotten = 0;
+
+		for (size_t at = begin; at + 8 <= g->file_size; at += 8) {
 			uint64_t value = elf_u64(g->bytes + at);
 
 			if (value >= lo && value < hi)
 				mark(s, value, REFERENCE_ADDRESS);
+			if (at - forgotten >= SCAN_PIECE) {
+				elf_file_forget(f, g->bytes + forgotten, at - forgotten);
+				forgotten = at;
+			}
 		}
 	}
 }
@@ -571,6 +587,7 @@ int image_references(struct image *img, struct dinst_error *e)
 		references_release(s.map);
 	else
 		img->references = s.map;
+	elf_file_forget(&img->file, img->file.bytes, img->file.size);
 	return r;
 }
 
