@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * points_real.c - plans of all functions of real binaries, every rule of
+ * windows checked again by other means: a full decode by capstone, one map of
+ * all bytes that any plan of the file claims, and the file's own bytes.
+ *
+ * With DINST_VERBOSE set it prints how many points each tactic has reached.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <capstone/capstone.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mutator/points.h"
+
+enum { HEAD = 1, TARGET = 2, CLAIMED = 4, BASE = 8 };
+
+struct check {
+	const char *path;
+	struct image *img;
+	const struct image_function *functions;
+	size_t count;
+	vaddr_t lo, hi;
+	uint8_t *map; /* HEAD.. of every byte in [lo, hi) */
+	struct function_plan **plans;
+	csh decoder;
+	unsigned wrong;
+	unsigned long points[3], refused[3], ifuncs[3];
+	unsigned long tactics[3][TACTIC_MERGED + 1], refusals[3][REFUSAL_UNMAPPED + 1];
+};
+
+static void complain(struct check *c, vaddr_t v, const char *what)
+{
+	if (c->wrong++ < 20)
+		print_error("%s: %#llx: %s\n", c->path, (unsigned long long)v, what);
+}
+
+static void set(struct check *c, vaddr_t v, uint8_t bits)
+{
+	if (v >= c->lo && v < c->hi)
+		c->map[v - c->lo] |= bits;
+}
+
+static uint8_t get(const struct check *c, vaddr_t v)
+{
+	return v >= c->lo && v < c->hi ? c->map[v - c->lo] : 0;
+}
+
+static bool in_text(const struct check *c, vaddr_t v)
+{
+	const struct image_range *text;
+	size_t n = image_text(c->img, &text);
+
+	for (size_t i = 0; i < n; i++)
+		if (v >= text[i].lo && v < text[i].hi)
+			return true;
+	return false;
+}
+
+/* ------------------------------------------------- what jumps where */
+
+static void note_insn(struct check *c, const cs_insn *insn)
+{
+	const cs_x86 *x = &insn->detail->x86;
+
+	set(c, insn->address, HEAD);
+	for (unsigned i = 0; i < insn->detail->groups_count; i++) {
+		uint8_t group = insn->detail->groups[i];
+
+		if (group == CS_GRP_CALL || group == CS_GRP_INT)
+			set(c, insn->address + insn->size, TARGET);
+		if ((group == CS_GRP_JUMP || group == CS_GRP_CALL) && x->op_count &&
+		    x->operands[x->op_count - 1].type == X86_OP_IMM)
+			set(c, (vaddr_t)x->operands[x->op_count - 1].imm, TARGET);
+	}
+	if (insn->id == X86_INS_SYSCALL)
+		set(c, insn->address + insn->size, TARGET);
+	if (insn->id == X86_INS_LEA && x->operands[1].mem.base == X86_REG_RIP) {
+		vaddr_t at = insn->address + insn->size + (vaddr_t)x->operands[1].mem.disp;
+
+		set(c, at, in_text(c, at) ? TARGET | BASE : BASE);
+	}
+}
+
+static void decode_function(struct check *c, const struct image_function *fn)
+{
+	size_t size = 0;
+	const uint8_t *code = image_code(c->img, fn->address, &size);
+	uint64_t address = fn->address;
+	cs_insn *insn = cs_malloc(c->decoder);
+
+	if (size > fn->size)
+		size = fn->size;
+	while (code && size && cs_disasm_iter(c->decoder, &code, &size, &address, insn))
+		note_insn(c, insn);
+	cs_free(insn, 1);
+}
+
+/* A table of 32-bit offsets ends at the first that leaves the text, or at the next base. */
+static void read_table(struct check *c, vaddr_t base)
+{
+	size_t size = 0;
+	const uint8_t *data = image_data(c->img, base, &size);
+
+	if (in_text(c, base))
+		return;
+	for (size_t i = 0; data && (i + 1) * 4 <= size; i++) {
+		int32_t offset;
+		vaddr_t target;
+
+		memcpy(&offset, data + i * 4, sizeof(offset));
+		target = base + (vaddr_t)(int64_t)offset;
+		if (!in_text(c, target) || (i && get(c, base + i * 4) & BASE))
+			return;
+		set(c, target, TARGET);
+	}
+}
+
+static void find_targets(struct check *c)
+{
+	for (size_t i = 0; i < c->count; i++) {
+		set(c, c->functions[i].address, TARGET);
+		decode_function(c, &c->functions[i]);
+	}
+	for (vaddr_t v = c->lo; v < c->hi; v++)
+		if (get(c, v) & BASE)
+			read_table(c, v);
+}
+
+/* ---------------------------------------------------------- windows */
+
+static void claim(struct check *c, vaddr_t v, size_t size)
+{
+	for (size_t i = 0; i < size; i++) {
+		if (get(c, v + i) & CLAIMED)
+			complain(c, v + i, "claimed twice");
+		set(c, v + i, CLAIMED);
+	}
+}
+
+static size_t patch_size(const struct window *w)
+{
+	if (w->kind == ARCH_PATCH_SHORT_JUMP)
+		return arch_short_jump_size;
+	return w->kind == ARCH_PATCH_JUMP ? arch_jump_size : w->length;
+}
+
+/* Bytes that are not instructions of a window must be dead. */
+static void check_dead(struct check *c, vaddr_t v, size_t size)
+{
+	for (size_t i = 0; i < size; i++) {
+		size_t room = 0;
+		const uint8_t *code = image_code(c->img, v + i, &room);
+
+		if (get(c, v + i) & TARGET || (image_references_at(c->img, v + i)))
+			complain(c, v + i, "padding that is referred to");
+		if (!code)
+			complain(c, v + i, "padding outside the code");
+	}
+}
+
+static void check_insns(struct check *c, const struct window *w)
+{
+	vaddr_t v = w->start;
+
+	for (unsigned i = 0; i < w->insn_count; i++) {
+		const struct arch_insn *insn = &w->insns[i];
+		bool last = i + 1 == w->insn_count;
+		bool call = insn->flow == ARCH_FLOW_CALL || insn->flow == ARCH_FLOW_CALL_INDIRECT;
+		size_t size = 0;
+		const uint8_t *code = image_code(c->img, v, &size), *at = code;
+		uint64_t address = v;
+		cs_insn *other = cs_malloc(c->decoder);
+
+		if (insn->address != v || !code || size < insn->length ||
+		    memcmp(code, insn->bytes, insn->length) != 0)
+			complain(c, v, "not the file's instruction");
+		else if (cs_disasm_iter(c->decoder, &at, &size, &address, other) &&
+			 other->size != insn->length)
+			complain(c, v, "a length that capstone does not agree with");
+		if (!last && (call || !arch_falls_through(insn)))
+			complain(c, v, "control leaves in the middle of a window");
+		if (insn->flow == ARCH_FLOW_SYSCALL || insn->flow == ARCH_FLOW_STOP ||
+		    insn->flags & (ARCH_INSN_NO_MOVE | ARCH_INSN_LANDING_PAD))
+			complain(c, v, "an instruction that must not move");
+		cs_free(other, 1);
+		v += insn->length;
+	}
+	if (v != w->start + w->length)
+		complain(c, w->start, "the length is not that of its instructions");
+}
+
+static void check_window(struct check *c, const struct window *w)
+{
+	size_t patch = patch_size(w), live = patch < w->length ? patch : w->length;
+	const struct arch_insn *last = &w->insns[w->insn_count - 1];
+
+	check_insns(c, w);
+	if ((size_t)w->length + w->padding < patch)
+		complain(c, w->start, "shorter than its patch");
+	if (w->padding && (arch_falls_through(last) || last->flow == ARCH_FLOW_CALL ||
+			   last->flow == ARCH_FLOW_CALL_INDIRECT))
+		complain(c, w->start, "padding behind what goes on");
+	for (size_t i = 1; i < (size_t)w->length + w->padding; i++)
+		if (get(c, w->start + i) & TARGET || image_references_at(c->img, w->start + i))
+			complain(c, w->start + i, "a target inside a window");
+	if (w->kind != ARCH_PATCH_RETARGET && w->start / 4096 != (w->start + live - 1) / 4096)
+		complain(c, w->start, "across a page");
+	check_dead(c, w->start + w->length, w->padding);
+	claim(c, w->start, (size_t)w->length + w->padding);
+	if (w->kind == ARCH_PATCH_SHORT_JUMP) {
+		int64_t distance = (int64_t)(w->hole - (w->start + arch_short_jump_size));
+
+		if (!w->hole || w->hole_length < arch_jump_size || distance < -128 || distance > 127)
+			complain(c, w->start, "a hole out of reach");
+		check_dead(c, w->hole, w->hole_length);
+		claim(c, w->hole, w->hole_length);
+	} else if (w->hole) {
+		complain(c, w->start, "a hole for nothing");
+	}
+}
+
+static void check_point(struct check *c, const struct function_plan *plan, const struct point *p)
+{
+	const struct window *w;
+
+	c->points[p->kind]++;
+	c->tactics[p->kind][p->tactic]++;
+	if (p->window < 0) {
+		c->refused[p->kind]++;
+		c->refusals[p->kind][p->refusal]++;
+		c->ifuncs[p->kind] += p->refusal == REFUSAL_IFUNC;
+		if (p->refusal == REFUSAL_NONE || p->tactic != TACTIC_NONE)
+			complain(c, p->address, "refused without a reason");
+		return;
+	}
+	w = &plan->windows[p->window];
+	if ((size_t)p->window >= plan->window_count || p->insn >= w->insn_count)
+		complain(c, p->address, "a point outside its window");
+	else if (w->insns[p->insn].address != p->address &&
+		 !(p->kind == POINT_ENTRY && p->insn == 0 && w->start - p->address <= 4))
+		complain(c, p->address, "a point at another instruction than its own");
+	else if (p->kind == POINT_EXIT && w->insns[p->insn].flow == ARCH_FLOW_BRANCH &&
+		 w->kind != ARCH_PATCH_RETARGET)
+		complain(c, p->address, "a conditional exit that counts both sides");
+}
+
+static void print_summary(const struct check *c)
+{
+	print_message("%s\n", c->path);
+	for (int k = POINT_ENTRY; k <= POINT_CALL; k++) {
+		print_message("%-6s %6lu, %.2f %%:", point_kind_name(k), c->points[k],
+			      c->points[k] ? 100.0 - 100.0 * c->refused[k] / c->points[k] : 100.0);
+		for (int t = TACTIC_RETARGET; t <= TACTIC_MERGED; t++)
+			if (c->tactics[k][t])
+				print_message(" %s %lu", tactic_name(t), c->tactics[k][t]);
+		print_message("; refused:");
+		for (int r = 0; r <= REFUSAL_UNMAPPED; r++)
+			if (c->refusals[k][r])
+				print_message(" %s %lu", refusal_name(r), c->refusals[k][r]);
+		print_message("\n");
+	}
+}
+
+/* The share of points that are reached, resolvers left out. */
+static double reached(const struct check *c, enum point_kind kind)
+{
+	double all = (double)(c->points[kind] - c->ifuncs[kind]);
+
+	return all > 0 ? 100.0 * (all - (double)(c->refused[kind] - c->ifuncs[kind])) / all : 100.0;
+}
+
+static void make_plans(struct check *c)
+{
+	c->plans = calloc(c->count, sizeof(*c->plans));
+	assert_non_null(c->plans);
+	for (size_t i = 0; i < c->count; i++) {
+		struct dinst_error e = { 0 };
+
+		if (plan_function(c->img, (uint32_t)i, &c->plans[i], &e) < 0)
+			fail_msg("%s: %s: %s", c->path, c->functions[i].name, e.text);
+		if (c->functions[i].flags & FUNCTION_STUB)
+			continue;
+		for (size_t k = 0; k < c->plans[i]->point_count; k++)
+			check_point(c, c->plans[i], &c->plans[i]->points[k]);
+		for (size_t k = 0; k < c->plans[i]->window_count; k++)
+			check_window(c, &c->plans[i]->windows[k]);
+	}
+}
+
+static void check_file(const char *path, double entries, double exits, double calls)
+{
+	struct check c = { .path = path };
+	struct dinst_error e = { 0 };
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0) {
+		print_message("skipped: %s is not there\n", path);
+		skip();
+	}
+	if (image_open(fd, path, NULL, &c.img, &e) < 0 || image_references(c.img, &e) < 0)
+		fail_msg("%s: %s", path, e.text);
+	close(fd);
+	assert_int_equal(cs_open(CS_ARCH_X86, CS_MODE_64, &c.decoder), CS_ERR_OK);
+	cs_option(c.decoder, CS_OPT_DETAIL, CS_OPT_ON);
+	c.count = image_functions(c.img, &c.functions);
+	c.lo = image_lowest(c.img);
+	c.hi = image_highest(c.img);
+	c.map = calloc(c.hi - c.lo, 1);
+	assert_non_null(c.map);
+	find_targets(&c);
+	make_plans(&c);
+	if (getenv("DINST_VERBOSE"))
+		print_summary(&c);
+	for (size_t i = 0; i < c.count; i++)
+		plan_free(c.img, c.plans[i]);
+	free(c.plans);
+	free(c.map);
+	cs_close(&c.decoder);
+	image_close(c.img);
+	assert_int_equal(c.wrong, 0);
+	assert_true(reached(&c, POINT_ENTRY) >= entries);
+	assert_true(reached(&c, POINT_EXIT) >= exits);
+	assert_true(reached(&c, POINT_CALL) >= calls);
+}
+
+static void test_libc(void **state)
+{
+	(void)state;
+	check_file("/lib/x86_64-linux-gnu/libc.so.6", 99.0, 97.0, 99.0);
+}
+
+static void test_loader(void **state)
+{
+	(void)state;
+	check_file("/lib64/ld-linux-x86-64.so.2", 98.0, 97.0, 99.0);
+}
+
+static void test_redis(void **state)
+{
+	(void)state;
+	check_file("/usr/bin/redis-server", 99.0, 97.0, 99.0);
+}
+
+static void test_libstdcxx(void **state)
+{
+	(void)state;
+	check_file("/usr/lib/x86_64-linux-gnu/libstdc++.so.6", 99.0, 97.0, 99.0);
+}
+
+static void test_fixture(void **state)
+{
+	const char *build = getenv("DINST_BUILD");
+	char path[4096];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/tests/live/targets/points-fixture", build ? build : "build");
+	check_file(path, 90.0, 90.0, 90.0);
+}
+
+/* Others, by hand: DINST_POINTS_FILE=/usr/bin/node. */
+static void test_chosen(void **state)
+{
+	const char *path = getenv("DINST_POINTS_FILE");
+
+	(void)state;
+	if (path)
+		check_file(path, 0, 0, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_fixture),	  cmocka_unit_test(test_libc),
+		cmocka_unit_test(test_loader),	  cmocka_unit_test(test_redis),
+		cmocka_unit_test(test_libstdcxx), cmocka_unit_test(test_chosen),
+	};
+
+	return cmocka_run_group_tests_name("points: real binaries", tests, NULL, NULL);
+}
