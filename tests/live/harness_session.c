@@ -60,6 +60,36 @@ unsigned session_insert(struct session *s, const char *focus)
 	return id;
 }
 
+int session_try_insert_kind(struct session *s, const char *focus, enum point_kind kind,
+			    unsigned *id, struct dinst_error *e)
+{
+	/* Instances keep a pointer to their metric. */
+	static const struct metric metrics[] = {
+		[POINT_ENTRY] = { .name = "entries", .unit = "", .constraints = "/Code", .kind = POINT_ENTRY },
+		[POINT_EXIT] = { .name = "exits", .unit = "", .constraints = "/Code", .kind = POINT_EXIT },
+		[POINT_CALL] = { .name = "sites", .unit = "", .constraints = "/Code", .kind = POINT_CALL },
+	};
+	const char *const foci[] = { focus };
+	struct insert_result result;
+	int status = request_insert_metric(s, &metrics[kind], foci, 1, false, &result, e);
+
+	if (status < 0)
+		return status;
+	assert_int_equal(result.count, 1);
+	*id = result.instances[0]->id;
+	free(result.instances);
+	return 0;
+}
+
+unsigned session_insert_kind(struct session *s, const char *focus, enum point_kind kind)
+{
+	struct dinst_error e = { 0 };
+	unsigned id = 0;
+
+	must(session_try_insert_kind(s, focus, kind, &id, &e), &e, focus);
+	return id;
+}
+
 static struct instance *instance_of(struct session *s, unsigned id)
 {
 	struct instance *i = session_instance(s, id);

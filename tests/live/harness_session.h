@@ -22,6 +22,10 @@ unsigned session_insert(struct session *s, const char *focus);
 /* The same; returns 0 or the error's code instead of failing, text in *e. */
 int session_try_insert(struct session *s, const char *focus, bool each, size_t *count,
 		       unsigned *first_id, struct dinst_error *e);
+/* Counts another kind of point than the metrics that have a name. */
+unsigned session_insert_kind(struct session *s, const char *focus, enum point_kind kind);
+int session_try_insert_kind(struct session *s, const char *focus, enum point_kind kind,
+			    unsigned *id, struct dinst_error *e);
 uint64_t session_value(struct session *s, unsigned id);
 size_t session_pending(struct session *s, unsigned id);
 size_t session_refused(struct session *s, unsigned id);
