@@ -65,7 +65,7 @@ static int list(struct context *c, const char *method, json_t *params,
 	int status;
 
 	if (call(c, method, params, &answer, &e) != 0)
-		status = fail(c, &e);
+		status = report(c, &e);
 	else
 		status = print_rows(c, answer, columns);
 	json_decref(params);
@@ -95,7 +95,7 @@ int points_run(struct context *c, const struct arguments *a)
 			    json_pack("{s:b,s:o}", "summary", 1, "module", word ? word : json_null()),
 			    summary_columns);
 	if (!word)
-		return fail_text(c, DINST_USAGE,
+		return report_text(c, DINST_USAGE,
 				 "points needs a PATTERN, or --summary (dinst points --help)");
 	return list(c, "points", json_pack("{s:o}", "pattern", word), point_columns);
 }
@@ -110,7 +110,7 @@ int metrics_run(struct context *c, const struct arguments *a)
 	if (call(c, "metrics", NULL, &answer, &e) != 0) {
 		/* without a session there is what every mutator brings along */
 		if (e.code != DINST_NO_SESSION || c->target)
-			return fail(c, &e);
+			return report(c, &e);
 		answer = json_pack("{s:[{s:s,s:s,s:[],s:n}]}", "rows", "metric", "calls", "unit",
 				   "calls", "constraints", "file");
 	}

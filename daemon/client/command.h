@@ -78,8 +78,8 @@ struct column {
 };
 
 /* "dinst: TEXT" or the JSON object, on standard error; returns the exit status. */
-int fail(struct context *c, const struct dinst_error *e);
-int fail_text(struct context *c, int code, const char *format, ...)
+int report(struct context *c, const struct dinst_error *e);
+int report_text(struct context *c, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 void note(struct context *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

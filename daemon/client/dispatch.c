@@ -206,7 +206,7 @@ static int unknown(struct context *c, const char *name)
 	char text[60];
 
 	meant(name, text, sizeof(text));
-	return fail_text(c, DINST_USAGE, "there is no command '%.60s'%s (dinst --help lists them)",
+	return report_text(c, DINST_USAGE, "there is no command '%.60s'%s (dinst --help lists them)",
 			 name, text);
 }
 
@@ -254,7 +254,7 @@ static int run_command(struct context *c, const struct command *command, int arg
 	struct arguments a;
 
 	if (arguments_parse(&a, argc, argv, command->options, command->first_word_ends, &e) != 0)
-		return fail_text(c, DINST_USAGE, "%s: %s (dinst %s --help)", command->name, e.text,
+		return report_text(c, DINST_USAGE, "%s: %s (dinst %s --help)", command->name, e.text,
 				 command->name);
 	take_globals(c, &a);
 	if (arguments_get(&a, 'h')) {
@@ -262,9 +262,9 @@ static int run_command(struct context *c, const struct command *command, int arg
 		return flush_output(c, EXIT_DONE);
 	}
 	if (a.word_count < command->words_min)
-		return fail_text(c, DINST_USAGE, "usage: dinst %s %s", command->name, command->usage);
+		return report_text(c, DINST_USAGE, "usage: dinst %s %s", command->name, command->usage);
 	if (command->words_max >= 0 && a.word_count > command->words_max)
-		return fail_text(c, DINST_USAGE, "%s: unexpected argument '%.80s'; usage: dinst %s %s",
+		return report_text(c, DINST_USAGE, "%s: unexpected argument '%.80s'; usage: dinst %s %s",
 				 command->name, a.word[command->words_max], command->name,
 				 command->usage);
 	return command->run(c, &a);
@@ -278,7 +278,7 @@ int command_run(struct context *c, int argc, char **argv)
 
 	c->json = c->json || asks_json(argc, argv);
 	if (arguments_parse(&a, argc, argv, leading_options, true, &e) != 0)
-		return fail(c, &e);
+		return report(c, &e);
 	take_globals(c, &a);
 	if (arguments_get(&a, 'V')) {
 		puts("dinst " DINST_VERSION);
@@ -289,7 +289,7 @@ int command_run(struct context *c, int argc, char **argv)
 		return flush_output(c, EXIT_DONE);
 	}
 	if (!a.word_count)
-		return fail_text(c, DINST_USAGE, "a command is missing (dinst --help lists them)");
+		return report_text(c, DINST_USAGE, "a command is missing (dinst --help lists them)");
 	command = command_named(a.word[0]);
 	if (!command)
 		return unknown(c, a.word[0]);

@@ -54,7 +54,7 @@ int doctor_run(struct context *c, const struct arguments *a)
 	if (target && !session_pid(c, target, &pid) &&
 	    process_resolve(target, NULL, 0, &pid, &e) != 0) {
 		json_decref(rows);
-		return fail(c, &e);
+		return report(c, &e);
 	}
 	memset(checks, 0, sizeof(checks));
 	count = target_checks(pid, checks, CHECKS_MAX);

@@ -161,7 +161,7 @@ static int launch_run(struct launch *l, json_t *answer, const struct arguments *
 	fflush(stdout);
 	c->target = name;
 	if (call(c, "release", NULL, &released, &e) != 0)
-		status = fail(c, &e);
+		status = report(c, &e);
 	c->target = NULL;
 	json_decref(released);
 	return status;
@@ -192,12 +192,12 @@ int exec_run(struct context *c, const struct arguments *a)
 
 	/* the daemon first: the child wants to know its pid */
 	if (link_open(&c->link, true, &e) != 0)
-		return fail(c, &e);
+		return report(c, &e);
 	/* at a prompt, the terminal's interrupt is for us and not for the program */
 	if (launch_start(&l, a->word, prompt || c->prompt, &e) != 0 ||
 	    launch_catch(&l, a, &answer, &e) != 0) {
 		launch_abort(&l, a->word[0], &e);
-		status = fail(c, &e);
+		status = report(c, &e);
 	} else {
 		status = launch_run(&l, answer, a);
 		if (wait)

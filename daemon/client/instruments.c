@@ -52,7 +52,7 @@ int insert_run(struct context *c, const struct arguments *a)
 	params = json_pack("{s:o,s:o,s:b}", "metric", rpc_text(a->word[0]), "focus", focus, "each",
 			   arguments_get(a, OPTION_EACH) != NULL);
 	if (call(c, "insert", params, &answer, &e) != 0)
-		status = fail(c, &e);
+		status = report(c, &e);
 	else
 		status = print_rows(c, answer, insert_columns);
 	json_decref(params);
@@ -68,10 +68,10 @@ int read_run(struct context *c, const struct arguments *a)
 	int status;
 
 	if (!ids)
-		return fail(c, &e);
+		return report(c, &e);
 	params = json_pack("{s:o}", "ids", ids);
 	if (call(c, "read", params, &answer, &e) != 0)
-		status = fail(c, &e);
+		status = report(c, &e);
 	else
 		status = print_rows(c, answer, read_columns);
 	if (status == EXIT_DONE && json_array_size(json_object_get(answer, "rows")) == 0)
@@ -90,15 +90,15 @@ int remove_run(struct context *c, const struct arguments *a)
 	int status;
 
 	if (!ids)
-		return fail(c, &e);
+		return report(c, &e);
 	if (all != (a->word_count == 0)) {
 		json_decref(ids);
-		return fail_text(c, DINST_USAGE, "remove takes ids, or --all for everything");
+		return report_text(c, DINST_USAGE, "remove takes ids, or --all for everything");
 	}
 	params = all ? json_pack("{s:b}", "all", 1) : json_pack("{s:O}", "ids", ids);
 	json_decref(ids);
 	if (call(c, "remove", params, &answer, &e) != 0)
-		status = fail(c, &e);
+		status = report(c, &e);
 	else
 		status = print_rows(c, answer, remove_columns);
 	json_decref(params);
@@ -114,7 +114,7 @@ int flush_run(struct context *c, const struct arguments *a)
 
 	(void)a;
 	if (call(c, "flush", NULL, &answer, &e) != 0)
-		return fail(c, &e);
+		return report(c, &e);
 	status = print_object(c, answer,
 			      "{freed} freed, {queued} still queued, stopped for {stop_us} us");
 	json_decref(answer);

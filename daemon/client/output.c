@@ -26,7 +26,7 @@ static void clear_progress(struct context *c)
 	c->progress_shown = false;
 }
 
-int fail(struct context *c, const struct dinst_error *e)
+int report(struct context *c, const struct dinst_error *e)
 {
 	char where[300] = "";
 	char text[DINST_ERROR_TEXT + 320];
@@ -51,7 +51,7 @@ int fail(struct context *c, const struct dinst_error *e)
 	return e->code == DINST_USAGE ? EXIT_USAGE : EXIT_FAILED;
 }
 
-int fail_text(struct context *c, int code, const char *format, ...)
+int report_text(struct context *c, int code, const char *format, ...)
 {
 	struct dinst_error e = { code, "" };
 	va_list args;
@@ -59,7 +59,7 @@ int fail_text(struct context *c, int code, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(e.text, sizeof(e.text), format, args);
 	va_end(args);
-	return fail(c, &e);
+	return report(c, &e);
 }
 
 void note(struct context *c, const char *format, ...)
@@ -84,7 +84,7 @@ int flush_output(struct context *c, int status)
 	/* the reader of a pipe went away: it has what it wanted */
 	if (errno == EPIPE)
 		return status;
-	return fail_text(c, DINST_FAILED, "cannot write the output: %s", strerror(errno));
+	return report_text(c, DINST_FAILED, "cannot write the output: %s", strerror(errno));
 }
 
 /* ---------------------------------------------------------------- results */
@@ -120,7 +120,7 @@ int print_rows(struct context *c, json_t *result, const struct column *columns)
 
 	clear_progress(c);
 	if (!json_is_array(rows))
-		return fail_text(c, DINST_PROTOCOL, "the daemon's answer has no rows");
+		return report_text(c, DINST_PROTOCOL, "the daemon's answer has no rows");
 	if (c->json) {
 		json_array_foreach(rows, index, row)
 			print_json(row);

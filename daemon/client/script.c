@@ -29,7 +29,7 @@ int run_line(struct context *c, const char *line)
 	if (go_on)
 		line++;
 	if (words_split(line, &w, &e) != 0) {
-		status = fail(c, &e);
+		status = report(c, &e);
 	} else if (w.count > 0) {
 		/* what one line sets is not for the next one */
 		if (strcmp(w.word[0], "dinst") == 0 && w.count > 1)
@@ -63,7 +63,7 @@ static int run_lines(struct context *c, FILE *file)
 		}
 	}
 	if (ferror(file))
-		status = fail_text(c, DINST_BAD_FILE, "cannot read the script: %s", strerror(errno));
+		status = report_text(c, DINST_BAD_FILE, "cannot read the script: %s", strerror(errno));
 	free(line);
 	return status;
 }
@@ -77,11 +77,11 @@ int run_script(struct context *c, const char *path)
 	int status;
 
 	if (c->depth == SCRIPT_DEPTH)
-		return fail_text(c, DINST_USAGE, "scripts run scripts more than %d deep",
+		return report_text(c, DINST_USAGE, "scripts run scripts more than %d deep",
 				 SCRIPT_DEPTH);
 	file = standard ? stdin : fopen(path, "re");
 	if (!file)
-		return fail_text(c, DINST_BAD_FILE, "cannot open the script %s: %s", path,
+		return report_text(c, DINST_BAD_FILE, "cannot open the script %s: %s", path,
 				 strerror(errno));
 	c->source = standard ? "standard input" : path;
 	c->line = 0;

@@ -43,16 +43,16 @@ int attach_run(struct context *c, const struct arguments *a)
 	int status;
 
 	if (arguments_get(a, 'M'))
-		return fail_text(c, DINST_UNSUPPORTED,
+		return report_text(c, DINST_UNSUPPORTED,
 				 "this version has only the built-in metric 'calls': files of metrics (-M) "
 				 "come with a later one");
 	if (!target)
-		return fail_text(c, DINST_USAGE, "attach needs a TARGET: a pid or a process name");
+		return report_text(c, DINST_USAGE, "attach needs a TARGET: a pid or a process name");
 	params = json_pack("{s:o}", "target", rpc_text(target));
 	if (arguments_get(a, 'n'))
 		json_object_set_new(params, "name", rpc_text(arguments_get(a, 'n')));
 	if (call_daemon(c, true, "attach", params, NULL, NULL, &answer, &e) != 0)
-		status = fail(c, &e);
+		status = report(c, &e);
 	else
 		status = attached(c, answer, a);
 	json_decref(params);
@@ -92,7 +92,7 @@ int ls_run(struct context *c, const struct arguments *a)
 	(void)a;
 	if (call_daemon(c, false, "sessions", NULL, NULL, NULL, &answer, &e) != 0) {
 		if (!no_daemon(c, &e))
-			return fail(c, &e);
+			return report(c, &e);
 		note(c, "no sessions (no daemon runs)");
 		return EXIT_DONE;
 	}
@@ -116,7 +116,7 @@ static int detach_one(struct context *c, const char *target, json_t *params)
 
 	c->target = target;
 	if (call(c, "detach", params, &answer, &e) != 0)
-		return fail(c, &e);
+		return report(c, &e);
 	status = print_object(c, answer, detach_format);
 	if (json_integer_value(json_object_get(answer, "left")) > 0)
 		status = EXIT_PARTIAL;
@@ -132,7 +132,7 @@ static int detach_all(struct context *c, json_t *params)
 	size_t index;
 
 	if (call_daemon(c, false, "sessions", NULL, NULL, NULL, &answer, &e) != 0)
-		return no_daemon(c, &e) ? EXIT_DONE : fail(c, &e);
+		return no_daemon(c, &e) ? EXIT_DONE : report(c, &e);
 	json_array_foreach(json_object_get(answer, "rows"), index, row) {
 		const char *name = json_string_value(json_object_get(row, "session"));
 		int one = name ? detach_one(c, name, params) : EXIT_FAILED;
@@ -153,9 +153,9 @@ int detach_run(struct context *c, const struct arguments *a)
 	int status;
 
 	if (seconds && !parse_number(seconds, 86400, &number)) {
-		status = fail_text(c, DINST_USAGE, "-t takes whole seconds, not '%s'", seconds);
+		status = report_text(c, DINST_USAGE, "-t takes whole seconds, not '%s'", seconds);
 	} else if (arguments_get(a, OPTION_ALL) && (a->word_count || c->target)) {
-		status = fail_text(c, DINST_USAGE, "--all takes no TARGET");
+		status = report_text(c, DINST_USAGE, "--all takes no TARGET");
 	} else {
 		if (seconds)
 			json_object_set_new(params, "seconds", json_integer((json_int_t)number));
@@ -180,10 +180,10 @@ int repair_run(struct context *c, const struct arguments *a)
 	int status;
 
 	if (!target)
-		return fail_text(c, DINST_USAGE, "repair needs a TARGET: a pid or a process name");
+		return report_text(c, DINST_USAGE, "repair needs a TARGET: a pid or a process name");
 	params = json_pack("{s:o}", "target", rpc_text(target));
 	if (call_daemon(c, true, "repair", params, NULL, NULL, &answer, &e) != 0)
-		status = fail(c, &e);
+		status = report(c, &e);
 	else
 		status = print_object(c, answer, "{patches} patches found, {restored} restored");
 	json_decref(params);
@@ -208,7 +208,7 @@ int stop_run(struct context *c, const struct arguments *a)
 	(void)a;
 	if (call_daemon(c, false, "stop", NULL, NULL, NULL, &answer, &e) != 0) {
 		if (!no_daemon(c, &e))
-			return fail(c, &e);
+			return report(c, &e);
 		note(c, "no daemon runs");
 		return EXIT_DONE;
 	}

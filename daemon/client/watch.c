@@ -103,7 +103,7 @@ static int reading(struct watch *w)
 	uint64_t now;
 
 	if (call(w->context, "read", w->params, &answer, &e) != 0)
-		return link_interrupted ? EXIT_DONE : fail(w->context, &e);
+		return link_interrupted ? EXIT_DONE : report(w->context, &e);
 	now = clock_ns(CLOCK_MONOTONIC);
 	rows = json_object_get(answer, "rows");
 	add_rates(w, rows, now);
@@ -163,15 +163,15 @@ int watch_run(struct context *c, const struct arguments *a)
 	if (interval) {
 		seconds = strtod(interval, &end);
 		if (end == interval || *end || !(seconds >= 0.01 && seconds <= 86400))
-			return fail_text(c, DINST_USAGE,
+			return report_text(c, DINST_USAGE,
 					 "-i takes seconds from 0.01 to 86400, not '%s'", interval);
 	}
 	if (count_text && (!parse_number(count_text, 1000000000, &count) || !count))
-		return fail_text(c, DINST_USAGE, "-c takes a number of readings, not '%s'",
+		return report_text(c, DINST_USAGE, "-c takes a number of readings, not '%s'",
 				 count_text);
 	ids = ids_from_words(a, &e);
 	if (!ids)
-		return fail(c, &e);
+		return report(c, &e);
 	w.params = json_pack("{s:o}", "ids", ids);
 	w.redraw = !c->json && isatty(STDOUT_FILENO);
 	c->target_ended = false;

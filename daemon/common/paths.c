@@ -58,7 +58,7 @@ static bool complete_path(struct socket_place *p)
 
 	if (p->path[length - 1] != '/' && (stat(p->path, &st) != 0 || !S_ISDIR(st.st_mode)))
 		return true;
-	while (length > 1 && p->path[length - 1] == '/')
+	while (length > 0 && p->path[length - 1] == '/')
 		length--;
 	if (length + sizeof(name) > sizeof(p->path))
 		return false;
