@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arena_create.c - arenas in address spaces of all kinds, and nothing of them
+ * afterwards.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "inject/arena.h"
+#include "inject/arena_place.h"
+#include "inject/heap.h"
+#include "inject/journal.h"
+#include "tests/live/inject_help.h"
+
+#define MIB ((size_t)1 << 20)
+
+struct job {
+	taddr_t lo, hi;
+	bool private;
+	struct arena *arena;
+};
+
+static int make(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct job *job = arg;
+
+	return job->private ? arena_create_private(s, job->lo, job->hi, &job->arena, e) :
+			      arena_create(s, job->lo, job->hi, &job->arena, e);
+}
+
+static int sync_it(struct stop *s, void *arg, struct dinst_error *e)
+{
+	return arena_sync(s, ((struct job *)arg)->arena, e);
+}
+
+static int destroy(struct stop *s, void *arg, struct dinst_error *e)
+{
+	return arena_destroy(s, ((struct job *)arg)->arena, e);
+}
+
+static taddr_t distance(taddr_t a, taddr_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+static void check_reach(const struct job *job)
+{
+	const struct arena *a = job->arena;
+
+	assert_true(distance(a->code, job->hi) <= ARENA_REACH);
+	assert_true(distance(a->code + a->code_size, job->lo) <= ARENA_REACH);
+	assert_true(a->reach_lo <= job->lo && a->reach_hi >= job->hi);
+	if (a->low_data)
+		assert_true(a->data + a->data_size <= 0x80000000);
+	else
+		assert_true(distance(a->data, a->code + a->code_size) <= ARENA_REACH &&
+			    distance(a->data + a->data_size, a->code) <= ARENA_REACH);
+	assert_true((size_t)(a->cpus + 1) << a->cpu_shift <= a->data_size);
+}
+
+/* Code and counters work: a function that returns 42 and the sum of a counter. */
+static void use(struct harness *h, struct target *t, struct job *job)
+{
+	static const uint8_t code[] = { 0xb8, 42, 0, 0, 0, 0xc3 }; /* mov $42,%eax; ret */
+	struct dinst_error e = { 0 };
+	struct journal *journal;
+	struct heap *heap;
+	taddr_t function, counter;
+	uint64_t value = 0;
+	char line[64];
+
+	assert_int_equal(journal_create(job->arena, "test", &journal, &e), 0);
+	assert_int_equal(heap_create(job->arena, &heap, &e), 0);
+	assert_int_equal(heap_alloc_code(heap, sizeof(code), &function, &e), 0);
+	assert_int_equal(heap_alloc_counter(heap, &counter, &e), 0);
+	memcpy(heap_map(heap, function, sizeof(code)), code, sizeof(code));
+	help_stop_well(t, sync_it, job);
+	snprintf(line, sizeof(line), "sum %" PRIx64, function);
+	assert_string_equal(help_ask(h, line), "42");
+	if (!job->private) {
+		*(uint64_t *)heap_map(heap, counter, 8) = 7;
+		assert_int_equal(target_read(t, counter, &value, 8, &e), 0);
+		assert_int_equal(value, 7);
+		assert_int_equal(heap_read_counter(heap, counter), 7);
+	}
+	heap_destroy(heap);
+	journal_destroy(journal);
+}
+
+static void check_found(struct target *t, const struct job *job)
+{
+	struct dinst_error e = { 0 };
+	struct arena_found found[4];
+
+	assert_int_equal(arena_find(t, found, 4, &e), 1);
+	assert_int_equal(found[0].code, job->arena->code);
+	assert_int_equal(found[0].data, job->arena->data);
+	assert_int_equal(found[0].code_size, job->arena->code_size);
+	assert_int_equal(found[0].data_size, job->arena->data_size);
+	assert_true(found[0].header_valid);
+	assert_string_equal(found[0].session, "test");
+}
+
+/* The whole life of an arena around the address that the target names. */
+static void whole_life(struct harness *h, const char *where, bool private, size_t code_size,
+		       int low_data)
+{
+	struct target *t = help_open(h->pid);
+	struct dinst_error e = { 0 };
+	struct arena_found found;
+	struct job job = { .private = private };
+
+	job.lo = help_ask_address(h, where) / 4096 * 4096;
+	job.hi = job.lo + 4096;
+	harness_verify(h);
+	help_stop_well(t, make, &job);
+	check_reach(&job);
+	assert_int_equal(job.arena->mode, private ? ARENA_PRIVATE : ARENA_SHARED);
+	assert_int_equal(job.arena->code_size, code_size);
+	assert_int_equal(job.arena->low_data, low_data);
+	harness_verify_what(h, HARNESS_TEXT | HARNESS_THREADS | HARNESS_SIGNALS | HARNESS_FDS);
+	use(h, t, &job);
+	check_found(t, &job);
+	help_stop_well(t, destroy, &job);
+	assert_int_equal(arena_find(t, &found, 1, &e), 0);
+	harness_verify(h);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+static void threads(void **state)
+{
+	harness_start(*state, "arena-space", "threads", NULL);
+	whole_life(*state, "text", false, 64 * MIB, true);
+}
+
+static void near_a_library(void **state)
+{
+	harness_start(*state, "arena-space", "threads", NULL);
+	whole_life(*state, "libc", false, 64 * MIB, true);
+}
+
+static void private_memory(void **state)
+{
+	harness_start(*state, "arena-space", "threads", NULL);
+	whole_life(*state, "text", true, 4 * MIB, true);
+}
+
+static void file_size_limit(void **state)
+{
+	harness_start(*state, "arena-space", "fsize", NULL);
+	whole_life(*state, "text", false, 64 * MIB, true);
+}
+
+static void no_low_memory(void **state)
+{
+	harness_start(*state, "arena-space", "nolow", NULL);
+	whole_life(*state, "text", false, 64 * MIB, false);
+}
+
+static void small_hole(void **state)
+{
+	harness_start(*state, "arena-space", "hole", "6", NULL);
+	whole_life(*state, "text", false, 4 * MIB, true);
+}
+
+static void address_space_limit(void **state)
+{
+	harness_start(*state, "arena-space", "as", "24", NULL);
+	whole_life(*state, "text", false, 16 * MIB, true);
+}
+
+static void no_room_at_all(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = { 0 };
+	struct job job = { 0 };
+	struct target *t;
+
+	harness_start(h, "arena-space", "crowded", NULL);
+	t = help_open(h->pid);
+	job.lo = help_ask_address(h, "text") / 4096 * 4096;
+	job.hi = job.lo + 4096;
+	assert_int_equal(help_stop(t, make, &job, &e), DINST_NO_MEMORY);
+	assert_non_null(strstr(e.text, "within 2 GiB"));
+	assert_null(job.arena);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+static void address_space_exhausted(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = { 0 };
+	struct job job = { 0 };
+	struct target *t;
+
+	harness_start(h, "arena-space", "as", "1", NULL);
+	t = help_open(h->pid);
+	job.lo = help_ask_address(h, "text") / 4096 * 4096;
+	job.hi = job.lo + 4096;
+	assert_int_equal(help_stop(t, make, &job, &e), DINST_NO_MEMORY);
+	assert_non_null(strstr(e.text, "RLIMIT_AS"));
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* The brk heap of a program at a fixed address goes on growing, as far as we promised. */
+static void fixed_address(void **state)
+{
+	struct harness *h = *state;
+	struct job job = { 0 };
+	struct target *t;
+
+	harness_start(h, "arena-fixed", NULL);
+	t = help_open(h->pid);
+	job.lo = help_ask_address(h, "text") / 4096 * 4096;
+	job.hi = job.lo + 4096;
+	assert_true(job.lo < 0x1000000);
+	help_stop_well(t, make, &job);
+	check_reach(&job);
+	assert_true(job.arena->low_data);
+	assert_int_equal(job.arena->code_size, 64 * MIB);
+	for (int i = 0; i < 8; i++)
+		assert_string_equal(help_ask(h, "grow 64"), "grown");
+	help_stop_well(t, destroy, &job);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* Nothing in the target can make the code half writable. */
+static void sealed(void **state)
+{
+	struct harness *h = *state;
+	struct job job = { 0 };
+	struct target *t;
+	char line[128];
+
+	harness_start(h, "arena-space", "threads", NULL);
+	t = help_open(h->pid);
+	job.lo = help_ask_address(h, "text") / 4096 * 4096;
+	job.hi = job.lo + 4096;
+	help_stop_well(t, make, &job);
+	snprintf(line, sizeof(line), "attack %" PRIx64 " %" PRIx64, job.arena->code,
+		 job.arena->code + job.arena->code_size);
+	assert_string_equal(help_ask(h, line), "held");
+	/* ... while we can write, and it sees it. */
+	use(h, t, &job);
+	help_stop_well(t, destroy, &job);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+static int unmap(struct stop *s, void *arg, struct dinst_error *e)
+{
+	return arena_unmap(s, arg, e);
+}
+
+static void shared_with_a_child(void **state)
+{
+	struct harness *h = *state;
+	pid_t child, *sharers = NULL;
+	struct job job = { 0 };
+	struct target *t, *c;
+	size_t count = 9;
+
+	harness_start(h, "arena-space", "threads", NULL);
+	t = help_open(h->pid);
+	job.lo = help_ask_address(h, "text") / 4096 * 4096;
+	job.hi = job.lo + 4096;
+	help_stop_well(t, make, &job);
+	assert_true(arena_shared_by(h->pid, job.arena));
+	assert_int_equal(arena_sharers(job.arena, h->pid, &sharers, &count), 0);
+	assert_int_equal(count, 0);
+	child = (pid_t)atoi(help_ask(h, "fork"));
+	assert_int_equal(arena_sharers(job.arena, h->pid, &sharers, &count), 0);
+	assert_int_equal(count, 1);
+	assert_int_equal(sharers[0], child);
+	free(sharers);
+	c = help_open(child);
+	help_stop_well(c, unmap, job.arena);
+	assert_false(arena_shared_by(child, job.arena));
+	assert_true(arena_shared_by(h->pid, job.arena));
+	/* Once more is nothing to do. */
+	help_stop_well(c, unmap, job.arena);
+	target_close(c);
+	help_stop_well(t, destroy, &job);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+static int unmap_found(struct stop *s, void *arg, struct dinst_error *e)
+{
+	return arena_unmap_found(s, arg, e);
+}
+
+/* A mutator that ended without a word: what it left is found and removed. */
+static void left_behind(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = { 0 };
+	struct arena_found found[2];
+	struct journal *journal;
+	struct target *t;
+
+	for (int private = 0; private < 2; private++) {
+		struct job job = { .private = private };
+
+		harness_start(h, "arena-space", "threads", NULL);
+		t = help_open(h->pid);
+		job.lo = help_ask_address(h, "text") / 4096 * 4096;
+		job.hi = job.lo + 4096;
+		help_stop_well(t, make, &job);
+		assert_int_equal(journal_create(job.arena, "dead", &journal, &e), 0);
+		help_stop_well(t, sync_it, &job);
+		journal_destroy(journal);
+		arena_release(job.arena);
+		assert_int_equal(arena_find(t, found, 2, &e), 1);
+		assert_true(found[0].header_valid);
+		assert_string_equal(found[0].session, "dead");
+		help_stop_well(t, unmap_found, &found[0]);
+		assert_int_equal(arena_find(t, found, 2, &e), 0);
+		target_close(t);
+		harness_verify(h);
+		harness_end(h, 0);
+	}
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(threads),
+		CASE(near_a_library),
+		CASE(private_memory),
+		CASE(file_size_limit),
+		CASE(no_low_memory),
+		CASE(small_hole),
+		CASE(address_space_limit),
+		CASE(no_room_at_all),
+		CASE(address_space_exhausted),
+		CASE(fixed_address),
+		CASE(sealed),
+		CASE(shared_with_a_child),
+		CASE(left_behind),
+	};
+
+	return cmocka_run_group_tests_name("live/arena_create", tests, NULL, NULL);
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arena-space.c - programs in whose address spaces an arena is made.
+ *
+ * arena-space MODE [ARG]; modes:
+ *   threads  nothing special
+ *   crowded  2 GiB and more either side of the text is taken but for single pages
+ *   hole     the same, with one hole of ARG MiB
+ *   fsize    RLIMIT_FSIZE is 4096
+ *   nolow    nothing is free below 2 GiB
+ *   as       RLIMIT_AS leaves ARG MiB
+ *
+ * Commands on standard input, one answer each:
+ *   text            an address in this program's text
+ *   libc            an address in the C library's text
+ *   attack LO HI    tries to make [LO, HI) writable in every way; "held", or what worked
+ *   sum ADDRESS     calls the code at ADDRESS (no arguments); its result
+ *   fork            makes a child that sleeps until the end; its pid
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB ((uintptr_t)1 << 20)
+
+static atomic_int stop;
+static pid_t child;
+
+static void *work(void *arg)
+{
+	volatile unsigned long *count = arg;
+
+	while (!stop) {
+		++*count;
+		if (*count % 4096 == 0)
+			usleep(100);
+	}
+	return NULL;
+}
+
+/* Takes [lo, hi) wherever it is free, in pieces of 32 MiB less one page. */
+static void crowd(uintptr_t lo, uintptr_t hi)
+{
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+	size_t size = 32 * MIB - 4096;
+
+	while (lo < hi) {
+		if (mmap((void *)lo, size, PROT_NONE, flags, -1, 0) != MAP_FAILED) {
+			lo += size + 4096;
+			size = 32 * MIB - 4096;
+		} else if (size > 4096) {
+			size = size / 2 / 4096 * 4096;
+		} else {
+			lo += 4096;
+			size = 32 * MIB - 4096;
+		}
+	}
+}
+
+static void crowd_around(uintptr_t at, unsigned long hole)
+{
+	uintptr_t lo = at / (32 * MIB) * (32 * MIB);
+
+	/* The hole is kept free by taking it first and giving it back last. */
+	uintptr_t kept = lo - 1024 * MIB;
+	void *p = MAP_FAILED;
+
+	if (hole)
+		p = mmap((void *)kept, hole * MIB, PROT_NONE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+	crowd(lo - 2304 * MIB, lo + 2304 * MIB);
+	if (p != MAP_FAILED)
+		munmap(p, hole * MIB);
+}
+
+static void set_limit(int which, rlim_t value)
+{
+	struct rlimit limit = { value, value };
+
+	if (setrlimit(which, &limit))
+		exit(2);
+}
+
+static unsigned long used_pages(void)
+{
+	FILE *f = fopen("/proc/self/statm", "r");
+	unsigned long pages = 0;
+
+	if (!f || fscanf(f, "%lu", &pages) != 1)
+		exit(2);
+	fclose(f);
+	return pages;
+}
+
+static void set_up(const char *mode, unsigned long arg)
+{
+	if (!strcmp(mode, "crowded") || !strcmp(mode, "hole"))
+		crowd_around((uintptr_t)&set_up, arg);
+	if (!strcmp(mode, "fsize"))
+		set_limit(RLIMIT_FSIZE, 4096);
+	if (!strcmp(mode, "nolow"))
+		crowd(0x10000, 0x80000000);
+	if (!strcmp(mode, "as"))
+		set_limit(RLIMIT_AS, used_pages() * 4096 + arg * MIB);
+}
+
+static const char *attack(uintptr_t lo, uintptr_t hi)
+{
+	void *moved;
+
+	if (!mprotect((void *)lo, 4096, PROT_READ | PROT_WRITE))
+		return "mprotect rw";
+	if (!mprotect((void *)lo, hi - lo, PROT_READ | PROT_WRITE | PROT_EXEC))
+		return "mprotect rwx";
+	moved = mremap((void *)lo, 0, 4096, MREMAP_MAYMOVE);
+	if (moved != MAP_FAILED) {
+		if (!mprotect(moved, 4096, PROT_READ | PROT_WRITE))
+			return "a second mapping by mremap";
+		munmap(moved, 4096);
+	}
+	return errno == EACCES ? "held" : strerror(errno);
+}
+
+static void answer(char *line)
+{
+	unsigned long lo = 0, hi = 0;
+
+	if (!strncmp(line, "text", 4)) {
+		printf("%lx\n", (unsigned long)(uintptr_t)&set_up);
+	} else if (!strncmp(line, "libc", 4)) {
+		printf("%lx\n", (unsigned long)(uintptr_t)&getpid);
+	} else if (sscanf(line, "attack %lx %lx", &lo, &hi) == 2) {
+		printf("%s\n", attack(lo, hi));
+	} else if (sscanf(line, "sum %lx", &lo) == 1) {
+		printf("%d\n", ((int (*)(void))lo)());
+	} else if (!strncmp(line, "fork", 4)) {
+		child = fork();
+		if (!child) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			for (;;)
+				pause();
+		}
+		printf("%d\n", (int)child);
+	} else {
+		printf("what?\n");
+	}
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	enum { THREADS = 4 };
+	unsigned long counts[THREADS] = { 0 };
+	pthread_t threads[THREADS];
+	char line[256];
+
+	setvbuf(stdin, NULL, _IONBF, 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, work, &counts[i]);
+	usleep(20000);
+	set_up(argc > 1 ? argv[1] : "threads", argc > 2 ? strtoul(argv[2], NULL, 0) : 0);
+	printf("ready\n");
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin))
+		answer(line);
+	stop = 1;
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	if (child) {
+		kill(child, SIGKILL);
+		waitpid(child, NULL, 0);
+	}
+	for (int i = 0; i < THREADS; i++)
+		if (!counts[i])
+			return 1;
+	return 0;
+}
