@@ -202,7 +202,8 @@ static bool tears_down(const struct x86_layout *l, const uint8_t *bytes)
 	case 0x8b: return x86_reg(l) == RSP;
 	case 0x8d: /* not down: lea -128(%rsp),%rsp makes room */
 		return x86_reg(l) == RSP &&
-		       x86_read_signed(bytes + l->disp_offset, l->disp_size) >= 0;
+		       (!x86_is_stack_based(l) ||
+			x86_read_signed(bytes + l->disp_offset, l->disp_size) >= 0);
 	default: return false;
 	}
 }

@@ -132,7 +132,7 @@ static const struct {
 	{ "66c705100000000100", NEXT, RIP | MEM, 0, 0x19 },
 	{ "833d1000000001", NEXT, RIP | MEM, 0, 0x17 },
 	{ "f6051000000001", NEXT, RIP | MEM, 0, 0x17 },     /* test with an immediate */
-	{ "f7151000000090", NEXT, RIP | MEM, 0, 0x16 },     /* not, without */
+	{ "f71510000000", NEXT, RIP | MEM, 0, 0x16 },     /* not, without */
 	{ "c5fa6f0510000000", NEXT, RIP | MEM, 0, 0x18 },
 	{ "c4e37d18051000000001", NEXT, RIP | MEM, 0, 0x1a },
 	{ "62f1fe486f0510000000", NEXT, RIP | MEM, 0, 0x1a },
@@ -149,7 +149,7 @@ static const struct {
 	{ "4889ec", NEXT, FRAME, 0, 0 },
 	{ "4889e5", NEXT, 0, 0, 0 },
 	{ "488d65d8", NEXT, FRAME, 0, 0 },                  /* lea -40(%rbp),%rsp */
-	{ "48b8887766554433221100", NEXT, 0, 0, 0 },
+	{ "48b88877665544332211", NEXT, 0, 0, 0 },
 	{ "48a18877665544332211", NEXT, MEM, 0, 0 },
 	{ "c8100001", NEXT, MEM, 0, 0 },
 	{ "0f0d08", NEXT, 0, 0, 0 },                        /* prefetchw */
@@ -285,7 +285,7 @@ static const struct {
 	{ "660f3a63c11a", 0, R(CX) | F6 },
 	{ "dff1", 0, CF | PF | ZF },                         /* fcomip */
 	{ "dac1", CF | PF | ZF, 0 },                         /* fcmovb */
-	{ "48b8887766554433221100", 0, R(AX) },
+	{ "48b88877665544332211", 0, R(AX) },
 	{ "b005", 0, 0 },
 	{ "c4e2fbf6c3", R(DX) | R(BX), R(AX) },              /* mulx %rbx,%rax,%rax */
 };
