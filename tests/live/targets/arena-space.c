@@ -167,7 +167,10 @@ int main(int argc, char **argv)
 	setvbuf(stdin, NULL, _IONBF, 0);
 	for (int i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, work, &counts[i]);
-	usleep(20000);
+	/* A thread that has only just been made still has its signals blocked. */
+	for (int i = 0; i < THREADS; i++)
+		while (!((volatile unsigned long *)counts)[i])
+			usleep(100);
 	set_up(argc > 1 ? argv[1] : "threads", argc > 2 ? strtoul(argv[2], NULL, 0) : 0);
 	printf("ready\n");
 	fflush(stdout);
