@@ -110,10 +110,13 @@ live_src := $(filter-out tests/live/harness%.c,$(wildcard tests/live/*.c))
 harness_src := $(wildcard tests/live/harness*.c)
 fuzz_src := $(wildcard tests/fuzz/*.c)
 bench_src := $(wildcard tests/bench/*.c)
+# Tools for tests and by hand; nothing runs them by themselves.
+tool_src := $(wildcard tests/tools/*.c)
 unit_bin := $(unit_src:%.c=$(O)/%)
 live_bin := $(live_src:%.c=$(O)/%)
 fuzz_bin := $(fuzz_src:%.c=$(O)/%)
 bench_bin := $(bench_src:%.c=$(O)/%)
+tool_bin := $(tool_src:%.c=$(O)/%)
 
 # Target programs; libNAME.c becomes the shared object libNAME.so.
 target_dir := tests/live/targets
@@ -141,7 +144,7 @@ install_scripts := $(wildcard tests/install.sh)
 
 all: $(programs)
 
-tests: all examples $(unit_bin) $(live_bin) $(fuzz_bin) $(target_bin)
+tests: all examples $(unit_bin) $(live_bin) $(fuzz_bin) $(tool_bin) $(target_bin)
 
 examples: $(example_bin)
 
@@ -186,7 +189,7 @@ TEST_LIBS := $(CMOCKA_LIBS) $(MUTATOR_LIBS) $(UV_LIBS) $(EDIT_LIBS)
 link_test = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
 	-Wl,--start-group $(test_libs) -Wl,--end-group $(TEST_LIBS)
 
-$(unit_bin) $(fuzz_bin) $(bench_bin): $(O)/%: $(O)/%.o $(test_libs)
+$(unit_bin) $(fuzz_bin) $(bench_bin) $(tool_bin): $(O)/%: $(O)/%.o $(test_libs)
 	$(link_test)
 
 $(live_bin): $(O)/%: $(O)/%.o $(call objects,$(harness_src)) $(test_libs)
@@ -227,7 +230,7 @@ unit: $(unit_bin) $(target_bin)
 live: all $(live_bin)
 	$(run) $(live_bin)
 
-real: all
+real: all examples $(tool_bin)
 	$(run) -t 300 $(real_scripts)
 
 fuzz: all $(fuzz_bin)
@@ -237,7 +240,7 @@ test: tests
 	DINST_SHORT=1 $(run) -p $(unit_bin) $(fuzz_bin) $(fuzz_scripts) -s $(live_bin) \
 		$(hostile_scripts) $(real_scripts) $(install_scripts)
 
-bench: all $(bench_bin)
+bench: all examples $(bench_bin)
 	tests/bench/run.sh
 
 bare:
