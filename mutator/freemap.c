@@ -283,6 +283,65 @@ bool freemap_gap(const struct freemap *map, vaddr_t v, struct image_range *gap)
 	return false;
 }
 
+static bool leads_to(const struct arch_insn *insn, vaddr_t v)
+{
+	return (insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_BRANCH) &&
+	       insn->target == v;
+}
+
+/* What has not been decoded of a sweep may branch anywhere: every offset is tried. */
+static bool unknown_leads_to(const struct freemap *map, const struct sweep *s, vaddr_t lo,
+			     vaddr_t hi, vaddr_t v)
+{
+	size_t size = 0;
+	vaddr_t from = s->end > lo ? s->end : lo;
+	const uint8_t *bytes = from < s->hi ? image_code(map->img, from, &size) : NULL;
+
+	for (vaddr_t at = from; bytes && at < s->hi && at < hi && at - from < size; at++) {
+		struct arch_insn insn;
+
+		if (arch_decode(bytes + (at - from), size - (at - from), at, &insn) == ARCH_OK &&
+		    leads_to(&insn, v))
+			return true;
+	}
+	return false;
+}
+
+static size_t first_insn_from(const struct sweep *s, vaddr_t v)
+{
+	size_t lo = 0, hi = s->count;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (s->insns[mid].address < v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+bool freemap_is_branched_to(struct freemap *map, vaddr_t v)
+{
+	vaddr_t reach = (vaddr_t)arch_short_jump_reach + ARCH_INSN_MAX;
+	vaddr_t lo = v > reach ? v - reach : 0, hi = v + reach;
+	long k = freemap_before(map, lo);
+
+	for (k = k < 0 ? 0 : k; (size_t)k < map->count && map->functions[k].address < hi; k++) {
+		const struct sweep *s;
+
+		if (freemap_sweep(map, (uint32_t)k, &s, NULL) < 0)
+			return true;
+		for (size_t i = first_insn_from(s, lo); i < s->count && s->insns[i].address < hi; i++)
+			if (leads_to(&s->insns[i], v))
+				return true;
+		if (unknown_leads_to(map, s, lo, hi, v))
+			return true;
+	}
+	return false;
+}
+
 /* Index of the first hole that ends behind v. */
 static size_t hole_after(const struct freemap *map, vaddr_t v)
 {

@@ -57,6 +57,12 @@ long freemap_starting_at(const struct freemap *map, vaddr_t v);
  */
 bool freemap_gap(const struct freemap *map, vaddr_t v, struct image_range *gap);
 
+/*
+ * True if a short branch of a function around v leads to v, or may: long ones
+ * are in the image's references. For bytes that belong to no function.
+ */
+bool freemap_is_branched_to(struct freemap *map, vaddr_t v);
+
 /* Takes the `size` bytes at v as a hole; false if they overlap a taken one. */
 bool freemap_take(struct freemap *map, vaddr_t v, size_t size);
 bool freemap_is_free(const struct freemap *map, vaddr_t v, size_t size);

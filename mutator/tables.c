@@ -118,19 +118,19 @@ static vaddr_t entry_target(const uint8_t *at, vaddr_t base, enum entry_form for
 }
 
 /*
- * Reads the table at `base` and follows the entries that lead into the
- * function. Its own entries end where one leads elsewhere or where the next
+ * Reads the table at `table`, whose offsets count from `base`, and follows the
+ * entries that lead into the function. Its own entries end where one leads elsewhere or where the next
  * table starts, at the latest. What is behind is read from the wrong base, more
  * likely than not: such an entry is a target as well, but not one that makes us
  * doubt what has been decoded along the flow. So those come in a second round,
  * `behind`, after all that is sure. *hit is set if the first entry leads into
  * the function: then it is really a table.
  */
-static int read_table(struct flow *f, const struct bases *b, vaddr_t base, enum entry_form form,
-		      bool behind, bool *hit, struct dinst_error *e)
+static int read_table(struct flow *f, const struct bases *b, vaddr_t table, vaddr_t base,
+		      enum entry_form form, bool behind, bool *hit, struct dinst_error *e)
 {
 	size_t size = 0, width = form == ENTRY_WORD ? 8 : 4;
-	const uint8_t *bytes = image_data(f->img, base, &size);
+	const uint8_t *bytes = image_data(f->img, table, &size);
 	bool own = true;
 
 	for (size_t i = 0; bytes && i < TABLE_ENTRIES_MAX && (i + 1) * width <= size; i++) {
@@ -138,7 +138,7 @@ static int read_table(struct flow *f, const struct bases *b, vaddr_t base, enum 
 		bool mine = flow_contains(f, target);
 		int r;
 
-		own &= mine && (i == 0 || !is_known_base(b, base + i * width));
+		own &= mine && (i == 0 || !is_known_base(b, table + i * width));
 		if (!in_text(f, target) || (!own && !behind))
 			break;
 		if (!mine || (!own && splits_known(f, target)))
@@ -152,15 +152,23 @@ static int read_table(struct flow *f, const struct bases *b, vaddr_t base, enum 
 	return 0;
 }
 
-static int read_forms(struct flow *f, const struct bases *b, vaddr_t base, bool behind, bool *hit,
-		      struct dinst_error *e)
+/*
+ * All that a table at `table` can be. The offsets mostly count from the table
+ * itself, but also from a label in the code (tables of label differences).
+ */
+static int read_forms(struct flow *f, const struct bases *b, vaddr_t table, bool behind,
+		      bool *hit, struct dinst_error *e)
 {
-	int r = read_table(f, b, base, ENTRY_RELATIVE, behind, hit, e);
+	bool fixed = image_is_fixed(f->img);
+	int r = read_table(f, b, table, table, ENTRY_RELATIVE, behind, hit, e);
 
-	if (r == 0 && image_is_fixed(f->img))
-		r = read_table(f, b, base, ENTRY_WORD, behind, hit, e);
-	if (r == 0 && image_is_fixed(f->img))
-		r = read_table(f, b, base, ENTRY_HALF, behind, hit, e);
+	if (r == 0 && fixed)
+		r = read_table(f, b, table, 0, ENTRY_WORD, behind, hit, e);
+	if (r == 0 && fixed)
+		r = read_table(f, b, table, 0, ENTRY_HALF, behind, hit, e);
+	for (size_t i = 0; i < b->count && r == 0; i++)
+		if (b->items[i] != table && flow_contains(f, b->items[i]))
+			r = read_table(f, b, table, b->items[i], ENTRY_RELATIVE, behind, hit, e);
 	return r;
 }
 
@@ -173,32 +181,34 @@ static int collect(const struct flow *f, struct bases *b, struct dinst_error *e)
 
 struct table_count {
 	size_t tables;     /* bases that hold one */
-	size_t code_bases; /* bases in the function's own code that hold none */
+	size_t code_bases; /* bases in the function's own code */
 };
 
 /*
  * Reads the tables of all bases until no new code, and so no new base, turns
- * up. A base in the function's own code that holds no table is noted: a jump
- * computed from it (into an unrolled loop) can lead anywhere.
+ * up. A base in the function's own code is noted: a jump computed from it by
+ * arithmetic (into an unrolled loop) can lead anywhere.
  */
 static int read_tables(struct flow *f, struct bases *b, struct table_count *n,
 		       struct dinst_error *e)
 {
-	size_t sure = 0, known;
+	size_t known;
 	int r;
 
 	do {
 		r = collect(f, b, e);
-		for (known = b->count; sure < known && r == 0; sure++) {
-			bool hit = false;
-
-			r = read_forms(f, b, b->items[sure], false, &hit, e);
-			n->tables += hit;
-			n->code_bases += !hit && flow_contains(f, b->items[sure]);
-			if (r == 0 && sure + 1 == known)
-				r = collect(f, b, e);
+		do {
 			known = b->count;
-		}
+			n->tables = 0;
+			for (size_t i = 0; i < known && r == 0; i++) {
+				bool hit = false;
+
+				r = read_forms(f, b, b->items[i], false, &hit, e);
+				n->tables += hit;
+			}
+			if (r == 0)
+				r = collect(f, b, e);
+		} while (r == 0 && b->count > known);
 		for (size_t i = 0; i < known && r == 0; i++) {
 			bool hit = false;
 
@@ -207,6 +217,8 @@ static int read_tables(struct flow *f, struct bases *b, struct table_count *n,
 		if (r == 0)
 			r = collect(f, b, e);
 	} while (r == 0 && b->count > known);
+	for (size_t i = 0; i < b->count; i++)
+		n->code_bases += flow_contains(f, b->items[i]);
 	return r;
 }
 
@@ -255,35 +267,63 @@ static void count_labels(struct flow *f)
 	}
 }
 
-/*
- * True if the register that insns[at] jumps to was computed from two others (a
- * base and an offset). A register that was loaded whole holds a code address
- * that the image's references know, or a tail call's.
- */
-static bool is_computed(const struct flow *f, const struct arch_insn *jump, size_t at)
-{
-	arch_regset wanted = jump->reads;
-	unsigned steps = 0;
+enum origin {
+	ORIGIN_WHOLE,      /* loaded or handed over whole: the references know it */
+	ORIGIN_TABLE,      /* a base and an offset that was loaded */
+	ORIGIN_ARITHMETIC, /* computed in another way */
+};
 
-	if (jump->flags & ARCH_INSN_MEMORY)
-		return false;
-	while (at-- > 0 && steps++ < LOOK_BACK) {
+/*
+ * True if a register of `wanted` was loaded from memory, though perhaps moved
+ * and extended since, before insns[at].
+ */
+static bool was_loaded(const struct flow *f, arch_regset wanted, size_t at)
+{
+	for (unsigned steps = 0; at-- > 0 && steps < LOOK_BACK; steps++) {
 		const struct arch_insn *def = &f->insns.items[at];
 
 		if (def->flow == ARCH_FLOW_CALL || def->flow == ARCH_FLOW_CALL_INDIRECT)
 			return false;
-		if (!(def->writes & wanted))
+		if (!(def->writes & wanted) || is_address_of(def))
 			continue;
 		if (def->flags & ARCH_INSN_MEMORY)
-			return def->flags & ARCH_INSN_STACK_OPERAND && def->reads & wanted;
-		if (__builtin_popcountll(def->reads) >= 2)
 			return true;
-		if (is_address_of(def))
+		if (__builtin_popcountll(def->reads) != 1)
 			return false;
+		wanted = def->reads;
+	}
+	return false;
+}
+
+/* How the register that insns[at] jumps to came about. */
+static enum origin origin_of(const struct flow *f, size_t at)
+{
+	const struct arch_insn *jump = &f->insns.items[at];
+	arch_regset wanted = jump->reads;
+
+	if (jump->flags & ARCH_INSN_MEMORY)
+		return ORIGIN_WHOLE;
+	for (unsigned steps = 0; at-- > 0 && steps < LOOK_BACK; steps++) {
+		const struct arch_insn *def = &f->insns.items[at];
+
+		if (def->flow == ARCH_FLOW_CALL || def->flow == ARCH_FLOW_CALL_INDIRECT)
+			return ORIGIN_WHOLE;
+		if (!(def->writes & wanted))
+			continue;
+		if (def->flags & ARCH_INSN_MEMORY) {
+			if (!(def->flags & ARCH_INSN_STACK_OPERAND) || !(def->reads & wanted))
+				return ORIGIN_WHOLE;
+			/* The base was spilled and is added from the stack. */
+			return was_loaded(f, wanted, at) ? ORIGIN_TABLE : ORIGIN_ARITHMETIC;
+		}
+		if (__builtin_popcountll(def->reads) >= 2)
+			return was_loaded(f, def->reads, at) ? ORIGIN_TABLE : ORIGIN_ARITHMETIC;
+		if (is_address_of(def))
+			return ORIGIN_WHOLE;
 		if (def->reads)
 			wanted = def->reads;
 	}
-	return false;
+	return ORIGIN_WHOLE;
 }
 
 bool flow_is_switch(const struct flow *f, size_t at)
@@ -294,7 +334,7 @@ bool flow_is_switch(const struct flow *f, size_t at)
 		return true;
 	if (jump->flags & ARCH_INSN_PC_RELATIVE)
 		return false;
-	return f->labels >= LABELS_MIN || is_computed(f, jump, at);
+	return f->labels >= LABELS_MIN || origin_of(f, at) != ORIGIN_WHOLE;
 }
 
 /* True if the tables that were found cannot be all that insns[at] leads to. */
@@ -308,9 +348,14 @@ static bool is_riddle(const struct flow *f, size_t at, const struct table_count 
 	if (jump->flags & ARCH_INSN_INDEXED_JUMP)
 		return jump->data_ref && !image_data(f->img, jump->data_ref, &size) &&
 		       f->labels == 0;
-	if (!is_computed(f, jump, at))
+	switch (origin_of(f, at)) {
+	case ORIGIN_WHOLE:
 		return jump->flags & ARCH_INSN_NO_TRACK && !n->tables && f->labels == 0;
-	return !n->tables || n->code_bases;
+	case ORIGIN_TABLE:
+		return !n->tables;
+	default:
+		return !n->tables || n->code_bases;
+	}
 }
 
 int flow_tables(struct flow *f, struct dinst_error *e)

@@ -146,7 +146,8 @@ static bool is_dead(const struct windows *w, vaddr_t v)
 	long at;
 
 	if (!flow_contains(f, v))
-		return !image_references_at(f->img, v) && freemap_gap(f->map, v, &gap);
+		return !image_references_at(f->img, v) && freemap_gap(f->map, v, &gap) &&
+		       !freemap_is_branched_to(f->map, v);
 	if (flow_marks(f, v) & (MARK_TARGET | MARK_CONFLICT | MARK_RSEQ | MARK_REFERRED))
 		return false;
 	at = flow_covering(f, v);

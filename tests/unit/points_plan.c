@@ -115,6 +115,7 @@ static const struct plan_case cases[] = {
 	  "exit+48=previous(43,6) exit+54=previous(49,6)" },
 	{ "f_hoisted", "entry+0=jump(0,7) exit+173=previous(169,5)" },
 	{ "f_in_text", "entry+0=jump(0,7) exit+35=previous(31,5)" },
+	{ "f_label_base", "entry+0=jump(0,7) exit+35=previous(31,5)" },
 	{ "f_computed", "entry+0=jump(0,7) exit+28=short(28,1+1)" },
 	{ "f_goto", "entry+0=jump(0,7) exit+21=previous(17,5)" },
 	{ "f_handlers", "entry+0=jump(0,7) exit+11=previous(7,7)" },

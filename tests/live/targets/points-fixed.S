@@ -33,8 +33,8 @@ FN x_table
 .Lxt0:	mov $1, %eax
 	inc %eax
 	inc %eax
-.Lxt1:	inc %eax
 	inc %eax
+.Lxt1:	inc %eax
 	ret
 .Lxt9:	mov $6, %eax
 	ret
@@ -47,8 +47,8 @@ FN x_load
 	jmp *%rax
 .Lxl0:	mov $1, %eax
 	inc %eax
-.Lxl1:	inc %eax
 	inc %eax
+.Lxl1:	inc %eax
 	ret
 END x_load
 
@@ -58,8 +58,8 @@ FN x_goto
 	jmp *labels(, %rdi, 8)
 .Lxg0:	mov $1, %eax
 	inc %eax
-.Lxg1:	inc %eax
 	inc %eax
+.Lxg1:	inc %eax
 	ret
 END x_goto
 
@@ -72,8 +72,8 @@ FN x_immediate
 .Lxi:	jmp *%rax
 .Lxi0:	inc %eax
 	inc %eax
-.Lxi1:	inc %eax
 	inc %eax
+.Lxi1:	inc %eax
 	ret
 END x_immediate
 

@@ -699,7 +699,6 @@ FN f_table
 	inc %eax
 	inc %eax
 .Lft1:	inc %eax
-	inc %eax
 	ret
 .Lft2:	mov $5, %eax
 	ret
@@ -720,8 +719,8 @@ FN f_hoisted
 	jmp *%rcx
 .Lfh0:	mov $1, %eax
 	inc %eax
-.Lfh1:	inc %eax
 	inc %eax
+.Lfh1:	inc %eax
 	ret
 END f_hoisted
 
@@ -735,10 +734,25 @@ FN f_in_text
 	.long .Lfx0 - .Lfxtab, .Lfx1 - .Lfxtab
 .Lfx0:	mov $1, %eax
 	inc %eax
-.Lfx1:	inc %eax
 	inc %eax
+.Lfx1:	inc %eax
 	ret
 END f_in_text
+
+	/* The table's offsets count from a label in the code, as in printf. */
+FN f_label_base
+	lea .Lfltab(%rip), %rcx
+	lea .Lfl0(%rip), %rsi
+	movzbl (%rdi), %eax
+	movslq (%rcx, %rax, 4), %rax
+	add %rsi, %rax
+	jmp *%rax
+.Lfl0:	mov $1, %eax
+	inc %eax
+	inc %eax
+.Lfl1:	inc %eax
+	ret
+END f_label_base
 
 	/* Into an unrolled loop by arithmetic: where to, nobody knows. */
 FN f_computed
@@ -761,8 +775,8 @@ FN f_goto
 	jmp *(%rdx, %rdi, 8)
 .Lfg0:	mov $1, %eax
 	inc %eax
-.Lfg1:	inc %eax
 	inc %eax
+.Lfg1:	inc %eax
 	ret
 END f_goto
 
@@ -836,6 +850,9 @@ END a_section_end
 .Lfhtab:
 	.long .Lfh0 - .Lfhtab, .Lfh1 - .Lfhtab
 	.long 0
+.Lfltab:
+	.long .Lfl0 - .Lfl0, .Lfl1 - .Lfl0
+	.long 0x7fffffff
 .Lfctab:
 	.long .Lfco - .Lfctab, .Lfc1 - .Lfctab
 	.long 0
