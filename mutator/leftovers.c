@@ -167,27 +167,48 @@ static int clean_tails(struct stop *stop, void *arg, struct dinst_error *e)
 	return remote_clean_tails(stop, arg, e);
 }
 
+/*
+ * A thread that was running system calls for the dead mutator finishes them by
+ * itself, later: an arena may appear, or go, after we looked. So the program is
+ * waited for and wiped out first.
+ */
+static int wait_for_programs(struct target *t, uint64_t deadline, struct leftovers *result,
+			     struct dinst_error *e)
+{
+	unsigned pause = PAUSE_MIN_US;
+	int status = 0;
+
+	while (remote_tails_dirty(t)) {
+		struct stop_report report = { 0 };
+		size_t cleaned;
+
+		dinst_error_clear(e);
+		status = target_stop(t, NULL, clean_tails, &cleaned, &report, e);
+		if (report.stop_ns > result->stop_ns)
+			result->stop_ns = report.stop_ns;
+		if ((status < 0 && status != DINST_BUSY) || now_us() >= deadline)
+			break;
+		if (status < 0 || !cleaned)
+			usleep(pause);
+		pause = pause * 2 > PAUSE_MAX_US ? PAUSE_MAX_US : pause * 2;
+	}
+	return status;
+}
+
 int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *result,
 		    struct dinst_error *e)
 {
 	uint64_t deadline = now_us() + (uint64_t)milliseconds * 1000;
 	struct arena_found found[FOUND_MAX];
-	int status = arena_find(t, found, FOUND_MAX, e);
-	int count = status;
+	int status, count = 0;
 
 	*result = (struct leftovers){ 0 };
+	status = wait_for_programs(t, deadline, result, e);
+	if (status >= 0)
+		status = count = arena_find(t, found, FOUND_MAX, e);
 	for (int i = 0; status >= 0 && i < count; i++) {
 		result->arenas++;
 		status = clean_one(t, &found[i], deadline, result, e);
-	}
-	/* It may have died before there was an arena. */
-	if (status >= 0 && remote_tails_dirty(t)) {
-		struct stop_report report = { 0 };
-		size_t cleaned;
-
-		status = target_stop(t, NULL, clean_tails, &cleaned, &report, e);
-		if (report.stop_ns > result->stop_ns)
-			result->stop_ns = report.stop_ns;
 	}
 	return status < 0 ? status : 0;
 }

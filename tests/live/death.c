@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * death.c - the mutator is killed with SIGKILL at every kind of moment.
+ *
+ * A child process attaches, inserts, removes, flushes and detaches with the
+ * libraries, and is killed at the Nth fault point (inject/fault.h). Whatever
+ * the moment: the target goes on computing rightly, what was left is taken out
+ * by the next mutator, and that one counts exactly.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "inject/fault.h"
+#include "tests/live/harness_session.h"
+
+enum { SEED = 20, CLEAN_MS = 5000 };
+
+/* What the child tells us before it dies; shared memory. */
+struct account {
+	unsigned long passed;
+	int stage;
+	char text[DINST_ERROR_TEXT];
+};
+
+static struct account *account;
+
+static const char *const stages[] = { "attach", "insert",	  "more",  "remove",
+				      "flush",	"insert again", "detach", "end" };
+
+static void stage(int n)
+{
+	account->stage = n;
+	account->passed = fault_passed;
+}
+
+static int insert_one(struct session *s, const char *metric_focus, enum point_kind kind,
+		      struct instance **out, struct dinst_error *e)
+{
+	static struct metric metrics[3];
+	const char *const foci[] = { metric_focus };
+	struct insert_result result;
+	int status;
+
+	metrics[kind] = (struct metric){ .name = "points", .unit = "", .constraints = "/Code",
+					 .kind = kind };
+	status = request_insert_metric(s, &metrics[kind], foci, 1, false, &result, e);
+	if (status < 0)
+		return status;
+	*out = result.instances[0];
+	free(result.instances);
+	return 0;
+}
+
+static int change(struct session *s, struct dinst_error *e)
+{
+	struct instance *first = NULL, *second = NULL, *third = NULL;
+	struct flush_result flushed;
+	int status;
+
+	stage(1);
+	status = insert_one(s, "many", POINT_ENTRY, &first, e);
+	stage(2);
+	if (status >= 0)
+		status = insert_one(s, "many", POINT_ENTRY, &second, e);
+	if (status >= 0)
+		status = insert_one(s, "/Code/calls/*", POINT_EXIT, &third, e);
+	stage(3);
+	if (status >= 0)
+		status = removal_remove(s, first, &flushed, e);
+	if (status >= 0)
+		status = removal_remove(s, third, &flushed, e);
+	stage(4);
+	if (status >= 0)
+		status = removal_flush(s, &flushed, e);
+	stage(5);
+	if (status >= 0)
+		status = insert_one(s, "/Code/calls/*", POINT_ENTRY, &first, e);
+	if (status >= 0)
+		status = insert_one(s, "work", POINT_CALL, &third, e);
+	return status;
+}
+
+/* The whole life of a mutator; in the child. Dies at the chosen fault point or exits with 0. */
+static void live_and_die(pid_t pid, unsigned long countdown)
+{
+	struct dinst_error e = { 0 };
+	struct detach_result detached;
+	struct session *s;
+	int status;
+
+	fault_passed = 0;
+	fault_countdown = countdown;
+	stage(0);
+	status = session_attach(pid, "doomed", &s, &e);
+	if (status >= 0)
+		status = change(s, &e);
+	stage(6);
+	if (status >= 0)
+		status = session_detach(s, 10, &detached, &e);
+	stage(7);
+	if (status >= 0 && detached.left)
+		status = dinst_fail(&e, DINST_FAILED, "%zu things are left", detached.left);
+	memcpy(account->text, e.text, sizeof(e.text));
+	_exit(status < 0 ? 3 : 0);
+}
+
+/* Runs a mutator; true if it was killed, false if it came to its end first. */
+static bool run_mutator(struct harness *h, unsigned long countdown)
+{
+	int status = 0;
+	pid_t child;
+
+	memset(account, 0, sizeof(*account));
+	fflush(NULL);
+	child = fork();
+	if (child < 0)
+		fail_msg("fork: %s", strerror(errno));
+	if (child == 0)
+		live_and_die(h->pid, countdown);
+	if (waitpid(child, &status, 0) != child)
+		fail_msg("waitpid: %s", strerror(errno));
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && countdown)
+		return true;
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		fail_msg("the mutator failed in %s (status %x): %s", stages[account->stage],
+			 (unsigned)status, account->text);
+	return false;
+}
+
+static void clean_up(struct harness *h, unsigned long countdown)
+{
+	struct dinst_error e = { 0 };
+	struct leftovers left;
+	struct target *t;
+
+	if (target_open(h->pid, &t, &e) < 0)
+		fail_msg("open after death at %lu (%s): %s", countdown, stages[account->stage],
+			 e.text);
+	if (leftovers_clean(t, CLEAN_MS, &left, &e) < 0)
+		fail_msg("cleaning after death at %lu (%s): %s", countdown, stages[account->stage],
+			 e.text);
+	target_close(t);
+	if (left.arenas_left)
+		fail_msg("%zu of %zu arenas are left after death at %lu (%s)", left.arenas_left,
+			 left.arenas, countdown, stages[account->stage]);
+}
+
+static void verify(struct harness *h, unsigned long countdown)
+{
+	char text[4096];
+
+	for (int i = 0; i < 100; i++) {
+		if (!harness_differences(h->before, HARNESS_ALL, text, sizeof(text)))
+			return;
+		usleep(10000);
+	}
+	fail_msg("not as before after death at %lu (%s):\n%s", countdown, stages[account->stage],
+		 text);
+}
+
+/* One death, and everything that must be true after it. False if the mutator outlived its end. */
+static bool one_death(struct harness *h, int threads, unsigned long countdown)
+{
+	struct session *s;
+	bool killed;
+	unsigned id;
+	int status;
+
+	harness_send(h, "go 10000\n");
+	killed = run_mutator(h, countdown);
+	if (waitpid(h->pid, &status, WNOHANG) == h->pid)
+		fail_msg("the target died (status %x) of a death at %lu (%s)", (unsigned)status,
+			 countdown, stages[account->stage]);
+	assert_string_equal(harness_line(h, 20000), "done");
+	clean_up(h, countdown);
+	verify(h, countdown);
+	s = session_begin(h);
+	id = session_insert(s, "many");
+	session_go(h, 500);
+	if (session_value(s, id) != (uint64_t)threads * 500)
+		fail_msg("%llu of %d counted after death at %lu (%s)",
+			 (unsigned long long)session_value(s, id), threads * 500, countdown,
+			 stages[account->stage]);
+	session_end(s);
+	verify(h, countdown);
+	return killed;
+}
+
+static unsigned long learn_points(struct harness *h)
+{
+	harness_send(h, "go 10000\n");
+	assert_false(run_mutator(h, 0));
+	assert_string_equal(harness_line(h, 20000), "done");
+	harness_verify(h);
+	assert_true(account->passed > 20);
+	return account->passed;
+}
+
+static void test_hundred_deaths(void **state)
+{
+	enum { THREADS = 8, DEATHS = 100 };
+	struct harness *h = *state;
+	unsigned short seed[3] = { SEED, 0, 0 };
+	unsigned long points;
+	int deaths = 0;
+
+	harness_limit(200);
+	harness_start(h, "calls", harness_number(THREADS), NULL);
+	points = learn_points(h);
+	for (int turn = 0; deaths < DEATHS; turn++) {
+		unsigned long at = 1 + (unsigned long)nrand48(seed) % points;
+
+		deaths += one_death(h, THREADS, at);
+		assert_true(turn < 3 * DEATHS);
+	}
+	harness_end(h, 0);
+}
+
+/* The same at each moment in turn of a mutator whose target has one thread. */
+static void test_every_moment(void **state)
+{
+	struct harness *h = *state;
+	unsigned long points, step = getenv("DINST_SHORT") ? 5 : 1;
+
+	harness_limit(280);
+	harness_start(h, "calls", "1", NULL);
+	points = learn_points(h);
+	for (unsigned long at = 1; at <= points; at += step)
+		one_death(h, 1, at);
+	harness_end(h, 0);
+}
+
+static int setup(void **state)
+{
+	account = mmap(NULL, sizeof(*account), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
+	return account == MAP_FAILED ? -1 : harness_setup(state);
+}
+
+static int teardown(void **state)
+{
+	munmap(account, sizeof(*account));
+	return harness_teardown(state);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_hundred_deaths, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_every_moment, setup, teardown),
+	};
+
+	return cmocka_run_group_tests_name("live/death", tests, NULL, NULL);
+}
