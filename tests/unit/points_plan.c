@@ -111,13 +111,12 @@ static const struct plan_case cases[] = {
 	{ "e_from_next", "entry+0=jump(0,6) exit+9=short(8,2)" },
 	{ "e_next_door", "entry+0=jump(0,10) exit+9=merged(0,10)" },
 	{ "f_table",
-	  "entry+0=jump(0,5) exit+42=previous(38,5) "
-	  "exit+48=previous(43,6) exit+54=previous(49,6)" },
-	{ "f_hoisted", "entry+0=jump(0,7) exit+173=previous(169,5)" },
-	{ "f_in_text", "entry+0=jump(0,7) exit+35=previous(31,5)" },
-	{ "f_label_base", "entry+0=jump(0,7) exit+35=previous(31,5)" },
+	  "entry+0=jump(0,5) exit+40=short(38,3) exit+46=previous(41,6) exit+52=previous(47,6)" },
+	{ "f_hoisted", "entry+0=jump(0,7) exit+173=previous+padding(171,3+2)" },
+	{ "f_in_text", "entry+0=jump(0,7) exit+35=padding(35,1+4)" },
+	{ "f_label_base", "entry+0=jump(0,7) exit+37=padding(37,1+4)" },
 	{ "f_computed", "entry+0=jump(0,7) exit+28=short(28,1+1)" },
-	{ "f_goto", "entry+0=jump(0,7) exit+21=previous(17,5)" },
+	{ "f_goto", "entry+0=jump(0,7) exit+21=padding(21,1+4)" },
 	{ "f_handlers", "entry+0=jump(0,7) exit+11=previous(7,7)" },
 	{ "f_cold", "entry+0=jump(0,5) exit+21=padding(21,1+4)" },
 	{ "f_unknown", "entry+0=jump(0,5) exit+8=!undecoded" },
@@ -125,10 +124,10 @@ static const struct plan_case cases[] = {
 };
 
 static const struct plan_case fixed_cases[] = {
-	{ "x_table", "entry+0=jump(0,5) exit+27=previous(23,5) exit+33=previous(28,6)" },
-	{ "x_load", "entry+0=jump(0,10) exit+23=previous(19,5)" },
-	{ "x_goto", "entry+0=jump(0,9) exit+20=previous(16,5)" },
-	{ "x_immediate", "entry+0=jump(0,5) exit+24=previous(20,5)" },
+	{ "x_table", "entry+0=jump(0,5) exit+27=short(25,3) exit+33=previous(28,6)" },
+	{ "x_load", "entry+0=jump(0,10) exit+23=padding(23,1+4)" },
+	{ "x_goto", "entry+0=jump(0,9) exit+20=padding(20,1+4)" },
+	{ "x_immediate", "entry+0=jump(0,5) exit+24=short(22,3)" },
 };
 
 static struct image *open_target(const char *name)
