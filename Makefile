@@ -137,6 +137,15 @@ install_scripts := $(wildcard tests/install.sh)
 
 # ------------------------------------------------------------------ build
 
+# One short line per step; V=1 shows the commands.
+ifeq ($(V),)
+Q := @
+say = @printf '  %-5s %s\n' $(1) '$(patsubst $(O)/%,%,$@)'
+else
+Q :=
+say =
+endif
+
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -156,19 +165,22 @@ $(O)/.flags: FORCE
 
 $(O)/%.o: %.c $(O)/.flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(CPPFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC)
+	$(Q)$(CC) $(ALL_CFLAGS) $(CPPFLAGS) -MMD -MP -c -o $@ $<
 
 # The archives are made anew, so that a source that went away leaves nothing.
 define archive_rule
 $(O)/lib$(1).a: $(call objects,$($(1)_src))
 	@mkdir -p $$(@D)
 	@rm -f $$@
-	ar rcsD $$@ $$^
+	$$(call say,AR)
+	$(Q)ar rcsD $$@ $$^
 endef
 $(foreach name,$(libnames),$(eval $(call archive_rule,$(name))))
 
 $(O)/dinst-mutator: $(O)/mutator/main.o $(mutator_libs)
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< -Wl,--start-group $(mutator_libs) -Wl,--end-group \
+	$(call say,LINK)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< -Wl,--start-group $(mutator_libs) -Wl,--end-group \
 		$(MUTATOR_LIBS)
 
 # The two ends of the socket need errors and checks of inject/, nothing above it.
@@ -177,10 +189,12 @@ link_face = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
 	-Wl,--start-group $(face_libs) -Wl,--end-group
 
 $(O)/dinstd: $(call objects,$(server_src)) $(face_libs)
-	$(link_face) $(UV_LIBS) $(JANSSON_LIBS) $(MUTATOR_LIBS)
+	$(call say,LINK)
+	$(Q)$(link_face) $(UV_LIBS) $(JANSSON_LIBS) $(MUTATOR_LIBS)
 
 $(O)/dinst: $(call objects,$(client_src)) $(face_libs)
-	$(link_face) $(JANSSON_LIBS) $(EDIT_LIBS) $(MUTATOR_LIBS)
+	$(call say,LINK)
+	$(Q)$(link_face) $(JANSSON_LIBS) $(EDIT_LIBS) $(MUTATOR_LIBS)
 
 # ------------------------------------------------------------------ tests
 
@@ -190,10 +204,12 @@ link_test = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
 	-Wl,--start-group $(test_libs) -Wl,--end-group $(TEST_LIBS)
 
 $(unit_bin) $(fuzz_bin) $(bench_bin) $(tool_bin): $(O)/%: $(O)/%.o $(test_libs)
-	$(link_test)
+	$(call say,LINK)
+	$(Q)$(link_test)
 
 $(live_bin): $(O)/%: $(O)/%.o $(call objects,$(harness_src)) $(test_libs)
-	$(link_test)
+	$(call say,LINK)
+	$(Q)$(link_test)
 
 $(live_bin) $(bench_bin): | $(target_bin) $(if $(ONLY),,$(programs))
 
@@ -203,23 +219,28 @@ TARGET_FLAGS := -O2 -g -pthread -D_GNU_SOURCE -Wall
 
 $(O)/$(target_dir)/lib%.so: $(target_dir)/lib%.c
 	@mkdir -p $(@D)
-	$(TARGET_CC) $(TARGET_FLAGS) -shared -fPIC -o $@ $< $(own_flags)
+	$(call say,CC)
+	$(Q)$(TARGET_CC) $(TARGET_FLAGS) -shared -fPIC -o $@ $< $(own_flags)
 
 $(O)/$(target_dir)/%: $(target_dir)/%.c $(target_shared)
 	@mkdir -p $(@D)
-	$(TARGET_CC) $(TARGET_FLAGS) -o $@ $< $(own_flags)
+	$(call say,CC)
+	$(Q)$(TARGET_CC) $(TARGET_FLAGS) -o $@ $< $(own_flags)
 
 $(O)/$(target_dir)/%: $(target_dir)/%.cc $(target_shared)
 	@mkdir -p $(@D)
-	$(TARGET_CXX) $(TARGET_FLAGS) -o $@ $< $(own_flags)
+	$(call say,CXX)
+	$(Q)$(TARGET_CXX) $(TARGET_FLAGS) -o $@ $< $(own_flags)
 
 $(O)/$(target_dir)/%: $(target_dir)/%.S $(target_shared)
 	@mkdir -p $(@D)
-	$(TARGET_CC) $(TARGET_FLAGS) -o $@ $< $(own_flags)
+	$(call say,CC)
+	$(Q)$(TARGET_CC) $(TARGET_FLAGS) -o $@ $< $(own_flags)
 
 $(O)/examples/%: examples/%.c
 	@mkdir -p $(@D)
-	$(TARGET_CC) -std=gnu11 -O2 -g -pthread -D_GNU_SOURCE $(WARNINGS) -o $@ $< $(own_flags)
+	$(call say,CC)
+	$(Q)$(TARGET_CC) -std=gnu11 -O2 -g -pthread -D_GNU_SOURCE $(WARNINGS) -o $@ $< $(own_flags)
 
 export DINST_BUILD := $(O)
 run := CC='$(CC)' tests/run.sh
