@@ -152,7 +152,11 @@ static void mark_references(struct flow *f)
 {
 	for (size_t i = 0; i < f->piece_count; i++) {
 		const struct piece *p = &f->pieces[i];
+		const vaddr_t *targets;
+		size_t n = freemap_table_targets(f->map, p->lo, p->hi, &targets);
 
+		for (size_t k = 0; k < n; k++)
+			flow_mark(f, targets[k], MARK_TARGET | MARK_REFERRED);
 		for (vaddr_t v = p->lo; v < p->hi; v++) {
 			unsigned refs = image_references_at(f->img, v);
 

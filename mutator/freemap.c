@@ -5,6 +5,8 @@
  */
 #include "mutator/freemap.h"
 
+#include "mutator/freemap_tables.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +27,7 @@ struct freemap {
 	uint64_t clock;
 	struct hole *holes;       /* taken, by address */
 	size_t hole_count, hole_room;
+	struct vaddr_list targets; /* of all jump tables, sorted */
 };
 
 static void freemap_free(void *extra)
@@ -37,6 +40,7 @@ static void freemap_free(void *extra)
 		free(map->sweeps[i].insns);
 	free(map->fragments);
 	free(map->holes);
+	free(map->targets.items);
 	free(map);
 }
 
@@ -92,6 +96,8 @@ int freemap_of(struct image *img, struct freemap **out, struct dinst_error *e)
 	map->img = img;
 	map->count = image_functions(img, &map->functions);
 	r = find_fragments(map, e);
+	if (r == 0)
+		r = image_table_targets(img, &map->targets, e);
 	if (r < 0) {
 		freemap_free(map);
 		return r;
@@ -120,6 +126,30 @@ size_t freemap_fragments(const struct freemap *map, uint32_t index, const uint32
 			break;
 	*fragments = map->fragments + lo;
 	return end - lo;
+}
+
+static size_t target_from(const struct freemap *map, vaddr_t v)
+{
+	size_t lo = 0, hi = map->targets.count;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (map->targets.items[mid] < v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+size_t freemap_table_targets(const struct freemap *map, vaddr_t lo, vaddr_t hi,
+			     const vaddr_t **targets)
+{
+	size_t first = target_from(map, lo);
+
+	*targets = map->targets.items + first;
+	return target_from(map, hi) - first;
 }
 
 struct image_range freemap_primary(const struct freemap *map, uint32_t index)

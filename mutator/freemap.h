@@ -32,6 +32,10 @@ struct sweep {
 /* The image's map, made on first use. Also computes image_references(). */
 int freemap_of(struct image *img, struct freemap **out, struct dinst_error *e);
 
+/* Where the image's jump tables lead to, by address: those in [lo, hi). */
+size_t freemap_table_targets(const struct freemap *map, vaddr_t lo, vaddr_t hi,
+			     const vaddr_t **targets);
+
 /*
  * The sweep of function `index`; valid until four further sweeps are asked for.
  * A function without code has an empty one.

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tables_image.c - the jump tables of a whole image, found without decoding.
+ *
+ * A function's own tables are read when it is planned (tables.c), generously.
+ * But a table can lead into code that is not its function's: a part that the
+ * compiler has split off and nobody knows to belong to it, or a function that
+ * overlaps another. For those, every constant that some code seems to compute
+ * the address of is read here as a table of 32-bit offsets, up to the next such
+ * address or to the first offset that leaves the text.
+ */
+#include "mutator/freemap_tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct scan {
+	struct image *img;
+	struct vaddr_list *bases;
+	bool failed;
+};
+
+static int vaddr_list_add(struct vaddr_list *list, vaddr_t v)
+{
+	if (list->count == list->room) {
+		size_t room = list->room ? list->room * 2 : 256;
+		void *more = reallocarray(list->items, room, sizeof(*list->items));
+
+		if (!more)
+			return -1;
+		list->items = more;
+		list->room = room;
+	}
+	list->items[list->count++] = v;
+	return 0;
+}
+
+static bool in_text(const struct image *img, vaddr_t v)
+{
+	const struct image_range *text;
+	size_t n = image_text(img, &text);
+
+	for (size_t i = 0; i < n; i++)
+		if (v >= text[i].lo && v < text[i].hi)
+			return true;
+	return false;
+}
+
+/* Where the entry at `at` of a table at `base` leads to; false if there is none. */
+static bool entry(const struct image *img, vaddr_t base, vaddr_t at, vaddr_t *target)
+{
+	size_t size = 0;
+	const uint8_t *bytes = image_data(img, at, &size);
+	int32_t offset;
+
+	if (!bytes || size < sizeof(offset))
+		return false;
+	memcpy(&offset, bytes, sizeof(offset));
+	*target = base + (vaddr_t)(int64_t)offset;
+	return in_text(img, *target);
+}
+
+static void found(void *arg, taddr_t from, taddr_t base)
+{
+	struct scan *s = arg;
+	vaddr_t target;
+
+	(void)from;
+	if (in_text(s->img, base) || !entry(s->img, base, base, &target))
+		return;
+	if (vaddr_list_add(s->bases, base) < 0)
+		s->failed = true;
+}
+
+static int order(const void *a, const void *b)
+{
+	vaddr_t x = *(const vaddr_t *)a, y = *(const vaddr_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void sort_unique(struct vaddr_list *list)
+{
+	size_t n = 0;
+
+	if (!list->count)
+		return;
+	qsort(list->items, list->count, sizeof(*list->items), order);
+	for (size_t i = 0; i < list->count; i++)
+		if (n == 0 || list->items[n - 1] != list->items[i])
+			list->items[n++] = list->items[i];
+	list->count = n;
+}
+
+static int read_all(struct image *img, const struct vaddr_list *bases, struct vaddr_list *targets)
+{
+	for (size_t i = 0; i < bases->count; i++) {
+		vaddr_t base = bases->items[i], at = base, target;
+		vaddr_t end = i + 1 < bases->count ? bases->items[i + 1] : UINT64_MAX;
+
+		for (; at < end && entry(img, base, at, &target); at += sizeof(int32_t))
+			if (vaddr_list_add(targets, target) < 0)
+				return -1;
+	}
+	return 0;
+}
+
+int image_table_targets(struct image *img, struct vaddr_list *targets, struct dinst_error *e)
+{
+	struct vaddr_list bases = { 0 };
+	struct scan scan = { .img = img, .bases = &bases };
+	const struct image_range *text;
+	size_t n = image_text(img, &text);
+	int r = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		size_t size = 0;
+		const uint8_t *bytes = image_code(img, text[i].lo, &size);
+
+		if (size > text[i].hi - text[i].lo)
+			size = text[i].hi - text[i].lo;
+		if (bytes)
+			arch_scan_references(bytes, size, text[i].lo, image_lowest(img),
+					     image_highest(img), found, &scan);
+	}
+	sort_unique(&bases);
+	if (scan.failed || read_all(img, &bases, targets) < 0)
+		r = dinst_fail(e, DINST_NO_MEMORY, "no memory for the jump tables of the image");
+	sort_unique(targets);
+	free(bases.items);
+	return r;
+}
