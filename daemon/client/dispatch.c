@@ -239,13 +239,12 @@ static void take_globals(struct context *c, const struct arguments *a)
 		c->target = arguments_get(a, 'p');
 }
 
-/* Errors in the options themselves are to be JSON as well. */
-static bool asks_json(int argc, char **argv)
+/* Errors in the command or in the options themselves are to be JSON as well. */
+static void look_for_json(struct context *c, int argc, char **argv)
 {
-	for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+	for (int i = 0; i < argc && argv[i] && strcmp(argv[i], "--") != 0; i++)
 		if (strcmp(argv[i], "--json") == 0)
-			return true;
-	return false;
+			c->json = true;
 }
 
 static int run_command(struct context *c, const struct command *command, int argc, char **argv)
@@ -253,9 +252,11 @@ static int run_command(struct context *c, const struct command *command, int arg
 	struct dinst_error e = { 0, "" };
 	struct arguments a;
 
-	if (arguments_parse(&a, argc, argv, command->options, command->first_word_ends, &e) != 0)
+	if (arguments_parse(&a, argc, argv, command->options, command->first_word_ends, &e) != 0) {
+		look_for_json(c, argc, argv);
 		return report_text(c, DINST_USAGE, "%s: %s (dinst %s --help)", command->name, e.text,
-				 command->name);
+				   command->name);
+	}
 	take_globals(c, &a);
 	if (arguments_get(&a, 'h')) {
 		command_help(command);
@@ -276,9 +277,10 @@ int command_run(struct context *c, int argc, char **argv)
 	struct dinst_error e = { 0, "" };
 	struct arguments a;
 
-	c->json = c->json || asks_json(argc, argv);
-	if (arguments_parse(&a, argc, argv, leading_options, true, &e) != 0)
+	if (arguments_parse(&a, argc, argv, leading_options, true, &e) != 0) {
+		look_for_json(c, argc, argv);
 		return report(c, &e);
+	}
 	take_globals(c, &a);
 	if (arguments_get(&a, 'V')) {
 		puts("dinst " DINST_VERSION);
@@ -291,7 +293,9 @@ int command_run(struct context *c, int argc, char **argv)
 	if (!a.word_count)
 		return report_text(c, DINST_USAGE, "a command is missing (dinst --help lists them)");
 	command = command_named(a.word[0]);
-	if (!command)
+	if (!command) {
+		look_for_json(c, a.word_count, a.word);
 		return unknown(c, a.word[0]);
+	}
 	return run_command(c, command, a.word_count - 1, a.word + 1);
 }

@@ -185,7 +185,7 @@ static void method_attach(struct server *s, struct request *r, const char *metho
 	} else if (session_open(s, pid, name, NULL, &se, &e) != 0) {
 		request_error_from(r, &e);
 	} else {
-		session_attach(se, method, r);
+		session_begin(se, method, r);
 	}
 }
 
@@ -207,7 +207,7 @@ static void method_catch_exec(struct server *s, struct request *r, const char *m
 	else if (session_open(s, (pid_t)pid, name, program, &se, &e) != 0)
 		request_error_from(r, &e);
 	else
-		session_attach(se, method, r);
+		session_begin(se, method, r);
 }
 
 /* ---------------------------------------------------------------- detach */

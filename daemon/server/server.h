@@ -8,7 +8,8 @@
  *   mutator.c  one dinst-mutator process and the queue of calls to it
  *   methods.c  what each method of a client does
  *   gather.c   what asks all mutators at once: `sessions` and `stop`
- *   main.c     options, signals, the log, the end
+ *   server.c   signals, the log, the end
+ *   main.c     options and the start
  *
  * Everything runs on one loop in one thread. Ownership: the server owns
  * sessions and peers, a session owns its mutator, a mutator owns the calls in
@@ -58,7 +59,10 @@ struct server {
 	bool ending;         /* handles are being closed */
 };
 
-/* ------------------------------------------------------------------ main.c */
+/* ---------------------------------------------------------------- server.c */
+
+/* Makes the loop, its signals and timers. */
+int server_init(struct server *s, struct dinst_error *e);
 
 void server_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Notes that there is work, which puts off leaving. */
@@ -191,7 +195,7 @@ int session_open(struct server *s, pid_t pid, const char *name, const char *prog
  * Starts attaching (method "attach" or "catch_exec"); `r` is answered when it is
  * done. The session closes itself if it fails.
  */
-void session_attach(struct session *se, const char *method, struct request *r);
+void session_begin(struct session *se, const char *method, struct request *r);
 /* Releases the mutator, forgets the session and frees it. */
 void session_close(struct session *se, const char *why);
 /* Lets a held target run (nothing otherwise). */

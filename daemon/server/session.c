@@ -499,7 +499,7 @@ static void attach_done(void *arg, const struct reply *reply)
 	request_result_text(r, reply->result);
 }
 
-void session_attach(struct session *se, const char *method, struct request *r)
+void session_begin(struct session *se, const char *method, struct request *r)
 {
 	json_t *params = json_pack("{s:i,s:s}", "pid", (int)se->pid, "session", se->name);
 

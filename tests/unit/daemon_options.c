@@ -115,11 +115,13 @@ static void too_many(void **state)
 	struct arguments a;
 
 	(void)state;
-	for (int i = 0; i <= OPTIONS_MAX; i++)
-		argv[i] = quiet;
-	argv[OPTIONS_MAX + 1] = NULL;
-	assert_int_equal(arguments_parse(&a, OPTIONS_MAX, argv, NULL, false, &e), 0);
-	assert_int_equal(arguments_parse(&a, OPTIONS_MAX + 1, argv, NULL, false, &e), DINST_USAGE);
+	for (int count = OPTIONS_MAX; count <= OPTIONS_MAX + 1; count++) {
+		for (int i = 0; i < count; i++)
+			argv[i] = quiet;
+		argv[count] = NULL;
+		assert_int_equal(arguments_parse(&a, count, argv, NULL, false, &e),
+				 count > OPTIONS_MAX ? DINST_USAGE : 0);
+	}
 }
 
 static void values(void **state)

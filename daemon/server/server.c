@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * server.c - the log, signals, leaving.
+ *
+ * Owns the end of the daemon. Never ends without having detached, unless it is
+ * killed or told to a second time.
+ */
+#include "daemon/server/server.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { IDLE_LOOK_MS = 1000 };
+
+void server_log(const char *format, ...)
+{
+	char text[1024], stamp[32];
+	struct timespec now;
+	struct tm tm;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	clock_gettime(CLOCK_REALTIME, &now);
+	localtime_r(&now.tv_sec, &tm);
+	strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S", &tm);
+	fprintf(stderr, "%s.%03ld dinstd: %s\n", stamp, now.tv_nsec / 1000000, text);
+}
+
+void server_busy(struct server *s)
+{
+	s->busy_at = uv_now(&s->loop);
+}
+
+/* ----------------------------------------------------------------- the end */
+
+void server_end(struct server *s)
+{
+	struct peer *p, *next;
+
+	if (s->ending)
+		return;
+	s->ending = s->stopping = true;
+	server_unlisten(s);
+	while (s->sessions)
+		session_close(s->sessions, "the daemon ends");
+	uv_close((uv_handle_t *)&s->idle, NULL);
+	uv_close((uv_handle_t *)&s->sigterm, NULL);
+	uv_close((uv_handle_t *)&s->sigint, NULL);
+	/* the last answers go out first; who does not take them is cut off by SIGALRM */
+	alarm(5);
+	for (p = s->peers; p; p = next) {
+		next = p->next;
+		peer_finish(p);
+	}
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+	struct server *s = handle->data;
+
+	server_log("signal %d (%s)", number, strsignal(number));
+	if (s->stopping)
+		server_end(s);
+	else
+		server_stop(s, NULL);
+}
+
+static void on_idle(uv_timer_t *timer)
+{
+	struct server *s = timer->data;
+
+	if (s->sessions || s->peers) {
+		server_busy(s);
+	} else if (s->idle_ms && uv_now(&s->loop) - s->busy_at >= s->idle_ms) {
+		server_log("nothing to do for %llu s: leaving",
+			   (unsigned long long)s->idle_ms / 1000);
+		server_end(s);
+	}
+}
+
+/* ------------------------------------------------------------------ start */
+
+int server_init(struct server *s, struct dinst_error *e)
+{
+	int err = uv_loop_init(&s->loop);
+
+	if (err)
+		return dinst_fail(e, DINST_FAILED, "cannot make an event loop: %s", uv_strerror(err));
+	uv_timer_init(&s->loop, &s->idle);
+	uv_signal_init(&s->loop, &s->sigterm);
+	uv_signal_init(&s->loop, &s->sigint);
+	s->idle.data = s->sigterm.data = s->sigint.data = s;
+	uv_timer_start(&s->idle, on_idle, IDLE_LOOK_MS, IDLE_LOOK_MS);
+	uv_signal_start(&s->sigterm, on_signal, SIGTERM);
+	uv_signal_start(&s->sigint, on_signal, SIGINT);
+	server_busy(s);
+	return 0;
+}
