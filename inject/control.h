@@ -91,14 +91,19 @@ struct stop {
 	uint64_t longest_ns;
 	int memory_fd;        /* /proc/TID/mem, -1 until it is needed */
 	bool executed;        /* the program was replaced under our hands */
+	bool starved;         /* who did not stop in time only waited for a CPU */
 	bool left_attached;   /* somebody could not be detached: our end does it */
 	pid_t remote_victim;  /* while a remote program runs */
 };
 
 struct held *stop_held(struct stop *s, pid_t tid);
 
-/* Stops everything to a fixed point, or an error with everything it could not. */
-int stop_gather(struct stop *s, unsigned deadline_us, struct dinst_error *e);
+/*
+ * Stops everything to a fixed point. The deadline is `deadline_us`, or where
+ * that is 0 `patience` times the default. On failure some threads are stopped
+ * and others not: release all.
+ */
+int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct dinst_error *e);
 
 /*
  * Brings a thread that is running, or in some other ptrace-stop, to a plain

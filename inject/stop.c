@@ -18,6 +18,7 @@
 
 enum {
 	DEFAULT_TRIES = 6,
+	PATIENCE_MAX = 16,
 	FIRST_PAUSE_NS = 5000000,      /* doubled after each try */
 	LET_GO_NS = 1000000000,        /* for the kernel to let go after a tracer's end */
 	LET_GO_POLL_NS = 50000,
@@ -30,7 +31,9 @@ struct attempt {
 	void *arg;
 	struct stop_report *report;
 	struct dinst_error *e;
+	unsigned patience; /* multiplies the default deadline */
 	pid_t tracer_tid;
+	bool starved;
 	bool left_attached;
 	bool worked; /* work() was called: its answer is final */
 	int code;
@@ -97,7 +100,8 @@ static void run(struct attempt *a, struct stop *s)
 {
 	unsigned deadline_us = a->options ? a->options->deadline_us : 0;
 
-	a->code = stop_gather(s, deadline_us, a->e);
+	a->code = stop_gather(s, deadline_us, a->patience, a->e);
+	a->starved = s->starved;
 	if (!a->code)
 		a->code = show(s, a->e);
 	if (!a->code) {
@@ -173,7 +177,7 @@ int target_stop(struct target *t, const struct stop_options *options, stop_work 
 	struct timespec pause = { 0, FIRST_PAUSE_NS };
 	struct dinst_error busy;
 	struct attempt a;
-	unsigned done = 0;
+	unsigned done = 0, patience = 1;
 	int code;
 
 	if (report)
@@ -186,8 +190,11 @@ int target_stop(struct target *t, const struct stop_options *options, stop_work 
 		}
 		dinst_error_clear(&busy);
 		a = (struct attempt){ .target = t, .options = options, .work = work, .arg = arg,
-				      .report = report, .e = &busy };
+				      .report = report, .e = &busy, .patience = patience };
 		code = attempt(&a);
+		/* On a machine with too few CPUs they have to come round: that takes longer. */
+		if (a.starved && patience < PATIENCE_MAX)
+			patience *= 2;
 		done++;
 	} while (code == DINST_BUSY && !a.worked && done < tries);
 	pthread_mutex_unlock(&t->stop_lock);

@@ -25,7 +25,7 @@ enum {
 	SEIZE_ROUNDS = 4,              /* while running; the rest is found in the stop */
 	GRACE_NS = 3000000,            /* after the deadline, for those on their way */
 	POLL_NS = 300000,
-	OWN_TRACER_PATIENCE_NS = 50000000,
+	DENIED_PATIENCE_NS = 30000000,
 };
 
 struct held *stop_held(struct stop *s, pid_t tid)
@@ -74,11 +74,12 @@ static void pause_ns(long ns)
 }
 
 /*
- * Seizing was not permitted: the thread is dying, or somebody else traces it,
- * or an earlier try of ours has not quite ended. 0 if the thread is no
- * obstacle, -EAGAIN to try again, or a code.
+ * Seizing was not permitted: the thread is dying, or changes places with the
+ * leader in an exec, or somebody else traces it, or an earlier try of ours has
+ * not quite ended. 0 if the thread is no obstacle, -EAGAIN to try again, or a
+ * code: `last` says that there is no more patience.
  */
-static int seize_denied(struct stop *s, struct held *h, struct dinst_error *e)
+static int seize_denied(struct stop *s, struct held *h, bool last, struct dinst_error *e)
 {
 	struct proc_status status, tracer;
 
@@ -92,9 +93,14 @@ static int seize_denied(struct stop *s, struct held *h, struct dinst_error *e)
 		return 0;
 	}
 	if (!status.tracer)
-		return target_explain_denial(s->target->pid, e);
-	if (!proc_status_read(status.tracer, &tracer) && tracer.tgid == getpid())
+		return last ? target_explain_denial(s->target->pid, e) : -EAGAIN;
+	if (proc_status_read(status.tracer, &tracer))
 		return -EAGAIN;
+	if (tracer.tgid == getpid() && !last)
+		return -EAGAIN;
+	if (tracer.tgid == getpid())
+		return dinst_fail(e, DINST_BUSY, "process %d (%s) is in another stop of ours",
+				  (int)s->target->pid, s->target->name);
 	return dinst_fail(e, DINST_TRACED,
 			  "process %d (%s) is already traced by process %d (%s); end that tracer first",
 			  (int)s->target->pid, s->target->name, (int)status.tracer, tracer.name);
@@ -102,7 +108,7 @@ static int seize_denied(struct stop *s, struct held *h, struct dinst_error *e)
 
 static int seize(struct stop *s, struct held *h, struct dinst_error *e)
 {
-	uint64_t patience = clock_ns() + OWN_TRACER_PATIENCE_NS;
+	uint64_t patience = clock_ns() + DENIED_PATIENCE_NS;
 	int error, code;
 
 	for (;;) {
@@ -120,13 +126,9 @@ static int seize(struct stop *s, struct held *h, struct dinst_error *e)
 						"cannot seize thread %d of process %d (%s)",
 						(int)h->pub.tid, (int)s->target->pid,
 						s->target->name);
-		code = seize_denied(s, h, e);
+		code = seize_denied(s, h, clock_ns() > patience, e);
 		if (code != -EAGAIN)
 			return code;
-		if (clock_ns() > patience)
-			return dinst_fail(e, DINST_BUSY,
-					  "process %d (%s) is in another stop of ours",
-					  (int)s->target->pid, s->target->name);
 		pause_ns(POLL_NS);
 	}
 }
@@ -319,6 +321,14 @@ static void collect_stragglers(struct stop *s)
 			held_settle(s, &s->held[i]);
 }
 
+/* False for a thread that only waits for a CPU. */
+static bool is_sleeping(const struct held *h)
+{
+	struct proc_stat stat;
+
+	return proc_stat_read(h->pub.tid, &stat) || stat.state != 'R';
+}
+
 static int wait_all(struct stop *s, struct dinst_error *e)
 {
 	int error, code;
@@ -329,6 +339,7 @@ static int wait_all(struct stop *s, struct dinst_error *e)
 		error = held_settle(s, &s->held[i]);
 		if (error == -ETIMEDOUT) {
 			code = busy(s, &s->held[i], "did not stop in time", e);
+			s->starved = s->held[i].interrupted && !is_sleeping(&s->held[i]);
 			collect_stragglers(s);
 			return code;
 		}
@@ -400,7 +411,7 @@ static int gather_all(struct stop *s, struct proc_ids *groups, struct dinst_erro
 	return code;
 }
 
-int stop_gather(struct stop *s, unsigned deadline_us, struct dinst_error *e)
+int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct dinst_error *e)
 {
 	struct proc_ids groups = { 0 };
 	uint64_t budget_ns;
@@ -413,7 +424,7 @@ int stop_gather(struct stop *s, unsigned deadline_us, struct dinst_error *e)
 				  (int)s->target->pid);
 	qsort(s->held, s->held_count, sizeof(*s->held), by_state);
 	budget_ns = deadline_us ? deadline_us * 1000ull :
-				  20000000ull + 200000ull * s->held_count;
+				  patience * (20000000ull + 200000ull * s->held_count);
 	code = wait_uninterruptible(s, budget_ns, e);
 	if (!code) {
 		s->deadline_ns = clock_ns() + budget_ns;

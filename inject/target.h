@@ -110,7 +110,8 @@ bool stop_in_sequence(struct stop *s, const struct stop_thread *thread, taddr_t 
 bool stop_leave_sequence(struct stop *s, struct stop_thread *thread);
 
 struct stop_options {
-	unsigned deadline_us; /* 0: 20 ms and 0.2 ms a thread */
+	unsigned deadline_us; /* 0: 20 ms and 0.2 ms a thread; doubled at each new try
+				 where a thread was only waiting for a CPU */
 	unsigned tries;       /* 0: the default, with growing pauses between */
 };
 

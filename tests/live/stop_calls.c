@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stop_calls.c - blocking system calls under a hundred stops: none returns
+ * early, none returns EINTR, and with a handler each still returns EINTR.
+ *
+ * All cases run at the same time, each in a process of its own. Must leave no
+ * process behind: the harness is a subreaper and kills what is left.
+ */
+#include "tests/live/harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "inject/target.h"
+
+enum { CYCLES = 100, SECOND_MS = 1000, SLACK_MS = 400 };
+
+/* How the length of a restarted call is kept. */
+enum length {
+	KEPT,  /* by the kernel, or by us */
+	ANEW,  /* it begins anew at the last stop: longer, never shorter */
+};
+
+static const struct {
+	const char *name;
+	enum length length;
+	int result, error; /* when it ends by itself */
+	bool eintr;        /* a handler makes it return EINTR */
+} cases[] = {
+	{ "nanosleep", KEPT, 0, 0, true },
+	{ "clock_nanosleep", KEPT, 0, 0, true },
+	{ "poll", KEPT, 0, 0, true },
+	{ "ppoll", KEPT, 0, 0, true },
+	{ "select", KEPT, 0, 0, true },
+	{ "pselect", KEPT, 0, 0, true },
+	{ "epoll_wait", KEPT, 0, 0, true },
+	{ "epoll_pwait", KEPT, 0, 0, true },
+	{ "epoll_pwait2", ANEW, 0, 0, true },
+	{ "futex", KEPT, -1, ETIMEDOUT, true },
+	{ "sigtimedwait", ANEW, -1, EAGAIN, true },
+	{ "semtimedop", ANEW, -1, EAGAIN, true },
+	{ "recv", ANEW, -1, EAGAIN, true },
+	{ "accept", ANEW, -1, EAGAIN, true },
+	{ "io_getevents", ANEW, 0, 0, true },
+	{ "timerfd", KEPT, 0, 0, true },
+	{ "read", KEPT, 0, 0, true },
+	{ "inotify", KEPT, 0, 0, true },
+	{ "msgrcv", KEPT, 0, 0, true },
+};
+
+enum { CASES = sizeof(cases) / sizeof(cases[0]) };
+
+struct run {
+	pid_t pid;
+	int output;
+	struct target *target;
+	long last_stop_ms; /* since the start */
+};
+
+static long now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Reads one line, without stdio's own buffer: the next call continues behind it. */
+static void read_line(int fd, char *line, size_t size)
+{
+	size_t used = 0;
+
+	while (used + 1 < size && read(fd, line + used, 1) == 1 && line[used] != '\n')
+		used++;
+	line[used] = '\0';
+}
+
+static void start(struct run *run, const char *name)
+{
+	struct dinst_error e = { 0 };
+	char line[64];
+	int fds[2];
+
+	assert_int_equal(pipe(fds), 0);
+	run->pid = fork();
+	assert_true(run->pid >= 0);
+	if (!run->pid) {
+		dup2(fds[1], STDOUT_FILENO);
+		close(fds[0]);
+		close(fds[1]);
+		execl(harness_path("tests/live/targets/stop-calls"), "stop-calls", name, NULL);
+		_exit(99);
+	}
+	close(fds[1]);
+	run->output = fds[0];
+	run->last_stop_ms = 0;
+	read_line(run->output, line, sizeof(line));
+	assert_string_equal(line, "ready");
+	if (target_open(run->pid, &run->target, &e))
+		fail_msg("%s", e.text);
+}
+
+/* What the call returned; the target has ended with 0. */
+static void finish(struct run *run, int *result, int *error, long *ms)
+{
+	char line[64];
+	int status;
+
+	read_line(run->output, line, sizeof(line));
+	assert_int_equal(sscanf(line, "%d %d %ld", result, error, ms), 3);
+	assert_int_equal(waitpid(run->pid, &status, 0), run->pid);
+	assert_int_equal(status, 0);
+	target_close(run->target);
+	close(run->output);
+}
+
+static int nothing(struct stop *s, void *arg, struct dinst_error *e)
+{
+	(void)s;
+	(void)arg;
+	(void)e;
+	return 0;
+}
+
+static void stop_once(struct run *run, stop_work work)
+{
+	struct dinst_error e = { 0 };
+	int code = target_stop(run->target, NULL, work, run, NULL, &e);
+
+	if (code && code != DINST_GONE)
+		fail_msg("%s", e.text);
+}
+
+static void test_hundred_stops(void **state)
+{
+	struct run runs[CASES];
+	long begin, ms, latest;
+	int result, error;
+
+	(void)state;
+	begin = now_ms();
+	for (size_t i = 0; i < CASES; i++)
+		start(&runs[i], cases[i].name);
+	usleep(50000);
+	for (int cycle = 0; cycle < CYCLES; cycle++) {
+		for (size_t i = 0; i < CASES; i++) {
+			stop_once(&runs[i], nothing);
+			runs[i].last_stop_ms = now_ms() - begin;
+		}
+		usleep(1000);
+	}
+	for (size_t i = 0; i < CASES; i++) {
+		finish(&runs[i], &result, &error, &ms);
+		latest = SECOND_MS + SLACK_MS + (cases[i].length == ANEW ? runs[i].last_stop_ms : 0);
+		if (result != cases[i].result || error != cases[i].error || ms < SECOND_MS - 1 ||
+		    ms > latest)
+			fail_msg("%s: returned %d, errno %d after %ld ms (at most %ld)",
+				 cases[i].name, result, error, ms, latest);
+	}
+}
+
+static int send_signal(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct run *run = arg;
+
+	(void)s;
+	(void)e;
+	return kill(run->pid, SIGUSR1);
+}
+
+/* The signal comes while the target is stopped: its handler runs, and the call says so. */
+static void test_handler_still_interrupts(void **state)
+{
+	struct run runs[CASES];
+	int result, error;
+	long ms;
+
+	(void)state;
+	for (size_t i = 0; i < CASES; i++)
+		start(&runs[i], cases[i].name);
+	usleep(50000);
+	for (size_t i = 0; i < CASES; i++) {
+		stop_once(&runs[i], nothing);
+		stop_once(&runs[i], send_signal);
+	}
+	for (size_t i = 0; i < CASES; i++) {
+		finish(&runs[i], &result, &error, &ms);
+		if (cases[i].eintr && (result != -1 || error != EINTR || ms > SECOND_MS - 100))
+			fail_msg("%s: returned %d, errno %d after %ld ms", cases[i].name, result,
+				 error, ms);
+	}
+}
+
+/* One stop in the middle of a wait: what had passed counts from the second stop on. */
+static void test_timeout_is_not_begun_anew(void **state)
+{
+	struct run run;
+	int result, error;
+	long ms;
+
+	(void)state;
+	start(&run, "epoll_wait");
+	for (int i = 0; i < 4; i++) {
+		usleep(i ? 240000 : 10000);
+		stop_once(&run, nothing);
+	}
+	finish(&run, &result, &error, &ms);
+	assert_int_equal(result, 0);
+	assert_in_range(ms, SECOND_MS - 1, SECOND_MS + 150);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_hundred_stops, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_handler_still_interrupts, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_timeout_is_not_begun_anew, harness_setup,
+						harness_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stop_threads.c - all threads stand still in a stop, and go on as they were:
+ * threads that are born and die, many busy ones, stopped by job control,
+ * without a leader, waiting in vfork, sharing memory with another process,
+ * replaced by exec, workers of the kernel.
+ */
+#include "tests/live/harness.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "inject/target.h"
+
+static struct target *open_target(pid_t pid)
+{
+	struct dinst_error e = { 0 };
+	struct target *t = NULL;
+
+	if (target_open(pid, &t, &e))
+		fail_msg("%s", e.text);
+	return t;
+}
+
+static long now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Every task that /proc lists is stopped and traced, or dead, or a kernel's worker. */
+static int check_all_stopped(struct stop *s, void *arg, struct dinst_error *e)
+{
+	pid_t pid = target_pid(stop_target(s));
+	unsigned *expected = arg;
+	const char *text;
+
+	if (expected && stop_thread_count(s) != *expected)
+		return dinst_fail(e, DINST_FAILED, "%zu threads instead of %u",
+				  stop_thread_count(s), *expected);
+	for (size_t i = 0; i < stop_thread_count(s); i++) {
+		text = harness_status(pid, stop_thread(s, i)->tid, "State:");
+		if (text && text[0] != 't')
+			return dinst_fail(e, DINST_FAILED, "thread %d is in state %s",
+					  (int)stop_thread(s, i)->tid, text);
+	}
+	return 0;
+}
+
+static void stop_times(struct target *t, int times, unsigned *expected, unsigned pause_us)
+{
+	struct dinst_error e = { 0 };
+
+	for (int i = 0; i < times; i++) {
+		if (target_stop(t, NULL, check_all_stopped, expected, NULL, &e))
+			fail_msg("stop %d: %s", i, e.text);
+		usleep(pause_us);
+	}
+}
+
+static void test_churn(void **state)
+{
+	struct harness *h = *state;
+	struct target *t;
+
+	harness_start(h, "stop-churn", "4", NULL);
+	t = open_target(h->pid);
+	stop_times(t, 300, NULL, 500);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+static void test_busy(void **state)
+{
+	struct harness *h = *state;
+	unsigned expected = 65;
+	struct target *t;
+
+	harness_start(h, "stop-busy", "64", NULL);
+	t = open_target(h->pid);
+	stop_times(t, 5, &expected, 1000);
+	harness_verify(h);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+static int count_group_stopped(struct stop *s, void *arg, struct dinst_error *e)
+{
+	unsigned *count = arg;
+
+	(void)e;
+	*count = 0;
+	for (size_t i = 0; i < stop_thread_count(s); i++)
+		*count += stop_thread(s, i)->group_stopped;
+	return 0;
+}
+
+static bool all_in_state(pid_t pid, const char *program, char wanted)
+{
+	char path[64];
+
+	(void)program;
+	for (int i = 0; i < 100; i++) {
+		snprintf(path, sizeof(path), "%d", (int)pid);
+		if (harness_status(pid, pid, "State:")[0] == wanted)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+/* Stopped by job control before, stopped by job control afterwards, by each of the signals. */
+static void test_group_stopped(void **state)
+{
+	static const int signals[] = { SIGSTOP, SIGTSTP, SIGTTIN };
+	struct harness *h = *state;
+	struct dinst_error e = { 0 };
+	unsigned stopped = 0;
+	struct target *t;
+
+	harness_start(h, "stop-busy", "3", NULL);
+	t = open_target(h->pid);
+	for (size_t i = 0; i < 3; i++) {
+		kill(h->pid, signals[i]);
+		assert_true(all_in_state(h->pid, "stop-busy", 'T'));
+		for (int k = 0; k < 10; k++) {
+			assert_int_equal(target_stop(t, NULL, count_group_stopped, &stopped, NULL,
+						     &e), 0);
+			assert_int_equal(stopped, 4);
+			assert_true(all_in_state(h->pid, "stop-busy", 'T'));
+		}
+		usleep(20000);
+		assert_int_equal(harness_status(h->pid, h->pid, "State:")[0], 'T');
+		kill(h->pid, SIGCONT);
+		usleep(20000);
+		assert_int_not_equal(harness_status(h->pid, h->pid, "State:")[0], 'T');
+	}
+	harness_verify(h);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+static void test_dead_leader(void **state)
+{
+	struct harness *h = *state;
+	uint64_t incarnation;
+	unsigned expected = 2;
+	struct target *t;
+
+	harness_start_argv(h, (const char *const[]){ harness_path("tests/live/targets/stop-states"),
+						     "leader", NULL }, false);
+	assert_string_equal(harness_line(h, 5000), "ready");
+	t = open_target(h->pid);
+	incarnation = target_incarnation(t);
+	assert_true(incarnation != 0);
+	stop_times(t, 50, &expected, 1000);
+	assert_true(target_alive(t));
+	assert_true(target_incarnation(t) == incarnation);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+static void test_vfork_parent(void **state)
+{
+	struct stop_report report;
+	struct harness *h = *state;
+	struct dinst_error e = { 0 };
+	struct target *t;
+	long begin;
+	int code;
+
+	harness_start(h, "stop-states", "vfork", NULL);
+	t = open_target(h->pid);
+	begin = now_ms();
+	code = target_stop(t, NULL, check_all_stopped, NULL, &report, &e);
+	assert_int_equal(code, DINST_BUSY);
+	assert_non_null(strstr(e.text, "state D"));
+	assert_in_range(now_ms() - begin, 1, 1500);
+	assert_true(report.tries > 1);
+	assert_string_equal(harness_status(h->pid, h->pid, "TracerPid:"), "0");
+	usleep(2300000);
+	dinst_error_clear(&e);
+	if (target_stop(t, NULL, check_all_stopped, NULL, &report, &e))
+		fail_msg("%s", e.text);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+struct shared {
+	pid_t other;
+	taddr_t counter;
+	unsigned foreign;
+	bool stood_still;
+};
+
+static int watch_counter(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct shared *shared = arg;
+	long before, after;
+
+	shared->foreign = 0;
+	for (size_t i = 0; i < stop_thread_count(s); i++)
+		shared->foreign += stop_thread(s, i)->foreign &&
+				   stop_thread(s, i)->tid == shared->other;
+	if (target_read(stop_target(s), shared->counter, &before, sizeof(before), e))
+		return DINST_FAILED;
+	usleep(5000);
+	if (target_read(stop_target(s), shared->counter, &after, sizeof(after), e))
+		return DINST_FAILED;
+	shared->stood_still = before == after;
+	return 0;
+}
+
+/* A process of its own with the same memory is stopped too. */
+static void test_shared_memory(void **state)
+{
+	struct shared shared = { 0 };
+	struct harness *h = *state;
+	struct dinst_error e = { 0 };
+	unsigned long counter;
+	struct target *t;
+	int other;
+
+	harness_start_argv(h, (const char *const[]){ harness_path("tests/live/targets/stop-states"),
+						     "clone", NULL }, false);
+	assert_int_equal(sscanf(harness_line(h, 5000), "%d %lx", &other, &counter), 2);
+	assert_string_equal(harness_line(h, 5000), "ready");
+	shared.other = other;
+	shared.counter = counter;
+	t = open_target(h->pid);
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(target_stop(t, NULL, watch_counter, &shared, NULL, &e), 0);
+		assert_int_equal(shared.foreign, 1);
+		assert_true(shared.stood_still);
+	}
+	target_close(t);
+	harness_end(h, 0);
+}
+
+/* Whatever moment of an exec we meet: an answer in time, and the program goes on. */
+static void test_exec(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e;
+	struct target *t;
+	unsigned met = 0;
+	int code;
+
+	harness_start(h, "stop-states", "exec", NULL);
+	t = open_target(h->pid);
+	for (int i = 0; i < 300; i++) {
+		dinst_error_clear(&e);
+		code = target_stop(t, NULL, check_all_stopped, NULL, NULL, &e);
+		if (code && code != DINST_GONE && code != DINST_BUSY)
+			fail_msg("%s", e.text);
+		met += code == DINST_GONE;
+		usleep((unsigned)(i * 37) % 3000);
+	}
+	assert_true(target_alive(t));
+	target_close(t);
+	harness_end(h, 0);
+}
+
+static void test_kernel_worker(void **state)
+{
+	struct harness *h = *state;
+	unsigned expected = 1;
+	struct target *t;
+	int status;
+
+	harness_start_argv(h, (const char *const[]){ harness_path("tests/live/targets/stop-states"),
+						     "worker", NULL }, false);
+	if (strcmp(harness_line(h, 5000), "ready")) {
+		status = harness_wait(h, 5000);
+		print_message("skipped: no io_uring here (status %d)\n", status);
+		skip();
+	}
+	t = open_target(h->pid);
+	stop_times(t, 50, &expected, 1000);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+static int kill_it(struct stop *s, void *arg, struct dinst_error *e)
+{
+	taddr_t *address = arg;
+	char byte = 0;
+
+	kill(target_pid(stop_target(s)), SIGKILL);
+	usleep(20000);
+	return stop_write(s, *address, &byte, 1, e);
+}
+
+static void test_killed_in_stop(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = { 0 };
+	taddr_t address = 0x10000;
+	struct target *t;
+
+	harness_start(h, "stop-busy", "8", NULL);
+	t = open_target(h->pid);
+	assert_int_equal(target_stop(t, NULL, kill_it, &address, NULL, &e), DINST_GONE);
+	assert_true(WIFSIGNALED(harness_wait(h, 5000)));
+	assert_false(target_alive(t));
+	dinst_error_clear(&e);
+	assert_int_equal(target_stop(t, NULL, check_all_stopped, NULL, NULL, &e), DINST_GONE);
+	assert_true(target_incarnation(t) == 0);
+	target_close(t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_churn, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_busy, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_group_stopped, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_dead_leader, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_vfork_parent, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_shared_memory, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_exec, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_kernel_worker, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_killed_in_stop, harness_setup,
+						harness_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

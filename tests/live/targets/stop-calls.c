@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stop-calls.c CASE: makes one blocking system call that should end after one
+ * second (or never, for those ended by alarm), and prints
+ * "RESULT ERRNO MILLISECONDS". A case called with "handler" before it is
+ * interrupted by a handler of SIGUSR1, which the test sends.
+ */
+#include <errno.h>
+#include <linux/aio_abi.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
+#include <sys/msg.h>
+#include <sys/select.h>
+#include <sys/sem.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct timespec second = { 1, 0 };
+static struct timeval second_tv = { 1, 0 };
+static int pipe_fds[2];
+
+static int on_nanosleep(void)
+{
+	return nanosleep(&second, NULL);
+}
+
+static int on_clock_nanosleep(void)
+{
+	struct timespec at;
+	int error;
+
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	at.tv_sec++;
+	error = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+	errno = error;
+	return error ? -1 : 0;
+}
+
+static int on_poll(void)
+{
+	struct pollfd fd = { pipe_fds[0], POLLIN, 0 };
+
+	return poll(&fd, 1, 1000);
+}
+
+static int on_ppoll(void)
+{
+	struct pollfd fd = { pipe_fds[0], POLLIN, 0 };
+
+	return ppoll(&fd, 1, &second, NULL);
+}
+
+static int on_select(void)
+{
+	fd_set set;
+
+	FD_ZERO(&set);
+	FD_SET(pipe_fds[0], &set);
+	return select(pipe_fds[0] + 1, &set, NULL, NULL, &second_tv);
+}
+
+static int on_pselect(void)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	return pselect(0, NULL, NULL, NULL, &second, &none);
+}
+
+static int on_epoll_wait(void)
+{
+	struct epoll_event event;
+
+	return epoll_wait(epoll_create1(0), &event, 1, 1000);
+}
+
+static int on_epoll_pwait(void)
+{
+	struct epoll_event event;
+	sigset_t none;
+
+	sigemptyset(&none);
+	return epoll_pwait(epoll_create1(0), &event, 1, 1000, &none);
+}
+
+static int on_epoll_pwait2(void)
+{
+	struct epoll_event event;
+
+	return (int)syscall(441, epoll_create1(0), &event, 1, &second, NULL, 0);
+}
+
+static int on_futex(void)
+{
+	int word = 0;
+
+	return (int)syscall(SYS_futex, &word, FUTEX_WAIT, 0, &second, NULL, 0);
+}
+
+static int on_sigtimedwait(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR2);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return sigtimedwait(&set, NULL, &second);
+}
+
+static int on_semtimedop(void)
+{
+	struct sembuf down = { 0, -1, 0 };
+	int id = semget(IPC_PRIVATE, 1, 0600);
+	int result = semtimedop(id, &down, 1, &second);
+	int error = errno;
+
+	semctl(id, 0, IPC_RMID);
+	errno = error;
+	return result;
+}
+
+static int on_recv(void)
+{
+	char byte;
+	int pair[2];
+
+	socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+	setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &second_tv, sizeof(second_tv));
+	return (int)recv(pair[0], &byte, 1, 0);
+}
+
+static int on_accept(void)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	struct sockaddr name = { .sa_family = AF_UNIX };
+
+	bind(fd, &name, sizeof(name.sa_family));
+	listen(fd, 1);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &second_tv, sizeof(second_tv));
+	return accept(fd, NULL, NULL);
+}
+
+static int on_io_getevents(void)
+{
+	aio_context_t context = 0;
+	struct io_event event;
+
+	syscall(SYS_io_setup, 4, &context);
+	return (int)syscall(SYS_io_getevents, context, 1, 1, &event, &second);
+}
+
+/* The rest have no timeout: a byte written, or the alarm, ends them. */
+static int on_timerfd(void)
+{
+	struct itimerspec when = { { 0, 0 }, { 1, 0 } };
+	int fd = timerfd_create(CLOCK_MONOTONIC, 0);
+	char text[8];
+
+	timerfd_settime(fd, 0, &when, NULL);
+	return read(fd, text, sizeof(text)) == sizeof(text) ? 0 : -1;
+}
+
+static int writer(int fd)
+{
+	pid_t child = fork();
+
+	if (!child) {
+		nanosleep(&second, NULL);
+		_exit(write(fd, "x", 1) != 1);
+	}
+	return child;
+}
+
+static int on_read(void)
+{
+	char byte;
+
+	writer(pipe_fds[1]);
+	return read(pipe_fds[0], &byte, 1) == 1 ? 0 : -1;
+}
+
+static int on_inotify(void)
+{
+	char path[] = "/tmp/dinst-calls-XXXXXX";
+	int file = mkstemp(path);
+	char text[256];
+	int fd = inotify_init();
+
+	inotify_add_watch(fd, path, IN_MODIFY);
+	unlink(path);
+	writer(file);
+	return read(fd, text, sizeof(text)) > 0 ? 0 : -1;
+}
+
+static int on_msgrcv(void)
+{
+	struct { long type; char text[8]; } message = { 1, "" };
+	int id = msgget(IPC_PRIVATE, 0600);
+	int result, error;
+
+	if (!fork()) {
+		nanosleep(&second, NULL);
+		_exit(msgsnd(id, &message, 1, 0) != 0);
+	}
+	result = (int)msgrcv(id, &message, sizeof(message.text), 0, 0);
+	error = errno;
+	msgctl(id, IPC_RMID, NULL);
+	errno = error;
+	return result == 1 ? 0 : -1;
+}
+
+static const struct {
+	const char *name;
+	int (*call)(void);
+} calls[] = {
+	{ "nanosleep", on_nanosleep }, { "clock_nanosleep", on_clock_nanosleep },
+	{ "poll", on_poll }, { "ppoll", on_ppoll }, { "select", on_select },
+	{ "pselect", on_pselect }, { "epoll_wait", on_epoll_wait },
+	{ "epoll_pwait", on_epoll_pwait }, { "epoll_pwait2", on_epoll_pwait2 },
+	{ "futex", on_futex }, { "sigtimedwait", on_sigtimedwait },
+	{ "semtimedop", on_semtimedop }, { "recv", on_recv }, { "accept", on_accept },
+	{ "io_getevents", on_io_getevents }, { "timerfd", on_timerfd }, { "read", on_read },
+	{ "inotify", on_inotify }, { "msgrcv", on_msgrcv },
+};
+
+static void handler(int signal)
+{
+	(void)signal;
+}
+
+static long milliseconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+	struct sigaction action = { .sa_handler = handler };
+	long start;
+	int result;
+
+	setvbuf(stdout, NULL, _IONBF, 0);
+	signal(SIGCHLD, SIG_IGN);
+	sigaction(SIGUSR1, &action, NULL);
+	if (pipe(pipe_fds))
+		return 1;
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		if (strcmp(calls[i].name, name))
+			continue;
+		alarm(60);
+		printf("ready\n");
+		start = milliseconds();
+		errno = 0;
+		result = calls[i].call();
+		printf("%d %d %ld\n", result, result < 0 ? errno : 0, milliseconds() - start);
+		return 0;
+	}
+	return 2;
+}

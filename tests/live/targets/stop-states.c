@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stop-states.c MODE: a process in a state that makes stopping it special.
+ *
+ *   leader   the main thread has exited, two others live
+ *   vfork    the main thread waits in vfork() for a child that runs two seconds
+ *   clone    a process of its own shares the memory and counts in it
+ *   exec     a thread other than the leader executes this program again and again
+ *   worker   an io_uring worker blocks in a read that ends with the input
+ *   filter   a seccomp filter kills at restart_syscall and at mmap
+ *
+ * Ends when standard input does, with 0 if all was well.
+ */
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/io_uring.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static void ready(void)
+{
+	if (write(STDOUT_FILENO, "ready\n", 6) != 6)
+		exit(9);
+}
+
+static void wait_for_end(void)
+{
+	char byte;
+
+	while (read(STDIN_FILENO, &byte, 1) > 0)
+		;
+}
+
+/* ------------------------------------------------------------ dead leader */
+
+static void *wait_and_exit(void *arg)
+{
+	usleep(50000);
+	ready();
+	wait_for_end();
+	exit(arg != NULL);
+}
+
+static void *idle(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+static int mode_leader(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, wait_and_exit, NULL) ||
+	    pthread_create(&thread, NULL, idle, NULL))
+		return 2;
+	pthread_exit(NULL);
+}
+
+/* ------------------------------------------------------------------ vfork */
+
+static void *announce(void *arg)
+{
+	usleep(50000);
+	ready();
+	return arg;
+}
+
+static int mode_vfork(void)
+{
+	struct timespec two_seconds = { 2, 0 };
+	pthread_t thread;
+	int status = 0;
+	pid_t child;
+
+	pthread_create(&thread, NULL, announce, NULL);
+	child = vfork();
+	if (!child) {
+		nanosleep(&two_seconds, NULL);
+		_exit(7);
+	}
+	if (waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 7)
+		return 3;
+	pthread_join(thread, NULL);
+	wait_for_end();
+	return 0;
+}
+
+/* ---------------------------------------------------------- shared memory */
+
+static atomic_long shared_count;
+static atomic_int shared_end;
+
+static int count_forever(void *arg)
+{
+	(void)arg;
+	while (!shared_end)
+		shared_count++;
+	return 0;
+}
+
+static int mode_clone(void)
+{
+	static char stack[65536] __attribute__((aligned(16)));
+	pid_t child = clone(count_forever, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
+	int status;
+
+	if (child < 0)
+		return 2;
+	dprintf(STDOUT_FILENO, "%d %lx\n", (int)child, (unsigned long)&shared_count);
+	ready();
+	wait_for_end();
+	shared_end = 1;
+	return waitpid(child, &status, 0) != child || status;
+}
+
+/* ------------------------------------------------------------------- exec */
+
+static char **exec_argv;
+
+static void *execute(void *arg)
+{
+	(void)arg;
+	struct pollfd input = { STDIN_FILENO, POLLIN, 0 };
+
+	if (poll(&input, 1, 5) > 0)
+		exit(0);
+	execv("/proc/self/exe", exec_argv);
+	exit(5);
+}
+
+static int mode_exec(char **argv)
+{
+	pthread_t thread;
+
+	exec_argv = argv;
+	if (!argv[2])
+		ready();
+	exec_argv = (char *[]){ argv[0], argv[1], "again", NULL };
+	if (pthread_create(&thread, NULL, execute, NULL))
+		return 2;
+	pthread_join(thread, NULL);
+	return 5;
+}
+
+/* --------------------------------------------------------------- io_uring */
+
+static int mode_worker(void)
+{
+	struct io_uring_params params;
+	struct io_uring_sqe *sqes;
+	struct io_uring_cqe *cqes;
+	unsigned *tail, *array, *cq_head;
+	static char byte;
+	char *ring;
+	int fd;
+
+	memset(&params, 0, sizeof(params));
+	fd = (int)syscall(SYS_io_uring_setup, 2, &params);
+	if (fd < 0)
+		return 77;
+	ring = mmap(NULL, params.sq_off.array + params.sq_entries * 4 + 4096,
+		    PROT_READ | PROT_WRITE, MAP_SHARED, fd, IORING_OFF_SQ_RING);
+	sqes = mmap(NULL, params.sq_entries * sizeof(*sqes), PROT_READ | PROT_WRITE, MAP_SHARED,
+		    fd, IORING_OFF_SQES);
+	if (ring == MAP_FAILED || (void *)sqes == MAP_FAILED ||
+	    !(params.features & IORING_FEAT_SINGLE_MMAP))
+		return 77;
+	tail = (unsigned *)(ring + params.sq_off.tail);
+	array = (unsigned *)(ring + params.sq_off.array);
+	cq_head = (unsigned *)(ring + params.cq_off.head);
+	cqes = (struct io_uring_cqe *)(ring + params.cq_off.cqes);
+	memset(&sqes[0], 0, sizeof(sqes[0]));
+	sqes[0].opcode = IORING_OP_READ;
+	sqes[0].flags = IOSQE_ASYNC;
+	sqes[0].fd = STDIN_FILENO;
+	sqes[0].addr = (uint64_t)(uintptr_t)&byte;
+	sqes[0].len = 1;
+	array[0] = 0;
+	__atomic_store_n(tail, 1, __ATOMIC_RELEASE);
+	if (syscall(SYS_io_uring_enter, fd, 1, 0, 0, NULL, 0) != 1)
+		return 77;
+	usleep(50000);
+	ready();
+	while (syscall(SYS_io_uring_enter, fd, 0, 1, IORING_ENTER_GETEVENTS, NULL, 0) < 0)
+		if (errno != EINTR)
+			return 4;
+	/* End of the input, and neither EINTR nor anything else. */
+	return cqes[*cq_head & (params.cq_entries - 1)].res != 0;
+}
+
+/* ---------------------------------------------------------------- seccomp */
+
+#define DENY(number)                                                                               \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1),                                       \
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
+
+static int mode_filter(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		DENY(SYS_restart_syscall),
+		DENY(SYS_mmap),
+		DENY(SYS_munmap),
+		DENY(SYS_getppid),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
+	struct pollfd input = { STDIN_FILENO, POLLIN, 0 };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		return 2;
+	ready();
+	/* A restart block: the kernel goes on with it by restart_syscall. */
+	for (;;) {
+		int count = poll(&input, 1, 10000);
+
+		if (count < 0)
+			return 3;
+		if (count > 0)
+			return 0;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *mode = argc > 1 ? argv[1] : "";
+
+	if (!strcmp(mode, "leader"))
+		return mode_leader();
+	if (!strcmp(mode, "vfork"))
+		return mode_vfork();
+	if (!strcmp(mode, "clone"))
+		return mode_clone();
+	if (!strcmp(mode, "exec"))
+		return mode_exec(argv);
+	if (!strcmp(mode, "worker"))
+		return mode_worker();
+	if (!strcmp(mode, "filter"))
+		return mode_filter();
+	return 2;
+}
