@@ -39,58 +39,58 @@ typedef uint64_t arch_regset;
 
 enum arch_status {
 	ARCH_OK = 0,
-	ARCH_TRUNCATED = -1,   /* the bytes end inside the instruction */
-	ARCH_UNKNOWN = -2,     /* not an instruction that we are sure of */
-	ARCH_NO_ROOM = -3,     /* the buffer is full */
-	ARCH_OUT_OF_RANGE = -4,/* a displacement does not reach */
-	ARCH_REFUSED = -5,     /* this instruction must not be relocated */
+	ARCH_TRUNCATED = -1,	/* the bytes end inside the instruction */
+	ARCH_UNKNOWN = -2,	/* not an instruction that we are sure of */
+	ARCH_NO_ROOM = -3,	/* the buffer is full */
+	ARCH_OUT_OF_RANGE = -4, /* a displacement does not reach */
+	ARCH_REFUSED = -5,	/* this instruction must not be relocated */
 };
 
 enum {
-	ARCH_INSN_MAX = 16,       /* longest instruction, bytes */
-	ARCH_PATCH_MAX = 16,      /* longest run of bytes a patch writes */
-	ARCH_RELOCATED_MAX = 48,  /* most bytes one relocated instruction takes */
+	ARCH_INSN_MAX = 16,	 /* longest instruction, bytes */
+	ARCH_PATCH_MAX = 16,	 /* longest run of bytes a patch writes */
+	ARCH_RELOCATED_MAX = 48, /* most bytes one relocated instruction takes */
 	ARCH_OPERAND_NAME_MAX = 96,
 };
 
 /* What an instruction does to the flow of control. */
 enum arch_flow {
-	ARCH_FLOW_NEXT,          /* falls through */
-	ARCH_FLOW_CALL,          /* direct call; target is valid */
+	ARCH_FLOW_NEXT, /* falls through */
+	ARCH_FLOW_CALL, /* direct call; target is valid */
 	ARCH_FLOW_CALL_INDIRECT,
-	ARCH_FLOW_JUMP,          /* direct unconditional jump; target is valid */
+	ARCH_FLOW_JUMP, /* direct unconditional jump; target is valid */
 	ARCH_FLOW_JUMP_INDIRECT,
-	ARCH_FLOW_BRANCH,        /* direct conditional jump; target is valid */
+	ARCH_FLOW_BRANCH, /* direct conditional jump; target is valid */
 	ARCH_FLOW_RETURN,
-	ARCH_FLOW_SYSCALL,       /* enters the kernel; falls through */
-	ARCH_FLOW_STOP,          /* never falls through: trap, halt, undefined */
+	ARCH_FLOW_SYSCALL, /* enters the kernel; falls through */
+	ARCH_FLOW_STOP,	   /* never falls through: trap, halt, undefined */
 };
 
 enum arch_insn_flag {
-	ARCH_INSN_PC_RELATIVE = 1 << 0, /* has a pc-relative data operand: data_ref */
-	ARCH_INSN_ADDRESS_OF = 1 << 1,  /* ... and only computes that address (lea) */
-	ARCH_INSN_NOP = 1 << 2,         /* does nothing, any length */
-	ARCH_INSN_PADDING = 1 << 3,     /* fills gaps between functions: nops, int3 */
-	ARCH_INSN_LANDING_PAD = 1 << 4, /* must stay where it is (endbr64) */
-	ARCH_INSN_NO_MOVE = 1 << 5,     /* arch_relocate() refuses it */
-	ARCH_INSN_LOCKED = 1 << 6,      /* carries a lock prefix */
-	ARCH_INSN_MEMORY = 1 << 7,      /* reads or writes memory: may fault */
-	ARCH_INSN_INDEXED_JUMP = 1 << 8,/* indirect jump through a scaled table operand */
-	ARCH_INSN_NO_TRACK = 1 << 9,    /* notrack jump: a jump table by construction */
-	ARCH_INSN_STACK_OPERAND = 1 << 10,/* memory operand based on the stack pointer */
-	ARCH_INSN_FRAME = 1 << 11,      /* tears down a frame (pop, leave, add to sp) */
+	ARCH_INSN_PC_RELATIVE = 1 << 0,	   /* has a pc-relative data operand: data_ref */
+	ARCH_INSN_ADDRESS_OF = 1 << 1,	   /* ... and only computes that address (lea) */
+	ARCH_INSN_NOP = 1 << 2,		   /* does nothing, any length */
+	ARCH_INSN_PADDING = 1 << 3,	   /* fills gaps between functions: nops, int3 */
+	ARCH_INSN_LANDING_PAD = 1 << 4,	   /* must stay where it is (endbr64) */
+	ARCH_INSN_NO_MOVE = 1 << 5,	   /* arch_relocate() refuses it */
+	ARCH_INSN_LOCKED = 1 << 6,	   /* carries a lock prefix */
+	ARCH_INSN_MEMORY = 1 << 7,	   /* reads or writes memory: may fault */
+	ARCH_INSN_INDEXED_JUMP = 1 << 8,   /* indirect jump through a scaled table operand */
+	ARCH_INSN_NO_TRACK = 1 << 9,	   /* notrack jump: a jump table by construction */
+	ARCH_INSN_STACK_OPERAND = 1 << 10, /* memory operand based on the stack pointer */
+	ARCH_INSN_FRAME = 1 << 11,	   /* tears down a frame (pop, leave, add to sp) */
 };
 
 /* One decoded instruction. A plain value. */
 struct arch_insn {
 	taddr_t address;
-	taddr_t target;    /* direct control flow: where it goes, else 0 */
-	taddr_t data_ref;  /* pc-relative or absolute table operand, else 0 */
-	arch_regset reads; /* registers and flags whose old value matters */
-	arch_regset writes;/* registers and flags that are wholly overwritten */
-	uint16_t flags;    /* enum arch_insn_flag */
-	uint8_t flow;      /* enum arch_flow */
-	uint8_t length;    /* bytes */
+	taddr_t target;	    /* direct control flow: where it goes, else 0 */
+	taddr_t data_ref;   /* pc-relative or absolute table operand, else 0 */
+	arch_regset reads;  /* registers and flags whose old value matters */
+	arch_regset writes; /* registers and flags that are wholly overwritten */
+	uint16_t flags;	    /* enum arch_insn_flag */
+	uint8_t flow;	    /* enum arch_flow */
+	uint8_t length;	    /* bytes */
 	uint8_t bytes[ARCH_INSN_MAX];
 };
 
@@ -208,12 +208,12 @@ enum arch_count_mode { ARCH_COUNT_PER_CPU, ARCH_COUNT_LOCKED };
 struct arch_counter {
 	enum arch_count_mode mode;
 	taddr_t counter_address; /* slot of CPU 0 */
-	unsigned cpu_shift;      /* log2 of the bytes of one CPU's block */
-	unsigned cpus;           /* possible CPUs */
-	int64_t rseq_offset;     /* struct rseq relative to the thread pointer */
+	unsigned cpu_shift;	 /* log2 of the bytes of one CPU's block */
+	unsigned cpus;		 /* possible CPUs */
+	int64_t rseq_offset;	 /* struct rseq relative to the thread pointer */
 	uint32_t rseq_signature; /* as the target's threads registered it */
-	arch_regset live;        /* what must be preserved (arch_live_before) */
-	bool red_zone;           /* bytes below the stack pointer may be live */
+	arch_regset live;	 /* what must be preserved (arch_live_before) */
+	bool red_zone;		 /* bytes below the stack pointer may be live */
 };
 
 /*
@@ -226,8 +226,8 @@ struct arch_counter {
 enum { ARCH_CELL_SIZE = 128, ARCH_CELL_ALIGN = 64 };
 
 struct arch_cell {
-	uint32_t entry;      /* offset of the first instruction */
-	uint32_t slot;       /* offset of the final slot's displacement, as arch_emit_slot */
+	uint32_t entry;	     /* offset of the first instruction */
+	uint32_t slot;	     /* offset of the final slot's displacement, as arch_emit_slot */
 	uint32_t code_begin; /* [begin, end): offsets that a program counter may be at */
 	uint32_t code_end;
 };
@@ -241,16 +241,14 @@ void arch_emit_counter_cell(struct arch_buf *out, const struct arch_counter *spe
 			    struct arch_cell *cell);
 
 /*
- * Makes every byte of the cell's sequence and descriptor valid for a cell that
- * was never used, at the address out->pc; arch_emit_counter_cell() writes the
- * same bytes there. The descriptor of cell at address A is at A + offset:
+ * Where in a cell its rseq_cs descriptor is, whatever the cell's mode: a
+ * thread's rseq_cs equals a cell's address plus this, or does not mean a cell.
  */
 enum { ARCH_CELL_DESCRIPTOR = 0 };
 
 /*
- * Where a thread whose program counter is `offset` bytes into a cell may be
- * taken to be, for a stack walk: how many bytes the cell has pushed at that
- * moment. Returns that number, 0 where nothing is pushed.
+ * For a stack walk: how far the cell (its ARCH_CELL_SIZE bytes) has moved the
+ * stack pointer down, in bytes, when the program counter is at `offset` in it.
  */
 size_t arch_cell_pushed(const uint8_t *cell, size_t offset);
 
@@ -265,10 +263,10 @@ enum arch_patch_kind {
 };
 
 /* Sizes and reach, for those who look for windows and holes. */
-extern const size_t arch_jump_size;        /* bytes of a near jump: 5 */
-extern const size_t arch_short_jump_size;  /* 2 */
-extern const int64_t arch_jump_reach;      /* bytes either way, from the end of the jump */
-extern const int64_t arch_short_jump_reach;/* the shorter of the two directions */
+extern const size_t arch_jump_size;	    /* bytes of a near jump: 5 */
+extern const size_t arch_short_jump_size;   /* 2 */
+extern const int64_t arch_jump_reach;	    /* bytes either way, from the end of the jump */
+extern const int64_t arch_short_jump_reach; /* the shorter of the two directions */
 
 /*
  * True if `insn` can be patched in itself as `kind` (RETARGET: direct calls,
@@ -311,7 +309,7 @@ extern const size_t arch_red_zone;
 /* True if the thread was stopped inside a system call that the kernel would
  * restart or that reports a result when it is resumed (orig_rax >= 0). */
 bool arch_in_syscall(const struct arch_regs *r);
-long arch_syscall_number(const struct arch_regs *r);  /* -1 if none */
+long arch_syscall_number(const struct arch_regs *r); /* -1 if none */
 long arch_syscall_result(const struct arch_regs *r);
 long arch_syscall_argument(const struct arch_regs *r, unsigned n); /* n = 0..5 */
 void arch_set_syscall_argument(struct arch_regs *r, unsigned n, long value);
@@ -339,9 +337,9 @@ int arch_signal_frame(const uint8_t *frame, size_t size, taddr_t *pc, taddr_t *s
  * moment the thread heals itself. No stack is used.
  */
 enum arch_remote_arg_kind {
-	ARCH_ARG_CONST,  /* value */
+	ARCH_ARG_CONST,	 /* value */
 	ARCH_ARG_RESULT, /* what call number `value` returned */
-	ARCH_ARG_DATA,   /* address of the bytes at offset `value` of `data` */
+	ARCH_ARG_DATA,	 /* address of the bytes at offset `value` of `data` */
 };
 
 struct arch_remote_arg {
@@ -357,8 +355,8 @@ struct arch_remote_call {
 
 struct arch_remote_program {
 	const struct arch_remote_call *calls;
-	size_t count;                 /* at most 4 */
-	const uint8_t *data;          /* constants, placed behind the code */
+	size_t count;	     /* at most 4 */
+	const uint8_t *data; /* constants, placed behind the code */
 	size_t data_size;
 };
 
@@ -370,8 +368,8 @@ enum { ARCH_REMOTE_MAX = 512 };
  * (restart at pc-2, or restart_syscall). When a call fails, the following ones
  * that are not `always` are skipped.
  */
-void arch_emit_remote(const struct arch_remote_program *program, const struct arch_regs *interrupted,
-		      struct arch_buf *out);
+void arch_emit_remote(const struct arch_remote_program *program,
+		      const struct arch_regs *interrupted, struct arch_buf *out);
 
 /* Makes `r` (a copy of the interrupted registers) ready to run the program at `pc`. */
 void arch_begin_remote(struct arch_regs *r, taddr_t pc);

@@ -46,29 +46,23 @@ enum {
 /* What a cell saves and restores, also written into the cell for arch_cell_pushed(). */
 enum cell_saves {
 	SAVE_RED_ZONE = 1 << 0, /* steps over the red zone */
-	SAVE_SCRATCH = 1 << 1,  /* pushes the scratch register */
-	SAVE_RAX = 1 << 2,      /* pushes rax, which carries the flags */
-	SAVE_FLAGS = 1 << 3,    /* lahf ... sahf */
+	SAVE_SCRATCH = 1 << 1,	/* pushes the scratch register */
+	SAVE_RAX = 1 << 2,	/* pushes rax, which carries the flags */
+	SAVE_FLAGS = 1 << 3,	/* lahf ... sahf */
 	SAVE_OVERFLOW = 1 << 4, /* seto ... add */
-	SAVE_LOCKED = 1 << 5,   /* mode ARCH_COUNT_LOCKED */
+	SAVE_LOCKED = 1 << 5,	/* mode ARCH_COUNT_LOCKED */
 };
 
 struct cell_plan {
-	unsigned saves;   /* enum cell_saves */
+	unsigned saves;	  /* enum cell_saves */
 	unsigned scratch; /* register number */
-};
-
-/* Bytes of code that the saves take; CELL_RESTART or CELL_START is where they end. */
-struct cell_writer {
-	struct arch_buf buf; /* the cell alone: offsets are cell offsets */
-	taddr_t base;
 };
 
 /* Never rsp; not r12, whose ModRM form is a byte longer. Callee-saved registers last. */
 static unsigned choose_scratch(arch_regset live, bool not_rax, bool *dead)
 {
-	static const uint8_t order[] = { R11, R10, RAX, RCX, RDX, RSI, RDI, R8,
-					 R9,  RBX, RBP, R13, R14, R15 };
+	static const uint8_t order[] = {R11, R10, RAX, RCX, RDX, RSI, RDI,
+					R8,  R9,  RBX, RBP, R13, R14, R15};
 
 	*dead = true;
 	for (size_t i = 0; i < sizeof(order); i++)
@@ -80,7 +74,7 @@ static unsigned choose_scratch(arch_regset live, bool not_rax, bool *dead)
 
 static struct cell_plan make_plan(const struct arch_counter *spec)
 {
-	struct cell_plan plan = { 0 };
+	struct cell_plan plan = {0};
 	bool dead;
 
 	if (spec->live & SET_FLAGS & ~FLAG_OF)
@@ -101,12 +95,6 @@ static struct cell_plan make_plan(const struct arch_counter *spec)
 	return plan;
 }
 
-/* Lengths of the pieces, for right-aligning and for arch_cell_pushed(). */
-static size_t scratch_push_size(const uint8_t *at)
-{
-	return (*at & 0xf0) == 0x40 ? 2 : 1;
-}
-
 static void emit_push_pop(struct arch_buf *out, unsigned opcode, unsigned reg)
 {
 	if (reg >= 8)
@@ -116,8 +104,8 @@ static void emit_push_pop(struct arch_buf *out, unsigned opcode, unsigned reg)
 
 static void emit_saves(struct arch_buf *out, const struct cell_plan *plan)
 {
-	static const uint8_t step_over[] = { 0x48, 0x8d, 0x64, 0x24, 0x80 }; /* lea -128(%rsp),%rsp */
-	static const uint8_t seto[] = { 0x0f, 0x90, 0xc0 };
+	static const uint8_t step_over[] = {0x48, 0x8d, 0x64, 0x24, 0x80}; /* lea -128(%rsp),%rsp */
+	static const uint8_t seto[] = {0x0f, 0x90, 0xc0};
 
 	if (plan->saves & SAVE_RED_ZONE)
 		x86_emit(out, step_over, sizeof(step_over));
@@ -133,8 +121,8 @@ static void emit_saves(struct arch_buf *out, const struct cell_plan *plan)
 
 static void emit_restores(struct arch_buf *out, const struct cell_plan *plan)
 {
-	static const uint8_t step_back[] = { 0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0 };
-	static const uint8_t overflow[] = { 0x04, 0x7f }; /* add $127,%al: OF if al is 1 */
+	static const uint8_t step_back[] = {0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0};
+	static const uint8_t overflow[] = {0x04, 0x7f}; /* add $127,%al: OF if al is 1 */
 
 	if (plan->saves & SAVE_OVERFLOW)
 		x86_emit(out, overflow, sizeof(overflow));
@@ -187,8 +175,8 @@ static taddr_t locked_slot(const struct arch_counter *spec)
 /* lock incq: by its absolute address below 2 GiB, else relative to the program counter. */
 static void emit_locked_increment(struct arch_buf *out, const struct arch_counter *spec)
 {
-	static const uint8_t absolute[] = { 0xf0, 0x48, 0xff, 0x04, 0x25 };
-	static const uint8_t relative[] = { 0xf0, 0x48, 0xff, 0x05 };
+	static const uint8_t absolute[] = {0xf0, 0x48, 0xff, 0x04, 0x25};
+	static const uint8_t relative[] = {0xf0, 0x48, 0xff, 0x05};
 	taddr_t slot = locked_slot(spec);
 
 	if (slot <= INT32_MAX) {
@@ -237,7 +225,7 @@ static void emit_unused(struct arch_buf *out, size_t until)
 static size_t saves_size(const struct cell_plan *plan)
 {
 	uint8_t bytes[16];
-	struct arch_buf probe = { .bytes = bytes, .size = sizeof(bytes) };
+	struct arch_buf probe = {.bytes = bytes, .size = sizeof(bytes)};
 
 	emit_saves(&probe, plan);
 	return probe.used;
@@ -299,8 +287,8 @@ void arch_emit_counter_cell(struct arch_buf *out, const struct arch_counter *spe
 			    struct arch_cell *cell)
 {
 	uint8_t bytes[ARCH_CELL_SIZE];
-	struct arch_buf own = { .bytes = bytes, .size = sizeof(bytes), .pc = arch_here(out) };
-	struct arch_cell made = { 0 };
+	struct arch_buf own = {.bytes = bytes, .size = sizeof(bytes), .pc = arch_here(out)};
+	struct arch_cell made = {0};
 
 	emit_cell(&own, spec, next, &made);
 	if (own.status != ARCH_OK) {
@@ -311,48 +299,52 @@ void arch_emit_counter_cell(struct arch_buf *out, const struct arch_counter *spe
 	*cell = made;
 }
 
+/* One instruction of the saves or of the restores. */
+struct cell_step {
+	unsigned save; /* enum cell_saves: it is there only where this is set */
+	unsigned length;
+	unsigned bytes; /* of stack */
+};
+
+/* The bytes of stack that the steps up to `offset` have taken or given back. */
+static size_t steps_done(const struct cell_step *steps, size_t count, unsigned saves, size_t at,
+			 size_t offset)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (!(saves & steps[i].save))
+			continue;
+		at += steps[i].length;
+		if (offset >= at)
+			bytes += steps[i].bytes;
+	}
+	return bytes;
+}
+
 size_t arch_cell_pushed(const uint8_t *cell, size_t offset)
 {
-	unsigned saves = cell[CELL_SAVES_BYTE];
-	size_t pushed = 0;
-	struct step {
-		unsigned save;
-		size_t length, bytes;
-	};
-	size_t at = cell[CELL_ENTRY_BYTE];
-	size_t scratch_size = 0;
+	const unsigned saves = cell[CELL_SAVES_BYTE];
+	const size_t entry = cell[CELL_ENTRY_BYTE];
+	const size_t push = entry + (saves & SAVE_RED_ZONE ? 5 : 0);
+	unsigned scratch;
 
-	if (at < CELL_CODE || at >= CELL_START || offset >= ARCH_CELL_SIZE)
+	if (entry < CELL_CODE || entry >= CELL_START || offset >= ARCH_CELL_SIZE)
 		return 0;
-	/* Going in: each save counts once control is behind it. */
-	const size_t scratch_at = at + (saves & SAVE_RED_ZONE ? 5 : 0);
-	if (saves & SAVE_SCRATCH)
-		scratch_size = scratch_push_size(cell + scratch_at);
-	const struct step in[] = {
-		{ SAVE_RED_ZONE, 5, RED_ZONE },
-		{ SAVE_SCRATCH, scratch_size, 8 },
-		{ SAVE_RAX, 1, 8 },
+	scratch = cell[push] == 0x41 ? 2 : 1;
+	const struct cell_step in[] = {
+		{SAVE_RED_ZONE, 5, RED_ZONE},
+		{SAVE_SCRATCH, scratch, 8},
+		{SAVE_RAX, 1, 8},
 	};
-	/* Coming out: in reverse, each until control is behind it. */
-	const struct step out[] = {
-		{ SAVE_OVERFLOW, 2, 0 }, { SAVE_FLAGS, 1, 0 },           { SAVE_RAX, 1, 8 },
-		{ SAVE_SCRATCH, scratch_size, 8 }, { SAVE_RED_ZONE, 8, RED_ZONE },
+	const struct cell_step out[] = {
+		{SAVE_OVERFLOW, 2, 0},	    {SAVE_FLAGS, 1, 0},		  {SAVE_RAX, 1, 8},
+		{SAVE_SCRATCH, scratch, 8}, {SAVE_RED_ZONE, 8, RED_ZONE},
 	};
 
-	for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); i++) {
-		if (!(saves & in[i].save))
-			continue;
-		at += in[i].length;
-		if (offset >= at || offset < CELL_CODE)
-			pushed += in[i].bytes;
-	}
-	at = CELL_COMMIT;
-	for (size_t i = 0; i < sizeof(out) / sizeof(out[0]); i++) {
-		if (!(saves & out[i].save))
-			continue;
-		at += out[i].length;
-		if (offset >= at)
-			pushed -= out[i].bytes;
-	}
-	return pushed;
+	/* The abort handler and the locked path lie in front: all saves are done there. */
+	if (offset < CELL_CODE)
+		offset = CELL_START;
+	return steps_done(in, sizeof(in) / sizeof(in[0]), saves, entry, offset) -
+	       steps_done(out, sizeof(out) / sizeof(out[0]), saves, CELL_COMMIT, offset);
 }

@@ -21,16 +21,24 @@ static bool is_undefined(const struct x86_layout *l)
 		return false;
 	if (l->map == 0) {
 		switch (l->opcode) {
-		case 0x8c: return ext > 5;
-		case 0x8e: return ext > 5 || ext == 1;
-		case 0x8f: return ext != 0; /* also XOP */
+		case 0x8c:
+			return ext > 5;
+		case 0x8e:
+			return ext > 5 || ext == 1;
+		case 0x8f:
+			return ext != 0; /* also XOP */
 		case 0xc6:
-		case 0xc7: return ext != 0 && l->modrm != 0xf8;
-		case 0xfe: return ext > 1;
-		case 0xff: return ext == 7 || (is_register && (ext == 3 || ext == 5));
+		case 0xc7:
+			return ext != 0 && l->modrm != 0xf8;
+		case 0xfe:
+			return ext > 1;
+		case 0xff:
+			return ext == 7 || (is_register && (ext == 3 || ext == 5));
 		case 0xc0 ... 0xc1:
-		case 0xd0 ... 0xd3: return ext == 6;
-		default: return false;
+		case 0xd0 ... 0xd3:
+			return ext == 6;
+		default:
+			return false;
 		}
 	}
 	if (l->map == 2 && l->opcode == 0xf5)
@@ -38,12 +46,18 @@ static bool is_undefined(const struct x86_layout *l)
 	if (l->map != 1)
 		return false;
 	switch (l->opcode) {
-	case 0x00: return ext > 5;
-	case 0x71 ... 0x73: return ext < 2;
-	case 0xb8: return !(l->prefixes & PREFIX_F3);
-	case 0xba: return ext < 4;
-	case 0xc7: return is_register ? ext < 6 : ext == 0 || ext == 2;
-	default: return false;
+	case 0x00:
+		return ext > 5;
+	case 0x71 ... 0x73:
+		return ext < 2;
+	case 0xb8:
+		return !(l->prefixes & PREFIX_F3);
+	case 0xba:
+		return ext < 4;
+	case 0xc7:
+		return is_register ? ext < 6 : ext == 0 || ext == 2;
+	default:
+		return false;
 	}
 }
 
@@ -51,17 +65,21 @@ static enum arch_flow flow_one_byte(const struct x86_layout *l, struct arch_insn
 {
 	switch (l->opcode) {
 	case 0x70 ... 0x7f:
-	case 0xe0 ... 0xe3: return ARCH_FLOW_BRANCH;
+	case 0xe0 ... 0xe3:
+		return ARCH_FLOW_BRANCH;
 	case 0xc7: /* xbegin: goes on at its target when the transaction aborts */
 		if (l->modrm != 0xf8)
 			return ARCH_FLOW_NEXT;
 		insn->flags |= ARCH_INSN_NO_MOVE;
 		return ARCH_FLOW_BRANCH;
-	case 0xe8: return ARCH_FLOW_CALL;
+	case 0xe8:
+		return ARCH_FLOW_CALL;
 	case 0xe9:
-	case 0xeb: return ARCH_FLOW_JUMP;
+	case 0xeb:
+		return ARCH_FLOW_JUMP;
 	case 0xc2:
-	case 0xc3: return ARCH_FLOW_RETURN;
+	case 0xc3:
+		return ARCH_FLOW_RETURN;
 	case 0xca:
 	case 0xcb:
 	case 0xcf:
@@ -86,14 +104,16 @@ static enum arch_flow flow_one_byte(const struct x86_layout *l, struct arch_insn
 			return ARCH_FLOW_NEXT;
 		insn->flags |= ARCH_INSN_NO_MOVE; /* far */
 		return x86_extension(l) == 3 ? ARCH_FLOW_CALL_INDIRECT : ARCH_FLOW_JUMP_INDIRECT;
-	default: return ARCH_FLOW_NEXT;
+	default:
+		return ARCH_FLOW_NEXT;
 	}
 }
 
 static enum arch_flow flow_two_byte(const struct x86_layout *l, struct arch_insn *insn)
 {
 	switch (l->opcode) {
-	case 0x80 ... 0x8f: return ARCH_FLOW_BRANCH;
+	case 0x80 ... 0x8f:
+		return ARCH_FLOW_BRANCH;
 	case 0x05:
 	case 0x34: /* syscall, sysenter */
 		insn->flags |= ARCH_INSN_NO_MOVE;
@@ -103,7 +123,8 @@ static enum arch_flow flow_two_byte(const struct x86_layout *l, struct arch_insn
 	case 0xff:
 		insn->flags |= ARCH_INSN_NO_MOVE;
 		return ARCH_FLOW_STOP;
-	default: return ARCH_FLOW_NEXT;
+	default:
+		return ARCH_FLOW_NEXT;
 	}
 }
 
@@ -174,9 +195,12 @@ static bool touches_memory(const struct x86_layout *l)
 	case 0xc8 ... 0xcb:
 	case 0xcf:
 	case 0xd7:
-	case 0xe8: return true;
-	case 0xff: return x86_extension(l) == 2 || x86_extension(l) == 6;
-	default: return false;
+	case 0xe8:
+		return true;
+	case 0xff:
+		return x86_extension(l) == 2 || x86_extension(l) == 6;
+	default:
+		return false;
 	}
 }
 
@@ -190,7 +214,8 @@ static bool tears_down(const struct x86_layout *l, const uint8_t *bytes)
 	switch (l->opcode) {
 	case 0x58 ... 0x5f:
 	case 0x8f:
-	case 0xc9: return true;
+	case 0xc9:
+		return true;
 	case 0x81:
 	case 0x83: {
 		int64_t value = x86_read_signed(bytes + l->imm_offset, l->imm_size);
@@ -198,13 +223,16 @@ static bool tears_down(const struct x86_layout *l, const uint8_t *bytes)
 		return rsp_is_rm && ((x86_extension(l) == 0 && value > 0) ||
 				     (x86_extension(l) == 5 && value < 0));
 	}
-	case 0x89: return rsp_is_rm;
-	case 0x8b: return x86_reg(l) == RSP;
+	case 0x89:
+		return rsp_is_rm;
+	case 0x8b:
+		return x86_reg(l) == RSP;
 	case 0x8d: /* not down: lea -128(%rsp),%rsp makes room */
 		return x86_reg(l) == RSP &&
 		       (!x86_is_stack_based(l) ||
 			x86_read_signed(bytes + l->disp_offset, l->disp_size) >= 0);
-	default: return false;
+	default:
+		return false;
 	}
 }
 

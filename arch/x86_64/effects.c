@@ -12,7 +12,7 @@
 #include "arch/x86_64/x86.h"
 
 #define FLAGS_BUT_CARRY (SET_FLAGS & ~FLAG_CF)
-#define FLAGS_AH (FLAG_CF | FLAG_PF | FLAG_AF | FLAG_ZF | FLAG_SF)
+#define FLAGS_AH	(FLAG_CF | FLAG_PF | FLAG_AF | FLAG_ZF | FLAG_SF)
 
 /*
  * True if a write of the operand size replaces the whole register. (movmskps,
@@ -40,14 +40,22 @@ static arch_regset either_of(unsigned number)
 static arch_regset condition_flags(unsigned condition)
 {
 	switch (condition >> 1 & 7) {
-	case 0: return FLAG_OF;
-	case 1: return FLAG_CF;
-	case 2: return FLAG_ZF;
-	case 3: return FLAG_CF | FLAG_ZF;
-	case 4: return FLAG_SF;
-	case 5: return FLAG_PF;
-	case 6: return FLAG_SF | FLAG_OF;
-	default: return FLAG_ZF | FLAG_SF | FLAG_OF;
+	case 0:
+		return FLAG_OF;
+	case 1:
+		return FLAG_CF;
+	case 2:
+		return FLAG_ZF;
+	case 3:
+		return FLAG_CF | FLAG_ZF;
+	case 4:
+		return FLAG_SF;
+	case 5:
+		return FLAG_PF;
+	case 6:
+		return FLAG_SF | FLAG_OF;
+	default:
+		return FLAG_ZF | FLAG_SF | FLAG_OF;
 	}
 }
 
@@ -449,8 +457,6 @@ static void two_byte_special(const struct x86_layout *l, struct arch_insn *insn)
 	case 0xb3:
 	case 0xbb:
 		bit_test(insn);
-		if (l->opcode == 0xa3)
-			insn->writes &= ~SET_REGISTERS;
 		break;
 	case 0xa4:
 	case 0xac:
@@ -462,12 +468,9 @@ static void two_byte_special(const struct x86_layout *l, struct arch_insn *insn)
 		break;
 	case 0xb8: /* popcnt: decode.c has seen to the prefix */
 		break;
-	case 0xc8 ... 0xcf: { /* bswap */
-		unsigned reg = (l->opcode & 7) | (l->rex & REX_B ? 8 : 0);
-
-		insn->reads |= SET(reg);
+	case 0xc8 ... 0xcf: /* bswap */
+		insn->reads |= SET((l->opcode & 7) | (l->rex & REX_B ? 8 : 0));
 		break;
-	}
 	case 0xf7: /* maskmovq */
 		insn->reads |= SET(RDI);
 		break;

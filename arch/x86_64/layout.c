@@ -39,18 +39,27 @@ static uint8_t peek(struct reader *r)
 static unsigned prefix_bit(uint8_t byte)
 {
 	switch (byte) {
-	case 0x66: return PREFIX_66;
-	case 0x67: return PREFIX_67;
-	case 0xf2: return PREFIX_F2;
-	case 0xf3: return PREFIX_F3;
-	case 0xf0: return PREFIX_LOCK;
-	case 0x3e: return PREFIX_3E;
+	case 0x66:
+		return PREFIX_66;
+	case 0x67:
+		return PREFIX_67;
+	case 0xf2:
+		return PREFIX_F2;
+	case 0xf3:
+		return PREFIX_F3;
+	case 0xf0:
+		return PREFIX_LOCK;
+	case 0x3e:
+		return PREFIX_3E;
 	case 0x64:
-	case 0x65: return PREFIX_FSGS;
+	case 0x65:
+		return PREFIX_FSGS;
 	case 0x26:
 	case 0x2e:
-	case 0x36: return PREFIX_OTHER;
-	default: return 0;
+	case 0x36:
+		return PREFIX_OTHER;
+	default:
+		return 0;
 	}
 }
 
@@ -169,14 +178,22 @@ static unsigned immediate_size(const struct x86_layout *l)
 		return 4; /* xbegin */
 	switch (l->attributes & OP_IMM_MASK) {
 	case OP_IMM8:
-	case OP_REL8: return 1;
-	case OP_IMM16: return 2;
-	case OP_IMM24: return 3;
-	case OP_IMMZ: return narrow ? 2 : 4;
-	case OP_IMMV: return wide ? 8 : narrow ? 2 : 4;
-	case OP_MOFFS: return l->prefixes & PREFIX_67 ? 4 : 8;
-	case OP_REL32: return 4;
-	default: return 0;
+	case OP_REL8:
+		return 1;
+	case OP_IMM16:
+		return 2;
+	case OP_IMM24:
+		return 3;
+	case OP_IMMZ:
+		return narrow ? 2 : 4;
+	case OP_IMMV:
+		return wide ? 8 : narrow ? 2 : 4;
+	case OP_MOFFS:
+		return l->prefixes & PREFIX_67 ? 4 : 8;
+	case OP_REL32:
+		return 4;
+	default:
+		return 0;
 	}
 }
 
@@ -208,8 +225,7 @@ static bool is_near_branch(const struct x86_layout *l)
 		return false;
 	if (l->opcode == 0xff)
 		return x86_extension(l) >= 2 && x86_extension(l) <= 5;
-	return l->opcode == 0xc2 || l->opcode == 0xc3 ||
-	       (l->opcode == 0xc7 && l->modrm == 0xf8);
+	return l->opcode == 0xc2 || l->opcode == 0xc3 || (l->opcode == 0xc7 && l->modrm == 0xf8);
 }
 
 static bool form_exists(const struct x86_layout *l)
@@ -226,7 +242,7 @@ static bool form_exists(const struct x86_layout *l)
 
 int x86_layout_read(const uint8_t *bytes, size_t size, struct x86_layout *l)
 {
-	struct reader r = { .bytes = bytes, .size = size };
+	struct reader r = {.bytes = bytes, .size = size};
 	bool ok;
 
 	memset(l, 0, sizeof(*l));

@@ -53,7 +53,7 @@ static void go_on(struct search *s, taddr_t address, arch_regset undecided)
 	if (at == s->count || s->pending_count == PATHS_MAX)
 		s->live |= undecided;
 	else
-		s->pending[s->pending_count++] = (struct path){ at, undecided };
+		s->pending[s->pending_count++] = (struct path){at, undecided};
 }
 
 /* True if at least as much was asked at this instruction before. */
@@ -98,7 +98,7 @@ static void step(struct search *s, struct path p)
 arch_regset arch_live_before(const struct arch_insn *insns, size_t count, size_t at)
 {
 	/* The stack pointer is needed always; a signal may come at any moment. */
-	struct search s = { .insns = insns, .count = count, .live = SET(RSP) };
+	struct search s = {.insns = insns, .count = count, .live = SET(RSP)};
 
 	if (at >= count)
 		return SET_ALL;

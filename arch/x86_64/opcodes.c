@@ -9,30 +9,30 @@
  */
 #include "arch/x86_64/x86.h"
 
-#define V OP_VALID
-#define M (OP_VALID | OP_MODRM)
-#define B OP_BYTE
-#define GR OP_REG_R
-#define GW OP_REG_W
-#define ER OP_RM_R
-#define EW OP_RM_W
-#define F6 OP_FLAGS
-#define SP OP_SPECIAL
+#define V   OP_VALID
+#define M   (OP_VALID | OP_MODRM)
+#define B   OP_BYTE
+#define GR  OP_REG_R
+#define GW  OP_REG_W
+#define ER  OP_RM_R
+#define EW  OP_RM_W
+#define F6  OP_FLAGS
+#define SP  OP_SPECIAL
 #define GRP OP_GROUP
-#define LK OP_LOCKABLE
+#define LK  OP_LOCKABLE
 #define MEM OP_MEMORY_ONLY
 #define RGO OP_REGISTER_ONLY
-#define I8 OP_IMM8
-#define IZ OP_IMMZ
+#define I8  OP_IMM8
+#define IZ  OP_IMMZ
 
 /* The eight arithmetic rows: Eb,Gb  Ev,Gv  Gb,Eb  Gv,Ev  al,Ib  rax,Iz */
-#define ALU(base, extra)                                                                           \
-	[(base) + 0] = M | B | GR | ER | EW | F6 | LK | (extra),                                   \
-	[(base) + 1] = M | GR | ER | EW | F6 | LK | (extra),                                       \
-	[(base) + 2] = M | B | GR | GW | ER | F6 | (extra),                                        \
-	[(base) + 3] = M | GR | GW | ER | F6 | (extra),                                            \
-	[(base) + 4] = V | B | I8 | OP_RAX | OP_RAX_W | F6 | (extra),                              \
-	[(base) + 5] = V | IZ | OP_RAX | OP_RAX_W | F6 | (extra)
+#define ALU(base, extra)                                                        \
+	[(base) + 0] = M | B | GR | ER | EW | F6 | LK | (extra),                \
+		  [(base) + 1] = M | GR | ER | EW | F6 | LK | (extra),          \
+		  [(base) + 2] = M | B | GR | GW | ER | F6 | (extra),           \
+		  [(base) + 3] = M | GR | GW | ER | F6 | (extra),               \
+		  [(base) + 4] = V | B | I8 | OP_RAX | OP_RAX_W | F6 | (extra), \
+		  [(base) + 5] = V | IZ | OP_RAX | OP_RAX_W | F6 | (extra)
 
 static const uint32_t one_byte[256] = {
 	ALU(0x00, 0),
@@ -220,16 +220,11 @@ static const uint32_t map_38[256] = {
 };
 
 static const uint32_t map_3a[256] = {
-	[0x08 ... 0x0f] = M | I8,
-	[0x14 ... 0x17] = M | I8 | ER,
-	[0x20] = M | I8 | ER,
-	[0x21] = M | I8,
-	[0x22] = M | I8 | ER,
-	[0x40 ... 0x42] = M | I8,
-	[0x44] = M | I8,
-	[0x60 ... 0x63] = M | I8 | SP,
-	[0xcc] = M | I8,
-	[0xce ... 0xcf] = M | I8,
+	[0x08 ... 0x0f] = M | I8, [0x14 ... 0x17] = M | I8 | ER,
+	[0x20] = M | I8 | ER,	  [0x21] = M | I8,
+	[0x22] = M | I8 | ER,	  [0x40 ... 0x42] = M | I8,
+	[0x44] = M | I8,	  [0x60 ... 0x63] = M | I8 | SP,
+	[0xcc] = M | I8,	  [0xce ... 0xcf] = M | I8,
 	[0xdf] = M | I8,
 };
 
@@ -313,24 +308,15 @@ static const uint32_t vex_38[256] = {
 };
 
 static const uint32_t vex_3a[256] = {
-	[0x00 ... 0x02] = M | I8,
-	[0x04 ... 0x06] = M | I8,
-	[0x08 ... 0x0f] = M | I8,
-	[0x14 ... 0x17] = M | I8 | ER,
-	[0x18 ... 0x19] = M | I8,
-	[0x1d] = M | I8,
-	[0x20] = M | I8 | ER,
-	[0x21] = M | I8,
-	[0x22] = M | I8 | ER,
-	[0x30 ... 0x33] = M | I8 | RGO,
-	[0x38 ... 0x39] = M | I8,
-	[0x40 ... 0x42] = M | I8,
-	[0x44] = M | I8,
-	[0x46] = M | I8,
-	[0x4a ... 0x4c] = M | I8,
-	[0x60 ... 0x63] = M | I8 | SP,
-	[0xce ... 0xcf] = M | I8,
-	[0xdf] = M | I8,
+	[0x00 ... 0x02] = M | I8,  [0x04 ... 0x06] = M | I8,
+	[0x08 ... 0x0f] = M | I8,  [0x14 ... 0x17] = M | I8 | ER,
+	[0x18 ... 0x19] = M | I8,  [0x1d] = M | I8,
+	[0x20] = M | I8 | ER,	   [0x21] = M | I8,
+	[0x22] = M | I8 | ER,	   [0x30 ... 0x33] = M | I8 | RGO,
+	[0x38 ... 0x39] = M | I8,  [0x40 ... 0x42] = M | I8,
+	[0x44] = M | I8,	   [0x46] = M | I8,
+	[0x4a ... 0x4c] = M | I8,  [0x60 ... 0x63] = M | I8 | SP,
+	[0xce ... 0xcf] = M | I8,  [0xdf] = M | I8,
 	[0xf0] = M | I8 | GW | ER,
 };
 
@@ -356,8 +342,8 @@ static uint32_t evex_attributes(unsigned map, unsigned opcode)
 
 uint32_t x86_attributes(enum x86_encoding encoding, unsigned map, unsigned opcode)
 {
-	static const uint32_t *const legacy[4] = { one_byte, two_byte, map_38, map_3a };
-	static const uint32_t *const vex[4] = { NULL, vex_0f, vex_38, vex_3a };
+	static const uint32_t *const legacy[4] = {one_byte, two_byte, map_38, map_3a};
+	static const uint32_t *const vex[4] = {NULL, vex_0f, vex_38, vex_3a};
 
 	opcode &= 0xff;
 	if (encoding == X86_EVEX)

@@ -25,10 +25,12 @@ bool arch_patchable(const struct arch_insn *insn, enum arch_patch_kind kind)
 	if (insn->flags & ARCH_INSN_NO_MOVE)
 		return false;
 	switch (kind) {
-	case ARCH_PATCH_RETARGET: return has_rel32(insn);
+	case ARCH_PATCH_RETARGET:
+		return has_rel32(insn);
 	case ARCH_PATCH_CALL:
 		return insn->flow == ARCH_FLOW_CALL_INDIRECT && insn->length >= NEAR_CALL_SIZE;
-	default: return false;
+	default:
+		return false;
 	}
 }
 

@@ -54,13 +54,20 @@ long arch_syscall_argument(const struct arch_regs *r, unsigned n)
 	const struct user_regs_struct *u = &r->user;
 
 	switch (n) {
-	case 0: return (long)u->rdi;
-	case 1: return (long)u->rsi;
-	case 2: return (long)u->rdx;
-	case 3: return (long)u->r10;
-	case 4: return (long)u->r8;
-	case 5: return (long)u->r9;
-	default: return 0;
+	case 0:
+		return (long)u->rdi;
+	case 1:
+		return (long)u->rsi;
+	case 2:
+		return (long)u->rdx;
+	case 3:
+		return (long)u->r10;
+	case 4:
+		return (long)u->r8;
+	case 5:
+		return (long)u->r9;
+	default:
+		return 0;
 	}
 }
 
@@ -69,13 +76,26 @@ void arch_set_syscall_argument(struct arch_regs *r, unsigned n, long value)
 	struct user_regs_struct *u = &r->user;
 
 	switch (n) {
-	case 0: u->rdi = value; break;
-	case 1: u->rsi = value; break;
-	case 2: u->rdx = value; break;
-	case 3: u->r10 = value; break;
-	case 4: u->r8 = value; break;
-	case 5: u->r9 = value; break;
-	default: break;
+	case 0:
+		u->rdi = value;
+		break;
+	case 1:
+		u->rsi = value;
+		break;
+	case 2:
+		u->rdx = value;
+		break;
+	case 3:
+		u->r10 = value;
+		break;
+	case 4:
+		u->r8 = value;
+		break;
+	case 5:
+		u->r9 = value;
+		break;
+	default:
+		break;
 	}
 }
 
@@ -108,8 +128,8 @@ void arch_leave_syscall(struct arch_regs *r)
 bool arch_is_sigreturn(const uint8_t *code, size_t size)
 {
 	/* mov $15,%rax or %eax; syscall: glibc, musl and others, matched by unwinders, too. */
-	static const uint8_t wide[] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 };
-	static const uint8_t narrow[] = { 0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05 };
+	static const uint8_t wide[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+	static const uint8_t narrow[] = {0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};
 
 	return (size >= sizeof(wide) && memcmp(code, wide, sizeof(wide)) == 0) ||
 	       (size >= sizeof(narrow) && memcmp(code, narrow, sizeof(narrow)) == 0);

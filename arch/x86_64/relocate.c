@@ -23,8 +23,8 @@ static bool prepare(const struct arch_insn *insn, struct arch_buf *out, struct x
  * Copies the instruction; a pc-relative operand goes on naming the same
  * address. An immediate may follow the displacement.
  */
-static void emit_copy(const struct arch_insn *insn, const struct x86_layout *l, const uint8_t *bytes,
-		      struct arch_buf *out)
+static void emit_copy(const struct arch_insn *insn, const struct x86_layout *l,
+		      const uint8_t *bytes, struct arch_buf *out)
 {
 	uint8_t copy[ARCH_INSN_MAX];
 
@@ -43,7 +43,7 @@ static void emit_copy(const struct arch_insn *insn, const struct x86_layout *l, 
 /* push of 64 constant bits: the low half sign-extended, then the high half where it differs. */
 static void emit_push(struct arch_buf *out, uint64_t value)
 {
-	static const uint8_t store_high[] = { 0xc7, 0x44, 0x24, 0x04 }; /* movl $,4(%rsp) */
+	static const uint8_t store_high[] = {0xc7, 0x44, 0x24, 0x04}; /* movl $,4(%rsp) */
 
 	x86_emit8(out, 0x68);
 	x86_emit32(out, value);

@@ -28,7 +28,7 @@ enum {
 };
 
 /* rdi rsi rdx r10 r8 r9 (System V psABI x86-64, A.2.1). */
-static const uint8_t argument_registers[6] = { RDI, RSI, RDX, R10, R8, R9 };
+static const uint8_t argument_registers[6] = {RDI, RSI, RDX, R10, R8, R9};
 
 /* A constant into a register, as short as it can be; flags are kept if asked. */
 static void emit_constant(struct arch_buf *out, unsigned reg, uint64_t value, bool keep_flags)
@@ -169,10 +169,10 @@ static void resume_state(const struct arch_regs *interrupted, uint64_t *rax, tad
  */
 static void emit_tail(struct arch_buf *out, const struct arch_regs *interrupted, size_t calls)
 {
-	static const uint8_t flags[] = { 0x04, 0x7f, 0x9e }; /* add $127,%al; sahf */
-	static const uint8_t jump[] = { 0xff, 0x25, 0, 0, 0, 0 }; /* jmp *0(%rip) */
+	static const uint8_t flags[] = {0x04, 0x7f, 0x9e};	/* add $127,%al; sahf */
+	static const uint8_t jump[] = {0xff, 0x25, 0, 0, 0, 0}; /* jmp *0(%rip) */
 	const struct user_regs_struct *u = &interrupted->user;
-	const uint64_t results[CALLS_MAX] = { u->r12, u->r13, u->r14, u->r15 };
+	const uint64_t results[CALLS_MAX] = {u->r12, u->r13, u->r14, u->r15};
 	uint64_t rax;
 	taddr_t pc;
 
@@ -206,11 +206,11 @@ static void emit_program(const struct arch_remote_program *program,
 	emit_tail(out, interrupted, program->count);
 }
 
-void arch_emit_remote(const struct arch_remote_program *program, const struct arch_regs *interrupted,
-		      struct arch_buf *out)
+void arch_emit_remote(const struct arch_remote_program *program,
+		      const struct arch_regs *interrupted, struct arch_buf *out)
 {
 	uint8_t scratch[ARCH_REMOTE_MAX];
-	struct arch_buf probe = { .bytes = scratch, .size = sizeof(scratch), .pc = arch_here(out) };
+	struct arch_buf probe = {.bytes = scratch, .size = sizeof(scratch), .pc = arch_here(out)};
 
 	if (program->count > CALLS_MAX) {
 		x86_fail(out, ARCH_REFUSED);

@@ -11,18 +11,22 @@
 /* Offset of the displacement behind the first byte; 0: cannot start a reference. */
 static const uint8_t first_byte[256] = {
 	[0xe8] = 1, [0xe9] = 1, /* call, jmp */
-	[0x0f] = 2,             /* jcc */
-	[0x8d] = 2,             /* lea disp(%rip) */
-	[0xc7] = 2,             /* xbegin */
+	[0x0f] = 2,		/* jcc */
+	[0x8d] = 2,		/* lea disp(%rip) */
+	[0xc7] = 2,		/* xbegin */
 };
 
 static bool is_reference(const uint8_t *at)
 {
 	switch (at[0]) {
-	case 0x0f: return (at[1] & 0xf0) == 0x80;
-	case 0x8d: return (at[1] & 0xc7) == 0x05;
-	case 0xc7: return at[1] == 0xf8;
-	default: return true;
+	case 0x0f:
+		return (at[1] & 0xf0) == 0x80;
+	case 0x8d:
+		return (at[1] & 0xc7) == 0x05;
+	case 0xc7:
+		return at[1] == 0xf8;
+	default:
+		return true;
 	}
 }
 

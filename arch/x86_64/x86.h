@@ -11,25 +11,39 @@
 
 /* Numbers as encoded in ModRM, SIB and REX (Intel SDM volume 2, table 2-2). */
 enum x86_register {
-	RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI,
-	R8, R9, R10, R11, R12, R13, R14, R15,
+	RAX,
+	RCX,
+	RDX,
+	RBX,
+	RSP,
+	RBP,
+	RSI,
+	RDI,
+	R8,
+	R9,
+	R10,
+	R11,
+	R12,
+	R13,
+	R14,
+	R15,
 };
 
 /*
  * arch_regset: bit n is general register n (all 64 bits of it), bits 16 to 22
  * are flags. Vector registers are not tracked: inserted code uses none.
  */
-#define SET(reg) (1ull << (reg))
-#define FLAG_CF (1ull << 16)
-#define FLAG_PF (1ull << 17)
-#define FLAG_AF (1ull << 18)
-#define FLAG_ZF (1ull << 19)
-#define FLAG_SF (1ull << 20)
-#define FLAG_OF (1ull << 21)
-#define FLAG_DF (1ull << 22)
+#define SET(reg)      (1ull << (reg))
+#define FLAG_CF	      (1ull << 16)
+#define FLAG_PF	      (1ull << 17)
+#define FLAG_AF	      (1ull << 18)
+#define FLAG_ZF	      (1ull << 19)
+#define FLAG_SF	      (1ull << 20)
+#define FLAG_OF	      (1ull << 21)
+#define FLAG_DF	      (1ull << 22)
 #define SET_REGISTERS 0xffffull
-#define SET_FLAGS (FLAG_CF | FLAG_PF | FLAG_AF | FLAG_ZF | FLAG_SF | FLAG_OF)
-#define SET_ALL (SET_REGISTERS | SET_FLAGS | FLAG_DF)
+#define SET_FLAGS     (FLAG_CF | FLAG_PF | FLAG_AF | FLAG_ZF | FLAG_SF | FLAG_OF)
+#define SET_ALL	      (SET_REGISTERS | SET_FLAGS | FLAG_DF)
 
 /* ------------------------------------------------------ instruction layout */
 
@@ -41,7 +55,7 @@ enum x86_prefix {
 	PREFIX_F2 = 1 << 2,
 	PREFIX_F3 = 1 << 3,
 	PREFIX_LOCK = 1 << 4,
-	PREFIX_3E = 1 << 5,    /* ds: notrack */
+	PREFIX_3E = 1 << 5, /* ds: notrack */
 	PREFIX_FSGS = 1 << 6,
 	PREFIX_OTHER = 1 << 7, /* es, cs, ss: no meaning in 64-bit mode */
 };
@@ -54,40 +68,40 @@ enum x86_attribute {
 	OP_MODRM = 1 << 1,
 	OP_IMM8 = 1 << 2,
 	OP_IMM16 = 2 << 2,
-	OP_IMM24 = 3 << 2,     /* enter: 16 and 8 bits */
-	OP_IMMZ = 4 << 2,      /* 16 or 32 bits by operand size */
-	OP_IMMV = 5 << 2,      /* 16, 32 or 64 bits by operand size */
-	OP_MOFFS = 6 << 2,     /* an address: 64 or 32 bits */
+	OP_IMM24 = 3 << 2, /* enter: 16 and 8 bits */
+	OP_IMMZ = 4 << 2,  /* 16 or 32 bits by operand size */
+	OP_IMMV = 5 << 2,  /* 16, 32 or 64 bits by operand size */
+	OP_MOFFS = 6 << 2, /* an address: 64 or 32 bits */
 	OP_REL8 = 7 << 2,
 	OP_REL32 = 8 << 2,
 	OP_IMM_MASK = 15 << 2,
-	OP_BYTE = 1 << 6,      /* 8-bit operands: nothing is wholly overwritten */
-	OP_REG_R = 1 << 7,     /* ModRM.reg is a general register, read */
-	OP_REG_W = 1 << 8,     /* ... written */
-	OP_RM_R = 1 << 9,      /* ModRM.rm, where it is a register */
+	OP_BYTE = 1 << 6,  /* 8-bit operands: nothing is wholly overwritten */
+	OP_REG_R = 1 << 7, /* ModRM.reg is a general register, read */
+	OP_REG_W = 1 << 8, /* ... written */
+	OP_RM_R = 1 << 9,  /* ModRM.rm, where it is a register */
 	OP_RM_W = 1 << 10,
 	OP_MEMORY_ONLY = 1 << 11,
-	OP_FLAGS = 1 << 12,    /* all six arithmetic flags are defined or undefined */
-	OP_CARRY = 1 << 13,    /* reads CF */
-	OP_RAX = 1 << 14,      /* reads rax, and ... */
-	OP_RAX_W = 1 << 15,    /* ... writes it */
-	OP_SPECIAL = 1 << 16,  /* effects.c has a case for it */
-	OP_GROUP = 1 << 17,    /* ModRM.reg selects: effects.c has a case for it */
-	OP_LOCKABLE = 1 << 18, /* a lock prefix is allowed (for groups: see there) */
-	OP_NO_ACCESS = 1 << 19,/* the memory operand is not accessed */
+	OP_FLAGS = 1 << 12,	/* all six arithmetic flags are defined or undefined */
+	OP_CARRY = 1 << 13,	/* reads CF */
+	OP_RAX = 1 << 14,	/* reads rax, and ... */
+	OP_RAX_W = 1 << 15,	/* ... writes it */
+	OP_SPECIAL = 1 << 16,	/* effects.c has a case for it */
+	OP_GROUP = 1 << 17,	/* ModRM.reg selects: effects.c has a case for it */
+	OP_LOCKABLE = 1 << 18,	/* a lock prefix is allowed (for groups: see there) */
+	OP_NO_ACCESS = 1 << 19, /* the memory operand is not accessed */
 	OP_REGISTER_ONLY = 1 << 20,
 };
 
 /* Where the parts of an encoded instruction lie. Offsets are 0 where there is none. */
 struct x86_layout {
-	uint32_t attributes;   /* enum x86_attribute */
+	uint32_t attributes; /* enum x86_attribute */
 	uint8_t length;
-	uint8_t encoding;      /* enum x86_encoding */
-	uint8_t prefixes;      /* enum x86_prefix */
-	uint8_t rex;           /* bits as REX, whatever the encoding; 0x40 if there was one */
-	uint8_t map;           /* 0: one byte, 1: 0f, 2: 0f 38, 3: 0f 3a, 5, 6: EVEX maps */
-	uint8_t simd;          /* VEX, EVEX: pp, else 0 */
-	uint8_t vvvv;          /* VEX, EVEX: register number */
+	uint8_t encoding; /* enum x86_encoding */
+	uint8_t prefixes; /* enum x86_prefix */
+	uint8_t rex;	  /* bits as REX, whatever the encoding; 0x40 if there was one */
+	uint8_t map;	  /* 0: one byte, 1: 0f, 2: 0f 38, 3: 0f 3a, 5, 6: EVEX maps */
+	uint8_t simd;	  /* VEX, EVEX: pp, else 0 */
+	uint8_t vvvv;	  /* VEX, EVEX: register number */
 	uint8_t opcode;
 	uint8_t opcode_offset; /* of the opcode byte itself */
 	uint8_t modrm_offset, modrm, sib;

@@ -83,8 +83,8 @@ static struct arch_counter make_spec(enum arch_count_mode mode, arch_regset live
 
 static struct arch_cell emit(const struct arch_counter *spec, size_t at, size_t next)
 {
-	struct arch_buf out = { .bytes = code + at, .size = ARCH_CELL_SIZE,
-				.pc = (taddr_t)(uintptr_t)code + at };
+	struct arch_buf out = {
+		.bytes = code + at, .size = ARCH_CELL_SIZE, .pc = (taddr_t)(uintptr_t)code + at};
 	struct arch_cell cell;
 
 	memset(&cell, 0, sizeof(cell));
@@ -174,7 +174,7 @@ static void run_once(const struct arch_counter *spec)
 static void run_combinations(enum arch_count_mode mode)
 {
 	/* rsp is live always; SF, ZF, AF, PF and CF are kept together. */
-	static const arch_regset flag_sets[] = { 0, FLAG_OF, FLAG_CF, SET_FLAGS };
+	static const arch_regset flag_sets[] = {0, FLAG_OF, FLAG_CF, SET_FLAGS};
 
 	run_init(); /* after cmocka has set its own handlers for this test */
 	for (unsigned bits = 0; bits < 1u << 15; bits++) {
@@ -209,7 +209,7 @@ static void test_locked_combinations(void **state)
 static void test_no_cpu_number(void **state)
 {
 	struct arch_counter spec = make_spec(ARCH_COUNT_PER_CPU, SET_ALL, true);
-	static const int32_t numbers[] = { -1, -2, CPUS, CPUS + 1, INT32_MAX, INT32_MIN };
+	static const int32_t numbers[] = {-1, -2, CPUS, CPUS + 1, INT32_MAX, INT32_MIN};
 	uint8_t *fake = (uint8_t *)__builtin_thread_pointer() + __rseq_offset;
 	int32_t saved;
 
@@ -273,7 +273,7 @@ static void test_geometry(void **state)
 static void test_out_of_range(void **state)
 {
 	uint8_t bytes[ARCH_CELL_SIZE];
-	struct arch_buf out = { .bytes = bytes, .size = sizeof(bytes), .pc = 0x7f0000000000 };
+	struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = 0x7f0000000000};
 	struct arch_counter spec = make_spec(ARCH_COUNT_PER_CPU, 0, false);
 	struct arch_cell cell;
 
@@ -307,10 +307,11 @@ static void test_pushed(void **state)
 		for (size_t at = cell.entry; at < cell.code_end;) {
 			struct arch_insn insn;
 
-			assert_int_equal(arch_decode(code + at, ARCH_CELL_SIZE - at, at, &insn), ARCH_OK);
+			assert_int_equal(arch_decode(code + at, ARCH_CELL_SIZE - at, at, &insn),
+					 ARCH_OK);
 			assert_int_equal(arch_cell_pushed(code, at), pushed);
-			if ((insn.bytes[0] & 0xf8) == 0x50 || (insn.bytes[0] == 0x41 &&
-							       (insn.bytes[1] & 0xf8) == 0x50))
+			if ((insn.bytes[0] & 0xf8) == 0x50 ||
+			    (insn.bytes[0] == 0x41 && (insn.bytes[1] & 0xf8) == 0x50))
 				pushed += 8;
 			else if ((insn.bytes[0] & 0xf8) == 0x58 ||
 				 (insn.bytes[0] == 0x41 && (insn.bytes[1] & 0xf8) == 0x58))
@@ -319,7 +320,8 @@ static void test_pushed(void **state)
 				pushed += insn.bytes[2] == 0x64 ? 128 : (size_t)-128;
 			if (pushed > deepest)
 				deepest = pushed;
-			at = insn.flow == ARCH_FLOW_JUMP && insn.target < ARCH_CELL_SIZE && at < cell.slot - 1
+			at = insn.flow == ARCH_FLOW_JUMP && insn.target < ARCH_CELL_SIZE &&
+					     at < cell.slot - 1
 				     ? insn.target
 				     : at + insn.length;
 		}
@@ -394,7 +396,7 @@ static void migrate(pthread_t *threads, unsigned round)
 
 static void test_exact(void **state)
 {
-	struct sigaction action = { .sa_flags = SA_SIGINFO | SA_RESTART };
+	struct sigaction action = {.sa_flags = SA_SIGINFO | SA_RESTART};
 	struct arch_counter spec = make_spec(ARCH_COUNT_PER_CPU, SET_ALL, false);
 	pthread_t threads[THREADS];
 	bool stop = false;
@@ -426,8 +428,8 @@ static void test_exact(void **state)
 		made += calls_made[i];
 	}
 	code[EXIT_AT] = RUN_END;
-	print_message("%ld counts, %ld signals, %ld of them aborted a sequence\n", made, interrupted,
-		      abort_seen);
+	print_message("%ld counts, %ld signals, %ld of them aborted a sequence\n", made,
+		      interrupted, abort_seen);
 	assert_int_equal(total() - before, made);
 	assert_true(interrupted > 0);
 	assert_true(abort_seen > 0);

@@ -23,15 +23,15 @@
 
 /* As in arch/x86_64/x86.h, which cannot stand beside capstone's names. */
 #define R(n) (1ull << (n))
-#define CF (1ull << 16)
-#define PF (1ull << 17)
-#define AF (1ull << 18)
-#define ZF (1ull << 19)
-#define SF (1ull << 20)
-#define OF (1ull << 21)
-#define DF (1ull << 22)
-#define F6 (CF | PF | AF | ZF | SF | OF)
-#define ALL (R(23) - 1)
+#define CF   (1ull << 16)
+#define PF   (1ull << 17)
+#define AF   (1ull << 18)
+#define ZF   (1ull << 19)
+#define SF   (1ull << 20)
+#define OF   (1ull << 21)
+#define DF   (1ull << 22)
+#define F6   (CF | PF | AF | ZF | SF | OF)
+#define ALL  (R(23) - 1)
 enum { AX, CX, DX, BX, SP, BP, SI, DI, R8, R9, R10, R11, R12, R13, R14, R15 };
 
 enum {
@@ -49,15 +49,15 @@ enum {
 	FRAME = ARCH_INSN_FRAME,
 };
 
-#define NEXT ARCH_FLOW_NEXT
-#define CALL ARCH_FLOW_CALL
+#define NEXT  ARCH_FLOW_NEXT
+#define CALL  ARCH_FLOW_CALL
 #define CALLI ARCH_FLOW_CALL_INDIRECT
-#define JUMP ARCH_FLOW_JUMP
+#define JUMP  ARCH_FLOW_JUMP
 #define JUMPI ARCH_FLOW_JUMP_INDIRECT
-#define JCC ARCH_FLOW_BRANCH
-#define RET ARCH_FLOW_RETURN
-#define SYS ARCH_FLOW_SYSCALL
-#define STOP ARCH_FLOW_STOP
+#define JCC   ARCH_FLOW_BRANCH
+#define RET   ARCH_FLOW_RETURN
+#define SYS   ARCH_FLOW_SYSCALL
+#define STOP  ARCH_FLOW_STOP
 
 /* Bytes in hexadecimal; target and data_ref relative to ADDRESS, 0 for none. */
 static const struct {
@@ -66,228 +66,228 @@ static const struct {
 	unsigned flags;
 	int64_t target, data_ref;
 } kinds[] = {
-	{ "90", NEXT, NOP, 0, 0 },
-	{ "6690", NEXT, NOP, 0, 0 },
-	{ "f390", NEXT, 0, 0, 0 },                          /* pause */
-	{ "4190", NEXT, 0, 0, 0 },                          /* xchg %r8,%rax */
-	{ "0f1f00", NEXT, NOP, 0, 0 },
-	{ "662e0f1f840000000000", NEXT, NOP, 0, 0 },
-	{ "66662e0f1f840000000000", NEXT, NOP, 0, 0 },
-	{ "f30f1efa", NEXT, PADDED, 0, 0 },                 /* endbr64 */
-	{ "f30f1efb", NEXT, PADDED, 0, 0 },                 /* endbr32 */
-	{ "f3480f1ec8", NEXT, 0, 0, 0 },                    /* rdsspq */
-	{ "f3480faee8", NEXT, 0, 0, 0 },                    /* incsspq */
-	{ "e800000000", CALL, MEM, 5, 0 },
-	{ "e8fbffffff", CALL, MEM, 0, 0 },
-	{ "666648e810000000", CALL, MEM, 0x18, 0 },         /* as the linker writes for TLS */
-	{ "67e810000000", CALL, MEM, 0x16, 0 },
-	{ "e910000000", JUMP, 0, 0x15, 0 },
-	{ "eb10", JUMP, 0, 0x12, 0 },
-	{ "f2e910000000", JUMP, 0, 0x16, 0 },               /* bnd jmp */
-	{ "7410", JCC, 0, 0x12, 0 },
-	{ "3e7410", JCC, 0, 0x13, 0 },                      /* branch hint */
-	{ "0f8510000000", JCC, 0, 0x16, 0 },
-	{ "e210", JCC, 0, 0x12, 0 },
-	{ "67e310", JCC, 0, 0x13, 0 },                      /* jecxz */
-	{ "c7f810000000", JCC, STAY, 0x16, 0 },             /* xbegin */
-	{ "c6f801", NEXT, 0, 0, 0 },                        /* xabort */
-	{ "0f01d5", NEXT, 0, 0, 0 },                        /* xend */
-	{ "ffd0", CALLI, 0 | MEM, 0, 0 },
-	{ "ffd4", CALLI, STAY | MEM, 0, 0 },                /* call *%rsp */
-	{ "41ffd4", CALLI, MEM, 0, 0 },                     /* call *%r12 */
-	{ "ff1510000000", CALLI, RIP | MEM, 0, 0x16 },
-	{ "67ff1510000000", CALLI, RIP | MEM | STAY, 0, 0x17 },
-	{ "ff5008", CALLI, MEM, 0, 0 },
-	{ "ff542408", CALLI, MEM | STACK, 0, 0 },
-	{ "41ff542408", CALLI, MEM, 0, 0 },                 /* r12 is no stack pointer */
-	{ "ff18", CALLI, MEM | STAY, 0, 0 },                /* far */
-	{ "ffe0", JUMPI, 0, 0, 0 },
-	{ "3effe0", JUMPI, NOTRACK, 0, 0 },
-	{ "ff2510000000", JUMPI, RIP | MEM, 0, 0x16 },
-	{ "ff24c500001000", JUMPI, MEM | INDEXED, 0, 0x100000 - (int64_t)ADDRESS },
-	{ "42ff24e500001000", JUMPI, MEM | INDEXED, 0, 0x100000 - (int64_t)ADDRESS },
-	{ "ff24c6", JUMPI, MEM | INDEXED, 0, 0 },
-	{ "ff2424", JUMPI, MEM | STACK, 0, 0 },
-	{ "488b04c500001000", NEXT, MEM, 0, 0x100000 - (int64_t)ADDRESS },
-	{ "64488b042528000000", NEXT, MEM, 0, 0 },
-	{ "c3", RET, MEM, 0, 0 },
-	{ "f3c3", RET, MEM, 0, 0 },
-	{ "f2c3", RET, MEM, 0, 0 },
-	{ "c21000", RET, MEM, 0, 0 },
-	{ "cb", RET, MEM | STAY, 0, 0 },
-	{ "48cf", RET, MEM | STAY, 0, 0 },
-	{ "0f05", SYS, STAY, 0, 0 },
-	{ "0f34", SYS, STAY, 0, 0 },
-	{ "cd80", SYS, STAY, 0, 0 },
-	{ "cc", STOP, PAD | STAY, 0, 0 },
-	{ "f1", STOP, STAY, 0, 0 },
-	{ "f4", STOP, STAY, 0, 0 },
-	{ "0f0b", STOP, STAY, 0, 0 },
-	{ "0fb9c1", STOP, STAY, 0, 0 },                     /* ud1 has an operand */
-	{ "0fffc1", STOP, STAY, 0, 0 },                     /* ud0, too */
-	{ "488d0510000000", NEXT, RIP | LEA, 0, 0x17 },
-	{ "678d0510000000", NEXT, RIP | LEA | STAY, 0, 0x17 },
-	{ "488b0510000000", NEXT, RIP | MEM, 0, 0x17 },
-	{ "c7051000000001000000", NEXT, RIP | MEM, 0, 0x1a },
-	{ "66c705100000000100", NEXT, RIP | MEM, 0, 0x19 },
-	{ "833d1000000001", NEXT, RIP | MEM, 0, 0x17 },
-	{ "f6051000000001", NEXT, RIP | MEM, 0, 0x17 },     /* test with an immediate */
-	{ "f71510000000", NEXT, RIP | MEM, 0, 0x16 },     /* not, without */
-	{ "c5fa6f0510000000", NEXT, RIP | MEM, 0, 0x18 },
-	{ "c4e37d18051000000001", NEXT, RIP | MEM, 0, 0x1a },
-	{ "62f1fe486f0510000000", NEXT, RIP | MEM, 0, 0x1a },
-	{ "62f36d4825051000000011", NEXT, RIP | MEM, 0, 0x1b },
-	{ "f0480fb111", NEXT, LOCK | MEM, 0, 0 },
-	{ "55", NEXT, MEM, 0, 0 },
-	{ "5d", NEXT, MEM | FRAME, 0, 0 },
-	{ "c9", NEXT, MEM | FRAME, 0, 0 },
-	{ "4883c408", NEXT, FRAME, 0, 0 },
-	{ "4883ec80", NEXT, FRAME, 0, 0 },                  /* sub $-128,%rsp */
-	{ "4883ec08", NEXT, 0, 0, 0 },
-	{ "488d642408", NEXT, FRAME | STACK, 0, 0 },
-	{ "488d6424f8", NEXT, STACK, 0, 0 },
-	{ "4889ec", NEXT, FRAME, 0, 0 },
-	{ "4889e5", NEXT, 0, 0, 0 },
-	{ "488d65d8", NEXT, FRAME, 0, 0 },                  /* lea -40(%rbp),%rsp */
-	{ "48b88877665544332211", NEXT, 0, 0, 0 },
-	{ "48a18877665544332211", NEXT, MEM, 0, 0 },
-	{ "c8100001", NEXT, MEM, 0, 0 },
-	{ "0f0d08", NEXT, 0, 0, 0 },                        /* prefetchw */
-	{ "f30fc7f8", NEXT, 0, 0, 0 },                      /* rdpid */
+	{"90", NEXT, NOP, 0, 0},
+	{"6690", NEXT, NOP, 0, 0},
+	{"f390", NEXT, 0, 0, 0}, /* pause */
+	{"4190", NEXT, 0, 0, 0}, /* xchg %r8,%rax */
+	{"0f1f00", NEXT, NOP, 0, 0},
+	{"662e0f1f840000000000", NEXT, NOP, 0, 0},
+	{"66662e0f1f840000000000", NEXT, NOP, 0, 0},
+	{"f30f1efa", NEXT, PADDED, 0, 0}, /* endbr64 */
+	{"f30f1efb", NEXT, PADDED, 0, 0}, /* endbr32 */
+	{"f3480f1ec8", NEXT, 0, 0, 0},	  /* rdsspq */
+	{"f3480faee8", NEXT, 0, 0, 0},	  /* incsspq */
+	{"e800000000", CALL, MEM, 5, 0},
+	{"e8fbffffff", CALL, MEM, 0, 0},
+	{"666648e810000000", CALL, MEM, 0x18, 0}, /* as the linker writes for TLS */
+	{"67e810000000", CALL, MEM, 0x16, 0},
+	{"e910000000", JUMP, 0, 0x15, 0},
+	{"eb10", JUMP, 0, 0x12, 0},
+	{"f2e910000000", JUMP, 0, 0x16, 0}, /* bnd jmp */
+	{"7410", JCC, 0, 0x12, 0},
+	{"3e7410", JCC, 0, 0x13, 0}, /* branch hint */
+	{"0f8510000000", JCC, 0, 0x16, 0},
+	{"e210", JCC, 0, 0x12, 0},
+	{"67e310", JCC, 0, 0x13, 0},	      /* jecxz */
+	{"c7f810000000", JCC, STAY, 0x16, 0}, /* xbegin */
+	{"c6f801", NEXT, 0, 0, 0},	      /* xabort */
+	{"0f01d5", NEXT, 0, 0, 0},	      /* xend */
+	{"ffd0", CALLI, 0 | MEM, 0, 0},
+	{"ffd4", CALLI, STAY | MEM, 0, 0}, /* call *%rsp */
+	{"41ffd4", CALLI, MEM, 0, 0},	   /* call *%r12 */
+	{"ff1510000000", CALLI, RIP | MEM, 0, 0x16},
+	{"67ff1510000000", CALLI, RIP | MEM | STAY, 0, 0x17},
+	{"ff5008", CALLI, MEM, 0, 0},
+	{"ff542408", CALLI, MEM | STACK, 0, 0},
+	{"41ff542408", CALLI, MEM, 0, 0},  /* r12 is no stack pointer */
+	{"ff18", CALLI, MEM | STAY, 0, 0}, /* far */
+	{"ffe0", JUMPI, 0, 0, 0},
+	{"3effe0", JUMPI, NOTRACK, 0, 0},
+	{"ff2510000000", JUMPI, RIP | MEM, 0, 0x16},
+	{"ff24c500001000", JUMPI, MEM | INDEXED, 0, 0x100000 - (int64_t)ADDRESS},
+	{"42ff24e500001000", JUMPI, MEM | INDEXED, 0, 0x100000 - (int64_t)ADDRESS},
+	{"ff24c6", JUMPI, MEM | INDEXED, 0, 0},
+	{"ff2424", JUMPI, MEM | STACK, 0, 0},
+	{"488b04c500001000", NEXT, MEM, 0, 0x100000 - (int64_t)ADDRESS},
+	{"64488b042528000000", NEXT, MEM, 0, 0},
+	{"c3", RET, MEM, 0, 0},
+	{"f3c3", RET, MEM, 0, 0},
+	{"f2c3", RET, MEM, 0, 0},
+	{"c21000", RET, MEM, 0, 0},
+	{"cb", RET, MEM | STAY, 0, 0},
+	{"48cf", RET, MEM | STAY, 0, 0},
+	{"0f05", SYS, STAY, 0, 0},
+	{"0f34", SYS, STAY, 0, 0},
+	{"cd80", SYS, STAY, 0, 0},
+	{"cc", STOP, PAD | STAY, 0, 0},
+	{"f1", STOP, STAY, 0, 0},
+	{"f4", STOP, STAY, 0, 0},
+	{"0f0b", STOP, STAY, 0, 0},
+	{"0fb9c1", STOP, STAY, 0, 0}, /* ud1 has an operand */
+	{"0fffc1", STOP, STAY, 0, 0}, /* ud0, too */
+	{"488d0510000000", NEXT, RIP | LEA, 0, 0x17},
+	{"678d0510000000", NEXT, RIP | LEA | STAY, 0, 0x17},
+	{"488b0510000000", NEXT, RIP | MEM, 0, 0x17},
+	{"c7051000000001000000", NEXT, RIP | MEM, 0, 0x1a},
+	{"66c705100000000100", NEXT, RIP | MEM, 0, 0x19},
+	{"833d1000000001", NEXT, RIP | MEM, 0, 0x17},
+	{"f6051000000001", NEXT, RIP | MEM, 0, 0x17}, /* test with an immediate */
+	{"f71510000000", NEXT, RIP | MEM, 0, 0x16},   /* not, without */
+	{"c5fa6f0510000000", NEXT, RIP | MEM, 0, 0x18},
+	{"c4e37d18051000000001", NEXT, RIP | MEM, 0, 0x1a},
+	{"62f1fe486f0510000000", NEXT, RIP | MEM, 0, 0x1a},
+	{"62f36d4825051000000011", NEXT, RIP | MEM, 0, 0x1b},
+	{"f0480fb111", NEXT, LOCK | MEM, 0, 0},
+	{"55", NEXT, MEM, 0, 0},
+	{"5d", NEXT, MEM | FRAME, 0, 0},
+	{"c9", NEXT, MEM | FRAME, 0, 0},
+	{"4883c408", NEXT, FRAME, 0, 0},
+	{"4883ec80", NEXT, FRAME, 0, 0}, /* sub $-128,%rsp */
+	{"4883ec08", NEXT, 0, 0, 0},
+	{"488d642408", NEXT, FRAME | STACK, 0, 0},
+	{"488d6424f8", NEXT, STACK, 0, 0},
+	{"4889ec", NEXT, FRAME, 0, 0},
+	{"4889e5", NEXT, 0, 0, 0},
+	{"488d65d8", NEXT, FRAME, 0, 0}, /* lea -40(%rbp),%rsp */
+	{"48b88877665544332211", NEXT, 0, 0, 0},
+	{"48a18877665544332211", NEXT, MEM, 0, 0},
+	{"c8100001", NEXT, MEM, 0, 0},
+	{"0f0d08", NEXT, 0, 0, 0},   /* prefetchw */
+	{"f30fc7f8", NEXT, 0, 0, 0}, /* rdpid */
 };
 
 static const struct {
 	const char *bytes;
 	int status;
 } failures[] = {
-	{ "", ARCH_TRUNCATED },
-	{ "48", ARCH_TRUNCATED },
-	{ "0f", ARCH_TRUNCATED },
-	{ "e8000000", ARCH_TRUNCATED },
-	{ "8b05000000", ARCH_TRUNCATED },
-	{ "62f1fe486f05100000", ARCH_TRUNCATED },
-	{ "c5", ARCH_TRUNCATED },
-	{ "06", ARCH_UNKNOWN },
-	{ "d6", ARCH_UNKNOWN },
-	{ "d500", ARCH_UNKNOWN },                 /* APX */
-	{ "82c001", ARCH_UNKNOWN },
-	{ "66e800000000", ARCH_UNKNOWN },         /* 16 bits on AMD, 32 on Intel */
-	{ "667400", ARCH_UNKNOWN },
-	{ "660f8400000000", ARCH_UNKNOWN },
-	{ "66ffd0", ARCH_UNKNOWN },
-	{ "66c3", ARCH_UNKNOWN },
-	{ "8dc0", ARCH_UNKNOWN },                 /* lea of a register */
-	{ "f090", ARCH_UNKNOWN },                 /* lock where it faults */
-	{ "f0488b00", ARCH_UNKNOWN },
-	{ "f001c0", ARCH_UNKNOWN },
-	{ "fec8fe", ARCH_OK },
-	{ "fef0", ARCH_UNKNOWN },
-	{ "fff8", ARCH_UNKNOWN },
-	{ "0f0fc000", ARCH_UNKNOWN },             /* 3DNow! */
-	{ "0fa6c0", ARCH_UNKNOWN },               /* VIA */
-	{ "0f20c0", ARCH_UNKNOWN },
-	{ "8fe878c2ec0e", ARCH_UNKNOWN },         /* XOP */
-	{ "66c5f877", ARCH_UNKNOWN },             /* prefix before VEX */
-	{ "40c5f877", ARCH_UNKNOWN },
-	{ "62f07c48100000", ARCH_UNKNOWN },
-	{ "66666666666666666666666666669090", ARCH_OK },
-	{ "6666666666666666666666666666669090", ARCH_UNKNOWN }, /* 16 bytes */
+	{"", ARCH_TRUNCATED},
+	{"48", ARCH_TRUNCATED},
+	{"0f", ARCH_TRUNCATED},
+	{"e8000000", ARCH_TRUNCATED},
+	{"8b05000000", ARCH_TRUNCATED},
+	{"62f1fe486f05100000", ARCH_TRUNCATED},
+	{"c5", ARCH_TRUNCATED},
+	{"06", ARCH_UNKNOWN},
+	{"d6", ARCH_UNKNOWN},
+	{"d500", ARCH_UNKNOWN}, /* APX */
+	{"82c001", ARCH_UNKNOWN},
+	{"66e800000000", ARCH_UNKNOWN}, /* 16 bits on AMD, 32 on Intel */
+	{"667400", ARCH_UNKNOWN},
+	{"660f8400000000", ARCH_UNKNOWN},
+	{"66ffd0", ARCH_UNKNOWN},
+	{"66c3", ARCH_UNKNOWN},
+	{"8dc0", ARCH_UNKNOWN}, /* lea of a register */
+	{"f090", ARCH_UNKNOWN}, /* lock where it faults */
+	{"f0488b00", ARCH_UNKNOWN},
+	{"f001c0", ARCH_UNKNOWN},
+	{"fec8fe", ARCH_OK},
+	{"fef0", ARCH_UNKNOWN},
+	{"fff8", ARCH_UNKNOWN},
+	{"0f0fc000", ARCH_UNKNOWN}, /* 3DNow! */
+	{"0fa6c0", ARCH_UNKNOWN},   /* VIA */
+	{"0f20c0", ARCH_UNKNOWN},
+	{"8fe878c2ec0e", ARCH_UNKNOWN}, /* XOP */
+	{"66c5f877", ARCH_UNKNOWN},	/* prefix before VEX */
+	{"40c5f877", ARCH_UNKNOWN},
+	{"62f07c48100000", ARCH_UNKNOWN},
+	{"66666666666666666666666666669090", ARCH_OK},
+	{"6666666666666666666666666666669090", ARCH_UNKNOWN}, /* 16 bytes */
 };
 
 static const struct {
 	const char *bytes;
 	arch_regset reads, writes;
 } effects[] = {
-	{ "4889d8", R(BX), R(AX) },                          /* mov %rbx,%rax */
-	{ "89d8", R(BX), R(AX) },
-	{ "6689d8", R(BX), 0 },
-	{ "88d8", R(BX), 0 },
-	{ "88e3", R(AX), 0 },                                /* mov %ah,%bl */
-	{ "4088e3", R(SP), 0 },                              /* mov %spl,%bl */
-	{ "488b4308", R(BX), R(AX) },
-	{ "488b04cb", R(BX) | R(CX), R(AX) },
-	{ "4a8b04e3", R(BX) | R(R12), R(AX) },
-	{ "488d0510000000", 0, R(AX) },
-	{ "488903", R(AX) | R(BX), 0 },
-	{ "31c0", 0, R(AX) | F6 },                           /* xor %eax,%eax */
-	{ "6631c0", R(AX), F6 },
-	{ "31d8", R(AX) | R(BX), R(AX) | F6 },
-	{ "29c0", R(AX), R(AX) | F6 },
-	{ "19c0", R(AX) | CF, R(AX) | F6 },
-	{ "4839d8", R(AX) | R(BX), F6 },
-	{ "48ffc0", R(AX), R(AX) | (F6 & ~CF) },
-	{ "48f7d0", R(AX), R(AX) },
-	{ "48f7d8", R(AX), R(AX) | F6 },
-	{ "48f7e3", R(AX) | R(BX), R(AX) | R(DX) | F6 },
-	{ "48f7f3", R(AX) | R(DX) | R(BX), R(AX) | R(DX) },
-	{ "f6e3", R(AX) | R(BX), F6 },
-	{ "480fafc3", R(AX) | R(BX), R(AX) | F6 },
-	{ "486bc305", R(BX), R(AX) | F6 },
-	{ "48c1e005", R(AX), R(AX) | F6 },
-	{ "48c1e000", R(AX), R(AX) },
-	{ "48d3e0", R(AX) | R(CX), R(AX) },
-	{ "48c1c005", R(AX), R(AX) | CF },
-	{ "d1d0", R(AX) | CF, R(AX) | CF | OF },
-	{ "480f44c3", R(AX) | R(BX) | ZF, 0 },               /* cmove */
-	{ "0f94c0", R(AX) | ZF, 0 },
-	{ "0f94c4", R(AX) | ZF, 0 },                         /* sete %ah */
-	{ "0fb6c4", R(AX) | R(SP), R(AX) },                  /* movzbl %ah,%eax: either is read */
-	{ "0fb7c3", R(BX), R(AX) },
-	{ "4863c3", R(BX), R(AX) },
-	{ "480fbcc3", R(AX) | R(BX), F6 },                   /* bsf: kept if zero */
-	{ "f3480fb8c3", R(BX), R(AX) | F6 },
-	{ "480fa3c3", R(AX) | R(BX), CF },
-	{ "480fc8", R(AX), 0 },
-	{ "55", R(BP) | R(SP), 0 },
-	{ "5d", R(SP), R(BP) },
-	{ "c9", R(SP) | R(BP), 0 },
-	{ "9c", F6 | DF | R(SP), 0 },
-	{ "9d", R(SP), F6 | DF },
-	{ "9f", R(AX) | (F6 & ~OF), 0 },
-	{ "9e", R(AX), F6 & ~OF },
-	{ "fc", 0, DF },
-	{ "f8", 0, CF },
-	{ "f5", CF, CF },
-	{ "98", R(AX), R(AX) },
-	{ "4899", R(AX), R(DX) },
-	{ "f3a4", R(SI) | R(DI) | R(CX) | DF, 0 },
-	{ "a4", R(SI) | R(DI) | DF, 0 },
-	{ "f348ab", R(DI) | R(CX) | R(AX) | DF, 0 },
-	{ "f2ae", R(DI) | R(CX) | R(AX) | DF, 0 },           /* rcx 0: no flag is written */
-	{ "a6", R(SI) | R(DI) | DF, F6 },
-	{ "48ad", R(SI) | DF, R(AX) },
-	{ "93", R(AX) | R(BX), 0 },
-	{ "4887c3", R(AX) | R(BX), R(AX) | R(BX) },
-	{ "480fb1cb", R(AX) | R(BX) | R(CX), R(BX) | F6 },
-	{ "480fc1c3", R(AX) | R(BX), R(AX) | R(BX) | F6 },
-	{ "0fc70b", R(AX) | R(BX) | R(CX) | R(DX), 0 },
-	{ "0fa2", R(AX) | R(CX), R(AX) | R(BX) | R(CX) | R(DX) },
-	{ "0f31", 0, R(AX) | R(DX) },
-	{ "0f01d0", R(CX), R(AX) | R(DX) },
-	{ "7410", ZF, 0 },
-	{ "7710", CF | ZF, 0 },
-	{ "7f10", ZF | SF | OF, 0 },
-	{ "e210", R(CX), 0 },
-	{ "e110", R(CX) | ZF, 0 },
-	{ "e800000000", R(SP), 0 },
-	{ "ffd0", R(AX) | R(SP), 0 },
-	{ "c3", ALL, 0 },
-	{ "0f05", ALL, 0 },
-	{ "0f10c1", 0, 0 },
-	{ "0f1003", R(BX), 0 },
-	{ "660fd7c1", 0, R(AX) },                            /* pmovmskb */
-	{ "66480f7ec0", 0, R(AX) },
-	{ "f30f7ec0", 0, 0 },
-	{ "66480f6ec0", R(AX), 0 },
-	{ "f2480f2cc1", 0, R(AX) },
-	{ "f2480f2ac3", R(BX), 0 },
-	{ "660f2ec1", 0, F6 },
-	{ "660f3a63c11a", 0, R(CX) | F6 },
-	{ "dff1", 0, CF | PF | ZF },                         /* fcomip */
-	{ "dac1", CF | PF | ZF, 0 },                         /* fcmovb */
-	{ "48b88877665544332211", 0, R(AX) },
-	{ "b005", 0, 0 },
-	{ "c4e2fbf6c3", R(DX) | R(BX), R(AX) },              /* mulx %rbx,%rax,%rax */
+	{"4889d8", R(BX), R(AX)}, /* mov %rbx,%rax */
+	{"89d8", R(BX), R(AX)},
+	{"6689d8", R(BX), 0},
+	{"88d8", R(BX), 0},
+	{"88e3", R(AX), 0},   /* mov %ah,%bl */
+	{"4088e3", R(SP), 0}, /* mov %spl,%bl */
+	{"488b4308", R(BX), R(AX)},
+	{"488b04cb", R(BX) | R(CX), R(AX)},
+	{"4a8b04e3", R(BX) | R(R12), R(AX)},
+	{"488d0510000000", 0, R(AX)},
+	{"488903", R(AX) | R(BX), 0},
+	{"31c0", 0, R(AX) | F6}, /* xor %eax,%eax */
+	{"6631c0", R(AX), F6},
+	{"31d8", R(AX) | R(BX), R(AX) | F6},
+	{"29c0", R(AX), R(AX) | F6},
+	{"19c0", R(AX) | CF, R(AX) | F6},
+	{"4839d8", R(AX) | R(BX), F6},
+	{"48ffc0", R(AX), R(AX) | (F6 & ~CF)},
+	{"48f7d0", R(AX), R(AX)},
+	{"48f7d8", R(AX), R(AX) | F6},
+	{"48f7e3", R(AX) | R(BX), R(AX) | R(DX) | F6},
+	{"48f7f3", R(AX) | R(DX) | R(BX), R(AX) | R(DX)},
+	{"f6e3", R(AX) | R(BX), F6},
+	{"480fafc3", R(AX) | R(BX), R(AX) | F6},
+	{"486bc305", R(BX), R(AX) | F6},
+	{"48c1e005", R(AX), R(AX) | F6},
+	{"48c1e000", R(AX), R(AX)},
+	{"48d3e0", R(AX) | R(CX), R(AX)},
+	{"48c1c005", R(AX), R(AX) | CF},
+	{"d1d0", R(AX) | CF, R(AX) | CF | OF},
+	{"480f44c3", R(AX) | R(BX) | ZF, 0}, /* cmove */
+	{"0f94c0", R(AX) | ZF, 0},
+	{"0f94c4", R(AX) | ZF, 0},	  /* sete %ah */
+	{"0fb6c4", R(AX) | R(SP), R(AX)}, /* movzbl %ah,%eax: either is read */
+	{"0fb7c3", R(BX), R(AX)},
+	{"4863c3", R(BX), R(AX)},
+	{"480fbcc3", R(AX) | R(BX), F6}, /* bsf: kept if zero */
+	{"f3480fb8c3", R(BX), R(AX) | F6},
+	{"480fa3c3", R(AX) | R(BX), CF},
+	{"480fc8", R(AX), 0},
+	{"55", R(BP) | R(SP), 0},
+	{"5d", R(SP), R(BP)},
+	{"c9", R(SP) | R(BP), 0},
+	{"9c", F6 | DF | R(SP), 0},
+	{"9d", R(SP), F6 | DF},
+	{"9f", R(AX) | (F6 & ~OF), 0},
+	{"9e", R(AX), F6 & ~OF},
+	{"fc", 0, DF},
+	{"f8", 0, CF},
+	{"f5", CF, CF},
+	{"98", R(AX), R(AX)},
+	{"4899", R(AX), R(DX)},
+	{"f3a4", R(SI) | R(DI) | R(CX) | DF, 0},
+	{"a4", R(SI) | R(DI) | DF, 0},
+	{"f348ab", R(DI) | R(CX) | R(AX) | DF, 0},
+	{"f2ae", R(DI) | R(CX) | R(AX) | DF, 0}, /* rcx 0: no flag is written */
+	{"a6", R(SI) | R(DI) | DF, F6},
+	{"48ad", R(SI) | DF, R(AX)},
+	{"93", R(AX) | R(BX), 0},
+	{"4887c3", R(AX) | R(BX), R(AX) | R(BX)},
+	{"480fb1cb", R(AX) | R(BX) | R(CX), R(BX) | F6},
+	{"480fc1c3", R(AX) | R(BX), R(AX) | R(BX) | F6},
+	{"0fc70b", R(AX) | R(BX) | R(CX) | R(DX), 0},
+	{"0fa2", R(AX) | R(CX), R(AX) | R(BX) | R(CX) | R(DX)},
+	{"0f31", 0, R(AX) | R(DX)},
+	{"0f01d0", R(CX), R(AX) | R(DX)},
+	{"7410", ZF, 0},
+	{"7710", CF | ZF, 0},
+	{"7f10", ZF | SF | OF, 0},
+	{"e210", R(CX), 0},
+	{"e110", R(CX) | ZF, 0},
+	{"e800000000", R(SP), 0},
+	{"ffd0", R(AX) | R(SP), 0},
+	{"c3", ALL, 0},
+	{"0f05", ALL, 0},
+	{"0f10c1", 0, 0},
+	{"0f1003", R(BX), 0},
+	{"660fd7c1", 0, R(AX)}, /* pmovmskb */
+	{"66480f7ec0", 0, R(AX)},
+	{"f30f7ec0", 0, 0},
+	{"66480f6ec0", R(AX), 0},
+	{"f2480f2cc1", 0, R(AX)},
+	{"f2480f2ac3", R(BX), 0},
+	{"660f2ec1", 0, F6},
+	{"660f3a63c11a", 0, R(CX) | F6},
+	{"dff1", 0, CF | PF | ZF}, /* fcomip */
+	{"dac1", CF | PF | ZF, 0}, /* fcmovb */
+	{"48b88877665544332211", 0, R(AX)},
+	{"b005", 0, 0},
+	{"c4e2fbf6c3", R(DX) | R(BX), R(AX)}, /* mulx %rbx,%rax,%rax */
 };
 
 static size_t parse(const char *text, uint8_t *bytes)
@@ -320,9 +320,10 @@ static void test_kinds(void **state)
 			target = ADDRESS;
 		if (status != ARCH_OK || insn.length != size || insn.flow != kinds[i].flow ||
 		    insn.flags != kinds[i].flags || insn.target != target || insn.data_ref != data)
-			fail_msg("%s: status %d length %u flow %u flags %#x target %#llx data %#llx",
-				 kinds[i].bytes, status, insn.length, insn.flow, insn.flags,
-				 (unsigned long long)insn.target, (unsigned long long)insn.data_ref);
+			fail_msg(
+				"%s: status %d length %u flow %u flags %#x target %#llx data %#llx",
+				kinds[i].bytes, status, insn.length, insn.flow, insn.flags,
+				(unsigned long long)insn.target, (unsigned long long)insn.data_ref);
 	}
 }
 
@@ -361,19 +362,19 @@ static const struct {
 	const char *mnemonic;
 	const char *why;
 } known[] = {
-	{ "xor", "capstone: a register is read by xor with itself" },
-	{ "stosb", "capstone: rcx is read without rep" },
-	{ "stosd", "capstone: rcx is read without rep" },
-	{ "stosw", "capstone: rcx is read without rep" },
-	{ "stosq", "capstone: rcx is read without rep" },
-	{ "movsd", "capstone takes the SSE move for the string move: DF" },
-	{ "movss", "capstone: the same" },
-	{ "lzcnt", "capstone leaves CF out" },
-	{ "pcmpistri", "capstone knows of no flags" },
-	{ "vpcmpistri", "capstone knows of no flags" },
-	{ "ud0", "capstone: without its operand" },
-	{ "ud1", "capstone: without its operand" },
-	{ "ud2b", "capstone: without its operand" },
+	{"xor", "capstone: a register is read by xor with itself"},
+	{"stosb", "capstone: rcx is read without rep"},
+	{"stosd", "capstone: rcx is read without rep"},
+	{"stosw", "capstone: rcx is read without rep"},
+	{"stosq", "capstone: rcx is read without rep"},
+	{"movsd", "capstone takes the SSE move for the string move: DF"},
+	{"movss", "capstone: the same"},
+	{"lzcnt", "capstone leaves CF out"},
+	{"pcmpistri", "capstone knows of no flags"},
+	{"vpcmpistri", "capstone knows of no flags"},
+	{"ud0", "capstone: without its operand"},
+	{"ud1", "capstone: without its operand"},
+	{"ud2b", "capstone: without its operand"},
 };
 
 static struct judgement {
@@ -384,22 +385,22 @@ static struct judgement {
 static arch_regset general_registers(const uint16_t *regs, unsigned count)
 {
 	static const uint16_t names[16][5] = {
-		{ X86_REG_RAX, X86_REG_EAX, X86_REG_AX, X86_REG_AL, X86_REG_AH },
-		{ X86_REG_RCX, X86_REG_ECX, X86_REG_CX, X86_REG_CL, X86_REG_CH },
-		{ X86_REG_RDX, X86_REG_EDX, X86_REG_DX, X86_REG_DL, X86_REG_DH },
-		{ X86_REG_RBX, X86_REG_EBX, X86_REG_BX, X86_REG_BL, X86_REG_BH },
-		{ X86_REG_RSP, X86_REG_ESP, X86_REG_SP, X86_REG_SPL, X86_REG_SPL },
-		{ X86_REG_RBP, X86_REG_EBP, X86_REG_BP, X86_REG_BPL, X86_REG_BPL },
-		{ X86_REG_RSI, X86_REG_ESI, X86_REG_SI, X86_REG_SIL, X86_REG_SIL },
-		{ X86_REG_RDI, X86_REG_EDI, X86_REG_DI, X86_REG_DIL, X86_REG_DIL },
-		{ X86_REG_R8, X86_REG_R8D, X86_REG_R8W, X86_REG_R8B, X86_REG_R8B },
-		{ X86_REG_R9, X86_REG_R9D, X86_REG_R9W, X86_REG_R9B, X86_REG_R9B },
-		{ X86_REG_R10, X86_REG_R10D, X86_REG_R10W, X86_REG_R10B, X86_REG_R10B },
-		{ X86_REG_R11, X86_REG_R11D, X86_REG_R11W, X86_REG_R11B, X86_REG_R11B },
-		{ X86_REG_R12, X86_REG_R12D, X86_REG_R12W, X86_REG_R12B, X86_REG_R12B },
-		{ X86_REG_R13, X86_REG_R13D, X86_REG_R13W, X86_REG_R13B, X86_REG_R13B },
-		{ X86_REG_R14, X86_REG_R14D, X86_REG_R14W, X86_REG_R14B, X86_REG_R14B },
-		{ X86_REG_R15, X86_REG_R15D, X86_REG_R15W, X86_REG_R15B, X86_REG_R15B },
+		{X86_REG_RAX, X86_REG_EAX, X86_REG_AX, X86_REG_AL, X86_REG_AH},
+		{X86_REG_RCX, X86_REG_ECX, X86_REG_CX, X86_REG_CL, X86_REG_CH},
+		{X86_REG_RDX, X86_REG_EDX, X86_REG_DX, X86_REG_DL, X86_REG_DH},
+		{X86_REG_RBX, X86_REG_EBX, X86_REG_BX, X86_REG_BL, X86_REG_BH},
+		{X86_REG_RSP, X86_REG_ESP, X86_REG_SP, X86_REG_SPL, X86_REG_SPL},
+		{X86_REG_RBP, X86_REG_EBP, X86_REG_BP, X86_REG_BPL, X86_REG_BPL},
+		{X86_REG_RSI, X86_REG_ESI, X86_REG_SI, X86_REG_SIL, X86_REG_SIL},
+		{X86_REG_RDI, X86_REG_EDI, X86_REG_DI, X86_REG_DIL, X86_REG_DIL},
+		{X86_REG_R8, X86_REG_R8D, X86_REG_R8W, X86_REG_R8B, X86_REG_R8B},
+		{X86_REG_R9, X86_REG_R9D, X86_REG_R9W, X86_REG_R9B, X86_REG_R9B},
+		{X86_REG_R10, X86_REG_R10D, X86_REG_R10W, X86_REG_R10B, X86_REG_R10B},
+		{X86_REG_R11, X86_REG_R11D, X86_REG_R11W, X86_REG_R11B, X86_REG_R11B},
+		{X86_REG_R12, X86_REG_R12D, X86_REG_R12W, X86_REG_R12B, X86_REG_R12B},
+		{X86_REG_R13, X86_REG_R13D, X86_REG_R13W, X86_REG_R13B, X86_REG_R13B},
+		{X86_REG_R14, X86_REG_R14D, X86_REG_R14W, X86_REG_R14B, X86_REG_R14B},
+		{X86_REG_R15, X86_REG_R15D, X86_REG_R15W, X86_REG_R15B, X86_REG_R15B},
 	};
 	arch_regset set = 0;
 
@@ -417,13 +418,18 @@ static void flags_of(const cs_insn *theirs, arch_regset *tested, arch_regset *ch
 		arch_regset bit;
 		uint64_t test, change;
 	} table[] = {
-#define FLAG(f)                                                                                    \
-	{ f, X86_EFLAGS_TEST_##f,                                                                  \
-	  X86_EFLAGS_MODIFY_##f | X86_EFLAGS_RESET_##f | X86_EFLAGS_UNDEFINED_##f }
-		FLAG(CF), FLAG(PF), FLAG(AF), FLAG(ZF), FLAG(SF), FLAG(OF),
-		{ DF, X86_EFLAGS_TEST_DF,
-		  X86_EFLAGS_MODIFY_DF | X86_EFLAGS_RESET_DF | X86_EFLAGS_SET_DF },
-		{ CF, 0, X86_EFLAGS_SET_CF },
+#define FLAG(f)                  \
+	{f, X86_EFLAGS_TEST_##f, \
+	 X86_EFLAGS_MODIFY_##f | X86_EFLAGS_RESET_##f | X86_EFLAGS_UNDEFINED_##f}
+		FLAG(CF),
+		FLAG(PF),
+		FLAG(AF),
+		FLAG(ZF),
+		FLAG(SF),
+		FLAG(OF),
+		{DF, X86_EFLAGS_TEST_DF,
+		 X86_EFLAGS_MODIFY_DF | X86_EFLAGS_RESET_DF | X86_EFLAGS_SET_DF},
+		{CF, 0, X86_EFLAGS_SET_CF},
 	};
 
 	*tested = *changed = 0;
@@ -539,7 +545,8 @@ static void test_judge(void **state)
 /* The bytes end where the page ends: reading on would fault. */
 static void test_garbage(void **state)
 {
-	uint8_t *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *pages =
+		mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t seed = 88172645463325252ull;
 
 	(void)state;
@@ -561,7 +568,8 @@ static void test_garbage(void **state)
 		/* Exactly its bytes are enough, and one less is not. */
 		assert_int_equal(arch_decode(insn.bytes, insn.length, ADDRESS, &again), ARCH_OK);
 		assert_memory_equal(&insn, &again, sizeof(insn));
-		assert_int_equal(arch_decode(at, insn.length - 1u, ADDRESS, &again), ARCH_TRUNCATED);
+		assert_int_equal(arch_decode(at, insn.length - 1u, ADDRESS, &again),
+				 ARCH_TRUNCATED);
 		if (i % 16 == 0) {
 			arch_format(&insn, text, sizeof(text));
 			assert_true(text[0] != 0 && strlen(text) < sizeof(text));
@@ -575,7 +583,7 @@ static void test_garbage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_kinds),   cmocka_unit_test(test_failures),
+		cmocka_unit_test(test_kinds),	cmocka_unit_test(test_failures),
 		cmocka_unit_test(test_effects), cmocka_unit_test(test_judge),
 		cmocka_unit_test(test_garbage),
 	};

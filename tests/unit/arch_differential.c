@@ -26,42 +26,46 @@
 #include "arch/x86_64/x86.h"
 #include "tests/unit/arch_run.h"
 
-#define CODE 0x200000000000ull
+#define CODE	0x200000000000ull
 #define SCRATCH (CODE + (512ull << 20))
-#define MOVED (CODE + (1ull << 30))
+#define MOVED	(CODE + (1ull << 30))
 
 enum {
 	AREA_SIZE = 8192,
 	SCRATCH_SIZE = 32768,
-	ORIGIN = 4096,             /* offset of the instruction in its area */
-	STACK_AT = 8192,           /* offsets in the scratch memory */
+	ORIGIN = 4096,	 /* offset of the instruction in its area */
+	STACK_AT = 8192, /* offsets in the scratch memory */
 	OPERAND_AT = 16384,
 	SOURCE_AT = 20480,
 	DESTINATION_AT = 24576,
 	FORMS_WANTED = 10000,
-	FORMS_MAX = 60000,         /* per library; keeps the time in bounds */
+	FORMS_MAX = 60000, /* per library; keeps the time in bounds */
 	TABLE = 1 << 18,
 };
 
 /* Why an instruction is not executed. Everything else is. */
 enum exclusion {
 	RUN_IT,
-	EX_REFUSED,     /* arch_relocate refuses it by rule */
-	EX_PRIVILEGED,  /* in, out, cli, sti, system registers, virtualization, enclaves */
-	EX_UNREPEATABLE,/* time stamps, random numbers, processor numbers */
-	EX_CONTROL,     /* loads control state: popf, fldcw, ldmxcsr, fldenv, xrstor, segments */
-	EX_SAVES_PC,    /* stores the x87 instruction pointer: fnstenv, fnsave, fxsave, xsave */
-	EX_SEGMENT,     /* fs or gs with an absolute operand: our own thread block */
-	EX_GATHER,      /* addresses from a vector */
-	EX_ABSENT,      /* SIGILL at its own place: not on this processor */
+	EX_REFUSED,	 /* arch_relocate refuses it by rule */
+	EX_PRIVILEGED,	 /* in, out, cli, sti, system registers, virtualization, enclaves */
+	EX_UNREPEATABLE, /* time stamps, random numbers, processor numbers */
+	EX_CONTROL,	 /* loads control state: popf, fldcw, ldmxcsr, fldenv, xrstor, segments */
+	EX_SAVES_PC,	 /* stores the x87 instruction pointer: fnstenv, fnsave, fxsave, xsave */
+	EX_SEGMENT,	 /* fs or gs with an absolute operand: our own thread block */
+	EX_GATHER,	 /* addresses from a vector */
+	EX_ABSENT,	 /* SIGILL at its own place: not on this processor */
 	EX_COUNT,
 };
 
 static const char *const exclusion_names[EX_COUNT] = {
-	[RUN_IT] = "executed",          [EX_REFUSED] = "refused by rule",
-	[EX_PRIVILEGED] = "privileged", [EX_UNREPEATABLE] = "not repeatable",
-	[EX_CONTROL] = "control state", [EX_SAVES_PC] = "stores the x87 pc",
-	[EX_SEGMENT] = "thread block",  [EX_GATHER] = "vector addresses",
+	[RUN_IT] = "executed",
+	[EX_REFUSED] = "refused by rule",
+	[EX_PRIVILEGED] = "privileged",
+	[EX_UNREPEATABLE] = "not repeatable",
+	[EX_CONTROL] = "control state",
+	[EX_SAVES_PC] = "stores the x87 pc",
+	[EX_SEGMENT] = "thread block",
+	[EX_GATHER] = "vector addresses",
 	[EX_ABSENT] = "not on this processor",
 };
 
@@ -75,8 +79,8 @@ static const struct {
 	arch_regset bit;
 	uint64_t mask;
 } tracked[] = {
-	{ FLAG_CF, 0x001 }, { FLAG_PF, 0x004 }, { FLAG_AF, 0x010 }, { FLAG_ZF, 0x040 },
-	{ FLAG_SF, 0x080 }, { FLAG_DF, 0x400 }, { FLAG_OF, 0x800 },
+	{FLAG_CF, 0x001}, {FLAG_PF, 0x004}, {FLAG_AF, 0x010}, {FLAG_ZF, 0x040},
+	{FLAG_SF, 0x080}, {FLAG_DF, 0x400}, {FLAG_OF, 0x800},
 };
 
 static void *map_at(uint64_t address, size_t size, int protection)
@@ -92,26 +96,34 @@ static enum exclusion exclude_two_byte(const struct x86_layout *l)
 	unsigned ext = x86_extension(l);
 
 	switch (l->opcode) {
-	case 0x00: return EX_PRIVILEGED;
-	case 0x01: return l->modrm == 0xd0 || l->modrm == 0xf9 ? EX_UNREPEATABLE : EX_PRIVILEGED;
+	case 0x00:
+		return EX_PRIVILEGED;
+	case 0x01:
+		return l->modrm == 0xd0 || l->modrm == 0xf9 ? EX_UNREPEATABLE : EX_PRIVILEGED;
 	case 0x02:
-	case 0x03: return EX_PRIVILEGED;
+	case 0x03:
+		return EX_PRIVILEGED;
 	case 0x31:
-	case 0xa2: return EX_UNREPEATABLE;
+	case 0xa2:
+		return EX_UNREPEATABLE;
 	case 0xa0:
 	case 0xa1:
 	case 0xa8:
-	case 0xa9: return EX_CONTROL;
+	case 0xa9:
+		return EX_CONTROL;
 	case 0xae:
 		if (x86_is_memory(l))
-			return ext == 7 ? RUN_IT : ext == 3 ? RUN_IT : ext == 0 || ext == 4 || ext == 6 ?
-				EX_SAVES_PC : EX_CONTROL;
+			return ext == 7				  ? RUN_IT
+			       : ext == 3			  ? RUN_IT
+			       : ext == 0 || ext == 4 || ext == 6 ? EX_SAVES_PC
+								  : EX_CONTROL;
 		return l->prefixes ? EX_CONTROL : RUN_IT;
 	case 0xc7:
 		if (!x86_is_memory(l))
 			return EX_UNREPEATABLE;
 		return ext == 1 ? RUN_IT : ext == 4 ? EX_SAVES_PC : EX_PRIVILEGED;
-	default: return RUN_IT;
+	default:
+		return RUN_IT;
 	}
 }
 
@@ -123,9 +135,11 @@ static enum exclusion exclude_one_byte(const struct x86_layout *l)
 	case 0x6c ... 0x6f:
 	case 0xe4 ... 0xe7:
 	case 0xec ... 0xef:
-	case 0xfa ... 0xfb: return EX_PRIVILEGED;
+	case 0xfa ... 0xfb:
+		return EX_PRIVILEGED;
 	case 0x8e:
-	case 0x9d: return EX_CONTROL;
+	case 0x9d:
+		return EX_CONTROL;
 	case 0xd9:
 		if (x86_is_memory(l))
 			return ext == 4 || ext == 5 ? EX_CONTROL : ext == 6 ? EX_SAVES_PC : RUN_IT;
@@ -134,7 +148,8 @@ static enum exclusion exclude_one_byte(const struct x86_layout *l)
 		if (x86_is_memory(l))
 			return ext == 4 ? EX_CONTROL : ext == 6 ? EX_SAVES_PC : RUN_IT;
 		return RUN_IT;
-	default: return RUN_IT;
+	default:
+		return RUN_IT;
 	}
 }
 
@@ -189,7 +204,7 @@ static void localize(uint8_t *bytes, const struct x86_layout *l, const struct ar
 
 static bool is_new(const uint8_t *bytes, size_t length)
 {
-	uint8_t key[16] = { 0 };
+	uint8_t key[16] = {0};
 	uint64_t hash = 1469598103934665603ull;
 	size_t i;
 
@@ -306,7 +321,8 @@ static bool same_end(const struct arch_insn *insn, const struct run_state *a,
 	if (a->pc == insn->address) /* faulted */
 		return b->pc >= MOVED + ORIGIN && b->pc < MOVED + ORIGIN + moved_size;
 	if (a->pc == after)
-		return b->pc == MOVED + ORIGIN + moved_size || (insn->target == after && b->pc == after);
+		return b->pc == MOVED + ORIGIN + moved_size ||
+		       (insn->target == after && b->pc == after);
 	return a->pc == b->pc;
 }
 
@@ -384,8 +400,8 @@ static void check_effects(const struct arch_insn *insn, const struct run_state *
 static enum exclusion execute(const struct arch_insn *insn, const struct x86_layout *l)
 {
 	static struct run_state in, a, b;
-	struct arch_buf out = { .bytes = moved + ORIGIN, .size = ARCH_RELOCATED_MAX,
-				.pc = MOVED + ORIGIN };
+	struct arch_buf out = {
+		.bytes = moved + ORIGIN, .size = ARCH_RELOCATED_MAX, .pc = MOVED + ORIGIN};
 	bool done = false;
 
 	memcpy(code + ORIGIN, insn->bytes, insn->length);
@@ -453,8 +469,7 @@ static int sweep(struct dl_phdr_info *info, size_t size, void *name)
 			continue;
 		for (size_t at = 0; at < p->p_filesz && forms < limit;) {
 			struct arch_insn insn;
-			int status = arch_decode(text + at, p->p_filesz - at,
-						 CODE + ORIGIN, &insn);
+			int status = arch_decode(text + at, p->p_filesz - at, CODE + ORIGIN, &insn);
 
 			if (status == ARCH_OK)
 				try_instruction(&insn);

@@ -17,9 +17,9 @@
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
-#define LOW 0x10000000ull      /* where the instructions are ... */
-#define HIGH 0x7f0000000000ull /* ... or here, above 4 GiB */
-#define DISTANCE 0x1000000ull  /* their copies lie that much above */
+#define LOW	 0x10000000ull	   /* where the instructions are ... */
+#define HIGH	 0x7f0000000000ull /* ... or here, above 4 GiB */
+#define DISTANCE 0x1000000ull	   /* their copies lie that much above */
 
 static size_t parse(const char *text, uint8_t *bytes)
 {
@@ -60,90 +60,92 @@ static const struct {
 	const char *bytes, *expected;
 } relocations[] = {
 	/* nothing depends on the place: copied */
-	{ 0, "4889d8", "4889d8" },
-	{ 0, "f3a4", "f3a4" },
-	{ 0, "c3", "c3" },
-	{ 0, "f3c3", "f3c3" },
-	{ 0, "c20800", "c20800" },
-	{ 0, "ffe0", "ffe0" },
-	{ 0, "3effe0", "3effe0" },
-	{ 0, "ff24c500001000", "ff24c500001000" },
-	{ 0, "48a18877665544332211", "48a18877665544332211" },
-	{ 0, "48b88877665544332211", "48b88877665544332211" },
-	{ 0, "67488b00", "67488b00" },
-	{ 0, "64488b042528000000", "64488b042528000000" },
-	{ 0, "f0480fb111", "f0480fb111" },
-	{ 0, "55", "55" },
+	{0, "4889d8", "4889d8"},
+	{0, "f3a4", "f3a4"},
+	{0, "c3", "c3"},
+	{0, "f3c3", "f3c3"},
+	{0, "c20800", "c20800"},
+	{0, "ffe0", "ffe0"},
+	{0, "3effe0", "3effe0"},
+	{0, "ff24c500001000", "ff24c500001000"},
+	{0, "48a18877665544332211", "48a18877665544332211"},
+	{0, "48b88877665544332211", "48b88877665544332211"},
+	{0, "67488b00", "67488b00"},
+	{0, "64488b042528000000", "64488b042528000000"},
+	{0, "f0480fb111", "f0480fb111"},
+	{0, "55", "55"},
 	/* pc-relative operands go on naming the same place, an immediate may follow */
-	{ 0, "488d0500000002", "488d0500000001" },
-	{ 0, "488b0500000002", "488b0500000001" },
-	{ 0, "833d0000000201", "833d0000000101" },
-	{ 0, "c7050000000211223344", "c7050000000111223344" },
-	{ 0, "66c705000000021122", "66c705000000011122" },
-	{ 0, "48c7050000000211223344", "48c7050000000111223344" },
-	{ 0, "f6050000000201", "f6050000000101" },
-	{ 0, "c5fa6f0500000002", "c5fa6f0500000001" },
-	{ 0, "c4e37d18050000000201", "c4e37d18050000000101" },
-	{ 0, "62f1fe486f0500000002", "62f1fe486f0500000001" },
-	{ 0, "62f36d4825050000000211", "62f36d4825050000000111" },
-	{ 0, "ff2500000002", "ff2500000001" },
-	{ 0, "488d0500000000", "488d05000000ff" },
+	{0, "488d0500000002", "488d0500000001"},
+	{0, "488b0500000002", "488b0500000001"},
+	{0, "833d0000000201", "833d0000000101"},
+	{0, "c7050000000211223344", "c7050000000111223344"},
+	{0, "66c705000000021122", "66c705000000011122"},
+	{0, "48c7050000000211223344", "48c7050000000111223344"},
+	{0, "f6050000000201", "f6050000000101"},
+	{0, "c5fa6f0500000002", "c5fa6f0500000001"},
+	{0, "c4e37d18050000000201", "c4e37d18050000000101"},
+	{0, "62f1fe486f0500000002", "62f1fe486f0500000001"},
+	{0, "62f36d4825050000000211", "62f36d4825050000000111"},
+	{0, "ff2500000002", "ff2500000001"},
+	{0, "488d0500000000", "488d05000000ff"},
 	/* jumps and branches: 32 bits of displacement */
-	{ 0, "e900000002", "e900000001" },
-	{ 0, "eb10", "e90d0000ff" },
-	{ 0, "f2e900000002", "e901000001" },
-	{ 0, "7410", "0f840c0000ff" },
-	{ 0, "7ff0", "0f8fecffff""fe" },
-	{ 0, "3e7410", "0f840d0000ff" },
-	{ 0, "0f8500000002", "0f8500000001" },
-	{ 0, "e210", "e202eb05e9090000ff" },
-	{ 0, "e110", "e102eb05e9090000ff" },
-	{ 0, "e010", "e002eb05e9090000ff" },
-	{ 0, "e310", "e302eb05e9090000ff" },
-	{ 0, "67e310", "67e302eb05e9090000ff" },
+	{0, "e900000002", "e900000001"},
+	{0, "eb10", "e90d0000ff"},
+	{0, "f2e900000002", "e901000001"},
+	{0, "7410", "0f840c0000ff"},
+	{0, "7ff0",
+	 "0f8fecffff"
+	 "fe"},
+	{0, "3e7410", "0f840d0000ff"},
+	{0, "0f8500000002", "0f8500000001"},
+	{0, "e210", "e202eb05e9090000ff"},
+	{0, "e110", "e102eb05e9090000ff"},
+	{0, "e010", "e002eb05e9090000ff"},
+	{0, "e310", "e302eb05e9090000ff"},
+	{0, "67e310", "67e302eb05e9090000ff"},
 	/* calls push the original return address and jump */
-	{ 0, "e800000002", "6805000010e9fbffff00" },
-	{ 0, "e800000000", "6805000010e9fbfffffe" },
-	{ 0, "666648e800000002", "6808000010e9feffff00" },
-	{ 1, "e800000002", "6805000000c7442404007f0000e9f3ffff00" },
-	{ 0, "ffd0", "6802000010ffe0" },
-	{ 0, "41ffd4", "680300001041ffe4" },
-	{ 0, "3effd0", "68030000103effe0" },
-	{ 0, "ff10", "6802000010ff20" },
-	{ 0, "ff5008", "6803000010ff6008" },
-	{ 0, "ff14c500001000", "6807000010ff24c500001000" },
-	{ 0, "64ff142510000000", "680800001064ff242510000000" },
-	{ 0, "ff1500000002", "6806000010ff25fbffff00" },
-	{ 1, "ff1500000002", "6806000000c7442404007f0000ff25f3ffff00" },
+	{0, "e800000002", "6805000010e9fbffff00"},
+	{0, "e800000000", "6805000010e9fbfffffe"},
+	{0, "666648e800000002", "6808000010e9feffff00"},
+	{1, "e800000002", "6805000000c7442404007f0000e9f3ffff00"},
+	{0, "ffd0", "6802000010ffe0"},
+	{0, "41ffd4", "680300001041ffe4"},
+	{0, "3effd0", "68030000103effe0"},
+	{0, "ff10", "6802000010ff20"},
+	{0, "ff5008", "6803000010ff6008"},
+	{0, "ff14c500001000", "6807000010ff24c500001000"},
+	{0, "64ff142510000000", "680800001064ff242510000000"},
+	{0, "ff1500000002", "6806000010ff25fbffff00"},
+	{1, "ff1500000002", "6806000000c7442404007f0000ff25f3ffff00"},
 	/* ... and an operand based on rsp lies 8 further up then */
-	{ 0, "ff1424", "6803000010ff642408" },
-	{ 0, "ff542408", "6804000010ff642410" },
-	{ 0, "ff542470", "6804000010ff642478" },
-	{ 0, "ff542478", "6804000010ff a42480000000" },
-	{ 0, "ff5424f8", "6804000010ff642400" },
-	{ 0, "ff942400010000", "6807000010ffa42408010000" },
-	{ 0, "ff9424f0ffffff", "6807000010ff6424f8" },
-	{ 0, "ff54c410", "6804000010ff64c418" },
-	{ 0, "41ff542408", "680500001041ff642408" }, /* r12 */
-	{ 0, "41ff1424", "680400001041ff2424" },
+	{0, "ff1424", "6803000010ff642408"},
+	{0, "ff542408", "6804000010ff642410"},
+	{0, "ff542470", "6804000010ff642478"},
+	{0, "ff542478", "6804000010ff a42480000000"},
+	{0, "ff5424f8", "6804000010ff642400"},
+	{0, "ff942400010000", "6807000010ffa42408010000"},
+	{0, "ff9424f0ffffff", "6807000010ff6424f8"},
+	{0, "ff54c410", "6804000010ff64c418"},
+	{0, "41ff542408", "680500001041ff642408"}, /* r12 */
+	{0, "41ff1424", "680400001041ff2424"},
 	/* refused */
-	{ 0, "ffd4", NULL },
-	{ 0, "67488b0500000002", NULL },
-	{ 0, "67ff1500000002", NULL },
-	{ 0, "c7f800000000", NULL },
-	{ 0, "f30f1efa", NULL },
-	{ 0, "0f05", NULL },
-	{ 0, "0f34", NULL },
-	{ 0, "cd80", NULL },
-	{ 0, "cc", NULL },
-	{ 0, "f1", NULL },
-	{ 0, "f4", NULL },
-	{ 0, "0f0b", NULL },
-	{ 0, "0fb9c1", NULL },
-	{ 0, "48cf", NULL },
-	{ 0, "cb", NULL },
-	{ 0, "ff18", NULL },
-	{ 0, "ff28", NULL },
+	{0, "ffd4", NULL},
+	{0, "67488b0500000002", NULL},
+	{0, "67ff1500000002", NULL},
+	{0, "c7f800000000", NULL},
+	{0, "f30f1efa", NULL},
+	{0, "0f05", NULL},
+	{0, "0f34", NULL},
+	{0, "cd80", NULL},
+	{0, "cc", NULL},
+	{0, "f1", NULL},
+	{0, "f4", NULL},
+	{0, "0f0b", NULL},
+	{0, "0fb9c1", NULL},
+	{0, "48cf", NULL},
+	{0, "cb", NULL},
+	{0, "ff18", NULL},
+	{0, "ff28", NULL},
 };
 
 static void test_relocate(void **state)
@@ -153,7 +155,8 @@ static void test_relocate(void **state)
 		taddr_t from = relocations[i].high ? HIGH : LOW;
 		struct arch_insn insn = decode(relocations[i].bytes, from);
 		uint8_t bytes[ARCH_RELOCATED_MAX];
-		struct arch_buf out = { .bytes = bytes, .size = sizeof(bytes), .pc = from + DISTANCE };
+		struct arch_buf out = {
+			.bytes = bytes, .size = sizeof(bytes), .pc = from + DISTANCE};
 		char text[2 * ARCH_RELOCATED_MAX + 1], wanted[100] = "";
 
 		arch_relocate(&insn, &out);
@@ -167,24 +170,25 @@ static void test_relocate(void **state)
 				strncat(wanted, p, 1);
 		print(bytes, out.used, text);
 		if (out.status != ARCH_OK || strcmp(text, wanted) != 0)
-			fail_msg("%s: status %d, %s instead of %s", relocations[i].bytes, out.status,
-				 text, wanted);
+			fail_msg("%s: status %d, %s instead of %s", relocations[i].bytes,
+				 out.status, text, wanted);
 	}
 }
 
 static void test_relocate_limits(void **state)
 {
-	static const char *const relative[] = { "e800000000", "e900000000", "7400", "0f8400000000",
-						"e200",       "488b0500000000", "ff1500000000" };
+	static const char *const relative[] = {"e800000000",   "e900000000", "7400",
+					       "0f8400000000", "e200",	     "488b0500000000",
+					       "ff1500000000"};
 	uint8_t bytes[ARCH_RELOCATED_MAX];
 
 	(void)state;
 	for (size_t i = 0; i < COUNT(relative); i++) {
 		struct arch_insn insn = decode(relative[i], LOW);
-		struct arch_buf far = { .bytes = bytes, .size = sizeof(bytes),
-					.pc = LOW + 0x80000100ull };
-		struct arch_buf full = { .bytes = bytes, .size = insn.length - 1u,
-					 .pc = LOW + DISTANCE };
+		struct arch_buf far = {
+			.bytes = bytes, .size = sizeof(bytes), .pc = LOW + 0x80000100ull};
+		struct arch_buf full = {
+			.bytes = bytes, .size = insn.length - 1u, .pc = LOW + DISTANCE};
 
 		arch_relocate(&insn, &far);
 		assert_int_equal(far.status, ARCH_OUT_OF_RANGE);
@@ -203,7 +207,7 @@ static void test_jump_and_slot(void **state)
 
 	(void)state;
 	for (unsigned at = 0; at < 8; at++) {
-		struct arch_buf out = { .bytes = bytes, .size = sizeof(bytes), .pc = LOW + at };
+		struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = LOW + at};
 		size_t slot = arch_emit_slot(&out, 0);
 		taddr_t slot_pc = out.pc + slot;
 		uint32_t value, stored;
@@ -220,8 +224,10 @@ static void test_jump_and_slot(void **state)
 		assert_int_equal(arch_slot_value(slot_pc, slot_pc + 4 + 0x80000000ull, &value),
 				 ARCH_OUT_OF_RANGE);
 		assert_int_equal(value, 17);
-		assert_int_equal(arch_slot_value(slot_pc, slot_pc + 4 + 0x7fffffffull, &value), ARCH_OK);
-		assert_int_equal(arch_slot_value(slot_pc, slot_pc + 4 - 0x80000000ull, &value), ARCH_OK);
+		assert_int_equal(arch_slot_value(slot_pc, slot_pc + 4 + 0x7fffffffull, &value),
+				 ARCH_OK);
+		assert_int_equal(arch_slot_value(slot_pc, slot_pc + 4 - 0x80000000ull, &value),
+				 ARCH_OK);
 		/* What stands before the jump does nothing. */
 		for (size_t k = 0; k < slot - 1;) {
 			struct arch_insn insn;
@@ -231,7 +237,7 @@ static void test_jump_and_slot(void **state)
 			k += insn.length;
 		}
 	}
-	struct arch_buf out = { .bytes = bytes, .size = sizeof(bytes), .pc = LOW };
+	struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = LOW};
 	arch_emit_jump(&out, LOW + 0x100);
 	assert_memory_equal(bytes, "\xe9\xfb\x00\x00\x00", 5);
 	arch_emit_jump(&out, HIGH);
@@ -243,18 +249,16 @@ static void test_call_tail(void **state)
 	static const struct {
 		const char *call, *expected;
 	} cases[] = {
-		{ "e800000002", "e900000001" },
-		{ "ff542410", "ff642418" },
-		{ "ff1500000002", "ff2500000001" },
-		{ "41ff9424f8000000", "41ffa424f8000000" },
-		{ "ff9424f8000000", "ffa42400010000" },
+		{"e800000002", "e900000001"},	      {"ff542410", "ff642418"},
+		{"ff1500000002", "ff2500000001"},     {"41ff9424f8000000", "41ffa424f8000000"},
+		{"ff9424f8000000", "ffa42400010000"},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		struct arch_insn insn = decode(cases[i].call, LOW);
 		uint8_t bytes[32];
-		struct arch_buf out = { .bytes = bytes, .size = sizeof(bytes), .pc = LOW + DISTANCE };
+		struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = LOW + DISTANCE};
 		char text[65];
 
 		arch_emit_call_tail(&insn, &out);
@@ -272,16 +276,26 @@ static void test_patchable(void **state)
 		const char *bytes;
 		bool retarget, call;
 	} cases[] = {
-		{ "e800000000", 1, 0 },       { "666648e800000000", 1, 0 },
-		{ "67e800000000", 1, 0 },     { "e900000000", 1, 0 },
-		{ "0f8400000000", 1, 0 },     { "eb00", 0, 0 },
-		{ "7400", 0, 0 },             { "e200", 0, 0 },
-		{ "c7f800000000", 0, 0 },     { "ffd0", 0, 0 },
-		{ "ff5008", 0, 0 },           { "ff542408", 0, 0 },
-		{ "41ff542408", 0, 1 },       { "ff1500000000", 0, 1 },
-		{ "67ff1500000000", 0, 0 },   { "ff14c500001000", 0, 1 },
-		{ "64ff142510000000", 0, 1 }, { "ff2500000000", 0, 0 },
-		{ "c3", 0, 0 },               { "488b0500000000", 0, 0 },
+		{"e800000000", 1, 0},
+		{"666648e800000000", 1, 0},
+		{"67e800000000", 1, 0},
+		{"e900000000", 1, 0},
+		{"0f8400000000", 1, 0},
+		{"eb00", 0, 0},
+		{"7400", 0, 0},
+		{"e200", 0, 0},
+		{"c7f800000000", 0, 0},
+		{"ffd0", 0, 0},
+		{"ff5008", 0, 0},
+		{"ff542408", 0, 0},
+		{"41ff542408", 0, 1},
+		{"ff1500000000", 0, 1},
+		{"67ff1500000000", 0, 0},
+		{"ff14c500001000", 0, 1},
+		{"64ff142510000000", 0, 1},
+		{"ff2500000000", 0, 0},
+		{"c3", 0, 0},
+		{"488b0500000000", 0, 0},
 	};
 
 	(void)state;
@@ -303,32 +317,35 @@ static const struct {
 	const char *after;
 	size_t first, count;
 } patches[] = {
-	{ ARCH_PATCH_JUMP, "554889e54883ec10", LOW + 0x12345, "e940230100" "83ec10", 0, 5 },
-	{ ARCH_PATCH_JUMP, "5548", LOW, NULL, 0, 0 },
-	{ ARCH_PATCH_JUMP, "e900000000", LOW + 5, "e900000000", 0, 0 },
-	{ ARCH_PATCH_JUMP, "e900000000", LOW + 0x100, "e9fb000000", 1, 1 },
-	{ ARCH_PATCH_JUMP, "5548894510", LOW + 0x80000005ull, NULL, 0, 0 },
-	{ ARCH_PATCH_SHORT_JUMP, "554889", LOW + 0x20, "eb1e89", 0, 2 },
-	{ ARCH_PATCH_SHORT_JUMP, "554889", LOW + 0x81, "eb7f89", 0, 2 },
-	{ ARCH_PATCH_SHORT_JUMP, "554889", LOW + 0x82, NULL, 0, 0 },
-	{ ARCH_PATCH_SHORT_JUMP, "554889", LOW - 0x7e, "eb8089", 0, 2 },
-	{ ARCH_PATCH_SHORT_JUMP, "554889", LOW - 0x7f, NULL, 0, 0 },
-	{ ARCH_PATCH_RETARGET, "e811223344", LOW + 0x1000, "e8fb0f0000", 1, 4 },
-	{ ARCH_PATCH_RETARGET, "0f8411223344", LOW + 0x1000, "0f84fa0f0000", 2, 4 },
-	{ ARCH_PATCH_RETARGET, "666648e811223344", LOW + 0x1000, "666648e8f80f0000", 4, 4 },
-	{ ARCH_PATCH_RETARGET, "e811223344", LOW + 0x90000000ull, NULL, 0, 0 },
-	{ ARCH_PATCH_RETARGET, "eb00", LOW + 0x10, NULL, 0, 0 },
-	{ ARCH_PATCH_CALL, "41ff542408", LOW + 0x1000, "e8fb0f0000", 0, 5 },
-	{ ARCH_PATCH_CALL, "ff1511223344", LOW + 0x1000, "67e8fa0f0000", 0, 6 },
-	{ ARCH_PATCH_CALL, "ff14c500001000", LOW + 0x1000, "6767e8f90f0000", 0, 6 },
-	{ ARCH_PATCH_CALL, "64ff142510000000", LOW + 0x1000, "676767e8f80f0000", 0, 6 },
+	{ARCH_PATCH_JUMP, "554889e54883ec10", LOW + 0x12345,
+	 "e940230100"
+	 "83ec10",
+	 0, 5},
+	{ARCH_PATCH_JUMP, "5548", LOW, NULL, 0, 0},
+	{ARCH_PATCH_JUMP, "e900000000", LOW + 5, "e900000000", 0, 0},
+	{ARCH_PATCH_JUMP, "e900000000", LOW + 0x100, "e9fb000000", 1, 1},
+	{ARCH_PATCH_JUMP, "5548894510", LOW + 0x80000005ull, NULL, 0, 0},
+	{ARCH_PATCH_SHORT_JUMP, "554889", LOW + 0x20, "eb1e89", 0, 2},
+	{ARCH_PATCH_SHORT_JUMP, "554889", LOW + 0x81, "eb7f89", 0, 2},
+	{ARCH_PATCH_SHORT_JUMP, "554889", LOW + 0x82, NULL, 0, 0},
+	{ARCH_PATCH_SHORT_JUMP, "554889", LOW - 0x7e, "eb8089", 0, 2},
+	{ARCH_PATCH_SHORT_JUMP, "554889", LOW - 0x7f, NULL, 0, 0},
+	{ARCH_PATCH_RETARGET, "e811223344", LOW + 0x1000, "e8fb0f0000", 1, 4},
+	{ARCH_PATCH_RETARGET, "0f8411223344", LOW + 0x1000, "0f84fa0f0000", 2, 4},
+	{ARCH_PATCH_RETARGET, "666648e811223344", LOW + 0x1000, "666648e8f80f0000", 4, 4},
+	{ARCH_PATCH_RETARGET, "e811223344", LOW + 0x90000000ull, NULL, 0, 0},
+	{ARCH_PATCH_RETARGET, "eb00", LOW + 0x10, NULL, 0, 0},
+	{ARCH_PATCH_CALL, "41ff542408", LOW + 0x1000, "e8fb0f0000", 0, 5},
+	{ARCH_PATCH_CALL, "ff1511223344", LOW + 0x1000, "67e8fa0f0000", 0, 6},
+	{ARCH_PATCH_CALL, "ff14c500001000", LOW + 0x1000, "6767e8f90f0000", 0, 6},
+	{ARCH_PATCH_CALL, "64ff142510000000", LOW + 0x1000, "676767e8f80f0000", 0, 6},
 };
 
 static void test_patch(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < COUNT(patches); i++) {
-		uint8_t bytes[32] = { 0 };
+		uint8_t bytes[32] = {0};
 		size_t size = parse(patches[i].before, bytes), first = 99, count = 99;
 		struct arch_insn insn;
 		char text[65];
@@ -353,14 +370,14 @@ static void test_patch(void **state)
 /* A patched call or branch decodes to what leads there. */
 static void test_patch_leads_there(void **state)
 {
-	static const char *const calls[] = { "41ff542408", "ff1511223344", "ff14c500001000",
-					     "64ff142510000000", "e811223344", "666648e811223344" };
+	static const char *const calls[] = {"41ff542408",	"ff1511223344", "ff14c500001000",
+					    "64ff142510000000", "e811223344",	"666648e811223344"};
 
 	(void)state;
 	for (size_t i = 0; i < COUNT(calls); i++) {
 		struct arch_insn insn = decode(calls[i], LOW), after;
-		enum arch_patch_kind kind = insn.flow == ARCH_FLOW_CALL ? ARCH_PATCH_RETARGET :
-									  ARCH_PATCH_CALL;
+		enum arch_patch_kind kind =
+			insn.flow == ARCH_FLOW_CALL ? ARCH_PATCH_RETARGET : ARCH_PATCH_CALL;
 		uint8_t bytes[ARCH_PATCH_MAX];
 		size_t first, count;
 
@@ -384,31 +401,65 @@ static const struct {
 	const char *code;
 	arch_regset asked, live;
 } lives[] = {
-	{ "c3", SET_ALL, SET_ALL },
-	{ "31c0c3", A | SET_FLAGS, 0 },
-	{ "31c0c3", SET_ALL, SET_ALL & ~(A | SET_FLAGS) },
-	{ "89c8c3", A | C, C },                        /* mov %ecx,%eax */
-	{ "b005c3", A, A },                            /* one byte is not all */
-	{ "66b80500c3", A, A },
-	{ "4839c8" "31c0c3", A, A },                   /* read before it is written */
-	{ "4839c8c3", SET_FLAGS, 0 },
-	{ "48ffc0" "c3", SET_FLAGS, FLAG_CF },
-	{ "48ffc0" "01c0c3", SET_FLAGS, 0 },
-	{ "7302" "31c0" "31c0c3", A | SET_FLAGS, FLAG_CF }, /* both ways write */
-	{ "7302" "31c0" "90c3", A, A },                /* one of them does not */
-	{ "e802000000" "31c0" "c3", A, A },            /* whatever is called may look */
-	{ "0f05" "31c0c3", A, A },
-	{ "ffe0", A | C, A | C },
-	{ "eb01" "cc" "31c0c3", A, 0 },                /* jump over */
-	{ "eb7f" "31c0c3", A, A },                     /* jump to we do not know where */
-	{ "ebfe", A, 0 },                              /* nobody ever looks */
-	{ "31c0" "ebfc", A | C, 0 },
-	{ "39c8" "75fc" "c3", A | C | SET_FLAGS, A | C },
-	{ "0f44c1" "b800000000c3", A | C | SET_FLAGS, A | C | SET_FLAGS },
-	{ "54" "bc00000000" "c3", S, S },              /* rsp, always */
-	{ "fc" "c3", FLAG_DF, 0 },
-	{ "31c0", A | C, C },                          /* then it ends */
-	{ "06", A, A },
+	{"c3", SET_ALL, SET_ALL},
+	{"31c0c3", A | SET_FLAGS, 0},
+	{"31c0c3", SET_ALL, SET_ALL & ~(A | SET_FLAGS)},
+	{"89c8c3", A | C, C}, /* mov %ecx,%eax */
+	{"b005c3", A, A},     /* one byte is not all */
+	{"66b80500c3", A, A},
+	{"4839c8"
+	 "31c0c3",
+	 A, A}, /* read before it is written */
+	{"4839c8c3", SET_FLAGS, 0},
+	{"48ffc0"
+	 "c3",
+	 SET_FLAGS, FLAG_CF},
+	{"48ffc0"
+	 "01c0c3",
+	 SET_FLAGS, 0},
+	{"7302"
+	 "31c0"
+	 "31c0c3",
+	 A | SET_FLAGS, FLAG_CF}, /* both ways write */
+	{"7302"
+	 "31c0"
+	 "90c3",
+	 A, A}, /* one of them does not */
+	{"e802000000"
+	 "31c0"
+	 "c3",
+	 A, A}, /* whatever is called may look */
+	{"0f05"
+	 "31c0c3",
+	 A, A},
+	{"ffe0", A | C, A | C},
+	{"eb01"
+	 "cc"
+	 "31c0c3",
+	 A, 0}, /* jump over */
+	{"eb7f"
+	 "31c0c3",
+	 A, A},		/* jump to we do not know where */
+	{"ebfe", A, 0}, /* nobody ever looks */
+	{"31c0"
+	 "ebfc",
+	 A | C, 0},
+	{"39c8"
+	 "75fc"
+	 "c3",
+	 A | C | SET_FLAGS, A | C},
+	{"0f44c1"
+	 "b800000000c3",
+	 A | C | SET_FLAGS, A | C | SET_FLAGS},
+	{"54"
+	 "bc00000000"
+	 "c3",
+	 S, S}, /* rsp, always */
+	{"fc"
+	 "c3",
+	 FLAG_DF, 0},
+	{"31c0", A | C, C}, /* then it ends */
+	{"06", A, A},
 };
 
 static size_t decode_all(const char *text, struct arch_insn *insns)
@@ -444,11 +495,11 @@ static void test_liveness_is_bounded(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 200; i++) {
-		uint8_t bytes[2] = { (uint8_t)(0x70 + i % 16), (uint8_t)(i % 2 ? 2 : 0xfa) };
+		uint8_t bytes[2] = {(uint8_t)(0x70 + i % 16), (uint8_t)(i % 2 ? 2 : 0xfa)};
 
 		assert_int_equal(arch_decode(bytes, 2, LOW + 2 * i, &insns[count++]), ARCH_OK);
 	}
-	uint8_t end[] = { 0x31, 0xc0, 0xc3 };
+	uint8_t end[] = {0x31, 0xc0, 0xc3};
 	arch_decode(end, 3, LOW + 400, &insns[count++]);
 	arch_decode(end + 2, 1, LOW + 402, &insns[count++]);
 	assert_int_equal(arch_live_before(insns, count, 0) & SET_FLAGS, SET_FLAGS);
@@ -474,7 +525,7 @@ static void on_reference(void *arg, taddr_t from, taddr_t target)
 {
 	assert_ptr_equal(arg, &findings);
 	if (findings.count < COUNT(findings.list))
-		findings.list[findings.count] = (struct finding){ from, target };
+		findings.list[findings.count] = (struct finding){from, target};
 	findings.count++;
 }
 
@@ -484,13 +535,10 @@ static void test_scan(void **state)
 		const char *bytes;
 		taddr_t from, target; /* relative to LOW */
 	} cases[] = {
-		{ "e800010000", 0, 0x105 },
-		{ "90e900010000", 1, 0x106 },
-		{ "0f8500010000", 0, 0x106 },
-		{ "488d0500010000", 1, 0x107 },
-		{ "4c8d3d00010000", 1, 0x107 },
-		{ "c7f800010000", 0, 0x106 },
-		{ "9090e8feffffff", 2, 5 },
+		{"e800010000", 0, 0x105},     {"90e900010000", 1, 0x106},
+		{"0f8500010000", 0, 0x106},   {"488d0500010000", 1, 0x107},
+		{"4c8d3d00010000", 1, 0x107}, {"c7f800010000", 0, 0x106},
+		{"9090e8feffffff", 2, 5},
 	};
 
 	(void)state;
@@ -505,7 +553,8 @@ static void test_scan(void **state)
 			fail_msg("%s: %zu findings", cases[i].bytes, findings.count);
 		/* Cut off, or outside of what is asked for: nothing. */
 		findings.count = 0;
-		arch_scan_references(bytes, size - 1, LOW, LOW, LOW + 0x1000, on_reference, &findings);
+		arch_scan_references(bytes, size - 1, LOW, LOW, LOW + 0x1000, on_reference,
+				     &findings);
 		arch_scan_references(bytes, size, LOW, LOW + 0x800, LOW + 0x1000, on_reference,
 				     &findings);
 		arch_scan_references(bytes, size, LOW, 0, LOW + cases[i].target, on_reference,

@@ -21,7 +21,7 @@
 enum { CODE_SIZE = 8192, HOME_AT = 4096, STUB_ROOM = 400, LENGTH = 16384 };
 
 /* Where the programs map something; nothing else is there. */
-#define FIRST 0x300000000000ull
+#define FIRST  0x300000000000ull
 #define SECOND 0x300010000000ull
 
 static uint8_t *code;
@@ -39,21 +39,30 @@ static taddr_t home(void)
 	return (taddr_t)(uintptr_t)code + HOME_AT;
 }
 
-#define CONSTANT(v) { ARCH_ARG_CONST, (uint64_t)(v) }
-#define RESULT(n) { ARCH_ARG_RESULT, (n) }
-#define DATA(n) { ARCH_ARG_DATA, (n) }
+#define CONSTANT(v)                           \
+	{                                     \
+		ARCH_ARG_CONST, (uint64_t)(v) \
+	}
+#define RESULT(n)                    \
+	{                            \
+		ARCH_ARG_RESULT, (n) \
+	}
+#define DATA(n)                    \
+	{                          \
+		ARCH_ARG_DATA, (n) \
+	}
 
 static const struct arch_remote_call usual[4] = {
-	{ SYS_memfd_create, { DATA(0), CONSTANT(MFD_CLOEXEC) }, false },
-	{ SYS_mmap,
-	  { CONSTANT(FIRST), CONSTANT(LENGTH), CONSTANT(PROT_READ | PROT_WRITE),
-	    CONSTANT(MAP_SHARED | MAP_FIXED_NOREPLACE), RESULT(0), CONSTANT(LENGTH) },
-	  false },
-	{ SYS_mmap,
-	  { CONSTANT(SECOND), CONSTANT(LENGTH), CONSTANT(PROT_READ | PROT_EXEC),
-	    CONSTANT(MAP_SHARED | MAP_FIXED_NOREPLACE), RESULT(0), CONSTANT(0) },
-	  false },
-	{ SYS_close, { RESULT(0) }, true },
+	{SYS_memfd_create, {DATA(0), CONSTANT(MFD_CLOEXEC)}, false},
+	{SYS_mmap,
+	 {CONSTANT(FIRST), CONSTANT(LENGTH), CONSTANT(PROT_READ | PROT_WRITE),
+	  CONSTANT(MAP_SHARED | MAP_FIXED_NOREPLACE), RESULT(0), CONSTANT(LENGTH)},
+	 false},
+	{SYS_mmap,
+	 {CONSTANT(SECOND), CONSTANT(LENGTH), CONSTANT(PROT_READ | PROT_EXEC),
+	  CONSTANT(MAP_SHARED | MAP_FIXED_NOREPLACE), RESULT(0), CONSTANT(0)},
+	 false},
+	{SYS_close, {RESULT(0)}, true},
 };
 
 static struct arch_regs random_registers(void)
@@ -80,9 +89,9 @@ static void run_program(const struct arch_remote_call *calls, size_t count, stru
 {
 	static struct run_state in, out;
 	static const char name[] = "dinst";
-	struct arch_remote_program program = { calls, count, (const uint8_t *)name, sizeof(name) };
-	struct arch_buf buf = { .bytes = code, .size = ARCH_REMOTE_MAX,
-				.pc = (taddr_t)(uintptr_t)code };
+	struct arch_remote_program program = {calls, count, (const uint8_t *)name, sizeof(name)};
+	struct arch_buf buf = {
+		.bytes = code, .size = ARCH_REMOTE_MAX, .pc = (taddr_t)(uintptr_t)code};
 	struct arch_regs begun = *r;
 	const struct user_regs_struct *u = &begun.user;
 
@@ -94,8 +103,9 @@ static void run_program(const struct arch_remote_call *calls, size_t count, stru
 	assert_false(arch_in_syscall(&begun));
 	run_init();
 	run_random_extended(&in);
-	const uint64_t values[16] = { u->rax, u->rcx, u->rdx, u->rbx, u->rsp, u->rbp, u->rsi, u->rdi,
-				      u->r8,  u->r9,  u->r10, u->r11, u->r12, u->r13, u->r14, u->r15 };
+	const uint64_t values[16] = {u->rax, u->rcx, u->rdx, u->rbx, u->rsp, u->rbp,
+				     u->rsi, u->rdi, u->r8,  u->r9,  u->r10, u->r11,
+				     u->r12, u->r13, u->r14, u->r15};
 	memcpy(in.r, values, sizeof(values));
 	in.flags = u->eflags;
 	in.pc = u->rip;
@@ -201,12 +211,12 @@ static void test_always_between(void **state)
 	calls[1] = usual[1];
 	calls[1].args[1].value = 0;
 	calls[2] = usual[3];
-	calls[3] = (struct arch_remote_call){ SYS_mmap,
-					      { CONSTANT(SECOND), CONSTANT(LENGTH), CONSTANT(PROT_READ),
-						CONSTANT(MAP_PRIVATE | MAP_ANONYMOUS |
-							 MAP_FIXED_NOREPLACE),
-						CONSTANT(-1), CONSTANT(0) },
-					      false };
+	calls[3] = (struct arch_remote_call){
+		SYS_mmap,
+		{CONSTANT(SECOND), CONSTANT(LENGTH), CONSTANT(PROT_READ),
+		 CONSTANT(MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE), CONSTANT(-1),
+		 CONSTANT(0)},
+		false};
 	run_program(calls, 4, &r, home(), r.user.rax);
 	assert_false(was_mapped(SECOND));
 	calls[1] = usual[1];
@@ -224,21 +234,21 @@ static void test_interrupted(void **state)
 		int64_t back;
 		long rax_after;
 	} cases[] = {
-		{ SYS_read, -512, -2, SYS_read },
-		{ SYS_read, -513, -2, SYS_read },
-		{ SYS_epoll_wait, -514, -2, SYS_epoll_wait },
-		{ SYS_nanosleep, -516, -2, SYS_restart_syscall },
-		{ SYS_epoll_wait, -EINTR, -2, SYS_epoll_wait },
-		{ SYS_read, -EAGAIN, 0, -EAGAIN },
-		{ SYS_read, 17, 0, 17 },
-		{ SYS_read, -515, 0, -515 },
-		{ -1, -512, 0, -512 },
-		{ -1, -EINTR, 0, -EINTR },
+		{SYS_read, -512, -2, SYS_read},
+		{SYS_read, -513, -2, SYS_read},
+		{SYS_epoll_wait, -514, -2, SYS_epoll_wait},
+		{SYS_nanosleep, -516, -2, SYS_restart_syscall},
+		{SYS_epoll_wait, -EINTR, -2, SYS_epoll_wait},
+		{SYS_read, -EAGAIN, 0, -EAGAIN},
+		{SYS_read, 17, 0, 17},
+		{SYS_read, -515, 0, -515},
+		{-1, -512, 0, -512},
+		{-1, -EINTR, 0, -EINTR},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		static const struct arch_remote_call getpid_call = { SYS_getpid, { { 0 } }, false };
+		static const struct arch_remote_call getpid_call = {SYS_getpid, {{0}}, false};
 		struct arch_regs r = random_registers();
 
 		r.user.orig_rax = (uint64_t)cases[i].orig_rax;
@@ -250,11 +260,11 @@ static void test_interrupted(void **state)
 
 static void test_refusals(void **state)
 {
-	struct arch_remote_program program = { usual, 4, NULL, 0 };
+	struct arch_remote_program program = {usual, 4, NULL, 0};
 	struct arch_regs r = random_registers();
 	uint8_t bytes[64];
-	struct arch_buf buf = { .bytes = bytes, .size = sizeof(bytes) };
-	struct arch_remote_call many[5] = { { 0 } };
+	struct arch_buf buf = {.bytes = bytes, .size = sizeof(bytes)};
+	struct arch_remote_call many[5] = {{0}};
 
 	(void)state;
 	arch_emit_remote(&program, &r, &buf);
@@ -325,7 +335,7 @@ static void on_signal(int signal, siginfo_t *info, void *context)
 
 static void test_signal_frame(void **state)
 {
-	struct sigaction action = { .sa_flags = SA_SIGINFO };
+	struct sigaction action = {.sa_flags = SA_SIGINFO};
 
 	(void)state;
 	action.sa_sigaction = on_signal;
@@ -340,14 +350,10 @@ static void test_signal_frame(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_success),
-		cmocka_unit_test(test_small_registers),
-		cmocka_unit_test(test_first_fails),
-		cmocka_unit_test(test_middle_fails),
-		cmocka_unit_test(test_always_between),
-		cmocka_unit_test(test_interrupted),
-		cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_registers),
+		cmocka_unit_test(test_success),	       cmocka_unit_test(test_small_registers),
+		cmocka_unit_test(test_first_fails),    cmocka_unit_test(test_middle_fails),
+		cmocka_unit_test(test_always_between), cmocka_unit_test(test_interrupted),
+		cmocka_unit_test(test_refusals),       cmocka_unit_test(test_registers),
 		cmocka_unit_test(test_signal_frame),
 	};
 

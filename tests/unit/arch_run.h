@@ -30,8 +30,8 @@ struct run_state {
 	uint64_t r[16]; /* by register number */
 	uint64_t flags;
 	uint64_t pc;
-	int signal;     /* that ended the run */
-	uint64_t fault; /* si_addr */
+	int signal;			    /* that ended the run */
+	uint64_t fault;			    /* si_addr */
 	uint8_t extended[RUN_EXTENDED_MAX]; /* XSAVE standard format */
 };
 
@@ -45,9 +45,9 @@ static struct {
 } run_engine;
 
 /* Where register n of the encoding stands in gregset_t. */
-static const int run_greg[16] = { REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
-				  REG_RSI, REG_RDI, REG_R8,  REG_R9,  REG_R10, REG_R11,
-				  REG_R12, REG_R13, REG_R14, REG_R15 };
+static const int run_greg[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
+				 REG_RSI, REG_RDI, REG_R8,  REG_R9,  REG_R10, REG_R11,
+				 REG_R12, REG_R13, REG_R14, REG_R15};
 
 /*
  * Size of the extended state in a signal frame (struct _fpx_sw_bytes in the
@@ -122,12 +122,12 @@ static void run_code(const struct run_state *in, struct run_state *out)
 
 static void run_init(void)
 {
-	static const int ends[] = { SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP };
-	struct sigaction action = { .sa_flags = SA_SIGINFO | SA_ONSTACK };
-	stack_t stack = { .ss_size = RUN_STACK };
+	static const int ends[] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP};
+	struct sigaction action = {.sa_flags = SA_SIGINFO | SA_ONSTACK};
+	stack_t stack = {.ss_size = RUN_STACK};
 
-	stack.ss_sp = mmap(NULL, RUN_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			   -1, 0);
+	stack.ss_sp =
+		mmap(NULL, RUN_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (stack.ss_sp == MAP_FAILED || sigaltstack(&stack, NULL) != 0)
 		abort();
 	sigfillset(&action.sa_mask);
