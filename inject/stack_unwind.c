@@ -3,7 +3,7 @@
  * stack_unwind.c - finding .eh_frame_hdr in a process's memory.
  *
  * Reads ELF headers as the loader left them in memory, and checks each field
- * before it is used. Never opens a file, never reads writable memory.
+ * before it is used. Never opens a file, never reads memory that could be a stack.
  */
 #include "inject/stack_unwind.h"
 
@@ -49,7 +49,8 @@ static const uint8_t *find_page(struct unwind_memory *u, taddr_t address)
 	if (u->pages[slot] == page + 1)
 		return bytes;
 	entry = maps_find(u->maps, page);
-	if (!entry || (entry->protection & PROT_WRITE) || !(entry->protection & PROT_READ))
+	if (!entry || !(entry->protection & PROT_READ) ||
+	    ((entry->protection & PROT_WRITE) && !entry->inode))
 		return NULL;
 	u->pages[slot] = 0;
 	if (target_read_some(u->target, page, bytes, PAGE) != PAGE)

@@ -23,7 +23,7 @@ struct unwind_table {
 
 enum { UNWIND_PAGES = 256, UNWIND_TABLES = 64 };
 
-/* Reads of the target's constant memory through a cache; one walk long. */
+/* Reads of the target's modules through a cache; one walk long. */
 struct unwind_memory {
 	const struct target *target;
 	const struct maps *maps;
@@ -38,8 +38,9 @@ bool unwind_memory_init(struct unwind_memory *u, const struct target *t, const s
 void unwind_memory_release(struct unwind_memory *u);
 
 /*
- * Reads bytes that cannot change: of mappings that are not writable. False for
- * everything else.
+ * Reads bytes of modules: of mappings that are not writable, or of a file
+ * (pointers to personality routines are in .data). False for everything else:
+ * a stack must come from a copy, since the target runs.
  */
 bool unwind_read(struct unwind_memory *u, taddr_t address, void *to, size_t size);
 
