@@ -36,6 +36,15 @@ bool joins_next(const struct windows *w, size_t at)
 	       !(flow_marks(w->flow, a->address + a->length) & MARK_TARGET);
 }
 
+/* Unwinders and debuggers know the code that returns from a signal by its bytes. */
+static bool is_sigreturn(const struct windows *w, vaddr_t v)
+{
+	size_t size = 0;
+	const uint8_t *code = image_code(w->flow->img, v, &size);
+
+	return code && arch_is_sigreturn(code, size);
+}
+
 /* One instruction of a window; `first` and `last` say where it stands in it. */
 static enum refusal insn_rules(const struct windows *w, size_t at, bool first, bool last)
 {
@@ -47,6 +56,8 @@ static enum refusal insn_rules(const struct windows *w, size_t at, bool first, b
 	if (insn->flags & (ARCH_INSN_NO_MOVE | ARCH_INSN_LANDING_PAD) ||
 	    insn->flow == ARCH_FLOW_SYSCALL || insn->flow == ARCH_FLOW_STOP)
 		return REFUSAL_UNMOVABLE;
+	if (is_sigreturn(w, insn->address))
+		return REFUSAL_STUB;
 	for (unsigned i = 0; i < insn->length; i++) {
 		uint8_t marks = flow_marks(w->flow, insn->address + i);
 

@@ -108,6 +108,7 @@ static const struct plan_case cases[] = {
 	{ "e_loop_entry_window", "entry+0=jump(0,6) exit+14=previous(8,7)" },
 	{ "e_xbegin", "entry+0=short(0,2) exit+22=previous(16,7)" },
 	{ "e_syscall", "entry+0=jump(0,5) exit+7=padding(7,1+4)" },
+	{ "e_sigreturn", "entry+0=!stub" },
 	{ "e_from_next", "entry+0=jump(0,6) exit+9=short(8,2)" },
 	{ "e_next_door", "entry+0=jump(0,10) exit+9=merged(0,10)" },
 	{ "f_table",

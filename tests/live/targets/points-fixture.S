@@ -667,6 +667,12 @@ FN e_syscall
 	ret
 END e_syscall
 
+	/* Unwinders know the return from a signal by its bytes. */
+FN e_sigreturn
+	mov $15, %rax
+	syscall
+END e_sigreturn
+
 	/* A short branch from the function next door. */
 FN e_from_next
 	mov %edi, %eax
