@@ -180,17 +180,25 @@ static inline json_t *raw_hear(int fd, int ms)
 {
 	struct pollfd p = { fd, POLLIN, 0 };
 	size_t size = 1 << 16, used = 0;
-	char *text = malloc(size);
+	char *text = malloc(size), *end = NULL;
 	json_t *value = NULL;
+	ssize_t n;
 
-	while (poll(&p, 1, ms) > 0 && read(fd, text + used, 1) == 1) {
-		if (text[used] == '\n') {
-			value = json_loadb(text, used, JSON_DECODE_ANY, NULL);
+	/* looks first, so that nothing behind the newline is taken */
+	while (!end && poll(&p, 1, ms) > 0 &&
+	       (n = recv(fd, text + used, size - used, MSG_PEEK)) > 0) {
+		end = memchr(text + used, '\n', (size_t)n);
+		if (end)
+			n = end + 1 - (text + used);
+		if (read(fd, text + used, (size_t)n) != n)
 			break;
-		}
-		if (++used == size)
+		used += (size_t)n;
+		if (!end && used == size)
 			text = realloc(text, size *= 2);
 	}
+	/* realloc() moves only lines that have not ended */
+	if (end)
+		value = json_loadb(text, used - 1, JSON_DECODE_ANY, NULL);
 	free(text);
 	return value;
 }

@@ -215,12 +215,12 @@ static void huge(int id)
 /* Returns 1 if the request has been dealt with. */
 static int misbehave(int id)
 {
+	if (strstr(line, "@slow"))
+		nap(400);
 	if (strstr(line, "@crash"))
 		abort();
 	if (strstr(line, "@exit"))
 		exit(7);
-	if (strstr(line, "@slow"))
-		nap(400);
 	if (strstr(line, "@silent"))
 		return 1;
 	if (strstr(line, "@garbage")) {

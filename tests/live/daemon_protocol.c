@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * daemon_protocol.c - a live dinstd against clients and mutators that do not
+ * keep to the rules. After every case it must still answer `ping` and serve
+ * the session that was there before, with the mutator it had before.
+ */
+#include "tests/live/daemon_fixture.h"
+
+#define PING "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n"
+
+static void request(char *line, size_t size, const char *method, const char *params)
+{
+	snprintf(line, size, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",\"params\":%s}\n", method,
+		 params);
+}
+
+/* One request on a connection of its own; the answer, NULL if there was none. */
+static json_t *ask(const char *method, const char *params)
+{
+	int fd = raw_connect();
+	json_t *answer;
+	char line[1024];
+
+	request(line, sizeof(line), method, params);
+	raw_say(fd, line);
+	do {
+		answer = raw_hear(fd, 5000);
+	} while (answer && !json_object_get(answer, "id") && (json_decref(answer), 1));
+	close(fd);
+	return answer;
+}
+
+/* The word of the error, "" for a result, "none" for no answer. */
+static void ask_word(const char *method, const char *params, char *word, size_t size)
+{
+	json_t *answer = ask(method, params);
+	json_t *error = json_object_get(answer, "error");
+
+	snprintf(word, size, "%s",
+		 !answer ? "none" : !error ? "" :
+		 json_string_value(json_object_get(json_object_get(error, "data"), "code")));
+	json_decref(answer);
+}
+
+static void expect_word(const char *method, const char *params, const char *expected)
+{
+	char word[64];
+
+	ask_word(method, params, word, sizeof(word));
+	if (strcmp(word, expected) != 0)
+		fail_msg("%s %s: '%s' instead of '%s'", method, params, word, expected);
+}
+
+static void still_well(void)
+{
+	int fd = raw_connect();
+
+	raw_say(fd, PING);
+	assert_int_equal(raw_code(fd, 5000), 0);
+	close(fd);
+	expect_word("funcs", "{\"session\":\"base\"}", "");
+}
+
+static int setup(void **state)
+{
+	struct output *o = malloc(sizeof(*o));
+
+	if (fixture_setup(state) != 0)
+		return -1;
+	run_dinst(o, "attach %d -n base", (int)fixture_target);
+	if (o->status)
+		print_error("%s\n", o->err);
+	return o->status;
+}
+
+/* --------------------------------------------------------------- clients */
+
+static void garbage_lines(void **state)
+{
+	static const struct {
+		const char *text;
+		int code; /* 0: a result; 1: no answer */
+	} lines[] = {
+		{ PING, 0 },
+		{ "\n", 1 },
+		{ "   \n", 1 },
+		{ "x\n", -32700 },
+		{ "{\n", -32700 },
+		{ "\x01\x02\xff\xfe\n", -32700 },
+		{ "GET / HTTP/1.1\n", -32700 },
+		{ "[]\n", -32600 },
+		{ "[" "{}" "]\n", -32600 },
+		{ "{}\n", -32600 },
+		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"bogus\"}\n", -32601 },
+		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\"}\n", -32601 },
+		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"attach\"}\n", -32602 },
+		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"attach\",\"params\":{\"target\":[]}}\n", -32602 },
+		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"attach\",\"params\":[]}\n", -32602 },
+		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"catch_exec\",\"params\":{\"pid\":-1}}\n", -32602 },
+		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"repair\",\"params\":{}}\n", -32602 },
+		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"read\",\"params\":{\"session\":[]}}\n", -32000 },
+		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"read\",\"params\":{\"session\":-7}}\n", -32000 },
+		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"read\",\"params\":{\"session\":99999999999}}\n",
+		  -32000 },
+		{ "{\"jsonrpc\":\"2.0\",\"method\":\"ping\"}\n", 1 },
+		{ "{\"jsonrpc\":\"2.0\",\"method\":\"bogus\"}\n", 1 },
+		{ "{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}\n", 0 },
+		{ "{\"jsonrpc\":\"2.0\",\"id\":\"\\\"\\\\\",\"method\":\"ping\"}\n", 0 },
+	};
+	int fd = raw_connect();
+
+	(void)state;
+	/* one connection for all: an error does not end it */
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		int code;
+
+		raw_say(fd, lines[i].text);
+		if (lines[i].code == 1) {
+			/* nothing comes; the next answer is that of the ping behind it */
+			raw_say(fd, PING);
+			code = raw_code(fd, 5000) == 0 ? 1 : 2;
+		} else {
+			code = raw_code(fd, 5000);
+		}
+		if (code != lines[i].code)
+			fail_msg("%s: %d instead of %d", lines[i].text, code, lines[i].code);
+	}
+	close(fd);
+	still_well();
+}
+
+static void huge_line(void **state)
+{
+	enum { BYTES = 3 << 20 };
+	char *text = malloc(BYTES);
+	int fd = raw_connect();
+
+	(void)state;
+	memset(text, 'x', BYTES);
+	text[BYTES - 1] = '\n';
+	raw_send(fd, text, BYTES);
+	assert_int_equal(raw_code(fd, 5000), -32600);
+	raw_say(fd, PING);
+	assert_int_equal(raw_code(fd, 5000), 0);
+	/* brackets only, below the limit of length */
+	memset(text, '[', BYTES);
+	text[1000000] = '\n';
+	raw_send(fd, text, 1000001);
+	assert_int_equal(raw_code(fd, 5000), -32700);
+	raw_say(fd, PING);
+	assert_int_equal(raw_code(fd, 5000), 0);
+	close(fd);
+	free(text);
+	still_well();
+}
+
+/* Bytes of good requests flipped, cut and doubled, by a generator with a fixed seed. */
+static void flipped_bytes(void **state)
+{
+	static const char *const good[] = {
+		"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"read\",\"params\":{\"ids\":[1,2],\"session\":\"base\"}}\n",
+		"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"sessions\",\"params\":{}}\n",
+		"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"attach\",\"params\":{\"target\":\"base\",\"name\":null}}\n",
+		"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"insert\",\"params\":{\"metric\":\"calls\",\"focus\":"
+		"[\"/Code/x/y\"],\"each\":true,\"session\":\"base\"}}\n",
+		"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"complete\",\"params\":{\"prefix\":\"y\",\"max\":3}}\n",
+	};
+	uint32_t seed = 2026;
+	char line[400];
+
+	(void)state;
+	for (int round = 0; round < 300; round++) {
+		int fd = raw_connect();
+
+		for (int n = 0; n < 20; n++) {
+			size_t length;
+
+			seed = seed * 1664525 + 1013904223;
+			snprintf(line, sizeof(line), "%s", good[(seed >> 16) % 5]);
+			length = strlen(line);
+			for (unsigned flips = (seed >> 20) % 5; flips > 0; flips--) {
+				seed = seed * 1664525 + 1013904223;
+				line[(seed >> 8) % length] ^= (char)(1 << (seed >> 29));
+			}
+			if (seed % 7 == 0)
+				length = (seed >> 8) % length;
+			raw_send(fd, line, length);
+		}
+		close(fd);
+		if (round % 60 == 0)
+			still_well();
+	}
+	still_well();
+}
+
+/* A client that only shuts down its output still gets its answers. */
+static void half_closed(void **state)
+{
+	int fd = raw_connect();
+	char line[200];
+
+	(void)state;
+	request(line, sizeof(line), "funcs", "{\"session\":\"base\",\"pattern\":\"@slow\"}");
+	raw_say(fd, line);
+	shutdown(fd, SHUT_WR);
+	assert_int_equal(raw_code(fd, 5000), 0);
+	assert_null(raw_hear(fd, 5000)); /* and then the end, not the time limit */
+	close(fd);
+	still_well();
+}
+
+static void killed_in_mid_request(void **state)
+{
+	char line[200];
+
+	(void)state;
+	request(line, sizeof(line), "funcs", "{\"session\":\"base\",\"pattern\":\"@slow\"}");
+	for (int i = 0; i < 5; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			int fd = raw_connect();
+
+			raw_say(fd, line);
+			raw_send(fd, line, 20); /* and the beginning of another one */
+			pause();
+		}
+		nap_ms(30);
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+	still_well();
+}
+
+/* Clients that send nothing, or do not read, harm nobody. */
+static void silent_and_slow(void **state)
+{
+	int silent[100], slow = raw_connect(), size = 4096;
+	char line[200];
+
+	(void)state;
+	for (size_t i = 0; i < 100; i++) {
+		silent[i] = raw_connect();
+		if (i % 2)
+			raw_say(silent[i], "{\"jsonrpc\":");
+	}
+	setsockopt(slow, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+	request(line, sizeof(line), "funcs", "{\"session\":\"base\",\"pattern\":\"@huge\"}");
+	for (int i = 0; i < 10; i++)
+		raw_say(slow, line);
+	still_well();
+	for (int i = 0; i < 10; i++)
+		assert_int_equal(raw_code(slow, 5000), 0);
+	for (size_t i = 0; i < 100; i++)
+		close(silent[i]);
+	close(slow);
+	still_well();
+}
+
+/* Many requests at once on one connection are all answered, in order. */
+static void pipelined(void **state)
+{
+	int fd = raw_connect();
+	char line[200];
+
+	(void)state;
+	for (int i = 0; i < 500; i++) {
+		snprintf(line, sizeof(line),
+			 "{\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"funcs\",\"params\":{\"session\":\"base\"}}\n", i);
+		raw_say(fd, line);
+	}
+	for (int i = 0; i < 500; i++) {
+		json_t *answer = raw_hear(fd, 5000);
+
+		assert_int_equal(json_integer_value(json_object_get(answer, "id")), i);
+		json_decref(answer);
+	}
+	close(fd);
+}
+
+static void too_many_clients(void **state)
+{
+	int fds[300], served = 0;
+
+	(void)state;
+	for (int i = 0; i < 300; i++) {
+		fds[i] = raw_connect();
+		raw_say(fds[i], PING);
+		served += raw_code(fds[i], 5000) == 0;
+	}
+	assert_in_range(served, 200, 256);
+	for (int i = 0; i < 300; i++)
+		close(fds[i]);
+	nap_ms(100);
+	still_well();
+}
+
+/* -------------------------------------------------------------- mutators */
+
+static void bad_mutators(void **state)
+{
+	static const char *const words[] = { "@crash", "@exit",	     "@garbage",
+					     "@wrong", "@truncated", "@flood" };
+	char params[100];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		pid_t target = start_target("bad-mutator");
+
+		snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"bad\"}", (int)target);
+		expect_word("attach", params, "");
+		snprintf(params, sizeof(params), "{\"session\":\"bad\",\"pattern\":\"%s\"}", words[i]);
+		expect_word("funcs", params, "daemon");
+		/* another mutator has taken over */
+		expect_word("funcs", "{\"session\":\"bad\"}", "");
+		expect_word("detach", "{\"session\":\"bad\"}", "");
+		end_target(target);
+		still_well();
+	}
+}
+
+/* Pending requests of others get the same answer, and the next client hears of it. */
+static void death_is_told(void **state)
+{
+	pid_t target = start_target("dying");
+	int first = raw_connect(), second = raw_connect();
+	struct output *o = malloc(sizeof(*o));
+	char line[200], params[100];
+
+	(void)state;
+	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"dying\"}", (int)target);
+	expect_word("attach", params, "");
+	request(line, sizeof(line), "funcs", "{\"session\":\"dying\",\"pattern\":\"@slow @crash\"}");
+	raw_say(first, line);
+	request(line, sizeof(line), "funcs", "{\"session\":\"dying\",\"pattern\":\"@crash\"}");
+	raw_say(first, line);
+	nap_ms(50);
+	request(line, sizeof(line), "funcs", "{\"session\":\"dying\"}");
+	raw_say(second, line);
+	assert_int_equal(raw_code(first, 5000), -32000);
+	assert_int_equal(raw_code(second, 5000), -32000);
+	close(first);
+	close(second);
+	run_dinst(o, "funcs -p dying");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->err, "started again"));
+	run_dinst(o, "funcs -p dying");
+	assert_null(strstr(o->err, "started again"));
+	expect_word("detach", "{\"session\":\"dying\"}", "");
+	end_target(target);
+	free(o);
+	still_well();
+}
+
+/* One that dies again and again is given up; the session says so. */
+static void crash_loop(void **state)
+{
+	pid_t target = start_target("looping");
+	struct output *o = malloc(sizeof(*o));
+	char params[100];
+
+	(void)state;
+	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"looping\"}", (int)target);
+	expect_word("attach", params, "");
+	for (int i = 0; i < 5; i++)
+		expect_word("funcs", "{\"session\":\"looping\",\"pattern\":\"@crash\"}", "daemon");
+	run_dinst(o, "ls");
+	assert_non_null(strstr(o->out, "lost"));
+	run_dinst(o, "read -p looping");
+	assert_int_equal(o->status, 1);
+	assert_non_null(strstr(o->err, "repair"));
+	/* a new attach starts over */
+	expect_word("attach", params, "");
+	expect_word("funcs", "{\"session\":\"looping\"}", "");
+	expect_word("detach", "{\"session\":\"looping\"}", "");
+	end_target(target);
+	free(o);
+	still_well();
+}
+
+/* A mutator that dies while it attaches: an error, no session, and a repair by another one. */
+static void death_in_attach(void **state)
+{
+	pid_t target = start_target("fragile");
+	char params[100], text[1 << 15] = "";
+	FILE *log;
+	size_t n;
+
+	(void)state;
+	snprintf(params, sizeof(params), "{\"target\":\"%d\",\"name\":\"@crash\"}", (int)target);
+	expect_word("attach", params, "daemon");
+	nap_ms(300);
+	log = fopen(fixture_log, "r");
+	assert_non_null(log);
+	fseek(log, -2000, SEEK_END);
+	n = fread(text, 1, sizeof(text) - 1, log);
+	fclose(log);
+	text[n] = '\0';
+	snprintf(params, sizeof(params), "\"method\":\"repair\",\"params\":{\"pid\":%d}", (int)target);
+	assert_non_null(strstr(text, params));
+	expect_word("read", "{\"session\":\"@crash\"}", "no-such-session");
+	end_target(target);
+	still_well();
+}
+
+/* Requests to one session wait for it; other sessions do not. */
+static void no_blocking(void **state)
+{
+	pid_t target = start_target("blocked");
+	int fd = raw_connect();
+	struct timespec begin, end;
+	char line[200], params[100];
+	double seconds;
+
+	(void)state;
+	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"blocked\"}", (int)target);
+	expect_word("attach", params, "");
+	request(line, sizeof(line), "funcs", "{\"session\":\"blocked\",\"pattern\":\"@slow\"}");
+	raw_say(fd, line);
+	raw_say(fd, line);
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	expect_word("funcs", "{\"session\":\"base\"}", "");
+	expect_word("sessions", "{}", "");
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	seconds = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
+	assert_true(seconds < 0.35); /* the two take 0.8 s */
+	assert_int_equal(raw_code(fd, 5000), 0);
+	assert_int_equal(raw_code(fd, 5000), 0);
+	close(fd);
+	expect_word("detach", "{\"session\":\"blocked\"}", "");
+	end_target(target);
+}
+
+/* Progress comes with the id of its request, before the answer. */
+static void progress(void **state)
+{
+	int fd = raw_connect();
+	json_t *message, *params;
+	char line[200];
+
+	(void)state;
+	request(line, sizeof(line), "funcs", "{\"session\":\"base\",\"pattern\":\"@progress\"}");
+	raw_say(fd, line);
+	for (int i = 1; i <= 3; i++) {
+		message = raw_hear(fd, 5000);
+		params = json_object_get(message, "params");
+		assert_string_equal(json_string_value(json_object_get(message, "method")), "progress");
+		assert_int_equal(json_integer_value(json_object_get(params, "done")), i);
+		assert_int_equal(json_integer_value(json_object_get(params, "request")), 1);
+		json_decref(message);
+	}
+	assert_int_equal(raw_code(fd, 5000), 0);
+	close(fd);
+}
+
+/* A target that ended keeps its session until detach, or until its name is taken. */
+static void exited_target(void **state)
+{
+	pid_t target = start_target("short-lived");
+	struct output *o = malloc(sizeof(*o));
+
+	(void)state;
+	run_dinst(o, "attach short-lived");
+	assert_int_equal(o->status, 0);
+	run_dinst(o, "funcs @event -p short-lived");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->err, "has ended"));
+	end_target(target);
+	run_dinst(o, "ls");
+	assert_non_null(strstr(o->out, "exited"));
+	run_dinst(o, "read -p short-lived");
+	assert_int_equal(o->status, 0);
+	/* another process of that name takes the name over */
+	target = start_target("short-lived");
+	run_dinst(o, "attach short-lived --json");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->out, "\"session\":\"short-lived\""));
+	run_dinst(o, "detach short-lived");
+	assert_int_equal(o->status, 0);
+	end_target(target);
+	free(o);
+	still_well();
+}
+
+/* Two clients attach the same process at once: one session, both are answered. */
+static void attach_twice(void **state)
+{
+	pid_t target = start_target("wanted");
+	int first = raw_connect(), second = raw_connect();
+	char line[200], params[100];
+
+	(void)state;
+	snprintf(params, sizeof(params), "{\"target\":%d}", (int)target);
+	request(line, sizeof(line), "attach", params);
+	raw_say(first, line);
+	raw_say(second, line);
+	assert_int_equal(raw_code(first, 5000), 0);
+	assert_int_equal(raw_code(second, 5000), 0);
+	close(first);
+	close(second);
+	expect_word("detach", "{\"session\":\"wanted\"}", "");
+	expect_word("detach", "{\"session\":\"wanted\"}", "no-such-session");
+	end_target(target);
+}
+
+/* A client that dies while its program is held lets the program go. */
+static void holder_dies(void **state)
+{
+	char marker[100], command[300];
+	pid_t pid;
+
+	(void)state;
+	snprintf(marker, sizeof(marker), "%s/ran", fixture_directory);
+	snprintf(command, sizeof(command), "echo ran > %s", marker);
+	pid = fork();
+	if (pid == 0) {
+		int null = open("/dev/null", O_RDWR);
+
+		setsid();
+		for (int fd = 0; fd <= 2; fd++)
+			dup2(null, fd);
+		execl(fixture_dinst, "dinst", "exec", "-n", "held", "-e", "watch -p base", "--", "/bin/sh",
+		      "-c", command, (char *)NULL);
+		_exit(126);
+	}
+	nap_ms(400);
+	assert_int_equal(access(marker, F_OK), -1);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	for (int i = 0; i < 200 && access(marker, F_OK) != 0; i++)
+		nap_ms(10);
+	assert_int_equal(access(marker, F_OK), 0);
+	expect_word("detach", "{\"session\":\"held\"}", "");
+	still_well();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(garbage_lines),   cmocka_unit_test(huge_line),
+		cmocka_unit_test(flipped_bytes),   cmocka_unit_test(half_closed),
+		cmocka_unit_test(killed_in_mid_request), cmocka_unit_test(silent_and_slow),
+		cmocka_unit_test(pipelined),	   cmocka_unit_test(too_many_clients),
+		cmocka_unit_test(bad_mutators),	   cmocka_unit_test(death_is_told),
+		cmocka_unit_test(crash_loop),	   cmocka_unit_test(death_in_attach),
+		cmocka_unit_test(no_blocking),	   cmocka_unit_test(progress),
+		cmocka_unit_test(exited_target),   cmocka_unit_test(attach_twice),
+		cmocka_unit_test(holder_dies),
+	};
+
+	return cmocka_run_group_tests_name("daemon_protocol", tests, setup, fixture_teardown);
+}
