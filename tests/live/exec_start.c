@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * exec_start.c - instrumenting from before a program's first instruction, and
+ * programs of other makes: static, at a fixed address, stripped, another libc.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/live/harness_session.h"
+
+enum { THREADS = 4, ROUNDS = 20000 };
+
+/* ------------------------------------------------------------ starting */
+
+static void armed(void *arg)
+{
+	if (write(*(int *)arg, "x", 1) != 1)
+		fail_msg("cannot let the program begin: %s", strerror(errno));
+}
+
+/* The child waits for one byte and becomes the program. */
+static pid_t fork_waiting(const char *path, const char *argument, int gate, int in, int out)
+{
+	const char *const argv[] = { path, argument, NULL };
+	pid_t pid;
+	char byte;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid)
+		return pid;
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setenv("STARTING", "as told", 1);
+	if (read(gate, &byte, 1) != 1 || dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0)
+		_exit(126);
+	close_range(3, ~0u, 0);
+	execv(path, (char *const *)argv);
+	_exit(127);
+}
+
+/* Letting go of a stopped process makes it look runnable until it has stopped again. */
+static void expect_held(struct harness *h)
+{
+	for (int i = 0; i < 1000; i++) {
+		if (harness_status(h->pid, h->pid, "State:")[0] == 'T')
+			return;
+		usleep(1000);
+	}
+	fail_msg("the program is not held: %s", harness_status(h->pid, h->pid, "State:"));
+}
+
+/* A session with the program held before its first instruction. */
+static struct session *begin_held(struct harness *h, const char *program, const char *argument)
+{
+	struct dinst_error e = { 0 };
+	char relative[256], path[4096];
+	int gate[2], in[2], out[2];
+
+	snprintf(relative, sizeof(relative), "tests/live/targets/%s", program);
+	snprintf(path, sizeof(path), "%s", harness_path(relative));
+	assert_int_equal(pipe2(gate, O_CLOEXEC) | pipe2(in, O_CLOEXEC) | pipe2(out, O_CLOEXEC), 0);
+	h->pid = fork_waiting(path, argument, gate[0], in[0], out[1]);
+	assert_true(h->pid > 0);
+	h->input = in[1];
+	h->output = out[0];
+	close(in[0]);
+	close(out[1]);
+	if (target_catch_exec(h->pid, armed, &gate[1], 10000, &e) < 0)
+		fail_msg("catch: %s", e.text);
+	close(gate[0]);
+	close(gate[1]);
+	expect_held(h);
+	assert_string_equal(harness_status(h->pid, h->pid, "TracerPid:"), "0");
+	h->before = harness_snapshot_take(h->pid);
+	return session_begin(h);
+}
+
+static void release(struct session *s)
+{
+	struct dinst_error e = { 0 };
+
+	if (target_release(s->target, &e) < 0)
+		fail_msg("release: %s", e.text);
+}
+
+/* main, constructors, threads and the loader are counted; the program ends as it would have. */
+static void test_from_the_first_instruction(void **state)
+{
+	struct harness *h = *state;
+	unsigned mains, prepares, steps, loader;
+	struct session *s;
+
+	s = begin_held(h, "starting", harness_number(THREADS));
+	mains = session_insert(s, "main");
+	prepares = session_insert(s, "prepare");
+	steps = session_insert(s, "step");
+	loader = session_insert(s, "/Code/ld-linux-x86-64.so.2/*");
+	expect_held(h);
+	assert_int_equal(session_value(s, loader), 0);
+	release(s);
+	assert_string_equal(harness_line(h, 20000), "ready");
+	assert_int_equal(session_value(s, mains), 1);
+	assert_int_equal(session_value(s, prepares), 7);
+	assert_int_equal(session_value(s, steps), THREADS * 1000);
+	assert_true(session_value(s, loader) > 100);
+	session_end(s);
+	harness_verify_what(h, HARNESS_TEXT | HARNESS_FDS);
+	harness_end(h, 42);
+}
+
+/* The last values are there after the program has ended. */
+static void test_values_after_the_end(void **state)
+{
+	struct harness *h = *state;
+	unsigned mains, steps;
+	struct session *s;
+
+	s = begin_held(h, "starting", "2");
+	mains = session_insert(s, "main");
+	steps = session_insert(s, "step");
+	close(h->input);
+	h->input = -1;
+	release(s);
+	assert_int_equal(harness_wait(h, 20000), 42 << 8);
+	assert_int_equal(session_value(s, mains), 1);
+	assert_int_equal(session_value(s, steps), 2 * 1000);
+	session_free(s);
+}
+
+/* A function of a library that is not there yet: counted from the moment that it is found. */
+static void test_library_to_come(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+	unsigned id;
+
+	s = begin_held(h, "starting", "1");
+	id = session_insert(s, "/Code/libc.so.6/getppid");
+	assert_int_equal(session_pending(s, id), 1);
+	assert_true(request_has_pending(s));
+	release(s);
+	assert_string_equal(harness_line(h, 20000), "ready");
+	for (int i = 0; i < 100 && session_pending(s, id); i++) {
+		request_retry_pending(s);
+		usleep(1000);
+	}
+	assert_int_equal(session_pending(s, id), 0);
+	harness_send(h, "parent 12345\n");
+	assert_string_equal(harness_line(h, 20000), "done");
+	assert_int_equal(session_value(s, id), 12345);
+	session_end(s);
+	harness_verify_what(h, HARNESS_TEXT | HARNESS_FDS);
+	harness_end(h, 42);
+}
+
+/* Detached before it ran at all: nothing has happened to it. */
+static void test_detached_while_held(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+
+	s = begin_held(h, "starting", "2");
+	session_insert(s, "main");
+	session_insert(s, "/Code/ld-linux-x86-64.so.2/*");
+	session_end(s);
+	harness_verify_what(h, HARNESS_TEXT | HARNESS_MAPS | HARNESS_FDS | HARNESS_SIGNALS);
+	assert_int_equal(kill(h->pid, SIGCONT), 0);
+	assert_string_equal(harness_line(h, 20000), "ready");
+	harness_end(h, 42);
+}
+
+/* ------------------------------------------------- programs of all makes */
+
+static const char *const once[] = { "tiny", "floating", "many", "strange", "indirect" };
+
+/* Counts what every round calls once a thread; everything in and out while it runs. */
+static void count_all(struct harness *h)
+{
+	unsigned ids[sizeof(once) / sizeof(once[0])], all;
+	struct session *s = session_begin(h);
+
+	for (size_t i = 0; i < sizeof(once) / sizeof(once[0]); i++)
+		ids[i] = session_insert(s, once[i]);
+	session_go(h, ROUNDS);
+	for (size_t i = 0; i < sizeof(once) / sizeof(once[0]); i++)
+		assert_int_equal(session_value(s, ids[i]), (uint64_t)THREADS * ROUNDS);
+	harness_send(h, "go 300000\n");
+	for (int turn = 0; turn < 3; turn++)
+		for (int kind = POINT_ENTRY; kind <= POINT_CALL; kind++) {
+			all = session_insert_kind(s, "*", (enum point_kind)kind);
+			session_remove(s, all);
+			session_flush_all(s);
+		}
+	assert_string_equal(harness_line(h, 60000), "done");
+	session_end(s);
+	harness_verify(h);
+	session_go(h, 100);
+	harness_end(h, 0);
+}
+
+static void test_static(void **state)
+{
+	harness_start(*state, "calls-static", harness_number(THREADS), NULL);
+	count_all(*state);
+}
+
+static void test_static_pie(void **state)
+{
+	harness_start(*state, "calls-static-pie", harness_number(THREADS), NULL);
+	count_all(*state);
+}
+
+static void test_fixed_address(void **state)
+{
+	harness_start(*state, "calls-fixed", harness_number(THREADS), NULL);
+	count_all(*state);
+}
+
+static void test_musl(void **state)
+{
+	struct harness *h = *state;
+	char path[128], command[512];
+	const char *argv[] = { path, "4", NULL };
+
+	if (system("command -v musl-gcc >/dev/null 2>&1") != 0) {
+		print_message("SKIP musl: musl-gcc is not installed\n");
+		skip();
+	}
+	snprintf(path, sizeof(path), "%s/calls", h->directory);
+	snprintf(command, sizeof(command),
+		 "musl-gcc -O2 -g -pthread -D_GNU_SOURCE -fno-inline -fno-ipa-cp -o '%s' "
+		 "tests/live/targets/calls.c", path);
+	if (system(command) != 0)
+		fail_msg("%s failed", command);
+	harness_start_argv(h, argv, true);
+	count_all(h);
+}
+
+/* Without symbols a function is named by its offset, or by the place where its frame is. */
+static void test_stripped(void **state)
+{
+	struct harness *h = *state;
+	char command[4096], text[64] = "", focus[128];
+	unsigned id, all;
+	struct session *s;
+	FILE *nm;
+
+	snprintf(command, sizeof(command), "nm '%s' | awk '$3 == \"many\" { print $1 }'",
+		 harness_path("tests/live/targets/calls"));
+	nm = popen(command, "r");
+	assert_non_null(nm);
+	assert_non_null(fgets(text, sizeof(text), nm));
+	pclose(nm);
+	harness_start(h, "calls-stripped", harness_number(THREADS), NULL);
+	s = session_begin(h);
+	snprintf(focus, sizeof(focus), "calls-stripped+0x%llx", strtoull(text, NULL, 16));
+	id = session_insert(s, focus);
+	all = session_insert(s, "/Code/calls-stripped/*");
+	session_go(h, ROUNDS);
+	assert_int_equal(session_value(s, id), (uint64_t)THREADS * ROUNDS);
+	assert_true(session_value(s, all) >= (uint64_t)THREADS * ROUNDS * 10);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* Every point of every function of libc, in and out under threads that use it. */
+static void test_all_of_libc(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+	unsigned ids[3];
+
+	harness_start(h, "calls", harness_number(THREADS), NULL);
+	s = session_begin(h);
+	harness_send(h, "go 300000\n");
+	for (int turn = 0; turn < 2; turn++) {
+		for (int kind = POINT_ENTRY; kind <= POINT_CALL; kind++)
+			ids[kind] = session_insert_kind(s, "/Code/libc.so.6/*", (enum point_kind)kind);
+		usleep(10000);
+		for (int kind = POINT_ENTRY; kind <= POINT_CALL; kind++)
+			session_remove(s, ids[kind]);
+		session_flush_all(s);
+	}
+	assert_string_equal(harness_line(h, 60000), "done");
+	session_end(s);
+	harness_verify(h);
+	session_go(h, 100);
+	harness_end(h, 0);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_from_the_first_instruction),
+		CASE(test_values_after_the_end),
+		CASE(test_library_to_come),
+		CASE(test_detached_while_held),
+		CASE(test_static),
+		CASE(test_static_pie),
+		CASE(test_fixed_address),
+		CASE(test_stripped),
+		CASE(test_musl),
+		CASE(test_all_of_libc),
+	};
+
+	return cmocka_run_group_tests_name("live/exec_start", tests, NULL, NULL);
+}
