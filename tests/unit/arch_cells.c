@@ -339,7 +339,7 @@ static void test_pushed(void **state)
 
 static bool *stop_flag;
 static long calls_made[THREADS];
-static long abort_seen, interrupted;
+static long abort_seen, interrupted, registers_lost;
 static struct arch_cell shared_cell;
 
 /* A signal that arrives inside the sequence finds the pc at the abort handler. */
@@ -355,17 +355,49 @@ static void on_tick(int signal, siginfo_t *info, void *context)
 		__atomic_add_fetch(&abort_seen, 1, __ATOMIC_RELAXED);
 }
 
-static void call_cell(unsigned long times)
+/*
+ * Calls the cell, which ends in a jump to a ret, with every register that the
+ * psABI lets a callee change holding a bit of its own, CF and OF set. Returns
+ * what is missing afterwards. (The call must not touch our own red zone.)
+ */
+static uint64_t call_cell(unsigned long times)
 {
 	uintptr_t entry = (uintptr_t)code + shared_cell.entry;
+	uint64_t sum, overflow, missing = 0;
 
-	/* The cell ends in a jump to a ret; it may change what the psABI lets a callee change. */
-	for (unsigned long i = 0; i < times; i++)
-		__asm__ volatile("call *%0"
-				 :
+	for (unsigned long i = 0; i < times; i++) {
+		__asm__ volatile("lea -128(%%rsp),%%rsp\n\t"
+				 "mov $0x7f,%%al\n\t"
+				 "add $1,%%al\n\t"
+				 "stc\n\t"
+				 "mov $1,%%eax\n\t"
+				 "mov $2,%%ecx\n\t"
+				 "mov $4,%%edx\n\t"
+				 "mov $8,%%esi\n\t"
+				 "mov $16,%%edi\n\t"
+				 "mov $32,%%r8d\n\t"
+				 "mov $64,%%r9d\n\t"
+				 "mov $128,%%r10d\n\t"
+				 "mov $256,%%r11d\n\t"
+				 "call *%2\n\t"
+				 "seto %b1\n\t"
+				 "adc %%rcx,%%rax\n\t"
+				 "add %%rdx,%%rax\n\t"
+				 "add %%rsi,%%rax\n\t"
+				 "add %%rdi,%%rax\n\t"
+				 "add %%r8,%%rax\n\t"
+				 "add %%r9,%%rax\n\t"
+				 "add %%r10,%%rax\n\t"
+				 "add %%r11,%%rax\n\t"
+				 "movzbl %b1,%k1\n\t"
+				 "lea 128(%%rsp),%%rsp"
+				 : "=&a"(sum), "=&b"(overflow)
 				 : "r"(entry)
-				 : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11",
-				   "memory", "cc");
+				 : "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory",
+				   "cc");
+		missing |= (sum ^ 512) | (overflow ^ 1); /* 511 and the carry */
+	}
+	return missing;
 }
 
 static void *count(void *index)
@@ -373,7 +405,8 @@ static void *count(void *index)
 	long made = 0;
 
 	while (!__atomic_load_n(stop_flag, __ATOMIC_RELAXED)) {
-		call_cell(1000);
+		if (call_cell(1000))
+			__atomic_add_fetch(&registers_lost, 1, __ATOMIC_RELAXED);
 		made += 1000;
 	}
 	calls_made[(intptr_t)index] = made;
@@ -433,6 +466,7 @@ static void test_exact(void **state)
 	assert_int_equal(total() - before, made);
 	assert_true(interrupted > 0);
 	assert_true(abort_seen > 0);
+	assert_int_equal(registers_lost, 0);
 }
 
 static void test_runs(void **state)
