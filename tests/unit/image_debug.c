@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * image_debug.c (test) - symbols that are not in the file itself: in a debug
+ * file found by build id or by name and checksum, or compressed inside.
+ *
+ * The file is a test target whose symbol table is hidden; what is added to it
+ * is put together here.
+ */
+#include <fcntl.h>
+#include <lzma.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <elf.h>
+
+#include "mutator/image.h"
+
+struct bytes {
+	uint8_t *p;
+	size_t size;
+};
+
+static struct bytes read_target(const char *name)
+{
+	const char *build = getenv("DINST_BUILD");
+	struct bytes b = {0};
+	char path[4096];
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/tests/live/targets/%s", build ? build : "build", name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st))
+		fail_msg("there is no %s", path);
+	b.p = malloc(st.st_size);
+	b.size = st.st_size;
+	assert_int_equal(read(fd, b.p, b.size), b.size);
+	close(fd);
+	return b;
+}
+
+static Elf64_Shdr *sections(struct bytes *b)
+{
+	return (Elf64_Shdr *)(b->p + ((Elf64_Ehdr *)b->p)->e_shoff);
+}
+
+static void hide_symbols(struct bytes *b)
+{
+	for (unsigned i = 0; i < ((Elf64_Ehdr *)b->p)->e_shnum; i++)
+		if (sections(b)[i].sh_type == SHT_SYMTAB)
+			sections(b)[i].sh_type = SHT_PROGBITS;
+}
+
+/* Appends a section: its contents, new section names, a new section table. */
+static void add_section(struct bytes *b, const char *name, const void *contents, size_t size)
+{
+	Elf64_Ehdr *h = (Elf64_Ehdr *)b->p;
+	unsigned count = h->e_shnum;
+	Elf64_Shdr *names = &sections(b)[h->e_shstrndx], *added;
+	size_t where = (b->size + 7) & ~(size_t)7, names_at = (where + size + 7) & ~(size_t)7;
+	size_t names_size = names->sh_size + strlen(name) + 1;
+	size_t table = (names_at + names_size + 7) & ~(size_t)7;
+	size_t total = table + (count + 1) * sizeof(Elf64_Shdr);
+	uint8_t *p = calloc(1, total);
+
+	assert_non_null(p);
+	memcpy(p, b->p, b->size);
+	memcpy(p + where, contents, size);
+	memcpy(p + names_at, b->p + names->sh_offset, names->sh_size);
+	memcpy(p + names_at + names->sh_size, name, strlen(name) + 1);
+	memcpy(p + table, b->p + h->e_shoff, count * sizeof(Elf64_Shdr));
+	h = (Elf64_Ehdr *)p;
+	h->e_shoff = table;
+	h->e_shnum = count + 1;
+	added = (Elf64_Shdr *)(p + table) + count;
+	names = (Elf64_Shdr *)(p + table) + h->e_shstrndx;
+	*added = (Elf64_Shdr){
+		.sh_name = names->sh_size,
+		.sh_type = SHT_PROGBITS,
+		.sh_offset = where,
+		.sh_size = size,
+	};
+	names->sh_offset = names_at;
+	names->sh_size = names_size;
+	free(b->p);
+	b->p = p;
+	b->size = total;
+}
+
+static struct image *open_bytes(const struct bytes *b, const char *name, const char *root,
+				struct dinst_error *e)
+{
+	int fd = memfd_create("image", MFD_CLOEXEC);
+	struct image *img = NULL;
+
+	assert_int_equal(write(fd, b->p, b->size), b->size);
+	image_open(fd, name, root, &img, e);
+	close(fd);
+	return img;
+}
+
+/* Is the local function of image-cxx known by its name? */
+static bool knows_names(const struct bytes *b, const char *name, const char *root)
+{
+	struct dinst_error e = {0};
+	struct image *img = open_bytes(b, name, root, &e);
+	uint32_t flags;
+	bool yes;
+
+	if (!img)
+		fail_msg("%s", e.text);
+	yes = image_name_flags(img, "mostly_warm.cold", &flags);
+	if (yes)
+		assert_true(flags & FUNCTION_COLD);
+	image_close(img);
+	return yes;
+}
+
+/* ------------------------------------------------------------ a root of files */
+
+static char root[64];
+
+static int make_root(void **unused)
+{
+	(void)unused;
+	snprintf(root, sizeof(root), "/tmp/dinst-debug-XXXXXX");
+	return mkdtemp(root) ? 0 : -1;
+}
+
+static int remove_root(void **unused)
+{
+	char command[128];
+
+	(void)unused;
+	snprintf(command, sizeof(command), "rm -rf '%s'", root);
+	return system(command);
+}
+
+static void make_directories(const char *path)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text), "%s", path);
+	for (char *p = text + strlen(root) + 1; (p = strchr(p, '/')); p++) {
+		*p = 0;
+		mkdir(text, 0755);
+		*p = '/';
+	}
+}
+
+static void write_file(const char *path, const struct bytes *b)
+{
+	int fd;
+
+	make_directories(path);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, b->p, b->size), b->size);
+	close(fd);
+}
+
+/* ROOT/usr/lib/debug/.build-id/ab/cdef.debug of the file. */
+static void build_id_path(const struct bytes *b, char *path, size_t size)
+{
+	struct dinst_error e = {0};
+	struct image *img = open_bytes(b, "file", NULL, &e);
+	const uint8_t *id;
+	size_t length, used;
+
+	assert_non_null(img);
+	id = image_build_id(img, &length);
+	assert_non_null(id);
+	used = snprintf(path, size, "%s/usr/lib/debug/.build-id/%02x/", root, id[0]);
+	for (size_t i = 1; i < length; i++)
+		used += snprintf(path + used, size - used, "%02x", id[i]);
+	snprintf(path + used, size - used, ".debug");
+	image_close(img);
+}
+
+static void test_by_build_id(void **unused)
+{
+	struct bytes whole = read_target("image-cxx"), bare = read_target("image-cxx");
+	char path[512], elsewhere[512];
+
+	(void)unused;
+	hide_symbols(&bare);
+	build_id_path(&bare, path, sizeof(path));
+	assert_false(knows_names(&bare, "file", root));
+	assert_false(knows_names(&bare, "file", NULL));
+	write_file(path, &whole);
+	assert_true(knows_names(&bare, "file", root));
+	assert_false(knows_names(&bare, "file", NULL));
+	/* A link is followed inside the root, not out of it. */
+	snprintf(elsewhere, sizeof(elsewhere), "%s/elsewhere", root);
+	assert_int_equal(rename(path, elsewhere), 0);
+	assert_int_equal(symlink(elsewhere, path), 0);
+	assert_false(knows_names(&bare, "file", root));
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(symlink("/elsewhere", path), 0);
+	assert_true(knows_names(&bare, "file", root));
+	/* A file that does not belong to it, and one that is cut, are passed over. */
+	assert_int_equal(unlink(path), 0);
+	whole.size -= 100;
+	write_file(path, &whole);
+	assert_false(knows_names(&bare, "file", root));
+	free(whole.p);
+	whole = read_target("image-asm");
+	write_file(path, &whole);
+	assert_false(knows_names(&bare, "file", root));
+	/* A pipe in its place must not stop us. */
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkfifo(path, 0644), 0);
+	assert_false(knows_names(&bare, "file", root));
+	free(whole.p);
+	free(bare.p);
+}
+
+static void test_by_link(void **unused)
+{
+	static const char *const places[] = {"%s/usr/bin/the.debug", "%s/usr/bin/.debug/the.debug",
+					     "%s/usr/lib/debug/usr/bin/the.debug"};
+	struct bytes whole = read_target("image-cxx"), bare = read_target("image-cxx");
+	uint8_t link[16] = "the.debug"; /* 9 and a zero, up to 12, then the checksum */
+	uint32_t crc = lzma_crc32(whole.p, whole.size, 0);
+	char path[512];
+
+	(void)unused;
+	hide_symbols(&bare);
+	memcpy(link + 12, &crc, 4);
+	add_section(&bare, ".gnu_debuglink", link, sizeof(link));
+	assert_false(knows_names(&bare, "/usr/bin/prog", root));
+	for (size_t i = 0; i < 3; i++) {
+		snprintf(path, sizeof(path), places[i], root);
+		write_file(path, &whole);
+		assert_true(knows_names(&bare, "/usr/bin/prog", root));
+		assert_int_equal(unlink(path), 0);
+	}
+	whole.p[whole.size - 1] ^= 1;
+	write_file(path, &whole);
+	assert_false(knows_names(&bare, "/usr/bin/prog", root));
+	free(whole.p);
+	free(bare.p);
+}
+
+/* ------------------------------------------------------------- compressed */
+
+static struct bytes compress(const struct bytes *b)
+{
+	struct bytes out = {malloc(b->size + 65536), 0};
+
+	assert_int_equal(lzma_easy_buffer_encode(6, LZMA_CHECK_CRC64, NULL, b->p, b->size, out.p,
+						 &out.size, b->size + 65536),
+			 LZMA_OK);
+	return out;
+}
+
+static void test_compressed(void **unused)
+{
+	struct bytes whole = read_target("image-cxx"), bare = read_target("image-cxx");
+	struct bytes packed = compress(&whole);
+
+	(void)unused;
+	hide_symbols(&bare);
+	add_section(&bare, ".gnu_debugdata", packed.p, packed.size);
+	assert_true(knows_names(&bare, "file", NULL));
+	free(whole.p);
+	free(bare.p);
+	free(packed.p);
+}
+
+static void expect_bad(const struct bytes *b)
+{
+	struct dinst_error e = {0};
+	struct image *img = open_bytes(b, "file", NULL, &e);
+
+	assert_null(img);
+	assert_int_equal(e.code, DINST_BAD_FILE);
+}
+
+static void test_damaged_compressed(void **unused)
+{
+	struct bytes whole = read_target("image-cxx"), bare = read_target("image-cxx");
+	struct bytes packed = compress(&whole), zeros = {calloc(1, 300 << 20), 300 << 20};
+
+	(void)unused;
+	hide_symbols(&bare);
+	packed.p[packed.size / 2] ^= 0x10;
+	add_section(&bare, ".gnu_debugdata", packed.p, packed.size);
+	expect_bad(&bare);
+	free(bare.p);
+	free(packed.p);
+	/* Little that would become a lot is not let. */
+	bare = read_target("image-cxx");
+	hide_symbols(&bare);
+	packed = (struct bytes){malloc(1 << 20), 0};
+	assert_int_equal(lzma_easy_buffer_encode(0, LZMA_CHECK_CRC64, NULL, zeros.p, zeros.size,
+						 packed.p, &packed.size, 1 << 20),
+			 LZMA_OK);
+	add_section(&bare, ".gnu_debugdata", packed.p, packed.size);
+	expect_bad(&bare);
+	free(zeros.p);
+	free(whole.p);
+	free(bare.p);
+	free(packed.p);
+}
+
+/* Without a section table the dynamic segment tells the names, .eh_frame_hdr the frames. */
+static void test_no_sections(void **unused)
+{
+	struct bytes b = read_target("image-cxx");
+	Elf64_Ehdr *h = (Elf64_Ehdr *)b.p;
+	struct dinst_error e = {0};
+	const struct image_function *functions;
+	struct image *img;
+	uint32_t flags;
+	size_t n, cold = 0;
+
+	(void)unused;
+	h->e_shoff = h->e_shnum = h->e_shstrndx = 0;
+	img = open_bytes(&b, "file", NULL, &e);
+	if (!img)
+		fail_msg("%s", e.text);
+	n = image_functions(img, &functions);
+	for (size_t i = 0; i < n; i++)
+		cold += !!(functions[i].flags & FUNCTION_COLD);
+	assert_true(n > 15 && cold >= 2);
+	assert_false(image_name_flags(img, "mostly_warm", &flags));
+	assert_int_equal(image_references(img, &e), 0);
+	image_close(img);
+	free(b.p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_by_build_id, make_root, remove_root),
+		cmocka_unit_test_setup_teardown(test_by_link, make_root, remove_root),
+		cmocka_unit_test(test_compressed),
+		cmocka_unit_test(test_damaged_compressed),
+		cmocka_unit_test(test_no_sections),
+	};
+
+	alarm(120);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
