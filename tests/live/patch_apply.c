@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * patch_apply.c - patches of a running program's text: what becomes of each,
+ * how long it takes, and that the pages are the file's own again afterwards.
+ */
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "inject/patch.h"
+#include "tests/live/inject_help.h"
+
+enum { PAGE = 4096, PAGES = 320, NOP = 0x90, LENGTH = 5 };
+
+/* One instruction that does nothing, five bytes long. */
+static const uint8_t long_nop[LENGTH] = { 0x0f, 0x1f, 0x44, 0, 0 };
+
+struct scene {
+	struct harness *h;
+	struct target *target;
+	taddr_t blob;
+	struct patch *patches;
+	size_t count;
+	taddr_t *pages;
+	size_t page_count;
+	int kept;       /* what patch_drop_private_pages() returned */
+	uint64_t ns;    /* what the work took */
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void begin(struct scene *c, struct harness *h)
+{
+	memset(c, 0, sizeof(*c));
+	c->h = h;
+	harness_start(h, "patch-text", NULL);
+	c->blob = strtoull(harness_line(h, 5000), NULL, 16);
+	c->target = help_open(h->pid);
+}
+
+static void finish(struct scene *c)
+{
+	free(c->patches);
+	free(c->pages);
+	target_close(c->target);
+	harness_verify(c->h);
+	harness_end(c->h, 0);
+}
+
+static struct patch patch_at(taddr_t address)
+{
+	struct patch p = { .address = address, .length = LENGTH, .outcome = PATCH_FAILED };
+
+	memset(p.before, NOP, LENGTH);
+	memcpy(p.after, long_nop, LENGTH);
+	return p;
+}
+
+static int apply(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct scene *c = arg;
+	uint64_t began = now_ns();
+	int result = patch_apply(s, c->patches, c->count, e);
+
+	c->ns = now_ns() - began;
+	return result;
+}
+
+static void apply_all(struct scene *c, struct patch *patches, size_t count)
+{
+	struct patch *owned = c->patches;
+
+	c->patches = patches;
+	c->count = count;
+	help_stop_well(c->target, apply, c);
+	c->patches = owned;
+}
+
+/* Turns patches that were made into those that take them back. */
+static void reverse(struct patch *patches, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		memcpy(patches[i].before, long_nop, LENGTH);
+		memset(patches[i].after, NOP, LENGTH);
+		patches[i].outcome = PATCH_FAILED;
+	}
+}
+
+static void expect_bytes(struct scene *c, taddr_t address, const uint8_t *bytes, size_t size)
+{
+	struct dinst_error e = { 0 };
+	uint8_t now[64];
+
+	assert_int_equal(target_read(c->target, address, now, size, &e), 0);
+	assert_memory_equal(now, bytes, size);
+}
+
+static void outcomes(void **state)
+{
+	struct patch p[6];
+	struct scene c;
+	uint8_t foreign[LENGTH] = { 0xcc, NOP, NOP, NOP, NOP };
+
+	begin(&c, *state);
+	p[0] = patch_at(c.blob + 16);
+	apply_all(&c, p, 1);
+	assert_int_equal(p[0].outcome, PATCH_DONE);
+	expect_bytes(&c, c.blob + 16, long_nop, LENGTH);
+	apply_all(&c, p, 1);
+	assert_int_equal(p[0].outcome, PATCH_ALREADY);
+	/* Six at once: already, foreign before it and behind it, done, not mapped, not mapped. */
+	p[1] = patch_at(c.blob + 32);
+	memcpy(p[1].before, foreign, LENGTH);
+	p[2] = patch_at(c.blob + 14);
+	p[3] = patch_at(c.blob + 40);
+	p[4] = patch_at(0x1000);
+	p[5] = patch_at(UINT64_MAX - 64);
+	apply_all(&c, p, 6);
+	assert_int_equal(p[0].outcome, PATCH_ALREADY);
+	assert_int_equal(p[1].outcome, PATCH_FOREIGN);
+	assert_int_equal(p[2].outcome, PATCH_FOREIGN);
+	assert_int_equal(p[3].outcome, PATCH_DONE);
+	assert_int_equal(p[4].outcome, PATCH_UNMAPPED);
+	assert_int_equal(p[5].outcome, PATCH_UNMAPPED);
+	assert_true(strtoul(help_ask(c.h, "run"), NULL, 10) > 0);
+	reverse(p, 1);
+	reverse(&p[3], 1);
+	apply_all(&c, p, 1);
+	apply_all(&c, &p[3], 1);
+	assert_int_equal(p[0].outcome, PATCH_DONE);
+	assert_int_equal(p[3].outcome, PATCH_DONE);
+	finish(&c);
+}
+
+/* Bytes that somebody else has put there are never touched, nor their neighbours. */
+static int write_foreign(struct stop *s, void *arg, struct dinst_error *e)
+{
+	static const uint8_t theirs[2] = { 0x66, NOP };
+	struct scene *c = arg;
+
+	return stop_write(s, c->blob + 102, theirs, sizeof(theirs), e);
+}
+
+static int write_back(struct stop *s, void *arg, struct dinst_error *e)
+{
+	static const uint8_t nops[2] = { NOP, NOP };
+	struct scene *c = arg;
+
+	return stop_write(s, c->blob + 102, nops, sizeof(nops), e);
+}
+
+static void foreign_bytes_stay(void **state)
+{
+	static const uint8_t want[15] = { 0x0f, 0x1f, 0x44, 0,	  0, NOP,  NOP, 0x66,
+					  NOP,	NOP,  0x0f, 0x1f, 0x44, 0, 0 };
+	struct patch p[3];
+	struct scene c;
+
+	begin(&c, *state);
+	help_stop_well(c.target, write_foreign, &c);
+	p[0] = patch_at(c.blob + 95);
+	p[1] = patch_at(c.blob + 100);
+	p[2] = patch_at(c.blob + 105);
+	apply_all(&c, p, 3);
+	assert_int_equal(p[0].outcome, PATCH_DONE);
+	assert_int_equal(p[1].outcome, PATCH_FOREIGN);
+	assert_int_equal(p[2].outcome, PATCH_DONE);
+	expect_bytes(&c, c.blob + 95, want, sizeof(want));
+	reverse(p, 3);
+	apply_all(&c, p, 3);
+	assert_int_equal(p[1].outcome, PATCH_FOREIGN);
+	help_stop_well(c.target, write_back, &c);
+	finish(&c);
+}
+
+static void across_pages_unsorted_overlapping(void **state)
+{
+	struct patch p[6];
+	struct scene c;
+
+	begin(&c, *state);
+	/* Ending in, beginning in and lying across a border, in no order. */
+	p[0] = patch_at(c.blob + 3 * PAGE - 2);
+	p[1] = patch_at(c.blob + 9 * PAGE);
+	p[2] = patch_at(c.blob + 2 * PAGE + 100);
+	p[3] = patch_at(c.blob + 3 * PAGE + 3);
+	p[4] = patch_at(c.blob + 9 * PAGE - 5);
+	/* The last one undoes the first, and knows what that has written. */
+	p[5] = p[0];
+	reverse(&p[5], 1);
+	apply_all(&c, p, 6);
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(p[i].outcome, PATCH_DONE);
+	expect_bytes(&c, p[0].address, p[0].before, LENGTH);
+	expect_bytes(&c, p[3].address, long_nop, LENGTH);
+	expect_bytes(&c, p[4].address, long_nop, LENGTH);
+	/* Across a border, foreign in the second page only. */
+	p[0].after[4] = 0x77;
+	p[0].before[4] = 0x78;
+	apply_all(&c, p, 1);
+	assert_int_equal(p[0].outcome, PATCH_FOREIGN);
+	expect_bytes(&c, p[0].address, p[5].after, LENGTH);
+	reverse(&p[1], 4);
+	apply_all(&c, &p[1], 4);
+	finish(&c);
+}
+
+static void malformed(void **state)
+{
+	struct dinst_error e = { 0 };
+	struct scene c;
+	struct patch p;
+
+	begin(&c, *state);
+	p = patch_at(c.blob);
+	c.patches = &p;
+	c.count = 1;
+	p.length = 0;
+	assert_int_equal(help_stop(c.target, apply, &c, &e), DINST_FAILED);
+	dinst_error_clear(&e);
+	p.length = ARCH_PATCH_MAX + 1;
+	assert_int_equal(help_stop(c.target, apply, &c, &e), DINST_FAILED);
+	c.patches = NULL;
+	c.count = 0;
+	help_stop_well(c.target, apply, &c);
+	finish(&c);
+}
+
+/* ------------------------------------------------------------ many, and pages */
+
+/* Private copies of the text, in KiB, as smaps says. */
+static unsigned copies(struct scene *c)
+{
+	unsigned long lo, hi, kib, total = 0;
+	bool inside = false;
+	char path[64], line[512];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)c->h->pid);
+	f = fopen(path, "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx ", &lo, &hi) == 2)
+			inside = c->blob >= lo && c->blob < hi;
+		else if (inside && sscanf(line, "Anonymous: %lu kB", &kib) == 1)
+			total = kib;
+	}
+	fclose(f);
+	return (unsigned)total;
+}
+
+/* 32 patches in each of 313 pages. */
+static void make_many(struct scene *c)
+{
+	enum { PER_PAGE = 32, COUNT = 10016 };
+
+	c->patches = calloc(COUNT, sizeof(*c->patches));
+	c->pages = calloc(PAGES, sizeof(*c->pages));
+	assert_non_null(c->patches);
+	assert_non_null(c->pages);
+	c->count = COUNT;
+	for (size_t i = 0; i < COUNT; i++)
+		c->patches[i] = patch_at(c->blob + i / PER_PAGE * PAGE + i % PER_PAGE * 127);
+	for (c->page_count = 0; c->page_count < COUNT / PER_PAGE; c->page_count++)
+		c->pages[c->page_count] = c->blob + c->page_count * PAGE + 17;
+}
+
+static void apply_many(struct scene *c)
+{
+	help_stop_well(c->target, apply, c);
+	for (size_t i = 0; i < c->count; i++)
+		assert_int_equal(c->patches[i].outcome, PATCH_DONE);
+}
+
+static int drop(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct scene *c = arg;
+	uint64_t began = now_ns();
+
+	c->kept = patch_drop_private_pages(s, c->pages, c->page_count, 0, NULL, e);
+	c->ns = now_ns() - began;
+	return c->kept < 0 ? c->kept : 0;
+}
+
+/*
+ * The remote calls themselves leave a copy of the page in whose unused tail
+ * they ran: it is made before anything is counted.
+ */
+static unsigned copies_at_first(struct scene *c)
+{
+	struct patch one = patch_at(c->blob);
+	taddr_t page = c->blob;
+
+	apply_all(c, &one, 1);
+	reverse(&one, 1);
+	apply_all(c, &one, 1);
+	c->pages = &page;
+	c->page_count = 1;
+	help_stop_well(c->target, drop, c);
+	c->pages = NULL;
+	assert_int_equal(c->kept, 0);
+	return copies(c);
+}
+
+static void many_at_once(void **state)
+{
+	struct scene c;
+	unsigned before;
+
+	begin(&c, *state);
+	before = copies_at_first(&c);
+	make_many(&c);
+	for (int round = 0; round < 5; round++) {
+		apply_many(&c);
+		/* A few milliseconds; the machine may be busy with other tests. */
+		assert_true(c.ns < 100 * 1000 * 1000);
+		assert_true(strtoul(help_ask(c.h, "run"), NULL, 10) > 0);
+		assert_int_equal(copies(&c), before + 313 * 4);
+		reverse(c.patches, c.count);
+		apply_many(&c);
+		help_stop_well(c.target, drop, &c);
+		assert_int_equal(c.kept, 0);
+		assert_int_equal(copies(&c), before);
+		for (size_t i = 0; i < c.count; i++)
+			c.patches[i] = patch_at(c.patches[i].address);
+	}
+	finish(&c);
+}
+
+static void only_what_equals_the_file_is_dropped(void **state)
+{
+	struct patch one;
+	struct scene c;
+	unsigned before;
+
+	begin(&c, *state);
+	before = copies_at_first(&c);
+	make_many(&c);
+	apply_many(&c);
+	reverse(c.patches, c.count);
+	apply_many(&c);
+	/* One page differs, and one that is not on our list, between two that are. */
+	one = patch_at(c.blob + 50 * PAGE + 3000);
+	apply_all(&c, &one, 1);
+	assert_int_equal(one.outcome, PATCH_DONE);
+	c.pages[100] = c.pages[99];
+	help_stop_well(c.target, write_foreign, &c);
+	help_stop_well(c.target, drop, &c);
+	assert_int_equal(c.kept, 2);
+	assert_int_equal(copies(&c), before + 3 * 4);
+	expect_bytes(&c, one.address, long_nop, LENGTH);
+	help_stop_well(c.target, write_back, &c);
+	reverse(&one, 1);
+	apply_all(&c, &one, 1);
+	c.pages[100] = c.blob + 100 * PAGE;
+	help_stop_well(c.target, drop, &c);
+	assert_int_equal(c.kept, 0);
+	assert_int_equal(copies(&c), before);
+	finish(&c);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(outcomes),
+		CASE(foreign_bytes_stay),
+		CASE(across_pages_unsorted_overlapping),
+		CASE(malformed),
+		CASE(many_at_once),
+		CASE(only_what_equals_the_file_is_dropped),
+	};
+
+	return cmocka_run_group_tests_name("live/patch_apply", tests, NULL, NULL);
+}
