@@ -208,7 +208,7 @@ struct row {
 	uint64_t return_column;
 	int64_t data_align;
 	bool cfa_known; /* a register and an offset, no expression */
-	bool saved;     /* some register is kept in memory already */
+	bool saved;	/* some register is kept in memory already */
 };
 
 static void note_saved(struct row *row, uint64_t column)
@@ -313,7 +313,7 @@ static bool is_entry_row(const struct row *row)
 struct cie {
 	size_t offset; /* of the record; 0 with `known` false: an empty slot */
 	bool known;
-	bool usable;   /* false: an augmentation or encoding that we do not know */
+	bool usable; /* false: an augmentation or encoding that we do not know */
 	bool augmented;
 	uint8_t pointer_encoding, lsda_encoding;
 	uint32_t flags;
@@ -524,11 +524,14 @@ static int read_all(struct parser *p)
 		/* The id of an FDE is the distance back to its CIE; 0 marks a CIE. */
 		if (back) {
 			if (back > (size_t)(id - p->in->bytes))
-				return damaged(p, at, "a record refers to something before the section");
+				return damaged(p, at,
+					       "a record refers to something before the section");
 			cie = find_cie(p, id - back);
 			if (!cie)
-				return p->e && p->e->code ? p->e->code :
-				       damaged(p, at, "a record refers to another that is no CIE");
+				return p->e && p->e->code
+					       ? p->e->code
+					       : damaged(p, at,
+							 "a record refers to another that is no CIE");
 			if (cie->usable) {
 				result = read_fde(p, r, at, cie);
 				if (result)

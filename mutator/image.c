@@ -102,8 +102,8 @@ static bool is_loaded(const struct elf_file *f, const struct elf_section *s)
 	const struct elf_segment *segment;
 	size_t size;
 
-	return s->bytes && elf_at(f, s->address, &size, &segment) == s->bytes &&
-	       size >= s->size && (segment->flags & PF_X);
+	return s->bytes && elf_at(f, s->address, &size, &segment) == s->bytes && size >= s->size &&
+	       (segment->flags & PF_X);
 }
 
 /* Executable sections; false if there are none that can be believed. */
@@ -142,8 +142,8 @@ static int find_text(struct image *img, struct dinst_error *e)
 			const struct elf_segment *s = &f->loads[i];
 
 			if ((s->flags & PF_X) && s->file_size)
-				img->text[img->text_count++] = (struct image_range){
-					s->address, s->address + s->file_size};
+				img->text[img->text_count++] =
+					(struct image_range){s->address, s->address + s->file_size};
 		}
 	}
 	img->text_count = ranges_tidy(img->text, img->text_count);
@@ -156,7 +156,8 @@ static void find_span(struct image *img)
 	const struct elf_file *f = &img->file;
 
 	img->lowest = f->loads[0].address;
-	img->highest = f->loads[f->load_count - 1].address + f->loads[f->load_count - 1].memory_size;
+	img->highest =
+		f->loads[f->load_count - 1].address + f->loads[f->load_count - 1].memory_size;
 	/* Pages of the architectures that we know are 4 KiB at least. */
 	img->lowest &= ~UINT64_C(0xfff);
 }

@@ -32,12 +32,12 @@ int image_open(int fd, const char *name, const char *debug_root, struct image **
 void image_close(struct image *img);
 
 const uint8_t *image_build_id(const struct image *img, size_t *size); /* NULL if none */
-const char *image_soname(const struct image *img); /* DT_SONAME; NULL if none */
-vaddr_t image_lowest(const struct image *img);  /* lowest PT_LOAD, page aligned down */
+const char *image_soname(const struct image *img);		      /* DT_SONAME; NULL if none */
+vaddr_t image_lowest(const struct image *img);	/* lowest PT_LOAD, page aligned down */
 vaddr_t image_highest(const struct image *img); /* end of the highest PT_LOAD */
-vaddr_t image_entry(const struct image *img);   /* e_entry */
-bool image_is_fixed(const struct image *img);   /* ET_EXEC: runs at its link-time addresses */
-bool image_is_go(const struct image *img);      /* Go code: pcs are parked off the stacks */
+vaddr_t image_entry(const struct image *img);	/* e_entry */
+bool image_is_fixed(const struct image *img);	/* ET_EXEC: runs at its link-time addresses */
+bool image_is_go(const struct image *img);	/* Go code: pcs are parked off the stacks */
 
 /*
  * The file's bytes at `vaddr` in an executable, readable, file-backed part;
@@ -57,22 +57,22 @@ size_t image_text(const struct image *img, const struct image_range **ranges);
 bool image_file_offset(const struct image *img, vaddr_t vaddr, uint64_t *offset);
 
 enum image_function_flag {
-	FUNCTION_COLD = 1 << 0,     /* a .cold fragment: no function of its own, see parent */
-	FUNCTION_NO_SYMBOL = 1 << 1,/* the name is made up from the address */
-	FUNCTION_NO_FRAME = 1 << 2, /* no FDE covers it */
-	FUNCTION_IFUNC = 1 << 3,    /* the symbol names a resolver */
-	FUNCTION_NO_SIZE = 1 << 4,  /* the size was inferred from what follows */
-	FUNCTION_STUB = 1 << 5,     /* PLT, _init, signal return and the like: not patched */
-	FUNCTION_LOCAL = 1 << 6,    /* the symbol is local to the file */
+	FUNCTION_COLD = 1 << 0,	     /* a .cold fragment: no function of its own, see parent */
+	FUNCTION_NO_SYMBOL = 1 << 1, /* the name is made up from the address */
+	FUNCTION_NO_FRAME = 1 << 2,  /* no FDE covers it */
+	FUNCTION_IFUNC = 1 << 3,     /* the symbol names a resolver */
+	FUNCTION_NO_SIZE = 1 << 4,   /* the size was inferred from what follows */
+	FUNCTION_STUB = 1 << 5,	     /* PLT, _init, signal return and the like: not patched */
+	FUNCTION_LOCAL = 1 << 6,     /* the symbol is local to the file */
 };
 
 struct image_function {
 	vaddr_t address;
-	uint64_t size;      /* bytes */
-	const char *name;   /* as in the file (mangled); never NULL; owned by the image */
+	uint64_t size;	  /* bytes */
+	const char *name; /* as in the file (mangled); never NULL; owned by the image */
 	uint32_t flags;
-	uint32_t parent;    /* of a cold fragment: index of its function, else own index */
-	uint32_t alias_of;  /* index of the function that other names at this address stand for */
+	uint32_t parent;   /* of a cold fragment: index of its function, else own index */
+	uint32_t alias_of; /* index of the function that other names at this address stand for */
 };
 
 /* All functions, sorted by address, one per address (further names: image_aliases). */

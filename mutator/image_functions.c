@@ -20,14 +20,14 @@
 struct draft {
 	uint64_t symbol_size;
 	uint32_t order; /* of its symbol */
-	bool framed;    /* an FDE starts here */
+	bool framed;	/* an FDE starts here */
 };
 
 struct builder {
 	struct image *img;
 	const struct symbol *symbols;
 	size_t symbol_count;
-	size_t s, f;        /* next symbol, next FDE */
+	size_t s, f;	    /* next symbol, next FDE */
 	vaddr_t framed_to;  /* end of the FDEs seen so far */
 	vaddr_t covered_to; /* end of everything seen so far */
 	struct image_range init, fini;
@@ -82,10 +82,11 @@ static size_t cold_base(const char *name)
 static bool is_stub_name(const char *name)
 {
 	static const char *const stubs[] = {
-		"_init",	   "_fini",	   "__restore_rt",    "__restore",
-		"_dl_debug_state", "__longjmp",	   "____longjmp_chk", "__start_context",
-		"setcontext",	   "swapcontext",  "__setcontext",    "__swapcontext",
-		"_dl_start_user",  "__sigreturn", "_dl_rtld_di_serinfo_unused",
+		"_init",	   "_fini",	      "__restore_rt",
+		"__restore",	   "_dl_debug_state", "__longjmp",
+		"____longjmp_chk", "__start_context", "setcontext",
+		"swapcontext",	   "__setcontext",    "__swapcontext",
+		"_dl_start_user",  "__sigreturn",     "_dl_rtld_di_serinfo_unused",
 	};
 
 	if (name[0] != '_' && name[0] != 's')
@@ -93,7 +94,8 @@ static bool is_stub_name(const char *name)
 	for (size_t i = 0; i < sizeof(stubs) / sizeof(*stubs); i++)
 		if (!strcmp(name, stubs[i]))
 			return true;
-	return !strncmp(name, "_dl_runtime_resolve", 19) || !strncmp(name, "_dl_runtime_profile", 19);
+	return !strncmp(name, "_dl_runtime_resolve", 19) ||
+	       !strncmp(name, "_dl_runtime_profile", 19);
 }
 
 static bool is_function_type(const struct symbol *s)
@@ -155,8 +157,8 @@ static int add_names(struct builder *b, struct image_function *fn, const struct 
 			if (cold_base(s->name))
 				fn->flags |= FUNCTION_COLD;
 		} else {
-			img->aliases[img->alias_count++] = (struct image_alias){
-				img->function_count, s->bind, s->name};
+			img->aliases[img->alias_count++] =
+				(struct image_alias){img->function_count, s->bind, s->name};
 		}
 		fn->flags |= symbol_flags(s);
 		last = s->name;
@@ -318,8 +320,7 @@ static void consider_parent(void *arg, uint32_t function)
 	uint32_t x = drafts[function].order, y = drafts[p->fragment].order;
 	uint32_t distance = x > y ? x - y : y - x;
 
-	if (function == p->fragment ||
-	    (p->b->img->functions[function].flags & FUNCTION_COLD))
+	if (function == p->fragment || (p->b->img->functions[function].flags & FUNCTION_COLD))
 		return;
 	/* Several source files may have a local function of that name: the symbols of
 	 * one file stand together. */

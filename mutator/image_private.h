@@ -37,9 +37,9 @@ struct symbol {
 	uint64_t size;
 	const char *name;
 	uint32_t order; /* place in its table: neighbours come from one source file */
-	uint8_t type;   /* STT_* */
-	uint8_t bind;   /* STB_* */
-	uint8_t rank;   /* lower is a better name for its address */
+	uint8_t type;	/* STT_* */
+	uint8_t bind;	/* STB_* */
+	uint8_t rank;	/* lower is a better name for its address */
 };
 
 struct symbol_list {
@@ -56,7 +56,7 @@ struct image_alias {
 /* Open addressing from the hash of a name to what carries it. */
 struct name_table {
 	uint32_t *slots; /* 0: empty; else 1 + index: a function, or function_count + an alias */
-	size_t size;     /* a power of two */
+	size_t size;	 /* a power of two */
 };
 
 struct readable_entry {

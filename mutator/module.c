@@ -54,7 +54,7 @@ struct reading {
 	struct module_list *list;
 	const struct target *target;
 	struct maps maps;
-	char root[64];  /* /proc/PID/root */
+	char root[64]; /* /proc/PID/root */
 	uint64_t main_inode;
 	char main_path[PATH_MAX_TEXT], main_name[64];
 	bool changed;
@@ -271,8 +271,8 @@ static struct entry *find_entry(struct module_list *l, const struct maps_entry *
 		if (x->module.gone || x->inode != m->inode || x->device != m->device)
 			continue;
 		/* What has no image has no bias to go by: its mappings are one module. */
-		if (!biased || (x->module.image ? x->module.bias == bias :
-						  m->lo >= x->module.lo && m->lo < x->module.hi))
+		if (!biased || (x->module.image ? x->module.bias == bias
+						: m->lo >= x->module.lo && m->lo < x->module.hi))
 			return x;
 	}
 	return NULL;

@@ -14,15 +14,15 @@
 #include "mutator/image.h"
 
 struct module {
-	char name[64];       /* base name of the file: libc.so.6, [vdso]; of the executable the
+	char name[64];	     /* base name of the file: libc.so.6, [vdso]; of the executable the
 				name that it was started by: redis-server */
-	char *path;          /* as the target sees it */
+	char *path;	     /* as the target sees it */
 	struct image *image; /* NULL if it could not be read: `problem` says why */
 	char problem[160];
-	taddr_t bias;        /* address in the target = vaddr + bias */
-	taddr_t lo, hi;      /* span of its mappings */
-	bool main;           /* the executable */
-	bool gone;           /* unmapped since */
+	taddr_t bias;	/* address in the target = vaddr + bias */
+	taddr_t lo, hi; /* span of its mappings */
+	bool main;	/* the executable */
+	bool gone;	/* unmapped since */
 };
 
 struct module_list; /* opaque */

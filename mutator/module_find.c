@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum {
-	NEAREST = 3,       /* names offered for one that is not there */
+	NEAREST = 3,	   /* names offered for one that is not there */
 	MODULES_TOLD = 12, /* modules named in an error */
 };
 
@@ -30,8 +30,7 @@ struct search {
 
 static bool matches_module(const struct search *s, const struct module *m)
 {
-	return !s->modules || module_has_name(m, s->modules) ||
-	       !fnmatch(s->modules, m->name, 0);
+	return !s->modules || module_has_name(m, s->modules) || !fnmatch(s->modules, m->name, 0);
 }
 
 static int add(struct search *s, struct module *m, const uint32_t *indices, size_t count)
@@ -113,10 +112,11 @@ static int explain_withheld(struct search *s)
 		    !image_name_flags(m->image, s->name, &flags))
 			continue;
 		if (flags & FUNCTION_STUB)
-			return dinst_fail(s->e, DINST_NO_FUNCTION,
-					  "'%s' in %s is not patched: it is entered or found in other "
-					  "ways than by a call",
-					  s->name, m->name);
+			return dinst_fail(
+				s->e, DINST_NO_FUNCTION,
+				"'%s' in %s is not patched: it is entered or found in other "
+				"ways than by a call",
+				s->name, m->name);
 		if (flags & FUNCTION_COLD)
 			return dinst_fail(s->e, DINST_NO_FUNCTION,
 					  "'%s' in %s is a part of a function, not one of its own; "
@@ -318,10 +318,11 @@ int find_resource(const struct module_list *l, const char *resource, struct func
 	char module[256] = "*";
 
 	if (strncmp(resource, "/Code", 5) || (resource[5] && resource[5] != '/'))
-		return dinst_fail(e, DINST_USAGE,
-				  "'%.120s' is not code; write /Code/MODULE/FUNCTION, either of which "
-				  "may be a glob",
-				  resource);
+		return dinst_fail(
+			e, DINST_USAGE,
+			"'%.120s' is not code; write /Code/MODULE/FUNCTION, either of which "
+			"may be a glob",
+			resource);
 	rest = resource[5] ? resource + 6 : "";
 	slash = strchr(rest, '/');
 	if (*rest) {

@@ -21,7 +21,7 @@
 #endif
 #ifndef DT_RELR
 #define DT_RELRSZ 35
-#define DT_RELR 36
+#define DT_RELR	  36
 #endif
 
 enum { SCAN_PIECE = 1 << 20 };
@@ -161,8 +161,7 @@ static bool is_jump(const struct image *img, vaddr_t from, vaddr_t target)
 	size_t size;
 	const uint8_t *bytes = image_code(img, from, &size);
 
-	return bytes && arch_decode(bytes, size, from, &insn) == ARCH_OK &&
-	       insn.target == target &&
+	return bytes && arch_decode(bytes, size, from, &insn) == ARCH_OK && insn.target == target &&
 	       (insn.flow == ARCH_FLOW_JUMP || insn.flow == ARCH_FLOW_BRANCH);
 }
 
@@ -243,8 +242,8 @@ static int scan_code(struct scan *s)
 		 * lies across two pieces is found by letting them overlap. */
 		for (size_t at = 0; bytes && at < size; at += SCAN_PIECE) {
 			size_t piece = size - at < SCAN_PIECE ? size - at : SCAN_PIECE;
-			size_t more = size - at - piece < ARCH_INSN_MAX ? size - at - piece :
-									    ARCH_INSN_MAX;
+			size_t more = size - at - piece < ARCH_INSN_MAX ? size - at - piece
+									: ARCH_INSN_MAX;
 
 			arch_scan_references(bytes + at, piece + more, img->text[i].lo + at, lo, hi,
 					     found_reference, s);
@@ -460,7 +459,8 @@ static int scan_exceptions(struct scan *s)
 		if (!fde->lsda || !range_at(img->text, img->text_count, fde->lo))
 			continue;
 		bytes = elf_at(&img->file, fde->lsda, &size, NULL);
-		if (!bytes || !cfi_landing_pads(bytes, size, fde->lsda, fde->lo, mark_pad, s, &used) ||
+		if (!bytes ||
+		    !cfi_landing_pads(bytes, size, fde->lsda, fde->lo, mark_pad, s, &used) ||
 		    used > budget)
 			return dinst_fail(s->e, DINST_BAD_FILE,
 					  "%s: damaged exception table at 0x%llx", img->name,

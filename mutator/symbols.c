@@ -214,8 +214,7 @@ static size_t dynamic_count(const struct elf_file *f, const struct dynamic *d)
 	return 0;
 }
 
-static int read_by_dynamic(const struct image *img, struct symbol_list *list,
-			   struct dinst_error *e)
+static int read_by_dynamic(const struct image *img, struct symbol_list *list, struct dinst_error *e)
 {
 	const struct elf_file *f = &img->file;
 	const uint8_t *table, *strings;
@@ -379,8 +378,8 @@ static bool debug_by_link(struct image *img, const char *root)
 		return false;
 	crc = elf_u32(s->bytes + at);
 	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
-		int n = snprintf(path, sizeof(path), places[i], (int)(slash - img->name),
-				 img->name, link);
+		int n = snprintf(path, sizeof(path), places[i], (int)(slash - img->name), img->name,
+				 link);
 
 		if (n > 0 && (size_t)n < sizeof(path) && try_debug(img, root, path, &crc))
 			return true;

@@ -111,9 +111,10 @@ struct corpus {
 /* Some value that has broken readers before. */
 static uint64_t nasty(size_t size)
 {
-	static const uint64_t values[] = {0,	      1,	  7,	       0xff,	    0xffff,
-					  0x7fffffff, 0xffffffff, 0x100000000, 0x7fffffffffff, 1ull << 63,
-					  UINT64_MAX, UINT64_MAX - 7};
+	static const uint64_t values[] = {0,	      1,	   7,
+					  0xff,	      0xffff,	   0x7fffffff,
+					  0xffffffff, 0x100000000, 0x7fffffffffff,
+					  1ull << 63, UINT64_MAX,  UINT64_MAX - 7};
 
 	switch (below(4)) {
 	case 0:

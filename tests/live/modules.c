@@ -45,8 +45,8 @@ static size_t find(struct view *v, const char *pattern, struct function_ref *fir
 	struct dinst_error e = {0};
 	size_t count;
 
-	if (pattern[0] == '/' ? find_resource(v->list, pattern, &found, &count, &e) :
-				find_functions(v->list, pattern, &found, &count, &e))
+	if (pattern[0] == '/' ? find_resource(v->list, pattern, &found, &count, &e)
+			      : find_functions(v->list, pattern, &found, &count, &e))
 		fail_msg("%s: %s", pattern, e.text);
 	assert_true(count > 0);
 	if (first)
@@ -71,8 +71,8 @@ static int refuse(struct view *v, const char *pattern, struct dinst_error *e)
 	int r;
 
 	*e = (struct dinst_error){0};
-	r = pattern[0] == '/' ? find_resource(v->list, pattern, &found, &count, e) :
-				find_functions(v->list, pattern, &found, &count, e);
+	r = pattern[0] == '/' ? find_resource(v->list, pattern, &found, &count, e)
+			      : find_functions(v->list, pattern, &found, &count, e);
 	if (!r)
 		fail_msg("%s was found", pattern);
 	assert_int_equal(r, e->code);
@@ -99,8 +99,8 @@ static void check_code(struct view *v, const char *name)
 	assert_non_null(code);
 	if (size > sizeof(memory))
 		size = sizeof(memory);
-	assert_int_equal(target_read(v->target, function(&r)->address + r.module->bias, memory, size,
-				     &e),
+	assert_int_equal(target_read(v->target, function(&r)->address + r.module->bias, memory,
+				     size, &e),
 			 0);
 	assert_memory_equal(memory, code, size);
 }
@@ -151,7 +151,7 @@ static void test_patterns(void **state)
 	assert_int_equal(find(&v, "mostly_warm", &r), 1);
 	/* The same one by all its names. */
 	static const char *const same[] = {
-		"image-cxx:mostly_warm",     "image-cxx:mostly_w*",	   "image-c*:mostly_warm",
+		"image-cxx:mostly_warm",       "image-cxx:mostly_w*",	    "image-c*:mostly_warm",
 		"/Code/image-cxx/mostly_warm", "/Code/image-*/mostly_?arm", "/Code/*/mostly_warm",
 	};
 	for (size_t i = 0; i < sizeof(same) / sizeof(*same); i++) {
@@ -457,10 +457,10 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, harness_setup, harness_teardown)
 	const struct CMUnitTest tests[] = {
-		CASE(test_modules),	    CASE(test_patterns),
-		CASE(test_no_match),	    CASE(test_deleted_file),
-		CASE(test_replaced_file),   CASE(test_replaced_file_unprivileged),
-		CASE(test_linked_name),	    CASE(test_loaded_and_dropped),
+		CASE(test_modules),	  CASE(test_patterns),
+		CASE(test_no_match),	  CASE(test_deleted_file),
+		CASE(test_replaced_file), CASE(test_replaced_file_unprivileged),
+		CASE(test_linked_name),	  CASE(test_loaded_and_dropped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -189,8 +189,8 @@ static void test_landing_pads(void **unused)
 	for (size_t i = 0; i < n; i++) {
 		size_t marks = 0;
 
-		for (vaddr_t v = functions[i].address;
-		     v < functions[i].address + functions[i].size; v++)
+		for (vaddr_t v = functions[i].address; v < functions[i].address + functions[i].size;
+		     v++)
 			marks += !!(image_references_at(img, v) & REFERENCE_LANDING);
 		with += marks != 0;
 		/* GCC may put the handlers into the cold part: its parent has them. */
