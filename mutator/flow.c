@@ -20,7 +20,8 @@ int insn_list_add(struct insn_list *list, const struct arch_insn *insn, struct d
 		void *more = reallocarray(list->items, room, sizeof(*list->items));
 
 		if (!more)
-			return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu instructions", room);
+			return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu instructions",
+					  room);
 		list->items = more;
 		list->room = room;
 	}
@@ -84,7 +85,7 @@ static int add_piece(struct flow *f, vaddr_t lo, vaddr_t hi, struct dinst_error 
 		f->pieces = more;
 		f->piece_room = room;
 	}
-	f->pieces[f->piece_count++] = (struct piece){ .lo = lo, .hi = hi };
+	f->pieces[f->piece_count++] = (struct piece){.lo = lo, .hi = hi};
 	return 0;
 }
 
@@ -356,7 +357,7 @@ static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_er
 
 int flow_follow(struct flow *f, vaddr_t v, struct dinst_error *e)
 {
-	struct work w = { 0 };
+	struct work w = {0};
 	int r = 0;
 
 	flow_mark(f, v, MARK_TARGET);
@@ -447,7 +448,7 @@ int flow_build(struct flow *f, struct image *img, struct freemap *map, uint32_t 
 {
 	int r;
 
-	*f = (struct flow){ .img = img, .map = map, .function = index };
+	*f = (struct flow){.img = img, .map = map, .function = index};
 	f->single_only = image_is_go(img);
 	r = make_pieces(f, e);
 	if (r < 0)
@@ -480,5 +481,5 @@ void flow_release(struct flow *f)
 	free(f->heads);
 	free(f->insns.items);
 	free(f->odd.items);
-	*f = (struct flow){ 0 };
+	*f = (struct flow){0};
 }

@@ -17,13 +17,13 @@
 #include "mutator/image.h"
 
 enum flow_mark {
-	MARK_COVER = 1 << 0,    /* part of an instruction of the linear decode */
+	MARK_COVER = 1 << 0,	/* part of an instruction of the linear decode */
 	MARK_CONFLICT = 1 << 1, /* instructions overlap here: nothing is sure */
-	MARK_REACHED = 1 << 2,  /* first byte of an instruction that control reaches */
-	MARK_TARGET = 1 << 3,   /* control, or a return address, may arrive here */
-	MARK_LOOP = 1 << 4,     /* a jump of this function itself leads here */
+	MARK_REACHED = 1 << 2,	/* first byte of an instruction that control reaches */
+	MARK_TARGET = 1 << 3,	/* control, or a return address, may arrive here */
+	MARK_LOOP = 1 << 4,	/* a jump of this function itself leads here */
 	MARK_REFERRED = 1 << 5, /* image_references_at() names it */
-	MARK_RSEQ = 1 << 6,     /* of a restartable sequence */
+	MARK_RSEQ = 1 << 6,	/* of a restartable sequence */
 };
 
 struct piece {
@@ -43,14 +43,14 @@ struct flow {
 	struct piece *pieces; /* sorted by address */
 	size_t piece_count, piece_room;
 	size_t byte_count;
-	uint8_t *marks;       /* enum flow_mark of every byte of the pieces */
-	uint32_t *heads;      /* 1 + index of the instruction that starts here, or 0 */
+	uint8_t *marks;		/* enum flow_mark of every byte of the pieces */
+	uint32_t *heads;	/* 1 + index of the instruction that starts here, or 0 */
 	struct insn_list insns; /* sorted by address, no overlaps */
-	struct insn_list odd; /* reached by jumps into the middle of others */
-	size_t labels;        /* inner instructions whose address is stored or computed */
+	struct insn_list odd;	/* reached by jumps into the middle of others */
+	size_t labels;		/* inner instructions whose address is stored or computed */
 	bool unsorted;
-	bool unresolved;      /* an indirect jump may lead anywhere in here */
-	bool single_only;     /* pcs may be parked anywhere: one instruction a window */
+	bool unresolved;  /* an indirect jump may lead anywhere in here */
+	bool single_only; /* pcs may be parked anywhere: one instruction a window */
 };
 
 /* Decodes function `index`. On failure (no memory, no references) nothing is held. */

@@ -72,7 +72,7 @@ static int mark_stretch(struct flow *f, vaddr_t lo, vaddr_t hi, struct dinst_err
 	vaddr_t v = lo;
 
 	while (v < hi) {
-		struct image_range own = { 0, 0 }, gap;
+		struct image_range own = {0, 0}, gap;
 		vaddr_t next = hi;
 		int r;
 

@@ -21,11 +21,11 @@ struct freemap {
 	struct image *img;
 	const struct image_function *functions;
 	size_t count;
-	uint32_t *fragments;      /* cold fragments, by parent, then by address */
+	uint32_t *fragments; /* cold fragments, by parent, then by address */
 	size_t fragment_count;
 	struct sweep sweeps[SWEEPS];
 	uint64_t clock;
-	struct hole *holes;       /* taken, by address */
+	struct hole *holes; /* taken, by address */
 	size_t hole_count, hole_room;
 	struct vaddr_list targets; /* of all jump tables, sorted */
 };
@@ -155,7 +155,7 @@ size_t freemap_table_targets(const struct freemap *map, vaddr_t lo, vaddr_t hi,
 struct image_range freemap_primary(const struct freemap *map, uint32_t index)
 {
 	const struct image_function *fn = &map->functions[index];
-	struct image_range r = { fn->address, fn->address };
+	struct image_range r = {fn->address, fn->address};
 	size_t size = 0;
 
 	if (!image_code(map->img, fn->address, &size))
@@ -195,7 +195,8 @@ static int sweep_add(struct sweep *s, const struct arch_insn *insn, struct dinst
 		void *more = reallocarray(s->insns, room, sizeof(*s->insns));
 
 		if (!more)
-			return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu instructions", room);
+			return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu instructions",
+					  room);
 		s->insns = more;
 		s->room = room;
 	}
@@ -363,7 +364,8 @@ bool freemap_is_branched_to(struct freemap *map, vaddr_t v)
 
 		if (freemap_sweep(map, (uint32_t)k, &s, NULL) < 0)
 			return true;
-		for (size_t i = first_insn_from(s, lo); i < s->count && s->insns[i].address < hi; i++)
+		for (size_t i = first_insn_from(s, lo); i < s->count && s->insns[i].address < hi;
+		     i++)
 			if (leads_to(&s->insns[i], v))
 				return true;
 		if (unknown_leads_to(map, s, lo, hi, v))
@@ -411,7 +413,7 @@ bool freemap_take(struct freemap *map, vaddr_t v, size_t size)
 		map->hole_room = room;
 	}
 	memmove(&map->holes[i + 1], &map->holes[i], (map->hole_count - i) * sizeof(*map->holes));
-	map->holes[i] = (struct hole){ .at = v, .size = size };
+	map->holes[i] = (struct hole){.at = v, .size = size};
 	map->hole_count++;
 	return true;
 }

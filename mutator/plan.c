@@ -31,7 +31,7 @@ static int add_wish(struct planning *p, enum point_kind kind, vaddr_t address, l
 		p->room = room;
 	}
 	p->wishes[p->count++] = (struct wish){
-		.point = { .kind = kind, .address = address, .window = -1, .callee = callee },
+		.point = {.kind = kind, .address = address, .window = -1, .callee = callee},
 		.insn = insn,
 		.window = -1,
 	};
@@ -57,9 +57,8 @@ static bool is_call_point(const struct flow *f, const struct arch_insn *insn)
 {
 	if (insn->flow == ARCH_FLOW_CALL_INDIRECT)
 		return true;
-	return insn->flow == ARCH_FLOW_CALL &&
-	       (insn->target != insn->address + insn->length ||
-		freemap_starting_at(f->map, insn->target) >= 0);
+	return insn->flow == ARCH_FLOW_CALL && (insn->target != insn->address + insn->length ||
+						freemap_starting_at(f->map, insn->target) >= 0);
 }
 
 /*
@@ -289,7 +288,8 @@ static bool evict_edges(struct planning *p, size_t first, unsigned count)
 static bool loops_to_entry(const struct planning *p, const struct wish *wish)
 {
 	return (flow_marks(&p->flow, wish->point.address) |
-		flow_marks(&p->flow, insn_of(p, wish)->address)) & MARK_LOOP;
+		flow_marks(&p->flow, insn_of(p, wish)->address)) &
+	       MARK_LOOP;
 }
 
 static int place_entry(struct planning *p, struct wish *wish, struct dinst_error *e)

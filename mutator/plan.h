@@ -11,7 +11,7 @@
 
 struct wish {
 	struct point point;
-	long insn;      /* index into the flow's instructions, -1 if there is none */
+	long insn;	/* index into the flow's instructions, -1 if there is none */
 	int32_t window; /* index into windows.items, -1 while it has none */
 };
 

@@ -16,8 +16,7 @@ enum { LIVE_BEFORE = 32, LIVE_BEHIND = 64 };
 const char *point_kind_name(enum point_kind kind)
 {
 	static const char *const names[] = {
-		[POINT_ENTRY] = "entry", [POINT_EXIT] = "exit", [POINT_CALL] = "call"
-	};
+		[POINT_ENTRY] = "entry", [POINT_EXIT] = "exit", [POINT_CALL] = "call"};
 
 	return (size_t)kind < sizeof(names) / sizeof(*names) ? names[kind] : "unknown";
 }
@@ -25,11 +24,16 @@ const char *point_kind_name(enum point_kind kind)
 const char *tactic_name(enum tactic tactic)
 {
 	static const char *const names[] = {
-		[TACTIC_NONE] = "none",         [TACTIC_RETARGET] = "retarget",
-		[TACTIC_CALL] = "call",         [TACTIC_JUMP] = "jump",
-		[TACTIC_SELF] = "self",         [TACTIC_PREVIOUS] = "previous",
-		[TACTIC_ACROSS] = "across",     [TACTIC_PADDING] = "padding",
-		[TACTIC_BOTH] = "previous+padding", [TACTIC_SHORT] = "short",
+		[TACTIC_NONE] = "none",
+		[TACTIC_RETARGET] = "retarget",
+		[TACTIC_CALL] = "call",
+		[TACTIC_JUMP] = "jump",
+		[TACTIC_SELF] = "self",
+		[TACTIC_PREVIOUS] = "previous",
+		[TACTIC_ACROSS] = "across",
+		[TACTIC_PADDING] = "padding",
+		[TACTIC_BOTH] = "previous+padding",
+		[TACTIC_SHORT] = "short",
 		[TACTIC_MERGED] = "merged",
 	};
 
@@ -39,36 +43,37 @@ const char *tactic_name(enum tactic tactic)
 static const struct {
 	const char *name, *text;
 } refusals[] = {
-	[REFUSAL_NONE] = { "none", "not refused" },
-	[REFUSAL_UNDECODED] = { "undecoded", "an instruction there is not known for sure" },
-	[REFUSAL_UNRESOLVED] = { "unresolved",
-				 "the function has an indirect jump whose targets are not known" },
-	[REFUSAL_BRANCH_TARGET] = { "branch-target",
-				    "something jumps or returns into every window that would do" },
-	[REFUSAL_NO_ROOM] = { "no-room", "too short, and no padding or hole in reach" },
-	[REFUSAL_PAGE] = { "page", "the window would lie across two pages" },
-	[REFUSAL_UNMOVABLE] = { "unmovable", "an instruction there must not be relocated" },
-	[REFUSAL_RSEQ] = { "rseq", "it is part of a restartable sequence" },
-	[REFUSAL_STUB] = { "stub", "a linker stub, signal return or loader hook" },
-	[REFUSAL_LOOP_ENTRY] = { "loop-entry",
-				 "the function loops back to its first instruction" },
-	[REFUSAL_TAKEN] = { "taken", "its bytes are needed for another point" },
-	[REFUSAL_IFUNC] = { "ifunc", "the name stands for a resolver, not for the code" },
-	[REFUSAL_FOREIGN] = { "foreign",
-			      "the bytes in memory are not the file's: another tool's patch" },
-	[REFUSAL_UNMAPPED] = { "unmapped", "the module is no longer mapped" },
+	[REFUSAL_NONE] = {"none", "not refused"},
+	[REFUSAL_UNDECODED] = {"undecoded", "an instruction there is not known for sure"},
+	[REFUSAL_UNRESOLVED] = {"unresolved",
+				"the function has an indirect jump whose targets are not known"},
+	[REFUSAL_BRANCH_TARGET] = {"branch-target",
+				   "something jumps or returns into every window that would do"},
+	[REFUSAL_NO_ROOM] = {"no-room", "too short, and no padding or hole in reach"},
+	[REFUSAL_PAGE] = {"page", "the window would lie across two pages"},
+	[REFUSAL_UNMOVABLE] = {"unmovable", "an instruction there must not be relocated"},
+	[REFUSAL_RSEQ] = {"rseq", "it is part of a restartable sequence"},
+	[REFUSAL_STUB] = {"stub", "a linker stub, signal return or loader hook"},
+	[REFUSAL_LOOP_ENTRY] = {"loop-entry", "the function loops back to its first instruction"},
+	[REFUSAL_TAKEN] = {"taken", "its bytes are needed for another point"},
+	[REFUSAL_IFUNC] = {"ifunc", "the name stands for a resolver, not for the code"},
+	[REFUSAL_FOREIGN] = {"foreign",
+			     "the bytes in memory are not the file's: another tool's patch"},
+	[REFUSAL_UNMAPPED] = {"unmapped", "the module is no longer mapped"},
 };
 
 const char *refusal_name(enum refusal refusal)
 {
-	return (size_t)refusal < sizeof(refusals) / sizeof(*refusals) && refusals[refusal].name ?
-		       refusals[refusal].name : "unknown";
+	return (size_t)refusal < sizeof(refusals) / sizeof(*refusals) && refusals[refusal].name
+		       ? refusals[refusal].name
+		       : "unknown";
 }
 
 const char *refusal_text(enum refusal refusal)
 {
-	return (size_t)refusal < sizeof(refusals) / sizeof(*refusals) && refusals[refusal].text ?
-		       refusals[refusal].text : "unknown reason";
+	return (size_t)refusal < sizeof(refusals) / sizeof(*refusals) && refusals[refusal].text
+		       ? refusals[refusal].text
+		       : "unknown reason";
 }
 
 /* ------------------------------------------------------------ the result */
@@ -235,7 +240,7 @@ int plan_function(struct image *img, uint32_t function, struct function_plan **o
 		  struct dinst_error *e)
 {
 	const struct image_function *functions;
-	struct planning p = { 0 };
+	struct planning p = {0};
 	struct function_plan *plan;
 	struct freemap *map;
 	int r;

@@ -24,17 +24,17 @@ enum point_kind { POINT_ENTRY, POINT_EXIT, POINT_CALL };
 
 /* How a point is reached; names as in the documentation (tactic_name()). */
 enum tactic {
-	TACTIC_NONE,       /* refused */
-	TACTIC_RETARGET,   /* "retarget": displacement of the call, jump or conditional jump */
-	TACTIC_CALL,       /* "call": indirect call overwritten in place */
-	TACTIC_JUMP,       /* "jump": near jump over instructions from the point on */
-	TACTIC_SELF,       /* "self": the exit instruction itself is long enough */
-	TACTIC_PREVIOUS,   /* "previous": instructions before the point (b) */
-	TACTIC_ACROSS,     /* "across": the same, across a not-taken branch (b') */
-	TACTIC_PADDING,    /* "padding": completed by padding behind (c) */
-	TACTIC_BOTH,       /* "previous+padding" (bc) */
-	TACTIC_SHORT,      /* "short": short jump to a hole in reach */
-	TACTIC_MERGED,     /* "merged": served by the window of another point */
+	TACTIC_NONE,	 /* refused */
+	TACTIC_RETARGET, /* "retarget": displacement of the call, jump or conditional jump */
+	TACTIC_CALL,	 /* "call": indirect call overwritten in place */
+	TACTIC_JUMP,	 /* "jump": near jump over instructions from the point on */
+	TACTIC_SELF,	 /* "self": the exit instruction itself is long enough */
+	TACTIC_PREVIOUS, /* "previous": instructions before the point (b) */
+	TACTIC_ACROSS,	 /* "across": the same, across a not-taken branch (b') */
+	TACTIC_PADDING,	 /* "padding": completed by padding behind (c) */
+	TACTIC_BOTH,	 /* "previous+padding" (bc) */
+	TACTIC_SHORT,	 /* "short": short jump to a hole in reach */
+	TACTIC_MERGED,	 /* "merged": served by the window of another point */
 };
 
 enum refusal {
@@ -43,21 +43,21 @@ enum refusal {
 	REFUSAL_UNRESOLVED,    /* an indirect jump whose targets are not known */
 	REFUSAL_BRANCH_TARGET, /* something jumps into every window that would do */
 	REFUSAL_NO_ROOM,       /* too short, and no padding or hole in reach */
-	REFUSAL_PAGE,          /* the window would lie across two pages */
+	REFUSAL_PAGE,	       /* the window would lie across two pages */
 	REFUSAL_UNMOVABLE,     /* an instruction that must not be relocated */
-	REFUSAL_RSEQ,          /* a restartable sequence */
-	REFUSAL_STUB,          /* linker stub, signal return, loader hook */
+	REFUSAL_RSEQ,	       /* a restartable sequence */
+	REFUSAL_STUB,	       /* linker stub, signal return, loader hook */
 	REFUSAL_LOOP_ENTRY,    /* the function loops back to its first instruction */
-	REFUSAL_TAKEN,         /* its bytes are needed for another point */
-	REFUSAL_IFUNC,         /* the name stands for a resolver, not for the code */
+	REFUSAL_TAKEN,	       /* its bytes are needed for another point */
+	REFUSAL_IFUNC,	       /* the name stands for a resolver, not for the code */
 	REFUSAL_FOREIGN,       /* the bytes in memory are not the file's: another tool's patch */
 	REFUSAL_UNMAPPED,      /* the module is no longer mapped */
 };
 
 const char *point_kind_name(enum point_kind kind); /* "entry", "exit", "call" */
 const char *tactic_name(enum tactic tactic);
-const char *refusal_name(enum refusal refusal);    /* one word, for tables: "branch-target" */
-const char *refusal_text(enum refusal refusal);    /* a sentence */
+const char *refusal_name(enum refusal refusal); /* one word, for tables: "branch-target" */
+const char *refusal_text(enum refusal refusal); /* a sentence */
 
 enum { WINDOW_INSNS_MAX = 24, WINDOW_BYTES_MAX = 64 };
 
@@ -71,30 +71,30 @@ enum { WINDOW_INSNS_MAX = 24, WINDOW_BYTES_MAX = 64 };
  */
 struct window {
 	vaddr_t start;
-	uint8_t length;        /* bytes of whole instructions, padding not counted */
-	uint8_t padding;       /* unused bytes behind that the patch may overwrite */
+	uint8_t length;	 /* bytes of whole instructions, padding not counted */
+	uint8_t padding; /* unused bytes behind that the patch may overwrite */
 	uint8_t insn_count;
 	enum arch_patch_kind kind;
-	vaddr_t hole;          /* SHORT_JUMP: address of the near jump, else 0 */
+	vaddr_t hole; /* SHORT_JUMP: address of the near jump, else 0 */
 	uint8_t hole_length;
 	struct arch_insn insns[WINDOW_INSNS_MAX]; /* link-time addresses */
-	arch_regset live[WINDOW_INSNS_MAX];       /* live just before each */
+	arch_regset live[WINDOW_INSNS_MAX];	  /* live just before each */
 };
 
 struct point {
 	enum point_kind kind;
 	enum tactic tactic;
 	enum refusal refusal;
-	vaddr_t address;      /* of the instruction: first of the function, exit, call */
-	int32_t window;       /* index into plan->windows, -1 if refused */
-	uint8_t insn;         /* index into the window: the slot is before this instruction */
-	vaddr_t callee;       /* direct calls and tail jumps, else 0 */
+	vaddr_t address; /* of the instruction: first of the function, exit, call */
+	int32_t window;	 /* index into plan->windows, -1 if refused */
+	uint8_t insn;	 /* index into the window: the slot is before this instruction */
+	vaddr_t callee;	 /* direct calls and tail jumps, else 0 */
 };
 
 struct function_plan {
-	uint32_t function;    /* index into image_functions() */
+	uint32_t function; /* index into image_functions() */
 	size_t point_count, window_count;
-	struct point *points; /* entry first, then by address */
+	struct point *points;	/* entry first, then by address */
 	struct window *windows; /* by start; they do not overlap */
 };
 

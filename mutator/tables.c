@@ -156,8 +156,8 @@ static int read_table(struct flow *f, const struct bases *b, vaddr_t table, vadd
  * All that a table at `table` can be. The offsets mostly count from the table
  * itself, but also from a label in the code (tables of label differences).
  */
-static int read_forms(struct flow *f, const struct bases *b, vaddr_t table, bool behind,
-		      bool *hit, struct dinst_error *e)
+static int read_forms(struct flow *f, const struct bases *b, vaddr_t table, bool behind, bool *hit,
+		      struct dinst_error *e)
 {
 	bool fixed = image_is_fixed(f->img);
 	int r = read_table(f, b, table, table, ENTRY_RELATIVE, behind, hit, e);
@@ -180,7 +180,7 @@ static int collect(const struct flow *f, struct bases *b, struct dinst_error *e)
 }
 
 struct table_count {
-	size_t tables;     /* bases that hold one */
+	size_t tables;	   /* bases that hold one */
 	size_t code_bases; /* bases in the function's own code */
 };
 
@@ -268,8 +268,8 @@ static void count_labels(struct flow *f)
 }
 
 enum origin {
-	ORIGIN_WHOLE,      /* loaded or handed over whole: the references know it */
-	ORIGIN_TABLE,      /* a base and an offset that was loaded */
+	ORIGIN_WHOLE,	   /* loaded or handed over whole: the references know it */
+	ORIGIN_TABLE,	   /* a base and an offset that was loaded */
 	ORIGIN_ARITHMETIC, /* computed in another way */
 };
 
@@ -360,8 +360,8 @@ static bool is_riddle(const struct flow *f, size_t at, const struct table_count 
 
 int flow_tables(struct flow *f, struct dinst_error *e)
 {
-	struct bases bases = { 0 };
-	struct table_count n = { 0, 0 };
+	struct bases bases = {0};
+	struct table_count n = {0, 0};
 	int r = image_is_fixed(f->img) ? follow_immediates(f, e) : 0;
 	bool any = has_indirect_jump(&f->insns) || has_indirect_jump(&f->odd);
 

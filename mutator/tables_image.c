@@ -107,8 +107,8 @@ static int read_all(struct image *img, const struct vaddr_list *bases, struct va
 
 int image_table_targets(struct image *img, struct vaddr_list *targets, struct dinst_error *e)
 {
-	struct vaddr_list bases = { 0 };
-	struct scan scan = { .img = img, .bases = &bases };
+	struct vaddr_list bases = {0};
+	struct scan scan = {.img = img, .bases = &bases};
 	const struct image_range *text;
 	size_t n = image_text(img, &text);
 	int r = 0;

@@ -108,7 +108,7 @@ static enum refusal span_rules(const struct windows *w, size_t first, unsigned c
 static bool displacement(const struct arch_insn *insn, size_t *first, size_t *count)
 {
 	/* Every byte of the displacement differs when this much is added. */
-	static const int64_t steps[] = { 0x01010101, -0x01010101 };
+	static const int64_t steps[] = {0x01010101, -0x01010101};
 
 	for (unsigned i = 0; i < 2; i++) {
 		uint8_t bytes[ARCH_INSN_MAX];
@@ -196,8 +196,7 @@ enum refusal draft_jump(const struct windows *w, size_t first, unsigned count, b
 			struct draft *out)
 {
 	struct draft d = {
-		.first = first, .count = count, .kind = ARCH_PATCH_JUMP, .merged_into = -1
-	};
+		.first = first, .count = count, .kind = ARCH_PATCH_JUMP, .merged_into = -1};
 	enum refusal r = span_rules(w, first, count, &d.length);
 
 	if (r != REFUSAL_NONE)
@@ -226,8 +225,7 @@ static bool is_better(const struct hole_search *s, vaddr_t hole)
 	if (!s->best)
 		return true;
 	return same_page(s->from, hole) && same_page(hole, last) &&
-	       !(same_page(s->from, s->best) &&
-		 same_page(s->best, s->best + arch_jump_size - 1));
+	       !(same_page(s->from, s->best) && same_page(s->best, s->best + arch_jump_size - 1));
 }
 
 static bool is_usable_hole(const struct hole_search *s, vaddr_t hole)
@@ -294,7 +292,7 @@ static vaddr_t find_hole(const struct windows *w, size_t first)
 {
 	vaddr_t start = w->flow->insns.items[first].address;
 	vaddr_t reach = (vaddr_t)arch_short_jump_reach + 2 * ARCH_INSN_MAX;
-	struct hole_search s = { .w = w, .from = start + arch_short_jump_size };
+	struct hole_search s = {.w = w, .from = start + arch_short_jump_size};
 	vaddr_t lo = start > reach ? start - reach : 0;
 
 	search_gaps(&s, lo, start + reach);
@@ -303,12 +301,10 @@ static vaddr_t find_hole(const struct windows *w, size_t first)
 	return s.best;
 }
 
-enum refusal draft_short(const struct windows *w, size_t first, unsigned count,
-			 struct draft *out)
+enum refusal draft_short(const struct windows *w, size_t first, unsigned count, struct draft *out)
 {
 	struct draft d = {
-		.first = first, .count = count, .kind = ARCH_PATCH_SHORT_JUMP, .merged_into = -1
-	};
+		.first = first, .count = count, .kind = ARCH_PATCH_SHORT_JUMP, .merged_into = -1};
 	enum refusal r = span_rules(w, first, count, &d.length);
 
 	if (r == REFUSAL_NONE)
@@ -328,7 +324,7 @@ enum refusal draft_short(const struct windows *w, size_t first, unsigned count,
 
 int windows_init(struct windows *w, struct flow *f, struct dinst_error *e)
 {
-	*w = (struct windows){ .flow = f };
+	*w = (struct windows){.flow = f};
 	w->owner = calloc(f->insns.count + 1, sizeof(*w->owner));
 	if (!w->owner)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for windows");
@@ -342,7 +338,7 @@ void windows_release(struct windows *w, bool keep_holes)
 			freemap_give(w->flow->map, w->items[i].hole);
 	free(w->items);
 	free(w->owner);
-	*w = (struct windows){ 0 };
+	*w = (struct windows){0};
 }
 
 static void set_owner(struct windows *w, const struct draft *d, int32_t owner)
@@ -455,8 +451,7 @@ static int32_t merge(struct windows *w, size_t first, size_t last)
 	return enter(w, &all);
 }
 
-int windows_place(struct windows *w, const struct draft *d, int32_t *index,
-		  struct dinst_error *e)
+int windows_place(struct windows *w, const struct draft *d, int32_t *index, struct dinst_error *e)
 {
 	size_t first = d->first, last = d->first + d->count - 1;
 	int32_t one = -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * points_plan.c - plans of the functions in tests/live/targets/points-fixture.S
- * and points-fixed.S, one line a case.
+ * points_plan.c - plans of the functions in tests/live/targets/points-layout.S,
+ * points-flow.S and points-fixed.S, one line a case.
  *
  * A plan is written as its points in order: KIND+OFFSET, then either =TACTIC
  * with the window as (start offset, bytes of instructions[+padding]) or
@@ -27,114 +27,117 @@ struct plan_case {
 	const char *function, *points;
 };
 
-static const struct plan_case cases[] = {
-	{ "a_ret", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)" },
-	{ "a_xor_ret", "entry+0=padding(0,3+2) exit+2=merged(0,3+2)" },
-	{ "a_tight", "entry+0=short(0,3) exit+2=merged(0,3)" },
-	{ "a_tight_next", "entry+0=jump(0,8) exit+7=merged(0,8)" },
-	{ "a_nothing", "entry+0=!no-room exit+2=!no-room" },
-	{ "a_ends_in_call", "entry+0=jump(0,9) call+4=merged(0,9)" },
-	{ "a_adjacent", "entry+0=jump(0,6) exit+5=merged(0,6)" },
-	{ "a_endbr_ret", "entry+0=padding(4,1+4) exit+4=merged(4,1+4)" },
-	{ "a_endbr", "entry+0=jump(4,10) exit+13=merged(4,10)" },
-	{ "a_alias", "entry+0=jump(0,6) exit+5=merged(0,6)" },
-	{ "a_outer", "entry+0=short(0,2)" },
-	{ "a_inner", "entry+0=padding(0,4+1) exit+3=merged(0,4+1)" },
-	{ "a_data", "entry+0=jump(0,6) exit+5=merged(0,6)" },
-	{ "a_zeros", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)" },
-	{ "a_after_zeros", "entry+0=jump(0,6) exit+5=merged(0,6)" },
-	{ "a_table_behind", "entry+0=!no-room exit+0=!no-room" },
-	{ "a_int3", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)" },
-	{ "p_entry", "entry+0=short(0,4) exit+10=previous(4,7)" },
-	{ "p_padding", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)" },
-	{ "p_call", "entry+0=jump(0,14) call+9=merged(0,14) exit+19=previous(14,6)" },
-	{ "p_call_only",
-	  "entry+0=retarget(0,5) call+0=merged(0,5) call+5=short(5,5) exit+12=padding(12,1+4)" },
-	{ "b_loop_1", "entry+0=!branch-target exit+6=across(1,6)" },
-	{ "b_loop_4", "entry+0=short(0,3) exit+9=across(4,6)" },
-	{ "b_loop_5", "entry+0=jump(0,5) exit+9=across(5,5)" },
-	{ "b_loop_0", "entry+0=!loop-entry exit+7=across(2,6)" },
-	{ "b_jcc_out", "entry+0=jump(0,10) exit+9=merged(0,10) exit+15=previous(10,6)" },
-	{ "b_jcc_in", "entry+0=short(0,2) exit+10=previous(5,6)" },
-	{ "b_call_last", "entry+0=jump(0,6) call+1=merged(0,6) exit+13=previous(9,5)" },
-	{ "b_riprel", "entry+0=jump(0,7) exit+13=previous(7,7)" },
-	{ "b_jmp_first", "entry+0=short(0,2) exit+9=previous(4,6)" },
-	{ "b_recursion",
-	  "entry+0=jump(0,5) exit+4=merged(0,5) call+7=retarget(7,5) exit+17=previous(12,6)" },
-	{ "c_target_ret", "entry+0=jump(0,6) exit+11=padding(11,1+4)" },
-	{ "c_target_tight", "entry+0=jump(0,6) exit+11=!branch-target" },
-	{ "c_target_next", "entry+0=jump(0,5) exit+4=merged(0,5)" },
-	{ "c_pop_ret", "entry+0=jump(0,9) call+4=merged(0,9) exit+10=padding(10,1+4)" },
-	{ "c_pop_tight", "entry+0=jump(0,9) call+4=merged(0,9) exit+10=short(9,2)" },
-	{ "c_pop_next", "entry+0=jump(0,8) exit+7=merged(0,8)" },
-	{ "c_previous", "entry+0=jump(0,6) exit+12=previous(8,5)" },
-	{ "c_across", "entry+0=jump(0,5) exit+10=across(5,6) exit+21=previous(17,5)" },
-	{ "c_two_rets", "entry+0=jump(0,5) exit+10=across(5,6) exit+14=previous+padding(11,4+1)" },
-	{ "c_ret_ret", "entry+0=jump(0,5) exit+12=previous(7,6) exit+13=short(13,1+1)" },
-	{ "c_rep_ret", "entry+0=jump(0,7) exit+5=merged(0,7)" },
-	{ "c_bnd_ret", "entry+0=jump(0,7) exit+5=merged(0,7)" },
-	{ "c_ret_8", "entry+0=jump(0,8) exit+5=merged(0,8)" },
-	{ "c_jcc_tail", "entry+0=jump(0,5) exit+7=retarget(7,6) exit+18=previous(13,6)" },
-	{ "c_jcc_entry", "entry+0=short(0,2) exit+2=retarget(2,6) exit+13=previous(8,6)" },
-	{ "c_jcc_short", "entry+0=jump(0,5) exit+7=!no-room exit+12=across(7,6)" },
-	{ "c_jcc_short_to", "entry+0=jump(0,7) exit+6=merged(0,7)" },
-	{ "c_tail", "entry+0=jump(0,9) exit+9=retarget(9,5)" },
-	{ "c_wrapper", "entry+0=retarget(0,5) exit+0=merged(0,5)" },
-	{ "c_tail_short", "entry+0=jump(0,11) exit+9=merged(0,11)" },
-	{ "c_tail_short_to", "entry+0=jump(0,7) exit+6=merged(0,7)" },
-	{ "c_tail_memory", "entry+0=jump(0,9) exit+9=self(9,6)" },
-	{ "c_tail_register", "entry+0=jump(0,10) exit+8=merged(0,10)" },
-	{ "c_tail_field", "entry+0=jump(0,10) exit+7=merged(0,10)" },
-	{ "c_split", "entry+0=jump(0,5) exit+cold=previous(cold,7) exit+18=previous(14,5)" },
-	{ "c_noreturn", "entry+0=jump(0,5)" },
-	{ "d_direct",
-	  "entry+0=jump(0,9) call+9=retarget(9,5) call+19=retarget(19,5) exit+28=previous(24,5)" },
-	{ "d_prefixed", "entry+0=jump(0,9) call+9=retarget(9,8) exit+21=previous(17,5)" },
-	{ "d_get_pc", "entry+0=jump(0,5) exit+16=previous(11,6)" },
-	{ "d_next", "entry+0=jump(0,9) call+9=retarget(9,5)" },
-	{ "d_next_to", "entry+0=jump(0,5) exit+9=previous(5,5)" },
-	{ "d_memory", "entry+0=jump(0,9) call+9=call(9,6) exit+19=previous(15,5)" },
-	{ "d_register",
-	  "entry+0=jump(0,11) call+9=merged(0,11) call+19=previous(16,6) exit+26=previous(22,5)" },
-	{ "d_row",
-	  "entry+0=jump(0,11) call+9=merged(0,11) call+11=short(11,2) exit+17=previous(13,5)" },
-	{ "d_field", "entry+0=jump(0,7) call+9=previous(7,5) exit+16=previous(12,5)" },
-	{ "d_stack",
-	  "entry+0=jump(0,8) call+10=previous(8,5) call+18=previous(13,9) exit+26=previous(22,5)" },
-	{ "d_segment", "entry+0=jump(0,9) call+9=call(9,8) exit+21=previous(17,5)" },
-	{ "d_joined", "entry+0=jump(0,11) call+9=merged(0,11) exit+22=previous(18,5)" },
-	{ "e_lock_skip", "entry+0=jump(0,5) exit+22=padding(22,1+4)" },
-	{ "e_loops", "entry+0=jump(0,5) exit+22=previous(16,7)" },
-	{ "e_loop_entry_window", "entry+0=jump(0,6) exit+14=previous(8,7)" },
-	{ "e_xbegin", "entry+0=short(0,2) exit+22=previous(16,7)" },
-	{ "e_syscall", "entry+0=jump(0,5) exit+7=padding(7,1+4)" },
-	{ "e_sigreturn", "entry+0=!stub" },
-	{ "e_from_next", "entry+0=jump(0,6) exit+9=short(8,2)" },
-	{ "e_next_door", "entry+0=jump(0,10) exit+9=merged(0,10)" },
-	{ "f_table",
-	  "entry+0=jump(0,5) exit+40=short(38,3) exit+46=previous(41,6) exit+52=previous(47,6)" },
-	{ "f_hoisted", "entry+0=jump(0,7) exit+173=previous+padding(171,3+2)" },
-	{ "f_in_text", "entry+0=jump(0,7) exit+35=padding(35,1+4)" },
-	{ "f_label_base", "entry+0=jump(0,7) exit+37=padding(37,1+4)" },
-	{ "f_computed", "entry+0=jump(0,7) exit+28=short(28,1+1)" },
-	{ "f_goto", "entry+0=jump(0,7) exit+21=padding(21,1+4)" },
-	{ "f_handlers", "entry+0=jump(0,7) exit+11=previous(7,7)" },
-	{ "f_cold", "entry+0=jump(0,5) exit+21=padding(21,1+4)" },
-	{ "f_unknown", "entry+0=jump(0,5) exit+8=!undecoded" },
-	{ "a_section_end", "entry+0=!no-room exit+0=!no-room" },
+static const struct plan_case layout_cases[] = {
+	{"a_ret", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)"},
+	{"a_xor_ret", "entry+0=padding(0,3+2) exit+2=merged(0,3+2)"},
+	{"a_tight", "entry+0=short(0,3) exit+2=merged(0,3)"},
+	{"a_tight_next", "entry+0=jump(0,8) exit+7=merged(0,8)"},
+	{"a_nothing", "entry+0=!no-room exit+2=!no-room"},
+	{"a_ends_in_call", "entry+0=jump(0,9) call+4=merged(0,9)"},
+	{"a_adjacent", "entry+0=jump(0,6) exit+5=merged(0,6)"},
+	{"a_endbr_ret", "entry+0=padding(4,1+4) exit+4=merged(4,1+4)"},
+	{"a_endbr", "entry+0=jump(4,10) exit+13=merged(4,10)"},
+	{"a_alias", "entry+0=jump(0,6) exit+5=merged(0,6)"},
+	{"a_outer", "entry+0=short(0,2)"},
+	{"a_inner", "entry+0=padding(0,4+1) exit+3=merged(0,4+1)"},
+	{"a_data", "entry+0=jump(0,6) exit+5=merged(0,6)"},
+	{"a_zeros", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)"},
+	{"a_after_zeros", "entry+0=jump(0,6) exit+5=merged(0,6)"},
+	{"a_table_behind", "entry+0=!no-room exit+0=!no-room"},
+	{"a_int3", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)"},
+	{"p_entry", "entry+0=short(0,4) exit+10=previous(4,7)"},
+	{"p_padding", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)"},
+	{"p_call", "entry+0=jump(0,14) call+9=merged(0,14) exit+19=previous(14,6)"},
+	{"p_call_only",
+	 "entry+0=retarget(0,5) call+0=merged(0,5) call+5=short(5,5) exit+12=padding(12,1+4)"},
+	{"b_loop_1", "entry+0=!branch-target exit+6=across(1,6)"},
+	{"b_loop_4", "entry+0=short(0,3) exit+9=across(4,6)"},
+	{"b_loop_5", "entry+0=jump(0,5) exit+9=across(5,5)"},
+	{"b_loop_0", "entry+0=!loop-entry exit+7=across(2,6)"},
+	{"b_jcc_out", "entry+0=jump(0,10) exit+9=merged(0,10) exit+15=previous(10,6)"},
+	{"b_jcc_in", "entry+0=short(0,2) exit+10=previous(5,6)"},
+	{"b_call_last", "entry+0=jump(0,6) call+1=merged(0,6) exit+13=previous(9,5)"},
+	{"b_riprel", "entry+0=jump(0,7) exit+13=previous(7,7)"},
+	{"b_jmp_first", "entry+0=short(0,2) exit+9=previous(4,6)"},
+	{"b_recursion",
+	 "entry+0=jump(0,5) exit+4=merged(0,5) call+7=retarget(7,5) exit+17=previous(12,6)"},
+	{"a_section_end", "entry+0=!no-room exit+0=!no-room"},
+};
+
+static const struct plan_case flow_cases[] = {
+	{"c_target_ret", "entry+0=jump(0,6) exit+11=padding(11,1+4)"},
+	{"c_target_tight", "entry+0=jump(0,6) exit+11=!branch-target"},
+	{"c_target_next", "entry+0=jump(0,5) exit+4=merged(0,5)"},
+	{"c_pop_ret", "entry+0=jump(0,9) call+4=merged(0,9) exit+10=padding(10,1+4)"},
+	{"c_pop_tight", "entry+0=jump(0,9) call+4=merged(0,9) exit+10=short(9,2)"},
+	{"c_pop_next", "entry+0=jump(0,8) exit+7=merged(0,8)"},
+	{"c_previous", "entry+0=jump(0,6) exit+12=previous(8,5)"},
+	{"c_across", "entry+0=jump(0,5) exit+10=across(5,6) exit+21=previous(17,5)"},
+	{"c_two_rets", "entry+0=jump(0,5) exit+10=across(5,6) exit+14=previous+padding(11,4+1)"},
+	{"c_ret_ret", "entry+0=jump(0,5) exit+12=previous(7,6) exit+13=short(13,1+1)"},
+	{"c_rep_ret", "entry+0=jump(0,7) exit+5=merged(0,7)"},
+	{"c_bnd_ret", "entry+0=jump(0,7) exit+5=merged(0,7)"},
+	{"c_ret_8", "entry+0=jump(0,8) exit+5=merged(0,8)"},
+	{"c_jcc_tail", "entry+0=jump(0,5) exit+7=retarget(7,6) exit+18=previous(13,6)"},
+	{"c_jcc_entry", "entry+0=short(0,2) exit+2=retarget(2,6) exit+13=previous(8,6)"},
+	{"c_jcc_short", "entry+0=jump(0,5) exit+7=!no-room exit+12=across(7,6)"},
+	{"c_jcc_short_to", "entry+0=jump(0,7) exit+6=merged(0,7)"},
+	{"c_tail", "entry+0=jump(0,9) exit+9=retarget(9,5)"},
+	{"c_wrapper", "entry+0=retarget(0,5) exit+0=merged(0,5)"},
+	{"c_tail_short", "entry+0=jump(0,11) exit+9=merged(0,11)"},
+	{"c_tail_short_to", "entry+0=jump(0,7) exit+6=merged(0,7)"},
+	{"c_tail_memory", "entry+0=jump(0,9) exit+9=self(9,6)"},
+	{"c_tail_register", "entry+0=jump(0,10) exit+8=merged(0,10)"},
+	{"c_tail_field", "entry+0=jump(0,10) exit+7=merged(0,10)"},
+	{"c_split", "entry+0=jump(0,5) exit+cold=previous(cold,7) exit+18=previous(14,5)"},
+	{"c_noreturn", "entry+0=jump(0,5)"},
+	{"d_direct",
+	 "entry+0=jump(0,9) call+9=retarget(9,5) call+19=retarget(19,5) exit+28=previous(24,5)"},
+	{"d_prefixed", "entry+0=jump(0,9) call+9=retarget(9,8) exit+21=previous(17,5)"},
+	{"d_get_pc", "entry+0=jump(0,5) exit+16=previous(11,6)"},
+	{"d_next", "entry+0=jump(0,9) call+9=retarget(9,5)"},
+	{"d_next_to", "entry+0=jump(0,5) exit+9=previous(5,5)"},
+	{"d_memory", "entry+0=jump(0,9) call+9=call(9,6) exit+19=previous(15,5)"},
+	{"d_register",
+	 "entry+0=jump(0,11) call+9=merged(0,11) call+19=previous(16,6) exit+26=previous(22,5)"},
+	{"d_row",
+	 "entry+0=jump(0,11) call+9=merged(0,11) call+11=short(11,2) exit+17=previous(13,5)"},
+	{"d_field", "entry+0=jump(0,7) call+9=previous(7,5) exit+16=previous(12,5)"},
+	{"d_stack",
+	 "entry+0=jump(0,8) call+10=previous(8,5) call+18=previous(13,9) exit+26=previous(22,5)"},
+	{"d_segment", "entry+0=jump(0,9) call+9=call(9,8) exit+21=previous(17,5)"},
+	{"d_joined", "entry+0=jump(0,11) call+9=merged(0,11) exit+22=previous(18,5)"},
+	{"e_lock_skip", "entry+0=jump(0,5) exit+22=padding(22,1+4)"},
+	{"e_loops", "entry+0=jump(0,5) exit+22=previous(16,7)"},
+	{"e_loop_entry_window", "entry+0=jump(0,6) exit+14=previous(8,7)"},
+	{"e_xbegin", "entry+0=short(0,2) exit+22=previous(16,7)"},
+	{"e_syscall", "entry+0=jump(0,5) exit+7=padding(7,1+4)"},
+	{"e_sigreturn", "entry+0=!stub"},
+	{"e_from_next", "entry+0=jump(0,6) exit+9=short(8,2)"},
+	{"e_next_door", "entry+0=jump(0,10) exit+9=merged(0,10)"},
+	{"f_table",
+	 "entry+0=jump(0,5) exit+40=short(38,3) exit+46=previous(41,6) exit+52=previous(47,6)"},
+	{"f_hoisted", "entry+0=jump(0,7) exit+173=previous+padding(171,3+2)"},
+	{"f_in_text", "entry+0=jump(0,7) exit+35=padding(35,1+4)"},
+	{"f_label_base", "entry+0=jump(0,7) exit+37=padding(37,1+4)"},
+	{"f_computed", "entry+0=jump(0,7) exit+28=short(28,1+1)"},
+	{"f_goto", "entry+0=jump(0,7) exit+21=padding(21,1+4)"},
+	{"f_handlers", "entry+0=jump(0,7) exit+11=previous(7,7)"},
+	{"f_cold", "entry+0=jump(0,5) exit+21=padding(21,1+4)"},
+	{"f_unknown", "entry+0=jump(0,5) exit+8=!undecoded"},
 };
 
 static const struct plan_case fixed_cases[] = {
-	{ "x_table", "entry+0=jump(0,5) exit+27=short(25,3) exit+33=previous(28,6)" },
-	{ "x_load", "entry+0=jump(0,10) exit+23=padding(23,1+4)" },
-	{ "x_goto", "entry+0=jump(0,9) exit+20=padding(20,1+4)" },
-	{ "x_immediate", "entry+0=jump(0,5) exit+24=short(22,3)" },
+	{"x_table", "entry+0=jump(0,5) exit+27=short(25,3) exit+33=previous(28,6)"},
+	{"x_load", "entry+0=jump(0,10) exit+23=padding(23,1+4)"},
+	{"x_goto", "entry+0=jump(0,9) exit+20=padding(20,1+4)"},
+	{"x_immediate", "entry+0=jump(0,5) exit+24=short(22,3)"},
 };
 
 static struct image *open_target(const char *name)
 {
 	const char *build = getenv("DINST_BUILD");
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct image *img = NULL;
 	char path[4096];
 	int fd;
@@ -209,7 +212,7 @@ static void check_cases(struct image *img, const struct plan_case *c, size_t n)
 
 	image_functions(img, &functions);
 	for (size_t i = 0; i < n; i++) {
-		struct dinst_error e = { 0 };
+		struct dinst_error e = {0};
 		struct function_plan *plan = NULL;
 		long at = function_named(img, c[i].function);
 		char text[2048];
@@ -232,13 +235,22 @@ static void check_cases(struct image *img, const struct plan_case *c, size_t n)
 	assert_int_equal(wrong, 0);
 }
 
-static void test_fixture(void **state)
+static void test_layout(void **state)
 {
-	struct image *img = open_target("points-fixture");
+	struct image *img = open_target("points-layout");
 
 	(void)state;
 	assert_non_null(img);
-	check_cases(img, cases, sizeof(cases) / sizeof(*cases));
+	check_cases(img, layout_cases, sizeof(layout_cases) / sizeof(*layout_cases));
+}
+
+static void test_flow(void **state)
+{
+	struct image *img = open_target("points-flow");
+
+	(void)state;
+	assert_non_null(img);
+	check_cases(img, flow_cases, sizeof(flow_cases) / sizeof(*flow_cases));
 }
 
 static void test_fixed(void **state)
@@ -254,9 +266,9 @@ static void test_fixed(void **state)
 /* A hole that a plan has taken is taken until the plan is freed. */
 static void test_holes_are_unique(void **state)
 {
-	struct image *img = open_target("points-fixture");
+	struct image *img = open_target("points-layout");
 	struct function_plan *a = NULL, *b = NULL;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	uint32_t fn;
 
 	(void)state;
@@ -277,13 +289,14 @@ static void test_holes_are_unique(void **state)
 /* Slots know more than that everything is live. */
 static void test_liveness(void **state)
 {
-	struct image *img = open_target("points-fixture");
+	struct image *img = open_target("points-layout");
 	struct function_plan *plan = NULL;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 
 	(void)state;
 	assert_non_null(img);
-	assert_int_equal(plan_function(img, (uint32_t)function_named(img, "a_alias"), &plan, &e), 0);
+	assert_int_equal(plan_function(img, (uint32_t)function_named(img, "a_alias"), &plan, &e),
+			 0);
 	assert_true(plan->point_count >= 1);
 	assert_true(plan->windows[0].live[0] != arch_all_live);
 	plan_free(img, plan);
@@ -305,7 +318,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_fixture),
+		cmocka_unit_test(test_layout),
+		cmocka_unit_test(test_flow),
 		cmocka_unit_test(test_fixed),
 		cmocka_unit_test(test_holes_are_unique),
 		cmocka_unit_test(test_liveness),

@@ -220,7 +220,8 @@ static void check_window(struct check *c, const struct window *w)
 	if (w->kind == ARCH_PATCH_SHORT_JUMP) {
 		int64_t distance = (int64_t)(w->hole - (w->start + arch_short_jump_size));
 
-		if (!w->hole || w->hole_length < arch_jump_size || distance < -128 || distance > 127)
+		if (!w->hole || w->hole_length < arch_jump_size || distance < -128 ||
+		    distance > 127)
 			complain(c, w->start, "a hole out of reach");
 		check_dead(c, w->hole, w->hole_length);
 		claim(c, w->hole, w->hole_length);
@@ -284,7 +285,7 @@ static void make_plans(struct check *c)
 	c->plans = calloc(c->count, sizeof(*c->plans));
 	assert_non_null(c->plans);
 	for (size_t i = 0; i < c->count; i++) {
-		struct dinst_error e = { 0 };
+		struct dinst_error e = {0};
 
 		if (plan_function(c->img, (uint32_t)i, &c->plans[i], &e) < 0)
 			fail_msg("%s: %s: %s", c->path, c->functions[i].name, e.text);
@@ -299,8 +300,8 @@ static void make_plans(struct check *c)
 
 static void check_file(const char *path, double entries, double exits, double calls)
 {
-	struct check c = { .path = path };
-	struct dinst_error e = { 0 };
+	struct check c = {.path = path};
+	struct dinst_error e = {0};
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0) {
@@ -363,7 +364,12 @@ static void test_fixture(void **state)
 	char path[4096];
 
 	(void)state;
-	snprintf(path, sizeof(path), "%s/tests/live/targets/points-fixture", build ? build : "build");
+	snprintf(path, sizeof(path), "%s/tests/live/targets/points-layout",
+		 build ? build : "build");
+	check_file(path, 80.0, 80.0, 80.0);
+	snprintf(path, sizeof(path), "%s/tests/live/targets/points-flow", build ? build : "build");
+	check_file(path, 90.0, 90.0, 90.0);
+	snprintf(path, sizeof(path), "%s/tests/live/targets/points-fixed", build ? build : "build");
 	check_file(path, 90.0, 90.0, 90.0);
 }
 
@@ -373,7 +379,7 @@ static void test_chosen(void **state)
 	const char *path = getenv("DINST_POINTS_FILE");
 
 	(void)state;
-	if (path)
+	if (path && *path)
 		check_file(path, 0, 0, 0);
 }
 

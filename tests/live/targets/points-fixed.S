@@ -5,24 +5,7 @@
  * jump tables and labels are whole addresses without relocations. Expectations
  * in tests/unit/points_plan.c; only main runs.
  */
-.macro FN name
-	.p2align 4
-	.type \name, @function
-\name:
-	.cfi_startproc
-.endm
-
-.macro END name
-	.cfi_endproc
-	.size \name, . - \name
-.endm
-
-	.text
-	.globl main
-FN main
-	xor %eax, %eax
-	ret
-END main
+#include "points-macros.h"
 
 	/* The table is the jump's operand. */
 FN x_table

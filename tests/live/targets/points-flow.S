@@ -1,283 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* build: -Wl,-z,noexecstack */
 /*
- * points-fixture.S - one function for each corner case of finding windows; the
- * expectations are in tests/unit/points_plan.c, which reads the built file.
- * Nothing here is run but main, which returns 0.
+ * points-flow.S - exits, calls, branches and jump tables: one function
+ * for each corner case of finding windows; the expectations are in
+ * tests/unit/points_plan.c, which reads the built file. Only main runs: it
+ * returns 0.
  */
-	.altmacro
-
-/* A function on a fresh 16-byte line, the gap before it filled with nops. */
-.macro FN name
-	.p2align 4
-	FN_HERE \name
-.endm
-
-/* The same right behind what came before. */
-.macro FN_HERE name
-	.type \name, @function
-\name:
-	.cfi_startproc
-.endm
-
-.macro END name
-	.cfi_endproc
-	.size \name, . - \name
-.endm
-
-/* A function that fills more than a short jump's reach and leaves no hole. */
-.macro FILL name
-	FN_HERE \name
-	.rept 80
-	xchg %eax, %ecx
-	inc %eax
-	.endr
-	ret
-	END \name
-.endm
-
-	.text
-	.globl main
-FN main
-	xor %eax, %eax
-	ret
-END main
-
-FN callee
-	mov %rdi, %rax
-	imul $3, %rax, %rax
-	ret
-END callee
-
-FN noreturn
-	ud2
-END noreturn
-
-/* ------------------------------------------------------------- A. layout */
-
-FN a_ret
-	ret
-END a_ret
-
-FN a_xor_ret
-	xor %eax, %eax
-	ret
-END a_xor_ret
-
-	/* No padding of its own, holes near. */
-FN a_tight
-	xor %eax, %eax
-	ret
-END a_tight
-FN_HERE a_tight_next
-	mov %rdi, %rax
-	imul $5, %rax, %rax
-	ret
-END a_tight_next
-
-	/* No padding, no hole in reach. */
-	FILL fill_1
-FN_HERE a_nothing
-	xor %eax, %eax
-	ret
-END a_nothing
-	FILL fill_2
-
-FN a_ends_in_call
-	sub $8, %rsp
-	call noreturn
-END a_ends_in_call
-FN_HERE a_adjacent
-	mov $1, %eax
-	ret
-END a_adjacent
-
-FN a_endbr_ret
-	endbr64
-	ret
-END a_endbr_ret
-
-FN a_endbr
-	endbr64
-	push %rbx
-	mov %rdi, %rbx
-	lea 1(%rbx), %rax
-	pop %rbx
-	ret
-END a_endbr
-
-FN a_alias
-	mov $7, %eax
-	ret
-END a_alias
-	.set a_alias_too, a_alias
-	.type a_alias_too, @function
-
-	/* Another function's symbol in the middle: windows end before it. */
-FN a_outer
-	mov %edi, %eax
-	inc %eax
-	.type a_inner, @function
-a_inner:
-	add $3, %eax
-	ret
-	.size a_inner, . - a_inner
-END a_outer
-
-	/* Data behind the code, within the size. */
-FN a_data
-	mov $9, %eax
-	ret
-	.ascii "rc4(8x,int) is data"
-END a_data
-
-	.p2align 4
-FN_HERE a_zeros
-	ret
-END a_zeros
-	.p2align 4, 0
-FN_HERE a_after_zeros
-	mov $2, %eax
-	ret
-END a_after_zeros
-
-	/* Zeros that end at no function: they may be a table. */
-FN a_table_behind
-	ret
-END a_table_behind
-	.zero 16
-	.long 1, 2, 3, 4
-	FILL fill_3
-
-	/* int3 as padding. */
-FN a_int3
-	ret
-END a_int3
-	.p2align 5, 0xcc
-
-/* ---------------------------------------------------------------- pages */
-
-	.p2align 12, 0xcc
-	.fill 4093, 1, 0xcc
-FN_HERE p_entry
-	push %rbp
-	mov %rsp, %rbp
-	mov $1, %eax
-	pop %rbp
-	ret
-END p_entry
-
-	.p2align 12, 0xcc
-	.fill 4095, 1, 0xcc
-FN_HERE p_padding
-	ret
-END p_padding
-	.p2align 4
-
-	.p2align 12, 0xcc
-	.fill 4096 - 12, 1, 0xcc
-FN_HERE p_call
-	push %rbx
-	mov %rdi, %rbx
-	mov $5, %edi
-	call callee
-	lea (%rax, %rbx), %rax
-	pop %rbx
-	ret
-END p_call
-
-	/* The displacement of the call lies in two pages, and nothing is before it. */
-	.p2align 12, 0xcc
-	.fill 4096 - 8, 1, 0xcc
-FN_HERE p_call_only
-	call callee
-	call callee
-	xor %eax, %eax
-	ret
-END p_call_only
-
-/* --------------------------------------------------------------- B. entry */
-
-FN b_loop_1
-	push %rax
-.Lb1:	dec %edi
-	jne .Lb1
-	pop %rax
-	ret
-END b_loop_1
-
-FN b_loop_4
-	mov %rdi, %rax
-	nop
-.Lb4:	dec %rax
-	jne .Lb4
-	ret
-END b_loop_4
-
-	/* The jump back is to the byte behind the window. */
-FN b_loop_5
-	mov $3, %eax
-.Lb5:	dec %eax
-	jne .Lb5
-	ret
-END b_loop_5
-
-FN b_loop_0
-	dec %edi
-	lea 1(%rdi), %eax
-	jne b_loop_0
-	ret
-END b_loop_0
-
-FN b_jcc_out
-	test %edi, %edi
-	je .Lbout
-	mov $1, %eax
-	ret
-.Lbout:	mov $2, %eax
-	ret
-END b_jcc_out
-
-	/* A branch out of the window over one byte of it is inside it. */
-FN b_jcc_in
-	test %edi, %edi
-	je .Lbin
-.Lbin:	nop
-	mov $2, %eax
-	ret
-END b_jcc_in
-
-FN b_call_last
-	push %rbx
-	call callee
-	mov %rax, %rbx
-	mov %rbx, %rax
-	pop %rbx
-	ret
-END b_call_last
-
-FN b_riprel
-	lea message(%rip), %rax
-	mov word(%rip), %ecx
-	ret
-END b_riprel
-
-FN b_jmp_first
-	jmp .Lbody
-	.byte 0x06, 0x07
-.Lbody:	mov $3, %eax
-	ret
-END b_jmp_first
-
-FN b_recursion
-	test %edi, %edi
-	jne .Lrec
-	ret
-.Lrec:	dec %edi
-	call b_recursion
-	mov $1, %eax
-	ret
-END b_recursion
+#include "points-macros.h"
 
 /* ---------------------------------------------------------------- C. exit */
 
@@ -843,12 +572,6 @@ FN callee_far
 	ret
 END callee_far
 
-	/* The last byte of its section: nothing is behind it. */
-	.section points_end, "ax", @progbits
-FN_HERE a_section_end
-	ret
-END a_section_end
-
 	.section .rodata
 	.p2align 2
 .Lftab:	.long .Lft0 - .Lftab, .Lft1 - .Lftab, .Lft2 - .Lftab, .Lft9 - .Lftab
@@ -862,7 +585,6 @@ END a_section_end
 .Lfctab:
 	.long .Lfco - .Lfctab, .Lfc1 - .Lfctab
 	.long 0
-message: .asciz "hello"
 
 	.section .data.rel.ro, "aw", @progbits
 	.p2align 3
@@ -870,8 +592,5 @@ labels:	.quad .Lfg0, .Lfg1
 handlers:
 	.quad callee, callee_far
 pointer: .quad callee
-
-	.data
-word:	.long 1
 
 	.section .note.GNU-stack, "", @progbits
