@@ -64,7 +64,7 @@ static int clear_place(struct server *s, struct dinst_error *e)
 		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot look at %s", s->place.path);
 	}
 	if (!S_ISSOCK(st.st_mode))
-		return dinst_fail(e, DINST_BUSY,
+		return dinst_fail(e, DINST_REFUSED,
 				  "%s exists and is not a socket: remove it or set DINST_SOCKET",
 				  s->place.path);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -74,7 +74,7 @@ static int clear_place(struct server *s, struct dinst_error *e)
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN ||
 	    errno == EPROTOTYPE) {
 		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
-		err = dinst_fail(e, DINST_BUSY,
+		err = dinst_fail(e, DINST_REFUSED,
 				 "the socket %s is in use by another program (pid %d): stop it or set "
 				 "DINST_SOCKET",
 				 s->place.path, (int)peer.pid);

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * daemon_start.c - how a daemon begins and ends: exactly one, on a socket that
+ * nobody else could have put there, and never leaving anything behind.
+ */
+#include <grp.h>
+
+#include "tests/live/daemon_fixture.h"
+
+static struct output *o;
+
+static int setup(void **state)
+{
+	o = malloc(sizeof(*o));
+	return fixture_setup(state);
+}
+
+static int teardown(void **state)
+{
+	int status = fixture_teardown(state);
+
+	free(o);
+	return status;
+}
+
+static void run_dinstd(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void run_dinstd(const char *format, ...)
+{
+	struct dinst_error e = { 0, "" };
+	char line[300];
+	struct words w;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	assert_int_equal(words_split(line, &w, &e), 0);
+	run_words(fixture_dinstd, w.word, o);
+	words_release(&w);
+}
+
+static int file_has(const char *name, const char *text, int *count)
+{
+	static char all[1 << 18];
+	char path[200];
+	FILE *f;
+	size_t n;
+
+	snprintf(path, sizeof(path), "%s/%s", fixture_directory, name);
+	f = fopen(path, "r");
+	if (!f)
+		return 0;
+	n = fread(all, 1, sizeof(all) - 1, f);
+	fclose(f);
+	all[n] = '\0';
+	*count = 0;
+	for (const char *p = all; (p = strstr(p, text)) != NULL; p++)
+		(*count)++;
+	return *count > 0;
+}
+
+static void stop(void)
+{
+	pid_t pid = daemon_pid();
+
+	run_dinst(o, "stop -q");
+	assert_int_equal(o->status, 0);
+	assert_int_equal(access(fixture_socket, F_OK), -1);
+	assert_true(wait_gone(pid, 5000));
+}
+
+/* Many clients that find no daemon start one, not many. */
+static void started_once(void **state)
+{
+	enum { CLIENTS = 12 };
+	pid_t clients[CLIENTS];
+	char name[20];
+	int status, count = 0;
+
+	(void)state;
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < CLIENTS; i++) {
+			clients[i] = fork();
+			if (clients[i] == 0) {
+				dup2(open("/dev/null", O_WRONLY), 1);
+				snprintf(name, sizeof(name), "%d", (int)getppid());
+				execl(fixture_dinst, "dinst", "repair", "-q", "--json", name, (char *)NULL);
+				_exit(126);
+			}
+		}
+		for (int i = 0; i < CLIENTS; i++) {
+			assert_int_equal(waitpid(clients[i], &status, 0), clients[i]);
+			assert_int_equal(status, 0);
+		}
+		assert_true(file_has("d.log", "dinstd: version", &count));
+		assert_int_equal(count, round + 1);
+		stop();
+	}
+}
+
+/* A client that comes while a daemon leaves gets the next one. */
+static void stop_and_start(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 15; i++) {
+		run_dinst(o, "attach %d -q --json", (int)fixture_target);
+		if (o->status)
+			fail_msg("%s", o->err);
+		run_dinst(o, "stop -q");
+		assert_int_equal(o->status, 0);
+	}
+}
+
+static void modes(void **state)
+{
+	struct stat st;
+	char path[100];
+
+	(void)state;
+	start_daemon_by_client();
+	assert_int_equal(stat(fixture_socket, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	snprintf(path, sizeof(path), "%s/d.log", fixture_directory);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	stop();
+	/* below XDG_RUNTIME_DIR, the directory is made, and only for us */
+	unsetenv("DINST_SOCKET");
+	setenv("XDG_RUNTIME_DIR", fixture_directory, 1);
+	start_daemon_by_client();
+	snprintf(path, sizeof(path), "%s/dinst", fixture_directory);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0700);
+	run_dinst(o, "stop -q");
+	assert_int_equal(o->status, 0);
+	/* opened to others, it is refused */
+	chmod(path, 0755);
+	run_dinst(o, "attach %d", (int)fixture_target);
+	assert_int_equal(o->status, 1);
+	assert_non_null(strstr(o->err, "chmod 700"));
+	snprintf(path, sizeof(path), "rm -rf %s/dinst; ln -s /tmp %s/dinst", fixture_directory,
+		 fixture_directory);
+	assert_int_equal(system(path), 0);
+	run_dinst(o, "attach %d", (int)fixture_target);
+	assert_int_equal(o->status, 1);
+	snprintf(path, sizeof(path), "%s/dinst", fixture_directory);
+	unlink(path);
+	setenv("DINST_SOCKET", fixture_socket, 1);
+}
+
+/* After kill -9 the socket is dead: it is replaced; the mutators have ended. */
+static void killed_daemon(void **state)
+{
+	pid_t daemon, mutator = 0;
+	char path[100], line[64];
+	FILE *children;
+
+	(void)state;
+	run_dinst(o, "attach %d -q", (int)fixture_target);
+	assert_int_equal(o->status, 0);
+	daemon = daemon_pid();
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)daemon, (int)daemon);
+	children = fopen(path, "r");
+	if (children && fgets(line, sizeof(line), children))
+		mutator = atoi(line);
+	if (children)
+		fclose(children);
+	kill(daemon, SIGKILL);
+	assert_true(wait_gone(daemon, 3000));
+	assert_true(mutator > 0 && wait_gone(mutator, 3000));
+	assert_int_equal(access(fixture_socket, F_OK), 0);
+	run_dinst(o, "ls");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->err, "no daemon"));
+	run_dinst(o, "attach %d --json", (int)fixture_target);
+	assert_int_equal(o->status, 0);
+	assert_null(strstr(o->out, "joined"));
+	stop();
+}
+
+static void second_daemon(void **state)
+{
+	(void)state;
+	start_daemon_by_client();
+	run_dinstd("-s %s", fixture_socket);
+	assert_int_equal(o->status, 1);
+	assert_non_null(strstr(o->err, "another dinstd (pid"));
+	run_dinst(o, "ls -q");
+	assert_int_equal(o->status, 0);
+	stop();
+}
+
+/* Somebody else's socket, and what is no socket at all, are left alone. */
+static void place_is_taken(void **state)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0), file;
+
+	(void)state;
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", fixture_socket);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(fd, 5), 0);
+	run_dinstd("-s %s", fixture_socket);
+	assert_int_equal(o->status, 1);
+	assert_non_null(strstr(o->err, "in use by another program (pid"));
+	assert_int_equal(access(fixture_socket, F_OK), 0);
+	close(fd);
+	unlink(fixture_socket);
+	file = open(fixture_socket, O_CREAT | O_WRONLY, 0600);
+	close(file);
+	run_dinst(o, "attach %d", (int)fixture_target);
+	assert_int_equal(o->status, 1);
+	assert_non_null(strstr(o->err, "not a socket"));
+	assert_int_equal(access(fixture_socket, F_OK), 0);
+	unlink(fixture_socket);
+}
+
+/* A server that takes the connection and says nothing does not hang a client for ever. */
+static void silent_server(void **state)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	(void)state;
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", fixture_socket);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(fd, 5), 0);
+	run_dinst(o, "ls");
+	assert_int_equal(o->status, 1);
+	assert_non_null(strstr(o->err, "does not answer"));
+	close(fd);
+	unlink(fixture_socket);
+}
+
+static pid_t spawn_dinstd(const char *option, const char *value)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		int null = open("/dev/null", O_RDWR);
+
+		dup2(null, 2);
+		execl(fixture_dinstd, "dinstd", "-s", fixture_socket, option, value, (char *)NULL);
+		_exit(126);
+	}
+	for (int i = 0; i < 300 && access(fixture_socket, F_OK) != 0; i++)
+		nap_ms(10);
+	return pid;
+}
+
+/* SIGTERM: everything is detached first. */
+static void signalled(void **state)
+{
+	pid_t pid = spawn_dinstd("-i", "0");
+	int status, before = 0, after = 0;
+
+	(void)state;
+	run_dinst(o, "attach %d -q", (int)fixture_target);
+	assert_int_equal(o->status, 0);
+	file_has("requests", "\"method\":\"detach\"", &before);
+	kill(pid, SIGTERM);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	file_has("requests", "\"method\":\"detach\"", &after);
+	assert_int_equal(after, before + 1);
+	assert_int_equal(access(fixture_socket, F_OK), -1);
+}
+
+/* Without sessions it leaves by itself; with one it stays. */
+static void idle(void **state)
+{
+	pid_t pid = spawn_dinstd("-i", "1");
+	int status;
+
+	(void)state;
+	run_dinst(o, "attach %d -q", (int)fixture_target);
+	assert_int_equal(o->status, 0);
+	nap_ms(2500);
+	assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
+	run_dinst(o, "detach");
+	assert_int_equal(o->status, 0);
+	for (int i = 0; i < 500 && waitpid(pid, &status, WNOHANG) == 0; i++)
+		nap_ms(10);
+	assert_int_equal(waitpid(pid, &status, WNOHANG), -1);
+	assert_int_equal(status, 0);
+	assert_int_equal(access(fixture_socket, F_OK), -1);
+}
+
+static void no_mutator(void **state)
+{
+	(void)state;
+	setenv("DINST_MUTATOR", "/nonexistent", 1);
+	run_dinst(o, "attach %d --json", (int)fixture_target);
+	assert_int_equal(o->status, 1);
+	assert_non_null(strstr(o->err, "DINST_MUTATOR=/nonexistent is not a program"));
+	setenv("DINST_MUTATOR", fixture_fake, 1);
+}
+
+/* The socket's mode keeps other users out, and so does the check behind it. */
+static void other_users(void **state)
+{
+	pid_t pid;
+	int status;
+
+	(void)state;
+	if (geteuid() != 0) {
+		print_message("SKIP other_users: only root can be somebody else\n");
+		skip();
+	}
+	start_daemon_by_client();
+	chmod(fixture_directory, 0711);
+	chmod(fixture_socket, 0666);
+	pid = fork();
+	if (pid == 0) {
+		struct sockaddr_un address = { .sun_family = AF_UNIX };
+		int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+		char byte;
+
+		if (setgroups(0, NULL) || setgid(65534) || setuid(65534))
+			_exit(2);
+		snprintf(address.sun_path, sizeof(address.sun_path), "%s", fixture_socket);
+		if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0)
+			_exit(3);
+		send(fd, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n", 41, MSG_NOSIGNAL);
+		alarm(5);
+		_exit(read(fd, &byte, 1) > 0 ? 4 : 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	chmod(fixture_directory, 0700);
+	stop();
+}
+
+static void bad_options(void **state)
+{
+	(void)state;
+	run_dinstd("--bogus");
+	assert_int_equal(o->status, 2);
+	run_dinstd("-i x");
+	assert_int_equal(o->status, 2);
+	run_dinstd("extra");
+	assert_int_equal(o->status, 2);
+	run_dinstd("--help");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->out, "usage: dinstd"));
+	run_dinstd("--version");
+	assert_int_equal(o->status, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(started_once),	  cmocka_unit_test(stop_and_start),
+		cmocka_unit_test(modes),	  cmocka_unit_test(killed_daemon),
+		cmocka_unit_test(second_daemon),  cmocka_unit_test(place_is_taken),
+		cmocka_unit_test(silent_server),  cmocka_unit_test(signalled),
+		cmocka_unit_test(idle),		  cmocka_unit_test(no_mutator),
+		cmocka_unit_test(other_users),	  cmocka_unit_test(bad_options),
+	};
+
+	return cmocka_run_group_tests_name("daemon_start", tests, setup, teardown);
+}
