@@ -206,6 +206,8 @@ void place_counter_spec(const struct session *s, const struct place *p, taddr_t 
 void place_look_at_rseq(struct session *s, struct stop *stop);
 
 /* site.c */
+/* Leads the slot whose displacement is at `displacement` to `target`, under running threads. */
+void site_store_slot(struct place *p, taddr_t displacement, taddr_t target);
 struct site *site_find(const struct session *s, taddr_t window_start);
 /* The site of window w of m, made (base trampoline written, window untouched) if need be. */
 int site_make(struct session *s, struct module *m, struct place *p,
@@ -264,6 +266,16 @@ void instance_points(const struct instance *i, size_t *points, size_t *pending);
 /* Takes the instance out of the session and frees it; its links are gone already. */
 void instance_drop(struct session *s, struct instance *i);
 
+/* gate.c */
+/*
+ * Lets a program that is held before its first instruction run to its entry
+ * point, where the shared objects that it names are loaded, gives the foci that
+ * wait for them their points, and lets it go on. Nothing is left behind: the
+ * gate's window is on the removal queue afterwards. Where the entry point
+ * cannot be instrumented the program is simply let go.
+ */
+int gate_release(struct session *s, struct dinst_error *e);
+
 /* removal.c */
 struct flush_result {
 	size_t freed, queued; /* things: minis and base trampolines */
@@ -291,11 +303,13 @@ int session_detach(struct session *s, unsigned seconds, struct detach_result *re
 		   struct dinst_error *e);
 
 /* family.c: processes forked from the target that share its arenas */
-typedef int (*family_work)(struct stop *const *stops, size_t count, void *arg,
-			   struct dinst_error *e);
+/* Called for one process of the family, on the thread that traces it. */
+typedef int (*family_work)(struct stop *stop, void *arg, struct dinst_error *e);
 /*
  * Stops the target and every process that shares an arena with it, to a fixed
- * point, and calls work() with all of them stopped (stops[0] is the target's).
+ * point. When all of them are stopped work() is called for each, the target
+ * last, and a process is let go when its call has returned. The first failure
+ * ends it: the rest are let go without work().
  */
 int family_stop(struct session *s, family_work work, void *arg, struct stop_report *report,
 		struct dinst_error *e);

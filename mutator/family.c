@@ -26,7 +26,6 @@ struct family {
 	struct pid_list waiting;   /* members that are not stopped yet */
 	struct stop **stops;
 	size_t stop_count, stop_room;
-	size_t stopped_ever;
 	struct stop_report report;
 	family_work work;
 	void *arg;
@@ -115,10 +114,10 @@ static int with_one_more(struct stop *stop, void *arg, struct dinst_error *e)
 		f->stop_room = room;
 	}
 	f->stops[f->stop_count++] = stop;
-	f->stopped_ever++;
 	status = stop_the_rest(f, e);
 	f->stop_count--;
-	return status;
+	/* All are stopped, or were until their own turn: only this thread may touch this one. */
+	return status < 0 ? status : f->work(stop, f->arg, e);
 }
 
 /* Everybody known is stopped: look who was born, stop them one inside the other, then work. */
@@ -127,10 +126,10 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 	/* The others are kept waiting meanwhile: no second try here. */
 	const struct stop_options once = { .tries = 1 };
 	struct stop_report report = { 0 };
-	size_t before = f->stopped_ever;
 	struct target *member;
 	int status = 0;
 	pid_t pid = 0;
+	bool gone;
 
 	while (!pid) {
 		if (!f->waiting.count) {
@@ -139,7 +138,7 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 				return status;
 		}
 		if (!f->waiting.count)
-			return f->work(f->stops, f->stop_count, f->arg, e);
+			return 0;
 		pid = f->waiting.pids[--f->waiting.count];
 		/* It may have ended or executed another program meanwhile. */
 		if (stopped_already(f, pid) || !shares_an_arena(f->session, pid))
@@ -156,9 +155,10 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 	if (report.stop_ns > f->report.stop_ns)
 		f->report.stop_ns = report.stop_ns;
 	f->report.threads += report.threads;
+	gone = status == DINST_GONE && !target_alive(member);
 	target_close(member);
-	if (status == DINST_GONE && f->stopped_ever == before) {
-		/* It ended before it could be stopped: one member less. */
+	if (gone) {
+		/* It ended before it was stopped, or was killed while it was: one member less. */
 		dinst_error_clear(e);
 		return stop_the_rest(f, e);
 	}

@@ -184,30 +184,26 @@ static int restore_round(struct flush *f, struct stop *stop, unsigned which, str
 	return status;
 }
 
-static int restore_and_copy(struct stop *const *stops, size_t count, void *arg,
-			    struct dinst_error *e)
+/* For one process of the family. */
+static int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct flush *f = arg;
-	int status = 0;
+	struct snapshot **shots = realloc(f->shots, (f->shot_count + 1) * sizeof(struct snapshot *));
+	int status;
 
-	f->shots = calloc(count ? count : 1, sizeof(struct snapshot *));
-	if (!f->shots)
+	if (!shots)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	for (size_t i = 0; i < f->restore_count; i++)
-		f->restored[i] = true;
-	for (size_t i = 0; i < count; i++) {
-		status = leave_holes(f, stops[i], e);
-		if (status >= 0)
-			status = restore_round(f, stops[i], 1, e);
-		if (status >= 0)
-			status = restore_round(f, stops[i], 0, e);
-		if (status >= 0)
-			status = snapshot_take(stops[i], &f->shots[f->shot_count], e);
-		if (status < 0)
-			return status;
+	f->shots = shots;
+	status = leave_holes(f, stop, e);
+	if (status >= 0)
+		status = restore_round(f, stop, 1, e);
+	if (status >= 0)
+		status = restore_round(f, stop, 0, e);
+	if (status >= 0)
+		status = snapshot_take(stop, &f->shots[f->shot_count], e);
+	if (status >= 0)
 		f->shot_count++;
-	}
-	return 0;
+	return status;
 }
 
 static int by_window(const void *a, const void *b)
@@ -231,6 +227,8 @@ static int prepare(struct flush *f, struct dinst_error *e)
 		if (q->site && !q->site->links && q->site->state == SITE_PATCHED)
 			f->restores[f->restore_count++] = q->site;
 	qsort(f->restores, f->restore_count, sizeof(*f->restores), by_window);
+	for (size_t i = 0; i < f->restore_count; i++)
+		f->restored[i] = true;
 	return 0;
 }
 
@@ -443,28 +441,25 @@ static void give_back_pages(struct session *s, struct stop *stop)
 	heap_free_code(p->heap, scratch);
 }
 
-static int unmap_everything(struct stop *const *stops, size_t count, void *arg,
-			    struct dinst_error *e)
+/* For one process of the family. */
+static int unmap_everything(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct session *s = arg;
+	pid_t pid = target_pid(stop_target(stop));
 
-	for (size_t i = 0; i < count; i++) {
-		pid_t pid = target_pid(stop_target(stops[i]));
+	if (pid == s->pid && !s->unmapped)
+		give_back_pages(s, stop);
+	for (struct place *p = s->places; p; p = p->next) {
+		int status;
 
-		if (pid == s->pid && !s->unmapped)
-			give_back_pages(s, stops[i]);
-		for (struct place *p = s->places; p; p = p->next) {
-			int status;
-
-			/* What is not there any more must not be unmapped: it may be another's by now. */
-			if (pid == s->pid ? p->unmapped : !arena_shared_by(pid, p->arena))
-				continue;
-			status = arena_unmap(stops[i], p->arena, e);
-			if (status < 0)
-				return status;
-			if (pid == s->pid)
-				p->unmapped = s->unmapped = true;
-		}
+		/* What is not there any more must not be unmapped: it may be another's by now. */
+		if (pid == s->pid ? p->unmapped : !arena_shared_by(pid, p->arena))
+			continue;
+		status = arena_unmap(stop, p->arena, e);
+		if (status < 0)
+			return status;
+		if (pid == s->pid)
+			p->unmapped = s->unmapped = true;
 	}
 	return 0;
 }

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fork.c - targets that make other processes: the whole family counts into the
+ * same counters, goes on when instrumentation comes and goes, and is given
+ * everything back together.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/live/harness_session.h"
+
+static void ask(struct harness *h, const char *command)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%s\n", command);
+	harness_send(h, text);
+	assert_string_equal(harness_line(h, 60000), "done");
+}
+
+static struct session *begin(struct harness *h)
+{
+	harness_start(h, "forks", NULL);
+	return session_begin(h);
+}
+
+static void end(struct harness *h, struct session *s)
+{
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* -------------------------------------------------------- exact counts */
+
+static void test_children_are_counted(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = session_insert(s, "hit");
+
+	ask(h, "fork 8 50000");
+	assert_int_equal(session_value(s, id), 9 * 50000);
+	ask(h, "tree 5 10000");
+	assert_int_equal(session_value(s, id), 9 * 50000 + 5 * 2 * 10000);
+	end(h, s);
+}
+
+static void test_a_daemon_is_counted(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = session_insert(s, "hit");
+
+	ask(h, "daemon 100000");
+	assert_int_equal(session_value(s, id), 100000);
+	end(h, s);
+}
+
+/* Between fork and exec the child counts; behind exec it is another program. */
+static void test_exec_ends_it_for_the_child(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = session_insert(s, "hit");
+
+	ask(h, "forkexec 50");
+	assert_int_equal(session_value(s, id), 50);
+	ask(h, "vfork 50");
+	ask(h, "spawn 50");
+	assert_int_equal(session_value(s, id), 50);
+	end(h, s);
+}
+
+static void test_saving_in_the_background(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = session_insert(s, "hit"), outer = session_insert(s, "hits");
+	/* A round: 100 in the child; 2048 strides and 256 more in the parent. */
+	const uint64_t round = 100 + 2048 + 256;
+
+	ask(h, "save 20");
+	assert_int_equal(session_value(s, id), 20 * round);
+	assert_int_equal(session_value(s, outer), 20 * (1 + 256));
+	end(h, s);
+}
+
+/* ------------------------------------------------- coming and going */
+
+/* All functions of the program and of libc, in and out, while processes are made. */
+static void churn(struct harness *h, const char *command)
+{
+	static const char *const foci[] = { "/Code/forks/*", "hit", "/Code/libc.so.6/*fork*",
+					    "/Code/libc.so.6/*wait*" };
+	struct session *s = begin(h);
+	char text[64];
+	unsigned ids[8];
+
+	snprintf(text, sizeof(text), "%s\n", command);
+	harness_send(h, text);
+	for (int turn = 0; turn < 15; turn++) {
+		unsigned count = 0;
+
+		for (size_t f = 0; f < 4; f++) {
+			struct dinst_error e = { 0 };
+			/* A child that has our memory and runs, or waits: try again later. */
+			int status = session_try_insert_kind(s, foci[f],
+							     turn & 1 ? POINT_ENTRY : POINT_EXIT,
+							     &ids[count], &e);
+
+			if (status >= 0)
+				count++;
+			else if (status != DINST_BUSY)
+				fail_msg("%s: %s", foci[f], e.text);
+		}
+		for (unsigned i = 0; i < count; i++)
+			session_remove(s, ids[i]);
+		for (int i = 0; i < 200 && s->queue_length; i++) {
+			struct dinst_error e = { 0 };
+			struct flush_result flushed;
+
+			if (removal_flush(s, &flushed, &e) < 0 && e.code != DINST_BUSY)
+				fail_msg("flush: %s", e.text);
+			usleep(500);
+		}
+	}
+	assert_string_equal(harness_line(h, 60000), "done");
+	end(h, s);
+}
+
+static void test_churn_with_forks(void **state)
+{
+	churn(*state, "fork 100 20000");
+}
+
+static void test_churn_with_saves(void **state)
+{
+	churn(*state, "save 60");
+}
+
+static void test_churn_with_vforks(void **state)
+{
+	churn(*state, "vfork 300");
+}
+
+static void test_churn_with_spawns(void **state)
+{
+	churn(*state, "spawn 300");
+}
+
+static pid_t linger(struct harness *h)
+{
+	pid_t child = 0;
+
+	harness_send(h, "linger\n");
+	assert_int_equal(sscanf(harness_line(h, 5000), "child %d", &child), 1);
+	return child;
+}
+
+static unsigned long child_hits(struct harness *h)
+{
+	harness_send(h, "count\n");
+	return strtoul(harness_line(h, 5000), NULL, 10);
+}
+
+static void unlinger(struct harness *h)
+{
+	harness_send(h, "unlinger\n");
+	assert_string_equal(harness_line(h, 5000), "ended 7");
+}
+
+/* What was inserted before the fork is taken out of the child as well. */
+static void test_child_is_restored(void **state)
+{
+	struct harness *h = *state;
+	struct harness_snapshot *child_now;
+	struct session *s = begin(h);
+	uint64_t value;
+	unsigned id, outer;
+	char text[4096];
+	pid_t child;
+
+	id = session_insert(s, "hit");
+	outer = session_insert(s, "hits");
+	child = linger(h);
+	usleep(20000);
+	value = session_value(s, id);
+	assert_true(value > 0);
+	/* One is removed while the child calls it, the other one counts on. */
+	session_remove(s, id);
+	session_flush_all(s);
+	value = session_value(s, outer);
+	usleep(20000);
+	assert_true(session_value(s, outer) > value);
+	/* Now everything, and the child is as its parent is. */
+	session_end(s);
+	harness_verify(h);
+	child_now = harness_snapshot_take(child);
+	assert_non_null(child_now);
+	if (harness_differences(child_now, HARNESS_TEXT | HARNESS_THREADS | HARNESS_FDS, text,
+				sizeof(text)))
+		fail_msg("the child is not restored:\n%s", text);
+	snprintf(text, sizeof(text), "grep -q memfd:dinst /proc/%d/maps", (int)child);
+	assert_int_not_equal(system(text), 0);
+	value = child_hits(h);
+	usleep(20000);
+	assert_true(child_hits(h) > value);
+	harness_snapshot_free(child_now);
+	unlinger(h);
+	harness_end(h, 0);
+}
+
+/* A child that is stopped by job control stays so, and does not keep the family from anything. */
+static void test_stopped_child(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = session_insert(s, "hit");
+	pid_t child = linger(h);
+
+	usleep(10000);
+	kill(child, SIGSTOP);
+	usleep(10000);
+	session_remove(s, id);
+	for (int i = 0; i < 20 && s->queue_length; i++) {
+		struct dinst_error e = { 0 };
+		struct flush_result flushed;
+
+		if (removal_flush(s, &flushed, &e) < 0)
+			fail_msg("flush: %s", e.text);
+		usleep(1000);
+	}
+	assert_int_equal(harness_status(child, child, "State:")[0], 'T');
+	/* It may have been stopped inside a trampoline: then it is waited for. */
+	kill(child, SIGCONT);
+	session_flush_all(s);
+	session_end(s);
+	harness_verify(h);
+	unlinger(h);
+	harness_end(h, 0);
+}
+
+/* The parent ends first; the child counts on and is given its text back. */
+static void test_orphan(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct detach_result detached;
+	struct dinst_error e = { 0 };
+	unsigned id = session_insert(s, "hit");
+	char command[128];
+	uint64_t value;
+	pid_t child = linger(h);
+
+	harness_end(h, 0);
+	value = session_value(s, id);
+	usleep(20000);
+	assert_true(session_value(s, id) > value);
+	if (session_detach(s, 5, &detached, &e) < 0)
+		fail_msg("detach: %s", e.text);
+	assert_int_equal(detached.left, 0);
+	session_free(s);
+	snprintf(command, sizeof(command), "grep -q memfd:dinst /proc/%d/maps", (int)child);
+	assert_int_not_equal(system(command), 0);
+	assert_int_not_equal(harness_status(child, child, "State:")[0], 'Z');
+	kill(child, SIGKILL);
+}
+
+/* ---------------------------------------------------------------- exec */
+
+static void test_target_executes_another_program(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct detach_result detached;
+	struct dinst_error e = { 0 };
+	unsigned id = session_insert(s, "hit"), other;
+	size_t count;
+
+	ask(h, "fork 1 1000");
+	harness_send(h, "exec\n");
+	assert_string_equal(harness_line(h, 20000), "ready");
+	assert_int_equal(session_try_insert(s, "hits", false, &count, &other, &e), DINST_GONE);
+	assert_int_equal(session_value(s, id), 2000);
+	dinst_error_clear(&e);
+	if (session_detach(s, 5, &detached, &e) < 0)
+		fail_msg("detach: %s", e.text);
+	assert_int_equal(detached.left, 0);
+	session_free(s);
+	/* A new session with the new program. */
+	harness_snapshot_free(h->before);
+	h->before = harness_snapshot_take(h->pid);
+	s = session_begin(h);
+	id = session_insert(s, "hit");
+	ask(h, "fork 3 1000");
+	assert_int_equal(session_value(s, id), 4000);
+	end(h, s);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_children_are_counted),
+		CASE(test_a_daemon_is_counted),
+		CASE(test_exec_ends_it_for_the_child),
+		CASE(test_saving_in_the_background),
+		CASE(test_churn_with_forks),
+		CASE(test_churn_with_saves),
+		CASE(test_churn_with_vforks),
+		CASE(test_churn_with_spawns),
+		CASE(test_child_is_restored),
+		CASE(test_stopped_child),
+		CASE(test_orphan),
+		CASE(test_target_executes_another_program),
+	};
+
+	return cmocka_run_group_tests_name("live/fork", tests, NULL, NULL);
+}
