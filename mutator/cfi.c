@@ -1,37 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cfi.c - reads .eh_frame and exception tables.
+ * cfi.c - reads .eh_frame.
  *
  * Bounded: each record is read once, the shared CIEs through a cache and only
  * their first bytes, so the time is linear in the section whatever is in it.
  * Nothing is decoded beyond the first row of each FDE.
  */
 #include "mutator/cfi.h"
+#include "mutator/cfi_reader.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Pointer encodings (LSB 10.5). */
-enum {
-	ENCODING_OMIT = 0xff,
-	ENCODING_FORMAT = 0x0f,
-	ENCODING_BASE = 0x70,
-	ENCODING_INDIRECT = 0x80,
-	BASE_PC = 0x10,
-	BASE_TEXT = 0x20,
-	BASE_DATA = 0x30,
-	BASE_FUNCTION = 0x40,
-	BASE_ALIGNED = 0x50,
-	FORMAT_POINTER = 0x00,
-	FORMAT_ULEB = 0x01,
-	FORMAT_U16 = 0x02,
-	FORMAT_U32 = 0x03,
-	FORMAT_U64 = 0x04,
-	FORMAT_SLEB = 0x09,
-	FORMAT_S16 = 0x0a,
-	FORMAT_S32 = 0x0b,
-	FORMAT_S64 = 0x0c,
-};
 
 /* Call frame instructions (DWARF 5, 7.24, and the GNU extensions). */
 enum {
@@ -73,133 +52,6 @@ enum {
 	CIE_CACHE = 64,
 };
 
-/* A window on the section; `bad` is sticky. */
-struct reader {
-	const uint8_t *p, *end;
-	bool bad;
-};
-
-static uint64_t take(struct reader *r, unsigned size)
-{
-	uint64_t v = 0;
-
-	if ((size_t)(r->end - r->p) < size) {
-		r->bad = true;
-		r->p = r->end;
-		return 0;
-	}
-	memcpy(&v, r->p, size);
-	r->p += size;
-	return v;
-}
-
-static uint64_t take_uleb(struct reader *r)
-{
-	uint64_t v = 0;
-	unsigned shift = 0;
-	uint8_t byte;
-
-	do {
-		byte = take(r, 1);
-		if (shift < 64)
-			v |= (uint64_t)(byte & 0x7f) << shift;
-		shift += 7;
-	} while (byte & 0x80);
-	return v;
-}
-
-static int64_t take_sleb(struct reader *r)
-{
-	uint64_t v = 0;
-	unsigned shift = 0;
-	uint8_t byte;
-
-	do {
-		byte = take(r, 1);
-		if (shift < 64)
-			v |= (uint64_t)(byte & 0x7f) << shift;
-		shift += 7;
-	} while (byte & 0x80);
-	if (shift < 64 && (byte & 0x40))
-		v |= ~UINT64_C(0) << shift;
-	return v;
-}
-
-static void skip(struct reader *r, uint64_t size)
-{
-	if ((uint64_t)(r->end - r->p) < size) {
-		r->bad = true;
-		r->p = r->end;
-		return;
-	}
-	r->p += size;
-}
-
-struct bases {
-	const uint8_t *bytes; /* address of this byte is `address` */
-	vaddr_t address;
-	vaddr_t text, data, function;
-};
-
-/* Reads an encoded pointer. False: this encoding cannot be resolved in a file. */
-static bool take_pointer(struct reader *r, uint8_t encoding, const struct bases *b, bool base,
-			 uint64_t *out)
-{
-	vaddr_t here = b->address + (r->p - b->bytes);
-	uint64_t v;
-
-	switch (encoding & ENCODING_FORMAT) {
-	case FORMAT_POINTER:
-	case FORMAT_U64:
-	case FORMAT_S64:
-		v = take(r, 8);
-		break;
-	case FORMAT_ULEB:
-		v = take_uleb(r);
-		break;
-	case FORMAT_SLEB:
-		v = take_sleb(r);
-		break;
-	case FORMAT_U16:
-		v = take(r, 2);
-		break;
-	case FORMAT_S16:
-		v = (int16_t)take(r, 2);
-		break;
-	case FORMAT_U32:
-		v = take(r, 4);
-		break;
-	case FORMAT_S32:
-		v = (int32_t)take(r, 4);
-		break;
-	default:
-		return false;
-	}
-	*out = v;
-	if (!base || !v)
-		return true;
-	switch (encoding & ENCODING_BASE) {
-	case 0:
-		break;
-	case BASE_PC:
-		v += here;
-		break;
-	case BASE_TEXT:
-		v += b->text;
-		break;
-	case BASE_DATA:
-		v += b->data;
-		break;
-	case BASE_FUNCTION:
-		v += b->function;
-		break;
-	default:
-		return false;
-	}
-	*out = v;
-	return true;
-}
-
 /* ------------------------------------------------------------ first rows */
 
 struct row {
@@ -218,7 +70,7 @@ static void note_saved(struct row *row, uint64_t column)
 }
 
 /* One instruction with an operand of its own. False: past the first row. */
-static bool run_extended(struct reader *r, struct row *row, uint8_t op)
+static bool run_extended(struct cfi_reader *r, struct row *row, uint8_t op)
 {
 	switch (op) {
 	case CFA_NOP:
@@ -229,46 +81,46 @@ static bool run_extended(struct reader *r, struct row *row, uint8_t op)
 	case CFA_VAL_OFFSET:
 	case CFA_GNU_NEGATIVE_OFFSET:
 	case CFA_REGISTER:
-		note_saved(row, take_uleb(r));
-		take_uleb(r);
+		note_saved(row, cfi_take_uleb(r));
+		cfi_take_uleb(r);
 		return true;
 	case CFA_OFFSET_SF:
 	case CFA_VAL_OFFSET_SF:
-		note_saved(row, take_uleb(r));
-		take_sleb(r);
+		note_saved(row, cfi_take_uleb(r));
+		cfi_take_sleb(r);
 		return true;
 	case CFA_EXPRESSION:
 	case CFA_VAL_EXPRESSION:
-		note_saved(row, take_uleb(r));
-		skip(r, take_uleb(r));
+		note_saved(row, cfi_take_uleb(r));
+		cfi_skip(r, cfi_take_uleb(r));
 		return true;
 	case CFA_RESTORE_EXTENDED:
 	case CFA_UNDEFINED:
 	case CFA_SAME_VALUE:
 	case CFA_GNU_ARGS_SIZE:
-		take_uleb(r);
+		cfi_take_uleb(r);
 		return true;
 	case CFA_DEF:
-		row->cfa_register = take_uleb(r);
-		row->cfa_offset = take_uleb(r);
+		row->cfa_register = cfi_take_uleb(r);
+		row->cfa_offset = cfi_take_uleb(r);
 		row->cfa_known = true;
 		return true;
 	case CFA_DEF_SF:
-		row->cfa_register = take_uleb(r);
-		row->cfa_offset = take_sleb(r) * row->data_align;
+		row->cfa_register = cfi_take_uleb(r);
+		row->cfa_offset = cfi_take_sleb(r) * row->data_align;
 		row->cfa_known = true;
 		return true;
 	case CFA_DEF_REGISTER:
-		row->cfa_register = take_uleb(r);
+		row->cfa_register = cfi_take_uleb(r);
 		return true;
 	case CFA_DEF_OFFSET:
-		row->cfa_offset = take_uleb(r);
+		row->cfa_offset = cfi_take_uleb(r);
 		return true;
 	case CFA_DEF_OFFSET_SF:
-		row->cfa_offset = take_sleb(r) * row->data_align;
+		row->cfa_offset = cfi_take_sleb(r) * row->data_align;
 		return true;
 	case CFA_DEF_EXPRESSION:
-		skip(r, take_uleb(r));
+		cfi_skip(r, cfi_take_uleb(r));
 		row->cfa_known = false;
 		return true;
 	default: /* set_loc, advance_loc*, and what we do not know */
@@ -279,7 +131,7 @@ static bool run_extended(struct reader *r, struct row *row, uint8_t op)
 /* Runs a program until it moves on from the first address. */
 static void run_first_row(const uint8_t *p, const uint8_t *end, struct row *row)
 {
-	struct reader r = {p, end, false};
+	struct cfi_reader r = {p, end, false};
 
 	if (end - p > CIE_PROGRAM_MAX)
 		r.end = p + CIE_PROGRAM_MAX;
@@ -291,7 +143,7 @@ static void run_first_row(const uint8_t *p, const uint8_t *end, struct row *row)
 			return;
 		case CFA_OFFSET:
 			note_saved(row, op & 0x3f);
-			take_uleb(&r);
+			cfi_take_uleb(&r);
 			break;
 		case CFA_RESTORE:
 			break;
@@ -320,10 +172,10 @@ struct cie {
 	struct row row;
 };
 
-static bool read_augmentation(struct reader *r, const char *letters, const struct bases *b,
+static bool read_augmentation(struct cfi_reader *r, const char *letters, const struct cfi_bases *b,
 			      struct cie *cie)
 {
-	uint64_t length = take_uleb(r), ignored;
+	uint64_t length = cfi_take_uleb(r), ignored;
 	const uint8_t *end;
 
 	if (r->bad || length > (uint64_t)(r->end - r->p))
@@ -333,13 +185,13 @@ static bool read_augmentation(struct reader *r, const char *letters, const struc
 	for (; *letters; letters++) {
 		switch (*letters) {
 		case 'R':
-			cie->pointer_encoding = take(r, 1);
+			cie->pointer_encoding = cfi_take(r, 1);
 			break;
 		case 'L':
-			cie->lsda_encoding = take(r, 1);
+			cie->lsda_encoding = cfi_take(r, 1);
 			break;
 		case 'P':
-			if (!take_pointer(r, take(r, 1), b, false, &ignored))
+			if (!cfi_take_pointer(r, cfi_take(r, 1), b, false, &ignored))
 				return false;
 			break;
 		case 'S':
@@ -359,17 +211,17 @@ static bool read_augmentation(struct reader *r, const char *letters, const struc
 }
 
 /* Fills *cie from the record whose contents (after the id) are [r->p, r->end). */
-static void read_cie(struct reader r, const struct bases *b, struct cie *cie)
+static void read_cie(struct cfi_reader r, const struct cfi_bases *b, struct cie *cie)
 {
 	const char *letters;
-	uint8_t version = take(&r, 1);
+	uint8_t version = cfi_take(&r, 1);
 	const uint8_t *zero;
 
 	cie->usable = false;
 	cie->augmented = false;
 	cie->flags = 0;
-	cie->pointer_encoding = FORMAT_POINTER;
-	cie->lsda_encoding = ENCODING_OMIT;
+	cie->pointer_encoding = CFI_FORMAT_POINTER;
+	cie->lsda_encoding = CFI_ENCODING_OMIT;
 	cie->row = (struct row){0};
 	if (version != 1 && version != 3)
 		return;
@@ -379,16 +231,16 @@ static void read_cie(struct reader r, const struct bases *b, struct cie *cie)
 		return;
 	letters = (const char *)r.p;
 	r.p = zero + 1;
-	take_uleb(&r);
-	cie->row.data_align = take_sleb(&r);
-	cie->row.return_column = version == 1 ? take(&r, 1) : take_uleb(&r);
+	cfi_take_uleb(&r);
+	cie->row.data_align = cfi_take_sleb(&r);
+	cie->row.return_column = version == 1 ? cfi_take(&r, 1) : cfi_take_uleb(&r);
 	if (*letters == 'z') {
 		if (!read_augmentation(&r, letters + 1, b, cie))
 			return;
 	} else if (*letters) {
 		return;
 	}
-	if (r.bad || (cie->pointer_encoding & ENCODING_INDIRECT))
+	if (r.bad || (cie->pointer_encoding & CFI_ENCODING_INDIRECT))
 		return;
 	run_first_row(r.p, r.end, &cie->row);
 	cie->usable = true;
@@ -398,7 +250,7 @@ static void read_cie(struct reader r, const struct bases *b, struct cie *cie)
 
 struct parser {
 	const struct cfi_input *in;
-	struct bases bases;
+	struct cfi_bases bases;
 	struct cie cache[CIE_CACHE];
 	struct cfi_range *ranges;
 	size_t count, capacity;
@@ -413,15 +265,16 @@ static int damaged(struct parser *p, const uint8_t *at, const char *what)
 }
 
 /* Reads the head of a record: contents in *r, id field at *id. 1: end of the section. */
-static int read_record(struct parser *p, const uint8_t *at, struct reader *r, const uint8_t **id)
+static int read_record(struct parser *p, const uint8_t *at, struct cfi_reader *r,
+		       const uint8_t **id)
 {
 	const uint8_t *end = p->in->bytes + p->in->size;
 	uint64_t length;
 
-	*r = (struct reader){at, end, false};
-	length = take(r, 4);
+	*r = (struct cfi_reader){at, end, false};
+	length = cfi_take(r, 4);
 	if (length == UINT32_MAX)
-		length = take(r, 8);
+		length = cfi_take(r, 8);
 	if (r->bad || length > (uint64_t)(end - r->p))
 		return damaged(p, at, "a record is longer than the section");
 	r->end = r->p + length;
@@ -438,13 +291,13 @@ static struct cie *find_cie(struct parser *p, const uint8_t *at)
 	size_t offset = at - p->in->bytes;
 	struct cie *cie = &p->cache[(offset / 4) % CIE_CACHE];
 	const uint8_t *id;
-	struct reader r;
+	struct cfi_reader r;
 
 	if (cie->known && cie->offset == offset)
 		return cie;
 	if (read_record(p, at, &r, &id) || r.p == r.end)
 		return NULL;
-	if (take(&r, 4)) {
+	if (cfi_take(&r, 4)) {
 		damaged(p, at, "a record refers to another that is no CIE");
 		return NULL;
 	}
@@ -472,15 +325,15 @@ static int append(struct parser *p, const struct cfi_range *range)
 	return 0;
 }
 
-static int read_fde(struct parser *p, struct reader r, const uint8_t *at, const struct cie *cie)
+static int read_fde(struct parser *p, struct cfi_reader r, const uint8_t *at, const struct cie *cie)
 {
 	struct cfi_range range = {.flags = cie->flags};
 	struct row row = cie->row;
 	uint64_t lo, size, length, lsda = 0;
 	const uint8_t *end;
 
-	if (!take_pointer(&r, cie->pointer_encoding, &p->bases, true, &lo) ||
-	    !take_pointer(&r, cie->pointer_encoding, &p->bases, false, &size))
+	if (!cfi_take_pointer(&r, cie->pointer_encoding, &p->bases, true, &lo) ||
+	    !cfi_take_pointer(&r, cie->pointer_encoding, &p->bases, false, &size))
 		return 0;
 	if (r.bad)
 		return damaged(p, at, "a record is too short");
@@ -488,14 +341,14 @@ static int read_fde(struct parser *p, struct reader r, const uint8_t *at, const 
 	if (!size || size > UINT32_MAX)
 		return 0;
 	if (cie->augmented) {
-		length = take_uleb(&r);
+		length = cfi_take_uleb(&r);
 		if (r.bad || length > (uint64_t)(r.end - r.p))
 			return damaged(p, at, "augmentation data do not fit");
 		end = r.p + length;
 		p->bases.function = lo;
-		if (cie->lsda_encoding != ENCODING_OMIT && length &&
-		    !(cie->lsda_encoding & ENCODING_INDIRECT) &&
-		    take_pointer(&r, cie->lsda_encoding, &p->bases, true, &lsda) && !r.bad)
+		if (cie->lsda_encoding != CFI_ENCODING_OMIT && length &&
+		    !(cie->lsda_encoding & CFI_ENCODING_INDIRECT) &&
+		    cfi_take_pointer(&r, cie->lsda_encoding, &p->bases, true, &lsda) && !r.bad)
 			range.lsda = lsda;
 		r.p = end;
 	}
@@ -513,14 +366,14 @@ static int read_all(struct parser *p)
 
 	while (end - at >= 4) {
 		const uint8_t *id;
-		struct reader r;
+		struct cfi_reader r;
 		struct cie *cie;
 		uint32_t back;
 		int result = read_record(p, at, &r, &id);
 
 		if (result)
 			return result < 0 ? result : 0;
-		back = r.p < r.end ? take(&r, 4) : 0;
+		back = r.p < r.end ? cfi_take(&r, 4) : 0;
 		/* The id of an FDE is the distance back to its CIE; 0 marks a CIE. */
 		if (back) {
 			if (back > (size_t)(id - p->in->bytes))
@@ -568,7 +421,7 @@ int cfi_read(const struct cfi_input *in, struct cfi_range **out, size_t *count,
 	p->in = in;
 	p->e = &own;
 	p->sorted = true;
-	p->bases = (struct bases){in->bytes, in->address, in->text, in->data, 0};
+	p->bases = (struct cfi_bases){in->bytes, in->address, in->text, in->data, 0};
 	result = read_all(p);
 	if (result) {
 		free(p->ranges);
@@ -584,40 +437,4 @@ int cfi_read(const struct cfi_input *in, struct cfi_range **out, size_t *count,
 	}
 	free(p);
 	return result;
-}
-
-/* ------------------------------------------------------ exception tables */
-
-bool cfi_landing_pads(const uint8_t *bytes, size_t size, vaddr_t lsda, vaddr_t function,
-		      void (*found)(void *arg, vaddr_t pad), void *arg, size_t *used)
-{
-	struct reader r = {bytes, bytes + size, false};
-	struct bases b = {bytes, lsda, 0, 0, function};
-	uint64_t start = function, length, pad = 0, ignored;
-	uint8_t encoding;
-
-	*used = 0;
-	encoding = take(&r, 1);
-	if (encoding != ENCODING_OMIT && !take_pointer(&r, encoding, &b, true, &start))
-		return false;
-	if (take(&r, 1) != ENCODING_OMIT)
-		take_uleb(&r);
-	encoding = take(&r, 1);
-	length = take_uleb(&r);
-	if (r.bad || length > (uint64_t)(r.end - r.p))
-		return false;
-	r.end = r.p + length;
-	*used = r.end - bytes;
-	while (r.p < r.end) {
-		if (!take_pointer(&r, encoding, &b, false, &ignored) ||
-		    !take_pointer(&r, encoding, &b, false, &ignored) ||
-		    !take_pointer(&r, encoding, &b, false, &pad))
-			return false;
-		take_uleb(&r);
-		if (r.bad)
-			return false;
-		if (pad)
-			found(arg, start + pad);
-	}
-	return true;
 }

@@ -218,7 +218,7 @@ static int add_function(struct builder *b, vaddr_t address, const struct cfi_ran
 static int step(struct builder *b)
 {
 	struct image *img = b->img;
-	const struct symbol *group = &b->symbols[b->s];
+	const struct symbol *group = b->s < b->symbol_count ? &b->symbols[b->s] : NULL;
 	const struct cfi_range *fde = NULL;
 	vaddr_t address = UINT64_MAX;
 	uint64_t size = 0;
@@ -226,7 +226,7 @@ static int step(struct builder *b)
 	size_t count = 0;
 	int r = 0;
 
-	if (b->s < b->symbol_count)
+	if (group)
 		address = group->address;
 	if (b->f < img->fde_count && img->fdes[b->f].lo <= address) {
 		fde = &img->fdes[b->f++];

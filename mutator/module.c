@@ -22,7 +22,7 @@
 #include "inject/maps.h"
 #include "mutator/image_private.h"
 
-static const char deleted_mark[] = " (deleted)";
+const char path_deleted[] = " (deleted)";
 static const char own_memfd[] = "/memfd:dinst";
 
 /* An image, or why there is none, for one file. */
@@ -55,8 +55,7 @@ struct reading {
 	const struct target *target;
 	struct maps maps;
 	char root[64]; /* /proc/PID/root */
-	uint64_t main_inode;
-	char main_path[PATH_MAX_TEXT], main_name[64];
+	struct main_program main;
 	bool changed;
 	struct dinst_error *e;
 };
@@ -86,21 +85,21 @@ static char *plain_path(const char *name)
 	}
 	*to = 0;
 	length = to - path;
-	if (length > sizeof(deleted_mark) - 1 &&
-	    !strcmp(to - (sizeof(deleted_mark) - 1), deleted_mark))
-		to[-(ptrdiff_t)(sizeof(deleted_mark) - 1)] = 0;
+	if (length > sizeof(path_deleted) - 1 &&
+	    !strcmp(to - (sizeof(path_deleted) - 1), path_deleted))
+		to[-(ptrdiff_t)(sizeof(path_deleted) - 1)] = 0;
 	return path;
 }
 
-static bool is_deleted(const char *name)
+bool path_is_deleted(const char *name)
 {
 	size_t length = strlen(name);
 
-	return length > sizeof(deleted_mark) - 1 &&
-	       !strcmp(name + length - (sizeof(deleted_mark) - 1), deleted_mark);
+	return length > sizeof(path_deleted) - 1 &&
+	       !strcmp(name + length - (sizeof(path_deleted) - 1), path_deleted);
 }
 
-static const char *base_name(const char *path)
+const char *path_base(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 
@@ -153,7 +152,7 @@ static int open_mapped(const struct reading *r, const struct maps_entry *m, cons
 
 static void explain_unopened(struct file_image *f, const struct maps_entry *m)
 {
-	if (is_deleted(m->name))
+	if (path_is_deleted(m->name))
 		snprintf(f->problem, sizeof(f->problem),
 			 "the file was deleted or replaced since it was started; reading what is "
 			 "mapped instead takes CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE");
@@ -300,7 +299,7 @@ static struct entry *new_entry(struct reading *r, const struct maps_entry *m, ch
 	x->module.path = path;
 	x->module.lo = m->lo;
 	x->module.hi = m->hi;
-	snprintf(x->module.name, sizeof(x->module.name), "%s", base_name(path));
+	snprintf(x->module.name, sizeof(x->module.name), "%s", path_base(path));
 	l->entries[l->count++] = x;
 	r->changed = true;
 	return x;
@@ -326,9 +325,9 @@ static void settle(const struct reading *r, struct entry *x, const struct file_i
 {
 	struct module *module = &x->module;
 
-	module->main = x->inode == r->main_inode && !strcmp(module->path, r->main_path);
+	module->main = x->inode == r->main.inode && !strcmp(module->path, r->main.path);
 	if (module->main)
-		snprintf(module->name, sizeof(module->name), "%s", r->main_name);
+		snprintf(module->name, sizeof(module->name), "%s", r->main.name);
 	if (!f->image) {
 		snprintf(module->problem, sizeof(module->problem), "%s", f->problem);
 		span_by_maps(r, x);
@@ -409,86 +408,6 @@ static int look_at_vdso(struct reading *r, const struct maps_entry *m)
 	return 0;
 }
 
-/* ------------------------------------------------------ the main program */
-
-/* The string that the program was executed by (AT_EXECFN, getauxval(3)); "" if unknown. */
-static void read_execfn(const struct target *t, char *text, size_t size)
-{
-	Elf64_auxv_t entries[64];
-	char link[64];
-	ssize_t n = -1;
-	int fd;
-
-	text[0] = 0;
-	snprintf(link, sizeof(link), "/proc/%d/auxv", (int)target_pid(t));
-	fd = open(link, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		n = read(fd, entries, sizeof(entries));
-		close(fd);
-	}
-	for (ssize_t i = 0; (i + 1) * (ssize_t)sizeof(*entries) <= n; i++) {
-		if (entries[i].a_type != AT_EXECFN)
-			continue;
-		text[target_read_some(t, entries[i].a_un.a_val, text, size - 1)] = 0;
-		return;
-	}
-}
-
-/* Does `name`, beside the program's file, stand for that file? */
-static bool is_link_to(const struct reading *r, const char *name)
-{
-	const char *slash = strrchr(r->main_path, '/');
-	char path[PATH_MAX_TEXT], to[PATH_MAX_TEXT];
-	struct stat st;
-	ssize_t n;
-
-	if (!slash || !*name || strchr(name, '/'))
-		return false;
-	n = snprintf(path, sizeof(path), "%s%.*s/%s", r->root, (int)(slash - r->main_path),
-		     r->main_path, name);
-	if (n < 0 || (size_t)n >= sizeof(path))
-		return false;
-	if (!stat(path, &st) && st.st_ino == r->main_inode)
-		return true;
-	/* Where the file was replaced, the link still names it. */
-	n = readlink(path, to, sizeof(to) - 1);
-	if (n <= 0)
-		return false;
-	to[n] = 0;
-	return !strcmp(base_name(to), slash + 1);
-}
-
-/*
- * One file often has several names, and does what the one says that it was
- * started by (redis-server is a link to redis-check-rdb in Debian): that is the
- * name people look for.
- */
-static void find_main(struct reading *r)
-{
-	char text[PATH_MAX_TEXT];
-	const char *candidates[2];
-	struct stat st;
-	ssize_t n;
-
-	snprintf(text, sizeof(text), "/proc/%d/exe", (int)target_pid(r->target));
-	if (!stat(text, &st))
-		r->main_inode = st.st_ino;
-	n = readlink(text, r->main_path, sizeof(r->main_path) - 1);
-	r->main_path[n > 0 ? n : 0] = 0;
-	if (is_deleted(r->main_path))
-		r->main_path[strlen(r->main_path) - (sizeof(deleted_mark) - 1)] = 0;
-	read_execfn(r->target, text, sizeof(text));
-	candidates[0] = base_name(text);
-	candidates[1] = target_name(r->target);
-	snprintf(r->main_name, sizeof(r->main_name), "%s", base_name(r->main_path));
-	for (size_t i = 0; i < 2; i++) {
-		if (!is_link_to(r, candidates[i]))
-			continue;
-		snprintf(r->main_name, sizeof(r->main_name), "%s", candidates[i]);
-		return;
-	}
-}
-
 /* ------------------------------------------------------------ looking at all */
 
 static int look(struct reading *r)
@@ -499,7 +418,7 @@ static int look(struct reading *r)
 	if (status)
 		return status;
 	snprintf(r->root, sizeof(r->root), "/proc/%d/root", (int)target_pid(r->target));
-	find_main(r);
+	main_program_find(r->target, r->root, &r->main);
 	for (size_t i = 0; i < l->count; i++)
 		l->entries[i]->seen = false;
 	for (size_t i = 0; i < r->maps.count && !status; i++) {
@@ -600,7 +519,7 @@ bool module_has_name(const struct module *m, const char *name)
 {
 	const char *soname;
 
-	if (!strcmp(m->name, name) || !strcmp(m->path, name) || !strcmp(base_name(m->path), name))
+	if (!strcmp(m->name, name) || !strcmp(m->path, name) || !strcmp(path_base(m->path), name))
 		return true;
 	soname = m->image ? image_soname(m->image) : NULL;
 	return soname && !strcmp(soname, name);

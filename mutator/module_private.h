@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * module_private.h - what module.c and module_find.c share.
+ * module_private.h - what the module*.c files share.
  */
 #ifndef DINST_MUTATOR_MODULE_PRIVATE_H
 #define DINST_MUTATOR_MODULE_PRIVATE_H
@@ -8,6 +8,23 @@
 #include "mutator/module.h"
 
 enum { PATH_MAX_TEXT = 4096 + 64 };
+
+/* What the kernel appends to the path of a file that has no name any more. */
+extern const char path_deleted[11];
+bool path_is_deleted(const char *path);
+
+/* What follows the last slash of a path. */
+const char *path_base(const char *path);
+
+/* The executable. */
+struct main_program {
+	uint64_t inode;
+	char path[PATH_MAX_TEXT]; /* as the target sees it, "" if unknown */
+	char name[64];		  /* by which it was started, or its base name */
+};
+
+/* Finds out what `t` runs; `root` is its /proc/PID/root. */
+void main_program_find(const struct target *t, const char *root, struct main_program *p);
 
 /* True if `name` is the module's base name, path or soname. */
 bool module_has_name(const struct module *m, const char *name);

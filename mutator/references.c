@@ -8,21 +8,11 @@
  * relocations, every word that could be a pointer. A superset: what is marked
  * may be chance, what is not marked is referred to by nothing in this file but
  * short branches, which only reach their own neighbourhood.
- *
- * Relocation types are those of the psABI, by the names of elf.h.
  */
 #include "mutator/image_private.h"
+#include "mutator/references_relocations.h"
 
 #include <stdlib.h>
-
-/* Older copies of elf.h lack relative relocations in their packed form (gABI). */
-#ifndef SHT_RELR
-#define SHT_RELR 19
-#endif
-#ifndef DT_RELR
-#define DT_RELRSZ 35
-#define DT_RELR	  36
-#endif
 
 enum { SCAN_PIECE = 1 << 20 };
 
@@ -256,161 +246,12 @@ static int scan_code(struct scan *s)
 	return 0;
 }
 
-/* ------------------------------------------------------------ relocations */
+/* ------------------------------------------------------------------ stored */
 
-/* Bytes that a relocation table consists of, and its symbols where it has some. */
-struct relocations {
-	const uint8_t *bytes, *symbols;
-	size_t size, symbols_size;
-	bool packed; /* SHT_RELR */
-};
-
-/* Called with each place that gets a link-time address stored, and that address. */
-typedef void (*relocated)(struct scan *s, vaddr_t place, vaddr_t value);
-
-static void run_rela(struct scan *s, const struct relocations *t, relocated found)
-{
-	for (size_t at = 0; at + sizeof(Elf64_Rela) <= t->size; at += sizeof(Elf64_Rela)) {
-		Elf64_Rela r;
-		Elf64_Sym symbol;
-		uint64_t index;
-
-		memcpy(&r, t->bytes + at, sizeof(r));
-		switch (ELF64_R_TYPE(r.r_info)) {
-		case R_X86_64_RELATIVE:
-		case R_X86_64_RELATIVE64:
-		case R_X86_64_IRELATIVE:
-			found(s, r.r_offset, r.r_addend);
-			break;
-		case R_X86_64_64:
-			index = ELF64_R_SYM(r.r_info);
-			if (!t->symbols || index >= t->symbols_size / sizeof(symbol))
-				break;
-			memcpy(&symbol, t->symbols + index * sizeof(symbol), sizeof(symbol));
-			if (symbol.st_shndx != SHN_UNDEF)
-				found(s, r.r_offset, symbol.st_value + r.r_addend);
-			break;
-		}
-	}
-}
-
-/* Even: an address, relocated. Odd: which of the next 63 words are, too (gABI, SHT_RELR). */
-static void run_relr(struct scan *s, const struct relocations *t, relocated found)
-{
-	vaddr_t next = 0;
-
-	for (size_t at = 0; at + 8 <= t->size; at += 8) {
-		uint64_t entry = elf_u64(t->bytes + at);
-		uint64_t bits = entry & 1 ? entry >> 1 : 1;
-		const uint8_t *word;
-		size_t size;
-
-		if (!(entry & 1))
-			next = entry;
-		for (vaddr_t place = next; bits; bits >>= 1, place += 8) {
-			if (!(bits & 1))
-				continue;
-			word = elf_at(&s->img->file, place, &size, NULL);
-			if (word && size >= 8)
-				found(s, place, elf_u64(word));
-		}
-		next += entry & 1 ? 63 * 8 : 8;
-	}
-}
-
-static void run_table(struct scan *s, const struct relocations *t, relocated found)
-{
-	if (!t->bytes)
-		return;
-	if (t->packed)
-		run_relr(s, t, found);
-	else
-		run_rela(s, t, found);
-}
-
-static void run_sections(struct scan *s, relocated found)
-{
-	const struct elf_file *f = &s->img->file;
-
-	for (size_t i = 0; i < f->section_count; i++) {
-		const struct elf_section *section = &f->sections[i];
-		struct relocations t = {
-			.bytes = section->bytes,
-			.size = section->size,
-			.packed = section->type == SHT_RELR,
-		};
-
-		/* Those that are not loaded are the linker's own (--emit-relocs). */
-		if (!(section->flags & SHF_ALLOC) ||
-		    (section->type != SHT_RELA && section->type != SHT_RELR))
-			continue;
-		if (section->link < f->section_count) {
-			t.symbols = f->sections[section->link].bytes;
-			t.symbols_size = t.symbols ? f->sections[section->link].size : 0;
-		}
-		run_table(s, &t, found);
-	}
-}
-
-/* What the loader goes by; for files without section headers. */
-static void run_dynamic(struct scan *s, relocated found)
-{
-	const struct elf_file *f = &s->img->file;
-	struct relocations rela = {0}, jump = {0}, relr = {.packed = true};
-	uint64_t value, rela_size = 0, jump_size = 0, relr_size = 0;
-
-	for (size_t i = 0; i < f->segment_count; i++) {
-		const struct elf_segment *g = &f->segments[i];
-
-		if (g->type != PT_DYNAMIC || !g->bytes)
-			continue;
-		for (size_t at = 0; at + 16 <= g->file_size && elf_u64(g->bytes + at); at += 16) {
-			value = elf_u64(g->bytes + at + 8);
-			switch (elf_u64(g->bytes + at)) {
-			case DT_RELA:
-				rela.bytes = elf_at(f, value, &rela.size, NULL);
-				break;
-			case DT_RELASZ:
-				rela_size = value;
-				break;
-			case DT_JMPREL:
-				jump.bytes = elf_at(f, value, &jump.size, NULL);
-				break;
-			case DT_PLTRELSZ:
-				jump_size = value;
-				break;
-			case DT_RELR:
-				relr.bytes = elf_at(f, value, &relr.size, NULL);
-				break;
-			case DT_RELRSZ:
-				relr_size = value;
-				break;
-			case DT_SYMTAB:
-				rela.symbols = elf_at(f, value, &rela.symbols_size, NULL);
-				break;
-			}
-		}
-	}
-	rela.size = rela_size < rela.size ? rela_size : rela.size;
-	jump.size = jump_size < jump.size ? jump_size : jump.size;
-	relr.size = relr_size < relr.size ? relr_size : relr.size;
-	run_table(s, &rela, found);
-	run_table(s, &jump, found);
-	run_table(s, &relr, found);
-}
-
-static void run_relocations(struct scan *s, relocated found)
-{
-	if (s->img->file.section_count)
-		run_sections(s, found);
-	else
-		run_dynamic(s, found);
-}
-
-static void mark_stored(struct scan *s, vaddr_t place, vaddr_t value)
+static void mark_stored(void *arg, vaddr_t place, vaddr_t value)
 {
 	(void)place;
-	mark(s, value, REFERENCE_ADDRESS);
+	mark(arg, value, REFERENCE_ADDRESS);
 }
 
 /* Linked to fixed addresses there is nothing to relocate: any word may be a pointer. */
@@ -478,8 +319,10 @@ struct rseq_descriptor {
 
 enum { RSEQ_TABLES_MAX = 16 };
 
-static void relocate_descriptor(struct scan *s, vaddr_t place, vaddr_t value)
+static void relocate_descriptor(void *arg, vaddr_t place, vaddr_t value)
 {
+	struct scan *s = arg;
+
 	if (place >= s->rseq_address && place - s->rseq_address <= s->rseq_size - 8)
 		memcpy(s->rseq_bytes + (place - s->rseq_address), &value, 8);
 }
@@ -510,7 +353,7 @@ static int read_descriptors(struct scan *s, const struct elf_section *section)
 		goto out;
 	}
 	memcpy(s->rseq_bytes, section->bytes, section->size);
-	run_relocations(s, relocate_descriptor);
+	relocations_each(&s->img->file, relocate_descriptor, s);
 	for (size_t i = 0; i < count; i++) {
 		struct rseq_descriptor d;
 
@@ -573,7 +416,7 @@ int image_references(struct image *img, struct dinst_error *e)
 	r = make_spans(&s);
 	if (!r && img->text_count) {
 		scan_symbols(&s);
-		run_relocations(&s, mark_stored);
+		relocations_each(&img->file, mark_stored, &s);
 		if (image_is_fixed(img))
 			scan_words(&s);
 		r = scan_exceptions(&s);

@@ -208,7 +208,11 @@ static void test_no_match(void **state)
 	expect_word(&e, "part of a function");
 	assert_int_equal(refuse(&v, "", &e), DINST_USAGE);
 	assert_int_equal(refuse(&v, "/Process/1", &e), DINST_USAGE);
-	assert_int_equal(refuse(&v, "/Code//main", &e), DINST_USAGE);
+	assert_int_equal(refuse(&v,
+				"/Code/"
+				"/main",
+				&e),
+			 DINST_USAGE);
 	look_away(&v);
 	harness_end(h, 0);
 }

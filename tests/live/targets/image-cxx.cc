@@ -63,7 +63,7 @@ template <typename T> NOINLINE T largest(const std::vector<T> &of)
 			best = x;
 	return best;
 }
-} // namespace shapes
+} /* namespace shapes */
 
 /* What happens rarely goes to a fragment of its own. */
 extern "C" NOINLINE int mostly_warm(int n)

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cfi_reader.c - numbers and pointers as unwind data encode them, and the
+ * exception tables that are made of nothing else.
+ *
+ * Never reads beyond what it was given: the first number that does not fit
+ * makes the reader bad, and all that follow zero.
+ */
+#include "mutator/cfi_reader.h"
+
+#include <string.h>
+
+#include "mutator/cfi.h"
+
+/* Pointer encodings (LSB 10.5). */
+enum {
+	ENCODING_FORMAT = 0x0f,
+	ENCODING_BASE = 0x70,
+	BASE_PC = 0x10,
+	BASE_TEXT = 0x20,
+	BASE_DATA = 0x30,
+	BASE_FUNCTION = 0x40,
+	BASE_ALIGNED = 0x50,
+	FORMAT_ULEB = 0x01,
+	FORMAT_U16 = 0x02,
+	FORMAT_U32 = 0x03,
+	FORMAT_U64 = 0x04,
+	FORMAT_SLEB = 0x09,
+	FORMAT_S16 = 0x0a,
+	FORMAT_S32 = 0x0b,
+	FORMAT_S64 = 0x0c,
+};
+
+uint64_t cfi_take(struct cfi_reader *r, unsigned size)
+{
+	uint64_t v = 0;
+
+	if ((size_t)(r->end - r->p) < size) {
+		r->bad = true;
+		r->p = r->end;
+		return 0;
+	}
+	memcpy(&v, r->p, size);
+	r->p += size;
+	return v;
+}
+
+uint64_t cfi_take_uleb(struct cfi_reader *r)
+{
+	uint64_t v = 0;
+	unsigned shift = 0;
+	uint8_t byte;
+
+	do {
+		byte = cfi_take(r, 1);
+		if (shift < 64)
+			v |= (uint64_t)(byte & 0x7f) << shift;
+		shift += 7;
+	} while (byte & 0x80);
+	return v;
+}
+
+int64_t cfi_take_sleb(struct cfi_reader *r)
+{
+	uint64_t v = 0;
+	unsigned shift = 0;
+	uint8_t byte;
+
+	do {
+		byte = cfi_take(r, 1);
+		if (shift < 64)
+			v |= (uint64_t)(byte & 0x7f) << shift;
+		shift += 7;
+	} while (byte & 0x80);
+	if (shift < 64 && (byte & 0x40))
+		v |= ~UINT64_C(0) << shift;
+	return v;
+}
+
+void cfi_skip(struct cfi_reader *r, uint64_t size)
+{
+	if ((uint64_t)(r->end - r->p) < size) {
+		r->bad = true;
+		r->p = r->end;
+		return;
+	}
+	r->p += size;
+}
+
+bool cfi_take_pointer(struct cfi_reader *r, uint8_t encoding, const struct cfi_bases *b, bool base,
+		      uint64_t *out)
+{
+	vaddr_t here = b->address + (r->p - b->bytes);
+	uint64_t v;
+
+	switch (encoding & ENCODING_FORMAT) {
+	case CFI_FORMAT_POINTER:
+	case FORMAT_U64:
+	case FORMAT_S64:
+		v = cfi_take(r, 8);
+		break;
+	case FORMAT_ULEB:
+		v = cfi_take_uleb(r);
+		break;
+	case FORMAT_SLEB:
+		v = cfi_take_sleb(r);
+		break;
+	case FORMAT_U16:
+		v = cfi_take(r, 2);
+		break;
+	case FORMAT_S16:
+		v = (int16_t)cfi_take(r, 2);
+		break;
+	case FORMAT_U32:
+		v = cfi_take(r, 4);
+		break;
+	case FORMAT_S32:
+		v = (int32_t)cfi_take(r, 4);
+		break;
+	default:
+		return false;
+	}
+	*out = v;
+	if (!base || !v)
+		return true;
+	switch (encoding & ENCODING_BASE) {
+	case 0:
+		break;
+	case BASE_PC:
+		v += here;
+		break;
+	case BASE_TEXT:
+		v += b->text;
+		break;
+	case BASE_DATA:
+		v += b->data;
+		break;
+	case BASE_FUNCTION:
+		v += b->function;
+		break;
+	default:
+		return false;
+	}
+	*out = v;
+	return true;
+}
+
+/* ------------------------------------------------------ exception tables */
+
+bool cfi_landing_pads(const uint8_t *bytes, size_t size, vaddr_t lsda, vaddr_t function,
+		      void (*found)(void *arg, vaddr_t pad), void *arg, size_t *used)
+{
+	struct cfi_reader r = {bytes, bytes + size, false};
+	struct cfi_bases b = {bytes, lsda, 0, 0, function};
+	uint64_t start = function, length, pad = 0, ignored;
+	uint8_t encoding;
+
+	*used = 0;
+	encoding = cfi_take(&r, 1);
+	if (encoding != CFI_ENCODING_OMIT && !cfi_take_pointer(&r, encoding, &b, true, &start))
+		return false;
+	if (cfi_take(&r, 1) != CFI_ENCODING_OMIT)
+		cfi_take_uleb(&r);
+	encoding = cfi_take(&r, 1);
+	length = cfi_take_uleb(&r);
+	if (r.bad || length > (uint64_t)(r.end - r.p))
+		return false;
+	r.end = r.p + length;
+	*used = r.end - bytes;
+	while (r.p < r.end) {
+		if (!cfi_take_pointer(&r, encoding, &b, false, &ignored) ||
+		    !cfi_take_pointer(&r, encoding, &b, false, &ignored) ||
+		    !cfi_take_pointer(&r, encoding, &b, false, &pad))
+			return false;
+		cfi_take_uleb(&r);
+		if (r.bad)
+			return false;
+		if (pad)
+			found(arg, start + pad);
+	}
+	return true;
+}

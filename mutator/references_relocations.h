@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * references_relocations.h - where the loader stores which addresses.
+ *
+ * Private to references.c.
+ */
+#ifndef DINST_MUTATOR_REFERENCES_RELOCATIONS_H
+#define DINST_MUTATOR_REFERENCES_RELOCATIONS_H
+
+#include "mutator/image_elf.h"
+
+/* `value` is a link-time address, `place` where it is stored. */
+typedef void (*relocation_found)(void *arg, vaddr_t place, vaddr_t value);
+
+/*
+ * Calls `found` for every relocation that stores an address of this file:
+ * relative ones (packed or not), resolvers, and symbols that it defines.
+ */
+void relocations_each(const struct elf_file *f, relocation_found found, void *arg);
+
+#endif
