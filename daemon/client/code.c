@@ -9,58 +9,57 @@
 #include "daemon/client/command.h"
 
 static const struct column module_columns[] = {
-	{ "module", "MODULE", COLUMN_TEXT },
-	{ "address", "ADDRESS", COLUMN_ADDRESS },
-	{ "size", "SIZE", COLUMN_NUMBER },
-	{ "functions", "FUNCTIONS", COLUMN_NUMBER },
-	{ "path", "PATH", COLUMN_WIDE },
-	{ "problem", "PROBLEM", COLUMN_TEXT },
-	{ NULL, NULL, 0 },
+	{"module", "MODULE", COLUMN_TEXT},
+	{"address", "ADDRESS", COLUMN_ADDRESS},
+	{"size", "SIZE", COLUMN_NUMBER},
+	{"functions", "FUNCTIONS", COLUMN_NUMBER},
+	{"path", "PATH", COLUMN_WIDE},
+	{"problem", "PROBLEM", COLUMN_TEXT},
+	{NULL, NULL, 0},
 };
 
 static const struct column function_columns[] = {
-	{ "address", "ADDRESS", COLUMN_ADDRESS },
-	{ "size", "SIZE", COLUMN_NUMBER },
-	{ "module", "MODULE", COLUMN_TEXT },
-	{ "function", "FUNCTION", COLUMN_TEXT },
-	{ NULL, NULL, 0 },
+	{"address", "ADDRESS", COLUMN_ADDRESS},
+	{"size", "SIZE", COLUMN_NUMBER},
+	{"module", "MODULE", COLUMN_TEXT},
+	{"function", "FUNCTION", COLUMN_TEXT},
+	{NULL, NULL, 0},
 };
 
 static const struct column point_columns[] = {
-	{ "address", "ADDRESS", COLUMN_ADDRESS },
-	{ "kind", "KIND", COLUMN_TEXT },
-	{ "tactic", "TACTIC", COLUMN_TEXT },
-	{ "module", "MODULE", COLUMN_TEXT },
-	{ "function", "FUNCTION", COLUMN_TEXT },
-	{ "callee", "CALLEE", COLUMN_WIDE },
-	{ "instruction", "INSTRUCTION", COLUMN_WIDE },
-	{ "refused", "REFUSED", COLUMN_TEXT },
-	{ NULL, NULL, 0 },
+	{"address", "ADDRESS", COLUMN_ADDRESS},
+	{"kind", "KIND", COLUMN_TEXT},
+	{"tactic", "TACTIC", COLUMN_TEXT},
+	{"module", "MODULE", COLUMN_TEXT},
+	{"function", "FUNCTION", COLUMN_TEXT},
+	{"callee", "CALLEE", COLUMN_WIDE},
+	{"instruction", "INSTRUCTION", COLUMN_WIDE},
+	{"refused", "REFUSED", COLUMN_TEXT},
+	{NULL, NULL, 0},
 };
 
 static const struct column summary_columns[] = {
-	{ "module", "MODULE", COLUMN_TEXT },
-	{ "kind", "KIND", COLUMN_TEXT },
-	{ "points", "POINTS", COLUMN_NUMBER },
-	{ "refused", "REFUSED", COLUMN_NUMBER },
-	{ "tactics", "TACTICS", COLUMN_TEXT },
-	{ "reasons", "REASONS", COLUMN_TEXT },
-	{ NULL, NULL, 0 },
+	{"module", "MODULE", COLUMN_TEXT},
+	{"kind", "KIND", COLUMN_TEXT},
+	{"points", "POINTS", COLUMN_NUMBER},
+	{"refused", "REFUSED", COLUMN_NUMBER},
+	{"tactics", "TACTICS", COLUMN_TEXT},
+	{"reasons", "REASONS", COLUMN_TEXT},
+	{NULL, NULL, 0},
 };
 
 static const struct column metric_columns[] = {
-	{ "metric", "METRIC", COLUMN_TEXT },
-	{ "unit", "UNIT", COLUMN_TEXT },
-	{ "constraints", "CONSTRAINTS", COLUMN_TEXT },
-	{ "file", "FILE", COLUMN_TEXT },
-	{ NULL, NULL, 0 },
+	{"metric", "METRIC", COLUMN_TEXT},
+	{"unit", "UNIT", COLUMN_TEXT},
+	{"constraints", "CONSTRAINTS", COLUMN_TEXT},
+	{"file", "FILE", COLUMN_TEXT},
+	{NULL, NULL, 0},
 };
 
 /* Asks and prints; takes `params` over. */
-static int list(struct context *c, const char *method, json_t *params,
-		const struct column *columns)
+static int list(struct context *c, const char *method, json_t *params, const struct column *columns)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *answer = NULL;
 	int status;
 
@@ -92,17 +91,18 @@ int points_run(struct context *c, const struct arguments *a)
 
 	if (arguments_get(a, OPTION_SUMMARY))
 		return list(c, "points",
-			    json_pack("{s:b,s:o}", "summary", 1, "module", word ? word : json_null()),
+			    json_pack("{s:b,s:o}", "summary", 1, "module",
+				      word ? word : json_null()),
 			    summary_columns);
 	if (!word)
 		return report_text(c, DINST_USAGE,
-				 "points needs a PATTERN, or --summary (dinst points --help)");
+				   "points needs a PATTERN, or --summary (dinst points --help)");
 	return list(c, "points", json_pack("{s:o}", "pattern", word), point_columns);
 }
 
 int metrics_run(struct context *c, const struct arguments *a)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *answer = NULL;
 	int status;
 

@@ -27,16 +27,16 @@ enum exit_status { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_PARTIAL 
 struct context {
 	struct link link;
 	bool json, quiet, verbose;
-	const char *target;             /* -p of the command at hand; NULL if not given */
+	const char *target;		/* -p of the command at hand; NULL if not given */
 	char session[PROCESS_NAME_MAX]; /* what -p is when it is left out; may be empty */
-	const char *source;             /* of a script's line, for messages; may be NULL */
+	const char *source;		/* of a script's line, for messages; may be NULL */
 	unsigned line;
-	unsigned depth;                 /* scripts in scripts */
-	bool prompt;                    /* at the prompt: no prompt in it */
+	unsigned depth; /* scripts in scripts */
+	bool prompt;	/* at the prompt: no prompt in it */
 	bool quit;
-	uint64_t started_ns;            /* of the call at hand, for progress */
+	uint64_t started_ns; /* of the call at hand, for progress */
 	bool progress_shown;
-	bool target_ended;              /* an event said so */
+	bool target_ended; /* an event said so */
 };
 
 struct command {
@@ -47,7 +47,7 @@ struct command {
 	const char *example;
 	const struct option_spec *options;
 	int words_min, words_max; /* words_max -1: any number */
-	bool first_word_ends; /* what follows the first argument is not ours */
+	bool first_word_ends;	  /* what follows the first argument is not ours */
 	int (*run)(struct context *c, const struct arguments *a);
 };
 
@@ -66,9 +66,9 @@ int help_run(struct context *c, const struct arguments *a);
 /* Columns of a listing. */
 enum column_form {
 	COLUMN_TEXT,
-	COLUMN_NUMBER,  /* right aligned */
+	COLUMN_NUMBER,	/* right aligned */
 	COLUMN_ADDRESS, /* hexadecimal where it comes as a number */
-	COLUMN_WIDE,    /* only with -v */
+	COLUMN_WIDE,	/* only with -v */
 };
 
 struct column {

@@ -61,7 +61,7 @@ static void ignore(void *arg, const char *method, json_t *params)
 /* A call whose failure only means that nothing is offered. */
 static json_t *ask(struct context *c, const char *method, json_t *params)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *answer = NULL;
 
 	if (!params)
@@ -82,7 +82,8 @@ static void offer_rows(struct context *c, struct completion *found, const char *
 	size_t index;
 	json_t *row;
 
-	json_array_foreach(json_object_get(answer, "rows"), index, row) {
+	json_array_foreach(json_object_get(answer, "rows"), index, row)
+	{
 		json_t *value = json_object_get(row, key);
 
 		if (json_is_string(value))
@@ -108,9 +109,8 @@ static void offer_functions(struct context *c, struct completion *found, const c
 	if (module)
 		json_object_set_new(params, "module", rpc_text(module));
 	answer = ask(c, "complete", params);
-	json_array_foreach(json_object_get(answer, "names"), index, name)
-		if (json_is_string(name))
-			offer(found, typed, head, json_string_value(name));
+	json_array_foreach(json_object_get(answer, "names"), index, name) if (json_is_string(name))
+		offer(found, typed, head, json_string_value(name));
 	json_decref(answer);
 }
 
@@ -182,8 +182,8 @@ static void offer_argument(struct context *c, struct completion *found, const st
 void complete_line(struct context *c, const char *line, size_t cursor, struct completion *found)
 {
 	char *text = strndup(line, cursor);
-	struct dinst_error e = { 0, "" };
-	struct words w = { 0, NULL };
+	struct dinst_error e = {0, ""};
+	struct words w = {0, NULL};
 	const char *typed = "";
 	bool blank, taken = false;
 

@@ -12,9 +12,9 @@ enum { COMPLETION_MAX = 256, COMPLETIONS_MAX = 100 };
 struct completion {
 	char *name[COMPLETIONS_MAX]; /* whole words, sorted as they were found */
 	size_t count;
-	size_t typed;  /* bytes of the word that are there already */
-	bool more;     /* there are further ones */
-	bool open;     /* a single one is not a whole word yet (/Code/module/) */
+	size_t typed; /* bytes of the word that are there already */
+	bool more;    /* there are further ones */
+	bool open;    /* a single one is not a whole word yet (/Code/module/) */
 };
 
 /* Finds what the word before `cursor` could be. Asks the daemon, but starts none. */

@@ -101,14 +101,14 @@ static int greet(struct link *l, struct dinst_error *e)
 
 static void pause_ms(long milliseconds)
 {
-	struct timespec pause = { 0, milliseconds * 1000000 };
+	struct timespec pause = {0, milliseconds * 1000000};
 
 	nanosleep(&pause, NULL);
 }
 
 int link_open(struct link *l, bool start, struct dinst_error *e)
 {
-	struct dinst_error why = { 0, "" };
+	struct dinst_error why = {0, ""};
 	struct socket_place place;
 	int err;
 
@@ -142,7 +142,8 @@ int link_open(struct link *l, bool start, struct dinst_error *e)
 
 static int broken(struct link *l, struct dinst_error *e, const char *what)
 {
-	dinst_fail(e, DINST_DAEMON, "%s: was the daemon stopped? its log is beside the socket", what);
+	dinst_fail(e, DINST_DAEMON, "%s: was the daemon stopped? its log is beside the socket",
+		   what);
 	link_close(l);
 	return e->code;
 }
@@ -176,7 +177,7 @@ static int send_line(struct link *l, char *line, struct dinst_error *e)
 /* The next line from the daemon, however long it takes. */
 static int read_line(struct link *l, char **line, size_t *length, struct dinst_error *e)
 {
-	struct pollfd fd = { l->fd, POLLIN, 0 };
+	struct pollfd fd = {l->fd, POLLIN, 0};
 	enum lines_result got;
 	size_t room;
 	ssize_t n;
@@ -192,9 +193,11 @@ static int read_line(struct link *l, char **line, size_t *length, struct dinst_e
 			if (!l->patience || ++silent < l->patience)
 				continue;
 			link_close(l);
-			return dinst_fail(e, DINST_BUSY,
-					  "the socket is in use by something that does not answer (pid %d): "
-					  "stop it or set DINST_SOCKET", (int)l->daemon_pid);
+			return dinst_fail(
+				e, DINST_BUSY,
+				"the socket is in use by something that does not answer (pid %d): "
+				"stop it or set DINST_SOCKET",
+				(int)l->daemon_pid);
 		}
 		room = lines_room(&l->lines, &to);
 		if (!room)
@@ -236,8 +239,8 @@ static int take_message(struct link *l, json_t *message, link_notified notified,
 	return 1;
 }
 
-int link_call(struct link *l, const char *method, json_t *params, link_notified notified,
-	      void *arg, json_t **result, struct dinst_error *e)
+int link_call(struct link *l, const char *method, json_t *params, link_notified notified, void *arg,
+	      json_t **result, struct dinst_error *e)
 {
 	json_t *message;
 	size_t length = 0;
@@ -260,7 +263,7 @@ int link_call(struct link *l, const char *method, json_t *params, link_notified 
 
 void link_wait_end(struct link *l, int milliseconds)
 {
-	struct pollfd fd = { l->fd, POLLIN, 0 };
+	struct pollfd fd = {l->fd, POLLIN, 0};
 	char drop[4096];
 
 	while (l->fd >= 0 && poll(&fd, 1, milliseconds) > 0)

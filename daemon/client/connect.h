@@ -43,8 +43,8 @@ int link_open(struct link *l, bool start, struct dinst_error *e);
  * reference to an object. The daemon's error is passed on. A broken
  * connection is DINST_DAEMON, and closes the link; so does an interrupt.
  */
-int link_call(struct link *l, const char *method, json_t *params, link_notified notified,
-	      void *arg, json_t **result, struct dinst_error *e);
+int link_call(struct link *l, const char *method, json_t *params, link_notified notified, void *arg,
+	      json_t **result, struct dinst_error *e);
 
 /* Waits until the daemon closes the connection, at most so long. */
 void link_wait_end(struct link *l, int milliseconds);

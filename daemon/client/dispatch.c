@@ -11,51 +11,51 @@
 #include "daemon/client/nearest.h"
 
 static const struct option_spec leading_options[] = {
-	{ 'V', "version", NULL, "the version" },
-	{ 0, NULL, NULL, NULL },
+	{'V', "version", NULL, "the version"},
+	{0, NULL, NULL, NULL},
 };
 
 static const struct option_spec attach_options[] = {
-	{ 'n', "name", "NAME", "the session's name (default: the process's)" },
-	{ 'M', "metrics", "FILE.mdl", "a file of metrics (not in this version)" },
-	{ 'x', "script", "SCRIPT", "run these commands afterwards" },
-	{ 'e', "execute", "COMMAND", "run this command afterwards" },
-	{ 0, NULL, NULL, NULL },
+	{'n', "name", "NAME", "the session's name (default: the process's)"},
+	{'M', "metrics", "FILE.mdl", "a file of metrics (not in this version)"},
+	{'x', "script", "SCRIPT", "run these commands afterwards"},
+	{'e', "execute", "COMMAND", "run this command afterwards"},
+	{0, NULL, NULL, NULL},
 };
 
 static const struct option_spec exec_options[] = {
-	{ 'n', "name", "NAME", "the session's name (default: the program's)" },
-	{ 'x', "script", "SCRIPT", "run these commands before its first instruction" },
-	{ 'e', "execute", "COMMAND", "run this command before its first instruction" },
-	{ OPTION_WAIT, "wait", NULL, "wait for the program, exit with its status" },
-	{ 0, NULL, NULL, NULL },
+	{'n', "name", "NAME", "the session's name (default: the program's)"},
+	{'x', "script", "SCRIPT", "run these commands before its first instruction"},
+	{'e', "execute", "COMMAND", "run this command before its first instruction"},
+	{OPTION_WAIT, "wait", NULL, "wait for the program, exit with its status"},
+	{0, NULL, NULL, NULL},
 };
 
 static const struct option_spec points_options[] = {
-	{ OPTION_SUMMARY, "summary", NULL, "one line per module and kind" },
-	{ 0, NULL, NULL, NULL },
+	{OPTION_SUMMARY, "summary", NULL, "one line per module and kind"},
+	{0, NULL, NULL, NULL},
 };
 
 static const struct option_spec insert_options[] = {
-	{ OPTION_EACH, "each", NULL, "one instance for every match of a glob" },
-	{ 0, NULL, NULL, NULL },
+	{OPTION_EACH, "each", NULL, "one instance for every match of a glob"},
+	{0, NULL, NULL, NULL},
 };
 
 static const struct option_spec remove_options[] = {
-	{ OPTION_ALL, "all", NULL, "everything that is inserted" },
-	{ 0, NULL, NULL, NULL },
+	{OPTION_ALL, "all", NULL, "everything that is inserted"},
+	{0, NULL, NULL, NULL},
 };
 
 static const struct option_spec detach_options[] = {
-	{ 't', "time", "SECONDS", "try so long to free everything" },
-	{ OPTION_ALL, "all", NULL, "every session" },
-	{ 0, NULL, NULL, NULL },
+	{'t', "time", "SECONDS", "try so long to free everything"},
+	{OPTION_ALL, "all", NULL, "every session"},
+	{0, NULL, NULL, NULL},
 };
 
 static const struct option_spec watch_options[] = {
-	{ 'i', "interval", "SECONDS", "between readings (default 1)" },
-	{ 'c', "count", "COUNT", "stop after so many readings" },
-	{ 0, NULL, NULL, NULL },
+	{'i', "interval", "SECONDS", "between readings (default 1)"},
+	{'c', "count", "COUNT", "stop after so many readings"},
+	{0, NULL, NULL, NULL},
 };
 
 static int quit_run(struct context *c, const struct arguments *a)
@@ -66,65 +66,66 @@ static int quit_run(struct context *c, const struct arguments *a)
 }
 
 const struct command commands[] = {
-	{ "attach", "TARGET [-n NAME] [-x SCRIPT]... [-e COMMAND]...",
-	  "start or join a session with a running process",
-	  "Starts the daemon when none runs. On a terminal it opens a prompt, else it\n"
-	  "returns when the target is ready. What is inserted stays until it is removed.\n",
-	  "dinst attach redis-server -e 'insert calls /Code/redis-server/processCommand'",
-	  attach_options, 0, 1, false, attach_run },
-	{ "exec", "[-n NAME] [-x SCRIPT]... [-e COMMAND]... [--wait] -- PROGRAM [ARG]...",
-	  "start a program under a session, before its first instruction",
-	  "Scripts and commands run while the program stands before its first instruction;\n"
-	  "then it is let go. It has dinst's own standard input and output.\n",
-	  "dinst exec -e 'insert calls /Code/sort/* --each' --wait -- sort /etc/passwd",
-	  exec_options, 1, -1, true, exec_run },
-	{ "ls", "", "list the sessions",
-	  "-v also shows the kind of arena (shared or private) and what a mutator is busy with.\n",
-	  "dinst ls -v", NULL, 0, 0, false, ls_run },
-	{ "modules", "", "list the ELF files mapped in the target", "", "dinst modules -p nginx", NULL,
-	  0, 0, false, modules_run },
-	{ "funcs", "[PATTERN]", "list functions",
-	  "PATTERN is a glob on names, demangled or not, MODULE:NAME or MODULE+0xOFFSET.\n",
-	  "dinst funcs 'redis-server:*Command'", NULL, 0, 1, false, funcs_run },
-	{ "points", "PATTERN | --summary [MODULE]", "list points, their tactics and refusals",
-	  "Every place where code can be inserted, or the reason why not.\n",
-	  "dinst points --summary libc.so.6", points_options, 0, 1, false, points_run },
-	{ "insert", "METRIC [FOCUS]... [--each]", "insert a metric: one batch, one id per instance",
-	  "A FOCUS is a resource name: /Code/MODULE, /Code/MODULE/FUNCTION, with globs. A glob\n"
-	  "makes one instance for all that match; with --each one per match. Exit status 3:\n"
-	  "some points were refused or are pending, each with its reason.\n",
-	  "dinst insert calls '/Code/libc.so.6/mem*' --each", insert_options, 1, -1, false,
-	  insert_run },
-	{ "read", "[ID]...", "values now", "Without an ID: of all instances.\n", "dinst read 1 2 --json",
-	  NULL, 0, -1, false, read_run },
-	{ "watch", "[ID]... [-i SECONDS] [-c COUNT]", "values over time, with their rate per second",
-	  "On a terminal the table is redrawn in place; Ctrl-C ends it.\n",
-	  "dinst watch -i 0.5 -c 10", watch_options, 0, -1, false, watch_run },
-	{ "remove", "ID... | --all", "switch instances off at once; free them when it is safe",
-	  "What cannot be freed yet is queued (see flush).\n", "dinst remove 1 2", remove_options, 0, -1,
-	  false, remove_run },
-	{ "flush", "", "work the removal queue now", "", "dinst flush", NULL, 0, 0, false, flush_run },
-	{ "detach", "[TARGET] [-t SECONDS] | --all", "remove everything, restore the target",
-	  "Exit status 3: something had to stay for now; dinst repair ends it.\n",
-	  "dinst detach -t 5", detach_options, 0, 1, false, detach_run },
-	{ "run", "SCRIPT", "run commands from a file (- is standard input)",
-	  "One command a line, # comments, quotes as in a shell. It stops at the first error,\n"
-	  "unless the line starts with -.\n",
-	  "echo 'read --json' | dinst run -", NULL, 1, 1, false, run_run },
-	{ "metrics", "", "list the metrics that are loaded", "", "dinst metrics", NULL, 0, 0, false,
-	  metrics_run },
-	{ "repair", "TARGET", "find what a dead mutator left and take it out", "",
-	  "dinst repair redis-server", NULL, 0, 1, false, repair_run },
-	{ "doctor", "[TARGET]", "can I attach here, and if not, why",
-	  "Looks at Yama, uids, capabilities, other tracers and more. Needs no daemon. Exit\n"
-	  "status 1 if a check fails.\n",
-	  "dinst doctor 1234", NULL, 0, 1, false, doctor_run },
-	{ "stop", "", "end the daemon, after detaching everything", "", "dinst stop", NULL, 0, 0, false,
-	  stop_run },
-	{ "help", "[COMMAND]", "explain a command", "", "dinst help insert", NULL, 0, 1, false,
-	  help_run },
-	{ "quit", "", "leave the prompt; sessions stay", "", "quit", NULL, 0, 0, false, quit_run },
-	{ NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, false, NULL },
+	{"attach", "TARGET [-n NAME] [-x SCRIPT]... [-e COMMAND]...",
+	 "start or join a session with a running process",
+	 "Starts the daemon when none runs. On a terminal it opens a prompt, else it\n"
+	 "returns when the target is ready. What is inserted stays until it is removed.\n",
+	 "dinst attach redis-server -e 'insert calls /Code/redis-server/processCommand'",
+	 attach_options, 0, 1, false, attach_run},
+	{"exec", "[-n NAME] [-x SCRIPT]... [-e COMMAND]... [--wait] -- PROGRAM [ARG]...",
+	 "start a program under a session, before its first instruction",
+	 "Scripts and commands run while the program stands before its first instruction;\n"
+	 "then it is let go. It has dinst's own standard input and output.\n",
+	 "dinst exec -e 'insert calls /Code/sort/* --each' --wait -- sort /etc/passwd",
+	 exec_options, 1, -1, true, exec_run},
+	{"ls", "", "list the sessions",
+	 "-v also shows the kind of arena (shared or private) and what a mutator is busy with.\n",
+	 "dinst ls -v", NULL, 0, 0, false, ls_run},
+	{"modules", "", "list the ELF files mapped in the target", "", "dinst modules -p nginx",
+	 NULL, 0, 0, false, modules_run},
+	{"funcs", "[PATTERN]", "list functions",
+	 "PATTERN is a glob on names, demangled or not, MODULE:NAME or MODULE+0xOFFSET.\n",
+	 "dinst funcs 'redis-server:*Command'", NULL, 0, 1, false, funcs_run},
+	{"points", "PATTERN | --summary [MODULE]", "list points, their tactics and refusals",
+	 "Every place where code can be inserted, or the reason why not.\n",
+	 "dinst points --summary libc.so.6", points_options, 0, 1, false, points_run},
+	{"insert", "METRIC [FOCUS]... [--each]", "insert a metric: one batch, one id per instance",
+	 "A FOCUS is a resource name: /Code/MODULE, /Code/MODULE/FUNCTION, with globs. A glob\n"
+	 "makes one instance for all that match; with --each one per match. Exit status 3:\n"
+	 "some points were refused or are pending, each with its reason.\n",
+	 "dinst insert calls '/Code/libc.so.6/mem*' --each", insert_options, 1, -1, false,
+	 insert_run},
+	{"read", "[ID]...", "values now", "Without an ID: of all instances.\n",
+	 "dinst read 1 2 --json", NULL, 0, -1, false, read_run},
+	{"watch", "[ID]... [-i SECONDS] [-c COUNT]", "values over time, with their rate per second",
+	 "On a terminal the table is redrawn in place; Ctrl-C ends it.\n",
+	 "dinst watch -i 0.5 -c 10", watch_options, 0, -1, false, watch_run},
+	{"remove", "ID... | --all", "switch instances off at once; free them when it is safe",
+	 "What cannot be freed yet is queued (see flush).\n", "dinst remove 1 2", remove_options, 0,
+	 -1, false, remove_run},
+	{"flush", "", "work the removal queue now", "", "dinst flush", NULL, 0, 0, false,
+	 flush_run},
+	{"detach", "[TARGET] [-t SECONDS] | --all", "remove everything, restore the target",
+	 "Exit status 3: something had to stay for now; dinst repair ends it.\n",
+	 "dinst detach -t 5", detach_options, 0, 1, false, detach_run},
+	{"run", "SCRIPT", "run commands from a file (- is standard input)",
+	 "One command a line, # comments, quotes as in a shell. It stops at the first error,\n"
+	 "unless the line starts with -.\n",
+	 "echo 'read --json' | dinst run -", NULL, 1, 1, false, run_run},
+	{"metrics", "", "list the metrics that are loaded", "", "dinst metrics", NULL, 0, 0, false,
+	 metrics_run},
+	{"repair", "TARGET", "find what a dead mutator left and take it out", "",
+	 "dinst repair redis-server", NULL, 0, 1, false, repair_run},
+	{"doctor", "[TARGET]", "can I attach here, and if not, why",
+	 "Looks at Yama, uids, capabilities, other tracers and more. Needs no daemon. Exit\n"
+	 "status 1 if a check fails.\n",
+	 "dinst doctor 1234", NULL, 0, 1, false, doctor_run},
+	{"stop", "", "end the daemon, after detaching everything", "", "dinst stop", NULL, 0, 0,
+	 false, stop_run},
+	{"help", "[COMMAND]", "explain a command", "", "dinst help insert", NULL, 0, 1, false,
+	 help_run},
+	{"quit", "", "leave the prompt; sessions stay", "", "quit", NULL, 0, 0, false, quit_run},
+	{NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, false, NULL},
 };
 
 const struct command *command_named(const char *name)
@@ -206,8 +207,8 @@ static int unknown(struct context *c, const char *name)
 	char text[60];
 
 	meant(name, text, sizeof(text));
-	return report_text(c, DINST_USAGE, "there is no command '%.60s'%s (dinst --help lists them)",
-			 name, text);
+	return report_text(c, DINST_USAGE,
+			   "there is no command '%.60s'%s (dinst --help lists them)", name, text);
 }
 
 int help_run(struct context *c, const struct arguments *a)
@@ -249,13 +250,13 @@ static void look_for_json(struct context *c, int argc, char **argv)
 
 static int run_command(struct context *c, const struct command *command, int argc, char **argv)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	struct arguments a;
 
 	if (arguments_parse(&a, argc, argv, command->options, command->first_word_ends, &e) != 0) {
 		look_for_json(c, argc, argv);
-		return report_text(c, DINST_USAGE, "%s: %s (dinst %s --help)", command->name, e.text,
-				   command->name);
+		return report_text(c, DINST_USAGE, "%s: %s (dinst %s --help)", command->name,
+				   e.text, command->name);
 	}
 	take_globals(c, &a);
 	if (arguments_get(&a, 'h')) {
@@ -263,18 +264,20 @@ static int run_command(struct context *c, const struct command *command, int arg
 		return flush_output(c, EXIT_DONE);
 	}
 	if (a.word_count < command->words_min)
-		return report_text(c, DINST_USAGE, "usage: dinst %s %s", command->name, command->usage);
+		return report_text(c, DINST_USAGE, "usage: dinst %s %s", command->name,
+				   command->usage);
 	if (command->words_max >= 0 && a.word_count > command->words_max)
-		return report_text(c, DINST_USAGE, "%s: unexpected argument '%.80s'; usage: dinst %s %s",
-				 command->name, a.word[command->words_max], command->name,
-				 command->usage);
+		return report_text(c, DINST_USAGE,
+				   "%s: unexpected argument '%.80s'; usage: dinst %s %s",
+				   command->name, a.word[command->words_max], command->name,
+				   command->usage);
 	return command->run(c, &a);
 }
 
 int command_run(struct context *c, int argc, char **argv)
 {
 	const struct command *command;
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	struct arguments a;
 
 	if (arguments_parse(&a, argc, argv, leading_options, true, &e) != 0) {
@@ -291,7 +294,8 @@ int command_run(struct context *c, int argc, char **argv)
 		return flush_output(c, EXIT_DONE);
 	}
 	if (!a.word_count)
-		return report_text(c, DINST_USAGE, "a command is missing (dinst --help lists them)");
+		return report_text(c, DINST_USAGE,
+				   "a command is missing (dinst --help lists them)");
 	command = command_named(a.word[0]);
 	if (!command) {
 		look_for_json(c, a.word_count, a.word);

@@ -13,23 +13,24 @@
 enum { CHECKS_MAX = 32 };
 
 static const struct column doctor_columns[] = {
-	{ "check", "CHECK", COLUMN_TEXT },
-	{ "ok", "OK", COLUMN_TEXT },
-	{ "why", "WHY", COLUMN_TEXT },
-	{ NULL, NULL, 0 },
+	{"check", "CHECK", COLUMN_TEXT},
+	{"ok", "OK", COLUMN_TEXT},
+	{"why", "WHY", COLUMN_TEXT},
+	{NULL, NULL, 0},
 };
 
 /* A session's name stands for its process, if a daemon runs that knows it. */
 static bool session_pid(struct context *c, const char *name, pid_t *pid)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *answer = NULL, *row;
 	bool found = false;
 	size_t index;
 
 	if (call_daemon(c, false, "sessions", NULL, NULL, NULL, &answer, &e) != 0)
 		return false;
-	json_array_foreach(json_object_get(answer, "rows"), index, row) {
+	json_array_foreach(json_object_get(answer, "rows"), index, row)
+	{
 		const char *session = json_string_value(json_object_get(row, "session"));
 
 		if (session && strcmp(session, name) == 0) {
@@ -45,7 +46,7 @@ int doctor_run(struct context *c, const struct arguments *a)
 {
 	const char *target = a->word_count ? a->word[0] : c->target;
 	struct target_check checks[CHECKS_MAX];
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *rows = json_array(), *result;
 	int status = EXIT_DONE, shown;
 	pid_t pid = 0;
@@ -59,10 +60,10 @@ int doctor_run(struct context *c, const struct arguments *a)
 	memset(checks, 0, sizeof(checks));
 	count = target_checks(pid, checks, CHECKS_MAX);
 	for (size_t i = 0; i < count; i++) {
-		json_array_append_new(rows, json_pack("{s:s,s:b,s:o,s:o}", "check", checks[i].check,
-						      "ok", checks[i].ok, "why",
-						      rpc_text(checks[i].why), "fix",
-						      rpc_text(checks[i].fix)));
+		json_array_append_new(rows,
+				      json_pack("{s:s,s:b,s:o,s:o}", "check", checks[i].check, "ok",
+						checks[i].ok, "why", rpc_text(checks[i].why), "fix",
+						rpc_text(checks[i].fix)));
 		if (!checks[i].ok)
 			status = EXIT_FAILED;
 	}

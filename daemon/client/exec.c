@@ -69,7 +69,7 @@ static int launch_start(struct launch *l, char **argv, bool own_group, struct di
 
 static void launch_close(struct launch *l)
 {
-	int *fds[] = { &l->go[0], &l->go[1], &l->failed[0], &l->failed[1] };
+	int *fds[] = {&l->go[0], &l->go[1], &l->failed[0], &l->failed[1]};
 
 	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
 		if (*fds[i] >= 0)
@@ -148,7 +148,7 @@ static int launch_run(struct launch *l, json_t *answer, const struct arguments *
 {
 	struct context *c = l->context;
 	const char *name = json_string_value(json_object_get(answer, "session"));
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *released = NULL;
 	int status, given;
 
@@ -170,7 +170,7 @@ static int launch_run(struct launch *l, json_t *answer, const struct arguments *
 /* As system(3): the terminal's signals are the program's. */
 static int launch_wait_program(struct launch *l, int status)
 {
-	struct sigaction ignore = { .sa_handler = SIG_IGN }, interrupt, quit;
+	struct sigaction ignore = {.sa_handler = SIG_IGN}, interrupt, quit;
 	int program;
 
 	sigaction(SIGINT, &ignore, &interrupt);
@@ -183,10 +183,10 @@ static int launch_wait_program(struct launch *l, int status)
 
 int exec_run(struct context *c, const struct arguments *a)
 {
-	struct launch l = { c, -1, { -1, -1 }, { -1, -1 } };
+	struct launch l = {c, -1, {-1, -1}, {-1, -1}};
 	bool wait = arguments_get(a, OPTION_WAIT) != NULL;
 	bool prompt = !wait && prompt_wanted(c);
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *answer = NULL;
 	int status;
 

@@ -10,39 +10,30 @@
 #include "daemon/client/command.h"
 
 static const struct column insert_columns[] = {
-	{ "id", "ID", COLUMN_NUMBER },
-	{ "metric", "METRIC", COLUMN_TEXT },
-	{ "points", "POINTS", COLUMN_NUMBER },
-	{ "refused", "REFUSED", COLUMN_NUMBER },
-	{ "pending", "PENDING", COLUMN_NUMBER },
-	{ "stop_us", "STOP-US", COLUMN_NUMBER },
-	{ "focus", "FOCUS", COLUMN_TEXT },
-	{ NULL, NULL, 0 },
+	{"id", "ID", COLUMN_NUMBER},	       {"metric", "METRIC", COLUMN_TEXT},
+	{"points", "POINTS", COLUMN_NUMBER},   {"refused", "REFUSED", COLUMN_NUMBER},
+	{"pending", "PENDING", COLUMN_NUMBER}, {"stop_us", "STOP-US", COLUMN_NUMBER},
+	{"focus", "FOCUS", COLUMN_TEXT},       {NULL, NULL, 0},
 };
 
 static const struct column read_columns[] = {
-	{ "id", "ID", COLUMN_NUMBER },
-	{ "metric", "METRIC", COLUMN_TEXT },
-	{ "value", "VALUE", COLUMN_NUMBER },
-	{ "unit", "UNIT", COLUMN_TEXT },
-	{ "count", "COUNT", COLUMN_NUMBER },
-	{ "sum", "SUM", COLUMN_NUMBER },
-	{ "min", "MIN", COLUMN_NUMBER },
-	{ "max", "MAX", COLUMN_NUMBER },
-	{ "focus", "FOCUS", COLUMN_TEXT },
-	{ NULL, NULL, 0 },
+	{"id", "ID", COLUMN_NUMBER},	   {"metric", "METRIC", COLUMN_TEXT},
+	{"value", "VALUE", COLUMN_NUMBER}, {"unit", "UNIT", COLUMN_TEXT},
+	{"count", "COUNT", COLUMN_NUMBER}, {"sum", "SUM", COLUMN_NUMBER},
+	{"min", "MIN", COLUMN_NUMBER},	   {"max", "MAX", COLUMN_NUMBER},
+	{"focus", "FOCUS", COLUMN_TEXT},   {NULL, NULL, 0},
 };
 
 static const struct column remove_columns[] = {
-	{ "id", "ID", COLUMN_NUMBER },
-	{ "freed", "FREED", COLUMN_NUMBER },
-	{ "queued", "QUEUED", COLUMN_NUMBER },
-	{ NULL, NULL, 0 },
+	{"id", "ID", COLUMN_NUMBER},
+	{"freed", "FREED", COLUMN_NUMBER},
+	{"queued", "QUEUED", COLUMN_NUMBER},
+	{NULL, NULL, 0},
 };
 
 int insert_run(struct context *c, const struct arguments *a)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *focus = json_array();
 	json_t *params, *answer = NULL;
 	int status;
@@ -62,7 +53,7 @@ int insert_run(struct context *c, const struct arguments *a)
 
 int read_run(struct context *c, const struct arguments *a)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *ids = ids_from_words(a, &e);
 	json_t *params, *answer = NULL;
 	int status;
@@ -83,7 +74,7 @@ int read_run(struct context *c, const struct arguments *a)
 
 int remove_run(struct context *c, const struct arguments *a)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	bool all = arguments_get(a, OPTION_ALL) != NULL;
 	json_t *ids = ids_from_words(a, &e);
 	json_t *params, *answer = NULL;
@@ -108,7 +99,7 @@ int remove_run(struct context *c, const struct arguments *a)
 
 int flush_run(struct context *c, const struct arguments *a)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *answer = NULL;
 	int status;
 

@@ -9,12 +9,12 @@
 #include <string.h>
 
 const struct option_spec global_options[] = {
-	{ OPTION_JSON, "json", NULL, "one JSON object per result line" },
-	{ 'q', "quiet", NULL, "no notes and no progress" },
-	{ 'v', "verbose", NULL, "more columns and notes" },
-	{ 'p', "target", "TARGET", "a session, a pid or a process name" },
-	{ 'h', "help", NULL, "this text" },
-	{ 0, NULL, NULL, NULL },
+	{OPTION_JSON, "json", NULL, "one JSON object per result line"},
+	{'q', "quiet", NULL, "no notes and no progress"},
+	{'v', "verbose", NULL, "more columns and notes"},
+	{'p', "target", "TARGET", "a session, a pid or a process name"},
+	{'h', "help", NULL, "this text"},
+	{0, NULL, NULL, NULL},
 };
 
 static const struct option_spec *find_long(const struct option_spec *specs, const char *name,
@@ -125,8 +125,8 @@ int arguments_parse(struct arguments *a, int argc, char **argv, const struct opt
 			i++;
 			continue;
 		}
-		took = word[1] == '-' ? parse_long(a, argv + i, argc - i, specs, e) :
-					parse_short(a, argv + i, argc - i, specs, e);
+		took = word[1] == '-' ? parse_long(a, argv + i, argc - i, specs, e)
+				      : parse_short(a, argv + i, argc - i, specs, e);
 		if (took < 0)
 			return took;
 		i += took;

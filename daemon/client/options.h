@@ -16,7 +16,7 @@
 enum { OPTIONS_MAX = 64 };
 
 struct option_spec {
-	char letter;       /* as it is looked up; below ' ' where there is no short form */
+	char letter;	   /* as it is looked up; below ' ' where there is no short form */
 	const char *name;  /* long form without dashes; NULL if there is none */
 	const char *value; /* what it takes, for the help; NULL: a switch */
 	const char *help;
@@ -30,7 +30,7 @@ struct option_given {
 struct arguments {
 	struct option_given given[OPTIONS_MAX]; /* in their order */
 	int given_count;
-	char **word;                            /* what is no option; a NULL behind them */
+	char **word; /* what is no option; a NULL behind them */
 	int word_count;
 };
 

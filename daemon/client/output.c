@@ -53,7 +53,7 @@ int report(struct context *c, const struct dinst_error *e)
 
 int report_text(struct context *c, int code, const char *format, ...)
 {
-	struct dinst_error e = { code, "" };
+	struct dinst_error e = {code, ""};
 	va_list args;
 
 	va_start(args, format);
@@ -105,9 +105,8 @@ static int print_notes(struct context *c, json_t *result)
 
 	if (partial)
 		c->quiet = false;
-	json_array_foreach(json_object_get(result, "notes"), index, text)
-		if (json_is_string(text))
-			note(c, "%s", json_string_value(text));
+	json_array_foreach(json_object_get(result, "notes"), index, text) if (json_is_string(text))
+		note(c, "%s", json_string_value(text));
 	c->quiet = quiet;
 	return flush_output(c, partial ? EXIT_PARTIAL : EXIT_DONE);
 }
@@ -122,8 +121,7 @@ int print_rows(struct context *c, json_t *result, const struct column *columns)
 	if (!json_is_array(rows))
 		return report_text(c, DINST_PROTOCOL, "the daemon's answer has no rows");
 	if (c->json) {
-		json_array_foreach(rows, index, row)
-			print_json(row);
+		json_array_foreach(rows, index, row) print_json(row);
 	} else {
 		table_print(columns, rows, c->verbose);
 	}
@@ -225,7 +223,7 @@ int call(struct context *c, const char *method, json_t *params, json_t **result,
 {
 	const char *target = c->target ? c->target : c->session[0] ? c->session : NULL;
 	json_t *copy = params ? json_copy(params) : json_object();
-	struct dinst_error why = { 0, "" };
+	struct dinst_error why = {0, ""};
 	int err;
 
 	if (target)
@@ -233,8 +231,9 @@ int call(struct context *c, const char *method, json_t *params, json_t **result,
 	err = call_daemon(c, false, method, copy, NULL, NULL, result, &why);
 	json_decref(copy);
 	if (err == DINST_DAEMON && c->link.daemon_pid == 0)
-		return dinst_fail(e, DINST_NO_SESSION,
-				  "there is no session (no daemon runs): dinst attach TARGET first");
+		return dinst_fail(
+			e, DINST_NO_SESSION,
+			"there is no session (no daemon runs): dinst attach TARGET first");
 	return err ? dinst_fail(e, err, "%s", why.text) : 0;
 }
 
@@ -245,7 +244,8 @@ json_t *ids_from_words(const struct arguments *a, struct dinst_error *e)
 
 	for (int i = 0; i < a->word_count; i++) {
 		if (!parse_number(a->word[i], INT32_MAX, &id)) {
-			dinst_fail(e, DINST_USAGE, "an id is a number, not '%s' (dinst read lists them)",
+			dinst_fail(e, DINST_USAGE,
+				   "an id is a number, not '%s' (dinst read lists them)",
 				   a->word[i]);
 			json_decref(ids);
 			return NULL;

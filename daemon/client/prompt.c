@@ -71,8 +71,8 @@ static void show_candidates(const struct completion *found)
 			width = (int)strlen(found->name[i]);
 	putchar('\n');
 	for (size_t i = 0; i < found->count; i++) {
-		bool last = width > 36 || i % (78 / ((size_t)width + 2)) ==
-						  78 / ((size_t)width + 2) - 1;
+		bool last = width > 36 ||
+			    i % (78 / ((size_t)width + 2)) == 78 / ((size_t)width + 2) - 1;
 
 		printf("%-*s%s", width + 2, found->name[i], last ? "\n" : "");
 	}
@@ -196,7 +196,7 @@ bool prompt_wanted(const struct context *c)
 
 int prompt_loop(struct context *c)
 {
-	struct sigaction action = { .sa_handler = on_interrupt }, before;
+	struct sigaction action = {.sa_handler = on_interrupt}, before;
 	struct prompt p;
 
 	memset(&p, 0, sizeof(p));

@@ -19,7 +19,7 @@ int run_line(struct context *c, const char *line)
 {
 	const char *target = c->target;
 	bool json = c->json, quiet = c->quiet, verbose = c->verbose;
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	struct words w;
 	bool go_on;
 	int status = EXIT_DONE;
@@ -63,7 +63,8 @@ static int run_lines(struct context *c, FILE *file)
 		}
 	}
 	if (ferror(file))
-		status = report_text(c, DINST_BAD_FILE, "cannot read the script: %s", strerror(errno));
+		status = report_text(c, DINST_BAD_FILE, "cannot read the script: %s",
+				     strerror(errno));
 	free(line);
 	return status;
 }
@@ -78,11 +79,11 @@ int run_script(struct context *c, const char *path)
 
 	if (c->depth == SCRIPT_DEPTH)
 		return report_text(c, DINST_USAGE, "scripts run scripts more than %d deep",
-				 SCRIPT_DEPTH);
+				   SCRIPT_DEPTH);
 	file = standard ? stdin : fopen(path, "re");
 	if (!file)
 		return report_text(c, DINST_BAD_FILE, "cannot open the script %s: %s", path,
-				 strerror(errno));
+				   strerror(errno));
 	c->source = standard ? "standard input" : path;
 	c->line = 0;
 	c->depth++;

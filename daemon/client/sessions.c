@@ -38,16 +38,18 @@ static int attached(struct context *c, json_t *answer, const struct arguments *a
 int attach_run(struct context *c, const struct arguments *a)
 {
 	const char *target = a->word_count ? a->word[0] : c->target;
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *params, *answer = NULL;
 	int status;
 
 	if (arguments_get(a, 'M'))
-		return report_text(c, DINST_UNSUPPORTED,
-				 "this version has only the built-in metric 'calls': files of metrics (-M) "
-				 "come with a later one");
+		return report_text(
+			c, DINST_UNSUPPORTED,
+			"this version has only the built-in metric 'calls': files of metrics (-M) "
+			"come with a later one");
 	if (!target)
-		return report_text(c, DINST_USAGE, "attach needs a TARGET: a pid or a process name");
+		return report_text(c, DINST_USAGE,
+				   "attach needs a TARGET: a pid or a process name");
 	params = json_pack("{s:o}", "target", rpc_text(target));
 	if (arguments_get(a, 'n'))
 		json_object_set_new(params, "name", rpc_text(arguments_get(a, 'n')));
@@ -63,18 +65,12 @@ int attach_run(struct context *c, const struct arguments *a)
 /* ---------------------------------------------------------------------- ls */
 
 static const struct column ls_columns[] = {
-	{ "session", "SESSION", COLUMN_TEXT },
-	{ "pid", "PID", COLUMN_NUMBER },
-	{ "name", "NAME", COLUMN_TEXT },
-	{ "state", "STATE", COLUMN_TEXT },
-	{ "points", "POINTS", COLUMN_NUMBER },
-	{ "active", "ACTIVE", COLUMN_NUMBER },
-	{ "queued", "QUEUED", COLUMN_NUMBER },
-	{ "heap_bytes", "HEAP-BYTES", COLUMN_NUMBER },
-	{ "arena", "ARENA", COLUMN_WIDE },
-	{ "busy", "BUSY", COLUMN_WIDE },
-	{ "why", "WHY", COLUMN_TEXT },
-	{ NULL, NULL, 0 },
+	{"session", "SESSION", COLUMN_TEXT}, {"pid", "PID", COLUMN_NUMBER},
+	{"name", "NAME", COLUMN_TEXT},	     {"state", "STATE", COLUMN_TEXT},
+	{"points", "POINTS", COLUMN_NUMBER}, {"active", "ACTIVE", COLUMN_NUMBER},
+	{"queued", "QUEUED", COLUMN_NUMBER}, {"heap_bytes", "HEAP-BYTES", COLUMN_NUMBER},
+	{"arena", "ARENA", COLUMN_WIDE},     {"busy", "BUSY", COLUMN_WIDE},
+	{"why", "WHY", COLUMN_TEXT},	     {NULL, NULL, 0},
 };
 
 /* True if the only reason is that no daemon runs, which is no failure for some commands. */
@@ -85,7 +81,7 @@ static bool no_daemon(const struct context *c, const struct dinst_error *e)
 
 int ls_run(struct context *c, const struct arguments *a)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *answer = NULL;
 	int status;
 
@@ -110,7 +106,7 @@ int ls_run(struct context *c, const struct arguments *a)
 
 static int detach_one(struct context *c, const char *target, json_t *params)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *answer = NULL;
 	int status;
 
@@ -126,14 +122,15 @@ static int detach_one(struct context *c, const char *target, json_t *params)
 
 static int detach_all(struct context *c, json_t *params)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *answer = NULL, *row;
 	int status = EXIT_DONE;
 	size_t index;
 
 	if (call_daemon(c, false, "sessions", NULL, NULL, NULL, &answer, &e) != 0)
 		return no_daemon(c, &e) ? EXIT_DONE : report(c, &e);
-	json_array_foreach(json_object_get(answer, "rows"), index, row) {
+	json_array_foreach(json_object_get(answer, "rows"), index, row)
+	{
 		const char *name = json_string_value(json_object_get(row, "session"));
 		int one = name ? detach_one(c, name, params) : EXIT_FAILED;
 
@@ -175,12 +172,13 @@ int detach_run(struct context *c, const struct arguments *a)
 int repair_run(struct context *c, const struct arguments *a)
 {
 	const char *target = a->word_count ? a->word[0] : c->target;
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *params, *answer = NULL;
 	int status;
 
 	if (!target)
-		return report_text(c, DINST_USAGE, "repair needs a TARGET: a pid or a process name");
+		return report_text(c, DINST_USAGE,
+				   "repair needs a TARGET: a pid or a process name");
 	params = json_pack("{s:o}", "target", rpc_text(target));
 	if (call_daemon(c, true, "repair", params, NULL, NULL, &answer, &e) != 0)
 		status = report(c, &e);
@@ -194,14 +192,16 @@ int repair_run(struct context *c, const struct arguments *a)
 /* -------------------------------------------------------------------- stop */
 
 static const struct column stop_columns[] = {
-	{ "session", "SESSION", COLUMN_TEXT },     { "restored", "RESTORED", COLUMN_NUMBER },
-	{ "left", "LEFT", COLUMN_NUMBER },         { "stop_us", "STOP-US", COLUMN_NUMBER },
-	{ NULL, NULL, 0 },
+	{"session", "SESSION", COLUMN_TEXT},
+	{"restored", "RESTORED", COLUMN_NUMBER},
+	{"left", "LEFT", COLUMN_NUMBER},
+	{"stop_us", "STOP-US", COLUMN_NUMBER},
+	{NULL, NULL, 0},
 };
 
 int stop_run(struct context *c, const struct arguments *a)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *answer = NULL;
 	int status;
 

@@ -32,8 +32,8 @@ static int open_log(const struct socket_place *place, struct dinst_error *e)
 		snprintf(old, sizeof(old), "%.200s.old", place->log);
 		renameat(place->fd, place->log, place->fd, old);
 	}
-	fd = openat(place->fd, place->log,
-		    O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+	fd = openat(place->fd, place->log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC,
+		    0600);
 	if (fd < 0)
 		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot open the log %s/%s",
 					place->directory, place->log);
@@ -91,7 +91,7 @@ static int fork_daemon(const char *program, const struct socket_place *place, in
 /* Reads "ok", or the word and text of an error. */
 static int read_verdict(int ready, const struct socket_place *place, struct dinst_error *e)
 {
-	struct pollfd fd = { ready, POLLIN, 0 };
+	struct pollfd fd = {ready, POLLIN, 0};
 	char line[DINST_ERROR_TEXT + 40];
 	size_t used = 0;
 	ssize_t n = 0;
@@ -114,9 +114,8 @@ static int read_verdict(int ready, const struct socket_place *place, struct dins
 		return 0;
 	space = strchr(line, ' ');
 	if (!space)
-		return dinst_fail(e, DINST_FAILED,
-				  "the daemon did not start; its log is %s/%s", place->directory,
-				  place->log);
+		return dinst_fail(e, DINST_FAILED, "the daemon did not start; its log is %s/%s",
+				  place->directory, place->log);
 	*space = '\0';
 	return dinst_fail(e, dinst_code_from_name(line), "%s", space + 1);
 }
@@ -125,7 +124,7 @@ int daemon_start(const struct socket_place *where, struct dinst_error *e)
 {
 	struct socket_place place = *where;
 	char program[PATH_MAX];
-	int ready[2] = { -1, -1 };
+	int ready[2] = {-1, -1};
 	int log = -1, err;
 
 	place.fd = -1;

@@ -56,12 +56,14 @@ void value_text(json_t *value, enum column_form form, char *text, size_t size)
 
 	text[0] = '\0';
 	if (json_is_array(value)) {
-		json_array_foreach(value, index, member) {
+		json_array_foreach(value, index, member)
+		{
 			scalar_text(member, form, part, sizeof(part));
 			add(text, size, &used, "%s%s", index ? " " : "", part);
 		}
 	} else if (json_is_object(value)) {
-		json_object_foreach(value, key, member) {
+		json_object_foreach(value, key, member)
+		{
 			scalar_text(member, form, part, sizeof(part));
 			add(text, size, &used, "%s%s %s", used ? ", " : "", key, part);
 		}
@@ -114,7 +116,8 @@ static size_t choose_columns(const struct column *columns, json_t *rows, bool wi
 
 		if (columns->form == COLUMN_WIDE && !wide)
 			continue;
-		json_array_foreach(rows, index, row) {
+		json_array_foreach(rows, index, row)
+		{
 			json_t *value = json_object_get(row, columns->key);
 
 			present = present || value;
@@ -145,7 +148,8 @@ size_t table_print(const struct column *columns, json_t *rows, bool wide)
 	for (size_t i = 0; i < count; i++)
 		print_cell(shown[i]->title, widths[i], shown[i]->form == COLUMN_NUMBER,
 			   i + 1 == count);
-	json_array_foreach(rows, index, row) {
+	json_array_foreach(rows, index, row)
+	{
 		for (size_t i = 0; i < count; i++) {
 			value_text(json_object_get(row, shown[i]->key), shown[i]->form, text,
 				   sizeof(text));

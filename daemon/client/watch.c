@@ -19,17 +19,20 @@
 struct watch {
 	struct context *context;
 	json_t *params;
-	json_t *before;     /* rows of the last reading */
+	json_t *before;	    /* rows of the last reading */
 	uint64_t before_ns; /* when it was taken */
-	size_t drawn;       /* lines of the table on the terminal */
+	size_t drawn;	    /* lines of the table on the terminal */
 	bool redraw;
 };
 
 static const struct column watch_columns[] = {
-	{ "id", "ID", COLUMN_NUMBER },     { "metric", "METRIC", COLUMN_TEXT },
-	{ "value", "VALUE", COLUMN_NUMBER }, { "rate", "PER-SECOND", COLUMN_NUMBER },
-	{ "unit", "UNIT", COLUMN_TEXT },   { "focus", "FOCUS", COLUMN_TEXT },
-	{ NULL, NULL, 0 },
+	{"id", "ID", COLUMN_NUMBER},
+	{"metric", "METRIC", COLUMN_TEXT},
+	{"value", "VALUE", COLUMN_NUMBER},
+	{"rate", "PER-SECOND", COLUMN_NUMBER},
+	{"unit", "UNIT", COLUMN_TEXT},
+	{"focus", "FOCUS", COLUMN_TEXT},
+	{NULL, NULL, 0},
 };
 
 static void on_interrupt(int sig)
@@ -51,9 +54,8 @@ static json_t *row_of(json_t *rows, json_t *id)
 	size_t index;
 	json_t *row;
 
-	json_array_foreach(rows, index, row)
-		if (json_equal(json_object_get(row, "id"), id))
-			return row;
+	json_array_foreach(rows, index,
+			   row) if (json_equal(json_object_get(row, "id"), id)) return row;
 	return NULL;
 }
 
@@ -65,7 +67,8 @@ static void add_rates(struct watch *w, json_t *rows, uint64_t now)
 	size_t index;
 	json_t *row;
 
-	json_array_foreach(rows, index, row) {
+	json_array_foreach(rows, index, row)
+	{
 		json_t *old = row_of(w->before, json_object_get(row, "id"));
 		json_t *value = json_object_get(row, "value");
 		json_t *rate = NULL;
@@ -85,8 +88,7 @@ static void draw(struct watch *w, json_t *rows)
 	json_t *row;
 
 	if (w->context->json) {
-		json_array_foreach(rows, index, row)
-			print_json(row);
+		json_array_foreach(rows, index, row) print_json(row);
 	} else {
 		if (w->redraw && w->drawn)
 			printf("\033[%zuA\033[J", w->drawn);
@@ -98,7 +100,7 @@ static void draw(struct watch *w, json_t *rows)
 /* Returns an exit status, or -1 to go on. */
 static int reading(struct watch *w)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *answer = NULL, *rows;
 	uint64_t now;
 
@@ -117,7 +119,7 @@ static int reading(struct watch *w)
 
 static void sleep_until(uint64_t when)
 {
-	struct timespec until = { (time_t)(when / 1000000000u), (long)(when % 1000000000u) };
+	struct timespec until = {(time_t)(when / 1000000000u), (long)(when % 1000000000u)};
 
 	while (!link_interrupted &&
 	       clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
@@ -151,9 +153,9 @@ static int watch_loop(struct watch *w, uint64_t interval_ns, unsigned long long 
 int watch_run(struct context *c, const struct arguments *a)
 {
 	const char *interval = arguments_get(a, 'i'), *count_text = arguments_get(a, 'c');
-	struct sigaction action = { .sa_handler = on_interrupt }, before;
-	struct watch w = { .context = c };
-	struct dinst_error e = { 0, "" };
+	struct sigaction action = {.sa_handler = on_interrupt}, before;
+	struct watch w = {.context = c};
+	struct dinst_error e = {0, ""};
 	unsigned long long count = 0;
 	double seconds = 1;
 	char *end = NULL;
@@ -164,11 +166,12 @@ int watch_run(struct context *c, const struct arguments *a)
 		seconds = strtod(interval, &end);
 		if (end == interval || *end || !(seconds >= 0.01 && seconds <= 86400))
 			return report_text(c, DINST_USAGE,
-					 "-i takes seconds from 0.01 to 86400, not '%s'", interval);
+					   "-i takes seconds from 0.01 to 86400, not '%s'",
+					   interval);
 	}
 	if (count_text && (!parse_number(count_text, 1000000000, &count) || !count))
 		return report_text(c, DINST_USAGE, "-c takes a number of readings, not '%s'",
-				 count_text);
+				   count_text);
 	ids = ids_from_words(a, &e);
 	if (!ids)
 		return report(c, &e);

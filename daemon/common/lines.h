@@ -14,17 +14,17 @@
 
 struct lines {
 	char *data;
-	size_t size;    /* bytes allocated */
-	size_t start;   /* first byte not handed out */
-	size_t used;    /* end of what was read */
+	size_t size;	/* bytes allocated */
+	size_t start;	/* first byte not handed out */
+	size_t used;	/* end of what was read */
 	size_t scanned; /* no newline before this */
-	size_t limit;   /* longest line, without its newline */
-	int skipping;   /* dropping the rest of a line that was too long */
+	size_t limit;	/* longest line, without its newline */
+	int skipping;	/* dropping the rest of a line that was too long */
 };
 
 enum lines_result {
-	LINES_MORE = 0,      /* no whole line yet */
-	LINES_LINE = 1,      /* *line and *length are set */
+	LINES_MORE = 0,	     /* no whole line yet */
+	LINES_LINE = 1,	     /* *line and *length are set */
 	LINES_TOO_LONG = -1, /* a line was dropped */
 };
 

@@ -97,7 +97,8 @@ static int check_directory(const struct socket_place *p, const struct stat *st,
 			   struct dinst_error *e)
 {
 	uid_t me = geteuid();
-	bool open_to_others = (st->st_mode & (p->chosen ? S_IWGRP | S_IWOTH : S_IRWXG | S_IRWXO)) != 0;
+	bool open_to_others =
+		(st->st_mode & (p->chosen ? S_IWGRP | S_IWOTH : S_IRWXG | S_IRWXO)) != 0;
 
 	if (st->st_uid != me && !(p->chosen && st->st_uid == 0) && !(p->chosen && me == 0))
 		return dinst_fail(e, DINST_NOT_PERMITTED,
@@ -147,13 +148,12 @@ void socket_place_address(const struct socket_place *p, struct sockaddr_un *addr
 	memset(address, 0, sizeof(*address));
 	address->sun_family = AF_UNIX;
 	/* p->socket has at most 64 bytes and ".sock", so it always fits */
-	put(address->sun_path, sizeof(address->sun_path), "/proc/self/fd/%d/%s", p->fd,
-	    p->socket);
+	put(address->sun_path, sizeof(address->sun_path), "/proc/self/fd/%d/%s", p->fd, p->socket);
 }
 
 int program_find(const char *name, const char *variable, char *path, struct dinst_error *e)
 {
-	static const char *const places[] = { "", "../sbin/", "../libexec/dinst/" };
+	static const char *const places[] = {"", "../sbin/", "../libexec/dinst/"};
 	const char *given = variable ? getenv(variable) : NULL;
 	char own[PATH_MAX];
 	char *slash;
@@ -174,11 +174,12 @@ int program_find(const char *name, const char *variable, char *path, struct dins
 	if (slash)
 		slash[1] = '\0';
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-		if (put(path, PATH_MAX, "%s%s%s", own, places[i], name) &&
-		    access(path, X_OK) == 0)
+		if (put(path, PATH_MAX, "%s%s%s", own, places[i], name) && access(path, X_OK) == 0)
 			return 0;
-	return dinst_fail(e, DINST_DAEMON, "%s is neither in %s nor in ../sbin or ../libexec/dinst "
-			  "from there: is the installation complete?", name, own);
+	return dinst_fail(e, DINST_DAEMON,
+			  "%s is neither in %s nor in ../sbin or ../libexec/dinst "
+			  "from there: is the installation complete?",
+			  name, own);
 }
 
 bool history_path(char *path)

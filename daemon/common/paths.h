@@ -20,13 +20,13 @@
 #define DINST_VERSION "0.1.0"
 
 struct socket_place {
-	char path[PATH_MAX];     /* of the socket, absolute; for people */
+	char path[PATH_MAX]; /* of the socket, absolute; for people */
 	char directory[PATH_MAX];
 	char socket[NAME_MAX + 1]; /* names inside the directory */
 	char lock[NAME_MAX + 1];
 	char log[NAME_MAX + 1];
-	bool chosen;             /* by DINST_SOCKET or an option: the directory may be shared */
-	int fd;                  /* of the directory, -1 until socket_place_open() */
+	bool chosen; /* by DINST_SOCKET or an option: the directory may be shared */
+	int fd;	     /* of the directory, -1 until socket_place_open() */
 };
 
 /* Fills *p from `given` (NULL: from the environment). */

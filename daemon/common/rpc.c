@@ -112,8 +112,7 @@ static bool scan_value(struct scan *s)
 		} else {
 			size_t from = s->at;
 
-			while (s->at < s->length &&
-			       !memchr(" \t\r\n,:]}[{\"", s->text[s->at], 11))
+			while (s->at < s->length && !memchr(" \t\r\n,:]}[{\"", s->text[s->at], 11))
 				s->at++;
 			if (s->at == from)
 				return false;
@@ -124,8 +123,8 @@ static bool scan_value(struct scan *s)
 
 static void scan_keep(struct rpc_message *m, struct rpc_span key, struct rpc_span value)
 {
-	static const char *const names[] = { "id", "method", "params", "result", "error" };
-	struct rpc_span *members[] = { &m->id, &m->method, &m->params, &m->result, &m->error };
+	static const char *const names[] = {"id", "method", "params", "result", "error"};
+	struct rpc_span *members[] = {&m->id, &m->method, &m->params, &m->result, &m->error};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (strlen(names[i]) == key.length && !memcmp(names[i], key.text, key.length))
@@ -157,7 +156,7 @@ static bool scan_member(struct scan *s, struct rpc_message *m)
 
 int rpc_scan(const char *text, size_t length, struct rpc_message *m, struct dinst_error *e)
 {
-	struct scan s = { text, length, 0 };
+	struct scan s = {text, length, 0};
 	int c;
 
 	memset(m, 0, sizeof(*m));
@@ -187,8 +186,7 @@ bad:
 
 /* ---------------------------------------------------------------- requests */
 
-int rpc_request_parse(const char *text, size_t length, struct rpc_request *r,
-		      struct dinst_error *e)
+int rpc_request_parse(const char *text, size_t length, struct rpc_request *r, struct dinst_error *e)
 {
 	json_t *version, *method;
 
@@ -287,7 +285,7 @@ static char *make_answer_json(json_t *id, const char *member, json_t *value)
 	char *line = NULL;
 
 	if (text)
-		line = make_answer(id, member, (struct rpc_span){ text, strlen(text) });
+		line = make_answer(id, member, (struct rpc_span){text, strlen(text)});
 	free(text);
 	return line;
 }
@@ -299,8 +297,8 @@ char *rpc_make_result(json_t *id, json_t *result)
 
 char *rpc_make_error(json_t *id, int rpc_code, const char *word, const char *text)
 {
-	json_t *error = json_pack("{s:i,s:o,s:{s:s}}", "code", rpc_code, "message",
-				  rpc_text(text), "data", "code", word);
+	json_t *error = json_pack("{s:i,s:o,s:{s:s}}", "code", rpc_code, "message", rpc_text(text),
+				  "data", "code", word);
 	char *line = make_answer_json(id, "error", error);
 
 	json_decref(error);
@@ -313,7 +311,7 @@ static char *make_call(json_t *message)
 	char *line = NULL;
 
 	if (text)
-		line = join("", 0, (struct rpc_span){ text, strlen(text) }, "\n");
+		line = join("", 0, (struct rpc_span){text, strlen(text)}, "\n");
 	free(text);
 	json_decref(message);
 	return line;
@@ -327,8 +325,8 @@ char *rpc_make_request(json_int_t id, const char *method, json_t *params)
 
 char *rpc_make_notification(const char *method, json_t *params)
 {
-	return make_call(json_pack("{s:s,s:s,s:O*}", "jsonrpc", "2.0", "method", method,
-				   "params", params));
+	return make_call(
+		json_pack("{s:s,s:s,s:O*}", "jsonrpc", "2.0", "method", method, "params", params));
 }
 
 int rpc_error_read(json_t *error, struct dinst_error *e)

@@ -16,7 +16,7 @@
 
 #include "inject/error.h"
 
-#define RPC_CLIENT_LINE ((size_t)1 << 20)  /* longest line from a client, bytes */
+#define RPC_CLIENT_LINE	 ((size_t)1 << 20) /* longest line from a client, bytes */
 #define RPC_MUTATOR_LINE ((size_t)1 << 26) /* longest line from a mutator, bytes */
 
 enum { RPC_DEPTH = 64 }; /* deepest nesting that is looked at */
@@ -56,9 +56,9 @@ int rpc_scan(const char *text, size_t length, struct rpc_message *m, struct dins
 /* A request, unpacked. `root` owns everything. */
 struct rpc_request {
 	json_t *root;
-	json_t *id;         /* borrowed; NULL for a notification */
+	json_t *id;	    /* borrowed; NULL for a notification */
 	const char *method; /* borrowed */
-	json_t *params;     /* borrowed; NULL if there are none, else an object */
+	json_t *params;	    /* borrowed; NULL if there are none, else an object */
 };
 
 /*

@@ -14,11 +14,11 @@
 struct gather {
 	struct server *server;
 	struct request *request; /* NULL where nobody asked */
-	json_t *rows;            /* one per session, in order */
+	json_t *rows;		 /* one per session, in order */
 	json_t *notes;
 	uv_timer_t timer;
-	unsigned waiting;        /* calls that are out, and one until all are */
-	unsigned references;     /* calls, the timer, the maker */
+	unsigned waiting;    /* calls that are out, and one until all are */
+	unsigned references; /* calls, the timer, the maker */
 	bool partial, answered, stop;
 };
 
@@ -79,9 +79,10 @@ static void gather_timeout(uv_timer_t *timer)
 	struct gather *g = timer->data;
 
 	if (g->stop)
-		gather_note(g, "stop",
-			    "a mutator did not answer in time; dinst repair TARGET takes out what it "
-			    "leaves");
+		gather_note(
+			g, "stop",
+			"a mutator did not answer in time; dinst repair TARGET takes out what it "
+			"leaves");
 	gather_answer(g);
 }
 
@@ -171,13 +172,14 @@ static void stopped(void *arg, const struct reply *reply)
 	struct gather_call *c = arg;
 	struct gather *g = c->gather;
 	struct session *se = c->session;
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	struct rpc_span text = reply->result.text ? reply->result : reply->error;
 	json_t *answer = text.text ? rpc_load(text.text, text.length, &e) : NULL;
 
 	if (reply->result.text && !g->answered) {
 		if (json_integer_value(json_object_get(answer, "left")) > 0)
-			gather_note(g, se->name, "something had to stay for now; dinst repair ends it");
+			gather_note(g, se->name,
+				    "something had to stay for now; dinst repair ends it");
 		json_array_append(g->rows, answer);
 	} else if (reply->error.text) {
 		rpc_error_read(answer, &e);

@@ -53,7 +53,7 @@ static int take_lock(struct server *s, struct dinst_error *e)
 static int clear_place(struct server *s, struct dinst_error *e)
 {
 	struct sockaddr_un address;
-	struct ucred peer = { 0, 0, 0 };
+	struct ucred peer = {0, 0, 0};
 	socklen_t size = sizeof(peer);
 	struct stat st;
 	int fd, err = 0;
@@ -74,10 +74,11 @@ static int clear_place(struct server *s, struct dinst_error *e)
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN ||
 	    errno == EPROTOTYPE) {
 		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
-		err = dinst_fail(e, DINST_REFUSED,
-				 "the socket %s is in use by another program (pid %d): stop it or set "
-				 "DINST_SOCKET",
-				 s->place.path, (int)peer.pid);
+		err = dinst_fail(
+			e, DINST_REFUSED,
+			"the socket %s is in use by another program (pid %d): stop it or set "
+			"DINST_SOCKET",
+			s->place.path, (int)peer.pid);
 	} else if (errno != ECONNREFUSED) {
 		err = dinst_fail_errno(e, DINST_BUSY, errno, "cannot tell who uses the socket %s",
 				       s->place.path);
@@ -112,7 +113,8 @@ static int bind_socket(struct server *s, struct dinst_error *e)
 	err = bind(fd, (struct sockaddr *)&address, sizeof(address));
 	umask(mask);
 	if (err != 0) {
-		dinst_fail_errno(e, DINST_FAILED, errno, "cannot bind the socket %s", s->place.path);
+		dinst_fail_errno(e, DINST_FAILED, errno, "cannot bind the socket %s",
+				 s->place.path);
 		close(fd);
 		return e->code;
 	}

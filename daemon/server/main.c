@@ -37,8 +37,8 @@ static void tell_starter(int fd, const struct dinst_error *e)
 
 	if (fd < 0)
 		return;
-	n = e->code ? snprintf(line, sizeof(line), "%s %s\n", dinst_code_name(e->code), e->text) :
-		      snprintf(line, sizeof(line), "ok\n");
+	n = e->code ? snprintf(line, sizeof(line), "%s %s\n", dinst_code_name(e->code), e->text)
+		    : snprintf(line, sizeof(line), "ok\n");
 	if (write(fd, line, (size_t)n) != n)
 		server_log("the client that started us is gone");
 	close(fd);
@@ -71,9 +71,9 @@ struct start {
 static int read_options(int argc, char **argv, struct start *start)
 {
 	static const struct option options[] = {
-		{ "socket", required_argument, NULL, 's' }, { "idle", required_argument, NULL, 'i' },
-		{ "ready", required_argument, NULL, 'R' },  { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },      { NULL, 0, NULL, 0 },
+		{"socket", required_argument, NULL, 's'}, {"idle", required_argument, NULL, 'i'},
+		{"ready", required_argument, NULL, 'R'},  {"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},	  {NULL, 0, NULL, 0},
 	};
 	unsigned long long number;
 	int c;
@@ -117,8 +117,8 @@ static int read_options(int argc, char **argv, struct start *start)
 int main(int argc, char **argv)
 {
 	static struct server server;
-	struct dinst_error e = { 0, "" };
-	struct start start = { NULL, IDLE_DEFAULT_S, -1 };
+	struct dinst_error e = {0, ""};
+	struct start start = {NULL, IDLE_DEFAULT_S, -1};
 	int status = read_options(argc, argv, &start);
 
 	if (status >= 0)

@@ -73,10 +73,9 @@ static void forward(struct session *se, struct request *r, const char *method, j
 	json_decref(copy);
 }
 
-static void method_forward(struct server *s, struct request *r, const char *method,
-			   json_t *params)
+static void method_forward(struct server *s, struct request *r, const char *method, json_t *params)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	struct session *se = session_choose(s, params, &e);
 
 	if (!se)
@@ -162,7 +161,7 @@ static int find_target(struct server *s, const char *target, struct session **se
 static void method_attach(struct server *s, struct request *r, const char *method, json_t *params)
 {
 	const char *name = json_string_value(json_object_get(params, "name"));
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	struct session *se;
 	char number[24];
 	const char *target = target_text(params, number);
@@ -195,7 +194,7 @@ static void method_catch_exec(struct server *s, struct request *r, const char *m
 	const char *name = json_string_value(json_object_get(params, "name"));
 	const char *program = json_string_value(json_object_get(params, "program"));
 	json_int_t pid = json_integer_value(json_object_get(params, "pid"));
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	struct session *se;
 
 	if (pid <= 0 || pid > INT_MAX)
@@ -214,7 +213,7 @@ static void method_catch_exec(struct server *s, struct request *r, const char *m
 
 static void method_detach(struct server *s, struct request *r, const char *method, json_t *params)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	struct session *se = session_choose(s, params, &e);
 	json_t *answer;
 
@@ -275,8 +274,8 @@ static void repair_done(void *arg, const struct reply *reply)
 
 static void method_repair(struct server *s, struct request *r, const char *method, json_t *params)
 {
-	static const struct mutator_events events = { repair_died, repair_notified };
-	struct dinst_error e = { 0, "" };
+	static const struct mutator_events events = {repair_died, repair_notified};
+	struct dinst_error e = {0, ""};
 	struct repair *repair;
 	struct session *se;
 	char number[24];
@@ -292,8 +291,9 @@ static void method_repair(struct server *s, struct request *r, const char *metho
 		return;
 	}
 	if (se) {
-		dinst_fail(&e, DINST_BUSY, "pid %d has a live session, '%s': dinst detach it instead",
-			   (int)pid, se->name);
+		dinst_fail(&e, DINST_BUSY,
+			   "pid %d has a live session, '%s': dinst detach it instead", (int)pid,
+			   se->name);
 		request_error_from(r, &e);
 		return;
 	}
@@ -318,12 +318,11 @@ static void method_ping(struct server *s, struct request *r, const char *method,
 {
 	(void)method;
 	(void)params;
-	request_result(r, json_pack("{s:s,s:i,s:i}", "version", DINST_VERSION, "pid",
-				    (int)getpid(), "sessions", (int)session_count(s)));
+	request_result(r, json_pack("{s:s,s:i,s:i}", "version", DINST_VERSION, "pid", (int)getpid(),
+				    "sessions", (int)session_count(s)));
 }
 
-static void method_sessions(struct server *s, struct request *r, const char *method,
-			    json_t *params)
+static void method_sessions(struct server *s, struct request *r, const char *method, json_t *params)
 {
 	(void)method;
 	(void)params;
@@ -341,15 +340,15 @@ static const struct {
 	const char *name;
 	void (*serve)(struct server *s, struct request *r, const char *method, json_t *params);
 } methods[] = {
-	{ "ping", method_ping },         { "sessions", method_sessions },
-	{ "attach", method_attach },     { "catch_exec", method_catch_exec },
-	{ "detach", method_detach },     { "repair", method_repair },
-	{ "stop", method_stop },         { "release", method_forward },
-	{ "status", method_forward },    { "modules", method_forward },
-	{ "funcs", method_forward },     { "points", method_forward },
-	{ "insert", method_forward },    { "read", method_forward },
-	{ "remove", method_forward },    { "flush", method_forward },
-	{ "metrics", method_forward },   { "complete", method_forward },
+	{"ping", method_ping},	     {"sessions", method_sessions},
+	{"attach", method_attach},   {"catch_exec", method_catch_exec},
+	{"detach", method_detach},   {"repair", method_repair},
+	{"stop", method_stop},	     {"release", method_forward},
+	{"status", method_forward},  {"modules", method_forward},
+	{"funcs", method_forward},   {"points", method_forward},
+	{"insert", method_forward},  {"read", method_forward},
+	{"remove", method_forward},  {"flush", method_forward},
+	{"metrics", method_forward}, {"complete", method_forward},
 };
 
 void method_dispatch(struct server *s, struct request *r, const char *method, json_t *params)

@@ -39,12 +39,12 @@ struct mutator {
 	struct call *queue, **queue_end; /* the first one is being served if `serving` */
 	bool serving;
 	json_int_t last_id;
-	unsigned handles;   /* open libuv handles; freed at 0 */
-	bool released;      /* nobody wants to hear of it any more */
+	unsigned handles; /* open libuv handles; freed at 0 */
+	bool released;	  /* nobody wants to hear of it any more */
 	bool input_ended, exited, dead;
 	int64_t status;
 	int signal;
-	char why[200];      /* why we ended it; empty if it did by itself */
+	char why[200]; /* why we ended it; empty if it did by itself */
 };
 
 /* ---------------------------------------------------------------- the end */
@@ -94,10 +94,11 @@ static void mutator_dead(struct mutator *m)
 		return;
 	m->dead = true;
 	if (m->why[0])
-		snprintf(why, sizeof(why), "the mutator (pid %d) was ended: %s", (int)m->pid, m->why);
+		snprintf(why, sizeof(why), "the mutator (pid %d) was ended: %s", (int)m->pid,
+			 m->why);
 	else if (m->signal)
-		snprintf(why, sizeof(why), "the mutator (pid %d) died of signal %d (%s)", (int)m->pid,
-			 m->signal, strsignal(m->signal));
+		snprintf(why, sizeof(why), "the mutator (pid %d) died of signal %d (%s)",
+			 (int)m->pid, m->signal, strsignal(m->signal));
 	else
 		snprintf(why, sizeof(why), "the mutator (pid %d) ended with status %d", (int)m->pid,
 			 (int)m->status);
@@ -173,7 +174,7 @@ static void send_next(struct mutator *m)
 
 static void take_notification(struct mutator *m, const struct rpc_message *message)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *method = rpc_load(message->method.text, message->method.length, &e);
 	json_t *params = NULL;
 	const char *name = json_string_value(method);
@@ -248,7 +249,7 @@ static void mutator_end(struct stream *st, int status)
 static int spawn(struct mutator *m, struct dinst_error *e)
 {
 	struct server *s = m->server;
-	char *args[] = { s->mutator_path, NULL };
+	char *args[] = {s->mutator_path, NULL};
 	uv_stdio_container_t stdio[MUTATOR_FD + 1];
 	uv_process_options_t options;
 	int err;

@@ -110,8 +110,8 @@ void request_error_from(struct request *r, const struct dinst_error *e)
 void request_error_rpc(struct request *r, int rpc_code, const char *text)
 {
 	request_finish(r, rpc_make_error(r->id, rpc_code,
-					 dinst_code_name(rpc_code == RPC_PARAMS ? DINST_USAGE :
-										  DINST_PROTOCOL),
+					 dinst_code_name(rpc_code == RPC_PARAMS ? DINST_USAGE
+										: DINST_PROTOCOL),
 					 text));
 }
 
@@ -127,8 +127,7 @@ void request_notify(struct request *r, const char *method, json_t *params)
 	json_decref(copy);
 }
 
-unsigned peers_notify(struct server *s, struct session *session, const char *method,
-		      json_t *params)
+unsigned peers_notify(struct server *s, struct session *session, const char *method, json_t *params)
 {
 	struct peer *p, *next;
 	unsigned told = 0;
@@ -162,7 +161,7 @@ static struct request *request_new(struct peer *p, json_t *id)
 static void peer_line(struct stream *st, char *line, size_t length)
 {
 	struct peer *p = st->owner;
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	struct rpc_request parsed;
 	struct request *r;
 	json_t *null = NULL;
@@ -200,7 +199,7 @@ static void peer_too_long(struct stream *st)
 static void peer_end(struct stream *st, int status)
 {
 	struct peer *p = st->owner;
-	struct pollfd fd = { -1, POLLIN, 0 };
+	struct pollfd fd = {-1, POLLIN, 0};
 
 	/* a client that only shut down its output still waits for answers */
 	uv_fileno((uv_handle_t *)&st->pipe, &fd.fd);

@@ -91,7 +91,8 @@ int server_init(struct server *s, struct dinst_error *e)
 	int err = uv_loop_init(&s->loop);
 
 	if (err)
-		return dinst_fail(e, DINST_FAILED, "cannot make an event loop: %s", uv_strerror(err));
+		return dinst_fail(e, DINST_FAILED, "cannot make an event loop: %s",
+				  uv_strerror(err));
 	uv_timer_init(&s->loop, &s->idle);
 	uv_signal_init(&s->loop, &s->sigterm);
 	uv_signal_init(&s->loop, &s->sigint);

@@ -29,17 +29,17 @@
 #include "daemon/server/stream.h"
 
 enum {
-	PEER_MAX = 256,        /* clients at once */
+	PEER_MAX = 256,	       /* clients at once */
 	PEER_PENDING_MAX = 64, /* unanswered requests of one client; then it is not read */
 	RESTARTS_MAX = 3,      /* new mutators for a session within RESTART_SPAN_MS */
 	RESTART_SPAN_MS = 60 * 1000,
-	STATUS_WAIT_MS = 500,  /* `sessions` waits so long for a mutator's status */
+	STATUS_WAIT_MS = 500,	  /* `sessions` waits so long for a mutator's status */
 	STOP_WAIT_MS = 60 * 1000, /* `stop` waits so long for detaches */
 };
 
 /* Bytes not yet taken by a client: above the first it is not read, above the second it is dropped. */
 #define PEER_UNWRITTEN_PAUSE ((size_t)4 << 20)
-#define PEER_UNWRITTEN_MAX ((size_t)512 << 20)
+#define PEER_UNWRITTEN_MAX   ((size_t)512 << 20)
 
 struct server {
 	uv_loop_t loop;
@@ -49,14 +49,14 @@ struct server {
 	struct socket_place place;
 	char mutator_path[PATH_MAX];
 	int lock_fd;
-	uint64_t idle_ms;    /* leave after so long without sessions; 0: never */
-	uint64_t busy_at;    /* loop time at which there was work last */
+	uint64_t idle_ms; /* leave after so long without sessions; 0: never */
+	uint64_t busy_at; /* loop time at which there was work last */
 	struct session *sessions;
 	struct peer *peers;
 	unsigned peer_count;
 	bool listening, bound;
-	bool stopping;       /* no new sessions; the end is near */
-	bool ending;         /* handles are being closed */
+	bool stopping; /* no new sessions; the end is near */
+	bool ending;   /* handles are being closed */
 };
 
 /* ---------------------------------------------------------------- server.c */
@@ -85,17 +85,17 @@ struct peer {
 	struct stream stream;
 	struct request *requests;
 	struct session *session; /* used last: whose events it is told; may be NULL */
-	unsigned pending;        /* requests that wait for an answer */
+	unsigned pending;	 /* requests that wait for an answer */
 	uid_t uid;
 	pid_t pid;
-	bool input_ended;        /* it sends no more, but wants its answers */
+	bool input_ended; /* it sends no more, but wants its answers */
 };
 
 /* A client's request that is to be answered exactly once. */
 struct request {
 	struct request *next; /* of the peer's */
 	struct peer *peer;    /* NULL once the client is gone */
-	json_t *id;           /* NULL for a notification: no answer is sent */
+	json_t *id;	      /* NULL for a notification: no answer is sent */
 };
 
 void peer_accept(struct server *s);
@@ -159,9 +159,9 @@ void mutator_release(struct mutator *m, const char *why);
 enum session_state {
 	SESSION_ATTACHING, /* the first attach is not answered yet */
 	SESSION_LIVE,
-	SESSION_RESTARTING,/* its mutator died; another one is attaching */
-	SESSION_EXITED,    /* the target has ended; values are kept */
-	SESSION_LOST,      /* no mutator any more: `why` says it */
+	SESSION_RESTARTING, /* its mutator died; another one is attaching */
+	SESSION_EXITED,	    /* the target has ended; values are kept */
+	SESSION_LOST,	    /* no mutator any more: `why` says it */
 };
 
 struct session {
@@ -170,15 +170,15 @@ struct session {
 	char name[PROCESS_NAME_MAX];
 	char process[PROCESS_NAME_MAX];
 	pid_t pid;
-	uint64_t start;        /* the process's start time, so that a reused pid is seen */
+	uint64_t start; /* the process's start time, so that a reused pid is seen */
 	enum session_state state;
 	struct mutator *mutator; /* NULL in SESSION_LOST */
-	json_t *attached;      /* the answer to attach */
-	json_t *status;        /* the last one seen; may be NULL */
-	char *news;            /* to be told to the next client that asks; may be NULL */
+	json_t *attached;	 /* the answer to attach */
+	json_t *status;		 /* the last one seen; may be NULL */
+	char *news;		 /* to be told to the next client that asks; may be NULL */
 	char why[DINST_ERROR_TEXT];
-	bool held;             /* stands before its first instruction */
-	struct peer *holder;   /* the client for which it is held: when it goes, so do we */
+	bool held;		 /* stands before its first instruction */
+	struct peer *holder;	 /* the client for which it is held: when it goes, so do we */
 	struct request *opening; /* attach or catch_exec, not answered yet */
 	bool closing;
 	unsigned restarts;

@@ -89,11 +89,12 @@ static struct session *choose_named(struct server *s, const char *name, struct d
 		return se;
 	list_sessions(s, matches ? name : NULL, list, sizeof(list));
 	if (matches > 1)
-		dinst_fail(e, DINST_USAGE, "%u sessions have a process named '%s': %s", matches, name,
-			   list);
+		dinst_fail(e, DINST_USAGE, "%u sessions have a process named '%s': %s", matches,
+			   name, list);
 	else
-		dinst_fail(e, DINST_NO_SESSION, "there is no session '%.64s': dinst attach it first%s%s",
-			   name, list[0] ? "; there are: " : "", list);
+		dinst_fail(e, DINST_NO_SESSION,
+			   "there is no session '%.64s': dinst attach it first%s%s", name,
+			   list[0] ? "; there are: " : "", list);
 	return NULL;
 }
 
@@ -149,7 +150,7 @@ void session_tell_news(struct session *se, struct request *r)
 
 void session_status(struct session *se, const struct reply *reply)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	const char *state;
 	json_t *status;
 
@@ -203,7 +204,8 @@ json_t *session_row(const struct session *se, const char *busy)
 	json_object_set_new(row, "active", json_integer(0));
 	json_object_set_new(row, "queued", json_integer(0));
 	json_object_set_new(row, "heap_bytes", json_integer(0));
-	json_object_foreach(se->status, key, value) {
+	json_object_foreach(se->status, key, value)
+	{
 		if (strcmp(key, "session") != 0 && strcmp(key, "pid") != 0 &&
 		    strcmp(key, "state") != 0)
 			json_object_set(row, key, value);
@@ -220,7 +222,7 @@ json_t *session_row(const struct session *se, const char *busy)
 static void session_died(void *owner, const char *why);
 static void session_notified(void *owner, const char *method, json_t *params);
 
-static const struct mutator_events session_events = { session_died, session_notified };
+static const struct mutator_events session_events = {session_died, session_notified};
 
 static bool target_is_there(const struct session *se)
 {
@@ -239,7 +241,7 @@ static void session_lose(struct session *se, enum session_state state, const cha
 static void restart_done(void *arg, const struct reply *reply)
 {
 	struct session *se = arg;
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	struct mutator *m = se->mutator;
 	char text[DINST_ERROR_TEXT];
 	json_t *answer;
@@ -251,11 +253,13 @@ static void restart_done(void *arg, const struct reply *reply)
 		rpc_error_read(answer, &e);
 		json_decref(answer);
 		snprintf(text, sizeof(text),
-			 "the mutator of %s died, and another one could not take over: %.300s", se->name,
-			 e.text);
+			 "the mutator of %s died, and another one could not take over: %.300s",
+			 se->name, e.text);
 		se->mutator = NULL;
-		session_lose(se, e.code == DINST_GONE || e.code == DINST_NO_PROCESS ?
-					 SESSION_EXITED : SESSION_LOST, text);
+		session_lose(se,
+			     e.code == DINST_GONE || e.code == DINST_NO_PROCESS ? SESSION_EXITED
+										: SESSION_LOST,
+			     text);
 		mutator_release(m, text);
 		return;
 	}
@@ -273,7 +277,7 @@ static void session_died(void *owner, const char *why)
 {
 	struct session *se = owner;
 	uint64_t now = uv_now(&se->server->loop);
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	char text[DINST_ERROR_TEXT];
 	json_t *params;
 
@@ -290,9 +294,11 @@ static void session_died(void *owner, const char *why)
 		se->first_restart = now;
 	}
 	if (++se->restarts > RESTARTS_MAX) {
-		snprintf(text, sizeof(text),
-			 "%s: %.200s; it died %d times in a minute and is not started again: dinst repair "
-			 "%d takes out what it left", se->name, why, RESTARTS_MAX + 1, (int)se->pid);
+		snprintf(
+			text, sizeof(text),
+			"%s: %.200s; it died %d times in a minute and is not started again: dinst repair "
+			"%d takes out what it left",
+			se->name, why, RESTARTS_MAX + 1, (int)se->pid);
 		session_lose(se, SESSION_LOST, text);
 		return;
 	}
@@ -356,8 +362,8 @@ static void orphan_done(void *arg, const struct reply *reply)
 /* A mutator died while it attached: another one takes out what it may have left. */
 static void repair_orphan(struct server *s, pid_t pid)
 {
-	static const struct mutator_events events = { orphan_died, orphan_notified };
-	struct dinst_error e = { 0, "" };
+	static const struct mutator_events events = {orphan_died, orphan_notified};
+	struct dinst_error e = {0, ""};
 	struct mutator *m = mutator_start(s, &events, NULL, &e);
 	json_t *params;
 
@@ -468,7 +474,7 @@ static void attach_done(void *arg, const struct reply *reply)
 {
 	struct session *se = arg;
 	struct request *r = se->opening;
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	json_t *answer = NULL;
 
 	se->opening = NULL;
@@ -479,7 +485,8 @@ static void attach_done(void *arg, const struct reply *reply)
 
 		json_decref(answer);
 		if (reply->result.text) {
-			dinst_fail(&bad.failure, DINST_PROTOCOL, "the mutator's answer is not an object");
+			dinst_fail(&bad.failure, DINST_PROTOCOL,
+				   "the mutator's answer is not an object");
 			bad.result.text = NULL;
 		}
 		attach_failed(se, r, &bad);

@@ -23,7 +23,7 @@ struct stream {
 	void (*on_line)(struct stream *st, char *line, size_t length);
 	void (*on_too_long)(struct stream *st);
 	void (*on_end)(struct stream *st, int status); /* status: 0 or a libuv error */
-	void (*on_drained)(struct stream *st);         /* everything was written; may be NULL */
+	void (*on_drained)(struct stream *st);	       /* everything was written; may be NULL */
 	void (*on_closed)(struct stream *st);
 	size_t unwritten; /* bytes given to stream_write() that are not written yet */
 	bool paused;

@@ -10,142 +10,144 @@ struct cli_case {
 	const char *line;
 	int status;
 	const char *keys; /* that every line of standard output has, as JSON; NULL: not JSON */
-	int lines;        /* on standard output; -1: any number but none */
+	int lines;	  /* on standard output; -1: any number but none */
 	const char *err;  /* part of standard error; "" for nothing at all, NULL: do not look */
 };
 
 #define ATTACH_KEYS "session pid modules functions attach_ms stop_us"
-#define LS_KEYS "session pid name state points active queued heap_bytes"
-#define ROW_KEYS "id metric focus points refused pending stop_us"
-#define READ_KEYS "id metric focus value unit"
+#define LS_KEYS	    "session pid name state points active queued heap_bytes"
+#define ROW_KEYS    "id metric focus points refused pending stop_us"
+#define READ_KEYS   "id metric focus value unit"
 
 static const struct cli_case cases[] = {
 	/* without a daemon: none is started */
-	{ "ls", 0, NULL, 0, "no sessions" },
-	{ "ls -q", 0, NULL, 0, "" },
-	{ "--json ls", 0, NULL, 0, NULL },
-	{ "read", 1, NULL, 0, "dinst attach" },
-	{ "read --json", 1, NULL, 0, "\"code\":\"no-such-session\"" },
-	{ "detach", 1, NULL, 0, "no session" },
-	{ "detach --all", 0, NULL, 0, "" },
-	{ "stop", 0, NULL, 0, "no daemon" },
-	{ "metrics --json", 0, "metric unit constraints file", 1, "" },
-	{ "doctor --json", 0, "check ok why fix", -1, "" },
-	{ "doctor {T} --json", 0, "check ok why fix", -1, "" },
-	{ "doctor no-such-name", 1, NULL, 0, "no process named" },
-	{ "help", 0, NULL, -1, "" },
-	{ "--version", 0, NULL, 1, "" },
+	{"ls", 0, NULL, 0, "no sessions"},
+	{"ls -q", 0, NULL, 0, ""},
+	{"--json ls", 0, NULL, 0, NULL},
+	{"read", 1, NULL, 0, "dinst attach"},
+	{"read --json", 1, NULL, 0, "\"code\":\"no-such-session\""},
+	{"detach", 1, NULL, 0, "no session"},
+	{"detach --all", 0, NULL, 0, ""},
+	{"stop", 0, NULL, 0, "no daemon"},
+	{"metrics --json", 0, "metric unit constraints file", 1, ""},
+	{"doctor --json", 0, "check ok why fix", -1, ""},
+	{"doctor {T} --json", 0, "check ok why fix", -1, ""},
+	{"doctor no-such-name", 1, NULL, 0, "no process named"},
+	{"help", 0, NULL, -1, ""},
+	{"--version", 0, NULL, 1, ""},
 
 	/* usage */
-	{ "", 2, NULL, 0, "a command is missing" },
-	{ "inset calls", 2, NULL, 0, "did you mean 'insert'" },
-	{ "--json bogus", 2, NULL, 0, "{\"error\":{\"code\":\"usage\"" },
-	{ "ls extra", 2, NULL, 0, "unexpected argument" },
-	{ "ls --bogus", 2, NULL, 0, "--bogus" },
-	{ "ls -x --json", 2, NULL, 0, "{\"error\":" },
-	{ "attach", 2, NULL, 0, "TARGET" },
-	{ "insert", 2, NULL, 0, "usage: dinst insert" },
-	{ "points", 2, NULL, 0, "--summary" },
-	{ "remove", 2, NULL, 0, "--all" },
-	{ "remove 1 --all", 2, NULL, 0, "--all" },
-	{ "remove x", 2, NULL, 0, "an id is a number" },
-	{ "read 1 -2", 2, NULL, 0, "-2" },
-	{ "watch -i 0", 2, NULL, 0, "-i" },
-	{ "watch -i nan", 2, NULL, 0, "-i" },
-	{ "watch -c 0", 2, NULL, 0, "-c" },
-	{ "detach -t x", 2, NULL, 0, "-t" },
-	{ "detach --all -p x", 2, NULL, 0, "--all" },
-	{ "run", 2, NULL, 0, "usage: dinst run" },
-	{ "exec", 2, NULL, 0, "usage: dinst exec" },
-	{ "repair", 2, NULL, 0, "TARGET" },
+	{"", 2, NULL, 0, "a command is missing"},
+	{"inset calls", 2, NULL, 0, "did you mean 'insert'"},
+	{"--json bogus", 2, NULL, 0, "{\"error\":{\"code\":\"usage\""},
+	{"ls extra", 2, NULL, 0, "unexpected argument"},
+	{"ls --bogus", 2, NULL, 0, "--bogus"},
+	{"ls -x --json", 2, NULL, 0, "{\"error\":"},
+	{"attach", 2, NULL, 0, "TARGET"},
+	{"insert", 2, NULL, 0, "usage: dinst insert"},
+	{"points", 2, NULL, 0, "--summary"},
+	{"remove", 2, NULL, 0, "--all"},
+	{"remove 1 --all", 2, NULL, 0, "--all"},
+	{"remove x", 2, NULL, 0, "an id is a number"},
+	{"read 1 -2", 2, NULL, 0, "-2"},
+	{"watch -i 0", 2, NULL, 0, "-i"},
+	{"watch -i nan", 2, NULL, 0, "-i"},
+	{"watch -c 0", 2, NULL, 0, "-c"},
+	{"detach -t x", 2, NULL, 0, "-t"},
+	{"detach --all -p x", 2, NULL, 0, "--all"},
+	{"run", 2, NULL, 0, "usage: dinst run"},
+	{"exec", 2, NULL, 0, "usage: dinst exec"},
+	{"repair", 2, NULL, 0, "TARGET"},
 
 	/* sessions */
-	{ "attach no-such-name", 1, NULL, 0, "no process named" },
-	{ "--json attach 0", 1, NULL, 0, "\"code\":\"no-such-process\"" },
-	{ "attach 4194304", 1, NULL, 0, "there is no process" },
-	{ "attach {T} -M x.mdl", 1, NULL, 0, "calls" },
-	{ "attach {T} -n 'a b'", 2, NULL, 0, "cannot be a session's name" },
-	{ "attach {T} -n 123", 2, NULL, 0, "cannot be a session's name" },
-	{ "attach {T} --json -n first", 0, ATTACH_KEYS, 1, "" },
-	{ "attach {T} --json", 0, ATTACH_KEYS, 1, "" },
-	{ "attach first --json", 0, ATTACH_KEYS " joined", 1, "" },
-	{ "attach -p first --json", 0, ATTACH_KEYS " joined", 1, "" },
-	{ "attach {T} -n other", 1, NULL, 0, "has a session already" },
-	{ "attach -n first {U}", 1, NULL, 0, "is taken" },
-	{ "attach first", 0, NULL, 1, "" },
-	{ "--json ls", 0, LS_KEYS, 1, "" },
-	{ "ls", 0, NULL, 2, "" },
+	{"attach no-such-name", 1, NULL, 0, "no process named"},
+	{"--json attach 0", 1, NULL, 0, "\"code\":\"no-such-process\""},
+	{"attach 4194304", 1, NULL, 0, "there is no process"},
+	{"attach {T} -M x.mdl", 1, NULL, 0, "calls"},
+	{"attach {T} -n 'a b'", 2, NULL, 0, "cannot be a session's name"},
+	{"attach {T} -n 123", 2, NULL, 0, "cannot be a session's name"},
+	{"attach {T} --json -n first", 0, ATTACH_KEYS, 1, ""},
+	{"attach {T} --json", 0, ATTACH_KEYS, 1, ""},
+	{"attach first --json", 0, ATTACH_KEYS " joined", 1, ""},
+	{"attach -p first --json", 0, ATTACH_KEYS " joined", 1, ""},
+	{"attach {T} -n other", 1, NULL, 0, "has a session already"},
+	{"attach -n first {U}", 1, NULL, 0, "is taken"},
+	{"attach first", 0, NULL, 1, ""},
+	{"--json ls", 0, LS_KEYS, 1, ""},
+	{"ls", 0, NULL, 2, ""},
 
 	/* listings */
-	{ "modules --json", 0, "module address size", 1, "" },
-	{ "modules", 0, NULL, 2, "" },
-	{ "funcs --json", 0, "module function address size", 1, "" },
-	{ "funcs 'x:*' -p first", 0, NULL, 2, "" },
-	{ "-p first funcs", 0, NULL, 2, "" },
-	{ "funcs -p fixture-target", 0, NULL, 2, "" },
-	{ "funcs -p {T}", 0, NULL, 2, "" },
-	{ "funcs -p nobody", 1, NULL, 0, "there is no session 'nobody'" },
-	{ "funcs @error --json", 1, NULL, 0, "\"code\":\"no-such-function\"" },
-	{ "funcs @huge --json", 0, "module function address size", -1, "" },
-	{ "points y --json", 0, "module function kind address tactic refused", 1, "" },
-	{ "points --summary --json", 0, "module kind points tactics refused reasons", 1, "" },
-	{ "points --summary libc.so.6", 0, NULL, 2, "" },
-	{ "metrics --json", 0, "metric unit constraints file", 1, "" },
+	{"modules --json", 0, "module address size", 1, ""},
+	{"modules", 0, NULL, 2, ""},
+	{"funcs --json", 0, "module function address size", 1, ""},
+	{"funcs 'x:*' -p first", 0, NULL, 2, ""},
+	{"-p first funcs", 0, NULL, 2, ""},
+	{"funcs -p fixture-target", 0, NULL, 2, ""},
+	{"funcs -p {T}", 0, NULL, 2, ""},
+	{"funcs -p nobody", 1, NULL, 0, "there is no session 'nobody'"},
+	{"funcs @error --json", 1, NULL, 0, "\"code\":\"no-such-function\""},
+	{"funcs @huge --json", 0, "module function address size", -1, ""},
+	{"points y --json", 0, "module function kind address tactic refused", 1, ""},
+	{"points --summary --json", 0, "module kind points tactics refused reasons", 1, ""},
+	{"points --summary libc.so.6", 0, NULL, 2, ""},
+	{"metrics --json", 0, "metric unit constraints file", 1, ""},
 
 	/* instrumentation */
-	{ "read", 0, NULL, 0, "nothing is inserted" },
-	{ "insert calls /Code/x/y --json", 0, ROW_KEYS, 1, "" },
-	{ "insert calls '/Code/x/*' --each", 0, NULL, 2, "" },
-	{ "insert calls @partial --json", 3, ROW_KEYS, 1, "dinst: y+0x10: the window is too short" },
-	{ "insert calls @partial -q", 3, NULL, 2, "too short" },
-	{ "insert bogus --json", 1, NULL, 0, "\"code\":\"no-such-metric\"" },
-	{ "read --json", 0, READ_KEYS, 4, "" },
-	{ "read 1 2 --json", 0, READ_KEYS, -1, "" },
-	{ "watch -c 2 -i 0.05 --json", 0, READ_KEYS " time rate", 8, "" },
-	{ "watch 1 -c 1", 0, NULL, -1, "" },
-	{ "remove 1 --json", 0, "id freed queued", 1, "" },
-	{ "remove --all --json", 0, "id freed queued", 3, "" },
-	{ "flush --json", 0, "freed queued stop_us", 1, "" },
-	{ "flush", 0, NULL, 1, "" },
+	{"read", 0, NULL, 0, "nothing is inserted"},
+	{"insert calls /Code/x/y --json", 0, ROW_KEYS, 1, ""},
+	{"insert calls '/Code/x/*' --each", 0, NULL, 2, ""},
+	{"insert calls @partial --json", 3, ROW_KEYS, 1, "dinst: y+0x10: the window is too short"},
+	{"insert calls @partial -q", 3, NULL, 2, "too short"},
+	{"insert bogus --json", 1, NULL, 0, "\"code\":\"no-such-metric\""},
+	{"read --json", 0, READ_KEYS, 4, ""},
+	{"read 1 2 --json", 0, READ_KEYS, -1, ""},
+	{"watch -c 2 -i 0.05 --json", 0, READ_KEYS " time rate", 8, ""},
+	{"watch 1 -c 1", 0, NULL, -1, ""},
+	{"remove 1 --json", 0, "id freed queued", 1, ""},
+	{"remove --all --json", 0, "id freed queued", 3, ""},
+	{"flush --json", 0, "freed queued stop_us", 1, ""},
+	{"flush", 0, NULL, 1, ""},
 
 	/* scripts */
-	{ "run /nonexistent", 1, NULL, 0, "cannot open the script" },
-	{ "run {D}/good --json", 0, "id", 2, "" },
-	{ "run {D}/bad --json", 2, "id", 1, "bad:3: " },
-	{ "run {D}/bad-but --json", 0, "id", 2, "bad-but:2: " },
-	{ "run {D}/loop", 2, NULL, 0, "deep" },
-	{ "run {D}/part --json", 3, "id", 2, "too short" },
-	{ "attach first --json -x {D}/good", 0, NULL, 3, "" },
-	{ "attach first --json -e 'insert calls a' -e bogus -e 'insert calls b'", 2, NULL, 2, "bogus" },
-	{ "attach first -e '-bogus' -e 'ls -q'", 0, NULL, 3, "bogus" },
+	{"run /nonexistent", 1, NULL, 0, "cannot open the script"},
+	{"run {D}/good --json", 0, "id", 2, ""},
+	{"run {D}/bad --json", 2, "id", 1, "bad:3: "},
+	{"run {D}/bad-but --json", 0, "id", 2, "bad-but:2: "},
+	{"run {D}/loop", 2, NULL, 0, "deep"},
+	{"run {D}/part --json", 3, "id", 2, "too short"},
+	{"attach first --json -x {D}/good", 0, NULL, 3, ""},
+	{"attach first --json -e 'insert calls a' -e bogus -e 'insert calls b'", 2, NULL, 2,
+	 "bogus"},
+	{"attach first -e '-bogus' -e 'ls -q'", 0, NULL, 3, "bogus"},
 
 	/* several sessions */
-	{ "attach {U} --json", 0, ATTACH_KEYS, 1, "" },
-	{ "read", 2, NULL, 0, "several sessions" },
-	{ "read -p second-target", 0, NULL, 0, "nothing" },
-	{ "--json ls", 0, LS_KEYS, 2, "" },
-	{ "detach second-target --json", 0, "session restored left stop_us", 1, "" },
-	{ "detach nobody", 1, NULL, 0, "no session" },
+	{"attach {U} --json", 0, ATTACH_KEYS, 1, ""},
+	{"read", 2, NULL, 0, "several sessions"},
+	{"read -p second-target", 0, NULL, 0, "nothing"},
+	{"--json ls", 0, LS_KEYS, 2, ""},
+	{"detach second-target --json", 0, "session restored left stop_us", 1, ""},
+	{"detach nobody", 1, NULL, 0, "no session"},
 
 	/* exec */
-	{ "exec --wait -n e1 -- /bin/sh -c 'exit 5'", 5, NULL, 1, "" },
-	{ "exec --wait -n e2 -- /bin/sh -c 'kill -9 $$'", 137, NULL, 1, "" },
-	{ "exec --wait -n e3 --json -e 'insert calls a' -- true", 0, "stop_us", 2, "" },
-	{ "exec -- /nonexistent", 1, NULL, 0, "cannot execute /nonexistent" },
-	{ "exec -n first -- true", 1, NULL, 0, "is taken" },
-	{ "exec sh -c 'exit 0' --json", 0, NULL, 1, "" },
-	{ "exec --wait -n e4 -q -- printf '%s|%s\\n' --json -q", 0, NULL, 2, "" },
-	{ "bogus --json", 2, NULL, 0, "{\"error\":" },
+	{"exec --wait -n e1 -- /bin/sh -c 'exit 5'", 5, NULL, 1, ""},
+	{"exec --wait -n e2 -- /bin/sh -c 'kill -9 $$'", 137, NULL, 1, ""},
+	{"exec --wait -n e3 --json -e 'insert calls a' -- true", 0, "stop_us", 2, ""},
+	{"exec -- /nonexistent", 1, NULL, 0, "cannot execute /nonexistent"},
+	{"exec -n first -- true", 1, NULL, 0, "is taken"},
+	{"exec sh -c 'exit 0' --json", 0, NULL, 1, ""},
+	{"exec --wait -n e4 -q -- printf '%s|%s\\n' --json -q", 0, NULL, 2, ""},
+	{"bogus --json", 2, NULL, 0, "{\"error\":"},
 
 	/* the end */
-	{ "repair {T}", 1, NULL, 0, "live session" },
-	{ "detach -p first -t 77 --json", 3, "session restored left stop_us", 1, "2 trampolines stay" },
-	{ "repair {T} --json", 0, "patches restored", 1, "" },
-	{ "detach --all --json", 0, "session restored left stop_us", -1, "" },
-	{ "ls", 0, NULL, 0, "no sessions" },
-	{ "attach {T} --json", 0, ATTACH_KEYS, 1, "" },
-	{ "stop --json", 0, "session restored left stop_us", 1, "" },
-	{ "ls", 0, NULL, 0, "no daemon" },
+	{"repair {T}", 1, NULL, 0, "live session"},
+	{"detach -p first -t 77 --json", 3, "session restored left stop_us", 1,
+	 "2 trampolines stay"},
+	{"repair {T} --json", 0, "patches restored", 1, ""},
+	{"detach --all --json", 0, "session restored left stop_us", -1, ""},
+	{"ls", 0, NULL, 0, "no sessions"},
+	{"attach {T} --json", 0, ATTACH_KEYS, 1, ""},
+	{"stop --json", 0, "session restored left stop_us", 1, ""},
+	{"ls", 0, NULL, 0, "no daemon"},
 };
 
 static pid_t second_target;
@@ -157,9 +159,11 @@ static void expand(const char *line, char *text, size_t size)
 
 	while (*line && used + 1 < size) {
 		if (strncmp(line, "{T}", 3) == 0)
-			used += (size_t)snprintf(text + used, size - used, "%d", (int)fixture_target);
+			used += (size_t)snprintf(text + used, size - used, "%d",
+						 (int)fixture_target);
 		else if (strncmp(line, "{U}", 3) == 0)
-			used += (size_t)snprintf(text + used, size - used, "%d", (int)second_target);
+			used += (size_t)snprintf(text + used, size - used, "%d",
+						 (int)second_target);
 		else if (strncmp(line, "{D}", 3) == 0)
 			used += (size_t)snprintf(text + used, size - used, "%s", fixture_directory);
 		else {
@@ -203,8 +207,8 @@ static void check_output(const struct cli_case *c, const struct output *o)
 		line += length + (line[length] == '\n');
 	}
 	if (c->lines < 0 ? lines == 0 : lines != c->lines)
-		fail_msg("%s: %d lines instead of %d: %.400s %.400s", c->line, lines, c->lines, o->out,
-			 o->err);
+		fail_msg("%s: %d lines instead of %d: %.400s %.400s", c->line, lines, c->lines,
+			 o->out, o->err);
 	if (c->err && (*c->err ? strstr(o->err, c->err) == NULL : o->err[0] != '\0'))
 		fail_msg("%s: standard error is '%.400s', not '%s'", c->line, o->err, c->err);
 }
@@ -229,9 +233,10 @@ static void every_command(void **state)
 /* Every command's --help fits a screen and says how it is used. */
 static void every_help(void **state)
 {
-	static const char *const names[] = { "attach", "exec",	"ls",	  "modules", "funcs",  "points",
-					     "insert", "read",	"watch",  "remove",  "flush",  "detach",
-					     "run",    "metrics", "repair", "doctor",  "stop",   "help" };
+	static const char *const names[] = {"attach", "exec",	"ls",	"modules", "funcs",
+					    "points", "insert", "read", "watch",   "remove",
+					    "flush",  "detach", "run",	"metrics", "repair",
+					    "doctor", "stop",	"help"};
 	struct output *o = malloc(sizeof(*o));
 
 	(void)state;
@@ -271,7 +276,8 @@ static int setup(void **state)
 	if (fixture_setup(state) != 0)
 		return -1;
 	second_target = start_target("second-target");
-	write_file("good", "# two instances\n\ninsert calls 'a b'\n  dinst insert calls \"c\" # d\n");
+	write_file("good",
+		   "# two instances\n\ninsert calls 'a b'\n  dinst insert calls \"c\" # d\n");
 	write_file("bad", "# stops\ninsert calls a\nbogus\ninsert calls b\n");
 	write_file("bad-but", "insert calls a\n-bogus\ninsert calls b\n");
 	write_file("part", "insert calls @partial\ninsert calls b\n");

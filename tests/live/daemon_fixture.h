@@ -47,7 +47,7 @@ struct output {
 
 static inline void nap_ms(long ms)
 {
-	struct timespec t = { ms / 1000, (ms % 1000) * 1000000 };
+	struct timespec t = {ms / 1000, (ms % 1000) * 1000000};
 
 	nanosleep(&t, NULL);
 }
@@ -131,7 +131,7 @@ static inline void run_dinst(struct output *o, const char *format, ...)
 
 static inline void run_dinst(struct output *o, const char *format, ...)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	char line[1024];
 	struct words w;
 	va_list args;
@@ -148,7 +148,7 @@ static inline void run_dinst(struct output *o, const char *format, ...)
 
 static inline int raw_connect(void)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", fixture_socket);
@@ -178,7 +178,7 @@ static inline void raw_say(int fd, const char *text)
 /* The next line as JSON; NULL at the end of the connection or after `ms`. */
 static inline json_t *raw_hear(int fd, int ms)
 {
-	struct pollfd p = { fd, POLLIN, 0 };
+	struct pollfd p = {fd, POLLIN, 0};
 	size_t size = 1 << 16, used = 0;
 	char *text = malloc(size), *end = NULL;
 	json_t *value = NULL;
@@ -208,7 +208,9 @@ static inline int raw_code(int fd, int ms)
 {
 	json_t *answer = raw_hear(fd, ms);
 	json_t *error = json_object_get(answer, "error");
-	int code = !answer ? 1 : error ? (int)json_integer_value(json_object_get(error, "code")) : 0;
+	int code = !answer ? 1
+		   : error ? (int)json_integer_value(json_object_get(error, "code"))
+			   : 0;
 
 	json_decref(answer);
 	return code;

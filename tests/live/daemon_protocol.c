@@ -10,8 +10,8 @@
 
 static void request(char *line, size_t size, const char *method, const char *params)
 {
-	snprintf(line, size, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",\"params\":%s}\n", method,
-		 params);
+	snprintf(line, size, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",\"params\":%s}\n",
+		 method, params);
 }
 
 /* One request on a connection of its own; the answer, NULL if there was none. */
@@ -37,8 +37,10 @@ static void ask_word(const char *method, const char *params, char *word, size_t 
 	json_t *error = json_object_get(answer, "error");
 
 	snprintf(word, size, "%s",
-		 !answer ? "none" : !error ? "" :
-		 json_string_value(json_object_get(json_object_get(error, "data"), "code")));
+		 !answer  ? "none"
+		 : !error ? ""
+			  : json_string_value(
+				    json_object_get(json_object_get(error, "data"), "code")));
 	json_decref(answer);
 }
 
@@ -81,31 +83,38 @@ static void garbage_lines(void **state)
 		const char *text;
 		int code; /* 0: a result; 1: no answer */
 	} lines[] = {
-		{ PING, 0 },
-		{ "\n", 1 },
-		{ "   \n", 1 },
-		{ "x\n", -32700 },
-		{ "{\n", -32700 },
-		{ "\x01\x02\xff\xfe\n", -32700 },
-		{ "GET / HTTP/1.1\n", -32700 },
-		{ "[]\n", -32600 },
-		{ "[" "{}" "]\n", -32600 },
-		{ "{}\n", -32600 },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"bogus\"}\n", -32601 },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\"}\n", -32601 },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"attach\"}\n", -32602 },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"attach\",\"params\":{\"target\":[]}}\n", -32602 },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"attach\",\"params\":[]}\n", -32602 },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"catch_exec\",\"params\":{\"pid\":-1}}\n", -32602 },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"repair\",\"params\":{}}\n", -32602 },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"read\",\"params\":{\"session\":[]}}\n", -32000 },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"read\",\"params\":{\"session\":-7}}\n", -32000 },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"read\",\"params\":{\"session\":99999999999}}\n",
-		  -32000 },
-		{ "{\"jsonrpc\":\"2.0\",\"method\":\"ping\"}\n", 1 },
-		{ "{\"jsonrpc\":\"2.0\",\"method\":\"bogus\"}\n", 1 },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}\n", 0 },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":\"\\\"\\\\\",\"method\":\"ping\"}\n", 0 },
+		{PING, 0},
+		{"\n", 1},
+		{"   \n", 1},
+		{"x\n", -32700},
+		{"{\n", -32700},
+		{"\x01\x02\xff\xfe\n", -32700},
+		{"GET / HTTP/1.1\n", -32700},
+		{"[]\n", -32600},
+		{"["
+		 "{}"
+		 "]\n",
+		 -32600},
+		{"{}\n", -32600},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"bogus\"}\n", -32601},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\"}\n", -32601},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"attach\"}\n", -32602},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"attach\",\"params\":{\"target\":[]}}\n",
+		 -32602},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"attach\",\"params\":[]}\n", -32602},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"catch_exec\",\"params\":{\"pid\":-1}}\n",
+		 -32602},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"repair\",\"params\":{}}\n", -32602},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"read\",\"params\":{\"session\":[]}}\n",
+		 -32000},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"read\",\"params\":{\"session\":-7}}\n",
+		 -32000},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"read\",\"params\":{\"session\":99999999999}}\n",
+		 -32000},
+		{"{\"jsonrpc\":\"2.0\",\"method\":\"ping\"}\n", 1},
+		{"{\"jsonrpc\":\"2.0\",\"method\":\"bogus\"}\n", 1},
+		{"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}\n", 0},
+		{"{\"jsonrpc\":\"2.0\",\"id\":\"\\\"\\\\\",\"method\":\"ping\"}\n", 0},
 	};
 	int fd = raw_connect();
 
@@ -265,8 +274,10 @@ static void pipelined(void **state)
 
 	(void)state;
 	for (int i = 0; i < 500; i++) {
-		snprintf(line, sizeof(line),
-			 "{\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"funcs\",\"params\":{\"session\":\"base\"}}\n", i);
+		snprintf(
+			line, sizeof(line),
+			"{\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"funcs\",\"params\":{\"session\":\"base\"}}\n",
+			i);
 		raw_say(fd, line);
 	}
 	for (int i = 0; i < 500; i++) {
@@ -299,8 +310,8 @@ static void too_many_clients(void **state)
 
 static void bad_mutators(void **state)
 {
-	static const char *const words[] = { "@crash", "@exit",	     "@garbage",
-					     "@wrong", "@truncated", "@flood" };
+	static const char *const words[] = {"@crash", "@exit",	    "@garbage",
+					    "@wrong", "@truncated", "@flood"};
 	char params[100];
 
 	(void)state;
@@ -309,7 +320,8 @@ static void bad_mutators(void **state)
 
 		snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"bad\"}", (int)target);
 		expect_word("attach", params, "");
-		snprintf(params, sizeof(params), "{\"session\":\"bad\",\"pattern\":\"%s\"}", words[i]);
+		snprintf(params, sizeof(params), "{\"session\":\"bad\",\"pattern\":\"%s\"}",
+			 words[i]);
 		expect_word("funcs", params, "daemon");
 		/* another mutator has taken over */
 		expect_word("funcs", "{\"session\":\"bad\"}", "");
@@ -330,7 +342,8 @@ static void death_is_told(void **state)
 	(void)state;
 	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"dying\"}", (int)target);
 	expect_word("attach", params, "");
-	request(line, sizeof(line), "funcs", "{\"session\":\"dying\",\"pattern\":\"@slow @crash\"}");
+	request(line, sizeof(line), "funcs",
+		"{\"session\":\"dying\",\"pattern\":\"@slow @crash\"}");
 	raw_say(first, line);
 	request(line, sizeof(line), "funcs", "{\"session\":\"dying\",\"pattern\":\"@crash\"}");
 	raw_say(first, line);
@@ -396,7 +409,8 @@ static void death_in_attach(void **state)
 	n = fread(text, 1, sizeof(text) - 1, log);
 	fclose(log);
 	text[n] = '\0';
-	snprintf(params, sizeof(params), "\"method\":\"repair\",\"params\":{\"pid\":%d}", (int)target);
+	snprintf(params, sizeof(params), "\"method\":\"repair\",\"params\":{\"pid\":%d}",
+		 (int)target);
 	assert_non_null(strstr(text, params));
 	expect_word("read", "{\"session\":\"@crash\"}", "no-such-session");
 	end_target(target);
@@ -444,7 +458,8 @@ static void progress(void **state)
 	for (int i = 1; i <= 3; i++) {
 		message = raw_hear(fd, 5000);
 		params = json_object_get(message, "params");
-		assert_string_equal(json_string_value(json_object_get(message, "method")), "progress");
+		assert_string_equal(json_string_value(json_object_get(message, "method")),
+				    "progress");
 		assert_int_equal(json_integer_value(json_object_get(params, "done")), i);
 		assert_int_equal(json_integer_value(json_object_get(params, "request")), 1);
 		json_decref(message);
@@ -519,8 +534,8 @@ static void holder_dies(void **state)
 		setsid();
 		for (int fd = 0; fd <= 2; fd++)
 			dup2(null, fd);
-		execl(fixture_dinst, "dinst", "exec", "-n", "held", "-e", "watch -p base", "--", "/bin/sh",
-		      "-c", command, (char *)NULL);
+		execl(fixture_dinst, "dinst", "exec", "-n", "held", "-e", "watch -p base", "--",
+		      "/bin/sh", "-c", command, (char *)NULL);
 		_exit(126);
 	}
 	nap_ms(400);
@@ -537,14 +552,22 @@ static void holder_dies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(garbage_lines),   cmocka_unit_test(huge_line),
-		cmocka_unit_test(flipped_bytes),   cmocka_unit_test(half_closed),
-		cmocka_unit_test(killed_in_mid_request), cmocka_unit_test(silent_and_slow),
-		cmocka_unit_test(pipelined),	   cmocka_unit_test(too_many_clients),
-		cmocka_unit_test(bad_mutators),	   cmocka_unit_test(death_is_told),
-		cmocka_unit_test(crash_loop),	   cmocka_unit_test(death_in_attach),
-		cmocka_unit_test(no_blocking),	   cmocka_unit_test(progress),
-		cmocka_unit_test(exited_target),   cmocka_unit_test(attach_twice),
+		cmocka_unit_test(garbage_lines),
+		cmocka_unit_test(huge_line),
+		cmocka_unit_test(flipped_bytes),
+		cmocka_unit_test(half_closed),
+		cmocka_unit_test(killed_in_mid_request),
+		cmocka_unit_test(silent_and_slow),
+		cmocka_unit_test(pipelined),
+		cmocka_unit_test(too_many_clients),
+		cmocka_unit_test(bad_mutators),
+		cmocka_unit_test(death_is_told),
+		cmocka_unit_test(crash_loop),
+		cmocka_unit_test(death_in_attach),
+		cmocka_unit_test(no_blocking),
+		cmocka_unit_test(progress),
+		cmocka_unit_test(exited_target),
+		cmocka_unit_test(attach_twice),
 		cmocka_unit_test(holder_dies),
 	};
 

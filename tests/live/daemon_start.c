@@ -27,7 +27,7 @@ static void run_dinstd(const char *format, ...) __attribute__((format(printf, 1,
 
 static void run_dinstd(const char *format, ...)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	char line[300];
 	struct words w;
 	va_list args;
@@ -85,7 +85,8 @@ static void started_once(void **state)
 			if (clients[i] == 0) {
 				dup2(open("/dev/null", O_WRONLY), 1);
 				snprintf(name, sizeof(name), "%d", (int)getppid());
-				execl(fixture_dinst, "dinst", "repair", "-q", "--json", name, (char *)NULL);
+				execl(fixture_dinst, "dinst", "repair", "-q", "--json", name,
+				      (char *)NULL);
 				_exit(126);
 			}
 		}
@@ -194,7 +195,7 @@ static void second_daemon(void **state)
 /* Somebody else's socket, and what is no socket at all, are left alone. */
 static void place_is_taken(void **state)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0), file;
 
 	(void)state;
@@ -219,7 +220,7 @@ static void place_is_taken(void **state)
 /* A server that takes the connection and says nothing does not hang a client for ever. */
 static void silent_server(void **state)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 
 	(void)state;
@@ -313,7 +314,7 @@ static void other_users(void **state)
 	chmod(fixture_socket, 0666);
 	pid = fork();
 	if (pid == 0) {
-		struct sockaddr_un address = { .sun_family = AF_UNIX };
+		struct sockaddr_un address = {.sun_family = AF_UNIX};
 		int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 		char byte;
 
@@ -351,12 +352,12 @@ static void bad_options(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(started_once),	  cmocka_unit_test(stop_and_start),
-		cmocka_unit_test(modes),	  cmocka_unit_test(killed_daemon),
-		cmocka_unit_test(second_daemon),  cmocka_unit_test(place_is_taken),
-		cmocka_unit_test(silent_server),  cmocka_unit_test(signalled),
-		cmocka_unit_test(idle),		  cmocka_unit_test(no_mutator),
-		cmocka_unit_test(other_users),	  cmocka_unit_test(bad_options),
+		cmocka_unit_test(started_once),	 cmocka_unit_test(stop_and_start),
+		cmocka_unit_test(modes),	 cmocka_unit_test(killed_daemon),
+		cmocka_unit_test(second_daemon), cmocka_unit_test(place_is_taken),
+		cmocka_unit_test(silent_server), cmocka_unit_test(signalled),
+		cmocka_unit_test(idle),		 cmocka_unit_test(no_mutator),
+		cmocka_unit_test(other_users),	 cmocka_unit_test(bad_options),
 	};
 
 	return cmocka_run_group_tests_name("daemon_start", tests, setup, teardown);

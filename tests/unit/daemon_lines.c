@@ -23,17 +23,17 @@ struct line_case {
 };
 
 static const struct line_case cases[] = {
-	{ "", "", 0 },
-	{ "a\n", "a|", 0 },
-	{ "a\nb\n", "a|b|", 0 },
-	{ "a\nb", "a|", 1 },
-	{ "\n\n", "||", 0 },
-	{ "0123456789\n", "0123456789|", 0 },
-	{ "0123456789a\nx\n", "!|x|", 0 },
-	{ "0123456789abcdefghijklmnopqrstuvwxyz\nx\n", "!|x|", 0 },
-	{ "0123456789abcdefghijklmnopqrstuvwxyz", "!|", 1 },
-	{ "x\n0123456789ab\n0123456789ab\ny\n", "x|!|!|y|", 0 },
-	{ "a\r\nb\n", "a\r|b|", 0 },
+	{"", "", 0},
+	{"a\n", "a|", 0},
+	{"a\nb\n", "a|b|", 0},
+	{"a\nb", "a|", 1},
+	{"\n\n", "||", 0},
+	{"0123456789\n", "0123456789|", 0},
+	{"0123456789a\nx\n", "!|x|", 0},
+	{"0123456789abcdefghijklmnopqrstuvwxyz\nx\n", "!|x|", 0},
+	{"0123456789abcdefghijklmnopqrstuvwxyz", "!|", 1},
+	{"x\n0123456789ab\n0123456789ab\ny\n", "x|!|!|y|", 0},
+	{"a\r\nb\n", "a\r|b|", 0},
 };
 
 /* Feeds `input` in pieces of `piece` bytes. */

@@ -15,10 +15,10 @@
 #include "daemon/common/words.h"
 
 static const struct option_spec specs[] = {
-	{ 'n', "name", "NAME", "" },
-	{ 'e', "execute", "COMMAND", "" },
-	{ OPTION_EACH, "each", NULL, "" },
-	{ 0, NULL, NULL, NULL },
+	{'n', "name", "NAME", ""},
+	{'e', "execute", "COMMAND", ""},
+	{OPTION_EACH, "each", NULL, ""},
+	{0, NULL, NULL, NULL},
 };
 
 static const struct {
@@ -26,41 +26,41 @@ static const struct {
 	bool first_word_ends;
 	const char *expected; /* options as letter=value (~ for --each, J for --json), then words */
 } cases[] = {
-	{ "a b", false, ": a b" },
-	{ "-n x a", false, "n=x : a" },
-	{ "-nx a", false, "n=x : a" },
-	{ "a -n x", false, "n=x : a" },
-	{ "--name x a", false, "n=x : a" },
-	{ "--name=x a", false, "n=x : a" },
-	{ "--name= a", false, "n= : a" },
-	{ "--each a", false, "~= : a" },
-	{ "--json a", false, "J= : a" },
-	{ "a --json -q", false, "J= q= : a" },
-	{ "-qv a", false, "q= v= : a" },
-	{ "-qn x a", false, "q= n=x : a" },
-	{ "-qnx a", false, "q= n=x : a" },
-	{ "-p t a", false, "p=t : a" },
-	{ "a -p t b", false, "p=t : a b" },
-	{ "-n -x a", false, "n=-x : a" },
-	{ "-- -n x", false, ": -n x" },
-	{ "a -- -n", false, ": a -n" },
-	{ "-", false, ": -" },
-	{ "-e 'a b' -e c", false, "e=a b e=c :" },
-	{ "-n x -- ls -l", true, "n=x : ls -l" },
-	{ "-n x ls -l -n y", true, "n=x : ls -l -n y" },
-	{ "ls -- -l", true, ": ls -- -l" },
-	{ "'' b", false, ":  b" },
-	{ "-x", false, NULL },
-	{ "--nam x", false, NULL },
-	{ "--named x", false, NULL },
-	{ "-n", false, NULL },
-	{ "--name", false, NULL },
-	{ "--each=1", false, NULL },
-	{ "--json=1", false, NULL },
-	{ "-nqx -y", false, NULL },
-	{ "--", false, ":" },
-	{ "", false, ":" },
-	{ "--=x", false, NULL },
+	{"a b", false, ": a b"},
+	{"-n x a", false, "n=x : a"},
+	{"-nx a", false, "n=x : a"},
+	{"a -n x", false, "n=x : a"},
+	{"--name x a", false, "n=x : a"},
+	{"--name=x a", false, "n=x : a"},
+	{"--name= a", false, "n= : a"},
+	{"--each a", false, "~= : a"},
+	{"--json a", false, "J= : a"},
+	{"a --json -q", false, "J= q= : a"},
+	{"-qv a", false, "q= v= : a"},
+	{"-qn x a", false, "q= n=x : a"},
+	{"-qnx a", false, "q= n=x : a"},
+	{"-p t a", false, "p=t : a"},
+	{"a -p t b", false, "p=t : a b"},
+	{"-n -x a", false, "n=-x : a"},
+	{"-- -n x", false, ": -n x"},
+	{"a -- -n", false, ": a -n"},
+	{"-", false, ": -"},
+	{"-e 'a b' -e c", false, "e=a b e=c :"},
+	{"-n x -- ls -l", true, "n=x : ls -l"},
+	{"-n x ls -l -n y", true, "n=x : ls -l -n y"},
+	{"ls -- -l", true, ": ls -- -l"},
+	{"'' b", false, ":  b"},
+	{"-x", false, NULL},
+	{"--nam x", false, NULL},
+	{"--named x", false, NULL},
+	{"-n", false, NULL},
+	{"--name", false, NULL},
+	{"--each=1", false, NULL},
+	{"--json=1", false, NULL},
+	{"-nqx -y", false, NULL},
+	{"--", false, ":"},
+	{"", false, ":"},
+	{"--=x", false, NULL},
 };
 
 static char letter_of(char letter)
@@ -83,7 +83,7 @@ static void parsing(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct dinst_error e = { 0, "" };
+		struct dinst_error e = {0, ""};
 		char *argv[32], got[300];
 		struct arguments a;
 		struct words w;
@@ -109,7 +109,7 @@ static void parsing(void **state)
 
 static void too_many(void **state)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	char *argv[OPTIONS_MAX + 2];
 	static char quiet[] = "-q";
 	struct arguments a;
@@ -131,18 +131,18 @@ static void values(void **state)
 		enum column_form form;
 		const char *text;
 	} table[] = {
-		{ "null", COLUMN_TEXT, "-" },
-		{ "\"\"", COLUMN_TEXT, "-" },
-		{ "\"a\\nb\"", COLUMN_TEXT, "a?b" },
-		{ "12", COLUMN_NUMBER, "12" },
-		{ "65536", COLUMN_ADDRESS, "0x10000" },
-		{ "\"0x1f\"", COLUMN_ADDRESS, "0x1f" },
-		{ "1.26", COLUMN_NUMBER, "1.3" },
-		{ "true", COLUMN_TEXT, "yes" },
-		{ "[\"a\",\"b\"]", COLUMN_TEXT, "a b" },
-		{ "[]", COLUMN_TEXT, "-" },
-		{ "{}", COLUMN_TEXT, "-" },
-		{ "{\"jump\":2,\"call\":1}", COLUMN_TEXT, "jump 2, call 1" },
+		{"null", COLUMN_TEXT, "-"},
+		{"\"\"", COLUMN_TEXT, "-"},
+		{"\"a\\nb\"", COLUMN_TEXT, "a?b"},
+		{"12", COLUMN_NUMBER, "12"},
+		{"65536", COLUMN_ADDRESS, "0x10000"},
+		{"\"0x1f\"", COLUMN_ADDRESS, "0x1f"},
+		{"1.26", COLUMN_NUMBER, "1.3"},
+		{"true", COLUMN_TEXT, "yes"},
+		{"[\"a\",\"b\"]", COLUMN_TEXT, "a b"},
+		{"[]", COLUMN_TEXT, "-"},
+		{"{}", COLUMN_TEXT, "-"},
+		{"{\"jump\":2,\"call\":1}", COLUMN_TEXT, "jump 2, call 1"},
 	};
 
 	(void)state;
@@ -196,7 +196,7 @@ static void helps(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(parsing), cmocka_unit_test(too_many), cmocka_unit_test(values),
+		cmocka_unit_test(parsing),     cmocka_unit_test(too_many), cmocka_unit_test(values),
 		cmocka_unit_test(long_values), cmocka_unit_test(helps),
 	};
 

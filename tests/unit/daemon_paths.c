@@ -43,20 +43,24 @@ static void places(void **state)
 		const char *given, *socket, *runtime;
 		const char *path, *name, *lock, *log;
 	} cases[] = {
-		{ NULL, NULL, "/x", "/x/dinst/dinstd.sock", "dinstd.sock", "dinstd.lock", "dinstd.log" },
-		{ NULL, NULL, "relative", NULL, "dinstd.sock", "dinstd.lock", "dinstd.log" },
-		{ NULL, "/y/z.sock", "/x", "/y/z.sock", "z.sock", "z.lock", "z.log" },
-		{ NULL, "/y/z", "/x", "/y/z", "z", "z.lock", "z.log" },
-		{ NULL, "/y/z/", "/x", "/y/z/dinstd.sock", "dinstd.sock", "dinstd.lock", "dinstd.log" },
-		{ NULL, "", "/x", "/x/dinst/dinstd.sock", "dinstd.sock", "dinstd.lock", "dinstd.log" },
-		{ NULL, "/", "/x", "/dinstd.sock", "dinstd.sock", "dinstd.lock", "dinstd.log" },
-		{ "/g/h.sock", "/y/z.sock", "/x", "/g/h.sock", "h.sock", "h.lock", "h.log" },
-		{ NULL, "/usr", "/x", "/usr/dinstd.sock", "dinstd.sock", "dinstd.lock", "dinstd.log" },
+		{NULL, NULL, "/x", "/x/dinst/dinstd.sock", "dinstd.sock", "dinstd.lock",
+		 "dinstd.log"},
+		{NULL, NULL, "relative", NULL, "dinstd.sock", "dinstd.lock", "dinstd.log"},
+		{NULL, "/y/z.sock", "/x", "/y/z.sock", "z.sock", "z.lock", "z.log"},
+		{NULL, "/y/z", "/x", "/y/z", "z", "z.lock", "z.log"},
+		{NULL, "/y/z/", "/x", "/y/z/dinstd.sock", "dinstd.sock", "dinstd.lock",
+		 "dinstd.log"},
+		{NULL, "", "/x", "/x/dinst/dinstd.sock", "dinstd.sock", "dinstd.lock",
+		 "dinstd.log"},
+		{NULL, "/", "/x", "/dinstd.sock", "dinstd.sock", "dinstd.lock", "dinstd.log"},
+		{"/g/h.sock", "/y/z.sock", "/x", "/g/h.sock", "h.sock", "h.lock", "h.log"},
+		{NULL, "/usr", "/x", "/usr/dinstd.sock", "dinstd.sock", "dinstd.lock",
+		 "dinstd.log"},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct dinst_error e = { 0, "" };
+		struct dinst_error e = {0, ""};
 		struct socket_place p;
 
 		set("DINST_SOCKET", cases[i].socket);
@@ -73,7 +77,7 @@ static void places(void **state)
 
 static void defaults(void **state)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	struct socket_place p;
 	char expected[64];
 
@@ -84,14 +88,15 @@ static void defaults(void **state)
 	if (geteuid() == 0)
 		snprintf(expected, sizeof(expected), "/run/dinst/dinstd.sock");
 	else
-		snprintf(expected, sizeof(expected), "/tmp/dinst-%u/dinstd.sock", (unsigned)geteuid());
+		snprintf(expected, sizeof(expected), "/tmp/dinst-%u/dinstd.sock",
+			 (unsigned)geteuid());
 	assert_string_equal(p.path, expected);
 	assert_false(p.chosen);
 }
 
 static void too_long(void **state)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	struct socket_place p;
 	char name[200];
 
@@ -105,7 +110,7 @@ static void too_long(void **state)
 /* Opens $XDG_RUNTIME_DIR/dinst; returns the code. */
 static int open_place(bool create)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	struct socket_place p;
 	int err;
 
@@ -158,7 +163,7 @@ static void directories(void **state)
 
 static void programs(void **state)
 {
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	char path[PATH_MAX];
 
 	(void)state;
@@ -193,8 +198,9 @@ static void histories(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(places),      cmocka_unit_test(defaults), cmocka_unit_test(too_long),
-		cmocka_unit_test(directories), cmocka_unit_test(programs), cmocka_unit_test(histories),
+		cmocka_unit_test(places),   cmocka_unit_test(defaults),
+		cmocka_unit_test(too_long), cmocka_unit_test(directories),
+		cmocka_unit_test(programs), cmocka_unit_test(histories),
 	};
 
 	return cmocka_run_group_tests_name("daemon_paths", tests, setup, teardown);

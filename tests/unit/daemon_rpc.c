@@ -19,46 +19,46 @@ static const struct {
 	const char *text;
 	int code;
 } requests[] = {
-	{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}", 0 },
-	{ "{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"ping\",\"params\":{}}", 0 },
-	{ "{\"jsonrpc\":\"2.0\",\"method\":\"ping\",\"params\":{\"a\":[1,2]}}", 0 },
-	{ "{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}", 0 },
-	{ " \t{ \"jsonrpc\" : \"2.0\" , \"id\" : 1.5 , \"method\" : \"x\" } ", 0 },
-	{ "", RPC_PARSE },
-	{ "{", RPC_PARSE },
-	{ "}", RPC_PARSE },
-	{ "{]", RPC_PARSE },
-	{ "nonsense", RPC_PARSE },
-	{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"", RPC_PARSE },
-	{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"} x", RPC_PARSE },
-	{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"p\\u0000g\"}", RPC_PARSE },
-	{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\xfe\"}", RPC_PARSE },
-	{ "{\"jsonrpc\":\"2.0\",\"id\":99999999999999999999,\"method\":\"x\"}", RPC_PARSE },
-	{ "{'jsonrpc':'2.0','id':1,'method':'ping'}", RPC_PARSE },
-	{ "[]", RPC_INVALID },
-	{ "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", RPC_INVALID },
-	{ "1", RPC_INVALID },
-	{ "null", RPC_INVALID },
-	{ "\"ping\"", RPC_INVALID },
-	{ "{}", RPC_INVALID },
-	{ "{\"id\":1,\"method\":\"ping\"}", RPC_INVALID },
-	{ "{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"ping\"}", RPC_INVALID },
-	{ "{\"jsonrpc\":2.0,\"id\":1,\"method\":\"ping\"}", RPC_INVALID },
-	{ "{\"jsonrpc\":\"2.0\",\"id\":1}", RPC_INVALID },
-	{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":7}", RPC_INVALID },
-	{ "{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"ping\"}", RPC_INVALID },
-	{ "{\"jsonrpc\":\"2.0\",\"id\":[1],\"method\":\"ping\"}", RPC_INVALID },
-	{ "{\"jsonrpc\":\"2.0\",\"id\":true,\"method\":\"ping\"}", RPC_INVALID },
-	{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":[1]}", RPC_PARAMS },
-	{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":null}", RPC_PARAMS },
-	{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":\"y\"}", RPC_PARAMS },
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}", 0},
+	{"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"ping\",\"params\":{}}", 0},
+	{"{\"jsonrpc\":\"2.0\",\"method\":\"ping\",\"params\":{\"a\":[1,2]}}", 0},
+	{"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}", 0},
+	{" \t{ \"jsonrpc\" : \"2.0\" , \"id\" : 1.5 , \"method\" : \"x\" } ", 0},
+	{"", RPC_PARSE},
+	{"{", RPC_PARSE},
+	{"}", RPC_PARSE},
+	{"{]", RPC_PARSE},
+	{"nonsense", RPC_PARSE},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"", RPC_PARSE},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"} x", RPC_PARSE},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"p\\u0000g\"}", RPC_PARSE},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\xfe\"}", RPC_PARSE},
+	{"{\"jsonrpc\":\"2.0\",\"id\":99999999999999999999,\"method\":\"x\"}", RPC_PARSE},
+	{"{'jsonrpc':'2.0','id':1,'method':'ping'}", RPC_PARSE},
+	{"[]", RPC_INVALID},
+	{"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", RPC_INVALID},
+	{"1", RPC_INVALID},
+	{"null", RPC_INVALID},
+	{"\"ping\"", RPC_INVALID},
+	{"{}", RPC_INVALID},
+	{"{\"id\":1,\"method\":\"ping\"}", RPC_INVALID},
+	{"{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"ping\"}", RPC_INVALID},
+	{"{\"jsonrpc\":2.0,\"id\":1,\"method\":\"ping\"}", RPC_INVALID},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1}", RPC_INVALID},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":7}", RPC_INVALID},
+	{"{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"ping\"}", RPC_INVALID},
+	{"{\"jsonrpc\":\"2.0\",\"id\":[1],\"method\":\"ping\"}", RPC_INVALID},
+	{"{\"jsonrpc\":\"2.0\",\"id\":true,\"method\":\"ping\"}", RPC_INVALID},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":[1]}", RPC_PARAMS},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":null}", RPC_PARAMS},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":\"y\"}", RPC_PARAMS},
 };
 
 static void request_codes(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
-		struct dinst_error e = { 0, "" };
+		struct dinst_error e = {0, ""};
 		struct rpc_request r;
 		int code = rpc_request_parse(requests[i].text, strlen(requests[i].text), &r, &e);
 
@@ -86,11 +86,11 @@ static void deep_nesting(void **state)
 	static const struct {
 		size_t depth;
 		int ok;
-	} cases[] = { { 1, 1 }, { RPC_DEPTH, 1 }, { RPC_DEPTH + 1, 0 }, { 400000, 0 } };
+	} cases[] = {{1, 1}, {RPC_DEPTH, 1}, {RPC_DEPTH + 1, 0}, {400000, 0}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct dinst_error e = { 0, "" };
+		struct dinst_error e = {0, ""};
 		char *text = nested('[', ']', cases[i].depth);
 		json_t *value = rpc_load(text, strlen(text), &e);
 
@@ -110,34 +110,36 @@ static const struct {
 	const char *id, *method, *result, *error; /* NULL: missing */
 	int bad;
 } messages[] = {
-	{ "{\"id\":7,\"result\":{\"rows\":[1,{\"a\":\"}\"}]}}", "7", NULL, "{\"rows\":[1,{\"a\":\"}\"}]}",
-	  NULL, 0 },
-	{ "{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{\"code\":-1}}", "7", NULL, NULL, "{\"code\":-1}", 0 },
-	{ "{\"method\":\"armed\"}", NULL, "\"armed\"", NULL, NULL, 0 },
-	{ " { \"id\" : 7 , \"result\" : { } } ", "7", NULL, "{ }", NULL, 0 },
-	{ "{\"id\":7,\"result\":\"\\\"\\\\\"}", "7", NULL, "\"\\\"\\\\\"", NULL, 0 },
-	{ "{}", NULL, NULL, NULL, NULL, 0 },
-	{ "", NULL, NULL, NULL, NULL, 1 },
-	{ "[]", NULL, NULL, NULL, NULL, 1 },
-	{ "7", NULL, NULL, NULL, NULL, 1 },
-	{ "{", NULL, NULL, NULL, NULL, 1 },
-	{ "{\"id\"", NULL, NULL, NULL, NULL, 1 },
-	{ "{\"id\":", NULL, NULL, NULL, NULL, 1 },
-	{ "{\"id\":}", NULL, NULL, NULL, NULL, 1 },
-	{ "{\"id\":7,}", NULL, NULL, NULL, NULL, 1 },
-	{ "{\"id\":7 \"result\":1}", NULL, NULL, NULL, NULL, 1 },
-	{ "{\"id\":7}}", NULL, NULL, NULL, NULL, 1 },
-	{ "{\"id\":7} {}", NULL, NULL, NULL, NULL, 1 },
-	{ "{\"id\":[}]}", NULL, NULL, NULL, NULL, 1 },
-	{ "{\"id\":\"7}", NULL, NULL, NULL, NULL, 1 },
-	{ "{\"id\":\"7\\", NULL, NULL, NULL, NULL, 1 },
-	{ "{id:7}", NULL, NULL, NULL, NULL, 1 },
+	{"{\"id\":7,\"result\":{\"rows\":[1,{\"a\":\"}\"}]}}", "7", NULL,
+	 "{\"rows\":[1,{\"a\":\"}\"}]}", NULL, 0},
+	{"{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{\"code\":-1}}", "7", NULL, NULL, "{\"code\":-1}",
+	 0},
+	{"{\"method\":\"armed\"}", NULL, "\"armed\"", NULL, NULL, 0},
+	{" { \"id\" : 7 , \"result\" : { } } ", "7", NULL, "{ }", NULL, 0},
+	{"{\"id\":7,\"result\":\"\\\"\\\\\"}", "7", NULL, "\"\\\"\\\\\"", NULL, 0},
+	{"{}", NULL, NULL, NULL, NULL, 0},
+	{"", NULL, NULL, NULL, NULL, 1},
+	{"[]", NULL, NULL, NULL, NULL, 1},
+	{"7", NULL, NULL, NULL, NULL, 1},
+	{"{", NULL, NULL, NULL, NULL, 1},
+	{"{\"id\"", NULL, NULL, NULL, NULL, 1},
+	{"{\"id\":", NULL, NULL, NULL, NULL, 1},
+	{"{\"id\":}", NULL, NULL, NULL, NULL, 1},
+	{"{\"id\":7,}", NULL, NULL, NULL, NULL, 1},
+	{"{\"id\":7 \"result\":1}", NULL, NULL, NULL, NULL, 1},
+	{"{\"id\":7}}", NULL, NULL, NULL, NULL, 1},
+	{"{\"id\":7} {}", NULL, NULL, NULL, NULL, 1},
+	{"{\"id\":[}]}", NULL, NULL, NULL, NULL, 1},
+	{"{\"id\":\"7}", NULL, NULL, NULL, NULL, 1},
+	{"{\"id\":\"7\\", NULL, NULL, NULL, NULL, 1},
+	{"{id:7}", NULL, NULL, NULL, NULL, 1},
 };
 
 static void check_span(struct rpc_span span, const char *expected, const char *text)
 {
-	if (!expected != !span.text || (expected && (strlen(expected) != span.length ||
-						     memcmp(expected, span.text, span.length) != 0)))
+	if (!expected != !span.text ||
+	    (expected &&
+	     (strlen(expected) != span.length || memcmp(expected, span.text, span.length) != 0)))
 		fail_msg("%s: %.*s instead of %s", text, (int)span.length,
 			 span.text ? span.text : "", expected ? expected : "nothing");
 }
@@ -146,7 +148,7 @@ static void scanning(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++) {
-		struct dinst_error e = { 0, "" };
+		struct dinst_error e = {0, ""};
 		struct rpc_message m;
 		int err = rpc_scan(messages[i].text, strlen(messages[i].text), &m, &e);
 
@@ -159,14 +161,15 @@ static void scanning(void **state)
 	}
 }
 
-static const char whole[] = "{\"jsonrpc\":\"2.0\",\"id\":12,\"method\":\"insert\",\"params\":{\"focus\":"
-			    "[\"/Code/a\\\"b/\\u00e9\",{\"x\":[null,true,-1.5e3]}],\"each\":false}}";
+static const char whole[] =
+	"{\"jsonrpc\":\"2.0\",\"id\":12,\"method\":\"insert\",\"params\":{\"focus\":"
+	"[\"/Code/a\\\"b/\\u00e9\",{\"x\":[null,true,-1.5e3]}],\"each\":false}}";
 
 /* Copies to memory of exactly the size, so that a sanitizer sees reads past the end. */
 static void parse_all_ways(const char *text, size_t length)
 {
 	char *copy = malloc(length ? length : 1);
-	struct dinst_error e = { 0, "" };
+	struct dinst_error e = {0, ""};
 	struct rpc_request r;
 	struct rpc_message m;
 	int parsed, scanned;
@@ -208,23 +211,26 @@ static void flipped(void **state)
 static void makers(void **state)
 {
 	json_t *id = json_string("x\"y"), *params = json_pack("{s:i}", "a", 1);
-	struct rpc_span result = { "{\"rows\":[]}", 11 };
-	struct dinst_error e = { 0, "" };
+	struct rpc_span result = {"{\"rows\":[]}", 11};
+	struct dinst_error e = {0, ""};
 	char *line;
 
 	(void)state;
 	line = rpc_make_request(3, "read", params);
-	assert_string_equal(line, "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"read\",\"params\":{\"a\":1}}\n");
+	assert_string_equal(
+		line, "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"read\",\"params\":{\"a\":1}}\n");
 	free(line);
 	line = rpc_make_request(3, "read", NULL);
 	assert_string_equal(line, "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"read\"}\n");
 	free(line);
 	line = rpc_make_result_text(id, result);
-	assert_string_equal(line, "{\"jsonrpc\":\"2.0\",\"id\":\"x\\\"y\",\"result\":{\"rows\":[]}}\n");
+	assert_string_equal(line,
+			    "{\"jsonrpc\":\"2.0\",\"id\":\"x\\\"y\",\"result\":{\"rows\":[]}}\n");
 	free(line);
 	line = rpc_make_error(NULL, RPC_FAILED, "busy", "a \xff name");
-	assert_string_equal(line, "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32000,\"message\":"
-				  "\"a ? name\",\"data\":{\"code\":\"busy\"}}}\n");
+	assert_string_equal(
+		line, "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32000,\"message\":"
+		      "\"a ? name\",\"data\":{\"code\":\"busy\"}}}\n");
 	json_decref(params);
 	params = rpc_load(line, strlen(line), &e);
 	assert_int_equal(rpc_error_read(json_object_get(params, "error"), &e), DINST_BUSY);
@@ -241,14 +247,22 @@ static void numbers(void **state)
 		unsigned long long max, value;
 		int ok;
 	} cases[] = {
-		{ "0", 9, 0, 1 },	   { "9", 9, 9, 1 },	 { "10", 9, 0, 0 },
-		{ "", 9, 0, 0 },	   { "-1", 9, 0, 0 },	 { "+1", 9, 0, 0 },
-		{ " 1", 9, 0, 0 },	   { "1 ", 9, 0, 0 },	 { "0x1", 99, 0, 0 },
-		{ "0012", 99, 12, 1 },	   { "1a", 99, 0, 0 },	 { "2147483647", INT32_MAX, INT32_MAX, 1 },
-		{ "2147483648", INT32_MAX, 0, 0 },
-		{ "18446744073709551615", ~0ULL, ~0ULL, 1 },
-		{ "18446744073709551616", ~0ULL, 0, 0 },
-		{ "99999999999999999999999", ~0ULL, 0, 0 },
+		{"0", 9, 0, 1},
+		{"9", 9, 9, 1},
+		{"10", 9, 0, 0},
+		{"", 9, 0, 0},
+		{"-1", 9, 0, 0},
+		{"+1", 9, 0, 0},
+		{" 1", 9, 0, 0},
+		{"1 ", 9, 0, 0},
+		{"0x1", 99, 0, 0},
+		{"0012", 99, 12, 1},
+		{"1a", 99, 0, 0},
+		{"2147483647", INT32_MAX, INT32_MAX, 1},
+		{"2147483648", INT32_MAX, 0, 0},
+		{"18446744073709551615", ~0ULL, ~0ULL, 1},
+		{"18446744073709551616", ~0ULL, 0, 0},
+		{"99999999999999999999999", ~0ULL, 0, 0},
 	};
 
 	(void)state;

@@ -19,41 +19,41 @@ static const struct {
 	const char *line;
 	const char *words; /* each one followed by '|'; NULL: an error */
 } cases[] = {
-	{ "", "" },
-	{ "   \t ", "" },
-	{ "# only a comment", "" },
-	{ "read", "read|" },
-	{ "  read  1\t2 \r\n", "read|1|2|" },
-	{ "read 1 # the first", "read|1|" },
-	{ "read a#b", "read|a#b|" },
-	{ "insert calls '/Code/x y/*'", "insert|calls|/Code/x y/*|" },
-	{ "a \"b c\" d", "a|b c|d|" },
-	{ "a 'b \"c' d", "a|b \"c|d|" },
-	{ "a \"b 'c\" d", "a|b 'c|d|" },
-	{ "a\\ b", "a b|" },
-	{ "a\\\\b", "a\\b|" },
-	{ "\\#x", "#x|" },
-	{ "'a\\b'", "a\\b|" },
-	{ "\"a\\b\"", "a\\b|" },
-	{ "\"a\\\"b\"", "a\"b|" },
-	{ "\"a\\\\\"", "a\\|" },
-	{ "''", "|" },
-	{ "a '' b", "a||b|" },
-	{ "a'b c'd", "ab cd|" },
-	{ "a\"b\"'c'", "abc|" },
-	{ "$HOME `x` *?", "$HOME|`x`|*?|" },
-	{ "std::vector<int>::push_back(int&&)", "std::vector<int>::push_back(int&&)|" },
-	{ "'open", NULL },
-	{ "\"open", NULL },
-	{ "a 'b\" c", NULL },
-	{ "end\\", NULL },
+	{"", ""},
+	{"   \t ", ""},
+	{"# only a comment", ""},
+	{"read", "read|"},
+	{"  read  1\t2 \r\n", "read|1|2|"},
+	{"read 1 # the first", "read|1|"},
+	{"read a#b", "read|a#b|"},
+	{"insert calls '/Code/x y/*'", "insert|calls|/Code/x y/*|"},
+	{"a \"b c\" d", "a|b c|d|"},
+	{"a 'b \"c' d", "a|b \"c|d|"},
+	{"a \"b 'c\" d", "a|b 'c|d|"},
+	{"a\\ b", "a b|"},
+	{"a\\\\b", "a\\b|"},
+	{"\\#x", "#x|"},
+	{"'a\\b'", "a\\b|"},
+	{"\"a\\b\"", "a\\b|"},
+	{"\"a\\\"b\"", "a\"b|"},
+	{"\"a\\\\\"", "a\\|"},
+	{"''", "|"},
+	{"a '' b", "a||b|"},
+	{"a'b c'd", "ab cd|"},
+	{"a\"b\"'c'", "abc|"},
+	{"$HOME `x` *?", "$HOME|`x`|*?|"},
+	{"std::vector<int>::push_back(int&&)", "std::vector<int>::push_back(int&&)|"},
+	{"'open", NULL},
+	{"\"open", NULL},
+	{"a 'b\" c", NULL},
+	{"end\\", NULL},
 };
 
 static void splitting(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct dinst_error e = { 0, "" };
+		struct dinst_error e = {0, ""};
 		char got[200] = "";
 		struct words w;
 		int err = words_split(cases[i].line, &w, &e);
@@ -78,17 +78,17 @@ static void session_names(void **state)
 	static const struct {
 		const char *name, *clean;
 	} names[] = {
-		{ "redis-server", "redis-server" },
-		{ "nginx: worker", "nginx:_worker" },
-		{ "1234", "p-1234" },
-		{ "", "p-" },
-		{ "-x", "p--x" },
-		{ "#x", "p-#x" },
-		{ "a'b\"c\\d", "a_b_c_d" },
-		{ "\xc3\xa9", "__" },
-		{ "12a", "12a" },
-		{ "0123456789012345678901234567890123456789012345678901234567890123x",
-		  "p-0123456789012345678901234567890123456789012345678901234567890" },
+		{"redis-server", "redis-server"},
+		{"nginx: worker", "nginx:_worker"},
+		{"1234", "p-1234"},
+		{"", "p-"},
+		{"-x", "p--x"},
+		{"#x", "p-#x"},
+		{"a'b\"c\\d", "a_b_c_d"},
+		{"\xc3\xa9", "__"},
+		{"12a", "12a"},
+		{"0123456789012345678901234567890123456789012345678901234567890123x",
+		 "p-0123456789012345678901234567890123456789012345678901234567890"},
 	};
 
 	(void)state;
@@ -122,10 +122,17 @@ static void distances(void **state)
 		const char *a, *b;
 		unsigned distance;
 	} pairs[] = {
-		{ "", "", 0 },		 { "insert", "insert", 0 },  { "inset", "insert", 1 },
-		{ "insrt", "insert", 1 }, { "isnert", "insert", 1 }, { "reed", "read", 1 },
-		{ "ls", "run", 3 },	 { "x", "", 1 },	     { "", "abc", 3 },
-		{ "ab", "ba", 1 },	 { "abc", "cab", 2 },
+		{"", "", 0},
+		{"insert", "insert", 0},
+		{"inset", "insert", 1},
+		{"insrt", "insert", 1},
+		{"isnert", "insert", 1},
+		{"reed", "read", 1},
+		{"ls", "run", 3},
+		{"x", "", 1},
+		{"", "abc", 3},
+		{"ab", "ba", 1},
+		{"abc", "cab", 2},
 	};
 
 	(void)state;
@@ -133,7 +140,8 @@ static void distances(void **state)
 		assert_int_equal(name_distance(pairs[i].a, pairs[i].b), pairs[i].distance);
 		assert_int_equal(name_distance(pairs[i].b, pairs[i].a), pairs[i].distance);
 	}
-	assert_true(name_distance("a very long name that is longer than all the commands", "x") > 3);
+	assert_true(name_distance("a very long name that is longer than all the commands", "x") >
+		    3);
 }
 
 int main(void)

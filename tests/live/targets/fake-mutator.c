@@ -63,7 +63,7 @@ static void say(const char *format, ...)
 
 static void nap(int ms)
 {
-	struct timespec t = { ms / 1000, (ms % 1000) * 1000000L };
+	struct timespec t = {ms / 1000, (ms % 1000) * 1000000L};
 
 	nanosleep(&t, NULL);
 }
@@ -122,7 +122,8 @@ static void attach(int id)
 	crash_in_attach();
 	if (kill(pid, 0) != 0 && errno == ESRCH)
 		say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"error\":{\"code\":-32000,\"message\":\"there is no "
-		    "process %d\",\"data\":{\"code\":\"no-such-process\"}}}\n", id, pid);
+		    "process %d\",\"data\":{\"code\":\"no-such-process\"}}}\n",
+		    id, pid);
 	else
 		attach_answer(id);
 }
@@ -136,7 +137,8 @@ static void catch_exec(int id)
 	string_after("\"session\":\"", session, sizeof(session));
 	if (ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACEEXEC) != 0) {
 		say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"error\":{\"code\":-32000,\"message\":\"cannot seize\","
-		    "\"data\":{\"code\":\"not-permitted\"}}}\n", id);
+		    "\"data\":{\"code\":\"not-permitted\"}}}\n",
+		    id);
 		return;
 	}
 	say("{\"jsonrpc\":\"2.0\",\"method\":\"armed\"}\n");
@@ -152,7 +154,8 @@ static void catch_exec(int id)
 		ptrace(PTRACE_CONT, pid, 0, WIFSTOPPED(status) ? WSTOPSIG(status) : 0);
 	}
 	say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"error\":{\"code\":-32000,\"message\":\"it ended before it was "
-	    "executed\",\"data\":{\"code\":\"gone\"}}}\n", id);
+	    "executed\",\"data\":{\"code\":\"gone\"}}}\n",
+	    id);
 }
 
 static void insert(int id)
@@ -162,14 +165,17 @@ static void insert(int id)
 	string_after("\"metric\":\"", metric, sizeof(metric));
 	if (strcmp(metric, "calls") != 0) {
 		say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"error\":{\"code\":-32000,\"message\":\"there is no "
-		    "metric '%s'\",\"data\":{\"code\":\"no-such-metric\"}}}\n", id, metric);
+		    "metric '%s'\",\"data\":{\"code\":\"no-such-metric\"}}}\n",
+		    id, metric);
 		return;
 	}
 	alive_ids[next_id % 256] = 1;
 	say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"result\":{\"rows\":[{\"id\":%d,\"metric\":\"%s\",\"focus\":"
 	    "[\"/Code/x/y\"],\"points\":4,\"refused\":%d,\"pending\":0,\"stop_us\":99}]%s}}\n",
 	    id, next_id, metric, strstr(line, "@partial") ? 1 : 0,
-	    strstr(line, "@partial") ? ",\"partial\":true,\"notes\":[\"y+0x10: the window is too short\"]" : "");
+	    strstr(line, "@partial")
+		    ? ",\"partial\":true,\"notes\":[\"y+0x10: the window is too short\"]"
+		    : "");
 	next_id++;
 }
 
@@ -182,7 +188,8 @@ static void read_values(int id)
 		if (!alive_ids[i])
 			continue;
 		say("%s{\"id\":%d,\"metric\":\"calls\",\"focus\":[\"/Code/x/y\"],\"value\":%d,"
-		    "\"unit\":\"calls\"}", first ? "" : ",", i, (int)(clock() / 10));
+		    "\"unit\":\"calls\"}",
+		    first ? "" : ",", i, (int)(clock() / 10));
 		first = 0;
 	}
 	say("]}}\n");
@@ -208,7 +215,8 @@ static void huge(int id)
 	say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"result\":{\"rows\":[", id);
 	for (int i = 0; i < 30000; i++)
 		say("%s{\"module\":\"x\",\"function\":\"function_number_%d_of_many_functions\",\"address\":%d,"
-		    "\"size\":16}", i ? "," : "", i, 4096 + i);
+		    "\"size\":16}",
+		    i ? "," : "", i, 4096 + i);
 	say("]}}\n");
 }
 
@@ -246,10 +254,12 @@ static int misbehave(int id)
 		    "target has ended\"}}\n");
 	for (int i = 1; strstr(line, "@progress") && i <= 3; i++)
 		say("{\"jsonrpc\":\"2.0\",\"method\":\"progress\",\"params\":{\"text\":\"reading\",\"done\":%d,"
-		    "\"total\":3}}\n", i);
+		    "\"total\":3}}\n",
+		    i);
 	if (strstr(line, "@error")) {
 		say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"error\":{\"code\":-32000,\"message\":\"there is no such "
-		    "function\",\"data\":{\"code\":\"no-such-function\"}}}\n", id);
+		    "function\",\"data\":{\"code\":\"no-such-function\"}}}\n",
+		    id);
 		return 1;
 	}
 	if (strstr(line, "@huge")) {
@@ -265,23 +275,32 @@ static int misbehave(int id)
 static void listing(int id)
 {
 	if (is("modules"))
-		OBJECT(id, "{\"rows\":[{\"module\":\"x\",\"function\":null,\"address\":%d,\"size\":8192}]}",
+		OBJECT(id,
+		       "{\"rows\":[{\"module\":\"x\",\"function\":null,\"address\":%d,\"size\":8192}]}",
 		       65536);
 	else if (is("funcs"))
-		OBJECT(id, "{\"rows\":[{\"module\":\"x\",\"function\":\"y\",\"address\":%d,\"size\":16}]}", 65600);
+		OBJECT(id,
+		       "{\"rows\":[{\"module\":\"x\",\"function\":\"y\",\"address\":%d,\"size\":16}]}",
+		       65600);
 	else if (is("points") && strstr(line, "\"summary\":true"))
-		OBJECT(id, "{\"rows\":[{\"module\":\"x\",\"kind\":\"entry\",\"points\":%d,\"tactics\":{\"jump\":9},"
-		       "\"refused\":1,\"reasons\":{\"too short\":1}}]}", 10);
+		OBJECT(id,
+		       "{\"rows\":[{\"module\":\"x\",\"kind\":\"entry\",\"points\":%d,\"tactics\":{\"jump\":9},"
+		       "\"refused\":1,\"reasons\":{\"too short\":1}}]}",
+		       10);
 	else if (is("points"))
-		OBJECT(id, "{\"rows\":[{\"module\":\"x\",\"function\":\"y\",\"kind\":\"entry\",\"address\":%d,"
-		       "\"tactic\":\"jump\",\"refused\":null}]}", 65600);
+		OBJECT(id,
+		       "{\"rows\":[{\"module\":\"x\",\"function\":\"y\",\"kind\":\"entry\",\"address\":%d,"
+		       "\"tactic\":\"jump\",\"refused\":null}]}",
+		       65600);
 	else if (is("metrics"))
-		OBJECT(id, "{\"rows\":[{\"metric\":\"calls\",\"unit\":\"calls\",\"constraints\":[],\"file\":%s}]}",
+		OBJECT(id,
+		       "{\"rows\":[{\"metric\":\"calls\",\"unit\":\"calls\",\"constraints\":[],\"file\":%s}]}",
 		       "null");
 	else if (is("complete"))
 		OBJECT(id, "{\"names\":[\"y%s\",\"yy\"]}", "");
 	else
-		say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"error\":{\"code\":-32601,\"message\":\"no such method\"}}\n", id);
+		say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"error\":{\"code\":-32601,\"message\":\"no such method\"}}\n",
+		    id);
 }
 
 static void serve(void)
@@ -298,9 +317,11 @@ static void serve(void)
 		kill(pid, SIGCONT);
 		OBJECT(id, "{%s}", "");
 	} else if (is("status"))
-		OBJECT(id, "{\"session\":\"%s\",\"pid\":%d,\"name\":\"x\",\"state\":\"%s\",\"points\":%d,\"active\":"
-		       "%d,\"queued\":0,\"heap_bytes\":4096,\"arena\":\"shared\"}", session, pid,
-		       kill(pid, 0) ? "exited" : "running", (next_id - 1) * 4, next_id - 1 - removed);
+		OBJECT(id,
+		       "{\"session\":\"%s\",\"pid\":%d,\"name\":\"x\",\"state\":\"%s\",\"points\":%d,\"active\":"
+		       "%d,\"queued\":0,\"heap_bytes\":4096,\"arena\":\"shared\"}",
+		       session, pid, kill(pid, 0) ? "exited" : "running", (next_id - 1) * 4,
+		       next_id - 1 - removed);
 	else if (is("insert"))
 		insert(id);
 	else if (is("read"))
@@ -310,9 +331,11 @@ static void serve(void)
 	else if (is("flush"))
 		OBJECT(id, "{\"freed\":%d,\"queued\":0,\"stop_us\":5}", removed);
 	else if (is("detach"))
-		OBJECT(id, "{\"session\":\"%s\",\"restored\":%d,\"left\":%d,\"stop_us\":11%s}", session,
-		       (next_id - 1) * 4, strstr(line, "\"seconds\":77") ? 2 : 0,
-		       strstr(line, "\"seconds\":77") ? ",\"partial\":true,\"notes\":[\"2 trampolines stay\"]" : "");
+		OBJECT(id, "{\"session\":\"%s\",\"restored\":%d,\"left\":%d,\"stop_us\":11%s}",
+		       session, (next_id - 1) * 4, strstr(line, "\"seconds\":77") ? 2 : 0,
+		       strstr(line, "\"seconds\":77")
+			       ? ",\"partial\":true,\"notes\":[\"2 trampolines stay\"]"
+			       : "");
 	else if (is("repair"))
 		OBJECT(id, "{\"patches\":%d,\"restored\":3}", 3);
 	else
