@@ -46,22 +46,26 @@
 #define MEMFD_NAME "dinst"
 #define MEMFD_LINK "/memfd:" MEMFD_NAME " (deleted)"
 
+static const size_t MIB = (size_t)1 << 20;
 static const size_t DATA_MOST = (size_t)128 << 20; /* bytes of a data half, if the CPUs allow */
+static const size_t CODE_MOST = (size_t)512 << 20;
 
-enum { CPU_SHIFT_MIN = 16 };
-
-/* What is tried, one after the other, where there is no room for more. */
-static const struct {
-	size_t code_size;
-	unsigned cpu_shift;
-} sizes[] = {
-	{ (size_t)64 << 20, 20 },
-	{ (size_t)16 << 20, 20 },
-	{ (size_t)4 << 20, 18 },
-	{ (size_t)1 << 20, 16 },
+enum {
+	CPU_SHIFT_MIN = 16,
+	CODE_PER_TEXT = 12, /* bytes of code half for a byte of text: all of it instrumented */
+	BLOCK_SHARE = 64,   /* of the code half's size: a CPU's block of counters */
 };
 
-enum { SIZES = sizeof(sizes) / sizeof(sizes[0]), FIRST_PRIVATE_SIZE = 2 };
+/* What is tried, one after the other, where there is no room for more. */
+static const size_t code_sizes[] = {
+	0, /* by the size of the text that is served, if that is more than the next */
+	(size_t)64 << 20,
+	(size_t)16 << 20,
+	(size_t)4 << 20,
+	(size_t)1 << 20,
+};
+
+enum { SIZES = sizeof(code_sizes) / sizeof(code_sizes[0]), FIRST_SMALL_SIZE = 3 };
 
 /* How an attempt ended, for those who decide what to try next. */
 enum attempt {
@@ -73,14 +77,25 @@ enum attempt {
 
 /* ------------------------------------------------------------------ sizes */
 
-static void choose_sizes(struct arena *a, size_t which)
+/* False if there is no such size. */
+static bool choose_sizes(struct arena *a, size_t which, size_t text)
 {
+	size_t code = code_sizes[which];
+
+	if (!code) {
+		code = text < CODE_MOST / CODE_PER_TEXT ? text * CODE_PER_TEXT : CODE_MOST;
+		code = (code + 16 * MIB - 1) / (16 * MIB) * (16 * MIB);
+		if (code <= code_sizes[which + 1])
+			return false;
+	}
 	a->cpus = arena_possible_cpus();
-	a->cpu_shift = sizes[which].cpu_shift;
-	while (a->cpu_shift > CPU_SHIFT_MIN && ((size_t)a->cpus + 1) << a->cpu_shift > DATA_MOST)
-		a->cpu_shift--;
-	a->code_size = sizes[which].code_size;
+	a->cpu_shift = CPU_SHIFT_MIN;
+	while ((size_t)1 << a->cpu_shift < code / BLOCK_SHARE &&
+	       ((size_t)a->cpus + 1) << (a->cpu_shift + 1) <= DATA_MOST)
+		a->cpu_shift++;
+	a->code_size = code;
 	a->data_size = ((size_t)a->cpus + 1) << a->cpu_shift;
+	return true;
 }
 
 /* Sets the addresses of both halves; false if there is no room for them. */
@@ -296,7 +311,8 @@ static bool is_shared(struct arena *a)
 /* Which attempt follows one whose call returned this. */
 static enum attempt judge(struct arena *a, const char *call, long result)
 {
-	if (result == -ENOMEM || result == -EEXIST)
+	/* EAGAIN: RLIMIT_MEMLOCK, where new memory is locked. */
+	if (result == -ENOMEM || result == -EEXIST || result == -EAGAIN)
 		return ATTEMPT_SMALLER;
 	snprintf(a->note, sizeof(a->note), "%s in the target: %s", call, strerror((int)-result));
 	return ATTEMPT_PRIVATE;
@@ -314,6 +330,26 @@ static enum attempt judge_shared(struct arena *a, const long *results)
 	if (mapped_at(results[CALL_DATA]) != a->data || mapped_at(results[CALL_CODE]) != a->code)
 		return ATTEMPT_SMALLER;
 	return is_shared(a) ? ATTEMPT_DONE : ATTEMPT_PRIVATE;
+}
+
+/*
+ * A core dump of the target would read, and so fill, all of the sparse file.
+ * It is no matter if the kernel does not do it.
+ */
+static int keep_out_of_dumps(struct stop *s, const struct arena *a, struct dinst_error *e)
+{
+	const struct arch_remote_call calls[] = {
+		{ SYS_madvise,
+		  { CONST_ARG(a->code), CONST_ARG(a->code_size), CONST_ARG(MADV_DONTDUMP) },
+		  true },
+		{ SYS_madvise,
+		  { CONST_ARG(a->data), CONST_ARG(a->data_size), CONST_ARG(MADV_DONTDUMP) },
+		  true },
+	};
+	const struct arch_remote_program program = { .calls = calls, .count = 2 };
+	long results[2] = { 0, 0 };
+
+	return remote_run(s, &program, 0, NULL, NULL, NULL, results, e);
 }
 
 static enum attempt try_shared(struct stop *s, struct arena *a, struct dinst_error *e)
@@ -340,6 +376,8 @@ static enum attempt try_shared(struct stop *s, struct arena *a, struct dinst_err
 	} else {
 		outcome = judge_shared(a, results);
 	}
+	if (outcome == ATTEMPT_DONE && keep_out_of_dumps(s, a, e))
+		outcome = ATTEMPT_ERROR;
 	if (outcome == ATTEMPT_DONE)
 		return outcome;
 	if (undo_mappings(s, a, results[CALL_DATA], results[CALL_CODE], e))
@@ -404,7 +442,8 @@ static enum attempt try_private(struct stop *s, struct arena *a, struct dinst_er
 	}
 	close_ours(a);
 	for (size_t i = 0; i < 2; i++)
-		if (!mapped_at(results[i]) && results[i] != -ENOMEM && results[i] != -EEXIST) {
+		if (!mapped_at(results[i]) && results[i] != -ENOMEM && results[i] != -EEXIST &&
+		    results[i] != -EAGAIN) {
 			dinst_fail_errno(e, DINST_NOT_PERMITTED, (int)-results[i],
 					 "the target may not map memory for an arena");
 			return ATTEMPT_ERROR;
@@ -438,18 +477,18 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 	if (result)
 		return result;
 	arena_limits_read(target_pid(a->target), &limits);
-	for (size_t which = private ? FIRST_PRIVATE_SIZE : 0; which < SIZES; which++) {
+	for (size_t which = private || limits.locks_memory ? FIRST_SMALL_SIZE : 0; which < SIZES;
+	     which++) {
 		enum attempt outcome;
 
-		choose_sizes(a, which);
-		if (!choose_places(a, &m, &limits, lo, hi))
+		if (!choose_sizes(a, which, hi - lo) || !choose_places(a, &m, &limits, lo, hi))
 			continue;
 		placed = true;
 		outcome = private ? try_private(s, a, e) : try_shared(s, a, e);
 		if (outcome == ATTEMPT_PRIVATE) {
 			/* Again from the largest private size on; it never says PRIVATE. */
 			private = true;
-			which = FIRST_PRIVATE_SIZE - 1;
+			which = FIRST_SMALL_SIZE - 1;
 			continue;
 		}
 		if (outcome == ATTEMPT_SMALLER)

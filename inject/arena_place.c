@@ -25,6 +25,8 @@ static const taddr_t STACK_ROOM = (taddr_t)64 << 20;  /* the least kept free for
 static const taddr_t STACK_MOST = (taddr_t)16 << 30;  /* of a limit that is no limit */
 static const taddr_t STACK_GAP = (taddr_t)1 << 20;    /* the kernel's stack_guard_gap */
 static const taddr_t LOW_TOP = 0x7ff00000;            /* below 2 GiB, for the data half */
+enum { LOCKED_LEAST = 1024 }; /* KiB of locked memory that make us careful */
+
 static const taddr_t KERNEL_HALF = (taddr_t)1 << 63;  /* [vsyscall] lies above it */
 
 struct interval {
@@ -72,6 +74,17 @@ static taddr_t brk_start(pid_t pid)
 	return at ? strtoull(at, NULL, 10) : 0;
 }
 
+/* mlockall(MCL_FUTURE) cannot be seen; that some memory is locked already, can. */
+static bool locks_memory(pid_t pid)
+{
+	char path[64], text[4096], *at;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	read_small(path, text, sizeof(text));
+	at = strstr(text, "\nVmLck:");
+	return at && strtoul(at + strlen("\nVmLck:"), NULL, 10) >= LOCKED_LEAST;
+}
+
 void arena_limits_read(pid_t pid, struct arena_limits *limits)
 {
 	struct rlimit stack;
@@ -85,6 +98,7 @@ void arena_limits_read(pid_t pid, struct arena_limits *limits)
 			limits->bottom = least;
 	}
 	limits->brk_start = brk_start(pid);
+	limits->locks_memory = locks_memory(pid);
 	limits->stack_limit = STACK_ROOM;
 	if (!prlimit(pid, RLIMIT_STACK, NULL, &stack) && stack.rlim_cur != RLIM_INFINITY &&
 	    stack.rlim_cur > STACK_ROOM)

@@ -33,7 +33,7 @@ bool heap_code_init(struct heap_code *c, size_t size)
 	memset(c, 0, sizeof(*c));
 	c->page_count = size / HEAP_PAGE;
 	c->floor = c->page_count;
-	c->hint = c->page_count;
+	c->cursor = c->page_count;
 	c->pages = calloc(c->page_count, sizeof(*c->pages));
 	return c->pages != NULL;
 }
@@ -54,12 +54,12 @@ void heap_code_release(struct heap_code *c)
 
 /* ------------------------------------------------------------ whole pages */
 
-/* `count` free pages in a row that were in use before; false if there are none. */
-static bool find_used_before(struct heap_code *c, size_t count, size_t *first)
+/* `count` free pages in a row in [lo, hi), the highest; false if there are none. */
+static bool find_between(const struct heap_code *c, size_t lo, size_t hi, size_t count, size_t *first)
 {
-	size_t run = 0, page = c->hint;
+	size_t run = 0;
 
-	while (page > c->floor) {
+	for (size_t page = hi; page > lo;) {
 		page--;
 		run = c->pages[page].taken ? 0 : run + 1;
 		if (run == count) {
@@ -68,6 +68,18 @@ static bool find_used_before(struct heap_code *c, size_t count, size_t *first)
 		}
 	}
 	return false;
+}
+
+/* `count` free pages in a row that were in use before; false if there are none. */
+static bool find_used_before(struct heap_code *c, size_t count, size_t *first)
+{
+	if (c->page_count - c->floor - c->pages_taken < count)
+		return false;
+	if (!find_between(c, c->floor, c->cursor, count, first) &&
+	    !find_between(c, c->floor, c->page_count, count, first))
+		return false;
+	c->cursor = *first;
+	return true;
 }
 
 /* Lowers the floor over `count` pages in a row, free ones just above it included. */
@@ -83,13 +95,6 @@ static bool find_fresh(struct heap_code *c, size_t count, size_t limit, size_t *
 	return true;
 }
 
-/* The hint is a promise about every page above it. */
-static void lower_hint(struct heap_code *c)
-{
-	while (c->hint > c->floor && c->pages[c->hint - 1].taken)
-		c->hint--;
-}
-
 static bool take_pages(struct heap_code *c, size_t count, size_t limit, size_t *first)
 {
 	if (!find_used_before(c, count, first) && !find_fresh(c, count, limit, first))
@@ -99,7 +104,6 @@ static bool take_pages(struct heap_code *c, size_t count, size_t limit, size_t *
 	for (size_t i = 0; i < count; i++)
 		c->pages[*first + i] = (struct heap_page){ .taken = true };
 	c->pages_taken += count;
-	lower_hint(c);
 	return true;
 }
 
@@ -108,8 +112,6 @@ static void give_pages(struct heap_code *c, size_t first, size_t count)
 	for (size_t i = 0; i < count; i++)
 		c->pages[first + i] = (struct heap_page){ .taken = false };
 	c->pages_taken -= count;
-	if (c->hint < first + count)
-		c->hint = first + count;
 }
 
 /* ------------------------------------------------------------------ slabs */

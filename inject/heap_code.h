@@ -43,7 +43,7 @@ struct heap_code {
 	struct heap_page *pages;  /* by page number in the half */
 	size_t page_count;        /* of the half */
 	size_t floor;             /* the lowest page ever handed out */
-	size_t hint;              /* no free page lies above it (down to floor) */
+	size_t cursor;            /* where the last free pages were found: the search goes on there */
 	size_t pages_taken;
 	size_t bytes;             /* in use, rounded to classes and pages */
 	struct heap_slab *partial[HEAP_CLASSES];

@@ -17,7 +17,7 @@ enum {
 
 size_t journal_capacity(size_t code_size)
 {
-	/* 128 Ki entries in 64 MiB, an eighth of the half; the same share of smaller ones. */
+	/* 128 Ki entries in 64 MiB: an eighth of the half, whatever its size. */
 	size_t capacity = code_size / 512;
 
 	return capacity < JOURNAL_CAPACITY_MAX ? capacity : JOURNAL_CAPACITY_MAX;

@@ -19,7 +19,7 @@
 enum {
 	JOURNAL_HEADER_SIZE = 4096,
 	JOURNAL_VERSION = 1,
-	JOURNAL_CAPACITY_MAX = 128 * 1024,
+	JOURNAL_CAPACITY_MAX = 1024 * 1024,
 	JOURNAL_LIVE = 0x4556494c, /* "LIVE": the slot's state word; anything else is no entry */
 };
 

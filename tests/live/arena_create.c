@@ -233,6 +233,34 @@ static void fixed_address(void **state)
 	harness_end(h, 0);
 }
 
+/* Much text gets a large arena, in proportion. */
+static void large(void **state)
+{
+	struct harness *h = *state;
+	struct job job = { 0 };
+	struct target *t;
+
+	harness_start(h, "arena-space", "threads", NULL);
+	t = help_open(h->pid);
+	job.lo = help_ask_address(h, "text") / 4096 * 4096;
+	job.hi = job.lo + 30 * MIB;
+	help_stop_well(t, make, &job);
+	check_reach(&job);
+	assert_int_equal(job.arena->code_size, 368 * MIB);
+	assert_int_equal(job.arena->cpu_shift, 23);
+	assert_true(journal_size(job.arena) > 700000 * 64);
+	use(h, t, &job);
+	help_stop_well(t, destroy, &job);
+	job.hi = job.lo + 1000 * MIB;
+	help_stop_well(t, make, &job);
+	check_reach(&job);
+	assert_int_equal(job.arena->code_size, 512 * MIB);
+	help_stop_well(t, destroy, &job);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* Nothing in the target can make the code half writable. */
 static void sealed(void **state)
 {
@@ -348,6 +376,7 @@ int main(void)
 		CASE(no_room_at_all),
 		CASE(address_space_exhausted),
 		CASE(fixed_address),
+		CASE(large),
 		CASE(sealed),
 		CASE(shared_with_a_child),
 		CASE(left_behind),

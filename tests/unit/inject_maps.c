@@ -125,7 +125,7 @@ static void own_maps_are_read(void **state)
 
 /* ---------------------------------------------------------------- placing */
 
-static const struct arena_limits ordinary = { 0x10000, 0, 64 * MIB };
+static const struct arena_limits ordinary = { 0x10000, 0, 64 * MIB, false };
 
 #define PIE                                                                       \
 	"555555554000-555555560000 r-xp 00000000 08:02 1 /bin/x\n"                \
@@ -186,7 +186,7 @@ static void away_from_where_mmap_grows(void **state)
 
 static void clear_of_heap_and_bottom(void **state)
 {
-	struct arena_limits limits = { 0x10000, 0x700000, 64 * MIB };
+	struct arena_limits limits = { 0x10000, 0x700000, 64 * MIB, false };
 	taddr_t lo = 0x400000, hi = 0x480000, code, data;
 	struct maps m;
 
@@ -216,7 +216,7 @@ static void clear_of_heap_and_bottom(void **state)
 
 static void clear_of_a_growing_stack(void **state)
 {
-	struct arena_limits limits = { 0x10000, 0, 512 * MIB };
+	struct arena_limits limits = { 0x10000, 0, 512 * MIB, false };
 	taddr_t lo = 0x7fffe0000000, hi = 0x7fffe0100000, at;
 	struct maps m;
 
