@@ -189,6 +189,15 @@ taddr_t arch_slot_target(taddr_t slot_pc, uint32_t value);
  */
 void arch_emit_call_tail(const struct arch_insn *call, struct arch_buf *out);
 
+/*
+ * Emits a gate: stores 1 to the 32-bit word at `arrived`, waits until the word
+ * at `go` is not 0 or the word at `budget` has been counted down to 0 by one a
+ * turn (some ten nanoseconds), then goes to `next`. Clobbers the flags: for a
+ * program's entry point, where the psABI leaves them undefined.
+ */
+enum { ARCH_GATE_MAX = 64 };
+void arch_emit_gate(struct arch_buf *out, taddr_t arrived, taddr_t go, taddr_t budget, taddr_t next);
+
 /* ------------------------------------------------------------ counters */
 
 /*

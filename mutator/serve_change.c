@@ -27,6 +27,19 @@ static void note_refused(json_t *notes, const struct instance *i)
 	}
 }
 
+static void note_pending(json_t *notes, const struct instance *i, size_t pending)
+{
+	char text[1400];
+
+	if (i->waiting)
+		snprintf(text, sizeof(text), "pending: %s waits until its module is loaded", i->focus);
+	else
+		snprintf(text, sizeof(text),
+			 "pending: %zu points of %s wait until no thread is inside them", pending,
+			 i->focus);
+	json_array_append_new(notes, json_string(text));
+}
+
 static json_t *refused_json(const struct instance *i)
 {
 	json_t *list = json_array();
@@ -99,14 +112,8 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 		size_t points, pending;
 
 		instance_points(instance, &points, &pending);
-		if (pending) {
-			char text[1200];
-
-			snprintf(text, sizeof(text),
-				 "pending: %zu points of %s wait until no thread is inside them",
-				 pending, instance->focus);
-			json_array_append_new(notes, json_string(text));
-		}
+		if (pending)
+			note_pending(notes, instance, pending);
 		partial = partial || pending || instance->refused_count;
 		note_refused(notes, instance);
 		json_array_append_new(rows, instance_row(instance, inserted.stop_ns));

@@ -126,11 +126,9 @@ int serve_release(struct server *sv, const json_t *params, json_t **result, stru
 
 	(void)params;
 	if (status >= 0 && s->state == SESSION_HELD)
-		status = target_release(s->target, e);
+		status = gate_release(s, e);
 	if (status < 0)
 		return status;
-	if (s->state == SESSION_HELD)
-		s->state = SESSION_RUNNING;
 	*result = json_object();
 	return 0;
 }

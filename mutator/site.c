@@ -327,8 +327,7 @@ void site_free(struct session *s, struct site *site)
 
 /* ---------------------------------------------------------------- links */
 
-/* Leads the slot whose displacement is at `displacement` to `target`, under running threads. */
-static void store_slot(struct place *p, taddr_t displacement, taddr_t target)
+void site_store_slot(struct place *p, taddr_t displacement, taddr_t target)
 {
 	uint32_t *where = heap_map(p->heap, displacement, sizeof(*where));
 	uint32_t value;
@@ -396,10 +395,10 @@ int site_link(struct session *s, struct site *site, enum point_kind kind, unsign
 		;
 	if (last) {
 		last->next = link;
-		store_slot(site->place, last->cell + last->shape.slot, link->cell + link->shape.entry);
+		site_store_slot(site->place, last->cell + last->shape.slot, link->cell + link->shape.entry);
 	} else {
 		slot->first = link;
-		store_slot(site->place, slot->displacement, link->cell + link->shape.entry);
+		site_store_slot(site->place, slot->displacement, link->cell + link->shape.entry);
 	}
 	heap_ref_counter(site->place->heap, counter);
 	site->links++;
@@ -425,7 +424,7 @@ void site_unlink(struct link *link)
 		previous = *p;
 		p = &previous->next;
 	}
-	store_slot(link->site->place,
+	site_store_slot(link->site->place,
 		   previous ? previous->cell + previous->shape.slot : slot->displacement, successor);
 	*p = link->next;
 	link->next = NULL;
