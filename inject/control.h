@@ -74,6 +74,7 @@ struct held {
 	bool lost;            /* runs and could not be stopped again in time */
 	int pending_signal;   /* it is in a signal-delivery-stop with this one */
 	bool seccomp_suspended;
+	bool restarted;       /* stop_restart_begin() made its system call restart */
 	bool children_seen; /* find_sharers() has looked at its children */
 	uint64_t since_ns;    /* when it was interrupted */
 	struct arch_regs original; /* as the kernel has them */
@@ -90,7 +91,9 @@ struct stop {
 	uint64_t deadline_ns;
 	uint64_t longest_ns;
 	int memory_fd;        /* /proc/TID/mem, -1 until it is needed */
-	bool executed;        /* the program was replaced under our hands */
+	uint64_t incarnation; /* of the program, before the first thread was seized */
+	bool suspect;         /* a leader went away: this may be another program now */
+	bool executed;        /* it is */
 	bool starved;         /* who did not stop in time only waited for a CPU */
 	bool left_attached;   /* somebody could not be detached: our end does it */
 	pid_t remote_victim;  /* while a remote program runs */
@@ -112,8 +115,13 @@ int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct 
  */
 int held_settle(struct stop *s, struct held *h);
 
-/* Makes an interrupted system call go on when the thread is released. */
-void stop_restart_repair(struct stop *s, struct held *h);
+/*
+ * A call that our stop would have cut short is made to restart. Called with the
+ * registers just read, so at the first moment at which that can be said.
+ */
+void stop_restart_begin(struct held *h);
+/* At the release: a call that is restarted goes on with what is left of its timeout. */
+void stop_restart_finish(struct stop *s, struct held *h);
 /* Forgets the calls of threads that this stop did not see any more. */
 void stop_restart_expire(struct stop *s);
 

@@ -233,34 +233,27 @@ static int leader_is_dead(pid_t tid)
 int tracee_wait(struct tracer *tr, pid_t tid, bool leader, struct tracee_event *event)
 {
 	int status = 0;
-	int error;
-	int dead;
+	int error, dead;
 
+	event->signal = 0;
 	for (;;) {
-		error = 0;
 		dead = leader ? leader_is_dead(tid) : 0;
-		if (dead < 0)
-			error = -dead;
-		else if (dead > 0)
-			break;
-		else if (waitpid(tid, &status, __WALL | __WNOTHREAD) == tid)
-			break;
-		else
-			error = errno;
+		if (dead > 0) {
+			event->kind = TRACEE_EXITED;
+			return 0;
+		}
+		if (!dead && waitpid(tid, &status, __WALL | __WNOTHREAD) == tid) {
+			decode(status, event);
+			return 0;
+		}
+		error = dead < 0 ? -dead : errno;
 		if (error == ECHILD) {
-			dead = 1;
-			break;
+			event->kind = TRACEE_VANISHED;
+			return 0;
 		}
 		if (error != EINTR)
 			return -error;
 		if (tr->deadline_ns && clock_ns() >= tr->deadline_ns)
 			return -ETIMEDOUT;
 	}
-	if (dead) {
-		event->kind = TRACEE_EXITED;
-		event->signal = 0;
-	} else {
-		decode(status, event);
-	}
-	return 0;
 }

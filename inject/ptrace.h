@@ -48,6 +48,7 @@ enum tracee_event_kind {
 	TRACEE_EXEC,    /* PTRACE_EVENT_EXEC */
 	TRACEE_EVENT,   /* some other event */
 	TRACEE_EXITED,  /* the thread is no more */
+	TRACEE_VANISHED,/* nobody with that id is ours: an exec gave the id away (ptrace(2)) */
 };
 
 struct tracee_event {
@@ -79,7 +80,7 @@ int tracee_poke(pid_t tid, taddr_t address, uint64_t word);
 /*
  * Waits until `tid` stops or ends. A dead leader is reported but not reaped,
  * since it may be our process's own child. 0, -ETIMEDOUT, or another -errno;
- * a tracee that is no longer ours is TRACEE_EXITED.
+ * a tracee that is no longer ours is TRACEE_VANISHED.
  */
 int tracee_wait(struct tracer *tr, pid_t tid, bool leader, struct tracee_event *event);
 

@@ -51,7 +51,7 @@ struct remote {
 	bool in_tail;
 	bool made[CALLS_MAX];   /* results[i] is what it returned */
 	bool failed[CALLS_MAX]; /* ... an error; or it was refused by `between` */
-	int code;   /* what `between` answered */
+	int refusal; /* what `between` answered when it said no */
 	int signal;
 };
 
@@ -146,7 +146,7 @@ static enum ending next_syscall_stop(struct remote *r)
 					    r->victim->pub.leader, &event);
 		if (error == -ETIMEDOUT)
 			return ENDED_LOST;
-		if (error || event.kind == TRACEE_EXITED)
+		if (error || event.kind == TRACEE_EXITED || event.kind == TRACEE_VANISHED)
 			return ENDED_DEAD;
 		if (event.kind == TRACEE_SYSCALL)
 			return ENDED_DONE;
@@ -169,6 +169,7 @@ static enum ending enter_call(struct remote *r, size_t index)
 {
 	struct arch_regs regs;
 	taddr_t pc;
+	int code;
 
 	if (tracee_get_regs(r->victim->pub.tid, &regs))
 		return ENDED_DEAD;
@@ -176,9 +177,10 @@ static enum ending enter_call(struct remote *r, size_t index)
 	if (arch_syscall_number(&regs) != r->program->calls[index].number || pc < r->place ||
 	    pc > r->place + r->used)
 		return ENDED_ASTRAY;
-	r->code = r->between ? r->between(r->s, index, r->results, r->arg, r->e) : 0;
-	if (r->code >= 0)
+	code = r->between ? r->between(r->s, index, r->results, r->arg, r->e) : 0;
+	if (code >= 0)
 		return ENDED_DONE;
+	r->refusal = r->refusal ? r->refusal : code;
 	/* The call is not made: the kernel skips a call without a number. */
 	arch_leave_syscall(&regs);
 	return tracee_set_regs(r->victim->pub.tid, &regs) ? ENDED_DEAD : ENDED_BROKEN;
@@ -238,14 +240,13 @@ static int put_back(struct remote *r, enum ending ending)
 		error = tracee_resume(h->pub.tid, 0);
 		if (!error)
 			error = tracee_wait(&r->s->tracer, h->pub.tid, h->pub.leader, &event);
-		if (event.kind == TRACEE_STOPPED || event.kind == TRACEE_SIGNAL ||
-		    event.kind == TRACEE_EXITED)
+		if (!error && (event.kind == TRACEE_EXITED || event.kind == TRACEE_VANISHED))
+			error = -ESRCH;
+		if (event.kind == TRACEE_STOPPED || event.kind == TRACEE_SIGNAL)
 			break;
 	}
-	if (!error && event.kind != TRACEE_EXITED)
+	if (!error)
 		error = tracee_set_regs(h->pub.tid, &h->pub.regs);
-	else if (!error)
-		error = -ESRCH;
 	if (error)
 		return error;
 	h->original = h->pub.regs;
@@ -290,7 +291,6 @@ static int run_once(struct remote *r, const size_t *order, size_t count)
 
 	if (code)
 		return code;
-	stop_restart_repair(r->s, r->victim);
 	code = place_program(r, order, count);
 	if (code)
 		return code;
@@ -371,8 +371,8 @@ int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_
 	code = run_all(&r);
 	tracer_arm(&s->tracer, 0);
 	clear_code = clear_place(&r);
-	if (!code && r.code < 0)
-		code = r.code;
+	if (!code)
+		code = r.refusal;
 	return code ? code : clear_code;
 }
 

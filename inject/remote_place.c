@@ -20,6 +20,7 @@
 #include "inject/control.h"
 #include "inject/maps.h"
 #include "inject/remote_private.h"
+#include "inject/stack.h"
 
 enum { PHDR_MAX = 32, TAIL_ALIGN = 16 };
 
@@ -158,17 +159,20 @@ static bool read_file(const struct target *t, const struct maps_entry *m, uint64
 	return got >= 0;
 }
 
-static bool someone_is_in(struct stop *s, const struct remote_tail *tail)
+/*
+ * A thread is in the tail, or comes back to it: a signal handler that runs on
+ * top of an unfinished program has its pc in a signal frame.
+ */
+static bool someone_is_in(struct stop *s, const struct snapshot *shot,
+			  const struct remote_tail *tail)
 {
-	taddr_t pc;
+	/* One past the end too: a call that restarts goes back from there. */
+	struct stack_range range = { .lo = tail->address, .hi = tail->address + tail->size + 1 };
 
-	for (size_t i = 0; i < s->held_count; i++) {
-		pc = arch_pc(&s->held[i].pub.regs);
-		/* One past the end too: a call that restarts goes back from there. */
-		if (s->held[i].stopped && pc >= tail->address && pc <= tail->address + tail->size)
+	for (size_t i = 0; i < stop_thread_count(s); i++)
+		if (arch_pc(&stop_thread(s, i)->regs) - range.lo < range.hi - range.lo)
 			return true;
-	}
-	return false;
+	return snapshot_scan(shot, &range, 1) != 0;
 }
 
 /*
@@ -185,9 +189,24 @@ static bool is_dirty(const struct target *t, const struct maps *maps, size_t i,
 	       is_zero(bytes, tail->size);
 }
 
-int remote_clean_tails(struct stop *s, size_t *cleaned, struct dinst_error *e)
+static int clean_tails(struct stop *s, const struct snapshot *shot, const struct maps *maps,
+		       uint8_t *bytes, size_t *cleaned, struct dinst_error *e)
 {
 	struct remote_tail tail;
+	int code = 0;
+
+	for (size_t i = 0; !code && i < maps->count; i++) {
+		if (!is_dirty(s->target, maps, i, &tail, bytes) || someone_is_in(s, shot, &tail))
+			continue;
+		code = stop_write(s, tail.address, bytes, tail.size, e);
+		*cleaned += !code;
+	}
+	return code;
+}
+
+int remote_clean_tails(struct stop *s, size_t *cleaned, struct dinst_error *e)
+{
+	struct snapshot *shot = NULL;
 	struct maps maps;
 	uint8_t *bytes = malloc(page_size());
 	int code = bytes ? maps_read(target_memory_tid(s->target), &maps, e) :
@@ -196,12 +215,10 @@ int remote_clean_tails(struct stop *s, size_t *cleaned, struct dinst_error *e)
 	*cleaned = 0;
 	if (code)
 		goto free_bytes;
-	for (size_t i = 0; !code && i < maps.count; i++) {
-		if (!is_dirty(s->target, &maps, i, &tail, bytes) || someone_is_in(s, &tail))
-			continue;
-		code = stop_write(s, tail.address, bytes, tail.size, e);
-		*cleaned += !code;
-	}
+	code = snapshot_take(s, &shot, e);
+	if (!code)
+		code = clean_tails(s, shot, &maps, bytes, cleaned, e);
+	snapshot_free(shot);
 	maps_release(&maps);
 free_bytes:
 	free(bytes);

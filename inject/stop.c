@@ -78,7 +78,7 @@ static void release(struct stop *s, struct held *h)
 		s->left_attached |= h->seized && !h->gone;
 		return;
 	}
-	stop_restart_repair(s, h);
+	stop_restart_finish(s, h);
 	if (h->pub.changed && memcmp(&h->pub.regs, &h->original, sizeof(h->original)))
 		tracee_set_regs(h->pub.tid, &h->pub.regs);
 	/* ESRCH: it was killed; nothing to let go. */

@@ -260,19 +260,15 @@ static void read_state(struct held *h)
 	h->stopped = !h->gone;
 	h->original = h->pub.regs;
 	h->pub.changed = false;
+	stop_restart_begin(h);
 	tracee_get_rseq(h->pub.tid, &h->pub.rseq, &h->pub.rseq_size, &h->pub.rseq_signature);
 }
 
 /* A signal was met before our stop: it goes first, and we stop it just behind. */
-static void deliver(struct stop *s, struct held *h, int signal)
+static void deliver(struct held *h, int signal)
 {
-	if (!tracee_get_regs(h->pub.tid, &h->pub.regs)) {
-		h->original = h->pub.regs;
-		h->pub.changed = false;
-		stop_restart_repair(s, h);
-		if (h->pub.changed)
-			tracee_set_regs(h->pub.tid, &h->pub.regs);
-	}
+	if (!tracee_get_regs(h->pub.tid, &h->pub.regs))
+		stop_restart_begin(h);
 	tracee_interrupt(h->pub.tid);
 	tracee_resume(h->pub.tid, signal);
 }
@@ -289,7 +285,9 @@ int held_settle(struct stop *s, struct held *h)
 			return error;
 		switch (event.kind) {
 		case TRACEE_EXITED:
+		case TRACEE_VANISHED:
 			h->gone = true;
+			s->suspect |= h->pub.leader || event.kind == TRACEE_VANISHED;
 			return -ESRCH;
 		case TRACEE_STOPPED:
 			h->pub.group_stopped = event.signal != SIGTRAP;
@@ -301,7 +299,7 @@ int held_settle(struct stop *s, struct held *h)
 			h->stopped = true;
 			return 0;
 		case TRACEE_SIGNAL:
-			deliver(s, h, event.signal);
+			deliver(h, event.signal);
 			break;
 		case TRACEE_SYSCALL:
 		case TRACEE_EVENT:
@@ -389,6 +387,28 @@ static int take_more(struct stop *s, struct proc_ids *groups, bool *more, struct
 	return code;
 }
 
+/*
+ * Who was stopped first may be dead by now: killed, or by an exec in another
+ * thread, whose new program then has the leader's id. *more asks to look again.
+ */
+static void check_still_stopped(struct stop *s, bool *more)
+{
+	struct arch_regs regs;
+	struct held *h;
+
+	for (size_t i = 0; i < s->held_count; i++) {
+		h = &s->held[i];
+		if (!h->stopped || s->executed || !tracee_get_regs(h->pub.tid, &regs))
+			continue;
+		h->stopped = false;
+		h->gone = true;
+		s->suspect |= h->pub.leader;
+		*more = true;
+	}
+	if (s->suspect)
+		s->executed |= target_incarnation(s->target) != s->incarnation;
+}
+
 static int gather_all(struct stop *s, struct proc_ids *groups, struct dinst_error *e)
 {
 	bool more = true;
@@ -401,6 +421,8 @@ static int gather_all(struct stop *s, struct proc_ids *groups, struct dinst_erro
 		more = false;
 		if (!code)
 			code = take_more(s, groups, &more, e);
+		if (!code && !more)
+			check_still_stopped(s, &more);
 		if (!code && more && clock_ns() >= s->deadline_ns) {
 			code = dinst_fail(e, DINST_BUSY,
 					  "process %d (%s) creates threads faster than they can be stopped",
@@ -415,8 +437,10 @@ int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct 
 {
 	struct proc_ids groups = { 0 };
 	uint64_t budget_ns;
-	int code = seize_running(s, e);
+	int code;
 
+	s->incarnation = target_incarnation(s->target);
+	code = seize_running(s, e);
 	if (code)
 		return code;
 	if (proc_ids_add(&groups, s->target->pid))
@@ -432,9 +456,11 @@ int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct 
 		code = gather_all(s, &groups, e);
 		tracer_arm(&s->tracer, 0);
 	}
-	if (!code && s->executed)
+	if (!code && s->executed) {
+		s->left_attached = true; /* ids have changed hands: our end lets all go */
 		code = dinst_fail(e, DINST_GONE, "process %d (%s) is executing another program",
 				  (int)s->target->pid, s->target->name);
+	}
 	proc_ids_release(&groups);
 	return code;
 }

@@ -5,12 +5,16 @@
  * Most interrupted calls are restarted by the kernel. Some return EINTR
  * instead: epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semtimedop,
  * io_getevents, recv and accept with a receive timeout, reads of inotify. When
- * we are the reason, the call is made to restart unless a handler runs.
+ * we are the reason, the call is made to restart unless a handler runs: as soon
+ * as the thread is seen stopped, so that our death in the stop changes nothing.
+ *
+ * Sleeps, poll and futex go on by restart_syscall, which a seccomp filter may
+ * answer with death: under a filter the call itself is made again instead.
  *
  * A restarted call begins its relative timeout anew. Where the timeout is in a
  * register it is shortened by what had passed; where it is behind a pointer
- * (epoll_pwait2, rt_sigtimedwait, semtimedop, io_getevents) or belongs to the
- * socket there is no safe place to write another one, and the call may last
+ * (epoll_pwait2, rt_sigtimedwait, semtimedop, io_getevents; under a filter
+ * nanosleep and futex) or belongs to the socket there is no safe place to write another one, and the call may last
  * longer, by at most the time that it had waited before the last stop. Never
  * makes a call shorter than the target asked for.
  */
@@ -21,7 +25,10 @@
 
 #include "inject/control.h"
 
-enum { NS_PER_MS = 1000000 };
+enum {
+	NS_PER_MS = 1000000,
+	RESTART_BLOCK = -516, /* ERESTART_RESTARTBLOCK (include/linux/errno.h) */
+};
 
 /* Calls that take a relative timeout in milliseconds as an argument. */
 static int timeout_argument(long number)
@@ -32,6 +39,10 @@ static int timeout_argument(long number)
 #endif
 	case SYS_epoll_pwait:
 		return 3;
+#ifdef SYS_poll
+	case SYS_poll: /* under a filter */
+		return 2;
+#endif
 	default:
 		return -1;
 	}
@@ -122,6 +133,7 @@ static void continue_timeout(struct stop *s, struct held *h, unsigned argument)
 		r->written = r->end_ns > now ?
 				     (long)((r->end_ns - now + NS_PER_MS - 1) / NS_PER_MS) : 0;
 		arch_set_syscall_argument(&thread->regs, argument, r->written);
+		thread->changed = true;
 	}
 	r->sp = arch_sp(&thread->regs);
 	r->pc = arch_pc(&thread->regs);
@@ -131,21 +143,39 @@ static void continue_timeout(struct stop *s, struct held *h, unsigned argument)
 	r->serial = s->serial;
 }
 
-void stop_restart_repair(struct stop *s, struct held *h)
+/* Would the call end with EINTR, or with the filter's verdict, only because of us? */
+static bool is_cut_short(const struct held *h)
 {
-	struct stop_thread *thread = &h->pub;
+	const struct arch_regs *regs = &h->pub.regs;
+
+	if (!arch_in_syscall(regs))
+		return false;
+	if (arch_syscall_result(regs) == RESTART_BLOCK)
+		return h->seccomp > 0;
+	/* An interrupted close() has closed the descriptor: never twice (close(2)). */
+	return arch_syscall_result(regs) == -EINTR && arch_syscall_number(regs) != SYS_close;
+}
+
+void stop_restart_begin(struct held *h)
+{
+	h->restarted = is_cut_short(h);
+	if (!h->restarted)
+		return;
+	arch_restart_interrupted(&h->pub.regs);
+	/* Should this fail the thread is dead, and the next request says so. */
+	tracee_set_regs(h->pub.tid, &h->pub.regs);
+	h->original = h->pub.regs;
+}
+
+void stop_restart_finish(struct stop *s, struct held *h)
+{
 	int argument;
 
-	if (!arch_in_syscall(&thread->regs) || arch_syscall_result(&thread->regs) != -EINTR)
+	if (!h->restarted || !arch_in_syscall(&h->pub.regs))
 		return;
-	/* An interrupted close() has closed the descriptor: never twice (close(2)). */
-	if (arch_syscall_number(&thread->regs) == SYS_close)
-		return;
-	argument = timeout_argument(arch_syscall_number(&thread->regs));
+	argument = timeout_argument(arch_syscall_number(&h->pub.regs));
 	if (argument >= 0)
 		continue_timeout(s, h, (unsigned)argument);
-	arch_restart_interrupted(&thread->regs);
-	thread->changed = true;
 }
 
 void stop_restart_expire(struct stop *s)

@@ -31,6 +31,7 @@ static int handle(struct catch *c, const struct tracee_event *event, bool *execu
 
 	switch (event->kind) {
 	case TRACEE_EXITED:
+	case TRACEE_VANISHED:
 		return dinst_fail(c->e, DINST_GONE, "process %d ended before it executed the program",
 				  (int)c->pid);
 	case TRACEE_EXEC:

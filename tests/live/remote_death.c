@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * remote_death.c - the tracer is killed at every step of a stop with remote
+ * calls, one after the other, until it gets through. The target finishes the
+ * program alone, and its registers, flags, red zone and interrupted call are
+ * as they should be; nothing holds it; its text can be put right.
+ *
+ * Not epoll_wait: killed between the interrupt and the first look at the
+ * thread, we leave it with EINTR that once (a limit that docs/safety.md names).
+ */
+#include "tests/live/harness.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "inject/fault.h"
+#include "inject/remote.h"
+
+enum { STEPS_MAX = 100 };
+
+static int protect_twice(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct arch_remote_call calls[3];
+	struct arch_remote_program program = { .calls = calls, .count = 3 };
+	long results[3];
+
+	(void)arg;
+	memset(calls, 0, sizeof(calls));
+	calls[0].number = SYS_getpid;
+	calls[1].number = SYS_getuid;
+	calls[2].number = SYS_getppid;
+	return remote_run(s, &program, 0, NULL, NULL, NULL, results, e);
+}
+
+/* In a process of its own: true if it was killed at its `step`th fault point. */
+static bool die_at(pid_t pid, unsigned long step)
+{
+	struct dinst_error e = { 0 };
+	struct target *t = NULL;
+	pid_t tracer = fork();
+	int status;
+
+	assert_true(tracer >= 0);
+	if (!tracer) {
+		fault_countdown = step;
+		if (target_open(pid, &t, &e))
+			_exit(1);
+		_exit(target_stop(t, NULL, protect_twice, NULL, NULL, &e) ? 2 : 0);
+	}
+	assert_int_equal(waitpid(tracer, &status, 0), tracer);
+	if (WIFSIGNALED(status)) {
+		assert_int_equal(WTERMSIG(status), SIGKILL);
+		return true;
+	}
+	assert_int_equal(status, 0);
+	return false;
+}
+
+static int clean(struct stop *s, void *arg, struct dinst_error *e)
+{
+	return remote_clean_tails(s, arg, e);
+}
+
+static void clean_up(pid_t pid)
+{
+	struct dinst_error e = { 0 };
+	struct target *t = NULL;
+	size_t cleaned;
+
+	if (target_open(pid, &t, &e))
+		fail_msg("%s", e.text);
+	for (int i = 0; i < 50 && remote_tails_dirty(t); i++) {
+		if (target_stop(t, NULL, clean, &cleaned, NULL, &e))
+			fail_msg("%s", e.text);
+		usleep(1000);
+	}
+	assert_false(remote_tails_dirty(t));
+	target_close(t);
+}
+
+/* `times`: deaths before the tails are cleaned, each uses another tail. */
+static void die_everywhere(struct harness *h, const char *mode)
+{
+	unsigned long step;
+
+	harness_start(h, "remote-registers", mode, NULL);
+	for (step = 1; step < STEPS_MAX && die_at(h->pid, step); step++) {
+		usleep(2000);
+		assert_string_equal(harness_status(h->pid, h->pid, "TracerPid:"), "0");
+		assert_int_not_equal(harness_status(h->pid, h->pid, "State:")[0], 'T');
+		clean_up(h->pid);
+	}
+	assert_in_range(step, 10, STEPS_MAX - 1);
+	harness_verify(h);
+	if (strcmp(mode, "nanosleep"))
+		harness_end(h, 0);
+	else
+		assert_int_equal(harness_wait(h, 5000), 0);
+}
+
+#define STATE(mode)                                                                                \
+	static void test_##mode(void **state)                                                      \
+	{                                                                                          \
+		die_everywhere(*state, #mode);                                                     \
+	}
+
+STATE(read)
+STATE(nanosleep)
+STATE(futex)
+STATE(poll)
+STATE(running)
+STATE(sequence)
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_read), TEST(test_nanosleep), TEST(test_futex), TEST(test_poll),
+		TEST(test_running), TEST(test_sequence),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

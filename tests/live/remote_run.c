@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * remote_run.c - system calls made by a thread of the target: their results,
+ * and that the thread notices nothing, whatever it was doing. The target
+ * program checks its registers, its flags, its red zone and the result of the
+ * call that was interrupted.
+ */
+#include "tests/live/harness.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "inject/remote.h"
+
+static struct target *open_target(pid_t pid)
+{
+	struct dinst_error e = { 0 };
+	struct target *t = NULL;
+
+	if (target_open(pid, &t, &e))
+		fail_msg("%s", e.text);
+	return t;
+}
+
+static void stop(struct target *t, stop_work work, void *arg)
+{
+	struct dinst_error e = { 0 };
+
+	if (target_stop(t, NULL, work, arg, NULL, &e))
+		fail_msg("%s", e.text);
+}
+
+static void set_args(struct arch_remote_call *call, const uint64_t args[6])
+{
+	for (int i = 0; i < 6; i++)
+		call->args[i].value = args[i];
+}
+
+static int check_long(const char *what, long is, long wanted, struct dinst_error *e)
+{
+	if (is == wanted)
+		return 0;
+	return dinst_fail(e, DINST_FAILED, "%s is %ld and should be %ld", what, is, wanted);
+}
+
+/* getpid; mmap; munmap of what mmap gave. */
+static int map_and_unmap(struct stop *s, void *arg, struct dinst_error *e)
+{
+	const uint64_t map[6] = { 0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				  (uint64_t)-1, 0 };
+	struct arch_remote_call calls[3];
+	struct arch_remote_program program = { .calls = calls, .count = 3 };
+	long results[3];
+	int code;
+
+	(void)arg;
+	memset(calls, 0, sizeof(calls));
+	calls[0].number = SYS_getpid;
+	calls[1].number = SYS_mmap;
+	set_args(&calls[1], map);
+	calls[2].number = SYS_munmap;
+	calls[2].args[0] = (struct arch_remote_arg){ ARCH_ARG_RESULT, 1 };
+	calls[2].args[1].value = 8192;
+	code = remote_run(s, &program, 0, NULL, NULL, NULL, results, e);
+	if (!code)
+		code = check_long("getpid", results[0], target_pid(stop_target(s)), e);
+	if (!code && (results[1] & 0xfff || results[1] <= 0))
+		code = check_long("mmap", results[1], 0, e);
+	return code ? code : check_long("munmap", results[2], 0, e);
+}
+
+/* The second call fails: the third is left out, the fourth is made all the same. */
+static int fail_and_go_on(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct arch_remote_call calls[4];
+	struct arch_remote_program program = { .calls = calls, .count = 4 };
+	long results[4];
+	int code;
+
+	(void)arg;
+	memset(calls, 0, sizeof(calls));
+	calls[0].number = SYS_getpid;
+	calls[1].number = SYS_close;
+	calls[1].args[0].value = 1000000;
+	calls[2].number = SYS_exit_group;
+	calls[3].number = SYS_getuid;
+	calls[3].always = true;
+	code = remote_run(s, &program, 0, NULL, NULL, NULL, results, e);
+	if (!code)
+		code = check_long("close", results[1], -EBADF, e);
+	if (!code)
+		code = check_long("the call left out", results[2], -ECANCELED, e);
+	return code ? code : check_long("getuid", results[3], getuid(), e);
+}
+
+static int refuse_second(struct stop *s, size_t next, const long *results, void *arg,
+			 struct dinst_error *e)
+{
+	pid_t *victim = arg;
+
+	*victim = remote_victim(s);
+	if (next != 1 || results[0] != target_pid(stop_target(s)))
+		return 0;
+	return dinst_fail(e, DINST_REFUSED, "the test refuses");
+}
+
+/* What `between` refuses is not made, nor what follows, but for `always`. */
+static int refuse_between(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct arch_remote_call calls[4];
+	struct arch_remote_program program = { .calls = calls, .count = 4 };
+	struct dinst_error refusal = { 0 };
+	long results[4];
+	pid_t victim = 0;
+	int code;
+
+	(void)arg;
+	memset(calls, 0, sizeof(calls));
+	calls[0].number = SYS_getpid;
+	calls[1].number = SYS_exit_group;
+	calls[2].number = SYS_exit_group;
+	calls[3].number = SYS_getuid;
+	calls[3].always = true;
+	code = remote_run(s, &program, 0, NULL, refuse_second, &victim, results, &refusal);
+	code = check_long("the answer", code, DINST_REFUSED, e);
+	if (!code)
+		code = check_long("the refused call", results[1], -ECANCELED, e);
+	if (!code)
+		code = check_long("the call left out", results[2], -ECANCELED, e);
+	if (!code)
+		code = check_long("the victim", victim != 0, 1, e);
+	if (!code)
+		code = check_long("the victim afterwards", remote_victim(s), 0, e);
+	return code ? code : check_long("getuid", results[3], getuid(), e);
+}
+
+static const stop_work programs[] = { map_and_unmap, fail_and_go_on, refuse_between };
+
+/* A target in one state, all programs, several times; everything is as before. */
+static void run_in_state(struct harness *h, const char *mode)
+{
+	struct target *t;
+
+	harness_start(h, "remote-registers", mode, NULL);
+	t = open_target(h->pid);
+	for (size_t i = 0; i < 4 * sizeof(programs) / sizeof(programs[0]); i++) {
+		stop(t, programs[i % 3], NULL);
+		usleep(i % 2 ? 0 : 2000);
+	}
+	harness_verify(h);
+	target_close(t);
+	if (strcmp(mode, "nanosleep"))
+		harness_end(h, 0);
+	else
+		assert_int_equal(harness_wait(h, 5000), 0);
+}
+
+#define STATE(mode)                                                                                \
+	static void test_##mode(void **state)                                                      \
+	{                                                                                          \
+		run_in_state(*state, #mode);                                                       \
+	}
+
+STATE(read)
+STATE(nanosleep)
+STATE(futex)
+STATE(poll)
+STATE(epoll)
+STATE(running)
+
+/* Two programs in one stop, on the same victim, and a thread stopped by job control. */
+static int twice(struct stop *s, void *arg, struct dinst_error *e)
+{
+	int code = map_and_unmap(s, arg, e);
+
+	return code ? code : fail_and_go_on(s, arg, e);
+}
+
+static void test_group_stopped(void **state)
+{
+	static const char *const modes[] = { "read", "poll", "running" };
+	struct harness *h = *state;
+	struct target *t;
+
+	for (size_t i = 0; i < 3; i++) {
+		harness_start(h, "remote-registers", modes[i], NULL);
+		kill(h->pid, SIGSTOP);
+		usleep(10000);
+		t = open_target(h->pid);
+		for (int k = 0; k < 5; k++) {
+			assert_int_equal(harness_status(h->pid, h->pid, "State:")[0], 'T');
+			stop(t, twice, NULL);
+			usleep(5000);
+		}
+		assert_int_equal(harness_status(h->pid, h->pid, "State:")[0], 'T');
+		kill(h->pid, SIGCONT);
+		harness_verify(h);
+		target_close(t);
+		harness_end(h, 0);
+	}
+}
+
+static int seen_in_sequence(struct stop *s, void *arg, struct dinst_error *e)
+{
+	taddr_t abort_pc;
+
+	*(int *)arg += stop_in_sequence(s, stop_thread(s, 0), &abort_pc);
+	return map_and_unmap(s, NULL, e);
+}
+
+/* A victim inside a restartable sequence: its sequence is aborted, never swallowed. */
+static void test_sequence(void **state)
+{
+	struct harness *h = *state;
+	struct target *t;
+	int seen = 0;
+
+	harness_start(h, "remote-registers", "sequence", NULL);
+	t = open_target(h->pid);
+	for (int i = 0; i < 30; i++) {
+		stop(t, seen_in_sequence, &seen);
+		usleep(1000);
+	}
+	assert_true(seen > 15);
+	harness_verify(h);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+/*
+ * A filter that kills at mmap and at restart_syscall: with CAP_SYS_ADMIN it is
+ * suspended, and the interrupted poll is not continued by restart_syscall.
+ */
+static void test_filter(void **state)
+{
+	struct harness *h = *state;
+	struct target *t;
+
+	if (geteuid()) {
+		print_message("skipped: seccomp can be suspended by root only\n");
+		skip();
+	}
+	harness_start(h, "stop-states", "filter", NULL);
+	t = open_target(h->pid);
+	for (int i = 0; i < 10; i++) {
+		stop(t, map_and_unmap, NULL);
+		usleep(2000);
+	}
+	harness_verify(h);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+static void test_dead_leader(void **state)
+{
+	struct harness *h = *state;
+	struct target *t;
+
+	harness_start_argv(h, (const char *const[]){ harness_path("tests/live/targets/stop-states"),
+						     "leader", NULL }, false);
+	assert_string_equal(harness_line(h, 5000), "ready");
+	t = open_target(h->pid);
+	for (int i = 0; i < 10; i++)
+		stop(t, twice, NULL);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+/* Something left behind in a tail is found and zeroed; without it nothing is. */
+static int dirty_a_tail(struct stop *s, void *arg, struct dinst_error *e)
+{
+	static const uint8_t rest[] = { 0x90, 0x90 };
+	const taddr_t *address = arg;
+
+	return stop_write(s, *address, rest, sizeof(rest), e);
+}
+
+static int clean(struct stop *s, void *arg, struct dinst_error *e)
+{
+	return remote_clean_tails(s, arg, e);
+}
+
+static taddr_t end_of_text(pid_t pid, const char *name)
+{
+	char path[64], line[512];
+	unsigned long lo, hi = 0, end = 0;
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	maps = fopen(path, "re");
+	assert_non_null(maps);
+	while (fgets(line, sizeof(line), maps))
+		if (strstr(line, " r-xp ") && strstr(line, name) &&
+		    sscanf(line, "%lx-%lx", &lo, &hi) == 2)
+			end = hi;
+	fclose(maps);
+	assert_true(end != 0);
+	return end;
+}
+
+static void test_clean_tails(void **state)
+{
+	struct harness *h = *state;
+	size_t cleaned = 99;
+	struct target *t;
+	taddr_t address;
+
+	harness_start(h, "remote-registers", "read", NULL);
+	t = open_target(h->pid);
+	address = end_of_text(h->pid, "/remote-registers") - 64;
+	assert_false(remote_tails_dirty(t));
+	stop(t, clean, &cleaned);
+	assert_int_equal(cleaned, 0);
+	stop(t, dirty_a_tail, &address);
+	assert_true(remote_tails_dirty(t));
+	stop(t, clean, &cleaned);
+	assert_int_equal(cleaned, 1);
+	assert_false(remote_tails_dirty(t));
+	harness_verify(h);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_read), TEST(test_nanosleep), TEST(test_futex), TEST(test_poll),
+		TEST(test_epoll), TEST(test_running), TEST(test_group_stopped), TEST(test_sequence),
+		TEST(test_filter), TEST(test_dead_leader), TEST(test_clean_tails),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
