@@ -170,8 +170,8 @@ static void flipped_bytes(void **state)
 		"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"read\",\"params\":{\"ids\":[1,2],\"session\":\"base\"}}\n",
 		"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"sessions\",\"params\":{}}\n",
 		"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"attach\",\"params\":{\"target\":\"base\",\"name\":null}}\n",
-		"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"insert\",\"params\":{\"metric\":\"calls\",\"focus\":"
-		"[\"/Code/x/y\"],\"each\":true,\"session\":\"base\"}}\n",
+		("{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"insert\",\"params\":{\"metric\":\"calls\",\"focus\":"
+		 "[\"/Code/x/y\"],\"each\":true,\"session\":\"base\"}}\n"),
 		"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"complete\",\"params\":{\"prefix\":\"y\",\"max\":3}}\n",
 	};
 	uint32_t seed = 2026;
