@@ -31,9 +31,8 @@ finish() {
 		kill "$pid" 2>/dev/null
 	done
 	for pid in "${children[@]}"; do
-		timeout 10 tail --pid="$pid" -f /dev/null 2>/dev/null || kill -9 "$pid" 2>/dev/null
+		wait_for 10 is_gone "$pid" || kill -9 "$pid" 2>/dev/null
 	done
-	wait 2>/dev/null
 	if [ "$ended" = fail ]; then
 		for log in "$work"/*.err "$work"/*.log "$work/dinstd"/*.log; do
 			[ -s "$log" ] && { echo "--- $(basename "$log")"; tail -n 15 "$log"; }
@@ -148,6 +147,10 @@ wait_for() {
 		[ $tries -gt 0 ] || return 1
 		sleep 0.05
 	done
+}
+
+is_gone() {
+	! kill -0 "$1" 2>/dev/null
 }
 
 # short FULL SHORT: one of the two.
