@@ -147,7 +147,8 @@ static void find_shared(const struct target *t, const struct maps *m, struct are
 	for (size_t i = 0; i < m->count; i++) {
 		const struct maps_entry *entry = &m->entries[i];
 
-		if (!is_ours(entry))
+		/* A mutator maps the whole file to write to it: that is no arena in a target. */
+		if (!is_ours(entry) || (!(entry->protection & PROT_EXEC) && !entry->offset))
 			continue;
 		record = record_of(found, count, max, entry);
 		if (!record)

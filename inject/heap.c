@@ -36,6 +36,7 @@ struct heap {
 
 	uint32_t *references;    /* of each counter; 0: free */
 	uint64_t *baseline;      /* private arenas: what the slots held when it was allocated */
+	uint64_t *last;          /* private arenas: the value when it could be read last */
 	bool *was_used;          /* the slots may hold something */
 	size_t counter_room;     /* counters in one block */
 	size_t counter_hint;     /* none below it is free */
@@ -54,9 +55,12 @@ int heap_create(struct arena *a, struct heap **out, struct dinst_error *e)
 	h->counter_hint = FIRST_COUNTER;
 	h->references = calloc(h->counter_room, sizeof(*h->references));
 	h->was_used = calloc(h->counter_room, sizeof(*h->was_used));
-	if (a->mode == ARENA_PRIVATE)
+	if (a->mode == ARENA_PRIVATE) {
 		h->baseline = calloc(h->counter_room, sizeof(*h->baseline));
-	if (!h->references || !h->was_used || (a->mode == ARENA_PRIVATE && !h->baseline) ||
+		h->last = calloc(h->counter_room, sizeof(*h->last));
+	}
+	if (!h->references || !h->was_used ||
+	    (a->mode == ARENA_PRIVATE && (!h->baseline || !h->last)) ||
 	    !heap_code_init(&h->code, a->code_size)) {
 		heap_destroy(h);
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the heap's book-keeping");
@@ -74,6 +78,7 @@ void heap_destroy(struct heap *h)
 	free(h->cell_taken);
 	free(h->references);
 	free(h->baseline);
+	free(h->last);
 	free(h->was_used);
 	free(h);
 }
@@ -181,27 +186,27 @@ static uint64_t *slot_map(const struct heap *h, size_t number, unsigned cpu)
 				    number * SLOT);
 }
 
-/* A private arena's values are the target's alone; what cannot be read counts nothing. */
-static uint64_t sum_private(const struct heap *h, size_t number)
+/* A private arena's values are the target's alone. False if it cannot be read (any more). */
+static bool sum_private(const struct heap *h, size_t number, uint64_t *sum)
 {
 	const struct arena *a = h->arena;
-	uint64_t sum = 0, value;
+	uint64_t value;
 
+	*sum = 0;
 	for (unsigned cpu = 0; cpu <= a->cpus; cpu++) {
 		taddr_t at = a->data + ((taddr_t)cpu << a->cpu_shift) + number * SLOT;
 
-		if (target_read_some(a->target, at, &value, sizeof(value)) == sizeof(value))
-			sum += value;
+		if (target_read_some(a->target, at, &value, sizeof(value)) != sizeof(value))
+			return false;
+		*sum += value;
 	}
-	return sum;
+	return true;
 }
 
-static uint64_t sum_slots(const struct heap *h, size_t number)
+static uint64_t sum_shared(const struct heap *h, size_t number)
 {
 	uint64_t sum = 0;
 
-	if (h->arena->mode == ARENA_PRIVATE)
-		return sum_private(h, number);
 	for (unsigned cpu = 0; cpu <= h->arena->cpus; cpu++)
 		sum += __atomic_load_n(slot_map(h, number, cpu), __ATOMIC_RELAXED);
 	return sum;
@@ -210,10 +215,12 @@ static uint64_t sum_slots(const struct heap *h, size_t number)
 /* Slots that were never used are zero already; writing them would only make pages exist. */
 static void clear_slots(struct heap *h, size_t number)
 {
+	if (h->arena->mode == ARENA_PRIVATE)
+		h->last[number] = 0;
 	if (!h->was_used[number])
 		return;
 	if (h->arena->mode == ARENA_PRIVATE) {
-		h->baseline[number] = sum_private(h, number);
+		sum_private(h, number, &h->baseline[number]);
 		return;
 	}
 	for (unsigned cpu = 0; cpu <= h->arena->cpus; cpu++)
@@ -270,8 +277,13 @@ void heap_unref_counter(struct heap *h, taddr_t counter)
 uint64_t heap_read_counter(const struct heap *h, taddr_t counter)
 {
 	size_t number = counter_number(h, counter);
+	uint64_t sum;
 
-	return sum_slots(h, number) - (h->baseline ? h->baseline[number] : 0);
+	if (h->arena->mode == ARENA_SHARED)
+		return sum_shared(h, number);
+	if (sum_private(h, number, &sum))
+		h->last[number] = sum - h->baseline[number];
+	return h->last[number];
 }
 
 /* -------------------------------------------------------------- the whole */

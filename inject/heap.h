@@ -32,7 +32,10 @@ int heap_alloc_counter(struct heap *h, taddr_t *out, struct dinst_error *e);
 void heap_ref_counter(struct heap *h, taddr_t counter);
 void heap_unref_counter(struct heap *h, taddr_t counter);
 
-/* Sum over all CPUs and the locked slot, read with plain loads. */
+/*
+ * Sum over all CPUs and the locked slot, read with plain loads. In a private
+ * arena it is read out of the target, and stays what it was once that has ended.
+ */
 uint64_t heap_read_counter(const struct heap *h, taddr_t counter);
 
 /* Our writable view of `size` bytes at `address` of the arena; NULL if outside. */

@@ -60,31 +60,50 @@ static void check_reach(const struct job *job)
 	assert_true((size_t)(a->cpus + 1) << a->cpu_shift <= a->data_size);
 }
 
-/* Code and counters work: a function that returns 42 and the sum of a counter. */
+/*
+ * Code and counters work: a function of ours counts in the locked slot, by its
+ * absolute or relative address, and returns 42.
+ */
+static void write_function(struct arena *a, uint8_t *map, taddr_t at, taddr_t counter)
+{
+	static const uint8_t absolute[] = { 0xf0, 0x48, 0xff, 0x04, 0x25 }; /* lock incq disp32 */
+	static const uint8_t relative[] = { 0xf0, 0x48, 0xff, 0x05 }; /* lock incq disp32(%rip) */
+	static const uint8_t end[] = { 0xb8, 42, 0, 0, 0, 0xc3 }; /* mov $42,%eax; ret */
+	taddr_t slot = counter + ((taddr_t)a->cpus << a->cpu_shift);
+	int32_t displacement = (int32_t)(a->low_data ? slot : slot - (at + 8));
+	size_t used = a->low_data ? sizeof(absolute) : sizeof(relative);
+
+	memcpy(map, a->low_data ? absolute : relative, used);
+	memcpy(map + used, &displacement, 4);
+	memcpy(map + used + 4, end, sizeof(end));
+}
+
 static void use(struct harness *h, struct target *t, struct job *job)
 {
-	static const uint8_t code[] = { 0xb8, 42, 0, 0, 0, 0xc3 }; /* mov $42,%eax; ret */
 	struct dinst_error e = { 0 };
 	struct journal *journal;
 	struct heap *heap;
-	taddr_t function, counter;
-	uint64_t value = 0;
+	taddr_t function, counter, again;
 	char line[64];
 
 	assert_int_equal(journal_create(job->arena, "test", &journal, &e), 0);
 	assert_int_equal(heap_create(job->arena, &heap, &e), 0);
-	assert_int_equal(heap_alloc_code(heap, sizeof(code), &function, &e), 0);
+	assert_int_equal(heap_alloc_code(heap, 32, &function, &e), 0);
 	assert_int_equal(heap_alloc_counter(heap, &counter, &e), 0);
-	memcpy(heap_map(heap, function, sizeof(code)), code, sizeof(code));
+	write_function(job->arena, heap_map(heap, function, 32), function, counter);
 	help_stop_well(t, sync_it, job);
 	snprintf(line, sizeof(line), "sum %" PRIx64, function);
-	assert_string_equal(help_ask(h, line), "42");
-	if (!job->private) {
-		*(uint64_t *)heap_map(heap, counter, 8) = 7;
-		assert_int_equal(target_read(t, counter, &value, 8, &e), 0);
-		assert_int_equal(value, 7);
-		assert_int_equal(heap_read_counter(heap, counter), 7);
+	for (uint64_t i = 0; i < 3; i++) {
+		assert_int_equal(heap_read_counter(heap, counter), i);
+		assert_string_equal(help_ask(h, line), "42");
 	}
+	/* A counter that is used again begins at zero. */
+	heap_unref_counter(heap, counter);
+	assert_int_equal(heap_alloc_counter(heap, &again, &e), 0);
+	assert_int_equal(again, counter);
+	assert_int_equal(heap_read_counter(heap, counter), 0);
+	assert_string_equal(help_ask(h, line), "42");
+	assert_int_equal(heap_read_counter(heap, counter), 1);
 	heap_destroy(heap);
 	journal_destroy(journal);
 }
@@ -170,6 +189,40 @@ static void address_space_limit(void **state)
 {
 	harness_start(*state, "arena-space", "as", "24", NULL);
 	whole_life(*state, "text", false, 16 * MIB, true);
+}
+
+/* The thread that makes our calls has a descriptor table of its own. */
+static void own_descriptors(void **state)
+{
+	harness_start(*state, "arena-space", "unshare", NULL);
+	whole_life(*state, "text", false, 64 * MIB, true);
+}
+
+/* The leader has exited: its maps and descriptors are gone, the process is not. */
+static void leader_gone(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = { 0 };
+	struct arena_found found;
+	struct job job = { 0 };
+	struct target *t;
+
+	harness_start_argv(h, (const char *const[]){ harness_path("tests/live/targets/arena-space"),
+						     "leaderless", NULL },
+			   false);
+	assert_string_equal(harness_line(h, 5000), "ready");
+	t = help_open(h->pid);
+	job.lo = help_ask_address(h, "text") / 4096 * 4096;
+	job.hi = job.lo + 4096;
+	help_stop_well(t, make, &job);
+	check_reach(&job);
+	assert_int_equal(job.arena->mode, ARENA_SHARED);
+	use(h, t, &job);
+	check_found(t, &job);
+	help_stop_well(t, destroy, &job);
+	assert_int_equal(arena_find(t, &found, 1, &e), 0);
+	target_close(t);
+	harness_end(h, 0);
 }
 
 static void no_room_at_all(void **state)
@@ -373,6 +426,8 @@ int main(void)
 		CASE(no_low_memory),
 		CASE(small_hole),
 		CASE(address_space_limit),
+		CASE(own_descriptors),
+		CASE(leader_gone),
 		CASE(no_room_at_all),
 		CASE(address_space_exhausted),
 		CASE(fixed_address),

@@ -9,6 +9,8 @@
  *   fsize    RLIMIT_FSIZE is 4096
  *   nolow    nothing is free below 2 GiB
  *   as       RLIMIT_AS leaves ARG MiB
+ *   unshare  each thread but the first has a descriptor table of its own
+ *   leaderless the first thread exits
  *
  * Commands on standard input, one answer each:
  *   text            an address in this program's text
@@ -19,6 +21,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -33,12 +36,15 @@
 
 #define MIB ((uintptr_t)1 << 20)
 
-static atomic_int stop;
+static atomic_int stop, own_descriptors;
 static pid_t child;
 
 static void *work(void *arg)
 {
 	volatile unsigned long *count = arg;
+
+	if (own_descriptors && unshare(CLONE_FILES))
+		return NULL;
 
 	while (!stop) {
 		++*count;
@@ -157,21 +163,16 @@ static void answer(char *line)
 	fflush(stdout);
 }
 
-int main(int argc, char **argv)
+enum { THREADS = 4 };
+
+static unsigned long counts[THREADS];
+static pthread_t threads[THREADS];
+
+/* Answers until the input ends, and ends the program. */
+static void *serve(void *arg)
 {
-	enum { THREADS = 4 };
-	unsigned long counts[THREADS] = { 0 };
-	pthread_t threads[THREADS];
 	char line[256];
 
-	setvbuf(stdin, NULL, _IONBF, 0);
-	for (int i = 0; i < THREADS; i++)
-		pthread_create(&threads[i], NULL, work, &counts[i]);
-	/* A thread that has only just been made still has its signals blocked. */
-	for (int i = 0; i < THREADS; i++)
-		while (!((volatile unsigned long *)counts)[i])
-			usleep(100);
-	set_up(argc > 1 ? argv[1] : "threads", argc > 2 ? strtoul(argv[2], NULL, 0) : 0);
 	printf("ready\n");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin))
@@ -185,6 +186,29 @@ int main(int argc, char **argv)
 	}
 	for (int i = 0; i < THREADS; i++)
 		if (!counts[i])
-			return 1;
+			exit(1);
+	exit(0);
+	return arg;
+}
+
+int main(int argc, char **argv)
+{
+	const char *mode = argc > 1 ? argv[1] : "threads";
+	pthread_t server;
+
+	setvbuf(stdin, NULL, _IONBF, 0);
+	own_descriptors = !strcmp(mode, "unshare");
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, work, &counts[i]);
+	/* A thread that has only just been made still has its signals blocked. */
+	for (int i = 0; i < THREADS; i++)
+		while (!((volatile unsigned long *)counts)[i])
+			usleep(100);
+	set_up(mode, argc > 2 ? strtoul(argv[2], NULL, 0) : 0);
+	if (!strcmp(mode, "leaderless")) {
+		pthread_create(&server, NULL, serve, NULL);
+		pthread_exit(NULL);
+	}
+	serve(NULL);
 	return 0;
 }
