@@ -151,6 +151,10 @@ static int make_pieces(struct flow *f, struct dinst_error *e)
 
 static void mark_references(struct flow *f)
 {
+	/* Without relocations, an address is any word that looks like one. */
+	unsigned sure = REFERENCE_LANDING | REFERENCE_SYMBOL |
+			(image_is_fixed(f->img) ? 0 : REFERENCE_ADDRESS);
+
 	for (size_t i = 0; i < f->piece_count; i++) {
 		const struct piece *p = &f->pieces[i];
 		const vaddr_t *targets;
@@ -165,6 +169,8 @@ static void mark_references(struct flow *f)
 				continue;
 			if (refs & ~(unsigned)REFERENCE_RSEQ)
 				f->marks[p->base + (v - p->lo)] |= MARK_TARGET | MARK_REFERRED;
+			if (refs & sure)
+				f->marks[p->base + (v - p->lo)] |= MARK_SURE;
 			if (refs & REFERENCE_RSEQ)
 				f->marks[p->base + (v - p->lo)] |= MARK_RSEQ;
 		}
@@ -370,9 +376,9 @@ int flow_follow(struct flow *f, vaddr_t v, struct dinst_error *e)
 
 /*
  * Control may come in at the entry, at fragments, and wherever something in the
- * image refers to the head of an instruction. References elsewhere are mostly
- * chance: they forbid windows, but are not followed, unless nothing else has
- * been decoded there.
+ * image refers to the head of an instruction. What only looks like a branch to
+ * the middle of one is mostly chance: it forbids windows, but is not followed,
+ * unless nothing else has been decoded there.
  */
 static int follow_roots(struct flow *f, struct dinst_error *e)
 {
@@ -381,7 +387,8 @@ static int follow_roots(struct flow *f, struct dinst_error *e)
 
 		for (vaddr_t v = p->lo; v < p->hi; v++) {
 			size_t at = p->base + (v - p->lo);
-			bool head = f->heads[at] || !(f->marks[at] & MARK_COVER);
+			bool head = f->heads[at] || !(f->marks[at] & MARK_COVER) ||
+				    f->marks[at] & MARK_SURE;
 			int r;
 
 			if (v != p->lo && !(head && f->marks[at] & MARK_REFERRED))

@@ -24,6 +24,7 @@ enum flow_mark {
 	MARK_LOOP = 1 << 4,	/* a jump of this function itself leads here */
 	MARK_REFERRED = 1 << 5, /* image_references_at() names it */
 	MARK_RSEQ = 1 << 6,	/* of a restartable sequence */
+	MARK_SURE = 1 << 7,	/* a symbol, a handler or a stored address: code starts here */
 };
 
 struct piece {

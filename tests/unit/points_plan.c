@@ -38,6 +38,7 @@ static const struct plan_case layout_cases[] = {
 	{"a_endbr_ret", "entry+0=padding(4,1+4) exit+4=merged(4,1+4)"},
 	{"a_endbr", "entry+0=jump(4,10) exit+13=merged(4,10)"},
 	{"a_alias", "entry+0=jump(0,6) exit+5=merged(0,6)"},
+	{"a_ifunc", "entry+0=!ifunc exit+7=!ifunc"},
 	{"a_outer", "entry+0=short(0,2)"},
 	{"a_inner", "entry+0=padding(0,4+1) exit+3=merged(0,4+1)"},
 	{"a_data", "entry+0=jump(0,6) exit+5=merged(0,6)"},
@@ -112,6 +113,7 @@ static const struct plan_case flow_cases[] = {
 	{"e_loop_entry_window", "entry+0=jump(0,6) exit+14=previous(8,7)"},
 	{"e_xbegin", "entry+0=short(0,2) exit+22=previous(16,7)"},
 	{"e_syscall", "entry+0=jump(0,5) exit+7=padding(7,1+4)"},
+	{"e_rseq", "entry+0=jump(0,5) exit+12=!rseq exit+25=padding(25,1+4)"},
 	{"e_sigreturn", "entry+0=!stub"},
 	{"e_from_next", "entry+0=jump(0,6) exit+9=short(8,2)"},
 	{"e_next_door", "entry+0=jump(0,10) exit+9=merged(0,10)"},
@@ -303,6 +305,56 @@ static void test_liveness(void **state)
 	image_close(img);
 }
 
+/* Stubs are listed and refused; fragments have their points in their function's plan. */
+static void test_stubs_and_fragments(void **state)
+{
+	struct image *img = open_target("points-flow");
+	const struct image_function *functions;
+	unsigned stubs = 0, fragments = 0;
+	size_t n;
+
+	(void)state;
+	assert_non_null(img);
+	n = image_functions(img, &functions);
+	for (size_t i = 0; i < n; i++) {
+		struct function_plan *plan = NULL;
+		struct dinst_error e = {0};
+
+		assert_int_equal(plan_function(img, (uint32_t)i, &plan, &e), 0);
+		if (functions[i].flags & FUNCTION_COLD) {
+			fragments++;
+			assert_int_equal(plan->point_count, 0);
+		} else {
+			assert_true(plan->point_count >= 1);
+			assert_int_equal(plan->points[0].kind, POINT_ENTRY);
+		}
+		if (functions[i].flags & FUNCTION_STUB) {
+			stubs++;
+			assert_int_equal(plan->window_count, 0);
+			for (size_t k = 0; k < plan->point_count; k++)
+				assert_int_equal(plan->points[k].refusal, REFUSAL_STUB);
+		}
+		plan_free(img, plan);
+	}
+	assert_true(stubs > 0);
+	assert_int_equal(fragments, 2);
+	image_close(img);
+}
+
+static void test_no_such_function(void **state)
+{
+	struct image *img = open_target("points-flow");
+	struct function_plan *plan = NULL;
+	struct dinst_error e = {0};
+
+	(void)state;
+	assert_non_null(img);
+	assert_true(plan_function(img, 1000000, &plan, &e) < 0);
+	assert_null(plan);
+	assert_true(e.code != 0 && e.text[0]);
+	image_close(img);
+}
+
 static void test_names(void **state)
 {
 	(void)state;
@@ -322,6 +374,8 @@ int main(void)
 		cmocka_unit_test(test_flow),
 		cmocka_unit_test(test_fixed),
 		cmocka_unit_test(test_holes_are_unique),
+		cmocka_unit_test(test_stubs_and_fragments),
+		cmocka_unit_test(test_no_such_function),
 		cmocka_unit_test(test_liveness),
 	};
 

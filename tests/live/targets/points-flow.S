@@ -396,6 +396,23 @@ FN e_syscall
 	ret
 END e_syscall
 
+	/* A restartable sequence: the kernel compares the pc with its descriptor. */
+FN e_rseq
+	mov $1, %eax
+.Lrs0:	mov $2, %ecx
+	mov %ecx, (%rdi)
+.Lrs1:	ret
+	.long 0x53053053
+.Lrs2:	mov $4, %eax
+	lea 1(%rax), %eax
+	ret
+END e_rseq
+	.section __rseq_cs, "aw", @progbits
+	.p2align 5
+	.long 0, 0
+	.quad .Lrs0, .Lrs1 - .Lrs0, .Lrs2
+	.text
+
 	/* Unwinders know the return from a signal by its bytes. */
 FN e_sigreturn
 	mov $15, %rax

@@ -68,6 +68,15 @@ END a_alias
 	.set a_alias_too, a_alias
 	.type a_alias_too, @function
 
+	/* The name stands for what the code returns. */
+	.p2align 4
+	.type a_ifunc, @gnu_indirect_function
+a_ifunc:
+	.cfi_startproc
+	lea callee(%rip), %rax
+	ret
+END a_ifunc
+
 	/* Another function's symbol in the middle: windows end before it. */
 FN a_outer
 	mov %edi, %eax
