@@ -145,6 +145,9 @@ static int apply_in_stop(struct stop *stop, void *arg, struct dinst_error *e)
 	struct batch *b = arg;
 	int status = 0;
 
+	if (target_incarnation(stop_target(stop)) != b->session->incarnation)
+		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
+				  (int)b->session->pid);
 	for (struct place *p = b->session->places; p && status >= 0; p = p->next)
 		status = arena_sync(stop, p->arena, e);
 	if (status >= 0)

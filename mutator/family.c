@@ -165,6 +165,17 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 	return status;
 }
 
+/* The target itself is stopped: it counts only if it is still the same program. */
+static int with_target(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	struct family *f = arg;
+
+	if (target_incarnation(stop_target(stop)) == f->session->incarnation)
+		return with_one_more(stop, f, e);
+	f->session->state = SESSION_EXECED;
+	return stop_the_rest(f, e);
+}
+
 int family_stop(struct session *s, family_work work, void *arg, struct stop_report *report,
 		struct dinst_error *e)
 {
@@ -175,7 +186,7 @@ int family_stop(struct session *s, family_work work, void *arg, struct stop_repo
 	/* The costly look at everybody happens while the target runs. */
 	status = look_for_members(&f, e);
 	if (status >= 0 && target_alive(s->target) && s->state != SESSION_EXECED)
-		status = target_stop(s->target, NULL, with_one_more, &f, &own, e);
+		status = target_stop(s->target, NULL, with_target, &f, &own, e);
 	else if (status >= 0)
 		status = stop_the_rest(&f, e);
 	if (own.stop_ns > f.report.stop_ns)
