@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* build: -Wl,-z,noexecstack */
 /*
- * points-flow.S - exits, calls, branches and jump tables: one function
+ * points-flow.S - exits, calls and jump tables: one function
  * for each corner case of finding windows; the expectations are in
  * tests/unit/points_plan.c, which reads the built file. Only main runs: it
  * returns 0.
@@ -345,96 +345,6 @@ FN d_joined
 	add $8, %rsp
 	ret
 END d_joined
-
-/* ------------------------------------------------------------ E. branches */
-
-	/* The jump over the lock prefix goes into an instruction. */
-FN e_lock_skip
-	mov $1, %ecx
-	xor %eax, %eax
-	cmpl $0, %fs:0x18
-	je .Lels + 1
-.Lels:	lock cmpxchg %ecx, (%rdi)
-	ret
-END e_lock_skip
-
-FN e_loops
-	mov $1, %ecx
-	jrcxz .Lelo
-	xor %eax, %eax
-	inc %ecx
-	loop .Lelo
-	lea 7(%rcx), %eax
-.Lelo:	add $7, %eax
-	lea 1(%rax), %eax
-	ret
-END e_loops
-
-FN e_loop_entry_window
-	dec %ecx
-	jrcxz .Lelw
-	xor %eax, %eax
-	inc %eax
-.Lelw:	add $7, %eax
-	lea 1(%rax), %eax
-	ret
-END e_loop_entry_window
-
-FN e_xbegin
-	mov %edi, %eax
-	xbegin .Lexb
-	mov $1, %eax
-	xend
-.Lexb:	lea 1(%rax), %eax
-	add $7, %eax
-	ret
-END e_xbegin
-
-FN e_syscall
-	mov $39, %eax
-	syscall
-	ret
-END e_syscall
-
-	/* A restartable sequence: the kernel compares the pc with its descriptor. */
-FN e_rseq
-	mov $1, %eax
-.Lrs0:	mov $2, %ecx
-	mov %ecx, (%rdi)
-.Lrs1:	ret
-	.long 0x53053053
-.Lrs2:	mov $4, %eax
-	lea 1(%rax), %eax
-	ret
-END e_rseq
-	.section __rseq_cs, "aw", @progbits
-	.p2align 5
-	.long 0, 0
-	.quad .Lrs0, .Lrs1 - .Lrs0, .Lrs2
-	.text
-
-	/* Unwinders know the return from a signal by its bytes. */
-FN e_sigreturn
-	mov $15, %rax
-	syscall
-END e_sigreturn
-
-	/* A short branch from the function next door. */
-FN e_from_next
-	mov %edi, %eax
-	inc %eax
-	inc %eax
-.Lefn:	inc %eax
-	pop %rdx
-	ret
-END e_from_next
-FN_HERE e_next_door
-	mov %edi, %eax
-	test %eax, %eax
-	je .Lefn
-	lea 2(%rax), %eax
-	ret
-END e_next_door
 
 /* --------------------------------------------------------- F. jump tables */
 
