@@ -31,7 +31,8 @@ struct file_image {
 	uint64_t inode;
 	struct image *image;
 	char problem[160];
-	bool none; /* not ELF, and not a file that anybody meant to be: no module */
+	bool exact; /* it is the mapped file for sure, not only one of its name */
+	bool none;  /* not ELF, and not a file that anybody meant to be: no module */
 };
 
 /* A module and what tells it from others in the maps. */
@@ -108,58 +109,71 @@ const char *path_base(const char *path)
 
 /* ----------------------------------------------------------------- opening */
 
-static bool is_same_file(int fd, const struct maps_entry *m, bool device_too)
+/* Opens a regular file and nothing else: opening a device may do something. */
+static int open_regular(const char *path)
+{
+	int found = open(path, O_PATH | O_CLOEXEC), fd = -1;
+	char link[64];
+	struct stat st;
+
+	if (found < 0)
+		return -1;
+	if (!fstat(found, &st) && S_ISREG(st.st_mode)) {
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
+		fd = open(link, O_RDONLY | O_CLOEXEC);
+	}
+	close(found);
+	return fd;
+}
+
+static bool has_inode(int fd, uint64_t inode)
 {
 	struct stat st;
 
-	return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == m->inode &&
-	       (!device_too || st.st_dev == m->device);
+	return !fstat(fd, &st) && st.st_ino == inode;
 }
 
 /*
- * Opens the file of a mapping. The kernel's own link to it needs privileges;
- * without them it is looked for by its path, and then by what runs. Overlay
- * and btrfs tell stat() another device than the maps, so that the inode alone
- * has to do there; the contents are compared with memory in any case.
+ * Opens the file of a mapping. The kernel's own link to it is exact, but needs
+ * privileges; without them it is looked for by its path, in the target's root
+ * and in ours, and among what the target runs. *exact tells if it is that file
+ * for sure: an overlay or btrfs may tell stat(2) other numbers than the maps,
+ * so that one which is not may still be the right one.
  */
-static int open_mapped(const struct reading *r, const struct maps_entry *m, const char *path)
+static int open_mapped(const struct reading *r, const struct maps_entry *m, const char *path,
+		       bool *exact)
 {
-	static const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-	pid_t pid = target_pid(r->target);
-	char link[PATH_MAX_TEXT];
-	int fd, n;
+	char candidates[3][PATH_MAX_TEXT];
+	int pid = target_pid(r->target), inexact = -1, fd;
 
-	snprintf(link, sizeof(link), "/proc/%d/map_files/%llx-%llx", (int)pid,
+	*exact = true;
+	snprintf(candidates[0], sizeof(candidates[0]), "/proc/%d/map_files/%llx-%llx", pid,
 		 (unsigned long long)m->lo, (unsigned long long)m->hi);
-	fd = open(link, flags);
-	if (fd >= 0 && is_same_file(fd, m, false))
-		return fd;
+	fd = open_regular(candidates[0]);
 	if (fd >= 0)
-		close(fd);
-	n = snprintf(link, sizeof(link), "%s%s", r->root, path);
-	for (int i = 0; i < 2; i++) {
-		if (n > 0 && (size_t)n < sizeof(link)) {
-			fd = open(link, flags);
-			if (fd >= 0 && is_same_file(fd, m, false))
-				return fd;
-			if (fd >= 0)
-				close(fd);
+		return fd;
+	snprintf(candidates[0], sizeof(candidates[0]), "%s%s", r->root, path);
+	snprintf(candidates[1], sizeof(candidates[1]), "%s", path);
+	snprintf(candidates[2], sizeof(candidates[2]), "/proc/%d/exe", pid);
+	for (size_t i = 0; i < 3; i++) {
+		fd = open_regular(candidates[i]);
+		if (fd >= 0 && has_inode(fd, m->inode)) {
+			if (inexact >= 0)
+				close(inexact);
+			return fd;
 		}
-		n = snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
+		if (fd >= 0 && inexact < 0 && i < 2)
+			inexact = fd;
+		else if (fd >= 0)
+			close(fd);
 	}
-	return -1;
+	*exact = false;
+	return inexact;
 }
 
-static void explain_unopened(struct file_image *f, const struct maps_entry *m)
-{
-	if (path_is_deleted(m->name))
-		snprintf(f->problem, sizeof(f->problem),
-			 "the file was deleted or replaced since it was started; reading what is "
-			 "mapped instead takes CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE");
-	else
-		snprintf(f->problem, sizeof(f->problem),
-			 "the file cannot be opened, or another one has its name now");
-}
+static const char replaced[] =
+	"the file was deleted or replaced since it was started; reading what is mapped instead "
+	"takes CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE";
 
 /* Mappings that are backed by a file only in name: JIT memory, shared memory. */
 static bool is_no_program(const char *name)
@@ -197,9 +211,10 @@ static struct file_image *file_of(struct reading *r, const struct maps_entry *m,
 	}
 	f = &l->files[l->file_count++];
 	*f = (struct file_image){.device = m->device, .inode = m->inode};
-	fd = open_mapped(r, m, path);
+	fd = open_mapped(r, m, path, &f->exact);
 	if (fd < 0) {
-		explain_unopened(f, m);
+		snprintf(f->problem, sizeof(f->problem), "%s",
+			 path_is_deleted(m->name) ? replaced : "the file cannot be opened");
 		f->none = is_no_program(path);
 		return f;
 	}
@@ -214,41 +229,46 @@ static struct file_image *file_of(struct reading *r, const struct maps_entry *m,
 
 /* ------------------------------------------------------------- believing it */
 
-/* Is what is in memory what the file says? The headers, and the build id wherever it is. */
-static bool is_in_memory(const struct reading *r, const struct image *img, taddr_t bias)
+/*
+ * Is what is in memory what the file says? The build id tells, wherever the
+ * file puts it; without one the headers have to do, for the right file only.
+ */
+static bool is_in_memory(const struct reading *r, const struct image *img, taddr_t bias, bool exact)
 {
 	const struct elf_file *f = &img->file;
 	const struct elf_segment *first = &f->loads[0];
 	uint8_t memory[4096];
 	size_t size = 0;
-	const uint8_t *id = elf_build_id(f, &size), *here;
-	taddr_t address;
+	const uint8_t *id = elf_build_id(f, &size);
 
 	for (size_t i = 0; id && i < f->load_count; i++) {
 		const struct elf_segment *s = &f->loads[i];
+		taddr_t address = s->address + (id - s->bytes) + bias;
 
-		if (id < s->bytes || id >= s->bytes + s->file_size || size > sizeof(memory))
-			continue;
-		address = s->address + (id - s->bytes) + bias;
-		return target_read_some(r->target, address, memory, size) == size &&
-		       !memcmp(memory, id, size);
+		if (id >= s->bytes && id < s->bytes + s->file_size && size <= sizeof(memory))
+			return target_read_some(r->target, address, memory, size) == size &&
+			       !memcmp(memory, id, size);
 	}
-	/* No build id in memory: the headers have to do. */
-	if (first->flags & PF_W)
-		return true;
-	size = first->file_size < sizeof(memory) ? first->file_size : sizeof(memory);
-	size = target_read_some(r->target, first->address + bias, memory, size);
-	here = first->bytes;
-	return size >= sizeof(Elf64_Ehdr) && !memcmp(memory, here, size);
+	/* What follows the headers may be code, and that may have been patched. */
+	size = sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr);
+	if (!exact || first->offset || first->file_size < size)
+		return exact;
+	return target_read_some(r->target, first->address + bias, memory, size) == size &&
+	       !memcmp(memory, first->bytes, size);
 }
 
-/* vaddr + bias = address, from the segment that this mapping shows; false if none does. */
-static bool find_bias(const struct image *img, const struct maps_entry *m, taddr_t *bias)
+/*
+ * vaddr + bias = address, from a segment that this mapping shows: the first
+ * from *segment on. Two segments may share a page of the file, so that more
+ * than one may answer. False if none does; else *segment is the one after it.
+ */
+static bool find_bias(const struct image *img, const struct maps_entry *m, size_t *segment,
+		      taddr_t *bias)
 {
 	const struct elf_file *f = &img->file;
 
-	for (size_t i = 0; i < f->load_count; i++) {
-		const struct elf_segment *s = &f->loads[i];
+	while (*segment < f->load_count) {
+		const struct elf_segment *s = &f->loads[(*segment)++];
 		uint64_t lo = s->offset & ~UINT64_C(0xfff), hi = s->offset + s->file_size;
 
 		if (!(s->flags & PF_X) || m->offset < lo || m->offset >= hi)
@@ -325,7 +345,7 @@ static void settle(const struct reading *r, struct entry *x, const struct file_i
 {
 	struct module *module = &x->module;
 
-	module->main = x->inode == r->main.inode && !strcmp(module->path, r->main.path);
+	module->main = !strcmp(module->path, r->main.path);
 	if (module->main)
 		snprintf(module->name, sizeof(module->name), "%s", r->main.name);
 	if (!f->image) {
@@ -342,13 +362,25 @@ static void settle(const struct reading *r, struct entry *x, const struct file_i
 	module->bias = bias;
 	module->lo = image_lowest(f->image) + bias;
 	module->hi = (image_highest(f->image) + bias + 0xfff) & ~UINT64_C(0xfff);
-	if (is_in_memory(r, f->image, bias))
+	if (is_in_memory(r, f->image, bias, f->exact))
 		module->image = f->image;
 	else
-		snprintf(module->problem, sizeof(module->problem),
-			 "the file was replaced since it was started: what is in memory is not "
-			 "%.80s",
-			 module->path);
+		snprintf(module->problem, sizeof(module->problem), "%s", replaced);
+}
+
+/* The module that this mapping belongs to; NULL if it is a new one, whose bias is *bias. */
+static struct entry *known_entry(struct reading *r, const struct maps_entry *m,
+				 const struct file_image *f, bool *biased, taddr_t *bias)
+{
+	struct entry *x = NULL;
+	size_t segment = 0;
+	taddr_t other;
+
+	*biased = f->image && find_bias(f->image, m, &segment, bias);
+	x = find_entry(r->list, m, *biased, *bias);
+	while (!x && *biased && find_bias(f->image, m, &segment, &other))
+		x = find_entry(r->list, m, true, other);
+	return x;
 }
 
 static int look_at_file(struct reading *r, const struct maps_entry *m)
@@ -366,8 +398,7 @@ static int look_at_file(struct reading *r, const struct maps_entry *m)
 		free(path);
 		return no_memory(r->e);
 	}
-	biased = f->image && find_bias(f->image, m, &bias);
-	x = find_entry(r->list, m, biased, bias);
+	x = known_entry(r, m, f, &biased, &bias);
 	if (x || f->none) {
 		free(path);
 		if (x)

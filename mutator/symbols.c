@@ -20,7 +20,7 @@
 
 enum {
 	/* A mini debug file holds a symbol table and nothing else. */
-	MINI_MAX = 256 << 20,
+	MINI_MAX = 64 << 20,
 	MINI_MEMORY_MAX = 128 << 20, /* what the decompressor may use */
 };
 

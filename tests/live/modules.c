@@ -346,7 +346,7 @@ static void test_replaced_file_unprivileged(void **state)
 	snprintf(path, sizeof(path), "%s/plugin", directory);
 	snprintf(other, sizeof(other), "%s/other", directory);
 	copy_file(harness_path("tests/live/targets/libimage-plugin.so"), path);
-	copy_file(harness_path("tests/live/targets/libimage-plugin.so"), other);
+	copy_file(harness_path("tests/live/targets/plain"), other);
 	harness_start(h, "image-loads", path, NULL);
 	tell(h, "load\n");
 	assert_int_equal(rename(other, path), 0);

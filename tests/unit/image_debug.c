@@ -288,7 +288,7 @@ static void expect_bad(const struct bytes *b)
 static void test_damaged_compressed(void **unused)
 {
 	struct bytes whole = read_target("image-cxx"), bare = read_target("image-cxx");
-	struct bytes packed = compress(&whole), zeros = {calloc(1, 300 << 20), 300 << 20};
+	struct bytes packed = compress(&whole), zeros = {calloc(1, 72 << 20), 72 << 20};
 
 	(void)unused;
 	hide_symbols(&bare);
