@@ -75,7 +75,6 @@ struct held {
 	int pending_signal;   /* it is in a signal-delivery-stop with this one */
 	bool seccomp_suspended;
 	bool restarted;       /* stop_restart_begin() made its system call restart */
-	bool children_seen; /* find_sharers() has looked at its children */
 	uint64_t since_ns;    /* when it was interrupted */
 	struct arch_regs original; /* as the kernel has them */
 };
@@ -86,6 +85,11 @@ struct stop {
 	struct tracer tracer;
 	struct held *held;    /* in the order in which they were interrupted */
 	size_t held_count, held_capacity;
+	unsigned *table;      /* held by tid, open addressing: index + 1, 0 is free */
+	size_t table_size;    /* a power of two */
+	struct proc_ids groups; /* processes with the target's memory; the target is the first */
+	int births_fd;
+	long births;          /* proc_births() when a listing last showed nobody new */
 	size_t *shown;        /* indices of the stopped ones, for stop_thread() */
 	size_t shown_count;
 	uint64_t deadline_ns;
@@ -98,8 +102,6 @@ struct stop {
 	bool left_attached;   /* somebody could not be detached: our end does it */
 	pid_t remote_victim;  /* while a remote program runs */
 };
-
-struct held *stop_held(struct stop *s, pid_t tid);
 
 /*
  * Stops everything to a fixed point. The deadline is `deadline_us`, or where

@@ -11,9 +11,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 ssize_t proc_read(const char *path, char *text, size_t size)
@@ -230,4 +232,34 @@ int proc_children(pid_t pid, pid_t tid, struct proc_ids *list)
 		status = proc_ids_add(list, (pid_t)id);
 	fclose(file);
 	return status;
+}
+
+/* In some containers a file system of its own (lxcfs) stands there, with older numbers. */
+int proc_births_open(void)
+{
+	struct statfs fs;
+	int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0 && (fstatfs(fd, &fs) || fs.f_type != PROC_SUPER_MAGIC)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* The fifth field (proc_loadavg(5)). */
+long proc_births(int fd)
+{
+	char text[128];
+	const char *last;
+	ssize_t got;
+
+	if (fd < 0)
+		return -1;
+	got = pread(fd, text, sizeof(text) - 1, 0);
+	if (got <= 0)
+		return -1;
+	text[got] = '\0';
+	last = strrchr(text, ' ');
+	return last ? strtol(last, NULL, 10) : -1;
 }

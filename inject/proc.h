@@ -74,4 +74,12 @@ int proc_tasks(pid_t pid, struct proc_ids *list);
 /* The child processes of thread `tid` of `pid`; adds to the list. */
 int proc_children(pid_t pid, pid_t tid, struct proc_ids *list);
 
+/*
+ * The id given to the youngest task that we can see, of whatever process: as
+ * long as it stays the same, nobody has been born. -1 if it cannot be told.
+ * The descriptor (from proc_births_open(), -1 if there is none) stays open.
+ */
+int proc_births_open(void);
+long proc_births(int fd);
+
 #endif

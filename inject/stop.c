@@ -126,19 +126,24 @@ static void *tracer_main(void *arg)
 	s.target = a->target;
 	s.serial = ++a->target->stop_serial;
 	s.memory_fd = -1;
+	s.births_fd = proc_births_open();
 	a->tracer_tid = gettid();
 	error = tracer_init(&s.tracer);
 	if (error) {
 		a->code = dinst_fail_errno(a->e, DINST_FAILED, -error, "cannot make a timer");
-		return NULL;
+	} else {
+		run(a, &s);
+		tracer_release(&s.tracer);
 	}
-	run(a, &s);
 	a->left_attached = s.left_attached;
 	if (s.memory_fd >= 0)
 		close(s.memory_fd);
+	if (s.births_fd >= 0)
+		close(s.births_fd);
+	proc_ids_release(&s.groups);
 	free(s.shown);
+	free(s.table);
 	free(s.held);
-	tracer_release(&s.tracer);
 	return NULL;
 }
 

@@ -28,21 +28,47 @@ enum {
 	DENIED_PATIENCE_NS = 30000000,
 };
 
-struct held *stop_held(struct stop *s, pid_t tid)
+/* The slot of `tid` in the table: its own, or the free one where it would go. */
+static unsigned *slot_of(struct stop *s, pid_t tid)
 {
+	size_t at = (size_t)tid * 2654435761u;
+
+	for (;; at++) {
+		unsigned *slot = &s->table[at & (s->table_size - 1)];
+
+		if (!*slot || s->held[*slot - 1].pub.tid == tid)
+			return slot;
+	}
+}
+
+/* After the order of s->held has changed, or the table has become too small. */
+static int index_held(struct stop *s)
+{
+	size_t size = s->table_size ? s->table_size : 128;
+	unsigned *table = s->table;
+
+	while (size < 2 * (s->held_count + 1))
+		size *= 2;
+	if (size != s->table_size) {
+		table = realloc(table, size * sizeof(*table));
+		if (!table)
+			return -ENOMEM;
+		s->table = table;
+		s->table_size = size;
+	}
+	memset(table, 0, size * sizeof(*table));
+	/* Later entries win: an id that was given to a new thread is that thread's. */
 	for (size_t i = 0; i < s->held_count; i++)
-		if (s->held[i].pub.tid == tid)
-			return &s->held[i];
-	return NULL;
+		*slot_of(s, s->held[i].pub.tid) = (unsigned)i + 1;
+	return 0;
 }
 
 /* A living entry for `tid`: a dead one's id may have been given to a new thread. */
 static bool is_known(struct stop *s, pid_t tid)
 {
-	for (size_t i = 0; i < s->held_count; i++)
-		if (s->held[i].pub.tid == tid && !s->held[i].gone)
-			return true;
-	return false;
+	const unsigned *slot = s->table_size ? slot_of(s, tid) : NULL;
+
+	return slot && *slot && !s->held[*slot - 1].gone;
 }
 
 static struct held *add(struct stop *s, pid_t tid, pid_t tgid)
@@ -63,6 +89,14 @@ static struct held *add(struct stop *s, pid_t tid, pid_t tgid)
 	held->pub.leader = tid == tgid;
 	held->pub.foreign = tgid != s->target->pid;
 	held->tgid = tgid;
+	if (2 * (s->held_count + 1) > s->table_size) {
+		if (index_held(s)) {
+			s->held_count--;
+			return NULL;
+		}
+	} else {
+		*slot_of(s, tid) = (unsigned)s->held_count;
+	}
 	return held;
 }
 
@@ -175,14 +209,63 @@ static int take_new(struct stop *s, pid_t tgid, bool *more, struct dinst_error *
 	return code;
 }
 
-static int seize_running(struct stop *s, struct dinst_error *e)
+/* Processes that `h` created and that use the target's memory. */
+static int find_sharers(struct stop *s, struct held *h, bool *more)
 {
-	bool more = true;
+	struct proc_ids children = { 0 };
+	int error = proc_children(h->tgid, h->pub.tid, &children);
+	bool known;
+
+	for (size_t i = 0; error != -ENOMEM && i < children.count; i++) {
+		known = false;
+		for (size_t g = 0; g < s->groups.count; g++)
+			known |= s->groups.ids[g] == children.ids[i];
+		if (known || syscall(SYS_kcmp, h->pub.tid, children.ids[i], KCMP_VM, 0, 0) != 0)
+			continue;
+		error = proc_ids_add(&s->groups, children.ids[i]);
+		*more = true;
+	}
+	proc_ids_release(&children);
+	return error == -ENOMEM ? error : 0;
+}
+
+/* One look around: new threads of all groups, then new groups. */
+static int look_around(struct stop *s, bool *more, struct dinst_error *e)
+{
 	int code = 0;
 
+	for (size_t g = 0; !code && g < s->groups.count; g++)
+		code = take_new(s, s->groups.ids[g], more, e);
+	for (size_t i = 0; !code && i < s->held_count; i++)
+		if (s->held[i].seized && !s->held[i].gone && find_sharers(s, &s->held[i], more))
+			code = dinst_fail(e, DINST_NO_MEMORY,
+					  "no memory for the stop of process %d",
+					  (int)s->target->pid);
+	return code;
+}
+
+/* While all run. s->births is set if the last look showed nobody new. */
+static int seize_running(struct stop *s, struct dinst_error *e)
+{
+	struct proc_stat stat;
+	bool more = true;
+	long births;
+	int code = 0;
+
+	if (proc_ids_add(&s->groups, s->target->pid))
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the stop of process %d",
+				  (int)s->target->pid);
+	/* The target may itself be the vfork child of its parent. */
+	if (!proc_stat_read(s->target->pid, &stat) && stat.parent > 0 &&
+	    !syscall(SYS_kcmp, s->target->pid, stat.parent, KCMP_VM, 0, 0))
+		proc_ids_add(&s->groups, stat.parent);
+	s->births = -1;
 	for (int round = 0; !code && more && round < SEIZE_ROUNDS; round++) {
+		births = proc_births(s->births_fd);
 		more = false;
-		code = take_new(s, s->target->pid, &more, e);
+		code = look_around(s, &more, e);
+		if (!more)
+			s->births = births;
 	}
 	return code;
 }
@@ -350,43 +433,6 @@ static int wait_all(struct stop *s, struct dinst_error *e)
 	return 0;
 }
 
-/* Processes that a stopped thread created and that still use its memory. */
-static int find_sharers(struct stop *s, struct held *h, struct proc_ids *groups, bool *more)
-{
-	struct proc_ids children = { 0 };
-	int error = proc_children(h->tgid, h->pub.tid, &children);
-	bool known;
-
-	for (size_t i = 0; error != -ENOMEM && i < children.count; i++) {
-		known = false;
-		for (size_t g = 0; g < groups->count; g++)
-			known |= groups->ids[g] == children.ids[i];
-		if (known || syscall(SYS_kcmp, h->pub.tid, children.ids[i], KCMP_VM, 0, 0) != 0)
-			continue;
-		error = proc_ids_add(groups, children.ids[i]);
-		*more = true;
-	}
-	h->children_seen = true;
-	proc_ids_release(&children);
-	(void)s;
-	return error == -ENOMEM ? error : 0;
-}
-
-/* One round in the stop: new threads, then processes that share the memory. */
-static int take_more(struct stop *s, struct proc_ids *groups, bool *more, struct dinst_error *e)
-{
-	int code = 0;
-
-	for (size_t g = 0; !code && g < groups->count; g++)
-		code = take_new(s, groups->ids[g], more, e);
-	for (size_t i = 0; !code && i < s->held_count; i++)
-		if (s->held[i].stopped && !s->held[i].children_seen &&
-		    find_sharers(s, &s->held[i], groups, more))
-			code = dinst_fail(e, DINST_NO_MEMORY, "no memory for the stop of process %d",
-					  (int)s->target->pid);
-	return code;
-}
-
 /*
  * Who was stopped first may be dead by now: killed, or by an exec in another
  * thread, whose new program then has the leader's id. *more asks to look again.
@@ -409,7 +455,27 @@ static void check_still_stopped(struct stop *s, bool *more)
 		s->executed |= target_incarnation(s->target) != s->incarnation;
 }
 
-static int gather_all(struct stop *s, struct proc_ids *groups, struct dinst_error *e)
+/*
+ * All known threads stand still. Nobody else is there if no task at all was
+ * born since the last look, or if another look shows nobody. *more: somebody is.
+ */
+static int look_again(struct stop *s, bool *more, struct dinst_error *e)
+{
+	long births = proc_births(s->births_fd);
+	int code;
+
+	*more = false;
+	if (births >= 0 && births == s->births && !s->suspect)
+		return 0;
+	code = look_around(s, more, e);
+	if (!code && !*more) {
+		s->births = births;
+		check_still_stopped(s, more);
+	}
+	return code;
+}
+
+static int gather_all(struct stop *s, struct dinst_error *e)
 {
 	bool more = true;
 	int code = 0;
@@ -418,11 +484,8 @@ static int gather_all(struct stop *s, struct proc_ids *groups, struct dinst_erro
 		for (size_t i = 0; i < s->held_count; i++)
 			interrupt(&s->held[i]);
 		code = wait_all(s, e);
-		more = false;
 		if (!code)
-			code = take_more(s, groups, &more, e);
-		if (!code && !more)
-			check_still_stopped(s, &more);
+			code = look_again(s, &more, e);
 		if (!code && more && clock_ns() >= s->deadline_ns) {
 			code = dinst_fail(e, DINST_BUSY,
 					  "process %d (%s) creates threads faster than they can be stopped",
@@ -435,7 +498,6 @@ static int gather_all(struct stop *s, struct proc_ids *groups, struct dinst_erro
 
 int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct dinst_error *e)
 {
-	struct proc_ids groups = { 0 };
 	uint64_t budget_ns;
 	int code;
 
@@ -443,17 +505,15 @@ int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct 
 	code = seize_running(s, e);
 	if (code)
 		return code;
-	if (proc_ids_add(&groups, s->target->pid))
-		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the stop of process %d",
-				  (int)s->target->pid);
 	qsort(s->held, s->held_count, sizeof(*s->held), by_state);
+	index_held(s); /* as many as before: cannot fail */
 	budget_ns = deadline_us ? deadline_us * 1000ull :
 				  patience * (20000000ull + 200000ull * s->held_count);
 	code = wait_uninterruptible(s, budget_ns, e);
 	if (!code) {
 		s->deadline_ns = clock_ns() + budget_ns;
 		tracer_arm(&s->tracer, s->deadline_ns);
-		code = gather_all(s, &groups, e);
+		code = gather_all(s, e);
 		tracer_arm(&s->tracer, 0);
 	}
 	if (!code && s->executed) {
@@ -461,6 +521,5 @@ int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct 
 		code = dinst_fail(e, DINST_GONE, "process %d (%s) is executing another program",
 				  (int)s->target->pid, s->target->name);
 	}
-	proc_ids_release(&groups);
 	return code;
 }
