@@ -10,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SWEEPS = 8 };
+enum {
+	SWEEPS = 8,
+	ZEROES_MAX = 64, /* the largest alignment of a function that anybody uses */
+};
 
 struct hole {
 	vaddr_t at;
@@ -255,10 +258,22 @@ int freemap_sweep(struct freemap *map, uint32_t index, const struct sweep **out,
 }
 
 /*
- * True if [lo, hi) is nothing but padding. Zeroes count only right before a
- * function: elsewhere they may be the start of a table.
+ * True if [lo, hi) is so short a run of zeroes right before a function that it
+ * can only be there to align it, and nothing refers to it. Other zeroes may be
+ * a constant.
  */
-static bool all_padding(const struct freemap *map, vaddr_t lo, vaddr_t hi, bool before_function)
+static bool zero_padding(const struct freemap *map, const uint8_t *bytes, vaddr_t lo, vaddr_t hi)
+{
+	if (freemap_starting_at(map, hi) < 0 || hi - lo >= ZEROES_MAX)
+		return false;
+	for (vaddr_t v = lo; v < hi; v++)
+		if (bytes[v - lo] != 0 || image_references_at(map->img, v))
+			return false;
+	return true;
+}
+
+/* True if [lo, hi) is nothing but padding. */
+static bool all_padding(const struct freemap *map, vaddr_t lo, vaddr_t hi)
 {
 	size_t size = 0;
 	const uint8_t *bytes = image_code(map->img, lo, &size);
@@ -270,15 +285,12 @@ static bool all_padding(const struct freemap *map, vaddr_t lo, vaddr_t hi, bool 
 		struct arch_insn insn;
 
 		if (bytes[v - lo] == 0)
-			break;
+			return zero_padding(map, bytes + (v - lo), v, hi);
 		if (arch_decode(bytes + (v - lo), hi - v, v, &insn) != ARCH_OK ||
 		    !(insn.flags & ARCH_INSN_PADDING))
 			return false;
 		v += insn.length;
 	}
-	for (; v < hi; v++)
-		if (bytes[v - lo] != 0 || !before_function)
-			return false;
 	return true;
 }
 
@@ -287,7 +299,6 @@ bool freemap_gap(const struct freemap *map, vaddr_t v, struct image_range *gap)
 	const struct image_range *text;
 	size_t texts = image_text(map->img, &text);
 	long before = freemap_before(map, v);
-	bool before_function = false;
 
 	for (size_t i = 0; i < texts; i++) {
 		if (v < text[i].lo || v >= text[i].hi)
@@ -302,14 +313,12 @@ bool freemap_gap(const struct freemap *map, vaddr_t v, struct image_range *gap)
 				gap->lo = r.hi;
 		}
 		if ((size_t)(before + 1) < map->count &&
-		    map->functions[before + 1].address <= gap->hi) {
+		    map->functions[before + 1].address <= gap->hi)
 			gap->hi = map->functions[before + 1].address;
-			before_function = true;
-		}
 		/* The far end of a function in which others lie is code, not space. */
 		if (image_function_at(map->img, gap->lo) >= 0)
 			return false;
-		return all_padding(map, gap->lo, gap->hi, before_function);
+		return all_padding(map, gap->lo, gap->hi);
 	}
 	return false;
 }

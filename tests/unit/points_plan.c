@@ -45,6 +45,7 @@ static const struct plan_case layout_cases[] = {
 	{"a_zeros", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)"},
 	{"a_after_zeros", "entry+0=jump(0,6) exit+5=merged(0,6)"},
 	{"a_table_behind", "entry+0=!no-room exit+0=!no-room"},
+	{"a_zero_constant", "entry+0=!no-room exit+0=!no-room"},
 	{"a_int3", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)"},
 	{"p_entry", "entry+0=short(0,4) exit+10=previous(4,7)"},
 	{"p_padding", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)"},

@@ -113,6 +113,19 @@ END a_table_behind
 	.long 1, 2, 3, 4
 	FILL fill_3
 
+	/* Zeroes before a function that somebody takes the address of are a constant. */
+	.p2align 4
+FN_HERE a_zero_constant
+	ret
+END a_zero_constant
+	.p2align 4, 0
+zeroes:	.zero 16
+FN_HERE a_zero_user
+	lea zeroes(%rip), %rax
+	ret
+END a_zero_user
+	FILL fill_4
+
 	/* int3 as padding. */
 FN a_int3
 	ret
