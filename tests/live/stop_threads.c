@@ -250,7 +250,6 @@ static void test_exec(void **state)
 	struct harness *h = *state;
 	struct dinst_error e;
 	struct target *t;
-	unsigned met = 0;
 	int code;
 
 	harness_start(h, "stop-states", "exec", NULL);
@@ -260,7 +259,6 @@ static void test_exec(void **state)
 		code = target_stop(t, NULL, check_all_stopped, NULL, NULL, &e);
 		if (code && code != DINST_GONE && code != DINST_BUSY)
 			fail_msg("%s", e.text);
-		met += code == DINST_GONE;
 		usleep((unsigned)(i * 37) % 3000);
 	}
 	assert_true(target_alive(t));

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stop_refusals.c - who may not be attached to, and the reason that is given:
+ * no such process, a thread, a zombie, a kernel thread, traced by another,
+ * 32-bit, strict seccomp, another user, not dumpable. None of the looks may
+ * change anything in the process.
+ */
+#include "tests/live/harness.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "inject/target.h"
+
+enum { NOBODY = 65534 };
+
+/* target_open(pid) fails with `code`, and its text has `words`. */
+static void assert_refused(pid_t pid, int code, const char *words)
+{
+	struct dinst_error e = { 0 };
+	struct target *t = NULL;
+	int got = target_open(pid, &t, &e);
+
+	if (got != code || e.code != code || !strstr(e.text, words))
+		fail_msg("answer %d (%s) instead of %d with \"%s\"", got, e.text, code, words);
+	assert_null(t);
+}
+
+/* The check `name` of target_checks() says no, and what to do. */
+static void assert_check_fails(pid_t pid, const char *name)
+{
+	struct target_check checks[32];
+	size_t count = target_checks(pid, checks, 32);
+
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(checks[i].check, name)) {
+			assert_false(checks[i].ok);
+			assert_true(checks[i].why[0] && checks[i].fix[0]);
+			return;
+		}
+	fail_msg("no check is named %s", name);
+}
+
+/* A child that sleeps after `prepare`; it says when it is prepared. */
+static pid_t start_child(void (*prepare)(void))
+{
+	int fds[2];
+	char byte;
+	pid_t pid;
+
+	assert_int_equal(pipe(fds), 0);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		alarm(60);
+		close(fds[0]);
+		prepare();
+		/* Strict seccomp leaves only read, write and exit. */
+		if (write(fds[1], "x", 1) != 1)
+			syscall(SYS_exit, 1);
+		for (;;)
+			read(0, &byte, 0);
+	}
+	close(fds[1]);
+	assert_int_equal(read(fds[0], &byte, 1), 1);
+	close(fds[0]);
+	return pid;
+}
+
+static void end_child(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void test_no_process(void **state)
+{
+	(void)state;
+	assert_refused(0, DINST_NO_PROCESS, "no process");
+	assert_refused(-5, DINST_NO_PROCESS, "no process");
+	assert_refused(0x3ffffffe, DINST_NO_PROCESS, "no process has the pid");
+	assert_check_fails(0x3ffffffe, "exists");
+}
+
+static void exit_now(void)
+{
+}
+
+static void test_zombie(void **state)
+{
+	pid_t pid = start_child(exit_now);
+
+	(void)state;
+	kill(pid, SIGKILL);
+	usleep(50000);
+	assert_refused(pid, DINST_GONE, "zombie");
+	assert_check_fails(pid, "zombie");
+	waitpid(pid, NULL, 0);
+}
+
+static void test_kernel_thread(void **state)
+{
+	char link[64], target[64];
+
+	(void)state;
+	snprintf(link, sizeof(link), "/proc/2/exe");
+	if (access("/proc/2/stat", R_OK) || readlink(link, target, sizeof(target)) >= 0) {
+		print_message("skipped: process 2 is no kernel thread here\n");
+		skip();
+	}
+	assert_refused(2, DINST_UNSUPPORTED, "kernel thread");
+}
+
+static void test_thread(void **state)
+{
+	struct harness *h = *state;
+	char path[64], words[64];
+
+	harness_start(h, "stop-busy", "1", NULL);
+	for (pid_t tid = h->pid + 1; tid < h->pid + 1000; tid++) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)h->pid, (int)tid);
+		if (access(path, F_OK))
+			continue;
+		snprintf(words, sizeof(words), "is a thread of process %d", (int)h->pid);
+		assert_refused(tid, DINST_NO_PROCESS, words);
+		harness_end(h, 0);
+		return;
+	}
+	fail_msg("no thread found");
+}
+
+static void be_traced(void)
+{
+}
+
+static void test_traced(void **state)
+{
+	pid_t pid = start_child(be_traced);
+	char words[64];
+
+	(void)state;
+	assert_int_equal(ptrace(PTRACE_SEIZE, pid, NULL, NULL), 0);
+	snprintf(words, sizeof(words), "traced by process %d (", (int)gettid());
+	assert_refused(pid, DINST_TRACED, words);
+	assert_check_fails(pid, "tracer");
+	end_child(pid);
+}
+
+static int nothing(struct stop *s, void *arg, struct dinst_error *e)
+{
+	(void)s;
+	(void)arg;
+	(void)e;
+	return 0;
+}
+
+/* Somebody else begins to trace after we opened. */
+static void test_traced_later(void **state)
+{
+	struct dinst_error e = { 0 };
+	pid_t pid = start_child(be_traced), tracer;
+	struct target *t = NULL;
+	int fds[2];
+	char byte;
+
+	(void)state;
+	assert_int_equal(target_open(pid, &t, &e), 0);
+	assert_int_equal(pipe(fds), 0);
+	tracer = fork();
+	if (!tracer) {
+		byte = ptrace(PTRACE_SEIZE, pid, NULL, NULL) ? 'n' : 'y';
+		if (write(fds[1], &byte, 1) == 1)
+			pause();
+		_exit(0);
+	}
+	assert_int_equal(read(fds[0], &byte, 1), 1);
+	assert_int_equal(byte, 'y');
+	assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), DINST_TRACED);
+	assert_non_null(strstr(e.text, "already traced by process"));
+	end_child(tracer);
+	dinst_error_clear(&e);
+	usleep(10000);
+	assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
+	target_close(t);
+	end_child(pid);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void strict(void)
+{
+	prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
+}
+
+static void test_strict_seccomp(void **state)
+{
+	pid_t pid = start_child(strict);
+
+	(void)state;
+	assert_refused(pid, DINST_UNSUPPORTED, "strict seccomp");
+	end_child(pid);
+}
+
+/* A program of 32 bits: pause() for ever, by int $0x80. */
+static void write_32_bit_program(const char *path)
+{
+	static const uint8_t code[] = { 0xb8, 29, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7 };
+	struct {
+		Elf32_Ehdr file;
+		Elf32_Phdr segment;
+		uint8_t code[sizeof(code)];
+	} program;
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0700);
+
+	memset(&program, 0, sizeof(program));
+	memcpy(program.file.e_ident, ELFMAG, SELFMAG);
+	program.file.e_ident[EI_CLASS] = ELFCLASS32;
+	program.file.e_ident[EI_DATA] = ELFDATA2LSB;
+	program.file.e_ident[EI_VERSION] = EV_CURRENT;
+	program.file.e_type = ET_EXEC;
+	program.file.e_machine = EM_386;
+	program.file.e_version = EV_CURRENT;
+	program.file.e_entry = 0x10000 + sizeof(program.file) + sizeof(program.segment);
+	program.file.e_phoff = sizeof(program.file);
+	program.file.e_ehsize = sizeof(program.file);
+	program.file.e_phentsize = sizeof(program.segment);
+	program.file.e_phnum = 1;
+	program.segment.p_type = PT_LOAD;
+	program.segment.p_vaddr = program.segment.p_paddr = 0x10000;
+	program.segment.p_filesz = program.segment.p_memsz = sizeof(program);
+	program.segment.p_flags = PF_R | PF_X;
+	program.segment.p_align = 0x1000;
+	memcpy(program.code, code, sizeof(code));
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, &program, sizeof(program)), (ssize_t)sizeof(program));
+	assert_int_equal(fchmod(fd, 0700), 0);
+	close(fd);
+}
+
+static void test_32_bit(void **state)
+{
+	char path[] = "/tmp/dinst-32-XXXXXX";
+	int fd = mkstemp(path), fds[2], error = 0;
+	pid_t pid;
+
+	(void)state;
+	assert_true(fd >= 0);
+	close(fd);
+	write_32_bit_program(path);
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		alarm(60);
+		execl(path, path, NULL);
+		error = errno;
+		_exit(write(fds[1], &error, sizeof(error)) != sizeof(error));
+	}
+	close(fds[1]);
+	if (read(fds[0], &error, sizeof(error)) > 0) {
+		end_child(pid);
+		unlink(path);
+		print_message("skipped: no 32-bit programs here: %s\n", strerror(error));
+		skip();
+	}
+	close(fds[0]);
+	usleep(20000);
+	unlink(path);
+	assert_refused(pid, DINST_UNSUPPORTED, "32-bit");
+	end_child(pid);
+}
+
+/* -------------------------------------------------------------- other users */
+
+static void become_nobody(void)
+{
+	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
+		_exit(1);
+	prctl(PR_SET_DUMPABLE, 1);
+}
+
+static void become_undumpable(void)
+{
+	become_nobody();
+	prctl(PR_SET_DUMPABLE, 0);
+}
+
+static void stay(void)
+{
+}
+
+/* As nobody: what target_open() and the check say, through the exit status. */
+static bool refused_as_nobody(pid_t pid, const char *check, const char *words)
+{
+	struct target_check checks[32];
+	struct dinst_error e = { 0 };
+	struct target *t = NULL;
+	size_t count;
+	pid_t child = fork();
+	int status;
+
+	if (!child) {
+		become_nobody();
+		status = target_open(pid, &t, &e) == DINST_NOT_PERMITTED &&
+			 strstr(e.text, words) ? 0 : 1;
+		if (status)
+			fprintf(stderr, "%d: %s\n", e.code, e.text);
+		count = target_checks(pid, checks, 32);
+		for (size_t i = 0; i < count; i++)
+			if (!strcmp(checks[i].check, check) && checks[i].ok)
+				status |= 2;
+		_exit(status);
+	}
+	waitpid(child, &status, 0);
+	return status == 0;
+}
+
+static void test_other_users(void **state)
+{
+	struct dinst_error e = { 0 };
+	struct target *t = NULL;
+	pid_t pid;
+
+	(void)state;
+	if (geteuid()) {
+		print_message("skipped: only root can become somebody else\n");
+		skip();
+	}
+	pid = start_child(stay);
+	assert_true(refused_as_nobody(pid, "uid", "belongs to uid 0"));
+	end_child(pid);
+	pid = start_child(become_undumpable);
+	assert_true(refused_as_nobody(pid, "dumpable", "not dumpable"));
+	assert_int_equal(target_open(pid, &t, &e), 0);
+	target_close(t);
+	end_child(pid);
+}
+
+/* Opening and closing: nobody is traced or stopped, nothing is left. */
+static void test_open_changes_nothing(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = { 0 };
+	struct target_check checks[32];
+	struct target *t = NULL;
+	size_t count;
+
+	harness_start(h, "stop-busy", "2", NULL);
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(target_open(h->pid, &t, &e), 0);
+		assert_true(target_alive(t));
+		assert_string_equal(target_name(t), "stop-busy");
+		target_close(t);
+	}
+	count = target_checks(h->pid, checks, 32);
+	assert_true(count > 8);
+	for (size_t i = 0; i < count; i++)
+		if (!checks[i].ok && strcmp(checks[i].check, "memfd"))
+			fail_msg("%s: %s", checks[i].check, checks[i].why);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_no_process), TEST(test_zombie), TEST(test_kernel_thread),
+		TEST(test_thread), TEST(test_traced), TEST(test_traced_later),
+		TEST(test_strict_seccomp), TEST(test_32_bit), TEST(test_other_users),
+		TEST(test_open_changes_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
