@@ -72,7 +72,7 @@ enum attempt {
 	ATTEMPT_DONE,
 	ATTEMPT_SMALLER, /* no memory, or the place was taken: try a smaller one */
 	ATTEMPT_PRIVATE, /* a shared arena is not to be had here: a->note says why */
-	ATTEMPT_ERROR,   /* the machinery failed: *e is filled */
+	ATTEMPT_ERROR,	 /* the machinery failed: *e is filled */
 };
 
 /* ------------------------------------------------------------------ sizes */
@@ -104,13 +104,14 @@ static bool choose_places(struct arena *a, const struct maps *m, const struct ar
 {
 	if (!arena_place_near(m, limits, lo, hi, a->code_size, 0, 0, &a->code))
 		return false;
-	a->low_data = arena_place_low(m, limits, a->data_size, a->code, a->code + a->code_size,
-				      &a->data);
+	a->low_data =
+		arena_place_low(m, limits, a->data_size, a->code, a->code + a->code_size, &a->data);
 	if (!a->low_data &&
 	    !arena_place_near(m, limits, a->code, a->code + a->code_size, a->data_size, a->code,
 			      a->code + a->code_size, &a->data))
 		return false;
-	a->reach_lo = a->code + a->code_size > ARENA_REACH ? a->code + a->code_size - ARENA_REACH : 0;
+	a->reach_lo =
+		a->code + a->code_size > ARENA_REACH ? a->code + a->code_size - ARENA_REACH : 0;
 	a->reach_hi = a->code + ARENA_REACH;
 	return true;
 }
@@ -178,8 +179,8 @@ static int adopt_memfd(struct stop *s, struct arena *a, int number)
 
 	a->fd = copy_descriptor(s, number, &st);
 	if (a->fd < 0) {
-		snprintf(a->note, sizeof(a->note), "the memfd cannot be copied out of the target: %s",
-			 strerror(errno));
+		snprintf(a->note, sizeof(a->note),
+			 "the memfd cannot be copied out of the target: %s", strerror(errno));
 		return -1;
 	}
 	fault_point();
@@ -227,26 +228,37 @@ static int set_up_between(struct stop *s, size_t next, const long *results, void
 
 enum { CALL_MEMFD, CALL_DATA, CALL_CODE, CALL_CLOSE, SHARED_CALLS };
 
-#define CONST_ARG(v) { ARCH_ARG_CONST, (uint64_t)(v) }
-#define FD_ARG       { ARCH_ARG_RESULT, CALL_MEMFD }
+static struct arch_remote_arg constant(uint64_t value)
+{
+	return (struct arch_remote_arg){ARCH_ARG_CONST, value};
+}
+
+static struct arch_remote_arg memfd(void)
+{
+	return (struct arch_remote_arg){ARCH_ARG_RESULT, CALL_MEMFD};
+}
+
+static struct arch_remote_call map_call(taddr_t at, size_t size, int protection, int flags,
+					struct arch_remote_arg fd, size_t offset)
+{
+	return (struct arch_remote_call){SYS_mmap,
+					 {constant(at), constant(size),
+					  constant((uint64_t)protection), constant((uint64_t)flags),
+					  fd, constant(offset)},
+					 false};
+}
 
 static int run_shared(struct stop *s, struct arena *a, unsigned flags, long *results,
 		      struct dinst_error *e)
 {
 	const int map_flags = MAP_SHARED | MAP_FIXED_NOREPLACE;
 	const struct arch_remote_call calls[SHARED_CALLS] = {
-		[CALL_MEMFD] = { SYS_memfd_create, { { ARCH_ARG_DATA, 0 }, CONST_ARG(flags) }, false },
-		[CALL_DATA] = { SYS_mmap,
-				{ CONST_ARG(a->data), CONST_ARG(a->data_size),
-				  CONST_ARG(PROT_READ | PROT_WRITE), CONST_ARG(map_flags), FD_ARG,
-				  CONST_ARG(a->code_size) },
-				false },
-		[CALL_CODE] = { SYS_mmap,
-				{ CONST_ARG(a->code), CONST_ARG(a->code_size),
-				  CONST_ARG(PROT_READ | PROT_EXEC), CONST_ARG(map_flags), FD_ARG,
-				  CONST_ARG(0) },
-				false },
-		[CALL_CLOSE] = { SYS_close, { FD_ARG }, true },
+		[CALL_MEMFD] = {SYS_memfd_create, {{ARCH_ARG_DATA, 0}, constant(flags)}, false},
+		[CALL_DATA] = map_call(a->data, a->data_size, PROT_READ | PROT_WRITE, map_flags,
+				       memfd(), a->code_size),
+		[CALL_CODE] = map_call(a->code, a->code_size, PROT_READ | PROT_EXEC, map_flags,
+				       memfd(), 0),
+		[CALL_CLOSE] = {SYS_close, {memfd()}, true},
 	};
 	const struct arch_remote_program program = {
 		.calls = calls,
@@ -339,15 +351,15 @@ static enum attempt judge_shared(struct arena *a, const long *results)
 static int keep_out_of_dumps(struct stop *s, const struct arena *a, struct dinst_error *e)
 {
 	const struct arch_remote_call calls[] = {
-		{ SYS_madvise,
-		  { CONST_ARG(a->code), CONST_ARG(a->code_size), CONST_ARG(MADV_DONTDUMP) },
-		  true },
-		{ SYS_madvise,
-		  { CONST_ARG(a->data), CONST_ARG(a->data_size), CONST_ARG(MADV_DONTDUMP) },
-		  true },
+		{SYS_madvise,
+		 {constant(a->code), constant(a->code_size), constant(MADV_DONTDUMP)},
+		 true},
+		{SYS_madvise,
+		 {constant(a->data), constant(a->data_size), constant(MADV_DONTDUMP)},
+		 true},
 	};
-	const struct arch_remote_program program = { .calls = calls, .count = 2 };
-	long results[2] = { 0, 0 };
+	const struct arch_remote_program program = {.calls = calls, .count = 2};
+	long results[2] = {0, 0};
 
 	return remote_run(s, &program, 0, NULL, NULL, NULL, results, e);
 }
@@ -355,7 +367,7 @@ static int keep_out_of_dumps(struct stop *s, const struct arena *a, struct dinst
 static enum attempt try_shared(struct stop *s, struct arena *a, struct dinst_error *e)
 {
 	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	struct dinst_error inner = { 0 };
+	struct dinst_error inner = {0};
 	long results[SHARED_CALLS];
 	enum attempt outcome;
 	int result;
@@ -413,17 +425,13 @@ static enum attempt try_private(struct stop *s, struct arena *a, struct dinst_er
 {
 	const int map_flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
 	const struct arch_remote_call calls[] = {
-		{ SYS_mmap,
-		  { CONST_ARG(a->data), CONST_ARG(a->data_size), CONST_ARG(PROT_READ | PROT_WRITE),
-		    CONST_ARG(map_flags), CONST_ARG(-1), CONST_ARG(0) },
-		  false },
-		{ SYS_mmap,
-		  { CONST_ARG(a->code), CONST_ARG(a->code_size), CONST_ARG(PROT_READ | PROT_EXEC),
-		    CONST_ARG(map_flags), CONST_ARG(-1), CONST_ARG(0) },
-		  false },
+		map_call(a->data, a->data_size, PROT_READ | PROT_WRITE, map_flags,
+			 constant(UINT64_MAX), 0),
+		map_call(a->code, a->code_size, PROT_READ | PROT_EXEC, map_flags,
+			 constant(UINT64_MAX), 0),
 	};
-	const struct arch_remote_program program = { .calls = calls, .count = 2 };
-	long results[2] = { -ECANCELED, -ECANCELED };
+	const struct arch_remote_program program = {.calls = calls, .count = 2};
+	long results[2] = {-ECANCELED, -ECANCELED};
 
 	a->mode = ARENA_PRIVATE;
 	if (!map_ours_private(a)) {
@@ -453,12 +461,14 @@ static enum attempt try_private(struct stop *s, struct arena *a, struct dinst_er
 
 /* --------------------------------------------------------------- creation */
 
-static int no_room(const struct arena *a, taddr_t lo, taddr_t hi, bool placed, struct dinst_error *e)
+static int no_room(const struct arena *a, taddr_t lo, taddr_t hi, bool placed,
+		   struct dinst_error *e)
 {
 	if (placed)
-		return dinst_fail(e, DINST_NO_MEMORY,
-				  "the target has no memory left for an arena of %zu KiB (RLIMIT_AS?)",
-				  (a->code_size + a->data_size) >> 10);
+		return dinst_fail(
+			e, DINST_NO_MEMORY,
+			"the target has no memory left for an arena of %zu KiB (RLIMIT_AS?)",
+			(a->code_size + a->data_size) >> 10);
 	return dinst_fail(e, DINST_NO_MEMORY,
 			  "no free %zu KiB of address space within 2 GiB of %#llx-%#llx",
 			  a->code_size >> 10, (unsigned long long)lo, (unsigned long long)hi);
@@ -493,7 +503,8 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 		}
 		if (outcome == ATTEMPT_SMALLER)
 			continue;
-		result = outcome == ATTEMPT_DONE ? DINST_OK : (e && e->code ? e->code : DINST_FAILED);
+		result = outcome == ATTEMPT_DONE ? DINST_OK
+						 : (e && e->code ? e->code : DINST_FAILED);
 		goto out;
 	}
 	result = no_room(a, lo, hi, placed, e);
@@ -553,8 +564,8 @@ void arena_release(struct arena *a)
 }
 
 /* Sends the bytes of one half that differ from what was sent, page by page. */
-static int send_half(struct stop *s, taddr_t address, const uint8_t *map, uint8_t *sent, size_t size,
-		     struct dinst_error *e)
+static int send_half(struct stop *s, taddr_t address, const uint8_t *map, uint8_t *sent,
+		     size_t size, struct dinst_error *e)
 {
 	const size_t page = 4096;
 

@@ -29,20 +29,20 @@ enum arena_mode {
 };
 
 struct arena {
-	taddr_t code, data;          /* in the target */
-	size_t code_size, data_size; /* bytes, whole pages */
-	uint8_t *code_map, *data_map;/* in the mutator; what is written here runs there */
-	int fd;                      /* -1 when private */
+	taddr_t code, data;	      /* in the target */
+	size_t code_size, data_size;  /* bytes, whole pages */
+	uint8_t *code_map, *data_map; /* in the mutator; what is written here runs there */
+	int fd;			      /* -1 when private */
 	enum arena_mode mode;
 	bool low_data;
-	taddr_t reach_lo, reach_hi;  /* code in [lo, hi) can be led here and back */
-	unsigned cpus, cpu_shift;    /* blocks of counters, see struct arch_counter */
-	char note[160];              /* why it is private; "" if it is shared */
+	taddr_t reach_lo, reach_hi; /* code in [lo, hi) can be led here and back */
+	unsigned cpus, cpu_shift;   /* blocks of counters, see struct arch_counter */
+	char note[160];		    /* why it is private; "" if it is shared */
 
 	/* For arena*.c and heap*.c only. */
-	struct target *target;       /* borrowed */
+	struct target *target;		/* borrowed */
 	uint8_t *code_sent, *data_sent; /* private: what the target has, as far as we wrote it */
-	dev_t device;                /* of the memfd, as maps show it; 0 when private */
+	dev_t device;			/* of the memfd, as maps show it; 0 when private */
 	uint64_t inode;
 };
 
@@ -50,8 +50,7 @@ struct arena {
  * Maps a new arena from which all of [lo, hi) is within reach. Keeps clear of
  * the brk heap and of growing stacks, and never replaces a mapping.
  */
-int arena_create(struct stop *s, taddr_t lo, taddr_t hi, struct arena **out,
-		 struct dinst_error *e);
+int arena_create(struct stop *s, taddr_t lo, taddr_t hi, struct arena **out, struct dinst_error *e);
 
 /* As arena_create(), but the fallback at once: for tests, and where a policy is known. */
 int arena_create_private(struct stop *s, taddr_t lo, taddr_t hi, struct arena **out,
@@ -98,9 +97,9 @@ struct arena_found {
 	size_t code_size, data_size; /* data_size is 0 where the data half is not to be found */
 	bool header_valid;
 	char session[ARENA_SESSION_MAX]; /* "" unless the header is valid; printable */
-	unsigned cpus, cpu_shift;        /* likewise */
+	unsigned cpus, cpu_shift;	 /* likewise */
 	enum arena_mode mode;
-	dev_t device;                    /* of the memfd; 0 and 0: private */
+	dev_t device; /* of the memfd; 0 and 0: private */
 	uint64_t inode;
 };
 

@@ -127,8 +127,7 @@ static void believe(const struct target *t, struct arena_found *found)
 	struct arena_found header;
 	struct journal_header h;
 
-	if (!found->code_size ||
-	    target_read_some(t, found->code, &h, sizeof(h)) != sizeof(h) ||
+	if (!found->code_size || target_read_some(t, found->code, &h, sizeof(h)) != sizeof(h) ||
 	    !journal_check_header(&h, found->code, found->code_size, &header))
 		return;
 	if (header.mode != ARENA_SHARED || header.data != found->data ||

@@ -20,14 +20,14 @@
 static const taddr_t PAGE = 4096;
 static const taddr_t MIB = (taddr_t)1 << 20;
 static const taddr_t BOTTOM_MIN = 64 << 10;
-static const taddr_t HEAP_ROOM = (taddr_t)64 << 20;   /* kept free above the brk heap */
-static const taddr_t STACK_ROOM = (taddr_t)64 << 20;  /* the least kept free for the stack */
-static const taddr_t STACK_MOST = (taddr_t)16 << 30;  /* of a limit that is no limit */
-static const taddr_t STACK_GAP = (taddr_t)1 << 20;    /* the kernel's stack_guard_gap */
-static const taddr_t LOW_TOP = 0x7ff00000;            /* below 2 GiB, for the data half */
-enum { LOCKED_LEAST = 1024 }; /* KiB of locked memory that make us careful */
+static const taddr_t HEAP_ROOM = (taddr_t)64 << 20;  /* kept free above the brk heap */
+static const taddr_t STACK_ROOM = (taddr_t)64 << 20; /* the least kept free for the stack */
+static const taddr_t STACK_MOST = (taddr_t)16 << 30; /* of a limit that is no limit */
+static const taddr_t STACK_GAP = (taddr_t)1 << 20;   /* the kernel's stack_guard_gap */
+static const taddr_t LOW_TOP = 0x7ff00000;	     /* below 2 GiB, for the data half */
+enum { LOCKED_LEAST = 1024 };			     /* KiB of locked memory that make us careful */
 
-static const taddr_t KERNEL_HALF = (taddr_t)1 << 63;  /* [vsyscall] lies above it */
+static const taddr_t KERNEL_HALF = (taddr_t)1 << 63; /* [vsyscall] lies above it */
 
 struct interval {
 	taddr_t lo, hi;
@@ -154,7 +154,7 @@ static int by_lo(const void *a, const void *b)
 static void add(struct used *u, taddr_t lo, taddr_t hi)
 {
 	if (lo < hi)
-		u->at[u->count++] = (struct interval){ lo, hi };
+		u->at[u->count++] = (struct interval){lo, hi};
 }
 
 static taddr_t minus(taddr_t a, taddr_t b)
@@ -235,10 +235,10 @@ static taddr_t score(const struct interval *gap, taddr_t at, size_t size)
 }
 
 /* The best place in one gap, no part of it outside [lo, hi). Score 0 is possible. */
-static bool best_in_gap(const struct interval *gap, taddr_t lo, taddr_t hi, size_t size, taddr_t *out,
-			taddr_t *out_score)
+static bool best_in_gap(const struct interval *gap, taddr_t lo, taddr_t hi, size_t size,
+			taddr_t *out, taddr_t *out_score)
 {
-	static const taddr_t rooms[] = { 512, 256, 64, 16, 1, 0 };
+	static const taddr_t rooms[] = {512, 256, 64, 16, 1, 0};
 	taddr_t first = lo > gap->lo ? lo : gap->lo;
 	taddr_t end = least(hi, gap->hi);
 	bool found = false;
@@ -277,7 +277,7 @@ bool arena_place_near(const struct maps *m, const struct arena_limits *limits, t
 		return false;
 	/* Nothing goes above the highest mapping: that is where the address space ends. */
 	for (size_t i = 0; i + 1 < u.count; i++) {
-		struct interval gap = { u.at[i].hi, u.at[i + 1].lo };
+		struct interval gap = {u.at[i].hi, u.at[i + 1].lo};
 
 		if (!best_in_gap(&gap, window_lo, window_hi, size, &at, &value))
 			continue;

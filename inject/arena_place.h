@@ -15,10 +15,10 @@
 
 /* What the maps do not say. */
 struct arena_limits {
-	taddr_t bottom;        /* nothing may be mapped below */
-	taddr_t brk_start;     /* where the brk heap begins, 0 if not known */
-	taddr_t stack_limit;   /* bytes that the main stack may grow to */
-	bool locks_memory;     /* new mappings may be populated at once (mlockall) */
+	taddr_t bottom;	     /* nothing may be mapped below */
+	taddr_t brk_start;   /* where the brk heap begins, 0 if not known */
+	taddr_t stack_limit; /* bytes that the main stack may grow to */
+	bool locks_memory;   /* new mappings may be populated at once (mlockall) */
 };
 
 /* Never fails: what cannot be read is replaced by a cautious value. */

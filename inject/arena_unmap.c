@@ -21,9 +21,9 @@
 int arena_munmap(struct stop *s, taddr_t code, size_t code_size, taddr_t data, size_t data_size,
 		 struct dinst_error *e)
 {
-	struct arch_remote_program program = { 0 };
+	struct arch_remote_program program = {0};
 	struct arch_remote_call calls[2];
-	long results[2] = { -ECANCELED, -ECANCELED };
+	long results[2] = {-ECANCELED, -ECANCELED};
 	int result;
 
 	memset(calls, 0, sizeof(calls));
@@ -83,9 +83,10 @@ int arena_evict(struct stop *s, taddr_t lo, taddr_t hi, struct dinst_error *e)
 		taddr_t pc = arch_pc(&t->regs);
 
 		if (!t->kernel_worker && pc >= lo && pc < hi)
-			return dinst_fail(e, DINST_BUSY,
-					  "thread %d is inside the arena (at %#llx); try again later",
-					  (int)t->tid, (unsigned long long)pc);
+			return dinst_fail(
+				e, DINST_BUSY,
+				"thread %d is inside the arena (at %#llx); try again later",
+				(int)t->tid, (unsigned long long)pc);
 	}
 	for (size_t i = 0; i < count && !result; i++)
 		if (!stop_thread(s, i)->kernel_worker)
@@ -99,7 +100,7 @@ int arena_evict(struct stop *s, taddr_t lo, taddr_t hi, struct dinst_error *e)
 struct half {
 	taddr_t address;
 	size_t size;
-	dev_t device;   /* 0 and 0: anonymous */
+	dev_t device; /* 0 and 0: anonymous */
 	uint64_t inode;
 	int protection;
 };
@@ -142,12 +143,14 @@ static int unmap_halves(struct stop *s, const struct half *code, const struct ha
 		has_data = find_half(&m, data);
 	maps_release(&m);
 	if (has_code == HALF_FOREIGN || has_data == HALF_FOREIGN)
-		return dinst_fail(e, DINST_REFUSED,
-				  "the target has mapped something else where our arena was (%#llx)",
-				  (unsigned long long)(has_code == HALF_FOREIGN ? code->address :
-										  data->address));
+		return dinst_fail(
+			e, DINST_REFUSED,
+			"the target has mapped something else where our arena was (%#llx)",
+			(unsigned long long)(has_code == HALF_FOREIGN ? code->address
+								      : data->address));
 	/* Also where the code half has gone: a rseq_cs may still point to it. */
-	result = code->size ? arena_evict(s, code->address, code->address + code->size, e) : DINST_OK;
+	result = code->size ? arena_evict(s, code->address, code->address + code->size, e)
+			    : DINST_OK;
 	if (result)
 		return result;
 	return arena_munmap(s, has_code == HALF_OURS ? code->address : 0, code->size,
@@ -156,20 +159,20 @@ static int unmap_halves(struct stop *s, const struct half *code, const struct ha
 
 int arena_unmap(struct stop *s, const struct arena *a, struct dinst_error *e)
 {
-	const struct half code = { a->code, a->code_size, a->device, a->inode,
-				   PROT_READ | PROT_EXEC };
-	const struct half data = { a->data, a->data_size, a->device, a->inode,
-				   PROT_READ | PROT_WRITE };
+	const struct half code = {a->code, a->code_size, a->device, a->inode,
+				  PROT_READ | PROT_EXEC};
+	const struct half data = {a->data, a->data_size, a->device, a->inode,
+				  PROT_READ | PROT_WRITE};
 
 	return unmap_halves(s, &code, &data, e);
 }
 
 int arena_unmap_found(struct stop *s, const struct arena_found *found, struct dinst_error *e)
 {
-	const struct half code = { found->code, found->code_size, found->device, found->inode,
-				   PROT_READ | PROT_EXEC };
-	const struct half data = { found->data, found->data_size, found->device, found->inode,
-				   PROT_READ | PROT_WRITE };
+	const struct half code = {found->code, found->code_size, found->device, found->inode,
+				  PROT_READ | PROT_EXEC};
+	const struct half data = {found->data, found->data_size, found->device, found->inode,
+				  PROT_READ | PROT_WRITE};
 
 	return unmap_halves(s, &code, &data, e);
 }

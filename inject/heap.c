@@ -16,7 +16,7 @@
 #include "inject/journal.h"
 
 enum {
-	SLOT = 8,           /* bytes of one counter in one CPU's block */
+	SLOT = 8,	    /* bytes of one counter in one CPU's block */
 	FIRST_COUNTER = 8,  /* the first 64 bytes of each block stay unused: arena_create's probe */
 	MARK_NUMERATOR = 3, /* the high-water mark: 3/4 */
 	MARK_DENOMINATOR = 4,
@@ -26,20 +26,20 @@ struct heap {
 	struct arena *arena;
 	struct heap_code code;
 
-	size_t cells_begin;      /* offset in the code half */
-	size_t cells_carved;     /* cells that exist, used or free */
+	size_t cells_begin;  /* offset in the code half */
+	size_t cells_carved; /* cells that exist, used or free */
 	size_t cells_used;
-	uint32_t *cells_free;    /* a stack of their numbers */
+	uint32_t *cells_free; /* a stack of their numbers */
 	size_t cells_free_count;
-	uint8_t *cell_taken;     /* by number */
-	size_t cell_room;        /* entries of the two arrays */
+	uint8_t *cell_taken; /* by number */
+	size_t cell_room;    /* entries of the two arrays */
 
-	uint32_t *references;    /* of each counter; 0: free */
-	uint64_t *baseline;      /* private arenas: what the slots held when it was allocated */
-	uint64_t *last;          /* private arenas: the value when it could be read last */
-	bool *was_used;          /* the slots may hold something */
-	size_t counter_room;     /* counters in one block */
-	size_t counter_hint;     /* none below it is free */
+	uint32_t *references; /* of each counter; 0: free */
+	uint64_t *baseline;   /* private arenas: what the slots held when it was allocated */
+	uint64_t *last;	      /* private arenas: the value when it could be read last */
+	bool *was_used;	      /* the slots may hold something */
+	size_t counter_room;  /* counters in one block */
+	size_t counter_hint;  /* none below it is free */
 	size_t counters_used;
 };
 
@@ -50,7 +50,8 @@ int heap_create(struct arena *a, struct heap **out, struct dinst_error *e)
 	if (!h)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the heap's book-keeping");
 	h->arena = a;
-	h->cells_begin = (journal_size(a) + ARCH_CELL_ALIGN - 1) / ARCH_CELL_ALIGN * ARCH_CELL_ALIGN;
+	h->cells_begin =
+		(journal_size(a) + ARCH_CELL_ALIGN - 1) / ARCH_CELL_ALIGN * ARCH_CELL_ALIGN;
 	h->counter_room = ((size_t)1 << a->cpu_shift) / SLOT;
 	h->counter_hint = FIRST_COUNTER;
 	h->references = calloc(h->counter_room, sizeof(*h->references));
@@ -97,9 +98,10 @@ int heap_alloc_code(struct heap *h, size_t size, taddr_t *out, struct dinst_erro
 	if (!size)
 		return dinst_fail(e, DINST_FAILED, "an empty piece of code was asked for");
 	if (!heap_code_alloc(&h->code, size, cells_end(h), &offset))
-		return dinst_fail(e, DINST_NO_MEMORY,
-				  "the instrumentation heap at %#llx has no room for %zu bytes of code",
-				  (unsigned long long)h->arena->code, size);
+		return dinst_fail(
+			e, DINST_NO_MEMORY,
+			"the instrumentation heap at %#llx has no room for %zu bytes of code",
+			(unsigned long long)h->arena->code, size);
 	*out = h->arena->code + offset;
 	return DINST_OK;
 }

@@ -47,10 +47,10 @@ void *heap_map(const struct heap *h, taddr_t address, size_t size);
  */
 struct heap_stats {
 	size_t code_bytes, cell_bytes, counter_bytes; /* in use, all CPUs' slots counted */
-	size_t used;       /* handed out and not free now, with the unused rest of pages */
-	size_t touched;    /* ever handed out: what the target pays for */
+	size_t used;	/* handed out and not free now, with the unused rest of pages */
+	size_t touched; /* ever handed out: what the target pays for */
 	size_t capacity;
-	bool above_mark;   /* code half or counters are fuller than 3/4: flush */
+	bool above_mark; /* code half or counters are fuller than 3/4: flush */
 };
 void heap_get_stats(const struct heap *h, struct heap_stats *stats);
 

@@ -24,7 +24,7 @@ static unsigned class_of(size_t size)
 	unsigned class = 0;
 
 	while (class_size[class] < size)
-		class++;
+		class ++;
 	return class;
 }
 
@@ -55,7 +55,8 @@ void heap_code_release(struct heap_code *c)
 /* ------------------------------------------------------------ whole pages */
 
 /* `count` free pages in a row in [lo, hi), the highest; false if there are none. */
-static bool find_between(const struct heap_code *c, size_t lo, size_t hi, size_t count, size_t *first)
+static bool find_between(const struct heap_code *c, size_t lo, size_t hi, size_t count,
+			 size_t *first)
 {
 	size_t run = 0;
 
@@ -87,7 +88,8 @@ static bool find_fresh(struct heap_code *c, size_t count, size_t limit, size_t *
 {
 	size_t above = 0;
 
-	while (above < count && c->floor + above < c->page_count && !c->pages[c->floor + above].taken)
+	while (above < count && c->floor + above < c->page_count &&
+	       !c->pages[c->floor + above].taken)
 		above++;
 	if (c->floor < count - above || (c->floor - (count - above)) * HEAP_PAGE < limit)
 		return false;
@@ -102,7 +104,7 @@ static bool take_pages(struct heap_code *c, size_t count, size_t limit, size_t *
 	if (*first < c->floor)
 		c->floor = *first;
 	for (size_t i = 0; i < count; i++)
-		c->pages[*first + i] = (struct heap_page){ .taken = true };
+		c->pages[*first + i] = (struct heap_page){.taken = true};
 	c->pages_taken += count;
 	return true;
 }
@@ -110,7 +112,7 @@ static bool take_pages(struct heap_code *c, size_t count, size_t limit, size_t *
 static void give_pages(struct heap_code *c, size_t first, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		c->pages[first + i] = (struct heap_page){ .taken = false };
+		c->pages[first + i] = (struct heap_page){.taken = false};
 	c->pages_taken -= count;
 }
 
@@ -148,7 +150,7 @@ static struct heap_slab *slab_new(struct heap_code *c, unsigned class, size_t li
 		return NULL;
 	}
 	slab->page = (uint32_t)first;
-	slab->class = (uint16_t)class;
+	slab->class = (uint16_t) class;
 	slab->slots = (uint16_t)(SLAB_BYTES / class_size[class]);
 	for (size_t i = 0; i < HEAP_SLAB_PAGES; i++)
 		c->pages[first + i].slab = slab;

@@ -20,32 +20,32 @@ enum {
 	HEAP_PAGE = 4096,
 	HEAP_SLAB_PAGES = 4,
 	HEAP_CLASSES = 15,
-	HEAP_SMALL_MAX = 4096,  /* more than that: whole pages */
-	HEAP_SLAB_SLOTS = 512,  /* HEAP_SLAB_PAGES pages of the smallest class */
+	HEAP_SMALL_MAX = 4096, /* more than that: whole pages */
+	HEAP_SLAB_SLOTS = 512, /* HEAP_SLAB_PAGES pages of the smallest class */
 };
 
 /* Some pages that hold pieces of one size; on its class's list while not full. */
 struct heap_slab {
 	struct heap_slab *prev, *next;
-	uint32_t page;                          /* its first page */
+	uint32_t page; /* its first page */
 	uint16_t class, used, slots;
-	uint64_t taken[HEAP_SLAB_SLOTS / 64];   /* a bit for each piece */
+	uint64_t taken[HEAP_SLAB_SLOTS / 64]; /* a bit for each piece */
 };
 
 /* What a page is used for. */
 struct heap_page {
 	struct heap_slab *slab; /* NULL: free, or of a large piece */
-	uint32_t run;           /* on the first page of a large piece: its pages; else 0 */
+	uint32_t run;		/* on the first page of a large piece: its pages; else 0 */
 	bool taken;
 };
 
 struct heap_code {
-	struct heap_page *pages;  /* by page number in the half */
-	size_t page_count;        /* of the half */
-	size_t floor;             /* the lowest page ever handed out */
-	size_t cursor;            /* where the last free pages were found: the search goes on there */
+	struct heap_page *pages; /* by page number in the half */
+	size_t page_count;	 /* of the half */
+	size_t floor;		 /* the lowest page ever handed out */
+	size_t cursor; /* where the last free pages were found: the search goes on there */
 	size_t pages_taken;
-	size_t bytes;             /* in use, rounded to classes and pages */
+	size_t bytes; /* in use, rounded to classes and pages */
 	struct heap_slab *partial[HEAP_CLASSES];
 };
 

@@ -20,10 +20,10 @@
 struct journal {
 	struct journal_header *header; /* in our mapping of the arena */
 	struct journal_slot *slots;
-	uint32_t checksum;             /* the header's, kept out of the target's reach */
-	uint32_t *free;                /* a stack of slots that were used and are not now */
+	uint32_t checksum; /* the header's, kept out of the target's reach */
+	uint32_t *free;	   /* a stack of slots that were used and are not now */
 	size_t free_count, free_room;
-	uint8_t *taken;                /* by slot */
+	uint8_t *taken; /* by slot */
 	size_t capacity, high;
 };
 
@@ -36,7 +36,7 @@ size_t journal_size(const struct arena *a)
 
 static uint64_t encode_high(size_t high)
 {
-	return (uint64_t)(uint32_t)high | (uint64_t)~(uint32_t)high << 32;
+	return (uint64_t)(uint32_t)high | (uint64_t) ~(uint32_t)high << 32;
 }
 
 int journal_create(struct arena *a, const char *session, struct journal **out,
@@ -96,7 +96,8 @@ static int take_slot(struct journal *j, size_t *index, struct dinst_error *e)
 		return DINST_OK;
 	}
 	if (j->high == j->capacity)
-		return dinst_fail(e, DINST_NO_MEMORY, "the journal is full: %zu patches", j->capacity);
+		return dinst_fail(e, DINST_NO_MEMORY, "the journal is full: %zu patches",
+				  j->capacity);
 	/* Room for every slot that may be given back, so that journal_remove cannot fail. */
 	if (j->high == j->free_room) {
 		size_t room = j->free_room ? j->free_room * 2 : 256;
@@ -202,7 +203,7 @@ int journal_read(const struct target *t, const struct arena_found *found,
 	struct journal_entry *entries = NULL;
 	struct journal_slot *slots = NULL;
 	struct journal_header h;
-	struct maps m = { 0 };
+	struct maps m = {0};
 	size_t high, used = 0;
 	int result;
 

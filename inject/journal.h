@@ -28,7 +28,7 @@ size_t journal_size(const struct arena *a);
 
 struct journal_entry {
 	taddr_t address;
-	uint8_t length;                   /* 1 .. ARCH_PATCH_MAX */
+	uint8_t length; /* 1 .. ARCH_PATCH_MAX */
 	uint8_t original[ARCH_PATCH_MAX];
 	uint8_t patched[ARCH_PATCH_MAX];
 };

@@ -44,7 +44,7 @@ struct journal_slot {
 	uint8_t length;
 	uint8_t unused[15];
 	uint32_t checksum; /* of everything above, started with the header's */
-	uint32_t state;    /* written last */
+	uint32_t state;	   /* written last */
 };
 
 _Static_assert(sizeof(struct journal_slot) == 64, "a slot is one cache line");

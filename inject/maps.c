@@ -19,7 +19,8 @@
 
 enum { FIRST_SIZE = 1 << 16 };
 
-static const size_t SIZE_LIMIT = (size_t)1 << 28; /* 2 million mappings: far beyond any real limit */
+static const size_t SIZE_LIMIT = (size_t)1
+				 << 28; /* 2 million mappings: far beyond any real limit */
 
 /* Reads a whole file of /proc; 0, or an errno value. *size is 0 for an empty file. */
 static int slurp(const char *path, char **text, size_t *size)
@@ -118,10 +119,9 @@ int maps_read(pid_t pid, struct maps *m, struct dinst_error *e)
 	if (result == ESRCH || result == ENOENT)
 		return dinst_fail(e, DINST_GONE, "cannot read %s: the process has ended", path);
 	if (result)
-		return dinst_fail_errno(e,
-					result == EACCES || result == EPERM ? DINST_NOT_PERMITTED :
-									      DINST_FAILED,
-					result, "cannot read %s", path);
+		return dinst_fail_errno(
+			e, result == EACCES || result == EPERM ? DINST_NOT_PERMITTED : DINST_FAILED,
+			result, "cannot read %s", path);
 	return maps_parse(text, size, m, e);
 }
 
@@ -194,7 +194,8 @@ int maps_parse(char *text, size_t size, struct maps *m, struct dinst_error *e)
 			end = text + size;
 		*end = '\0';
 		if (!parse_line(line, &entry)) {
-			dinst_fail(e, DINST_BAD_FILE, "a line of a maps file is malformed: %.80s", line);
+			dinst_fail(e, DINST_BAD_FILE, "a line of a maps file is malformed: %.80s",
+				   line);
 			maps_release(m);
 			return DINST_BAD_FILE;
 		}
@@ -206,7 +207,8 @@ int maps_parse(char *text, size_t size, struct maps *m, struct dinst_error *e)
 			grown = realloc(m->entries, room * sizeof(*grown));
 			if (!grown) {
 				maps_release(m);
-				return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu mappings", room);
+				return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu mappings",
+						  room);
 			}
 			m->entries = grown;
 		}

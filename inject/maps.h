@@ -18,13 +18,13 @@
 #include "inject/error.h"
 
 struct maps_entry {
-	taddr_t lo, hi;      /* [lo, hi) */
-	uint64_t offset;     /* of lo in the file */
-	uint64_t inode;      /* 0: no file */
-	dev_t device;        /* as stat(2) gives it, 0: no file */
-	int protection;      /* PROT_READ, PROT_WRITE, PROT_EXEC */
+	taddr_t lo, hi;	 /* [lo, hi) */
+	uint64_t offset; /* of lo in the file */
+	uint64_t inode;	 /* 0: no file */
+	dev_t device;	 /* as stat(2) gives it, 0: no file */
+	int protection;	 /* PROT_READ, PROT_WRITE, PROT_EXEC */
 	bool shared;
-	const char *name;    /* "" if none; owned by struct maps; a newline is "\012" in it */
+	const char *name; /* "" if none; owned by struct maps; a newline is "\012" in it */
 };
 
 struct maps {

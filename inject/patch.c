@@ -69,7 +69,7 @@ static size_t make_groups(struct patch *patches, size_t count, struct group *gro
 				g->hi = end_of(p);
 			continue;
 		}
-		groups[used++] = (struct group){ i, 1, p->address, end_of(p), NULL };
+		groups[used++] = (struct group){i, 1, p->address, end_of(p), NULL};
 	}
 	for (size_t i = 0; i < used; i++)
 		*span += groups[i].hi - groups[i].lo;
@@ -80,14 +80,14 @@ static size_t make_groups(struct patch *patches, size_t count, struct group *gro
 static bool read_groups(const struct target *t, const struct group *groups, size_t count)
 {
 	struct target_range *ranges = calloc(count, sizeof(*ranges));
-	struct dinst_error ignored = { 0 };
+	struct dinst_error ignored = {0};
 	bool done;
 
 	if (!ranges)
 		return false;
 	for (size_t i = 0; i < count; i++)
-		ranges[i] = (struct target_range){ groups[i].lo, groups[i].hi - groups[i].lo,
-						   groups[i].bytes };
+		ranges[i] = (struct target_range){groups[i].lo, groups[i].hi - groups[i].lo,
+						  groups[i].bytes};
 	done = !target_read_many(t, ranges, count, &ignored);
 	free(ranges);
 	return done;
@@ -196,7 +196,8 @@ int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dins
 	for (size_t i = 0; i < count; i++) {
 		patches[i].outcome = PATCH_FAILED;
 		if (!is_sane(&patches[i]))
-			return dinst_fail(e, DINST_FAILED, "a patch of %u bytes at %#llx is malformed",
+			return dinst_fail(e, DINST_FAILED,
+					  "a patch of %u bytes at %#llx is malformed",
 					  (unsigned)patches[i].length,
 					  (unsigned long long)patches[i].address);
 	}

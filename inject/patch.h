@@ -15,10 +15,10 @@
 
 enum patch_outcome {
 	PATCH_DONE,
-	PATCH_ALREADY,  /* the new bytes were there */
-	PATCH_FOREIGN,  /* neither old nor new: left alone */
+	PATCH_ALREADY,	/* the new bytes were there */
+	PATCH_FOREIGN,	/* neither old nor new: left alone */
 	PATCH_UNMAPPED, /* nothing is mapped there any more */
-	PATCH_FAILED,   /* could not be written; the old bytes are there */
+	PATCH_FAILED,	/* could not be written; the old bytes are there */
 };
 
 struct patch {

@@ -24,9 +24,9 @@
 
 enum {
 	PAGE = 4096,
-	CALLS = 4,             /* of one remote program */
-	BUDGET_NS = 4000000,   /* for all of it, in the stop */
-	GAP_MAX = 64,          /* pages between two that may be dropped along with them */
+	CALLS = 4,	     /* of one remote program */
+	BUDGET_NS = 4000000, /* for all of it, in the stop */
+	GAP_MAX = 64,	     /* pages between two that may be dropped along with them */
 };
 
 /* /proc/PID/pagemap: Documentation/admin-guide/mm/pagemap.rst */
@@ -42,9 +42,9 @@ struct run {
 struct drop {
 	struct stop *s;
 	struct maps maps;
-	taddr_t *pages;  /* sorted, each once */
+	taddr_t *pages; /* sorted, each once */
 	size_t count;
-	int pagemap;     /* -1 if it cannot be read */
+	int pagemap; /* -1 if it cannot be read */
 	struct run *runs;
 	size_t run_count;
 	uint64_t deadline;
@@ -86,9 +86,8 @@ static bool is_copy(const struct drop *d, taddr_t page)
 {
 	uint64_t entry;
 
-	if (d->pagemap < 0 ||
-	    pread(d->pagemap, &entry, sizeof(entry), (off_t)(page / PAGE * sizeof(entry))) !=
-		    (ssize_t)sizeof(entry))
+	if (d->pagemap < 0 || pread(d->pagemap, &entry, sizeof(entry),
+				    (off_t)(page / PAGE * sizeof(entry))) != (ssize_t)sizeof(entry))
 		return true;
 	if (entry & PAGEMAP_SWAPPED)
 		return true;
@@ -172,7 +171,7 @@ static void add_page(struct drop *d, const struct maps_entry *entry, taddr_t pag
 		last->pages++;
 		return;
 	}
-	d->runs[d->run_count++] = (struct run){ page, page + PAGE, 1 };
+	d->runs[d->run_count++] = (struct run){page, page + PAGE, 1};
 }
 
 /* Goes through the pages of one mapping from index `at` on; returns the index behind them. */
@@ -215,7 +214,7 @@ static int drop_some(struct drop *d, const struct run *runs, size_t count, taddr
 		     void *scratch_map, int *kept, struct dinst_error *e)
 {
 	struct arch_remote_call calls[CALLS];
-	struct arch_remote_program program = { .calls = calls, .count = count };
+	struct arch_remote_program program = {.calls = calls, .count = count};
 	long results[CALLS];
 	int result;
 
@@ -256,7 +255,7 @@ static int drop_runs(struct drop *d, taddr_t scratch, void *scratch_map, int *ke
 int patch_drop_private_pages(struct stop *s, const taddr_t *pages, size_t count, taddr_t scratch,
 			     void *scratch_map, struct dinst_error *e)
 {
-	struct drop d = { .s = s, .pagemap = -1, .deadline = now_ns() + BUDGET_NS };
+	struct drop d = {.s = s, .pagemap = -1, .deadline = now_ns() + BUDGET_NS};
 	char path[64];
 	int kept = 0, result;
 

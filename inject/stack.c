@@ -27,8 +27,8 @@ enum { WORD = 8, SIGRETURN_CACHE = 256 };
 /* What a take in progress remembers. */
 struct taking {
 	struct snapshot *shot;
-	taddr_t text_lo, text_hi;          /* all executable mappings lie between */
-	taddr_t cached[SIGRETURN_CACHE];   /* addresses that were looked at */
+	taddr_t text_lo, text_hi;	 /* all executable mappings lie between */
+	taddr_t cached[SIGRETURN_CACHE]; /* addresses that were looked at */
 	bool is_sigreturn[SIGRETURN_CACHE];
 };
 
@@ -118,7 +118,7 @@ static int add_region(struct snapshot *shot, taddr_t lo, taddr_t hi, bool *parti
 	}
 	memmove(&shot->regions[at + 1], &shot->regions[at],
 		(shot->region_count - at) * sizeof(*shot->regions));
-	shot->regions[at] = (struct stack_region){ lo, lo + got / WORD * WORD, bytes };
+	shot->regions[at] = (struct stack_region){lo, lo + got / WORD * WORD, bytes};
 	shot->region_count++;
 	return DINST_OK;
 }
@@ -187,7 +187,7 @@ static int add_stack(struct snapshot *shot, struct stack_shot *thread, taddr_t s
 	if (!grown)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for copies of stacks");
 	thread->spans = grown;
-	thread->spans[thread->span_count++] = (struct stack_span){ lo, hi };
+	thread->spans[thread->span_count++] = (struct stack_span){lo, hi};
 	return copy(shot, lo, hi, &thread->partial, e);
 }
 
@@ -369,8 +369,8 @@ static void scan_words(const uint8_t *bytes, size_t size, struct stack_range *ra
 	}
 }
 
-static void scan_registers(const struct stack_shot *thread, bool with_pc, struct stack_range *ranges,
-			   size_t count)
+static void scan_registers(const struct stack_shot *thread, bool with_pc,
+			   struct stack_range *ranges, size_t count)
 {
 	taddr_t pc = arch_pc(&thread->regs);
 	uint64_t value;
@@ -389,8 +389,8 @@ static void mark_all(struct stack_range *ranges, size_t count)
 		ranges[i].hit = true;
 }
 
-void snapshot_scan_thread(const struct snapshot *shot, const struct stack_shot *thread, bool with_pc,
-			  struct stack_range *ranges, size_t count)
+void snapshot_scan_thread(const struct snapshot *shot, const struct stack_shot *thread,
+			  bool with_pc, struct stack_range *ranges, size_t count)
 {
 	if (!count)
 		return;
@@ -420,8 +420,8 @@ static size_t scan(const struct snapshot *shot, bool with_pc, struct stack_range
 		return 0;
 	/* Each region once, though threads may share it. */
 	for (size_t i = 0; i < shot->region_count; i++)
-		scan_words(shot->regions[i].bytes, shot->regions[i].hi - shot->regions[i].lo, ranges,
-			   count);
+		scan_words(shot->regions[i].bytes, shot->regions[i].hi - shot->regions[i].lo,
+			   ranges, count);
 	for (size_t i = 0; i < shot->thread_count; i++) {
 		if (shot->threads[i].partial)
 			mark_all(ranges, count);

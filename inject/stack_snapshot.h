@@ -44,8 +44,8 @@ struct snapshot {
 const uint8_t *snapshot_bytes(const struct snapshot *shot, taddr_t address, size_t size);
 
 /* As snapshot_scan() for one thread. */
-void snapshot_scan_thread(const struct snapshot *shot, const struct stack_shot *thread, bool with_pc,
-			  struct stack_range *ranges, size_t count);
+void snapshot_scan_thread(const struct snapshot *shot, const struct stack_shot *thread,
+			  bool with_pc, struct stack_range *ranges, size_t count);
 
 /* Sets `hit` on the range that contains `value`, if there is one. */
 void stack_ranges_mark(struct stack_range *ranges, size_t count, taddr_t value);

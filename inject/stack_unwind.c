@@ -14,7 +14,7 @@
 
 enum {
 	PAGE = 4096,
-	HEADERS_MAX = 64,       /* program headers of one file */
+	HEADERS_MAX = 64, /* program headers of one file */
 	HEADER_VERSION = 1,
 	/* DW_EH_PE encodings (LSB, "DWARF Extensions"). */
 	ENCODED_OMIT = 0xff,
@@ -138,7 +138,8 @@ static bool read_header(struct unwind_memory *u, struct unwind_table *table)
 
 	if (!unwind_read(u, table->header, &h, sizeof(h)) || h.version != HEADER_VERSION)
 		return false;
-	if ((h.frame_encoding & 0x0f) != ENCODED_SDATA4 && (h.frame_encoding & 0x0f) != ENCODED_UDATA4)
+	if ((h.frame_encoding & 0x0f) != ENCODED_SDATA4 &&
+	    (h.frame_encoding & 0x0f) != ENCODED_UDATA4)
 		return false;
 	if (h.frame_encoding == ENCODED_OMIT || h.count_encoding != ENCODED_UDATA4 ||
 	    h.table_encoding != ENCODED_DATAREL_SDATA4 || !h.count)
@@ -163,7 +164,7 @@ const struct unwind_table *unwind_find(struct unwind_memory *u, taddr_t pc)
 	if (u->table_count == UNWIND_TABLES)
 		u->table_count = 0;
 	table = &u->tables[u->table_count++];
-	*table = (struct unwind_table){ .lo = entry->lo, .hi = entry->hi };
+	*table = (struct unwind_table){.lo = entry->lo, .hi = entry->hi};
 	table->valid = find_file_start(u, entry, &start) && find_header(u, start, &table->header) &&
 		       read_header(u, table);
 	return table->valid ? table : NULL;

@@ -14,11 +14,11 @@
 
 /* Where a module's table of functions is (LSB, "Exception Frames", .eh_frame_hdr). */
 struct unwind_table {
-	taddr_t lo, hi;     /* the module's code that was asked for: one mapping */
-	taddr_t header;     /* of .eh_frame_hdr */
-	taddr_t table;      /* the sorted table in it */
-	uint64_t entries;   /* pairs of 32-bit numbers */
-	bool valid;         /* false: nothing is known about [lo, hi) */
+	taddr_t lo, hi;	  /* the module's code that was asked for: one mapping */
+	taddr_t header;	  /* of .eh_frame_hdr */
+	taddr_t table;	  /* the sorted table in it */
+	uint64_t entries; /* pairs of 32-bit numbers */
+	bool valid;	  /* false: nothing is known about [lo, hi) */
 };
 
 enum { UNWIND_PAGES = 256, UNWIND_TABLES = 64 };
@@ -27,8 +27,8 @@ enum { UNWIND_PAGES = 256, UNWIND_TABLES = 64 };
 struct unwind_memory {
 	const struct target *target;
 	const struct maps *maps;
-	taddr_t pages[UNWIND_PAGES];  /* page addresses + 1; 0: empty */
-	uint8_t *bytes;               /* UNWIND_PAGES pages */
+	taddr_t pages[UNWIND_PAGES]; /* page addresses + 1; 0: empty */
+	uint8_t *bytes;		     /* UNWIND_PAGES pages */
 	struct unwind_table tables[UNWIND_TABLES];
 	size_t table_count;
 };

@@ -19,13 +19,14 @@
 #include "inject/stack_unwind.h"
 
 enum {
-	REGISTERS = 64,     /* by DWARF number; more than any architecture passes */
+	REGISTERS = 64, /* by DWARF number; more than any architecture passes */
 	FRAMES_MAX = 200000,
 };
 
 /* Exported by libunwind and declared in none of its headers. */
-extern int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t as, unw_word_t ip, unw_dyn_info_t *di,
-					      unw_proc_info_t *pi, int need_unwind_info, void *arg);
+extern int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t as, unw_word_t ip,
+					      unw_dyn_info_t *di, unw_proc_info_t *pi,
+					      int need_unwind_info, void *arg);
 
 /* One walker serves all threads of a snapshot, one after the other. */
 struct walker {
@@ -36,7 +37,7 @@ struct walker {
 	void *home_arg;
 	uint64_t registers[REGISTERS]; /* of the frame to start at */
 	unsigned register_count;
-	bool guessed;                  /* a table was missing: libunwind goes by guesses */
+	bool guessed; /* a table was missing: libunwind goes by guesses */
 };
 
 /* Called for each frame: where it is, and where it counts as being. False ends the walk. */
@@ -278,7 +279,7 @@ static bool mark_frame(void *arg, taddr_t pc, taddr_t home_pc)
 size_t snapshot_walk(const struct snapshot *shot, stack_home home, void *arg,
 		     struct stack_range *ranges, size_t count)
 {
-	struct marking m = { ranges, count };
+	struct marking m = {ranges, count};
 	struct walker w;
 
 	if (!count)
@@ -311,7 +312,7 @@ static bool collect_frame(void *arg, taddr_t pc, taddr_t home_pc)
 size_t snapshot_backtrace(const struct snapshot *shot, pid_t tid, stack_home home, void *arg,
 			  taddr_t *pcs, size_t max, bool *complete)
 {
-	struct collecting c = { pcs, 0, max };
+	struct collecting c = {pcs, 0, max};
 	struct walker w;
 
 	*complete = false;

@@ -26,8 +26,8 @@ static int make(struct stop *s, void *arg, struct dinst_error *e)
 {
 	struct job *job = arg;
 
-	return job->private ? arena_create_private(s, job->lo, job->hi, &job->arena, e) :
-			      arena_create(s, job->lo, job->hi, &job->arena, e);
+	return job->private ? arena_create_private(s, job->lo, job->hi, &job->arena, e)
+			    : arena_create(s, job->lo, job->hi, &job->arena, e);
 }
 
 static int sync_it(struct stop *s, void *arg, struct dinst_error *e)
@@ -66,9 +66,9 @@ static void check_reach(const struct job *job)
  */
 static void write_function(struct arena *a, uint8_t *map, taddr_t at, taddr_t counter)
 {
-	static const uint8_t absolute[] = { 0xf0, 0x48, 0xff, 0x04, 0x25 }; /* lock incq disp32 */
-	static const uint8_t relative[] = { 0xf0, 0x48, 0xff, 0x05 }; /* lock incq disp32(%rip) */
-	static const uint8_t end[] = { 0xb8, 42, 0, 0, 0, 0xc3 }; /* mov $42,%eax; ret */
+	static const uint8_t absolute[] = {0xf0, 0x48, 0xff, 0x04, 0x25}; /* lock incq disp32 */
+	static const uint8_t relative[] = {0xf0, 0x48, 0xff, 0x05}; /* lock incq disp32(%rip) */
+	static const uint8_t end[] = {0xb8, 42, 0, 0, 0, 0xc3};	    /* mov $42,%eax; ret */
 	taddr_t slot = counter + ((taddr_t)a->cpus << a->cpu_shift);
 	int32_t displacement = (int32_t)(a->low_data ? slot : slot - (at + 8));
 	size_t used = a->low_data ? sizeof(absolute) : sizeof(relative);
@@ -80,7 +80,7 @@ static void write_function(struct arena *a, uint8_t *map, taddr_t at, taddr_t co
 
 static void use(struct harness *h, struct target *t, struct job *job)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct journal *journal;
 	struct heap *heap;
 	taddr_t function, counter, again;
@@ -110,7 +110,7 @@ static void use(struct harness *h, struct target *t, struct job *job)
 
 static void check_found(struct target *t, const struct job *job)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct arena_found found[4];
 
 	assert_int_equal(arena_find(t, found, 4, &e), 1);
@@ -127,9 +127,9 @@ static void whole_life(struct harness *h, const char *where, bool private, size_
 		       int low_data)
 {
 	struct target *t = help_open(h->pid);
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct arena_found found;
-	struct job job = { .private = private };
+	struct job job = {.private = private};
 
 	job.lo = help_ask_address(h, where) / 4096 * 4096;
 	job.hi = job.lo + 4096;
@@ -202,13 +202,14 @@ static void own_descriptors(void **state)
 static void leader_gone(void **state)
 {
 	struct harness *h = *state;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct arena_found found;
-	struct job job = { 0 };
+	struct job job = {0};
 	struct target *t;
 
-	harness_start_argv(h, (const char *const[]){ harness_path("tests/live/targets/arena-space"),
-						     "leaderless", NULL },
+	harness_start_argv(h,
+			   (const char *const[]){harness_path("tests/live/targets/arena-space"),
+						 "leaderless", NULL},
 			   false);
 	assert_string_equal(harness_line(h, 5000), "ready");
 	t = help_open(h->pid);
@@ -228,8 +229,8 @@ static void leader_gone(void **state)
 static void no_room_at_all(void **state)
 {
 	struct harness *h = *state;
-	struct dinst_error e = { 0 };
-	struct job job = { 0 };
+	struct dinst_error e = {0};
+	struct job job = {0};
 	struct target *t;
 
 	harness_start(h, "arena-space", "crowded", NULL);
@@ -247,8 +248,8 @@ static void no_room_at_all(void **state)
 static void address_space_exhausted(void **state)
 {
 	struct harness *h = *state;
-	struct dinst_error e = { 0 };
-	struct job job = { 0 };
+	struct dinst_error e = {0};
+	struct job job = {0};
 	struct target *t;
 
 	harness_start(h, "arena-space", "as", "1", NULL);
@@ -266,7 +267,7 @@ static void address_space_exhausted(void **state)
 static void fixed_address(void **state)
 {
 	struct harness *h = *state;
-	struct job job = { 0 };
+	struct job job = {0};
 	struct target *t;
 
 	harness_start(h, "arena-fixed", NULL);
@@ -290,7 +291,7 @@ static void fixed_address(void **state)
 static void large(void **state)
 {
 	struct harness *h = *state;
-	struct job job = { 0 };
+	struct job job = {0};
 	struct target *t;
 
 	harness_start(h, "arena-space", "threads", NULL);
@@ -318,7 +319,7 @@ static void large(void **state)
 static void sealed(void **state)
 {
 	struct harness *h = *state;
-	struct job job = { 0 };
+	struct job job = {0};
 	struct target *t;
 	char line[128];
 
@@ -347,7 +348,7 @@ static void shared_with_a_child(void **state)
 {
 	struct harness *h = *state;
 	pid_t child, *sharers = NULL;
-	struct job job = { 0 };
+	struct job job = {0};
 	struct target *t, *c;
 	size_t count = 9;
 
@@ -386,13 +387,13 @@ static int unmap_found(struct stop *s, void *arg, struct dinst_error *e)
 static void left_behind(void **state)
 {
 	struct harness *h = *state;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct arena_found found[2];
 	struct journal *journal;
 	struct target *t;
 
-	for (int private = 0; private < 2; private++) {
-		struct job job = { .private = private };
+	for (int private = 0; private < 2; private ++) {
+		struct job job = {.private = private};
 
 		harness_start(h, "arena-space", "threads", NULL);
 		t = help_open(h->pid);

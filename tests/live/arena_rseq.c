@@ -29,7 +29,7 @@ struct scene {
 	struct journal *journal;
 	struct heap *heap;
 	taddr_t code, counter;
-	bool clear;      /* by arena_destroy(), or munmap alone */
+	bool clear; /* by arena_destroy(), or munmap alone */
 	bool done;
 };
 
@@ -49,7 +49,7 @@ static void emit_cell(struct scene *c, struct stop *s)
 		.red_zone = true,
 	};
 	const struct stop_thread *thread = stop_thread(s, 0);
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct arch_cell cell;
 	struct arch_buf out;
 	taddr_t at, ret;
@@ -62,7 +62,7 @@ static void emit_cell(struct scene *c, struct stop *s)
 	assert_int_equal(heap_alloc_code(c->heap, 16, &ret, &e), 0);
 	spec.counter_address = c->counter;
 	*(uint8_t *)heap_map(c->heap, ret, 1) = 0xc3;
-	out = (struct arch_buf){ heap_map(c->heap, at, ARCH_CELL_SIZE), ARCH_CELL_SIZE, 0, at, 0 };
+	out = (struct arch_buf){heap_map(c->heap, at, ARCH_CELL_SIZE), ARCH_CELL_SIZE, 0, at, 0};
 	arch_emit_counter_cell(&out, &spec, ret, &cell);
 	assert_int_equal(out.status, 0);
 	c->code = at + cell.entry;
@@ -118,7 +118,8 @@ static bool two_dangle(struct scene *c, struct stop *s)
 		if (pc >= lo && pc < hi)
 			return false;
 		descriptor = 0;
-		target_read_some(c->target, t->rseq + offsetof(struct rseq, rseq_cs), &descriptor, 8);
+		target_read_some(c->target, t->rseq + offsetof(struct rseq, rseq_cs), &descriptor,
+				 8);
 		found += descriptor >= lo && descriptor < hi;
 	}
 	return found >= 2;
@@ -165,7 +166,7 @@ static void kills_if_it_dangles(void **state)
 
 static uint64_t turns(const struct scene *c)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	uint64_t value = 0;
 
 	if (target_read(c->target, c->turns, &value, sizeof(value), &e))
@@ -198,7 +199,7 @@ static void lives_if_it_is_cleared(void **state)
 static int enter(struct stop *s, void *arg, struct dinst_error *e)
 {
 	/* 1: cmpl $0, 1f(%rip); je 1b; ret; 1: .long 0 */
-	static const uint8_t code[] = { 0x83, 0x3d, 3, 0, 0, 0, 0, 0x74, 0xf7, 0xc3, 0, 0, 0, 0 };
+	static const uint8_t code[] = {0x83, 0x3d, 3, 0, 0, 0, 0, 0x74, 0xf7, 0xc3, 0, 0, 0, 0};
 	struct scene *c = arg;
 
 	if (heap_alloc_code(c->heap, sizeof(code), &c->code, e))
@@ -221,7 +222,7 @@ static int destroy(struct stop *s, void *arg, struct dinst_error *e)
 
 static void refuses_while_a_thread_is_inside(void **state)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct scene c;
 
 	begin(&c, *state);

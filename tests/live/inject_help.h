@@ -15,7 +15,7 @@
 
 static inline struct target *help_open(pid_t pid)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct target *t = NULL;
 
 	if (target_open(pid, &t, &e))
@@ -32,7 +32,7 @@ static inline int help_stop(struct target *t, stop_work work, void *arg, struct 
 /* As help_stop(), and fails the test unless all went well. */
 static inline void help_stop_well(struct target *t, stop_work work, void *arg)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 
 	if (help_stop(t, work, arg, &e))
 		fail_msg("%s", e.text);

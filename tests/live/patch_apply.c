@@ -13,7 +13,7 @@
 enum { PAGE = 4096, PAGES = 320, NOP = 0x90, LENGTH = 5 };
 
 /* One instruction that does nothing, five bytes long. */
-static const uint8_t long_nop[LENGTH] = { 0x0f, 0x1f, 0x44, 0, 0 };
+static const uint8_t long_nop[LENGTH] = {0x0f, 0x1f, 0x44, 0, 0};
 
 struct scene {
 	struct harness *h;
@@ -23,8 +23,8 @@ struct scene {
 	size_t count;
 	taddr_t *pages;
 	size_t page_count;
-	int kept;       /* what patch_drop_private_pages() returned */
-	uint64_t ns;    /* what the work took */
+	int kept;    /* what patch_drop_private_pages() returned */
+	uint64_t ns; /* what the work took */
 };
 
 static uint64_t now_ns(void)
@@ -55,7 +55,7 @@ static void finish(struct scene *c)
 
 static struct patch patch_at(taddr_t address)
 {
-	struct patch p = { .address = address, .length = LENGTH, .outcome = PATCH_FAILED };
+	struct patch p = {.address = address, .length = LENGTH, .outcome = PATCH_FAILED};
 
 	memset(p.before, NOP, LENGTH);
 	memcpy(p.after, long_nop, LENGTH);
@@ -94,7 +94,7 @@ static void reverse(struct patch *patches, size_t count)
 
 static void expect_bytes(struct scene *c, taddr_t address, const uint8_t *bytes, size_t size)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	uint8_t now[64];
 
 	assert_int_equal(target_read(c->target, address, now, size, &e), 0);
@@ -105,7 +105,7 @@ static void outcomes(void **state)
 {
 	struct patch p[6];
 	struct scene c;
-	uint8_t foreign[LENGTH] = { 0xcc, NOP, NOP, NOP, NOP };
+	uint8_t foreign[LENGTH] = {0xcc, NOP, NOP, NOP, NOP};
 
 	begin(&c, *state);
 	p[0] = patch_at(c.blob + 16);
@@ -141,7 +141,7 @@ static void outcomes(void **state)
 /* Bytes that somebody else has put there are never touched, nor their neighbours. */
 static int write_foreign(struct stop *s, void *arg, struct dinst_error *e)
 {
-	static const uint8_t theirs[2] = { 0x66, NOP };
+	static const uint8_t theirs[2] = {0x66, NOP};
 	struct scene *c = arg;
 
 	return stop_write(s, c->blob + 102, theirs, sizeof(theirs), e);
@@ -149,7 +149,7 @@ static int write_foreign(struct stop *s, void *arg, struct dinst_error *e)
 
 static int write_back(struct stop *s, void *arg, struct dinst_error *e)
 {
-	static const uint8_t nops[2] = { NOP, NOP };
+	static const uint8_t nops[2] = {NOP, NOP};
 	struct scene *c = arg;
 
 	return stop_write(s, c->blob + 102, nops, sizeof(nops), e);
@@ -157,8 +157,8 @@ static int write_back(struct stop *s, void *arg, struct dinst_error *e)
 
 static void foreign_bytes_stay(void **state)
 {
-	static const uint8_t want[15] = { 0x0f, 0x1f, 0x44, 0,	  0, NOP,  NOP, 0x66,
-					  NOP,	NOP,  0x0f, 0x1f, 0x44, 0, 0 };
+	static const uint8_t want[15] = {0x0f, 0x1f, 0x44, 0,	 0,    NOP, NOP, 0x66,
+					 NOP,  NOP,  0x0f, 0x1f, 0x44, 0,   0};
 	struct patch p[3];
 	struct scene c;
 
@@ -213,7 +213,7 @@ static void across_pages_unsorted_overlapping(void **state)
 
 static void malformed(void **state)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct scene c;
 	struct patch p;
 

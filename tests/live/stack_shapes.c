@@ -56,7 +56,7 @@ static void finish(struct scene *c)
 
 static struct shown show(struct scene *c, const char *name)
 {
-	struct shown shown = { 0 };
+	struct shown shown = {0};
 	char question[64], *at;
 
 	snprintf(question, sizeof(question), "show %s", name);
@@ -122,7 +122,7 @@ static size_t with_walk(struct scene *c, struct stack_range *range)
 
 static void expect(struct scene *c, look with, taddr_t lo, taddr_t hi, bool hit)
 {
-	struct stack_range range = { lo, hi, false };
+	struct stack_range range = {lo, hi, false};
 
 	assert_int_equal(with(c, &range), hit);
 	assert_int_equal(range.hit, hit);
@@ -130,8 +130,8 @@ static void expect(struct scene *c, look with, taddr_t lo, taddr_t hi, bool hit)
 
 static void every_frame_is_found(void **state)
 {
-	static const char *const names[] = { "plain", "alt", "nested", "deep" };
-	static const look all[] = { with_scan, with_stacks, with_walk };
+	static const char *const names[] = {"plain", "alt", "nested", "deep"};
+	static const look all[] = {with_scan, with_stacks, with_walk};
 	struct scene c;
 
 	begin(&c, *state);
@@ -167,7 +167,8 @@ static void many_ranges_at_once(void **state)
 	begin(&c, *state);
 	shown = show(&c, "plain");
 	for (size_t i = 0; i < COUNT; i++)
-		ranges[i] = (struct stack_range){ shown.pcs[1] - 500 + i, shown.pcs[1] - 499 + i, false };
+		ranges[i] =
+			(struct stack_range){shown.pcs[1] - 500 + i, shown.pcs[1] - 499 + i, false};
 	found = snapshot_walk(c.shot, NULL, NULL, ranges, COUNT);
 	assert_true(ranges[500].hit);
 	for (size_t i = 0; i < COUNT; i++)
@@ -190,7 +191,8 @@ struct ours {
 };
 
 /* push %rax; 1: cmpl $0, flag(%rip); je 1b; pop %rax; ret; flag: .long 0 */
-static const uint8_t trampoline[] = { 0x50, 0x83, 0x3d, 4, 0, 0, 0, 0, 0x74, 0xf7, 0x58, 0xc3, 0, 0, 0, 0 };
+static const uint8_t trampoline[] = {0x50, 0x83, 0x3d, 4,    0, 0, 0, 0,
+				     0x74, 0xf7, 0x58, 0xc3, 0, 0, 0, 0};
 enum { FLAG = 12 };
 
 static int enter(struct stop *s, void *arg, struct dinst_error *e)
@@ -198,7 +200,8 @@ static int enter(struct stop *s, void *arg, struct dinst_error *e)
 	struct ours *o = arg;
 	taddr_t text = o->c->nothing / 4096 * 4096;
 
-	if (arena_create(s, text, text + 4096, &o->arena, e) || heap_create(o->arena, &o->heap, e) ||
+	if (arena_create(s, text, text + 4096, &o->arena, e) ||
+	    heap_create(o->arena, &o->heap, e) ||
 	    heap_alloc_code(o->heap, sizeof(trampoline), &o->code, e))
 		return e->code;
 	memcpy(heap_map(o->heap, o->code, sizeof(trampoline)), trampoline, sizeof(trampoline));
@@ -227,8 +230,8 @@ static bool home(void *arg, taddr_t pc, taddr_t *original, size_t *pushed)
 /* What the thread's stack looks like: through nothing(), to the start. */
 static void check_walk(struct ours *o, pid_t tid, bool in_handler)
 {
-	struct stack_range range = { o->code, o->code + sizeof(trampoline), false };
-	struct stack_range other = { o->code + 16, o->code + 32, false };
+	struct stack_range range = {o->code, o->code + sizeof(trampoline), false};
+	struct stack_range other = {o->code + 16, o->code + 32, false};
 	taddr_t pcs[SHOWN];
 	bool complete = false, seen = false;
 	size_t count;
@@ -254,7 +257,7 @@ static void check_walk(struct ours *o, pid_t tid, bool in_handler)
 static void walks_out_of_our_own_code(void **state)
 {
 	struct scene c;
-	struct ours o = { .c = &c };
+	struct ours o = {.c = &c};
 	pid_t tid;
 
 	begin(&c, *state);

@@ -32,7 +32,7 @@ struct fixture {
 
 static void start(struct fixture *f, size_t code_size, unsigned cpu_shift)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct arena *a = &f->arena;
 	void *map;
 
@@ -96,7 +96,8 @@ static void check_counter_is_fresh(struct fixture *f, const struct piece *p)
 {
 	assert_int_equal(heap_read_counter(f->heap, p->address), 0);
 	for (unsigned cpu = 0; cpu <= CPUS; cpu++) {
-		uint64_t *slot = heap_map(f->heap, p->address + ((taddr_t)cpu << f->arena.cpu_shift), 8);
+		uint64_t *slot =
+			heap_map(f->heap, p->address + ((taddr_t)cpu << f->arena.cpu_shift), 8);
 
 		assert_non_null(slot);
 		*slot = cpu + 1;
@@ -106,7 +107,7 @@ static void check_counter_is_fresh(struct fixture *f, const struct piece *p)
 
 static bool allocate(struct fixture *f, struct piece *p, unsigned *seed)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	int result;
 
 	p->kind = (enum kind)(1 + rand_r(seed) % 3);
@@ -177,7 +178,8 @@ static void check_stats(const struct fixture *f, const struct piece *pieces)
 /* A cell once carved is never anything else: its bytes stay out of all other pieces. */
 static void note_cells(uint8_t *is_cell, const struct fixture *f, const struct piece *p)
 {
-	size_t lo = (p->address - f->arena.code) / 16, hi = (p->address + p->size - 1 - f->arena.code) / 16;
+	size_t lo = (p->address - f->arena.code) / 16,
+	       hi = (p->address + p->size - 1 - f->arena.code) / 16;
 
 	for (size_t i = lo; i <= hi && p->kind == CELL; i++)
 		is_cell[i] = 1;
@@ -232,7 +234,7 @@ static void random_use(void **state)
 
 static void fills_up_and_empties(void **state)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	taddr_t *addresses = calloc(1 << 16, sizeof(*addresses));
 	struct heap_stats stats;
 	size_t used = 0;
@@ -264,7 +266,8 @@ static void fills_up_and_empties(void **state)
 	}
 	/* Now all of it in one piece, but for what is less than a page. */
 	heap_get_stats(f.heap, &stats);
-	assert_int_equal(heap_alloc_code(f.heap, stats.capacity / 4096 * 4096 - 16384, addresses, &e), 0);
+	assert_int_equal(
+		heap_alloc_code(f.heap, stats.capacity / 4096 * 4096 - 16384, addresses, &e), 0);
 	assert_int_equal(heap_alloc_code(f.heap, 65536, addresses, &e), DINST_NO_MEMORY);
 	assert_int_equal(heap_alloc_code(f.heap, SIZE_MAX, addresses, &e), DINST_NO_MEMORY);
 	free(addresses);
@@ -273,7 +276,7 @@ static void fills_up_and_empties(void **state)
 
 static void counters_run_out(void **state)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct heap_stats stats;
 	taddr_t first, last = 0;
 	struct fixture f;
@@ -304,7 +307,8 @@ static void maps_only_its_own(void **state)
 	code = f.arena.code;
 	data = f.arena.data;
 	assert_ptr_equal(heap_map(f.heap, code, 1), f.arena.code_map);
-	assert_ptr_equal(heap_map(f.heap, code + 10, f.arena.code_size - 10), f.arena.code_map + 10);
+	assert_ptr_equal(heap_map(f.heap, code + 10, f.arena.code_size - 10),
+			 f.arena.code_map + 10);
 	assert_null(heap_map(f.heap, code + 10, f.arena.code_size - 9));
 	assert_null(heap_map(f.heap, code - 1, 1));
 	assert_null(heap_map(f.heap, code - 1, 2));
@@ -379,9 +383,9 @@ static void free_counter_twice(struct fixture *f)
 
 static void misuse_is_caught(void **state)
 {
-	static const misuse all[] = { free_code_twice, free_code_inside,  free_large_inside,
-				      free_foreign,    free_cell_twice,	  free_cell_as_code,
-				      free_counter_twice };
+	static const misuse all[] = {free_code_twice,	free_code_inside, free_large_inside,
+				     free_foreign,	free_cell_twice,  free_cell_as_code,
+				     free_counter_twice};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
@@ -419,7 +423,7 @@ static void is_fast(void **state)
 {
 	enum { COUNT = 100000 };
 	taddr_t *addresses = calloc(2 * COUNT, sizeof(*addresses));
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct fixture f;
 	double began;
 

@@ -38,7 +38,7 @@ struct fixture {
 static int setup(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct arena *a = &f->arena;
 	size_t size = (size_t)1 << 20;
 	void *map;
@@ -49,8 +49,8 @@ static int setup(void **state)
 	a->code_size = size;
 	a->data_size = (size_t)3 << 16;
 	a->fd = -1;
-	map = mmap(NULL, a->code_size + a->data_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		   -1, 0);
+	map = mmap(NULL, a->code_size + a->data_size, PROT_READ | PROT_WRITE,
+		   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(map, MAP_FAILED);
 	a->code_map = map;
 	a->data_map = a->code_map + size;
@@ -66,7 +66,7 @@ static int setup(void **state)
 	}
 	assert_int_equal(target_open(f->child, &f->target, &e), 0);
 	assert_int_equal(journal_create(a, "redis-1", &f->journal, &e), 0);
-	f->found = (struct arena_found){ .code = a->code, .code_size = a->code_size };
+	f->found = (struct arena_found){.code = a->code, .code_size = a->code_size};
 	*state = f;
 	return 0;
 }
@@ -92,7 +92,7 @@ static taddr_t text(size_t offset)
 
 static struct journal_entry entry_at(taddr_t address, uint8_t length)
 {
-	struct journal_entry entry = { .address = address, .length = length };
+	struct journal_entry entry = {.address = address, .length = length};
 
 	for (uint8_t i = 0; i < length; i++) {
 		entry.original[i] = (uint8_t)(i + 1);
@@ -103,7 +103,7 @@ static struct journal_entry entry_at(taddr_t address, uint8_t length)
 
 static size_t read_all(struct fixture *f, struct journal_entry **entries)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	size_t count = 0;
 
 	assert_int_equal(journal_read(f->target, &f->found, entries, &count, &e), 0);
@@ -123,7 +123,7 @@ static void expect(struct fixture *f, const struct journal_entry *want, size_t c
 static void what_is_written_is_read(void **state)
 {
 	struct fixture *f = *state;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct journal_entry want[3];
 	unsigned index[3];
 
@@ -150,7 +150,7 @@ static void wrong_entries_are_not_written(void **state)
 {
 	struct fixture *f = *state;
 	struct journal_entry entry = entry_at(text(0), 5);
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	unsigned index;
 
 	entry.length = 0;
@@ -166,7 +166,7 @@ static void runs_full_and_goes_on(void **state)
 	struct fixture *f = *state;
 	size_t capacity = journal_capacity(f->arena.code_size);
 	struct journal_entry entry = entry_at(text(0), 5), *got;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	unsigned index = 0;
 
 	assert_true(journal_size(&f->arena) <= f->arena.code_size / 4);
@@ -191,12 +191,17 @@ static void addresses_are_checked(void **state)
 {
 	struct fixture *f = *state;
 	taddr_t code = f->arena.code;
-	const taddr_t wrong[] = { 0, 5, code, code + 0x1000, f->arena.data, UINT64_MAX - 2,
-				  (taddr_t)(uintptr_t)&code, /* a stack */
-				  (taddr_t)(uintptr_t)f, /* a heap */
-				  (taddr_t)(uintptr_t)stdin /* data of a file */ };
+	const taddr_t wrong[] = {0,
+				 5,
+				 code,
+				 code + 0x1000,
+				 f->arena.data,
+				 UINT64_MAX - 2,
+				 (taddr_t)(uintptr_t)&code, /* a stack */
+				 (taddr_t)(uintptr_t)f,	    /* a heap */
+				 (taddr_t)(uintptr_t)stdin /* data of a file */};
 	struct journal_entry entry = entry_at(text(0), 5), *got;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	unsigned index;
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
@@ -218,7 +223,7 @@ static void torn_entries_are_left_out(void **state)
 	struct fixture *f = *state;
 	struct journal_slot *slot = (void *)(f->arena.code_map + JOURNAL_HEADER_SIZE), whole;
 	struct journal_entry first = entry_at(text(0), 16), second = entry_at(text(32), 7), *got;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct journal_slot before;
 	unsigned index;
 
@@ -266,12 +271,12 @@ static void header_fields_are_checked(void **state)
 		assert_false(journal_check_header(h, good.code, size, &found));
 		*h = good;
 	}
-#define REFUSED(field, value)                                              \
-	do {                                                               \
-		h->field = (value);                                        \
-		h->checksum = journal_header_checksum(h);                  \
+#define REFUSED(field, value)                                                   \
+	do {                                                                    \
+		h->field = (value);                                             \
+		h->checksum = journal_header_checksum(h);                       \
 		assert_false(journal_check_header(h, good.code, size, &found)); \
-		*h = good;                                                 \
+		*h = good;                                                      \
 	} while (0)
 	REFUSED(version, 2);
 	REFUSED(header_size, 0);
@@ -319,8 +324,9 @@ static void forge(uint8_t *bytes, unsigned slots)
 
 static void mutate(uint8_t *bytes, size_t size, unsigned *seed)
 {
-	static const uint64_t special[] = { 0, 1, 0x7f, 0xff, 0x7fffffff, 0xffffffff, INT64_MAX,
-					    UINT64_MAX, 4096, (uint64_t)1 << 47 };
+	static const uint64_t special[] = {
+		0,	    1,	       0x7f,	   0xff, 0x7fffffff,
+		0xffffffff, INT64_MAX, UINT64_MAX, 4096, (uint64_t)1 << 47};
 
 	for (int changes = 1 + rand_r(seed) % 4; changes; changes--) {
 		size_t at = (size_t)rand_r(seed) % (size - 8);
@@ -346,7 +352,7 @@ static void fuzz(void **state)
 	const size_t slots = SLOTS * sizeof(struct journal_slot);
 	uint8_t *map = f->arena.code_map, *good;
 	unsigned seed = 99, index, readable = 0, entries = 0;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 
 	for (unsigned i = 0; i < SLOTS; i++) {
 		struct journal_entry entry = entry_at(text(i * 32), (uint8_t)(5 + i));
@@ -392,7 +398,7 @@ static void gone(void **state)
 {
 	struct fixture *f = *state;
 	struct journal_entry *got = NULL;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	size_t count = 0;
 
 	kill(f->child, SIGKILL);

@@ -23,7 +23,7 @@
 
 static int parse(const char *text, struct maps *m)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	size_t size = strlen(text);
 	char *copy = malloc(size + 1);
 	int result;
@@ -40,13 +40,14 @@ static void lines_are_understood(void **state)
 	struct maps m;
 
 	(void)state;
-	assert_int_equal(parse("00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/dbus daemon\n"
-			       "7f0000000000-7f0000001000 rw-s 00000000 00:01 2057 /memfd:dinst (deleted)\n"
-			       "7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0                [stack]\n"
-			       "7ffc00022000-7ffc00023000 ---p 00000000 00:00 0 \n"
-			       "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0   [vsyscall]\n",
-			       &m),
-			 0);
+	assert_int_equal(
+		parse("00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/dbus daemon\n"
+		      "7f0000000000-7f0000001000 rw-s 00000000 00:01 2057 /memfd:dinst (deleted)\n"
+		      "7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0                [stack]\n"
+		      "7ffc00022000-7ffc00023000 ---p 00000000 00:00 0 \n"
+		      "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0   [vsyscall]\n",
+		      &m),
+		0);
 	assert_int_equal(m.count, 5);
 	assert_int_equal(m.entries[0].lo, 0x400000);
 	assert_int_equal(m.entries[0].hi, 0x452000);
@@ -104,7 +105,7 @@ static void broken_lines_are_refused(void **state)
 
 static void own_maps_are_read(void **state)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	const struct maps_entry *entry;
 	struct maps m;
 	int local = 0;
@@ -125,21 +126,21 @@ static void own_maps_are_read(void **state)
 
 /* ---------------------------------------------------------------- placing */
 
-static const struct arena_limits ordinary = { 0x10000, 0, 64 * MIB, false };
+static const struct arena_limits ordinary = {0x10000, 0, 64 * MIB, false};
 
-#define PIE                                                                       \
-	"555555554000-555555560000 r-xp 00000000 08:02 1 /bin/x\n"                \
-	"555555560000-555555564000 rw-p 00000000 08:02 1 /bin/x\n"                \
-	"555555570000-555555591000 rw-p 00000000 00:00 0 [heap]\n"                \
-	"7ffff7d00000-7ffff7f00000 r-xp 00000000 08:02 2 /lib/libc.so.6\n"        \
-	"7ffff7fc0000-7ffff7fff000 r-xp 00000000 08:02 3 /lib/ld.so\n"            \
+#define PIE                                                                \
+	"555555554000-555555560000 r-xp 00000000 08:02 1 /bin/x\n"         \
+	"555555560000-555555564000 rw-p 00000000 08:02 1 /bin/x\n"         \
+	"555555570000-555555591000 rw-p 00000000 00:00 0 [heap]\n"         \
+	"7ffff7d00000-7ffff7f00000 r-xp 00000000 08:02 2 /lib/libc.so.6\n" \
+	"7ffff7fc0000-7ffff7fff000 r-xp 00000000 08:02 3 /lib/ld.so\n"     \
 	"7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0 [stack]\n"
 
-#define FIXED                                                                     \
-	"00400000-00480000 r-xp 00000000 08:02 1 /bin/x\n"                        \
-	"00680000-00684000 rw-p 00080000 08:02 1 /bin/x\n"                        \
-	"00700000-00800000 rw-p 00000000 00:00 0 [heap]\n"                        \
-	"7ffff7d00000-7ffff7f00000 r-xp 00000000 08:02 2 /lib/libc.so.6\n"        \
+#define FIXED                                                              \
+	"00400000-00480000 r-xp 00000000 08:02 1 /bin/x\n"                 \
+	"00680000-00684000 rw-p 00080000 08:02 1 /bin/x\n"                 \
+	"00700000-00800000 rw-p 00000000 00:00 0 [heap]\n"                 \
+	"7ffff7d00000-7ffff7f00000 r-xp 00000000 08:02 2 /lib/libc.so.6\n" \
 	"7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0 [stack]\n"
 
 static taddr_t distance(taddr_t a, taddr_t b)
@@ -186,7 +187,7 @@ static void away_from_where_mmap_grows(void **state)
 
 static void clear_of_heap_and_bottom(void **state)
 {
-	struct arena_limits limits = { 0x10000, 0x700000, 64 * MIB, false };
+	struct arena_limits limits = {0x10000, 0x700000, 64 * MIB, false};
 	taddr_t lo = 0x400000, hi = 0x480000, code, data;
 	struct maps m;
 
@@ -216,7 +217,7 @@ static void clear_of_heap_and_bottom(void **state)
 
 static void clear_of_a_growing_stack(void **state)
 {
-	struct arena_limits limits = { 0x10000, 0, 512 * MIB, false };
+	struct arena_limits limits = {0x10000, 0, 512 * MIB, false};
 	taddr_t lo = 0x7fffe0000000, hi = 0x7fffe0100000, at;
 	struct maps m;
 
@@ -236,7 +237,7 @@ static void clear_of_a_growing_stack(void **state)
 
 static void crowded(void **state)
 {
-	struct maps m = { 0 };
+	struct maps m = {0};
 	taddr_t text = 0x555555554000, at;
 	size_t used = 0;
 
@@ -245,7 +246,8 @@ static void crowded(void **state)
 	m.entries = calloc(400, sizeof(*m.entries));
 	assert_non_null(m.entries);
 	for (taddr_t lo = text - 96 * 32 * MIB; lo < text + 96 * 32 * MIB; lo += 32 * MIB)
-		m.entries[used++] = (struct maps_entry){ .lo = lo, .hi = lo + 32 * MIB - 4096, .name = "" };
+		m.entries[used++] =
+			(struct maps_entry){.lo = lo, .hi = lo + 32 * MIB - 4096, .name = ""};
 	m.count = used;
 	assert_false(arena_place_near(&m, &ordinary, text, text + MIB, MIB, 0, 0, &at));
 	assert_true(arena_place_near(&m, &ordinary, text, text + MIB, 4096, 0, 0, &at));
@@ -257,7 +259,8 @@ static void crowded(void **state)
 	check_place(&m, text, text + MIB, at, 4 * MIB);
 	assert_false(arena_place_near(&m, &ordinary, text, text + MIB, 8 * MIB, 0, 0, &at));
 	/* What is asked to be avoided is no room. */
-	assert_false(arena_place_near(&m, &ordinary, text, text + MIB, 4 * MIB, at, at + 8192, &at));
+	assert_false(
+		arena_place_near(&m, &ordinary, text, text + MIB, 4 * MIB, at, at + 8192, &at));
 	free(m.entries);
 }
 
@@ -270,7 +273,7 @@ static void random_spaces(void **state)
 	(void)state;
 	for (int round = 0; round < 2000; round++) {
 		struct maps_entry entries[64];
-		struct maps m = { entries, 0, NULL };
+		struct maps m = {entries, 0, NULL};
 		taddr_t at = 0x10000, lo, out;
 		size_t size = MIB << rand_r(&seed) % 7;
 
@@ -278,7 +281,8 @@ static void random_spaces(void **state)
 			at += (taddr_t)(rand_r(&seed) % 4096) * 4096 * (rand_r(&seed) % 16);
 			lo = at;
 			at += (taddr_t)(1 + rand_r(&seed) % 4096) * 4096;
-			entries[i] = (struct maps_entry){ .lo = lo, .hi = at, .name = i == 50 ? "[heap]" : "" };
+			entries[i] = (struct maps_entry){
+				.lo = lo, .hi = at, .name = i == 50 ? "[heap]" : ""};
 			m.count++;
 		}
 		lo = entries[rand_r(&seed) % 64].lo;

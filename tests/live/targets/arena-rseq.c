@@ -28,7 +28,8 @@ static void *work(void *arg)
 		__asm__ volatile("call *%0"
 				 :
 				 : "m"(function)
-				 : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory");
+				 : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11",
+				   "memory");
 		for (volatile int i = 0; i < 3000; i++)
 			;
 		turns++;

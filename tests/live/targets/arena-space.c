@@ -91,7 +91,7 @@ static void crowd_around(uintptr_t at, unsigned long hole)
 
 static void set_limit(int which, rlim_t value)
 {
-	struct rlimit limit = { value, value };
+	struct rlimit limit = {value, value};
 
 	if (setrlimit(which, &limit))
 		exit(2);

@@ -27,7 +27,7 @@
 
 enum { PLAIN, ALT, NESTED, DEEP, CALLED, WORKERS, FRAMES = 64, DEPTH = 5000, ALT_SIZE = 65536 };
 
-static const char *const names[WORKERS] = { "plain", "alt", "nested", "deep", "called" };
+static const char *const names[WORKERS] = {"plain", "alt", "nested", "deep", "called"};
 
 struct worker {
 	pthread_t thread;
@@ -156,8 +156,8 @@ static int work(struct worker *w)
 			__asm__ volatile("call *%0"
 					 :
 					 : "m"(function)
-					 : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11",
-					   "memory");
+					 : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10",
+					   "r11", "memory");
 		return 1;
 	}
 }
@@ -165,7 +165,7 @@ static int work(struct worker *w)
 static void *start(void *arg)
 {
 	struct worker *w = arg;
-	stack_t alt = { .ss_sp = malloc(ALT_SIZE), .ss_size = ALT_SIZE };
+	stack_t alt = {.ss_sp = malloc(ALT_SIZE), .ss_size = ALT_SIZE};
 
 	self = w;
 	w->tid = (pid_t)syscall(SYS_gettid);
@@ -182,15 +182,16 @@ static void await(atomic_int *what)
 
 static void set_up(void)
 {
-	struct sigaction first = { .sa_handler = on_first, .sa_flags = SA_ONSTACK };
-	struct sigaction second = { .sa_handler = on_second };
+	struct sigaction first = {.sa_handler = on_first, .sa_flags = SA_ONSTACK};
+	struct sigaction second = {.sa_handler = on_second};
 	void *ignored[1];
 
 	backtrace(ignored, 1); /* loads the unwinder, which a handler could not */
 	sigaction(SIGUSR1, &first, NULL);
 	sigaction(SIGUSR2, &second, NULL);
 	for (int i = 0; i < WORKERS; i++) {
-		if (pipe(workers[i].wake) || pthread_create(&workers[i].thread, NULL, start, &workers[i]))
+		if (pipe(workers[i].wake) ||
+		    pthread_create(&workers[i].thread, NULL, start, &workers[i]))
 			exit(2);
 		await(&workers[i].running);
 	}
