@@ -196,7 +196,8 @@ void arch_emit_call_tail(const struct arch_insn *call, struct arch_buf *out);
  * program's entry point, where the psABI leaves them undefined.
  */
 enum { ARCH_GATE_MAX = 64 };
-void arch_emit_gate(struct arch_buf *out, taddr_t arrived, taddr_t go, taddr_t budget, taddr_t next);
+void arch_emit_gate(struct arch_buf *out, taddr_t arrived, taddr_t go, taddr_t budget,
+		    taddr_t next);
 
 /* ------------------------------------------------------------ counters */
 
@@ -322,8 +323,9 @@ long arch_syscall_number(const struct arch_regs *r); /* -1 if none */
 long arch_syscall_result(const struct arch_regs *r);
 long arch_syscall_argument(const struct arch_regs *r, unsigned n); /* n = 0..5 */
 void arch_set_syscall_argument(struct arch_regs *r, unsigned n, long value);
-/* A call that ended with EINTR only because of our stop is made to restart
- * unless a handler runs: what the kernel calls ERESTARTNOHAND (-514). */
+/* A call that ended with EINTR only because of our stop, or that the kernel
+ * would continue by restart_syscall, is made to be called anew unless a handler
+ * runs: what the kernel calls ERESTARTNOHAND (-514). Nothing else is changed. */
 void arch_restart_interrupted(struct arch_regs *r);
 /* Forget the system call: the registers are now those of ordinary code. */
 void arch_leave_syscall(struct arch_regs *r);

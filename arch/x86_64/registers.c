@@ -11,7 +11,7 @@
 const size_t arch_red_zone = 128; /* System V psABI x86-64, 3.2.2 */
 
 /* What the kernel puts in rax of a call it would restart (include/linux/errno.h). */
-enum { ERESTARTNOHAND_VALUE = 514, EINTR_VALUE = 4 };
+enum { ERESTARTNOHAND_VALUE = 514, ERESTART_RESTARTBLOCK_VALUE = 516, EINTR_VALUE = 4 };
 
 taddr_t arch_pc(const struct arch_regs *r)
 {
@@ -116,7 +116,10 @@ bool arch_dwarf_register(const struct arch_regs *r, unsigned number, uint64_t *v
 
 void arch_restart_interrupted(struct arch_regs *r)
 {
-	if (arch_in_syscall(r) && arch_syscall_result(r) == -EINTR_VALUE)
+	long result = arch_syscall_result(r);
+
+	if (arch_in_syscall(r) &&
+	    (result == -EINTR_VALUE || result == -ERESTART_RESTARTBLOCK_VALUE))
 		r->user.rax = -(long)ERESTARTNOHAND_VALUE;
 }
 

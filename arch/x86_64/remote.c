@@ -148,6 +148,9 @@ static void resume_state(const struct arch_regs *interrupted, uint64_t *rax, tad
 	*pc = u->rip;
 	if (!arch_in_syscall(interrupted))
 		return;
+	/* An interrupted close() has closed the descriptor: never twice (close(2)). */
+	if ((long)u->rax == -EINTR_VALUE && u->orig_rax == SYS_close)
+		return;
 	switch (-(long)u->rax) {
 	case EINTR_VALUE:
 	case ERESTARTSYS_VALUE:

@@ -335,6 +335,47 @@ static void test_pushed(void **state)
 	}
 }
 
+/* A gate waits until it is opened or its budget is spent; it changes flags only. */
+static void run_gate(uint8_t *words, uint32_t go, uint32_t budget, uint32_t left)
+{
+	static struct run_state in, out;
+	taddr_t at = (taddr_t)(uintptr_t)words;
+	struct arch_buf buf = {
+		.bytes = code, .size = ARCH_GATE_MAX, .pc = (taddr_t)(uintptr_t)code};
+	uint32_t values[3] = {0, go, budget};
+
+	memset(code, RUN_END, CODE_SIZE);
+	arch_emit_gate(&buf, at, at + 4, at + 8, (taddr_t)(uintptr_t)code + EXIT_AT);
+	assert_int_equal(buf.status, ARCH_OK);
+	memcpy(words, values, sizeof(values));
+	run_random_extended(&in);
+	for (unsigned i = 0; i < 16; i++)
+		in.r[i] = run_random();
+	in.pc = (uint64_t)(uintptr_t)code;
+	run_code(&in, &out);
+	memcpy(values, words, sizeof(values));
+	assert_int_equal(out.pc, (uint64_t)(uintptr_t)code + EXIT_AT);
+	assert_memory_equal(in.r, out.r, sizeof(in.r));
+	assert_int_equal(values[0], 1);
+	assert_int_equal(values[1], go);
+	assert_int_equal(values[2], left);
+}
+
+static void test_gate(void **state)
+{
+	uint8_t *const places[] = {counters, code + CODE_SIZE - 64}; /* absolute, pc-relative */
+
+	(void)state;
+	run_init();
+	for (unsigned i = 0; i < 2; i++) {
+		run_gate(places[i], 1, 1000, 999);
+		run_gate(places[i], 0, 1000, 0);
+		run_gate(places[i], 7, 1, 0);
+	}
+	memset(counters, 0, 12);
+	memset(code, RUN_END, CODE_SIZE);
+}
+
 /* ------------------------------------------------------- exact under load */
 
 static bool *stop_flag;
@@ -486,6 +527,7 @@ int main(void)
 		cmocka_unit_test(test_locked_combinations),
 		cmocka_unit_test(test_no_cpu_number),
 		cmocka_unit_test(test_runs),
+		cmocka_unit_test(test_gate),
 		cmocka_unit_test(test_exact),
 	};
 

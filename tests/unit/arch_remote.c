@@ -239,6 +239,7 @@ static void test_interrupted(void **state)
 		{SYS_epoll_wait, -514, -2, SYS_epoll_wait},
 		{SYS_nanosleep, -516, -2, SYS_restart_syscall},
 		{SYS_epoll_wait, -EINTR, -2, SYS_epoll_wait},
+		{SYS_close, -EINTR, 0, -EINTR},
 		{SYS_read, -EAGAIN, 0, -EAGAIN},
 		{SYS_read, 17, 0, 17},
 		{SYS_read, -515, 0, -515},
@@ -304,6 +305,12 @@ static void test_registers(void **state)
 	arch_restart_interrupted(&r);
 	assert_int_equal(arch_syscall_result(&r), -514);
 	assert_int_equal(arch_syscall_number(&r), SYS_epoll_wait);
+	r.user.rax = (uint64_t)-516;
+	arch_restart_interrupted(&r);
+	assert_int_equal(arch_syscall_result(&r), -514);
+	r.user.rax = (uint64_t)-512;
+	arch_restart_interrupted(&r);
+	assert_int_equal(arch_syscall_result(&r), -512);
 	arch_leave_syscall(&r);
 	assert_false(arch_in_syscall(&r));
 	assert_true(arch_dwarf_register(&r, 16, &value) && value == r.user.rip);
