@@ -15,6 +15,22 @@
 
 enum { SCRIPT_DEPTH = 8 };
 
+/* Runs the words as a command. The options are taken out of a copy: the words stay whole. */
+static int run_words(struct context *c, const struct words *w)
+{
+	size_t skip = w->count > 1 && strcmp(w->word[0], "dinst") == 0;
+	size_t count = (size_t)w->count - skip;
+	char **argv = calloc(count + 1, sizeof(*argv));
+	int status;
+
+	if (!argv)
+		return report_text(c, DINST_NO_MEMORY, "no memory for a command");
+	memcpy(argv, w->word + skip, count * sizeof(*argv));
+	status = command_run(c, (int)count, argv);
+	free(argv);
+	return status;
+}
+
 int run_line(struct context *c, const char *line)
 {
 	const char *target = c->target;
@@ -31,11 +47,8 @@ int run_line(struct context *c, const char *line)
 	if (words_split(line, &w, &e) != 0) {
 		status = report(c, &e);
 	} else if (w.count > 0) {
+		status = run_words(c, &w);
 		/* what one line sets is not for the next one */
-		if (strcmp(w.word[0], "dinst") == 0 && w.count > 1)
-			status = command_run(c, w.count - 1, w.word + 1);
-		else
-			status = command_run(c, w.count, w.word);
 		c->target = target;
 		c->json = json;
 		c->quiet = quiet;

@@ -113,6 +113,7 @@ static const struct cli_case cases[] = {
 	{"run {D}/good --json", 0, "id", 2, ""},
 	{"run {D}/bad --json", 2, "id", 1, "bad:3: "},
 	{"run {D}/bad-but --json", 0, "id", 2, "bad-but:2: "},
+	{"run {D}/options --json", 0, "id", -1, ""},
 	{"run {D}/loop", 2, NULL, 0, "deep"},
 	{"run {D}/part --json", 3, "id", 2, "too short"},
 	{"attach first --json -x {D}/good", 0, NULL, 3, ""},
@@ -281,6 +282,8 @@ static int setup(void **state)
 	write_file("bad", "# stops\ninsert calls a\nbogus\ninsert calls b\n");
 	write_file("bad-but", "insert calls a\n-bogus\ninsert calls b\n");
 	write_file("part", "insert calls @partial\ninsert calls b\n");
+	write_file("options", "insert --each calls -p first a\nread -q --json 1 99\n"
+			      "watch -c 1 -i 0.01 -p first 1 99\n");
 	write_file("loop", "%");
 	return 0;
 }

@@ -295,6 +295,17 @@ static inline int fixture_setup(void **state)
 	return 0;
 }
 
+/* What a sanitizer or an assertion said on the daemon's behalf. */
+static inline int log_is_clean(void)
+{
+	char command[200];
+
+	snprintf(command, sizeof(command),
+		 "grep -E 'Sanitizer|runtime error|Assertion' -A 20 %s/d.log >&2",
+		 fixture_directory);
+	return access(fixture_directory, F_OK) != 0 || system(command) != 0;
+}
+
 static inline int fixture_teardown(void **state)
 {
 	struct output *o = malloc(sizeof(*o));
@@ -310,6 +321,7 @@ static inline int fixture_teardown(void **state)
 		kill(daemon, SIGKILL);
 		bad = 1;
 	}
+	bad |= !log_is_clean();
 	free(o);
 	end_target(fixture_target);
 	snprintf(command, sizeof(command), "rm -rf %s", fixture_directory);

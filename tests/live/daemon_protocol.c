@@ -65,14 +65,18 @@ static void still_well(void)
 
 static int setup(void **state)
 {
-	struct output *o = malloc(sizeof(*o));
+	struct output *o;
+	int status;
 
 	if (fixture_setup(state) != 0)
 		return -1;
+	o = malloc(sizeof(*o));
 	run_dinst(o, "attach %d -n base", (int)fixture_target);
-	if (o->status)
+	status = o->status;
+	if (status)
 		print_error("%s\n", o->err);
-	return o->status;
+	free(o);
+	return status;
 }
 
 /* --------------------------------------------------------------- clients */
