@@ -2,7 +2,7 @@
 /*
  * batch.c - one stop that makes planned windows lead to their trampolines.
  *
- * Before the stop everything is written: trampolines, minis, journal. In the
+ * Before the stop everything is written: journal, trampolines, minis. In the
  * stop, per window: is a thread inside, or might one come back into it? Those
  * inside are moved to the relocated instruction first (right even if the patch
  * never happens), those that might come back make the window wait. Then the
@@ -115,6 +115,14 @@ static int look_at_stacks(struct batch *b, struct stop *stop, struct dinst_error
 	return 0;
 }
 
+static bool is_as_expected(struct stop *stop, const struct patch *p)
+{
+	uint8_t now[ARCH_PATCH_MAX];
+
+	return target_read_some(stop_target(stop), p->address, now, p->length) == p->length &&
+	       !memcmp(now, p->before, p->length);
+}
+
 /* Applies patch number `which` of every site that has it and neither waits nor is foreign. */
 static int apply_round(struct batch *b, struct stop *stop, unsigned which, struct dinst_error *e)
 {
@@ -128,6 +136,11 @@ static int apply_round(struct batch *b, struct stop *stop, unsigned which, struc
 
 		if (b->waits[i] || b->foreign[i] || (site->patch_count == 1 && !which))
 			continue;
+		/* A hole is written only for a window that can be patched behind it. */
+		if (!which && !is_as_expected(stop, &site->patches[1])) {
+			b->foreign[i] = true;
+			continue;
+		}
 		b->patches[count] = site->patches[index];
 		b->patch_site[count++] = i;
 	}
@@ -160,40 +173,6 @@ static int apply_in_stop(struct stop *stop, void *arg, struct dinst_error *e)
 	if (status >= 0)
 		status = apply_round(b, stop, 1, e);
 	return status;
-}
-
-static void strike_out(struct site *site)
-{
-	for (unsigned k = 0; k < site->patch_count; k++)
-		journal_remove(site->place->journal, site->journal[k]);
-	site->journalled = false;
-}
-
-static int write_journal(struct batch *b, struct dinst_error *e)
-{
-	for (size_t i = 0; i < b->count; i++) {
-		struct site *site = b->sites[i];
-
-		for (unsigned k = 0; k < site->patch_count; k++) {
-			const struct patch *p = &site->patches[k];
-			struct journal_entry entry = { .address = p->address, .length = p->length };
-			int status;
-
-			memcpy(entry.original, p->before, p->length);
-			memcpy(entry.patched, p->after, p->length);
-			status = journal_add(site->place->journal, &entry, &site->journal[k], e);
-			if (status < 0) {
-				/* Nothing is patched yet: take back what was written down. */
-				while (k--)
-					journal_remove(site->place->journal, site->journal[k]);
-				while (i--)
-					strike_out(b->sites[i]);
-				return status;
-			}
-		}
-		site->journalled = true;
-	}
-	return 0;
 }
 
 /* Remembers the pages of a site's patches; duplicates of the last one only are left out. */
@@ -233,11 +212,6 @@ static void settle(struct batch *b, struct batch_result *result)
 			result->patched++;
 			continue;
 		}
-		/* A hole that was written before its window turned out to be foreign stays
-		 * in the journal with the site; it is dead padding that nothing leads to. */
-		if (b->foreign[i] && site->patch_count == 2)
-			continue;
-		strike_out(site);
 		if (b->waits[i])
 			result->pending++;
 	}
@@ -264,9 +238,6 @@ int batch_apply(struct session *s, struct site **sites, size_t count, bool *fore
 		goto free_batch;
 	}
 	collect_insides(&b);
-	status = write_journal(&b, e);
-	if (status < 0)
-		goto free_batch;
 	status = target_stop(s->target, NULL, apply_in_stop, &b, &report, e);
 	session_note_stop(s, &report, &result->stop_ns);
 	settle(&b, result);

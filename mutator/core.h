@@ -36,6 +36,7 @@ struct place {
 	struct heap *heap;
 	struct journal *journal;
 	bool unmapped; /* in the target itself: detaching is under way */
+	bool full;     /* a request did not fit: the next one gets a new place */
 	struct place *next;
 };
 
@@ -55,7 +56,7 @@ struct slot {
 enum { SITE_SLOTS_MAX = 6 };
 
 enum site_state {
-	SITE_PLANNED,  /* base trampoline written, window untouched, not in the journal */
+	SITE_PLANNED,  /* base trampoline and journal written, window untouched */
 	SITE_PATCHED,  /* the window leads to the base trampoline */
 	SITE_DRAINING, /* the window is restored; threads may still be inside */
 };
@@ -79,7 +80,6 @@ struct site {
 	unsigned queued_links;    /* unlinked, not freed yet */
 	bool queued;              /* on the removal queue, to be restored */
 	bool busy;                /* during a flush: a thread may be in something of it */
-	bool journalled;          /* journal[] is valid */
 	bool listed;              /* in the batch that is being prepared */
 	unsigned journal[2];      /* window, hole */
 	unsigned patch_count;     /* 1, or 2 with a hole */

@@ -101,7 +101,7 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 	int status;
 
 	for (p = s->places; p; p = p->next)
-		if (m->lo >= p->arena->reach_lo && m->hi <= p->arena->reach_hi) {
+		if (!p->full && m->lo >= p->arena->reach_lo && m->hi <= p->arena->reach_hi) {
 			*out = p;
 			return 0;
 		}

@@ -340,8 +340,6 @@ static size_t give_back(struct session *s, bool sites)
 			done = true;
 		} else if (sites && q->site && q->site->state == SITE_DRAINING && !q->site->busy &&
 			   !q->site->queued_links) {
-			for (unsigned k = 0; k < q->site->patch_count && q->site->journalled; k++)
-				journal_remove(q->site->place->journal, q->site->journal[k]);
 			site_free(s, q->site);
 			done = true;
 		}
@@ -403,6 +401,8 @@ int removal_flush(struct session *s, struct flush_result *result, struct dinst_e
 	result->freed = give_back(s, false);
 	result->freed += give_back(s, true);
 	result->queued = s->queue_length;
+	for (struct place *p = s->places; p && result->freed; p = p->next)
+		p->full = false;
 
 free_flush:
 	for (size_t i = 0; i < f.shot_count; i++)

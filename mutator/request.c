@@ -166,6 +166,53 @@ static int add_site(struct request *r, struct site *site, struct dinst_error *e)
 	return 0;
 }
 
+/* Nothing leads to it and nothing ever did. */
+static bool site_is_fresh(const struct site *site)
+{
+	return site && site->state == SITE_PLANNED && !site->links && !site->queued &&
+	       !site->queued_links;
+}
+
+/*
+ * Writes what one point needs: its site and a mini for instance i. A place that
+ * is full is left for a new one.
+ */
+static int prepare_point(struct request *r, struct instance *i, const struct function_ref *f,
+			 const struct function_plan *plan, const struct point *p,
+			 struct site **site, struct dinst_error *e)
+{
+	struct session *s = r->session;
+	bool again;
+	int status;
+
+	do {
+		struct place *place;
+		taddr_t counter;
+
+		again = false;
+		*site = NULL;
+		status = place_for(s, f->module, &place, &r->stop_ns, e);
+		if (status < 0)
+			return status;
+		status = site_make(s, f->module, place, plan, (unsigned)p->window, site, e);
+		if (status == DINST_NO_MEMORY && !place->full) {
+			place->full = again = true;
+			dinst_error_clear(e);
+			continue;
+		}
+		if (status >= 0)
+			status = tally_in(i, (*site)->place, &counter, e);
+		if (status >= 0)
+			status = site_link(s, *site, p->kind, p->insn, i, counter, e);
+		if (status == DINST_NO_MEMORY && !place->full && site_is_fresh(*site)) {
+			site_free(s, *site);
+			place->full = again = true;
+			dinst_error_clear(e);
+		}
+	} while (again);
+	return status;
+}
+
 /* Writes what one function needs for instance i; the window stays untouched for now. */
 static int prepare_function(struct request *r, struct instance *i, const struct function_ref *f,
 			    struct dinst_error *e)
@@ -176,9 +223,7 @@ static int prepare_function(struct request *r, struct instance *i, const struct 
 
 	for (size_t n = 0; status >= 0 && n < plan->point_count; n++) {
 		const struct point *p = &plan->points[n];
-		struct place *place;
 		struct site *site;
-		taddr_t counter;
 
 		if (p->kind != r->metric->kind)
 			continue;
@@ -186,20 +231,12 @@ static int prepare_function(struct request *r, struct instance *i, const struct 
 			status = refuse(i, f, p->refusal, e);
 			continue;
 		}
-		status = place_for(s, f->module, &place, &r->stop_ns, e);
-		if (status < 0)
-			break;
-		status = site_make(s, f->module, place, plan, (unsigned)p->window, &site, e);
+		status = prepare_point(r, i, f, plan, p, &site, e);
 		if (status == DINST_REFUSED) {
 			dinst_error_clear(e);
 			status = refuse(i, f, REFUSAL_UNMOVABLE, e);
 			continue;
 		}
-		if (status < 0)
-			break;
-		status = tally_in(i, site->place, &counter, e);
-		if (status >= 0)
-			status = site_link(s, site, p->kind, p->insn, i, counter, e);
 		if (status >= 0 && site->state == SITE_PLANNED && !site->listed) {
 			site->listed = true;
 			status = add_site(r, site, e);

@@ -273,6 +273,26 @@ static int make_patches(struct site *site, struct dinst_error *e)
 	return 0;
 }
 
+/* Written down before anything can be patched; the last line of a site's life takes it back. */
+static int write_journal(struct site *site, struct dinst_error *e)
+{
+	for (unsigned k = 0; k < site->patch_count; k++) {
+		const struct patch *p = &site->patches[k];
+		struct journal_entry entry = {.address = p->address, .length = p->length};
+		int status;
+
+		memcpy(entry.original, p->before, p->length);
+		memcpy(entry.patched, p->after, p->length);
+		status = journal_add(site->place->journal, &entry, &site->journal[k], e);
+		if (status < 0) {
+			while (k--)
+				journal_remove(site->place->journal, site->journal[k]);
+			return status;
+		}
+	}
+	return 0;
+}
+
 int site_make(struct session *s, struct module *m, struct place *p,
 	      const struct function_plan *plan, unsigned window, struct site **out,
 	      struct dinst_error *e)
@@ -301,6 +321,8 @@ int site_make(struct session *s, struct module *m, struct place *p,
 	if (status < 0)
 		goto free_site;
 	status = make_patches(site, e);
+	if (status >= 0)
+		status = write_journal(site, e);
 	if (status < 0)
 		goto free_base;
 	site->next_hash = s->site_hash[bucket_of(s, site->key.start)];
@@ -321,6 +343,8 @@ void site_free(struct session *s, struct site *site)
 	assert(!site->links);
 	if (site->state != SITE_DRAINING)
 		site_forget(s, site);
+	for (unsigned k = 0; k < site->patch_count; k++)
+		journal_remove(site->place->journal, site->journal[k]);
 	heap_free_code(site->place->heap, site->base);
 	free(site);
 }
