@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "inject/arena.h"
@@ -226,6 +228,64 @@ static void leader_gone(void **state)
 	harness_end(h, 0);
 }
 
+/* Where executable memfds are forbidden the fallback works, and says why. */
+static void no_executable_memfd(void **state)
+{
+	struct harness *h = *state;
+	struct job job = {0};
+	struct target *t;
+	pid_t pid;
+
+	harness_start(h, "arena-space", "noexec", NULL);
+	pid = (pid_t)atoi(help_ask(h, "pid"));
+	if (!pid) {
+		harness_end(h, 0);
+		print_message("this kernel has no vm.memfd_noexec, or we may not set it\n");
+		skip();
+	}
+	t = help_open(pid);
+	job.lo = help_ask_address(h, "text") / 4096 * 4096;
+	job.hi = job.lo + 4096;
+	help_stop_well(t, make, &job);
+	assert_int_equal(job.arena->mode, ARENA_PRIVATE);
+	assert_non_null(strstr(job.arena->note, "memfd_create"));
+	use(h, t, &job);
+	check_found(t, &job);
+	help_stop_well(t, destroy, &job);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+/* Our own limit on file sizes: ftruncate() beyond it would be the end of us. */
+static void own_file_size_limit(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct rlimit small = {4096, 4096};
+	struct job job = {0};
+	struct target *t;
+	pid_t child;
+	int status;
+
+	harness_start(h, "arena-space", "threads", NULL);
+	job.lo = help_ask_address(h, "text") / 4096 * 4096;
+	job.hi = job.lo + 4096;
+	child = fork();
+	if (!child) {
+		alarm(20);
+		if (setrlimit(RLIMIT_FSIZE, &small) || target_open(h->pid, &t, &e) ||
+		    help_stop(t, make, &job, &e))
+			_exit(1);
+		if (job.arena->mode != ARENA_PRIVATE || !strstr(job.arena->note, "bytes"))
+			_exit(2);
+		_exit(help_stop(t, destroy, &job, &e) ? 3 : 0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 static void no_room_at_all(void **state)
 {
 	struct harness *h = *state;
@@ -429,6 +489,8 @@ int main(void)
 		CASE(address_space_limit),
 		CASE(own_descriptors),
 		CASE(leader_gone),
+		CASE(no_executable_memfd),
+		CASE(own_file_size_limit),
 		CASE(no_room_at_all),
 		CASE(address_space_exhausted),
 		CASE(fixed_address),

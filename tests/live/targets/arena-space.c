@@ -11,12 +11,14 @@
  *   as       RLIMIT_AS leaves ARG MiB
  *   unshare  each thread but the first has a descriptor table of its own
  *   leaderless the first thread exits
+ *   noexec   a child in a pid namespace where no memfd may be executable; "pid" names it
  *
  * Commands on standard input, one answer each:
  *   text            an address in this program's text
  *   libc            an address in the C library's text
  *   attack LO HI    tries to make [LO, HI) writable in every way; "held", or what worked
  *   sum ADDRESS     calls the code at ADDRESS (no arguments); its result
+ *   pid             the process that is meant, as seen from outside
  *   fork            makes a child that sleeps until the end; its pid
  */
 #include <errno.h>
@@ -37,7 +39,7 @@
 #define MIB ((uintptr_t)1 << 20)
 
 static atomic_int stop, own_descriptors;
-static pid_t child;
+static pid_t child, outer_pid;
 
 static void *work(void *arg)
 {
@@ -149,6 +151,8 @@ static void answer(char *line)
 		printf("%s\n", attack(lo, hi));
 	} else if (sscanf(line, "sum %lx", &lo) == 1) {
 		printf("%d\n", ((int (*)(void))lo)());
+	} else if (!strncmp(line, "pid", 3)) {
+		printf("%d\n", (int)outer_pid);
 	} else if (!strncmp(line, "fork", 4)) {
 		child = fork();
 		if (!child) {
@@ -191,12 +195,43 @@ static void *serve(void *arg)
 	return arg;
 }
 
+/*
+ * vm.memfd_noexec belongs to a pid namespace. The parent only waits; returns in
+ * the child, which learns its pid as others see it.
+ */
+static void forbid_executable_memfds(void)
+{
+	int ends[2], status;
+	pid_t pid;
+	FILE *f;
+
+	if (pipe(ends) || unshare(CLONE_NEWPID))
+		exit(2);
+	pid = fork();
+	if (pid) {
+		if (write(ends[1], &pid, sizeof(pid)) != sizeof(pid) ||
+		    waitpid(pid, &status, 0) != pid)
+			exit(2);
+		exit(WIFEXITED(status) ? WEXITSTATUS(status) : 3);
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (read(ends[0], &outer_pid, sizeof(outer_pid)) != sizeof(outer_pid))
+		exit(2);
+	f = fopen("/proc/sys/vm/memfd_noexec", "w");
+	if (f && (fputs("2", f) < 0 || fclose(f)))
+		outer_pid = 0;
+	if (!f)
+		outer_pid = 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 1 ? argv[1] : "threads";
 	pthread_t server;
 
 	setvbuf(stdin, NULL, _IONBF, 0);
+	if (!strcmp(mode, "noexec"))
+		forbid_executable_memfds();
 	own_descriptors = !strcmp(mode, "unshare");
 	for (int i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, work, &counts[i]);
