@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * signals.c - signals, masks, handlers and blocking calls of a target that is
+ * instrumented all the time: none lost, none cut short, everything as before.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/live/harness_session.h"
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static void say(struct harness *h, const char *format, long n)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), format, n);
+	harness_send(h, text);
+}
+
+static void cycle(struct session *s, const char *focus, enum point_kind kind)
+{
+	unsigned id = session_insert_kind(s, focus, kind);
+
+	session_remove(s, id);
+	session_flush_all(s);
+}
+
+/* ----------------------------------------------------------- unchanged */
+
+/* What the kernel knows of the target is the same with everything inserted as without. */
+static void test_nothing_installed(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+
+	harness_start(h, "signalled", NULL);
+	s = session_begin(h);
+	harness_verify_what(h, HARNESS_ATTACHED);
+	for (int kind = POINT_ENTRY; kind <= POINT_CALL; kind++)
+		session_insert_kind(s, "/Code/signalled/*", (enum point_kind)kind);
+	session_insert(s, "/Code/libc.so.6/*sig*");
+	harness_verify_what(h, HARNESS_ATTACHED);
+	harness_send(h, "check\n");
+	assert_string_equal(harness_line(h, 5000), "same");
+	session_end(s);
+	harness_verify(h);
+	harness_send(h, "check\n");
+	assert_string_equal(harness_line(h, 5000), "same");
+	harness_end(h, 0);
+}
+
+/* --------------------------------------------------------------- storm */
+
+static void test_storm(void **state)
+{
+	enum { CYCLES = 200, STORM_MS = 4000 };
+	struct harness *h = *state;
+	uint64_t end;
+	struct session *s;
+	int cycles = 0;
+
+	harness_start(h, "signalled", NULL);
+	s = session_begin(h);
+	end = now_ms() + STORM_MS;
+	say(h, "storm %ld\n", STORM_MS);
+	/* As many as there is time for, and at least 200; a storm may need another one. */
+	for (;;) {
+		static const char *const foci[] = { "/Code/signalled/*", "leaf", "on_tick",
+						    "/Code/libc.so.6/*sig*" };
+
+		while (now_ms() + 300 < end) {
+			cycle(s, foci[cycles % 4], cycles % 3 == 0 ? POINT_ENTRY :
+						   cycles % 3 == 1 ? POINT_EXIT : POINT_ENTRY);
+			cycles++;
+		}
+		assert_string_equal(harness_line(h, 20000), "done");
+		if (cycles >= CYCLES)
+			break;
+		end = now_ms() + STORM_MS;
+		say(h, "storm %ld\n", STORM_MS);
+	}
+	session_end(s);
+	harness_verify(h);
+	harness_send(h, "check\n");
+	assert_string_equal(harness_line(h, 5000), "same");
+	harness_end(h, 0);
+}
+
+/* The handler of a profiler walks the stack wherever it interrupts, trampolines included. */
+static void test_profiler(void **state)
+{
+	struct harness *h = *state;
+	unsigned long handlers = 0;
+	struct session *s;
+	uint64_t end;
+
+	harness_start(h, "signalled", NULL);
+	s = session_begin(h);
+	for (int kind = POINT_ENTRY; kind <= POINT_CALL; kind++)
+		session_insert_kind(s, "/Code/signalled/*", (enum point_kind)kind);
+	say(h, "profile %ld\n", 1500);
+	end = now_ms() + 1200;
+	while (now_ms() < end) {
+		cycle(s, "/Code/signalled/*", POINT_ENTRY);
+		cycle(s, "middle", POINT_EXIT);
+	}
+	assert_int_equal(sscanf(harness_line(h, 20000), "done %lu", &handlers), 1);
+	assert_true(handlers > 50);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* ------------------------------------------------------ blocking calls */
+
+struct outcome {
+	char name[32];
+	long result;
+	int error;
+	double ms;
+	char kind;
+};
+
+/* Reads one line of the report; false at its end. */
+static bool next_outcome(struct harness *h, struct outcome *o)
+{
+	const char *line = harness_line(h, 30000);
+
+	if (!strcmp(line, "done"))
+		return false;
+	if (sscanf(line, "%31s %ld %d %lf %c", o->name, &o->result, &o->error, &o->ms, &o->kind) != 5)
+		fail_msg("not an outcome: %s", line);
+	return true;
+}
+
+static bool ended_in_time(const struct outcome *o)
+{
+	static const struct {
+		const char *name;
+		int error;
+	} timed[] = { { "futex-timeout", ETIMEDOUT }, { "sigtimedwait", EAGAIN },
+		      { "semtimedop", EAGAIN },	      { "recv-timeout", EAGAIN },
+		      { "accept-timeout", EAGAIN } };
+
+	for (size_t i = 0; i < sizeof(timed) / sizeof(timed[0]); i++)
+		if (!strcmp(o->name, timed[i].name))
+			return o->result == -1 && o->error == timed[i].error;
+	return o->result >= 0 && (o->kind == 'c' || o->result == 0);
+}
+
+/*
+ * Over a hundred cycles: no call ends before its time or with EINTR. A timeout in the
+ * target's memory begins anew with each stop (or, poll and select, with what the kernel
+ * wrote there when the stop began), so those calls may take longer by as much as had
+ * passed at the last one, and no more.
+ */
+static void test_blocking_calls(void **state)
+{
+	enum { CYCLES = 100, WAIT_MS = 2500, SLACK_MS = 400 };
+	struct harness *h = *state;
+	struct outcome o;
+	struct session *s;
+	uint64_t start;
+	double last_stop;
+	size_t outcomes = 0;
+
+	harness_start(h, "blocking", NULL);
+	s = session_begin(h);
+	session_insert(s, "/Code/blocking/*");
+	start = now_ms();
+	say(h, "wait %ld\n", WAIT_MS);
+	assert_string_equal(harness_line(h, 5000), "begun");
+	for (int i = 0; i < CYCLES; i++) {
+		cycle(s, i & 1 ? "do_wait" : "/Code/libc.so.6/*poll*", POINT_ENTRY);
+		usleep(2000);
+	}
+	last_stop = (double)(now_ms() - start);
+	assert_true(last_stop < WAIT_MS);
+	while (next_outcome(h, &o)) {
+		double late = o.kind == 'r' ? last_stop : o.kind == 'c' ? 100 : 0;
+
+		if (!ended_in_time(&o))
+			fail_msg("%s returned %ld (%s) after %.0f ms", o.name, o.result,
+				 strerror(o.error), o.ms);
+		if (o.ms < WAIT_MS - 2 || o.ms > WAIT_MS + late + SLACK_MS)
+			fail_msg("%s took %.0f ms, not %d (last stop after %.0f ms)", o.name, o.ms,
+				 WAIT_MS, last_stop);
+		outcomes++;
+	}
+	assert_true(outcomes >= 20);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* A handler that runs still makes every one of them return EINTR, at once. */
+static void test_handlers_still_interrupt(void **state)
+{
+	enum { CYCLES = 20, WAIT_MS = 20000 };
+	struct harness *h = *state;
+	struct outcome o;
+	struct session *s;
+	size_t outcomes = 0;
+	double passed;
+	uint64_t start;
+
+	harness_start(h, "blocking", NULL);
+	s = session_begin(h);
+	start = now_ms();
+	say(h, "interrupt %ld\n", WAIT_MS);
+	assert_string_equal(harness_line(h, 5000), "begun");
+	for (int i = 0; i < CYCLES; i++)
+		cycle(s, "/Code/blocking/*", POINT_ENTRY);
+	harness_send(h, "kill\n");
+	session_insert(s, "/Code/blocking/*");
+	passed = (double)(now_ms() - start);
+	while (next_outcome(h, &o)) {
+		if (o.result != -1 || o.error != EINTR)
+			fail_msg("%s returned %ld (%s), not EINTR", o.name, o.result,
+				 strerror(o.error));
+		assert_true(o.ms < passed + 1000);
+		outcomes++;
+	}
+	assert_true(outcomes >= 20);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_nothing_installed), CASE(test_storm),
+		CASE(test_profiler),	      CASE(test_blocking_calls),
+		CASE(test_handlers_still_interrupt),
+	};
+
+	return cmocka_run_group_tests_name("live/signals", tests, NULL, NULL);
+}
