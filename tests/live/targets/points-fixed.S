@@ -5,7 +5,7 @@
  * jump tables and labels are whole addresses without relocations. Expectations
  * in tests/unit/points_plan.c; only main runs.
  */
-#include "points-macros.h"
+#include "points-macros.inc"
 
 	/* The table is the jump's operand. */
 FN x_table

@@ -6,7 +6,7 @@
  * tests/unit/points_plan.c, which reads the built file. Only main runs: it
  * returns 0.
  */
-#include "points-macros.h"
+#include "points-macros.inc"
 
 /* ---------------------------------------------------------------- C. exit */
 

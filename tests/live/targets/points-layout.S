@@ -6,7 +6,7 @@
  * tests/unit/points_plan.c, which reads the built file. Only main runs: it
  * returns 0.
  */
-#include "points-macros.h"
+#include "points-macros.inc"
 
 /* ------------------------------------------------------------- A. layout */
 
@@ -70,6 +70,7 @@ END a_alias
 
 	/* The name stands for what the code returns. */
 	.p2align 4
+	.globl a_ifunc
 	.type a_ifunc, @gnu_indirect_function
 a_ifunc:
 	.cfi_startproc
