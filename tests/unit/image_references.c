@@ -262,6 +262,58 @@ static void test_stored_in_program(void **unused)
 	image_close(img);
 }
 
+/* The functions whose addresses stand in a table only. */
+static size_t count_stored(struct image *img)
+{
+	const struct image_function *functions;
+	size_t n = image_functions(img, &functions), stored = 0;
+
+	for (size_t i = 0; i < n; i++)
+		stored += !!(image_references_at(img, functions[i].address) & REFERENCE_ADDRESS);
+	return stored;
+}
+
+static void test_packed_relocations(void **unused)
+{
+	struct image *img = open_path(target_path("image-relr"));
+	size_t stored = count_stored(img);
+
+	(void)unused;
+	image_close(img);
+	assert_true(stored >= 130);
+}
+
+/* The same, found as the loader finds it, in a file that has lost its section table. */
+static void test_relocations_without_sections(void **unused)
+{
+	static const char *const names[] = {"image-relr", "image-cxx"};
+	static const size_t least[] = {130, 4};
+
+	(void)unused;
+	for (size_t i = 0; i < 2; i++) {
+		int from = open(target_path(names[i]), O_RDONLY | O_CLOEXEC);
+		int to = memfd_create("file", MFD_CLOEXEC);
+		struct dinst_error e = {0};
+		struct image *img;
+		struct stat st;
+		Elf64_Ehdr *h;
+
+		assert_true(from >= 0 && !fstat(from, &st));
+		h = malloc(st.st_size);
+		assert_int_equal(read(from, h, st.st_size), st.st_size);
+		h->e_shoff = h->e_shnum = h->e_shstrndx = 0;
+		assert_int_equal(write(to, h, st.st_size), st.st_size);
+		if (image_open(to, names[i], NULL, &img, &e) || image_references(img, &e))
+			fail_msg("%s", e.text);
+		if (count_stored(img) < least[i])
+			fail_msg("%s: %zu", names[i], count_stored(img));
+		image_close(img);
+		free(h);
+		close(from);
+		close(to);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -273,6 +325,8 @@ int main(void)
 		cmocka_unit_test(test_landing_pads),
 		cmocka_unit_test(test_relocations),
 		cmocka_unit_test(test_stored_in_program),
+		cmocka_unit_test(test_packed_relocations),
+		cmocka_unit_test(test_relocations_without_sections),
 	};
 
 	alarm(120);
