@@ -2,49 +2,18 @@
 /*
  * arena.c - making and removing arenas.
  *
- * Owns the remote programs that map and unmap, the descriptor's way out of the
- * target, and the seals. Never replaces a mapping, never leaves a descriptor
- * in the target, never unmaps under a program counter or a live rseq_cs.
- *
- * Why the steps come in this order (arena.h has the map of the file):
- *   1. memfd_create                in the target, empty
- *   2.   ftruncate, mmap           here, at the entry stop of 3: RLIMIT_FSIZE of
- *                                  the target would kill it with SIGXFSZ
- *   3. mmap the data half          writable, so it has to come before
- *   4.   F_SEAL_FUTURE_WRITE       here, at the entry stop of 5: from now on no
- *                                  mapping of the file can be made writable
- *   5. mmap the code half, close
- * All in one stop, so that no thread sees, and no fork inherits, the descriptor.
+ * Owns the sizes that are tried and in which order. How an arena is mapped is
+ * in arena_map.c, where in arena_place.c, how it is taken out in arena_unmap.c.
  */
 #include "inject/arena.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/memfd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "inject/arena_map.h"
 #include "inject/arena_place.h"
-#include "inject/arena_unmap.h"
-#include "inject/fault.h"
 #include "inject/maps.h"
-#include "inject/remote.h"
-
-#ifndef MFD_EXEC
-#define MFD_EXEC 0x0010U
-#endif
-#ifndef F_SEAL_FUTURE_WRITE
-#define F_SEAL_FUTURE_WRITE 0x0010
-#endif
-
-#define MEMFD_NAME "dinst"
-#define MEMFD_LINK "/memfd:" MEMFD_NAME " (deleted)"
 
 static const size_t MIB = (size_t)1 << 20;
 static const size_t DATA_MOST = (size_t)128 << 20; /* bytes of a data half, if the CPUs allow */
@@ -66,14 +35,6 @@ static const size_t code_sizes[] = {
 };
 
 enum { SIZES = sizeof(code_sizes) / sizeof(code_sizes[0]), FIRST_SMALL_SIZE = 3 };
-
-/* How an attempt ended, for those who decide what to try next. */
-enum attempt {
-	ATTEMPT_DONE,
-	ATTEMPT_SMALLER, /* no memory, or the place was taken: try a smaller one */
-	ATTEMPT_PRIVATE, /* a shared arena is not to be had here: a->note says why */
-	ATTEMPT_ERROR,	 /* the machinery failed: *e is filled */
-};
 
 /* ------------------------------------------------------------------ sizes */
 
@@ -116,349 +77,6 @@ static bool choose_places(struct arena *a, const struct maps *m, const struct ar
 	return true;
 }
 
-/* ------------------------------------------------------ the shared arena */
-
-/* True if the descriptor is the empty memfd that the target has just made. */
-static bool is_our_memfd(int fd, struct stat *st)
-{
-	char path[64], name[64];
-	ssize_t length;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	length = readlink(path, name, sizeof(name));
-	return length == (ssize_t)strlen(MEMFD_LINK) && !memcmp(name, MEMFD_LINK, (size_t)length) &&
-	       !fstat(fd, st) && st->st_size == 0 && fcntl(fd, F_GET_SEALS) >= 0;
-}
-
-/*
- * Copies the target's descriptor `number`. pidfd_getfd looks into the leader's
- * table; a thread may have one of its own (unshare(CLONE_FILES)), and
- * pidfd_getfd may be forbidden, so each thread's /proc entry is tried too.
- */
-static int copy_descriptor(struct stop *s, int number, struct stat *st)
-{
-	char path[96];
-	int fd;
-
-	fault_point();
-	fd = (int)syscall(SYS_pidfd_getfd, target_pidfd(stop_target(s)), number, 0);
-	if (fd >= 0 && is_our_memfd(fd, st))
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	for (size_t i = 0; i < stop_thread_count(s); i++) {
-		snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)stop_thread(s, i)->tid, number);
-		fd = open(path, O_RDWR | O_CLOEXEC);
-		if (fd >= 0 && is_our_memfd(fd, st))
-			return fd;
-		if (fd >= 0)
-			close(fd);
-	}
-	return -1;
-}
-
-/* Our own limit on file sizes would kill us as it would the target. */
-static bool may_size(size_t size)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_FSIZE, &limit))
-		return false;
-	if (limit.rlim_cur >= size)
-		return true;
-	limit.rlim_cur = limit.rlim_max;
-	return limit.rlim_max >= size && !setrlimit(RLIMIT_FSIZE, &limit);
-}
-
-/* Step 2: our copy of the descriptor and our mapping of the whole file. */
-static int adopt_memfd(struct stop *s, struct arena *a, int number)
-{
-	size_t size = a->code_size + a->data_size;
-	struct stat st;
-	void *map;
-
-	a->fd = copy_descriptor(s, number, &st);
-	if (a->fd < 0) {
-		snprintf(a->note, sizeof(a->note),
-			 "the memfd cannot be copied out of the target: %s", strerror(errno));
-		return -1;
-	}
-	fault_point();
-	if (!may_size(size) || ftruncate(a->fd, (off_t)size)) {
-		snprintf(a->note, sizeof(a->note), "the memfd cannot be given %zu bytes: %s", size,
-			 strerror(errno));
-		return -1;
-	}
-	map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
-	if (map == MAP_FAILED) {
-		snprintf(a->note, sizeof(a->note), "the memfd cannot be mapped here: %s",
-			 strerror(errno));
-		return -1;
-	}
-	a->code_map = map;
-	a->data_map = a->code_map + a->code_size;
-	a->device = st.st_dev;
-	a->inode = st.st_ino;
-	return 0;
-}
-
-/* Step 4. */
-static int seal_memfd(struct arena *a)
-{
-	fault_point();
-	if (!fcntl(a->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW))
-		return 0;
-	snprintf(a->note, sizeof(a->note), "the memfd cannot be sealed: %s", strerror(errno));
-	return -1;
-}
-
-/* Our half of the set-up; a refusal is told in a->note, and the rest is skipped. */
-static int set_up_between(struct stop *s, size_t next, const long *results, void *arg,
-			  struct dinst_error *e)
-{
-	struct arena *a = arg;
-	int result = 0;
-
-	if (next == 1)
-		result = adopt_memfd(s, a, (int)results[0]);
-	if (next == 2)
-		result = seal_memfd(a);
-	return result ? dinst_fail(e, DINST_UNSUPPORTED, "%s", a->note) : 0;
-}
-
-enum { CALL_MEMFD, CALL_DATA, CALL_CODE, CALL_CLOSE, SHARED_CALLS };
-
-static struct arch_remote_arg constant(uint64_t value)
-{
-	return (struct arch_remote_arg){ARCH_ARG_CONST, value};
-}
-
-static struct arch_remote_arg memfd(void)
-{
-	return (struct arch_remote_arg){ARCH_ARG_RESULT, CALL_MEMFD};
-}
-
-static struct arch_remote_call map_call(taddr_t at, size_t size, int protection, int flags,
-					struct arch_remote_arg fd, size_t offset)
-{
-	return (struct arch_remote_call){SYS_mmap,
-					 {constant(at), constant(size),
-					  constant((uint64_t)protection), constant((uint64_t)flags),
-					  fd, constant(offset)},
-					 false};
-}
-
-static int run_shared(struct stop *s, struct arena *a, unsigned flags, long *results,
-		      struct dinst_error *e)
-{
-	const int map_flags = MAP_SHARED | MAP_FIXED_NOREPLACE;
-	const struct arch_remote_call calls[SHARED_CALLS] = {
-		[CALL_MEMFD] = {SYS_memfd_create, {{ARCH_ARG_DATA, 0}, constant(flags)}, false},
-		[CALL_DATA] = map_call(a->data, a->data_size, PROT_READ | PROT_WRITE, map_flags,
-				       memfd(), a->code_size),
-		[CALL_CODE] = map_call(a->code, a->code_size, PROT_READ | PROT_EXEC, map_flags,
-				       memfd(), 0),
-		[CALL_CLOSE] = {SYS_close, {memfd()}, true},
-	};
-	const struct arch_remote_program program = {
-		.calls = calls,
-		.count = SHARED_CALLS,
-		.data = (const uint8_t *)MEMFD_NAME,
-		.data_size = sizeof(MEMFD_NAME),
-	};
-
-	for (size_t i = 0; i < SHARED_CALLS; i++)
-		results[i] = -ECANCELED;
-	return remote_run(s, &program, 0, NULL, set_up_between, a, results, e);
-}
-
-/* The address that a call of mmap returned, or 0. */
-static taddr_t mapped_at(long result)
-{
-	return result < 0 && result > -4096 ? 0 : (taddr_t)result;
-}
-
-/* Takes back what an attempt mapped, wherever the kernel put it. */
-static int undo_mappings(struct stop *s, const struct arena *a, long data, long code,
-			 struct dinst_error *e)
-{
-	return arena_munmap(s, mapped_at(code), a->code_size, mapped_at(data), a->data_size, e);
-}
-
-static void close_ours(struct arena *a)
-{
-	if (a->mode == ARENA_SHARED && a->code_map) {
-		munmap(a->code_map, a->code_size + a->data_size);
-	} else if (a->code_map) {
-		munmap(a->code_map, 2 * a->code_size);
-		munmap(a->data_map, 2 * a->data_size);
-	}
-	if (a->fd >= 0)
-		close(a->fd);
-	a->code_map = a->data_map = a->code_sent = a->data_sent = NULL;
-	a->fd = -1;
-	a->device = 0;
-	a->inode = 0;
-}
-
-/* What we write is what the target reads, in both halves; zero again afterwards. */
-static bool is_shared(struct arena *a)
-{
-	uint64_t probe = 0x64696e7374000000u ^ a->inode, code = 0, data = 0;
-	bool same;
-
-	fault_point();
-	memcpy(a->code_map, &probe, sizeof(probe));
-	memcpy(a->data_map, &probe, sizeof(probe));
-	same = target_read_some(a->target, a->code, &code, sizeof(code)) == sizeof(code) &&
-	       target_read_some(a->target, a->data, &data, sizeof(data)) == sizeof(data) &&
-	       code == probe && data == probe;
-	memset(a->code_map, 0, sizeof(probe));
-	memset(a->data_map, 0, sizeof(probe));
-	if (!same)
-		snprintf(a->note, sizeof(a->note), "the mappings do not show the memfd");
-	return same;
-}
-
-/* Which attempt follows one whose call returned this. */
-static enum attempt judge(struct arena *a, const char *call, long result)
-{
-	/* EAGAIN: RLIMIT_MEMLOCK, where new memory is locked. */
-	if (result == -ENOMEM || result == -EEXIST || result == -EAGAIN)
-		return ATTEMPT_SMALLER;
-	snprintf(a->note, sizeof(a->note), "%s in the target: %s", call, strerror((int)-result));
-	return ATTEMPT_PRIVATE;
-}
-
-static enum attempt judge_shared(struct arena *a, const long *results)
-{
-	if (results[CALL_MEMFD] < 0)
-		return judge(a, "memfd_create", results[CALL_MEMFD]);
-	if (!mapped_at(results[CALL_DATA]))
-		return judge(a, "mmap of the data half", results[CALL_DATA]);
-	if (!mapped_at(results[CALL_CODE]))
-		return judge(a, "mmap of the code half", results[CALL_CODE]);
-	/* A kernel that does not know MAP_FIXED_NOREPLACE takes the address for a hint. */
-	if (mapped_at(results[CALL_DATA]) != a->data || mapped_at(results[CALL_CODE]) != a->code)
-		return ATTEMPT_SMALLER;
-	return is_shared(a) ? ATTEMPT_DONE : ATTEMPT_PRIVATE;
-}
-
-/*
- * A core dump of the target would read, and so fill, all of the sparse file.
- * It is no matter if the kernel does not do it.
- */
-static int keep_out_of_dumps(struct stop *s, const struct arena *a, struct dinst_error *e)
-{
-	const struct arch_remote_call calls[] = {
-		{SYS_madvise,
-		 {constant(a->code), constant(a->code_size), constant(MADV_DONTDUMP)},
-		 true},
-		{SYS_madvise,
-		 {constant(a->data), constant(a->data_size), constant(MADV_DONTDUMP)},
-		 true},
-	};
-	const struct arch_remote_program program = {.calls = calls, .count = 2};
-	long results[2] = {0, 0};
-
-	return remote_run(s, &program, 0, NULL, NULL, NULL, results, e);
-}
-
-static enum attempt try_shared(struct stop *s, struct arena *a, struct dinst_error *e)
-{
-	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	struct dinst_error inner = {0};
-	long results[SHARED_CALLS];
-	enum attempt outcome;
-	int result;
-
-	a->mode = ARENA_SHARED;
-	a->note[0] = '\0';
-	result = run_shared(s, a, flags | MFD_EXEC, results, &inner);
-	/* Linux before 6.3 does not know MFD_EXEC, and does not need it. */
-	if (!result && results[CALL_MEMFD] == -EINVAL)
-		result = run_shared(s, a, flags, results, &inner);
-	if (result && !a->note[0]) {
-		/* The machinery's own failure; what it mapped it may have mapped. */
-		outcome = ATTEMPT_ERROR;
-		if (e && !e->code)
-			*e = inner;
-	} else if (result) {
-		outcome = ATTEMPT_PRIVATE;
-	} else {
-		outcome = judge_shared(a, results);
-	}
-	if (outcome == ATTEMPT_DONE && keep_out_of_dumps(s, a, e))
-		outcome = ATTEMPT_ERROR;
-	if (outcome == ATTEMPT_DONE)
-		return outcome;
-	if (undo_mappings(s, a, results[CALL_DATA], results[CALL_CODE], e))
-		outcome = ATTEMPT_ERROR;
-	close_ours(a);
-	return outcome;
-}
-
-/* ------------------------------------------------------ the private arena */
-
-/* Each map is followed by the copy of what was sent. */
-static bool map_ours_private(struct arena *a)
-{
-	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-	void *code = mmap(NULL, 2 * a->code_size, PROT_READ | PROT_WRITE, flags, -1, 0);
-	void *data = mmap(NULL, 2 * a->data_size, PROT_READ | PROT_WRITE, flags, -1, 0);
-
-	if (code == MAP_FAILED || data == MAP_FAILED) {
-		if (code != MAP_FAILED)
-			munmap(code, 2 * a->code_size);
-		if (data != MAP_FAILED)
-			munmap(data, 2 * a->data_size);
-		return false;
-	}
-	a->code_map = code;
-	a->code_sent = a->code_map + a->code_size;
-	a->data_map = data;
-	a->data_sent = a->data_map + a->data_size;
-	return true;
-}
-
-static enum attempt try_private(struct stop *s, struct arena *a, struct dinst_error *e)
-{
-	const int map_flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
-	const struct arch_remote_call calls[] = {
-		map_call(a->data, a->data_size, PROT_READ | PROT_WRITE, map_flags,
-			 constant(UINT64_MAX), 0),
-		map_call(a->code, a->code_size, PROT_READ | PROT_EXEC, map_flags,
-			 constant(UINT64_MAX), 0),
-	};
-	const struct arch_remote_program program = {.calls = calls, .count = 2};
-	long results[2] = {-ECANCELED, -ECANCELED};
-
-	a->mode = ARENA_PRIVATE;
-	if (!map_ours_private(a)) {
-		dinst_fail(e, DINST_NO_MEMORY, "no memory for the copy of a private arena");
-		return ATTEMPT_ERROR;
-	}
-	if (remote_run(s, &program, 0, NULL, NULL, NULL, results, e)) {
-		close_ours(a);
-		return ATTEMPT_ERROR;
-	}
-	if (mapped_at(results[0]) == a->data && mapped_at(results[1]) == a->code)
-		return ATTEMPT_DONE;
-	if (undo_mappings(s, a, results[0], results[1], e)) {
-		close_ours(a);
-		return ATTEMPT_ERROR;
-	}
-	close_ours(a);
-	for (size_t i = 0; i < 2; i++)
-		if (!mapped_at(results[i]) && results[i] != -ENOMEM && results[i] != -EEXIST &&
-		    results[i] != -EAGAIN) {
-			dinst_fail_errno(e, DINST_NOT_PERMITTED, (int)-results[i],
-					 "the target may not map memory for an arena");
-			return ATTEMPT_ERROR;
-		}
-	return ATTEMPT_SMALLER;
-}
-
 /* --------------------------------------------------------------- creation */
 
 static int no_room(const struct arena *a, taddr_t lo, taddr_t hi, bool placed,
@@ -489,22 +107,22 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 	arena_limits_read(target_pid(a->target), &limits);
 	for (size_t which = private || limits.locks_memory ? FIRST_SMALL_SIZE : 0; which < SIZES;
 	     which++) {
-		enum attempt outcome;
+		enum arena_attempt outcome;
 
 		if (!choose_sizes(a, which, hi - lo) || !choose_places(a, &m, &limits, lo, hi))
 			continue;
 		placed = true;
-		outcome = private ? try_private(s, a, e) : try_shared(s, a, e);
-		if (outcome == ATTEMPT_PRIVATE) {
+		outcome = private ? arena_map_private(s, a, e) : arena_map_shared(s, a, e);
+		if (outcome == ARENA_ATTEMPT_PRIVATE) {
 			/* Again from the largest private size on; it never says PRIVATE. */
 			private = true;
 			which = FIRST_SMALL_SIZE - 1;
 			continue;
 		}
-		if (outcome == ATTEMPT_SMALLER)
+		if (outcome == ARENA_ATTEMPT_SMALLER)
 			continue;
-		result = outcome == ATTEMPT_DONE ? DINST_OK
-						 : (e && e->code ? e->code : DINST_FAILED);
+		result = outcome == ARENA_ATTEMPT_DONE ? DINST_OK
+						       : (e && e->code ? e->code : DINST_FAILED);
 		goto out;
 	}
 	result = no_room(a, lo, hi, placed, e);
@@ -559,7 +177,7 @@ void arena_release(struct arena *a)
 {
 	if (!a)
 		return;
-	close_ours(a);
+	arena_close_ours(a);
 	free(a);
 }
 
