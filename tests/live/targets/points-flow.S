@@ -110,7 +110,8 @@ END c_rep_ret
 FN c_bnd_ret
 	mov %edi, %eax
 	lea 9(%rax), %eax
-	bnd ret
+	.byte 0xf2 /* bnd */
+	ret
 END c_bnd_ret
 
 FN c_ret_8
