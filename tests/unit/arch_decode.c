@@ -353,6 +353,27 @@ static void test_effects(void **state)
 
 /* ----------------------------------------------------------------- garbage */
 
+/* Whatever was decoded is refused or moved, and is no larger than promised. */
+static void check_relocation(const struct arch_insn *insn)
+{
+	uint8_t bytes[ARCH_RELOCATED_MAX];
+	struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = ADDRESS + 0x100000};
+	struct arch_insn first;
+
+	arch_relocate(insn, &out);
+	if (insn->flags & ARCH_INSN_NO_MOVE) {
+		assert_int_equal(out.status, ARCH_REFUSED);
+		return;
+	}
+	/* A displacement at the edge may no longer reach, and then only that. */
+	if (out.status == ARCH_OUT_OF_RANGE)
+		return;
+	assert_int_equal(out.status, ARCH_OK);
+	assert_int_equal(arch_decode(bytes, out.used, out.pc, &first), ARCH_OK);
+	if (insn->flags & ARCH_INSN_PC_RELATIVE && insn->flow != ARCH_FLOW_CALL_INDIRECT)
+		assert_int_equal(first.data_ref, insn->data_ref);
+}
+
 /* The bytes end where the page ends: reading on would fault. */
 static void test_garbage(void **state)
 {
@@ -381,6 +402,7 @@ static void test_garbage(void **state)
 		assert_memory_equal(&insn, &again, sizeof(insn));
 		assert_int_equal(arch_decode(at, insn.length - 1u, ADDRESS, &again),
 				 ARCH_TRUNCATED);
+		check_relocation(&insn);
 		if (i % 16 == 0) {
 			arch_format(&insn, text, sizeof(text));
 			assert_true(text[0] != 0 && strlen(text) < sizeof(text));
