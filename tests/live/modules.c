@@ -395,6 +395,36 @@ static void test_linked_name(void **state)
 	rmdir(directory);
 }
 
+/* A container: the file has a path in the target's mount namespace only. */
+static void test_other_mount_namespace(void **state)
+{
+	struct harness *h = *state;
+	char script[4096 + 256];
+	const char *argv[] = {"unshare", "-m", "sh", "-c", script, NULL};
+	struct module *m;
+	struct view v;
+
+	if (system("unshare -m mount -t tmpfs none /mnt 2>/dev/null")) {
+		print_message("skipped: no mount namespace to be had here\n");
+		skip();
+	}
+	snprintf(script, sizeof(script),
+		 "mount -t tmpfs none /mnt && cp '%s' /mnt/inside && exec /mnt/inside",
+		 harness_path("tests/live/targets/image-cxx"));
+	harness_start_argv(h, argv, true);
+	assert_int_not_equal(access("/mnt/inside", F_OK), 0);
+	v = look(h);
+	m = module_named(v.list, "inside");
+	assert_non_null(m);
+	if (!m->image)
+		fail_msg("%s", m->problem);
+	assert_true(m->main);
+	assert_string_equal(m->path, "/mnt/inside");
+	check_code(&v, "inside:mostly_warm");
+	look_away(&v);
+	harness_end(h, 0);
+}
+
 /* --------------------------------------------------------- loaded, dropped */
 
 static void update(struct view *v, bool expected)
@@ -461,10 +491,15 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, harness_setup, harness_teardown)
 	const struct CMUnitTest tests[] = {
-		CASE(test_modules),	  CASE(test_patterns),
-		CASE(test_no_match),	  CASE(test_deleted_file),
-		CASE(test_replaced_file), CASE(test_replaced_file_unprivileged),
-		CASE(test_linked_name),	  CASE(test_loaded_and_dropped),
+		CASE(test_modules),
+		CASE(test_patterns),
+		CASE(test_no_match),
+		CASE(test_deleted_file),
+		CASE(test_replaced_file),
+		CASE(test_replaced_file_unprivileged),
+		CASE(test_linked_name),
+		CASE(test_other_mount_namespace),
+		CASE(test_loaded_and_dropped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
