@@ -48,6 +48,12 @@ void thread_let_go(pid_t tid)
 		fail_msg("letting go of %d: %s", (int)tid, strerror(errno));
 }
 
+void thread_continue(pid_t tid)
+{
+	if (ptrace(PTRACE_CONT, tid, NULL, NULL))
+		fail_msg("continuing %d: %s", (int)tid, strerror(errno));
+}
+
 void thread_seize_at(pid_t tid, uint64_t lo, uint64_t hi, struct user_regs_struct *regs)
 {
 	for (int i = 0; i < WAIT_TRIES; i++) {

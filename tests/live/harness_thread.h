@@ -23,6 +23,8 @@ void thread_seize(pid_t tid);
 void thread_get(pid_t tid, struct user_regs_struct *regs);
 void thread_set(pid_t tid, const struct user_regs_struct *regs);
 void thread_let_go(pid_t tid);
+/* Lets it run and keeps it traced. */
+void thread_continue(pid_t tid);
 
 /* Seizes the thread again and again until its pc is in [lo, hi) while it runs user code. */
 void thread_seize_at(pid_t tid, uint64_t lo, uint64_t hi, struct user_regs_struct *regs);
