@@ -11,6 +11,11 @@
  * The live part of a stack is taken to reach to the end of its mapping. A
  * signal frame in it tells where the interrupted code's stack is, which is
  * another mapping when the handler runs on an alternate stack.
+ *
+ * A stack inside of something larger (fibers on a heap, Go) would be copied
+ * with all that lies above it, so outside of the main thread's own mapping a
+ * stack is taken to be no deeper than OTHER_MOST: what could be missed so is
+ * a signal frame that lies deeper still.
  */
 #include "inject/stack.h"
 
@@ -20,7 +25,8 @@
 
 #include "inject/stack_snapshot.h"
 
-static const size_t REGION_MOST = (size_t)64 << 20; /* bytes copied of one stack */
+static const size_t MAIN_MOST = (size_t)64 << 20;  /* bytes copied of the main thread's stack */
+static const size_t OTHER_MOST = (size_t)16 << 20; /* ... of any other */
 
 enum { WORD = 8, SIGRETURN_CACHE = 256 };
 
@@ -179,8 +185,10 @@ static int add_stack(struct snapshot *shot, struct stack_shot *thread, taddr_t s
 		lo = entry->lo;
 	lo -= lo % WORD;
 	hi = entry->hi;
-	if (hi - lo > REGION_MOST) {
-		hi = lo + REGION_MOST;
+	if (strcmp(entry->name, "[stack]") && hi - lo > OTHER_MOST) {
+		hi = lo + OTHER_MOST;
+	} else if (hi - lo > MAIN_MOST) {
+		hi = lo + MAIN_MOST;
 		thread->partial = true;
 	}
 	grown = realloc(thread->spans, (thread->span_count + 1) * sizeof(*grown));

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stack_places.c - stacks that share a mapping, and one that is too deep to be
+ * copied whole: then everything counts as found.
+ */
+#include <unistd.h>
+
+#include "inject/stack.h"
+#include "tests/live/inject_help.h"
+
+static struct snapshot *shot;
+
+static int take(struct stop *s, void *arg, struct dinst_error *e)
+{
+	(void)arg;
+	return snapshot_take(s, &shot, e);
+}
+
+static taddr_t begin(struct harness *h, const char *mode)
+{
+	struct target *t;
+	taddr_t address;
+
+	harness_start(h, "stack-places", mode, NULL);
+	address = strtoull(harness_line(h, 5000), NULL, 16);
+	t = help_open(h->pid);
+	help_stop_well(t, take, NULL);
+	/* Only the walk needs the target; these cases scan. */
+	target_close(t);
+	return address;
+}
+
+static void finish(struct harness *h)
+{
+	snapshot_free(shot);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+static void one_mapping_for_many(void **state)
+{
+	struct stack_range range, other;
+	taddr_t address = begin(*state, "shared");
+
+	range = (struct stack_range){address, address + 1, false};
+	other = (struct stack_range){address + 1, address + 2, false};
+	assert_int_equal(snapshot_scan_stacks(shot, &range, 1), 1);
+	/* That there is more in the mapping than is copied makes nobody overcautious. */
+	assert_int_equal(snapshot_scan(shot, &other, 1), 0);
+	finish(*state);
+}
+
+static void too_deep(void **state)
+{
+	struct stack_range ranges[2];
+	taddr_t address = begin(*state, "deep");
+
+	ranges[0] = (struct stack_range){1, 2, false};
+	ranges[1] = (struct stack_range){address, address + 1, false};
+	assert_int_equal(snapshot_scan_stacks(shot, ranges, 2), 2);
+	assert_true(ranges[0].hit && ranges[1].hit);
+	finish(*state);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(one_mapping_for_many),
+		CASE(too_deep),
+	};
+
+	return cmocka_run_group_tests_name("live/stack_places", tests, NULL, NULL);
+}
