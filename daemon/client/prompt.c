@@ -8,12 +8,15 @@
  */
 #include <errno.h>
 #include <histedit.h>
+#include <locale.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include "daemon/client/command.h"
 #include "daemon/client/complete.h"
@@ -113,6 +116,41 @@ static unsigned char on_tab(EditLine *edit, int key)
 	return did;
 }
 
+/*
+ * Reads a character. An interrupt that comes between the look at the flag and
+ * the wait must not be lost until the next key, so both are one step (ppoll).
+ */
+static int read_key(EditLine *edit, wchar_t *key)
+{
+	struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+	mbstate_t shift;
+	sigset_t interrupt, before;
+	size_t got = (size_t)-2;
+	int ready = 0;
+	char byte;
+
+	(void)edit;
+	memset(&shift, 0, sizeof(shift));
+	sigemptyset(&interrupt);
+	sigaddset(&interrupt, SIGINT);
+	sigprocmask(SIG_BLOCK, &interrupt, &before);
+	while (got == (size_t)-2) {
+		do {
+			ready = link_interrupted ? -1 : ppoll(&input, 1, NULL, &before);
+		} while (ready < 0 && errno == EINTR && !link_interrupted);
+		if (ready <= 0 || read(STDIN_FILENO, &byte, 1) != 1)
+			break;
+		got = mbrtowc(key, &byte, 1, &shift);
+		/* what is no character is taken as it is, as a question mark */
+		if (got == (size_t)-1)
+			*key = L'?';
+	}
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	if (ready < 0)
+		errno = EINTR;
+	return ready < 0 ? -1 : got != (size_t)-2;
+}
+
 static void prompt_close(struct prompt *p)
 {
 	HistEvent event;
@@ -135,6 +173,7 @@ static bool prompt_open(struct prompt *p)
 {
 	HistEvent event;
 
+	setlocale(LC_CTYPE, "");
 	p->edit = el_init("dinst", stdin, stdout, stderr);
 	p->history = history_init();
 	if (!p->edit || !p->history)
@@ -143,6 +182,7 @@ static bool prompt_open(struct prompt *p)
 	el_set(p->edit, EL_PROMPT, prompt_text);
 	el_set(p->edit, EL_EDITOR, "emacs");
 	el_set(p->edit, EL_SIGNAL, 0);
+	el_set(p->edit, EL_GETCFN, read_key);
 	el_set(p->edit, EL_HIST, history, p->history);
 	el_set(p->edit, EL_ADDFN, "dinst-complete", "complete a word", on_tab);
 	el_set(p->edit, EL_BIND, "^I", "dinst-complete", NULL);

@@ -23,10 +23,15 @@ static const char detach_format[] =
 static int attached(struct context *c, json_t *answer, const struct arguments *a)
 {
 	const char *name = json_string_value(json_object_get(answer, "session"));
+	json_int_t cleaned;
 	int status;
 
 	snprintf(c->session, sizeof(c->session), "%s", name ? name : "");
 	c->target = NULL;
+	cleaned = json_integer_value(json_object_get(answer, "cleaned"));
+	if (cleaned > 0)
+		note(c, "%lld patches that an earlier mutator had left were taken out",
+		     (long long)cleaned);
 	status = print_object(c, answer, attach_format);
 	if (status != EXIT_FAILED)
 		status = run_given(c, a) ?: status;

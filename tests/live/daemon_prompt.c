@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * daemon_prompt.c - the prompt on a terminal: what is typed, and what must
+ * then be seen, one line a case, all in one prompt.
+ */
+#include <pty.h>
+
+#include "tests/live/daemon_fixture.h"
+
+static char screen[1 << 18];
+static size_t screen_used, screen_seen;
+
+/* Reads until `text` is on the screen behind what was seen before; false after 5 s. */
+static int see(int terminal, const char *text)
+{
+	struct pollfd p = {terminal, POLLIN, 0};
+
+	for (int waited = 0; waited < 100; waited++) {
+		char *at = strstr(screen + screen_seen, text);
+		ssize_t n;
+
+		if (at) {
+			screen_seen = (size_t)(at - screen) + strlen(text);
+			return 1;
+		}
+		if (poll(&p, 1, 50) <= 0)
+			continue;
+		n = read(terminal, screen + screen_used, sizeof(screen) - 1 - screen_used);
+		if (n <= 0)
+			return 0;
+		for (ssize_t i = 0; i < n; i++)
+			if (!screen[screen_used + (size_t)i])
+				screen[screen_used + (size_t)i] = '?';
+		screen_used += (size_t)n;
+		screen[screen_used] = '\0';
+	}
+	return 0;
+}
+
+static const struct {
+	const char *type;
+	const char *see;
+} steps[] = {
+	{"", "dinst prompted> "},
+	{"ins\t", "ert "},
+	{"ca\t", "lls "},
+	{"/C\t", "ode/"},
+	{"\t", "x"},
+	{"y\t", "yy"},
+	{"\n", "/Code/x/y\r\n"},
+	{"", "dinst prompted> "},
+	{"read\n", " 1  calls"},
+	{"", "dinst prompted> "},
+	{"bogus\n", "there is no command 'bogus'"},
+	{"", "dinst prompted> "},
+	{"insert calls 'open\n", "a ' quote is not closed"},
+	{"", "dinst prompted> "},
+	{"watch -i 0.05\n", "\033["}, /* draws in place */
+	{"\003", "dinst prompted> "}, /* and is interrupted */
+	{"remove \t", "1"},
+	{"\n", "FREED"},
+	{"", "dinst prompted> "},
+	{"half a line\003", "dinst prompted> "},
+	{"funcs @crash\n", "died of signal 6"},
+	{"", "dinst prompted> "},
+	{"funcs\n", "FUNCTION"},
+	{"", "dinst prompted> "},
+	{"# a comment\n", "dinst prompted> "},
+	{"exec -n child -- /bin/echo from the program\n", "from the program"},
+	{"", "dinst child> "},
+	{"detach\n", "child: "},
+	{"", "dinst> "},
+	{"ls\n", "prompted"},
+	{"", "dinst> "},
+	{"quit\n", ""},
+};
+
+static void typing(void **state)
+{
+	char pid_text[20], path[100];
+	struct stat st;
+	int terminal, status;
+	pid_t pid;
+
+	(void)state;
+	setenv("TERM", "xterm", 1);
+	setenv("XDG_STATE_HOME", fixture_directory, 1);
+	snprintf(pid_text, sizeof(pid_text), "%d", (int)fixture_target);
+	pid = forkpty(&terminal, NULL, NULL, NULL);
+	if (pid == 0) {
+		execl(fixture_dinst, "dinst", "attach", "-n", "prompted", pid_text, (char *)NULL);
+		_exit(126);
+	}
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		size_t length = strlen(steps[i].type);
+
+		assert_int_equal(write(terminal, steps[i].type, length), length);
+		if (!see(terminal, steps[i].see))
+			fail_msg("step %zu, '%s': '%s' is not seen: %s", i, steps[i].type,
+				 steps[i].see,
+				 screen + (screen_used > 600 ? screen_used - 600 : 0));
+	}
+	for (int i = 0; i < 300 && waitpid(pid, &status, WNOHANG) == 0; i++)
+		see(terminal, "\001");
+	assert_int_equal(status, 0);
+	close(terminal);
+	/* the history is kept, and for nobody else */
+	snprintf(path, sizeof(path), "%s/dinst/history", fixture_directory);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	assert_true(st.st_size > 20);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(typing),
+	};
+
+	return cmocka_run_group_tests_name("daemon_prompt", tests, fixture_setup, fixture_teardown);
+}
