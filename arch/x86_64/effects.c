@@ -104,8 +104,8 @@ static void operands(const struct x86_layout *l, struct arch_insn *insn)
 		insn->writes |= SET_FLAGS;
 	if (at & OP_CARRY)
 		insn->reads |= FLAG_CF;
-	/* vvvv is a general register in a few instructions only; reading it is harmless. */
-	if (l->encoding != X86_LEGACY)
+	/* vvvv is a general register in andn, bzhi, shlx and their kin only. */
+	if (l->encoding == X86_VEX && l->map == 2 && l->opcode >= 0xf2)
 		insn->reads |= SET(l->vvvv);
 }
 

@@ -283,7 +283,11 @@ static const struct {
 	{"dac1", CF | PF | ZF, 0}, /* fcmovb */
 	{"48b88877665544332211", 0, R(AX)},
 	{"b005", 0, 0},
-	{"c4e2fbf6c3", R(DX) | R(BX), R(AX)}, /* mulx %rbx,%rax,%rax */
+	{"c5fd6f07", R(DI), 0},
+	{"c4e2e0f2c1", R(CX) | R(BX), R(AX) | F6}, /* andn %rcx,%rbx,%rax */
+	{"c4e2e1f7c1", R(CX) | R(BX), R(AX)},	   /* shlx %rbx,%rcx,%rax */
+	{"c4e2e8f3c9", R(CX), R(DX) | F6},	   /* blsr %rcx,%rdx */
+	{"c4e2fbf6c3", R(DX) | R(BX), R(AX)},	   /* mulx %rbx,%rax,%rax */
 };
 
 static size_t parse(const char *text, uint8_t *bytes)
