@@ -211,7 +211,7 @@ $(live_bin): $(O)/%: $(O)/%.o $(call objects,$(harness_src)) $(test_libs)
 	$(call say,LINK)
 	$(Q)$(link_test)
 
-$(live_bin) $(bench_bin): | $(target_bin) $(if $(ONLY),,$(programs))
+$(live_bin): | $(target_bin) $(if $(ONLY),,$(programs))
 
 # A target program's own flags are in a comment in its first lines.
 own_flags = $(shell sed -n '1,4s,^/\* build: \(.*\) \*/.*,\1,p' $<)
