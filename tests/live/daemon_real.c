@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * daemon_real.c - the whole way from dinst to a target and back, with the real
+ * mutator: exact counts, a mutator that is killed in between, exec, stop.
+ */
+#include "tests/live/daemon_fixture.h"
+
+struct program {
+	pid_t pid;
+	int in, out;
+};
+
+static struct output *o;
+
+static int setup(void **state)
+{
+	int err = fixture_setup(state);
+
+	unsetenv("DINST_MUTATOR");
+	o = malloc(sizeof(*o));
+	return err;
+}
+
+static int teardown(void **state)
+{
+	free(o);
+	return fixture_teardown(state);
+}
+
+/* The path of a target program, beside the fake mutator. */
+static void target_path(const char *name, char *path, size_t size)
+{
+	char *slash = strrchr(fixture_fake, '/');
+
+	snprintf(path, size, "%.*s/%s", (int)(slash - fixture_fake), fixture_fake, name);
+}
+
+static void hear_line(struct program *p, const char *expected)
+{
+	char line[64];
+	size_t used = 0;
+	struct pollfd fd = {p->out, POLLIN, 0};
+
+	while (used < sizeof(line) - 1 && poll(&fd, 1, 10000) > 0 &&
+	       read(p->out, line + used, 1) == 1 && line[used] != '\n')
+		used++;
+	line[used] = '\0';
+	assert_string_equal(line, expected);
+}
+
+static void start_calls(struct program *p)
+{
+	int in[2], out[2];
+	char path[600];
+
+	target_path("calls", path, sizeof(path));
+	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+	p->pid = fork();
+	if (p->pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(in[0], 0);
+		dup2(out[1], 1);
+		execl(path, "calls", "2", (char *)NULL);
+		_exit(126);
+	}
+	close(in[0]);
+	close(out[1]);
+	p->in = in[1];
+	p->out = out[0];
+	hear_line(p, "ready");
+}
+
+static void go(struct program *p, int times)
+{
+	char line[32];
+	int n = snprintf(line, sizeof(line), "go %d\n", times);
+
+	assert_int_equal(write(p->in, line, (size_t)n), n);
+	hear_line(p, "done");
+}
+
+/* It ends with its input, and with 0 only if everything it computed was right. */
+static void end_calls(struct program *p)
+{
+	int status;
+
+	close(p->in);
+	assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
+	assert_int_equal(status, 0);
+	close(p->out);
+}
+
+/* The value of the instance whose focus ends in `function`, as `read --json` tells it; -1 if none. */
+static long long value_of(const char *function)
+{
+	long long value = -1;
+	char *line = o->out;
+
+	run_dinst(o, "read --json");
+	assert_int_equal(o->status, 0);
+	while (*line) {
+		size_t length = strcspn(line, "\n");
+		json_t *row = json_loadb(line, length, 0, NULL);
+		json_t *focus = json_object_get(row, "focus");
+		const char *name =
+			json_string_value(json_is_array(focus) ? json_array_get(focus, 0) : focus);
+		const char *slash = name ? strrchr(name, '/') : NULL;
+
+		if (slash && strcmp(slash + 1, function) == 0)
+			value = json_integer_value(json_object_get(row, "value"));
+		json_decref(row);
+		line += length + (line[length] == '\n');
+	}
+	return value;
+}
+
+static pid_t mutator_pid(void)
+{
+	char path[80], line[64] = "";
+	pid_t daemon = daemon_pid();
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)daemon, (int)daemon);
+	f = fopen(path, "r");
+	if (f) {
+		if (!fgets(line, sizeof(line), f))
+			line[0] = '\0';
+		fclose(f);
+	}
+	return atoi(line);
+}
+
+static void counts_are_exact(void **state)
+{
+	struct program p;
+
+	(void)state;
+	start_calls(&p);
+	run_dinst(o, "attach %d --json", (int)p.pid);
+	assert_int_equal(o->status, 0);
+	run_dinst(o, "insert calls '/Code/calls/*' --each --json");
+	assert_true(o->status == 0 || o->status == 3);
+	go(&p, 1000);
+	assert_int_equal(value_of("many"), 2000);
+	assert_int_equal(value_of("work"), 2);
+	run_dinst(o, "remove --all");
+	assert_int_equal(o->status, 0);
+	go(&p, 10);
+	run_dinst(o, "detach --json");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->out, "\"left\":0"));
+	go(&p, 10);
+	end_calls(&p);
+}
+
+/* The mutator is killed: the target does not notice, and the session goes on. */
+static void mutator_is_killed(void **state)
+{
+	struct program p;
+	pid_t first, second;
+
+	(void)state;
+	start_calls(&p);
+	run_dinst(o, "attach %d -n victim", (int)p.pid);
+	assert_int_equal(o->status, 0);
+	run_dinst(o, "insert calls '/Code/calls/*' --each");
+	go(&p, 100);
+	first = mutator_pid();
+	assert_true(first > 0);
+	kill(first, SIGKILL);
+	go(&p, 100);
+	for (int i = 0; i < 500 && ((second = mutator_pid()) == 0 || second == first); i++)
+		nap_ms(10);
+	run_dinst(o, "ls");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->err, "started again"));
+	assert_int_equal(value_of("many"), -1);
+	run_dinst(o, "insert calls /Code/calls/many");
+	assert_int_equal(o->status, 0);
+	go(&p, 100);
+	assert_int_equal(value_of("many"), 200);
+	run_dinst(o, "detach");
+	assert_int_equal(o->status, 0);
+	go(&p, 10);
+	end_calls(&p);
+}
+
+/* A daemon that is killed leaves its patches to the next attach. */
+static void daemon_is_killed(void **state)
+{
+	struct program p;
+	pid_t daemon;
+
+	(void)state;
+	start_calls(&p);
+	run_dinst(o, "attach %d", (int)p.pid);
+	assert_int_equal(o->status, 0);
+	run_dinst(o, "insert calls /Code/calls/many");
+	assert_int_equal(o->status, 0);
+	daemon = daemon_pid();
+	kill(daemon, SIGKILL);
+	assert_true(wait_gone(daemon, 3000));
+	go(&p, 100);
+	run_dinst(o, "attach %d --json", (int)p.pid);
+	assert_int_equal(o->status, 0);
+	assert_null(strstr(o->out, "joined"));
+	go(&p, 100);
+	run_dinst(o, "insert calls /Code/calls/many");
+	assert_int_equal(o->status, 0);
+	go(&p, 100);
+	assert_int_equal(value_of("many"), 200);
+	run_dinst(o, "stop --json");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->out, "\"left\":0"));
+	go(&p, 100);
+	end_calls(&p);
+}
+
+/* main() is counted, so it was there before the first instruction. */
+static void exec_from_the_start(void **state)
+{
+	char path[600];
+
+	(void)state;
+	target_path("calls", path, sizeof(path));
+	run_dinst(o, "exec --wait -n begun -e 'insert calls /Code/calls/main' -- %s 1", path);
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->out, "ready"));
+	assert_int_equal(value_of("main"), 1);
+	run_dinst(o, "detach");
+	assert_int_equal(o->status, 0);
+	run_dinst(o, "exec --wait -- /bin/sh -c 'exit 7'");
+	assert_int_equal(o->status, 7);
+	run_dinst(o, "detach --all");
+	assert_int_equal(o->status, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(counts_are_exact),
+		cmocka_unit_test(mutator_is_killed),
+		cmocka_unit_test(daemon_is_killed),
+		cmocka_unit_test(exec_from_the_start),
+	};
+
+	return cmocka_run_group_tests_name("daemon_real", tests, setup, teardown);
+}
