@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stop_storm.c - somebody else stops, continues and kills the target while we
+ * stop it and make it call: every answer comes in time, and what job control
+ * said last holds afterwards. The moments are drawn from a fixed seed.
+ */
+#include "tests/live/harness.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "inject/remote.h"
+
+static int remote_getpid(struct stop *s, void *arg, struct dinst_error *e)
+{
+	static const struct arch_remote_call call = { .number = SYS_getpid };
+	static const struct arch_remote_program program = { .calls = &call, .count = 1 };
+	long result = 0;
+	int code = remote_run(s, &program, 0, NULL, NULL, NULL, &result, e);
+
+	(void)arg;
+	if (!code && result != target_pid(stop_target(s)))
+		code = dinst_fail(e, DINST_FAILED, "getpid returned %ld", result);
+	return code;
+}
+
+static struct target *open_target(pid_t pid)
+{
+	struct dinst_error e = { 0 };
+	struct target *t = NULL;
+
+	if (target_open(pid, &t, &e))
+		fail_msg("%s", e.text);
+	return t;
+}
+
+/* A process that sends stop and continue signals until it is killed. */
+static pid_t start_job_control(pid_t target)
+{
+	static const int stops[] = { SIGSTOP, SIGTSTP, SIGTTOU };
+	unsigned seed = 7;
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (int i = 0;; i++) {
+		kill(target, stops[i % 3]);
+		usleep((unsigned)rand_r(&seed) % 1500);
+		kill(target, SIGCONT);
+		usleep((unsigned)rand_r(&seed) % 1500);
+	}
+}
+
+static void end_job_control(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void wait_for_state(pid_t pid, bool stopped)
+{
+	for (int i = 0; i < 2000; i++) {
+		if ((harness_status(pid, pid, "State:")[0] == 'T') == stopped)
+			return;
+		usleep(1000);
+	}
+	fail_msg("the target is in state %s", harness_status(pid, pid, "State:"));
+}
+
+static void test_job_control(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = { 0 };
+	struct target *t;
+	pid_t control;
+
+	harness_start(h, "stop-busy", "3", NULL);
+	t = open_target(h->pid);
+	control = start_job_control(h->pid);
+	for (int i = 0; i < 300; i++)
+		if (target_stop(t, NULL, remote_getpid, NULL, NULL, &e))
+			fail_msg("stop %d: %s", i, e.text);
+	end_job_control(control);
+	kill(h->pid, SIGSTOP);
+	for (int i = 0; i < 10; i++)
+		if (target_stop(t, NULL, remote_getpid, NULL, NULL, &e))
+			fail_msg("stopped, %d: %s", i, e.text);
+	wait_for_state(h->pid, true);
+	kill(h->pid, SIGCONT);
+	for (int i = 0; i < 10; i++)
+		if (target_stop(t, NULL, remote_getpid, NULL, NULL, &e))
+			fail_msg("continued, %d: %s", i, e.text);
+	wait_for_state(h->pid, false);
+	harness_verify(h);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+struct killer {
+	pid_t pid;
+	unsigned delay_us;
+};
+
+static void *kill_later(void *arg)
+{
+	struct killer *k = arg;
+
+	usleep(k->delay_us);
+	kill(k->pid, SIGKILL);
+	return NULL;
+}
+
+/* Killed at any moment of a row of stops: an ordinary answer, at once. */
+static void test_killed_at_any_moment(void **state)
+{
+	struct harness *h = *state;
+	struct timespec begin, end;
+	struct dinst_error e;
+	struct killer killer;
+	unsigned seed = 11;
+	struct target *t;
+	pthread_t thread;
+	int code;
+
+	for (int i = 0; i < 60; i++) {
+		harness_start(h, "stop-busy", "3", NULL);
+		t = open_target(h->pid);
+		killer = (struct killer){ h->pid, (unsigned)rand_r(&seed) % 4000 };
+		assert_int_equal(pthread_create(&thread, NULL, kill_later, &killer), 0);
+		do {
+			dinst_error_clear(&e);
+			clock_gettime(CLOCK_MONOTONIC, &begin);
+			code = target_stop(t, NULL, remote_getpid, NULL, NULL, &e);
+			clock_gettime(CLOCK_MONOTONIC, &end);
+			assert_in_range(end.tv_sec - begin.tv_sec, 0, 2);
+		} while (!code);
+		if (code != DINST_GONE)
+			fail_msg("killed after %u us: %s", killer.delay_us, e.text);
+		pthread_join(thread, NULL);
+		assert_true(WIFSIGNALED(harness_wait(h, 5000)));
+		target_close(t);
+	}
+}
+
+/* Two targets, one stopped inside the stop of the other, and both by several threads. */
+static int stop_other(struct stop *s, void *arg, struct dinst_error *e)
+{
+	int code = target_stop(arg, NULL, remote_getpid, NULL, NULL, e);
+
+	return code ? code : remote_getpid(s, NULL, e);
+}
+
+static void *stop_often(void *arg)
+{
+	struct dinst_error e = { 0 };
+	intptr_t failures = 0;
+
+	for (int i = 0; i < 50; i++)
+		failures += target_stop(arg, NULL, remote_getpid, NULL, NULL, &e) != 0;
+	return (void *)failures;
+}
+
+static void test_nested_and_parallel(void **state)
+{
+	struct harness *h = *state;
+	void *other_state, *failures;
+	struct dinst_error e = { 0 };
+	struct target *t, *u;
+	pthread_t threads[4];
+
+	assert_int_equal(harness_setup(&other_state), 0);
+	harness_start(h, "stop-busy", "2", NULL);
+	harness_start(other_state, "stop-busy", "2", NULL);
+	t = open_target(h->pid);
+	u = open_target(((struct harness *)other_state)->pid);
+	for (int i = 0; i < 20; i++)
+		if (target_stop(t, NULL, stop_other, u, NULL, &e))
+			fail_msg("%s", e.text);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, stop_often, i % 2 ? t : u), 0);
+	for (int i = 0; i < 4; i++) {
+		pthread_join(threads[i], &failures);
+		assert_null(failures);
+	}
+	target_close(t);
+	target_close(u);
+	harness_verify(h);
+	harness_end(other_state, 0);
+	harness_end(h, 0);
+	harness_teardown(&other_state);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_job_control),
+		TEST(test_killed_at_any_moment),
+		TEST(test_nested_and_parallel),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
