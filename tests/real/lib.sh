@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# shellcheck shell=bash
 #
 # lib.sh - what the scripts of tests/real share. Sourced, not run.
 #
