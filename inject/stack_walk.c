@@ -21,6 +21,7 @@
 enum {
 	REGISTERS = 64, /* by DWARF number; more than any architecture passes */
 	FRAMES_MAX = 200000,
+	ACCESSES_MAX = 1 << 25, /* by one walker: a second or so; every byte of a table counts */
 };
 
 /* Exported by libunwind and declared in none of its headers. */
@@ -37,7 +38,8 @@ struct walker {
 	void *home_arg;
 	uint64_t registers[REGISTERS]; /* of the frame to start at */
 	unsigned register_count;
-	bool guessed; /* a table was missing: libunwind goes by guesses */
+	unsigned long accesses; /* of memory; bounded, since expressions can loop */
+	bool guessed;		/* a table was missing: libunwind goes by guesses */
 };
 
 /* Called for each frame: where it is, and where it counts as being. False ends the walk. */
@@ -93,8 +95,9 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
 	const uint8_t *bytes;
 
 	(void)space;
-	if (write)
+	if (write || w->accesses >= ACCESSES_MAX)
 		return -UNW_EINVAL;
+	w->accesses++;
 	bytes = snapshot_bytes(w->shot, address, sizeof(*value));
 	if (bytes) {
 		memcpy(value, bytes, sizeof(*value));

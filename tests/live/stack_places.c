@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stack_places.c - stacks that share a mapping, and one that is too deep to be
- * copied whole: then everything counts as found.
+ * stack_places.c - stacks that share a mapping, one that is too deep to be
+ * copied whole (then everything counts as found), and a hostile unwind table.
  */
 #include <unistd.h>
 
@@ -62,6 +62,23 @@ static void too_deep(void **state)
 	finish(*state);
 }
 
+/* Unwind tables are outside input: a walk that would never end does end. */
+static void endless_table(void **state)
+{
+	struct harness *h = *state;
+	taddr_t pcs[8];
+	bool complete = true;
+	struct target *t;
+
+	harness_start(h, "stack-hostile", NULL);
+	t = help_open(h->pid);
+	help_stop_well(t, take, NULL);
+	assert_int_equal(snapshot_backtrace(shot, h->pid, NULL, NULL, pcs, 8, &complete), 1);
+	assert_false(complete);
+	target_close(t);
+	finish(h);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
@@ -69,6 +86,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(one_mapping_for_many),
 		CASE(too_deep),
+		CASE(endless_table),
 	};
 
 	return cmocka_run_group_tests_name("live/stack_places", tests, NULL, NULL);
