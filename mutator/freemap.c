@@ -294,7 +294,35 @@ static bool all_padding(const struct freemap *map, vaddr_t lo, vaddr_t hi)
 	return true;
 }
 
-bool freemap_gap(const struct freemap *map, vaddr_t v, struct image_range *gap)
+/*
+ * True if control may run off the end of function `index` into what is behind
+ * it: hand-written code falls through nops into the next function (memcpy_chk
+ * of glibc). A call at the end counts, too: that it does not return is a guess.
+ */
+static bool may_run_off(struct freemap *map, uint32_t index)
+{
+	const struct sweep *s;
+	size_t last;
+
+	if (freemap_sweep(map, index, &s, NULL) < 0 || s->end < s->hi)
+		return true;
+	for (last = s->count; last > 0; last--)
+		if (!(s->insns[last - 1].flags & ARCH_INSN_PADDING))
+			break;
+	if (!last)
+		return true;
+	switch (s->insns[last - 1].flow) {
+	case ARCH_FLOW_JUMP:
+	case ARCH_FLOW_JUMP_INDIRECT:
+	case ARCH_FLOW_RETURN:
+	case ARCH_FLOW_STOP:
+		return false;
+	default:
+		return true;
+	}
+}
+
+bool freemap_gap(struct freemap *map, vaddr_t v, struct image_range *gap)
 {
 	const struct image_range *text;
 	size_t texts = image_text(map->img, &text);
@@ -317,6 +345,8 @@ bool freemap_gap(const struct freemap *map, vaddr_t v, struct image_range *gap)
 			gap->hi = map->functions[before + 1].address;
 		/* The far end of a function in which others lie is code, not space. */
 		if (image_function_at(map->img, gap->lo) >= 0)
+			return false;
+		if (before >= 0 && may_run_off(map, (uint32_t)before))
 			return false;
 		return all_padding(map, gap->lo, gap->hi);
 	}

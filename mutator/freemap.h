@@ -57,9 +57,10 @@ long freemap_starting_at(const struct freemap *map, vaddr_t v);
 
 /*
  * The space between functions around v, if v is in one and all of it is
- * padding that nothing refers to. False otherwise.
+ * padding that control does not run into from the function before it. Whether
+ * something refers to it is not looked at. False otherwise. May use a sweep.
  */
-bool freemap_gap(const struct freemap *map, vaddr_t v, struct image_range *gap);
+bool freemap_gap(struct freemap *map, vaddr_t v, struct image_range *gap);
 
 /*
  * True if a short branch of a function around v leads to v, or may: long ones
