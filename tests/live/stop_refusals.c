@@ -56,26 +56,32 @@ static void assert_check_fails(pid_t pid, const char *name)
 /* A child that sleeps after `prepare`; it says when it is prepared. */
 static pid_t start_child(void (*prepare)(void))
 {
-	int fds[2];
+	int fds[2], gate[2];
 	char byte;
 	pid_t pid;
 
 	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(pipe(gate), 0);
 	pid = fork();
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		alarm(60);
-		close(fds[0]);
 		prepare();
-		/* Strict seccomp leaves only read, write and exit. */
+		/*
+		 * Strict seccomp leaves only read, write and exit. It has both
+		 * ends of the gate, so nothing ever comes through it.
+		 */
 		if (write(fds[1], "x", 1) != 1)
 			syscall(SYS_exit, 1);
-		for (;;)
-			read(0, &byte, 0);
+		while (read(gate[0], &byte, 1) >= 0)
+			;
+		syscall(SYS_exit, 1);
 	}
 	close(fds[1]);
 	assert_int_equal(read(fds[0], &byte, 1), 1);
 	close(fds[0]);
+	close(gate[0]);
+	close(gate[1]);
 	return pid;
 }
 
