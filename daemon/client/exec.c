@@ -162,6 +162,8 @@ static int launch_run(struct launch *l, json_t *answer, const struct arguments *
 	c->target = name;
 	if (call(c, "release", NULL, &released, &e) != 0)
 		status = report(c, &e);
+	/* should the mutator have died meanwhile, its successor does not know that we wait */
+	kill(l->pid, SIGCONT);
 	c->target = NULL;
 	json_decref(released);
 	return status;

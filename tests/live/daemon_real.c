@@ -140,7 +140,8 @@ static void counts_are_exact(void **state)
 	run_dinst(o, "attach %d --json", (int)p.pid);
 	assert_int_equal(o->status, 0);
 	run_dinst(o, "insert calls '/Code/calls/*' --each --json");
-	assert_true(o->status == 0 || o->status == 3);
+	if (o->status != 0 && o->status != 3)
+		fail_msg("%d: %.500s", o->status, o->err);
 	go(&p, 1000);
 	assert_int_equal(value_of("many"), 2000);
 	assert_int_equal(value_of("work"), 2);
