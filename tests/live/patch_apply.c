@@ -288,6 +288,17 @@ static int drop(struct stop *s, void *arg, struct dinst_error *e)
 	return c->kept < 0 ? c->kept : 0;
 }
 
+/* It is bounded in time, and the machine may be busy: what is left is for the next stop. */
+static void drop_until(struct scene *c, int kept)
+{
+	for (int i = 0; i < 50; i++) {
+		help_stop_well(c->target, drop, c);
+		if (c->kept <= kept)
+			break;
+	}
+	assert_int_equal(c->kept, kept);
+}
+
 /*
  * The remote calls themselves leave a copy of the page in whose unused tail
  * they ran: it is made before anything is counted.
@@ -302,9 +313,8 @@ static unsigned copies_at_first(struct scene *c)
 	apply_all(c, &one, 1);
 	c->pages = &page;
 	c->page_count = 1;
-	help_stop_well(c->target, drop, c);
+	drop_until(c, 0);
 	c->pages = NULL;
-	assert_int_equal(c->kept, 0);
 	return copies(c);
 }
 
@@ -324,8 +334,7 @@ static void many_at_once(void **state)
 		assert_int_equal(copies(&c), before + 313 * 4);
 		reverse(c.patches, c.count);
 		apply_many(&c);
-		help_stop_well(c.target, drop, &c);
-		assert_int_equal(c.kept, 0);
+		drop_until(&c, 0);
 		assert_int_equal(copies(&c), before);
 		for (size_t i = 0; i < c.count; i++)
 			c.patches[i] = patch_at(c.patches[i].address);
@@ -351,16 +360,14 @@ static void only_what_equals_the_file_is_dropped(void **state)
 	assert_int_equal(one.outcome, PATCH_DONE);
 	c.pages[100] = c.pages[99];
 	help_stop_well(c.target, write_foreign, &c);
-	help_stop_well(c.target, drop, &c);
-	assert_int_equal(c.kept, 2);
+	drop_until(&c, 2);
 	assert_int_equal(copies(&c), before + 3 * 4);
 	expect_bytes(&c, one.address, long_nop, LENGTH);
 	help_stop_well(c.target, write_back, &c);
 	reverse(&one, 1);
 	apply_all(&c, &one, 1);
 	c.pages[100] = c.blob + 100 * PAGE;
-	help_stop_well(c.target, drop, &c);
-	assert_int_equal(c.kept, 0);
+	drop_until(&c, 0);
 	assert_int_equal(copies(&c), before);
 	finish(&c);
 }
