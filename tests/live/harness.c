@@ -201,7 +201,7 @@ void harness_start_argv(struct harness *h, const char *const *argv, bool wait_re
 	while (strcmp(harness_line(h, READY_MS), "ready") != 0)
 		continue;
 	harness_snapshot_free(h->before);
-	h->before = harness_snapshot_take(pid);
+	h->before = harness_snapshot_settled(pid);
 	assert_non_null(h->before);
 }
 

@@ -108,6 +108,12 @@ struct harness_snapshot *harness_snapshot_take(pid_t pid);
 void harness_snapshot_free(struct harness_snapshot *shot);
 
 /*
+ * The same, once the process has settled: glibc blocks all signals in a thread that starts, and
+ * a target says "ready" before the last of its threads is there.
+ */
+struct harness_snapshot *harness_snapshot_settled(pid_t pid);
+
+/*
  * Compares what is now with `before`. Returns the number of differences; the first ones
  * are described in `text` (a line each).
  */

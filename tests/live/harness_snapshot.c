@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NAME_MAX_SHOWN = 256, SETTLE_TRIES = 200, SETTLE_US = 10000 };
+enum { NAME_MAX_SHOWN = 256, SETTLE_TRIES = 200, SETTLE_US = 10000, START_TRIES = 60 };
 
 struct region {
 	uint64_t lo, hi, offset, inode;
@@ -450,6 +450,34 @@ size_t harness_differences(const struct harness_snapshot *before, unsigned what,
 		compare_descriptors(before, now, &out);
 	harness_snapshot_free(now);
 	return out.count;
+}
+
+/* True if some thread blocks all but a few signals, as one does that is being made. */
+static bool is_starting(const struct harness_snapshot *shot)
+{
+	for (size_t i = 0; i < shot->thread_count; i++)
+		if (__builtin_popcountll(strtoull(shot->threads[i].signals[0], NULL, 16)) > 56)
+			return true;
+	return false;
+}
+
+struct harness_snapshot *harness_snapshot_settled(pid_t pid)
+{
+	struct harness_snapshot *shot = harness_snapshot_take(pid);
+
+	/* A target may really block everything, or never come to rest: it is taken as it is then. */
+	for (int i = 0; shot != NULL && i < START_TRIES; i++) {
+		char text[64];
+		bool settled = !is_starting(shot);
+
+		usleep(SETTLE_US / 2);
+		if (settled && harness_differences(shot, HARNESS_ALL & ~HARNESS_TEXT, text,
+						   sizeof(text)) == 0)
+			break;
+		harness_snapshot_free(shot);
+		shot = harness_snapshot_take(pid);
+	}
+	return shot;
 }
 
 void harness_verify_what(struct harness *h, unsigned what)
