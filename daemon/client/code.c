@@ -35,6 +35,7 @@ static const struct column point_columns[] = {
 	{"callee", "CALLEE", COLUMN_WIDE},
 	{"instruction", "INSTRUCTION", COLUMN_WIDE},
 	{"refused", "REFUSED", COLUMN_TEXT},
+	{"why", "WHY", COLUMN_WIDE},
 	{NULL, NULL, 0},
 };
 

@@ -91,7 +91,7 @@ int flush_output(struct context *c, int status)
 
 void print_json(json_t *value)
 {
-	json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY);
+	json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
 	putchar('\n');
 }
 

@@ -37,6 +37,11 @@ static int open_log(const struct socket_place *place, struct dinst_error *e)
 	if (fd < 0)
 		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot open the log %s/%s",
 					place->directory, place->log);
+	if (fstat(fd, &st) != 0 || st.st_uid != geteuid() || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return dinst_fail(e, DINST_NOT_PERMITTED, "the log %s/%s is not ours",
+				  place->directory, place->log);
+	}
 	return fd;
 }
 

@@ -65,23 +65,25 @@ static void stream_is_closed(struct stream *st)
 		free(m);
 }
 
+/*
+ * Answers all calls. One at a time from the queue: done() may close the session
+ * and so come here again, and then nothing of it may be left for later.
+ */
 static void fail_calls(struct mutator *m, int code, const char *why)
 {
-	struct call *c = m->queue;
 	struct reply reply;
+	struct call *c;
 
 	memset(&reply, 0, sizeof(reply));
 	dinst_fail(&reply.failure, code, "%s", why);
-	m->queue = NULL;
-	m->queue_end = &m->queue;
 	m->serving = false;
-	while (c) {
-		struct call *next = c->next;
-
+	while ((c = m->queue) != NULL) {
+		m->queue = c->next;
+		if (!m->queue)
+			m->queue_end = &m->queue;
 		c->done(c->arg, &reply);
 		free(c->line);
 		free(c);
-		c = next;
 	}
 }
 

@@ -133,6 +133,7 @@ static const struct cli_case cases[] = {
 	{"exec --wait -n e1 -- /bin/sh -c 'exit 5'", 5, NULL, 1, ""},
 	{"exec --wait -n e2 -- /bin/sh -c 'kill -9 $$'", 137, NULL, 1, ""},
 	{"exec --wait -n e3 --json -e 'insert calls a' -- true", 0, "stop_us", 2, ""},
+	{"exec --wait -n e5 -e 'funcs @crash' -- printf x\\n", 1, NULL, 2, "signal 6"},
 	{"exec -- /nonexistent", 1, NULL, 0, "cannot execute /nonexistent"},
 	{"exec -n first -- true", 1, NULL, 0, "is taken"},
 	{"exec sh -c 'exit 0' --json", 0, NULL, 1, ""},

@@ -421,6 +421,38 @@ static void death_in_attach(void **state)
 	still_well();
 }
 
+/* Several wait for an attach that fails, or whose mutator dies: all are answered. */
+static void attach_fails_for_many(void **state)
+{
+	static const char *const names[] = {"@slow-@crash", "@slow-@error", "@slow-@garbage"};
+	pid_t target = start_target("fragile");
+	int fds[5];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		char line[200], params[100];
+
+		snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"%s\"}", (int)target,
+			 names[i]);
+		request(line, sizeof(line), "attach", params);
+		for (int n = 0; n < 5; n++) {
+			fds[n] = raw_connect();
+			raw_say(fds[n], line);
+			nap_ms(20);
+		}
+		snprintf(params, sizeof(params), "{\"session\":\"%s\"}", names[i]);
+		request(line, sizeof(line), "read", params);
+		raw_say(fds[4], line);
+		for (int n = 0; n < 5; n++)
+			assert_int_equal(raw_code(fds[n], 5000), -32000);
+		assert_int_equal(raw_code(fds[4], 5000), -32000);
+		for (int n = 0; n < 5; n++)
+			close(fds[n]);
+		still_well();
+	}
+	end_target(target);
+}
+
 /* Requests to one session wait for it; other sessions do not. */
 static void no_blocking(void **state)
 {
@@ -568,6 +600,7 @@ int main(void)
 		cmocka_unit_test(death_is_told),
 		cmocka_unit_test(crash_loop),
 		cmocka_unit_test(death_in_attach),
+		cmocka_unit_test(attach_fails_for_many),
 		cmocka_unit_test(no_blocking),
 		cmocka_unit_test(progress),
 		cmocka_unit_test(exited_target),

@@ -34,7 +34,7 @@ static char session[80] = "fake";
 static int pid;
 static int next_id = 1; /* of an instance */
 static int alive_ids[256];
-static int removed;
+static int removed, held;
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -148,6 +148,7 @@ static void catch_exec(int id)
 		if (status >> 8 == (SIGTRAP | (PTRACE_EVENT_EXEC << 8))) {
 			kill(pid, SIGSTOP);
 			ptrace(PTRACE_DETACH, pid, 0, 0);
+			held = 1;
 			attach_answer(id);
 			return;
 		}
@@ -314,7 +315,8 @@ static void serve(void)
 	else if (is("catch_exec"))
 		catch_exec(id);
 	else if (is("release")) {
-		kill(pid, SIGCONT);
+		if (held)
+			kill(pid, SIGCONT);
 		OBJECT(id, "{%s}", "");
 	} else if (is("status"))
 		OBJECT(id,
