@@ -117,6 +117,9 @@ int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct 
  */
 int held_settle(struct stop *s, struct held *h);
 
+/* True once the target has been killed, though its process may not have ended yet. */
+bool stop_is_dying(struct stop *s);
+
 /*
  * A call that our stop would have cut short is made to restart. Called with the
  * registers just read, so at the first moment at which that can be said.

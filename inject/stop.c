@@ -107,6 +107,13 @@ static void run(struct attempt *a, struct stop *s)
 	if (!a->code) {
 		a->worked = true;
 		a->code = a->work(s, a->arg, a->e);
+		/* Whatever failed for want of a target, that is the reason. */
+		if (a->code < 0 && a->code != DINST_GONE && stop_is_dying(s)) {
+			dinst_error_clear(a->e);
+			a->code = dinst_fail(a->e, DINST_GONE,
+					     "process %d (%s) ended while it was stopped",
+					     (int)s->target->pid, s->target->name);
+		}
 	}
 	release_all(s);
 	if (a->report) {

@@ -40,10 +40,20 @@ static const struct held *any_stopped(struct stop *s)
 	return NULL;
 }
 
+/* A killed thread is no tracee of ours any more, long before its process is a zombie. */
+bool stop_is_dying(struct stop *s)
+{
+	const struct held *h = any_stopped(s);
+	struct arch_regs regs;
+
+	return !h || tracee_get_regs(h->pub.tid, &regs) || !target_alive(s->target);
+}
+
 static int open_memory(struct stop *s, struct dinst_error *e)
 {
 	const struct held *h = any_stopped(s);
 	char path[64];
+	int error;
 
 	if (s->memory_fd >= 0)
 		return 0;
@@ -53,9 +63,10 @@ static int open_memory(struct stop *s, struct dinst_error *e)
 	s->memory_fd = open(path, O_RDWR | O_CLOEXEC);
 	if (s->memory_fd >= 0)
 		return 0;
-	if (errno == ENOENT || errno == ESRCH)
+	error = errno;
+	if (stop_is_dying(s))
 		return gone(s, e);
-	return dinst_fail_errno(e, DINST_NOT_PERMITTED, errno,
+	return dinst_fail_errno(e, DINST_NOT_PERMITTED, error,
 				"cannot open the memory of process %d (%s) for writing",
 				(int)s->target->pid, s->target->name);
 }
@@ -114,7 +125,7 @@ int stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
 	}
 	if (done == size)
 		return 0;
-	if (!target_alive(s->target) || error == ESRCH)
+	if (error == ESRCH || stop_is_dying(s))
 		return gone(s, e);
 	return dinst_fail_errno(e, DINST_FAILED, error,
 				"cannot write %zu bytes at 0x%llx of process %d (%s), only %zu", size,
