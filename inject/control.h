@@ -30,9 +30,9 @@ struct restart {
 	long original; /* the timeout as the target gave it */
 	long written;  /* as we left it at the last release */
 	uint64_t released_ns;
-	uint64_t end_ns;         /* when it is over; never earlier than the target asked for */
+	uint64_t end_ns;	 /* when it is over; never earlier than the target asked for */
 	struct proc_usage usage; /* at the last stop */
-	uint64_t serial;         /* of the stop that saw it last */
+	uint64_t serial;	 /* of the stop that saw it last */
 };
 
 struct target {
@@ -40,7 +40,7 @@ struct target {
 	int pidfd;
 	uint64_t start_time;
 	char name[PROC_NAME_MAX];
-	pid_t memory_tid;          /* a thread through which memory can be reached */
+	pid_t memory_tid;	   /* a thread through which memory can be reached */
 	pthread_mutex_t stop_lock; /* one stop at a time */
 	struct restart *restarts;  /* guarded by stop_lock */
 	size_t restart_count, restart_capacity;
@@ -65,17 +65,17 @@ int target_find_obstacle(pid_t pid, struct dinst_error *e);
 struct held {
 	struct stop_thread pub;
 	pid_t tgid;
-	char state;           /* as /proc said before the stop */
+	char state; /* as /proc said before the stop */
 	int seccomp;
 	bool seized;
 	bool interrupted;
-	bool stopped;         /* in a ptrace-stop now */
-	bool gone;            /* exited or never attached */
-	bool lost;            /* runs and could not be stopped again in time */
-	int pending_signal;   /* it is in a signal-delivery-stop with this one */
+	bool stopped;	    /* in a ptrace-stop now */
+	bool gone;	    /* exited or never attached */
+	bool lost;	    /* runs and could not be stopped again in time */
+	int pending_signal; /* it is in a signal-delivery-stop with this one */
 	bool seccomp_suspended;
-	bool restarted;       /* stop_restart_begin() made its system call restart */
-	uint64_t since_ns;    /* when it was interrupted */
+	bool restarted;		   /* stop_restart_begin() made its system call restart */
+	uint64_t since_ns;	   /* when it was interrupted */
 	struct arch_regs original; /* as the kernel has them */
 };
 
@@ -83,22 +83,22 @@ struct stop {
 	struct target *target;
 	uint64_t serial; /* number of this stop */
 	struct tracer tracer;
-	struct held *held;    /* in the order in which they were interrupted */
+	struct held *held; /* in the order in which they were interrupted */
 	size_t held_count, held_capacity;
-	unsigned *table;      /* held by tid, open addressing: index + 1, 0 is free */
-	size_t table_size;    /* a power of two */
+	unsigned *table;	/* held by tid, open addressing: index + 1, 0 is free */
+	size_t table_size;	/* a power of two */
 	struct proc_ids groups; /* processes with the target's memory; the target is the first */
 	int births_fd;
-	long births;          /* proc_births() when a listing last showed nobody new */
-	size_t *shown;        /* indices of the stopped ones, for stop_thread() */
+	long births;   /* proc_births() when a listing last showed nobody new */
+	size_t *shown; /* indices of the stopped ones, for stop_thread() */
 	size_t shown_count;
 	uint64_t deadline_ns;
 	uint64_t longest_ns;
-	int memory_fd;        /* /proc/TID/mem, -1 until it is needed */
+	int memory_fd;	      /* /proc/TID/mem, -1 until it is needed */
 	uint64_t incarnation; /* of the program, before the first thread was seized */
-	bool suspect;         /* a leader went away: this may be another program now */
-	bool executed;        /* it is */
-	bool starved;         /* who did not stop in time only waited for a CPU */
+	bool suspect;	      /* a leader went away: this may be another program now */
+	bool executed;	      /* it is */
+	bool starved;	      /* who did not stop in time only waited for a CPU */
 	bool left_attached;   /* somebody could not be detached: our end does it */
 	pid_t remote_victim;  /* while a remote program runs */
 };

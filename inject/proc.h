@@ -38,7 +38,7 @@ struct proc_status {
 	gid_t gid[4];
 	unsigned threads;
 	uint64_t capabilities; /* effective */
-	int seccomp;           /* 0 none, 1 strict, 2 filter; -1 not told */
+	int seccomp;	       /* 0 none, 1 strict, 2 filter; -1 not told */
 };
 
 enum { PROC_SECCOMP_STRICT = 1, PROC_SECCOMP_FILTER = 2 };

@@ -180,7 +180,8 @@ int tracee_get_rseq(pid_t tid, taddr_t *address, uint32_t *size, uint32_t *signa
 	*address = 0;
 	*size = 0;
 	*signature = 0;
-	if (ptrace((enum __ptrace_request)GET_RSEQ_CONFIGURATION, tid, (void *)sizeof(rseq), &rseq) < 0)
+	if (ptrace((enum __ptrace_request)GET_RSEQ_CONFIGURATION, tid, (void *)sizeof(rseq),
+		   &rseq) < 0)
 		return -errno;
 	*address = rseq.address;
 	*size = rseq.size;
@@ -191,8 +192,8 @@ int tracee_get_rseq(pid_t tid, taddr_t *address, uint32_t *size, uint32_t *signa
 int tracee_poke(pid_t tid, taddr_t address, uint64_t word)
 {
 	fault_point();
-	return answer(ptrace(PTRACE_POKEDATA, tid, (void *)(uintptr_t)address,
-			     (void *)(uintptr_t)word));
+	return answer(
+		ptrace(PTRACE_POKEDATA, tid, (void *)(uintptr_t)address, (void *)(uintptr_t)word));
 }
 
 /* Wait statuses as ptrace(2) describes them for a seized tracee. */

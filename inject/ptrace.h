@@ -42,13 +42,13 @@ void tracer_arm(struct tracer *tr, uint64_t deadline_ns);
 uint64_t clock_ns(void);
 
 enum tracee_event_kind {
-	TRACEE_STOPPED, /* PTRACE_EVENT_STOP by interrupt (signal is SIGTRAP) or group-stop */
-	TRACEE_SIGNAL,  /* signal-delivery-stop: `signal` waits for our word */
-	TRACEE_SYSCALL, /* entry or exit of a system call */
-	TRACEE_EXEC,    /* PTRACE_EVENT_EXEC */
-	TRACEE_EVENT,   /* some other event */
-	TRACEE_EXITED,  /* the thread is no more */
-	TRACEE_VANISHED,/* nobody with that id is ours: an exec gave the id away (ptrace(2)) */
+	TRACEE_STOPPED,	 /* PTRACE_EVENT_STOP by interrupt (signal is SIGTRAP) or group-stop */
+	TRACEE_SIGNAL,	 /* signal-delivery-stop: `signal` waits for our word */
+	TRACEE_SYSCALL,	 /* entry or exit of a system call */
+	TRACEE_EXEC,	 /* PTRACE_EVENT_EXEC */
+	TRACEE_EVENT,	 /* some other event */
+	TRACEE_EXITED,	 /* the thread is no more */
+	TRACEE_VANISHED, /* nobody with that id is ours: an exec gave the id away (ptrace(2)) */
 };
 
 struct tracee_event {

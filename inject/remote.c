@@ -18,22 +18,22 @@
 
 enum {
 	CALLS_MAX = 4,
-	ERRNO_MAX = 4095,             /* results in [-4095, -1] are errors (psABI A.2.1) */
-	RESTART_LOWEST = -516,        /* the kernel's own results for interrupted calls */
+	ERRNO_MAX = 4095,      /* results in [-4095, -1] are errors (psABI A.2.1) */
+	RESTART_LOWEST = -516, /* the kernel's own results for interrupted calls */
 	RESTART_HIGHEST = -512,
-	REMOTE_NS = 2000000000,       /* for one program */
-	ATTEMPTS_MAX = 256,           /* programs begun, each ended by a signal */
+	REMOTE_NS = 2000000000, /* for one program */
+	ATTEMPTS_MAX = 256,	/* programs begun, each ended by a signal */
 	STRAY_STOPS_MAX = 1000,
 };
 
 /* How a program ended. */
 enum ending {
-	ENDED_DONE,    /* all calls made */
-	ENDED_BROKEN,  /* `between` said no; the others may go on */
-	ENDED_SIGNAL,  /* `signal` wants to be delivered */
+	ENDED_DONE,   /* all calls made */
+	ENDED_BROKEN, /* `between` said no; the others may go on */
+	ENDED_SIGNAL, /* `signal` wants to be delivered */
 	ENDED_DEAD,
-	ENDED_LOST,    /* it did not come back in time */
-	ENDED_ASTRAY,  /* it did something that is not in the program */
+	ENDED_LOST,   /* it did not come back in time */
+	ENDED_ASTRAY, /* it did something that is not in the program */
 };
 
 struct remote {
@@ -49,9 +49,9 @@ struct remote {
 	size_t used; /* most bytes written there */
 	void *map;
 	bool in_tail;
-	bool made[CALLS_MAX];   /* results[i] is what it returned */
+	bool made[CALLS_MAX];	/* results[i] is what it returned */
 	bool failed[CALLS_MAX]; /* ... an error; or it was refused by `between` */
-	int refusal; /* what `between` answered when it said no */
+	int refusal;		/* what `between` answered when it said no */
 	int signal;
 };
 
@@ -107,7 +107,7 @@ static int place_program(struct remote *r, const size_t *order, size_t count)
 	struct arch_remote_program rest = *r->program;
 	struct arch_remote_call calls[CALLS_MAX];
 	uint8_t bytes[ARCH_REMOTE_MAX];
-	struct arch_buf out = { .bytes = bytes, .size = sizeof(bytes), .pc = r->place };
+	struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = r->place};
 
 	for (size_t i = 0; i < count; i++) {
 		calls[i] = r->program->calls[order[i]];
@@ -120,9 +120,10 @@ static int place_program(struct remote *r, const size_t *order, size_t count)
 	if (out.status)
 		return dinst_fail(r->e, DINST_FAILED, "cannot encode %zu remote calls", count);
 	if (out.used > r->room)
-		return dinst_fail(r->e, DINST_REFUSED,
-				  "process %d (%s): %zu bytes are needed for the first system calls, and only %zu are free behind the code of any module",
-				  (int)r->s->target->pid, r->s->target->name, out.used, r->room);
+		return dinst_fail(
+			r->e, DINST_REFUSED,
+			"process %d (%s): %zu bytes are needed for the first system calls, and only %zu are free behind the code of any module",
+			(int)r->s->target->pid, r->s->target->name, out.used, r->room);
 	if (out.used > r->used)
 		r->used = out.used;
 	if (r->in_tail)
@@ -232,7 +233,7 @@ static enum ending run_program(struct remote *r)
 static int put_back(struct remote *r, enum ending ending)
 {
 	struct held *h = r->victim;
-	struct tracee_event event = { .kind = TRACEE_SIGNAL, .signal = r->signal };
+	struct tracee_event event = {.kind = TRACEE_SIGNAL, .signal = r->signal};
 	int error = 0;
 
 	while (!error && ending != ENDED_SIGNAL) {
@@ -268,17 +269,20 @@ static int machinery_failed(struct remote *r, enum ending ending, int error)
 		/* It finishes alone; the kernel lets it go when the stop ends. */
 		h->lost = true;
 		h->stopped = false;
-		return dinst_fail(r->e, DINST_BUSY,
-				  "thread %d of process %d (%s) did not come back from a remote call",
-				  (int)h->pub.tid, (int)t->pid, t->name);
+		return dinst_fail(
+			r->e, DINST_BUSY,
+			"thread %d of process %d (%s) did not come back from a remote call",
+			(int)h->pub.tid, (int)t->pid, t->name);
 	}
 	if (ending == ENDED_ASTRAY)
-		return dinst_fail(r->e, DINST_FAILED,
-				  "thread %d of process %d (%s) made a system call that is not ours",
-				  (int)h->pub.tid, (int)t->pid, t->name);
+		return dinst_fail(
+			r->e, DINST_FAILED,
+			"thread %d of process %d (%s) made a system call that is not ours",
+			(int)h->pub.tid, (int)t->pid, t->name);
 	h->gone = true;
 	h->stopped = false;
-	return dinst_fail(r->e, DINST_GONE, "thread %d of process %d (%s) was killed during a remote call",
+	return dinst_fail(r->e, DINST_GONE,
+			  "thread %d of process %d (%s) was killed during a remote call",
 			  (int)h->pub.tid, (int)t->pid, t->name);
 }
 
@@ -314,9 +318,10 @@ static int run_all(struct remote *r)
 
 	for (int attempt = 0; !code && (count = pending(r, order)); attempt++) {
 		if (attempt == ATTEMPTS_MAX)
-			return dinst_fail(r->e, DINST_BUSY,
-					  "process %d (%s) gets signals faster than a system call can be made",
-					  (int)r->s->target->pid, r->s->target->name);
+			return dinst_fail(
+				r->e, DINST_BUSY,
+				"process %d (%s) gets signals faster than a system call can be made",
+				(int)r->s->target->pid, r->s->target->name);
 		code = run_once(r, order, count);
 	}
 	return code;
@@ -355,8 +360,12 @@ int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_
 	       void *scratch_map, remote_between between, void *arg, long *results,
 	       struct dinst_error *e)
 {
-	struct remote r = { .s = s, .program = program, .between = between, .arg = arg,
-			    .results = results, .e = e };
+	struct remote r = {.s = s,
+			   .program = program,
+			   .between = between,
+			   .arg = arg,
+			   .results = results,
+			   .e = e};
 	int code, clear_code;
 
 	if (!program->count || program->count > CALLS_MAX)

@@ -38,8 +38,7 @@ static taddr_t page_size(void)
 static bool read_header(const struct target *t, taddr_t address, struct header *h)
 {
 	if (target_read(t, address, &h->file, sizeof(h->file), NULL) ||
-	    memcmp(h->file.e_ident, ELFMAG, SELFMAG) ||
-	    h->file.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    memcmp(h->file.e_ident, ELFMAG, SELFMAG) || h->file.e_ident[EI_CLASS] != ELFCLASS64 ||
 	    h->file.e_phentsize != sizeof(Elf64_Phdr) || h->file.e_phnum > PHDR_MAX ||
 	    h->file.e_phoff > page_size() - sizeof(h->segments))
 		return false;
@@ -112,8 +111,8 @@ int remote_find_tail(struct stop *s, struct remote_tail *best, struct dinst_erro
 	struct remote_tail tail;
 	struct maps maps;
 	uint8_t *bytes = malloc(page_size());
-	int code = bytes ? maps_read(target_memory_tid(s->target), &maps, e) :
-			   dinst_fail(e, DINST_NO_MEMORY, "no memory for a page");
+	int code = bytes ? maps_read(target_memory_tid(s->target), &maps, e)
+			 : dinst_fail(e, DINST_NO_MEMORY, "no memory for a page");
 
 	if (code)
 		goto free_bytes;
@@ -126,9 +125,10 @@ int remote_find_tail(struct stop *s, struct remote_tail *best, struct dinst_erro
 			*best = tail;
 	maps_release(&maps);
 	if (!best->size)
-		code = dinst_fail(e, DINST_REFUSED,
-				  "process %d (%s) has no module with room behind its code for the first system calls",
-				  (int)s->target->pid, s->target->name);
+		code = dinst_fail(
+			e, DINST_REFUSED,
+			"process %d (%s) has no module with room behind its code for the first system calls",
+			(int)s->target->pid, s->target->name);
 free_bytes:
 	free(bytes);
 	return code;
@@ -167,7 +167,7 @@ static bool someone_is_in(struct stop *s, const struct snapshot *shot,
 			  const struct remote_tail *tail)
 {
 	/* One past the end too: a call that restarts goes back from there. */
-	struct stack_range range = { .lo = tail->address, .hi = tail->address + tail->size + 1 };
+	struct stack_range range = {.lo = tail->address, .hi = tail->address + tail->size + 1};
 
 	for (size_t i = 0; i < stop_thread_count(s); i++)
 		if (arch_pc(&stop_thread(s, i)->regs) - range.lo < range.hi - range.lo)
@@ -209,8 +209,8 @@ int remote_clean_tails(struct stop *s, size_t *cleaned, struct dinst_error *e)
 	struct snapshot *shot = NULL;
 	struct maps maps;
 	uint8_t *bytes = malloc(page_size());
-	int code = bytes ? maps_read(target_memory_tid(s->target), &maps, e) :
-			   dinst_fail(e, DINST_NO_MEMORY, "no memory for a page");
+	int code = bytes ? maps_read(target_memory_tid(s->target), &maps, e)
+			 : dinst_fail(e, DINST_NO_MEMORY, "no memory for a page");
 
 	*cleaned = 0;
 	if (code)

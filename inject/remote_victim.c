@@ -43,8 +43,8 @@ static int rank(struct stop *s, const struct held *h)
 	if (!h->stopped || h->gone || h->pub.foreign || h->pub.kernel_worker)
 		return RANK_NEVER;
 	if (arch_in_syscall(&h->pub.regs))
-		value = arch_syscall_result(&h->pub.regs) == RESTART_BLOCK ? RANK_RESTART_BLOCK :
-									      RANK_IN_CALL;
+		value = arch_syscall_result(&h->pub.regs) == RESTART_BLOCK ? RANK_RESTART_BLOCK
+									   : RANK_IN_CALL;
 	if (stop_in_sequence(s, &h->pub, &abort_pc))
 		value += RANK_SEQUENCE;
 	if (h->seccomp > 0)
@@ -80,9 +80,10 @@ int remote_choose_victim(struct stop *s, struct held **victim, struct dinst_erro
 		return dinst_fail(e, DINST_GONE, "process %d (%s) has no thread left",
 				  (int)s->target->pid, s->target->name);
 	if (!lift_filter(best))
-		return dinst_fail(e, DINST_REFUSED,
-				  "process %d (%s) runs under a seccomp filter, which might kill it at our system calls; run dinst with CAP_SYS_ADMIN (as root), which suspends the filter",
-				  (int)s->target->pid, s->target->name);
+		return dinst_fail(
+			e, DINST_REFUSED,
+			"process %d (%s) runs under a seccomp filter, which might kill it at our system calls; run dinst with CAP_SYS_ADMIN (as root), which suspends the filter",
+			(int)s->target->pid, s->target->name);
 	stop_leave_sequence(s, &best->pub);
 	*victim = best;
 	return 0;

@@ -19,8 +19,8 @@
 enum {
 	DEFAULT_TRIES = 6,
 	PATIENCE_MAX = 16,
-	FIRST_PAUSE_NS = 5000000,      /* doubled after each try */
-	LET_GO_NS = 1000000000,        /* for the kernel to let go after a tracer's end */
+	FIRST_PAUSE_NS = 5000000, /* doubled after each try */
+	LET_GO_NS = 1000000000,	  /* for the kernel to let go after a tracer's end */
 	LET_GO_POLL_NS = 50000,
 };
 
@@ -160,7 +160,7 @@ static void *tracer_main(void *arg)
  */
 static void wait_until_let_go(pid_t tracer_tid)
 {
-	struct timespec pause = { 0, LET_GO_POLL_NS };
+	struct timespec pause = {0, LET_GO_POLL_NS};
 	uint64_t until = clock_ns() + LET_GO_NS;
 
 	while (!syscall(SYS_tgkill, getpid(), tracer_tid, 0) && clock_ns() < until)
@@ -186,7 +186,7 @@ int target_stop(struct target *t, const struct stop_options *options, stop_work 
 		struct stop_report *report, struct dinst_error *e)
 {
 	unsigned tries = options && options->tries ? options->tries : DEFAULT_TRIES;
-	struct timespec pause = { 0, FIRST_PAUSE_NS };
+	struct timespec pause = {0, FIRST_PAUSE_NS};
 	struct dinst_error busy;
 	struct attempt a;
 	unsigned done = 0, patience = 1;
@@ -201,8 +201,13 @@ int target_stop(struct target *t, const struct stop_options *options, stop_work 
 			pause.tv_nsec = pause.tv_nsec < 400000000 ? 2 * pause.tv_nsec : 400000000;
 		}
 		dinst_error_clear(&busy);
-		a = (struct attempt){ .target = t, .options = options, .work = work, .arg = arg,
-				      .report = report, .e = &busy, .patience = patience };
+		a = (struct attempt){.target = t,
+				     .options = options,
+				     .work = work,
+				     .arg = arg,
+				     .report = report,
+				     .e = &busy,
+				     .patience = patience};
 		code = attempt(&a);
 		/* On a machine with too few CPUs they have to come round: that takes longer. */
 		if (a.starved && patience < PATIENCE_MAX)

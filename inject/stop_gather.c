@@ -22,8 +22,8 @@
 #include "inject/control.h"
 
 enum {
-	SEIZE_ROUNDS = 4,              /* while running; the rest is found in the stop */
-	GRACE_NS = 3000000,            /* after the deadline, for those on their way */
+	SEIZE_ROUNDS = 4,   /* while running; the rest is found in the stop */
+	GRACE_NS = 3000000, /* after the deadline, for those on their way */
 	POLL_NS = 300000,
 	DENIED_PATIENCE_NS = 30000000,
 };
@@ -102,7 +102,7 @@ static struct held *add(struct stop *s, pid_t tid, pid_t tgid)
 
 static void pause_ns(long ns)
 {
-	struct timespec pause = { 0, ns };
+	struct timespec pause = {0, ns};
 
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 }
@@ -135,9 +135,10 @@ static int seize_denied(struct stop *s, struct held *h, bool last, struct dinst_
 	if (tracer.tgid == getpid())
 		return dinst_fail(e, DINST_BUSY, "process %d (%s) is in another stop of ours",
 				  (int)s->target->pid, s->target->name);
-	return dinst_fail(e, DINST_TRACED,
-			  "process %d (%s) is already traced by process %d (%s); end that tracer first",
-			  (int)s->target->pid, s->target->name, (int)status.tracer, tracer.name);
+	return dinst_fail(
+		e, DINST_TRACED,
+		"process %d (%s) is already traced by process %d (%s); end that tracer first",
+		(int)s->target->pid, s->target->name, (int)status.tracer, tracer.name);
 }
 
 static int seize(struct stop *s, struct held *h, struct dinst_error *e)
@@ -190,7 +191,7 @@ static int take(struct stop *s, pid_t tid, pid_t tgid, struct dinst_error *e)
 /* Takes in whoever is not yet. *more says that the list has to be looked at again. */
 static int take_new(struct stop *s, pid_t tgid, bool *more, struct dinst_error *e)
 {
-	struct proc_ids tasks = { 0 };
+	struct proc_ids tasks = {0};
 	int error = proc_tasks(tgid, &tasks);
 	int code = 0;
 
@@ -212,7 +213,7 @@ static int take_new(struct stop *s, pid_t tgid, bool *more, struct dinst_error *
 /* Processes that `h` created and that use the target's memory. */
 static int find_sharers(struct stop *s, struct held *h, bool *more)
 {
-	struct proc_ids children = { 0 };
+	struct proc_ids children = {0};
 	int error = proc_children(h->tgid, h->pub.tid, &children);
 	bool known;
 
@@ -295,10 +296,11 @@ static int busy(struct stop *s, const struct held *h, const char *what, struct d
 	proc_word(h->pub.tid, "comm", name, sizeof(name));
 	if (proc_stat_read(h->pub.tid, &stat))
 		stat.state = '?';
-	return dinst_fail(e, DINST_BUSY,
-			  "thread %d (%s) of process %d (%s) %s: state %c, waiting in %s; try again later",
-			  (int)h->pub.tid, name, (int)s->target->pid, s->target->name, what,
-			  stat.state, channel[0] == '0' ? "nothing" : channel);
+	return dinst_fail(
+		e, DINST_BUSY,
+		"thread %d (%s) of process %d (%s) %s: state %c, waiting in %s; try again later",
+		(int)h->pub.tid, name, (int)s->target->pid, s->target->name, what, stat.state,
+		channel[0] == '0' ? "nothing" : channel);
 }
 
 /*
@@ -487,9 +489,10 @@ static int gather_all(struct stop *s, struct dinst_error *e)
 		if (!code)
 			code = look_again(s, &more, e);
 		if (!code && more && clock_ns() >= s->deadline_ns) {
-			code = dinst_fail(e, DINST_BUSY,
-					  "process %d (%s) creates threads faster than they can be stopped",
-					  (int)s->target->pid, s->target->name);
+			code = dinst_fail(
+				e, DINST_BUSY,
+				"process %d (%s) creates threads faster than they can be stopped",
+				(int)s->target->pid, s->target->name);
 			collect_stragglers(s);
 		}
 	}
@@ -507,8 +510,8 @@ int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct 
 		return code;
 	qsort(s->held, s->held_count, sizeof(*s->held), by_state);
 	index_held(s); /* as many as before: cannot fail */
-	budget_ns = deadline_us ? deadline_us * 1000ull :
-				  patience * (20000000ull + 200000ull * s->held_count);
+	budget_ns = deadline_us ? deadline_us * 1000ull
+				: patience * (20000000ull + 200000ull * s->held_count);
 	code = wait_uninterruptible(s, budget_ns, e);
 	if (!code) {
 		s->deadline_ns = clock_ns() + budget_ns;

@@ -105,8 +105,9 @@ int stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
 	if (code)
 		return code;
 	if (address > (taddr_t)LLONG_MAX - size)
-		return dinst_fail(e, DINST_FAILED, "cannot write %zu bytes at 0x%llx: no such memory",
-				  size, (unsigned long long)address);
+		return dinst_fail(e, DINST_FAILED,
+				  "cannot write %zu bytes at 0x%llx: no such memory", size,
+				  (unsigned long long)address);
 	while (done < size) {
 		fault_point();
 		put = pwrite(s->memory_fd, bytes + done, size - done, (off_t)(address + done));
@@ -117,8 +118,9 @@ int stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
 		error = put < 0 ? errno : ESRCH;
 		if (error == EINTR)
 			continue;
-		put = error == EIO ? (ssize_t)write_words(s, address + done, bytes + done,
-							  size - done) : 0;
+		put = error == EIO
+			      ? (ssize_t)write_words(s, address + done, bytes + done, size - done)
+			      : 0;
 		if (put <= 0)
 			break;
 		done += (size_t)put;
@@ -128,9 +130,9 @@ int stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
 	if (error == ESRCH || stop_is_dying(s))
 		return gone(s, e);
 	return dinst_fail_errno(e, DINST_FAILED, error,
-				"cannot write %zu bytes at 0x%llx of process %d (%s), only %zu", size,
-				(unsigned long long)address, (int)s->target->pid, s->target->name,
-				done);
+				"cannot write %zu bytes at 0x%llx of process %d (%s), only %zu",
+				size, (unsigned long long)address, (int)s->target->pid,
+				s->target->name, done);
 }
 
 int stop_store_regs(struct stop *s, struct dinst_error *e)
@@ -146,10 +148,10 @@ int stop_store_regs(struct stop *s, struct dinst_error *e)
 		if (error == -ESRCH)
 			return gone(s, e);
 		if (error)
-			return dinst_fail_errno(e, DINST_FAILED, -error,
-						"cannot set the registers of thread %d of process %d (%s)",
-						(int)h->pub.tid, (int)s->target->pid,
-						s->target->name);
+			return dinst_fail_errno(
+				e, DINST_FAILED, -error,
+				"cannot set the registers of thread %d of process %d (%s)",
+				(int)h->pub.tid, (int)s->target->pid, s->target->name);
 		h->original = h->pub.regs;
 		h->pub.changed = false;
 	}
@@ -163,7 +165,8 @@ bool stop_in_sequence(struct stop *s, const struct stop_thread *thread, taddr_t 
 	taddr_t pc = arch_pc(&thread->regs);
 
 	if (!thread->rseq ||
-	    target_read(s->target, thread->rseq + RSEQ_CS_OFFSET, &pointer, sizeof(pointer), NULL) ||
+	    target_read(s->target, thread->rseq + RSEQ_CS_OFFSET, &pointer, sizeof(pointer),
+			NULL) ||
 	    !pointer || target_read(s->target, pointer, &section, sizeof(section), NULL))
 		return false;
 	if (pc - section.start >= section.length)

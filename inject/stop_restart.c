@@ -82,8 +82,8 @@ static struct restart *add(struct target *t, pid_t tid)
  * switches are that sleep and our stop), and then the sleep was in this call:
  * the time that has passed without what it spent on a CPU or waiting for one.
  */
-static uint64_t time_in_call(const struct restart *r, const struct proc_usage *usage,
-			     long timeout, uint64_t stopped_ns)
+static uint64_t time_in_call(const struct restart *r, const struct proc_usage *usage, long timeout,
+			     uint64_t stopped_ns)
 {
 	uint64_t passed = stopped_ns > r->released_ns ? stopped_ns - r->released_ns : 0;
 	uint64_t busy;
@@ -130,8 +130,8 @@ static void continue_timeout(struct stop *s, struct held *h, unsigned argument)
 	}
 	r->written = timeout;
 	if (passed) {
-		r->written = r->end_ns > now ?
-				     (long)((r->end_ns - now + NS_PER_MS - 1) / NS_PER_MS) : 0;
+		r->written =
+			r->end_ns > now ? (long)((r->end_ns - now + NS_PER_MS - 1) / NS_PER_MS) : 0;
 		arch_set_syscall_argument(&thread->regs, argument, r->written);
 		thread->changed = true;
 	}

@@ -43,8 +43,8 @@ static int open_pidfd(pid_t pid, int *pidfd, struct dinst_error *e)
 static int test_access(pid_t pid)
 {
 	char byte;
-	struct iovec local = { &byte, 1 };
-	struct iovec remote = { NULL, 1 };
+	struct iovec local = {&byte, 1};
+	struct iovec remote = {NULL, 1};
 
 	if (process_vm_readv(pid, &local, 1, &remote, 1, 0) >= 0 || errno == EFAULT)
 		return 0;
@@ -125,7 +125,7 @@ const char *target_name(const struct target *t)
 
 bool target_alive(const struct target *t)
 {
-	struct pollfd end = { .fd = t->pidfd, .events = POLLIN };
+	struct pollfd end = {.fd = t->pidfd, .events = POLLIN};
 	int ready;
 
 	do {
@@ -141,7 +141,7 @@ pid_t target_memory_tid(const struct target *t)
 
 bool target_find_memory_tid(struct target *t)
 {
-	struct proc_ids tasks = { 0 };
+	struct proc_ids tasks = {0};
 	struct proc_stat stat;
 	bool found = false;
 
@@ -229,8 +229,8 @@ static size_t read_by_file(pid_t tid, taddr_t address, void *to, size_t size)
 
 static size_t read_from(pid_t tid, taddr_t address, void *to, size_t size, int *error)
 {
-	struct iovec local = { to, size };
-	struct iovec remote = { (void *)(uintptr_t)address, size };
+	struct iovec local = {to, size};
+	struct iovec remote = {(void *)(uintptr_t)address, size};
 	ssize_t got = process_vm_readv(tid, &local, 1, &remote, 1, 0);
 	size_t done = got > 0 ? (size_t)got : 0;
 
@@ -270,10 +270,11 @@ int target_read(const struct target *t, taddr_t address, void *to, size_t size,
 		return 0;
 	if (!target_alive(t))
 		return dinst_fail(e, DINST_GONE, "process %d (%s) has ended", (int)t->pid, t->name);
-	return dinst_fail(e, DINST_FAILED,
-			  "cannot read %zu bytes at 0x%llx of process %d (%s): nothing readable at 0x%llx",
-			  size, (unsigned long long)address, (int)t->pid, t->name,
-			  (unsigned long long)(address + done));
+	return dinst_fail(
+		e, DINST_FAILED,
+		"cannot read %zu bytes at 0x%llx of process %d (%s): nothing readable at 0x%llx",
+		size, (unsigned long long)address, (int)t->pid, t->name,
+		(unsigned long long)(address + done));
 }
 
 /* One system call for up to READ_BATCH ranges; true if all of them came. */
@@ -283,8 +284,8 @@ static bool read_batch(const struct target *t, const struct target_range *ranges
 	size_t total = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		local[i] = (struct iovec){ ranges[i].to, ranges[i].size };
-		remote[i] = (struct iovec){ (void *)(uintptr_t)ranges[i].address, ranges[i].size };
+		local[i] = (struct iovec){ranges[i].to, ranges[i].size};
+		remote[i] = (struct iovec){(void *)(uintptr_t)ranges[i].address, ranges[i].size};
 		total += ranges[i].size;
 	}
 	return total <= SSIZE_MAX && process_vm_readv(target_memory_tid(t), local, count, remote,

@@ -31,7 +31,7 @@ struct facts {
 	struct proc_stat stat;
 	struct proc_status own;
 	bool alive_threads; /* a dead leader, but other threads live */
-	int elf_class;      /* 0: not known */
+	int elf_class;	    /* 0: not known */
 	unsigned elf_machine;
 	bool dumpable;
 	bool descendant;
@@ -95,7 +95,7 @@ static bool is_descendant(pid_t pid)
 
 static bool has_living_thread(pid_t pid)
 {
-	struct proc_ids tasks = { 0 };
+	struct proc_ids tasks = {0};
 	struct proc_stat stat;
 	bool found = false;
 
@@ -109,8 +109,8 @@ static bool has_living_thread(pid_t pid)
 static int access_error(pid_t pid)
 {
 	char byte;
-	struct iovec local = { &byte, 1 };
-	struct iovec remote = { NULL, 1 };
+	struct iovec local = {&byte, 1};
+	struct iovec remote = {NULL, 1};
 
 	if (process_vm_readv(pid, &local, 1, &remote, 1, 0) >= 0 || errno == EFAULT)
 		return 0;
@@ -163,7 +163,8 @@ static bool check_exists(const struct facts *f, struct target_check *c)
 static bool check_zombie(const struct facts *f, struct target_check *c)
 {
 	if ((f->stat.state != 'Z' && f->stat.state != 'X') || f->alive_threads) {
-		WHY(c, f->alive_threads ? "its main thread has exited, others live" : "it is alive");
+		WHY(c,
+		    f->alive_threads ? "its main thread has exited, others live" : "it is alive");
 		return true;
 	}
 	WHY(c, "process %d (%s) has ended and is a zombie", (int)f->pid, f->stat.name);
@@ -222,8 +223,8 @@ static bool check_tracer(const struct facts *f, struct target_check *c)
 static bool check_seccomp(const struct facts *f, struct target_check *c)
 {
 	if (f->status.seccomp != PROC_SECCOMP_STRICT) {
-		WHY(c, f->status.seccomp == PROC_SECCOMP_FILTER ? "it runs under a seccomp filter" :
-								  "no seccomp filter");
+		WHY(c, f->status.seccomp == PROC_SECCOMP_FILTER ? "it runs under a seccomp filter"
+								: "no seccomp filter");
 		return true;
 	}
 	WHY(c, "process %d (%s) is in strict seccomp mode, where only four system calls exist",
@@ -252,10 +253,11 @@ static bool check_uid(const struct facts *f, struct target_check *c)
 		return true;
 	}
 	if (!same_ids(f)) {
-		WHY(c, "it belongs to uid %u and gid %u (effective %u, %u), and you are uid %u, gid %u",
+		WHY(c,
+		    "it belongs to uid %u and gid %u (effective %u, %u), and you are uid %u, gid %u",
 		    (unsigned)f->status.uid[0], (unsigned)f->status.gid[0],
-		    (unsigned)f->status.uid[1], (unsigned)f->status.gid[1],
-		    (unsigned)f->own.uid[0], (unsigned)f->own.gid[0]);
+		    (unsigned)f->status.uid[1], (unsigned)f->status.gid[1], (unsigned)f->own.uid[0],
+		    (unsigned)f->own.gid[0]);
 		FIX(c, "run dinst as that user or as root");
 		return false;
 	}
@@ -272,10 +274,12 @@ static bool check_uid(const struct facts *f, struct target_check *c)
 static bool check_dumpable(const struct facts *f, struct target_check *c)
 {
 	if (f->dumpable || have_ptrace_capability(f)) {
-		WHY(c, f->dumpable ? "it is dumpable" : "it is not dumpable, but we may all the same");
+		WHY(c,
+		    f->dumpable ? "it is dumpable" : "it is not dumpable, but we may all the same");
 		return true;
 	}
-	WHY(c, "it is not dumpable: it was started set-uid, changed its uid, or asked for it (PR_SET_DUMPABLE)");
+	WHY(c,
+	    "it is not dumpable: it was started set-uid, changed its uid, or asked for it (PR_SET_DUMPABLE)");
 	FIX(c, "run dinst as root");
 	return false;
 }
@@ -292,8 +296,10 @@ static bool check_yama(const struct facts *f, struct target_check *c)
 			WHY(c, "kernel.yama.ptrace_scope is 1, and we may all the same");
 			return true;
 		}
-		WHY(c, "kernel.yama.ptrace_scope is 1: only a process's own ancestors may trace it");
-		FIX(c, "run dinst as root, or start the program with `dinst exec`, or `sysctl kernel.yama.ptrace_scope=0`");
+		WHY(c,
+		    "kernel.yama.ptrace_scope is 1: only a process's own ancestors may trace it");
+		FIX(c,
+		    "run dinst as root, or start the program with `dinst exec`, or `sysctl kernel.yama.ptrace_scope=0`");
 		return false;
 	case YAMA_ADMIN:
 		if (have_ptrace_capability(f)) {
@@ -305,7 +311,8 @@ static bool check_yama(const struct facts *f, struct target_check *c)
 		return false;
 	default:
 		WHY(c, "kernel.yama.ptrace_scope is %d: nobody may trace anything", f->yama);
-		FIX(c, "set kernel.yama.ptrace_scope to 0, 1 or 2 in /etc/sysctl.d and reboot: it cannot be lowered while the system runs");
+		FIX(c,
+		    "set kernel.yama.ptrace_scope to 0, 1 or 2 in /etc/sysctl.d and reboot: it cannot be lowered while the system runs");
 		return false;
 	}
 }
@@ -317,7 +324,8 @@ static bool check_access(const struct facts *f, struct target_check *c)
 
 	if (f->access == EPERM) {
 		proc_word(f->pid, "attr/current", label, sizeof(label));
-		WHY(c, "the kernel does not permit it: a security module, a user namespace or a container forbids ptrace (its security label: %s)",
+		WHY(c,
+		    "the kernel does not permit it: a security module, a user namespace or a container forbids ptrace (its security label: %s)",
 		    label);
 		FIX(c, "look into the audit log; in a container add the capability SYS_PTRACE");
 		return false;
@@ -353,7 +361,8 @@ static bool check_memfd(const struct facts *f, struct target_check *c)
 		return true;
 	}
 	WHY(c, "vm.memfd_noexec is %d: executable memfds are forbidden", level);
-	FIX(c, "`sysctl vm.memfd_noexec=1`; without it arenas are private memory, and slower to read");
+	FIX(c,
+	    "`sysctl vm.memfd_noexec=1`; without it arenas are private memory, and slower to read");
 	return false;
 }
 
@@ -367,7 +376,8 @@ static bool check_kernel(const struct facts *f, struct target_check *c)
 		WHY(c, "the kernel tells which processes share memory (children, kcmp)");
 		return true;
 	}
-	WHY(c, "this kernel does not tell which processes share memory (CONFIG_PROC_CHILDREN, CONFIG_KCMP)");
+	WHY(c,
+	    "this kernel does not tell which processes share memory (CONFIG_PROC_CHILDREN, CONFIG_KCMP)");
 	FIX(c, "do not attach to programs that use clone(CLONE_VM) for processes of their own");
 	return false;
 }
@@ -375,23 +385,23 @@ static bool check_kernel(const struct facts *f, struct target_check *c)
 static const struct {
 	const char *name;
 	check_function check;
-	int code;          /* what target_open() answers when it fails; 0: it does not matter there */
+	int code; /* what target_open() answers when it fails; 0: it does not matter there */
 	bool needs_target;
-	bool denial;       /* explains why the kernel said no */
+	bool denial; /* explains why the kernel said no */
 } checks[] = {
-	{ "exists", check_exists, DINST_NO_PROCESS, true, false },
-	{ "zombie", check_zombie, DINST_GONE, true, false },
-	{ "kernel-thread", check_kernel_thread, DINST_UNSUPPORTED, true, false },
-	{ "tracer", check_tracer, DINST_TRACED, true, false },
-	{ "uid", check_uid, 0, false, true },
-	{ "dumpable", check_dumpable, 0, true, true },
-	{ "yama", check_yama, 0, false, true },
-	{ "access", check_access, 0, true, true },
-	{ "bits", check_bits, DINST_UNSUPPORTED, true, false },
-	{ "seccomp", check_seccomp, DINST_UNSUPPORTED, true, false },
-	{ "pidfd", check_pidfd, 0, false, false },
-	{ "memfd", check_memfd, 0, false, false },
-	{ "sharing", check_kernel, 0, false, false },
+	{"exists", check_exists, DINST_NO_PROCESS, true, false},
+	{"zombie", check_zombie, DINST_GONE, true, false},
+	{"kernel-thread", check_kernel_thread, DINST_UNSUPPORTED, true, false},
+	{"tracer", check_tracer, DINST_TRACED, true, false},
+	{"uid", check_uid, 0, false, true},
+	{"dumpable", check_dumpable, 0, true, true},
+	{"yama", check_yama, 0, false, true},
+	{"access", check_access, 0, true, true},
+	{"bits", check_bits, DINST_UNSUPPORTED, true, false},
+	{"seccomp", check_seccomp, DINST_UNSUPPORTED, true, false},
+	{"pidfd", check_pidfd, 0, false, false},
+	{"memfd", check_memfd, 0, false, false},
+	{"sharing", check_kernel, 0, false, false},
 };
 
 enum { CHECK_COUNT = sizeof(checks) / sizeof(checks[0]) };
@@ -430,8 +440,9 @@ int target_find_obstacle(pid_t pid, struct dinst_error *e)
 		run_check(&f, i, &c);
 		if (!c.ok)
 			return dinst_fail(e, checks[i].code, "cannot attach to %d%s%s%s: %s; %s",
-					  (int)pid, f.exists ? " (" : "", f.exists ? f.stat.name : "",
-					  f.exists ? ")" : "", c.why, c.fix);
+					  (int)pid, f.exists ? " (" : "",
+					  f.exists ? f.stat.name : "", f.exists ? ")" : "", c.why,
+					  c.fix);
 	}
 	return 0;
 }
@@ -447,10 +458,12 @@ int target_explain_denial(pid_t pid, struct dinst_error *e)
 			continue;
 		run_check(&f, i, &c);
 		if (!c.ok)
-			return dinst_fail(e, DINST_NOT_PERMITTED, "cannot attach to %d (%s): %s; %s",
-					  (int)pid, f.stat.name, c.why, c.fix);
+			return dinst_fail(e, DINST_NOT_PERMITTED,
+					  "cannot attach to %d (%s): %s; %s", (int)pid, f.stat.name,
+					  c.why, c.fix);
 	}
-	return dinst_fail(e, DINST_NOT_PERMITTED,
-			  "cannot attach to %d (%s): the kernel does not permit it; run dinst as root",
-			  (int)pid, f.stat.name);
+	return dinst_fail(
+		e, DINST_NOT_PERMITTED,
+		"cannot attach to %d (%s): the kernel does not permit it; run dinst as root",
+		(int)pid, f.stat.name);
 }

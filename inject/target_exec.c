@@ -15,7 +15,8 @@
 #include "inject/control.h"
 #include "inject/fault.h"
 
-struct catch {
+struct catch
+{
 	pid_t pid;
 	void (*armed)(void *arg);
 	void *arg;
@@ -32,8 +33,8 @@ static int handle(struct catch *c, const struct tracee_event *event, bool *execu
 	switch (event->kind) {
 	case TRACEE_EXITED:
 	case TRACEE_VANISHED:
-		return dinst_fail(c->e, DINST_GONE, "process %d ended before it executed the program",
-				  (int)c->pid);
+		return dinst_fail(c->e, DINST_GONE,
+				  "process %d ended before it executed the program", (int)c->pid);
 	case TRACEE_EXEC:
 		*executed = true;
 		fault_point();
@@ -111,7 +112,7 @@ static void *catch_main(void *arg)
 int target_catch_exec(pid_t pid, void (*armed)(void *arg), void *arg, unsigned timeout_ms,
 		      struct dinst_error *e)
 {
-	struct catch c = { .pid = pid, .armed = armed, .arg = arg, .timeout_ms = timeout_ms, .e = e };
+	struct catch c = {.pid = pid, .armed = armed, .arg = arg, .timeout_ms = timeout_ms, .e = e};
 	pthread_t tracer;
 	int error = pthread_create(&tracer, NULL, catch_main, &c);
 

@@ -25,7 +25,7 @@ enum { STEPS_MAX = 100 };
 static int protect_twice(struct stop *s, void *arg, struct dinst_error *e)
 {
 	struct arch_remote_call calls[3];
-	struct arch_remote_program program = { .calls = calls, .count = 3 };
+	struct arch_remote_program program = {.calls = calls, .count = 3};
 	long results[3];
 
 	(void)arg;
@@ -39,7 +39,7 @@ static int protect_twice(struct stop *s, void *arg, struct dinst_error *e)
 /* In a process of its own: true if it was killed at its `step`th fault point. */
 static bool die_at(pid_t pid, unsigned long step)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct target *t = NULL;
 	pid_t tracer = fork();
 	int status;
@@ -67,7 +67,7 @@ static int clean(struct stop *s, void *arg, struct dinst_error *e)
 
 static void clean_up(pid_t pid)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct target *t = NULL;
 	size_t cleaned;
 
@@ -102,10 +102,10 @@ static void die_everywhere(struct harness *h, const char *mode)
 		assert_int_equal(harness_wait(h, 5000), 0);
 }
 
-#define STATE(mode)                                                                                \
-	static void test_##mode(void **state)                                                      \
-	{                                                                                          \
-		die_everywhere(*state, #mode);                                                     \
+#define STATE(mode)                            \
+	static void test_##mode(void **state)  \
+	{                                      \
+		die_everywhere(*state, #mode); \
 	}
 
 STATE(read)
@@ -120,8 +120,8 @@ STATE(sequence)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_read), TEST(test_nanosleep), TEST(test_futex), TEST(test_poll),
-		TEST(test_running), TEST(test_sequence),
+		TEST(test_read), TEST(test_nanosleep), TEST(test_futex),
+		TEST(test_poll), TEST(test_running),   TEST(test_sequence),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@
 
 static struct target *open_target(pid_t pid)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct target *t = NULL;
 
 	if (target_open(pid, &t, &e))
@@ -29,7 +29,7 @@ static struct target *open_target(pid_t pid)
 
 static void stop(struct target *t, stop_work work, void *arg)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 
 	if (target_stop(t, NULL, work, arg, NULL, &e))
 		fail_msg("%s", e.text);
@@ -51,10 +51,10 @@ static int check_long(const char *what, long is, long wanted, struct dinst_error
 /* getpid; mmap; munmap of what mmap gave. */
 static int map_and_unmap(struct stop *s, void *arg, struct dinst_error *e)
 {
-	const uint64_t map[6] = { 0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-				  (uint64_t)-1, 0 };
+	const uint64_t map[6] = {
+		0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, (uint64_t)-1, 0};
 	struct arch_remote_call calls[3];
-	struct arch_remote_program program = { .calls = calls, .count = 3 };
+	struct arch_remote_program program = {.calls = calls, .count = 3};
 	long results[3];
 	int code;
 
@@ -64,7 +64,7 @@ static int map_and_unmap(struct stop *s, void *arg, struct dinst_error *e)
 	calls[1].number = SYS_mmap;
 	set_args(&calls[1], map);
 	calls[2].number = SYS_munmap;
-	calls[2].args[0] = (struct arch_remote_arg){ ARCH_ARG_RESULT, 1 };
+	calls[2].args[0] = (struct arch_remote_arg){ARCH_ARG_RESULT, 1};
 	calls[2].args[1].value = 8192;
 	code = remote_run(s, &program, 0, NULL, NULL, NULL, results, e);
 	if (!code)
@@ -78,7 +78,7 @@ static int map_and_unmap(struct stop *s, void *arg, struct dinst_error *e)
 static int fail_and_go_on(struct stop *s, void *arg, struct dinst_error *e)
 {
 	struct arch_remote_call calls[4];
-	struct arch_remote_program program = { .calls = calls, .count = 4 };
+	struct arch_remote_program program = {.calls = calls, .count = 4};
 	long results[4];
 	int code;
 
@@ -113,8 +113,8 @@ static int refuse_second(struct stop *s, size_t next, const long *results, void 
 static int refuse_between(struct stop *s, void *arg, struct dinst_error *e)
 {
 	struct arch_remote_call calls[4];
-	struct arch_remote_program program = { .calls = calls, .count = 4 };
-	struct dinst_error refusal = { 0 };
+	struct arch_remote_program program = {.calls = calls, .count = 4};
+	struct dinst_error refusal = {0};
 	long results[4];
 	pid_t victim = 0;
 	int code;
@@ -139,7 +139,7 @@ static int refuse_between(struct stop *s, void *arg, struct dinst_error *e)
 	return code ? code : check_long("getuid", results[3], getuid(), e);
 }
 
-static const stop_work programs[] = { map_and_unmap, fail_and_go_on, refuse_between };
+static const stop_work programs[] = {map_and_unmap, fail_and_go_on, refuse_between};
 
 /* A target in one state, all programs, several times; everything is as before. */
 static void run_in_state(struct harness *h, const char *mode)
@@ -160,10 +160,10 @@ static void run_in_state(struct harness *h, const char *mode)
 		assert_int_equal(harness_wait(h, 5000), 0);
 }
 
-#define STATE(mode)                                                                                \
-	static void test_##mode(void **state)                                                      \
-	{                                                                                          \
-		run_in_state(*state, #mode);                                                       \
+#define STATE(mode)                           \
+	static void test_##mode(void **state) \
+	{                                     \
+		run_in_state(*state, #mode);  \
 	}
 
 STATE(read)
@@ -183,7 +183,7 @@ static int twice(struct stop *s, void *arg, struct dinst_error *e)
 
 static void test_group_stopped(void **state)
 {
-	static const char *const modes[] = { "read", "poll", "running" };
+	static const char *const modes[] = {"read", "poll", "running"};
 	struct harness *h = *state;
 	struct target *t;
 
@@ -261,8 +261,10 @@ static void test_dead_leader(void **state)
 	struct harness *h = *state;
 	struct target *t;
 
-	harness_start_argv(h, (const char *const[]){ harness_path("tests/live/targets/stop-states"),
-						     "leader", NULL }, false);
+	harness_start_argv(h,
+			   (const char *const[]){harness_path("tests/live/targets/stop-states"),
+						 "leader", NULL},
+			   false);
 	assert_string_equal(harness_line(h, 5000), "ready");
 	t = open_target(h->pid);
 	for (int i = 0; i < 10; i++)
@@ -274,7 +276,7 @@ static void test_dead_leader(void **state)
 /* Something left behind in a tail is found and zeroed; without it nothing is. */
 static int dirty_a_tail(struct stop *s, void *arg, struct dinst_error *e)
 {
-	static const uint8_t rest[] = { 0x90, 0x90 };
+	static const uint8_t rest[] = {0x90, 0x90};
 	const taddr_t *address = arg;
 
 	return stop_write(s, *address, rest, sizeof(rest), e);
@@ -331,9 +333,10 @@ static void test_clean_tails(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_read), TEST(test_nanosleep), TEST(test_futex), TEST(test_poll),
-		TEST(test_epoll), TEST(test_running), TEST(test_group_stopped), TEST(test_sequence),
-		TEST(test_filter), TEST(test_dead_leader), TEST(test_clean_tails),
+		TEST(test_read),	  TEST(test_nanosleep),	  TEST(test_futex),
+		TEST(test_poll),	  TEST(test_epoll),	  TEST(test_running),
+		TEST(test_group_stopped), TEST(test_sequence),	  TEST(test_filter),
+		TEST(test_dead_leader),	  TEST(test_clean_tails),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,35 +24,35 @@ enum { CYCLES = 100, SECOND_MS = 1000, SLACK_MS = 400 };
 
 /* How the length of a restarted call is kept. */
 enum length {
-	KEPT,  /* by the kernel, or by us */
-	ANEW,  /* it begins anew at the last stop: longer, never shorter */
+	KEPT, /* by the kernel, or by us */
+	ANEW, /* it begins anew at the last stop: longer, never shorter */
 };
 
 static const struct {
 	const char *name;
 	enum length length;
 	int result, error; /* when it ends by itself */
-	bool eintr;        /* a handler makes it return EINTR */
+	bool eintr;	   /* a handler makes it return EINTR */
 } cases[] = {
-	{ "nanosleep", KEPT, 0, 0, true },
-	{ "clock_nanosleep", KEPT, 0, 0, true },
-	{ "poll", KEPT, 0, 0, true },
-	{ "ppoll", KEPT, 0, 0, true },
-	{ "select", KEPT, 0, 0, true },
-	{ "pselect", KEPT, 0, 0, true },
-	{ "epoll_wait", KEPT, 0, 0, true },
-	{ "epoll_pwait", KEPT, 0, 0, true },
-	{ "epoll_pwait2", ANEW, 0, 0, true },
-	{ "futex", KEPT, -1, ETIMEDOUT, true },
-	{ "sigtimedwait", ANEW, -1, EAGAIN, true },
-	{ "semtimedop", ANEW, -1, EAGAIN, true },
-	{ "recv", ANEW, -1, EAGAIN, true },
-	{ "accept", ANEW, -1, EAGAIN, true },
-	{ "io_getevents", ANEW, 0, 0, true },
-	{ "timerfd", KEPT, 0, 0, true },
-	{ "read", KEPT, 0, 0, true },
-	{ "inotify", KEPT, 0, 0, true },
-	{ "msgrcv", KEPT, 0, 0, true },
+	{"nanosleep", KEPT, 0, 0, true},
+	{"clock_nanosleep", KEPT, 0, 0, true},
+	{"poll", KEPT, 0, 0, true},
+	{"ppoll", KEPT, 0, 0, true},
+	{"select", KEPT, 0, 0, true},
+	{"pselect", KEPT, 0, 0, true},
+	{"epoll_wait", KEPT, 0, 0, true},
+	{"epoll_pwait", KEPT, 0, 0, true},
+	{"epoll_pwait2", ANEW, 0, 0, true},
+	{"futex", KEPT, -1, ETIMEDOUT, true},
+	{"sigtimedwait", ANEW, -1, EAGAIN, true},
+	{"semtimedop", ANEW, -1, EAGAIN, true},
+	{"recv", ANEW, -1, EAGAIN, true},
+	{"accept", ANEW, -1, EAGAIN, true},
+	{"io_getevents", ANEW, 0, 0, true},
+	{"timerfd", KEPT, 0, 0, true},
+	{"read", KEPT, 0, 0, true},
+	{"inotify", KEPT, 0, 0, true},
+	{"msgrcv", KEPT, 0, 0, true},
 };
 
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };
@@ -84,7 +84,7 @@ static void read_line(int fd, char *line, size_t size)
 
 static void start(struct run *run, const char *name)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	char line[64];
 	int fds[2];
 
@@ -131,7 +131,7 @@ static int nothing(struct stop *s, void *arg, struct dinst_error *e)
 
 static void stop_once(struct run *run, stop_work work)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	int code = target_stop(run->target, NULL, work, run, NULL, &e);
 
 	if (code && code != DINST_GONE)
@@ -158,7 +158,8 @@ static void test_hundred_stops(void **state)
 	}
 	for (size_t i = 0; i < CASES; i++) {
 		finish(&runs[i], &result, &error, &ms);
-		latest = SECOND_MS + SLACK_MS + (cases[i].length == ANEW ? runs[i].last_stop_ms : 0);
+		latest =
+			SECOND_MS + SLACK_MS + (cases[i].length == ANEW ? runs[i].last_stop_ms : 0);
 		if (result != cases[i].result || error != cases[i].error || ms < SECOND_MS - 1 ||
 		    ms > latest)
 			fail_msg("%s: returned %d, errno %d after %ld ms (at most %ld)",

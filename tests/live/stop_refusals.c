@@ -29,7 +29,7 @@ enum { NOBODY = 65534 };
 /* target_open(pid) fails with `code`, and its text has `words`. */
 static void assert_refused(pid_t pid, int code, const char *words)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct target *t = NULL;
 	int got = target_open(pid, &t, &e);
 
@@ -175,7 +175,7 @@ static int nothing(struct stop *s, void *arg, struct dinst_error *e)
 /* Somebody else begins to trace after we opened. */
 static void test_traced_later(void **state)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	pid_t pid = start_child(be_traced), tracer;
 	struct target *t = NULL;
 	int fds[2];
@@ -222,7 +222,7 @@ static void test_strict_seccomp(void **state)
 /* A program of 32 bits: pause() for ever, by int $0x80. */
 static void write_32_bit_program(const char *path)
 {
-	static const uint8_t code[] = { 0xb8, 29, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7 };
+	static const uint8_t code[] = {0xb8, 29, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7};
 	struct {
 		Elf32_Ehdr file;
 		Elf32_Phdr segment;
@@ -311,7 +311,7 @@ static void stay(void)
 static bool refused_as_nobody(pid_t pid, const char *check, const char *words)
 {
 	struct target_check checks[32];
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct target *t = NULL;
 	size_t count;
 	pid_t child = fork();
@@ -319,8 +319,9 @@ static bool refused_as_nobody(pid_t pid, const char *check, const char *words)
 
 	if (!child) {
 		become_nobody();
-		status = target_open(pid, &t, &e) == DINST_NOT_PERMITTED &&
-			 strstr(e.text, words) ? 0 : 1;
+		status = target_open(pid, &t, &e) == DINST_NOT_PERMITTED && strstr(e.text, words)
+				 ? 0
+				 : 1;
 		if (status)
 			fprintf(stderr, "%d: %s\n", e.code, e.text);
 		count = target_checks(pid, checks, 32);
@@ -335,7 +336,7 @@ static bool refused_as_nobody(pid_t pid, const char *check, const char *words)
 
 static void test_other_users(void **state)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct target *t = NULL;
 	pid_t pid;
 
@@ -358,7 +359,7 @@ static void test_other_users(void **state)
 static void test_open_changes_nothing(void **state)
 {
 	struct harness *h = *state;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct target_check checks[32];
 	struct target *t = NULL;
 	size_t count;
@@ -384,10 +385,11 @@ static void test_open_changes_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_no_process), TEST(test_zombie), TEST(test_kernel_thread),
-		TEST(test_thread), TEST(test_traced), TEST(test_traced_later),
-		TEST(test_strict_seccomp), TEST(test_32_bit), TEST(test_other_users),
-		TEST(test_open_changes_nothing),
+		TEST(test_no_process),	   TEST(test_zombie),
+		TEST(test_kernel_thread),  TEST(test_thread),
+		TEST(test_traced),	   TEST(test_traced_later),
+		TEST(test_strict_seccomp), TEST(test_32_bit),
+		TEST(test_other_users),	   TEST(test_open_changes_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

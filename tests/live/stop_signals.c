@@ -21,8 +21,8 @@ static int nothing(struct stop *s, void *arg, struct dinst_error *e)
 
 static int remote_getpid(struct stop *s, void *arg, struct dinst_error *e)
 {
-	static const struct arch_remote_call call = { .number = SYS_getpid };
-	static const struct arch_remote_program program = { .calls = &call, .count = 1 };
+	static const struct arch_remote_call call = {.number = SYS_getpid};
+	static const struct arch_remote_program program = {.calls = &call, .count = 1};
 	long result = 0;
 	int code = remote_run(s, &program, 0, NULL, NULL, NULL, &result, e);
 
@@ -34,7 +34,7 @@ static int remote_getpid(struct stop *s, void *arg, struct dinst_error *e)
 
 static void storm(struct harness *h, stop_work work)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct target *t = NULL;
 	int sent, got;
 

@@ -24,8 +24,8 @@
 
 static int remote_getpid(struct stop *s, void *arg, struct dinst_error *e)
 {
-	static const struct arch_remote_call call = { .number = SYS_getpid };
-	static const struct arch_remote_program program = { .calls = &call, .count = 1 };
+	static const struct arch_remote_call call = {.number = SYS_getpid};
+	static const struct arch_remote_program program = {.calls = &call, .count = 1};
 	long result = 0;
 	int code = remote_run(s, &program, 0, NULL, NULL, NULL, &result, e);
 
@@ -37,7 +37,7 @@ static int remote_getpid(struct stop *s, void *arg, struct dinst_error *e)
 
 static struct target *open_target(pid_t pid)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct target *t = NULL;
 
 	if (target_open(pid, &t, &e))
@@ -48,7 +48,7 @@ static struct target *open_target(pid_t pid)
 /* A process that sends stop and continue signals until it is killed. */
 static pid_t start_job_control(pid_t target)
 {
-	static const int stops[] = { SIGSTOP, SIGTSTP, SIGTTOU };
+	static const int stops[] = {SIGSTOP, SIGTSTP, SIGTTOU};
 	unsigned seed = 7;
 	pid_t pid = fork();
 
@@ -82,7 +82,7 @@ static void wait_for_state(pid_t pid, bool stopped)
 static void test_job_control(void **state)
 {
 	struct harness *h = *state;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct target *t;
 	pid_t control;
 
@@ -137,7 +137,7 @@ static void test_killed_at_any_moment(void **state)
 	for (int i = 0; i < 60; i++) {
 		harness_start(h, "stop-busy", "3", NULL);
 		t = open_target(h->pid);
-		killer = (struct killer){ h->pid, (unsigned)rand_r(&seed) % 4000 };
+		killer = (struct killer){h->pid, (unsigned)rand_r(&seed) % 4000};
 		assert_int_equal(pthread_create(&thread, NULL, kill_later, &killer), 0);
 		do {
 			dinst_error_clear(&e);
@@ -164,7 +164,7 @@ static int stop_other(struct stop *s, void *arg, struct dinst_error *e)
 
 static void *stop_often(void *arg)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	intptr_t failures = 0;
 
 	for (int i = 0; i < 50; i++)
@@ -176,7 +176,7 @@ static void test_nested_and_parallel(void **state)
 {
 	struct harness *h = *state;
 	void *other_state, *failures;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct target *t, *u;
 	pthread_t threads[4];
 

@@ -19,7 +19,7 @@
 
 static struct target *open_target(pid_t pid)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct target *t = NULL;
 
 	if (target_open(pid, &t, &e))
@@ -56,7 +56,7 @@ static int check_all_stopped(struct stop *s, void *arg, struct dinst_error *e)
 
 static void stop_times(struct target *t, int times, unsigned *expected, unsigned pause_us)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 
 	for (int i = 0; i < times; i++) {
 		if (target_stop(t, NULL, check_all_stopped, expected, NULL, &e))
@@ -119,9 +119,9 @@ static bool all_in_state(pid_t pid, const char *program, char wanted)
 /* Stopped by job control before, stopped by job control afterwards, by each of the signals. */
 static void test_group_stopped(void **state)
 {
-	static const int signals[] = { SIGSTOP, SIGTSTP, SIGTTIN };
+	static const int signals[] = {SIGSTOP, SIGTSTP, SIGTTIN};
 	struct harness *h = *state;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	unsigned stopped = 0;
 	struct target *t;
 
@@ -131,8 +131,8 @@ static void test_group_stopped(void **state)
 		kill(h->pid, signals[i]);
 		assert_true(all_in_state(h->pid, "stop-busy", 'T'));
 		for (int k = 0; k < 10; k++) {
-			assert_int_equal(target_stop(t, NULL, count_group_stopped, &stopped, NULL,
-						     &e), 0);
+			assert_int_equal(
+				target_stop(t, NULL, count_group_stopped, &stopped, NULL, &e), 0);
 			assert_int_equal(stopped, 4);
 			assert_true(all_in_state(h->pid, "stop-busy", 'T'));
 		}
@@ -154,8 +154,10 @@ static void test_dead_leader(void **state)
 	unsigned expected = 2;
 	struct target *t;
 
-	harness_start_argv(h, (const char *const[]){ harness_path("tests/live/targets/stop-states"),
-						     "leader", NULL }, false);
+	harness_start_argv(h,
+			   (const char *const[]){harness_path("tests/live/targets/stop-states"),
+						 "leader", NULL},
+			   false);
 	assert_string_equal(harness_line(h, 5000), "ready");
 	t = open_target(h->pid);
 	incarnation = target_incarnation(t);
@@ -171,7 +173,7 @@ static void test_vfork_parent(void **state)
 {
 	struct stop_report report;
 	struct harness *h = *state;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct target *t;
 	long begin;
 	int code;
@@ -207,8 +209,8 @@ static int watch_counter(struct stop *s, void *arg, struct dinst_error *e)
 
 	shared->foreign = 0;
 	for (size_t i = 0; i < stop_thread_count(s); i++)
-		shared->foreign += stop_thread(s, i)->foreign &&
-				   stop_thread(s, i)->tid == shared->other;
+		shared->foreign +=
+			stop_thread(s, i)->foreign && stop_thread(s, i)->tid == shared->other;
 	if (target_read(stop_target(s), shared->counter, &before, sizeof(before), e))
 		return DINST_FAILED;
 	usleep(5000);
@@ -221,15 +223,17 @@ static int watch_counter(struct stop *s, void *arg, struct dinst_error *e)
 /* A process of its own with the same memory is stopped too. */
 static void test_shared_memory(void **state)
 {
-	struct shared shared = { 0 };
+	struct shared shared = {0};
 	struct harness *h = *state;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	unsigned long counter;
 	struct target *t;
 	int other;
 
-	harness_start_argv(h, (const char *const[]){ harness_path("tests/live/targets/stop-states"),
-						     "clone", NULL }, false);
+	harness_start_argv(h,
+			   (const char *const[]){harness_path("tests/live/targets/stop-states"),
+						 "clone", NULL},
+			   false);
 	assert_int_equal(sscanf(harness_line(h, 5000), "%d %lx", &other, &counter), 2);
 	assert_string_equal(harness_line(h, 5000), "ready");
 	shared.other = other;
@@ -273,8 +277,10 @@ static void test_kernel_worker(void **state)
 	struct target *t;
 	int status;
 
-	harness_start_argv(h, (const char *const[]){ harness_path("tests/live/targets/stop-states"),
-						     "worker", NULL }, false);
+	harness_start_argv(h,
+			   (const char *const[]){harness_path("tests/live/targets/stop-states"),
+						 "worker", NULL},
+			   false);
 	if (strcmp(harness_line(h, 5000), "ready")) {
 		status = harness_wait(h, 5000);
 		print_message("skipped: no io_uring here (status %d)\n", status);
@@ -299,7 +305,7 @@ static int kill_it(struct stop *s, void *arg, struct dinst_error *e)
 static void test_killed_in_stop(void **state)
 {
 	struct harness *h = *state;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	taddr_t address = 0x10000;
 	struct target *t;
 
@@ -319,12 +325,15 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_churn, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_busy, harness_setup, harness_teardown),
-		cmocka_unit_test_setup_teardown(test_group_stopped, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_group_stopped, harness_setup,
+						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_dead_leader, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_vfork_parent, harness_setup, harness_teardown),
-		cmocka_unit_test_setup_teardown(test_shared_memory, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_shared_memory, harness_setup,
+						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_exec, harness_setup, harness_teardown),
-		cmocka_unit_test_setup_teardown(test_kernel_worker, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_kernel_worker, harness_setup,
+						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_killed_in_stop, harness_setup,
 						harness_teardown),
 	};

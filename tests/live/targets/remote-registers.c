@@ -25,8 +25,8 @@
 
 enum { RAX, RBX, RCX, RDX, RSI, RDI, RBP, R8, R9, R10, R11, R12, R13, R14, R15, REGISTERS };
 
-static const char *const names[REGISTERS] = { "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "r8",
-					      "r9",  "r10", "r11", "r12", "r13", "r14", "r15" };
+static const char *const names[REGISTERS] = {"rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "r8",
+					     "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
 
 uint64_t regs_in[REGISTERS] __attribute__((visibility("hidden"), used));
 uint64_t regs_out[REGISTERS] __attribute__((visibility("hidden"), used));
@@ -40,32 +40,32 @@ void regs_syscall(void);
 void regs_spin(void);
 void regs_sequence(void);
 
-#define EACH(op)                                                                                   \
-	op("rax", "0") op("rbx", "8") op("rcx", "16") op("rdx", "24") op("rsi", "32")              \
-	op("rdi", "40") op("rbp", "48") op("r8", "56") op("r9", "64") op("r10", "72")              \
-	op("r11", "80") op("r12", "88") op("r13", "96") op("r14", "104") op("r15", "112")
-#define LOAD(reg, offset) "	movq regs_in+" offset "(%rip), %" reg "\n"
+#define EACH(op)                                                                              \
+	op("rax", "0") op("rbx", "8") op("rcx", "16") op("rdx", "24") op("rsi", "32")         \
+		op("rdi", "40") op("rbp", "48") op("r8", "56") op("r9", "64") op("r10", "72") \
+			op("r11", "80") op("r12", "88") op("r13", "96") op("r14", "104")      \
+				op("r15", "112")
+#define LOAD(reg, offset)  "	movq regs_in+" offset "(%rip), %" reg "\n"
 #define STORE(reg, offset) "	movq %" reg ", regs_out+" offset "(%rip)\n"
 
-#define PROLOGUE                                                                                   \
-	"	push %rbx\n	push %rbp\n	push %r12\n	push %r13\n	push %r14\n"               \
-	"	push %r15\n	mov %rsp, regs_stack(%rip)\n"                                      \
-	"	movq $0x1111, -8(%rsp)\n	movq $0x2222, -64(%rsp)\n"                         \
+#define PROLOGUE                                                       \
+	"	push %rbx\n	push %rbp\n	push %r12\n	push %r13\n	push %r14\n" \
+	"	push %r15\n	mov %rsp, regs_stack(%rip)\n"                    \
+	"	movq $0x1111, -8(%rsp)\n	movq $0x2222, -64(%rsp)\n"          \
 	"	movq $0x3333, -128(%rsp)\n"
-#define EPILOGUE                                                                                   \
-	EACH(STORE)                                                                                \
-	"	setc regs_carry(%rip)\n"                                                           \
-	"	mov -8(%rsp), %rax\n	mov %rax, regs_red(%rip)\n"                                \
-	"	mov -64(%rsp), %rax\n	mov %rax, regs_red+8(%rip)\n"                              \
-	"	mov -128(%rsp), %rax\n	mov %rax, regs_red+16(%rip)\n"                             \
-	"	xor %rsp, regs_stack(%rip)\n"                                                      \
-	"	pop %r15\n	pop %r14\n	pop %r13\n	pop %r12\n"                        \
+#define EPILOGUE                                                \
+	EACH(STORE)                                             \
+	"	setc regs_carry(%rip)\n"                              \
+	"	mov -8(%rsp), %rax\n	mov %rax, regs_red(%rip)\n"      \
+	"	mov -64(%rsp), %rax\n	mov %rax, regs_red+8(%rip)\n"   \
+	"	mov -128(%rsp), %rax\n	mov %rax, regs_red+16(%rip)\n" \
+	"	xor %rsp, regs_stack(%rip)\n"                         \
+	"	pop %r15\n	pop %r14\n	pop %r13\n	pop %r12\n"          \
 	"	pop %rbp\n	pop %rbx\n	ret\n"
 
 __asm__(".text\n"
-	"regs_syscall:\n" PROLOGUE EACH(LOAD)
-	"	stc\n	syscall\n" EPILOGUE
-	"regs_spin:\n" PROLOGUE EACH(LOAD)
+	"regs_syscall:\n" PROLOGUE EACH(LOAD) "	stc\n	syscall\n" EPILOGUE
+					      "regs_spin:\n" PROLOGUE EACH(LOAD)
 	/* r15 points to the flag; the loop changes no flag but through the last test. */
 	"1:	mov (%r15), %eax\n	test %eax, %eax\n	jz 1b\n"
 	"	movq regs_in(%rip), %rax\n	stc\n" EPILOGUE
@@ -73,18 +73,17 @@ __asm__(".text\n"
 	 * rdx: where rseq_cs is. Nobody may find it cleared and the sequence
 	 * still going on: that is an abort that was swallowed.
 	 */
-	"regs_sequence:\n" PROLOGUE EACH(LOAD)
-	"2:	lea 9f(%rip), %rax\n	mov %rax, (%rdx)\n"
-	"3:	mov (%r15), %eax\n	test %eax, %eax\n	jnz 4f\n"
-	"	cmpq $0, (%rdx)\n	jne 3b\n	incq regs_swallowed(%rip)\n"
-	"4:	jmp 6f\n"
-	"	.byte 0x0f, 0xb9, 0x3d\n	.long 0x53053053\n"
-	"5:	incq regs_aborts(%rip)\n"
-	"	mov (%r15), %eax\n	test %eax, %eax\n	jz 2b\n"
-	"6:	movq $0, (%rdx)\n"
-	"	movq regs_in(%rip), %rax\n	stc\n" EPILOGUE
-	".data\n.balign 32\n"
-	"9:	.long 0, 0\n	.quad 3b, 4b - 3b, 5b\n.text\n");
+	"regs_sequence:\n" PROLOGUE EACH(
+		LOAD) "2:	lea 9f(%rip), %rax\n	mov %rax, (%rdx)\n"
+		      "3:	mov (%r15), %eax\n	test %eax, %eax\n	jnz 4f\n"
+		      "	cmpq $0, (%rdx)\n	jne 3b\n	incq regs_swallowed(%rip)\n"
+		      "4:	jmp 6f\n"
+		      "	.byte 0x0f, 0xb9, 0x3d\n	.long 0x53053053\n"
+		      "5:	incq regs_aborts(%rip)\n"
+		      "	mov (%r15), %eax\n	test %eax, %eax\n	jz 2b\n"
+		      "6:	movq $0, (%rdx)\n"
+		      "	movq regs_in(%rip), %rax\n	stc\n" EPILOGUE ".data\n.balign 32\n"
+		      "9:	.long 0, 0\n	.quad 3b, 4b - 3b, 5b\n.text\n");
 
 static volatile uint32_t *shared;
 
@@ -111,37 +110,37 @@ static void on_read(void)
 {
 	static char byte;
 
-	memcpy(arguments, (long[]){ SYS_read, STDIN_FILENO, (long)&byte, 1 }, 4 * sizeof(long));
+	memcpy(arguments, (long[]){SYS_read, STDIN_FILENO, (long)&byte, 1}, 4 * sizeof(long));
 }
 
 static void on_nanosleep(void)
 {
-	static struct timespec time = { 1, 500000000 };
+	static struct timespec time = {1, 500000000};
 
-	memcpy(arguments, (long[]){ SYS_nanosleep, (long)&time }, 2 * sizeof(long));
+	memcpy(arguments, (long[]){SYS_nanosleep, (long)&time}, 2 * sizeof(long));
 }
 
 static void on_futex(void)
 {
 	watch_input();
-	memcpy(arguments, (long[]){ SYS_futex, (long)shared, FUTEX_WAIT, 0, 0 }, 5 * sizeof(long));
+	memcpy(arguments, (long[]){SYS_futex, (long)shared, FUTEX_WAIT, 0, 0}, 5 * sizeof(long));
 }
 
 static void on_poll(void)
 {
-	static struct pollfd input = { STDIN_FILENO, POLLIN, 0 };
+	static struct pollfd input = {STDIN_FILENO, POLLIN, 0};
 
-	memcpy(arguments, (long[]){ SYS_poll, (long)&input, 1, 20000 }, 4 * sizeof(long));
+	memcpy(arguments, (long[]){SYS_poll, (long)&input, 1, 20000}, 4 * sizeof(long));
 }
 
 static void on_epoll(void)
 {
-	static struct epoll_event event = { .events = EPOLLIN };
+	static struct epoll_event event = {.events = EPOLLIN};
 	int fd = epoll_create1(0);
 
 	if (epoll_ctl(fd, EPOLL_CTL_ADD, STDIN_FILENO, &event))
 		exit(2);
-	memcpy(arguments, (long[]){ SYS_epoll_wait, fd, (long)&event, 1, -1 }, 5 * sizeof(long));
+	memcpy(arguments, (long[]){SYS_epoll_wait, fd, (long)&event, 1, -1}, 5 * sizeof(long));
 }
 
 static void on_sequence(void)
@@ -157,21 +156,20 @@ static const struct {
 	bool is_call;
 	long result;
 } modes[] = {
-	{ "read", on_read, regs_syscall, true, 0 },
-	{ "nanosleep", on_nanosleep, regs_syscall, true, 0 },
-	{ "futex", on_futex, regs_syscall, true, 0 },
-	{ "poll", on_poll, regs_syscall, true, 1 },
-	{ "epoll", on_epoll, regs_syscall, true, 1 },
-	{ "running", watch_input, regs_spin, false, 0 },
-	{ "sequence", on_sequence, regs_sequence, false, 0 },
+	{"read", on_read, regs_syscall, true, 0},
+	{"nanosleep", on_nanosleep, regs_syscall, true, 0},
+	{"futex", on_futex, regs_syscall, true, 0},
+	{"poll", on_poll, regs_syscall, true, 1},
+	{"epoll", on_epoll, regs_syscall, true, 1},
+	{"running", watch_input, regs_spin, false, 0},
+	{"sequence", on_sequence, regs_sequence, false, 0},
 };
 
 static int differ(const char *name, uint64_t is, uint64_t was)
 {
 	if (is == was)
 		return 0;
-	printf("%s is %llx and was %llx\n", name, (unsigned long long)is,
-	       (unsigned long long)was);
+	printf("%s is %llx and was %llx\n", name, (unsigned long long)is, (unsigned long long)was);
 	return 1;
 }
 
@@ -197,7 +195,7 @@ static int check(size_t mode)
 
 int main(int argc, char **argv)
 {
-	static const int places[] = { RAX, RDI, RSI, RDX, R10, R8 };
+	static const int places[] = {RAX, RDI, RSI, RDX, R10, R8};
 	size_t mode = 0, count = sizeof(modes) / sizeof(modes[0]);
 
 	while (mode < count && strcmp(modes[mode].mode, argc > 1 ? argv[1] : ""))

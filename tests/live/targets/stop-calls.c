@@ -24,8 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static struct timespec second = { 1, 0 };
-static struct timeval second_tv = { 1, 0 };
+static struct timespec second = {1, 0};
+static struct timeval second_tv = {1, 0};
 static int pipe_fds[2];
 
 static int on_nanosleep(void)
@@ -47,14 +47,14 @@ static int on_clock_nanosleep(void)
 
 static int on_poll(void)
 {
-	struct pollfd fd = { pipe_fds[0], POLLIN, 0 };
+	struct pollfd fd = {pipe_fds[0], POLLIN, 0};
 
 	return poll(&fd, 1, 1000);
 }
 
 static int on_ppoll(void)
 {
-	struct pollfd fd = { pipe_fds[0], POLLIN, 0 };
+	struct pollfd fd = {pipe_fds[0], POLLIN, 0};
 
 	return ppoll(&fd, 1, &second, NULL);
 }
@@ -118,7 +118,7 @@ static int on_sigtimedwait(void)
 
 static int on_semtimedop(void)
 {
-	struct sembuf down = { 0, -1, 0 };
+	struct sembuf down = {0, -1, 0};
 	int id = semget(IPC_PRIVATE, 1, 0600);
 	int result = semtimedop(id, &down, 1, &second);
 	int error = errno;
@@ -141,7 +141,7 @@ static int on_recv(void)
 static int on_accept(void)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-	struct sockaddr name = { .sa_family = AF_UNIX };
+	struct sockaddr name = {.sa_family = AF_UNIX};
 
 	bind(fd, &name, sizeof(name.sa_family));
 	listen(fd, 1);
@@ -161,7 +161,7 @@ static int on_io_getevents(void)
 /* The rest have no timeout: a byte written, or the alarm, ends them. */
 static int on_timerfd(void)
 {
-	struct itimerspec when = { { 0, 0 }, { 1, 0 } };
+	struct itimerspec when = {{0, 0}, {1, 0}};
 	int fd = timerfd_create(CLOCK_MONOTONIC, 0);
 	char text[8];
 
@@ -203,7 +203,10 @@ static int on_inotify(void)
 
 static int on_msgrcv(void)
 {
-	struct { long type; char text[8]; } message = { 1, "" };
+	struct {
+		long type;
+		char text[8];
+	} message = {1, ""};
 	int id = msgget(IPC_PRIVATE, 0600);
 	int result, error;
 
@@ -222,14 +225,25 @@ static const struct {
 	const char *name;
 	int (*call)(void);
 } calls[] = {
-	{ "nanosleep", on_nanosleep }, { "clock_nanosleep", on_clock_nanosleep },
-	{ "poll", on_poll }, { "ppoll", on_ppoll }, { "select", on_select },
-	{ "pselect", on_pselect }, { "epoll_wait", on_epoll_wait },
-	{ "epoll_pwait", on_epoll_pwait }, { "epoll_pwait2", on_epoll_pwait2 },
-	{ "futex", on_futex }, { "sigtimedwait", on_sigtimedwait },
-	{ "semtimedop", on_semtimedop }, { "recv", on_recv }, { "accept", on_accept },
-	{ "io_getevents", on_io_getevents }, { "timerfd", on_timerfd }, { "read", on_read },
-	{ "inotify", on_inotify }, { "msgrcv", on_msgrcv },
+	{"nanosleep", on_nanosleep},
+	{"clock_nanosleep", on_clock_nanosleep},
+	{"poll", on_poll},
+	{"ppoll", on_ppoll},
+	{"select", on_select},
+	{"pselect", on_pselect},
+	{"epoll_wait", on_epoll_wait},
+	{"epoll_pwait", on_epoll_pwait},
+	{"epoll_pwait2", on_epoll_pwait2},
+	{"futex", on_futex},
+	{"sigtimedwait", on_sigtimedwait},
+	{"semtimedop", on_semtimedop},
+	{"recv", on_recv},
+	{"accept", on_accept},
+	{"io_getevents", on_io_getevents},
+	{"timerfd", on_timerfd},
+	{"read", on_read},
+	{"inotify", on_inotify},
+	{"msgrcv", on_msgrcv},
 };
 
 static void handler(int signal)
@@ -248,7 +262,7 @@ static long milliseconds(void)
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
-	struct sigaction action = { .sa_handler = handler };
+	struct sigaction action = {.sa_handler = handler};
 	long start;
 	int result;
 

@@ -16,7 +16,7 @@ static atomic_long born, dead;
 
 static void *generation(void *arg)
 {
-	struct timespec life = { 0, 1000000 };
+	struct timespec life = {0, 1000000};
 	pthread_attr_t attributes;
 	pthread_t next;
 

@@ -42,8 +42,8 @@ static void *sleeper(void *arg)
 /* In the child: sends until go_on ends; returns how many were sent. */
 static int send_all(int go_on)
 {
-	struct pollfd end = { go_on, POLLIN, 0 };
-	union sigval value = { .sival_int = 0 };
+	struct pollfd end = {go_on, POLLIN, 0};
+	union sigval value = {.sival_int = 0};
 	pid_t parent = getppid();
 
 	while (poll(&end, 1, 1) == 0) {
@@ -57,7 +57,7 @@ static int send_all(int go_on)
 /* Waits for the end of standard input, half of the time on the CPU. */
 static void wait_for_end(void)
 {
-	struct pollfd input = { STDIN_FILENO, POLLIN, 0 };
+	struct pollfd input = {STDIN_FILENO, POLLIN, 0};
 	struct timespec now;
 	long until;
 
@@ -72,7 +72,7 @@ static void wait_for_end(void)
 
 int main(void)
 {
-	struct sigaction action = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_RESTART };
+	struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_RESTART};
 	int result[2], go_on[2], sent = 0;
 	pthread_t thread;
 	sigset_t set;

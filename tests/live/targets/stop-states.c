@@ -85,7 +85,7 @@ static void *announce(void *arg)
 
 static int mode_vfork(void)
 {
-	struct timespec two_seconds = { 2, 0 };
+	struct timespec two_seconds = {2, 0};
 	pthread_t thread;
 	int status = 0;
 	pid_t child;
@@ -138,7 +138,7 @@ static char **exec_argv;
 static void *execute(void *arg)
 {
 	(void)arg;
-	struct pollfd input = { STDIN_FILENO, POLLIN, 0 };
+	struct pollfd input = {STDIN_FILENO, POLLIN, 0};
 
 	if (poll(&input, 1, 5) > 0)
 		exit(0);
@@ -153,7 +153,7 @@ static int mode_exec(char **argv)
 	exec_argv = argv;
 	if (!argv[2])
 		ready();
-	exec_argv = (char *[]){ argv[0], argv[1], "again", NULL };
+	exec_argv = (char *[]){argv[0], argv[1], "again", NULL};
 	if (pthread_create(&thread, NULL, execute, NULL))
 		return 2;
 	pthread_join(thread, NULL);
@@ -178,8 +178,8 @@ static int mode_worker(void)
 		return 77;
 	ring = mmap(NULL, params.sq_off.array + params.sq_entries * 4 + 4096,
 		    PROT_READ | PROT_WRITE, MAP_SHARED, fd, IORING_OFF_SQ_RING);
-	sqes = mmap(NULL, params.sq_entries * sizeof(*sqes), PROT_READ | PROT_WRITE, MAP_SHARED,
-		    fd, IORING_OFF_SQES);
+	sqes = mmap(NULL, params.sq_entries * sizeof(*sqes), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		    IORING_OFF_SQES);
 	if (ring == MAP_FAILED || (void *)sqes == MAP_FAILED ||
 	    !(params.features & IORING_FEAT_SINGLE_MMAP))
 		return 77;
@@ -208,8 +208,8 @@ static int mode_worker(void)
 
 /* ---------------------------------------------------------------- seccomp */
 
-#define DENY(number)                                                                               \
-	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1),                                       \
+#define DENY(number)                                         \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1), \
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
 
 static int mode_filter(void)
@@ -222,8 +222,8 @@ static int mode_filter(void)
 		DENY(SYS_getppid),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
-	struct pollfd input = { STDIN_FILENO, POLLIN, 0 };
+	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+	struct pollfd input = {STDIN_FILENO, POLLIN, 0};
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
