@@ -70,7 +70,8 @@ COMMON_CFLAGS += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong 
 	-fstack-clash-protection
 COMMON_LDFLAGS += -Wl,-z,relro,-z,now,-z,noexecstack
 else
-COMMON_CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
+# The sanitizers make gcc see truncations and uninitialized values that are none.
+COMMON_CFLAGS += -Wno-format-truncation -Wno-maybe-uninitialized -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 COMMON_LDFLAGS += -fsanitize=$(SAN)
 endif
 ALL_CFLAGS = $(COMMON_CFLAGS) $(CFLAGS)
