@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -82,6 +83,58 @@ static void add_rates(struct watch *w, json_t *rows, uint64_t now)
 	}
 }
 
+/* The busiest first; what has no rate yet by its value. */
+static int by_rate(const void *a, const void *b)
+{
+	json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
+	double p = json_number_value(json_object_get(x, "rate"));
+	double q = json_number_value(json_object_get(y, "rate"));
+
+	if (p == q) {
+		p = json_number_value(json_object_get(x, "value"));
+		q = json_number_value(json_object_get(y, "value"));
+	}
+	return (p < q) - (p > q);
+}
+
+/* The `max` busiest rows where there are more: a new array. */
+static json_t *busiest(json_t *rows, size_t max)
+{
+	size_t count = json_array_size(rows);
+	json_t **all = calloc(count ? count : 1, sizeof(*all)), *some = json_array();
+
+	for (size_t i = 0; all && i < count; i++)
+		all[i] = json_array_get(rows, i);
+	if (all && count > max)
+		qsort(all, count, sizeof(*all), by_rate);
+	for (size_t i = 0; all && i < count && i < max; i++)
+		json_array_append(some, all[i]);
+	free(all);
+	return some;
+}
+
+/* In place: no more lines than the screen has, and none that wraps. */
+static void redraw(struct watch *w, json_t *rows)
+{
+	struct winsize size = {0};
+	size_t count = json_array_size(rows), max = 20;
+	json_t *some;
+
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 4)
+		max = size.ws_row - 3u;
+	some = busiest(rows, max);
+	if (w->drawn)
+		printf("\033[%zuA\033[J", w->drawn);
+	fputs("\033[?7l", stdout);
+	w->drawn = table_print(watch_columns, some, w->context->verbose);
+	if (count > max) {
+		printf("... and %zu more\n", count - max);
+		w->drawn++;
+	}
+	fputs("\033[?7h", stdout);
+	json_decref(some);
+}
+
 static void draw(struct watch *w, json_t *rows)
 {
 	size_t index;
@@ -89,10 +142,10 @@ static void draw(struct watch *w, json_t *rows)
 
 	if (w->context->json) {
 		json_array_foreach(rows, index, row) print_json(row);
+	} else if (w->redraw) {
+		redraw(w, rows);
 	} else {
-		if (w->redraw && w->drawn)
-			printf("\033[%zuA\033[J", w->drawn);
-		w->drawn = table_print(watch_columns, rows, w->context->verbose);
+		table_print(watch_columns, rows, w->context->verbose);
 	}
 	fflush(stdout);
 }

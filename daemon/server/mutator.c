@@ -174,6 +174,22 @@ static void send_next(struct mutator *m)
 	c->line = NULL;
 }
 
+/* Answers the call that is served. */
+static void finish_call(struct mutator *m, const struct reply *reply)
+{
+	struct call *c = m->queue;
+
+	m->queue = c->next;
+	if (!m->queue)
+		m->queue_end = &m->queue;
+	m->serving = false;
+	server_busy(m->server);
+	/* the next one goes out first, so that done() may queue, release or reject */
+	send_next(m);
+	c->done(c->arg, reply);
+	free(c);
+}
+
 static void take_notification(struct mutator *m, const struct rpc_message *message)
 {
 	struct dinst_error e = {0, ""};
@@ -222,20 +238,27 @@ static void mutator_line(struct stream *st, char *line, size_t length)
 	}
 	reply.result = message.result;
 	reply.error = message.error;
-	m->queue = c->next;
-	if (!m->queue)
-		m->queue_end = &m->queue;
-	m->serving = false;
-	server_busy(m->server);
-	/* the next one goes out first, so that done() may queue, release or reject */
-	send_next(m);
-	c->done(c->arg, &reply);
-	free(c);
+	finish_call(m, &reply);
 }
 
+/*
+ * Too long a line is the answer to what it serves, and is dropped up to its
+ * end: a question that was too broad is no reason to lose what is inserted.
+ */
 static void mutator_too_long(struct stream *st)
 {
-	mutator_reject(st->owner, "it sent a line longer than 64 MiB");
+	struct mutator *m = st->owner;
+	struct reply reply;
+
+	if (!m->serving) {
+		mutator_reject(m, "it sent a line longer than 64 MiB");
+		return;
+	}
+	memset(&reply, 0, sizeof(reply));
+	dinst_fail(
+		&reply.failure, DINST_FAILED,
+		"the answer is longer than 64 MiB: ask for less (a narrower pattern, or --summary)");
+	finish_call(m, &reply);
 }
 
 static void mutator_end(struct stream *st, int status)

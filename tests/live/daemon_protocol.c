@@ -314,8 +314,7 @@ static void too_many_clients(void **state)
 
 static void bad_mutators(void **state)
 {
-	static const char *const words[] = {"@crash", "@exit",	    "@garbage",
-					    "@wrong", "@truncated", "@flood"};
+	static const char *const words[] = {"@crash", "@exit", "@garbage", "@wrong", "@truncated"};
 	char params[100];
 
 	(void)state;
@@ -333,6 +332,26 @@ static void bad_mutators(void **state)
 		end_target(target);
 		still_well();
 	}
+}
+
+/* Too long an answer is an error, and no reason to lose the mutator with all that is inserted. */
+static void answer_too_long(void **state)
+{
+	struct output *o = malloc(sizeof(*o));
+
+	(void)state;
+	run_dinst(o, "insert calls /Code/x/y -p base --json");
+	assert_int_equal(o->status, 0);
+	run_dinst(o, "funcs @flood -p base");
+	assert_int_equal(o->status, 1);
+	assert_non_null(strstr(o->err, "longer than 64 MiB"));
+	run_dinst(o, "read -p base --json");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->out, "\"id\":1"));
+	run_dinst(o, "remove --all -p base");
+	assert_int_equal(o->status, 0);
+	free(o);
+	still_well();
 }
 
 /* Pending requests of others get the same answer, and the next client hears of it. */
@@ -597,6 +616,7 @@ int main(void)
 		cmocka_unit_test(pipelined),
 		cmocka_unit_test(too_many_clients),
 		cmocka_unit_test(bad_mutators),
+		cmocka_unit_test(answer_too_long),
 		cmocka_unit_test(death_is_told),
 		cmocka_unit_test(crash_loop),
 		cmocka_unit_test(death_in_attach),

@@ -10,7 +10,7 @@
  *   @truncated  half an answer, then ends
  *   @huge     a listing of about 3 MB  @partial  partial, with notes
  *   @progress three progress notifications   @error  error no-such-function
- *   @event    tells that the target has exited   @flood  70 MiB without a newline
+ *   @event    tells that the target has exited   @flood  a line of 70 MiB
  * FAKE_MUTATOR_LOG=FILE appends every request. FAKE_CRASH_ATTACH=N: the first N
  * mutators (counted in $FAKE_MUTATOR_LOG.crashes) die in attach.
  */
@@ -248,6 +248,7 @@ static int misbehave(int id)
 		memset(line, 'x', 1 << 20);
 		for (int i = 0; i < 70; i++)
 			put(line, 1 << 20);
+		say("\n");
 		return 1;
 	}
 	if (strstr(line, "@event"))
