@@ -27,7 +27,9 @@ void x86_emit(struct arch_buf *out, const void *bytes, size_t count)
 		x86_fail(out, ARCH_NO_ROOM);
 		return;
 	}
-	memcpy(out->bytes + out->used, bytes, count);
+	/* memcpy() must not be given NULL, not even for nothing. */
+	if (count)
+		memcpy(out->bytes + out->used, bytes, count);
 	out->used += count;
 }
 
