@@ -211,6 +211,11 @@ int call_daemon(struct context *c, bool start, const char *method, json_t *param
 
 	c->started_ns = now_ns();
 	err = link_open(&c->link, start, e);
+	if (!err && start && strcmp(c->link.version, DINST_VERSION) != 0)
+		note(c,
+		     "the daemon is version %s and this is " DINST_VERSION
+		     ": dinst stop ends it, and the next attach starts this version's",
+		     c->link.version);
 	if (!err)
 		err = link_call(&c->link, method, params, notified ? notified : call_notified,
 				notified ? arg : c, result, e);

@@ -32,6 +32,14 @@ static bool put(char *to, size_t size, const char *format, ...)
 	return n >= 0 && (size_t)n < size;
 }
 
+/* What sudo and su may leave in the environment is another user's, and not ours to write to. */
+static bool is_others(const char *directory)
+{
+	struct stat st;
+
+	return stat(directory, &st) == 0 && st.st_uid != geteuid();
+}
+
 static bool put_path(struct socket_place *p, const char *given)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
@@ -42,7 +50,7 @@ static bool put_path(struct socket_place *p, const char *given)
 	if (given)
 		return getcwd(here, sizeof(here)) &&
 		       put(p->path, sizeof(p->path), "%s/%s", here, given);
-	if (runtime && runtime[0] == '/')
+	if (runtime && runtime[0] == '/' && !is_others(runtime))
 		return put(p->path, sizeof(p->path), "%s/dinst/dinstd.sock", runtime);
 	if (geteuid() == 0)
 		return put(p->path, sizeof(p->path), "/run/dinst/dinstd.sock");

@@ -4,6 +4,7 @@
  *
  * The socket is $DINST_SOCKET, else $XDG_RUNTIME_DIR/dinst/dinstd.sock, else
  * /run/dinst/dinstd.sock for root and /tmp/dinst-UID/dinstd.sock for others.
+ * An XDG_RUNTIME_DIR that belongs to somebody else is passed over.
  * A directory as $DINST_SOCKET stands for dinstd.sock in it.
  * Everything beside it is reached through a descriptor of its directory that
  * was checked once, so nothing can be exchanged under us by a symbolic link.

@@ -72,6 +72,8 @@ static const struct {
 	{"", "dinst> "},
 	{"ls\n", "prompted"},
 	{"", "dinst> "},
+	{"detach\n", "prompted: "},
+	{"", "dinst> "},
 	{"quit\n", ""},
 };
 
@@ -115,10 +117,44 @@ static void typing(void **state)
 	assert_true(st.st_size > 20);
 }
 
+/* More instances than lines: the busiest are shown, and how many are not. */
+static void small_screen(void **state)
+{
+	struct winsize size = {.ws_row = 8, .ws_col = 40};
+	struct output *o = malloc(sizeof(*o));
+	char pid_text[20];
+	int terminal, status = -1;
+	pid_t pid;
+
+	(void)state;
+	snprintf(pid_text, sizeof(pid_text), "%d", (int)fixture_target);
+	run_dinst(o, "attach %s -n small", pid_text);
+	for (int i = 0; i < 12; i++)
+		run_dinst(o, "insert calls /Code/x/y -p small");
+	screen_used = screen_seen = 0;
+	screen[0] = '\0';
+	pid = forkpty(&terminal, NULL, NULL, &size);
+	if (pid == 0) {
+		execl(fixture_dinst, "dinst", "watch", "-p", "small", "-c", "2", "-i", "0.1",
+		      (char *)NULL);
+		_exit(126);
+	}
+	assert_true(see(terminal, "and 7 more"));
+	assert_true(see(terminal, "\033[7A"));
+	assert_true(see(terminal, "and 7 more"));
+	for (int i = 0; i < 500 && waitpid(pid, &status, WNOHANG) == 0; i++)
+		nap_ms(10);
+	assert_int_equal(status, 0);
+	close(terminal);
+	run_dinst(o, "detach small");
+	free(o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(typing),
+		cmocka_unit_test(small_screen),
 	};
 
 	return cmocka_run_group_tests_name("daemon_prompt", tests, fixture_setup, fixture_teardown);

@@ -92,6 +92,14 @@ static void defaults(void **state)
 			 (unsigned)geteuid());
 	assert_string_equal(p.path, expected);
 	assert_false(p.chosen);
+	/* another user's runtime directory, as sudo leaves it behind */
+	if (geteuid() == 0) {
+		assert_int_equal(chown(directory, 12345, 0), 0);
+		set("XDG_RUNTIME_DIR", directory);
+		assert_int_equal(socket_place_find(&p, NULL, &e), 0);
+		assert_string_equal(p.path, expected);
+		assert_int_equal(chown(directory, 0, 0), 0);
+	}
 }
 
 static void too_long(void **state)
