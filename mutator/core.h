@@ -50,10 +50,15 @@ struct slot {
 	enum point_kind kind;
 	taddr_t displacement;    /* address of the slot's aligned displacement */
 	taddr_t resume;          /* where an empty slot leads */
+	arch_regset live;        /* what the code behind it may need */
 	struct link *first;      /* snippets, in the order in which they run */
 };
 
-enum { SITE_SLOTS_MAX = 6 };
+/* Offsets in a base trampoline that belong to one instruction of the window. */
+struct site_offsets {
+	uint16_t slots; /* where its slots begin */
+	uint16_t copy;  /* where the relocated instruction itself begins */
+};
 
 enum site_state {
 	SITE_PLANNED,  /* base trampoline and journal written, window untouched */
@@ -72,10 +77,7 @@ struct site {
 	enum site_state state;
 	taddr_t base;             /* base trampoline */
 	size_t base_size;
-	unsigned slot_count;
-	struct slot slots[SITE_SLOTS_MAX];
-	uint16_t relocated[WINDOW_INSNS_MAX + 1]; /* offset in base: slots of insn i begin */
-	uint16_t copy[WINDOW_INSNS_MAX + 1];      /* offset in base: relocated insn i begins */
+	struct site_offsets *offsets; /* of each instruction, and of the end */
 	unsigned links;           /* snippets linked now */
 	unsigned queued_links;    /* unlinked, not freed yet */
 	bool queued;              /* on the removal queue, to be restored */
@@ -85,6 +87,8 @@ struct site {
 	unsigned patch_count;     /* 1, or 2 with a hole */
 	struct patch patches[2];  /* in the order in which they are applied */
 	struct site *next_hash;
+	unsigned slot_count;
+	struct slot slots[];
 };
 
 /* A snippet at a point: one mini trampoline in a cell. */

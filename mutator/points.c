@@ -78,7 +78,8 @@ const char *refusal_text(enum refusal refusal)
 
 /* ------------------------------------------------------------ the result */
 
-static enum tactic describe(const struct window *w, const struct point *p)
+static enum tactic describe(const struct planning *plan, const struct draft *d,
+			    const struct window *w, const struct point *p)
 {
 	switch (w->kind) {
 	case ARCH_PATCH_RETARGET:
@@ -98,7 +99,7 @@ static enum tactic describe(const struct window *w, const struct point *p)
 	if (w->padding)
 		return TACTIC_BOTH;
 	for (unsigned i = 0; i < p->insn; i++)
-		if (w->insns[i].flow == ARCH_FLOW_BRANCH)
+		if (plan->flow.insns.items[d->first + i].flow == ARCH_FLOW_BRANCH)
 			return TACTIC_ACROSS;
 	return TACTIC_PREVIOUS;
 }
@@ -131,10 +132,20 @@ static void fill_window(const struct planning *p, const struct draft *d, struct 
 	w->kind = d->kind;
 	w->hole = d->hole;
 	w->hole_length = d->hole ? (uint8_t)arch_jump_size : 0;
-	for (unsigned i = 0; i < d->count; i++) {
-		w->insns[i] = p->flow.insns.items[d->first + i];
-		w->live[i] = arch_all_live;
+}
+
+size_t window_instructions(const struct image *img, const struct window *w,
+			   struct arch_insn *insns)
+{
+	size_t size = 0, at = 0;
+	const uint8_t *bytes = image_code(img, w->start, &size);
+
+	for (size_t i = 0; bytes && i < w->insn_count; i++) {
+		if (arch_decode(bytes + at, size - at, w->start + at, &insns[i]) != ARCH_OK)
+			return 0;
+		at += insns[i].length;
 	}
+	return bytes ? w->insn_count : 0;
 }
 
 static bool is_in_use(const struct draft *d)
@@ -169,18 +180,20 @@ static void fill_points(const struct planning *p, struct function_plan *plan,
 		const struct wish *wish = &p->wishes[i];
 		struct point *point = &plan->points[plan->point_count++];
 		int32_t at = windows_final(&p->windows, wish->window);
-		struct window *w;
+		const struct window *w;
 
 		*point = wish->point;
 		point->window = -1;
+		point->live = arch_all_live;
 		if (at < 0)
 			continue;
 		point->window = place_of[at];
 		point->refusal = REFUSAL_NONE;
 		point->insn = (uint8_t)((size_t)wish->insn - p->windows.items[at].first);
 		w = &plan->windows[point->window];
-		w->live[point->insn] = live_at(&p->flow, (size_t)wish->insn);
-		point->tactic = served[point->window] ? TACTIC_MERGED : describe(w, point);
+		point->live = live_at(&p->flow, (size_t)wish->insn);
+		point->tactic = served[point->window] ? TACTIC_MERGED
+						      : describe(p, &p->windows.items[at], w, point);
 		served[point->window] = true;
 	}
 }

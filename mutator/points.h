@@ -74,11 +74,9 @@ struct window {
 	uint8_t length;	 /* bytes of whole instructions, padding not counted */
 	uint8_t padding; /* unused bytes behind that the patch may overwrite */
 	uint8_t insn_count;
+	uint8_t hole_length;
 	enum arch_patch_kind kind;
 	vaddr_t hole; /* SHORT_JUMP: address of the near jump, else 0 */
-	uint8_t hole_length;
-	struct arch_insn insns[WINDOW_INSNS_MAX]; /* link-time addresses */
-	arch_regset live[WINDOW_INSNS_MAX];	  /* live just before each */
 };
 
 struct point {
@@ -89,6 +87,7 @@ struct point {
 	int32_t window;	 /* index into plan->windows, -1 if refused */
 	uint8_t insn;	 /* index into the window: the slot is before this instruction */
 	vaddr_t callee;	 /* direct calls and tail jumps, else 0 */
+	arch_regset live; /* what may be needed at the slot; everything where refused */
 };
 
 struct function_plan {
@@ -97,6 +96,14 @@ struct function_plan {
 	struct point *points;	/* entry first, then by address */
 	struct window *windows; /* by start; they do not overlap */
 };
+
+/*
+ * The instructions of a window, at their link-time addresses: decoded again
+ * from the file, since a plan that is kept must be small. Returns how many
+ * (window.insn_count); `insns` has room for WINDOW_INSNS_MAX.
+ */
+size_t window_instructions(const struct image *img, const struct window *w,
+			   struct arch_insn *insns);
 
 /*
  * Makes the plan of one function (its cold fragments included). Holes that

@@ -127,6 +127,7 @@ static void sites_free(struct session *s)
 					free(l);
 				}
 			}
+			free(site->offsets);
 			free(site);
 		}
 	}
@@ -144,8 +145,10 @@ void session_free(struct session *s)
 	for (struct queue_item *q = s->queue; q; q = next_item) {
 		next_item = q->next;
 		free(q->link);
-		if (q->site && q->site->state == SITE_DRAINING)
+		if (q->site && q->site->state == SITE_DRAINING) {
+			free(q->site->offsets);
 			free(q->site);
+		}
 		free(q);
 	}
 	sites_free(s);

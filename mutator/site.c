@@ -94,7 +94,16 @@ void site_drop_gone(struct session *s)
 
 /* ------------------------------------------------------ base trampoline */
 
-/* Which slots the plan's points ask for in window w, in the order of running. */
+static size_t count_slots(const struct function_plan *plan, unsigned window)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < plan->point_count; i++)
+		count += plan->points[i].window == (int32_t)window;
+	return count;
+}
+
+/* The slots that the plan's points ask for in window w, in the order of running. */
 static void collect_slots(struct site *site, const struct function_plan *plan, unsigned window)
 {
 	static const enum point_kind order[] = { POINT_ENTRY, POINT_CALL, POINT_EXIT };
@@ -103,24 +112,20 @@ static void collect_slots(struct site *site, const struct function_plan *plan, u
 		for (unsigned k = 0; k < sizeof(order) / sizeof(order[0]); k++)
 			for (size_t i = 0; i < plan->point_count; i++) {
 				const struct point *p = &plan->points[i];
-				struct slot *slot = &site->slots[site->slot_count];
 
 				if (p->window != (int32_t)window || p->insn != insn ||
 				    p->kind != order[k])
 					continue;
-				if (site->slot_count == SITE_SLOTS_MAX)
-					return;
-				slot->insn = (uint8_t)insn;
-				slot->kind = p->kind;
-				site->slot_count++;
+				site->slots[site->slot_count++] = (struct slot){
+					.insn = (uint8_t)insn, .kind = p->kind, .live = p->live
+				};
 			}
 }
 
-/* The window's instruction i as it stands in the target. */
-static int insn_in_target(const struct site *site, unsigned i, struct arch_insn *insn)
+/* Instruction i of the window, given as in the file, as it stands in the target. */
+static int insn_in_target(const struct site *site, const struct arch_insn *in_file,
+			  struct arch_insn *insn)
 {
-	const struct arch_insn *in_file = &site->window.insns[i];
-
 	return arch_decode(in_file->bytes, in_file->length,
 			   in_file->address + site->module->bias, insn);
 }
@@ -140,39 +145,41 @@ static void emit_last(const struct site *site, const struct arch_insn *insn, str
 	}
 }
 
-/* Emits the whole base trampoline; fills slots, relocated[] and copy[] as offsets. */
-static int emit_base(struct site *site, struct arch_buf *out)
+/* Emits the whole base trampoline; fills slots and offsets. */
+static int emit_base(struct site *site, const struct arch_insn *insns, struct arch_buf *out)
 {
 	unsigned next_slot = 0;
+	struct site_offsets end;
 
 	for (unsigned i = 0; i < site->window.insn_count; i++) {
 		struct arch_insn insn;
-		int status = insn_in_target(site, i, &insn);
+		int status = insn_in_target(site, &insns[i], &insn);
 
 		if (status != ARCH_OK)
 			return status;
-		site->relocated[i] = (uint16_t)out->used;
+		site->offsets[i].slots = (uint16_t)out->used;
 		while (next_slot < site->slot_count && site->slots[next_slot].insn == i) {
 			struct slot *slot = &site->slots[next_slot++];
 
 			slot->displacement = out->pc + arch_emit_slot(out, 0);
 			slot->resume = arch_here(out);
 		}
-		site->copy[i] = (uint16_t)out->used;
+		site->offsets[i].copy = (uint16_t)out->used;
 		if (i + 1 < site->window.insn_count)
 			arch_relocate(&insn, out);
 		else
 			emit_last(site, &insn, out);
 	}
-	site->relocated[site->window.insn_count] = (uint16_t)out->used;
-	site->copy[site->window.insn_count] = (uint16_t)out->used;
+	end = (struct site_offsets){ (uint16_t)out->used, (uint16_t)out->used };
+	site->offsets[site->window.insn_count] = end;
 	return out->status;
 }
 
-enum { BASE_BYTES_MAX = WINDOW_INSNS_MAX * ARCH_RELOCATED_MAX + SITE_SLOTS_MAX * 16 + 64 };
+/* Every instruction may have a slot of each kind. */
+enum { BASE_BYTES_MAX = WINDOW_INSNS_MAX * (ARCH_RELOCATED_MAX + 3 * 8) + 64 };
 
 /* Allocates and writes the base trampoline. Emitted twice: for the size, then in place. */
-static int write_base(struct site *site, struct dinst_error *e)
+static int write_base(struct site *site, const struct arch_insn *insns, struct dinst_error *e)
 {
 	uint8_t scratch[BASE_BYTES_MAX];
 	struct arch_buf out = { .bytes = scratch, .size = sizeof(scratch) };
@@ -181,7 +188,7 @@ static int write_base(struct site *site, struct dinst_error *e)
 
 	/* Displacements have one size whatever the distance: any address in the arena will do. */
 	out.pc = site->place->arena->code + journal_size(site->place->arena);
-	status = emit_base(site, &out);
+	status = emit_base(site, insns, &out);
 	if (status != ARCH_OK)
 		return dinst_fail(e, DINST_REFUSED, "cannot relocate the window at %#llx: %s",
 				  (unsigned long long)site->key.start,
@@ -195,7 +202,7 @@ static int write_base(struct site *site, struct dinst_error *e)
 	out = (struct arch_buf){ .bytes = heap_map(heap, site->base, site->base_size),
 				 .size = site->base_size,
 				 .pc = site->base };
-	status = emit_base(site, &out);
+	status = emit_base(site, insns, &out);
 	if (status != ARCH_OK) {
 		heap_free_code(heap, site->base);
 		return dinst_fail(e, DINST_REFUSED, "cannot relocate the window at %#llx (%d)",
@@ -246,14 +253,14 @@ static int make_patch(const struct site *site, enum arch_patch_kind kind,
 	return 0;
 }
 
-static int make_patches(struct site *site, struct dinst_error *e)
+static int make_patches(struct site *site, const struct arch_insn *insns, struct dinst_error *e)
 {
 	const struct window *w = &site->window;
 	struct arch_insn insn;
 	taddr_t to = site->base;
 	int status;
 
-	if (insn_in_target(site, 0, &insn) != ARCH_OK)
+	if (insn_in_target(site, &insns[0], &insn) != ARCH_OK)
 		return dinst_fail(e, DINST_REFUSED, "cannot decode %#llx",
 				  (unsigned long long)site->key.start);
 	if (w->kind == ARCH_PATCH_SHORT_JUMP) {
@@ -298,6 +305,7 @@ int site_make(struct session *s, struct module *m, struct place *p,
 	      struct dinst_error *e)
 {
 	const struct window *w = &plan->windows[window];
+	struct arch_insn insns[WINDOW_INSNS_MAX];
 	struct site *site = site_find(s, w->start + m->bias);
 	int status;
 
@@ -308,19 +316,26 @@ int site_make(struct session *s, struct module *m, struct place *p,
 	status = hash_grow(s, e);
 	if (status < 0)
 		return status;
-	site = calloc(1, sizeof(*site));
+	if (window_instructions(m->image, w, insns) != w->insn_count)
+		return dinst_fail(e, DINST_BAD_FILE, "%s: its code has changed under us", m->name);
+	site = calloc(1, sizeof(*site) + count_slots(plan, window) * sizeof(struct slot));
 	if (!site)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	site->offsets = calloc((size_t)w->insn_count + 1, sizeof(*site->offsets));
+	if (!site->offsets) {
+		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		goto free_site;
+	}
 	site->module = m;
 	site->function = plan->function;
 	site->place = p;
 	site->window = *w;
 	site->key.start = w->start + m->bias;
 	collect_slots(site, plan, window);
-	status = write_base(site, e);
+	status = write_base(site, insns, e);
 	if (status < 0)
 		goto free_site;
-	status = make_patches(site, e);
+	status = make_patches(site, insns, e);
 	if (status >= 0)
 		status = write_journal(site, e);
 	if (status < 0)
@@ -334,6 +349,7 @@ int site_make(struct session *s, struct module *m, struct place *p,
 free_base:
 	heap_free_code(p->heap, site->base);
 free_site:
+	free(site->offsets);
 	free(site);
 	return status;
 }
@@ -346,6 +362,7 @@ void site_free(struct session *s, struct site *site)
 	for (unsigned k = 0; k < site->patch_count; k++)
 		journal_remove(site->place->journal, site->journal[k]);
 	heap_free_code(site->place->heap, site->base);
+	free(site->offsets);
 	free(site);
 }
 
@@ -382,7 +399,7 @@ static int write_mini(const struct session *s, struct link *link, taddr_t counte
 				.pc = link->cell };
 
 	place_counter_spec(s, site->place, counter, &spec);
-	spec.live = site->window.live[link->slot->insn];
+	spec.live = link->slot->live;
 	/* Only at a function's entry has the caller's call just overwritten what lies below. */
 	spec.red_zone = link->slot->kind != POINT_ENTRY || link->slot->insn != 0;
 	arch_emit_counter_cell(&out, &spec, link->slot->resume, &link->shape);
@@ -466,12 +483,24 @@ void link_free(struct link *link)
 
 bool site_copy_of(const struct site *site, taddr_t pc, taddr_t *to)
 {
-	for (unsigned i = 0; i < site->window.insn_count; i++)
-		if (site->window.insns[i].address + site->module->bias == pc) {
-			*to = site->base + site->relocated[i];
+	struct arch_insn insns[WINDOW_INSNS_MAX];
+	size_t count = window_instructions(site->module->image, &site->window, insns);
+
+	for (size_t i = 0; i < count; i++)
+		if (insns[i].address + site->module->bias == pc) {
+			*to = site->base + site->offsets[i].slots;
 			return true;
 		}
 	return false;
+}
+
+static taddr_t original_of(const struct site *site, unsigned insn)
+{
+	struct arch_insn insns[WINDOW_INSNS_MAX];
+
+	if (window_instructions(site->module->image, &site->window, insns) <= insn)
+		return site->key.start;
+	return insns[insn].address + site->module->bias;
 }
 
 /* The original of a pc in the base trampoline, where nothing has been half done. */
@@ -480,9 +509,9 @@ static bool home_in_base(const struct site *site, taddr_t pc, taddr_t *original,
 	uint64_t offset = pc - site->base;
 
 	for (unsigned i = 0; i < site->window.insn_count; i++) {
-		if (offset < site->relocated[i] || offset > site->copy[i])
+		if (offset < site->offsets[i].slots || offset > site->offsets[i].copy)
 			continue;
-		*original = site->window.insns[i].address + site->module->bias;
+		*original = original_of(site, i);
 		*pushed = 0;
 		return true;
 	}
@@ -494,7 +523,7 @@ static bool home_in_link(const struct link *link, taddr_t pc, taddr_t *original,
 	const struct site *site = link->site;
 	const uint8_t *cell = heap_map(site->place->heap, link->cell, ARCH_CELL_SIZE);
 
-	*original = site->window.insns[link->slot->insn].address + site->module->bias;
+	*original = original_of(site, link->slot->insn);
 	*pushed = arch_cell_pushed(cell, pc - link->cell);
 	return true;
 }

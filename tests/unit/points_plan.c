@@ -46,6 +46,8 @@ static const struct plan_case layout_cases[] = {
 	{"a_after_zeros", "entry+0=jump(0,6) exit+5=merged(0,6)"},
 	{"a_table_behind", "entry+0=!no-room exit+0=!no-room"},
 	{"a_zero_constant", "entry+0=!no-room exit+0=!no-room"},
+	{"a_run_into", "entry+0=!no-room exit+2=!no-room"},
+	{"a_called_into", "entry+0=!no-room exit+2=!no-room"},
 	{"a_int3", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)"},
 	{"p_entry", "entry+0=short(0,4) exit+10=previous(4,7)"},
 	{"p_padding", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)"},
@@ -301,7 +303,7 @@ static void test_liveness(void **state)
 	assert_int_equal(plan_function(img, (uint32_t)function_named(img, "a_alias"), &plan, &e),
 			 0);
 	assert_true(plan->point_count >= 1);
-	assert_true(plan->windows[0].live[0] != arch_all_live);
+	assert_true(plan->points[0].live != arch_all_live);
 	plan_free(img, plan);
 	image_close(img);
 }

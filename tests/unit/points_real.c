@@ -168,12 +168,12 @@ static void check_dead(struct check *c, vaddr_t v, size_t size)
 	}
 }
 
-static void check_insns(struct check *c, const struct window *w)
+static void check_insns(struct check *c, const struct window *w, const struct arch_insn *insns)
 {
 	vaddr_t v = w->start;
 
 	for (unsigned i = 0; i < w->insn_count; i++) {
-		const struct arch_insn *insn = &w->insns[i];
+		const struct arch_insn *insn = &insns[i];
 		bool last = i + 1 == w->insn_count;
 		bool call = insn->flow == ARCH_FLOW_CALL || insn->flow == ARCH_FLOW_CALL_INDIRECT;
 		size_t size = 0;
@@ -202,9 +202,15 @@ static void check_insns(struct check *c, const struct window *w)
 static void check_window(struct check *c, const struct window *w)
 {
 	size_t patch = patch_size(w), live = patch < w->length ? patch : w->length;
-	const struct arch_insn *last = &w->insns[w->insn_count - 1];
+	struct arch_insn insns[WINDOW_INSNS_MAX];
+	const struct arch_insn *last;
 
-	check_insns(c, w);
+	if (!w->insn_count || window_instructions(c->img, w, insns) != w->insn_count) {
+		complain(c, w->start, "instructions that are not there");
+		return;
+	}
+	last = &insns[w->insn_count - 1];
+	check_insns(c, w, insns);
 	if ((size_t)w->length + w->padding < patch)
 		complain(c, w->start, "shorter than its patch");
 	if (w->padding && (arch_falls_through(last) || last->flow == ARCH_FLOW_CALL ||
@@ -232,6 +238,7 @@ static void check_window(struct check *c, const struct window *w)
 
 static void check_point(struct check *c, const struct function_plan *plan, const struct point *p)
 {
+	struct arch_insn insns[WINDOW_INSNS_MAX];
 	const struct window *w;
 
 	c->points[p->kind]++;
@@ -245,12 +252,13 @@ static void check_point(struct check *c, const struct function_plan *plan, const
 		return;
 	}
 	w = &plan->windows[p->window];
-	if ((size_t)p->window >= plan->window_count || p->insn >= w->insn_count)
+	if ((size_t)p->window >= plan->window_count || p->insn >= w->insn_count ||
+	    window_instructions(c->img, w, insns) != w->insn_count)
 		complain(c, p->address, "a point outside its window");
-	else if (w->insns[p->insn].address != p->address &&
+	else if (insns[p->insn].address != p->address &&
 		 !(p->kind == POINT_ENTRY && p->insn == 0 && w->start - p->address <= 4))
 		complain(c, p->address, "a point at another instruction than its own");
-	else if (p->kind == POINT_EXIT && w->insns[p->insn].flow == ARCH_FLOW_BRANCH &&
+	else if (p->kind == POINT_EXIT && insns[p->insn].flow == ARCH_FLOW_BRANCH &&
 		 w->kind != ARCH_PATCH_RETARGET)
 		complain(c, p->address, "a conditional exit that counts both sides");
 }
