@@ -127,6 +127,30 @@ FN_HERE a_zero_user
 END a_zero_user
 	FILL fill_4
 
+	/* Control runs through the padding into the next function: no hole there. */
+FN_HERE a_runs_on
+	mov %rdi, %rax
+	imul $3, %rax, %rax
+END a_runs_on
+	.skip 24, 0x90
+FN_HERE a_run_into
+	xor %eax, %eax
+	ret
+END a_run_into
+	FILL fill_5
+
+	/* Whether the call returns, nobody knows. */
+FN_HERE a_calls_on
+	mov %rdi, %rax
+	call callee
+END a_calls_on
+	.skip 24, 0x90
+FN_HERE a_called_into
+	xor %eax, %eax
+	ret
+END a_called_into
+	FILL fill_6
+
 	/* int3 as padding. */
 FN a_int3
 	ret
