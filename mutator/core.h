@@ -193,6 +193,9 @@ void session_note_stop(struct session *s, const struct stop_report *report, uint
 void session_progress(struct session *s, const char *text, size_t done, size_t total);
 int session_plan(struct session *s, struct module *m, uint32_t function,
 		 const struct function_plan **plan, struct dinst_error *e);
+/* The plan that session_plan() made before, or NULL. */
+const struct function_plan *session_known_plan(const struct session *s, const struct module *m,
+					       uint32_t function);
 size_t session_points(const struct session *s);
 size_t session_heap_bytes(const struct session *s);
 struct instance *session_instance(const struct session *s, unsigned id);

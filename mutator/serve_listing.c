@@ -148,6 +148,21 @@ struct summary {
 	size_t reasons[KINDS][REASONS];
 };
 
+static void count_points(const struct function_plan *plan, struct summary *sum)
+{
+	for (size_t k = 0; k < plan->point_count; k++) {
+		const struct point *p = &plan->points[k];
+
+		sum->points[p->kind]++;
+		if (p->window >= 0)
+			sum->tactics[p->kind][p->tactic]++;
+		else
+			sum->refused[p->kind]++;
+		if (p->window < 0 && (int)p->refusal < REASONS)
+			sum->reasons[p->kind][p->refusal]++;
+	}
+}
+
 static int summarize(struct session *s, struct module *m, struct summary *sum,
 		     struct dinst_error *e)
 {
@@ -155,6 +170,7 @@ static int summarize(struct session *s, struct module *m, struct summary *sum,
 	size_t count = image_functions(m->image, &functions);
 
 	for (size_t i = 0; i < count; i++) {
+		const struct function_plan *known = session_known_plan(s, m, (uint32_t)i);
 		struct function_plan *plan;
 		int status;
 
@@ -162,21 +178,15 @@ static int summarize(struct session *s, struct module *m, struct summary *sum,
 			session_progress(s, m->name, i, count);
 		if (functions[i].flags & (FUNCTION_COLD | FUNCTION_STUB | FUNCTION_IFUNC))
 			continue;
+		if (known) {
+			count_points(known, sum);
+			continue;
+		}
 		/* Not through the cache: a summary of everything must not keep everything. */
 		status = plan_function(m->image, (uint32_t)i, &plan, e);
 		if (status < 0)
 			return status;
-		for (size_t k = 0; k < plan->point_count; k++) {
-			const struct point *p = &plan->points[k];
-
-			sum->points[p->kind]++;
-			if (p->window >= 0)
-				sum->tactics[p->kind][p->tactic]++;
-			else
-				sum->refused[p->kind]++;
-			if (p->window < 0 && (int)p->refusal < REASONS)
-				sum->reasons[p->kind][p->refusal]++;
-		}
+		count_points(plan, sum);
 		plan_free(m->image, plan);
 	}
 	return 0;

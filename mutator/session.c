@@ -39,18 +39,30 @@ static void plans_free(struct plan_cache *cache)
 	free(cache);
 }
 
+static size_t plan_bucket(const struct module *m, uint32_t function)
+{
+	return ((uintptr_t)m->image / 64 + function) % PLAN_BUCKETS;
+}
+
+const struct function_plan *session_known_plan(const struct session *s, const struct module *m,
+					       uint32_t function)
+{
+	for (struct cached_plan *c = s->plans->buckets[plan_bucket(m, function)]; c; c = c->next)
+		if (c->image == m->image && c->function == function)
+			return c->plan;
+	return NULL;
+}
+
 int session_plan(struct session *s, struct module *m, uint32_t function,
 		 const struct function_plan **plan, struct dinst_error *e)
 {
-	size_t b = ((uintptr_t)m->image / 64 + function) % PLAN_BUCKETS;
+	size_t b = plan_bucket(m, function);
 	struct cached_plan *c;
 	int status;
 
-	for (c = s->plans->buckets[b]; c; c = c->next)
-		if (c->image == m->image && c->function == function) {
-			*plan = c->plan;
-			return 0;
-		}
+	*plan = session_known_plan(s, m, function);
+	if (*plan)
+		return 0;
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
