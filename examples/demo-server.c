@@ -397,15 +397,18 @@ static void read_client(struct client *client)
 	pthread_mutex_unlock(&lock);
 }
 
-static size_t fill_poll(struct pollfd *p, int listener)
+static size_t fill_poll(struct pollfd *p, struct client **owners, int listener)
 {
 	size_t count = 0;
 
 	p[count++] = (struct pollfd){.fd = listener, .events = POLLIN};
 	pthread_mutex_lock(&lock);
-	for (size_t i = 0; i < CLIENTS_MAX; i++)
-		p[count++] = (struct pollfd){.fd = clients[i].closed ? -1 : clients[i].fd,
-					     .events = POLLIN};
+	for (size_t i = 0; i < CLIENTS_MAX; i++) {
+		if (clients[i].fd < 0 || clients[i].closed)
+			continue;
+		owners[count] = &clients[i];
+		p[count++] = (struct pollfd){.fd = clients[i].fd, .events = POLLIN};
+	}
 	pthread_mutex_unlock(&lock);
 	return count;
 }
@@ -413,15 +416,16 @@ static size_t fill_poll(struct pollfd *p, int listener)
 static void serve(int listener)
 {
 	struct pollfd p[CLIENTS_MAX + 1];
+	struct client *owners[CLIENTS_MAX + 1];
 
 	while (!told_to_stop) {
-		size_t count = fill_poll(p, listener);
+		size_t count = fill_poll(p, owners, listener);
 
 		if (poll(p, count, 200) <= 0)
 			continue;
 		for (size_t i = 1; i < count; i++)
-			if (p[i].fd >= 0 && p[i].revents != 0)
-				read_client(&clients[i - 1]);
+			if (p[i].revents != 0)
+				read_client(owners[i]);
 		if (p[0].revents != 0)
 			accept_client(listener);
 	}

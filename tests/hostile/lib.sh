@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# lib.sh - demo-server under a load that checks every answer, for the scripts
+# of tests/hostile. Sourced, not run.
+. "$(dirname "${BASH_SOURCE[0]}")/../real/lib.sh"
+
+# start_server [PREFIX...]: starts it (under a command such as prlimit) and its load.
+start_server() {
+	rm -f "$work/server.log" "$work/load.log"
+	# Through a pipe: a limit on the size of files is for the server, not for its words.
+	"$@" "$build/examples/demo-server" "$work/socket" 3 > >(exec cat >"$work/server.log") 2>&1 &
+	server=$!
+	children+=("$server")
+	wait_for 10 grep -q ready "$work/server.log" || fail "the server does not start"
+	"$build/examples/demo-load" "$work/socket" 1 >"$work/load.log" 2>"$work/load.err" &
+	load=$!
+	children+=("$load")
+	wait_for 10 test -s "$work/load.log" || fail "the load does not start"
+	prove save "$server" "$work/picture" || fail "cannot look at the server"
+}
+
+# end_server: proves that it is as before, that no answer was wrong, and that it ends well.
+end_server() {
+	prove check "$server" "$work/picture" >"$work/proof" || fail "not as before: $(head -c 600 "$work/proof")"
+	local answers
+	answers=$(tail -1 "$work/load.log" | cut -d' ' -f2)
+	sleep 0.3
+	[ "$(tail -1 "$work/load.log" | cut -d' ' -f2)" -gt "$answers" ] || fail "the server does not answer any more"
+	kill "$load"
+	wait "$load" || fail "wrong answers: $(head -3 "$work/load.err")"
+	kill "$server"
+	wait "$server" || fail "the server ended with status $?"
+}
+
+all='/Code/demo-server/*'

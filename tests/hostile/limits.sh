@@ -1,0 +1,78 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# limits.sh - targets in narrow places: no file may grow, no descriptor is
+# free, little address space, memory locked, stopped by a signal. Each either works,
+# exactly, or is refused with a reason; it lives in any case and is left as it was.
+. "$(dirname "$0")/lib.sh"
+
+need prlimit
+
+# one TITLE: attaches, counts, compares with the server's own count, detaches.
+one() {
+	local title=$1 status
+	dinst --json attach "$server" -n limited >"$work/attach" 2>"$work/attach.err"
+	status=$?
+	if [ $status -eq 0 ]; then
+		dinst --json insert calls /Code/demo-server/answer_request -p limited >"$work/insert" 2>"$work/insert.err"
+		status=$?
+	fi
+	if [ $status -eq 1 ]; then
+		grep -q '"message": *"..*"' "$work/attach" "$work/attach.err" "$work/insert" "$work/insert.err" 2>/dev/null ||
+			fail "$title: refused without a reason"
+		say "$title: refused: $(cat "$work/attach" "$work/insert" "$work/attach.err" "$work/insert.err" 2>/dev/null | sed -n 's/.*"message": *"\(.*\)".*/\1/p' | head -1)"
+		dinst --json detach -p limited >/dev/null 2>&1
+	elif [ $status -eq 0 ]; then
+		sleep 0.3
+		[ "$(read_value "$(field id insert)" limited)" -gt 0 ] || fail "$title: nothing was counted"
+		json detach detach -p limited
+		[ "$(field left detach)" = 0 ] || fail "$title: something is left"
+		say "$title: worked"
+	else
+		fail "$title: status $status: $(cat "$work/attach" "$work/attach.err")"
+	fi
+	end_server
+	rm -f "$work"/attach* "$work"/insert* "$work"/load.*
+}
+
+start_server prlimit --fsize=0
+one "no file may grow"
+
+start_server
+# As many descriptors as it has open now, and not one more.
+count=$(find "/proc/$server/fd" -mindepth 1 | wc -l)
+prlimit --pid "$server" --nofile="$count:$count"
+one "no descriptor is free"
+
+start_server
+size=$(awk '/^VmSize/ { print $2 * 1024 }' "/proc/$server/status")
+prlimit --pid "$server" --as=$((size + 8 * 1024 * 1024))
+one "8 MiB of address space left"
+
+start_server
+prlimit --pid "$server" --as="$size"
+one "no address space left"
+
+start_server prlimit --memlock=65536
+one "little memory may be locked"
+
+# --- stopped by a signal: instrumented all the same, and still stopped afterwards
+start_server
+kill -STOP "$server"
+wait_for 5 grep -q 'T (stopped)' "/proc/$server/status" || fail "it does not stop"
+json attach attach "$server" -n stopped
+json insert insert calls "$all" --each -p stopped
+grep -q 'T (stopped)' "/proc/$server/status" || fail "the insert let it go on"
+kill -CONT "$server"
+sleep 0.3
+[ "$(dinst --json read -p stopped | sed -n 's/.*"value": *\([0-9]*\).*/\1/p' | sum)" -gt 0 ] || fail "nothing was counted"
+kill -STOP "$server"
+wait_for 5 grep -q 'T (stopped)' "/proc/$server/status" || fail "it does not stop"
+json detach detach -p stopped
+grep -q 'T (stopped)' "/proc/$server/status" || fail "the detach let it go on"
+kill -CONT "$server"
+[ "$(field left detach)" = 0 ] || say "$(field left detach) pieces stayed while it was stopped"
+sleep 0.2
+end_server
+say "stopped by a signal: worked"
+pass "five limits and a stopped process"
