@@ -4,13 +4,20 @@
  *
  * The journal in the arena says what may have been patched; the target's bytes
  * say what is. What is ours becomes the original, what is neither ours nor the
- * original is left alone, and the arena goes when no thread can be in it.
+ * original is left alone, and the arena goes when no thread can be in it. The
+ * same is done for the processes that were forked with it. An arena that a
+ * living mutator has mapped is its own, and not touched.
  */
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "inject/maps.h"
 #include "inject/remote.h"
 #include "mutator/core.h"
 
@@ -21,6 +28,8 @@ struct one_arena {
 	struct patch *patches; /* from ours to the original; later ones first */
 	size_t count;
 	size_t foreign;
+	struct snapshot *shot; /* taken in the last stop, for a closer look */
+	bool left;             /* no thread is in it, and none can come in */
 	bool unmapped;
 };
 
@@ -94,12 +103,16 @@ static int follow_jumps(const struct one_arena *a, struct stop *stop, struct din
 	return moved ? stop_store_regs(stop, e) : 0;
 }
 
+/*
+ * Restores the windows. The arena goes at once if nothing on any stack looks
+ * like an address in it; else a copy of the stacks stays for a closer look
+ * while the target runs, and a later stop unmaps: nobody can come in any more.
+ */
 static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct one_arena *a = arg;
 	struct stack_range code = { .lo = a->found->code,
 				    .hi = a->found->code + a->found->code_size };
-	struct snapshot *shot;
 	size_t cleaned;
 	int status = follow_jumps(a, stop, e);
 
@@ -107,21 +120,31 @@ static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
 		status = patch_apply(stop, a->patches, a->count, e);
 	if (status >= 0)
 		status = remote_clean_tails(stop, &cleaned, e);
-	if (status >= 0)
-		status = snapshot_take(stop, &shot, e);
 	if (status < 0)
 		return status;
 	a->foreign = 0;
 	for (size_t i = 0; i < a->count; i++)
 		a->foreign += a->patches[i].outcome == PATCH_FOREIGN ||
 			      a->patches[i].outcome == PATCH_FAILED;
-	snapshot_scan(shot, &code, 1);
-	snapshot_free(shot);
-	if (a->foreign || code.hit)
+	if (a->foreign)
 		return 0;
+	if (!a->left) {
+		status = snapshot_take(stop, &a->shot, e);
+		if (status < 0 || snapshot_scan(a->shot, &code, 1))
+			return status;
+	}
 	status = arena_unmap_found(stop, a->found, e);
 	a->unmapped = status >= 0;
 	return status;
+}
+
+/* True if no frame of any thread is in the arena; what only looks like an address does not count. */
+static bool nobody_inside(struct one_arena *a)
+{
+	struct stack_range code = { .lo = a->found->code,
+				    .hi = a->found->code + a->found->code_size };
+
+	return a->shot && !snapshot_walk(a->shot, NULL, NULL, &code, 1);
 }
 
 static int clean_one(struct target *t, const struct arena_found *found, uint64_t deadline,
@@ -146,12 +169,18 @@ static int clean_one(struct target *t, const struct arena_found *found, uint64_t
 			result->stop_ns = report.stop_ns;
 		for (size_t i = 0; i < a.count; i++)
 			restored[i] = restored[i] || a.patches[i].outcome == PATCH_DONE;
+		if (status >= 0 && !a.unmapped && !a.foreign)
+			a.left = a.left || nobody_inside(&a);
+		if (a.shot)
+			snapshot_free(a.shot);
+		a.shot = NULL;
 		if (a.unmapped || a.foreign || now_us() >= deadline)
 			break;
 		/* A thread is in a trampoline: it is out of it in a moment. */
 		if (status == DINST_BUSY)
 			status = 0;
-		usleep(pause);
+		if (!a.left)
+			usleep(pause);
 		pause = pause * 2 > PAUSE_MAX_US ? PAUSE_MAX_US : pause * 2;
 	}
 	for (size_t i = 0; restored && i < a.count; i++)
@@ -195,6 +224,200 @@ static int wait_for_programs(struct target *t, uint64_t deadline, struct leftove
 	return status;
 }
 
+/* ----------------------------------------------------------- descriptors */
+
+/* The lowest descriptor of the target that is an arena's, -1 if none is. */
+static int find_descriptor(pid_t pid)
+{
+	char path[64], link[64];
+	struct dirent *entry;
+	int lowest = -1;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir))) {
+		ssize_t size;
+		int fd;
+
+		if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
+			continue;
+		size = readlinkat(dirfd(dir), entry->d_name, link, sizeof(link) - 1);
+		if (size <= 0)
+			continue;
+		link[size] = '\0';
+		fd = (int)strtol(entry->d_name, NULL, 10);
+		if (!strcmp(link, "/memfd:dinst (deleted)") && (lowest < 0 || fd < lowest))
+			lowest = fd;
+	}
+	if (dir)
+		closedir(dir);
+	return lowest;
+}
+
+static int close_in_target(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	struct arch_remote_call call = { .number = SYS_close };
+	struct arch_remote_program program = { .calls = &call, .count = 1 };
+	int fd = find_descriptor(target_pid(stop_target(stop)));
+	long result;
+
+	(void)arg;
+	if (fd < 0)
+		return 0;
+	call.args[0] = (struct arch_remote_arg){ .kind = ARCH_ARG_CONST, .value = (uint64_t)fd };
+	return remote_run(stop, &program, 0, NULL, NULL, NULL, &result, e);
+}
+
+/*
+ * Setting up an arena makes four system calls; a signal that comes in between
+ * goes first, and a mutator that dies then leaves its descriptor open.
+ */
+static int close_descriptors(struct target *t, uint64_t deadline, struct leftovers *result,
+			     struct dinst_error *e)
+{
+	int status = 0;
+
+	while (status >= 0 && find_descriptor(target_pid(t)) >= 0) {
+		struct stop_report report = { 0 };
+
+		dinst_error_clear(e);
+		status = target_stop(t, NULL, close_in_target, NULL, &report, e);
+		if (report.stop_ns > result->stop_ns)
+			result->stop_ns = report.stop_ns;
+		if (now_us() >= deadline)
+			break;
+		if (status == DINST_BUSY) {
+			usleep(PAUSE_MIN_US);
+			status = 0;
+		}
+	}
+	return status;
+}
+
+/* ------------------------------------------------- who else has the arena */
+
+struct owners {
+	const struct arena_found *found;
+	pid_t mutator;          /* has it mapped to write code into it; 0: none */
+	pid_t *sharers;         /* run through it, but for the target */
+	size_t count, room;
+};
+
+static int add_sharer(struct owners *o, pid_t pid, struct dinst_error *e)
+{
+	if (o->count == o->room) {
+		size_t room = o->room ? o->room * 2 : 16;
+		pid_t *sharers = realloc(o->sharers, room * sizeof(*sharers));
+
+		if (!sharers)
+			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		o->sharers = sharers;
+		o->room = room;
+	}
+	o->sharers[o->count++] = pid;
+	return 0;
+}
+
+static int look_at_process(struct owners *o, pid_t pid, struct dinst_error *e)
+{
+	bool runs = false, writes = false;
+	struct maps m;
+
+	if (maps_read(pid, &m, NULL))
+		return 0;
+	for (size_t i = 0; i < m.count; i++) {
+		const struct maps_entry *entry = &m.entries[i];
+
+		if (entry->inode != o->found->inode || entry->device != o->found->device)
+			continue;
+		runs = runs || (entry->protection & PROT_EXEC);
+		/* The code half is at the start of the file: only a mutator writes there. */
+		writes = writes || (!entry->offset && (entry->protection & PROT_WRITE));
+	}
+	maps_release(&m);
+	if (writes)
+		o->mutator = pid;
+	return runs ? add_sharer(o, pid, e) : 0;
+}
+
+/* Looks at all processes but us and the target. A private arena has no sharers. */
+static int find_owners(struct owners *o, pid_t target, struct dinst_error *e)
+{
+	struct dirent *entry;
+	int status = 0;
+	DIR *proc;
+
+	o->count = 0;
+	if (o->found->mode != ARENA_SHARED)
+		return 0;
+	proc = opendir("/proc");
+	if (!proc)
+		return dinst_fail(e, DINST_FAILED, "cannot list /proc");
+	while (status >= 0 && (entry = readdir(proc))) {
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (pid > 0 && pid != getpid() && pid != target)
+			status = look_at_process(o, pid, e);
+	}
+	closedir(proc);
+	return status;
+}
+
+/* The same arena, out of a process that was forked with it. */
+static int clean_sharer(pid_t pid, const struct arena_found *of, uint64_t deadline,
+			struct leftovers *result, struct dinst_error *e)
+{
+	struct arena_found found[FOUND_MAX];
+	struct target *t;
+	int status = target_open(pid, &t, e);
+	int count;
+
+	if (status == DINST_NO_PROCESS || status == DINST_GONE) {
+		dinst_error_clear(e);
+		return 0;
+	}
+	if (status < 0)
+		return status;
+	status = count = arena_find(t, found, FOUND_MAX, e);
+	for (int i = 0; status >= 0 && i < count; i++)
+		if (found[i].inode == of->inode && found[i].device == of->device)
+			status = clean_one(t, &found[i], deadline, result, e);
+	if (status < 0 && !target_alive(t)) {
+		dinst_error_clear(e);
+		status = 0;
+	}
+	target_close(t);
+	return status;
+}
+
+/*
+ * Takes the arena out of everybody who has it, the target last: then those born
+ * meanwhile are found in the next round.
+ */
+static int clean_family(struct target *t, const struct arena_found *found, uint64_t deadline,
+			struct leftovers *result, struct dinst_error *e)
+{
+	struct owners o = { .found = found };
+	size_t left;
+	int status;
+
+	do {
+		left = result->arenas_left;
+		status = find_owners(&o, target_pid(t), e);
+		if (status >= 0 && o.mutator)
+			status = dinst_fail(e, DINST_BUSY,
+					    "process %d is being instrumented by process %d%s%s; detach "
+					    "that session first",
+					    (int)target_pid(t), (int)o.mutator,
+					    found->session[0] ? ", session " : "", found->session);
+		for (size_t i = 0; status >= 0 && i < o.count; i++)
+			status = clean_sharer(o.sharers[i], found, deadline, result, e);
+	} while (status >= 0 && o.count && result->arenas_left == left && now_us() < deadline);
+	free(o.sharers);
+	return status < 0 ? status : clean_one(t, found, deadline, result, e);
+}
+
 int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *result,
 		    struct dinst_error *e)
 {
@@ -205,10 +428,12 @@ int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *r
 	*result = (struct leftovers){ 0 };
 	status = wait_for_programs(t, deadline, result, e);
 	if (status >= 0)
+		status = close_descriptors(t, deadline, result, e);
+	if (status >= 0)
 		status = count = arena_find(t, found, FOUND_MAX, e);
 	for (int i = 0; status >= 0 && i < count; i++) {
 		result->arenas++;
-		status = clean_one(t, &found[i], deadline, result, e);
+		status = clean_family(t, &found[i], deadline, result, e);
 	}
 	return status < 0 ? status : 0;
 }

@@ -58,6 +58,9 @@ static int insert_one(struct session *s, const char *metric_focus, enum point_ki
 	return 0;
 }
 
+/* Functions of the program that the target runs. */
+static const char *victim = "many", *all = "/Code/calls/*", *caller = "work";
+
 static int change(struct session *s, struct dinst_error *e)
 {
 	struct instance *first = NULL, *second = NULL, *third = NULL;
@@ -65,12 +68,12 @@ static int change(struct session *s, struct dinst_error *e)
 	int status;
 
 	stage(1);
-	status = insert_one(s, "many", POINT_ENTRY, &first, e);
+	status = insert_one(s, victim, POINT_ENTRY, &first, e);
 	stage(2);
 	if (status >= 0)
-		status = insert_one(s, "many", POINT_ENTRY, &second, e);
+		status = insert_one(s, victim, POINT_ENTRY, &second, e);
 	if (status >= 0)
-		status = insert_one(s, "/Code/calls/*", POINT_EXIT, &third, e);
+		status = insert_one(s, all, POINT_EXIT, &third, e);
 	stage(3);
 	if (status >= 0)
 		status = removal_remove(s, first, &flushed, e);
@@ -81,9 +84,9 @@ static int change(struct session *s, struct dinst_error *e)
 		status = removal_flush(s, &flushed, e);
 	stage(5);
 	if (status >= 0)
-		status = insert_one(s, "/Code/calls/*", POINT_ENTRY, &first, e);
+		status = insert_one(s, all, POINT_ENTRY, &first, e);
 	if (status >= 0)
-		status = insert_one(s, "work", POINT_CALL, &third, e);
+		status = insert_one(s, caller, POINT_CALL, &third, e);
 	return status;
 }
 
@@ -111,10 +114,8 @@ static void live_and_die(pid_t pid, unsigned long countdown)
 	_exit(status < 0 ? 3 : 0);
 }
 
-/* Runs a mutator; true if it was killed, false if it came to its end first. */
-static bool run_mutator(struct harness *h, unsigned long countdown)
+static pid_t start_mutator(struct harness *h, unsigned long countdown)
 {
-	int status = 0;
 	pid_t child;
 
 	memset(account, 0, sizeof(*account));
@@ -124,14 +125,27 @@ static bool run_mutator(struct harness *h, unsigned long countdown)
 		fail_msg("fork: %s", strerror(errno));
 	if (child == 0)
 		live_and_die(h->pid, countdown);
+	return child;
+}
+
+/* True if the mutator was killed, false if it came to its end first. */
+static bool end_mutator(pid_t child, bool may_be_killed)
+{
+	int status = 0;
+
 	if (waitpid(child, &status, 0) != child)
 		fail_msg("waitpid: %s", strerror(errno));
-	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && countdown)
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && may_be_killed)
 		return true;
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
 		fail_msg("the mutator failed in %s (status %x): %s", stages[account->stage],
 			 (unsigned)status, account->text);
 	return false;
+}
+
+static bool run_mutator(struct harness *h, unsigned long countdown)
+{
+	return end_mutator(start_mutator(h, countdown), countdown != 0);
 }
 
 static void clean_up(struct harness *h, unsigned long countdown)
@@ -237,6 +251,137 @@ static void test_every_moment(void **state)
 	harness_end(h, 0);
 }
 
+/* ---------------------------------------------------- at any moment at all */
+
+static uint64_t now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static void sleep_us(unsigned long us)
+{
+	struct timespec t = { .tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000 };
+
+	nanosleep(&t, NULL);
+}
+
+/* Not at a fault point but whenever the clock says so. */
+static void test_any_time(void **state)
+{
+	enum { DEATHS = 60 };
+	struct harness *h = *state;
+	unsigned short seed[3] = { SEED + 1, 0, 0 };
+	uint64_t spread;
+	int killed = 0;
+
+	harness_start(h, "calls", "4", NULL);
+	spread = now_us();
+	learn_points(h);
+	spread = now_us() - spread;
+	for (int turn = 0; turn < DEATHS; turn++) {
+		pid_t child;
+
+		harness_send(h, "go 10000\n");
+		child = start_mutator(h, 0);
+		sleep_us((unsigned long)nrand48(seed) % spread);
+		kill(child, SIGKILL);
+		killed += end_mutator(child, true);
+		assert_string_equal(harness_line(h, 20000), "done");
+		clean_up(h, 0);
+		verify(h, 0);
+	}
+	assert_true(killed > DEATHS / 4);
+	session_go(h, 100);
+	harness_end(h, 0);
+}
+
+/* A target that handles signals all the time: also where it was about to run our calls. */
+static void test_in_a_storm(void **state)
+{
+	enum { DEATHS = 60 };
+	struct harness *h = *state;
+	unsigned short seed[3] = { SEED + 2, 0, 0 };
+	unsigned long points;
+	char line[64];
+
+	harness_limit(200);
+	victim = "leaf";
+	all = "/Code/signalled/*";
+	caller = "outer";
+	harness_start(h, "signalled", NULL);
+	harness_send(h, "storm 1000\n");
+	assert_false(run_mutator(h, 0));
+	points = account->passed;
+	assert_string_equal(harness_line(h, 20000), "done");
+	snprintf(line, sizeof(line), "storm %d\n", 6000);
+	harness_send(h, line);
+	for (int turn = 0; turn < DEATHS; turn++) {
+		unsigned long at = 1 + (unsigned long)nrand48(seed) % points;
+
+		run_mutator(h, at);
+		clean_up(h, at);
+	}
+	assert_string_equal(harness_line(h, 60000), "done");
+	verify(h, 0);
+	harness_send(h, "check\n");
+	assert_string_equal(harness_line(h, 5000), "same");
+	harness_end(h, 0);
+	victim = "many";
+	all = "/Code/calls/*";
+	caller = "work";
+}
+
+/* ------------------------------------------------------------------ families */
+
+/* In the child: inserts and is killed when the family has been made. */
+static void insert_and_wait(pid_t pid, int ready)
+{
+	struct dinst_error e = { 0 };
+	struct instance *first;
+	struct session *s;
+
+	if (session_attach(pid, "doomed", &s, &e) < 0 ||
+	    insert_one(s, "hit", POINT_ENTRY, &first, &e) < 0 || write(ready, "x", 1) != 1)
+		_exit(3);
+	for (;;)
+		pause();
+}
+
+/* What was inherited from a target whose mutator died is taken out of the child as well. */
+static void test_child_of_the_orphaned(void **state)
+{
+	struct harness *h = *state;
+	pid_t mutator, child = 0;
+	char byte, command[128];
+	int ready[2];
+
+	harness_start(h, "forks", NULL);
+	assert_int_equal(pipe(ready), 0);
+	fflush(NULL);
+	mutator = fork();
+	if (mutator == 0)
+		insert_and_wait(h->pid, ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+	harness_send(h, "linger\n");
+	assert_int_equal(sscanf(harness_line(h, 5000), "child %d", &child), 1);
+	kill(mutator, SIGKILL);
+	assert_int_equal(waitpid(mutator, NULL, 0), mutator);
+	snprintf(command, sizeof(command), "grep -q memfd:dinst /proc/%d/maps", (int)child);
+	assert_int_equal(system(command), 0);
+	clean_up(h, 0);
+	verify(h, 0);
+	assert_int_not_equal(system(command), 0);
+	usleep(10000);
+	harness_send(h, "unlinger\n");
+	assert_string_equal(harness_line(h, 5000), "ended 7");
+	harness_end(h, 0);
+}
+
 static int setup(void **state)
 {
 	account = mmap(NULL, sizeof(*account), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
@@ -255,6 +400,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_hundred_deaths, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_every_moment, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_any_time, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_in_a_storm, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_child_of_the_orphaned, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("live/death", tests, NULL, NULL);
