@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "inject/fault.h"
+#include "inject/seccomp.h"
 
 /*
  * Interrupts a blocked wait. A real-time signal that nothing else here uses;
@@ -29,7 +30,11 @@
 enum { WAKE_INTERVAL_NS = 2000000 };
 
 /* include/uapi/linux/ptrace.h; that header and libc's cannot be used together. */
-enum { GET_RSEQ_CONFIGURATION = 0x420f };
+enum {
+	SECCOMP_GET_FILTER = 0x420c,
+	GET_RSEQ_CONFIGURATION = 0x420f,
+	FILTERS_MAX = 64,
+};
 
 struct rseq_configuration {
 	uint64_t address;
@@ -187,6 +192,32 @@ int tracee_get_rseq(pid_t tid, taddr_t *address, uint32_t *size, uint32_t *signa
 	*size = rseq.size;
 	*signature = rseq.signature;
 	return 0;
+}
+
+bool tracee_filters_allow(pid_t tid, long number, const struct arch_regs *regs)
+{
+	struct sock_filter filter[BPF_MAXINSNS];
+	struct __ptrace_syscall_info info;
+	struct seccomp_data call = {.nr = (int)number};
+	long count;
+
+	if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, (void *)sizeof(info), &info) <= 0)
+		return false;
+	call.arch = info.arch;
+	call.instruction_pointer = arch_pc(regs);
+	for (unsigned i = 0; i < 6; i++)
+		call.args[i] = (uint64_t)arch_syscall_argument(regs, i);
+	for (long i = 0; i < FILTERS_MAX; i++) {
+		count = ptrace((enum __ptrace_request)SECCOMP_GET_FILTER, tid, (void *)i, NULL);
+		if (count < 0)
+			return errno == ENOENT && i > 0; /* these were all */
+		if (count > BPF_MAXINSNS ||
+		    ptrace((enum __ptrace_request)SECCOMP_GET_FILTER, tid, (void *)i, filter) !=
+			    count ||
+		    !seccomp_allows(filter, (size_t)count, &call))
+			return false;
+	}
+	return false;
 }
 
 int tracee_poke(pid_t tid, taddr_t address, uint64_t word)

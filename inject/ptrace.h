@@ -74,6 +74,13 @@ int tracee_set_regs(pid_t tid, const struct arch_regs *regs);
 /* The struct rseq that the thread registered; all 0 if it has none. */
 int tracee_get_rseq(pid_t tid, taddr_t *address, uint32_t *size, uint32_t *signature);
 
+/*
+ * True if all seccomp filters of the tracee let system call `number` pass, with
+ * the arguments that are in its registers. False also where that cannot be
+ * told: filters can be read with CAP_SYS_ADMIN only.
+ */
+bool tracee_filters_allow(pid_t tid, long number, const struct arch_regs *regs);
+
 /* One aligned word of the tracee's memory, where /proc/PID/mem refuses. */
 int tracee_poke(pid_t tid, taddr_t address, uint64_t word);
 

@@ -35,9 +35,9 @@ static bool has_other_files(struct stop *s, const struct held *h)
 	       syscall(SYS_kcmp, s->target->pid, h->pub.tid, KCMP_FILES, 0, 0) > 0;
 }
 
-static int rank(struct stop *s, const struct held *h)
+/* What its registers alone tell. */
+static int rank_cheaply(const struct held *h)
 {
-	taddr_t abort_pc;
 	int value = RANK_RUNNING;
 
 	if (!h->stopped || h->gone || h->pub.foreign || h->pub.kernel_worker)
@@ -45,13 +45,38 @@ static int rank(struct stop *s, const struct held *h)
 	if (arch_in_syscall(&h->pub.regs))
 		value = arch_syscall_result(&h->pub.regs) == RESTART_BLOCK ? RANK_RESTART_BLOCK
 									   : RANK_IN_CALL;
-	if (stop_in_sequence(s, &h->pub, &abort_pc))
-		value += RANK_SEQUENCE;
-	if (h->seccomp > 0)
-		value += RANK_FILTERED;
-	if (has_other_files(s, h))
-		value += RANK_OTHER_FILES;
-	return value;
+	return h->seccomp > 0 ? value + RANK_FILTERED : value;
+}
+
+/* What has to be looked up: only for those that are as good as can be otherwise. */
+static int rank_of_lookups(struct stop *s, const struct held *h)
+{
+	taddr_t abort_pc;
+	int value = stop_in_sequence(s, &h->pub, &abort_pc) ? RANK_SEQUENCE : 0;
+
+	return has_other_files(s, h) ? value + RANK_OTHER_FILES : value;
+}
+
+/* The first thread of the lowest rank; NULL if there is no thread. */
+static struct held *best_thread(struct stop *s)
+{
+	struct held *best = NULL;
+	int best_rank = RANK_NEVER;
+	int value;
+
+	for (int level = 0; level <= RANK_FILTERED + RANK_RESTART_BLOCK; level++)
+		for (size_t i = 0; i < s->held_count; i++) {
+			if (level >= best_rank)
+				return best;
+			if (rank_cheaply(&s->held[i]) != level)
+				continue;
+			value = level + rank_of_lookups(s, &s->held[i]);
+			if (value < best_rank) {
+				best_rank = value;
+				best = &s->held[i];
+			}
+		}
+	return best;
 }
 
 /* Makes a filtered thread free of its filter until it is released. */
@@ -65,17 +90,8 @@ static bool lift_filter(struct held *h)
 
 int remote_choose_victim(struct stop *s, struct held **victim, struct dinst_error *e)
 {
-	struct held *best = NULL;
-	int best_rank = RANK_NEVER;
-	int value;
+	struct held *best = best_thread(s);
 
-	for (size_t i = 0; i < s->held_count && best_rank; i++) {
-		value = rank(s, &s->held[i]);
-		if (value < best_rank) {
-			best_rank = value;
-			best = &s->held[i];
-		}
-	}
 	if (!best)
 		return dinst_fail(e, DINST_GONE, "process %d (%s) has no thread left",
 				  (int)s->target->pid, s->target->name);

@@ -26,6 +26,7 @@ enum {
 	GRACE_NS = 3000000, /* after the deadline, for those on their way */
 	POLL_NS = 300000,
 	DENIED_PATIENCE_NS = 30000000,
+	DENIALS_MAX = 50,
 };
 
 /* The slot of `tid` in the table: its own, or the free one where it would go. */
@@ -146,7 +147,8 @@ static int seize(struct stop *s, struct held *h, struct dinst_error *e)
 	uint64_t patience = clock_ns() + DENIED_PATIENCE_NS;
 	int error, code;
 
-	for (;;) {
+	/* Both counts: one request alone may wait longer for an exec to end. */
+	for (int denials = 0;; denials++) {
 		error = tracee_seize(h->pub.tid, false);
 		if (!error) {
 			h->seized = true;
@@ -161,7 +163,7 @@ static int seize(struct stop *s, struct held *h, struct dinst_error *e)
 						"cannot seize thread %d of process %d (%s)",
 						(int)h->pub.tid, (int)s->target->pid,
 						s->target->name);
-		code = seize_denied(s, h, clock_ns() > patience, e);
+		code = seize_denied(s, h, denials > DENIALS_MAX && clock_ns() > patience, e);
 		if (code != -EAGAIN)
 			return code;
 		pause_ns(POLL_NS);
@@ -210,6 +212,11 @@ static int take_new(struct stop *s, pid_t tgid, bool *more, struct dinst_error *
 	return code;
 }
 
+static bool shares_memory(struct stop *s, pid_t pid)
+{
+	return !syscall(SYS_kcmp, target_memory_tid(s->target), pid, KCMP_VM, 0, 0);
+}
+
 /* Processes that `h` created and that use the target's memory. */
 static int find_sharers(struct stop *s, struct held *h, bool *more)
 {
@@ -236,7 +243,8 @@ static int look_around(struct stop *s, bool *more, struct dinst_error *e)
 	int code = 0;
 
 	for (size_t g = 0; !code && g < s->groups.count; g++)
-		code = take_new(s, s->groups.ids[g], more, e);
+		if (!g || shares_memory(s, s->groups.ids[g]))
+			code = take_new(s, s->groups.ids[g], more, e);
 	for (size_t i = 0; !code && i < s->held_count; i++)
 		if (s->held[i].seized && !s->held[i].gone && find_sharers(s, &s->held[i], more))
 			code = dinst_fail(e, DINST_NO_MEMORY,
@@ -258,7 +266,7 @@ static int seize_running(struct stop *s, struct dinst_error *e)
 				  (int)s->target->pid);
 	/* The target may itself be the vfork child of its parent. */
 	if (!proc_stat_read(s->target->pid, &stat) && stat.parent > 0 &&
-	    !syscall(SYS_kcmp, s->target->pid, stat.parent, KCMP_VM, 0, 0))
+	    shares_memory(s, stat.parent))
 		proc_ids_add(&s->groups, stat.parent);
 	s->births = -1;
 	for (int round = 0; !code && more && round < SEIZE_ROUNDS; round++) {
@@ -380,6 +388,12 @@ int held_settle(struct stop *s, struct held *h)
 			read_state(h);
 			return h->gone ? -ESRCH : 0;
 		case TRACEE_EXEC:
+			if (h->pub.foreign) {
+				/* It has left the target's memory: none of ours. */
+				tracee_detach(h->pub.tid, 0);
+				h->gone = true;
+				return -ESRCH;
+			}
 			s->executed = true;
 			h->stopped = true;
 			return 0;

@@ -9,12 +9,13 @@
  * as the thread is seen stopped, so that our death in the stop changes nothing.
  *
  * Sleeps, poll and futex go on by restart_syscall, which a seccomp filter may
- * answer with death: under a filter the call itself is made again instead.
+ * answer with death: under a filter that does not surely let it pass the call
+ * itself is made again instead.
  *
  * A restarted call begins its relative timeout anew. Where the timeout is in a
  * register it is shortened by what had passed; where it is behind a pointer
- * (epoll_pwait2, rt_sigtimedwait, semtimedop, io_getevents; under a filter
- * nanosleep and futex) or belongs to the socket there is no safe place to write another one, and the call may last
+ * (epoll_pwait2, rt_sigtimedwait, semtimedop, io_getevents; under such
+ * a filter nanosleep and futex) or belongs to the socket there is no safe place to write another one, and the call may last
  * longer, by at most the time that it had waited before the last stop. Never
  * makes a call shorter than the target asked for.
  */
@@ -40,7 +41,7 @@ static int timeout_argument(long number)
 	case SYS_epoll_pwait:
 		return 3;
 #ifdef SYS_poll
-	case SYS_poll: /* under a filter */
+	case SYS_poll: /* under such a filter */
 		return 2;
 #endif
 	default:
@@ -151,7 +152,8 @@ static bool is_cut_short(const struct held *h)
 	if (!arch_in_syscall(regs))
 		return false;
 	if (arch_syscall_result(regs) == RESTART_BLOCK)
-		return h->seccomp > 0;
+		return h->seccomp > 0 &&
+		       !tracee_filters_allow(h->pub.tid, SYS_restart_syscall, regs);
 	/* An interrupted close() has closed the descriptor: never twice (close(2)). */
 	return arch_syscall_result(regs) == -EINTR && arch_syscall_number(regs) != SYS_close;
 }

@@ -7,15 +7,19 @@
  */
 #include <errno.h>
 #include <linux/aio_abi.h>
+#include <linux/filter.h>
 #include <linux/futex.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
 #include <sys/msg.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
@@ -30,6 +34,24 @@ static int pipe_fds[2];
 
 static int on_nanosleep(void)
 {
+	return nanosleep(&second, NULL);
+}
+
+/* Under a filter that lets restart_syscall pass, as most do. */
+static int on_filtered(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, SYS_restart_syscall, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		exit(3);
 	return nanosleep(&second, NULL);
 }
 
@@ -226,6 +248,7 @@ static const struct {
 	int (*call)(void);
 } calls[] = {
 	{"nanosleep", on_nanosleep},
+	{"filtered", on_filtered},
 	{"clock_nanosleep", on_clock_nanosleep},
 	{"poll", on_poll},
 	{"ppoll", on_ppoll},
