@@ -604,6 +604,76 @@ static void holder_dies(void **state)
 	still_well();
 }
 
+/*
+ * Clients that come and go, attach and detach, while mutators die of what they
+ * ask for; by a generator with a fixed seed. Every client left is answered.
+ */
+static void storm(void **state)
+{
+	enum { CLIENTS = 8, TARGETS = 3, STEPS = 600 };
+	static const char *const patterns[] = {"x",	   "@crash", "@exit", "x",
+					       "@garbage", "@error", "x"};
+	static const char *const others[] = {"sessions", "detach", "read",
+					     "status",	 "bogus",  "detach"};
+	int fds[CLIENTS], waiting[CLIENTS] = {0};
+	pid_t targets[TARGETS];
+	char line[256], params[128];
+	uint32_t seed = 7;
+
+	(void)state;
+	for (int i = 0; i < CLIENTS; i++)
+		fds[i] = raw_connect();
+	for (int i = 0; i < TARGETS; i++)
+		targets[i] = start_target("stormy");
+	for (int step = 0; step < STEPS; step++) {
+		unsigned client, target, what;
+
+		seed = seed * 1664525 + 1013904223;
+		client = (seed >> 28) % CLIENTS;
+		target = (seed >> 24) % TARGETS;
+		what = (seed >> 16) % 16;
+		if (what == 0) {
+			close(fds[client]);
+			fds[client] = raw_connect();
+			waiting[client] = 0;
+			continue;
+		}
+		if (what < 5) {
+			snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"storm-%u%s\"}",
+				 (int)targets[target], target, what == 1 ? "-@crash" : "");
+			request(line, sizeof(line), "attach", params);
+		} else if (what < 11) {
+			snprintf(params, sizeof(params),
+				 "{\"session\":\"storm-%u\",\"pattern\":\"%s\"}", target,
+				 patterns[(seed >> 8) % 7]);
+			request(line, sizeof(line), "funcs", params);
+		} else {
+			snprintf(params, sizeof(params), "{\"session\":\"storm-%u\"}", target);
+			request(line, sizeof(line), others[(seed >> 8) % 6], params);
+		}
+		raw_say(fds[client], line);
+		waiting[client]++;
+		if (step % 16 == 0)
+			nap_ms(5);
+	}
+	for (int i = 0; i < CLIENTS; i++) {
+		while (waiting[i] > 0) {
+			json_t *message = raw_hear(fds[i], 10000);
+
+			assert_non_null(message);
+			waiting[i] -= json_object_get(message, "id") != NULL;
+			json_decref(message);
+		}
+		close(fds[i]);
+	}
+	for (int i = 0; i < TARGETS; i++) {
+		snprintf(params, sizeof(params), "{\"session\":\"%d\"}", (int)targets[i]);
+		json_decref(ask("detach", params));
+		end_target(targets[i]);
+	}
+	still_well();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -626,6 +696,7 @@ int main(void)
 		cmocka_unit_test(exited_target),
 		cmocka_unit_test(attach_twice),
 		cmocka_unit_test(holder_dies),
+		cmocka_unit_test(storm),
 	};
 
 	return cmocka_run_group_tests_name("daemon_protocol", tests, setup, fixture_teardown);
