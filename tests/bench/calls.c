@@ -357,8 +357,8 @@ static bool run_states(struct bench *b, struct dinst_error *e)
 	site = only_site(b);
 	if (site == NULL)
 		return dinst_fail(e, DINST_FAILED, "the site is gone") == 0;
-	for (size_t i = 0; i < WINDOW_INSNS_MAX; i++)
-		site->window.live[i] = arch_all_live;
+	for (size_t i = 0; i < site->slot_count; i++)
+		site->slots[i].live = arch_all_live;
 	one = insert(b, e);
 	if (one == NULL)
 		return false;
