@@ -465,10 +465,13 @@ struct harness_snapshot *harness_snapshot_settled(pid_t pid)
 {
 	struct harness_snapshot *shot = harness_snapshot_take(pid);
 
-	/* A target may really block everything, or never come to rest: it is taken as it is then. */
-	for (int i = 0; shot != NULL && i < START_TRIES; i++) {
+	/*
+	 * A target may really block everything, or never come to rest: it is taken as it is then.
+	 * In the middle of an exec there is nothing to see for a moment.
+	 */
+	for (int i = 0; i < START_TRIES; i++) {
 		char text[64];
-		bool settled = !is_starting(shot);
+		bool settled = shot != NULL && !is_starting(shot);
 
 		usleep(SETTLE_US / 2);
 		if (settled && harness_differences(shot, HARNESS_ALL & ~HARNESS_TEXT, text,
