@@ -81,6 +81,11 @@ int flush_output(struct context *c, int status)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return status;
+	/* Ctrl-C may cut a write short, which is what was wanted */
+	if (link_interrupted) {
+		clearerr(stdout);
+		return status;
+	}
 	/* the reader of a pipe went away: it has what it wanted */
 	if (errno == EPIPE)
 		return status;

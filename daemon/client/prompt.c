@@ -224,6 +224,7 @@ static void prompt_lines(struct prompt *p)
 			history(p->history, &event, H_ENTER, line);
 		run_line(c, line);
 		fflush(stdout);
+		clearerr(stdout);
 		link_interrupted = 0;
 	}
 }

@@ -167,7 +167,7 @@ static int reading(struct watch *w)
 	w->before = json_incref(rows);
 	w->before_ns = now;
 	json_decref(answer);
-	return ferror(stdout) ? EXIT_FAILED : -1;
+	return ferror(stdout) && !link_interrupted ? EXIT_FAILED : -1;
 }
 
 static void sleep_until(uint64_t when)
@@ -234,9 +234,10 @@ int watch_run(struct context *c, const struct arguments *a)
 	/* no SA_RESTART: the sleep and the wait for an answer are to end */
 	sigaction(SIGINT, &action, &before);
 	status = watch_loop(&w, (uint64_t)(seconds * 1e9), count);
+	status = flush_output(c, status);
 	sigaction(SIGINT, &before, NULL);
 	link_interrupted = 0;
 	json_decref(w.params);
 	json_decref(w.before);
-	return flush_output(c, status);
+	return status;
 }

@@ -328,4 +328,80 @@ static inline int fixture_teardown(void **state)
 	return system(command) || bad ? -1 : 0;
 }
 
+/* ----------------------------------------------------- whole requests */
+
+#define PING "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n"
+
+static inline void request(char *line, size_t size, const char *method, const char *params)
+{
+	snprintf(line, size, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",\"params\":%s}\n",
+		 method, params);
+}
+
+/* One request on a connection of its own; the answer, NULL if there was none. */
+static inline json_t *ask(const char *method, const char *params)
+{
+	int fd = raw_connect();
+	json_t *answer;
+	char line[1024];
+
+	request(line, sizeof(line), method, params);
+	raw_say(fd, line);
+	do {
+		answer = raw_hear(fd, 5000);
+	} while (answer && !json_object_get(answer, "id") && (json_decref(answer), 1));
+	close(fd);
+	return answer;
+}
+
+/* The word of the error, "" for a result, "none" for no answer. */
+static inline void ask_word(const char *method, const char *params, char *word, size_t size)
+{
+	json_t *answer = ask(method, params);
+	json_t *error = json_object_get(answer, "error");
+
+	snprintf(word, size, "%s",
+		 !answer  ? "none"
+		 : !error ? ""
+			  : json_string_value(
+				    json_object_get(json_object_get(error, "data"), "code")));
+	json_decref(answer);
+}
+
+static inline void expect_word(const char *method, const char *params, const char *expected)
+{
+	char word[64];
+
+	ask_word(method, params, word, sizeof(word));
+	if (strcmp(word, expected) != 0)
+		fail_msg("%s %s: '%s' instead of '%s'", method, params, word, expected);
+}
+
+static inline void still_well(void)
+{
+	int fd = raw_connect();
+
+	raw_say(fd, PING);
+	assert_int_equal(raw_code(fd, 5000), 0);
+	close(fd);
+	expect_word("funcs", "{\"session\":\"base\"}", "");
+}
+
+/* fixture_setup() and a session "base" */
+static inline int fixture_setup_base(void **state)
+{
+	struct output *o;
+	int status;
+
+	if (fixture_setup(state) != 0)
+		return -1;
+	o = malloc(sizeof(*o));
+	run_dinst(o, "attach %d -n base", (int)fixture_target);
+	status = o->status;
+	if (status)
+		print_error("%s\n", o->err);
+	free(o);
+	return status;
+}
+
 #endif

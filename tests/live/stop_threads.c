@@ -147,6 +147,15 @@ static void test_group_stopped(void **state)
 	harness_end(h, 0);
 }
 
+/* For programs that a snapshot cannot be taken of: a dead leader, an exec at any moment. */
+static void start_without_snapshot(struct harness *h, const char *mode)
+{
+	const char *const argv[] = {harness_path("tests/live/targets/stop-states"), mode, NULL};
+
+	harness_start_argv(h, argv, false);
+	assert_string_equal(harness_line(h, 5000), "ready");
+}
+
 static void test_dead_leader(void **state)
 {
 	struct harness *h = *state;
@@ -154,11 +163,7 @@ static void test_dead_leader(void **state)
 	unsigned expected = 2;
 	struct target *t;
 
-	harness_start_argv(h,
-			   (const char *const[]){harness_path("tests/live/targets/stop-states"),
-						 "leader", NULL},
-			   false);
-	assert_string_equal(harness_line(h, 5000), "ready");
+	start_without_snapshot(h, "leader");
 	t = open_target(h->pid);
 	incarnation = target_incarnation(t);
 	assert_true(incarnation != 0);
@@ -256,7 +261,7 @@ static void test_exec(void **state)
 	struct target *t;
 	int code;
 
-	harness_start(h, "stop-states", "exec", NULL);
+	start_without_snapshot(h, "exec");
 	t = open_target(h->pid);
 	for (int i = 0; i < 300; i++) {
 		dinst_error_clear(&e);
