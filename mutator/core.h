@@ -178,6 +178,9 @@ struct session {
 	taddr_t *pages;
 	size_t page_count, page_room;
 	bool unmapped;
+	/* Opened by the last family_stop(): its snapshots read through them. */
+	struct target **members;
+	size_t member_count, member_room;
 	uint64_t last_stop_ns, longest_stop_ns;
 	void (*progress)(void *arg, const char *text, size_t done, size_t total);
 	void *progress_arg;
@@ -320,6 +323,8 @@ typedef int (*family_work)(struct stop *stop, void *arg, struct dinst_error *e);
  */
 int family_stop(struct session *s, family_work work, void *arg, struct stop_report *report,
 		struct dinst_error *e);
+/* Closes the other processes of the family; stop_target() of theirs, and snapshots, end here. */
+void family_release(struct session *s);
 
 /* leftovers.c */
 struct leftovers {

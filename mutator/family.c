@@ -99,6 +99,34 @@ static int look_for_members(struct family *f, struct dinst_error *e)
 
 static int stop_the_rest(struct family *f, struct dinst_error *e);
 
+static int open_member(struct session *s, pid_t pid, struct target **out, struct dinst_error *e)
+{
+	int status;
+
+	if (s->member_count == s->member_room) {
+		size_t room = s->member_room ? s->member_room * 2 : 16;
+		struct target **members = realloc(s->members, room * sizeof(struct target *));
+
+		if (!members)
+			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		s->members = members;
+		s->member_room = room;
+	}
+	status = target_open(pid, out, e);
+	if (status >= 0)
+		s->members[s->member_count++] = *out;
+	return status;
+}
+
+void family_release(struct session *s)
+{
+	while (s->member_count)
+		target_close(s->members[--s->member_count]);
+	free(s->members);
+	s->members = NULL;
+	s->member_room = 0;
+}
+
 static int with_one_more(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct family *f = arg;
@@ -144,7 +172,7 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 		if (stopped_already(f, pid) || !shares_an_arena(f->session, pid))
 			pid = 0;
 	}
-	status = target_open(pid, &member, e);
+	status = open_member(f->session, pid, &member, e);
 	if (status == DINST_NO_PROCESS || status == DINST_GONE) {
 		dinst_error_clear(e);
 		return stop_the_rest(f, e);
@@ -156,7 +184,6 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 		f->report.stop_ns = report.stop_ns;
 	f->report.threads += report.threads;
 	gone = status == DINST_GONE && !target_alive(member);
-	target_close(member);
 	if (gone) {
 		/* It ended before it was stopped, or was killed while it was: one member less. */
 		dinst_error_clear(e);
@@ -183,6 +210,7 @@ int family_stop(struct session *s, family_work work, void *arg, struct stop_repo
 	struct stop_report own = { 0 };
 	int status;
 
+	family_release(s);
 	/* The costly look at everybody happens while the target runs. */
 	status = look_for_members(&f, e);
 	if (status >= 0 && target_alive(s->target) && s->state != SESSION_EXECED)

@@ -407,6 +407,7 @@ int removal_flush(struct session *s, struct flush_result *result, struct dinst_e
 free_flush:
 	for (size_t i = 0; i < f.shot_count; i++)
 		snapshot_free(f.shots[i]);
+	family_release(s);
 	free(f.shots);
 	free(ranges);
 	free(f.patch_site);

@@ -172,6 +172,7 @@ void session_free(struct session *s)
 		next_place = p->next;
 		place_free(p, true);
 	}
+	family_release(s);
 	plans_free(s->plans);
 	free(s->pages);
 	if (s->modules)
