@@ -6,9 +6,11 @@
  *   instrument PID KINDS ROUNDS MILLISECONDS RESOURCE...
  *
  * KINDS is any of the letters e (entry), x (exit), c (call). Each round inserts,
- * waits, prints what was counted, and removes; at the end everything is detached.
+ * waits (until the process ends, at the longest), prints what was counted, and
+ * removes; at the end everything is detached.
  * Exits with 1 if anything failed or was left.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +62,7 @@ static int one_round(struct session *s, const char *kinds, unsigned ms, char **f
 	for (size_t k = 0; status >= 0 && k < sizeof(metrics) / sizeof(metrics[0]); k++)
 		if (strchr(kinds, metrics[k].name[0]))
 			status = insert_kind(s, &metrics[k], foci, count, e);
-	for (unsigned t = 0; status >= 0 && t < ms; t += 50) {
+	for (unsigned t = 0; status >= 0 && t < ms && kill(s->pid, 0) == 0; t += 50) {
 		usleep(50000);
 		request_retry_pending(s);
 	}
