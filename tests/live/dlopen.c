@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * dlopen.c - modules that are loaded and unloaded while they are instrumented,
+ * or waited for.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/live/harness_session.h"
+
+static void ask(struct harness *h, const char *command)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%s\n", command);
+	harness_send(h, text);
+	assert_string_equal(harness_line(h, 60000), "done");
+}
+
+static struct session *begin(struct harness *h)
+{
+	harness_start(h, "loads", NULL);
+	return session_begin(h);
+}
+
+static void end(struct harness *h, struct session *s)
+{
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+static void wait_active(struct session *s, unsigned id)
+{
+	for (int i = 0; i < 500 && session_pending(s, id); i++) {
+		request_retry_pending(s);
+		usleep(2000);
+	}
+	assert_int_equal(session_pending(s, id), 0);
+}
+
+/* Unloaded with everything in it; what was counted stays; loaded again it is as new. */
+static void test_unloaded_while_instrumented(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned work, leaf, again, own;
+
+	ask(h, "open");
+	own = session_insert(s, "do_call");
+	work = session_insert(s, "plugin_work");
+	leaf = session_insert_kind(s, "/Code/libplugin.so/plugin_leaf", POINT_EXIT);
+	ask(h, "call 1000");
+	assert_int_equal(session_value(s, work), 1000);
+	assert_int_equal(session_value(s, leaf), 1000);
+	ask(h, "close");
+	assert_int_equal(session_value(s, work), 1000);
+	session_remove(s, leaf);
+	session_flush_all(s);
+	ask(h, "open");
+	ask(h, "call 10");
+	/* The old one counts again or not at all; the new one counts all of it. */
+	again = session_insert(s, "plugin_work");
+	ask(h, "call 1000");
+	assert_int_equal(session_value(s, again), 1000);
+	assert_int_equal(session_value(s, own), 3);
+	session_remove(s, work);
+	session_flush_all(s);
+	ask(h, "close");
+	end(h, s);
+}
+
+static void test_detached_after_unloading(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+
+	ask(h, "open");
+	for (int kind = POINT_ENTRY; kind <= POINT_CALL; kind++)
+		session_insert_kind(s, "/Code/libplugin.so/*", (enum point_kind)kind);
+	ask(h, "call 1000");
+	ask(h, "close");
+	end(h, s);
+}
+
+static void test_waited_for(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = session_insert(s, "/Code/libplugin.so/plugin_work");
+
+	assert_int_equal(session_pending(s, id), 1);
+	ask(h, "open");
+	wait_active(s, id);
+	ask(h, "call 1234");
+	assert_int_equal(session_value(s, id), 1234);
+	session_remove(s, id);
+	session_flush_all(s);
+	ask(h, "close");
+	end(h, s);
+}
+
+static void test_removed_while_waiting(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = session_insert(s, "/Code/libplugin.so/plugin_work");
+
+	session_remove(s, id);
+	ask(h, "open");
+	assert_false(request_has_pending(s));
+	assert_int_equal(request_retry_pending(s), 0);
+	ask(h, "call 10");
+	ask(h, "close");
+	end(h, s);
+}
+
+/* Requests of all kinds, in and out, while the plugin comes and goes as fast as it can. */
+static void test_churn(void **state)
+{
+	static const char *const foci[] = { "/Code/libplugin.so/*", "plugin_leaf", "do_call",
+					    "/Code/libplugin.so/plugin_work" };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned kept = session_insert(s, "do_call");
+
+	harness_send(h, "loop 3000\n");
+	for (int turn = 0; turn < 150; turn++) {
+		struct dinst_error e = { 0 };
+		struct flush_result flushed;
+		unsigned id;
+		int status = session_try_insert_kind(s, foci[turn % 4], turn % 3 ? POINT_ENTRY : POINT_EXIT,
+						     &id, &e);
+
+		if (status < 0 && e.code != DINST_NO_FUNCTION && e.code != DINST_NO_MODULE &&
+		    e.code != DINST_REFUSED)
+			fail_msg("%s: %s (%s)", foci[turn % 4], e.text, dinst_code_name(e.code));
+		request_retry_pending(s);
+		if (status >= 0)
+			session_remove(s, id);
+		dinst_error_clear(&e);
+		if (removal_flush(s, &flushed, &e) < 0)
+			fail_msg("flush: %s", e.text);
+	}
+	assert_string_equal(harness_line(h, 60000), "done");
+	assert_int_equal(session_value(s, kept), 3000);
+	end(h, s);
+}
+
+/* The parent unloads what its child still runs through. */
+static void test_child_keeps_the_plugin(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned work, own;
+
+	ask(h, "open");
+	work = session_insert(s, "plugin_work");
+	own = session_insert(s, "do_open");
+	ask(h, "linger");
+	ask(h, "close");
+	usleep(10000);
+	/* Modules are looked at again by this. */
+	session_remove(s, session_insert(s, "do_close"));
+	for (int i = 0; i < 50; i++) {
+		session_remove(s, session_insert(s, "command"));
+		session_flush_all(s);
+	}
+	session_remove(s, work);
+	for (int i = 0; i < 50; i++) {
+		session_remove(s, session_insert(s, "do_call"));
+		session_flush_all(s);
+	}
+	assert_int_equal(session_value(s, own), 0);
+	session_end(s);
+	harness_send(h, "unlinger\n");
+	assert_string_equal(harness_line(h, 5000), "ended 7");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_unloaded_while_instrumented), CASE(test_detached_after_unloading),
+		CASE(test_waited_for),			CASE(test_removed_while_waiting),
+		CASE(test_churn),			CASE(test_child_keeps_the_plugin),
+	};
+
+	return cmocka_run_group_tests_name("live/dlopen", tests, NULL, NULL);
+}
