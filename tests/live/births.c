@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * births.c - exact counts where threads are born and die all the time, and
+ * where they are moved from CPU to CPU in the middle of counting.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/live/harness_session.h"
+
+/* Inserts and removes other things until the target has answered. */
+static void churn_until_done(struct harness *h, struct session *s, int turns)
+{
+	static const char *const foci[] = { "/Code/births/*", "tick", "/Code/libc.so.6/pthread_*",
+					    "/Code/libc.so.6/*clone*" };
+
+	for (int turn = 0; turn < turns; turn++) {
+		struct dinst_error e = { 0 };
+		unsigned id;
+		int status = session_try_insert_kind(s, foci[turn % 4],
+						     turn % 3 ? POINT_ENTRY : POINT_EXIT, &id, &e);
+
+		if (status < 0)
+			fail_msg("%s: %s (%s)", foci[turn % 4], e.text, dinst_code_name(e.code));
+		session_remove(s, id);
+		session_flush_all(s);
+	}
+	assert_string_equal(harness_line(h, 60000), "done");
+}
+
+static void test_threads_are_born_and_die(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "births", NULL);
+	s = session_begin(h);
+	id = session_insert(s, "tick");
+	harness_send(h, "born 8000 100\n");
+	churn_until_done(h, s, 60);
+	assert_int_equal(session_value(s, id), 800000);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+static void test_threads_are_moved(void **state)
+{
+	struct harness *h = *state;
+	unsigned ids[3];
+	struct session *s;
+
+	harness_start(h, "births", NULL);
+	s = session_begin(h);
+	for (int i = 0; i < 3; i++)
+		ids[i] = session_insert_kind(s, "tick", i & 1 ? POINT_EXIT : POINT_ENTRY);
+	harness_send(h, "moved 60000000\n");
+	churn_until_done(h, s, 40);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(session_value(s, ids[i]), 4 * 60000000ull);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_threads_are_born_and_die),
+		CASE(test_threads_are_moved),
+	};
+
+	return cmocka_run_group_tests_name("live/births", tests, NULL, NULL);
+}
