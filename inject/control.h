@@ -111,6 +111,12 @@ struct stop {
 int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct dinst_error *e);
 
 /*
+ * From index *at on: the next thread that was interrupted and has not been seen
+ * to stop, but will (it is in no uninterruptible sleep). NULL at the end.
+ */
+struct held *stop_next_straggler(struct stop *s, size_t *at);
+
+/*
  * Brings a thread that is running, or in some other ptrace-stop, to a plain
  * PTRACE_EVENT_STOP; signals on the way are delivered. 0, -ETIMEDOUT or -ESRCH
  * when the thread is gone. Registers are read again.

@@ -22,6 +22,8 @@ enum {
 	FIRST_PAUSE_NS = 5000000, /* doubled after each try */
 	LET_GO_NS = 1000000000,	  /* for the kernel to let go after a tracer's end */
 	LET_GO_POLL_NS = 50000,
+	STRAGGLER_NS = 200000,	    /* one look at one of them */
+	STRAGGLERS_NS = 1000000000, /* at all of them */
 };
 
 struct attempt {
@@ -74,26 +76,53 @@ static void release(struct stop *s, struct held *h)
 {
 	uint64_t kept;
 
-	if (!h->stopped || h->gone) {
-		s->left_attached |= h->seized && !h->gone;
+	if (!h->stopped || h->gone)
 		return;
-	}
 	stop_restart_finish(s, h);
 	if (h->pub.changed && memcmp(&h->pub.regs, &h->original, sizeof(h->original)))
 		tracee_set_regs(h->pub.tid, &h->pub.regs);
 	/* ESRCH: it was killed; nothing to let go. */
 	tracee_detach(h->pub.tid, h->pending_signal);
 	h->stopped = false;
+	h->seized = false;
 	kept = clock_ns() - h->since_ns;
 	if (h->since_ns && kept > s->longest_ns)
 		s->longest_ns = kept;
+}
+
+/*
+ * Threads that were interrupted but did not stop in time must not just be left
+ * to the kernel: their system call has been woken up, and would end with EINTR
+ * (stop_restart.c). Each is let go as soon as it stops; nobody waits for it.
+ */
+static void release_stragglers(struct stop *s)
+{
+	uint64_t until = clock_ns() + STRAGGLERS_NS;
+	struct held *h;
+	bool more = true;
+	size_t at;
+
+	while (more && clock_ns() < until) {
+		more = false;
+		at = 0;
+		while ((h = stop_next_straggler(s, &at))) {
+			tracer_arm(&s->tracer, clock_ns() + STRAGGLER_NS);
+			if (!held_settle(s, h))
+				release(s, h);
+			more = true;
+		}
+	}
+	tracer_arm(&s->tracer, 0);
 }
 
 static void release_all(struct stop *s)
 {
 	for (size_t i = s->held_count; i-- > 0;)
 		release(s, &s->held[i]);
+	release_stragglers(s);
 	stop_restart_expire(s);
+	for (size_t i = 0; i < s->held_count; i++)
+		s->left_attached |= s->held[i].seized && !s->held[i].gone;
 }
 
 static void run(struct attempt *a, struct stop *s)

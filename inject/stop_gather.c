@@ -22,8 +22,7 @@
 #include "inject/control.h"
 
 enum {
-	SEIZE_ROUNDS = 4,   /* while running; the rest is found in the stop */
-	GRACE_NS = 3000000, /* after the deadline, for those on their way */
+	SEIZE_ROUNDS = 4, /* while running; the rest is found in the stop */
 	POLL_NS = 300000,
 	DENIED_PATIENCE_NS = 30000000,
 	DENIALS_MAX = 50,
@@ -292,7 +291,21 @@ static int by_state(const void *a, const void *b)
 
 static bool is_awaited(const struct held *h)
 {
-	return h->seized && !h->stopped && !h->gone;
+	return h->seized && !h->stopped && !h->gone && !h->lost;
+}
+
+struct held *stop_next_straggler(struct stop *s, size_t *at)
+{
+	struct proc_stat stat;
+	struct held *h;
+
+	while (*at < s->held_count) {
+		h = &s->held[(*at)++];
+		if (is_awaited(h) && h->interrupted && !proc_stat_read(h->pub.tid, &stat) &&
+		    stat.state != 'D')
+			return h;
+	}
+	return NULL;
 }
 
 static int busy(struct stop *s, const struct held *h, const char *what, struct dinst_error *e)
@@ -409,15 +422,6 @@ int held_settle(struct stop *s, struct held *h)
 	}
 }
 
-/* After the deadline: whoever has stopped already must be let go properly. */
-static void collect_stragglers(struct stop *s)
-{
-	tracer_arm(&s->tracer, clock_ns() + GRACE_NS);
-	for (size_t i = 0; i < s->held_count; i++)
-		if (is_awaited(&s->held[i]) && s->held[i].interrupted)
-			held_settle(s, &s->held[i]);
-}
-
 /* False for a thread that only waits for a CPU. */
 static bool is_sleeping(const struct held *h)
 {
@@ -437,7 +441,6 @@ static int wait_all(struct stop *s, struct dinst_error *e)
 		if (error == -ETIMEDOUT) {
 			code = busy(s, &s->held[i], "did not stop in time", e);
 			s->starved = s->held[i].interrupted && !is_sleeping(&s->held[i]);
-			collect_stragglers(s);
 			return code;
 		}
 		if (error && error != -ESRCH)
@@ -502,13 +505,11 @@ static int gather_all(struct stop *s, struct dinst_error *e)
 		code = wait_all(s, e);
 		if (!code)
 			code = look_again(s, &more, e);
-		if (!code && more && clock_ns() >= s->deadline_ns) {
+		if (!code && more && clock_ns() >= s->deadline_ns)
 			code = dinst_fail(
 				e, DINST_BUSY,
 				"process %d (%s) creates threads faster than they can be stopped",
 				(int)s->target->pid, s->target->name);
-			collect_stragglers(s);
-		}
 	}
 	return code;
 }

@@ -9,11 +9,12 @@
 #include "tests/live/harness.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -131,13 +132,15 @@ static int nothing(struct stop *s, void *arg, struct dinst_error *e)
 	return 0;
 }
 
-static void stop_once(struct run *run, stop_work work)
+/* Returns true if it was too late. */
+static bool stop_once(struct run *run, const struct stop_options *options, stop_work work)
 {
 	struct dinst_error e = {0};
-	int code = target_stop(run->target, NULL, work, run, NULL, &e);
+	int code = target_stop(run->target, options, work, run, NULL, &e);
 
-	if (code && code != DINST_GONE)
+	if (code && code != DINST_GONE && !(options && code == DINST_BUSY))
 		fail_msg("%s", e.text);
+	return code == DINST_BUSY;
 }
 
 static void test_hundred_stops(void **state)
@@ -154,7 +157,7 @@ static void test_hundred_stops(void **state)
 	usleep(50000);
 	for (int cycle = 0; cycle < CYCLES; cycle++) {
 		for (size_t i = 0; i < CASES; i++) {
-			stop_once(&runs[i], nothing);
+			stop_once(&runs[i], NULL, nothing);
 			runs[i].last_stop_ms = now_ms() - begin;
 		}
 		usleep(1000);
@@ -168,6 +171,53 @@ static void test_hundred_stops(void **state)
 			fail_msg("%s: returned %d, errno %d after %ld ms (at most %ld)",
 				 cases[i].name, result, error, ms, latest);
 	}
+}
+
+/* Makes `pid` wait long for a CPU whenever it wakes up; returns who is in its way. */
+static pid_t starve(pid_t pid)
+{
+	const struct sched_param none = {0};
+	cpu_set_t first;
+	pid_t spinner;
+
+	CPU_ZERO(&first);
+	CPU_SET(0, &first);
+	assert_int_equal(sched_setaffinity(pid, sizeof(first), &first), 0);
+	assert_int_equal(sched_setscheduler(pid, SCHED_IDLE, &none), 0);
+	spinner = fork();
+	if (spinner)
+		return spinner;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(20);
+	sched_setaffinity(0, sizeof(first), &first);
+	for (;;)
+		;
+}
+
+/* Woken up by an interrupt, and not stopped in time: that is no reason for EINTR either. */
+static void test_late_stops(void **state)
+{
+	static const struct stop_options at_once = {.deadline_us = 1, .tries = 1};
+	struct run run;
+	unsigned late = 0;
+	int result, error;
+	pid_t spinner;
+	long ms;
+
+	(void)state;
+	start(&run, "epoll_wait");
+	spinner = starve(run.pid);
+	for (int i = 0; i < 10; i++) {
+		usleep(20000);
+		late += stop_once(&run, &at_once, nothing);
+	}
+	kill(spinner, SIGKILL);
+	waitpid(spinner, NULL, 0);
+	finish(&run, &result, &error, &ms);
+	assert_int_equal(error, 0);
+	assert_int_equal(result, 0);
+	assert_in_range(ms, SECOND_MS - 1, 10 * SECOND_MS);
+	assert_true(late > 0);
 }
 
 static int send_signal(struct stop *s, void *arg, struct dinst_error *e)
@@ -191,8 +241,8 @@ static void test_handler_still_interrupts(void **state)
 		start(&runs[i], cases[i].name);
 	usleep(50000);
 	for (size_t i = 0; i < CASES; i++) {
-		stop_once(&runs[i], nothing);
-		stop_once(&runs[i], send_signal);
+		stop_once(&runs[i], NULL, nothing);
+		stop_once(&runs[i], NULL, send_signal);
 	}
 	for (size_t i = 0; i < CASES; i++) {
 		finish(&runs[i], &result, &error, &ms);
@@ -213,7 +263,7 @@ static void test_timeout_is_not_begun_anew(void **state)
 	start(&run, "epoll_wait");
 	for (int i = 0; i < 4; i++) {
 		usleep(i ? 240000 : 10000);
-		stop_once(&run, nothing);
+		stop_once(&run, NULL, nothing);
 	}
 	finish(&run, &result, &error, &ms);
 	assert_int_equal(result, 0);
@@ -225,6 +275,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_hundred_stops, harness_setup,
 						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_late_stops, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_handler_still_interrupts, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_timeout_is_not_begun_anew, harness_setup,
