@@ -39,9 +39,10 @@ endif
 PKG_CONFIG ?= pkg-config
 INSTALL ?= install
 
-# The target programs of the tests are ordinary programs: never sanitized.
-TARGET_CC ?= $(CC)
-TARGET_CXX ?= $(CXX)
+# The target programs of the tests are ordinary programs: never sanitized, and
+# shaped by options that only gcc has.
+TARGET_CC ?= gcc
+TARGET_CXX ?= g++
 
 # ------------------------------------------------------------------ flags
 

@@ -30,8 +30,14 @@
 enum { WINDOWS = 9, WINDOW_NS = 40000000, THREADS_MAX = 2 };
 
 /* Functions of their own, aligned like a compiler's, that no compiler looks into. */
-__attribute__((noinline, noclone, aligned(16))) uint64_t bench_empty(uint64_t x);
-__attribute__((noinline, noclone, aligned(16))) uint64_t bench_work(uint64_t x);
+#ifdef __clang__
+#define APART __attribute__((noinline, aligned(16)))
+#else
+#define APART __attribute__((noinline, noclone, aligned(16)))
+#endif
+
+APART uint64_t bench_empty(uint64_t x);
+APART uint64_t bench_work(uint64_t x);
 
 uint64_t bench_empty(uint64_t x)
 {

@@ -6,8 +6,14 @@
 #ifndef DINST_TESTS_BENCH_MANY_H
 #define DINST_TESTS_BENCH_MANY_H
 
+#ifdef __clang__
+#define MANY_APART __attribute__((noinline, used))
+#else
+#define MANY_APART __attribute__((noinline, noclone, used))
+#endif
+
 #define MANY_ONE(n)                                                                                \
-	__attribute__((noinline, noclone, used)) static unsigned many_##n(unsigned x)              \
+	MANY_APART static unsigned many_##n(unsigned x)                                            \
 	{                                                                                          \
 		__asm__ volatile("" : "+r"(x));                                                    \
 		return x * 2654435761u + 1##n##u;                                                  \
