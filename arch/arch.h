@@ -303,6 +303,9 @@ struct arch_regs {
 	struct user_regs_struct user;
 };
 
+/* False for a thread that runs code of another width just now (32-bit code in a
+ * 64-bit process): it must neither run code of ours nor be moved. */
+bool arch_is_native(const struct arch_regs *r);
 taddr_t arch_pc(const struct arch_regs *r);
 void arch_set_pc(struct arch_regs *r, taddr_t pc);
 taddr_t arch_sp(const struct arch_regs *r);

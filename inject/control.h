@@ -69,10 +69,9 @@ struct held {
 	int seccomp;
 	bool seized;
 	bool interrupted;
-	bool stopped;	    /* in a ptrace-stop now */
-	bool gone;	    /* exited or never attached */
-	bool lost;	    /* runs and could not be stopped again in time */
-	int pending_signal; /* it is in a signal-delivery-stop with this one */
+	bool stopped; /* in a ptrace-stop now */
+	bool gone;    /* exited or never attached */
+	bool lost;    /* runs and could not be stopped again in time */
 	bool seccomp_suspended;
 	bool restarted;		   /* stop_restart_begin() made its system call restart */
 	uint64_t since_ns;	   /* when it was interrupted */

@@ -48,6 +48,11 @@ struct rseq_configuration {
 #define PTRACE_O_SUSPEND_SECCOMP (1 << 21)
 #endif
 
+/*
+ * From the seize on: a tracee that is at a system call's stop when we die goes
+ * on unharmed only with TRACESYSGOOD; without it the kernel would send it the
+ * SIGTRAP of that stop.
+ */
 static const unsigned long seize_options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC;
 
 static pthread_once_t wake_once = PTHREAD_ONCE_INIT;
@@ -227,65 +232,70 @@ int tracee_poke(pid_t tid, taddr_t address, uint64_t word)
 		ptrace(PTRACE_POKEDATA, tid, (void *)(uintptr_t)address, (void *)(uintptr_t)word));
 }
 
-/* Wait statuses as ptrace(2) describes them for a seized tracee. */
-static void decode(int status, struct tracee_event *event)
+/* What waitid(2) says, as ptrace(2) describes it for a seized tracee. */
+static void decode(const siginfo_t *info, struct tracee_event *event)
 {
-	int code = status >> 16;
+	int code = info->si_status >> 8;
+	int signal = info->si_status & 0xff;
 
 	event->signal = 0;
-	if (!WIFSTOPPED(status)) {
+	if (info->si_code != CLD_TRAPPED && info->si_code != CLD_STOPPED) {
 		event->kind = TRACEE_EXITED;
 	} else if (code == PTRACE_EVENT_STOP) {
 		event->kind = TRACEE_STOPPED;
-		event->signal = WSTOPSIG(status);
+		event->signal = signal;
 	} else if (code == PTRACE_EVENT_EXEC) {
 		event->kind = TRACEE_EXEC;
 	} else if (code) {
 		event->kind = TRACEE_EVENT;
-	} else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
+	} else if (signal == (SIGTRAP | 0x80)) {
 		event->kind = TRACEE_SYSCALL;
 	} else {
 		event->kind = TRACEE_SIGNAL;
-		event->signal = WSTOPSIG(status);
+		event->signal = signal;
 	}
 }
 
-/* Peeks at what a wait for the leader would give, without reaping it. */
-static int leader_is_dead(pid_t tid)
+/*
+ * A wait that takes a stop's status leaves nothing of it in the kernel. For a
+ * signal that would be fatal to it: if we died before we said so, the thread
+ * would go on without the signal. So signals are only looked at, which is
+ * enough to resume or detach with them. A leader's death is its parent's to
+ * take.
+ */
+static bool is_left(const struct tracee_event *event, bool leader)
 {
-	siginfo_t info;
+	return event->kind == TRACEE_SIGNAL || (event->kind == TRACEE_EXITED && leader);
+}
 
-	memset(&info, 0, sizeof(info));
-	if (waitid(P_PID, (id_t)tid, &info, WEXITED | WSTOPPED | WNOWAIT | __WALL | __WNOTHREAD))
-		return -errno;
-	return info.si_code == CLD_EXITED || info.si_code == CLD_KILLED ||
-	       info.si_code == CLD_DUMPED;
+static int wait_error(const struct tracer *tr, int error)
+{
+	if (error != EINTR)
+		return -error;
+	return tr->deadline_ns && clock_ns() >= tr->deadline_ns ? -ETIMEDOUT : 0;
 }
 
 int tracee_wait(struct tracer *tr, pid_t tid, bool leader, struct tracee_event *event)
 {
-	int status = 0;
-	int error, dead;
+	const int options = WEXITED | WSTOPPED | __WALL | __WNOTHREAD;
+	siginfo_t info;
+	int error = 0;
 
+	memset(&info, 0, sizeof(info));
 	event->signal = 0;
-	for (;;) {
-		dead = leader ? leader_is_dead(tid) : 0;
-		if (dead > 0) {
-			event->kind = TRACEE_EXITED;
-			return 0;
+	while (!error) {
+		if (waitid(P_PID, (id_t)tid, &info, options | WNOWAIT)) {
+			error = wait_error(tr, errno);
+			continue;
 		}
-		if (!dead && waitpid(tid, &status, __WALL | __WNOTHREAD) == tid) {
-			decode(status, event);
+		decode(&info, event);
+		if (!is_left(event, leader) && waitid(P_PID, (id_t)tid, &info, options | WNOHANG))
+			error = wait_error(tr, errno);
+		if (!error)
 			return 0;
-		}
-		error = dead < 0 ? -dead : errno;
-		if (error == ECHILD) {
-			event->kind = TRACEE_VANISHED;
-			return 0;
-		}
-		if (error != EINTR)
-			return -error;
-		if (tr->deadline_ns && clock_ns() >= tr->deadline_ns)
-			return -ETIMEDOUT;
 	}
+	if (error != -ECHILD)
+		return error;
+	event->kind = TRACEE_VANISHED;
+	return 0;
 }

@@ -6,7 +6,7 @@
  * restarts plainly; then one with a restart block. A thread under a seccomp
  * filter only where the filter can be suspended for the length of the stop.
  * A thread inside a restartable sequence only when there is no other, and then
- * its sequence is aborted first.
+ * its sequence is aborted first. Never one that runs 32-bit code.
  */
 #include <errno.h>
 #include <linux/kcmp.h>
@@ -40,7 +40,7 @@ static int rank_cheaply(const struct held *h)
 {
 	int value = RANK_RUNNING;
 
-	if (!h->stopped || h->gone || h->pub.foreign || h->pub.kernel_worker)
+	if (!h->stopped || h->gone || h->pub.foreign || !arch_is_native(&h->pub.regs))
 		return RANK_NEVER;
 	if (arch_in_syscall(&h->pub.regs))
 		value = arch_syscall_result(&h->pub.regs) == RESTART_BLOCK ? RANK_RESTART_BLOCK
@@ -93,8 +93,10 @@ int remote_choose_victim(struct stop *s, struct held **victim, struct dinst_erro
 	struct held *best = best_thread(s);
 
 	if (!best)
-		return dinst_fail(e, DINST_GONE, "process %d (%s) has no thread left",
-				  (int)s->target->pid, s->target->name);
+		return dinst_fail(
+			e, DINST_REFUSED,
+			"process %d (%s) has no thread that can make a system call for us",
+			(int)s->target->pid, s->target->name);
 	if (!lift_filter(best))
 		return dinst_fail(
 			e, DINST_REFUSED,

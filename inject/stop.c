@@ -71,7 +71,7 @@ static int show(struct stop *s, struct dinst_error *e)
 			  s->target->name);
 }
 
-/* Lets one thread go as it was, with the signal that it was about to get. */
+/* Lets one thread go as it was. */
 static void release(struct stop *s, struct held *h)
 {
 	uint64_t kept;
@@ -82,7 +82,7 @@ static void release(struct stop *s, struct held *h)
 	if (h->pub.changed && memcmp(&h->pub.regs, &h->original, sizeof(h->original)))
 		tracee_set_regs(h->pub.tid, &h->pub.regs);
 	/* ESRCH: it was killed; nothing to let go. */
-	tracee_detach(h->pub.tid, h->pending_signal);
+	tracee_detach(h->pub.tid, 0);
 	h->stopped = false;
 	h->seized = false;
 	kept = clock_ns() - h->since_ns;

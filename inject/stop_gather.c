@@ -397,7 +397,6 @@ int held_settle(struct stop *s, struct held *h)
 			return -ESRCH;
 		case TRACEE_STOPPED:
 			h->pub.group_stopped = event.signal != SIGTRAP;
-			h->pending_signal = 0;
 			read_state(h);
 			return h->gone ? -ESRCH : 0;
 		case TRACEE_EXEC:

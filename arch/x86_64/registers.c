@@ -13,6 +13,12 @@ const size_t arch_red_zone = 128; /* System V psABI x86-64, 3.2.2 */
 /* What the kernel puts in rax of a call it would restart (include/linux/errno.h). */
 enum { ERESTARTNOHAND_VALUE = 514, ERESTART_RESTARTBLOCK_VALUE = 516, EINTR_VALUE = 4 };
 
+bool arch_is_native(const struct arch_regs *r)
+{
+	/* __USER_CS (arch/x86/include/asm/segment.h); 32-bit code runs with 0x23. */
+	return r->user.cs == 0x33;
+}
+
 taddr_t arch_pc(const struct arch_regs *r)
 {
 	return r->user.rip;

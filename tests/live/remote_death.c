@@ -11,6 +11,7 @@
 #include "tests/live/harness.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -115,13 +116,34 @@ STATE(poll)
 STATE(running)
 STATE(sequence)
 
+/* A signal a millisecond: whatever stop the tracer dies in, none is lost. */
+static void test_signals(void **state)
+{
+	struct harness *h = *state;
+	unsigned long step;
+	int sent, got, status;
+
+	harness_start(h, "stop-signals", NULL);
+	for (int round = 0; round < 8; round++)
+		for (step = 1; step < STEPS_MAX && die_at(h->pid, step); step++)
+			clean_up(h->pid);
+	close(h->input);
+	h->input = -1;
+	assert_int_equal(sscanf(harness_line(h, 5000), "%d %d", &sent, &got), 2);
+	assert_int_equal(sent, got);
+	assert_true(sent > 50);
+	/* 2: epoll_wait with EINTR, see above; anything else is wrong. */
+	status = harness_wait(h, 5000);
+	assert_true(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 2));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_read), TEST(test_nanosleep), TEST(test_futex),
-		TEST(test_poll), TEST(test_running),   TEST(test_sequence),
+		TEST(test_read),    TEST(test_nanosleep), TEST(test_futex),   TEST(test_poll),
+		TEST(test_running), TEST(test_sequence),  TEST(test_signals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
