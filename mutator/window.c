@@ -45,6 +45,16 @@ static bool is_sigreturn(const struct windows *w, vaddr_t v)
 	return code && arch_is_sigreturn(code, size);
 }
 
+/*
+ * A runtime that turns a fault at a known address into an exception (a nil
+ * pointer of Go's) does not know the address of the copy.
+ */
+static bool may_fault(const struct arch_insn *insn)
+{
+	return insn->flow == ARCH_FLOW_NEXT && insn->flags & ARCH_INSN_MEMORY &&
+	       !(insn->flags & (ARCH_INSN_PC_RELATIVE | ARCH_INSN_STACK_OPERAND));
+}
+
 /* One instruction of a window; `first` and `last` say where it stands in it. */
 static enum refusal insn_rules(const struct windows *w, size_t at, bool first, bool last)
 {
@@ -55,6 +65,8 @@ static enum refusal insn_rules(const struct windows *w, size_t at, bool first, b
 		return REFUSAL_UNDECODED;
 	if (insn->flags & (ARCH_INSN_NO_MOVE | ARCH_INSN_LANDING_PAD) ||
 	    insn->flow == ARCH_FLOW_SYSCALL || insn->flow == ARCH_FLOW_STOP)
+		return REFUSAL_UNMOVABLE;
+	if (w->flow->single_only && may_fault(insn))
 		return REFUSAL_UNMOVABLE;
 	if (is_sigreturn(w, insn->address))
 		return REFUSAL_STUB;
@@ -307,6 +319,9 @@ enum refusal draft_short(const struct windows *w, size_t first, unsigned count, 
 		.first = first, .count = count, .kind = ARCH_PATCH_SHORT_JUMP, .merged_into = -1};
 	enum refusal r = span_rules(w, first, count, &d.length);
 
+	/* Go looks up the pc at any signal, and finds it in padding of a function. */
+	if (r == REFUSAL_NONE && w->flow->single_only)
+		r = REFUSAL_NO_ROOM;
 	if (r == REFUSAL_NONE)
 		r = pad(w, &d, arch_short_jump_size);
 	if (r == REFUSAL_NONE)

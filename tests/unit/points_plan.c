@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * points_plan.c - plans of the functions in tests/live/targets/points-layout.S,
- * points-flow.S and points-fixed.S, one line a case.
+ * points-flow.S, points-fixed.S and points-go.S, one line a case.
  *
  * A plan is written as its points in order: KIND+OFFSET, then either =TACTIC
  * with the window as (start offset, bytes of instructions[+padding]) or
@@ -139,6 +139,16 @@ static const struct plan_case fixed_cases[] = {
 	{"x_immediate", "entry+0=jump(0,5) exit+24=short(22,3)"},
 };
 
+static const struct plan_case go_cases[] = {
+	{"g_two", "entry+0=!no-room exit+5=padding(5,1+4)"},
+	{"g_one", "entry+0=jump(0,5) exit+5=padding(5,1+4)"},
+	{"g_hole", "entry+0=!no-room exit+4=padding(4,1+4)"},
+	{"g_tight", "entry+0=!no-room exit+2=!no-room"},
+	{"g_tight_next", "entry+0=jump(0,5) exit+5=padding(5,1+4)"},
+	{"g_nil", "entry+0=!unmovable exit+5=padding(5,1+4)"},
+	{"g_stack", "entry+0=jump(0,6) exit+6=!no-room"},
+};
+
 static struct image *open_target(const char *name)
 {
 	const char *build = getenv("DINST_BUILD");
@@ -268,6 +278,16 @@ static void test_fixed(void **state)
 	check_cases(img, fixed_cases, sizeof(fixed_cases) / sizeof(*fixed_cases));
 }
 
+static void test_go(void **state)
+{
+	struct image *img = open_target("points-go");
+
+	(void)state;
+	assert_non_null(img);
+	assert_true(image_is_go(img));
+	check_cases(img, go_cases, sizeof(go_cases) / sizeof(*go_cases));
+}
+
 /* A hole that a plan has taken is taken until the plan is freed. */
 static void test_holes_are_unique(void **state)
 {
@@ -376,6 +396,7 @@ int main(void)
 		cmocka_unit_test(test_layout),
 		cmocka_unit_test(test_flow),
 		cmocka_unit_test(test_fixed),
+		cmocka_unit_test(test_go),
 		cmocka_unit_test(test_holes_are_unique),
 		cmocka_unit_test(test_stubs_and_fragments),
 		cmocka_unit_test(test_no_such_function),
