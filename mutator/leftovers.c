@@ -369,6 +369,7 @@ static int clean_sharer(pid_t pid, const struct arena_found *of, uint64_t deadli
 			struct leftovers *result, struct dinst_error *e)
 {
 	struct arena_found found[FOUND_MAX];
+	size_t left = result->arenas_left;
 	struct target *t;
 	int status = target_open(pid, &t, e);
 	int count;
@@ -383,8 +384,10 @@ static int clean_sharer(pid_t pid, const struct arena_found *of, uint64_t deadli
 	for (int i = 0; status >= 0 && i < count; i++)
 		if (found[i].inode == of->inode && found[i].device == of->device)
 			status = clean_one(t, &found[i], deadline, result, e);
-	if (status < 0 && !target_alive(t)) {
+	/* What has ended meanwhile, or executed another program, has nothing left in it. */
+	if (!target_alive(t)) {
 		dinst_error_clear(e);
+		result->arenas_left = left;
 		status = 0;
 	}
 	target_close(t);
