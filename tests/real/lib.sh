@@ -127,6 +127,20 @@ prove() {
 	"$build/examples/prove" "$@"
 }
 
+# exact_cycle PID RESOURCE: with no load, so that the program's own memory is at rest, all in
+# and all out again must leave every line of its maps as it was.
+exact_cycle() {
+	sleep 0.3
+	prove save "$1" "$work/picture.exact" || fail "cannot look at $1"
+	json exact.attach attach "$1" -n exact
+	json exact.insert insert calls "$2" --each -p exact
+	json exact.detach detach -p exact
+	[ "$(field left exact.detach)" = 0 ] || fail "something is left without load: $(cat "$work/exact.detach.err")"
+	prove check "$1" "$work/picture.exact" exact >"$work/proof.exact" ||
+		fail "not exactly as before: $(head -c 600 "$work/proof.exact")"
+	say "without load: $(cat "$work/proof.exact")"
+}
+
 # free_port: a port of 127.0.0.1 that nobody listens on.
 free_port() {
 	local port

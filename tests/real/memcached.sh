@@ -85,6 +85,7 @@ prove check "$server" "$work/picture" >"$work/proof" || fail "not as before: $(h
 say "$(cat "$work/proof")"
 memccapable -h 127.0.0.1 -p "$port" >"$work/capable" 2>&1
 grep -q 'All tests passed' "$work/capable" || fail "memccapable fails after detach"
+exact_cycle "$server" '/Code/memcached/*'
 kill "$server"
 wait "$server" || fail "memcached ended with status $?"
 pass "$(field points all | sum) points under load, $(field stop_us all | largest) us; $(cat "$work/rounds") loads"

@@ -157,6 +157,7 @@ say "$(cat "$work/proof")"
 prove check "$worker_3" "$work/picture.$server" >"$work/proof.new" 2>&1
 grep -qE 'byte:|dinst' "$work/proof.new" && fail "something is left in a forked worker: $(head -c 600 "$work/proof.new")"
 [ "$(replies)" = "$expected" ] || fail "wrong reply after detach"
+exact_cycle "$worker_3" '/Code/nginx/*'
 kill -QUIT "$server"
 wait "$server" || fail "nginx ended with status $?"
 grep -qE 'alert|emerg|crit' "$work/error.log" && fail "nginx: $(grep -E 'alert|emerg|crit' "$work/error.log" | head -3)"

@@ -106,6 +106,8 @@ prove check "$backend" "$work/picture.backend" >"$work/proof" || fail "the backe
 say "$(cat "$work/proof")"
 [ "$(ask 'select sum(i * i) from generate_series(1, 20000) i;')" = "$answer" ] || fail "wrong answer after detach"
 
+exact_cycle "$backend" '/Code/postgres/*'
+
 # --- the postmaster: every new connection is a fork of it
 json attach.postmaster attach "$postmaster" -n postmaster
 json all.postmaster insert calls '/Code/postgres/*' --each -p postmaster

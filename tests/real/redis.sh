@@ -105,6 +105,7 @@ replies "$work/got"
 cmp -s "$work/expected" "$work/got" || fail "wrong reply after detach"
 prove check "$server" "$work/picture" >"$work/proof" || fail "not as before: $(head -c 600 "$work/proof")"
 say "$(cat "$work/proof")"
+exact_cycle "$server" '/Code/redis-server/*'
 cli shutdown nosave >/dev/null 2>&1
 wait "$server" || fail "redis-server ended with status $?"
 pass "$((ours_2 - ours_1)) commands counted exactly; $(field points all | sum) points under load, $(field stop_us all | largest) us"
