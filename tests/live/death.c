@@ -22,6 +22,9 @@
 
 enum { SEED = 20, CLEAN_MS = 5000 };
 
+/* How a mutator ends by itself. On a busy machine a thread may not stop in time: told, not forced. */
+enum { ENDED = 0, FAILED = 3, GAVE_UP = 4 };
+
 /* What the child tells us before it dies; shared memory. */
 struct account {
 	unsigned long passed;
@@ -111,7 +114,7 @@ static void live_and_die(pid_t pid, unsigned long countdown)
 	if (status >= 0 && detached.left)
 		status = dinst_fail(&e, DINST_FAILED, "%zu things are left", detached.left);
 	memcpy(account->text, e.text, sizeof(e.text));
-	_exit(status < 0 ? 3 : 0);
+	_exit(status >= 0 ? 0 : status == DINST_BUSY ? GAVE_UP : FAILED);
 }
 
 static pid_t start_mutator(struct harness *h, unsigned long countdown)
@@ -137,7 +140,8 @@ static bool end_mutator(pid_t child, bool may_be_killed)
 		fail_msg("waitpid: %s", strerror(errno));
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && may_be_killed)
 		return true;
-	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+	if (!WIFEXITED(status) ||
+	    (WEXITSTATUS(status) != ENDED && WEXITSTATUS(status) != GAVE_UP))
 		fail_msg("the mutator failed in %s (status %x): %s", stages[account->stage],
 			 (unsigned)status, account->text);
 	return false;
@@ -212,6 +216,7 @@ static unsigned long learn_points(struct harness *h)
 	harness_send(h, "go 10000\n");
 	assert_false(run_mutator(h, 0));
 	assert_string_equal(harness_line(h, 20000), "done");
+	clean_up(h, 0);
 	harness_verify(h);
 	assert_true(account->passed > 20);
 	return account->passed;
