@@ -13,6 +13,8 @@
 
 #include "mutator/core.h"
 
+enum { TEXT_SPAN = 4096 }; /* most bytes of text that are read together */
+
 struct batch {
 	struct session *session;
 	struct site **sites;
@@ -25,6 +27,10 @@ struct batch {
 	size_t inside_count;
 	struct patch *patches;      /* room for one patch a site */
 	size_t *patch_site;
+	bool *hole_written;         /* in this stop */
+	struct target_range *texts; /* pieces of text that hold all windows, a page or so each */
+	size_t text_count;
+	uint8_t *text_bytes;
 };
 
 static int by_address(const void *a, const void *b)
@@ -59,12 +65,31 @@ static long inside_of(const struct batch *b, taddr_t pc)
 	return -1;
 }
 
+/*
+ * Two functions may share code, and their windows overlap: the first one has
+ * the bytes, to the other one they are somebody else's.
+ */
+static void refuse_overlaps(struct batch *b)
+{
+	taddr_t end = 0;
+
+	for (size_t i = 0; i < b->count; i++) {
+		const struct site *site = b->sites[i];
+
+		b->foreign[i] = site->key.start < end;
+		if (!b->foreign[i] && patched_end(site) > end)
+			end = patched_end(site);
+		if (!b->foreign[i] && site->key.start + site->window.length > end)
+			end = site->key.start + site->window.length;
+	}
+}
+
 static void collect_insides(struct batch *b)
 {
 	for (size_t i = 0; i < b->count; i++) {
 		const struct site *site = b->sites[i];
 
-		if (site->window.insn_count < 2)
+		if (b->foreign[i] || site->window.insn_count < 2)
 			continue;
 		b->insides[b->inside_count] = (struct stack_range){ .lo = site->key.start + 1,
 								    .hi = patched_end(site) };
@@ -123,6 +148,70 @@ static bool is_as_expected(struct stop *stop, const struct patch *p)
 	       !memcmp(now, p->before, p->length);
 }
 
+/* Groups the windows, which are sorted, by nearness: one range to read for each group. */
+static bool plan_texts(struct batch *b)
+{
+	size_t size = 0;
+
+	for (size_t i = 0; i < b->count; i++) {
+		const struct site *site = b->sites[i];
+		struct target_range *last = b->text_count ? &b->texts[b->text_count - 1] : NULL;
+		taddr_t end = site->key.start + site->window.length;
+
+		if (!last || end > last->address + TEXT_SPAN)
+			b->texts[b->text_count++] = (struct target_range){
+				.address = site->key.start, .size = end - site->key.start };
+		else if (end > last->address + last->size)
+			last->size = end - last->address;
+	}
+	for (size_t i = 0; i < b->text_count; i++)
+		size += b->texts[i].size;
+	b->text_bytes = malloc(size + 1);
+	for (size_t i = 0, at = 0; b->text_bytes && i < b->text_count; i++) {
+		b->texts[i].to = b->text_bytes + at;
+		at += b->texts[i].size;
+	}
+	return b->text_bytes != NULL;
+}
+
+static bool equals_file(const struct site *site, const uint8_t *now)
+{
+	size_t size;
+	const uint8_t *code = image_code(site->module->image, site->window.start, &size);
+
+	return code && size >= site->window.length && !memcmp(now, code, site->window.length);
+}
+
+/*
+ * All instructions that have moved must be what they were when the trampoline
+ * was made, not only those that the patch overwrites: the module may have been
+ * replaced by another one, or another tool may have been there.
+ */
+static void check_windows(struct batch *b, struct stop *stop)
+{
+	const struct target *t = stop_target(stop);
+	struct dinst_error ignored = { 0 };
+	bool all = !target_read_many(t, b->texts, b->text_count, &ignored);
+	uint8_t alone[WINDOW_BYTES_MAX];
+	size_t text = 0;
+
+	for (size_t i = 0; i < b->count; i++) {
+		const struct site *site = b->sites[i];
+		const uint8_t *now = alone;
+		size_t length = site->window.length;
+
+		while (b->texts[text].address + b->texts[text].size < site->key.start + length)
+			text++;
+		if (all)
+			now = (const uint8_t *)b->texts[text].to +
+			      (site->key.start - b->texts[text].address);
+		else if (target_read_some(t, site->key.start, alone, length) != length)
+			now = NULL;
+		if (!now || !equals_file(site, now))
+			b->foreign[i] = true;
+	}
+}
+
 /* Applies patch number `which` of every site that has it and neither waits nor is foreign. */
 static int apply_round(struct batch *b, struct stop *stop, unsigned which, struct dinst_error *e)
 {
@@ -150,19 +239,38 @@ static int apply_round(struct batch *b, struct stop *stop, unsigned which, struc
 	for (size_t i = 0; status >= 0 && i < count; i++)
 		if (b->patches[i].outcome != PATCH_DONE && b->patches[i].outcome != PATCH_ALREADY)
 			b->foreign[b->patch_site[i]] = true;
+		else if (!which)
+			b->hole_written[b->patch_site[i]] = true;
 	return status;
+}
+
+/* A hole whose window could not be written after all is padding again. */
+static int undo_holes(struct batch *b, struct stop *stop, struct dinst_error *e)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < b->count; i++) {
+		const struct patch *p = &b->sites[i]->patches[0];
+
+		if (!b->hole_written[i] || !b->foreign[i])
+			continue;
+		b->patches[count] = *p;
+		memcpy(b->patches[count].before, p->after, p->length);
+		memcpy(b->patches[count++].after, p->before, p->length);
+	}
+	return count ? patch_apply(stop, b->patches, count, e) : 0;
 }
 
 static int apply_in_stop(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct batch *b = arg;
-	int status = 0;
+	int status;
 
 	if (target_incarnation(stop_target(stop)) != b->session->incarnation)
 		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
 				  (int)b->session->pid);
-	for (struct place *p = b->session->places; p && status >= 0; p = p->next)
-		status = arena_sync(stop, p->arena, e);
+	status = place_sync(stop, b->session, e);
+	check_windows(b, stop);
 	if (status >= 0)
 		status = look_at_stacks(b, stop, e);
 	if (status >= 0)
@@ -172,10 +280,49 @@ static int apply_in_stop(struct stop *stop, void *arg, struct dinst_error *e)
 		status = apply_round(b, stop, 0, e);
 	if (status >= 0)
 		status = apply_round(b, stop, 1, e);
+	if (status >= 0)
+		status = undo_holes(b, stop, e);
 	return status;
 }
 
-/* Remembers the pages of a site's patches; duplicates of the last one only are left out. */
+static int by_value(const void *a, const void *b)
+{
+	taddr_t x = *(const taddr_t *)a, y = *(const taddr_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* A session inserts and removes for days, in the same pages mostly. */
+static void forget_duplicates(struct session *s)
+{
+	size_t kept = 0;
+
+	qsort(s->pages, s->page_count, sizeof(*s->pages), by_value);
+	for (size_t i = 0; i < s->page_count; i++)
+		if (!kept || s->pages[kept - 1] != s->pages[i])
+			s->pages[kept++] = s->pages[i];
+	s->page_count = kept;
+}
+
+static bool make_page_room(struct session *s)
+{
+	size_t room = s->page_room ? s->page_room * 2 : 256;
+	taddr_t *pages;
+
+	if (s->page_count)
+		forget_duplicates(s);
+	/* Half of it is free then, so that sorting stays rare. */
+	if (s->page_room && s->page_count <= s->page_room / 2)
+		return true;
+	pages = realloc(s->pages, room * sizeof(*pages));
+	if (!pages)
+		return s->page_count < s->page_room;
+	s->pages = pages;
+	s->page_room = room;
+	return true;
+}
+
+/* Remembers the pages of a site's patches. */
 static void note_pages(struct session *s, const struct site *site)
 {
 	for (unsigned k = 0; k < site->patch_count; k++) {
@@ -183,15 +330,8 @@ static void note_pages(struct session *s, const struct site *site)
 
 		if (s->page_count && s->pages[s->page_count - 1] == page)
 			continue;
-		if (s->page_count == s->page_room) {
-			size_t room = s->page_room ? s->page_room * 2 : 256;
-			taddr_t *pages = realloc(s->pages, room * sizeof(*pages));
-
-			if (!pages)
-				return; /* costs the target a private page, nothing else */
-			s->pages = pages;
-			s->page_room = room;
-		}
+		if (s->page_count == s->page_room && !make_page_room(s))
+			return; /* costs the target a private page, nothing else */
 		s->pages[s->page_count++] = page;
 	}
 }
@@ -233,16 +373,23 @@ int batch_apply(struct session *s, struct site **sites, size_t count, bool *fore
 	b.inside_site = calloc(count, sizeof(*b.inside_site));
 	b.patches = calloc(count, sizeof(*b.patches));
 	b.patch_site = calloc(count, sizeof(*b.patch_site));
-	if (!b.waits || !b.insides || !b.inside_site || !b.patches || !b.patch_site) {
+	b.hole_written = calloc(count, sizeof(*b.hole_written));
+	b.texts = calloc(count, sizeof(*b.texts));
+	if (!b.waits || !b.insides || !b.inside_site || !b.patches || !b.patch_site ||
+	    !b.hole_written || !b.texts || !plan_texts(&b)) {
 		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory for a batch of %zu", count);
 		goto free_batch;
 	}
+	refuse_overlaps(&b);
 	collect_insides(&b);
 	status = target_stop(s->target, NULL, apply_in_stop, &b, &report, e);
 	session_note_stop(s, &report, &result->stop_ns);
 	settle(&b, result);
 
 free_batch:
+	free(b.text_bytes);
+	free(b.texts);
+	free(b.hole_written);
 	free(b.patch_site);
 	free(b.patches);
 	free(b.inside_site);

@@ -37,6 +37,12 @@ struct place {
 	struct journal *journal;
 	bool unmapped; /* in the target itself: detaching is under way */
 	bool full;     /* a request did not fit: the next one gets a new place */
+	/* Private arenas: stores to slots that are sent when what they lead to has been. */
+	struct slot_store {
+		taddr_t displacement;
+		uint32_t value;
+	} *stores;
+	size_t store_count, store_room;
 	struct place *next;
 };
 
@@ -81,6 +87,10 @@ struct site {
 	unsigned links;           /* snippets linked now */
 	unsigned queued_links;    /* unlinked, not freed yet */
 	bool queued;              /* on the removal queue, to be restored */
+	bool touched;             /* planned, but patched earlier: a forked child may have it still */
+	bool dropped;             /* not in the table any more: its module was unmapped */
+	bool foreign;             /* its bytes were somebody else's when it was to be patched */
+	taddr_t gate;             /* code that leads to the base trampoline, 0 if none (gate.c) */
 	bool busy;                /* during a flush: a thread may be in something of it */
 	bool listed;              /* in the batch that is being prepared */
 	unsigned journal[2];      /* window, hole */
@@ -167,6 +177,12 @@ struct session {
 	struct queue_item *queue, *queue_tail;
 	size_t queue_length;
 	enum session_state state;
+	bool private_arenas; /* to be set before the first insert: shared ones are not tried */
+	/* counts changes of the module list, and those that waiting foci have seen */
+	unsigned module_changes, changes_seen;
+	bool maybe_pending;
+	uint64_t retry_ns; /* CLOCK_MONOTONIC: windows that wait are not tried before */
+	uint64_t retry_pause_ns;
 	uint64_t incarnation;
 	/* how the threads of the target registered rseq; see place_look_at_rseq() */
 	bool rseq_known, rseq_usable;
@@ -192,6 +208,8 @@ void session_free(struct session *s); /* our side only */
 void instance_free(struct instance *i);
 /* DINST_GONE or DINST_FAILED unless the target is there and is the same program. */
 int session_check(struct session *s, struct dinst_error *e);
+/* Looks at the target's modules again; sites of those that are gone are dropped. */
+int session_update_modules(struct session *s, struct dinst_error *e);
 void session_note_stop(struct session *s, const struct stop_report *report, uint64_t *stop_ns);
 void session_progress(struct session *s, const char *text, size_t done, size_t total);
 int session_plan(struct session *s, struct module *m, uint32_t function,
@@ -208,6 +226,16 @@ struct instance *session_instance(const struct session *s, unsigned id);
 int place_for(struct session *s, struct module *m, struct place **out, uint64_t *stop_ns,
 	      struct dinst_error *e);
 struct place *place_at(const struct session *s, taddr_t address);
+/*
+ * Makes what was written reach the target where an arena is private; no-op for
+ * shared ones. Everything new first, then the slots that lead to it: at every
+ * moment in between what the target can reach is whole. In a stop.
+ */
+int place_sync(struct stop *stop, struct session *s, struct dinst_error *e);
+/* True if something was switched on or off that a private arena has not been told. */
+bool place_has_unsent(const struct session *s);
+/* place_sync() in a stop of its own, if there is anything to send. */
+int place_send(struct session *s, uint64_t *stop_ns, struct dinst_error *e);
 void place_free(struct place *p, bool keep_arena);
 /* Fills in what arch_emit_counter_cell() needs to know about place and threads. */
 void place_counter_spec(const struct session *s, const struct place *p, taddr_t counter,
@@ -225,9 +253,17 @@ int site_make(struct session *s, struct module *m, struct place *p,
 	      struct dinst_error *e);
 /* Forgets a site that was never patched, or whose trampoline may be freed. */
 void site_free(struct session *s, struct site *site);
-/* Takes a site out of the table: its window will be restored; new requests make a new one. */
-/* Sites of modules that are unmapped now: their windows are gone, nothing is to be restored. */
+/*
+ * Sites of modules that are unmapped now: new requests do not find them. They
+ * still go through the queue, since a forked child may have the module.
+ */
 void site_drop_gone(struct session *s);
+/*
+ * False if the site was patched and its window is the original again: the
+ * module was loaded anew at the same place, or a flush did not come to its end.
+ */
+bool site_is_in_place(const struct session *s, const struct site *site);
+/* Takes a site out of the table: its window will be restored; new requests make a new one. */
 void site_forget(struct session *s, struct site *site);
 /* Writes a counting mini for `instance` and chains it last in the slot: it counts from now on
  * if the site is patched. */
@@ -266,10 +302,16 @@ int request_insert(struct session *s, const char *metric, const char *const *foc
 int request_insert_metric(struct session *s, const struct metric *metric, const char *const *foci,
 			  size_t focus_count, bool each, struct insert_result *result,
 			  struct dinst_error *e);
+
+/* pending.c */
 /* True if something waits: a window for its threads to leave, or a focus for its module. */
-bool request_has_pending(const struct session *s);
+bool request_has_pending(struct session *s);
 /* Tries again what is pending; returns how many points began to count. */
 size_t request_retry_pending(struct session *s);
+/* The same for being called all the time: windows only after growing pauses, since each try is a stop. */
+void request_poll(struct session *s);
+
+/* request.c */
 uint64_t instance_value(const struct instance *i);
 /* How many of its points count now, and how many wait for a stop at a better moment. */
 void instance_points(const struct instance *i, size_t *points, size_t *pending);

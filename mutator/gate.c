@@ -61,6 +61,9 @@ static int find_entry(struct gate *g, struct dinst_error *e)
 	status = place_for(s, m, &p, NULL, e);
 	if (status < 0)
 		return status;
+	/* Its words would be the target's alone: nobody here would see that it has arrived. */
+	if (p->arena->mode == ARENA_PRIVATE)
+		return dinst_fail(e, DINST_REFUSED, "the arena is private");
 	status = site_make(s, m, p, plan, (unsigned)plan->points[0].window, &g->site, e);
 	if (status < 0)
 		return status;
@@ -82,6 +85,7 @@ static int make_gate(struct gate *g, struct dinst_error *e)
 		status = heap_alloc_code(heap, ARCH_GATE_MAX, &g->code, e);
 	if (status < 0)
 		return status;
+	g->site->gate = g->code;
 	*word(g, g->budget) = GATE_BUDGET;
 	out.bytes = heap_map(heap, g->code, ARCH_GATE_MAX);
 	out.pc = g->code;
@@ -107,8 +111,8 @@ static void wait_for_arrival(const struct gate *g)
 }
 
 /*
- * Opens the gate and takes it out of the chain. Its code and words stay until
- * the session ends: 64 bytes that a thread may just be leaving.
+ * Opens the gate and takes it out of the chain. Its code goes with the site,
+ * when no thread is in either; its words stay until the session ends.
  */
 static void open_gate(struct gate *g)
 {

@@ -10,6 +10,7 @@
 #ifndef DINST_MUTATOR_MODULE_H
 #define DINST_MUTATOR_MODULE_H
 
+#include "inject/maps.h"
 #include "inject/target.h"
 #include "mutator/image.h"
 
@@ -37,6 +38,8 @@ void module_list_free(struct module_list *l);
 size_t module_count(const struct module_list *l);
 struct module *module_get(const struct module_list *l, size_t index);
 struct module *module_at(const struct module_list *l, taddr_t address); /* NULL if none */
+/* True if these maps, of whatever process, show the module's file at `address`. */
+bool module_is_mapped(const struct module *m, const struct maps *maps, taddr_t address);
 /* By base name, soname or path; NULL if none. */
 struct module *module_named(const struct module_list *l, const char *name);
 

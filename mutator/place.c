@@ -68,8 +68,13 @@ static int make_arena(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct make_place *m = arg;
 
+	if (target_incarnation(stop_target(stop)) != m->session->incarnation)
+		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
+				  (int)m->session->pid);
 	place_look_at_rseq(m->session, stop);
-	return arena_create(stop, m->lo, m->hi, &m->arena, e);
+	return m->session->private_arenas ?
+		       arena_create_private(stop, m->lo, m->hi, &m->arena, e) :
+		       arena_create(stop, m->lo, m->hi, &m->arena, e);
 }
 
 void place_free(struct place *p, bool keep_arena)
@@ -80,8 +85,62 @@ void place_free(struct place *p, bool keep_arena)
 		journal_destroy(p->journal);
 	if (p->arena && keep_arena)
 		arena_release(p->arena);
+	free(p->stores);
 	free(p);
 }
+
+/* ------------------------------------------------------- private arenas */
+
+int place_sync(struct stop *stop, struct session *s, struct dinst_error *e)
+{
+	int status = 0;
+
+	for (struct place *p = s->places; p && status >= 0; p = p->next) {
+		if (p->unmapped)
+			continue;
+		status = arena_sync(stop, p->arena, e);
+		if (status < 0 || !p->store_count)
+			continue;
+		for (size_t i = 0; i < p->store_count; i++)
+			memcpy(heap_map(p->heap, p->stores[i].displacement, sizeof(uint32_t)),
+			       &p->stores[i].value, sizeof(uint32_t));
+		p->store_count = 0;
+		status = arena_sync(stop, p->arena, e);
+	}
+	return status;
+}
+
+bool place_has_unsent(const struct session *s)
+{
+	for (const struct place *p = s->places; p; p = p->next)
+		if (p->store_count && !p->unmapped)
+			return true;
+	return false;
+}
+
+static int sync_work(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	struct session *s = arg;
+
+	if (target_incarnation(stop_target(stop)) != s->incarnation)
+		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
+				  (int)s->pid);
+	return place_sync(stop, s, e);
+}
+
+int place_send(struct session *s, uint64_t *stop_ns, struct dinst_error *e)
+{
+	struct stop_report report = { 0 };
+	int status;
+
+	if (!place_has_unsent(s))
+		return 0;
+	status = target_stop(s->target, NULL, sync_work, s, &report, e);
+	session_note_stop(s, &report, stop_ns);
+	return status;
+}
+
+/* --------------------------------------------------------------- making */
 
 /* An arena that was just made and nobody uses: give it back to the target. */
 static int unmake_arena(struct stop *stop, void *arg, struct dinst_error *e)
@@ -101,7 +160,7 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 	int status;
 
 	for (p = s->places; p; p = p->next)
-		if (!p->full && m->lo >= p->arena->reach_lo && m->hi <= p->arena->reach_hi) {
+		if (!p->full && !p->unmapped && m->lo >= p->arena->reach_lo && m->hi <= p->arena->reach_hi) {
 			*out = p;
 			return 0;
 		}

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mutator/core.h"
+#include "mutator/removal.h"
 
 enum {
 	QUEUE_THRESHOLD = 512,  /* items: beyond, a removal flushes */
@@ -103,7 +103,7 @@ void removal_settle(struct session *s, struct flush_result *result)
 	struct dinst_error ignored = { 0 };
 
 	*result = (struct flush_result){ 0 };
-	if (s->queue_length > QUEUE_THRESHOLD || heap_above_mark(s))
+	if (s->queue_length > QUEUE_THRESHOLD || heap_above_mark(s) || place_has_unsent(s))
 		/* What cannot be freed now stays queued: not an error of the removal. */
 		removal_flush(s, result, &ignored);
 	result->queued = s->queue_length;
@@ -117,119 +117,6 @@ int removal_remove(struct session *s, struct instance *i, struct flush_result *r
 	if (status >= 0)
 		removal_settle(s, result);
 	return status;
-}
-
-/* --------------------------------------------------------------- flush */
-
-struct flush {
-	struct session *session;
-	struct site **restores; /* to be restored in this stop */
-	bool *restored;         /* in every process of the family */
-	size_t restore_count;
-	struct patch *patches;
-	size_t *patch_site;
-	struct snapshot **shots;
-	size_t shot_count;
-};
-
-/* Threads that are about to execute the near jump in a hole go where it leads. */
-static int leave_holes(struct flush *f, struct stop *stop, struct dinst_error *e)
-{
-	bool moved = false;
-
-	for (size_t i = 0; i < stop_thread_count(stop); i++) {
-		struct stop_thread *t = stop_thread(stop, i);
-
-		if (t->kernel_worker)
-			continue;
-		for (size_t k = 0; k < f->restore_count; k++) {
-			const struct site *site = f->restores[k];
-
-			if (site->patch_count < 2 ||
-			    arch_pc(&t->regs) != site->window.hole + site->module->bias)
-				continue;
-			arch_set_pc(&t->regs, site->base);
-			t->changed = true;
-			moved = true;
-		}
-	}
-	return moved ? stop_store_regs(stop, e) : 0;
-}
-
-/* Restores patch number `which` (1: windows, 0: holes) in one process. */
-static int restore_round(struct flush *f, struct stop *stop, unsigned which, struct dinst_error *e)
-{
-	size_t count = 0;
-	int status;
-
-	for (size_t i = 0; i < f->restore_count; i++) {
-		const struct site *site = f->restores[i];
-		const struct patch *p;
-
-		if (!f->restored[i] || (site->patch_count == 1 && !which))
-			continue;
-		p = &site->patches[site->patch_count == 1 ? 0 : which];
-		f->patches[count] = *p;
-		memcpy(f->patches[count].before, p->after, p->length);
-		memcpy(f->patches[count].after, p->before, p->length);
-		f->patch_site[count++] = i;
-	}
-	if (!count)
-		return 0;
-	status = patch_apply(stop, f->patches, count, e);
-	for (size_t i = 0; i < count; i++)
-		if (status < 0 || f->patches[i].outcome == PATCH_FOREIGN ||
-		    f->patches[i].outcome == PATCH_FAILED)
-			f->restored[f->patch_site[i]] = false;
-	return status;
-}
-
-/* For one process of the family. */
-static int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
-{
-	struct flush *f = arg;
-	struct snapshot **shots = realloc(f->shots, (f->shot_count + 1) * sizeof(struct snapshot *));
-	int status;
-
-	if (!shots)
-		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	f->shots = shots;
-	status = leave_holes(f, stop, e);
-	if (status >= 0)
-		status = restore_round(f, stop, 1, e);
-	if (status >= 0)
-		status = restore_round(f, stop, 0, e);
-	if (status >= 0)
-		status = snapshot_take(stop, &f->shots[f->shot_count], e);
-	if (status >= 0)
-		f->shot_count++;
-	return status;
-}
-
-static int by_window(const void *a, const void *b)
-{
-	const struct site *x = *(struct site *const *)a, *y = *(struct site *const *)b;
-
-	return x->key.start < y->key.start ? -1 : x->key.start > y->key.start;
-}
-
-static int prepare(struct flush *f, struct dinst_error *e)
-{
-	size_t n = f->session->queue_length + 1;
-
-	f->restores = calloc(n, sizeof(*f->restores));
-	f->restored = calloc(n, sizeof(*f->restored));
-	f->patches = calloc(n, sizeof(*f->patches));
-	f->patch_site = calloc(n, sizeof(*f->patch_site));
-	if (!f->restores || !f->restored || !f->patches || !f->patch_site)
-		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for a flush");
-	for (struct queue_item *q = f->session->queue; q; q = q->next)
-		if (q->site && !q->site->links && q->site->state == SITE_PATCHED)
-			f->restores[f->restore_count++] = q->site;
-	qsort(f->restores, f->restore_count, sizeof(*f->restores), by_window);
-	for (size_t i = 0; i < f->restore_count; i++)
-		f->restored[i] = true;
-	return 0;
 }
 
 /* ----------------------------------------------- what can be given back */
@@ -247,7 +134,7 @@ static int by_lo(const void *a, const void *b)
  */
 static struct stack_range *queued_ranges(const struct session *s, size_t *count)
 {
-	struct stack_range *ranges = calloc(s->queue_length + 1, sizeof(*ranges));
+	struct stack_range *ranges = calloc(2 * s->queue_length + 1, sizeof(*ranges));
 	size_t n = 0;
 
 	if (!ranges)
@@ -260,6 +147,9 @@ static struct stack_range *queued_ranges(const struct session *s, size_t *count)
 			ranges[n++] = (struct stack_range){ .lo = q->site->base,
 							    .hi = q->site->base +
 								  q->site->base_size };
+		if (q->site && q->site->gate)
+			ranges[n++] = (struct stack_range){ .lo = q->site->gate,
+							    .hi = q->site->gate + ARCH_GATE_MAX };
 	}
 	qsort(ranges, n, sizeof(*ranges), by_lo);
 	*count = n;
@@ -317,6 +207,8 @@ static void mark_busy_sites(struct session *s, const struct stack_range *ranges,
 		else if (q->site && q->site->state == SITE_DRAINING &&
 			 range_hit(ranges, count, q->site->base))
 			site->busy = true;
+		if (busy && q->site && site->gate && range_hit(ranges, count, site->gate))
+			site->busy = true;
 	}
 }
 
@@ -360,12 +252,13 @@ static size_t give_back(struct session *s, bool sites)
 static void begin_draining(struct flush *f)
 {
 	for (size_t i = 0; i < f->restore_count; i++)
-		if (f->restored[i] && f->restores[i]->state == SITE_PATCHED) {
+		if (f->restored[i]) {
 			f->restores[i]->state = SITE_DRAINING;
 			site_forget(f->session, f->restores[i]);
 		}
 	for (struct queue_item *q = f->session->queue; q; q = q->next)
-		if (q->site && q->site->state == SITE_PLANNED && !q->site->links) {
+		if (q->site && q->site->state == SITE_PLANNED && !q->site->touched &&
+		    !q->site->links) {
 			q->site->state = SITE_DRAINING;
 			site_forget(f->session, q->site);
 		}
@@ -382,7 +275,7 @@ int removal_flush(struct session *s, struct flush_result *result, struct dinst_e
 	*result = (struct flush_result){ .queued = s->queue_length };
 	if (!s->queue)
 		return 0;
-	status = prepare(&f, e);
+	status = restore_prepare(&f, e);
 	if (status < 0)
 		goto free_flush;
 	status = family_stop(s, restore_and_copy, &f, &report, e);
@@ -405,15 +298,9 @@ int removal_flush(struct session *s, struct flush_result *result, struct dinst_e
 		p->full = false;
 
 free_flush:
-	for (size_t i = 0; i < f.shot_count; i++)
-		snapshot_free(f.shots[i]);
+	restore_release(&f);
 	family_release(s);
-	free(f.shots);
 	free(ranges);
-	free(f.patch_site);
-	free(f.patches);
-	free(f.restored);
-	free(f.restores);
 	return status;
 }
 
@@ -434,7 +321,14 @@ static void give_back_pages(struct session *s, struct stop *stop)
 	struct place *p = s->places;
 	taddr_t scratch;
 
-	if (!p || !s->page_count || heap_alloc_code(p->heap, ARCH_REMOTE_MAX, &scratch, &ignored) < 0)
+	if (!p || p->unmapped || !s->page_count)
+		return;
+	/* What we write into a private arena is not there before it is sent. */
+	if (p->arena->mode == ARENA_PRIVATE) {
+		patch_drop_private_pages(stop, s->pages, s->page_count, 0, NULL, &ignored);
+		return;
+	}
+	if (heap_alloc_code(p->heap, ARCH_REMOTE_MAX, &scratch, &ignored) < 0)
 		return;
 	/* Memory only: the bytes are right whether or not this succeeds. */
 	patch_drop_private_pages(stop, s->pages, s->page_count, scratch,
@@ -487,6 +381,20 @@ static int remove_all(struct session *s, struct dinst_error *e)
 	return 0;
 }
 
+/*
+ * Everything that is patched, or was, must be on the queue: the arenas go when
+ * that is empty. What a failed request or a lack of memory left is found here.
+ */
+static int retire_all(struct session *s, struct dinst_error *e)
+{
+	int status = 0;
+
+	for (size_t b = 0; b < s->site_buckets; b++)
+		for (struct site *site = s->site_hash[b]; site && status >= 0; site = site->next_hash)
+			status = removal_retire(s, site, e);
+	return status;
+}
+
 static void pause_us(unsigned *us)
 {
 	usleep(*us);
@@ -524,11 +432,17 @@ int session_detach(struct session *s, unsigned seconds, struct detach_result *re
 
 	*result = (struct detach_result){ 0 };
 	status = remove_all(s, e);
-	if (status < 0)
+	if (status >= 0)
+		status = retire_all(s, e);
+	if (status < 0) {
+		result->left = s->queue_length + 1;
 		return status;
+	}
 	status = drain(s, deadline, result, e);
 	result->restored = windows - windows_in_place(s);
 	result->left = s->queue_length;
+	if (!result->left)
+		result->left = windows_in_place(s);
 	if (result->left || status < 0)
 		return status;
 	while (s->places) {

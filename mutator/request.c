@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mutator/core.h"
+#include "mutator/request.h"
 
 /* -------------------------------------------------------------- metrics */
 
@@ -40,7 +40,9 @@ void instance_points(const struct instance *i, size_t *points, size_t *pending)
 {
 	*points = *pending = 0;
 	for (const struct link *l = i->links; l; l = l->next_instance)
-		if (l->site->state == SITE_PATCHED)
+		if (l->site->dropped)
+			continue;
+		else if (l->site->state == SITE_PATCHED)
 			++*points;
 		else if (l->site->state == SITE_PLANNED)
 			++*pending;
@@ -114,16 +116,6 @@ static int refuse(struct instance *i, const struct function_ref *f, enum refusal
 
 /* -------------------------------------------------------------- requests */
 
-struct request {
-	struct session *session;
-	const struct metric *metric;
-	struct instance **instances;
-	size_t count, room;
-	struct site **sites;  /* to be patched in this batch */
-	size_t site_count, site_room;
-	uint64_t stop_ns;
-};
-
 static struct instance *add_instance(struct request *r, const char *focus, struct dinst_error *e)
 {
 	struct instance *i = calloc(1, sizeof(*i));
@@ -169,8 +161,21 @@ static int add_site(struct request *r, struct site *site, struct dinst_error *e)
 /* Nothing leads to it and nothing ever did. */
 static bool site_is_fresh(const struct site *site)
 {
-	return site && site->state == SITE_PLANNED && !site->links && !site->queued &&
-	       !site->queued_links;
+	return site && site->state == SITE_PLANNED && !site->touched && !site->listed &&
+	       !site->links && !site->queued && !site->queued_links;
+}
+
+/* A window is the original again: look at all of its module, which was loaded anew perhaps. */
+static void notice_reverted(struct session *s, const struct module *m)
+{
+	for (size_t b = 0; b < s->site_buckets; b++)
+		for (struct site *site = s->site_hash[b]; site; site = site->next_hash) {
+			if (site->module != m || site_is_in_place(s, site))
+				continue;
+			site->state = SITE_PLANNED;
+			site->touched = true;
+			s->maybe_pending = true;
+		}
 }
 
 /*
@@ -186,6 +191,7 @@ static int prepare_point(struct request *r, struct instance *i, const struct fun
 	int status;
 
 	do {
+		const struct place *newest = s->places;
 		struct place *place;
 		taddr_t counter;
 
@@ -195,26 +201,29 @@ static int prepare_point(struct request *r, struct instance *i, const struct fun
 		if (status < 0)
 			return status;
 		status = site_make(s, f->module, place, plan, (unsigned)p->window, site, e);
-		if (status == DINST_NO_MEMORY && !place->full) {
-			place->full = again = true;
-			dinst_error_clear(e);
-			continue;
-		}
+		if (status >= 0 && !site_is_in_place(s, *site))
+			notice_reverted(s, f->module);
 		if (status >= 0)
 			status = tally_in(i, (*site)->place, &counter, e);
 		if (status >= 0)
 			status = site_link(s, *site, p->kind, p->insn, i, counter, e);
-		if (status == DINST_NO_MEMORY && !place->full && site_is_fresh(*site)) {
-			site_free(s, *site);
-			place->full = again = true;
-			dinst_error_clear(e);
+		if (status >= 0)
+			return status;
+		if (status == DINST_NO_MEMORY && !place->full && (!*site || site_is_fresh(*site))) {
+			/* Where not even a new arena helps another one will not. */
+			again = newest == s->places;
+			place->full = true;
 		}
+		if (site_is_fresh(*site))
+			site_free(s, *site);
+		if (again)
+			dinst_error_clear(e);
 	} while (again);
 	return status;
 }
 
 /* Writes what one function needs for instance i; the window stays untouched for now. */
-static int prepare_function(struct request *r, struct instance *i, const struct function_ref *f,
+int request_prepare(struct request *r, struct instance *i, const struct function_ref *f,
 			    struct dinst_error *e)
 {
 	const struct function_plan *plan;
@@ -263,7 +272,7 @@ static void name_of(const struct function_ref *f, char *text, size_t size)
 	snprintf(text, size, "/Code/%s/%s", f->module->name, functions[f->index].name);
 }
 
-static int find_focus(const struct session *s, const char *focus, struct function_ref **functions,
+int request_find(const struct session *s, const char *focus, struct function_ref **functions,
 		      size_t *count, struct dinst_error *e)
 {
 	return focus[0] == '/' ? find_resource(s->modules, focus, functions, count, e) :
@@ -294,13 +303,14 @@ static int prepare_focus(struct request *r, const char *focus, bool each, struct
 
 	if (status < 0)
 		return status;
-	status = find_focus(r->session, focus, &functions, &count, e);
+	status = request_find(r->session, focus, &functions, &count, e);
 	if (status == DINST_NO_MODULE && may_come(focus)) {
 		dinst_error_clear(e);
 		i = add_instance(r, focus, e);
 		if (!i)
 			return DINST_NO_MEMORY;
 		i->waiting = true;
+		r->session->maybe_pending = true;
 		return 0;
 	}
 	for (size_t n = 0; status >= 0 && n < count; n++) {
@@ -312,57 +322,72 @@ static int prepare_focus(struct request *r, const char *focus, bool each, struct
 			name_of(&functions[n], name, sizeof(name));
 		if (each || !i)
 			i = add_instance(r, each ? name : focus, e);
-		status = i ? prepare_function(r, i, &functions[n], e) : DINST_NO_MEMORY;
+		status = i ? request_prepare(r, i, &functions[n], e) : DINST_NO_MEMORY;
 	}
 	free(functions);
 	return status;
 }
 
-/*
- * Somebody else changed the bytes of this site's window: its points are refused
- * after all. Its minis go through the queue, since a thread may have been moved
- * into the trampoline before the bytes were compared.
- */
-static void drop_foreign(struct request *r, struct site *site, struct dinst_error *e)
+/* Takes the links to foreign sites from one instance. */
+static void drop_foreign_links(struct session *s, struct instance *i, struct dinst_error *e)
 {
-	const struct function_ref f = { .module = site->module, .index = site->function };
+	struct link **p = &i->links, *l;
 
-	for (size_t n = 0; n < r->count; n++) {
-		struct link **p = &r->instances[n]->links, *l;
+	while ((l = *p)) {
+		const struct function_ref f = { .module = l->site->module,
+						.index = l->site->function };
 
-		while ((l = *p)) {
-			if (l->site != site) {
-				p = &l->next_instance;
-				continue;
-			}
-			*p = l->next_instance;
-			r->instances[n]->link_count--;
-			removal_unlink(r->session, l, e);
-			refuse(r->instances[n], &f, REFUSAL_FOREIGN, e);
+		if (!l->site->foreign) {
+			p = &l->next_instance;
+			continue;
 		}
+		*p = l->next_instance;
+		i->link_count--;
+		removal_unlink(s, l, e);
+		refuse(i, &f, REFUSAL_FOREIGN, e);
 	}
 }
 
-static int apply(struct request *r, struct dinst_error *e)
+void request_drop_foreign(struct session *s, struct instance **instances, size_t count,
+			  struct site **sites, const bool *foreign, size_t site_count)
 {
+	struct dinst_error ignored = { 0 };
+	bool any = false;
+
+	for (size_t k = 0; k < site_count; k++)
+		any |= sites[k]->foreign = foreign[k];
+	for (size_t n = 0; any && n < count; n++)
+		drop_foreign_links(s, instances[n], &ignored);
+	for (struct instance *i = s->instances; any && i; i = i->next)
+		drop_foreign_links(s, i, &ignored);
+	for (size_t k = 0; k < site_count; k++)
+		sites[k]->foreign = false;
+}
+
+int request_apply(struct request *r, struct dinst_error *e)
+{
+	struct session *s = r->session;
 	struct batch_result result;
 	bool *foreign;
 	int status;
 
 	if (!r->site_count)
-		return 0;
+		return place_send(s, &r->stop_ns, e);
 	foreign = calloc(r->site_count, sizeof(*foreign));
 	if (!foreign)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	session_progress(r->session, "patching", 0, r->site_count);
-	status = batch_apply(r->session, r->sites, r->site_count, foreign, &result, e);
+	session_progress(s, "patching", 0, r->site_count);
+	status = batch_apply(s, r->sites, r->site_count, foreign, &result, e);
 	if (result.stop_ns > r->stop_ns)
 		r->stop_ns = result.stop_ns;
-	for (size_t k = 0; k < r->site_count; k++) {
-		r->sites[k]->listed = false;
-		if (status >= 0 && foreign[k])
-			drop_foreign(r, r->sites[k], e);
+	if (status < 0 || result.pending) {
+		s->maybe_pending = true;
+		s->retry_pause_ns = 0;
 	}
+	for (size_t k = 0; k < r->site_count; k++)
+		r->sites[k]->listed = false;
+	if (status >= 0)
+		request_drop_foreign(s, r->instances, r->count, r->sites, foreign, r->site_count);
 	free(foreign);
 	return status;
 }
@@ -418,21 +443,18 @@ int request_insert_metric(struct session *s, const struct metric *metric, const 
 {
 	struct request r = { .session = s, .metric = metric };
 	int status = session_check(s, e);
-	bool changed = false;
 
 	*result = (struct insert_result){ 0 };
 	if (status >= 0)
-		status = module_list_update(s->modules, s->target, &changed, e);
+		status = session_update_modules(s, e);
 	if (status < 0)
 		return status;
-	if (changed)
-		site_drop_gone(s);
 	for (size_t n = 0; status >= 0 && n < focus_count; n++)
 		status = prepare_focus(&r, foci[n], each, e);
 	if (status >= 0 && !focus_count)
 		status = prepare_focus(&r, "/Code", each, e);
 	if (status >= 0)
-		status = apply(&r, e);
+		status = request_apply(&r, e);
 	if (status >= 0)
 		status = check_points(&r, e);
 	if (status < 0) {
@@ -459,77 +481,4 @@ int request_insert(struct session *s, const char *metric, const char *const *foc
 		return dinst_fail(e, DINST_NO_METRIC,
 				  "no metric is called %s; `dinst metrics` lists them", metric);
 	return request_insert_metric(s, m, foci, focus_count, each, result, e);
-}
-
-/* -------------------------------------------------------------- pending */
-
-bool request_has_pending(const struct session *s)
-{
-	for (const struct instance *i = s->instances; i; i = i->next)
-		if (i->waiting)
-			return true;
-	for (size_t b = 0; b < s->site_buckets; b++)
-		for (const struct site *site = s->site_hash[b]; site; site = site->next_hash)
-			if (site->state == SITE_PLANNED && site->links)
-				return true;
-	return false;
-}
-
-/* Instances whose module has come: their functions are prepared like a new request's. */
-static size_t begin_waiting(struct session *s, struct dinst_error *e)
-{
-	size_t began = 0;
-	bool changed = false;
-
-	if (module_list_update(s->modules, s->target, &changed, e) < 0 || !changed)
-		return 0;
-	for (struct instance *i = s->instances; i; i = i->next) {
-		struct request r = {
-			.session = s, .metric = i->metric, .instances = &i, .count = 1
-		};
-		struct function_ref *functions = NULL;
-		size_t count = 0;
-		int status;
-
-		if (!i->waiting || find_focus(s, i->focus, &functions, &count, e) < 0) {
-			dinst_error_clear(e);
-			continue;
-		}
-		i->waiting = false;
-		status = 0;
-		for (size_t n = 0; status >= 0 && n < count; n++)
-			status = prepare_function(&r, i, &functions[n], e);
-		free(functions);
-		/* What was prepared before a failure counts; windows that wait are tried again. */
-		apply(&r, e);
-		began += r.site_count;
-		dinst_error_clear(e);
-		free(r.sites);
-	}
-	return began;
-}
-
-size_t request_retry_pending(struct session *s)
-{
-	struct dinst_error ignored = { 0 };
-	struct batch_result result = { 0 };
-	struct site **sites;
-	bool *foreign;
-	size_t count = 0, began;
-
-	if (session_check(s, &ignored) < 0)
-		return 0;
-	began = begin_waiting(s, &ignored);
-	dinst_error_clear(&ignored);
-	sites = calloc(s->site_count + 1, sizeof(struct site *));
-	foreign = calloc(s->site_count + 1, sizeof(*foreign));
-	for (size_t b = 0; sites && foreign && b < s->site_buckets; b++)
-		for (struct site *site = s->site_hash[b]; site; site = site->next_hash)
-			if (site->state == SITE_PLANNED && site->links)
-				sites[count++] = site;
-	if (count)
-		batch_apply(s, sites, count, foreign, &result, &ignored);
-	free(foreign);
-	free(sites);
-	return began + result.patched;
 }

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "mutator/serve.h"
@@ -51,6 +52,23 @@ static void write_all(struct server *sv, const char *bytes, size_t size)
 	}
 }
 
+/* Names come from files and processes that may have written anything there. */
+json_t *serve_text(const char *text)
+{
+	json_t *string = json_string(text);
+	char *copy;
+
+	if (string)
+		return string;
+	copy = strdup(text);
+	for (char *p = copy; p && *p; p++)
+		if (*p & 0x80)
+			*p = '?';
+	string = json_string(copy ? copy : "?");
+	free(copy);
+	return string;
+}
+
 static void send_object(struct server *sv, json_t *object)
 {
 	char *line = json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII);
@@ -74,8 +92,8 @@ void serve_notify(struct server *sv, const char *method, json_t *params)
 static void send_error(struct server *sv, const json_t *id, int code, const char *text,
 		       const char *word)
 {
-	json_t *error = json_pack("{s:i, s:s, s:{s:s}}", "code", code, "message", text, "data",
-				  "code", word);
+	json_t *error = json_pack("{s:i, s:o, s:{s:s}}", "code", code, "message",
+				  serve_text(text), "data", "code", word);
 	json_t *reply = json_pack("{s:s, s:o}", "jsonrpc", "2.0", "error", error);
 
 	json_object_set(reply, "id", id ? (json_t *)id : json_null());
@@ -118,10 +136,13 @@ static void call(struct server *sv, const json_t *id, const char *name, const js
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
 		if (strcmp(methods[i].name, name))
 			continue;
-		if (methods[i].call(sv, params, &result, &e) >= 0)
+		if (methods[i].call(sv, params, &result, &e) < 0)
+			send_error(sv, id, -32000, e.text, dinst_code_name(e.code));
+		else if (result)
 			send_result(sv, id, result);
 		else
-			send_error(sv, id, -32000, e.text, dinst_code_name(e.code));
+			send_error(sv, id, -32000, "no memory for the answer",
+				   dinst_code_name(DINST_NO_MEMORY));
 		return;
 	}
 	send_error(sv, id, -32601, "no such method", "protocol");
@@ -200,9 +221,18 @@ static void tell_exit(struct server *sv)
 		     json_pack("{s:s, s:s}", "kind", "exited", "text", "the target has ended"));
 }
 
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 int serve(int fd)
 {
 	struct server sv = { .fd = fd };
+	uint64_t polled = 0;
 
 	while (!sv.broken) {
 		struct session *s = sv.session;
@@ -211,12 +241,16 @@ int serve(int fd)
 			{ .fd = fd, .events = POLLIN },
 			{ .fd = watch ? target_pidfd(s->target) : -1, .events = POLLIN },
 		};
-		int n = poll(fds, 2, s && request_has_pending(s) ? RETRY_PENDING_MS : -1);
+		bool waits = watch && request_has_pending(s);
+		int n = poll(fds, 2, waits ? RETRY_PENDING_MS : -1);
 
 		if (n < 0 && errno != EINTR)
 			break;
-		if (n == 0)
-			request_retry_pending(s);
+		/* Also where requests come all the time. */
+		if (waits && now_ms() - polled >= RETRY_PENDING_MS) {
+			request_poll(s);
+			polled = now_ms();
+		}
 		if (n > 0 && fds[1].revents)
 			tell_exit(&sv);
 		if (n > 0 && fds[0].revents)

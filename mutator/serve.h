@@ -37,6 +37,9 @@ void serve_notify(struct server *sv, const char *method, json_t *params);
 /* DINST_NO_SESSION unless attach was called. */
 int serve_session(struct server *sv, struct session **s, struct dinst_error *e);
 
+/* A string for an answer, whatever bytes `text` has. */
+json_t *serve_text(const char *text);
+
 /* {"rows": rows}; steals rows. */
 json_t *serve_rows(json_t *rows);
 

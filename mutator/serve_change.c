@@ -18,12 +18,12 @@ static void note_refused(json_t *notes, const struct instance *i)
 	for (size_t n = 0; n < i->refused_count && n < REFUSED_SHOWN; n++) {
 		snprintf(text, sizeof(text), "refused: %s: %s (%s)", i->refused[n].where,
 			 refusal_text(i->refused[n].refusal), refusal_name(i->refused[n].refusal));
-		json_array_append_new(notes, json_string(text));
+		json_array_append_new(notes, serve_text(text));
 	}
 	if (i->refused_count > REFUSED_SHOWN) {
 		snprintf(text, sizeof(text), "refused: %zu more of %s; `dinst points` lists them",
 			 i->refused_count - REFUSED_SHOWN, i->focus);
-		json_array_append_new(notes, json_string(text));
+		json_array_append_new(notes, serve_text(text));
 	}
 }
 
@@ -37,7 +37,7 @@ static void note_pending(json_t *notes, const struct instance *i, size_t pending
 		snprintf(text, sizeof(text),
 			 "pending: %zu points of %s wait until no thread is inside them", pending,
 			 i->focus);
-	json_array_append_new(notes, json_string(text));
+	json_array_append_new(notes, serve_text(text));
 }
 
 static json_t *refused_json(const struct instance *i)
@@ -45,8 +45,8 @@ static json_t *refused_json(const struct instance *i)
 	json_t *list = json_array();
 
 	for (size_t n = 0; n < i->refused_count; n++)
-		json_array_append_new(list, json_pack("{s:s, s:s}", "where", i->refused[n].where,
-						      "reason",
+		json_array_append_new(list, json_pack("{s:o, s:s}", "where",
+						      serve_text(i->refused[n].where), "reason",
 						      refusal_name(i->refused[n].refusal)));
 	return list;
 }
@@ -56,8 +56,8 @@ static json_t *instance_row(const struct instance *i, uint64_t stop_ns)
 	size_t points, pending;
 
 	instance_points(i, &points, &pending);
-	return json_pack("{s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "id", (json_int_t)i->id,
-			 "metric", i->metric->name, "focus", i->focus, "points",
+	return json_pack("{s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:o}", "id", (json_int_t)i->id,
+			 "metric", i->metric->name, "focus", serve_text(i->focus), "points",
 			 (json_int_t)points, "refused", (json_int_t)i->refused_count, "pending",
 			 (json_int_t)pending, "stop_us", serve_us(stop_ns), "reasons",
 			 refused_json(i));
@@ -68,6 +68,11 @@ static int read_foci(const json_t *list, const char ***out, size_t *count, struc
 	size_t n = json_array_size(list);
 	const char **foci = calloc(n + 1, sizeof(*foci));
 
+	/* No list is everything: what is no list must not be taken for none. */
+	if (list && !json_is_array(list)) {
+		free(foci);
+		return dinst_fail(e, DINST_PROTOCOL, "the foci are a list of strings");
+	}
 	if (!foci)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	for (size_t i = 0; i < n; i++) {
@@ -141,7 +146,8 @@ static int wanted(const struct session *s, const json_t *params, struct instance
 		list[(*count)++] = i;
 	for (size_t k = 0; k < n; k++) {
 		json_int_t id = json_integer_value(json_array_get(ids, k));
-		struct instance *i = id > 0 ? session_instance(s, (unsigned)id) : NULL;
+		struct instance *i =
+			id > 0 && id <= UINT32_MAX ? session_instance(s, (unsigned)id) : NULL;
 
 		if (!i) {
 			free(list);
@@ -170,9 +176,9 @@ int serve_read(struct server *sv, const json_t *params, json_t **result, struct 
 	for (size_t k = 0; k < count; k++) {
 		const struct instance *i = list[k];
 
-		json_array_append_new(rows, json_pack("{s:I, s:s, s:s, s:I, s:s}", "id",
+		json_array_append_new(rows, json_pack("{s:I, s:s, s:o, s:I, s:s}", "id",
 						      (json_int_t)i->id, "metric", i->metric->name,
-						      "focus", i->focus, "value",
+						      "focus", serve_text(i->focus), "value",
 						      (json_int_t)instance_value(i), "unit",
 						      i->metric->unit));
 	}

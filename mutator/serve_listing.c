@@ -42,13 +42,13 @@ int serve_modules(struct server *sv, const json_t *params, json_t **result, stru
 	rows = json_array();
 	for (size_t i = 0; i < module_count(s->modules); i++) {
 		const struct module *m = module_get(s->modules, i);
-		json_t *row = json_pack("{s:s, s:o, s:I, s:I, s:s}", "module", m->name, "address",
+		json_t *row = json_pack("{s:o, s:o, s:I, s:I, s:o}", "module", serve_text(m->name), "address",
 					address_json(m->lo), "size", (json_int_t)(m->hi - m->lo),
 					"functions",
 					(json_int_t)(m->image ? count_functions(m->image) : 0),
-					"path", m->path ? m->path : "");
+					"path", serve_text(m->path ? m->path : ""));
 
-		json_object_set_new(row, "problem", m->image ? json_null() : json_string(m->problem));
+		json_object_set_new(row, "problem", m->image ? json_null() : serve_text(m->problem));
 		if (m->gone)
 			json_object_set_new(row, "gone", json_true());
 		json_array_append_new(rows, row);
@@ -79,10 +79,12 @@ int serve_funcs(struct server *sv, const json_t *params, json_t **result, struct
 
 		image_functions(m->image, &f);
 		f += found[i].index;
-		json_array_append_new(rows, json_pack("{s:s, s:s, s:o, s:I, s:s}", "module", m->name,
-						      "function", image_readable_name(m->image, f->name),
+		json_array_append_new(rows, json_pack("{s:o, s:o, s:o, s:I, s:o}", "module",
+						      serve_text(m->name), "function",
+						      serve_text(image_readable_name(m->image, f->name)),
 						      "address", address_json(f->address + m->bias),
-						      "size", (json_int_t)f->size, "symbol", f->name));
+						      "size", (json_int_t)f->size, "symbol",
+						      serve_text(f->name)));
 	}
 	free(found);
 	*result = serve_rows(rows);
@@ -93,8 +95,8 @@ int serve_funcs(struct server *sv, const json_t *params, json_t **result, struct
 
 static json_t *point_row(const struct module *m, const char *function, const struct point *p)
 {
-	json_t *row = json_pack("{s:s, s:s, s:s, s:o}", "module", m->name, "function", function,
-				"kind", point_kind_name(p->kind), "address",
+	json_t *row = json_pack("{s:o, s:o, s:s, s:o}", "module", serve_text(m->name), "function",
+				serve_text(function), "kind", point_kind_name(p->kind), "address",
 				address_json(p->address + m->bias));
 
 	if (p->window >= 0) {
@@ -205,8 +207,8 @@ static void summary_rows(json_t *rows, const struct module *m, const struct summ
 			if (sum->reasons[kind][r])
 				json_object_set_new(reasons, refusal_name(r),
 						    json_integer((json_int_t)sum->reasons[kind][r]));
-		json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:o, s:I, s:o}", "module",
-						      m->name, "kind", point_kind_name(kind), "points",
+		json_array_append_new(rows, json_pack("{s:o, s:s, s:I, s:o, s:I, s:o}", "module",
+						      serve_text(m->name), "kind", point_kind_name(kind), "points",
 						      (json_int_t)sum->points[kind], "tactics", tactics,
 						      "refused", (json_int_t)sum->refused[kind],
 						      "reasons", reasons));
@@ -283,7 +285,7 @@ int serve_complete(struct server *sv, const json_t *params, json_t **result, str
 		const struct image_function *functions;
 
 		image_functions(found[i].module->image, &functions);
-		json_array_append_new(names, json_string(functions[found[i].index].name));
+		json_array_append_new(names, serve_text(functions[found[i].index].name));
 	}
 	free(found);
 	*result = json_pack("{s:o}", "names", names);

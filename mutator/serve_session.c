@@ -25,7 +25,7 @@ static double now_ms(void)
 static void tell_progress(void *arg, const char *text, size_t done, size_t total)
 {
 	serve_notify(arg, "progress",
-		     json_pack("{s:s, s:I, s:I}", "text", text, "done", (json_int_t)done, "total",
+		     json_pack("{s:o, s:I, s:I}", "text", serve_text(text), "done", (json_int_t)done, "total",
 			       (json_int_t)total));
 }
 
@@ -44,8 +44,9 @@ static json_t *attach_row(const struct session *s, double ms, const struct lefto
 	}
 	if (left->stop_ns > stop_ns)
 		stop_ns = left->stop_ns;
-	return json_pack("{s:s, s:I, s:s, s:I, s:I, s:f, s:I, s:I}", "session", s->name, "pid",
-			 (json_int_t)s->pid, "name", target_name(s->target), "modules",
+	return json_pack("{s:o, s:I, s:o, s:I, s:I, s:f, s:I, s:I}", "session",
+			 serve_text(s->name), "pid", (json_int_t)s->pid, "name",
+			 serve_text(target_name(s->target)), "modules",
 			 (json_int_t)modules, "functions", (json_int_t)functions, "attach_ms", ms,
 			 "stop_us", serve_us(stop_ns), "cleaned", (json_int_t)left->restored);
 }
@@ -173,9 +174,9 @@ int serve_status(struct server *sv, const json_t *params, json_t **result, struc
 		if (module_get(s->modules, i)->image)
 			functions += image_functions(module_get(s->modules, i)->image, &list);
 	}
-	*result = json_pack("{s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I}", "session",
-			    s->name, "pid", (json_int_t)s->pid, "name", target_name(s->target),
-			    "state", state_name(s), "points", (json_int_t)session_points(s),
+	*result = json_pack("{s:o, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I}", "session",
+			    serve_text(s->name), "pid", (json_int_t)s->pid, "name",
+			    serve_text(target_name(s->target)), "state", state_name(s), "points", (json_int_t)session_points(s),
 			    "active", (json_int_t)active, "queued", (json_int_t)s->queue_length,
 			    "heap_bytes", (json_int_t)session_heap_bytes(s), "arena",
 			    !s->places ? "none" : private ? "private" : "shared", "longest_stop_us",
@@ -197,7 +198,7 @@ int serve_detach(struct server *sv, const json_t *params, json_t **result, struc
 	if (s->state == SESSION_HELD)
 		target_release(s->target, &why);
 	status = session_detach(s, seconds > 0 ? (unsigned)seconds : 0, &detached, &why);
-	*result = json_pack("{s:s, s:I, s:I, s:I, s:b}", "session", s->name, "restored",
+	*result = json_pack("{s:o, s:I, s:I, s:I, s:b}", "session", serve_text(s->name), "restored",
 			    (json_int_t)detached.restored, "left", (json_int_t)detached.left,
 			    "stop_us", serve_us(detached.stop_ns), "partial",
 			    detached.left > 0 || status < 0);
@@ -208,7 +209,7 @@ int serve_detach(struct server *sv, const json_t *params, json_t **result, struc
 			 "%zu pieces of code stay in %d for now%s%s; `dinst repair %d` takes them out",
 			 detached.left, (int)s->pid, why.code ? ": " : "", why.code ? why.text : "",
 			 (int)s->pid);
-		json_object_set_new(*result, "notes", json_pack("[s]", text));
+		json_object_set_new(*result, "notes", json_pack("[o]", serve_text(text)));
 	}
 	return 0;
 }

@@ -157,7 +157,7 @@ void session_free(struct session *s)
 	for (struct queue_item *q = s->queue; q; q = next_item) {
 		next_item = q->next;
 		free(q->link);
-		if (q->site && q->site->state == SITE_DRAINING) {
+		if (q->site && (q->site->state == SITE_DRAINING || q->site->dropped)) {
 			free(q->site->offsets);
 			free(q->site);
 		}
@@ -196,6 +196,21 @@ int session_check(struct session *s, struct dinst_error *e)
 		return dinst_fail(e, DINST_GONE,
 				  "process %d has executed another program; detach and attach again",
 				  (int)s->pid);
+	}
+	return 0;
+}
+
+int session_update_modules(struct session *s, struct dinst_error *e)
+{
+	bool changed = false;
+	int status = module_list_update(s->modules, s->target, &changed, e);
+
+	if (status < 0)
+		return status;
+	if (changed) {
+		s->module_changes++;
+		s->retry_pause_ns = 0;
+		site_drop_gone(s);
 	}
 	return 0;
 }

@@ -67,6 +67,8 @@ void site_forget(struct session *s, struct site *site)
 {
 	struct site **p = &s->site_hash[bucket_of(s, site->key.start)];
 
+	if (site->dropped)
+		return;
 	while (*p && *p != site)
 		p = &(*p)->next_hash;
 	if (!*p)
@@ -87,9 +89,19 @@ void site_drop_gone(struct session *s)
 			}
 			*p = site->next_hash;
 			s->site_count--;
-			site->state = SITE_DRAINING;
+			site->dropped = true;
 		}
 	}
+}
+
+bool site_is_in_place(const struct session *s, const struct site *site)
+{
+	const struct patch *p = &site->patches[site->patch_count - 1];
+	uint8_t now[ARCH_PATCH_MAX];
+
+	return site->state != SITE_PATCHED ||
+	       target_read_some(s->target, p->address, now, p->length) != p->length ||
+	       memcmp(now, p->before, p->length) != 0;
 }
 
 /* ------------------------------------------------------ base trampoline */
@@ -362,11 +374,30 @@ void site_free(struct session *s, struct site *site)
 	for (unsigned k = 0; k < site->patch_count; k++)
 		journal_remove(site->place->journal, site->journal[k]);
 	heap_free_code(site->place->heap, site->base);
+	if (site->gate)
+		heap_free_code(site->place->heap, site->gate);
 	free(site->offsets);
 	free(site);
 }
 
 /* ---------------------------------------------------------------- links */
+
+/* A store to a private arena that has to wait; false if there is no memory for it. */
+static bool store_later(struct place *p, taddr_t displacement, uint32_t value)
+{
+	if (p->store_count == p->store_room) {
+		size_t room = p->store_room ? p->store_room * 2 : 64;
+		struct slot_store *stores = realloc(p->stores, room * sizeof(*stores));
+
+		if (!stores)
+			return false;
+		p->stores = stores;
+		p->store_room = room;
+	}
+	p->stores[p->store_count++] =
+		(struct slot_store){ .displacement = displacement, .value = value };
+	return true;
+}
 
 void site_store_slot(struct place *p, taddr_t displacement, taddr_t target)
 {
@@ -376,6 +407,8 @@ void site_store_slot(struct place *p, taddr_t displacement, taddr_t target)
 
 	/* Both lie in one arena: it always reaches. */
 	assert(status == ARCH_OK && where && !(displacement & 3));
+	if (p->arena->mode == ARENA_PRIVATE && store_later(p, displacement, value))
+		return;
 	fault_point();
 	__atomic_store_n(where, value, __ATOMIC_RELEASE);
 }

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pending.c - what could not be done at once is tried again.
+ *
+ * Two things wait: foci for their module, which costs a look at the maps, and
+ * windows for their threads to leave, which costs a stop of the target. So
+ * modules are looked for often, and windows after growing pauses.
+ */
+#include <stdlib.h>
+#include <time.h>
+
+#include "mutator/request.h"
+
+static const uint64_t PAUSE_MIN_NS = 50 * 1000 * 1000;
+static const uint64_t PAUSE_MAX_NS = 5ull * 1000 * 1000 * 1000;
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static bool site_waits(const struct site *site)
+{
+	return site->state == SITE_PLANNED && site->links;
+}
+
+bool request_has_pending(struct session *s)
+{
+	if (!s->maybe_pending)
+		return false;
+	for (const struct instance *i = s->instances; i; i = i->next)
+		if (i->waiting)
+			return true;
+	for (size_t b = 0; b < s->site_buckets; b++)
+		for (const struct site *site = s->site_hash[b]; site; site = site->next_hash)
+			if (site_waits(site))
+				return true;
+	s->maybe_pending = false;
+	return false;
+}
+
+/* What a failed attempt has made: the instance waits as if it had not begun. */
+static void take_back(struct session *s, struct instance *i)
+{
+	struct dinst_error ignored = { 0 };
+
+	while (i->links) {
+		struct link *l = i->links;
+
+		i->links = l->next_instance;
+		i->link_count--;
+		removal_unlink(s, l, &ignored);
+	}
+	for (size_t r = 0; r < i->refused_count; r++)
+		free(i->refused[r].where);
+	i->refused_count = 0;
+	i->waiting = true;
+}
+
+/* One instance whose module has come: prepared like a new request's. */
+static int begin(struct session *s, struct instance *i, struct function_ref *functions, size_t count,
+		 size_t *began, struct dinst_error *e)
+{
+	struct request r = { .session = s, .metric = i->metric, .instances = &i, .count = 1 };
+	int status = 0;
+
+	i->waiting = false;
+	for (size_t n = 0; status >= 0 && n < count; n++)
+		status = request_prepare(&r, i, &functions[n], e);
+	for (size_t k = 0; status < 0 && k < r.site_count; k++)
+		r.sites[k]->listed = false;
+	if (status >= 0)
+		status = request_apply(&r, e);
+	if (status >= 0)
+		*began += r.site_count;
+	else
+		take_back(s, i);
+	free(r.sites);
+	return status;
+}
+
+/* A failure leaves the rest for the next time: changes_seen says that there is something. */
+static size_t begin_waiting(struct session *s)
+{
+	struct dinst_error e = { 0 };
+	unsigned changes;
+	size_t began = 0;
+	bool failed = false;
+
+	if (session_update_modules(s, &e) < 0 || s->changes_seen == s->module_changes)
+		return 0;
+	changes = s->module_changes;
+	for (struct instance *i = s->instances; i; i = i->next) {
+		struct function_ref *functions = NULL;
+		size_t count = 0;
+
+		dinst_error_clear(&e);
+		if (!i->waiting || request_find(s, i->focus, &functions, &count, &e) < 0)
+			continue;
+		failed |= begin(s, i, functions, count, &began, &e) < 0;
+		free(functions);
+	}
+	if (!failed)
+		s->changes_seen = changes;
+	return began;
+}
+
+static size_t retry_windows(struct session *s)
+{
+	struct dinst_error ignored = { 0 };
+	struct batch_result result = { 0 };
+	struct site **sites = calloc(s->site_count + 1, sizeof(struct site *));
+	bool *foreign = calloc(s->site_count + 1, sizeof(*foreign));
+	size_t count = 0;
+
+	for (size_t b = 0; sites && foreign && b < s->site_buckets; b++)
+		for (struct site *site = s->site_hash[b]; site; site = site->next_hash)
+			if (site_waits(site))
+				sites[count++] = site;
+	if (count && batch_apply(s, sites, count, foreign, &result, &ignored) >= 0)
+		request_drop_foreign(s, NULL, 0, sites, foreign, count);
+	free(foreign);
+	free(sites);
+	return result.patched;
+}
+
+size_t request_retry_pending(struct session *s)
+{
+	struct dinst_error ignored = { 0 };
+	size_t began;
+
+	if (session_check(s, &ignored) < 0)
+		return 0;
+	began = begin_waiting(s);
+	return began + retry_windows(s);
+}
+
+void request_poll(struct session *s)
+{
+	struct dinst_error ignored = { 0 };
+	uint64_t now = now_ns();
+	bool due = s->retry_pause_ns && now >= s->retry_ns;
+
+	if (session_check(s, &ignored) < 0)
+		return;
+	/* A failure is not repeated more often than windows are. */
+	if (s->changes_seen == s->module_changes || due || !s->retry_pause_ns)
+		begin_waiting(s);
+	if (s->retry_pause_ns && !due)
+		return;
+	/* The first time something waits: soon, then ever later while nothing comes of it. */
+	if (!s->retry_pause_ns || retry_windows(s))
+		s->retry_pause_ns = PAUSE_MIN_NS;
+	else
+		s->retry_pause_ns *= 2;
+	if (s->retry_pause_ns > PAUSE_MAX_NS)
+		s->retry_pause_ns = PAUSE_MAX_NS;
+	s->retry_ns = now_ns() + s->retry_pause_ns;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * restore.c - the part of a flush that happens while everybody stands still.
+ *
+ * Owns the order: threads leave the holes, registers and stacks are copied,
+ * windows are restored, and holes last. A hole becomes padding again, so none
+ * is restored while a thread may come back to it. Never frees anything.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "inject/maps.h"
+#include "mutator/removal.h"
+
+static int by_window(const void *a, const void *b)
+{
+	const struct site *x = *(struct site *const *)a, *y = *(struct site *const *)b;
+
+	return x->key.start < y->key.start ? -1 : x->key.start > y->key.start;
+}
+
+static int by_hole(const void *a, const void *b)
+{
+	const struct hole *x = a, *y = b;
+
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Its window leads to our code in some process of the family, or may. */
+static bool is_to_be_restored(const struct site *site)
+{
+	return !site->links &&
+	       (site->state == SITE_PATCHED || (site->state == SITE_PLANNED && site->touched));
+}
+
+int restore_prepare(struct flush *f, struct dinst_error *e)
+{
+	size_t n = f->session->queue_length + 1;
+
+	f->restores = calloc(n, sizeof(*f->restores));
+	f->restored = calloc(n, sizeof(*f->restored));
+	f->patches = calloc(n, sizeof(*f->patches));
+	f->patch_site = calloc(n, sizeof(*f->patch_site));
+	f->holes = calloc(n, sizeof(*f->holes));
+	f->hole_ranges = calloc(n, sizeof(*f->hole_ranges));
+	if (!f->restores || !f->restored || !f->patches || !f->patch_site || !f->holes ||
+	    !f->hole_ranges)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for a flush");
+	for (struct queue_item *q = f->session->queue; q; q = q->next)
+		if (q->site && is_to_be_restored(q->site))
+			f->restores[f->restore_count++] = q->site;
+	qsort(f->restores, f->restore_count, sizeof(*f->restores), by_window);
+	for (size_t i = 0; i < f->restore_count; i++) {
+		const struct site *site = f->restores[i];
+
+		f->restored[i] = true;
+		if (site->patch_count == 2)
+			f->holes[f->hole_count++] =
+				(struct hole){ .at = site->patches[0].address, .restore = i };
+	}
+	qsort(f->holes, f->hole_count, sizeof(*f->holes), by_hole);
+	return 0;
+}
+
+void restore_release(struct flush *f)
+{
+	for (size_t i = 0; i < f->shot_count; i++)
+		snapshot_free(f->shots[i]);
+	free(f->shots);
+	free(f->hole_ranges);
+	free(f->holes);
+	free(f->patch_site);
+	free(f->patches);
+	free(f->restored);
+	free(f->restores);
+}
+
+/* ---------------------------------------------------------------- holes */
+
+/* Threads that are about to execute the near jump in a hole go where it leads. */
+static int leave_holes(const struct flush *f, struct stop *stop, struct dinst_error *e)
+{
+	bool moved = false;
+
+	for (size_t i = 0; f->hole_count && i < stop_thread_count(stop); i++) {
+		struct stop_thread *t = stop_thread(stop, i);
+		struct hole key = { .at = arch_pc(&t->regs) };
+		const struct hole *hole;
+
+		if (t->kernel_worker)
+			continue;
+		hole = bsearch(&key, f->holes, f->hole_count, sizeof(key), by_hole);
+		if (!hole)
+			continue;
+		arch_set_pc(&t->regs, f->restores[hole->restore]->base);
+		t->changed = true;
+		moved = true;
+	}
+	return moved ? stop_store_regs(stop, e) : 0;
+}
+
+/*
+ * A signal handler may run on top of a thread that had got as far as the near
+ * jump: its way back leads there. Such a hole waits for the next flush.
+ */
+static void keep_holes_in_use(struct flush *f, const struct snapshot *shot)
+{
+	if (!f->hole_count)
+		return;
+	for (size_t i = 0; i < f->hole_count; i++)
+		f->hole_ranges[i] =
+			(struct stack_range){ .lo = f->holes[i].at, .hi = f->holes[i].at + 1 };
+	if (!snapshot_scan_stacks(shot, f->hole_ranges, f->hole_count))
+		return;
+	for (size_t i = 0; i < f->hole_count; i++)
+		if (f->hole_ranges[i].hit)
+			f->restored[f->holes[i].restore] = false;
+}
+
+/* ------------------------------------------------------------ restoring */
+
+/* What of one process is known, as far as it was needed. */
+struct process {
+	struct stop *stop;
+	struct maps maps;
+	bool has_maps, cannot_tell;
+};
+
+/*
+ * Bytes that are neither ours nor the original count as somebody's only where
+ * the module is: after a dlclose() they may be of anything.
+ */
+static bool is_unloaded_in(struct process *p, const struct site *site, taddr_t address)
+{
+	if (!p->has_maps && !p->cannot_tell) {
+		p->has_maps = !maps_read(target_pid(stop_target(p->stop)), &p->maps, NULL);
+		p->cannot_tell = !p->has_maps;
+	}
+	return p->has_maps && !module_is_mapped(site->module, &p->maps, address);
+}
+
+/* Restores patch number `which` (1: windows, 0: holes) in one process. */
+static int restore_round(struct flush *f, struct process *process, unsigned which,
+			 struct dinst_error *e)
+{
+	size_t count = 0;
+	int status;
+
+	for (size_t i = 0; i < f->restore_count; i++) {
+		const struct site *site = f->restores[i];
+		const struct patch *p;
+
+		/* A window is restored also where its hole has to wait. */
+		if ((!which && !f->restored[i]) || (site->patch_count == 1 && !which))
+			continue;
+		p = &site->patches[site->patch_count == 1 ? 0 : which];
+		f->patches[count] = *p;
+		memcpy(f->patches[count].before, p->after, p->length);
+		memcpy(f->patches[count].after, p->before, p->length);
+		f->patch_site[count++] = i;
+	}
+	if (!count)
+		return 0;
+	status = patch_apply(process->stop, f->patches, count, e);
+	for (size_t i = 0; i < count; i++) {
+		const struct patch *p = &f->patches[i];
+
+		if (status < 0 || p->outcome == PATCH_FAILED ||
+		    (p->outcome == PATCH_FOREIGN &&
+		     !is_unloaded_in(process, f->restores[f->patch_site[i]], p->address)))
+			f->restored[f->patch_site[i]] = false;
+	}
+	return status;
+}
+
+int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	struct flush *f = arg;
+	struct snapshot **shots = realloc(f->shots, (f->shot_count + 1) * sizeof(struct snapshot *));
+	struct process process = { .stop = stop };
+	int status = 0;
+
+	if (!shots)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	f->shots = shots;
+	/* What is switched off must be so in a private arena, too, before anything is freed. */
+	if (target_pid(stop_target(stop)) == f->session->pid)
+		status = place_sync(stop, f->session, e);
+	if (status >= 0)
+		status = leave_holes(f, stop, e);
+	if (status >= 0)
+		status = snapshot_take(stop, &f->shots[f->shot_count], e);
+	if (status < 0)
+		return status;
+	keep_holes_in_use(f, f->shots[f->shot_count++]);
+	status = restore_round(f, &process, 1, e);
+	if (status >= 0)
+		status = restore_round(f, &process, 0, e);
+	if (process.has_maps)
+		maps_release(&process.maps);
+	return status;
+}
