@@ -37,6 +37,8 @@ mirror=$(apt-get indextargets --format '$(SITE) $(COMPONENT) $(RELEASE)' 2>/dev/
 [ -n "$mirror" ] || mirror=http://deb.debian.org/debian
 
 root=$(mktemp -d "${TMPDIR:-/tmp}/dinst-bare-XXXXXX")
+# It becomes "/": everybody in there must get through.
+chmod 755 "$root"
 
 cleanup() {
 	# Nothing that was started in there may outlive it; only what has this root is ended.

@@ -13,9 +13,11 @@ json all insert calls "$all" --each -p "$server"
 for i in 1 2 3; do
 	timeout 60 gdb -nx -batch -p "$server" -ex 'thread apply all backtrace' -ex detach >"$work/gdb.out" 2>"$work/gdb.err" ||
 		fail "gdb: $(tail -2 "$work/gdb.err")"
-	[ "$(grep -cE '(start_thread|clone3|__libc_start)' "$work/gdb.out")" -ge 3 ] ||
-		fail "gdb does not reach the start of the threads: $(grep '^#' "$work/gdb.out" | tail -5)"
-	grep -q 'worker_main' "$work/gdb.out" || fail "gdb does not see the workers"
+	# Without debug information of libc its frames have no names, but ours have.
+	[ "$(grep -c 'in worker_main ()' "$work/gdb.out")" -eq 3 ] || [ "$(grep -c ' worker_main (' "$work/gdb.out")" -eq 3 ] ||
+		fail "gdb does not see the three workers: $(grep '^#' "$work/gdb.out" | tail -5)"
+	[ "$(grep -c ' main (' "$work/gdb.out")" -eq 1 ] || fail "gdb does not reach main: $(grep '^#' "$work/gdb.out" | tail -5)"
+	grep -qE 'corrupt stack|previous frame (inner|identical)' "$work/gdb.out" && fail "gdb sees a corrupt stack"
 done
 say "gdb walked the stacks of $(grep -c '^Thread' "$work/gdb.out") threads, three times"
 
