@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * private.c - arenas where no executable memfd is to be had: what we write is
+ * in the target only when it has been sent, so everything that may be reached
+ * must have been, and what is switched off must be so before it is used anew.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "inject/fault.h"
+#include "tests/live/harness_session.h"
+
+enum { THREADS = 4, ROUNDS = 5000 };
+
+static struct session *begin(struct harness *h, const char *threads)
+{
+	struct session *s;
+
+	harness_start(h, "calls", threads, NULL);
+	s = session_begin(h);
+	s->private_arenas = true;
+	return s;
+}
+
+static void end(struct harness *h, struct session *s)
+{
+	assert_true(s->places && s->places->arena->mode == ARENA_PRIVATE);
+	session_end(s);
+	harness_verify(h);
+	session_go(h, 10);
+	harness_end(h, 0);
+}
+
+static void test_exact_counts(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h, harness_number(THREADS));
+	unsigned first = session_insert(s, "many"), all = session_insert(s, "/Code/calls/*");
+
+	session_go(h, ROUNDS);
+	assert_int_equal(session_value(s, first), (uint64_t)THREADS * ROUNDS);
+	assert_true(session_value(s, all) > 5ull * THREADS * ROUNDS);
+	end(h, s);
+}
+
+/* At a point that is instrumented already: nothing is patched, and it counts all the same. */
+static void test_second_snippet(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h, harness_number(THREADS));
+	unsigned first = session_insert(s, "many"), second, third;
+
+	session_go(h, ROUNDS);
+	second = session_insert(s, "many");
+	session_go(h, ROUNDS);
+	session_remove(s, first);
+	third = session_insert(s, "many");
+	session_go(h, ROUNDS);
+	assert_int_equal(session_value(s, second), 2ull * THREADS * ROUNDS);
+	assert_int_equal(session_value(s, third), (uint64_t)THREADS * ROUNDS);
+	end(h, s);
+}
+
+static void test_churn(void **state)
+{
+	static const char *const names[] = { "tiny", "leaf", "branchy", "recursive", "tail" };
+	struct harness *h = *state;
+	struct session *s = begin(h, "4");
+	unsigned kept = session_insert(s, "strange"), id;
+
+	harness_send(h, "go 300000\n");
+	for (int turn = 0; turn < 300; turn++) {
+		id = session_insert(s, names[turn % 5]);
+		session_remove(s, id);
+	}
+	session_flush_all(s);
+	assert_string_equal(harness_line(h, 100000), "done");
+	assert_int_equal(session_value(s, kept), 4 * 300000ull);
+	end(h, s);
+}
+
+static void live_and_die(pid_t pid, unsigned long countdown)
+{
+	struct dinst_error e = { 0 };
+	struct detach_result detached;
+	struct flush_result flush;
+	struct session *s;
+	unsigned id, first;
+	size_t count;
+
+	alarm(60);
+	fault_countdown = countdown;
+	if (session_attach(pid, "doomed", &s, &e) < 0)
+		_exit(3);
+	s->private_arenas = true;
+	for (int turn = 0; turn < 2; turn++) {
+		if (session_try_insert(s, "many", false, &count, &first, &e) < 0 ||
+		    session_try_insert(s, "/Code/calls/*", false, &count, &id, &e) < 0 ||
+		    session_try_insert(s, "many", false, &count, &id, &e) < 0 ||
+		    removal_remove(s, session_instance(s, first), &flush, &e) < 0 ||
+		    session_try_insert(s, "leaf", false, &count, &id, &e) < 0)
+			_exit(4);
+	}
+	_exit(session_detach(s, 10, &detached, &e) < 0 || detached.left ? 5 : 0);
+}
+
+/* Killed at all kinds of moments: the target goes on, and its text comes back. */
+static void test_deaths(void **state)
+{
+	enum { STEP = 7, MOST = 4000 };
+	struct harness *h = *state;
+	bool killed = true;
+
+	harness_limit(200);
+	harness_start(h, "calls", "2", NULL);
+	for (unsigned long at = 1; killed && at < MOST; at += at < 200 ? STEP : 10 * STEP) {
+		struct dinst_error e = { 0 };
+		struct leftovers left;
+		struct target *t;
+		char text[4096];
+		int status = 0;
+		pid_t child;
+
+		harness_send(h, "go 3000\n");
+		fflush(NULL);
+		child = fork();
+		if (child == 0)
+			live_and_die(h->pid, at);
+		assert_int_equal(waitpid(child, &status, 0), child);
+		killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+		if (!killed && status)
+			fail_msg("the mutator ended with %x at %lu", (unsigned)status, at);
+		assert_string_equal(harness_line(h, 20000), "done");
+		if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, 5000, &left, &e) < 0)
+			fail_msg("after death at %lu: %s", at, e.text);
+		target_close(t);
+		assert_int_equal(left.arenas_left, 0);
+		if (harness_differences(h->before, HARNESS_TEXT | HARNESS_THREADS | HARNESS_FDS,
+					text, sizeof(text)))
+			fail_msg("not as before after death at %lu:\n%s", at, text);
+	}
+	session_go(h, 100);
+	harness_end(h, 0);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_exact_counts),
+		CASE(test_second_snippet),
+		CASE(test_churn),
+		CASE(test_deaths),
+	};
+
+	return cmocka_run_group_tests_name("live/private", tests, NULL, NULL);
+}
