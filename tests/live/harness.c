@@ -24,8 +24,9 @@
 
 enum { ARGUMENTS_MAX = 64, READY_MS = 20000, END_MS = 30000, DINST_MS = 90000 };
 
-/* The target of the case that runs; for the signal handler. */
+/* The target and the directory of the case that runs; for the signal handler. */
 static volatile pid_t current_target;
+static char current_directory[64];
 
 static uint64_t now_ms(void)
 {
@@ -63,6 +64,7 @@ static void kill_children(void)
 	}
 }
 
+/* Only calls that are safe in a signal handler, fork and exec included. */
 static void on_fatal_signal(int sig)
 {
 	static const char late[] = "FAIL the test ran out of time\n";
@@ -70,6 +72,8 @@ static void on_fatal_signal(int sig)
 	if (current_target > 1)
 		kill(-current_target, SIGKILL);
 	kill_children();
+	if (current_directory[0] != '\0' && fork() == 0)
+		execl("/bin/rm", "rm", "-rf", current_directory, (char *)NULL);
 	if (sig == SIGALRM && write(STDERR_FILENO, late, sizeof(late) - 1) < 0)
 		_exit(3);
 	signal(sig, SIG_DFL);
@@ -90,6 +94,7 @@ int harness_setup(void **state)
 	snprintf(h->directory, sizeof(h->directory), "/tmp/dinst-test-XXXXXX");
 	if (mkdtemp(h->directory) == NULL)
 		fail_msg("mkdtemp %s: %s", h->directory, strerror(errno));
+	memcpy(current_directory, h->directory, sizeof(current_directory));
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGALRM, on_fatal_signal);
@@ -139,6 +144,7 @@ int harness_teardown(void **state)
 	snprintf(command, sizeof(command), "rm -rf '%s'", h->directory);
 	if (system(command) != 0)
 		print_message("could not remove %s\n", h->directory);
+	current_directory[0] = '\0';
 	free(h->messages);
 	free(h);
 	return 0;
