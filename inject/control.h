@@ -45,6 +45,7 @@ struct target {
 	struct restart *restarts;  /* guarded by stop_lock */
 	size_t restart_count, restart_capacity;
 	uint64_t stop_serial;
+	unsigned patience; /* multiplies the default deadline; 1 unless CPUs are short */
 };
 
 /* Through which thread's id memory is reached: the leader's, unless it has exited. */

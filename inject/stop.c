@@ -218,7 +218,7 @@ int target_stop(struct target *t, const struct stop_options *options, stop_work 
 	struct timespec pause = {0, FIRST_PAUSE_NS};
 	struct dinst_error busy;
 	struct attempt a;
-	unsigned done = 0, patience = 1;
+	unsigned done = 0;
 	int code;
 
 	if (report)
@@ -236,11 +236,13 @@ int target_stop(struct target *t, const struct stop_options *options, stop_work 
 				     .arg = arg,
 				     .report = report,
 				     .e = &busy,
-				     .patience = patience};
+				     .patience = t->patience};
 		code = attempt(&a);
 		/* On a machine with too few CPUs they have to come round: that takes longer. */
-		if (a.starved && patience < PATIENCE_MAX)
-			patience *= 2;
+		if (!a.starved)
+			t->patience = 1;
+		else if (t->patience < PATIENCE_MAX)
+			t->patience *= 2;
 		done++;
 	} while (code == DINST_BUSY && !a.worked && done < tries);
 	pthread_mutex_unlock(&t->stop_lock);

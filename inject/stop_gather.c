@@ -294,15 +294,21 @@ static bool is_awaited(const struct held *h)
 	return h->seized && !h->stopped && !h->gone && !h->lost;
 }
 
-struct held *stop_next_straggler(struct stop *s, size_t *at)
+/* Otherwise it has been woken up, and only waits for a CPU. */
+static bool is_uninterruptible(const struct held *h)
 {
 	struct proc_stat stat;
+
+	return !proc_stat_read(h->pub.tid, &stat) && stat.state == 'D';
+}
+
+struct held *stop_next_straggler(struct stop *s, size_t *at)
+{
 	struct held *h;
 
 	while (*at < s->held_count) {
 		h = &s->held[(*at)++];
-		if (is_awaited(h) && h->interrupted && !proc_stat_read(h->pub.tid, &stat) &&
-		    stat.state != 'D')
+		if (is_awaited(h) && h->interrupted && !is_uninterruptible(h))
 			return h;
 	}
 	return NULL;
@@ -421,14 +427,6 @@ int held_settle(struct stop *s, struct held *h)
 	}
 }
 
-/* False for a thread that only waits for a CPU. */
-static bool is_sleeping(const struct held *h)
-{
-	struct proc_stat stat;
-
-	return proc_stat_read(h->pub.tid, &stat) || stat.state != 'R';
-}
-
 static int wait_all(struct stop *s, struct dinst_error *e)
 {
 	int error, code;
@@ -439,7 +437,7 @@ static int wait_all(struct stop *s, struct dinst_error *e)
 		error = held_settle(s, &s->held[i]);
 		if (error == -ETIMEDOUT) {
 			code = busy(s, &s->held[i], "did not stop in time", e);
-			s->starved = s->held[i].interrupted && !is_sleeping(&s->held[i]);
+			s->starved = !is_uninterruptible(&s->held[i]);
 			return code;
 		}
 		if (error && error != -ESRCH)

@@ -68,6 +68,7 @@ int target_open(pid_t pid, struct target **out, struct dinst_error *e)
 	}
 	t->pid = pid;
 	t->memory_tid = pid;
+	t->patience = 1;
 	t->pidfd = pidfd;
 	code = target_find_obstacle(pid, e);
 	if (code)
