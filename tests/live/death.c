@@ -355,15 +355,12 @@ static void insert_and_wait(pid_t pid, int ready)
 		pause();
 }
 
-/* What was inherited from a target whose mutator died is taken out of the child as well. */
-static void test_child_of_the_orphaned(void **state)
+static pid_t start_inserter(struct harness *h)
 {
-	struct harness *h = *state;
-	pid_t mutator, child = 0;
-	char byte, command[128];
+	pid_t mutator;
 	int ready[2];
+	char byte;
 
-	harness_start(h, "forks", NULL);
 	assert_int_equal(pipe(ready), 0);
 	fflush(NULL);
 	mutator = fork();
@@ -372,6 +369,43 @@ static void test_child_of_the_orphaned(void **state)
 	assert_int_equal(read(ready[0], &byte, 1), 1);
 	close(ready[0]);
 	close(ready[1]);
+	return mutator;
+}
+
+/* What a living mutator has in the target is not taken out by another one. */
+static void test_living_mutator(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = { 0 };
+	struct leftovers left;
+	struct target *t;
+	pid_t mutator;
+
+	harness_start(h, "forks", NULL);
+	mutator = start_inserter(h);
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	assert_int_equal(leftovers_clean(t, CLEAN_MS, &left, &e), DINST_BUSY);
+	assert_non_null(strstr(e.text, harness_number(mutator)));
+	assert_int_equal(left.restored, 0);
+	target_close(t);
+	harness_send(h, "fork 2 1000\n");
+	assert_string_equal(harness_line(h, 10000), "done");
+	kill(mutator, SIGKILL);
+	assert_int_equal(waitpid(mutator, NULL, 0), mutator);
+	clean_up(h, 0);
+	verify(h, 0);
+	harness_end(h, 0);
+}
+
+/* What was inherited from a target whose mutator died is taken out of the child as well. */
+static void test_child_of_the_orphaned(void **state)
+{
+	struct harness *h = *state;
+	pid_t mutator, child = 0;
+	char command[128];
+
+	harness_start(h, "forks", NULL);
+	mutator = start_inserter(h);
 	harness_send(h, "linger\n");
 	assert_int_equal(sscanf(harness_line(h, 5000), "child %d", &child), 1);
 	kill(mutator, SIGKILL);
@@ -408,6 +442,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_any_time, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_in_a_storm, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_child_of_the_orphaned, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_living_mutator, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("live/death", tests, NULL, NULL);

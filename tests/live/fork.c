@@ -230,7 +230,7 @@ static void test_stopped_child(void **state)
 		struct dinst_error e = { 0 };
 		struct flush_result flushed;
 
-		if (removal_flush(s, &flushed, &e) < 0)
+		if (removal_flush(s, &flushed, &e) < 0 && e.code != DINST_BUSY)
 			fail_msg("flush: %s", e.text);
 		usleep(1000);
 	}

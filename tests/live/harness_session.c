@@ -15,6 +15,19 @@ static void must(int status, const struct dinst_error *e, const char *what)
 		fail_msg("%s: %s (%s)", what, e->text, dinst_code_name(e->code));
 }
 
+/*
+ * On a machine that is busy enough a thread may not stop in time: an answer, and to be tried
+ * again, as a user would. True if it was that.
+ */
+static bool busy_again(int status, struct dinst_error *e, unsigned *tries)
+{
+	if (status != DINST_BUSY || ++*tries > 50)
+		return false;
+	dinst_error_clear(e);
+	usleep(20000);
+	return true;
+}
+
 struct session *session_begin(struct harness *h)
 {
 	struct dinst_error e = { 0 };
@@ -52,10 +65,14 @@ int session_try_insert(struct session *s, const char *focus, bool each, size_t *
 unsigned session_insert(struct session *s, const char *focus)
 {
 	struct dinst_error e = { 0 };
+	unsigned id = 0, tries = 0;
 	size_t count = 0;
-	unsigned id = 0;
+	int status;
 
-	must(session_try_insert(s, focus, false, &count, &id, &e), &e, focus);
+	do
+		status = session_try_insert(s, focus, false, &count, &id, &e);
+	while (busy_again(status, &e, &tries));
+	must(status, &e, focus);
 	assert_int_equal(count, 1);
 	return id;
 }
@@ -84,9 +101,13 @@ int session_try_insert_kind(struct session *s, const char *focus, enum point_kin
 unsigned session_insert_kind(struct session *s, const char *focus, enum point_kind kind)
 {
 	struct dinst_error e = { 0 };
-	unsigned id = 0;
+	unsigned id = 0, tries = 0;
+	int status;
 
-	must(session_try_insert_kind(s, focus, kind, &id, &e), &e, focus);
+	do
+		status = session_try_insert_kind(s, focus, kind, &id, &e);
+	while (busy_again(status, &e, &tries));
+	must(status, &e, focus);
 	return id;
 }
 
@@ -127,11 +148,17 @@ void session_remove(struct session *s, unsigned id)
 
 void session_flush_all(struct session *s)
 {
+	struct flush_result result = { 0 };
 	struct dinst_error e = { 0 };
-	struct flush_result result;
+	unsigned tries = 0;
 
 	for (int i = 0; i < 200; i++) {
-		must(removal_flush(s, &result, &e), &e, "flush");
+		int status;
+
+		do
+			status = removal_flush(s, &result, &e);
+		while (busy_again(status, &e, &tries));
+		must(status, &e, "flush");
 		if (!result.queued)
 			return;
 		usleep(1000);

@@ -220,6 +220,40 @@ static void test_removed_while_inside(void **state)
 	harness_end(h, 0);
 }
 
+/* What a detach had to leave is taken out later, by whoever comes, and not a moment too early. */
+static void test_left_and_repaired(void **state)
+{
+	struct harness *h = *state;
+	struct detach_result detached;
+	struct dinst_error e = { 0 };
+	struct leftovers left;
+	struct target *t;
+	struct session *s;
+	struct five f;
+
+	harness_start(h, "windows", harness_number(THREADS), NULL);
+	s = session_begin(h);
+	look(h, s, &f);
+	for (unsigned i = 0; i < THREADS; i++)
+		put(h, &f, f.tids[i], i);
+	thread_freeze_all(h->pid, f.tids, THREADS);
+	session_insert_kind(s, "five", POINT_ENTRY);
+	assert_int_equal(session_detach(s, 1, &detached, &e), 0);
+	assert_int_not_equal(detached.left, 0);
+	session_free(s);
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	assert_int_equal(leftovers_clean(t, 300, &left, &e), 0);
+	assert_int_equal(left.arenas_left, 1);
+	thread_thaw(h->pid);
+	ask(h, "idle", "idle");
+	assert_int_equal(leftovers_clean(t, 2000, &left, &e), 0);
+	assert_int_equal(left.arenas_left, 0);
+	target_close(t);
+	ask(h, "go 1000 five", "done");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* All threads at full speed through a window of five one-byte instructions. */
 static void test_storm(void **state)
 {
@@ -493,6 +527,7 @@ int main(void)
 		CASE(test_inside_entry_window),
 		CASE(test_inside_exit_window),
 		CASE(test_removed_while_inside),
+		CASE(test_left_and_repaired),
 		CASE(test_storm),
 		CASE(test_handler_normal_stack),
 		CASE(test_handler_alternate_stack),
