@@ -79,6 +79,13 @@ void arena_release(struct arena *a);
 bool arena_shared_by(pid_t pid, const struct arena *a);
 
 /*
+ * True if the maps of `pid` are kept from us (it made itself undumpable) and it
+ * may have been forked from the target: nobody can tell whether it runs through
+ * the target's arenas.
+ */
+bool arena_may_be_hidden_in(pid_t pid, const struct target *t);
+
+/*
  * All processes but `except` whose maps show the arena, as far as we may look.
  * Our own process does not count, nor does one that maps only the data.
  * *out is malloc'ed, NULL where there are none. DINST_OK or DINST_NO_MEMORY.

@@ -8,6 +8,9 @@
 #include "inject/arena.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,6 +18,9 @@
 
 #include "inject/journal_format.h"
 #include "inject/maps.h"
+#include "inject/proc.h"
+
+enum { ANCESTORS_MAX = 64 };
 
 #define MEMFD_PATH "/memfd:dinst (deleted)"
 
@@ -86,6 +92,43 @@ int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *coun
 	*out = pids;
 	*count = used;
 	return DINST_OK;
+}
+
+static bool is_descendant(pid_t pid, pid_t of)
+{
+	struct proc_stat stat;
+
+	for (int level = 0; level < ANCESTORS_MAX && pid > 1; level++) {
+		if (proc_stat_read(pid, &stat))
+			return false;
+		if (stat.parent == of)
+			return true;
+		pid = stat.parent;
+	}
+	return false;
+}
+
+bool arena_may_be_hidden_in(pid_t pid, const struct target *t)
+{
+	struct proc_stat stat, parent;
+	struct proc_status status;
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0)
+		close(fd);
+	if (fd >= 0 || (errno != EACCES && errno != EPERM))
+		return false;
+	if (proc_stat_read(pid, &stat) || proc_status_read(pid, &status))
+		return false;
+	/* Children of a process of ours keep our user id, or had it when they were made. */
+	if (status.uid[0] != getuid() && status.uid[1] != getuid() && status.uid[2] != getuid())
+		return false;
+	if (!proc_stat_read(target_pid(t), &parent) && stat.start_time < parent.start_time)
+		return false;
+	return is_descendant(pid, target_pid(t)) || !strcmp(stat.name, target_name(t));
 }
 
 /* --------------------------------------------------- what was left behind */

@@ -71,6 +71,21 @@ static bool stopped_already(const struct family *f, pid_t pid)
 	return false;
 }
 
+/* What we cannot look at may be a member: then nothing may be freed. */
+static int check_hidden(const struct session *s, pid_t pid, struct dinst_error *e)
+{
+	bool shared = false;
+
+	for (const struct place *p = s->places; p; p = p->next)
+		shared = shared || p->arena->mode == ARENA_SHARED;
+	if (!shared || !arena_may_be_hidden_in(pid, s->target))
+		return 0;
+	return dinst_fail(e, DINST_NOT_PERMITTED,
+			  "process %d was forked from %d, it seems, and may not be looked at: what it "
+			  "may run through stays; run dinst as root, or try again when it has ended",
+			  (int)pid, (int)s->pid);
+}
+
 /* Looks at every process that has not been looked at yet; members go to `waiting`. */
 static int look_for_members(struct family *f, struct dinst_error *e)
 {
@@ -88,7 +103,11 @@ static int look_for_members(struct family *f, struct dinst_error *e)
 		    (known && bsearch(&pid, f->looked_at.pids, known, sizeof(pid), by_number)))
 			continue;
 		status = pids_add(&f->looked_at, pid, e);
-		if (status >= 0 && shares_an_arena(f->session, pid) && !stopped_already(f, pid))
+		if (status < 0)
+			break;
+		if (!shares_an_arena(f->session, pid))
+			status = check_hidden(f->session, pid, e);
+		else if (!stopped_already(f, pid))
 			status = pids_add(&f->waiting, pid, e);
 	}
 	closedir(proc);

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hidden.c - without privileges: a forked child that made itself undumpable
+ * cannot be looked at, and may run through our code. Nothing of it is freed
+ * until it has ended.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/live/harness_session.h"
+
+enum { NOBODY = 65534 };
+
+static char *text; /* what the mutator has to say, shared with it */
+
+static void give_up(int status, const struct dinst_error *e, const char *what)
+{
+	snprintf(text, 1024, "%s: %s", what, e->text);
+	_exit(status);
+}
+
+static void wait_for(int byte_from)
+{
+	char byte;
+
+	if (read(byte_from, &byte, 1) != 1)
+		_exit(9);
+}
+
+/* As an ordinary user: insert; the child is made; remove, reuse, detach; the child ends; detach. */
+static void mutate(pid_t pid, int tell, int hear)
+{
+	struct dinst_error e = { 0 };
+	struct detach_result detached;
+	struct flush_result flush;
+	struct session *s;
+	unsigned id;
+	size_t count;
+
+	alarm(60);
+	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
+		_exit(8);
+	if (session_attach(pid, "ordinary", &s, &e) < 0 ||
+	    session_try_insert(s, "hit", false, &count, &id, &e) < 0)
+		give_up(3, &e, "insert");
+	if (write(tell, "i", 1) != 1)
+		_exit(9);
+	wait_for(hear);
+	if (removal_remove(s, session_instance(s, id), &flush, &e) < 0)
+		give_up(4, &e, "remove");
+	if (removal_flush(s, &flush, &e) >= 0 || e.code != DINST_NOT_PERMITTED || !s->queue)
+		give_up(5, &e, "a flush freed what a hidden child may run through");
+	dinst_error_clear(&e);
+	if (session_try_insert(s, "other", false, &count, &id, &e) < 0)
+		give_up(6, &e, "insert again");
+	dinst_error_clear(&e);
+	session_detach(s, 1, &detached, &e);
+	if (!detached.left)
+		give_up(7, &e, "detach left a hidden child without its trampolines");
+	if (write(tell, "d", 1) != 1)
+		_exit(9);
+	wait_for(hear);
+	dinst_error_clear(&e);
+	if (session_detach(s, 5, &detached, &e) < 0 || detached.left)
+		give_up(10, &e, "detach when the child has ended");
+	_exit(0);
+}
+
+static void test_hidden_child(void **state)
+{
+	struct harness *h = *state;
+	int to[2], from[2], status = 0;
+	unsigned long hits;
+	pid_t mutator;
+	char byte;
+
+	text = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(text != MAP_FAILED);
+	harness_start(h, "hidden", harness_number(NOBODY), NULL);
+	assert_int_equal(pipe(to), 0);
+	assert_int_equal(pipe(from), 0);
+	fflush(NULL);
+	mutator = fork();
+	if (mutator == 0)
+		mutate(h->pid, from[1], to[0]);
+	close(from[1]);
+	if (read(from[0], &byte, 1) == 1) {
+		harness_send(h, "linger\n");
+		assert_int_equal(strncmp(harness_line(h, 5000), "child ", 6), 0);
+		usleep(20000);
+		assert_int_equal(write(to[1], "g", 1), 1);
+	}
+	if (read(from[0], &byte, 1) == 1) {
+		harness_send(h, "count\n");
+		hits = strtoul(harness_line(h, 5000), NULL, 10);
+		usleep(20000);
+		harness_send(h, "count\n");
+		assert_true(strtoul(harness_line(h, 5000), NULL, 10) > hits);
+		harness_send(h, "unlinger\n");
+		assert_string_equal(harness_line(h, 5000), "ended 7");
+		assert_int_equal(write(to[1], "g", 1), 1);
+	}
+	assert_int_equal(waitpid(mutator, &status, 0), mutator);
+	if (status)
+		fail_msg("the mutator ended with %x: %s", (unsigned)status, text);
+	harness_verify(h);
+	harness_end(h, 0);
+	close(from[0]);
+	close(to[0]);
+	close(to[1]);
+	munmap(text, 4096);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_hidden_child, harness_setup, harness_teardown),
+	};
+
+	if (geteuid()) {
+		printf("live/hidden: skipped: only root can start a program of another user\n");
+		return 0;
+	}
+	return cmocka_run_group_tests_name("live/hidden", tests, NULL, NULL);
+}
