@@ -27,7 +27,14 @@ struct one_arena {
 	const struct arena_found *found;
 	struct patch *patches; /* from ours to the original; later ones first */
 	size_t count;
+	size_t holes;          /* the last ones of them: short jumps lead there */
+	struct place_of {      /* of all patches, by address */
+		taddr_t address;
+		size_t index;
+	} *order;
+	struct stack_range *ranges; /* of the holes */
 	size_t foreign;
+	bool held; /* a thread may come back to a hole */
 	struct snapshot *shot; /* taken in the last stop, for a closer look */
 	bool left;             /* no thread is in it, and none can come in */
 	bool unmapped;
@@ -41,6 +48,84 @@ static uint64_t now_us(void)
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
+static int by_address(const void *x, const void *y)
+{
+	taddr_t a = ((const struct place_of *)x)->address, b = ((const struct place_of *)y)->address;
+
+	return a < b ? -1 : a > b;
+}
+
+static int by_lo(const void *x, const void *y)
+{
+	taddr_t a = ((const struct stack_range *)x)->lo, b = ((const struct stack_range *)y)->lo;
+
+	return a < b ? -1 : a > b;
+}
+
+/* Sets `order`, which is what finds a patch by its address. */
+static void sort_patches(struct one_arena *a)
+{
+	for (size_t i = 0; i < a->count; i++)
+		a->order[i] = (struct place_of){ .address = a->patches[i].address, .index = i };
+	qsort(a->order, a->count, sizeof(*a->order), by_address);
+}
+
+static const struct place_of *patch_at(const struct one_arena *a, taddr_t address)
+{
+	const struct place_of key = { .address = address };
+
+	return bsearch(&key, a->order, a->count, sizeof(key), by_address);
+}
+
+/* Where the patch made a short jump lead, or 0. */
+static taddr_t hole_of(const struct patch *p)
+{
+	struct arch_insn insn;
+
+	if (arch_decode(p->before, p->length, p->address, &insn) != ARCH_OK ||
+	    insn.flow != ARCH_FLOW_JUMP || insn.length != arch_short_jump_size)
+		return 0;
+	return insn.target;
+}
+
+/*
+ * Puts the holes behind all others: a window must not lead to padding, not even
+ * for the time between two writes. Slots of the journal are used again, so
+ * their order says nothing.
+ */
+static int holes_last(struct one_arena *a, struct dinst_error *e)
+{
+	bool *is_hole = calloc(a->count + 1, sizeof(*is_hole));
+	struct patch *sorted = calloc(a->count + 1, sizeof(*sorted));
+	size_t used = 0;
+
+	if (!is_hole || !sorted) {
+		free(is_hole);
+		free(sorted);
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	}
+	sort_patches(a);
+	for (size_t i = 0; i < a->count; i++) {
+		taddr_t hole = hole_of(&a->patches[i]);
+		const struct place_of *at = hole ? patch_at(a, hole) : NULL;
+
+		if (at)
+			is_hole[at->index] = true;
+	}
+	for (size_t i = 0; i < a->count; i++)
+		if (!is_hole[i])
+			sorted[used++] = a->patches[i];
+	a->holes = a->count - used;
+	for (size_t i = 0; i < a->count; i++)
+		if (is_hole[i])
+			sorted[used++] = a->patches[i];
+	free(is_hole);
+	free(a->patches);
+	a->patches = sorted;
+	sort_patches(a);
+	return 0;
+}
+
 static int read_patches(const struct target *t, struct one_arena *a, struct dinst_error *e)
 {
 	struct journal_entry *entries = NULL;
@@ -52,14 +137,15 @@ static int read_patches(const struct target *t, struct one_arena *a, struct dins
 	if (status < 0)
 		return status;
 	a->patches = calloc(count + 1, sizeof(*a->patches));
-	if (!a->patches) {
+	a->order = calloc(count + 1, sizeof(*a->order));
+	a->ranges = calloc(count + 1, sizeof(*a->ranges));
+	if (!a->patches || !a->order || !a->ranges) {
 		free(entries);
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	}
 	a->count = count;
 	for (size_t i = 0; i < count; i++) {
-		/* A window was written down after the hole that it leads to: it goes first. */
-		const struct journal_entry *j = &entries[count - 1 - i];
+		const struct journal_entry *j = &entries[i];
 		struct patch *p = &a->patches[i];
 
 		p->address = j->address;
@@ -68,7 +154,7 @@ static int read_patches(const struct target *t, struct one_arena *a, struct dins
 		memcpy(p->after, j->original, j->length);
 	}
 	free(entries);
-	return 0;
+	return holes_last(a, e);
 }
 
 /*
@@ -82,25 +168,88 @@ static int follow_jumps(const struct one_arena *a, struct stop *stop, struct din
 	for (size_t i = 0; i < stop_thread_count(stop); i++) {
 		struct stop_thread *t = stop_thread(stop, i);
 		taddr_t pc = arch_pc(&t->regs);
+		const struct place_of *at = patch_at(a, pc);
+		uint8_t now[ARCH_PATCH_MAX];
+		struct arch_insn insn;
+		const struct patch *p;
 
-		for (size_t k = 0; k < a->count && !t->kernel_worker; k++) {
-			uint8_t now[ARCH_PATCH_MAX];
-			struct arch_insn insn;
-			const struct patch *p = &a->patches[k];
-
-			if (p->address != pc ||
-			    target_read_some(stop_target(stop), pc, now, p->length) != p->length ||
-			    memcmp(now, p->before, p->length) != 0 ||
-			    arch_decode(now, p->length, pc, &insn) != ARCH_OK ||
-			    insn.flow != ARCH_FLOW_JUMP || insn.target < a->found->code ||
-			    insn.target >= a->found->code + a->found->code_size)
-				continue;
-			arch_set_pc(&t->regs, insn.target);
-			t->changed = true;
-			moved = true;
-		}
+		if (t->kernel_worker || !at)
+			continue;
+		p = &a->patches[at->index];
+		if (target_read_some(stop_target(stop), pc, now, p->length) != p->length ||
+		    memcmp(now, p->before, p->length) != 0 ||
+		    arch_decode(now, p->length, pc, &insn) != ARCH_OK ||
+		    insn.flow != ARCH_FLOW_JUMP || insn.target < a->found->code ||
+		    insn.target >= a->found->code + a->found->code_size)
+			continue;
+		arch_set_pc(&t->regs, insn.target);
+		t->changed = true;
+		moved = true;
 	}
 	return moved ? stop_store_regs(stop, e) : 0;
+}
+
+/* Sets hits of a->ranges for the holes that a signal frame leads to, and `held` if there are any. */
+static int find_held(struct one_arena *a, struct stop *stop, struct dinst_error *e)
+{
+	const struct patch *holes = &a->patches[a->count - a->holes];
+	struct snapshot *shot;
+	int status;
+
+	a->held = false;
+	if (!a->holes)
+		return 0;
+	status = snapshot_take(stop, &shot, e);
+	if (status < 0)
+		return status;
+	for (size_t i = 0; i < a->holes; i++)
+		a->ranges[i] = (struct stack_range){ .lo = holes[i].address,
+						     .hi = holes[i].address + 1 };
+	qsort(a->ranges, a->holes, sizeof(*a->ranges), by_lo);
+	a->held = snapshot_scan_stacks(shot, a->ranges, a->holes) != 0;
+	snapshot_free(shot);
+	return 0;
+}
+
+static bool is_held(const struct one_arena *a, const struct patch *p)
+{
+	const struct stack_range key = { .lo = p->address };
+	const struct stack_range *r = bsearch(&key, a->ranges, a->holes, sizeof(key), by_lo);
+
+	return r && r->hit;
+}
+
+/* Windows first, then the holes that nobody comes back to. */
+static int restore(struct one_arena *a, struct stop *stop, struct dinst_error *e)
+{
+	size_t windows = a->count - a->holes;
+	int status = find_held(a, stop, e);
+
+	if (status >= 0 && windows)
+		status = patch_apply(stop, a->patches, windows, e);
+	if (status >= 0 && a->holes && !a->held)
+		return patch_apply(stop, a->patches + windows, a->holes, e);
+	for (size_t i = windows; status >= 0 && i < a->count; i++) {
+		a->patches[i].outcome = PATCH_ALREADY;
+		if (!is_held(a, &a->patches[i]))
+			status = patch_apply(stop, &a->patches[i], 1, e);
+	}
+	return status;
+}
+
+/*
+ * One place may have two entries: of a trampoline that was being left, and of
+ * the one that came after it. Whose bytes were not there finds the original
+ * once the other one has been taken out.
+ */
+static int restore_twice(struct one_arena *a, struct stop *stop, struct dinst_error *e)
+{
+	int status = restore(a, stop, e);
+
+	for (size_t i = 0; i < a->count && status >= 0; i++)
+		if (a->patches[i].outcome == PATCH_FOREIGN)
+			status = patch_apply(stop, &a->patches[i], 1, e);
+	return status;
 }
 
 /*
@@ -116,8 +265,8 @@ static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
 	size_t cleaned;
 	int status = follow_jumps(a, stop, e);
 
-	if (status >= 0 && a->count)
-		status = patch_apply(stop, a->patches, a->count, e);
+	if (status >= 0)
+		status = restore_twice(a, stop, e);
 	if (status >= 0)
 		status = remote_clean_tails(stop, &cleaned, e);
 	if (status < 0)
@@ -126,7 +275,7 @@ static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
 	for (size_t i = 0; i < a->count; i++)
 		a->foreign += a->patches[i].outcome == PATCH_FOREIGN ||
 			      a->patches[i].outcome == PATCH_FAILED;
-	if (a->foreign)
+	if (a->foreign || a->held)
 		return 0;
 	if (!a->left) {
 		status = snapshot_take(stop, &a->shot, e);
@@ -169,7 +318,7 @@ static int clean_one(struct target *t, const struct arena_found *found, uint64_t
 			result->stop_ns = report.stop_ns;
 		for (size_t i = 0; i < a.count; i++)
 			restored[i] = restored[i] || a.patches[i].outcome == PATCH_DONE;
-		if (status >= 0 && !a.unmapped && !a.foreign)
+		if (status >= 0 && !a.unmapped && !a.foreign && !a.held)
 			a.left = a.left || nobody_inside(&a);
 		if (a.shot)
 			snapshot_free(a.shot);
@@ -187,6 +336,8 @@ static int clean_one(struct target *t, const struct arena_found *found, uint64_t
 		result->restored += restored[i];
 	result->arenas_left += !a.unmapped;
 	free(restored);
+	free(a.ranges);
+	free(a.order);
 	free(a.patches);
 	return status == DINST_BUSY ? 0 : status;
 }
