@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * seccomp.c - the interpreter for seccomp filters: each kind of instruction,
+ * inject_seccomp.c - the interpreter for seccomp filters: each kind of instruction,
  * and everything that must deny.
  */
 #include <setjmp.h>

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * inject_proc.c - what /proc says about ourselves, under names that were chosen to
+ * mislead a parser.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "inject/proc.h"
+
+static void test_names(void **state)
+{
+	static const char *const names[] = {"plain", ") R 1 (", "a b)c(", "(((", "x\ty", ""};
+	struct proc_stat stat;
+	struct proc_status status;
+	uint64_t start = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		prctl(PR_SET_NAME, names[i]);
+		assert_int_equal(proc_stat_read(getpid(), &stat), 0);
+		assert_string_equal(stat.name, names[i]);
+		assert_int_equal(stat.parent, getppid());
+		assert_int_equal(stat.state, 'R');
+		assert_true(!start || stat.start_time == start);
+		start = stat.start_time;
+		assert_int_equal(proc_status_read(getpid(), &status), 0);
+		assert_int_equal(status.tgid, getpid());
+		assert_int_equal(status.parent, getppid());
+		assert_int_equal(status.tracer, 0);
+		assert_int_equal(status.uid[1], geteuid());
+		assert_int_equal(status.gid[2], getgid());
+		assert_int_equal(status.threads, 1);
+	}
+	/* A name cannot bring in a line of its own: the kernel escapes it. */
+	prctl(PR_SET_NAME, "a\nUid:\t9");
+	assert_int_equal(proc_status_read(getpid(), &status), 0);
+	assert_int_equal(status.uid[0], getuid());
+	prctl(PR_SET_NAME, "proc");
+}
+
+static void test_nobody(void **state)
+{
+	struct proc_status status;
+	struct proc_stat stat;
+	struct proc_ids ids = {0};
+	char word[16];
+
+	(void)state;
+	assert_true(proc_stat_read(0x3ffffffe, &stat) < 0);
+	assert_true(proc_status_read(0x3ffffffe, &status) < 0);
+	assert_true(proc_tasks(0x3ffffffe, &ids) < 0);
+	assert_true(proc_children(0x3ffffffe, 0x3ffffffe, &ids) < 0);
+	assert_int_equal(ids.count, 0);
+	proc_word(0x3ffffffe, "comm", word, sizeof(word));
+	assert_string_equal(word, "?");
+	proc_ids_release(&ids);
+}
+
+static bool has(const struct proc_ids *ids, pid_t id)
+{
+	for (size_t i = 0; i < ids->count; i++)
+		if (ids->ids[i] == id)
+			return true;
+	return false;
+}
+
+static void *sleep_a_little(void *arg)
+{
+	const struct timespec time = {0, 50000000};
+
+	*(volatile pid_t *)arg = gettid();
+	nanosleep(&time, NULL);
+	return NULL;
+}
+
+static void test_lists(void **state)
+{
+	struct proc_ids ids = {0};
+	volatile pid_t tid = 0;
+	pthread_t thread;
+	pid_t children[40];
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, sleep_a_little, (void *)&tid), 0);
+	while (!tid)
+		;
+	assert_int_equal(proc_tasks(getpid(), &ids), 0);
+	assert_int_equal(ids.count, 2);
+	assert_true(has(&ids, tid) && has(&ids, getpid()));
+	pthread_join(thread, NULL);
+	ids.count = 0;
+	for (int i = 0; i < 40; i++) {
+		children[i] = fork();
+		if (!children[i]) {
+			pause();
+			_exit(0);
+		}
+	}
+	assert_int_equal(proc_children(getpid(), getpid(), &ids), 0);
+	assert_int_equal(ids.count, 40);
+	for (int i = 0; i < 40; i++) {
+		assert_true(has(&ids, children[i]));
+		kill(children[i], SIGKILL);
+		waitpid(children[i], NULL, 0);
+	}
+	proc_ids_release(&ids);
+}
+
+static void test_births(void **state)
+{
+	int fd = proc_births_open();
+	long before, after;
+	pid_t child;
+
+	(void)state;
+	if (fd < 0) {
+		print_message("skipped: /proc/loadavg is not the kernel's here\n");
+		skip();
+	}
+	before = proc_births(fd);
+	assert_true(before > 0);
+	child = fork();
+	if (!child)
+		_exit(0);
+	after = proc_births(fd);
+	waitpid(child, NULL, 0);
+	assert_true(after != before);
+	close(fd);
+	assert_int_equal(proc_births(-1), -1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_nobody),
+		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_births),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
