@@ -142,10 +142,20 @@ int link_open(struct link *l, bool start, struct dinst_error *e)
 
 static int broken(struct link *l, struct dinst_error *e, const char *what)
 {
-	dinst_fail(e, DINST_DAEMON, "%s: was the daemon stopped? its log is beside the socket",
-		   what);
+	dinst_fail(e, DINST_DAEMON, "%s; its log is beside the socket", what);
 	link_close(l);
 	return e->code;
+}
+
+static int ended(struct link *l, struct dinst_error *e)
+{
+	if (!l->version[0])
+		return broken(l, e,
+			      "what listens on the socket closed the connection (a daemon serves "
+			      "its own user and root only)");
+	return broken(l, e,
+		      "the daemon has ended: dinst attach starts another one, which takes out "
+		      "what was left");
 }
 
 static int send_line(struct link *l, char *line, struct dinst_error *e)
@@ -166,7 +176,7 @@ static int send_line(struct link *l, char *line, struct dinst_error *e)
 			continue;
 		if (n <= 0) {
 			free(line);
-			return broken(l, e, "the daemon takes no requests");
+			return ended(l, e);
 		}
 		at += (size_t)n;
 	}
@@ -206,7 +216,7 @@ static int read_line(struct link *l, char **line, size_t *length, struct dinst_e
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return broken(l, e, "the daemon closed the connection");
+			return ended(l, e);
 		lines_added(&l->lines, (size_t)n);
 	}
 	return got == LINES_LINE ? 0 : broken(l, e, "the answer is too long");

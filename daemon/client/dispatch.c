@@ -268,9 +268,9 @@ static int run_command(struct context *c, const struct command *command, int arg
 				   command->usage);
 	if (command->words_max >= 0 && a.word_count > command->words_max)
 		return report_text(c, DINST_USAGE,
-				   "%s: unexpected argument '%.80s'; usage: dinst %s %s",
+				   "%s: unexpected argument '%.80s'; usage: dinst %s%s%s",
 				   command->name, a.word[command->words_max], command->name,
-				   command->usage);
+				   command->usage[0] ? " " : "", command->usage);
 	return command->run(c, &a);
 }
 

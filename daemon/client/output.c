@@ -189,7 +189,7 @@ void show_notification(struct context *c, const char *method, json_t *params)
 	json_int_t total = json_integer_value(json_object_get(params, "total"));
 
 	if (strcmp(method, "event") == 0) {
-		if (kind && strcmp(kind, "exited") == 0)
+		if (kind && (strcmp(kind, "exited") == 0 || strcmp(kind, "exec") == 0))
 			c->target_ended = true;
 		if (text)
 			note(c, "%s", text);

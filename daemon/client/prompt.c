@@ -223,6 +223,9 @@ static void prompt_lines(struct prompt *p)
 		if (line[strspn(line, " \t\r\n")])
 			history(p->history, &event, H_ENTER, line);
 		run_line(c, line);
+		/* the terminal has shown ^C: the prompt begins on a line of its own */
+		if (link_interrupted)
+			putchar('\n');
 		fflush(stdout);
 		clearerr(stdout);
 		link_interrupted = 0;

@@ -81,6 +81,14 @@ int process_alive(pid_t pid)
 	return p && *p != 'Z' && *p != 'X';
 }
 
+int process_stopped(pid_t pid)
+{
+	char text[1024];
+	const char *p = stat_fields(pid, text, sizeof(text));
+
+	return p && *p == 'T';
+}
+
 static const char *base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -190,7 +198,9 @@ int process_resolve(const char *target, const pid_t *except, size_t except_count
 	}
 	if (count == 0)
 		return dinst_fail(e, DINST_NO_PROCESS,
-				  "there is no session and no process named '%s'", target);
+				  "there is no session and no process named '%s': give a pid or the "
+				  "name of a process, as ps -e shows it",
+				  target);
 	if (count > 1) {
 		list_pids(pids, count < 12 ? count : 12, count, list, sizeof(list));
 		return dinst_fail(e, DINST_USAGE,

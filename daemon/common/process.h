@@ -26,6 +26,9 @@ uint64_t process_start(pid_t pid);
 /* True if it exists and is not a zombie. */
 int process_alive(pid_t pid);
 
+/* True if it is stopped by a signal (and not by a tracer). */
+int process_stopped(pid_t pid);
+
 /*
  * Pids of the processes whose comm, program file or argv[0] has the base name
  * `name`; zombies and kernel threads are left out. Returns how many there are,

@@ -29,10 +29,8 @@ static void forward_done(void *arg, const struct reply *reply)
 
 	if (strcmp(f->method, "status") == 0)
 		session_status(se, reply);
-	if (strcmp(f->method, "release") == 0 && reply->result.text) {
-		se->held = false;
-		se->holder = NULL;
-	}
+	if (strcmp(f->method, "release") == 0 && reply->result.text)
+		session_continue(se);
 	session_tell_news(se, r);
 	if (reply->result.text)
 		request_result_text(r, reply->result);
@@ -211,30 +209,48 @@ static void method_catch_exec(struct server *s, struct request *r, const char *m
 
 /* ---------------------------------------------------------------- detach */
 
-static void method_detach(struct server *s, struct request *r, const char *method, json_t *params)
+/* Where the target has ended, or nobody is there who could: only the session is left. */
+static void detach_alone(struct session *se, struct request *r)
 {
-	struct dinst_error e = {0, ""};
-	struct session *se = session_choose(s, params, &e);
-	json_t *answer;
+	json_t *answer = json_pack("{s:s,s:i,s:i,s:i}", "session", se->name, "restored", 0, "left",
+				   0, "stop_us", 0);
 
-	if (!se) {
-		request_error_from(r, &e);
-		return;
-	}
-	if (se->mutator && (se->state != SESSION_EXITED)) {
-		session_release_target(se);
-		forward(se, r, method, params, forward_done);
-		return;
-	}
-	/* the target has ended, or nobody is there who could: only the session is left */
-	answer = json_pack("{s:s,s:i,s:i,s:i}", "session", se->name, "restored", 0, "left", 0,
-			   "stop_us", 0);
 	if (se->state == SESSION_LOST) {
 		json_object_set_new(answer, "partial", json_true());
 		json_object_set_new(answer, "notes", json_pack("[s]", se->why));
 	}
 	request_result(r, answer);
 	session_close(se, "detached");
+}
+
+static void exited_detach_done(void *arg, const struct reply *reply)
+{
+	struct forward *f = arg;
+
+	if (reply->result.text || f->session->closing) {
+		forward_done(f, reply);
+		return;
+	}
+	detach_alone(f->session, f->request);
+	free(f);
+}
+
+static void method_detach(struct server *s, struct request *r, const char *method, json_t *params)
+{
+	struct dinst_error e = {0, ""};
+	struct session *se = session_choose(s, params, &e);
+
+	if (!se) {
+		request_error_from(r, &e);
+	} else if (!se->mutator) {
+		detach_alone(se, r);
+	} else if (se->state == SESSION_EXITED) {
+		/* children that it forked may live on with what was inserted */
+		forward(se, r, method, params, exited_detach_done);
+	} else {
+		session_release_target(se);
+		forward(se, r, method, params, forward_done);
+	}
 }
 
 /* ---------------------------------------------------------------- repair */

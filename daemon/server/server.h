@@ -198,8 +198,10 @@ int session_open(struct server *s, pid_t pid, const char *name, const char *prog
 void session_begin(struct session *se, const char *method, struct request *r);
 /* Releases the mutator, forgets the session and frees it. */
 void session_close(struct session *se, const char *why);
-/* Lets a held target run (nothing otherwise). */
+/* Lets a held target run (nothing otherwise), with or without a mutator. */
 void session_release_target(struct session *se);
+/* It is not to be held any more: SIGCONT if it stands still all the same. */
+void session_continue(struct session *se);
 
 struct session *session_named(struct server *s, const char *name);
 struct session *session_of_pid(struct server *s, pid_t pid);

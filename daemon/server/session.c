@@ -281,9 +281,8 @@ static void session_died(void *owner, const char *why)
 	char text[DINST_ERROR_TEXT];
 	json_t *params;
 
+	/* a program that is held stays so until its client lets it go, or goes itself */
 	se->mutator = NULL;
-	se->held = false;
-	se->holder = NULL;
 	snprintf(text, sizeof(text), "%s: %.300s", se->name, why);
 	if (se->state == SESSION_EXITED || !target_is_there(se)) {
 		session_lose(se, SESSION_EXITED, text);
@@ -521,21 +520,40 @@ void session_begin(struct session *se, const char *method, struct request *r)
 	json_decref(params);
 }
 
+/*
+ * What holds a program is a plain SIGSTOP, which we can end as well: the mutator
+ * that made it may be dead, and its successor knows nothing of it.
+ */
+void session_continue(struct session *se)
+{
+	se->held = false;
+	se->holder = NULL;
+	if (target_is_there(se) && process_stopped(se->pid)) {
+		server_log("session %s: pid %d goes on", se->name, (int)se->pid);
+		kill(se->pid, SIGCONT);
+	}
+}
+
 static void release_done(void *arg, const struct reply *reply)
 {
 	struct session *se = arg;
 
 	if (!reply->result.text)
-		server_log("session %s: the target could not be released", se->name);
+		server_log("session %s: its mutator could not release the target", se->name);
+	session_continue(se);
 }
 
 void session_release_target(struct session *se)
 {
-	if (!se->held || !se->mutator || se->state != SESSION_LIVE)
+	/* while it is attached to, attach_done() sees that the client has gone */
+	if (!se->held || se->state == SESSION_ATTACHING)
 		return;
 	se->held = false;
 	se->holder = NULL;
-	mutator_call(se->mutator, "release", NULL, NULL, release_done, se);
+	if (se->mutator && se->state == SESSION_LIVE)
+		mutator_call(se->mutator, "release", NULL, NULL, release_done, se);
+	else
+		session_continue(se);
 }
 
 void session_close(struct session *se, const char *why)
@@ -550,6 +568,8 @@ void session_close(struct session *se, const char *why)
 	server_log("session %s closed: %s", se->name, why);
 	if (se->mutator)
 		mutator_release(se->mutator, why);
+	if (se->held)
+		session_continue(se);
 	for (struct peer *p = s->peers; p; p = p->next)
 		if (p->session == se)
 			p->session = NULL;
