@@ -452,7 +452,8 @@ size_t image_nearest(struct image *img, const char *name, const char **out, size
 		if (!strchr("*?[]\\", *p))
 			word[n.length++] = *p;
 	word[n.length] = 0;
-	n.limit = n.length < 3 ? 1 : n.length / 3;
+	/* Two letters that changed places are two steps. */
+	n.limit = (n.length + 2) / 3;
 	for (size_t i = 0; i < names && n.length; i++) {
 		uint32_t function = function_of(img, i);
 		unsigned points;

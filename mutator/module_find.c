@@ -156,7 +156,7 @@ static int no_function(struct search *s)
 	}
 	return dinst_fail(s->e, DINST_NO_FUNCTION, "no function '%.120s'%s%s%s", s->name,
 			  s->modules ? " in " : "", s->modules ? s->modules : "",
-			  told ? known : "");
+			  told ? known : "; `dinst funcs` lists them");
 }
 
 /* ------------------------------------------------------------------ search */

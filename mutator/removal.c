@@ -439,7 +439,8 @@ int session_detach(struct session *s, unsigned seconds, struct detach_result *re
 		return status;
 	}
 	status = drain(s, deadline, result, e);
-	result->restored = windows - windows_in_place(s);
+	/* Nobody was stopped where the program has gone and left no child: nothing was restored. */
+	result->restored = result->stop_ns ? windows - windows_in_place(s) : 0;
 	result->left = s->queue_length;
 	if (!result->left)
 		result->left = windows_in_place(s);

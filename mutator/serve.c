@@ -221,6 +221,23 @@ static void tell_exit(struct server *sv)
 		     json_pack("{s:s, s:s}", "kind", "exited", "text", "the target has ended"));
 }
 
+/* Noticed when somebody asks: what is counted will not change any more. */
+static void look_for_exec(struct server *sv)
+{
+	struct dinst_error ignored = { 0 };
+	char text[160];
+
+	if (!sv->session || sv->exec_told || sv->exit_told || sv->session->state == SESSION_DETACHED ||
+	    session_check(sv->session, &ignored) >= 0 || sv->session->state != SESSION_EXECED)
+		return;
+	sv->exec_told = true;
+	snprintf(text, sizeof(text),
+		 "process %d has executed another program: these are the last values; detach, and "
+		 "attach again",
+		 (int)sv->session->pid);
+	serve_notify(sv, "event", json_pack("{s:s, s:s}", "kind", "exec", "text", text));
+}
+
 static uint64_t now_ms(void)
 {
 	struct timespec t;
@@ -232,6 +249,7 @@ static uint64_t now_ms(void)
 int serve(int fd)
 {
 	struct server sv = { .fd = fd };
+	struct dinst_error ignored = { 0 };
 	uint64_t polled = 0;
 
 	while (!sv.broken) {
@@ -253,9 +271,14 @@ int serve(int fd)
 		}
 		if (n > 0 && fds[1].revents)
 			tell_exit(&sv);
-		if (n > 0 && fds[0].revents)
+		if (n > 0 && fds[0].revents) {
+			look_for_exec(&sv);
 			receive(&sv);
+		}
 	}
+	/* A daemon that died must not leave a program standing before its first instruction. */
+	if (sv.session && sv.session->state == SESSION_HELD)
+		target_release(sv.session->target, &ignored);
 	session_free(sv.session);
 	free(sv.input);
 	return 0;

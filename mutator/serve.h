@@ -18,6 +18,7 @@ struct server {
 	size_t input_size, input_room;
 	struct session *session; /* NULL before attach */
 	bool exit_told;          /* the event "exited" was sent */
+	bool exec_told;          /* the event "exec" was sent */
 	bool broken;             /* the daemon is gone: finish and end */
 };
 

@@ -71,7 +71,7 @@ static int read_foci(const json_t *list, const char ***out, size_t *count, struc
 	/* No list is everything: what is no list must not be taken for none. */
 	if (list && !json_is_array(list)) {
 		free(foci);
-		return dinst_fail(e, DINST_PROTOCOL, "the foci are a list of strings");
+		return dinst_fail(e, DINST_USAGE, "focus is a list of strings");
 	}
 	if (!foci)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
@@ -79,7 +79,7 @@ static int read_foci(const json_t *list, const char ***out, size_t *count, struc
 		foci[i] = json_string_value(json_array_get(list, i));
 		if (!foci[i]) {
 			free(foci);
-			return dinst_fail(e, DINST_PROTOCOL, "a focus is a string");
+			return dinst_fail(e, DINST_USAGE, "focus is a list of strings");
 		}
 	}
 	*out = foci;
@@ -102,7 +102,7 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 	if (status < 0)
 		return status;
 	if (!metric)
-		return dinst_fail(e, DINST_PROTOCOL, "insert needs a metric");
+		return dinst_fail(e, DINST_USAGE, "insert needs a metric, a string");
 	status = read_foci(json_object_get(params, "focus"), &foci, &count, e);
 	if (status < 0)
 		return status;
@@ -136,6 +136,8 @@ static int wanted(const struct session *s, const json_t *params, struct instance
 	size_t n = json_array_size(ids), total = 0;
 	struct instance **list;
 
+	if (ids && !json_is_array(ids))
+		return dinst_fail(e, DINST_USAGE, "ids is a list of numbers");
 	for (const struct instance *i = s->instances; i; i = i->next)
 		total++;
 	list = calloc((n ? n : total) + 1, sizeof(struct instance *));

@@ -10,7 +10,8 @@
 
 #include "mutator/serve.h"
 
-enum { PROGRESS_EVERY = 512, KINDS = POINT_CALL + 1, REASONS = 32, TACTICS = TACTIC_MERGED + 1 };
+/* Beyond LISTED_MAX rows nobody reads on, and an answer must stay below 64 MiB. */
+enum { LISTED_MAX = 200000, PROGRESS_EVERY = 512, KINDS = POINT_CALL + 1, REASONS = 32, TACTICS = TACTIC_MERGED + 1 };
 
 static json_t *address_json(taddr_t address)
 {
@@ -42,7 +43,8 @@ int serve_modules(struct server *sv, const json_t *params, json_t **result, stru
 	rows = json_array();
 	for (size_t i = 0; i < module_count(s->modules); i++) {
 		const struct module *m = module_get(s->modules, i);
-		json_t *row = json_pack("{s:o, s:o, s:I, s:I, s:o}", "module", serve_text(m->name), "address",
+		json_t *row = json_pack("{s:o, s:n, s:o, s:I, s:I, s:o}", "module",
+					serve_text(m->name), "function", "address",
 					address_json(m->lo), "size", (json_int_t)(m->hi - m->lo),
 					"functions",
 					(json_int_t)(m->image ? count_functions(m->image) : 0),
@@ -55,6 +57,13 @@ int serve_modules(struct server *sv, const json_t *params, json_t **result, stru
 	}
 	*result = serve_rows(rows);
 	return 0;
+}
+
+static int too_many(const char *what, const char *way_out, struct dinst_error *e)
+{
+	return dinst_fail(e, DINST_FAILED,
+			  "more than %d %s match: give a narrower pattern, for example MODULE:NAME*%s",
+			  LISTED_MAX, what, way_out);
 }
 
 int serve_funcs(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
@@ -72,6 +81,10 @@ int serve_funcs(struct server *sv, const json_t *params, json_t **result, struct
 				 find_functions(s->modules, pattern ? pattern : "*", &found, &count, e);
 	if (status < 0)
 		return status;
+	if (count > LISTED_MAX) {
+		free(found);
+		return too_many("functions", "", e);
+	}
 	rows = json_array();
 	for (size_t i = 0; i < count; i++) {
 		struct module *m = found[i].module;
@@ -133,6 +146,8 @@ static int list_points(struct session *s, const char *pattern, json_t **result,
 		image_functions(m->image, &functions);
 		name = image_readable_name(m->image, functions[found[i].index].name);
 		status = session_plan(s, m, found[i].index, &plan, e);
+		if (status >= 0 && json_array_size(rows) + plan->point_count > LISTED_MAX)
+			status = too_many("points", ", or count them: points --summary [MODULE]", e);
 		for (size_t k = 0; status >= 0 && k < plan->point_count; k++)
 			json_array_append_new(rows, point_row(m, name, &plan->points[k]));
 	}
@@ -265,6 +280,7 @@ int serve_points(struct server *sv, const json_t *params, json_t **result, struc
 int serve_complete(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
 {
 	const char *prefix = json_string_value(json_object_get(params, "prefix"));
+	const char *module = json_string_value(json_object_get(params, "module"));
 	json_int_t max = json_integer_value(json_object_get(params, "max"));
 	struct function_ref *found = NULL;
 	struct dinst_error none = { 0 };
@@ -276,16 +292,23 @@ int serve_complete(struct server *sv, const json_t *params, json_t **result, str
 
 	if (status < 0)
 		return status;
-	snprintf(pattern, sizeof(pattern), "%s*", prefix ? prefix : "");
+	if (!prefix)
+		prefix = "";
+	snprintf(pattern, sizeof(pattern), "%s%s%s*", module ? module : "", module ? ":" : "", prefix);
 	names = json_array();
 	/* No match is no error here: there is nothing to complete. */
 	if (find_functions(s->modules, pattern, &found, &count, &none) < 0)
 		count = 0;
 	for (size_t i = 0; i < count && (max <= 0 || (json_int_t)i < max); i++) {
 		const struct image_function *functions;
+		const char *name;
 
 		image_functions(found[i].module->image, &functions);
-		json_array_append_new(names, serve_text(functions[found[i].index].name));
+		name = functions[found[i].index].name;
+		/* What matched may be the readable name. */
+		if (strncmp(name, prefix, strlen(prefix)) != 0)
+			name = image_readable_name(found[i].module->image, name);
+		json_array_append_new(names, serve_text(name));
 	}
 	free(found);
 	*result = json_pack("{s:o}", "names", names);
