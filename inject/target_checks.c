@@ -187,7 +187,7 @@ static bool check_kernel_thread(const struct facts *f, struct target_check *c)
 static bool check_bits(const struct facts *f, struct target_check *c)
 {
 	if (!f->elf_class) {
-		WHY(c, "its executable cannot be read");
+		WHY(c, "not known: its executable cannot be read");
 		return true;
 	}
 	if (f->elf_class == ELFCLASS64 && f->elf_machine == arch_elf_machine) {
@@ -317,11 +317,23 @@ static bool check_yama(const struct facts *f, struct target_check *c)
 	}
 }
 
+/* One of the checks above says no, and what to do. */
+static bool explained(const struct facts *f)
+{
+	struct target_check unused;
+
+	return !check_uid(f, &unused) || !check_dumpable(f, &unused) || !check_yama(f, &unused);
+}
+
 /* The kernel's own word; where no rule above explains a no, another module said it. */
 static bool check_access(const struct facts *f, struct target_check *c)
 {
 	char label[64];
 
+	if (f->access == EPERM && explained(f)) {
+		WHY(c, "the kernel does not permit it, as is to be expected");
+		return false;
+	}
 	if (f->access == EPERM) {
 		proc_word(f->pid, "attr/current", label, sizeof(label));
 		WHY(c,
