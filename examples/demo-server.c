@@ -252,8 +252,8 @@ static const struct verb {
 	const char *name;
 	uint64_t (*work)(const char *argument);
 } verbs[] = {
-	{"prime", do_prime},       {"fib", do_fibonacci}, {"sort", do_sort}, {"crc", do_checksum},
-	{"turns", do_turns},       {"eval", do_evaluate}, {"root", do_root}, {"stats", do_stats},
+	{"prime", do_prime}, {"fib", do_fibonacci}, {"sort", do_sort}, {"crc", do_checksum},
+	{"turns", do_turns}, {"eval", do_evaluate}, {"root", do_root}, {"stats", do_stats},
 };
 
 static const struct verb *find_verb(const char *name)

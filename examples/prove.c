@@ -29,7 +29,7 @@ enum { LINE_SIZE = PATH_MAX + 128, SHOW_MAX = 10 };
 
 struct region {
 	uint64_t lo, hi;
-	char *line; /* as in /proc/PID/maps */
+	char *line;	/* as in /proc/PID/maps */
 	uint8_t *bytes; /* of executable mappings, else NULL */
 };
 
@@ -46,8 +46,7 @@ static void die(const char *what)
 
 static bool is_executable(const struct region *r)
 {
-	return strchr(r->line, ' ')[3] == 'x' &&
-	       strstr(r->line, "[vsyscall]") == NULL;
+	return strchr(r->line, ' ')[3] == 'x' && strstr(r->line, "[vsyscall]") == NULL;
 }
 
 /* Writable, without a file and without a name but those of heap and stack. */
@@ -210,8 +209,8 @@ static size_t compare_bytes(const struct picture *before, const struct picture *
 		for (uint64_t k = 0; k < r->hi - r->lo; k++) {
 			if (r->bytes[k] == other->bytes[k])
 				continue;
-			snprintf(text, sizeof(text), "%" PRIx64 " is %02x, was %02x in %s", r->lo + k,
-				 other->bytes[k], r->bytes[k], r->line);
+			snprintf(text, sizeof(text), "%" PRIx64 " is %02x, was %02x in %s",
+				 r->lo + k, other->bytes[k], r->bytes[k], r->line);
 			differ("byte", text);
 		}
 	}
@@ -227,7 +226,8 @@ static void status_line(const char *path, const char *field, char *value, size_t
 	value[0] = '\0';
 	while (file != NULL && fgets(line, sizeof(line), file) != NULL)
 		if (strncmp(line, field, strlen(field)) == 0)
-			snprintf(value, size, "%s", line + strlen(field) + strspn(line + strlen(field), " \t"));
+			snprintf(value, size, "%s",
+				 line + strlen(field) + strspn(line + strlen(field), " \t"));
 	if (file != NULL)
 		fclose(file);
 }
@@ -292,7 +292,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (argc >= 4 && strcmp(argv[1], "check") == 0)
-		return check((pid_t)atoi(argv[2]), argv[3], argc > 4 && strcmp(argv[4], "exact") == 0);
+		return check((pid_t)atoi(argv[2]), argv[3],
+			     argc > 4 && strcmp(argv[4], "exact") == 0);
 	fprintf(stderr, "usage: prove save|check PID FILE [exact]\n");
 	return 2;
 }

@@ -15,30 +15,30 @@
 /* The machine-readable half; error_code_name() gives the word used in JSON. */
 enum dinst_code {
 	DINST_OK = 0,
-	DINST_FAILED = -1,         /* failed */
-	DINST_NO_PROCESS = -2,     /* no-such-process */
-	DINST_GONE = -3,           /* gone: the target ended; an ordinary answer */
-	DINST_NOT_PERMITTED = -4,  /* not-permitted */
-	DINST_TRACED = -5,         /* already-traced */
-	DINST_UNSUPPORTED = -6,    /* unsupported: 32-bit, strict seccomp, ... */
-	DINST_NO_FUNCTION = -7,    /* no-such-function */
-	DINST_NO_MODULE = -8,      /* no-such-module */
-	DINST_NO_METRIC = -9,      /* no-such-metric */
-	DINST_NO_ID = -10,         /* no-such-id */
-	DINST_NO_SESSION = -11,    /* no-such-session */
-	DINST_USAGE = -12,         /* usage */
-	DINST_BUSY = -13,          /* busy: a thread did not stop, or a name is taken */
-	DINST_NO_MEMORY = -14,     /* no-memory: ours, the heap's or the address space's */
-	DINST_REFUSED = -15,       /* refused: it would not be safe */
-	DINST_BAD_FILE = -16,      /* bad-file: ELF, journal, script */
-	DINST_PROTOCOL = -17,      /* protocol */
-	DINST_DAEMON = -18,        /* daemon: not reachable, or died */
+	DINST_FAILED = -1,	  /* failed */
+	DINST_NO_PROCESS = -2,	  /* no-such-process */
+	DINST_GONE = -3,	  /* gone: the target ended; an ordinary answer */
+	DINST_NOT_PERMITTED = -4, /* not-permitted */
+	DINST_TRACED = -5,	  /* already-traced */
+	DINST_UNSUPPORTED = -6,	  /* unsupported: 32-bit, strict seccomp, ... */
+	DINST_NO_FUNCTION = -7,	  /* no-such-function */
+	DINST_NO_MODULE = -8,	  /* no-such-module */
+	DINST_NO_METRIC = -9,	  /* no-such-metric */
+	DINST_NO_ID = -10,	  /* no-such-id */
+	DINST_NO_SESSION = -11,	  /* no-such-session */
+	DINST_USAGE = -12,	  /* usage */
+	DINST_BUSY = -13,	  /* busy: a thread did not stop, or a name is taken */
+	DINST_NO_MEMORY = -14,	  /* no-memory: ours, the heap's or the address space's */
+	DINST_REFUSED = -15,	  /* refused: it would not be safe */
+	DINST_BAD_FILE = -16,	  /* bad-file: ELF, journal, script */
+	DINST_PROTOCOL = -17,	  /* protocol */
+	DINST_DAEMON = -18,	  /* daemon: not reachable, or died */
 };
 
 enum { DINST_ERROR_TEXT = 512 };
 
 struct dinst_error {
-	int code;                    /* enum dinst_code; 0 while nothing failed */
+	int code;		     /* enum dinst_code; 0 while nothing failed */
 	char text[DINST_ERROR_TEXT]; /* lower case, no full stop, no newline */
 };
 

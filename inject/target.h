@@ -35,7 +35,7 @@ int target_open(pid_t pid, struct target **out, struct dinst_error *e);
 void target_close(struct target *t);
 
 pid_t target_pid(const struct target *t);
-int target_pidfd(const struct target *t);        /* borrowed */
+int target_pidfd(const struct target *t);	 /* borrowed */
 const char *target_name(const struct target *t); /* comm, as of target_open() */
 
 /* False once the process has ended or its pid names another one. */
@@ -74,8 +74,8 @@ struct stop_thread {
 	bool leader;
 	bool kernel_worker; /* io_uring, vhost: never stopped, so never listed */
 	bool group_stopped; /* job control holds it; it stays so afterwards */
-	bool foreign;       /* another thread group that shares the memory (vfork child) */
-	taddr_t rseq;       /* its registered struct rseq, 0 if none */
+	bool foreign;	    /* another thread group that shares the memory (vfork child) */
+	taddr_t rseq;	    /* its registered struct rseq, 0 if none */
 	uint32_t rseq_size;
 	uint32_t rseq_signature;
 };
@@ -112,11 +112,11 @@ bool stop_leave_sequence(struct stop *s, struct stop_thread *thread);
 struct stop_options {
 	unsigned deadline_us; /* 0: 20 ms and 0.2 ms a thread; doubled at each new try
 				 where a thread was only waiting for a CPU */
-	unsigned tries;       /* 0: the default, with growing pauses between */
+	unsigned tries;	      /* 0: the default, with growing pauses between */
 };
 
 struct stop_report {
-	uint64_t stop_ns;  /* longest time that any one thread was kept stopped */
+	uint64_t stop_ns; /* longest time that any one thread was kept stopped */
 	unsigned threads;
 	unsigned tries;
 };
@@ -149,8 +149,8 @@ int target_release(struct target *t, struct dinst_error *e);
 struct target_check {
 	const char *check; /* "exists", "uid", "dumpable", "yama", ... */
 	bool ok;
-	char why[256];     /* what was found */
-	char fix[256];     /* what to do, empty if ok */
+	char why[256]; /* what was found */
+	char fix[256]; /* what to do, empty if ok */
 };
 
 /*

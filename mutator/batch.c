@@ -19,15 +19,15 @@ struct batch {
 	struct session *session;
 	struct site **sites;
 	size_t count;
-	bool *waits;                /* the window must wait for a better moment */
+	bool *waits; /* the window must wait for a better moment */
 	bool *foreign;
-	bool patching;              /* the first byte may have been written */
-	struct stack_range *insides;/* bytes of a window that no pc may come back to */
-	size_t *inside_site;        /* insides[i] belongs to sites[inside_site[i]] */
+	bool patching;		     /* the first byte may have been written */
+	struct stack_range *insides; /* bytes of a window that no pc may come back to */
+	size_t *inside_site;	     /* insides[i] belongs to sites[inside_site[i]] */
 	size_t inside_count;
-	struct patch *patches;      /* room for one patch a site */
+	struct patch *patches; /* room for one patch a site */
 	size_t *patch_site;
-	bool *hole_written;         /* in this stop */
+	bool *hole_written;	    /* in this stop */
 	struct target_range *texts; /* pieces of text that hold all windows, a page or so each */
 	size_t text_count;
 	uint8_t *text_bytes;
@@ -91,8 +91,8 @@ static void collect_insides(struct batch *b)
 
 		if (b->foreign[i] || site->window.insn_count < 2)
 			continue;
-		b->insides[b->inside_count] = (struct stack_range){ .lo = site->key.start + 1,
-								    .hi = patched_end(site) };
+		b->insides[b->inside_count] =
+			(struct stack_range){.lo = site->key.start + 1, .hi = patched_end(site)};
 		b->inside_site[b->inside_count++] = i;
 	}
 }
@@ -160,7 +160,7 @@ static bool plan_texts(struct batch *b)
 
 		if (!last || end > last->address + TEXT_SPAN)
 			b->texts[b->text_count++] = (struct target_range){
-				.address = site->key.start, .size = end - site->key.start };
+				.address = site->key.start, .size = end - site->key.start};
 		else if (end > last->address + last->size)
 			last->size = end - last->address;
 	}
@@ -190,7 +190,7 @@ static bool equals_file(const struct site *site, const uint8_t *now)
 static void check_windows(struct batch *b, struct stop *stop)
 {
 	const struct target *t = stop_target(stop);
-	struct dinst_error ignored = { 0 };
+	struct dinst_error ignored = {0};
 	bool all = !target_read_many(t, b->texts, b->text_count, &ignored);
 	uint8_t alone[WINDOW_BYTES_MAX];
 	size_t text = 0;
@@ -360,11 +360,11 @@ static void settle(struct batch *b, struct batch_result *result)
 int batch_apply(struct session *s, struct site **sites, size_t count, bool *foreign,
 		struct batch_result *result, struct dinst_error *e)
 {
-	struct batch b = { .session = s, .sites = sites, .count = count, .foreign = foreign };
-	struct stop_report report = { 0 };
+	struct batch b = {.session = s, .sites = sites, .count = count, .foreign = foreign};
+	struct stop_report report = {0};
 	int status;
 
-	*result = (struct batch_result){ 0 };
+	*result = (struct batch_result){0};
 	if (!count)
 		return 0;
 	qsort(sites, count, sizeof(*sites), by_address);

@@ -41,7 +41,7 @@ struct place {
 	struct slot_store {
 		taddr_t displacement;
 		uint32_t value;
-	} *stores;
+	} * stores;
 	size_t store_count, store_room;
 	struct place *next;
 };
@@ -52,18 +52,18 @@ struct link;
 
 /* One slot of a base trampoline: before one instruction, for one kind of point. */
 struct slot {
-	uint8_t insn;            /* index into the window */
+	uint8_t insn; /* index into the window */
 	enum point_kind kind;
-	taddr_t displacement;    /* address of the slot's aligned displacement */
-	taddr_t resume;          /* where an empty slot leads */
-	arch_regset live;        /* what the code behind it may need */
-	struct link *first;      /* snippets, in the order in which they run */
+	taddr_t displacement; /* address of the slot's aligned displacement */
+	taddr_t resume;	      /* where an empty slot leads */
+	arch_regset live;     /* what the code behind it may need */
+	struct link *first;   /* snippets, in the order in which they run */
 };
 
 /* Offsets in a base trampoline that belong to one instruction of the window. */
 struct site_offsets {
 	uint16_t slots; /* where its slots begin */
-	uint16_t copy;  /* where the relocated instruction itself begins */
+	uint16_t copy;	/* where the relocated instruction itself begins */
 };
 
 enum site_state {
@@ -74,28 +74,28 @@ enum site_state {
 
 struct site {
 	struct module *module;
-	uint32_t function;        /* that asked for it first */
+	uint32_t function; /* that asked for it first */
 	struct place *place;
-	struct window window;     /* link-time addresses; + module->bias */
+	struct window window; /* link-time addresses; + module->bias */
 	struct window_key {
-		taddr_t start;    /* address in the target of the window */
+		taddr_t start; /* address in the target of the window */
 	} key;
 	enum site_state state;
-	taddr_t base;             /* base trampoline */
+	taddr_t base; /* base trampoline */
 	size_t base_size;
 	struct site_offsets *offsets; /* of each instruction, and of the end */
-	unsigned links;           /* snippets linked now */
-	unsigned queued_links;    /* unlinked, not freed yet */
-	bool queued;              /* on the removal queue, to be restored */
-	bool touched;             /* planned, but patched earlier: a forked child may have it still */
-	bool dropped;             /* not in the table any more: its module was unmapped */
-	bool foreign;             /* its bytes were somebody else's when it was to be patched */
-	taddr_t gate;             /* code that leads to the base trampoline, 0 if none (gate.c) */
-	bool busy;                /* during a flush: a thread may be in something of it */
-	bool listed;              /* in the batch that is being prepared */
-	unsigned journal[2];      /* window, hole */
-	unsigned patch_count;     /* 1, or 2 with a hole */
-	struct patch patches[2];  /* in the order in which they are applied */
+	unsigned links;		      /* snippets linked now */
+	unsigned queued_links;	      /* unlinked, not freed yet */
+	bool queued;		      /* on the removal queue, to be restored */
+	bool touched;	      /* planned, but patched earlier: a forked child may have it still */
+	bool dropped;	      /* not in the table any more: its module was unmapped */
+	bool foreign;	      /* its bytes were somebody else's when it was to be patched */
+	taddr_t gate;	      /* code that leads to the base trampoline, 0 if none (gate.c) */
+	bool busy;	      /* during a flush: a thread may be in something of it */
+	bool listed;	      /* in the batch that is being prepared */
+	unsigned journal[2];  /* window, hole */
+	unsigned patch_count; /* 1, or 2 with a hole */
+	struct patch patches[2]; /* in the order in which they are applied */
 	struct site *next_hash;
 	unsigned slot_count;
 	struct slot slots[];
@@ -107,9 +107,9 @@ struct link {
 	struct slot *slot;
 	struct instance *instance;
 	taddr_t cell;
-	taddr_t counter;            /* of the site's place; the link holds a reference */
+	taddr_t counter; /* of the site's place; the link holds a reference */
 	struct arch_cell shape;
-	struct link *next;          /* in the slot's chain */
+	struct link *next;	    /* in the slot's chain */
 	struct link *next_instance; /* of the same instance */
 };
 
@@ -124,7 +124,7 @@ struct tally {
 enum { INSTANCE_TALLIES_MAX = 16 };
 
 struct refused_point {
-	char *where;   /* MODULE:NAME */
+	char *where; /* MODULE:NAME */
 	enum refusal refusal;
 };
 
@@ -132,7 +132,7 @@ struct instance {
 	unsigned id;
 	const struct metric *metric;
 	char *focus;
-	bool waiting;         /* its module is not loaded yet */
+	bool waiting; /* its module is not loaded yet */
 	struct link *links;
 	size_t link_count;
 	size_t refused_count;
@@ -148,7 +148,7 @@ struct metric {
 	const char *name;
 	const char *unit;
 	const char *constraints; /* hierarchies that its focus may name */
-	enum point_kind kind;    /* where it counts */
+	enum point_kind kind;	 /* where it counts */
 };
 
 const struct metric *metric_find(const char *name);
@@ -162,7 +162,13 @@ struct queue_item {
 	struct queue_item *next;
 };
 
-enum session_state { SESSION_RUNNING, SESSION_HELD, SESSION_EXITED, SESSION_EXECED, SESSION_DETACHED };
+enum session_state {
+	SESSION_RUNNING,
+	SESSION_HELD,
+	SESSION_EXITED,
+	SESSION_EXECED,
+	SESSION_DETACHED
+};
 
 struct session {
 	char name[64];
@@ -296,8 +302,9 @@ struct insert_result {
 	size_t count;
 	uint64_t stop_ns;
 };
-int request_insert(struct session *s, const char *metric, const char *const *foci, size_t focus_count,
-		   bool each, struct insert_result *result, struct dinst_error *e);
+int request_insert(struct session *s, const char *metric, const char *const *foci,
+		   size_t focus_count, bool each, struct insert_result *result,
+		   struct dinst_error *e);
 /* The same for a metric that has no name of its own; it must outlive the session. */
 int request_insert_metric(struct session *s, const struct metric *metric, const char *const *foci,
 			  size_t focus_count, bool each, struct insert_result *result,
@@ -348,7 +355,7 @@ int removal_flush(struct session *s, struct flush_result *result, struct dinst_e
 
 struct detach_result {
 	size_t restored; /* windows */
-	size_t left;     /* things that a thread still uses: arena and journal stay */
+	size_t left;	 /* things that a thread still uses: arena and journal stay */
 	uint64_t stop_ns;
 };
 int session_detach(struct session *s, unsigned seconds, struct detach_result *result,
@@ -370,7 +377,7 @@ void family_release(struct session *s);
 
 /* leftovers.c */
 struct leftovers {
-	size_t patches;  /* in the journals that were found */
+	size_t patches;	 /* in the journals that were found */
 	size_t restored; /* windows that were ours and are the original now */
 	size_t arenas, arenas_left;
 	uint64_t stop_ns;

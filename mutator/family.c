@@ -80,10 +80,11 @@ static int check_hidden(const struct session *s, pid_t pid, struct dinst_error *
 		shared = shared || p->arena->mode == ARENA_SHARED;
 	if (!shared || !arena_may_be_hidden_in(pid, s->target))
 		return 0;
-	return dinst_fail(e, DINST_NOT_PERMITTED,
-			  "process %d was forked from %d, it seems, and may not be looked at: what it "
-			  "may run through stays; run dinst as root, or try again when it has ended",
-			  (int)pid, (int)s->pid);
+	return dinst_fail(
+		e, DINST_NOT_PERMITTED,
+		"process %d was forked from %d, it seems, and may not be looked at: what it "
+		"may run through stays; run dinst as root, or try again when it has ended",
+		(int)pid, (int)s->pid);
 }
 
 /* Looks at every process that has not been looked at yet; members go to `waiting`. */
@@ -171,8 +172,8 @@ static int with_one_more(struct stop *stop, void *arg, struct dinst_error *e)
 static int stop_the_rest(struct family *f, struct dinst_error *e)
 {
 	/* The others are kept waiting meanwhile: no second try here. */
-	const struct stop_options once = { .tries = 1 };
-	struct stop_report report = { 0 };
+	const struct stop_options once = {.tries = 1};
+	struct stop_report report = {0};
 	struct target *member;
 	int status = 0;
 	pid_t pid = 0;
@@ -225,8 +226,8 @@ static int with_target(struct stop *stop, void *arg, struct dinst_error *e)
 int family_stop(struct session *s, family_work work, void *arg, struct stop_report *report,
 		struct dinst_error *e)
 {
-	struct family f = { .session = s, .work = work, .arg = arg };
-	struct stop_report own = { 0 };
+	struct family f = {.session = s, .work = work, .arg = arg};
+	struct stop_report own = {0};
 	int status;
 
 	family_release(s);

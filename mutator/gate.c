@@ -74,7 +74,7 @@ static int find_entry(struct gate *g, struct dinst_error *e)
 static int make_gate(struct gate *g, struct dinst_error *e)
 {
 	struct heap *heap = g->site->place->heap;
-	struct arch_buf out = { .size = ARCH_GATE_MAX };
+	struct arch_buf out = {.size = ARCH_GATE_MAX};
 	int status = heap_alloc_counter(heap, &g->arrived, e);
 
 	if (status >= 0)
@@ -90,8 +90,8 @@ static int make_gate(struct gate *g, struct dinst_error *e)
 	out.bytes = heap_map(heap, g->code, ARCH_GATE_MAX);
 	out.pc = g->code;
 	arch_emit_gate(&out, g->arrived, g->go, g->budget,
-		       g->slot->first ? g->slot->first->cell + g->slot->first->shape.entry :
-					g->slot->resume);
+		       g->slot->first ? g->slot->first->cell + g->slot->first->shape.entry
+				      : g->slot->resume);
 	if (out.status != ARCH_OK)
 		return dinst_fail(e, DINST_REFUSED, "the gate does not reach its words");
 	site_store_slot(g->site->place, g->slot->displacement, g->code);
@@ -100,7 +100,7 @@ static int make_gate(struct gate *g, struct dinst_error *e)
 
 static void wait_for_arrival(const struct gate *g)
 {
-	const struct timespec pause = { .tv_nsec = GATE_POLL_US * 1000 };
+	const struct timespec pause = {.tv_nsec = GATE_POLL_US * 1000};
 
 	for (unsigned us = 0; us < GATE_WAIT_MS * 1000; us += GATE_POLL_US) {
 		if (__atomic_load_n(word(g, g->arrived), __ATOMIC_ACQUIRE) ||
@@ -116,13 +116,13 @@ static void wait_for_arrival(const struct gate *g)
  */
 static void open_gate(struct gate *g)
 {
-	struct dinst_error ignored = { 0 };
+	struct dinst_error ignored = {0};
 	struct site *site = g->site;
 
 	__atomic_store_n(word(g, g->go), 1, __ATOMIC_RELEASE);
 	site_store_slot(site->place, g->slot->displacement,
-			g->slot->first ? g->slot->first->cell + g->slot->first->shape.entry :
-					 g->slot->resume);
+			g->slot->first ? g->slot->first->cell + g->slot->first->shape.entry
+				       : g->slot->resume);
 	removal_retire(g->session, site, &ignored);
 }
 
@@ -136,7 +136,7 @@ static int look_at_threads(struct stop *stop, void *arg, struct dinst_error *e)
 /* Before the loader ran there was no rseq: what is inserted from now on may use it. */
 static void look_again(struct session *s)
 {
-	struct dinst_error ignored = { 0 };
+	struct dinst_error ignored = {0};
 
 	s->rseq_known = false;
 	target_stop(s->target, NULL, look_at_threads, s, NULL, &ignored);
@@ -152,8 +152,8 @@ static bool something_waits(const struct session *s)
 
 int gate_release(struct session *s, struct dinst_error *e)
 {
-	struct gate g = { .session = s };
-	struct dinst_error none = { 0 };
+	struct gate g = {.session = s};
+	struct dinst_error none = {0};
 	struct batch_result result;
 	bool foreign = false;
 	int status = DINST_REFUSED;

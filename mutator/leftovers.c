@@ -27,16 +27,16 @@ struct one_arena {
 	const struct arena_found *found;
 	struct patch *patches; /* from ours to the original; later ones first */
 	size_t count;
-	size_t holes;          /* the last ones of them: short jumps lead there */
-	struct place_of {      /* of all patches, by address */
+	size_t holes;	  /* the last ones of them: short jumps lead there */
+	struct place_of { /* of all patches, by address */
 		taddr_t address;
 		size_t index;
-	} *order;
+	} * order;
 	struct stack_range *ranges; /* of the holes */
 	size_t foreign;
-	bool held; /* a thread may come back to a hole */
+	bool held;	       /* a thread may come back to a hole */
 	struct snapshot *shot; /* taken in the last stop, for a closer look */
-	bool left;             /* no thread is in it, and none can come in */
+	bool left;	       /* no thread is in it, and none can come in */
 	bool unmapped;
 };
 
@@ -50,7 +50,8 @@ static uint64_t now_us(void)
 
 static int by_address(const void *x, const void *y)
 {
-	taddr_t a = ((const struct place_of *)x)->address, b = ((const struct place_of *)y)->address;
+	taddr_t a = ((const struct place_of *)x)->address,
+		b = ((const struct place_of *)y)->address;
 
 	return a < b ? -1 : a > b;
 }
@@ -66,13 +67,13 @@ static int by_lo(const void *x, const void *y)
 static void sort_patches(struct one_arena *a)
 {
 	for (size_t i = 0; i < a->count; i++)
-		a->order[i] = (struct place_of){ .address = a->patches[i].address, .index = i };
+		a->order[i] = (struct place_of){.address = a->patches[i].address, .index = i};
 	qsort(a->order, a->count, sizeof(*a->order), by_address);
 }
 
 static const struct place_of *patch_at(const struct one_arena *a, taddr_t address)
 {
-	const struct place_of key = { .address = address };
+	const struct place_of key = {.address = address};
 
 	return bsearch(&key, a->order, a->count, sizeof(key), by_address);
 }
@@ -203,8 +204,8 @@ static int find_held(struct one_arena *a, struct stop *stop, struct dinst_error 
 	if (status < 0)
 		return status;
 	for (size_t i = 0; i < a->holes; i++)
-		a->ranges[i] = (struct stack_range){ .lo = holes[i].address,
-						     .hi = holes[i].address + 1 };
+		a->ranges[i] =
+			(struct stack_range){.lo = holes[i].address, .hi = holes[i].address + 1};
 	qsort(a->ranges, a->holes, sizeof(*a->ranges), by_lo);
 	a->held = snapshot_scan_stacks(shot, a->ranges, a->holes) != 0;
 	snapshot_free(shot);
@@ -213,7 +214,7 @@ static int find_held(struct one_arena *a, struct stop *stop, struct dinst_error 
 
 static bool is_held(const struct one_arena *a, const struct patch *p)
 {
-	const struct stack_range key = { .lo = p->address };
+	const struct stack_range key = {.lo = p->address};
 	const struct stack_range *r = bsearch(&key, a->ranges, a->holes, sizeof(key), by_lo);
 
 	return r && r->hit;
@@ -260,8 +261,8 @@ static int restore_twice(struct one_arena *a, struct stop *stop, struct dinst_er
 static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct one_arena *a = arg;
-	struct stack_range code = { .lo = a->found->code,
-				    .hi = a->found->code + a->found->code_size };
+	struct stack_range code = {.lo = a->found->code,
+				   .hi = a->found->code + a->found->code_size};
 	size_t cleaned;
 	int status = follow_jumps(a, stop, e);
 
@@ -290,8 +291,8 @@ static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
 /* True if no frame of any thread is in the arena; what only looks like an address does not count. */
 static bool nobody_inside(struct one_arena *a)
 {
-	struct stack_range code = { .lo = a->found->code,
-				    .hi = a->found->code + a->found->code_size };
+	struct stack_range code = {.lo = a->found->code,
+				   .hi = a->found->code + a->found->code_size};
 
 	return a->shot && !snapshot_walk(a->shot, NULL, NULL, &code, 1);
 }
@@ -299,7 +300,7 @@ static bool nobody_inside(struct one_arena *a)
 static int clean_one(struct target *t, const struct arena_found *found, uint64_t deadline,
 		     struct leftovers *result, struct dinst_error *e)
 {
-	struct one_arena a = { .found = found };
+	struct one_arena a = {.found = found};
 	unsigned pause = PAUSE_MIN_US;
 	bool *restored = NULL;
 	int status = read_patches(t, &a, e);
@@ -310,7 +311,7 @@ static int clean_one(struct target *t, const struct arena_found *found, uint64_t
 		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	result->patches += a.count;
 	while (status >= 0) {
-		struct stop_report report = { 0 };
+		struct stop_report report = {0};
 
 		dinst_error_clear(e);
 		status = target_stop(t, NULL, take_out, &a, &report, e);
@@ -359,7 +360,7 @@ static int wait_for_programs(struct target *t, uint64_t deadline, struct leftove
 	int status = 0;
 
 	while (remote_tails_dirty(t)) {
-		struct stop_report report = { 0 };
+		struct stop_report report = {0};
 		size_t cleaned;
 
 		dinst_error_clear(e);
@@ -408,15 +409,15 @@ static int find_descriptor(pid_t pid)
 
 static int close_in_target(struct stop *stop, void *arg, struct dinst_error *e)
 {
-	struct arch_remote_call call = { .number = SYS_close };
-	struct arch_remote_program program = { .calls = &call, .count = 1 };
+	struct arch_remote_call call = {.number = SYS_close};
+	struct arch_remote_program program = {.calls = &call, .count = 1};
 	int fd = find_descriptor(target_pid(stop_target(stop)));
 	long result;
 
 	(void)arg;
 	if (fd < 0)
 		return 0;
-	call.args[0] = (struct arch_remote_arg){ .kind = ARCH_ARG_CONST, .value = (uint64_t)fd };
+	call.args[0] = (struct arch_remote_arg){.kind = ARCH_ARG_CONST, .value = (uint64_t)fd};
 	return remote_run(stop, &program, 0, NULL, NULL, NULL, &result, e);
 }
 
@@ -430,7 +431,7 @@ static int close_descriptors(struct target *t, uint64_t deadline, struct leftove
 	int status = 0;
 
 	while (status >= 0 && find_descriptor(target_pid(t)) >= 0) {
-		struct stop_report report = { 0 };
+		struct stop_report report = {0};
 
 		dinst_error_clear(e);
 		status = target_stop(t, NULL, close_in_target, NULL, &report, e);
@@ -450,8 +451,8 @@ static int close_descriptors(struct target *t, uint64_t deadline, struct leftove
 
 struct owners {
 	const struct arena_found *found;
-	pid_t mutator;          /* has it mapped to write code into it; 0: none */
-	pid_t *sharers;         /* run through it, but for the target */
+	pid_t mutator;	/* has it mapped to write code into it; 0: none */
+	pid_t *sharers; /* run through it, but for the target */
 	size_t count, room;
 };
 
@@ -552,7 +553,7 @@ static int clean_sharer(pid_t pid, const struct arena_found *of, uint64_t deadli
 static int clean_family(struct target *t, const struct arena_found *found, uint64_t deadline,
 			struct leftovers *result, struct dinst_error *e)
 {
-	struct owners o = { .found = found };
+	struct owners o = {.found = found};
 	size_t left;
 	int status;
 
@@ -560,11 +561,12 @@ static int clean_family(struct target *t, const struct arena_found *found, uint6
 		left = result->arenas_left;
 		status = find_owners(&o, target_pid(t), e);
 		if (status >= 0 && o.mutator)
-			status = dinst_fail(e, DINST_BUSY,
-					    "process %d is being instrumented by process %d%s%s; detach "
-					    "that session first",
-					    (int)target_pid(t), (int)o.mutator,
-					    found->session[0] ? ", session " : "", found->session);
+			status = dinst_fail(
+				e, DINST_BUSY,
+				"process %d is being instrumented by process %d%s%s; detach "
+				"that session first",
+				(int)target_pid(t), (int)o.mutator,
+				found->session[0] ? ", session " : "", found->session);
 		for (size_t i = 0; status >= 0 && i < o.count; i++)
 			status = clean_sharer(o.sharers[i], found, deadline, result, e);
 	} while (status >= 0 && o.count && result->arenas_left == left && now_us() < deadline);
@@ -579,7 +581,7 @@ int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *r
 	struct arena_found found[FOUND_MAX];
 	int status, count = 0;
 
-	*result = (struct leftovers){ 0 };
+	*result = (struct leftovers){0};
 	status = wait_for_programs(t, deadline, result, e);
 	if (status >= 0)
 		status = close_descriptors(t, deadline, result, e);

@@ -548,7 +548,8 @@ struct module *module_at(const struct module_list *l, taddr_t address)
 
 bool module_is_mapped(const struct module *m, const struct maps *maps, taddr_t address)
 {
-	const struct entry *x = (const struct entry *)((const char *)m - offsetof(struct entry, module));
+	const struct entry *x =
+		(const struct entry *)((const char *)m - offsetof(struct entry, module));
 	const struct maps_entry *at = maps_find(maps, address);
 
 	return at && at->inode == x->inode && at->device == x->device;

@@ -45,7 +45,7 @@ bool request_has_pending(struct session *s)
 /* What a failed attempt has made: the instance waits as if it had not begun. */
 static void take_back(struct session *s, struct instance *i)
 {
-	struct dinst_error ignored = { 0 };
+	struct dinst_error ignored = {0};
 
 	while (i->links) {
 		struct link *l = i->links;
@@ -61,10 +61,10 @@ static void take_back(struct session *s, struct instance *i)
 }
 
 /* One instance whose module has come: prepared like a new request's. */
-static int begin(struct session *s, struct instance *i, struct function_ref *functions, size_t count,
-		 size_t *began, struct dinst_error *e)
+static int begin(struct session *s, struct instance *i, struct function_ref *functions,
+		 size_t count, size_t *began, struct dinst_error *e)
 {
-	struct request r = { .session = s, .metric = i->metric, .instances = &i, .count = 1 };
+	struct request r = {.session = s, .metric = i->metric, .instances = &i, .count = 1};
 	int status = 0;
 
 	i->waiting = false;
@@ -85,7 +85,7 @@ static int begin(struct session *s, struct instance *i, struct function_ref *fun
 /* A failure leaves the rest for the next time: changes_seen says that there is something. */
 static size_t begin_waiting(struct session *s)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	unsigned changes;
 	size_t began = 0;
 	bool failed = false;
@@ -110,8 +110,8 @@ static size_t begin_waiting(struct session *s)
 
 static size_t retry_windows(struct session *s)
 {
-	struct dinst_error ignored = { 0 };
-	struct batch_result result = { 0 };
+	struct dinst_error ignored = {0};
+	struct batch_result result = {0};
 	struct site **sites = calloc(s->site_count + 1, sizeof(struct site *));
 	bool *foreign = calloc(s->site_count + 1, sizeof(*foreign));
 	size_t count = 0;
@@ -129,7 +129,7 @@ static size_t retry_windows(struct session *s)
 
 size_t request_retry_pending(struct session *s)
 {
-	struct dinst_error ignored = { 0 };
+	struct dinst_error ignored = {0};
 	size_t began;
 
 	if (session_check(s, &ignored) < 0)
@@ -140,7 +140,7 @@ size_t request_retry_pending(struct session *s)
 
 void request_poll(struct session *s)
 {
-	struct dinst_error ignored = { 0 };
+	struct dinst_error ignored = {0};
 	uint64_t now = now_ns();
 	bool due = s->retry_pause_ns && now >= s->retry_ns;
 

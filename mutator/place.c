@@ -28,8 +28,9 @@ void place_look_at_rseq(struct session *s, struct stop *stop)
 		if (t->kernel_worker || t->foreign)
 			continue;
 		offset = (int64_t)(t->rseq - arch_thread_pointer(&t->regs));
-		if (!t->rseq || (seen && (offset != s->rseq_offset ||
-					  t->rseq_signature != s->rseq_signature)) ||
+		if (!t->rseq ||
+		    (seen &&
+		     (offset != s->rseq_offset || t->rseq_signature != s->rseq_signature)) ||
 		    offset != (int32_t)offset)
 			usable = false;
 		s->rseq_offset = offset;
@@ -72,9 +73,8 @@ static int make_arena(struct stop *stop, void *arg, struct dinst_error *e)
 		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
 				  (int)m->session->pid);
 	place_look_at_rseq(m->session, stop);
-	return m->session->private_arenas ?
-		       arena_create_private(stop, m->lo, m->hi, &m->arena, e) :
-		       arena_create(stop, m->lo, m->hi, &m->arena, e);
+	return m->session->private_arenas ? arena_create_private(stop, m->lo, m->hi, &m->arena, e)
+					  : arena_create(stop, m->lo, m->hi, &m->arena, e);
 }
 
 void place_free(struct place *p, bool keep_arena)
@@ -130,7 +130,7 @@ static int sync_work(struct stop *stop, void *arg, struct dinst_error *e)
 
 int place_send(struct session *s, uint64_t *stop_ns, struct dinst_error *e)
 {
-	struct stop_report report = { 0 };
+	struct stop_report report = {0};
 	int status;
 
 	if (!place_has_unsent(s))
@@ -153,14 +153,15 @@ static int unmake_arena(struct stop *stop, void *arg, struct dinst_error *e)
 int place_for(struct session *s, struct module *m, struct place **out, uint64_t *stop_ns,
 	      struct dinst_error *e)
 {
-	struct make_place make = { .session = s, .lo = m->lo, .hi = m->hi };
-	struct dinst_error ignored = { 0 };
-	struct stop_report report = { 0 };
+	struct make_place make = {.session = s, .lo = m->lo, .hi = m->hi};
+	struct dinst_error ignored = {0};
+	struct stop_report report = {0};
 	struct place *p;
 	int status;
 
 	for (p = s->places; p; p = p->next)
-		if (!p->full && !p->unmapped && m->lo >= p->arena->reach_lo && m->hi <= p->arena->reach_hi) {
+		if (!p->full && !p->unmapped && m->lo >= p->arena->reach_lo &&
+		    m->hi <= p->arena->reach_hi) {
 			*out = p;
 			return 0;
 		}

@@ -134,8 +134,7 @@ static void fill_window(const struct planning *p, const struct draft *d, struct 
 	w->hole_length = d->hole ? (uint8_t)arch_jump_size : 0;
 }
 
-size_t window_instructions(const struct image *img, const struct window *w,
-			   struct arch_insn *insns)
+size_t window_instructions(const struct image *img, const struct window *w, struct arch_insn *insns)
 {
 	size_t size = 0, at = 0;
 	const uint8_t *bytes = image_code(img, w->start, &size);
@@ -192,8 +191,9 @@ static void fill_points(const struct planning *p, struct function_plan *plan,
 		point->insn = (uint8_t)((size_t)wish->insn - p->windows.items[at].first);
 		w = &plan->windows[point->window];
 		point->live = live_at(&p->flow, (size_t)wish->insn);
-		point->tactic = served[point->window] ? TACTIC_MERGED
-						      : describe(p, &p->windows.items[at], w, point);
+		point->tactic = served[point->window]
+					? TACTIC_MERGED
+					: describe(p, &p->windows.items[at], w, point);
 		served[point->window] = true;
 	}
 }

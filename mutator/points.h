@@ -83,10 +83,10 @@ struct point {
 	enum point_kind kind;
 	enum tactic tactic;
 	enum refusal refusal;
-	vaddr_t address; /* of the instruction: first of the function, exit, call */
-	int32_t window;	 /* index into plan->windows, -1 if refused */
-	uint8_t insn;	 /* index into the window: the slot is before this instruction */
-	vaddr_t callee;	 /* direct calls and tail jumps, else 0 */
+	vaddr_t address;  /* of the instruction: first of the function, exit, call */
+	int32_t window;	  /* index into plan->windows, -1 if refused */
+	uint8_t insn;	  /* index into the window: the slot is before this instruction */
+	vaddr_t callee;	  /* direct calls and tail jumps, else 0 */
 	arch_regset live; /* what may be needed at the slot; everything where refused */
 };
 

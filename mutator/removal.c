@@ -16,8 +16,8 @@
 #include "mutator/removal.h"
 
 enum {
-	QUEUE_THRESHOLD = 512,  /* items: beyond, a removal flushes */
-	DETACH_SECONDS = 5,     /* how long detach tries where nothing is said */
+	QUEUE_THRESHOLD = 512, /* items: beyond, a removal flushes */
+	DETACH_SECONDS = 5,    /* how long detach tries where nothing is said */
 	RETRY_MIN_US = 500,
 	RETRY_MAX_US = 50 * 1000,
 };
@@ -100,9 +100,9 @@ int removal_switch_off(struct session *s, struct instance *i, struct dinst_error
 
 void removal_settle(struct session *s, struct flush_result *result)
 {
-	struct dinst_error ignored = { 0 };
+	struct dinst_error ignored = {0};
 
-	*result = (struct flush_result){ 0 };
+	*result = (struct flush_result){0};
 	if (s->queue_length > QUEUE_THRESHOLD || heap_above_mark(s) || place_has_unsent(s))
 		/* What cannot be freed now stays queued: not an error of the removal. */
 		removal_flush(s, result, &ignored);
@@ -141,15 +141,14 @@ static struct stack_range *queued_ranges(const struct session *s, size_t *count)
 		return NULL;
 	for (const struct queue_item *q = s->queue; q; q = q->next) {
 		if (q->link)
-			ranges[n++] = (struct stack_range){ .lo = q->link->cell,
-							    .hi = q->link->cell + ARCH_CELL_SIZE };
+			ranges[n++] = (struct stack_range){.lo = q->link->cell,
+							   .hi = q->link->cell + ARCH_CELL_SIZE};
 		else if (q->site->state == SITE_DRAINING)
-			ranges[n++] = (struct stack_range){ .lo = q->site->base,
-							    .hi = q->site->base +
-								  q->site->base_size };
+			ranges[n++] = (struct stack_range){
+				.lo = q->site->base, .hi = q->site->base + q->site->base_size};
 		if (q->site && q->site->gate)
-			ranges[n++] = (struct stack_range){ .lo = q->site->gate,
-							    .hi = q->site->gate + ARCH_GATE_MAX };
+			ranges[n++] = (struct stack_range){.lo = q->site->gate,
+							   .hi = q->site->gate + ARCH_GATE_MAX};
 	}
 	qsort(ranges, n, sizeof(*ranges), by_lo);
 	*count = n;
@@ -171,8 +170,8 @@ static void find_hits(const struct flush *f, struct stack_range *ranges, size_t 
 		return; /* everything that was hit waits */
 	for (size_t i = 0; i < count; i++)
 		if (ranges[i].hit)
-			doubtful[kept++] = (struct stack_range){ .lo = ranges[i].lo,
-								 .hi = ranges[i].hi };
+			doubtful[kept++] =
+				(struct stack_range){.lo = ranges[i].lo, .hi = ranges[i].hi};
 	for (size_t i = 0; i < f->shot_count; i++)
 		snapshot_walk(f->shots[i], site_home, f->session, doubtful, kept);
 	kept = 0;
@@ -184,7 +183,7 @@ static void find_hits(const struct flush *f, struct stack_range *ranges, size_t 
 
 static bool range_hit(const struct stack_range *ranges, size_t count, taddr_t lo)
 {
-	struct stack_range key = { .lo = lo };
+	struct stack_range key = {.lo = lo};
 	const struct stack_range *r = bsearch(&key, ranges, count, sizeof(*ranges), by_lo);
 
 	return !r || r->hit;
@@ -266,13 +265,13 @@ static void begin_draining(struct flush *f)
 
 int removal_flush(struct session *s, struct flush_result *result, struct dinst_error *e)
 {
-	struct flush f = { .session = s };
-	struct stop_report report = { 0 };
+	struct flush f = {.session = s};
+	struct stop_report report = {0};
 	struct stack_range *ranges = NULL;
 	size_t count = 0;
 	int status;
 
-	*result = (struct flush_result){ .queued = s->queue_length };
+	*result = (struct flush_result){.queued = s->queue_length};
 	if (!s->queue)
 		return 0;
 	status = restore_prepare(&f, e);
@@ -317,7 +316,7 @@ static uint64_t now_us(void)
 /* Private copies of text pages that equal the file again go back to the page cache. */
 static void give_back_pages(struct session *s, struct stop *stop)
 {
-	struct dinst_error ignored = { 0 };
+	struct dinst_error ignored = {0};
 	struct place *p = s->places;
 	taddr_t scratch;
 
@@ -390,7 +389,8 @@ static int retire_all(struct session *s, struct dinst_error *e)
 	int status = 0;
 
 	for (size_t b = 0; b < s->site_buckets; b++)
-		for (struct site *site = s->site_hash[b]; site && status >= 0; site = site->next_hash)
+		for (struct site *site = s->site_hash[b]; site && status >= 0;
+		     site = site->next_hash)
 			status = removal_retire(s, site, e);
 	return status;
 }
@@ -430,7 +430,7 @@ int session_detach(struct session *s, unsigned seconds, struct detach_result *re
 	size_t windows = windows_in_place(s);
 	int status;
 
-	*result = (struct detach_result){ 0 };
+	*result = (struct detach_result){0};
 	status = remove_all(s, e);
 	if (status >= 0)
 		status = retire_all(s, e);
@@ -447,7 +447,7 @@ int session_detach(struct session *s, unsigned seconds, struct detach_result *re
 	if (result->left || status < 0)
 		return status;
 	while (s->places) {
-		struct stop_report report = { 0 };
+		struct stop_report report = {0};
 
 		dinst_error_clear(e);
 		status = family_stop(s, unmap_everything, s, &report, e);

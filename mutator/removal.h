@@ -21,9 +21,9 @@ struct hole {
 struct flush {
 	struct session *session;
 	struct site **restores; /* to be restored in this stop, by address */
-	bool *restored;         /* in every process of the family */
+	bool *restored;		/* in every process of the family */
 	size_t restore_count;
-	struct hole *holes;     /* by address */
+	struct hole *holes; /* by address */
 	struct stack_range *hole_ranges;
 	size_t hole_count;
 	struct patch *patches;

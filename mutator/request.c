@@ -17,7 +17,7 @@
 /* -------------------------------------------------------------- metrics */
 
 static const struct metric built_in[] = {
-	{ .name = "calls", .unit = "calls", .constraints = "/Code", .kind = POINT_ENTRY },
+	{.name = "calls", .unit = "calls", .constraints = "/Code", .kind = POINT_ENTRY},
 };
 
 const struct metric *metric_find(const char *name)
@@ -87,7 +87,7 @@ static int tally_in(struct instance *i, struct place *p, taddr_t *counter, struc
 	status = heap_alloc_counter(p->heap, counter, e);
 	if (status < 0)
 		return status;
-	i->tallies[i->tally_count++] = (struct tally){ .place = p, .counter = *counter };
+	i->tallies[i->tally_count++] = (struct tally){.place = p, .counter = *counter};
 	return 0;
 }
 
@@ -110,7 +110,7 @@ static int refuse(struct instance *i, const struct function_ref *f, enum refusal
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	}
 	snprintf(where, size, "%s:%s", f->module->name, functions[f->index].name);
-	r[i->refused_count++] = (struct refused_point){ .where = where, .refusal = why };
+	r[i->refused_count++] = (struct refused_point){.where = where, .refusal = why};
 	return 0;
 }
 
@@ -224,7 +224,7 @@ static int prepare_point(struct request *r, struct instance *i, const struct fun
 
 /* Writes what one function needs for instance i; the window stays untouched for now. */
 int request_prepare(struct request *r, struct instance *i, const struct function_ref *f,
-			    struct dinst_error *e)
+		    struct dinst_error *e)
 {
 	const struct function_plan *plan;
 	struct session *s = r->session;
@@ -273,10 +273,10 @@ static void name_of(const struct function_ref *f, char *text, size_t size)
 }
 
 int request_find(const struct session *s, const char *focus, struct function_ref **functions,
-		      size_t *count, struct dinst_error *e)
+		 size_t *count, struct dinst_error *e)
 {
-	return focus[0] == '/' ? find_resource(s->modules, focus, functions, count, e) :
-				 find_functions(s->modules, focus, functions, count, e);
+	return focus[0] == '/' ? find_resource(s->modules, focus, functions, count, e)
+			       : find_functions(s->modules, focus, functions, count, e);
 }
 
 /*
@@ -334,8 +334,8 @@ static void drop_foreign_links(struct session *s, struct instance *i, struct din
 	struct link **p = &i->links, *l;
 
 	while ((l = *p)) {
-		const struct function_ref f = { .module = l->site->module,
-						.index = l->site->function };
+		const struct function_ref f = {.module = l->site->module,
+					       .index = l->site->function};
 
 		if (!l->site->foreign) {
 			p = &l->next_instance;
@@ -351,7 +351,7 @@ static void drop_foreign_links(struct session *s, struct instance *i, struct din
 void request_drop_foreign(struct session *s, struct instance **instances, size_t count,
 			  struct site **sites, const bool *foreign, size_t site_count)
 {
-	struct dinst_error ignored = { 0 };
+	struct dinst_error ignored = {0};
 	bool any = false;
 
 	for (size_t k = 0; k < site_count; k++)
@@ -395,7 +395,7 @@ int request_apply(struct request *r, struct dinst_error *e)
 /* Takes everything of a failed request back. */
 static void undo(struct request *r)
 {
-	struct dinst_error ignored = { 0 };
+	struct dinst_error ignored = {0};
 
 	for (size_t k = 0; k < r->site_count; k++)
 		r->sites[k]->listed = false;
@@ -420,7 +420,8 @@ static int check_points(const struct request *r, struct dinst_error *e)
 		return dinst_fail(e, DINST_REFUSED, "%s: %s (%s)%s", last->refused[0].where,
 				  refusal_text(last->refused[0].refusal),
 				  refusal_name(last->refused[0].refusal),
-				  r->count > 1 || last->refused_count > 1 ? ", and all others" : "");
+				  r->count > 1 || last->refused_count > 1 ? ", and all others"
+									  : "");
 	return dinst_fail(e, DINST_NO_FUNCTION, "nothing to count: no function matches");
 }
 
@@ -441,10 +442,10 @@ int request_insert_metric(struct session *s, const struct metric *metric, const 
 			  size_t focus_count, bool each, struct insert_result *result,
 			  struct dinst_error *e)
 {
-	struct request r = { .session = s, .metric = metric };
+	struct request r = {.session = s, .metric = metric};
 	int status = session_check(s, e);
 
-	*result = (struct insert_result){ 0 };
+	*result = (struct insert_result){0};
 	if (status >= 0)
 		status = session_update_modules(s, e);
 	if (status < 0)
@@ -476,7 +477,7 @@ int request_insert(struct session *s, const char *metric, const char *const *foc
 {
 	const struct metric *m = metric_find(metric);
 
-	*result = (struct insert_result){ 0 };
+	*result = (struct insert_result){0};
 	if (!m)
 		return dinst_fail(e, DINST_NO_METRIC,
 				  "no metric is called %s; `dinst metrics` lists them", metric);

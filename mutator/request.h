@@ -16,7 +16,7 @@ struct request {
 	const struct metric *metric;
 	struct instance **instances;
 	size_t count, room;
-	struct site **sites;  /* to be patched in this batch */
+	struct site **sites; /* to be patched in this batch */
 	size_t site_count, site_room;
 	uint64_t stop_ns;
 };

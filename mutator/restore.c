@@ -56,7 +56,7 @@ int restore_prepare(struct flush *f, struct dinst_error *e)
 		f->restored[i] = true;
 		if (site->patch_count == 2)
 			f->holes[f->hole_count++] =
-				(struct hole){ .at = site->patches[0].address, .restore = i };
+				(struct hole){.at = site->patches[0].address, .restore = i};
 	}
 	qsort(f->holes, f->hole_count, sizeof(*f->holes), by_hole);
 	return 0;
@@ -84,7 +84,7 @@ static int leave_holes(const struct flush *f, struct stop *stop, struct dinst_er
 
 	for (size_t i = 0; f->hole_count && i < stop_thread_count(stop); i++) {
 		struct stop_thread *t = stop_thread(stop, i);
-		struct hole key = { .at = arch_pc(&t->regs) };
+		struct hole key = {.at = arch_pc(&t->regs)};
 		const struct hole *hole;
 
 		if (t->kernel_worker)
@@ -109,7 +109,7 @@ static void keep_holes_in_use(struct flush *f, const struct snapshot *shot)
 		return;
 	for (size_t i = 0; i < f->hole_count; i++)
 		f->hole_ranges[i] =
-			(struct stack_range){ .lo = f->holes[i].at, .hi = f->holes[i].at + 1 };
+			(struct stack_range){.lo = f->holes[i].at, .hi = f->holes[i].at + 1};
 	if (!snapshot_scan_stacks(shot, f->hole_ranges, f->hole_count))
 		return;
 	for (size_t i = 0; i < f->hole_count; i++)
@@ -176,8 +176,9 @@ static int restore_round(struct flush *f, struct process *process, unsigned whic
 int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct flush *f = arg;
-	struct snapshot **shots = realloc(f->shots, (f->shot_count + 1) * sizeof(struct snapshot *));
-	struct process process = { .stop = stop };
+	struct snapshot **shots =
+		realloc(f->shots, (f->shot_count + 1) * sizeof(struct snapshot *));
+	struct process process = {.stop = stop};
 	int status = 0;
 
 	if (!shots)

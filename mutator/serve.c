@@ -24,14 +24,11 @@ static const struct {
 	const char *name;
 	serve_method call;
 } methods[] = {
-	{ "attach", serve_attach },	{ "catch_exec", serve_catch_exec },
-	{ "release", serve_release },	{ "status", serve_status },
-	{ "modules", serve_modules },	{ "funcs", serve_funcs },
-	{ "points", serve_points },	{ "insert", serve_insert },
-	{ "read", serve_read },		{ "remove", serve_remove },
-	{ "flush", serve_flush },	{ "detach", serve_detach },
-	{ "repair", serve_repair },	{ "metrics", serve_metrics },
-	{ "complete", serve_complete },
+	{"attach", serve_attach}, {"catch_exec", serve_catch_exec}, {"release", serve_release},
+	{"status", serve_status}, {"modules", serve_modules},	    {"funcs", serve_funcs},
+	{"points", serve_points}, {"insert", serve_insert},	    {"read", serve_read},
+	{"remove", serve_remove}, {"flush", serve_flush},	    {"detach", serve_detach},
+	{"repair", serve_repair}, {"metrics", serve_metrics},	    {"complete", serve_complete},
 };
 
 /* --------------------------------------------------------------- output */
@@ -92,8 +89,8 @@ void serve_notify(struct server *sv, const char *method, json_t *params)
 static void send_error(struct server *sv, const json_t *id, int code, const char *text,
 		       const char *word)
 {
-	json_t *error = json_pack("{s:i, s:o, s:{s:s}}", "code", code, "message",
-				  serve_text(text), "data", "code", word);
+	json_t *error = json_pack("{s:i, s:o, s:{s:s}}", "code", code, "message", serve_text(text),
+				  "data", "code", word);
 	json_t *reply = json_pack("{s:s, s:o}", "jsonrpc", "2.0", "error", error);
 
 	json_object_set(reply, "id", id ? (json_t *)id : json_null());
@@ -130,7 +127,7 @@ int serve_session(struct server *sv, struct session **s, struct dinst_error *e)
 
 static void call(struct server *sv, const json_t *id, const char *name, const json_t *params)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	json_t *result = NULL;
 
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
@@ -171,8 +168,7 @@ static void serve_input(struct server *sv)
 	size_t start = 0;
 	char *end;
 
-	while (!sv->broken &&
-	       (end = memchr(sv->input + start, '\n', sv->input_size - start))) {
+	while (!sv->broken && (end = memchr(sv->input + start, '\n', sv->input_size - start))) {
 		size_t size = (size_t)(end - (sv->input + start));
 
 		if (size)
@@ -224,11 +220,12 @@ static void tell_exit(struct server *sv)
 /* Noticed when somebody asks: what is counted will not change any more. */
 static void look_for_exec(struct server *sv)
 {
-	struct dinst_error ignored = { 0 };
+	struct dinst_error ignored = {0};
 	char text[160];
 
-	if (!sv->session || sv->exec_told || sv->exit_told || sv->session->state == SESSION_DETACHED ||
-	    session_check(sv->session, &ignored) >= 0 || sv->session->state != SESSION_EXECED)
+	if (!sv->session || sv->exec_told || sv->exit_told ||
+	    sv->session->state == SESSION_DETACHED || session_check(sv->session, &ignored) >= 0 ||
+	    sv->session->state != SESSION_EXECED)
 		return;
 	sv->exec_told = true;
 	snprintf(text, sizeof(text),
@@ -248,16 +245,16 @@ static uint64_t now_ms(void)
 
 int serve(int fd)
 {
-	struct server sv = { .fd = fd };
-	struct dinst_error ignored = { 0 };
+	struct server sv = {.fd = fd};
+	struct dinst_error ignored = {0};
 	uint64_t polled = 0;
 
 	while (!sv.broken) {
 		struct session *s = sv.session;
 		bool watch = s && !sv.exit_told && s->state != SESSION_DETACHED;
 		struct pollfd fds[2] = {
-			{ .fd = fd, .events = POLLIN },
-			{ .fd = watch ? target_pidfd(s->target) : -1, .events = POLLIN },
+			{.fd = fd, .events = POLLIN},
+			{.fd = watch ? target_pidfd(s->target) : -1, .events = POLLIN},
 		};
 		bool waits = watch && request_has_pending(s);
 		int n = poll(fds, 2, waits ? RETRY_PENDING_MS : -1);

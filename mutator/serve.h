@@ -13,13 +13,13 @@
 #include "mutator/core.h"
 
 struct server {
-	int fd;                  /* the socket to the daemon */
-	char *input;             /* bytes received that are not a whole line yet */
+	int fd;	     /* the socket to the daemon */
+	char *input; /* bytes received that are not a whole line yet */
 	size_t input_size, input_room;
 	struct session *session; /* NULL before attach */
-	bool exit_told;          /* the event "exited" was sent */
-	bool exec_told;          /* the event "exec" was sent */
-	bool broken;             /* the daemon is gone: finish and end */
+	bool exit_told;		 /* the event "exited" was sent */
+	bool exec_told;		 /* the event "exec" was sent */
+	bool broken;		 /* the daemon is gone: finish and end */
 };
 
 /*

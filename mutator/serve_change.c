@@ -32,7 +32,8 @@ static void note_pending(json_t *notes, const struct instance *i, size_t pending
 	char text[1400];
 
 	if (i->waiting)
-		snprintf(text, sizeof(text), "pending: %s waits until its module is loaded", i->focus);
+		snprintf(text, sizeof(text), "pending: %s waits until its module is loaded",
+			 i->focus);
 	else
 		snprintf(text, sizeof(text),
 			 "pending: %zu points of %s wait until no thread is inside them", pending,
@@ -153,7 +154,8 @@ static int wanted(const struct session *s, const json_t *params, struct instance
 
 		if (!i) {
 			free(list);
-			return dinst_fail(e, DINST_NO_ID, "no instance has id %lld; `dinst read` lists them",
+			return dinst_fail(e, DINST_NO_ID,
+					  "no instance has id %lld; `dinst read` lists them",
 					  (long long)id);
 		}
 		list[(*count)++] = i;

@@ -11,7 +11,13 @@
 #include "mutator/serve.h"
 
 /* Beyond LISTED_MAX rows nobody reads on, and an answer must stay below 64 MiB. */
-enum { LISTED_MAX = 200000, PROGRESS_EVERY = 512, KINDS = POINT_CALL + 1, REASONS = 32, TACTICS = TACTIC_MERGED + 1 };
+enum {
+	LISTED_MAX = 200000,
+	PROGRESS_EVERY = 512,
+	KINDS = POINT_CALL + 1,
+	REASONS = 32,
+	TACTICS = TACTIC_MERGED + 1
+};
 
 static json_t *address_json(taddr_t address)
 {
@@ -43,14 +49,15 @@ int serve_modules(struct server *sv, const json_t *params, json_t **result, stru
 	rows = json_array();
 	for (size_t i = 0; i < module_count(s->modules); i++) {
 		const struct module *m = module_get(s->modules, i);
-		json_t *row = json_pack("{s:o, s:n, s:o, s:I, s:I, s:o}", "module",
-					serve_text(m->name), "function", "address",
-					address_json(m->lo), "size", (json_int_t)(m->hi - m->lo),
-					"functions",
-					(json_int_t)(m->image ? count_functions(m->image) : 0),
-					"path", serve_text(m->path ? m->path : ""));
+		json_t *row =
+			json_pack("{s:o, s:n, s:o, s:I, s:I, s:o}", "module", serve_text(m->name),
+				  "function", "address", address_json(m->lo), "size",
+				  (json_int_t)(m->hi - m->lo), "functions",
+				  (json_int_t)(m->image ? count_functions(m->image) : 0), "path",
+				  serve_text(m->path ? m->path : ""));
 
-		json_object_set_new(row, "problem", m->image ? json_null() : serve_text(m->problem));
+		json_object_set_new(row, "problem",
+				    m->image ? json_null() : serve_text(m->problem));
 		if (m->gone)
 			json_object_set_new(row, "gone", json_true());
 		json_array_append_new(rows, row);
@@ -61,9 +68,10 @@ int serve_modules(struct server *sv, const json_t *params, json_t **result, stru
 
 static int too_many(const char *what, const char *way_out, struct dinst_error *e)
 {
-	return dinst_fail(e, DINST_FAILED,
-			  "more than %d %s match: give a narrower pattern, for example MODULE:NAME*%s",
-			  LISTED_MAX, what, way_out);
+	return dinst_fail(
+		e, DINST_FAILED,
+		"more than %d %s match: give a narrower pattern, for example MODULE:NAME*%s",
+		LISTED_MAX, what, way_out);
 }
 
 int serve_funcs(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
@@ -76,9 +84,10 @@ int serve_funcs(struct server *sv, const json_t *params, json_t **result, struct
 	int status = serve_session(sv, &s, e);
 
 	if (status >= 0)
-		status = pattern && *pattern == '/' ?
-				 find_resource(s->modules, pattern, &found, &count, e) :
-				 find_functions(s->modules, pattern ? pattern : "*", &found, &count, e);
+		status = pattern && *pattern == '/'
+				 ? find_resource(s->modules, pattern, &found, &count, e)
+				 : find_functions(s->modules, pattern ? pattern : "*", &found,
+						  &count, e);
 	if (status < 0)
 		return status;
 	if (count > LISTED_MAX) {
@@ -92,12 +101,12 @@ int serve_funcs(struct server *sv, const json_t *params, json_t **result, struct
 
 		image_functions(m->image, &f);
 		f += found[i].index;
-		json_array_append_new(rows, json_pack("{s:o, s:o, s:o, s:I, s:o}", "module",
-						      serve_text(m->name), "function",
-						      serve_text(image_readable_name(m->image, f->name)),
-						      "address", address_json(f->address + m->bias),
-						      "size", (json_int_t)f->size, "symbol",
-						      serve_text(f->name)));
+		json_array_append_new(
+			rows,
+			json_pack("{s:o, s:o, s:o, s:I, s:o}", "module", serve_text(m->name),
+				  "function", serve_text(image_readable_name(m->image, f->name)),
+				  "address", address_json(f->address + m->bias), "size",
+				  (json_int_t)f->size, "symbol", serve_text(f->name)));
 	}
 	free(found);
 	*result = serve_rows(rows);
@@ -129,8 +138,8 @@ static int list_points(struct session *s, const char *pattern, json_t **result,
 	struct function_ref *found;
 	size_t count;
 	json_t *rows;
-	int status = *pattern == '/' ? find_resource(s->modules, pattern, &found, &count, e) :
-				       find_functions(s->modules, pattern, &found, &count, e);
+	int status = *pattern == '/' ? find_resource(s->modules, pattern, &found, &count, e)
+				     : find_functions(s->modules, pattern, &found, &count, e);
 
 	if (status < 0)
 		return status;
@@ -147,7 +156,8 @@ static int list_points(struct session *s, const char *pattern, json_t **result,
 		name = image_readable_name(m->image, functions[found[i].index].name);
 		status = session_plan(s, m, found[i].index, &plan, e);
 		if (status >= 0 && json_array_size(rows) + plan->point_count > LISTED_MAX)
-			status = too_many("points", ", or count them: points --summary [MODULE]", e);
+			status =
+				too_many("points", ", or count them: points --summary [MODULE]", e);
 		for (size_t k = 0; status >= 0 && k < plan->point_count; k++)
 			json_array_append_new(rows, point_row(m, name, &plan->points[k]));
 	}
@@ -216,22 +226,24 @@ static void summary_rows(json_t *rows, const struct module *m, const struct summ
 
 		for (int t = 0; t < TACTICS; t++)
 			if (sum->tactics[kind][t])
-				json_object_set_new(tactics, tactic_name(t),
-						    json_integer((json_int_t)sum->tactics[kind][t]));
+				json_object_set_new(
+					tactics, tactic_name(t),
+					json_integer((json_int_t)sum->tactics[kind][t]));
 		for (int r = 0; r < REASONS; r++)
 			if (sum->reasons[kind][r])
-				json_object_set_new(reasons, refusal_name(r),
-						    json_integer((json_int_t)sum->reasons[kind][r]));
-		json_array_append_new(rows, json_pack("{s:o, s:s, s:I, s:o, s:I, s:o}", "module",
-						      serve_text(m->name), "kind", point_kind_name(kind), "points",
-						      (json_int_t)sum->points[kind], "tactics", tactics,
-						      "refused", (json_int_t)sum->refused[kind],
-						      "reasons", reasons));
+				json_object_set_new(
+					reasons, refusal_name(r),
+					json_integer((json_int_t)sum->reasons[kind][r]));
+		json_array_append_new(rows,
+				      json_pack("{s:o, s:s, s:I, s:o, s:I, s:o}", "module",
+						serve_text(m->name), "kind", point_kind_name(kind),
+						"points", (json_int_t)sum->points[kind], "tactics",
+						tactics, "refused", (json_int_t)sum->refused[kind],
+						"reasons", reasons));
 	}
 }
 
-static int list_summary(struct session *s, const char *name, json_t **result,
-			struct dinst_error *e)
+static int list_summary(struct session *s, const char *name, json_t **result, struct dinst_error *e)
 {
 	json_t *rows = json_array();
 	bool found = false;
@@ -239,7 +251,7 @@ static int list_summary(struct session *s, const char *name, json_t **result,
 
 	for (size_t i = 0; i < module_count(s->modules) && status >= 0; i++) {
 		struct module *m = module_get(s->modules, i);
-		struct summary sum = { 0 };
+		struct summary sum = {0};
 
 		if (!m->image || m->gone || (name && m != module_named(s->modules, name)))
 			continue;
@@ -283,7 +295,7 @@ int serve_complete(struct server *sv, const json_t *params, json_t **result, str
 	const char *module = json_string_value(json_object_get(params, "module"));
 	json_int_t max = json_integer_value(json_object_get(params, "max"));
 	struct function_ref *found = NULL;
-	struct dinst_error none = { 0 };
+	struct dinst_error none = {0};
 	char pattern[512];
 	json_t *names;
 	struct session *s;
@@ -294,7 +306,8 @@ int serve_complete(struct server *sv, const json_t *params, json_t **result, str
 		return status;
 	if (!prefix)
 		prefix = "";
-	snprintf(pattern, sizeof(pattern), "%s%s%s*", module ? module : "", module ? ":" : "", prefix);
+	snprintf(pattern, sizeof(pattern), "%s%s%s*", module ? module : "", module ? ":" : "",
+		 prefix);
 	names = json_array();
 	/* No match is no error here: there is nothing to complete. */
 	if (find_functions(s->modules, pattern, &found, &count, &none) < 0)
@@ -325,10 +338,10 @@ int serve_metrics(struct server *sv, const json_t *params, json_t **result, stru
 	(void)params;
 	(void)e;
 	for (size_t i = 0; i < count; i++)
-		json_array_append_new(rows, json_pack("{s:s, s:s, s:[s], s:s}", "metric",
-						      metrics[i].name, "unit", metrics[i].unit,
-						      "constraints", metrics[i].constraints, "file",
-						      "(built in)"));
+		json_array_append_new(rows,
+				      json_pack("{s:s, s:s, s:[s], s:s}", "metric", metrics[i].name,
+						"unit", metrics[i].unit, "constraints",
+						metrics[i].constraints, "file", "(built in)"));
 	*result = serve_rows(rows);
 	return 0;
 }

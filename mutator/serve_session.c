@@ -9,7 +9,7 @@
 #include "mutator/serve.h"
 
 enum {
-	LEFTOVER_MS = 3000,   /* how long attach tries to take out what was left */
+	LEFTOVER_MS = 3000, /* how long attach tries to take out what was left */
 	REPAIR_MS = 10 * 1000,
 	CATCH_EXEC_MS = 10 * 1000,
 };
@@ -25,8 +25,8 @@ static double now_ms(void)
 static void tell_progress(void *arg, const char *text, size_t done, size_t total)
 {
 	serve_notify(arg, "progress",
-		     json_pack("{s:o, s:I, s:I}", "text", serve_text(text), "done", (json_int_t)done, "total",
-			       (json_int_t)total));
+		     json_pack("{s:o, s:I, s:I}", "text", serve_text(text), "done",
+			       (json_int_t)done, "total", (json_int_t)total));
 }
 
 static json_t *attach_row(const struct session *s, double ms, const struct leftovers *left)
@@ -44,17 +44,17 @@ static json_t *attach_row(const struct session *s, double ms, const struct lefto
 	}
 	if (left->stop_ns > stop_ns)
 		stop_ns = left->stop_ns;
-	return json_pack("{s:o, s:I, s:o, s:I, s:I, s:f, s:I, s:I}", "session",
-			 serve_text(s->name), "pid", (json_int_t)s->pid, "name",
-			 serve_text(target_name(s->target)), "modules",
-			 (json_int_t)modules, "functions", (json_int_t)functions, "attach_ms", ms,
-			 "stop_us", serve_us(stop_ns), "cleaned", (json_int_t)left->restored);
+	return json_pack("{s:o, s:I, s:o, s:I, s:I, s:f, s:I, s:I}", "session", serve_text(s->name),
+			 "pid", (json_int_t)s->pid, "name", serve_text(target_name(s->target)),
+			 "modules", (json_int_t)modules, "functions", (json_int_t)functions,
+			 "attach_ms", ms, "stop_us", serve_us(stop_ns), "cleaned",
+			 (json_int_t)left->restored);
 }
 
 static int attach(struct server *sv, pid_t pid, const char *name, enum session_state state,
 		  json_t **result, struct dinst_error *e)
 {
-	struct leftovers left = { 0 };
+	struct leftovers left = {0};
 	double start = now_ms();
 	int status;
 
@@ -69,10 +69,11 @@ static int attach(struct server *sv, pid_t pid, const char *name, enum session_s
 	sv->session->progress_arg = sv;
 	status = leftovers_clean(sv->session->target, LEFTOVER_MS, &left, e);
 	if (status >= 0 && left.arenas_left)
-		status = dinst_fail(e, DINST_BUSY,
-				    "an earlier session left code in %d that a thread still uses; try "
-				    "`dinst repair %d` later",
-				    (int)pid, (int)pid);
+		status = dinst_fail(
+			e, DINST_BUSY,
+			"an earlier session left code in %d that a thread still uses; try "
+			"`dinst repair %d` later",
+			(int)pid, (int)pid);
 	if (status < 0) {
 		session_free(sv->session);
 		sv->session = NULL;
@@ -136,7 +137,7 @@ int serve_release(struct server *sv, const json_t *params, json_t **result, stru
 
 static const char *state_name(struct session *s)
 {
-	struct dinst_error ignored = { 0 };
+	struct dinst_error ignored = {0};
 
 	session_check(s, &ignored);
 	switch (s->state) {
@@ -167,28 +168,32 @@ int serve_status(struct server *sv, const json_t *params, json_t **result, struc
 	for (const struct instance *i = s->instances; i; i = i->next)
 		active++;
 	for (const struct place *p = s->places; p; p = p->next)
-		private = private || p->arena->mode == ARENA_PRIVATE;
+	private = private || p->arena->mode == ARENA_PRIVATE;
 	for (size_t i = 0; i < module_count(s->modules); i++) {
 		const struct image_function *list;
 
 		if (module_get(s->modules, i)->image)
 			functions += image_functions(module_get(s->modules, i)->image, &list);
 	}
-	*result = json_pack("{s:o, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I}", "session",
-			    serve_text(s->name), "pid", (json_int_t)s->pid, "name",
-			    serve_text(target_name(s->target)), "state", state_name(s), "points", (json_int_t)session_points(s),
-			    "active", (json_int_t)active, "queued", (json_int_t)s->queue_length,
-			    "heap_bytes", (json_int_t)session_heap_bytes(s), "arena",
-			    !s->places ? "none" : private ? "private" : "shared", "longest_stop_us",
-			    serve_us(s->longest_stop_ns), "modules",
-			    (json_int_t)module_count(s->modules), "functions", (json_int_t)functions);
+	*result =
+		json_pack("{s:o, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I}", "session",
+			  serve_text(s->name), "pid", (json_int_t)s->pid, "name",
+			  serve_text(target_name(s->target)), "state", state_name(s), "points",
+			  (json_int_t)session_points(s), "active", (json_int_t)active, "queued",
+			  (json_int_t)s->queue_length, "heap_bytes",
+			  (json_int_t)session_heap_bytes(s), "arena",
+			  !s->places ? "none"
+			  : private  ? "private"
+				     : "shared",
+			  "longest_stop_us", serve_us(s->longest_stop_ns), "modules",
+			  (json_int_t)module_count(s->modules), "functions", (json_int_t)functions);
 	return 0;
 }
 
 int serve_detach(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
 {
 	json_int_t seconds = json_integer_value(json_object_get(params, "seconds"));
-	struct dinst_error why = { 0 };
+	struct dinst_error why = {0};
 	struct detach_result detached;
 	struct session *s;
 	int status = serve_session(sv, &s, e);
@@ -205,10 +210,11 @@ int serve_detach(struct server *sv, const json_t *params, json_t **result, struc
 	if (detached.left || status < 0) {
 		char text[DINST_ERROR_TEXT + 160];
 
-		snprintf(text, sizeof(text),
-			 "%zu pieces of code stay in %d for now%s%s; `dinst repair %d` takes them out",
-			 detached.left, (int)s->pid, why.code ? ": " : "", why.code ? why.text : "",
-			 (int)s->pid);
+		snprintf(
+			text, sizeof(text),
+			"%zu pieces of code stay in %d for now%s%s; `dinst repair %d` takes them out",
+			detached.left, (int)s->pid, why.code ? ": " : "", why.code ? why.text : "",
+			(int)s->pid);
 		json_object_set_new(*result, "notes", json_pack("[o]", serve_text(text)));
 	}
 	return 0;
@@ -216,7 +222,7 @@ int serve_detach(struct server *sv, const json_t *params, json_t **result, struc
 
 int serve_repair(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
 {
-	struct leftovers left = { 0 };
+	struct leftovers left = {0};
 	struct target *t;
 	pid_t pid = 0;
 	int status = pid_param(params, &pid, e);
@@ -235,8 +241,8 @@ int serve_repair(struct server *sv, const json_t *params, json_t **result, struc
 		return status;
 	*result = json_pack("{s:I, s:I, s:I, s:I, s:b}", "patches", (json_int_t)left.patches,
 			    "restored", (json_int_t)left.restored, "arenas_left",
-			    (json_int_t)left.arenas_left, "stop_us", serve_us(left.stop_ns), "partial",
-			    left.arenas_left > 0);
+			    (json_int_t)left.arenas_left, "stop_us", serve_us(left.stop_ns),
+			    "partial", left.arenas_left > 0);
 	if (left.arenas_left)
 		json_object_set_new(*result, "notes",
 				    json_pack("[s]", "a thread is still inside code of an earlier "

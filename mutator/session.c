@@ -188,14 +188,16 @@ int session_check(struct session *s, struct dinst_error *e)
 		return dinst_fail(e, DINST_GONE, "session %s is detached", s->name);
 	if (s->state == SESSION_EXITED || !target_alive(s->target)) {
 		s->state = SESSION_EXITED;
-		return dinst_fail(e, DINST_GONE, "process %d (%s) has ended; its last values can be read",
+		return dinst_fail(e, DINST_GONE,
+				  "process %d (%s) has ended; its last values can be read",
 				  (int)s->pid, s->name);
 	}
 	if (s->state == SESSION_EXECED || target_incarnation(s->target) != s->incarnation) {
 		s->state = SESSION_EXECED;
-		return dinst_fail(e, DINST_GONE,
-				  "process %d has executed another program; detach and attach again",
-				  (int)s->pid);
+		return dinst_fail(
+			e, DINST_GONE,
+			"process %d has executed another program; detach and attach again",
+			(int)s->pid);
 	}
 	return 0;
 }

@@ -118,7 +118,7 @@ static size_t count_slots(const struct function_plan *plan, unsigned window)
 /* The slots that the plan's points ask for in window w, in the order of running. */
 static void collect_slots(struct site *site, const struct function_plan *plan, unsigned window)
 {
-	static const enum point_kind order[] = { POINT_ENTRY, POINT_CALL, POINT_EXIT };
+	static const enum point_kind order[] = {POINT_ENTRY, POINT_CALL, POINT_EXIT};
 
 	for (unsigned insn = 0; insn < site->window.insn_count; insn++)
 		for (unsigned k = 0; k < sizeof(order) / sizeof(order[0]); k++)
@@ -129,8 +129,7 @@ static void collect_slots(struct site *site, const struct function_plan *plan, u
 				    p->kind != order[k])
 					continue;
 				site->slots[site->slot_count++] = (struct slot){
-					.insn = (uint8_t)insn, .kind = p->kind, .live = p->live
-				};
+					.insn = (uint8_t)insn, .kind = p->kind, .live = p->live};
 			}
 }
 
@@ -138,8 +137,8 @@ static void collect_slots(struct site *site, const struct function_plan *plan, u
 static int insn_in_target(const struct site *site, const struct arch_insn *in_file,
 			  struct arch_insn *insn)
 {
-	return arch_decode(in_file->bytes, in_file->length,
-			   in_file->address + site->module->bias, insn);
+	return arch_decode(in_file->bytes, in_file->length, in_file->address + site->module->bias,
+			   insn);
 }
 
 static void emit_last(const struct site *site, const struct arch_insn *insn, struct arch_buf *out)
@@ -182,7 +181,7 @@ static int emit_base(struct site *site, const struct arch_insn *insns, struct ar
 		else
 			emit_last(site, &insn, out);
 	}
-	end = (struct site_offsets){ (uint16_t)out->used, (uint16_t)out->used };
+	end = (struct site_offsets){(uint16_t)out->used, (uint16_t)out->used};
 	site->offsets[site->window.insn_count] = end;
 	return out->status;
 }
@@ -194,7 +193,7 @@ enum { BASE_BYTES_MAX = WINDOW_INSNS_MAX * (ARCH_RELOCATED_MAX + 3 * 8) + 64 };
 static int write_base(struct site *site, const struct arch_insn *insns, struct dinst_error *e)
 {
 	uint8_t scratch[BASE_BYTES_MAX];
-	struct arch_buf out = { .bytes = scratch, .size = sizeof(scratch) };
+	struct arch_buf out = {.bytes = scratch, .size = sizeof(scratch)};
 	struct heap *heap = site->place->heap;
 	int status;
 
@@ -204,16 +203,16 @@ static int write_base(struct site *site, const struct arch_insn *insns, struct d
 	if (status != ARCH_OK)
 		return dinst_fail(e, DINST_REFUSED, "cannot relocate the window at %#llx: %s",
 				  (unsigned long long)site->key.start,
-				  status == ARCH_OUT_OF_RANGE ? "a displacement does not reach" :
-								"an instruction must not move");
+				  status == ARCH_OUT_OF_RANGE ? "a displacement does not reach"
+							      : "an instruction must not move");
 	/* Slots are padded to an alignment that depends on the address: room for all of them. */
 	site->base_size = out.used + 4 * (size_t)site->slot_count;
 	status = heap_alloc_code(heap, site->base_size, &site->base, e);
 	if (status < 0)
 		return status;
-	out = (struct arch_buf){ .bytes = heap_map(heap, site->base, site->base_size),
-				 .size = site->base_size,
-				 .pc = site->base };
+	out = (struct arch_buf){.bytes = heap_map(heap, site->base, site->base_size),
+				.size = site->base_size,
+				.pc = site->base};
 	status = emit_base(site, insns, &out);
 	if (status != ARCH_OK) {
 		heap_free_code(heap, site->base);
@@ -395,7 +394,7 @@ static bool store_later(struct place *p, taddr_t displacement, uint32_t value)
 		p->store_room = room;
 	}
 	p->stores[p->store_count++] =
-		(struct slot_store){ .displacement = displacement, .value = value };
+		(struct slot_store){.displacement = displacement, .value = value};
 	return true;
 }
 
@@ -426,10 +425,10 @@ static int write_mini(const struct session *s, struct link *link, taddr_t counte
 {
 	struct site *site = link->site;
 	struct heap *heap = site->place->heap;
-	struct arch_counter spec = { 0 };
-	struct arch_buf out = { .bytes = heap_map(heap, link->cell, ARCH_CELL_SIZE),
-				.size = ARCH_CELL_SIZE,
-				.pc = link->cell };
+	struct arch_counter spec = {0};
+	struct arch_buf out = {.bytes = heap_map(heap, link->cell, ARCH_CELL_SIZE),
+			       .size = ARCH_CELL_SIZE,
+			       .pc = link->cell};
 
 	place_counter_spec(s, site->place, counter, &spec);
 	spec.live = link->slot->live;
@@ -469,7 +468,8 @@ int site_link(struct session *s, struct site *site, enum point_kind kind, unsign
 		;
 	if (last) {
 		last->next = link;
-		site_store_slot(site->place, last->cell + last->shape.slot, link->cell + link->shape.entry);
+		site_store_slot(site->place, last->cell + last->shape.slot,
+				link->cell + link->shape.entry);
 	} else {
 		slot->first = link;
 		site_store_slot(site->place, slot->displacement, link->cell + link->shape.entry);
@@ -499,7 +499,8 @@ void site_unlink(struct link *link)
 		p = &previous->next;
 	}
 	site_store_slot(link->site->place,
-		   previous ? previous->cell + previous->shape.slot : slot->displacement, successor);
+			previous ? previous->cell + previous->shape.slot : slot->displacement,
+			successor);
 	*p = link->next;
 	link->next = NULL;
 	link->site->links--;

@@ -197,10 +197,11 @@ int process_resolve(const char *target, const pid_t *except, size_t except_count
 		count = kept;
 	}
 	if (count == 0)
-		return dinst_fail(e, DINST_NO_PROCESS,
-				  "there is no session and no process named '%s': give a pid or the "
-				  "name of a process, as ps -e shows it",
-				  target);
+		return dinst_fail(
+			e, DINST_NO_PROCESS,
+			"there is no session and no process named '%s': give a pid or the "
+			"name of a process, as ps -e shows it",
+			target);
 	if (count > 1) {
 		list_pids(pids, count < 12 ? count : 12, count, list, sizeof(list));
 		return dinst_fail(e, DINST_USAGE,

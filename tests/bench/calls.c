@@ -63,7 +63,7 @@ struct order {
 };
 
 struct answer {
-	double ns;      /* per call, the mean of the threads */
+	double ns;	/* per call, the mean of the threads */
 	uint64_t calls; /* of all threads */
 };
 
@@ -251,7 +251,8 @@ static bool show_counted(struct bench *b, const char *what, const struct instanc
 	}
 	exact = instance_value(instance) - before == calls_made - made;
 	if (exact)
-		snprintf(remark, sizeof(remark), "exact: %llu", (unsigned long long)(calls_made - made));
+		snprintf(remark, sizeof(remark), "exact: %llu",
+			 (unsigned long long)(calls_made - made));
 	else
 		snprintf(remark, sizeof(remark), "WRONG: %llu of %llu",
 			 (unsigned long long)(instance_value(instance) - before),
@@ -278,17 +279,17 @@ static struct site *only_site(struct bench *b)
 static bool link_full_saves(struct bench *b, uint64_t **value, struct dinst_error *e)
 {
 	static const uint8_t save[] = {
-		0x48, 0x8d, 0x64, 0x24, 0x80,                   /* lea -128(%rsp),%rsp */
-		0x9c,                                           /* pushf */
-		0x50, 0x51, 0x52, 0x53, 0x55, 0x56, 0x57,       /* push rax .. rdi */
+		0x48, 0x8d, 0x64, 0x24, 0x80,			/* lea -128(%rsp),%rsp */
+		0x9c,						/* pushf */
+		0x50, 0x51, 0x52, 0x53, 0x55, 0x56, 0x57,	/* push rax .. rdi */
 		0x41, 0x50, 0x41, 0x51, 0x41, 0x52, 0x41, 0x53, /* push r8 .. r11 */
 		0x41, 0x54, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57, /* push r12 .. r15 */
 	};
 	static const uint8_t restore[] = {
 		0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d, 0x41, 0x5c, /* pop r15 .. r12 */
 		0x41, 0x5b, 0x41, 0x5a, 0x41, 0x59, 0x41, 0x58, /* pop r11 .. r8 */
-		0x5f, 0x5e, 0x5d, 0x5b, 0x5a, 0x59, 0x58,       /* pop rdi .. rax */
-		0x9d,                                           /* popf */
+		0x5f, 0x5e, 0x5d, 0x5b, 0x5a, 0x59, 0x58,	/* pop rdi .. rax */
+		0x9d,						/* popf */
 		0x48, 0x8d, 0xa4, 0x24, 0x80, 0x00, 0x00, 0x00, /* lea 128(%rsp),%rsp */
 	};
 	uint8_t code[128], increment[] = {0xf0, 0x48, 0xff, 0x04, 0x25, 0, 0, 0, 0};

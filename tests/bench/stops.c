@@ -127,7 +127,8 @@ int main(void)
 	int status;
 
 	usleep(200000);
-	printf("length of the stop, a target of %d threads that runs all of the points:\n", THREADS);
+	printf("length of the stop, a target of %d threads that runs all of the points:\n",
+	       THREADS);
 	status = session_attach(child, "bench", &s, &e);
 	for (size_t i = 0; status >= 0 && i < sizeof(foci) / sizeof(foci[0]); i++)
 		status = measure(s, foci[i], &e);

@@ -13,8 +13,8 @@
 /* Inserts and removes other things until the target has answered. */
 static void churn_until_done(struct harness *h, struct session *s, int turns)
 {
-	static const char *const foci[] = { "/Code/births/*", "tick", "/Code/libc.so.6/pthread_*",
-					    "/Code/libc.so.6/m*" };
+	static const char *const foci[] = {"/Code/births/*", "tick", "/Code/libc.so.6/pthread_*",
+					   "/Code/libc.so.6/m*"};
 
 	for (int turn = 0; turn < turns; turn++) {
 		session_remove(s, session_insert_kind(s, foci[turn % 4],

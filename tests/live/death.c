@@ -34,8 +34,8 @@ struct account {
 
 static struct account *account;
 
-static const char *const stages[] = { "attach", "insert",	  "more",  "remove",
-				      "flush",	"insert again", "detach", "end" };
+static const char *const stages[] = {"attach", "insert",       "more",	 "remove",
+				     "flush",  "insert again", "detach", "end"};
 
 static void stage(int n)
 {
@@ -47,12 +47,12 @@ static int insert_one(struct session *s, const char *metric_focus, enum point_ki
 		      struct instance **out, struct dinst_error *e)
 {
 	static struct metric metrics[3];
-	const char *const foci[] = { metric_focus };
+	const char *const foci[] = {metric_focus};
 	struct insert_result result;
 	int status;
 
-	metrics[kind] = (struct metric){ .name = "points", .unit = "", .constraints = "/Code",
-					 .kind = kind };
+	metrics[kind] =
+		(struct metric){.name = "points", .unit = "", .constraints = "/Code", .kind = kind};
 	status = request_insert_metric(s, &metrics[kind], foci, 1, false, &result, e);
 	if (status < 0)
 		return status;
@@ -96,7 +96,7 @@ static int change(struct session *s, struct dinst_error *e)
 /* The whole life of a mutator; in the child. Dies at the chosen fault point or exits with 0. */
 static void live_and_die(pid_t pid, unsigned long countdown)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct detach_result detached;
 	struct session *s;
 	int status;
@@ -140,8 +140,7 @@ static bool end_mutator(pid_t child, bool may_be_killed)
 		fail_msg("waitpid: %s", strerror(errno));
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && may_be_killed)
 		return true;
-	if (!WIFEXITED(status) ||
-	    (WEXITSTATUS(status) != ENDED && WEXITSTATUS(status) != GAVE_UP))
+	if (!WIFEXITED(status) || (WEXITSTATUS(status) != ENDED && WEXITSTATUS(status) != GAVE_UP))
 		fail_msg("the mutator failed in %s (status %x): %s", stages[account->stage],
 			 (unsigned)status, account->text);
 	return false;
@@ -154,7 +153,7 @@ static bool run_mutator(struct harness *h, unsigned long countdown)
 
 static void clean_up(struct harness *h, unsigned long countdown)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct leftovers left;
 	struct target *t;
 
@@ -226,7 +225,7 @@ static void test_hundred_deaths(void **state)
 {
 	enum { THREADS = 8, DEATHS = 100 };
 	struct harness *h = *state;
-	unsigned short seed[3] = { SEED, 0, 0 };
+	unsigned short seed[3] = {SEED, 0, 0};
 	unsigned long points;
 	int deaths = 0;
 
@@ -268,7 +267,8 @@ static uint64_t now_us(void)
 
 static void sleep_us(unsigned long us)
 {
-	struct timespec t = { .tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000 };
+	struct timespec t = {.tv_sec = (time_t)(us / 1000000),
+			     .tv_nsec = (long)(us % 1000000) * 1000};
 
 	nanosleep(&t, NULL);
 }
@@ -278,7 +278,7 @@ static void test_any_time(void **state)
 {
 	enum { DEATHS = 60 };
 	struct harness *h = *state;
-	unsigned short seed[3] = { SEED + 1, 0, 0 };
+	unsigned short seed[3] = {SEED + 1, 0, 0};
 	uint64_t spread;
 	int killed = 0;
 
@@ -308,7 +308,7 @@ static void test_in_a_storm(void **state)
 {
 	enum { DEATHS = 60 };
 	struct harness *h = *state;
-	unsigned short seed[3] = { SEED + 2, 0, 0 };
+	unsigned short seed[3] = {SEED + 2, 0, 0};
 	unsigned long points;
 	char line[64];
 
@@ -344,7 +344,7 @@ static void test_in_a_storm(void **state)
 /* In the child: inserts and is killed when the family has been made. */
 static void insert_and_wait(pid_t pid, int ready)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct instance *first;
 	struct session *s;
 
@@ -376,7 +376,7 @@ static pid_t start_inserter(struct harness *h)
 static void test_living_mutator(void **state)
 {
 	struct harness *h = *state;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct leftovers left;
 	struct target *t;
 	pid_t mutator;

@@ -121,19 +121,19 @@ static void test_removed_while_waiting(void **state)
 /* Requests of all kinds, in and out, while the plugin comes and goes as fast as it can. */
 static void test_churn(void **state)
 {
-	static const char *const foci[] = { "/Code/libplugin.so/*", "plugin_leaf", "do_call",
-					    "/Code/libplugin.so/plugin_work" };
+	static const char *const foci[] = {"/Code/libplugin.so/*", "plugin_leaf", "do_call",
+					   "/Code/libplugin.so/plugin_work"};
 	struct harness *h = *state;
 	struct session *s = begin(h);
 	unsigned kept = session_insert(s, "do_call");
 
 	harness_send(h, "loop 3000\n");
 	for (int turn = 0; turn < 150; turn++) {
-		struct dinst_error e = { 0 };
+		struct dinst_error e = {0};
 		struct flush_result flushed;
 		unsigned id;
-		int status = session_try_insert_kind(s, foci[turn % 4], turn % 3 ? POINT_ENTRY : POINT_EXIT,
-						     &id, &e);
+		int status = session_try_insert_kind(s, foci[turn % 4],
+						     turn % 3 ? POINT_ENTRY : POINT_EXIT, &id, &e);
 
 		if (status < 0 && e.code != DINST_NO_FUNCTION && e.code != DINST_NO_MODULE &&
 		    e.code != DINST_REFUSED && e.code != DINST_BUSY)
@@ -187,9 +187,12 @@ static void test_child_keeps_the_plugin(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_unloaded_while_instrumented), CASE(test_detached_after_unloading),
-		CASE(test_waited_for),			CASE(test_removed_while_waiting),
-		CASE(test_churn),			CASE(test_child_keeps_the_plugin),
+		CASE(test_unloaded_while_instrumented),
+		CASE(test_detached_after_unloading),
+		CASE(test_waited_for),
+		CASE(test_removed_while_waiting),
+		CASE(test_churn),
+		CASE(test_child_keeps_the_plugin),
 	};
 
 	return cmocka_run_group_tests_name("live/dlopen", tests, NULL, NULL);

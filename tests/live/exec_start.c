@@ -27,7 +27,7 @@ static void armed(void *arg)
 /* The child waits for one byte and becomes the program. */
 static pid_t fork_waiting(const char *path, const char *argument, int gate, int in, int out)
 {
-	const char *const argv[] = { path, argument, NULL };
+	const char *const argv[] = {path, argument, NULL};
 	pid_t pid;
 	char byte;
 
@@ -59,7 +59,7 @@ static void expect_held(struct harness *h)
 /* A session with the program held before its first instruction. */
 static struct session *begin_held(struct harness *h, const char *program, const char *argument)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	char relative[256], path[4096];
 	int gate[2], in[2], out[2];
 
@@ -84,7 +84,7 @@ static struct session *begin_held(struct harness *h, const char *program, const 
 
 static void release(struct session *s)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 
 	if (target_release(s->target, &e) < 0)
 		fail_msg("release: %s", e.text);
@@ -178,7 +178,7 @@ static void test_detached_while_held(void **state)
 
 /* ------------------------------------------------- programs of all makes */
 
-static const char *const once[] = { "tiny", "floating", "many", "strange", "indirect" };
+static const char *const once[] = {"tiny", "floating", "many", "strange", "indirect"};
 
 /* Counts what every round calls once a thread; everything in and out while it runs. */
 static void count_all(struct harness *h)
@@ -227,7 +227,7 @@ static void test_musl(void **state)
 {
 	struct harness *h = *state;
 	char path[128], command[512];
-	const char *argv[] = { path, "4", NULL };
+	const char *argv[] = {path, "4", NULL};
 
 	if (system("command -v musl-gcc >/dev/null 2>&1") != 0) {
 		print_message("SKIP musl: musl-gcc is not installed\n");
@@ -236,7 +236,8 @@ static void test_musl(void **state)
 	snprintf(path, sizeof(path), "%s/calls", h->directory);
 	snprintf(command, sizeof(command),
 		 "musl-gcc -O2 -g -pthread -D_GNU_SOURCE -fno-inline -fno-ipa-cp -o '%s' "
-		 "tests/live/targets/calls.c", path);
+		 "tests/live/targets/calls.c",
+		 path);
 	if (system(command) != 0)
 		fail_msg("%s failed", command);
 	harness_start_argv(h, argv, true);
@@ -283,7 +284,8 @@ static void test_all_of_libc(void **state)
 	harness_send(h, "go 300000\n");
 	for (int turn = 0; turn < 2; turn++) {
 		for (int kind = POINT_ENTRY; kind <= POINT_CALL; kind++)
-			ids[kind] = session_insert_kind(s, "/Code/libc.so.6/*", (enum point_kind)kind);
+			ids[kind] =
+				session_insert_kind(s, "/Code/libc.so.6/*", (enum point_kind)kind);
 		usleep(10000);
 		for (int kind = POINT_ENTRY; kind <= POINT_CALL; kind++)
 			session_remove(s, ids[kind]);

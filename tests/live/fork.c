@@ -94,8 +94,8 @@ static void test_saving_in_the_background(void **state)
 /* All functions of the program and of libc, in and out, while processes are made. */
 static void churn(struct harness *h, const char *command)
 {
-	static const char *const foci[] = { "/Code/forks/*", "hit", "/Code/libc.so.6/*fork*",
-					    "/Code/libc.so.6/*wait*" };
+	static const char *const foci[] = {"/Code/forks/*", "hit", "/Code/libc.so.6/*fork*",
+					   "/Code/libc.so.6/*wait*"};
 	struct session *s = begin(h);
 	char text[64];
 	unsigned ids[8];
@@ -106,11 +106,10 @@ static void churn(struct harness *h, const char *command)
 		unsigned count = 0;
 
 		for (size_t f = 0; f < 4; f++) {
-			struct dinst_error e = { 0 };
+			struct dinst_error e = {0};
 			/* A child that has our memory and runs, or waits: try again later. */
-			int status = session_try_insert_kind(s, foci[f],
-							     turn & 1 ? POINT_ENTRY : POINT_EXIT,
-							     &ids[count], &e);
+			int status = session_try_insert_kind(
+				s, foci[f], turn & 1 ? POINT_ENTRY : POINT_EXIT, &ids[count], &e);
 
 			if (status >= 0)
 				count++;
@@ -120,7 +119,7 @@ static void churn(struct harness *h, const char *command)
 		for (unsigned i = 0; i < count; i++)
 			session_remove(s, ids[i]);
 		for (int i = 0; i < 200 && s->queue_length; i++) {
-			struct dinst_error e = { 0 };
+			struct dinst_error e = {0};
 			struct flush_result flushed;
 
 			if (removal_flush(s, &flushed, &e) < 0 && e.code != DINST_BUSY)
@@ -227,7 +226,7 @@ static void test_stopped_child(void **state)
 	usleep(10000);
 	session_remove(s, id);
 	for (int i = 0; i < 20 && s->queue_length; i++) {
-		struct dinst_error e = { 0 };
+		struct dinst_error e = {0};
 		struct flush_result flushed;
 
 		if (removal_flush(s, &flushed, &e) < 0 && e.code != DINST_BUSY)
@@ -250,7 +249,7 @@ static void test_orphan(void **state)
 	struct harness *h = *state;
 	struct session *s = begin(h);
 	struct detach_result detached;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	unsigned id = session_insert(s, "hit");
 	char command[128];
 	uint64_t value;
@@ -277,7 +276,7 @@ static void test_target_executes_another_program(void **state)
 	struct harness *h = *state;
 	struct session *s = begin(h);
 	struct detach_result detached;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	unsigned id = session_insert(s, "hit"), other;
 	size_t count;
 

@@ -459,7 +459,8 @@ static const json_t *find_key(const json_t *rows, const char *key)
 	size_t i;
 	json_t *row;
 
-	json_array_foreach(rows, i, row) {
+	json_array_foreach(rows, i, row)
+	{
 		const json_t *value = json_object_get(row, key);
 
 		if (value != NULL && !json_is_null(value))

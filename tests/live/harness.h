@@ -41,15 +41,15 @@ enum { HARNESS_SECONDS = 120 };
 struct harness_snapshot; /* opaque */
 
 struct harness {
-	pid_t pid;                       /* the target, 0 if none */
-	int input, output;               /* our ends of its standard input and output, -1 if none */
+	pid_t pid;			 /* the target, 0 if none */
+	int input, output;		 /* our ends of its standard input and output, -1 if none */
 	struct harness_snapshot *before; /* taken by harness_start() */
-	char directory[64];              /* private: the socket of harness_dinst() is here */
+	char directory[64];		 /* private: the socket of harness_dinst() is here */
 	bool daemon_used;
-	char *messages;                  /* standard error of the last harness_dinst() */
-	char line[4096];                 /* the last line of output; see harness_line() */
+	char *messages;	 /* standard error of the last harness_dinst() */
+	char line[4096]; /* the last line of output; see harness_line() */
 	size_t line_used;
-	char pending[4096];              /* output that was read and not yet asked for */
+	char pending[4096]; /* output that was read and not yet asked for */
 };
 
 /* Fixtures: *state is a struct harness. */
@@ -91,16 +91,16 @@ void harness_kill(struct harness *h);
 /* ------------------------------------------------------------ snapshots */
 
 enum harness_what {
-	HARNESS_TEXT = 1 << 0,    /* executable bytes equal the mapped file, or what they were */
-	HARNESS_MAPS = 1 << 1,    /* same mappings (the heap and the stack may have grown) */
-	HARNESS_THREADS = 1 << 2, /* same threads, none stopped or traced */
-	HARNESS_SIGNALS = 1 << 3, /* same masks and dispositions, nothing pending */
-	HARNESS_FDS = 1 << 4,     /* same descriptors */
-	HARNESS_NO_ARENA = 1 << 5,/* MAPS: mappings of dinst itself do not count */
+	HARNESS_TEXT = 1 << 0,	   /* executable bytes equal the mapped file, or what they were */
+	HARNESS_MAPS = 1 << 1,	   /* same mappings (the heap and the stack may have grown) */
+	HARNESS_THREADS = 1 << 2,  /* same threads, none stopped or traced */
+	HARNESS_SIGNALS = 1 << 3,  /* same masks and dispositions, nothing pending */
+	HARNESS_FDS = 1 << 4,	   /* same descriptors */
+	HARNESS_NO_ARENA = 1 << 5, /* MAPS: mappings of dinst itself do not count */
 	HARNESS_ALL = HARNESS_TEXT | HARNESS_MAPS | HARNESS_THREADS | HARNESS_SIGNALS | HARNESS_FDS,
 	/* What must hold while we are attached: all but the arena and the patched text. */
-	HARNESS_ATTACHED = HARNESS_MAPS | HARNESS_NO_ARENA | HARNESS_THREADS | HARNESS_SIGNALS |
-			   HARNESS_FDS,
+	HARNESS_ATTACHED =
+		HARNESS_MAPS | HARNESS_NO_ARENA | HARNESS_THREADS | HARNESS_SIGNALS | HARNESS_FDS,
 };
 
 /* Takes a snapshot of any process; NULL if it is gone. The target keeps running. */

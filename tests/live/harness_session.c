@@ -30,7 +30,7 @@ static bool busy_again(int status, struct dinst_error *e, unsigned *tries)
 
 struct session *session_begin(struct harness *h)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct session *s;
 
 	must(session_attach(h->pid, "test", &s, &e), &e, "attach");
@@ -39,7 +39,7 @@ struct session *session_begin(struct harness *h)
 
 void session_end(struct session *s)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct detach_result result;
 
 	must(session_detach(s, 10, &result, &e), &e, "detach");
@@ -50,7 +50,7 @@ void session_end(struct session *s)
 int session_try_insert(struct session *s, const char *focus, bool each, size_t *count,
 		       unsigned *first_id, struct dinst_error *e)
 {
-	const char *const foci[] = { focus };
+	const char *const foci[] = {focus};
 	struct insert_result result;
 	int status = request_insert(s, "calls", foci, 1, each, &result, e);
 
@@ -64,7 +64,7 @@ int session_try_insert(struct session *s, const char *focus, bool each, size_t *
 
 unsigned session_insert(struct session *s, const char *focus)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	unsigned id = 0, tries = 0;
 	size_t count = 0;
 	int status;
@@ -82,11 +82,20 @@ int session_try_insert_kind(struct session *s, const char *focus, enum point_kin
 {
 	/* Instances keep a pointer to their metric. */
 	static const struct metric metrics[] = {
-		[POINT_ENTRY] = { .name = "entries", .unit = "", .constraints = "/Code", .kind = POINT_ENTRY },
-		[POINT_EXIT] = { .name = "exits", .unit = "", .constraints = "/Code", .kind = POINT_EXIT },
-		[POINT_CALL] = { .name = "sites", .unit = "", .constraints = "/Code", .kind = POINT_CALL },
+		[POINT_ENTRY] = {.name = "entries",
+				 .unit = "",
+				 .constraints = "/Code",
+				 .kind = POINT_ENTRY},
+		[POINT_EXIT] = {.name = "exits",
+				.unit = "",
+				.constraints = "/Code",
+				.kind = POINT_EXIT},
+		[POINT_CALL] = {.name = "sites",
+				.unit = "",
+				.constraints = "/Code",
+				.kind = POINT_CALL},
 	};
-	const char *const foci[] = { focus };
+	const char *const foci[] = {focus};
 	struct insert_result result;
 	int status = request_insert_metric(s, &metrics[kind], foci, 1, false, &result, e);
 
@@ -100,7 +109,7 @@ int session_try_insert_kind(struct session *s, const char *focus, enum point_kin
 
 unsigned session_insert_kind(struct session *s, const char *focus, enum point_kind kind)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	unsigned id = 0, tries = 0;
 	int status;
 
@@ -140,7 +149,7 @@ size_t session_refused(struct session *s, unsigned id)
 
 void session_remove(struct session *s, unsigned id)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct flush_result result;
 
 	must(removal_remove(s, instance_of(s, id), &result, &e), &e, "remove");
@@ -148,8 +157,8 @@ void session_remove(struct session *s, unsigned id)
 
 void session_flush_all(struct session *s)
 {
-	struct flush_result result = { 0 };
-	struct dinst_error e = { 0 };
+	struct flush_result result = {0};
+	struct dinst_error e = {0};
 	unsigned tries = 0;
 
 	for (int i = 0; i < 200; i++) {
@@ -169,7 +178,7 @@ void session_flush_all(struct session *s)
 taddr_t session_address(struct session *s, const char *function)
 {
 	const struct image_function *functions;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct function_ref *found;
 	taddr_t address;
 	size_t count;

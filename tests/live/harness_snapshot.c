@@ -110,8 +110,8 @@ static bool take_regions(struct harness_snapshot *shot)
 		unsigned long lo, hi, offset, inode;
 		int used = 0;
 
-		if (sscanf(line, "%lx-%lx %7s %lx %*s %lu %n", &lo, &hi, r.protection, &offset, &inode,
-			   &used) < 5)
+		if (sscanf(line, "%lx-%lx %7s %lx %*s %lu %n", &lo, &hi, r.protection, &offset,
+			   &inode, &used) < 5)
 			continue;
 		r.lo = lo;
 		r.hi = hi;
@@ -195,7 +195,8 @@ static void take_descriptors(struct harness_snapshot *shot)
 		if (size < 0)
 			continue;
 		d.target[size] = '\0';
-		*(struct descriptor *)grow(&shot->descriptors, &shot->descriptor_count, sizeof(d)) = d;
+		*(struct descriptor *)grow(&shot->descriptors, &shot->descriptor_count, sizeof(d)) =
+			d;
 	}
 	if (dir != NULL)
 		closedir(dir);
@@ -389,7 +390,8 @@ static void compare_threads(const struct harness_snapshot *a, const struct harne
 			differ(out, "thread %d is new", (int)now->tid);
 		if (now->tracer != 0 && (was == NULL || was->tracer != now->tracer))
 			differ(out, "thread %d is traced by %d", (int)now->tid, now->tracer);
-		if ((now->state == 'T' || now->state == 't') && (was == NULL || was->state != now->state))
+		if ((now->state == 'T' || now->state == 't') &&
+		    (was == NULL || was->state != now->state))
 			differ(out, "thread %d is stopped (%c)", (int)now->tid, now->state);
 	}
 	for (size_t i = 0; i < a->thread_count; i++) {
@@ -474,8 +476,8 @@ struct harness_snapshot *harness_snapshot_settled(pid_t pid)
 		bool settled = shot != NULL && !is_starting(shot);
 
 		usleep(SETTLE_US / 2);
-		if (settled && harness_differences(shot, HARNESS_ALL & ~HARNESS_TEXT, text,
-						   sizeof(text)) == 0)
+		if (settled &&
+		    harness_differences(shot, HARNESS_ALL & ~HARNESS_TEXT, text, sizeof(text)) == 0)
 			break;
 		harness_snapshot_free(shot);
 		shot = harness_snapshot_take(pid);

@@ -27,7 +27,8 @@ void thread_seize(pid_t tid)
 	if (waitpid(tid, &status, __WALL) != tid || !WIFSTOPPED(status))
 		fail_msg("thread %d does not stop (status %x)", (int)tid, (unsigned)status);
 	if (status >> 16 != PTRACE_EVENT_STOP)
-		fail_msg("thread %d stopped for another reason (status %x)", (int)tid, (unsigned)status);
+		fail_msg("thread %d stopped for another reason (status %x)", (int)tid,
+			 (unsigned)status);
 }
 
 void thread_get(pid_t tid, struct user_regs_struct *regs)

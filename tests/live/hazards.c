@@ -41,7 +41,7 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-static const uint8_t syscall_insn[] = { 0x0f, 0x05 };
+static const uint8_t syscall_insn[] = {0x0f, 0x05};
 
 static uint64_t page_of(struct harness *h)
 {
@@ -150,7 +150,7 @@ static size_t emit_stub(uint8_t *code, const struct user_regs_struct *r, bool re
 	p = put_register(p, 0x49, 0xbb, r->r11);
 	p = put_register(p, 0x48, 0xbf, r->rdi);
 	p = put_register(p, 0x48, 0xbe, r->rsi);
-	memcpy(p, (const uint8_t[]){ 0xff, 0x25, 0, 0, 0, 0 }, 6);
+	memcpy(p, (const uint8_t[]){0xff, 0x25, 0, 0, 0, 0}, 6);
 	p += 6;
 	memcpy(p, &rip, sizeof(rip));
 	p += sizeof(rip);
@@ -176,8 +176,8 @@ static void stub_and_die(pid_t pid, uint64_t page, bool restart)
 }
 
 /* What the interrupted call returned in the end. */
-static void run_stub(struct harness *h, const char *command, bool restart, long *result,
-		     int *error, double *ms)
+static void run_stub(struct harness *h, const char *command, bool restart, long *result, int *error,
+		     double *ms)
 {
 	uint64_t page;
 	pid_t tracer;
@@ -316,7 +316,7 @@ static void raw_file_limit(void **state)
 	fflush(NULL);
 	child = fork();
 	if (child == 0) {
-		struct rlimit none = { 0, 0 }, small = { 4096, 4096 };
+		struct rlimit none = {0, 0}, small = {4096, 4096};
 		int fd = memfd_create("test", MFD_CLOEXEC);
 
 		signal(SIGXFSZ, SIG_DFL);
@@ -382,7 +382,7 @@ static uint64_t now_ms(void)
 static void test_vfork_parent(void **state)
 {
 	struct harness *h = *state;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	unsigned id = 0, kept;
 	struct session *s;
 	uint64_t start;
@@ -416,7 +416,7 @@ static void test_vfork_parent(void **state)
 static void test_foreign(void **state)
 {
 	struct harness *h = *state;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	uint8_t original, breakpoint = 0xcc, now;
 	struct session *s;
 	unsigned id = 0;
@@ -448,17 +448,10 @@ static void test_foreign(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(raw_sequence),
-		CASE(raw_stub_nanosleep),
-		CASE(raw_stub_read),
-		CASE(test_stub_nanosleep),
-		CASE(test_stub_read),
-		CASE(raw_interrupt),
-		CASE(raw_unsealed),
-		CASE(raw_file_limit),
-		CASE(raw_child),
-		CASE(test_vfork_parent),
-		CASE(test_foreign),
+		CASE(raw_sequence),	   CASE(raw_stub_nanosleep), CASE(raw_stub_read),
+		CASE(test_stub_nanosleep), CASE(test_stub_read),     CASE(raw_interrupt),
+		CASE(raw_unsealed),	   CASE(raw_file_limit),     CASE(raw_child),
+		CASE(test_vfork_parent),   CASE(test_foreign),
 	};
 
 	return cmocka_run_group_tests_name("live/hazards", tests, NULL, NULL);

@@ -34,7 +34,7 @@ static void wait_for(int byte_from)
 /* As an ordinary user: insert; the child is made; remove, reuse, detach; the child ends; detach. */
 static void mutate(pid_t pid, int tell, int hear)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct detach_result detached;
 	struct flush_result flush;
 	struct session *s;

@@ -14,7 +14,7 @@
 enum { THREADS = 4, ROUNDS = 20000 };
 
 /* Functions of the target "calls" that every round calls exactly once a thread. */
-static const char *const once[] = { "tiny", "floating", "many", "strange", "indirect" };
+static const char *const once[] = {"tiny", "floating", "many", "strange", "indirect"};
 
 static void test_exact_counts(void **state)
 {
@@ -43,7 +43,7 @@ static void test_one_instance_for_a_list(void **state)
 	unsigned all, parts = 0;
 	uint64_t sum = 0;
 	size_t count;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 
 	harness_start(h, "calls", "2", NULL);
 	s = session_begin(h);
@@ -126,9 +126,8 @@ static void test_churn(void **state)
 {
 	enum { TURNS = 10000 };
 	struct harness *h = *state;
-	static const char *const names[] = { "tiny",	  "leaf",   "branchy", "recursive",
-					     "tail",	  "many",   "strange", "floating",
-					     "indirect" };
+	static const char *const names[] = {"tiny", "leaf",    "branchy",  "recursive", "tail",
+					    "many", "strange", "floating", "indirect"};
 	struct session *s;
 	unsigned kept, id;
 	size_t heap_early = 0;

@@ -67,7 +67,7 @@ static void test_second_snippet(void **state)
 
 static void test_churn(void **state)
 {
-	static const char *const names[] = { "tiny", "leaf", "branchy", "recursive", "tail" };
+	static const char *const names[] = {"tiny", "leaf", "branchy", "recursive", "tail"};
 	struct harness *h = *state;
 	struct session *s = begin(h, "4");
 	unsigned kept = session_insert(s, "strange"), id;
@@ -85,7 +85,7 @@ static void test_churn(void **state)
 
 static void live_and_die(pid_t pid, unsigned long countdown)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct detach_result detached;
 	struct flush_result flush;
 	struct session *s;
@@ -118,7 +118,7 @@ static void test_deaths(void **state)
 	harness_limit(200);
 	harness_start(h, "calls", "2", NULL);
 	for (unsigned long at = 1; killed && at < MOST; at += at < 200 ? STEP : 10 * STEP) {
-		struct dinst_error e = { 0 };
+		struct dinst_error e = {0};
 		struct leftovers left;
 		struct target *t;
 		char text[4096];

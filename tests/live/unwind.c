@@ -40,17 +40,17 @@ static void insert_all(struct session *s, unsigned ids[3])
 /* Functions of the program, the C++ library, the unwinder and libc that a throw goes through. */
 static void insert_unwinder(struct session *s)
 {
-	static const char *const foci[] = { "/Code/libstdc++.so.6/*throw*",
-					    "/Code/libstdc++.so.6/__cxa_*",
-					    "/Code/libgcc_s.so.1/*", "/Code/libc.so.6/*longjmp*",
-					    "/Code/libc.so.6/pthread_*" };
+	static const char *const foci[] = {"/Code/libstdc++.so.6/*throw*",
+					   "/Code/libstdc++.so.6/__cxa_*", "/Code/libgcc_s.so.1/*",
+					   "/Code/libc.so.6/*longjmp*",
+					   "/Code/libc.so.6/pthread_*"};
 
 	for (size_t i = 0; i < sizeof(foci) / sizeof(foci[0]); i++)
 		for (int kind = POINT_ENTRY; kind <= POINT_CALL; kind++) {
-			struct dinst_error e = { 0 };
+			struct dinst_error e = {0};
 			unsigned id;
-			int status = session_try_insert_kind(s, foci[i], (enum point_kind)kind, &id,
-							     &e);
+			int status =
+				session_try_insert_kind(s, foci[i], (enum point_kind)kind, &id, &e);
 
 			if (status < 0 && status != DINST_REFUSED && status != DINST_NO_FUNCTION)
 				fail_msg("%s: %s", foci[i], e.text);
@@ -229,7 +229,7 @@ static void test_another_tracer(void **state)
 	struct harness *h = *state;
 	struct session *s = begin(h);
 	unsigned id = session_insert(s, "thrower"), other;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	size_t count;
 	pid_t tracer = start_tracer(h->pid);
 
@@ -254,9 +254,9 @@ static void test_another_tracer(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_throw_through),      CASE(test_instrumented_unwinder),
-		CASE(test_churn),	       CASE(test_backtrace_is_equal),
-		CASE(test_gdb_beside_us),      CASE(test_another_tracer),
+		CASE(test_throw_through), CASE(test_instrumented_unwinder),
+		CASE(test_churn),	  CASE(test_backtrace_is_equal),
+		CASE(test_gdb_beside_us), CASE(test_another_tracer),
 	};
 
 	return cmocka_run_group_tests_name("live/unwind", tests, NULL, NULL);

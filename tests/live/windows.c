@@ -97,8 +97,8 @@ static void hash(struct user_regs_struct *r)
 /* Makes the registers what they are at a position (see below). */
 static void emulate(struct user_regs_struct *r, unsigned position)
 {
-	unsigned long long *with[] = { &r->rcx, &r->rdx, &r->rsi, &r->rdi, &r->rcx,
-				       &r->rcx, &r->rdx, &r->rsi, &r->rdi };
+	unsigned long long *with[] = {&r->rcx, &r->rdx, &r->rsi, &r->rdi, &r->rcx,
+				      &r->rcx, &r->rdx, &r->rsi, &r->rdi};
 
 	for (unsigned i = 0; i < position; i++) {
 		if (i == 5)
@@ -137,8 +137,8 @@ static void put(struct harness *h, const struct five *f, pid_t tid, unsigned pos
 
 struct inside_case {
 	enum point_kind kind;
-	unsigned first;      /* position of the first thread; one thread a position */
-	unsigned at_once;    /* how many of the threads count when they go on */
+	unsigned first;	  /* position of the first thread; one thread a position */
+	unsigned at_once; /* how many of the threads count when they go on */
 };
 
 static void run_inside(struct harness *h, const struct inside_case *c)
@@ -181,12 +181,12 @@ static void run_inside(struct harness *h, const struct inside_case *c)
 static void test_inside_entry_window(void **state)
 {
 	/* Only the thread before the first instruction has the function before it. */
-	run_inside(*state, &(struct inside_case){ POINT_ENTRY, 0, 1 });
+	run_inside(*state, &(struct inside_case){POINT_ENTRY, 0, 1});
 }
 
 static void test_inside_exit_window(void **state)
 {
-	run_inside(*state, &(struct inside_case){ POINT_EXIT, 5, THREADS });
+	run_inside(*state, &(struct inside_case){POINT_EXIT, 5, THREADS});
 }
 
 /* Threads that stand in a trampoline when it is removed: nothing is freed under their feet. */
@@ -195,7 +195,7 @@ static void test_removed_while_inside(void **state)
 	struct harness *h = *state;
 	struct flush_result flushed;
 	struct detach_result detached;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct session *s;
 	struct five f;
 	unsigned id;
@@ -225,7 +225,7 @@ static void test_left_and_repaired(void **state)
 {
 	struct harness *h = *state;
 	struct detach_result detached;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct leftovers left;
 	struct target *t;
 	struct session *s;
@@ -343,27 +343,27 @@ static void run_handler(struct harness *h, const struct handler_case *c)
 
 static void test_handler_normal_stack(void **state)
 {
-	run_handler(*state, &(struct handler_case){ SIGUSR1, 0, 3, POINT_ENTRY });
+	run_handler(*state, &(struct handler_case){SIGUSR1, 0, 3, POINT_ENTRY});
 }
 
 static void test_handler_alternate_stack(void **state)
 {
-	run_handler(*state, &(struct handler_case){ SIGUSR2, 0, 1, POINT_ENTRY });
+	run_handler(*state, &(struct handler_case){SIGUSR2, 0, 1, POINT_ENTRY});
 }
 
 static void test_handler_in_exit_window(void **state)
 {
-	run_handler(*state, &(struct handler_case){ SIGUSR2, 0, 8, POINT_EXIT });
+	run_handler(*state, &(struct handler_case){SIGUSR2, 0, 8, POINT_EXIT});
 }
 
 static void test_handlers_nested(void **state)
 {
-	run_handler(*state, &(struct handler_case){ SIGUSR1, SIGUSR2, 2, POINT_ENTRY });
+	run_handler(*state, &(struct handler_case){SIGUSR1, SIGUSR2, 2, POINT_ENTRY});
 }
 
 static void test_handlers_nested_alternate_first(void **state)
 {
-	run_handler(*state, &(struct handler_case){ SIGUSR2, SIGUSR1, 4, POINT_ENTRY });
+	run_handler(*state, &(struct handler_case){SIGUSR2, SIGUSR1, 4, POINT_ENTRY});
 }
 
 /* ------------------------------------------- system calls at the edge */
@@ -371,7 +371,7 @@ static void test_handlers_nested_alternate_first(void **state)
 static void run_edge(struct harness *h, const char *function)
 {
 	unsigned entry = 0, exits;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct five f;
 	struct session *s;
 	char command[64];
@@ -426,7 +426,7 @@ static void test_system_call_in_first_bytes(void **state)
 /* Refused with its reason, or patched and exact under full speed. */
 static void test_across_pages(void **state)
 {
-	static const enum point_kind kinds[] = { POINT_ENTRY, POINT_EXIT };
+	static const enum point_kind kinds[] = {POINT_ENTRY, POINT_EXIT};
 	struct harness *h = *state;
 	struct session *s;
 	unsigned id;
@@ -435,7 +435,7 @@ static void test_across_pages(void **state)
 	s = session_begin(h);
 	assert_int_equal(session_address(s, "crossing") % 4096, 4094);
 	for (size_t k = 0; k < 2; k++) {
-		struct dinst_error e = { 0 };
+		struct dinst_error e = {0};
 		int status = session_try_insert_kind(s, "crossing", kinds[k], &id, &e);
 
 		if (status < 0) {
@@ -458,12 +458,12 @@ static void test_across_pages(void **state)
 
 static void run_blocked_below(struct harness *h, const char *function, bool before)
 {
-	static const enum point_kind kinds[] = { POINT_ENTRY, POINT_CALL, POINT_EXIT };
-	static const char *const names[] = { NULL, "inner", "waiter" };
+	static const enum point_kind kinds[] = {POINT_ENTRY, POINT_CALL, POINT_EXIT};
+	static const char *const names[] = {NULL, "inner", "waiter"};
 	unsigned ids[9], count = 0;
 	char command[64];
 	struct flush_result flushed;
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	struct session *s;
 	uint64_t start;
 

@@ -20,9 +20,9 @@
 #include "mutator/core.h"
 
 static const struct metric metrics[] = {
-	{ .name = "e", .unit = "entries", .constraints = "/Code", .kind = POINT_ENTRY },
-	{ .name = "x", .unit = "exits", .constraints = "/Code", .kind = POINT_EXIT },
-	{ .name = "c", .unit = "calls", .constraints = "/Code", .kind = POINT_CALL },
+	{.name = "e", .unit = "entries", .constraints = "/Code", .kind = POINT_ENTRY},
+	{.name = "x", .unit = "exits", .constraints = "/Code", .kind = POINT_EXIT},
+	{.name = "c", .unit = "calls", .constraints = "/Code", .kind = POINT_CALL},
 };
 
 static double now_ms(void)
@@ -56,7 +56,7 @@ static int insert_kind(struct session *s, const struct metric *m, char **foci, s
 static int one_round(struct session *s, const char *kinds, unsigned ms, char **foci, size_t count,
 		     struct dinst_error *e)
 {
-	struct flush_result flush = { 0 };
+	struct flush_result flush = {0};
 	int status = 0;
 
 	for (size_t k = 0; status >= 0 && k < sizeof(metrics) / sizeof(metrics[0]); k++)
@@ -80,8 +80,8 @@ static int one_round(struct session *s, const char *kinds, unsigned ms, char **f
 
 int main(int argc, char **argv)
 {
-	struct dinst_error e = { 0 };
-	struct detach_result detached = { 0 };
+	struct dinst_error e = {0};
+	struct detach_result detached = {0};
 	struct session *s;
 	int status;
 

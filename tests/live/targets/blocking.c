@@ -82,14 +82,14 @@ static long do_clock_nanosleep(void)
 
 static long do_poll(void)
 {
-	struct pollfd p = { .fd = empty[0], .events = POLLIN };
+	struct pollfd p = {.fd = empty[0], .events = POLLIN};
 
 	return poll(&p, 1, (int)timeout_ms);
 }
 
 static long do_ppoll(void)
 {
-	struct pollfd p = { .fd = empty[0], .events = POLLIN };
+	struct pollfd p = {.fd = empty[0], .events = POLLIN};
 	struct timespec t = timeout;
 
 	return ppoll(&p, 1, &t, NULL);
@@ -163,7 +163,7 @@ static long do_sigtimedwait(void)
 
 static long do_semtimedop(void)
 {
-	struct sembuf op = { 0, -1, 0 };
+	struct sembuf op = {0, -1, 0};
 	struct timespec t = timeout;
 
 	return semtimedop(semaphore, &op, 1, &t);
@@ -193,7 +193,7 @@ static long do_io_getevents(void)
 
 static long do_timerfd(void)
 {
-	struct itimerspec when = { .it_value = timeout };
+	struct itimerspec when = {.it_value = timeout};
 	int fd = timerfd_create(CLOCK_MONOTONIC, 0);
 	uint64_t count;
 	long got;
@@ -222,8 +222,8 @@ static long do_write_pipe(void)
 static long do_recvmsg(void)
 {
 	char byte;
-	struct iovec iov = { &byte, 1 };
-	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct iovec iov = {&byte, 1};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
 
 	return recvmsg(socket_pair[0], &message, 0);
 }
@@ -268,7 +268,7 @@ static long do_wait(void)
 
 static long do_lock(void)
 {
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	long got = fcntl(lock_fd, F_OFD_SETLKW, &lock);
 
 	if (!got) {
@@ -283,30 +283,30 @@ static const struct call {
 	long (*function)(void);
 	char kind;
 } calls[] = {
-	{ "nanosleep", do_nanosleep, 't' },
-	{ "clock_nanosleep", do_clock_nanosleep, 't' },
-	{ "poll", do_poll, 't' },
-	{ "ppoll", do_ppoll, 'r' },
-	{ "select", do_select, 'r' },
-	{ "pselect", do_pselect, 'r' },
-	{ "epoll_wait", do_epoll_wait, 't' },
-	{ "epoll_pwait", do_epoll_pwait, 't' },
-	{ "epoll_pwait2", do_epoll_pwait2, 'r' },
-	{ "futex-timeout", do_futex_timeout, 't' },
-	{ "futex", do_futex, 'c' },
-	{ "sigtimedwait", do_sigtimedwait, 'r' },
-	{ "semtimedop", do_semtimedop, 'r' },
-	{ "recv-timeout", do_recv, 'r' },
-	{ "accept-timeout", do_accept, 'r' },
-	{ "io_getevents", do_io_getevents, 'r' },
-	{ "timerfd", do_timerfd, 'c' },
-	{ "read-pipe", do_read_pipe, 'c' },
-	{ "write-pipe", do_write_pipe, 'c' },
-	{ "recvmsg", do_recvmsg, 'c' },
-	{ "inotify", do_inotify, 'c' },
-	{ "msgrcv", do_msgrcv, 'c' },
-	{ "wait4", do_wait, 'c' },
-	{ "lock", do_lock, 'c' },
+	{"nanosleep", do_nanosleep, 't'},
+	{"clock_nanosleep", do_clock_nanosleep, 't'},
+	{"poll", do_poll, 't'},
+	{"ppoll", do_ppoll, 'r'},
+	{"select", do_select, 'r'},
+	{"pselect", do_pselect, 'r'},
+	{"epoll_wait", do_epoll_wait, 't'},
+	{"epoll_pwait", do_epoll_pwait, 't'},
+	{"epoll_pwait2", do_epoll_pwait2, 'r'},
+	{"futex-timeout", do_futex_timeout, 't'},
+	{"futex", do_futex, 'c'},
+	{"sigtimedwait", do_sigtimedwait, 'r'},
+	{"semtimedop", do_semtimedop, 'r'},
+	{"recv-timeout", do_recv, 'r'},
+	{"accept-timeout", do_accept, 'r'},
+	{"io_getevents", do_io_getevents, 'r'},
+	{"timerfd", do_timerfd, 'c'},
+	{"read-pipe", do_read_pipe, 'c'},
+	{"write-pipe", do_write_pipe, 'c'},
+	{"recvmsg", do_recvmsg, 'c'},
+	{"inotify", do_inotify, 'c'},
+	{"msgrcv", do_msgrcv, 'c'},
+	{"wait4", do_wait, 'c'},
+	{"lock", do_lock, 'c'},
 };
 
 enum { CALLS = sizeof(calls) / sizeof(calls[0]) };
@@ -348,8 +348,8 @@ static void complete(void)
 	struct {
 		long type;
 		char byte[8];
-	} message = { 1, "x" };
-	struct flock lock = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+	} message = {1, "x"};
+	struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
 	char bytes[4096];
 	int fd;
 
@@ -367,12 +367,12 @@ static void complete(void)
 
 static void prepare(long ms)
 {
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	char bytes[4096] = { 0 };
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	char bytes[4096] = {0};
 
 	timeout_ms = ms;
-	timeout = (struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
-	timeout_us = (struct timeval){ .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
+	timeout = (struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+	timeout_us = (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 	woken = 0;
 	fcntl(full[1], F_SETFL, O_NONBLOCK);
 	while (write(full[1], bytes, sizeof(bytes)) > 0 || write(full[1], bytes, 1) > 0)
@@ -426,12 +426,12 @@ static void run(long ms, int interrupt)
 	report("done");
 	if (interrupt)
 		/* Nobody took what would have ended the calls: nothing to clear but the lock. */
-		fcntl(lock_other, F_OFD_SETLK, &(struct flock){ .l_type = F_UNLCK });
+		fcntl(lock_other, F_OFD_SETLK, &(struct flock){.l_type = F_UNLCK});
 }
 
 static int prepare_once(void)
 {
-	struct sigaction action = { .sa_handler = on_signal };
+	struct sigaction action = {.sa_handler = on_signal};
 	char locked[64];
 
 	sigaction(SIGUSR1, &action, NULL);

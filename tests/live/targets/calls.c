@@ -61,7 +61,7 @@ NOINLINE double floating(double a, double b)
 }
 
 typedef long (*operation)(long);
-static operation volatile operations[3] = { branchy, tail, recursive };
+static operation volatile operations[3] = {branchy, tail, recursive};
 
 NOINLINE long indirect(long a)
 {
@@ -93,7 +93,8 @@ static void work(unsigned long n)
 		long b = v & 1 ? v * 3 + 1 : v & 2 ? (v * 3 + 2) * 7 : v;
 
 		if (tiny() != 0 || leaf(v, 5) != v * 3 + 5 || branchy(v) != b ||
-		    recursive(4) != 1 + 6 + 9 + 12 || floating(2.0, (double)v) != 2.0 * (double)v + 1.5)
+		    recursive(4) != 1 + 6 + 9 + 12 ||
+		    floating(2.0, (double)v) != 2.0 * (double)v + 1.5)
 			wrong = 1;
 		if (tail(v) == -12345 || indirect(v) == -12345)
 			wrong = 1;

@@ -69,7 +69,8 @@ __attribute__((noinline, noclone)) void expect(pid_t pid, int status)
 
 	if (pid <= 0 || waitpid(pid, &got, 0) != pid || !WIFEXITED(got) ||
 	    WEXITSTATUS(got) != status) {
-		fprintf(stderr, "child %d ended with %x, not %d\n", (int)pid, (unsigned)got, status);
+		fprintf(stderr, "child %d ended with %x, not %d\n", (int)pid, (unsigned)got,
+			status);
 		wrong = 1;
 	}
 }
@@ -108,7 +109,7 @@ static void do_tree(long n, long m)
 
 static void do_vfork(void)
 {
-	char *const argv[] = { self, "echo", NULL };
+	char *const argv[] = {self, "echo", NULL};
 	pid_t pid = vfork();
 
 	if (pid == 0) {
@@ -120,7 +121,7 @@ static void do_vfork(void)
 
 static void do_spawn(void)
 {
-	char *const argv[] = { self, "echo", NULL };
+	char *const argv[] = {self, "echo", NULL};
 	pid_t pid = 0;
 
 	if (posix_spawn(&pid, self, NULL, NULL, argv, environ))
@@ -130,7 +131,7 @@ static void do_spawn(void)
 
 static void do_forkexec(void)
 {
-	char *const argv[] = { self, "echo", NULL };
+	char *const argv[] = {self, "echo", NULL};
 	pid_t pid = fork();
 
 	if (pid == 0) {
@@ -226,7 +227,7 @@ static void unlinger(void)
 
 static void held(long ms)
 {
-	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
+	struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
 	pid_t pid;
 
 	say("held");
@@ -240,7 +241,7 @@ static void held(long ms)
 
 static void command(const char *line)
 {
-	char *const again[] = { self, NULL };
+	char *const again[] = {self, NULL};
 	char word[32] = "";
 	long n = 0, m = 0;
 

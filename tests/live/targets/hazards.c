@@ -46,7 +46,7 @@ __attribute__((noinline, noclone)) long tree(long n)
 
 static void block(const char *how, long ms)
 {
-	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
+	struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
 	struct epoll_event event;
 	double start = now();
 	long result;

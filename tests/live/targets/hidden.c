@@ -52,7 +52,8 @@ int main(int argc, char **argv)
 	pid_t child = 0;
 	int status = 0;
 
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	if (shared == MAP_FAILED || setresgid(uid, uid, uid) || setresuid(uid, uid, uid) ||
 	    prctl(PR_SET_DUMPABLE, 1))
 		return 1;

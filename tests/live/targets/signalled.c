@@ -62,7 +62,7 @@ static void check_once(long n)
 static void *work(void *arg)
 {
 	size_t index = (size_t)(uintptr_t)arg;
-	stack_t stack = { .ss_sp = stacks[index], .ss_size = STACK };
+	stack_t stack = {.ss_sp = stacks[index], .ss_size = STACK};
 	sigset_t set;
 
 	if (index & 1)
@@ -145,7 +145,7 @@ static double now_ms(void)
 
 static void *send_queued(void *arg)
 {
-	union sigval value = { .sival_int = 1 };
+	union sigval value = {.sival_int = 1};
 	double end = *(double *)arg;
 	sigset_t all;
 
@@ -169,8 +169,8 @@ static void *send_queued(void *arg)
 
 static void storm(long ms)
 {
-	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN + 6 };
-	struct itimerspec every = { { 0, 1000000 }, { 0, 1000000 } }, off = { 0 };
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN + 6};
+	struct itimerspec every = {{0, 1000000}, {0, 1000000}}, off = {0};
 	double start = now_ms(), end = start + (double)ms, took;
 	pthread_t sender;
 	timer_t timer;
@@ -192,8 +192,9 @@ static void storm(long ms)
 	if (queued_seen != queued_sent || children_seen != children_made ||
 	    (double)(ticks + overruns) > took + 2 || (double)(ticks + overruns) < took * 0.98 - 5)
 		printf("lost: %lu of %lu queued, %lu of %lu children, %lu ticks and %lu overruns in "
-		       "%.0f ms\n", queued_seen, queued_sent, children_seen, children_made, ticks,
-		       overruns, took);
+		       "%.0f ms\n",
+		       queued_seen, queued_sent, children_seen, children_made, ticks, overruns,
+		       took);
 	else
 		puts("done");
 	fflush(stdout);
@@ -201,7 +202,7 @@ static void storm(long ms)
 
 static void profile(long ms)
 {
-	struct itimerval every = { { 0, 1000 }, { 0, 1000 } }, off = { 0 };
+	struct itimerval every = {{0, 1000}, {0, 1000}}, off = {0};
 
 	profiled = frames = 0;
 	running = 1;
@@ -232,7 +233,7 @@ static void read_actions(struct kernel_action *to)
 
 static void check(void)
 {
-	struct kernel_action current[65] = { 0 };
+	struct kernel_action current[65] = {0};
 
 	read_actions(current);
 	for (int sig = 1; sig <= 64; sig++)
@@ -247,17 +248,17 @@ static void check(void)
 
 static void install(void)
 {
-	struct sigaction a = { .sa_sigaction = on_queued, .sa_flags = SA_SIGINFO | SA_RESTART };
+	struct sigaction a = {.sa_sigaction = on_queued, .sa_flags = SA_SIGINFO | SA_RESTART};
 
 	sigaction(SIGRTMIN + 5, &a, NULL);
 	a.sa_sigaction = on_tick;
 	a.sa_flags |= SA_ONSTACK;
 	sigaction(SIGRTMIN + 6, &a, NULL);
-	a = (struct sigaction){ .sa_handler = on_child, .sa_flags = SA_RESTART | SA_NOCLDSTOP };
+	a = (struct sigaction){.sa_handler = on_child, .sa_flags = SA_RESTART | SA_NOCLDSTOP};
 	sigaction(SIGCHLD, &a, NULL);
-	a = (struct sigaction){ .sa_handler = on_profile, .sa_flags = SA_RESTART };
+	a = (struct sigaction){.sa_handler = on_profile, .sa_flags = SA_RESTART};
 	sigaction(SIGPROF, &a, NULL);
-	a = (struct sigaction){ .sa_handler = on_other, .sa_flags = SA_RESETHAND | SA_NODEFER };
+	a = (struct sigaction){.sa_handler = on_other, .sa_flags = SA_RESETHAND | SA_NODEFER};
 	sigfillset(&a.sa_mask);
 	sigaction(SIGTRAP, &a, NULL);
 	sigaction(SIGSEGV, &a, NULL);

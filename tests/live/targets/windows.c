@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 struct control {
-	volatile long rounds;   /* 0: nothing to do, -1: end, -2: block */
+	volatile long rounds; /* 0: nothing to do, -1: end, -2: block */
 	volatile long done;
 	void (*volatile function)(void);
 	volatile long wrong;
@@ -221,7 +221,7 @@ static void on_signal(int sig)
 static void *thread(void *arg)
 {
 	struct control *c = arg;
-	stack_t stack = { .ss_sp = malloc(65536), .ss_size = 65536 };
+	stack_t stack = {.ss_sp = malloc(65536), .ss_size = 65536};
 
 	sigaltstack(&stack, NULL);
 	tids[c - controls] = (pid_t)syscall(SYS_gettid);
@@ -306,7 +306,7 @@ static void command(char *line)
 
 int main(int argc, char **argv)
 {
-	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 	pthread_t handles[THREADS_MAX];
 	char line[128];
 
