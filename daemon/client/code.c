@@ -73,22 +73,15 @@ static int list(struct context *c, const char *method, json_t *params, const str
 	return status;
 }
 
-/* A listing of modules has the same keys as one of functions; the function is none. */
 int modules_run(struct context *c, const struct arguments *a)
 {
 	struct dinst_error e = {0, ""};
-	json_t *answer = NULL, *row;
-	size_t index;
+	json_t *answer = NULL;
 	int status;
 
 	(void)a;
 	if (call(c, "modules", NULL, &answer, &e) != 0)
 		return report(c, &e);
-	json_array_foreach(json_object_get(answer, "rows"), index, row)
-	{
-		if (!json_object_get(row, "function"))
-			json_object_set_new(row, "function", json_null());
-	}
 	status = print_rows(c, answer, module_columns);
 	json_decref(answer);
 	return status;

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * daemon_ends.c - sessions whose target is not what it was: it ended and left
+ * children, it executed another program, or nobody is left to let it go. And
+ * requests whose parameters have the wrong type, with the real mutator.
+ */
+#include "tests/live/daemon_fixture.h"
+
+static struct output *o;
+
+static int setup(void **state)
+{
+	int err = fixture_setup(state);
+
+	unsetenv("DINST_MUTATOR");
+	o = malloc(sizeof(*o));
+	return err;
+}
+
+static int teardown(void **state)
+{
+	free(o);
+	return fixture_teardown(state);
+}
+
+/* The state letter of a process; 0 if there is none. */
+static char state_of(pid_t pid)
+{
+	char path[40], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	f = fopen(path, "r");
+	if (f) {
+		if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+			state = 0;
+		fclose(f);
+	}
+	return state;
+}
+
+static int has_arena(pid_t pid)
+{
+	char path[40], line[512];
+	int found = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		found |= strstr(line, "memfd:dinst") != NULL;
+	fclose(f);
+	return found;
+}
+
+/* A program that goes to the background: what its child has inherited is taken out of it, too. */
+static void child_outlives(void **state)
+{
+	char fifo[100];
+	const char *text;
+	int child = 0, writer;
+
+	(void)state;
+	snprintf(fifo, sizeof(fifo), "%s/fifo", fixture_directory);
+	assert_int_equal(mkfifo(fifo, 0600), 0);
+	run_dinst(
+		o,
+		"exec -q --wait -e 'insert calls' -- /bin/sh -c '(read x <%s; exit 0) & echo child $!'",
+		fifo);
+	text = strstr(o->out, "child ");
+	assert_non_null(text);
+	assert_int_equal(sscanf(text, "child %d", &child), 1);
+	for (int i = 0; i < 300 && !strstr(o->out, "exited"); i++) {
+		nap_ms(10);
+		run_dinst(o, "ls");
+	}
+	assert_non_null(strstr(o->out, "exited"));
+	assert_true(has_arena(child));
+	run_dinst(o, "detach --json");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->out, "\"left\":0"));
+	assert_null(strstr(o->out, "\"restored\":0"));
+	assert_false(has_arena(child));
+	/* it still knows how to go on and end */
+	writer = open(fifo, O_WRONLY | O_CLOEXEC);
+	assert_true(writer >= 0);
+	assert_int_equal(write(writer, "x\n", 2), 2);
+	close(writer);
+	assert_true(wait_gone(child, 5000));
+}
+
+/* Its values stay, and whoever asks is told why they do not change. */
+static void target_executes(void **state)
+{
+	int in[2];
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(in[0], 0);
+		execl("/bin/sh", "sh", "-c", "read x; exec sleep 1000", (char *)NULL);
+		_exit(126);
+	}
+	close(in[0]);
+	for (int i = 0; i < 300 && state_of(pid) != 'S'; i++)
+		nap_ms(10);
+	run_dinst(o, "attach %d -n changing -e 'insert calls /Code/libc.so.6/read'", (int)pid);
+	assert_int_equal(o->status, 0);
+	assert_int_equal(write(in[1], "x\n", 2), 2);
+	for (int i = 0; i < 300 && !strstr(o->out, " exec "); i++) {
+		nap_ms(10);
+		run_dinst(o, "ls -p changing");
+	}
+	/* it was noticed after this client was answered: the next one is told */
+	run_dinst(o, "watch -i 0.05 -c 2 -p changing");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->err, "executed another program"));
+	run_dinst(o, "insert calls /Code/libc.so.6/read -p changing --json");
+	assert_int_equal(o->status, 1);
+	assert_non_null(strstr(o->err, "\"code\":\"gone\""));
+	run_dinst(o, "detach changing --json");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->out, "\"restored\":0,\"left\":0"));
+	close(in[1]);
+	end_target(pid);
+}
+
+static long long member(const char *line, const char *key)
+{
+	const char *at = strstr(line, key);
+
+	return at ? strtoll(at + strlen(key), NULL, 10) : -1;
+}
+
+/* Mutator and client die while a program is held: the daemon lets it go. */
+static void held_and_forsaken(void **state)
+{
+	char path[80], list[64] = "";
+	pid_t client, daemon;
+	long long pid = -1;
+	FILE *f;
+
+	(void)state;
+	start_daemon_by_client();
+	client = fork();
+	if (client == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
+			_exit(126);
+		execl(fixture_dinst, "dinst", "exec", "-n", "kept", "-e",
+		      "insert calls /Code/libc.so.6/read", "-e", "watch -i 1 -c 1000", "--",
+		      "sleep", "1000", (char *)NULL);
+		_exit(126);
+	}
+	for (int i = 0; i < 500 && pid < 0; i++) {
+		nap_ms(10);
+		run_dinst(o, "ls --json");
+		if (strstr(o->out, "\"held\""))
+			pid = member(o->out, "\"pid\":");
+	}
+	assert_true(pid > 0);
+	assert_int_equal(state_of((pid_t)pid), 'T');
+	daemon = daemon_pid();
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)daemon, (int)daemon);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	assert_non_null(fgets(list, sizeof(list), f));
+	fclose(f);
+	assert_int_equal(kill(atoi(list), SIGKILL), 0);
+	for (int i = 0; i < 500 && !strstr(o->err, "started again"); i++) {
+		nap_ms(10);
+		run_dinst(o, "ls");
+		/* the client may have heard of it first */
+		if (strstr(o->out, "held") && i > 20)
+			break;
+	}
+	assert_int_equal(state_of((pid_t)pid), 'T');
+	end_target(client);
+	for (int i = 0; i < 500 && state_of((pid_t)pid) == 'T'; i++)
+		nap_ms(10);
+	assert_int_equal(state_of((pid_t)pid), 'S');
+	run_dinst(o, "detach kept");
+	assert_int_equal(o->status, 0);
+	kill((pid_t)pid, SIGKILL);
+}
+
+/* What is no list must not be taken for everything. */
+static void wrong_types(void **state)
+{
+	char params[100];
+
+	(void)state;
+	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"typed\"}", (int)fixture_target);
+	expect_word("attach", params, "");
+	expect_word("insert", "{\"metric\":\"calls\",\"focus\":3}", "usage");
+	expect_word("insert", "{\"metric\":\"calls\",\"focus\":[3]}", "usage");
+	expect_word("insert", "{\"focus\":[]}", "usage");
+	expect_word("read", "{\"ids\":\"x\"}", "usage");
+	expect_word("remove", "{\"ids\":{}}", "usage");
+	expect_word("points", "{\"pattern\":7}", "usage");
+	run_dinst(o, "read");
+	assert_non_null(strstr(o->err, "nothing is inserted"));
+	run_dinst(o, "modules --json");
+	assert_non_null(strstr(o->out, "\"function\":null,\"address\""));
+	run_dinst(o, "insert calls /Code/libc.so.6/mlaloc");
+	assert_int_equal(o->status, 1);
+	assert_non_null(strstr(o->err, "did you mean malloc"));
+	expect_word("detach", "{}", "");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(child_outlives),
+		cmocka_unit_test(target_executes),
+		cmocka_unit_test(held_and_forsaken),
+		cmocka_unit_test(wrong_types),
+	};
+
+	return cmocka_run_group_tests_name("daemon_ends", tests, setup, teardown);
+}
