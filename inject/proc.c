@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -212,6 +213,16 @@ int proc_tasks(pid_t pid, struct proc_ids *list)
 	}
 	closedir(dir);
 	return status;
+}
+
+/* The task directory has a link for each (fs/proc/base.c, proc_task_getattr). */
+long proc_thread_count(pid_t pid)
+{
+	char path[64];
+	struct stat file;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	return stat(path, &file) ? -1 : (long)file.st_nlink - 2;
 }
 
 int proc_children(pid_t pid, pid_t tid, struct proc_ids *list)

@@ -472,8 +472,27 @@ static void check_still_stopped(struct stop *s, bool *more)
 }
 
 /*
+ * The number is enough here: all that we know are among the living (and stand
+ * still), so if there are no more of these, they are the same.
+ */
+static bool all_are_known(struct stop *s)
+{
+	long known;
+
+	for (size_t g = 0; g < s->groups.count; g++) {
+		known = 0;
+		for (size_t i = 0; i < s->held_count; i++)
+			known += s->held[i].tgid == s->groups.ids[g] && !s->held[i].gone;
+		if (proc_thread_count(s->groups.ids[g]) != known)
+			return false;
+	}
+	return true;
+}
+
+/*
  * All known threads stand still. Nobody else is there if no task at all was
- * born since the last look, or if another look shows nobody. *more: somebody is.
+ * born since the last look (and none was just being born then: it is counted
+ * by now), or if another look shows nobody. *more: somebody is.
  */
 static int look_again(struct stop *s, bool *more, struct dinst_error *e)
 {
@@ -481,7 +500,7 @@ static int look_again(struct stop *s, bool *more, struct dinst_error *e)
 	int code;
 
 	*more = false;
-	if (births >= 0 && births == s->births && !s->suspect)
+	if (births >= 0 && births == s->births && !s->suspect && all_are_known(s))
 		return 0;
 	code = look_around(s, more, e);
 	if (!code && !*more) {

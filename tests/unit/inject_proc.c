@@ -64,6 +64,7 @@ static void test_nobody(void **state)
 	assert_true(proc_tasks(0x3ffffffe, &ids) < 0);
 	assert_true(proc_children(0x3ffffffe, 0x3ffffffe, &ids) < 0);
 	assert_int_equal(ids.count, 0);
+	assert_int_equal(proc_thread_count(0x3ffffffe), -1);
 	proc_word(0x3ffffffe, "comm", word, sizeof(word));
 	assert_string_equal(word, "?");
 	proc_ids_release(&ids);
@@ -99,6 +100,7 @@ static void test_lists(void **state)
 		;
 	assert_int_equal(proc_tasks(getpid(), &ids), 0);
 	assert_int_equal(ids.count, 2);
+	assert_int_equal(proc_thread_count(getpid()), 2);
 	assert_true(has(&ids, tid) && has(&ids, getpid()));
 	pthread_join(thread, NULL);
 	ids.count = 0;
