@@ -6,22 +6,18 @@
  */
 #include <stdio.h>
 
-#define F(n)                     \
-	static int work##n(void) \
-	{                        \
-		return n;        \
-	}
+/* clang-format off */
+#define F(n) static int work##n(void) { return n; }
 #define TEN(m, t) m(t##0) m(t##1) m(t##2) m(t##3) m(t##4) m(t##5) m(t##6) m(t##7) m(t##8) m(t##9)
-#define ALL(m)                                                                           \
-	TEN(m, 1)                                                                        \
-	TEN(m, 2)                                                                        \
-	TEN(m, 3) TEN(m, 4) TEN(m, 5) TEN(m, 6) TEN(m, 7) TEN(m, 8) TEN(m, 9) TEN(m, 10) \
-		TEN(m, 11) TEN(m, 12) TEN(m, 13)
+#define ALL(m)                                                                                     \
+	TEN(m, 1) TEN(m, 2) TEN(m, 3) TEN(m, 4) TEN(m, 5) TEN(m, 6) TEN(m, 7) TEN(m, 8)            \
+	TEN(m, 9) TEN(m, 10) TEN(m, 11) TEN(m, 12) TEN(m, 13)
 
 ALL(F)
 
 #define NAME(n) work##n,
-static int (*volatile table[])(void) = {ALL(NAME)};
+static int (*volatile table[])(void) = { ALL(NAME) };
+/* clang-format on */
 
 int main(void)
 {
