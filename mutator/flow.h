@@ -23,7 +23,7 @@ enum flow_mark {
 	MARK_TARGET = 1 << 3,	/* control, or a return address, may arrive here */
 	MARK_LOOP = 1 << 4,	/* a jump of this function itself leads here */
 	MARK_REFERRED = 1 << 5, /* image_references_at() names it */
-	MARK_RSEQ = 1 << 6,	/* of a restartable sequence */
+	MARK_RSEQ = 1 << 6,	/* of a sequence whose pcs somebody compares */
 	MARK_SURE = 1 << 7,	/* a symbol, a handler or a stored address: code starts here */
 };
 

@@ -348,6 +348,27 @@ END e_rseq
 	.quad .Lrs0, .Lrs1 - .Lrs0, .Lrs2
 	.text
 
+	/* A handler looks whether a pc is before the return point. */
+FN e_cancel
+	mov (%rdi), %eax
+	test %eax, %eax
+	jne .Lecc
+	mov $39, %eax
+	syscall
+.Lece:	ret
+.Lecc:	mov $5, %eax
+	lea 1(%rax), %eax
+	ret
+END e_cancel
+FN e_handler
+	lea e_cancel(%rip), %rax
+	lea .Lece(%rip), %rdx
+	sub %rax, %rdi
+	sub %rdx, %rdi
+	mov %rdi, %rax
+	ret
+END e_handler
+
 	/* Unwinders know the return from a signal by its bytes. */
 FN e_sigreturn
 	mov $15, %rax
