@@ -234,6 +234,9 @@ int watch_run(struct context *c, const struct arguments *a)
 	/* no SA_RESTART: the sleep and the wait for an answer are to end */
 	sigaction(SIGINT, &action, &before);
 	status = watch_loop(&w, (uint64_t)(seconds * 1e9), count);
+	/* the terminal has shown ^C: what follows begins on a line of its own */
+	if (link_interrupted && isatty(STDOUT_FILENO))
+		putchar('\n');
 	status = flush_output(c, status);
 	sigaction(SIGINT, &before, NULL);
 	link_interrupted = 0;
