@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * golang.c - a Go program: its runtime parks program counters on stacks that
+ * belong to no thread, moves stacks, and walks them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/live/harness_session.h"
+
+static void start(struct harness *h)
+{
+	char command[512], path[128];
+	const char *argv[] = {path, NULL};
+
+	if (system("command -v go >/dev/null 2>&1") != 0) {
+		print_message("SKIP Go programs: go is not installed\n");
+		skip();
+	}
+	snprintf(path, sizeof(path), "%s/goroutines", h->directory);
+	snprintf(command, sizeof(command),
+		 "HOME='%s' GOFLAGS= GO111MODULE=off go build -o '%s' "
+		 "tests/live/targets/goroutines.go",
+		 h->directory, path);
+	if (system(command) != 0)
+		fail_msg("%s failed", command);
+	harness_start_argv(h, argv, true);
+}
+
+/*
+ * Call sites are single instructions, so they can be had; an entry of several short ones
+ * cannot, since a goroutine may have been taken off its thread between two of them.
+ */
+static void test_counts(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	unsigned calls, entries = 0;
+	struct session *s;
+	uint64_t value;
+
+	start(h);
+	s = session_begin(h);
+	calls = session_insert_kind(s, "main.spin", POINT_CALL);
+	if (session_try_insert_kind(s, "main.leaf", POINT_ENTRY, &entries, &e) < 0)
+		assert_int_equal(e.code, DINST_REFUSED);
+	session_go(h, 5);
+	/* 20000 a call of spin, and now and then the call that lets the stack grow. */
+	value = session_value(s, calls);
+	assert_in_range(value, 8 * 5 * 20000, 8 * 5 * 20000 + 1000);
+	if (!e.code)
+		assert_int_equal(session_value(s, entries), 8 * 5 * 20000);
+	session_end(s);
+	/* Its runtime makes threads and maps memory when it likes. */
+	harness_verify_what(h, HARNESS_TEXT);
+	session_go(h, 5);
+	harness_end(h, 0);
+}
+
+/* Everything of the program in and out while the runtime preempts, grows and collects. */
+static void test_churn(void **state)
+{
+	static const char *const foci[] = {"main.*", "runtime.*", "*", "main.leaf"};
+	struct harness *h = *state;
+	struct session *s;
+
+	start(h);
+	s = session_begin(h);
+	harness_send(h, "go 200\n");
+	for (int turn = 0; turn < 24; turn++) {
+		struct dinst_error e = {0};
+		unsigned id;
+		int status = session_try_insert_kind(s, foci[turn % 4], (enum point_kind)(turn % 3),
+						     &id, &e);
+
+		if (status < 0 && e.code != DINST_REFUSED && e.code != DINST_BUSY &&
+		    e.code != DINST_NO_FUNCTION)
+			fail_msg("%s: %s", foci[turn % 4], e.text);
+		usleep(20000);
+		if (status >= 0)
+			session_remove(s, id);
+		session_flush_all(s);
+	}
+	assert_string_equal(harness_line(h, 100000), "done");
+	session_end(s);
+	harness_verify_what(h, HARNESS_TEXT);
+	session_go(h, 5);
+	harness_end(h, 0);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_counts),
+		CASE(test_churn),
+	};
+
+	return cmocka_run_group_tests_name("live/golang", tests, NULL, NULL);
+}
