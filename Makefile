@@ -75,14 +75,18 @@ else
 COMMON_CFLAGS += -Wno-format-truncation -Wno-maybe-uninitialized -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 COMMON_LDFLAGS += -fsanitize=$(SAN)
 endif
-ALL_CFLAGS = $(COMMON_CFLAGS) $(CFLAGS)
+# <state.h> is the architecture's (arch/ARCH/state.h).
+STATE := $(ARCH)
+ALL_CFLAGS = $(COMMON_CFLAGS) -Iarch/$(STATE) $(CFLAGS)
 ALL_LDFLAGS = $(COMMON_LDFLAGS) $(LDFLAGS)
 
 # ---------------------------------------------------------------- sources
 
 objects = $(patsubst %.c,$(O)/%.o,$(1))
 
-arch_src := $(wildcard arch/$(ARCH)/*.c)
+arch_src := $(wildcard arch/common/*.c arch/$(ARCH)/*.c)
+# The other architecture's library, for its unit tests (tests/unit/aarch64_*.c).
+aarch64_src := $(wildcard arch/common/*.c arch/aarch64/*.c)
 inject_src := $(wildcard inject/*.c)
 mutator_src := $(filter-out mutator/main.c,$(wildcard mutator/*.c))
 common_src := $(wildcard daemon/common/*.c)
@@ -93,6 +97,7 @@ face_src := $(filter-out %/main.c,$(server_src) $(client_src))
 
 libnames := arch inject mutator common face
 archives := $(libnames:%=$(O)/lib%.a)
+libnames += aarch64
 mutator_libs := $(O)/libmutator.a $(O)/libinject.a $(O)/libarch.a $(O)/libcommon.a
 MUTATOR_LIBS := $(CAPSTONE_LIBS) $(ELF_LIBS) $(UNWIND_LIBS) $(JANSSON_LIBS) $(LZMA_LIBS) -liberty -ldl
 
@@ -115,6 +120,7 @@ bench_src := $(wildcard tests/bench/*.c)
 # Tools for tests and by hand; nothing runs them by themselves.
 tool_src := $(wildcard tests/tools/*.c)
 unit_bin := $(unit_src:%.c=$(O)/%)
+aarch64_bin := $(filter $(O)/tests/unit/aarch64_%,$(unit_bin))
 live_bin := $(live_src:%.c=$(O)/%)
 fuzz_bin := $(fuzz_src:%.c=$(O)/%)
 bench_bin := $(bench_src:%.c=$(O)/%)
@@ -170,6 +176,8 @@ $(O)/%.o: %.c $(O)/.flags
 	$(call say,CC)
 	$(Q)$(CC) $(ALL_CFLAGS) $(CPPFLAGS) -MMD -MP -c -o $@ $<
 
+$(O)/arch/aarch64/%.o $(O)/tests/unit/aarch64_%.o: STATE := aarch64
+
 # The archives are made anew, so that a source that went away leaves nothing.
 define archive_rule
 $(O)/lib$(1).a: $(call objects,$($(1)_src))
@@ -205,9 +213,13 @@ TEST_LIBS := $(CMOCKA_LIBS) $(MUTATOR_LIBS) $(UV_LIBS) $(EDIT_LIBS)
 link_test = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
 	-Wl,--start-group $(test_libs) -Wl,--end-group $(TEST_LIBS)
 
-$(unit_bin) $(fuzz_bin) $(bench_bin) $(tool_bin): $(O)/%: $(O)/%.o $(test_libs)
+$(filter-out $(aarch64_bin),$(unit_bin)) $(fuzz_bin) $(bench_bin) $(tool_bin): $(O)/%: $(O)/%.o $(test_libs)
 	$(call say,LINK)
 	$(Q)$(link_test)
+
+$(aarch64_bin): $(O)/%: $(O)/%.o $(O)/libaarch64.a
+	$(call say,LINK)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(CMOCKA_LIBS) $(CAPSTONE_LIBS)
 
 $(live_bin): $(O)/%: $(O)/%.o $(call objects,$(harness_src)) $(test_libs)
 	$(call say,LINK)

@@ -29,7 +29,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/user.h>
+
+#include <state.h> /* arch/ARCH/state.h, chosen by the include path */
 
 /* An address in the target. Never a pointer of ours. */
 typedef uint64_t taddr_t;
@@ -298,10 +299,8 @@ int arch_patch(enum arch_patch_kind kind, const struct arch_insn *insn, taddr_t 
 
 /* --------------------------------------------- the stopped thread's state */
 
-/* Registers of a stopped thread, as ptrace's NT_PRSTATUS gives them. */
-struct arch_regs {
-	struct user_regs_struct user;
-};
+/* Registers of a stopped thread, as ptrace gives them: in arch/ARCH/state.h. */
+struct arch_regs;
 
 /* False for a thread that runs code of another width just now (32-bit code in a
  * 64-bit process): it must neither run code of ours nor be moved. */
@@ -336,9 +335,11 @@ void arch_leave_syscall(struct arch_regs *r);
 /*
  * Signal frames. `code` are bytes at an address found on a stack: true if it
  * is the code that calls sigreturn. arch_signal_frame() reads the interrupted
- * context out of the frame whose return address (to that code) is at frame[0].
+ * context out of the frame whose return address (to that code) is at frame[0]; where
+ * return addresses are in a register, frame[0] is what the handler was called
+ * with as stack pointer.
  */
-enum { ARCH_SIGRETURN_CODE = 16, ARCH_SIGNAL_FRAME = 512 };
+enum { ARCH_SIGRETURN_CODE = 16, ARCH_SIGNAL_FRAME = 640 };
 bool arch_is_sigreturn(const uint8_t *code, size_t size);
 int arch_signal_frame(const uint8_t *frame, size_t size, taddr_t *pc, taddr_t *sp);
 

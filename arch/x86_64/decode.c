@@ -6,10 +6,14 @@
  */
 #include <string.h>
 
+#include "arch/common/common.h"
 #include "arch/x86_64/x86.h"
 
 const uint16_t arch_elf_machine = 62; /* EM_X86_64 */
 const char *const arch_name = "x86-64";
+
+const arch_regset arch_all_live = SET_ALL;
+const arch_regset arch_always_live = SET(RSP);
 
 /* Forms of valid opcodes that do not exist, or that we are not sure of. */
 static bool is_undefined(const struct x86_layout *l)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * format.c - assembler text for people, by capstone. The only file that knows
- * capstone; its handle belongs to a thread and is opened when first needed.
+ * format.c - assembler text for people, by capstone. Besides the
+ * architectures' describe.c the only file that knows capstone; its handle belongs to a thread and is opened when first needed.
  */
 #include <capstone/capstone.h>
 #include <pthread.h>
 #include <stdio.h>
 
-#include "arch/arch.h"
+#include "arch/common/common.h"
 
 static pthread_key_t handle_key;
 static pthread_once_t handle_once = PTHREAD_ONCE_INIT;
@@ -35,9 +35,11 @@ static csh thread_handle(void)
 	handle = (csh)(uintptr_t)pthread_getspecific(handle_key);
 	if (handle)
 		return handle;
-	if (cs_open(CS_ARCH_X86, CS_MODE_64, &handle) != CS_ERR_OK)
+	if (cs_open((cs_arch)arch_disassembler.arch, (cs_mode)arch_disassembler.mode, &handle) !=
+	    CS_ERR_OK)
 		return 0;
-	if (cs_option(handle, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT) != CS_ERR_OK ||
+	if ((arch_disassembler.syntax &&
+	     cs_option(handle, CS_OPT_SYNTAX, (size_t)arch_disassembler.syntax) != CS_ERR_OK) ||
 	    pthread_setspecific(handle_key, (void *)(uintptr_t)handle) != 0) {
 		cs_close(&handle);
 		return 0;

@@ -5,11 +5,9 @@
  * proof ends (a call, a return, a system call, the edge of what is known, the
  * end of patience) everything still undecided is live.
  */
-#include "arch/x86_64/x86.h"
+#include "arch/common/common.h"
 
 enum { STEPS_MAX = 64, PATHS_MAX = 16 };
-
-const arch_regset arch_all_live = SET_ALL;
 
 /* A place to look at, and what is still undecided on the way there. */
 struct path {
@@ -97,13 +95,12 @@ static void step(struct search *s, struct path p)
 
 arch_regset arch_live_before(const struct arch_insn *insns, size_t count, size_t at)
 {
-	/* The stack pointer is needed always; a signal may come at any moment. */
-	struct search s = {.insns = insns, .count = count, .live = SET(RSP)};
+	struct search s = {.insns = insns, .count = count, .live = arch_always_live};
 
 	if (at >= count)
-		return SET_ALL;
-	go_on(&s, insns[at].address, SET_ALL);
-	while (s.pending_count > 0 && s.live != SET_ALL)
+		return arch_all_live;
+	go_on(&s, insns[at].address, arch_all_live);
+	while (s.pending_count > 0 && s.live != arch_all_live)
 		step(&s, s.pending[--s.pending_count]);
 	return s.live;
 }

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * registers.c - the state of a stopped thread: its program counter, the system
+ * call it is in, the signal frames on its stack. Values only.
+ *
+ * Where a thread stands in a stop of ours the kernel has done its part of an
+ * interrupted system call already (arch/arm64/kernel/signal.c, do_signal()):
+ * a call to be restarted is about to be made again, with the program counter at
+ * its svc, and the call is forgotten. So a thread is "in a system call" at the
+ * entry and exit stops of one only.
+ */
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "arch/aarch64/a64.h"
+
+const size_t arch_red_zone = 0; /* AAPCS64, 6.4.5.1 */
+
+enum {
+	STATE_32_BIT = 1 << 4, /* pstate, as in SPSR_EL1: M[4] */
+	ERESTARTNOHAND_VALUE = 514,
+	ERESTART_RESTARTBLOCK_VALUE = 516,
+	EINTR_VALUE = 4,
+};
+
+taddr_t arch_pc(const struct arch_regs *r)
+{
+	return r->user.pc;
+}
+
+void arch_set_pc(struct arch_regs *r, taddr_t pc)
+{
+	r->user.pc = pc;
+}
+
+taddr_t arch_sp(const struct arch_regs *r)
+{
+	return r->user.sp;
+}
+
+taddr_t arch_thread_pointer(const struct arch_regs *r)
+{
+	return r->thread_pointer;
+}
+
+bool arch_is_native(const struct arch_regs *r)
+{
+	return !(r->user.pstate & STATE_32_BIT);
+}
+
+bool arch_in_syscall(const struct arch_regs *r)
+{
+	return r->system_call >= 0;
+}
+
+long arch_syscall_number(const struct arch_regs *r)
+{
+	return arch_in_syscall(r) ? r->system_call : -1;
+}
+
+long arch_syscall_result(const struct arch_regs *r)
+{
+	return (long)r->user.regs[0];
+}
+
+/* x0 to x5. */
+long arch_syscall_argument(const struct arch_regs *r, unsigned n)
+{
+	return n < 6 ? (long)r->user.regs[n] : 0;
+}
+
+void arch_set_syscall_argument(struct arch_regs *r, unsigned n, long value)
+{
+	if (n < 6)
+		r->user.regs[n] = value;
+}
+
+/* DWARF for the Arm 64-bit architecture (AADWARF64), 4.1: x0 to x30, sp, pc. */
+bool arch_dwarf_register(const struct arch_regs *r, unsigned number, uint64_t *value)
+{
+	if (number > 32)
+		return false;
+	if (number < 31)
+		*value = r->user.regs[number];
+	else
+		*value = number == 31 ? r->user.sp : r->user.pc;
+	return true;
+}
+
+void arch_restart_interrupted(struct arch_regs *r)
+{
+	long result = arch_syscall_result(r);
+
+	if (arch_in_syscall(r) &&
+	    (result == -EINTR_VALUE || result == -ERESTART_RESTARTBLOCK_VALUE))
+		r->user.regs[0] = -(long)ERESTARTNOHAND_VALUE;
+}
+
+void arch_leave_syscall(struct arch_regs *r)
+{
+	r->system_call = -1;
+}
+
+/* mov x8, #139; svc #0 (arch/arm64/kernel/vdso/sigreturn.S, and every C library). */
+bool arch_is_sigreturn(const uint8_t *code, size_t size)
+{
+	return size >= 8 && a64_load(code) == 0xd2801168 && a64_load(code + 4) == 0xd4000001;
+}
+
+/*
+ * struct rt_sigframe (arch/arm64/kernel/signal.c): siginfo 128 bytes, then
+ * struct ucontext: flags 8, link 8, stack 24, signal mask 128, 8 of padding,
+ * then sigcontext: fault address, x0 to x30, sp, pc. The return address is in
+ * x30 and not on the stack: `frame` is what sp was when the handler was called.
+ */
+int arch_signal_frame(const uint8_t *frame, size_t size, taddr_t *pc, taddr_t *sp)
+{
+	enum { SIGCONTEXT = 128 + 176, SP_AT = SIGCONTEXT + 8 + 31 * 8, PC_AT = SP_AT + 8 };
+
+	if (size < PC_AT + 8)
+		return ARCH_TRUNCATED;
+	memcpy(sp, frame + SP_AT, 8);
+	memcpy(pc, frame + PC_AT, 8);
+	return ARCH_OK;
+}
