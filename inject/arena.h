@@ -103,6 +103,7 @@ struct arena_found {
 	taddr_t code, data;
 	size_t code_size, data_size; /* data_size is 0 where the data half is not to be found */
 	bool header_valid;
+	bool strange; /* ours, but of another version or damaged: code may lead there, leave it */
 	char session[ARENA_SESSION_MAX]; /* "" unless the header is valid; printable */
 	unsigned cpus, cpu_shift;	 /* likewise */
 	enum arena_mode mode;

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "inject/arena_map.h"
 #include "inject/journal_format.h"
 #include "inject/maps.h"
 #include "inject/proc.h"
@@ -181,6 +182,32 @@ static void believe(const struct target *t, struct arena_found *found)
 	*found = header;
 }
 
+/*
+ * An arena whose header is not valid was never used: its maker died before. Its
+ * first bytes are zero, or what arena_create() and journal_create() begin with.
+ * Somebody else's memfd may have the same name: it is not ours to unmap.
+ */
+static bool may_be_unfinished(const struct target *t, const struct arena_found *found)
+{
+	uint64_t probe = ARENA_PROBE ^ found->inode, first = 0;
+	taddr_t at = found->code_size ? found->code : found->data;
+
+	/* Nothing can be read of a file that had not been given its size yet. */
+	if (target_read_some(t, at, &first, sizeof(first)) != sizeof(first))
+		return true;
+	return !first || first == probe || !memcmp(&first, JOURNAL_MAGIC, sizeof(first));
+}
+
+/* It was finished (the checksum comes last), and is not as we would have left it. */
+static bool is_strange(const struct target *t, const struct arena_found *found)
+{
+	struct journal_header h;
+
+	return !found->header_valid && found->code_size &&
+	       target_read_some(t, found->code, &h, sizeof(h)) == sizeof(h) &&
+	       !memcmp(h.magic, JOURNAL_MAGIC, sizeof(h.magic)) && h.checksum;
+}
+
 static void find_shared(const struct target *t, const struct maps *m, struct arena_found *found,
 			size_t *count, size_t max)
 {
@@ -202,6 +229,13 @@ static void find_shared(const struct target *t, const struct maps *m, struct are
 	}
 	for (size_t i = 0; i < *count; i++)
 		believe(t, &found[i]);
+	for (size_t i = *count; i-- > 0;) {
+		found[i].strange = is_strange(t, &found[i]);
+		if (!found[i].header_valid && !may_be_unfinished(t, &found[i])) {
+			memmove(&found[i], &found[i + 1], (*count - i - 1) * sizeof(*found));
+			--*count;
+		}
+	}
 }
 
 /* True if [lo, hi) lies in one private anonymous mapping with that protection. */

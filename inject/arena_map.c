@@ -231,7 +231,7 @@ void arena_close_ours(struct arena *a)
 /* What we write is what the target reads, in both halves; zero again afterwards. */
 static bool is_shared(struct arena *a)
 {
-	uint64_t probe = 0x64696e7374000000u ^ a->inode, code = 0, data = 0;
+	uint64_t probe = ARENA_PROBE ^ a->inode, code = 0, data = 0;
 	bool same;
 
 	fault_point();

@@ -11,6 +11,9 @@
 
 #include "inject/arena.h"
 
+/* What a new memfd is tried with (and its inode number), in its first bytes: zero again soon. */
+#define ARENA_PROBE 0x64696e7374000000u
+
 enum arena_attempt {
 	ARENA_ATTEMPT_DONE,
 	ARENA_ATTEMPT_SMALLER, /* no memory, or the place was taken: try a smaller one */

@@ -174,5 +174,9 @@ int arena_unmap_found(struct stop *s, const struct arena_found *found, struct di
 	const struct half data = {found->data, found->data_size, found->device, found->inode,
 				  PROT_READ | PROT_WRITE};
 
+	if (found->strange)
+		return dinst_fail(e, DINST_REFUSED,
+				  "the arena at %#llx is of another version of dinst, or damaged",
+				  (unsigned long long)found->code);
 	return unmap_halves(s, &code, &data, e);
 }

@@ -137,20 +137,36 @@ static bool write_page(struct stop *s, const struct patch *patches, const struct
 	return lo >= hi || !stop_write(s, lo, g->bytes + (lo - g->lo), hi - lo, NULL);
 }
 
-/* One patch in two pages: the second page's bytes first, undone if the first page's fail. */
+/* True if the first instruction of the bytes reaches beyond `head` of them. */
+static bool lies_across(const struct patch *p, const uint8_t *bytes, size_t head)
+{
+	struct arch_insn insn;
+
+	return arch_decode(bytes, p->length, p->address, &insn) == ARCH_OK && insn.length > head;
+}
+
+/*
+ * One patch in two pages. What is live is in the first page; the second one has
+ * padding, or the end of the jump that is put over both or taken away. So the
+ * jump is made with its end first and unmade with its beginning first: in
+ * between there is a whole instruction, and something behind it that is dead.
+ */
 static bool write_across(struct stop *s, const struct patch *p)
 {
 	taddr_t border = page_of(end_of(p) - 1);
-	size_t head = border - p->address;
-	size_t tail = p->length - head;
+	size_t head = border - p->address, tail = p->length - head;
+	bool unmade = lies_across(p, p->before, head);
+	taddr_t first = unmade ? p->address : border, second = unmade ? border : p->address;
+	size_t first_at = unmade ? 0 : head, first_size = unmade ? head : tail;
+	size_t second_at = unmade ? head : 0, second_size = unmade ? tail : head;
 
 	if (p->outcome != PATCH_DONE)
 		return true;
-	if (stop_write(s, border, p->after + head, tail, NULL))
+	if (stop_write(s, first, p->after + first_at, first_size, NULL))
 		return false;
-	if (!stop_write(s, p->address, p->after, head, NULL))
+	if (!stop_write(s, second, p->after + second_at, second_size, NULL))
 		return true;
-	stop_write(s, border, p->before + head, tail, NULL);
+	stop_write(s, first, p->before + first_at, first_size, NULL);
 	return false;
 }
 

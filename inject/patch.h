@@ -5,8 +5,9 @@
  * Bytes are compared before they are written: what is not what we expect is
  * somebody else's and is left alone. Each write is complete in itself: the
  * mutator may die between any two. Patches that share a page are written
- * together; a patch whose bytes lie in two pages writes the second page first
- * and must be right in between (dead padding only).
+ * together; of a patch whose bytes lie in two pages the second one must be dead
+ * padding but for the end of our jump: it is written first, and last when the
+ * jump goes, so that it is right in between.
  */
 #ifndef DINST_INJECT_PATCH_H
 #define DINST_INJECT_PATCH_H

@@ -12,14 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "inject/maps.h"
 #include "inject/remote.h"
-#include "mutator/core.h"
+#include "mutator/owners.h"
 
 enum { FOUND_MAX = 32, PAUSE_MIN_US = 500, PAUSE_MAX_US = 50 * 1000 };
 
@@ -303,8 +301,14 @@ static int clean_one(struct target *t, const struct arena_found *found, uint64_t
 	struct one_arena a = {.found = found};
 	unsigned pause = PAUSE_MIN_US;
 	bool *restored = NULL;
-	int status = read_patches(t, &a, e);
+	int status;
 
+	if (found->strange) {
+		/* What leads there cannot be told: it is left to the dinst that made it. */
+		result->arenas_left++;
+		return 0;
+	}
+	status = read_patches(t, &a, e);
 	if (status >= 0)
 		restored = calloc(a.count + 1, sizeof(*restored));
 	if (status >= 0 && !restored)
@@ -444,75 +448,6 @@ static int close_descriptors(struct target *t, uint64_t deadline, struct leftove
 			status = 0;
 		}
 	}
-	return status;
-}
-
-/* ------------------------------------------------- who else has the arena */
-
-struct owners {
-	const struct arena_found *found;
-	pid_t mutator;	/* has it mapped to write code into it; 0: none */
-	pid_t *sharers; /* run through it, but for the target */
-	size_t count, room;
-};
-
-static int add_sharer(struct owners *o, pid_t pid, struct dinst_error *e)
-{
-	if (o->count == o->room) {
-		size_t room = o->room ? o->room * 2 : 16;
-		pid_t *sharers = realloc(o->sharers, room * sizeof(*sharers));
-
-		if (!sharers)
-			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-		o->sharers = sharers;
-		o->room = room;
-	}
-	o->sharers[o->count++] = pid;
-	return 0;
-}
-
-static int look_at_process(struct owners *o, pid_t pid, struct dinst_error *e)
-{
-	bool runs = false, writes = false;
-	struct maps m;
-
-	if (maps_read(pid, &m, NULL))
-		return 0;
-	for (size_t i = 0; i < m.count; i++) {
-		const struct maps_entry *entry = &m.entries[i];
-
-		if (entry->inode != o->found->inode || entry->device != o->found->device)
-			continue;
-		runs = runs || (entry->protection & PROT_EXEC);
-		/* The code half is at the start of the file: only a mutator writes there. */
-		writes = writes || (!entry->offset && (entry->protection & PROT_WRITE));
-	}
-	maps_release(&m);
-	if (writes)
-		o->mutator = pid;
-	return runs ? add_sharer(o, pid, e) : 0;
-}
-
-/* Looks at all processes but us and the target. A private arena has no sharers. */
-static int find_owners(struct owners *o, pid_t target, struct dinst_error *e)
-{
-	struct dirent *entry;
-	int status = 0;
-	DIR *proc;
-
-	o->count = 0;
-	if (o->found->mode != ARENA_SHARED)
-		return 0;
-	proc = opendir("/proc");
-	if (!proc)
-		return dinst_fail(e, DINST_FAILED, "cannot list /proc");
-	while (status >= 0 && (entry = readdir(proc))) {
-		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-
-		if (pid > 0 && pid != getpid() && pid != target)
-			status = look_at_process(o, pid, e);
-	}
-	closedir(proc);
 	return status;
 }
 

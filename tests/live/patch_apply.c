@@ -4,9 +4,12 @@
  * how long it takes, and that the pages are the file's own again afterwards.
  */
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "inject/fault.h"
 #include "inject/patch.h"
 #include "tests/live/inject_help.h"
 
@@ -211,6 +214,58 @@ static void across_pages_unsorted_overlapping(void **state)
 	finish(&c);
 }
 
+static int apply_and_die(struct stop *s, void *arg, struct dinst_error *e)
+{
+	fault_countdown = 2; /* before the second write */
+	return apply(s, arg, e);
+}
+
+/* A mutator that dies between the two writes of the patch. */
+static void die_within(struct scene *c, struct patch *p)
+{
+	int status = 0;
+	pid_t mutator;
+
+	fflush(NULL);
+	mutator = fork();
+	if (mutator == 0) {
+		struct dinst_error e = {0};
+		struct target *t = NULL;
+
+		if (target_open(c->h->pid, &t, &e))
+			_exit(3);
+		c->patches = p;
+		c->count = 1;
+		target_stop(t, NULL, apply_and_die, c, NULL, &e);
+		_exit(4);
+	}
+	assert_int_equal(waitpid(mutator, &status, 0), mutator);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+/* What control comes to is whole at every moment: nothing of ours, or all of it. */
+static void half_of_it(void **state)
+{
+	const uint8_t made[LENGTH] = {NOP, NOP, 0x44, 0, 0}, unmade[LENGTH] = {NOP, NOP, 0x44, 0, 0};
+	struct patch p;
+	struct scene c;
+
+	begin(&c, *state);
+	p = patch_at(c.blob + 3 * PAGE - 2);
+	die_within(&c, &p);
+	expect_bytes(&c, p.address, made, LENGTH);
+	memcpy(p.before, made, LENGTH);
+	apply_all(&c, &p, 1);
+	assert_int_equal(p.outcome, PATCH_DONE);
+	reverse(&p, 1);
+	die_within(&c, &p);
+	expect_bytes(&c, p.address, unmade, LENGTH);
+	memcpy(p.before, unmade, LENGTH);
+	apply_all(&c, &p, 1);
+	assert_int_equal(p.outcome, PATCH_DONE);
+	finish(&c);
+}
+
 static void malformed(void **state)
 {
 	struct dinst_error e = {0};
@@ -380,6 +435,7 @@ int main(void)
 		CASE(outcomes),
 		CASE(foreign_bytes_stay),
 		CASE(across_pages_unsorted_overlapping),
+		CASE(half_of_it),
 		CASE(malformed),
 		CASE(many_at_once),
 		CASE(only_what_equals_the_file_is_dropped),

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * owners.c - which processes have an arena that a dead mutator left, or a
+ * living one uses. Reads /proc only.
+ */
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "inject/maps.h"
+#include "mutator/owners.h"
+
+static int add_sharer(struct owners *o, pid_t pid, struct dinst_error *e)
+{
+	if (o->count == o->room) {
+		size_t room = o->room ? o->room * 2 : 16;
+		pid_t *sharers = realloc(o->sharers, room * sizeof(*sharers));
+
+		if (!sharers)
+			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		o->sharers = sharers;
+		o->room = room;
+	}
+	o->sharers[o->count++] = pid;
+	return 0;
+}
+
+static int look_at_process(struct owners *o, pid_t pid, struct dinst_error *e)
+{
+	bool runs = false, writes = false;
+	struct maps m;
+
+	if (maps_read(pid, &m, NULL))
+		return 0;
+	for (size_t i = 0; i < m.count; i++) {
+		const struct maps_entry *entry = &m.entries[i];
+
+		if (entry->inode != o->found->inode || entry->device != o->found->device)
+			continue;
+		runs = runs || (entry->protection & PROT_EXEC);
+		/* The code half is at the start of the file: only a mutator writes there. */
+		writes = writes || (!entry->offset && (entry->protection & PROT_WRITE));
+	}
+	maps_release(&m);
+	if (writes)
+		o->mutator = pid;
+	return runs ? add_sharer(o, pid, e) : 0;
+}
+
+int find_owners(struct owners *o, pid_t target, struct dinst_error *e)
+{
+	struct dirent *entry;
+	int status = 0;
+	DIR *proc;
+
+	o->count = 0;
+	if (o->found->mode != ARENA_SHARED)
+		return 0;
+	proc = opendir("/proc");
+	if (!proc)
+		return dinst_fail(e, DINST_FAILED, "cannot list /proc");
+	while (status >= 0 && (entry = readdir(proc))) {
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (pid > 0 && pid != getpid() && pid != target)
+			status = look_at_process(o, pid, e);
+	}
+	closedir(proc);
+	return status;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * owners.h - which processes have an arena that was found; for leftovers.c.
+ */
+#ifndef DINST_MUTATOR_OWNERS_H
+#define DINST_MUTATOR_OWNERS_H
+
+#include "mutator/core.h"
+
+struct owners {
+	const struct arena_found *found;
+	pid_t mutator;	/* has it mapped to write code into it; 0: none */
+	pid_t *sharers; /* run through it, but for the target */
+	size_t count, room;
+};
+
+/*
+ * Looks at all processes but us and the target; o->found is set. A private
+ * arena has no sharers. o->sharers is malloc'ed, and used again by the next call.
+ */
+int find_owners(struct owners *o, pid_t target, struct dinst_error *e);
+
+#endif
