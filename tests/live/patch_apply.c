@@ -246,7 +246,8 @@ static void die_within(struct scene *c, struct patch *p)
 /* What control comes to is whole at every moment: nothing of ours, or all of it. */
 static void half_of_it(void **state)
 {
-	const uint8_t made[LENGTH] = {NOP, NOP, 0x44, 0, 0}, unmade[LENGTH] = {NOP, NOP, 0x44, 0, 0};
+	const uint8_t made[LENGTH] = {NOP, NOP, 0x44, 0, 0},
+		      unmade[LENGTH] = {NOP, NOP, 0x44, 0, 0};
 	struct patch p;
 	struct scene c;
 

@@ -45,7 +45,7 @@ static pid_t start_stranger(const void *first, size_t size, void **at)
 /* Cleans, and says whether the memory is still there. */
 static bool survives(const void *first, size_t size, struct leftovers *left)
 {
-	struct dinst_error e = { 0 };
+	struct dinst_error e = {0};
 	uint8_t now[256];
 	struct target *t;
 	bool there;
@@ -64,7 +64,7 @@ static bool survives(const void *first, size_t size, struct leftovers *left)
 
 static void test_namesake(void **state)
 {
-	const uint8_t code[16] = { 0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3 };
+	const uint8_t code[16] = {0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3};
 	struct leftovers left;
 
 	(void)state;
@@ -74,7 +74,7 @@ static void test_namesake(void **state)
 
 static void test_another_version(void **state)
 {
-	struct journal_header h = { .version = JOURNAL_VERSION + 1 };
+	struct journal_header h = {.version = JOURNAL_VERSION + 1};
 	struct leftovers left;
 
 	(void)state;
@@ -87,7 +87,7 @@ static void test_another_version(void **state)
 /* Its maker died before it was of any use: that one goes. */
 static void test_unfinished(void **state)
 {
-	const uint8_t nothing[16] = { 0 };
+	const uint8_t nothing[16] = {0};
 	struct leftovers left;
 
 	(void)state;
@@ -99,7 +99,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_namesake, harness_setup, harness_teardown),
-		cmocka_unit_test_setup_teardown(test_another_version, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_another_version, harness_setup,
+						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_unfinished, harness_setup, harness_teardown),
 	};
 
