@@ -11,7 +11,7 @@
  *	 36  abort_ip, locked path:
  *	     1: ldxr a,[c]; add a,a,#1; stxr b,a,[c]; cbnz b,1b; b commit point
  *	 56  right-aligned, entered at its beginning: saves; mrs a,tpidr_el0;
- *	     add a,a,#rseq; adr b,descriptor; str b,[a,#rseq_cs];
+ *	     sub a,a,#pages; adr b,descriptor; str b,[a,#rseq_cs];
  *	     c = address of the locked slot (movz, movk)
  *	 88  start_ip: ldr b,[a,#cpu_id]; sub a,b,#cpus; tbz a,#63,locked;
  *	     add b,c,a,lsl #cpu_shift; ldr a,[b]; add a,a,#1; str a,[b]
@@ -41,7 +41,7 @@ enum {
 
 	SCRATCH = 3,
 	IMMEDIATE_MAX = 4095,
-	SCALED_MAX = 16380, /* offset of a 32-bit load */
+	SHIFTED = 1 << 22, /* add, sub: the number is shifted left by 12 */
 };
 
 #define PUSH_PAIR 0xa9800000u /* stp x, x, [n, #imm]! */
@@ -132,19 +132,22 @@ static void emit_locked_path(struct arch_buf *out, const struct cell_plan *plan)
 	arch_emit_jump(out, out->pc + CELL_COMMIT);
 }
 
-/* add or sub of 24 bits, in up to two words. */
-static void emit_offset(struct arch_buf *out, unsigned reg, int64_t offset)
+/*
+ * The pages of an offset into a register, in at most one word; the two accesses
+ * carry what is left, which is returned.
+ */
+static unsigned emit_pages(struct arch_buf *out, unsigned reg, int64_t offset)
 {
-	uint64_t size = offset < 0 ? -(uint64_t)offset : (uint64_t)offset;
-	unsigned low = size & 0xfff, high = size >> 12 & 0xfff;
+	unsigned left = (unsigned)(offset & 4095);
+	int64_t pages = (offset - left) / 4096;
 
-	if (size >> 24)
+	if (pages > IMMEDIATE_MAX || pages < -IMMEDIATE_MAX || (left & 7))
 		a64_fail(out, ARCH_OUT_OF_RANGE);
-	if (high)
-		a64_emit(out, (offset < 0 ? a64_sub(reg, reg, high) : a64_add(reg, reg, high)) |
-				      1 << 22);
-	if (low)
-		a64_emit(out, offset < 0 ? a64_sub(reg, reg, low) : a64_add(reg, reg, low));
+	else if (pages > 0)
+		a64_emit(out, a64_add(reg, reg, (unsigned)pages) | SHIFTED);
+	else if (pages < 0)
+		a64_emit(out, a64_sub(reg, reg, (unsigned)-pages) | SHIFTED);
+	return left;
 }
 
 /*
@@ -155,14 +158,11 @@ static unsigned emit_before(struct arch_buf *out, const struct arch_counter *spe
 			    const struct cell_plan *plan, taddr_t cell)
 {
 	unsigned a = plan->reg[0], b = plan->reg[1], c = plan->reg[2];
-	bool carried = spec->rseq_offset >= 0 && spec->rseq_offset + RSEQ_CS <= SCALED_MAX &&
-		       !(spec->rseq_offset & 7);
-	unsigned left = carried ? (unsigned)spec->rseq_offset : 0;
+	unsigned left;
 
 	emit_saves(out, plan);
 	a64_emit(out, 0xd53bd040 | a); /* mrs a, tpidr_el0 */
-	if (!carried)
-		emit_offset(out, a, spec->rseq_offset);
+	left = emit_pages(out, a, spec->rseq_offset);
 	a64_emit_address(out, b, cell + ARCH_CELL_DESCRIPTOR);
 	a64_emit(out, a64_str(b, a, left + RSEQ_CS));
 	a64_emit_constant(out, c, locked_slot(spec));

@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * run.c - executed on AArch64 (by aarch64_run.c, under qemu-aarch64): what
+ * arch/aarch64 emits is run on given registers, and must do what it promises.
+ *
+ * One area of memory, far from everything, holds a way in, which loads all
+ * registers, two ways out, which say where control came out and store all
+ * registers, and the code between them. No libc runs while it does.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "arch/aarch64/a64.h"
+
+#define AREA  0x200000000000ull
+#define LOW   0x20000000ull /* counters */
+#define FIRST 0x300000000000ull
+
+enum {
+	AREA_SIZE = 96 << 20,
+	STUBS = 0,
+	HOME = 0x10000, /* an instruction, and behind it the way on */
+	TARGET = HOME + 0x40,
+	LITERAL = HOME + 0x80,
+	NEAR = 0x20000,
+	FAR = 80 << 20,
+	SAVED = 0x8000, /* the stubs' data */
+};
+
+struct state {
+	uint64_t x[31];
+	uint64_t sp; /* on the way out only */
+	uint64_t nzcv;
+	uint64_t tp;
+	uint64_t where;	 /* 0: behind the instruction; 1: at its target */
+	uint64_t own_tp; /* of this program */
+	uint64_t v0[2];
+};
+
+static uint8_t *const area = (uint8_t *)AREA;
+static struct state *const state = (struct state *)(AREA + SAVED);
+static unsigned checks, failures;
+
+static uint64_t run_random(void)
+{
+	static uint64_t seed = 88172645463325252ull;
+
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed;
+}
+
+static void expect(bool good, const char *what, unsigned long a, unsigned long b)
+{
+	checks++;
+	if (good)
+		return;
+	failures++;
+	if (failures < 40)
+		printf("FAIL %s: %#lx, %#lx\n", what, a, b);
+}
+
+static struct arch_buf at(taddr_t pc, size_t size)
+{
+	return (struct arch_buf){.bytes = (uint8_t *)pc, .size = size, .pc = pc};
+}
+
+static void emit_all(struct arch_buf *out, const uint32_t *words, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		a64_emit(out, words[i]);
+}
+
+/* The two ways out are 256 bytes each, from STUBS + 512 on. */
+static taddr_t way_out(unsigned n)
+{
+	return AREA + STUBS + 512 + 512 * n;
+}
+
+static void emit_way_in(taddr_t code)
+{
+	struct arch_buf b = at(AREA + STUBS, 512);
+
+	for (unsigned r = 18; r < 30; r += 2) /* stp, callee-saved and x18 */
+		a64_emit(&b, 0xa9bf0000 | (r + 1) << 10 | SP << 5 | r);
+	a64_emit(&b, a64_push(X30, 16));
+	a64_emit_constant(&b, 18, (uintptr_t)state);
+	a64_emit(&b, 0xd53bd040 | 0); /* mrs x0, tpidr_el0 */
+	a64_emit(&b, a64_str(0, 18, offsetof(struct state, own_tp)));
+	a64_emit(&b, a64_ldr(0, 18, offsetof(struct state, tp)));
+	a64_emit(&b, 0xd51bd040 | 0);
+	a64_emit(&b, a64_ldr(0, 18, offsetof(struct state, nzcv)));
+	a64_emit(&b, 0xd51b4200 | 0);
+	for (unsigned r = 0; r < 31; r++)
+		if (r != 18)
+			a64_emit(&b, a64_ldr(r, 18, 8 * r));
+	a64_emit(&b, a64_ldr(18, 18, 8 * 18));
+	arch_emit_jump(&b, code);
+	expect(b.status == ARCH_OK, "way in", b.status, 0);
+}
+
+static void emit_way_out(unsigned n)
+{
+	static const uint32_t save_v0[] = {0x3d800000 | offsetof(struct state, v0) / 16 << 10 |
+					   18 << 5};
+	struct arch_buf b = at(way_out(n), 512);
+
+	a64_emit(&b, a64_push(18, 16));
+	a64_emit_constant(&b, 18, (uintptr_t)state);
+	for (unsigned r = 0; r < 31; r++)
+		if (r != 18)
+			a64_emit(&b, a64_str(r, 18, 8 * r));
+	a64_emit(&b, a64_pop(0, 16));
+	a64_emit(&b, a64_str(0, 18, 8 * 18));
+	a64_emit(&b, a64_add(0, SP, 0));
+	a64_emit(&b, a64_str(0, 18, offsetof(struct state, sp)));
+	a64_emit(&b, 0xd53b4200 | 0);
+	a64_emit(&b, a64_str(0, 18, offsetof(struct state, nzcv)));
+	emit_all(&b, save_v0, 1);
+	a64_emit_constant(&b, 0, n);
+	a64_emit(&b, a64_str(0, 18, offsetof(struct state, where)));
+	a64_emit(&b, a64_ldr(0, 18, offsetof(struct state, own_tp)));
+	a64_emit(&b, 0xd51bd040 | 0);
+	/* Whatever was done to the stack pointer: back to where it was. */
+	a64_emit_constant(&b, 1, (uintptr_t)state + sizeof(*state));
+	a64_emit(&b, a64_ldr(0, 1, 0));
+	a64_emit(&b, a64_add(SP, 0, 0));
+	a64_emit(&b, a64_pop(X30, 16));
+	for (int r = 28; r >= 18; r -= 2)
+		a64_emit(&b, 0xa8c10000 | (r + 1) << 10 | SP << 5 | r);
+	a64_emit(&b, 0xd65f03c0);
+	expect(b.status == ARCH_OK, "way out", b.status, 0);
+}
+
+/* Runs the code at `pc` on the registers in *state; returns what the stack pointer was. */
+static uint64_t run(taddr_t pc)
+{
+	uint64_t *sp_slot = (uint64_t *)(state + 1);
+	void (*enter)(void) = (void (*)(void))(AREA + STUBS);
+
+	emit_way_in(pc);
+	__builtin___clear_cache((char *)area, (char *)area + 0x40000);
+	__builtin___clear_cache((char *)area + FAR, (char *)area + FAR + 0x1000);
+	/* enter() pushes 7 pairs; this frame's sp at the call is what it starts from. */
+	__asm__ volatile("mov x9, sp\n\tsub x9, x9, #112\n\tstr x9, [%0]\n\tblr %1"
+			 :
+			 : "r"(sp_slot), "r"(enter)
+			 : "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11",
+			   "x12", "x13", "x14", "x15", "x16", "x17", "x30", "v0", "memory", "cc");
+	return *sp_slot;
+}
+
+static struct state random_state(void)
+{
+	struct state s = {.tp = run_random(), .nzcv = run_random() & 0xf0000000};
+
+	for (unsigned i = 0; i < 31; i++)
+		s.x[i] = run_random() & 1 ? run_random() : run_random() & 1;
+	return s;
+}
+
+/* ------------------------------------------------------------ relocation */
+
+struct outcome {
+	struct state s;
+	uint64_t sp;
+};
+
+static struct outcome run_at(taddr_t pc, const struct state *in)
+{
+	struct outcome o;
+
+	*state = *in;
+	o.sp = run(pc);
+	o.s = *state;
+	return o;
+}
+
+static void check_same(const struct outcome *a, const struct outcome *b, uint32_t w)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "relocated %08x", w);
+	for (unsigned i = 0; i < 31; i++)
+		expect(a->s.x[i] == b->s.x[i], text, a->s.x[i], b->s.x[i]);
+	expect(a->s.sp == b->s.sp && b->s.sp == b->sp, text, a->s.sp, b->s.sp);
+	expect(a->s.nzcv == b->s.nzcv, text, a->s.nzcv, b->s.nzcv);
+	expect(a->s.where == b->s.where, text, a->s.where, b->s.where);
+	expect(!memcmp(a->s.v0, b->s.v0, sizeof(a->s.v0)), text, a->s.v0[0], b->s.v0[0]);
+}
+
+static void relocate_one(uint32_t w)
+{
+	static const taddr_t places[] = {AREA + NEAR, AREA + FAR};
+	struct arch_buf home = at(AREA + HOME, 64), target = at(AREA + TARGET, 64);
+	struct state in = random_state();
+	struct arch_insn insn;
+	struct outcome real;
+
+	a64_emit(&home, w);
+	arch_emit_jump(&home, way_out(0));
+	arch_emit_jump(&target, way_out(1));
+	in.x[5] = AREA + TARGET; /* for br, blr, ret */
+	expect(arch_decode(area + HOME, 4, AREA + HOME, &insn) == ARCH_OK, "decoded", w, 0);
+	real = run_at(AREA + HOME, &in);
+	for (unsigned i = 0; i < 2; i++) {
+		struct arch_buf copy = at(places[i], 256);
+		struct outcome moved;
+
+		arch_relocate(&insn, &copy);
+		expect(copy.status == ARCH_OK && copy.used <= ARCH_RELOCATED_MAX, "fits", w,
+		       copy.used);
+		if (arch_falls_through(&insn))
+			arch_emit_jump(&copy, AREA + HOME + 4);
+		moved = run_at(places[i], &in);
+		check_same(&real, &moved, w);
+	}
+}
+
+static void test_relocation(void)
+{
+	static const uint32_t words[] = {
+		0x14000010, 0x94000010,		    /* b, bl TARGET */
+		0xd61f00a0, 0xd63f00a0, 0xd65f00a0, /* br x5, blr x5, ret x5 */
+		0x10000203, 0x7000fde4, 0xb0000006, /* adr, adr + 3, adrp */
+		0xf0ff0007, 0x58000408, 0x18000409, /* adrp back, ldr x8, ldr w9 */
+		0x9800040a, 0xd8000400, 0x1c000400, /* ldrsw, prfm, ldr s0 */
+		0x5c000400, 0x9c000400, 0x58000410, /* ldr d0, q0, ldr x16 */
+		0x8b020021, 0xeb02003f, 0xd503201f, /* add, cmp, nop */
+	};
+
+	for (unsigned i = 0; i < 32; i++)
+		area[LITERAL + i] = (uint8_t)run_random();
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		relocate_one(words[i]);
+	for (unsigned cond = 0; cond < 16; cond++)
+		for (unsigned i = 0; i < 40; i++)
+			relocate_one(0x54000200 | cond);
+	for (unsigned i = 0; i < 400; i++) {
+		uint32_t reg = run_random() % 32, kind = run_random() & 0x81000000;
+
+		relocate_one(0x34000200 | reg | kind);
+		relocate_one(0x36000200 | reg | kind | (run_random() & 31) << 19);
+	}
+}
+
+/* --------------------------------------------------------------- patches */
+
+static void patch_one(uint32_t w, enum arch_patch_kind kind, bool is_call)
+{
+	struct arch_buf home = at(AREA + HOME, 64), target = at(AREA + TARGET, 64);
+	struct arch_buf tail = at(AREA + FAR, 64);
+	struct state in = random_state();
+	struct arch_insn insn;
+	size_t first, count;
+
+	a64_emit(&home, w);
+	arch_emit_jump(&home, way_out(0));
+	arch_emit_jump(&target, way_out(1));
+	in.x[5] = AREA + TARGET;
+	expect(arch_decode(area + HOME, 4, AREA + HOME, &insn) == ARCH_OK, "decoded", w, 0);
+	if (is_call)
+		arch_emit_call_tail(&insn, &tail);
+	else
+		arch_relocate(&insn, &tail);
+	if (arch_falls_through(&insn))
+		arch_emit_jump(&tail, AREA + HOME + 4);
+	expect(arch_patch(kind, &insn, AREA + HOME, AREA + FAR, area + HOME, 4, &first, &count) ==
+		       ARCH_OK,
+	       "patched", w, 0);
+	expect(first == 0 && count == 4, "whole word", first, count);
+	*state = in;
+	run(AREA + HOME);
+	expect(state->where == !arch_falls_through(&insn), "patched goes on", w, state->where);
+	if (is_call)
+		expect(state->x[30] == AREA + HOME + 4, "return address", w, state->x[30]);
+}
+
+static void test_patches(void)
+{
+	patch_one(0x94000010, ARCH_PATCH_RETARGET, true);
+	patch_one(0xd63f00a0, ARCH_PATCH_CALL, true);
+	patch_one(0x14000010, ARCH_PATCH_RETARGET, false);
+	patch_one(0xd65f00a0, ARCH_PATCH_JUMP, false);
+	patch_one(0x8b020021, ARCH_PATCH_JUMP, false);
+}
+
+/* ----------------------------------------------------------------- cells */
+
+enum { CPUS = 6, SHIFT = 12, RSEQ_AT = 0x30000 };
+
+static uint64_t *slot_of(unsigned cpu)
+{
+	return (uint64_t *)(LOW + 64 + ((uint64_t)cpu << SHIFT));
+}
+
+/* What a run of the cell did: all that is live is as it was, and slot `cpu` counted. */
+static void check_cell(const struct arch_counter *spec, const struct state *in, uint64_t sp,
+		       unsigned cpu, const char *what)
+{
+	for (unsigned i = 0; i < 31; i++)
+		if (spec->live & SET(i))
+			expect(state->x[i] == in->x[i], what, i, state->x[i]);
+	expect(state->sp == sp, what, state->sp, sp);
+	expect(state->nzcv == in->nzcv, what, state->nzcv, in->nzcv);
+	for (unsigned i = 0; i <= CPUS; i++)
+		expect(*slot_of(i) == (i == cpu), what, i, *slot_of(i));
+	expect(state->where == 0, what, state->where, 0);
+}
+
+static void clear_slots(void)
+{
+	for (unsigned i = 0; i <= CPUS; i++)
+		*slot_of(i) = 0;
+}
+
+/* Aborts at each word of the sequence; and how far the stack is moved at each word. */
+static void interrupt_cell(const struct arch_counter *spec, const struct state *in,
+			   const struct arch_cell *cell, const uint8_t *bytes)
+{
+	uint64_t sp;
+
+	for (size_t i = 88; i < 116 && spec->mode == ARCH_COUNT_PER_CPU; i += 4) {
+		struct arch_buf hole = at(AREA + NEAR + i, 4);
+
+		arch_emit_jump(&hole, AREA + NEAR + 36);
+		clear_slots();
+		*state = *in;
+		sp = run(AREA + NEAR + cell->entry);
+		check_cell(spec, in, sp, CPUS, "aborted cell");
+		memcpy(area + NEAR, bytes, ARCH_CELL_SIZE);
+	}
+	for (size_t i = cell->code_begin; i < cell->code_end; i += 4) {
+		struct arch_buf hole = at(AREA + NEAR + i, 4);
+
+		arch_emit_jump(&hole, way_out(1));
+		*state = *in;
+		sp = run(AREA + NEAR + cell->entry);
+		if (state->where == 1)
+			expect(sp - state->sp == arch_cell_pushed(bytes, i), "pushed", i,
+			       sp - state->sp);
+		memcpy(area + NEAR, bytes, ARCH_CELL_SIZE);
+	}
+}
+
+static void run_cell(enum arch_count_mode mode, arch_regset live, int64_t offset, int cpu_id)
+{
+	struct arch_counter spec = {.mode = mode,
+				    .counter_address = LOW + 64,
+				    .cpu_shift = SHIFT,
+				    .cpus = CPUS,
+				    .rseq_offset = offset,
+				    .rseq_signature = 0xd428bc00,
+				    .live = live};
+	struct arch_buf out = at(AREA + NEAR, ARCH_CELL_SIZE);
+	bool locked = mode == ARCH_COUNT_LOCKED || cpu_id < 0 || cpu_id >= CPUS;
+	uint64_t *rseq_cs = (uint64_t *)(area + RSEQ_AT + 8);
+	uint8_t bytes[ARCH_CELL_SIZE];
+	struct arch_cell cell;
+	struct state in = random_state();
+	uint64_t sp;
+
+	arch_emit_counter_cell(&out, &spec, way_out(0), &cell);
+	expect(out.status == ARCH_OK && out.used == ARCH_CELL_SIZE, "cell", out.status, offset);
+	expect(arch_slot_target(AREA + NEAR + cell.slot, a64_load(area + NEAR + cell.slot)) ==
+		       way_out(0),
+	       "slot", cell.slot, 0);
+	memcpy(bytes, area + NEAR, sizeof(bytes));
+	memcpy(area + RSEQ_AT + 4, &cpu_id, 4);
+	*rseq_cs = 0;
+	in.tp = AREA + RSEQ_AT - (uint64_t)offset;
+	clear_slots();
+	*state = in;
+	sp = run(AREA + NEAR + cell.entry);
+	check_cell(&spec, &in, sp, locked ? CPUS : (unsigned)cpu_id, "cell");
+	expect(*rseq_cs == (mode == ARCH_COUNT_LOCKED ? 0 : AREA + NEAR), "rseq_cs", *rseq_cs,
+	       mode);
+	interrupt_cell(&spec, &in, &cell, bytes);
+}
+
+static void test_cells(void)
+{
+	static const int64_t offsets[] = {-0x6e0, 0, 32, -32, 4096, 0x4ff8, -0x123460};
+	static const arch_regset lives[] = {SET_ALL, SET_SP, SET_ALL & ~SET(9), SET_ALL & ~6ull};
+	static const int cpu_ids[] = {0, 3, 5, -1, -2, 6};
+
+	for (unsigned i = 0; i < 4; i++) {
+		run_cell(ARCH_COUNT_LOCKED, lives[i], 0, 0);
+		for (unsigned o = 0; o < 7; o++)
+			for (unsigned c = 0; c < 6; c++)
+				run_cell(ARCH_COUNT_PER_CPU, lives[i], offsets[o], cpu_ids[c]);
+	}
+	for (unsigned i = 0; i < 60; i++)
+		run_cell(ARCH_COUNT_PER_CPU, run_random() & run_random() & SET_ALL, -0x6e0,
+			 (int)(run_random() % 8) - 1);
+}
+
+/* ------------------------------------------------- remote programs, gates */
+
+static void run_remote(const struct arch_remote_call *calls, size_t count)
+{
+	static const uint8_t name[] = "remote";
+	const struct arch_remote_program program = {calls, count, name, sizeof(name)};
+	struct arch_buf out = at(AREA + FAR, ARCH_REMOTE_MAX), home = at(AREA + HOME, 4);
+	struct state in = random_state();
+	struct arch_regs r = {.system_call = -1};
+	uint64_t sp;
+
+	arch_emit_jump(&home, way_out(0));
+	memcpy(r.user.regs, in.x, sizeof(r.user.regs));
+	r.user.pc = AREA + HOME;
+	arch_emit_remote(&program, &r, &out);
+	expect(out.status == ARCH_OK, "remote", out.status, out.used);
+	if (out.status != ARCH_OK)
+		return;
+	*state = in;
+	sp = run(AREA + FAR);
+	for (unsigned i = 0; i < 31; i++)
+		expect(state->x[i] == in.x[i], "remote register", i, state->x[i]);
+	expect(state->sp == sp && state->nzcv == in.nzcv, "remote state", state->sp, sp);
+}
+
+static void test_remote(void)
+{
+	struct arch_remote_call calls[4] = {
+		{SYS_memfd_create, {{ARCH_ARG_DATA, 0}, {ARCH_ARG_CONST, 1}}, false},
+		{SYS_ftruncate, {{ARCH_ARG_RESULT, 0}, {ARCH_ARG_CONST, 4096}}, false},
+		{SYS_mmap,
+		 {{ARCH_ARG_CONST, FIRST},
+		  {ARCH_ARG_CONST, 4096},
+		  {ARCH_ARG_CONST, PROT_READ | PROT_WRITE},
+		  {ARCH_ARG_CONST, MAP_SHARED | MAP_FIXED_NOREPLACE},
+		  {ARCH_ARG_RESULT, 0},
+		  {ARCH_ARG_CONST, 0}},
+		 false},
+		{SYS_close, {{ARCH_ARG_RESULT, 0}}, true},
+	};
+	int before = dup(0), after;
+
+	close(before);
+	run_remote(calls, 4);
+	expect(munmap((void *)FIRST, 4096) == 0, "mapped", 0, 0);
+	*(volatile char *)(AREA + 0x3000) = 1;
+	calls[1].args[1].value = UINT64_MAX; /* a negative length: no mapping, but closed */
+	run_remote(calls, 4);
+	expect(mmap((void *)FIRST, 4096, PROT_READ,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == (void *)FIRST,
+	       "nothing mapped", 0, 0);
+	munmap((void *)FIRST, 4096);
+	after = dup(0);
+	expect(before == after, "closed", before, after);
+	close(after);
+}
+
+static void run_gate(taddr_t arrived, taddr_t go, taddr_t budget, unsigned open, unsigned turns)
+{
+	struct arch_buf out = at(AREA + NEAR, ARCH_GATE_MAX);
+
+	*(uint32_t *)arrived = 0;
+	*(uint32_t *)go = open;
+	*(uint32_t *)budget = turns;
+	arch_emit_gate(&out, arrived, go, budget, way_out(0));
+	expect(out.status == ARCH_OK, "gate", out.status, out.used);
+	*state = random_state();
+	run(AREA + NEAR);
+	expect(*(uint32_t *)arrived == 1, "arrived", *(uint32_t *)arrived, 1);
+	expect(*(uint32_t *)budget == (open ? turns - 1 : 0), "budget", *(uint32_t *)budget, turns);
+}
+
+static void test_gates(void)
+{
+	for (unsigned open = 0; open < 2; open++) {
+		run_gate(LOW, LOW + 4, LOW + 8, open, 1000);
+		run_gate(LOW + 0x100000, LOW + 4, LOW + 0x80008, open, 1000);
+		run_gate(AREA + 0x31000, AREA + 0x31004, AREA + 0x31008, open, 1000);
+	}
+}
+
+int main(void)
+{
+	void *at_area =
+		mmap(area, AREA_SIZE, PROT_READ | PROT_WRITE | PROT_EXEC,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+	void *at_low = mmap((void *)LOW, 1 << 21, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (at_area != area || at_low != (void *)LOW) {
+		puts("SKIP no room at the fixed addresses");
+		return 77;
+	}
+	emit_way_out(0);
+	emit_way_out(1);
+	test_relocation();
+	test_patches();
+	test_cells();
+	test_remote();
+	test_gates();
+	printf("%u checks, %u failures\n", checks, failures);
+	return failures != 0;
+}
