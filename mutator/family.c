@@ -29,7 +29,12 @@ struct family {
 	struct stop_report report;
 	family_work work;
 	void *arg;
+	unsigned member_deadline_us;
+	bool member_busy; /* one of them did not stop in time */
+	bool worked;	  /* work() was called for somebody: its answer is final */
 };
+
+enum { TRIES = 6, MEMBER_DEADLINE_US = 20 * 1000, FIRST_PAUSE_US = 5 * 1000 };
 
 static int pids_add(struct pid_list *l, pid_t pid, struct dinst_error *e)
 {
@@ -164,15 +169,18 @@ static int with_one_more(struct stop *stop, void *arg, struct dinst_error *e)
 	f->stops[f->stop_count++] = stop;
 	status = stop_the_rest(f, e);
 	f->stop_count--;
+	if (status < 0)
+		return status;
 	/* All are stopped, or were until their own turn: only this thread may touch this one. */
-	return status < 0 ? status : f->work(stop, f->arg, e);
+	f->worked = true;
+	return f->work(stop, f->arg, e);
 }
 
 /* Everybody known is stopped: look who was born, stop them one inside the other, then work. */
 static int stop_the_rest(struct family *f, struct dinst_error *e)
 {
-	/* The others are kept waiting meanwhile: no second try here. */
-	const struct stop_options once = {.tries = 1};
+	/* The others are kept waiting meanwhile: no second try here, but of all (family_stop). */
+	const struct stop_options once = {.tries = 1, .deadline_us = f->member_deadline_us};
 	struct stop_report report = {0};
 	struct target *member;
 	int status = 0;
@@ -203,6 +211,7 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 	if (report.stop_ns > f->report.stop_ns)
 		f->report.stop_ns = report.stop_ns;
 	f->report.threads += report.threads;
+	f->member_busy |= status == DINST_BUSY;
 	gone = status == DINST_GONE && !target_alive(member);
 	if (gone) {
 		/* It ended before it was stopped, or was killed while it was: one member less. */
@@ -223,20 +232,43 @@ static int with_target(struct stop *stop, void *arg, struct dinst_error *e)
 	return stop_the_rest(f, e);
 }
 
-int family_stop(struct session *s, family_work work, void *arg, struct stop_report *report,
-		struct dinst_error *e)
+/* One try. */
+static int stop_all(struct family *f, struct stop_report *own, struct dinst_error *e)
 {
-	struct family f = {.session = s, .work = work, .arg = arg};
-	struct stop_report own = {0};
+	struct session *s = f->session;
 	int status;
 
 	family_release(s);
+	f->looked_at.count = f->waiting.count = 0;
 	/* The costly look at everybody happens while the target runs. */
-	status = look_for_members(&f, e);
-	if (status >= 0 && target_alive(s->target) && s->state != SESSION_EXECED)
-		status = target_stop(s->target, NULL, with_target, &f, &own, e);
-	else if (status >= 0)
-		status = stop_the_rest(&f, e);
+	status = look_for_members(f, e);
+	if (status < 0)
+		return status;
+	if (target_alive(s->target) && s->state != SESSION_EXECED)
+		return target_stop(s->target, NULL, with_target, f, own, e);
+	return stop_the_rest(f, e);
+}
+
+int family_stop(struct session *s, family_work work, void *arg, struct stop_report *report,
+		struct dinst_error *e)
+{
+	struct family f = {
+		.session = s, .work = work, .arg = arg, .member_deadline_us = MEMBER_DEADLINE_US};
+	struct stop_report own = {0};
+	unsigned pause = FIRST_PAUSE_US;
+	int status = stop_all(&f, &own, e);
+
+	/* A child that was just forked may not have had a CPU yet. */
+	for (unsigned i = 1; f.member_busy && !f.worked && i < TRIES; i++) {
+		if (own.stop_ns > f.report.stop_ns)
+			f.report.stop_ns = own.stop_ns;
+		f.member_busy = false;
+		usleep(pause);
+		pause *= 2;
+		f.member_deadline_us *= 2;
+		dinst_error_clear(e);
+		status = stop_all(&f, &own, e);
+	}
 	if (own.stop_ns > f.report.stop_ns)
 		f.report.stop_ns = own.stop_ns;
 	f.report.threads += own.threads;
