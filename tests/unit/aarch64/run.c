@@ -8,12 +8,13 @@
  * registers, and the code between them. No libc runs while it does.
  */
 #include <fcntl.h>
-#include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "arch/aarch64/a64.h"
@@ -45,7 +46,7 @@ struct state {
 
 static uint8_t *const area = (uint8_t *)AREA;
 static struct state *const state = (struct state *)(AREA + SAVED);
-static unsigned checks, failures;
+static volatile unsigned checks, failures; /* counted in a signal handler, too */
 
 static uint64_t run_random(void)
 {
@@ -483,6 +484,32 @@ static void test_gates(void)
 	}
 }
 
+/* --------------------------------------------------------- signal frames */
+
+static void on_signal(int signal, siginfo_t *info, void *context)
+{
+	const ucontext_t *uc = context;
+	const uint8_t *back = __builtin_extract_return_addr(__builtin_return_address(0));
+	taddr_t pc = 0, sp = 0;
+
+	(void)signal;
+	/* The frame begins with the siginfo. */
+	expect(arch_signal_frame((const uint8_t *)info, ARCH_SIGNAL_FRAME, &pc, &sp) == ARCH_OK,
+	       "signal frame", 0, 0);
+	expect(pc == uc->uc_mcontext.pc && sp == uc->uc_mcontext.sp, "interrupted at", pc, sp);
+	expect(arch_is_sigreturn(back, ARCH_SIGRETURN_CODE), "sigreturn", a64_load(back), 0);
+}
+
+static void test_signal_frames(void)
+{
+	struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
+	unsigned before = checks;
+
+	sigaction(SIGUSR1, &action, NULL);
+	raise(SIGUSR1);
+	expect(checks == before + 3, "handled", checks, before);
+}
+
 int main(void)
 {
 	void *at_area =
@@ -502,6 +529,7 @@ int main(void)
 	test_cells();
 	test_remote();
 	test_gates();
+	test_signal_frames();
 	printf("%u checks, %u failures\n", checks, failures);
 	return failures != 0;
 }

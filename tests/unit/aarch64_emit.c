@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * aarch64_emit.c - what arch/aarch64 emits, word for word, on any host: one
+ * line a case for relocation; a counter cell, slots, patches, limits of reach,
+ * a thread's registers. What is expected was made by the GNU assembler and
+ * linker for those addresses. It is executed by aarch64_run.c.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "arch/aarch64/a64.h"
+
+#define REACH (1ll << 27)
+
+static struct arch_insn decode(uint32_t word, taddr_t address)
+{
+	struct arch_insn insn;
+	uint8_t bytes[A64_SIZE];
+
+	a64_store(bytes, word);
+	if (arch_decode(bytes, sizeof(bytes), address, &insn) != ARCH_OK)
+		fail_msg("%#x is not decoded", word);
+	return insn;
+}
+
+static const struct {
+	const char *text;
+	taddr_t from;
+	uint32_t word;
+	taddr_t to;
+	int status;
+	uint32_t expected[5];
+} moves[] = {
+	{"add x1, x2, #3", 0x400000ull, 0x91000c41, 0x4400000ull, ARCH_OK, {0x91000c41}},
+	{"b 0x400010", 0x400000ull, 0x14000004, 0x4400000ull, ARCH_OK, {0x17000004}},
+	{"b 0x400010", 0x400000ull, 0x14000004, 0xaaaa00000000ull, ARCH_OUT_OF_RANGE, {0}},
+	{"bl 0x400100", 0x400000ull, 0x94000040, 0x500000ull, ARCH_OK, {0x1080003e, 0x17fc003f}},
+	{"bl 0x400100",
+	 0x400000ull,
+	 0x94000040,
+	 0x4400000ull,
+	 ARCH_OK,
+	 {0xd280009e, 0xf2a0081e, 0x1700003e}},
+	{"bl 0x400100", 0x400000ull, 0x94000040, 0xaaaa00000000ull, ARCH_OUT_OF_RANGE, {0}},
+	{"blr x8",
+	 0x400000ull,
+	 0xd63f0100,
+	 0x4400000ull,
+	 ARCH_OK,
+	 {0xd280009e, 0xf2a0081e, 0xd61f0100}},
+	{"blraa x1, x2",
+	 0x400000ull,
+	 0xd73f0822,
+	 0x4400000ull,
+	 ARCH_OK,
+	 {0xd280009e, 0xf2a0081e, 0xd71f0822}},
+	{"blrabz x9",
+	 0x400000ull,
+	 0xd63f0d3f,
+	 0x4400000ull,
+	 ARCH_OK,
+	 {0xd280009e, 0xf2a0081e, 0xd61f0d3f}},
+	{"blr x30", 0x400000ull, 0xd63f03c0, 0x4400000ull, ARCH_REFUSED, {0}},
+	{"svc #0", 0x400000ull, 0xd4000001, 0x4400000ull, ARCH_REFUSED, {0}},
+	{"ldxr x1, [x2]", 0x400000ull, 0xc85f7c41, 0x4400000ull, ARCH_REFUSED, {0}},
+	{"paciasp", 0x400000ull, 0xd503233f, 0x4400000ull, ARCH_REFUSED, {0}},
+	{"bti c", 0x400000ull, 0xd503245f, 0x4400000ull, ARCH_REFUSED, {0}},
+	{"br x8", 0x400000ull, 0xd61f0100, 0xaaaa00000000ull, ARCH_OK, {0xd61f0100}},
+	{"ret", 0x400000ull, 0xd65f03c0, 0xaaaa00000000ull, ARCH_OK, {0xd65f03c0}},
+	{"retaa", 0x400000ull, 0xd65f0bff, 0xaaaa00000000ull, ARCH_OK, {0xd65f0bff}},
+	{"b.eq 0x400010", 0x400000ull, 0x54000080, 0x410000ull, ARCH_OK, {0x54f80080}},
+	{"b.eq 0x400010", 0x400000ull, 0x54000080, 0x4400000ull, ARCH_OK, {0x54000041, 0x17000003}},
+	{"b.al 0x400010", 0x400000ull, 0x5400008e, 0x4400000ull, ARCH_OK, {0x17000004}},
+	{"bc.lt 0x400010",
+	 0x400000ull,
+	 0x5400009b,
+	 0x4400000ull,
+	 ARCH_OK,
+	 {0x5400005a, 0x17000003}},
+	{"cbz x3, 0x400020",
+	 0x400000ull,
+	 0xb4000103,
+	 0x4400000ull,
+	 ARCH_OK,
+	 {0xb5000043, 0x17000007}},
+	{"cbnz w3, 0x400020",
+	 0x400000ull,
+	 0x35000103,
+	 0x4400000ull,
+	 ARCH_OK,
+	 {0x34000043, 0x17000007}},
+	{"cbnz w3, 0x400020", 0x400000ull, 0x35000103, 0x410000ull, ARCH_OK, {0x35f80103}},
+	{"tbz x7, #40, 0x400020",
+	 0x400000ull,
+	 0xb6400107,
+	 0x4400000ull,
+	 ARCH_OK,
+	 {0xb7400047, 0x17000007}},
+	{"tbz x7, #40, 0x400020", 0x400000ull, 0xb6400107, 0x404000ull, ARCH_OK, {0xb6460107}},
+	{"tbz x7, #40, 0x400020",
+	 0x400000ull,
+	 0xb6400107,
+	 0x410000ull,
+	 ARCH_OK,
+	 {0xb7400047, 0x17ffc007}},
+	{"adr x0, 0x400101", 0x400000ull, 0x30000800, 0x410000ull, ARCH_OK, {0x30f80800}},
+	{"adr x0, 0x400101",
+	 0x400000ull,
+	 0x30000800,
+	 0x4400000ull,
+	 ARCH_OK,
+	 {0xd2802020, 0xf2a00800}},
+	{"adrp x2, 0x403000",
+	 0x400000ull,
+	 0xf0000002,
+	 0xaaaa00000000ull,
+	 ARCH_OK,
+	 {0xd2860002, 0xf2a00802}},
+	{"ldr x0, 0x400008", 0x400000ull, 0x58000040, 0x410000ull, ARCH_OK, {0x58f80040}},
+	{"ldr x0, 0x400008",
+	 0x400000ull,
+	 0x58000040,
+	 0x4400000ull,
+	 ARCH_OK,
+	 {0xd2800100, 0xf2a00800, 0xf9400000}},
+	{"ldr w0, 0x400008",
+	 0x400000ull,
+	 0x18000040,
+	 0x4400000ull,
+	 ARCH_OK,
+	 {0xd2800100, 0xf2a00800, 0xb9400000}},
+	{"ldrsw x4, 0x400008",
+	 0x400000ull,
+	 0x98000044,
+	 0x4400000ull,
+	 ARCH_OK,
+	 {0xd2800104, 0xf2a00804, 0xb9800084}},
+	{"ldr xzr, 0x400008", 0x400000ull, 0x5800005f, 0x4400000ull, ARCH_OUT_OF_RANGE, {0}},
+	{"prfm pldl1keep, 0x400008", 0x400000ull, 0xd8000040, 0x4400000ull, ARCH_OK, {0xd503201f}},
+	{"prfm pldl1keep, 0x400008", 0x400000ull, 0xd8000040, 0x410000ull, ARCH_OK, {0xd8f80040}},
+	{"ldr q3, 0x400008", 0x400000ull, 0x9c000043, 0x410000ull, ARCH_OK, {0x9cf80043}},
+	{"ldr q3, 0x400008",
+	 0x400000ull,
+	 0x9c000043,
+	 0x4400000ull,
+	 ARCH_OK,
+	 {0xf81f0ff0, 0xd2800110, 0xf2a00810, 0x3dc00203, 0xf84107f0}},
+	{"ldr d3, 0x400008",
+	 0x400000ull,
+	 0x5c000043,
+	 0x4400000ull,
+	 ARCH_OK,
+	 {0xf81f0ff0, 0xd2800110, 0xf2a00810, 0xfd400203, 0xf84107f0}},
+	{"ldr s3, 0x400008",
+	 0x400000ull,
+	 0x1c000043,
+	 0x4400000ull,
+	 ARCH_OK,
+	 {0xf81f0ff0, 0xd2800110, 0xf2a00810, 0xbd400203, 0xf84107f0}},
+	{"bl 0xaaaa00400100",
+	 0xaaaa00400000ull,
+	 0x94000040,
+	 0xaaaa04400000ull,
+	 ARCH_OK,
+	 {0x90fe001e, 0x910013de, 0x1700003e}},
+	{"adr x0, 0xaaaa00400101",
+	 0xaaaa00400000ull,
+	 0x30000800,
+	 0xaaaa04400000ull,
+	 ARCH_OK,
+	 {0x90fe0000, 0x91040400}},
+	{"adrp x0, 0xaaaa00403000",
+	 0xaaaa00400000ull,
+	 0xf0000000,
+	 0xaaaa04400000ull,
+	 ARCH_OK,
+	 {0xf0fe0000}},
+	{"adrp x0, 0xaaaa00403000",
+	 0xaaaa00400000ull,
+	 0xf0000000,
+	 0x500000ull,
+	 ARCH_OK,
+	 {0xd2860000, 0xf2a00800, 0xf2d55540}},
+	{"ldr x0, 0xaaaa00400008",
+	 0xaaaa00400000ull,
+	 0x58000040,
+	 0xaaaa04400000ull,
+	 ARCH_OK,
+	 {0x90fe0000, 0x91002000, 0xf9400000}},
+};
+
+static void test_relocation(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(moves) / sizeof(moves[0]); i++) {
+		struct arch_insn insn = decode(moves[i].word, moves[i].from);
+		uint8_t bytes[ARCH_RELOCATED_MAX];
+		struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = moves[i].to};
+		size_t count = 0;
+
+		arch_relocate(&insn, &out);
+		if (out.status != moves[i].status)
+			fail_msg("%s: status %d", moves[i].text, out.status);
+		if (out.status != ARCH_OK)
+			continue;
+		while (count < 5 && moves[i].expected[count])
+			count++;
+		if (out.used != 4 * count)
+			fail_msg("%s: %zu bytes", moves[i].text, out.used);
+		for (size_t n = 0; n < count; n++)
+			if (a64_load(bytes + 4 * n) != moves[i].expected[n])
+				fail_msg("%s: word %zu is %#x", moves[i].text, n,
+					 a64_load(bytes + 4 * n));
+	}
+}
+
+/* Every size of buffer: nothing is written behind its end. */
+static void test_no_room(void **state)
+{
+	struct arch_insn insn = decode(0x9c000043, 0x400000); /* ldr q3 */
+
+	(void)state;
+	for (size_t size = 0; size < 20; size++) {
+		uint8_t bytes[24];
+		struct arch_buf out = {.bytes = bytes, .size = size, .pc = 0x4400000};
+
+		memset(bytes, 0xa5, sizeof(bytes));
+		arch_relocate(&insn, &out);
+		assert_int_equal(out.status, ARCH_NO_ROOM);
+		for (size_t i = size; i < sizeof(bytes); i++)
+			assert_int_equal(bytes[i], 0xa5);
+	}
+}
+
+static struct arch_counter counter(void)
+{
+	return (struct arch_counter){.mode = ARCH_COUNT_PER_CPU,
+				     .counter_address = 0x20000040,
+				     .cpu_shift = 12,
+				     .cpus = 6,
+				     .rseq_offset = -0x6e0,
+				     .rseq_signature = 0xd428bc00,
+				     .live = arch_all_live};
+}
+
+static void test_cell(void **state)
+{
+	static const uint32_t expected[ARCH_CELL_SIZE / 4] = {
+		0x00000000, 0x00000000, 0x00500058, 0x00000000, 0x0000001c, 0x00000000, 0x00500024,
+		0x00000000, 0xd428bc00, 0xc85f7df1, 0x91000631, 0xc8107df1, 0x35ffffb0, 0x14000010,
+		0xa9be43f1, 0xf9000bef, 0xd53bd051, 0xd1400631, 0x10fffdd0, 0xf9049630, 0xd28c080f,
+		0xf2a4000f, 0xb9492630, 0xd1001a11, 0xb6fffe31, 0x8b1131f0, 0xf9400211, 0x91000631,
+		0xf9000211, 0xf9400bef, 0xa8c243f1, 0x17fbffe1};
+	struct arch_counter spec = counter();
+	uint8_t bytes[ARCH_CELL_SIZE];
+	struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = 0x500000};
+	struct arch_cell cell;
+
+	(void)state;
+	arch_emit_counter_cell(&out, &spec, 0x400000, &cell);
+	assert_int_equal(out.status, ARCH_OK);
+	for (size_t i = 0; i < ARCH_CELL_SIZE / 4; i++)
+		if (a64_load(bytes + 4 * i) != expected[i])
+			fail_msg("word %zu is %#x", i, a64_load(bytes + 4 * i));
+	assert_int_equal(cell.entry, 56);
+	assert_int_equal(cell.slot, 124);
+	assert_int_equal(cell.code_begin, 36);
+	assert_int_equal(cell.code_end, 128);
+}
+
+/* Descriptor, signature, geometry: the same bytes whatever the cell does. */
+static void test_cells_alike(void **state)
+{
+	struct arch_counter spec = counter();
+	uint8_t first[ARCH_CELL_SIZE], bytes[ARCH_CELL_SIZE];
+
+	(void)state;
+	for (unsigned i = 0; i < 64; i++) {
+		struct arch_buf out = {
+			.bytes = i ? bytes : first, .size = sizeof(bytes), .pc = 0x500000};
+		struct arch_cell cell;
+
+		spec.live = arch_all_live & ~((arch_regset)(i & 31) << 9);
+		spec.mode = i & 32 ? ARCH_COUNT_LOCKED : ARCH_COUNT_PER_CPU;
+		arch_emit_counter_cell(&out, &spec, 0x400000, &cell);
+		assert_int_equal(out.status, ARCH_OK);
+		assert_memory_equal(i ? bytes : first, first, 36);
+		assert_true(cell.entry >= 56 && cell.entry < 88);
+		if (spec.mode == ARCH_COUNT_LOCKED) /* no code where a sequence could be */
+			for (size_t at = 88; at < 116; at += 4)
+				assert_int_equal(a64_load(bytes + at), 0);
+	}
+}
+
+static void test_cell_limits(void **state)
+{
+	static const struct {
+		taddr_t counter;
+		unsigned cpus;
+		int64_t offset;
+		int status;
+	} cases[] = {
+		{0x20000040, 6, -0xfff000, ARCH_OK},
+		{0x20000040, 6, 0xfffff8, ARCH_OK},
+		{0x20000040, 6, 0x1000000, ARCH_OUT_OF_RANGE},
+		{0x20000040, 6, -0x1000000, ARCH_OUT_OF_RANGE},
+		{0x20000040, 6, 4, ARCH_OUT_OF_RANGE},
+		{0x20000040, 4095, 0, ARCH_OK},
+		{0x20000040, 4096, 0, ARCH_OUT_OF_RANGE},
+		{0x7ffff000, 6, 0, ARCH_OUT_OF_RANGE},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct arch_counter spec = counter();
+		uint8_t bytes[ARCH_CELL_SIZE];
+		struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = 0x500000};
+		struct arch_cell cell;
+
+		spec.counter_address = cases[i].counter;
+		spec.cpus = cases[i].cpus;
+		spec.rseq_offset = cases[i].offset;
+		arch_emit_counter_cell(&out, &spec, 0x400000, &cell);
+		if (out.status != cases[i].status)
+			fail_msg("case %zu: status %d", i, out.status);
+	}
+}
+
+static void test_slots(void **state)
+{
+	static const struct {
+		int64_t distance;
+		int status;
+	} cases[] = {
+		{4, ARCH_OK},
+		{-4, ARCH_OK},
+		{REACH - 4, ARCH_OK},
+		{-REACH, ARCH_OK},
+		{REACH, ARCH_OUT_OF_RANGE},
+		{-REACH - 4, ARCH_OUT_OF_RANGE},
+		{2, ARCH_OUT_OF_RANGE},
+	};
+	const taddr_t slot = 0xaaaa12345678;
+	uint8_t bytes[A64_SIZE];
+	struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = slot};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint32_t value;
+		int status = arch_slot_value(slot, slot + (taddr_t)cases[i].distance, &value);
+
+		assert_int_equal(status, cases[i].status);
+		if (status == ARCH_OK)
+			assert_true(arch_slot_target(slot, value) ==
+				    slot + (taddr_t)cases[i].distance);
+	}
+	assert_int_equal(arch_emit_slot(&out, 0), 0);
+	assert_int_equal(a64_load(bytes), 0x14000001); /* to what follows */
+}
+
+static void test_patches(void **state)
+{
+	static const struct {
+		uint32_t word;
+		enum arch_patch_kind kind;
+		int64_t distance;
+		int status;
+		uint32_t expected;
+	} cases[] = {
+		{0xd65f03c0, ARCH_PATCH_JUMP, 0x100, ARCH_OK, 0x14000040},
+		{0xd65f03c0, ARCH_PATCH_JUMP, -0x100, ARCH_OK, 0x17ffffc0},
+		{0xd65f03c0, ARCH_PATCH_JUMP, REACH, ARCH_OUT_OF_RANGE, 0},
+		{0xd65f03c0, ARCH_PATCH_SHORT_JUMP, 0x100, ARCH_OUT_OF_RANGE, 0},
+		{0xd65f03c0, ARCH_PATCH_CALL, 0x100, ARCH_OUT_OF_RANGE, 0},
+		{0x94000040, ARCH_PATCH_RETARGET, 0x200, ARCH_OK, 0x94000080},
+		{0x14000040, ARCH_PATCH_RETARGET, 0x200, ARCH_OK, 0x14000080},
+		{0x54000080, ARCH_PATCH_RETARGET, 0x200, ARCH_OUT_OF_RANGE, 0},
+		{0xd63f0100, ARCH_PATCH_CALL, 0x200, ARCH_OK, 0x94000080},
+		{0xd63f03c0, ARCH_PATCH_CALL, 0x200, ARCH_OUT_OF_RANGE, 0}, /* blr x30 */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct arch_insn insn = decode(cases[i].word, 0x400000);
+		uint8_t bytes[8] = {0};
+		size_t first, count;
+		int status;
+
+		a64_store(bytes, cases[i].word);
+		status =
+			arch_patch(cases[i].kind, &insn, 0x400000,
+				   0x400000 + (taddr_t)cases[i].distance, bytes, 8, &first, &count);
+		if (status != cases[i].status)
+			fail_msg("case %zu: status %d", i, status);
+		if (status != ARCH_OK) {
+			assert_int_equal(a64_load(bytes), cases[i].word);
+			continue;
+		}
+		assert_int_equal(a64_load(bytes), cases[i].expected);
+		assert_int_equal(a64_load(bytes + 4), 0);
+		assert_true(first == 0 && count == A64_SIZE);
+	}
+}
+
+/* The jump back is direct: a thread that stands too far away cannot be used. */
+static void test_remote_reach(void **state)
+{
+	static const struct arch_remote_call call = {.number = 172};
+	static const struct arch_remote_program program = {.calls = &call, .count = 1};
+	struct arch_regs r;
+	uint8_t bytes[ARCH_REMOTE_MAX];
+
+	(void)state;
+	memset(&r, 0, sizeof(r));
+	for (int far = 0; far < 2; far++) {
+		struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = 0x10000000};
+
+		r.user.pc = far ? 0x10000000 + 2 * REACH : 0x10000000 + REACH / 2;
+		arch_emit_remote(&program, &r, &out);
+		assert_int_equal(out.status, far ? ARCH_OUT_OF_RANGE : ARCH_OK);
+	}
+}
+
+static void test_registers(void **state)
+{
+	struct arch_regs r;
+	uint64_t value;
+
+	(void)state;
+	memset(&r, 0, sizeof(r));
+	for (unsigned i = 0; i < 31; i++)
+		r.user.regs[i] = 100 + i;
+	r.user.sp = 200;
+	r.user.pc = 300;
+	r.system_call = -1;
+	for (unsigned i = 0; i < 31; i++) {
+		assert_true(arch_dwarf_register(&r, i, &value));
+		assert_true(value == 100 + i);
+	}
+	assert_true(arch_dwarf_register(&r, 31, &value) && value == 200);
+	assert_true(arch_dwarf_register(&r, 32, &value) && value == 300);
+	assert_false(arch_dwarf_register(&r, 33, &value));
+	assert_true(arch_is_native(&r));
+	r.user.pstate = 1 << 4;
+	assert_false(arch_is_native(&r));
+	assert_int_equal(arch_syscall_number(&r), -1);
+	r.system_call = 63;
+	assert_int_equal(arch_syscall_number(&r), 63);
+	assert_int_equal(arch_syscall_argument(&r, 5), 105);
+	arch_set_syscall_argument(&r, 5, 7);
+	assert_int_equal(arch_syscall_argument(&r, 5), 7);
+	arch_begin_remote(&r, 0x1000);
+	assert_true(arch_pc(&r) == 0x1000 && !arch_in_syscall(&r));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_relocation),  cmocka_unit_test(test_no_room),
+		cmocka_unit_test(test_cell),	    cmocka_unit_test(test_cells_alike),
+		cmocka_unit_test(test_cell_limits), cmocka_unit_test(test_slots),
+		cmocka_unit_test(test_patches),	    cmocka_unit_test(test_remote_reach),
+		cmocka_unit_test(test_registers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
