@@ -336,8 +336,8 @@ void arch_leave_syscall(struct arch_regs *r);
  * Signal frames. `code` are bytes at an address found on a stack: true if it
  * is the code that calls sigreturn. arch_signal_frame() reads the interrupted
  * context out of the frame whose return address (to that code) is at frame[0]; where
- * return addresses are in a register, frame[0] is what the handler was called
- * with as stack pointer.
+ * return addresses are in a register, `frame` is the stack pointer with which
+ * the handler was called, and ARCH_UNKNOWN says that this is no signal frame.
  */
 enum { ARCH_SIGRETURN_CODE = 16, ARCH_SIGNAL_FRAME = 640 };
 bool arch_is_sigreturn(const uint8_t *code, size_t size);

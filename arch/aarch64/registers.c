@@ -110,15 +110,28 @@ bool arch_is_sigreturn(const uint8_t *code, size_t size)
 /*
  * struct rt_sigframe (arch/arm64/kernel/signal.c): siginfo 128 bytes, then
  * struct ucontext: flags 8, link 8, stack 24, signal mask 128, 8 of padding,
- * then sigcontext: fault address, x0 to x30, sp, pc. The return address is in
- * x30 and not on the stack: `frame` is what sp was when the handler was called.
+ * then sigcontext: fault address, x0 to x30, sp, pc, pstate, and aligned to 16
+ * the first of the extension records, which is always that of the vector
+ * registers. The return address is in x30 and not on the stack: `frame` is what
+ * sp was when the handler was called, and the record's magic number and size
+ * say whether it is one.
  */
 int arch_signal_frame(const uint8_t *frame, size_t size, taddr_t *pc, taddr_t *sp)
 {
-	enum { SIGCONTEXT = 128 + 176, SP_AT = SIGCONTEXT + 8 + 31 * 8, PC_AT = SP_AT + 8 };
+	enum {
+		SIGCONTEXT = 128 + 176,
+		SP_AT = SIGCONTEXT + 8 + 31 * 8,
+		PC_AT = SP_AT + 8,
+		RECORD_AT = SIGCONTEXT + 288,
+		VECTOR_MAGIC = 0x46508001, /* FPSIMD_MAGIC, asm/sigcontext.h */
+		VECTOR_SIZE = 528,
+	};
 
-	if (size < PC_AT + 8)
+	if (size < RECORD_AT + 8)
 		return ARCH_TRUNCATED;
+	if (a64_load(frame + RECORD_AT) != VECTOR_MAGIC ||
+	    a64_load(frame + RECORD_AT + 4) != VECTOR_SIZE)
+		return ARCH_UNKNOWN;
 	memcpy(sp, frame + SP_AT, 8);
 	memcpy(pc, frame + PC_AT, 8);
 	return ARCH_OK;

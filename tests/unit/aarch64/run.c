@@ -496,6 +496,9 @@ static void on_signal(int signal, siginfo_t *info, void *context)
 	/* The frame begins with the siginfo. */
 	expect(arch_signal_frame((const uint8_t *)info, ARCH_SIGNAL_FRAME, &pc, &sp) == ARCH_OK,
 	       "signal frame", 0, 0);
+	expect(arch_signal_frame((const uint8_t *)info + 16, ARCH_SIGNAL_FRAME, &pc, &sp) ==
+		       ARCH_UNKNOWN,
+	       "no signal frame", 0, 0);
 	expect(pc == uc->uc_mcontext.pc && sp == uc->uc_mcontext.sp, "interrupted at", pc, sp);
 	expect(arch_is_sigreturn(back, ARCH_SIGRETURN_CODE), "sigreturn", a64_load(back), 0);
 }
@@ -507,7 +510,7 @@ static void test_signal_frames(void)
 
 	sigaction(SIGUSR1, &action, NULL);
 	raise(SIGUSR1);
-	expect(checks == before + 3, "handled", checks, before);
+	expect(checks == before + 4, "handled", checks, before);
 }
 
 int main(void)
