@@ -355,6 +355,60 @@ static void insert_and_wait(pid_t pid, int ready)
 		pause();
 }
 
+static unsigned long child_hits(struct harness *h)
+{
+	harness_send(h, "count\n");
+	return strtoul(harness_line(h, 5000), NULL, 10);
+}
+
+/* Deaths of a mutator whose target has a child that runs through the same trampolines. */
+static void test_deaths_in_a_family(void **state)
+{
+	enum { DEATHS = 40 };
+	struct harness *h = *state;
+	unsigned short seed[3] = {SEED + 3, 0, 0};
+	char command[128], line[4096];
+	unsigned long points, hits;
+	pid_t child = 0;
+
+	victim = "hit";
+	all = "/Code/forks/*";
+	caller = "hits";
+	harness_start(h, "forks", NULL);
+	assert_false(run_mutator(h, 0));
+	points = account->passed;
+	clean_up(h, 0);
+	for (int turn = 0; turn < DEATHS; turn++) {
+		unsigned long at = 1 + (unsigned long)nrand48(seed) % points;
+		pid_t mutator = start_mutator(h, at);
+
+		/* It is born somewhere in the middle of it all. */
+		usleep((useconds_t)nrand48(seed) % 20000);
+		harness_send(h, "linger\n");
+		snprintf(line, sizeof(line), "%s", harness_line(h, 20000));
+		assert_int_equal(sscanf(line, "child %d", &child), 1);
+		end_mutator(mutator, true);
+		clean_up(h, at);
+		verify(h, at);
+		snprintf(command, sizeof(command), "grep -q memfd:dinst /proc/%d/maps", (int)child);
+		if (system(command) == 0)
+			fail_msg("the child still has an arena after death at %lu (%s)", at,
+				 stages[account->stage]);
+		hits = child_hits(h);
+		for (int i = 0; i < 500 && child_hits(h) == hits; i++)
+			usleep(2000);
+		if (child_hits(h) == hits)
+			fail_msg("the child does not go on after death at %lu (%s): %s", at,
+				 stages[account->stage], harness_status(child, child, "State:"));
+		harness_send(h, "unlinger\n");
+		assert_string_equal(harness_line(h, 20000), "ended 7");
+	}
+	harness_end(h, 0);
+	victim = "many";
+	all = "/Code/calls/*";
+	caller = "work";
+}
+
 static pid_t start_inserter(struct harness *h)
 {
 	pid_t mutator;
@@ -443,6 +497,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_in_a_storm, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_child_of_the_orphaned, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_living_mutator, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_deaths_in_a_family, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("live/death", tests, NULL, NULL);
