@@ -161,6 +161,12 @@ static int reading(struct watch *w)
 		return link_interrupted ? EXIT_DONE : report(w->context, &e);
 	now = clock_ns(CLOCK_MONOTONIC);
 	rows = json_object_get(answer, "rows");
+	/* an empty table for ever would look like a program that hangs */
+	if (!w->before && json_array_size(rows) == 0) {
+		note(w->context, "nothing is inserted");
+		json_decref(answer);
+		return EXIT_DONE;
+	}
 	add_rates(w, rows, now);
 	draw(w, rows);
 	json_decref(w->before);

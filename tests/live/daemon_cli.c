@@ -94,6 +94,7 @@ static const struct cli_case cases[] = {
 
 	/* instrumentation */
 	{"read", 0, NULL, 0, "nothing is inserted"},
+	{"watch", 0, NULL, 0, "nothing is inserted"},
 	{"insert calls /Code/x/y --json", 0, ROW_KEYS, 1, ""},
 	{"insert calls '/Code/x/*' --each", 0, NULL, 2, ""},
 	{"insert calls @partial --json", 3, ROW_KEYS, 1, "dinst: y+0x10: the window is too short"},
