@@ -73,11 +73,9 @@ static struct arch_buf at(taddr_t pc, size_t size)
 	return (struct arch_buf){.bytes = (uint8_t *)pc, .size = size, .pc = pc};
 }
 
-static void emit_all(struct arch_buf *out, const uint32_t *words, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		a64_emit(out, words[i]);
-}
+/* ldr and str of q0, from x18 */
+#define LOAD_V0	 (0x3dc00000 | offsetof(struct state, v0) / 16 << 10 | 18 << 5)
+#define STORE_V0 (0x3d800000 | offsetof(struct state, v0) / 16 << 10 | 18 << 5)
 
 /* The two ways out are 256 bytes each, from STUBS + 512 on. */
 static taddr_t way_out(unsigned n)
@@ -99,6 +97,7 @@ static void emit_way_in(taddr_t code)
 	a64_emit(&b, 0xd51bd040 | 0);
 	a64_emit(&b, a64_ldr(0, 18, offsetof(struct state, nzcv)));
 	a64_emit(&b, 0xd51b4200 | 0);
+	a64_emit(&b, LOAD_V0);
 	for (unsigned r = 0; r < 31; r++)
 		if (r != 18)
 			a64_emit(&b, a64_ldr(r, 18, 8 * r));
@@ -109,8 +108,6 @@ static void emit_way_in(taddr_t code)
 
 static void emit_way_out(unsigned n)
 {
-	static const uint32_t save_v0[] = {0x3d800000 | offsetof(struct state, v0) / 16 << 10 |
-					   18 << 5};
 	struct arch_buf b = at(way_out(n), 512);
 
 	a64_emit(&b, a64_push(18, 16));
@@ -124,7 +121,7 @@ static void emit_way_out(unsigned n)
 	a64_emit(&b, a64_str(0, 18, offsetof(struct state, sp)));
 	a64_emit(&b, 0xd53b4200 | 0);
 	a64_emit(&b, a64_str(0, 18, offsetof(struct state, nzcv)));
-	emit_all(&b, save_v0, 1);
+	a64_emit(&b, STORE_V0);
 	a64_emit_constant(&b, 0, n);
 	a64_emit(&b, a64_str(0, 18, offsetof(struct state, where)));
 	a64_emit(&b, a64_ldr(0, 18, offsetof(struct state, own_tp)));
@@ -160,7 +157,9 @@ static uint64_t run(taddr_t pc)
 
 static struct state random_state(void)
 {
-	struct state s = {.tp = run_random(), .nzcv = run_random() & 0xf0000000};
+	struct state s = {.tp = run_random(),
+			  .nzcv = run_random() & 0xf0000000,
+			  .v0 = {run_random(), run_random()}};
 
 	for (unsigned i = 0; i < 31; i++)
 		s.x[i] = run_random() & 1 ? run_random() : run_random() & 1;
