@@ -271,20 +271,25 @@ static void attach_twice(void **state)
 static void holder_dies(void **state)
 {
 	char marker[100], command[300];
+	int script[2];
 	pid_t pid;
 
 	(void)state;
 	snprintf(marker, sizeof(marker), "%s/ran", fixture_directory);
 	snprintf(command, sizeof(command), "echo ran > %s", marker);
+	/* A script that never ends keeps the client, and so the program, waiting. */
+	assert_int_equal(pipe(script), 0);
 	pid = fork();
 	if (pid == 0) {
 		int null = open("/dev/null", O_RDWR);
 
 		setsid();
-		for (int fd = 0; fd <= 2; fd++)
+		dup2(script[0], 0);
+		for (int fd = 1; fd <= 2; fd++)
 			dup2(null, fd);
-		execl(fixture_dinst, "dinst", "exec", "-n", "held", "-e", "watch -p base", "--",
-		      "/bin/sh", "-c", command, (char *)NULL);
+		close(script[1]);
+		execl(fixture_dinst, "dinst", "exec", "-n", "held", "-e", "run -", "--", "/bin/sh",
+		      "-c", command, (char *)NULL);
 		_exit(126);
 	}
 	nap_ms(400);
@@ -294,6 +299,8 @@ static void holder_dies(void **state)
 	for (int i = 0; i < 200 && access(marker, F_OK) != 0; i++)
 		nap_ms(10);
 	assert_int_equal(access(marker, F_OK), 0);
+	close(script[0]);
+	close(script[1]);
 	expect_word("detach", "{\"session\":\"held\"}", "");
 	still_well();
 }
