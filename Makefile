@@ -314,4 +314,4 @@ uninstall:
 clean:
 	rm -rf $(O)
 
--include $(shell test -d $(O) && find $(O) -name '*.d' 2>/dev/null)
+-include $(shell test -d $(O) && find $(O) -type f -name '*.d' 2>/dev/null)
