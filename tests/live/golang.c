@@ -60,6 +60,36 @@ static void test_counts(void **state)
 }
 
 /* Everything of the program in and out while the runtime preempts, grows and collects. */
+/*
+ * Go's frames have no unwind tables, so its stacks are searched word by word,
+ * and a stale word on the stack of a thread that sleeps may keep something for
+ * as long as it sleeps. That caution is wanted: the windows are the original
+ * all the same, the program runs on, and what stays is told (exit status 3,
+ * `dinst repair`).
+ */
+static void flush_once(struct session *s)
+{
+	struct dinst_error e = {0};
+	struct flush_result result;
+	int status = removal_flush(s, &result, &e);
+
+	if (status < 0 && e.code != DINST_BUSY)
+		fail_msg("flush: %s", e.text);
+}
+
+static void end_session(struct session *s)
+{
+	struct dinst_error e = {0};
+	struct detach_result result;
+	int status = session_detach(s, 5, &result, &e);
+
+	if (status < 0 && e.code != DINST_BUSY && !result.left)
+		fail_msg("detach: %s", e.text);
+	if (result.left)
+		print_message("detach: %zu things wait for a stale word\n", result.left);
+	session_free(s);
+}
+
 static void test_churn(void **state)
 {
 	static const char *const foci[] = {"main.*", "runtime.*", "*", "main.leaf"};
@@ -81,10 +111,10 @@ static void test_churn(void **state)
 		usleep(20000);
 		if (status >= 0)
 			session_remove(s, id);
-		session_flush_all(s);
+		flush_once(s);
 	}
 	assert_string_equal(harness_line(h, 100000), "done");
-	session_end(s);
+	end_session(s);
 	harness_verify_what(h, HARNESS_TEXT);
 	session_go(h, 5);
 	harness_end(h, 0);
