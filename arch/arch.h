@@ -160,6 +160,15 @@ extern const arch_regset arch_all_live;
  */
 void arch_relocate(const struct arch_insn *insn, struct arch_buf *out);
 
+/*
+ * Emits the direct conditional branch or jump `insn` with another target: it
+ * goes to `taken` exactly where the original would go to insn->target, and on
+ * to what follows in `out` otherwise (a jump: never). The condition's own
+ * effects (loop counts down) happen once, as they did. Fails (sticky) with
+ * ARCH_REFUSED for anything else, xbegin included, or ARCH_OUT_OF_RANGE.
+ */
+void arch_relocate_branch(const struct arch_insn *insn, taddr_t taken, struct arch_buf *out);
+
 /* True if control can run past the relocated copy of insn (it is not a jump,
  * a return, a stop, nor a call: those go on in the target's own code). */
 bool arch_falls_through(const struct arch_insn *insn);

@@ -30,16 +30,16 @@ void arch_emit_call_tail(const struct arch_insn *call, struct arch_buf *out)
  * A conditional branch whose target is too far away:
  *
  *	b.not	1f
- *	b	target
+ *	b	taken
  * 1:
  */
-static void emit_branch(const struct arch_insn *insn, struct arch_buf *out)
+static void emit_branch(const struct arch_insn *insn, taddr_t taken, struct arch_buf *out)
 {
 	uint32_t w = a64_load(insn->bytes);
 	bool is_condition = (w & 0xff000000) == 0x54000000;
 	unsigned bits = (w & 0x7e000000) == 0x36000000 ? 14 : 19;
 	uint32_t rest = w & ~(((1u << bits) - 1) << 5);
-	int64_t distance = (int64_t)(insn->target - arch_here(out));
+	int64_t distance = (int64_t)(taken - arch_here(out));
 
 	if (a64_fits(distance, bits)) {
 		a64_emit(out, rest | a64_field(distance, 5, bits));
@@ -49,7 +49,19 @@ static void emit_branch(const struct arch_insn *insn, struct arch_buf *out)
 	if (!is_condition || (w & 14) != 14)
 		a64_emit(out,
 			 (rest ^ (is_condition ? 1 : 1u << 24)) | a64_field(2 * A64_SIZE, 5, bits));
-	arch_emit_jump(out, insn->target);
+	arch_emit_jump(out, taken);
+}
+
+void arch_relocate_branch(const struct arch_insn *insn, taddr_t taken, struct arch_buf *out)
+{
+	if (insn->flags & ARCH_INSN_NO_MOVE)
+		a64_fail(out, ARCH_REFUSED);
+	else if (insn->flow == ARCH_FLOW_BRANCH)
+		emit_branch(insn, taken, out);
+	else if (insn->flow == ARCH_FLOW_JUMP)
+		arch_emit_jump(out, taken);
+	else
+		a64_fail(out, ARCH_REFUSED);
 }
 
 /* A vector from an address that needs a register of its own. */
@@ -115,7 +127,7 @@ void arch_relocate(const struct arch_insn *insn, struct arch_buf *out)
 		arch_emit_jump(out, insn->target);
 		break;
 	case ARCH_FLOW_BRANCH:
-		emit_branch(insn, out);
+		emit_branch(insn, insn->target, out);
 		break;
 	default:
 		emit_other(insn, out);

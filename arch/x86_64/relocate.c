@@ -110,11 +110,10 @@ void arch_emit_call_tail(const struct arch_insn *call, struct arch_buf *out)
  *
  *	op    1f        (with its 67 prefix)
  *	jmp   2f
- * 1:	jmp   target
+ * 1:	jmp   taken
  * 2:
  */
-static void emit_branch(const struct arch_insn *insn, const struct x86_layout *l,
-			struct arch_buf *out)
+static void emit_branch(const struct x86_layout *l, taddr_t taken, struct arch_buf *out)
 {
 	if (l->map == 0 && l->opcode >= 0xe0) {
 		if (l->prefixes & PREFIX_67)
@@ -123,12 +122,26 @@ static void emit_branch(const struct arch_insn *insn, const struct x86_layout *l
 		x86_emit8(out, 2);
 		x86_emit8(out, 0xeb);
 		x86_emit8(out, 5);
-		arch_emit_jump(out, insn->target);
+		arch_emit_jump(out, taken);
 		return;
 	}
 	x86_emit8(out, 0x0f);
 	x86_emit8(out, 0x80 | (l->opcode & 15));
-	x86_emit_relative(out, insn->target);
+	x86_emit_relative(out, taken);
+}
+
+void arch_relocate_branch(const struct arch_insn *insn, taddr_t taken, struct arch_buf *out)
+{
+	struct x86_layout l;
+
+	if (!prepare(insn, out, &l))
+		return;
+	if (insn->flow == ARCH_FLOW_BRANCH)
+		emit_branch(&l, taken, out);
+	else if (insn->flow == ARCH_FLOW_JUMP)
+		arch_emit_jump(out, taken);
+	else
+		x86_fail(out, ARCH_REFUSED);
 }
 
 void arch_relocate(const struct arch_insn *insn, struct arch_buf *out)
@@ -147,7 +160,7 @@ void arch_relocate(const struct arch_insn *insn, struct arch_buf *out)
 		arch_emit_jump(out, insn->target);
 		break;
 	case ARCH_FLOW_BRANCH:
-		emit_branch(insn, &l, out);
+		emit_branch(&l, insn->target, out);
 		break;
 	default:
 		emit_copy(insn, &l, insn->bytes, out);

@@ -331,6 +331,46 @@ static void test_cell_limits(void **state)
 	}
 }
 
+/* From 0x400000 to `from`, with another target. */
+static void test_branches(void **state)
+{
+	static const struct {
+		uint32_t word;
+		taddr_t from, taken;
+		int status;
+		uint32_t expected[2];
+	} cases[] = {
+		{0x14000004, 0x500000, 0x500040, ARCH_OK, {0x14000010}},	     /* b */
+		{0x54000080, 0x500000, 0x500040, ARCH_OK, {0x54000200}},	     /* b.eq */
+		{0x54000080, 0x500000, 0x900040, ARCH_OK, {0x54000041, 0x1410000f}}, /* far */
+		{0x5400008e, 0x500000, 0x900040, ARCH_OK, {0x14100010}},	     /* b.al */
+		{0x54000090, 0x500000, 0x500040, ARCH_OK, {0x54000210}},	     /* bc.eq */
+		{0xb4000085, 0x500000, 0x500040, ARCH_OK, {0xb4000205}},	     /* cbz x5 */
+		{0x35000085, 0x500000, 0x900040, ARCH_OK, {0x34000045, 0x1410000f}}, /* cbnz w5 */
+		{0xb7080083, 0x500000, 0x4fff00, ARCH_OK, {0xb70ff803}}, /* tbnz x3,#33 */
+		{0x36080083, 0x500000, 0x600000, ARCH_OK, {0x37080043, 0x1403ffff}}, /* tbz */
+		{0x54000080, 0x500000, 0xaaaa00000000, ARCH_OUT_OF_RANGE, {0}},
+		{0x94000040, 0x500000, 0x500040, ARCH_REFUSED, {0}}, /* bl */
+		{0xd61f0100, 0x500000, 0x500040, ARCH_REFUSED, {0}}, /* br */
+		{0xd65f03c0, 0x500000, 0x500040, ARCH_REFUSED, {0}}, /* ret */
+		{0xd503201f, 0x500000, 0x500040, ARCH_REFUSED, {0}}, /* nop */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct arch_insn insn = decode(cases[i].word, 0x400000);
+		uint8_t bytes[8] = {0};
+		struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = cases[i].from};
+
+		arch_relocate_branch(&insn, cases[i].taken, &out);
+		if (out.status != cases[i].status)
+			fail_msg("case %zu: status %d", i, out.status);
+		for (unsigned k = 0; k < 2 && out.status == ARCH_OK; k++)
+			if (a64_load(bytes + 4 * k) != cases[i].expected[k])
+				fail_msg("case %zu: word %u is %#x", i, k, a64_load(bytes + 4 * k));
+	}
+}
+
 static void test_slots(void **state)
 {
 	static const struct {
@@ -461,11 +501,11 @@ static void test_registers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_relocation),  cmocka_unit_test(test_no_room),
-		cmocka_unit_test(test_cell),	    cmocka_unit_test(test_cells_alike),
-		cmocka_unit_test(test_cell_limits), cmocka_unit_test(test_slots),
-		cmocka_unit_test(test_patches),	    cmocka_unit_test(test_remote_reach),
-		cmocka_unit_test(test_registers),
+		cmocka_unit_test(test_branches),     cmocka_unit_test(test_relocation),
+		cmocka_unit_test(test_no_room),	     cmocka_unit_test(test_cell),
+		cmocka_unit_test(test_cells_alike),  cmocka_unit_test(test_cell_limits),
+		cmocka_unit_test(test_slots),	     cmocka_unit_test(test_patches),
+		cmocka_unit_test(test_remote_reach), cmocka_unit_test(test_registers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

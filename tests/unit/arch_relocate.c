@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arch_relocate.c - branches that are given another target: what is emitted,
+ * and, by execution, where control goes. The rules of whole relocation are
+ * executed in arch_differential.c and arch_rules.c.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "arch/x86_64/x86.h"
+#include "tests/unit/arch_run.h"
+
+#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+
+#define HOME  0x10000000ull /* where the branch is */
+#define AWAY  0x11000000ull /* where its copy is */
+#define TAKEN 0x12000000ull
+
+static size_t parse(const char *text, uint8_t *bytes)
+{
+	size_t size = strlen(text) / 2;
+
+	for (size_t i = 0; i < size; i++) {
+		unsigned byte;
+
+		assert_int_equal(sscanf(text + 2 * i, "%2x", &byte), 1);
+		bytes[i] = (uint8_t)byte;
+	}
+	return size;
+}
+
+static struct arch_insn decode(const char *text, taddr_t address)
+{
+	struct arch_insn insn;
+	uint8_t bytes[32];
+	size_t size = parse(text, bytes);
+
+	assert_int_equal(arch_decode(bytes, size, address, &insn), ARCH_OK);
+	assert_int_equal(insn.length, size);
+	return insn;
+}
+
+/* NULL: refused, and nothing emitted. */
+static const struct {
+	const char *bytes, *expected;
+} branches[] = {
+	{"7410", "0f84faffff00"},
+	{"7ff0", "0f8ffaffff00"},
+	{"3e7410", "0f84faffff00"},
+	{"0f8500000002", "0f85faffff00"},
+	{"e210", "e202eb05e9f7ffff00"},
+	{"e110", "e102eb05e9f7ffff00"},
+	{"e010", "e002eb05e9f7ffff00"},
+	{"e310", "e302eb05e9f7ffff00"},
+	{"67e310", "67e302eb05e9f6ffff00"},
+	{"67e210", "67e202eb05e9f6ffff00"},
+	{"eb10", "e9fbffff00"},
+	{"e910000000", "e9fbffff00"},
+	{"f2e910000000", "e9fbffff00"},
+	{"e800000000", NULL},
+	{"c3", NULL},
+	{"ffe0", NULL},
+	{"ffd0", NULL},
+	{"90", NULL},
+	{"0f05", NULL},
+	{"0f0b", NULL},
+	{"f30f1efa", NULL},
+	{"c7f810000000", NULL}, /* xbegin */
+};
+
+static void test_words(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < COUNT(branches); i++) {
+		struct arch_insn insn = decode(branches[i].bytes, HOME);
+		uint8_t bytes[ARCH_RELOCATED_MAX], wanted[ARCH_RELOCATED_MAX];
+		struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = AWAY};
+		size_t size;
+
+		arch_relocate_branch(&insn, TAKEN, &out);
+		if (!branches[i].expected) {
+			if (out.status != ARCH_REFUSED || out.used != 0)
+				fail_msg("%s is not refused", branches[i].bytes);
+			continue;
+		}
+		size = parse(branches[i].expected, wanted);
+		if (out.status != ARCH_OK || out.used != size || memcmp(bytes, wanted, size) != 0)
+			fail_msg("%s: status %d", branches[i].bytes, out.status);
+	}
+}
+
+static void test_limits(void **state)
+{
+	static const char *const texts[] = {"7410", "e310", "eb10", "0f8500000002"};
+	uint8_t bytes[ARCH_RELOCATED_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(texts); i++) {
+		struct arch_insn insn = decode(texts[i], HOME);
+		struct arch_buf far = {.bytes = bytes, .size = sizeof(bytes), .pc = AWAY};
+		struct arch_buf full = {.bytes = bytes, .size = 4, .pc = AWAY};
+
+		arch_relocate_branch(&insn, AWAY + 0x80000100ull, &far);
+		assert_int_equal(far.status, ARCH_OUT_OF_RANGE);
+		arch_relocate_branch(&insn, TAKEN, &full);
+		assert_int_equal(full.status, ARCH_NO_ROOM);
+	}
+}
+
+static uint8_t *map_at(uint64_t address)
+{
+	void *p = mmap((void *)address, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	assert_true(p == (void *)address);
+	memset(p, RUN_END, 4096);
+	return p;
+}
+
+/*
+ * The branch at HOME + 256 goes 16 bytes on; its copy goes to TAKEN, in the
+ * same states, leaving the same registers and flags.
+ */
+static void run_both(const char *text, uint8_t *home, uint8_t *away)
+{
+	static struct run_state in, a, b;
+	struct arch_insn insn = decode(text, HOME + 256);
+	struct arch_buf out = {.bytes = away, .size = ARCH_RELOCATED_MAX, .pc = AWAY};
+	unsigned taken = 0, attempts = 64;
+
+	memcpy(home + 256, insn.bytes, insn.length);
+	arch_relocate_branch(&insn, TAKEN, &out);
+	assert_int_equal(out.status, ARCH_OK);
+	for (unsigned i = 0; i < attempts; i++) {
+		run_random_extended(&in);
+		for (unsigned k = 0; k < 16; k++)
+			in.r[k] = run_random();
+		in.r[RCX] = (run_random() & 1 ? 1ull << 32 : 0) | (run_random() & 1);
+		in.flags = run_random() & ~0x400ull;
+		in.pc = HOME + 256;
+		run_code(&in, &a);
+		in.pc = AWAY;
+		run_code(&in, &b);
+		assert_int_equal(a.signal, SIGILL);
+		assert_int_equal(b.signal, SIGILL);
+		assert_memory_equal(a.r, b.r, sizeof(a.r));
+		assert_int_equal(a.flags, b.flags);
+		assert_true(a.pc == insn.target || a.pc == insn.address + insn.length);
+		assert_true(b.pc == (a.pc == insn.target ? TAKEN : AWAY + out.used));
+		taken += a.pc == insn.target;
+	}
+	/* Both ways were gone. */
+	if (insn.flow == ARCH_FLOW_BRANCH && (taken == 0 || taken == attempts))
+		fail_msg("%s: %u of %u taken", text, taken, attempts);
+	memset(home + 256, RUN_END, insn.length);
+	memset(away, RUN_END, out.used);
+}
+
+static void test_execution(void **state)
+{
+	uint8_t *home = map_at(HOME), *away = map_at(AWAY);
+
+	(void)state;
+	map_at(TAKEN);
+	run_init();
+	for (unsigned condition = 0; condition < 16; condition++) {
+		char text[16];
+
+		snprintf(text, sizeof(text), "%02x10", 0x70 + condition);
+		run_both(text, home, away);
+		snprintf(text, sizeof(text), "0f%02x10000000", 0x80 + condition);
+		run_both(text, home, away);
+	}
+	for (unsigned opcode = 0xe0; opcode < 0xe4; opcode++) {
+		char text[16];
+
+		snprintf(text, sizeof(text), "%02x10", opcode);
+		run_both(text, home, away);
+		snprintf(text, sizeof(text), "67%02x10", opcode);
+		run_both(text, home, away);
+	}
+	run_both("eb10", home, away);
+	run_both("e910000000", home, away);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_execution),
+	};
+
+	alarm(60);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
