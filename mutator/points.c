@@ -16,7 +16,19 @@ enum { LIVE_BEFORE = 32, LIVE_BEHIND = 64 };
 const char *point_kind_name(enum point_kind kind)
 {
 	static const char *const names[] = {
-		[POINT_ENTRY] = "entry", [POINT_EXIT] = "exit", [POINT_CALL] = "call"};
+		[POINT_ENTRY] = "entry",
+		[POINT_EXIT] = "exit",
+		[POINT_CALL] = "call",
+		[POINT_AFTER] = "after",
+		[POINT_BLOCK] = "block",
+		[POINT_EDGE] = "edge",
+		[POINT_LOOP_ENTRY] = "loop-entry",
+		[POINT_LOOP_ROUND] = "loop-round",
+		[POINT_LOOP_EXIT] = "loop-exit",
+		[POINT_INSTRUCTION] = "instruction",
+		[POINT_LOAD] = "load",
+		[POINT_STORE] = "store",
+	};
 
 	return (size_t)kind < sizeof(names) / sizeof(*names) ? names[kind] : "unknown";
 }
@@ -34,6 +46,9 @@ const char *tactic_name(enum tactic tactic)
 		[TACTIC_PADDING] = "padding",
 		[TACTIC_BOTH] = "previous+padding",
 		[TACTIC_SHORT] = "short",
+		[TACTIC_EVICTED] = "evicted",
+		[TACTIC_EDGES] = "edges",
+		[TACTIC_BYPASS] = "bypass",
 		[TACTIC_MERGED] = "merged",
 	};
 

@@ -20,7 +20,38 @@
 
 #include "mutator/image.h"
 
-enum point_kind { POINT_ENTRY, POINT_EXIT, POINT_CALL };
+enum point_kind {
+	POINT_ENTRY,
+	POINT_EXIT,
+	POINT_CALL, /* before a call, direct or indirect */
+	/* What follows is planned on request only: PLAN_DETAIL. */
+	POINT_AFTER,	   /* at the return point of a call */
+	POINT_BLOCK,	   /* before the first instruction of a basic block */
+	POINT_EDGE,	   /* on the way from one basic block to another */
+	POINT_LOOP_ENTRY,  /* on the edges that enter a loop */
+	POINT_LOOP_ROUND,  /* on its back edges */
+	POINT_LOOP_EXIT,   /* on the edges that leave it */
+	POINT_INSTRUCTION, /* before any single instruction */
+	POINT_LOAD,	   /* before an instruction that reads memory */
+	POINT_STORE,	   /* before one that writes memory */
+	POINT_KINDS,
+};
+
+/*
+ * Where in its window's code a snippet of the point runs, relative to
+ * instruction `insn` of the window.
+ */
+enum point_place {
+	PLACE_BEFORE, /* just before it */
+	PLACE_TAKEN,  /* a direct jump or branch: on the way to its target */
+	PLACE_FALLS,  /* behind it, where control falls through to the next instruction */
+	/*
+	 * No snippet: where the branch is taken, its target's window is gone
+	 * round, so that what is inserted there does not run. The way leads over a
+	 * copy of that window's instructions and then behind it.
+	 */
+	PLACE_BYPASS,
+};
 
 /* How a point is reached; names as in the documentation (tactic_name()). */
 enum tactic {
@@ -34,7 +65,11 @@ enum tactic {
 	TACTIC_PADDING,	 /* "padding": completed by padding behind (c) */
 	TACTIC_BOTH,	 /* "previous+padding" (bc) */
 	TACTIC_SHORT,	 /* "short": short jump to a hole in reach */
+	TACTIC_EVICTED,	 /* "evicted": the same, to a hole in a window made for that (d') */
+	TACTIC_EDGES,	 /* "edges": on every way that leads to the point, not at the point */
+	TACTIC_BYPASS,	 /* "bypass": at the point, and jumps that must not count go round */
 	TACTIC_MERGED,	 /* "merged": served by the window of another point */
+	TACTIC_COUNT,
 };
 
 enum refusal {
@@ -54,7 +89,7 @@ enum refusal {
 	REFUSAL_UNMAPPED,      /* the module is no longer mapped */
 };
 
-const char *point_kind_name(enum point_kind kind); /* "entry", "exit", "call" */
+const char *point_kind_name(enum point_kind kind); /* "entry", "loop-exit", ... */
 const char *tactic_name(enum tactic tactic);
 const char *refusal_name(enum refusal refusal); /* one word, for tables: "branch-target" */
 const char *refusal_text(enum refusal refusal); /* a sentence */
@@ -79,19 +114,37 @@ struct window {
 	vaddr_t hole; /* SHORT_JUMP: address of the near jump, else 0 */
 };
 
+/*
+ * A point has one or more places in windows. Those behind the first follow it
+ * in plan->points as its `part`s 1, 2, ... with the same kind and address: a
+ * snippet at the point goes into all of them, and all their windows must be
+ * patched. Either all parts have a window, or the point has one part, refused.
+ */
 struct point {
 	enum point_kind kind;
 	enum tactic tactic;
 	enum refusal refusal;
+	enum point_place place;
+	uint16_t part;
 	vaddr_t address;  /* of the instruction: first of the function, exit, call */
 	int32_t window;	  /* index into plan->windows, -1 if refused */
-	uint8_t insn;	  /* index into the window: the slot is before this instruction */
-	vaddr_t callee;	  /* direct calls and tail jumps, else 0 */
-	arch_regset live; /* what may be needed at the slot; everything where refused */
+	uint8_t insn;	  /* index into the window: see place */
+	vaddr_t callee;	  /* direct calls and tail jumps, else 0; edges: where they lead */
+	arch_regset live; /* what may be needed at the place; everything where refused */
+};
+
+/*
+ * How much a plan has. The windows of PLAN_BASE are the same in both, so that a
+ * function can be asked for detail while it is instrumented.
+ */
+enum plan_level {
+	PLAN_BASE,   /* entry, exits, calls */
+	PLAN_DETAIL, /* every kind */
 };
 
 struct function_plan {
 	uint32_t function; /* index into image_functions() */
+	enum plan_level level;
 	size_t point_count, window_count;
 	struct point *points;	/* entry first, then by address */
 	struct window *windows; /* by start; they do not overlap */
