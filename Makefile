@@ -58,6 +58,8 @@ UV_LIBS := $(call pkg_libs,libuv,-luv)
 EDIT_LIBS := $(call pkg_libs,libedit,-ledit)
 LZMA_LIBS := $(call pkg_libs,liblzma,-llzma)
 CMOCKA_LIBS := $(call pkg_libs,cmocka,-lcmocka)
+# A second judge of the decoder, for the tests and the benchmark that name it.
+ZYDIS_LIBS := $(call pkg_libs,zydis,-lZydis -lZycore)
 PKG_CFLAGS := $(call pkg_cflags,libdw libelf libunwind-ptrace jansson libuv libedit liblzma)
 
 WARNINGS := -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes -Wvla -Werror
@@ -210,6 +212,7 @@ $(O)/dinst: $(call objects,$(client_src)) $(face_libs)
 
 test_libs := $(if $(ONLY),$(ONLY:%=$(O)/lib%.a),$(archives))
 TEST_LIBS := $(CMOCKA_LIBS) $(MUTATOR_LIBS) $(UV_LIBS) $(EDIT_LIBS)
+$(O)/tests/unit/arch_zydis $(O)/tests/bench/decode: TEST_LIBS += $(ZYDIS_LIBS)
 link_test = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
 	-Wl,--start-group $(test_libs) -Wl,--end-group $(TEST_LIBS)
 

@@ -13,7 +13,9 @@
  * call from several threads.
  *
  * Calling sequence of the usual journey of an instruction:
- *   1. arch_decode() turns bytes of the target into struct arch_insn;
+ *   1. arch_decode() turns bytes of the target into struct arch_insn, fast
+ *      enough for whole modules; what only few are asked for is computed from
+ *      that when it is asked: arch_effects(), arch_memory_operands();
  *   2. arch_live_before() says which registers and flags are dead there;
  *   3. arch_emit_*() and arch_relocate() write a trampoline into an arch_buf;
  *   4. arch_patch_*() produce the few bytes that lead from the target's own
@@ -87,8 +89,6 @@ struct arch_insn {
 	taddr_t address;
 	taddr_t target;	    /* direct control flow: where it goes, else 0 */
 	taddr_t data_ref;   /* pc-relative or absolute table operand, else 0 */
-	arch_regset reads;  /* registers and flags whose old value matters */
-	arch_regset writes; /* registers and flags that are wholly overwritten */
 	uint16_t flags;	    /* enum arch_insn_flag */
 	uint8_t flow;	    /* enum arch_flow */
 	uint8_t length;	    /* bytes */
@@ -121,6 +121,13 @@ static inline taddr_t arch_here(const struct arch_buf *b)
  * instruction that the decoder cannot be sure of is ARCH_UNKNOWN.
  */
 int arch_decode(const uint8_t *bytes, size_t size, taddr_t address, struct arch_insn *insn);
+
+/*
+ * Registers and flags: *reads are those whose old value may matter, *writes
+ * those that are wholly overwritten whatever the values are. `insn` as
+ * arch_decode() filled it; computed anew by each call.
+ */
+void arch_effects(const struct arch_insn *insn, arch_regset *reads, arch_regset *writes);
 
 /*
  * Writes the assembler text of the instruction into `text` (at most `size`

@@ -281,16 +281,18 @@ static bool was_loaded(const struct flow *f, arch_regset wanted, size_t at)
 {
 	for (unsigned steps = 0; at-- > 0 && steps < LOOK_BACK; steps++) {
 		const struct arch_insn *def = &f->insns.items[at];
+		arch_regset reads, writes;
 
 		if (def->flow == ARCH_FLOW_CALL || def->flow == ARCH_FLOW_CALL_INDIRECT)
 			return false;
-		if (!(def->writes & wanted) || is_address_of(def))
+		arch_effects(def, &reads, &writes);
+		if (!(writes & wanted) || is_address_of(def))
 			continue;
 		if (def->flags & ARCH_INSN_MEMORY)
 			return true;
-		if (__builtin_popcountll(def->reads) != 1)
+		if (__builtin_popcountll(reads) != 1)
 			return false;
-		wanted = def->reads;
+		wanted = reads;
 	}
 	return false;
 }
@@ -299,29 +301,31 @@ static bool was_loaded(const struct flow *f, arch_regset wanted, size_t at)
 static enum origin origin_of(const struct flow *f, size_t at)
 {
 	const struct arch_insn *jump = &f->insns.items[at];
-	arch_regset wanted = jump->reads;
+	arch_regset wanted, reads, writes;
 
 	if (jump->flags & ARCH_INSN_MEMORY)
 		return ORIGIN_WHOLE;
+	arch_effects(jump, &wanted, &writes);
 	for (unsigned steps = 0; at-- > 0 && steps < LOOK_BACK; steps++) {
 		const struct arch_insn *def = &f->insns.items[at];
 
 		if (def->flow == ARCH_FLOW_CALL || def->flow == ARCH_FLOW_CALL_INDIRECT)
 			return ORIGIN_WHOLE;
-		if (!(def->writes & wanted))
+		arch_effects(def, &reads, &writes);
+		if (!(writes & wanted))
 			continue;
 		if (def->flags & ARCH_INSN_MEMORY) {
-			if (!(def->flags & ARCH_INSN_STACK_OPERAND) || !(def->reads & wanted))
+			if (!(def->flags & ARCH_INSN_STACK_OPERAND) || !(reads & wanted))
 				return ORIGIN_WHOLE;
 			/* The base was spilled and is added from the stack. */
 			return was_loaded(f, wanted, at) ? ORIGIN_TABLE : ORIGIN_ARITHMETIC;
 		}
-		if (__builtin_popcountll(def->reads) >= 2)
-			return was_loaded(f, def->reads, at) ? ORIGIN_TABLE : ORIGIN_ARITHMETIC;
+		if (__builtin_popcountll(reads) >= 2)
+			return was_loaded(f, reads, at) ? ORIGIN_TABLE : ORIGIN_ARITHMETIC;
 		if (is_address_of(def))
 			return ORIGIN_WHOLE;
-		if (def->reads)
-			wanted = def->reads;
+		if (reads)
+			wanted = reads;
 	}
 	return ORIGIN_WHOLE;
 }

@@ -85,15 +85,23 @@ static inline void a64_store(uint8_t *bytes, uint32_t word)
 
 /* ---------------------------------------------------------------- effects */
 
+/* What decoding a word finds out; as in struct arch_insn, and arch_effects(). */
+struct a64_insn {
+	taddr_t address, target, data_ref;
+	arch_regset reads, writes;
+	uint16_t flags;
+	uint8_t flow;
+};
+
 /*
  * Fill in reads, writes and flags of an instruction of their class; false if it
  * is none that we are sure of (then the instruction is unknown). What is not
  * understood in detail reads everything and writes nothing.
  */
-bool a64_effects_immediate(uint32_t w, struct arch_insn *insn);
-bool a64_effects_register(uint32_t w, struct arch_insn *insn);
-bool a64_effects_vector(uint32_t w, struct arch_insn *insn);
-bool a64_effects_memory(uint32_t w, struct arch_insn *insn);
+bool a64_effects_immediate(uint32_t w, struct a64_insn *insn);
+bool a64_effects_register(uint32_t w, struct a64_insn *insn);
+bool a64_effects_vector(uint32_t w, struct a64_insn *insn);
+bool a64_effects_memory(uint32_t w, struct a64_insn *insn);
 
 /* --------------------------------------------------------------- emission */
 

@@ -17,14 +17,14 @@ const arch_regset arch_always_live = SET_SP;
 
 enum { HINT_NOP = 0, HINT_PACIASP = 25, HINT_PACIBSP = 27 };
 
-static void stop_here(struct arch_insn *insn)
+static void stop_here(struct a64_insn *insn)
 {
 	insn->flow = ARCH_FLOW_STOP;
 	insn->flags |= ARCH_INSN_NO_MOVE;
 }
 
 /* svc, hvc, smc, brk, hlt, dcps (C4.1.66, exception generation). */
-static bool decode_exception(uint32_t w, struct arch_insn *insn)
+static bool decode_exception(uint32_t w, struct a64_insn *insn)
 {
 	insn->reads = SET_ALL;
 	if ((w & 0xffe0001f) == 0xd4000001) {
@@ -42,7 +42,7 @@ static bool decode_exception(uint32_t w, struct arch_insn *insn)
  * Landing pads: bti with an operand, paciasp, pacibsp. They stay where they
  * are; the others with a pointer's signature read and write x30, x16 or x17.
  */
-static bool decode_hint(uint32_t w, struct arch_insn *insn)
+static bool decode_hint(uint32_t w, struct a64_insn *insn)
 {
 	unsigned number = w >> 5 & 127;
 
@@ -60,7 +60,7 @@ static bool decode_hint(uint32_t w, struct arch_insn *insn)
 }
 
 /* Hints, barriers, system registers (C4.1.66, system). */
-static bool decode_system(uint32_t w, struct arch_insn *insn)
+static bool decode_system(uint32_t w, struct a64_insn *insn)
 {
 	if ((w & 0xfffff01f) == 0xd503201f)
 		return decode_hint(w, insn);
@@ -85,7 +85,7 @@ static bool decode_system(uint32_t w, struct arch_insn *insn)
 }
 
 /* br, blr, ret and their forms with pointer authentication (C4.1.66). */
-static bool decode_branch_register(uint32_t w, struct arch_insn *insn)
+static bool decode_branch_register(uint32_t w, struct a64_insn *insn)
 {
 	unsigned opc = w >> 21 & 15, op3 = w >> 10 & 63, op4 = w & 31;
 	bool plain = op3 == 0, authenticated = op3 == 2 || op3 == 3;
@@ -128,7 +128,7 @@ static bool decode_branch_register(uint32_t w, struct arch_insn *insn)
 	}
 }
 
-static bool decode_branch(uint32_t w, struct arch_insn *insn)
+static bool decode_branch(uint32_t w, struct a64_insn *insn)
 {
 	if ((w & 0x7c000000) == 0x14000000) { /* b, bl */
 		insn->flow = w >> 31 ? ARCH_FLOW_CALL : ARCH_FLOW_JUMP;
@@ -161,7 +161,7 @@ static bool decode_branch(uint32_t w, struct arch_insn *insn)
 }
 
 /* udf, and the matrix extension, whose instructions are copied as they are. */
-static bool decode_reserved(uint32_t w, struct arch_insn *insn)
+static bool decode_reserved(uint32_t w, struct a64_insn *insn)
 {
 	insn->reads = SET_ALL;
 	if (w >> 16 == 0) {
@@ -174,7 +174,7 @@ static bool decode_reserved(uint32_t w, struct arch_insn *insn)
 }
 
 /* The class of a word (C4.1, top level). */
-static bool decode_word(uint32_t w, struct arch_insn *insn)
+static bool decode_word(uint32_t w, struct a64_insn *insn)
 {
 	switch (w >> 25 & 15) {
 	case 0:
@@ -207,15 +207,33 @@ static bool decode_word(uint32_t w, struct arch_insn *insn)
 
 int arch_decode(const uint8_t *bytes, size_t size, taddr_t address, struct arch_insn *insn)
 {
-	memset(insn, 0, sizeof(*insn));
+	struct a64_insn found = {.address = address};
+
 	if (size < A64_SIZE)
 		return ARCH_TRUNCATED;
+	if ((address & 3) || !decode_word(a64_load(bytes), &found))
+		return ARCH_UNKNOWN;
+	memset(insn, 0, sizeof(*insn));
 	insn->address = address;
+	insn->target = found.target;
+	insn->data_ref = found.data_ref;
+	insn->flags = found.flags;
+	insn->flow = found.flow;
 	insn->length = A64_SIZE;
 	memcpy(insn->bytes, bytes, A64_SIZE);
-	if ((address & 3) || !decode_word(a64_load(bytes), insn))
-		return ARCH_UNKNOWN;
 	return ARCH_OK;
+}
+
+void arch_effects(const struct arch_insn *insn, arch_regset *reads, arch_regset *writes)
+{
+	struct a64_insn found = {.address = insn->address};
+
+	if (!decode_word(a64_load(insn->bytes), &found)) {
+		found.reads = SET_ALL;
+		found.writes = 0;
+	}
+	*reads = found.reads;
+	*writes = found.writes;
 }
 
 bool arch_falls_through(const struct arch_insn *insn)

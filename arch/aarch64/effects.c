@@ -14,7 +14,7 @@ static arch_regset set_sp(unsigned reg)
 	return SET(reg);
 }
 
-static bool reads_everything(struct arch_insn *insn)
+static bool reads_everything(struct a64_insn *insn)
 {
 	insn->reads = SET_ALL;
 	insn->writes = 0;
@@ -22,7 +22,7 @@ static bool reads_everything(struct arch_insn *insn)
 }
 
 /* adr, adrp (C4.1.65, PC-rel. addressing). */
-static bool pc_relative(uint32_t w, struct arch_insn *insn)
+static bool pc_relative(uint32_t w, struct a64_insn *insn)
 {
 	int64_t offset = a64_signed(w, 5, 19) * 4 + (w >> 29 & 3);
 
@@ -36,7 +36,7 @@ static bool pc_relative(uint32_t w, struct arch_insn *insn)
 }
 
 /* add sp, sp, #n and mov sp, x29 take a frame away. */
-static void mark_frame(uint32_t w, struct arch_insn *insn)
+static void mark_frame(uint32_t w, struct a64_insn *insn)
 {
 	bool is_sub = w >> 30 & 1;
 
@@ -44,7 +44,7 @@ static void mark_frame(uint32_t w, struct arch_insn *insn)
 		insn->flags |= ARCH_INSN_FRAME;
 }
 
-static bool add_immediate(uint32_t w, struct arch_insn *insn)
+static bool add_immediate(uint32_t w, struct a64_insn *insn)
 {
 	bool sets_flags = w >> 29 & 1;
 
@@ -55,7 +55,7 @@ static bool add_immediate(uint32_t w, struct arch_insn *insn)
 	return true;
 }
 
-bool a64_effects_immediate(uint32_t w, struct arch_insn *insn)
+bool a64_effects_immediate(uint32_t w, struct a64_insn *insn)
 {
 	unsigned opc = w >> 29 & 3;
 
@@ -87,7 +87,7 @@ bool a64_effects_immediate(uint32_t w, struct arch_insn *insn)
 }
 
 /* Logical, add and subtract with a register: shifted or extended. */
-static bool two_registers(uint32_t w, struct arch_insn *insn)
+static bool two_registers(uint32_t w, struct a64_insn *insn)
 {
 	bool is_add = w >> 24 & 1, extended = is_add && (w >> 21 & 1);
 	bool sets_flags = is_add ? w >> 29 & 1 : (w >> 29 & 3) == 3;
@@ -105,7 +105,7 @@ static bool two_registers(uint32_t w, struct arch_insn *insn)
  * One source: reverse, count, and the pointer authentication. Those whose
  * opcode is 32 or more sign with the program counter and stay where they are.
  */
-static bool one_source(uint32_t w, struct arch_insn *insn)
+static bool one_source(uint32_t w, struct a64_insn *insn)
 {
 	unsigned opcode = w >> 10 & 63;
 
@@ -124,7 +124,7 @@ static bool one_source(uint32_t w, struct arch_insn *insn)
 }
 
 /* Carry, conditional compare and select, one and two sources (C4.1.68). */
-static bool conditional_and_sources(uint32_t w, struct arch_insn *insn)
+static bool conditional_and_sources(uint32_t w, struct a64_insn *insn)
 {
 	arch_regset sources = a64_set(a64_rn(w)) | a64_set(a64_rm(w));
 	bool sets_flags = w >> 29 & 1;
@@ -159,7 +159,7 @@ static bool conditional_and_sources(uint32_t w, struct arch_insn *insn)
 	}
 }
 
-bool a64_effects_register(uint32_t w, struct arch_insn *insn)
+bool a64_effects_register(uint32_t w, struct a64_insn *insn)
 {
 	switch (w >> 24 & 31) {
 	case 10:
@@ -182,7 +182,7 @@ bool a64_effects_register(uint32_t w, struct arch_insn *insn)
  * Floating point and vectors: the only general register that any of them reads
  * is Rn. What they write is not claimed.
  */
-bool a64_effects_vector(uint32_t w, struct arch_insn *insn)
+bool a64_effects_vector(uint32_t w, struct a64_insn *insn)
 {
 	bool scalar = (w & 0x5f200000) == 0x1e200000;
 

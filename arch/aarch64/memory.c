@@ -5,7 +5,7 @@
  */
 #include "arch/aarch64/a64.h"
 
-static bool reads_everything(struct arch_insn *insn)
+static bool reads_everything(struct a64_insn *insn)
 {
 	insn->reads = SET_ALL;
 	insn->writes = 0;
@@ -13,7 +13,7 @@ static bool reads_everything(struct arch_insn *insn)
 }
 
 /* The base register, which may be the stack pointer. */
-static void base(uint32_t w, struct arch_insn *insn)
+static void base(uint32_t w, struct a64_insn *insn)
 {
 	insn->reads |= SET(a64_rn(w));
 	if (a64_rn(w) == SP)
@@ -25,7 +25,7 @@ static void base(uint32_t w, struct arch_insn *insn)
  * exclusive nothing of ours may run: our own stores could end the reservation
  * each time, for ever. The pair stays where it is.
  */
-static bool ordered(uint32_t w, struct arch_insn *insn)
+static bool ordered(uint32_t w, struct a64_insn *insn)
 {
 	bool o2 = w >> 23 & 1, is_load = w >> 22 & 1, o1 = w >> 21 & 1;
 	arch_regset rt = a64_set(a64_rd(w)), rt2 = a64_set(a64_rt2(w)), rs = a64_set(a64_rm(w));
@@ -47,7 +47,7 @@ static bool ordered(uint32_t w, struct arch_insn *insn)
 	return true;
 }
 
-static bool literal(uint32_t w, struct arch_insn *insn)
+static bool literal(uint32_t w, struct a64_insn *insn)
 {
 	bool vector = w >> 26 & 1;
 	unsigned opc = w >> 30;
@@ -61,7 +61,7 @@ static bool literal(uint32_t w, struct arch_insn *insn)
 	return !(vector && opc == 3);
 }
 
-static bool pair(uint32_t w, struct arch_insn *insn)
+static bool pair(uint32_t w, struct a64_insn *insn)
 {
 	bool vector = w >> 26 & 1, is_load = w >> 22 & 1;
 	unsigned opc = w >> 30, form = w >> 23 & 3;
@@ -80,7 +80,7 @@ static bool pair(uint32_t w, struct arch_insn *insn)
 }
 
 /* ldadd, swp and their like; those of 64 bytes take eight registers. */
-static bool atomic(uint32_t w, struct arch_insn *insn)
+static bool atomic(uint32_t w, struct a64_insn *insn)
 {
 	if (w >> 15 & 1 && (w >> 12 & 7) != 0)
 		return reads_everything(insn);
@@ -90,7 +90,7 @@ static bool atomic(uint32_t w, struct arch_insn *insn)
 }
 
 /* One register, all addressing modes. */
-static bool single(uint32_t w, struct arch_insn *insn)
+static bool single(uint32_t w, struct a64_insn *insn)
 {
 	bool vector = w >> 26 & 1, scaled = w >> 24 & 1, other = !scaled && (w >> 21 & 1);
 	unsigned size = w >> 30, opc = w >> 22 & 3, form = w >> 10 & 3;
@@ -122,7 +122,7 @@ static bool single(uint32_t w, struct arch_insn *insn)
 	return !(size == 3 && opc == 3) && !(size == 2 && opc == 3);
 }
 
-bool a64_effects_memory(uint32_t w, struct arch_insn *insn)
+bool a64_effects_memory(uint32_t w, struct a64_insn *insn)
 {
 	insn->flags |= ARCH_INSN_MEMORY;
 	if ((w & 0x3f000000) == 0x08000000)

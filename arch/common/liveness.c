@@ -67,6 +67,7 @@ static void step(struct search *s, struct path p)
 {
 	const struct arch_insn *insn = &s->insns[p.at];
 	taddr_t after = insn->address + insn->length;
+	arch_regset reads, writes;
 
 	if (was_seen(s, p))
 		return;
@@ -75,8 +76,9 @@ static void step(struct search *s, struct path p)
 		return;
 	}
 	s->seen[s->seen_count++] = p;
-	s->live |= insn->reads & p.undecided;
-	p.undecided &= ~(insn->reads | insn->writes);
+	arch_effects(insn, &reads, &writes);
+	s->live |= reads & p.undecided;
+	p.undecided &= ~(reads | writes);
 	switch (insn->flow) {
 	case ARCH_FLOW_NEXT:
 		go_on(s, after, p.undecided);

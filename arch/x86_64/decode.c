@@ -285,7 +285,6 @@ int arch_decode(const uint8_t *bytes, size_t size, taddr_t address, struct arch_
 	insn->length = l.length;
 	memcpy(insn->bytes, bytes, l.length);
 	classify(&l, insn);
-	x86_effects(&l, insn);
 	return ARCH_OK;
 }
 

@@ -11,6 +11,11 @@
  */
 #include "arch/x86_64/x86.h"
 
+struct effect {
+	const uint8_t *bytes;
+	arch_regset reads, writes;
+};
+
 #define FLAGS_BUT_CARRY (SET_FLAGS & ~FLAG_CF)
 #define FLAGS_AH	(FLAG_CF | FLAG_PF | FLAG_AF | FLAG_ZF | FLAG_SF)
 
@@ -78,125 +83,124 @@ static arch_regset address_registers(const struct x86_layout *l)
 	return set;
 }
 
-static void operands(const struct x86_layout *l, struct arch_insn *insn)
+static void operands(const struct x86_layout *l, struct effect *e)
 {
 	const uint32_t at = l->attributes;
 	unsigned reg = register_of(l, x86_reg(l));
 	unsigned rm = register_of(l, x86_rm(l));
 
-	insn->reads |= address_registers(l);
+	e->reads |= address_registers(l);
 	if (at & OP_REG_R)
-		insn->reads |= SET(reg);
+		e->reads |= SET(reg);
 	if ((at & OP_REG_W) && whole(l))
-		insn->writes |= SET(reg);
+		e->writes |= SET(reg);
 	if (l->modrm_offset && x86_mod(l) == 3) {
 		/* movzx and movsx read a byte where the destination is wider. */
 		if (at & OP_RM_R)
-			insn->reads |= l->rex ? SET(rm) : either_of(rm) | SET(rm);
+			e->reads |= l->rex ? SET(rm) : either_of(rm) | SET(rm);
 		if ((at & OP_RM_W) && whole(l))
-			insn->writes |= SET(rm);
+			e->writes |= SET(rm);
 	}
 	if (at & OP_RAX)
-		insn->reads |= SET(RAX);
+		e->reads |= SET(RAX);
 	if ((at & OP_RAX_W) && whole(l))
-		insn->writes |= SET(RAX);
+		e->writes |= SET(RAX);
 	if (at & OP_FLAGS)
-		insn->writes |= SET_FLAGS;
+		e->writes |= SET_FLAGS;
 	if (at & OP_CARRY)
-		insn->reads |= FLAG_CF;
+		e->reads |= FLAG_CF;
 	/* vvvv is a general register in andn, bzhi, shlx and their kin only. */
 	if (l->encoding == X86_VEX && l->map == 2 && l->opcode >= 0xf2)
-		insn->reads |= SET(l->vvvv);
+		e->reads |= SET(l->vvvv);
 }
 
-static void shift_flags(const struct x86_layout *l, unsigned count, bool rotate,
-			struct arch_insn *insn)
+static void shift_flags(const struct x86_layout *l, unsigned count, bool rotate, struct effect *e)
 {
 	count &= l->rex & REX_W ? 63 : 31;
 	if (count && rotate) /* processors leave OF alone where it is undefined */
-		insn->writes |= count == 1 ? FLAG_CF | FLAG_OF : FLAG_CF;
+		e->writes |= count == 1 ? FLAG_CF | FLAG_OF : FLAG_CF;
 	else if (count)
-		insn->writes |= SET_FLAGS;
+		e->writes |= SET_FLAGS;
 }
 
 /* c0, c1, d0 to d3: /0 rol ... /2 rcl /3 rcr /4 shl ... */
-static void shift_group(const struct x86_layout *l, struct arch_insn *insn)
+static void shift_group(const struct x86_layout *l, struct effect *e)
 {
 	unsigned ext = x86_extension(l);
 	unsigned rm = register_of(l, x86_rm(l));
 
 	if (x86_mod(l) == 3) {
-		insn->reads |= SET(rm);
+		e->reads |= SET(rm);
 		if (whole(l))
-			insn->writes |= SET(rm);
+			e->writes |= SET(rm);
 	}
 	if (ext == 2 || ext == 3)
-		insn->reads |= FLAG_CF;
+		e->reads |= FLAG_CF;
 	if (l->opcode >= 0xd2)
-		insn->reads |= SET(RCX);
+		e->reads |= SET(RCX);
 	else
-		shift_flags(l, l->imm_size ? insn->bytes[l->imm_offset] : 1, ext < 4, insn);
+		shift_flags(l, l->imm_size ? e->bytes[l->imm_offset] : 1, ext < 4, e);
 }
 
 /* 80, 81, 83: immediate arithmetic; fe, ff: inc, dec, call, jmp, push. */
-static void arithmetic_group(const struct x86_layout *l, struct arch_insn *insn)
+static void arithmetic_group(const struct x86_layout *l, struct effect *e)
 {
 	unsigned ext = x86_extension(l);
 	unsigned rm = register_of(l, x86_rm(l));
 	bool grows = l->opcode >= 0xfe;
 
 	if (x86_mod(l) == 3) {
-		insn->reads |= SET(rm);
+		e->reads |= SET(rm);
 		if (whole(l) && (grows ? ext < 2 : ext != 7))
-			insn->writes |= SET(rm);
+			e->writes |= SET(rm);
 	}
 	if (grows) {
 		if (ext < 2)
-			insn->writes |= FLAGS_BUT_CARRY;
+			e->writes |= FLAGS_BUT_CARRY;
 		else
-			insn->reads |= SET(RSP);
+			e->reads |= SET(RSP);
 		return;
 	}
-	insn->writes |= SET_FLAGS;
+	e->writes |= SET_FLAGS;
 	if (ext == 2 || ext == 3)
-		insn->reads |= FLAG_CF;
+		e->reads |= FLAG_CF;
 }
 
 /* f6, f7: test test not neg mul imul div idiv */
-static void unary_group(const struct x86_layout *l, struct arch_insn *insn)
+static void unary_group(const struct x86_layout *l, struct effect *e)
 {
 	unsigned ext = x86_extension(l);
 	unsigned rm = register_of(l, x86_rm(l));
 
 	if (x86_mod(l) == 3) {
-		insn->reads |= SET(rm);
+		e->reads |= SET(rm);
 		if (whole(l) && (ext == 2 || ext == 3))
-			insn->writes |= SET(rm);
+			e->writes |= SET(rm);
 	}
 	if (ext != 2 && ext < 6) /* div leaves the flags, undefined as they are, alone */
-		insn->writes |= SET_FLAGS;
+		e->writes |= SET_FLAGS;
 	if (ext >= 4) {
-		insn->reads |= SET(RAX);
+		e->reads |= SET(RAX);
 		if (ext >= 6 && l->opcode == 0xf7)
-			insn->reads |= SET(RDX);
+			e->reads |= SET(RDX);
 		if (whole(l))
-			insn->writes |= SET(RAX) | SET(RDX);
+			e->writes |= SET(RAX) | SET(RDX);
 	}
 }
 
-static void x87(const struct x86_layout *l, struct arch_insn *insn)
+static void x87(const struct x86_layout *l, struct effect *e)
 {
 	unsigned ext = x86_extension(l);
 
 	if (x86_is_memory(l))
 		return;
 	if ((l->opcode == 0xda || l->opcode == 0xdb) && ext < 4)
-		insn->reads |= FLAG_CF | FLAG_ZF | FLAG_PF; /* fcmovcc */
+		e->reads |= FLAG_CF | FLAG_ZF | FLAG_PF; /* fcmovcc */
 	if ((l->opcode == 0xdb || l->opcode == 0xdf) && (ext == 5 || ext == 6))
-		insn->writes |= FLAG_CF | FLAG_ZF | FLAG_PF; /* fcomi, fucomi */
+		e->writes |= FLAG_CF | FLAG_ZF | FLAG_PF; /* fcomi, fucomi */
 }
 
-static void one_byte_group(const struct x86_layout *l, struct arch_insn *insn)
+static void one_byte_group(const struct x86_layout *l, struct effect *e)
 {
 	unsigned rm = register_of(l, x86_rm(l));
 
@@ -206,293 +210,295 @@ static void one_byte_group(const struct x86_layout *l, struct arch_insn *insn)
 	case 0x83:
 	case 0xfe:
 	case 0xff:
-		arithmetic_group(l, insn);
+		arithmetic_group(l, e);
 		break;
 	case 0x8f: /* pop */
-		insn->reads |= SET(RSP);
+		e->reads |= SET(RSP);
 		if (x86_mod(l) == 3 && whole(l))
-			insn->writes |= SET(rm);
+			e->writes |= SET(rm);
 		break;
 	case 0xc0:
 	case 0xc1:
 	case 0xd0 ... 0xd3:
-		shift_group(l, insn);
+		shift_group(l, e);
 		break;
 	case 0xc6:
-	case 0xc7: /* mov; xbegin and xabort do not come here */
-		if (x86_mod(l) == 3 && whole(l))
-			insn->writes |= SET(rm);
+	case 0xc7: /* mov; xabort and xbegin, after which nothing or everything is as before */
+		if (x86_extension(l) != 0)
+			e->reads |= SET_ALL;
+		else if (x86_mod(l) == 3 && whole(l))
+			e->writes |= SET(rm);
 		break;
 	case 0xd8 ... 0xdf:
-		x87(l, insn);
+		x87(l, e);
 		break;
 	default:
-		unary_group(l, insn);
+		unary_group(l, e);
 	}
 }
 
 /* movs cmps stos lods scas ins outs, with or without rep. */
-static void string_instruction(const struct x86_layout *l, struct arch_insn *insn)
+static void string_instruction(const struct x86_layout *l, struct effect *e)
 {
 	bool repeated = l->prefixes & (PREFIX_F2 | PREFIX_F3);
 	unsigned op = l->opcode & 0xfe;
 
-	insn->reads |= FLAG_DF;
+	e->reads |= FLAG_DF;
 	if (op == 0xa4 || op == 0xa6 || op == 0xac || op == 0x6e)
-		insn->reads |= SET(RSI);
+		e->reads |= SET(RSI);
 	if (op != 0xac && op != 0x6e)
-		insn->reads |= SET(RDI);
+		e->reads |= SET(RDI);
 	if (op == 0xaa || op == 0xae)
-		insn->reads |= SET(RAX);
+		e->reads |= SET(RAX);
 	if (op == 0x6c || op == 0x6e)
-		insn->reads |= SET(RDX);
+		e->reads |= SET(RDX);
 	if (repeated)
-		insn->reads |= SET(RCX);
+		e->reads |= SET(RCX);
 	if ((op == 0xa6 || op == 0xae) && !repeated)
-		insn->writes |= SET_FLAGS;
+		e->writes |= SET_FLAGS;
 	if (l->opcode == 0xad && !repeated && whole(l))
-		insn->writes |= SET(RAX);
+		e->writes |= SET(RAX);
 }
 
-static void flag_instruction(const struct x86_layout *l, struct arch_insn *insn)
+static void flag_instruction(const struct x86_layout *l, struct effect *e)
 {
 	switch (l->opcode) {
 	case 0x9c: /* pushf */
-		insn->reads |= SET_FLAGS | FLAG_DF | SET(RSP);
+		e->reads |= SET_FLAGS | FLAG_DF | SET(RSP);
 		break;
 	case 0x9d: /* popf */
-		insn->writes |= SET_FLAGS | FLAG_DF;
-		insn->reads |= SET(RSP);
+		e->writes |= SET_FLAGS | FLAG_DF;
+		e->reads |= SET(RSP);
 		break;
 	case 0x9e: /* sahf */
-		insn->reads |= SET(RAX);
-		insn->writes |= FLAGS_AH;
+		e->reads |= SET(RAX);
+		e->writes |= FLAGS_AH;
 		break;
 	case 0x9f: /* lahf */
-		insn->reads |= FLAGS_AH | SET(RAX);
+		e->reads |= FLAGS_AH | SET(RAX);
 		break;
 	case 0xf5: /* cmc */
-		insn->reads |= FLAG_CF;
-		insn->writes |= FLAG_CF;
+		e->reads |= FLAG_CF;
+		e->writes |= FLAG_CF;
 		break;
 	case 0xf8:
 	case 0xf9: /* clc, stc */
-		insn->writes |= FLAG_CF;
+		e->writes |= FLAG_CF;
 		break;
 	default: /* cld, std */
-		insn->writes |= FLAG_DF;
+		e->writes |= FLAG_DF;
 	}
 }
 
 /* The opcodes that carry a register number in their last three bits. */
-static void short_register(const struct x86_layout *l, struct arch_insn *insn)
+static void short_register(const struct x86_layout *l, struct effect *e)
 {
 	unsigned reg = (l->opcode & 7) | (l->rex & REX_B ? 8 : 0);
 	unsigned row = l->opcode & 0xf8;
 	arch_regset written = whole(l) ? SET(reg) : 0;
 
 	if (row == 0x50) {
-		insn->reads |= SET(reg) | SET(RSP);
+		e->reads |= SET(reg) | SET(RSP);
 	} else if (row == 0x58) {
-		insn->reads |= SET(RSP);
-		insn->writes |= written;
+		e->reads |= SET(RSP);
+		e->writes |= written;
 	} else if (row == 0x90) {
 		if (reg != RAX)
-			insn->reads |= SET(reg) | SET(RAX);
+			e->reads |= SET(reg) | SET(RAX);
 	} else { /* mov */
-		insn->writes |= written;
+		e->writes |= written;
 	}
 }
 
-static void one_byte_special(const struct x86_layout *l, struct arch_insn *insn)
+static void one_byte_special(const struct x86_layout *l, struct effect *e)
 {
 	switch (l->opcode) {
 	case 0x30 ... 0x33: /* xor */
 		/* The flags of x ^ x are known as well; 16 and 8 bits keep the rest. */
 		if (x86_mod(l) == 3 && x86_reg(l) == x86_rm(l) && whole(l))
-			insn->reads &= ~SET(x86_reg(l));
+			e->reads &= ~SET(x86_reg(l));
 		break;
 	case 0x50 ... 0x5f:
 	case 0x90 ... 0x97:
 	case 0xb8 ... 0xbf:
-		short_register(l, insn);
+		short_register(l, e);
 		break;
 	case 0x68:
 	case 0x6a:
-		insn->reads |= SET(RSP);
+		e->reads |= SET(RSP);
 		break;
 	case 0x6c ... 0x6f:
 	case 0xa4 ... 0xa7:
 	case 0xaa ... 0xaf:
-		string_instruction(l, insn);
+		string_instruction(l, e);
 		break;
 	case 0x70 ... 0x7f:
-		insn->reads |= condition_flags(l->opcode);
+		e->reads |= condition_flags(l->opcode);
 		break;
 	case 0x98: /* cbw, cwde, cdqe */
-		insn->reads |= SET(RAX);
-		insn->writes |= whole(l) ? SET(RAX) : 0;
+		e->reads |= SET(RAX);
+		e->writes |= whole(l) ? SET(RAX) : 0;
 		break;
 	case 0x99: /* cwd, cdq, cqo */
-		insn->reads |= SET(RAX);
-		insn->writes |= whole(l) ? SET(RDX) : 0;
+		e->reads |= SET(RAX);
+		e->writes |= whole(l) ? SET(RDX) : 0;
 		break;
 	case 0x9c ... 0x9f:
 	case 0xf5:
 	case 0xf8 ... 0xf9:
 	case 0xfc ... 0xfd:
-		flag_instruction(l, insn);
+		flag_instruction(l, e);
 		break;
 	case 0xc8: /* enter */
 	case 0xc9: /* leave */
-		insn->reads |= SET(RSP) | SET(RBP);
+		e->reads |= SET(RSP) | SET(RBP);
 		break;
 	case 0xd7: /* xlat */
-		insn->reads |= SET(RAX) | SET(RBX);
+		e->reads |= SET(RAX) | SET(RBX);
 		break;
 	case 0xe0 ... 0xe3: /* loopne, loope, loop, jrcxz */
-		insn->reads |= SET(RCX) | (l->opcode < 0xe2 ? FLAG_ZF : 0);
+		e->reads |= SET(RCX) | (l->opcode < 0xe2 ? FLAG_ZF : 0);
 		break;
 	case 0xe8:
-		insn->reads |= SET(RSP);
+		e->reads |= SET(RSP);
 		break;
 	case 0xe9:
 	case 0xeb:
 		break;
 	default: /* in, out, returns, traps, system calls: not worth knowing */
-		insn->reads |= SET_ALL;
+		e->reads |= SET_ALL;
 	}
 }
 
 /* 0f a3 ab b3 bb ba: CF is the bit, ZF stays; the rest is undefined, and left alone. */
-static void bit_test(struct arch_insn *insn)
+static void bit_test(struct effect *e)
 {
-	insn->writes |= FLAG_CF;
+	e->writes |= FLAG_CF;
 }
 
-static void two_byte_group(const struct x86_layout *l, struct arch_insn *insn)
+static void two_byte_group(const struct x86_layout *l, struct effect *e)
 {
 	unsigned ext = x86_extension(l);
 	bool is_register = x86_mod(l) == 3;
 
 	switch (l->opcode) {
 	case 0xba:
-		bit_test(insn);
+		bit_test(e);
 		if (is_register) {
-			insn->reads |= SET(x86_rm(l));
+			e->reads |= SET(x86_rm(l));
 			if (ext != 4 && whole(l))
-				insn->writes |= SET(x86_rm(l));
+				e->writes |= SET(x86_rm(l));
 		}
 		break;
 	case 0xc7:
 		if (!is_register) {
-			insn->reads |= SET(RAX) | SET(RBX) | SET(RCX) | SET(RDX);
+			e->reads |= SET(RAX) | SET(RBX) | SET(RCX) | SET(RDX);
 			if (ext != 1)
-				insn->reads |= SET_ALL;
+				e->reads |= SET_ALL;
 		} else if (ext >= 6 && whole(l) && !(l->prefixes & PREFIX_F3)) {
-			insn->writes |= SET_FLAGS | SET(x86_rm(l)); /* rdrand, rdseed */
+			e->writes |= SET_FLAGS | SET(x86_rm(l)); /* rdrand, rdseed */
 		} else {
-			insn->reads |= SET_ALL;
+			e->reads |= SET_ALL;
 		}
 		break;
 	case 0xae: /* fences, fxsave and its kin; with f3 rdfsbase and others */
-		insn->reads |= is_register && ext >= 5 && !l->prefixes ? 0 : SET(RAX) | SET(RDX);
+		e->reads |= is_register && ext >= 5 && !l->prefixes ? 0 : SET(RAX) | SET(RDX);
 		if (is_register && l->prefixes)
-			insn->reads |= SET_ALL;
+			e->reads |= SET_ALL;
 		break;
 	case 0x01:
 		if (l->modrm == 0xd0) { /* xgetbv */
-			insn->reads |= SET(RCX);
-			insn->writes |= SET(RAX) | SET(RDX);
+			e->reads |= SET(RCX);
+			e->writes |= SET(RAX) | SET(RDX);
 			break;
 		}
 		if (l->modrm == 0xf9) { /* rdtscp */
-			insn->writes |= SET(RAX) | SET(RDX) | SET(RCX);
+			e->writes |= SET(RAX) | SET(RDX) | SET(RCX);
 			break;
 		}
 		/* fall through */
 	default:
-		insn->reads |= SET_ALL;
+		e->reads |= SET_ALL;
 	}
 }
 
-static void two_byte_special(const struct x86_layout *l, struct arch_insn *insn)
+static void two_byte_special(const struct x86_layout *l, struct effect *e)
 {
 	const bool scalar = l->prefixes & (PREFIX_F2 | PREFIX_F3);
 
 	switch (l->opcode) {
 	case 0x1e: /* hint, endbr64, rdssp */
 		if (scalar && x86_mod(l) == 3)
-			insn->reads |= SET(x86_rm(l));
+			e->reads |= SET(x86_rm(l));
 		break;
 	case 0x2c:
 	case 0x2d: /* cvt(t)ss2si and the like; without prefix to an mmx register */
 		if (scalar)
-			insn->writes |= SET(x86_reg(l));
+			e->writes |= SET(x86_reg(l));
 		break;
 	case 0x31: /* rdtsc */
-		insn->writes |= SET(RAX) | SET(RDX);
+		e->writes |= SET(RAX) | SET(RDX);
 		break;
 	case 0x40 ... 0x4f:
 	case 0x80 ... 0x8f:
 	case 0x90 ... 0x9f:
-		insn->reads |= condition_flags(l->opcode);
+		e->reads |= condition_flags(l->opcode);
 		break;
 	case 0x7e: /* movd, movq to a register; with f3 between vector registers */
 		if (!(l->prefixes & PREFIX_F3) && x86_mod(l) == 3)
-			insn->writes |= SET(x86_rm(l));
+			e->writes |= SET(x86_rm(l));
 		break;
 	case 0xa0:
 	case 0xa1:
 	case 0xa8:
 	case 0xa9:
-		insn->reads |= SET(RSP);
+		e->reads |= SET(RSP);
 		break;
 	case 0xa2: /* cpuid */
-		insn->reads |= SET(RAX) | SET(RCX);
-		insn->writes |= SET(RAX) | SET(RBX) | SET(RCX) | SET(RDX);
+		e->reads |= SET(RAX) | SET(RCX);
+		e->writes |= SET(RAX) | SET(RBX) | SET(RCX) | SET(RDX);
 		break;
 	case 0xa3:
 	case 0xab:
 	case 0xb3:
 	case 0xbb:
-		bit_test(insn);
+		bit_test(e);
 		break;
 	case 0xa4:
 	case 0xac:
-		shift_flags(l, insn->bytes[l->imm_offset], false, insn);
+		shift_flags(l, e->bytes[l->imm_offset], false, e);
 		break;
 	case 0xa5:
 	case 0xad:
-		insn->reads |= SET(RCX);
+		e->reads |= SET(RCX);
 		break;
 	case 0xb8: /* popcnt: decode.c has seen to the prefix */
 		break;
 	case 0xc8 ... 0xcf: /* bswap */
-		insn->reads |= SET((l->opcode & 7) | (l->rex & REX_B ? 8 : 0));
+		e->reads |= SET((l->opcode & 7) | (l->rex & REX_B ? 8 : 0));
 		break;
 	case 0xf7: /* maskmovq */
-		insn->reads |= SET(RDI);
+		e->reads |= SET(RDI);
 		break;
 	default: /* system calls and undefined instructions */
-		insn->reads |= SET_ALL;
+		e->reads |= SET_ALL;
 	}
 }
 
-static void map_38_special(const struct x86_layout *l, struct arch_insn *insn)
+static void map_38_special(const struct x86_layout *l, struct effect *e)
 {
 	unsigned reg = x86_reg(l);
 
 	switch (l->opcode) {
 	case 0xf0: /* movbe load, crc32 */
-		insn->reads |= either_of(x86_rm(l));
+		e->reads |= either_of(x86_rm(l));
 		if (!(l->prefixes & PREFIX_F2) && whole(l)) {
-			insn->reads = address_registers(l);
-			insn->writes |= SET(reg);
+			e->reads = address_registers(l);
+			e->writes |= SET(reg);
 		}
 		break;
 	case 0xf6: /* adcx, adox */
-		insn->reads |= FLAG_CF | FLAG_OF;
+		e->reads |= FLAG_CF | FLAG_OF;
 		break;
 	case 0xf8: /* movdir64b, enqcmd: the register holds an address */
 	default:
@@ -500,33 +506,33 @@ static void map_38_special(const struct x86_layout *l, struct arch_insn *insn)
 	}
 }
 
-static void vex_special(const struct x86_layout *l, struct arch_insn *insn)
+static void vex_special(const struct x86_layout *l, struct effect *e)
 {
 	if (l->map == 1) { /* vmaskmovdqu */
-		insn->reads |= SET(RDI);
+		e->reads |= SET(RDI);
 		return;
 	}
 	switch (l->opcode) {
 	case 0xf3: /* blsr, blsmsk, blsi: vvvv is the destination */
-		insn->reads &= ~SET(l->vvvv);
+		e->reads &= ~SET(l->vvvv);
 		if (x86_mod(l) == 3)
-			insn->reads |= SET(x86_rm(l));
-		insn->reads |= address_registers(l);
-		insn->writes |= SET(l->vvvv);
+			e->reads |= SET(x86_rm(l));
+		e->reads |= address_registers(l);
+		e->writes |= SET(l->vvvv);
 		break;
 	case 0xf5: /* bzhi; pdep and pext leave the flags alone */
 		if (l->simd == 0)
-			insn->writes |= SET_FLAGS;
+			e->writes |= SET_FLAGS;
 		break;
 	case 0xf6: /* mulx: vvvv is the second destination */
-		insn->reads = address_registers(l) | SET(RDX);
+		e->reads = address_registers(l) | SET(RDX);
 		if (x86_mod(l) == 3)
-			insn->reads |= SET(x86_rm(l));
-		insn->writes |= SET(l->vvvv);
+			e->reads |= SET(x86_rm(l));
+		e->writes |= SET(l->vvvv);
 		break;
 	case 0xf7: /* bextr; shlx, shrx and sarx leave the flags alone */
 		if (l->simd == 0)
-			insn->writes |= SET_FLAGS;
+			e->writes |= SET_FLAGS;
 		break;
 	default: /* andn */
 		break;
@@ -534,30 +540,41 @@ static void vex_special(const struct x86_layout *l, struct arch_insn *insn)
 }
 
 /* pcmpestri and its kin: lengths in rax and rdx, the result in rcx. */
-static void string_compare(const struct x86_layout *l, struct arch_insn *insn)
+static void string_compare(const struct x86_layout *l, struct effect *e)
 {
-	insn->writes |= SET_FLAGS;
+	e->writes |= SET_FLAGS;
 	if (l->opcode < 0x62)
-		insn->reads |= SET(RAX) | SET(RDX);
+		e->reads |= SET(RAX) | SET(RDX);
 	if (l->opcode & 1)
-		insn->writes |= SET(RCX);
+		e->writes |= SET(RCX);
 }
 
-void x86_effects(const struct x86_layout *l, struct arch_insn *insn)
+static void special(const struct x86_layout *l, struct effect *e)
 {
-	insn->reads = 0;
-	insn->writes = 0;
-	operands(l, insn);
-	if (!(l->attributes & (OP_SPECIAL | OP_GROUP)))
-		return;
 	if (l->map == 3)
-		string_compare(l, insn);
+		string_compare(l, e);
 	else if (l->encoding != X86_LEGACY)
-		vex_special(l, insn);
+		vex_special(l, e);
 	else if (l->map == 2)
-		map_38_special(l, insn);
+		map_38_special(l, e);
 	else if (l->map == 1)
-		(l->attributes & OP_GROUP ? two_byte_group : two_byte_special)(l, insn);
+		(l->attributes & OP_GROUP ? two_byte_group : two_byte_special)(l, e);
 	else
-		(l->attributes & OP_GROUP ? one_byte_group : one_byte_special)(l, insn);
+		(l->attributes & OP_GROUP ? one_byte_group : one_byte_special)(l, e);
+}
+
+void arch_effects(const struct arch_insn *insn, arch_regset *reads, arch_regset *writes)
+{
+	struct effect e = {.bytes = insn->bytes};
+	struct x86_layout l;
+
+	*reads = SET_ALL;
+	*writes = 0;
+	if (x86_layout_read(insn->bytes, insn->length, &l) != ARCH_OK)
+		return;
+	operands(&l, &e);
+	if (l.attributes & (OP_SPECIAL | OP_GROUP))
+		special(&l, &e);
+	*reads = e.reads;
+	*writes = e.writes;
 }

@@ -162,9 +162,6 @@ uint32_t x86_attributes(enum x86_encoding encoding, unsigned map, unsigned opcod
  */
 int x86_layout_read(const uint8_t *bytes, size_t size, struct x86_layout *l);
 
-/* Fills insn->reads and insn->writes. */
-void x86_effects(const struct x86_layout *l, struct arch_insn *insn);
-
 /* ---------------------------------------------------------------- emission */
 
 /* All of these set the sticky status instead of failing. */

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# run.sh - make bench: costs of a call, lengths of stops, attach. The figures
+# run.sh - make bench: decoding, costs of a call, lengths of stops, attach. The figures
 # are ratios of one run on one machine; load beside it shows.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -9,6 +9,8 @@ build=${DINST_BUILD:-build}
 status=0
 
 echo "$(uname -sr), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), load $(cut -d' ' -f1 /proc/loadavg)"
+echo
+timeout 60 "$build/tests/bench/decode" || status=1
 echo
 timeout 120 "$build/tests/bench/calls" || status=1
 echo

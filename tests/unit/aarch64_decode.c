@@ -186,6 +186,7 @@ static void test_cases(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct arch_insn insn;
 		uint8_t bytes[A64_SIZE];
+		arch_regset reads, writes;
 
 		a64_store(bytes, cases[i].word);
 		if (arch_decode(bytes, sizeof(bytes), ADDRESS, &insn) != ARCH_OK)
@@ -196,9 +197,10 @@ static void test_cases(void **state)
 			fail_msg("%s: flow %u, flags %#x, target %#llx, data %#llx", cases[i].text,
 				 insn.flow, insn.flags, (unsigned long long)insn.target,
 				 (unsigned long long)insn.data_ref);
-		if (insn.reads != cases[i].reads || insn.writes != cases[i].writes)
+		arch_effects(&insn, &reads, &writes);
+		if (reads != cases[i].reads || writes != cases[i].writes)
 			fail_msg("%s: reads %#llx, writes %#llx", cases[i].text,
-				 (unsigned long long)insn.reads, (unsigned long long)insn.writes);
+				 (unsigned long long)reads, (unsigned long long)writes);
 	}
 }
 
@@ -245,6 +247,7 @@ static void test_garbage(void **state)
 	for (int i = 0; i < 2000000; i++) {
 		struct arch_insn insn;
 		uint8_t bytes[A64_SIZE], room[ARCH_RELOCATED_MAX];
+		arch_regset reads, writes;
 		struct arch_buf out = {
 			.bytes = room, .size = sizeof(room), .pc = ADDRESS + 0x800000};
 
@@ -254,7 +257,8 @@ static void test_garbage(void **state)
 		a64_store(bytes, (uint32_t)seed);
 		if (arch_decode(bytes, sizeof(bytes), ADDRESS, &insn) != ARCH_OK)
 			continue;
-		assert_false((insn.reads | insn.writes) & ~ALL);
+		arch_effects(&insn, &reads, &writes);
+		assert_false((reads | writes) & ~ALL);
 		arch_relocate(&insn, &out);
 		if (out.status != ARCH_OK && out.status != ARCH_OUT_OF_RANGE &&
 		    out.status != ARCH_REFUSED)

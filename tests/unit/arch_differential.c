@@ -261,18 +261,20 @@ static void check_effects(const struct arch_insn *insn, const struct run_state *
 {
 	static struct run_state other, out;
 	uint64_t defined = 0, kept = 0;
+	arch_regset reads, writes;
 
+	arch_effects(insn, &reads, &writes);
 	other = *in;
 	other.pc = CODE + ORIGIN;
 	for (unsigned i = 0; i < 16; i++)
-		if (!(insn->reads & SET(i)) && i != RSP)
+		if (!(reads & SET(i)) && i != RSP)
 			other.r[i] = ~other.r[i] ^ run_random() >> 40;
 	for (size_t i = 0; i < sizeof(tracked) / sizeof(tracked[0]); i++) {
-		if (!(insn->reads & tracked[i].bit))
+		if (!(reads & tracked[i].bit))
 			other.flags ^= tracked[i].mask;
-		if (insn->writes & tracked[i].bit)
+		if (writes & tracked[i].bit)
 			defined |= tracked[i].mask;
-		if (insn->reads & tracked[i].bit)
+		if (reads & tracked[i].bit)
 			kept |= tracked[i].mask;
 	}
 	memcpy(scratch, memory_before, SCRATCH_SIZE);
@@ -281,7 +283,7 @@ static void check_effects(const struct arch_insn *insn, const struct run_state *
 	if (out.signal != expected->signal || out.pc != expected->pc)
 		report(insn, expected, &out, "with other values the end");
 	for (unsigned i = 0; i < 16; i++)
-		if ((insn->reads | insn->writes) & SET(i) && out.r[i] != expected->r[i])
+		if ((reads | writes) & SET(i) && out.r[i] != expected->r[i])
 			report(insn, expected, &out, "with other values a register");
 	if (memcmp(memory_original, scratch, SCRATCH_SIZE) != 0)
 		report(insn, expected, &out, "with other values memory");
