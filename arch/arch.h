@@ -87,11 +87,11 @@ enum arch_insn_flag {
 /* One decoded instruction. A plain value. */
 struct arch_insn {
 	taddr_t address;
-	taddr_t target;	    /* direct control flow: where it goes, else 0 */
-	taddr_t data_ref;   /* pc-relative or absolute table operand, else 0 */
-	uint16_t flags;	    /* enum arch_insn_flag */
-	uint8_t flow;	    /* enum arch_flow */
-	uint8_t length;	    /* bytes */
+	taddr_t target;	  /* direct control flow: where it goes, else 0 */
+	taddr_t data_ref; /* pc-relative or absolute table operand, else 0 */
+	uint16_t flags;	  /* enum arch_insn_flag */
+	uint8_t flow;	  /* enum arch_flow */
+	uint8_t length;	  /* bytes */
 	uint8_t bytes[ARCH_INSN_MAX];
 };
 
@@ -105,7 +105,45 @@ struct arch_buf {
 	size_t used;
 	taddr_t pc;
 	int status;
+	struct arch_trace *trace; /* NULL: nobody asks */
 };
+
+/*
+ * What a stack walk must know of emitted code: from `offset` in the buffer on,
+ * up to the next mark, the code has moved the stack pointer down by `pushed`
+ * bytes. Marks are in ascending order; `count` goes on where there is no room.
+ */
+struct arch_mark {
+	uint32_t offset;
+	uint32_t pushed;
+};
+
+struct arch_trace {
+	struct arch_mark *marks;
+	size_t count, room;
+};
+
+/* Bytes pushed at `offset` of a traced buffer. */
+static inline size_t arch_pushed_at(const struct arch_trace *t, size_t offset)
+{
+	size_t pushed = 0;
+
+	for (size_t i = 0; i < t->count && i < t->room && t->marks[i].offset <= offset; i++)
+		pushed = t->marks[i].pushed;
+	return pushed;
+}
+
+/* For emitters: what is emitted from here on runs with `pushed` bytes on the stack. */
+static inline void arch_note_pushed(struct arch_buf *b, size_t pushed)
+{
+	struct arch_trace *t = b->trace;
+
+	if (t && t->count < t->room)
+		t->marks[t->count] =
+			(struct arch_mark){.offset = (uint32_t)b->used, .pushed = (uint32_t)pushed};
+	if (t)
+		t->count++;
+}
 
 /* The address at which the next emitted byte will run. */
 static inline taddr_t arch_here(const struct arch_buf *b)
@@ -216,6 +254,56 @@ enum { ARCH_GATE_MAX = 64 };
 void arch_emit_gate(struct arch_buf *out, taddr_t arrived, taddr_t go, taddr_t budget,
 		    taddr_t next);
 
+/*
+ * A switch: an aligned word of ARCH_SWITCH_SIZE bytes that holds either nothing
+ * to do, and control falls into what follows it, or a jump. One aligned 64-bit
+ * store turns it under running threads. (x86-64: a no-op of eight bytes or a
+ * near jump; each is fetched whole or not at all.)
+ */
+enum { ARCH_SWITCH_SIZE = 8 };
+
+/* Pads, then emits a switch that falls through. Returns its offset in `out`. */
+size_t arch_emit_switch(struct arch_buf *out);
+
+/* The word that makes the switch at `switch_pc` lead to `target`, or fall through where
+ * that is 0. *value is set on ARCH_OK only; else ARCH_OUT_OF_RANGE. */
+int arch_switch_value(taddr_t switch_pc, taddr_t target, uint64_t *value);
+
+/* ----------------------------------------------------- frames of snippets */
+
+/*
+ * A frame surrounds the snippets that run at one place: it finds or makes the
+ * registers that they need and puts back what may be needed afterwards.
+ *
+ *   1. `live` and `red_zone` are set, the rest is 0;
+ *   2. each snippet raises the needs (arch_count_needs() and its like);
+ *   3. arch_frame_open(), the snippets one after the other, arch_frame_close().
+ *
+ * Nothing is saved that is dead, or that is not changed.
+ */
+enum arch_need {
+	ARCH_NEED_FLAGS = 1 << 0, /* changes flags */
+	ARCH_NEED_TEST = 1 << 1,  /* reg[0] is one that can be tested without flags */
+	ARCH_NEED_STACK = 1 << 2, /* changes memory below the stack pointer itself */
+};
+
+enum { ARCH_SCRATCH_MAX = 4 };
+
+struct arch_frame {
+	arch_regset live; /* what must be preserved (arch_live_before) */
+	bool red_zone;	  /* bytes below the stack pointer may be live */
+	uint8_t needs;	  /* enum arch_need */
+	uint8_t scratch;  /* general registers wanted, at most ARCH_SCRATCH_MAX */
+
+	/* Set by arch_frame_open(). */
+	uint8_t reg[ARCH_SCRATCH_MAX]; /* the registers to use, numbers of the architecture */
+	uint8_t pushed;		       /* bytes of stack between open and close */
+	uint16_t saves;		       /* the architecture's own */
+};
+
+void arch_frame_open(struct arch_buf *out, struct arch_frame *frame);
+void arch_frame_close(struct arch_buf *out, const struct arch_frame *frame);
+
 /* ------------------------------------------------------------ counters */
 
 /*
@@ -226,8 +314,8 @@ void arch_emit_gate(struct arch_buf *out, taddr_t arrived, taddr_t go, taddr_t b
  *
  * ARCH_COUNT_PER_CPU increments the current CPU's slot in a restartable
  * sequence (rseq, include/uapi/linux/rseq.h), falling back to the locked slot
- * where the thread has no CPU id; it needs counter_address + all blocks below
- * 2 GiB. ARCH_COUNT_LOCKED increments the locked slot atomically, and uses no
+ * where the thread has no CPU id; it needs counter_address + all blocks and
+ * the table of CPUs below 2 GiB. ARCH_COUNT_LOCKED increments the locked slot atomically, and uses no
  * thread pointer.
  */
 enum arch_count_mode { ARCH_COUNT_PER_CPU, ARCH_COUNT_LOCKED };
@@ -239,9 +327,33 @@ struct arch_counter {
 	unsigned cpus;		 /* possible CPUs */
 	int64_t rseq_offset;	 /* struct rseq relative to the thread pointer */
 	uint32_t rseq_signature; /* as the target's threads registered it */
-	arch_regset live;	 /* what must be preserved (arch_live_before) */
-	bool red_zone;		 /* bytes below the stack pointer may be live */
+	/*
+	 * A table for sequences that must not touch the flags: the word for CPU n,
+	 * at cpu_table + 8 * n, is (n << cpu_shift) + 1; those for -1 and -2, which
+	 * mean that there is no CPU id (include/uapi/linux/rseq.h), are 0.
+	 */
+	taddr_t cpu_table;
+	arch_regset live; /* what must be preserved (arch_live_before) */
+	bool red_zone;	  /* bytes below the stack pointer may be live */
 };
+
+/* Raises what `frame` provides to what arch_emit_count() needs. */
+void arch_count_needs(const struct arch_counter *spec, struct arch_frame *frame);
+
+/*
+ * Emits one increment inside an open frame. What is seldom or never executed,
+ * and the rseq_cs descriptor, goes to `cold` (ARCH_COUNT_COLD bytes at most,
+ * aligned to ARCH_COUNT_ALIGN by itself): the abort handler and the locked path.
+ *
+ * A thread's rseq_cs may go on pointing to the descriptor long after the
+ * sequence, and the kernel kills a thread whose rseq_cs leads to something
+ * else. So before `cold` is given back or written anew, the rseq_cs of every
+ * thread that points into it must be cleared while the thread is stopped; a
+ * thread whose pc is in the sequence is inside and keeps it from being freed.
+ */
+enum { ARCH_COUNT_COLD = 96, ARCH_COUNT_HOT = 96, ARCH_COUNT_ALIGN = 32 };
+void arch_emit_count(const struct arch_counter *spec, const struct arch_frame *frame,
+		     struct arch_buf *out, struct arch_buf *cold);
 
 /*
  * Mini trampolines that count live in cells of fixed size. Whatever it is

@@ -101,11 +101,26 @@ struct site {
 	struct slot slots[];
 };
 
-/* A snippet at a point: one mini trampoline in a cell. */
+/* What is inserted at a point. */
+enum snippet_kind {
+	SNIPPET_COUNT, /* one more in `counter` */
+	SNIPPET_NONE,  /* nothing: for PLACE_BYPASS, which only leads control elsewhere */
+	SNIPPET_ENTER, /* per-thread state: an activation begins */
+	SNIPPET_LEAVE, /* ... and ends */
+};
+
+struct snippet {
+	enum snippet_kind kind;
+	taddr_t counter;   /* of the site's place; 0 if it has none */
+	uint64_t argument; /* what else the kind needs */
+};
+
+/* A snippet at one part of a point: one mini trampoline in a cell. */
 struct link {
 	struct site *site;
 	struct slot *slot;
 	struct instance *instance;
+	bool part; /* not the point's first part */
 	taddr_t cell;
 	taddr_t counter; /* of the site's place; the link holds a reference */
 	struct arch_cell shape;
@@ -147,8 +162,9 @@ struct instance {
 struct metric {
 	const char *name;
 	const char *unit;
-	const char *constraints; /* hierarchies that its focus may name */
-	enum point_kind kind;	 /* where it counts */
+	const char *constraints;   /* hierarchies that its focus may name */
+	enum point_kind kind;	   /* where it counts */
+	enum snippet_kind snippet; /* what is inserted there; SNIPPET_COUNT where not said */
 };
 
 const struct metric *metric_find(const char *name);
@@ -271,10 +287,12 @@ void site_drop_gone(struct session *s);
 bool site_is_in_place(const struct session *s, const struct site *site);
 /* Takes a site out of the table: its window will be restored; new requests make a new one. */
 void site_forget(struct session *s, struct site *site);
-/* Writes a counting mini for `instance` and chains it last in the slot: it counts from now on
- * if the site is patched. */
-int site_link(struct session *s, struct site *site, enum point_kind kind, unsigned insn,
-	      struct instance *instance, taddr_t counter, struct dinst_error *e);
+/*
+ * Adds a snippet at a part of a point whose window is the site's; *snippet is
+ * copied, and a reference to its counter is held. Runs if the site is patched.
+ */
+int site_link(struct session *s, struct site *site, const struct point *p,
+	      const struct snippet *snippet, struct instance *instance, struct dinst_error *e);
 /* Takes the mini out of its chain; it stays readable until it is freed. */
 void site_unlink(struct link *link);
 void link_free(struct link *link); /* frees cell and link; no thread may be inside */

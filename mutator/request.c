@@ -192,8 +192,8 @@ static int prepare_point(struct request *r, struct instance *i, const struct fun
 
 	do {
 		const struct place *newest = s->places;
+		struct snippet snippet = {.kind = r->metric->snippet};
 		struct place *place;
-		taddr_t counter;
 
 		again = false;
 		*site = NULL;
@@ -204,9 +204,9 @@ static int prepare_point(struct request *r, struct instance *i, const struct fun
 		if (status >= 0 && !site_is_in_place(s, *site))
 			notice_reverted(s, f->module);
 		if (status >= 0)
-			status = tally_in(i, (*site)->place, &counter, e);
+			status = tally_in(i, (*site)->place, &snippet.counter, e);
 		if (status >= 0)
-			status = site_link(s, *site, p->kind, p->insn, i, counter, e);
+			status = site_link(s, *site, p, &snippet, i, e);
 		if (status >= 0)
 			return status;
 		if (status == DINST_NO_MEMORY && !place->full && (!*site || site_is_fresh(*site))) {

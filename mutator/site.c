@@ -441,10 +441,12 @@ static int write_mini(const struct session *s, struct link *link, taddr_t counte
 	return 0;
 }
 
-int site_link(struct session *s, struct site *site, enum point_kind kind, unsigned insn,
-	      struct instance *instance, taddr_t counter, struct dinst_error *e)
+int site_link(struct session *s, struct site *site, const struct point *p,
+	      const struct snippet *snippet, struct instance *instance, struct dinst_error *e)
 {
-	struct slot *slot = slot_for(site, kind, insn);
+	bool possible = p->place == PLACE_BEFORE && snippet->kind == SNIPPET_COUNT;
+	struct slot *slot = possible ? slot_for(site, p->kind, p->insn) : NULL;
+	taddr_t counter = snippet->counter;
 	struct link *link, *last;
 	int status;
 
@@ -457,6 +459,7 @@ int site_link(struct session *s, struct site *site, enum point_kind kind, unsign
 	link->site = site;
 	link->slot = slot;
 	link->instance = instance;
+	link->part = p->part != 0;
 	link->counter = counter;
 	status = heap_alloc_cell(site->place->heap, &link->cell, e);
 	if (status < 0)
