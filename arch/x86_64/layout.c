@@ -4,89 +4,68 @@
  * ModRM, displacement, immediate. Knows lengths, not meanings; everything the
  * decoder and the relocator do starts here. Encodings on which processors or
  * decoders disagree, and those that always fault, are ARCH_UNKNOWN.
+ *
+ * Whole modules go through here: what most instructions have in common is done
+ * without a branch that a processor could guess wrong, from tables that fit a
+ * few cache lines (an ordinary instruction needs one line of the opcode map,
+ * one of modrm_shape and one of immediate_sizes); everything else is aside.
  */
 #include <string.h>
 
 #include "arch/x86_64/x86.h"
 
-enum { X86_LENGTH_MAX = 15 };
-
-struct reader {
-	const uint8_t *bytes;
-	size_t size;
-	size_t at;
-	bool truncated;
+enum {
+	X86_LENGTH_MAX = 15,
+	/* Bytes that may be looked at: 15 prefixes, 3 of opcode, ModRM, SIB; VEX has fewer. */
+	READABLE = 24,
 };
 
-static uint8_t next(struct reader *r)
+/*
+ * By ModRM byte: size of the displacement, whether a SIB byte follows, and
+ * whether a base of 5 in it means a displacement instead (Intel SDM volume 2,
+ * tables 2-2 and 2-3).
+ */
+enum { DISP_MASK = 7, HAS_SIB = 8, MAY_LACK_BASE = 16 };
+
+#define FOUR(x) x, x, x, x
+#define MOD_0	FOUR(0), HAS_SIB | MAY_LACK_BASE, 4, 0, 0
+#define MOD_1	FOUR(1), HAS_SIB | 1, 1, 1, 1
+#define MOD_2	FOUR(4), HAS_SIB | 4, 4, 4, 4
+#define ROWS(x) x, x, x, x, x, x, x, x
+
+static const uint8_t modrm_shape[256] = {ROWS(MOD_0), ROWS(MOD_1), ROWS(MOD_2)};
+
+/* By kind of immediate: plain, with 66, with REX.W. */
+static const uint8_t immediate_sizes[16][4] = {
+	[OP_IMM8 >> 2] = {1, 1, 1},  [OP_IMM16 >> 2] = {2, 2, 2}, [OP_IMM24 >> 2] = {3, 3, 3},
+	[OP_IMMZ >> 2] = {4, 2, 4},  [OP_IMMV >> 2] = {4, 2, 8},  [OP_REL8 >> 2] = {1, 1, 1},
+	[OP_REL32 >> 2] = {4, 4, 4}, [OP_MOFFS >> 2] = {8, 8, 8}, [OP_TEST8 >> 2] = {1, 1, 1},
+	[OP_TESTZ >> 2] = {4, 2, 4},
+};
+
+/* Returns the offset of the first byte that is no prefix. REX counts only right before the opcode.
+ */
+static unsigned read_prefixes(const uint8_t *p, struct x86_layout *l)
 {
-	if (r->at >= r->size) {
-		r->truncated = true;
-		return 0;
-	}
-	return r->bytes[r->at++];
-}
+	unsigned at;
 
-static uint8_t peek(struct reader *r)
-{
-	uint8_t byte = next(r);
+	l->rex = 0;
+	for (at = 0; at < X86_LENGTH_MAX; at++) {
+		uint32_t attributes = x86_one_byte[p[at]];
 
-	if (!r->truncated)
-		r->at--;
-	return byte;
-}
-
-static unsigned prefix_bit(uint8_t byte)
-{
-	switch (byte) {
-	case 0x66:
-		return PREFIX_66;
-	case 0x67:
-		return PREFIX_67;
-	case 0xf2:
-		return PREFIX_F2;
-	case 0xf3:
-		return PREFIX_F3;
-	case 0xf0:
-		return PREFIX_LOCK;
-	case 0x3e:
-		return PREFIX_3E;
-	case 0x64:
-	case 0x65:
-		return PREFIX_FSGS;
-	case 0x26:
-	case 0x2e:
-	case 0x36:
-		return PREFIX_OTHER;
-	default:
-		return 0;
-	}
-}
-
-/* A REX prefix counts only right before the opcode. */
-static void read_prefixes(struct reader *r, struct x86_layout *l)
-{
-	while (!r->truncated && r->at < X86_LENGTH_MAX) {
-		uint8_t byte = peek(r);
-		unsigned bit = prefix_bit(byte);
-
-		if (bit) {
-			l->prefixes |= bit;
-			l->rex = 0;
-		} else if ((byte & 0xf0) == 0x40) {
-			l->rex = byte;
-		} else {
+		if (!(attributes & OP_PREFIX))
 			break;
-		}
-		next(r);
+		l->rex = (p[at] & 0xf0) == 0x40 ? p[at] : 0;
+		l->prefixes |= (uint8_t)attributes;
 	}
+	return at;
 }
 
 /* c5, c4: Intel SDM volume 2, 2.3.5. */
-static bool read_vex(struct reader *r, struct x86_layout *l, bool three_bytes)
+static bool read_vex(const uint8_t *p, struct x86_layout *l)
 {
-	uint8_t a = next(r);
-	uint8_t b = three_bytes ? next(r) : a;
+	bool three_bytes = p[0] == 0xc4;
+	uint8_t a = p[1], b = three_bytes ? p[2] : a;
 
 	l->encoding = X86_VEX;
 	l->map = three_bytes ? a & 31 : 1;
@@ -102,11 +81,10 @@ static bool read_vex(struct reader *r, struct x86_layout *l, bool three_bytes)
 }
 
 /* 62: Intel SDM volume 2, 2.7.1; the reserved bits are fixed before APX. */
-static bool read_evex(struct reader *r, struct x86_layout *l)
+static bool read_evex(const uint8_t *p, struct x86_layout *l)
 {
-	uint8_t a = next(r), b = next(r), c = next(r);
+	uint8_t a = p[1], b = p[2];
 
-	(void)c;
 	l->encoding = X86_EVEX;
 	l->map = a & 7;
 	l->rex = (a & 0x80 ? 0 : REX_R) | (a & 0x40 ? 0 : REX_X) | (a & 0x20 ? 0 : REX_B) |
@@ -116,85 +94,36 @@ static bool read_evex(struct reader *r, struct x86_layout *l)
 	return !(a & 8) && (b & 4) && (l->map >= 1 && l->map <= 6 && l->map != 4);
 }
 
-static bool read_opcode(struct reader *r, struct x86_layout *l)
+/*
+ * p[at] is 0f, or what is a prefix of new encodings in 64-bit mode always: then
+ * most prefixes before it fault. Returns the offset of the opcode.
+ */
+static unsigned read_escape(const uint8_t *p, unsigned at, struct x86_layout *l,
+			    uint32_t *attributes)
 {
 	const unsigned never = PREFIX_66 | PREFIX_F2 | PREFIX_F3 | PREFIX_LOCK;
-	uint8_t byte = next(r);
-	bool ok = true;
+	uint8_t byte = p[at];
+	bool ok = !(l->prefixes & never) && !l->rex;
 
-	if (byte == 0xc4 || byte == 0xc5 || byte == 0x62) {
-		/* In 64-bit mode these are prefixes always; others before them fault. */
-		if ((l->prefixes & never) || l->rex)
-			return false;
-		ok = byte == 0x62 ? read_evex(r, l) : read_vex(r, l, byte == 0xc4);
-		byte = next(r);
-	} else if (byte == 0x0f) {
-		byte = next(r);
+	if (byte == 0x0f) {
+		byte = p[++at];
 		l->map = 1;
+		*attributes = x86_two_byte[byte];
 		if (byte == 0x38 || byte == 0x3a) {
 			l->map = byte == 0x38 ? 2 : 3;
-			byte = next(r);
+			*attributes = x86_attributes(X86_LEGACY, l->map, p[++at]);
 		}
+		return at;
 	}
-	l->opcode = byte;
-	l->opcode_offset = r->at - 1;
-	return ok || r->truncated;
-}
-
-/* ModRM, SIB and displacement: Intel SDM volume 2, tables 2-2 and 2-3. */
-static void read_modrm(struct reader *r, struct x86_layout *l)
-{
-	unsigned mod, rm;
-
-	l->modrm_offset = r->at;
-	l->modrm = next(r);
-	mod = l->modrm >> 6;
-	rm = l->modrm & 7;
-	if (mod == 3)
-		return;
-	if (rm == 4)
-		l->sib = next(r);
-	if (mod == 1)
-		l->disp_size = 1;
-	else if (mod == 2 || rm == 5 || (rm == 4 && (l->sib & 7) == 5))
-		l->disp_size = 4;
-	if (mod == 0 && rm == 4 && (l->sib & 7) != 5)
-		l->disp_size = 0;
-	if (l->disp_size)
-		l->disp_offset = r->at;
-	r->at += l->disp_size;
-}
-
-static unsigned immediate_size(const struct x86_layout *l)
-{
-	bool wide = l->rex & REX_W;
-	bool narrow = (l->prefixes & PREFIX_66) && !wide;
-
-	/* test Eb,Ib and test Ev,Iz share their opcode with forms without. */
-	if (l->encoding == X86_LEGACY && l->map == 0 && (l->opcode & 0xfe) == 0xf6 &&
-	    x86_extension(l) < 2)
-		return l->opcode == 0xf6 ? 1 : narrow ? 2 : 4;
-	if (l->encoding == X86_LEGACY && l->map == 0 && l->opcode == 0xc7 && l->modrm == 0xf8)
-		return 4; /* xbegin */
-	switch (l->attributes & OP_IMM_MASK) {
-	case OP_IMM8:
-	case OP_REL8:
-		return 1;
-	case OP_IMM16:
-		return 2;
-	case OP_IMM24:
-		return 3;
-	case OP_IMMZ:
-		return narrow ? 2 : 4;
-	case OP_IMMV:
-		return wide ? 8 : narrow ? 2 : 4;
-	case OP_MOFFS:
-		return l->prefixes & PREFIX_67 ? 4 : 8;
-	case OP_REL32:
-		return 4;
-	default:
-		return 0;
+	if (byte == 0x62) {
+		ok = read_evex(p + at, l) && ok;
+		at += 4;
+	} else {
+		ok = read_vex(p + at, l) && ok;
+		at += byte == 0xc4 ? 3 : 2;
 	}
+	*attributes = ok ? x86_attributes(l->encoding, l->map, p[at]) : 0;
+	return at;
 }
 
 /* The instructions to which a lock prefix may be put; elsewhere it faults. */
@@ -215,54 +144,109 @@ static bool lock_allowed(const struct x86_layout *l)
 
 static bool is_near_branch(const struct x86_layout *l)
 {
-	unsigned kind = l->attributes & OP_IMM_MASK;
-
-	if (l->encoding != X86_LEGACY)
-		return false;
-	if (kind == OP_REL8 || kind == OP_REL32)
+	if (l->attributes & OP_NEAR)
 		return true;
-	if (l->map != 0)
+	if (l->encoding != X86_LEGACY || l->map != 0)
 		return false;
 	if (l->opcode == 0xff)
 		return x86_extension(l) >= 2 && x86_extension(l) <= 5;
-	return l->opcode == 0xc2 || l->opcode == 0xc3 || (l->opcode == 0xc7 && l->modrm == 0xf8);
+	return l->opcode == 0xc7 && l->modrm == 0xf8;
 }
 
 static bool form_exists(const struct x86_layout *l)
 {
-	if ((l->attributes & OP_MEMORY_ONLY) && !x86_is_memory(l))
+	uint32_t wrong = x86_is_memory(l) ? OP_REGISTER_ONLY : OP_MEMORY_ONLY;
+
+	if (l->attributes & wrong)
 		return false;
-	if ((l->attributes & OP_REGISTER_ONLY) && x86_is_memory(l))
-		return false;
+	if (!(l->prefixes & (PREFIX_LOCK | PREFIX_66)))
+		return true;
 	if ((l->prefixes & PREFIX_LOCK) && !lock_allowed(l))
 		return false;
 	/* Intel ignores 66 before a near branch, AMD takes 16 bits of the target. */
-	return !is_near_branch(l) || !(l->prefixes & PREFIX_66) || (l->rex & REX_W);
+	return !(l->prefixes & PREFIX_66) || (l->rex & REX_W) || !is_near_branch(l);
+}
+
+/* ModRM, SIB, displacement and immediate, from `at` on. Returns the length. */
+static unsigned read_operands(const uint8_t *p, unsigned at, struct x86_layout *l)
+{
+	const uint32_t attributes = l->attributes;
+	unsigned kind = (attributes & OP_IMM_MASK) >> 2;
+	unsigned wide = l->rex >> 3 & 1, narrow = l->prefixes & PREFIX_66 & ~wide;
+	unsigned has_modrm = attributes / OP_MODRM & 1;
+	unsigned shape = modrm_shape[p[at]] & -has_modrm, has_sib = shape / HAS_SIB & 1;
+	unsigned lacks_base = shape / MAY_LACK_BASE & ((p[at + 1] & 7) == 5);
+	unsigned disp_size = (shape & DISP_MASK) | lacks_base << 2;
+	unsigned imm_size = immediate_sizes[kind][wide << 1 | narrow];
+
+	l->modrm = p[at] & -has_modrm;
+	l->modrm_offset = at & -has_modrm;
+	l->sib = p[at + 1] & -has_sib;
+	at += has_modrm + has_sib;
+	l->disp_size = disp_size;
+	l->disp_offset = disp_size ? at : 0;
+	at += disp_size;
+	if (kind >= OP_MOFFS >> 2) {
+		if (kind == OP_MOFFS >> 2)
+			imm_size = l->prefixes & PREFIX_67 ? 4 : 8;
+		else if (x86_extension(l) >= 2)
+			imm_size = 0;
+	}
+	l->imm_size = imm_size;
+	l->imm_offset = imm_size ? at : 0;
+	return at + imm_size;
+}
+
+/* READABLE bytes can be read at p. */
+static int read_layout(const uint8_t *p, struct x86_layout *l)
+{
+	unsigned at = (p[0] & 0xf0) == 0x40;
+	uint32_t attributes = x86_one_byte[p[at]];
+
+	memset(l, 0, sizeof(*l));
+	l->rex = at ? p[0] : 0;
+	if (attributes & (OP_PREFIX | OP_ESCAPE)) {
+		if (attributes & OP_PREFIX) {
+			at = read_prefixes(p, l);
+			attributes = x86_one_byte[p[at]];
+		}
+		if (attributes & OP_ESCAPE)
+			at = read_escape(p, at, l, &attributes);
+	}
+	l->attributes = attributes;
+	l->opcode_offset = at;
+	l->opcode = p[at];
+	if (!(attributes & OP_VALID))
+		return ARCH_UNKNOWN;
+	at = read_operands(p, at + 1, l);
+	if (at > X86_LENGTH_MAX)
+		return ARCH_UNKNOWN;
+	l->length = at;
+	return form_exists(l) ? ARCH_OK : ARCH_UNKNOWN;
+}
+
+/* Near the end of what can be read: zeros stand for what is missing. */
+static int read_short(const uint8_t *bytes, size_t size, struct x86_layout *l)
+{
+	uint8_t padded[READABLE] = {0};
+	unsigned looked_at;
+	int status;
+
+	if (size)
+		memcpy(padded, bytes, size);
+	status = read_layout(padded, l);
+	if (l->opcode_offset >= X86_LENGTH_MAX)
+		return ARCH_UNKNOWN;
+	/* Whatever was found out from missing bytes is not known. */
+	looked_at = l->opcode_offset + 1u;
+	if (l->modrm_offset)
+		looked_at = l->modrm_offset + 1u + x86_has_sib(l);
+	if (looked_at > size || (status == ARCH_OK && l->length > size))
+		return ARCH_TRUNCATED;
+	return status;
 }
 
 int x86_layout_read(const uint8_t *bytes, size_t size, struct x86_layout *l)
 {
-	struct reader r = {.bytes = bytes, .size = size};
-	bool ok;
-
-	memset(l, 0, sizeof(*l));
-	read_prefixes(&r, l);
-	ok = read_opcode(&r, l);
-	if (ok && !r.truncated) {
-		l->attributes = x86_attributes(l->encoding, l->map, l->opcode);
-		ok = l->attributes & OP_VALID;
-		if (ok && (l->attributes & OP_MODRM))
-			read_modrm(&r, l);
-	}
-	if (ok && !r.truncated) {
-		l->imm_size = immediate_size(l);
-		l->imm_offset = l->imm_size ? r.at : 0;
-		r.at += l->imm_size;
-	}
-	if (r.at > X86_LENGTH_MAX || !ok)
-		return ARCH_UNKNOWN;
-	if (r.truncated || r.at > size)
-		return ARCH_TRUNCATED;
-	l->length = r.at;
-	return form_exists(l) ? ARCH_OK : ARCH_UNKNOWN;
+	return size >= READABLE ? read_layout(bytes, l) : read_short(bytes, size, l);
 }

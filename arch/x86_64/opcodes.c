@@ -9,21 +9,29 @@
  */
 #include "arch/x86_64/x86.h"
 
-#define V   OP_VALID
-#define M   (OP_VALID | OP_MODRM)
-#define B   OP_BYTE
-#define GR  OP_REG_R
-#define GW  OP_REG_W
-#define ER  OP_RM_R
-#define EW  OP_RM_W
-#define F6  OP_FLAGS
-#define SP  OP_SPECIAL
-#define GRP OP_GROUP
-#define LK  OP_LOCKABLE
-#define MEM OP_MEMORY_ONLY
-#define RGO OP_REGISTER_ONLY
-#define I8  OP_IMM8
-#define IZ  OP_IMMZ
+#define V	 OP_VALID
+#define M	 (OP_VALID | OP_MODRM)
+#define B	 OP_BYTE
+#define GR	 OP_REG_R
+#define GW	 OP_REG_W
+#define ER	 OP_RM_R
+#define EW	 OP_RM_W
+#define F6	 OP_FLAGS
+#define SP	 OP_SPECIAL
+#define GRP	 OP_GROUP
+#define LK	 OP_LOCKABLE
+#define MEM	 OP_MEMORY_ONLY
+#define RGO	 OP_REGISTER_ONLY
+#define I8	 OP_IMM8
+#define IZ	 OP_IMMZ
+#define LOOK	 OP_LOOK
+#define FRM	 OP_FRAME
+#define IMP	 OP_IMPLICIT
+#define STK	 OP_STACK
+#define NB	 OP_NEAR
+#define PRE(bit) (OP_PREFIX | (bit))
+#define ESC	 OP_ESCAPE
+#define GO(flow) ((uint32_t)ARCH_FLOW_##flow << OP_FLOW_SHIFT)
 
 /* The eight arithmetic rows: Eb,Gb  Ev,Gv  Gb,Eb  Gv,Ev  al,Ib  rax,Iz */
 #define ALU(base, extra)                                                        \
@@ -34,96 +42,115 @@
 		  [(base) + 4] = V | B | I8 | OP_RAX | OP_RAX_W | F6 | (extra), \
 		  [(base) + 5] = V | IZ | OP_RAX | OP_RAX_W | F6 | (extra)
 
-static const uint32_t one_byte[256] = {
+const uint32_t x86_one_byte[256] = {
 	ALU(0x00, 0),
 	ALU(0x08, 0),
+	[0x0f] = ESC,
 	ALU(0x10, OP_CARRY),
 	ALU(0x18, OP_CARRY),
 	ALU(0x20, 0),
+	[0x26] = PRE(PREFIX_OTHER),
 	ALU(0x28, 0),
+	[0x2e] = PRE(PREFIX_OTHER),
 	ALU(0x30, SP), /* xor of a register with itself reads nothing */
+	[0x36] = PRE(PREFIX_OTHER),
 	[0x38] = M | B | GR | ER | F6,
 	[0x39] = M | GR | ER | F6,
 	[0x3a] = M | B | GR | ER | F6,
 	[0x3b] = M | GR | ER | F6,
 	[0x3c] = V | B | I8 | OP_RAX | F6,
 	[0x3d] = V | IZ | OP_RAX | F6,
-	[0x50 ... 0x57] = V | SP,
-	[0x58 ... 0x5f] = V | SP,
+	[0x3e] = PRE(PREFIX_3E),
+	[0x40 ... 0x4f] = OP_PREFIX, /* REX: layout.c */
+	[0x50 ... 0x57] = V | SP | IMP,
+	[0x58 ... 0x5f] = V | SP | IMP | FRM,
+	[0x62] = ESC,
 	[0x63] = M | GW | ER,
-	[0x68] = V | IZ | SP,
+	[0x64 ... 0x65] = PRE(PREFIX_FSGS),
+	[0x66] = PRE(PREFIX_66),
+	[0x67] = PRE(PREFIX_67),
+	[0x68] = V | IZ | SP | IMP,
 	[0x69] = M | IZ | GW | ER | F6,
-	[0x6a] = V | I8 | SP,
+	[0x6a] = V | I8 | SP | IMP,
 	[0x6b] = M | I8 | GW | ER | F6,
-	[0x6c ... 0x6f] = V | SP,
-	[0x70 ... 0x7f] = V | OP_REL8 | SP,
+	[0x6c ... 0x6f] = V | SP | IMP,
+	[0x70 ... 0x7f] = V | OP_REL8 | SP | NB | GO(BRANCH),
 	[0x80] = M | B | I8 | GRP | LK,
-	[0x81] = M | IZ | GRP | LK,
-	[0x83] = M | I8 | GRP | LK,
+	[0x81] = M | IZ | GRP | LK | STK,
+	[0x83] = M | I8 | GRP | LK | STK,
 	[0x84] = M | B | GR | ER | F6,
 	[0x85] = M | GR | ER | F6,
 	[0x86] = M | B | GR | GW | ER | EW | LK,
 	[0x87] = M | GR | GW | ER | EW | LK,
 	[0x88] = M | B | GR | EW,
-	[0x89] = M | GR | EW,
+	[0x89] = M | GR | EW | STK,
 	[0x8a] = M | B | GW | ER,
-	[0x8b] = M | GW | ER,
-	[0x8c] = M | EW,
-	[0x8d] = M | GW | MEM | OP_NO_ACCESS,
-	[0x8e] = M | ER,
-	[0x8f] = M | GRP,
-	[0x90 ... 0x97] = V | SP,
+	[0x8b] = M | GW | ER | STK,
+	[0x8c] = M | EW | LOOK,
+	[0x8d] = M | GW | MEM | OP_NO_ACCESS | STK,
+	[0x8e] = M | ER | LOOK,
+	[0x8f] = M | GRP | LOOK | IMP | FRM,
+	[0x90] = V | SP | LOOK,
+	[0x91 ... 0x97] = V | SP,
 	[0x98 ... 0x99] = V | SP,
 	[0x9b] = V,
-	[0x9c ... 0x9f] = V | SP,
-	[0xa0] = V | OP_MOFFS | OP_RAX | B,
-	[0xa1] = V | OP_MOFFS | OP_RAX_W,
-	[0xa2] = V | OP_MOFFS | OP_RAX | B,
-	[0xa3] = V | OP_MOFFS | OP_RAX,
-	[0xa4 ... 0xa7] = V | SP,
+	[0x9c ... 0x9d] = V | SP | IMP,
+	[0x9e ... 0x9f] = V | SP,
+	[0xa0] = V | OP_MOFFS | OP_RAX | B | IMP,
+	[0xa1] = V | OP_MOFFS | OP_RAX_W | IMP,
+	[0xa2] = V | OP_MOFFS | OP_RAX | B | IMP,
+	[0xa3] = V | OP_MOFFS | OP_RAX | IMP,
+	[0xa4 ... 0xa7] = V | SP | IMP,
 	[0xa8] = V | B | I8 | OP_RAX | F6,
 	[0xa9] = V | IZ | OP_RAX | F6,
-	[0xaa ... 0xaf] = V | SP,
+	[0xaa ... 0xaf] = V | SP | IMP,
 	[0xb0 ... 0xb7] = V | I8, /* a byte of a register: neither read nor wholly written */
 	[0xb8 ... 0xbf] = V | OP_IMMV | SP,
-	[0xc0] = M | B | I8 | GRP,
-	[0xc1] = M | I8 | GRP,
-	[0xc2] = V | OP_IMM16 | SP,
-	[0xc3] = V | SP,
-	[0xc6] = M | B | I8 | GRP,
-	[0xc7] = M | IZ | GRP,
-	[0xc8] = V | OP_IMM24 | SP,
-	[0xc9] = V | SP,
-	[0xca] = V | OP_IMM16 | SP,
-	[0xcb ... 0xcc] = V | SP,
-	[0xcd] = V | I8 | SP,
-	[0xcf] = V | SP,
-	[0xd0] = M | B | GRP,
-	[0xd1] = M | GRP,
-	[0xd2] = M | B | GRP,
-	[0xd3] = M | GRP,
-	[0xd7] = V | SP,
+	[0xc0] = M | B | I8 | GRP | LOOK,
+	[0xc1] = M | I8 | GRP | LOOK,
+	[0xc2] = V | OP_IMM16 | SP | NB | IMP | GO(RETURN),
+	[0xc3] = V | SP | NB | IMP | GO(RETURN),
+	[0xc4 ... 0xc5] = ESC,
+	[0xc6] = M | B | I8 | GRP | LOOK,
+	[0xc7] = M | IZ | GRP | LOOK,
+	[0xc8] = V | OP_IMM24 | SP | IMP,
+	[0xc9] = V | SP | IMP | FRM,
+	[0xca] = V | OP_IMM16 | SP | IMP | LOOK | GO(RETURN),
+	[0xcb] = V | SP | IMP | LOOK | GO(RETURN),
+	[0xcc] = V | SP | LOOK | GO(STOP),
+	[0xcd] = V | I8 | SP | LOOK | GO(SYSCALL),
+	[0xcf] = V | SP | IMP | LOOK | GO(RETURN),
+	[0xd0] = M | B | GRP | LOOK,
+	[0xd1] = M | GRP | LOOK,
+	[0xd2] = M | B | GRP | LOOK,
+	[0xd3] = M | GRP | LOOK,
+	[0xd7] = V | SP | IMP,
 	[0xd8 ... 0xdf] = M | GRP,
-	[0xe0 ... 0xe3] = V | OP_REL8 | SP,
+	[0xe0 ... 0xe3] = V | OP_REL8 | SP | NB | GO(BRANCH),
 	[0xe4 ... 0xe7] = V | I8 | SP,
-	[0xe8 ... 0xe9] = V | OP_REL32 | SP,
-	[0xeb] = V | OP_REL8 | SP,
+	[0xe8] = V | OP_REL32 | SP | NB | IMP | GO(CALL),
+	[0xe9] = V | OP_REL32 | SP | NB | GO(JUMP),
+	[0xeb] = V | OP_REL8 | SP | NB | GO(JUMP),
 	[0xec ... 0xef] = V | SP,
-	[0xf1] = V | SP,
-	[0xf4 ... 0xf5] = V | SP,
-	[0xf6] = M | B | GRP | LK, /* /0 and /1 have an immediate: layout.c */
-	[0xf7] = M | GRP | LK,
+	[0xf0] = PRE(PREFIX_LOCK),
+	[0xf1] = V | SP | LOOK | GO(STOP),
+	[0xf2] = PRE(PREFIX_F2),
+	[0xf3] = PRE(PREFIX_F3),
+	[0xf4] = V | SP | LOOK | GO(STOP),
+	[0xf5] = V | SP,
+	[0xf6] = M | B | OP_TEST8 | GRP | LK,
+	[0xf7] = M | OP_TESTZ | GRP | LK,
 	[0xf8 ... 0xfd] = V | SP,
-	[0xfe] = M | B | GRP | LK,
-	[0xff] = M | GRP | LK,
+	[0xfe] = M | B | GRP | LK | LOOK,
+	[0xff] = M | GRP | LK | LOOK,
 };
 
-static const uint32_t two_byte[256] = {
-	[0x00] = M | GRP,
+const uint32_t x86_two_byte[256] = {
+	[0x00] = M | GRP | LOOK,
 	[0x01] = M | GRP,
 	[0x02 ... 0x03] = M | GR | ER,
-	[0x05] = V | SP,
-	[0x0b] = V | SP,
+	[0x05] = V | SP | LOOK | GO(SYSCALL),
+	[0x0b] = V | SP | LOOK | GO(STOP),
 	[0x0d] = M | OP_NO_ACCESS | MEM,
 	[0x10 ... 0x12] = M,
 	[0x13] = M | MEM,
@@ -132,35 +159,35 @@ static const uint32_t two_byte[256] = {
 	[0x18] = M | OP_NO_ACCESS,
 	[0x19] = M | OP_NO_ACCESS,
 	[0x1c ... 0x1d] = M | OP_NO_ACCESS,
-	[0x1e] = M | SP | OP_NO_ACCESS,
-	[0x1f] = M | OP_NO_ACCESS,
+	[0x1e] = M | SP | OP_NO_ACCESS | LOOK,
+	[0x1f] = M | OP_NO_ACCESS | LOOK,
 	[0x28 ... 0x29] = M,
 	[0x2a] = M | ER,
 	[0x2b] = M | MEM,
 	[0x2c ... 0x2d] = M | SP,
 	[0x2e ... 0x2f] = M | F6,
 	[0x31] = V | SP,
-	[0x34] = V | SP,
+	[0x34] = V | SP | LOOK | GO(SYSCALL),
 	[0x40 ... 0x4f] = M | GR | ER | SP,
 	[0x50] = M | GW | RGO,
 	[0x51 ... 0x6d] = M,
 	[0x6e] = M | ER,
 	[0x6f] = M,
 	[0x70] = M | I8,
-	[0x71 ... 0x73] = M | I8 | RGO,
+	[0x71 ... 0x73] = M | I8 | RGO | LOOK,
 	[0x74 ... 0x76] = M,
 	[0x77] = V,
 	[0x7c ... 0x7d] = M,
 	[0x7e] = M | SP,
 	[0x7f] = M,
-	[0x80 ... 0x8f] = V | OP_REL32 | SP,
+	[0x80 ... 0x8f] = V | OP_REL32 | SP | NB | GO(BRANCH),
 	[0x90 ... 0x9f] = M | B | ER | SP,
-	[0xa0 ... 0xa1] = V | SP,
+	[0xa0 ... 0xa1] = V | SP | IMP,
 	[0xa2] = V | SP,
 	[0xa3] = M | GR | ER | SP,
 	[0xa4] = M | I8 | GR | ER | EW | SP,
 	[0xa5] = M | GR | ER | EW | SP,
-	[0xa8 ... 0xa9] = V | SP,
+	[0xa8 ... 0xa9] = V | SP | IMP,
 	[0xab] = M | GR | ER | EW | LK | SP,
 	[0xac] = M | I8 | GR | ER | EW | SP,
 	[0xad] = M | GR | ER | EW | SP,
@@ -170,9 +197,9 @@ static const uint32_t two_byte[256] = {
 	[0xb1] = M | GR | ER | EW | OP_RAX | F6 | LK,
 	[0xb3] = M | GR | ER | EW | LK | SP,
 	[0xb6 ... 0xb7] = M | GW | ER,
-	[0xb8] = M | SP | GW | ER | F6,
-	[0xb9] = M | SP,
-	[0xba] = M | I8 | GRP | LK,
+	[0xb8] = M | SP | GW | ER | F6 | LOOK,
+	[0xb9] = M | SP | LOOK | GO(STOP),
+	[0xba] = M | I8 | GRP | LK | LOOK,
 	[0xbb] = M | GR | ER | EW | LK | SP,
 	[0xbc ... 0xbd] = M | GR | ER | F6,
 	[0xbe ... 0xbf] = M | GW | ER,
@@ -183,7 +210,7 @@ static const uint32_t two_byte[256] = {
 	[0xc4] = M | I8 | ER,
 	[0xc5] = M | I8 | GW | RGO,
 	[0xc6] = M | I8,
-	[0xc7] = M | GRP | LK,
+	[0xc7] = M | GRP | LK | LOOK,
 	[0xc8 ... 0xcf] = V | SP,
 	[0xd0 ... 0xd6] = M,
 	[0xd7] = M | GW | RGO,
@@ -192,9 +219,9 @@ static const uint32_t two_byte[256] = {
 	[0xe8 ... 0xef] = M,
 	[0xf0] = M | MEM,
 	[0xf1 ... 0xf6] = M,
-	[0xf7] = M | RGO | SP,
+	[0xf7] = M | RGO | SP | IMP,
 	[0xf8 ... 0xfe] = M,
-	[0xff] = M | SP,
+	[0xff] = M | SP | LOOK | GO(STOP),
 };
 
 static const uint32_t map_38[256] = {
@@ -213,7 +240,7 @@ static const uint32_t map_38[256] = {
 	[0xcf] = M,
 	[0xdb ... 0xdf] = M,
 	[0xf0 ... 0xf1] = M | GR | ER | SP,
-	[0xf5] = M | GR | MEM | SP,
+	[0xf5] = M | GR | MEM | SP | LOOK,
 	[0xf6] = M | GR | ER | EW | SP,
 	[0xf8] = M | GR | MEM | SP,
 	[0xf9] = M | GR | MEM,
@@ -269,7 +296,7 @@ static const uint32_t vex_0f[256] = {
 	[0xe8 ... 0xef] = M,
 	[0xf0] = M | MEM,
 	[0xf1 ... 0xf6] = M,
-	[0xf7] = M | RGO | SP,
+	[0xf7] = M | RGO | SP | IMP,
 	[0xf8 ... 0xfe] = M,
 };
 
@@ -342,7 +369,7 @@ static uint32_t evex_attributes(unsigned map, unsigned opcode)
 
 uint32_t x86_attributes(enum x86_encoding encoding, unsigned map, unsigned opcode)
 {
-	static const uint32_t *const legacy[4] = {one_byte, two_byte, map_38, map_3a};
+	static const uint32_t *const legacy[4] = {x86_one_byte, x86_two_byte, map_38, map_3a};
 	static const uint32_t *const vex[4] = {NULL, vex_0f, vex_38, vex_3a};
 
 	opcode &= 0xff;

@@ -62,7 +62,10 @@ enum x86_prefix {
 
 enum { REX_B = 1, REX_X = 2, REX_R = 4, REX_W = 8, REX_PRESENT = 0x40 };
 
-/* What the opcode tables (opcodes.c) say about one opcode. */
+/*
+ * What the opcode tables (opcodes.c) say about one opcode: a word, so that an
+ * ordinary instruction is decoded with one look at one table.
+ */
 enum x86_attribute {
 	OP_VALID = 1 << 0,
 	OP_MODRM = 1 << 1,
@@ -71,9 +74,11 @@ enum x86_attribute {
 	OP_IMM24 = 3 << 2, /* enter: 16 and 8 bits */
 	OP_IMMZ = 4 << 2,  /* 16 or 32 bits by operand size */
 	OP_IMMV = 5 << 2,  /* 16, 32 or 64 bits by operand size */
-	OP_MOFFS = 6 << 2, /* an address: 64 or 32 bits */
-	OP_REL8 = 7 << 2,
-	OP_REL32 = 8 << 2,
+	OP_REL8 = 6 << 2,
+	OP_REL32 = 7 << 2,
+	OP_MOFFS = 8 << 2,  /* an address: 64 or 32 bits */
+	OP_TEST8 = 9 << 2,  /* IMM8 where ModRM.reg is 0 or 1, else none */
+	OP_TESTZ = 10 << 2, /* IMMZ, alike */
 	OP_IMM_MASK = 15 << 2,
 	OP_BYTE = 1 << 6,  /* 8-bit operands: nothing is wholly overwritten */
 	OP_REG_R = 1 << 7, /* ModRM.reg is a general register, read */
@@ -90,7 +95,17 @@ enum x86_attribute {
 	OP_LOCKABLE = 1 << 18,	/* a lock prefix is allowed (for groups: see there) */
 	OP_NO_ACCESS = 1 << 19, /* the memory operand is not accessed */
 	OP_REGISTER_ONLY = 1 << 20,
+	OP_NEAR = 1 << 21,     /* a near branch: 66 makes it doubtful */
+	OP_LOOK = 1 << 22,     /* decode.c has a case for it */
+	OP_FRAME = 1 << 23,    /* tears down a frame */
+	OP_STACK = 1 << 24,    /* ... where it writes rsp (decode.c) */
+	OP_IMPLICIT = 1 << 25, /* accesses memory that is no ModRM operand */
+	OP_FLOW_SHIFT = 26,    /* four bits: enum arch_flow */
 };
+
+/* No opcodes but: a prefix (its bit in the low byte; REX has none), 0f c4 c5 62. */
+#define OP_PREFIX (1u << 30)
+#define OP_ESCAPE (1u << 31)
 
 /* Where the parts of an encoded instruction lie. Offsets are 0 where there is none. */
 struct x86_layout {
@@ -152,6 +167,9 @@ static inline bool x86_is_stack_based(const struct x86_layout *l)
 {
 	return x86_has_sib(l) && (l->sib & 7) == 4 && !(l->rex & REX_B);
 }
+
+/* The two maps that nearly all opcodes are in. */
+extern const uint32_t x86_one_byte[256], x86_two_byte[256];
 
 /* Attributes of an opcode in a map; 0 if it is none that we know. */
 uint32_t x86_attributes(enum x86_encoding encoding, unsigned map, unsigned opcode);
