@@ -8,7 +8,7 @@
  * marked as conflicts, so that no window ever contains them. Never decides on
  * points or windows.
  */
-#include "mutator/flow.h"
+#include "mutator/flow_private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,188 +29,48 @@ int insn_list_add(struct insn_list *list, const struct arch_insn *insn, struct d
 	return 0;
 }
 
-long flow_byte(const struct flow *f, vaddr_t v)
-{
-	for (size_t i = 0; i < f->piece_count; i++)
-		if (v >= f->pieces[i].lo && v < f->pieces[i].hi)
-			return (long)(f->pieces[i].base + (v - f->pieces[i].lo));
-	return -1;
-}
-
-uint8_t flow_marks(const struct flow *f, vaddr_t v)
-{
-	long at = flow_byte(f, v);
-
-	return at < 0 ? 0 : f->marks[at];
-}
-
-long flow_insn_at(const struct flow *f, vaddr_t v)
-{
-	long at = flow_byte(f, v);
-
-	return at < 0 ? -1 : (long)f->heads[at] - 1;
-}
-
-long flow_covering(const struct flow *f, vaddr_t v)
-{
-	for (unsigned back = 0; back < ARCH_INSN_MAX && flow_contains(f, v - back); back++) {
-		long at = flow_insn_at(f, v - back);
-
-		if (at >= 0)
-			return f->insns.items[at].length > back ? at : -1;
-	}
-	return -1;
-}
-
-void flow_mark(struct flow *f, vaddr_t v, uint8_t marks)
-{
-	long at = flow_byte(f, v);
-
-	if (at >= 0)
-		f->marks[at] |= marks;
-}
-
-/* ---------------------------------------------------------------- pieces */
-
-static int add_piece(struct flow *f, vaddr_t lo, vaddr_t hi, struct dinst_error *e)
-{
-	if (lo >= hi)
-		return 0;
-	if (f->piece_count == f->piece_room) {
-		size_t room = f->piece_room ? f->piece_room * 2 : 4;
-		void *more = reallocarray(f->pieces, room, sizeof(*f->pieces));
-
-		if (!more)
-			return dinst_fail(e, DINST_NO_MEMORY, "no memory for a function's pieces");
-		f->pieces = more;
-		f->piece_room = room;
-	}
-	f->pieces[f->piece_count++] = (struct piece){.lo = lo, .hi = hi};
-	return 0;
-}
-
-/*
- * The bytes of function `index`: its range without those of functions that
- * start inside it. A byte belongs to the function that starts last before it,
- * so no byte is planned twice.
- */
-static int add_pieces(struct flow *f, uint32_t index, struct dinst_error *e)
-{
-	const struct image_function *functions;
-	size_t n = image_functions(f->img, &functions), size = 0;
-	const struct image_function *fn = &functions[index];
-	vaddr_t lo = fn->address, end;
-	int r = 0;
-
-	if (!image_code(f->img, lo, &size))
-		return 0;
-	end = lo + (fn->size < size ? fn->size : size);
-	for (size_t i = (size_t)index + 1; i < n && functions[i].address < end && r == 0; i++) {
-		vaddr_t next = functions[i].address + functions[i].size;
-
-		if (functions[i].address > lo)
-			r = add_piece(f, lo, functions[i].address, e);
-		if (next > lo)
-			lo = next;
-		else if (functions[i].address > lo)
-			lo = functions[i].address;
-	}
-	return r < 0 ? r : add_piece(f, lo, end, e);
-}
-
-static int piece_order(const void *a, const void *b)
-{
-	const struct piece *x = a, *y = b;
-
-	return x->lo < y->lo ? -1 : x->lo > y->lo;
-}
-
-static int make_pieces(struct flow *f, struct dinst_error *e)
-{
-	const uint32_t *fragments;
-	size_t n = freemap_fragments(f->map, f->function, &fragments);
-	int r = add_pieces(f, f->function, e);
-
-	for (size_t i = 0; i < n && r == 0; i++)
-		r = add_pieces(f, fragments[i], e);
-	if (r < 0)
-		return r;
-	if (f->piece_count)
-		qsort(f->pieces, f->piece_count, sizeof(*f->pieces), piece_order);
-	for (size_t i = 0; i < f->piece_count; i++) {
-		f->pieces[i].base = f->byte_count;
-		f->byte_count += f->pieces[i].hi - f->pieces[i].lo;
-	}
-	f->marks = calloc(f->byte_count + 1, sizeof(*f->marks));
-	f->heads = calloc(f->byte_count + 1, sizeof(*f->heads));
-	if (!f->marks || !f->heads)
-		return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu bytes of code",
-				  f->byte_count);
-	return 0;
-}
-
-static void mark_references(struct flow *f)
-{
-	/* Without relocations, an address is any word that looks like one. */
-	unsigned sure = REFERENCE_LANDING | REFERENCE_SYMBOL |
-			(image_is_fixed(f->img) ? 0 : REFERENCE_ADDRESS);
-
-	for (size_t i = 0; i < f->piece_count; i++) {
-		const struct piece *p = &f->pieces[i];
-		const vaddr_t *targets;
-		size_t n = freemap_table_targets(f->map, p->lo, p->hi, &targets);
-
-		for (size_t k = 0; k < n; k++)
-			flow_mark(f, targets[k], MARK_TARGET | MARK_REFERRED);
-		for (vaddr_t v = p->lo; v < p->hi; v++) {
-			unsigned refs = image_references_at(f->img, v);
-
-			if (!refs)
-				continue;
-			if (refs & ~(unsigned)REFERENCE_RSEQ)
-				f->marks[p->base + (v - p->lo)] |= MARK_TARGET | MARK_REFERRED;
-			if (refs & sure)
-				f->marks[p->base + (v - p->lo)] |= MARK_SURE;
-			if (refs & REFERENCE_RSEQ)
-				f->marks[p->base + (v - p->lo)] |= MARK_RSEQ;
-		}
-	}
-}
-
 /* -------------------------------------------------------------- decoding */
 
-/* True if no byte of the instruction has been covered by another one yet. */
-static bool is_uncovered(const struct flow *f, const struct arch_insn *insn)
+/* True if no byte of the instruction, whose marks begin at `at`, is part of another one. */
+static bool is_uncovered(const struct flow *f, long at, const struct arch_insn *insn)
 {
-	for (unsigned i = 0; i < insn->length; i++)
-		if (flow_marks(f, insn->address + i) & MARK_COVER)
+	for (unsigned i = 0; at >= 0 && i < insn->length; i++)
+		if (f->marks[(size_t)at + i] & MARK_COVER)
 			return false;
 	return true;
 }
 
-static void mark_bytes(struct flow *f, const struct arch_insn *insn, uint8_t marks)
+/* Instructions lie in one piece (decode_at()), so their marks are one run. */
+static void mark_bytes(struct flow *f, const struct arch_insn *insn, uint16_t marks)
 {
-	for (unsigned i = 0; i < insn->length; i++)
-		flow_mark(f, insn->address + i, marks);
+	long at = flow_byte(f, insn->address);
+
+	for (unsigned i = 0; at >= 0 && i < insn->length; i++)
+		f->marks[(size_t)at + i] |= marks;
 }
 
-/* What every instruction tells about others, reached or not. */
-static void mark_edges(struct flow *f, const struct arch_insn *insn)
+/*
+ * What every instruction tells about others, reached or not. `how` is
+ * MARK_FOREIGN for one that will not be among insns[].
+ */
+static void mark_edges(struct flow *f, const struct arch_insn *insn, unsigned how)
 {
 	switch (insn->flow) {
 	case ARCH_FLOW_JUMP:
 	case ARCH_FLOW_BRANCH:
-		flow_mark(f, insn->target, MARK_TARGET | MARK_LOOP);
+		flow_mark(f, insn->target, MARK_TARGET | MARK_LOOP | how);
 		break;
 	case ARCH_FLOW_CALL:
-		flow_mark(f, insn->target, MARK_TARGET);
-		flow_mark(f, insn->address + insn->length, MARK_TARGET);
+		flow_mark(f, insn->target, MARK_TARGET | how);
+		flow_mark(f, insn->address + insn->length, MARK_TARGET | MARK_RETURN | how);
 		break;
 	case ARCH_FLOW_CALL_INDIRECT:
 	case ARCH_FLOW_SYSCALL:
-		flow_mark(f, insn->address + insn->length, MARK_TARGET);
+		flow_mark(f, insn->address + insn->length, MARK_TARGET | MARK_RETURN | how);
 		break;
 	default:
+		if (insn->flags & ARCH_INSN_ADDRESS_OF)
+			flow_mark(f, insn->data_ref, MARK_TARGET | MARK_REFERRED);
 		break;
 	}
 }
@@ -221,8 +81,9 @@ static int add_insn(struct flow *f, const struct arch_insn *insn, struct dinst_e
 
 	if (f->insns.count && insn->address < f->insns.items[f->insns.count - 1].address)
 		f->unsorted = true;
-	mark_bytes(f, insn, MARK_COVER);
-	mark_edges(f, insn);
+	for (unsigned i = 0; i < insn->length; i++)
+		f->marks[(size_t)at + i] |= MARK_COVER;
+	mark_edges(f, insn, 0);
 	if (insn_list_add(&f->insns, insn, e) < 0)
 		return DINST_NO_MEMORY;
 	f->heads[at] = (uint32_t)f->insns.count;
@@ -252,7 +113,7 @@ static int decode_run(struct flow *f, vaddr_t v, struct dinst_error *e)
 {
 	struct arch_insn insn;
 
-	while (decode_at(f, v, &insn) == ARCH_OK && is_uncovered(f, &insn)) {
+	while (decode_at(f, v, &insn) == ARCH_OK && is_uncovered(f, flow_byte(f, v), &insn)) {
 		int r = add_insn(f, &insn, e);
 
 		if (r < 0)
@@ -260,6 +121,14 @@ static int decode_run(struct flow *f, vaddr_t v, struct dinst_error *e)
 		v += insn.length;
 	}
 	return 0;
+}
+
+static bool all_covered(const struct flow *f)
+{
+	for (size_t i = 0; i < f->byte_count; i++)
+		if (!(f->marks[i] & MARK_COVER))
+			return false;
+	return true;
 }
 
 static int decode_pieces(struct flow *f, struct dinst_error *e)
@@ -278,6 +147,7 @@ static int decode_pieces(struct flow *f, struct dinst_error *e)
 		if (r < 0)
 			return r;
 	}
+	f->linear = all_covered(f);
 	return 0;
 }
 
@@ -322,11 +192,11 @@ static int reach(struct flow *f, vaddr_t v, struct arch_insn *insn, bool *known,
 		*known = false;
 		return 0;
 	}
-	if (is_uncovered(f, insn)) {
+	if (is_uncovered(f, flow_byte(f, v), insn)) {
 		r = decode_run(f, v, e);
 	} else {
 		mark_bytes(f, insn, MARK_CONFLICT);
-		mark_edges(f, insn);
+		mark_edges(f, insn, MARK_FOREIGN);
 		r = insn_list_add(&f->odd, insn, e);
 	}
 	return r;
@@ -351,6 +221,9 @@ static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_er
 		    insn.flow == ARCH_FLOW_CALL)
 			if (flow_contains(f, insn.target))
 				r = work_add(w, insn.target, e);
+		/* An address that is computed is for somebody to go to. */
+		if (insn.flags & ARCH_INSN_ADDRESS_OF && flow_contains(f, insn.data_ref))
+			r = work_add(w, insn.data_ref, e);
 		if (r < 0)
 			return r;
 		if (insn.flow == ARCH_FLOW_JUMP || insn.flow == ARCH_FLOW_JUMP_INDIRECT ||
@@ -375,23 +248,29 @@ int flow_follow(struct flow *f, vaddr_t v, struct dinst_error *e)
 }
 
 /*
- * Control may come in at the entry, at fragments, and wherever something in the
- * image refers to the head of an instruction. What only looks like a branch to
- * the middle of one is mostly chance: it forbids windows, but is not followed,
- * unless nothing else has been decoded there.
+ * True if control may come in at the byte whose marks are f->marks[at]. What
+ * only looks like an address, in a file that says of none that it is one, is
+ * mostly chance where it would split an instruction: see doubtful_addresses().
  */
+static bool is_root(const struct flow *f, size_t at)
+{
+	unsigned marks = f->marks[at];
+
+	if (!(marks & MARK_REFERRED))
+		return false;
+	return f->heads[at] || !(marks & MARK_COVER) || marks & (MARK_SURE | MARK_FOREIGN);
+}
+
+/* Control may come in at the entry, at fragments, and where something refers to. */
 static int follow_roots(struct flow *f, struct dinst_error *e)
 {
 	for (size_t i = 0; i < f->piece_count; i++) {
 		const struct piece *p = &f->pieces[i];
 
 		for (vaddr_t v = p->lo; v < p->hi; v++) {
-			size_t at = p->base + (v - p->lo);
-			bool head = f->heads[at] || !(f->marks[at] & MARK_COVER) ||
-				    f->marks[at] & MARK_SURE;
 			int r;
 
-			if (v != p->lo && !(head && f->marks[at] & MARK_REFERRED))
+			if (v != p->lo && !is_root(f, p->base + (v - p->lo)))
 				continue;
 			r = flow_follow(f, v, e);
 			if (r < 0)
@@ -436,7 +315,7 @@ static void mark_from_unknown(struct flow *f)
 				continue;
 			if (decode_at(f, v, &insn) != ARCH_OK)
 				continue;
-			mark_edges(f, &insn);
+			mark_edges(f, &insn, MARK_FOREIGN);
 			if (insn.flow == ARCH_FLOW_JUMP_INDIRECT)
 				f->unresolved = true;
 		}
@@ -474,20 +353,18 @@ static void mark_compared(struct flow *f)
 	}
 }
 
-int flow_build(struct flow *f, struct image *img, struct freemap *map, uint32_t index,
-	       struct dinst_error *e)
+static int build(struct flow *f, struct dinst_error *e)
 {
-	int r;
+	int r = flow_make_pieces(f, e);
 
-	*f = (struct flow){.img = img, .map = map, .function = index};
-	f->single_only = image_is_go(img);
-	r = make_pieces(f, e);
-	if (r < 0)
-		goto fail;
-	mark_references(f);
-	r = decode_pieces(f, e);
+	if (r == 0)
+		r = flow_mark_references(f, e);
+	if (r == 0)
+		r = decode_pieces(f, e);
 	if (r == 0)
 		r = follow_roots(f, e);
+	if (r == 0)
+		r = flow_neighbours(f, e);
 	if (r < 0)
 		goto fail;
 	flow_sort(f);
@@ -498,12 +375,26 @@ int flow_build(struct flow *f, struct image *img, struct freemap *map, uint32_t 
 	if (f->unresolved)
 		reach_everything(f);
 	mark_compared(f);
-	r = flow_neighbours(f, e);
-	if (r == 0)
-		return 0;
+	return 0;
 fail:
 	flow_release(f);
 	return r;
+}
+
+int flow_build(struct flow *f, struct image *img, struct freemap *map, uint32_t index,
+	       struct dinst_error *e)
+{
+	*f = (struct flow){.img = img, .map = map, .function = index};
+	f->single_only = image_is_go(img);
+	return build(f, e);
+}
+
+int flow_build_probe(struct flow *f, struct image *img, struct freemap *map, uint32_t index,
+		     struct dinst_error *e)
+{
+	*f = (struct flow){.img = img, .map = map, .function = index, .probe = true};
+	f->single_only = image_is_go(img);
+	return build(f, e);
 }
 
 void flow_release(struct flow *f)

@@ -25,6 +25,11 @@ enum flow_mark {
 	MARK_REFERRED = 1 << 5, /* image_references_at() names it */
 	MARK_RSEQ = 1 << 6,	/* of a sequence whose pcs somebody compares */
 	MARK_SURE = 1 << 7,	/* a symbol, a handler or a stored address: code starts here */
+	MARK_RETURN = 1 << 8,	/* a call returns here, or the kernel does */
+	/* A branch leads here that is none of insns[]: it comes from another function,
+	 * from bytes that nobody has decoded, or from an instruction inside another. */
+	MARK_FOREIGN = 1 << 9,
+	MARK_TABLE = 1 << 10, /* an entry of a jump table of the function leads here */
 };
 
 struct piece {
@@ -44,14 +49,16 @@ struct flow {
 	struct piece *pieces; /* sorted by address */
 	size_t piece_count, piece_room;
 	size_t byte_count;
-	uint8_t *marks;		/* enum flow_mark of every byte of the pieces */
+	uint16_t *marks;	/* enum flow_mark of every byte of the pieces */
 	uint32_t *heads;	/* 1 + index of the instruction that starts here, or 0 */
 	struct insn_list insns; /* sorted by address, no overlaps */
 	struct insn_list odd;	/* reached by jumps into the middle of others */
 	size_t labels;		/* inner instructions whose address is stored or computed */
 	bool unsorted;
+	bool linear;	  /* decoded without a gap from the first byte to the last */
 	bool unresolved;  /* an indirect jump may lead anywhere in here */
 	bool single_only; /* pcs may be parked anywhere: one instruction a window */
+	bool probe;	  /* built to settle hits: all that come in count as real */
 };
 
 /* Decodes function `index`. On failure (no memory, no references) nothing is held. */
@@ -67,7 +74,7 @@ static inline bool flow_contains(const struct flow *f, vaddr_t v)
 }
 
 /* Marks of one byte; 0 outside the pieces. */
-uint8_t flow_marks(const struct flow *f, vaddr_t v);
+unsigned flow_marks(const struct flow *f, vaddr_t v);
 
 /* Index of the instruction that starts at v, -1 if none does. */
 long flow_insn_at(const struct flow *f, vaddr_t v);
@@ -76,7 +83,7 @@ long flow_insn_at(const struct flow *f, vaddr_t v);
 long flow_covering(const struct flow *f, vaddr_t v);
 
 /* Adds marks to a byte of the pieces; outside them nothing happens. */
-void flow_mark(struct flow *f, vaddr_t v, uint8_t marks);
+void flow_mark(struct flow *f, vaddr_t v, unsigned marks);
 
 /* Marks v as a target and follows control from there, as far as it is new. */
 int flow_follow(struct flow *f, vaddr_t v, struct dinst_error *e);

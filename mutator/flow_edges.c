@@ -7,7 +7,7 @@
  * only a little over a hundred bytes, so the functions that close to a piece
  * are decoded too; what is not decoded there is tried at every offset.
  */
-#include "mutator/flow.h"
+#include "mutator/flow_private.h"
 
 /* A short branch and its own length, either way. */
 static vaddr_t short_reach(void)
@@ -24,10 +24,19 @@ static bool is_own_primary(const struct flow *f, uint32_t index)
 	       (functions[index].flags & FUNCTION_COLD && functions[index].parent == f->function);
 }
 
-static void mark_branch(struct flow *f, const struct arch_insn *insn)
+static bool is_branch(const struct flow *f, const struct arch_insn *insn)
 {
-	if (insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_BRANCH)
-		flow_mark(f, insn->target, MARK_TARGET);
+	return (insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_BRANCH) &&
+	       flow_contains(f, insn->target);
+}
+
+/* A branch of another function leads in. To the middle of an instruction, it is read anew there. */
+static int follow_branch(struct flow *f, const struct arch_insn *insn, struct dinst_error *e)
+{
+	if (!is_branch(f, insn))
+		return 0;
+	flow_mark(f, insn->target, MARK_TARGET | MARK_FOREIGN);
+	return flow_insn_at(f, insn->target) < 0 ? flow_follow(f, insn->target, e) : 0;
 }
 
 static void mark_every_offset(struct flow *f, vaddr_t lo, vaddr_t hi)
@@ -38,8 +47,9 @@ static void mark_every_offset(struct flow *f, vaddr_t lo, vaddr_t hi)
 	for (vaddr_t v = lo; bytes && v < hi && v - lo < size; v++) {
 		struct arch_insn insn;
 
-		if (arch_decode(bytes + (v - lo), size - (v - lo), v, &insn) == ARCH_OK)
-			mark_branch(f, &insn);
+		if (arch_decode(bytes + (v - lo), size - (v - lo), v, &insn) == ARCH_OK &&
+		    is_branch(f, &insn))
+			flow_mark(f, insn.target, MARK_TARGET | MARK_FOREIGN);
 	}
 }
 
@@ -55,12 +65,12 @@ static int mark_from_function(struct flow *f, uint32_t index, vaddr_t lo, vaddr_
 	r = freemap_sweep(f->map, index, &s, e);
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < s->count; i++)
-		if (s->insns[i].address + ARCH_INSN_MAX >= lo && s->insns[i].address < hi)
-			mark_branch(f, &s->insns[i]);
+	for (size_t i = freemap_first(s, lo); i < s->count && s->insns[i].address < hi && r == 0;
+	     i++)
+		r = follow_branch(f, &s->insns[i], e);
 	if (s->end < s->hi)
 		mark_every_offset(f, s->end > lo ? s->end : lo, s->hi < hi ? s->hi : hi);
-	return 0;
+	return r;
 }
 
 /* What the code in [lo, hi) around a piece branches to. */

@@ -31,6 +31,7 @@ struct freemap {
 	struct hole *holes; /* taken, by address */
 	size_t hole_count, hole_room;
 	struct vaddr_list targets; /* of all jump tables, sorted */
+	struct vaddr_list bases;   /* where tables may begin, sorted */
 };
 
 static void freemap_free(void *extra)
@@ -44,6 +45,7 @@ static void freemap_free(void *extra)
 	free(map->fragments);
 	free(map->holes);
 	free(map->targets.items);
+	free(map->bases.items);
 	free(map);
 }
 
@@ -100,7 +102,7 @@ int freemap_of(struct image *img, struct freemap **out, struct dinst_error *e)
 	map->count = image_functions(img, &map->functions);
 	r = find_fragments(map, e);
 	if (r == 0)
-		r = image_table_targets(img, &map->targets, e);
+		r = image_table_targets(img, &map->targets, &map->bases, e);
 	if (r < 0) {
 		freemap_free(map);
 		return r;
@@ -131,14 +133,15 @@ size_t freemap_fragments(const struct freemap *map, uint32_t index, const uint32
 	return end - lo;
 }
 
-static size_t target_from(const struct freemap *map, vaddr_t v)
+/* Index of the first item that is v or more. */
+static size_t list_from(const struct vaddr_list *list, vaddr_t v)
 {
-	size_t lo = 0, hi = map->targets.count;
+	size_t lo = 0, hi = list->count;
 
 	while (lo < hi) {
 		size_t mid = (lo + hi) / 2;
 
-		if (map->targets.items[mid] < v)
+		if (list->items[mid] < v)
 			lo = mid + 1;
 		else
 			hi = mid;
@@ -149,10 +152,17 @@ static size_t target_from(const struct freemap *map, vaddr_t v)
 size_t freemap_table_targets(const struct freemap *map, vaddr_t lo, vaddr_t hi,
 			     const vaddr_t **targets)
 {
-	size_t first = target_from(map, lo);
+	size_t first = list_from(&map->targets, lo);
 
 	*targets = map->targets.items + first;
-	return target_from(map, hi) - first;
+	return list_from(&map->targets, hi) - first;
+}
+
+bool freemap_is_base(const struct freemap *map, vaddr_t v)
+{
+	size_t i = list_from(&map->bases, v);
+
+	return i < map->bases.count && map->bases.items[i] == v;
 }
 
 struct image_range freemap_primary(const struct freemap *map, uint32_t index)
@@ -230,6 +240,21 @@ static int sweep_fill(struct freemap *map, struct sweep *s, uint32_t index, stru
 	}
 	s->function = index;
 	return 0;
+}
+
+size_t freemap_first(const struct sweep *s, vaddr_t v)
+{
+	size_t lo = 0, hi = s->count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->insns[mid].address + s->insns[mid].length <= v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
 }
 
 int freemap_sweep(struct freemap *map, uint32_t index, const struct sweep **out,
@@ -377,21 +402,6 @@ static bool unknown_leads_to(const struct freemap *map, const struct sweep *s, v
 	return false;
 }
 
-static size_t first_insn_from(const struct sweep *s, vaddr_t v)
-{
-	size_t lo = 0, hi = s->count;
-
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (s->insns[mid].address < v)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
 bool freemap_is_branched_to(struct freemap *map, vaddr_t v)
 {
 	vaddr_t reach = (vaddr_t)arch_short_jump_reach + ARCH_INSN_MAX;
@@ -403,8 +413,7 @@ bool freemap_is_branched_to(struct freemap *map, vaddr_t v)
 
 		if (freemap_sweep(map, (uint32_t)k, &s, NULL) < 0)
 			return true;
-		for (size_t i = first_insn_from(s, lo); i < s->count && s->insns[i].address < hi;
-		     i++)
+		for (size_t i = freemap_first(s, lo); i < s->count && s->insns[i].address < hi; i++)
 			if (leads_to(&s->insns[i], v))
 				return true;
 		if (unknown_leads_to(map, s, lo, hi, v))

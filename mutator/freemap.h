@@ -36,12 +36,18 @@ int freemap_of(struct image *img, struct freemap **out, struct dinst_error *e);
 size_t freemap_table_targets(const struct freemap *map, vaddr_t lo, vaddr_t hi,
 			     const vaddr_t **targets);
 
+/* True if some code seems to compute the address v, and a jump table may begin there. */
+bool freemap_is_base(const struct freemap *map, vaddr_t v);
+
 /*
  * The sweep of function `index`; valid until four further sweeps are asked for.
  * A function without code has an empty one.
  */
 int freemap_sweep(struct freemap *map, uint32_t index, const struct sweep **out,
 		  struct dinst_error *e);
+
+/* Index of the first instruction of the sweep that ends behind v; s->count if none does. */
+size_t freemap_first(const struct sweep *s, vaddr_t v);
 
 /* The cold fragments of function `index`. */
 size_t freemap_fragments(const struct freemap *map, uint32_t index, const uint32_t **fragments);

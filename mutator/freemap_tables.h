@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * freemap_tables.h - targets of all jump tables of an image, private to
- * planning: a sorted list, made once. The caller frees targets->items.
+ * planning: sorted lists, made once. The caller frees what they hold.
  */
 #ifndef DINST_MUTATOR_FREEMAP_TABLES_H
 #define DINST_MUTATOR_FREEMAP_TABLES_H
@@ -13,7 +13,11 @@ struct vaddr_list {
 	size_t count, room;
 };
 
-/* Fills *targets, which is empty. */
-int image_table_targets(struct image *img, struct vaddr_list *targets, struct dinst_error *e);
+/*
+ * Fills *targets and *bases (where tables may begin), which are empty. What
+ * they hold on failure is the caller's, too.
+ */
+int image_table_targets(struct image *img, struct vaddr_list *targets, struct vaddr_list *bases,
+			struct dinst_error *e);
 
 #endif

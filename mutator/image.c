@@ -292,6 +292,7 @@ void image_close(struct image *img)
 	if (img->release_extra)
 		img->release_extra(img->extra);
 	references_release(img->references);
+	hits_release(&img->hits);
 	readable_release(&img->readable);
 	free(img->names.slots);
 	strings_release(&img->strings);

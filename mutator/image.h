@@ -110,7 +110,9 @@ size_t image_nearest(struct image *img, const char *name, const char **out, size
  * that no window may contain strictly inside. A superset.
  */
 enum image_reference {
-	REFERENCE_BRANCH = 1 << 0,  /* a byte sequence that may be a jump, a call, or a lea of it */
+	/* A byte sequence outside the function that may be a jump, a call, or a lea of it.
+	 * (What is in the function itself is found by decoding it.) See hits.h. */
+	REFERENCE_BRANCH = 1 << 0,
 	REFERENCE_ADDRESS = 1 << 1, /* its address is stored (relocation, table) */
 	REFERENCE_LANDING = 1 << 2, /* an exception handler (LSDA) */
 	REFERENCE_SYMBOL = 1 << 3,  /* a symbol or an FDE starts here */
@@ -121,6 +123,11 @@ enum image_reference {
 int image_references(struct image *img, struct dinst_error *e);
 /* enum image_reference bits of one byte of code. */
 unsigned image_references_at(const struct image *img, vaddr_t vaddr);
+/*
+ * The first byte in [*vaddr, hi) with any bits: *vaddr becomes its address and
+ * *bits what image_references_at() says. False if there is none. Quick.
+ */
+bool image_references_next(const struct image *img, vaddr_t *vaddr, vaddr_t hi, unsigned *bits);
 
 /*
  * One pointer that another part of the mutator hangs on the image (planning:

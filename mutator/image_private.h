@@ -10,6 +10,7 @@
  *   lookup.c           names and globs to functions
  *   demangle.c         readable names
  *   references.c       who refers to what
+ *   references_hits.c  who may branch into the middle of a function   (hits.h)
  *
  * Names point into the mapped files or into `strings`, and live as long as the
  * image. Nothing here is used by anybody else.
@@ -18,6 +19,7 @@
 #define DINST_MUTATOR_IMAGE_PRIVATE_H
 
 #include "mutator/cfi.h"
+#include "mutator/hits.h"
 #include "mutator/image_elf.h"
 
 enum { NO_FUNCTION = UINT32_MAX };
@@ -70,6 +72,13 @@ struct readable_table {
 
 struct reference_map; /* references.c */
 
+struct hit_list {
+	struct image_hit *items; /* sorted by target, then by source */
+	uint32_t *by_from;	 /* indices into items */
+	uint8_t *states;	 /* enum hit_state */
+	size_t count, room;
+};
+
 struct image {
 	char *name;
 	struct elf_file file;  /* the program or shared object itself */
@@ -92,6 +101,7 @@ struct image {
 	struct name_table names;
 	struct readable_table readable;
 	struct reference_map *references;
+	struct hit_list hits;
 	bool go;
 	void *extra; /* the planner's */
 	void (*release_extra)(void *extra);
@@ -125,5 +135,12 @@ void readable_release(struct readable_table *t);
 
 /* references.c */
 void references_release(struct reference_map *m);
+/* Nothing branches to `vaddr` after all. */
+void references_clear_branch(struct image *img, vaddr_t vaddr);
+
+/* references_hits.c: false without memory. To be added by and by, then finished. */
+bool hits_add(struct hit_list *list, vaddr_t from, vaddr_t target);
+bool hits_finish(struct hit_list *list);
+void hits_release(struct hit_list *list);
 
 #endif

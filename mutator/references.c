@@ -42,6 +42,9 @@ struct scan {
 	struct mark_span *last;
 	struct orphan *orphans; /* sorted */
 	size_t orphan_count;
+	size_t cursor; /* the last function that starts at or before the scan's place */
+	struct hit_list hits;
+	bool failed; /* no memory for hits */
 	/* A section of descriptors while its relocations are looked for. */
 	vaddr_t rseq_address;
 	uint8_t *rseq_bytes;
@@ -179,11 +182,46 @@ static void note_orphan(struct scan *s, vaddr_t from, vaddr_t target)
 	o->sure = o == into && target == o->lo;
 }
 
+/* The bytes of the function at the scan's place that no later function starts in. */
+static struct image_range own_range(struct scan *s, vaddr_t from)
+{
+	const struct image *img = s->img;
+	const struct image_function *fn;
+	struct image_range r = {0, 0};
+
+	while (s->cursor > 0 && img->functions[s->cursor].address > from)
+		s->cursor--;
+	while (s->cursor + 1 < img->function_count && img->functions[s->cursor + 1].address <= from)
+		s->cursor++;
+	fn = &img->functions[s->cursor];
+	if (!img->function_count || from < fn->address || from - fn->address >= fn->size)
+		return r;
+	r = (struct image_range){fn->address, fn->address + fn->size};
+	if (s->cursor + 1 < img->function_count && r.hi > fn[1].address)
+		r.hi = fn[1].address;
+	return r;
+}
+
+static bool is_symbol(const struct scan *s, vaddr_t v)
+{
+	const struct mark_span *span = s->last;
+
+	if (v < span->lo || v >= span->hi)
+		return false;
+	return span->marks[(v - span->lo) / 2] >> ((v - span->lo) % 2 * 4) & REFERENCE_SYMBOL;
+}
+
 static void found_reference(void *arg, taddr_t from, taddr_t target)
 {
 	struct scan *s = arg;
+	struct image_range own = own_range(s, from);
 
+	if (target >= own.lo && target < own.hi)
+		return;
 	mark(s, target, REFERENCE_BRANCH);
+	/* To the start of a function anything may come: whence is not asked. */
+	if (!is_symbol(s, target) && span_at(s->map, target) && !hits_add(&s->hits, from, target))
+		s->failed = true;
 	if (s->orphan_count)
 		note_orphan(s, from, target);
 }
@@ -426,10 +464,15 @@ int image_references(struct image *img, struct dinst_error *e)
 			r = scan_code(&s);
 	}
 	free(s.orphans);
-	if (r)
+	if (!r && (s.failed || !hits_finish(&s.hits)))
+		r = no_memory(&s);
+	if (r) {
 		references_release(s.map);
-	else
+		hits_release(&s.hits);
+	} else {
 		img->references = s.map;
+		img->hits = s.hits;
+	}
 	elf_file_forget(&img->file, img->file.bytes, img->file.size);
 	return r;
 }
@@ -448,4 +491,61 @@ unsigned image_references_at(const struct image *img, vaddr_t vaddr)
 	if (m->rseq_count && range_at(m->rseq, m->rseq_count, vaddr))
 		marks |= REFERENCE_RSEQ;
 	return marks;
+}
+
+/* The next byte of the span with marks, hi if there is none: most have none. */
+static vaddr_t next_marked(const struct mark_span *span, vaddr_t v, vaddr_t hi)
+{
+	while (v < hi) {
+		size_t at = v - span->lo;
+		uint64_t word;
+
+		if (at % 16 == 0 && hi - v >= 16) {
+			memcpy(&word, span->marks + at / 2, sizeof(word));
+			if (!word) {
+				v += 16;
+				continue;
+			}
+		}
+		if (span->marks[at / 2] >> (at % 2 * 4) & 15)
+			return v;
+		v++;
+	}
+	return hi;
+}
+
+bool image_references_next(const struct image *img, vaddr_t *vaddr, vaddr_t hi, unsigned *bits)
+{
+	const struct reference_map *m = img->references;
+	vaddr_t v = *vaddr;
+
+	while (m && v < hi) {
+		const struct mark_span *span = span_at(m, v);
+
+		if (!span) {
+			v++;
+			continue;
+		}
+		/* Few files have sequences at all; where one has, every byte is looked at. */
+		if (!m->rseq_count)
+			v = next_marked(span, v, hi < span->hi ? hi : span->hi);
+		*bits = image_references_at(img, v);
+		if (v < hi && *bits) {
+			*vaddr = v;
+			return true;
+		}
+		v += v < span->hi;
+	}
+	return false;
+}
+
+void references_clear_branch(struct image *img, vaddr_t vaddr)
+{
+	struct mark_span *span = span_at(img->references, vaddr);
+	vaddr_t at;
+
+	if (!span)
+		return;
+	at = vaddr - span->lo;
+	span->marks[at / 2] &= (uint8_t) ~((unsigned)REFERENCE_BRANCH << (at % 2 * 4));
 }

@@ -118,13 +118,35 @@ static vaddr_t entry_target(const uint8_t *at, vaddr_t base, enum entry_form for
 }
 
 /*
+ * True if an entry that leads to `target` shows that the table has ended: what
+ * is there is the inside of an instruction. Only where the code is decoded from
+ * end to end is that known.
+ */
+static bool ends_table(const struct flow *f, vaddr_t target)
+{
+	const struct sweep *s;
+	long other;
+	size_t at;
+
+	if (flow_contains(f, target))
+		return f->linear && splits_known(f, target);
+	other = freemap_before(f->map, target);
+	if (other < 0 || freemap_sweep(f->map, (uint32_t)other, &s, NULL) < 0 || target >= s->hi ||
+	    s->end < s->hi)
+		return false;
+	at = freemap_first(s, target);
+	return at < s->count && s->insns[at].address != target;
+}
+
+/*
  * Reads the table at `table`, whose offsets count from `base`, and follows the
- * entries that lead into the function. Its own entries end where one leads elsewhere or where the next
- * table starts, at the latest. What is behind is read from the wrong base, more
- * likely than not: such an entry is a target as well, but not one that makes us
- * doubt what has been decoded along the flow. So those come in a second round,
- * `behind`, after all that is sure. *hit is set if the first entry leads into
- * the function: then it is really a table.
+ * entries that lead into the function. Its own entries end where one leads
+ * elsewhere or where somebody takes another table to start, at the latest; if
+ * the first is one, *hit is set: it is really a table. What is behind is more
+ * likely than not another table, read from the wrong base. But somebody may
+ * compute an address inside a table for his own reasons, so what is behind
+ * counts, too, up to the first entry that cannot be one. It is read in a second
+ * round, `behind`, after all that is sure.
  */
 static int read_table(struct flow *f, const struct bases *b, vaddr_t table, vaddr_t base,
 		      enum entry_form form, bool behind, bool *hit, struct dinst_error *e)
@@ -134,17 +156,18 @@ static int read_table(struct flow *f, const struct bases *b, vaddr_t table, vadd
 	bool own = true;
 
 	for (size_t i = 0; bytes && i < TABLE_ENTRIES_MAX && (i + 1) * width <= size; i++) {
-		vaddr_t target = entry_target(bytes + i * width, base, form);
+		vaddr_t target = entry_target(bytes + i * width, base, form),
+			at = table + i * width;
 		bool mine = flow_contains(f, target);
 		int r;
 
-		own &= mine && (i == 0 || !is_known_base(b, table + i * width));
-		if (!in_text(f, target) || (!own && !behind))
+		own &= mine && (i == 0 || !(is_known_base(b, at) || freemap_is_base(f->map, at)));
+		if (!in_text(f, target) || (!own && !behind) || ends_table(f, target))
 			break;
 		if (!mine || (!own && splits_known(f, target)))
 			continue;
 		*hit |= own;
-		flow_mark(f, target, MARK_LOOP);
+		flow_mark(f, target, MARK_LOOP | MARK_TABLE);
 		r = flow_follow(f, target, e);
 		if (r < 0)
 			return r;

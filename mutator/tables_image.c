@@ -105,10 +105,10 @@ static int read_all(struct image *img, const struct vaddr_list *bases, struct va
 	return 0;
 }
 
-int image_table_targets(struct image *img, struct vaddr_list *targets, struct dinst_error *e)
+int image_table_targets(struct image *img, struct vaddr_list *targets, struct vaddr_list *bases,
+			struct dinst_error *e)
 {
-	struct vaddr_list bases = {0};
-	struct scan scan = {.img = img, .bases = &bases};
+	struct scan scan = {.img = img, .bases = bases};
 	const struct image_range *text;
 	size_t n = image_text(img, &text);
 	int r = 0;
@@ -123,10 +123,9 @@ int image_table_targets(struct image *img, struct vaddr_list *targets, struct di
 			arch_scan_references(bytes, size, text[i].lo, image_lowest(img),
 					     image_highest(img), found, &scan);
 	}
-	sort_unique(&bases);
-	if (scan.failed || read_all(img, &bases, targets) < 0)
+	sort_unique(bases);
+	if (scan.failed || read_all(img, bases, targets) < 0)
 		r = dinst_fail(e, DINST_NO_MEMORY, "no memory for the jump tables of the image");
 	sort_unique(targets);
-	free(bases.items);
 	return r;
 }

@@ -70,10 +70,11 @@ static void check_branches(const char *path)
 		       arch_decode(code + at, size - at, f->address + at, &insn) == ARCH_OK) {
 			vaddr_t to = insn.target;
 
-			/* What reaches further than a short branch. */
+			/* What reaches further than a short branch, and leaves the function. */
 			if (insn.flags & ARCH_INSN_ADDRESS_OF)
 				to = insn.data_ref;
-			if (insn.length >= 5 && to && in_text(img, to)) {
+			if (insn.length >= 5 && to && in_text(img, to) &&
+			    (to < f->address || to >= f->address + f->size)) {
 				checked++;
 				if (!(image_references_at(img, to) & REFERENCE_BRANCH))
 					fail_msg("%s: 0x%llx leads to 0x%llx unmarked", path,

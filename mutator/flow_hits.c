@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * flow_hits.c - tells branches from elsewhere from byte sequences that only
+ * look like one (hits.h).
+ *
+ * A hit is chance if its first byte is inside an instruction that does something
+ * else, if nothing can lead control to that byte, and if all that is certain:
+ * the function around it is decoded from end to end, no reading of it overlaps
+ * another one there, and all its indirect jumps are understood. While that is
+ * found out, everything that comes into that function from elsewhere counts as
+ * real, so that no answer depends on another one. What cannot be proved to be
+ * chance is real.
+ */
+#include "mutator/flow_private.h"
+#include "mutator/hits.h"
+
+/* What the instruction refers to, as the scan would report it. */
+static bool leads_to(const struct arch_insn *insn, vaddr_t target)
+{
+	return insn->target == target ||
+	       (insn->flags & ARCH_INSN_ADDRESS_OF && insn->data_ref == target);
+}
+
+/*
+ * The function in whose linear decode v lies, if that decode is complete and
+ * says nothing of the branch that the hit would be; -1 if the hit is real.
+ */
+static long doubtful_source(const struct flow *f, const struct image_hit *hit)
+{
+	long index = freemap_before(f->map, hit->from);
+	const struct arch_insn *insn;
+	const struct sweep *s;
+	size_t at;
+
+	if (index < 0 || hit->from >= freemap_primary(f->map, (uint32_t)index).hi)
+		return -1;
+	if (freemap_sweep(f->map, (uint32_t)index, &s, NULL) < 0 || s->end < s->hi)
+		return -1;
+	at = freemap_first(s, hit->from);
+	insn = &s->insns[at];
+	if (at == s->count || insn->address >= hit->from || leads_to(insn, hit->target))
+		return -1;
+	return index;
+}
+
+static enum hit_state judge(const struct flow *g, const struct image_hit *hit)
+{
+	long insn = flow_covering(g, hit->from);
+
+	if (insn < 0 || flow_insn_at(g, hit->from) >= 0)
+		return HIT_REAL;
+	if (flow_marks(g, hit->from) & (MARK_TARGET | MARK_CONFLICT | MARK_REFERRED))
+		return HIT_REAL;
+	return leads_to(&g->insns.items[insn], hit->target) ? HIT_REAL : HIT_CHANCE;
+}
+
+/* Settles all hits that come from function `index`. */
+static int settle_from(struct flow *f, uint32_t index, struct dinst_error *e)
+{
+	const struct image_function *functions;
+	struct flow g;
+	bool sure;
+	int r;
+
+	image_functions(f->img, &functions);
+	if (functions[index].flags & FUNCTION_COLD)
+		index = functions[index].parent;
+	r = flow_build_probe(&g, f->img, f->map, index, e);
+	if (r < 0)
+		return r;
+	sure = !g.unresolved && !g.single_only && g.linear;
+	for (size_t i = 0; i < g.piece_count; i++) {
+		const uint32_t *indices;
+		size_t n = image_hits_from(f->img, g.pieces[i].lo, g.pieces[i].hi, &indices);
+
+		for (size_t k = 0; k < n; k++) {
+			const struct image_hit *hit = image_hit(f->img, indices[k]);
+
+			if (image_hit_state(f->img, indices[k]) == HIT_UNKNOWN)
+				image_hit_settle(f->img, indices[k],
+						 sure ? judge(&g, hit) : HIT_REAL);
+		}
+	}
+	flow_release(&g);
+	return 0;
+}
+
+static int settle(struct flow *f, size_t index, struct dinst_error *e)
+{
+	long source = doubtful_source(f, image_hit(f->img, index));
+	int r = source < 0 ? 0 : settle_from(f, (uint32_t)source, e);
+
+	/* What has not been settled with its function is not in its pieces. */
+	if (r == 0 && image_hit_state(f->img, index) == HIT_UNKNOWN)
+		image_hit_settle(f->img, index, HIT_REAL);
+	return r;
+}
+
+int flow_hits(struct flow *f, struct dinst_error *e)
+{
+	for (size_t i = 0; i < f->piece_count; i++) {
+		size_t first, n = image_hits_into(f->img, f->pieces[i].lo, f->pieces[i].hi, &first);
+
+		for (size_t k = first; k < first + n; k++) {
+			const struct image_hit *hit = image_hit(f->img, k);
+			int r = 0;
+
+			/* What the function itself does is found by decoding it. */
+			if (flow_contains(f, hit->from))
+				continue;
+			if (!f->probe && image_hit_state(f->img, k) == HIT_UNKNOWN)
+				r = settle(f, k, e);
+			if (r < 0)
+				return r;
+			if (image_hit_state(f->img, k) == HIT_CHANCE)
+				continue;
+			flow_mark(f, hit->target, MARK_TARGET | MARK_REFERRED | MARK_FOREIGN);
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * flow_pieces.c - the bytes of a function and the marks on them: which bytes
+ * are its own, what the image knows about each, what may come in from
+ * elsewhere. Decodes nothing.
+ */
+#include "mutator/flow_private.h"
+
+#include <stdlib.h>
+
+long flow_byte(const struct flow *f, vaddr_t v)
+{
+	for (size_t i = 0; i < f->piece_count; i++)
+		if (v >= f->pieces[i].lo && v < f->pieces[i].hi)
+			return (long)(f->pieces[i].base + (v - f->pieces[i].lo));
+	return -1;
+}
+
+unsigned flow_marks(const struct flow *f, vaddr_t v)
+{
+	long at = flow_byte(f, v);
+
+	return at < 0 ? 0 : f->marks[at];
+}
+
+long flow_insn_at(const struct flow *f, vaddr_t v)
+{
+	long at = flow_byte(f, v);
+
+	return at < 0 ? -1 : (long)f->heads[at] - 1;
+}
+
+long flow_covering(const struct flow *f, vaddr_t v)
+{
+	for (unsigned back = 0; back < ARCH_INSN_MAX && flow_contains(f, v - back); back++) {
+		long at = flow_insn_at(f, v - back);
+
+		if (at >= 0)
+			return f->insns.items[at].length > back ? at : -1;
+	}
+	return -1;
+}
+
+void flow_mark(struct flow *f, vaddr_t v, unsigned marks)
+{
+	long at = flow_byte(f, v);
+
+	if (at >= 0)
+		f->marks[at] |= (uint16_t)marks;
+}
+
+/* ---------------------------------------------------------------- pieces */
+
+static int add_piece(struct flow *f, vaddr_t lo, vaddr_t hi, struct dinst_error *e)
+{
+	if (lo >= hi)
+		return 0;
+	if (f->piece_count == f->piece_room) {
+		size_t room = f->piece_room ? f->piece_room * 2 : 4;
+		void *more = reallocarray(f->pieces, room, sizeof(*f->pieces));
+
+		if (!more)
+			return dinst_fail(e, DINST_NO_MEMORY, "no memory for a function's pieces");
+		f->pieces = more;
+		f->piece_room = room;
+	}
+	f->pieces[f->piece_count++] = (struct piece){.lo = lo, .hi = hi};
+	return 0;
+}
+
+/*
+ * The bytes of function `index`: its range without those of functions that
+ * start inside it. A byte belongs to the function that starts last before it,
+ * so no byte is planned twice.
+ */
+static int add_pieces(struct flow *f, uint32_t index, struct dinst_error *e)
+{
+	const struct image_function *functions;
+	size_t n = image_functions(f->img, &functions), size = 0;
+	const struct image_function *fn = &functions[index];
+	vaddr_t lo = fn->address, end;
+	int r = 0;
+
+	if (!image_code(f->img, lo, &size))
+		return 0;
+	end = lo + (fn->size < size ? fn->size : size);
+	for (size_t i = (size_t)index + 1; i < n && functions[i].address < end && r == 0; i++) {
+		vaddr_t next = functions[i].address + functions[i].size;
+
+		if (functions[i].address > lo)
+			r = add_piece(f, lo, functions[i].address, e);
+		if (next > lo)
+			lo = next;
+		else if (functions[i].address > lo)
+			lo = functions[i].address;
+	}
+	return r < 0 ? r : add_piece(f, lo, end, e);
+}
+
+static int piece_order(const void *a, const void *b)
+{
+	const struct piece *x = a, *y = b;
+
+	return x->lo < y->lo ? -1 : x->lo > y->lo;
+}
+
+int flow_make_pieces(struct flow *f, struct dinst_error *e)
+{
+	const uint32_t *fragments;
+	size_t n = freemap_fragments(f->map, f->function, &fragments);
+	int r = add_pieces(f, f->function, e);
+
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = add_pieces(f, fragments[i], e);
+	if (r < 0)
+		return r;
+	if (f->piece_count)
+		qsort(f->pieces, f->piece_count, sizeof(*f->pieces), piece_order);
+	for (size_t i = 0; i < f->piece_count; i++) {
+		f->pieces[i].base = f->byte_count;
+		f->byte_count += f->pieces[i].hi - f->pieces[i].lo;
+	}
+	f->marks = calloc(f->byte_count + 1, sizeof(*f->marks));
+	f->heads = calloc(f->byte_count + 1, sizeof(*f->heads));
+	if (!f->marks || !f->heads)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu bytes of code",
+				  f->byte_count);
+	return 0;
+}
+
+/*
+ * In code that is linked to fixed addresses any word may look like an address:
+ * one in the middle of an instruction is looked at when all is decoded.
+ */
+static void mark_reference(struct flow *f, size_t at, unsigned refs)
+{
+	bool fixed = image_is_fixed(f->img);
+	unsigned sure = REFERENCE_LANDING | REFERENCE_SYMBOL | (fixed ? 0 : REFERENCE_ADDRESS);
+
+	/* Branches are marked by flow_hits(). */
+	if (refs & (REFERENCE_ADDRESS | REFERENCE_LANDING | REFERENCE_SYMBOL))
+		f->marks[at] |= MARK_TARGET | MARK_REFERRED;
+	if (refs & sure)
+		f->marks[at] |= MARK_SURE;
+	if (refs & REFERENCE_RSEQ)
+		f->marks[at] |= MARK_RSEQ;
+}
+
+int flow_mark_references(struct flow *f, struct dinst_error *e)
+{
+	for (size_t i = 0; i < f->piece_count; i++) {
+		const struct piece *p = &f->pieces[i];
+		const vaddr_t *targets;
+		size_t n = freemap_table_targets(f->map, p->lo, p->hi, &targets);
+		unsigned refs;
+
+		for (size_t k = 0; k < n; k++)
+			flow_mark(f, targets[k], MARK_TARGET | MARK_REFERRED);
+		for (vaddr_t v = p->lo; image_references_next(f->img, &v, p->hi, &refs); v++)
+			mark_reference(f, p->base + (v - p->lo), refs);
+	}
+	return flow_hits(f, e);
+}

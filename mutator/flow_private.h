@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * flow_private.h - what the files that build a flow share; see flow.h.
+ *
+ *   flow.c         decoding and following, and the order of it all
+ *   flow_pieces.c  which bytes are the function's, and the image's marks on them
+ *   flow_hits.c    branches from elsewhere: true or chance
+ *   flow_edges.c   short branches from next door; exits
+ *   tables*.c      jump tables
+ */
+#ifndef DINST_MUTATOR_FLOW_PRIVATE_H
+#define DINST_MUTATOR_FLOW_PRIVATE_H
+
+#include "mutator/flow.h"
+
+/* flow_pieces.c: fills pieces, marks and heads of an empty flow. */
+int flow_make_pieces(struct flow *f, struct dinst_error *e);
+/* Marks what the image and its jump tables know of, and what is true of the hits. */
+int flow_mark_references(struct flow *f, struct dinst_error *e);
+
+/* flow_hits.c: marks what branches from elsewhere lead to. */
+int flow_hits(struct flow *f, struct dinst_error *e);
+
+/* flow.c: as flow_build(), but no hit is settled: all count as real. */
+int flow_build_probe(struct flow *f, struct image *img, struct freemap *map, uint32_t index,
+		     struct dinst_error *e);
+
+#endif
