@@ -174,6 +174,60 @@ void arch_effects(const struct arch_insn *insn, arch_regset *reads, arch_regset 
 void arch_format(const struct arch_insn *insn, char *text, size_t size);
 
 /*
+ * For the bounds of jump tables. arch_compares(): true if the instruction does
+ * nothing but compare a register, or memory (*reg is 0), with a constant;
+ * *limit is the constant as an unsigned number of the operand's width.
+ * arch_condition(): what a conditional branch asks of two unsigned numbers
+ * that were compared, the register's (or memory's) first.
+ */
+enum arch_condition {
+	ARCH_CONDITION_OTHER, /* not a branch, or another question */
+	ARCH_CONDITION_ABOVE,
+	ARCH_CONDITION_ABOVE_EQUAL,
+	ARCH_CONDITION_BELOW,
+	ARCH_CONDITION_BELOW_EQUAL,
+	ARCH_CONDITION_EQUAL,
+	ARCH_CONDITION_NOT_EQUAL,
+};
+bool arch_compares(const struct arch_insn *insn, arch_regset *reg, uint64_t *limit);
+enum arch_condition arch_condition(const struct arch_insn *insn);
+
+/*
+ * One access to memory. Its address is, of the register values just before the
+ * instruction,
+ *
+ *	offset + base + (index extended, << shift) + thread pointer
+ *
+ * where the thread pointer takes part if thread_relative says so. Where the
+ * pieces do not tell the address (a vector of addresses, a bit string, 32-bit
+ * addresses, %gs), computable is false and they mean nothing.
+ *
+ * size is 0 where it depends on values or there are many places: repeated
+ * string instructions (the address is that of the first element; there may be
+ * none), state saved by xsave, gathers. Elements that a mask leaves out count.
+ */
+enum { ARCH_MEMORY_MAX = 2, ARCH_NO_REGISTER = 0xff };
+
+struct arch_memory {
+	uint32_t size; /* bytes */
+	bool load, store;
+	bool computable;
+	bool thread_relative;
+	uint8_t base, index; /* bit numbers of an arch_regset, or ARCH_NO_REGISTER */
+	uint8_t shift;
+	uint8_t extend; /* the architecture's own: how the index is extended */
+	int64_t offset; /* where there is no register: the whole address */
+};
+
+/*
+ * Lists what the instruction loads and stores, explicit operands and what
+ * push, pop, call, return and string instructions do by themselves, loads
+ * first. Returns how many there are. Prefetches, lea and nops have none.
+ */
+unsigned arch_memory_operands(const struct arch_insn *insn,
+			      struct arch_memory memory[ARCH_MEMORY_MAX]);
+
+/*
  * Looks at every offset of `bytes` (not only at instruction heads) for things
  * that would be a direct branch, a call or the computation of a code address,
  * and calls `found` with the target of each: a cheap superset of "who jumps
@@ -303,6 +357,22 @@ struct arch_frame {
 
 void arch_frame_open(struct arch_buf *out, struct arch_frame *frame);
 void arch_frame_close(struct arch_buf *out, const struct arch_frame *frame);
+
+/*
+ * Emits code that computes the address of an access into the one register that
+ * is the only bit of `destination`. To run just before the instruction (or its
+ * copy): base and index must still hold what the instruction will see, and
+ * `pushed` says by how many bytes the stack pointer is lower than it will be
+ * then. Writes no other register, no flag and no memory; reads none but the
+ * thread's own block. Fails (sticky) with ARCH_REFUSED where the access is not
+ * computable, or `destination` is the index, or the base of a thread-relative
+ * access, or the stack pointer; else any register will do, the base included.
+ * With a thread-relative access it takes the thread pointer from where the
+ * psABI's TLS keeps it (x86-64: %fs:0), which code without that TLS lacks.
+ */
+enum { ARCH_ADDRESS_MAX = 32 }; /* most bytes it takes */
+void arch_emit_effective_address(struct arch_buf *out, const struct arch_memory *memory,
+				 arch_regset destination, size_t pushed);
 
 /* ------------------------------------------------------------ counters */
 

@@ -77,13 +77,14 @@ static bool read_vex(const uint8_t *p, struct x86_layout *l)
 	}
 	l->vvvv = ~(b >> 3) & 15;
 	l->simd = b & 3;
+	l->vector = b >> 2 & 1;
 	return l->map >= 1 && l->map <= 3;
 }
 
 /* 62: Intel SDM volume 2, 2.7.1; the reserved bits are fixed before APX. */
 static bool read_evex(const uint8_t *p, struct x86_layout *l)
 {
-	uint8_t a = p[1], b = p[2];
+	uint8_t a = p[1], b = p[2], c = p[3];
 
 	l->encoding = X86_EVEX;
 	l->map = a & 7;
@@ -91,6 +92,7 @@ static bool read_evex(const uint8_t *p, struct x86_layout *l)
 		 (b & 0x80 ? REX_W : 0);
 	l->vvvv = ~(b >> 3) & 15;
 	l->simd = b & 3;
+	l->vector = (c >> 5 & 3) | (c & 16 ? 4 : 0);
 	return !(a & 8) && (b & 4) && (l->map >= 1 && l->map <= 6 && l->map != 4);
 }
 

@@ -117,6 +117,7 @@ struct x86_layout {
 	uint8_t map;	  /* 0: one byte, 1: 0f, 2: 0f 38, 3: 0f 3a, 5, 6: EVEX maps */
 	uint8_t simd;	  /* VEX, EVEX: pp, else 0 */
 	uint8_t vvvv;	  /* VEX, EVEX: register number */
+	uint8_t vector;	  /* log2 of the vector's bytes - 4; 4 more: one element broadcast */
 	uint8_t opcode;
 	uint8_t opcode_offset; /* of the opcode byte itself */
 	uint8_t modrm_offset, modrm, sib;
@@ -170,6 +171,15 @@ static inline bool x86_is_stack_based(const struct x86_layout *l)
 
 /* The two maps that nearly all opcodes are in. */
 extern const uint32_t x86_one_byte[256], x86_two_byte[256];
+
+/* How the memory operand of a vector instruction is accessed; sizes.c. */
+struct x86_vector_access {
+	uint32_t size;	 /* bytes, 0 if not known or many places */
+	uint32_t scale;	 /* of an 8-bit displacement (EVEX), 0 if not known */
+	bool store;	 /* else a load */
+	bool is_indexed; /* by a vector */
+};
+struct x86_vector_access x86_vector_access(const struct x86_layout *l);
 
 /* Attributes of an opcode in a map; 0 if it is none that we know. */
 uint32_t x86_attributes(enum x86_encoding encoding, unsigned map, unsigned opcode);

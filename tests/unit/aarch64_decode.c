@@ -204,6 +204,51 @@ static void test_cases(void **state)
 	}
 }
 
+static void test_compares(void **state)
+{
+	static const struct {
+		uint32_t word;
+		arch_regset reg; /* 0: no comparison */
+		uint64_t limit;
+	} cases[] = {
+		{0x7101701f, R(0), 92},	    /* cmp w0, #92 */
+		{0xf101703f, R(1), 92},	    /* cmp x1, #92 */
+		{0x7140043f, R(1), 0x1000}, /* cmp w1, #1, lsl #12 */
+		{0xf1000400, 0, 0},	    /* subs x0, x0, #1 */
+		{0xb100043f, 0, 0},	    /* cmn x1, #1 */
+		{0xf10007ff, 0, 0},	    /* cmp sp, #1 */
+		{0xeb01001f, 0, 0},	    /* cmp x0, x1 */
+	};
+	static const struct {
+		uint32_t word;
+		enum arch_condition condition;
+	} branches[] = {
+		{0x54000088, ARCH_CONDITION_ABOVE}, {0x54000082, ARCH_CONDITION_ABOVE_EQUAL},
+		{0x54000083, ARCH_CONDITION_BELOW}, {0x54000089, ARCH_CONDITION_BELOW_EQUAL},
+		{0x54000080, ARCH_CONDITION_EQUAL}, {0x54000081, ARCH_CONDITION_NOT_EQUAL},
+		{0x5400008c, ARCH_CONDITION_OTHER}, {0x34000080, ARCH_CONDITION_OTHER},
+		{0x14000004, ARCH_CONDITION_OTHER},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct arch_insn insn = {.length = A64_SIZE};
+		arch_regset reg = 0;
+		uint64_t limit = 0;
+
+		a64_store(insn.bytes, cases[i].word);
+		if (arch_compares(&insn, &reg, &limit) != (cases[i].reg != 0) ||
+		    reg != cases[i].reg || limit != cases[i].limit)
+			fail_msg("%#x", cases[i].word);
+	}
+	for (size_t i = 0; i < sizeof(branches) / sizeof(branches[0]); i++) {
+		struct arch_insn insn = {.length = A64_SIZE};
+
+		a64_store(insn.bytes, branches[i].word);
+		assert_int_equal(arch_condition(&insn), branches[i].condition);
+	}
+}
+
 static void test_not_sure(void **state)
 {
 	/* Unallocated; branches and returns that newer processors know (cb, retaasppc). */
@@ -318,8 +363,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cases),	 cmocka_unit_test(test_not_sure),
-		cmocka_unit_test(test_format),	 cmocka_unit_test(test_garbage),
-		cmocka_unit_test(test_liveness), cmocka_unit_test(test_scan),
+		cmocka_unit_test(test_compares), cmocka_unit_test(test_format),
+		cmocka_unit_test(test_garbage),	 cmocka_unit_test(test_liveness),
+		cmocka_unit_test(test_scan),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

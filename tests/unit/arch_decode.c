@@ -360,6 +360,87 @@ static void test_effects(void **state)
 	}
 }
 
+/* Comparisons with a constant; reg is NONE where it is none. */
+#define NONE 0xffffffffffull
+
+static void test_compares(void **state)
+{
+	static const struct {
+		const char *bytes;
+		arch_regset reg;
+		uint64_t limit;
+	} cases[] = {
+		{"83ff5c", R(DI), 92},
+		{"4883ff5c", R(DI), 92},
+		{"4183f85c", R(R8), 92},
+		{"83ffff", R(DI), 0xffffffff},
+		{"6683ffff", R(DI), 0xffff},
+		{"4883ffff", R(DI), UINT64_MAX},
+		{"81ff00010000", R(DI), 256},
+		{"6681ff0001", R(DI), 256},
+		{"3c80", R(AX), 128},
+		{"3d00010000", R(AX), 256},
+		{"483d000000ff", R(AX), 0xffffffffff000000},
+		{"80fb80", R(BX), 128},
+		{"4080ff80", R(DI), 128},
+		{"80ff80", NONE, 0}, /* bh */
+		{"803f80", 0, 128},
+		{"837c240805", 0, 5},
+		{"83ef5c", NONE, 0},
+		{"83e71f", NONE, 0},
+		{"4839f8", NONE, 0},
+		{"85ff", NONE, 0},
+		{"a801", NONE, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct arch_insn insn;
+		uint8_t bytes[32];
+		arch_regset reg = NONE;
+		uint64_t limit = 0;
+
+		assert_int_equal(arch_decode(bytes, parse(cases[i].bytes, bytes), ADDRESS, &insn),
+				 ARCH_OK);
+		if (arch_compares(&insn, &reg, &limit) != (cases[i].reg != NONE) ||
+		    reg != cases[i].reg || limit != cases[i].limit)
+			fail_msg("%s: %#llx, %#llx", cases[i].bytes, (unsigned long long)reg,
+				 (unsigned long long)limit);
+	}
+}
+
+static void test_conditions(void **state)
+{
+	static const struct {
+		const char *bytes;
+		enum arch_condition condition;
+	} cases[] = {
+		{"7710", ARCH_CONDITION_ABOVE},
+		{"0f8710000000", ARCH_CONDITION_ABOVE},
+		{"7310", ARCH_CONDITION_ABOVE_EQUAL},
+		{"0f8210000000", ARCH_CONDITION_BELOW},
+		{"7610", ARCH_CONDITION_BELOW_EQUAL},
+		{"7410", ARCH_CONDITION_EQUAL},
+		{"0f8510000000", ARCH_CONDITION_NOT_EQUAL},
+		{"7f10", ARCH_CONDITION_OTHER},
+		{"e310", ARCH_CONDITION_OTHER},
+		{"c7f810000000", ARCH_CONDITION_OTHER},
+		{"eb10", ARCH_CONDITION_OTHER},
+		{"0f97c0", ARCH_CONDITION_OTHER},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct arch_insn insn;
+		uint8_t bytes[32];
+
+		assert_int_equal(arch_decode(bytes, parse(cases[i].bytes, bytes), ADDRESS, &insn),
+				 ARCH_OK);
+		if (arch_condition(&insn) != cases[i].condition)
+			fail_msg("%s: %d", cases[i].bytes, (int)arch_condition(&insn));
+	}
+}
+
 /* ----------------------------------------------------------------- garbage */
 
 /* Whatever was decoded is refused or moved, and is no larger than promised. */
@@ -426,10 +507,9 @@ static void test_garbage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_kinds),
-		cmocka_unit_test(test_failures),
-		cmocka_unit_test(test_effects),
-		cmocka_unit_test(test_garbage),
+		cmocka_unit_test(test_kinds),	   cmocka_unit_test(test_failures),
+		cmocka_unit_test(test_effects),	   cmocka_unit_test(test_compares),
+		cmocka_unit_test(test_conditions), cmocka_unit_test(test_garbage),
 	};
 
 	alarm(100);

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * compare.c - comparisons with a constant, and what branches make of them: how
+ * compilers bound the index of a jump table. Knows nothing of tables.
+ */
+#include "arch/aarch64/a64.h"
+
+/* subs zr, rn, #imm (C4.1.65, add/subtract immediate). */
+bool arch_compares(const struct arch_insn *insn, arch_regset *reg, uint64_t *limit)
+{
+	uint32_t w = a64_load(insn->bytes);
+	uint64_t value = w >> 10 & 0xfff;
+
+	if ((w & 0x7f80001f) != 0x7100001f || a64_rn(w) == SP)
+		return false;
+	*reg = SET(a64_rn(w));
+	*limit = w >> 22 & 1 ? value << 12 : value;
+	return true;
+}
+
+/* b.cond (C1.2.4). */
+enum arch_condition arch_condition(const struct arch_insn *insn)
+{
+	uint32_t w = a64_load(insn->bytes);
+
+	if ((w & 0xff000000) != 0x54000000)
+		return ARCH_CONDITION_OTHER;
+	switch (w & 15) {
+	case 0:
+		return ARCH_CONDITION_EQUAL;
+	case 1:
+		return ARCH_CONDITION_NOT_EQUAL;
+	case 2:
+		return ARCH_CONDITION_ABOVE_EQUAL;
+	case 3:
+		return ARCH_CONDITION_BELOW;
+	case 8:
+		return ARCH_CONDITION_ABOVE;
+	case 9:
+		return ARCH_CONDITION_BELOW_EQUAL;
+	default:
+		return ARCH_CONDITION_OTHER;
+	}
+}
