@@ -56,4 +56,12 @@ int cfi_read(const struct cfi_input *in, struct cfi_range **out, size_t *count,
 bool cfi_landing_pads(const uint8_t *bytes, size_t size, vaddr_t lsda, vaddr_t function,
 		      void (*found)(void *arg, vaddr_t pad), void *arg, size_t *used);
 
+/*
+ * The same with the call sites: a call in [lo, hi) that throws may lead to
+ * `pad` (Itanium C++ ABI, exception handling, the call site table).
+ */
+bool cfi_call_sites(const uint8_t *bytes, size_t size, vaddr_t lsda, vaddr_t function,
+		    void (*found)(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad), void *arg,
+		    size_t *used);
+
 #endif

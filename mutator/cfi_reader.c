@@ -147,12 +147,13 @@ bool cfi_take_pointer(struct cfi_reader *r, uint8_t encoding, const struct cfi_b
 
 /* ------------------------------------------------------ exception tables */
 
-bool cfi_landing_pads(const uint8_t *bytes, size_t size, vaddr_t lsda, vaddr_t function,
-		      void (*found)(void *arg, vaddr_t pad), void *arg, size_t *used)
+bool cfi_call_sites(const uint8_t *bytes, size_t size, vaddr_t lsda, vaddr_t function,
+		    void (*found)(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad), void *arg,
+		    size_t *used)
 {
 	struct cfi_reader r = {bytes, bytes + size, false};
 	struct cfi_bases b = {bytes, lsda, 0, 0, function};
-	uint64_t start = function, length, pad = 0, ignored;
+	uint64_t start = function, length, lo = 0, extent = 0, pad = 0;
 	uint8_t encoding;
 
 	*used = 0;
@@ -168,15 +169,37 @@ bool cfi_landing_pads(const uint8_t *bytes, size_t size, vaddr_t lsda, vaddr_t f
 	r.end = r.p + length;
 	*used = r.end - bytes;
 	while (r.p < r.end) {
-		if (!cfi_take_pointer(&r, encoding, &b, false, &ignored) ||
-		    !cfi_take_pointer(&r, encoding, &b, false, &ignored) ||
+		if (!cfi_take_pointer(&r, encoding, &b, false, &lo) ||
+		    !cfi_take_pointer(&r, encoding, &b, false, &extent) ||
 		    !cfi_take_pointer(&r, encoding, &b, false, &pad))
 			return false;
 		cfi_take_uleb(&r);
 		if (r.bad)
 			return false;
 		if (pad)
-			found(arg, start + pad);
+			found(arg, function + lo, function + lo + extent, start + pad);
 	}
 	return true;
+}
+
+struct pads {
+	void (*found)(void *arg, vaddr_t pad);
+	void *arg;
+};
+
+static void found_site(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad)
+{
+	const struct pads *p = arg;
+
+	(void)lo;
+	(void)hi;
+	p->found(p->arg, pad);
+}
+
+bool cfi_landing_pads(const uint8_t *bytes, size_t size, vaddr_t lsda, vaddr_t function,
+		      void (*found)(void *arg, vaddr_t pad), void *arg, size_t *used)
+{
+	struct pads pads = {found, arg};
+
+	return cfi_call_sites(bytes, size, lsda, function, found_site, &pads, used);
 }

@@ -236,6 +236,13 @@ void session_note_stop(struct session *s, const struct stop_report *report, uint
 void session_progress(struct session *s, const char *text, size_t done, size_t total);
 int session_plan(struct session *s, struct module *m, uint32_t function,
 		 const struct function_plan **plan, struct dinst_error *e);
+/*
+ * The same with points of `kind`. What it adds to a plan that is known already
+ * makes pointers into that plan's arrays void; its windows do not change, and
+ * sites that were made from it are right.
+ */
+int session_plan_for(struct session *s, struct module *m, uint32_t function, enum point_kind kind,
+		     const struct function_plan **plan, struct dinst_error *e);
 /* The plan that session_plan() made before, or NULL. */
 const struct function_plan *session_known_plan(const struct session *s, const struct module *m,
 					       uint32_t function);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "mutator/core.h"
+#include "mutator/detail.h"
 
 /* ----------------------------------------------------------- plan cache */
 
@@ -76,6 +77,19 @@ int session_plan(struct session *s, struct module *m, uint32_t function,
 	c->next = s->plans->buckets[b];
 	s->plans->buckets[b] = c;
 	*plan = c->plan;
+	return 0;
+}
+
+int session_plan_for(struct session *s, struct module *m, uint32_t function, enum point_kind kind,
+		     const struct function_plan **plan, struct dinst_error *e)
+{
+	int status = session_plan(s, m, function, plan, e);
+
+	if (status < 0 || (*plan)->level >= point_kind_level(kind))
+		return status;
+	for (struct cached_plan *c = s->plans->buckets[plan_bucket(m, function)]; c; c = c->next)
+		if (c->plan == *plan)
+			return plan_add_detail(m->image, c->plan, e);
 	return 0;
 }
 

@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cfg.c - basic blocks and edges of one function. Reads a flow and decides on
+ * nothing: what is a target, an exit or a switch has been found out before.
+ */
+#include "mutator/cfg.h"
+
+#include "mutator/exceptions.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What is known of an instruction while blocks are cut. */
+enum insn_bit {
+	IS_LEADER = 1 << 0,
+	IS_ENTERED = 1 << 1, /* reached by something that will be no edge */
+	IS_LANDING = 1 << 2,
+	IS_REACHED = 1 << 3,
+	IS_OWN = 1 << 4, /* a direct jump of the function leads here */
+};
+
+struct making {
+	struct cfg *g;
+	const struct flow *f;
+	uint8_t *bits; /* enum insn_bit of each instruction */
+	struct dinst_error *e;
+	bool failed;
+};
+
+const char *cfg_edge_name(enum cfg_edge_kind kind)
+{
+	static const char *const names[] = {
+		[EDGE_FALL] = "fall",	[EDGE_BRANCH] = "branch",   [EDGE_JUMP] = "jump",
+		[EDGE_TABLE] = "table", [EDGE_UNKNOWN] = "unknown", [EDGE_EXCEPTION] = "exception",
+	};
+
+	return (size_t)kind < sizeof(names) / sizeof(*names) ? names[kind] : "unknown";
+}
+
+static void *grow(void *items, uint32_t count, uint32_t *room, size_t size)
+{
+	uint32_t more = *room ? *room * 2 : 32;
+	void *grown;
+
+	if (count < *room)
+		return items;
+	grown = reallocarray(items, more, size);
+	if (grown)
+		*room = more;
+	return grown;
+}
+
+/* -------------------------------------------------------------- leaders */
+
+static const struct arch_insn *insn_at(const struct making *m, size_t i)
+{
+	return &m->f->insns.items[i];
+}
+
+static bool is_call(const struct arch_insn *insn)
+{
+	return insn->flow == ARCH_FLOW_CALL || insn->flow == ARCH_FLOW_CALL_INDIRECT;
+}
+
+static vaddr_t end_of(const struct arch_insn *insn)
+{
+	return insn->address + insn->length;
+}
+
+static void add_bits(struct making *m, vaddr_t v, uint8_t bits)
+{
+	long at = flow_insn_at(m->f, v);
+
+	if (at >= 0)
+		m->bits[at] |= bits;
+}
+
+/* Control goes on at the next instruction, and that is known to be reached. */
+static bool goes_on(const struct making *m, size_t i)
+{
+	return i + 1 < m->f->insns.count && end_of(insn_at(m, i)) == insn_at(m, i + 1)->address &&
+	       m->bits[i + 1] & IS_REACHED;
+}
+
+/*
+ * Behind a call that does not return there is nothing, or what fills the space
+ * up to code that something else leads to.
+ */
+static bool does_not_return(const struct making *m, size_t i)
+{
+	const struct arch_insn *insn = insn_at(m, i);
+
+	if (!is_call(insn))
+		return insn->flow == ARCH_FLOW_STOP;
+	return !goes_on(m, i);
+}
+
+static bool ends_block(const struct making *m, size_t i)
+{
+	switch (insn_at(m, i)->flow) {
+	case ARCH_FLOW_JUMP:
+	case ARCH_FLOW_JUMP_INDIRECT:
+	case ARCH_FLOW_BRANCH:
+	case ARCH_FLOW_RETURN:
+	case ARCH_FLOW_STOP:
+		return true;
+	default:
+		return !goes_on(m, i);
+	}
+}
+
+/* Jumps of the function itself, and what follows instructions read another way. */
+static void note_jumps(struct making *m)
+{
+	const struct flow *f = m->f;
+
+	for (size_t i = 0; i < f->insns.count; i++) {
+		const struct arch_insn *insn = insn_at(m, i);
+
+		if (!(m->bits[i] & IS_REACHED))
+			continue;
+		if (insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_BRANCH)
+			add_bits(m, insn->target, IS_LEADER | IS_OWN);
+		if (ends_block(m, i) && i + 1 < f->insns.count)
+			m->bits[i + 1] |= IS_LEADER;
+	}
+	for (size_t i = 0; i < f->odd.count; i++) {
+		const struct arch_insn *insn = &f->odd.items[i];
+
+		add_bits(m, end_of(insn), IS_LEADER | IS_ENTERED);
+		if (insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_BRANCH)
+			add_bits(m, insn->target, IS_LEADER | IS_ENTERED);
+	}
+}
+
+/* What something else in the image refers to, or may. */
+static void note_references(struct making *m)
+{
+	const struct flow *f = m->f;
+
+	for (size_t i = 0; i < f->insns.count; i++) {
+		vaddr_t v = insn_at(m, i)->address;
+		uint8_t marks = flow_marks(f, v);
+		unsigned refs = image_references_at(f->img, v);
+
+		if (marks & MARK_REACHED)
+			m->bits[i] |= IS_REACHED;
+		if (refs & REFERENCE_LANDING)
+			m->bits[i] |= IS_LEADER | IS_LANDING;
+		if (refs & (REFERENCE_SYMBOL | REFERENCE_ADDRESS))
+			m->bits[i] |= IS_LEADER | IS_ENTERED;
+		if (marks & MARK_LOOP)
+			m->bits[i] |= IS_LEADER;
+		if (refs & REFERENCE_BRANCH && !(marks & MARK_LOOP))
+			m->bits[i] |= IS_LEADER | IS_ENTERED;
+	}
+	for (size_t i = 0; i < f->piece_count; i++)
+		add_bits(m, f->pieces[i].lo, IS_LEADER);
+}
+
+/* --------------------------------------------------------------- blocks */
+
+static bool in_cold_piece(const struct making *m, vaddr_t v)
+{
+	const struct image_function *functions;
+	vaddr_t entry;
+
+	image_functions(m->f->img, &functions);
+	entry = functions[m->f->function].address;
+	for (size_t i = 0; i < m->f->piece_count; i++) {
+		const struct piece *p = &m->f->pieces[i];
+
+		if (v >= p->lo && v < p->hi)
+			return !(entry >= p->lo && entry < p->hi);
+	}
+	return false;
+}
+
+static uint32_t flags_of(const struct making *m, size_t first, size_t last)
+{
+	const struct image_function *functions;
+	uint32_t flags = 0;
+
+	image_functions(m->f->img, &functions);
+	if (insn_at(m, first)->address == functions[m->f->function].address)
+		flags |= BLOCK_ENTRY | BLOCK_ENTERED;
+	if (m->bits[first] & IS_LANDING)
+		flags |= BLOCK_LANDING;
+	if (m->bits[first] & IS_ENTERED)
+		flags |= BLOCK_ENTERED;
+	if (!(m->bits[first] & IS_REACHED))
+		flags |= BLOCK_UNREACHED;
+	else if (flow_is_exit(m->f, last))
+		flags |= BLOCK_EXIT;
+	if (in_cold_piece(m, insn_at(m, first)->address))
+		flags |= BLOCK_COLD;
+	if (does_not_return(m, last))
+		flags |= BLOCK_STOPS;
+	for (size_t i = first; i <= last; i++)
+		if (is_call(insn_at(m, i)))
+			flags |= BLOCK_CALLS;
+	return flags;
+}
+
+static int add_block(struct making *m, size_t first, size_t last)
+{
+	struct cfg *g = m->g;
+	void *blocks = grow(g->blocks, g->block_count, &g->block_room, sizeof(*g->blocks));
+
+	if (!blocks)
+		return dinst_fail(m->e, DINST_NO_MEMORY, "no memory for %u blocks", g->block_count);
+	g->blocks = blocks;
+	for (size_t i = first; i <= last; i++)
+		g->block_of[i] = (int32_t)g->block_count;
+	g->blocks[g->block_count++] = (struct cfg_block){
+		.start = insn_at(m, first)->address,
+		.end = end_of(insn_at(m, last)),
+		.first = (uint32_t)first,
+		.count = (uint32_t)(last - first + 1),
+		.flags = flags_of(m, first, last),
+		.dominator = CFG_NONE,
+		.loop = CFG_NONE,
+	};
+	return 0;
+}
+
+/* The last instruction of the block that starts with `first`. */
+static size_t block_end(const struct making *m, size_t first)
+{
+	bool reached = m->bits[first] & IS_REACHED;
+	size_t i = first;
+
+	while (i + 1 < m->f->insns.count && !(m->bits[i + 1] & IS_LEADER) &&
+	       end_of(insn_at(m, i)) == insn_at(m, i + 1)->address &&
+	       (bool)(m->bits[i + 1] & IS_REACHED) == reached) {
+		if (reached ? ends_block(m, i) : insn_at(m, i + 1)->flags & ARCH_INSN_PADDING)
+			break;
+		i++;
+	}
+	return i;
+}
+
+static int make_blocks(struct making *m)
+{
+	size_t count = m->f->insns.count;
+	int r = 0;
+
+	for (size_t i = 0; i < count && r == 0;) {
+		bool padding = insn_at(m, i)->flags & ARCH_INSN_PADDING;
+		size_t last = i;
+
+		if (m->bits[i] & IS_REACHED || !padding) {
+			last = block_end(m, i);
+			r = add_block(m, i, last);
+		}
+		i = last + 1;
+	}
+	return r;
+}
+
+int32_t cfg_block_at(const struct cfg *g, vaddr_t v)
+{
+	uint32_t lo = 0, hi = g->block_count;
+
+	while (lo < hi) {
+		uint32_t mid = (lo + hi) / 2;
+
+		if (g->blocks[mid].end <= v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < g->block_count && g->blocks[lo].start <= v ? (int32_t)lo : CFG_NONE;
+}
+
+/* ---------------------------------------------------------------- edges */
+
+/* A target in the middle of an instruction is as good as unknown. */
+static int32_t block_starting(const struct cfg *g, vaddr_t v)
+{
+	int32_t block = cfg_block_at(g, v);
+
+	return block != CFG_NONE && g->blocks[block].start == v ? block : CFG_NONE;
+}
+
+static void add_edge(struct making *m, int32_t from, vaddr_t target, enum cfg_edge_kind kind)
+{
+	struct cfg *g = m->g;
+	struct cfg_block *b = &g->blocks[from];
+	void *edges;
+
+	if (m->failed)
+		return;
+	edges = grow(g->edges, g->edge_count, &g->edge_room, sizeof(*g->edges));
+	if (!edges) {
+		m->failed = true;
+		return;
+	}
+	g->edges = edges;
+	g->edges[g->edge_count++] = (struct cfg_edge){
+		.from = from,
+		.to = kind == EDGE_UNKNOWN ? CFG_NONE : block_starting(g, target),
+		.target = target,
+		.kind = (uint8_t)kind,
+	};
+	b->out_count++;
+}
+
+static void add_table_edges(struct making *m, int32_t from, size_t last)
+{
+	const struct flow *f = m->f;
+	unsigned found = 0;
+
+	for (size_t i = 0; i < f->insns.count; i++) {
+		vaddr_t v = insn_at(m, i)->address;
+
+		if (!(flow_marks(f, v) & MARK_LOOP) || m->bits[i] & IS_OWN)
+			continue;
+		add_edge(m, from, v, EDGE_TABLE);
+		found++;
+	}
+	(void)last;
+	if (!found || f->unresolved)
+		add_edge(m, from, 0, EDGE_UNKNOWN);
+}
+
+static void add_edges(struct making *m, int32_t from)
+{
+	const struct cfg_block *b = &m->g->blocks[from];
+	size_t last = b->first + b->count - 1;
+	const struct arch_insn *insn = insn_at(m, last);
+	bool falls = goes_on(m, last);
+
+	switch (insn->flow) {
+	case ARCH_FLOW_RETURN:
+	case ARCH_FLOW_STOP:
+		break;
+	case ARCH_FLOW_JUMP:
+		add_edge(m, from, insn->target, EDGE_JUMP);
+		break;
+	case ARCH_FLOW_BRANCH:
+		if (falls)
+			add_edge(m, from, end_of(insn), EDGE_FALL);
+		add_edge(m, from, insn->target, EDGE_BRANCH);
+		break;
+	case ARCH_FLOW_JUMP_INDIRECT:
+		if (!flow_is_exit(m->f, last))
+			add_table_edges(m, from, last);
+		break;
+	default:
+		if (falls)
+			add_edge(m, from, end_of(insn), EDGE_FALL);
+	}
+}
+
+/* ----------------------------------------------------------- exceptions */
+
+struct throwing {
+	struct making *m;
+	int32_t from;
+};
+
+static bool has_call(const struct making *m, const struct cfg_block *b, vaddr_t lo, vaddr_t hi)
+{
+	for (size_t i = b->first; i < b->first + b->count; i++)
+		if (is_call(insn_at(m, i)) && insn_at(m, i)->address >= lo &&
+		    insn_at(m, i)->address < hi)
+			return true;
+	return false;
+}
+
+static void found_handler(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad)
+{
+	const struct throwing *t = arg;
+	struct cfg *g = t->m->g;
+	const struct cfg_block *b = &g->blocks[t->from];
+
+	if (lo >= b->end || hi <= b->start || !has_call(t->m, b, lo, hi))
+		return;
+	for (uint32_t i = b->out; i < b->out + b->out_count; i++)
+		if (g->edges[i].kind == EDGE_EXCEPTION && g->edges[i].target == pad)
+			return;
+	add_edge(t->m, t->from, pad, EDGE_EXCEPTION);
+}
+
+static int make_edges(struct making *m)
+{
+	struct cfg *g = m->g;
+	bool handlers = false;
+
+	for (size_t i = 0; i < m->f->insns.count; i++)
+		handlers |= m->bits[i] & IS_LANDING;
+	for (uint32_t b = 0; b < g->block_count && !m->failed; b++) {
+		struct throwing t = {.m = m, .from = (int32_t)b};
+
+		g->blocks[b].out = g->edge_count;
+		if (g->blocks[b].flags & BLOCK_UNREACHED)
+			continue;
+		add_edges(m, (int32_t)b);
+		if (handlers && g->blocks[b].flags & BLOCK_CALLS)
+			image_handlers(m->f->img, g->blocks[b].start, found_handler, &t);
+	}
+	if (m->failed)
+		return dinst_fail(m->e, DINST_NO_MEMORY, "no memory for %u edges", g->edge_count);
+	return 0;
+}
+
+/* Lists of the edges that lead to each block. */
+static int make_ways_in(struct making *m)
+{
+	struct cfg *g = m->g;
+	uint32_t at = 0;
+
+	g->in = calloc((size_t)g->edge_count + 1, sizeof(*g->in));
+	if (!g->in)
+		return dinst_fail(m->e, DINST_NO_MEMORY, "no memory for %u edges", g->edge_count);
+	for (uint32_t i = 0; i < g->edge_count; i++)
+		if (g->edges[i].to != CFG_NONE)
+			g->blocks[g->edges[i].to].in_count++;
+	for (uint32_t b = 0; b < g->block_count; b++) {
+		g->blocks[b].in = at;
+		at += g->blocks[b].in_count;
+		g->blocks[b].in_count = 0;
+	}
+	for (uint32_t i = 0; i < g->edge_count; i++) {
+		struct cfg_block *to;
+
+		if (g->edges[i].to == CFG_NONE)
+			continue;
+		to = &g->blocks[g->edges[i].to];
+		g->in[to->in + to->in_count++] = i;
+	}
+	/* What is reached though nothing here leads to it is entered by somebody else. */
+	for (uint32_t b = 0; b < g->block_count; b++)
+		if (!g->blocks[b].in_count && !(g->blocks[b].flags & BLOCK_UNREACHED))
+			g->blocks[b].flags |= BLOCK_ENTERED;
+	return 0;
+}
+
+/* ------------------------------------------------------------ the whole */
+
+int cfg_build(struct cfg *g, const struct flow *f, struct dinst_error *e)
+{
+	struct making m = {.g = g, .f = f, .e = e};
+	int r = 0;
+
+	*g = (struct cfg){.flow = f, .unresolved = f->unresolved};
+	m.bits = calloc(f->insns.count + 1, sizeof(*m.bits));
+	g->block_of = calloc(f->insns.count + 1, sizeof(*g->block_of));
+	if (!m.bits || !g->block_of) {
+		r = dinst_fail(e, DINST_NO_MEMORY, "no memory for the blocks of a function");
+		goto out;
+	}
+	for (size_t i = 0; i < f->insns.count; i++)
+		g->block_of[i] = CFG_NONE;
+	note_references(&m);
+	note_jumps(&m);
+	r = make_blocks(&m);
+	if (r == 0)
+		r = make_edges(&m);
+	if (r == 0)
+		r = make_ways_in(&m);
+	if (r == 0)
+		r = cfg_find_loops(g, e);
+out:
+	free(m.bits);
+	if (r < 0)
+		cfg_release(g);
+	return r;
+}
+
+void cfg_release(struct cfg *g)
+{
+	free(g->blocks);
+	free(g->edges);
+	free(g->in);
+	free(g->loops);
+	free(g->bodies);
+	free(g->block_of);
+	*g = (struct cfg){0};
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * exceptions.h - which calls may throw into which handler.
+ */
+#ifndef DINST_MUTATOR_EXCEPTIONS_H
+#define DINST_MUTATOR_EXCEPTIONS_H
+
+#include "mutator/image.h"
+
+/*
+ * Reads the exception table of the code at v, if it has one: calls `found` with
+ * every range of calls [lo, hi) and the handler `pad` that one of them may lead
+ * to. A damaged table ends where it is damaged: image_references() has said so.
+ */
+void image_handlers(const struct image *img, vaddr_t v,
+		    void (*found)(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad), void *arg);
+
+#endif
