@@ -122,3 +122,35 @@ taddr_t arch_slot_target(taddr_t slot_pc, uint32_t value)
 {
 	return slot_pc + 4 + (int64_t)(int32_t)value;
 }
+
+size_t arch_emit_switch(struct arch_buf *out)
+{
+	uint8_t bytes[ARCH_SWITCH_SIZE];
+	uint64_t word = 0;
+	size_t at;
+
+	x86_emit_nops(out, -arch_here(out) & (ARCH_SWITCH_SIZE - 1));
+	at = out->used;
+	arch_switch_value(arch_here(out), 0, &word);
+	memcpy(bytes, &word, sizeof(bytes));
+	x86_emit(out, bytes, sizeof(bytes));
+	return at;
+}
+
+int arch_switch_value(taddr_t switch_pc, taddr_t target, uint64_t *value)
+{
+	uint8_t bytes[ARCH_SWITCH_SIZE];
+	struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = switch_pc};
+
+	if (target) {
+		arch_emit_jump(&out, target);
+		/* Never executed: a fault where control gets there by mistake. */
+		while (out.status == ARCH_OK && out.used < sizeof(bytes))
+			x86_emit8(&out, 0x06);
+	} else {
+		x86_emit_nops(&out, sizeof(bytes));
+	}
+	if (out.status == ARCH_OK)
+		memcpy(value, bytes, sizeof(*value));
+	return out.status;
+}
