@@ -16,7 +16,6 @@ enum insn_bit {
 	IS_ENTERED = 1 << 1, /* reached by something that will be no edge */
 	IS_LANDING = 1 << 2,
 	IS_REACHED = 1 << 3,
-	IS_OWN = 1 << 4, /* a direct jump of the function leads here */
 };
 
 struct making {
@@ -120,7 +119,12 @@ static void note_jumps(struct making *m)
 		if (!(m->bits[i] & IS_REACHED))
 			continue;
 		if (insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_BRANCH)
-			add_bits(m, insn->target, IS_LEADER | IS_OWN);
+			add_bits(m, insn->target, IS_LEADER);
+		/* Recursion, or code that takes the address of its own. */
+		if (insn->flow == ARCH_FLOW_CALL && insn->target != end_of(insn))
+			add_bits(m, insn->target, IS_LEADER | IS_ENTERED);
+		if (insn->flags & ARCH_INSN_ADDRESS_OF && insn->data_ref)
+			add_bits(m, insn->data_ref, IS_LEADER | IS_ENTERED);
 		if (ends_block(m, i) && i + 1 < f->insns.count)
 			m->bits[i + 1] |= IS_LEADER;
 	}
@@ -133,29 +137,49 @@ static void note_jumps(struct making *m)
 	}
 }
 
-/* What something else in the image refers to, or may. */
+/* The start of a part that the compiler has split off has a symbol, but is no way in. */
+static bool is_split_off(const struct making *m, vaddr_t v)
+{
+	const struct image_function *functions;
+	long at = freemap_starting_at(m->f->map, v);
+
+	image_functions(m->f->img, &functions);
+	return at >= 0 && functions[at].flags & FUNCTION_COLD;
+}
+
+/* What leads to the instruction at v, or may, besides edges that are found later. */
+static uint8_t bits_of(const struct making *m, vaddr_t v)
+{
+	unsigned marks = flow_marks(m->f, v), refs = image_references_at(m->f->img, v);
+	uint8_t bits = marks & MARK_REACHED ? IS_REACHED : 0;
+
+	if (refs & REFERENCE_SYMBOL && is_split_off(m, v))
+		refs &= ~(unsigned)REFERENCE_SYMBOL;
+	if (refs & REFERENCE_LANDING)
+		bits |= IS_LEADER | IS_LANDING;
+	if (marks & (MARK_LOOP | MARK_TABLE))
+		bits |= IS_LEADER;
+	if (marks & MARK_FOREIGN ||
+	    refs & (REFERENCE_SYMBOL | REFERENCE_ADDRESS | REFERENCE_BRANCH))
+		bits |= IS_LEADER | IS_ENTERED;
+	/* A target of which nobody can say why. */
+	if (marks & MARK_TARGET && !(marks & MARK_RETURN) && !(bits & IS_LEADER))
+		bits |= IS_LEADER | IS_ENTERED;
+	return bits;
+}
+
 static void note_references(struct making *m)
 {
 	const struct flow *f = m->f;
 
-	for (size_t i = 0; i < f->insns.count; i++) {
-		vaddr_t v = insn_at(m, i)->address;
-		uint8_t marks = flow_marks(f, v);
-		unsigned refs = image_references_at(f->img, v);
-
-		if (marks & MARK_REACHED)
-			m->bits[i] |= IS_REACHED;
-		if (refs & REFERENCE_LANDING)
-			m->bits[i] |= IS_LEADER | IS_LANDING;
-		if (refs & (REFERENCE_SYMBOL | REFERENCE_ADDRESS))
-			m->bits[i] |= IS_LEADER | IS_ENTERED;
-		if (marks & MARK_LOOP)
-			m->bits[i] |= IS_LEADER;
-		if (refs & REFERENCE_BRANCH && !(marks & MARK_LOOP))
-			m->bits[i] |= IS_LEADER | IS_ENTERED;
-	}
-	for (size_t i = 0; i < f->piece_count; i++)
+	for (size_t i = 0; i < f->insns.count; i++)
+		m->bits[i] = bits_of(m, insn_at(m, i)->address);
+	for (size_t i = 0; i < f->piece_count; i++) {
 		add_bits(m, f->pieces[i].lo, IS_LEADER);
+		if (is_split_off(m, f->pieces[i].lo))
+			continue;
+		add_bits(m, f->pieces[i].lo, IS_ENTERED);
+	}
 }
 
 /* --------------------------------------------------------------- blocks */
@@ -314,7 +338,7 @@ static void add_table_edges(struct making *m, int32_t from, size_t last)
 	for (size_t i = 0; i < f->insns.count; i++) {
 		vaddr_t v = insn_at(m, i)->address;
 
-		if (!(flow_marks(f, v) & MARK_LOOP) || m->bits[i] & IS_OWN)
+		if (!(flow_marks(f, v) & MARK_TABLE))
 			continue;
 		add_edge(m, from, v, EDGE_TABLE);
 		found++;

@@ -180,6 +180,9 @@ static void count_points(const struct function_plan *plan, struct summary *sum)
 	for (size_t k = 0; k < plan->point_count; k++) {
 		const struct point *p = &plan->points[k];
 
+		/* A plan with details, and a point at several places, count as any other. */
+		if ((int)p->kind >= KINDS || p->part)
+			continue;
 		sum->points[p->kind]++;
 		if (p->window >= 0)
 			sum->tactics[p->kind][p->tactic]++;
