@@ -202,6 +202,36 @@ static int reach(struct flow *f, vaddr_t v, struct arch_insn *insn, bool *known,
 	return r;
 }
 
+/*
+ * True if control does not go on behind the instruction. For a call that costs
+ * something to find out, and is not asked where it makes no difference: behind
+ * one that does not return a compiler leaves nothing but space and what
+ * something else leads to.
+ */
+static bool ends_line(struct flow *f, const struct arch_insn *insn)
+{
+	vaddr_t end = insn->address + insn->length;
+	long next;
+
+	switch (insn->flow) {
+	case ARCH_FLOW_JUMP:
+	case ARCH_FLOW_JUMP_INDIRECT:
+	case ARCH_FLOW_RETURN:
+	case ARCH_FLOW_STOP:
+		return true;
+	case ARCH_FLOW_CALL:
+	case ARCH_FLOW_CALL_INDIRECT:
+		break;
+	default:
+		return false;
+	}
+	next = flow_insn_at(f, end);
+	if (next >= 0 && !(f->insns.items[next].flags & ARCH_INSN_PADDING) &&
+	    !(flow_marks(f, end) & (MARK_LOOP | MARK_REFERRED | MARK_FOREIGN)))
+		return false;
+	return freemap_never_returns(f->map, insn);
+}
+
 static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_error *e)
 {
 	struct arch_insn insn;
@@ -226,8 +256,7 @@ static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_er
 			r = work_add(w, insn.data_ref, e);
 		if (r < 0)
 			return r;
-		if (insn.flow == ARCH_FLOW_JUMP || insn.flow == ARCH_FLOW_JUMP_INDIRECT ||
-		    insn.flow == ARCH_FLOW_RETURN || insn.flow == ARCH_FLOW_STOP)
+		if (ends_line(f, &insn))
 			return 0;
 		v += insn.length;
 	}

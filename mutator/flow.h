@@ -100,6 +100,20 @@ bool flow_is_switch(const struct flow *f, size_t at);
 /* True if the jump or branch insns[at] leaves the function (an exit point). */
 bool flow_is_exit(const struct flow *f, size_t at);
 
+/*
+ * True if insns[at] is a call that does not come back. What follows it is not
+ * reached from it, but its return point remains a target.
+ */
+bool flow_is_noreturn(const struct flow *f, size_t at);
+
+/*
+ * Where the indirect jump insns[at] may lead inside the function, as far as
+ * tables of the function and stored addresses tell: sorted, without doubles,
+ * malloc'ed. A superset; none: nothing is known (or it only leaves the function).
+ */
+int flow_jump_targets(const struct flow *f, size_t at, vaddr_t **targets, size_t *count,
+		      struct dinst_error *e);
+
 /* Marks what short branches of the code around the pieces lead to. flow_edges.c */
 int flow_neighbours(struct flow *f, struct dinst_error *e);
 

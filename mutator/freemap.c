@@ -32,6 +32,7 @@ struct freemap {
 	size_t hole_count, hole_room;
 	struct vaddr_list targets; /* of all jump tables, sorted */
 	struct vaddr_list bases;   /* where tables may begin, sorted */
+	uint8_t *verdicts;	   /* enum verdict of each function, made on first use */
 };
 
 static void freemap_free(void *extra)
@@ -46,6 +47,7 @@ static void freemap_free(void *extra)
 	free(map->holes);
 	free(map->targets.items);
 	free(map->bases.items);
+	free(map->verdicts);
 	free(map);
 }
 
@@ -201,6 +203,18 @@ long freemap_starting_at(const struct freemap *map, vaddr_t v)
 	return i >= 0 && map->functions[i].address == v ? i : -1;
 }
 
+struct image *freemap_image(const struct freemap *map)
+{
+	return map->img;
+}
+
+uint8_t *freemap_verdict(struct freemap *map, uint32_t index)
+{
+	if (!map->verdicts)
+		map->verdicts = calloc(map->count, sizeof(*map->verdicts));
+	return map->verdicts ? &map->verdicts[index] : NULL;
+}
+
 static int sweep_add(struct sweep *s, const struct arch_insn *insn, struct dinst_error *e)
 {
 	if (s->count == s->room) {
@@ -322,11 +336,12 @@ static bool all_padding(const struct freemap *map, vaddr_t lo, vaddr_t hi)
 /*
  * True if control may run off the end of function `index` into what is behind
  * it: hand-written code falls through nops into the next function (memcpy_chk
- * of glibc). A call at the end counts, too: that it does not return is a guess.
+ * of glibc).
  */
 static bool may_run_off(struct freemap *map, uint32_t index)
 {
 	const struct sweep *s;
+	struct arch_insn insn;
 	size_t last;
 
 	if (freemap_sweep(map, index, &s, NULL) < 0 || s->end < s->hi)
@@ -343,7 +358,8 @@ static bool may_run_off(struct freemap *map, uint32_t index)
 	case ARCH_FLOW_STOP:
 		return false;
 	default:
-		return true;
+		insn = s->insns[last - 1]; /* the sweep may go */
+		return !freemap_never_returns(map, &insn);
 	}
 }
 

@@ -74,6 +74,22 @@ bool freemap_gap(struct freemap *map, vaddr_t v, struct image_range *gap);
  */
 bool freemap_is_branched_to(struct freemap *map, vaddr_t v);
 
+/*
+ * True if the call does not come back: its callee, in this file or a well-known
+ * one of another, is proved or known never to return. May use sweeps. returns.c
+ */
+bool freemap_never_returns(struct freemap *map, const struct arch_insn *insn);
+
+/* What has been found out about function `index`; NULL without memory. For returns.c. */
+enum verdict {
+	VERDICT_UNKNOWN,
+	VERDICT_ASKED, /* being looked at */
+	VERDICT_RETURNS,
+	VERDICT_NEVER,
+};
+uint8_t *freemap_verdict(struct freemap *map, uint32_t index);
+struct image *freemap_image(const struct freemap *map);
+
 /* Takes the `size` bytes at v as a hole; false if they overlap a taken one. */
 bool freemap_take(struct freemap *map, vaddr_t v, size_t size);
 bool freemap_is_free(const struct freemap *map, vaddr_t v, size_t size);

@@ -13,6 +13,11 @@ struct vaddr_list {
 	size_t count, room;
 };
 
+/* -1 without memory. */
+int vaddr_list_add(struct vaddr_list *list, vaddr_t v);
+/* Sorts, and throws out doubles. */
+void vaddr_list_sort(struct vaddr_list *list);
+
 /*
  * Fills *targets and *bases (where tables may begin), which are empty. What
  * they hold on failure is the caller's, too.

@@ -293,6 +293,7 @@ void image_close(struct image *img)
 		img->release_extra(img->extra);
 	references_release(img->references);
 	hits_release(&img->hits);
+	slots_release(img->slots);
 	readable_release(&img->readable);
 	free(img->names.slots);
 	strings_release(&img->strings);

@@ -129,6 +129,18 @@ unsigned image_references_at(const struct image *img, vaddr_t vaddr);
  */
 bool image_references_next(const struct image *img, vaddr_t *vaddr, vaddr_t hi, unsigned *bits);
 
+/* True inside the linker's stubs (.plt and the like). */
+bool image_is_stub(const struct image *img, vaddr_t vaddr);
+
+/* What is known of a place in which the loader stores the address of a function. */
+enum image_slot {
+	SLOT_UNKNOWN,	    /* nothing */
+	SLOT_NEVER_RETURNS, /* a function of another file that never comes back: exit, abort, ... */
+	SLOT_DEFINED,	    /* a symbol of this file; another file's of that name may come first */
+};
+/* *value: address of the symbol, on SLOT_DEFINED only. */
+enum image_slot image_slot(struct image *img, vaddr_t place, vaddr_t *value);
+
 /*
  * One pointer that another part of the mutator hangs on the image (planning:
  * its map of padding). image_close() calls release(extra) before anything else.

@@ -10,6 +10,7 @@
  *   lookup.c           names and globs to functions
  *   demangle.c         readable names
  *   references.c       who refers to what
+ *   slots.c            what linker stubs lead to
  *   references_hits.c  who may branch into the middle of a function   (hits.h)
  *
  * Names point into the mapped files or into `strings`, and live as long as the
@@ -71,6 +72,7 @@ struct readable_table {
 };
 
 struct reference_map; /* references.c */
+struct slot_table;    /* slots.c */
 
 struct hit_list {
 	struct image_hit *items; /* sorted by target, then by source */
@@ -102,6 +104,7 @@ struct image {
 	struct readable_table readable;
 	struct reference_map *references;
 	struct hit_list hits;
+	struct slot_table *slots; /* slots.c, made on first use */
 	bool go;
 	void *extra; /* the planner's */
 	void (*release_extra)(void *extra);
@@ -132,6 +135,9 @@ char *demangle(const char *name);
 /* Length of a readable name without its parameter list. */
 size_t readable_base_length(const char *readable);
 void readable_release(struct readable_table *t);
+
+/* slots.c */
+void slots_release(struct slot_table *t);
 
 /* references.c */
 void references_release(struct reference_map *m);

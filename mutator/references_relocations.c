@@ -19,16 +19,33 @@
 /* Bytes that a relocation table consists of, and its symbols where it has some. */
 struct relocations {
 	const uint8_t *bytes, *symbols;
-	size_t size, symbols_size;
+	const char *names; /* ends with a zero */
+	size_t size, symbols_size, names_size;
 	bool packed; /* SHT_RELR */
 };
+
+/* Who is told what. One of the two is asked for. */
+struct visitor {
+	relocation_found found;
+	slot_found slot;
+	void *arg;
+};
+
+static bool symbol_of(const struct relocations *t, uint64_t info, Elf64_Sym *symbol)
+{
+	uint64_t index = ELF64_R_SYM(info);
+
+	if (!t->symbols || index >= t->symbols_size / sizeof(*symbol))
+		return false;
+	memcpy(symbol, t->symbols + index * sizeof(*symbol), sizeof(*symbol));
+	return true;
+}
 
 static void run_rela(const struct relocations *t, relocation_found found, void *arg)
 {
 	for (size_t at = 0; at + sizeof(Elf64_Rela) <= t->size; at += sizeof(Elf64_Rela)) {
 		Elf64_Rela r;
 		Elf64_Sym symbol;
-		uint64_t index;
 
 		memcpy(&r, t->bytes + at, sizeof(r));
 		switch (ELF64_R_TYPE(r.r_info)) {
@@ -38,14 +55,28 @@ static void run_rela(const struct relocations *t, relocation_found found, void *
 			found(arg, r.r_offset, r.r_addend);
 			break;
 		case R_X86_64_64:
-			index = ELF64_R_SYM(r.r_info);
-			if (!t->symbols || index >= t->symbols_size / sizeof(symbol))
-				break;
-			memcpy(&symbol, t->symbols + index * sizeof(symbol), sizeof(symbol));
-			if (symbol.st_shndx != SHN_UNDEF)
+			if (symbol_of(t, r.r_info, &symbol) && symbol.st_shndx != SHN_UNDEF)
 				found(arg, r.r_offset, symbol.st_value + r.r_addend);
 			break;
 		}
+	}
+}
+
+static void run_slots(const struct relocations *t, slot_found slot, void *arg)
+{
+	for (size_t at = 0; at + sizeof(Elf64_Rela) <= t->size; at += sizeof(Elf64_Rela)) {
+		Elf64_Rela r;
+		Elf64_Sym symbol;
+		uint64_t type;
+
+		memcpy(&r, t->bytes + at, sizeof(r));
+		type = ELF64_R_TYPE(r.r_info);
+		if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT &&
+		    (type != R_X86_64_64 || r.r_addend))
+			continue;
+		if (symbol_of(t, r.r_info, &symbol) && t->names && symbol.st_name < t->names_size)
+			slot(arg, r.r_offset, t->names + symbol.st_name,
+			     symbol.st_shndx == SHN_UNDEF ? 0 : symbol.st_value);
 	}
 }
 
@@ -74,18 +105,29 @@ static void run_relr(const struct elf_file *f, const struct relocations *t, relo
 	}
 }
 
-static void run_table(const struct elf_file *f, const struct relocations *t, relocation_found found,
-		      void *arg)
+static void run_table(const struct elf_file *f, const struct relocations *t,
+		      const struct visitor *v)
 {
 	if (!t->bytes)
 		return;
-	if (t->packed)
-		run_relr(f, t, found, arg);
-	else
-		run_rela(t, found, arg);
+	if (v->slot && !t->packed)
+		run_slots(t, v->slot, v->arg);
+	else if (v->found && t->packed)
+		run_relr(f, t, v->found, v->arg);
+	else if (v->found)
+		run_rela(t, v->found, v->arg);
 }
 
-static void run_sections(const struct elf_file *f, relocation_found found, void *arg)
+/* Names, if they end where they say. */
+static void set_names(struct relocations *t, const uint8_t *bytes, size_t size)
+{
+	if (!bytes || !size || bytes[size - 1])
+		return;
+	t->names = (const char *)bytes;
+	t->names_size = size;
+}
+
+static void run_sections(const struct elf_file *f, const struct visitor *v)
 {
 	for (size_t i = 0; i < f->section_count; i++) {
 		const struct elf_section *section = &f->sections[i];
@@ -100,18 +142,25 @@ static void run_sections(const struct elf_file *f, relocation_found found, void 
 		    (section->type != SHT_RELA && section->type != SHT_RELR))
 			continue;
 		if (section->link < f->section_count) {
-			t.symbols = f->sections[section->link].bytes;
-			t.symbols_size = t.symbols ? f->sections[section->link].size : 0;
+			const struct elf_section *symbols = &f->sections[section->link];
+
+			t.symbols = symbols->bytes;
+			t.symbols_size = t.symbols ? symbols->size : 0;
+			if (symbols->link < f->section_count)
+				set_names(&t, f->sections[symbols->link].bytes,
+					  f->sections[symbols->link].size);
 		}
-		run_table(f, &t, found, arg);
+		run_table(f, &t, v);
 	}
 }
 
 /* What the loader goes by; for files without section headers. */
-static void run_dynamic(const struct elf_file *f, relocation_found found, void *arg)
+static void run_dynamic(const struct elf_file *f, const struct visitor *v)
 {
 	struct relocations rela = {0}, jump = {0}, relr = {.packed = true};
-	uint64_t value, rela_size = 0, jump_size = 0, relr_size = 0;
+	uint64_t value, rela_size = 0, jump_size = 0, relr_size = 0, names_size = 0;
+	const uint8_t *names = NULL;
+	size_t most = 0;
 
 	for (size_t i = 0; i < f->segment_count; i++) {
 		const struct elf_segment *g = &f->segments[i];
@@ -142,21 +191,41 @@ static void run_dynamic(const struct elf_file *f, relocation_found found, void *
 			case DT_SYMTAB:
 				rela.symbols = elf_at(f, value, &rela.symbols_size, NULL);
 				break;
+			case DT_STRTAB:
+				names = elf_at(f, value, &most, NULL);
+				break;
+			case DT_STRSZ:
+				names_size = value;
+				break;
 			}
 		}
 	}
 	rela.size = rela_size < rela.size ? rela_size : rela.size;
 	jump.size = jump_size < jump.size ? jump_size : jump.size;
 	relr.size = relr_size < relr.size ? relr_size : relr.size;
-	run_table(f, &rela, found, arg);
-	run_table(f, &jump, found, arg);
-	run_table(f, &relr, found, arg);
+	set_names(&rela, names, names_size < most ? names_size : most);
+	jump.symbols = rela.symbols;
+	jump.symbols_size = rela.symbols_size;
+	set_names(&jump, names, names_size < most ? names_size : most);
+	run_table(f, &rela, v);
+	run_table(f, &jump, v);
+	run_table(f, &relr, v);
+}
+
+static void run(const struct elf_file *f, const struct visitor *v)
+{
+	if (f->section_count)
+		run_sections(f, v);
+	else
+		run_dynamic(f, v);
 }
 
 void relocations_each(const struct elf_file *f, relocation_found found, void *arg)
 {
-	if (f->section_count)
-		run_sections(f, found, arg);
-	else
-		run_dynamic(f, found, arg);
+	run(f, &(struct visitor){.found = found, .arg = arg});
+}
+
+void slots_each(const struct elf_file *f, slot_found slot, void *arg)
+{
+	run(f, &(struct visitor){.slot = slot, .arg = arg});
 }

@@ -2,7 +2,7 @@
 /*
  * references_relocations.h - where the loader stores which addresses.
  *
- * Private to references.c.
+ * Private to the image.
  */
 #ifndef DINST_MUTATOR_REFERENCES_RELOCATIONS_H
 #define DINST_MUTATOR_REFERENCES_RELOCATIONS_H
@@ -17,5 +17,14 @@ typedef void (*relocation_found)(void *arg, vaddr_t place, vaddr_t value);
  * relative ones (packed or not), resolvers, and symbols that it defines.
  */
 void relocations_each(const struct elf_file *f, relocation_found found, void *arg);
+
+/* `value` is 0 for a symbol of another file; `name` lives as long as the file. */
+typedef void (*slot_found)(void *arg, vaddr_t place, const char *name, vaddr_t value);
+
+/*
+ * Calls `found` for every place in which the loader stores the whole address of
+ * a named symbol: what linker stubs and indirect calls of other files go through.
+ */
+void slots_each(const struct elf_file *f, slot_found found, void *arg);
 
 #endif

@@ -20,7 +20,7 @@ struct scan {
 	bool failed;
 };
 
-static int vaddr_list_add(struct vaddr_list *list, vaddr_t v)
+int vaddr_list_add(struct vaddr_list *list, vaddr_t v)
 {
 	if (list->count == list->room) {
 		size_t room = list->room ? list->room * 2 : 256;
@@ -79,7 +79,7 @@ static int order(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void sort_unique(struct vaddr_list *list)
+void vaddr_list_sort(struct vaddr_list *list)
 {
 	size_t n = 0;
 
@@ -123,9 +123,9 @@ int image_table_targets(struct image *img, struct vaddr_list *targets, struct va
 			arch_scan_references(bytes, size, text[i].lo, image_lowest(img),
 					     image_highest(img), found, &scan);
 	}
-	sort_unique(bases);
+	vaddr_list_sort(bases);
 	if (scan.failed || read_all(img, bases, targets) < 0)
 		r = dinst_fail(e, DINST_NO_MEMORY, "no memory for the jump tables of the image");
-	sort_unique(targets);
+	vaddr_list_sort(targets);
 	return r;
 }

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tables_targets.c - the jump tables of a finished flow, one jump at a time:
+ * for those who draw edges. Nothing is decided on what it says.
+ */
+#include "mutator/flow_private.h"
+#include "mutator/freemap_tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BASE_LOOK_BACK = 64 };
+
+static int add(struct vaddr_list *list, vaddr_t v, struct dinst_error *e)
+{
+	return vaddr_list_add(list, v) < 0
+		       ? dinst_fail(e, DINST_NO_MEMORY, "no memory for jump targets")
+		       : 0;
+}
+
+static bool entry(const struct flow *f, vaddr_t table, size_t i, size_t width, vaddr_t *target)
+{
+	size_t size = 0;
+	const uint8_t *bytes = image_data(f->img, table + i * width, &size);
+	int32_t relative;
+
+	if (!bytes || size < width)
+		return false;
+	if (width == sizeof(*target)) {
+		memcpy(target, bytes, width);
+	} else {
+		memcpy(&relative, bytes, sizeof(relative));
+		*target = table + (vaddr_t)(int64_t)relative;
+	}
+	return flow_insn_at(f, *target) >= 0;
+}
+
+/* The address that the code before the jump takes for its table: the nearest that holds one. */
+static vaddr_t nearest_table(const struct flow *f, size_t at)
+{
+	if (f->insns.items[at].data_ref)
+		return f->insns.items[at].data_ref;
+	for (unsigned steps = 0; at-- > 0 && steps < BASE_LOOK_BACK; steps++) {
+		const struct arch_insn *insn = &f->insns.items[at];
+		vaddr_t first;
+
+		if (insn->flags & ARCH_INSN_ADDRESS_OF && insn->data_ref &&
+		    entry(f, insn->data_ref, 0, sizeof(int32_t), &first))
+			return insn->data_ref;
+	}
+	return 0;
+}
+
+static int add_table(const struct flow *f, vaddr_t table, size_t width, struct vaddr_list *list,
+		     struct dinst_error *e)
+{
+	vaddr_t target;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && entry(f, table, i, width, &target); i++) {
+		if (i && freemap_is_base(f->map, table + i * width))
+			break;
+		r = add(list, target, e);
+	}
+	return r;
+}
+
+static int add_marked(const struct flow *f, unsigned marks, struct vaddr_list *list,
+		      struct dinst_error *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < f->insns.count && r == 0; i++)
+		if (flow_marks(f, f->insns.items[i].address) & marks)
+			r = add(list, f->insns.items[i].address, e);
+	return r;
+}
+
+static int add_stored(const struct flow *f, struct vaddr_list *list, struct dinst_error *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < f->insns.count && r == 0; i++) {
+		vaddr_t v = f->insns.items[i].address;
+		unsigned refs = image_references_at(f->img, v);
+
+		if (refs & REFERENCE_ADDRESS && !(refs & (REFERENCE_SYMBOL | REFERENCE_LANDING)))
+			r = add(list, v, e);
+	}
+	return r;
+}
+
+int flow_jump_targets(const struct flow *f, size_t at, vaddr_t **targets, size_t *count,
+		      struct dinst_error *e)
+{
+	struct vaddr_list list = {0};
+	vaddr_t table;
+	int r = 0;
+
+	*targets = NULL;
+	*count = 0;
+	if (f->insns.items[at].flow != ARCH_FLOW_JUMP_INDIRECT || !flow_is_switch(f, at))
+		return 0;
+	table = nearest_table(f, at);
+	if (table)
+		r = add_table(f, table, f->insns.items[at].data_ref ? 8 : 4, &list, e);
+	if (r == 0 && !list.count)
+		r = add_stored(f, &list, e);
+	/* Not found out: any table of the function. */
+	if (r == 0 && !list.count)
+		r = add_marked(f, MARK_TABLE, &list, e);
+	if (r < 0) {
+		free(list.items);
+		return r;
+	}
+	vaddr_list_sort(&list);
+	*targets = list.items;
+	*count = list.count;
+	return 0;
+}
