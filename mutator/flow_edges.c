@@ -122,15 +122,16 @@ int flow_neighbours(struct flow *f, struct dinst_error *e)
 }
 
 /*
- * A jump to the start of another function or to a linker stub is a tail call.
- * A jump into the middle of one is the edge between the parts of a function
- * that the compiler has split.
+ * A jump to the start of another function or to a linker stub is a tail call,
+ * and so is one into the middle of one, which hand-written code does. But a jump
+ * from or into a fragment whose function is not known may be the edge between
+ * the parts of one function.
  */
 bool flow_is_exit(const struct flow *f, size_t at)
 {
 	const struct arch_insn *insn = &f->insns.items[at];
 	const struct image_function *functions;
-	long other;
+	long own, other;
 
 	if (insn->flow == ARCH_FLOW_RETURN)
 		return true;
@@ -144,6 +145,8 @@ bool flow_is_exit(const struct flow *f, size_t at)
 	other = freemap_starting_at(f->map, insn->target);
 	if (other >= 0)
 		return !(functions[other].flags & FUNCTION_COLD);
+	own = image_function_at(f->img, insn->address);
 	other = image_function_at(f->img, insn->target);
-	return other < 0 || functions[other].flags & FUNCTION_STUB;
+	return other < 0 || functions[other].flags & FUNCTION_STUB ||
+	       !((functions[own < 0 ? other : own].flags | functions[other].flags) & FUNCTION_COLD);
 }

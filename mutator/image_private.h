@@ -11,6 +11,7 @@
  *   demangle.c         readable names
  *   references.c       who refers to what
  *   slots.c            what linker stubs lead to
+ *   references_parts.c which functions are parts of others
  *   references_hits.c  who may branch into the middle of a function   (hits.h)
  *
  * Names point into the mapped files or into `strings`, and live as long as the
@@ -143,6 +144,18 @@ void slots_release(struct slot_table *t);
 void references_release(struct reference_map *m);
 /* Nothing branches to `vaddr` after all. */
 void references_clear_branch(struct image *img, vaddr_t vaddr);
+
+/*
+ * references_parts.c: finds out which functions are parts of others, while the
+ * code is scanned. begin() gives NULL if there is nothing to find out; settle()
+ * needs img->references. The list may be NULL everywhere.
+ */
+struct parts;
+int parts_begin(struct image *img, struct parts **out, struct dinst_error *e);
+/* A byte sequence at `from` may be a branch, a call or a lea of `target`. */
+void parts_note(struct parts *p, vaddr_t from, vaddr_t target);
+void parts_settle(struct parts *p);
+void parts_release(struct parts *p);
 
 /* references_hits.c: false without memory. To be added by and by, then finished. */
 bool hits_add(struct hit_list *list, vaddr_t from, vaddr_t target);

@@ -29,19 +29,11 @@ struct reference_map {
 	size_t rseq_count;
 };
 
-/* A fragment without a name, whose function is found by who jumps into it. */
-struct orphan {
-	vaddr_t lo, hi;
-	uint32_t index, parent;
-	bool sure; /* something jumps to its first byte */
-};
-
 struct scan {
 	struct image *img;
 	struct reference_map *map;
 	struct mark_span *last;
-	struct orphan *orphans; /* sorted */
-	size_t orphan_count;
+	struct parts *parts;
 	size_t cursor; /* the last function that starts at or before the scan's place */
 	struct hit_list hits;
 	bool failed; /* no memory for hits */
@@ -131,57 +123,6 @@ static int make_spans(struct scan *s)
 
 /* ------------------------------------------------------------------- code */
 
-static struct orphan *orphan_at(struct scan *s, vaddr_t v)
-{
-	size_t lo = 0, hi = s->orphan_count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (v < s->orphans[mid].lo)
-			hi = mid;
-		else if (v >= s->orphans[mid].hi)
-			lo = mid + 1;
-		else
-			return &s->orphans[mid];
-	}
-	return NULL;
-}
-
-static bool is_jump(const struct image *img, vaddr_t from, vaddr_t target)
-{
-	struct arch_insn insn;
-	size_t size;
-	const uint8_t *bytes = image_code(img, from, &size);
-
-	return bytes && arch_decode(bytes, size, from, &insn) == ARCH_OK && insn.target == target &&
-	       (insn.flow == ARCH_FLOW_JUMP || insn.flow == ARCH_FLOW_BRANCH);
-}
-
-/* Something may lead from `from` to `target`: does it tell whose an orphan is? */
-static void note_orphan(struct scan *s, vaddr_t from, vaddr_t target)
-{
-	struct orphan *into = orphan_at(s, target), *out = orphan_at(s, from);
-	struct orphan *o = into && !out ? into : out && !into ? out : NULL;
-	long other;
-
-	if (!o || o->sure)
-		return;
-	other = image_function_at(s->img, o == into ? from : target);
-	if (other < 0 || (s->img->functions[other].flags & (FUNCTION_COLD | FUNCTION_STUB)))
-		return;
-	/* A jump out to a function's first byte is a tail call. */
-	if (o == out && s->img->functions[other].address == target)
-		return;
-	/* First come, first served, but a jump to its first byte says it best. */
-	if (o->parent != NO_FUNCTION && !(o == into && target == o->lo))
-		return;
-	if (!is_jump(s->img, from, target))
-		return;
-	o->parent = other;
-	o->sure = o == into && target == o->lo;
-}
-
 /* The bytes of the function at the scan's place that no later function starts in. */
 static struct image_range own_range(struct scan *s, vaddr_t from)
 {
@@ -222,43 +163,14 @@ static void found_reference(void *arg, taddr_t from, taddr_t target)
 	/* To the start of a function anything may come: whence is not asked. */
 	if (!is_symbol(s, target) && span_at(s->map, target) && !hits_add(&s->hits, from, target))
 		s->failed = true;
-	if (s->orphan_count)
-		note_orphan(s, from, target);
-}
-
-static int find_orphans(struct scan *s)
-{
-	struct image *img = s->img;
-	size_t count = 0;
-
-	for (size_t i = 0; i < img->function_count; i++)
-		if ((img->functions[i].flags & FUNCTION_COLD) && img->functions[i].parent == i)
-			count++;
-	if (!count)
-		return 0;
-	s->orphans = calloc(count, sizeof(*s->orphans));
-	if (!s->orphans)
-		return no_memory(s);
-	for (size_t i = 0; i < img->function_count; i++) {
-		const struct image_function *fn = &img->functions[i];
-		vaddr_t lo = fn->address;
-
-		if (!(fn->flags & FUNCTION_COLD) || fn->parent != i)
-			continue;
-		/* Nested fragments do not occur; the search needs disjoint ones. */
-		if (s->orphan_count && lo < s->orphans[s->orphan_count - 1].hi)
-			continue;
-		s->orphans[s->orphan_count++] =
-			(struct orphan){lo, lo + fn->size, i, NO_FUNCTION, false};
-	}
-	return 0;
+	parts_note(s->parts, from, target);
 }
 
 static int scan_code(struct scan *s)
 {
 	struct image *img = s->img;
 	vaddr_t lo = img->text[0].lo, hi = img->text[img->text_count - 1].hi;
-	int r = find_orphans(s);
+	int r = parts_begin(img, &s->parts, s->e);
 
 	if (r)
 		return r;
@@ -278,9 +190,6 @@ static int scan_code(struct scan *s)
 			elf_file_forget(&img->file, bytes + at, piece);
 		}
 	}
-	for (size_t i = 0; i < s->orphan_count; i++)
-		if (s->orphans[i].parent != NO_FUNCTION)
-			img->functions[s->orphans[i].index].parent = s->orphans[i].parent;
 	return 0;
 }
 
@@ -463,7 +372,6 @@ int image_references(struct image *img, struct dinst_error *e)
 		if (!r)
 			r = scan_code(&s);
 	}
-	free(s.orphans);
 	if (!r && (s.failed || !hits_finish(&s.hits)))
 		r = no_memory(&s);
 	if (r) {
@@ -472,7 +380,9 @@ int image_references(struct image *img, struct dinst_error *e)
 	} else {
 		img->references = s.map;
 		img->hits = s.hits;
+		parts_settle(s.parts);
 	}
+	parts_release(s.parts);
 	elf_file_forget(&img->file, img->file.bytes, img->file.size);
 	return r;
 }
