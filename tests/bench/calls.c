@@ -312,9 +312,12 @@ static bool link_full_saves(struct bench *b, uint64_t **value, struct dinst_erro
 	memcpy(code + sizeof(save) + sizeof(increment), restore, sizeof(restore));
 	out.used = sizeof(save) + sizeof(increment) + sizeof(restore);
 	out.pc = at;
-	arch_emit_jump(&out, site->slots[0].resume);
+	arch_emit_jump(&out, site->base);
 	memcpy(heap_map(site->place->heap, at, sizeof(code)), code, out.used);
-	site_store_slot(site->place, site->slots[0].displacement, at);
+	/* The way of a gate, which is nobody else's. */
+	site->gate = at;
+	site->gated = true;
+	site_turn(site);
 	*value = heap_map(site->place->heap, counter, sizeof(**value));
 	return out.status == ARCH_OK && *value != NULL;
 }
@@ -329,7 +332,8 @@ static bool show_full_saves(struct bench *b, struct dinst_error *e)
 		return false;
 	snprintf(remark, sizeof(remark), "lock inc");
 	show(b, "a counter behind full saves", remark);
-	site_store_slot(site->place, site->slots[0].displacement, site->slots[0].resume);
+	site->gated = false;
+	site_turn(site);
 	if (*value != calls_made - made)
 		dinst_fail(e, DINST_FAILED, "full saves counted %llu of %llu",
 			   (unsigned long long)*value, (unsigned long long)(calls_made - made));
@@ -364,10 +368,11 @@ static bool run_states(struct bench *b, struct dinst_error *e)
 	site = only_site(b);
 	if (site == NULL)
 		return dinst_fail(e, DINST_FAILED, "the site is gone") == 0;
-	for (size_t i = 0; i < site->slot_count; i++)
-		site->slots[i].live = arch_all_live;
 	one = insert(b, e);
 	if (one == NULL)
+		return false;
+	one->links->live = arch_all_live;
+	if (site_update(b->session, site, e) < 0)
 		return false;
 	good &= show_counted(b, "a counter, all registers in use", one);
 	if (!remove_instance(b, one, e) || !show_full_saves(b, e))

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# run.sh - make bench: decoding, costs of a call, lengths of stops, attach. The figures
+# run.sh - make bench: decoding, costs of a call and of each kind of point, a server, lengths of stops, attach. The figures
 # are ratios of one run on one machine; load beside it shows.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -13,6 +13,10 @@ echo
 timeout 60 "$build/tests/bench/decode" || status=1
 echo
 timeout 120 "$build/tests/bench/calls" || status=1
+echo
+timeout 120 "$build/tests/bench/points" || status=1
+echo
+timeout 180 "$build/tests/bench/redis" || status=1
 echo
 timeout 120 "$build/tests/bench/stops" || status=1
 echo
