@@ -107,7 +107,13 @@ static void add_module(struct balance *b, const char *name)
 	struct dinst_error e = {0};
 	char focus[256];
 	size_t count;
+	struct module *m = module_named(b->session->modules, name);
 
+	if (!m || !m->image)
+		fail_msg("no module %s", name);
+	/* only then it is known what is a function and what a part of one */
+	if (image_references(m->image, &e) < 0)
+		fail_msg("%s: %s", name, e.text);
 	snprintf(focus, sizeof(focus), "/Code/%s/*", name);
 	if (find_resource(b->session->modules, focus, &found, &count, &e) < 0)
 		fail_msg("%s: %s", focus, e.text);
