@@ -6,7 +6,9 @@
  *   instrument PID KINDS ROUNDS MILLISECONDS RESOURCE...
  *   instrument --exec KINDS RESOURCE... -- COMMAND [ARGUMENT]...
  *
- * KINDS is any of the letters of `metrics` below. A resource is a focus as the
+ * KINDS is any of the letters that the names of `metrics` below begin with:
+ * e entry, x exit, c call, a after a call, b block, d edge, l loop, i every
+ * instruction, m memory (loads and stores). A resource is a focus as the
  * command line takes it, or @main (all of the program's main module) or @libc.
  *
  * The first form works on a process that runs: each round inserts, waits (until
@@ -36,6 +38,15 @@ static const struct metric metrics[] = {
 	{.name = "e", .unit = "entries", .constraints = "/Code", .kind = POINT_ENTRY},
 	{.name = "x", .unit = "exits", .constraints = "/Code", .kind = POINT_EXIT},
 	{.name = "c", .unit = "calls", .constraints = "/Code", .kind = POINT_CALL},
+	{.name = "a", .unit = "returns", .constraints = "/Code", .kind = POINT_AFTER},
+	{.name = "b", .unit = "blocks", .constraints = "/Code", .kind = POINT_BLOCK},
+	{.name = "d", .unit = "edges", .constraints = "/Code", .kind = POINT_EDGE},
+	{.name = "l entry", .unit = "entries", .constraints = "/Code", .kind = POINT_LOOP_ENTRY},
+	{.name = "l round", .unit = "rounds", .constraints = "/Code", .kind = POINT_LOOP_ROUND},
+	{.name = "l exit", .unit = "exits", .constraints = "/Code", .kind = POINT_LOOP_EXIT},
+	{.name = "i", .unit = "", .constraints = "/Code", .kind = POINT_INSTRUCTION},
+	{.name = "m load", .unit = "loads", .constraints = "/Code", .kind = POINT_LOAD},
+	{.name = "m store", .unit = "stores", .constraints = "/Code", .kind = POINT_STORE},
 };
 
 enum { METRICS = sizeof(metrics) / sizeof(metrics[0]), FOCI_MAX = 16, CATCH_MS = 20 * 1000 };

@@ -6,7 +6,7 @@
 #   running.sh [-n TIMES] [-k KINDS] [-r RESOURCES] [-i INPUT] [-o FILE]... -- COMMAND...
 #
 # Runs COMMAND in a folder of its own uninstrumented, then TIMES times (3) with
-# all points of KINDS (exc: entries, exits, calls) of RESOURCES ("@main @libc")
+# all points of KINDS (exc: entries, exits, calls; see instrument.c) of RESOURCES ("@main @libc")
 # inserted before its first instruction, TIMES times with all of them inserted
 # in the middle of the run, and TIMES times with them inserted and removed until
 # it ends. Standard output and error, exit status and the files named with -o
@@ -118,7 +118,7 @@ judge() {
 	local difference counted end=yes
 
 	difference=$(differs)
-	counted=$(sed -n 's/^  [a-z]* .* = \([0-9]*\) (.*/\1/p' "$run"/log/*.log 2>/dev/null | sort -n | tail -1)
+	counted=$(sed -n 's/^  [a-z].* = \([0-9]*\) (.*/\1/p' "$run"/log/*.log 2>/dev/null | sort -n | tail -1)
 	[ "$1" = removed ] || grep -q '^end: ' "$run"/log/*.log 2>/dev/null || end=no
 	if grep -hE '^instrument: ' "$run"/log/*.log >"$run/errors" 2>/dev/null; then
 		difference="$difference$(head -1 "$run/errors")"
@@ -144,7 +144,7 @@ attach() {
 	"$instrument" "$pid" "$kinds" "$2" "$1" "${foci[@]}" >"$run/log/attach.log" 2>&1 &
 	mutator=$!
 	# the last kind at the last resource is in, or it is over
-	while kill -0 $mutator 2>/dev/null && [ "$(grep -c 'points,' "$run/log/attach.log")" -lt $((${#kinds} * ${#foci[@]})) ]; do
+	while kill -0 $mutator 2>/dev/null && [ "$(grep -c 'points,' "$run/log/attach.log")" -lt $requests ]; do
 		sleep 0.02
 	done
 	touch "$run/more"
@@ -156,6 +156,9 @@ attach() {
 
 command=("$@")
 read -ra foci <<<"$resources"
+# how many requests instrument makes of them: l are three kinds, m two
+extra=${kinds//[!lm]/} extra=${extra//l/ll}
+requests=$(((${#kinds} + ${#extra}) * ${#foci[@]}))
 launch plain "${command[@]}"
 touch "$run/more"
 land
