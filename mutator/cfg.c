@@ -24,6 +24,7 @@ struct making {
 	uint8_t *bits; /* enum insn_bit of each instruction */
 	struct dinst_error *e;
 	bool failed;
+	bool all_tables; /* which table is whose is not known */
 };
 
 const char *cfg_edge_name(enum cfg_edge_kind kind)
@@ -81,17 +82,11 @@ static bool goes_on(const struct making *m, size_t i)
 	       m->bits[i + 1] & IS_REACHED;
 }
 
-/*
- * Behind a call that does not return there is nothing, or what fills the space
- * up to code that something else leads to.
- */
 static bool does_not_return(const struct making *m, size_t i)
 {
 	const struct arch_insn *insn = insn_at(m, i);
 
-	if (!is_call(insn))
-		return insn->flow == ARCH_FLOW_STOP;
-	return !goes_on(m, i);
+	return insn->flow == ARCH_FLOW_STOP || (is_call(insn) && flow_is_noreturn(m->f, i));
 }
 
 static bool ends_block(const struct making *m, size_t i)
@@ -104,7 +99,7 @@ static bool ends_block(const struct making *m, size_t i)
 	case ARCH_FLOW_STOP:
 		return true;
 	default:
-		return !goes_on(m, i);
+		return does_not_return(m, i) || !goes_on(m, i);
 	}
 }
 
@@ -159,11 +154,12 @@ static uint8_t bits_of(const struct making *m, vaddr_t v)
 		bits |= IS_LEADER | IS_LANDING;
 	if (marks & (MARK_LOOP | MARK_TABLE))
 		bits |= IS_LEADER;
-	if (marks & MARK_FOREIGN ||
-	    refs & (REFERENCE_SYMBOL | REFERENCE_ADDRESS | REFERENCE_BRANCH))
+	/* REFERENCE_BRANCH may be a branch from another part of this function. */
+	if (marks & MARK_FOREIGN || refs & (REFERENCE_SYMBOL | REFERENCE_ADDRESS))
 		bits |= IS_LEADER | IS_ENTERED;
 	/* A target of which nobody can say why. */
-	if (marks & MARK_TARGET && !(marks & MARK_RETURN) && !(bits & IS_LEADER))
+	if (marks & MARK_TARGET && !(marks & MARK_RETURN) && !(bits & IS_LEADER) &&
+	    !is_split_off(m, v))
 		bits |= IS_LEADER | IS_ENTERED;
 	return bits;
 }
@@ -330,21 +326,35 @@ static void add_edge(struct making *m, int32_t from, vaddr_t target, enum cfg_ed
 	b->out_count++;
 }
 
+/* Everything that any table of the function leads to; returns how many. */
+static size_t add_all_targets(struct making *m, int32_t from)
+{
+	size_t found = 0;
+
+	for (uint32_t b = 0; b < m->g->block_count; b++)
+		if (flow_marks(m->f, m->g->blocks[b].start) & MARK_TABLE) {
+			add_edge(m, from, m->g->blocks[b].start, EDGE_TABLE);
+			found++;
+		}
+	return found;
+}
+
 static void add_table_edges(struct making *m, int32_t from, size_t last)
 {
-	const struct flow *f = m->f;
-	unsigned found = 0;
+	vaddr_t *targets = NULL;
+	size_t count = 0;
 
-	for (size_t i = 0; i < f->insns.count; i++) {
-		vaddr_t v = insn_at(m, i)->address;
-
-		if (!(flow_marks(f, v) & MARK_TABLE))
-			continue;
-		add_edge(m, from, v, EDGE_TABLE);
-		found++;
+	if (m->all_tables) {
+		count = add_all_targets(m, from);
+	} else if (flow_jump_targets(m->f, last, &targets, &count, m->e) < 0) {
+		m->failed = true;
+		return;
 	}
-	(void)last;
-	if (!found || f->unresolved)
+	for (size_t i = 0; targets && i < count; i++)
+		if (flow_contains(m->f, targets[i]))
+			add_edge(m, from, targets[i], EDGE_TABLE);
+	free(targets);
+	if (!count || m->f->unresolved)
 		add_edge(m, from, 0, EDGE_UNKNOWN);
 }
 
@@ -353,7 +363,7 @@ static void add_edges(struct making *m, int32_t from)
 	const struct cfg_block *b = &m->g->blocks[from];
 	size_t last = b->first + b->count - 1;
 	const struct arch_insn *insn = insn_at(m, last);
-	bool falls = goes_on(m, last);
+	bool falls = goes_on(m, last) && !does_not_return(m, last);
 
 	switch (insn->flow) {
 	case ARCH_FLOW_RETURN:
@@ -407,10 +417,12 @@ static void found_handler(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad)
 	add_edge(t->m, t->from, pad, EDGE_EXCEPTION);
 }
 
-static int make_edges(struct making *m)
+static int make_all_edges(struct making *m)
 {
 	struct cfg *g = m->g;
 	bool handlers = false;
+
+	g->edge_count = 0;
 
 	for (size_t i = 0; i < m->f->insns.count; i++)
 		handlers |= m->bits[i] & IS_LANDING;
@@ -418,6 +430,7 @@ static int make_edges(struct making *m)
 		struct throwing t = {.m = m, .from = (int32_t)b};
 
 		g->blocks[b].out = g->edge_count;
+		g->blocks[b].out_count = 0;
 		if (g->blocks[b].flags & BLOCK_UNREACHED)
 			continue;
 		add_edges(m, (int32_t)b);
@@ -427,6 +440,40 @@ static int make_edges(struct making *m)
 	if (m->failed)
 		return dinst_fail(m->e, DINST_NO_MEMORY, "no memory for %u edges", g->edge_count);
 	return 0;
+}
+
+/* True if some table leads to a block to which no jump that has a table does. */
+static bool misses_tables(const struct making *m)
+{
+	const struct cfg *g = m->g;
+	uint32_t expected = 0, found = 0;
+	bool *seen = calloc((size_t)g->block_count + 1, sizeof(*seen));
+
+	if (!seen)
+		return true;
+	for (uint32_t b = 0; b < g->block_count; b++)
+		expected += (bool)(flow_marks(m->f, g->blocks[b].start) & MARK_TABLE);
+	for (uint32_t i = 0; i < g->edge_count; i++) {
+		const struct cfg_edge *edge = &g->edges[i];
+
+		if (edge->kind != EDGE_TABLE || edge->to == CFG_NONE || seen[edge->to] ||
+		    !(flow_marks(m->f, edge->target) & MARK_TABLE))
+			continue;
+		seen[edge->to] = true;
+		found++;
+	}
+	free(seen);
+	return found < expected;
+}
+
+static int make_edges(struct making *m)
+{
+	int r = make_all_edges(m);
+
+	if (r < 0 || !misses_tables(m))
+		return r;
+	m->all_tables = true;
+	return make_all_edges(m);
 }
 
 /* Lists of the edges that lead to each block. */

@@ -47,12 +47,35 @@ json_t *serve_rows(json_t *rows);
 /* Nanoseconds to whole microseconds, rounded up: a stop is never 0. */
 json_int_t serve_us(uint64_t ns);
 
+/* "0x..." */
+json_t *serve_address(taddr_t address);
+
+/* Beyond so many rows nobody reads on, and an answer must stay below 64 MiB. */
+enum { SERVE_ROWS_MAX = 200000 };
+
+/* DINST_FAILED: more rows than that; `way_out` ends the advice. */
+int serve_too_many(const char *what, const char *way_out, struct dinst_error *e);
+
+/* serve_code.c */
+enum { SERVE_INSN_TEXT = ARCH_OPERAND_NAME_MAX + 32 };
+/* The text of an instruction of the module's file, with the addresses of the target. */
+void serve_disassemble(const struct module *m, const struct arch_insn *in_file, char *text,
+		       size_t size);
+/* The code that window `w` of the plan leads to, as an object. */
+json_t *serve_site(struct session *s, const struct module *m, const struct function_plan *plan,
+		   size_t w);
+
 /* serve_listing.c */
 int serve_modules(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 int serve_funcs(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
-int serve_points(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 int serve_complete(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 int serve_metrics(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
+
+/* serve_points.c */
+int serve_points(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
+
+/* serve_cfg.c */
+int serve_cfg(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 
 /* serve_session.c */
 int serve_attach(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);

@@ -127,6 +127,7 @@ int stop_run(struct context *c, const struct arguments *a);
 int modules_run(struct context *c, const struct arguments *a);
 int funcs_run(struct context *c, const struct arguments *a);
 int points_run(struct context *c, const struct arguments *a);
+int cfg_run(struct context *c, const struct arguments *a);
 int metrics_run(struct context *c, const struct arguments *a);
 int insert_run(struct context *c, const struct arguments *a);
 int read_run(struct context *c, const struct arguments *a);

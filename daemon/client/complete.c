@@ -165,7 +165,8 @@ static void offer_argument(struct context *c, struct completion *found, const st
 			offer_rows(c, found, typed, "", "", "metrics", "metric");
 		else
 			offer_resource(c, found, typed);
-	} else if (strcmp(name, "funcs") == 0 || strcmp(name, "points") == 0) {
+	} else if (strcmp(name, "funcs") == 0 || strcmp(name, "points") == 0 ||
+		   strcmp(name, "cfg") == 0) {
 		if (strcmp(before, "--summary") == 0)
 			offer_rows(c, found, typed, "", "", "modules", "module");
 		else

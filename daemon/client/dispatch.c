@@ -33,6 +33,12 @@ static const struct option_spec exec_options[] = {
 
 static const struct option_spec points_options[] = {
 	{OPTION_SUMMARY, "summary", NULL, "one line per module and kind"},
+	{OPTION_KINDS, "kinds", "LIST", "which kinds (default entry,exit,call)"},
+	{0, NULL, NULL, NULL},
+};
+
+static const struct option_spec cfg_options[] = {
+	{OPTION_DOT, "dot", NULL, "as a drawing for graphviz"},
 	{0, NULL, NULL, NULL},
 };
 
@@ -87,8 +93,14 @@ const struct command commands[] = {
 	 "PATTERN is a glob on names, demangled or not, MODULE:NAME or MODULE+0xOFFSET.\n",
 	 "dinst funcs 'redis-server:*Command'", NULL, 0, 1, false, funcs_run},
 	{"points", "PATTERN | --summary [MODULE]", "list points, their tactics and refusals",
-	 "Every place where code can be inserted, or the reason why not.\n",
+	 "Every place where code can be inserted, or the reason why not. Kinds are entry, exit,\n"
+	 "call, after, block, edge, loop (loop-entry, loop-round, loop-exit), instruction, load,\n"
+	 "store, or all. With -v, the code that is or would be run there.\n",
 	 "dinst points --summary libc.so.6", points_options, 0, 1, false, points_run},
+	{"cfg", "FUNCTION [--dot]", "show the blocks, edges and loops of a function",
+	 "Loops are called by the numbers of their headers, the outermost first.\n",
+	 "dinst cfg redis-server:processCommand --dot | dot -Tsvg -o cfg.svg", cfg_options, 1, 1,
+	 false, cfg_run},
 	{"insert", "METRIC [FOCUS]... [--each]", "insert a metric: one batch, one id per instance",
 	 "A FOCUS is a resource name: /Code/MODULE, /Code/MODULE/FUNCTION, with globs. A glob\n"
 	 "makes one instance for all that match; with --each one per match. Exit status 3:\n"

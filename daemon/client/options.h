@@ -36,7 +36,16 @@ struct arguments {
 
 extern const struct option_spec global_options[]; /* ends with letter 0 */
 
-enum { OPTION_JSON = 1, OPTION_SUMMARY, OPTION_EACH, OPTION_ALL, OPTION_WAIT, OPTION_VERSION };
+enum {
+	OPTION_JSON = 1,
+	OPTION_SUMMARY,
+	OPTION_EACH,
+	OPTION_ALL,
+	OPTION_WAIT,
+	OPTION_VERSION,
+	OPTION_KINDS,
+	OPTION_DOT
+};
 
 /*
  * Takes argv[0..argc) apart by `specs` (ends with letter 0; may be NULL) and

@@ -365,6 +365,7 @@ static const struct {
 	{"insert", method_forward},  {"read", method_forward},
 	{"remove", method_forward},  {"flush", method_forward},
 	{"metrics", method_forward}, {"complete", method_forward},
+	{"cfg", method_forward},
 };
 
 void method_dispatch(struct server *s, struct request *r, const char *method, json_t *params)

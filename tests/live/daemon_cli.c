@@ -46,6 +46,9 @@ static const struct cli_case cases[] = {
 	{"attach", 2, NULL, 0, "TARGET"},
 	{"insert", 2, NULL, 0, "usage: dinst insert"},
 	{"points", 2, NULL, 0, "--summary"},
+	{"points --kinds", 2, NULL, 0, "--kinds needs"},
+	{"cfg", 2, NULL, 0, "usage: dinst cfg"},
+	{"cfg a b", 2, NULL, 0, "unexpected argument"},
 	{"remove", 2, NULL, 0, "--all"},
 	{"remove 1 --all", 2, NULL, 0, "--all"},
 	{"remove x", 2, NULL, 0, "an id is a number"},
@@ -88,6 +91,12 @@ static const struct cli_case cases[] = {
 	{"funcs @error --json", 1, NULL, 0, "\"code\":\"no-such-function\""},
 	{"funcs @huge --json", 0, "module function address size", -1, ""},
 	{"points y --json", 0, "module function kind address tactic refused", 1, ""},
+	{"points y --kinds block,loop -v", 0, NULL, 2, ""},
+	{"cfg y --json", 0, "module function block address size instructions flags loops edges", 1,
+	 ""},
+	{"cfg y", 0, NULL, 3, ""},
+	{"cfg y --dot", 0, NULL, 3, ""},
+	{"cfg y --dot --json", 0, "module function dot", 1, ""},
 	{"points --summary --json", 0, "module kind points tactics refused reasons", 1, ""},
 	{"points --summary libc.so.6", 0, NULL, 2, ""},
 	{"metrics --json", 0, "metric unit constraints file", 1, ""},
@@ -236,10 +245,10 @@ static void every_command(void **state)
 /* Every command's --help fits a screen and says how it is used. */
 static void every_help(void **state)
 {
-	static const char *const names[] = {"attach", "exec",	"ls",	"modules", "funcs",
-					    "points", "insert", "read", "watch",   "remove",
-					    "flush",  "detach", "run",	"metrics", "repair",
-					    "doctor", "stop",	"help"};
+	static const char *const names[] = {"attach", "exec",	"ls",	  "modules", "funcs",
+					    "points", "insert", "read",	  "watch",   "remove",
+					    "cfg",    "flush",	"detach", "run",     "metrics",
+					    "repair", "doctor", "stop",	  "help"};
 	struct output *o = malloc(sizeof(*o));
 
 	(void)state;

@@ -294,6 +294,17 @@ static void listing(int id)
 		       "{\"rows\":[{\"module\":\"x\",\"function\":\"y\",\"kind\":\"entry\",\"address\":%d,"
 		       "\"tactic\":\"jump\",\"refused\":null}]}",
 		       65600);
+	else if (is("cfg") && strstr(line, "\"dot\":true"))
+		OBJECT(id,
+		       "{\"module\":\"x\",\"function\":\"y\",\"dot\":\"digraph \\\"y\\\" {\\n\\tb%d;\\n}\\n\"}",
+		       0);
+	else if (is("cfg"))
+		OBJECT(id,
+		       "{\"rows\":[{\"module\":\"x\",\"function\":\"y\",\"block\":0,\"address\":%d,"
+		       "\"size\":9,\"instructions\":3,\"flags\":[\"entry\"],\"loops\":[0],"
+		       "\"edges\":[{\"kind\":\"branch\",\"block\":0,\"address\":65600,\"back\":true}],"
+		       "\"dominator\":null}]}",
+		       65600);
 	else if (is("metrics"))
 		OBJECT(id,
 		       "{\"rows\":[{\"metric\":\"calls\",\"unit\":\"calls\",\"constraints\":[],\"file\":%s}]}",
