@@ -248,6 +248,9 @@ arch_regset arch_live_before(const struct arch_insn *insns, size_t count, size_t
 /* Everything: the answer for a place about which nothing is known. */
 extern const arch_regset arch_all_live;
 
+/* The stack pointer: every instruction that leaves a function counts as reading it. */
+extern const arch_regset arch_always_live;
+
 /* ------------------------------------------- relocation and emission */
 
 /*
@@ -476,6 +479,7 @@ extern const size_t arch_jump_size;	    /* bytes of a near jump: 5 */
 extern const size_t arch_short_jump_size;   /* 2 */
 extern const int64_t arch_jump_reach;	    /* bytes either way, from the end of the jump */
 extern const int64_t arch_short_jump_reach; /* the shorter of the two directions */
+extern const size_t arch_call_pushes;	    /* bytes of stack that a call takes: 8 */
 
 /*
  * True if `insn` can be patched in itself as `kind` (RETARGET: direct calls,

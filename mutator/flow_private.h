@@ -21,6 +21,13 @@ int flow_mark_references(struct flow *f, struct dinst_error *e);
 /* flow_hits.c: marks what branches from elsewhere lead to. */
 int flow_hits(struct flow *f, struct dinst_error *e);
 
+/*
+ * tables_origin.c: true if `tables` tables, found in the function, cannot be all
+ * that the indirect jump insns[at] leads to; `code_bases` computed addresses are
+ * in the function's own code.
+ */
+bool flow_is_riddle(const struct flow *f, size_t at, size_t tables, size_t code_bases);
+
 /* flow.c: as flow_build(), but no hit is settled: all count as real. */
 int flow_build_probe(struct flow *f, struct image *img, struct freemap *map, uint32_t index,
 		     struct dinst_error *e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tables.c - where indirect jumps may lead: jump tables and tail calls.
+ * tables.c - where indirect jumps may lead: jump tables.
  *
  * Reading too much of a table costs a point here and there; reading too little
  * would break the target. So every address that the function computes and that
@@ -8,19 +8,23 @@
  * leaves the text. Whole code addresses (computed gotos, 8-byte tables of
  * position-independent code) are in the image's references already.
  */
-#include "mutator/flow.h"
+#include "mutator/flow_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
 	TABLE_ENTRIES_MAX = 65536,
-	LOOK_BACK = 40, /* instructions before a jump in which its register is computed */
-	LABELS_MIN = 2, /* stored inner addresses that make a function a computed goto's */
+	JUMP_WITHIN = 12,
+};
+
+struct base {
+	vaddr_t address;
+	bool jumped; /* a jump right behind takes an entry and adds this address to it */
 };
 
 struct bases {
-	vaddr_t *items;
+	struct base *items;
 	size_t count, room;
 };
 
@@ -60,18 +64,22 @@ static bool splits_known(const struct flow *f, vaddr_t v)
 	       !(flow_marks(f, v) & MARK_CONFLICT);
 }
 
-static bool is_known_base(const struct bases *b, vaddr_t base)
+static struct base *base_at(const struct bases *b, vaddr_t base)
 {
 	for (size_t i = 0; i < b->count; i++)
-		if (b->items[i] == base)
-			return true;
-	return false;
+		if (b->items[i].address == base)
+			return &b->items[i];
+	return NULL;
 }
 
-static int add_base(struct bases *b, vaddr_t base, struct dinst_error *e)
+static int add_base(struct bases *b, vaddr_t base, bool jumped, struct dinst_error *e)
 {
-	if (is_known_base(b, base))
+	struct base *known = base_at(b, base);
+
+	if (known) {
+		known->jumped |= jumped;
 		return 0;
+	}
 	if (b->count == b->room) {
 		size_t room = b->room ? b->room * 2 : 32;
 		void *more = reallocarray(b->items, room, sizeof(*b->items));
@@ -81,8 +89,39 @@ static int add_base(struct bases *b, vaddr_t base, struct dinst_error *e)
 		b->items = more;
 		b->room = room;
 	}
-	b->items[b->count++] = base;
+	b->items[b->count++] = (struct base){base, jumped};
 	return 0;
+}
+
+/*
+ * True if what insns[at] computes is the start of a jump table and nothing else:
+ * right behind, an entry is loaded with its help, it is added, and the sum is
+ * jumped to.
+ */
+static bool is_jumped(const struct insn_list *list, size_t at)
+{
+	arch_regset base, reads, writes;
+	bool loaded = false, added = false;
+
+	if (list->items[at].flags & ARCH_INSN_INDEXED_JUMP)
+		return true;
+	arch_effects(&list->items[at], &reads, &base);
+	for (size_t i = at + 1; i < list->count && i < at + JUMP_WITHIN; i++) {
+		const struct arch_insn *insn = &list->items[i];
+
+		if (insn->flow == ARCH_FLOW_JUMP_INDIRECT)
+			return added && !(insn->flags & ARCH_INSN_MEMORY);
+		if (insn->flow != ARCH_FLOW_NEXT)
+			return false;
+		arch_effects(insn, &reads, &writes);
+		if (reads & base && insn->flags & ARCH_INSN_MEMORY)
+			loaded = true;
+		else if (reads & base && loaded && __builtin_popcountll(reads) >= 2)
+			added = true;
+		if (writes & base && !added)
+			return false;
+	}
+	return false;
 }
 
 static int collect_bases(const struct flow *f, const struct insn_list *list, struct bases *b,
@@ -92,7 +131,8 @@ static int collect_bases(const struct flow *f, const struct insn_list *list, str
 
 	for (size_t i = 0; i < list->count && r == 0; i++)
 		if (is_base(f, &list->items[i]))
-			r = add_base(b, list->items[i].data_ref, e);
+			r = add_base(b, list->items[i].data_ref,
+				     list == &f->insns && is_jumped(list, i), e);
 	return r;
 }
 
@@ -145,8 +185,9 @@ static bool ends_table(const struct flow *f, vaddr_t target)
  * the first is one, *hit is set: it is really a table. What is behind is more
  * likely than not another table, read from the wrong base. But somebody may
  * compute an address inside a table for his own reasons, so what is behind
- * counts, too, up to the first entry that cannot be one. It is read in a second
- * round, `behind`, after all that is sure.
+ * counts, too, up to the first entry that cannot be one, or up to where another
+ * table is known to start. It is read in a second round, `behind`, after all
+ * that is sure.
  */
 static int read_table(struct flow *f, const struct bases *b, vaddr_t table, vaddr_t base,
 		      enum entry_form form, bool behind, bool *hit, struct dinst_error *e)
@@ -158,11 +199,13 @@ static int read_table(struct flow *f, const struct bases *b, vaddr_t table, vadd
 	for (size_t i = 0; bytes && i < TABLE_ENTRIES_MAX && (i + 1) * width <= size; i++) {
 		vaddr_t target = entry_target(bytes + i * width, base, form),
 			at = table + i * width;
+		const struct base *other = i ? base_at(b, at) : NULL;
 		bool mine = flow_contains(f, target);
 		int r;
 
-		own &= mine && (i == 0 || !(is_known_base(b, at) || freemap_is_base(f->map, at)));
-		if (!in_text(f, target) || (!own && !behind) || ends_table(f, target))
+		own &= mine && !other && (i == 0 || !freemap_is_base(f->map, at));
+		if ((other && other->jumped) || !in_text(f, target) || (!own && !behind) ||
+		    ends_table(f, target))
 			break;
 		if (!mine || (!own && splits_known(f, target)))
 			continue;
@@ -190,8 +233,9 @@ static int read_forms(struct flow *f, const struct bases *b, vaddr_t table, bool
 	if (r == 0 && fixed)
 		r = read_table(f, b, table, 0, ENTRY_HALF, behind, hit, e);
 	for (size_t i = 0; i < b->count && r == 0; i++)
-		if (b->items[i] != table && flow_contains(f, b->items[i]))
-			r = read_table(f, b, table, b->items[i], ENTRY_RELATIVE, behind, hit, e);
+		if (b->items[i].address != table && flow_contains(f, b->items[i].address))
+			r = read_table(f, b, table, b->items[i].address, ENTRY_RELATIVE, behind,
+				       hit, e);
 	return r;
 }
 
@@ -226,7 +270,7 @@ static int read_tables(struct flow *f, struct bases *b, struct table_count *n,
 			for (size_t i = 0; i < known && r == 0; i++) {
 				bool hit = false;
 
-				r = read_forms(f, b, b->items[i], false, &hit, e);
+				r = read_forms(f, b, b->items[i].address, false, &hit, e);
 				n->tables += hit;
 			}
 			if (r == 0)
@@ -235,13 +279,13 @@ static int read_tables(struct flow *f, struct bases *b, struct table_count *n,
 		for (size_t i = 0; i < known && r == 0; i++) {
 			bool hit = false;
 
-			r = read_forms(f, b, b->items[i], true, &hit, e);
+			r = read_forms(f, b, b->items[i].address, true, &hit, e);
 		}
 		if (r == 0)
 			r = collect(f, b, e);
 	} while (r == 0 && b->count > known);
 	for (size_t i = 0; i < b->count; i++)
-		n->code_bases += flow_contains(f, b->items[i]);
+		n->code_bases += flow_contains(f, b->items[i].address);
 	return r;
 }
 
@@ -290,101 +334,6 @@ static void count_labels(struct flow *f)
 	}
 }
 
-enum origin {
-	ORIGIN_WHOLE,	   /* loaded or handed over whole: the references know it */
-	ORIGIN_TABLE,	   /* a base and an offset that was loaded */
-	ORIGIN_ARITHMETIC, /* computed in another way */
-};
-
-/*
- * True if a register of `wanted` was loaded from memory, though perhaps moved
- * and extended since, before insns[at].
- */
-static bool was_loaded(const struct flow *f, arch_regset wanted, size_t at)
-{
-	for (unsigned steps = 0; at-- > 0 && steps < LOOK_BACK; steps++) {
-		const struct arch_insn *def = &f->insns.items[at];
-		arch_regset reads, writes;
-
-		if (def->flow == ARCH_FLOW_CALL || def->flow == ARCH_FLOW_CALL_INDIRECT)
-			return false;
-		arch_effects(def, &reads, &writes);
-		if (!(writes & wanted) || is_address_of(def))
-			continue;
-		if (def->flags & ARCH_INSN_MEMORY)
-			return true;
-		if (__builtin_popcountll(reads) != 1)
-			return false;
-		wanted = reads;
-	}
-	return false;
-}
-
-/* How the register that insns[at] jumps to came about. */
-static enum origin origin_of(const struct flow *f, size_t at)
-{
-	const struct arch_insn *jump = &f->insns.items[at];
-	arch_regset wanted, reads, writes;
-
-	if (jump->flags & ARCH_INSN_MEMORY)
-		return ORIGIN_WHOLE;
-	arch_effects(jump, &wanted, &writes);
-	for (unsigned steps = 0; at-- > 0 && steps < LOOK_BACK; steps++) {
-		const struct arch_insn *def = &f->insns.items[at];
-
-		if (def->flow == ARCH_FLOW_CALL || def->flow == ARCH_FLOW_CALL_INDIRECT)
-			return ORIGIN_WHOLE;
-		arch_effects(def, &reads, &writes);
-		if (!(writes & wanted))
-			continue;
-		if (def->flags & ARCH_INSN_MEMORY) {
-			if (!(def->flags & ARCH_INSN_STACK_OPERAND) || !(reads & wanted))
-				return ORIGIN_WHOLE;
-			/* The base was spilled and is added from the stack. */
-			return was_loaded(f, wanted, at) ? ORIGIN_TABLE : ORIGIN_ARITHMETIC;
-		}
-		if (__builtin_popcountll(reads) >= 2)
-			return was_loaded(f, reads, at) ? ORIGIN_TABLE : ORIGIN_ARITHMETIC;
-		if (is_address_of(def))
-			return ORIGIN_WHOLE;
-		if (reads)
-			wanted = reads;
-	}
-	return ORIGIN_WHOLE;
-}
-
-bool flow_is_switch(const struct flow *f, size_t at)
-{
-	const struct arch_insn *jump = &f->insns.items[at];
-
-	if (jump->flags & ARCH_INSN_NO_TRACK)
-		return true;
-	if (jump->flags & ARCH_INSN_PC_RELATIVE)
-		return false;
-	return f->labels >= LABELS_MIN || origin_of(f, at) != ORIGIN_WHOLE;
-}
-
-/* True if the tables that were found cannot be all that insns[at] leads to. */
-static bool is_riddle(const struct flow *f, size_t at, const struct table_count *n)
-{
-	const struct arch_insn *jump = &f->insns.items[at];
-	size_t size;
-
-	if (jump->flow != ARCH_FLOW_JUMP_INDIRECT || jump->flags & ARCH_INSN_PC_RELATIVE)
-		return false;
-	if (jump->flags & ARCH_INSN_INDEXED_JUMP)
-		return jump->data_ref && !image_data(f->img, jump->data_ref, &size) &&
-		       f->labels == 0;
-	switch (origin_of(f, at)) {
-	case ORIGIN_WHOLE:
-		return jump->flags & ARCH_INSN_NO_TRACK && !n->tables && f->labels == 0;
-	case ORIGIN_TABLE:
-		return !n->tables;
-	default:
-		return !n->tables || n->code_bases;
-	}
-}
-
 int flow_tables(struct flow *f, struct dinst_error *e)
 {
 	struct bases bases = {0};
@@ -401,6 +350,6 @@ int flow_tables(struct flow *f, struct dinst_error *e)
 	f->unresolved |= has_indirect_jump(&f->odd);
 	count_labels(f);
 	for (size_t i = 0; i < f->insns.count; i++)
-		f->unresolved |= is_riddle(f, i, &n);
+		f->unresolved |= flow_is_riddle(f, i, n.tables, n.code_bases);
 	return 0;
 }

@@ -74,7 +74,7 @@ static const struct plan_case layout_cases[] = {
 	{"e_cancel", "entry+0=!rseq exit+13=!branch-target exit+22=previous(14,9)"},
 	{"e_sigreturn", "entry+0=!stub"},
 	{"e_from_next", "entry+0=jump(0,6) exit+9=short(8,2)"},
-	{"e_next_door", "entry+0=jump(0,10) exit+9=merged(0,10)"},
+	{"e_next_door", "entry+0=jump(0,10) exit+4=!no-room exit+9=merged(0,10)"},
 	{"a_section_end", "entry+0=!no-room exit+0=!no-room"},
 };
 

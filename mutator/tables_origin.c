@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tables_origin.c - how the address that an indirect jump leads to came about:
+ * loaded whole, put together from a table, or computed in another way. Goes
+ * back from the jump, along the ways by which control may have come, as far as
+ * direct branches tell them.
+ */
+#include "mutator/flow_private.h"
+
+enum {
+	LOOK_BACK = 40, /* instructions before a jump in which its register is computed */
+	WAYS_MAX = 32,	/* branches to one place that are gone back along */
+	JOINS_MAX = 64, /* places that have been gone back from already */
+	LABELS_MIN = 2, /* stored inner addresses that make a function a computed goto's */
+};
+
+/* In the order of how little is known. */
+enum origin {
+	ORIGIN_WHOLE,	   /* loaded or handed over whole: the references know it */
+	ORIGIN_TABLE,	   /* a base and an offset that was loaded */
+	ORIGIN_ARITHMETIC, /* computed in another way */
+};
+
+/* A place where ways meet is gone back from once for each set of registers. */
+struct search {
+	const struct flow *f;
+	struct join {
+		size_t at;
+		arch_regset wanted;
+	} joins[JOINS_MAX];
+	size_t join_count;
+};
+
+enum seen { SEEN_NEW, SEEN_BEFORE, SEEN_TOO_MANY };
+
+static enum seen enter_join(struct search *s, size_t at, arch_regset wanted)
+{
+	for (size_t i = 0; i < s->join_count; i++)
+		if (s->joins[i].at == at && s->joins[i].wanted == wanted)
+			return SEEN_BEFORE;
+	if (s->join_count == JOINS_MAX)
+		return SEEN_TOO_MANY;
+	s->joins[s->join_count++] = (struct join){at, wanted};
+	return SEEN_NEW;
+}
+
+static bool is_call(const struct arch_insn *insn)
+{
+	return insn->flow == ARCH_FLOW_CALL || insn->flow == ARCH_FLOW_CALL_INDIRECT;
+}
+
+static bool is_address_of(const struct arch_insn *insn)
+{
+	return insn->flags & ARCH_INSN_PC_RELATIVE && insn->flags & ARCH_INSN_ADDRESS_OF;
+}
+
+/* True if control comes to insns[at] from the instruction in front of it. */
+static bool is_run_into(const struct flow *f, size_t at)
+{
+	const struct arch_insn *insn = &f->insns.items[at];
+
+	if (at == 0 || insn[-1].address + insn[-1].length != insn->address)
+		return false;
+	switch (insn[-1].flow) {
+	case ARCH_FLOW_JUMP:
+	case ARCH_FLOW_JUMP_INDIRECT:
+	case ARCH_FLOW_RETURN:
+	case ARCH_FLOW_STOP:
+		return false;
+	default:
+		return flow_marks(f, insn[-1].address) & MARK_REACHED;
+	}
+}
+
+/* The direct branches to insns[at]; fills at most WAYS_MAX, returns how many there are. */
+static size_t ways_to(const struct flow *f, size_t at, size_t *from)
+{
+	vaddr_t v = f->insns.items[at].address;
+	size_t n = 0;
+
+	if (!(flow_marks(f, v) & MARK_LOOP))
+		return 0;
+	for (size_t i = 0; i < f->insns.count; i++) {
+		const struct arch_insn *insn = &f->insns.items[i];
+
+		if (insn->target != v || is_call(insn))
+			continue;
+		if (n < WAYS_MAX)
+			from[n] = i;
+		n++;
+	}
+	return n;
+}
+
+static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned steps);
+
+/* The same for all the ways by which control comes to insns[at]. */
+static bool was_loaded_before(struct search *s, arch_regset wanted, size_t at, unsigned steps)
+{
+	size_t from[WAYS_MAX], n = ways_to(s->f, at, from);
+	enum seen seen = enter_join(s, at, wanted);
+
+	if (seen == SEEN_BEFORE)
+		return true;
+	if (seen == SEEN_TOO_MANY || n == 0 || n > WAYS_MAX)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (!was_loaded(s, wanted, from[i], steps + 1))
+			return false;
+	return true;
+}
+
+/*
+ * True if a register of `wanted` was loaded from memory, though perhaps moved
+ * and extended since, before insns[at].
+ */
+static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned steps)
+{
+	for (; steps < LOOK_BACK; steps++) {
+		const struct arch_insn *def;
+		arch_regset reads, writes;
+
+		if (!is_run_into(s->f, at))
+			return was_loaded_before(s, wanted, at, steps);
+		def = &s->f->insns.items[--at];
+		if (is_call(def))
+			return false;
+		arch_effects(def, &reads, &writes);
+		if (!(writes & wanted) || is_address_of(def))
+			continue;
+		if (def->flags & ARCH_INSN_MEMORY)
+			return true;
+		if (__builtin_popcountll(reads) != 1)
+			return false;
+		wanted = reads;
+	}
+	return false;
+}
+
+static enum origin loaded_or_computed(const struct flow *f, arch_regset wanted, size_t at)
+{
+	struct search s = {.f = f};
+
+	return was_loaded(&s, wanted, at, 0) ? ORIGIN_TABLE : ORIGIN_ARITHMETIC;
+}
+
+static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsigned steps);
+
+static enum origin trace_before(struct search *s, arch_regset wanted, size_t at, unsigned steps)
+{
+	size_t from[WAYS_MAX], n = ways_to(s->f, at, from);
+	enum seen seen = enter_join(s, at, wanted);
+	enum origin worst = ORIGIN_WHOLE;
+
+	if (seen == SEEN_BEFORE)
+		return ORIGIN_WHOLE;
+	if (seen == SEEN_TOO_MANY || n > WAYS_MAX)
+		return ORIGIN_ARITHMETIC;
+	for (size_t i = 0; i < n; i++) {
+		enum origin o = trace(s, wanted, from[i], steps + 1);
+
+		worst = o > worst ? o : worst;
+	}
+	return worst;
+}
+
+/* How what is in `wanted` before insns[at] came about. */
+static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsigned steps)
+{
+	for (; steps < LOOK_BACK; steps++) {
+		const struct arch_insn *def;
+		arch_regset reads, writes;
+
+		if (!is_run_into(s->f, at))
+			return trace_before(s, wanted, at, steps);
+		def = &s->f->insns.items[--at];
+		if (is_call(def))
+			return ORIGIN_WHOLE;
+		arch_effects(def, &reads, &writes);
+		if (!(writes & wanted))
+			continue;
+		if (def->flags & ARCH_INSN_MEMORY) {
+			if (!(def->flags & ARCH_INSN_STACK_OPERAND) || !(reads & wanted))
+				return ORIGIN_WHOLE;
+			/* The base was spilled and is added from the stack. */
+			return loaded_or_computed(s->f, wanted, at);
+		}
+		if (__builtin_popcountll(reads) >= 2)
+			return loaded_or_computed(s->f, reads, at);
+		if (is_address_of(def))
+			return ORIGIN_WHOLE;
+		if (reads)
+			wanted = reads;
+	}
+	return ORIGIN_WHOLE;
+}
+
+/* How the address that insns[at] jumps to came about. */
+static enum origin origin_of(const struct flow *f, size_t at)
+{
+	struct search s = {.f = f};
+	arch_regset wanted, writes;
+
+	if (f->insns.items[at].flags & ARCH_INSN_MEMORY)
+		return ORIGIN_WHOLE;
+	arch_effects(&f->insns.items[at], &wanted, &writes);
+	return trace(&s, wanted & ~arch_always_live, at, 0);
+}
+
+bool flow_is_switch(const struct flow *f, size_t at)
+{
+	const struct arch_insn *jump = &f->insns.items[at];
+
+	if (jump->flags & ARCH_INSN_NO_TRACK)
+		return true;
+	if (jump->flags & ARCH_INSN_PC_RELATIVE)
+		return false;
+	return f->labels >= LABELS_MIN || origin_of(f, at) != ORIGIN_WHOLE;
+}
+
+bool flow_is_riddle(const struct flow *f, size_t at, size_t tables, size_t code_bases)
+{
+	const struct arch_insn *jump = &f->insns.items[at];
+
+	/* Through memory whole addresses are loaded, and those are known. */
+	if (jump->flow != ARCH_FLOW_JUMP_INDIRECT ||
+	    jump->flags & (ARCH_INSN_PC_RELATIVE | ARCH_INSN_INDEXED_JUMP))
+		return false;
+	switch (origin_of(f, at)) {
+	case ORIGIN_WHOLE:
+		return jump->flags & ARCH_INSN_NO_TRACK && !tables && f->labels == 0;
+	case ORIGIN_TABLE:
+		return !tables;
+	default:
+		return !tables || code_bases;
+	}
+}
