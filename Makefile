@@ -134,7 +134,8 @@ target_shared := $(patsubst %.c,$(O)/%.so,$(wildcard $(target_dir)/lib*.c))
 target_bin := $(target_shared) \
 	$(patsubst %.c,$(O)/%,$(filter-out $(target_dir)/lib%,$(wildcard $(target_dir)/*.c))) \
 	$(patsubst %.cc,$(O)/%,$(wildcard $(target_dir)/*.cc)) \
-	$(patsubst %.S,$(O)/%,$(wildcard $(target_dir)/*.S))
+	$(patsubst %.S,$(O)/%,$(wildcard $(target_dir)/*.S)) \
+	$(O)/$(target_dir)/torture $(O)/$(target_dir)/torture-fixed
 
 example_bin := $(patsubst %.c,$(O)/%,$(wildcard examples/*.c))
 
@@ -212,7 +213,7 @@ $(O)/dinst: $(call objects,$(client_src)) $(face_libs)
 
 test_libs := $(if $(ONLY),$(ONLY:%=$(O)/lib%.a),$(archives))
 TEST_LIBS := $(CMOCKA_LIBS) $(MUTATOR_LIBS) $(UV_LIBS) $(EDIT_LIBS)
-$(O)/tests/unit/arch_zydis $(O)/tests/bench/decode: TEST_LIBS += $(ZYDIS_LIBS)
+$(O)/tests/unit/arch_zydis $(O)/tests/unit/arch_space $(O)/tests/bench/decode: TEST_LIBS += $(ZYDIS_LIBS)
 link_test = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
 	-Wl,--start-group $(test_libs) -Wl,--end-group $(TEST_LIBS)
 
@@ -253,6 +254,33 @@ $(O)/$(target_dir)/%: $(target_dir)/%.S $(target_shared)
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(TARGET_CC) $(TARGET_FLAGS) -o $@ $< $(own_flags)
+
+# The tortured target is one program of many files, in a form that runs
+# anywhere and one that runs where it was linked.
+asm_dir := tests/live/asm
+asm_objects = $(patsubst $(asm_dir)/%,$(O)/$(asm_dir)/$(1)/%.o,\
+	$(foreach suffix,c S cc,$(sort $(wildcard $(asm_dir)/*.$(suffix)))))
+asm_flags_pie := -fPIE
+asm_flags_fixed := -fno-pie -DFIXED
+asm_compiler = $(if $(filter %.cc,$<),$(TARGET_CXX),$(TARGET_CC))
+
+define asm_rule
+$(O)/$(asm_dir)/$(1)/%.o: $(asm_dir)/% $(wildcard $(asm_dir)/*.h $(asm_dir)/*.inc)
+	@mkdir -p $$(@D)
+	$$(call say,CC)
+	$$(Q)$$(asm_compiler) $(TARGET_FLAGS) -Wextra -I. $(asm_flags_$(1)) -c -o $$@ $$<
+endef
+$(foreach form,pie fixed,$(eval $(call asm_rule,$(form))))
+
+$(O)/$(target_dir)/torture: $(call asm_objects,pie)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(TARGET_CXX) -pthread -pie -Wl,-z,now -o $@ $^
+
+$(O)/$(target_dir)/torture-fixed: $(call asm_objects,fixed)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(TARGET_CXX) -pthread -no-pie -Wl,-z,now -o $@ $^
 
 $(O)/examples/%: examples/%.c
 	@mkdir -p $(@D)

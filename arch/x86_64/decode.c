@@ -28,7 +28,7 @@ static bool is_undefined(const struct x86_layout *l)
 		case 0x8e:
 			return ext > 5 || ext == 1;
 		case 0x8f:
-			return ext != 0; /* also XOP */
+			return ext != 0;
 		case 0xc6:
 		case 0xc7:
 			return ext != 0 && l->modrm != 0xf8;

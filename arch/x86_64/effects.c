@@ -490,6 +490,10 @@ static void map_38_special(const struct x86_layout *l, struct effect *e)
 	unsigned reg = x86_reg(l);
 
 	switch (l->opcode) {
+	case 0xdc ... 0xdf: /* aes; with f3 key locker, whose registers are implicit */
+		if (l->prefixes & PREFIX_F3)
+			e->reads |= SET_ALL;
+		break;
 	case 0xf0: /* movbe load, crc32 */
 		e->reads |= either_of(x86_rm(l));
 		if (!(l->prefixes & PREFIX_F2) && whole(l)) {
@@ -508,6 +512,10 @@ static void map_38_special(const struct x86_layout *l, struct effect *e)
 
 static void vex_special(const struct x86_layout *l, struct effect *e)
 {
+	if (l->map > 3) { /* XOP */
+		e->reads |= SET_ALL;
+		return;
+	}
 	if (l->map == 1) { /* vmaskmovdqu */
 		e->reads |= SET(RDI);
 		return;

@@ -61,10 +61,13 @@ static unsigned read_prefixes(const uint8_t *p, struct x86_layout *l)
 	return at;
 }
 
-/* c5, c4: Intel SDM volume 2, 2.3.5. */
+/*
+ * c5, c4: Intel SDM volume 2, 2.3.5. 8f is shaped like c4, with maps 8 to 10
+ * (AMD manual volume 3, 1.2.5); with a smaller number it is no prefix but pop.
+ */
 static bool read_vex(const uint8_t *p, struct x86_layout *l)
 {
-	bool three_bytes = p[0] == 0xc4;
+	bool three_bytes = p[0] != 0xc5;
 	uint8_t a = p[1], b = three_bytes ? p[2] : a;
 
 	l->encoding = X86_VEX;
@@ -78,7 +81,8 @@ static bool read_vex(const uint8_t *p, struct x86_layout *l)
 	l->vvvv = ~(b >> 3) & 15;
 	l->simd = b & 3;
 	l->vector = b >> 2 & 1;
-	return l->map >= 1 && l->map <= 3;
+	return p[0] == 0x8f ? l->map >= 8 && l->map <= 10 && l->simd == 0
+			    : l->map >= 1 && l->map <= 3;
 }
 
 /* 62: Intel SDM volume 2, 2.7.1; the reserved bits are fixed before APX. */
@@ -97,7 +101,7 @@ static bool read_evex(const uint8_t *p, struct x86_layout *l)
 }
 
 /*
- * p[at] is 0f, or what is a prefix of new encodings in 64-bit mode always: then
+ * p[at] is 0f, or what is a prefix of new encodings in 64-bit mode, with which
  * most prefixes before it fault. Returns the offset of the opcode.
  */
 static unsigned read_escape(const uint8_t *p, unsigned at, struct x86_layout *l,
@@ -117,12 +121,14 @@ static unsigned read_escape(const uint8_t *p, unsigned at, struct x86_layout *l,
 		}
 		return at;
 	}
+	if (byte == 0x8f && (p[at + 1] & 31) < 8)
+		return at;
 	if (byte == 0x62) {
 		ok = read_evex(p + at, l) && ok;
 		at += 4;
 	} else {
 		ok = read_vex(p + at, l) && ok;
-		at += byte == 0xc4 ? 3 : 2;
+		at += byte == 0xc5 ? 2 : 3;
 	}
 	*attributes = ok ? x86_attributes(l->encoding, l->map, p[at]) : 0;
 	return at;

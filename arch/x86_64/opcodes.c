@@ -89,7 +89,7 @@ const uint32_t x86_one_byte[256] = {
 	[0x8c] = M | EW | LOOK,
 	[0x8d] = M | GW | MEM | OP_NO_ACCESS | STK,
 	[0x8e] = M | ER | LOOK,
-	[0x8f] = M | GRP | LOOK | IMP | FRM,
+	[0x8f] = M | GRP | LOOK | IMP | FRM | ESC,
 	[0x90] = V | SP | LOOK,
 	[0x91 ... 0x97] = V | SP,
 	[0x98 ... 0x99] = V | SP,
@@ -158,6 +158,7 @@ const uint32_t x86_two_byte[256] = {
 	[0x17] = M | MEM,
 	[0x18] = M | OP_NO_ACCESS,
 	[0x19] = M | OP_NO_ACCESS,
+	[0x1a ... 0x1b] = M | ER, /* bounds; nothing on processors without */
 	[0x1c ... 0x1d] = M | OP_NO_ACCESS,
 	[0x1e] = M | SP | OP_NO_ACCESS | LOOK,
 	[0x1f] = M | OP_NO_ACCESS | LOOK,
@@ -187,6 +188,7 @@ const uint32_t x86_two_byte[256] = {
 	[0xa3] = M | GR | ER | SP,
 	[0xa4] = M | I8 | GR | ER | EW | SP,
 	[0xa5] = M | GR | ER | EW | SP,
+	[0xa6 ... 0xa7] = M | RGO | SP | IMP, /* VIA */
 	[0xa8 ... 0xa9] = V | SP | IMP,
 	[0xab] = M | GR | ER | EW | LK | SP,
 	[0xac] = M | I8 | GR | ER | EW | SP,
@@ -238,7 +240,8 @@ static const uint32_t map_38[256] = {
 	[0x37 ... 0x41] = M,
 	[0xc8 ... 0xcd] = M,
 	[0xcf] = M,
-	[0xdb ... 0xdf] = M,
+	[0xdb] = M,
+	[0xdc ... 0xdf] = M | SP,
 	[0xf0 ... 0xf1] = M | GR | ER | SP,
 	[0xf5] = M | GR | MEM | SP | LOOK,
 	[0xf6] = M | GR | ER | EW | SP,
@@ -342,7 +345,9 @@ static const uint32_t vex_3a[256] = {
 	[0x22] = M | I8 | ER,	   [0x30 ... 0x33] = M | I8 | RGO,
 	[0x38 ... 0x39] = M | I8,  [0x40 ... 0x42] = M | I8,
 	[0x44] = M | I8,	   [0x46] = M | I8,
-	[0x4a ... 0x4c] = M | I8,  [0x60 ... 0x63] = M | I8 | SP,
+	[0x48 ... 0x49] = M | I8,  [0x4a ... 0x4c] = M | I8,
+	[0x5c ... 0x5f] = M | I8,  [0x60 ... 0x63] = M | I8 | SP,
+	[0x68 ... 0x6f] = M | I8,  [0x78 ... 0x7f] = M | I8, /* AMD: four operands */
 	[0xce ... 0xcf] = M | I8,  [0xdf] = M | I8,
 	[0xf0] = M | I8 | GW | ER,
 };
@@ -373,6 +378,9 @@ uint32_t x86_attributes(enum x86_encoding encoding, unsigned map, unsigned opcod
 	static const uint32_t *const vex[4] = {NULL, vex_0f, vex_38, vex_3a};
 
 	opcode &= 0xff;
+	/* XOP: nothing is known but lengths. */
+	if (encoding == X86_VEX && map >= 8 && map <= 10)
+		return M | SP | (map == 8 ? I8 : map == 10 ? IZ : 0);
 	if (encoding == X86_EVEX)
 		return map == 1 || map == 2 || map == 3 || map == 5 || map == 6
 			       ? evex_attributes(map, opcode)

@@ -103,7 +103,10 @@ enum x86_attribute {
 	OP_FLOW_SHIFT = 26,    /* four bits: enum arch_flow */
 };
 
-/* No opcodes but: a prefix (its bit in the low byte; REX has none), 0f c4 c5 62. */
+/*
+ * No opcodes but: a prefix (its bit in the low byte; REX has none), 0f c4 c5
+ * 62; 8f is either.
+ */
 #define OP_PREFIX (1u << 30)
 #define OP_ESCAPE (1u << 31)
 
@@ -114,7 +117,7 @@ struct x86_layout {
 	uint8_t encoding; /* enum x86_encoding */
 	uint8_t prefixes; /* enum x86_prefix */
 	uint8_t rex;	  /* bits as REX, whatever the encoding; 0x40 if there was one */
-	uint8_t map;	  /* 0: one byte, 1: 0f, 2: 0f 38, 3: 0f 3a, 5, 6: EVEX maps */
+	uint8_t map;	  /* 0: one byte, 1: 0f, 2: 0f 38, 3: 0f 3a; 5, 6: EVEX; 8 to 10: XOP */
 	uint8_t simd;	  /* VEX, EVEX: pp, else 0 */
 	uint8_t vvvv;	  /* VEX, EVEX: register number */
 	uint8_t vector;	  /* log2 of the vector's bytes - 4; 4 more: one element broadcast */

@@ -180,10 +180,14 @@ static const struct {
 	{"fef0", ARCH_UNKNOWN},
 	{"fff8", ARCH_UNKNOWN},
 	{"0f0fc000", ARCH_UNKNOWN}, /* 3DNow! */
-	{"0fa6c0", ARCH_UNKNOWN},   /* VIA */
+	{"0fa6c0", ARCH_OK},	    /* VIA */
+	{"0fa600", ARCH_UNKNOWN},
 	{"0f20c0", ARCH_UNKNOWN},
-	{"8fe878c2ec0e", ARCH_UNKNOWN}, /* XOP */
-	{"66c5f877", ARCH_UNKNOWN},	/* prefix before VEX */
+	{"8fe878c2ec0e", ARCH_OK}, /* XOP: 6 bytes */
+	{"8fe878c2ec", ARCH_TRUNCATED},
+	{"8fe979c2ec", ARCH_UNKNOWN}, /* pp is not 0 */
+	{"8fc800", ARCH_UNKNOWN},     /* neither XOP nor pop */
+	{"66c5f877", ARCH_UNKNOWN},   /* prefix before VEX */
 	{"40c5f877", ARCH_UNKNOWN},
 	{"62f07c48100000", ARCH_UNKNOWN},
 	{"66666666666666666666666666669090", ARCH_OK},
