@@ -186,7 +186,7 @@ static const struct {
 	{"8fe878c2ec0e", ARCH_OK}, /* XOP: 6 bytes */
 	{"8fe878c2ec", ARCH_TRUNCATED},
 	{"8fe979c2ec", ARCH_UNKNOWN}, /* pp is not 0 */
-	{"8fc800", ARCH_UNKNOWN},     /* neither XOP nor pop */
+	{"8fd0000000", ARCH_UNKNOWN}, /* neither XOP nor pop */
 	{"66c5f877", ARCH_UNKNOWN},   /* prefix before VEX */
 	{"40c5f877", ARCH_UNKNOWN},
 	{"62f07c48100000", ARCH_UNKNOWN},
