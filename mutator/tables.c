@@ -94,45 +94,95 @@ static int add_base(struct bases *b, vaddr_t base, bool jumped, struct dinst_err
 }
 
 /*
- * True if what insns[at] computes is the start of a jump table and nothing else:
- * right behind, an entry is loaded with its help, it is added, and the sum is
- * jumped to.
+ * What the function does with its registers, to know a base that is computed
+ * far above its jump.
  */
-static bool is_jumped(const struct insn_list *list, size_t at)
+struct usage {
+	uint32_t writers[64]; /* instructions that write it, restoring apart */
+	arch_regset switched; /* bases of jump tables for sure */
+};
+
+/*
+ * The registers that hold the start of a jump table when control comes to the
+ * indirect jump insns[at]: right before it, an entry is loaded with the help of
+ * one, that one is added, and the sum is jumped to.
+ */
+static arch_regset switch_bases(const struct insn_list *list, size_t at)
+{
+	arch_regset added = 0, loaded = 0, reads, writes;
+
+	if (list->items[at].flags & ARCH_INSN_MEMORY)
+		return 0;
+	for (unsigned steps = 0; at-- > 0 && steps < JUMP_WITHIN && !loaded; steps++) {
+		const struct arch_insn *insn = &list->items[at];
+
+		if (insn->flow != ARCH_FLOW_NEXT)
+			return 0;
+		arch_effects(insn, &reads, &writes);
+		if (insn->flags & ARCH_INSN_MEMORY)
+			loaded = reads & added;
+		else if (!added && __builtin_popcountll(reads) >= 2)
+			added = reads;
+		else
+			added &= ~writes;
+	}
+	return loaded;
+}
+
+static void find_usage(const struct insn_list *list, struct usage *u)
+{
+	*u = (struct usage){.switched = 0};
+	for (size_t i = 0; i < list->count; i++) {
+		const struct arch_insn *insn = &list->items[i];
+		arch_regset reads, writes;
+
+		if (insn->flow == ARCH_FLOW_JUMP_INDIRECT)
+			u->switched |= switch_bases(list, i);
+		if (insn->flags & ARCH_INSN_FRAME)
+			continue;
+		arch_effects(insn, &reads, &writes);
+		for (; writes; writes &= writes - 1)
+			u->writers[__builtin_ctzll(writes)]++;
+	}
+}
+
+/*
+ * True if what insns[at] computes is the start of a jump table and nothing else:
+ * the jump is right behind, or the register is never used for anything else.
+ */
+static bool is_jumped(const struct insn_list *list, const struct usage *u, size_t at)
 {
 	arch_regset base, reads, writes;
-	bool loaded = false, added = false;
 
 	if (list->items[at].flags & ARCH_INSN_INDEXED_JUMP)
 		return true;
 	arch_effects(&list->items[at], &reads, &base);
+	if (!(base & u->switched))
+		return false;
+	if (u->writers[__builtin_ctzll(base)] == 1)
+		return true;
 	for (size_t i = at + 1; i < list->count && i < at + JUMP_WITHIN; i++) {
 		const struct arch_insn *insn = &list->items[i];
 
 		if (insn->flow == ARCH_FLOW_JUMP_INDIRECT)
-			return added && !(insn->flags & ARCH_INSN_MEMORY);
+			return switch_bases(list, i) & base;
 		if (insn->flow != ARCH_FLOW_NEXT)
 			return false;
 		arch_effects(insn, &reads, &writes);
-		if (reads & base && insn->flags & ARCH_INSN_MEMORY)
-			loaded = true;
-		else if (reads & base && loaded && __builtin_popcountll(reads) >= 2)
-			added = true;
-		if (writes & base && !added)
+		if (writes & base && !(reads & base))
 			return false;
 	}
 	return false;
 }
 
-static int collect_bases(const struct flow *f, const struct insn_list *list, struct bases *b,
-			 struct dinst_error *e)
+static int collect_bases(const struct flow *f, const struct insn_list *list, const struct usage *u,
+			 struct bases *b, struct dinst_error *e)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < list->count && r == 0; i++)
 		if (is_base(f, &list->items[i]))
-			r = add_base(b, list->items[i].data_ref,
-				     list == &f->insns && is_jumped(list, i), e);
+			r = add_base(b, list->items[i].data_ref, u && is_jumped(list, u, i), e);
 	return r;
 }
 
@@ -241,9 +291,12 @@ static int read_forms(struct flow *f, const struct bases *b, vaddr_t table, bool
 
 static int collect(const struct flow *f, struct bases *b, struct dinst_error *e)
 {
-	int r = collect_bases(f, &f->insns, b, e);
+	struct usage u;
+	int r;
 
-	return r < 0 ? r : collect_bases(f, &f->odd, b, e);
+	find_usage(&f->insns, &u);
+	r = collect_bases(f, &f->insns, &u, b, e);
+	return r < 0 ? r : collect_bases(f, &f->odd, NULL, b, e);
 }
 
 struct table_count {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BASE_LOOK_BACK = 64 };
+enum { LOOK_BACK = 40 };
 
 static int add(struct vaddr_list *list, vaddr_t v, struct dinst_error *e)
 {
@@ -35,20 +35,64 @@ static bool entry(const struct flow *f, vaddr_t table, size_t i, size_t width, v
 	return flow_insn_at(f, *target) >= 0;
 }
 
-/* The address that the code before the jump takes for its table: the nearest that holds one. */
-static vaddr_t nearest_table(const struct flow *f, size_t at)
+static bool is_table(const struct flow *f, size_t i)
 {
-	if (f->insns.items[at].data_ref)
-		return f->insns.items[at].data_ref;
-	for (unsigned steps = 0; at-- > 0 && steps < BASE_LOOK_BACK; steps++) {
-		const struct arch_insn *insn = &f->insns.items[at];
-		vaddr_t first;
+	const struct arch_insn *insn = &f->insns.items[i];
+	vaddr_t first;
 
-		if (insn->flags & ARCH_INSN_ADDRESS_OF && insn->data_ref &&
-		    entry(f, insn->data_ref, 0, sizeof(int32_t), &first))
-			return insn->data_ref;
+	return insn->flags & ARCH_INSN_ADDRESS_OF && insn->data_ref &&
+	       entry(f, insn->data_ref, 0, sizeof(int32_t), &first);
+}
+
+/* The registers whose sum insns[at] jumps to, and the index of what adds them; 0 if there is none. */
+static arch_regset added(const struct flow *f, size_t at, size_t *adds)
+{
+	arch_regset wanted, reads, writes;
+
+	arch_effects(&f->insns.items[at], &wanted, &writes);
+	wanted &= ~arch_always_live;
+	for (unsigned steps = 0; at-- > 0 && steps < LOOK_BACK; steps++) {
+		const struct arch_insn *insn = &f->insns.items[at];
+
+		if (insn->flow != ARCH_FLOW_NEXT)
+			return 0;
+		arch_effects(insn, &reads, &writes);
+		if (!(writes & wanted))
+			continue;
+		*adds = at;
+		return insn->flags & ARCH_INSN_MEMORY ? 0 : reads;
 	}
 	return 0;
+}
+
+static int add_table(const struct flow *f, vaddr_t table, size_t width, struct vaddr_list *list,
+		     struct dinst_error *e);
+
+/*
+ * The tables that a register of `bases` may point to: the one that the line
+ * before insns[at] says, else all that any instruction of the function does.
+ */
+static int add_tables(const struct flow *f, size_t at, arch_regset bases, struct vaddr_list *list,
+		      struct dinst_error *e)
+{
+	arch_regset reads, writes;
+	int r = 0;
+
+	for (size_t i = at; i-- > 0 && f->insns.items[i].flow == ARCH_FLOW_NEXT;) {
+		if (!is_table(f, i))
+			continue;
+		arch_effects(&f->insns.items[i], &reads, &writes);
+		if (writes & bases)
+			return add_table(f, f->insns.items[i].data_ref, sizeof(int32_t), list, e);
+	}
+	for (size_t i = 0; i < f->insns.count && r == 0; i++) {
+		if (!is_table(f, i))
+			continue;
+		arch_effects(&f->insns.items[i], &reads, &writes);
+		if (writes & bases)
+			r = add_table(f, f->insns.items[i].data_ref, sizeof(int32_t), list, e);
+	}
+	return r;
 }
 
 static int add_table(const struct flow *f, vaddr_t table, size_t width, struct vaddr_list *list,
@@ -94,16 +138,20 @@ int flow_jump_targets(const struct flow *f, size_t at, vaddr_t **targets, size_t
 		      struct dinst_error *e)
 {
 	struct vaddr_list list = {0};
-	vaddr_t table;
+	const struct arch_insn *jump = &f->insns.items[at];
+	arch_regset bases;
+	size_t adds = at;
 	int r = 0;
 
 	*targets = NULL;
 	*count = 0;
-	if (f->insns.items[at].flow != ARCH_FLOW_JUMP_INDIRECT || !flow_is_switch(f, at))
+	if (jump->flow != ARCH_FLOW_JUMP_INDIRECT || !flow_is_switch(f, at))
 		return 0;
-	table = nearest_table(f, at);
-	if (table)
-		r = add_table(f, table, f->insns.items[at].data_ref ? 8 : 4, &list, e);
+	bases = jump->flags & ARCH_INSN_MEMORY ? 0 : added(f, at, &adds);
+	if (jump->data_ref)
+		r = add_table(f, jump->data_ref, sizeof(vaddr_t), &list, e);
+	else if (bases)
+		r = add_tables(f, adds, bases, &list, e);
 	if (r == 0 && !list.count)
 		r = add_stored(f, &list, e);
 	/* Not found out: any table of the function. */
