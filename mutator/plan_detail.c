@@ -194,11 +194,32 @@ static bool is_get_pc(const struct arch_insn *insn)
 	return insn->flow == ARCH_FLOW_CALL && insn->target == insn->address + insn->length;
 }
 
+/* One point for an instruction that loads, one for one that stores, however often it does. */
+static int add_accesses(struct listing *l, size_t at)
+{
+	struct arch_memory memory[ARCH_MEMORY_MAX];
+	unsigned n = arch_memory_operands(insn_at(l->d, at), memory);
+	bool load = false, store = false;
+	int r = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		load |= memory[i].load;
+		store |= memory[i].store;
+	}
+	if (load)
+		r = add_before(l, POINT_LOAD, at, 0);
+	if (r == 0 && store)
+		r = add_before(l, POINT_STORE, at, 0);
+	return r;
+}
+
 static int add_of_insn(struct listing *l, const struct cfg_block *b, size_t at)
 {
 	const struct arch_insn *insn = insn_at(l->d, at);
 	int r = add_before(l, POINT_INSTRUCTION, at, 0);
 
+	if (r == 0)
+		r = add_accesses(l, at);
 	if (r == 0 && is_call(insn) && !is_get_pc(insn))
 		r = add_after(l, b, at);
 	return r;
