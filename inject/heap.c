@@ -17,7 +17,9 @@
 
 enum {
 	SLOT = 8,	    /* bytes of one counter in one CPU's block */
-	FIRST_COUNTER = 8,  /* the first 64 bytes of each block stay unused: arena_create's probe */
+	RESERVED = 8,	    /* the first 64 bytes of each block stay unused: arena_create's probe */
+	NO_CPU = 2,	    /* words of the table of CPUs for what is no CPU */
+	LINE = 64 / SLOT,   /* what is written often does not share a line with the table */
 	MARK_NUMERATOR = 3, /* the high-water mark: 3/4 */
 	MARK_DENOMINATOR = 4,
 };
@@ -34,6 +36,8 @@ struct heap {
 	uint8_t *cell_taken; /* by number */
 	size_t cell_room;    /* entries of the two arrays */
 
+	size_t first_counter; /* those below stay unused, or are the table of CPUs */
+	taddr_t cpu_table;    /* address of the word for CPU 0; 0: there is none */
 	uint32_t *references; /* of each counter; 0: free */
 	uint64_t *baseline;   /* private arenas: what the slots held when it was allocated */
 	uint64_t *last;	      /* private arenas: the value when it could be read last */
@@ -42,6 +46,22 @@ struct heap {
 	size_t counter_hint;  /* none below it is free */
 	size_t counters_used;
 };
+
+/* Where there is room for it: not with thousands of CPUs and small blocks. */
+static void make_cpu_table(struct heap *h)
+{
+	const struct arena *a = h->arena;
+	size_t words = (NO_CPU + a->cpus + LINE - 1) / LINE * LINE;
+	uint64_t *table = (uint64_t *)(void *)a->data_map + RESERVED + NO_CPU;
+
+	h->first_counter = RESERVED;
+	if (RESERVED + 2 * words > h->counter_room)
+		return;
+	h->first_counter += words;
+	for (unsigned cpu = 0; cpu < a->cpus; cpu++)
+		table[cpu] = ((uint64_t)cpu << a->cpu_shift) + 1;
+	h->cpu_table = a->data + (RESERVED + NO_CPU) * SLOT;
+}
 
 int heap_create(struct arena *a, struct heap **out, struct dinst_error *e)
 {
@@ -53,7 +73,8 @@ int heap_create(struct arena *a, struct heap **out, struct dinst_error *e)
 	h->cells_begin =
 		(journal_size(a) + ARCH_CELL_ALIGN - 1) / ARCH_CELL_ALIGN * ARCH_CELL_ALIGN;
 	h->counter_room = ((size_t)1 << a->cpu_shift) / SLOT;
-	h->counter_hint = FIRST_COUNTER;
+	make_cpu_table(h);
+	h->counter_hint = h->first_counter;
 	h->references = calloc(h->counter_room, sizeof(*h->references));
 	h->was_used = calloc(h->counter_room, sizeof(*h->was_used));
 	if (a->mode == ARENA_PRIVATE) {
@@ -91,19 +112,30 @@ static size_t cells_end(const struct heap *h)
 	return h->cells_begin + h->cells_carved * ARCH_CELL_SIZE;
 }
 
-int heap_alloc_code(struct heap *h, size_t size, taddr_t *out, struct dinst_error *e)
+static int alloc(struct heap *h, enum heap_warmth warmth, size_t size, taddr_t *out,
+		 struct dinst_error *e)
 {
 	size_t offset;
 
 	if (!size)
 		return dinst_fail(e, DINST_FAILED, "an empty piece of code was asked for");
-	if (!heap_code_alloc(&h->code, size, cells_end(h), &offset))
+	if (!heap_code_alloc(&h->code, warmth, size, cells_end(h), &offset))
 		return dinst_fail(
 			e, DINST_NO_MEMORY,
 			"the instrumentation heap at %#llx has no room for %zu bytes of code",
 			(unsigned long long)h->arena->code, size);
 	*out = h->arena->code + offset;
 	return DINST_OK;
+}
+
+int heap_alloc_code(struct heap *h, size_t size, taddr_t *out, struct dinst_error *e)
+{
+	return alloc(h, HEAP_HOT, size, out, e);
+}
+
+int heap_alloc_cold(struct heap *h, size_t size, taddr_t *out, struct dinst_error *e)
+{
+	return alloc(h, HEAP_COLD, size, out, e);
 }
 
 void heap_free_code(struct heap *h, taddr_t address)
@@ -239,7 +271,7 @@ int heap_alloc_counter(struct heap *h, taddr_t *out, struct dinst_error *e)
 	if (number == h->counter_room)
 		return dinst_fail(e, DINST_NO_MEMORY,
 				  "all %zu counters of the arena at %#llx are in use",
-				  h->counter_room - FIRST_COUNTER,
+				  h->counter_room - h->first_counter,
 				  (unsigned long long)h->arena->data);
 	clear_slots(h, number);
 	h->was_used[number] = true;
@@ -274,6 +306,11 @@ void heap_unref_counter(struct heap *h, taddr_t counter)
 	h->counters_used--;
 	if (number < h->counter_hint)
 		h->counter_hint = number;
+}
+
+taddr_t heap_cpu_table(const struct heap *h)
+{
+	return h->cpu_table;
 }
 
 uint64_t heap_read_counter(const struct heap *h, taddr_t counter)
@@ -324,5 +361,5 @@ void heap_get_stats(const struct heap *h, struct heap_stats *stats)
 	stats->touched = cells_end(h) - h->cells_begin + pages_touched;
 	stats->capacity = h->arena->code_size - h->cells_begin;
 	stats->above_mark = above(stats->used, stats->capacity) ||
-			    above(h->counters_used, h->counter_room - FIRST_COUNTER);
+			    above(h->counters_used, h->counter_room - h->first_counter);
 }

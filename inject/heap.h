@@ -19,8 +19,13 @@ struct heap; /* opaque; one per arena */
 int heap_create(struct arena *a, struct heap **out, struct dinst_error *e);
 void heap_destroy(struct heap *h); /* our side only; not the arena */
 
-/* `size` bytes of code, 16-byte aligned. The address in the target; heap_map() is our view. */
+/*
+ * `size` bytes of code, 16-byte aligned (32 where the size is a multiple of
+ * 32). The address in the target; heap_map() is our view. Cold code, which is
+ * seldom or never executed, lies apart from the other.
+ */
 int heap_alloc_code(struct heap *h, size_t size, taddr_t *out, struct dinst_error *e);
+int heap_alloc_cold(struct heap *h, size_t size, taddr_t *out, struct dinst_error *e);
 void heap_free_code(struct heap *h, taddr_t address);
 
 /* A cell of ARCH_CELL_SIZE bytes aligned to ARCH_CELL_ALIGN. */
@@ -31,6 +36,12 @@ void heap_free_cell(struct heap *h, taddr_t address);
 int heap_alloc_counter(struct heap *h, taddr_t *out, struct dinst_error *e);
 void heap_ref_counter(struct heap *h, taddr_t counter);
 void heap_unref_counter(struct heap *h, taddr_t counter);
+
+/*
+ * The table of CPUs (struct arch_counter) in the arena's data: the address of
+ * the word for CPU 0, or 0 where there is no room for it.
+ */
+taddr_t heap_cpu_table(const struct heap *h);
 
 /*
  * Sum over all CPUs and the locked slot, read with plain loads. In a private

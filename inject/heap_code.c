@@ -12,9 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Multiples of 16, at most a third apart. */
+/*
+ * Multiples of 16, at most a third apart. The class of a multiple of 32 is one,
+ * too, and up to 256 the class of a multiple of 64.
+ */
 static const uint16_t class_size[HEAP_CLASSES] = {
-	32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
+	32,  48,  64,  80,  96,	  112,	128,  160,  192,  256,
+	320, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
 };
 
 enum { SLAB_BYTES = HEAP_SLAB_PAGES * HEAP_PAGE };
@@ -121,10 +125,10 @@ static void give_pages(struct heap_code *c, size_t first, size_t count)
 static void list_add(struct heap_code *c, struct heap_slab *slab)
 {
 	slab->prev = NULL;
-	slab->next = c->partial[slab->class];
+	slab->next = c->partial[slab->warmth][slab->class];
 	if (slab->next)
 		slab->next->prev = slab;
-	c->partial[slab->class] = slab;
+	c->partial[slab->warmth][slab->class] = slab;
 }
 
 static void list_remove(struct heap_code *c, struct heap_slab *slab)
@@ -132,13 +136,14 @@ static void list_remove(struct heap_code *c, struct heap_slab *slab)
 	if (slab->prev)
 		slab->prev->next = slab->next;
 	else
-		c->partial[slab->class] = slab->next;
+		c->partial[slab->warmth][slab->class] = slab->next;
 	if (slab->next)
 		slab->next->prev = slab->prev;
 	slab->prev = slab->next = NULL;
 }
 
-static struct heap_slab *slab_new(struct heap_code *c, unsigned class, size_t limit)
+static struct heap_slab *slab_new(struct heap_code *c, enum heap_warmth warmth, unsigned class,
+				  size_t limit)
 {
 	struct heap_slab *slab = calloc(1, sizeof(*slab));
 	size_t first;
@@ -151,6 +156,7 @@ static struct heap_slab *slab_new(struct heap_code *c, unsigned class, size_t li
 	}
 	slab->page = (uint32_t)first;
 	slab->class = (uint16_t) class;
+	slab->warmth = warmth;
 	slab->slots = (uint16_t)(SLAB_BYTES / class_size[class]);
 	for (size_t i = 0; i < HEAP_SLAB_PAGES; i++)
 		c->pages[first + i].slab = slab;
@@ -175,13 +181,14 @@ static unsigned slab_take(struct heap_slab *slab)
 	return 0;
 }
 
-static bool alloc_small(struct heap_code *c, size_t size, size_t limit, size_t *offset)
+static bool alloc_small(struct heap_code *c, enum heap_warmth warmth, size_t size, size_t limit,
+			size_t *offset)
 {
 	unsigned class = class_of(size);
-	struct heap_slab *slab = c->partial[class];
+	struct heap_slab *slab = c->partial[warmth][class];
 
 	if (!slab)
-		slab = slab_new(c, class, limit);
+		slab = slab_new(c, warmth, class, limit);
 	if (!slab)
 		return false;
 	*offset = (size_t)slab->page * HEAP_PAGE + (size_t)slab_take(slab) * class_size[class];
@@ -213,13 +220,14 @@ static void free_small(struct heap_code *c, struct heap_slab *slab, size_t offse
 
 /* ------------------------------------------------------------------- both */
 
-bool heap_code_alloc(struct heap_code *c, size_t size, size_t limit, size_t *offset)
+bool heap_code_alloc(struct heap_code *c, enum heap_warmth warmth, size_t size, size_t limit,
+		     size_t *offset)
 {
 	size_t count, first;
 
 	assert(size > 0);
 	if (size <= HEAP_SMALL_MAX)
-		return alloc_small(c, size, limit, offset);
+		return alloc_small(c, warmth, size, limit, offset);
 	if (size > c->page_count * HEAP_PAGE)
 		return false;
 	count = (size + HEAP_PAGE - 1) / HEAP_PAGE;

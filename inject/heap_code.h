@@ -2,6 +2,9 @@
 /*
  * heap_code.h - the part of the heap that hands out code, for heap.c only.
  *
+ * Hot pieces lie close together and apart from cold ones, which are seldom or
+ * never executed, so that they fill fewer cache lines and pages.
+ *
  * Offsets instead of addresses: 0 is the start of the code half. Code grows
  * down from the end of the half towards the cells, page by page; a page that
  * has become free serves any size again.
@@ -19,16 +22,19 @@
 enum {
 	HEAP_PAGE = 4096,
 	HEAP_SLAB_PAGES = 4,
-	HEAP_CLASSES = 15,
+	HEAP_CLASSES = 19,
 	HEAP_SMALL_MAX = 4096, /* more than that: whole pages */
 	HEAP_SLAB_SLOTS = 512, /* HEAP_SLAB_PAGES pages of the smallest class */
 };
+
+enum heap_warmth { HEAP_HOT, HEAP_COLD, HEAP_WARMTHS };
 
 /* Some pages that hold pieces of one size; on its class's list while not full. */
 struct heap_slab {
 	struct heap_slab *prev, *next;
 	uint32_t page; /* its first page */
 	uint16_t class, used, slots;
+	uint8_t warmth;			      /* enum heap_warmth */
 	uint64_t taken[HEAP_SLAB_SLOTS / 64]; /* a bit for each piece */
 };
 
@@ -46,7 +52,7 @@ struct heap_code {
 	size_t cursor; /* where the last free pages were found: the search goes on there */
 	size_t pages_taken;
 	size_t bytes; /* in use, rounded to classes and pages */
-	struct heap_slab *partial[HEAP_CLASSES];
+	struct heap_slab *partial[HEAP_WARMTHS][HEAP_CLASSES];
 };
 
 /* False if there is no memory. `size`: bytes of the half. */
@@ -55,9 +61,10 @@ void heap_code_release(struct heap_code *c);
 
 /*
  * `size` bytes (1 or more) whose pages all lie at or above `limit`, an offset.
- * Returns false if there is no room (or, which looks the same, no memory).
+ * Aligned to 16 bytes; to 32 or 64 where the size is a multiple of that. Returns false if there is no room (or, which looks the same, no memory).
  */
-bool heap_code_alloc(struct heap_code *c, size_t size, size_t limit, size_t *offset);
+bool heap_code_alloc(struct heap_code *c, enum heap_warmth warmth, size_t size, size_t limit,
+		     size_t *offset);
 
 /* Gives back what heap_code_alloc returned; anything else ends our process. */
 void heap_code_free(struct heap_code *c, size_t offset);

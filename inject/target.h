@@ -64,6 +64,9 @@ struct target_range {
 int target_read_many(const struct target *t, const struct target_range *ranges, size_t count,
 		     struct dinst_error *e);
 
+/* CLOCK_MONOTONIC in nanoseconds: the time of deadlines and pauses. */
+uint64_t clock_ns(void);
+
 /* ---------------------------------------------------------------- stops */
 
 /* One thread while it is stopped. Set `changed` after writing to regs. */

@@ -111,10 +111,12 @@ static int move_threads(struct batch *b, struct stop *stop, struct dinst_error *
 		site = inside_of(b, pc);
 		if (site < 0)
 			continue;
-		if (arch_in_syscall(&t->regs) || !site_copy_of(b->sites[site], pc, &to)) {
+		if (arch_in_syscall(&t->regs) ||
+		    !site_copy_of(b->session, b->sites[site], pc, &to)) {
 			b->waits[site] = true;
 			continue;
 		}
+		b->sites[site]->entered = true;
 		arch_set_pc(&t->regs, to);
 		t->changed = true;
 		moved = true;

@@ -3,15 +3,15 @@
  * core.h - the state of one session: what is inserted where.
  *
  *   session ── places    an arena with its heap and journal, near some modules
- *           ── sites     a window of the target's code and its base trampoline
- *           │    └ links snippets (mini trampolines) chained from its slots
+ *           ── sites     a window of the target's code, its switch, its body
+ *           │    └ links snippets that run there
  *           ── instances what a request made: a metric at a focus, its counters
  *           └─ queue     what is switched off and waits until it can be freed
  *
- * A request travels: request.c (text to points) -> site.c (base and mini
- * trampolines, written while the target runs) -> batch.c (one stop: check,
- * move program counters, patch). Removal is the mirror: removal.c unlinks at
- * once, and a flush restores windows and frees what no thread is in.
+ * A request travels: request.c (text to points) -> site.c, body.c (code written
+ * while the target runs) -> batch.c (one stop: check, move program counters,
+ * patch). Removal is the mirror: removal.c switches off at once, and a flush
+ * restores windows and frees what no thread is in.
  *
  * Everything here is owned by one thread, the mutator's only one. Work
  * functions of a stop run on the tracer's thread while that one waits.
@@ -37,69 +37,16 @@ struct place {
 	struct journal *journal;
 	bool unmapped; /* in the target itself: detaching is under way */
 	bool full;     /* a request did not fit: the next one gets a new place */
-	/* Private arenas: stores to slots that are sent when what they lead to has been. */
-	struct slot_store {
-		taddr_t displacement;
-		uint32_t value;
+	/* Private arenas: stores to switches that are sent when what they lead to has been. */
+	struct switch_store {
+		taddr_t address;
+		uint64_t value;
 	} * stores;
 	size_t store_count, store_room;
 	struct place *next;
 };
 
 /* ---------------------------------------------------------------- sites */
-
-struct link;
-
-/* One slot of a base trampoline: before one instruction, for one kind of point. */
-struct slot {
-	uint8_t insn; /* index into the window */
-	enum point_kind kind;
-	taddr_t displacement; /* address of the slot's aligned displacement */
-	taddr_t resume;	      /* where an empty slot leads */
-	arch_regset live;     /* what the code behind it may need */
-	struct link *first;   /* snippets, in the order in which they run */
-};
-
-/* Offsets in a base trampoline that belong to one instruction of the window. */
-struct site_offsets {
-	uint16_t slots; /* where its slots begin */
-	uint16_t copy;	/* where the relocated instruction itself begins */
-};
-
-enum site_state {
-	SITE_PLANNED,  /* base trampoline and journal written, window untouched */
-	SITE_PATCHED,  /* the window leads to the base trampoline */
-	SITE_DRAINING, /* the window is restored; threads may still be inside */
-};
-
-struct site {
-	struct module *module;
-	uint32_t function; /* that asked for it first */
-	struct place *place;
-	struct window window; /* link-time addresses; + module->bias */
-	struct window_key {
-		taddr_t start; /* address in the target of the window */
-	} key;
-	enum site_state state;
-	taddr_t base; /* base trampoline */
-	size_t base_size;
-	struct site_offsets *offsets; /* of each instruction, and of the end */
-	unsigned links;		      /* snippets linked now */
-	unsigned queued_links;	      /* unlinked, not freed yet */
-	bool queued;		      /* on the removal queue, to be restored */
-	bool touched;	      /* planned, but patched earlier: a forked child may have it still */
-	bool dropped;	      /* not in the table any more: its module was unmapped */
-	bool foreign;	      /* its bytes were somebody else's when it was to be patched */
-	taddr_t gate;	      /* code that leads to the base trampoline, 0 if none (gate.c) */
-	bool busy;	      /* during a flush: a thread may be in something of it */
-	bool listed;	      /* in the batch that is being prepared */
-	unsigned journal[2];  /* window, hole */
-	unsigned patch_count; /* 1, or 2 with a hole */
-	struct patch patches[2]; /* in the order in which they are applied */
-	struct site *next_hash;
-	unsigned slot_count;
-	struct slot slots[];
-};
 
 /* What is inserted at a point. */
 enum snippet_kind {
@@ -115,17 +62,94 @@ struct snippet {
 	uint64_t argument; /* what else the kind needs */
 };
 
-/* A snippet at one part of a point: one mini trampoline in a cell. */
+/* A snippet at one part of a point: what is wanted. The target has bodies. */
 struct link {
 	struct site *site;
-	struct slot *slot;
 	struct instance *instance;
-	bool part; /* not the point's first part */
-	taddr_t cell;
-	taddr_t counter; /* of the site's place; the link holds a reference */
-	struct arch_cell shape;
-	struct link *next;	    /* in the slot's chain */
-	struct link *next_instance; /* of the same instance */
+	struct snippet snippet; /* the link holds a reference to its counter */
+	arch_regset live;
+	uint8_t insn;		    /* of the window */
+	uint8_t place;		    /* enum point_place */
+	uint8_t kind;		    /* enum point_kind */
+	bool red_zone;		    /* bytes below the stack pointer may be live */
+	bool part;		    /* not the point's first part */
+	struct link *next;	    /* of the site, in the order in which they run */
+	struct link *next_instance; /* of the same instance; parts before the first part */
+};
+
+/* What is true of place and threads, and goes into the code of snippets. */
+struct snippet_context {
+	struct arch_counter counter; /* without counter_address */
+};
+
+/* The same as a body has it, for as long as the body exists. */
+struct body_piece {
+	struct snippet snippet; /* the body holds a reference to its counter */
+	arch_regset live;
+	uint8_t insn, place, kind;
+	bool red_zone;
+};
+
+/*
+ * All snippets of a site and its relocated instructions as one straight piece
+ * of code. Never changed after it was written: a change of the site is another
+ * body. What seldom runs, and descriptors of sequences, are apart: `cold`.
+ */
+struct body {
+	struct site *site;
+	taddr_t code, cold; /* cold: 0 if there is nothing of it */
+	uint32_t code_size, cold_size;
+	bool is_head; /* a switch stands in front: the window leads to it */
+	struct snippet_context context;
+	struct body *next; /* on the queue */
+	unsigned count;
+	struct body_piece pieces[];
+};
+
+enum site_state {
+	SITE_PLANNED,  /* head and journal written, window untouched */
+	SITE_PATCHED,  /* the window leads to the head */
+	SITE_DRAINING, /* the window is restored; threads may still be inside */
+};
+
+/*
+ *	window --> [switch] body ... --> behind the window
+ *	               |
+ *	               +--> base: switched off, or
+ *	               +--> a newer body
+ */
+struct site {
+	struct module *module;
+	uint32_t function; /* that asked for it first */
+	struct place *place;
+	struct window window; /* link-time addresses; + module->bias */
+	struct window_key {
+		taddr_t start; /* address in the target of the window */
+	} key;
+	enum site_state state;
+	taddr_t base; /* the plain relocated copy: where control goes when nothing is inserted */
+	size_t base_size;
+	struct body
+		*head; /* with the switch; lives as long as the site. NULL before site_update() */
+	struct body *body;	 /* what the switch leads to now: the head itself, another one, or
+				    NULL for the base */
+	struct link *first_link; /* in the order in which they run */
+	unsigned links;		 /* how many */
+	unsigned spent;		 /* bodies on the queue */
+	bool changed;		 /* links and body differ; on session.changed */
+	bool queued;		 /* on the removal queue, to be restored */
+	bool touched;	      /* planned, but patched earlier: a forked child may have it still */
+	bool entered;	      /* a thread was moved into its code when nothing led there */
+	bool dropped;	      /* not in the table any more: its module was unmapped */
+	bool foreign;	      /* its bytes were somebody else's when it was to be patched */
+	bool gated;	      /* the switch leads to the gate */
+	taddr_t gate;	      /* code of the gate, 0 if none (gate.c) */
+	bool busy;	      /* during a flush: a thread may be in something of it */
+	bool listed;	      /* in the batch that is being prepared */
+	unsigned journal[2];  /* window, hole */
+	unsigned patch_count; /* 1, or 2 with a hole; 0 before site_update() */
+	struct patch patches[2]; /* in the order in which they are applied */
+	struct site *next_hash, *next_queued, *next_changed;
 };
 
 /* ------------------------------------------------------------ instances */
@@ -172,12 +196,6 @@ size_t metric_all(const struct metric **metrics);
 
 /* -------------------------------------------------------------- session */
 
-struct queue_item {
-	struct site *site; /* restore this window and free its base trampoline ... */
-	struct link *link; /* ... or free this mini; exactly one is set */
-	struct queue_item *next;
-};
-
 enum session_state {
 	SESSION_RUNNING,
 	SESSION_HELD,
@@ -196,8 +214,10 @@ struct session {
 	size_t site_count, site_buckets;
 	struct instance *instances; /* by id, ascending */
 	unsigned next_id;
-	struct queue_item *queue, *queue_tail;
-	size_t queue_length;
+	struct body *spent;   /* switched off, waiting until no thread can be inside */
+	struct site *retired; /* to be restored and freed */
+	size_t queue_length;  /* of both */
+	struct site *changed; /* sites whose bodies are not what they should be */
 	enum session_state state;
 	bool private_arenas; /* to be set before the first insert: shared ones are not tried */
 	/* counts changes of the module list, and those that waiting foci have seen */
@@ -257,7 +277,7 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 struct place *place_at(const struct session *s, taddr_t address);
 /*
  * Makes what was written reach the target where an arena is private; no-op for
- * shared ones. Everything new first, then the slots that lead to it: at every
+ * shared ones. Everything new first, then the switches that lead to it: at every
  * moment in between what the target can reach is whole. In a stop.
  */
 int place_sync(struct stop *stop, struct session *s, struct dinst_error *e);
@@ -266,21 +286,16 @@ bool place_has_unsent(const struct session *s);
 /* place_sync() in a stop of its own, if there is anything to send. */
 int place_send(struct session *s, uint64_t *stop_ns, struct dinst_error *e);
 void place_free(struct place *p, bool keep_arena);
-/* Fills in what arch_emit_counter_cell() needs to know about place and threads. */
-void place_counter_spec(const struct session *s, const struct place *p, taddr_t counter,
-			struct arch_counter *spec);
 /* Notices in a stop how threads registered rseq. */
 void place_look_at_rseq(struct session *s, struct stop *stop);
 
 /* site.c */
-/* Leads the slot whose displacement is at `displacement` to `target`, under running threads. */
-void site_store_slot(struct place *p, taddr_t displacement, taddr_t target);
 struct site *site_find(const struct session *s, taddr_t window_start);
-/* The site of window w of m, made (base trampoline written, window untouched) if need be. */
+/* The site of window w of m, made (base written, window untouched) if need be. */
 int site_make(struct session *s, struct module *m, struct place *p,
 	      const struct function_plan *plan, unsigned window, struct site **out,
 	      struct dinst_error *e);
-/* Forgets a site that was never patched, or whose trampoline may be freed. */
+/* Forgets a site that was never patched, or whose code may be freed. */
 void site_free(struct session *s, struct site *site);
 /*
  * Sites of modules that are unmapped now: new requests do not find them. They
@@ -294,19 +309,84 @@ void site_drop_gone(struct session *s);
 bool site_is_in_place(const struct session *s, const struct site *site);
 /* Takes a site out of the table: its window will be restored; new requests make a new one. */
 void site_forget(struct session *s, struct site *site);
+/* Patches and journal entries of a site whose window is to lead to `to`; nothing is changed
+ * where that fails. */
+int site_lead_to(struct site *site, taddr_t to, struct dinst_error *e);
+/* The instructions of the site's window as they stand in the target. */
+size_t site_instructions(const struct site *site, struct arch_insn *insns);
+
+/* site_links.c */
 /*
  * Adds a snippet at a part of a point whose window is the site's; *snippet is
- * copied, and a reference to its counter is held. Runs if the site is patched.
+ * copied, and a reference to its counter is held. Nothing runs before
+ * site_update().
  */
 int site_link(struct session *s, struct site *site, const struct point *p,
 	      const struct snippet *snippet, struct instance *instance, struct dinst_error *e);
-/* Takes the mini out of its chain; it stays readable until it is freed. */
-void site_unlink(struct link *link);
-void link_free(struct link *link); /* frees cell and link; no thread may be inside */
-/* For a pc in the window: where its relocated copy begins. False if the pc is not on an instruction. */
-bool site_copy_of(const struct site *site, taddr_t pc, taddr_t *to);
+/* Takes the snippet out of its site and frees the link; site_update() is left to the caller. */
+void site_unlink(struct session *s, struct link *link);
+/*
+ * Makes what runs at the site what its links say: writes a new body and turns
+ * the switch, while the target runs; the old body goes on the queue. Where
+ * nothing leads to the site yet its head is written anew, with patches and
+ * journal. On failure everything is as it was and the site stays `changed`.
+ */
+int site_update(struct session *s, struct site *site, struct dinst_error *e);
+/*
+ * site_update() for all sites that are `changed`, empty ones retired. A new
+ * body that there is no memory for comes later: until then the old one counts
+ * in counters that nobody reads.
+ */
+void site_update_all(struct session *s);
+/* Leads the site's switch to where it belongs now, under running threads. */
+void site_turn(struct site *site);
+/* For a pc in the window: where in the site's code the same begins, snippets before it
+ * included. False if the pc is not on an instruction. */
+bool site_copy_of(const struct session *s, const struct site *site, taddr_t pc, taddr_t *to);
 /* stack_home over all sites of the session (arg: struct session). */
 bool site_home(void *session, taddr_t pc, taddr_t *original, size_t *pushed);
+
+/* snippet.c */
+enum { SNIPPET_HOT_MAX = 384, SNIPPET_COLD_MAX = 384 }; /* bytes of one snippet */
+/* What is to go into code that is written now. */
+void snippet_look_around(const struct session *s, const struct place *p,
+			 struct snippet_context *context);
+/* Raises what the frame around the snippets of one place provides. */
+void snippet_needs(const struct snippet_context *context, const struct snippet *snippet,
+		   struct arch_frame *frame);
+/* Emits one snippet inside its open frame: what runs always, and what seldom does. */
+void snippet_emit(const struct snippet_context *context, const struct snippet *snippet,
+		  const struct arch_frame *frame, struct arch_buf *out, struct arch_buf *cold);
+
+/* describe.c */
+enum site_line_kind {
+	SITE_LINE_WINDOW, /* the target's own code as it is patched */
+	SITE_LINE_SWITCH,
+	SITE_LINE_SNIPPET, /* of `link`; its cold part where `cold` */
+	SITE_LINE_COPY,	   /* relocated instruction number `insn` of the window */
+	SITE_LINE_AROUND,  /* of the window that is gone round */
+	SITE_LINE_BACK,	   /* leaves the generated code */
+	SITE_LINE_DATA,	   /* no instruction: descriptor of a sequence, filling */
+	SITE_LINE_BASE,	   /* in the base: relocated instruction number `insn`, or the way back */
+};
+
+/* One instruction of the code of a site. */
+struct site_line {
+	enum site_line_kind kind;
+	taddr_t address;
+	struct arch_insn code;	 /* as it stands in the target; `length` bytes where it is none */
+	unsigned insn;		 /* index into the window */
+	const struct link *link; /* NULL where not known */
+	bool cold;
+};
+
+/*
+ * Calls `line` for each instruction of the site's window, head or current body
+ * and its cold part, and base, read out of our view of the arena. DINST_OK or
+ * what line() returned that is not 0.
+ */
+int site_describe(const struct session *s, const struct site *site,
+		  int (*line)(void *arg, const struct site_line *l), void *arg);
 
 /* batch.c */
 struct batch_result {
@@ -362,7 +442,7 @@ int gate_release(struct session *s, struct dinst_error *e);
 
 /* removal.c */
 struct flush_result {
-	size_t freed, queued; /* things: minis and base trampolines */
+	size_t freed, queued; /* things: bodies and sites */
 	uint64_t stop_ns;
 };
 /* Switches the instance off at once, frees it and queues what it used in the target. */
@@ -372,10 +452,10 @@ void removal_settle(struct session *s, struct flush_result *result);
 /* Both. */
 int removal_remove(struct session *s, struct instance *i, struct flush_result *result,
 		   struct dinst_error *e);
-/* Switches one snippet off: takes it out of its chain and queues it. Not part of an instance any more. */
-int removal_unlink(struct session *s, struct link *link, struct dinst_error *e);
-/* Queues a site that was never patched or is not to be used; nothing is linked to it. */
-int removal_retire(struct session *s, struct site *site, struct dinst_error *e);
+/* Queues a body that nothing leads to any more. */
+void removal_spend(struct session *s, struct body *body);
+/* Queues a site that was never patched or is not to be used; does nothing while it has links. */
+void removal_retire(struct session *s, struct site *site);
 int removal_flush(struct session *s, struct flush_result *result, struct dinst_error *e);
 
 struct detach_result {

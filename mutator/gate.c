@@ -22,7 +22,6 @@ enum {
 struct gate {
 	struct session *session;
 	struct site *site;
-	struct slot *slot;
 	taddr_t code;
 	taddr_t arrived, go, budget; /* counters used as words: zero, and ours to write */
 };
@@ -65,10 +64,18 @@ static int find_entry(struct gate *g, struct dinst_error *e)
 	if (p->arena->mode == ARENA_PRIVATE)
 		return dinst_fail(e, DINST_REFUSED, "the arena is private");
 	status = site_make(s, m, p, plan, (unsigned)plan->points[0].window, &g->site, e);
-	if (status < 0)
-		return status;
-	g->slot = &g->site->slots[0];
-	return 0;
+	/* It may have no snippet, and then no head yet. */
+	if (status >= 0 && !g->site->head)
+		status = site_update(s, g->site, e);
+	return status;
+}
+
+/* Where the site's switch leads without the gate. */
+static taddr_t behind_gate(const struct site *site)
+{
+	if (!site->body)
+		return site->base;
+	return site->body->code + (site->body == site->head ? ARCH_SWITCH_SIZE : 0);
 }
 
 static int make_gate(struct gate *g, struct dinst_error *e)
@@ -89,12 +96,11 @@ static int make_gate(struct gate *g, struct dinst_error *e)
 	*word(g, g->budget) = GATE_BUDGET;
 	out.bytes = heap_map(heap, g->code, ARCH_GATE_MAX);
 	out.pc = g->code;
-	arch_emit_gate(&out, g->arrived, g->go, g->budget,
-		       g->slot->first ? g->slot->first->cell + g->slot->first->shape.entry
-				      : g->slot->resume);
+	arch_emit_gate(&out, g->arrived, g->go, g->budget, behind_gate(g->site));
 	if (out.status != ARCH_OK)
 		return dinst_fail(e, DINST_REFUSED, "the gate does not reach its words");
-	site_store_slot(g->site->place, g->slot->displacement, g->code);
+	g->site->gated = true;
+	site_turn(g->site);
 	return 0;
 }
 
@@ -111,19 +117,17 @@ static void wait_for_arrival(const struct gate *g)
 }
 
 /*
- * Opens the gate and takes it out of the chain. Its code goes with the site,
+ * Opens the gate and turns the switch past it. Its code goes with the site,
  * when no thread is in either; its words stay until the session ends.
  */
 static void open_gate(struct gate *g)
 {
-	struct dinst_error ignored = {0};
 	struct site *site = g->site;
 
 	__atomic_store_n(word(g, g->go), 1, __ATOMIC_RELEASE);
-	site_store_slot(site->place, g->slot->displacement,
-			g->slot->first ? g->slot->first->cell + g->slot->first->shape.entry
-				       : g->slot->resume);
-	removal_retire(g->session, site, &ignored);
+	site->gated = false;
+	site_turn(site);
+	removal_retire(g->session, site);
 }
 
 static int look_at_threads(struct stop *stop, void *arg, struct dinst_error *e)
@@ -170,7 +174,7 @@ int gate_release(struct session *s, struct dinst_error *e)
 	s->state = SESSION_RUNNING;
 	if (status < 0) {
 		if (g.site)
-			removal_retire(s, g.site, &none);
+			removal_retire(s, g.site);
 		return target_release(s->target, e);
 	}
 	status = target_release(s->target, e);

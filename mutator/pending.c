@@ -7,20 +7,11 @@
  * modules are looked for often, and windows after growing pauses.
  */
 #include <stdlib.h>
-#include <time.h>
 
 #include "mutator/request.h"
 
 static const uint64_t PAUSE_MIN_NS = 50 * 1000 * 1000;
 static const uint64_t PAUSE_MAX_NS = 5ull * 1000 * 1000 * 1000;
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static bool site_waits(const struct site *site)
 {
@@ -45,15 +36,14 @@ bool request_has_pending(struct session *s)
 /* What a failed attempt has made: the instance waits as if it had not begun. */
 static void take_back(struct session *s, struct instance *i)
 {
-	struct dinst_error ignored = {0};
-
 	while (i->links) {
 		struct link *l = i->links;
 
 		i->links = l->next_instance;
 		i->link_count--;
-		removal_unlink(s, l, &ignored);
+		site_unlink(s, l);
 	}
+	site_update_all(s);
 	for (size_t r = 0; r < i->refused_count; r++)
 		free(i->refused[r].where);
 	i->refused_count = 0;
@@ -141,7 +131,7 @@ size_t request_retry_pending(struct session *s)
 void request_poll(struct session *s)
 {
 	struct dinst_error ignored = {0};
-	uint64_t now = now_ns();
+	uint64_t now = clock_ns();
 	bool due = s->retry_pause_ns && now >= s->retry_ns;
 
 	if (session_check(s, &ignored) < 0)
@@ -158,5 +148,5 @@ void request_poll(struct session *s)
 		s->retry_pause_ns *= 2;
 	if (s->retry_pause_ns > PAUSE_MAX_NS)
 		s->retry_pause_ns = PAUSE_MAX_NS;
-	s->retry_ns = now_ns() + s->retry_pause_ns;
+	s->retry_ns = clock_ns() + s->retry_pause_ns;
 }

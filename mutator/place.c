@@ -42,23 +42,6 @@ void place_look_at_rseq(struct session *s, struct stop *stop)
 	s->rseq_known = true;
 }
 
-void place_counter_spec(const struct session *s, const struct place *p, taddr_t counter,
-			struct arch_counter *spec)
-{
-	const struct arena *a = p->arena;
-
-	*spec = (struct arch_counter){
-		.mode = s->rseq_usable && a->low_data ? ARCH_COUNT_PER_CPU : ARCH_COUNT_LOCKED,
-		.counter_address = counter,
-		.cpu_shift = a->cpu_shift,
-		.cpus = a->cpus,
-		.rseq_offset = s->rseq_offset,
-		.rseq_signature = s->rseq_signature,
-		.live = arch_all_live,
-		.red_zone = true,
-	};
-}
-
 struct make_place {
 	struct session *session;
 	taddr_t lo, hi;
@@ -102,8 +85,8 @@ int place_sync(struct stop *stop, struct session *s, struct dinst_error *e)
 		if (status < 0 || !p->store_count)
 			continue;
 		for (size_t i = 0; i < p->store_count; i++)
-			memcpy(heap_map(p->heap, p->stores[i].displacement, sizeof(uint32_t)),
-			       &p->stores[i].value, sizeof(uint32_t));
+			memcpy(heap_map(p->heap, p->stores[i].address, sizeof(uint64_t)),
+			       &p->stores[i].value, sizeof(uint64_t));
 		p->store_count = 0;
 		status = arena_sync(stop, p->arena, e);
 	}

@@ -2,17 +2,18 @@
 /*
  * removal.c - switching off at once, giving back when it is safe.
  *
- * Removing unlinks minis by one store each: nothing counts from then on, the
+ * Removing turns a switch by one store: nothing counts from then on, the
  * target does not notice. What was used goes to the queue. A flush restores
- * the windows of empty sites in the target and its family and copies registers
- * and stacks, all in one stop; after that the copies say what no thread can be
- * in or come back to, and that is freed. The rest waits for the next flush.
+ * the windows of empty sites in the target and its family, lets go of the
+ * descriptors of sequences, and copies registers and stacks, all in one stop;
+ * after that the copies say what no thread can be in or come back to, and that
+ * is freed. The rest waits for the next flush.
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "mutator/body.h"
 #include "mutator/removal.h"
 
 enum {
@@ -24,29 +25,22 @@ enum {
 
 /* ----------------------------------------------------------- the queue */
 
-static int enqueue(struct session *s, struct site *site, struct link *link, struct dinst_error *e)
+void removal_spend(struct session *s, struct body *body)
 {
-	struct queue_item *q = calloc(1, sizeof(*q));
-
-	if (!q)
-		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for the removal queue");
-	q->site = site;
-	q->link = link;
-	if (s->queue_tail)
-		s->queue_tail->next = q;
-	else
-		s->queue = q;
-	s->queue_tail = q;
+	body->next = s->spent;
+	s->spent = body;
+	body->site->spent++;
 	s->queue_length++;
-	return 0;
 }
 
-int removal_retire(struct session *s, struct site *site, struct dinst_error *e)
+void removal_retire(struct session *s, struct site *site)
 {
 	if (site->queued || site->links)
-		return 0;
+		return;
 	site->queued = true;
-	return enqueue(s, site, NULL, e);
+	site->next_queued = s->retired;
+	s->retired = site;
+	s->queue_length++;
 }
 
 static bool heap_above_mark(const struct session *s)
@@ -61,41 +55,19 @@ static bool heap_above_mark(const struct session *s)
 	return false;
 }
 
-int removal_unlink(struct session *s, struct link *link, struct dinst_error *e)
+int removal_switch_off(struct session *s, struct instance *i, struct dinst_error *e)
 {
-	struct site *site = link->site;
-	int status;
-
-	site_unlink(link);
-	link->instance = NULL;
-	link->next_instance = NULL;
-	site->queued_links++;
-	status = enqueue(s, NULL, link, e);
-	return status < 0 ? status : removal_retire(s, site, e);
-}
-
-static int switch_off(struct session *s, struct instance *i, struct dinst_error *e)
-{
+	(void)e;
 	while (i->links) {
 		struct link *l = i->links;
-		int status;
 
 		i->links = l->next_instance;
 		i->link_count--;
-		status = removal_unlink(s, l, e);
-		if (status < 0)
-			return status;
+		site_unlink(s, l);
 	}
+	site_update_all(s);
+	instance_drop(s, i);
 	return 0;
-}
-
-int removal_switch_off(struct session *s, struct instance *i, struct dinst_error *e)
-{
-	int status = switch_off(s, i, e);
-
-	if (status >= 0)
-		instance_drop(s, i);
-	return status;
 }
 
 void removal_settle(struct session *s, struct flush_result *result)
@@ -128,27 +100,38 @@ static int by_lo(const void *a, const void *b)
 	return x->lo < y->lo ? -1 : x->lo > y->lo;
 }
 
+static void add_range(struct stack_range *ranges, size_t *n, taddr_t at, size_t size)
+{
+	if (at && size)
+		ranges[(*n)++] = (struct stack_range){.lo = at, .hi = at + size};
+}
+
+static void add_body(struct stack_range *ranges, size_t *n, const struct body *b)
+{
+	add_range(ranges, n, b->code, b->code_size);
+	add_range(ranges, n, b->cold, b->cold_size);
+}
+
 /*
- * Code that waits on the queue, as sorted ranges: queued minis and the base
- * trampolines of restored sites.
+ * Code that waits on the queue, as sorted ranges: bodies, and everything of
+ * restored sites. A gate is looked at as soon as its site is queued.
  */
 static struct stack_range *queued_ranges(const struct session *s, size_t *count)
 {
-	struct stack_range *ranges = calloc(2 * s->queue_length + 1, sizeof(*ranges));
+	struct stack_range *ranges = calloc(4 * s->queue_length + 1, sizeof(*ranges));
 	size_t n = 0;
 
 	if (!ranges)
 		return NULL;
-	for (const struct queue_item *q = s->queue; q; q = q->next) {
-		if (q->link)
-			ranges[n++] = (struct stack_range){.lo = q->link->cell,
-							   .hi = q->link->cell + ARCH_CELL_SIZE};
-		else if (q->site->state == SITE_DRAINING)
-			ranges[n++] = (struct stack_range){
-				.lo = q->site->base, .hi = q->site->base + q->site->base_size};
-		if (q->site && q->site->gate)
-			ranges[n++] = (struct stack_range){.lo = q->site->gate,
-							   .hi = q->site->gate + ARCH_GATE_MAX};
+	for (const struct body *b = s->spent; b; b = b->next)
+		add_body(ranges, &n, b);
+	for (const struct site *site = s->retired; site; site = site->next_queued) {
+		add_range(ranges, &n, site->gate, ARCH_GATE_MAX);
+		if (site->state != SITE_DRAINING)
+			continue;
+		add_range(ranges, &n, site->base, site->base_size);
+		if (site->head)
+			add_body(ranges, &n, site->head);
 	}
 	qsort(ranges, n, sizeof(*ranges), by_lo);
 	*count = n;
@@ -189,62 +172,67 @@ static bool range_hit(const struct stack_range *ranges, size_t count, taddr_t lo
 	return !r || r->hit;
 }
 
-/*
- * A thread inside one mini of a site may still go through those behind it and
- * the base trampoline: if any is in use, everything queued of the site waits.
- */
-static void mark_busy_sites(struct session *s, const struct stack_range *ranges, size_t count,
-			    bool busy)
+static bool body_hit(const struct stack_range *ranges, size_t count, const struct body *b)
 {
-	for (struct queue_item *q = s->queue; q; q = q->next) {
-		struct site *site = q->link ? q->link->site : q->site;
+	return range_hit(ranges, count, b->code) || (b->cold && range_hit(ranges, count, b->cold));
+}
 
-		if (!busy)
-			site->busy = false;
-		else if (q->link && range_hit(ranges, count, q->link->cell))
-			site->busy = true;
-		else if (q->site && q->site->state == SITE_DRAINING &&
-			 range_hit(ranges, count, q->site->base))
-			site->busy = true;
-		if (busy && q->site && site->gate && range_hit(ranges, count, site->gate))
+/*
+ * A thread inside of a site's head goes on to wherever the switch leads; one
+ * in its gate to a body that may be old by now.
+ */
+static void mark_busy_sites(struct session *s, const struct stack_range *ranges, size_t count)
+{
+	for (struct site *site = s->retired; site; site = site->next_queued) {
+		site->busy = site->gate && range_hit(ranges, count, site->gate);
+		if (site->state == SITE_DRAINING &&
+		    (range_hit(ranges, count, site->base) ||
+		     (site->head && body_hit(ranges, count, site->head))))
 			site->busy = true;
 	}
 }
 
-/* Frees what is not busy; minis before sites, which they point to. Returns how many things. */
-static size_t give_back(struct session *s, bool sites)
+/* Frees bodies that no thread is in. Returns how many. */
+static size_t give_back_bodies(struct session *s, const struct stack_range *ranges, size_t count)
 {
-	struct queue_item **p = &s->queue, *q;
+	struct body **p = &s->spent, *b;
 	size_t freed = 0;
 
-	s->queue_tail = NULL;
-	while ((q = *p)) {
-		bool done = false;
-
-		if (!sites && q->link && !q->link->site->busy) {
-			q->link->site->queued_links--;
-			link_free(q->link);
-			done = true;
-		} else if (sites && q->site && q->site->links) {
-			/* It is used again: nothing to give back. */
-			q->site->queued = false;
-			done = true;
-		} else if (sites && q->site && q->site->state == SITE_DRAINING && !q->site->busy &&
-			   !q->site->queued_links) {
-			site_free(s, q->site);
-			done = true;
-		}
-		if (!done) {
-			s->queue_tail = q;
-			p = &q->next;
+	while ((b = *p)) {
+		if ((b->site->queued && b->site->busy) || body_hit(ranges, count, b)) {
+			p = &b->next;
 			continue;
 		}
-		*p = q->next;
-		free(q);
-		s->queue_length--;
+		*p = b->next;
+		b->site->spent--;
+		body_free(b);
 		freed++;
 	}
+	s->queue_length -= freed;
 	return freed;
+}
+
+/* The same with sites, and takes those off the queue that are used again. */
+static size_t give_back_sites(struct session *s)
+{
+	struct site **p = &s->retired, *site;
+	size_t done = 0;
+
+	while ((site = *p)) {
+		bool used = site->links != 0;
+
+		if (!used && (site->state != SITE_DRAINING || site->busy || site->spent)) {
+			p = &site->next_queued;
+			continue;
+		}
+		*p = site->next_queued;
+		site->queued = false;
+		if (!used)
+			site_free(s, site);
+		done++;
+	}
+	s->queue_length -= done;
+	return done;
 }
 
 /* Sites whose windows are the original again, and sites that never were patched, drain. */
@@ -255,11 +243,10 @@ static void begin_draining(struct flush *f)
 			f->restores[i]->state = SITE_DRAINING;
 			site_forget(f->session, f->restores[i]);
 		}
-	for (struct queue_item *q = f->session->queue; q; q = q->next)
-		if (q->site && q->site->state == SITE_PLANNED && !q->site->touched &&
-		    !q->site->links) {
-			q->site->state = SITE_DRAINING;
-			site_forget(f->session, q->site);
+	for (struct site *site = f->session->retired; site; site = site->next_queued)
+		if (site->state == SITE_PLANNED && !site->touched && !site->links) {
+			site->state = SITE_DRAINING;
+			site_forget(f->session, site);
 		}
 }
 
@@ -271,8 +258,10 @@ int removal_flush(struct session *s, struct flush_result *result, struct dinst_e
 	size_t count = 0;
 	int status;
 
+	/* What there was no memory for may go now. */
+	site_update_all(s);
 	*result = (struct flush_result){.queued = s->queue_length};
-	if (!s->queue)
+	if (!s->queue_length)
 		return 0;
 	status = restore_prepare(&f, e);
 	if (status < 0)
@@ -288,10 +277,9 @@ int removal_flush(struct session *s, struct flush_result *result, struct dinst_e
 		goto free_flush;
 	}
 	find_hits(&f, ranges, count);
-	mark_busy_sites(s, ranges, count, false);
-	mark_busy_sites(s, ranges, count, true);
-	result->freed = give_back(s, false);
-	result->freed += give_back(s, true);
+	mark_busy_sites(s, ranges, count);
+	result->freed = give_back_bodies(s, ranges, count);
+	result->freed += give_back_sites(s);
 	result->queued = s->queue_length;
 	for (struct place *p = s->places; p && result->freed; p = p->next)
 		p->full = false;
@@ -307,10 +295,7 @@ free_flush:
 
 static uint64_t now_us(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+	return clock_ns() / 1000;
 }
 
 /* Private copies of text pages that equal the file again go back to the page cache. */
@@ -384,15 +369,11 @@ static int remove_all(struct session *s, struct dinst_error *e)
  * Everything that is patched, or was, must be on the queue: the arenas go when
  * that is empty. What a failed request or a lack of memory left is found here.
  */
-static int retire_all(struct session *s, struct dinst_error *e)
+static void retire_all(struct session *s)
 {
-	int status = 0;
-
 	for (size_t b = 0; b < s->site_buckets; b++)
-		for (struct site *site = s->site_hash[b]; site && status >= 0;
-		     site = site->next_hash)
-			status = removal_retire(s, site, e);
-	return status;
+		for (struct site *site = s->site_hash[b]; site; site = site->next_hash)
+			removal_retire(s, site);
 }
 
 static void pause_us(unsigned *us)
@@ -408,14 +389,14 @@ static int drain(struct session *s, uint64_t deadline, struct detach_result *res
 	unsigned pause = RETRY_MIN_US;
 	int status = 0;
 
-	while (s->queue) {
+	while (s->queue_length) {
 		struct flush_result flush;
 
 		dinst_error_clear(e);
 		status = removal_flush(s, &flush, e);
 		if (flush.stop_ns > result->stop_ns)
 			result->stop_ns = flush.stop_ns;
-		if (!s->queue || now_us() >= deadline)
+		if (!s->queue_length || now_us() >= deadline)
 			break;
 		pause_us(&pause);
 	}
@@ -432,12 +413,11 @@ int session_detach(struct session *s, unsigned seconds, struct detach_result *re
 
 	*result = (struct detach_result){0};
 	status = remove_all(s, e);
-	if (status >= 0)
-		status = retire_all(s, e);
 	if (status < 0) {
 		result->left = s->queue_length + 1;
 		return status;
 	}
+	retire_all(s);
 	status = drain(s, deadline, result, e);
 	/* Nobody was stopped where the program has gone and left no child: nothing was restored. */
 	result->restored = result->stop_ns ? windows - windows_in_place(s) : 0;

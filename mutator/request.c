@@ -38,14 +38,19 @@ size_t metric_all(const struct metric **metrics)
 
 void instance_points(const struct instance *i, size_t *points, size_t *pending)
 {
+	bool waits = false, gone = false;
+
 	*points = *pending = 0;
-	for (const struct link *l = i->links; l; l = l->next_instance)
-		if (l->site->dropped)
+	/* The parts of a point stand in front of its first part. */
+	for (const struct link *l = i->links; l; l = l->next_instance) {
+		gone |= l->site->dropped;
+		waits |= l->site->state == SITE_PLANNED;
+		if (l->part)
 			continue;
-		else if (l->site->state == SITE_PATCHED)
-			++*points;
-		else if (l->site->state == SITE_PLANNED)
-			++*pending;
+		if (!gone)
+			++*(waits ? pending : points);
+		gone = waits = false;
+	}
 	if (i->waiting)
 		++*pending;
 }
@@ -158,11 +163,11 @@ static int add_site(struct request *r, struct site *site, struct dinst_error *e)
 	return 0;
 }
 
-/* Nothing leads to it and nothing ever did. */
+/* Nothing leads to it, nothing ever did, and nobody wants anything of it. */
 static bool site_is_fresh(const struct site *site)
 {
-	return site && site->state == SITE_PLANNED && !site->touched && !site->listed &&
-	       !site->links && !site->queued && !site->queued_links;
+	return site->state == SITE_PLANNED && !site->touched && !site->entered && !site->listed &&
+	       !site->links && !site->queued && !site->spent;
 }
 
 /* A window is the original again: look at all of its module, which was loaded anew perhaps. */
@@ -178,47 +183,149 @@ static void notice_reverted(struct session *s, const struct module *m)
 		}
 }
 
-/*
- * Writes what one point needs: its site and a mini for instance i. A place that
- * is full is left for a new one.
- */
-static int prepare_point(struct request *r, struct instance *i, const struct function_ref *f,
-			 const struct function_plan *plan, const struct point *p,
-			 struct site **site, struct dinst_error *e)
+/* The end of the point whose links begin at l: behind its first part. */
+static struct link *behind_point(struct link *l, bool *foreign)
 {
-	struct session *s = r->session;
-	bool again;
-	int status;
+	*foreign = false;
+	for (bool last = false; l && !last; l = l->next_instance) {
+		*foreign |= l->site->foreign;
+		last = !l->part;
+	}
+	return l;
+}
 
-	do {
-		const struct place *newest = s->places;
-		struct snippet snippet = {.kind = r->metric->snippet};
-		struct place *place;
+/* Takes from the instance all points with a part at a site that is `foreign`: refused after all. */
+static void drop_points(struct session *s, struct instance *i, const struct function_ref *f,
+			enum refusal why)
+{
+	struct dinst_error ignored = {0};
+	struct link **p = &i->links;
 
-		again = false;
-		*site = NULL;
-		status = place_for(s, f->module, &place, &r->stop_ns, e);
-		if (status < 0)
-			return status;
-		status = site_make(s, f->module, place, plan, (unsigned)p->window, site, e);
-		if (status >= 0 && !site_is_in_place(s, *site))
-			notice_reverted(s, f->module);
-		if (status >= 0)
-			status = tally_in(i, (*site)->place, &snippet.counter, e);
-		if (status >= 0)
-			status = site_link(s, *site, p, &snippet, i, e);
-		if (status >= 0)
-			return status;
-		if (status == DINST_NO_MEMORY && !place->full && (!*site || site_is_fresh(*site))) {
-			/* Where not even a new arena helps another one will not. */
-			again = newest == s->places;
-			place->full = true;
+	while (*p) {
+		bool foreign;
+		struct link *l = *p, *end = behind_point(l, &foreign), *next;
+		const struct function_ref own = {.module = l->site->module,
+						 .index = l->site->function};
+
+		if (!foreign) {
+			while (*p != end)
+				p = &(*p)->next_instance;
+			continue;
 		}
-		if (site_is_fresh(*site))
-			site_free(s, *site);
-		if (again)
+		*p = end;
+		for (; l != end; l = next) {
+			next = l->next_instance;
+			i->link_count--;
+			site_unlink(s, l);
+		}
+		refuse(i, f ? f : &own, why, &ignored);
+	}
+}
+
+/* Links one part of a point: makes its site if need be, and asks for a counter. */
+static int link_part(struct request *r, struct instance *i, struct module *m, struct place *place,
+		     const struct function_plan *plan, const struct point *p, struct dinst_error *e)
+{
+	struct snippet snippet = {.kind = r->metric->snippet};
+	struct session *s = r->session;
+	struct site *site;
+	int status = site_make(s, m, place, plan, (unsigned)p->window, &site, e);
+
+	if (status < 0)
+		return status;
+	if (!site_is_in_place(s, site))
+		notice_reverted(s, m);
+	if (p->place == PLACE_BYPASS)
+		snippet.kind = SNIPPET_NONE;
+	else
+		status = tally_in(i, site->place, &snippet.counter, e);
+	if (status >= 0)
+		status = site_link(s, site, p, &snippet, i, e);
+	return status;
+}
+
+/* Takes back the links that the instance got since `mark` was its first. */
+static void take_back(struct session *s, struct instance *i, const struct link *mark)
+{
+	while (i->links != mark) {
+		struct link *l = i->links;
+		struct site *site = l->site;
+
+		i->links = l->next_instance;
+		i->link_count--;
+		site_unlink(s, l);
+		if (site_is_fresh(site))
+			site_free(s, site);
+	}
+	site_update_all(s);
+}
+
+/* How many parts the point that begins at plan->points[n] has. */
+static size_t count_parts(const struct function_plan *plan, size_t n)
+{
+	size_t count = 1;
+
+	while (n + count < plan->point_count && plan->points[n + count].part)
+		count++;
+	return count;
+}
+
+/* Links every point of the metric's kind; the refused ones are listed with the instance. */
+static int link_points(struct request *r, struct instance *i, const struct function_ref *f,
+		       const struct function_plan *plan, struct place *place, struct dinst_error *e)
+{
+	int status = 0;
+	size_t parts;
+
+	for (size_t n = 0; status >= 0 && n < plan->point_count; n += parts) {
+		const struct point *p = &plan->points[n];
+		const struct link *mark = i->links;
+
+		parts = count_parts(plan, n);
+		if (p->kind != r->metric->kind)
+			continue;
+		if (p->window < 0) {
+			status = refuse(i, f, p->refusal, e);
+			continue;
+		}
+		for (size_t k = 0; status >= 0 && k < parts; k++)
+			status = link_part(r, i, f->module, place, plan, &p[k], e);
+		if (status == DINST_REFUSED) {
 			dinst_error_clear(e);
-	} while (again);
+			take_back(r->session, i, mark);
+			status = refuse(i, f, REFUSAL_UNMOVABLE, e);
+		}
+	}
+	return status;
+}
+
+/*
+ * Writes the code of the sites that got links since `mark`, and lists those
+ * that are to be patched. What cannot be generated is refused after all.
+ */
+static int write_sites(struct request *r, struct instance *i, const struct function_ref *f,
+		       const struct link *mark, struct dinst_error *e)
+{
+	bool refused = false;
+	int status = 0;
+
+	for (struct link *l = i->links; l != mark && status >= 0; l = l->next_instance) {
+		struct site *site = l->site;
+
+		if (site->changed && !site->foreign)
+			status = site_update(r->session, site, e);
+		if (status == DINST_REFUSED) {
+			dinst_error_clear(e);
+			site->foreign = refused = true;
+			status = 0;
+		}
+		if (status >= 0 && !site->foreign && site->state == SITE_PLANNED && !site->listed) {
+			status = add_site(r, site, e);
+			site->listed = status >= 0;
+		}
+	}
+	if (refused)
+		drop_points(r->session, i, f, REFUSAL_UNMOVABLE);
 	return status;
 }
 
@@ -228,29 +335,39 @@ int request_prepare(struct request *r, struct instance *i, const struct function
 {
 	const struct function_plan *plan;
 	struct session *s = r->session;
-	int status = session_plan(s, f->module, f->index, &plan, e);
+	const struct link *mark = i->links;
+	const size_t listed = r->site_count, refused = i->refused_count;
+	int status = session_plan_for(s, f->module, f->index, r->metric->kind, &plan, e);
+	bool again;
 
-	for (size_t n = 0; status >= 0 && n < plan->point_count; n++) {
-		const struct point *p = &plan->points[n];
-		struct site *site;
+	if (status < 0)
+		return status;
+	do {
+		const struct place *newest = s->places;
+		struct place *place;
 
-		if (p->kind != r->metric->kind)
-			continue;
-		if (p->window < 0) {
-			status = refuse(i, f, p->refusal, e);
-			continue;
+		again = false;
+		status = place_for(s, f->module, &place, &r->stop_ns, e);
+		if (status < 0)
+			return status;
+		status = link_points(r, i, f, plan, place, e);
+		if (status >= 0)
+			status = write_sites(r, i, f, mark, e);
+		if (status >= 0)
+			break;
+		/* A place that is full is left for a new one; if not even that helps, another will not. */
+		if (status == DINST_NO_MEMORY && !place->full) {
+			again = newest == s->places;
+			place->full = true;
 		}
-		status = prepare_point(r, i, f, plan, p, &site, e);
-		if (status == DINST_REFUSED) {
+		while (r->site_count > listed)
+			r->sites[--r->site_count]->listed = false;
+		take_back(s, i, mark);
+		while (i->refused_count > refused)
+			free(i->refused[--i->refused_count].where);
+		if (again)
 			dinst_error_clear(e);
-			status = refuse(i, f, REFUSAL_UNMOVABLE, e);
-			continue;
-		}
-		if (status >= 0 && site->state == SITE_PLANNED && !site->listed) {
-			site->listed = true;
-			status = add_site(r, site, e);
-		}
-	}
+	} while (again);
 	return status;
 }
 
@@ -328,40 +445,21 @@ static int prepare_focus(struct request *r, const char *focus, bool each, struct
 	return status;
 }
 
-/* Takes the links to foreign sites from one instance. */
-static void drop_foreign_links(struct session *s, struct instance *i, struct dinst_error *e)
-{
-	struct link **p = &i->links, *l;
-
-	while ((l = *p)) {
-		const struct function_ref f = {.module = l->site->module,
-					       .index = l->site->function};
-
-		if (!l->site->foreign) {
-			p = &l->next_instance;
-			continue;
-		}
-		*p = l->next_instance;
-		i->link_count--;
-		removal_unlink(s, l, e);
-		refuse(i, &f, REFUSAL_FOREIGN, e);
-	}
-}
-
 void request_drop_foreign(struct session *s, struct instance **instances, size_t count,
 			  struct site **sites, const bool *foreign, size_t site_count)
 {
-	struct dinst_error ignored = {0};
 	bool any = false;
 
 	for (size_t k = 0; k < site_count; k++)
 		any |= sites[k]->foreign = foreign[k];
 	for (size_t n = 0; any && n < count; n++)
-		drop_foreign_links(s, instances[n], &ignored);
+		drop_points(s, instances[n], NULL, REFUSAL_FOREIGN);
 	for (struct instance *i = s->instances; any && i; i = i->next)
-		drop_foreign_links(s, i, &ignored);
+		drop_points(s, i, NULL, REFUSAL_FOREIGN);
 	for (size_t k = 0; k < site_count; k++)
 		sites[k]->foreign = false;
+	if (any)
+		site_update_all(s);
 }
 
 int request_apply(struct request *r, struct dinst_error *e)

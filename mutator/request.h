@@ -35,8 +35,8 @@ int request_apply(struct request *r, struct dinst_error *e);
 /*
  * Somebody else changed the bytes of those sites that are foreign[]: their
  * points, of these instances and all of the session's, are refused after all.
- * Minis go through the queue, since a thread may have been moved into the
- * trampoline before the bytes were compared.
+ * Their sites go through the queue, since a thread may have been moved into
+ * the base before the bytes were compared.
  */
 void request_drop_foreign(struct session *s, struct instance **instances, size_t count,
 			  struct site **sites, const bool *foreign, size_t site_count);

@@ -2,10 +2,12 @@
 /*
  * restore.c - the part of a flush that happens while everybody stands still.
  *
- * Owns the order: threads leave the holes, registers and stacks are copied,
+ * Owns the order: threads leave descriptors and holes, registers and stacks are copied,
  * windows are restored, and holes last. A hole becomes padding again, so none
  * is restored while a thread may come back to it. Never frees anything.
  */
+#include <linux/rseq.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,9 +48,9 @@ int restore_prepare(struct flush *f, struct dinst_error *e)
 	if (!f->restores || !f->restored || !f->patches || !f->patch_site || !f->holes ||
 	    !f->hole_ranges)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for a flush");
-	for (struct queue_item *q = f->session->queue; q; q = q->next)
-		if (q->site && is_to_be_restored(q->site))
-			f->restores[f->restore_count++] = q->site;
+	for (struct site *site = f->session->retired; site; site = site->next_queued)
+		if (is_to_be_restored(site))
+			f->restores[f->restore_count++] = site;
 	qsort(f->restores, f->restore_count, sizeof(*f->restores), by_window);
 	for (size_t i = 0; i < f->restore_count; i++) {
 		const struct site *site = f->restores[i];
@@ -115,6 +117,66 @@ static void keep_holes_in_use(struct flush *f, const struct snapshot *shot)
 	for (size_t i = 0; i < f->hole_count; i++)
 		if (f->hole_ranges[i].hit)
 			f->restored[f->holes[i].restore] = false;
+}
+
+/* ------------------------------------------------- restartable sequences */
+
+/*
+ * A thread's rseq_cs points to the descriptor of the last sequence that it ran,
+ * until the kernel next looks at it; if something else is there by then, it
+ * kills the thread. Descriptors lie in bodies, which are freed, so in this stop
+ * every rseq_cs that leads into an arena is cleared: the kernel then sees no
+ * sequence, which is the truth. The exception is a thread that stands in the
+ * sequence itself: its pc is in the body, which keeps it from being freed, and
+ * the kernel aborts the sequence as soon as it goes on.
+ */
+static bool stands_in(const struct session *s, taddr_t descriptor, taddr_t pc)
+{
+	const struct place *p = place_at(s, descriptor);
+	struct rseq_cs cs;
+	const void *ours = heap_map(p->heap, descriptor, sizeof(cs));
+
+	if (!ours)
+		return false;
+	memcpy(&cs, ours, sizeof(cs));
+	return pc - cs.start_ip < cs.post_commit_offset;
+}
+
+static int leave_descriptors(const struct flush *f, struct stop *stop, struct dinst_error *e)
+{
+	size_t count = stop_thread_count(stop), n = 0;
+	struct target_range *ranges = calloc(count + 1, sizeof(*ranges));
+	uint64_t *words = calloc(count + 1, sizeof(*words));
+	const struct stop_thread **threads = calloc(count + 1, sizeof(*threads));
+	const uint64_t none = 0;
+	int status = 0;
+
+	if (!ranges || !words || !threads) {
+		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		goto out;
+	}
+	for (size_t i = 0; i < count; i++) {
+		const struct stop_thread *t = stop_thread(stop, i);
+
+		if (t->kernel_worker || !t->rseq)
+			continue;
+		ranges[n] =
+			(struct target_range){.address = t->rseq + offsetof(struct rseq, rseq_cs),
+					      .size = sizeof(*words),
+					      .to = &words[n]};
+		threads[n++] = t;
+	}
+	if (n)
+		status = target_read_many(stop_target(stop), ranges, n, e);
+	for (size_t i = 0; i < n && status >= 0; i++)
+		if (words[i] && place_at(f->session, words[i]) &&
+		    !stands_in(f->session, words[i], arch_pc(&threads[i]->regs)))
+			status = stop_write(stop, ranges[i].address, &none, sizeof(none), e);
+out:
+	free(threads);
+	free(words);
+	free(ranges);
+	return status;
 }
 
 /* ------------------------------------------------------------ restoring */
@@ -187,6 +249,8 @@ int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
 	/* What is switched off must be so in a private arena, too, before anything is freed. */
 	if (target_pid(stop_target(stop)) == f->session->pid)
 		status = place_sync(stop, f->session, e);
+	if (status >= 0)
+		status = leave_descriptors(f, stop, e);
 	if (status >= 0)
 		status = leave_holes(f, stop, e);
 	if (status >= 0)

@@ -138,44 +138,49 @@ void instance_free(struct instance *i)
 	free(i);
 }
 
+static void site_release(struct site *site)
+{
+	struct link *next;
+
+	for (struct link *l = site->first_link; l; l = next) {
+		next = l->next;
+		free(l);
+	}
+	if (site->body != site->head)
+		free(site->body);
+	free(site->head);
+	free(site);
+}
+
 static void sites_free(struct session *s)
 {
-	for (size_t b = 0; b < s->site_buckets; b++) {
-		struct site *next_site;
+	struct site *next;
 
-		for (struct site *site = s->site_hash[b]; site; site = next_site) {
-			next_site = site->next_hash;
-			for (unsigned i = 0; i < site->slot_count; i++) {
-				struct link *next;
-
-				for (struct link *l = site->slots[i].first; l; l = next) {
-					next = l->next;
-					free(l);
-				}
-			}
-			free(site->offsets);
-			free(site);
-		}
+	/* Those that are still in the table are freed with it. */
+	for (struct site *site = s->retired; site; site = next) {
+		next = site->next_queued;
+		if (site->state == SITE_DRAINING || site->dropped)
+			site_release(site);
 	}
+	for (size_t b = 0; b < s->site_buckets; b++)
+		for (struct site *site = s->site_hash[b]; site; site = next) {
+			next = site->next_hash;
+			site_release(site);
+		}
 	free(s->site_hash);
 }
 
 void session_free(struct session *s)
 {
-	struct queue_item *next_item;
+	struct body *next_body;
 	struct instance *next_instance;
 	struct place *next_place;
 
 	if (!s)
 		return;
-	for (struct queue_item *q = s->queue; q; q = next_item) {
-		next_item = q->next;
-		free(q->link);
-		if (q->site && (q->site->state == SITE_DRAINING || q->site->dropped)) {
-			free(q->site->offsets);
-			free(q->site);
-		}
-		free(q);
+	for (struct body *b = s->spent; b; b = next_body) {
+		next_body = b->next;
+		free(b);
 	}
 	sites_free(s);
 	for (struct instance *i = s->instances; i; i = next_instance) {

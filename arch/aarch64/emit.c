@@ -14,6 +14,8 @@ const int64_t arch_jump_reach = (1 << 27) - 2 * A64_SIZE;
 /* There is none that is shorter than the longest. */
 const size_t arch_short_jump_size = A64_SIZE;
 const int64_t arch_short_jump_reach = 0;
+/* The return address is in a register. */
+const size_t arch_call_pushes = 0;
 
 enum { ADR_REACH = 1 << 20, PAGE = 4096 };
 

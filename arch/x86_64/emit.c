@@ -12,6 +12,7 @@ const size_t arch_jump_size = 5;
 const size_t arch_short_jump_size = 2;
 const int64_t arch_jump_reach = INT32_MAX;
 const int64_t arch_short_jump_reach = INT8_MAX;
+const size_t arch_call_pushes = 8;
 
 void x86_fail(struct arch_buf *out, int status)
 {

@@ -2,7 +2,7 @@
 /*
  * arena_rseq.c - the rseq_cs that outlives its sequence, and threads inside.
  *
- * A thread that ran a counter cell keeps pointing to the cell's descriptor
+ * A thread that ran a counter keeps pointing to the sequence's descriptor
  * until the kernel looks at it, when it next returns to user mode after having
  * been preempted: so, after every stop. The first case shows that this kernel
  * kills the target if the arena has gone by then; the second that
@@ -38,34 +38,38 @@ static taddr_t line_address(struct harness *h)
 	return strtoull(harness_line(h, 5000), NULL, 16);
 }
 
-/* The cell needs to know where the threads' struct rseq is. */
-static void emit_cell(struct scene *c, struct stop *s)
+/* A function that counts. It needs to know where the threads' struct rseq is. */
+static void emit_counter(struct scene *c, struct stop *s)
 {
+	enum { HOT = ARCH_COUNT_HOT + 64 };
 	struct arch_counter spec = {
 		.mode = ARCH_COUNT_PER_CPU,
 		.cpu_shift = c->arena->cpu_shift,
 		.cpus = c->arena->cpus,
-		.live = arch_all_live,
-		.red_zone = true,
+		.cpu_table = heap_cpu_table(c->heap),
 	};
 	const struct stop_thread *thread = stop_thread(s, 0);
+	struct arch_frame frame = {.live = arch_all_live, .red_zone = true};
+	struct arch_buf hot = {.size = HOT}, cold = {.size = ARCH_COUNT_COLD};
 	struct dinst_error e = {0};
-	struct arch_cell cell;
-	struct arch_buf out;
-	taddr_t at, ret;
 
 	assert_int_not_equal(thread->rseq, 0);
 	spec.rseq_offset = (int64_t)(thread->rseq - arch_thread_pointer(&thread->regs));
 	spec.rseq_signature = thread->rseq_signature;
 	assert_int_equal(heap_alloc_counter(c->heap, &c->counter, &e), 0);
-	assert_int_equal(heap_alloc_cell(c->heap, &at, &e), 0);
-	assert_int_equal(heap_alloc_code(c->heap, 16, &ret, &e), 0);
+	assert_int_equal(heap_alloc_code(c->heap, HOT, &hot.pc, &e), 0);
+	assert_int_equal(heap_alloc_cold(c->heap, ARCH_COUNT_COLD, &cold.pc, &e), 0);
 	spec.counter_address = c->counter;
-	*(uint8_t *)heap_map(c->heap, ret, 1) = 0xc3;
-	out = (struct arch_buf){heap_map(c->heap, at, ARCH_CELL_SIZE), ARCH_CELL_SIZE, 0, at, 0};
-	arch_emit_counter_cell(&out, &spec, ret, &cell);
-	assert_int_equal(out.status, 0);
-	c->code = at + cell.entry;
+	hot.bytes = heap_map(c->heap, hot.pc, HOT);
+	cold.bytes = heap_map(c->heap, cold.pc, ARCH_COUNT_COLD);
+	arch_count_needs(&spec, &frame);
+	arch_frame_open(&hot, &frame);
+	arch_emit_count(&spec, &frame, &hot, &cold);
+	arch_frame_close(&hot, &frame);
+	assert_int_equal(hot.status, 0);
+	assert_true(hot.used < HOT);
+	hot.bytes[hot.used] = 0xc3;
+	c->code = hot.pc;
 }
 
 static int create(struct stop *s, void *arg, struct dinst_error *e)
@@ -77,7 +81,7 @@ static int create(struct stop *s, void *arg, struct dinst_error *e)
 		return e->code;
 	if (journal_create(c->arena, "rseq", &c->journal, e) || heap_create(c->arena, &c->heap, e))
 		return e->code;
-	emit_cell(c, s);
+	emit_counter(c, s);
 	return stop_write(s, c->function, &c->code, sizeof(c->code), e);
 }
 

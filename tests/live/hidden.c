@@ -52,7 +52,7 @@ static void mutate(pid_t pid, int tell, int hear)
 	wait_for(hear);
 	if (removal_remove(s, session_instance(s, id), &flush, &e) < 0)
 		give_up(4, &e, "remove");
-	if (removal_flush(s, &flush, &e) >= 0 || e.code != DINST_NOT_PERMITTED || !s->queue)
+	if (removal_flush(s, &flush, &e) >= 0 || e.code != DINST_NOT_PERMITTED || !s->queue_length)
 		give_up(5, &e, "a flush freed what a hidden child may run through");
 	dinst_error_clear(&e);
 	if (session_try_insert(s, "other", false, &count, &id, &e) < 0)

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * body.h - generating the code of a site; for site*.c, body.c and describe.c.
+ *
+ *   1. code_init() with what is to be in it;
+ *   2. code_emit() for an address: the bytes, and what each of them is;
+ *   3. code_release().
+ *
+ * The same contents at the same address give the same code, so that a program
+ * counter in it can be explained at any time without having kept anything.
+ */
+#ifndef DINST_MUTATOR_BODY_H
+#define DINST_MUTATOR_BODY_H
+
+#include "mutator/core.h"
+
+/* What begins at an offset. */
+struct code_mark {
+	enum site_line_kind kind;
+	uint32_t offset, cold_offset;
+	uint16_t index; /* SNIPPET: piece; COPY: instruction of the window */
+	bool exact;	/* only at the offset itself is nothing half done */
+	taddr_t home;	/* what stands for it in the target's own code */
+};
+
+/* What the code of a site is made of, and the code. */
+struct code {
+	const struct session *session;
+	const struct site *site;
+	const struct body *body;		  /* NULL: the base */
+	struct arch_insn insns[WINDOW_INSNS_MAX]; /* of the window, as in the target */
+	unsigned insn_count;
+	size_t pushed; /* what the window's own call has pushed when the code is reached */
+
+	struct arch_buf hot, cold;
+	struct arch_trace hot_trace, cold_trace;
+	uint32_t stubs[WINDOW_INSNS_MAX]; /* where the taken side of a branch goes: offsets */
+	uint32_t behind_entry;		  /* where a branch goes that passes by entry snippets */
+	bool moved;			  /* one of these was not where it had been assumed */
+	struct code_mark *marks;
+	size_t mark_count, mark_room;
+};
+
+/* `body` NULL: the base of the site. Fails with DINST_NO_MEMORY or DINST_REFUSED. */
+int code_init(struct code *c, const struct session *s, const struct site *site,
+	      const struct body *body, struct dinst_error *e);
+/* Emits for these addresses; the bytes are in c->hot and c->cold. */
+int code_emit(struct code *c, taddr_t hot, taddr_t cold, struct dinst_error *e);
+void code_release(struct code *c);
+
+/* Writes the site's base; its address and size. */
+int base_write(struct session *s, struct site *site, struct dinst_error *e);
+
+/* Writes a body with what the site's links say; nothing leads to it yet. */
+int body_write(struct session *s, struct site *site, bool is_head, struct body **out,
+	       struct dinst_error *e);
+/* Gives back code and counters; no thread may be inside. */
+void body_free(struct body *b);
+
+/* True if pc is in the body; *original and *pushed as stack_home. */
+bool body_contains(const struct body *b, taddr_t pc);
+bool body_home(const struct session *s, const struct body *b, taddr_t pc, taddr_t *original,
+	       size_t *pushed);
+bool base_home(const struct session *s, const struct site *site, taddr_t pc, taddr_t *original,
+	       size_t *pushed);
+
+#endif

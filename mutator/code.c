@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * code.c - the straight code of a site: snippets and relocated instructions.
+ *
+ *	[switch]
+ *	for each instruction of the window:
+ *		snippets before it
+ *		its relocated copy; a branch with something on its taken side
+ *		goes to a stub
+ *		snippets where it falls through
+ *	jump behind the window
+ *	stubs: snippets, jump to the branch's target
+ *
+ * Emitted into memory of ours: nothing here allocates in a target or writes to
+ * one. Stubs are behind what leads to them, so emission is repeated until they
+ * are where they were assumed to be, which they are the second time.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutator/body.h"
+
+enum {
+	PASSES = 5,
+	MARKS_PER_INSN = 6,
+	NOTES_PER_PIECE = 24, /* pushes and pops of a frame and what is in it */
+	FRAME_MAX = 96,
+};
+
+/* ------------------------------------------------------------- contents */
+
+static unsigned piece_count(const struct code *c)
+{
+	return c->body ? c->body->count : 0;
+}
+
+static bool runs_whole_window(const struct site *site)
+{
+	return site->window.kind == ARCH_PATCH_JUMP || site->window.kind == ARCH_PATCH_SHORT_JUMP;
+}
+
+static bool is_call(const struct arch_insn *insn)
+{
+	return insn->flow == ARCH_FLOW_CALL || insn->flow == ARCH_FLOW_CALL_INDIRECT;
+}
+
+static bool has_piece(const struct code *c, unsigned insn, enum point_place place)
+{
+	for (unsigned i = 0; i < piece_count(c); i++)
+		if (c->body->pieces[i].insn == insn && c->body->pieces[i].place == place)
+			return true;
+	return false;
+}
+
+/* A branch to the window's own beginning that must pass by the entry snippets. */
+static bool bypasses_itself(const struct code *c, unsigned insn)
+{
+	return c->insns[insn].target == c->site->key.start && has_piece(c, insn, PLACE_BYPASS);
+}
+
+static bool any_bypasses_itself(const struct code *c)
+{
+	for (unsigned i = 0; i < c->insn_count; i++)
+		if (bypasses_itself(c, i))
+			return true;
+	return false;
+}
+
+int code_init(struct code *c, const struct session *s, const struct site *site,
+	      const struct body *body, struct dinst_error *e)
+{
+	const unsigned pieces = body ? body->count : 0;
+	size_t hot, cold, notes = 64 + (size_t)pieces * NOTES_PER_PIECE;
+
+	memset(c, 0, sizeof(*c));
+	c->session = s;
+	c->site = site;
+	c->body = body;
+	c->insn_count = (unsigned)site_instructions(site, c->insns);
+	if (c->insn_count != site->window.insn_count)
+		return dinst_fail(e, DINST_REFUSED, "cannot decode the window at %#llx",
+				  (unsigned long long)site->key.start);
+	if (!runs_whole_window(site) && is_call(&c->insns[c->insn_count - 1]))
+		c->pushed = arch_call_pushes;
+	hot = 256 + (size_t)c->insn_count * 2 * ARCH_RELOCATED_MAX +
+	      (size_t)pieces * (SNIPPET_HOT_MAX + FRAME_MAX + ARCH_RELOCATED_MAX);
+	if (any_bypasses_itself(c) || pieces)
+		hot += (size_t)WINDOW_INSNS_MAX * ARCH_RELOCATED_MAX;
+	cold = 64 + (size_t)pieces * SNIPPET_COLD_MAX;
+	c->mark_room = 16 + ((size_t)c->insn_count + WINDOW_INSNS_MAX) * MARKS_PER_INSN +
+		       (size_t)pieces * 4;
+	c->hot = (struct arch_buf){.bytes = malloc(hot), .size = hot};
+	c->cold = (struct arch_buf){.bytes = malloc(cold), .size = cold};
+	c->hot_trace = (struct arch_trace){.marks = malloc(notes * sizeof(struct arch_mark)),
+					   .room = notes};
+	c->cold_trace = (struct arch_trace){.marks = malloc(notes * sizeof(struct arch_mark)),
+					    .room = notes};
+	c->marks = malloc(c->mark_room * sizeof(*c->marks));
+	c->hot.trace = &c->hot_trace;
+	c->cold.trace = &c->cold_trace;
+	if (c->hot.bytes && c->cold.bytes && c->hot_trace.marks && c->cold_trace.marks && c->marks)
+		return 0;
+	code_release(c);
+	return dinst_fail(e, DINST_NO_MEMORY, "out of memory for the code of a site");
+}
+
+void code_release(struct code *c)
+{
+	free(c->hot.bytes);
+	free(c->cold.bytes);
+	free(c->hot_trace.marks);
+	free(c->cold_trace.marks);
+	free(c->marks);
+	memset(c, 0, sizeof(*c));
+}
+
+/* ------------------------------------------------------------- emission */
+
+static void mark(struct code *c, enum site_line_kind kind, unsigned index, taddr_t home, bool exact)
+{
+	if (c->mark_count == c->mark_room) {
+		c->hot.status = ARCH_NO_ROOM;
+		return;
+	}
+	c->marks[c->mark_count++] = (struct code_mark){
+		.kind = kind,
+		.offset = (uint32_t)c->hot.used,
+		.cold_offset = (uint32_t)c->cold.used,
+		.index = (uint16_t)index,
+		.exact = exact,
+		.home = home,
+	};
+}
+
+/* The pieces [first, end) at one place, in one frame. */
+static void emit_frame(struct code *c, unsigned first, unsigned end, taddr_t home)
+{
+	struct arch_frame frame = {0};
+	const struct snippet_context *context = &c->body->context;
+
+	for (unsigned i = first; i < end; i++) {
+		frame.live |= c->body->pieces[i].live;
+		frame.red_zone |= c->body->pieces[i].red_zone;
+	}
+	for (unsigned i = first; i < end; i++)
+		snippet_needs(context, &c->body->pieces[i].snippet, &frame);
+	mark(c, SITE_LINE_SNIPPET, first, home, false);
+	arch_frame_open(&c->hot, &frame);
+	for (unsigned i = first; i < end; i++) {
+		mark(c, SITE_LINE_SNIPPET, i, home, false);
+		snippet_emit(context, &c->body->pieces[i].snippet, &frame, &c->hot, &c->cold);
+	}
+	arch_frame_close(&c->hot, &frame);
+}
+
+/* What runs at one place; only those of entries, only the others, or all. */
+enum which { ALL, ENTRIES, OTHERS };
+
+static void emit_place(struct code *c, unsigned insn, enum point_place place, enum which which,
+		       taddr_t home)
+{
+	unsigned first = 0, end;
+
+	while (first < piece_count(c) &&
+	       (c->body->pieces[first].insn != insn || c->body->pieces[first].place != place ||
+		(which == OTHERS && c->body->pieces[first].kind == POINT_ENTRY)))
+		first++;
+	for (end = first; end < piece_count(c) && c->body->pieces[end].insn == insn &&
+			  c->body->pieces[end].place == place &&
+			  (which != ENTRIES || c->body->pieces[end].kind == POINT_ENTRY);
+	     end++)
+		;
+	if (end > first)
+		emit_frame(c, first, end, home);
+}
+
+/* The offset that is assumed for something that comes later, once it is known. */
+static void settle(struct code *c, uint32_t *assumed)
+{
+	if (*assumed != c->hot.used)
+		c->moved = true;
+	*assumed = (uint32_t)c->hot.used;
+}
+
+/* Leaves for where the branch goes: as it is, or past what is inserted there. */
+static void emit_around(struct code *c, unsigned insn)
+{
+	const struct arch_insn *branch = &c->insns[insn];
+	const struct site *site = c->site;
+	struct arch_insn insns[WINDOW_INSNS_MAX];
+	const struct window *w = NULL;
+	const struct function_plan *plan;
+	size_t count;
+
+	if (bypasses_itself(c, insn)) {
+		mark(c, SITE_LINE_BACK, insn, branch->target, true);
+		arch_emit_jump(&c->hot, c->hot.pc + c->behind_entry);
+		return;
+	}
+	plan = session_known_plan(c->session, site->module, site->function);
+	for (size_t i = 0; plan && i < plan->window_count && !w; i++)
+		if (plan->windows[i].start + site->module->bias == branch->target)
+			w = &plan->windows[i];
+	if (!w) {
+		/* It goes where nothing is inserted. */
+		mark(c, SITE_LINE_BACK, insn, branch->target, true);
+		arch_emit_jump(&c->hot, branch->target);
+		return;
+	}
+	count = window_instructions(site->module->image, w, insns);
+	for (size_t i = 0; i < count; i++) {
+		struct arch_insn moved;
+
+		if (arch_decode(insns[i].bytes, insns[i].length,
+				insns[i].address + site->module->bias, &moved) != ARCH_OK) {
+			c->hot.status = ARCH_UNKNOWN;
+			return;
+		}
+		mark(c, SITE_LINE_AROUND, (unsigned)i, moved.address, true);
+		arch_relocate(&moved, &c->hot);
+		if (i + 1 < count || !arch_falls_through(&moved))
+			continue;
+		mark(c, SITE_LINE_BACK, insn, moved.address + moved.length, true);
+		arch_emit_jump(&c->hot, moved.address + moved.length);
+	}
+}
+
+/* On the way to where the branch leads: snippets, then there. */
+static void emit_taken(struct code *c, unsigned insn)
+{
+	const struct arch_insn *branch = &c->insns[insn];
+
+	emit_place(c, insn, PLACE_TAKEN, ALL, branch->target);
+	if (has_piece(c, insn, PLACE_BYPASS)) {
+		emit_around(c, insn);
+		return;
+	}
+	mark(c, SITE_LINE_BACK, insn, branch->target, true);
+	arch_emit_jump(&c->hot, branch->target);
+}
+
+static bool has_taken_side(const struct code *c, unsigned insn)
+{
+	return has_piece(c, insn, PLACE_TAKEN) || has_piece(c, insn, PLACE_BYPASS);
+}
+
+/* The copy of an instruction of a window that a jump leads away from. */
+static void emit_copy(struct code *c, unsigned insn)
+{
+	const struct arch_insn *i = &c->insns[insn];
+
+	if (has_taken_side(c, insn) && i->flow == ARCH_FLOW_JUMP) {
+		emit_taken(c, insn);
+		return;
+	}
+	mark(c, SITE_LINE_COPY, insn, i->address, true);
+	if (has_taken_side(c, insn))
+		arch_relocate_branch(i, c->hot.pc + c->stubs[insn], &c->hot);
+	else
+		arch_relocate(i, &c->hot);
+	if (arch_falls_through(i))
+		emit_place(c, insn, PLACE_FALLS, ALL, i->address + i->length);
+}
+
+/* What an instruction did that is patched in itself, and that has been done half: a call has
+ * pushed, a condition was true. */
+static void emit_rest(struct code *c, unsigned insn)
+{
+	const struct arch_insn *i = &c->insns[insn];
+
+	if (!is_call(i)) {
+		emit_taken(c, insn);
+		return;
+	}
+	mark(c, SITE_LINE_COPY, insn, i->address, true);
+	arch_emit_call_tail(i, &c->hot);
+}
+
+static void emit_all(struct code *c)
+{
+	const bool whole = runs_whole_window(c->site);
+	const bool splits = any_bypasses_itself(c);
+
+	if (c->body && c->body->is_head) {
+		mark(c, SITE_LINE_SWITCH, 0, c->site->key.start, false);
+		arch_emit_switch(&c->hot);
+	}
+	for (unsigned i = 0; i < c->insn_count; i++) {
+		const struct arch_insn *insn = &c->insns[i];
+
+		if (i == 0 && splits) {
+			emit_place(c, 0, PLACE_BEFORE, ENTRIES, insn->address);
+			settle(c, &c->behind_entry);
+			emit_place(c, 0, PLACE_BEFORE, OTHERS, insn->address);
+		} else {
+			emit_place(c, i, PLACE_BEFORE, ALL, insn->address);
+		}
+		if (whole || i + 1 < c->insn_count)
+			emit_copy(c, i);
+		else
+			emit_rest(c, i);
+		if (whole && i + 1 == c->insn_count && arch_falls_through(insn)) {
+			mark(c, SITE_LINE_BACK, i, insn->address + insn->length, true);
+			arch_emit_jump(&c->hot, insn->address + insn->length);
+		}
+	}
+	for (unsigned i = 0; whole && i < c->insn_count; i++)
+		if (has_taken_side(c, i) && c->insns[i].flow != ARCH_FLOW_JUMP) {
+			settle(c, &c->stubs[i]);
+			emit_taken(c, i);
+		}
+}
+
+int code_emit(struct code *c, taddr_t hot, taddr_t cold, struct dinst_error *e)
+{
+	unsigned passes = 0;
+
+	do {
+		c->hot.pc = hot;
+		c->cold.pc = cold;
+		c->hot.used = c->cold.used = 0;
+		c->hot.status = c->cold.status = ARCH_OK;
+		c->hot_trace.count = c->cold_trace.count = 0;
+		c->mark_count = 0;
+		c->moved = false;
+		emit_all(c);
+	} while (c->moved && ++passes < PASSES);
+	if (c->hot.status == ARCH_OK)
+		c->hot.status = c->cold.status;
+	if (c->moved || c->hot_trace.count > c->hot_trace.room ||
+	    c->cold_trace.count > c->cold_trace.room)
+		return dinst_fail(e, DINST_FAILED, "the code for the window at %#llx has no end",
+				  (unsigned long long)c->site->key.start);
+	if (c->hot.status != ARCH_OK)
+		return dinst_fail(e, DINST_REFUSED, "cannot relocate the window at %#llx: %s (%d)",
+				  (unsigned long long)c->site->key.start,
+				  c->hot.status == ARCH_OUT_OF_RANGE
+					  ? "a displacement does not reach"
+					  : "an instruction must not move",
+				  c->hot.status);
+	return 0;
+}

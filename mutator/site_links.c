@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * site_links.c - what runs at a site: the list of its links, and turning its
+ * switch to a body that does what the list says.
+ *
+ * All of it while the target runs: a body is whole before the switch leads to
+ * it, and the switch is turned by one aligned store. What the switch led to
+ * before is never freed here where a thread may be inside: it is queued.
+ */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "inject/fault.h"
+#include "mutator/body.h"
+
+/* --------------------------------------------------------------- switch */
+
+/* A store to a private arena that has to wait; false if there is no memory for it. */
+static bool store_later(struct place *p, taddr_t address, uint64_t value)
+{
+	if (p->store_count == p->store_room) {
+		size_t room = p->store_room ? p->store_room * 2 : 64;
+		struct switch_store *stores = realloc(p->stores, room * sizeof(*stores));
+
+		if (!stores)
+			return false;
+		p->stores = stores;
+		p->store_room = room;
+	}
+	p->stores[p->store_count++] = (struct switch_store){.address = address, .value = value};
+	return true;
+}
+
+void site_turn(struct site *site)
+{
+	struct place *p = site->place;
+	taddr_t at, target = 0;
+	uint64_t value, *where;
+	int status;
+
+	if (!site->head)
+		return;
+	at = site->head->code;
+	if (site->gated)
+		target = site->gate;
+	else if (!site->body)
+		target = site->base;
+	else if (site->body != site->head)
+		target = site->body->code;
+	status = arch_switch_value(at, target, &value);
+	where = heap_map(p->heap, at, sizeof(*where));
+	/* Both lie in one arena: it always reaches. */
+	assert(status == ARCH_OK && where && !(at & (ARCH_SWITCH_SIZE - 1)));
+	if (p->arena->mode == ARENA_PRIVATE && store_later(p, at, value))
+		return;
+	fault_point();
+	__atomic_store_n(where, value, __ATOMIC_RELEASE);
+}
+
+/* ---------------------------------------------------------------- links */
+
+/* In which order the kinds of points run where they are at one place. */
+static unsigned rank_of(enum point_kind kind)
+{
+	static const uint8_t ranks[POINT_KINDS] = {
+		[POINT_ENTRY] = 0,	[POINT_BLOCK] = 1,	 [POINT_EDGE] = 2,
+		[POINT_LOOP_ENTRY] = 2, [POINT_LOOP_ROUND] = 2,	 [POINT_LOOP_EXIT] = 2,
+		[POINT_AFTER] = 3,	[POINT_INSTRUCTION] = 4, [POINT_LOAD] = 5,
+		[POINT_STORE] = 5,	[POINT_CALL] = 6,	 [POINT_EXIT] = 7,
+	};
+
+	return ranks[kind];
+}
+
+static unsigned order_of(const struct link *l)
+{
+	return l->insn << 16 | l->place << 8 | rank_of(l->kind);
+}
+
+static void note_change(struct session *s, struct site *site)
+{
+	if (site->changed)
+		return;
+	site->changed = true;
+	site->next_changed = s->changed;
+	s->changed = site;
+}
+
+static void forget_change(struct session *s, struct site *site)
+{
+	struct site **p = &s->changed;
+
+	while (*p && *p != site)
+		p = &(*p)->next_changed;
+	if (*p)
+		*p = site->next_changed;
+	site->changed = false;
+}
+
+int site_link(struct session *s, struct site *site, const struct point *p,
+	      const struct snippet *snippet, struct instance *instance, struct dinst_error *e)
+{
+	struct link *link = calloc(1, sizeof(*link)), **at = &site->first_link;
+
+	if (!link)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	*link = (struct link){
+		.site = site,
+		.instance = instance,
+		.snippet = *snippet,
+		.live = p->live,
+		.insn = p->insn,
+		.place = (uint8_t)p->place,
+		.kind = (uint8_t)p->kind,
+		.part = p->part != 0,
+		/* Only at a function's entry has the caller's call just overwritten what lies below. */
+		.red_zone = p->kind != POINT_ENTRY || p->place != PLACE_BEFORE || p->insn != 0,
+	};
+	while (*at && order_of(*at) <= order_of(link))
+		at = &(*at)->next;
+	link->next = *at;
+	*at = link;
+	site->links++;
+	if (snippet->counter)
+		heap_ref_counter(site->place->heap, snippet->counter);
+	link->next_instance = instance->links;
+	instance->links = link;
+	instance->link_count++;
+	note_change(s, site);
+	return 0;
+}
+
+void site_unlink(struct session *s, struct link *link)
+{
+	struct site *site = link->site;
+	struct link **at = &site->first_link;
+
+	while (*at != link)
+		at = &(*at)->next;
+	*at = link->next;
+	site->links--;
+	if (link->snippet.counter)
+		heap_unref_counter(site->place->heap, link->snippet.counter);
+	free(link);
+	note_change(s, site);
+}
+
+/* --------------------------------------------------------------- bodies */
+
+/* Nothing leads to the site's code, and nothing ever did. */
+static bool is_unreached(const struct site *site)
+{
+	return site->state == SITE_PLANNED && !site->touched && !site->entered;
+}
+
+/* The window will lead to a new head, with what is linked now in it. */
+static int remake_head(struct session *s, struct site *site, struct dinst_error *e)
+{
+	struct body *head;
+	int status = body_write(s, site, true, &head, e);
+
+	if (status < 0)
+		return status;
+	status = site_lead_to(site, head->code, e);
+	if (status < 0) {
+		body_free(head);
+		return status;
+	}
+	if (site->head)
+		body_free(site->head);
+	site->head = site->body = head;
+	return 0;
+}
+
+int site_update(struct session *s, struct site *site, struct dinst_error *e)
+{
+	struct body *body = NULL, *old = site->body;
+	int status = 0;
+
+	if (!site->head || is_unreached(site)) {
+		status = remake_head(s, site, e);
+		if (status >= 0)
+			forget_change(s, site);
+		return status;
+	}
+	if (site->links)
+		status = body_write(s, site, false, &body, e);
+	if (status < 0) {
+		note_change(s, site);
+		return status;
+	}
+	site->body = body;
+	site_turn(site);
+	if (old && old != site->head)
+		removal_spend(s, old);
+	forget_change(s, site);
+	return 0;
+}
+
+void site_update_all(struct session *s)
+{
+	struct dinst_error ignored = {0};
+	struct site *site = s->changed, *next;
+
+	for (; site; site = next) {
+		next = site->next_changed;
+		/* One that was never reached and has nothing is only to be freed. */
+		if (site->links || !is_unreached(site))
+			site_update(s, site, &ignored);
+		if (!site->links)
+			removal_retire(s, site);
+	}
+}
+
+/* ----------------------------------------------------- program counters */
+
+static bool home_in_site(const struct session *s, const struct site *site, taddr_t pc,
+			 taddr_t *original, size_t *pushed, bool *known)
+{
+	*known = true;
+	if (pc - site->base < site->base_size)
+		*known = base_home(s, site, pc, original, pushed);
+	else if (site->head && body_contains(site->head, pc))
+		*known = body_home(s, site->head, pc, original, pushed);
+	else if (site->body && body_contains(site->body, pc))
+		*known = body_home(s, site->body, pc, original, pushed);
+	else
+		return false;
+	return true;
+}
+
+bool site_home(void *session, taddr_t pc, taddr_t *original, size_t *pushed)
+{
+	const struct session *s = session;
+	bool known;
+
+	if (!place_at(s, pc))
+		return false;
+	for (const struct body *b = s->spent; b; b = b->next)
+		if (body_contains(b, pc))
+			return body_home(s, b, pc, original, pushed);
+	for (size_t b = 0; b < s->site_buckets; b++)
+		for (const struct site *site = s->site_hash[b]; site; site = site->next_hash)
+			if (home_in_site(s, site, pc, original, pushed, &known))
+				return known;
+	for (const struct site *site = s->retired; site; site = site->next_queued)
+		if (home_in_site(s, site, pc, original, pushed, &known))
+			return known;
+	return false;
+}
