@@ -192,6 +192,11 @@ enum arch_condition {
 bool arch_compares(const struct arch_insn *insn, arch_regset *reg, uint64_t *limit);
 enum arch_condition arch_condition(const struct arch_insn *insn);
 
+/* True if the instruction shifts a register (arch_effects() says which) left by
+ * the constant *count into itself, or into another where there are three
+ * operands, and writes nothing else but flags; all of 32 or 64 bits. */
+bool arch_shifts_left(const struct arch_insn *insn, unsigned *count);
+
 /*
  * One access to memory. Its address is, of the register values just before the
  * instruction,

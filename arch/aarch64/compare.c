@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * compare.c - comparisons with a constant, and what branches make of them: how
- * compilers bound the index of a jump table. Knows nothing of tables.
+ * compare.c - comparisons with a constant, and what branches make of them, and
+ * shifts by a constant: how compilers bound and scale the index of a jump table
+ * or the way into unrolled code. Knows nothing of either.
  */
 #include "arch/aarch64/a64.h"
 
@@ -41,4 +42,17 @@ enum arch_condition arch_condition(const struct arch_insn *insn)
 	default:
 		return ARCH_CONDITION_OTHER;
 	}
+}
+
+/* lsl rd, rn, #n is ubfm rd, rn, #(-n mod bits), #(bits - 1 - n) (C6.2, LSL immediate). */
+bool arch_shifts_left(const struct arch_insn *insn, unsigned *count)
+{
+	uint32_t w = a64_load(insn->bytes);
+	unsigned bits = w >> 31 ? 64 : 32, rotate = w >> 16 & 63, last = w >> 10 & 63;
+
+	if ((w & 0x7f800000) != 0x53000000 || (w >> 31) != (w >> 22 & 1) || a64_rd(w) == ZR ||
+	    rotate >= bits || last >= bits || last + 1 != rotate)
+		return false;
+	*count = bits - rotate;
+	return true;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * compare.c - comparisons with a constant, and what branches make of them: how
- * compilers bound the index of a jump table. Knows nothing of tables.
+ * compare.c - comparisons with a constant, and what branches make of them, and
+ * shifts by a constant: how compilers bound and scale the index of a jump table
+ * or the way into unrolled code. Knows nothing of either.
  */
 #include "arch/x86_64/x86.h"
 
@@ -71,4 +72,21 @@ enum arch_condition arch_condition(const struct arch_insn *insn)
 	default:
 		return ARCH_CONDITION_OTHER;
 	}
+}
+
+/* c1 /4 ib, d1 /4 of a register; 8 and 16 bits keep the rest of it. */
+bool arch_shifts_left(const struct arch_insn *insn, unsigned *count)
+{
+	struct x86_layout l;
+	unsigned shift;
+
+	if (x86_layout_read(insn->bytes, insn->length, &l) != ARCH_OK || l.encoding != X86_LEGACY ||
+	    l.map != 0 || (l.opcode != 0xc1 && l.opcode != 0xd1) || x86_extension(&l) != 4 ||
+	    x86_is_memory(&l))
+		return false;
+	if ((l.prefixes & PREFIX_66) && !(l.rex & REX_W))
+		return false;
+	shift = l.imm_size ? insn->bytes[l.imm_offset] : 1;
+	*count = shift & (l.rex & REX_W ? 63 : 31);
+	return true;
 }

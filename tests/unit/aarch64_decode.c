@@ -249,6 +249,32 @@ static void test_compares(void **state)
 	}
 }
 
+static void test_shifts(void **state)
+{
+	static const struct {
+		uint32_t word;
+		int count; /* -1: not a shift left */
+	} cases[] = {
+		{0x531a6441, 6},  /* lsl w1, w2, #6 */
+		{0xd37cec41, 4},  /* lsl x1, x2, #4 */
+		{0x53067c41, -1}, /* lsr w1, w2, #6 */
+		{0xd3407c41, -1}, /* ubfx x1, x2, #0, #32 */
+		{0x531a645f, -1}, /* lsl wzr, w2, #6 */
+		{0x1ac22021, -1}, /* lsl w1, w1, w2 */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct arch_insn insn = {.length = A64_SIZE};
+		unsigned count = 99;
+
+		a64_store(insn.bytes, cases[i].word);
+		if (arch_shifts_left(&insn, &count) != (cases[i].count >= 0) ||
+		    count != (cases[i].count >= 0 ? (unsigned)cases[i].count : 99))
+			fail_msg("%#x: %u", cases[i].word, count);
+	}
+}
+
 static void test_not_sure(void **state)
 {
 	/* Unallocated; branches and returns that newer processors know (cb, retaasppc). */
@@ -363,9 +389,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cases),	 cmocka_unit_test(test_not_sure),
-		cmocka_unit_test(test_compares), cmocka_unit_test(test_format),
-		cmocka_unit_test(test_garbage),	 cmocka_unit_test(test_liveness),
-		cmocka_unit_test(test_scan),
+		cmocka_unit_test(test_compares), cmocka_unit_test(test_shifts),
+		cmocka_unit_test(test_format),	 cmocka_unit_test(test_garbage),
+		cmocka_unit_test(test_liveness), cmocka_unit_test(test_scan),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

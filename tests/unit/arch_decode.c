@@ -413,6 +413,31 @@ static void test_compares(void **state)
 	}
 }
 
+static void test_shifts(void **state)
+{
+	static const struct {
+		const char *bytes;
+		int count; /* -1: not a shift by a constant */
+	} cases[] = {
+		{"c1e106", 6},	{"48c1e120", 32}, {"c1e121", 1},	  {"d1e0", 1},
+		{"49d1e4", 1},	{"66c1e106", -1}, {"c0e106", -1},	  {"d3e1", -1},
+		{"c1e906", -1}, {"c12106", -1},	  {"8d0c8d00000000", -1},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct arch_insn insn;
+		uint8_t bytes[32];
+		unsigned count = 99;
+
+		assert_int_equal(arch_decode(bytes, parse(cases[i].bytes, bytes), ADDRESS, &insn),
+				 ARCH_OK);
+		if (arch_shifts_left(&insn, &count) != (cases[i].count >= 0) ||
+		    count != (cases[i].count >= 0 ? (unsigned)cases[i].count : 99))
+			fail_msg("%s: %u", cases[i].bytes, count);
+	}
+}
+
 static void test_conditions(void **state)
 {
 	static const struct {
@@ -513,7 +538,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_kinds),	   cmocka_unit_test(test_failures),
 		cmocka_unit_test(test_effects),	   cmocka_unit_test(test_compares),
-		cmocka_unit_test(test_conditions), cmocka_unit_test(test_garbage),
+		cmocka_unit_test(test_conditions), cmocka_unit_test(test_shifts),
+		cmocka_unit_test(test_garbage),
 	};
 
 	alarm(100);

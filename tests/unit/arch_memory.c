@@ -130,11 +130,12 @@ static bool check_access(const struct arch_insn *insn, unsigned number, struct r
 	return true;
 }
 
+/* Aligned as movdir64b wants it. */
 static void random_registers(struct run_state *in)
 {
 	run_random_extended(in);
 	for (unsigned i = 0; i < 16; i++)
-		in->r[i] = NOWHERE + (run_random() & 0xfffffffff0ull);
+		in->r[i] = NOWHERE + (run_random() & 0xfffffffc0ull);
 }
 
 /* -------------------------------------------------------- addressing forms */
