@@ -15,6 +15,13 @@
  * The data half lies below 2 GiB where that is possible, so that a counter can
  * be reached with one scratch register. (`low_data` says so.)
  *
+ * What is kept for each thread cannot be shared: a forked child has the same
+ * thread pointer as its parent. So there may be a third part, private memory
+ * that fork copies as it copies the thread's stack, of which the kernel clears
+ * a range in the child. It is made when somebody needs it, and is the target's
+ * alone: it is read and written like any of its memory. The header in the code
+ * half says where it is.
+ *
  * Calling sequence: arena_create() in a stop; use; arena_destroy() in a stop,
  * when no thread can be inside and no patch leads there any more.
  */
@@ -38,6 +45,9 @@ struct arena {
 	taddr_t reach_lo, reach_hi; /* code in [lo, hi) can be led here and back */
 	unsigned cpus, cpu_shift;   /* blocks of counters, see struct arch_counter */
 	char note[160];		    /* why it is private; "" if it is shared */
+
+	taddr_t threads; /* the private part; 0: none */
+	size_t threads_size;
 
 	/* For arena*.c and heap*.c only. */
 	struct target *target;		/* borrowed */
@@ -71,6 +81,18 @@ int arena_destroy(struct stop *s, struct arena *a, struct dinst_error *e);
  * is inside. A process that does not have the arena (any more) is no error.
  */
 int arena_unmap(struct stop *s, const struct arena *a, struct dinst_error *e);
+
+/*
+ * Maps the private part, `size` bytes of zeros but for the first eight: what is
+ * there is ARENA_THREADS_MAGIC ^ its address. [wipe, wipe + wipe_size), whole
+ * pages behind the first, is zeros again in a forked child. The journal has
+ * been created, and the arena has no such part yet. DINST_NO_MEMORY: not of
+ * that size; DINST_UNSUPPORTED: the kernel cannot do it, the text says what.
+ */
+int arena_add_threads(struct stop *s, struct arena *a, size_t size, size_t wipe, size_t wipe_size,
+		      struct dinst_error *e);
+
+#define ARENA_THREADS_MAGIC 0x7364616572687464ull
 
 /* Gives back our side only: the target keeps its mappings. */
 void arena_release(struct arena *a);
@@ -109,6 +131,8 @@ struct arena_found {
 	enum arena_mode mode;
 	dev_t device; /* of the memfd; 0 and 0: private */
 	uint64_t inode;
+	taddr_t threads; /* the private part, 0: none, or it is not there */
+	size_t threads_size;
 };
 
 /* Looks through the target's maps for arenas of any earlier session; at most `max`. Returns the number. */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "inject/arena_map.h"
+#include "inject/arena_unmap.h"
 #include "inject/journal_format.h"
 #include "inject/maps.h"
 #include "inject/proc.h"
@@ -165,8 +166,22 @@ static void extend(taddr_t *address, size_t *size, const struct maps_entry *entr
 		*size += entry->hi - entry->lo;
 }
 
+/* The private part, if the header says where it is and it is there. */
+static void find_threads(const struct target *t, const struct maps *m,
+			 const struct journal_header *h, struct arena_found *found)
+{
+	const taddr_t at = h->threads;
+	const size_t size = h->threads_size;
+
+	if (!size || h->threads_check != ~(h->threads + h->threads_size) || at % 4096 ||
+	    size % 4096 || !arena_is_threads(t, m, at, size, true))
+		return;
+	found->threads = at;
+	found->threads_size = size;
+}
+
 /* Takes over what the header says, if the mappings agree with it. */
-static void believe(const struct target *t, struct arena_found *found)
+static void believe(const struct target *t, const struct maps *m, struct arena_found *found)
 {
 	struct arena_found header;
 	struct journal_header h;
@@ -179,6 +194,7 @@ static void believe(const struct target *t, struct arena_found *found)
 		return;
 	header.device = found->device;
 	header.inode = found->inode;
+	find_threads(t, m, &h, &header);
 	*found = header;
 }
 
@@ -228,7 +244,7 @@ static void find_shared(const struct target *t, const struct maps *m, struct are
 			extend(&record->data, &record->data_size, entry);
 	}
 	for (size_t i = 0; i < *count; i++)
-		believe(t, &found[i]);
+		believe(t, m, &found[i]);
 	for (size_t i = *count; i-- > 0;) {
 		found[i].strange = is_strange(t, &found[i]);
 		if (!found[i].header_valid && !may_be_unfinished(t, &found[i])) {
@@ -261,11 +277,13 @@ static void find_private(const struct target *t, const struct maps *m, struct ar
 		    target_read_some(t, entry->lo, &h, sizeof(h)) != sizeof(h) ||
 		    h.code_size > entry->hi - entry->lo)
 			continue;
-		if (journal_check_header(&h, entry->lo, h.code_size, &header) &&
-		    header.mode == ARENA_PRIVATE &&
-		    is_anonymous(m, header.data, header.data + header.data_size,
-				 PROT_READ | PROT_WRITE))
-			found[(*count)++] = header;
+		if (!journal_check_header(&h, entry->lo, h.code_size, &header) ||
+		    header.mode != ARENA_PRIVATE ||
+		    !is_anonymous(m, header.data, header.data + header.data_size,
+				  PROT_READ | PROT_WRITE))
+			continue;
+		find_threads(t, m, &h, &header);
+		found[(*count)++] = header;
 	}
 }
 

@@ -127,8 +127,42 @@ static enum presence find_half(const struct maps *m, const struct half *h)
 	return found;
 }
 
+bool arena_is_threads(const struct target *t, const struct maps *m, taddr_t threads, size_t size,
+		      bool unfinished)
+{
+	taddr_t at = threads, end = threads + size;
+	uint64_t first = 0;
+
+	if (!threads || !size || end < threads)
+		return false;
+	/* The kernel splits it where the range begins and ends that it clears in a child. */
+	for (size_t i = maps_index(m, threads); i < m->count && at < end; i++) {
+		const struct maps_entry *entry = &m->entries[i];
+
+		if (entry->lo > at || entry->inode || entry->shared || entry->name[0] ||
+		    entry->protection != (PROT_READ | PROT_WRITE))
+			return false;
+		at = entry->hi;
+	}
+	if (at < end || target_read_some(t, threads, &first, sizeof(first)) != sizeof(first))
+		return false;
+	return first == (ARENA_THREADS_MAGIC ^ threads) || (unfinished && !first);
+}
+
+/*
+ * Before the halves: then the journal still says where it is if we die in
+ * between. Where it is not as we left it, it is not ours any more.
+ */
+static int unmap_threads(struct stop *s, const struct maps *m, taddr_t threads, size_t size,
+			 struct dinst_error *e)
+{
+	if (!arena_is_threads(stop_target(s), m, threads, size, true))
+		return DINST_OK;
+	return arena_munmap(s, 0, 0, threads, size, e);
+}
+
 static int unmap_halves(struct stop *s, const struct half *code, const struct half *data,
-			struct dinst_error *e)
+			taddr_t threads, size_t threads_size, struct dinst_error *e)
 {
 	enum presence has_code = HALF_ABSENT, has_data = HALF_ABSENT;
 	struct maps m;
@@ -141,16 +175,18 @@ static int unmap_halves(struct stop *s, const struct half *code, const struct ha
 		has_code = find_half(&m, code);
 	if (data->size)
 		has_data = find_half(&m, data);
-	maps_release(&m);
 	if (has_code == HALF_FOREIGN || has_data == HALF_FOREIGN)
-		return dinst_fail(
+		result = dinst_fail(
 			e, DINST_REFUSED,
 			"the target has mapped something else where our arena was (%#llx)",
 			(unsigned long long)(has_code == HALF_FOREIGN ? code->address
 								      : data->address));
 	/* Also where the code half has gone: a rseq_cs may still point to it. */
-	result = code->size ? arena_evict(s, code->address, code->address + code->size, e)
-			    : DINST_OK;
+	if (!result && code->size)
+		result = arena_evict(s, code->address, code->address + code->size, e);
+	if (!result)
+		result = unmap_threads(s, &m, threads, threads_size, e);
+	maps_release(&m);
 	if (result)
 		return result;
 	return arena_munmap(s, has_code == HALF_OURS ? code->address : 0, code->size,
@@ -164,7 +200,7 @@ int arena_unmap(struct stop *s, const struct arena *a, struct dinst_error *e)
 	const struct half data = {a->data, a->data_size, a->device, a->inode,
 				  PROT_READ | PROT_WRITE};
 
-	return unmap_halves(s, &code, &data, e);
+	return unmap_halves(s, &code, &data, a->threads, a->threads_size, e);
 }
 
 int arena_unmap_found(struct stop *s, const struct arena_found *found, struct dinst_error *e)
@@ -178,5 +214,5 @@ int arena_unmap_found(struct stop *s, const struct arena_found *found, struct di
 		return dinst_fail(e, DINST_REFUSED,
 				  "the arena at %#llx is of another version of dinst, or damaged",
 				  (unsigned long long)found->code);
-	return unmap_halves(s, &code, &data, e);
+	return unmap_halves(s, &code, &data, found->threads, found->threads_size, e);
 }

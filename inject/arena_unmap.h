@@ -6,6 +6,7 @@
 #define DINST_INJECT_ARENA_UNMAP_H
 
 #include "inject/arena.h"
+#include "inject/maps.h"
 
 /*
  * munmap of both ranges by a remote call; one that starts at 0 is left out.
@@ -19,5 +20,12 @@ int arena_munmap(struct stop *s, taddr_t code, size_t code_size, taddr_t data, s
  * every rseq_cs that points there. Changes nothing when it refuses.
  */
 int arena_evict(struct stop *s, taddr_t lo, taddr_t hi, struct dinst_error *e);
+
+/*
+ * True if all of [threads, threads + size) is private memory as we map it, with
+ * our number at its beginning. `unfinished`: nothing may have been written there yet.
+ */
+bool arena_is_threads(const struct target *t, const struct maps *m, taddr_t threads, size_t size,
+		      bool unfinished);
 
 #endif

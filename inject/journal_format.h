@@ -35,6 +35,8 @@ struct journal_header {
 	uint32_t unused;
 	/* Slots at and above this index were never used: the index, and its complement above it. */
 	uint64_t high;
+	/* The private part (arena.h), written before it is mapped; the complement of their sum. */
+	uint64_t threads, threads_size, threads_check;
 };
 
 struct journal_slot {

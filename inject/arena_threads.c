@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arena_threads.c - making the private part of an arena (arena.h).
+ *
+ * Owns the order: the header says where it will be, then it is mapped, then it
+ * gets its number. Whoever finds the header after our death finds the part in
+ * any of these states. Never replaces a mapping.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "inject/arena.h"
+#include "inject/arena_place.h"
+#include "inject/arena_unmap.h"
+#include "inject/fault.h"
+#include "inject/journal_format.h"
+#include "inject/maps.h"
+#include "inject/remote.h"
+
+/* Each is left out where the one before has failed: it is then not our memory. */
+enum { CALL_MAP, CALL_WIPE, CALL_NO_DUMP, CALL_SMALL_PAGES, CALLS };
+
+static int find_place(struct stop *s, struct arena *a, size_t size, taddr_t *out,
+		      struct dinst_error *e)
+{
+	struct arena_limits limits;
+	bool placed = false;
+	struct maps m;
+	int result;
+
+	result = maps_read(target_pid(stop_target(s)), &m, e);
+	if (result)
+		return result;
+	arena_limits_read(target_pid(stop_target(s)), &limits);
+	/* All of it is made to exist at once, and not ours to make the target pay for. */
+	if (!limits.locks_memory || size <= (size_t)2 << 20)
+		placed = arena_place_near(&m, &limits, a->code, a->code + a->code_size, size, 0, 0,
+					  out);
+	maps_release(&m);
+	return placed ? DINST_OK
+		      : dinst_fail(e, DINST_NO_MEMORY,
+				   "the target has no room for %zu KiB of per-thread state",
+				   size >> 10);
+}
+
+/* Says in the header where the part is; `size` 0: there is none. */
+static int tell_header(struct stop *s, struct arena *a, taddr_t at, size_t size,
+		       struct dinst_error *e)
+{
+	struct journal_header *h = (struct journal_header *)(void *)a->code_map;
+
+	fault_point();
+	h->threads_check = 0;
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	h->threads = at;
+	h->threads_size = size;
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	h->threads_check = ~(at + size);
+	return arena_sync(s, a, e);
+}
+
+static struct arch_remote_arg constant(uint64_t value)
+{
+	return (struct arch_remote_arg){ARCH_ARG_CONST, value};
+}
+
+static struct arch_remote_call advise(taddr_t at, size_t size, int advice)
+{
+	return (struct arch_remote_call){
+		SYS_madvise, {constant(at), constant(size), constant((uint64_t)advice)}, false};
+}
+
+static int map_it(struct stop *s, taddr_t at, size_t size, size_t wipe, size_t wipe_size,
+		  long *results, struct dinst_error *e)
+{
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+	const struct arch_remote_call calls[CALLS] = {
+		[CALL_MAP] = {SYS_mmap,
+			      {constant(at), constant(size), constant(PROT_READ | PROT_WRITE),
+			       constant((uint64_t)flags), constant(UINT64_MAX), constant(0)},
+			      false},
+		[CALL_WIPE] = advise(at + wipe, wipe_size, MADV_WIPEONFORK),
+		[CALL_NO_DUMP] = advise(at, size, MADV_DONTDUMP),
+		/* Records are touched one by one. Kernels without huge pages refuse it. */
+		[CALL_SMALL_PAGES] = advise(at, size, MADV_NOHUGEPAGE),
+	};
+	const struct arch_remote_program program = {.calls = calls, .count = CALLS};
+
+	for (size_t i = 0; i < CALLS; i++)
+		results[i] = -ECANCELED;
+	return remote_run(s, &program, 0, NULL, NULL, NULL, results, e);
+}
+
+/* What the calls returned, as an error; DINST_OK if all is there. */
+static int judge(const long *results, taddr_t at, size_t size, struct dinst_error *e)
+{
+	const long map = results[CALL_MAP];
+
+	if (map == -ENOMEM || map == -EEXIST || map == -EAGAIN)
+		return dinst_fail(e, DINST_NO_MEMORY,
+				  "the target has no memory for %zu KiB of per-thread state",
+				  size >> 10);
+	if (map < 0 && map > -4096)
+		return dinst_fail_errno(e, DINST_NOT_PERMITTED, (int)-map,
+					"the target may not map memory for per-thread state");
+	if ((taddr_t)map != at)
+		return dinst_fail(e, DINST_NO_MEMORY, "the target mapped it elsewhere");
+	if (results[CALL_WIPE])
+		return dinst_fail_errno(
+			e, DINST_UNSUPPORTED, (int)-results[CALL_WIPE],
+			"this kernel cannot tell a forked child from its parent "
+			"(MADV_WIPEONFORK, Linux 4.14), so there is no per-thread state");
+	return DINST_OK;
+}
+
+int arena_add_threads(struct stop *s, struct arena *a, size_t size, size_t wipe, size_t wipe_size,
+		      struct dinst_error *e)
+{
+	struct dinst_error ignored = {0};
+	long results[CALLS];
+	uint64_t magic;
+	taddr_t at;
+	int result;
+
+	result = find_place(s, a, size, &at, e);
+	if (!result)
+		result = tell_header(s, a, at, size, e);
+	if (result)
+		return result;
+	result = map_it(s, at, size, wipe, wipe_size, results, e);
+	if (!result)
+		result = judge(results, at, size, e);
+	magic = ARENA_THREADS_MAGIC ^ at;
+	if (!result)
+		result = stop_write(s, at, &magic, sizeof(magic), e);
+	if (!result) {
+		a->threads = at;
+		a->threads_size = size;
+		return DINST_OK;
+	}
+	/* Wherever the kernel put it. If even this fails, the header still says where it is. */
+	if (results[CALL_MAP] > 0 || results[CALL_MAP] < -4095)
+		if (arena_munmap(s, 0, 0, (taddr_t)results[CALL_MAP], size, &ignored))
+			return result;
+	tell_header(s, a, 0, 0, &ignored);
+	return result;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arena_threads.c - the private part of an arena: mapped, copied by fork but
+ * for the range that the kernel clears, found after a death at any moment, and
+ * nothing of it afterwards.
+ */
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "inject/arena.h"
+#include "inject/fault.h"
+#include "inject/journal.h"
+#include "inject/maps.h"
+#include "inject/remote.h"
+#include "tests/live/inject_help.h"
+
+enum { SIZE = 1 << 20, WIPE = 8192, WIPE_SIZE = 4096, STEPS_MAX = 4000 };
+
+struct job {
+	taddr_t lo;
+	bool private;
+	struct arena *arena;
+	struct journal *journal;
+};
+
+static int make(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct job *job = arg;
+	int result;
+
+	result = job->private ? arena_create_private(s, job->lo, job->lo + 4096, &job->arena, e)
+			      : arena_create(s, job->lo, job->lo + 4096, &job->arena, e);
+	if (!result)
+		result = journal_create(job->arena, "threads", &job->journal, e);
+	if (!result)
+		result = arena_sync(s, job->arena, e);
+	if (!result)
+		result = arena_add_threads(s, job->arena, SIZE, WIPE, WIPE_SIZE, e);
+	return result;
+}
+
+static int destroy(struct stop *s, void *arg, struct dinst_error *e)
+{
+	return arena_destroy(s, ((struct job *)arg)->arena, e);
+}
+
+static int unmap(struct stop *s, void *arg, struct dinst_error *e)
+{
+	return arena_unmap(s, ((struct job *)arg)->arena, e);
+}
+
+static int unmap_found(struct stop *s, void *arg, struct dinst_error *e)
+{
+	return arena_unmap_found(s, arg, e);
+}
+
+static struct target *begin(struct harness *h, struct job *job)
+{
+	struct target *t;
+
+	harness_start(h, "arena-space", "threads", NULL);
+	t = help_open(h->pid);
+	job->lo = help_ask_address(h, "text") / 4096 * 4096;
+	return t;
+}
+
+static uint64_t word(struct target *t, taddr_t at)
+{
+	uint64_t value = 0;
+
+	assert_int_equal(target_read_some(t, at, &value, sizeof(value)), sizeof(value));
+	return value;
+}
+
+static int store(struct stop *s, void *arg, struct dinst_error *e)
+{
+	const struct job *job = arg;
+	const uint64_t value = 77;
+	int result = stop_write(s, job->arena->threads + 64, &value, 8, e);
+
+	if (!result)
+		result = stop_write(s, job->arena->threads + WIPE, &value, 8, e);
+	if (!result)
+		result = stop_write(s, job->arena->threads + WIPE + WIPE_SIZE - 8, &value, 8, e);
+	if (!result)
+		result = stop_write(s, job->arena->threads + WIPE + WIPE_SIZE, &value, 8, e);
+	return result;
+}
+
+/* A child has a copy, but for what is cleared; each gives back its own. */
+static void copied_by_fork(void **state)
+{
+	struct harness *h = *state;
+
+	for (int private = 0; private < 2; private ++) {
+		struct job job = {.private = private};
+		struct target *t = begin(h, &job), *c;
+		taddr_t at;
+		pid_t child;
+
+		help_stop_well(t, make, &job);
+		at = job.arena->threads;
+		assert_int_equal(job.arena->threads_size, SIZE);
+		assert_int_equal(word(t, at), ARENA_THREADS_MAGIC ^ at);
+		assert_int_equal(word(t, at + SIZE - 8), 0);
+		help_stop_well(t, store, &job);
+		child = (pid_t)atoi(help_ask(h, "fork"));
+		c = help_open(child);
+		assert_int_equal(word(c, at), ARENA_THREADS_MAGIC ^ at);
+		assert_int_equal(word(c, at + 64), 77);
+		assert_int_equal(word(c, at + WIPE), 0);
+		assert_int_equal(word(c, at + WIPE + WIPE_SIZE - 8), 0);
+		assert_int_equal(word(c, at + WIPE + WIPE_SIZE), 77);
+		assert_int_equal(word(t, at + WIPE), 77);
+		help_stop_well(c, unmap, &job);
+		help_stop_well(c, unmap, &job);
+		assert_int_equal(word(t, at + 64), 77);
+		target_close(c);
+		journal_destroy(job.journal);
+		help_stop_well(t, destroy, &job);
+		target_close(t);
+		harness_verify(h);
+		harness_end(h, 0);
+	}
+}
+
+/* True if the child came to the end without passing `step` fault points. */
+static bool die_at(pid_t pid, struct job *job, unsigned long step)
+{
+	pid_t child = fork();
+	int status = 0;
+
+	if (child == 0) {
+		struct dinst_error e = {0};
+		struct target *t;
+
+		alarm(60);
+		if (target_open(pid, &t, &e))
+			_exit(2);
+		fault_countdown = step;
+		if (target_stop(t, NULL, make, job, NULL, &e))
+			_exit(3);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WIFSIGNALED(status)) {
+		assert_int_equal(WTERMSIG(status), SIGKILL);
+		return false;
+	}
+	assert_int_equal(status, 0);
+	return true;
+}
+
+static int clean_tails(struct stop *s, void *arg, struct dinst_error *e)
+{
+	return remote_clean_tails(s, arg, e);
+}
+
+/* A thread that was running our calls finishes them by itself. */
+static void let_finish(struct target *t)
+{
+	size_t cleaned;
+
+	for (int i = 0; i < 500 && remote_tails_dirty(t); i++) {
+		help_stop_well(t, clean_tails, &cleaned);
+		usleep(1000);
+	}
+	assert_false(remote_tails_dirty(t));
+}
+
+/* Anonymous memory of ours that nobody has a record of. */
+static size_t unknown_parts(pid_t pid)
+{
+	struct dinst_error e = {0};
+	size_t count = 0;
+	struct maps m;
+
+	assert_int_equal(maps_read(pid, &m, &e), 0);
+	for (size_t i = 0; i < m.count; i++)
+		count += m.entries[i].hi - m.entries[i].lo >= SIZE - WIPE - WIPE_SIZE &&
+			 m.entries[i].hi - m.entries[i].lo <= SIZE && !m.entries[i].inode &&
+			 !m.entries[i].name[0] && !m.entries[i].shared;
+	maps_release(&m);
+	return count;
+}
+
+static void death_at_every_step(void **state)
+{
+	struct harness *h = *state;
+	struct arena_found found[4];
+	struct dinst_error e = {0};
+	struct job job = {0};
+	struct target *t = begin(h, &job);
+	const size_t before = unknown_parts(h->pid);
+	size_t with_part = 0;
+	unsigned long step;
+
+	for (step = 1; step < STEPS_MAX; step++) {
+		bool whole = die_at(h->pid, &job, step);
+		int count = 0;
+
+		let_finish(t);
+		count = arena_find(t, found, 4, &e);
+		assert_in_range(count, 0, 1);
+		if (count) {
+			with_part += found[0].threads != 0;
+			help_stop_well(t, unmap_found, &found[0]);
+		}
+		assert_int_equal(unknown_parts(h->pid), before);
+		if (whole)
+			break;
+	}
+	assert_in_range(step, 20, STEPS_MAX - 1);
+	assert_true(with_part > 3);
+	target_close(t);
+	harness_kill(h);
+}
+
+static int steal(struct stop *s, void *arg, struct dinst_error *e)
+{
+	const struct job *job = arg;
+	const uint64_t value = 1;
+
+	return stop_write(s, job->arena->threads, &value, 8, e);
+}
+
+/* What does not look like ours any more is not unmapped. */
+static void not_ours_any_more(void **state)
+{
+	struct harness *h = *state;
+	struct arena_found found[2];
+	struct dinst_error e = {0};
+	struct job job = {0};
+	struct target *t = begin(h, &job);
+	taddr_t at;
+
+	help_stop_well(t, make, &job);
+	at = job.arena->threads;
+	assert_int_equal(arena_find(t, found, 2, &e), 1);
+	assert_int_equal(found[0].threads, at);
+	assert_int_equal(found[0].threads_size, SIZE);
+	help_stop_well(t, steal, &job);
+	assert_int_equal(arena_find(t, found, 2, &e), 1);
+	assert_int_equal(found[0].threads, 0);
+	journal_destroy(job.journal);
+	help_stop_well(t, destroy, &job);
+	assert_int_equal(word(t, at), 1);
+	target_close(t);
+	harness_kill(h);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(copied_by_fork),
+		CASE(death_at_every_step),
+		CASE(not_ours_any_more),
+	};
+
+	return cmocka_run_group_tests_name("live/arena_threads", tests, NULL, NULL);
+}
