@@ -32,7 +32,7 @@ while getopts n:k:r:i:o: option; do
 done
 shift $((OPTIND - 1))
 [ $# -gt 0 ] || { echo "usage: running.sh [OPTIONS] -- COMMAND..." >&2; exit 2; }
-title=$(basename "$1")
+title=${TITLE:-$(basename "$1")}
 dir=$(mktemp -d "${TMPDIR:-/tmp}/dinst-running-XXXXXX") || exit 2
 feeder='' mutator='' program=''
 
@@ -141,6 +141,7 @@ attach() {
 	launch "$way" "${command[@]}"
 	pid=$(pid_of "$program")
 	sleep "$(awk -v ms="$plain" -v half="$input" 'BEGIN { print half != "" ? 0.05 : ms / 3000 }')"
+	: >"$run/log/attach.log"
 	"$instrument" "$pid" "$kinds" "$2" "$1" "${foci[@]}" >"$run/log/attach.log" 2>&1 &
 	mutator=$!
 	# the last kind at the last resource is in, or it is over
