@@ -66,6 +66,19 @@ static bool has_index(const struct x86_layout *l)
 	return x86_has_sib(l) && ((l->sib >> 3 & 7) != 4 || (l->rex & REX_X));
 }
 
+/*
+ * call *%rsp, and calls through the eight bytes that the return address takes:
+ * with the address pushed first they would go elsewhere.
+ */
+static bool reads_what_is_pushed(const struct x86_layout *l, const struct arch_insn *insn)
+{
+	int64_t disp = x86_read_signed(insn->bytes + l->disp_offset, l->disp_size);
+
+	if (x86_mod(l) == 3)
+		return x86_rm(l) == RSP;
+	return x86_is_stack_based(l) && disp > -16 && disp < 0;
+}
+
 /* ff: inc dec call call-far jmp jmp-far push */
 static void look_at_group_5(const struct x86_layout *l, struct arch_insn *insn)
 {
@@ -76,9 +89,8 @@ static void look_at_group_5(const struct x86_layout *l, struct arch_insn *insn)
 	if (ext < 2 || ext > 5)
 		return;
 	insn->flow = ext < 4 ? ARCH_FLOW_CALL_INDIRECT : ARCH_FLOW_JUMP_INDIRECT;
-	/* Far; call *%rsp: the pushed address moves what it reads. */
-	if ((ext & 1) || (ext == 2 && x86_mod(l) == 3 && x86_rm(l) == RSP))
-		insn->flags |= ARCH_INSN_NO_MOVE;
+	if ((ext & 1) || (ext == 2 && reads_what_is_pushed(l, insn)))
+		insn->flags |= ARCH_INSN_NO_MOVE; /* far, or not the same once it has pushed */
 	if (l->prefixes & PREFIX_3E)
 		insn->flags |= ARCH_INSN_NO_TRACK;
 	if (ext >= 4 && has_index(l))

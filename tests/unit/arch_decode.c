@@ -95,6 +95,13 @@ static const struct {
 	{"67ff1510000000", CALLI, RIP | MEM | STAY, 0, 0x17},
 	{"ff5008", CALLI, MEM, 0, 0},
 	{"ff542408", CALLI, MEM | STACK, 0, 0},
+	{"ff5424f8", CALLI, MEM | STACK | STAY, 0, 0}, /* where it pushes */
+	{"ff5424f1", CALLI, MEM | STACK | STAY, 0, 0},
+	{"ff54c4f8", CALLI, MEM | STACK | STAY, 0, 0},
+	{"ff9424ffffffff", CALLI, MEM | STACK | STAY, 0, 0},
+	{"ff5424f0", CALLI, MEM | STACK, 0, 0},
+	{"ff6424f8", JUMPI, MEM | STACK, 0, 0}, /* a jump pushes nothing */
+	{"41ff5424f8", CALLI, MEM, 0, 0},
 	{"41ff542408", CALLI, MEM, 0, 0},  /* r12 is no stack pointer */
 	{"ff18", CALLI, MEM | STAY, 0, 0}, /* far */
 	{"ffe0", JUMPI, 0, 0, 0},
