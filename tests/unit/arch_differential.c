@@ -86,6 +86,10 @@ static void localize(uint8_t *bytes, const struct x86_layout *l, const struct ar
 	int64_t after = (int64_t)(CODE + ORIGIN + l->length);
 	bool far_target = run_random() & 1;
 
+	if ((l->attributes & OP_IMM_MASK) == OP_MOFFS && l->imm_size == 8) {
+		store32(bytes + l->imm_offset, (int64_t)(SCRATCH + OPERAND_AT));
+		store32(bytes + l->imm_offset + 4, (int64_t)((SCRATCH + OPERAND_AT) >> 32));
+	}
 	if (x86_is_pc_relative(l) && !(l->prefixes & PREFIX_67))
 		store32(bytes + l->disp_offset, (int64_t)(SCRATCH + OPERAND_AT) - after);
 	if (!insn->target)
@@ -334,7 +338,8 @@ static enum exclusion execute(const struct arch_insn *insn, const struct x86_lay
 	return RUN_IT;
 }
 
-static void try_instruction(const struct arch_insn *found)
+/* False if its like was tried before. */
+static bool try_instruction(const struct arch_insn *found)
 {
 	struct arch_insn insn;
 	struct x86_layout l;
@@ -342,18 +347,19 @@ static void try_instruction(const struct arch_insn *found)
 	enum exclusion why;
 
 	if (x86_layout_read(found->bytes, found->length, &l) != ARCH_OK)
-		return;
+		return false;
 	memcpy(bytes, found->bytes, sizeof(bytes));
 	localize(bytes, &l, found);
 	if (!is_new(bytes, found->length))
-		return;
+		return false;
 	if (arch_decode(bytes, found->length, CODE + ORIGIN, &insn) != ARCH_OK)
-		return;
+		return false;
 	forms++;
 	why = exclude(&insn, &l);
 	if (why == RUN_IT)
 		why = execute(&insn, &l);
 	counts[why]++;
+	return true;
 }
 
 /* Decodes all executable segments of a library from the beginning. */
@@ -381,33 +387,70 @@ static int sweep(struct dl_phdr_info *info, size_t size, void *name)
 	return 1;
 }
 
+static size_t parse(const char *text, uint8_t *bytes)
+{
+	size_t size = strlen(text) / 2;
+
+	for (size_t k = 0; k < size; k++) {
+		unsigned byte;
+
+		assert_int_equal(sscanf(text + 2 * k, "%2x", &byte), 1);
+		bytes[k] = (uint8_t)byte;
+	}
+	return size;
+}
+
+/* One form of a rule; what became of it must be what the rule says. */
+static void try_rare_form(const char *text, const char *rule, enum outcome expected)
+{
+	long before = completed, refused = counts[EX_REFUSED], lacking = counts[EX_ABSENT];
+	uint8_t bytes[ARCH_INSN_MAX + 1] = {0};
+	size_t size = parse(text, bytes);
+	struct arch_insn insn;
+	bool ok;
+
+	if (arch_decode(bytes, size, CODE + ORIGIN, &insn) != ARCH_OK || insn.length != size)
+		fail_msg("%s is no instruction", text);
+	/* A form may stand in more than one rule. */
+	if (!try_instruction(&insn))
+		return;
+	switch (expected) {
+	case REFUSED:
+		ok = counts[EX_REFUSED] == refused + 1;
+		break;
+	case LEFT_OUT:
+		ok = counts[EX_REFUSED] == refused;
+		break;
+	case MAY_LACK:
+		ok = completed == before + 1 || counts[EX_ABSENT] == lacking + 1;
+		break;
+	default:
+		ok = completed == before + 1;
+	}
+	if (!ok)
+		fail_msg("%s: %s", rule, text);
+}
+
 static void try_rare_forms(void)
 {
-	for (size_t i = 0; i < sizeof(rare) / sizeof(rare[0]); i++) {
+	for (size_t i = 0; i < sizeof(rare) / sizeof(rare[0]); i++)
+		for (size_t k = 0; k < 20 && rare[i].forms[k]; k++)
+			try_rare_form(rare[i].forms[k], rare[i].rule, rare[i].outcome);
+	for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+		uint8_t bytes[ARCH_INSN_MAX + 1] = {0};
+		size_t size = parse(unknown[i], bytes);
 		struct arch_insn insn;
-		uint8_t bytes[ARCH_INSN_MAX];
-		size_t size = strlen(rare[i]) / 2;
 
-		for (size_t k = 0; k < size; k++) {
-			unsigned byte;
-
-			assert_int_equal(sscanf(rare[i] + 2 * k, "%2x", &byte), 1);
-			bytes[k] = (uint8_t)byte;
-		}
-		if (arch_decode(bytes, size, CODE + ORIGIN, &insn) != ARCH_OK ||
-		    insn.length != size)
-			fail_msg("%s is no instruction", rare[i]);
-		try_instruction(&insn);
+		if (arch_decode(bytes, size, CODE + ORIGIN, &insn) != ARCH_UNKNOWN)
+			fail_msg("%s is known", unknown[i]);
 	}
 	for (unsigned condition = 0; condition < 16; condition++) {
-		const uint8_t narrow[] = {(uint8_t)(0x70 + condition), 0};
-		const uint8_t wide[] = {0x0f, (uint8_t)(0x80 + condition), 0, 0, 0, 0};
-		struct arch_insn insn;
+		char text[16];
 
-		assert_int_equal(arch_decode(narrow, 2, CODE + ORIGIN, &insn), ARCH_OK);
-		try_instruction(&insn);
-		assert_int_equal(arch_decode(wide, 6, CODE + ORIGIN, &insn), ARCH_OK);
-		try_instruction(&insn);
+		snprintf(text, sizeof(text), "%02x00", 0x70 + condition);
+		try_rare_form(text, "conditional jumps", MOVED_ALIKE);
+		snprintf(text, sizeof(text), "0f%02x00000000", 0x80 + condition);
+		try_rare_form(text, "conditional jumps", MOVED_ALIKE);
 	}
 }
 
