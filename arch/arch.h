@@ -80,7 +80,8 @@ enum arch_insn_flag {
 	ARCH_INSN_MEMORY = 1 << 7,	   /* reads or writes memory: may fault */
 	ARCH_INSN_INDEXED_JUMP = 1 << 8,   /* indirect jump through a scaled table operand */
 	ARCH_INSN_NO_TRACK = 1 << 9,	   /* notrack jump: a jump table by construction */
-	ARCH_INSN_STACK_OPERAND = 1 << 10, /* memory operand based on the stack pointer */
+	ARCH_INSN_STACK_OPERAND = 1 << 10, /* memory operand based on the stack pointer, or
+					      a push or pop that has no other */
 	ARCH_INSN_FRAME = 1 << 11,	   /* tears down a frame (pop, leave, add to sp) */
 };
 
@@ -381,6 +382,15 @@ void arch_frame_close(struct arch_buf *out, const struct arch_frame *frame);
 enum { ARCH_ADDRESS_MAX = 32 }; /* most bytes it takes */
 void arch_emit_effective_address(struct arch_buf *out, const struct arch_memory *memory,
 				 arch_regset destination, size_t pushed);
+
+/*
+ * Stores that address into the 64-bit word at `word`, in a frame that nobody
+ * else uses (others' snippets may have changed base and index): raise its needs
+ * first. `pushed`: what the stack pointer is lower by besides the frame's own.
+ */
+void arch_record_needs(struct arch_frame *frame);
+void arch_emit_record_address(const struct arch_memory *memory, taddr_t word, size_t pushed,
+			      const struct arch_frame *frame, struct arch_buf *out);
 
 /* ------------------------------------------------------------ counters */
 

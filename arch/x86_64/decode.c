@@ -86,6 +86,8 @@ static void look_at_group_5(const struct x86_layout *l, struct arch_insn *insn)
 
 	if (ext == 2 || ext == 6)
 		insn->flags |= ARCH_INSN_MEMORY;
+	if (ext == 6 && x86_mod(l) == 3)
+		insn->flags |= ARCH_INSN_STACK_OPERAND;
 	if (ext < 2 || ext > 5)
 		return;
 	insn->flow = ext < 4 ? ARCH_FLOW_CALL_INDIRECT : ARCH_FLOW_JUMP_INDIRECT;
@@ -179,6 +181,27 @@ static bool tears_down(const struct x86_layout *l, const uint8_t *bytes)
 	}
 }
 
+/* OP_IMPLICIT: push, pop, leave and their kin access the stack and nothing else. */
+static bool is_stack_only(const struct x86_layout *l)
+{
+	if (l->encoding != X86_LEGACY || l->map > 1)
+		return false;
+	if (l->map == 1) /* segment registers; not VIA, not maskmovq */
+		return (l->opcode & 0xf6) == 0xa0;
+	switch (l->opcode) {
+	case 0x50 ... 0x5f:
+	case 0x68:
+	case 0x6a:
+	case 0x9c ... 0x9d:
+	case 0xc8 ... 0xc9:
+		return true;
+	case 0x8f:
+		return x86_mod(l) == 3;
+	default:
+		return false;
+	}
+}
+
 /* All 16 bytes: those of the instruction, and zeros. */
 static void copy_bytes(struct arch_insn *insn, const uint8_t *bytes, size_t size)
 {
@@ -222,6 +245,8 @@ int arch_decode(const uint8_t *bytes, size_t size, taddr_t address, struct arch_
 		insn->target = address + l.length + x86_read_signed(bytes + l.imm_offset, 4);
 	if (x86_is_memory(&l))
 		look_at_memory(&l, insn);
+	else if ((attributes & OP_IMPLICIT) && is_stack_only(&l))
+		insn->flags |= ARCH_INSN_STACK_OPERAND;
 	if ((attributes & OP_STACK) && tears_down(&l, insn->bytes))
 		insn->flags |= ARCH_INSN_FRAME;
 	if ((attributes & OP_LOOK) && !look(&l, insn))

@@ -141,9 +141,20 @@ static const struct {
 	{"62f1fe486f0510000000", NEXT, RIP | MEM, 0, 0x1a},
 	{"62f36d4825051000000011", NEXT, RIP | MEM, 0, 0x1b},
 	{"f0480fb111", NEXT, LOCK | MEM, 0, 0},
-	{"55", NEXT, MEM, 0, 0},
-	{"5d", NEXT, MEM | FRAME, 0, 0},
-	{"c9", NEXT, MEM | FRAME, 0, 0},
+	{"55", NEXT, MEM | STACK, 0, 0},
+	{"5d", NEXT, MEM | STACK | FRAME, 0, 0},
+	{"c9", NEXT, MEM | STACK | FRAME, 0, 0},
+	{"6a01", NEXT, MEM | STACK, 0, 0},
+	{"9c", NEXT, MEM | STACK, 0, 0},
+	{"fff0", NEXT, MEM | STACK, 0, 0},
+	{"8fc0", NEXT, MEM | STACK | FRAME, 0, 0},
+	{"0fa0", NEXT, MEM | STACK, 0, 0},
+	{"ff30", NEXT, MEM, 0, 0},
+	{"ff3424", NEXT, MEM | STACK, 0, 0},
+	{"8f00", NEXT, MEM | FRAME, 0, 0},
+	{"a4", NEXT, MEM, 0, 0},
+	{"0ff7c1", NEXT, MEM, 0, 0},
+	{"d7", NEXT, MEM, 0, 0},
 	{"4883c408", NEXT, FRAME, 0, 0},
 	{"4883ec80", NEXT, FRAME, 0, 0}, /* sub $-128,%rsp */
 	{"4883ec08", NEXT, 0, 0, 0},
@@ -154,7 +165,7 @@ static const struct {
 	{"488d65d8", NEXT, FRAME, 0, 0}, /* lea -40(%rbp),%rsp */
 	{"48b88877665544332211", NEXT, 0, 0, 0},
 	{"48a18877665544332211", NEXT, MEM, 0, 0},
-	{"c8100001", NEXT, MEM, 0, 0},
+	{"c8100001", NEXT, MEM | STACK, 0, 0},
 	{"0f0d08", NEXT, 0, 0, 0},   /* prefetchw */
 	{"f30fc7f8", NEXT, 0, 0, 0}, /* rdpid */
 };
