@@ -170,8 +170,16 @@ static void emit_place(struct code *c, unsigned insn, enum point_place place, en
 			  (which != ENTRIES || c->body->pieces[end].kind == POINT_ENTRY);
 	     end++)
 		;
-	if (end > first)
-		emit_frame(c, first, end, home);
+	while (first < end) {
+		unsigned next = first + 1;
+
+		/* What reads the instruction's own registers shares its frame with nobody. */
+		if (c->body->pieces[first].snippet.kind != SNIPPET_ADDRESS)
+			while (next < end && c->body->pieces[next].snippet.kind != SNIPPET_ADDRESS)
+				next++;
+		emit_frame(c, first, next, home);
+		first = next;
+	}
 }
 
 /* The offset that is assumed for something that comes later, once it is known. */

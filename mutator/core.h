@@ -54,6 +54,9 @@ enum snippet_kind {
 	SNIPPET_NONE,  /* nothing: for PLACE_BYPASS, which only leads control elsewhere */
 	SNIPPET_ENTER, /* per-thread state: an activation begins */
 	SNIPPET_LEAVE, /* ... and ends */
+	/* At loads and stores: the address of the last access goes into the first word of
+	 * `counter`. Argument: access_pack(). */
+	SNIPPET_ADDRESS,
 };
 
 struct snippet {

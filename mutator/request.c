@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mutator/access.h"
 #include "mutator/request.h"
 
 /* -------------------------------------------------------------- metrics */
@@ -229,8 +230,12 @@ static int link_part(struct request *r, struct instance *i, struct module *m, st
 	struct snippet snippet = {.kind = r->metric->snippet};
 	struct session *s = r->session;
 	struct site *site;
-	int status = site_make(s, m, place, plan, (unsigned)p->window, &site, e);
+	int status;
 
+	if (snippet.kind == SNIPPET_ADDRESS &&
+	    !access_word(m->image, &plan->windows[p->window], p, m->bias, &snippet.argument))
+		return dinst_fail(e, DINST_REFUSED, "the address of an access is not computable");
+	status = site_make(s, m, place, plan, (unsigned)p->window, &site, e);
 	if (status < 0)
 		return status;
 	if (!site_is_in_place(s, site))

@@ -5,6 +5,7 @@
  * The only place that knows what the kinds of snippets are made of. What
  * surrounds them (saved registers, order, relocated instructions) is body.c's.
  */
+#include "mutator/access.h"
 #include "mutator/core.h"
 
 void snippet_look_around(const struct session *s, const struct place *p,
@@ -43,6 +44,8 @@ void snippet_needs(const struct snippet_context *context, const struct snippet *
 
 		arch_count_needs(&spec, frame);
 	}
+	if (snippet->kind == SNIPPET_ADDRESS)
+		arch_record_needs(frame);
 }
 
 void snippet_emit(const struct snippet_context *context, const struct snippet *snippet,
@@ -52,5 +55,12 @@ void snippet_emit(const struct snippet_context *context, const struct snippet *s
 		const struct arch_counter spec = counter_of(context, snippet);
 
 		arch_emit_count(&spec, frame, out, cold);
+	}
+	if (snippet->kind == SNIPPET_ADDRESS) {
+		struct arch_memory access;
+		size_t pushed;
+
+		access_unpack(snippet->argument, &access, &pushed);
+		arch_emit_record_address(&access, snippet->counter, pushed, frame, out);
 	}
 }

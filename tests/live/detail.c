@@ -60,6 +60,17 @@ static const struct count_case cases[] = {
 	{"d_memory", POINT_LOOP_ENTRY, 1, 0},
 	{"d_memory", POINT_LOOP_ROUND, 3, 0},
 	{"d_memory", POINT_LOOP_EXIT, 1, 0},
+	/* One for an instruction that loads or stores, implied accesses of the stack too. */
+	{"d_straight", POINT_LOAD, 12, 0},
+	{"d_straight", POINT_STORE, 6, 0},
+	{"d_switch", POINT_LOAD, 9, 0},
+	{"d_recursive", POINT_LOAD, 49, 0},
+	{"d_recursive", POINT_STORE, 48, 0},
+	/* What pop loads is beyond reach: between a return point and the exit's own window. */
+	{"d_split", POINT_LOAD, 2, 1},
+	{"d_split", POINT_STORE, 9, 0},
+	{"d_memory", POINT_LOAD, 14, 0},
+	{"d_memory", POINT_STORE, 13, 0},
 	{"d_recursive", POINT_ENTRY, 25, 0},
 	{"d_recursive", POINT_EXIT, 25, 0},
 	{"d_recursive", POINT_CALL, 24, 0},
