@@ -123,6 +123,8 @@ judge() {
 	if grep -hE '^instrument: ' "$run"/log/*.log >"$run/errors" 2>/dev/null; then
 		difference="$difference$(head -1 "$run/errors")"
 	fi
+	# in and out all the time: it may have ended before the first round counted anything
+	[ "$1" != removed ] || [ "$counted" != 0 ] || counted=none
 	if [ -z "$difference" ] && [ -n "$counted" ] && [ "$counted" != 0 ] && [ $end = yes ]; then
 		echo "  $1: same, $took ms (plain $plain ms), at most $counted at one kind"
 	else
