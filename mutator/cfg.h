@@ -30,6 +30,7 @@ enum cfg_block_flag {
 	BLOCK_COLD = 1 << 5,	  /* in another piece than the entry */
 	BLOCK_STOPS = 1 << 6,	  /* ends in a call that does not return, or in a trap */
 	BLOCK_CALLS = 1 << 7,	  /* has a call */
+	BLOCK_SURE = 1 << 8,	  /* edges lead to it from the entry or a handler: it is code */
 };
 
 enum cfg_edge_kind {

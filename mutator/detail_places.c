@@ -246,6 +246,10 @@ static enum refusal why_not(const struct detail *d, size_t at)
 
 	if (owner)
 		return REFUSAL_TAKEN;
+	if (d->flow.unresolved)
+		return REFUSAL_UNRESOLVED;
+	if (!block_of(d, at) || !(block_of(d, at)->flags & BLOCK_SURE))
+		return REFUSAL_UNDECODED;
 	return d->why[at] ? (enum refusal)d->why[at] : REFUSAL_NO_ROOM;
 }
 

@@ -73,9 +73,12 @@ static bool is_free(const struct detail *d, size_t at)
 	return !d->windows.owner[at];
 }
 
-static bool is_reached(const struct detail *d, size_t at)
+/* Executed for sure: what only an address leads to may be a table in the code. */
+static bool is_code(const struct detail *d, size_t at)
 {
-	return flow_marks(&d->flow, d->flow.insns.items[at].address) & MARK_REACHED;
+	int32_t block = d->cfg.block_of[at];
+
+	return block != CFG_NONE && d->cfg.blocks[block].flags & BLOCK_SURE;
 }
 
 /* How many instructions from `first` on are one straight line, free, and may move. */
@@ -84,7 +87,7 @@ static unsigned straight(const struct detail *d, size_t first)
 	unsigned count = 1;
 
 	while (count < WINDOW_INSNS_MAX * 4 && joins_next(&d->windows, first + count - 1) &&
-	       is_free(d, first + count))
+	       is_free(d, first + count) && is_code(d, first + count))
 		count++;
 	return count;
 }
@@ -182,13 +185,16 @@ int detail_cover(struct detail *d, struct dinst_error *e)
 	unsigned took = 1;
 	int r = 0;
 
+	/* Nobody knows what is code there, and what is jumped to. */
+	if (d->flow.unresolved)
+		return 0;
 	for (size_t i = 0; i < count && r == 0; i += took) {
 		took = 1;
-		if (is_free(d, i) && is_reached(d, i))
+		if (is_free(d, i) && is_code(d, i))
 			r = cover_from(d, i, &took, e);
 	}
 	for (size_t i = 0; i < count && r == 0; i++)
-		if (is_free(d, i) && is_reached(d, i))
+		if (is_free(d, i) && is_code(d, i))
 			r = cover_short(d, i, e);
 	return r;
 }

@@ -82,7 +82,7 @@ static void put_block(FILE *out, const struct cfg *g, const struct cfg_block *b,
 		fprintf(out, "+%llu", (unsigned long long)(b->start - base));
 	else
 		fputs("cold", out);
-	if (b->flags & ~(uint32_t)BLOCK_CALLS)
+	if (b->flags & ~(uint32_t)(BLOCK_CALLS | BLOCK_SURE))
 		fputc(' ', out);
 	for (unsigned i = 0; i < 7; i++)
 		if (b->flags & 1u << i && !(1u << i == BLOCK_ENTERED && b->flags & BLOCK_ENTRY))
