@@ -318,7 +318,7 @@ CASE t_d_clone, SLOW
 	SAVE %rsi
 	SAVE %rdi
 	mov $56, %eax
-	lea 1024(%rsi), %rsi
+	lea -4096(%rsi), %rsi
 	mov $0x4100 | 17, %edi
 	xor %edx, %edx
 	xor %r10d, %r10d

@@ -10,7 +10,7 @@
  * ends: a thread more makes threads and processes that end in a function.
  *
  * Commands, one a line:
- *   run N     every thread does N rounds, the first of them a slow one in between; "done"
+ *   run N     every thread does N rounds, the first a slow one too; "done"
  *   start     rounds without end; "running"
  *   pause     until every thread is at the end of a round; "paused ROUNDS SLOW ENDS SIGNALS INSIDE",
  *             all since the program was started
@@ -81,10 +81,10 @@ __attribute__((noinline)) static void work(struct worker *w)
 	if (with_storm)
 		storm_begin();
 	while ((n = wait_for_work(&seen)))
-		for (; n && !(n < 0 && !__atomic_load_n(&left, __ATOMIC_ACQUIRE)); n--) {
+		for (long i = 0; n < 0 ? __atomic_load_n(&left, __ATOMIC_ACQUIRE) : i < n; i++) {
 			run_round(w, false);
 			w->rounds++;
-			if (w->number == 0 && w->rounds % SLOW_EVERY == 1) {
+			if (w->number == 0 && i % SLOW_EVERY == 0) {
 				run_round(w, true);
 				w->slow_rounds++;
 			}
@@ -174,6 +174,8 @@ static void *ender_main(void *arg)
 	uint64_t seen = 0;
 	long n;
 
+	/* The first ones leave things behind: a handler, a heap, a stack that is kept. */
+	one_ending();
 	while ((n = wait_for_work(&seen)))
 		for (; n && !(n < 0 && !__atomic_load_n(&left, __ATOMIC_ACQUIRE)); n--) {
 			one_ending();

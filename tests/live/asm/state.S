@@ -188,10 +188,10 @@ CASE t_s_frame, ODD
 	ret
 END t_s_frame
 
-	/* A stack of its own, in the scratch; back by what it has kept. */
+	/* A stack of its own, below the scratch; back by what it has kept. */
 CASE t_s_switch, ODD
 	mov %rsp, %rax
-	lea 512(%rsi), %rsp
+	mov %rsi, %rsp
 	.cfi_def_cfa_register %rax
 	mov %rdi, -8(%rsp)
 	push %r8

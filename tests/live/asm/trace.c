@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
 
 #include "tests/live/asm/driver.h"
@@ -17,7 +18,7 @@ uint64_t trace_low, trace_high;
 volatile bool tracing;
 
 static struct trace *current;
-static uint64_t previous;
+static uint64_t previous, made;
 
 static void count_edge(uint64_t from, uint64_t to)
 {
@@ -50,6 +51,11 @@ static bool is_repeat(const uint8_t *code)
 	return (code[i] >= 0xa4 && code[i] <= 0xa7) || (code[i] >= 0xaa && code[i] <= 0xaf);
 }
 
+static bool is_syscall(uint64_t pc)
+{
+	return ((const uint8_t *)pc)[0] == 0x0f && ((const uint8_t *)pc)[1] == 0x05;
+}
+
 static void count(uint64_t pc)
 {
 	bool inside = pc >= trace_low && pc < trace_high;
@@ -70,13 +76,18 @@ static void on_trap(int sig, siginfo_t *info, void *context)
 	if (!tracing)
 		wrong("a trap at %#llx", (unsigned long long)pc);
 	/* After a system call the trap comes one instruction late. */
-	if (previous) {
-		const uint8_t *code = (const uint8_t *)previous;
-
-		if (code[0] == 0x0f && code[1] == 0x05 && pc != previous + 2)
-			count(previous + 2);
-	}
+	while (previous && is_syscall(previous) && pc != previous + 2)
+		count(previous + 2);
 	count(pc);
+	if (is_syscall(pc)) {
+		long number = ((ucontext_t *)context)->uc_mcontext.gregs[REG_RAX];
+
+		/* What a child did ends there; its parent comes out of the call that made it. */
+		if (number == SYS_clone)
+			made = pc;
+		else if (number == SYS_exit)
+			previous = made;
+	}
 	(void)sig;
 	(void)info;
 }

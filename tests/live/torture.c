@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * torture.c - every point of the tortured target (tests/live/asm/), in and out
+ * while it runs, and counted exactly where it rests.
+ *
+ * TORTURE_MS of the environment: of each part of each churning case; for the
+ * rest see harness_torture.h.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/live/harness_torture.h"
+
+/* --------------------------------------------------------------- counting */
+
+struct totals {
+	size_t points, refused, wrong, missing;
+	uint64_t counted;
+};
+
+static void compare(const struct torture *t, const struct torture_function *f, enum point_kind kind,
+		    uint64_t rounds, uint64_t slow, struct totals *total)
+{
+	const struct instance *i = torture_instance(t, f->focus, kind);
+	uint64_t value = i ? instance_value(i) : 0, right;
+	const char *what = torture_metric(kind)->name;
+	struct torture_truth x;
+
+	torture_expect(t, f, kind, &x);
+	right = x.counted[0] * rounds + x.counted[1] * slow;
+	total->points += x.points;
+	total->refused += x.refused;
+	total->counted += value;
+	if (x.exact && value != right && total->wrong++ < 20)
+		print_error("%s of %s: %llu, not %llu (%zu points, %zu refused; %llu + %llu a "
+			    "round)\n",
+			    what, f->name, (unsigned long long)value, (unsigned long long)right,
+			    x.points, x.refused, (unsigned long long)x.counted[0],
+			    (unsigned long long)x.counted[1]);
+	if (!x.undecoded &&
+	    (kind == POINT_EXIT || kind == POINT_CALL || kind == POINT_INSTRUCTION) &&
+	    (x.planned[0] != x.all[0] || x.planned[1] != x.all[1]) && total->missing++ < 20)
+		print_error("%s of %s: the %zu points that were found ran %llu + %llu times a "
+			    "round, all that there are %llu + %llu\n",
+			    what, f->name, x.points, (unsigned long long)x.planned[0],
+			    (unsigned long long)x.planned[1], (unsigned long long)x.all[0],
+			    (unsigned long long)x.all[1]);
+}
+
+static void count_kind(struct torture *t, enum point_kind kind)
+{
+	struct totals total = {0};
+	uint64_t rounds, slow;
+
+	if (!torture_insert(t, NULL, 0, kind, true, NULL))
+		fail_msg("no %s at all", torture_metric(kind)->name);
+	torture_ask(t, "run 20", "done");
+	torture_rest(t, &rounds, &slow);
+	for (size_t i = 0; i < t->function_count; i++)
+		compare(t, &t->functions[i], kind, rounds, slow, &total);
+	print_message("%s: %zu points, %zu refused, %llu counted in %llu rounds\n",
+		      torture_metric(kind)->name, total.points, total.refused,
+		      (unsigned long long)total.counted, (unsigned long long)rounds);
+	torture_remove_all(t);
+	if (total.wrong || total.missing)
+		fail_msg("%s: %zu functions counted wrongly, in %zu something is not found",
+			 torture_metric(kind)->name, total.wrong, total.missing);
+}
+
+/* One kind after the other. */
+static void run_counts(void **state, const char *program)
+{
+	struct torture t;
+
+	torture_begin(&t, state, program, "2", NULL);
+	for (int kind = POINT_ENTRY; kind < (int)torture_setting("TORTURE_KINDS", POINT_KINDS);
+	     kind++)
+		count_kind(&t, (enum point_kind)kind);
+	torture_end(&t);
+}
+
+static void test_counts(void **state)
+{
+	run_counts(state, "torture");
+}
+
+static void test_counts_fixed(void **state)
+{
+	run_counts(state, "torture-fixed");
+}
+
+/* All kinds at once: each counts what it counted alone, and so do those of each kind. */
+static void test_counts_together(void **state)
+{
+	unsigned kinds = (unsigned)torture_setting("TORTURE_SET", (1u << POINT_KINDS) - 1);
+	struct totals total = {0};
+	uint64_t rounds, slow;
+	struct torture t;
+
+	torture_begin(&t, state, "torture", "2", NULL);
+	for (int kind = POINT_KINDS - 1; kind >= 0; kind--)
+		if (kinds >> kind & 1)
+			assert_true(torture_insert(&t, NULL, 0, (enum point_kind)kind, true, NULL));
+	torture_ask(&t, "run 20", "done");
+	torture_rest(&t, &rounds, &slow);
+	for (int kind = 0; kind < POINT_KINDS; kind++)
+		for (size_t i = 0; i < t.function_count && kinds >> kind & 1; i++)
+			compare(&t, &t.functions[i], (enum point_kind)kind, rounds, slow, &total);
+	assert_int_equal(total.wrong, 0);
+	torture_remove_all(&t);
+	torture_end(&t);
+}
+
+/* -------------------------------------------------------------- churning */
+
+enum { SOME_MAX = 64 };
+
+/* One function, or some, or all with a letter. */
+static bool insert_some(struct torture *t, enum point_kind kind)
+{
+	const struct torture_function *some[SOME_MAX];
+	size_t count = 1 + (torture_pick(t, 3) ? 0 : torture_pick(t, SOME_MAX));
+
+	for (size_t i = 0; i < count; i++)
+		some[i] = &t->functions[torture_pick(t, (unsigned)t->function_count)];
+	return torture_insert(t, some, count, kind, false, NULL);
+}
+
+/* Subsets, in and out in any order. */
+static void churn(struct torture *t, unsigned ms)
+{
+	unsigned kinds = (unsigned)torture_setting("TORTURE_KINDS", POINT_KINDS);
+	uint64_t until = torture_now_ms() + ms, turns = 0;
+	size_t alive = 0;
+
+	for (; torture_now_ms() < until; turns++) {
+		const struct instance *i = t->s->instances;
+
+		if (alive < 40 && (!alive || torture_pick(t, 3))) {
+			insert_some(t, (enum point_kind)torture_pick(t, kinds));
+		} else {
+			for (unsigned n = torture_pick(t, (unsigned)alive); n; n--)
+				i = i->next;
+			session_remove(t->s, i->id);
+			if (torture_pick(t, 4) == 0)
+				session_flush_all(t->s);
+		}
+		alive = 0;
+		for (i = t->s->instances; i; i = i->next)
+			alive++;
+	}
+	torture_remove_all(t);
+	print_message("%llu changes\n", (unsigned long long)turns);
+}
+
+/* All kinds into all functions, out again, and so on. */
+static void waves(struct torture *t, unsigned ms)
+{
+	unsigned kinds = (unsigned)torture_setting("TORTURE_KINDS", POINT_KINDS);
+	uint64_t until = torture_now_ms() + ms, turns = 0;
+
+	for (; torture_now_ms() < until; turns++) {
+		for (unsigned k = 0; k < kinds; k++)
+			torture_insert(t, NULL, 0, (enum point_kind)((k + turns) % kinds), false,
+				       NULL);
+		usleep(20000);
+		while (t->s->instances)
+			session_remove(t->s, t->s->instances->id);
+		if (turns & 1)
+			session_flush_all(t->s);
+	}
+	torture_remove_all(t);
+	print_message("%llu waves\n", (unsigned long long)turns);
+}
+
+/* Every single instruction, in and out as fast as it goes. */
+static void instructions(struct torture *t, unsigned ms)
+{
+	uint64_t until = torture_now_ms() + ms, turns = 0;
+
+	if (torture_setting("TORTURE_KINDS", POINT_KINDS) <= POINT_INSTRUCTION)
+		return;
+	for (; torture_now_ms() < until; turns++) {
+		assert_true(torture_insert(t, NULL, 0, POINT_INSTRUCTION, false, NULL));
+		torture_remove_all(t);
+	}
+	print_message("%llu times every instruction\n", (unsigned long long)turns);
+}
+
+static void run_churn(void **state, const char *program, const char *threads, const char *how)
+{
+	unsigned ms = (unsigned)torture_setting("TORTURE_MS", 1500);
+	uint64_t rounds, slow;
+	struct torture t;
+
+	harness_limit(60 + 3 * ms / 1000);
+	torture_begin(&t, state, program, threads, how);
+	torture_ask(&t, "start", "running");
+	instructions(&t, ms);
+	waves(&t, ms);
+	churn(&t, ms);
+	torture_rest(&t, &rounds, &slow);
+	print_message("%llu rounds, %llu endings, %llu signals, %llu of them in code of ours\n",
+		      (unsigned long long)rounds, (unsigned long long)t.ends,
+		      (unsigned long long)t.signals, (unsigned long long)t.inside);
+	assert_true(rounds > 0);
+	if (how && !strcmp(how, "storm"))
+		assert_true(t.signals > 0);
+	if (how && !strcmp(how, "ends"))
+		assert_true(t.ends > 0);
+	torture_end(&t);
+}
+
+static void test_churn(void **state)
+{
+	run_churn(state, "torture", "3", NULL);
+}
+
+static void test_churn_fixed(void **state)
+{
+	run_churn(state, "torture-fixed", "3", NULL);
+}
+
+static void test_storm(void **state)
+{
+	run_churn(state, "torture", "3", "storm");
+}
+
+static void test_ends(void **state)
+{
+	run_churn(state, "torture", "2", "ends");
+}
+
+/* What is entered and never left: by threads and processes that end in it. */
+static void test_endings_counted(void **state)
+{
+	uint64_t rounds, slow, before;
+	unsigned entries, exits;
+	struct torture t;
+
+	torture_begin(&t, state, "torture", "1", "ends");
+	before = t.ends;
+	entries = session_insert_kind(t.s, "/Code/torture/x_ending", POINT_ENTRY);
+	exits = session_insert_kind(t.s, "/Code/torture/x_ending", POINT_EXIT);
+	torture_ask(&t, "run 20", "done");
+	torture_rest(&t, &rounds, &slow);
+	assert_int_equal(t.ends - before, 60);
+	assert_int_equal(session_value(t.s, entries), 60);
+	assert_int_equal(session_value(t.s, exits), 0);
+	torture_remove_all(&t);
+	torture_end(&t);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_counts), CASE(test_counts_fixed),    CASE(test_counts_together),
+		CASE(test_churn),  CASE(test_churn_fixed),     CASE(test_storm),
+		CASE(test_ends),   CASE(test_endings_counted),
+	};
+
+	/* A pattern of names, for trying things out. */
+	if (getenv("TORTURE_CASES"))
+		cmocka_set_test_filter(getenv("TORTURE_CASES"));
+	return cmocka_run_group_tests_name("live/torture", tests, NULL, NULL);
+}
