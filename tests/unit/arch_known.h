@@ -1,10 +1,45 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arch_known.h - where our decoder and Zydis differ for good, and why. Part of
- * arch_zydis.h.
+ * arch_known.h - where our decoder and Zydis differ for good, and why. For
+ * arch_zydis.h, which does the comparing.
  */
 #ifndef DINST_TESTS_ARCH_KNOWN_H
 #define DINST_TESTS_ARCH_KNOWN_H
+
+#include <Zydis/Zydis.h>
+#include <stdbool.h>
+
+#include "arch/x86_64/x86.h"
+
+enum difference {
+	WE_REFUSE,
+	THEY_REFUSE,
+	LENGTH,
+	PARTS,
+	FLOW,
+	TARGET,
+	REFERENCE,
+	LOCKED,
+	READ,
+	WRITTEN,
+	FLAGS_READ,
+	FLAGS_WRITTEN,
+	MEMORY,
+	DIFFERENCES,
+};
+
+/* Everything about the two opinions. */
+struct opinion {
+	const uint8_t *bytes;
+	size_t size;
+	uint64_t address;
+	int status;
+	struct arch_insn insn;
+	struct x86_layout layout;
+	bool known; /* to Zydis */
+	ZydisDecodedInstruction theirs;
+	ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
+};
 
 /* Instructions that we do not know, by the extension they came with. */
 static const struct {

@@ -10,29 +10,10 @@
 #ifndef DINST_TESTS_ARCH_ZYDIS_H
 #define DINST_TESTS_ARCH_ZYDIS_H
 
-#include <Zydis/Zydis.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "arch/x86_64/x86.h"
-
-enum difference {
-	WE_REFUSE,
-	THEY_REFUSE,
-	LENGTH,
-	PARTS,
-	FLOW,
-	TARGET,
-	REFERENCE,
-	LOCKED,
-	READ,
-	WRITTEN,
-	FLAGS_READ,
-	FLAGS_WRITTEN,
-	MEMORY,
-	DIFFERENCES,
-};
+#include "tests/unit/arch_known.h"
 
 static const char *const difference_names[DIFFERENCES] = {
 	"only Zydis knows",
@@ -49,21 +30,6 @@ static const char *const difference_names[DIFFERENCES] = {
 	"flags overwritten",
 	"memory",
 };
-
-/* Everything about the two opinions. */
-struct opinion {
-	const uint8_t *bytes;
-	size_t size;
-	uint64_t address;
-	int status;
-	struct arch_insn insn;
-	struct x86_layout layout;
-	bool known; /* to Zydis */
-	ZydisDecodedInstruction theirs;
-	ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
-};
-
-#include "tests/unit/arch_known.h"
 
 enum { TALLIES_MAX = 4000 };
 
