@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * serve_code.c - what a window leads to, for people: the instructions that move
- * to the trampoline, and the points that are served there.
+ * serve_code.c - what a window leads to, for people: its own instructions with
+ * the points that are served there, and the code that runs for them.
  *
  * Nothing here stops or changes the target.
  */
@@ -112,18 +112,101 @@ static void window_lines(json_t *code, const struct module *m, const struct func
 	}
 }
 
+/* ------------------------------------------------------- generated code */
+
+struct listing {
+	json_t *code;
+};
+
+/* "count, taken: edge (instance 3)" */
+static void snippet_text(const struct site_line *l, char *text, size_t size)
+{
+	static const char *const kinds[] = {
+		[SNIPPET_COUNT] = "count", [SNIPPET_NONE] = "nothing",	  [SNIPPET_ENTER] = "enter",
+		[SNIPPET_LEAVE] = "leave", [SNIPPET_ADDRESS] = "address",
+	};
+	const struct link *link = l->link;
+
+	if (!link) {
+		snprintf(text, size, "snippet at instruction %u%s", l->insn,
+			 l->cold ? ", seldom" : "");
+		return;
+	}
+	snprintf(text, size, "%s, %s%s (instance %u)%s",
+		 (size_t)link->snippet.kind < sizeof(kinds) / sizeof(*kinds)
+			 ? kinds[link->snippet.kind]
+			 : "snippet",
+		 place_name((enum point_place)link->place),
+		 point_kind_name((enum point_kind)link->kind), link->instance->id,
+		 l->cold ? ", seldom" : "");
+}
+
+static void meaning(const struct site_line *l, char *text, size_t size)
+{
+	switch (l->kind) {
+	case SITE_LINE_WINDOW:
+		snprintf(text, size, "in the target");
+		break;
+	case SITE_LINE_SWITCH:
+		snprintf(text, size, "switch");
+		break;
+	case SITE_LINE_SNIPPET:
+		snippet_text(l, text, size);
+		break;
+	case SITE_LINE_COPY:
+		snprintf(text, size, "instruction %u of the window", l->insn);
+		break;
+	case SITE_LINE_AROUND:
+		snprintf(text, size, "goes round a window: its instruction %u", l->insn);
+		break;
+	case SITE_LINE_BACK:
+		snprintf(text, size, "back to the target");
+		break;
+	case SITE_LINE_BASE:
+		snprintf(text, size, "when switched off");
+		break;
+	default:
+		snprintf(text, size, l->cold ? "data of a sequence, or filling" : "filling");
+	}
+}
+
+static void data_text(const struct arch_insn *data, char *text, size_t size)
+{
+	size_t used = (size_t)snprintf(text, size, ".byte");
+
+	for (unsigned i = 0; i < data->length && used + 8 < size; i++)
+		used += (size_t)snprintf(text + used, size - used, " %02x", data->bytes[i]);
+}
+
+static int add_line(void *arg, const struct site_line *l)
+{
+	const struct listing *list = arg;
+	char text[SERVE_INSN_TEXT], note[160];
+
+	if (l->kind == SITE_LINE_DATA)
+		data_text(&l->code, text, sizeof(text));
+	else
+		arch_format(&l->code, text, sizeof(text));
+	meaning(l, note, sizeof(note));
+	json_array_append_new(list->code, line_json(l->address, text, note));
+	return 0;
+}
+
+/* What is written in the target, or else what would move out of the window. */
 json_t *serve_site(struct session *s, const struct module *m, const struct function_plan *plan,
 		   size_t w)
 {
 	const struct window *window = &plan->windows[w];
 	const struct site *site = site_find(s, window->start + m->bias);
-	json_t *code = json_array();
+	struct listing list = {.code = json_array()};
 	char bytes[32];
 
 	snprintf(bytes, sizeof(bytes), window->padding ? "%u+%u" : "%u", window->length,
 		 window->padding);
-	window_lines(code, m, plan, w);
+	window_lines(list.code, m, plan, w);
+	if (site)
+		site_describe(s, site, add_line, &list);
 	return json_pack("{s:o, s:s, s:s, s:s, s:o}", "window",
 			 serve_address(window->start + m->bias), "bytes", bytes, "patch",
-			 patch_name(window->kind), "state", state_name(site), "code", code);
+			 patch_name(window->kind), "state", state_name(site), "code", list.code);
 }
