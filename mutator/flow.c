@@ -243,6 +243,8 @@ static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_er
 		if (r < 0)
 			return r;
 		flow_mark(f, v, MARK_REACHED);
+		if (f->unsure && known)
+			mark_bytes(f, &insn, MARK_CONFLICT);
 		if (!known) {
 			flow_mark(f, v, MARK_CONFLICT);
 			return 0;
@@ -251,9 +253,6 @@ static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_er
 		    insn.flow == ARCH_FLOW_CALL)
 			if (flow_contains(f, insn.target))
 				r = work_add(w, insn.target, e);
-		/* An address that is computed is for somebody to go to. */
-		if (insn.flags & ARCH_INSN_ADDRESS_OF && flow_contains(f, insn.data_ref))
-			r = work_add(w, insn.data_ref, e);
 		if (r < 0)
 			return r;
 		if (ends_line(f, &insn))
@@ -277,21 +276,11 @@ int flow_follow(struct flow *f, vaddr_t v, struct dinst_error *e)
 }
 
 /*
- * True if control may come in at the byte whose marks are f->marks[at]. What
- * only looks like an address, in a file that says of none that it is one, is
- * mostly chance where it would split an instruction: see doubtful_addresses().
+ * Control comes in at the first byte of every piece, and where something refers
+ * to for sure: a handler, a branch. Whatever else is referred to counts as a
+ * target, but may be data: see follow_unsure().
  */
-static bool is_root(const struct flow *f, size_t at)
-{
-	unsigned marks = f->marks[at];
-
-	if (!(marks & MARK_REFERRED))
-		return false;
-	return f->heads[at] || !(marks & MARK_COVER) || marks & (MARK_SURE | MARK_FOREIGN);
-}
-
-/* Control may come in at the entry, at fragments, and where something refers to. */
-static int follow_roots(struct flow *f, struct dinst_error *e)
+static int follow_sure(struct flow *f, struct dinst_error *e)
 {
 	for (size_t i = 0; i < f->piece_count; i++) {
 		const struct piece *p = &f->pieces[i];
@@ -299,7 +288,7 @@ static int follow_roots(struct flow *f, struct dinst_error *e)
 		for (vaddr_t v = p->lo; v < p->hi; v++) {
 			int r;
 
-			if (v != p->lo && !is_root(f, p->base + (v - p->lo)))
+			if (v != p->lo && !(f->marks[p->base + (v - p->lo)] & MARK_SURE))
 				continue;
 			r = flow_follow(f, v, e);
 			if (r < 0)
@@ -307,6 +296,90 @@ static int follow_roots(struct flow *f, struct dinst_error *e)
 		}
 	}
 	return 0;
+}
+
+/*
+ * In a file that is linked to fixed addresses any word may look like one. In
+ * the middle of an instruction that is reached, and that a compiler has made,
+ * it is chance, if nothing else leads there.
+ */
+static bool is_chance(const struct flow *f, vaddr_t v)
+{
+	unsigned marks = flow_marks(f, v);
+	const struct image_function *functions;
+	const struct arch_insn *insn;
+	const vaddr_t *targets;
+	long at;
+
+	image_functions(f->img, &functions);
+	if (!f->linear || !image_is_fixed(f->img) ||
+	    functions[f->function].flags & FUNCTION_NO_FRAME ||
+	    marks & (MARK_CONFLICT | MARK_FOREIGN | MARK_LOOP | MARK_RETURN | MARK_TABLE) ||
+	    image_references_at(f->img, v) != REFERENCE_ADDRESS ||
+	    freemap_table_targets(f->map, v, v + 1, &targets))
+		return false;
+	at = flow_covering(f, v);
+	insn = at < 0 ? NULL : &f->insns.items[at];
+	return insn && insn->address != v && flow_marks(f, insn->address) & MARK_REACHED;
+}
+
+/*
+ * Tables of other functions may lead to blocks that were split off from them,
+ * by offsets or, where addresses are fixed, by whole addresses.
+ */
+static int follow_tables(struct flow *f, struct dinst_error *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < f->piece_count && r == 0; i++) {
+		const struct piece *p = &f->pieces[i];
+		const vaddr_t *targets;
+		size_t n = freemap_table_targets(f->map, p->lo, p->hi, &targets);
+		unsigned refs;
+
+		for (size_t k = 0; k < n && r == 0; k++)
+			if (flow_begins_block(f, targets[k]))
+				r = flow_follow(f, targets[k], e);
+		for (vaddr_t v = p->lo; r == 0 && image_references_next(f->img, &v, p->hi, &refs);
+		     v++)
+			if (refs & REFERENCE_ADDRESS && flow_begins_block(f, v))
+				r = flow_follow(f, v, e);
+	}
+	return r;
+}
+
+/*
+ * Addresses of the function's inside that somebody computes or stores, labels:
+ * they may be code, then all it does must be known, or data, then nothing may be
+ * patched there. So it is followed, and marked.
+ */
+static int follow_unsure_at(struct flow *f, vaddr_t v, struct dinst_error *e)
+{
+	if ((flow_marks(f, v) & (MARK_REFERRED | MARK_REACHED)) != MARK_REFERRED)
+		return 0;
+	if (!is_chance(f, v))
+		return flow_follow(f, v, e);
+	f->marks[flow_byte(f, v)] &= (uint16_t) ~(MARK_TARGET | MARK_REFERRED);
+	return 0;
+}
+
+static int follow_unsure(struct flow *f, struct dinst_error *e)
+{
+	size_t known;
+	int r = 0;
+
+	f->unsure = true;
+	do {
+		known = f->insns.count + f->odd.count;
+		for (size_t i = 0; i < f->piece_count && r == 0; i++) {
+			const struct piece *p = &f->pieces[i];
+
+			for (vaddr_t v = p->lo; v < p->hi && r == 0; v++)
+				r = follow_unsure_at(f, v, e);
+		}
+	} while (r == 0 && f->insns.count + f->odd.count > known);
+	f->unsure = false;
+	return r;
 }
 
 /* -------------------------------------------------------------- the whole */
@@ -351,11 +424,17 @@ static void mark_from_unknown(struct flow *f)
 	}
 }
 
-/* Where jumps are not all known, every instruction may be reached. */
+/* Where jumps are not all known, every instruction may be reached; or be data. */
 static void reach_everything(struct flow *f)
 {
-	for (size_t i = 0; i < f->insns.count; i++)
-		flow_mark(f, f->insns.items[i].address, MARK_REACHED);
+	for (size_t i = 0; i < f->insns.count; i++) {
+		const struct arch_insn *insn = &f->insns.items[i];
+
+		if (flow_marks(f, insn->address) & MARK_REACHED)
+			continue;
+		flow_mark(f, insn->address, MARK_REACHED);
+		mark_bytes(f, insn, MARK_CONFLICT);
+	}
 }
 
 /*
@@ -391,15 +470,20 @@ static int build(struct flow *f, struct dinst_error *e)
 	if (r == 0)
 		r = decode_pieces(f, e);
 	if (r == 0)
-		r = follow_roots(f, e);
+		r = follow_sure(f, e);
 	if (r == 0)
 		r = flow_neighbours(f, e);
 	if (r < 0)
 		goto fail;
 	flow_sort(f);
 	r = flow_tables(f, e);
+	if (r == 0)
+		r = follow_tables(f, e);
+	if (r == 0)
+		r = follow_unsure(f, e);
 	if (r < 0)
 		goto fail;
+	flow_sort(f);
 	mark_from_unknown(f);
 	if (f->unresolved)
 		reach_everything(f);

@@ -17,8 +17,10 @@
 #include "mutator/image.h"
 
 enum flow_mark {
-	MARK_COVER = 1 << 0,	/* part of an instruction of the linear decode */
-	MARK_CONFLICT = 1 << 1, /* instructions overlap here: nothing is sure */
+	MARK_COVER = 1 << 0, /* part of an instruction of the linear decode */
+	/* Nothing is sure: instructions overlap here, or this is reached only by what
+	 * may be data (an address that is computed, an entry behind a table). */
+	MARK_CONFLICT = 1 << 1,
 	MARK_REACHED = 1 << 2,	/* first byte of an instruction that control reaches */
 	MARK_TARGET = 1 << 3,	/* control, or a return address, may arrive here */
 	MARK_LOOP = 1 << 4,	/* a jump of this function itself leads here */
@@ -55,6 +57,7 @@ struct flow {
 	struct insn_list odd;	/* reached by jumps into the middle of others */
 	size_t labels;		/* inner instructions whose address is stored or computed */
 	bool unsorted;
+	bool unsure;	  /* while building: what is reached now may be no code */
 	bool linear;	  /* decoded without a gap from the first byte to the last */
 	bool unresolved;  /* an indirect jump may lead anywhere in here */
 	bool single_only; /* pcs may be parked anywhere: one instruction a window */
@@ -78,6 +81,12 @@ unsigned flow_marks(const struct flow *f, vaddr_t v);
 
 /* Index of the instruction that starts at v, -1 if none does. */
 long flow_insn_at(const struct flow *f, vaddr_t v);
+
+/*
+ * True if v is where a compiler would begin a basic block that only jumps lead
+ * to: an instruction whose predecessor, in code without a gap, does not run on.
+ */
+bool flow_begins_block(const struct flow *f, vaddr_t v);
 
 /* Index of the instruction that the byte at v is part of, -1 if there is none. */
 long flow_covering(const struct flow *f, vaddr_t v);

@@ -96,6 +96,17 @@ static int settle(struct flow *f, size_t index, struct dinst_error *e)
 	return r;
 }
 
+/* A branch or a call, which leads to code for sure; else its address is computed. */
+static bool is_branch(const struct flow *f, const struct image_hit *hit)
+{
+	struct arch_insn insn;
+	size_t size = 0;
+	const uint8_t *bytes = image_code(f->img, hit->from, &size);
+
+	return bytes && arch_decode(bytes, size, hit->from, &insn) == ARCH_OK &&
+	       insn.target == hit->target;
+}
+
 int flow_hits(struct flow *f, struct dinst_error *e)
 {
 	for (size_t i = 0; i < f->piece_count; i++) {
@@ -115,6 +126,8 @@ int flow_hits(struct flow *f, struct dinst_error *e)
 			if (image_hit_state(f->img, k) == HIT_CHANCE)
 				continue;
 			flow_mark(f, hit->target, MARK_TARGET | MARK_REFERRED | MARK_FOREIGN);
+			if (is_branch(f, hit))
+				flow_mark(f, hit->target, MARK_SURE);
 		}
 	}
 	return 0;

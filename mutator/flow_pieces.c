@@ -41,6 +41,32 @@ long flow_covering(const struct flow *f, vaddr_t v)
 	return -1;
 }
 
+bool flow_begins_block(const struct flow *f, vaddr_t v)
+{
+	long at = flow_insn_at(f, v);
+	const struct arch_insn *before;
+
+	if (!f->linear || at < 0 || flow_marks(f, v) & MARK_CONFLICT)
+		return false;
+	if (at == 0)
+		return true;
+	before = &f->insns.items[at - 1];
+	if (before->address + before->length != v)
+		return true;
+	switch (before->flow) {
+	case ARCH_FLOW_JUMP:
+	case ARCH_FLOW_JUMP_INDIRECT:
+	case ARCH_FLOW_RETURN:
+	case ARCH_FLOW_STOP:
+		return true;
+	case ARCH_FLOW_CALL:
+		return freemap_never_returns(f->map, before);
+	default:
+		return before->flags & ARCH_INSN_PADDING &&
+		       !(flow_marks(f, before->address) & MARK_REACHED);
+	}
+}
+
 void flow_mark(struct flow *f, vaddr_t v, unsigned marks)
 {
 	long at = flow_byte(f, v);
@@ -128,14 +154,10 @@ int flow_make_pieces(struct flow *f, struct dinst_error *e)
 	return 0;
 }
 
-/*
- * In code that is linked to fixed addresses any word may look like an address:
- * one in the middle of an instruction is looked at when all is decoded.
- */
+/* Labels inside a function may be of data; so may be a word that looks like an address. */
 static void mark_reference(struct flow *f, size_t at, unsigned refs)
 {
-	bool fixed = image_is_fixed(f->img);
-	unsigned sure = REFERENCE_LANDING | REFERENCE_SYMBOL | (fixed ? 0 : REFERENCE_ADDRESS);
+	unsigned sure = REFERENCE_LANDING | (image_is_fixed(f->img) ? 0 : REFERENCE_ADDRESS);
 
 	/* Branches are marked by flow_hits(). */
 	if (refs & (REFERENCE_ADDRESS | REFERENCE_LANDING | REFERENCE_SYMBOL))

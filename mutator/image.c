@@ -5,6 +5,7 @@
  * Owns the life of struct image. Knows no format: headers, symbols, unwind
  * data and names are read in their own files.
  */
+#include "mutator/cache_plans.h"
 #include "mutator/image_private.h"
 
 #include <stdlib.h>
@@ -276,6 +277,7 @@ int image_open(int fd, const char *name, const char *debug_root, struct image **
 	symbols_release(&symbols);
 	if (result)
 		goto close;
+	img->shape = plan_cache_shape(img);
 	elf_file_forget(&img->file, img->file.bytes, img->file.size);
 	elf_file_forget(&img->debug, img->debug.bytes, img->debug.size);
 	*out = img;
@@ -289,6 +291,8 @@ void image_close(struct image *img)
 {
 	if (!img)
 		return;
+	plan_cache_flush(img);
+	plan_cache_release(img->plans);
 	if (img->release_extra)
 		img->release_extra(img->extra);
 	references_release(img->references);

@@ -20,6 +20,7 @@
 struct draft {
 	uint64_t symbol_size;
 	uint32_t order; /* of its symbol */
+	uint32_t key;	/* name_key() of its name */
 	bool framed;	/* an FDE starts here */
 };
 
@@ -32,6 +33,7 @@ struct builder {
 	vaddr_t covered_to; /* end of everything seen so far */
 	struct image_range init, fini;
 	struct draft *drafts;
+	uint32_t *alias_keys;
 	struct dinst_error *e;
 };
 
@@ -43,35 +45,30 @@ static int no_memory(struct builder *b)
 static int by_place(const void *a, const void *b)
 {
 	const struct symbol *x = a, *y = b;
-	size_t m, n;
 
 	if (x->address != y->address)
 		return x->address < y->address ? -1 : 1;
 	if (x->rank != y->rank)
 		return x->rank < y->rank ? -1 : 1;
 	/* Equally good: the shorter, else the first in the alphabet, for one stable answer. */
-	m = strlen(x->name);
-	n = strlen(y->name);
-	if (m != n)
-		return m < n ? -1 : 1;
-	return strcmp(x->name, y->name);
+	if (x->length != y->length)
+		return x->length < y->length ? -1 : 1;
+	return x->hash == y->hash ? 0 : strcmp(x->name, y->name);
 }
 
-/* "foo.cold", "foo.cold.3": code that the compiler moved out of foo. */
-static size_t cold_base(const char *name)
+/* Length of "foo" in "foo.cold" and "foo.cold.3", code that the compiler moved out of foo; else 0. */
+static size_t cold_base(const char *name, size_t length)
 {
-	const char *dot = strstr(name, ".cold");
+	static const char cold[] = ".cold";
+	size_t end = length, digits = length;
 
-	while (dot) {
-		const char *rest = dot + 5;
-
-		if (*rest == '.')
-			rest += 1 + strspn(rest + 1, "0123456789");
-		if (!*rest)
-			return dot - name;
-		dot = strstr(dot + 1, ".cold");
-	}
-	return 0;
+	while (digits && name[digits - 1] >= '0' && name[digits - 1] <= '9')
+		digits--;
+	if (digits < end && digits && name[digits - 1] == '.')
+		end = digits - 1;
+	if (end < sizeof(cold) || memcmp(name + end - (sizeof(cold) - 1), cold, sizeof(cold) - 1))
+		return 0;
+	return end - (sizeof(cold) - 1);
 }
 
 /*
@@ -141,27 +138,30 @@ static int add_names(struct builder *b, struct image_function *fn, const struct 
 		     size_t count)
 {
 	struct image *img = b->img;
-	const char *last = NULL;
+	const struct symbol *last = NULL;
 
 	for (size_t i = 0; i < count; i++) {
 		const struct symbol *s = &group[i];
 
 		/* .dynsym repeats .symtab; tables and labels are not names of a function,
 		 * unless there is no other. */
-		if (last && (!strcmp(last, s->name) || !is_function_type(s)))
+		if (last &&
+		    ((last->length == s->length && last->hash == s->hash) || !is_function_type(s)))
 			continue;
 		if (!last) {
 			fn->name = s->name;
 			if (s->bind == STB_LOCAL)
 				fn->flags |= FUNCTION_LOCAL;
-			if (cold_base(s->name))
+			if (cold_base(s->name, s->length))
 				fn->flags |= FUNCTION_COLD;
+			b->drafts[img->function_count].key = name_key(s->name, s->plain);
 		} else {
+			b->alias_keys[img->alias_count] = name_key(s->name, s->plain);
 			img->aliases[img->alias_count++] =
 				(struct image_alias){img->function_count, s->bind, s->name};
 		}
 		fn->flags |= symbol_flags(s);
-		last = s->name;
+		last = s;
 	}
 	return 0;
 }
@@ -330,23 +330,86 @@ static void consider_parent(void *arg, uint32_t function)
 	}
 }
 
+/* Who are looked for: few, so most names need not be compared with any. */
+struct wanted {
+	uint32_t *fragments; /* indices, by hash of the name; NO_FUNCTION ends a row */
+	size_t size;	     /* a power of two */
+};
+
+static bool make_wanted(const struct image *img, struct wanted *w)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < img->function_count; i++)
+		count += (img->functions[i].flags & (FUNCTION_COLD | FUNCTION_NO_SYMBOL)) ==
+			 FUNCTION_COLD;
+	*w = (struct wanted){.size = 64};
+	if (!count)
+		return true;
+	while (w->size < count * 4)
+		w->size *= 2;
+	w->fragments = malloc(w->size * sizeof(*w->fragments));
+	if (!w->fragments)
+		return false;
+	for (size_t i = 0; i < w->size; i++)
+		w->fragments[i] = NO_FUNCTION;
+	for (size_t i = 0; i < img->function_count; i++) {
+		const struct image_function *fn = &img->functions[i];
+		size_t at;
+
+		if ((fn->flags & (FUNCTION_COLD | FUNCTION_NO_SYMBOL)) != FUNCTION_COLD)
+			continue;
+		at = name_key(fn->name, cold_base(fn->name, strlen(fn->name))) & (w->size - 1);
+		while (w->fragments[at] != NO_FUNCTION)
+			at = (at + 1) & (w->size - 1);
+		w->fragments[at] = (uint32_t)i;
+	}
+	return true;
+}
+
+/* The function, by this one of its names, may be the parent of those that want it. */
+static void offer_parent(const struct wanted *w, struct parent_search *searches, const char *name,
+			 uint32_t key, uint32_t function)
+{
+	size_t at = key & (w->size - 1);
+
+	for (; w->fragments[at] != NO_FUNCTION; at = (at + 1) & (w->size - 1)) {
+		struct parent_search *p = &searches[at];
+		const char *cold = p->b->img->functions[w->fragments[at]].name;
+		size_t length = cold_base(cold, strlen(cold));
+
+		if (name_plain_length(name) == length && !memcmp(cold, name, length))
+			consider_parent(p, function);
+	}
+}
+
 static int find_parents(struct builder *b)
 {
 	struct image *img = b->img;
+	struct parent_search *searches = NULL;
+	struct wanted w;
 
-	for (size_t i = 0; i < img->function_count; i++) {
-		struct image_function *fn = &img->functions[i];
-		struct parent_search p = {b, i, NO_FUNCTION, 0};
-		size_t base;
-
-		if (!(fn->flags & FUNCTION_COLD) || (fn->flags & FUNCTION_NO_SYMBOL))
-			continue;
-		base = cold_base(fn->name);
-		if (lookup_exact(img, fn->name, base, consider_parent, &p, b->e))
-			return DINST_NO_MEMORY;
-		if (p.best != NO_FUNCTION)
-			fn->parent = p.best;
+	if (!make_wanted(img, &w))
+		return no_memory(b);
+	if (!w.fragments)
+		return 0;
+	searches = calloc(w.size, sizeof(*searches));
+	if (!searches) {
+		free(w.fragments);
+		return no_memory(b);
 	}
+	for (size_t i = 0; i < w.size; i++)
+		searches[i] = (struct parent_search){b, w.fragments[i], NO_FUNCTION, 0};
+	for (size_t i = 0; i < img->function_count; i++)
+		offer_parent(&w, searches, img->functions[i].name, b->drafts[i].key, (uint32_t)i);
+	for (size_t i = 0; i < img->alias_count; i++)
+		offer_parent(&w, searches, img->aliases[i].name, b->alias_keys[i],
+			     img->aliases[i].function);
+	for (size_t i = 0; i < w.size; i++)
+		if (w.fragments[i] != NO_FUNCTION && searches[i].best != NO_FUNCTION)
+			img->functions[w.fragments[i]].parent = searches[i].best;
+	free(searches);
+	free(w.fragments);
 	return 0;
 }
 
@@ -361,9 +424,12 @@ static int allocate(struct builder *b)
 	img->aliases = malloc((b->symbol_count + 1) * sizeof(*img->aliases));
 	img->labels = malloc(most * sizeof(*img->labels));
 	b->drafts = malloc(most * sizeof(*b->drafts));
+	b->alias_keys = malloc((b->symbol_count + 1) * sizeof(*b->alias_keys));
 	if (most >= NO_FUNCTION)
 		return dinst_fail(b->e, DINST_BAD_FILE, "%s: too many functions", img->name);
-	return img->functions && img->aliases && img->labels && b->drafts ? 0 : no_memory(b);
+	return img->functions && img->aliases && img->labels && b->drafts && b->alias_keys
+		       ? 0
+		       : no_memory(b);
 }
 
 /* Gives back what was reserved for the worst case; shrinking cannot fail in earnest. */
@@ -374,8 +440,85 @@ static void *shrink(void *p, size_t size)
 	return smaller ? smaller : p;
 }
 
+enum { DIGIT_BITS = 11, INDEX_BITS = 24 };
+
+/* One round of a radix sort: by the digit at `shift`. */
+static void sort_digit(const uint64_t *from, uint64_t *to, size_t count, unsigned shift)
+{
+	size_t place[1 << DIGIT_BITS] = {0}, sum = 0;
+	uint64_t mask = (UINT64_C(1) << DIGIT_BITS) - 1;
+
+	for (size_t i = 0; i < count; i++)
+		place[from[i] >> shift & mask]++;
+	for (size_t i = 0; i <= mask; i++) {
+		size_t n = place[i];
+
+		place[i] = sum;
+		sum += n;
+	}
+	for (size_t i = 0; i < count; i++)
+		to[place[from[i] >> shift & mask]++] = from[i];
+}
+
+/* Sorts keys, of which `bits` count, apart from the lowest INDEX_BITS. `other` is room for as many. */
+static uint64_t *sort_keys(uint64_t *keys, uint64_t *other, size_t count, unsigned bits)
+{
+	for (unsigned shift = INDEX_BITS; shift < bits; shift += DIGIT_BITS) {
+		uint64_t *swap = keys;
+
+		sort_digit(keys, other, count, shift);
+		keys = other;
+		other = swap;
+	}
+	return keys;
+}
+
+/*
+ * There may be hundreds of thousands, and comparing names is what takes time: by
+ * address first, and by name only where several share one. False: not possible.
+ */
+static bool sort_fast(struct symbol_list *list)
+{
+	vaddr_t lo = UINT64_MAX, hi = 0;
+	uint64_t *keys, *sorted;
+	struct symbol *to;
+	size_t n = list->count;
+
+	for (size_t i = 0; i < n; i++) {
+		lo = list->symbols[i].address < lo ? list->symbols[i].address : lo;
+		hi = list->symbols[i].address > hi ? list->symbols[i].address : hi;
+	}
+	if (n >= (size_t)1 << INDEX_BITS || hi - lo >= UINT64_C(1) << (64 - INDEX_BITS))
+		return false;
+	keys = malloc(n * 2 * sizeof(*keys));
+	to = malloc(n * sizeof(*to));
+	if (!keys || !to) {
+		free(keys);
+		free(to);
+		return false;
+	}
+	for (size_t i = 0; i < n; i++)
+		keys[i] = (list->symbols[i].address - lo) << INDEX_BITS | i;
+	sorted = sort_keys(keys, keys + n, n,
+			   64 - (unsigned)__builtin_clzll((hi - lo) << INDEX_BITS | 1));
+	for (size_t i = 0; i < n; i++)
+		to[i] = list->symbols[sorted[i] & (((uint64_t)1 << INDEX_BITS) - 1)];
+	free(keys);
+	free(list->symbols);
+	list->symbols = to;
+	list->capacity = n;
+	for (size_t i = 0, end; i < n; i = end) {
+		for (end = i + 1; end < n && to[end].address == to[i].address; end++)
+			;
+		if (end - i > 1)
+			qsort(to + i, end - i, sizeof(*to), by_place);
+	}
+	return true;
+}
+
 int functions_build(struct image *img, struct symbol_list *symbols, struct dinst_error *e)
 {
+	bool sorted = !symbols->count || sort_fast(symbols);
 	struct builder b = {
 		.img = img,
 		.symbols = symbols->symbols,
@@ -384,7 +527,7 @@ int functions_build(struct image *img, struct symbol_list *symbols, struct dinst
 	};
 	int r;
 
-	if (symbols->count)
+	if (!sorted)
 		qsort(symbols->symbols, symbols->count, sizeof(*symbols->symbols), by_place);
 	r = allocate(&b);
 	find_startup(&b);
@@ -405,5 +548,6 @@ int functions_build(struct image *img, struct symbol_list *symbols, struct dinst
 	r = find_parents(&b);
 out:
 	free(b.drafts);
+	free(b.alias_keys);
 	return r;
 }

@@ -40,10 +40,13 @@ struct symbol {
 	vaddr_t address;
 	uint64_t size;
 	const char *name;
-	uint32_t order; /* place in its table: neighbours come from one source file */
-	uint8_t type;	/* STT_* */
-	uint8_t bind;	/* STB_* */
-	uint8_t rank;	/* lower is a better name for its address */
+	uint64_t hash;	 /* of the name */
+	uint32_t length; /* of the name */
+	uint32_t plain;	 /* of the name without its version */
+	uint32_t order;	 /* place in its table: neighbours come from one source file */
+	uint8_t type;	 /* STT_* */
+	uint8_t bind;	 /* STB_* */
+	uint8_t rank;	 /* lower is a better name for its address */
 };
 
 struct symbol_list {
@@ -74,6 +77,7 @@ struct readable_table {
 
 struct reference_map; /* references.c */
 struct slot_table;    /* slots.c */
+struct plan_cache;    /* cache_plans.c */
 
 struct hit_list {
 	struct image_hit *items; /* sorted by target, then by source */
@@ -106,6 +110,8 @@ struct image {
 	struct reference_map *references;
 	struct hit_list hits;
 	struct slot_table *slots; /* slots.c, made on first use */
+	struct plan_cache *plans; /* cache_plans.c, made on first use */
+	uint64_t shape;		  /* which functions there are, as a hash */
 	bool go;
 	void *extra; /* the planner's */
 	void (*release_extra)(void *extra);
@@ -129,6 +135,12 @@ int functions_build(struct image *img, struct symbol_list *symbols, struct dinst
 int lookup_exact(struct image *img, const char *name, size_t length,
 		 void (*found)(void *arg, uint32_t function), void *arg, struct dinst_error *e);
 
+/* Length of a name without its symbol version. */
+size_t name_plain_length(const char *name);
+
+/* lookup.c: a short sum of a name, given its length. */
+uint32_t name_key(const char *name, size_t length);
+
 /* demangle.c: true if a name looks as if it had a readable form. */
 bool name_is_mangled(const char *name);
 /* As image_readable_name(), malloc'ed and not remembered; NULL if there is none. */
@@ -136,6 +148,10 @@ char *demangle(const char *name);
 /* Length of a readable name without its parameter list. */
 size_t readable_base_length(const char *readable);
 void readable_release(struct readable_table *t);
+
+/* cache_plans.c: shape() when nothing but opening has changed the functions. */
+uint64_t plan_cache_shape(const struct image *img);
+void plan_cache_release(struct plan_cache *c);
 
 /* slots.c */
 void slots_release(struct slot_table *t);

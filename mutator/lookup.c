@@ -18,11 +18,20 @@ static bool is_glob(const char *pattern)
 }
 
 /* A name without its symbol version: "memcpy@@GLIBC_2.14" is memcpy. */
-static size_t plain_length(const char *name)
+size_t name_plain_length(const char *name)
 {
 	const char *at = strchr(name, '@');
 
 	return at && at != name ? (size_t)(at - name) : strlen(name);
+}
+
+uint32_t name_key(const char *name, size_t length)
+{
+	uint64_t tail = 0;
+
+	memcpy(&tail, name + (length < 8 ? 0 : length - 8), length < 8 ? length : 8);
+	tail = (tail ^ length) * UINT64_C(0x9e3779b97f4a7c15);
+	return (uint32_t)(tail >> 32);
 }
 
 static size_t hash(const char *name, size_t length)
@@ -62,7 +71,7 @@ static int build_table(struct image *img, struct dinst_error *e)
 	img->names.size = size;
 	for (size_t i = 0; i < names; i++) {
 		const char *name = name_of(img, i);
-		size_t at = hash(name, plain_length(name)) & (size - 1);
+		size_t at = hash(name, name_plain_length(name)) & (size - 1);
 
 		while (img->names.slots[at])
 			at = (at + 1) & (size - 1);
@@ -83,7 +92,7 @@ int lookup_exact(struct image *img, const char *name, size_t length,
 		uint32_t index = img->names.slots[at] - 1;
 		const char *other = name_of(img, index);
 
-		if (plain_length(other) == length && !memcmp(other, name, length))
+		if (name_plain_length(other) == length && !memcmp(other, name, length))
 			found(arg, function_of(img, index));
 	}
 	return 0;
@@ -199,7 +208,7 @@ static bool matches_readable(const struct matcher *m, const char *name)
 
 static bool matches_name(const struct matcher *m, const char *name)
 {
-	size_t length = plain_length(name);
+	size_t length = name_plain_length(name);
 	char plain[512];
 
 	if (!name[length])
@@ -404,7 +413,7 @@ static unsigned score(const struct nearest *n, const char *text, size_t length)
 
 static unsigned score_name(const struct nearest *n, const char *name)
 {
-	unsigned best = score(n, name, plain_length(name)), other;
+	unsigned best = score(n, name, name_plain_length(name)), other;
 	char *readable;
 	size_t length, start;
 

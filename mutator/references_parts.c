@@ -246,6 +246,10 @@ static uint32_t owner_of(const struct image *img, const struct candidate *c)
 static void drop_operands(struct parts *p)
 {
 	const struct image *img = p->img;
+	uint8_t maybe[1 << 16] = {0}; /* by the low half of the address */
+
+	for (size_t i = 0; i < p->candidate_count; i++)
+		maybe[p->candidates[i].lo & 0xffff] = 1;
 
 	for (size_t i = 0; i < img->text_count; i++) {
 		size_t size = 0;
@@ -256,7 +260,7 @@ static void drop_operands(struct parts *p)
 			uint32_t value = elf_u32(bytes + at);
 			struct candidate *c;
 
-			if (value < lo || value >= hi)
+			if (!maybe[value & 0xffff] || value < lo || value >= hi)
 				continue;
 			c = candidate_at(p, value);
 			if (c)

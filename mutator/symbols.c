@@ -7,6 +7,7 @@
  * what becomes a function is decided elsewhere. Files it opens are looked for
  * inside the given root only, whatever symbolic links say.
  */
+#include "mutator/cache.h"
 #include "mutator/image_private.h"
 
 #include <errno.h>
@@ -57,7 +58,7 @@ static uint8_t rank(const struct symbol *s)
 		r += 64;
 	if (s->bind == STB_LOCAL)
 		r += 16;
-	if (strchr(s->name, '@'))
+	if (s->plain != s->length)
 		r += 8;
 	if (s->name[0] == '_' && !mangled)
 		r += 4;
@@ -101,6 +102,10 @@ static int read_table(const struct image *img, const uint8_t *table, size_t coun
 			.type = ELF64_ST_TYPE(s.st_info),
 			.bind = ELF64_ST_BIND(s.st_info),
 		};
+		/* All that takes looking at the name is done here, where they follow each other. */
+		to->length = (uint32_t)strlen(to->name);
+		to->plain = (uint32_t)name_plain_length(to->name);
+		to->hash = cache_hash(to->name, to->length, 0);
 		to->rank = rank(to);
 	}
 	return 0;

@@ -237,7 +237,7 @@ static bool ends_table(const struct flow *f, vaddr_t target)
  * compute an address inside a table for his own reasons, so what is behind
  * counts, too, up to the first entry that cannot be one, or up to where another
  * table is known to start. It is read in a second round, `behind`, after all
- * that is sure.
+ * that is sure, and what it leads to may be no code unless it looks like a block.
  */
 static int read_table(struct flow *f, const struct bases *b, vaddr_t table, vaddr_t base,
 		      enum entry_form form, bool behind, bool *hit, struct dinst_error *e)
@@ -261,7 +261,9 @@ static int read_table(struct flow *f, const struct bases *b, vaddr_t table, vadd
 			continue;
 		*hit |= own;
 		flow_mark(f, target, MARK_LOOP | MARK_TABLE);
+		f->unsure = !own && !flow_begins_block(f, target);
 		r = flow_follow(f, target, e);
+		f->unsure = false;
 		if (r < 0)
 			return r;
 	}
@@ -346,12 +348,11 @@ static int read_tables(struct flow *f, struct bases *b, struct table_count *n,
  * Position-dependent code has addresses as immediate operands, which are the
  * last bytes of their instructions. What looks like one is a target.
  */
-static int follow_immediates(struct flow *f, struct dinst_error *e)
+static void mark_immediates(struct flow *f)
 {
 	for (size_t i = 0; i < f->insns.count; i++) {
 		struct arch_insn insn = f->insns.items[i];
 		uint32_t value;
-		int r;
 
 		if (insn.length <= sizeof(value) || insn.target)
 			continue;
@@ -362,11 +363,8 @@ static int follow_immediates(struct flow *f, struct dinst_error *e)
 		if (flow_insn_at(f, value) < 0)
 			continue;
 		f->labels += flow_byte(f, value) != 0;
-		r = flow_follow(f, value, e);
-		if (r < 0)
-			return r;
+		flow_mark(f, value, MARK_REFERRED);
 	}
-	return 0;
 }
 
 static bool has_indirect_jump(const struct insn_list *list)
@@ -391,10 +389,12 @@ int flow_tables(struct flow *f, struct dinst_error *e)
 {
 	struct bases bases = {0};
 	struct table_count n = {0, 0};
-	int r = image_is_fixed(f->img) ? follow_immediates(f, e) : 0;
 	bool any = has_indirect_jump(&f->insns) || has_indirect_jump(&f->odd);
+	int r = 0;
 
-	if (r == 0 && any)
+	if (image_is_fixed(f->img))
+		mark_immediates(f);
+	if (any)
 		r = read_tables(f, &bases, &n, e);
 	free(bases.items);
 	flow_sort(f);

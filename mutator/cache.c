@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cache.c - the directory of cached files: see cache.h. Knows nothing of what
+ * is in them.
+ */
+#include "mutator/cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	ENTRIES_MAX = 4096,   /* files that are looked at when room is made */
+	TEMPORARY_AGE = 3600, /* seconds after which a temporary file is nobody's */
+	PATH_ROOM = 4096,
+};
+
+static const char temporary[] = "new-";
+
+/* ------------------------------------------------------------------- hash */
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+	unsigned __int128 product = (unsigned __int128)(a ^ UINT64_C(0x9e3779b97f4a7c15)) *
+				    (b ^ UINT64_C(0xd1b54a32d192ed03));
+
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static uint64_t word_at(const uint8_t *p)
+{
+	uint64_t word;
+
+	memcpy(&word, p, sizeof(word));
+	return word;
+}
+
+uint64_t cache_hash(const void *bytes, size_t size, uint64_t seed)
+{
+	const uint8_t *p = bytes;
+	uint64_t a = seed ^ size, b = ~seed, tail[2] = {0};
+	size_t left = size;
+
+	/* Two chains that do not wait for each other. */
+	for (; left >= 32; left -= 32, p += 32) {
+		a = mix(word_at(p) ^ a, word_at(p + 8));
+		b = mix(word_at(p + 16) ^ b, word_at(p + 24));
+	}
+	for (; left >= 8; left -= 8, p += 8)
+		a = mix(word_at(p) ^ a, left);
+	memcpy(tail, p, left);
+	return mix(a ^ tail[0], b ^ left);
+}
+
+/* -------------------------------------------------------------- directory */
+
+static bool is_ours(int fd, bool directory)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || st.st_mode & 077)
+		return false;
+	return directory ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode) && st.st_nlink == 1;
+}
+
+/* Makes the directories above, as far as they are missing, for nobody but us. */
+static void make_parent(char *path)
+{
+	for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
+		*p = 0;
+		mkdir(path, 0700);
+		*p = '/';
+	}
+}
+
+/* The directory, made if need be; -1 if there is none that we may use. */
+static int open_directory(void)
+{
+	const char *off = secure_getenv("DINST_CACHE");
+	const char *base = secure_getenv("XDG_CACHE_HOME"), *below = "/dinst";
+	char path[PATH_ROOM];
+	int n, fd;
+
+	if (off && !strcmp(off, "off"))
+		return -1;
+	/* XDG Base Directory Specification: what is not absolute is to be ignored. */
+	if (!base || base[0] != '/') {
+		base = secure_getenv("HOME");
+		below = "/.cache/dinst";
+	}
+	if (!base || base[0] != '/')
+		return -1;
+	n = snprintf(path, sizeof(path), "%s%s", base, below);
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return -1;
+	if (mkdir(path, 0700) < 0 && errno == ENOENT) {
+		make_parent(path);
+		mkdir(path, 0700);
+	}
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0 && !is_ours(fd, true)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* ---------------------------------------------------------------- reading */
+
+static bool read_all(int fd, uint8_t *to, size_t size)
+{
+	size_t done = 0;
+
+	while (done < size) {
+		ssize_t n = read(fd, to + done, size - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		done += (size_t)n;
+	}
+	return true;
+}
+
+static bool read_file(int fd, uint8_t **bytes, size_t *size)
+{
+	uint8_t *to;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || st.st_size <= 0 || st.st_size > CACHE_FILE_MAX)
+		return false;
+	to = malloc((size_t)st.st_size);
+	if (!to)
+		return false;
+	if (!read_all(fd, to, (size_t)st.st_size)) {
+		free(to);
+		return false;
+	}
+	*bytes = to;
+	*size = (size_t)st.st_size;
+	return true;
+}
+
+bool cache_read(const char *name, uint8_t **bytes, size_t *size)
+{
+	int directory = open_directory(), fd;
+	bool done = false;
+
+	if (directory < 0)
+		return false;
+	fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (fd >= 0) {
+		done = is_ours(fd, false) && read_file(fd, bytes, size);
+		/* When it was used last: the others go first. */
+		if (done)
+			futimens(fd, NULL);
+		close(fd);
+	}
+	close(directory);
+	return done;
+}
+
+/* ---------------------------------------------------------------- writing */
+
+struct entry {
+	char name[128];
+	off_t size;
+	struct timespec used;
+};
+
+static bool is_name(const char *name)
+{
+	size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-");
+
+	return n > 0 && !name[n] && name[0] != '.' && n < sizeof(((struct entry *)0)->name);
+}
+
+static int by_use(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	if (x->used.tv_sec != y->used.tv_sec)
+		return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
+	return x->used.tv_nsec < y->used.tv_nsec ? -1 : x->used.tv_nsec > y->used.tv_nsec;
+}
+
+/* The files in the directory but `except`; temporary ones that nobody finishes are removed. */
+static size_t list(int directory, const char *except, struct entry *entries)
+{
+	int copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+	const struct dirent *d;
+	struct stat st;
+	size_t n = 0;
+
+	if (!dir && copy >= 0)
+		close(copy);
+	while (dir && n < ENTRIES_MAX && (d = readdir(dir))) {
+		if (!is_name(d->d_name) || !strcmp(d->d_name, except) ||
+		    fstatat(directory, d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		if (!strncmp(d->d_name, temporary, strlen(temporary)) &&
+		    time(NULL) - st.st_mtime > TEMPORARY_AGE) {
+			unlinkat(directory, d->d_name, 0);
+			continue;
+		}
+		memcpy(entries[n].name, d->d_name,
+		       strlen(d->d_name) + 1); /* is_name() has measured it */
+		entries[n].size = st.st_size;
+		entries[n++].used = st.st_mtim;
+	}
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+/* Removes what was used longest ago, until `size` more bytes fit. */
+static bool make_room(int directory, const char *except, size_t size)
+{
+	struct entry *entries = calloc(ENTRIES_MAX, sizeof(*entries));
+	uint64_t total = size;
+	size_t n;
+
+	if (!entries)
+		return false;
+	n = list(directory, except, entries);
+	qsort(entries, n, sizeof(*entries), by_use);
+	for (size_t i = 0; i < n; i++)
+		total += (uint64_t)entries[i].size;
+	for (size_t i = 0; i < n && total > CACHE_TOTAL_MAX; i++)
+		if (unlinkat(directory, entries[i].name, 0) == 0)
+			total -= (uint64_t)entries[i].size;
+	free(entries);
+	return total <= CACHE_TOTAL_MAX;
+}
+
+static bool write_all(int fd, const uint8_t *from, size_t size)
+{
+	size_t done = 0;
+
+	while (done < size) {
+		ssize_t n = write(fd, from + done, size - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		done += (size_t)n;
+	}
+	return true;
+}
+
+bool cache_write(const char *name, const void *bytes, size_t size)
+{
+	static unsigned number;
+	int directory, fd;
+	char path[64];
+	bool done = false;
+
+	if (!size || size > CACHE_FILE_MAX || !is_name(name))
+		return false;
+	directory = open_directory();
+	if (directory < 0)
+		return false;
+	snprintf(path, sizeof(path), "%s%ld-%u", temporary, (long)getpid(), number++);
+	if (make_room(directory, name, size)) {
+		fd = openat(directory, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+			    0600);
+		if (fd >= 0) {
+			done = write_all(fd, bytes, size) && fsync(fd) == 0;
+			done = close(fd) == 0 && done;
+			done = done && renameat(directory, path, directory, name) == 0;
+			if (!done)
+				unlinkat(directory, path, 0);
+		}
+	}
+	close(directory);
+	return done;
+}
+
+void cache_remove(const char *name)
+{
+	int directory = is_name(name) ? open_directory() : -1;
+
+	if (directory < 0)
+		return;
+	unlinkat(directory, name, 0);
+	close(directory);
+}
