@@ -126,14 +126,24 @@ static bool is_only_way_out(const struct detail *d, const struct cfg_edge *edge)
 	       (edge->kind == EDGE_FALL && flow == ARCH_FLOW_NEXT);
 }
 
+/* True if the point may be on the other side of insns[at]. */
+static bool may_cross(const struct detail *d, size_t at, const struct spots *s)
+{
+	const struct arch_insn *insn = insn_at(d, at);
+	arch_regset reads = 0, writes = 0;
+
+	if (!comes_back(insn) || is_doubtful(d, at))
+		return false;
+	/* What is written in part is read as well. */
+	if (s->keep)
+		arch_effects(insn, &reads, &writes);
+	return !(s->keep & (reads | writes));
+}
+
 /* insns[at] is to be crossed: what is found runs before it. */
 static bool cross_back(const struct detail *d, size_t at, unsigned depth, struct spots *s)
 {
-	const struct arch_insn *insn = insn_at(d, at);
-
-	if ((s->exact && insn->flow != ARCH_FLOW_JUMP) || !comes_back(insn) || is_doubtful(d, at))
-		return false;
-	return back(d, at, depth, s);
+	return may_cross(d, at, s) && back(d, at, depth, s);
 }
 
 static bool back_over_edges(const struct detail *d, const struct cfg_block *b, unsigned depth,
@@ -211,13 +221,10 @@ static bool forth_over_edges(const struct detail *d, const struct cfg_block *b, 
 static bool forth(const struct detail *d, size_t at, unsigned depth, struct spots *s)
 {
 	const struct cfg_block *b = block_of(d, at);
-	const struct arch_insn *insn = insn_at(d, at);
 	unsigned known = s->count;
 	bool found;
 
-	if (!depth || !s->work || !b || is_doubtful(d, at) || !comes_back(insn))
-		return false;
-	if (s->exact && insn->flow != ARCH_FLOW_JUMP)
+	if (!depth || !s->work || !b || !may_cross(d, at, s))
 		return false;
 	s->work--;
 	if (at < last_of(b))
@@ -231,10 +238,10 @@ static bool forth(const struct detail *d, size_t at, unsigned depth, struct spot
 
 /* ------------------------------------------------------------- questions */
 
-static void begin(struct spots *s, bool exact)
+static void begin(struct spots *s, arch_regset keep)
 {
 	s->count = 0;
-	s->exact = exact;
+	s->keep = keep;
 	s->ways = false;
 	s->work = WORK_MAX;
 }
@@ -253,17 +260,42 @@ static enum refusal why_not(const struct detail *d, size_t at)
 	return d->why[at] ? (enum refusal)d->why[at] : REFUSAL_NO_ROOM;
 }
 
-enum refusal detail_before(const struct detail *d, size_t at, bool exact, struct spots *s)
+static enum refusal search(const struct detail *d, size_t at, arch_regset keep, struct spots *s)
 {
-	begin(s, exact);
+	begin(s, keep);
 	if (place_before(d, at, s))
 		return REFUSAL_NONE;
 	if (d->flow.unresolved || is_doubtful(d, at))
 		return why_not(d, at);
 	if (back(d, at, DEPTH_MAX, s))
 		return REFUSAL_NONE;
-	begin(s, exact);
+	begin(s, keep);
 	return forth(d, at, DEPTH_MAX, s) ? REFUSAL_NONE : why_not(d, at);
+}
+
+enum refusal detail_before(const struct detail *d, size_t at, struct spots *s)
+{
+	return search(d, at, 0, s);
+}
+
+static arch_regset register_bit(uint8_t reg)
+{
+	return reg == ARCH_NO_REGISTER ? 0 : (arch_regset)1 << reg;
+}
+
+enum refusal detail_at_access(const struct detail *d, size_t at, struct spots *s)
+{
+	struct arch_memory memory[ARCH_MEMORY_MAX];
+	unsigned n = arch_memory_operands(insn_at(d, at), memory);
+	arch_regset keep = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		keep |= register_bit(memory[i].base) | register_bit(memory[i].index);
+		/* Where the pieces do not tell the address it may depend on anything. */
+		if (!memory[i].computable || memory[i].thread_relative)
+			keep = arch_all_live;
+	}
+	return search(d, at, keep, s);
 }
 
 enum refusal detail_on_edge(const struct detail *d, uint32_t edge, struct spots *s)
@@ -271,14 +303,14 @@ enum refusal detail_on_edge(const struct detail *d, uint32_t edge, struct spots 
 	const struct cfg_edge *e = &d->cfg.edges[edge];
 	size_t last = last_of(&d->cfg.blocks[e->from]);
 
-	begin(s, false);
+	begin(s, 0);
 	if (on_edge(d, e, s))
 		return REFUSAL_NONE;
 	if (d->flow.unresolved)
 		return REFUSAL_UNRESOLVED;
 	if (into(d, e, DEPTH_MAX, s))
 		return REFUSAL_NONE;
-	begin(s, false);
+	begin(s, 0);
 	if (is_only_way_out(d, e)) {
 		if (place_before(d, last, s) || cross_back(d, last, DEPTH_MAX, s))
 			return REFUSAL_NONE;

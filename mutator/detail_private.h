@@ -22,9 +22,9 @@ enum { SPOTS_MAX = 64 };
 struct spots {
 	struct spot items[SPOTS_MAX];
 	unsigned count;
-	bool exact;    /* nothing may be executed between the spot and the point */
-	bool ways;     /* on the ways that lead there, instead of there */
-	unsigned work; /* steps left */
+	arch_regset keep; /* registers that nothing between the spot and the point may change */
+	bool ways;	  /* on the ways that lead there, instead of there */
+	unsigned work;	  /* steps left */
 };
 
 struct detail {
@@ -47,7 +47,9 @@ int detail_cover(struct detail *d, struct dinst_error *e);
  * detail_places.c: fills `s` and returns REFUSAL_NONE, or says why there is no
  * place: just before insns[at], and on an edge.
  */
-enum refusal detail_before(const struct detail *d, size_t at, bool exact, struct spots *s);
+enum refusal detail_before(const struct detail *d, size_t at, struct spots *s);
+/* The same where the registers must be as the instruction's accesses to memory see them. */
+enum refusal detail_at_access(const struct detail *d, size_t at, struct spots *s);
 enum refusal detail_on_edge(const struct detail *d, uint32_t edge, struct spots *s);
 
 #endif

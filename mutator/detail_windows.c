@@ -171,7 +171,7 @@ static int cover_short(struct detail *d, size_t first, struct dinst_error *e)
 	struct draft draft;
 	bool placed;
 
-	if (detail_before(d, first, false, &unused) == REFUSAL_NONE)
+	if (detail_before(d, first, &unused) == REFUSAL_NONE)
 		return 0;
 	for (unsigned count = portion(d, first, line); count; count--)
 		if (draft_short(&d->windows, first, count, &draft) == REFUSAL_NONE)

@@ -139,11 +139,14 @@ static int add_parts(struct listing *l, const struct point *like, const struct s
 
 static int add_before(struct listing *l, enum point_kind kind, size_t at, vaddr_t callee)
 {
-	bool exact = kind == POINT_LOAD || kind == POINT_STORE;
 	struct point like = {.kind = kind, .address = insn_at(l->d, at)->address, .callee = callee};
 	struct spots s;
-	enum refusal why = l->all ? l->all : detail_before(l->d, at, exact, &s);
+	enum refusal why = l->all;
 
+	if (!why && (kind == POINT_LOAD || kind == POINT_STORE))
+		why = detail_at_access(l->d, at, &s);
+	else if (!why)
+		why = detail_before(l->d, at, &s);
 	return why ? add_refused(l, &like, why) : add_parts(l, &like, &s, 0);
 }
 
@@ -276,7 +279,7 @@ static int add_of_edges(struct listing *l)
 		if (edge->to == CFG_NONE || edge->kind == EDGE_EXCEPTION || is_second_way(g, i))
 			continue;
 		if (!why && i + 1 < g->edge_count && is_second_way(g, i + 1))
-			why = detail_before(l->d, last_of(&g->blocks[edge->from]), false, &s);
+			why = detail_before(l->d, last_of(&g->blocks[edge->from]), &s);
 		else if (!why)
 			why = detail_on_edge(l->d, i, &s);
 		r = why ? add_refused(l, &like, why) : add_parts(l, &like, &s, 0);
