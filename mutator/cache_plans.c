@@ -23,7 +23,7 @@
 enum {
 	FORMAT = 1,
 	ID_MAX = 32,	      /* longest build id that is looked at */
-	NEW_MIN = 64,	      /* new plans that are worth writing a file */
+	NEW_MIN = 16,	      /* new plans that are worth writing a file */
 	POINTS_MAX = 1 << 22, /* of one function */
 };
 
