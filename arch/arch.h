@@ -285,21 +285,6 @@ bool arch_falls_through(const struct arch_insn *insn);
 void arch_emit_jump(struct arch_buf *out, taddr_t target);
 
 /*
- * Emits a slot: a jump whose displacement is naturally aligned, so that one
- * aligned 32-bit store redirects it under running threads. Pads before it.
- * Returns the offset in `out` of the displacement. Initially it leads to
- * `target`, or to the instruction that follows where target is 0.
- */
-size_t arch_emit_slot(struct arch_buf *out, taddr_t target);
-
-/* The 32-bit value to store at `slot_pc` (address of the displacement) so that
- * the slot leads to `target`; *value is set on ARCH_OK only. */
-int arch_slot_value(taddr_t slot_pc, taddr_t target, uint32_t *value);
-
-/* Where a slot whose displacement is at slot_pc and holds `value` leads to. */
-taddr_t arch_slot_target(taddr_t slot_pc, uint32_t value);
-
-/*
  * Emits the far half of a patched call site: for a direct call that has been
  * retargeted or overwritten in place by a call to us, a jump to what it called
  * (the return address is on the stack already). Operands based on the stack
@@ -421,8 +406,6 @@ struct arch_counter {
 	 * mean that there is no CPU id (include/uapi/linux/rseq.h), are 0.
 	 */
 	taddr_t cpu_table;
-	arch_regset live; /* what must be preserved (arch_live_before) */
-	bool red_zone;	  /* bytes below the stack pointer may be live */
 };
 
 /* Raises what `frame` provides to what arch_emit_count() needs. */
@@ -442,42 +425,6 @@ void arch_count_needs(const struct arch_counter *spec, struct arch_frame *frame)
 enum { ARCH_COUNT_COLD = 96, ARCH_COUNT_HOT = 96, ARCH_COUNT_ALIGN = 32 };
 void arch_emit_count(const struct arch_counter *spec, const struct arch_frame *frame,
 		     struct arch_buf *out, struct arch_buf *cold);
-
-/*
- * Mini trampolines that count live in cells of fixed size. Whatever it is
- * used for, a cell keeps its restartable sequence, abort handler and rseq_cs
- * descriptor at the same offsets with the same contents for ever: a thread's
- * rseq_cs may point to a descriptor long after the sequence, so cells are
- * reused as cells and never recycled as anything else.
- */
-enum { ARCH_CELL_SIZE = 128, ARCH_CELL_ALIGN = 64 };
-
-struct arch_cell {
-	uint32_t entry;	     /* offset of the first instruction */
-	uint32_t slot;	     /* offset of the final slot's displacement, as arch_emit_slot */
-	uint32_t code_begin; /* [begin, end): offsets that a program counter may be at */
-	uint32_t code_end;
-};
-
-/*
- * Fills exactly ARCH_CELL_SIZE bytes of `out` (whose pc is aligned to
- * ARCH_CELL_ALIGN) with a mini trampoline that counts and then jumps to
- * `next`. Preserves everything in spec->live, the flags included.
- */
-void arch_emit_counter_cell(struct arch_buf *out, const struct arch_counter *spec, taddr_t next,
-			    struct arch_cell *cell);
-
-/*
- * Where in a cell its rseq_cs descriptor is, whatever the cell's mode: a
- * thread's rseq_cs equals a cell's address plus this, or does not mean a cell.
- */
-enum { ARCH_CELL_DESCRIPTOR = 0 };
-
-/*
- * For a stack walk: how far the cell (its ARCH_CELL_SIZE bytes) has moved the
- * stack pointer down, in bytes, when the program counter is at `offset` in it.
- */
-size_t arch_cell_pushed(const uint8_t *cell, size_t offset);
 
 /* ------------------------------------------------------------- patches */
 

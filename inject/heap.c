@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * heap.c - the instrumentation heap: cells, counters, and code through heap_code.c.
+ * heap.c - the instrumentation heap: counters, and code through heap_code.c.
  *
  * Owns all book-keeping of one arena; nothing in the target says what is used.
  * Never frees what a thread may still be in: that is the caller's promise.
- * Never hands out a cell's bytes as anything but a cell.
  */
 #include "inject/heap.h"
 
@@ -28,13 +27,7 @@ struct heap {
 	struct arena *arena;
 	struct heap_code code;
 
-	size_t cells_begin;  /* offset in the code half */
-	size_t cells_carved; /* cells that exist, used or free */
-	size_t cells_used;
-	uint32_t *cells_free; /* a stack of their numbers */
-	size_t cells_free_count;
-	uint8_t *cell_taken; /* by number */
-	size_t cell_room;    /* entries of the two arrays */
+	size_t code_begin; /* offset in the code half: behind the journal */
 
 	size_t first_counter; /* those below stay unused, or are the table of CPUs */
 	taddr_t cpu_table;    /* address of the word for CPU 0; 0: there is none */
@@ -70,8 +63,7 @@ int heap_create(struct arena *a, struct heap **out, struct dinst_error *e)
 	if (!h)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the heap's book-keeping");
 	h->arena = a;
-	h->cells_begin =
-		(journal_size(a) + ARCH_CELL_ALIGN - 1) / ARCH_CELL_ALIGN * ARCH_CELL_ALIGN;
+	h->code_begin = journal_size(a);
 	h->counter_room = ((size_t)1 << a->cpu_shift) / SLOT;
 	make_cpu_table(h);
 	h->counter_hint = h->first_counter;
@@ -96,8 +88,6 @@ void heap_destroy(struct heap *h)
 	if (!h)
 		return;
 	heap_code_release(&h->code);
-	free(h->cells_free);
-	free(h->cell_taken);
 	free(h->references);
 	free(h->baseline);
 	free(h->last);
@@ -107,11 +97,6 @@ void heap_destroy(struct heap *h)
 
 /* ------------------------------------------------------------------- code */
 
-static size_t cells_end(const struct heap *h)
-{
-	return h->cells_begin + h->cells_carved * ARCH_CELL_SIZE;
-}
-
 static int alloc(struct heap *h, enum heap_warmth warmth, size_t size, taddr_t *out,
 		 struct dinst_error *e)
 {
@@ -119,7 +104,7 @@ static int alloc(struct heap *h, enum heap_warmth warmth, size_t size, taddr_t *
 
 	if (!size)
 		return dinst_fail(e, DINST_FAILED, "an empty piece of code was asked for");
-	if (!heap_code_alloc(&h->code, warmth, size, cells_end(h), &offset))
+	if (!heap_code_alloc(&h->code, warmth, size, h->code_begin, &offset))
 		return dinst_fail(
 			e, DINST_NO_MEMORY,
 			"the instrumentation heap at %#llx has no room for %zu bytes of code",
@@ -140,75 +125,9 @@ int heap_alloc_cold(struct heap *h, size_t size, taddr_t *out, struct dinst_erro
 
 void heap_free_code(struct heap *h, taddr_t address)
 {
-	assert(address >= h->arena->code + cells_end(h));
+	assert(address >= h->arena->code + h->code_begin);
 	assert(address < h->arena->code + h->arena->code_size);
 	heap_code_free(&h->code, address - h->arena->code);
-}
-
-/* ------------------------------------------------------------------ cells */
-
-static bool grow_cells(struct heap *h)
-{
-	size_t room = h->cell_room ? h->cell_room * 2 : 256;
-	uint32_t *numbers;
-	uint8_t *taken;
-
-	numbers = realloc(h->cells_free, room * sizeof(*numbers));
-	if (!numbers)
-		return false;
-	h->cells_free = numbers;
-	taken = realloc(h->cell_taken, room * sizeof(*taken));
-	if (!taken)
-		return false;
-	memset(taken + h->cell_room, 0, room - h->cell_room);
-	h->cell_taken = taken;
-	h->cell_room = room;
-	return true;
-}
-
-/* A cell that was never used: no rseq_cs can point at it, so it needs no contents yet. */
-static int carve_cell(struct heap *h, size_t *number, struct dinst_error *e)
-{
-	if (cells_end(h) + ARCH_CELL_SIZE > h->code.floor * HEAP_PAGE)
-		return dinst_fail(e, DINST_NO_MEMORY,
-				  "the instrumentation heap at %#llx has no room for another cell",
-				  (unsigned long long)h->arena->code);
-	if (h->cells_carved == h->cell_room && !grow_cells(h))
-		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the heap's book-keeping");
-	*number = h->cells_carved++;
-	return DINST_OK;
-}
-
-int heap_alloc_cell(struct heap *h, taddr_t *out, struct dinst_error *e)
-{
-	size_t number = 0;
-	int result;
-
-	if (h->cells_free_count) {
-		number = h->cells_free[--h->cells_free_count];
-	} else {
-		result = carve_cell(h, &number, e);
-		if (result)
-			return result;
-	}
-	assert(!h->cell_taken[number]);
-	h->cell_taken[number] = 1;
-	h->cells_used++;
-	*out = h->arena->code + h->cells_begin + number * ARCH_CELL_SIZE;
-	return DINST_OK;
-}
-
-void heap_free_cell(struct heap *h, taddr_t address)
-{
-	taddr_t first = h->arena->code + h->cells_begin;
-	size_t number;
-
-	assert(address >= first && (address - first) % ARCH_CELL_SIZE == 0);
-	number = (address - first) / ARCH_CELL_SIZE;
-	assert(number < h->cells_carved && h->cell_taken[number]);
-	h->cell_taken[number] = 0;
-	h->cells_free[h->cells_free_count++] = (uint32_t)number;
-	h->cells_used--;
 }
 
 /* --------------------------------------------------------------- counters */
@@ -351,15 +270,12 @@ static bool above(size_t used, size_t capacity)
 void heap_get_stats(const struct heap *h, struct heap_stats *stats)
 {
 	size_t slots = (size_t)h->arena->cpus + 1;
-	size_t pages_used = h->code.pages_taken * HEAP_PAGE;
-	size_t pages_touched = (h->code.page_count - h->code.floor) * HEAP_PAGE;
 
 	stats->code_bytes = h->code.bytes;
-	stats->cell_bytes = h->cells_used * ARCH_CELL_SIZE;
 	stats->counter_bytes = h->counters_used * SLOT * slots;
-	stats->used = stats->cell_bytes + pages_used;
-	stats->touched = cells_end(h) - h->cells_begin + pages_touched;
-	stats->capacity = h->arena->code_size - h->cells_begin;
+	stats->used = h->code.pages_taken * HEAP_PAGE;
+	stats->touched = (h->code.page_count - h->code.floor) * HEAP_PAGE;
+	stats->capacity = h->arena->code_size - h->code_begin;
 	stats->above_mark = above(stats->used, stats->capacity) ||
 			    above(h->counters_used, h->counter_room - h->first_counter);
 }

@@ -2,12 +2,12 @@
 /*
  * heap.h - the instrumentation heap: who uses which bytes of an arena.
  *
- * Three kinds of things are allocated: code (base trampolines, size classes),
- * cells (counter minis; reused as cells only, never recycled as anything else,
- * see arch.h) and counters (one 64-bit slot per CPU). The book-keeping is in
- * the mutator; nothing in the target is trusted.
+ * Two kinds of things are allocated: code, hot and cold (size classes), and
+ * counters (one 64-bit slot per CPU). The book-keeping is in the mutator;
+ * nothing in the target is trusted.
  *
- * Freeing is the caller's promise that no thread is inside any more.
+ * Freeing is the caller's promise that no thread is inside any more, and that
+ * no thread's rseq_cs points there (arch_emit_count()).
  */
 #ifndef DINST_INJECT_HEAP_H
 #define DINST_INJECT_HEAP_H
@@ -27,10 +27,6 @@ void heap_destroy(struct heap *h); /* our side only; not the arena */
 int heap_alloc_code(struct heap *h, size_t size, taddr_t *out, struct dinst_error *e);
 int heap_alloc_cold(struct heap *h, size_t size, taddr_t *out, struct dinst_error *e);
 void heap_free_code(struct heap *h, taddr_t address);
-
-/* A cell of ARCH_CELL_SIZE bytes aligned to ARCH_CELL_ALIGN. */
-int heap_alloc_cell(struct heap *h, taddr_t *out, struct dinst_error *e);
-void heap_free_cell(struct heap *h, taddr_t address);
 
 /* A counter, zero in every CPU's block and in the locked slot; reference count 1. */
 int heap_alloc_counter(struct heap *h, taddr_t *out, struct dinst_error *e);
@@ -57,7 +53,7 @@ void *heap_map(const struct heap *h, taddr_t address, size_t size);
  * journal; counters have an area of their own and join in above_mark.
  */
 struct heap_stats {
-	size_t code_bytes, cell_bytes, counter_bytes; /* in use, all CPUs' slots counted */
+	size_t code_bytes, counter_bytes; /* in use, all CPUs' slots counted */
 	size_t used;	/* handed out and not free now, with the unused rest of pages */
 	size_t touched; /* ever handed out: what the target pays for */
 	size_t capacity;

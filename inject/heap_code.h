@@ -6,11 +6,11 @@
  * never executed, so that they fill fewer cache lines and pages.
  *
  * Offsets instead of addresses: 0 is the start of the code half. Code grows
- * down from the end of the half towards the cells, page by page; a page that
+ * down from the end of the half towards the journal, page by page; a page that
  * has become free serves any size again.
  *
- *     | journal | cells: grow up -> .............. <- pages of code: grow down |
- *     0         cells_begin         cells_end     floor                     size
+ *     | journal | .......................... <- pages of code: grow down |
+ *     0                                    floor                        size
  */
 #ifndef DINST_INJECT_HEAP_CODE_H
 #define DINST_INJECT_HEAP_CODE_H

@@ -11,7 +11,7 @@
 
 #include "mutator/body.h"
 
-enum { COLD_ALIGN = ARCH_COUNT_ALIGN };
+enum { COLD_ALIGN = ARCH_COUNT_ALIGN, FAR_APART = (2 << 20) + 32 };
 
 /* ------------------------------------------------------------- the base */
 
@@ -97,8 +97,8 @@ static int write_code(struct session *s, struct body *b, struct dinst_error *e)
 
 	if (status < 0)
 		return status;
-	somewhere = (somewhere + 4095) & ~(taddr_t)4095;
-	status = code_emit(&code, somewhere, somewhere, e);
+	/* Hot and cold are far from each other, which some architectures pay for. */
+	status = code_emit(&code, (somewhere + 4095) & ~(taddr_t)4095, somewhere + FAR_APART, e);
 	if (status >= 0)
 		status = alloc(b, &code, e);
 	if (status < 0)

@@ -284,6 +284,29 @@ static void emit_rest(struct code *c, unsigned insn)
 	arch_emit_call_tail(i, &c->hot);
 }
 
+/*
+ * True if instruction `insn` still stands where it was, behind the bytes that
+ * the patch overwrites, and so do all behind it: control may go back there. A
+ * call is better not moved, since a return is predicted by the call before it.
+ */
+static bool stands_untouched(const struct code *c, unsigned insn)
+{
+	const size_t overwritten = c->site->window.kind == ARCH_PATCH_SHORT_JUMP
+					   ? arch_short_jump_size
+					   : arch_jump_size;
+
+	if (!runs_whole_window(c->site) ||
+	    c->insns[insn].address < c->site->key.start + overwritten)
+		return false;
+	for (unsigned i = 0; i < piece_count(c); i++) {
+		const struct body_piece *p = &c->body->pieces[i];
+
+		if (p->insn > insn || (p->insn == insn && p->place != PLACE_BEFORE))
+			return false;
+	}
+	return true;
+}
+
 static void emit_all(struct code *c)
 {
 	const bool whole = runs_whole_window(c->site);
@@ -302,6 +325,11 @@ static void emit_all(struct code *c)
 			emit_place(c, 0, PLACE_BEFORE, OTHERS, insn->address);
 		} else {
 			emit_place(c, i, PLACE_BEFORE, ALL, insn->address);
+		}
+		if (stands_untouched(c, i)) {
+			mark(c, SITE_LINE_BACK, i, insn->address, true);
+			arch_emit_jump(&c->hot, insn->address);
+			break;
 		}
 		if (whole || i + 1 < c->insn_count)
 			emit_copy(c, i);

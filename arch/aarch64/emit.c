@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * emit.c - words into a buffer: constants, addresses, jumps, slots. Knows where
+ * emit.c - words into a buffer: constants, addresses, jumps, switches. Knows where
  * code will run (arch_buf.pc) apart from where it is written. Never fails one
  * by one: the buffer's status is sticky. No emitted code touches a flag.
  */
@@ -18,6 +18,8 @@ const int64_t arch_short_jump_reach = 0;
 const size_t arch_call_pushes = 0;
 
 enum { ADR_REACH = 1 << 20, PAGE = 4096 };
+
+#define A64_NOP 0xd503201fu
 
 void a64_fail(struct arch_buf *out, int status)
 {
@@ -157,32 +159,32 @@ void arch_emit_jump(struct arch_buf *out, taddr_t target)
 	a64_emit(out, 0x14000000 | a64_field(distance, 0, 26));
 }
 
-/* The word of a slot is the whole jump: it is aligned by nature. */
-size_t arch_emit_slot(struct arch_buf *out, taddr_t target)
+/* Two words; the first is a no-op or the jump, and only it ever changes. */
+size_t arch_emit_switch(struct arch_buf *out)
 {
-	size_t slot = out->used;
+	uint8_t bytes[ARCH_SWITCH_SIZE];
+	uint64_t word = 0;
+	size_t at;
 
-	arch_emit_jump(out, target ? target : arch_here(out) + A64_SIZE);
-	return slot;
+	if (arch_here(out) & (ARCH_SWITCH_SIZE - 1))
+		a64_emit(out, A64_NOP);
+	at = out->used;
+	arch_switch_value(arch_here(out), 0, &word);
+	memcpy(bytes, &word, sizeof(bytes));
+	a64_emit_bytes(out, bytes, sizeof(bytes));
+	return at;
 }
 
-int arch_slot_value(taddr_t slot_pc, taddr_t target, uint32_t *value)
+int arch_switch_value(taddr_t switch_pc, taddr_t target, uint64_t *value)
 {
-	int64_t distance = (int64_t)(target - slot_pc);
-	uint8_t bytes[A64_SIZE];
+	uint8_t bytes[ARCH_SWITCH_SIZE];
+	int64_t distance = (int64_t)(target - switch_pc);
 
-	if (!a64_fits(distance, 26))
+	if (target && !a64_fits(distance, 26))
 		return ARCH_OUT_OF_RANGE;
+	a64_store(bytes, target ? 0x14000000 | a64_field(distance, 0, 26) : A64_NOP);
+	a64_store(bytes + A64_SIZE, A64_NOP);
 	/* As the caller stores it: the bytes in memory are what counts. */
-	a64_store(bytes, 0x14000000 | a64_field(distance, 0, 26));
 	memcpy(value, bytes, sizeof(*value));
 	return ARCH_OK;
-}
-
-taddr_t arch_slot_target(taddr_t slot_pc, uint32_t value)
-{
-	uint8_t bytes[A64_SIZE];
-
-	memcpy(bytes, &value, sizeof(bytes));
-	return slot_pc + 4 * a64_signed(a64_load(bytes), 0, 26);
 }

@@ -1,170 +1,59 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * counter.c - counter cells: mini trampolines that count in a restartable
- * sequence. The kernel may look at a cell's descriptor, and abort its
- * sequence, at any time and long after the cell was last used: geometry and
- * descriptor never change, whatever the cell does (registers, saves, mode).
+ * counter.c - one increment of a counter, exact whatever thread runs where.
  *
- *	  0  struct rseq_cs: version, flags, start_ip, post_commit_offset, abort_ip
- *	 32  signature, as registered
- *	 36  abort_ip: jmp back to 64
- *	 38  locked path: lock incq; jmp to the commit point      (11 bytes)
- *	 50  where the code is entered, and what it saves         (2 bytes, data)
- *	 52  saves, right-aligned: they end at 64                 (at most 12 bytes)
- *	 64  lea descriptor(%rip),%r; mov %r,%fs:rseq_cs          (16 bytes)
- *	 80  start_ip: mov cpu_id; cmp; jae locked; shl; incq     (29 bytes)
- *	109  commit point: restores, then the slot                (at most 19 bytes)
- *	128
+ * Per CPU, in a restartable sequence (Documentation of rseq: include/uapi/
+ * linux/rseq.h; "Extending restartable sequences", kernel.org). What runs:
  *
- * With a dead register and dead flags the hot code is one cache line. A cell
- * of mode ARCH_COUNT_LOCKED never executes the sequence: its code lies in
- * front of it and jumps to the commit point.
+ *	where flags may change              where they may not
+ *
+ *	lea D(%rip),%r                      lea D(%rip),%rcx
+ *	mov %r,%fs:rseq_cs                  mov %rcx,%fs:rseq_cs
+ *   1: mov %fs:cpu_id,%r                1: movslq %fs:cpu_id,%rcx
+ *	cmp $cpus,%r                        mov cpu_table(,%rcx,8),%rcx
+ *	jae locked                          jrcxz locked
+ *	shl $cpu_shift,%r                   mov counter-1(%rcx),%b
+ *	incq counter(%r)                    lea 1(%b),%b
+ *   2:                                     mov %b,counter-1(%rcx)
+ *                                       2:
+ *
+ * and what seldom does, apart from it so that it costs no room in the caches:
+ *
+ *	D: struct rseq_cs {1b, length, abort}, signature
+ *	abort: jmp to the lea
+ *	locked: lock incq; jmp 2b           (with the flags pushed, on the right)
+ *
+ * jrcxz reaches no further than 127 bytes, and there need not be a place in
+ * that distance where control does not pass: the jump to the locked path lies
+ * in the operand of a no-op that follows it.
  */
 #include <string.h>
 
 #include "arch/x86_64/x86.h"
 
 enum {
-	CELL_SIGNATURE = 32,
-	CELL_ABORT = 36,
-	CELL_LOCKED = 38,
-	CELL_ENTRY_BYTE = 50,
-	CELL_SAVES_BYTE = 51,
-	CELL_CODE = 52,
-	CELL_RESTART = 64,
-	CELL_START = 80,
-	CELL_COMMIT = 109,
-	CELL_SLOT = 124,
+	DESCRIPTOR_SIZE = 32,
+	SIGNATURE_SIZE = 4,
 
-	/* struct rseq (include/uapi/linux/rseq.h): offsets of its members */
+	/* struct rseq: offsets of its members */
 	RSEQ_CPU_ID = 4,
 	RSEQ_CS = 8,
 
 	RED_ZONE = 128,
 };
 
-/* What a cell saves and restores, also written into the cell for arch_cell_pushed(). */
-enum cell_saves {
-	SAVE_RED_ZONE = 1 << 0, /* steps over the red zone */
-	SAVE_SCRATCH = 1 << 1,	/* pushes the scratch register */
-	SAVE_RAX = 1 << 2,	/* pushes rax, which carries the flags */
-	SAVE_FLAGS = 1 << 3,	/* lahf ... sahf */
-	SAVE_OVERFLOW = 1 << 4, /* seto ... add */
-	SAVE_LOCKED = 1 << 5,	/* mode ARCH_COUNT_LOCKED */
-};
-
-struct cell_plan {
-	unsigned saves;	  /* enum cell_saves */
-	unsigned scratch; /* register number */
-};
-
-/* Never rsp; not r12, whose ModRM form is a byte longer. Callee-saved registers last. */
-static unsigned choose_scratch(arch_regset live, bool not_rax, bool *dead)
+void arch_count_needs(const struct arch_counter *spec, struct arch_frame *frame)
 {
-	static const uint8_t order[] = {R11, R10, RAX, RCX, RDX, RSI, RDI,
-					R8,  R9,  RBX, RBP, R13, R14, R15};
+	unsigned scratch = 0;
 
-	*dead = true;
-	for (size_t i = 0; i < sizeof(order); i++)
-		if (!(live & SET(order[i])) && !(not_rax && order[i] == RAX))
-			return order[i];
-	*dead = false;
-	return R11;
-}
-
-static struct cell_plan make_plan(const struct arch_counter *spec)
-{
-	struct cell_plan plan = {0};
-	bool dead;
-
-	if (spec->live & SET_FLAGS & ~FLAG_OF)
-		plan.saves |= SAVE_FLAGS;
-	if (spec->live & FLAG_OF)
-		plan.saves |= SAVE_FLAGS | SAVE_OVERFLOW;
-	if ((plan.saves & SAVE_FLAGS) && (spec->live & SET(RAX)))
-		plan.saves |= SAVE_RAX;
-	if (spec->mode == ARCH_COUNT_LOCKED) {
-		plan.saves |= SAVE_LOCKED;
-	} else {
-		plan.scratch = choose_scratch(spec->live, plan.saves & SAVE_FLAGS, &dead);
-		if (!dead)
-			plan.saves |= SAVE_SCRATCH;
-	}
-	if (spec->red_zone && (plan.saves & (SAVE_SCRATCH | SAVE_RAX)))
-		plan.saves |= SAVE_RED_ZONE;
-	return plan;
-}
-
-static void emit_push_pop(struct arch_buf *out, unsigned opcode, unsigned reg)
-{
-	if (reg >= 8)
-		x86_emit8(out, 0x41);
-	x86_emit8(out, opcode | (reg & 7));
-}
-
-static void emit_saves(struct arch_buf *out, const struct cell_plan *plan)
-{
-	static const uint8_t step_over[] = {0x48, 0x8d, 0x64, 0x24, 0x80}; /* lea -128(%rsp),%rsp */
-	static const uint8_t seto[] = {0x0f, 0x90, 0xc0};
-
-	if (plan->saves & SAVE_RED_ZONE)
-		x86_emit(out, step_over, sizeof(step_over));
-	if (plan->saves & SAVE_SCRATCH)
-		emit_push_pop(out, 0x50, plan->scratch);
-	if (plan->saves & SAVE_RAX)
-		x86_emit8(out, 0x50);
-	if (plan->saves & SAVE_FLAGS)
-		x86_emit8(out, 0x9f);
-	if (plan->saves & SAVE_OVERFLOW)
-		x86_emit(out, seto, sizeof(seto));
-}
-
-static void emit_restores(struct arch_buf *out, const struct cell_plan *plan)
-{
-	static const uint8_t step_back[] = {0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0};
-	static const uint8_t overflow[] = {0x04, 0x7f}; /* add $127,%al: OF if al is 1 */
-
-	if (plan->saves & SAVE_OVERFLOW)
-		x86_emit(out, overflow, sizeof(overflow));
-	if (plan->saves & SAVE_FLAGS)
-		x86_emit8(out, 0x9e);
-	if (plan->saves & SAVE_RAX)
-		x86_emit8(out, 0x58);
-	if (plan->saves & SAVE_SCRATCH)
-		emit_push_pop(out, 0x58, plan->scratch);
-	if (plan->saves & SAVE_RED_ZONE)
-		x86_emit(out, step_back, sizeof(step_back));
-}
-
-/* mov between a register and %fs:disp32, always nine bytes. */
-static void emit_thread_move(struct arch_buf *out, unsigned opcode, bool wide, unsigned reg,
-			     int64_t offset)
-{
-	if (!x86_fits32(offset))
-		x86_fail(out, ARCH_OUT_OF_RANGE);
-	x86_emit8(out, 0x64);
-	x86_emit8(out, 0x40 | (wide ? REX_W : 0) | (reg >= 8 ? REX_R : 0));
-	x86_emit8(out, opcode);
-	x86_emit8(out, (reg & 7) << 3 | 4);
-	x86_emit8(out, 0x25);
-	x86_emit32(out, offset);
-}
-
-static void emit_short_jump(struct arch_buf *out, unsigned opcode, size_t to)
-{
-	x86_emit8(out, opcode);
-	x86_emit8(out, to - (out->used + 1));
-}
-
-static void emit_descriptor(struct arch_buf *out, const struct arch_counter *spec)
-{
-	x86_emit32(out, 0); /* version */
-	x86_emit32(out, 0); /* flags */
-	x86_emit64(out, out->pc + CELL_START);
-	x86_emit64(out, CELL_COMMIT - CELL_START);
-	x86_emit64(out, out->pc + CELL_ABORT);
-	x86_emit32(out, spec->rseq_signature);
-	emit_short_jump(out, 0xeb, CELL_RESTART);
+	if (spec->mode == ARCH_COUNT_LOCKED || !(frame->live & SET_FLAGS))
+		frame->needs |= ARCH_NEED_FLAGS;
+	else
+		frame->needs |= ARCH_NEED_TEST;
+	if (spec->mode == ARCH_COUNT_PER_CPU)
+		scratch = frame->live & SET_FLAGS ? 2 : 1;
+	if (frame->scratch < scratch)
+		frame->scratch = (uint8_t)scratch;
 }
 
 static taddr_t locked_slot(const struct arch_counter *spec)
@@ -188,163 +77,168 @@ static void emit_locked_increment(struct arch_buf *out, const struct arch_counte
 	}
 }
 
-/* From CELL_RESTART to CELL_COMMIT. Always the same length, whatever the register. */
-static void emit_sequence(struct arch_buf *out, const struct arch_counter *spec, unsigned r)
+/* An instruction with a register and %fs:disp32; `wide`: of 64 bits. */
+static void emit_thread_access(struct arch_buf *out, unsigned opcode, bool wide, unsigned reg,
+			       int64_t offset)
 {
-	const unsigned rex_b = r >= 8 ? REX_B : 0;
+	unsigned rex = (wide ? REX_W : 0) | (reg >= 8 ? REX_R : 0);
 
-	x86_emit8(out, 0x48 | (r >= 8 ? REX_R : 0)); /* lea descriptor(%rip),%r */
-	x86_emit8(out, 0x8d);
-	x86_emit8(out, (r & 7) << 3 | 5);
-	x86_emit_relative(out, out->pc + ARCH_CELL_DESCRIPTOR);
-	emit_thread_move(out, 0x89, true, r, spec->rseq_offset + RSEQ_CS);
+	if (!x86_fits32(offset))
+		x86_fail(out, ARCH_OUT_OF_RANGE);
+	x86_emit8(out, 0x64);
+	if (rex)
+		x86_emit8(out, REX_PRESENT | rex);
+	x86_emit8(out, opcode);
+	x86_emit8(out, (reg & 7) << 3 | 4);
+	x86_emit8(out, 0x25);
+	x86_emit32(out, offset);
+}
 
-	emit_thread_move(out, 0x8b, false, r, spec->rseq_offset + RSEQ_CPU_ID);
-	x86_emit8(out, 0x40 | rex_b); /* cmp $cpus,%r32: negative is above, too */
-	x86_emit8(out, 0x81);
-	x86_emit8(out, 0xf8 | (r & 7));
-	x86_emit32(out, spec->cpus);
-	emit_short_jump(out, 0x73, CELL_LOCKED);
-	x86_emit8(out, 0x40 | rex_b); /* shl $cpu_shift,%r32 */
-	x86_emit8(out, 0xc1);
-	x86_emit8(out, 0xe0 | (r & 7));
+/* A register instruction whose opcode has its extension or its other register in ModRM.reg. */
+static void emit_short_register(struct arch_buf *out, unsigned opcode, unsigned extension,
+				unsigned reg)
+{
+	if (reg >= 8)
+		x86_emit8(out, REX_PRESENT | REX_B);
+	x86_emit8(out, opcode);
+	x86_emit8(out, 0xc0 | extension << 3 | (reg & 7));
+}
+
+/* From the check of the CPU number to the commit; flags change. */
+static void emit_with_flags(struct arch_buf *out, const struct arch_counter *spec, unsigned r,
+			    taddr_t locked)
+{
+	emit_thread_access(out, 0x8b, false, r, spec->rseq_offset + RSEQ_CPU_ID);
+	/* cmp $cpus,%r32: negative is above, too */
+	emit_short_register(out, spec->cpus <= INT8_MAX ? 0x83 : 0x81, 7, r);
+	if (spec->cpus <= INT8_MAX)
+		x86_emit8(out, spec->cpus);
+	else
+		x86_emit32(out, spec->cpus);
+	x86_emit8(out, 0x0f); /* jae */
+	x86_emit8(out, 0x83);
+	x86_emit_relative(out, locked);
+	emit_short_register(out, 0xc1, 4, r); /* shl $cpu_shift,%r32 */
 	x86_emit8(out, spec->cpu_shift);
-	x86_emit8(out, 0x48 | rex_b); /* incq counter(%r) */
+	x86_emit8(out, 0x48 | (r >= 8 ? REX_B : 0)); /* incq counter(%r) */
 	x86_emit8(out, 0xff);
 	x86_emit8(out, 0x80 | (r & 7));
 	x86_emit32(out, spec->counter_address);
 }
 
-/* Bytes that are never executed: each of them faults where control gets there by mistake. */
-static void emit_unused(struct arch_buf *out, size_t until)
+/* mov or lea between %reg and disp(%rcx). */
+static void emit_access(struct arch_buf *out, unsigned opcode, unsigned reg, uint32_t disp)
 {
-	while (out->status == ARCH_OK && out->used < until)
+	x86_emit8(out, 0x48 | (reg >= 8 ? REX_R : 0));
+	x86_emit8(out, opcode);
+	x86_emit8(out, 0x81 | (reg & 7) << 3);
+	x86_emit32(out, disp);
+}
+
+/* The same without flags. The table's words are one too large, so that none but -1 and -2 has 0. */
+static void emit_without_flags(struct arch_buf *out, const struct arch_counter *spec, unsigned b,
+			       taddr_t locked)
+{
+	static const uint8_t look_up[] = {0x48, 0x8b, 0x0c, 0xcd}; /* mov disp(,%rcx,8),%rcx */
+	static const uint8_t branch[] = {0xe3, 3};		   /* jrcxz to the operand's ... */
+	static const uint8_t nop[] = {0x0f, 0x1f, 0x84, 0xe9};	   /* ... second byte: jmp */
+
+	if (spec->cpu_table > INT32_MAX || !spec->cpu_table)
+		x86_fail(out, ARCH_OUT_OF_RANGE);
+	emit_thread_access(out, 0x63, true, RCX, spec->rseq_offset + RSEQ_CPU_ID);
+	x86_emit(out, look_up, sizeof(look_up));
+	x86_emit32(out, spec->cpu_table);
+	x86_emit(out, branch, sizeof(branch));
+	x86_emit(out, nop, sizeof(nop));
+	x86_emit_relative(out, locked);
+	emit_access(out, 0x8b, b, spec->counter_address - 1);
+	x86_emit8(out, 0x48 | (b >= 8 ? REX_R | REX_B : 0)); /* lea 1(%b),%b */
+	x86_emit8(out, 0x8d);
+	x86_emit8(out, 0x40 | (b & 7) << 3 | (b & 7));
+	x86_emit8(out, 1);
+	emit_access(out, 0x89, b, spec->counter_address - 1);
+}
+
+/* Descriptor, signature and abort handler: the last of it is at an address that the rest is made of. */
+static void emit_descriptor(struct arch_buf *cold, const struct arch_counter *spec, taddr_t restart,
+			    taddr_t start, taddr_t commit)
+{
+	taddr_t descriptor = arch_here(cold);
+
+	x86_emit32(cold, 0); /* version */
+	x86_emit32(cold, 0); /* flags */
+	x86_emit64(cold, start);
+	x86_emit64(cold, commit - start);
+	x86_emit64(cold, descriptor + DESCRIPTOR_SIZE + SIGNATURE_SIZE);
+	x86_emit32(cold, spec->rseq_signature);
+	arch_emit_jump(cold, restart);
+}
+
+enum { ABORT_JUMP = 5, LOCKED_AT = DESCRIPTOR_SIZE + SIGNATURE_SIZE + ABORT_JUMP };
+
+static void emit_locked_path(struct arch_buf *cold, const struct arch_counter *spec,
+			     const struct arch_frame *frame, bool keep_flags, taddr_t commit)
+{
+	static const uint8_t step_over[] = {0x48, 0x8d, 0x64, 0x24, 0x80};
+	static const uint8_t step_back[] = {0x48, 0x8d, 0xa4, 0x24, RED_ZONE, 0, 0, 0};
+	bool step = keep_flags && frame->red_zone && !frame->pushed;
+	size_t below = frame->pushed + (step ? RED_ZONE : 0);
+
+	if (step) {
+		x86_emit(cold, step_over, sizeof(step_over));
+		arch_note_pushed(cold, below);
+	}
+	if (keep_flags) {
+		x86_emit8(cold, 0x9c); /* pushf */
+		arch_note_pushed(cold, below + 8);
+	}
+	emit_locked_increment(cold, spec);
+	if (keep_flags) {
+		x86_emit8(cold, 0x9d); /* popf */
+		arch_note_pushed(cold, below);
+	}
+	if (step) {
+		x86_emit(cold, step_back, sizeof(step_back));
+		arch_note_pushed(cold, frame->pushed);
+	}
+	arch_emit_jump(cold, commit);
+}
+
+/* Bytes that are never executed: each of them faults where control gets there by mistake. */
+static void emit_unused(struct arch_buf *out)
+{
+	while (out->status == ARCH_OK && arch_here(out) % ARCH_COUNT_ALIGN)
 		x86_emit8(out, 0x06);
 }
 
-static size_t saves_size(const struct cell_plan *plan)
+void arch_emit_count(const struct arch_counter *spec, const struct arch_frame *frame,
+		     struct arch_buf *out, struct arch_buf *cold)
 {
-	uint8_t bytes[16];
-	struct arch_buf probe = {.bytes = bytes, .size = sizeof(bytes)};
+	const bool flags = frame->needs & ARCH_NEED_FLAGS;
+	const unsigned r = frame->reg[0];
+	taddr_t restart = arch_here(out), start, descriptor;
 
-	emit_saves(&probe, plan);
-	return probe.used;
-}
-
-/* The code between CELL_CODE and CELL_COMMIT; returns where it is entered. */
-static size_t emit_per_cpu(struct arch_buf *out, const struct arch_counter *spec,
-			   const struct cell_plan *plan)
-{
-	size_t entry = CELL_RESTART - saves_size(plan);
-
-	if (locked_slot(spec) > INT32_MAX)
-		x86_fail(out, ARCH_OUT_OF_RANGE);
-	emit_unused(out, entry);
-	emit_saves(out, plan);
-	emit_sequence(out, spec, plan->scratch);
-	return entry;
-}
-
-static size_t emit_locked(struct arch_buf *out, const struct arch_counter *spec,
-			  const struct cell_plan *plan)
-{
-	size_t increment = locked_slot(spec) <= INT32_MAX ? 9 : 8;
-	size_t entry = CELL_START - 2 - increment - saves_size(plan);
-
-	emit_unused(out, entry);
-	emit_saves(out, plan);
-	emit_locked_increment(out, spec);
-	emit_short_jump(out, 0xeb, CELL_COMMIT);
-	emit_unused(out, CELL_COMMIT);
-	return entry;
-}
-
-static void emit_cell(struct arch_buf *out, const struct arch_counter *spec, taddr_t next,
-		      struct arch_cell *cell)
-{
-	struct cell_plan plan = make_plan(spec);
-	size_t entry;
-
-	emit_descriptor(out, spec);
-	emit_locked_increment(out, spec);
-	emit_short_jump(out, 0xeb, CELL_COMMIT);
-	emit_unused(out, CELL_CODE);
-	entry = plan.saves & SAVE_LOCKED ? emit_locked(out, spec, &plan)
-					 : emit_per_cpu(out, spec, &plan);
-	emit_restores(out, &plan);
-	cell->slot = arch_emit_slot(out, next);
-	emit_unused(out, ARCH_CELL_SIZE);
-	cell->entry = entry;
-	cell->code_begin = CELL_ABORT;
-	cell->code_end = cell->slot + 4;
-	if (out->status == ARCH_OK) {
-		out->bytes[CELL_ENTRY_BYTE] = entry;
-		out->bytes[CELL_SAVES_BYTE] = plan.saves;
-	}
-}
-
-void arch_emit_counter_cell(struct arch_buf *out, const struct arch_counter *spec, taddr_t next,
-			    struct arch_cell *cell)
-{
-	uint8_t bytes[ARCH_CELL_SIZE];
-	struct arch_buf own = {.bytes = bytes, .size = sizeof(bytes), .pc = arch_here(out)};
-	struct arch_cell made = {0};
-
-	emit_cell(&own, spec, next, &made);
-	if (own.status != ARCH_OK) {
-		x86_fail(out, own.status);
+	if (spec->mode == ARCH_COUNT_LOCKED) {
+		emit_locked_increment(out, spec);
 		return;
 	}
-	x86_emit(out, bytes, sizeof(bytes));
-	*cell = made;
-}
-
-/* One instruction of the saves or of the restores. */
-struct cell_step {
-	unsigned save; /* enum cell_saves: it is there only where this is set */
-	unsigned length;
-	unsigned bytes; /* of stack */
-};
-
-/* The bytes of stack that the steps up to `offset` have taken or given back. */
-static size_t steps_done(const struct cell_step *steps, size_t count, unsigned saves, size_t at,
-			 size_t offset)
-{
-	size_t bytes = 0;
-
-	for (size_t i = 0; i < count; i++) {
-		if (!(saves & steps[i].save))
-			continue;
-		at += steps[i].length;
-		if (offset >= at)
-			bytes += steps[i].bytes;
-	}
-	return bytes;
-}
-
-size_t arch_cell_pushed(const uint8_t *cell, size_t offset)
-{
-	const unsigned saves = cell[CELL_SAVES_BYTE];
-	const size_t entry = cell[CELL_ENTRY_BYTE];
-	const size_t push = entry + (saves & SAVE_RED_ZONE ? 5 : 0);
-	unsigned scratch;
-
-	if (entry < CELL_CODE || entry >= CELL_START || offset >= ARCH_CELL_SIZE)
-		return 0;
-	scratch = cell[push] == 0x41 ? 2 : 1;
-	const struct cell_step in[] = {
-		{SAVE_RED_ZONE, 5, RED_ZONE},
-		{SAVE_SCRATCH, scratch, 8},
-		{SAVE_RAX, 1, 8},
-	};
-	const struct cell_step out[] = {
-		{SAVE_OVERFLOW, 2, 0},	    {SAVE_FLAGS, 1, 0},		  {SAVE_RAX, 1, 8},
-		{SAVE_SCRATCH, scratch, 8}, {SAVE_RED_ZONE, 8, RED_ZONE},
-	};
-
-	/* The abort handler and the locked path lie in front: all saves are done there. */
-	if (offset < CELL_CODE)
-		offset = CELL_START;
-	return steps_done(in, sizeof(in) / sizeof(in[0]), saves, entry, offset) -
-	       steps_done(out, sizeof(out) / sizeof(out[0]), saves, CELL_COMMIT, offset);
+	if (locked_slot(spec) > INT32_MAX)
+		x86_fail(out, ARCH_OUT_OF_RANGE);
+	emit_unused(cold);
+	descriptor = arch_here(cold);
+	x86_emit8(out, 0x48 | (r >= 8 ? REX_R : 0)); /* lea descriptor(%rip),%r */
+	x86_emit8(out, 0x8d);
+	x86_emit8(out, (r & 7) << 3 | 5);
+	x86_emit_relative(out, descriptor);
+	emit_thread_access(out, 0x89, true, r, spec->rseq_offset + RSEQ_CS);
+	start = arch_here(out);
+	if (flags)
+		emit_with_flags(out, spec, r, descriptor + LOCKED_AT);
+	else
+		emit_without_flags(out, spec, frame->reg[1], descriptor + LOCKED_AT);
+	arch_note_pushed(cold, frame->pushed);
+	emit_descriptor(cold, spec, restart, start, arch_here(out));
+	emit_locked_path(cold, spec, frame, !flags, arch_here(out));
+	if (cold->status != ARCH_OK)
+		x86_fail(out, cold->status);
 }

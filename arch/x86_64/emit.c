@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * emit.c - bytes into a buffer: jumps, slots, nops. Knows where code will run
+ * emit.c - bytes into a buffer: jumps, switches, nops. Knows where code will run
  * (arch_buf.pc) apart from where it is written. Never fails one by one: the
  * buffer's status is sticky.
  */
@@ -96,32 +96,6 @@ void arch_emit_jump(struct arch_buf *out, taddr_t target)
 {
 	x86_emit8(out, 0xe9);
 	x86_emit_relative(out, target);
-}
-
-size_t arch_emit_slot(struct arch_buf *out, taddr_t target)
-{
-	size_t slot;
-
-	x86_emit_nops(out, -(arch_here(out) + 1) & 3);
-	x86_emit8(out, 0xe9);
-	slot = out->used;
-	x86_emit_relative(out, target ? target : arch_here(out) + 4);
-	return slot;
-}
-
-int arch_slot_value(taddr_t slot_pc, taddr_t target, uint32_t *value)
-{
-	int64_t distance = target - (slot_pc + 4);
-
-	if (!x86_fits32(distance))
-		return ARCH_OUT_OF_RANGE;
-	*value = distance;
-	return ARCH_OK;
-}
-
-taddr_t arch_slot_target(taddr_t slot_pc, uint32_t value)
-{
-	return slot_pc + 4 + (int64_t)(int32_t)value;
 }
 
 size_t arch_emit_switch(struct arch_buf *out)

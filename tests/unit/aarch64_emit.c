@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * aarch64_emit.c - what arch/aarch64 emits, word for word, on any host: one
- * line a case for relocation; a counter cell, slots, patches, limits of reach,
+ * line a case for relocation; counters, switches, patches, limits of reach,
  * a thread's registers. What is expected was made by the GNU assembler and
  * linker for those addresses. It is executed by aarch64_run.c.
  */
@@ -244,60 +244,84 @@ static struct arch_counter counter(void)
 				     .cpu_shift = 12,
 				     .cpus = 6,
 				     .rseq_offset = -0x6e0,
-				     .rseq_signature = 0xd428bc00,
-				     .live = arch_all_live};
+				     .rseq_signature = 0xd428bc00};
 }
 
-static void test_cell(void **state)
+/* One counter in its frame; hot code at 0x500000, cold at 0x510000. */
+static int emit_counter(const struct arch_counter *spec, struct arch_frame *frame, uint8_t *hot,
+			size_t *hot_size, uint8_t *cold, size_t *cold_size)
 {
-	static const uint32_t expected[ARCH_CELL_SIZE / 4] = {
-		0x00000000, 0x00000000, 0x00500058, 0x00000000, 0x0000001c, 0x00000000, 0x00500024,
-		0x00000000, 0xd428bc00, 0xc85f7df1, 0x91000631, 0xc8107df1, 0x35ffffb0, 0x14000010,
-		0xa9be43f1, 0xf9000bef, 0xd53bd051, 0xd1400631, 0x10fffdd0, 0xf9049630, 0xd28c080f,
-		0xf2a4000f, 0xb9492630, 0xd1001a11, 0xb6fffe31, 0x8b1131f0, 0xf9400211, 0x91000631,
-		0xf9000211, 0xf9400bef, 0xa8c243f1, 0x17fbffe1};
+	struct arch_buf out = {.bytes = hot, .size = 256, .pc = 0x500000};
+	struct arch_buf apart = {.bytes = cold, .size = 256, .pc = 0x510000};
+
+	arch_count_needs(spec, frame);
+	arch_frame_open(&out, frame);
+	arch_emit_count(spec, frame, &out, &apart);
+	arch_frame_close(&out, frame);
+	*hot_size = out.used;
+	*cold_size = apart.used;
+	return out.status;
+}
+
+static void test_counter(void **state)
+{
+	static const uint32_t hot[] = {
+		0xa9be43f1,			    /* stp x17, x16, [sp, #-32]! */
+		0xf9000bef,			    /* str x15, [sp, #16] */
+		0xd53bd051,			    /* mrs x17, tpidr_el0 */
+		0xd1400631,			    /* sub x17, x17, #1, lsl 12 */
+		0x1007ff90,			    /* adr x16, 0x510000 */
+		0xd28c080f, 0xf2a4000f,		    /* x15 = 0x20006040 */
+		0xf9049630,			    /* str x16, [x17, #0x928] */
+		0xb9492630,			    /* ldr w16, [x17, #0x924] */
+		0xd1001a11,			    /* sub x17, x16, #6 */
+		0xb7f80051,			    /* tbnz x17, #63, over the next */
+		0x14003ffe,			    /* b 0x510024 */
+		0x8b1131f0,			    /* add x16, x15, x17, lsl #12 */
+		0xf9400211, 0x91000631, 0xf9000211, /* ldr, add, str x17 */
+		0xf9400bef, 0xa8c243f1,
+	};
+	static const uint32_t cold[] = {
+		0, 0,	       0x500020,   0,	       0x20,	   0,	       0x510024,
+		0, 0xd428bc00, 0xc85f7df1, 0x91000631, 0xc8107df1, 0x35ffffb0, 0x17ffc003,
+	};
 	struct arch_counter spec = counter();
-	uint8_t bytes[ARCH_CELL_SIZE];
-	struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = 0x500000};
-	struct arch_cell cell;
+	struct arch_frame frame = {.live = arch_all_live};
+	uint8_t bytes[256], apart[256];
+	size_t size, cold_size;
 
 	(void)state;
-	arch_emit_counter_cell(&out, &spec, 0x400000, &cell);
-	assert_int_equal(out.status, ARCH_OK);
-	for (size_t i = 0; i < ARCH_CELL_SIZE / 4; i++)
-		if (a64_load(bytes + 4 * i) != expected[i])
+	assert_int_equal(emit_counter(&spec, &frame, bytes, &size, apart, &cold_size), ARCH_OK);
+	assert_int_equal(size, sizeof(hot));
+	assert_int_equal(cold_size, sizeof(cold));
+	for (size_t i = 0; i < size / 4; i++)
+		if (a64_load(bytes + 4 * i) != hot[i])
 			fail_msg("word %zu is %#x", i, a64_load(bytes + 4 * i));
-	assert_int_equal(cell.entry, 56);
-	assert_int_equal(cell.slot, 124);
-	assert_int_equal(cell.code_begin, 36);
-	assert_int_equal(cell.code_end, 128);
+	for (size_t i = 0; i < cold_size / 4; i++)
+		if (a64_load(apart + 4 * i) != cold[i])
+			fail_msg("cold word %zu is %#x", i, a64_load(apart + 4 * i));
+	assert_int_equal(frame.pushed, 32);
 }
 
-/* Descriptor, signature, geometry: the same bytes whatever the cell does. */
-static void test_cells_alike(void **state)
+/* Flags that another snippet changes are kept in a register of their own. */
+static void test_frame_keeps_flags(void **state)
 {
 	struct arch_counter spec = counter();
-	uint8_t first[ARCH_CELL_SIZE], bytes[ARCH_CELL_SIZE];
+	struct arch_frame frame = {.live = arch_all_live, .needs = ARCH_NEED_FLAGS};
+	uint8_t bytes[256], apart[256];
+	size_t size, cold_size;
 
 	(void)state;
-	for (unsigned i = 0; i < 64; i++) {
-		struct arch_buf out = {
-			.bytes = i ? bytes : first, .size = sizeof(bytes), .pc = 0x500000};
-		struct arch_cell cell;
-
-		spec.live = arch_all_live & ~((arch_regset)(i & 31) << 9);
-		spec.mode = i & 32 ? ARCH_COUNT_LOCKED : ARCH_COUNT_PER_CPU;
-		arch_emit_counter_cell(&out, &spec, 0x400000, &cell);
-		assert_int_equal(out.status, ARCH_OK);
-		assert_memory_equal(i ? bytes : first, first, 36);
-		assert_true(cell.entry >= 56 && cell.entry < 88);
-		if (spec.mode == ARCH_COUNT_LOCKED) /* no code where a sequence could be */
-			for (size_t at = 88; at < 116; at += 4)
-				assert_int_equal(a64_load(bytes + at), 0);
-	}
+	assert_int_equal(emit_counter(&spec, &frame, bytes, &size, apart, &cold_size), ARCH_OK);
+	assert_int_equal(a64_load(bytes + 8), 0xd53b420e);	   /* mrs x14, nzcv */
+	assert_int_equal(a64_load(bytes + size - 12), 0xd51b420e); /* msr nzcv, x14 */
+	frame = (struct arch_frame){.live = 0, .needs = ARCH_NEED_FLAGS};
+	assert_int_equal(emit_counter(&spec, &frame, bytes, &size, apart, &cold_size), ARCH_OK);
+	assert_int_equal(frame.pushed, 0);
+	assert_int_equal(a64_load(bytes), 0xd53bd051);
 }
 
-static void test_cell_limits(void **state)
+static void test_counter_limits(void **state)
 {
 	static const struct {
 		taddr_t counter;
@@ -318,16 +342,17 @@ static void test_cell_limits(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct arch_counter spec = counter();
-		uint8_t bytes[ARCH_CELL_SIZE];
-		struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = 0x500000};
-		struct arch_cell cell;
+		struct arch_frame frame = {.live = arch_all_live};
+		uint8_t bytes[256], apart[256];
+		size_t size, cold_size;
+		int status;
 
 		spec.counter_address = cases[i].counter;
 		spec.cpus = cases[i].cpus;
 		spec.rseq_offset = cases[i].offset;
-		arch_emit_counter_cell(&out, &spec, 0x400000, &cell);
-		if (out.status != cases[i].status)
-			fail_msg("case %zu: status %d", i, out.status);
+		status = emit_counter(&spec, &frame, bytes, &size, apart, &cold_size);
+		if (status != cases[i].status)
+			fail_msg("case %zu: status %d", i, status);
 	}
 }
 
@@ -371,36 +396,38 @@ static void test_branches(void **state)
 	}
 }
 
-static void test_slots(void **state)
+static void test_switches(void **state)
 {
 	static const struct {
 		int64_t distance;
 		int status;
+		uint32_t word;
 	} cases[] = {
-		{4, ARCH_OK},
-		{-4, ARCH_OK},
-		{REACH - 4, ARCH_OK},
-		{-REACH, ARCH_OK},
-		{REACH, ARCH_OUT_OF_RANGE},
-		{-REACH - 4, ARCH_OUT_OF_RANGE},
-		{2, ARCH_OUT_OF_RANGE},
+		{4, ARCH_OK, 0x14000001},	  {-4, ARCH_OK, 0x17ffffff},
+		{REACH - 4, ARCH_OK, 0x15ffffff}, {-REACH, ARCH_OK, 0x16000000},
+		{REACH, ARCH_OUT_OF_RANGE, 0},	  {-REACH - 4, ARCH_OUT_OF_RANGE, 0},
+		{2, ARCH_OUT_OF_RANGE, 0},
 	};
-	const taddr_t slot = 0xaaaa12345678;
-	uint8_t bytes[A64_SIZE];
-	struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = slot};
+	const taddr_t at = 0xaaaa12345678;
+	uint8_t bytes[16];
+	struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = at - 4};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		uint32_t value;
-		int status = arch_slot_value(slot, slot + (taddr_t)cases[i].distance, &value);
+		uint64_t value;
+		int status = arch_switch_value(at, at + (taddr_t)cases[i].distance, &value);
 
 		assert_int_equal(status, cases[i].status);
-		if (status == ARCH_OK)
-			assert_true(arch_slot_target(slot, value) ==
-				    slot + (taddr_t)cases[i].distance);
+		if (status != ARCH_OK)
+			continue;
+		memcpy(bytes, &value, 8);
+		assert_int_equal(a64_load(bytes), cases[i].word);
+		assert_int_equal(a64_load(bytes + 4), 0xd503201f);
 	}
-	assert_int_equal(arch_emit_slot(&out, 0), 0);
-	assert_int_equal(a64_load(bytes), 0x14000001); /* to what follows */
+	assert_int_equal(arch_emit_switch(&out), 4);
+	assert_int_equal(out.used, 4 + ARCH_SWITCH_SIZE);
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(a64_load(bytes + 4 * i), 0xd503201f);
 }
 
 static void test_patches(void **state)
@@ -501,11 +528,11 @@ static void test_registers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_branches),     cmocka_unit_test(test_relocation),
-		cmocka_unit_test(test_no_room),	     cmocka_unit_test(test_cell),
-		cmocka_unit_test(test_cells_alike),  cmocka_unit_test(test_cell_limits),
-		cmocka_unit_test(test_slots),	     cmocka_unit_test(test_patches),
-		cmocka_unit_test(test_remote_reach), cmocka_unit_test(test_registers),
+		cmocka_unit_test(test_branches),	  cmocka_unit_test(test_relocation),
+		cmocka_unit_test(test_no_room),		  cmocka_unit_test(test_counter),
+		cmocka_unit_test(test_frame_keeps_flags), cmocka_unit_test(test_counter_limits),
+		cmocka_unit_test(test_switches),	  cmocka_unit_test(test_patches),
+		cmocka_unit_test(test_remote_reach),	  cmocka_unit_test(test_registers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
 /*
  * aarch64_run.c - builds tests/unit/aarch64/run.c, with arch/aarch64 in it, for
  * AArch64 and runs it under qemu-aarch64: relocated instructions, patches,
- * cells, remote programs and gates, executed. Skipped where there is no cross
+ * counters, remote programs and gates, executed. Skipped where there is no cross
  * compiler or no qemu.
  */
 #include <setjmp.h>

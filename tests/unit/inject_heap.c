@@ -61,7 +61,7 @@ static void finish(struct fixture *f)
 
 /* --------------------------------------------------------------- property */
 
-enum kind { NONE, CODE, CELL, COUNTER };
+enum kind { NONE, CODE, COLD, COUNTER };
 
 struct piece {
 	enum kind kind;
@@ -115,9 +115,9 @@ static bool allocate(struct fixture *f, struct piece *p, unsigned *seed)
 	if (p->kind == CODE) {
 		p->size = 1 + (size_t)rand_r(seed) % (rand_r(seed) % 20 ? 600 : 20000);
 		result = heap_alloc_code(f->heap, p->size, &p->address, &e);
-	} else if (p->kind == CELL) {
-		p->size = ARCH_CELL_SIZE;
-		result = heap_alloc_cell(f->heap, &p->address, &e);
+	} else if (p->kind == COLD) {
+		p->size = 32 * (1 + (size_t)rand_r(seed) % 12);
+		result = heap_alloc_cold(f->heap, p->size, &p->address, &e);
 	} else {
 		p->size = 8;
 		result = heap_alloc_counter(f->heap, &p->address, &e);
@@ -134,7 +134,7 @@ static bool allocate(struct fixture *f, struct piece *p, unsigned *seed)
 		check_counter_is_fresh(f, p);
 		return true;
 	}
-	assert_int_equal(p->address % (p->kind == CELL ? ARCH_CELL_ALIGN : 16), 0);
+	assert_int_equal(p->address % (p->kind == COLD ? 32 : 16), 0);
 	assert_true(p->address >= f->arena.code + journal_size(&f->arena));
 	assert_true(p->address + p->size <= f->arena.code + f->arena.code_size);
 	fill(f, p, (uint8_t)rand_r(seed));
@@ -149,42 +149,42 @@ static void release(struct fixture *f, struct piece *p)
 			heap_unref_counter(f->heap, p->address);
 	} else {
 		check(f, p);
-		if (p->kind == CELL)
-			heap_free_cell(f->heap, p->address);
-		else
-			heap_free_code(f->heap, p->address);
+		heap_free_code(f->heap, p->address);
 	}
 	p->kind = NONE;
 }
 
 static void check_stats(const struct fixture *f, const struct piece *pieces)
 {
-	size_t cells = 0, counters = 0, code = 0;
+	size_t counters = 0, code = 0;
 	struct heap_stats stats;
 
 	for (size_t i = 0; i < PIECES; i++) {
-		cells += pieces[i].kind == CELL;
 		counters += pieces[i].kind == COUNTER;
-		code += pieces[i].kind == CODE ? pieces[i].size : 0;
+		code += pieces[i].kind == CODE || pieces[i].kind == COLD ? pieces[i].size : 0;
 	}
 	heap_get_stats(f->heap, &stats);
-	assert_int_equal(stats.cell_bytes, cells * ARCH_CELL_SIZE);
 	assert_int_equal(stats.counter_bytes, counters * 8 * (CPUS + 1));
 	assert_true(stats.code_bytes >= code && stats.code_bytes <= 2 * code + 32 * PIECES);
-	assert_true(stats.used >= stats.code_bytes + stats.cell_bytes);
+	assert_true(stats.used >= stats.code_bytes);
 	assert_true(stats.touched >= stats.used && stats.touched <= stats.capacity);
 }
 
-/* A cell once carved is never anything else: its bytes stay out of all other pieces. */
-static void note_cells(uint8_t *is_cell, const struct fixture *f, const struct piece *p)
+/* Warm and cold pieces do not share a cache line, small ones not even a page. */
+static void check_apart(const struct fixture *f, const struct piece *pieces)
 {
-	size_t lo = (p->address - f->arena.code) / 16,
-	       hi = (p->address + p->size - 1 - f->arena.code) / 16;
+	uint8_t *kinds = calloc(f->arena.code_size / 4096, 1);
 
-	for (size_t i = lo; i <= hi && p->kind == CELL; i++)
-		is_cell[i] = 1;
-	for (size_t i = lo; i <= hi && p->kind == CODE; i++)
-		assert_false(is_cell[i]);
+	assert_non_null(kinds);
+	for (size_t i = 0; i < PIECES; i++) {
+		size_t page = (pieces[i].address - f->arena.code) / 4096;
+
+		if ((pieces[i].kind != CODE && pieces[i].kind != COLD) || pieces[i].size > 4096)
+			continue;
+		assert_true(!kinds[page] || kinds[page] == pieces[i].kind);
+		kinds[page] = (uint8_t)pieces[i].kind;
+	}
+	free(kinds);
 }
 
 static void random_use(void **state)
@@ -193,13 +193,10 @@ static void random_use(void **state)
 	unsigned seed = 4711, refused = 0;
 	struct heap_stats stats;
 	struct fixture f;
-	uint8_t *is_cell;
 
 	(void)state;
 	start(&f, (size_t)4 << 20, 16);
-	is_cell = calloc(f.arena.code_size / 16, 1);
 	assert_non_null(pieces);
-	assert_non_null(is_cell);
 	for (int step = 0; step < STEPS; step++) {
 		struct piece *p = &pieces[rand_r(&seed) % PIECES];
 
@@ -208,13 +205,13 @@ static void random_use(void **state)
 			p->references++;
 		} else if (p->kind != NONE) {
 			release(&f, p);
-		} else if (allocate(&f, p, &seed)) {
-			note_cells(is_cell, &f, p);
-		} else {
+		} else if (!allocate(&f, p, &seed)) {
 			refused++;
 		}
-		if (step % 1000 == 0)
+		if (step % 1000 == 0) {
 			check_stats(&f, pieces);
+			check_apart(&f, pieces);
+		}
 	}
 	assert_true(refused < STEPS / 10);
 	for (size_t i = 0; i < PIECES; i++)
@@ -225,7 +222,6 @@ static void random_use(void **state)
 	assert_int_equal(stats.code_bytes, 0);
 	assert_int_equal(stats.counter_bytes, 0);
 	assert_false(stats.above_mark);
-	free(is_cell);
 	free(pieces);
 	finish(&f);
 }
@@ -362,23 +358,6 @@ static void free_foreign(struct fixture *f)
 	heap_free_code(f->heap, f->arena.code + f->arena.code_size);
 }
 
-static void free_cell_twice(struct fixture *f)
-{
-	taddr_t a;
-
-	heap_alloc_cell(f->heap, &a, NULL);
-	heap_free_cell(f->heap, a);
-	heap_free_cell(f->heap, a);
-}
-
-static void free_cell_as_code(struct fixture *f)
-{
-	taddr_t a;
-
-	heap_alloc_cell(f->heap, &a, NULL);
-	heap_free_code(f->heap, a);
-}
-
 static void free_counter_twice(struct fixture *f)
 {
 	taddr_t a;
@@ -390,9 +369,8 @@ static void free_counter_twice(struct fixture *f)
 
 static void misuse_is_caught(void **state)
 {
-	static const misuse all[] = {free_code_twice,	free_code_inside, free_large_inside,
-				     free_foreign,	free_cell_twice,  free_cell_as_code,
-				     free_counter_twice};
+	static const misuse all[] = {free_code_twice, free_code_inside, free_large_inside,
+				     free_foreign, free_counter_twice};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {

@@ -292,21 +292,31 @@ static void test_patches(void)
 	patch_one(0x8b020021, ARCH_PATCH_JUMP, false);
 }
 
-/* ----------------------------------------------------------------- cells */
+/* -------------------------------------------------------------- counters */
 
-enum { CPUS = 6, SHIFT = 12, RSEQ_AT = 0x30000 };
+enum { CPUS = 6, SHIFT = 12, RSEQ_AT = 0x30000, COLD = NEAR + 0x1000, HANDLER = COLD + 36 };
 
 static uint64_t *slot_of(unsigned cpu)
 {
 	return (uint64_t *)(LOW + 64 + ((uint64_t)cpu << SHIFT));
 }
 
-/* What a run of the cell did: all that is live is as it was, and slot `cpu` counted. */
-static void check_cell(const struct arch_counter *spec, const struct state *in, uint64_t sp,
-		       unsigned cpu, const char *what)
+/* A counter in its frame, emitted at NEAR and COLD. */
+struct counting {
+	struct arch_counter spec;
+	struct arch_frame frame;
+	struct arch_trace hot_trace, cold_trace;
+	struct arch_mark hot_marks[16], cold_marks[16];
+	size_t hot_size, cold_size;
+	uint64_t start, length; /* of the sequence */
+};
+
+/* What a run did: all that is live is as it was, and slot `cpu` counted. */
+static void check_count(const struct counting *c, const struct state *in, uint64_t sp, unsigned cpu,
+			const char *what)
 {
 	for (unsigned i = 0; i < 31; i++)
-		if (spec->live & SET(i))
+		if (c->frame.live & SET(i))
 			expect(state->x[i] == in->x[i], what, i, state->x[i]);
 	expect(state->sp == sp, what, state->sp, sp);
 	expect(state->nzcv == in->nzcv, what, state->nzcv, in->nzcv);
@@ -321,85 +331,110 @@ static void clear_slots(void)
 		*slot_of(i) = 0;
 }
 
-/* Aborts at each word of the sequence; and how far the stack is moved at each word. */
-static void interrupt_cell(const struct arch_counter *spec, const struct state *in,
-			   const struct arch_cell *cell, const uint8_t *bytes)
+/* Runs with the word at `pc` led elsewhere for once. */
+static uint64_t run_diverted(const struct state *in, taddr_t pc, taddr_t elsewhere)
 {
+	struct arch_buf hole = at(pc, 4);
+	uint8_t saved[4];
 	uint64_t sp;
 
-	for (size_t i = 88; i < 116 && spec->mode == ARCH_COUNT_PER_CPU; i += 4) {
-		struct arch_buf hole = at(AREA + NEAR + i, 4);
-
-		arch_emit_jump(&hole, AREA + NEAR + 36);
-		clear_slots();
-		*state = *in;
-		sp = run(AREA + NEAR + cell->entry);
-		check_cell(spec, in, sp, CPUS, "aborted cell");
-		memcpy(area + NEAR, bytes, ARCH_CELL_SIZE);
-	}
-	for (size_t i = cell->code_begin; i < cell->code_end; i += 4) {
-		struct arch_buf hole = at(AREA + NEAR + i, 4);
-
-		arch_emit_jump(&hole, way_out(1));
-		*state = *in;
-		sp = run(AREA + NEAR + cell->entry);
-		if (state->where == 1)
-			expect(sp - state->sp == arch_cell_pushed(bytes, i), "pushed", i,
-			       sp - state->sp);
-		memcpy(area + NEAR, bytes, ARCH_CELL_SIZE);
-	}
+	memcpy(saved, (uint8_t *)pc, 4);
+	arch_emit_jump(&hole, elsewhere);
+	clear_slots();
+	*state = *in;
+	sp = run(AREA + NEAR);
+	memcpy((uint8_t *)pc, saved, 4);
+	return sp;
 }
 
-static void run_cell(enum arch_count_mode mode, arch_regset live, int64_t offset, int cpu_id)
+static void expect_pushed(const struct state *in, taddr_t pc, size_t pushed)
 {
-	struct arch_counter spec = {.mode = mode,
-				    .counter_address = LOW + 64,
-				    .cpu_shift = SHIFT,
-				    .cpus = CPUS,
-				    .rseq_offset = offset,
-				    .rseq_signature = 0xd428bc00,
-				    .live = live};
-	struct arch_buf out = at(AREA + NEAR, ARCH_CELL_SIZE);
+	uint64_t sp = run_diverted(in, pc, way_out(1));
+
+	if (state->where == 1)
+		expect(sp - state->sp == pushed, "pushed", pc, sp - state->sp);
+}
+
+/* Aborts at each word of the sequence; and how far the stack is moved at each word. */
+static void interrupt_count(const struct counting *c, const struct state *in)
+{
+	if (c->spec.mode == ARCH_COUNT_PER_CPU) {
+		for (uint64_t i = c->start; i < c->start + c->length; i += 4)
+			/* All but the jump to the locked path are executed, or lead there anyway. */
+			if (a64_load((uint8_t *)i) >> 26 != 5)
+				check_count(c, in, run_diverted(in, i, AREA + HANDLER), CPUS,
+					    "aborted");
+		for (size_t i = 36; i < c->cold_size; i += 4)
+			expect_pushed(in, AREA + COLD + i, arch_pushed_at(&c->cold_trace, i));
+	}
+	for (size_t i = 0; i < c->hot_size; i += 4)
+		expect_pushed(in, AREA + NEAR + i, arch_pushed_at(&c->hot_trace, i));
+}
+
+static void emit_counting(struct counting *c)
+{
+	struct arch_buf hot = at(AREA + NEAR, 256), cold = at(AREA + COLD, 256);
+
+	c->hot_trace = (struct arch_trace){c->hot_marks, 0, 16};
+	c->cold_trace = (struct arch_trace){c->cold_marks, 0, 16};
+	hot.trace = &c->hot_trace;
+	cold.trace = &c->cold_trace;
+	arch_count_needs(&c->spec, &c->frame);
+	arch_frame_open(&hot, &c->frame);
+	arch_emit_count(&c->spec, &c->frame, &hot, &cold);
+	arch_frame_close(&hot, &c->frame);
+	c->hot_size = hot.used;
+	c->cold_size = cold.used;
+	arch_emit_jump(&hot, way_out(0));
+	expect(hot.status == ARCH_OK && cold.status == ARCH_OK, "counter", hot.status, cold.status);
+	memcpy(&c->start, area + COLD + 8, 8);
+	memcpy(&c->length, area + COLD + 16, 8);
+}
+
+static void run_count(enum arch_count_mode mode, arch_regset live, uint8_t needs, int64_t offset,
+		      int cpu_id)
+{
+	struct counting c = {.spec = {.mode = mode,
+				      .counter_address = LOW + 64,
+				      .cpu_shift = SHIFT,
+				      .cpus = CPUS,
+				      .rseq_offset = offset,
+				      .rseq_signature = 0xd428bc00},
+			     .frame = {.live = live, .needs = needs}};
 	bool locked = mode == ARCH_COUNT_LOCKED || cpu_id < 0 || cpu_id >= CPUS;
 	uint64_t *rseq_cs = (uint64_t *)(area + RSEQ_AT + 8);
-	uint8_t bytes[ARCH_CELL_SIZE];
-	struct arch_cell cell;
 	struct state in = random_state();
 	uint64_t sp;
 
-	arch_emit_counter_cell(&out, &spec, way_out(0), &cell);
-	expect(out.status == ARCH_OK && out.used == ARCH_CELL_SIZE, "cell", out.status, offset);
-	expect(arch_slot_target(AREA + NEAR + cell.slot, a64_load(area + NEAR + cell.slot)) ==
-		       way_out(0),
-	       "slot", cell.slot, 0);
-	memcpy(bytes, area + NEAR, sizeof(bytes));
+	emit_counting(&c);
 	memcpy(area + RSEQ_AT + 4, &cpu_id, 4);
 	*rseq_cs = 0;
 	in.tp = AREA + RSEQ_AT - (uint64_t)offset;
 	clear_slots();
 	*state = in;
-	sp = run(AREA + NEAR + cell.entry);
-	check_cell(&spec, &in, sp, locked ? CPUS : (unsigned)cpu_id, "cell");
-	expect(*rseq_cs == (mode == ARCH_COUNT_LOCKED ? 0 : AREA + NEAR), "rseq_cs", *rseq_cs,
+	sp = run(AREA + NEAR);
+	check_count(&c, &in, sp, locked ? CPUS : (unsigned)cpu_id, "counter");
+	expect(*rseq_cs == (mode == ARCH_COUNT_LOCKED ? 0 : AREA + COLD), "rseq_cs", *rseq_cs,
 	       mode);
-	interrupt_cell(&spec, &in, &cell, bytes);
+	interrupt_count(&c, &in);
 }
 
-static void test_cells(void)
+static void test_counters(void)
 {
 	static const int64_t offsets[] = {-0x6e0, 0, 32, -32, 4096, 0x4ff8, -0x123460};
 	static const arch_regset lives[] = {SET_ALL, SET_SP, SET_ALL & ~SET(9), SET_ALL & ~6ull};
 	static const int cpu_ids[] = {0, 3, 5, -1, -2, 6};
 
 	for (unsigned i = 0; i < 4; i++) {
-		run_cell(ARCH_COUNT_LOCKED, lives[i], 0, 0);
+		run_count(ARCH_COUNT_LOCKED, lives[i], 0, 0, 0);
 		for (unsigned o = 0; o < 7; o++)
 			for (unsigned c = 0; c < 6; c++)
-				run_cell(ARCH_COUNT_PER_CPU, lives[i], offsets[o], cpu_ids[c]);
+				run_count(ARCH_COUNT_PER_CPU, lives[i], o & 1, offsets[o],
+					  cpu_ids[c]);
 	}
 	for (unsigned i = 0; i < 60; i++)
-		run_cell(ARCH_COUNT_PER_CPU, run_random() & run_random() & SET_ALL, -0x6e0,
-			 (int)(run_random() % 8) - 1);
+		run_count(ARCH_COUNT_PER_CPU, run_random() & run_random() & SET_ALL, i & 1, -0x6e0,
+			  (int)(run_random() % 8) - 1);
 }
 
 /* ------------------------------------------------- remote programs, gates */
@@ -528,7 +563,7 @@ int main(void)
 	emit_way_out(1);
 	test_relocation();
 	test_patches();
-	test_cells();
+	test_counters();
 	test_remote();
 	test_gates();
 	test_signal_frames();

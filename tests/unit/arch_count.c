@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arch_cells.c - executes counter cells: every combination of live registers,
- * live flags and red zone on random states; then many threads that migrate and
- * are interrupted, and every count must be there at the end.
- *
- * The cells and counters of this test are never unmapped: a thread's rseq_cs
- * may point to them.
+ * arch_count.c - executes counters in their frames: every combination of live
+ * registers, live flags and red zone on random states, one counter and several
+ * in a row; then many threads that migrate and are interrupted, and every count
+ * must be there at the end. Switches and gates, too.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -32,12 +30,17 @@ enum {
 	CODE_SIZE = 65536,
 	STACK_SIZE = 4096,
 	STACK_AT = 2048,
-	EXIT_AT = 32768, /* offset of the place a cell leads to */
+	COLD_AT = 16384,
+	EXIT_AT = 32768, /* offset of the place that the code leads to */
+	HOT_MAX = 1024,
+	ABORT_AT = 36,	     /* of a cold part */
+	TABLE_OFFSET = 1024, /* of CPU 0's word */
 	THREADS = 6,
-	SECONDS = 3,
+	SECONDS = 2,
 };
 
 static uint8_t *code, *counters, *stack;
+static bool wants_flags; /* as if another snippet of the frame changed them */
 
 /* Below 2 GiB, as the counters of the real arena. */
 static uint8_t *map_low(size_t size, int protection)
@@ -64,34 +67,73 @@ static int setup(void **state)
 	if (code == MAP_FAILED || !counters || stack == MAP_FAILED)
 		return -1;
 	memset(code, RUN_END, CODE_SIZE);
+	for (uint64_t cpu = 0; cpu < CPUS; cpu++) {
+		uint64_t word = (cpu << CPU_SHIFT) + 1;
+
+		memcpy(counters + TABLE_OFFSET + 8 * cpu, &word, 8);
+	}
 	return 0;
 }
 
-static struct arch_counter make_spec(enum arch_count_mode mode, arch_regset live, bool red_zone)
+/* What is emitted and how. */
+struct made {
+	struct arch_counter counter;
+	struct arch_frame frame;
+	unsigned count; /* counters in a row */
+	size_t hot_size, cold_size;
+	struct arch_trace hot_trace, cold_trace;
+	struct arch_mark hot_marks[64], cold_marks[64];
+};
+
+static struct made make(enum arch_count_mode mode, arch_regset live, bool red_zone)
 {
-	return (struct arch_counter){
-		.mode = mode,
-		.counter_address = (taddr_t)(uintptr_t)counters + COUNTER_OFFSET,
-		.cpu_shift = CPU_SHIFT,
-		.cpus = CPUS,
-		.rseq_offset = __rseq_offset,
-		.rseq_signature = RSEQ_SIG,
-		.live = live,
-		.red_zone = red_zone,
+	return (struct made){
+		.counter = {.mode = mode,
+			    .counter_address = (taddr_t)(uintptr_t)counters + COUNTER_OFFSET,
+			    .cpu_shift = CPU_SHIFT,
+			    .cpus = CPUS,
+			    .rseq_offset = __rseq_offset,
+			    .rseq_signature = RSEQ_SIG,
+			    .cpu_table = (taddr_t)(uintptr_t)counters + TABLE_OFFSET},
+		.frame = {.live = live, .red_zone = red_zone},
+		.count = 1,
 	};
 }
 
-static struct arch_cell emit(const struct arch_counter *spec, size_t at, size_t next)
+/* Before a descriptor is overwritten no thread may point to it. */
+static void leave_descriptor(void)
 {
-	struct arch_buf out = {
-		.bytes = code + at, .size = ARCH_CELL_SIZE, .pc = (taddr_t)(uintptr_t)code + at};
-	struct arch_cell cell;
+	if (__rseq_size)
+		memset((uint8_t *)__builtin_thread_pointer() + __rseq_offset + 8, 0, 8);
+}
 
-	memset(&cell, 0, sizeof(cell));
-	arch_emit_counter_cell(&out, spec, (taddr_t)(uintptr_t)code + next, &cell);
-	assert_int_equal(out.status, ARCH_OK);
-	assert_int_equal(out.used, ARCH_CELL_SIZE);
-	return cell;
+static void emit(struct made *m)
+{
+	taddr_t base = (taddr_t)(uintptr_t)code;
+	struct arch_buf hot = {.bytes = code, .size = HOT_MAX, .pc = base};
+	struct arch_buf cold = {.bytes = code + COLD_AT, .size = HOT_MAX, .pc = base + COLD_AT};
+
+	leave_descriptor();
+	memset(&m->hot_trace, 0, sizeof(m->hot_trace));
+	memset(&m->cold_trace, 0, sizeof(m->cold_trace));
+	m->hot_trace.marks = m->hot_marks;
+	m->cold_trace.marks = m->cold_marks;
+	m->hot_trace.room = m->cold_trace.room = 64;
+	hot.trace = &m->hot_trace;
+	cold.trace = &m->cold_trace;
+	m->frame.needs = wants_flags ? ARCH_NEED_FLAGS : 0;
+	m->frame.scratch = 0;
+	arch_count_needs(&m->counter, &m->frame);
+	arch_frame_open(&hot, &m->frame);
+	for (unsigned i = 0; i < m->count; i++)
+		arch_emit_count(&m->counter, &m->frame, &hot, &cold);
+	arch_frame_close(&hot, &m->frame);
+	arch_emit_jump(&hot, base + EXIT_AT);
+	assert_int_equal(hot.status, ARCH_OK);
+	assert_int_equal(cold.status, ARCH_OK);
+	assert_true(cold.used <= m->count * ARCH_COUNT_COLD);
+	m->hot_size = hot.used;
+	m->cold_size = cold.used;
 }
 
 static uint64_t slot(unsigned cpu)
@@ -115,7 +157,7 @@ static uint64_t total(void)
 
 static long runs;
 
-static const char *differs(const struct arch_counter *spec, const struct run_state *in,
+static const char *differs(const struct arch_frame *spec, const struct run_state *in,
 			   struct run_state *out, const uint8_t *before)
 {
 	uint64_t flags = 0;
@@ -136,39 +178,39 @@ static const char *differs(const struct arch_counter *spec, const struct run_sta
 		return "stack";
 	if (spec->red_zone && memcmp(stack + STACK_AT - 128, before + STACK_AT - 128, 128) != 0)
 		return "red zone";
-	if (memcmp(stack, before, STACK_AT - 128 - 16) != 0)
+	if (memcmp(stack, before, STACK_AT - 128 - 24) != 0)
 		return "memory below the stack";
 	return memcmp(in->extended, out->extended, 464) ? "vector state" : NULL;
 }
 
-static void run_once(const struct arch_counter *spec)
+static void run_once(struct made *m)
 {
 	static struct run_state in, out;
 	static uint8_t before[STACK_SIZE];
-	struct arch_cell cell = emit(spec, 0, EXIT_AT);
 	uint64_t count = total(), locked = slot(CPUS);
 	const char *what;
 
+	emit(m);
 	run_random_extended(&in);
 	for (unsigned i = 0; i < 16; i++)
 		in.r[i] = run_random();
 	in.r[RSP] = (uint64_t)(uintptr_t)stack + STACK_AT;
 	in.flags = run_random() & RUN_FLAGS;
-	in.pc = (uint64_t)(uintptr_t)code + cell.entry;
+	in.pc = (uint64_t)(uintptr_t)code;
 	run_fill(before, STACK_SIZE);
 	memcpy(stack, before, STACK_SIZE);
 	run_code(&in, &out);
 	runs++;
-	what = differs(spec, &in, &out, before);
+	what = differs(&m->frame, &in, &out, before);
 	if (!what && out.pc != (uint64_t)(uintptr_t)code + EXIT_AT)
 		what = "pc";
-	if (!what && total() != count + 1)
+	if (!what && total() != count + m->count)
 		what = "count";
-	if (!what && spec->mode == ARCH_COUNT_LOCKED && slot(CPUS) != locked + 1)
+	if (!what && m->counter.mode == ARCH_COUNT_LOCKED && slot(CPUS) != locked + m->count)
 		what = "locked slot";
 	if (what)
 		fail_msg("%s is not kept: live %#llx red zone %d mode %d", what,
-			 (unsigned long long)spec->live, spec->red_zone, spec->mode);
+			 (unsigned long long)m->frame.live, m->frame.red_zone, m->counter.mode);
 }
 
 static void run_combinations(enum arch_count_mode mode)
@@ -181,9 +223,10 @@ static void run_combinations(enum arch_count_mode mode)
 		arch_regset live = SET(RSP) | (bits & 15) | (arch_regset)(bits >> 4) << 5;
 
 		for (unsigned i = 0; i < 8; i++) {
-			struct arch_counter spec = make_spec(mode, live | flag_sets[i / 2], i & 1);
+			struct made m = make(mode, live | flag_sets[i / 2], i & 1);
 
-			run_once(&spec);
+			m.count = bits % 64 == 5 ? 3 : 1;
+			run_once(&m);
 		}
 	}
 }
@@ -208,130 +251,187 @@ static void test_locked_combinations(void **state)
 /* A thread without a CPU number, and one beyond the blocks, count in the locked slot. */
 static void test_no_cpu_number(void **state)
 {
-	struct arch_counter spec = make_spec(ARCH_COUNT_PER_CPU, SET_ALL, true);
+	/* The table ends with the possible CPUs, and the kernel's numbers do. */
 	static const int32_t numbers[] = {-1, -2, CPUS, CPUS + 1, INT32_MAX, INT32_MIN};
-	uint8_t *fake = (uint8_t *)__builtin_thread_pointer() + __rseq_offset;
-	int32_t saved;
+	static __thread uint8_t area[64] __attribute__((aligned(32)));
+	static const arch_regset lives[] = {SET_ALL, SET(RSP), SET(RSP) | SET_FLAGS,
+					    SET_ALL & ~SET_FLAGS};
 
 	(void)state;
-	/* Not on the registered area: a place in our own thread-local storage. */
-	static __thread uint8_t area[64] __attribute__((aligned(32)));
 	run_init();
-	fake = area;
-	spec.rseq_offset = (int64_t)((uintptr_t)area - (uintptr_t)__builtin_thread_pointer());
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		uint64_t locked = slot(CPUS);
+	for (size_t l = 0; l < sizeof(lives) / sizeof(lives[0]); l++) {
+		struct made m = make(ARCH_COUNT_PER_CPU, lives[l], true);
+		size_t count = lives[l] & SET_FLAGS ? 2 : sizeof(numbers) / sizeof(numbers[0]);
 
-		saved = numbers[i];
-		memcpy(fake + 4, &saved, 4);
-		run_once(&spec);
-		assert_int_equal(slot(CPUS), locked + 1);
-	}
-	for (int32_t cpu = 0; cpu < CPUS; cpu++) {
-		uint64_t count = slot((unsigned)cpu);
+		/* Not on the registered area: a place in our own thread-local storage. */
+		m.counter.rseq_offset =
+			(int64_t)((uintptr_t)area - (uintptr_t)__builtin_thread_pointer());
+		for (size_t i = 0; i < count; i++) {
+			uint64_t locked = slot(CPUS);
 
-		memcpy(fake + 4, &cpu, 4);
-		run_once(&spec);
-		assert_int_equal(slot((unsigned)cpu), count + 1);
+			memcpy(area + 4, &numbers[i], 4);
+			run_once(&m);
+			assert_int_equal(slot(CPUS), locked + 1);
+		}
+		for (int32_t cpu = 0; cpu < CPUS; cpu++) {
+			uint64_t counted = slot((unsigned)cpu);
+
+			memcpy(area + 4, &cpu, 4);
+			run_once(&m);
+			assert_int_equal(slot((unsigned)cpu), counted + 1);
+		}
 	}
 }
 
 /* ----------------------------------------------------- geometry and bounds */
 
-static void test_geometry(void **state)
+static void test_descriptors(void **state)
 {
-	uint8_t first[64];
+	taddr_t base = (taddr_t)(uintptr_t)code, cold = base + COLD_AT;
 
 	(void)state;
 	for (unsigned i = 0; i < 4096; i++) {
-		struct arch_counter spec = make_spec(i & 1 ? ARCH_COUNT_LOCKED : ARCH_COUNT_PER_CPU,
-						     run_random() & SET_ALL, run_random() & 1);
-		struct arch_cell cell = emit(&spec, 0, EXIT_AT);
+		struct made m = make(ARCH_COUNT_PER_CPU, run_random() & SET_ALL, run_random() & 1);
 		uint64_t start, length, abort_ip;
-		taddr_t base = (taddr_t)(uintptr_t)code;
 
-		if (i == 0)
-			memcpy(first, code, sizeof(first));
-		/* Descriptor, signature, abort handler and locked path: the same always. */
-		assert_memory_equal(code + ARCH_CELL_DESCRIPTOR, first, 49);
-		memcpy(&start, code + 8, 8);
-		memcpy(&length, code + 16, 8);
-		memcpy(&abort_ip, code + 24, 8);
-		assert_int_equal(base % 32, 0);
-		assert_true(start >= base && start + length <= base + ARCH_CELL_SIZE);
-		assert_true(abort_ip < start || abort_ip >= start + length);
-		assert_true(abort_ip >= base + cell.code_begin);
-		assert_int_equal(memcmp(code + (abort_ip - base) - 4, &spec.rseq_signature, 4), 0);
-		assert_true(cell.slot % 4 == 0 && cell.slot + 4 <= ARCH_CELL_SIZE);
-		assert_int_equal(code[cell.slot - 1], 0xe9);
-		assert_true(cell.entry >= cell.code_begin && cell.entry < cell.code_end);
-		if (spec.mode == ARCH_COUNT_LOCKED)
-			assert_true(base + cell.entry < start);
+		emit(&m);
+		memcpy(&start, code + COLD_AT + 8, 8);
+		memcpy(&length, code + COLD_AT + 16, 8);
+		memcpy(&abort_ip, code + COLD_AT + 24, 8);
+		assert_int_equal(cold % 32, 0);
+		assert_true(start > base && start + length < base + m.hot_size);
+		/* The kernel refuses a handler inside of its sequence. */
+		assert_int_equal(abort_ip, cold + ABORT_AT);
+		assert_int_equal(
+			memcmp(code + COLD_AT + ABORT_AT - 4, &m.counter.rseq_signature, 4), 0);
 	}
 }
 
 static void test_out_of_range(void **state)
 {
-	uint8_t bytes[ARCH_CELL_SIZE];
+	uint8_t bytes[HOT_MAX], cold_bytes[HOT_MAX];
 	struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = 0x7f0000000000};
-	struct arch_counter spec = make_spec(ARCH_COUNT_PER_CPU, 0, false);
-	struct arch_cell cell;
+	struct arch_buf cold = {
+		.bytes = cold_bytes, .size = sizeof(cold_bytes), .pc = 0x7f0000100000};
+	struct made m = make(ARCH_COUNT_PER_CPU, 0, false);
 
 	(void)state;
-	spec.counter_address = 0x7ffff000;
-	arch_emit_counter_cell(&out, &spec, out.pc + 4096, &cell);
+	m.counter.counter_address = 0x7ffff000;
+	arch_count_needs(&m.counter, &m.frame);
+	arch_frame_open(&out, &m.frame);
+	arch_emit_count(&m.counter, &m.frame, &out, &cold);
 	assert_int_equal(out.status, ARCH_OUT_OF_RANGE);
-	assert_int_equal(out.used, 0);
 	out.status = ARCH_OK;
-	spec.mode = ARCH_COUNT_LOCKED; /* pc-relative, within reach or not */
-	spec.counter_address = 0x7f0010000000;
-	arch_emit_counter_cell(&out, &spec, out.pc + 4096, &cell);
+	m.counter.mode = ARCH_COUNT_LOCKED; /* pc-relative, within reach or not */
+	m.counter.counter_address = 0x7f0010000000;
+	arch_emit_count(&m.counter, &m.frame, &out, &cold);
 	assert_int_equal(out.status, ARCH_OK);
-	out.used = 0;
-	spec.counter_address = 0x7e0010000000;
-	arch_emit_counter_cell(&out, &spec, out.pc + 4096, &cell);
+	m.counter.counter_address = 0x7e0010000000;
+	arch_emit_count(&m.counter, &m.frame, &out, &cold);
 	assert_int_equal(out.status, ARCH_OUT_OF_RANGE);
 }
 
-/* arch_cell_pushed() at each instruction, against the cell's own instructions. */
+/* How far an instruction moves the stack pointer down. */
+static long moves_stack(const struct arch_insn *insn)
+{
+	const uint8_t *b = insn->bytes[0] == 0x41 ? insn->bytes + 1 : insn->bytes;
+
+	if ((*b & 0xf8) == 0x50 || *b == 0x9c)
+		return 8;
+	if ((*b & 0xf8) == 0x58 || *b == 0x9d)
+		return -8;
+	if (insn->bytes[1] == 0x8d && insn->bytes[3] == 0x24)
+		return insn->bytes[2] == 0x64 ? 128 : -128;
+	return 0;
+}
+
+/* From `at` straight on to `end`: the trace says what the instructions do. Returns what is left. */
+static size_t follow(const struct arch_trace *trace, size_t from, size_t at, size_t end,
+		     size_t pushed)
+{
+	while (at < end) {
+		struct arch_insn insn;
+
+		assert_int_equal(arch_decode(code + from + at, 16, at, &insn), ARCH_OK);
+		assert_int_equal(arch_pushed_at(trace, at), pushed);
+		pushed = (size_t)((long)pushed + moves_stack(&insn));
+		at += insn.length;
+	}
+	assert_int_equal(at, end);
+	return pushed;
+}
+
 static void test_pushed(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < 2000; i++) {
 		arch_regset live = run_random() & 1 ? SET_ALL : run_random() & SET_ALL;
-		struct arch_counter spec = make_spec(i & 1 ? ARCH_COUNT_LOCKED : ARCH_COUNT_PER_CPU,
-						     live, run_random() & 1);
-		struct arch_cell cell = emit(&spec, 0, EXIT_AT);
-		size_t pushed = 0, deepest = 0;
+		struct made m = make(i & 1 ? ARCH_COUNT_LOCKED : ARCH_COUNT_PER_CPU, live,
+				     run_random() & 1);
 
-		for (size_t at = cell.entry; at < cell.code_end;) {
-			struct arch_insn insn;
+		emit(&m);
+		assert_int_equal(follow(&m.hot_trace, 0, 0, m.hot_size, 0), 0);
+		/* Abort handler and locked path: everything is pushed, and nothing more afterwards. */
+		if (m.counter.mode == ARCH_COUNT_PER_CPU)
+			assert_int_equal(follow(&m.cold_trace, COLD_AT, ABORT_AT, m.cold_size,
+						m.frame.pushed),
+					 m.frame.pushed);
+	}
+}
 
-			assert_int_equal(arch_decode(code + at, ARCH_CELL_SIZE - at, at, &insn),
-					 ARCH_OK);
-			assert_int_equal(arch_cell_pushed(code, at), pushed);
-			if ((insn.bytes[0] & 0xf8) == 0x50 ||
-			    (insn.bytes[0] == 0x41 && (insn.bytes[1] & 0xf8) == 0x50))
-				pushed += 8;
-			else if ((insn.bytes[0] & 0xf8) == 0x58 ||
-				 (insn.bytes[0] == 0x41 && (insn.bytes[1] & 0xf8) == 0x58))
-				pushed -= 8;
-			else if (insn.bytes[1] == 0x8d && insn.bytes[3] == 0x24)
-				pushed += insn.bytes[2] == 0x64 ? 128 : (size_t)-128;
-			if (pushed > deepest)
-				deepest = pushed;
-			at = insn.flow == ARCH_FLOW_JUMP && insn.target < ARCH_CELL_SIZE &&
-					     at < cell.slot - 1
-				     ? insn.target
-				     : at + insn.length;
-		}
-		assert_int_equal(pushed, 0);
-		/* In the abort handler and in the locked path everything is pushed. */
-		if (spec.mode == ARCH_COUNT_PER_CPU) {
-			assert_int_equal(arch_cell_pushed(code, 36), deepest);
-			assert_int_equal(arch_cell_pushed(code, 38), deepest);
-			assert_int_equal(arch_cell_pushed(code, 47), deepest);
-		}
+/* Nothing is saved that is dead; with dead registers nothing is pushed at all. */
+static void test_frugal(void **state)
+{
+	static const struct {
+		arch_regset live;
+		size_t most;
+		unsigned pushed;
+	} cases[] = {
+		{0, 43, 0}, /* a register and the flags are dead */
+		{SET_FLAGS, 61, 0},
+		{SET_ALL & ~SET_FLAGS, 43 + 2 + 13, 128 + 8},
+		{SET_ALL, 61 + 4 + 13, 128 + 16},
+		{SET_FLAGS | SET(RCX), 61 + 6, 0}, /* rcx is moved, not pushed */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct made m = make(ARCH_COUNT_PER_CPU, cases[i].live, true);
+
+		emit(&m);
+		if (m.hot_size - 5 > cases[i].most || m.frame.pushed != cases[i].pushed)
+			fail_msg("case %zu: %zu bytes, %u pushed", i, m.hot_size - 5,
+				 m.frame.pushed);
+	}
+}
+
+/* A switch is one aligned word; it falls through or leads to any target in reach. */
+static void test_switch(void **state)
+{
+	(void)state;
+	for (unsigned at = 0; at < 16; at++) {
+		uint8_t bytes[32];
+		struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = 0x500000 + at};
+		size_t offset = arch_emit_switch(&out);
+		taddr_t pc = out.pc + offset;
+		uint64_t word, stored;
+		struct arch_insn insn;
+
+		assert_int_equal(out.status, ARCH_OK);
+		assert_int_equal(pc % ARCH_SWITCH_SIZE, 0);
+		assert_int_equal(out.used, offset + ARCH_SWITCH_SIZE);
+		assert_int_equal(arch_switch_value(pc, 0, &word), ARCH_OK);
+		memcpy(&stored, bytes + offset, 8);
+		assert_true(word == stored);
+		assert_int_equal(arch_decode(bytes + offset, 8, pc, &insn), ARCH_OK);
+		assert_int_equal(insn.length, ARCH_SWITCH_SIZE);
+		assert_true(insn.flags & ARCH_INSN_NOP);
+		assert_int_equal(arch_switch_value(pc, pc + 0x1000000, &word), ARCH_OK);
+		memcpy(bytes, &word, 8);
+		assert_int_equal(arch_decode(bytes, 8, pc, &insn), ARCH_OK);
+		assert_int_equal(insn.flow, ARCH_FLOW_JUMP);
+		assert_true(insn.target == pc + 0x1000000);
+		assert_int_equal(arch_switch_value(pc, pc + 0x90000000, &word), ARCH_OUT_OF_RANGE);
 	}
 }
 
@@ -381,29 +481,28 @@ static void test_gate(void **state)
 static bool *stop_flag;
 static long calls_made[THREADS];
 static long abort_seen, interrupted, registers_lost;
-static struct arch_cell shared_cell;
 
 /* A signal that arrives inside the sequence finds the pc at the abort handler. */
 static void on_tick(int signal, siginfo_t *info, void *context)
 {
 	uint64_t pc = (uint64_t)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
-	uint64_t offset = pc - (uint64_t)(uintptr_t)code;
+	uint64_t offset = pc - (uint64_t)(uintptr_t)code - COLD_AT;
 
 	(void)signal;
 	(void)info;
 	__atomic_add_fetch(&interrupted, 1, __ATOMIC_RELAXED);
-	if (offset == 36)
+	if (offset == ABORT_AT)
 		__atomic_add_fetch(&abort_seen, 1, __ATOMIC_RELAXED);
 }
 
 /*
- * Calls the cell, which ends in a jump to a ret, with every register that the
+ * Calls the code, which ends in a jump to a ret, with every register that the
  * psABI lets a callee change holding a bit of its own, CF and OF set. Returns
  * what is missing afterwards. (The call must not touch our own red zone.)
  */
-static uint64_t call_cell(unsigned long times)
+static uint64_t call_code(unsigned long times)
 {
-	uintptr_t entry = (uintptr_t)code + shared_cell.entry;
+	uintptr_t entry = (uintptr_t)code;
 	uint64_t sum, overflow, missing = 0;
 
 	for (unsigned long i = 0; i < times; i++) {
@@ -446,7 +545,7 @@ static void *count(void *index)
 	long made = 0;
 
 	while (!__atomic_load_n(stop_flag, __ATOMIC_RELAXED)) {
-		if (call_cell(1000))
+		if (call_code(1000))
 			__atomic_add_fetch(&registers_lost, 1, __ATOMIC_RELAXED);
 		made += 1000;
 	}
@@ -468,25 +567,25 @@ static void migrate(pthread_t *threads, unsigned round)
 	}
 }
 
-static void test_exact(void **state)
+static void check_exact(arch_regset live)
 {
 	struct sigaction action = {.sa_flags = SA_SIGINFO | SA_RESTART};
-	struct arch_counter spec = make_spec(ARCH_COUNT_PER_CPU, SET_ALL, false);
+	struct made m = make(ARCH_COUNT_PER_CPU, live, false);
 	pthread_t threads[THREADS];
 	bool stop = false;
 	uint64_t before;
 	long made = 0;
 	time_t end;
 
-	(void)state;
 	if (__rseq_size == 0) {
 		print_message("skipped: this process has no rseq registration\n");
 		skip();
 	}
+	interrupted = abort_seen = registers_lost = 0;
 	stop_flag = &stop;
 	action.sa_sigaction = on_tick;
 	sigaction(SIGUSR2, &action, NULL);
-	shared_cell = emit(&spec, 0, EXIT_AT);
+	emit(&m);
 	code[EXIT_AT] = 0xc3;
 	before = total();
 	for (intptr_t i = 0; i < THREADS; i++)
@@ -510,25 +609,43 @@ static void test_exact(void **state)
 	assert_int_equal(registers_lost, 0);
 }
 
+static void test_exact(void **state)
+{
+	(void)state;
+	check_exact(SET_ALL); /* the sequence that does not touch the flags */
+}
+
+static void test_exact_with_flags(void **state)
+{
+	(void)state;
+	/* Saved by the frame of something else: the other sequence. */
+	wants_flags = true;
+	check_exact(SET_ALL);
+	wants_flags = false;
+}
+
 static void test_runs(void **state)
 {
 	(void)state;
-	print_message("%ld runs of a cell\n", runs);
+	print_message("%ld runs\n", runs);
 	assert_true(runs >= 2 * 8 * 32768);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_geometry),
+		cmocka_unit_test(test_descriptors),
 		cmocka_unit_test(test_out_of_range),
 		cmocka_unit_test(test_pushed),
+		cmocka_unit_test(test_frugal),
+		cmocka_unit_test(test_switch),
 		cmocka_unit_test(test_per_cpu_combinations),
 		cmocka_unit_test(test_locked_combinations),
 		cmocka_unit_test(test_no_cpu_number),
 		cmocka_unit_test(test_runs),
 		cmocka_unit_test(test_gate),
 		cmocka_unit_test(test_exact),
+		cmocka_unit_test(test_exact_with_flags),
 	};
 
 	alarm(100);
