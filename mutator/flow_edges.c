@@ -53,6 +53,20 @@ static void mark_every_offset(struct flow *f, vaddr_t lo, vaddr_t hi)
 	}
 }
 
+/* Code that is read in two ways: a neighbour's last instruction runs into f, whose bytes stay. */
+static void mark_run_over(struct flow *f, const struct sweep *s)
+{
+	size_t size = 0;
+	const uint8_t *bytes = image_code(f->img, s->end, &size);
+	struct arch_insn insn;
+
+	if (!bytes || arch_decode(bytes, size, s->end, &insn) != ARCH_OK)
+		return;
+	for (vaddr_t v = s->hi; v < s->end + insn.length; v++)
+		if (flow_contains(f, v))
+			flow_mark(f, v, MARK_CONFLICT | MARK_FOREIGN);
+}
+
 /* The part of [lo, hi) that belongs to the function `index`. */
 static int mark_from_function(struct flow *f, uint32_t index, vaddr_t lo, vaddr_t hi,
 			      struct dinst_error *e)
@@ -68,8 +82,10 @@ static int mark_from_function(struct flow *f, uint32_t index, vaddr_t lo, vaddr_
 	for (size_t i = freemap_first(s, lo); i < s->count && s->insns[i].address < hi && r == 0;
 	     i++)
 		r = follow_branch(f, &s->insns[i], e);
-	if (s->end < s->hi)
+	if (s->end < s->hi) {
 		mark_every_offset(f, s->end > lo ? s->end : lo, s->hi < hi ? s->hi : hi);
+		mark_run_over(f, s);
+	}
 	return r;
 }
 
