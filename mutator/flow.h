@@ -109,6 +109,9 @@ bool flow_is_switch(const struct flow *f, size_t at);
 /* True if the jump or branch insns[at] leaves the function (an exit point). */
 bool flow_is_exit(const struct flow *f, size_t at);
 
+/* True if control runs from insns[at] over the end of the function, into what is behind. */
+bool flow_falls_out(const struct flow *f, size_t at);
+
 /*
  * True if insns[at] is a call that does not come back. What follows it is not
  * reached from it, but its return point remains a target.

@@ -89,6 +89,27 @@ static int mark_from_function(struct flow *f, uint32_t index, vaddr_t lo, vaddr_
 	return r;
 }
 
+/* All that is between function `before` (-1: none) and the next one. */
+static int walk_gap(struct flow *f, long before, struct dinst_error *e)
+{
+	const struct image_function *functions;
+	const struct image_range *text;
+	size_t n = image_functions(f->img, &functions), texts = image_text(f->img, &text);
+	vaddr_t lo = before < 0 ? 0 : freemap_primary(f->map, (uint32_t)before).hi;
+	vaddr_t hi = (size_t)(before + 1) < n ? functions[before + 1].address : UINT64_MAX;
+	bool into = before >= 0 && freemap_runs_off(f->map, (uint32_t)before);
+	int r = 0;
+
+	for (size_t i = 0; i < texts && r == 0; i++) {
+		vaddr_t from = text[i].lo > lo ? text[i].lo : lo;
+		vaddr_t to = text[i].hi < hi ? text[i].hi : hi;
+
+		if (from < to)
+			r = flow_walk_gap(f, from, to, into && from == lo, e);
+	}
+	return r;
+}
+
 /* What the code in [lo, hi) around a piece branches to. */
 static int mark_stretch(struct flow *f, vaddr_t lo, vaddr_t hi, struct dinst_error *e)
 {
@@ -113,8 +134,11 @@ static int mark_stretch(struct flow *f, vaddr_t lo, vaddr_t hi, struct dinst_err
 		}
 		if ((size_t)(at + 1) < n && functions[at + 1].address < hi)
 			next = functions[at + 1].address;
-		if (v < next && !freemap_gap(f->map, v, &gap))
-			mark_every_offset(f, v, next);
+		if (v < next && !freemap_gap(f->map, v, &gap)) {
+			r = walk_gap(f, at, e);
+			if (r < 0)
+				return r;
+		}
 		v = next;
 		at++;
 	}
@@ -135,6 +159,22 @@ int flow_neighbours(struct flow *f, struct dinst_error *e)
 			return r;
 	}
 	return 0;
+}
+
+bool flow_falls_out(const struct flow *f, size_t at)
+{
+	const struct arch_insn *insn = &f->insns.items[at];
+
+	switch (insn->flow) {
+	case ARCH_FLOW_JUMP:
+	case ARCH_FLOW_JUMP_INDIRECT:
+	case ARCH_FLOW_RETURN:
+	case ARCH_FLOW_STOP:
+		return false;
+	default:
+		return flow_marks(f, insn->address) & MARK_REACHED &&
+		       !flow_contains(f, insn->address + insn->length) && !flow_is_noreturn(f, at);
+	}
 }
 
 /*

@@ -6,6 +6,7 @@
  *   flow_pieces.c  which bytes are the function's, and the image's marks on them
  *   flow_hits.c    branches from elsewhere: true or chance
  *   flow_edges.c   short branches from next door; exits
+ *   flow_gaps.c    branches from bytes that are in no function
  *   tables*.c      jump tables
  */
 #ifndef DINST_MUTATOR_FLOW_PRIVATE_H
@@ -17,6 +18,12 @@
 int flow_make_pieces(struct flow *f, struct dinst_error *e);
 /* Marks what the image and its jump tables know of, and what is true of the hits. */
 int flow_mark_references(struct flow *f, struct dinst_error *e);
+
+/*
+ * flow_gaps.c: marks and follows what the bytes [lo, hi), which no function has,
+ * branch to. `run_into`: control may come to lo from what is in front of it.
+ */
+int flow_walk_gap(struct flow *f, vaddr_t lo, vaddr_t hi, bool run_into, struct dinst_error *e);
 
 /* flow_hits.c: marks what branches from elsewhere lead to. */
 int flow_hits(struct flow *f, struct dinst_error *e);

@@ -338,7 +338,7 @@ static bool all_padding(const struct freemap *map, vaddr_t lo, vaddr_t hi)
  * it: hand-written code falls through nops into the next function (memcpy_chk
  * of glibc).
  */
-static bool may_run_off(struct freemap *map, uint32_t index)
+bool freemap_runs_off(struct freemap *map, uint32_t index)
 {
 	const struct sweep *s;
 	struct arch_insn insn;
@@ -387,7 +387,7 @@ bool freemap_gap(struct freemap *map, vaddr_t v, struct image_range *gap)
 		/* The far end of a function in which others lie is code, not space. */
 		if (image_function_at(map->img, gap->lo) >= 0)
 			return false;
-		if (before >= 0 && may_run_off(map, (uint32_t)before))
+		if (before >= 0 && freemap_runs_off(map, (uint32_t)before))
 			return false;
 		return all_padding(map, gap->lo, gap->hi);
 	}

@@ -68,6 +68,9 @@ long freemap_starting_at(const struct freemap *map, vaddr_t v);
  */
 bool freemap_gap(struct freemap *map, vaddr_t v, struct image_range *gap);
 
+/* True if control may run off the end of function `index` into what is behind it. May use sweeps. */
+bool freemap_runs_off(struct freemap *map, uint32_t index);
+
 /*
  * True if a short branch of a function around v leads to v, or may: long ones
  * are in the image's references. For bytes that belong to no function.
