@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * threads_learn.c - where a program's C library keeps what it knows of a thread.
+ *
+ * Nothing is assumed about versions: a place counts only if it holds the right
+ * value for every thread of the stopped process, and no other place does.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "inject/maps.h"
+#include "inject/tasks.h"
+#include "mutator/threads_private.h"
+
+enum {
+	BLOCK_MAX = 8192,
+	BEHIND_STACK = 64 * 1024, /* most that lies between a thread pointer and its stack's end */
+	STACK_LEAST = 2048,
+};
+
+static const size_t MAIN_MOST = (size_t)256 << 20;
+static const uint64_t STACK_MOST = (uint64_t)64 << 30;
+
+struct search {
+	uint8_t tid[BLOCK_MAX / 4], stack[BLOCK_MAX / 8]; /* 1: may be there */
+	size_t size;					  /* bytes that are looked at */
+	taddr_t start_stack;
+	taddr_t *pointers;
+	size_t threads;
+};
+
+static bool is_ordinary(const struct stop_thread *t)
+{
+	return !t->kernel_worker && !t->foreign && arch_is_native(&t->regs);
+}
+
+/* The two words say where a stack is: the main thread's (glibc), or one with the block at its end. */
+static bool is_stack(const struct search *find, taddr_t pointer, uint64_t start, uint64_t size)
+{
+	const uint64_t end = start + size;
+
+	if (!start)
+		return find->start_stack && size == find->start_stack;
+	return size >= STACK_LEAST && size <= STACK_MOST && end > start && start < pointer &&
+	       end >= pointer && end - pointer <= BEHIND_STACK;
+}
+
+static int look_at(struct search *find, struct stop *stop, const struct stop_thread *t,
+		   struct dinst_error *e)
+{
+	const pid_t pid = target_pid(stop_target(stop));
+	const taddr_t pointer = arch_thread_pointer(&t->regs);
+	const pid_t own = task_own_id(pid, t->tid);
+	uint64_t words[BLOCK_MAX / 8] = {0}, first = 0;
+	size_t got;
+
+	if (!pointer || !own ||
+	    target_read_some(stop_target(stop), pointer, &first, sizeof(first)) != sizeof(first) ||
+	    !arch_thread_pointer_is_sane(pointer, first))
+		return dinst_fail(e, DINST_BUSY,
+				  "thread %d has no thread pointer (yet), so nothing can be kept "
+				  "for it; try again later",
+				  (int)t->tid);
+	for (size_t i = 0; i < find->threads; i++)
+		if (find->pointers[i] == pointer)
+			return dinst_fail(e, DINST_REFUSED,
+					  "two threads of process %d have the same thread pointer: "
+					  "they cannot be told apart",
+					  (int)pid);
+	find->pointers[find->threads++] = pointer;
+	got = target_read_some(stop_target(stop), pointer + (taddr_t)arch_thread_block_lo, words,
+			       find->size);
+	if (got < find->size)
+		find->size = got / 8 * 8;
+	for (size_t i = 0; i < find->size / 4; i++) {
+		uint32_t id;
+
+		memcpy(&id, (const uint8_t *)words + 4 * i, sizeof(id));
+		if (id != (uint32_t)own)
+			find->tid[i] = 0;
+	}
+	for (size_t i = 0; i + 1 < find->size / 8; i++)
+		if (!is_stack(find, pointer, words[i], words[i + 1]))
+			find->stack[i] = 0;
+	return 0;
+}
+
+/* The only place that is left; -1 if there is none or several. */
+static long only_one(const uint8_t *places, size_t count)
+{
+	long found = -1;
+
+	for (size_t i = 0; i < count; i++)
+		if (places[i] && found >= 0)
+			return -1;
+		else if (places[i])
+			found = (long)i;
+	return found;
+}
+
+/* The stack that the kernel made for the program: what it may grow into, as far as it is free. */
+static void look_at_main(struct stop *stop, struct threads_lesson *lesson)
+{
+	const pid_t pid = target_pid(stop_target(stop));
+	const struct maps_entry *stack;
+	struct maps m;
+
+	if (maps_read(pid, &m, NULL))
+		return;
+	stack = maps_named(&m, "[stack]");
+	if (stack) {
+		const size_t limit = task_stack_limit(pid, MAIN_MOST);
+		const size_t index = (size_t)(stack - m.entries);
+		taddr_t lo = stack->hi > limit ? stack->hi - limit : 0;
+
+		if (lo > stack->lo)
+			lo = stack->lo;
+		if (index && m.entries[index - 1].hi > lo)
+			lo = m.entries[index - 1].hi;
+		lesson->main_lo = lo << PAIR_ID_BITS;
+		lesson->main_size = (stack->hi - lo) << PAIR_ID_BITS;
+		for (size_t i = 0; i < stop_thread_count(stop); i++) {
+			const struct stop_thread *t = stop_thread(stop, i);
+
+			if (is_ordinary(t) && t->leader && arch_sp(&t->regs) >= lo &&
+			    arch_sp(&t->regs) < stack->hi)
+				lesson->main_pointer = arch_thread_pointer(&t->regs);
+		}
+	}
+	maps_release(&m);
+}
+
+int threads_learn(struct stop *stop, struct threads_lesson *lesson, struct dinst_error *e)
+{
+	struct search *find = calloc(1, sizeof(*find));
+	long tid, stack;
+	int status = 0;
+
+	memset(lesson, 0, sizeof(*lesson));
+	if (find)
+		find->pointers = calloc(stop_thread_count(stop) + 1, sizeof(*find->pointers));
+	if (!find || !find->pointers) {
+		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		goto out;
+	}
+	find->size = (size_t)(arch_thread_block_hi - arch_thread_block_lo);
+	find->start_stack = task_start_stack(target_pid(stop_target(stop)));
+	memset(find->tid, 1, sizeof(find->tid));
+	memset(find->stack, 1, sizeof(find->stack));
+	for (size_t i = 0; i < stop_thread_count(stop) && status >= 0; i++)
+		if (is_ordinary(stop_thread(stop, i)))
+			status = look_at(find, stop, stop_thread(stop, i), e);
+	if (status < 0)
+		goto out;
+	tid = find->threads ? only_one(find->tid, find->size / 4) : -1;
+	if (tid < 0) {
+		status = dinst_fail(e, DINST_REFUSED,
+				    "where this program's C library keeps the ids of its threads "
+				    "cannot be found out, so nothing can be kept for a thread");
+		goto out;
+	}
+	stack = only_one(find->stack, find->size / 8 - 1);
+	lesson->tid_offset = (int32_t)(arch_thread_block_lo + 4 * tid);
+	if (stack >= 0)
+		lesson->stack_offset = (int32_t)(arch_thread_block_lo + 8 * stack);
+	look_at_main(stop, lesson);
+out:
+	if (find)
+		free(find->pointers);
+	free(find);
+	return status;
+}

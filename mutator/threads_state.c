@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * threads_state.c - reading the records of a target's threads, and tidying up.
+ *
+ * What is read comes from memory that the target may do anything with: every
+ * number is checked before it is used. Records of living threads are theirs;
+ * what is written to them here is right at any instruction of theirs.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "inject/tasks.h"
+#include "mutator/threads_private.h"
+
+/* The tables of one process. */
+struct tables {
+	const struct threads *threads;
+	const struct target *target;
+	uint64_t *keys;
+	uint32_t *owners;
+	struct pair_record *record; /* the one that was read last */
+};
+
+static void tables_release(struct tables *b)
+{
+	free(b->keys);
+	free(b->owners);
+	free(b->record);
+}
+
+static bool tables_read(struct tables *b, const struct threads *t, const struct target *target)
+{
+	const size_t keys = (size_t)8 << t->shift, owners = (size_t)4 << t->shift;
+
+	*b = (struct tables){.threads = t, .target = target};
+	b->keys = malloc(keys);
+	b->owners = malloc(owners);
+	b->record = malloc(sizeof(*b->record));
+	if (b->keys && b->owners && b->record &&
+	    target_read_some(target, t->area + pair_keys(), b->keys, keys) == keys &&
+	    target_read_some(target, t->area + pair_owners(t->shift), b->owners, owners) == owners)
+		return true;
+	tables_release(b);
+	return false;
+}
+
+static taddr_t record_address(const struct threads *t, size_t number)
+{
+	return t->area + pair_records(t->shift) + (number << PAIR_RECORD_SHIFT);
+}
+
+static bool read_record(struct tables *b, size_t number)
+{
+	const size_t size = sizeof(*b->record);
+
+	if (target_read_some(b->target, record_address(b->threads, number), b->record, size) !=
+	    size)
+		return false;
+	return b->record->depth <= sizeof(b->record->home) &&
+	       b->record->depth % sizeof(struct pair_entry) == 0;
+}
+
+/* --------------------------------------------------------------- counting */
+
+struct task {
+	pid_t tid, own;
+};
+
+struct count {
+	const uint8_t *wanted; /* by function number */
+	uint64_t alive;
+};
+
+static const struct task *task_of(const struct task *tasks, size_t count, uint32_t own)
+{
+	for (size_t i = 0; i < count; i++)
+		if ((uint32_t)tasks[i].own == own)
+			return &tasks[i];
+	return NULL;
+}
+
+static bool is_wanted(const struct count *c, const struct pair_entry *entry)
+{
+	return entry->start != PAIR_INHERITED && c->wanted[entry->tag & PAIR_ID_MASK];
+}
+
+/* `sp`: of the thread, 0 if it runs. What is below it on its own stack has been left. */
+static void count_record(struct count *c, const struct pair_record *r, taddr_t sp)
+{
+	const uint64_t here = sp << PAIR_ID_BITS;
+	const bool at_home = sp && here - r->lo < r->size;
+
+	for (size_t i = 0; i < r->depth / sizeof(struct pair_entry); i++)
+		if (is_wanted(c, &r->home[i]) && (!at_home || r->home[i].tag >= here))
+			c->alive++;
+	for (size_t i = 0; i < PAIR_OTHER; i++)
+		if (is_wanted(c, &r->other[i]))
+			c->alive++;
+}
+
+static struct task *read_tasks(pid_t pid, size_t *count)
+{
+	pid_t *tids = task_list(pid, count);
+	struct task *tasks = calloc(*count + 1, sizeof(*tasks));
+
+	for (size_t i = 0; tasks && i < *count; i++)
+		tasks[i] = (struct task){.tid = tids[i], .own = task_own_id(pid, tids[i])};
+	free(tids);
+	return tasks;
+}
+
+static void count_process(const struct threads *t, const struct target *target, struct count *c)
+{
+	struct task *tasks = NULL;
+	struct tables tables;
+	size_t count = 0;
+
+	if (!tables_read(&tables, t, target))
+		return;
+	tasks = read_tasks(target_pid(target), &count);
+	for (size_t i = 0; tasks && i < (size_t)1 << t->shift; i++) {
+		const struct task *task;
+		taddr_t sp = 0;
+
+		if (!tables.keys[i] || !tables.owners[i])
+			continue;
+		task = task_of(tasks, count, tables.owners[i]);
+		if (!task || !read_record(&tables, i))
+			continue;
+		task_waits_at(target_pid(target), task->tid, &sp);
+		count_record(c, tables.record, sp);
+	}
+	free(tasks);
+	tables_release(&tables);
+}
+
+/* The same for the processes that were forked from the target. */
+static void count_family(struct session *s, struct count *c)
+{
+	pid_t *pids = NULL;
+	size_t count = 0;
+
+	if (arena_sharers(s->threads->place->arena, s->pid, &pids, &count))
+		return;
+	for (size_t i = 0; i < count; i++) {
+		struct dinst_error ignored = {0};
+		struct target *child;
+
+		if (target_open(pids[i], &child, &ignored) < 0)
+			continue;
+		count_process(s->threads, child, c);
+		target_close(child);
+	}
+	free(pids);
+}
+
+uint64_t threads_alive(struct session *s, const struct instance *i)
+{
+	struct count c = {0};
+	uint8_t *wanted;
+
+	if (!s->threads || !s->threads->area || !i->pair_id_count)
+		return 0;
+	wanted = calloc(PAIR_ID_MASK + 1, 1);
+	if (!wanted)
+		return 0;
+	for (size_t n = 0; n < i->pair_id_count; n++)
+		wanted[i->pair_ids[n]] = 1;
+	c.wanted = wanted;
+	count_process(s->threads, s->target, &c);
+	count_family(s, &c);
+	free(wanted);
+	return c.alive;
+}
+
+void threads_statistics(const struct session *s, struct threads_statistics *statistics)
+{
+	const struct threads *t = s->threads;
+	struct tables tables;
+
+	memset(statistics, 0, sizeof(*statistics));
+	if (!t || !t->area)
+		return;
+	statistics->lost = heap_read_counter(t->place->heap, t->lost);
+	statistics->overflow = heap_read_counter(t->place->heap, t->overflow);
+	statistics->orphans = heap_read_counter(t->place->heap, t->orphans);
+	statistics->records = 1u << t->shift;
+	if (!tables_read(&tables, t, s->target))
+		return;
+	for (size_t i = 0; i < (size_t)1 << t->shift; i++)
+		statistics->used += tables.keys[i] != 0;
+	tables_release(&tables);
+}
+
+/* ---------------------------------------------------------------- tidying */
+
+static const struct stop_thread *thread_with(struct stop *stop, taddr_t pointer)
+{
+	for (size_t i = 0; i < stop_thread_count(stop); i++) {
+		const struct stop_thread *t = stop_thread(stop, i);
+
+		if (!t->kernel_worker && arch_thread_pointer(&t->regs) == pointer)
+			return t;
+	}
+	return NULL;
+}
+
+static bool put(struct stop *stop, taddr_t at, const void *bytes, size_t size)
+{
+	struct dinst_error ignored = {0};
+
+	return stop_write(stop, at, bytes, size, &ignored) >= 0;
+}
+
+/* Nobody has that thread pointer any more. The key last: then nobody has claimed it in between. */
+static void free_record(struct stop *stop, const struct threads *t, size_t number)
+{
+	const taddr_t record = record_address(t, number);
+	const uint64_t none = 0;
+
+	if (put(stop, record + offsetof(struct pair_record, tid), &none, 4) &&
+	    put(stop, t->area + pair_owners(t->shift) + 4 * number, &none, 4))
+		put(stop, t->area + pair_keys() + 8 * number, &none, 8);
+}
+
+/*
+ * Takes the numbers that nobody has any more out of a record. On the thread's
+ * own stack a gap is left, which its code knows.
+ */
+static void purge_record(struct stop *stop, struct tables *b, size_t number)
+{
+	const struct threads *t = b->threads;
+	const struct pair_record *r = b->record;
+	const taddr_t at = record_address(t, number);
+
+	if (!read_record(b, number))
+		return;
+	for (size_t i = 0; i < r->depth / sizeof(struct pair_entry); i++) {
+		const uint64_t gap = r->home[i].tag & ~PAIR_ID_MASK;
+
+		if (t->ids[r->home[i].tag & PAIR_ID_MASK] == ID_RETIRED)
+			put(stop, at + offsetof(struct pair_record, home[i].tag), &gap, 8);
+	}
+	for (size_t i = 0; i < PAIR_OTHER; i++) {
+		const uint64_t none = 0;
+
+		if (t->ids[r->other[i].tag & PAIR_ID_MASK] == ID_RETIRED)
+			put(stop, at + offsetof(struct pair_record, other[i].tag), &none, 8);
+	}
+}
+
+/*
+ * The stack of a thread that began when nobody knew where stacks are. Its code
+ * looks at the size last; entries that are elsewhere now must stay findable.
+ */
+static void tell_stack(struct stop *stop, struct tables *b, size_t number, taddr_t pointer)
+{
+	const struct threads *t = b->threads;
+	const taddr_t at = record_address(t, number);
+	uint64_t words[2];
+
+	if (!read_record(b, number) || b->record->size || !b->record->tid)
+		return;
+	for (size_t i = 0; i < PAIR_OTHER; i++)
+		if (b->record->other[i].tag)
+			return;
+	if (target_read_some(b->target, pointer + (taddr_t)(int64_t)t->stack_offset, words,
+			     sizeof(words)) != sizeof(words) ||
+	    !words[0])
+		return;
+	words[0] <<= PAIR_ID_BITS;
+	words[1] <<= PAIR_ID_BITS;
+	put(stop, at + offsetof(struct pair_record, lo), words, sizeof(words));
+}
+
+/* What could not be known when there was no thread to learn it from. */
+static bool learn_more(struct threads *t, struct stop *stop)
+{
+	struct dinst_error ignored = {0};
+	struct threads_lesson lesson;
+	struct pair_config config;
+
+	if (t->stack_offset || threads_learn(stop, &lesson, &ignored) < 0 || !lesson.stack_offset ||
+	    lesson.tid_offset != t->tid_offset)
+		return false;
+	config.stack_offset = t->stack_offset = lesson.stack_offset;
+	return put(stop, t->area + offsetof(struct pair_config, stack_offset), &config.stack_offset,
+		   sizeof(config.stack_offset));
+}
+
+void threads_tidy(struct session *s, struct stop *stop)
+{
+	struct threads *t = s->threads;
+	struct target *target = stop_target(stop);
+	struct tables tables;
+	bool learned;
+
+	if (!t || !t->area || t->place->unmapped)
+		return;
+	learned = target_pid(target) == s->pid && learn_more(t, stop);
+	if (!tables_read(&tables, t, target))
+		return;
+	for (size_t i = 0; i < (size_t)1 << t->shift; i++) {
+		if (!tables.keys[i])
+			continue;
+		if (!thread_with(stop, tables.keys[i])) {
+			free_record(stop, t, i);
+			continue;
+		}
+		if (learned)
+			tell_stack(stop, &tables, i, tables.keys[i]);
+		if (t->purging)
+			purge_record(stop, &tables, i);
+	}
+	tables_release(&tables);
+}
