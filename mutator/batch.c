@@ -15,15 +15,23 @@
 
 enum { TEXT_SPAN = 4096 }; /* most bytes of text that are read together */
 
+/* Bytes that are about to be overwritten under a thread, perhaps. */
+struct inside {
+	struct stack_range range;
+	size_t site; /* number of the site that waits while somebody may come back there */
+	/* Whose window they are: the site's own, or of the host that its near jump goes into. */
+	struct site *home;
+};
+
 struct batch {
 	struct session *session;
 	struct site **sites;
 	size_t count;
 	bool *waits; /* the window must wait for a better moment */
 	bool *foreign;
-	bool patching;		     /* the first byte may have been written */
-	struct stack_range *insides; /* bytes of a window that no pc may come back to */
-	size_t *inside_site;	     /* insides[i] belongs to sites[inside_site[i]] */
+	bool patching;		    /* the first byte may have been written */
+	struct inside *insides;	    /* sorted; two a site at most */
+	struct stack_range *ranges; /* theirs */
 	size_t inside_count;
 	struct patch *patches; /* room for one patch a site */
 	size_t *patch_site;
@@ -32,6 +40,13 @@ struct batch {
 	size_t text_count;
 	uint8_t *text_bytes;
 };
+
+static int by_lo(const void *a, const void *b)
+{
+	const struct inside *x = a, *y = b;
+
+	return x->range.lo < y->range.lo ? -1 : x->range.lo > y->range.lo;
+}
 
 static int by_address(const void *a, const void *b)
 {
@@ -47,22 +62,22 @@ static taddr_t patched_end(const struct site *site)
 	return window->address + window->length;
 }
 
-/* The site whose overwritten bytes contain pc strictly inside, or -1. */
-static long inside_of(const struct batch *b, taddr_t pc)
+/* The bytes that pc is in, or NULL. */
+static const struct inside *inside_of(const struct batch *b, taddr_t pc)
 {
 	size_t lo = 0, hi = b->inside_count;
 
 	while (lo < hi) {
 		size_t middle = (lo + hi) / 2;
 
-		if (pc < b->insides[middle].lo)
+		if (pc < b->insides[middle].range.lo)
 			hi = middle;
-		else if (pc >= b->insides[middle].hi)
+		else if (pc >= b->insides[middle].range.hi)
 			lo = middle + 1;
 		else
-			return (long)b->inside_site[middle];
+			return &b->insides[middle];
 	}
-	return -1;
+	return NULL;
 }
 
 /*
@@ -84,17 +99,33 @@ static void refuse_overlaps(struct batch *b)
 	}
 }
 
+static void add_inside(struct batch *b, size_t site, struct site *home, taddr_t lo, taddr_t hi)
+{
+	b->insides[b->inside_count++] =
+		(struct inside){.range = {.lo = lo, .hi = hi}, .site = site, .home = home};
+}
+
+/*
+ * The first byte of a window may be under a thread: it executes the jump then.
+ * The first byte of a hole in a host may not: it is an instruction of the host,
+ * not of the window that jumps there.
+ */
 static void collect_insides(struct batch *b)
 {
 	for (size_t i = 0; i < b->count; i++) {
-		const struct site *site = b->sites[i];
+		struct site *site = b->sites[i];
 
-		if (b->foreign[i] || site->window.insn_count < 2)
+		if (b->foreign[i])
 			continue;
-		b->insides[b->inside_count] =
-			(struct stack_range){.lo = site->key.start + 1, .hi = patched_end(site)};
-		b->inside_site[b->inside_count++] = i;
+		if (site->window.insn_count > 1)
+			add_inside(b, i, site, site->key.start + 1, patched_end(site));
+		if (site->host)
+			add_inside(b, i, site->host, site->patches[0].address,
+				   site->patches[0].address + site->patches[0].length);
 	}
+	qsort(b->insides, b->inside_count, sizeof(*b->insides), by_lo);
+	for (size_t i = 0; i < b->inside_count; i++)
+		b->ranges[i] = b->insides[i].range;
 }
 
 static int move_threads(struct batch *b, struct stop *stop, struct dinst_error *e)
@@ -104,19 +135,18 @@ static int move_threads(struct batch *b, struct stop *stop, struct dinst_error *
 	for (size_t i = 0; i < stop_thread_count(stop); i++) {
 		struct stop_thread *t = stop_thread(stop, i);
 		taddr_t pc = arch_pc(&t->regs), to;
-		long site;
+		const struct inside *inside;
 
 		if (t->kernel_worker)
 			continue;
-		site = inside_of(b, pc);
-		if (site < 0)
+		inside = inside_of(b, pc);
+		if (!inside)
 			continue;
-		if (arch_in_syscall(&t->regs) ||
-		    !site_copy_of(b->session, b->sites[site], pc, &to)) {
-			b->waits[site] = true;
+		if (arch_in_syscall(&t->regs) || !site_copy_of(b->session, inside->home, pc, &to)) {
+			b->waits[inside->site] = true;
 			continue;
 		}
-		b->sites[site]->entered = true;
+		inside->home->entered = true;
 		arch_set_pc(&t->regs, to);
 		t->changed = true;
 		moved = true;
@@ -134,10 +164,10 @@ static int look_at_stacks(struct batch *b, struct stop *stop, struct dinst_error
 	status = snapshot_take(stop, &shot, e);
 	if (status < 0)
 		return status;
-	if (snapshot_scan_stacks(shot, b->insides, b->inside_count))
+	if (snapshot_scan_stacks(shot, b->ranges, b->inside_count))
 		for (size_t i = 0; i < b->inside_count; i++)
-			if (b->insides[i].hit)
-				b->waits[b->inside_site[i]] = true;
+			if (b->ranges[i].hit)
+				b->waits[b->insides[i].site] = true;
 	snapshot_free(shot);
 	return 0;
 }
@@ -214,25 +244,86 @@ static void check_windows(struct batch *b, struct stop *stop)
 	}
 }
 
-/* Applies patch number `which` of every site that has it and neither waits nor is foreign. */
-static int apply_round(struct batch *b, struct stop *stop, unsigned which, struct dinst_error *e)
+/* What is written together, and in which order: nothing leads to what is not there yet. */
+enum round { ROUND_HOSTS, ROUND_HOLES, ROUND_WINDOWS };
+
+/* The patch of the site that the round is about, or NULL. */
+static const struct patch *patch_in(const struct site *site, enum round round)
+{
+	switch (round) {
+	case ROUND_HOSTS:
+		return site->guests ? &site->patches[site->patch_count - 1] : NULL;
+	case ROUND_HOLES:
+		return site->patch_count == 2 ? &site->patches[0] : NULL;
+	default:
+		return site->guests ? NULL : &site->patches[site->patch_count - 1];
+	}
+}
+
+static long number_of(const struct batch *b, const struct site *site)
+{
+	size_t lo = 0, hi = b->count;
+
+	while (lo < hi) {
+		size_t middle = (lo + hi) / 2;
+
+		if (b->sites[middle]->key.start < site->key.start)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	return lo < b->count && b->sites[lo] == site ? (long)lo : -1;
+}
+
+static bool is_in_place(struct stop *stop, const struct patch *p)
+{
+	uint8_t now[ARCH_PATCH_MAX];
+
+	return target_read_some(stop_target(stop), p->address, now, p->length) == p->length &&
+	       !memcmp(now, p->after, p->length);
+}
+
+/*
+ * A guest has the fate of its host. One that is patched must be so in truth: the
+ * hole is live code otherwise.
+ */
+static void share_fate(struct batch *b, struct stop *stop)
+{
+	for (size_t i = 0; i < b->count; i++) {
+		const struct site *host = b->sites[i]->host;
+		long n = host ? number_of(b, host) : -1;
+
+		if (!host)
+			continue;
+		if (n < 0 && host->state == SITE_PATCHED) {
+			if (!is_in_place(stop, &host->patches[host->patch_count - 1]))
+				b->foreign[i] = true;
+			continue;
+		}
+		if (n < 0 || b->waits[n])
+			b->waits[i] = true;
+		if (n >= 0 && b->foreign[n])
+			b->foreign[i] = true;
+	}
+}
+
+static int apply_round(struct batch *b, struct stop *stop, enum round round, struct dinst_error *e)
 {
 	size_t count = 0;
 	int status;
 
 	for (size_t i = 0; i < b->count; i++) {
 		const struct site *site = b->sites[i];
-		/* Sites with a hole have two patches: the hole in round 0, the window in round 1. */
-		unsigned index = site->patch_count == 2 ? which : which - 1;
+		const struct patch *p = patch_in(site, round);
 
-		if (b->waits[i] || b->foreign[i] || (site->patch_count == 1 && !which))
+		if (!p || b->waits[i] || b->foreign[i])
 			continue;
 		/* A hole is written only for a window that can be patched behind it. */
-		if (!which && !is_as_expected(stop, &site->patches[1])) {
+		if (round == ROUND_HOLES && !is_as_expected(stop, &site->patches[1])) {
 			b->foreign[i] = true;
 			continue;
 		}
-		b->patches[count] = site->patches[index];
+		b->patches[count] = *p;
 		b->patch_site[count++] = i;
 	}
 	if (!count)
@@ -241,7 +332,7 @@ static int apply_round(struct batch *b, struct stop *stop, unsigned which, struc
 	for (size_t i = 0; status >= 0 && i < count; i++)
 		if (b->patches[i].outcome != PATCH_DONE && b->patches[i].outcome != PATCH_ALREADY)
 			b->foreign[b->patch_site[i]] = true;
-		else if (!which)
+		else if (round == ROUND_HOLES)
 			b->hole_written[b->patch_site[i]] = true;
 	return status;
 }
@@ -278,10 +369,14 @@ static int apply_in_stop(struct stop *stop, void *arg, struct dinst_error *e)
 	if (status >= 0)
 		status = move_threads(b, stop, e);
 	b->patching = status >= 0;
+	share_fate(b, stop);
 	if (status >= 0)
-		status = apply_round(b, stop, 0, e);
+		status = apply_round(b, stop, ROUND_HOSTS, e);
+	share_fate(b, stop);
 	if (status >= 0)
-		status = apply_round(b, stop, 1, e);
+		status = apply_round(b, stop, ROUND_HOLES, e);
+	if (status >= 0)
+		status = apply_round(b, stop, ROUND_WINDOWS, e);
 	if (status >= 0)
 		status = undo_holes(b, stop, e);
 	return status;
@@ -371,14 +466,14 @@ int batch_apply(struct session *s, struct site **sites, size_t count, bool *fore
 		return 0;
 	qsort(sites, count, sizeof(*sites), by_address);
 	b.waits = calloc(count, sizeof(*b.waits));
-	b.insides = calloc(count, sizeof(*b.insides));
-	b.inside_site = calloc(count, sizeof(*b.inside_site));
+	b.insides = calloc(2 * count, sizeof(*b.insides));
+	b.ranges = calloc(2 * count, sizeof(*b.ranges));
 	b.patches = calloc(count, sizeof(*b.patches));
 	b.patch_site = calloc(count, sizeof(*b.patch_site));
 	b.hole_written = calloc(count, sizeof(*b.hole_written));
 	b.texts = calloc(count, sizeof(*b.texts));
-	if (!b.waits || !b.insides || !b.inside_site || !b.patches || !b.patch_site ||
-	    !b.hole_written || !b.texts || !plan_texts(&b)) {
+	if (!b.waits || !b.insides || !b.ranges || !b.patches || !b.patch_site || !b.hole_written ||
+	    !b.texts || !plan_texts(&b)) {
 		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory for a batch of %zu", count);
 		goto free_batch;
 	}
@@ -394,7 +489,7 @@ free_batch:
 	free(b.hole_written);
 	free(b.patch_site);
 	free(b.patches);
-	free(b.inside_site);
+	free(b.ranges);
 	free(b.insides);
 	free(b.waits);
 	return status;

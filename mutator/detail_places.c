@@ -76,7 +76,7 @@ static bool place_before(const struct detail *d, size_t at, struct spots *s)
 {
 	const struct draft *w = window_at(d, at);
 
-	return w && !w->edge_only && add_spot(s, at, PLACE_BEFORE);
+	return w && !is_edge_only(&d->windows, w) && add_spot(s, at, PLACE_BEFORE);
 }
 
 static bool place_falls(const struct detail *d, size_t at, struct spots *s)

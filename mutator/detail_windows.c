@@ -5,6 +5,7 @@
  * window of the base plan.
  */
 #include "mutator/detail_private.h"
+#include "mutator/settle.h"
 
 #include <stdlib.h>
 
@@ -12,41 +13,13 @@ enum { PAGE = 4096 };
 
 /* ----------------------------------------------------- what is there already */
 
-static int adopt_window(struct detail *d, const struct window *w, struct dinst_error *e)
-{
-	long first = flow_insn_at(&d->flow, w->start);
-	struct draft draft = {
-		.first = (size_t)first,
-		.count = w->insn_count,
-		.length = w->length,
-		.padding = w->padding,
-		.kind = w->kind,
-		.merged_into = -1,
-	};
-	int32_t index = -1;
-	int r;
-
-	if (first < 0 || (size_t)first + w->insn_count > d->flow.insns.count)
-		return dinst_fail(e, DINST_FAILED, "the plan of %s is not that of its code",
-				  d->function->name);
-	draft.edge_only = w->kind == ARCH_PATCH_RETARGET &&
-			  d->flow.insns.items[first].flow == ARCH_FLOW_BRANCH;
-	/* The hole is the base plan's: it is taken already. */
-	r = windows_place(&d->windows, &draft, &index, e);
-	if (r < 0)
-		return r;
-	if (index != (int32_t)(w - d->base->windows))
-		return dinst_fail(e, DINST_FAILED, "the windows of %s overlap", d->function->name);
-	return 0;
-}
-
 int detail_adopt(struct detail *d, struct dinst_error *e)
 {
-	int r = 0;
+	int r = windows_adopt(&d->windows, d->base, e);
 
+	if (r == 0)
+		r = windows_respect_claims(&d->windows, e);
 	d->base_windows = d->base->window_count;
-	for (size_t i = 0; i < d->base_windows && r == 0; i++)
-		r = adopt_window(d, &d->base->windows[i], e);
 	for (size_t i = 0; i < d->base->point_count && r == 0; i++) {
 		const struct point *p = &d->base->points[i];
 		long first;

@@ -15,11 +15,6 @@ enum {
 	ZEROES_MAX = 64, /* the largest alignment of a function that anybody uses */
 };
 
-struct hole {
-	vaddr_t at;
-	size_t size;
-};
-
 struct freemap {
 	struct image *img;
 	const struct image_function *functions;
@@ -28,8 +23,8 @@ struct freemap {
 	size_t fragment_count;
 	struct sweep sweeps[SWEEPS];
 	uint64_t clock;
-	struct hole *holes; /* taken, by address */
-	size_t hole_count, hole_room;
+	void *extra;
+	void (*release)(void *extra);
 	struct vaddr_list targets; /* of all jump tables, sorted */
 	struct vaddr_list bases;   /* where tables may begin, sorted */
 	uint8_t *verdicts;	   /* enum verdict of each function, made on first use */
@@ -44,7 +39,8 @@ static void freemap_free(void *extra)
 	for (unsigned i = 0; i < SWEEPS; i++)
 		free(map->sweeps[i].insns);
 	free(map->fragments);
-	free(map->holes);
+	if (map->extra)
+		map->release(map->extra);
 	free(map->targets.items);
 	free(map->bases.items);
 	free(map->verdicts);
@@ -438,56 +434,13 @@ bool freemap_is_branched_to(struct freemap *map, vaddr_t v)
 	return false;
 }
 
-/* Index of the first hole that ends behind v. */
-static size_t hole_after(const struct freemap *map, vaddr_t v)
+void *freemap_extra(const struct freemap *map)
 {
-	size_t lo = 0, hi = map->hole_count;
-
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (map->holes[mid].at + map->holes[mid].size <= v)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return map->extra;
 }
 
-bool freemap_is_free(const struct freemap *map, vaddr_t v, size_t size)
+void freemap_set_extra(struct freemap *map, void *extra, void (*release)(void *extra))
 {
-	size_t i = hole_after(map, v);
-
-	return i >= map->hole_count || map->holes[i].at >= v + size;
-}
-
-bool freemap_take(struct freemap *map, vaddr_t v, size_t size)
-{
-	size_t i = hole_after(map, v);
-
-	if (!freemap_is_free(map, v, size))
-		return false;
-	if (map->hole_count == map->hole_room) {
-		size_t room = map->hole_room ? map->hole_room * 2 : 64;
-		void *more = reallocarray(map->holes, room, sizeof(*map->holes));
-
-		if (!more)
-			return false;
-		map->holes = more;
-		map->hole_room = room;
-	}
-	memmove(&map->holes[i + 1], &map->holes[i], (map->hole_count - i) * sizeof(*map->holes));
-	map->holes[i] = (struct hole){.at = v, .size = size};
-	map->hole_count++;
-	return true;
-}
-
-void freemap_give(struct freemap *map, vaddr_t v)
-{
-	size_t i = hole_after(map, v);
-
-	if (i >= map->hole_count || map->holes[i].at != v)
-		return;
-	map->hole_count--;
-	memmove(&map->holes[i], &map->holes[i + 1], (map->hole_count - i) * sizeof(*map->holes));
+	map->extra = extra;
+	map->release = release;
 }

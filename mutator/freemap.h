@@ -3,14 +3,8 @@
  * freemap.h - what planning remembers about one image.
  *
  * The map hangs on the image and dies with it. It knows which cold fragments
- * belong to which function, keeps the last few linear decodes (a function is
- * decoded when it is planned and when its neighbours are), and hands out
- * holes: runs of padding between functions into which a short jump may lead.
- *
- * Padding behind a function belongs to that function first: windows that are
- * completed by padding take at most arch_jump_size - 1 bytes of it, so holes
- * are cut only from what lies further behind. Thus the plans of two functions
- * never touch the same byte, in whatever order they are made.
+ * belong to which function, and keeps the last few linear decodes (a function is
+ * decoded when it is planned and when its neighbours are).
  */
 #ifndef DINST_MUTATOR_FREEMAP_H
 #define DINST_MUTATOR_FREEMAP_H
@@ -93,9 +87,8 @@ enum verdict {
 uint8_t *freemap_verdict(struct freemap *map, uint32_t index);
 struct image *freemap_image(const struct freemap *map);
 
-/* Takes the `size` bytes at v as a hole; false if they overlap a taken one. */
-bool freemap_take(struct freemap *map, vaddr_t v, size_t size);
-bool freemap_is_free(const struct freemap *map, vaddr_t v, size_t size);
-void freemap_give(struct freemap *map, vaddr_t v);
+/* One pointer that settle.c hangs on the map; release(extra) is called when the map goes. */
+void *freemap_extra(const struct freemap *map);
+void freemap_set_extra(struct freemap *map, void *extra, void (*release)(void *extra));
 
 #endif

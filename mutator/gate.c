@@ -55,7 +55,8 @@ static int find_entry(struct gate *g, struct dinst_error *e)
 	if (status < 0)
 		return status;
 	if (!plan->point_count || plan->points[0].kind != POINT_ENTRY ||
-	    plan->points[0].window < 0 || plan->points[0].address != entry)
+	    plan->points[0].window < 0 || plan->points[0].address != entry ||
+	    plan->windows[plan->points[0].window].host >= 0)
 		return dinst_fail(e, DINST_REFUSED, "the entry point cannot be instrumented");
 	status = place_for(s, m, &p, NULL, e);
 	if (status < 0)

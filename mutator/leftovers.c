@@ -25,7 +25,8 @@ struct one_arena {
 	const struct arena_found *found;
 	struct patch *patches; /* from ours to the original; later ones first */
 	size_t count;
-	size_t holes;	  /* the last ones of them: short jumps lead there */
+	size_t shorts;	  /* the first ones: short jumps */
+	size_t holes;	  /* behind them: where those lead to */
 	struct place_of { /* of all patches, by address */
 		taddr_t address;
 		size_t index;
@@ -87,38 +88,46 @@ static taddr_t hole_of(const struct patch *p)
 	return insn.target;
 }
 
+enum { IS_SHORT, IS_HOLE, IS_OTHER };
+
 /*
- * Puts the holes behind all others: a window must not lead to padding, not even
- * for the time between two writes. Slots of the journal are used again, so
- * their order says nothing.
+ * Puts short jumps first, then the holes that they lead to, then all others: a
+ * window must not lead to what has gone, not even for the time between two
+ * writes, and a hole may lie in the tail of another window. Slots of the journal
+ * are used again, so their order says nothing.
  */
-static int holes_last(struct one_arena *a, struct dinst_error *e)
+static int holes_in_order(struct one_arena *a, struct dinst_error *e)
 {
-	bool *is_hole = calloc(a->count + 1, sizeof(*is_hole));
+	uint8_t *class = calloc(a->count + 1, sizeof(*class));
 	struct patch *sorted = calloc(a->count + 1, sizeof(*sorted));
 	size_t used = 0;
 
-	if (!is_hole || !sorted) {
-		free(is_hole);
+	if (!class || !sorted) {
+		free(class);
 		free(sorted);
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	}
 	sort_patches(a);
+	memset(class, IS_OTHER, a->count);
 	for (size_t i = 0; i < a->count; i++) {
 		taddr_t hole = hole_of(&a->patches[i]);
 		const struct place_of *at = hole ? patch_at(a, hole) : NULL;
 
+		if (hole)
+			class[i] = IS_SHORT;
 		if (at)
-			is_hole[at->index] = true;
+			class[at->index] = IS_HOLE;
 	}
-	for (size_t i = 0; i < a->count; i++)
-		if (!is_hole[i])
-			sorted[used++] = a->patches[i];
-	a->holes = a->count - used;
-	for (size_t i = 0; i < a->count; i++)
-		if (is_hole[i])
-			sorted[used++] = a->patches[i];
-	free(is_hole);
+	for (uint8_t round = IS_SHORT; round <= IS_OTHER; round++) {
+		for (size_t i = 0; i < a->count; i++)
+			if (class[i] == round)
+				sorted[used++] = a->patches[i];
+		if (round == IS_SHORT)
+			a->shorts = used;
+		else if (round == IS_HOLE)
+			a->holes = used - a->shorts;
+	}
+	free(class);
 	free(a->patches);
 	a->patches = sorted;
 	sort_patches(a);
@@ -153,7 +162,7 @@ static int read_patches(const struct target *t, struct one_arena *a, struct dins
 		memcpy(p->after, j->original, j->length);
 	}
 	free(entries);
-	return holes_last(a, e);
+	return holes_in_order(a, e);
 }
 
 /*
@@ -191,7 +200,7 @@ static int follow_jumps(const struct one_arena *a, struct stop *stop, struct din
 /* Sets hits of a->ranges for the holes that a signal frame leads to, and `held` if there are any. */
 static int find_held(struct one_arena *a, struct stop *stop, struct dinst_error *e)
 {
-	const struct patch *holes = &a->patches[a->count - a->holes];
+	const struct patch *holes = &a->patches[a->shorts];
 	struct snapshot *shot;
 	int status;
 
@@ -218,19 +227,29 @@ static bool is_held(const struct one_arena *a, const struct patch *p)
 	return r && r->hit;
 }
 
-/* Windows first, then the holes that nobody comes back to. */
+/* True if a hole that stays may lie in the tail of the window whose first bytes these are. */
+static bool may_hold(const struct one_arena *a, const struct patch *p)
+{
+	for (size_t i = 0; a->held && i < a->holes; i++)
+		if (a->ranges[i].hit && a->ranges[i].lo > p->address &&
+		    a->ranges[i].lo - p->address < WINDOW_BYTES_MAX)
+			return true;
+	return false;
+}
+
+/* Short jumps first, then the holes that nobody comes back to, then what they may lie in. */
 static int restore(struct one_arena *a, struct stop *stop, struct dinst_error *e)
 {
-	size_t windows = a->count - a->holes;
+	size_t others = a->shorts + a->holes;
 	int status = find_held(a, stop, e);
 
-	if (status >= 0 && windows)
-		status = patch_apply(stop, a->patches, windows, e);
-	if (status >= 0 && a->holes && !a->held)
-		return patch_apply(stop, a->patches + windows, a->holes, e);
-	for (size_t i = windows; status >= 0 && i < a->count; i++) {
+	if (status >= 0 && !a->held)
+		return a->count ? patch_apply(stop, a->patches, a->count, e) : 0;
+	if (status >= 0 && a->shorts)
+		status = patch_apply(stop, a->patches, a->shorts, e);
+	for (size_t i = a->shorts; status >= 0 && i < a->count; i++) {
 		a->patches[i].outcome = PATCH_ALREADY;
-		if (!is_held(a, &a->patches[i]))
+		if (i < others ? !is_held(a, &a->patches[i]) : !may_hold(a, &a->patches[i]))
 			status = patch_apply(stop, &a->patches[i], 1, e);
 	}
 	return status;

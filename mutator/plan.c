@@ -4,8 +4,10 @@
  *
  * What can be patched in itself goes first, because it needs nobody else's
  * bytes; then the entry, which has only one possible start; then calls and
- * exits, which can choose among the instructions before them. The rules are
- * window.c's: here is only the order in which windows are tried.
+ * exits, which can choose among the instructions before them; then what costs
+ * windows of its own: short jumps into other windows, and points that are
+ * reached on every way that leads to them. The rules are window.c's: here is
+ * only the order in which windows are tried.
  */
 #include "mutator/plan.h"
 
@@ -18,8 +20,7 @@ static const struct arch_insn *insn_of(const struct planning *p, const struct wi
 
 /* ------------------------------------------------------------ collecting */
 
-static int add_wish(struct planning *p, enum point_kind kind, vaddr_t address, long insn,
-		    vaddr_t callee, struct dinst_error *e)
+int plan_add(struct planning *p, const struct point *point, long insn, struct dinst_error *e)
 {
 	if (p->count == p->room) {
 		size_t room = p->room ? p->room * 2 : 32;
@@ -30,12 +31,21 @@ static int add_wish(struct planning *p, enum point_kind kind, vaddr_t address, l
 		p->wishes = more;
 		p->room = room;
 	}
-	p->wishes[p->count++] = (struct wish){
-		.point = {.kind = kind, .address = address, .window = -1, .callee = callee},
-		.insn = insn,
-		.window = -1,
-	};
+	p->wishes[p->count] =
+		(struct wish){.point = *point, .insn = insn, .window = -1, .next = -1};
+	p->wishes[p->count++].point.window = -1;
 	return 0;
+}
+
+/* A conditional jump that leaves is an exit where it is taken only. */
+static int add_wish(struct planning *p, enum point_kind kind, vaddr_t address, long insn,
+		    vaddr_t callee, struct dinst_error *e)
+{
+	struct point point = {.kind = kind, .address = address, .callee = callee};
+
+	if (kind == POINT_EXIT && insn >= 0 && p->flow.insns.items[insn].flow == ARCH_FLOW_BRANCH)
+		point.place = PLACE_TAKEN;
+	return plan_add(p, &point, insn, e);
 }
 
 /* The first instruction that may be overwritten: behind a landing pad. */
@@ -103,6 +113,7 @@ int plan_collect(struct planning *p, const struct image_function *fn, struct din
 
 void plan_refuse(struct planning *p, enum refusal why)
 {
+	p->closed = true;
 	for (size_t i = 0; i < p->count; i++)
 		p->wishes[i].point.refusal = why;
 }
@@ -135,7 +146,7 @@ static int place(struct planning *p, struct wish *wish, enum refusal why, const 
 	return r;
 }
 
-/* A window that has the wish's instruction anyway, if its slot can serve it. */
+/* A window that has the wish's instruction anyway, if a snippet there can serve it. */
 static bool served(struct planning *p, struct wish *wish)
 {
 	int32_t owner = p->windows.owner[wish->insn];
@@ -144,10 +155,20 @@ static bool served(struct planning *p, struct wish *wish)
 	if (!owner)
 		return false;
 	d = &p->windows.items[owner - 1];
-	/* A slot before a conditional jump runs on both of its sides. */
-	if (d->edge_only || insn_of(p, wish)->flow == ARCH_FLOW_BRANCH)
-		if (wish->point.kind != POINT_ENTRY || d->edge_only)
+	if (d->alone)
+		return false;
+	switch (wish->point.place) {
+	case PLACE_BEFORE:
+		if (is_edge_only(&p->windows, d))
 			return false;
+		break;
+	case PLACE_FALLS:
+		if (d->kind != ARCH_PATCH_JUMP && d->kind != ARCH_PATCH_SHORT_JUMP)
+			return false;
+		break;
+	default:
+		break;
+	}
 	wish->window = owner - 1;
 	return true;
 }
@@ -190,14 +211,14 @@ static enum refusal barrier(const struct planning *p, size_t at)
 	return before->flow == ARCH_FLOW_SYSCALL ? REFUSAL_UNMOVABLE : REFUSAL_NO_ROOM;
 }
 
-/* Windows that end with the point's instruction and begin ever further before it. */
-static int place_backward(struct planning *p, struct wish *wish, bool may_pad,
+/* Windows that end with insns[last] and begin ever further before the wish's. */
+static int place_backward(struct planning *p, struct wish *wish, size_t last, bool may_pad,
 			  struct dinst_error *e)
 {
-	size_t at = (size_t)wish->insn, first = at;
+	size_t first = (size_t)wish->insn;
 
 	for (;;) {
-		unsigned count = (unsigned)(at - first) + 1;
+		unsigned count = (unsigned)(last - first) + 1;
 		struct draft d;
 		enum refusal why = draft_jump(&p->windows, first, count, may_pad, &d);
 		int r = place(p, wish, why, &d, e);
@@ -215,36 +236,112 @@ static int place_backward(struct planning *p, struct wish *wish, bool may_pad,
 	}
 }
 
-static int place_short(struct planning *p, struct wish *wish, struct dinst_error *e)
+/* Most instructions that a window has behind, or a short one before, the wish's. */
+enum { BEHIND_MAX = 4, SHORT_MAX = 4 };
+
+int plan_each_short(struct planning *p, struct wish *wish, plan_try try, void *arg,
+		    struct dinst_error *e)
 {
 	size_t at = (size_t)wish->insn, first = at;
 
-	for (;;) {
-		unsigned count = (unsigned)(at - first) + 1;
+	for (unsigned count = 1; count <= SHORT_MAX; count++) {
 		struct draft d;
-		enum refusal why = draft_short(&p->windows, first, count, &d);
-		int r = place(p, wish, why, &d, e);
+		enum refusal why = draft_short_only(&p->windows, first, count, &d);
+		int r = 0;
 
+		if (why == REFUSAL_NONE)
+			r = try(p, wish, &d, arg, e);
+		else
+			note(wish, why);
 		if (r < 0 || wish->window >= 0)
 			return r;
-		if (count == 4 || first == 0 || !joins_next(&p->windows, first - 1))
+		/* An entry has only one place to begin at: it grows to the other side. */
+		if (wish->point.kind == POINT_ENTRY && wish->point.place == PLACE_BEFORE) {
+			if (!joins_next(&p->windows, first + count - 1))
+				return 0;
+			continue;
+		}
+		if (first == 0 || !joins_next(&p->windows, first - 1))
 			return 0;
 		first--;
 	}
+	return 0;
 }
 
-/* A call or an exit that could not be patched in itself. */
-static int place_around(struct planning *p, struct wish *wish, struct dinst_error *e)
+static vaddr_t end_of_short(const struct planning *p, const struct draft *d)
 {
+	return p->flow.insns.items[d->first].address + arch_short_jump_size;
+}
+
+/* A short jump to padding of the function. */
+static int try_padding(struct planning *p, struct wish *wish, struct draft *d, void *arg,
+		       struct dinst_error *e)
+{
+	(void)arg;
+	d->hole = find_hole(&p->windows, end_of_short(p, d));
+	return place(p, wish, d->hole ? REFUSAL_NONE : REFUSAL_NO_ROOM, d, e);
+}
+
+/* A short jump to the tail of another window of the function. */
+static int try_host(struct planning *p, struct wish *wish, struct draft *d, void *arg,
+		    struct dinst_error *e)
+{
+	struct windows *w = &p->windows;
+	struct host host;
 	int r;
 
-	if (served(p, wish) || insn_of(p, wish)->flow == ARCH_FLOW_BRANCH)
+	(void)arg;
+	/* One with a hole may be there, and have room for this one, too. */
+	if (!windows_are_free(w, d->first, d->count))
+		return place(p, wish, REFUSAL_NONE, d, e);
+	if (!find_host(w, end_of_short(p, d), d->first, d->count, false, &host))
+		return place(p, wish, REFUSAL_NO_ROOM, d, e);
+	if (host.index < 0) {
+		r = windows_place(w, &host.draft, &host.index, e);
+		if (r < 0)
+			return r;
+	} else {
+		w->items[host.index] = host.draft;
+		windows_set_owner(w, &host.draft, host.index + 1);
+	}
+	w->items[host.index].holds = true;
+	d->hole = host.hole;
+	d->host = host.index;
+	return place(p, wish, REFUSAL_NONE, d, e);
+}
+
+/*
+ * Windows that end behind the wish's instruction, for those whose instruction
+ * does not leave: a branch, or one that has to be followed up to its end.
+ */
+static int place_forward(struct planning *p, struct wish *wish, struct dinst_error *e)
+{
+	size_t last = (size_t)wish->insn;
+	int r = 0;
+
+	for (unsigned i = 0; i < BEHIND_MAX && r == 0 && wish->window < 0; i++) {
+		if (!joins_next(&p->windows, last))
+			return 0;
+		r = place_backward(p, wish, ++last, false, e);
+	}
+	return r;
+}
+
+/* A wish that could not be patched in itself. */
+static int place_around(struct planning *p, struct wish *wish, struct dinst_error *e)
+{
+	size_t at = (size_t)wish->insn;
+	int r;
+
+	if (served(p, wish))
 		return 0;
-	r = place_backward(p, wish, false, e);
+	r = place_backward(p, wish, at, false, e);
 	if (r == 0 && wish->window < 0)
-		r = place_backward(p, wish, true, e);
+		r = place_forward(p, wish, e);
 	if (r == 0 && wish->window < 0)
-		r = place_short(p, wish, e);
+		r = place_backward(p, wish, at, true, e);
+	if (r == 0 && wish->window < 0)
+		r = plan_each_short(p, wish, try_padding, NULL, e);
 	return r;
 }
 
@@ -262,36 +359,6 @@ static unsigned forward(const struct planning *p, size_t first, size_t bytes)
 	return count;
 }
 
-/*
- * Takes back the windows of conditional tail jumps that stand in the way of the
- * entry: calls of the function are worth more than one of its exits.
- */
-static bool evict_edges(struct planning *p, size_t first, unsigned count)
-{
-	bool any = false;
-
-	for (size_t i = 0; i < p->count; i++) {
-		struct wish *other = &p->wishes[i];
-
-		if (other->window < 0 || !p->windows.items[other->window].edge_only)
-			continue;
-		if ((size_t)other->insn < first || (size_t)other->insn >= first + count)
-			continue;
-		windows_drop(&p->windows, other->window);
-		other->window = -1;
-		other->point.refusal = REFUSAL_TAKEN;
-		any = true;
-	}
-	return any;
-}
-
-static bool loops_to_entry(const struct planning *p, const struct wish *wish)
-{
-	return (flow_marks(&p->flow, wish->point.address) |
-		flow_marks(&p->flow, insn_of(p, wish)->address)) &
-	       MARK_LOOP;
-}
-
 static int place_entry(struct planning *p, struct wish *wish, struct dinst_error *e)
 {
 	size_t first = (size_t)wish->insn;
@@ -300,10 +367,6 @@ static int place_entry(struct planning *p, struct wish *wish, struct dinst_error
 	struct draft d;
 	int r;
 
-	if (loops_to_entry(p, wish)) {
-		wish->point.refusal = REFUSAL_LOOP_ENTRY;
-		return 0;
-	}
 	if (served(p, wish))
 		return 0;
 	why = draft_jump(&p->windows, first, count, true, &d);
@@ -311,15 +374,63 @@ static int place_entry(struct planning *p, struct wish *wish, struct dinst_error
 	if (why == REFUSAL_NO_ROOM && first + count < p->flow.insns.count)
 		note(wish, barrier(p, first + count));
 	r = place(p, wish, why, &d, e);
-	if (r == 0 && wish->window < 0) {
-		struct draft small;
-		enum refusal no = draft_short(&p->windows, first,
-					      forward(p, first, arch_short_jump_size), &small);
+	if (r == 0 && wish->window < 0)
+		r = plan_each_short(p, wish, try_padding, NULL, e);
+	return r;
+}
 
-		r = place(p, wish, no, &small, e);
+int plan_place_one(struct planning *p, size_t at, struct dinst_error *e)
+{
+	struct wish *wish = &p->wishes[at];
+	int r = 0;
+
+	if (!served(p, wish) && wish->point.place != PLACE_FALLS &&
+	    insn_of(p, wish)->flow != ARCH_FLOW_NEXT)
+		r = place_itself(p, wish, e);
+	if (r == 0 && wish->window < 0)
+		r = place_around(p, wish, e);
+	if (r == 0 && wish->window < 0)
+		r = plan_each_short(p, wish, try_host, NULL, e);
+	return r;
+}
+
+static bool is_refused(const struct wish *wish)
+{
+	return wish->window < 0 && wish->insn >= 0 && wish->next < 0;
+}
+
+int plan_reserve(struct planning *p, struct dinst_error *e)
+{
+	struct windows *w = &p->windows;
+
+	for (size_t i = 0; i < p->count; i++) {
+		if (!is_refused(&p->wishes[i]))
+			continue;
+		if (!w->reserved)
+			w->reserved = calloc(p->flow.insns.count + 1, sizeof(*w->reserved));
+		if (!w->reserved)
+			return dinst_fail(e, DINST_NO_MEMORY, "no memory for windows");
+		w->reserved[p->wishes[i].insn] = true;
 	}
-	if (r == 0 && wish->window < 0 && why == REFUSAL_NONE && evict_edges(p, first, count))
-		r = place(p, wish, why, &d, e);
+	return 0;
+}
+
+/* Whoever has a window has it by now: what is left gets what can be made. */
+static int place_rest(struct planning *p, struct dinst_error *e)
+{
+	size_t count = p->count;
+	int r = plan_reserve(p, e);
+
+	for (size_t i = 0; i < count && r == 0; i++)
+		if (is_refused(&p->wishes[i]) && !served(p, &p->wishes[i]))
+			r = plan_each_short(p, &p->wishes[i], try_host, NULL, e);
+	for (size_t i = 0; i < count && r == 0; i++)
+		if (p->wishes[i].point.kind == POINT_ENTRY) {
+			if (p->wishes[i].window >= 0)
+				r = ways_around(p, i, e);
+		} else if (is_refused(&p->wishes[i])) {
+			r = ways_into(p, i, e);
+		}
 	return r;
 }
 
@@ -339,5 +450,70 @@ int plan_place(struct planning *p, struct dinst_error *e)
 		if (p->wishes[i].window < 0 && p->wishes[i].insn >= 0 &&
 		    p->wishes[i].point.kind != POINT_ENTRY)
 			r = place_around(p, &p->wishes[i], e);
+	return r < 0 ? r : place_rest(p, e);
+}
+
+/* ------------------------------------------------------------- neighbours */
+
+/* A short jump to padding, or to a new host, among the neighbour's windows `arg`. */
+static int try_neighbour(struct planning *p, struct wish *wish, struct draft *d, void *arg,
+			 struct dinst_error *e)
+{
+	struct windows *in = arg;
+	vaddr_t from = end_of_short(p, d);
+	struct window where;
+	struct host host;
+	int r = 0;
+
+	if (!windows_are_free(&p->windows, d->first, d->count))
+		return place(p, wish, REFUSAL_NONE, d, e);
+	d->hole = find_hole(in, from);
+	if (!d->hole) {
+		if (!find_host(in, from, 0, 0, true, &host))
+			return 0;
+		r = windows_place(in, &host.draft, &host.index, e);
+		if (r < 0)
+			return r;
+		window_of_draft(in->flow, &host.draft, &where);
+		r = windows_add_elsewhere(&p->windows, &where, &d->host, e);
+		d->hole = host.hole;
+	}
+	if (r == 0)
+		r = windows_use(in, d->hole, e);
+	return r < 0 ? r : place(p, wish, REFUSAL_NONE, d, e);
+}
+
+int plan_place_in(struct planning *p, struct windows *in, struct dinst_error *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < p->count && r == 0; i++) {
+		if (!is_refused(&p->wishes[i]) || served(p, &p->wishes[i]))
+			continue;
+		r = plan_each_short(p, &p->wishes[i], try_neighbour, in, e);
+		if (r == 0 && p->wishes[i].point.kind == POINT_ENTRY && p->wishes[i].window >= 0)
+			r = ways_around(p, i, e);
+	}
 	return r;
+}
+
+static int try_nothing(struct planning *p, struct wish *wish, struct draft *d, void *arg,
+		       struct dinst_error *e)
+{
+	bool *needy = arg;
+
+	(void)wish;
+	(void)e;
+	*needy |= windows_are_free(&p->windows, d->first, d->count);
+	return 0;
+}
+
+bool plan_is_needy(struct planning *p)
+{
+	bool needy = false;
+
+	for (size_t i = 0; i < p->count && !needy && !p->closed; i++)
+		if (is_refused(&p->wishes[i]))
+			plan_each_short(p, &p->wishes[i], try_nothing, &needy, NULL);
+	return needy;
 }

@@ -372,45 +372,11 @@ static int by_address(const void *a, const void *b)
 	return (int)x->part - (int)y->part;
 }
 
-static void fill_window(const struct detail *d, const struct draft *draft, struct window *w)
-{
-	*w = (struct window){
-		.start = insn_at(d, draft->first)->address,
-		.length = (uint8_t)draft->length,
-		.padding = (uint8_t)draft->padding,
-		.insn_count = (uint8_t)draft->count,
-		.kind = draft->kind,
-		.hole = draft->hole,
-		.hole_length = draft->hole ? (uint8_t)arch_jump_size : 0,
-	};
-}
-
-/* Windows by address; the base plan's as they are. place_of[i]: where window i has gone. */
-static size_t fill_windows(const struct detail *d, struct window *windows, int32_t *place_of)
-{
-	int32_t previous = 0;
-	size_t count = 0;
-
-	for (size_t i = 0; i < d->flow.insns.count; i++) {
-		int32_t owner = d->windows.owner[i];
-
-		if (!owner || owner == previous)
-			continue;
-		previous = owner;
-		place_of[owner - 1] = (int32_t)count;
-		if ((size_t)owner <= d->base_windows)
-			windows[count++] = d->base->windows[owner - 1];
-		else
-			fill_window(d, &d->windows.items[owner - 1], &windows[count++]);
-	}
-	return count;
-}
-
 static int finish(struct listing *l, struct function_plan *plan)
 {
-	size_t total = l->d->windows.count;
+	size_t total = windows_in_use(&l->d->windows);
 	struct window *windows = calloc(total + 1, sizeof(*windows));
-	int32_t *place_of = calloc(total + 1, sizeof(*place_of));
+	int32_t *place_of = calloc(l->d->windows.count + 1, sizeof(*place_of));
 	int r = 0;
 
 	if (!windows || !place_of) {
@@ -418,7 +384,11 @@ static int finish(struct listing *l, struct function_plan *plan)
 		r = no_memory(l);
 		goto out;
 	}
-	total = fill_windows(l->d, windows, place_of);
+	r = windows_emit(&l->d->windows, windows, place_of, l->e);
+	if (r < 0) {
+		free(windows);
+		goto out;
+	}
 	for (size_t i = 0; i < l->count; i++)
 		if (l->points[i].window >= 0)
 			l->points[i].window = place_of[l->points[i].window];
@@ -513,7 +483,7 @@ int plan_add_detail(struct image *img, struct function_plan *plan, struct dinst_
 		r = make(&d, plan, e);
 	free(d.bypassed);
 	free(d.why);
-	windows_release(&d.windows, r == 0);
+	windows_release(&d.windows);
 	cfg_release(&d.cfg);
 	flow_release(&d.flow);
 	return r;

@@ -5,7 +5,9 @@
  */
 #include "mutator/points.h"
 
+#include "mutator/cache_plans.h"
 #include "mutator/plan.h"
+#include "mutator/settle.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,14 +104,14 @@ static enum tactic describe(const struct planning *plan, const struct draft *d,
 	case ARCH_PATCH_CALL:
 		return TACTIC_CALL;
 	case ARCH_PATCH_SHORT_JUMP:
-		return TACTIC_SHORT;
+		return w->host < 0 ? TACTIC_SHORT : TACTIC_EVICTED;
 	default:
 		break;
 	}
 	if (p->insn == 0) {
 		if (w->padding)
 			return TACTIC_PADDING;
-		return p->kind == POINT_ENTRY ? TACTIC_JUMP : TACTIC_SELF;
+		return p->kind == POINT_ENTRY || w->insn_count > 1 ? TACTIC_JUMP : TACTIC_SELF;
 	}
 	if (w->padding)
 		return TACTIC_BOTH;
@@ -138,15 +140,17 @@ static arch_regset live_at(const struct flow *f, size_t at)
 	return arch_live_before(insns + lo, hi - lo, at - lo);
 }
 
-static void fill_window(const struct planning *p, const struct draft *d, struct window *w)
+/* What may be needed where a snippet of the wish runs. */
+static arch_regset live_of(const struct flow *f, const struct wish *wish)
 {
-	w->start = p->flow.insns.items[d->first].address;
-	w->length = (uint8_t)d->length;
-	w->padding = (uint8_t)d->padding;
-	w->insn_count = (uint8_t)d->count;
-	w->kind = d->kind;
-	w->hole = d->hole;
-	w->hole_length = d->hole ? (uint8_t)arch_jump_size : 0;
+	const struct arch_insn *insn = &f->insns.items[wish->insn];
+	long to = wish->insn;
+
+	if (wish->point.place == PLACE_TAKEN)
+		to = flow_insn_at(f, insn->target);
+	else if (wish->point.place == PLACE_FALLS)
+		to = flow_insn_at(f, insn->address + insn->length);
+	return to < 0 ? arch_all_live : live_at(f, (size_t)to);
 }
 
 size_t window_instructions(const struct image *img, const struct window *w, struct arch_insn *insns)
@@ -162,106 +166,112 @@ size_t window_instructions(const struct image *img, const struct window *w, stru
 	return bytes ? w->insn_count : 0;
 }
 
-static bool is_in_use(const struct draft *d)
+/* A plan in the making: where each of planning's windows has gone, and who has one. */
+struct filling {
+	const struct planning *p;
+	struct function_plan *plan;
+	int32_t *place_of;
+	bool *served; /* by index into the plan's windows */
+};
+
+static void fill_point(struct filling *f, const struct wish *wish, bool on_ways)
 {
-	return d->count && d->merged_into < 0;
+	struct point *point = &f->plan->points[f->plan->point_count++];
+	int32_t at = windows_final(&f->p->windows, wish->window);
+	const struct draft *d;
+
+	*point = wish->point;
+	point->window = -1;
+	point->live = arch_all_live;
+	if (at < 0)
+		return;
+	d = &f->p->windows.items[at];
+	point->window = f->place_of[at];
+	point->refusal = REFUSAL_NONE;
+	point->insn = (uint8_t)((size_t)wish->insn - d->first);
+	point->live = live_of(&f->p->flow, wish);
+	if (on_ways)
+		point->tactic = point->kind == POINT_ENTRY ? TACTIC_BYPASS : TACTIC_EDGES;
+	else if (f->served[point->window])
+		point->tactic = TACTIC_MERGED;
+	else
+		point->tactic = describe(f->p, d, &f->plan->windows[point->window], point);
+	f->served[point->window] = true;
 }
 
-/*
- * The windows in use, by start. place_of[i] receives what has become of draft i.
- * The owners of the instructions are the order by address.
- */
-static void fill_windows(const struct planning *p, struct function_plan *plan, int32_t *place_of)
+static void fill_points(struct filling *f)
 {
-	int32_t previous = 0;
+	const struct wish *wishes = f->p->wishes;
 
-	for (size_t i = 0; i < p->flow.insns.count; i++) {
-		int32_t owner = p->windows.owner[i];
-
-		if (!owner || owner == previous)
+	for (size_t i = 0; i < f->p->count; i++) {
+		if (wishes[i].point.part)
 			continue;
-		previous = owner;
-		place_of[owner - 1] = (int32_t)plan->window_count;
-		fill_window(p, &p->windows.items[owner - 1], &plan->windows[plan->window_count]);
-		plan->window_count++;
-	}
-}
-
-static void fill_points(const struct planning *p, struct function_plan *plan,
-			const int32_t *place_of, bool *served)
-{
-	for (size_t i = 0; i < p->count; i++) {
-		const struct wish *wish = &p->wishes[i];
-		struct point *point = &plan->points[plan->point_count++];
-		int32_t at = windows_final(&p->windows, wish->window);
-		const struct window *w;
-
-		*point = wish->point;
-		point->window = -1;
-		point->live = arch_all_live;
-		if (at < 0)
-			continue;
-		point->window = place_of[at];
-		point->refusal = REFUSAL_NONE;
-		point->insn = (uint8_t)((size_t)wish->insn - p->windows.items[at].first);
-		w = &plan->windows[point->window];
-		point->live = live_at(&p->flow, (size_t)wish->insn);
-		point->tactic = served[point->window]
-					? TACTIC_MERGED
-					: describe(p, &p->windows.items[at], w, point);
-		served[point->window] = true;
+		fill_point(f, &wishes[i], wishes[i].on_ways);
+		for (int32_t k = wishes[i].next; k >= 0; k = wishes[k].next)
+			fill_point(f, &wishes[k], true);
 	}
 }
 
 static int fill_plan(const struct planning *p, struct function_plan *plan, struct dinst_error *e)
 {
-	size_t windows = 0;
-	int32_t *place_of = calloc(p->windows.count + 1, sizeof(*place_of));
-	bool *served = calloc(p->windows.count + 1, sizeof(*served));
+	size_t windows = windows_in_use(&p->windows);
+	struct filling f = {.p = p, .plan = plan};
 	int r = 0;
 
-	for (size_t i = 0; i < p->windows.count; i++)
-		windows += is_in_use(&p->windows.items[i]);
+	f.place_of = calloc(p->windows.count + 1, sizeof(*f.place_of));
+	f.served = calloc(windows + 1, sizeof(*f.served));
 	plan->points = calloc(p->count + 1, sizeof(*plan->points));
 	plan->windows = calloc(windows + 1, sizeof(*plan->windows));
-	if (place_of && served && plan->points && plan->windows) {
-		fill_windows(p, plan, place_of);
-		fill_points(p, plan, place_of, served);
-	} else {
+	if (!f.place_of || !f.served || !plan->points || !plan->windows)
 		r = dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu points", p->count);
+	if (r == 0)
+		r = windows_emit(&p->windows, plan->windows, f.place_of, e);
+	if (r == 0) {
+		plan->window_count = windows;
+		fill_points(&f);
 	}
-	free(served);
-	free(place_of);
+	free(f.served);
+	free(f.place_of);
 	return r;
 }
 
 /* --------------------------------------------------------------- planning */
 
-static int plan_points(struct planning *p, const struct image_function *fn,
-		       struct function_plan *plan, struct dinst_error *e)
+int planning_make(struct planning *p, struct image *img, struct freemap *map, uint32_t function,
+		  struct dinst_error *e)
 {
-	int r = windows_init(&p->windows, &p->flow, e);
+	const struct image_function *fn;
+	int r;
 
+	*p = (struct planning){0};
+	image_functions(img, &fn);
+	fn += function;
+	r = flow_build(&p->flow, img, map, function, e);
+	if (r == 0)
+		r = windows_init(&p->windows, &p->flow, e);
 	if (r == 0)
 		r = plan_collect(p, fn, e);
 	if (r < 0)
-		return r;
+		goto fail;
 	if (fn->flags & FUNCTION_STUB)
 		plan_refuse(p, REFUSAL_STUB);
 	else if (fn->flags & FUNCTION_IFUNC)
 		plan_refuse(p, REFUSAL_IFUNC);
 	else
 		r = plan_place(p, e);
-	return r < 0 ? r : fill_plan(p, plan, e);
+	if (r == 0)
+		return 0;
+fail:
+	planning_release(p);
+	return r;
 }
 
-static void free_memory(struct function_plan *plan)
+void planning_release(struct planning *p)
 {
-	if (!plan)
-		return;
-	free(plan->points);
-	free(plan->windows);
-	free(plan);
+	windows_release(&p->windows);
+	flow_release(&p->flow);
+	free(p->wishes);
+	*p = (struct planning){0};
 }
 
 int plan_function(struct image *img, uint32_t function, struct function_plan **out,
@@ -275,6 +285,8 @@ int plan_function(struct image *img, uint32_t function, struct function_plan **o
 
 	if (function >= image_functions(img, &functions))
 		return dinst_fail(e, DINST_FAILED, "no function number %u", function);
+	if (plan_cache_get(img, function, out))
+		return 0;
 	r = freemap_of(img, &map, e);
 	if (r < 0)
 		return r;
@@ -284,27 +296,28 @@ int plan_function(struct image *img, uint32_t function, struct function_plan **o
 	plan->function = function;
 	/* A fragment's points are in the plan of its function. */
 	if (!(functions[function].flags & FUNCTION_COLD)) {
-		r = flow_build(&p.flow, img, map, function, e);
+		r = planning_make(&p, img, map, function, e);
+		if (r == 0 && plan_is_needy(&p))
+			r = settle_needs(&p, e);
 		if (r == 0)
-			r = plan_points(&p, &functions[function], plan, e);
+			r = fill_plan(&p, plan, e);
+		planning_release(&p);
 	}
-	windows_release(&p.windows, r == 0);
-	flow_release(&p.flow);
-	free(p.wishes);
-	if (r < 0)
-		free_memory(plan);
-	else
-		*out = plan;
-	return r;
+	if (r < 0) {
+		plan_free(img, plan);
+		return r;
+	}
+	plan_cache_put(img, plan);
+	*out = plan;
+	return 0;
 }
 
 void plan_free(struct image *img, struct function_plan *plan)
 {
-	struct freemap *map = NULL;
-
-	if (plan && freemap_of(img, &map, NULL) == 0)
-		for (size_t i = 0; i < plan->window_count; i++)
-			if (plan->windows[i].hole)
-				freemap_give(map, plan->windows[i].hole);
-	free_memory(plan);
+	(void)img;
+	if (!plan)
+		return;
+	free(plan->points);
+	free(plan->windows);
+	free(plan);
 }

@@ -112,6 +112,13 @@ struct window {
 	uint8_t hole_length;
 	enum arch_patch_kind kind;
 	vaddr_t hole; /* SHORT_JUMP: address of the near jump, else 0 */
+	/*
+	 * SHORT_JUMP: index of the window of the same plan in whose tail the hole is,
+	 * -1 if it is in padding. The host is patched before the near jump is written
+	 * and stays as long as that is there; then no pc may be in the hole, its first
+	 * byte included. It may lie in another function, and serve no point.
+	 */
+	int32_t host;
 };
 
 /*
@@ -159,10 +166,11 @@ size_t window_instructions(const struct image *img, const struct window *w,
 			   struct arch_insn *insns);
 
 /*
- * Makes the plan of one function (its cold fragments included). Holes that
- * short jumps need are taken from the image's map of free padding and stay
- * taken until plan_free(). image_references() is computed if need be.
- * A function that cannot be instrumented at all has a plan, too: all refused.
+ * Makes the plan of one function (its cold fragments included). The plan depends
+ * on the image only: asked again, in whatever order, it is the same, and the
+ * plans of two functions never contradict each other. image_references() is
+ * computed if need be. A function that cannot be instrumented at all has a plan,
+ * too: all refused. The caller frees it.
  */
 int plan_function(struct image *img, uint32_t function, struct function_plan **out,
 		  struct dinst_error *e);

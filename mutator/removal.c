@@ -221,7 +221,8 @@ static size_t give_back_sites(struct session *s)
 	while ((site = *p)) {
 		bool used = site->links != 0;
 
-		if (!used && (site->state != SITE_DRAINING || site->busy || site->spent)) {
+		if (!used &&
+		    (site->state != SITE_DRAINING || site->busy || site->spent || site->guests)) {
 			p = &site->next_queued;
 			continue;
 		}
@@ -244,7 +245,8 @@ static void begin_draining(struct flush *f)
 			site_forget(f->session, f->restores[i]);
 		}
 	for (struct site *site = f->session->retired; site; site = site->next_queued)
-		if (site->state == SITE_PLANNED && !site->touched && !site->links) {
+		if (site->state == SITE_PLANNED && !site->touched && !site->links &&
+		    !site->guests) {
 			site->state = SITE_DRAINING;
 			site_forget(f->session, site);
 		}

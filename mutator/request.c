@@ -14,7 +14,6 @@
 
 #include "mutator/access.h"
 #include "mutator/request.h"
-#include "mutator/threads.h"
 
 /* -------------------------------------------------------------- metrics */
 
@@ -66,16 +65,6 @@ uint64_t instance_value(const struct instance *i)
 	return value;
 }
 
-uint64_t instance_exits(const struct instance *i)
-{
-	uint64_t value = 0;
-
-	for (unsigned t = 0; t < i->tally_count; t++)
-		if (i->tallies[t].exits)
-			value += heap_read_counter(i->tallies[t].place->heap, i->tallies[t].exits);
-	return value;
-}
-
 void instance_drop(struct session *s, struct instance *i)
 {
 	struct instance **p = &s->instances;
@@ -84,30 +73,19 @@ void instance_drop(struct session *s, struct instance *i)
 		p = &(*p)->next;
 	if (*p)
 		*p = i->next;
-	for (unsigned t = 0; t < i->tally_count; t++) {
+	for (unsigned t = 0; t < i->tally_count; t++)
 		heap_unref_counter(i->tallies[t].place->heap, i->tallies[t].counter);
-		if (i->tallies[t].exits)
-			heap_unref_counter(i->tallies[t].place->heap, i->tallies[t].exits);
-	}
-	threads_drop_ids(s, i);
 	instance_free(i);
 }
 
-/* The counter of the instance in place p; for exits that are paired it has another one. */
-static int tally_in(struct instance *i, struct place *p, bool exits, taddr_t *counter,
-		    struct dinst_error *e)
+static int tally_in(struct instance *i, struct place *p, taddr_t *counter, struct dinst_error *e)
 {
 	int status;
 
 	for (unsigned t = 0; t < i->tally_count; t++)
 		if (i->tallies[t].place == p) {
-			struct tally *tally = &i->tallies[t];
-
-			status = exits && !tally->exits
-					 ? heap_alloc_counter(p->heap, &tally->exits, e)
-					 : 0;
-			*counter = exits ? tally->exits : tally->counter;
-			return status;
+			*counter = i->tallies[t].counter;
+			return 0;
 		}
 	if (i->tally_count == INSTANCE_TALLIES_MAX)
 		return dinst_fail(e, DINST_NO_MEMORY, "%s: too many arenas for one instance",
@@ -116,7 +94,7 @@ static int tally_in(struct instance *i, struct place *p, bool exits, taddr_t *co
 	if (status < 0)
 		return status;
 	i->tallies[i->tally_count++] = (struct tally){.place = p, .counter = *counter};
-	return exits ? tally_in(i, p, true, counter, e) : 0;
+	return 0;
 }
 
 static int refuse(struct instance *i, const struct function_ref *f, enum refusal why,
@@ -190,7 +168,7 @@ static int add_site(struct request *r, struct site *site, struct dinst_error *e)
 static bool site_is_fresh(const struct site *site)
 {
 	return site->state == SITE_PLANNED && !site->touched && !site->entered && !site->listed &&
-	       !site->links && !site->queued && !site->spent;
+	       !site->links && !site->queued && !site->spent && !site->guests;
 }
 
 /* A window is the original again: look at all of its module, which was loaded anew perhaps. */
@@ -245,23 +223,24 @@ static void drop_points(struct session *s, struct instance *i, const struct func
 	}
 }
 
-/* True if the metric wants something at points of that kind. */
-static bool is_for(const struct metric *m, enum point_kind kind)
+/* The host of a part's window is a further part of the point, without a snippet. */
+static int link_host(struct session *s, struct instance *i, struct site *host,
+		     const struct point *p, struct dinst_error *e)
 {
-	return kind == m->kind || (m->snippet == SNIPPET_ENTER && kind == POINT_EXIT);
+	const struct snippet nothing = {.kind = SNIPPET_NONE};
+	const struct point part = {
+		.kind = p->kind, .part = UINT16_MAX, .place = PLACE_BEFORE, .live = arch_all_live};
+
+	if (!site_is_in_place(s, host))
+		notice_reverted(s, host->module);
+	return site_link(s, host, &part, &nothing, i, e);
 }
 
-/*
- * Links one part of a point: makes its site if need be, and asks for a counter.
- * `id`: the number of the function where it is paired.
- */
+/* Links one part of a point: makes its site if need be, and asks for a counter. */
 static int link_part(struct request *r, struct instance *i, struct module *m, struct place *place,
-		     const struct function_plan *plan, const struct point *p, uint32_t id,
-		     struct dinst_error *e)
+		     const struct function_plan *plan, const struct point *p, struct dinst_error *e)
 {
-	struct snippet snippet = {.kind = p->kind == r->metric->kind ? r->metric->snippet
-								     : SNIPPET_LEAVE,
-				  .argument = id};
+	struct snippet snippet = {.kind = r->metric->snippet};
 	struct session *s = r->session;
 	struct site *site;
 	int status;
@@ -277,14 +256,10 @@ static int link_part(struct request *r, struct instance *i, struct module *m, st
 	if (p->place == PLACE_BYPASS)
 		snippet.kind = SNIPPET_NONE;
 	else
-		status = tally_in(i, site->place, snippet.kind == SNIPPET_LEAVE, &snippet.counter,
-				  e);
-	/* The site may be in another place than the one that was asked for. */
-	if (status >= 0 && id)
-		status = threads_prepare(s, site->place, &r->stop_ns, e);
+		status = tally_in(i, site->place, &snippet.counter, e);
 	if (status >= 0)
 		status = site_link(s, site, p, &snippet, i, e);
-	return status;
+	return status < 0 || !site->host ? status : link_host(s, i, site->host, p, e);
 }
 
 /* Takes back the links that the instance got since `mark` was its first. */
@@ -317,29 +292,22 @@ static size_t count_parts(const struct function_plan *plan, size_t n)
 static int link_points(struct request *r, struct instance *i, const struct function_ref *f,
 		       const struct function_plan *plan, struct place *place, struct dinst_error *e)
 {
-	uint32_t id = 0;
 	int status = 0;
 	size_t parts;
-
-	if (r->metric->snippet == SNIPPET_ENTER) {
-		status = threads_prepare(r->session, place, &r->stop_ns, e);
-		if (status >= 0)
-			status = threads_take_id(r->session, i, &id, e);
-	}
 
 	for (size_t n = 0; status >= 0 && n < plan->point_count; n += parts) {
 		const struct point *p = &plan->points[n];
 		const struct link *mark = i->links;
 
 		parts = count_parts(plan, n);
-		if (!is_for(r->metric, p->kind))
+		if (p->kind != r->metric->kind)
 			continue;
 		if (p->window < 0) {
 			status = refuse(i, f, p->refusal, e);
 			continue;
 		}
 		for (size_t k = 0; status >= 0 && k < parts; k++)
-			status = link_part(r, i, f->module, place, plan, &p[k], id, e);
+			status = link_part(r, i, f->module, place, plan, &p[k], e);
 		if (status == DINST_REFUSED) {
 			dinst_error_clear(e);
 			take_back(r->session, i, mark);

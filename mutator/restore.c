@@ -4,7 +4,8 @@
  *
  * Owns the order: threads leave descriptors and holes, registers and stacks are copied,
  * windows are restored, and holes last. A hole becomes padding again, so none
- * is restored while a thread may come back to it. Never frees anything.
+ * is restored while a thread may come back to it. A window with holes in its
+ * tail is not restored before a flush that finds them gone. Never frees anything.
  */
 #include <linux/rseq.h>
 #include <stddef.h>
@@ -13,7 +14,6 @@
 
 #include "inject/maps.h"
 #include "mutator/removal.h"
-#include "mutator/threads.h"
 
 static int by_window(const void *a, const void *b)
 {
@@ -32,7 +32,7 @@ static int by_hole(const void *a, const void *b)
 /* Its window leads to our code in some process of the family, or may. */
 static bool is_to_be_restored(const struct site *site)
 {
-	return !site->links &&
+	return !site->links && !site->guests &&
 	       (site->state == SITE_PATCHED || (site->state == SITE_PLANNED && site->touched));
 }
 
@@ -264,6 +264,5 @@ int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
 		status = restore_round(f, &process, 0, e);
 	if (process.has_maps)
 		maps_release(&process.maps);
-	threads_tidy(f->session, stop);
 	return status;
 }

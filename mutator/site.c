@@ -228,14 +228,17 @@ int site_make(struct session *s, struct module *m, struct place *p,
 	      struct dinst_error *e)
 {
 	const struct window *w = &plan->windows[window];
-	struct site *site = site_find(s, w->start + m->bias);
-	int status;
+	struct site *site = site_find(s, w->start + m->bias), *host = NULL;
+	int status = 0;
 
 	if (site) {
 		*out = site;
 		return 0;
 	}
-	status = hash_grow(s, e);
+	if (w->host >= 0)
+		status = site_make(s, m, p, plan, (unsigned)w->host, &host, e);
+	if (status >= 0)
+		status = hash_grow(s, e);
 	if (status < 0)
 		return status;
 	site = calloc(1, sizeof(*site));
@@ -251,6 +254,9 @@ int site_make(struct session *s, struct module *m, struct place *p,
 		free(site);
 		return status;
 	}
+	site->host = host;
+	if (host)
+		host->guests++;
 	site->next_hash = s->site_hash[bucket_of(s, site->key.start)];
 	s->site_hash[bucket_of(s, site->key.start)] = site;
 	s->site_count++;
@@ -271,6 +277,9 @@ static void forget_change(struct session *s, const struct site *site)
 void site_free(struct session *s, struct site *site)
 {
 	assert(!site->links && !site->spent && (!site->body || site->body == site->head));
+	assert(!site->guests);
+	if (site->host)
+		site->host->guests--;
 	if (site->state != SITE_DRAINING)
 		site_forget(s, site);
 	forget_change(s, site);

@@ -2,11 +2,12 @@
 /*
  * window.c - the rules of windows, in one place: whatever is patched has gone
  * through span_rules(), the page rule and windows_place(). A new way of finding
- * windows must come through here, too. Never decodes.
+ * windows must come through here, too. Never decodes, and holds nothing.
  */
 #include "mutator/window.h"
 
-#include <stdlib.h>
+#include "mutator/settle.h"
+
 #include <string.h>
 
 enum { PAGE = 4096 };
@@ -90,6 +91,15 @@ static enum refusal insn_rules(const struct windows *w, size_t at, bool first, b
 	return joins_next(w, at) ? REFUSAL_NONE : REFUSAL_NO_ROOM;
 }
 
+static bool is_unclaimed(const struct windows *w, size_t first, unsigned count)
+{
+	const struct arch_insn *insns = w->flow->insns.items;
+	const struct arch_insn *last = &insns[first + count - 1];
+
+	return !w->claims || claims_are_free(w->claims, insns[first].address,
+					     last->address + last->length, w->claims_below);
+}
+
 /* The rules for any run of instructions that move away; *length on success. */
 static enum refusal span_rules(const struct windows *w, size_t first, unsigned count,
 			       unsigned *length)
@@ -103,6 +113,8 @@ static enum refusal span_rules(const struct windows *w, size_t first, unsigned c
 		return REFUSAL_UNRESOLVED;
 	if (count > 1 && w->flow->single_only)
 		return REFUSAL_NO_ROOM;
+	if (!is_unclaimed(w, first, count))
+		return REFUSAL_TAKEN;
 	for (unsigned i = 0; i < count; i++) {
 		enum refusal r = insn_rules(w, first + i, i == 0, i + 1 == count);
 
@@ -155,27 +167,10 @@ enum refusal draft_in_place(const struct windows *w, size_t at, enum arch_patch_
 		.count = 1,
 		.length = length,
 		.kind = kind,
+		.host = -1,
 		.merged_into = -1,
-		.edge_only = insn->flow == ARCH_FLOW_BRANCH,
 	};
 	return REFUSAL_NONE;
-}
-
-/* True if the byte at v is dead: padding that control does not reach. */
-static bool is_dead(const struct windows *w, vaddr_t v)
-{
-	const struct flow *f = w->flow;
-	struct image_range gap;
-	long at;
-
-	if (!flow_contains(f, v))
-		return !image_references_at(f->img, v) && freemap_gap(f->map, v, &gap) &&
-		       !freemap_is_branched_to(f->map, v);
-	if (flow_marks(f, v) & (MARK_TARGET | MARK_CONFLICT | MARK_RSEQ | MARK_REFERRED))
-		return false;
-	at = flow_covering(f, v);
-	return at >= 0 && f->insns.items[at].flags & ARCH_INSN_PADDING &&
-	       !(flow_marks(f, f->insns.items[at].address) & MARK_REACHED);
 }
 
 /* Completes a draft that is shorter than its patch with dead bytes behind it. */
@@ -207,8 +202,11 @@ static enum refusal page_rule(const struct windows *w, const struct draft *d, si
 enum refusal draft_jump(const struct windows *w, size_t first, unsigned count, bool may_pad,
 			struct draft *out)
 {
-	struct draft d = {
-		.first = first, .count = count, .kind = ARCH_PATCH_JUMP, .merged_into = -1};
+	struct draft d = {.first = first,
+			  .count = count,
+			  .kind = ARCH_PATCH_JUMP,
+			  .host = -1,
+			  .merged_into = -1};
 	enum refusal r = span_rules(w, first, count, &d.length);
 
 	if (r != REFUSAL_NONE)
@@ -222,101 +220,14 @@ enum refusal draft_jump(const struct windows *w, size_t first, unsigned count, b
 	return r;
 }
 
-/* ----------------------------------------------------------------- holes */
-
-struct hole_search {
-	const struct windows *w;
-	vaddr_t from; /* end of the short jump */
-	vaddr_t best;
-};
-
-static bool is_better(const struct hole_search *s, vaddr_t hole)
+enum refusal draft_short_only(const struct windows *w, size_t first, unsigned count,
+			      struct draft *out)
 {
-	vaddr_t last = hole + arch_jump_size - 1;
-
-	if (!s->best)
-		return true;
-	return same_page(s->from, hole) && same_page(hole, last) &&
-	       !(same_page(s->from, s->best) && same_page(s->best, s->best + arch_jump_size - 1));
-}
-
-static bool is_usable_hole(const struct hole_search *s, vaddr_t hole)
-{
-	const struct flow *f = s->w->flow;
-	int64_t distance = (int64_t)(hole - s->from);
-
-	if (distance > arch_short_jump_reach || distance < -arch_short_jump_reach)
-		return false;
-	for (size_t i = 0; i < arch_jump_size; i++)
-		if (!is_dead(s->w, hole + i))
-			return false;
-	return freemap_is_free(f->map, hole, arch_jump_size);
-}
-
-/* A run of padding: its first bytes are left to the window that ends before it. */
-static void search_run(struct hole_search *s, vaddr_t lo, vaddr_t hi)
-{
-	for (vaddr_t v = lo + arch_jump_size - 1; v + arch_jump_size <= hi; v += arch_jump_size)
-		if (is_usable_hole(s, v) && is_better(s, v))
-			s->best = v;
-}
-
-static void search_gaps(struct hole_search *s, vaddr_t lo, vaddr_t hi)
-{
-	const struct flow *f = s->w->flow;
-	const struct image_function *functions;
-	size_t n = image_functions(f->img, &functions);
-	long k = freemap_before(f->map, lo);
-
-	for (k = k < 0 ? 0 : k; (size_t)k < n && functions[k].address < hi; k++) {
-		struct image_range gap, own = freemap_primary(f->map, (uint32_t)k);
-
-		if (own.hi > own.lo && freemap_gap(f->map, own.hi, &gap) && gap.lo == own.hi)
-			search_run(s, gap.lo, gap.hi);
-	}
-}
-
-/* Padding between the blocks of the function itself. */
-static void search_own(struct hole_search *s, size_t at, vaddr_t lo, vaddr_t hi)
-{
-	const struct insn_list *insns = &s->w->flow->insns;
-
-	while (at > 0 && insns->items[at - 1].address > lo)
-		at--;
-	while (at < insns->count && insns->items[at].address < hi) {
-		vaddr_t start = insns->items[at].address, end = start;
-
-		if (!(insns->items[at].flags & ARCH_INSN_PADDING) ||
-		    (at > 0 && insns->items[at - 1].flags & ARCH_INSN_PADDING)) {
-			at++;
-			continue;
-		}
-		for (; at < insns->count && insns->items[at].address == end; at++) {
-			if (!(insns->items[at].flags & ARCH_INSN_PADDING))
-				break;
-			end += insns->items[at].length;
-		}
-		search_run(s, start, end);
-	}
-}
-
-static vaddr_t find_hole(const struct windows *w, size_t first)
-{
-	vaddr_t start = w->flow->insns.items[first].address;
-	vaddr_t reach = (vaddr_t)arch_short_jump_reach + 2 * ARCH_INSN_MAX;
-	struct hole_search s = {.w = w, .from = start + arch_short_jump_size};
-	vaddr_t lo = start > reach ? start - reach : 0;
-
-	search_gaps(&s, lo, start + reach);
-	if (!w->flow->unresolved)
-		search_own(&s, first, lo, start + reach);
-	return s.best;
-}
-
-enum refusal draft_short(const struct windows *w, size_t first, unsigned count, struct draft *out)
-{
-	struct draft d = {
-		.first = first, .count = count, .kind = ARCH_PATCH_SHORT_JUMP, .merged_into = -1};
+	struct draft d = {.first = first,
+			  .count = count,
+			  .kind = ARCH_PATCH_SHORT_JUMP,
+			  .host = -1,
+			  .merged_into = -1};
 	enum refusal r = span_rules(w, first, count, &d.length);
 
 	/* Go looks up the pc at any signal, and finds it in padding of a function. */
@@ -326,185 +237,21 @@ enum refusal draft_short(const struct windows *w, size_t first, unsigned count, 
 		r = pad(w, &d, arch_short_jump_size);
 	if (r == REFUSAL_NONE)
 		r = page_rule(w, &d, arch_short_jump_size);
+	if (r == REFUSAL_NONE)
+		*out = d;
+	return r;
+}
+
+enum refusal draft_short(const struct windows *w, size_t first, unsigned count, struct draft *out)
+{
+	struct draft d;
+	enum refusal r = draft_short_only(w, first, count, &d);
+
 	if (r != REFUSAL_NONE)
 		return r;
-	d.hole = find_hole(w, first);
+	d.hole = find_hole(w, w->flow->insns.items[first].address + arch_short_jump_size);
 	if (!d.hole)
 		return REFUSAL_NO_ROOM;
 	*out = d;
 	return REFUSAL_NONE;
-}
-
-/* --------------------------------------------------------------- placing */
-
-int windows_init(struct windows *w, struct flow *f, struct dinst_error *e)
-{
-	*w = (struct windows){.flow = f};
-	w->owner = calloc(f->insns.count + 1, sizeof(*w->owner));
-	if (!w->owner)
-		return dinst_fail(e, DINST_NO_MEMORY, "no memory for windows");
-	return 0;
-}
-
-void windows_release(struct windows *w, bool keep_holes)
-{
-	for (size_t i = 0; i < w->count && !keep_holes; i++)
-		if (w->items[i].hole && w->items[i].merged_into < 0)
-			freemap_give(w->flow->map, w->items[i].hole);
-	free(w->items);
-	free(w->owner);
-	*w = (struct windows){0};
-}
-
-static void set_owner(struct windows *w, const struct draft *d, int32_t owner)
-{
-	for (unsigned i = 0; i < d->count; i++)
-		w->owner[d->first + i] = owner;
-}
-
-static int reserve(struct windows *w, struct dinst_error *e)
-{
-	size_t room = w->room ? w->room * 2 : 16;
-	void *more;
-
-	if (w->count < w->room)
-		return 0;
-	more = reallocarray(w->items, room, sizeof(*w->items));
-	if (!more)
-		return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu windows", room);
-	w->items = more;
-	w->room = room;
-	return 0;
-}
-
-/* There is room (reserve()). -1 if the hole has gone. */
-static int32_t enter(struct windows *w, const struct draft *d)
-{
-	if (d->hole && !freemap_take(w->flow->map, d->hole, arch_jump_size))
-		return -1;
-	w->items[w->count++] = *d;
-	set_owner(w, d, (int32_t)w->count);
-	return (int32_t)w->count - 1;
-}
-
-/* Widens [*first, *last] to the windows that it touches; how many there are. */
-static unsigned touching(const struct windows *w, size_t *first, size_t *last, int32_t *one)
-{
-	unsigned n = 0;
-	int32_t previous = 0;
-
-	for (size_t i = *first; i <= *last; i++) {
-		int32_t owner = w->owner[i];
-		const struct draft *d;
-
-		if (!owner || owner == previous)
-			continue;
-		previous = owner;
-		*one = owner - 1;
-		n++;
-		d = &w->items[owner - 1];
-		if (d->first < *first)
-			*first = d->first;
-		if (d->first + d->count - 1 > *last)
-			*last = d->first + d->count - 1;
-	}
-	return n;
-}
-
-static bool any_edge_only(const struct windows *w, size_t first, size_t last)
-{
-	for (size_t i = first; i <= last; i++)
-		if (w->owner[i] && w->items[w->owner[i] - 1].edge_only)
-			return true;
-	return false;
-}
-
-/* Gives back, or takes again, the holes of the windows in [first, last]. */
-static void holes_of(struct windows *w, size_t first, size_t last, bool take)
-{
-	int32_t previous = 0;
-
-	for (size_t i = first; i <= last; i++) {
-		const struct draft *d;
-
-		if (!w->owner[i] || w->owner[i] == previous)
-			continue;
-		previous = w->owner[i];
-		d = &w->items[previous - 1];
-		if (!d->hole)
-			continue;
-		if (take)
-			freemap_take(w->flow->map, d->hole, arch_jump_size);
-		else
-			freemap_give(w->flow->map, d->hole);
-	}
-}
-
-/* Makes the windows in [first, last] and everything between them one window. */
-static int32_t merge(struct windows *w, size_t first, size_t last)
-{
-	unsigned count = (unsigned)(last - first + 1);
-	struct draft all;
-
-	if (any_edge_only(w, first, last))
-		return -1;
-	holes_of(w, first, last, false);
-	if (draft_jump(w, first, count, true, &all) != REFUSAL_NONE &&
-	    draft_short(w, first, count, &all) != REFUSAL_NONE) {
-		holes_of(w, first, last, true);
-		return -1;
-	}
-	/* The owners must be read before the new window is entered over them. */
-	for (size_t i = first; i <= last; i++) {
-		struct draft *old = w->owner[i] ? &w->items[w->owner[i] - 1] : NULL;
-
-		if (!old)
-			continue;
-		old->hole = 0;
-		old->merged_into = (int32_t)w->count;
-	}
-	return enter(w, &all);
-}
-
-int windows_place(struct windows *w, const struct draft *d, int32_t *index, struct dinst_error *e)
-{
-	size_t first = d->first, last = d->first + d->count - 1;
-	int32_t one = -1;
-	unsigned n = touching(w, &first, &last, &one);
-	const struct draft *old;
-	int r = reserve(w, e);
-
-	if (r < 0)
-		return r;
-	if (n == 0) {
-		*index = enter(w, d);
-		return 0;
-	}
-	old = &w->items[one];
-	if (d->edge_only)
-		*index = -1;
-	else if (n == 1 && old->first == first && old->first + old->count - 1 == last &&
-		 !old->edge_only)
-		*index = one;
-	else
-		*index = merge(w, first, last);
-	return 0;
-}
-
-int32_t windows_final(const struct windows *w, int32_t index)
-{
-	while (index >= 0 && w->items[index].merged_into >= 0)
-		index = w->items[index].merged_into;
-	return index;
-}
-
-void windows_drop(struct windows *w, int32_t index)
-{
-	struct draft *d = &w->items[index];
-
-	set_owner(w, d, 0);
-	if (d->hole)
-		freemap_give(w->flow->map, d->hole);
-	d->hole = 0;
-	d->count = 0;
 }

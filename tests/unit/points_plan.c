@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * points_plan.c - plans of the functions in tests/live/targets/points-layout.S,
- * points-flow.S, points-fixed.S and points-go.S, one line a case.
+ * points-flow.S, points-tactics.S, points-fixed.S and points-go.S, one line a case.
  *
  * A plan is written as its points in order: KIND+OFFSET, then either =TACTIC
  * with the window as (start offset, bytes of instructions[+padding]) or
  * =!REFUSAL. Offsets are from the function's address; points and windows in
- * other parts of the function have offset "cold".
+ * other parts of the function, or in other ones, have offset "cold". Parts that
+ * follow the first begin with "&"; a place that is not before its instruction
+ * stands behind the tactic, and the host of a short jump and the distance of the
+ * hole from its start behind the window: (9,2>0+5).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,22 +35,22 @@ static const struct plan_case layout_cases[] = {
 	{"a_xor_ret", "entry+0=padding(0,3+2) exit+2=merged(0,3+2)"},
 	{"a_tight", "entry+0=short(0,3) exit+2=merged(0,3)"},
 	{"a_tight_next", "entry+0=jump(0,8) exit+7=merged(0,8)"},
-	{"a_nothing", "entry+0=!no-room exit+2=!no-room"},
+	{"a_nothing", "entry+0=evicted(0,3>cold+31) exit+2=merged(0,3>cold+31)"},
 	{"a_ends_in_call", "entry+0=jump(0,9) call+4=merged(0,9)"},
 	{"a_adjacent", "entry+0=jump(0,6) exit+5=merged(0,6)"},
 	{"a_endbr_ret", "entry+0=padding(4,1+4) exit+4=merged(4,1+4)"},
 	{"a_endbr", "entry+0=jump(4,10) exit+13=merged(4,10)"},
 	{"a_alias", "entry+0=jump(0,6) exit+5=merged(0,6)"},
 	{"a_ifunc", "entry+0=!ifunc exit+7=!ifunc"},
-	{"a_outer", "entry+0=short(0,2)"},
+	{"a_outer", "entry+0=evicted(0,2>cold+31)"},
 	{"a_inner", "entry+0=padding(0,4+1) exit+3=merged(0,4+1)"},
 	{"a_data", "entry+0=jump(0,6) exit+5=merged(0,6)"},
 	{"a_zeros", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)"},
 	{"a_after_zeros", "entry+0=jump(0,6) exit+5=merged(0,6)"},
 	{"a_table_behind", "entry+0=!no-room exit+0=!no-room"},
 	{"a_zero_constant", "entry+0=!no-room exit+0=!no-room"},
-	{"a_run_into", "entry+0=!no-room exit+2=!no-room"},
-	{"a_called_into", "entry+0=!no-room exit+2=!no-room"},
+	{"a_run_into", "entry+0=evicted(0,3>cold+30) exit+2=merged(0,3>cold+30)"},
+	{"a_called_into", "entry+0=evicted(0,3>cold+31) exit+2=merged(0,3>cold+31)"},
 	{"a_int3", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)"},
 	{"p_entry", "entry+0=short(0,4) exit+10=previous(4,7)"},
 	{"p_padding", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)"},
@@ -57,7 +60,7 @@ static const struct plan_case layout_cases[] = {
 	{"b_loop_1", "entry+0=!branch-target exit+6=across(1,6)"},
 	{"b_loop_4", "entry+0=short(0,3) exit+9=across(4,6)"},
 	{"b_loop_5", "entry+0=jump(0,5) exit+9=across(5,5)"},
-	{"b_loop_0", "entry+0=!loop-entry exit+7=across(2,6)"},
+	{"b_loop_0", "entry+0=bypass(0,8) &entry+0=bypass/bypass(0,8) exit+7=merged(0,8)"},
 	{"b_jcc_out", "entry+0=jump(0,10) exit+9=merged(0,10) exit+15=previous(10,6)"},
 	{"b_jcc_in", "entry+0=short(0,2) exit+10=previous(5,6)"},
 	{"b_call_last", "entry+0=jump(0,6) call+1=merged(0,6) exit+13=previous(9,5)"},
@@ -74,13 +77,13 @@ static const struct plan_case layout_cases[] = {
 	{"e_cancel", "entry+0=!rseq exit+13=!branch-target exit+22=previous(14,9)"},
 	{"e_sigreturn", "entry+0=!stub"},
 	{"e_from_next", "entry+0=jump(0,6) exit+9=short(8,2)"},
-	{"e_next_door", "entry+0=jump(0,10) exit+4=!no-room exit+9=merged(0,10)"},
+	{"e_next_door", "entry+0=jump(0,10) exit+4=merged/taken(0,10) exit+9=merged(0,10)"},
 	{"a_section_end", "entry+0=!no-room exit+0=!no-room"},
 };
 
 static const struct plan_case flow_cases[] = {
 	{"c_target_ret", "entry+0=jump(0,6) exit+11=padding(11,1+4)"},
-	{"c_target_tight", "entry+0=jump(0,6) exit+11=!branch-target"},
+	{"c_target_tight", "entry+0=jump(0,6) exit+11=edges/falls(6,5) &exit+11=edges/taken(6,5)"},
 	{"c_target_next", "entry+0=jump(0,5) exit+4=merged(0,5)"},
 	{"c_pop_ret", "entry+0=jump(0,9) call+4=merged(0,9) exit+10=padding(10,1+4)"},
 	{"c_pop_tight", "entry+0=jump(0,9) call+4=merged(0,9) exit+10=short(9,2)"},
@@ -88,13 +91,13 @@ static const struct plan_case flow_cases[] = {
 	{"c_previous", "entry+0=jump(0,6) exit+12=previous(8,5)"},
 	{"c_across", "entry+0=jump(0,5) exit+10=across(5,6) exit+21=previous(17,5)"},
 	{"c_two_rets", "entry+0=jump(0,5) exit+10=across(5,6) exit+14=previous+padding(11,4+1)"},
-	{"c_ret_ret", "entry+0=jump(0,5) exit+12=previous(7,6) exit+13=short(13,1+1)"},
+	{"c_ret_ret", "entry+0=jump(0,7) exit+12=previous(7,6) exit+13=edges/taken(0,7)"},
 	{"c_rep_ret", "entry+0=jump(0,7) exit+5=merged(0,7)"},
 	{"c_bnd_ret", "entry+0=jump(0,7) exit+5=merged(0,7)"},
 	{"c_ret_8", "entry+0=jump(0,8) exit+5=merged(0,8)"},
-	{"c_jcc_tail", "entry+0=jump(0,5) exit+7=retarget(7,6) exit+18=previous(13,6)"},
-	{"c_jcc_entry", "entry+0=short(0,2) exit+2=retarget(2,6) exit+13=previous(8,6)"},
-	{"c_jcc_short", "entry+0=jump(0,5) exit+7=!no-room exit+12=across(7,6)"},
+	{"c_jcc_tail", "entry+0=jump(0,5) exit+7=retarget/taken(7,6) exit+18=previous(13,6)"},
+	{"c_jcc_entry", "entry+0=jump(0,8) exit+2=merged/taken(0,8) exit+13=previous(8,6)"},
+	{"c_jcc_short", "entry+0=jump(0,13) exit+7=merged/taken(0,13) exit+12=merged(0,13)"},
 	{"c_jcc_short_to", "entry+0=jump(0,7) exit+6=merged(0,7)"},
 	{"c_tail", "entry+0=jump(0,9) exit+9=retarget(9,5)"},
 	{"c_wrapper", "entry+0=retarget(0,5) exit+0=merged(0,5)"},
@@ -133,6 +136,31 @@ static const struct plan_case flow_cases[] = {
 	{"f_unknown", "entry+0=jump(0,5) exit+8=!undecoded"},
 };
 
+static const struct plan_case tactics_cases[] = {
+	{"t_there", "entry+0=jump(0,10) call+13=retarget(13,5) exit+19=evicted(18,2>0+5)"},
+	{"t_longer", "entry+0=jump(0,13) call+13=retarget(13,5) exit+19=evicted(18,2>0+5)"},
+	{"t_two_holes",
+	 "entry+0=jump(0,23) call+23=retarget(23,5) call+28=evicted(28,2>0+5) call+30=evicted(30,2>0+10) exit+33=evicted(32,2>0+15)"},
+	{"t_fresh",
+	 "entry+0=retarget(0,5) call+0=merged(0,5) call+5=evicted(5,2>7+5) call+19=retarget(19,5) call+24=short(24,2) exit+32=previous(26,7)"},
+	{"t_next_door", "entry+0=evicted(0,3>12+5) exit+2=merged(0,3>12+5)"},
+	{"t_door", "entry+0=jump(0,9) exit+26=across(21,6)"},
+	{"t_behind_door", "entry+0=evicted(0,3>15+5) exit+2=merged(0,3>15+5)"},
+	{"t_behind_next", "entry+0=jump(0,6) exit+5=merged(0,6)"},
+	{"t_alone", "entry+0=evicted(0,3>cold+31) exit+2=merged(0,3>cold+31)"},
+	{"t_ways_long", "entry+0=jump(0,6) exit+22=edges/taken(6,6) &exit+22=edges/taken(15,5)"},
+	{"t_ways_table", "entry+0=jump(0,5) exit+29=!branch-target"},
+	{"t_ways_foreign", "entry+0=jump(0,6) exit+11=!branch-target"},
+	{"t_ways_stored", "entry+0=jump(0,6) exit+11=!branch-target"},
+	{"t_ways_return", "entry+0=jump(0,6) call+8=retarget(8,5) exit+13=!branch-target"},
+	{"t_loop_far",
+	 "entry+0=bypass(0,7) &entry+0=bypass/bypass(cold,5) &entry+0=bypass/bypass(18,5) exit+17=across(13,5)"},
+	{"t_loop_call",
+	 "entry+0=bypass(0,6) &entry+0=bypass/bypass(15,5) call+10=retarget(10,5) exit+21=padding(21,1+4)"},
+	{"t_loop_endbr", "entry+0=bypass(4,10) &entry+0=bypass/bypass(4,10) exit+13=merged(4,10)"},
+	{"t_loop_table", "entry+0=!loop-entry exit+32=across(28,5)"},
+};
+
 static const struct plan_case fixed_cases[] = {
 	{"x_table", "entry+0=jump(0,5) exit+27=short(25,3) exit+33=previous(28,6)"},
 	{"x_load", "entry+0=jump(0,10) exit+23=padding(23,1+4)"},
@@ -147,7 +175,7 @@ static const struct plan_case go_cases[] = {
 	{"g_tight", "entry+0=!no-room exit+2=!no-room"},
 	{"g_tight_next", "entry+0=jump(0,5) exit+5=padding(5,1+4)"},
 	{"g_nil", "entry+0=!unmovable exit+5=padding(5,1+4)"},
-	{"g_stack", "entry+0=jump(0,6) exit+6=!no-room"},
+	{"g_stack", "entry+0=jump(0,6) exit+6=edges/falls(0,6)"},
 };
 
 static struct image *open_target(const char *name)
@@ -197,6 +225,13 @@ static void add_offset(char *text, size_t size, const struct image_function *fn,
 		add(text, size, "cold");
 }
 
+static const char *const place_names[] = {
+	[PLACE_BEFORE] = "",
+	[PLACE_TAKEN] = "/taken",
+	[PLACE_FALLS] = "/falls",
+	[PLACE_BYPASS] = "/bypass",
+};
+
 static void describe(const struct image_function *fn, const struct function_plan *plan, char *text,
 		     size_t size)
 {
@@ -205,18 +240,24 @@ static void describe(const struct image_function *fn, const struct function_plan
 		const struct point *p = &plan->points[i];
 		const struct window *w;
 
-		add(text, size, "%s%s+", i ? " " : "", point_kind_name(p->kind));
+		add(text, size, "%s%s%s+", i ? " " : "", p->part ? "&" : "",
+		    point_kind_name(p->kind));
 		add_offset(text, size, fn, p->address);
 		if (p->window < 0) {
 			add(text, size, "=!%s", refusal_name(p->refusal));
 			continue;
 		}
 		w = &plan->windows[p->window];
-		add(text, size, "=%s(", tactic_name(p->tactic));
+		add(text, size, "=%s%s(", tactic_name(p->tactic), place_names[p->place]);
 		add_offset(text, size, fn, w->start);
 		add(text, size, ",%u", w->length);
 		if (w->padding)
 			add(text, size, "+%u", w->padding);
+		if (w->host >= 0) {
+			add(text, size, ">");
+			add_offset(text, size, fn, plan->windows[w->host].start);
+			add(text, size, "+%u", (unsigned)(w->hole - plan->windows[w->host].start));
+		}
 		add(text, size, ")");
 	}
 }
@@ -269,6 +310,15 @@ static void test_flow(void **state)
 	check_cases(img, flow_cases, sizeof(flow_cases) / sizeof(*flow_cases));
 }
 
+static void test_tactics(void **state)
+{
+	struct image *img = open_target("points-tactics");
+
+	(void)state;
+	assert_non_null(img);
+	check_cases(img, tactics_cases, sizeof(tactics_cases) / sizeof(*tactics_cases));
+}
+
 static void test_fixed(void **state)
 {
 	struct image *img = open_target("points-fixed");
@@ -289,27 +339,59 @@ static void test_go(void **state)
 	check_cases(img, go_cases, sizeof(go_cases) / sizeof(*go_cases));
 }
 
-/* A hole that a plan has taken is taken until the plan is freed. */
-static void test_holes_are_unique(void **state)
+static bool same_plan(const struct function_plan *a, const struct function_plan *b)
 {
-	struct image *img = open_target("points-layout");
-	struct function_plan *a = NULL, *b = NULL;
+	if (a->point_count != b->point_count || a->window_count != b->window_count)
+		return false;
+	for (size_t i = 0; i < a->point_count; i++)
+		if (a->points[i].window != b->points[i].window ||
+		    a->points[i].tactic != b->points[i].tactic ||
+		    a->points[i].refusal != b->points[i].refusal ||
+		    a->points[i].insn != b->points[i].insn ||
+		    a->points[i].place != b->points[i].place)
+			return false;
+	for (size_t i = 0; i < a->window_count; i++)
+		if (a->windows[i].start != b->windows[i].start ||
+		    a->windows[i].length != b->windows[i].length ||
+		    a->windows[i].kind != b->windows[i].kind ||
+		    a->windows[i].hole != b->windows[i].hole ||
+		    a->windows[i].host != b->windows[i].host)
+			return false;
+	return true;
+}
+
+/* A plan depends on the image, not on what was planned before it. */
+static void test_order_does_not_matter(void **state)
+{
+	struct image *forwards = open_target("points-tactics");
+	struct image *backwards = open_target("points-tactics");
+	const struct image_function *functions;
+	struct function_plan **plans;
 	struct dinst_error e = {0};
-	uint32_t fn;
+	size_t n;
 
 	(void)state;
-	assert_non_null(img);
-	fn = (uint32_t)function_named(img, "a_tight");
-	assert_int_equal(plan_function(img, fn, &a, &e), 0);
-	assert_int_equal(plan_function(img, fn, &b, &e), 0);
-	assert_int_equal(a->windows[0].kind, ARCH_PATCH_SHORT_JUMP);
-	assert_int_equal(b->windows[0].kind, ARCH_PATCH_SHORT_JUMP);
-	assert_true(a->windows[0].hole != b->windows[0].hole);
-	plan_free(img, b);
-	plan_free(img, a);
-	assert_int_equal(plan_function(img, fn, &b, &e), 0);
-	plan_free(img, b);
-	image_close(img);
+	assert_non_null(forwards);
+	assert_non_null(backwards);
+	n = image_functions(forwards, &functions);
+	plans = calloc(n, sizeof(*plans));
+	assert_non_null(plans);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(plan_function(forwards, (uint32_t)i, &plans[i], &e), 0);
+	for (size_t i = n; i-- > 0;) {
+		struct function_plan *plan = NULL, *again = NULL;
+
+		assert_int_equal(plan_function(backwards, (uint32_t)i, &plan, &e), 0);
+		assert_int_equal(plan_function(backwards, (uint32_t)i, &again, &e), 0);
+		if (!same_plan(plans[i], plan) || !same_plan(plan, again))
+			fail_msg("%s has two plans", functions[i].name);
+		plan_free(backwards, plan);
+		plan_free(backwards, again);
+		plan_free(forwards, plans[i]);
+	}
+	free(plans);
+	image_close(forwards);
+	image_close(backwards);
 }
 
 /* Slots know more than that everything is live. */
@@ -396,9 +478,10 @@ int main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_layout),
 		cmocka_unit_test(test_flow),
+		cmocka_unit_test(test_tactics),
 		cmocka_unit_test(test_fixed),
 		cmocka_unit_test(test_go),
-		cmocka_unit_test(test_holes_are_unique),
+		cmocka_unit_test(test_order_does_not_matter),
 		cmocka_unit_test(test_stubs_and_fragments),
 		cmocka_unit_test(test_no_such_function),
 		cmocka_unit_test(test_liveness),
