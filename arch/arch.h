@@ -193,10 +193,14 @@ enum arch_condition {
 bool arch_compares(const struct arch_insn *insn, arch_regset *reg, uint64_t *limit);
 enum arch_condition arch_condition(const struct arch_insn *insn);
 
-/* True if the instruction shifts a register (arch_effects() says which) left by
- * the constant *count into itself, or into another where there are three
- * operands, and writes nothing else but flags; all of 32 or 64 bits. */
-bool arch_shifts_left(const struct arch_insn *insn, unsigned *count);
+/*
+ * True if the instruction makes a register `factor` times what the one register
+ * that it reads held, perhaps itself, and writes nothing else but flags: a
+ * shift, a multiplication by a constant, a sum of one register with itself, a
+ * copy. All of 32 or 64 bits, what does not fit is lost. arch_effects() names
+ * the registers.
+ */
+bool arch_multiplies(const struct arch_insn *insn, uint64_t *factor);
 
 /*
  * One access to memory. Its address is, of the register values just before the
@@ -340,6 +344,7 @@ enum { ARCH_SCRATCH_MAX = 4 };
 struct arch_frame {
 	arch_regset live; /* what must be preserved (arch_live_before) */
 	bool red_zone;	  /* bytes below the stack pointer may be live */
+	uint8_t before;	  /* bytes of stack that the way here has taken: a call's */
 	uint8_t needs;	  /* enum arch_need */
 	uint8_t scratch;  /* general registers wanted, at most ARCH_SCRATCH_MAX */
 

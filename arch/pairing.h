@@ -68,7 +68,6 @@ enum {
 
 #define PAIR_ID_MASK   ((1ull << PAIR_ID_BITS) - 1)
 #define PAIR_INHERITED UINT64_MAX
-#define PAIR_MAGIC     0x7265702d74736e69ull
 #define PAIR_HASH      0x9e3779b1u
 
 static inline uint64_t pair_tag(taddr_t sp, uint32_t function)
@@ -77,7 +76,7 @@ static inline uint64_t pair_tag(taddr_t sp, uint32_t function)
 }
 
 struct pair_config {
-	uint64_t magic;
+	uint64_t magic; /* of the arena's private part */
 	uint32_t shift; /* log2 of the number of records */
 	/*
 	 * Where two words relative to a thread pointer are that say where the
@@ -157,6 +156,9 @@ struct arch_pairing {
 
 /* Where, relative to the thread pointer, a C library keeps what it knows of a thread. */
 extern const int64_t arch_thread_block_lo, arch_thread_block_hi;
+
+/* True if code may read through that thread pointer; `first` is the word that it points to. */
+bool arch_thread_pointer_is_sane(taddr_t pointer, uint64_t first);
 
 /*
  * Emits the two routines, once for each arena; the offsets of their entries are

@@ -135,7 +135,7 @@ static void mark(struct code *c, enum site_line_kind kind, unsigned index, taddr
 /* The pieces [first, end) at one place, in one frame. */
 static void emit_frame(struct code *c, unsigned first, unsigned end, taddr_t home)
 {
-	struct arch_frame frame = {0};
+	struct arch_frame frame = {.before = (uint8_t)c->pushed};
 	const struct snippet_context *context = &c->body->context;
 
 	for (unsigned i = first; i < end; i++) {

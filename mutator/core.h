@@ -19,6 +19,7 @@
 #ifndef DINST_MUTATOR_CORE_H
 #define DINST_MUTATOR_CORE_H
 
+#include "arch/pairing.h"
 #include "inject/arena.h"
 #include "inject/heap.h"
 #include "inject/journal.h"
@@ -43,6 +44,7 @@ struct place {
 		uint64_t value;
 	} * stores;
 	size_t store_count, store_room;
+	taddr_t enter, leave; /* routines for per-thread state, 0: none yet (threads.h) */
 	struct place *next;
 };
 
@@ -83,6 +85,7 @@ struct link {
 /* What is true of place and threads, and goes into the code of snippets. */
 struct snippet_context {
 	struct arch_counter counter; /* without counter_address */
+	struct arch_pairing pairing; /* without function and count; area 0: there is none */
 };
 
 /* The same as a body has it, for as long as the body exists. */
@@ -167,6 +170,7 @@ struct site {
 struct tally {
 	struct place *place;
 	taddr_t counter;
+	taddr_t exits; /* of an instance that pairs: exits that found their entry; else 0 */
 };
 
 enum { INSTANCE_TALLIES_MAX = 16 };
@@ -187,6 +191,8 @@ struct instance {
 	struct refused_point *refused;
 	struct tally tallies[INSTANCE_TALLIES_MAX];
 	unsigned tally_count;
+	uint32_t *pair_ids; /* of the functions that it pairs */
+	size_t pair_id_count, pair_id_room;
 	struct instance *next;
 };
 
@@ -195,9 +201,11 @@ struct instance {
 struct metric {
 	const char *name;
 	const char *unit;
-	const char *constraints;   /* hierarchies that its focus may name */
-	enum point_kind kind;	   /* where it counts */
-	enum snippet_kind snippet; /* what is inserted there; SNIPPET_COUNT where not said */
+	const char *constraints; /* hierarchies that its focus may name */
+	enum point_kind kind;	 /* where it counts */
+	/* What is inserted there; SNIPPET_COUNT where not said. SNIPPET_ENTER at entries: each
+	 * function's exits get SNIPPET_LEAVE, and are counted where they find their entry. */
+	enum snippet_kind snippet;
 };
 
 const struct metric *metric_find(const char *name);
@@ -241,6 +249,7 @@ struct session {
 	uint32_t rseq_signature;
 	/* plans by (image, function) are kept while the session lasts */
 	struct plan_cache *plans;
+	struct threads *threads; /* per-thread state in the target; NULL: nobody needed it */
 	/* pages of text that were ever patched, for giving their private copies back */
 	taddr_t *pages;
 	size_t page_count, page_room;
@@ -434,6 +443,8 @@ void request_poll(struct session *s);
 
 /* request.c */
 uint64_t instance_value(const struct instance *i);
+/* Exits that found their entry, of an instance that pairs; else 0. */
+uint64_t instance_exits(const struct instance *i);
 /* How many of its points count now, and how many wait for a stop at a better moment. */
 void instance_points(const struct instance *i, size_t *points, size_t *pending);
 /* Takes the instance out of the session and frees it; its links are gone already. */

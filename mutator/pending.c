@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "mutator/request.h"
+#include "mutator/threads.h"
 
 static const uint64_t PAUSE_MIN_NS = 50 * 1000 * 1000;
 static const uint64_t PAUSE_MAX_NS = 5ull * 1000 * 1000 * 1000;
@@ -136,6 +137,7 @@ void request_poll(struct session *s)
 
 	if (session_check(s, &ignored) < 0)
 		return;
+	threads_poll(s);
 	/* A failure is not repeated more often than windows are. */
 	if (s->changes_seen == s->module_changes || due || !s->retry_pause_ns)
 		begin_waiting(s);

@@ -14,6 +14,7 @@
 
 #include "mutator/access.h"
 #include "mutator/request.h"
+#include "mutator/threads.h"
 
 /* -------------------------------------------------------------- metrics */
 
@@ -65,6 +66,16 @@ uint64_t instance_value(const struct instance *i)
 	return value;
 }
 
+uint64_t instance_exits(const struct instance *i)
+{
+	uint64_t value = 0;
+
+	for (unsigned t = 0; t < i->tally_count; t++)
+		if (i->tallies[t].exits)
+			value += heap_read_counter(i->tallies[t].place->heap, i->tallies[t].exits);
+	return value;
+}
+
 void instance_drop(struct session *s, struct instance *i)
 {
 	struct instance **p = &s->instances;
@@ -73,19 +84,30 @@ void instance_drop(struct session *s, struct instance *i)
 		p = &(*p)->next;
 	if (*p)
 		*p = i->next;
-	for (unsigned t = 0; t < i->tally_count; t++)
+	for (unsigned t = 0; t < i->tally_count; t++) {
 		heap_unref_counter(i->tallies[t].place->heap, i->tallies[t].counter);
+		if (i->tallies[t].exits)
+			heap_unref_counter(i->tallies[t].place->heap, i->tallies[t].exits);
+	}
+	threads_drop_ids(s, i);
 	instance_free(i);
 }
 
-static int tally_in(struct instance *i, struct place *p, taddr_t *counter, struct dinst_error *e)
+/* The counter of the instance in place p; for exits that are paired it has another one. */
+static int tally_in(struct instance *i, struct place *p, bool exits, taddr_t *counter,
+		    struct dinst_error *e)
 {
 	int status;
 
 	for (unsigned t = 0; t < i->tally_count; t++)
 		if (i->tallies[t].place == p) {
-			*counter = i->tallies[t].counter;
-			return 0;
+			struct tally *tally = &i->tallies[t];
+
+			status = exits && !tally->exits
+					 ? heap_alloc_counter(p->heap, &tally->exits, e)
+					 : 0;
+			*counter = exits ? tally->exits : tally->counter;
+			return status;
 		}
 	if (i->tally_count == INSTANCE_TALLIES_MAX)
 		return dinst_fail(e, DINST_NO_MEMORY, "%s: too many arenas for one instance",
@@ -94,7 +116,7 @@ static int tally_in(struct instance *i, struct place *p, taddr_t *counter, struc
 	if (status < 0)
 		return status;
 	i->tallies[i->tally_count++] = (struct tally){.place = p, .counter = *counter};
-	return 0;
+	return exits ? tally_in(i, p, true, counter, e) : 0;
 }
 
 static int refuse(struct instance *i, const struct function_ref *f, enum refusal why,
@@ -236,11 +258,23 @@ static int link_host(struct session *s, struct instance *i, struct site *host,
 	return site_link(s, host, &part, &nothing, i, e);
 }
 
-/* Links one part of a point: makes its site if need be, and asks for a counter. */
-static int link_part(struct request *r, struct instance *i, struct module *m, struct place *place,
-		     const struct function_plan *plan, const struct point *p, struct dinst_error *e)
+/* True if the metric wants something at points of that kind. */
+static bool is_for(const struct metric *m, enum point_kind kind)
 {
-	struct snippet snippet = {.kind = r->metric->snippet};
+	return kind == m->kind || (m->snippet == SNIPPET_ENTER && kind == POINT_EXIT);
+}
+
+/*
+ * Links one part of a point: makes its site if need be, and asks for a counter.
+ * `id`: the number of the function where it is paired.
+ */
+static int link_part(struct request *r, struct instance *i, struct module *m, struct place *place,
+		     const struct function_plan *plan, const struct point *p, uint32_t id,
+		     struct dinst_error *e)
+{
+	struct snippet snippet = {.kind = p->kind == r->metric->kind ? r->metric->snippet
+								     : SNIPPET_LEAVE,
+				  .argument = id};
 	struct session *s = r->session;
 	struct site *site;
 	int status;
@@ -256,7 +290,11 @@ static int link_part(struct request *r, struct instance *i, struct module *m, st
 	if (p->place == PLACE_BYPASS)
 		snippet.kind = SNIPPET_NONE;
 	else
-		status = tally_in(i, site->place, &snippet.counter, e);
+		status = tally_in(i, site->place, snippet.kind == SNIPPET_LEAVE, &snippet.counter,
+				  e);
+	/* The site may be in another place than the one that was asked for. */
+	if (status >= 0 && id)
+		status = threads_prepare(s, site->place, &r->stop_ns, e);
 	if (status >= 0)
 		status = site_link(s, site, p, &snippet, i, e);
 	return status < 0 || !site->host ? status : link_host(s, i, site->host, p, e);
@@ -292,22 +330,29 @@ static size_t count_parts(const struct function_plan *plan, size_t n)
 static int link_points(struct request *r, struct instance *i, const struct function_ref *f,
 		       const struct function_plan *plan, struct place *place, struct dinst_error *e)
 {
+	uint32_t id = 0;
 	int status = 0;
 	size_t parts;
+
+	if (r->metric->snippet == SNIPPET_ENTER) {
+		status = threads_prepare(r->session, place, &r->stop_ns, e);
+		if (status >= 0)
+			status = threads_take_id(r->session, i, &id, e);
+	}
 
 	for (size_t n = 0; status >= 0 && n < plan->point_count; n += parts) {
 		const struct point *p = &plan->points[n];
 		const struct link *mark = i->links;
 
 		parts = count_parts(plan, n);
-		if (p->kind != r->metric->kind)
+		if (!is_for(r->metric, p->kind))
 			continue;
 		if (p->window < 0) {
 			status = refuse(i, f, p->refusal, e);
 			continue;
 		}
 		for (size_t k = 0; status >= 0 && k < parts; k++)
-			status = link_part(r, i, f->module, place, plan, &p[k], e);
+			status = link_part(r, i, f->module, place, plan, &p[k], id, e);
 		if (status == DINST_REFUSED) {
 			dinst_error_clear(e);
 			take_back(r->session, i, mark);

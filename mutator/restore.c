@@ -14,6 +14,7 @@
 
 #include "inject/maps.h"
 #include "mutator/removal.h"
+#include "mutator/threads.h"
 
 static int by_window(const void *a, const void *b)
 {
@@ -264,5 +265,6 @@ int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
 		status = restore_round(f, &process, 0, e);
 	if (process.has_maps)
 		maps_release(&process.maps);
+	threads_tidy(f->session, stop);
 	return status;
 }

@@ -10,6 +10,7 @@
 
 #include "mutator/core.h"
 #include "mutator/detail.h"
+#include "mutator/threads.h"
 
 /* ----------------------------------------------------------- plan cache */
 
@@ -134,6 +135,7 @@ void instance_free(struct instance *i)
 	for (size_t r = 0; r < i->refused_count; r++)
 		free(i->refused[r].where);
 	free(i->refused);
+	free(i->pair_ids);
 	free(i->focus);
 	free(i);
 }
@@ -193,6 +195,7 @@ void session_free(struct session *s)
 	}
 	family_release(s);
 	plans_free(s->plans);
+	threads_free(s->threads);
 	free(s->pages);
 	if (s->modules)
 		module_list_free(s->modules);

@@ -7,6 +7,7 @@
  */
 #include "mutator/access.h"
 #include "mutator/core.h"
+#include "mutator/threads.h"
 
 void snippet_look_around(const struct session *s, const struct place *p,
 			 struct snippet_context *context)
@@ -25,6 +26,7 @@ void snippet_look_around(const struct session *s, const struct place *p,
 				.cpu_table = heap_cpu_table(p->heap),
 			},
 	};
+	threads_pairing(s, p, &context->pairing);
 }
 
 static struct arch_counter counter_of(const struct snippet_context *context,
@@ -33,6 +35,18 @@ static struct arch_counter counter_of(const struct snippet_context *context,
 	struct arch_counter spec = context->counter;
 
 	spec.counter_address = snippet->counter;
+	return spec;
+}
+
+/* A pairing's counter is in *count, which the result points to. */
+static struct arch_pairing pairing_of(const struct snippet_context *context,
+				      const struct snippet *snippet, struct arch_counter *count)
+{
+	struct arch_pairing spec = context->pairing;
+
+	*count = counter_of(context, snippet);
+	spec.function = (uint32_t)snippet->argument;
+	spec.count = snippet->counter ? count : NULL;
 	return spec;
 }
 
@@ -46,6 +60,12 @@ void snippet_needs(const struct snippet_context *context, const struct snippet *
 	}
 	if (snippet->kind == SNIPPET_ADDRESS)
 		arch_record_needs(frame);
+	if (snippet->kind == SNIPPET_ENTER || snippet->kind == SNIPPET_LEAVE) {
+		struct arch_counter count;
+		const struct arch_pairing spec = pairing_of(context, snippet, &count);
+
+		arch_pairing_needs(&spec, frame);
+	}
 }
 
 void snippet_emit(const struct snippet_context *context, const struct snippet *snippet,
@@ -62,5 +82,14 @@ void snippet_emit(const struct snippet_context *context, const struct snippet *s
 
 		access_unpack(snippet->argument, &access, &pushed);
 		arch_emit_record_address(&access, snippet->counter, pushed, frame, out);
+	}
+	if (snippet->kind == SNIPPET_ENTER || snippet->kind == SNIPPET_LEAVE) {
+		struct arch_counter count;
+		const struct arch_pairing spec = pairing_of(context, snippet, &count);
+
+		if (snippet->kind == SNIPPET_ENTER)
+			arch_emit_enter(&spec, frame, out, cold);
+		else
+			arch_emit_leave(&spec, frame, out, cold);
 	}
 }

@@ -25,6 +25,11 @@
 /* glibc's and musl's struct pthread begins at the thread pointer; TLS lies below. */
 const int64_t arch_thread_block_lo = 0, arch_thread_block_hi = 4096;
 
+bool arch_thread_pointer_is_sane(taddr_t pointer, uint64_t first)
+{
+	return pointer && first == pointer;
+}
+
 enum {
 	USES = 12, /* jumps to one label */
 	SAVED = 8, /* registers that a routine changes */
@@ -712,7 +717,7 @@ static void emit_usual_record(struct arch_buf *out, const struct arch_pairing *s
 {
 	const uint8_t *r = frame->reg;
 
-	op_mem(out, true, LEA, r[0], at(RSP, frame->pushed));
+	op_mem(out, true, LEA, r[0], at(RSP, frame->pushed + frame->before));
 	shift(out, true, true, r[0], PAIR_ID_BITS);
 	immediate(out, true, IMM_OR, (int32_t)spec->function, r[0]);
 	thread_pointer(out, r[1]);

@@ -178,6 +178,9 @@ static int setup(void **state)
 	size_t enter, leave;
 
 	(void)state;
+	assert_true(
+		arch_thread_pointer_is_sane(own_pointer(), *(uint64_t *)(uintptr_t)own_pointer()));
+	assert_false(arch_thread_pointer_is_sane(0, 0));
 	tid_offset = spec.tid_offset = find_tid();
 	code = mmap(NULL, CODE_SIZE + 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
 		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -192,7 +195,6 @@ static int setup(void **state)
 		if (stacks[i] == MAP_FAILED)
 			return -1;
 	}
-	config()->magic = PAIR_MAGIC;
 	config()->shift = SHIFT;
 	config()->lost = (uint64_t)(uintptr_t)&statistics[0];
 	config()->overflow = (uint64_t)(uintptr_t)&statistics[1];
