@@ -44,8 +44,8 @@ static void finish(struct harness *h, struct session *s, struct balance *b, size
 		continue;
 	balance_look(b);
 	r = balance_check(b, run_into_next);
-	print_message("%zu functions, %zu whole, %zu of them active, %zu unequal\n", r.functions,
-		      r.whole, r.active, r.unequal);
+	print_message("%zu functions, %zu whole (%zu shared), %zu of them active, %zu unequal\n",
+		      r.functions, r.whole, r.shared, r.active, r.unequal);
 	assert_true(r.active >= active);
 	assert_true((double)r.whole >= 0.9 * (double)r.functions);
 	assert_int_equal(r.unequal, 0);
@@ -148,8 +148,8 @@ static void test_redis(void **state)
 	assert_int_equal(system(command), 0);
 	balance_look(b);
 	r = balance_check(b, run_into_next);
-	print_message("%zu functions, %zu whole, %zu of them active, %zu unequal\n", r.functions,
-		      r.whole, r.active, r.unequal);
+	print_message("%zu functions, %zu whole (%zu shared), %zu of them active, %zu unequal\n",
+		      r.functions, r.whole, r.shared, r.active, r.unequal);
 	assert_true(r.active >= 400);
 	assert_int_equal(r.unequal, 0);
 	balance_free(b);

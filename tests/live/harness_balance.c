@@ -18,6 +18,7 @@ struct pair {
 	uint32_t function;
 	const struct instance *entry, *exit;
 	bool whole;
+	bool shared; /* another function jumps into its middle: it is left more often than entered */
 	uint64_t entries, exits;
 	long before, now;
 };
@@ -98,6 +99,28 @@ static bool is_whole(struct session *s, const struct pair *p)
 	instance_points(p->exit, &points, &pending[1]);
 	return entered && !p->entry->refused_count && !p->exit->refused_count && !pending[0] &&
 	       !pending[1];
+}
+
+/* Functions that another one leaves into, elsewhere than at their first instruction. */
+static void mark_shared(struct balance *b, const struct pair *p)
+{
+	const struct function_plan *plan;
+	struct dinst_error e = {0};
+
+	if (session_plan(b->session, p->module, p->function, &plan, &e) < 0)
+		fail_msg("%s", e.text);
+	for (size_t i = 0; i < plan->point_count; i++) {
+		vaddr_t to = plan->points[i].callee;
+		long f = to && plan->points[i].kind == POINT_EXIT
+				 ? image_function_at(p->module->image, to)
+				 : -1;
+		struct pair *other = f >= 0 && (uint32_t)f != p->function
+					     ? pair_of(b, p->module, (uint32_t)f)
+					     : NULL;
+
+		if (other && function_of(other)->address != to)
+			other->shared = true;
+	}
 }
 
 static void add_module(struct balance *b, const char *name)
@@ -289,6 +312,8 @@ struct balance *balance_begin(struct session *s, const char *const *modules, siz
 		add_module(b, modules[i]);
 	for (size_t i = 0; i < b->count; i++)
 		b->pairs[i].whole = is_whole(s, &b->pairs[i]);
+	for (size_t i = 0; i < b->count; i++)
+		mark_shared(b, &b->pairs[i]);
 	/* What ran while it was being inserted, a timer of a server perhaps, is not looked at. */
 	balance_look(b);
 	for (size_t i = 0; i < b->count; i++) {
@@ -351,6 +376,9 @@ struct balance_result balance_check(const struct balance *b, const char *const *
 		long difference = (long)(row.entries - row.exits) - row.alive;
 
 		if (!row.whole || !b->pairs[i].exit->link_count)
+			continue;
+		r.shared += b->pairs[i].shared;
+		if (b->pairs[i].shared && difference < 0)
 			continue;
 		r.whole++;
 		r.active += row.entries || row.exits;

@@ -46,13 +46,15 @@ struct balance_row balance_of(const struct balance *b, const char *function);
 struct balance_result {
 	size_t functions;     /* of the modules */
 	size_t whole, active; /* that were entered or left among the whole ones */
+	size_t shared;	      /* whole, and another function jumps into their middle */
 	size_t unequal;
 };
 
 /*
  * Compares all functions that have an exit. Those in `thrown` (names or globs,
- * NULL at the end; may be NULL) may have been entered more often than left. A
- * line for each difference goes to standard error.
+ * NULL at the end; may be NULL) may have been entered more often than left, and
+ * those that another function jumps into the middle of more often left. A line
+ * for each other difference goes to standard error.
  */
 struct balance_result balance_check(const struct balance *b, const char *const *thrown);
 
