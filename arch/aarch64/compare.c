@@ -44,15 +44,26 @@ enum arch_condition arch_condition(const struct arch_insn *insn)
 	}
 }
 
-/* lsl rd, rn, #n is ubfm rd, rn, #(-n mod bits), #(bits - 1 - n) (C6.2, LSL immediate). */
-bool arch_shifts_left(const struct arch_insn *insn, unsigned *count)
+/*
+ * lsl rd, rn, #n, which is ubfm rd, rn, #(-n mod bits), #(bits - 1 - n); add
+ * rd, rn, rn, lsl #n; mov rd, rm, which is orr rd, zr, rm (C6.2).
+ */
+bool arch_multiplies(const struct arch_insn *insn, uint64_t *factor)
 {
 	uint32_t w = a64_load(insn->bytes);
 	unsigned bits = w >> 31 ? 64 : 32, rotate = w >> 16 & 63, last = w >> 10 & 63;
 
-	if ((w & 0x7f800000) != 0x53000000 || (w >> 31) != (w >> 22 & 1) || a64_rd(w) == ZR ||
-	    rotate >= bits || last >= bits || last + 1 != rotate)
+	if (a64_rd(w) == ZR)
 		return false;
-	*count = bits - rotate;
+	if ((w & 0x7f800000) == 0x53000000 && (w >> 31) == (w >> 22 & 1) && rotate < bits &&
+	    last < bits && last + 1 == rotate)
+		*factor = 1ull << (bits - rotate);
+	else if ((w & 0x7fe00000) == 0x0b000000 && a64_rn(w) == a64_rm(w) && a64_rm(w) != ZR &&
+		 last < bits && last < 63)
+		*factor = 1 + (1ull << last);
+	else if ((w & 0x7fe0ffe0) == 0x2a0003e0 && a64_rm(w) != ZR)
+		*factor = 1;
+	else
+		return false;
 	return true;
 }

@@ -74,19 +74,52 @@ enum arch_condition arch_condition(const struct arch_insn *insn)
 	}
 }
 
-/* c1 /4 ib, d1 /4 of a register; 8 and 16 bits keep the rest of it. */
-bool arch_shifts_left(const struct arch_insn *insn, unsigned *count)
+/* lea (r,r,scale), lea 0(,r,scale), lea (r): 0 if it is none of these. */
+static uint64_t lea_factor(const struct arch_insn *insn, const struct x86_layout *l)
+{
+	unsigned base = (l->sib & 7) | (l->rex & REX_B ? 8 : 0);
+	unsigned index = (l->sib >> 3 & 7) | (l->rex & REX_X ? 8 : 0);
+	bool has_base = !((l->sib & 7) == 5 && x86_mod(l) == 0);
+
+	if (x86_is_pc_relative(l) || (l->prefixes & PREFIX_67) ||
+	    x86_read_signed(insn->bytes + l->disp_offset, l->disp_size) != 0)
+		return 0;
+	if (!x86_has_sib(l))
+		return 1;
+	if (index == RSP)
+		return has_base;
+	if (!has_base)
+		return 1ull << (l->sib >> 6);
+	return base == index ? 1 + (1ull << (l->sib >> 6)) : 0;
+}
+
+/* 8 and 16 bits keep the rest of a register. */
+bool arch_multiplies(const struct arch_insn *insn, uint64_t *factor)
 {
 	struct x86_layout l;
-	unsigned shift;
+	uint64_t found = 0;
+	bool is_register;
 
 	if (x86_layout_read(insn->bytes, insn->length, &l) != ARCH_OK || l.encoding != X86_LEGACY ||
-	    l.map != 0 || (l.opcode != 0xc1 && l.opcode != 0xd1) || x86_extension(&l) != 4 ||
-	    x86_is_memory(&l))
+	    l.map != 0 || ((l.prefixes & PREFIX_66) && !(l.rex & REX_W)))
 		return false;
-	if ((l.prefixes & PREFIX_66) && !(l.rex & REX_W))
+	is_register = l.modrm_offset && !x86_is_memory(&l);
+	if (l.opcode == 0x8d) {
+		found = lea_factor(insn, &l);
+	} else if (is_register && (l.opcode == 0x89 || l.opcode == 0x8b)) {
+		found = 1;
+	} else if (is_register && (l.opcode == 0x69 || l.opcode == 0x6b)) {
+		found = (uint64_t)x86_read_signed(insn->bytes + l.imm_offset, l.imm_size);
+	} else if (is_register && x86_extension(&l) == 4) {
+		unsigned mask = l.rex & REX_W ? 63 : 31;
+
+		if (l.opcode == 0xd1)
+			found = 2;
+		else if (l.opcode == 0xc1)
+			found = 1ull << (insn->bytes[l.imm_offset] & mask);
+	}
+	if ((int64_t)found <= 0)
 		return false;
-	shift = l.imm_size ? insn->bytes[l.imm_offset] : 1;
-	*count = shift & (l.rex & REX_W ? 63 : 31);
+	*factor = found;
 	return true;
 }

@@ -96,8 +96,11 @@ static void operands(const struct x86_layout *l, struct effect *e)
 		e->writes |= SET(reg);
 	if (l->modrm_offset && x86_mod(l) == 3) {
 		/* movzx and movsx read a byte where the destination is wider. */
+		bool byte_source = l->encoding == X86_LEGACY && l->map == 1 &&
+				   (l->opcode == 0xb6 || l->opcode == 0xbe);
+
 		if (at & OP_RM_R)
-			e->reads |= l->rex ? SET(rm) : either_of(rm) | SET(rm);
+			e->reads |= byte_source && !l->rex ? either_of(rm) : SET(rm);
 		if ((at & OP_RM_W) && whole(l))
 			e->writes |= SET(rm);
 	}

@@ -157,7 +157,6 @@ static void check_insn(const uint8_t *bytes, size_t size, const struct arch_insn
 	struct arch_insn again;
 	arch_regset reads, writes, reg = 0;
 	uint64_t limit;
-	unsigned count;
 
 	require(insn->length >= 1 && insn->length <= LONGEST && insn->length <= size);
 	require(memcmp(insn->bytes, bytes, insn->length) == 0);
@@ -176,8 +175,9 @@ static void check_insn(const uint8_t *bytes, size_t size, const struct arch_insn
 		require(!(reg & ~reads) && insn->flow == ARCH_FLOW_NEXT);
 	if (arch_condition(insn) != ARCH_CONDITION_OTHER)
 		require(insn->flow == ARCH_FLOW_BRANCH);
-	if (arch_shifts_left(insn, &count))
-		require(count < 64 && !(insn->flags & ARCH_INSN_MEMORY));
+	if (arch_multiplies(insn, &limit))
+		require(limit > 0 && !(insn->flags & ARCH_INSN_MEMORY) &&
+			__builtin_popcountll(reads) == 1);
 	check_relocation(insn, ARCH_RELOCATED_MAX, ADDRESS + 0x1000000);
 	check_relocation(insn, insn->bytes[0] % 16, ADDRESS - 0x7fff0000);
 	check_memory(insn, ARCH_ADDRESS_MAX, ADDRESS + 0x1000000);

@@ -249,29 +249,36 @@ static void test_compares(void **state)
 	}
 }
 
-static void test_shifts(void **state)
+static void test_factors(void **state)
 {
 	static const struct {
 		uint32_t word;
-		int count; /* -1: not a shift left */
+		uint64_t factor; /* 0: no multiplication of one register */
 	} cases[] = {
-		{0x531a6441, 6},  /* lsl w1, w2, #6 */
-		{0xd37cec41, 4},  /* lsl x1, x2, #4 */
-		{0x53067c41, -1}, /* lsr w1, w2, #6 */
-		{0xd3407c41, -1}, /* ubfx x1, x2, #0, #32 */
-		{0x531a645f, -1}, /* lsl wzr, w2, #6 */
-		{0x1ac22021, -1}, /* lsl w1, w1, w2 */
+		{0x531a6441, 64}, /* lsl w1, w2, #6 */
+		{0xd37cec41, 16}, /* lsl x1, x2, #4 */
+		{0x53067c41, 0},  /* lsr w1, w2, #6 */
+		{0xd3407c41, 0},  /* ubfx x1, x2, #0, #32 */
+		{0x531a645f, 0},  /* lsl wzr, w2, #6 */
+		{0x1ac22021, 0},  /* lsl w1, w1, w2 */
+		{0x8b020441, 3},  /* add x1, x2, x2, lsl #1 */
+		{0x0b020041, 2},  /* add w1, w2, w2 */
+		{0x8b030441, 0},  /* add x1, x2, x3, lsl #1 */
+		{0x8b420441, 0},  /* add x1, x2, x2, lsr #1 */
+		{0xaa0203e1, 1},  /* mov x1, x2 */
+		{0xaa1f03e1, 0},  /* mov x1, xzr */
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct arch_insn insn = {.length = A64_SIZE};
-		unsigned count = 99;
+		uint64_t factor = 0;
+		bool is;
 
 		a64_store(insn.bytes, cases[i].word);
-		if (arch_shifts_left(&insn, &count) != (cases[i].count >= 0) ||
-		    count != (cases[i].count >= 0 ? (unsigned)cases[i].count : 99))
-			fail_msg("%#x: %u", cases[i].word, count);
+		is = arch_multiplies(&insn, &factor);
+		if (is != (cases[i].factor != 0) || factor != cases[i].factor)
+			fail_msg("%#x: %llu", cases[i].word, (unsigned long long)factor);
 	}
 }
 
@@ -389,7 +396,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cases),	 cmocka_unit_test(test_not_sure),
-		cmocka_unit_test(test_compares), cmocka_unit_test(test_shifts),
+		cmocka_unit_test(test_compares), cmocka_unit_test(test_factors),
 		cmocka_unit_test(test_format),	 cmocka_unit_test(test_garbage),
 		cmocka_unit_test(test_liveness), cmocka_unit_test(test_scan),
 	};

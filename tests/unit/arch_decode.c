@@ -431,28 +431,44 @@ static void test_compares(void **state)
 	}
 }
 
-static void test_shifts(void **state)
+static void test_factors(void **state)
 {
 	static const struct {
 		const char *bytes;
-		int count; /* -1: not a shift by a constant */
+		uint64_t factor; /* 0: no multiplication of one register */
 	} cases[] = {
-		{"c1e106", 6},	{"48c1e120", 32}, {"c1e121", 1},	  {"d1e0", 1},
-		{"49d1e4", 1},	{"66c1e106", -1}, {"c0e106", -1},	  {"d3e1", -1},
-		{"c1e906", -1}, {"c12106", -1},	  {"8d0c8d00000000", -1},
+		{"c1e106", 64},	       {"48c1e120", 1ull << 32},
+		{"c1e121", 2},	       {"d1e0", 2},
+		{"49d1e4", 2},	       {"66c1e106", 0},
+		{"c0e106", 0},	       {"d3e1", 0},
+		{"c1e906", 0},	       {"c12106", 0},
+		{"8d0c8d00000000", 4}, {"8d0c8d01000000", 0},
+		{"448d0449", 3},       {"488d04c0", 9},
+		{"488d0440", 3},       {"488d0400", 2},
+		{"488d440000", 2},     {"488d440001", 0},
+		{"488d0408", 0},       {"488d00", 1},
+		{"488d0424", 1},       {"488d0500000000", 0},
+		{"8d042500000000", 0}, {"67488d00", 0},
+		{"438d0424", 2},       {"6bc103", 3},
+		{"69c100010000", 256}, {"6bc1ff", 0},
+		{"6bc100", 0},	       {"6b0103", 0},
+		{"4889d8", 1},	       {"89d8", 1},
+		{"8bd8", 1},	       {"8b18", 0},
+		{"6689d8", 0},	       {"01c0", 0},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		struct arch_insn insn;
 		uint8_t bytes[32];
-		unsigned count = 99;
+		uint64_t factor = 0;
+		bool is;
 
 		assert_int_equal(arch_decode(bytes, parse(cases[i].bytes, bytes), ADDRESS, &insn),
 				 ARCH_OK);
-		if (arch_shifts_left(&insn, &count) != (cases[i].count >= 0) ||
-		    count != (cases[i].count >= 0 ? (unsigned)cases[i].count : 99))
-			fail_msg("%s: %u", cases[i].bytes, count);
+		is = arch_multiplies(&insn, &factor);
+		if (is != (cases[i].factor != 0) || factor != cases[i].factor)
+			fail_msg("%s: %llu", cases[i].bytes, (unsigned long long)factor);
 	}
 }
 
@@ -556,7 +572,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_kinds),	   cmocka_unit_test(test_failures),
 		cmocka_unit_test(test_effects),	   cmocka_unit_test(test_compares),
-		cmocka_unit_test(test_conditions), cmocka_unit_test(test_shifts),
+		cmocka_unit_test(test_conditions), cmocka_unit_test(test_factors),
 		cmocka_unit_test(test_garbage),
 	};
 
