@@ -211,10 +211,10 @@ bool flow_is_switch(const struct flow *f, size_t at)
 {
 	const struct arch_insn *jump = &f->insns.items[at];
 
-	if (jump->flags & ARCH_INSN_NO_TRACK)
-		return true;
 	if (jump->flags & ARCH_INSN_PC_RELATIVE)
 		return false;
+	if (jump->flags & ARCH_INSN_NO_TRACK && jump->flags & ARCH_INSN_INDEXED_JUMP)
+		return true;
 	return f->labels >= LABELS_MIN || origin_of(f, at) != ORIGIN_WHOLE;
 }
 
@@ -228,7 +228,7 @@ bool flow_is_riddle(const struct flow *f, size_t at, size_t tables, size_t code_
 		return false;
 	switch (origin_of(f, at)) {
 	case ORIGIN_WHOLE:
-		return jump->flags & ARCH_INSN_NO_TRACK && !tables && f->labels == 0;
+		return false;
 	case ORIGIN_TABLE:
 		return !tables;
 	default:

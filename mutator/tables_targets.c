@@ -32,7 +32,7 @@ static bool entry(const struct flow *f, vaddr_t table, size_t i, size_t width, v
 		memcpy(&relative, bytes, sizeof(relative));
 		*target = table + (vaddr_t)(int64_t)relative;
 	}
-	return flow_insn_at(f, *target) >= 0;
+	return flow_insn_at(f, *target) >= 0 && flow_marks(f, *target) & MARK_TABLE;
 }
 
 static bool is_table(const struct flow *f, size_t i)
@@ -95,6 +95,17 @@ static int add_tables(const struct flow *f, size_t at, arch_regset bases, struct
 	return r;
 }
 
+/* An instruction of the function takes v for the start of something. */
+static bool is_own_base(const struct flow *f, vaddr_t v)
+{
+	if (!freemap_is_base(f->map, v))
+		return false;
+	for (size_t i = 0; i < f->insns.count; i++)
+		if (f->insns.items[i].data_ref == v)
+			return true;
+	return false;
+}
+
 static int add_table(const struct flow *f, vaddr_t table, size_t width, struct vaddr_list *list,
 		     struct dinst_error *e)
 {
@@ -102,7 +113,7 @@ static int add_table(const struct flow *f, vaddr_t table, size_t width, struct v
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && entry(f, table, i, width, &target); i++) {
-		if (i && freemap_is_base(f->map, table + i * width))
+		if (i && is_own_base(f, table + i * width))
 			break;
 		r = add(list, target, e);
 	}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT */
+/* build: -Wl,-z,noexecstack -Wl,-z,lazy */
+/*
+ * image-flow.S - what leads where, and what only looks as if it did. Each
+ * function is a case of tests/unit/image_flow.c, which reads the built file. Only
+ * main runs: it returns 0.
+ */
+#include "points-macros.inc"
+
+/* Five bytes in the middle of an instruction that would be a jump to `to`. */
+.macro LOOKS_LIKE_JUMP to
+	.byte 0x48, 0xb8, 0xe9 /* movabs $..., %rax */
+	.long \to - (. + 4)
+	.byte 0, 0, 0
+.endm
+
+	/* ---------------------------------------------- chance and truth */
+
+	/* Nothing but the middle of an operand seems to lead to +2. */
+FN h_victim
+	mov %edi, %eax
+	inc %eax
+	inc %eax
+	ret
+END h_victim
+FN h_chance
+	LOOKS_LIKE_JUMP (h_victim + 2)
+	ret
+END h_chance
+
+	/* A jump of another function does. */
+FN h_target
+	mov %edi, %eax
+	inc %eax
+	inc %eax
+	ret
+END h_target
+FN h_jumps
+	mov %edi, %eax
+	.byte 0xe9
+	.long h_target + 2 - (. + 4)
+END h_jumps
+
+	/* The middle of an operand, and somebody jumps there. */
+FN h_entered
+	mov %edi, %eax
+	inc %eax
+	inc %eax
+	ret
+END h_entered
+FN h_overlaps
+	LOOKS_LIKE_JUMP (h_entered + 2)
+	ret
+END h_overlaps
+FN h_enters
+	mov %edi, %eax
+	.byte 0xe9
+	.long h_overlaps + 2 - (. + 4)
+END h_enters
+
+	/* The middle of an operand of a function that jumps nobody knows where. */
+FN h_doubted
+	mov %edi, %eax
+	inc %eax
+	inc %eax
+	ret
+END h_doubted
+FN h_doubts
+	lea .Lhd(%rip), %rax
+	imul $2, %rdi, %rdi
+	add %rdi, %rax
+	jmp *%rax
+.Lhd:	LOOKS_LIKE_JUMP (h_doubted + 2)
+	ret
+END h_doubts
+
+	/* ------------------------------------------------------- tables */
+
+	/* Two functions with neighbouring tables; read on into the second, the first
+	 * would lead to the middle of its blocks. */
+FN t_first
+	cmp $1, %edi
+	ja .Lt1d
+	lea .Lttab1(%rip), %rdx
+	movslq (%rdx, %rdi, 4), %rax
+	add %rdx, %rax
+	jmp *%rax
+.Lt1a:	mov $1, %eax
+	ret
+.Lt1b:	mov $2, %eax
+	ret
+.Lt1d:	xor %eax, %eax
+	ret
+END t_first
+FN t_second
+	cmp $1, %edi
+	ja .Lt2d
+	lea .Lttab2(%rip), %rdx
+	movslq (%rdx, %rdi, 4), %rax
+	add %rdx, %rax
+	jmp *%rax
+.Lt2a:	mov $1, %eax
+	ret
+.Lt2b:	mov $2, %eax
+	ret
+.Lt2d:	xor %eax, %eax
+	ret
+END t_second
+
+	/* Two jumps, one base computed far above, in a register that is saved. */
+FN t_hoisted
+	push %rbx
+	lea .Lttab3(%rip), %rbx
+	call h_victim
+	and $1, %eax
+	movslq (%rbx, %rax, 4), %rax
+	add %rbx, %rax
+	jmp *%rax
+.Lt3a:	mov $1, %eax
+	pop %rbx
+	ret
+.Lt3b:	lea .Lttab4(%rip), %rdx
+	and $1, %edi
+	movslq (%rdx, %rdi, 4), %rax
+	add %rdx, %rax
+	jmp *%rax
+.Lt3c:	mov $2, %eax
+	pop %rbx
+	ret
+.Lt3d:	mov $3, %eax
+	pop %rbx
+	ret
+END t_hoisted
+
+	/* Somebody computes an address inside a table for his own purpose: what is
+	 * behind it belongs to the table all the same. */
+FN t_cut
+	and $3, %edi
+	lea .Lttab5(%rip), %rdx
+	movslq (%rdx, %rdi, 4), %rax
+	add %rdx, %rax
+	jmp *%rax
+.Lt5a:	mov $1, %eax
+	ret
+.Lt5b:	mov $2, %eax
+	ret
+.Lt5c:	mov $3, %eax
+	ret
+.Lt5d:	mov $4, %eax
+	ret
+END t_cut
+FN t_cuts
+	lea .Lttab5+8(%rip), %rax
+	mov -8(%rax, %rdi, 4), %eax
+	ret
+END t_cuts
+
+	/* Through whole addresses, which the loader relocates. */
+FN t_whole
+	lea .Lttab6(%rip), %rdx
+	and $1, %edi
+	notrack jmp *(%rdx, %rdi, 8)
+.Lt6a:	mov $1, %eax
+	ret
+.Lt6b:	mov $2, %eax
+	ret
+END t_whole
+
+	/* Indirect tail calls: whatever stands in front of the block, it is not how
+	 * the address was made. */
+FN t_tail
+	mov (%rdi), %rax
+	mov 8(%rax), %rax
+	test %rsi, %rsi
+	jne .Ltt
+	lea (%rsi, %rdx), %rax
+	sub %rdx, %rax
+	ret
+.Ltt:	jmp *%rax
+END t_tail
+FN t_tail_notrack
+	mov (%rdi), %rax
+	notrack jmp *%rax
+END t_tail_notrack
+
+	/* --------------------------------------------------------- data */
+
+	/* A string that is read, with the bytes of jumps and returns in it. */
+FN d_string
+	lea .Lds(%rip), %rax
+	add (%rax, %rdi, 8), %rcx
+	jmp .Lde
+.Lds:	.ascii "\xe8\x01\x02\x03\x04text\x0f\xe9\xc3\xff\x25 and more of it"
+.Lde:	lea 5(%rcx), %rax
+	ret
+END d_string
+
+	/* A table of its own right behind the jump. */
+FN d_table
+	lea .Ldt(%rip), %rdx
+	and $1, %edi
+	movslq (%rdx, %rdi, 4), %rcx
+	add %rdx, %rcx
+	jmp *%rcx
+.Ldt:	.long .Ldta - .Ldt, .Ldtb - .Ldt
+.Ldta:	mov $1, %eax
+.Ldtb:	inc %eax
+	ret
+END d_table
+
+	/* Text between two functions: nothing leads there, so nothing there jumps. */
+FN d_before
+	mov %edi, %eax
+	ret
+END d_before
+	.byte 0x75, 0x0a /* jne d_behind+2 */
+	.ascii "xxxxxxxxx"
+	.byte 0
+FN_HERE d_behind
+	mov %edi, %eax
+	inc %eax
+	ret
+END d_behind
+
+	/* The same, and it is called: it is code. */
+FN d_called_before
+	mov %edi, %eax
+	ret
+END d_called_before
+.Ldc:	test %edi, %edi
+	.byte 0x75
+	.byte d_called_behind + 2 - (. + 1)
+	ret
+	.byte 1, 2, 3
+FN_HERE d_called_behind
+	mov %edi, %eax
+	inc %eax
+	ret
+END d_called_behind
+FN d_calls
+	.byte 0xe8
+	.long .Ldc - (. + 4)
+	ret
+END d_calls
+
+	/* ------------------------------------------------ calls that end it */
+
+FN n_loops
+	nop
+.Lnl:	jmp .Lnl
+END n_loops
+FN n_aborts
+	sub $8, %rsp
+	call abort@PLT
+END n_aborts
+FN n_exits
+	mov $1, %edi
+	call *exit@GOTPCREL(%rip)
+END n_exits
+FN n_tail
+	test %edi, %edi
+	je n_loops
+	jmp n_aborts
+END n_tail
+FN n_mutual
+	test %edi, %edi
+	je n_returns
+	jmp n_loops
+END n_mutual
+FN n_returns
+	mov %edi, %eax
+	ret
+END n_returns
+FN n_jumps
+	jmp *(%rdi)
+END n_jumps
+	/* Calls in this order: the first six never come back. */
+FN n_calls
+	call n_loops
+	nop
+	call n_aborts
+	nop
+	call n_exits
+	nop
+	call n_tail
+	nop
+	call abort@PLT
+	nop
+	call *exit@GOTPCREL(%rip)
+	nop
+	call n_mutual
+	nop
+	call n_returns
+	nop
+	call n_jumps
+	nop
+	call puts@PLT
+	nop
+	call *puts@GOTPCREL(%rip)
+	ret
+END n_calls
+
+	/* Its end runs into the next function. */
+FN f_runs_on
+	mov %edi, %eax
+	inc %eax
+END f_runs_on
+FN_HERE f_next
+	inc %eax
+	ret
+END f_next
+	/* Its end does not: that call never returns. */
+FN f_ends
+	sub $8, %rsp
+	call n_aborts
+END f_ends
+	/* It jumps into the middle of another function. */
+FN f_into
+	mov %edi, %eax
+	jmp f_next + 2
+END f_into
+
+	.section .rodata
+	.p2align 2
+.Lttab1: .long .Lt1a - .Lttab1, .Lt1b - .Lttab1
+	/* From the wrong base these would be .Lt1b + 1 and beyond. */
+.Lttab2: .long .Lt2a - .Lttab2, .Lt2b - .Lttab2
+	.long 0x7fffffff
+.Lttab3: .long .Lt3a - .Lttab3, .Lt3b - .Lttab3
+.Lttab4: .long .Lt3c - .Lttab4, .Lt3d - .Lttab4
+	.long 0x7fffffff
+.Lttab5: .long .Lt5a - .Lttab5, .Lt5b - .Lttab5, .Lt5c - .Lttab5, .Lt5d - .Lttab5
+	.long 0x7fffffff
+
+	.section .data.rel.ro, "aw"
+	.p2align 3
+.Lttab6: .quad .Lt6a, .Lt6b, 0
+
+	.section .note.GNU-stack, "", @progbits

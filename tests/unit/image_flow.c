@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * image_flow.c - what the analysis finds out about control flow: branches told
+ * from chance, jump tables, data in code, calls that do not come back. The
+ * functions are those of tests/live/targets/image-flow.S.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "mutator/flow.h"
+#include "mutator/hits.h"
+
+static struct image *img;
+static struct freemap *map;
+
+static int open_target(void **state)
+{
+	const char *build = getenv("DINST_BUILD");
+	struct dinst_error e = {0};
+	char path[4096];
+	int fd, r;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/tests/live/targets/image-flow", build ? build : "build");
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	r = image_open(fd, path, NULL, &img, &e);
+	close(fd);
+	if (r == 0)
+		r = freemap_of(img, &map, &e);
+	if (r < 0)
+		print_error("%s\n", e.text);
+	return r;
+}
+
+static int close_target(void **state)
+{
+	(void)state;
+	image_close(img);
+	return 0;
+}
+
+static uint32_t find(const char *name)
+{
+	struct dinst_error e = {0};
+	uint32_t *found, index;
+	size_t count;
+
+	if (image_match(img, name, &found, &count, &e) < 0 || count != 1)
+		fail_msg("%s: not one function", name);
+	index = found[0];
+	free(found);
+	return index;
+}
+
+static vaddr_t start_of(const char *name)
+{
+	const struct image_function *functions;
+
+	image_functions(img, &functions);
+	return functions[find(name)].address;
+}
+
+static struct flow build(const char *name)
+{
+	struct dinst_error e = {0};
+	struct flow f;
+
+	if (flow_build(&f, img, map, find(name), &e) < 0)
+		fail_msg("%s: %s", name, e.text);
+	return f;
+}
+
+/* Marks of the byte at `offset` of the function. */
+static unsigned marks_of(const char *name, unsigned offset)
+{
+	struct flow f = build(name);
+	unsigned marks = flow_marks(&f, start_of(name) + offset);
+
+	flow_release(&f);
+	return marks;
+}
+
+static bool is_unresolved(const char *name)
+{
+	struct flow f = build(name);
+	bool unresolved = f.unresolved;
+
+	flow_release(&f);
+	return unresolved;
+}
+
+/* ------------------------------------------------------- chance and truth */
+
+static void test_hits(void **state)
+{
+	vaddr_t victim = start_of("h_victim") + 2;
+	size_t first;
+
+	(void)state;
+	assert_int_equal(image_hits_into(img, victim, victim + 1, &first), 1);
+	assert_int_equal(image_hit(img, first)->from, start_of("h_chance") + 2);
+	assert_true(image_references_at(img, victim) & REFERENCE_BRANCH);
+	assert_false(marks_of("h_victim", 2) & MARK_TARGET);
+	assert_int_equal(image_hit_state(img, first), HIT_CHANCE);
+	assert_false(image_references_at(img, victim) & REFERENCE_BRANCH);
+	assert_true(marks_of("h_target", 2) & MARK_TARGET);
+	assert_true(marks_of("h_target", 2) & MARK_FOREIGN);
+	assert_true(marks_of("h_entered", 2) & MARK_TARGET);
+	assert_true(marks_of("h_doubted", 2) & MARK_TARGET);
+	assert_true(is_unresolved("h_doubts"));
+	/* What branches where it branches is nobody else's business. */
+	assert_true(marks_of("h_overlaps", 2) & MARK_CONFLICT);
+	assert_int_equal(image_hits_from(img, 0, 1, &(const uint32_t *){NULL}), 0);
+}
+
+/* ------------------------------------------------------------- jump tables */
+
+/* How many instructions a table leads to, and whether all of them are blocks of one mov. */
+static size_t table_heads(const char *name)
+{
+	struct flow f = build(name);
+	size_t n = 0;
+
+	assert_false(f.unresolved);
+	for (size_t i = 0; i < f.insns.count; i++) {
+		vaddr_t v = f.insns.items[i].address;
+
+		if (!(flow_marks(&f, v) & MARK_TABLE))
+			continue;
+		n++;
+		assert_true(flow_marks(&f, v) & MARK_REACHED);
+		assert_false(flow_marks(&f, v) & MARK_CONFLICT);
+		assert_true(f.insns.items[i].length == 5 || f.insns.items[i].length == 7);
+	}
+	flow_release(&f);
+	return n;
+}
+
+static void test_tables(void **state)
+{
+	(void)state;
+	assert_int_equal(table_heads("t_first"), 2);
+	assert_int_equal(table_heads("t_second"), 2);
+	assert_int_equal(table_heads("t_hoisted"), 4);
+	/* What is behind an address inside the table is read, too. */
+	assert_int_equal(table_heads("t_cut"), 4);
+	assert_false(is_unresolved("t_whole"));
+}
+
+static size_t jump_targets(const char *name, unsigned nth, size_t *jumps)
+{
+	struct dinst_error e = {0};
+	struct flow f = build(name);
+	size_t count = 0, n = 0;
+
+	for (size_t i = 0; i < f.insns.count; i++) {
+		vaddr_t *targets;
+		size_t here;
+
+		if (f.insns.items[i].flow != ARCH_FLOW_JUMP_INDIRECT)
+			continue;
+		assert_int_equal(flow_jump_targets(&f, i, &targets, &here, &e), 0);
+		for (size_t k = 1; k < here; k++)
+			assert_true(targets[k - 1] < targets[k]);
+		if (n++ == nth)
+			count = here;
+		free(targets);
+	}
+	*jumps = n;
+	flow_release(&f);
+	return count;
+}
+
+static void test_jump_targets(void **state)
+{
+	size_t jumps;
+
+	(void)state;
+	assert_int_equal(jump_targets("t_first", 0, &jumps), 2);
+	assert_int_equal(jumps, 1);
+	assert_int_equal(jump_targets("t_hoisted", 0, &jumps), 2);
+	assert_int_equal(jump_targets("t_hoisted", 1, &jumps), 2);
+	assert_int_equal(jumps, 2);
+	assert_int_equal(jump_targets("t_cut", 0, &jumps), 4);
+	assert_int_equal(jump_targets("t_whole", 0, &jumps), 2);
+	assert_int_equal(jump_targets("t_tail", 0, &jumps), 0);
+}
+
+static size_t exits_of(const char *name)
+{
+	struct flow f = build(name);
+	size_t n = 0;
+
+	for (size_t i = 0; i < f.insns.count; i++)
+		if (flow_marks(&f, f.insns.items[i].address) & MARK_REACHED)
+			n += flow_is_exit(&f, i);
+	assert_false(f.unresolved);
+	flow_release(&f);
+	return n;
+}
+
+static void test_tail_jumps(void **state)
+{
+	(void)state;
+	assert_int_equal(exits_of("t_tail"), 2);
+	assert_int_equal(exits_of("t_tail_notrack"), 1);
+	assert_int_equal(exits_of("t_first"), 3);
+	assert_int_equal(exits_of("t_whole"), 2);
+	assert_int_equal(exits_of("f_into"), 1);
+}
+
+/* -------------------------------------------------------------------- data */
+
+static void test_data(void **state)
+{
+	struct flow f = build("d_string");
+	size_t sure = 0;
+
+	(void)state;
+	/* lea, add, jmp; what is behind the string may or may not be in step with it. */
+	for (size_t i = 0; i < f.insns.count; i++) {
+		unsigned marks = flow_marks(&f, f.insns.items[i].address);
+
+		sure += (marks & (MARK_REACHED | MARK_CONFLICT)) == MARK_REACHED;
+	}
+	assert_in_range(sure, 3, 5);
+	flow_release(&f);
+	f = build("d_table");
+	for (unsigned i = 0; i < 8; i++) {
+		vaddr_t v = start_of("d_table") + 19 + i;
+		long at = flow_covering(&f, v);
+		unsigned head = at < 0 ? 0 : flow_marks(&f, f.insns.items[at].address);
+
+		assert_true(!(head & MARK_REACHED) || flow_marks(&f, v) & MARK_CONFLICT);
+	}
+	flow_release(&f);
+}
+
+static void test_between(void **state)
+{
+	(void)state;
+	assert_false(marks_of("d_behind", 2) & MARK_TARGET);
+	assert_true(marks_of("d_called_behind", 2) & MARK_TARGET);
+}
+
+/* ------------------------------------------------- calls that do not return */
+
+static void test_noreturn(void **state)
+{
+	static const bool never[] = {true,  true,  true,  true,	 true, true,
+				     false, false, false, false, false};
+	struct flow f = build("n_calls");
+	size_t n = 0;
+
+	(void)state;
+	for (size_t i = 0; i < f.insns.count; i++) {
+		uint8_t flow = f.insns.items[i].flow;
+
+		if (flow != ARCH_FLOW_CALL && flow != ARCH_FLOW_CALL_INDIRECT)
+			continue;
+		assert_true(n < sizeof(never) / sizeof(*never));
+		if (flow_is_noreturn(&f, i) != never[n])
+			fail_msg("call %zu: not %d", n, never[n]);
+		n++;
+	}
+	assert_int_equal(n, sizeof(never) / sizeof(*never));
+	flow_release(&f);
+}
+
+static bool any_falls_out(const char *name)
+{
+	struct flow f = build(name);
+	bool any = false;
+
+	for (size_t i = 0; i < f.insns.count; i++)
+		any |= flow_falls_out(&f, i);
+	flow_release(&f);
+	return any;
+}
+
+static void test_falls_out(void **state)
+{
+	(void)state;
+	assert_true(any_falls_out("f_runs_on"));
+	assert_false(any_falls_out("f_next"));
+	assert_false(any_falls_out("f_ends"));
+	assert_false(any_falls_out("t_first"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_hits),	     cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_jump_targets), cmocka_unit_test(test_tail_jumps),
+		cmocka_unit_test(test_data),	     cmocka_unit_test(test_between),
+		cmocka_unit_test(test_noreturn),     cmocka_unit_test(test_falls_out),
+	};
+
+	return cmocka_run_group_tests_name("image: flow", tests, open_target, close_target);
+}
