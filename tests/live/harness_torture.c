@@ -17,18 +17,26 @@
 #define METRIC(kind_, name_) \
 	[kind_] = {.name = name_, .unit = "", .constraints = "/Code", .kind = kind_}
 
-const struct metric *torture_metric(enum point_kind kind)
+const struct metric *torture_metric(unsigned metric)
 {
-	static const struct metric metrics[POINT_KINDS] = {
-		METRIC(POINT_ENTRY, "entries"),	       METRIC(POINT_EXIT, "exits"),
-		METRIC(POINT_CALL, "calls"),	       METRIC(POINT_AFTER, "returns"),
-		METRIC(POINT_BLOCK, "blocks"),	       METRIC(POINT_EDGE, "edges"),
-		METRIC(POINT_LOOP_ENTRY, "loops"),     METRIC(POINT_LOOP_ROUND, "rounds"),
-		METRIC(POINT_LOOP_EXIT, "left loops"), METRIC(POINT_INSTRUCTION, "instructions"),
-		METRIC(POINT_LOAD, "loads"),	       METRIC(POINT_STORE, "stores"),
+	static const struct metric metrics[TORTURE_METRICS] = {
+		METRIC(POINT_ENTRY, "entries"),
+		METRIC(POINT_EXIT, "exits"),
+		METRIC(POINT_CALL, "calls"),
+		METRIC(POINT_AFTER, "returns"),
+		METRIC(POINT_BLOCK, "blocks"),
+		METRIC(POINT_EDGE, "edges"),
+		METRIC(POINT_LOOP_ENTRY, "loops"),
+		METRIC(POINT_LOOP_ROUND, "rounds"),
+		METRIC(POINT_LOOP_EXIT, "left loops"),
+		METRIC(POINT_INSTRUCTION, "instructions"),
+		METRIC(POINT_LOAD, "loads"),
+		METRIC(POINT_STORE, "stores"),
+		[TORTURE_LOADED] = {"loaded", "", "/Code", POINT_LOAD, SNIPPET_ADDRESS},
+		[TORTURE_STORED] = {"stored", "", "/Code", POINT_STORE, SNIPPET_ADDRESS},
 	};
 
-	return &metrics[kind];
+	return &metrics[metric];
 }
 
 uint64_t torture_now_ms(void)
@@ -183,17 +191,17 @@ void torture_end(struct torture *t)
 
 /* -------------------------------------------------------------- insertion */
 
-static bool insert_foci(struct torture *t, const char *const *foci, size_t count,
-			enum point_kind kind, bool each, unsigned *id)
+static bool insert_foci(struct torture *t, const char *const *foci, size_t count, unsigned metric,
+			bool each, unsigned *id)
 {
+	const struct metric *m = torture_metric(metric);
 	struct insert_result result = {0};
 	struct dinst_error e = {0};
 	int status;
 
 	for (int tries = 0;; tries++) {
 		dinst_error_clear(&e);
-		status = request_insert_metric(t->s, torture_metric(kind), foci, count, each,
-					       &result, &e);
+		status = request_insert_metric(t->s, m, foci, count, each, &result, &e);
 		if (status != DINST_BUSY || tries > 100)
 			break;
 		usleep(10000);
@@ -202,10 +210,10 @@ static bool insert_foci(struct torture *t, const char *const *foci, size_t count
 		return false;
 	/* What the target itself says is more to the point than that it is gone. */
 	if (status == DINST_GONE)
-		fail_msg("inserting %s: %s", torture_metric(kind)->name, harness_line(t->h, 2000));
+		fail_msg("inserting %s: %s", m->name, harness_line(t->h, 2000));
 	if (status < 0)
-		fail_msg("inserting %s at %s ...: %s (%s)", torture_metric(kind)->name, foci[0],
-			 e.text, dinst_code_name(e.code));
+		fail_msg("inserting %s at %s ...: %s (%s)", m->name, foci[0], e.text,
+			 dinst_code_name(e.code));
 	if (id)
 		*id = result.instances[0]->id;
 	free(result.instances);
@@ -213,7 +221,7 @@ static bool insert_foci(struct torture *t, const char *const *foci, size_t count
 }
 
 bool torture_insert(struct torture *t, const struct torture_function *const *functions,
-		    size_t count, enum point_kind kind, bool each, unsigned *id)
+		    size_t count, unsigned metric, bool each, unsigned *id)
 {
 	const char **foci;
 	bool any;
@@ -224,7 +232,7 @@ bool torture_insert(struct torture *t, const struct torture_function *const *fun
 	assert_non_null(foci);
 	for (size_t i = 0; i < count; i++)
 		foci[i] = functions ? functions[i]->focus : t->functions[i].focus;
-	any = insert_foci(t, foci, count, kind, each, id);
+	any = insert_foci(t, foci, count, metric, each, id);
 	free(foci);
 	return any;
 }
@@ -240,7 +248,7 @@ const struct instance *torture_instance(const struct torture *t, const char *foc
 					enum point_kind kind)
 {
 	for (const struct instance *i = t->s->instances; i; i = i->next)
-		if (i->metric->kind == kind && !strcmp(i->focus, focus))
+		if (i->metric == torture_metric(kind) && !strcmp(i->focus, focus))
 			return i;
 	return NULL;
 }

@@ -54,11 +54,11 @@ void torture_ask(struct torture *t, const char *command, const char *answer);
 void torture_rest(struct torture *t, uint64_t *rounds, uint64_t *slow);
 
 /*
- * Inserts one kind at some of t->functions (NULL: all), an instance each if
+ * Inserts a metric at some of t->functions (NULL: all), an instance each if
  * `each`. False if none of them has such a point. *id (may be NULL) is the first instance's.
  */
 bool torture_insert(struct torture *t, const struct torture_function *const *functions,
-		    size_t count, enum point_kind kind, bool each, unsigned *id);
+		    size_t count, unsigned metric, bool each, unsigned *id);
 void torture_remove_all(struct torture *t);
 const struct instance *torture_instance(const struct torture *t, const char *focus,
 					enum point_kind kind);
@@ -78,6 +78,8 @@ void torture_expect(const struct torture *t, const struct torture_function *f, e
 /* The same for one point: type 0 is a round, type 1 a slow one. */
 uint64_t torture_expect_at(const struct torture *t, int type, const struct point *p);
 
-const struct metric *torture_metric(enum point_kind kind);
+/* Metrics: each kind of point counted, by the number of the kind; and what does more than count. */
+enum { TORTURE_LOADED = POINT_KINDS, TORTURE_STORED, TORTURE_METRICS };
+const struct metric *torture_metric(unsigned metric);
 
 #endif

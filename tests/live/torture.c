@@ -91,6 +91,41 @@ static void test_counts_fixed(void **state)
 	run_counts(state, "torture-fixed");
 }
 
+#define LOOPS (1u << POINT_LOOP_ENTRY | 1u << POINT_LOOP_ROUND | 1u << POINT_LOOP_EXIT)
+
+static uint64_t loop_points(const struct torture *t, const struct torture_function *f,
+			    enum point_kind kind, bool *all)
+{
+	const struct instance *i = torture_instance(t, f->focus, kind);
+	struct torture_truth x;
+
+	torture_expect(t, f, kind, &x);
+	*all &= !x.refused && x.points;
+	return i ? instance_value(i) : 0;
+}
+
+/* Every loop that is entered is left, and its header runs once for that and once a round. */
+static size_t compare_loops(const struct torture *t, const struct torture_function *f,
+			    uint64_t rounds, uint64_t slow)
+{
+	struct torture_truth headers, instructions;
+	uint64_t in, round, out, right;
+	bool all = true;
+
+	torture_expect(t, f, POINT_LOOP_ROUND, &headers);
+	in = loop_points(t, f, POINT_LOOP_ENTRY, &all);
+	round = loop_points(t, f, POINT_LOOP_ROUND, &all);
+	out = loop_points(t, f, POINT_LOOP_EXIT, &all);
+	right = headers.planned[0] * rounds + headers.planned[1] * slow;
+	torture_expect(t, f, POINT_INSTRUCTION, &instructions);
+	if (!all || !instructions.exact || (in == out && in + round == right))
+		return 0;
+	print_error("loops of %s: %llu in, %llu out, %llu rounds; the headers ran %llu times\n",
+		    f->name, (unsigned long long)in, (unsigned long long)out,
+		    (unsigned long long)round, (unsigned long long)right);
+	return 1;
+}
+
 /* All kinds at once: each counts what it counted alone, and so do those of each kind. */
 static void test_counts_together(void **state)
 {
@@ -102,12 +137,14 @@ static void test_counts_together(void **state)
 	torture_begin(&t, state, "torture", "2", NULL);
 	for (int kind = POINT_KINDS - 1; kind >= 0; kind--)
 		if (kinds >> kind & 1)
-			assert_true(torture_insert(&t, NULL, 0, (enum point_kind)kind, true, NULL));
+			assert_true(torture_insert(&t, NULL, 0, (unsigned)kind, true, NULL));
 	torture_ask(&t, "run 20", "done");
 	torture_rest(&t, &rounds, &slow);
 	for (int kind = 0; kind < POINT_KINDS; kind++)
 		for (size_t i = 0; i < t.function_count && kinds >> kind & 1; i++)
 			compare(&t, &t.functions[i], (enum point_kind)kind, rounds, slow, &total);
+	for (size_t i = 0; i < t.function_count && (kinds & LOOPS) == LOOPS; i++)
+		total.wrong += compare_loops(&t, &t.functions[i], rounds, slow);
 	assert_int_equal(total.wrong, 0);
 	torture_remove_all(&t);
 	torture_end(&t);
@@ -118,20 +155,20 @@ static void test_counts_together(void **state)
 enum { SOME_MAX = 64 };
 
 /* One function, or some, or all with a letter. */
-static bool insert_some(struct torture *t, enum point_kind kind)
+static bool insert_some(struct torture *t, unsigned metric)
 {
 	const struct torture_function *some[SOME_MAX];
 	size_t count = 1 + (torture_pick(t, 3) ? 0 : torture_pick(t, SOME_MAX));
 
 	for (size_t i = 0; i < count; i++)
 		some[i] = &t->functions[torture_pick(t, (unsigned)t->function_count)];
-	return torture_insert(t, some, count, kind, false, NULL);
+	return torture_insert(t, some, count, metric, false, NULL);
 }
 
 /* Subsets, in and out in any order. */
 static void churn(struct torture *t, unsigned ms)
 {
-	unsigned kinds = (unsigned)torture_setting("TORTURE_KINDS", POINT_KINDS);
+	unsigned metrics = (unsigned)torture_setting("TORTURE_KINDS", TORTURE_METRICS);
 	uint64_t until = torture_now_ms() + ms, turns = 0;
 	size_t alive = 0;
 
@@ -139,7 +176,7 @@ static void churn(struct torture *t, unsigned ms)
 		const struct instance *i = t->s->instances;
 
 		if (alive < 40 && (!alive || torture_pick(t, 3))) {
-			insert_some(t, (enum point_kind)torture_pick(t, kinds));
+			insert_some(t, torture_pick(t, metrics));
 		} else {
 			for (unsigned n = torture_pick(t, (unsigned)alive); n; n--)
 				i = i->next;
@@ -158,13 +195,12 @@ static void churn(struct torture *t, unsigned ms)
 /* All kinds into all functions, out again, and so on. */
 static void waves(struct torture *t, unsigned ms)
 {
-	unsigned kinds = (unsigned)torture_setting("TORTURE_KINDS", POINT_KINDS);
+	unsigned metrics = (unsigned)torture_setting("TORTURE_KINDS", TORTURE_METRICS);
 	uint64_t until = torture_now_ms() + ms, turns = 0;
 
 	for (; torture_now_ms() < until; turns++) {
-		for (unsigned k = 0; k < kinds; k++)
-			torture_insert(t, NULL, 0, (enum point_kind)((k + turns) % kinds), false,
-				       NULL);
+		for (unsigned k = 0; k < metrics; k++)
+			torture_insert(t, NULL, 0, (unsigned)(k + turns) % metrics, false, NULL);
 		usleep(20000);
 		while (t->s->instances)
 			session_remove(t->s, t->s->instances->id);
