@@ -268,10 +268,11 @@ static void forget_change(struct session *s, const struct site *site)
 {
 	struct site **p = &s->changed;
 
-	while (*p && *p != site)
+	if (!site->changed)
+		return;
+	while (*p != site)
 		p = &(*p)->next_changed;
-	if (*p)
-		*p = site->next_changed;
+	*p = site->next_changed;
 }
 
 void site_free(struct session *s, struct site *site)

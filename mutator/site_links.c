@@ -90,10 +90,11 @@ static void forget_change(struct session *s, struct site *site)
 {
 	struct site **p = &s->changed;
 
-	while (*p && *p != site)
+	if (!site->changed)
+		return;
+	while (*p != site)
 		p = &(*p)->next_changed;
-	if (*p)
-		*p = site->next_changed;
+	*p = site->next_changed;
 	site->changed = false;
 }
 
@@ -179,7 +180,9 @@ int site_update(struct session *s, struct site *site, struct dinst_error *e)
 
 	if (!site->head || is_unreached(site)) {
 		status = remake_head(s, site, e);
-		if (status >= 0)
+		if (status < 0)
+			note_change(s, site);
+		else
 			forget_change(s, site);
 		return status;
 	}
@@ -202,8 +205,11 @@ void site_update_all(struct session *s)
 	struct dinst_error ignored = {0};
 	struct site *site = s->changed, *next;
 
+	/* Those that fail put themselves on the list again. */
+	s->changed = NULL;
 	for (; site; site = next) {
 		next = site->next_changed;
+		site->changed = false;
 		/* One that was never reached and has nothing is only to be freed. */
 		if (site->links || !is_unreached(site))
 			site_update(s, site, &ignored);

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * bodies.c - the code of a site is written anew at each change, while threads
+ * run through it: what is given back is used again at once, and descriptors of
+ * sequences with it; and what happens when there is no room for a new body.
+ */
+#include "tests/live/harness_session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { THREADS = 6 };
+
+/*
+ * Each turn leaves a body behind and flushes it, so that the next one is likely
+ * to be written over it. A thread whose rseq_cs still led there would be killed
+ * by the kernel; one inside would run something else.
+ */
+static void test_freed_under_threads(void **state)
+{
+	enum { TURNS = 600, CALLS = 3000000 };
+	struct harness *h = *state;
+	struct session *s;
+	struct flush_result flushed;
+	struct dinst_error e = {0};
+	size_t freed = 0, heap_early = 0;
+	unsigned kept, other;
+
+	harness_limit(200);
+	harness_start(h, "calls", harness_number(THREADS), NULL);
+	s = session_begin(h);
+	kept = session_insert(s, "tiny");
+	other = session_insert(s, "leaf");
+	harness_send(h, "go 3000000\n");
+	for (int turn = 0; turn < TURNS; turn++) {
+		unsigned id = session_insert(s, turn % 2 ? "tiny" : "leaf");
+
+		session_remove(s, id);
+		assert_int_equal(removal_flush(s, &flushed, &e), 0);
+		freed += flushed.freed;
+		if (turn == 50)
+			heap_early = session_heap_bytes(s);
+	}
+	session_flush_all(s);
+	/* Each turn left two bodies, and the heap has not grown by them. */
+	assert_true(freed > TURNS);
+	assert_true(session_heap_bytes(s) <= heap_early);
+	assert_string_equal(harness_line(h, 150000), "done");
+	assert_int_equal(session_value(s, kept), (uint64_t)THREADS * CALLS);
+	assert_true(session_value(s, other) > 0);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* Takes all of the heap, in pieces of all sizes. */
+static size_t fill(struct heap *heap, taddr_t *pieces, size_t room)
+{
+	static const size_t sizes[] = {1 << 20, 4096, 512, 128, 64, 48, 32};
+	struct dinst_error e = {0};
+	size_t count = 0;
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		while (count + 1 < room && !heap_alloc_code(heap, sizes[i], &pieces[count], &e))
+			count++;
+	return count;
+}
+
+static void test_no_room_at_removal(void **state)
+{
+	enum { ROOM = 1 << 16, ROUNDS = 5000 };
+	struct harness *h = *state;
+	taddr_t *pieces = calloc(ROOM, sizeof(*pieces));
+	struct session *s;
+	unsigned first, second, third;
+	struct heap *heap;
+	size_t count;
+
+	harness_start(h, "calls", "3", NULL);
+	s = session_begin(h);
+	first = session_insert(s, "many");
+	second = session_insert(s, "many");
+	third = session_insert(s, "many");
+	heap = s->places->heap;
+	count = fill(heap, pieces, ROOM);
+	session_go(h, ROUNDS);
+	/* There is no room for a body with the two that stay. */
+	session_remove(s, second);
+	assert_non_null(s->changed);
+	session_go(h, ROUNDS);
+	assert_int_equal(session_value(s, first), 2 * 3 * ROUNDS);
+	assert_int_equal(session_value(s, third), 2 * 3 * ROUNDS);
+	while (count--)
+		heap_free_code(heap, pieces[count]);
+	session_flush_all(s);
+	assert_null(s->changed);
+	session_go(h, ROUNDS);
+	assert_int_equal(session_value(s, first), 3 * 3 * ROUNDS);
+	/* With nothing left to count no body is needed. */
+	count = fill(heap, pieces, ROOM);
+	session_remove(s, first);
+	session_remove(s, third);
+	assert_null(s->changed);
+	session_go(h, ROUNDS);
+	while (count--)
+		heap_free_code(heap, pieces[count]);
+	session_end(s);
+	harness_verify(h);
+	session_go(h, 10);
+	harness_end(h, 0);
+	free(pieces);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_freed_under_threads),
+		CASE(test_no_room_at_removal),
+	};
+
+	return cmocka_run_group_tests_name("live/bodies", tests, NULL, NULL);
+}
