@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arch_pairing.h - the code that pairs entries with exits, ready to be run on
+ * stacks of a test's own making; for arch_pairing*.c only.
+ */
+#ifndef DINST_TESTS_UNIT_ARCH_PAIRING_H
+#define DINST_TESTS_UNIT_ARCH_PAIRING_H
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "arch/pairing.h"
+#include "arch/x86_64/x86.h"
+
+enum {
+	SHIFT = 6,
+	FUNCTIONS = 12, /* 1 .., that programs have */
+	MANY = 110,	/* for threads: each counts by itself */
+	CODE_SIZE = 1 << 18,
+	COLD_AT = 1 << 17,
+	STACK_BYTES = 1 << 20,
+	STACKS = 4, /* the first is the thread's own */
+	TRAP_FLAG = 0x100,
+	NOT_CODE = 0x06,
+};
+
+static uint8_t *code, *area;
+static uint64_t (*counters)[2];	   /* entries, exits; by function */
+static uint64_t seen[MANY + 1][2]; /* of those, what events counted that came to their end */
+static size_t code_used, cold_used;
+static taddr_t enter_code[MANY + 1], leave_code[MANY + 1];
+static taddr_t enter_routine, leave_routine;
+static uint64_t statistics[3];
+static int32_t tid_offset;
+static uint8_t *stacks[STACKS];
+
+/* xorshift64*: the same numbers in every run. */
+static inline uint64_t next_random(void)
+{
+	static uint64_t seed = 0x9e3779b97f4a7c15ull;
+
+	seed ^= seed >> 12;
+	seed ^= seed << 25;
+	seed ^= seed >> 27;
+	return seed * 0x2545f4914f6cdd1dull;
+}
+
+static inline struct pair_config *config(void)
+{
+	return (struct pair_config *)(void *)area;
+}
+
+static inline uint64_t *keys(void)
+{
+	return (uint64_t *)(void *)(area + pair_keys());
+}
+
+static inline uint32_t *owners(void)
+{
+	return (uint32_t *)(void *)(area + pair_owners(SHIFT));
+}
+
+static inline struct pair_record *records(void)
+{
+	return (struct pair_record *)(void *)(area + pair_records(SHIFT));
+}
+
+static inline uint64_t own_pointer(void)
+{
+	return (uint64_t)(uintptr_t)__builtin_thread_pointer();
+}
+
+static inline struct pair_record *own_record(void)
+{
+	for (unsigned i = 0; i < 1u << SHIFT; i++)
+		if (keys()[i] == own_pointer())
+			return &records()[i];
+	return NULL;
+}
+
+/* As it was made; only what was used is cleared. */
+static inline void clear_area(void)
+{
+	for (unsigned i = 0; i < 1u << SHIFT; i++)
+		if (keys()[i] || owners()[i] || records()[i].tid)
+			memset(&records()[i], 0, sizeof(records()[i]));
+	memset(area + pair_keys(), 0, pair_records(SHIFT) - pair_keys());
+	memset(statistics, 0, sizeof(statistics));
+}
+
+/* The thread's own stack is stacks[0]. */
+static inline void claim_stack(uint8_t *stack, size_t size)
+{
+	config()->main_pointer = own_pointer();
+	config()->main_lo = (uint64_t)(uintptr_t)stack << PAIR_ID_BITS;
+	config()->main_size = (uint64_t)size << PAIR_ID_BITS;
+}
+
+/* ------------------------------------------------------------------- code */
+
+/* Frames of all kinds: the snippets run with whatever registers they are given. */
+static const uint8_t register_sets[][4] = {
+	{RAX, RCX, RDX, RSI}, {R11, R10, R9, R8},  {R12, RBP, RDI, RBX},
+	{RDX, R9, RAX, R12},  {R8, RDX, R12, RAX}, {RBP, R12, R11, RCX},
+};
+
+static inline taddr_t emit_snippet(struct arch_pairing *spec, bool leave)
+{
+	const struct arch_counter counter = {
+		.mode = ARCH_COUNT_LOCKED,
+		.counter_address = (taddr_t)(uintptr_t)&counters[spec->function][leave],
+	};
+	static const uint8_t jump_r14[] = {0x41, 0xff, 0xe6};
+	const unsigned sets = sizeof(register_sets) / sizeof(register_sets[0]);
+	struct arch_buf out = {.bytes = code, .size = COLD_AT, .pc = (taddr_t)(uintptr_t)code};
+	struct arch_buf cold = {.bytes = code, .size = CODE_SIZE, .pc = out.pc};
+	struct arch_frame frame = {.red_zone = true};
+	taddr_t entry;
+
+	spec->count = &counter;
+	arch_pairing_needs(spec, &frame);
+	assert_true(frame.scratch == 4 && (frame.needs & ARCH_NEED_FLAGS));
+	memcpy(frame.reg, register_sets[(spec->function + leave) % sets], 4);
+	out.used = code_used;
+	cold.used = cold_used;
+	entry = arch_here(&out);
+	if (leave)
+		arch_emit_leave(spec, &frame, &out, &cold);
+	else
+		arch_emit_enter(spec, &frame, &out, &cold);
+	assert_true(out.used - code_used <= ARCH_PAIRING_HOT + ARCH_COUNT_HOT);
+	assert_true(cold.used - cold_used <= ARCH_PAIRING_COLD + ARCH_COUNT_COLD);
+	x86_emit(&out, jump_r14, sizeof(jump_r14));
+	assert_int_equal(out.status, ARCH_OK);
+	assert_int_equal(cold.status, ARCH_OK);
+	code_used = out.used;
+	cold_used = cold.used;
+	spec->count = NULL;
+	return entry;
+}
+
+static inline int32_t find_tid(void)
+{
+	const pid_t tid = (pid_t)syscall(SYS_gettid);
+	int32_t found = 0;
+
+	for (int64_t at = arch_thread_block_lo; at < arch_thread_block_hi; at += 4) {
+		pid_t word;
+
+		memcpy(&word, (const uint8_t *)__builtin_thread_pointer() + at, 4);
+		if (word == tid) {
+			assert_int_equal(found, 0);
+			found = (int32_t)at;
+		}
+	}
+	return found;
+}
+
+static inline int setup(void **state)
+{
+	struct arch_pairing spec = {.shift = SHIFT};
+	struct arch_buf out;
+	size_t enter, leave;
+
+	(void)state;
+	assert_true(
+		arch_thread_pointer_is_sane(own_pointer(), *(uint64_t *)(uintptr_t)own_pointer()));
+	assert_false(arch_thread_pointer_is_sane(0, 0));
+	tid_offset = spec.tid_offset = find_tid();
+	code = mmap(NULL, CODE_SIZE + 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	area = mmap(NULL, pair_area_size(SHIFT), PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (code == MAP_FAILED || area == MAP_FAILED ||
+	    madvise(area + pair_owners(SHIFT), pair_owners_size(SHIFT), MADV_WIPEONFORK))
+		return -1;
+	for (unsigned i = 0; i < STACKS; i++) {
+		stacks[i] = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (stacks[i] == MAP_FAILED)
+			return -1;
+	}
+	config()->shift = SHIFT;
+	config()->lost = (uint64_t)(uintptr_t)&statistics[0];
+	config()->overflow = (uint64_t)(uintptr_t)&statistics[1];
+	config()->orphans = (uint64_t)(uintptr_t)&statistics[2];
+	/* Within reach of the code. */
+	counters = (uint64_t(*)[2])(void *)(code + CODE_SIZE);
+	memset(code, NOT_CODE, CODE_SIZE);
+	spec.area = (taddr_t)(uintptr_t)area;
+	out = (struct arch_buf){.bytes = code, .size = CODE_SIZE, .pc = (taddr_t)(uintptr_t)code};
+	arch_emit_pairing_routines(&out, &spec, &enter, &leave);
+	if (out.status != ARCH_OK || out.used > ARCH_PAIRING_ROUTINES)
+		return -1;
+	spec.enter = enter_routine = out.pc + enter;
+	spec.leave = leave_routine = out.pc + leave;
+	code_used = out.used;
+	cold_used = COLD_AT;
+	for (spec.function = 1; spec.function <= MANY; spec.function++) {
+		enter_code[spec.function] = emit_snippet(&spec, false);
+		leave_code[spec.function] = emit_snippet(&spec, true);
+	}
+	return 0;
+}
+
+/*
+ * Runs a snippet with that stack pointer. With `trap` in the flags every
+ * instruction of it raises SIGTRAP.
+ */
+void run_at(taddr_t pc, uint64_t sp, uint64_t trap);
+__asm__(".text\n"
+	"run_at:\n\t"
+	"push %rbx\n\tpush %rbp\n\tpush %r12\n\tpush %r13\n\tpush %r14\n\tpush %r15\n\t"
+	"mov %rsp, %r15\n\tlea 1f(%rip), %r14\n\t"
+	"mov %rsi, %rbx\n\tmov %rdi, %rax\n\t"
+	"pushf\n\tor %rdx, (%rsp)\n\tpopf\n\t"
+	"mov %rbx, %rsp\n\tjmp *%rax\n"
+	"1:\tmov %r15, %rsp\n\t"
+	"pushf\n\tandq $-257, (%rsp)\n\tpopf\n\t"
+	"pop %r15\n\tpop %r14\n\tpop %r13\n\tpop %r12\n\tpop %rbp\n\tpop %rbx\n\t"
+	"ret\n");
+
+/* Runs the event; true if it was counted. */
+static inline bool event(bool is_leave, unsigned function, uint64_t sp, uint64_t trap)
+{
+	const uint64_t counted = counters[function][is_leave], nested = seen[function][is_leave];
+	uint64_t own;
+
+	run_at((is_leave ? leave_code : enter_code)[function], sp, trap);
+	own = counters[function][is_leave] - counted - (seen[function][is_leave] - nested);
+	assert_true(own <= 1);
+	seen[function][is_leave] += own;
+	return own;
+}
+
+static inline bool enter(unsigned function, uint64_t sp)
+{
+	return event(false, function, sp, 0);
+}
+
+static inline bool leave(unsigned function, uint64_t sp)
+{
+	return event(true, function, sp, 0);
+}
+
+#endif
