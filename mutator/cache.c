@@ -21,7 +21,8 @@ enum {
 	PATH_ROOM = 4096,
 };
 
-static const char temporary[] = "new-";
+static const char temporary[] = "new-plans-";
+static const char suffix[] = ".plans";
 
 /* ------------------------------------------------------------------- hash */
 
@@ -182,6 +183,19 @@ static bool is_name(const char *name)
 	return n > 0 && !name[n] && name[0] != '.' && n < sizeof(((struct entry *)0)->name);
 }
 
+/* Somebody may keep other things in the same place: those are not ours to remove. */
+static bool is_cached(const char *name)
+{
+	size_t n = strlen(name), end = strlen(suffix);
+
+	return is_name(name) && n > end && !strcmp(name + n - end, suffix);
+}
+
+static bool is_temporary(const char *name)
+{
+	return is_name(name) && !strncmp(name, temporary, strlen(temporary));
+}
+
 static int by_use(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
@@ -203,11 +217,11 @@ static size_t list(int directory, const char *except, struct entry *entries)
 	if (!dir && copy >= 0)
 		close(copy);
 	while (dir && n < ENTRIES_MAX && (d = readdir(dir))) {
-		if (!is_name(d->d_name) || !strcmp(d->d_name, except) ||
+		if (!(is_cached(d->d_name) || is_temporary(d->d_name)) ||
+		    !strcmp(d->d_name, except) ||
 		    fstatat(directory, d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
-		if (!strncmp(d->d_name, temporary, strlen(temporary)) &&
-		    time(NULL) - st.st_mtime > TEMPORARY_AGE) {
+		if (is_temporary(d->d_name) && time(NULL) - st.st_mtime > TEMPORARY_AGE) {
 			unlinkat(directory, d->d_name, 0);
 			continue;
 		}
@@ -264,7 +278,7 @@ bool cache_write(const char *name, const void *bytes, size_t size)
 	char path[64];
 	bool done = false;
 
-	if (!size || size > CACHE_FILE_MAX || !is_name(name))
+	if (!size || size > CACHE_FILE_MAX || !is_cached(name))
 		return false;
 	directory = open_directory();
 	if (directory < 0)
@@ -287,7 +301,7 @@ bool cache_write(const char *name, const void *bytes, size_t size)
 
 void cache_remove(const char *name)
 {
-	int directory = is_name(name) ? open_directory() : -1;
+	int directory = is_cached(name) ? open_directory() : -1;
 
 	if (directory < 0)
 		return;

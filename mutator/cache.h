@@ -25,7 +25,7 @@ enum {
 };
 
 /*
- * Reads the whole file `name` (letters, digits, '.', '-') into malloc'ed memory
+ * Reads the whole file `name` (lower case, digits, '-'; ends in ".plans") into malloc'ed memory
  * that the caller frees. False if there is none that can be used.
  */
 bool cache_read(const char *name, uint8_t **bytes, size_t *size);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "mutator/cache_plans.h"
 #include "mutator/serve.h"
 
 enum { DAEMON_FD = 3 };
@@ -27,5 +28,6 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	/* A Ctrl-C at the terminal that started the daemon is not for us. */
 	signal(SIGINT, SIG_IGN);
+	plan_cache_enable(true);
 	return serve(DAEMON_FD);
 }

@@ -19,6 +19,9 @@ build=${DINST_BUILD:-build}
 logs=$build/test-logs
 mkdir -p "$logs" || exit 2
 export DINST_BUILD=$build
+# Plans are remembered from one test to the next, but not beyond this build.
+XDG_CACHE_HOME=$(realpath "$build")/test-cache
+export XDG_CACHE_HOME
 
 passed=0
 failed=0

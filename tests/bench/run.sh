@@ -12,6 +12,9 @@ echo "$(uname -sr), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpui
 echo
 timeout 60 "$build/tests/bench/decode" || status=1
 echo
+timeout 60 "$build/tests/bench/analysis" /usr/bin/redis-server /usr/lib/postgresql/15/bin/postgres \
+	/lib/x86_64-linux-gnu/libc.so.6 /lib/x86_64-linux-gnu/libcrypto.so.3 /usr/sbin/mariadbd /usr/bin/node || status=1
+echo
 timeout 120 "$build/tests/bench/calls" || status=1
 echo
 timeout 120 "$build/tests/bench/points" || status=1

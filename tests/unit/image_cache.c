@@ -300,6 +300,7 @@ static void test_files(void **state)
 	free(bytes);
 	assert_false(cache_write("../a", "one", 3));
 	assert_false(cache_write("", "one", 3));
+	assert_false(cache_write("other", "one", 3));
 	assert_false(cache_write("b.plans", "", 0));
 	assert_int_equal(files(NULL, 0), 1);
 	cache_remove("a.plans");
