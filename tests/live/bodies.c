@@ -53,16 +53,22 @@ static void test_freed_under_threads(void **state)
 	harness_end(h, 0);
 }
 
-/* Takes all of the heap, in pieces of all sizes. */
+/* Takes all of the heap, in pieces of all sizes, hot and cold. */
 static size_t fill(struct heap *heap, taddr_t *pieces, size_t room)
 {
-	static const size_t sizes[] = {1 << 20, 4096, 512, 128, 64, 48, 32};
 	struct dinst_error e = {0};
 	size_t count = 0;
 
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-		while (count + 1 < room && !heap_alloc_code(heap, sizes[i], &pieces[count], &e))
+	for (size_t size = 1 << 20; size >= 4096; size /= 2)
+		while (count + 1 < room && !heap_alloc_code(heap, size, &pieces[count], &e))
 			count++;
+	for (size_t size = 4096; size >= 16; size -= 16) {
+		while (count + 1 < room && !heap_alloc_code(heap, size, &pieces[count], &e))
+			count++;
+		while (count + 1 < room && !heap_alloc_cold(heap, size, &pieces[count], &e))
+			count++;
+	}
+	assert_true(count + 1 < room);
 	return count;
 }
 
