@@ -163,7 +163,8 @@ int arch_decode(const uint8_t *bytes, size_t size, taddr_t address, struct arch_
 
 /*
  * Registers and flags: *reads are those whose old value may matter, *writes
- * those that are wholly overwritten whatever the values are. `insn` as
+ * those that are wholly overwritten whatever the values are. What may be kept
+ * in part or on a condition (16 bits, cmov) is in neither. `insn` as
  * arch_decode() filled it; computed anew by each call.
  */
 void arch_effects(const struct arch_insn *insn, arch_regset *reads, arch_regset *writes);

@@ -30,16 +30,15 @@ static bool whole(const struct x86_layout *l)
 	return !(l->attributes & OP_BYTE) && (!(l->prefixes & PREFIX_66) || (l->rex & REX_W));
 }
 
-/* A byte register: without REX, numbers 4 to 7 are ah, ch, dh, bh. */
-static unsigned register_of(const struct x86_layout *l, unsigned number)
+/* The register of which a byte is meant: without REX, numbers 4 to 7 are ah, ch, dh, bh. */
+static unsigned byte_register(const struct x86_layout *l, unsigned number)
 {
-	return (l->attributes & OP_BYTE) && !l->rex && number >= 4 ? number - 4 : number;
+	return !l->rex && number >= 4 ? number - 4 : number;
 }
 
-/* As register_of(), but where only some forms of the opcode are 8 bits wide. */
-static arch_regset either_of(unsigned number)
+static unsigned register_of(const struct x86_layout *l, unsigned number)
 {
-	return SET(number) | (number >= 4 && number < 8 ? SET(number - 4) : 0);
+	return l->attributes & OP_BYTE ? byte_register(l, number) : number;
 }
 
 static arch_regset condition_flags(unsigned condition)
@@ -100,7 +99,7 @@ static void operands(const struct x86_layout *l, struct effect *e)
 				   (l->opcode == 0xb6 || l->opcode == 0xbe);
 
 		if (at & OP_RM_R)
-			e->reads |= byte_source && !l->rex ? either_of(rm) : SET(rm);
+			e->reads |= SET(byte_source ? byte_register(l, rm) : rm);
 		if ((at & OP_RM_W) && whole(l))
 			e->writes |= SET(rm);
 	}
@@ -278,7 +277,7 @@ static void flag_instruction(const struct x86_layout *l, struct effect *e)
 		e->writes |= FLAGS_AH;
 		break;
 	case 0x9f: /* lahf */
-		e->reads |= FLAGS_AH | SET(RAX);
+		e->reads |= FLAGS_AH;
 		break;
 	case 0xf5: /* cmc */
 		e->reads |= FLAG_CF;
@@ -316,7 +315,7 @@ static void short_register(const struct x86_layout *l, struct effect *e)
 static void one_byte_special(const struct x86_layout *l, struct effect *e)
 {
 	switch (l->opcode) {
-	case 0x30 ... 0x33: /* xor */
+	case 0x30 ... 0x35: /* xor */
 		/* The flags of x ^ x are known as well; 16 and 8 bits keep the rest. */
 		if (x86_mod(l) == 3 && x86_reg(l) == x86_rm(l) && whole(l))
 			e->reads &= ~SET(x86_reg(l));
@@ -430,8 +429,8 @@ static void two_byte_special(const struct x86_layout *l, struct effect *e)
 	const bool scalar = l->prefixes & (PREFIX_F2 | PREFIX_F3);
 
 	switch (l->opcode) {
-	case 0x1e: /* hint, endbr64, rdssp */
-		if (scalar && x86_mod(l) == 3)
+	case 0x1e: /* hint, endbr64, rdssp, which leaves its register alone without shadow stack */
+		if (scalar && x86_mod(l) == 3 && x86_extension(l) == 1)
 			e->reads |= SET(x86_rm(l));
 		break;
 	case 0x2c:
@@ -498,7 +497,9 @@ static void map_38_special(const struct x86_layout *l, struct effect *e)
 			e->reads |= SET_ALL;
 		break;
 	case 0xf0: /* movbe load, crc32 */
-		e->reads |= either_of(x86_rm(l));
+		/* crc32 of a byte; harmless for a load */
+		if (x86_mod(l) == 3)
+			e->reads |= SET(byte_register(l, x86_rm(l)));
 		if (!(l->prefixes & PREFIX_F2) && whole(l)) {
 			e->reads = address_registers(l);
 			e->writes |= SET(reg);
@@ -562,7 +563,9 @@ static void string_compare(const struct x86_layout *l, struct effect *e)
 
 static void special(const struct x86_layout *l, struct effect *e)
 {
-	if (l->map == 3)
+	if (l->encoding == X86_EVEX)
+		e->reads |= SET_ALL; /* general registers in new ways */
+	else if (l->map == 3)
 		string_compare(l, e);
 	else if (l->encoding != X86_LEGACY)
 		vex_special(l, e);

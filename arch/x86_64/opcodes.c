@@ -169,7 +169,7 @@ const uint32_t x86_two_byte[256] = {
 	[0x2e ... 0x2f] = M | F6,
 	[0x31] = V | SP,
 	[0x34] = V | SP | LOOK | GO(SYSCALL),
-	[0x40 ... 0x4f] = M | GR | ER | SP,
+	[0x40 ... 0x4f] = M | ER | SP, /* keeps what it does not overwrite: not read */
 	[0x50] = M | GW | RGO,
 	[0x51 ... 0x6d] = M,
 	[0x6e] = M | ER,
@@ -182,7 +182,7 @@ const uint32_t x86_two_byte[256] = {
 	[0x7e] = M | SP,
 	[0x7f] = M,
 	[0x80 ... 0x8f] = V | OP_REL32 | SP | NB | GO(BRANCH),
-	[0x90 ... 0x9f] = M | B | ER | SP,
+	[0x90 ... 0x9f] = M | B | SP,
 	[0xa0 ... 0xa1] = V | SP | IMP,
 	[0xa2] = V | SP,
 	[0xa3] = M | GR | ER | SP,
@@ -203,7 +203,7 @@ const uint32_t x86_two_byte[256] = {
 	[0xb9] = M | SP | LOOK | GO(STOP),
 	[0xba] = M | I8 | GRP | LK | LOOK,
 	[0xbb] = M | GR | ER | EW | LK | SP,
-	[0xbc ... 0xbd] = M | GR | ER | F6,
+	[0xbc ... 0xbd] = M | ER | F6,
 	[0xbe ... 0xbf] = M | GW | ER,
 	[0xc0] = M | B | GR | GW | ER | EW | F6 | LK,
 	[0xc1] = M | GR | GW | ER | EW | F6 | LK,
@@ -354,22 +354,42 @@ static const uint32_t vex_3a[256] = {
 
 /*
  * EVEX: lengths follow one rule per map, and which opcodes exist grows with
- * every processor; general registers that may take part are marked as read.
+ * every processor. Where general registers take part they are marked as read
+ * (cvtsi2ss and its like, movd, pinsr, pextr, broadcasts); of what may have
+ * them in new ways, and of the maps of half precision, effects.c says the most.
  */
 static uint32_t evex_attributes(unsigned map, unsigned opcode)
 {
-	uint32_t at = M | OP_REG_R | OP_RM_R;
+	const uint32_t general = M | OP_REG_R | OP_RM_R;
 
-	if (map == 3)
-		return at | I8;
-	if (map != 1)
-		return at;
-	if (opcode < 0x10 || (opcode >= 0x80 && opcode < 0xc2) || opcode == 0x77)
-		return 0;
-	if ((opcode >= 0x70 && opcode <= 0x73) || opcode == 0xc2 ||
-	    (opcode >= 0xc4 && opcode <= 0xc6))
-		return at | I8;
-	return opcode == 0x2e || opcode == 0x2f ? M | F6 : at;
+	switch (map) {
+	case 1:
+		if (opcode < 0x10 || (opcode >= 0x80 && opcode < 0xc2) || opcode == 0x77)
+			return 0;
+		if ((opcode >= 0x70 && opcode <= 0x73) || opcode == 0xc2 || opcode == 0xc6)
+			return M | I8;
+		if (opcode == 0xc4 || opcode == 0xc5)
+			return general | I8;
+		if (opcode == 0x2e || opcode == 0x2f)
+			return M | F6;
+		if (opcode == 0x2a || opcode == 0x2c || opcode == 0x2d || opcode == 0x6e ||
+		    (opcode >= 0x78 && opcode <= 0x7b) || opcode == 0x7e)
+			return general;
+		return M;
+	case 2:
+		if (opcode >= 0xf0 || (opcode >= 0x48 && opcode <= 0x4b))
+			return M | SP;
+		return opcode >= 0x7a && opcode <= 0x7c ? general : M;
+	case 3:
+		if (opcode >= 0xf0)
+			return M | I8 | SP;
+		return ((opcode >= 0x14 && opcode <= 0x17) || opcode == 0x20 || opcode == 0x22
+				? general
+				: M) |
+		       I8;
+	default:
+		return M | SP;
+	}
 }
 
 uint32_t x86_attributes(enum x86_encoding encoding, unsigned map, unsigned opcode)

@@ -246,13 +246,21 @@ static const struct {
 	{"48d3e0", R(AX) | R(CX), R(AX)},
 	{"48c1c005", R(AX), R(AX) | CF},
 	{"d1d0", R(AX) | CF, R(AX) | CF | OF},
-	{"480f44c3", R(AX) | R(BX) | ZF, 0}, /* cmove */
-	{"0f94c0", R(AX) | ZF, 0},
-	{"0f94c4", R(AX) | ZF, 0},	  /* sete %ah */
-	{"0fb6c4", R(AX) | R(SP), R(AX)}, /* movzbl %ah,%eax: either is read */
+	{"480f44c3", R(BX) | ZF, 0}, /* cmove: rax is kept, or not */
+	{"0f94c0", ZF, 0},
+	{"0f94c4", ZF, 0},	    /* sete %ah */
+	{"0fb6c4", R(AX), R(AX)},   /* movzbl %ah,%eax */
+	{"400fb6c4", R(SP), R(AX)}, /* movzbl %spl,%eax */
+	{"0fb6c6", R(DX), R(AX)},
+	{"0fbec7", R(BX), R(AX)},
+	{"85ff", R(DI), F6},
+	{"3405", R(AX), F6},
+	{"3511223344", R(AX), R(AX) | F6},
+	{"f30f1efa", 0, 0},
+	{"f3480f1ec8", R(AX), 0},
 	{"0fb7c3", R(BX), R(AX)},
 	{"4863c3", R(BX), R(AX)},
-	{"480fbcc3", R(AX) | R(BX), F6}, /* bsf: kept if zero */
+	{"480fbcc3", R(BX), F6}, /* bsf: rax is kept if zero */
 	{"f3480fb8c3", R(BX), R(AX) | F6},
 	{"480fa3c3", R(AX) | R(BX), CF},
 	{"480fc8", R(AX), 0},
@@ -261,7 +269,12 @@ static const struct {
 	{"c9", R(SP) | R(BP), 0},
 	{"9c", F6 | DF | R(SP), 0},
 	{"9d", R(SP), F6 | DF},
-	{"9f", R(AX) | (F6 & ~OF), 0},
+	{"9f", F6 & ~OF, 0},
+	{"62f16d48fec1", 0, 0}, /* vpaddd %zmm1,%zmm2,%zmm0 */
+	{"62f16d48fe4101", R(CX), 0},
+	{"62f16e082ac1", R(AX) | R(CX), 0}, /* vcvtsi2ss: either may be the one */
+	{"62f26c08f2c1", ALL, 0},	    /* andn of APX */
+	{"62f57c4858c1", ALL, 0},	    /* vaddph */
 	{"9e", R(AX), F6 & ~OF},
 	{"fc", 0, DF},
 	{"f8", 0, CF},

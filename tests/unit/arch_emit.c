@@ -420,7 +420,7 @@ static const struct {
 	 A | C | SET_FLAGS, A | C},
 	{"0f44c1"
 	 "b800000000c3",
-	 A | C | SET_FLAGS, A | C | SET_FLAGS},
+	 A | C | SET_FLAGS, C | SET_FLAGS},
 	{"54"
 	 "bc00000000"
 	 "c3",
