@@ -34,16 +34,31 @@ static void add_work(struct walk *w, vaddr_t v)
 	w->work[w->work_count++] = v;
 }
 
-/* What nobody can decode may be anything: every offset behind it is tried. */
-static void try_offsets(struct walk *w, vaddr_t v)
+static void try_range(struct walk *w, vaddr_t from, vaddr_t to)
 {
-	for (; v < w->hi; v++) {
+	for (vaddr_t v = from; v < to; v++) {
 		struct arch_insn insn;
 
 		if (arch_decode(w->bytes + (v - w->lo), w->hi - v, v, &insn) == ARCH_OK &&
 		    (insn.flow == ARCH_FLOW_JUMP || insn.flow == ARCH_FLOW_BRANCH))
 			flow_mark(w->f, insn.target, MARK_TARGET | MARK_FOREIGN);
 	}
+}
+
+/*
+ * What nobody can decode may be anything: every offset behind it is tried from
+ * which a short branch reaches out of the gap. Long ones are known.
+ */
+static void try_offsets(struct walk *w, vaddr_t v)
+{
+	vaddr_t reach = (vaddr_t)arch_short_jump_reach + ARCH_INSN_MAX;
+	vaddr_t near = w->hi - w->lo > reach ? w->lo + reach : w->hi;
+	vaddr_t far = w->hi - w->lo > reach ? w->hi - reach : w->lo;
+
+	try_range(w, v, near);
+	if (far < near)
+		far = near;
+	try_range(w, v > far ? v : far, w->hi);
 }
 
 /* Straight on from v; `sure`: it is code, so something unknown is an instruction. */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-	SWEEPS = 8,
+	SWEEPS = 16,
 	ZEROES_MAX = 64, /* the largest alignment of a function that anybody uses */
 };
 

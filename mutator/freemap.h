@@ -34,7 +34,7 @@ size_t freemap_table_targets(const struct freemap *map, vaddr_t lo, vaddr_t hi,
 bool freemap_is_base(const struct freemap *map, vaddr_t v);
 
 /*
- * The sweep of function `index`; valid until four further sweeps are asked for.
+ * The sweep of function `index`; valid until a few further sweeps are asked for.
  * A function without code has an empty one.
  */
 int freemap_sweep(struct freemap *map, uint32_t index, const struct sweep **out,

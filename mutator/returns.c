@@ -118,23 +118,15 @@ static void add_way(const struct freemap *map, uint32_t index, const struct arch
 	}
 }
 
-/* The instruction that runs off the end of the sweep, if it does. */
-static void add_last(const struct sweep *s, struct ways *w)
+/* What runs off the end of a part, whose last instruction but padding is `last`. */
+static void add_last(const struct arch_insn *last, struct ways *w)
 {
-	size_t last = s->count;
-
-	while (last > 0 && s->insns[last - 1].flags & ARCH_INSN_PADDING)
-		last--;
-	if (!last) {
-		w->unknown = true;
-		return;
-	}
-	switch (s->insns[last - 1].flow) {
+	switch (last->flow) {
 	case ARCH_FLOW_CALL:
-		add_target(w, s->insns[last - 1].target);
+		add_target(w, last->target);
 		break;
 	case ARCH_FLOW_CALL_INDIRECT:
-		add_slot(w, &s->insns[last - 1]);
+		add_slot(w, last);
 		break;
 	case ARCH_FLOW_JUMP:
 	case ARCH_FLOW_JUMP_INDIRECT:
@@ -145,19 +137,28 @@ static void add_last(const struct sweep *s, struct ways *w)
 	}
 }
 
-/* What leads out of the part of function `index` that is function or fragment `part`. */
+/*
+ * What leads out of the part of function `index` that is function or fragment
+ * `part`. Most functions have a return: decoding ends there, and nothing is kept.
+ */
 static void find_ways(struct freemap *map, uint32_t index, uint32_t part, struct ways *w)
 {
-	const struct sweep *s;
+	struct image_range r = freemap_primary(map, part);
+	struct arch_insn last = {.flow = ARCH_FLOW_NEXT}, insn;
+	size_t size = 0;
+	const uint8_t *bytes = image_code(freemap_image(map), r.lo, &size);
 
-	if (freemap_sweep(map, part, &s, NULL) < 0 || s->end < s->hi) {
-		w->unknown = true;
-		return;
+	for (vaddr_t v = r.lo; !w->unknown && v < r.hi; v += insn.length) {
+		if (!bytes || arch_decode(bytes + (v - r.lo), r.hi - v, v, &insn) != ARCH_OK) {
+			w->unknown = true;
+			return;
+		}
+		add_way(map, index, &insn, w);
+		if (!(insn.flags & ARCH_INSN_PADDING))
+			last = insn;
 	}
-	for (size_t i = 0; i < s->count && !w->unknown; i++)
-		add_way(map, index, &s->insns[i], w);
 	if (!w->unknown)
-		add_last(s, w);
+		add_last(&last, w);
 }
 
 static bool function_may_return(struct freemap *map, uint32_t index, unsigned depth)
