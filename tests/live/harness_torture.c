@@ -34,6 +34,7 @@ const struct metric *torture_metric(unsigned metric)
 		METRIC(POINT_STORE, "stores"),
 		[TORTURE_LOADED] = {"loaded", "", "/Code", POINT_LOAD, SNIPPET_ADDRESS},
 		[TORTURE_STORED] = {"stored", "", "/Code", POINT_STORE, SNIPPET_ADDRESS},
+		[TORTURE_PAIRED] = {"activations", "", "/Code", POINT_ENTRY, SNIPPET_ENTER},
 	};
 
 	return &metrics[metric];
@@ -244,11 +245,10 @@ void torture_remove_all(struct torture *t)
 	session_flush_all(t->s);
 }
 
-const struct instance *torture_instance(const struct torture *t, const char *focus,
-					enum point_kind kind)
+const struct instance *torture_instance(const struct torture *t, const char *focus, unsigned metric)
 {
 	for (const struct instance *i = t->s->instances; i; i = i->next)
-		if (i->metric == torture_metric(kind) && !strcmp(i->focus, focus))
+		if (i->metric == torture_metric(metric) && !strcmp(i->focus, focus))
 			return i;
 	return NULL;
 }
@@ -386,6 +386,23 @@ static void expect_all(const struct torture *t, const struct torture_function *f
 		}
 }
 
+static void say_point(const struct function_plan *plan, const struct torture_function *f,
+		      const struct point *p)
+{
+	const struct window *w = p->window < 0 ? NULL : &plan->windows[p->window];
+
+	if (!w)
+		print_message("  refused: %s of %s at %#llx: %s\n", point_kind_name(p->kind),
+			      f->name, (unsigned long long)p->address, refusal_name(p->refusal));
+	else
+		print_message(
+			"  %s of %s at %#llx: %s, window %#llx + %u (%u), hole %#llx, host %#llx\n",
+			point_kind_name(p->kind), f->name, (unsigned long long)p->address,
+			tactic_name(p->tactic), (unsigned long long)w->start, w->length, w->padding,
+			(unsigned long long)w->hole,
+			w->host < 0 ? 0ull : (unsigned long long)plan->windows[w->host].start);
+}
+
 void torture_expect(const struct torture *t, const struct torture_function *f, enum point_kind kind,
 		    struct torture_truth *x)
 {
@@ -409,10 +426,8 @@ void torture_expect(const struct torture *t, const struct torture_function *f, e
 		}
 		x->points++;
 		x->refused += p->window < 0;
-		if (p->window < 0 && getenv("TORTURE_VERBOSE"))
-			print_message("  refused: %s of %s at %#llx: %s\n", point_kind_name(kind),
-				      f->name, (unsigned long long)p->address,
-				      refusal_name(p->refusal));
+		if (getenv("TORTURE_VERBOSE"))
+			say_point(plan, f, p);
 	}
 	x->exact = kind < POINT_LOOP_ENTRY || kind > POINT_LOOP_EXIT;
 	/* How often their instructions ran depends on the scheduler. */

@@ -61,7 +61,7 @@ bool torture_insert(struct torture *t, const struct torture_function *const *fun
 		    size_t count, unsigned metric, bool each, unsigned *id);
 void torture_remove_all(struct torture *t);
 const struct instance *torture_instance(const struct torture *t, const char *focus,
-					enum point_kind kind);
+					unsigned metric);
 
 /* What a round of either type does in one function. */
 struct torture_truth {
@@ -79,7 +79,7 @@ void torture_expect(const struct torture *t, const struct torture_function *f, e
 uint64_t torture_expect_at(const struct torture *t, int type, const struct point *p);
 
 /* Metrics: each kind of point counted, by the number of the kind; and what does more than count. */
-enum { TORTURE_LOADED = POINT_KINDS, TORTURE_STORED, TORTURE_METRICS };
+enum { TORTURE_LOADED = POINT_KINDS, TORTURE_STORED, TORTURE_PAIRED, TORTURE_METRICS };
 const struct metric *torture_metric(unsigned metric);
 
 #endif

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "mutator/threads.h"
 #include "tests/live/harness_torture.h"
 
 /* --------------------------------------------------------------- counting */
@@ -81,6 +82,53 @@ static void run_counts(void **state, const char *program)
 	torture_end(&t);
 }
 
+/*
+ * Entries paired with exits: every activation ends, where a function is left by
+ * its exits and by nothing else and all of them could be had.
+ */
+static void test_activations(void **state)
+{
+	size_t wrong = 0, balanced = 0;
+	uint64_t rounds, slow;
+	struct torture t;
+
+	torture_begin(&t, state, "torture", "2", NULL);
+	assert_true(torture_insert(&t, NULL, 0, TORTURE_PAIRED, true, NULL));
+	torture_ask(&t, "run 20", "done");
+	torture_rest(&t, &rounds, &slow);
+	for (size_t n = 0; n < t.function_count; n++) {
+		const struct instance *i =
+			torture_instance(&t, t.functions[n].focus, TORTURE_PAIRED);
+		struct torture_truth in, out;
+		uint64_t right;
+
+		torture_expect(&t, &t.functions[n], POINT_ENTRY, &in);
+		torture_expect(&t, &t.functions[n], POINT_EXIT, &out);
+		right = in.counted[0] * rounds + in.counted[1] * slow;
+		if (!i || !in.exact || in.refused || out.refused || out.undecoded)
+			continue;
+		if (instance_value(i) != right && wrong++ < 20)
+			print_error("%s was entered %llu times, not %llu\n", t.functions[n].name,
+				    (unsigned long long)instance_value(i),
+				    (unsigned long long)right);
+		if (in.counted[0] != out.all[0] || in.counted[1] != out.all[1])
+			continue;
+		balanced++;
+		if (instance_exits(i) != right && wrong++ < 20)
+			print_error("%s was left %llu times, not %llu\n", t.functions[n].name,
+				    (unsigned long long)instance_exits(i),
+				    (unsigned long long)right);
+		if (threads_alive(t.s, i) && wrong++ < 20)
+			print_error("%s: %lld activations are alive\n", t.functions[n].name,
+				    (long long)threads_alive(t.s, i));
+	}
+	print_message("%zu functions left by their exits only\n", balanced);
+	assert_true(balanced > 0);
+	assert_int_equal(wrong, 0);
+	torture_remove_all(&t);
+	torture_end(&t);
+}
+
 static void test_counts(void **state)
 {
 	run_counts(state, "torture");
@@ -138,6 +186,11 @@ static void test_counts_together(void **state)
 	for (int kind = POINT_KINDS - 1; kind >= 0; kind--)
 		if (kinds >> kind & 1)
 			assert_true(torture_insert(&t, NULL, 0, (unsigned)kind, true, NULL));
+	for (size_t i = 0; i < t.function_count && getenv("TORTURE_VERBOSE"); i++)
+		for (int kind = 0; kind < POINT_KINDS; kind++)
+			if (kinds >> kind & 1)
+				torture_expect(&t, &t.functions[i], kind,
+					       &(struct torture_truth){0});
 	torture_ask(&t, "run 20", "done");
 	torture_rest(&t, &rounds, &slow);
 	for (int kind = 0; kind < POINT_KINDS; kind++)
@@ -227,7 +280,7 @@ static void instructions(struct torture *t, unsigned ms)
 
 static void run_churn(void **state, const char *program, const char *threads, const char *how)
 {
-	unsigned ms = (unsigned)torture_setting("TORTURE_MS", 1500);
+	unsigned ms = (unsigned)torture_setting("TORTURE_MS", 1000);
 	uint64_t rounds, slow;
 	struct torture t;
 
@@ -294,9 +347,9 @@ static void test_endings_counted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_counts), CASE(test_counts_fixed),    CASE(test_counts_together),
-		CASE(test_churn),  CASE(test_churn_fixed),     CASE(test_storm),
-		CASE(test_ends),   CASE(test_endings_counted),
+		CASE(test_counts),	CASE(test_counts_fixed), CASE(test_counts_together),
+		CASE(test_activations), CASE(test_churn),	 CASE(test_churn_fixed),
+		CASE(test_storm),	CASE(test_ends),	 CASE(test_endings_counted),
 	};
 
 	/* A pattern of names, for trying things out. */
