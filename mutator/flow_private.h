@@ -35,6 +35,12 @@ int flow_hits(struct flow *f, struct dinst_error *e);
  */
 bool flow_is_riddle(const struct flow *f, size_t at, size_t tables, size_t code_bases);
 
+/*
+ * tables_strides.c: follows where the indirect jump insns[at] may lead if that is
+ * an address in the function plus a multiple of something; *known if it is.
+ */
+int flow_row(struct flow *f, size_t at, bool *known, struct dinst_error *e);
+
 /* flow.c: as flow_build(), but no hit is settled: all count as real. */
 int flow_build_probe(struct flow *f, struct image *img, struct freemap *map, uint32_t index,
 		     struct dinst_error *e);

@@ -402,7 +402,14 @@ int flow_tables(struct flow *f, struct dinst_error *e)
 		return r;
 	f->unresolved |= has_indirect_jump(&f->odd);
 	count_labels(f);
-	for (size_t i = 0; i < f->insns.count; i++)
-		f->unresolved |= flow_is_riddle(f, i, n.tables, n.code_bases);
-	return 0;
+	for (size_t i = 0; i < f->insns.count && r == 0; i++) {
+		bool known;
+
+		if (!flow_is_riddle(f, i, n.tables, n.code_bases))
+			continue;
+		r = flow_row(f, i, &known, e);
+		f->unresolved |= !known;
+	}
+	flow_sort(f);
+	return r;
 }

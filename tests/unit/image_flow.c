@@ -158,6 +158,27 @@ static void test_tables(void **state)
 	assert_false(is_unresolved("t_whole"));
 }
 
+static void test_rows(void **state)
+{
+	struct flow f = build("t_row");
+	vaddr_t start = start_of("t_row");
+	size_t n = 0;
+
+	(void)state;
+	assert_false(f.unresolved);
+	for (size_t i = 0; i < f.insns.count; i++) {
+		vaddr_t v = f.insns.items[i].address;
+
+		if (!(flow_marks(&f, v) & MARK_TABLE))
+			continue;
+		assert_int_equal((v - start) % 16, 0);
+		n += f.insns.items[i].length == 2;
+	}
+	assert_true(n >= 2);
+	flow_release(&f);
+	assert_true(is_unresolved("t_row_of_any"));
+}
+
 static size_t jump_targets(const char *name, unsigned nth, size_t *jumps)
 {
 	struct dinst_error e = {0};
@@ -301,10 +322,11 @@ static void test_falls_out(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hits),	     cmocka_unit_test(test_tables),
-		cmocka_unit_test(test_jump_targets), cmocka_unit_test(test_tail_jumps),
-		cmocka_unit_test(test_data),	     cmocka_unit_test(test_between),
-		cmocka_unit_test(test_noreturn),     cmocka_unit_test(test_falls_out),
+		cmocka_unit_test(test_hits),	   cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_rows),	   cmocka_unit_test(test_jump_targets),
+		cmocka_unit_test(test_tail_jumps), cmocka_unit_test(test_data),
+		cmocka_unit_test(test_between),	   cmocka_unit_test(test_noreturn),
+		cmocka_unit_test(test_falls_out),
 	};
 
 	return cmocka_run_group_tests_name("image: flow", tests, open_target, close_target);

@@ -183,6 +183,36 @@ FN t_tail_notrack
 	notrack jmp *%rax
 END t_tail_notrack
 
+	/* Into a row of pieces of 16 bytes, by multiplying. */
+FN t_row
+	mov %edi, %ecx
+	and $1, %ecx
+	shl $4, %ecx
+	lea .Ltr(%rip), %rdx
+	mov %esi, %eax
+	add %rdx, %rcx
+	jmp *%rcx
+	.p2align 4
+.Ltr:	inc %eax
+	inc %eax
+	ret
+	.p2align 4
+	inc %eax
+	inc %eax
+	ret
+END t_row
+
+	/* The same, but who knows by how much. */
+FN t_row_of_any
+	mov %edi, %ecx
+	lea .Lta(%rip), %rdx
+	add %rdx, %rcx
+	jmp *%rcx
+.Lta:	inc %eax
+	inc %eax
+	ret
+END t_row_of_any
+
 	/* --------------------------------------------------------- data */
 
 	/* A string that is read, with the bytes of jumps and returns in it. */
