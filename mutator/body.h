@@ -48,6 +48,12 @@ int code_init(struct code *c, const struct session *s, const struct site *site,
 int code_emit(struct code *c, taddr_t hot, taddr_t cold, struct dinst_error *e);
 void code_release(struct code *c);
 
+/*
+ * True if the site's last instruction is a call behind the bytes that the patch
+ * overwrites: it need not move, and a return is predicted by the call before it.
+ */
+bool code_can_keep_call(const struct site *site);
+
 /* Writes the site's base; its address and size. */
 int base_write(struct session *s, struct site *site, struct dinst_error *e);
 

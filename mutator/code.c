@@ -284,27 +284,21 @@ static void emit_rest(struct code *c, unsigned insn)
 	arch_emit_call_tail(i, &c->hot);
 }
 
-/*
- * True if instruction `insn` still stands where it was, behind the bytes that
- * the patch overwrites, and so do all behind it: control may go back there. A
- * call is better not moved, since a return is predicted by the call before it.
- */
-static bool stands_untouched(const struct code *c, unsigned insn)
+/* A site that keeps its call goes back to it: nothing of the call itself is to be emitted. */
+static bool goes_back_to(const struct code *c, unsigned insn)
 {
-	const size_t overwritten = c->site->window.kind == ARCH_PATCH_SHORT_JUMP
-					   ? arch_short_jump_size
-					   : arch_jump_size;
+	return c->site->keeps_call && insn + 1 == c->insn_count;
+}
 
-	if (!runs_whole_window(c->site) ||
-	    c->insns[insn].address < c->site->key.start + overwritten)
-		return false;
-	for (unsigned i = 0; i < piece_count(c); i++) {
-		const struct body_piece *p = &c->body->pieces[i];
+bool code_can_keep_call(const struct site *site)
+{
+	struct arch_insn insns[WINDOW_INSNS_MAX];
+	size_t count = site_instructions(site, insns);
+	const size_t overwritten =
+		site->window.kind == ARCH_PATCH_SHORT_JUMP ? arch_short_jump_size : arch_jump_size;
 
-		if (p->insn > insn || (p->insn == insn && p->place != PLACE_BEFORE))
-			return false;
-	}
-	return true;
+	return count > 1 && runs_whole_window(site) && is_call(&insns[count - 1]) &&
+	       insns[count - 1].address >= site->key.start + overwritten;
 }
 
 static void emit_all(struct code *c)
@@ -326,7 +320,7 @@ static void emit_all(struct code *c)
 		} else {
 			emit_place(c, i, PLACE_BEFORE, ALL, insn->address);
 		}
-		if (stands_untouched(c, i)) {
+		if (goes_back_to(c, i)) {
 			mark(c, SITE_LINE_BACK, i, insn->address, true);
 			arch_emit_jump(&c->hot, insn->address);
 			break;

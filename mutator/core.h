@@ -139,6 +139,8 @@ struct site {
 	 */
 	struct site *host;
 	unsigned guests; /* sites whose host this is */
+	/* Its last instruction, a call, stays where it is and is gone back to: no room for guests. */
+	bool keeps_call;
 	taddr_t base; /* the plain relocated copy: where control goes when nothing is inserted */
 	size_t base_size;
 	struct body

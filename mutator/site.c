@@ -223,6 +223,15 @@ size_t site_instructions(const struct site *site, struct arch_insn *insns)
 	return count;
 }
 
+/* Something else of the plan is to be written into the window's tail. */
+static bool is_host(const struct function_plan *plan, unsigned window)
+{
+	for (size_t i = 0; i < plan->window_count; i++)
+		if (plan->windows[i].host == (int32_t)window)
+			return true;
+	return false;
+}
+
 int site_make(struct session *s, struct module *m, struct place *p,
 	      const struct function_plan *plan, unsigned window, struct site **out,
 	      struct dinst_error *e)
@@ -237,6 +246,10 @@ int site_make(struct session *s, struct module *m, struct place *p,
 	}
 	if (w->host >= 0)
 		status = site_make(s, m, p, plan, (unsigned)w->host, &host, e);
+	/* It was made for another function, whose plan knows nothing of guests. */
+	if (status >= 0 && host && host->keeps_call)
+		return dinst_fail(e, DINST_REFUSED, "the tail of the window at %#llx is in use",
+				  (unsigned long long)host->key.start);
 	if (status >= 0)
 		status = hash_grow(s, e);
 	if (status < 0)
@@ -249,6 +262,7 @@ int site_make(struct session *s, struct module *m, struct place *p,
 	site->place = p;
 	site->window = *w;
 	site->key.start = w->start + m->bias;
+	site->keeps_call = !is_host(plan, window) && code_can_keep_call(site);
 	status = base_write(s, site, e);
 	if (status < 0) {
 		free(site);
