@@ -320,7 +320,8 @@ static void check_plan(struct check *c, uint32_t index)
 	count = plan->window_count;
 	base = calloc(count + 1, sizeof(*base));
 	assert_non_null(base);
-	memcpy(base, plan->windows, count * sizeof(*base));
+	if (count)
+		memcpy(base, plan->windows, count * sizeof(*base));
 	if (plan_add_detail(c->img, plan, &e) < 0)
 		fail_msg("%s: %s", c->path, e.text);
 	assert_int_equal(plan->level, PLAN_DETAIL);
