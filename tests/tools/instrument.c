@@ -8,7 +8,8 @@
  *
  * KINDS is any of the letters that the names of `metrics` below begin with:
  * e entry, x exit, c call, a after a call, b block, d edge, l loop, i every
- * instruction, m memory (loads and stores). A resource is a focus as the
+ * instruction, m memory (loads and stores), p entries paired with exits (not
+ * before the first instruction). A resource is a focus as the
  * command line takes it, or @main (all of the program's main module) or @libc.
  *
  * The first form works on a process that runs: each round inserts, waits (until
@@ -47,6 +48,11 @@ static const struct metric metrics[] = {
 	{.name = "i", .unit = "", .constraints = "/Code", .kind = POINT_INSTRUCTION},
 	{.name = "m load", .unit = "loads", .constraints = "/Code", .kind = POINT_LOAD},
 	{.name = "m store", .unit = "stores", .constraints = "/Code", .kind = POINT_STORE},
+	{.name = "p",
+	 .unit = "activations",
+	 .constraints = "/Code",
+	 .kind = POINT_ENTRY,
+	 .snippet = SNIPPET_ENTER},
 };
 
 enum { METRICS = sizeof(metrics) / sizeof(metrics[0]), FOCI_MAX = 16, CATCH_MS = 20 * 1000 };
