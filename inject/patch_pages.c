@@ -15,7 +15,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "inject/maps.h"
@@ -49,14 +48,6 @@ struct drop {
 	size_t run_count;
 	uint64_t deadline;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static int by_value(const void *a, const void *b)
 {
@@ -185,7 +176,7 @@ static size_t check_mapping(struct drop *d, const struct maps_entry *entry, size
 
 		if (fits && !is_copy(d, page))
 			continue;
-		if (fd >= 0 && now_ns() < d->deadline && equals_file(d, fd, entry, page))
+		if (fd >= 0 && clock_ns() < d->deadline && equals_file(d, fd, entry, page))
 			add_page(d, entry, page);
 		else
 			++*kept;
@@ -242,7 +233,7 @@ static int drop_runs(struct drop *d, taddr_t scratch, void *scratch_map, int *ke
 	for (size_t at = 0; at < d->run_count && !result; at += CALLS) {
 		size_t count = d->run_count - at < CALLS ? d->run_count - at : CALLS;
 
-		if (at && now_ns() >= d->deadline) {
+		if (at && clock_ns() >= d->deadline) {
 			for (; at < d->run_count; at++)
 				*kept += (int)d->runs[at].pages;
 			break;
@@ -255,7 +246,7 @@ static int drop_runs(struct drop *d, taddr_t scratch, void *scratch_map, int *ke
 int patch_drop_private_pages(struct stop *s, const taddr_t *pages, size_t count, taddr_t scratch,
 			     void *scratch_map, struct dinst_error *e)
 {
-	struct drop d = {.s = s, .pagemap = -1, .deadline = now_ns() + BUDGET_NS};
+	struct drop d = {.s = s, .pagemap = -1, .deadline = clock_ns() + BUDGET_NS};
 	char path[64];
 	int kept = 0, result;
 

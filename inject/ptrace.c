@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "inject/fault.h"
+#include "inject/target.h"
 #include "inject/seccomp.h"
 
 /*

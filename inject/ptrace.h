@@ -38,9 +38,6 @@ void tracer_release(struct tracer *tr);
 /* From now on waits end with -ETIMEDOUT at `deadline_ns`; 0: no deadline, no signals. */
 void tracer_arm(struct tracer *tr, uint64_t deadline_ns);
 
-/* Nanoseconds of CLOCK_MONOTONIC. */
-uint64_t clock_ns(void);
-
 enum tracee_event_kind {
 	TRACEE_STOPPED,	 /* PTRACE_EVENT_STOP by interrupt (signal is SIGTRAP) or group-stop */
 	TRACEE_SIGNAL,	 /* signal-delivery-stop: `signal` waits for our word */

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "inject/remote.h"
@@ -41,10 +40,7 @@ struct one_arena {
 
 static uint64_t now_us(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+	return clock_ns() / 1000;
 }
 
 static int by_address(const void *x, const void *y)

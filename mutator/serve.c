@@ -9,7 +9,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "mutator/serve.h"
@@ -238,10 +237,7 @@ static void look_for_exec(struct server *sv)
 
 static uint64_t now_ms(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	return clock_ns() / 1000000;
 }
 
 int serve(int fd)

@@ -4,7 +4,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "mutator/serve.h"
 
@@ -16,10 +15,7 @@ enum {
 
 static double now_ms(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+	return (double)clock_ns() / 1e6;
 }
 
 static void tell_progress(void *arg, const char *text, size_t done, size_t total)
