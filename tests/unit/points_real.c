@@ -211,6 +211,19 @@ static void check_dead(struct check *c, vaddr_t v, size_t size)
 	}
 }
 
+/*
+ * True if something names the address. Where addresses are fixed any word may
+ * look like one: in the middle of an instruction that is chance.
+ */
+static bool is_referred(struct check *c, vaddr_t v)
+{
+	unsigned references = image_references_at(c->img, v);
+
+	if (references == REFERENCE_ADDRESS && image_is_fixed(c->img) && !(get(c, v) & HEAD))
+		return false;
+	return references != 0;
+}
+
 static void check_insns(struct check *c, const struct window *w, const struct arch_insn *insns)
 {
 	vaddr_t v = w->start;
@@ -284,7 +297,7 @@ static void check_window(struct check *c, const struct function_plan *plan, cons
 			   last->flow == ARCH_FLOW_CALL_INDIRECT))
 		complain(c, w->start, "padding behind what goes on");
 	for (size_t i = 1; i < (size_t)w->length + w->padding; i++)
-		if (get(c, w->start + i) & TARGET || image_references_at(c->img, w->start + i))
+		if (get(c, w->start + i) & TARGET || is_referred(c, w->start + i))
 			complain(c, w->start + i, "a target inside a window");
 	if (w->kind != ARCH_PATCH_RETARGET && w->start / 4096 != (w->start + live - 1) / 4096)
 		complain(c, w->start, "across a page");
@@ -372,6 +385,7 @@ static void check_ways(struct check *c, const struct function_plan *plan, const 
 {
 	size_t lo = 0, hi = c->step_count;
 	bool bypass = p->kind == POINT_ENTRY;
+	unsigned others;
 
 	while (lo < hi) {
 		size_t mid = (lo + hi) / 2;
@@ -381,8 +395,10 @@ static void check_ways(struct check *c, const struct function_plan *plan, const 
 		else
 			hi = mid;
 	}
-	if (!bypass && (get(c, p->address) & (RETURN | OTHER) ||
-			(image_references_at(c->img, p->address) && !is_part(c, p->address))))
+	/* Branches are looked at one by one. */
+	others = image_references_at(c->img, p->address) & ~(unsigned)REFERENCE_BRANCH;
+	if (!bypass &&
+	    (get(c, p->address) & (RETURN | OTHER) || (others && !is_part(c, p->address))))
 		complain(c, p->address, "a point with ways that are no jumps");
 	for (; lo < c->step_count && c->steps[lo].to == p->address; lo++) {
 		const struct step *step = &c->steps[lo];
