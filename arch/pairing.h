@@ -33,7 +33,8 @@
  *           exception, a cancellation) and is dropped.
  *   other   a set of its activations elsewhere: alternate signal stacks,
  *           coroutines. Their stacks cannot be told apart, so nothing is
- *           dropped there, except what is entered again at the same place.
+ *           dropped there, except what is entered again at the same place;
+ *           where there is no room it takes the place of another one.
  *
  * What an exit does not find changes nothing. Two limits: an alternate or
  * coroutine stack that lies inside of the thread's own stack is taken for it;

@@ -14,6 +14,7 @@
 
 enum {
 	BLOCK_MAX = 8192,
+	PAGE = 4096,
 	BEHIND_STACK = 64 * 1024, /* most that lies between a thread pointer and its stack's end */
 	STACK_LEAST = 2048,
 };
@@ -45,6 +46,17 @@ static bool is_stack(const struct search *find, taddr_t pointer, uint64_t start,
 	       end >= pointer && end - pointer <= BEHIND_STACK;
 }
 
+/* What is not there is zeros: the block may begin, or end, where something is mapped. */
+static void read_block(const struct search *find, struct stop *stop, taddr_t at, uint64_t *words)
+{
+	uint8_t *bytes = (uint8_t *)words;
+	size_t got = target_read_some(stop_target(stop), at, bytes, find->size);
+	const size_t skip = PAGE - at % PAGE;
+
+	if (!got && skip < find->size)
+		target_read_some(stop_target(stop), at + skip, bytes + skip, find->size - skip);
+}
+
 static int look_at(struct search *find, struct stop *stop, const struct stop_thread *t,
 		   struct dinst_error *e)
 {
@@ -52,7 +64,6 @@ static int look_at(struct search *find, struct stop *stop, const struct stop_thr
 	const taddr_t pointer = arch_thread_pointer(&t->regs);
 	const pid_t own = task_own_id(pid, t->tid);
 	uint64_t words[BLOCK_MAX / 8] = {0}, first = 0;
-	size_t got;
 
 	if (!pointer || !own ||
 	    target_read_some(stop_target(stop), pointer, &first, sizeof(first)) != sizeof(first) ||
@@ -68,10 +79,7 @@ static int look_at(struct search *find, struct stop *stop, const struct stop_thr
 					  "they cannot be told apart",
 					  (int)pid);
 	find->pointers[find->threads++] = pointer;
-	got = target_read_some(stop_target(stop), pointer + (taddr_t)arch_thread_block_lo, words,
-			       find->size);
-	if (got < find->size)
-		find->size = got / 8 * 8;
+	read_block(find, stop, pointer + (taddr_t)arch_thread_block_lo, words);
 	for (size_t i = 0; i < find->size / 4; i++) {
 		uint32_t id;
 

@@ -372,6 +372,10 @@ static void emit_enter_routine(struct arch_buf *out, const struct arch_pairing *
 	asm_jump(out, ASM_JUMP_E, &set);
 	emit_other_next(out, 1);
 	emit_count_down(out, RCX, &take);
+	/* What stands there may be dead, and cannot be alive for ever. */
+	emit_other_next(out, -PAIR_OTHER_PROBE);
+	asm_store(out, RDX, asm_at_index(R10, RSI, 1, OTHER));
+	asm_store_number(out, true, 0, asm_at_index(R10, RSI, 1, OTHER + START));
 	asm_place(out, &full);
 	emit_statistic(out, spec, offsetof(struct pair_config, overflow));
 	emit_return(out, true);

@@ -221,6 +221,24 @@ static void test_coroutines_and_jumps(void **state)
 	assert_int_equal(statistics[1], 0);
 }
 
+/* Even if everything there is dead: what is entered now finds its entry when it is left. */
+static void test_crowded_by_the_dead(void **state)
+{
+	const uint64_t top = (uint64_t)(uintptr_t)stacks[1] + STACK_BYTES / 2;
+
+	(void)state;
+	clear_area();
+	claim_stack(stacks[0], STACK_BYTES);
+	for (unsigned i = 0; i < 4000; i++)
+		assert_true(enter(1 + i % FUNCTIONS, top - 16 * i));
+	assert_true(statistics[1] >= 4000 - PAIR_OTHER);
+	for (unsigned i = 0; i < 1000; i++) {
+		assert_true(enter(3, top + 64 + 16 * i));
+		assert_true(leave(3, top + 64 + 16 * i));
+	}
+	assert_int_equal(statistics[2], 0);
+}
+
 static void test_exits_without_entry(void **state)
 {
 	const uint64_t top = (uint64_t)(uintptr_t)stacks[0] + 65536;
@@ -311,6 +329,10 @@ static int child_events(uint64_t top, uint64_t other)
 {
 	const struct pair_record *r = own_record();
 
+#ifdef __aarch64__
+	/* qemu-user does not do what the kernel does. */
+	memset(owners(), 0, pair_owners_size(SHIFT));
+#endif
 	/* It finds what was copied, takes it out, and does not count it: the parent does. */
 	if (!enter(3, top - 64) || !leave(3, top - 64))
 		return 1;
@@ -452,6 +474,7 @@ static void test_more_threads_than_records(void **state)
 	pthread_barrier_destroy(&start);
 }
 
+#ifndef __aarch64__
 /* ------------------------------------------------------------------- cost */
 
 static double seconds(void)
@@ -522,6 +545,7 @@ static void test_cost(void **state)
 	print_message("an entry and its exit: %.2f ns\n", best / TURNS * 1e9);
 	assert_int_equal(own_record()->depth, 0);
 }
+#endif
 
 int main(void)
 {
@@ -529,6 +553,7 @@ int main(void)
 		cmocka_unit_test(test_one_stack),
 		cmocka_unit_test(test_coroutines),
 		cmocka_unit_test(test_coroutines_and_jumps),
+		cmocka_unit_test(test_crowded_by_the_dead),
 		cmocka_unit_test(test_exits_without_entry),
 		cmocka_unit_test(test_overflow),
 		cmocka_unit_test(test_unknown_stack),
@@ -536,7 +561,9 @@ int main(void)
 		cmocka_unit_test(test_fork),
 		cmocka_unit_test(test_threads_claim_at_once),
 		cmocka_unit_test(test_more_threads_than_records),
+#ifndef __aarch64__
 		cmocka_unit_test(test_cost),
+#endif
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

@@ -19,7 +19,6 @@
 #include <cmocka.h>
 
 #include "arch/pairing.h"
-#include "arch/x86_64/x86.h"
 
 enum {
 	SHIFT = 6,
@@ -107,11 +106,79 @@ static inline void claim_stack(uint8_t *stack, size_t size)
 
 /* ------------------------------------------------------------------- code */
 
+#ifdef __aarch64__
+#include "arch/aarch64/a64.h"
+
+static inline void open_frame(struct arch_frame *frame, unsigned number, struct arch_buf *out)
+{
+	/* One register, or several, are dead. */
+	frame->live = SET_ALL & ~(number & 1 ? SET(17) | SET(16) | SET(15) : SET(3));
+	arch_frame_open(out, frame);
+}
+
+static inline void end_run(const struct arch_frame *frame, struct arch_buf *out)
+{
+	arch_frame_close(out, frame);
+	a64_emit(out, 0xd61f0380); /* br x28 */
+}
+
+/* Runs a snippet with that stack pointer. */
+void run_at(taddr_t pc, uint64_t sp, uint64_t trap);
+__asm__(".text\n"
+	"run_at:\n\t"
+	"stp x29, x30, [sp, #-96]!\n\t"
+	"stp x19, x20, [sp, #16]\n\tstp x21, x22, [sp, #32]\n\t"
+	"stp x23, x24, [sp, #48]\n\tstp x25, x26, [sp, #64]\n\tstp x27, x28, [sp, #80]\n\t"
+	"mov x27, sp\n\tadr x28, 1f\n\tmov sp, x1\n\tbr x0\n"
+	"1:\tmov sp, x27\n\t"
+	"ldp x19, x20, [sp, #16]\n\tldp x21, x22, [sp, #32]\n\t"
+	"ldp x23, x24, [sp, #48]\n\tldp x25, x26, [sp, #64]\n\tldp x27, x28, [sp, #80]\n\t"
+	"ldp x29, x30, [sp], #96\n\t"
+	"ret\n");
+#else
+#include "arch/x86_64/x86.h"
+
 /* Frames of all kinds: the snippets run with whatever registers they are given. */
 static const uint8_t register_sets[][4] = {
 	{RAX, RCX, RDX, RSI}, {R11, R10, R9, R8},  {R12, RBP, RDI, RBX},
 	{RDX, R9, RAX, R12},  {R8, RDX, R12, RAX}, {RBP, R12, R11, RCX},
 };
+
+/* The snippet finds these registers, and the run ends behind it. */
+static inline void open_frame(struct arch_frame *frame, unsigned number, struct arch_buf *out)
+{
+	const unsigned sets = sizeof(register_sets) / sizeof(register_sets[0]);
+
+	(void)out;
+	assert_true(frame->scratch == 4 && (frame->needs & ARCH_NEED_FLAGS));
+	memcpy(frame->reg, register_sets[number % sets], 4);
+}
+
+static inline void end_run(const struct arch_frame *frame, struct arch_buf *out)
+{
+	static const uint8_t jump_r14[] = {0x41, 0xff, 0xe6};
+
+	(void)frame;
+	x86_emit(out, jump_r14, sizeof(jump_r14));
+}
+
+/*
+ * Runs a snippet with that stack pointer. With `trap` in the flags every
+ * instruction of it raises SIGTRAP.
+ */
+void run_at(taddr_t pc, uint64_t sp, uint64_t trap);
+__asm__(".text\n"
+	"run_at:\n\t"
+	"push %rbx\n\tpush %rbp\n\tpush %r12\n\tpush %r13\n\tpush %r14\n\tpush %r15\n\t"
+	"mov %rsp, %r15\n\tlea 1f(%rip), %r14\n\t"
+	"mov %rsi, %rbx\n\tmov %rdi, %rax\n\t"
+	"pushf\n\tor %rdx, (%rsp)\n\tpopf\n\t"
+	"mov %rbx, %rsp\n\tjmp *%rax\n"
+	"1:\tmov %r15, %rsp\n\t"
+	"pushf\n\tandq $-257, (%rsp)\n\tpopf\n\t"
+	"pop %r15\n\tpop %r14\n\tpop %r13\n\tpop %r12\n\tpop %rbp\n\tpop %rbx\n\t"
+	"ret\n");
+#endif
 
 static inline taddr_t emit_snippet(struct arch_pairing *spec, bool leave)
 {
@@ -119,8 +186,6 @@ static inline taddr_t emit_snippet(struct arch_pairing *spec, bool leave)
 		.mode = ARCH_COUNT_LOCKED,
 		.counter_address = (taddr_t)(uintptr_t)&counters[spec->function][leave],
 	};
-	static const uint8_t jump_r14[] = {0x41, 0xff, 0xe6};
-	const unsigned sets = sizeof(register_sets) / sizeof(register_sets[0]);
 	struct arch_buf out = {.bytes = code, .size = COLD_AT, .pc = (taddr_t)(uintptr_t)code};
 	struct arch_buf cold = {.bytes = code, .size = CODE_SIZE, .pc = out.pc};
 	struct arch_frame frame = {.red_zone = true};
@@ -128,18 +193,17 @@ static inline taddr_t emit_snippet(struct arch_pairing *spec, bool leave)
 
 	spec->count = &counter;
 	arch_pairing_needs(spec, &frame);
-	assert_true(frame.scratch == 4 && (frame.needs & ARCH_NEED_FLAGS));
-	memcpy(frame.reg, register_sets[(spec->function + leave) % sets], 4);
 	out.used = code_used;
 	cold.used = cold_used;
 	entry = arch_here(&out);
+	open_frame(&frame, spec->function + leave, &out);
 	if (leave)
 		arch_emit_leave(spec, &frame, &out, &cold);
 	else
 		arch_emit_enter(spec, &frame, &out, &cold);
 	assert_true(out.used - code_used <= ARCH_PAIRING_HOT + ARCH_COUNT_HOT);
 	assert_true(cold.used - cold_used <= ARCH_PAIRING_COLD + ARCH_COUNT_COLD);
-	x86_emit(&out, jump_r14, sizeof(jump_r14));
+	end_run(&frame, &out);
 	assert_int_equal(out.status, ARCH_OK);
 	assert_int_equal(cold.status, ARCH_OK);
 	code_used = out.used;
@@ -211,23 +275,6 @@ static inline int setup(void **state)
 	}
 	return 0;
 }
-
-/*
- * Runs a snippet with that stack pointer. With `trap` in the flags every
- * instruction of it raises SIGTRAP.
- */
-void run_at(taddr_t pc, uint64_t sp, uint64_t trap);
-__asm__(".text\n"
-	"run_at:\n\t"
-	"push %rbx\n\tpush %rbp\n\tpush %r12\n\tpush %r13\n\tpush %r14\n\tpush %r15\n\t"
-	"mov %rsp, %r15\n\tlea 1f(%rip), %r14\n\t"
-	"mov %rsi, %rbx\n\tmov %rdi, %rax\n\t"
-	"pushf\n\tor %rdx, (%rsp)\n\tpopf\n\t"
-	"mov %rbx, %rsp\n\tjmp *%rax\n"
-	"1:\tmov %r15, %rsp\n\t"
-	"pushf\n\tandq $-257, (%rsp)\n\tpopf\n\t"
-	"pop %r15\n\tpop %r14\n\tpop %r13\n\tpop %r12\n\tpop %rbp\n\tpop %rbx\n\t"
-	"ret\n");
 
 /* Runs the event; true if it was counted. */
 static inline bool event(bool is_leave, unsigned function, uint64_t sp, uint64_t trap)
