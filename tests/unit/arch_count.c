@@ -3,7 +3,7 @@
  * arch_count.c - executes counters in their frames: every combination of live
  * registers, live flags and red zone on random states, one counter and several
  * in a row; then many threads that migrate and are interrupted, and every count
- * must be there at the end. Switches and gates, too.
+ * must be there at the end.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -405,77 +405,6 @@ static void test_frugal(void **state)
 	}
 }
 
-/* A switch is one aligned word; it falls through or leads to any target in reach. */
-static void test_switch(void **state)
-{
-	(void)state;
-	for (unsigned at = 0; at < 16; at++) {
-		uint8_t bytes[32];
-		struct arch_buf out = {.bytes = bytes, .size = sizeof(bytes), .pc = 0x500000 + at};
-		size_t offset = arch_emit_switch(&out);
-		taddr_t pc = out.pc + offset;
-		uint64_t word, stored;
-		struct arch_insn insn;
-
-		assert_int_equal(out.status, ARCH_OK);
-		assert_int_equal(pc % ARCH_SWITCH_SIZE, 0);
-		assert_int_equal(out.used, offset + ARCH_SWITCH_SIZE);
-		assert_int_equal(arch_switch_value(pc, 0, &word), ARCH_OK);
-		memcpy(&stored, bytes + offset, 8);
-		assert_true(word == stored);
-		assert_int_equal(arch_decode(bytes + offset, 8, pc, &insn), ARCH_OK);
-		assert_int_equal(insn.length, ARCH_SWITCH_SIZE);
-		assert_true(insn.flags & ARCH_INSN_NOP);
-		assert_int_equal(arch_switch_value(pc, pc + 0x1000000, &word), ARCH_OK);
-		memcpy(bytes, &word, 8);
-		assert_int_equal(arch_decode(bytes, 8, pc, &insn), ARCH_OK);
-		assert_int_equal(insn.flow, ARCH_FLOW_JUMP);
-		assert_true(insn.target == pc + 0x1000000);
-		assert_int_equal(arch_switch_value(pc, pc + 0x90000000, &word), ARCH_OUT_OF_RANGE);
-	}
-}
-
-/* A gate waits until it is opened or its budget is spent; it changes flags only. */
-static void run_gate(uint8_t *words, uint32_t go, uint32_t budget, uint32_t left)
-{
-	static struct run_state in, out;
-	taddr_t at = (taddr_t)(uintptr_t)words;
-	struct arch_buf buf = {
-		.bytes = code, .size = ARCH_GATE_MAX, .pc = (taddr_t)(uintptr_t)code};
-	uint32_t values[3] = {0, go, budget};
-
-	memset(code, RUN_END, CODE_SIZE);
-	arch_emit_gate(&buf, at, at + 4, at + 8, (taddr_t)(uintptr_t)code + EXIT_AT);
-	assert_int_equal(buf.status, ARCH_OK);
-	memcpy(words, values, sizeof(values));
-	run_random_extended(&in);
-	for (unsigned i = 0; i < 16; i++)
-		in.r[i] = run_random();
-	in.pc = (uint64_t)(uintptr_t)code;
-	run_code(&in, &out);
-	memcpy(values, words, sizeof(values));
-	assert_int_equal(out.pc, (uint64_t)(uintptr_t)code + EXIT_AT);
-	assert_memory_equal(in.r, out.r, sizeof(in.r));
-	assert_int_equal(values[0], 1);
-	assert_int_equal(values[1], go);
-	assert_int_equal(values[2], left);
-}
-
-static void test_gate(void **state)
-{
-	uint8_t *const places[] = {counters, code + CODE_SIZE - 64}; /* absolute, pc-relative */
-
-	(void)state;
-	run_init();
-	for (unsigned i = 0; i < 2; i++) {
-		run_gate(places[i], 1, 1000, 999);
-		run_gate(places[i], 0, 1000, 0);
-		run_gate(places[i], 7, 1, 0);
-	}
-	memset(counters, 0, 12);
-	memset(code, RUN_END, CODE_SIZE);
-}
-
 /* ------------------------------------------------------- exact under load */
 
 static bool *stop_flag;
@@ -638,12 +567,10 @@ int main(void)
 		cmocka_unit_test(test_out_of_range),
 		cmocka_unit_test(test_pushed),
 		cmocka_unit_test(test_frugal),
-		cmocka_unit_test(test_switch),
 		cmocka_unit_test(test_per_cpu_combinations),
 		cmocka_unit_test(test_locked_combinations),
 		cmocka_unit_test(test_no_cpu_number),
 		cmocka_unit_test(test_runs),
-		cmocka_unit_test(test_gate),
 		cmocka_unit_test(test_exact),
 		cmocka_unit_test(test_exact_with_flags),
 	};
