@@ -319,7 +319,7 @@ int main(void)
 	};
 
 	if (!getenv("FUZZ_COUNT"))
-		alarm(200);
+		alarm(250);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

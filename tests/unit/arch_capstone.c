@@ -293,6 +293,6 @@ int main(void)
 		cmocka_unit_test(test_judge),
 	};
 
-	alarm(100);
+	alarm(250);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -509,6 +509,6 @@ int main(void)
 		cmocka_unit_test(test_differential),
 	};
 
-	alarm(120);
+	alarm(250);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

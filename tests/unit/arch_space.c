@@ -198,6 +198,6 @@ int main(void)
 		cmocka_unit_test(test_random),
 	};
 
-	alarm(200);
+	alarm(250);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

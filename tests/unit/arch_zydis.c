@@ -48,6 +48,6 @@ int main(void)
 		cmocka_unit_test(test_programs),
 	};
 
-	alarm(200);
+	alarm(250);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
