@@ -16,9 +16,12 @@
 #include "mutator/cache_pack.h"
 #include "mutator/image_private.h"
 
-#include <link.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum {
 	FORMAT = 1,
@@ -65,28 +68,27 @@ void plan_cache_enable(bool on)
 
 /* ---------------------------------------------------------------- identity */
 
-static int hash_program(struct dl_phdr_info *info, size_t size, void *arg)
-{
-	uint64_t *hash = arg;
-
-	(void)size;
-	for (size_t i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-
-		if (p->p_type == PT_LOAD && !(p->p_flags & PF_W))
-			*hash = cache_hash((const void *)(uintptr_t)(info->dlpi_addr + p->p_vaddr),
-					   p->p_filesz, *hash);
-	}
-	return 1; /* the program itself comes first */
-}
-
-/* Whatever in this program has changed, its plans may have. */
+/* Whatever in this program has changed, its plans may have. 0: it cannot be told. */
 static uint64_t program_hash(void)
 {
 	static uint64_t hash;
+	struct stat st;
+	void *bytes;
+	int fd;
 
-	if (!hash)
-		dl_iterate_phdr(hash_program, &hash);
+	if (hash)
+		return hash;
+	fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	if (fstat(fd, &st) == 0 && st.st_size > 0) {
+		bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+		if (bytes != MAP_FAILED) {
+			hash = cache_hash(bytes, (size_t)st.st_size, 1);
+			munmap(bytes, (size_t)st.st_size);
+		}
+	}
+	close(fd);
 	return hash;
 }
 
@@ -124,7 +126,7 @@ static bool make_name(const struct image *img, struct plan_cache *c)
 	const uint8_t *id = image_build_id(img, &size);
 	int used = 0;
 
-	if (!id || size < 8 || size > ID_MAX)
+	if (!id || size < 8 || size > ID_MAX || !program_hash())
 		return false;
 	for (size_t i = 0; i < size; i++)
 		used += snprintf(c->name + used, sizeof(c->name) - used, "%02x", id[i]);

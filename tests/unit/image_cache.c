@@ -163,14 +163,6 @@ static size_t check_cached(const struct plans *p)
 	return found;
 }
 
-static void write_cache(struct plans *p)
-{
-	struct image *img = open_target();
-
-	make_plans(img, p);
-	plan_cache_flush(img);
-}
-
 static void test_round_trip(void **state)
 {
 	struct image *img = open_target();
@@ -226,13 +218,15 @@ static void put_file(const char *name, const uint8_t *bytes, size_t size)
 /* Cut short anywhere, or with any byte changed, a file is ignored. */
 static void test_damage(void **state)
 {
+	struct image *img = open_target();
 	struct plans p;
 	char name[256];
 	uint8_t *bytes;
 	size_t size;
 
 	(void)state;
-	write_cache(&p);
+	make_plans(img, &p);
+	plan_cache_flush(img);
 	assert_int_equal(files(name, sizeof(name)), 1);
 	assert_true(cache_read(name, &bytes, &size));
 	assert_int_equal(check_cached(&p), p.count);
@@ -250,6 +244,8 @@ static void test_damage(void **state)
 	assert_int_equal(check_cached(&p), p.count);
 	print_message("%zu bytes for %zu plans\n", size, p.count);
 	free(bytes);
+	free_plans(img, &p);
+	image_close(img);
 }
 
 /* A row of items survives, and unpacking any bytes stays inside them. */
