@@ -96,9 +96,10 @@ static int count_file(const char *path, struct counts *c, bool list, struct dins
 	return status;
 }
 
-static double share(size_t points, size_t refused)
+/* Of a hundred thousand, rounded down: what is not all must not look so. */
+static unsigned share(size_t points, size_t refused)
 {
-	return points ? 100.0 * (double)(points - refused) / (double)points : 100.0;
+	return points ? (unsigned)((points - refused) * 100000 / points) : 100000;
 }
 
 static bool is_enough(size_t points, size_t refused)
@@ -109,10 +110,12 @@ static bool is_enough(size_t points, size_t refused)
 static void print_kind(const char *name, const struct counts *c, int k, enum form form)
 {
 	const char *gap = "";
+	unsigned reached = share(c->points[k], c->refused[k]);
 
-	printf(form == MARKDOWN ? "| %s | %s | %zu | %.2f %% | " : "%-20s %-5s %7zu %7.3f %% ",
-	       name, point_kind_name((enum point_kind)k), c->points[k],
-	       share(c->points[k], c->refused[k]));
+	printf(form == MARKDOWN ? "| %s | %s | %zu | %u.%03u %% | "
+				: "%-20s %-5s %7zu %3u.%03u %% ",
+	       name, point_kind_name((enum point_kind)k), c->points[k], reached / 1000,
+	       reached % 1000);
 	for (int t = 0; t < TACTIC_COUNT; t++)
 		if (c->tactics[k][t]) {
 			printf("%s%s %zu", gap, tactic_name((enum tactic)t), c->tactics[k][t]);
