@@ -65,12 +65,16 @@ static int look_at(struct search *find, struct stop *stop, const struct stop_thr
 	const pid_t own = task_own_id(pid, t->tid);
 	uint64_t words[BLOCK_MAX / 8] = {0}, first = 0;
 
-	if (!pointer || !own ||
-	    target_read_some(stop_target(stop), pointer, &first, sizeof(first)) != sizeof(first) ||
-	    !arch_thread_pointer_is_sane(pointer, first))
+	if (!pointer || !own)
 		return dinst_fail(e, DINST_BUSY,
 				  "thread %d has no thread pointer (yet), so nothing can be kept "
 				  "for it; try again later",
+				  (int)t->tid);
+	if (target_read_some(stop_target(stop), pointer, &first, sizeof(first)) != sizeof(first) ||
+	    !arch_thread_pointer_is_sane(pointer, first))
+		return dinst_fail(e, DINST_REFUSED,
+				  "the thread pointer of thread %d is not one of a C library, so "
+				  "nothing can be kept for a thread of this program",
 				  (int)t->tid);
 	for (size_t i = 0; i < find->threads; i++)
 		if (find->pointers[i] == pointer)

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pairing_programs.c - per-thread state in programs of other kinds: static ones,
+ * another C library, a runtime that has none; and what a mutator leaves that
+ * dies at any step of making and using it.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "inject/fault.h"
+#include "mutator/threads.h"
+#include "tests/live/harness_session.h"
+
+enum { THREADS = 3, ROUNDS = 500, DEATHS = 60, GAVE_UP = 3, FAILED = 4 };
+
+static const struct metric pairs = {
+	.name = "pairs",
+	.unit = "activations",
+	.constraints = "/Code",
+	.kind = POINT_ENTRY,
+	.snippet = SNIPPET_ENTER,
+};
+
+static int pair(struct session *s, const char *focus, const struct instance **i,
+		struct dinst_error *e)
+{
+	struct insert_result result;
+	int status = request_insert_metric(s, &pairs, &focus, 1, false, &result, e);
+
+	if (status >= 0 && i)
+		*i = result.instances[0];
+	if (status >= 0)
+		free(result.instances);
+	return status;
+}
+
+/* Every call of every function finds its exit. */
+static void check_calls(struct harness *h)
+{
+	struct session *s = session_begin(h);
+	struct threads_statistics found;
+	struct dinst_error e = {0};
+	const struct instance *leaf;
+
+	if (pair(s, "leaf", &leaf, &e) < 0)
+		fail_msg("%s", e.text);
+	session_go(h, ROUNDS);
+	assert_true(instance_value(leaf) >= (uint64_t)THREADS * ROUNDS);
+	assert_int_equal(instance_exits(leaf), instance_value(leaf));
+	assert_int_equal(threads_alive(s, leaf), 0);
+	threads_statistics(s, &found);
+	assert_int_equal(found.lost + found.overflow + found.orphans, 0);
+	assert_in_range(found.used, THREADS, THREADS + 1);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+static void test_static(void **state)
+{
+	harness_start(*state, "calls-static", harness_number(THREADS), NULL);
+	check_calls(*state);
+}
+
+static void test_static_pie(void **state)
+{
+	harness_start(*state, "calls-static-pie", harness_number(THREADS), NULL);
+	check_calls(*state);
+}
+
+static void test_musl(void **state)
+{
+	struct harness *h = *state;
+	char command[512], path[128];
+	const char *argv[] = {path, harness_number(THREADS), NULL};
+
+	if (system("command -v musl-gcc >/dev/null 2>&1") != 0) {
+		print_message("SKIP musl: musl-gcc is not installed\n");
+		skip();
+	}
+	snprintf(path, sizeof(path), "%s/calls-musl", h->directory);
+	snprintf(command, sizeof(command),
+		 "musl-gcc -O2 -g -pthread -D_GNU_SOURCE -fno-inline -fno-ipa-cp -o '%s' "
+		 "tests/live/targets/calls.c",
+		 path);
+	if (system(command) != 0)
+		fail_msg("%s failed", command);
+	harness_start_argv(h, argv, true);
+	check_calls(h);
+}
+
+/* Nothing tells one of its threads from another: the answer is no, and nothing was changed. */
+static void test_go(void **state)
+{
+	struct harness *h = *state;
+	char command[512], path[128];
+	const char *argv[] = {path, NULL};
+	struct dinst_error e = {0};
+	struct session *s;
+
+	if (system("command -v go >/dev/null 2>&1") != 0) {
+		print_message("SKIP Go programs: go is not installed\n");
+		skip();
+	}
+	snprintf(path, sizeof(path), "%s/goroutines", h->directory);
+	snprintf(command, sizeof(command),
+		 "HOME='%s' GOFLAGS= GO111MODULE=off go build -o '%s' "
+		 "tests/live/targets/goroutines.go",
+		 h->directory, path);
+	if (system(command) != 0)
+		fail_msg("%s failed", command);
+	harness_start_argv(h, argv, true);
+	s = session_begin(h);
+	assert_int_equal(pair(s, "main.*", NULL, &e), DINST_REFUSED);
+	assert_non_null(strstr(e.text, "thread"));
+	session_end(s);
+	harness_verify(h);
+	harness_kill(h);
+}
+
+/* ----------------------------------------------------------------- deaths */
+
+/* In the child: all of a mutator's life, or as much of it as there is. */
+static void live_and_die(pid_t pid, unsigned long countdown)
+{
+	struct dinst_error e = {0};
+	struct detach_result detached;
+	const struct instance *i = NULL;
+	struct session *s;
+	int status;
+
+	alarm(60);
+	fault_countdown = countdown;
+	status = session_attach(pid, "doomed", &s, &e);
+	if (status >= 0)
+		status = pair(s, "fib", NULL, &e);
+	if (status >= 0)
+		status = pair(s, "/Code/paired/*t*", &i, &e);
+	if (status >= 0) {
+		struct flush_result flushed;
+
+		usleep(3000);
+		status = removal_remove(s, (struct instance *)i, &flushed, &e);
+		if (status >= 0)
+			status = removal_flush(s, &flushed, &e);
+	}
+	if (status >= 0)
+		status = session_detach(s, 10, &detached, &e);
+	_exit(status >= 0 ? 0 : status == DINST_BUSY ? GAVE_UP : FAILED);
+}
+
+/* False if it came to its end. */
+static bool dies(struct harness *h, unsigned long countdown)
+{
+	int status = 0;
+	pid_t child;
+
+	fflush(NULL);
+	child = fork();
+	if (child == 0)
+		live_and_die(h->pid, countdown);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WIFSIGNALED(status)) {
+		assert_int_equal(WTERMSIG(status), SIGKILL);
+		return true;
+	}
+	assert_true(WIFEXITED(status) &&
+		    (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == GAVE_UP));
+	return false;
+}
+
+static void clean(struct harness *h)
+{
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct target *t;
+
+	if (target_open(h->pid, &t, &e))
+		fail_msg("%s", e.text);
+	if (leftovers_clean(t, 10000, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_equal(left.arenas_left, 0);
+	target_close(t);
+	harness_verify(h);
+}
+
+static void test_deaths(void **state)
+{
+	struct harness *h = *state;
+	unsigned long countdown = 1;
+	unsigned deaths = 0;
+
+	harness_start(h, "paired", harness_number(THREADS), NULL);
+	harness_send(h, "go 40000\n");
+	/* Close together where the state is made, then ever further apart. */
+	for (; countdown < 200000 && dies(h, countdown); countdown += 1 + countdown / 24) {
+		clean(h);
+		deaths++;
+	}
+	clean(h);
+	assert_true(deaths > DEATHS);
+	assert_string_equal(harness_line(h, 100000), "done");
+	harness_end(h, 0);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_static), CASE(test_static_pie), CASE(test_musl),
+		CASE(test_go),	   CASE(test_deaths),
+	};
+
+	return cmocka_run_group_tests_name("live/pairing_programs", tests, NULL, NULL);
+}
