@@ -426,7 +426,8 @@ static int place_rest(struct planning *p, struct dinst_error *e)
 			r = plan_each_short(p, &p->wishes[i], try_host, NULL, e);
 	for (size_t i = 0; i < count && r == 0; i++)
 		if (p->wishes[i].point.kind == POINT_ENTRY) {
-			if (p->wishes[i].window >= 0)
+			if (p->wishes[i].window >= 0 && !p->wishes[i].point.part &&
+			    p->wishes[i].next < 0)
 				r = ways_around(p, i, e);
 		} else if (is_refused(&p->wishes[i])) {
 			r = ways_into(p, i, e);
@@ -446,6 +447,9 @@ int plan_place(struct planning *p, struct dinst_error *e)
 	for (size_t i = 0; i < p->count && r == 0; i++)
 		if (p->wishes[i].point.kind == POINT_ENTRY && p->wishes[i].insn >= 0)
 			r = place_entry(p, &p->wishes[i], e);
+	/* Before others come into the entry's window. */
+	if (r == 0 && p->wishes[0].window >= 0)
+		r = ways_around(p, 0, e);
 	for (size_t i = 0; i < p->count && r == 0; i++)
 		if (p->wishes[i].window < 0 && p->wishes[i].insn >= 0 &&
 		    p->wishes[i].point.kind != POINT_ENTRY)
