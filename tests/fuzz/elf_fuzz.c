@@ -25,7 +25,9 @@
 #include <cmocka.h>
 #include <elf.h>
 
-#include "mutator/image.h"
+#include "mutator/points.h"
+
+enum { PLANS_MAX = 32 }; /* functions of each file that are planned, from the last on */
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -68,6 +70,15 @@ static int use_image(int fd)
 	if (!image_references(img, &e))
 		for (size_t i = 0; i < count && i < 64; i++)
 			sum += image_references_at(img, functions[i].address);
+	for (size_t i = 0; i < count && i < PLANS_MAX; i++) {
+		struct function_plan *plan;
+
+		if (plan_function(img, (uint32_t)(count - 1 - i), &plan, &e))
+			continue;
+		for (size_t k = 0; k < plan->window_count; k++)
+			sum += plan->windows[k].start;
+		plan_free(img, plan);
+	}
 	image_build_id(img, &size);
 	image_soname(img);
 	image_close(img);
