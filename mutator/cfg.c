@@ -103,6 +103,37 @@ static bool ends_block(const struct making *m, size_t i)
 	}
 }
 
+static bool follows_odd(const struct flow *f, vaddr_t v)
+{
+	for (size_t i = 0; i < f->odd.count; i++)
+		if (end_of(&f->odd.items[i]) == v)
+			return true;
+	return false;
+}
+
+/*
+ * True if something other than an entry of a table, which may be none, leads to
+ * v, the head of an instruction inside another one.
+ */
+static bool is_led_to(const struct making *m, vaddr_t v, unsigned depth)
+{
+	const struct flow *f = m->f;
+
+	if (flow_marks(f, v) & MARK_FOREIGN || image_references_at(f->img, v) || depth > 4)
+		return true;
+	for (size_t i = 0; i < f->insns.count; i++)
+		if (m->bits[i] & IS_REACHED && insn_at(m, i)->target == v)
+			return true;
+	for (size_t i = 0; i < f->odd.count; i++) {
+		const struct arch_insn *odd = &f->odd.items[i];
+
+		if (odd->address != v && (odd->target == v || end_of(odd) == v) &&
+		    is_led_to(m, odd->address, depth + 1))
+			return true;
+	}
+	return !(flow_marks(f, v) & MARK_TABLE) && depth == 0 && !follows_odd(f, v);
+}
+
 /* Jumps of the function itself, and what follows instructions read another way. */
 static void note_jumps(struct making *m)
 {
@@ -126,6 +157,8 @@ static void note_jumps(struct making *m)
 	for (size_t i = 0; i < f->odd.count; i++) {
 		const struct arch_insn *insn = &f->odd.items[i];
 
+		if (!is_led_to(m, insn->address, 0))
+			continue;
 		add_bits(m, end_of(insn), IS_LEADER | IS_ENTERED);
 		if (insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_BRANCH)
 			add_bits(m, insn->target, IS_LEADER | IS_ENTERED);
@@ -442,28 +475,27 @@ static int make_all_edges(struct making *m)
 	return 0;
 }
 
-/* True if some table leads to a block to which no jump that has a table does. */
+/*
+ * True if a table leads to a block to which nothing else does, the jumps whose
+ * tables are known included: then one of these has been read wrongly. (A head in
+ * the middle of a line that a table seems to lead to is an entry that was read
+ * beyond the end of a table.)
+ */
 static bool misses_tables(const struct making *m)
 {
 	const struct cfg *g = m->g;
-	uint32_t expected = 0, found = 0;
-	bool *seen = calloc((size_t)g->block_count + 1, sizeof(*seen));
+	bool *seen = calloc((size_t)g->block_count + 1, sizeof(*seen)), missed = false;
 
 	if (!seen)
 		return true;
+	for (uint32_t i = 0; i < g->edge_count; i++)
+		if (g->edges[i].to != CFG_NONE && g->edges[i].to != g->edges[i].from)
+			seen[g->edges[i].to] = true;
 	for (uint32_t b = 0; b < g->block_count; b++)
-		expected += (bool)(flow_marks(m->f, g->blocks[b].start) & MARK_TABLE);
-	for (uint32_t i = 0; i < g->edge_count; i++) {
-		const struct cfg_edge *edge = &g->edges[i];
-
-		if (edge->kind != EDGE_TABLE || edge->to == CFG_NONE || seen[edge->to] ||
-		    !(flow_marks(m->f, edge->target) & MARK_TABLE))
-			continue;
-		seen[edge->to] = true;
-		found++;
-	}
+		missed |= !seen[b] && flow_marks(m->f, g->blocks[b].start) & MARK_TABLE &&
+			  !(g->blocks[b].flags & (BLOCK_ENTRY | BLOCK_UNREACHED));
 	free(seen);
-	return found < expected;
+	return missed;
 }
 
 static int make_edges(struct making *m)
