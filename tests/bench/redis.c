@@ -168,7 +168,7 @@ int main(void)
 	int status = 0;
 	pid_t pid;
 
-	alarm(170);
+	alarm(280);
 	if (system("command -v redis-server redis-benchmark taskset >/dev/null 2>&1") != 0) {
 		printf("redis-server or redis-benchmark is not installed\n");
 		return 0;

@@ -19,7 +19,7 @@ timeout 120 "$build/tests/bench/calls" || status=1
 echo
 timeout 120 "$build/tests/bench/points" || status=1
 echo
-timeout 180 "$build/tests/bench/redis" || status=1
+timeout 300 "$build/tests/bench/redis" || status=1
 echo
 timeout 120 "$build/tests/bench/stops" || status=1
 echo
