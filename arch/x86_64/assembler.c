@@ -133,14 +133,23 @@ void asm_exchange_if_zero(struct arch_buf *out, bool locked, unsigned reg, struc
 	asm_op_mem(out, true, 0x0fb1, reg, m);
 }
 
-void asm_thread_pointer(struct arch_buf *out, unsigned reg)
+void asm_load_thread(struct arch_buf *out, bool wide, unsigned reg, int32_t offset)
 {
+	const unsigned rex = (wide ? REX_W : 0) | (reg >= 8 ? REX_R : 0);
+
 	x86_emit8(out, 0x64);
-	x86_emit8(out, 0x48 | (reg >= 8 ? REX_R : 0));
+	if (rex)
+		x86_emit8(out, 0x40 | rex);
 	x86_emit8(out, ASM_LOAD);
 	x86_emit8(out, (reg & 7) << 3 | 4);
 	x86_emit8(out, 0x25);
-	x86_emit32(out, 0);
+	x86_emit32(out, (uint32_t)offset);
+}
+
+void asm_load_thread_at(struct arch_buf *out, unsigned reg, unsigned offset, int32_t disp)
+{
+	x86_emit8(out, 0x64);
+	asm_op_mem(out, true, ASM_LOAD, reg, asm_at(offset, disp));
 }
 
 void asm_push_pop(struct arch_buf *out, unsigned opcode, unsigned reg)

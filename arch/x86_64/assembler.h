@@ -11,7 +11,6 @@
 
 /* Opcodes of the form OP r, r/m (Intel SDM volume 2). */
 enum asm_opcode {
-	ASM_ADD_LOAD = 0x03,
 	ASM_AND_STORE = 0x21,
 	ASM_SUB_LOAD = 0x2b,
 	ASM_XOR_STORE = 0x31,
@@ -83,8 +82,13 @@ void asm_shift(struct arch_buf *out, bool wide, bool left, unsigned reg, unsigne
 void asm_multiply(struct arch_buf *out, uint32_t number, unsigned from, unsigned to);
 /* cmpxchg with 0, which rax is set to; ZF where it was stored, else rax is what was there. */
 void asm_exchange_if_zero(struct arch_buf *out, bool locked, unsigned reg, struct asm_mem m);
-/* mov %fs:0,%reg: the psABI has the thread pointer there. */
-void asm_thread_pointer(struct arch_buf *out, unsigned reg);
+/*
+ * mov %fs:offset,%reg. At 0 the psABI has the thread pointer. Through the segment
+ * nothing is followed that might not be one.
+ */
+void asm_load_thread(struct arch_buf *out, bool wide, unsigned reg, int32_t offset);
+/* The same at the offset that is in a register. */
+void asm_load_thread_at(struct arch_buf *out, unsigned reg, unsigned offset, int32_t disp);
 /* 0x50 or 0x58. */
 void asm_push_pop(struct arch_buf *out, unsigned opcode, unsigned reg);
 

@@ -170,11 +170,10 @@ static void emit_bounds(struct arch_buf *out)
 		   asm_at(RDI, offsetof(struct pair_config, stack_offset)));
 	asm_op_reg(out, true, ASM_TEST, RAX, RAX);
 	asm_jump(out, ASM_JUMP_E, &done);
-	asm_op_reg(out, true, ASM_ADD_LOAD, RAX, RCX);
-	asm_load(out, RCX, asm_at(RAX, 0));
+	asm_load_thread_at(out, RCX, RAX, 0);
 	asm_op_reg(out, true, ASM_TEST, RCX, RCX);
 	asm_jump(out, ASM_JUMP_E, &main);
-	asm_load(out, RAX, asm_at(RAX, 8));
+	asm_load_thread_at(out, RAX, RAX, 8);
 	asm_shift(out, true, true, RCX, PAIR_ID_BITS);
 	asm_shift(out, true, true, RAX, PAIR_ID_BITS);
 	asm_store(out, RCX, asm_at(R10, LO));
@@ -219,8 +218,8 @@ static void emit_find(struct arch_buf *out, const struct arch_pairing *spec, str
 	struct asm_label again = {0}, found = {0}, fresh = {0}, reset = {0}, ready = {0};
 
 	asm_number64(out, RDI, spec->area);
-	asm_thread_pointer(out, RCX);
-	asm_load32(out, R8, asm_at(RCX, spec->tid_offset));
+	asm_load_thread(out, true, RCX, 0);
+	asm_load_thread(out, false, R8, spec->tid_offset);
 	asm_op_reg(out, false, ASM_TEST, R8, R8);
 	asm_jump(out, ASM_JUMP_E, none);
 	emit_hash(out, spec, RCX, RSI);
@@ -487,12 +486,12 @@ static void emit_usual_record(struct arch_buf *out, const struct arch_pairing *s
 	asm_op_mem(out, true, ASM_LEA, r[0], asm_at(RSP, frame->pushed + frame->before));
 	asm_shift(out, true, true, r[0], PAIR_ID_BITS);
 	asm_immediate(out, true, ASM_IMM_OR, (int32_t)spec->function, r[0]);
-	asm_thread_pointer(out, r[1]);
+	asm_load_thread(out, true, r[1], 0);
 	asm_number64(out, r[3], spec->area);
 	emit_hash(out, spec, r[1], r[2]);
 	asm_op_mem(out, true, ASM_CMP_STORE, r[1], key_at(r[3], r[2]));
 	asm_jump(out, ASM_JUMP_NE, unusual);
-	asm_load32(out, r[1], asm_at(r[1], spec->tid_offset));
+	asm_load_thread(out, false, r[1], spec->tid_offset);
 	asm_op_mem(out, false, ASM_CMP_STORE, r[1], owner_at(spec, r[3], r[2]));
 	asm_jump(out, ASM_JUMP_NE, unusual);
 	asm_shift(out, false, true, r[2], PAIR_RECORD_SHIFT);
