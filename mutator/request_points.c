@@ -285,6 +285,28 @@ static int write_sites(struct request *r, struct instance *i, const struct funct
 }
 
 /* Writes what one function needs for instance i; the window stays untouched for now. */
+/*
+ * What to do where a place has no room: old bodies are given back, once, and
+ * else the place is left for a new one. False if neither helps.
+ */
+static bool make_room(struct session *s, struct place *place, const struct place *newest,
+		      bool *flushed)
+{
+	struct dinst_error ignored = {0};
+	struct flush_result flush;
+
+	if (!*flushed && s->queue_length) {
+		*flushed = true;
+		if (removal_flush(s, &flush, &ignored) >= 0 && flush.freed)
+			return true;
+	}
+	if (place->full)
+		return false;
+	place->full = true;
+	/* Where not even a new arena helps another one will not. */
+	return newest == s->places;
+}
+
 int request_prepare(struct request *r, struct instance *i, const struct function_ref *f,
 		    struct dinst_error *e)
 {
@@ -293,7 +315,7 @@ int request_prepare(struct request *r, struct instance *i, const struct function
 	const struct link *mark = i->links;
 	const size_t listed = r->site_count, refused = i->refused_count;
 	int status = session_plan_for(s, f->module, f->index, r->metric->kind, &plan, e);
-	bool again;
+	bool again, flushed = false;
 
 	if (status < 0)
 		return status;
@@ -310,16 +332,13 @@ int request_prepare(struct request *r, struct instance *i, const struct function
 			status = write_sites(r, i, f, mark, e);
 		if (status >= 0)
 			break;
-		/* A place that is full is left for a new one; if not even that helps, another will not. */
-		if (status == DINST_NO_MEMORY && !place->full) {
-			again = newest == s->places;
-			place->full = true;
-		}
 		while (r->site_count > listed)
 			r->sites[--r->site_count]->listed = false;
 		take_back(s, i, mark);
 		while (i->refused_count > refused)
 			free(i->refused[--i->refused_count].where);
+		if (status == DINST_NO_MEMORY)
+			again = make_room(s, place, newest, &flushed);
 		if (again)
 			dinst_error_clear(e);
 	} while (again);

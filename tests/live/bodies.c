@@ -138,6 +138,41 @@ static void test_no_room_at_removal(void **state)
 	free(pieces);
 }
 
+/* Bodies that nothing leads to any more are given back before a request fails. */
+static void test_room_by_a_flush(void **state)
+{
+	enum { ROOM = 1 << 16, ROUNDS = 1000, OLD = 40 };
+	struct harness *h = *state;
+	taddr_t *pieces = calloc(ROOM, sizeof(*pieces));
+	unsigned ids[OLD + 1];
+	struct session *s;
+	struct heap *heap;
+	size_t count;
+
+	harness_start(h, "calls", "2", NULL);
+	s = session_begin(h);
+	ids[0] = session_insert(s, "many");
+	heap = s->places->heap;
+	/* A growing body, so that no old one has the size of the next. */
+	for (unsigned i = 1; i < OLD; i++)
+		ids[i] = session_insert(s, "many");
+	assert_true(s->queue_length >= OLD - 2);
+	for (unsigned i = OLD - 1; i > 4; i--)
+		session_remove(s, ids[i]);
+	count = fill(heap, pieces, ROOM);
+	ids[OLD] = session_insert(s, "many");
+	assert_true(s->queue_length < OLD);
+	session_go(h, ROUNDS);
+	assert_int_equal(session_value(s, ids[0]), 2 * ROUNDS);
+	assert_int_equal(session_value(s, ids[OLD]), 2 * ROUNDS);
+	while (count--)
+		heap_free_code(heap, pieces[count]);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+	free(pieces);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
@@ -145,6 +180,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_freed_under_threads),
 		CASE(test_no_room_at_removal),
+		CASE(test_room_by_a_flush),
 	};
 
 	return cmocka_run_group_tests_name("live/bodies", tests, NULL, NULL);
