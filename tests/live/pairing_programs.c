@@ -15,7 +15,7 @@
 #include "mutator/threads.h"
 #include "tests/live/harness_session.h"
 
-enum { THREADS = 3, ROUNDS = 500, DEATHS = 60, GAVE_UP = 3, FAILED = 4 };
+enum { THREADS = 3, ROUNDS = 500, DEATHS = 40, GAVE_UP = 3, FAILED = 4 };
 
 static const struct metric pairs = {
 	.name = "pairs",
@@ -195,9 +195,10 @@ static void test_deaths(void **state)
 	unsigned deaths = 0;
 
 	harness_start(h, "paired", harness_number(THREADS), NULL);
-	harness_send(h, "go 40000\n");
+	harness_limit(240);
+	harness_send(h, "go 15000\n");
 	/* Close together where the state is made, then ever further apart. */
-	for (; countdown < 200000 && dies(h, countdown); countdown += 1 + countdown / 24) {
+	for (; countdown < 200000 && dies(h, countdown); countdown += 1 + countdown / 20) {
 		clean(h);
 		deaths++;
 	}
