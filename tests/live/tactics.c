@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tactics.c - points that need more than the bytes around them, on a running
+ * program: near jumps in the tails of other windows, points on the ways that
+ * lead to them, entries that loops go round. Counted exactly, inserted and
+ * removed under threads, with threads that stand in the bytes that are
+ * overwritten, and with a mutator that is killed at each step.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "inject/fault.h"
+#include "mutator/request.h"
+#include "tests/live/harness_session.h"
+#include "tests/live/harness_thread.h"
+
+enum { THREADS = 4, RUNGS = 5, SEED = 7, CLEAN_MS = 5000 };
+
+static const char *const names[] = {"ladder", "ways", "looped", "spun", "tight", "tight_door"};
+static const enum point_kind kinds[] = {POINT_ENTRY, POINT_EXIT};
+
+enum { NAMES = sizeof(names) / sizeof(*names) };
+
+static const char *say(struct harness *h, const char *command)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%s\n", command);
+	harness_send(h, text);
+	return harness_line(h, 30000);
+}
+
+/* ---------------------------------------------------------------- counts */
+
+/* The target is what it is for: the tactics are used. */
+static void test_tactics_are_used(void **state)
+{
+	static const struct {
+		const char *name;
+		enum point_kind kind;
+		enum tactic tactic;
+	} cases[] = {
+		{"ladder", POINT_EXIT, TACTIC_EVICTED}, {"ways", POINT_EXIT, TACTIC_EDGES},
+		{"looped", POINT_ENTRY, TACTIC_BYPASS}, {"spun", POINT_ENTRY, TACTIC_BYPASS},
+		{"tight", POINT_ENTRY, TACTIC_EVICTED},
+	};
+	struct harness *h = *state;
+	struct session *s;
+
+	harness_start(h, "tactics", "1", NULL);
+	s = session_begin(h);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const struct function_plan *plan = NULL;
+		struct function_ref *functions = NULL;
+		struct dinst_error e = {0};
+		bool found = false;
+		size_t count;
+
+		assert_true(request_find(s, cases[i].name, &functions, &count, &e) >= 0);
+		assert_true(session_plan(s, functions[0].module, functions[0].index, &plan, &e) >=
+			    0);
+		for (size_t k = 0; k < plan->point_count; k++)
+			found |= plan->points[k].kind == cases[i].kind &&
+				 plan->points[k].tactic == cases[i].tactic;
+		if (!found)
+			fail_msg("%s: no %s %s", cases[i].name, tactic_name(cases[i].tactic),
+				 point_kind_name(cases[i].kind));
+		free(functions);
+	}
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+static void test_exact(void **state)
+{
+	struct harness *h = *state;
+	unsigned ids[NAMES][2];
+	struct session *s;
+
+	harness_start(h, "tactics", harness_number(THREADS), NULL);
+	s = session_begin(h);
+	for (unsigned i = 0; i < NAMES; i++)
+		for (unsigned k = 0; k < 2; k++)
+			ids[i][k] = session_insert_kind(s, names[i], kinds[k]);
+	assert_string_equal(say(h, "go 2000"), "done");
+	for (unsigned i = 0; i < NAMES; i++)
+		for (unsigned k = 0; k < 2; k++)
+			if (session_value(s, ids[i][k]) != THREADS * 2000ull)
+				fail_msg("%s %s: %llu", names[i], point_kind_name(kinds[k]),
+					 (unsigned long long)session_value(s, ids[i][k]));
+	/* What is left counts on, though a host may have no points of its own any more. */
+	for (unsigned i = 0; i < NAMES; i++)
+		session_remove(s, ids[i][0]);
+	session_flush_all(s);
+	assert_string_equal(say(h, "go 2000"), "done");
+	for (unsigned i = 0; i < NAMES; i++)
+		if (session_value(s, ids[i][1]) != THREADS * 4000ull)
+			fail_msg("%s: %llu", names[i],
+				 (unsigned long long)session_value(s, ids[i][1]));
+	session_end(s);
+	assert_string_equal(say(h, "go 100"), "done");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* ------------------------------------------------------ threads inside it */
+
+static taddr_t symbol(const char *name)
+{
+	char command[1024], text[64] = "";
+	FILE *nm;
+
+	snprintf(command, sizeof(command), "nm '%s' | awk '$3 == \"%s\" { print $1 }'",
+		 harness_path("tests/live/targets/tactics"), name);
+	nm = popen(command, "r");
+	assert_non_null(nm);
+	if (!fgets(text, sizeof(text), nm))
+		fail_msg("no symbol %s", name);
+	pclose(nm);
+	return strtoull(text, NULL, 16);
+}
+
+/* Holds the thread before the rung, as if the worker had called: so many are behind it. */
+static taddr_t put_on_rung(struct harness *h, pid_t tid, unsigned rung, taddr_t bias)
+{
+	enum { ROUNDS = 0, EXPECTED = 24, RUNG_BYTES = 3 };
+	struct user_regs_struct r;
+	uint64_t back = symbol("back") + bias, rounds = 1, expected = 107;
+
+	thread_seize_at(tid, symbol("park") + bias, symbol("park_end") + bias, &r);
+	r.rbp = 1;
+	r.rax = rung + 1;
+	r.rsp -= 8;
+	thread_poke(h->pid, r.rsp, &back, sizeof(back));
+	r.rsp -= 8;
+	thread_poke(h->pid, r.rsp, &r.r12, sizeof(r.r12));
+	thread_poke(h->pid, r.rbx + ROUNDS, &rounds, sizeof(rounds));
+	thread_poke(h->pid, r.rbx + EXPECTED, &expected, sizeof(expected));
+	r.rip = symbol("ladder_in") + bias + rung * RUNG_BYTES;
+	thread_set(tid, &r);
+	return r.rbx;
+}
+
+/* The second to fourth rung are overwritten: by the host's jump, and by the near jump in its tail. */
+static void test_threads_in_the_hole(void **state)
+{
+	struct harness *h = *state;
+	taddr_t controls[RUNGS], bias;
+	pid_t tids[RUNGS];
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "tactics", harness_number(RUNGS), NULL);
+	s = session_begin(h);
+	bias = session_address(s, "ladder") - symbol("ladder");
+	assert_int_equal(harness_numbers(say(h, "tids"), tids, RUNGS), RUNGS);
+	for (unsigned i = 0; i < RUNGS; i++)
+		controls[i] = put_on_rung(h, tids[i], i, bias);
+	thread_freeze_all(h->pid, tids, RUNGS);
+	id = session_insert_kind(s, "ladder", POINT_EXIT);
+	assert_int_equal(session_pending(s, id), 0);
+	thread_thaw(h->pid);
+	for (unsigned i = 0; i < RUNGS; i++)
+		for (uint64_t rounds = 1; rounds; usleep(1000))
+			thread_peek(h->pid, controls[i], &rounds, sizeof(rounds));
+	assert_int_equal(session_value(s, id), RUNGS);
+	assert_string_equal(say(h, "go 1000"), "done");
+	assert_int_equal(session_value(s, id), RUNGS + RUNGS * 1000);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* In any order, under threads that execute all of it all the time. */
+static void test_churn(void **state)
+{
+	enum { TURNS = 400, ALL = NAMES * 2 };
+	unsigned short seed[3] = {SEED, 0, 0};
+	struct harness *h = *state;
+	unsigned ids[ALL] = {0};
+	struct session *s;
+
+	harness_limit(120);
+	harness_start(h, "tactics", harness_number(THREADS), NULL);
+	s = session_begin(h);
+	assert_string_equal(say(h, "start"), "started");
+	for (unsigned turn = 0; turn < TURNS; turn++) {
+		unsigned i = (unsigned)(nrand48(seed) % ALL);
+
+		if (ids[i]) {
+			session_remove(s, ids[i]);
+			ids[i] = 0;
+		} else {
+			ids[i] = session_insert_kind(s, names[i / 2], kinds[i % 2]);
+		}
+		if (turn % 5 == 0) {
+			struct flush_result flushed;
+			struct dinst_error e = {0};
+
+			removal_flush(s, &flushed, &e);
+		}
+		request_retry_pending(s);
+	}
+	session_end(s);
+	assert_true(atol(say(h, "end")) > 0);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* ---------------------------------------------------------------- deaths */
+
+/* A mutator's life; in the child. Dies at the chosen fault point, or tells how many there are. */
+static void live_and_die(pid_t pid, unsigned long countdown, int report)
+{
+	static struct metric metrics[2];
+	const char *const foci[] = {"/Code/tactics/*"};
+	struct dinst_error e = {0};
+	struct detach_result detached;
+	struct insert_result result;
+	struct session *s;
+	int status;
+
+	fault_passed = 0;
+	fault_countdown = countdown;
+	status = session_attach(pid, "doomed", &s, &e);
+	for (unsigned k = 0; k < 2 && status >= 0; k++) {
+		metrics[k] = (struct metric){.name = "points",
+					     .unit = "",
+					     .constraints = "/Code",
+					     .kind = kinds[k],
+					     .snippet = SNIPPET_COUNT};
+		status = request_insert_metric(s, &metrics[k], foci, 1, false, &result, &e);
+	}
+	if (status >= 0)
+		status = session_detach(s, 10, &detached, &e);
+	if (write(report, &fault_passed, sizeof(fault_passed)) != sizeof(fault_passed))
+		status = -1;
+	_exit(status >= 0 || status == DINST_BUSY ? 0 : 3);
+}
+
+/* True if it was killed; *points: how many fault points there are, if it was not. */
+static bool run_mutator(struct harness *h, unsigned long countdown, unsigned long *points)
+{
+	int pipes[2], status = 0;
+	pid_t child;
+
+	assert_int_equal(pipe(pipes), 0);
+	fflush(NULL);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0)
+		live_and_die(h->pid, countdown, pipes[1]);
+	close(pipes[1]);
+	if (read(pipes[0], points, sizeof(*points)) != sizeof(*points))
+		*points = 0;
+	close(pipes[0]);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+		return true;
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		fail_msg("the mutator failed (%x) before it died at %lu", (unsigned)status,
+			 countdown);
+	return false;
+}
+
+static void clean_up(struct harness *h, unsigned long countdown)
+{
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct target *t;
+
+	if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, CLEAN_MS, &left, &e) < 0)
+		fail_msg("after death at %lu: %s", countdown, e.text);
+	target_close(t);
+	if (left.arenas_left)
+		fail_msg("%zu arenas are left after death at %lu", left.arenas_left, countdown);
+}
+
+/* Killed between any two writes, with threads in all of it: each state is right for them. */
+static void test_deaths(void **state)
+{
+	enum { DEATHS = 40 };
+	struct harness *h = *state;
+	unsigned long points, ignored, step;
+
+	harness_limit(200);
+	harness_start(h, "tactics", harness_number(THREADS), NULL);
+	assert_string_equal(say(h, "start"), "started");
+	assert_false(run_mutator(h, 0, &points));
+	assert_true(points > 20);
+	step = points / DEATHS + 1;
+	for (unsigned long at = 1; at <= points; at += step) {
+		run_mutator(h, at, &ignored);
+		usleep(2000);
+		clean_up(h, at);
+	}
+	assert_true(atol(say(h, "end")) > 0);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_tactics_are_used),
+		CASE(test_exact),
+		CASE(test_threads_in_the_hole),
+		CASE(test_churn),
+		CASE(test_deaths),
+	};
+
+	return cmocka_run_group_tests_name("live/tactics", tests, NULL, NULL);
+}
