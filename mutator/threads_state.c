@@ -194,15 +194,25 @@ void threads_statistics(const struct session *s, struct threads_statistics *stat
 
 /* ---------------------------------------------------------------- tidying */
 
-static const struct stop_thread *thread_with(struct stop *stop, taddr_t pointer)
+static int by_number(const void *a, const void *b)
 {
-	for (size_t i = 0; i < stop_thread_count(stop); i++) {
-		const struct stop_thread *t = stop_thread(stop, i);
+	const taddr_t x = *(const taddr_t *)a, y = *(const taddr_t *)b;
 
-		if (!t->kernel_worker && arch_thread_pointer(&t->regs) == pointer)
-			return t;
-	}
-	return NULL;
+	return x < y ? -1 : x > y;
+}
+
+/* The thread pointers of all that is stopped, sorted; NULL if there is no memory for them. */
+static taddr_t *pointers_of(struct stop *stop, size_t *count)
+{
+	taddr_t *pointers = calloc(stop_thread_count(stop) + 1, sizeof(*pointers));
+
+	*count = 0;
+	for (size_t i = 0; pointers && i < stop_thread_count(stop); i++)
+		if (!stop_thread(stop, i)->kernel_worker)
+			pointers[(*count)++] = arch_thread_pointer(&stop_thread(stop, i)->regs);
+	if (pointers)
+		qsort(pointers, *count, sizeof(*pointers), by_number);
+	return pointers;
 }
 
 static bool put(struct stop *stop, taddr_t at, const void *bytes, size_t size)
@@ -292,18 +302,21 @@ void threads_tidy(struct session *s, struct stop *stop)
 {
 	struct threads *t = s->threads;
 	struct target *target = stop_target(stop);
+	taddr_t *pointers;
 	struct tables tables;
 	bool learned;
+	size_t count;
 
 	if (!t || !t->area || t->place->unmapped)
 		return;
 	learned = target_pid(target) == s->pid && learn_more(t, stop);
 	if (!tables_read(&tables, t, target))
 		return;
-	for (size_t i = 0; i < (size_t)1 << t->shift; i++) {
+	pointers = pointers_of(stop, &count);
+	for (size_t i = 0; pointers && i < (size_t)1 << t->shift; i++) {
 		if (!tables.keys[i])
 			continue;
-		if (!thread_with(stop, tables.keys[i])) {
+		if (!bsearch(&tables.keys[i], pointers, count, sizeof(*pointers), by_number)) {
 			free_record(stop, t, i);
 			continue;
 		}
@@ -312,5 +325,6 @@ void threads_tidy(struct session *s, struct stop *stop)
 		if (t->purging)
 			purge_record(stop, &tables, i);
 	}
+	free(pointers);
 	tables_release(&tables);
 }
