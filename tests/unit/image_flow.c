@@ -22,15 +22,14 @@
 static struct image *img;
 static struct freemap *map;
 
-static int open_target(void **state)
+static int open_named(const char *name)
 {
 	const char *build = getenv("DINST_BUILD");
 	struct dinst_error e = {0};
 	char path[4096];
 	int fd, r;
 
-	(void)state;
-	snprintf(path, sizeof(path), "%s/tests/live/targets/image-flow", build ? build : "build");
+	snprintf(path, sizeof(path), "%s/tests/live/targets/%s", build ? build : "build", name);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
@@ -41,6 +40,12 @@ static int open_target(void **state)
 	if (r < 0)
 		print_error("%s\n", e.text);
 	return r;
+}
+
+static int open_target(void **state)
+{
+	(void)state;
+	return open_named("image-flow");
 }
 
 static int close_target(void **state)
@@ -319,6 +324,49 @@ static void test_falls_out(void **state)
 	assert_false(any_falls_out("t_first"));
 }
 
+/* ------------------------------------------------------------------- parts */
+
+/* The one function without a name that has `size` bytes. */
+static const struct image_function *piece(uint64_t size)
+{
+	const struct image_function *functions, *found = NULL;
+	size_t n = image_functions(img, &functions);
+
+	for (size_t i = 0; i < n; i++) {
+		if (!(functions[i].flags & FUNCTION_NO_SYMBOL) || functions[i].size != size)
+			continue;
+		assert_null(found);
+		found = &functions[i];
+	}
+	assert_non_null(found);
+	return found;
+}
+
+static void test_parts(void **state)
+{
+	static const uint64_t parts[] = {33, 39, 50}, functions[] = {34, 35, 36, 37, 38};
+	struct image *other = img;
+	struct freemap *others = map;
+	struct flow f;
+
+	(void)state;
+	assert_int_equal(open_named("image-parts"), 0);
+	f = build("p_one");
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+		assert_true(piece(parts[i])->flags & FUNCTION_COLD);
+		assert_int_equal(piece(parts[i])->parent, find("p_one"));
+		assert_true(flow_contains(&f, piece(parts[i])->address));
+	}
+	for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
+		assert_false(piece(functions[i])->flags & FUNCTION_COLD);
+		assert_false(flow_contains(&f, piece(functions[i])->address));
+	}
+	flow_release(&f);
+	image_close(img);
+	img = other;
+	map = others;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -326,7 +374,7 @@ int main(void)
 		cmocka_unit_test(test_rows),	   cmocka_unit_test(test_jump_targets),
 		cmocka_unit_test(test_tail_jumps), cmocka_unit_test(test_data),
 		cmocka_unit_test(test_between),	   cmocka_unit_test(test_noreturn),
-		cmocka_unit_test(test_falls_out),
+		cmocka_unit_test(test_falls_out),  cmocka_unit_test(test_parts),
 	};
 
 	return cmocka_run_group_tests_name("image: flow", tests, open_target, close_target);

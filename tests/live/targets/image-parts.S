@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* build: -s -rdynamic -Wl,-z,noexecstack */
+/*
+ * image-parts.S - pieces of code with unwind data of their own and no names, in
+ * a stripped program, told apart by their sizes: which of them are parts of a
+ * function is in tests/unit/image_flow.c. Only main runs: it returns 0.
+ */
+#include "points-macros.inc"
+
+/* A piece of `size` bytes: nops and a return. */
+.macro PIECE label, size
+	.cfi_startproc
+\label:
+	.rept \size - 1
+	nop
+	.endr
+	ret
+	.cfi_endproc
+.endm
+
+	.globl p_one, p_two
+FN p_one
+	test %edi, %edi
+	jne .Lp33
+	je .Lp37
+	test %esi, %esi
+	jne .Lp39
+	call .Lp35
+	jmp .Lp34
+END p_one
+FN p_two
+	test %edi, %edi
+	jne .Lp37
+	lea .Lp36(%rip), %rax
+	jne .Lp36
+	jne .Lp38
+	ret
+END p_two
+
+	.section .text.unlikely, "ax", @progbits
+	.skip 256, 0xcc
+	PIECE .Lp33, 33 /* a branch of p_one: a part */
+	PIECE .Lp34, 34 /* jumped to without a condition: as good as a tail call */
+	PIECE .Lp35, 35 /* called */
+	PIECE .Lp36, 36 /* its address is taken */
+	PIECE .Lp37, 37 /* two functions go there */
+	PIECE .Lp38, 38 /* its address is stored */
+	/* A part that goes on in another part. */
+	.cfi_startproc
+.Lp39:	test %edi, %edi
+	jne .Lp50
+	.rept 30
+	nop
+	.endr
+	ret
+	.cfi_endproc
+	.skip 256, 0xcc
+	PIECE .Lp50, 50
+
+	.section .data.rel.ro, "aw"
+	.p2align 3
+	.quad .Lp38
+
+	.section .note.GNU-stack, "", @progbits
