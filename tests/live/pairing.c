@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mutator/threads.h"
+#include "mutator/threads_private.h"
 #include "tests/live/harness_session.h"
 
 enum { THREADS = 3 };
@@ -317,6 +317,33 @@ static void test_alive(void **state)
 	end(h, s);
 }
 
+/* A number that comes back to another request finds nothing of the one before. */
+static void test_numbers_are_used_again(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	const struct instance *sitter = pair(s, "sitter"), *again;
+	const uint32_t number = sitter->pair_ids[0];
+
+	tell(h, "sit 5", "sitting");
+	expect_all(s, sitter, THREADS * 5, 0, THREADS * 5);
+	unpair(s, sitter);
+	/* As if all others were in use. */
+	for (uint32_t id = 1; id <= PAIR_ID_MASK; id++)
+		if (s->threads->ids[id] == ID_FREE)
+			s->threads->ids[id] = ID_TAKEN;
+	again = pair(s, "sitter");
+	assert_int_equal(again->pair_ids[0], number);
+	expect_all(s, again, 0, 0, 0);
+	tell(h, "stand", "done");
+	expect_all(s, again, 0, 0, 0);
+	tell(h, "sit 2", "sitting");
+	expect_all(s, again, THREADS * 2, 0, THREADS * 2);
+	tell(h, "stand", "done");
+	expect_all(s, again, THREADS * 2, THREADS * 2, 0);
+	end(h, s);
+}
+
 static void test_coroutines(void **state)
 {
 	struct harness *h = *state;
@@ -454,6 +481,7 @@ int main(void)
 		CASE(test_threads),
 		CASE(test_many_short_threads),
 		CASE(test_alive),
+		CASE(test_numbers_are_used_again),
 		CASE(test_coroutines),
 		CASE(test_children),
 		CASE(test_churn),
