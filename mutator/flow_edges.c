@@ -30,13 +30,10 @@ static bool is_branch(const struct flow *f, const struct arch_insn *insn)
 	       flow_contains(f, insn->target);
 }
 
-/* A branch of another function leads in. To the middle of an instruction, it is read anew there. */
-static int follow_branch(struct flow *f, const struct arch_insn *insn, struct dinst_error *e)
+int flow_enter(struct flow *f, vaddr_t v, struct dinst_error *e)
 {
-	if (!is_branch(f, insn))
-		return 0;
-	flow_mark(f, insn->target, MARK_TARGET | MARK_FOREIGN);
-	return flow_insn_at(f, insn->target) < 0 ? flow_follow(f, insn->target, e) : 0;
+	flow_mark(f, v, MARK_TARGET | MARK_FOREIGN);
+	return flow_insn_at(f, v) < 0 ? flow_follow(f, v, e) : 0;
 }
 
 static void mark_every_offset(struct flow *f, vaddr_t lo, vaddr_t hi)
@@ -81,7 +78,8 @@ static int mark_from_function(struct flow *f, uint32_t index, vaddr_t lo, vaddr_
 		return r;
 	for (size_t i = freemap_first(s, lo); i < s->count && s->insns[i].address < hi && r == 0;
 	     i++)
-		r = follow_branch(f, &s->insns[i], e);
+		if (is_branch(f, &s->insns[i]))
+			r = flow_enter(f, s->insns[i].target, e);
 	if (s->end < s->hi) {
 		mark_every_offset(f, s->end > lo ? s->end : lo, s->hi < hi ? s->hi : hi);
 		mark_run_over(f, s);

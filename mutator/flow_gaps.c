@@ -19,13 +19,6 @@ struct walk {
 	size_t work_count;
 };
 
-/* A branch leads in; to the middle of an instruction, it is read anew there. */
-static int enter(struct flow *f, vaddr_t target, struct dinst_error *e)
-{
-	flow_mark(f, target, MARK_TARGET | MARK_FOREIGN);
-	return flow_insn_at(f, target) < 0 ? flow_follow(f, target, e) : 0;
-}
-
 static void add_work(struct walk *w, vaddr_t v)
 {
 	if (v < w->lo || v >= w->hi || w->seen[v - w->lo])
@@ -76,7 +69,7 @@ static int walk_line(struct walk *w, vaddr_t v, bool sure, struct dinst_error *e
 		if (insn.flow == ARCH_FLOW_JUMP || insn.flow == ARCH_FLOW_BRANCH) {
 			add_work(w, insn.target);
 			if (flow_contains(w->f, insn.target))
-				r = enter(w->f, insn.target, e);
+				r = flow_enter(w->f, insn.target, e);
 		}
 		if (r < 0)
 			return r;
@@ -90,7 +83,7 @@ static int walk_line(struct walk *w, vaddr_t v, bool sure, struct dinst_error *e
 			w->seen[v - w->lo] = 1;
 	}
 	/* It runs on into what is behind. */
-	return flow_contains(w->f, w->hi) ? enter(w->f, w->hi, e) : 0;
+	return flow_contains(w->f, w->hi) ? flow_enter(w->f, w->hi, e) : 0;
 }
 
 static int walk_from(struct walk *w, vaddr_t root, bool sure, struct dinst_error *e)
@@ -108,16 +101,10 @@ static bool is_branched_to(const struct flow *f, vaddr_t v)
 {
 	size_t first, n = image_hits_into(f->img, v, v + 1, &first);
 
-	for (size_t i = first; i < first + n; i++) {
-		const struct image_hit *hit = image_hit(f->img, i);
-		struct arch_insn insn;
-		size_t size = 0;
-		const uint8_t *bytes = image_code(f->img, hit->from, &size);
-
-		if (image_hit_state(f->img, i) != HIT_CHANCE && bytes &&
-		    arch_decode(bytes, size, hit->from, &insn) == ARCH_OK && insn.target == v)
+	for (size_t i = first; i < first + n; i++)
+		if (image_hit_state(f->img, i) != HIT_CHANCE &&
+		    flow_hit_branches(f, image_hit(f->img, i)))
 			return true;
-	}
 	return false;
 }
 

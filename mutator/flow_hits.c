@@ -96,8 +96,7 @@ static int settle(struct flow *f, size_t index, struct dinst_error *e)
 	return r;
 }
 
-/* A branch or a call, which leads to code for sure; else its address is computed. */
-static bool is_branch(const struct flow *f, const struct image_hit *hit)
+bool flow_hit_branches(const struct flow *f, const struct image_hit *hit)
 {
 	struct arch_insn insn;
 	size_t size = 0;
@@ -126,7 +125,7 @@ int flow_hits(struct flow *f, struct dinst_error *e)
 			if (image_hit_state(f->img, k) == HIT_CHANCE)
 				continue;
 			flow_mark(f, hit->target, MARK_TARGET | MARK_REFERRED | MARK_FOREIGN);
-			if (is_branch(f, hit))
+			if (flow_hit_branches(f, hit))
 				flow_mark(f, hit->target, MARK_SURE);
 		}
 	}

@@ -27,6 +27,12 @@ int flow_walk_gap(struct flow *f, vaddr_t lo, vaddr_t hi, bool run_into, struct 
 
 /* flow_hits.c: marks what branches from elsewhere lead to. */
 int flow_hits(struct flow *f, struct dinst_error *e);
+/* A branch or a call, which leads to code for sure; else only an address is computed. */
+struct image_hit;
+bool flow_hit_branches(const struct flow *f, const struct image_hit *hit);
+
+/* flow_edges.c: a branch from outside leads to v; within an instruction, v is read anew. */
+int flow_enter(struct flow *f, vaddr_t v, struct dinst_error *e);
 
 /*
  * tables_origin.c: true if `tables` tables, found in the function, cannot be all
