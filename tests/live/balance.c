@@ -66,7 +66,7 @@ static void test_sqlite(void **state)
 	b = begin(h, argv, "libsqlite3.so.0", &s);
 	harness_send(h,
 		     "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); CREATE INDEX i ON t(b);\n"
-		     "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM n WHERE x<5000)"
+		     "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM n WHERE x<2000)"
 		     " INSERT INTO t SELECT x, hex(x*7919) FROM n;\n"
 		     "SELECT count(*), sum(length(b)) FROM t WHERE b LIKE '%3%';\n"
 		     "UPDATE t SET b=b||a WHERE a%3=0; DELETE FROM t WHERE a%7=0;\n"
@@ -89,7 +89,7 @@ static void test_lua(void **state)
 	b = begin(h, argv, "lua5.4", &s);
 	harness_send(
 		h,
-		"t = {} for i = 1, 20000 do t[i] = tostring(i * 7 % 1000) .. 'x' end\n"
+		"t = {} for i = 1, 5000 do t[i] = tostring(i * 7 % 1000) .. 'x' end\n"
 		"table.sort(t) s = table.concat(t, ',') print(#s, s:byte(1, 100))\n"
 		"for w in s:gmatch('%d+') do n = (n or 0) + tonumber(w) end print(n)\n"
 		"function f(k) if k == 0 then return 0 end return 1 + f(k - 1) end print(f(150))\n"
@@ -115,7 +115,7 @@ static void test_perl(void **state)
 	if (!is_installed(argv[0]))
 		skip();
 	b = begin(h, argv, "perl", &s);
-	harness_send(h, "20000\n");
+	harness_send(h, "5000\n");
 	finish(h, s, b, 200);
 }
 
@@ -135,6 +135,7 @@ static void test_redis(void **state)
 
 	if (!is_installed(argv[0]) || !is_installed("/usr/bin/redis-benchmark"))
 		skip();
+	harness_limit(200);
 	snprintf(socket, sizeof(socket), "%s/redis", h->directory);
 	harness_start_argv(h, argv, false);
 	for (int i = 0; i < 200 && access(socket, W_OK) != 0; i++)
@@ -142,8 +143,8 @@ static void test_redis(void **state)
 	s = session_begin(h);
 	b = balance_begin(s, modules, 2);
 	snprintf(command, sizeof(command),
-		 "redis-benchmark -s '%s' -q -n 4000 -c 20 -P 4 -t %s >/dev/null && "
-		 "redis-cli -s '%s' eval 'return redis.call(\"DBSIZE\")' 0 >/dev/null",
+		 "timeout 60 redis-benchmark -s '%s' -q -n 2000 -c 10 -P 4 -t %s >/dev/null && "
+		 "timeout 10 redis-cli -s '%s' eval 'return redis.call(\"DBSIZE\")' 0 >/dev/null",
 		 socket, commands, socket);
 	assert_int_equal(system(command), 0);
 	balance_look(b);
