@@ -540,39 +540,6 @@ static int make_ways_in(struct making *m)
 	return 0;
 }
 
-/*
- * What is reached from the entry and from handlers is code for sure. Of what
- * only an address somewhere leads to, nobody knows: it may be a table.
- */
-static int mark_sure(struct making *m)
-{
-	struct cfg *g = m->g;
-	uint32_t *stack = calloc((size_t)g->block_count + 1, sizeof(*stack)), depth = 0;
-
-	if (!stack)
-		return dinst_fail(m->e, DINST_NO_MEMORY, "no memory for %u blocks", g->block_count);
-	for (uint32_t b = 0; b < g->block_count; b++)
-		if (g->blocks[b].flags & (BLOCK_ENTRY | BLOCK_LANDING) &&
-		    !(g->blocks[b].flags & BLOCK_UNREACHED)) {
-			g->blocks[b].flags |= BLOCK_SURE;
-			stack[depth++] = b;
-		}
-	while (depth) {
-		const struct cfg_block *b = &g->blocks[stack[--depth]];
-
-		for (uint32_t i = b->out; i < b->out + b->out_count; i++) {
-			int32_t to = g->edges[i].to;
-
-			if (to == CFG_NONE || g->blocks[to].flags & BLOCK_SURE)
-				continue;
-			g->blocks[to].flags |= BLOCK_SURE;
-			stack[depth++] = (uint32_t)to;
-		}
-	}
-	free(stack);
-	return 0;
-}
-
 /* ------------------------------------------------------------ the whole */
 
 int cfg_build(struct cfg *g, const struct flow *f, struct dinst_error *e)
@@ -597,7 +564,7 @@ int cfg_build(struct cfg *g, const struct flow *f, struct dinst_error *e)
 	if (r == 0)
 		r = make_ways_in(&m);
 	if (r == 0)
-		r = mark_sure(&m);
+		r = cfg_mark_sure(g, e);
 	if (r == 0)
 		r = cfg_find_loops(g, e);
 out:

@@ -98,7 +98,13 @@ bool cfg_dominates(const struct cfg *g, int32_t by, int32_t block);
 
 const char *cfg_edge_name(enum cfg_edge_kind kind); /* "fall", "branch", ... */
 
-/* cfg_loops.c: dominators and loops of a graph whose blocks and edges are there. */
+/*
+ * cfg_loops.c, for a graph whose blocks and edges are there. First BLOCK_SURE:
+ * what is reached from the entry and from handlers is code; of what only an
+ * address somewhere leads to, nobody knows: it may be a table.
+ */
+int cfg_mark_sure(struct cfg *g, struct dinst_error *e);
+/* Then dominators and loops. */
 int cfg_find_loops(struct cfg *g, struct dinst_error *e);
 
 #endif

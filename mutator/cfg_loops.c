@@ -74,6 +74,36 @@ static void walk(struct order *o)
 			walk_from(o, b);
 }
 
+/* ----------------------------------------------------------- what is sure */
+
+int cfg_mark_sure(struct cfg *g, struct dinst_error *e)
+{
+	uint32_t *stack = calloc((size_t)g->block_count + 1, sizeof(*stack)), depth = 0;
+
+	if (!stack)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for %u blocks", g->block_count);
+	for (uint32_t b = 0; b < g->block_count; b++)
+		if (g->blocks[b].flags & (BLOCK_ENTRY | BLOCK_LANDING) &&
+		    !(g->blocks[b].flags & BLOCK_UNREACHED)) {
+			g->blocks[b].flags |= BLOCK_SURE;
+			stack[depth++] = b;
+		}
+	while (depth) {
+		const struct cfg_block *b = &g->blocks[stack[--depth]];
+
+		for (uint32_t i = b->out; i < b->out + b->out_count; i++) {
+			int32_t to = g->edges[i].to;
+
+			if (to == CFG_NONE || g->blocks[to].flags & BLOCK_SURE)
+				continue;
+			g->blocks[to].flags |= BLOCK_SURE;
+			stack[depth++] = (uint32_t)to;
+		}
+	}
+	free(stack);
+	return 0;
+}
+
 /* ----------------------------------------------------------- dominators */
 
 static int32_t meet(const struct order *o, int32_t a, int32_t b)
