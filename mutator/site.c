@@ -94,11 +94,13 @@ void site_drop_gone(struct session *s)
 
 bool site_is_in_place(const struct session *s, const struct site *site)
 {
-	const struct patch *p = &site->patches[site->patch_count - 1];
+	const struct patch *p;
 	uint8_t now[ARCH_PATCH_MAX];
 
-	return site->state != SITE_PATCHED ||
-	       target_read_some(s->target, p->address, now, p->length) != p->length ||
+	if (site->state != SITE_PATCHED)
+		return true;
+	p = &site->patches[site->patch_count - 1];
+	return target_read_some(s->target, p->address, now, p->length) != p->length ||
 	       memcmp(now, p->before, p->length) != 0;
 }
 
