@@ -106,7 +106,7 @@ static void test_perl(void **state)
 		" my @k = sort { $h{$a} cmp $h{$b} || $a <=> $b } keys %h;"
 		" sub f { my $n = shift; $n ? 1 + f($n - 1) : 0 } my $d = f(50);"
 		" my $s = join ',', map { s/(A+)/<$1>/gr } @h{@k}; print length($s), qq(\\n);"
-		" printf qq(%s %d\\n), sprintf('%.3f', $d / 7), eval '1 + 2'; print qq(done\\n) }",
+		" printf qq(%s %d\\n), substr($d / 7, 0, 5), eval '1 + 2'; print qq(done\\n) }",
 		NULL};
 	struct harness *h = *state;
 	struct balance *b;
