@@ -327,6 +327,31 @@ static int place_forward(struct planning *p, struct wish *wish, struct dinst_err
 	return r;
 }
 
+/*
+ * A short indirect call whose window begins far enough before it keeps its
+ * place: the copy comes back to it, and its return is the one that the processor
+ * foretells. So the window may be a little longer than it must be, where that
+ * costs nobody anything.
+ */
+static int place_before_call(struct planning *p, struct wish *wish, struct dinst_error *e)
+{
+	const struct arch_insn *insns = p->flow.insns.items;
+	size_t at = (size_t)wish->insn, first = at;
+	struct draft d;
+
+	if (insns[at].flow != ARCH_FLOW_CALL_INDIRECT || wish->point.place != PLACE_BEFORE)
+		return 0;
+	while (insns[at].address - insns[first].address < arch_jump_size) {
+		if (first == 0 || p->windows.owner[first - 1] ||
+		    !joins_next(&p->windows, first - 1))
+			return 0;
+		first--;
+	}
+	if (draft_jump(&p->windows, first, (unsigned)(at - first) + 1, false, &d) != REFUSAL_NONE)
+		return 0;
+	return place(p, wish, REFUSAL_NONE, &d, e);
+}
+
 /* A wish that could not be patched in itself. */
 static int place_around(struct planning *p, struct wish *wish, struct dinst_error *e)
 {
@@ -335,7 +360,9 @@ static int place_around(struct planning *p, struct wish *wish, struct dinst_erro
 
 	if (served(p, wish))
 		return 0;
-	r = place_backward(p, wish, at, false, e);
+	r = place_before_call(p, wish, e);
+	if (r == 0 && wish->window < 0)
+		r = place_backward(p, wish, at, false, e);
 	if (r == 0 && wish->window < 0)
 		r = place_forward(p, wish, e);
 	if (r == 0 && wish->window < 0)

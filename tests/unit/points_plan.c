@@ -116,7 +116,7 @@ static const struct plan_case flow_cases[] = {
 	{"d_next_to", "entry+0=jump(0,5) exit+9=previous(5,5)"},
 	{"d_memory", "entry+0=jump(0,9) call+9=call(9,6) exit+19=previous(15,5)"},
 	{"d_register",
-	 "entry+0=jump(0,11) call+9=merged(0,11) call+19=previous(16,6) exit+26=previous(22,5)"},
+	 "entry+0=jump(0,11) call+9=merged(0,11) call+19=previous(14,8) exit+26=previous(22,5)"},
 	{"d_row",
 	 "entry+0=jump(0,11) call+9=merged(0,11) call+11=short(11,2) exit+17=previous(13,5)"},
 	{"d_field", "entry+0=jump(0,7) call+9=previous(7,5) exit+16=previous(12,5)"},
