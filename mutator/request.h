@@ -18,6 +18,7 @@ struct request {
 	size_t count, room;
 	struct site **sites; /* to be patched in this batch */
 	size_t site_count, site_room;
+	size_t queue_left; /* a longer queue than this is worth a flush where there is no room */
 	uint64_t stop_ns;
 };
 

@@ -14,6 +14,8 @@
 #include "mutator/request.h"
 #include "mutator/threads.h"
 
+enum { FLUSH_WORTH = 1024 }; /* things on the queue: so many more and another flush is tried */
+
 /* The counter of the instance in place p; for exits that are paired it has another one. */
 static int tally_in(struct instance *i, struct place *p, bool exits, taddr_t *counter,
 		    struct dinst_error *e)
@@ -289,16 +291,21 @@ static int write_sites(struct request *r, struct instance *i, const struct funct
  * What to do where a place has no room: old bodies are given back, once, and
  * else the place is left for a new one. False if neither helps.
  */
-static bool make_room(struct session *s, struct place *place, const struct place *newest,
+static bool make_room(struct request *r, struct place *place, const struct place *newest,
 		      bool *flushed)
 {
+	struct session *s = r->session;
 	struct dinst_error ignored = {0};
 	struct flush_result flush;
 
-	if (!*flushed && s->queue_length) {
+	/* Each flush is a stop: not one a function where the place is full of what is used. */
+	if (!*flushed && s->queue_length > r->queue_left) {
 		*flushed = true;
-		if (removal_flush(s, &flush, &ignored) >= 0 && flush.freed)
-			return true;
+		if (removal_flush(s, &flush, &ignored) >= 0) {
+			r->queue_left = s->queue_length + FLUSH_WORTH;
+			if (flush.freed)
+				return true;
+		}
 	}
 	if (place->full)
 		return false;
@@ -338,7 +345,7 @@ int request_prepare(struct request *r, struct instance *i, const struct function
 		while (i->refused_count > refused)
 			free(i->refused[--i->refused_count].where);
 		if (status == DINST_NO_MEMORY)
-			again = make_room(s, place, newest, &flushed);
+			again = make_room(r, place, newest, &flushed);
 		if (again)
 			dinst_error_clear(e);
 	} while (again);
