@@ -55,9 +55,8 @@ static bool heap_above_mark(const struct session *s)
 	return false;
 }
 
-int removal_switch_off(struct session *s, struct instance *i, struct dinst_error *e)
+static void unlink_all(struct session *s, struct instance *i)
 {
-	(void)e;
 	while (i->links) {
 		struct link *l = i->links;
 
@@ -65,6 +64,12 @@ int removal_switch_off(struct session *s, struct instance *i, struct dinst_error
 		i->link_count--;
 		site_unlink(s, l);
 	}
+}
+
+int removal_switch_off(struct session *s, struct instance *i, struct dinst_error *e)
+{
+	(void)e;
+	unlink_all(s, i);
 	site_update_all(s);
 	instance_drop(s, i);
 	return 0;
@@ -355,8 +360,12 @@ static size_t windows_in_place(const struct session *s)
 	return windows;
 }
 
+/* All of them in one go: no code is written for those that are still to go. */
 static int remove_all(struct session *s, struct dinst_error *e)
 {
+	for (struct instance *i = s->instances; i; i = i->next)
+		unlink_all(s, i);
+	site_update_all(s);
 	while (s->instances) {
 		struct instance *i = s->instances;
 		int status = removal_switch_off(s, i, e);
