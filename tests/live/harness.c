@@ -64,7 +64,7 @@ static void kill_children(void)
 	}
 }
 
-/* Only calls that are safe in a signal handler, fork and exec included. */
+/* Only calls that are safe in a signal handler; fork() itself waits for locks, _Fork() does not. */
 static void on_fatal_signal(int sig)
 {
 	static const char late[] = "FAIL the test ran out of time\n";
@@ -72,7 +72,7 @@ static void on_fatal_signal(int sig)
 	if (current_target > 1)
 		kill(-current_target, SIGKILL);
 	kill_children();
-	if (current_directory[0] != '\0' && fork() == 0)
+	if (current_directory[0] != '\0' && _Fork() == 0)
 		execl("/bin/rm", "rm", "-rf", current_directory, (char *)NULL);
 	if (sig == SIGALRM && write(STDERR_FILENO, late, sizeof(late) - 1) < 0)
 		_exit(3);

@@ -177,7 +177,8 @@ void torture_begin(struct torture *t, void **state, const char *program, const c
 
 void torture_end(struct torture *t)
 {
-	session_end(t->s);
+	if (t->s)
+		session_end(t->s);
 	torture_ask(t, "run 2", "done");
 	harness_verify(t->h);
 	harness_end(t->h, 0);

@@ -29,7 +29,7 @@ struct torture_function {
 
 struct torture {
 	struct harness *h;
-	struct session *s;
+	struct session *s; /* NULL if the test has ended it */
 	struct module *module;
 	struct torture_function *functions; /* those that are instrumented */
 	size_t function_count;
