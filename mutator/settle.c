@@ -151,24 +151,29 @@ static int add_near(struct index_list *list, struct image *img, struct freemap *
 	return r;
 }
 
+static int add_around(struct index_list *list, struct image *img, struct freemap *map,
+		      const struct image_function *fn, vaddr_t reach, uint32_t self,
+		      struct dinst_error *e)
+{
+	vaddr_t lo = fn->address > reach ? fn->address - reach : 0;
+
+	return add_near(list, img, map, lo, fn->address + fn->size + reach, self, e);
+}
+
 /* The functions with code within `reach` of function `self`'s. */
 static int neighbours(struct index_list *list, struct image *img, struct freemap *map,
 		      uint32_t self, vaddr_t reach, struct dinst_error *e)
 {
-	const struct image_function *functions, *fn;
+	const struct image_function *functions;
 	const uint32_t *fragments;
 	size_t n = freemap_fragments(map, self, &fragments);
 	int r;
 
 	list->count = 0;
 	image_functions(img, &functions);
-	fn = &functions[self];
-	r = add_near(list, img, map, fn->address - reach, fn->address + fn->size + reach, self, e);
-	for (size_t i = 0; i < n && r == 0; i++) {
-		fn = &functions[fragments[i]];
-		r = add_near(list, img, map, fn->address - reach, fn->address + fn->size + reach,
-			     self, e);
-	}
+	r = add_around(list, img, map, &functions[self], reach, self, e);
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = add_around(list, img, map, &functions[fragments[i]], reach, self, e);
 	return r;
 }
 
