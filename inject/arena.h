@@ -9,7 +9,7 @@
  * plain loads and stores of ours, without stopping the target.
  *
  *     file offset 0                          code_size              + data_size
- *     | header | journal ...| cells, code ...| counters: one block per CPU ... |
+ *     | header | journal ...| code ..........| counters: one block per CPU ... |
  *     '--------- code half, r-x -------------'--------- data half, rw- --------'
  *
  * The data half lies below 2 GiB where that is possible, so that a counter can

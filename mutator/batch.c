@@ -2,7 +2,7 @@
 /*
  * batch.c - one stop that makes planned windows lead to their trampolines.
  *
- * Before the stop everything is written: journal, trampolines, minis. In the
+ * Before the stop everything is written: journal, bases and heads. In the
  * stop, per window: is a thread inside, or might one come back into it? Those
  * inside are moved to the relocated instruction first (right even if the patch
  * never happens), those that might come back make the window wait. Then the
