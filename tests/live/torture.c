@@ -300,7 +300,7 @@ struct churning {
 
 static void run_churn(void **state, const struct churning *c)
 {
-	unsigned ms = (unsigned)torture_setting("TORTURE_MS", 1000);
+	unsigned ms = (unsigned)torture_setting("TORTURE_MS", getenv("DINST_SHORT") ? 500 : 1000);
 	uint64_t rounds, slow;
 	const char *how = c->how;
 	struct torture t;
