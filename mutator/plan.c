@@ -330,8 +330,8 @@ static int place_forward(struct planning *p, struct wish *wish, struct dinst_err
 /*
  * A short indirect call whose window begins far enough before it keeps its
  * place: the copy comes back to it, and its return is the one that the processor
- * foretells. So the window may be a little longer than it must be, where that
- * costs nobody anything.
+ * foretells. So the window may be a little longer than it must be, and becomes
+ * one with those that it meets.
  */
 static int place_before_call(struct planning *p, struct wish *wish, struct dinst_error *e)
 {
@@ -342,8 +342,7 @@ static int place_before_call(struct planning *p, struct wish *wish, struct dinst
 	if (insns[at].flow != ARCH_FLOW_CALL_INDIRECT || wish->point.place != PLACE_BEFORE)
 		return 0;
 	while (insns[at].address - insns[first].address < arch_jump_size) {
-		if (first == 0 || p->windows.owner[first - 1] ||
-		    !joins_next(&p->windows, first - 1))
+		if (first == 0 || !joins_next(&p->windows, first - 1))
 			return 0;
 		first--;
 	}

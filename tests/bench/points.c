@@ -32,6 +32,7 @@ APART uint64_t points_empty(uint64_t x);
 APART uint64_t points_work(uint64_t x);
 APART uint64_t points_through_register(uint64_t x);
 APART uint64_t points_through_memory(uint64_t x);
+APART uint64_t points_at_once(uint64_t x);
 APART uint64_t points_loop(uint64_t x);
 
 uint64_t points_empty(uint64_t x)
@@ -78,6 +79,16 @@ uint64_t points_through_memory(uint64_t x)
 	x ^= x >> 7;
 	x = t->function(x + 1);
 	__asm__ volatile("" : "+r"(x));
+	return x + 2;
+}
+
+/* The same, with nothing but the entry's window before the call. */
+uint64_t points_at_once(uint64_t x)
+{
+	subject_function f = *(subject_function volatile *)&table.function;
+
+	__asm__ volatile("" : "+r"(f));
+	x = f(x + 1);
 	return x + 2;
 }
 
@@ -232,7 +243,7 @@ struct subject {
 	struct measure_state states[MEASURE_STATES_MAX];
 };
 
-enum { EMPTY, EMPTY_TWO, WORK, REGISTER, MEMORY, LOOP, SUBJECTS };
+enum { EMPTY, EMPTY_TWO, WORK, REGISTER, MEMORY, AT_ONCE, LOOP, SUBJECTS };
 
 #define STATE(what, letters, only)                                       \
 	{                                                                \
@@ -272,6 +283,12 @@ static struct subject subjects[] = {
 		    1,
 		    {STATE("uninstrumented", "", false), STATE("relocated", "c", true),
 		     STATE("counted", "c", false)}},
+	[AT_ONCE] = {"a call through a register, right behind the entry",
+		     "/Code/points/points_at_once",
+		     points_at_once,
+		     1,
+		     {STATE("uninstrumented", "", false), STATE("relocated", "c", true),
+		      STATE("counted", "c", false), STATE("entry and call counted", "ec", false)}},
 	[LOOP] = {"a loop that needs all registers",
 		  "/Code/points/points_loop",
 		  points_loop,
@@ -388,6 +405,9 @@ int main(void)
 	if (known[MEMORY])
 		measure_want("a call through memory, counted, above relocated",
 			     measure_more(&t[MEMORY], 2, 1), 2.0, "ns");
+	if (known[AT_ONCE])
+		measure_want("the same right behind the entry", measure_more(&t[AT_ONCE], 2, 1),
+			     2.0, "ns");
 	if (known[LOOP])
 		measure_want("a counter in each block of a loop", measure_ratio(&t[LOOP], 1, 0),
 			     1.5, "x");
