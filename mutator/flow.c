@@ -13,20 +13,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Room for `more` instructions. */
+static int reserve(struct insn_list *list, size_t more, struct dinst_error *e)
+{
+	size_t room = list->room ? list->room * 2 : 64;
+	void *items;
+
+	if (list->room - list->count >= more)
+		return 0;
+	if (room < list->count + more)
+		room = list->count + more;
+	items = reallocarray(list->items, room, sizeof(*list->items));
+	if (!items)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu instructions", room);
+	list->items = items;
+	list->room = room;
+	return 0;
+}
+
 int insn_list_add(struct insn_list *list, const struct arch_insn *insn, struct dinst_error *e)
 {
-	if (list->count == list->room) {
-		size_t room = list->room ? list->room * 2 : 64;
-		void *more = reallocarray(list->items, room, sizeof(*list->items));
+	int r = reserve(list, 1, e);
 
-		if (!more)
-			return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu instructions",
-					  room);
-		list->items = more;
-		list->room = room;
-	}
-	list->items[list->count++] = *insn;
-	return 0;
+	if (r == 0)
+		list->items[list->count++] = *insn;
+	return r;
 }
 
 /* -------------------------------------------------------------- decoding */
@@ -139,6 +150,8 @@ static int decode_pieces(struct flow *f, struct dinst_error *e)
 		long fn = freemap_starting_at(f->map, p->lo);
 		int r = fn < 0 ? 0 : freemap_sweep(f->map, (uint32_t)fn, &sweep, e);
 
+		if (r == 0 && sweep)
+			r = reserve(&f->insns, sweep->count, e);
 		if (r == 0 && sweep && sweep->lo == p->lo && sweep->hi == p->hi)
 			for (size_t k = 0; r == 0 && k < sweep->count; k++)
 				r = add_insn(f, &sweep->insns[k], e);
@@ -275,6 +288,24 @@ int flow_follow(struct flow *f, vaddr_t v, struct dinst_error *e)
 	return r;
 }
 
+/* The first byte from v on, in the piece, that has one of the marks; its end if there is none. */
+static vaddr_t next_with(const struct flow *f, const struct piece *p, vaddr_t v, uint16_t marks)
+{
+	const uint16_t *at = f->marks + p->base;
+	size_t i = v - p->lo, size = p->hi - p->lo;
+	uint64_t four, wanted = marks * UINT64_C(0x0001000100010001);
+
+	/* Most bytes have none: four at a time. */
+	for (; size - i >= 4; i += 4) {
+		memcpy(&four, at + i, sizeof(four));
+		if (four & wanted)
+			break;
+	}
+	while (i < size && !(at[i] & marks))
+		i++;
+	return p->lo + i;
+}
+
 /*
  * Control comes in at the first byte of every piece, and where something refers
  * to for sure: a handler, a branch. Whatever else is referred to counts as a
@@ -284,16 +315,13 @@ static int follow_sure(struct flow *f, struct dinst_error *e)
 {
 	for (size_t i = 0; i < f->piece_count; i++) {
 		const struct piece *p = &f->pieces[i];
+		int r = flow_follow(f, p->lo, e);
 
-		for (vaddr_t v = p->lo; v < p->hi; v++) {
-			int r;
-
-			if (v != p->lo && !(f->marks[p->base + (v - p->lo)] & MARK_SURE))
-				continue;
+		for (vaddr_t v = next_with(f, p, p->lo + 1, MARK_SURE); r == 0 && v < p->hi;
+		     v = next_with(f, p, v + 1, MARK_SURE))
 			r = flow_follow(f, v, e);
-			if (r < 0)
-				return r;
-		}
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }
@@ -374,7 +402,8 @@ static int follow_unsure(struct flow *f, struct dinst_error *e)
 		for (size_t i = 0; i < f->piece_count && r == 0; i++) {
 			const struct piece *p = &f->pieces[i];
 
-			for (vaddr_t v = p->lo; v < p->hi && r == 0; v++)
+			for (vaddr_t v = next_with(f, p, p->lo, MARK_REFERRED); v < p->hi && r == 0;
+			     v = next_with(f, p, v + 1, MARK_REFERRED))
 				r = follow_unsure_at(f, v, e);
 		}
 	} while (r == 0 && f->insns.count + f->odd.count > known);
@@ -407,7 +436,8 @@ void flow_sort(struct flow *f)
  */
 static void mark_from_unknown(struct flow *f)
 {
-	for (size_t i = 0; i < f->piece_count; i++) {
+	/* `linear`: there is none. */
+	for (size_t i = 0; i < f->piece_count && !f->linear; i++) {
 		const struct piece *p = &f->pieces[i];
 
 		for (vaddr_t v = p->lo; v < p->hi; v++) {

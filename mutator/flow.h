@@ -69,18 +69,35 @@ int flow_build(struct flow *f, struct image *img, struct freemap *map, uint32_t 
 	       struct dinst_error *e);
 void flow_release(struct flow *f);
 
-/* Index of v's marks, or -1 if v is in none of the pieces. */
-long flow_byte(const struct flow *f, vaddr_t v);
+/* Index of v's marks, or -1 if v is in none of the pieces. Asked for every instruction: inline. */
+static inline long flow_byte(const struct flow *f, vaddr_t v)
+{
+	for (size_t i = 0; i < f->piece_count; i++)
+		if (v - f->pieces[i].lo < f->pieces[i].hi - f->pieces[i].lo)
+			return (long)(f->pieces[i].base + (v - f->pieces[i].lo));
+	return -1;
+}
+
 static inline bool flow_contains(const struct flow *f, vaddr_t v)
 {
 	return flow_byte(f, v) >= 0;
 }
 
 /* Marks of one byte; 0 outside the pieces. */
-unsigned flow_marks(const struct flow *f, vaddr_t v);
+static inline unsigned flow_marks(const struct flow *f, vaddr_t v)
+{
+	long at = flow_byte(f, v);
+
+	return at < 0 ? 0 : f->marks[at];
+}
 
 /* Index of the instruction that starts at v, -1 if none does. */
-long flow_insn_at(const struct flow *f, vaddr_t v);
+static inline long flow_insn_at(const struct flow *f, vaddr_t v)
+{
+	long at = flow_byte(f, v);
+
+	return at < 0 ? -1 : (long)f->heads[at] - 1;
+}
 
 /*
  * True if v is where a compiler would begin a basic block that only jumps lead
@@ -92,7 +109,13 @@ bool flow_begins_block(const struct flow *f, vaddr_t v);
 long flow_covering(const struct flow *f, vaddr_t v);
 
 /* Adds marks to a byte of the pieces; outside them nothing happens. */
-void flow_mark(struct flow *f, vaddr_t v, unsigned marks);
+static inline void flow_mark(struct flow *f, vaddr_t v, unsigned marks)
+{
+	long at = flow_byte(f, v);
+
+	if (at >= 0)
+		f->marks[at] |= (uint16_t)marks;
+}
 
 /* Marks v as a target and follows control from there, as far as it is new. */
 int flow_follow(struct flow *f, vaddr_t v, struct dinst_error *e);

@@ -8,28 +8,6 @@
 
 #include <stdlib.h>
 
-long flow_byte(const struct flow *f, vaddr_t v)
-{
-	for (size_t i = 0; i < f->piece_count; i++)
-		if (v >= f->pieces[i].lo && v < f->pieces[i].hi)
-			return (long)(f->pieces[i].base + (v - f->pieces[i].lo));
-	return -1;
-}
-
-unsigned flow_marks(const struct flow *f, vaddr_t v)
-{
-	long at = flow_byte(f, v);
-
-	return at < 0 ? 0 : f->marks[at];
-}
-
-long flow_insn_at(const struct flow *f, vaddr_t v)
-{
-	long at = flow_byte(f, v);
-
-	return at < 0 ? -1 : (long)f->heads[at] - 1;
-}
-
 long flow_covering(const struct flow *f, vaddr_t v)
 {
 	for (unsigned back = 0; back < ARCH_INSN_MAX && flow_contains(f, v - back); back++) {
@@ -65,14 +43,6 @@ bool flow_begins_block(const struct flow *f, vaddr_t v)
 		return before->flags & ARCH_INSN_PADDING &&
 		       !(flow_marks(f, before->address) & MARK_REACHED);
 	}
-}
-
-void flow_mark(struct flow *f, vaddr_t v, unsigned marks)
-{
-	long at = flow_byte(f, v);
-
-	if (at >= 0)
-		f->marks[at] |= (uint16_t)marks;
 }
 
 /* ---------------------------------------------------------------- pieces */

@@ -211,19 +211,15 @@ uint8_t *freemap_verdict(struct freemap *map, uint32_t index)
 	return map->verdicts ? &map->verdicts[index] : NULL;
 }
 
-static int sweep_add(struct sweep *s, const struct arch_insn *insn, struct dinst_error *e)
+static int sweep_grow(struct sweep *s, struct dinst_error *e)
 {
-	if (s->count == s->room) {
-		size_t room = s->room ? s->room * 2 : 256;
-		void *more = reallocarray(s->insns, room, sizeof(*s->insns));
+	size_t room = s->room ? s->room * 2 : 256;
+	void *more = reallocarray(s->insns, room, sizeof(*s->insns));
 
-		if (!more)
-			return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu instructions",
-					  room);
-		s->insns = more;
-		s->room = room;
-	}
-	s->insns[s->count++] = *insn;
+	if (!more)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu instructions", room);
+	s->insns = more;
+	s->room = room;
 	return 0;
 }
 
@@ -238,15 +234,15 @@ static int sweep_fill(struct freemap *map, struct sweep *s, uint32_t index, stru
 	s->lo = s->end = r.lo;
 	s->hi = r.hi;
 	while (bytes && s->end < s->hi) {
-		struct arch_insn insn;
-		int status;
+		int status = s->count == s->room ? sweep_grow(s, e) : 0;
 
-		if (arch_decode(bytes + (s->end - s->lo), s->hi - s->end, s->end, &insn) != ARCH_OK)
-			break;
-		status = sweep_add(s, &insn, e);
 		if (status < 0)
 			return status;
-		s->end += insn.length;
+		/* Straight to its place: all code goes through here. */
+		if (arch_decode(bytes + (s->end - s->lo), s->hi - s->end, s->end,
+				&s->insns[s->count]) != ARCH_OK)
+			break;
+		s->end += s->insns[s->count++].length;
 	}
 	s->function = index;
 	return 0;

@@ -26,6 +26,7 @@ struct base {
 struct bases {
 	struct base *items;
 	size_t count, room;
+	size_t insns, odd; /* instructions of either kind that they were collected from */
 };
 
 static bool in_text(const struct flow *f, vaddr_t v)
@@ -291,11 +292,16 @@ static int read_forms(struct flow *f, const struct bases *b, vaddr_t table, bool
 	return r;
 }
 
+/* Instructions are only ever added: with none more there is nothing more to collect. */
 static int collect(const struct flow *f, struct bases *b, struct dinst_error *e)
 {
 	struct usage u;
 	int r;
 
+	if (b->insns == f->insns.count && b->odd == f->odd.count)
+		return 0;
+	b->insns = f->insns.count;
+	b->odd = f->odd.count;
 	find_usage(&f->insns, &u);
 	r = collect_bases(f, &f->insns, &u, b, e);
 	return r < 0 ? r : collect_bases(f, &f->odd, NULL, b, e);

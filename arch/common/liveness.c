@@ -25,11 +25,13 @@ struct search {
 	size_t seen_count;
 };
 
-/* Index of the instruction at `address`, or count if it is none of these. */
-static size_t find(const struct search *s, taddr_t address)
+/* Index of the instruction at `address`, or count if it is none of these; `near` may be it. */
+static size_t find(const struct search *s, taddr_t address, size_t near)
 {
 	size_t lo = 0, hi = s->count;
 
+	if (near < s->count && s->insns[near].address == address)
+		return near;
 	while (lo < hi) {
 		size_t middle = lo + (hi - lo) / 2;
 
@@ -41,13 +43,14 @@ static size_t find(const struct search *s, taddr_t address)
 	return lo < s->count && s->insns[lo].address == address ? lo : s->count;
 }
 
-static void go_on(struct search *s, taddr_t address, arch_regset undecided)
+static void go_on(struct search *s, taddr_t address, size_t near, arch_regset undecided)
 {
-	size_t at = find(s, address);
+	size_t at;
 
 	undecided &= ~s->live;
 	if (undecided == 0)
 		return;
+	at = find(s, address, near);
 	if (at == s->count || s->pending_count == PATHS_MAX)
 		s->live |= undecided;
 	else
@@ -81,14 +84,14 @@ static void step(struct search *s, struct path p)
 	p.undecided &= ~(reads | writes);
 	switch (insn->flow) {
 	case ARCH_FLOW_NEXT:
-		go_on(s, after, p.undecided);
+		go_on(s, after, p.at + 1, p.undecided);
 		break;
 	case ARCH_FLOW_JUMP:
-		go_on(s, insn->target, p.undecided);
+		go_on(s, insn->target, s->count, p.undecided);
 		break;
 	case ARCH_FLOW_BRANCH:
-		go_on(s, after, p.undecided);
-		go_on(s, insn->target, p.undecided);
+		go_on(s, after, p.at + 1, p.undecided);
+		go_on(s, insn->target, s->count, p.undecided);
 		break;
 	default:
 		s->live |= p.undecided;
@@ -97,11 +100,17 @@ static void step(struct search *s, struct path p)
 
 arch_regset arch_live_before(const struct arch_insn *insns, size_t count, size_t at)
 {
-	struct search s = {.insns = insns, .count = count, .live = arch_always_live};
+	struct search s;
 
+	/* Field by field: zeros for all that could be seen would cost more than the search. */
+	s.insns = insns;
+	s.count = count;
+	s.live = arch_always_live;
+	s.pending_count = 0;
+	s.seen_count = 0;
 	if (at >= count)
 		return arch_all_live;
-	go_on(&s, insns[at].address, arch_all_live);
+	go_on(&s, insns[at].address, at, arch_all_live);
 	while (s.pending_count > 0 && s.live != arch_all_live)
 		step(&s, s.pending[--s.pending_count]);
 	return s.live;
