@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-	SWEEPS = 16,
+	SWEEPS = 32,
 	ZEROES_MAX = 64, /* the largest alignment of a function that anybody uses */
 };
 
@@ -21,6 +21,7 @@ struct freemap {
 	size_t count;
 	uint32_t *fragments; /* cold fragments, by parent, then by address */
 	size_t fragment_count;
+	uint32_t swept[SWEEPS]; /* the function of each sweep: close together, to be searched */
 	struct sweep sweeps[SWEEPS];
 	uint64_t clock;
 	void *extra;
@@ -106,7 +107,7 @@ int freemap_of(struct image *img, struct freemap **out, struct dinst_error *e)
 		return r;
 	}
 	for (unsigned i = 0; i < SWEEPS; i++)
-		map->sweeps[i].function = UINT32_MAX;
+		map->swept[i] = UINT32_MAX;
 	image_set_extra(img, map, freemap_free);
 	*out = map;
 	return 0;
@@ -229,7 +230,7 @@ static int sweep_fill(struct freemap *map, struct sweep *s, uint32_t index, stru
 	size_t size = 0;
 	const uint8_t *bytes = image_code(map->img, r.lo, &size);
 
-	s->function = UINT32_MAX;
+	map->swept[s - map->sweeps] = UINT32_MAX;
 	s->count = 0;
 	s->lo = s->end = r.lo;
 	s->hi = r.hi;
@@ -244,7 +245,7 @@ static int sweep_fill(struct freemap *map, struct sweep *s, uint32_t index, stru
 			break;
 		s->end += s->insns[s->count++].length;
 	}
-	s->function = index;
+	map->swept[s - map->sweeps] = index;
 	return 0;
 }
 
@@ -270,16 +271,15 @@ int freemap_sweep(struct freemap *map, uint32_t index, const struct sweep **out,
 	int r;
 
 	for (unsigned i = 0; i < SWEEPS; i++) {
-		struct sweep *s = &map->sweeps[i];
-
-		if (s->function == index) {
-			s->used = ++map->clock;
-			*out = s;
-			return 0;
-		}
-		if (s->used < oldest->used)
-			oldest = s;
+		if (map->swept[i] != index)
+			continue;
+		map->sweeps[i].used = ++map->clock;
+		*out = &map->sweeps[i];
+		return 0;
 	}
+	for (unsigned i = 1; i < SWEEPS; i++)
+		if (map->sweeps[i].used < oldest->used)
+			oldest = &map->sweeps[i];
 	r = sweep_fill(map, oldest, index, e);
 	if (r < 0)
 		return r;

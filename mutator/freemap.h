@@ -15,7 +15,6 @@ struct freemap;
 
 /* The linear decode of the part of a function that no later function starts in. */
 struct sweep {
-	uint32_t function;
 	vaddr_t lo, hi;
 	vaddr_t end; /* decoded up to here; less than hi where a byte is not known */
 	struct arch_insn *insns;

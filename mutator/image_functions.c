@@ -440,7 +440,7 @@ static void *shrink(void *p, size_t size)
 	return smaller ? smaller : p;
 }
 
-enum { DIGIT_BITS = 11, INDEX_BITS = 24 };
+enum { DIGIT_BITS = 11, INDEX_BITS = KEY_INDEX_BITS };
 
 /* One round of a radix sort: by the digit at `shift`. */
 static void sort_digit(const uint64_t *from, uint64_t *to, size_t count, unsigned shift)
@@ -460,8 +460,7 @@ static void sort_digit(const uint64_t *from, uint64_t *to, size_t count, unsigne
 		to[place[from[i] >> shift & mask]++] = from[i];
 }
 
-/* Sorts keys, of which `bits` count, apart from the lowest INDEX_BITS. `other` is room for as many. */
-static uint64_t *sort_keys(uint64_t *keys, uint64_t *other, size_t count, unsigned bits)
+uint64_t *keys_sort(uint64_t *keys, uint64_t *other, size_t count, unsigned bits)
 {
 	for (unsigned shift = INDEX_BITS; shift < bits; shift += DIGIT_BITS) {
 		uint64_t *swap = keys;
@@ -499,7 +498,7 @@ static bool sort_fast(struct symbol_list *list)
 	}
 	for (size_t i = 0; i < n; i++)
 		keys[i] = (list->symbols[i].address - lo) << INDEX_BITS | i;
-	sorted = sort_keys(keys, keys + n, n,
+	sorted = keys_sort(keys, keys + n, n,
 			   64 - (unsigned)__builtin_clzll((hi - lo) << INDEX_BITS | 1));
 	for (size_t i = 0; i < n; i++)
 		to[i] = list->symbols[sorted[i] & (((uint64_t)1 << INDEX_BITS) - 1)];

@@ -143,6 +143,15 @@ uint32_t name_key(const char *name, size_t length);
 
 /* demangle.c: true if a name looks as if it had a readable form. */
 bool name_is_mangled(const char *name);
+
+enum { KEY_INDEX_BITS = 24 };
+
+/*
+ * Sorts `count` keys by what is above their lowest KEY_INDEX_BITS, of which `bits`
+ * in all count; equal ones keep their order. `other` is room for as many. Returns
+ * the one of the two that has the result. image_functions.c
+ */
+uint64_t *keys_sort(uint64_t *keys, uint64_t *other, size_t count, unsigned bits);
 /* As image_readable_name(), malloc'ed and not remembered; NULL if there is none. */
 char *demangle(const char *name);
 /* Length of a readable name without its parameter list. */

@@ -47,6 +47,71 @@ static int by_from(const void *a, const void *b, void *arg)
 	return x < y ? -1 : x > y;
 }
 
+/* Keys of which no two differ by more than `span`, in front of the index. */
+static uint64_t *sort_by(uint64_t *keys, uint64_t *other, size_t n, vaddr_t span)
+{
+	return keys_sort(keys, other, n,
+			 64 - (unsigned)__builtin_clzll(span << KEY_INDEX_BITS | 1));
+}
+
+struct span {
+	vaddr_t lo, hi;
+};
+
+static void widen(struct span *s, vaddr_t v)
+{
+	s->lo = v < s->lo ? v : s->lo;
+	s->hi = v > s->hi ? v : s->hi;
+}
+
+/*
+ * By digits, since there may be a million: by `from`, and then by target, so that
+ * those of one target stay by `from`. False: not possible; nothing has changed.
+ */
+static bool sort_fast(struct hit_list *list)
+{
+	const uint64_t place = (UINT64_C(1) << KEY_INDEX_BITS) - 1;
+	struct span from = {UINT64_MAX, 0}, to = {UINT64_MAX, 0};
+	struct image_hit *items;
+	uint64_t *keys, *sorted;
+	size_t n = list->count;
+
+	for (size_t i = 0; i < n; i++) {
+		widen(&from, list->items[i].from);
+		widen(&to, list->items[i].target);
+	}
+	if (!n || n > place || (from.hi - from.lo) >> (64 - KEY_INDEX_BITS) ||
+	    (to.hi - to.lo) >> (64 - KEY_INDEX_BITS))
+		return false;
+	keys = malloc(n * 2 * sizeof(*keys));
+	items = malloc(n * sizeof(*items));
+	if (!keys || !items) {
+		free(keys);
+		free(items);
+		return false;
+	}
+	for (size_t i = 0; i < n; i++)
+		keys[i] = (list->items[i].from - from.lo) << KEY_INDEX_BITS | i;
+	sorted = sort_by(keys, keys + n, n, from.hi - from.lo);
+	for (size_t i = 0; i < n; i++)
+		sorted[i] = (list->items[sorted[i] & place].target - to.lo) << KEY_INDEX_BITS |
+			    (sorted[i] & place);
+	sorted = sort_by(sorted, sorted == keys ? keys + n : keys, n, to.hi - to.lo);
+	for (size_t i = 0; i < n; i++)
+		items[i] = list->items[sorted[i] & place];
+	free(list->items);
+	list->items = items;
+	list->room = n;
+	/* The second list, by the same means. */
+	for (size_t i = 0; i < n; i++)
+		keys[i] = (items[i].from - from.lo) << KEY_INDEX_BITS | i;
+	sorted = sort_by(keys, keys + n, n, from.hi - from.lo);
+	for (size_t i = 0; i < n; i++)
+		list->by_from[i] = (uint32_t)(sorted[i] & place);
+	free(keys);
+	return true;
+}
+
 bool hits_finish(struct hit_list *list)
 {
 	size_t n = list->count;
@@ -57,6 +122,8 @@ bool hits_finish(struct hit_list *list)
 	list->states = calloc(n + 1, sizeof(*list->states));
 	if (!list->by_from || !list->states)
 		return false;
+	if (sort_fast(list))
+		return true;
 	if (n)
 		qsort(list->items, n, sizeof(*list->items), by_target);
 	for (size_t i = 0; i < n; i++)
