@@ -86,13 +86,19 @@ static bool is_stub_name(const char *name)
 		"_dl_start_user",  "__sigreturn",     "_dl_rtld_di_serinfo_unused",
 	};
 
-	if (name[0] != '_' && name[0] != 's')
+	if ((name[0] != '_' && name[0] != 's') || (name[0] == '_' && name[1] == 'Z'))
 		return false;
 	for (size_t i = 0; i < sizeof(stubs) / sizeof(*stubs); i++)
 		if (!strcmp(name, stubs[i]))
 			return true;
 	return !strncmp(name, "_dl_runtime_resolve", 19) ||
 	       !strncmp(name, "_dl_runtime_profile", 19);
+}
+
+uint8_t name_flags(const char *name, size_t length)
+{
+	return (cold_base(name, length) ? FUNCTION_COLD : 0) |
+	       (is_stub_name(name) ? FUNCTION_STUB : 0);
 }
 
 static bool is_function_type(const struct symbol *s)
@@ -102,13 +108,7 @@ static bool is_function_type(const struct symbol *s)
 
 static uint32_t symbol_flags(const struct symbol *s)
 {
-	uint32_t flags = 0;
-
-	if (s->type == STT_GNU_IFUNC)
-		flags |= FUNCTION_IFUNC;
-	if (is_stub_name(s->name))
-		flags |= FUNCTION_STUB;
-	return flags;
+	return (s->flags & FUNCTION_STUB) | (s->type == STT_GNU_IFUNC ? FUNCTION_IFUNC : 0);
 }
 
 /* In .init and .fini there is one function each, put together from pieces. */
@@ -152,11 +152,10 @@ static int add_names(struct builder *b, struct image_function *fn, const struct 
 			fn->name = s->name;
 			if (s->bind == STB_LOCAL)
 				fn->flags |= FUNCTION_LOCAL;
-			if (cold_base(s->name, s->length))
-				fn->flags |= FUNCTION_COLD;
-			b->drafts[img->function_count].key = name_key(s->name, s->plain);
+			fn->flags |= s->flags & FUNCTION_COLD;
+			b->drafts[img->function_count].key = s->key;
 		} else {
-			b->alias_keys[img->alias_count] = name_key(s->name, s->plain);
+			b->alias_keys[img->alias_count] = s->key;
 			img->aliases[img->alias_count++] =
 				(struct image_alias){img->function_count, s->bind, s->name};
 		}
@@ -440,7 +439,7 @@ static void *shrink(void *p, size_t size)
 	return smaller ? smaller : p;
 }
 
-enum { DIGIT_BITS = 11, INDEX_BITS = KEY_INDEX_BITS };
+enum { DIGIT_BITS = 11, INDEX_BITS = KEY_INDEX_BITS, GROUP_MAX = 16 };
 
 /* One round of a radix sort: by the digit at `shift`. */
 static void sort_digit(const uint64_t *from, uint64_t *to, size_t count, unsigned shift)
@@ -470,6 +469,23 @@ uint64_t *keys_sort(uint64_t *keys, uint64_t *other, size_t count, unsigned bits
 		other = swap;
 	}
 	return keys;
+}
+
+/* Those of one address: mostly two or three. */
+static void sort_group(struct symbol *group, size_t count)
+{
+	if (count > GROUP_MAX) {
+		qsort(group, count, sizeof(*group), by_place);
+		return;
+	}
+	for (size_t i = 1; i < count; i++) {
+		struct symbol moved = group[i];
+		size_t to = i;
+
+		for (; to > 0 && by_place(&group[to - 1], &moved) > 0; to--)
+			group[to] = group[to - 1];
+		group[to] = moved;
+	}
 }
 
 /*
@@ -510,7 +526,7 @@ static bool sort_fast(struct symbol_list *list)
 		for (end = i + 1; end < n && to[end].address == to[i].address; end++)
 			;
 		if (end - i > 1)
-			qsort(to + i, end - i, sizeof(*to), by_place);
+			sort_group(to + i, end - i);
 	}
 	return true;
 }

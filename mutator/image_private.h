@@ -42,11 +42,12 @@ struct symbol {
 	const char *name;
 	uint64_t hash;	 /* of the name */
 	uint32_t length; /* of the name */
-	uint32_t plain;	 /* of the name without its version */
+	uint32_t key;	 /* name_key() of the name without its version */
 	uint32_t order;	 /* place in its table: neighbours come from one source file */
 	uint8_t type;	 /* STT_* */
 	uint8_t bind;	 /* STB_* */
 	uint8_t rank;	 /* lower is a better name for its address */
+	uint8_t flags;	 /* enum image_function_flag: what the name alone says */
 };
 
 struct symbol_list {
@@ -143,6 +144,9 @@ uint32_t name_key(const char *name, size_t length);
 
 /* demangle.c: true if a name looks as if it had a readable form. */
 bool name_is_mangled(const char *name);
+
+/* FUNCTION_COLD and FUNCTION_STUB, as far as the name tells. image_functions.c */
+uint8_t name_flags(const char *name, size_t length);
 
 enum { KEY_INDEX_BITS = 24 };
 

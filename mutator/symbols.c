@@ -49,7 +49,7 @@ static int reserve(struct symbol_list *list, size_t more, const char *name, stru
 }
 
 /* Which of several names is the one people know? Lower is better. */
-static uint8_t rank(const struct symbol *s)
+static uint8_t rank(const struct symbol *s, size_t plain)
 {
 	bool mangled = name_is_mangled(s->name);
 	uint8_t r = 0;
@@ -58,7 +58,7 @@ static uint8_t rank(const struct symbol *s)
 		r += 64;
 	if (s->bind == STB_LOCAL)
 		r += 16;
-	if (s->plain != s->length)
+	if (plain != s->length)
 		r += 8;
 	if (s->name[0] == '_' && !mangled)
 		r += 4;
@@ -86,6 +86,8 @@ static int read_table(const struct image *img, const uint8_t *table, size_t coun
 {
 	for (size_t i = 1; i < count; i++) {
 		struct symbol *to;
+		const char *version;
+		size_t plain;
 		Elf64_Sym s;
 
 		memcpy(&s, table + i * sizeof(s), sizeof(s));
@@ -104,9 +106,12 @@ static int read_table(const struct image *img, const uint8_t *table, size_t coun
 		};
 		/* All that takes looking at the name is done here, where they follow each other. */
 		to->length = (uint32_t)strlen(to->name);
-		to->plain = (uint32_t)name_plain_length(to->name);
+		version = memchr(to->name, '@', to->length);
+		plain = version && version != to->name ? (size_t)(version - to->name) : to->length;
+		to->key = name_key(to->name, plain);
+		to->flags = name_flags(to->name, to->length);
 		to->hash = cache_hash(to->name, to->length, 0);
-		to->rank = rank(to);
+		to->rank = rank(to, plain);
 	}
 	return 0;
 }
