@@ -112,28 +112,42 @@ uint64_t pack_take(struct pack_reader *r)
 	return 0;
 }
 
+/*
+ * One word: a mask of the bytes that differ from the word `before`, and each of
+ * them. Read and written as a whole, and the place handed on by value: memory
+ * that has just been written in pieces is slow to read.
+ */
+static inline const uint8_t *take_word(const uint8_t *p, const uint8_t *before, uint8_t *to)
+{
+	uint64_t word;
+
+	memcpy(&word, before, sizeof(word));
+	for (uint8_t mask = *p++; mask; mask &= (uint8_t)(mask - 1))
+		word ^= (uint64_t)*p++ << (unsigned)__builtin_ctz(mask) * 8;
+	memcpy(to, &word, sizeof(word));
+	return p;
+}
+
 void pack_take_items(struct pack_reader *r, void *items, size_t count, size_t size)
 {
+	const uint8_t *p = r->p, *end = r->end;
+	const uint8_t *before = items; /* the first counts from what is there: zeroes */
 	uint8_t *item = items;
 
 	if (size % WORD)
 		r->bad = true;
-	for (size_t i = 0; i < count && !r->bad; i++, item += size) {
+	for (size_t i = 0; i < count && !r->bad; i++, before = item, item += size) {
 		/* One look at the end for the longest that an item can be. */
-		bool near = (size_t)(r->end - r->p) < size + size / WORD;
+		bool near = (size_t)(end - p) < size + size / WORD;
 
-		if (i)
-			memcpy(item, item - size, size);
 		for (size_t at = 0; at < size; at += WORD) {
-			uint8_t mask;
-
-			if (near &&
-			    (r->p == r->end || r->end - r->p < 1 + __builtin_popcount(*r->p))) {
-				r->bad = true;
-				return;
-			}
-			for (mask = *r->p++; mask; mask &= (uint8_t)(mask - 1))
-				item[at + (unsigned)__builtin_ctz(mask)] ^= *r->p++;
+			if (near && (p == end || end - p < 1 + __builtin_popcount(*p)))
+				goto bad;
+			p = take_word(p, before + at, item + at);
 		}
 	}
+	r->p = p;
+	return;
+bad:
+	r->bad = true;
 }
