@@ -48,6 +48,21 @@ static int add_wish(struct planning *p, enum point_kind kind, vaddr_t address, l
 	return plan_add(p, &point, insn, e);
 }
 
+/*
+ * Where a function runs into the next one it has an exit behind its last
+ * instruction. Behind a system call nothing is: it does not come back.
+ */
+static int add_falling(struct planning *p, const struct arch_insn *insn, size_t at,
+		       struct dinst_error *e)
+{
+	const struct point point = {.kind = POINT_EXIT,
+				    .place = PLACE_FALLS,
+				    .address = insn->address,
+				    .callee = insn->address + insn->length};
+
+	return plan_add(p, &point, (long)at, e);
+}
+
 /* The first instruction that may be overwritten: behind a landing pad. */
 static long entry_insn(const struct flow *f, vaddr_t address)
 {
@@ -107,6 +122,9 @@ int plan_collect(struct planning *p, const struct image_function *fn, struct din
 			r = add_wish(p, POINT_CALL, insn->address, (long)i, insn->target, e);
 		else if (flow_is_exit(f, i))
 			r = add_wish(p, POINT_EXIT, insn->address, (long)i, insn->target, e);
+		else if (arch_falls_through(insn) && insn->flow != ARCH_FLOW_SYSCALL &&
+			 flow_falls_out(f, i))
+			r = add_falling(p, insn, i, e);
 	}
 	return r < 0 ? r : collect_unknown(p, e);
 }

@@ -280,14 +280,6 @@ static bool is_call(const uint8_t *code)
 	return *code == 0xe8 || (*code == 0xff && (code[1] >> 3 & 7) == 2);
 }
 
-static bool is_jump(const uint8_t *code)
-{
-	code = skip_prefixes(code);
-	return *code == 0xeb || *code == 0xe9 || (*code & 0xf0) == 0x70 ||
-	       (*code >= 0xe0 && *code <= 0xe3) || (*code == 0x0f && (code[1] & 0xf0) == 0x80) ||
-	       (*code == 0xff && (code[1] >> 3 & 7) == 4);
-}
-
 /* The function that an address belongs to, the whole of it if it is a part; -1 if none. */
 static long whole(const struct torture *t, taddr_t pc)
 {
@@ -384,9 +376,7 @@ static void expect_all(const struct torture *t, const struct torture_function *f
 			if (kind == POINT_INSTRUCTION ||
 			    (kind == POINT_CALL && is_call(code_at(t, pc)) && !is_get_pc(t, pc)))
 				x->all[type] += t->counts[type][i];
-			/* Running into the next function is no exit point. */
-			else if (kind == POINT_EXIT &&
-				 (is_return(code_at(t, pc)) || is_jump(code_at(t, pc))))
+			else if (kind == POINT_EXIT)
 				x->all[type] += passage_at(t, type, pc, 0).left;
 		}
 }

@@ -42,7 +42,7 @@ static const struct plan_case layout_cases[] = {
 	{"a_endbr", "entry+0=jump(4,10) exit+13=merged(4,10)"},
 	{"a_alias", "entry+0=jump(0,6) exit+5=merged(0,6)"},
 	{"a_ifunc", "entry+0=!ifunc exit+7=!ifunc"},
-	{"a_outer", "entry+0=evicted(0,2>cold+31)"},
+	{"a_outer", "entry+0=evicted(0,2>cold+31) exit+2=evicted/falls(2,2>cold+5)"},
 	{"a_inner", "entry+0=padding(0,4+1) exit+3=merged(0,4+1)"},
 	{"a_data", "entry+0=jump(0,6) exit+5=merged(0,6)"},
 	{"a_zeros", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)"},

@@ -331,7 +331,7 @@ static void check_place(struct check *c, const struct point *p, const struct win
 			complain(c, p->address, "a way that leads elsewhere");
 		break;
 	case PLACE_FALLS:
-		if (!arch_falls_through(insn) || insn->address + insn->length != p->address ||
+		if (!arch_falls_through(insn) || insn->address + insn->length != to ||
 		    (w->kind != ARCH_PATCH_JUMP && w->kind != ARCH_PATCH_SHORT_JUMP))
 			complain(c, p->address, "not the instruction before the point");
 		break;
