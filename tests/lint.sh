@@ -92,8 +92,8 @@ for file in $ours; do
 	sed -n 2p "$file" | grep -q '^/\*' || echo "$file"
 done | rule 'sources say in their head what they own'
 search '(^|[^:"\x27])//' '*.c' '*.h' '*.cc' | grep -v 'https\?://' | rule 'comments are /* */'
-search '\b(TODO|FIXME|XXX|HACK)\b' '*.c' '*.h' '*.cc' '*.S' '*.sh' '*.md' Makefile ':!tests/lint.sh' |
-	rule 'no TODO'
+search '\b(TO[D]O|FIX[M]E|XX[X]|HA[C]K)\b' '*.c' '*.h' '*.cc' '*.S' '*.sh' '*.md' Makefile |
+	rule 'nothing marked as unfinished'
 search '[ \t]+$' '*.c' '*.h' '*.sh' Makefile | rule 'no blanks at the end of a line'
 for file in $sources; do
 	lines=$(wc -l <"$file")
