@@ -6,16 +6,16 @@
  * the first request needs it, read, and tidied up in stops.
  *
  *   1. threads_prepare() for the place of a request; it may refuse, and says why;
- *   2. threads_take_id() for each function that a request pairs; snippets of
- *      kind SNIPPET_ENTER and SNIPPET_LEAVE have it as their argument;
+ *   2. threads_pair() for each function that a request pairs, threads_take_words()
+ *      for its flags and timers;
  *   3. threads_tidy() in every stop of a flush; threads_poll() now and then;
  *   4. threads_alive() and threads_statistics() at any time;
- *   5. threads_drop_ids() when the instance goes, threads_free() with the session.
+ *   5. threads_unpair(), threads_drop_words() when the instance goes, threads_free() with the session.
  */
 #ifndef DINST_MUTATOR_THREADS_H
 #define DINST_MUTATOR_THREADS_H
 
-#include "arch/pairing.h"
+#include "arch/program.h"
 #include "mutator/core.h"
 
 struct threads; /* opaque; one per session */
@@ -27,9 +27,84 @@ struct threads; /* opaque; one per session */
  */
 int threads_prepare(struct session *s, struct place *p, uint64_t *stop_ns, struct dinst_error *e);
 
-/* A number for a function, the instance's until it is dropped. */
+/*
+ * The number of a function, one for all that pair it, kept until it was dropped
+ * as often as it was taken. *fresh: nobody paired it before, so that activations
+ * that are alive now are not known yet (threads_catch_up()).
+ */
+int threads_pair(struct session *s, const struct function_ref *f, uint32_t *id, bool *fresh,
+		 struct dinst_error *e);
+void threads_unpair(struct session *s, uint32_t id);
+
+/* A number for a function, the instance's until it is dropped. (The older way; goes when nothing
+ * uses it.) */
 int threads_take_id(struct session *s, struct instance *i, uint32_t *id, struct dinst_error *e);
 void threads_drop_ids(struct session *s, struct instance *i);
+
+/*
+ * `count` words in a row in every thread's record, 0 in each; *offset is that of
+ * the first in struct pair_record. Timers (clock != NULL) get two that a forked
+ * child starts anew at its first event, running or not: what their parent
+ * measures is not counted twice. Given back after a flush proved that no code
+ * uses them any more; they are 0 when they are given out again.
+ */
+int threads_take_words(struct session *s, unsigned count, const enum arch_clock *clock,
+		       uint32_t *offset, struct dinst_error *e);
+void threads_drop_words(struct session *s, uint32_t offset, unsigned count);
+
+/*
+ * What stands for the exit of activations of function `id` that are dropped:
+ * a routine of code in place p made of `programs`, COMPILE_UNDO; none: count 0.
+ * The old one is freed by the next flush. In a stop where *stop is given.
+ */
+int threads_set_undo(struct session *s, struct place *p, uint32_t id,
+		     const struct arch_program *const *programs, size_t count,
+		     struct dinst_error *e);
+
+/* What runs for one activation that is alive when a request comes. */
+struct threads_late {
+	uint32_t id;  /* function */
+	taddr_t call; /* 0: its entry; else of frames that are in the call that returns here */
+	const struct arch_program *program; /* COMPILE_CATCH_UP */
+};
+
+/*
+ * In the stop of a process of the family: finds the activations of functions
+ * that are alive on its threads' stacks, keeps those in their records that are
+ * not there yet, and runs for each, outermost first, what `late` has for its
+ * function, in the order of `late`, against the thread's record. *threads is
+ * how many threads had some. What cannot be walked is not caught up:
+ * *unwalked counts such threads.
+ */
+struct threads_function {
+	uint32_t id;
+	taddr_t start, end; /* in the target; */
+	taddr_t body;	    /* behind its entry's window: a pc from here on is inside */
+	bool fresh;
+};
+int threads_catch_up(struct session *s, struct stop *stop, const struct threads_function *functions,
+		     size_t function_count, const struct threads_late *late, size_t late_count,
+		     size_t *threads, size_t *unwalked, struct dinst_error *e);
+
+/*
+ * Time of a timer (record offset, clock) that is running in any thread of the
+ * family now, in units of its clock, added to what total() gives: read so that
+ * the sum is one that was true at one moment (the versions in the records are
+ * the same before and after total() was called). Does not stop anything.
+ */
+int threads_read_timer(struct session *s, uint32_t offset, enum arch_clock clock,
+		       uint64_t (*total)(void *arg), void *arg, uint64_t *value,
+		       struct dinst_error *e);
+/* One word of each thread's record: calls each() with the thread's id and the word. */
+int threads_read_word(struct session *s, uint32_t offset,
+		      void (*each)(void *arg, pid_t tid, uint64_t word), void *arg,
+		      struct dinst_error *e);
+
+/*
+ * True if code in the target may make the system calls that programs are made
+ * of (clock_gettime, process_vm_readv, getpid): no seccomp filter kills for one.
+ */
+int threads_may_call(struct session *s, struct dinst_error *e);
 
 /* What snippets at place p need to know; zeros before threads_prepare(). */
 void threads_pairing(const struct session *s, const struct place *p, struct arch_pairing *spec);

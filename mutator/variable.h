@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * variable.h - where the variables of metrics and constraints live, and what
+ * they are worth.
+ *
+ *   form         in the target                                   shared by
+ *   TOTAL        a counter per CPU in each place (heap.h)         the family
+ *   LEVEL        one word, locked operations, in one place        the family
+ *   FLAG         a word in each thread's record                   nobody
+ *   TIMER        two words in each thread's record, and a TOTAL   nobody / the family
+ *   DISTRIBUTION VARIABLE_BUCKETS TOTALs in a row, then sum; min and max as LEVELs
+ *   TABLE        struct arch_table: from keys to elements         the family
+ *
+ * A variable of a request that is many has `elements` of its form in a row: the
+ * element of key k is at k's place in the request's table, minus one. Element
+ * `elements - 1` is for keys that found no place.
+ *
+ * A timer in a record (times as its clock gives them, ticks or ns):
+ *   word 0   how often it was started and not stopped (low 32 bits); times it
+ *            has stopped (high 32 bits): the version by which readers know
+ *   word 1   when it was started
+ * Starting counts up; from 0 to 1 writes the time first. Stopping counts down;
+ * from 1 to 0 adds to the TOTAL. A stop without a start changes nothing.
+ */
+#ifndef DINST_MUTATOR_VARIABLE_H
+#define DINST_MUTATOR_VARIABLE_H
+
+#include "arch/program.h"
+#include "mutator/core.h"
+#include "mutator/mdl/mdl.h"
+
+enum variable_form {
+	VARIABLE_TOTAL,
+	VARIABLE_LEVEL,
+	VARIABLE_FLAG,
+	VARIABLE_TIMER,
+	VARIABLE_DISTRIBUTION,
+	VARIABLE_TABLE,
+};
+
+/*
+ * Buckets of a distribution: a value v >= 0 is in bucket (e << 5) + (v >> e),
+ * e = max(0, floor(log2(v)) - 5): exact below 64, then 32 to each power of two, so that a
+ * bucket is at most 1/32 of its values wide.
+ */
+enum { VARIABLE_BUCKETS = 1920 };
+static inline uint64_t variable_bucket_start(unsigned bucket)
+{
+	const unsigned e = bucket < 64 ? 0 : (bucket >> 5) - 1;
+
+	return (uint64_t)(bucket - (e << 5)) << e;
+}
+
+enum { VARIABLE_ELEMENTS = 16384, VARIABLE_PLACES = 16 };
+
+struct variable {
+	char *name;
+	enum mdl_vartype type;
+	enum variable_form form;
+	enum arch_clock clock; /* of timers */
+	unsigned elements;     /* 1, or what a vector has */
+	unsigned references;
+	/* FLAG, TIMER: offset of its first word in struct pair_record; 0: none yet. */
+	uint32_t record_offset;
+	/* LEVEL, TABLE, min and max of a DISTRIBUTION: the word or table, the same for all places. */
+	taddr_t word;
+	struct place *word_place;
+	/* Others: the counters, by place. */
+	struct {
+		struct place *place;
+		taddr_t counter; /* the first of a row */
+	} in[VARIABLE_PLACES];
+	unsigned place_count;
+};
+
+/* `form` and `elements` are set; nothing is allocated in the target yet. Reference count 1. */
+struct variable *variable_new(const char *name, enum mdl_vartype type, enum variable_form form,
+			      unsigned elements, struct dinst_error *e);
+struct variable *variable_ref(struct variable *v);
+/* The last one gives back what it has in the target: code that uses it holds references (snippets
+ * do, until no thread is in them). */
+void variable_unref(struct session *s, struct variable *v);
+
+/* Makes sure that place p can use it. DINST_NO_MEMORY: the place is full; DINST_REFUSED: no
+ * per-thread state here. */
+int variable_prepare(struct session *s, struct variable *v, struct place *p, struct dinst_error *e);
+
+/* Address of what code at place p adds to: the counter, of element 0. variable_prepare() was there. */
+taddr_t variable_counter(const struct variable *v, const struct place *p);
+
+/* ---------------------------------------------------------------- values */
+
+struct variable_bucket {
+	uint64_t lo, hi, count; /* values lo <= v < hi */
+};
+
+struct variable_value {
+	int64_t value; /* counts, levels; timers in ns; a distribution: its count */
+	/* Distributions only. */
+	uint64_t count;
+	int64_t sum, min, max;		 /* 0 where count is 0 */
+	struct variable_bucket *buckets; /* those that are not empty, ascending; malloc'ed */
+	size_t bucket_count;
+};
+
+/*
+ * The value now, of element `element`: read from shared memory, running timers
+ * included, without stopping anything. After the target has ended what it was
+ * then. variable_value_release() frees what it holds.
+ */
+int variable_read(struct session *s, const struct variable *v, unsigned element,
+		  struct variable_value *out, struct dinst_error *e);
+void variable_value_release(struct variable_value *value);
+/* Value at fraction q (0 to 1) of a distribution; 0 where it is empty. */
+int64_t variable_quantile(const struct variable_value *value, double q);
+
+/* Keys of a table that have a place: *keys[place - 1], malloc'ed; *full: how often there was none. */
+int variable_keys(struct session *s, const struct variable *table, uint64_t **keys, bool **used,
+		  size_t *count, uint64_t *full, struct dinst_error *e);
+
+/* -------------------------------------------------------------- time */
+
+/* ns for a number of ticks of ARCH_CLOCK_TICKS, and what code multiplies by: ns = ticks * m >> 64
+ * << shift. Calibrated once; DINST_UNSUPPORTED where the clock is not steady. */
+int ticks_calibrate(struct dinst_error *e);
+uint64_t ticks_to_ns(uint64_t ticks);
+void ticks_factor(uint64_t *multiplier, unsigned *shift);
+/* CLOCK_MONOTONIC ns at tick 0, for $now. */
+int64_t ticks_epoch(void);
+/* The clock that wall timers use on this machine: ARCH_CLOCK_TICKS or ARCH_CLOCK_MONOTONIC. */
+enum arch_clock ticks_wall_clock(void);
+
+#endif
