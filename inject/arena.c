@@ -16,47 +16,76 @@
 #include "inject/maps.h"
 
 static const size_t MIB = (size_t)1 << 20;
-static const size_t DATA_MOST = (size_t)128 << 20; /* bytes of a data half, if the CPUs allow */
 static const size_t CODE_MOST = (size_t)512 << 20;
 
 enum {
+	PAGE = 4096,
 	CPU_SHIFT_MIN = 16,
 	CODE_PER_TEXT = 12, /* bytes of code half for a byte of text: all of it instrumented */
-	BLOCK_SHARE = 64,   /* of the code half's size: a CPU's block of counters */
 };
 
-/* What is tried, one after the other, where there is no room for more. */
-static const size_t code_sizes[] = {
-	0, /* by the size of the text that is served, if that is more than the next */
-	(size_t)64 << 20,
-	(size_t)16 << 20,
-	(size_t)4 << 20,
-	(size_t)1 << 20,
+/*
+ * What is tried, one after the other, where there is no room for more. A CPU's block of counters is
+ * as large as that, or less where there are so many CPUs that all of them would take more than
+ * `data`. It is room only: pages exist once they are used. A distribution takes 15 KiB of a
+ * block, a vector 128 KiB.
+ */
+static const struct sizes {
+	size_t code; /* 0: by the size of the text that is served, if that is more than the next */
+	size_t block, data;
+} sizes[] = {
+	{0, (size_t)8 << 20, (size_t)512 << 20},
+	{(size_t)64 << 20, (size_t)8 << 20, (size_t)512 << 20},
+	{(size_t)64 << 20, (size_t)1 << 20, (size_t)128 << 20},
+	{(size_t)16 << 20, (size_t)1 << 20, (size_t)128 << 20},
+	{(size_t)4 << 20, (size_t)512 << 10, (size_t)16 << 20},
+	{(size_t)4 << 20, (size_t)64 << 10, (size_t)16 << 20},
+	{(size_t)1 << 20, (size_t)64 << 10, (size_t)16 << 20},
 };
 
-enum { SIZES = sizeof(code_sizes) / sizeof(code_sizes[0]), FIRST_SMALL_SIZE = 3 };
+enum {
+	SIZES = sizeof(sizes) / sizeof(sizes[0]),
+	FIRST_PRIVATE_SIZE = 4,
+	FIRST_LOCKED_SIZE = 5, /* memory that is mapped is taken at once */
+};
 
 /* ------------------------------------------------------------------ sizes */
 
 /* False if there is no such size. */
 static bool choose_sizes(struct arena *a, size_t which, size_t text)
 {
-	size_t code = code_sizes[which];
+	const struct sizes *size = &sizes[which];
+	size_t code = size->code;
 
 	if (!code) {
 		code = text < CODE_MOST / CODE_PER_TEXT ? text * CODE_PER_TEXT : CODE_MOST;
 		code = (code + 16 * MIB - 1) / (16 * MIB) * (16 * MIB);
-		if (code <= code_sizes[which + 1])
+		if (code <= sizes[which + 1].code)
 			return false;
 	}
 	a->cpus = arena_possible_cpus();
 	a->cpu_shift = CPU_SHIFT_MIN;
-	while ((size_t)1 << a->cpu_shift < code / BLOCK_SHARE &&
-	       ((size_t)a->cpus + 1) << (a->cpu_shift + 1) <= DATA_MOST)
+	while ((size_t)1 << a->cpu_shift < size->block &&
+	       ((size_t)a->cpus + 1) << (a->cpu_shift + 1) <= size->data)
 		a->cpu_shift++;
 	a->code_size = code;
 	a->data_size = ((size_t)a->cpus + 1) << a->cpu_shift;
 	return true;
+}
+
+/* The data half below 2 GiB, with smaller blocks rather than elsewhere. */
+static bool choose_low(struct arena *a, const struct maps *m, const struct arena_limits *limits)
+{
+	for (unsigned shift = a->cpu_shift; shift >= CPU_SHIFT_MIN; shift--) {
+		const size_t size = ((size_t)a->cpus + 1) << shift;
+
+		if (!arena_place_low(m, limits, size, a->code, a->code + a->code_size, &a->data))
+			continue;
+		a->cpu_shift = shift;
+		a->data_size = size;
+		return true;
+	}
+	return false;
 }
 
 /* Sets the addresses of both halves; false if there is no room for them. */
@@ -65,8 +94,7 @@ static bool choose_places(struct arena *a, const struct maps *m, const struct ar
 {
 	if (!arena_place_near(m, limits, lo, hi, a->code_size, 0, 0, &a->code))
 		return false;
-	a->low_data =
-		arena_place_low(m, limits, a->data_size, a->code, a->code + a->code_size, &a->data);
+	a->low_data = choose_low(a, m, limits);
 	if (!a->low_data &&
 	    !arena_place_near(m, limits, a->code, a->code + a->code_size, a->data_size, a->code,
 			      a->code + a->code_size, &a->data))
@@ -105,8 +133,10 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 	if (result)
 		return result;
 	arena_limits_read(target_pid(a->target), &limits);
-	for (size_t which = private || limits.locks_memory ? FIRST_SMALL_SIZE : 0; which < SIZES;
-	     which++) {
+	for (size_t which = limits.locks_memory ? FIRST_LOCKED_SIZE
+			    : private		? FIRST_PRIVATE_SIZE
+						: 0;
+	     which < SIZES; which++) {
 		enum arena_attempt outcome;
 
 		if (!choose_sizes(a, which, hi - lo) || !choose_places(a, &m, &limits, lo, hi))
@@ -116,7 +146,7 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 		if (outcome == ARENA_ATTEMPT_PRIVATE) {
 			/* Again from the largest private size on; it never says PRIVATE. */
 			private = true;
-			which = FIRST_SMALL_SIZE - 1;
+			which = (limits.locks_memory ? FIRST_LOCKED_SIZE : FIRST_PRIVATE_SIZE) - 1;
 			continue;
 		}
 		if (outcome == ARENA_ATTEMPT_SMALLER)
@@ -181,39 +211,71 @@ void arena_release(struct arena *a)
 	free(a);
 }
 
-/* Sends the bytes of one half that differ from what was sent, page by page. */
-static int send_half(struct stop *s, taddr_t address, const uint8_t *map, uint8_t *sent,
-		     size_t size, struct dinst_error *e)
+/* Sends the bytes of one page that differ from what was sent. */
+static int send_code_page(struct stop *s, struct arena *a, size_t at, struct dinst_error *e)
 {
-	const size_t page = 4096;
+	const uint8_t *map = a->code_map;
+	uint8_t *sent = a->code_sent;
+	size_t first = at, end = at + PAGE;
+	int result;
 
-	for (size_t at = 0; at < size; at += page) {
-		size_t first = at, end = at + page;
-		int result;
-
-		if (!memcmp(map + at, sent + at, page))
-			continue;
-		while (map[first] == sent[first])
-			first++;
-		while (map[end - 1] == sent[end - 1])
-			end--;
-		result = stop_write(s, address + first, map + first, end - first, e);
-		if (result)
-			return result;
+	if (!memcmp(map + at, sent + at, PAGE))
+		return DINST_OK;
+	while (map[first] == sent[first])
+		first++;
+	while (map[end - 1] == sent[end - 1])
+		end--;
+	result = stop_write(s, a->code + first, map + first, end - first, e);
+	if (!result)
 		memcpy(sent + first, map + first, end - first);
+	return result;
+}
+
+/* Sends the words of one page that were written here: what lies between them is the target's. */
+static int send_data_page(struct stop *s, struct arena *a, size_t at, struct dinst_error *e)
+{
+	const size_t word = sizeof(uint64_t), page_end = at + PAGE;
+	const uint8_t *map = a->data_map;
+	uint8_t *sent = a->data_sent;
+	int result = DINST_OK;
+
+	while (!result && at < page_end) {
+		size_t end = at;
+
+		while (end < page_end && memcmp(map + end, sent + end, word))
+			end += word;
+		if (end > at) {
+			result = stop_write(s, a->data + at, map + at, end - at, e);
+			if (!result)
+				memcpy(sent + at, map + at, end - at);
+		}
+		at = end + word;
 	}
-	return DINST_OK;
+	return result;
+}
+
+void arena_data_written(struct arena *a, size_t offset, size_t size)
+{
+	if (a->mode == ARENA_SHARED || !size)
+		return;
+	for (size_t page = offset / PAGE; page <= (offset + size - 1) / PAGE; page++)
+		a->data_dirty[page] = true;
 }
 
 int arena_sync(struct stop *s, struct arena *a, struct dinst_error *e)
 {
-	int result;
+	int result = DINST_OK;
 
 	if (a->mode == ARENA_SHARED)
 		return DINST_OK;
 	/* Data first: code that is seen may use it. */
-	result = send_half(s, a->data, a->data_map, a->data_sent, a->data_size, e);
-	if (!result)
-		result = send_half(s, a->code, a->code_map, a->code_sent, a->code_size, e);
+	for (size_t page = 0; !result && page < a->data_size / PAGE; page++) {
+		if (!a->data_dirty[page])
+			continue;
+		result = send_data_page(s, a, page * PAGE, e);
+		a->data_dirty[page] = result != DINST_OK;
+	}
+	for (size_t at = 0; !result && at < a->code_size; at += PAGE)
+		result = send_code_page(s, a, at, e);
 	return result;
 }

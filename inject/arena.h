@@ -52,7 +52,8 @@ struct arena {
 	/* For arena*.c and heap*.c only. */
 	struct target *target;		/* borrowed */
 	uint8_t *code_sent, *data_sent; /* private: what the target has, as far as we wrote it */
-	dev_t device;			/* of the memfd, as maps show it; 0 when private */
+	bool *data_dirty; /* private: pages of the data half that may have to be sent */
+	dev_t device;	  /* of the memfd, as maps show it; 0 when private */
 	uint64_t inode;
 };
 
@@ -114,8 +115,14 @@ bool arena_may_be_hidden_in(pid_t pid, const struct target *t);
  */
 int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *count);
 
-/* Makes what was written through code_map/data_map visible in a private arena; no-op otherwise. */
+/*
+ * Makes what was written through code_map, and what arena_data_written() told of data_map, visible
+ * in a private arena; no-op otherwise. Words that did not change here are the target's own.
+ */
 int arena_sync(struct stop *s, struct arena *a, struct dinst_error *e);
+
+/* Notes that bytes of data_map, from `offset` on, were written. */
+void arena_data_written(struct arena *a, size_t offset, size_t size);
 
 /* ----------------------------------------------- what a dead mutator left */
 

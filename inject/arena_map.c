@@ -22,6 +22,7 @@
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -39,6 +40,8 @@
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
+
+enum { PAGE = 4096 };
 
 #define MEMFD_NAME "dinst"
 #define MEMFD_LINK "/memfd:" MEMFD_NAME " (deleted)"
@@ -222,6 +225,8 @@ void arena_close_ours(struct arena *a)
 	}
 	if (a->fd >= 0)
 		close(a->fd);
+	free(a->data_dirty);
+	a->data_dirty = NULL;
 	a->code_map = a->data_map = a->code_sent = a->data_sent = NULL;
 	a->fd = -1;
 	a->device = 0;
@@ -334,7 +339,10 @@ static bool map_ours_private(struct arena *a)
 	void *code = mmap(NULL, 2 * a->code_size, PROT_READ | PROT_WRITE, flags, -1, 0);
 	void *data = mmap(NULL, 2 * a->data_size, PROT_READ | PROT_WRITE, flags, -1, 0);
 
-	if (code == MAP_FAILED || data == MAP_FAILED) {
+	a->data_dirty = calloc(a->data_size / PAGE, sizeof(*a->data_dirty));
+	if (code == MAP_FAILED || data == MAP_FAILED || !a->data_dirty) {
+		free(a->data_dirty);
+		a->data_dirty = NULL;
 		if (code != MAP_FAILED)
 			munmap(code, 2 * a->code_size);
 		if (data != MAP_FAILED)

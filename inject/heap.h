@@ -3,7 +3,7 @@
  * heap.h - the instrumentation heap: who uses which bytes of an arena.
  *
  * Two kinds of things are allocated: code, hot and cold (size classes), and
- * counters (one 64-bit slot per CPU). The book-keeping is in the mutator;
+ * data: rows of counters (a 64-bit slot per CPU each) and rows of plain words. The book-keeping is in the mutator;
  * nothing in the target is trusted.
  *
  * Freeing is the caller's promise that no thread is inside any more, and that
@@ -28,8 +28,18 @@ int heap_alloc_code(struct heap *h, size_t size, taddr_t *out, struct dinst_erro
 int heap_alloc_cold(struct heap *h, size_t size, taddr_t *out, struct dinst_error *e);
 void heap_free_code(struct heap *h, taddr_t address);
 
-/* A counter, zero in every CPU's block and in the locked slot; reference count 1. */
+/*
+ * `count` counters in a row, zero in every CPU's block and in the locked slots; reference count 1.
+ * Counter n of the row is at *first + 8 * n. A row is referred to by its first counter.
+ */
+int heap_alloc_counters(struct heap *h, size_t count, taddr_t *first, struct dinst_error *e);
 int heap_alloc_counter(struct heap *h, taddr_t *out, struct dinst_error *e);
+/*
+ * `count` 64-bit words in a row, each one for all CPUs, zero; reference count 1. In a private
+ * arena the target has the zeros after the next arena_sync().
+ */
+int heap_alloc_words(struct heap *h, size_t count, taddr_t *first, struct dinst_error *e);
+/* Of a row of counters or words. What is freed is given out again only as zeros. */
 void heap_ref_counter(struct heap *h, taddr_t counter);
 void heap_unref_counter(struct heap *h, taddr_t counter);
 
@@ -45,15 +55,23 @@ taddr_t heap_cpu_table(const struct heap *h);
  */
 uint64_t heap_read_counter(const struct heap *h, taddr_t counter);
 
+/* The same for `count` counters from any of a row on. */
+void heap_read_counters(const struct heap *h, taddr_t first, size_t count, uint64_t *values);
+/* `count` words from any of a row on: each whole, not all at one moment. As above once the target
+ * has ended. */
+void heap_read_words(const struct heap *h, taddr_t first, size_t count, uint64_t *values);
+/* For words that no code uses yet. In a private arena the target has it after arena_sync(). */
+void heap_write_word(struct heap *h, taddr_t word, uint64_t value);
+
 /* Our writable view of `size` bytes at `address` of the arena; NULL if outside. */
 void *heap_map(const struct heap *h, taddr_t address, size_t size);
 
 /*
  * `used`, `touched` and `capacity` are bytes of the code half behind the
- * journal; counters have an area of their own and join in above_mark.
+ * journal; data has an area of its own and joins in above_mark.
  */
 struct heap_stats {
-	size_t code_bytes, counter_bytes; /* in use, all CPUs' slots counted */
+	size_t code_bytes, counter_bytes; /* in use, all CPUs' slots of counters counted */
 	size_t used;	/* handed out and not free now, with the unused rest of pages */
 	size_t touched; /* ever handed out: what the target pays for */
 	size_t capacity;

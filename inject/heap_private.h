@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * heap_private.h - what heap*.c share: the book-keeping of one arena.
+ */
+#ifndef DINST_INJECT_HEAP_PRIVATE_H
+#define DINST_INJECT_HEAP_PRIVATE_H
+
+#include "inject/heap.h"
+#include "inject/heap_code.h"
+
+enum {
+	HEAP_SLOT = 8, /* bytes of one counter in one CPU's block */
+	/* An element of a row that is not its first. */
+	HEAP_ROW_PART = INT32_MAX,
+};
+
+struct heap {
+	struct arena *arena;
+	struct heap_code code;
+
+	size_t code_begin; /* offset in the code half: behind the journal */
+
+	/* Slots are numbered alike in all blocks. */
+	size_t first_counter; /* those below stay unused, or are the table of CPUs */
+	taddr_t cpu_table;    /* address of the word for CPU 0; 0: there is none */
+	uint32_t *references; /* of each row, at its first slot; 0: free; or HEAP_ROW_PART */
+	uint64_t *baseline;   /* private arenas: what the slots held when it was allocated */
+	uint64_t *last;	      /* private arenas: the value when it could be read last */
+	bool *was_used;	      /* the slots may hold something */
+	size_t counter_room;  /* slots in one block */
+	size_t counter_hint;  /* none below it is free */
+	size_t row_end;	      /* none from here on is free */
+	size_t counters_used; /* slots */
+	size_t counter_bytes; /* in all blocks */
+};
+
+/* heap_counters.c */
+/* False: out of memory. The table of CPUs is written. */
+bool heap_counters_init(struct heap *h);
+void heap_counters_release(struct heap *h);
+
+#endif
