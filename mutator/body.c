@@ -58,7 +58,7 @@ static struct body *body_new(const struct session *s, struct site *site, bool is
 	}
 	b->site = site;
 	b->is_head = is_head;
-	snippet_look_around(s, site->place, &b->context);
+	snippet_look_around(s, site->place, &b->environment);
 	for (const struct link *l = site->first_link; l; l = l->next)
 		b->pieces[b->count++] = (struct body_piece){
 			.snippet = l->snippet,
@@ -135,8 +135,7 @@ int body_write(struct session *s, struct site *site, bool is_head, struct body *
 		return status;
 	}
 	for (unsigned i = 0; i < b->count; i++)
-		if (b->pieces[i].snippet.counter)
-			heap_ref_counter(site->place->heap, b->pieces[i].snippet.counter);
+		snippet_hold(&b->pieces[i].snippet, site->place);
 	*out = b;
 	return 0;
 }
@@ -146,8 +145,7 @@ void body_free(struct body *b)
 	struct heap *heap = b->site->place->heap;
 
 	for (unsigned i = 0; i < b->count; i++)
-		if (b->pieces[i].snippet.counter)
-			heap_unref_counter(heap, b->pieces[i].snippet.counter);
+		snippet_release(&b->pieces[i].snippet, b->site->place);
 	heap_free_code(heap, b->code);
 	if (b->cold)
 		heap_free_code(heap, b->cold);

@@ -23,6 +23,13 @@ struct code_mark {
 	taddr_t home;	/* what stands for it in the target's own code */
 };
 
+/* Pieces [first, end) that are one program. */
+struct code_run {
+	unsigned first, end;
+	struct arch_program program;
+	bool owned; /* its ops are not a piece's */
+};
+
 /* What the code of a site is made of, and the code. */
 struct code {
 	const struct session *session;
@@ -30,6 +37,8 @@ struct code {
 	const struct body *body;		  /* NULL: the base */
 	struct arch_insn insns[WINDOW_INSNS_MAX]; /* of the window, as in the target */
 	unsigned insn_count;
+	struct code_run *runs; /* by first piece */
+	unsigned run_count;
 	size_t pushed; /* what the window's own call has pushed when the code is reached */
 
 	struct arch_buf hot, cold;
@@ -48,6 +57,12 @@ int code_init(struct code *c, const struct session *s, const struct site *site,
 int code_emit(struct code *c, taddr_t hot, taddr_t cold, struct dinst_error *e);
 void code_release(struct code *c);
 
+/* body_programs.c: puts the programs of each place together. DINST_REFUSED: too much at one place. */
+int code_make_runs(struct code *c, struct dinst_error *e);
+void code_free_runs(struct code *c);
+/* The run that a piece belongs to, NULL if it is no program. */
+const struct code_run *code_run_at(const struct code *c, unsigned piece);
+
 /*
  * True if the site's last instruction is a call behind the bytes that the patch
  * overwrites: it need not move, and a return is predicted by the call before it.
@@ -60,7 +75,7 @@ int base_write(struct session *s, struct site *site, struct dinst_error *e);
 /* Writes a body with what the site's links say; nothing leads to it yet. */
 int body_write(struct session *s, struct site *site, bool is_head, struct body **out,
 	       struct dinst_error *e);
-/* Gives back code and counters; no thread may be inside. */
+/* Gives back code and what its pieces hold; no thread may be inside. */
 void body_free(struct body *b);
 
 /* True if pc is in the body; *original and *pushed as stack_home. */

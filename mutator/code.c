@@ -24,6 +24,7 @@ enum {
 	PASSES = 5,
 	MARKS_PER_INSN = 6,
 	NOTES_PER_PIECE = 24, /* pushes and pops of a frame and what is in it */
+	NOTE_BYTES = 2, /* a push or pop is so long at least, or stands where others are not */
 	FRAME_MAX = 96,
 };
 
@@ -66,11 +67,25 @@ static bool any_bypasses_itself(const struct code *c)
 	return false;
 }
 
+/* Room for the programs' code, and for what is noted of it: less than a mark for each byte. */
+static void add_programs(const struct code *c, size_t *hot, size_t *cold, size_t *notes)
+{
+	for (unsigned n = 0; n < c->run_count; n++) {
+		size_t own_hot = 0, own_cold = 0;
+
+		arch_program_sizes(&c->runs[n].program, &own_hot, &own_cold);
+		*hot += own_hot;
+		*cold += own_cold;
+		*notes += (own_hot + own_cold) / NOTE_BYTES;
+	}
+}
+
 int code_init(struct code *c, const struct session *s, const struct site *site,
 	      const struct body *body, struct dinst_error *e)
 {
 	const unsigned pieces = body ? body->count : 0;
 	size_t hot, cold, notes = 64 + (size_t)pieces * NOTES_PER_PIECE;
+	int status;
 
 	memset(c, 0, sizeof(*c));
 	c->session = s;
@@ -80,6 +95,11 @@ int code_init(struct code *c, const struct session *s, const struct site *site,
 	if (c->insn_count != site->window.insn_count)
 		return dinst_fail(e, DINST_REFUSED, "cannot decode the window at %#llx",
 				  (unsigned long long)site->key.start);
+	status = code_make_runs(c, e);
+	if (status < 0) {
+		code_release(c);
+		return status;
+	}
 	if (!runs_whole_window(site) && is_call(&c->insns[c->insn_count - 1]))
 		c->pushed = arch_call_pushes;
 	hot = 256 + (size_t)c->insn_count * 2 * ARCH_RELOCATED_MAX +
@@ -87,6 +107,7 @@ int code_init(struct code *c, const struct session *s, const struct site *site,
 	if (any_bypasses_itself(c) || pieces)
 		hot += (size_t)WINDOW_INSNS_MAX * ARCH_RELOCATED_MAX;
 	cold = 64 + (size_t)pieces * SNIPPET_COLD_MAX;
+	add_programs(c, &hot, &cold, &notes);
 	c->mark_room = 16 + ((size_t)c->insn_count + WINDOW_INSNS_MAX) * MARKS_PER_INSN +
 		       (size_t)pieces * 4;
 	c->hot = (struct arch_buf){.bytes = malloc(hot), .size = hot};
@@ -111,6 +132,7 @@ void code_release(struct code *c)
 	free(c->hot_trace.marks);
 	free(c->cold_trace.marks);
 	free(c->marks);
+	code_free_runs(c);
 	memset(c, 0, sizeof(*c));
 }
 
@@ -132,23 +154,52 @@ static void mark(struct code *c, enum site_line_kind kind, unsigned index, taddr
 	};
 }
 
+/* Where the piece, or the program that it is a part of, ends. */
+static unsigned run_end(const struct code *c, unsigned piece)
+{
+	const struct code_run *run = code_run_at(c, piece);
+
+	return run ? run->end : piece + 1;
+}
+
+static void need(const struct code *c, unsigned piece, struct arch_frame *frame)
+{
+	const struct code_run *run = code_run_at(c, piece);
+
+	if (run)
+		arch_program_needs(&run->program, &c->body->environment, frame);
+	else
+		snippet_needs(&c->body->environment, &c->body->pieces[piece].snippet, frame);
+}
+
+static void emit_run(struct code *c, unsigned piece, const struct arch_frame *frame)
+{
+	const struct code_run *run = code_run_at(c, piece);
+	const struct arch_environment *environment = &c->body->environment;
+
+	if (run)
+		arch_emit_program(&run->program, environment, frame, &c->hot, &c->cold);
+	else
+		snippet_emit(environment, &c->body->pieces[piece].snippet, frame, &c->hot,
+			     &c->cold);
+}
+
 /* The pieces [first, end) at one place, in one frame. */
 static void emit_frame(struct code *c, unsigned first, unsigned end, taddr_t home)
 {
 	struct arch_frame frame = {.before = (uint8_t)c->pushed};
-	const struct snippet_context *context = &c->body->context;
 
 	for (unsigned i = first; i < end; i++) {
 		frame.live |= c->body->pieces[i].live;
 		frame.red_zone |= c->body->pieces[i].red_zone;
 	}
-	for (unsigned i = first; i < end; i++)
-		snippet_needs(context, &c->body->pieces[i].snippet, &frame);
+	for (unsigned i = first; i < end; i = run_end(c, i))
+		need(c, i, &frame);
 	mark(c, SITE_LINE_SNIPPET, first, home, false);
 	arch_frame_open(&c->hot, &frame);
-	for (unsigned i = first; i < end; i++) {
+	for (unsigned i = first; i < end; i = run_end(c, i)) {
 		mark(c, SITE_LINE_SNIPPET, i, home, false);
-		snippet_emit(context, &c->body->pieces[i].snippet, &frame, &c->hot, &c->cold);
+		emit_run(c, i, &frame);
 	}
 	arch_frame_close(&c->hot, &frame);
 }

@@ -19,7 +19,7 @@
 #ifndef DINST_MUTATOR_CORE_H
 #define DINST_MUTATOR_CORE_H
 
-#include "arch/pairing.h"
+#include "arch/program.h"
 #include "inject/arena.h"
 #include "inject/heap.h"
 #include "inject/journal.h"
@@ -28,6 +28,11 @@
 #include "inject/target.h"
 #include "mutator/module.h"
 #include "mutator/points.h"
+
+struct variable;       /* variable.h */
+struct mdl_library;    /* mdl/mdl.h */
+struct mdl_plan;       /* evaluate.h */
+struct variable_value; /* variable.h */
 
 /* --------------------------------------------------------------- places */
 
@@ -50,6 +55,21 @@ struct place {
 
 /* ---------------------------------------------------------------- sites */
 
+/*
+ * A program that was compiled for one place; any number of points there run it.
+ * Links, bodies, routines and lists of them hold references; with the last one
+ * the references to its variables go.
+ */
+struct snippet_code {
+	struct session *session;
+	unsigned references;
+	struct arch_program program; /* optimised; ops are malloc'ed and its own. No ops: nothing */
+	struct variable **variables; /* a reference to each, malloc'ed */
+	size_t variable_count;
+	uint64_t cost_ps;
+	bool activation, start, per_thread, system_calls; /* as struct compiled */
+};
+
 /* What is inserted at a point. */
 enum snippet_kind {
 	SNIPPET_COUNT, /* one more in `counter` */
@@ -59,19 +79,29 @@ enum snippet_kind {
 	/* At loads and stores: the address of the last access goes into the first word of
 	 * `counter`. Argument: access_pack(). */
 	SNIPPET_ADDRESS,
+	/*
+	 * `code`, and where `pair` is set ARCH_OP_ENTER or ARCH_OP_LEAVE of that
+	 * function in front of it, once for all snippets of the place that have it.
+	 */
+	SNIPPET_PROGRAM,
 };
 
 struct snippet {
 	enum snippet_kind kind;
-	taddr_t counter;   /* of the site's place; 0 if it has none */
-	uint64_t argument; /* what else the kind needs */
+	uint8_t role;		   /* enum mdl_role: 0 sets flags, 1 measures, 2 clears flags */
+	bool prepend;		   /* before what is there of its role, else behind it */
+	bool start;		   /* the entry writes the time into its pair_entry */
+	uint32_t pair;		   /* PROGRAM: number of the function (threads_pair()), or 0 */
+	taddr_t counter;	   /* of the site's place; 0 if it has none */
+	uint64_t argument;	   /* what else the kind needs */
+	struct snippet_code *code; /* PROGRAM: may be NULL where there is only `pair` */
 };
 
 /* A snippet at one part of a point: what is wanted. The target has bodies. */
 struct link {
 	struct site *site;
 	struct instance *instance;
-	struct snippet snippet; /* the link holds a reference to its counter */
+	struct snippet snippet; /* the link holds references to its counter and code */
 	arch_regset live;
 	uint8_t insn;		    /* of the window */
 	uint8_t place;		    /* enum point_place */
@@ -82,15 +112,9 @@ struct link {
 	struct link *next_instance; /* of the same instance; parts before the first part */
 };
 
-/* What is true of place and threads, and goes into the code of snippets. */
-struct snippet_context {
-	struct arch_counter counter; /* without counter_address */
-	struct arch_pairing pairing; /* without function and count; area 0: there is none */
-};
-
 /* The same as a body has it, for as long as the body exists. */
 struct body_piece {
-	struct snippet snippet; /* the body holds a reference to its counter */
+	struct snippet snippet; /* the body holds references to its counter and code */
 	arch_regset live;
 	uint8_t insn, place, kind;
 	bool red_zone;
@@ -106,7 +130,7 @@ struct body {
 	taddr_t code, cold; /* cold: 0 if there is nothing of it */
 	uint32_t code_size, cold_size;
 	bool is_head; /* a switch stands in front: the window leads to it */
-	struct snippet_context context;
+	struct arch_environment environment;
 	struct body *next; /* on the queue */
 	unsigned count;
 	struct body_piece pieces[];
@@ -145,8 +169,10 @@ struct site {
 	size_t base_size;
 	struct body
 		*head; /* with the switch; lives as long as the site. NULL before site_update() */
-	struct body *body;	 /* what the switch leads to now: the head itself, another one, or
+	struct body *body; /* what the switch leads to now: the head itself, another one, or
 				    NULL for the base */
+	/* Written, but nothing leads to it before the stop of the request that wants it. */
+	struct body *held;
 	struct link *first_link; /* in the order in which they run */
 	unsigned links;		 /* how many */
 	unsigned spent;		 /* bodies on the queue */
@@ -168,7 +194,7 @@ struct site {
 
 /* ------------------------------------------------------------ instances */
 
-/* One counter of an instance; it has one in every place that it touches. */
+/* One counter of a raw instance; it has one in every place that it touches. */
 struct tally {
 	struct place *place;
 	taddr_t counter;
@@ -180,27 +206,86 @@ enum { INSTANCE_TALLIES_MAX = 16 };
 struct refused_point {
 	char *where; /* MODULE:NAME */
 	enum refusal refusal;
+	char *why; /* what the compiler said, or NULL: refusal_text() says it */
 };
 
+/* A program that stands for exits of function `pair` that never come (threads_set_undo()). */
+struct undo_code {
+	uint32_t pair;
+	struct place *place;
+	struct snippet_code *code;
+};
+
+/* Plans of one request; each of its instances has one of them. */
+struct plan_set {
+	struct mdl_plan *plans;
+	size_t count;
+	unsigned references;
+};
+
+/*
+ * What a request made: a metric at a focus. It may use the instrumentation of
+ * another one that was there already (`source`); everything from `plan` on is
+ * then the other's. Flags are instances, too: hidden ones that have a key and no
+ * number, and so are those whose own number was removed while others use them.
+ */
 struct instance {
-	unsigned id;
-	const struct metric *metric;
-	char *focus;
-	bool waiting; /* its module is not loaded yet */
+	struct session *session;
+	unsigned id;	     /* 0: hidden */
+	unsigned references; /* its own number, instances whose source or flag it is */
+	char *metric;	     /* id of the metric, name of the constraint */
+	char *unit;
+	char *focus;		 /* as the plan says it; of a flag: its key */
+	struct instance *source; /* NULL: itself */
+	/*
+	 * What `value` was when this one began, where it has a source: element by
+	 * element; instance_read() takes it off.
+	 */
+	struct variable_value *bases;
+	size_t base_count;
+	bool waiting; /* its module is not loaded yet; focus says what for */
+	bool stopped; /* switched off: it was above its limit. Its values stay. */
+	double limit; /* percent of one CPU, 0: none */
+	bool wants_cost;
+	uint64_t seen_hits, seen_ns; /* at the last look at its cost */
+
+	const struct raw_metric *raw; /* request_insert_raw(); then no plan and no variables */
+	struct plan_set *plans;	      /* NULL for flags, and while it waits */
+	const struct mdl_plan *plan;
+	/* The metric's own variable first, then its temporaries; a flag has its word. A reference
+	 * to each. */
+	struct variable **variables;
+	size_t variable_count;
+	struct variable *table;	 /* keys of the vector, where the plan is many, else NULL */
+	struct variable *hits;	 /* how often its code was reached; NULL: not counted */
+	struct instance **flags; /* hidden ones that guard it */
+	size_t flag_count;
+	uint64_t cost_ps; /* predicted, per hit */
+	bool per_thread;  /* goes in and out in a stop */
 	struct link *links;
 	size_t link_count;
 	size_t refused_count;
 	struct refused_point *refused;
 	struct tally tallies[INSTANCE_TALLIES_MAX];
 	unsigned tally_count;
-	uint32_t *pair_ids; /* of the functions that it pairs */
+	uint32_t *pair_ids;		     /* of the functions that it pairs */
+	struct function_ref *pair_functions; /* as many */
 	size_t pair_id_count, pair_id_room;
+	struct undo_code *undos;
+	size_t undo_count;
 	struct instance *next;
 };
 
-/* -------------------------------------------------------------- metrics */
+/* The instance that has the instrumentation. */
+static inline struct instance *instance_source(const struct instance *i)
+{
+	return i->source ? i->source : (struct instance *)i;
+}
 
-struct metric {
+/* ------------------------------------------------------------ raw metrics */
+
+/* Kinds of snippets at kinds of points, for tests and tools: no user command leads here. */
+struct raw_metric {
 	const char *name;
 	const char *unit;
 	const char *constraints; /* hierarchies that its focus may name */
@@ -210,8 +295,8 @@ struct metric {
 	enum snippet_kind snippet;
 };
 
-const struct metric *metric_find(const char *name);
-size_t metric_all(const struct metric **metrics);
+/* Until the library has them. */
+size_t metric_all(const struct raw_metric **metrics);
 
 /* -------------------------------------------------------------- session */
 
@@ -231,12 +316,16 @@ struct session {
 	struct place *places;
 	struct site **site_hash;
 	size_t site_count, site_buckets;
+	struct mdl_library *library;
 	struct instance *instances; /* by id, ascending */
+	struct instance *hidden;    /* flags, and what others use of those that were removed */
 	unsigned next_id;
-	struct body *spent;   /* switched off, waiting until no thread can be inside */
-	struct site *retired; /* to be restored and freed */
-	size_t queue_length;  /* of both */
-	struct site *changed; /* sites whose bodies are not what they should be */
+	bool holding;			/* new bodies wait for a stop: site_update() holds them */
+	struct body *spent;		/* switched off, waiting until no thread can be inside */
+	struct site *retired;		/* to be restored and freed */
+	struct spent_code *spent_codes; /* routines that nothing leads to any more */
+	size_t queue_length;		/* of all three */
+	struct site *changed;		/* sites whose bodies are not what they should be */
 	enum session_state state;
 	bool private_arenas; /* to be set before the first insert: shared ones are not tried */
 	/* counts changes of the module list, and those that waiting foci have seen */
@@ -265,6 +354,8 @@ struct session {
 };
 
 /* session.c */
+/* A text of the user's with metrics and constraints, all of it or nothing (mdl_load_file()). */
+int session_load_mdl(struct session *s, const char *path, struct dinst_error *e);
 int session_attach(pid_t pid, const char *name, struct session **out, struct dinst_error *e);
 void session_free(struct session *s); /* our side only */
 void instance_free(struct instance *i);
@@ -370,13 +461,21 @@ bool site_home(void *session, taddr_t pc, taddr_t *original, size_t *pushed);
 enum { SNIPPET_HOT_MAX = 384, SNIPPET_COLD_MAX = 384 }; /* bytes of one snippet */
 /* What is to go into code that is written now. */
 void snippet_look_around(const struct session *s, const struct place *p,
-			 struct snippet_context *context);
-/* Raises what the frame around the snippets of one place provides. */
-void snippet_needs(const struct snippet_context *context, const struct snippet *snippet,
+			 struct arch_environment *environment);
+/* Raises what the frame around the snippets of one place provides; programs: arch/program.h. */
+void snippet_needs(const struct arch_environment *environment, const struct snippet *snippet,
 		   struct arch_frame *frame);
 /* Emits one snippet inside its open frame: what runs always, and what seldom does. */
-void snippet_emit(const struct snippet_context *context, const struct snippet *snippet,
+void snippet_emit(const struct arch_environment *environment, const struct snippet *snippet,
 		  const struct arch_frame *frame, struct arch_buf *out, struct arch_buf *cold);
+/* A snippet holds references while it is in a link or a body. */
+void snippet_hold(const struct snippet *snippet, struct place *p);
+void snippet_release(const struct snippet *snippet, struct place *p);
+/* Takes the program's ops; references to `variables` are added. NULL: no memory, ops are kept. */
+struct snippet_code *snippet_code_new(struct session *s, struct arch_program *program,
+				      struct variable *const *variables, size_t count);
+struct snippet_code *snippet_code_ref(struct snippet_code *code);
+void snippet_code_unref(struct snippet_code *code);
 
 /* describe.c */
 enum site_line_kind {
@@ -427,13 +526,23 @@ struct insert_result {
 	size_t count;
 	uint64_t stop_ns;
 };
-int request_insert(struct session *s, const char *metric, const char *const *foci,
-		   size_t focus_count, bool each, struct insert_result *result,
-		   struct dinst_error *e);
-/* The same for a metric that has no name of its own; it must outlive the session. */
-int request_insert_metric(struct session *s, const struct metric *metric, const char *const *foci,
-			  size_t focus_count, bool each, struct insert_result *result,
-			  struct dinst_error *e);
+/* What one may ask for besides metric and foci. */
+struct insert_options {
+	bool each;    /* an instance for each resource that the foci match */
+	bool cost;    /* hits are counted, where they are not known anyway */
+	double limit; /* percent of one CPU above which it is switched off; 0: none */
+};
+/*
+ * Inserts an MDL metric, all of it or nothing. Words of foci: evaluate.h. The
+ * caller frees result->instances.
+ */
+int request_insert(struct session *s, const char *metric, const char *const *words,
+		   size_t word_count, const struct insert_options *options,
+		   struct insert_result *result, struct dinst_error *e);
+/* Snippets at all points of a kind; the metric must outlive the session. For tests and tools. */
+int request_insert_raw(struct session *s, const struct raw_metric *metric, const char *const *foci,
+		       size_t focus_count, bool each, struct insert_result *result,
+		       struct dinst_error *e);
 
 /* pending.c */
 /* True if something waits: a window for its threads to leave, or a focus for its module. */
@@ -443,12 +552,30 @@ size_t request_retry_pending(struct session *s);
 /* The same for being called all the time: windows only after growing pauses, since each try is a stop. */
 void request_poll(struct session *s);
 
-/* request.c */
+/* instance.c */
+/* One of its own, in no list yet, reference count 1; NULL: no memory. */
+struct instance *instance_new(struct session *s, const char *metric, const char *unit,
+			      const char *focus, struct dinst_error *e);
+/*
+ * The value now, since the instance began: variable_read() of its metric's
+ * variable without what it was then. variable_value_release() frees what it holds.
+ */
+int instance_read(const struct instance *i, unsigned element, struct variable_value *out,
+		  struct dinst_error *e);
+/* The same as one number, 0 where it cannot be read. */
 uint64_t instance_value(const struct instance *i);
 /* Exits that found their entry, of an instance that pairs; else 0. */
 uint64_t instance_exits(const struct instance *i);
 /* How many of its points count now, and how many wait for a stop at a better moment. */
 void instance_points(const struct instance *i, size_t *points, size_t *pending);
+/* Hits since it was inserted, and what they are predicted to have cost; false: not counted. */
+bool instance_hits(const struct instance *i, uint64_t *hits);
+/*
+ * Switches off what is above its limit, at most once a second: told(arg, i,
+ * percent) is called for each. cost.c
+ */
+void session_poll(struct session *s,
+		  void (*told)(void *arg, const struct instance *i, double percent), void *arg);
 /* Takes the instance out of the session and frees it; its links are gone already. */
 void instance_drop(struct session *s, struct instance *i);
 
@@ -476,6 +603,13 @@ int removal_remove(struct session *s, struct instance *i, struct flush_result *r
 		   struct dinst_error *e);
 /* Queues a body that nothing leads to any more. */
 void removal_spend(struct session *s, struct body *body);
+/*
+ * Queues code that nothing leads to any more: it is given back, and the
+ * references to `codes` (taken over, as the array is) with it, when a flush has
+ * proved that no thread is in it. False if there is no memory: it stays.
+ */
+bool removal_spend_code(struct session *s, struct place *p, taddr_t code, size_t size,
+			struct snippet_code **codes, size_t count);
 /* Queues a site that was never patched or is not to be used; does nothing while it has links. */
 void removal_retire(struct session *s, struct site *site);
 int removal_flush(struct session *s, struct flush_result *result, struct dinst_error *e);

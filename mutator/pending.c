@@ -55,7 +55,7 @@ static void take_back(struct session *s, struct instance *i)
 static int begin(struct session *s, struct instance *i, struct function_ref *functions,
 		 size_t count, size_t *began, struct dinst_error *e)
 {
-	struct request r = {.session = s, .metric = i->metric, .instances = &i, .count = 1};
+	struct request r = {.session = s, .metric = i->raw, .instances = &i, .count = 1};
 	int status = 0;
 
 	i->waiting = false;

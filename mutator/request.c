@@ -17,11 +17,11 @@
 
 /* -------------------------------------------------------------- metrics */
 
-static const struct metric built_in[] = {
+static const struct raw_metric built_in[] = {
 	{.name = "calls", .unit = "calls", .constraints = "/Code", .kind = POINT_ENTRY},
 };
 
-const struct metric *metric_find(const char *name)
+static const struct raw_metric *metric_find(const char *name)
 {
 	for (size_t i = 0; i < sizeof(built_in) / sizeof(built_in[0]); i++)
 		if (!strcmp(built_in[i].name, name))
@@ -29,99 +29,38 @@ const struct metric *metric_find(const char *name)
 	return NULL;
 }
 
-size_t metric_all(const struct metric **metrics)
+size_t metric_all(const struct raw_metric **metrics)
 {
 	*metrics = built_in;
 	return sizeof(built_in) / sizeof(built_in[0]);
-}
-
-/* ------------------------------------------------------------ instances */
-
-void instance_points(const struct instance *i, size_t *points, size_t *pending)
-{
-	bool waits = false, gone = false;
-
-	*points = *pending = 0;
-	/* The parts of a point stand in front of its first part. */
-	for (const struct link *l = i->links; l; l = l->next_instance) {
-		gone |= l->site->dropped;
-		waits |= l->site->state == SITE_PLANNED;
-		if (l->part)
-			continue;
-		if (!gone)
-			++*(waits ? pending : points);
-		gone = waits = false;
-	}
-	if (i->waiting)
-		++*pending;
-}
-
-uint64_t instance_value(const struct instance *i)
-{
-	uint64_t value = 0;
-
-	for (unsigned t = 0; t < i->tally_count; t++)
-		value += heap_read_counter(i->tallies[t].place->heap, i->tallies[t].counter);
-	return value;
-}
-
-uint64_t instance_exits(const struct instance *i)
-{
-	uint64_t value = 0;
-
-	for (unsigned t = 0; t < i->tally_count; t++)
-		if (i->tallies[t].exits)
-			value += heap_read_counter(i->tallies[t].place->heap, i->tallies[t].exits);
-	return value;
-}
-
-void instance_drop(struct session *s, struct instance *i)
-{
-	struct instance **p = &s->instances;
-
-	while (*p && *p != i)
-		p = &(*p)->next;
-	if (*p)
-		*p = i->next;
-	for (unsigned t = 0; t < i->tally_count; t++) {
-		heap_unref_counter(i->tallies[t].place->heap, i->tallies[t].counter);
-		if (i->tallies[t].exits)
-			heap_unref_counter(i->tallies[t].place->heap, i->tallies[t].exits);
-	}
-	threads_drop_ids(s, i);
-	instance_free(i);
 }
 
 /* -------------------------------------------------------------- requests */
 
 static struct instance *add_instance(struct request *r, const char *focus, struct dinst_error *e)
 {
-	struct instance *i = calloc(1, sizeof(*i));
+	struct instance *i;
 
 	if (r->count == r->room) {
 		size_t room = r->room ? r->room * 2 : 64;
 		struct instance **instances = realloc(r->instances, room * sizeof(*instances));
 
-		if (instances) {
-			r->instances = instances;
-			r->room = room;
+		if (!instances) {
+			dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+			return NULL;
 		}
+		r->instances = instances;
+		r->room = room;
 	}
-	if (i)
-		i->focus = strdup(focus);
-	if (!i || !i->focus || r->count == r->room) {
-		if (i)
-			free(i->focus);
-		free(i);
-		dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	i = instance_new(r->session, r->metric->name, r->metric->unit, focus, e);
+	if (!i)
 		return NULL;
-	}
-	i->metric = r->metric;
+	i->raw = r->metric;
 	r->instances[r->count++] = i;
 	return i;
 }
 
-static int check_focus(const struct metric *m, const char *focus, struct dinst_error *e)
+static int check_focus(const struct raw_metric *m, const char *focus, struct dinst_error *e)
 {
 	if (focus[0] != '/' || !strcmp(focus, "/Code") || !strncmp(focus, "/Code/", 6))
 		return 0;
@@ -269,9 +208,9 @@ static void adopt_instances(struct request *r)
 	}
 }
 
-int request_insert_metric(struct session *s, const struct metric *metric, const char *const *foci,
-			  size_t focus_count, bool each, struct insert_result *result,
-			  struct dinst_error *e)
+int request_insert_raw(struct session *s, const struct raw_metric *metric, const char *const *foci,
+		       size_t focus_count, bool each, struct insert_result *result,
+		       struct dinst_error *e)
 {
 	struct request r = {.session = s, .metric = metric};
 	int status = session_check(s, e);
@@ -303,14 +242,14 @@ int request_insert_metric(struct session *s, const struct metric *metric, const 
 }
 
 int request_insert(struct session *s, const char *metric, const char *const *foci,
-		   size_t focus_count, bool each, struct insert_result *result,
-		   struct dinst_error *e)
+		   size_t focus_count, const struct insert_options *options,
+		   struct insert_result *result, struct dinst_error *e)
 {
-	const struct metric *m = metric_find(metric);
+	const struct raw_metric *m = metric_find(metric);
 
 	*result = (struct insert_result){0};
 	if (!m)
 		return dinst_fail(e, DINST_NO_METRIC,
 				  "no metric is called %s; `dinst metrics` lists them", metric);
-	return request_insert_metric(s, m, foci, focus_count, each, result, e);
+	return request_insert_raw(s, m, foci, focus_count, options && options->each, result, e);
 }

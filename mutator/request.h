@@ -13,7 +13,7 @@
 
 struct request {
 	struct session *session;
-	const struct metric *metric;
+	const struct raw_metric *metric;
 	struct instance **instances;
 	size_t count, room;
 	struct site **sites; /* to be patched in this batch */

@@ -153,7 +153,7 @@ static int link_host(struct session *s, struct instance *i, struct site *host,
 }
 
 /* True if the metric wants something at points of that kind. */
-static bool is_for(const struct metric *m, enum point_kind kind)
+static bool is_for(const struct raw_metric *m, enum point_kind kind)
 {
 	return kind == m->kind || (m->snippet == SNIPPET_ENTER && kind == POINT_EXIT);
 }

@@ -58,7 +58,7 @@ static json_t *instance_row(const struct instance *i, uint64_t stop_ns)
 
 	instance_points(i, &points, &pending);
 	return json_pack("{s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:o}", "id", (json_int_t)i->id,
-			 "metric", i->metric->name, "focus", serve_text(i->focus), "points",
+			 "metric", i->metric, "focus", serve_text(i->focus), "points",
 			 (json_int_t)points, "refused", (json_int_t)i->refused_count, "pending",
 			 (json_int_t)pending, "stop_us", serve_us(stop_ns), "reasons",
 			 refused_json(i));
@@ -91,7 +91,9 @@ static int read_foci(const json_t *list, const char ***out, size_t *count, struc
 int serve_insert(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
 {
 	const char *metric = json_string_value(json_object_get(params, "metric"));
-	bool each = json_is_true(json_object_get(params, "each"));
+	const struct insert_options options = {
+		.each = json_is_true(json_object_get(params, "each")),
+	};
 	struct insert_result inserted;
 	json_t *rows, *notes;
 	const char **foci = NULL;
@@ -107,7 +109,7 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 	status = read_foci(json_object_get(params, "focus"), &foci, &count, e);
 	if (status < 0)
 		return status;
-	status = request_insert(s, metric, foci, count, each, &inserted, e);
+	status = request_insert(s, metric, foci, count, &options, &inserted, e);
 	free(foci);
 	if (status < 0)
 		return status;
@@ -180,11 +182,10 @@ int serve_read(struct server *sv, const json_t *params, json_t **result, struct 
 	for (size_t k = 0; k < count; k++) {
 		const struct instance *i = list[k];
 
-		json_array_append_new(rows, json_pack("{s:I, s:s, s:o, s:I, s:s}", "id",
-						      (json_int_t)i->id, "metric", i->metric->name,
-						      "focus", serve_text(i->focus), "value",
-						      (json_int_t)instance_value(i), "unit",
-						      i->metric->unit));
+		json_array_append_new(
+			rows, json_pack("{s:I, s:s, s:o, s:I, s:s}", "id", (json_int_t)i->id,
+					"metric", i->metric, "focus", serve_text(i->focus), "value",
+					(json_int_t)instance_value(i), "unit", i->unit));
 	}
 	free(list);
 	*result = serve_rows(rows);

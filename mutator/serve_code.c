@@ -122,8 +122,9 @@ struct listing {
 static void snippet_text(const struct site_line *l, char *text, size_t size)
 {
 	static const char *const kinds[] = {
-		[SNIPPET_COUNT] = "count", [SNIPPET_NONE] = "nothing",	  [SNIPPET_ENTER] = "enter",
-		[SNIPPET_LEAVE] = "leave", [SNIPPET_ADDRESS] = "address",
+		[SNIPPET_COUNT] = "count",     [SNIPPET_NONE] = "nothing",
+		[SNIPPET_ENTER] = "enter",     [SNIPPET_LEAVE] = "leave",
+		[SNIPPET_ADDRESS] = "address", [SNIPPET_PROGRAM] = "program",
 	};
 	const struct link *link = l->link;
 

@@ -147,7 +147,7 @@ int serve_complete(struct server *sv, const json_t *params, json_t **result, str
 
 int serve_metrics(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
 {
-	const struct metric *metrics;
+	const struct raw_metric *metrics;
 	size_t count = metric_all(&metrics);
 	json_t *rows = json_array();
 

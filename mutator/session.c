@@ -130,16 +130,6 @@ fail:
 	return status;
 }
 
-void instance_free(struct instance *i)
-{
-	for (size_t r = 0; r < i->refused_count; r++)
-		free(i->refused[r].where);
-	free(i->refused);
-	free(i->pair_ids);
-	free(i->focus);
-	free(i);
-}
-
 static void site_release(struct site *site)
 {
 	struct link *next;

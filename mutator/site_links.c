@@ -72,9 +72,17 @@ static unsigned rank_of(enum point_kind kind)
 	return ranks[kind];
 }
 
-static unsigned order_of(const struct link *l)
+/* Flags are set before anything is measured, and cleared behind that (enum mdl_role). */
+static uint32_t order_of(const struct link *l)
 {
-	return l->insn << 16 | l->place << 8 | rank_of(l->kind);
+	return (uint32_t)l->insn << 24 | (uint32_t)l->place << 16 | rank_of(l->kind) << 8 |
+	       l->snippet.role;
+}
+
+/* True if `l`, which is there already, stays in front of the new one. */
+static bool goes_first(const struct link *l, const struct link *new)
+{
+	return new->snippet.prepend ? order_of(l) < order_of(new) : order_of(l) <= order_of(new);
 }
 
 static void note_change(struct session *s, struct site *site)
@@ -117,13 +125,12 @@ int site_link(struct session *s, struct site *site, const struct point *p,
 		/* Only at a function's entry has the caller's call just overwritten what lies below. */
 		.red_zone = p->kind != POINT_ENTRY || p->place != PLACE_BEFORE || p->insn != 0,
 	};
-	while (*at && order_of(*at) <= order_of(link))
+	while (*at && goes_first(*at, link))
 		at = &(*at)->next;
 	link->next = *at;
 	*at = link;
 	site->links++;
-	if (snippet->counter)
-		heap_ref_counter(site->place->heap, snippet->counter);
+	snippet_hold(snippet, site->place);
 	link->next_instance = instance->links;
 	instance->links = link;
 	instance->link_count++;
@@ -140,8 +147,7 @@ void site_unlink(struct session *s, struct link *link)
 		at = &(*at)->next;
 	*at = link->next;
 	site->links--;
-	if (link->snippet.counter)
-		heap_unref_counter(site->place->heap, link->snippet.counter);
+	snippet_release(&link->snippet, site->place);
 	free(link);
 	note_change(s, site);
 }

@@ -224,7 +224,7 @@ static struct instance *insert(struct bench *b, struct dinst_error *e)
 	struct instance *instance = NULL;
 	size_t points, pending;
 
-	if (request_insert(b->session, "calls", &b->focus, 1, false, &r, e) < 0)
+	if (request_insert(b->session, "calls", &b->focus, 1, NULL, &r, e) < 0)
 		return NULL;
 	instance = r.instances[0];
 	free(r.instances);

@@ -32,7 +32,7 @@ struct measure_table {
 	unsigned rounds;
 };
 
-static const struct metric measure_metrics[] = {
+static const struct raw_metric measure_metrics[] = {
 	{.name = "e", .unit = "", .constraints = "/Code", .kind = POINT_ENTRY},
 	{.name = "x", .unit = "", .constraints = "/Code", .kind = POINT_EXIT},
 	{.name = "c", .unit = "", .constraints = "/Code", .kind = POINT_CALL},
@@ -61,7 +61,7 @@ static inline int measure_enter(struct session *s, const struct measure_state *s
 	     k++) {
 		if (!strchr(state->kinds, measure_metrics[k].name[0]))
 			continue;
-		status = request_insert_metric(s, &measure_metrics[k], state->foci,
+		status = request_insert_raw(s, &measure_metrics[k], state->foci,
 					       measure_foci(state), false, &r, e);
 		for (size_t i = 0; status >= 0 && i < r.count; i++) {
 			size_t counting, pending;

@@ -79,7 +79,7 @@ static int one_round(struct session *s, const char *focus, size_t *points, struc
 	struct insert_result inserted;
 	struct flush_result flushed = {0};
 	size_t pending;
-	int status = request_insert(s, "calls", &focus, 1, false, &inserted, e);
+	int status = request_insert(s, "calls", &focus, 1, NULL, &inserted, e);
 
 	if (status < 0)
 		return status;

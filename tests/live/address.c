@@ -22,14 +22,14 @@ struct access {
 	unsigned id, count;
 };
 
-static const struct metric metrics[2][2] = {
+static const struct raw_metric metrics[2][2] = {
 	{{"load", "", "/Code", POINT_LOAD, SNIPPET_ADDRESS},
 	 {"store", "", "/Code", POINT_STORE, SNIPPET_ADDRESS}},
 	{{"loads", "", "/Code", POINT_LOAD, SNIPPET_COUNT},
 	 {"stores", "", "/Code", POINT_STORE, SNIPPET_COUNT}},
 };
 
-static unsigned insert(struct session *s, const char *function, const struct metric *metric)
+static unsigned insert(struct session *s, const char *function, const struct raw_metric *metric)
 {
 	const char *const foci[] = {function};
 	struct dinst_error e = {0};
@@ -41,7 +41,7 @@ static unsigned insert(struct session *s, const char *function, const struct met
 		dinst_error_clear(&e);
 		if (tries)
 			usleep(20000);
-		status = request_insert_metric(s, metric, foci, 1, false, &result, &e);
+		status = request_insert_raw(s, metric, foci, 1, false, &result, &e);
 	} while (status == DINST_BUSY && ++tries < 50);
 	if (status < 0)
 		fail_msg("%s %s: %s", function, metric->name, e.text);

@@ -47,14 +47,14 @@ static void stage(int n)
 static int insert_one(struct session *s, const char *metric_focus, enum point_kind kind,
 		      struct instance **out, struct dinst_error *e)
 {
-	static struct metric metrics[3];
+	static struct raw_metric metrics[3];
 	const char *const foci[] = {metric_focus};
 	struct insert_result result;
 	int status;
 
 	metrics[kind] =
-		(struct metric){.name = "points", .unit = "", .constraints = "/Code", .kind = kind};
-	status = request_insert_metric(s, &metrics[kind], foci, 1, false, &result, e);
+		(struct raw_metric){.name = "points", .unit = "", .constraints = "/Code", .kind = kind};
+	status = request_insert_raw(s, &metrics[kind], foci, 1, false, &result, e);
 	if (status < 0)
 		return status;
 	*out = result.instances[0];

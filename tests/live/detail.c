@@ -80,10 +80,10 @@ static const struct count_case cases[] = {
 
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };
 
-static const struct metric *metric_of(enum point_kind kind)
+static const struct raw_metric *metric_of(enum point_kind kind)
 {
 	/* Instances keep a pointer to their metric. */
-	static struct metric metrics[POINT_KINDS];
+	static struct raw_metric metrics[POINT_KINDS];
 
 	metrics[kind].name = point_kind_name(kind);
 	metrics[kind].unit = "";
@@ -105,7 +105,7 @@ static unsigned insert(struct session *s, const char *function, enum point_kind 
 		dinst_error_clear(&e);
 		if (tries)
 			usleep(20000);
-		status = request_insert_metric(s, metric_of(kind), foci, 1, false, &result, &e);
+		status = request_insert_raw(s, metric_of(kind), foci, 1, false, &result, &e);
 	} while (status == DINST_BUSY && ++tries < 50);
 	if (status < 0)
 		fail_msg("%s %s: %s", function, point_kind_name(kind), e.text);

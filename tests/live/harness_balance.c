@@ -34,9 +34,9 @@ struct balance {
 };
 
 /* Instances keep a pointer to their metric. */
-static const struct metric entries = {
+static const struct raw_metric entries = {
 	.name = "entries", .unit = "", .constraints = "/Code", .kind = POINT_ENTRY};
-static const struct metric exits = {
+static const struct raw_metric exits = {
 	.name = "exits", .unit = "", .constraints = "/Code", .kind = POINT_EXIT};
 
 static const struct image_function *function_of(const struct pair *p)
@@ -61,7 +61,7 @@ static struct pair *pair_of(struct balance *b, const struct module *m, uint32_t 
 
 /* ------------------------------------------------------------- inserting */
 
-static struct instance **insert_each(struct session *s, const struct metric *m, const char *focus,
+static struct instance **insert_each(struct session *s, const struct raw_metric *m, const char *focus,
 				     size_t expected)
 {
 	struct insert_result r;
@@ -69,7 +69,7 @@ static struct instance **insert_each(struct session *s, const struct metric *m, 
 	unsigned tries = 0;
 	int status;
 
-	while ((status = request_insert_metric(s, m, &focus, 1, true, &r, &e)) == DINST_BUSY &&
+	while ((status = request_insert_raw(s, m, &focus, 1, true, &r, &e)) == DINST_BUSY &&
 	       ++tries < 50) {
 		dinst_error_clear(&e);
 		usleep(20000);

@@ -51,8 +51,9 @@ int session_try_insert(struct session *s, const char *focus, bool each, size_t *
 		       unsigned *first_id, struct dinst_error *e)
 {
 	const char *const foci[] = {focus};
+	const struct insert_options options = {.each = each};
 	struct insert_result result;
-	int status = request_insert(s, "calls", foci, 1, each, &result, e);
+	int status = request_insert(s, "calls", foci, 1, &options, &result, e);
 
 	if (status < 0)
 		return status;
@@ -81,7 +82,7 @@ int session_try_insert_kind(struct session *s, const char *focus, enum point_kin
 			    unsigned *id, struct dinst_error *e)
 {
 	/* Instances keep a pointer to their metric. */
-	static const struct metric metrics[] = {
+	static const struct raw_metric metrics[] = {
 		[POINT_ENTRY] = {.name = "entries",
 				 .unit = "",
 				 .constraints = "/Code",
@@ -97,7 +98,7 @@ int session_try_insert_kind(struct session *s, const char *focus, enum point_kin
 	};
 	const char *const foci[] = {focus};
 	struct insert_result result;
-	int status = request_insert_metric(s, &metrics[kind], foci, 1, false, &result, e);
+	int status = request_insert_raw(s, &metrics[kind], foci, 1, false, &result, e);
 
 	if (status < 0)
 		return status;

@@ -17,9 +17,9 @@
 #define METRIC(kind_, name_) \
 	[kind_] = {.name = name_, .unit = "", .constraints = "/Code", .kind = kind_}
 
-const struct metric *torture_metric(unsigned metric)
+const struct raw_metric *torture_metric(unsigned metric)
 {
-	static const struct metric metrics[TORTURE_METRICS] = {
+	static const struct raw_metric metrics[TORTURE_METRICS] = {
 		METRIC(POINT_ENTRY, "entries"),
 		METRIC(POINT_EXIT, "exits"),
 		METRIC(POINT_CALL, "calls"),
@@ -190,14 +190,14 @@ void torture_end(struct torture *t)
 static bool insert_foci(struct torture *t, const char *const *foci, size_t count, unsigned metric,
 			bool each, unsigned *id)
 {
-	const struct metric *m = torture_metric(metric);
+	const struct raw_metric *m = torture_metric(metric);
 	struct insert_result result = {0};
 	struct dinst_error e = {0};
 	int status;
 
 	for (int tries = 0;; tries++) {
 		dinst_error_clear(&e);
-		status = request_insert_metric(t->s, m, foci, count, each, &result, &e);
+		status = request_insert_raw(t->s, m, foci, count, each, &result, &e);
 		if (status != DINST_BUSY || tries > 100)
 			break;
 		usleep(10000);
@@ -243,7 +243,7 @@ void torture_remove_all(struct torture *t)
 const struct instance *torture_instance(const struct torture *t, const char *focus, unsigned metric)
 {
 	for (const struct instance *i = t->s->instances; i; i = i->next)
-		if (i->metric == torture_metric(metric) && !strcmp(i->focus, focus))
+		if (i->raw == torture_metric(metric) && !strcmp(i->focus, focus))
 			return i;
 	return NULL;
 }

@@ -80,6 +80,6 @@ uint64_t torture_expect_at(const struct torture *t, int type, const struct point
 
 /* Metrics: each kind of point counted, by the number of the kind; and what does more than count. */
 enum { TORTURE_LOADED = POINT_KINDS, TORTURE_STORED, TORTURE_PAIRED, TORTURE_METRICS };
-const struct metric *torture_metric(unsigned metric);
+const struct raw_metric *torture_metric(unsigned metric);
 
 #endif

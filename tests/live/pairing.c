@@ -14,7 +14,7 @@
 
 enum { THREADS = 3 };
 
-static const struct metric pairs = {
+static const struct raw_metric pairs = {
 	.name = "pairs",
 	.unit = "activations",
 	.constraints = "/Code",
@@ -41,7 +41,7 @@ static const struct instance *pair(struct session *s, const char *focus)
 	struct dinst_error e = {0};
 	const struct instance *i;
 
-	if (request_insert_metric(s, &pairs, &focus, 1, false, &result, &e) < 0)
+	if (request_insert_raw(s, &pairs, &focus, 1, false, &result, &e) < 0)
 		fail_msg("%s: %s", focus, e.text);
 	assert_int_equal(result.count, 1);
 	i = result.instances[0];

@@ -17,7 +17,7 @@
 
 enum { THREADS = 3, ROUNDS = 500, DEATHS = 40, GAVE_UP = 3, FAILED = 4 };
 
-static const struct metric pairs = {
+static const struct raw_metric pairs = {
 	.name = "pairs",
 	.unit = "activations",
 	.constraints = "/Code",
@@ -29,7 +29,7 @@ static int pair(struct session *s, const char *focus, const struct instance **i,
 		struct dinst_error *e)
 {
 	struct insert_result result;
-	int status = request_insert_metric(s, &pairs, &focus, 1, false, &result, e);
+	int status = request_insert_raw(s, &pairs, &focus, 1, false, &result, e);
 
 	if (status >= 0 && i)
 		*i = result.instances[0];

@@ -218,7 +218,7 @@ static void test_churn(void **state)
 /* A mutator's life; in the child. Dies at the chosen fault point, or tells how many there are. */
 static void live_and_die(pid_t pid, unsigned long countdown, int report)
 {
-	static struct metric metrics[2];
+	static struct raw_metric metrics[2];
 	const char *const foci[] = {"/Code/tactics/*"};
 	struct dinst_error e = {0};
 	struct detach_result detached;
@@ -230,12 +230,12 @@ static void live_and_die(pid_t pid, unsigned long countdown, int report)
 	fault_countdown = countdown;
 	status = session_attach(pid, "doomed", &s, &e);
 	for (unsigned k = 0; k < 2 && status >= 0; k++) {
-		metrics[k] = (struct metric){.name = "points",
+		metrics[k] = (struct raw_metric){.name = "points",
 					     .unit = "",
 					     .constraints = "/Code",
 					     .kind = kinds[k],
 					     .snippet = SNIPPET_COUNT};
-		status = request_insert_metric(s, &metrics[k], foci, 1, false, &result, &e);
+		status = request_insert_raw(s, &metrics[k], foci, 1, false, &result, &e);
 	}
 	if (status >= 0)
 		status = session_detach(s, 10, &detached, &e);

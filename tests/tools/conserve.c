@@ -20,7 +20,7 @@
 
 #include "mutator/core.h"
 
-static const struct metric metrics[] = {
+static const struct raw_metric metrics[] = {
 	{.name = "entries", .unit = "", .constraints = "/Code", .kind = POINT_ENTRY},
 	{.name = "blocks", .unit = "", .constraints = "/Code", .kind = POINT_BLOCK},
 	{.name = "edges", .unit = "", .constraints = "/Code", .kind = POINT_EDGE},
@@ -35,7 +35,7 @@ struct list {
 	size_t count;
 };
 
-static int insert(struct session *s, const char *resource, const struct metric *metric,
+static int insert(struct session *s, const char *resource, const struct raw_metric *metric,
 		  struct list *l, struct dinst_error *e)
 {
 	struct insert_result result;
@@ -46,7 +46,7 @@ static int insert(struct session *s, const char *resource, const struct metric *
 		dinst_error_clear(e);
 		if (tries)
 			usleep(20000);
-		status = request_insert_metric(s, metric, &resource, 1, true, &result, e);
+		status = request_insert_raw(s, metric, &resource, 1, true, &result, e);
 	} while (status == DINST_BUSY && ++tries < 50);
 	if (status < 0)
 		return status;

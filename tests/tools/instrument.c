@@ -35,7 +35,7 @@
 
 #include "mutator/core.h"
 
-static const struct metric metrics[] = {
+static const struct raw_metric metrics[] = {
 	{.name = "e", .unit = "entries", .constraints = "/Code", .kind = POINT_ENTRY},
 	{.name = "x", .unit = "exits", .constraints = "/Code", .kind = POINT_EXIT},
 	{.name = "c", .unit = "calls", .constraints = "/Code", .kind = POINT_CALL},
@@ -97,12 +97,12 @@ static size_t make_foci(const struct session *s, const struct order *o, char tex
 	return count;
 }
 
-static int insert_kind(struct session *s, const struct metric *m, const char *const *foci,
+static int insert_kind(struct session *s, const struct raw_metric *m, const char *const *foci,
 		       size_t count, struct dinst_error *e)
 {
 	struct insert_result r;
 	double start = now_ms();
-	int status = request_insert_metric(s, m, foci, count, false, &r, e);
+	int status = request_insert_raw(s, m, foci, count, false, &r, e);
 
 	for (size_t i = 0; status >= 0 && i < r.count; i++) {
 		size_t points, pending;
@@ -136,7 +136,7 @@ static void print_values(const struct session *s)
 		size_t points, pending;
 
 		instance_points(i, &points, &pending);
-		printf("  %s %s = %llu (%zu points, %zu refused, %zu pending%s)\n", i->metric->name,
+		printf("  %s %s = %llu (%zu points, %zu refused, %zu pending%s)\n", i->metric,
 		       i->focus, (unsigned long long)instance_value(i), points, i->refused_count,
 		       pending, i->waiting ? ", waiting" : "");
 	}
