@@ -340,19 +340,23 @@ enum arch_need {
 	ARCH_NEED_STACK = 1 << 2, /* changes memory below the stack pointer itself */
 };
 
-enum { ARCH_SCRATCH_MAX = 4 };
+enum { ARCH_SCRATCH_MAX = 9, ARCH_SLOTS_MAX = 200 };
 
 struct arch_frame {
-	arch_regset live; /* what must be preserved (arch_live_before) */
-	bool red_zone;	  /* bytes below the stack pointer may be live */
-	uint8_t before;	  /* bytes of stack that the way here has taken: a call's */
-	uint8_t needs;	  /* enum arch_need */
-	uint8_t scratch;  /* general registers wanted, at most ARCH_SCRATCH_MAX */
+	arch_regset live;  /* what must be preserved (arch_live_before) */
+	bool red_zone;	   /* bytes below the stack pointer may be live */
+	uint8_t before;	   /* bytes of stack that the way here has taken: a call's */
+	uint8_t needs;	   /* enum arch_need */
+	uint8_t scratch;   /* general registers wanted, at most ARCH_SCRATCH_MAX */
+	uint8_t slots;	   /* words on the stack wanted, for values that have no register */
+	arch_regset reads; /* registers whose contents at the place are wanted, dead or not: never
+			      scratch, and kept somewhere if they are among `fixed` */
+	arch_regset fixed; /* registers that operations must have by name: never scratch either */
 
 	/* Set by arch_frame_open(). */
 	uint8_t reg[ARCH_SCRATCH_MAX]; /* the registers to use, numbers of the architecture */
-	uint8_t pushed;		       /* bytes of stack between open and close */
-	uint16_t saves;		       /* the architecture's own */
+	uint16_t pushed;	       /* bytes of stack between open and close */
+	uint64_t saves;		       /* the architecture's own */
 };
 
 void arch_frame_open(struct arch_buf *out, struct arch_frame *frame);

@@ -79,6 +79,10 @@ enum arch_op_kind {
 
 	/* Per-thread state (pairing.h). */
 	ARCH_OP_RECORD, /* address of the thread's struct pair_record, made if need be; 0: there is none */
+	/*
+	 * For these two, a is the value of an ARCH_OP_RECORD in front of them, which
+	 * spares looking for the record again; 0: looks itself.
+	 */
 	ARCH_OP_ENTER, /* function `number` is entered; result: address of its pair_entry, 0: not kept */
 	ARCH_OP_LEAVE, /* ... is left; result: 1 if its entry was found, else 0; second: its start word */
 
@@ -86,8 +90,8 @@ enum arch_op_kind {
 	ARCH_OP_CPU,	/* number of the CPU, -1 where it is not known */
 	ARCH_OP_THREAD, /* the thread's id as its C library has it */
 	/*
-	 * The place, from 1 on, of key a in the struct arch_table at `number`; a new
-	 * key is given a place. 0: the table is full. Safe among threads, processes
+	 * The place, from 1 on, of key a in the struct arch_table at `number`, which
+	 * has 2^immediate places; a new key is given a place. 0: the table is full. Safe among threads, processes
 	 * and signal handlers.
 	 */
 	ARCH_OP_FIND,
@@ -175,13 +179,23 @@ enum { ARCH_TABLE_PROBE = 16 };
 struct arch_environment {
 	struct arch_counter counter; /* without counter_address */
 	struct arch_pairing pairing; /* without function and count; area 0: no per-thread state */
-	bool thread_clock_by_rseq;   /* ARCH_CLOCK_THREAD may trust a cleared rseq_cs (threads.h) */
 	/*
-	 * Code that stands for activations that were dropped: the record is in the
-	 * register that the pairing routines say, and every clock reads the moment
-	 * that they give. Else false.
+	 * ARCH_CLOCK_THREAD may trust that the kernel clears rseq_cs when it switches
+	 * a thread out (threads.h). Then these are needed, too: a descriptor whose
+	 * section is never executed, the same for all code of the arena, and what
+	 * ticks are worth: ns = (ticks * ticks_multiplier >> 64) << ticks_shift.
+	 */
+	bool thread_clock_by_rseq;
+	taddr_t clock_descriptor;
+	uint64_t ticks_multiplier;
+	unsigned ticks_shift;
+	/*
+	 * Code that stands for activations that were dropped. ARCH_OP_RECORD is what
+	 * is in register undo_record (a number of the architecture's), and every clock
+	 * reads the moment that is in the record (pair_record.moments). Else false.
 	 */
 	bool undo;
+	uint8_t undo_record;
 };
 
 /* True if the operation does something besides setting its result. */

@@ -6,13 +6,15 @@
  *
  *	lea -128(%rsp),%rsp     where the red zone may be live
  *	push of each scratch register that is live
- *	push %rax               which carries the flags, or mov to a dead register
- *	lahf; seto %al
+ *	push of each register wanted by name, or mov to a dead register
+ *	lahf; seto %al          and away with rax where it is wanted by name itself
+ *	lea -8*slots(%rsp),%rsp
  *	... the snippets ...
+ *	lea 8*slots(%rsp),%rsp
  *	add $127,%al; sahf      and so on, in the opposite order
  *
- * rcx, which can be tested without flags, is moved to a dead register rather
- * than pushed; so is rax where it carries the flags.
+ * Wanted by name are rax, rcx and rdx, if at all: rax carries the flags, rcx can
+ * be tested without them, and some instructions leave no choice.
  */
 #include "arch/x86_64/x86.h"
 
@@ -20,26 +22,40 @@ enum { RED_ZONE = 128 };
 
 /* frame->saves: the lowest bits say which scratch registers are pushed. */
 enum frame_save {
-	SAVE_SCRATCH = 1 << 0, /* ... to 1 << 3 */
-	SAVE_RED_ZONE = 1 << 4,
-	SAVE_RAX = 1 << 5,	/* pushes rax, which carries the flags */
-	SAVE_FLAGS = 1 << 6,	/* lahf ... sahf */
-	SAVE_OVERFLOW = 1 << 7, /* seto ... add */
-	MOVE_RCX = 1 << 8,	/* rcx is kept in a dead register: bits 9 to 12 */
-	MOVE_RAX = 1 << 13,	/* rax likewise: in the scratch register behind the last */
-	MOVE_RCX_TO = 9,
+	SAVE_SCRATCH = 1 << 0, /* ... to 1 << 8 */
+	SAVE_SCRATCHES = (SAVE_SCRATCH << ARCH_SCRATCH_MAX) - 1,
+	SAVE_RED_ZONE = 1 << 9,
+	SAVE_FLAGS = 1 << 10,	 /* lahf ... sahf */
+	SAVE_OVERFLOW = 1 << 11, /* seto ... add */
+
+	/* Where something is kept: eight bits each, from bit 16 on; 0: where it was. */
+	KEEP_SHIFT = 16,
+	KEEP_BITS = 8,
+	KEEP_MOVED = 0x10, /* in the register that the low four bits name */
+	KEEP_PUSHED = 0x20,
 };
 
-/* Those with short encodings first; callee-saved ones last. Never rsp; not r12, whose ModRM
- * form as a base is a byte longer. */
+/* What is kept: registers by their numbers, which are the same, and the flags. */
+enum frame_kept { KEPT_RAX = RAX, KEPT_RCX = RCX, KEPT_RDX = RDX, KEPT_FLAGS, KEPT };
+
+/* Those with short encodings first; callee-saved ones last. Never rsp. */
 static const uint8_t order[] = {RAX, RCX, RDX, RSI, RDI, R11, R10, R9, R8, RBX, RBP, R13, R14, R15};
 
 enum { ORDER = sizeof(order) };
 
-/* The first register of `order` that is not in `used`; prefers dead ones. */
+static unsigned kept(const struct arch_frame *f, unsigned what)
+{
+	return f->saves >> (KEEP_SHIFT + KEEP_BITS * what) & ((1 << KEEP_BITS) - 1);
+}
+
+/*
+ * The first register of `order` that is not in `used`; prefers dead ones. r12,
+ * whose ModRM form as a base is a byte longer and not known to all snippets, is
+ * what is left for the eighth that programs want.
+ */
 static unsigned take(arch_regset live, arch_regset *used, bool *dead)
 {
-	unsigned found = R11;
+	unsigned found = R12;
 
 	*dead = false;
 	for (size_t i = 0; i < ORDER && !*dead; i++) {
@@ -55,70 +71,82 @@ static unsigned take(arch_regset live, arch_regset *used, bool *dead)
 			found = order[i];
 			break;
 		}
+	if (found == R12)
+		*dead = !(live & SET(R12));
 	*used |= SET(found);
 	return found;
 }
 
-/* A dead register that nothing else uses, for something live; false if there is none. */
-static bool take_dead(arch_regset live, arch_regset *used, unsigned *reg)
+/* Keeps something in a dead register that nothing else uses, or on the stack. */
+static void keep(struct arch_frame *f, unsigned what, arch_regset *used)
 {
+	uint64_t where = KEEP_PUSHED;
+
 	for (size_t i = 0; i < ORDER; i++)
-		if (!((*used | live) & SET(order[i]))) {
-			*reg = order[i];
+		if (!((*used | f->live) & SET(order[i]))) {
+			where = KEEP_MOVED | order[i];
 			*used |= SET(order[i]);
-			return true;
+			break;
 		}
-	return false;
+	f->saves |= where << (KEEP_SHIFT + KEEP_BITS * what);
 }
 
-static void save_flags(struct arch_frame *f, arch_regset *used)
+/* The registers that are wanted by name, in `named`, and the flags if rax is. */
+static void keep_named(struct arch_frame *f, arch_regset named, arch_regset *used)
 {
-	if (!(f->needs & ARCH_NEED_FLAGS) || !(f->live & SET_FLAGS))
-		return;
-	f->saves |= SAVE_FLAGS;
-	if (f->live & FLAG_OF)
-		f->saves |= SAVE_OVERFLOW;
-	*used |= SET(RAX);
+	static const uint8_t names[] = {RCX, RAX, RDX};
+
+	for (size_t i = 0; i < sizeof(names); i++)
+		if (named & (f->live | f->reads) & SET(names[i]))
+			keep(f, names[i], used);
+	if ((f->saves & SAVE_FLAGS) && (f->fixed & SET(RAX)))
+		keep(f, KEPT_FLAGS, used);
+}
+
+static bool pushes(const struct arch_frame *f)
+{
+	bool any = (f->saves & SAVE_SCRATCHES) || f->slots;
+
+	for (unsigned what = 0; what < KEPT; what++)
+		any = any || kept(f, what) == KEEP_PUSHED;
+	return any;
 }
 
 /* Chooses registers and ways of saving. */
 static void plan(struct arch_frame *f)
 {
-	arch_regset used = 0;
-	unsigned n = 0, spare;
+	arch_regset named, used;
+	unsigned n = 0;
 	bool dead;
 
 	f->saves = f->pushed = 0;
+	f->fixed &= SET(RAX) | SET(RCX) | SET(RDX);
 	if (f->needs & ARCH_NEED_FLAGS)
 		f->needs &= ~ARCH_NEED_TEST;
-	save_flags(f, &used);
+	named = f->fixed;
+	if ((f->needs & ARCH_NEED_FLAGS) && (f->live & SET_FLAGS)) {
+		f->saves |= f->live & FLAG_OF ? SAVE_FLAGS | SAVE_OVERFLOW : SAVE_FLAGS;
+		named |= SET(RAX);
+	}
 	if (f->needs & ARCH_NEED_TEST) {
 		f->reg[n++] = RCX;
-		used |= SET(RCX);
+		named |= SET(RCX);
+		/* Whoever wants rcx by name does not count it among the scratch registers. */
+		if (f->fixed & SET(RCX))
+			f->scratch++;
 	}
-	for (; n < f->scratch && n < ARCH_SCRATCH_MAX; n++) {
+	used = named | f->reads;
+	if (f->scratch > ARCH_SCRATCH_MAX)
+		f->scratch = ARCH_SCRATCH_MAX;
+	for (; n < f->scratch; n++) {
 		f->reg[n] = (uint8_t)take(f->live, &used, &dead);
 		if (!dead)
-			f->saves |= SAVE_SCRATCH << n;
-	}
-	if ((f->needs & ARCH_NEED_TEST) && (f->live & SET(RCX))) {
-		if (take_dead(f->live, &used, &spare))
-			f->saves |= MOVE_RCX | spare << MOVE_RCX_TO;
-		else
-			f->saves |= SAVE_SCRATCH;
-	}
-	if ((f->saves & SAVE_FLAGS) && (f->live & SET(RAX))) {
-		if (n < ARCH_SCRATCH_MAX && take_dead(f->live, &used, &spare)) {
-			f->reg[n] = (uint8_t)spare;
-			f->saves |= MOVE_RAX;
-		} else {
-			f->saves |= SAVE_RAX;
-		}
+			f->saves |= (uint64_t)SAVE_SCRATCH << n;
 	}
 	/* From here on scratch counts what is there. */
 	f->scratch = (uint8_t)n;
-	if (f->red_zone &&
-	    ((f->saves & (SAVE_SCRATCH * 15 | SAVE_RAX)) || (f->needs & ARCH_NEED_STACK)))
+	keep_named(f, named, &used);
+	if (f->red_zone && (pushes(f) || (f->needs & ARCH_NEED_STACK)))
 		f->saves |= SAVE_RED_ZONE;
 }
 
@@ -143,6 +171,27 @@ static void push(struct arch_buf *out, struct arch_frame *f, unsigned reg)
 	arch_note_pushed(out, f->pushed);
 }
 
+/* lea bytes(%rsp),%rsp with four bytes of displacement */
+static void emit_step(struct arch_buf *out, int32_t bytes)
+{
+	static const uint8_t step[] = {0x48, 0x8d, 0xa4, 0x24};
+
+	x86_emit(out, step, sizeof(step));
+	x86_emit32(out, (uint32_t)bytes);
+}
+
+static void open_named(struct arch_buf *out, struct arch_frame *f)
+{
+	static const uint8_t names[] = {RAX, RCX, RDX};
+
+	for (size_t i = 0; i < sizeof(names); i++)
+		if (kept(f, names[i]) == KEEP_PUSHED)
+			push(out, f, names[i]);
+	for (size_t i = 0; i < sizeof(names); i++)
+		if (kept(f, names[i]) & KEEP_MOVED)
+			emit_move(out, kept(f, names[i]) & 15, names[i]);
+}
+
 void arch_frame_open(struct arch_buf *out, struct arch_frame *f)
 {
 	static const uint8_t step_over[] = {0x48, 0x8d, 0x64, 0x24, 0x80}; /* lea -128(%rsp),%rsp */
@@ -155,18 +204,22 @@ void arch_frame_open(struct arch_buf *out, struct arch_frame *f)
 		arch_note_pushed(out, f->pushed);
 	}
 	for (unsigned i = 0; i < f->scratch; i++)
-		if (f->saves & SAVE_SCRATCH << i)
+		if (f->saves & (uint64_t)SAVE_SCRATCH << i)
 			push(out, f, f->reg[i]);
-	if (f->saves & SAVE_RAX)
-		push(out, f, RAX);
-	if (f->saves & MOVE_RCX)
-		emit_move(out, f->saves >> MOVE_RCX_TO & 15, RCX);
-	if (f->saves & MOVE_RAX)
-		emit_move(out, f->reg[f->scratch], RAX);
+	open_named(out, f);
 	if (f->saves & SAVE_FLAGS)
 		x86_emit8(out, 0x9f);
 	if (f->saves & SAVE_OVERFLOW)
 		x86_emit(out, seto, sizeof(seto));
+	if (kept(f, KEPT_FLAGS) == KEEP_PUSHED)
+		push(out, f, RAX);
+	else if (kept(f, KEPT_FLAGS))
+		emit_move(out, kept(f, KEPT_FLAGS) & 15, RAX);
+	if (f->slots) {
+		emit_step(out, -8 * f->slots);
+		f->pushed += 8 * f->slots;
+		arch_note_pushed(out, f->pushed);
+	}
 }
 
 static void pop(struct arch_buf *out, unsigned reg, size_t *pushed)
@@ -176,27 +229,56 @@ static void pop(struct arch_buf *out, unsigned reg, size_t *pushed)
 	arch_note_pushed(out, *pushed);
 }
 
-void arch_frame_close(struct arch_buf *out, const struct arch_frame *f)
+static void close_flags(struct arch_buf *out, const struct arch_frame *f, size_t *pushed)
 {
-	static const uint8_t step_back[] = {0x48, 0x8d, 0xa4, 0x24, RED_ZONE, 0, 0, 0};
 	static const uint8_t overflow[] = {0x04, 0x7f}; /* add $127,%al: OF if al is 1 */
-	size_t pushed = f->pushed;
 
+	if (kept(f, KEPT_FLAGS) == KEEP_PUSHED)
+		pop(out, RAX, pushed);
+	else if (kept(f, KEPT_FLAGS))
+		emit_move(out, RAX, kept(f, KEPT_FLAGS) & 15);
 	if (f->saves & SAVE_OVERFLOW)
 		x86_emit(out, overflow, sizeof(overflow));
 	if (f->saves & SAVE_FLAGS)
 		x86_emit8(out, 0x9e);
-	if (f->saves & MOVE_RAX)
-		emit_move(out, RAX, f->reg[f->scratch]);
-	if (f->saves & MOVE_RCX)
-		emit_move(out, RCX, f->saves >> MOVE_RCX_TO & 15);
-	if (f->saves & SAVE_RAX)
-		pop(out, RAX, &pushed);
+}
+
+void arch_frame_close(struct arch_buf *out, const struct arch_frame *f)
+{
+	static const uint8_t names[] = {RDX, RCX, RAX};
+	size_t pushed = f->pushed;
+
+	if (f->slots) {
+		emit_step(out, 8 * f->slots);
+		pushed -= 8 * f->slots;
+		arch_note_pushed(out, pushed);
+	}
+	close_flags(out, f, &pushed);
+	for (size_t i = 0; i < sizeof(names); i++)
+		if (kept(f, names[i]) & KEEP_MOVED)
+			emit_move(out, names[i], kept(f, names[i]) & 15);
+	for (size_t i = 0; i < sizeof(names); i++)
+		if (kept(f, names[i]) == KEEP_PUSHED)
+			pop(out, names[i], &pushed);
 	for (unsigned i = f->scratch; i-- > 0;)
-		if (f->saves & SAVE_SCRATCH << i)
+		if (f->saves & (uint64_t)SAVE_SCRATCH << i)
 			pop(out, f->reg[i], &pushed);
 	if (f->saves & SAVE_RED_ZONE) {
-		x86_emit(out, step_back, sizeof(step_back));
+		emit_step(out, RED_ZONE);
 		arch_note_pushed(out, 0);
 	}
+}
+
+bool x86_frame_find(const struct arch_frame *f, unsigned reg, unsigned *at)
+{
+	const unsigned where = reg < KEPT_FLAGS ? kept(f, reg) : 0;
+
+	*at = where & KEEP_MOVED ? where & 15 : reg;
+	if (where != KEEP_PUSHED)
+		return true;
+	/* Below it: those pushed later, the flags, the slots. */
+	*at = 8u * f->slots + (kept(f, KEPT_FLAGS) == KEEP_PUSHED ? 8 : 0);
+	for (unsigned later = reg + 1; later < KEPT_FLAGS; later++)
+		*at += kept(f, later) == KEEP_PUSHED ? 8 : 0;
+	return false;
 }

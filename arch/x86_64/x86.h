@@ -206,6 +206,13 @@ void x86_emit_relative(struct arch_buf *out, taddr_t target);
 /* `count` bytes that do nothing. */
 void x86_emit_nops(struct arch_buf *out, size_t count);
 
+/*
+ * Where in an open frame the contents that register `reg` had at the place are:
+ * true: in register *at, false: on the stack, *at bytes above the stack pointer.
+ * For registers that the frame `reads`, or does not change.
+ */
+bool x86_frame_find(const struct arch_frame *frame, unsigned reg, unsigned *at);
+
 static inline int64_t x86_read_signed(const uint8_t *bytes, size_t size)
 {
 	uint64_t value = 0;
