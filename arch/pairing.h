@@ -9,7 +9,7 @@
  *     0              struct pair_config                       one page
  *     pair_keys()    u64 thread pointer, 0: free              by record number
  *     pair_owners()  u32 thread id; the kernel gives a child zeros here
- *     pair_records() struct pair_record                       16 KiB each
+ *     pair_records() struct pair_record                       64 KiB each
  *
  * A thread finds its record by hashing its thread pointer and looking at
  * PAIR_PROBE places; it claims a free place with a compare-exchange. Only a
@@ -56,15 +56,20 @@
 
 enum {
 	PAIR_ID_BITS = 17, /* functions 1 .. 2^17 - 1; stack pointers below 2^47 */
-	PAIR_RECORD_SHIFT = 14,
+	PAIR_RECORD_SHIFT = 16,
 	PAIR_PROBE = 64,
 	PAIR_HOME = 640,  /* activations on the thread's own stack */
 	PAIR_OTHER = 128, /* elsewhere */
 	PAIR_OTHER_PROBE = 16,
-	PAIR_WORDS = 496,
+	PAIR_CHUNK = 64, /* words that are of one kind (struct pair_shared) */
+	PAIR_CHUNKS = 103,
+	PAIR_WORDS = 6632, /* the last ones are never used */
 	PAIR_CONFIG_SIZE = 4096,
 	PAIR_SHIFT_MIN = 6, /* log2 of the number of records */
 	PAIR_SHIFT_MAX = 12,
+	PAIR_UNDO_SHIFT = 9, /* log2 of the functions of one table of undo routines */
+	PAIR_UNDO_TABLES = 1 << (PAIR_ID_BITS - PAIR_UNDO_SHIFT),
+	PAIR_CLOCKS = 4, /* of enum arch_clock */
 };
 
 #define PAIR_ID_MASK   ((1ull << PAIR_ID_BITS) - 1)
@@ -90,18 +95,56 @@ struct pair_config {
 	/* Addresses of words that are counted up: no record to be had, no room in
 	 * the record, exits without an entry. */
 	uint64_t lost, overflow, orphans;
+	uint64_t shared; /* address of the struct pair_shared */
+};
+
+/*
+ * What all processes of a family share, and the mutator changes while they run;
+ * in the code of an arena, so that the target cannot write it.
+ */
+struct pair_shared {
+	/*
+	 * The sequence that is never in a register: rseq_cs points here where the
+	 * thread has not been switched out since it read its CPU time (struct
+	 * rseq_cs, include/uapi/linux/rseq.h). Nothing of it is ever executed.
+	 */
+	uint32_t version, flags;
+	uint64_t start_ip, post_commit_offset, abort_ip;
+	uint32_t filling, signature; /* abort_ip is behind the signature */
+	uint64_t never[2];	     /* the sequence, and where abort_ip points */
+	/* Bytes of `words` that may be in use, whole chunks: a new thread's are cleared. */
+	uint32_t words;
+	uint8_t clocks[PAIR_CHUNKS]; /* by chunk: 1 + the clock of its timers, 0: no timers */
+	/*
+	 * Undo routines: addresses of tables of 2^PAIR_UNDO_SHIFT addresses, by
+	 * function; 0: none.
+	 */
+	uint64_t undo[PAIR_UNDO_TABLES];
 };
 
 struct pair_entry {
-	uint64_t tag;	/* 0: none */
-	uint64_t start; /* PAIR_INHERITED, or what those who stand on this keep with it */
+	uint64_t tag; /* 0: none. With function 0 it is a mark: nobody's, for undoing */
+	/*
+	 * PAIR_INHERITED, or what those who stand on this keep with it: when it was
+	 * entered, in ticks; of a mark: when the thread was on its way out. 0: not known.
+	 */
+	uint64_t start;
 };
 
 struct pair_record {
 	uint64_t lo, size; /* the thread's own stack, both << PAIR_ID_BITS; size 0: not known */
 	uint32_t depth;	   /* of home, in bytes */
 	uint32_t tid;	   /* 0: not in use */
-	uint64_t unused[11];
+	/*
+	 * Thread CPU time in ns less the ticks in ns, true as long as rseq_cs points to
+	 * the struct pair_shared; 0: not known.
+	 */
+	uint64_t cpu_offset;
+	/* CPU time of the thread at the tick at which it was last on its way out; 0: not kept. */
+	uint64_t out_ticks, out_cpu;
+	/* For undo routines: the mark's time (0: none), the entry's start, and what the clocks say. */
+	uint64_t dropped_at, dropped_start, moments[PAIR_CLOCKS];
+	uint64_t unused[10];
 	struct pair_entry end; /* tag UINT64_MAX */
 	struct pair_entry home[PAIR_HOME];
 	struct pair_entry other[PAIR_OTHER];
@@ -109,6 +152,8 @@ struct pair_record {
 };
 
 _Static_assert(sizeof(struct pair_record) == 1 << PAIR_RECORD_SHIFT, "records lie in a row");
+_Static_assert(offsetof(struct pair_record, words) % 64 == 0, "words fill cache lines");
+_Static_assert(PAIR_CHUNKS *PAIR_CHUNK <= PAIR_WORDS, "chunks are in the record");
 
 static inline size_t pair_keys(void)
 {
@@ -146,11 +191,13 @@ static inline uint32_t pair_hash(uint64_t thread_pointer, unsigned shift)
 
 /* What the emitted code must know. */
 struct arch_pairing {
-	taddr_t area;	      /* anywhere */
-	unsigned shift;	      /* as in its configuration */
-	int32_t tid_offset;   /* the thread's id (32 bits) relative to the thread pointer */
-	uint32_t function;    /* 1 .. PAIR_ID_MASK */
-	taddr_t enter, leave; /* the routines, in reach */
+	taddr_t area;		    /* anywhere */
+	unsigned shift;		    /* as in its configuration */
+	int32_t tid_offset;	    /* the thread's id (32 bits) relative to the thread pointer */
+	uint32_t function;	    /* 0 (a mark) or 1 .. PAIR_ID_MASK */
+	taddr_t record;		    /* the routines, in reach */
+	taddr_t enter, leave;	    /* ... */
+	taddr_t enter_op, leave_op; /* ... */
 	/* Counts entries, or exits that have found their entry; NULL: nothing. */
 	const struct arch_counter *count;
 };
@@ -162,13 +209,59 @@ extern const int64_t arch_thread_block_lo, arch_thread_block_hi;
 bool arch_thread_pointer_is_sane(taddr_t pointer, uint64_t first);
 
 /*
- * Emits the two routines, once for each arena; the offsets of their entries are
+ * Emits the routines, once for each arena; the offsets of their entries are
  * stored. They do all of the work; snippets do the usual case themselves. A
  * thread that runs one holds an address in the snippet in a register.
  */
-enum { ARCH_PAIRING_ROUTINES = 2048 };
+enum arch_pairing_routine {
+	ARCH_PAIRING_RECORD,
+	ARCH_PAIRING_ENTER, /* of arch_emit_enter() */
+	ARCH_PAIRING_LEAVE,
+	ARCH_PAIRING_ENTER_OP, /* of arch_emit_enter_op() */
+	ARCH_PAIRING_LEAVE_OP,
+	ARCH_PAIRING_KINDS
+};
+enum { ARCH_PAIRING_ROUTINES = 6144 };
 void arch_emit_pairing_routines(struct arch_buf *out, const struct arch_pairing *spec,
-				size_t *enter, size_t *leave);
+				size_t offsets[ARCH_PAIRING_KINDS]);
+
+/*
+ * Operations of programs, for arch_emit_program(). Registers are numbers of the
+ * architecture, all different, none the stack pointer.
+ */
+enum { ARCH_STATE_TEMPS = 3 };
+struct arch_state_code {
+	uint8_t result, second; /* written, at any time; `second` by leave only */
+	uint8_t record; /* read and kept: of an earlier RECORD, may be 0; ARCH_NO_REGISTER: it is found */
+	uint8_t temps[ARCH_STATE_TEMPS]; /* changed */
+	size_t pushed; /* bytes on the stack since the frame was opened: for arch_note_pushed() */
+	size_t before; /* + pushed: distance to the target's stack pointer at the point */
+};
+
+/*
+ * The thread's record (made if need be, 0 if there is none); function
+ * spec->function is entered: the address of its pair_entry, 0 if it is not
+ * kept; it is left: 1 or 0, and its start word. Flags change, and memory below
+ * the stack pointer; the frame has stepped over the red zone. All ways end at
+ * the end of `out`. spec->count is not used. A function of 0 enters a mark.
+ */
+enum { ARCH_STATE_HOT = 192, ARCH_STATE_COLD = 224 }; /* bytes of each, at most */
+void arch_emit_record_op(const struct arch_pairing *spec, const struct arch_state_code *code,
+			 struct arch_buf *out, struct arch_buf *cold);
+void arch_emit_enter_op(const struct arch_pairing *spec, const struct arch_state_code *code,
+			struct arch_buf *out, struct arch_buf *cold);
+void arch_emit_leave_op(const struct arch_pairing *spec, const struct arch_state_code *code,
+			struct arch_buf *out, struct arch_buf *cold);
+
+/*
+ * Undo routines: what runs where an activation is dropped. Called by the
+ * routines above with the address of the record in register
+ * arch_undo_record; it keeps that and all of arch_undo_live. The red zone is
+ * stepped over. Ends with what arch_emit_undo_return() emits.
+ */
+extern const uint8_t arch_undo_record;
+extern const arch_regset arch_undo_live;
+void arch_emit_undo_return(struct arch_buf *out);
 
 /*
  * Snippets in the shape of arch_emit_count(): raise the needs of a frame, then

@@ -143,7 +143,7 @@ static int write_routines(struct session *s, struct place *p, struct dinst_error
 {
 	struct arch_pairing spec;
 	struct arch_buf out = {0};
-	size_t enter = 0, leave = 0;
+	size_t offsets[ARCH_PAIRING_KINDS] = {0};
 	taddr_t at;
 	int status;
 
@@ -154,15 +154,15 @@ static int write_routines(struct session *s, struct place *p, struct dinst_error
 	out.bytes = heap_map(p->heap, at, ARCH_PAIRING_ROUTINES);
 	out.size = ARCH_PAIRING_ROUTINES;
 	out.pc = at;
-	arch_emit_pairing_routines(&out, &spec, &enter, &leave);
+	arch_emit_pairing_routines(&out, &spec, offsets);
 	if (out.status != ARCH_OK) {
 		heap_free_code(p->heap, at);
 		return dinst_fail(e, DINST_UNSUPPORTED,
 				  "there is no per-thread state on this processor (%d)",
 				  out.status);
 	}
-	p->enter = at + enter;
-	p->leave = at + leave;
+	p->enter = at + offsets[ARCH_PAIRING_ENTER];
+	p->leave = at + offsets[ARCH_PAIRING_LEAVE];
 	return 0;
 }
 

@@ -456,13 +456,13 @@ static void emit_leave_routine(struct arch_buf *out, const struct arch_pairing *
 }
 
 void arch_emit_pairing_routines(struct arch_buf *out, const struct arch_pairing *spec,
-				size_t *enter, size_t *leave)
+				size_t offsets[ARCH_PAIRING_KINDS])
 {
 	if (spec->shift < PAIR_SHIFT_MIN || spec->shift > PAIR_SHIFT_MAX)
 		x86_fail(out, ARCH_OUT_OF_RANGE);
-	*enter = out->used;
+	offsets[ARCH_PAIRING_ENTER] = out->used;
 	emit_enter_routine(out, spec);
-	*leave = out->used;
+	offsets[ARCH_PAIRING_LEAVE] = out->used;
 	emit_leave_routine(out, spec);
 }
 

@@ -233,7 +233,7 @@ static inline int setup(void **state)
 {
 	struct arch_pairing spec = {.shift = SHIFT};
 	struct arch_buf out;
-	size_t enter, leave;
+	size_t offsets[ARCH_PAIRING_KINDS];
 
 	(void)state;
 	assert_true(
@@ -262,11 +262,11 @@ static inline int setup(void **state)
 	memset(code, NOT_CODE, CODE_SIZE);
 	spec.area = (taddr_t)(uintptr_t)area;
 	out = (struct arch_buf){.bytes = code, .size = CODE_SIZE, .pc = (taddr_t)(uintptr_t)code};
-	arch_emit_pairing_routines(&out, &spec, &enter, &leave);
+	arch_emit_pairing_routines(&out, &spec, offsets);
 	if (out.status != ARCH_OK || out.used > ARCH_PAIRING_ROUTINES)
 		return -1;
-	spec.enter = enter_routine = out.pc + enter;
-	spec.leave = leave_routine = out.pc + leave;
+	spec.enter = enter_routine = out.pc + offsets[ARCH_PAIRING_ENTER];
+	spec.leave = leave_routine = out.pc + offsets[ARCH_PAIRING_LEAVE];
 	code_used = out.used;
 	cold_used = COLD_AT;
 	for (spec.function = 1; spec.function <= MANY; spec.function++) {
