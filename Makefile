@@ -140,7 +140,7 @@ target_bin := $(target_shared) \
 example_bin := $(patsubst %.c,$(O)/%,$(wildcard examples/*.c))
 
 man_pages := $(wildcard docs/*.[1-8] docs/man/*.[1-8])
-data_files := $(wildcard data/*)
+data_files := $(wildcard data/metrics/*.mdl)
 real_scripts := $(filter-out %/lib.sh,$(wildcard tests/real/*.sh))
 hostile_scripts := $(filter-out %/lib.sh,$(wildcard tests/hostile/*.sh))
 fuzz_scripts := $(wildcard tests/fuzz/*.sh)
@@ -326,7 +326,7 @@ fmt:
 	clang-format -i $(style_src)
 
 install: all
-	$(INSTALL) -d $(DESTDIR)$(bindir) $(DESTDIR)$(sbindir) $(DESTDIR)$(libexecdir) $(DESTDIR)$(datadir)
+	$(INSTALL) -d $(DESTDIR)$(bindir) $(DESTDIR)$(sbindir) $(DESTDIR)$(libexecdir) $(DESTDIR)$(datadir)/metrics
 	$(INSTALL) -m 755 $(O)/dinst $(DESTDIR)$(bindir)/dinst
 	$(INSTALL) -m 755 $(O)/dinstd $(DESTDIR)$(sbindir)/dinstd
 	$(INSTALL) -m 755 $(O)/dinst-mutator $(DESTDIR)$(libexecdir)/dinst-mutator
@@ -334,13 +334,13 @@ install: all
 		dir=$(DESTDIR)$(mandir)/man$${page##*.}; \
 		$(INSTALL) -d $$dir; $(INSTALL) -m 644 $$page $$dir/; \
 	done
-	@set -e; for file in $(data_files); do $(INSTALL) -m 644 $$file $(DESTDIR)$(datadir)/; done
+	@set -e; for file in $(data_files); do $(INSTALL) -m 644 $$file $(DESTDIR)$(datadir)/metrics/; done
 
 uninstall:
 	rm -f $(DESTDIR)$(bindir)/dinst $(DESTDIR)$(sbindir)/dinstd $(DESTDIR)$(libexecdir)/dinst-mutator
 	rm -f $(foreach page,$(man_pages),$(DESTDIR)$(mandir)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)))
-	rm -f $(foreach file,$(data_files),$(DESTDIR)$(datadir)/$(notdir $(file)))
-	-rmdir $(DESTDIR)$(libexecdir) $(DESTDIR)$(datadir) 2>/dev/null
+	rm -f $(foreach file,$(data_files),$(DESTDIR)$(datadir)/metrics/$(notdir $(file)))
+	-rmdir $(DESTDIR)$(libexecdir) $(DESTDIR)$(datadir)/metrics $(DESTDIR)$(datadir) 2>/dev/null
 
 clean:
 	rm -rf $(O)
