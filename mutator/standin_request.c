@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* standin_request.c - goes when the parts are there. */
 #include "mutator/variable.h"
-struct variable *variable_ref(struct variable *v) { return v; }
-void variable_unref(struct session *s, struct variable *v) { (void)s; (void)v; }
-enum arch_clock ticks_wall_clock(void) { return ARCH_CLOCK_TICKS; }
 __attribute__((weak)) void arch_program_optimise(struct arch_program *p) { (void)p; }
 __attribute__((weak)) void arch_program_sizes(const struct arch_program *p, size_t *hot, size_t *cold) { (void)p; *hot = *cold = 0; }
 __attribute__((weak)) void arch_program_needs(const struct arch_program *p, const struct arch_environment *env, struct arch_frame *frame) { (void)p; (void)env; (void)frame; }

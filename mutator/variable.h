@@ -8,12 +8,21 @@
  *   LEVEL        one word, locked operations, in one place        the family
  *   FLAG         a word in each thread's record                   nobody
  *   TIMER        two words in each thread's record, and a TOTAL   nobody / the family
- *   DISTRIBUTION VARIABLE_BUCKETS TOTALs in a row, then sum; min and max as LEVELs
+ *   DISTRIBUTION VARIABLE_BUCKETS TOTALs in a row, then sum; min and max as words
  *   TABLE        struct arch_table: from keys to elements         the family
  *
- * A variable of a request that is many has `elements` of its form in a row: the
- * element of key k is at k's place in the request's table, minus one. Element
- * `elements - 1` is for keys that found no place.
+ * A variable of a request that is many has `elements` of its form in a row, one
+ * more than its table has places: the element of key k is at k's place in the
+ * table, minus one. The last element is for keys that found no place.
+ *
+ *   element k of      is at
+ *   TOTAL, TIMER      variable_counter() + 8 * k
+ *   LEVEL             word + 8 * k
+ *   DISTRIBUTION      variable_counter() + 8 * VARIABLE_ROW * k: buckets, sum;
+ *                     word + 16 * k: min, max (INT64_MAX and INT64_MIN at first)
+ *
+ * What is in records is there once, whatever the elements: a thread's timer runs
+ * or it does not, and the element that is known when it stops gets the time.
  *
  * A timer in a record (times as its clock gives them, ticks or ns):
  *   word 0   how often it was started and not stopped (low 32 bits); times it
@@ -51,7 +60,10 @@ static inline uint64_t variable_bucket_start(unsigned bucket)
 	return (uint64_t)(bucket - (e << 5)) << e;
 }
 
-enum { VARIABLE_ELEMENTS = 16384, VARIABLE_PLACES = 16 };
+enum { VARIABLE_ROW = VARIABLE_BUCKETS + 1 }; /* counters of a distribution; the sum is the last */
+
+/* The most places of a table; all of them a power of two. See variable_table_places(). */
+enum { VARIABLE_ELEMENTS = 16384, VARIABLE_ELEMENTS_MIN = 64, VARIABLE_PLACES = 16 };
 
 struct variable {
 	char *name;
@@ -62,6 +74,7 @@ struct variable {
 	unsigned references;
 	/* FLAG, TIMER: offset of its first word in struct pair_record; 0: none yet. */
 	uint32_t record_offset;
+	int64_t last; /* TIMER: what it was when it was read last, ns */
 	/* LEVEL, TABLE, min and max of a DISTRIBUTION: the word or table, the same for all places. */
 	taddr_t word;
 	struct place *word_place;
@@ -73,7 +86,13 @@ struct variable {
 	unsigned place_count;
 };
 
-/* `form` and `elements` are set; nothing is allocated in the target yet. Reference count 1. */
+/* How many places a table has whose vectors are of that form: what is large has fewer. */
+unsigned variable_table_places(enum variable_form form);
+
+/*
+ * `form` and `elements` are set (of a TABLE: its places, a power of two; of its vectors one more);
+ * the clock of timers by their type. Nothing is allocated in the target yet. Reference count 1.
+ */
 struct variable *variable_new(const char *name, enum mdl_vartype type, enum variable_form form,
 			      unsigned elements, struct dinst_error *e);
 struct variable *variable_ref(struct variable *v);
@@ -81,11 +100,14 @@ struct variable *variable_ref(struct variable *v);
  * do, until no thread is in them). */
 void variable_unref(struct session *s, struct variable *v);
 
-/* Makes sure that place p can use it. DINST_NO_MEMORY: the place is full; DINST_REFUSED: no
- * per-thread state here. */
+/*
+ * Makes sure that place p can use it. DINST_NO_MEMORY: the place is full; DINST_REFUSED: no
+ * per-thread state here. threads_prepare() was there for forms that live in records.
+ */
 int variable_prepare(struct session *s, struct variable *v, struct place *p, struct dinst_error *e);
 
-/* Address of what code at place p adds to: the counter, of element 0. variable_prepare() was there. */
+/* Address of what code at place p adds to: the counter, of element 0; of a LEVEL or TABLE its word.
+ * 0: FLAG. variable_prepare() was there. */
 taddr_t variable_counter(const struct variable *v, const struct place *p);
 
 /* ---------------------------------------------------------------- values */
@@ -108,9 +130,17 @@ struct variable_value {
  * included, without stopping anything. After the target has ended what it was
  * then. variable_value_release() frees what it holds.
  */
-int variable_read(struct session *s, const struct variable *v, unsigned element,
+int variable_read(struct session *s, struct variable *v, unsigned element,
 		  struct variable_value *out, struct dinst_error *e);
 void variable_value_release(struct variable_value *value);
+/* Values of elements [first, first + count) of a TOTAL, LEVEL or TIMER. Memory that no element was
+ * ever written to is not touched. */
+int variable_read_row(struct session *s, struct variable *v, unsigned first, unsigned count,
+		      int64_t *values, struct dinst_error *e);
+/* `later` - `earlier`: what was recorded in between. Min and max of a distribution are those of its
+ * buckets then. Releases nothing; *value may be `later`. */
+int variable_difference(const struct variable_value *later, const struct variable_value *earlier,
+			struct variable_value *value, struct dinst_error *e);
 /* Value at fraction q (0 to 1) of a distribution; 0 where it is empty. */
 int64_t variable_quantile(const struct variable_value *value, double q);
 
@@ -120,9 +150,14 @@ int variable_keys(struct session *s, const struct variable *table, uint64_t **ke
 
 /* -------------------------------------------------------------- time */
 
-/* ns for a number of ticks of ARCH_CLOCK_TICKS, and what code multiplies by: ns = ticks * m >> 64
- * << shift. Calibrated once; DINST_UNSUPPORTED where the clock is not steady. */
+/*
+ * Finds out how long a tick of ARCH_CLOCK_TICKS is, once: the factor then stays, so that no total
+ * ever goes back. It takes 50 ms since ticks_begin(), or since it is called: not while anything is
+ * stopped. DINST_UNSUPPORTED where the clock is not steady; the text says why.
+ */
+void ticks_begin(void);
 int ticks_calibrate(struct dinst_error *e);
+/* ns for a number of ticks, and what code multiplies by: ns = ticks * multiplier >> 64 << shift. */
 uint64_t ticks_to_ns(uint64_t ticks);
 void ticks_factor(uint64_t *multiplier, unsigned *shift);
 /* CLOCK_MONOTONIC ns at tick 0, for $now. */

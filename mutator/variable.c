@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * variable.c - where variables live: taking what they need in the target, and
+ * giving it back. What they are worth is in variable_read.c.
+ *
+ * Never gives back what code may still use: that is what references are for.
+ */
+#include "mutator/variable.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutator/threads.h"
+
+enum {
+	WORD = sizeof(uint64_t),
+	TIMER_WORDS = 2,
+	TABLE_HEAD = sizeof(struct arch_table) / WORD,
+	DISTRIBUTION_PLACES = 256, /* 4 MiB of each CPU's block */
+};
+
+unsigned variable_table_places(enum variable_form form)
+{
+	return form == VARIABLE_DISTRIBUTION ? DISTRIBUTION_PLACES : VARIABLE_ELEMENTS;
+}
+
+static enum arch_clock clock_of(enum mdl_vartype type)
+{
+	if (type == MDL_THREAD_TIMER)
+		return ARCH_CLOCK_THREAD;
+	if (type == MDL_PROCESS_TIMER)
+		return ARCH_CLOCK_PROCESS;
+	return ticks_wall_clock();
+}
+
+struct variable *variable_new(const char *name, enum mdl_vartype type, enum variable_form form,
+			      unsigned elements, struct dinst_error *e)
+{
+	struct variable *v;
+
+	if (!elements || (form == VARIABLE_TABLE && elements & (elements - 1))) {
+		dinst_fail(e, DINST_FAILED, "a variable cannot have %u elements", elements);
+		return NULL;
+	}
+	v = calloc(1, sizeof(*v));
+	if (v)
+		v->name = strdup(name);
+	if (!v || !v->name) {
+		free(v);
+		dinst_fail(e, DINST_NO_MEMORY, "out of memory for a variable");
+		return NULL;
+	}
+	v->type = type;
+	v->form = form;
+	v->elements = elements;
+	v->references = 1;
+	if (form == VARIABLE_TIMER)
+		v->clock = clock_of(type);
+	return v;
+}
+
+struct variable *variable_ref(struct variable *v)
+{
+	v->references++;
+	return v;
+}
+
+void variable_unref(struct session *s, struct variable *v)
+{
+	if (!v || --v->references)
+		return;
+	for (unsigned i = 0; i < v->place_count; i++)
+		heap_unref_counter(v->in[i].place->heap, v->in[i].counter);
+	if (v->word)
+		heap_unref_counter(v->word_place->heap, v->word);
+	if (v->record_offset)
+		threads_drop_words(s, v->record_offset,
+				   v->form == VARIABLE_TIMER ? TIMER_WORDS : 1);
+	free(v->name);
+	free(v);
+}
+
+/* ------------------------------------------------------------ preparation */
+
+static int take_words(struct session *s, struct variable *v, struct dinst_error *e)
+{
+	const bool timer = v->form == VARIABLE_TIMER;
+
+	if (v->record_offset)
+		return 0;
+	return threads_take_words(s, timer ? TIMER_WORDS : 1, timer ? &v->clock : NULL,
+				  &v->record_offset, e);
+}
+
+static unsigned log2_of(unsigned power)
+{
+	unsigned shift = 0;
+
+	while (1u << shift < power)
+		shift++;
+	return shift;
+}
+
+/* What is one for all places; it goes to the first that needs it. */
+static int make_shared(struct variable *v, struct place *p, struct dinst_error *e)
+{
+	size_t count = v->elements;
+	int status;
+
+	if (v->word)
+		return 0;
+	if (v->form == VARIABLE_TABLE)
+		count += TABLE_HEAD;
+	else if (v->form == VARIABLE_DISTRIBUTION)
+		count *= 2;
+	status = heap_alloc_words(p->heap, count, &v->word, e);
+	if (status < 0)
+		return status;
+	v->word_place = p;
+	if (v->form == VARIABLE_TABLE)
+		heap_write_word(p->heap, v->word + offsetof(struct arch_table, shift),
+				log2_of(v->elements));
+	for (size_t k = 0; v->form == VARIABLE_DISTRIBUTION && k < v->elements; k++) {
+		heap_write_word(p->heap, v->word + 2 * WORD * k, INT64_MAX);
+		heap_write_word(p->heap, v->word + 2 * WORD * k + WORD, (uint64_t)INT64_MIN);
+	}
+	return 0;
+}
+
+static bool is_in(const struct variable *v, const struct place *p)
+{
+	for (unsigned i = 0; i < v->place_count; i++)
+		if (v->in[i].place == p)
+			return true;
+	return false;
+}
+
+static int make_counters(struct variable *v, struct place *p, struct dinst_error *e)
+{
+	const size_t each = v->form == VARIABLE_DISTRIBUTION ? VARIABLE_ROW : 1;
+	int status;
+
+	if (is_in(v, p))
+		return 0;
+	if (v->place_count == VARIABLE_PLACES)
+		return dinst_fail(e, DINST_NO_MEMORY, "%s is used in too many arenas", v->name);
+	status =
+		heap_alloc_counters(p->heap, v->elements * each, &v->in[v->place_count].counter, e);
+	if (status >= 0)
+		v->in[v->place_count++].place = p;
+	return status;
+}
+
+int variable_prepare(struct session *s, struct variable *v, struct place *p, struct dinst_error *e)
+{
+	int status = 0;
+
+	if (v->form == VARIABLE_FLAG || v->form == VARIABLE_TIMER)
+		status = take_words(s, v, e);
+	if (status >= 0 && (v->form == VARIABLE_LEVEL || v->form == VARIABLE_TABLE ||
+			    v->form == VARIABLE_DISTRIBUTION))
+		status = make_shared(v, p, e);
+	if (status >= 0 && (v->form == VARIABLE_TOTAL || v->form == VARIABLE_TIMER ||
+			    v->form == VARIABLE_DISTRIBUTION))
+		status = make_counters(v, p, e);
+	return status < 0 ? status : 0;
+}
+
+taddr_t variable_counter(const struct variable *v, const struct place *p)
+{
+	if (v->form == VARIABLE_LEVEL || v->form == VARIABLE_TABLE)
+		return v->word;
+	for (unsigned i = 0; i < v->place_count; i++)
+		if (v->in[i].place == p)
+			return v->in[i].counter;
+	return 0;
+}
