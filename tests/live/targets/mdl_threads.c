@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* build: -O2 -rdynamic -fno-inline -fno-optimize-sibling-calls */
+/*
+ * mdl_threads.c - ten threads that each call a function of their own, which calls
+ * leaf() as often as its thread's number says; and that can be held inside.
+ *
+ * Prints "ready". Commands:
+ *   go N      each thread calls work_I N times, and each of those leaf() I + 1 times; "done"
+ *   hold      each thread goes into work_I and stays there; "held" when all are inside
+ *   free N    those go on: leaf() N times more each, then out; "done"
+ *   names     the threads' ids, in the order of their numbers
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { THREADS = 10 };
+enum command { NOTHING, GO, HOLD };
+
+struct thread {
+	pthread_t thread;
+	long tid;
+	int number;
+};
+
+static struct thread threads[THREADS];
+static pthread_barrier_t begin, end;
+static enum command command;
+static long rounds, extra;
+static atomic_int inside, released;
+
+volatile unsigned long sink;
+
+__attribute__((noinline, noclone)) unsigned long leaf(unsigned long n)
+{
+	sink = n;
+	return n * 3 + 1;
+}
+
+static void hold_here(void)
+{
+	atomic_fetch_add(&inside, 1);
+	while (!atomic_load(&released))
+		usleep(1000);
+	for (long i = 0; i < extra; i++)
+		leaf(i);
+}
+
+/* Each is a function of its own, with calls in the middle. */
+#define WORK(i)                                                              \
+	__attribute__((noinline, noclone)) unsigned long work_##i(long hold) \
+	{                                                                    \
+		unsigned long sum = i;                                       \
+                                                                             \
+		if (hold)                                                    \
+			hold_here();                                         \
+		else                                                         \
+			for (long k = 0; k <= i; k++)                        \
+				sum += leaf(k);                              \
+		return sum ^ (i << 8);                                       \
+	}
+WORK(0)
+WORK(1)
+WORK(2)
+WORK(3)
+WORK(4)
+WORK(5)
+WORK(6)
+WORK(7)
+WORK(8)
+WORK(9)
+
+static unsigned long (*const work[THREADS])(long) = {work_0, work_1, work_2, work_3, work_4,
+						     work_5, work_6, work_7, work_8, work_9};
+
+static void *run(void *arg)
+{
+	struct thread *t = arg;
+	char name[16];
+
+	snprintf(name, sizeof(name), "worker-%d", t->number);
+	pthread_setname_np(pthread_self(), name);
+	t->tid = syscall(SYS_gettid);
+	for (;;) {
+		pthread_barrier_wait(&begin);
+		if (command == GO)
+			for (long i = 0; i < rounds; i++)
+				sink = work[t->number](0);
+		else if (command == HOLD)
+			sink = work[t->number](1);
+		pthread_barrier_wait(&end);
+	}
+	return NULL;
+}
+
+static void everybody(enum command c)
+{
+	command = c;
+	pthread_barrier_wait(&begin);
+	pthread_barrier_wait(&end);
+}
+
+static void answer(const char *line)
+{
+	if (sscanf(line, "go %ld", &rounds) == 1) {
+		everybody(GO);
+		puts("done");
+	} else if (!strncmp(line, "hold", 4)) {
+		atomic_store(&inside, 0);
+		atomic_store(&released, 0);
+		command = HOLD;
+		pthread_barrier_wait(&begin);
+		while (atomic_load(&inside) < THREADS)
+			usleep(1000);
+		puts("held");
+	} else if (sscanf(line, "free %ld", &extra) == 1) {
+		atomic_store(&released, 1);
+		pthread_barrier_wait(&end);
+		puts("done");
+	} else if (!strncmp(line, "names", 5)) {
+		for (int i = 0; i < THREADS; i++)
+			printf("%ld%c", threads[i].tid, i < THREADS - 1 ? ' ' : '\n');
+	}
+}
+
+int main(void)
+{
+	char line[100];
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	pthread_barrier_init(&begin, NULL, THREADS + 1);
+	pthread_barrier_init(&end, NULL, THREADS + 1);
+	for (int i = 0; i < THREADS; i++) {
+		threads[i].number = i;
+		if (pthread_create(&threads[i].thread, NULL, run, &threads[i]) != 0)
+			return 1;
+	}
+	everybody(NOTHING);
+	puts("ready");
+	while (fgets(line, sizeof(line), stdin))
+		answer(line);
+	return 0;
+}

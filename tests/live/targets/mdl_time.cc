@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+/* build: -O2 -rdynamic -fno-inline */
+/*
+ * mdl_time.cc - timed functions whose time the program knows itself, by clocks
+ * that are placed by hand: recursion, mutual recursion, tail calls, functions
+ * that are left by exceptions and longjmp, and what a caller does beside them.
+ *
+ * Prints "ready". Commands are "NAME ROUNDS [MS]"; each answers with one line
+ * of "key value" pairs, times in ns:
+ *   fib R N      fib(N) R times            calls, wall, cpu (of the outermost)
+ *   mutual R N   even(N) and odd           calls, wall, cpu
+ *   share R MS   outer: own work, then inner's      outer_wall, outer_own, inner_wall, cpu ones
+ *   tail R MS    first -> second -> third by jumps  first, second, third: until the jump
+ *   throw R MS   left by an exception; the catcher works on    left
+ *   jump R MS    left by longjmp; the lander works on          left
+ *   request R    works and sleeps for random times             calls, wall
+ *   wait MS      stays inside of held() while its caller is asked for more: "inside",
+ *                then on the command "on": the rest of its time   rest
+ */
+#include <csetjmp>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <unistd.h>
+
+#define KEEP extern "C" __attribute__((noinline, noclone))
+
+static int64_t wall()
+{
+	timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+static int64_t cpu()
+{
+	timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+/* Computes for that long. Not instrumented by anybody. */
+KEEP void spin(int64_t ns)
+{
+	const int64_t end = cpu() + ns;
+
+	while (cpu() < end)
+		;
+}
+
+static volatile unsigned long fib_calls, mutual_calls;
+
+KEEP unsigned long fib(unsigned n)
+{
+	fib_calls = fib_calls + 1;
+	if (n < 2) {
+		for (volatile int i = 0; i < 30; i = i + 1)
+			;
+		return n;
+	}
+	return fib(n - 1) + fib(n - 2);
+}
+
+KEEP bool odd(unsigned n);
+
+KEEP bool even(unsigned n)
+{
+	volatile bool result;
+
+	mutual_calls = mutual_calls + 1;
+	for (volatile int i = 0; i < 30; i = i + 1)
+		;
+	result = n == 0 || odd(n - 1);
+	return result;
+}
+
+KEEP bool odd(unsigned n)
+{
+	volatile bool result;
+
+	mutual_calls = mutual_calls + 1;
+	for (volatile int i = 0; i < 30; i = i + 1)
+		;
+	result = n != 0 && even(n - 1);
+	return result;
+}
+
+/* What a caller does itself and what it has done for it. */
+static int64_t outer_own, inner_wall, inner_cpu;
+
+KEEP void inner(int64_t ns)
+{
+	spin(ns);
+}
+
+KEEP void outer(int64_t ns)
+{
+	int64_t t0 = wall(), c0, t1;
+
+	for (volatile long i = 0; i < ns / 4; i = i + 1)
+		;
+	t1 = wall();
+	c0 = cpu();
+	inner(ns);
+	inner_wall += wall() - t1;
+	inner_cpu += cpu() - c0;
+	outer_own += t1 - t0;
+}
+
+/* Jumps, not calls: the time until the jump is the function's own. */
+static int64_t chain[3], chain_since;
+
+static void until_here(int i)
+{
+	const int64_t now = wall();
+
+	chain[i] += now - chain_since;
+	chain_since = now;
+}
+
+KEEP long third(int64_t ns)
+{
+	spin(ns);
+	until_here(2);
+	return ns;
+}
+
+KEEP long second(int64_t ns)
+{
+	spin(ns);
+	until_here(1);
+	return third(ns);
+}
+
+KEEP long first(int64_t ns)
+{
+	spin(ns);
+	until_here(0);
+	return second(ns);
+}
+
+/* Left without a return, from three levels below. */
+static int64_t left_at;
+static jmp_buf back;
+
+KEEP void thrower(int64_t ns, int levels)
+{
+	if (levels > 0) {
+		thrower(ns, levels - 1);
+		asm volatile("");
+		return;
+	}
+	spin(ns);
+	left_at = wall();
+	throw 1;
+}
+
+volatile bool never;
+
+KEEP void jumper(int64_t ns, int levels)
+{
+	if (levels > 0) {
+		jumper(ns, levels - 1);
+		asm volatile("");
+		return;
+	}
+	spin(ns);
+	left_at = wall();
+	if (!never)
+		longjmp(back, 1);
+}
+
+KEEP int64_t catcher(int64_t ns)
+{
+	const int64_t start = wall();
+
+	try {
+		thrower(ns, 3);
+	} catch (int) {
+		spin(2 * ns);
+	}
+	return left_at - start;
+}
+
+KEEP int64_t lander(int64_t ns)
+{
+	static int64_t start;
+
+	start = wall();
+	if (setjmp(back) == 0)
+		jumper(ns, 3);
+	else
+		spin(2 * ns);
+	return left_at - start;
+}
+
+KEEP void request(int64_t ns)
+{
+	if (ns % 3 == 0)
+		usleep(ns / 1000);
+	else
+		spin(ns);
+}
+
+/* Inside when the request comes. */
+KEEP void held(int64_t ns)
+{
+	char line[100];
+
+	puts("inside");
+	if (!fgets(line, sizeof(line), stdin))
+		exit(1);
+	const int64_t start = wall(), c = cpu();
+	spin(ns);
+	printf("rest %ld cpu %ld\n", (long)(wall() - start), (long)(cpu() - c));
+}
+
+static void answer(const char *name, long rounds, long more)
+{
+	const int64_t w = wall(), c = cpu(), ns = more * 1000000;
+	int64_t left = 0, spent = 0;
+	unsigned long sum = 0;
+
+	fib_calls = mutual_calls = 0;
+	outer_own = inner_wall = inner_cpu = 0;
+	memset(chain, 0, sizeof(chain));
+	for (long i = 0; i < rounds; i++) {
+		if (!strcmp(name, "fib"))
+			sum += fib(more);
+		else if (!strcmp(name, "mutual"))
+			sum += even(more);
+		else if (!strcmp(name, "share"))
+			outer(ns);
+		else if (!strcmp(name, "tail")) {
+			chain_since = wall();
+			first(ns);
+		} else if (!strcmp(name, "throw"))
+			left += catcher(ns);
+		else if (!strcmp(name, "jump"))
+			left += lander(ns);
+		else if (!strcmp(name, "request")) {
+			const int64_t t = wall();
+
+			request(50000 + (i * 7919) % 100 * 10000);
+			spent += wall() - t;
+		}
+	}
+	printf("calls %lu wall %ld cpu %ld own %ld inner_wall %ld inner_cpu %ld first %ld second %ld third %ld "
+	       "left %ld spent %ld sum %lu\n",
+	       fib_calls + mutual_calls, (long)(wall() - w), (long)(cpu() - c), (long)outer_own,
+	       (long)inner_wall, (long)inner_cpu, (long)chain[0], (long)chain[1], (long)chain[2],
+	       (long)left, (long)spent, sum);
+}
+
+int main()
+{
+	char line[100], name[32];
+	long rounds, more;
+
+	setvbuf(stdout, nullptr, _IOLBF, 0);
+	puts("ready");
+	while (fgets(line, sizeof(line), stdin)) {
+		rounds = 1;
+		more = 1;
+		if (sscanf(line, "%31s %ld %ld", name, &rounds, &more) < 1)
+			continue;
+		if (!strcmp(name, "wait"))
+			held(rounds * 1000000);
+		else
+			answer(name, rounds, more);
+	}
+	return 0;
+}
