@@ -76,11 +76,21 @@ void variable_unref(struct session *s, struct variable *v)
 	if (v->record_offset)
 		threads_drop_words(s, v->record_offset,
 				   v->form == VARIABLE_TIMER ? TIMER_WORDS : 1);
+	free(v->keys);
 	free(v->name);
 	free(v);
 }
 
 /* ------------------------------------------------------------ preparation */
+
+static unsigned log2_of(unsigned power)
+{
+	unsigned shift = 0;
+
+	while (1u << shift < power)
+		shift++;
+	return shift;
+}
 
 static int take_words(struct session *s, struct variable *v, struct dinst_error *e)
 {
@@ -92,13 +102,69 @@ static int take_words(struct session *s, struct variable *v, struct dinst_error 
 				  &v->record_offset, e);
 }
 
-static unsigned log2_of(unsigned power)
-{
-	unsigned shift = 0;
+/* ----------------------------------------------------------------- tables */
 
-	while (1u << shift < power)
-		shift++;
-	return shift;
+/*
+ * The words of a table's places with just these keys: each at the first free
+ * place of its probe sequence, as code would find it, and what is left over is
+ * taken. NULL: no memory, or no place for one of them.
+ */
+static uint64_t *fill_table(const struct variable *table, const uint64_t *keys, size_t count)
+{
+	const size_t places = table->elements;
+	uint64_t *words = calloc(places, sizeof(*words));
+
+	for (size_t k = 0; words && k < count; k++) {
+		const size_t first = arch_table_hash(keys[k], log2_of(table->elements));
+		size_t n = 0, at = first;
+
+		while (n < ARCH_TABLE_PROBE && words[at] && words[at] != keys[k] + 1)
+			at = (first + ++n) % places;
+		if (n == ARCH_TABLE_PROBE || keys[k] >= VARIABLE_NO_KEY) {
+			free(words);
+			return NULL;
+		}
+		words[at] = keys[k] + 1;
+	}
+	for (size_t at = 0; words && at < places; at++)
+		if (!words[at])
+			words[at] = VARIABLE_NO_KEY + 1;
+	return words;
+}
+
+int variable_set_keys(struct session *s, struct variable *table, const uint64_t *keys, size_t count,
+		      struct dinst_error *e)
+{
+	uint64_t *words = fill_table(table, keys, count);
+
+	(void)s;
+	free(words);
+	free(table->keys);
+	table->keys = words ? calloc(count + 1, sizeof(*keys)) : NULL;
+	if (!table->keys)
+		return dinst_fail(e, DINST_NO_MEMORY, "no more than %u objects at a time",
+				  table->elements);
+	memcpy(table->keys, keys, count * sizeof(*keys));
+	table->key_count = count;
+	return 0;
+}
+
+static int make_table(struct variable *v, struct place *p, struct dinst_error *e)
+{
+	const taddr_t at = v->word + offsetof(struct arch_table, keys);
+	uint64_t *words;
+
+	heap_write_word(p->heap, v->word + offsetof(struct arch_table, shift),
+			log2_of(v->elements));
+	if (!v->keys)
+		return 0;
+	words = fill_table(v, v->keys, v->key_count);
+	if (!words)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for a table");
+	for (size_t k = 0; k < v->elements; k++)
+		heap_write_word(p->heap, at + WORD * k, words[k]);
+	free(words);
+	return 0;
 }
 
 /* What is one for all places; it goes to the first that needs it. */
@@ -118,8 +184,7 @@ static int make_shared(struct variable *v, struct place *p, struct dinst_error *
 		return status;
 	v->word_place = p;
 	if (v->form == VARIABLE_TABLE)
-		heap_write_word(p->heap, v->word + offsetof(struct arch_table, shift),
-				log2_of(v->elements));
+		return make_table(v, p, e);
 	for (size_t k = 0; v->form == VARIABLE_DISTRIBUTION && k < v->elements; k++) {
 		heap_write_word(p->heap, v->word + 2 * WORD * k, INT64_MAX);
 		heap_write_word(p->heap, v->word + 2 * WORD * k + WORD, (uint64_t)INT64_MIN);

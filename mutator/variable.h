@@ -65,6 +65,9 @@ enum { VARIABLE_ROW = VARIABLE_BUCKETS + 1 }; /* counters of a distribution; the
 /* The most places of a table; all of them a power of two. See variable_table_places(). */
 enum { VARIABLE_ELEMENTS = 16384, VARIABLE_ELEMENTS_MIN = 64, VARIABLE_PLACES = 16 };
 
+/* A key that no object has: of places that are taken by nothing. */
+#define VARIABLE_NO_KEY (UINT64_MAX - 1)
+
 struct variable {
 	char *name;
 	enum mdl_vartype type;
@@ -74,6 +77,8 @@ struct variable {
 	unsigned references;
 	/* FLAG, TIMER: offset of its first word in struct pair_record; 0: none yet. */
 	uint32_t record_offset;
+	uint64_t *keys; /* TABLE: variable_set_keys(), or NULL */
+	size_t key_count;
 	int64_t last; /* TIMER: what it was when it was read last, ns */
 	/* LEVEL, TABLE, min and max of a DISTRIBUTION: the word or table, the same for all places. */
 	taddr_t word;
@@ -99,6 +104,13 @@ struct variable *variable_ref(struct variable *v);
 /* The last one gives back what it has in the target: code that uses it holds references (snippets
  * do, until no thread is in them). */
 void variable_unref(struct session *s, struct variable *v);
+
+/*
+ * For a TABLE that nothing uses yet: it has these keys from the beginning and never gets others.
+ * DINST_NO_MEMORY: too many for its places.
+ */
+int variable_set_keys(struct session *s, struct variable *table, const uint64_t *keys, size_t count,
+		      struct dinst_error *e);
 
 /*
  * Makes sure that place p can use it. DINST_NO_MEMORY: the place is full; DINST_REFUSED: no

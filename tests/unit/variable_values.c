@@ -365,6 +365,50 @@ static void keys_by_place(void **state)
 	finish(&f);
 }
 
+/* A table of given keys has each of them where code looks for it, and no free place. */
+static void given_keys(void **state)
+{
+	enum { KEYS = 40, PLACES = 256 };
+	struct dinst_error e = {0};
+	uint64_t given[PLACES], *keys, full;
+	struct arch_table *table;
+	struct variable *v;
+	struct fixture f;
+	size_t places, found = 0;
+	bool *used;
+
+	(void)state;
+	start(&f);
+	for (unsigned k = 0; k < PLACES; k++)
+		given[k] = k * 64;
+	v = variable_new("t", MDL_VOID, VARIABLE_TABLE, PLACES, &e);
+	assert_non_null(v);
+	assert_int_equal(variable_set_keys(&f.session, v, given, KEYS, &e), 0);
+	assert_int_equal(variable_prepare(&f.session, v, &f.place[0], &e), 0);
+	table = heap_map(f.place[0].heap, variable_counter(v, &f.place[0]), 1);
+	for (unsigned k = 0; k < PLACES; k++)
+		assert_int_not_equal(table->keys[k], 0);
+	for (unsigned k = 0; k < KEYS; k++) {
+		size_t at = arch_table_hash(given[k], (unsigned)table->shift), n = 0;
+
+		while (n < ARCH_TABLE_PROBE && table->keys[at] != given[k] + 1)
+			n++, at = (at + 1) % PLACES;
+		assert_true(n < ARCH_TABLE_PROBE);
+	}
+	assert_int_equal(variable_keys(&f.session, v, &keys, &used, &places, &full, &e), 0);
+	for (size_t k = 0; k < places; k++)
+		found += used[k];
+	assert_int_equal(found, KEYS);
+	free(keys);
+	free(used);
+	/* Where not all of them fit, none is taken. */
+	for (unsigned k = 0; k < PLACES; k++)
+		given[k] = 0x9e3779b97f4a7c15ull * k;
+	assert_int_equal(variable_set_keys(&f.session, v, given, PLACES, &e), DINST_NO_MEMORY);
+	variable_unref(&f.session, v);
+	finish(&f);
+}
+
 /* Half of what a variable needs is not kept when there is no room for the other half. */
 static void full_places_change_nothing(void **state)
 {
@@ -451,6 +495,7 @@ int main(void)
 		cmocka_unit_test(totals_of_all_places),
 		cmocka_unit_test(levels_are_one_word),
 		cmocka_unit_test(keys_by_place),
+		cmocka_unit_test(given_keys),
 		cmocka_unit_test(full_places_change_nothing),
 		cmocka_unit_test(ticks_are_ns),
 	};
