@@ -483,7 +483,7 @@ static void test_guards(void **state)
 	       OP(LOAD, .result = 6, .size = 8, .a = 5, .number = 0x80), OP(IF, .a = 6, .label = 2),
 	       OP(COUNT, .number = 0x48, .immediate = 1), OP(LABEL, .label = 2));
 	EXPECT("a flag that something may have changed",
-	       "v3 = record\nv4 = load.u64 [v3 + 0x80]\ncount [v0 + 0x40], v4\nenter 0x7\n"
+	       "v3 = record\nv4 = load.u64 [v3 + 0x80]\ncount [v0 + 0x40], v4\nenter v0 0x7\n"
 	       "v4 = load.u64 [v3 + 0x80]\ncount [v0 + 0x40], v4\n",
 	       OP(RECORD, .result = 3), OP(LOAD, .result = 4, .size = 8, .a = 3, .number = 0x80),
 	       OP(COUNT, .number = 0x40, .b = 4), OP(ENTER, .number = 7),

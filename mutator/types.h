@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * types.h - what DWARF says of a target's data: where globals are, what types
+ * arguments, results and fields have. Read through libdw on first use, kept
+ * with the image; a file without DWARF, or with a damaged one, is as if nothing
+ * were known.
+ *
+ * Types are plain values; names in them belong to the image. Everything is
+ * about files: link-time addresses, never a target's memory.
+ */
+#ifndef DINST_MUTATOR_TYPES_H
+#define DINST_MUTATOR_TYPES_H
+
+#include "mutator/module.h"
+
+enum type_kind {
+	TYPE_UNKNOWN, /* no DWARF, or what is not understood: taken as a 64-bit integer */
+	TYPE_INTEGER, /* also char, bool and enums */
+	TYPE_POINTER, /* also references and arrays that decayed */
+	TYPE_FLOAT,   /* float, double: by size */
+	TYPE_STRUCT,  /* struct, union, class */
+	TYPE_ARRAY,
+	TYPE_OTHER, /* long double, vectors, complex numbers: nothing can be done with it */
+	TYPE_VOID,
+};
+
+struct type {
+	enum type_kind kind;
+	bool is_signed;
+	uint32_t size; /* bytes; 0: not known */
+	/* What it is made of: the image and the offset of its DIE, 0 where there is none. */
+	struct image *image;
+	uint64_t die;
+};
+
+/* A member of a struct, or a part of what a path leads to. */
+struct type_field {
+	struct type type;
+	uint64_t offset;    /* bytes */
+	uint8_t bit_offset; /* of a bit field, from the lowest bit at `offset` */
+	uint8_t bit_size;   /* 0: no bit field */
+};
+
+/* How often a path may go through pointers, and how many arguments are looked at. */
+enum { TYPE_ARGUMENTS = 32 };
+
+struct type_function {
+	bool known; /* there is DWARF of it */
+	bool variadic;
+	struct type result;
+	struct type arguments[TYPE_ARGUMENTS];
+	size_t argument_count;
+};
+
+/* Argument and result types of a function; `known` is false where there is no DWARF. */
+void types_of_function(struct image *img, uint32_t function, struct type_function *out);
+
+/* What a pointer or array leads to; TYPE_UNKNOWN where that is not known. */
+void type_target(const struct type *type, struct type *out);
+/* A member by name, those of unnamed members and of base classes included. False if there is none. */
+bool type_field(const struct type *type, const char *name, struct type_field *out);
+/* Up to `max` names of members, for messages. */
+size_t type_field_names(const struct type *type, const char **names, size_t max);
+
+/* A global of the target. */
+struct data_symbol {
+	struct module *module;
+	taddr_t address; /* in the target */
+	uint64_t size;	 /* bytes, 0: not known */
+	struct type type;
+};
+
+/*
+ * "name" (in all modules, the executable first) or "module:name" is a variable in
+ * one of the modules. DINST_NO_FUNCTION, with the nearest names, or DINST_NO_MODULE;
+ * DINST_REFUSED for what has no fixed address (thread-local variables).
+ */
+int data_symbol_find(const struct module_list *modules, const char *name, struct data_symbol *out,
+		     struct dinst_error *e);
+
+/* Releases what is kept with an image; image_close() does it. */
+void types_release(void *types);
+
+#endif
