@@ -91,16 +91,19 @@ arch_src := $(wildcard arch/common/*.c arch/$(ARCH)/*.c)
 aarch64_src := $(wildcard arch/common/*.c arch/aarch64/*.c)
 inject_src := $(wildcard inject/*.c)
 mutator_src := $(filter-out mutator/main.c,$(wildcard mutator/*.c))
+# The language: by hand, and made by bison and flex.
+mdl_src := $(wildcard mutator/mdl/*.c) mutator/mdl/parser.c mutator/mdl/lexer.c
+mdl_made := $(addprefix $(O)/mutator/mdl/,parser.c parser.h lexer.c)
 common_src := $(wildcard daemon/common/*.c)
 server_src := $(wildcard daemon/server/*.c)
 client_src := $(wildcard daemon/client/*.c)
 # What the tests may use of the daemon and the client: all but their main().
 face_src := $(filter-out %/main.c,$(server_src) $(client_src))
 
-libnames := arch inject mutator common face
+libnames := arch inject mdl mutator common face
 archives := $(libnames:%=$(O)/lib%.a)
 libnames += aarch64
-mutator_libs := $(O)/libmutator.a $(O)/libinject.a $(O)/libarch.a $(O)/libcommon.a
+mutator_libs := $(O)/libmutator.a $(O)/libmdl.a $(O)/libinject.a $(O)/libarch.a $(O)/libcommon.a
 MUTATOR_LIBS := $(CAPSTONE_LIBS) $(ELF_LIBS) $(UNWIND_LIBS) $(JANSSON_LIBS) $(LZMA_LIBS) -liberty -ldl
 
 programs :=
@@ -181,6 +184,29 @@ $(O)/%.o: %.c $(O)/.flags
 
 $(O)/arch/aarch64/%.o $(O)/tests/unit/aarch64_%.o: STATE := aarch64
 
+# The parser and the lexer are made in $(O). What flex writes compares signed with
+# unsigned and keeps functions that nobody calls; bison counts what it never reads.
+$(O)/mutator/mdl/parser.c: mutator/mdl/parser.y
+	@mkdir -p $(@D)
+	$(call say,BISON)
+	$(Q)bison -Werror -o $@ --defines=$(@:.c=.h) $<
+
+$(O)/mutator/mdl/parser.h: $(O)/mutator/mdl/parser.c ;
+
+$(O)/mutator/mdl/lexer.c: mutator/mdl/lexer.l
+	@mkdir -p $(@D)
+	$(call say,FLEX)
+	$(Q)flex -o $@ $<
+
+$(call objects,$(mdl_src)): CPPFLAGS += -I$(O)
+$(call objects,$(mdl_src)): | $(mdl_made)
+
+made_warnings := -Wno-sign-compare -Wno-unused-function -Wno-unused-but-set-variable \
+	-Wno-missing-prototypes
+$(O)/mutator/mdl/parser.o $(O)/mutator/mdl/lexer.o: %.o: %.c $(O)/.flags
+	$(call say,CC)
+	$(Q)$(CC) $(ALL_CFLAGS) $(made_warnings) $(CPPFLAGS) -MMD -MP -c -o $@ $<
+
 # The archives are made anew, so that a source that went away leaves nothing.
 define archive_rule
 $(O)/lib$(1).a: $(call objects,$($(1)_src))
@@ -197,7 +223,7 @@ $(O)/dinst-mutator: $(O)/mutator/main.o $(mutator_libs)
 		$(MUTATOR_LIBS)
 
 # The two ends of the socket need errors and checks of inject/, nothing above it.
-face_libs := $(O)/libcommon.a $(O)/libinject.a $(O)/libarch.a
+face_libs := $(O)/libcommon.a $(O)/libmdl.a $(O)/libinject.a $(O)/libarch.a
 link_face = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
 	-Wl,--start-group $(face_libs) -Wl,--end-group
 

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,11 +40,11 @@ static const struct {
 
 enum { CODE_COUNT = sizeof(code_names) / sizeof(code_names[0]) };
 
-/* Keeps the text one printable line: names of files and threads may hold anything. */
-static void make_one_line(char *text)
+/* Keeps the text printable: names of files and threads may hold anything. */
+static void make_printable(char *text, bool lines)
 {
 	for (; *text; text++)
-		if ((unsigned char)*text < 0x20 || *text == 0x7f)
+		if (((unsigned char)*text < 0x20 || *text == 0x7f) && !(lines && *text == '\n'))
 			*text = '?';
 }
 
@@ -52,7 +53,7 @@ static void fill(struct dinst_error *e, int code, const char *format, va_list ar
 	e->code = code;
 	if (vsnprintf(e->text, sizeof(e->text), format, args) < 0)
 		snprintf(e->text, sizeof(e->text), "%s", dinst_code_name(code));
-	make_one_line(e->text);
+	make_printable(e->text, false);
 }
 
 int dinst_fail(struct dinst_error *e, int code, const char *format, ...)
@@ -81,6 +82,19 @@ int dinst_fail_errno(struct dinst_error *e, int code, int errnum, const char *fo
 		va_end(args);
 		used = strlen(e->text);
 		snprintf(e->text + used, sizeof(e->text) - used, ": %s", strerror(errnum));
+	}
+	errno = saved;
+	return code;
+}
+
+int dinst_fail_text(struct dinst_error *e, int code, const char *text)
+{
+	int saved = errno;
+
+	if (e && !e->code) {
+		e->code = code;
+		snprintf(e->text, sizeof(e->text), "%s", text);
+		make_printable(e->text, true);
 	}
 	errno = saved;
 	return code;

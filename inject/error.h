@@ -35,11 +35,15 @@ enum dinst_code {
 	DINST_DAEMON = -18,	  /* daemon: not reachable, or died */
 };
 
-enum { DINST_ERROR_TEXT = 512 };
+enum { DINST_ERROR_TEXT = 2048 };
 
 struct dinst_error {
 	int code;		     /* enum dinst_code; 0 while nothing failed */
-	char text[DINST_ERROR_TEXT]; /* lower case, no full stop, no newline */
+	/*
+	 * Lower case, no full stop, one line; but what is wrong with a text of metrics has several
+	 * messages, each of them with the line that it is about.
+	 */
+	char text[DINST_ERROR_TEXT];
 };
 
 /*
@@ -52,6 +56,9 @@ int dinst_fail(struct dinst_error *e, int code, const char *format, ...)
 /* As dinst_fail, with ": " and the text of `errnum` appended. */
 int dinst_fail_errno(struct dinst_error *e, int code, int errnum, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
+
+/* As dinst_fail, with a text of several lines, or one that is passed on: its newlines stay. */
+int dinst_fail_text(struct dinst_error *e, int code, const char *text);
 
 void dinst_error_clear(struct dinst_error *e);
 

@@ -135,7 +135,7 @@ int link_open(struct link *l, bool start, struct dinst_error *e)
 			pause_ms(OPEN_PAUSE_MS);
 	}
 	socket_place_close(&place);
-	return err ? dinst_fail(e, err, "%s", why.text) : 0;
+	return err ? dinst_fail_text(e, err, why.text) : 0;
 }
 
 /* ------------------------------------------------------------------ calls */

@@ -244,7 +244,7 @@ int call(struct context *c, const char *method, json_t *params, json_t **result,
 		return dinst_fail(
 			e, DINST_NO_SESSION,
 			"there is no session (no daemon runs): dinst attach TARGET first");
-	return err ? dinst_fail(e, err, "%s", why.text) : 0;
+	return err ? dinst_fail_text(e, err, why.text) : 0;
 }
 
 json_t *ids_from_words(const struct arguments *a, struct dinst_error *e)

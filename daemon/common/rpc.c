@@ -336,7 +336,7 @@ int rpc_error_read(json_t *error, struct dinst_error *e)
 	const char *word = json_string_value(json_object_get(data, "code"));
 	int code = word ? dinst_code_from_name(word) : DINST_PROTOCOL;
 
-	return dinst_fail(e, code, "%s", text ? text : "the answer has an error without a text");
+	return dinst_fail_text(e, code, text ? text : "the answer has an error without a text");
 }
 
 json_t *rpc_text(const char *text)

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * constant.c - the value of an expression of numbers.
+ *
+ * Computes as the target would: 64 bits, signed, wrapping. What has no value
+ * there (a division by zero, a shift by more than all bits) has none here.
+ */
+#include "mutator/mdl/tree.h"
+
+static bool divided(int op, int64_t left, int64_t right, int64_t *value)
+{
+	if (!right)
+		return false;
+	/* the one quotient that does not fit */
+	if (right == -1)
+		*value = op == MDL_OP_DIV ? (int64_t)(0 - (uint64_t)left) : 0;
+	else
+		*value = op == MDL_OP_DIV ? left / right : left % right;
+	return true;
+}
+
+static bool binary(int op, int64_t left, int64_t right, int64_t *value)
+{
+	uint64_t a = (uint64_t)left, b = (uint64_t)right;
+
+	switch ((enum mdl_operator)op) {
+	case MDL_OP_MUL:
+		*value = (int64_t)(a * b);
+		return true;
+	case MDL_OP_DIV:
+	case MDL_OP_REM:
+		return divided(op, left, right, value);
+	case MDL_OP_ADD:
+		*value = (int64_t)(a + b);
+		return true;
+	case MDL_OP_SUB:
+		*value = (int64_t)(a - b);
+		return true;
+	case MDL_OP_SHL:
+		*value = b < 64 ? (int64_t)(a << b) : 0;
+		return b < 64;
+	case MDL_OP_SHR:
+		*value = b < 64 ? left >> b : 0;
+		return b < 64;
+	case MDL_OP_LT:
+		*value = left < right;
+		return true;
+	case MDL_OP_LE:
+		*value = left <= right;
+		return true;
+	case MDL_OP_GT:
+		*value = left > right;
+		return true;
+	case MDL_OP_GE:
+		*value = left >= right;
+		return true;
+	case MDL_OP_EQ:
+		*value = left == right;
+		return true;
+	case MDL_OP_NE:
+		*value = left != right;
+		return true;
+	case MDL_OP_AND:
+		*value = (int64_t)(a & b);
+		return true;
+	case MDL_OP_XOR:
+		*value = (int64_t)(a ^ b);
+		return true;
+	case MDL_OP_OR:
+		*value = (int64_t)(a | b);
+		return true;
+	case MDL_OP_BOTH:
+		*value = left && right;
+		return true;
+	case MDL_OP_EITHER:
+		*value = left || right;
+		return true;
+	}
+	return false;
+}
+
+bool constant_value(const struct mdl_expr *e, int64_t *value)
+{
+	int64_t left, right;
+
+	switch (e->kind) {
+	case MDL_INTEGER:
+		*value = e->number;
+		return true;
+	case MDL_UNARY:
+		if (!constant_value(e->left, &left))
+			return false;
+		*value = e->op == '!'	? !left
+			 : e->op == '~' ? ~left
+					: (int64_t)(0 - (uint64_t)left);
+		return true;
+	case MDL_BINARY:
+		return constant_value(e->left, &left) && constant_value(e->right, &right) &&
+		       binary(e->op, left, right, value);
+	case MDL_CHOICE:
+		return constant_value(e->condition, &left) &&
+		       constant_value(left ? e->left : e->right, value);
+	default:
+		return false;
+	}
+}

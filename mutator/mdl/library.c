@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * library.c - what is loaded.
+ *
+ * Owns the definitions of all texts and the memory they lie in. A text goes in
+ * whole or not at all; what a newer one replaces stays in memory, for those who
+ * use it.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutator/mdl/check.h"
+#include "mutator/mdl/private.h"
+
+int mdl_library_create(struct mdl_library **out, struct dinst_error *e)
+{
+	struct mdl_library *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the metrics");
+	*out = l;
+	return 0;
+}
+
+void mdl_library_free(struct mdl_library *l)
+{
+	struct kept_pool *k, *next;
+
+	if (!l)
+		return;
+	for (k = l->pools; k; k = next) {
+		struct pool pool = k->pool;
+
+		/* it lies in its own pool */
+		next = k->next;
+		pool_free(&pool);
+	}
+	free(l);
+}
+
+/* ------------------------------------------------------------------ commit */
+
+/*
+ * Each puts one definition into its list, which is sorted by name, in the place
+ * of the older one of its name.
+ */
+#define DEFINE_PUT(function, type, key)                                     \
+	static void function(struct type **list, struct type *d)            \
+	{                                                                   \
+		int order = 1;                                              \
+                                                                            \
+		while (*list && (order = strcmp((*list)->key, d->key)) < 0) \
+			list = &(*list)->next;                              \
+		d->next = *list && order == 0 ? (*list)->next : *list;      \
+		*list = d;                                                  \
+	}
+
+DEFINE_PUT(put_list, mdl_list, name)
+DEFINE_PUT(put_constraint, mdl_constraint, name)
+DEFINE_PUT(put_metric, mdl_metric, id)
+
+/* Statements of a text that is loaded again are replaced. */
+static void put_statements(struct mdl_library *l, struct mdl_statement *first, const char *file)
+{
+	struct mdl_statement **s = &l->statements;
+
+	while (*s) {
+		if (strcmp((*s)->place.file, file) == 0)
+			*s = (*s)->next;
+		else
+			s = &(*s)->next;
+	}
+	*s = first;
+}
+
+static void commit(struct mdl_library *l, struct parser *p, struct kept_pool *k)
+{
+	struct mdl_list *list, *next_list;
+	struct mdl_constraint *constraint, *next_constraint;
+	struct mdl_metric *metric, *next_metric;
+
+	for (list = p->unit.lists; list; list = next_list) {
+		next_list = list->next;
+		put_list(&l->lists, list);
+	}
+	for (constraint = p->unit.constraints; constraint; constraint = next_constraint) {
+		next_constraint = constraint->next;
+		put_constraint(&l->constraints, constraint);
+	}
+	for (metric = p->unit.metrics; metric; metric = next_metric) {
+		next_metric = metric->next;
+		put_metric(&l->metrics, metric);
+	}
+	put_statements(l, p->unit.statements, p->source->file);
+	p->source->next = l->sources;
+	l->sources = p->source;
+	k->next = l->pools;
+	l->pools = k;
+}
+
+/* --------------------------------------------------------------------- load */
+
+/* Copies of the text: one to be shown in messages, one to be read by the lexer. */
+static char *copy_text(struct parser *p, const char *file, const char *text, size_t size)
+{
+	char *buffer = malloc(size + 2);
+
+	p->source = pool_take(p->pool, sizeof(*p->source));
+	if (p->source) {
+		p->source->file = pool_copy(p->pool, file, strlen(file));
+		p->source->text = pool_copy(p->pool, text, size);
+		p->source->size = size;
+	}
+	if (!buffer || !p->source || !p->source->file || !p->source->text) {
+		free(buffer);
+		return NULL;
+	}
+	if (size)
+		memcpy(buffer, text, size);
+	buffer[size] = buffer[size + 1] = '\0';
+	return buffer;
+}
+
+/* Fills *e from what was found; 0 if that is nothing. */
+static int result(struct parser *p, const char *file, struct dinst_error *e)
+{
+	if (p->failed == DINST_NO_MEMORY)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory to read %s", file);
+	if (!p->messages.count)
+		return p->failed;
+	messages_end(&p->messages);
+	return dinst_fail_text(e, DINST_USAGE, p->messages.text);
+}
+
+int mdl_load_text(struct mdl_library *l, const char *file, const char *text, size_t size,
+		  struct dinst_error *e)
+{
+	char told[DINST_ERROR_TEXT];
+	struct pool pool = {0};
+	struct parser p = {.library = l, .pool = &pool};
+	struct kept_pool *k;
+	char *buffer;
+	int err;
+
+	if (size > TEXT_MOST)
+		return dinst_fail(e, DINST_USAGE, "%s is too large: %zu bytes, of at most %d", file,
+				  size, TEXT_MOST);
+	messages_init(&p.messages, told, sizeof(told));
+	buffer = copy_text(&p, file, text, size);
+	k = pool_take(&pool, sizeof(*k));
+	if (!buffer || !k) {
+		p.failed = DINST_NO_MEMORY;
+	} else {
+		parse(&p, buffer, size);
+		if (!p.failed && !p.messages.count)
+			check_unit(&p);
+	}
+	free(buffer);
+	err = result(&p, file, e);
+	if (err) {
+		pool_free(&pool);
+		return err;
+	}
+	k->pool = pool;
+	commit(l, &p, k);
+	return 0;
+}
+
+/* --------------------------------------------------------------------- find */
+
+const struct mdl_metric *mdl_find_metric(const struct mdl_library *l, const char *name)
+{
+	for (const struct mdl_metric *m = l->metrics; m; m = m->next)
+		if (strcmp(m->id, name) == 0)
+			return m;
+	for (const struct mdl_metric *m = l->metrics; m; m = m->next)
+		if (strcmp(m->name, name) == 0)
+			return m;
+	return NULL;
+}
+
+const struct mdl_constraint *mdl_find_constraint(const struct mdl_library *l, const char *name)
+{
+	for (const struct mdl_constraint *c = l->constraints; c; c = c->next)
+		if (strcmp(c->name, name) == 0)
+			return c;
+	return NULL;
+}
+
+const struct mdl_list *mdl_find_list(const struct mdl_library *l, const char *name)
+{
+	for (const struct mdl_list *list = l->lists; list; list = list->next)
+		if (strcmp(list->name, name) == 0)
+			return list;
+	return NULL;
+}
+
+const struct mdl_metric *mdl_metrics(const struct mdl_library *l)
+{
+	return l->metrics;
+}
+
+const struct mdl_constraint *mdl_constraints(const struct mdl_library *l)
+{
+	return l->constraints;
+}
+
+const struct mdl_statement *mdl_statements(const struct mdl_library *l)
+{
+	return l->statements;
+}
+
+const struct mdl_constraint *mdl_used_constraint(const struct mdl_library *l,
+						 const struct mdl_use *use)
+{
+	return use->constraint ? use->constraint : mdl_find_constraint(l, use->name);
+}
+
+/* ----------------------------------------------------------------- messages */
+
+int mdl_fail(const struct mdl_library *l, struct dinst_error *e, int code,
+	     const struct mdl_place *place, const char *format, ...)
+{
+	char told[DINST_ERROR_TEXT];
+	const struct source *source = NULL;
+	struct messages m;
+	va_list args;
+
+	for (const struct source *s = l ? l->sources : NULL; s && !source; s = s->next)
+		if (s->file == place->file)
+			source = s;
+	messages_init(&m, told, sizeof(told));
+	va_start(args, format);
+	messages_add_list(&m, source, place, format, args);
+	va_end(args);
+	return dinst_fail_text(e, code, told);
+}

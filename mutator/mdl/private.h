@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * private.h - what the parts of the front end know of each other.
+ *
+ *   pool.c       memory that is given back at once
+ *   messages.c   errors: place, line, caret; names that were meant
+ *   lexer.l parser.y   words, and how they go together
+ *   words.c      keywords, numbers, strings
+ *   build.c declare.c   trees, with their limits (tree.h)
+ *   unexpected.c what is said of a broken sentence
+ *   check.c where.c code.c scope.c   names, types and places (check.h)
+ *   library.c installed.c   what is loaded, and from where
+ *
+ * A text becomes a struct unit. Only if there is no error in it do its
+ * definitions go into the library, together with the pool they lie in.
+ */
+#ifndef DINST_MUTATOR_MDL_PRIVATE_H
+#define DINST_MUTATOR_MDL_PRIVATE_H
+
+#include <stdarg.h>
+
+#include "mutator/mdl/mdl.h"
+
+/* Limits that no honest text comes near to, and no other gets across. */
+enum {
+	TEXT_MOST = 1 << 20, /* bytes of one text */
+	NODES_MOST = 200000, /* of all trees of a text */
+	DEPTH_MOST = 200,    /* of one tree: everybody may walk trees by recursion */
+	STRING_MOST = 4096,  /* bytes of a name or string */
+	ARGUMENTS_MOST = 6,  /* of a call: what goes in registers */
+	ARGUMENT_LAST = 63,  /* $arg[n] */
+	DESCRIPTION_MOST = 4096,
+};
+
+/* ------------------------------------------------------------------ pool.c */
+
+struct pool_block;
+
+/* Memory of which nothing is given back but all. */
+struct pool {
+	struct pool_block *blocks;
+	size_t left; /* in the first block */
+};
+
+/* Zeroed and aligned for anything; NULL if there is none. */
+void *pool_take(struct pool *p, size_t size);
+/* A copy with a zero behind it. */
+char *pool_copy(struct pool *p, const char *bytes, size_t size);
+void pool_free(struct pool *p);
+
+/* -------------------------------------------------------------- messages.c */
+
+/* A text that places are in; kept for messages. */
+struct source {
+	const char *file; /* places point to it */
+	const char *text;
+	size_t size;
+	struct source *next;
+};
+
+/* Messages about one or more texts; those that do not fit are counted. */
+struct messages {
+	char *text;
+	size_t room, used;
+	unsigned count, left_out;
+};
+
+void messages_init(struct messages *m, char *text, size_t room);
+/* Adds "FILE:LINE:COLUMN: text", the line and a caret. */
+void messages_add(struct messages *m, const struct source *source, const struct mdl_place *place,
+		  const char *format, ...) __attribute__((format(printf, 4, 5)));
+void messages_add_list(struct messages *m, const struct source *source,
+		       const struct mdl_place *place, const char *format, va_list args);
+/* "... and N more errors", if some did not fit. */
+void messages_end(struct messages *m);
+
+/* ------------------------------------------------------------------ a text */
+
+/* What was parsed: declarations last first, statements in the order of the text. */
+struct unit {
+	struct mdl_list *lists;
+	struct mdl_constraint *constraints;
+	struct mdl_metric *metrics;
+	struct mdl_statement *statements;
+};
+
+enum { OPEN_MOST = 64 };
+
+struct parser {
+	const struct mdl_library *library; /* what is known already; may be NULL */
+	struct pool *pool;
+	struct source *source;
+	struct messages messages;
+	struct unit unit;
+	struct mdl_statement *last_statement;
+	size_t nodes;
+	int failed; /* enum dinst_code: there is no going on; else 0 */
+	/* of the lexer */
+	void *scanner;
+	void *escape; /* jmp_buf */
+	uint32_t line, column;
+	unsigned path_state;	  /* 1 behind `constraint`, 2 where a path may follow */
+	struct mdl_place comment; /* where the comment at hand began */
+	bool lexical;		  /* the text ended in a comment: what the parser says is no news */
+	/* the last word and the one before it, and where they ended */
+	int last_token, before_token;
+	struct mdl_place last_end, before_end;
+	/* where the braces were opened that are not closed, for a text that ends too soon */
+	struct mdl_place open[OPEN_MOST];
+	unsigned open_count;
+};
+
+/* An error at `place`. */
+void parser_error(struct parser *p, const struct mdl_place *place, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/*
+ * Parses buffer[0..size), a copy of the source's text with two zeros behind it,
+ * into p->unit. Errors are in p->messages, or p->failed is set.
+ */
+void parse(struct parser *p, char *buffer, size_t size);
+
+/* What is said where `text` cannot stand; `names` of what could, as the grammar calls them. */
+void unexpected(struct parser *p, const struct mdl_place *place, bool at_end,
+		const char *const *names, size_t count);
+
+/* ---------------------------------------------------------------- library.c */
+
+struct kept_pool {
+	struct pool pool;
+	struct kept_pool *next;
+};
+
+struct mdl_library {
+	struct kept_pool *pools;
+	struct source *sources;
+	struct mdl_list *lists;
+	struct mdl_constraint *constraints;
+	struct mdl_metric *metrics;
+	struct mdl_statement *statements;
+};
+
+#endif
