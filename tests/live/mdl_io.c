@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mdl_io.c - io_ops, io_bytes, io_wait against the program's own books and
+ * against /proc/PID/io.
+ */
+#include "tests/live/mdl_help.h"
+
+/* rchar + wchar */
+static int64_t characters(pid_t pid)
+{
+	char path[64];
+	long long r = -1, w = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/io", pid);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "rchar: %lld wchar: %lld", &r, &w), 2);
+	fclose(f);
+	return r + w;
+}
+
+static void begin(struct harness *h)
+{
+	harness_start(h, "mdl_io", NULL);
+	mdl_attach(h, NULL);
+}
+
+/* Everything that goes through read and write, its own input and output included. */
+static void test_bytes(void **state)
+{
+	struct harness *h = *state;
+	int64_t from, kernel, sent;
+	unsigned id;
+	const char *line;
+
+	begin(h);
+	id = mdl_insert(h, "io_bytes");
+	/* the one and only command in flight is counted by both or by none */
+	mdl_ask(h, "files 1");
+	usleep(20000);
+	from = characters(h->pid) - mdl_value(h, id);
+	line = mdl_ask(h, "files 2000");
+	usleep(20000);
+	kernel = characters(h->pid) - from;
+	/* sendfile reads and writes: twice for the kernel, once for us, 64 bytes a round */
+	sent = 2000 * 64;
+	assert_true(mdl_number(line, "bytes") > 1000000);
+	assert_int_equal(mdl_value(h, id), kernel - sent);
+	mdl_end(h);
+}
+
+static void test_operations(void **state)
+{
+	struct harness *h = *state;
+	unsigned ops, bytes;
+	int64_t ops_before, bytes_before;
+	const char *line;
+	size_t length;
+
+	begin(h);
+	ops = mdl_insert(h, "io_ops");
+	bytes = mdl_insert(h, "io_bytes");
+	mdl_ask(h, "fail 1");
+	usleep(20000);
+	ops_before = mdl_value(h, ops);
+	bytes_before = mdl_value(h, bytes);
+	line = mdl_ask(h, "sockets 700");
+	length = strlen(line) + 1 + strlen("sockets 700\n");
+	usleep(20000);
+	/* and the command and its answer */
+	assert_int_equal(mdl_value(h, ops) - ops_before, mdl_number(line, "ops") + 2);
+	assert_int_equal(mdl_value(h, bytes) - bytes_before,
+			 mdl_number(line, "bytes") + (int64_t)length);
+	ops_before = mdl_value(h, ops);
+	mdl_ask(h, "fail 100");
+	usleep(20000);
+	assert_int_equal(mdl_value(h, ops) - ops_before, 2);
+	mdl_end(h);
+}
+
+/* Of one descriptor, and of each in a vector. */
+static void test_descriptors(void **state)
+{
+	struct harness *h = *state;
+	unsigned one, each, socket, ops;
+	char focus[40], key[24];
+	json_t *rows, *elements, *element;
+	const char *line;
+	size_t i, found = 0;
+	int64_t fd_bytes, fd_ops;
+	int fd;
+
+	begin(h);
+	fd = (int)mdl_number(mdl_ask(h, "files 1"), "fd");
+	snprintf(focus, sizeof(focus), "/File/%d", fd);
+	one = mdl_insert(h, "io_bytes", focus);
+	ops = mdl_insert(h, "io_ops", focus);
+	each = mdl_insert(h, "io_bytes", "/File/*");
+	line = mdl_ask(h, "files 300");
+	fd_bytes = mdl_number(line, "fd_bytes");
+	fd_ops = mdl_number(line, "fd_ops");
+	assert_int_equal(mdl_value(h, one), fd_bytes);
+	assert_int_equal(mdl_value(h, ops), fd_ops);
+	snprintf(key, sizeof(key), "%d", fd);
+	rows = mdl_rows(h, each);
+	elements = json_object_get(json_array_get(rows, 0), "elements");
+	json_array_foreach(elements, i, element)
+	{
+		const json_t *name = json_object_get(element, "key");
+		const char *text = json_string_value(name);
+
+		if (text ? atoi(text) == fd : json_integer_value(name) == fd) {
+			assert_int_equal(json_integer_value(json_object_get(element, "value")),
+					 fd_bytes);
+			found++;
+		}
+	}
+	assert_int_equal(found, 1);
+	json_decref(rows);
+	fd = (int)mdl_number(mdl_ask(h, "sockets 1"), "fd");
+	snprintf(focus, sizeof(focus), "/File/Socket/%d", fd);
+	socket = mdl_insert(h, "io_ops", focus);
+	line = mdl_ask(h, "sockets 100");
+	/* three of its four are functions for sockets only */
+	assert_int_equal(mdl_value(h, socket), mdl_number(line, "fd_ops") * 3 / 4);
+	mdl_end(h);
+}
+
+static void test_wait(void **state)
+{
+	struct harness *h = *state;
+	unsigned id;
+	int64_t waited, before;
+
+	begin(h);
+	id = mdl_insert(h, "io_wait", "/File/3");
+	mdl_remove(h, id);
+	id = mdl_insert(h, "io_wait", "/Code/mdl_io/read_pipe");
+	before = mdl_value(h, id);
+	waited = mdl_number(mdl_ask(h, "wait 200"), "waited");
+	mdl_near("io_wait", mdl_value(h, id) - before, waited, 5, 0);
+	mdl_end(h);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_bytes, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_operations, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_descriptors, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_wait, harness_setup, harness_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mdl_time.c - cpu, wall, their inclusive forms and latency against clocks that
+ * the program placed by hand: recursion, mutual recursion, tail calls, and
+ * functions that are left by exceptions and longjmp; catch-up of what runs.
+ *
+ * The machine may be busy with other things: a clock of the wall and one of the
+ * processor are each compared with their like, measured around the same work.
+ */
+#include "tests/live/mdl_help.h"
+
+#include <inttypes.h>
+
+enum { PERCENT = 5, SLACK_NS = 2000000 };
+
+static unsigned timed(struct harness *h, const char *metric, const char *function)
+{
+	char focus[100];
+
+	snprintf(focus, sizeof(focus), "/Code/mdl_time/%s", function);
+	return mdl_insert(h, metric, focus);
+}
+
+static void begin(struct harness *h)
+{
+	harness_start(h, "mdl_time", NULL);
+	mdl_attach(h, NULL);
+}
+
+static void near(struct harness *h, const char *what, unsigned id, int64_t wanted)
+{
+	mdl_near(what, mdl_value(h, id), wanted, PERCENT, SLACK_NS);
+}
+
+/* However deep: the outermost call's time, once. */
+static void test_recursion(void **state)
+{
+	struct harness *h = *state;
+	unsigned wall, cpu, own;
+	const char *line;
+
+	begin(h);
+	wall = timed(h, "wall_inclusive", "fib");
+	cpu = timed(h, "cpu_inclusive", "fib");
+	own = timed(h, "wall", "fib");
+	line = mdl_ask(h, "fib 20 18");
+	near(h, "wall_inclusive", wall, mdl_number(line, "wall"));
+	near(h, "cpu_inclusive", cpu, mdl_number(line, "cpu"));
+	/* all that it calls is itself, but the stops and starts in between are lost */
+	assert_true(mdl_value(h, own) <= mdl_number(line, "wall"));
+	assert_true(mdl_value(h, own) > mdl_number(line, "wall") / 4);
+	mdl_end(h);
+}
+
+static void test_mutual_recursion(void **state)
+{
+	struct harness *h = *state;
+	unsigned both[2], own[2];
+	const char *line;
+	int64_t wall;
+
+	begin(h);
+	both[0] = timed(h, "wall_inclusive", "even");
+	both[1] = timed(h, "cpu_inclusive", "odd");
+	own[0] = timed(h, "wall", "even");
+	own[1] = timed(h, "wall", "odd");
+	line = mdl_ask(h, "mutual 200 300");
+	wall = mdl_number(line, "wall");
+	near(h, "wall_inclusive of even", both[0], wall);
+	near(h, "cpu_inclusive of odd", both[1], mdl_number(line, "cpu"));
+	/* half each, and together not more than there was */
+	assert_true(mdl_value(h, own[0]) + mdl_value(h, own[1]) <= wall);
+	mdl_near("even and odd", mdl_value(h, own[0]), mdl_value(h, own[1]), 20, SLACK_NS);
+	mdl_end(h);
+}
+
+static void test_exclusive(void **state)
+{
+	struct harness *h = *state;
+	unsigned own, own_cpu, all, inner, inner_cpu;
+	const char *line;
+	int64_t outer;
+
+	begin(h);
+	own = timed(h, "wall", "outer");
+	own_cpu = timed(h, "cpu", "outer");
+	all = timed(h, "wall_inclusive", "outer");
+	inner = timed(h, "wall_inclusive", "inner");
+	inner_cpu = timed(h, "cpu_inclusive", "inner");
+	line = mdl_ask(h, "share 30 5");
+	outer = mdl_number(line, "own");
+	near(h, "wall of outer", own, outer);
+	near(h, "cpu of outer", own_cpu, outer);
+	near(h, "wall_inclusive of outer", all, outer + mdl_number(line, "inner_wall"));
+	near(h, "wall_inclusive of inner", inner, mdl_number(line, "inner_wall"));
+	near(h, "cpu_inclusive of inner", inner_cpu, mdl_number(line, "inner_cpu"));
+	mdl_end(h);
+}
+
+/* A function that ends by a jump to another one has been left. */
+static void test_tail_calls(void **state)
+{
+	static const char *const names[] = {"first", "second", "third"};
+	struct harness *h = *state;
+	unsigned ids[3], counts[3];
+	const char *line;
+
+	begin(h);
+	for (int i = 0; i < 3; i++) {
+		ids[i] = timed(h, "wall_inclusive", names[i]);
+		counts[i] = timed(h, "latency", names[i]);
+	}
+	line = mdl_ask(h, "tail 40 2");
+	for (int i = 0; i < 3; i++) {
+		near(h, names[i], ids[i], mdl_number(line, names[i]));
+		assert_int_equal(mdl_field(h, counts[i], "count"), 40);
+		mdl_near(names[i], mdl_field(h, counts[i], "sum"), mdl_number(line, names[i]),
+			 PERCENT, SLACK_NS);
+	}
+	mdl_end(h);
+}
+
+/* Until it was left, not until somebody noticed; and no call of it counts as having returned. */
+static void left(struct harness *h, const char *function, const char *command)
+{
+	unsigned wall, cpu, latency;
+	const char *line;
+
+	begin(h);
+	wall = timed(h, "wall_inclusive", function);
+	cpu = timed(h, "cpu_inclusive", function);
+	latency = timed(h, "latency", function);
+	line = mdl_ask(h, "%s 30 4", command);
+	near(h, "wall_inclusive", wall, mdl_number(line, "left"));
+	near(h, "cpu_inclusive", cpu, mdl_number(line, "left"));
+	assert_int_equal(mdl_field(h, latency, "count"), 0);
+	mdl_end(h);
+}
+
+static void test_exceptions(void **state)
+{
+	left(*state, "thrower", "throw");
+}
+
+static void test_longjmp(void **state)
+{
+	left(*state, "jumper", "jump");
+}
+
+static void test_latency(void **state)
+{
+	struct harness *h = *state;
+	unsigned id;
+	const char *line;
+	json_t *rows;
+	int64_t sum, p50, p99;
+
+	begin(h);
+	id = timed(h, "latency", "request");
+	line = mdl_ask(h, "request 1000");
+	rows = mdl_rows(h, id);
+	sum = mdl_number(line, "spent");
+	assert_int_equal(harness_integer(rows, "count"), 1000);
+	mdl_near("sum", harness_integer(rows, "sum"), sum, PERCENT, SLACK_NS);
+	p50 = harness_integer(rows, "p50");
+	p99 = harness_integer(rows, "p99");
+	/* 50 us to 1.05 ms, evenly; sleeps are a little longer */
+	assert_true(harness_integer(rows, "min") >= 49000);
+	assert_in_range(p50, 400000, 900000);
+	assert_true(p99 >= p50 && harness_integer(rows, "max") >= p99 * 32 / 33);
+	json_decref(rows);
+	mdl_end(h);
+}
+
+/* The request comes while the function runs: from then on. */
+static void test_catch_up(void **state)
+{
+	struct harness *h = *state;
+	unsigned wall, cpu, latency;
+	struct timespec a, b;
+	int64_t waited;
+	const char *line;
+
+	begin(h);
+	assert_string_equal(mdl_ask(h, "wait 50"), "inside");
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	wall = timed(h, "wall_inclusive", "held");
+	cpu = timed(h, "cpu_inclusive", "held");
+	latency = timed(h, "latency", "held");
+	usleep(100000);
+	/* running timers are read while they run */
+	assert_true(mdl_value(h, wall) >= 100000000);
+	assert_true(mdl_value(h, cpu) < 5000000);
+	line = mdl_ask(h, "on");
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	waited = (b.tv_sec - a.tv_sec) * 1000000000ll + b.tv_nsec - a.tv_nsec;
+	usleep(10000);
+	assert_true(mdl_value(h, wall) <= waited + 10000000);
+	assert_true(mdl_value(h, wall) >= 100000000 + mdl_number(line, "rest"));
+	near(h, "cpu_inclusive", cpu, mdl_number(line, "cpu"));
+	/* when it was entered is not known */
+	assert_int_equal(mdl_field(h, latency, "count"), 0);
+	mdl_end(h);
+}
+
+/* Nanoseconds on a processor, of all threads, as the kernel says. */
+static int64_t schedstat(pid_t pid)
+{
+	char path[64];
+	long long ns = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", pid, pid);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%lld", &ns), 1);
+	fclose(f);
+	return ns;
+}
+
+static void test_whole_program(void **state)
+{
+	struct harness *h = *state;
+	unsigned cpu, wall;
+	int64_t from, from_value;
+
+	begin(h);
+	cpu = mdl_insert(h, "cpu");
+	wall = mdl_insert(h, "wall");
+	from = schedstat(h->pid);
+	from_value = mdl_value(h, cpu);
+	mdl_ask(h, "share 40 5");
+	mdl_near("cpu", mdl_value(h, cpu) - from_value, schedstat(h->pid) - from, PERCENT,
+		 SLACK_NS);
+	assert_true(mdl_value(h, wall) >= mdl_value(h, cpu));
+	mdl_end(h);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_recursion, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_mutual_recursion, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_exclusive, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_tail_calls, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_exceptions, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_longjmp, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_latency, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_catch_up, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_whole_program, harness_setup,
+						harness_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
