@@ -16,6 +16,7 @@
 enum {
 	LINE_MAX_BYTES = 1 << 20,
 	RETRY_PENDING_MS = 50,
+	COST_MS = 1000, /* how often the cost of what has a limit is looked at */
 	READ_CHUNK = 65536,
 };
 
@@ -28,7 +29,7 @@ static const struct {
 	{"points", serve_points}, {"insert", serve_insert},	    {"read", serve_read},
 	{"remove", serve_remove}, {"flush", serve_flush},	    {"detach", serve_detach},
 	{"repair", serve_repair}, {"metrics", serve_metrics},	    {"complete", serve_complete},
-	{"cfg", serve_cfg},
+	{"cfg", serve_cfg},	  {"sample", serve_sample},
 };
 
 /* --------------------------------------------------------------- output */
@@ -240,6 +241,41 @@ static uint64_t now_ms(void)
 	return clock_ns() / 1000000;
 }
 
+static bool has_limits(const struct session *s)
+{
+	for (const struct instance *i = s->instances; i; i = i->next)
+		if (i->limit > 0 && !i->stopped)
+			return true;
+	return false;
+}
+
+static void tell_limit(void *arg, const struct instance *i, double percent)
+{
+	char text[400];
+
+	snprintf(text, sizeof(text),
+		 "%s %.200s was switched off: it cost %.1f %% of a CPU, and its limit is %.1f %%",
+		 i->metric, i->focus, percent, i->limit);
+	serve_notify(arg, "event",
+		     json_pack("{s:s, s:I, s:o}", "kind", "limit", "id", (json_int_t)i->id, "text",
+			       serve_text(text)));
+}
+
+/* What is done between requests. Returns how long to wait for the next one, -1: for ever. */
+static int look_after(struct server *sv, struct session *s, uint64_t *polled)
+{
+	const bool waits = request_has_pending(s), limits = has_limits(s);
+
+	/* Also where requests come all the time. */
+	if (waits && now_ms() - *polled >= RETRY_PENDING_MS) {
+		request_poll(s);
+		*polled = now_ms();
+	}
+	if (limits)
+		session_poll(s, tell_limit, sv);
+	return waits ? RETRY_PENDING_MS : limits ? COST_MS : -1;
+}
+
 int serve(int fd)
 {
 	struct server sv = {.fd = fd};
@@ -253,16 +289,11 @@ int serve(int fd)
 			{.fd = fd, .events = POLLIN},
 			{.fd = watch ? target_pidfd(s->target) : -1, .events = POLLIN},
 		};
-		bool waits = watch && request_has_pending(s);
-		int n = poll(fds, 2, waits ? RETRY_PENDING_MS : -1);
+		int timeout = watch ? look_after(&sv, s, &polled) : -1;
+		int n = poll(fds, 2, timeout);
 
 		if (n < 0 && errno != EINTR)
 			break;
-		/* Also where requests come all the time. */
-		if (waits && now_ms() - polled >= RETRY_PENDING_MS) {
-			request_poll(s);
-			polled = now_ms();
-		}
 		if (n > 0 && fds[1].revents)
 			tell_exit(&sv);
 		if (n > 0 && fds[0].revents) {
@@ -274,6 +305,7 @@ int serve(int fd)
 	if (sv.session && sv.session->state == SESSION_HELD)
 		target_release(sv.session->target, &ignored);
 	session_free(sv.session);
+	values_seen_release(&sv.seen);
 	free(sv.input);
 	return 0;
 }

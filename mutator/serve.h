@@ -11,6 +11,7 @@
 #include <jansson.h>
 
 #include "mutator/core.h"
+#include "mutator/values.h"
 
 struct server {
 	int fd;	     /* the socket to the daemon */
@@ -19,6 +20,7 @@ struct server {
 	struct session *session; /* NULL before attach */
 	bool exit_told;		 /* the event "exited" was sent */
 	bool exec_told;		 /* the event "exec" was sent */
+	struct values_seen seen; /* by the daemon's histories */
 	bool broken;		 /* the daemon is gone: finish and end */
 };
 
@@ -88,8 +90,14 @@ int serve_repair(struct server *sv, const json_t *params, json_t **result, struc
 
 /* serve_change.c */
 int serve_insert(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
-int serve_read(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 int serve_remove(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 int serve_flush(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
+
+/* serve_values.c */
+/* The instances named by params.ids, all of them if it is empty; the caller frees *out. */
+int serve_instances(const struct session *s, const json_t *params, struct instance ***out,
+		    size_t *count, struct dinst_error *e);
+int serve_read(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
+int serve_sample(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 
 #endif

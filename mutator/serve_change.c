@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * serve_change.c - the methods that change or read instrumentation.
+ * serve_change.c - the methods that change instrumentation.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,67 +131,6 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 	return 0;
 }
 
-/* The instances named by params.ids, all of them if it is empty. */
-static int wanted(const struct session *s, const json_t *params, struct instance ***out,
-		  size_t *count, struct dinst_error *e)
-{
-	const json_t *ids = json_object_get(params, "ids");
-	size_t n = json_array_size(ids), total = 0;
-	struct instance **list;
-
-	if (ids && !json_is_array(ids))
-		return dinst_fail(e, DINST_USAGE, "ids is a list of numbers");
-	for (const struct instance *i = s->instances; i; i = i->next)
-		total++;
-	list = calloc((n ? n : total) + 1, sizeof(struct instance *));
-	if (!list)
-		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	*count = 0;
-	for (struct instance *i = s->instances; !n && i; i = i->next)
-		list[(*count)++] = i;
-	for (size_t k = 0; k < n; k++) {
-		json_int_t id = json_integer_value(json_array_get(ids, k));
-		struct instance *i =
-			id > 0 && id <= UINT32_MAX ? session_instance(s, (unsigned)id) : NULL;
-
-		if (!i) {
-			free(list);
-			return dinst_fail(e, DINST_NO_ID,
-					  "no instance has id %lld; `dinst read` lists them",
-					  (long long)id);
-		}
-		list[(*count)++] = i;
-	}
-	*out = list;
-	return 0;
-}
-
-int serve_read(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
-{
-	struct instance **list;
-	struct session *s;
-	json_t *rows;
-	size_t count;
-	int status = serve_session(sv, &s, e);
-
-	if (status >= 0)
-		status = wanted(s, params, &list, &count, e);
-	if (status < 0)
-		return status;
-	rows = json_array();
-	for (size_t k = 0; k < count; k++) {
-		const struct instance *i = list[k];
-
-		json_array_append_new(
-			rows, json_pack("{s:I, s:s, s:o, s:I, s:s}", "id", (json_int_t)i->id,
-					"metric", i->metric, "focus", serve_text(i->focus), "value",
-					(json_int_t)instance_value(i), "unit", i->unit));
-	}
-	free(list);
-	*result = serve_rows(rows);
-	return 0;
-}
-
 static bool repeated(struct instance *const *list, size_t k)
 {
 	for (size_t j = 0; j < k; j++)
@@ -214,7 +153,7 @@ int serve_remove(struct server *sv, const json_t *params, json_t **result, struc
 		return status;
 	if (!all && !json_array_size(json_object_get(params, "ids")))
 		return dinst_fail(e, DINST_USAGE, "remove needs ids, or all");
-	status = wanted(s, params, &list, &count, e);
+	status = serve_instances(s, params, &list, &count, e);
 	if (status < 0)
 		return status;
 	for (size_t k = 0; k < count && !all; k++)

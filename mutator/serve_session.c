@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mutator/serve.h"
+#include "mutator/variable.h"
 
 enum {
 	LEFTOVER_MS = 3000, /* how long attach tries to take out what was left */
@@ -60,6 +61,8 @@ static int attach(struct server *sv, pid_t pid, const char *name, enum session_s
 	status = session_attach(pid, name, &sv->session, e);
 	if (status < 0)
 		return status;
+	/* So that the first timer need not wait for it. */
+	ticks_begin();
 	sv->session->state = state;
 	sv->session->progress = tell_progress;
 	sv->session->progress_arg = sv;

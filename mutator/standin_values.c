@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "mutator/threads.h"
+#include "mutator/variable.h"
 
 __attribute__((weak)) int threads_take_words(struct session *s, unsigned count,
 					     const enum arch_clock *clock, uint32_t *offset,
@@ -48,4 +49,24 @@ __attribute__((weak)) uint64_t arch_clock_ticks(void)
 __attribute__((weak)) bool arch_clock_is_steady(void)
 {
 	return true;
+}
+
+__attribute__((weak)) int instance_read(const struct instance *i, unsigned element,
+					struct variable_value *out, struct dinst_error *e)
+{
+	return variable_read(i->session, instance_source(i)->variables[0], element, out, e);
+}
+
+__attribute__((weak)) bool instance_hits(const struct instance *i, uint64_t *hits)
+{
+	(void)i, (void)hits;
+	return false;
+}
+
+__attribute__((weak)) void session_poll(struct session *s,
+					void (*told)(void *arg, const struct instance *i,
+						     double percent),
+					void *arg)
+{
+	(void)s, (void)told, (void)arg;
 }
