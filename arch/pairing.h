@@ -191,13 +191,11 @@ static inline uint32_t pair_hash(uint64_t thread_pointer, unsigned shift)
 
 /* What the emitted code must know. */
 struct arch_pairing {
-	taddr_t area;		    /* anywhere */
-	unsigned shift;		    /* as in its configuration */
-	int32_t tid_offset;	    /* the thread's id (32 bits) relative to the thread pointer */
-	uint32_t function;	    /* 0 (a mark) or 1 .. PAIR_ID_MASK */
-	taddr_t record;		    /* the routines, in reach */
-	taddr_t enter, leave;	    /* ... */
-	taddr_t enter_op, leave_op; /* ... */
+	taddr_t area;		      /* anywhere */
+	unsigned shift;		      /* as in its configuration */
+	int32_t tid_offset;	      /* the thread's id (32 bits) relative to the thread pointer */
+	uint32_t function;	      /* 0 (a mark) or 1 .. PAIR_ID_MASK */
+	taddr_t record, enter, leave; /* the routines, in reach */
 	/* Counts entries, or exits that have found their entry; NULL: nothing. */
 	const struct arch_counter *count;
 };
@@ -215,10 +213,8 @@ bool arch_thread_pointer_is_sane(taddr_t pointer, uint64_t first);
  */
 enum arch_pairing_routine {
 	ARCH_PAIRING_RECORD,
-	ARCH_PAIRING_ENTER, /* of arch_emit_enter() */
+	ARCH_PAIRING_ENTER,
 	ARCH_PAIRING_LEAVE,
-	ARCH_PAIRING_ENTER_OP, /* of arch_emit_enter_op() */
-	ARCH_PAIRING_LEAVE_OP,
 	ARCH_PAIRING_KINDS
 };
 enum { ARCH_PAIRING_ROUTINES = 6144 };

@@ -12,26 +12,47 @@ static unsigned log2_of(unsigned scale)
 	return scale == 8 ? 3 : scale / 2;
 }
 
-void asm_op_mem(struct arch_buf *out, bool wide, unsigned opcode, unsigned reg, struct asm_mem m)
+static void emit_opcode(struct arch_buf *out, unsigned rex, unsigned opcode)
 {
-	const bool sib = m.index >= 0 || (m.base & 7) == RSP;
-	const bool byte = m.disp == (int8_t)m.disp;
-	const unsigned rex = (wide ? REX_W : 0) | (reg >= 8 ? REX_R : 0) |
-			     (m.index >= 8 ? REX_X : 0) | (m.base >= 8 ? REX_B : 0);
-
 	if (rex)
 		x86_emit8(out, 0x40 | rex);
 	if (opcode > 0xff)
 		x86_emit8(out, opcode >> 8);
 	x86_emit8(out, opcode & 0xff);
-	x86_emit8(out, (byte ? 0x40 : 0x80) | (reg & 7) << 3 | (sib ? RSP : m.base & 7));
+}
+
+/* Without a base there is a SIB byte, base 5 and mod 0, and always four bytes of displacement. */
+static void emit_no_base(struct arch_buf *out, unsigned reg, struct asm_mem m)
+{
+	x86_emit8(out, (reg & 7) << 3 | RSP);
+	x86_emit8(out,
+		  log2_of(m.scale) << 6 | (m.index >= 0 ? (unsigned)m.index & 7 : RSP) << 3 | RBP);
+	x86_emit32(out, (uint32_t)m.disp);
+}
+
+void asm_op_mem(struct arch_buf *out, bool wide, unsigned opcode, unsigned reg, struct asm_mem m)
+{
+	const bool has_base = m.base != ASM_NO_BASE;
+	const bool sib = m.index >= 0 || (m.base & 7) == RSP;
+	const bool byte = m.disp == (int8_t)m.disp;
+	/* Base 5 without a displacement means something else. */
+	const unsigned mod = m.disp == 0 && (m.base & 7) != RBP ? 0 : byte ? 0x40 : 0x80;
+	const unsigned rex = (wide ? REX_W : 0) | (reg >= 8 ? REX_R : 0) |
+			     (m.index >= 8 ? REX_X : 0) | (has_base && m.base >= 8 ? REX_B : 0);
+
+	emit_opcode(out, rex, opcode);
+	if (!has_base) {
+		emit_no_base(out, reg, m);
+		return;
+	}
+	x86_emit8(out, mod | (reg & 7) << 3 | (sib ? RSP : m.base & 7));
 	if (sib)
 		x86_emit8(out, log2_of(m.scale) << 6 |
 				       (m.index >= 0 ? (unsigned)m.index & 7 : RSP) << 3 |
 				       (m.base & 7));
-	if (byte)
+	if (mod == 0x40)
 		x86_emit8(out, (unsigned)m.disp & 0xff);
-	else
+	else if (mod == 0x80)
 		x86_emit32(out, (uint32_t)m.disp);
 }
 
@@ -39,9 +60,7 @@ void asm_op_reg(struct arch_buf *out, bool wide, unsigned opcode, unsigned reg, 
 {
 	const unsigned rex = (wide ? REX_W : 0) | (reg >= 8 ? REX_R : 0) | (rm >= 8 ? REX_B : 0);
 
-	if (rex)
-		x86_emit8(out, 0x40 | rex);
-	x86_emit8(out, opcode);
+	emit_opcode(out, rex, opcode);
 	x86_emit8(out, 0xc0 | (reg & 7) << 3 | (rm & 7));
 }
 

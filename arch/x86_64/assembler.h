@@ -11,6 +11,8 @@
 
 /* Opcodes of the form OP r, r/m (Intel SDM volume 2). */
 enum asm_opcode {
+	ASM_ADD_STORE = 0x01,
+	ASM_OR_STORE = 0x09,
 	ASM_AND_STORE = 0x21,
 	ASM_SUB_LOAD = 0x2b,
 	ASM_XOR_STORE = 0x31,
@@ -36,13 +38,16 @@ enum asm_condition {
 	ASM_JUMP_NC = 3,
 	ASM_JUMP_E = 4,
 	ASM_JUMP_NE = 5,
+	ASM_JUMP_BE = 6,
 	ASM_JUMP_A = 7,
 	ASM_JUMP_ALWAYS = 16
 };
 
+enum { ASM_NO_BASE = 255 };
+
 struct asm_mem {
-	unsigned base;
-	int index; /* -1: none */
+	unsigned base; /* ASM_NO_BASE: none */
+	int index;     /* -1: none */
 	unsigned scale;
 	int32_t disp;
 };
@@ -58,9 +63,15 @@ static inline struct asm_mem asm_at_index(unsigned base, unsigned index, unsigne
 	return (struct asm_mem){base, (int)index, scale, disp};
 }
 
+/* The address itself, below 2 GiB. */
+static inline struct asm_mem asm_absolute(int32_t disp)
+{
+	return (struct asm_mem){ASM_NO_BASE, -1, 1, disp};
+}
+
 /* One instruction with a memory operand; `wide`: of 64 bits. Opcodes above 0xff have two bytes. */
 void asm_op_mem(struct arch_buf *out, bool wide, unsigned opcode, unsigned reg, struct asm_mem m);
-/* The same with two registers: `reg` is the ModRM.reg one. */
+/* The same with two registers: `reg` is the ModRM.reg one. Opcodes likewise. */
 void asm_op_reg(struct arch_buf *out, bool wide, unsigned opcode, unsigned reg, unsigned rm);
 
 void asm_load(struct arch_buf *out, unsigned reg, struct asm_mem m);

@@ -27,9 +27,7 @@
  * that distance where control does not pass: the jump to the locked path lies
  * in the operand of a no-op that follows it.
  */
-#include <string.h>
-
-#include "arch/x86_64/x86.h"
+#include "arch/x86_64/emitter.h"
 
 enum {
 	DESCRIPTOR_SIZE = 32,
@@ -61,19 +59,48 @@ static taddr_t locked_slot(const struct arch_counter *spec)
 	return spec->counter_address + ((uint64_t)spec->cpus << spec->cpu_shift);
 }
 
-/* lock incq: by its absolute address below 2 GiB, else relative to the program counter. */
-static void emit_locked_increment(struct arch_buf *out, const struct arch_counter *spec)
+/* An addition to memory; `locked` among processors. */
+static void emit_add(struct arch_buf *out, const struct x86_count *c, bool locked, struct asm_mem m)
 {
-	static const uint8_t absolute[] = {0xf0, 0x48, 0xff, 0x04, 0x25};
-	static const uint8_t relative[] = {0xf0, 0x48, 0xff, 0x05};
-	taddr_t slot = locked_slot(spec);
+	const bool byte = c->number == (int8_t)c->number;
+
+	if (locked)
+		x86_emit8(out, 0xf0);
+	if (c->addend != ARCH_NO_REGISTER) {
+		asm_op_mem(out, true, ASM_ADD_STORE, c->addend, m);
+	} else if (c->number == 1) {
+		asm_op_mem(out, true, 0xff, 0, m);
+	} else {
+		asm_op_mem(out, true, byte ? 0x83 : 0x81, ASM_IMM_ADD, m);
+		if (byte)
+			x86_emit8(out, (unsigned)c->number & 0xff);
+		else
+			x86_emit32(out, (uint32_t)c->number);
+	}
+}
+
+/*
+ * The locked addition: by its absolute address below 2 GiB, else relative to the
+ * program counter, or where there is an index by scratch register r.
+ */
+static void emit_locked_add(struct arch_buf *out, const struct arch_counter *spec,
+			    const struct x86_count *c)
+{
+	static const uint8_t relative[] = {0xf0, 0x48, 0xff, 0x05}; /* lock incq */
+	const bool has_index = c->index != ARCH_NO_REGISTER;
+	const taddr_t slot = locked_slot(spec);
 
 	if (slot <= INT32_MAX) {
-		x86_emit(out, absolute, sizeof(absolute));
-		x86_emit32(out, slot);
-	} else {
+		emit_add(out, c, true,
+			 has_index ? asm_at(c->index, (int32_t)slot)
+				   : asm_absolute((int32_t)slot));
+	} else if (!has_index && c->addend == ARCH_NO_REGISTER && c->number == 1) {
 		x86_emit(out, relative, sizeof(relative));
 		x86_emit_relative(out, slot);
+	} else {
+		asm_number64(out, c->r, slot);
+		emit_add(out, c, true, has_index ? asm_at_index(c->r, c->index, 1, 0)
+						 : asm_at(c->r, 0));
 	}
 }
 
@@ -104,10 +131,22 @@ static void emit_short_register(struct arch_buf *out, unsigned opcode, unsigned 
 	x86_emit8(out, 0xc0 | extension << 3 | (reg & 7));
 }
 
-/* From the check of the CPU number to the commit; flags change. */
-static void emit_with_flags(struct arch_buf *out, const struct arch_counter *spec, unsigned r,
-			    taddr_t locked)
+/* The counter's slot, `base` being the distance of the CPU's block, and `off`. */
+static struct asm_mem slot_at(const struct arch_counter *spec, const struct x86_count *c,
+			      unsigned base, int32_t off)
 {
+	const int32_t disp = (int32_t)spec->counter_address + off;
+
+	return c->index != ARCH_NO_REGISTER ? asm_at_index(base, c->index, 1, disp)
+					    : asm_at(base, disp);
+}
+
+/* From the check of the CPU number to the commit; flags change. */
+static void emit_with_flags(struct arch_buf *out, const struct arch_counter *spec,
+			    const struct x86_count *c, taddr_t locked)
+{
+	const unsigned r = c->r;
+
 	emit_thread_access(out, 0x8b, false, r, spec->rseq_offset + RSEQ_CPU_ID);
 	/* cmp $cpus,%r32: negative is above, too */
 	emit_short_register(out, spec->cpus <= INT8_MAX ? 0x83 : 0x81, 7, r);
@@ -120,28 +159,17 @@ static void emit_with_flags(struct arch_buf *out, const struct arch_counter *spe
 	x86_emit_relative(out, locked);
 	emit_short_register(out, 0xc1, 4, r); /* shl $cpu_shift,%r32 */
 	x86_emit8(out, spec->cpu_shift);
-	x86_emit8(out, 0x48 | (r >= 8 ? REX_B : 0)); /* incq counter(%r) */
-	x86_emit8(out, 0xff);
-	x86_emit8(out, 0x80 | (r & 7));
-	x86_emit32(out, spec->counter_address);
-}
-
-/* mov or lea between %reg and disp(%rcx). */
-static void emit_access(struct arch_buf *out, unsigned opcode, unsigned reg, uint32_t disp)
-{
-	x86_emit8(out, 0x48 | (reg >= 8 ? REX_R : 0));
-	x86_emit8(out, opcode);
-	x86_emit8(out, 0x81 | (reg & 7) << 3);
-	x86_emit32(out, disp);
+	emit_add(out, c, false, slot_at(spec, c, r, 0));
 }
 
 /* The same without flags. The table's words are one too large, so that none but -1 and -2 has 0. */
-static void emit_without_flags(struct arch_buf *out, const struct arch_counter *spec, unsigned b,
-			       taddr_t locked)
+static void emit_without_flags(struct arch_buf *out, const struct arch_counter *spec,
+			       const struct x86_count *c, taddr_t locked)
 {
 	static const uint8_t look_up[] = {0x48, 0x8b, 0x0c, 0xcd}; /* mov disp(,%rcx,8),%rcx */
 	static const uint8_t branch[] = {0xe3, 3};		   /* jrcxz to the operand's ... */
 	static const uint8_t nop[] = {0x0f, 0x1f, 0x84, 0xe9};	   /* ... second byte: jmp */
+	const struct asm_mem slot = slot_at(spec, c, RCX, -1);
 
 	if (spec->cpu_table > INT32_MAX || !spec->cpu_table)
 		x86_fail(out, ARCH_OUT_OF_RANGE);
@@ -151,12 +179,11 @@ static void emit_without_flags(struct arch_buf *out, const struct arch_counter *
 	x86_emit(out, branch, sizeof(branch));
 	x86_emit(out, nop, sizeof(nop));
 	x86_emit_relative(out, locked);
-	emit_access(out, 0x8b, b, spec->counter_address - 1);
-	x86_emit8(out, 0x48 | (b >= 8 ? REX_R | REX_B : 0)); /* lea 1(%b),%b */
-	x86_emit8(out, 0x8d);
-	x86_emit8(out, 0x40 | (b & 7) << 3 | (b & 7));
-	x86_emit8(out, 1);
-	emit_access(out, 0x89, b, spec->counter_address - 1);
+	asm_load(out, c->b, slot);
+	asm_op_mem(out, true, ASM_LEA, c->b,
+		   c->addend != ARCH_NO_REGISTER ? asm_at_index(c->b, c->addend, 1, 0)
+						 : asm_at(c->b, c->number));
+	asm_store(out, c->b, slot);
 }
 
 /* Descriptor, signature and abort handler: the last of it is at an address that the rest is made of. */
@@ -177,29 +204,29 @@ static void emit_descriptor(struct arch_buf *cold, const struct arch_counter *sp
 enum { ABORT_JUMP = 5, LOCKED_AT = DESCRIPTOR_SIZE + SIGNATURE_SIZE + ABORT_JUMP };
 
 static void emit_locked_path(struct arch_buf *cold, const struct arch_counter *spec,
-			     const struct arch_frame *frame, bool keep_flags, taddr_t commit)
+			     const struct x86_count *c, taddr_t commit)
 {
 	static const uint8_t step_over[] = {0x48, 0x8d, 0x64, 0x24, 0x80};
 	static const uint8_t step_back[] = {0x48, 0x8d, 0xa4, 0x24, RED_ZONE, 0, 0, 0};
-	bool step = keep_flags && frame->red_zone && !frame->pushed;
-	size_t below = frame->pushed + (step ? RED_ZONE : 0);
+	bool step = !c->flags && c->red_zone && !c->pushed;
+	size_t below = c->pushed + (step ? RED_ZONE : 0);
 
 	if (step) {
 		x86_emit(cold, step_over, sizeof(step_over));
 		arch_note_pushed(cold, below);
 	}
-	if (keep_flags) {
+	if (!c->flags) {
 		x86_emit8(cold, 0x9c); /* pushf */
 		arch_note_pushed(cold, below + 8);
 	}
-	emit_locked_increment(cold, spec);
-	if (keep_flags) {
+	emit_locked_add(cold, spec, c);
+	if (!c->flags) {
 		x86_emit8(cold, 0x9d); /* popf */
 		arch_note_pushed(cold, below);
 	}
 	if (step) {
 		x86_emit(cold, step_back, sizeof(step_back));
-		arch_note_pushed(cold, frame->pushed);
+		arch_note_pushed(cold, c->pushed);
 	}
 	arch_emit_jump(cold, commit);
 }
@@ -211,15 +238,14 @@ static void emit_unused(struct arch_buf *out)
 		x86_emit8(out, 0x06);
 }
 
-void arch_emit_count(const struct arch_counter *spec, const struct arch_frame *frame,
-		     struct arch_buf *out, struct arch_buf *cold)
+void x86_emit_count(const struct arch_counter *spec, const struct x86_count *c,
+		    struct arch_buf *out, struct arch_buf *cold)
 {
-	const bool flags = frame->needs & ARCH_NEED_FLAGS;
-	const unsigned r = frame->reg[0];
+	const unsigned r = c->flags ? c->r : RCX;
 	taddr_t restart = arch_here(out), start, descriptor;
 
 	if (spec->mode == ARCH_COUNT_LOCKED) {
-		emit_locked_increment(out, spec);
+		emit_locked_add(out, spec, c);
 		return;
 	}
 	if (locked_slot(spec) > INT32_MAX)
@@ -232,13 +258,30 @@ void arch_emit_count(const struct arch_counter *spec, const struct arch_frame *f
 	x86_emit_relative(out, descriptor);
 	emit_thread_access(out, 0x89, true, r, spec->rseq_offset + RSEQ_CS);
 	start = arch_here(out);
-	if (flags)
-		emit_with_flags(out, spec, r, descriptor + LOCKED_AT);
+	if (c->flags)
+		emit_with_flags(out, spec, c, descriptor + LOCKED_AT);
 	else
-		emit_without_flags(out, spec, frame->reg[1], descriptor + LOCKED_AT);
-	arch_note_pushed(cold, frame->pushed);
+		emit_without_flags(out, spec, c, descriptor + LOCKED_AT);
+	arch_note_pushed(cold, c->pushed);
 	emit_descriptor(cold, spec, restart, start, arch_here(out));
-	emit_locked_path(cold, spec, frame, !flags, arch_here(out));
+	emit_locked_path(cold, spec, c, arch_here(out));
 	if (cold->status != ARCH_OK)
 		x86_fail(out, cold->status);
+}
+
+void arch_emit_count(const struct arch_counter *spec, const struct arch_frame *frame,
+		     struct arch_buf *out, struct arch_buf *cold)
+{
+	const struct x86_count c = {
+		.r = frame->reg[0],
+		.b = frame->reg[1],
+		.index = ARCH_NO_REGISTER,
+		.addend = ARCH_NO_REGISTER,
+		.number = 1,
+		.flags = frame->needs & ARCH_NEED_FLAGS,
+		.red_zone = frame->red_zone,
+		.pushed = frame->pushed,
+	};
+
+	x86_emit_count(spec, &c, out, cold);
 }

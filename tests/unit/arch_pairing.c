@@ -311,13 +311,18 @@ static void test_reused_block(void **state)
 	assert_true(enter(1, top));
 	assert_true(enter(2, (uint64_t)(uintptr_t)stacks[1] + 4096));
 	r = own_record();
-	r->words[0] = r->words[PAIR_WORDS - 1] = 5;
+	shared->words = 2 * PAIR_CHUNK * 8;
+	r->words[0] = r->words[2 * PAIR_CHUNK - 1] = 5;
+	/* What was never given out is not touched. */
+	r->words[2 * PAIR_CHUNK] = 7;
 	assert_int_equal(r->tid, syscall(SYS_gettid));
 	owners()[r - records()] ^= 1;
 	assert_false(leave(1, top));
 	assert_int_equal(r->depth, 0);
 	assert_false(leave(2, (uint64_t)(uintptr_t)stacks[1] + 4096));
-	assert_int_equal(r->words[0] + r->words[PAIR_WORDS - 1], 0);
+	assert_int_equal(r->words[0] + r->words[2 * PAIR_CHUNK - 1], 0);
+	assert_int_equal(r->words[2 * PAIR_CHUNK], 7);
+	shared->words = 0;
 	assert_int_equal(owners()[r - records()], syscall(SYS_gettid));
 	assert_true(enter(1, top));
 	assert_true(leave(1, top));

@@ -33,6 +33,7 @@ enum {
 };
 
 static uint8_t *code, *area;
+static struct pair_shared *shared;
 static uint64_t (*counters)[2];	   /* entries, exits; by function */
 static uint64_t seen[MANY + 1][2]; /* of those, what events counted that came to their end */
 static size_t code_used, cold_used;
@@ -253,6 +254,11 @@ static inline int setup(void **state)
 		if (stacks[i] == MAP_FAILED)
 			return -1;
 	}
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
+	if (shared == MAP_FAILED)
+		return -1;
+	config()->shared = (uint64_t)(uintptr_t)shared;
 	config()->shift = SHIFT;
 	config()->lost = (uint64_t)(uintptr_t)&statistics[0];
 	config()->overflow = (uint64_t)(uintptr_t)&statistics[1];
