@@ -13,6 +13,11 @@
  * For each hierarchy of the focus that is not the whole of it, one constraint of
  * the metric must match by its path, as deep as the resource is; else the
  * request is refused with the list of what the metric can be constrained by.
+ * Paths: one that ends in "*" is as deep as it is written: /Code/ * takes a
+ * module, /Code/ * / * a procedure. One that ends in a name, with a body that
+ * names $constraint, is papers/002's form: the resource is below the path, and
+ * the body tells how far: under /Code, [0].funcs takes a module, any other [0]
+ * a procedure ([1] its module), [1] alone the module at [1].
  * A `replace` takes the base's place, a `default` accepts, a flag guards; flags
  * guard a replacement's code as they do the base's.
  */
@@ -92,6 +97,12 @@ struct mdl_plan {
 	 */
 	bool many;
 	const char *many_of;
+	/*
+	 * Where the pattern names objects that are known ("/Process/worker*"): the
+	 * vector has places for these keys only, others find none. None: any key.
+	 */
+	const uint64_t *keys;
+	size_t key_count;
 	struct mdl_placement *placements;
 	size_t placement_count;
 	/* A module that is not loaded yet and may come: nothing is placed, try again then. */

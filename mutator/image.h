@@ -140,6 +140,8 @@ enum image_slot {
 };
 /* *value: address of the symbol, on SLOT_DEFINED only. */
 enum image_slot image_slot(struct image *img, vaddr_t place, vaddr_t *value);
+/* The name of the symbol whose address belongs there, without a version; NULL: not known. */
+const char *image_slot_name(struct image *img, vaddr_t place);
 
 /*
  * One pointer that another part of the mutator hangs on the image (planning:

@@ -71,6 +71,7 @@ static const char *const never[] = {
 
 struct slot {
 	vaddr_t place, value;
+	const char *name; /* in the file */
 	bool never;
 };
 
@@ -98,8 +99,6 @@ static void found(void *arg, vaddr_t place, const char *name, vaddr_t value)
 	bool is_never = !value && bsearch(name, never, sizeof(never) / sizeof(*never),
 					  sizeof(*never), by_name);
 
-	if (!value && !is_never)
-		return;
 	if (t->count == t->room) {
 		size_t room = t->room ? t->room * 2 : 64;
 		void *more = reallocarray(t->slots, room, sizeof(*t->slots));
@@ -111,7 +110,7 @@ static void found(void *arg, vaddr_t place, const char *name, vaddr_t value)
 		t->slots = more;
 		t->room = room;
 	}
-	t->slots[t->count++] = (struct slot){place, value, is_never};
+	t->slots[t->count++] = (struct slot){place, value, name, is_never};
 }
 
 void slots_release(struct slot_table *t)
@@ -140,20 +139,31 @@ static const struct slot_table *slots_of(struct image *img)
 	return t;
 }
 
-enum image_slot image_slot(struct image *img, vaddr_t place, vaddr_t *value)
+static const struct slot *slot_at(struct image *img, vaddr_t place)
 {
 	const struct slot_table *t = slots_of(img);
 	struct slot key = {.place = place};
-	const struct slot *s = NULL;
 
-	if (t && t->count)
-		s = bsearch(&key, t->slots, t->count, sizeof(key), by_place);
-	if (!s)
-		return SLOT_UNKNOWN;
-	if (s->never)
+	return t && t->count ? bsearch(&key, t->slots, t->count, sizeof(key), by_place) : NULL;
+}
+
+enum image_slot image_slot(struct image *img, vaddr_t place, vaddr_t *value)
+{
+	const struct slot *s = slot_at(img, place);
+
+	if (s && s->never)
 		return SLOT_NEVER_RETURNS;
+	if (!s || !s->value)
+		return SLOT_UNKNOWN;
 	*value = s->value;
 	return SLOT_DEFINED;
+}
+
+const char *image_slot_name(struct image *img, vaddr_t place)
+{
+	const struct slot *s = slot_at(img, place);
+
+	return s ? s->name : NULL;
 }
 
 bool image_is_stub(const struct image *img, vaddr_t vaddr)

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * evaluate_resources.c - what a focus names besides code: threads, processes,
+ * open files, objects that synchronize. Reads /proc; numbers are those that the
+ * target itself would see.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "inject/proc.h"
+#include "inject/tasks.h"
+#include "mutator/evaluate_private.h"
+#include "mutator/types.h"
+
+enum { KNOWN_MAX = 16384, NAMES_TOLD = 12 };
+
+/* One object that there is. */
+struct object {
+	int64_t number; /* as the target sees it */
+	long outside;	/* as we do */
+	char name[256];
+};
+
+struct objects {
+	struct object *items;
+	size_t count, room;
+};
+
+static int add_object(struct objects *o, int64_t number, long outside, const char *name,
+		      struct dinst_error *e)
+{
+	if (o->count == KNOWN_MAX)
+		return 0;
+	if (o->count == o->room) {
+		size_t room = o->room ? o->room * 2 : 32;
+		void *more = reallocarray(o->items, room, sizeof(*o->items));
+
+		if (!more)
+			return no_memory(e);
+		o->items = more;
+		o->room = room;
+	}
+	o->items[o->count] = (struct object){.number = number, .outside = outside};
+	snprintf(o->items[o->count].name, sizeof(o->items[0].name), "%s", name);
+	o->count++;
+	return 0;
+}
+
+static bool whole_number(const char *text, int64_t *n)
+{
+	char *end;
+
+	errno = 0;
+	*n = strtoll(text, &end, 0);
+	if (errno == ERANGE && !strncmp(text, "0x", 2)) {
+		errno = 0;
+		*n = (int64_t)strtoull(text, &end, 0);
+	}
+	return *text && !*end && !errno;
+}
+
+/* ------------------------------------------------------------ what there is */
+
+static void read_comm(pid_t pid, pid_t tid, char *name, size_t size)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid, (int)tid);
+	if (proc_read(path, name, size) <= 0)
+		name[0] = 0;
+	name[strcspn(name, "\n")] = 0;
+}
+
+static int list_threads(struct evaluation *v, struct objects *o)
+{
+	const pid_t pid = target_pid(v->s->target);
+	size_t count;
+	pid_t *tids = task_list(pid, &count);
+	int status = 0;
+
+	for (size_t i = 0; i < count && status >= 0; i++) {
+		pid_t own = task_own_id(pid, tids[i]);
+		char name[64];
+
+		read_comm(pid, tids[i], name, sizeof(name));
+		if (own)
+			status = add_object(o, own, tids[i], name, v->e);
+	}
+	free(tids);
+	return status;
+}
+
+static pid_t parent_of(pid_t pid)
+{
+	char path[64], text[2048], *line;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (proc_read(path, text, sizeof(text)) <= 0)
+		return 0;
+	line = strstr(text, "\nPPid:");
+	return line ? (pid_t)strtol(line + strlen("\nPPid:"), NULL, 10) : 0;
+}
+
+static bool descends_from(pid_t pid, pid_t ancestor)
+{
+	for (unsigned depth = 0; pid > 1 && depth < 64; depth++) {
+		if (pid == ancestor)
+			return true;
+		pid = parent_of(pid);
+	}
+	return false;
+}
+
+/* The target and what descends from it: of these its family is made. */
+static int list_processes(struct evaluation *v, struct objects *o)
+{
+	const pid_t target = target_pid(v->s->target);
+	struct dirent *entry;
+	DIR *proc = opendir("/proc");
+	int status = 0;
+
+	if (!proc)
+		return dinst_fail_errno(v->e, DINST_FAILED, errno, "cannot list /proc");
+	while (status >= 0 && (entry = readdir(proc))) {
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10), own;
+		char name[64];
+
+		if (pid <= 0 || !descends_from(pid, target))
+			continue;
+		own = task_own_id(pid, pid);
+		read_comm(pid, pid, name, sizeof(name));
+		if (own)
+			status = add_object(o, own, pid, name, v->e);
+	}
+	closedir(proc);
+	return status;
+}
+
+static int list_files(struct evaluation *v, struct objects *o)
+{
+	char path[64], link[256 + 64], to[256];
+	struct dirent *entry;
+	int status = 0;
+	DIR *fds;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)target_pid(v->s->target));
+	fds = opendir(path);
+	if (!fds)
+		return dinst_fail_errno(v->e, DINST_FAILED, errno, "cannot list %s", path);
+	while (status >= 0 && (entry = readdir(fds))) {
+		ssize_t n;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(link, sizeof(link), "%s/%s", path, entry->d_name);
+		n = readlink(link, to, sizeof(to) - 1);
+		if (n <= 0)
+			continue;
+		to[n] = 0;
+		status = add_object(o, strtol(entry->d_name, NULL, 10), 0, to, v->e);
+	}
+	closedir(fds);
+	return status;
+}
+
+/* ---------------------------------------------------------------- matching */
+
+static const char *last_part(const struct focus_resource *r)
+{
+	return r->resource.parts[r->resource.part_count - 1];
+}
+
+/* /File/Socket: of the files, those that are sockets. */
+static void keep_sockets(struct objects *o)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < o->count; i++)
+		if (!strncmp(o->items[i].name, "socket:", strlen("socket:")))
+			o->items[kept++] = o->items[i];
+	o->count = kept;
+}
+
+static bool object_matches(const struct object *o, const char *word)
+{
+	char rooted[300];
+
+	/* The slash before a path may be left out. */
+	snprintf(rooted, sizeof(rooted), "/%s", word);
+	return !fnmatch(word, o->name, 0) || !strcmp(word, o->name) ||
+	       (o->name[0] == '/' && !fnmatch(rooted, o->name, 0));
+}
+
+static int none_matches(struct evaluation *v, const struct focus_resource *r,
+			const struct objects *o, const char *what)
+{
+	char known[DINST_ERROR_TEXT / 2] = "";
+	size_t used = 0, told = 0;
+
+	for (size_t i = 0; i < o->count && told < NAMES_TOLD; i++, told++) {
+		char one[400];
+
+		snprintf(one, sizeof(one), "%s%lld (%.80s)", told ? ", " : "",
+			 (long long)o->items[i].number, o->items[i].name);
+		if (used + strlen(one) + 1 > sizeof(known))
+			break;
+		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s", one);
+	}
+	return dinst_fail(v->e, DINST_USAGE, "%.120s: %s has no such %s; there are %s%s", r->text,
+			  target_name(v->s->target), what, told ? known : "none",
+			  told < o->count ? ", ..." : "");
+}
+
+static int set_keys(struct evaluation *v, struct focus_resource *r, const struct objects *o)
+{
+	uint64_t *keys = mdl_alloc(v->memory, o->count, sizeof(*keys), v->e);
+
+	for (size_t i = 0; keys && i < o->count; i++)
+		keys[i] = (uint64_t)o->items[i].number;
+	r->value = (struct value){.kind = VALUE_ANY};
+	r->keys = keys;
+	r->key_count = o->count;
+	return keys ? 0 : DINST_NO_MEMORY;
+}
+
+static void set_number(struct focus_resource *r, int64_t number)
+{
+	r->value = (struct value){.kind = VALUE_NUMBER, .number = number};
+}
+
+/* With `each`: one resource for each object. */
+static int each_object(struct evaluation *v, const struct focus_resource *r,
+		       const struct objects *o, struct focus_resource **out, size_t *count)
+{
+	struct focus_resource *list = mdl_alloc(v->memory, o->count, sizeof(*list), v->e);
+
+	for (size_t i = 0; list && i < o->count; i++) {
+		const char *part =
+			mdl_print(v->memory, v->e, "%lld", (long long)o->items[i].number);
+
+		list[i] = *r;
+		list[i].resource.parts[r->resource.part_count - 1] = part;
+		list[i].text =
+			part ? mdl_print(v->memory, v->e, "/%s%s%s/%s", r->resource.hierarchy,
+					 r->resource.part_count > 1 ? "/" : "",
+					 r->resource.part_count > 1 ? r->resource.parts[0] : "",
+					 part)
+			     : NULL;
+		if (!list[i].text)
+			return DINST_NO_MEMORY;
+		set_number(&list[i], o->items[i].number);
+	}
+	*out = list;
+	*count = o->count;
+	return list ? 0 : DINST_NO_MEMORY;
+}
+
+/* Keeps what the word names; a number that names one is taken as it is. */
+static int keep_matching(struct evaluation *v, const struct focus_resource *r, struct objects *o,
+			 const char *what)
+{
+	const char *word = last_part(r);
+	struct objects all = *o;
+	size_t kept = 0;
+	int64_t number;
+	bool named = whole_number(word, &number);
+
+	for (size_t i = 0; i < all.count; i++) {
+		const bool by_number =
+			named && (o->items[i].number == number || o->items[i].outside == number);
+
+		if (by_number || (!named && object_matches(&o->items[i], word))) {
+			struct object found = o->items[i];
+
+			o->items[i] = o->items[kept];
+			o->items[kept++] = found;
+		}
+	}
+	o->count = kept;
+	return kept ? 0 : none_matches(v, r, &all, what);
+}
+
+static int find_objects(struct evaluation *v, struct focus_resource *r, bool each,
+			int (*list)(struct evaluation *v, struct objects *o), const char *what,
+			struct focus_resource **out, size_t *count)
+{
+	const char *word = last_part(r);
+	struct objects o = {0};
+	int status;
+
+	*out = r;
+	*count = 1;
+	if (!strcmp(word, "*") && !each) {
+		r->value = (struct value){.kind = VALUE_ANY};
+		return 0;
+	}
+	status = list(v, &o);
+	if (status >= 0 && !strcmp(r->resource.parts[0], "Socket"))
+		keep_sockets(&o);
+	if (status >= 0)
+		status = keep_matching(v, r, &o, what);
+	if (status >= 0 && each && is_pattern(word))
+		status = each_object(v, r, &o, out, count);
+	else if (status >= 0 && o.count == 1)
+		set_number(r, o.items[0].number);
+	else if (status >= 0)
+		status = set_keys(v, r, &o);
+	free(o.items);
+	return status;
+}
+
+/* A descriptor need not be open now; a path tells which ones are meant. */
+static int find_file(struct evaluation *v, struct focus_resource *r, bool each,
+		     struct focus_resource **out, size_t *count)
+{
+	int64_t number;
+
+	if (whole_number(last_part(r), &number) && number >= 0) {
+		set_number(r, number);
+		*out = r;
+		*count = 1;
+		return 0;
+	}
+	return find_objects(v, r, each, list_files, "open file", out, count);
+}
+
+/* ----------------------------------------------------------------- objects */
+
+/* An object by address, by the name of a variable of the target, or any. */
+static int find_object(struct evaluation *v, struct focus_resource *r, bool each,
+		       struct focus_resource **out, size_t *count)
+{
+	const char *word = last_part(r);
+	struct data_symbol symbol;
+	int64_t number;
+
+	*out = r;
+	*count = 1;
+	if (r->resource.part_count == 1 && !strcmp(r->resource.hierarchy, "SyncObject")) {
+		if (is_pattern(word))
+			return dinst_fail(v->e, DINST_USAGE,
+					  "%.120s: name a kind of object: Mutex, RwLock, CondVar, "
+					  "Semaphore, Barrier",
+					  r->text);
+		r->value = (struct value){.kind = VALUE_TEXT, .text = word};
+		return 0;
+	}
+	if (is_pattern(word) && (each || strcmp(word, "*")))
+		return dinst_fail(v->e, DINST_USAGE,
+				  "%.120s: these objects are not known before they are used; "
+				  "/* counts each of them in one vector",
+				  r->text);
+	if (is_pattern(word))
+		r->value = (struct value){.kind = VALUE_ANY};
+	else if (whole_number(word, &number))
+		set_number(r, number);
+	else if (strcmp(r->resource.hierarchy, "SyncObject"))
+		r->value = (struct value){.kind = VALUE_TEXT, .text = word};
+	else if (data_symbol_find(v->s->modules, word, &symbol, v->e) < 0)
+		return v->e->code;
+	else
+		set_number(r, (int64_t)symbol.address);
+	return 0;
+}
+
+int resource_find(struct evaluation *v, struct focus_resource *r, bool each,
+		  struct focus_resource **out, size_t *count)
+{
+	if (!strcmp(r->resource.hierarchy, "Process"))
+		return find_objects(v, r, each, list_threads, "thread", out, count);
+	if (!strcmp(r->resource.hierarchy, "Machine"))
+		return find_objects(v, r, each, list_processes, "process", out, count);
+	if (!strcmp(r->resource.hierarchy, "File"))
+		return find_file(v, r, each, out, count);
+	return find_object(v, r, each, out, count);
+}

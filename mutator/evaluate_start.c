@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * evaluate_start.c - where the program and its threads begin and end: $start
+ * and $exit.
+ *
+ * Stripped files do not tell: main() is then what the program's first code
+ * takes the address of, and where threads begin what pthread_create() takes
+ * the address of and what calls a function that it got. What is not found is
+ * told, never guessed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutator/evaluate_private.h"
+
+enum { FIRST_INSNS = 64, FIRST_CALLS = 2 };
+
+static struct module *main_module(const struct evaluation *v)
+{
+	for (size_t i = 0; i < module_count(v->s->modules); i++)
+		if (module_get(v->s->modules, i)->main)
+			return module_get(v->s->modules, i);
+	return NULL;
+}
+
+/* A function of m that begins at v. */
+static bool function_starting(struct module *m, vaddr_t v, struct function_ref *out)
+{
+	const struct image_function *functions;
+	long at = image_function_at(m->image, v);
+
+	image_functions(m->image, &functions);
+	if (at < 0 || functions[at].address != v || functions[at].flags & FUNCTION_STUB)
+		return false;
+	*out = (struct function_ref){m, functions[at].parent};
+	return true;
+}
+
+/* ----------------------------------------------------------------- main */
+
+/* The last function whose address is taken from `at` on, before the first call that is not of us. */
+static bool first_taken(struct module *m, vaddr_t at, unsigned calls, struct function_ref *out)
+{
+	bool found = false;
+	size_t size = 0;
+	const uint8_t *bytes = image_code(m->image, at, &size);
+
+	for (unsigned i = 0; bytes && i < FIRST_INSNS; i++) {
+		struct arch_insn insn;
+
+		if (arch_decode(bytes, size, at, &insn) != ARCH_OK)
+			return false;
+		if (insn.flags & ARCH_INSN_ADDRESS_OF && function_starting(m, insn.data_ref, out))
+			found = true;
+		if (insn.flow == ARCH_FLOW_CALL && !found && calls)
+			return first_taken(m, insn.target, calls - 1, out);
+		if (insn.flow != ARCH_FLOW_NEXT)
+			return found;
+		bytes += insn.length;
+		size -= insn.length;
+		at += insn.length;
+	}
+	return false;
+}
+
+static int add_main(struct evaluation *v, struct function_set *set)
+{
+	struct module *m = main_module(v);
+	struct function_ref found;
+	size_t before = set->count;
+	int status;
+
+	if (!m || !m->image)
+		return 0;
+	status = functions_named(v, m, image_is_go(m->image) ? "main.main" : "main", set);
+	if (status < 0 || set->count > before)
+		return status;
+	if (first_taken(m, image_entry(m->image), FIRST_CALLS, &found))
+		return set_add(set, &found, v->e);
+	return 0;
+}
+
+/* -------------------------------------------------------------- threads */
+
+/* True if f calls what it was given: code that is named nowhere. */
+static int calls_what_it_got(struct evaluation *v, const struct function_ref *f, bool *yes)
+{
+	struct value ways;
+	int status = start_ways_out(v, f, &ways);
+
+	*yes = status >= 0 && ways.count > 0;
+	return status;
+}
+
+/* What `creator` takes the address of, and begins a thread with. */
+static int add_taken(struct evaluation *v, const struct function_ref *creator,
+		     struct function_set *set)
+{
+	const struct image_function *functions;
+	struct module *m = creator->module;
+	size_t size = 0;
+	const uint8_t *bytes;
+	vaddr_t at, end;
+	int status = 0;
+
+	image_functions(m->image, &functions);
+	at = functions[creator->index].address;
+	end = at + functions[creator->index].size;
+	bytes = image_code(m->image, at, &size);
+	while (bytes && at < end && status >= 0) {
+		struct function_ref taken;
+		struct arch_insn insn;
+		bool yes = false;
+
+		if (arch_decode(bytes, size, at, &insn) != ARCH_OK)
+			break;
+		if (insn.flags & ARCH_INSN_ADDRESS_OF &&
+		    function_starting(m, insn.data_ref, &taken) && taken.index != creator->index)
+			status = calls_what_it_got(v, &taken, &yes);
+		if (status >= 0 && yes)
+			status = set_add(set, &taken, v->e);
+		bytes += insn.length;
+		size -= insn.length;
+		at += insn.length;
+	}
+	return status;
+}
+
+/* Names under which C libraries keep it, where they tell. */
+static int add_named_starts(struct evaluation *v, struct module *m, struct function_set *set)
+{
+	return functions_named(v, m, "start_thread", set);
+}
+
+static int find_thread_starts(struct evaluation *v, struct function_set *set)
+{
+	struct function_set creators = {0};
+	int status = functions_named(v, NULL, "pthread_create", &creators);
+
+	set_sort(&creators);
+	for (size_t i = 0; i < creators.count && status >= 0; i++) {
+		size_t before = set->count;
+
+		status = add_named_starts(v, creators.items[i].module, set);
+		if (status >= 0 && set->count == before)
+			status = add_taken(v, &creators.items[i], set);
+	}
+	if (status >= 0 && creators.count && !set->count) {
+		v->start_skipped = mdl_print(v->memory, v->e,
+					     "thread start routines: not found in %s ($start is "
+					     "main only)",
+					     creators.items[0].module->name);
+		status = v->start_skipped ? 0 : DINST_NO_MEMORY;
+	}
+	set_release(&creators);
+	set_sort(set);
+	return status;
+}
+
+/* --------------------------------------------------------------- values */
+
+static int keep(struct evaluation *v, struct function_set *set, struct value *out)
+{
+	struct function_ref *kept;
+
+	set_sort(set);
+	kept = mdl_keep(v->memory, set->items, set->count, sizeof(*set->items), v->e);
+	*out = (struct value){.kind = VALUE_FUNCTIONS, .functions = kept, .count = set->count};
+	return kept ? 0 : DINST_NO_MEMORY;
+}
+
+int start_value(struct evaluation *v, struct value *out)
+{
+	struct function_set all = {0};
+	int status = 0;
+
+	if (!v->has_start) {
+		status = add_main(v, &all);
+		if (status >= 0)
+			status = find_thread_starts(v, &v->thread_starts);
+		for (size_t i = 0; i < v->thread_starts.count && status >= 0; i++)
+			status = set_add(&all, &v->thread_starts.items[i], v->e);
+		if (status >= 0)
+			status = keep(v, &all, &v->start);
+		v->has_start = status >= 0;
+		set_release(&all);
+	}
+	*out = v->start;
+	return status;
+}
+
+int exit_value(struct evaluation *v, struct value *out)
+{
+	static const char *const names[] = {"exit", "_exit", "pthread_exit"};
+	struct function_set all = {0}, libc = {0};
+	int status = 0;
+
+	if (!v->has_exits) {
+		/* Those of the C library; a program may have functions of these names, too. */
+		status = functions_named(v, NULL, "__libc_start_main", &libc);
+		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && status >= 0; i++)
+			for (size_t k = 0; k < libc.count && status >= 0; k++)
+				status = functions_named(v, libc.items[k].module, names[i], &all);
+		if (status >= 0)
+			status = keep(v, &all, &v->exits);
+		v->has_exits = status >= 0;
+		set_release(&all);
+		set_release(&libc);
+	}
+	*out = v->exits;
+	return status;
+}
