@@ -191,11 +191,10 @@ struct arch_environment {
 	unsigned ticks_shift;
 	/*
 	 * Code that stands for activations that were dropped. ARCH_OP_RECORD is what
-	 * is in register undo_record (a number of the architecture's), and every clock
-	 * reads the moment that is in the record (pair_record.moments). Else false.
+	 * is in register arch_undo_record, and every clock reads the moment that is in
+	 * the record (pair_record.moments). Else false.
 	 */
 	bool undo;
-	uint8_t undo_record;
 };
 
 /* True if the operation does something besides setting its result. */
