@@ -82,8 +82,7 @@ void callees_free(struct callee_cache *c)
 	free(c);
 }
 
-/* A function that begins at exactly that place and is no stub. */
-static bool function_starting(struct module *m, vaddr_t v, struct function_ref *out)
+bool function_starting(struct module *m, vaddr_t v, struct function_ref *out)
 {
 	const struct image_function *functions;
 	long at;

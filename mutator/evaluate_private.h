@@ -170,6 +170,8 @@ bool set_has(const struct function_set *set, const struct function_ref *f);
 void set_release(struct function_set *set);
 
 const char *function_name(const struct function_ref *f);
+/* The function of m (NULL: none) that begins at exactly that place and is no linker stub. */
+bool function_starting(struct module *m, vaddr_t v, struct function_ref *out);
 /* "module:function" into text. */
 void function_text(const struct function_ref *f, char *text, size_t size);
 

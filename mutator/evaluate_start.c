@@ -13,7 +13,7 @@
 
 #include "mutator/evaluate_private.h"
 
-enum { FIRST_INSNS = 64, FIRST_CALLS = 2 };
+enum { FIRST_INSNS = 64, FIRST_CALLS = 2, CREATOR_DEPTH = 1 };
 
 static struct module *main_module(const struct evaluation *v)
 {
@@ -21,19 +21,6 @@ static struct module *main_module(const struct evaluation *v)
 		if (module_get(v->s->modules, i)->main)
 			return module_get(v->s->modules, i);
 	return NULL;
-}
-
-/* A function of m that begins at v. */
-static bool function_starting(struct module *m, vaddr_t v, struct function_ref *out)
-{
-	const struct image_function *functions;
-	long at = image_function_at(m->image, v);
-
-	image_functions(m->image, &functions);
-	if (at < 0 || functions[at].address != v || functions[at].flags & FUNCTION_STUB)
-		return false;
-	*out = (struct function_ref){m, functions[at].parent};
-	return true;
 }
 
 /* ----------------------------------------------------------------- main */
@@ -82,18 +69,25 @@ static int add_main(struct evaluation *v, struct function_set *set)
 
 /* -------------------------------------------------------------- threads */
 
-/* True if f calls what it was given: code that is named nowhere. */
-static int calls_what_it_got(struct evaluation *v, const struct function_ref *f, bool *yes)
+/* A thread begins where something is called that is named nowhere, and nothing is returned to. */
+static int is_thread_start(struct evaluation *v, const struct function_ref *f, bool *yes)
 {
-	struct value ways;
-	int status = start_ways_out(v, f, &ways);
+	const struct function_plan *plan;
+	struct value ways = {0};
+	int status = session_plan(v->s, f->module, f->index, &plan, v->e);
+	bool returns = false;
 
+	*yes = false;
+	for (size_t i = 0; status >= 0 && i < plan->point_count; i++)
+		returns |= plan->points[i].kind == POINT_EXIT;
+	if (status >= 0 && !returns)
+		status = start_ways_out(v, f, &ways);
 	*yes = status >= 0 && ways.count > 0;
 	return status;
 }
 
-/* What `creator` takes the address of, and begins a thread with. */
-static int add_taken(struct evaluation *v, const struct function_ref *creator,
+/* What `creator`, or what it calls `depth` deep, takes the address of and begins a thread with. */
+static int add_taken(struct evaluation *v, const struct function_ref *creator, unsigned depth,
 		     struct function_set *set)
 {
 	const struct image_function *functions;
@@ -108,17 +102,20 @@ static int add_taken(struct evaluation *v, const struct function_ref *creator,
 	end = at + functions[creator->index].size;
 	bytes = image_code(m->image, at, &size);
 	while (bytes && at < end && status >= 0) {
-		struct function_ref taken;
+		struct function_ref other;
 		struct arch_insn insn;
 		bool yes = false;
 
 		if (arch_decode(bytes, size, at, &insn) != ARCH_OK)
 			break;
 		if (insn.flags & ARCH_INSN_ADDRESS_OF &&
-		    function_starting(m, insn.data_ref, &taken) && taken.index != creator->index)
-			status = calls_what_it_got(v, &taken, &yes);
+		    function_starting(m, insn.data_ref, &other) && other.index != creator->index)
+			status = is_thread_start(v, &other, &yes);
 		if (status >= 0 && yes)
-			status = set_add(set, &taken, v->e);
+			status = set_add(set, &other, v->e);
+		if (status >= 0 && depth && insn.flow == ARCH_FLOW_CALL &&
+		    function_starting(m, insn.target, &other))
+			status = add_taken(v, &other, depth - 1, set);
 		bytes += insn.length;
 		size -= insn.length;
 		at += insn.length;
@@ -143,7 +140,7 @@ static int find_thread_starts(struct evaluation *v, struct function_set *set)
 
 		status = add_named_starts(v, creators.items[i].module, set);
 		if (status >= 0 && set->count == before)
-			status = add_taken(v, &creators.items[i], set);
+			status = add_taken(v, &creators.items[i], CREATOR_DEPTH, set);
 	}
 	if (status >= 0 && creators.count && !set->count) {
 		v->start_skipped = mdl_print(v->memory, v->e,
