@@ -92,15 +92,14 @@ static void emit_locked_add(struct arch_buf *out, const struct arch_counter *spe
 
 	if (slot <= INT32_MAX) {
 		emit_add(out, c, true,
-			 has_index ? asm_at(c->index, (int32_t)slot)
-				   : asm_absolute((int32_t)slot));
+			 has_index ? asm_at(c->index, (int32_t)slot) : asm_absolute((int32_t)slot));
 	} else if (!has_index && c->addend == ARCH_NO_REGISTER && c->number == 1) {
 		x86_emit(out, relative, sizeof(relative));
 		x86_emit_relative(out, slot);
 	} else {
 		asm_number64(out, c->r, slot);
-		emit_add(out, c, true, has_index ? asm_at_index(c->r, c->index, 1, 0)
-						 : asm_at(c->r, 0));
+		emit_add(out, c, true,
+			 has_index ? asm_at_index(c->r, c->index, 1, 0) : asm_at(c->r, 0));
 	}
 }
 
