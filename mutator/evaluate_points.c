@@ -11,7 +11,7 @@
 #include "mutator/detail.h"
 #include "mutator/evaluate_private.h"
 
-enum { PROGRESS_EVERY = 256, STUB_INSNS = 3 };
+enum { PROGRESS_EVERY = 256, STUB_INSNS = 3, STRAIGHT_INSNS = 16 };
 
 const char *function_name(const struct function_ref *f)
 {
@@ -255,7 +255,7 @@ static int add_calls(struct evaluation *v, const struct function_ref *f,
 
 	for (size_t i = 0; status >= 0 && i < plan->point_count; i++) {
 		const struct point *p = &plan->points[i];
-		struct site_ref site = {*f, p->address, p->callee};
+		struct site_ref site = {*f, p->address, p->callee, p->window >= 0};
 		struct function_ref callee;
 		bool known = false;
 
@@ -302,7 +302,7 @@ static int calls_any(struct evaluation *v, const struct function_ref *f,
 
 		if ((p->kind != POINT_CALL && !tail) || p->part)
 			continue;
-		status = callee_of(v, &(struct site_ref){*f, p->address, p->callee}, &callee,
+		status = callee_of(v, &(struct site_ref){*f, p->address, p->callee, true}, &callee,
 				   &known);
 		*yes = status >= 0 && known && set_has(set, &callee);
 	}
@@ -379,30 +379,68 @@ int after_usable(struct evaluation *v, const struct function_ref *f, const vaddr
 	return status;
 }
 
+/*
+ * The next call behind `at`, where nothing but straight code leads from there to
+ * it: threads that end early, by pthread_exit(), come by there, too.
+ */
+static vaddr_t next_call(const struct module *m, vaddr_t at)
+{
+	size_t size = 0;
+	const uint8_t *bytes = image_code(m->image, at, &size);
+
+	for (unsigned i = 0; bytes && i < STRAIGHT_INSNS; i++) {
+		struct arch_insn insn;
+
+		if (arch_decode(bytes, size, at, &insn) != ARCH_OK)
+			return 0;
+		if (insn.flow == ARCH_FLOW_CALL)
+			return at;
+		if (insn.flow != ARCH_FLOW_NEXT)
+			return 0;
+		bytes += insn.length;
+		size -= insn.length;
+		at += insn.length;
+	}
+	return 0;
+}
+
+/* Where control is on its way out, once it is back from the call. */
+static int add_way_out(struct evaluation *v, const struct site_ref *call,
+		       const struct site_list *calls, struct site_list *out)
+{
+	struct module *m = call->function.module;
+	const vaddr_t next = next_call(m, behind(m, call->address));
+	bool usable, has;
+	int status;
+
+	for (size_t i = 0; next && i < calls->count; i++)
+		if (calls->items[i].address == next && calls->items[i].usable)
+			return add_site(out, &calls->items[i], v->e);
+	status = after_usable(v, &call->function, &call->address, 1, &usable, &has);
+	return status >= 0 && usable ? add_site(out, call, v->e) : status;
+}
+
 int start_ways_out(struct evaluation *v, const struct function_ref *f, struct value *out)
 {
-	struct site_list l = {0}, indirect = {0};
+	struct site_list l = {0}, ways = {0};
 	int status = add_calls(v, f, NULL, &l);
 
 	for (size_t i = 0; status >= 0 && i < l.count; i++) {
 		struct function_ref callee;
-		bool known, usable, has;
+		bool known;
 
 		/* What a thread was started for is known to nobody but the thread. */
 		if (l.items[i].callee)
 			continue;
 		status = callee_of(v, &l.items[i], &callee, &known);
 		if (status >= 0 && !known)
-			status = after_usable(v, f, &l.items[i].address, 1, &usable, &has);
-		if (status >= 0 && !known && usable)
-			status = add_site(&indirect, &l.items[i], v->e);
+			status = add_way_out(v, &l.items[i], &l, &ways);
 	}
+	*out = (struct value){.kind = VALUE_CALLS};
 	if (status >= 0)
-		status = keep_sites(v, &indirect, POINT_CALL, out);
-	else
-		*out = (struct value){.kind = VALUE_CALLS};
+		status = keep_sites(v, &ways, POINT_CALL, out);
 	free(l.items);
-	free(indirect.items);
+	free(ways.items);
 	return status;
 }
 
@@ -422,7 +460,7 @@ int blocks_of(struct evaluation *v, const struct function_ref *f, const char *wh
 		if (p->kind != POINT_BLOCK || p->part)
 			continue;
 		if (all || p->address + f->module->bias == wanted)
-			status = add_site(&l, &(struct site_ref){*f, p->address, 0}, v->e);
+			status = add_site(&l, &(struct site_ref){*f, p->address, 0, true}, v->e);
 	}
 	if (status >= 0)
 		status = keep_sites(v, &l, POINT_BLOCK, &kept);

@@ -52,6 +52,7 @@ struct site_ref {
 	struct function_ref function;
 	vaddr_t address; /* of the call, or of the block's first instruction; link-time */
 	vaddr_t callee;	 /* direct calls, else 0 */
+	bool usable;	 /* the point is not refused */
 };
 
 /* Arrays belong to the memory of the evaluation. */
@@ -244,7 +245,10 @@ int callee_of(struct evaluation *v, const struct site_ref *site, struct function
  * that is not refused; known[i]: it has one at all. */
 int after_usable(struct evaluation *v, const struct function_ref *f, const vaddr_t *calls,
 		 size_t count, bool *usable, bool *has);
-/* Indirect calls of a thread's start: its ways out. */
+/*
+ * The ways out of a thread's start: direct calls, before which, and indirect ones,
+ * behind which there is nothing of the thread left.
+ */
 int start_ways_out(struct evaluation *v, const struct function_ref *f, struct value *out);
 int blocks_of(struct evaluation *v, const struct function_ref *f, const char *which,
 	      const struct site_ref **out, size_t *count);

@@ -142,11 +142,10 @@ static int find_thread_starts(struct evaluation *v, struct function_set *set)
 		if (status >= 0 && set->count == before)
 			status = add_taken(v, &creators.items[i], CREATOR_DEPTH, set);
 	}
-	if (status >= 0 && creators.count && !set->count) {
-		v->start_skipped = mdl_print(v->memory, v->e,
-					     "thread start routines: not found in %s ($start is "
-					     "main only)",
-					     creators.items[0].module->name);
+	if (status >= 0 && !set->count) {
+		v->start_skipped = mdl_print(
+			v->memory, v->e, "where threads start: not found (%s); $start is main only",
+			creators.count ? "by what pthread_create does" : "no pthread_create");
 		status = v->start_skipped ? 0 : DINST_NO_MEMORY;
 	}
 	set_release(&creators);
