@@ -167,6 +167,13 @@ endif
 
 all: $(programs)
 
+# A program in $(O) finds the library of metrics beside itself.
+$(programs): | $(O)/metrics
+
+$(O)/metrics:
+	@mkdir -p $(@D)
+	@ln -sfn $(CURDIR)/data/metrics $@
+
 tests: all examples $(unit_bin) $(live_bin) $(fuzz_bin) $(tool_bin) $(target_bin)
 
 examples: $(example_bin)
@@ -243,7 +250,7 @@ $(O)/tests/unit/arch_zydis $(O)/tests/unit/arch_space $(O)/tests/bench/decode: T
 link_test = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
 	-Wl,--start-group $(test_libs) -Wl,--end-group $(TEST_LIBS)
 
-$(filter-out $(aarch64_bin),$(unit_bin)) $(fuzz_bin) $(bench_bin) $(tool_bin): $(O)/%: $(O)/%.o $(test_libs)
+$(filter-out $(aarch64_bin),$(unit_bin)) $(fuzz_bin) $(bench_bin) $(tool_bin): $(O)/%: $(O)/%.o $(test_libs) | $(O)/metrics
 	$(call say,LINK)
 	$(Q)$(link_test)
 

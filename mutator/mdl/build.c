@@ -37,6 +37,17 @@ void *build_node(struct parser *p, size_t size)
 	return node;
 }
 
+void *build_declaration(struct parser *p, size_t size)
+{
+	if (++p->declarations > DECLARATIONS_MOST) {
+		parser_error(p, &p->last_end, "this text is too large: more than %d definitions",
+			     DECLARATIONS_MOST);
+		p->failed = DINST_USAGE;
+		return NULL;
+	}
+	return build_node(p, size);
+}
+
 /* Room for one more element of `size`; returns where the elements are now. */
 static void *grow(struct parser *p, void *elements, size_t count, size_t *room, size_t size)
 {
@@ -208,7 +219,7 @@ struct mdl_expr *build_dollar(struct parser *p, const struct mdl_place *place, c
 		}
 		return e;
 	}
-	meant = mdl_nearest(name, names, DOLLAR_COUNT);
+	meant = p->messages.left_out ? NULL : mdl_nearest(name, names, DOLLAR_COUNT);
 	parser_error(p, place, "there is no '%.60s'%s%s%s", name, meant ? "; did you mean '" : "",
 		     meant ? meant : "", meant ? "'?" : "");
 	return build_number(p, place, 0);

@@ -2,21 +2,19 @@
 /*
  * constant.c - the value of an expression of numbers.
  *
- * Computes as the target would: 64 bits, signed, wrapping. What has no value
- * there (a division by zero, a shift by more than all bits) has none here.
+ * Computes as code does: 64 bits, signed, wrapping; a division by zero gives 0,
+ * and of what is shifted by, the low six bits count.
  */
 #include "mutator/mdl/tree.h"
 
-static bool divided(int op, int64_t left, int64_t right, int64_t *value)
+static int64_t divided(int op, int64_t left, int64_t right)
 {
 	if (!right)
-		return false;
+		return 0;
 	/* the one quotient that does not fit */
 	if (right == -1)
-		*value = op == MDL_OP_DIV ? (int64_t)(0 - (uint64_t)left) : 0;
-	else
-		*value = op == MDL_OP_DIV ? left / right : left % right;
-	return true;
+		return op == MDL_OP_DIV ? (int64_t)(0 - (uint64_t)left) : 0;
+	return op == MDL_OP_DIV ? left / right : left % right;
 }
 
 static bool binary(int op, int64_t left, int64_t right, int64_t *value)
@@ -29,7 +27,8 @@ static bool binary(int op, int64_t left, int64_t right, int64_t *value)
 		return true;
 	case MDL_OP_DIV:
 	case MDL_OP_REM:
-		return divided(op, left, right, value);
+		*value = divided(op, left, right);
+		return true;
 	case MDL_OP_ADD:
 		*value = (int64_t)(a + b);
 		return true;
@@ -37,11 +36,11 @@ static bool binary(int op, int64_t left, int64_t right, int64_t *value)
 		*value = (int64_t)(a - b);
 		return true;
 	case MDL_OP_SHL:
-		*value = b < 64 ? (int64_t)(a << b) : 0;
-		return b < 64;
+		*value = (int64_t)(a << (b & 63));
+		return true;
 	case MDL_OP_SHR:
-		*value = b < 64 ? left >> b : 0;
-		return b < 64;
+		*value = left >> (b & 63);
+		return true;
 	case MDL_OP_LT:
 		*value = left < right;
 		return true;

@@ -12,7 +12,7 @@
 static int not_this(struct parser *p, const struct mdl_place *place, const char *what,
 		    const char *word, const char *const *choices, size_t count, const char *all)
 {
-	const char *meant = mdl_nearest(word, choices, count);
+	const char *meant = p->messages.left_out ? NULL : mdl_nearest(word, choices, count);
 
 	parser_error(p, place, "'%.60s' is no %s; it is %s%s%s%s", word, what, all,
 		     meant ? "; did you mean '" : "", meant ? meant : "", meant ? "'?" : "");
@@ -84,8 +84,11 @@ bool unit_add_list(struct parser *p, struct mdl_list *list, const struct mdl_pla
 		parser_error(p, &list->items[i]->place, "an item of this list is a %s, not a %s",
 			     number ? "string" : "number", number ? "number" : "string");
 	}
-	list->next = p->unit.lists;
-	p->unit.lists = list;
+	if (p->last_list)
+		p->last_list->next = list;
+	else
+		p->unit.lists = list;
+	p->last_list = list;
 	return true;
 }
 
@@ -95,7 +98,7 @@ bool unit_add_list(struct parser *p, struct mdl_list *list, const struct mdl_pla
 static const struct {
 	const char *name;
 	size_t depth;
-} hierarchies[] = {{"Code", 4}, {"Process", 2}, {"SyncObject", 3}, {"File", 2}, {"Machine", 2}};
+} hierarchies[] = {{"Code", 4}, {"Process", 2}, {"SyncObject", 3}, {"File", 3}, {"Machine", 2}};
 
 enum { HIERARCHY_COUNT = sizeof(hierarchies) / sizeof(hierarchies[0]) };
 
@@ -150,7 +153,7 @@ struct mdl_constraint *build_constraint(struct parser *p, const struct mdl_place
 					const struct mdl_place *path_place, const char *path,
 					enum mdl_constraint_kind kind)
 {
-	struct mdl_constraint *c = build_node(p, sizeof(*c));
+	struct mdl_constraint *c = build_declaration(p, sizeof(*c));
 
 	if (!c)
 		return NULL;
@@ -167,8 +170,11 @@ struct mdl_constraint *build_constraint(struct parser *p, const struct mdl_place
 
 bool unit_add_constraint(struct parser *p, struct mdl_constraint *c)
 {
-	c->next = p->unit.constraints;
-	p->unit.constraints = c;
+	if (p->last_constraint)
+		p->last_constraint->next = c;
+	else
+		p->unit.constraints = c;
+	p->last_constraint = c;
 	return true;
 }
 
@@ -257,7 +263,7 @@ bool metric_add_flavors(struct parser *p, struct metric_parts *m, const struct w
 bool metric_add_variable(struct parser *p, struct metric_parts *m, const struct mdl_place *place,
 			 enum mdl_vartype type, const char *name)
 {
-	struct mdl_variable *v = build_node(p, sizeof(*v)), **last = &m->metric.variables;
+	struct mdl_variable *v = build_declaration(p, sizeof(*v)), **last = &m->metric.variables;
 
 	if (!v)
 		return false;
@@ -273,7 +279,7 @@ bool metric_add_variable(struct parser *p, struct metric_parts *m, const struct 
 bool metric_add_use(struct parser *p, struct metric_parts *m, const struct mdl_place *place,
 		    const char *name, struct mdl_constraint *own)
 {
-	struct mdl_use *use = build_node(p, sizeof(*use)), **last = &m->metric.uses;
+	struct mdl_use *use = build_declaration(p, sizeof(*use)), **last = &m->metric.uses;
 
 	if (!use)
 		return false;
@@ -308,8 +314,11 @@ bool unit_add_metric(struct parser *p, struct metric_parts *m, const struct mdl_
 	m->metric.place = *place;
 	if (!m->metric.name)
 		m->metric.name = id;
-	m->metric.next = p->unit.metrics;
-	p->unit.metrics = &m->metric;
+	if (p->last_metric)
+		p->last_metric->next = &m->metric;
+	else
+		p->unit.metrics = &m->metric;
+	p->last_metric = &m->metric;
 	return true;
 }
 

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mutator/mdl/check.h"
 #include "mutator/mdl/private.h"
 
 int mdl_library_create(struct mdl_library **out, struct dinst_error *e)
@@ -75,7 +74,7 @@ static void put_statements(struct mdl_library *l, struct mdl_statement *first, c
 	*s = first;
 }
 
-static void commit(struct mdl_library *l, struct parser *p, struct kept_pool *k)
+void library_commit(struct mdl_library *l, struct parser *p, struct kept_pool *k)
 {
 	struct mdl_list *list, *next_list;
 	struct mdl_constraint *constraint, *next_constraint;
@@ -98,74 +97,6 @@ static void commit(struct mdl_library *l, struct parser *p, struct kept_pool *k)
 	l->sources = p->source;
 	k->next = l->pools;
 	l->pools = k;
-}
-
-/* --------------------------------------------------------------------- load */
-
-/* Copies of the text: one to be shown in messages, one to be read by the lexer. */
-static char *copy_text(struct parser *p, const char *file, const char *text, size_t size)
-{
-	char *buffer = malloc(size + 2);
-
-	p->source = pool_take(p->pool, sizeof(*p->source));
-	if (p->source) {
-		p->source->file = pool_copy(p->pool, file, strlen(file));
-		p->source->text = pool_copy(p->pool, text, size);
-		p->source->size = size;
-	}
-	if (!buffer || !p->source || !p->source->file || !p->source->text) {
-		free(buffer);
-		return NULL;
-	}
-	if (size)
-		memcpy(buffer, text, size);
-	buffer[size] = buffer[size + 1] = '\0';
-	return buffer;
-}
-
-/* Fills *e from what was found; 0 if that is nothing. */
-static int result(struct parser *p, const char *file, struct dinst_error *e)
-{
-	if (p->failed == DINST_NO_MEMORY)
-		return dinst_fail(e, DINST_NO_MEMORY, "no memory to read %s", file);
-	if (!p->messages.count)
-		return p->failed;
-	messages_end(&p->messages);
-	return dinst_fail_text(e, DINST_USAGE, p->messages.text);
-}
-
-int mdl_load_text(struct mdl_library *l, const char *file, const char *text, size_t size,
-		  struct dinst_error *e)
-{
-	char told[DINST_ERROR_TEXT];
-	struct pool pool = {0};
-	struct parser p = {.library = l, .pool = &pool};
-	struct kept_pool *k;
-	char *buffer;
-	int err;
-
-	if (size > TEXT_MOST)
-		return dinst_fail(e, DINST_USAGE, "%s is too large: %zu bytes, of at most %d", file,
-				  size, TEXT_MOST);
-	messages_init(&p.messages, told, sizeof(told));
-	buffer = copy_text(&p, file, text, size);
-	k = pool_take(&pool, sizeof(*k));
-	if (!buffer || !k) {
-		p.failed = DINST_NO_MEMORY;
-	} else {
-		parse(&p, buffer, size);
-		if (!p.failed && !p.messages.count)
-			check_unit(&p);
-	}
-	free(buffer);
-	err = result(&p, file, e);
-	if (err) {
-		pool_free(&pool);
-		return err;
-	}
-	k->pool = pool;
-	commit(l, &p, k);
-	return 0;
 }
 
 /* --------------------------------------------------------------------- find */

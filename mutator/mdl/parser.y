@@ -187,7 +187,7 @@ list:
 list_word: LIST | RESOURCE_LIST ;
 
 list_parts:
-	%empty                  { NEEDS($$ = build_node(p, sizeof(*$$))); }
+	%empty                  { NEEDS($$ = build_declaration(p, sizeof(*$$))); }
 |	list_parts ITEMS '{' list_items '}' ';'
 		{ $$ = $1; NEEDS(list_add_items(p, $$, &$4)); }
 |	list_parts flavor       { $$ = $1; }
@@ -252,7 +252,7 @@ metric:
 ;
 
 attributes:
-	%empty                          { NEEDS($$ = build_node(p, sizeof(*$$))); }
+	%empty                          { NEEDS($$ = build_declaration(p, sizeof(*$$))); }
 |	attributes NAME STRING ';'      { $$ = $1; metric_set_text(p, $$, METRIC_NAME, &@2, &@3, $3.text); }
 |	attributes UNITS id ';'         { $$ = $1; metric_set_text(p, $$, METRIC_UNITS, &@2, &@3, $3); }
 |	attributes UNITS_TYPE id ';'    { $$ = $1; metric_set_text(p, $$, METRIC_UNITS_TYPE, &@2, &@3, $3); }

@@ -9,7 +9,7 @@
  *   build.c declare.c   trees, with their limits (tree.h)
  *   unexpected.c what is said of a broken sentence
  *   check.c where.c code.c scope.c   names, types and places (check.h)
- *   library.c installed.c   what is loaded, and from where
+ *   load.c library.c installed.c   what is loaded, and from where
  *
  * A text becomes a struct unit. Only if there is no error in it do its
  * definitions go into the library, together with the pool they lie in.
@@ -23,13 +23,13 @@
 
 /* Limits that no honest text comes near to, and no other gets across. */
 enum {
-	TEXT_MOST = 1 << 20, /* bytes of one text */
-	NODES_MOST = 200000, /* of all trees of a text */
-	DEPTH_MOST = 200,    /* of one tree: everybody may walk trees by recursion */
-	STRING_MOST = 4096,  /* bytes of a name or string */
-	ARGUMENTS_MOST = 6,  /* of a call: what goes in registers */
-	ARGUMENT_LAST = 63,  /* $arg[n] */
-	DESCRIPTION_MOST = 4096,
+	TEXT_MOST = 1 << 20,	  /* bytes of one text */
+	NODES_MOST = 200000,	  /* of all trees of a text */
+	DEPTH_MOST = 200,	  /* of one tree: everybody may walk trees by recursion */
+	STRING_MOST = 4096,	  /* bytes of a name or string */
+	ARGUMENTS_MOST = 6,	  /* of a call: what goes in registers */
+	ARGUMENT_LAST = 63,	  /* $arg[n] */
+	DECLARATIONS_MOST = 2048, /* of a text: names are looked for one by one */
 };
 
 /* ------------------------------------------------------------------ pool.c */
@@ -76,7 +76,7 @@ void messages_end(struct messages *m);
 
 /* ------------------------------------------------------------------ a text */
 
-/* What was parsed: declarations last first, statements in the order of the text. */
+/* What was parsed, in the order of the text. */
 struct unit {
 	struct mdl_list *lists;
 	struct mdl_constraint *constraints;
@@ -87,13 +87,18 @@ struct unit {
 enum { OPEN_MOST = 64 };
 
 struct parser {
-	const struct mdl_library *library; /* what is known already; may be NULL */
+	const struct mdl_library *library; /* what is known already */
+	const struct loading *together;	   /* what is loaded together with it, itself included */
 	struct pool *pool;
 	struct source *source;
 	struct messages messages;
 	struct unit unit;
+	struct mdl_list *last_list;
+	struct mdl_constraint *last_constraint;
+	struct mdl_metric *last_metric;
 	struct mdl_statement *last_statement;
 	size_t nodes;
+	size_t declarations;
 	int failed; /* enum dinst_code: there is no going on; else 0 */
 	/* of the lexer */
 	void *scanner;
@@ -124,6 +129,38 @@ void parse(struct parser *p, char *buffer, size_t size);
 void unexpected(struct parser *p, const struct mdl_place *place, bool at_end,
 		const char *const *names, size_t count);
 
+/* ------------------------------------------------------------------- load.c */
+
+/* A text on its way into the library. */
+struct loading {
+	struct parser parser;
+	struct pool pool;
+	struct kept_pool *keep;
+	char told[DINST_ERROR_TEXT];
+	struct loading *next;
+};
+
+/*
+ * Texts that are loaded together know of each other's lists, whatever their
+ * order. Each is then loaded, or not, by itself.
+ *
+ *   1. loading_begin() for each parses it; *first is the first of them, NULL at first
+ *   2. loading_check() checks all
+ *   3. loading_end() for each puts it into the library or says what is wrong
+ *
+ * loading_begin() returns NULL and fills *e if there is no memory.
+ */
+struct loading *loading_begin(struct mdl_library *l, struct loading **first, const char *file,
+			      const char *text, size_t size, struct dinst_error *e);
+void loading_check(struct loading *first);
+/* Frees the loading, whatever it returns. */
+int loading_end(struct mdl_library *l, struct loading *loading, struct dinst_error *e);
+
+/* -------------------------------------------------------------- installed.c */
+
+/* The whole of fd, malloc'ed. */
+int read_all(int fd, const char *path, char **text, size_t *size, struct dinst_error *e);
+
 /* ---------------------------------------------------------------- library.c */
 
 struct kept_pool {
@@ -139,5 +176,8 @@ struct mdl_library {
 	struct mdl_metric *metrics;
 	struct mdl_statement *statements;
 };
+
+/* Puts a checked unit in; the library keeps the pool by k, which lies in it. */
+void library_commit(struct mdl_library *l, struct parser *p, struct kept_pool *k);
 
 #endif

@@ -56,6 +56,8 @@ struct metric_parts {
 
 /* Zeroed memory. */
 void *build_node(struct parser *p, size_t size);
+/* Of something with a name. */
+void *build_declaration(struct parser *p, size_t size);
 bool build_words_add(struct parser *p, struct words *list, const char *word);
 bool build_exprs_add(struct parser *p, struct exprs *list, struct mdl_expr *expr);
 /* Appends a string to another. */

@@ -162,6 +162,11 @@ void unexpected(struct parser *p, const struct mdl_place *place, bool at_end,
 	/* what was no word has been told already */
 	if (p->lexical)
 		return;
+	/* it will only be counted */
+	if (p->messages.left_out) {
+		parser_error(p, place, "unexpected");
+		return;
+	}
 	say_expected(&x, expected, sizeof(expected));
 	/* what is missing is missing behind the last word, not in front of the next line's */
 	if (has(&x, "';'") && !has(&x, "a name") && p->before_end.line < place->line &&
