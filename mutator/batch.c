@@ -11,35 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mutator/core.h"
+#include "mutator/batch_private.h"
 
 enum { TEXT_SPAN = 4096 }; /* most bytes of text that are read together */
-
-/* Bytes that are about to be overwritten under a thread, perhaps. */
-struct inside {
-	struct stack_range range;
-	size_t site; /* number of the site that waits while somebody may come back there */
-	/* Whose window they are: the site's own, or of the host that its near jump goes into. */
-	struct site *home;
-};
-
-struct batch {
-	struct session *session;
-	struct site **sites;
-	size_t count;
-	bool *waits; /* the window must wait for a better moment */
-	bool *foreign;
-	bool patching;		    /* the first byte may have been written */
-	struct inside *insides;	    /* sorted; two a site at most */
-	struct stack_range *ranges; /* theirs */
-	size_t inside_count;
-	struct patch *patches; /* room for one patch a site */
-	size_t *patch_site;
-	bool *hole_written;	    /* in this stop */
-	struct target_range *texts; /* pieces of text that hold all windows, a page or so each */
-	size_t text_count;
-	uint8_t *text_bytes;
-};
 
 static int by_lo(const void *a, const void *b)
 {
@@ -128,7 +102,7 @@ static void collect_insides(struct batch *b)
 		b->ranges[i] = b->insides[i].range;
 }
 
-static int move_threads(struct batch *b, struct stop *stop, struct dinst_error *e)
+int batch_move_threads(struct batch *b, struct stop *stop, struct dinst_error *e)
 {
 	bool moved = false;
 
@@ -154,7 +128,7 @@ static int move_threads(struct batch *b, struct stop *stop, struct dinst_error *
 	return moved ? stop_store_regs(stop, e) : 0;
 }
 
-static int look_at_stacks(struct batch *b, struct stop *stop, struct dinst_error *e)
+int batch_look_at_stacks(struct batch *b, struct stop *stop, struct dinst_error *e)
 {
 	struct snapshot *shot;
 	int status;
@@ -219,7 +193,7 @@ static bool equals_file(const struct site *site, const uint8_t *now)
  * was made, not only those that the patch overwrites: the module may have been
  * replaced by another one, or another tool may have been there.
  */
-static void check_windows(struct batch *b, struct stop *stop)
+void batch_check_windows(struct batch *b, struct stop *stop)
 {
 	const struct target *t = stop_target(stop);
 	struct dinst_error ignored = {0};
@@ -287,7 +261,7 @@ static bool is_in_place(struct stop *stop, const struct patch *p)
  * A guest has the fate of its host. One that is patched must be so in truth: the
  * hole is live code otherwise.
  */
-static void share_fate(struct batch *b, struct stop *stop)
+void batch_share_fate(struct batch *b, struct stop *stop)
 {
 	for (size_t i = 0; i < b->count; i++) {
 		const struct site *host = b->sites[i]->host;
@@ -354,25 +328,28 @@ static int undo_holes(struct batch *b, struct stop *stop, struct dinst_error *e)
 	return count ? patch_apply(stop, b->patches, count, e) : 0;
 }
 
-static int apply_in_stop(struct stop *stop, void *arg, struct dinst_error *e)
+bool batch_has_stuck_threads(const struct batch *b, struct stop *stop)
 {
-	struct batch *b = arg;
+	for (size_t i = 0; i < stop_thread_count(stop); i++) {
+		const struct stop_thread *t = stop_thread(stop, i);
+		taddr_t pc = arch_pc(&t->regs), to;
+		const struct inside *inside = t->kernel_worker ? NULL : inside_of(b, pc);
+
+		if (inside &&
+		    (arch_in_syscall(&t->regs) || !site_copy_of(b->session, inside->home, pc, &to)))
+			return true;
+	}
+	return false;
+}
+
+int batch_patch(struct batch *b, struct stop *stop, struct dinst_error *e)
+{
 	int status;
 
-	if (target_incarnation(stop_target(stop)) != b->session->incarnation)
-		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
-				  (int)b->session->pid);
-	status = place_sync(stop, b->session, e);
-	check_windows(b, stop);
-	if (status >= 0)
-		status = look_at_stacks(b, stop, e);
-	if (status >= 0)
-		status = move_threads(b, stop, e);
-	b->patching = status >= 0;
-	share_fate(b, stop);
-	if (status >= 0)
-		status = apply_round(b, stop, ROUND_HOSTS, e);
-	share_fate(b, stop);
+	b->patching = true;
+	batch_share_fate(b, stop);
+	status = apply_round(b, stop, ROUND_HOSTS, e);
+	batch_share_fate(b, stop);
 	if (status >= 0)
 		status = apply_round(b, stop, ROUND_HOLES, e);
 	if (status >= 0)
@@ -382,55 +359,21 @@ static int apply_in_stop(struct stop *stop, void *arg, struct dinst_error *e)
 	return status;
 }
 
-static int by_value(const void *a, const void *b)
+static int apply_in_stop(struct stop *stop, void *arg, struct dinst_error *e)
 {
-	taddr_t x = *(const taddr_t *)a, y = *(const taddr_t *)b;
+	struct batch *b = arg;
+	int status;
 
-	return x < y ? -1 : x > y;
-}
-
-/* A session inserts and removes for days, in the same pages mostly. */
-static void forget_duplicates(struct session *s)
-{
-	size_t kept = 0;
-
-	qsort(s->pages, s->page_count, sizeof(*s->pages), by_value);
-	for (size_t i = 0; i < s->page_count; i++)
-		if (!kept || s->pages[kept - 1] != s->pages[i])
-			s->pages[kept++] = s->pages[i];
-	s->page_count = kept;
-}
-
-static bool make_page_room(struct session *s)
-{
-	size_t room = s->page_room ? s->page_room * 2 : 256;
-	taddr_t *pages;
-
-	if (s->page_count)
-		forget_duplicates(s);
-	/* Half of it is free then, so that sorting stays rare. */
-	if (s->page_room && s->page_count <= s->page_room / 2)
-		return true;
-	pages = realloc(s->pages, room * sizeof(*pages));
-	if (!pages)
-		return s->page_count < s->page_room;
-	s->pages = pages;
-	s->page_room = room;
-	return true;
-}
-
-/* Remembers the pages of a site's patches. */
-static void note_pages(struct session *s, const struct site *site)
-{
-	for (unsigned k = 0; k < site->patch_count; k++) {
-		taddr_t page = site->patches[k].address & ~(taddr_t)4095;
-
-		if (s->page_count && s->pages[s->page_count - 1] == page)
-			continue;
-		if (s->page_count == s->page_room && !make_page_room(s))
-			return; /* costs the target a private page, nothing else */
-		s->pages[s->page_count++] = page;
-	}
+	if (target_incarnation(stop_target(stop)) != b->session->incarnation)
+		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
+				  (int)b->session->pid);
+	status = place_sync(stop, b->session, e);
+	batch_check_windows(b, stop);
+	if (status >= 0)
+		status = batch_look_at_stacks(b, stop, e);
+	if (status >= 0)
+		status = batch_move_threads(b, stop, e);
+	return status < 0 ? status : batch_patch(b, stop, e);
 }
 
 /*
@@ -438,14 +381,14 @@ static void note_pages(struct session *s, const struct site *site)
  * write a window may or may not be patched: it counts as patched, since taking
  * it out compares the bytes first.
  */
-static void settle(struct batch *b, struct batch_result *result)
+void batch_settle(struct batch *b, struct batch_result *result)
 {
 	for (size_t i = 0; i < b->count; i++) {
 		struct site *site = b->sites[i];
 
 		if (b->patching && !b->waits[i] && !b->foreign[i]) {
 			site->state = SITE_PATCHED;
-			note_pages(b->session, site);
+			batch_note_pages(b->session, site);
 			result->patched++;
 			continue;
 		}
@@ -454,43 +397,56 @@ static void settle(struct batch *b, struct batch_result *result)
 	}
 }
 
+int batch_begin(struct batch *b, struct session *s, struct site **sites, size_t count,
+		bool *foreign, struct dinst_error *e)
+{
+	const size_t room = count + 1;
+
+	*b = (struct batch){.session = s, .sites = sites, .count = count, .foreign = foreign};
+	qsort(sites, count, sizeof(*sites), by_address);
+	b->waits = calloc(room, sizeof(*b->waits));
+	b->insides = calloc(2 * room, sizeof(*b->insides));
+	b->ranges = calloc(2 * room, sizeof(*b->ranges));
+	b->patches = calloc(room, sizeof(*b->patches));
+	b->patch_site = calloc(room, sizeof(*b->patch_site));
+	b->hole_written = calloc(room, sizeof(*b->hole_written));
+	b->texts = calloc(room, sizeof(*b->texts));
+	if (!b->waits || !b->insides || !b->ranges || !b->patches || !b->patch_site ||
+	    !b->hole_written || !b->texts || !plan_texts(b))
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for a batch of %zu", count);
+	refuse_overlaps(b);
+	collect_insides(b);
+	return 0;
+}
+
+void batch_end(struct batch *b)
+{
+	free(b->text_bytes);
+	free(b->texts);
+	free(b->hole_written);
+	free(b->patch_site);
+	free(b->patches);
+	free(b->ranges);
+	free(b->insides);
+	free(b->waits);
+}
+
 int batch_apply(struct session *s, struct site **sites, size_t count, bool *foreign,
 		struct batch_result *result, struct dinst_error *e)
 {
-	struct batch b = {.session = s, .sites = sites, .count = count, .foreign = foreign};
 	struct stop_report report = {0};
+	struct batch b;
 	int status;
 
 	*result = (struct batch_result){0};
 	if (!count)
 		return 0;
-	qsort(sites, count, sizeof(*sites), by_address);
-	b.waits = calloc(count, sizeof(*b.waits));
-	b.insides = calloc(2 * count, sizeof(*b.insides));
-	b.ranges = calloc(2 * count, sizeof(*b.ranges));
-	b.patches = calloc(count, sizeof(*b.patches));
-	b.patch_site = calloc(count, sizeof(*b.patch_site));
-	b.hole_written = calloc(count, sizeof(*b.hole_written));
-	b.texts = calloc(count, sizeof(*b.texts));
-	if (!b.waits || !b.insides || !b.ranges || !b.patches || !b.patch_site || !b.hole_written ||
-	    !b.texts || !plan_texts(&b)) {
-		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory for a batch of %zu", count);
-		goto free_batch;
+	status = batch_begin(&b, s, sites, count, foreign, e);
+	if (status >= 0) {
+		status = target_stop(s->target, NULL, apply_in_stop, &b, &report, e);
+		session_note_stop(s, &report, &result->stop_ns);
+		batch_settle(&b, result);
 	}
-	refuse_overlaps(&b);
-	collect_insides(&b);
-	status = target_stop(s->target, NULL, apply_in_stop, &b, &report, e);
-	session_note_stop(s, &report, &result->stop_ns);
-	settle(&b, result);
-
-free_batch:
-	free(b.text_bytes);
-	free(b.texts);
-	free(b.hole_written);
-	free(b.patch_site);
-	free(b.patches);
-	free(b.ranges);
-	free(b.insides);
-	free(b.waits);
+	batch_end(&b);
 	return status;
 }

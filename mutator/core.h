@@ -49,7 +49,7 @@ struct place {
 		uint64_t value;
 	} * stores;
 	size_t store_count, store_room;
-	taddr_t enter, leave; /* routines for per-thread state, 0: none yet (threads.h) */
+	taddr_t record, enter, leave; /* routines for per-thread state, 0: none yet (threads.h) */
 	struct place *next;
 };
 
@@ -189,7 +189,7 @@ struct site {
 	unsigned journal[2];  /* window, hole */
 	unsigned patch_count; /* 1, or 2 with a hole; 0 before site_update() */
 	struct patch patches[2]; /* in the order in which they are applied */
-	struct site *next_hash, *next_queued, *next_changed;
+	struct site *next_hash, *next_queued, *next_changed, *next_held;
 };
 
 /* ------------------------------------------------------------ instances */
@@ -247,7 +247,9 @@ struct instance {
 	bool stopped; /* switched off: it was above its limit. Its values stay. */
 	double limit; /* percent of one CPU, 0: none */
 	bool wants_cost;
+	uint64_t since_ns;	     /* clock_ns() when it began */
 	uint64_t seen_hits, seen_ns; /* at the last look at its cost */
+	size_t unwalked;	     /* threads whose stacks could not be caught up with */
 
 	const struct raw_metric *raw; /* request_insert_raw(); then no plan and no variables */
 	struct plan_set *plans;	      /* NULL for flags, and while it waits */
@@ -266,6 +268,9 @@ struct instance {
 	size_t link_count;
 	size_t refused_count;
 	struct refused_point *refused;
+	/* Points where its code has nothing to take: no result at a tail jump. No harm, for -v. */
+	size_t left_out_count;
+	struct refused_point *left_out;
 	struct tally tallies[INSTANCE_TALLIES_MAX];
 	unsigned tally_count;
 	uint32_t *pair_ids;		     /* of the functions that it pairs */
@@ -295,9 +300,6 @@ struct raw_metric {
 	enum snippet_kind snippet;
 };
 
-/* Until the library has them. */
-size_t metric_all(const struct raw_metric **metrics);
-
 /* -------------------------------------------------------------- session */
 
 enum session_state {
@@ -317,6 +319,7 @@ struct session {
 	struct site **site_hash;
 	size_t site_count, site_buckets;
 	struct mdl_library *library;
+	char *library_warnings;	    /* about files of the user's that were skipped; NULL: none */
 	struct instance *instances; /* by id, ascending */
 	struct instance *hidden;    /* flags, and what others use of those that were removed */
 	unsigned next_id;
@@ -326,6 +329,7 @@ struct session {
 	struct spent_code *spent_codes; /* routines that nothing leads to any more */
 	size_t queue_length;		/* of all three */
 	struct site *changed;		/* sites whose bodies are not what they should be */
+	struct site *held;		/* sites with a body that waits for the request's stop */
 	enum session_state state;
 	bool private_arenas; /* to be set before the first insert: shared ones are not tried */
 	/* counts changes of the module list, and those that waiting foci have seen */
@@ -354,8 +358,9 @@ struct session {
 };
 
 /* session.c */
-/* A text of the user's with metrics and constraints, all of it or nothing (mdl_load_file()). */
-int session_load_mdl(struct session *s, const char *path, struct dinst_error *e);
+/* A text of the user's with metrics and constraints, all of it or nothing (mdl_load_text()). */
+int session_load_mdl(struct session *s, const char *name, const char *text, size_t size,
+		     struct dinst_error *e);
 int session_attach(pid_t pid, const char *name, struct session **out, struct dinst_error *e);
 void session_free(struct session *s); /* our side only */
 void instance_free(struct instance *i);
@@ -449,6 +454,10 @@ int site_update(struct session *s, struct site *site, struct dinst_error *e);
  * in counters that nobody reads.
  */
 void site_update_all(struct session *s);
+/* Turns the switches of all sites with a held body; in a stop, or while the target runs. */
+void site_turn_held(struct session *s);
+/* Nothing will lead to the site's held body. */
+void site_forget_held(struct session *s, struct site *site);
 /* Leads the site's switch to where it belongs now, under running threads. */
 void site_turn(struct site *site);
 /* For a pc in the window: where in the site's code the same begins, snippets before it
@@ -520,6 +529,33 @@ struct batch_result {
 int batch_apply(struct session *s, struct site **sites, size_t count, bool *foreign,
 		struct batch_result *result, struct dinst_error *e);
 
+struct threads_function;
+struct threads_late;
+/*
+ * What has effects on per-thread state comes whole, in one stop of the family:
+ * held bodies are turned to, sites patched, and what is alive on the stacks is
+ * caught up with (threads.h).
+ */
+struct batch_whole {
+	struct site **sites;
+	size_t count;
+	bool *foreign; /* by site, once sorted */
+	const struct threads_function *functions;
+	size_t function_count;
+	const struct threads_late *late;
+	size_t late_count;
+	/* The links of a function, to know where it is patched: (arg, function) */
+	bool (*is_patched)(void *arg, struct stop *stop, uint32_t id);
+	void *arg;
+	size_t caught, unwalked; /* threads */
+};
+/*
+ * DINST_BUSY: a thread is where it must not be just now, nothing was done; try
+ * again. DINST_REFUSED: some sites are foreign[], nothing was done.
+ */
+int batch_apply_whole(struct session *s, struct batch_whole *whole, struct batch_result *result,
+		      struct dinst_error *e);
+
 /* request.c */
 struct insert_result {
 	struct instance **instances;
@@ -576,7 +612,14 @@ bool instance_hits(const struct instance *i, uint64_t *hits);
  */
 void session_poll(struct session *s,
 		  void (*told)(void *arg, const struct instance *i, double percent), void *arg);
-/* Takes the instance out of the session and frees it; its links are gone already. */
+/*
+ * Lets go of everything but names and numbers: variables, flags, functions. Its
+ * links are gone already; flags that nobody needs any more are switched off.
+ */
+void instance_strip(struct session *s, struct instance *i);
+/* On our side only, at the end of a session: gives up variables, plans, code. */
+void instance_let_go(struct instance *i);
+/* Takes the instance out of the session, strips and frees it. */
 void instance_drop(struct session *s, struct instance *i);
 
 /* gate.c */
@@ -590,6 +633,10 @@ void instance_drop(struct session *s, struct instance *i);
 int gate_release(struct session *s, struct dinst_error *e);
 
 /* removal.c */
+/* Takes the links away and makes that so; what they used is queued. */
+void removal_unlink(struct session *s, struct instance *i);
+/* One user less of an instance that is somebody's source or flag. */
+void removal_release(struct session *s, struct instance *i);
 struct flush_result {
 	size_t freed, queued; /* things: bodies and sites */
 	uint64_t stop_ns;
@@ -610,6 +657,8 @@ void removal_spend(struct session *s, struct body *body);
  */
 bool removal_spend_code(struct session *s, struct place *p, taddr_t code, size_t size,
 			struct snippet_code **codes, size_t count);
+/* On our side only, at the end of a session. */
+void removal_forget_spent(struct session *s);
 /* Queues a site that was never patched or is not to be used; does nothing while it has links. */
 void removal_retire(struct session *s, struct site *site);
 int removal_flush(struct session *s, struct flush_result *result, struct dinst_error *e);
@@ -633,6 +682,15 @@ typedef int (*family_work)(struct stop *stop, void *arg, struct dinst_error *e);
  */
 int family_stop(struct session *s, family_work work, void *arg, struct stop_report *report,
 		struct dinst_error *e);
+/*
+ * The same; ready() is called once before any work(), when all of them are
+ * stopped: what it turns in shared memory is so for all. It may read the
+ * processes, not change them. If it fails all are let go without work().
+ */
+typedef int (*family_ready)(struct stop *const *stops, size_t count, void *arg,
+			    struct dinst_error *e);
+int family_stop_all(struct session *s, family_ready ready, family_work work, void *arg,
+		    struct stop_report *report, struct dinst_error *e);
 /* Closes the other processes of the family; stop_target() of theirs, and snapshots, end here. */
 void family_release(struct session *s);
 

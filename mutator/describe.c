@@ -102,7 +102,7 @@ static const struct link *link_of(const struct site *site, const struct body *b,
 {
 	const struct link *l = site->first_link;
 
-	if (!b || b != site->body || site->changed || b->count != site->links)
+	if (!b || b != site->body || site->changed || site->held || b->count != site->links)
 		return NULL;
 	while (l && index--)
 		l = l->next;

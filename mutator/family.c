@@ -27,6 +27,7 @@ struct family {
 	struct stop **stops;
 	size_t stop_count, stop_room;
 	struct stop_report report;
+	family_ready ready; /* NULL: nobody asks */
 	family_work work;
 	void *arg;
 	unsigned member_deadline_us;
@@ -168,6 +169,8 @@ static int with_one_more(struct stop *stop, void *arg, struct dinst_error *e)
 	}
 	f->stops[f->stop_count++] = stop;
 	status = stop_the_rest(f, e);
+	if (status >= 0 && !f->worked && f->ready)
+		status = f->ready(f->stops, f->stop_count, f->arg, e);
 	f->stop_count--;
 	if (status < 0)
 		return status;
@@ -249,11 +252,14 @@ static int stop_all(struct family *f, struct stop_report *own, struct dinst_erro
 	return stop_the_rest(f, e);
 }
 
-int family_stop(struct session *s, family_work work, void *arg, struct stop_report *report,
-		struct dinst_error *e)
+int family_stop_all(struct session *s, family_ready ready, family_work work, void *arg,
+		    struct stop_report *report, struct dinst_error *e)
 {
-	struct family f = {
-		.session = s, .work = work, .arg = arg, .member_deadline_us = MEMBER_DEADLINE_US};
+	struct family f = {.session = s,
+			   .ready = ready,
+			   .work = work,
+			   .arg = arg,
+			   .member_deadline_us = MEMBER_DEADLINE_US};
 	struct stop_report own = {0};
 	unsigned pause = FIRST_PAUSE_US;
 	int status = stop_all(&f, &own, e);
@@ -279,4 +285,10 @@ int family_stop(struct session *s, family_work work, void *arg, struct stop_repo
 	free(f.waiting.pids);
 	free(f.stops);
 	return status;
+}
+
+int family_stop(struct session *s, family_work work, void *arg, struct stop_report *report,
+		struct dinst_error *e)
+{
+	return family_stop_all(s, NULL, work, arg, report, e);
 }

@@ -34,45 +34,6 @@ bool request_has_pending(struct session *s)
 	return false;
 }
 
-/* What a failed attempt has made: the instance waits as if it had not begun. */
-static void take_back(struct session *s, struct instance *i)
-{
-	while (i->links) {
-		struct link *l = i->links;
-
-		i->links = l->next_instance;
-		i->link_count--;
-		site_unlink(s, l);
-	}
-	site_update_all(s);
-	for (size_t r = 0; r < i->refused_count; r++)
-		free(i->refused[r].where);
-	i->refused_count = 0;
-	i->waiting = true;
-}
-
-/* One instance whose module has come: prepared like a new request's. */
-static int begin(struct session *s, struct instance *i, struct function_ref *functions,
-		 size_t count, size_t *began, struct dinst_error *e)
-{
-	struct request r = {.session = s, .metric = i->raw, .instances = &i, .count = 1};
-	int status = 0;
-
-	i->waiting = false;
-	for (size_t n = 0; status >= 0 && n < count; n++)
-		status = request_prepare(&r, i, &functions[n], e);
-	for (size_t k = 0; status < 0 && k < r.site_count; k++)
-		r.sites[k]->listed = false;
-	if (status >= 0)
-		status = request_apply(&r, e);
-	if (status >= 0)
-		*began += r.site_count;
-	else
-		take_back(s, i);
-	free(r.sites);
-	return status;
-}
-
 /* A failure leaves the rest for the next time: changes_seen says that there is something. */
 static size_t begin_waiting(struct session *s)
 {
@@ -85,14 +46,12 @@ static size_t begin_waiting(struct session *s)
 		return 0;
 	changes = s->module_changes;
 	for (struct instance *i = s->instances; i; i = i->next) {
-		struct function_ref *functions = NULL;
-		size_t count = 0;
+		int status = 0;
 
 		dinst_error_clear(&e);
-		if (!i->waiting || request_find(s, i->focus, &functions, &count, &e) < 0)
-			continue;
-		failed |= begin(s, i, functions, count, &began, &e) < 0;
-		free(functions);
+		if (i->waiting)
+			status = request_begin(s, i, &began, &e);
+		failed |= status < 0 && status != DINST_NO_MODULE && status != DINST_NO_FUNCTION;
 	}
 	if (!failed)
 		s->changes_seen = changes;
@@ -112,7 +71,7 @@ static size_t retry_windows(struct session *s)
 			if (site_waits(site))
 				sites[count++] = site;
 	if (count && batch_apply(s, sites, count, foreign, &result, &ignored) >= 0)
-		request_drop_foreign(s, NULL, 0, sites, foreign, count);
+		request_drop_foreign(NULL, s, sites, foreign, count);
 	free(foreign);
 	free(sites);
 	return result.patched;

@@ -33,6 +33,51 @@ void removal_spend(struct session *s, struct body *body)
 	s->queue_length++;
 }
 
+struct spent_code {
+	struct place *place;
+	taddr_t code;
+	size_t size;
+	struct snippet_code **codes;
+	size_t count;
+	struct spent_code *next;
+};
+
+bool removal_spend_code(struct session *s, struct place *p, taddr_t code, size_t size,
+			struct snippet_code **codes, size_t count)
+{
+	struct spent_code *c = malloc(sizeof(*c));
+
+	if (!c)
+		return false;
+	*c = (struct spent_code){.place = p,
+				 .code = code,
+				 .size = size,
+				 .codes = codes,
+				 .count = count,
+				 .next = s->spent_codes};
+	s->spent_codes = c;
+	s->queue_length++;
+	return true;
+}
+
+static void free_spent_code(struct spent_code *c)
+{
+	for (size_t n = 0; n < c->count; n++)
+		snippet_code_unref(c->codes[n]);
+	free(c->codes);
+	free(c);
+}
+
+void removal_forget_spent(struct session *s)
+{
+	while (s->spent_codes) {
+		struct spent_code *c = s->spent_codes;
+
+		s->spent_codes = c->next;
+		free_spent_code(c);
+	}
+}
+
 void removal_retire(struct session *s, struct site *site)
 {
 	if (site->queued || site->links)
@@ -66,12 +111,40 @@ static void unlink_all(struct session *s, struct instance *i)
 	}
 }
 
+void removal_unlink(struct session *s, struct instance *i)
+{
+	unlink_all(s, i);
+	site_update_all(s);
+}
+
+void removal_release(struct session *s, struct instance *i)
+{
+	if (--i->references)
+		return;
+	removal_unlink(s, i);
+	instance_drop(s, i);
+}
+
+/* Out of sight, but in use by others. */
+static void hide(struct session *s, struct instance *i)
+{
+	struct instance **p = &s->instances;
+
+	while (*p != i)
+		p = &(*p)->next;
+	*p = i->next;
+	i->id = 0;
+	i->next = s->hidden;
+	s->hidden = i;
+}
+
 int removal_switch_off(struct session *s, struct instance *i, struct dinst_error *e)
 {
 	(void)e;
-	unlink_all(s, i);
-	site_update_all(s);
-	instance_drop(s, i);
+	/* What is measured first; flags that only it tested go with it. */
+	if (i->references > 1)
+		hide(s, i);
+	removal_release(s, i);
 	return 0;
 }
 
@@ -130,6 +203,8 @@ static struct stack_range *queued_ranges(const struct session *s, size_t *count)
 		return NULL;
 	for (const struct body *b = s->spent; b; b = b->next)
 		add_body(ranges, &n, b);
+	for (const struct spent_code *c = s->spent_codes; c; c = c->next)
+		add_range(ranges, &n, c->code, c->size);
 	for (const struct site *site = s->retired; site; site = site->next_queued) {
 		add_range(ranges, &n, site->gate, ARCH_GATE_MAX);
 		if (site->state != SITE_DRAINING)
@@ -217,6 +292,26 @@ static size_t give_back_bodies(struct session *s, const struct stack_range *rang
 	return freed;
 }
 
+/* The same with routines. */
+static size_t give_back_codes(struct session *s, const struct stack_range *ranges, size_t count)
+{
+	struct spent_code **p = &s->spent_codes, *c;
+	size_t freed = 0;
+
+	while ((c = *p)) {
+		if (range_hit(ranges, count, c->code)) {
+			p = &c->next;
+			continue;
+		}
+		*p = c->next;
+		heap_free_code(c->place->heap, c->code);
+		free_spent_code(c);
+		freed++;
+	}
+	s->queue_length -= freed;
+	return freed;
+}
+
 /* The same with sites, and takes those off the queue that are used again. */
 static size_t give_back_sites(struct session *s)
 {
@@ -286,6 +381,7 @@ int removal_flush(struct session *s, struct flush_result *result, struct dinst_e
 	find_hits(&f, ranges, count);
 	mark_busy_sites(s, ranges, count);
 	result->freed = give_back_bodies(s, ranges, count);
+	result->freed += give_back_codes(s, ranges, count);
 	result->freed += give_back_sites(s);
 	result->queued = s->queue_length;
 	for (struct place *p = s->places; p && result->freed; p = p->next)
@@ -364,6 +460,8 @@ static size_t windows_in_place(const struct session *s)
 static int remove_all(struct session *s, struct dinst_error *e)
 {
 	for (struct instance *i = s->instances; i; i = i->next)
+		unlink_all(s, i);
+	for (struct instance *i = s->hidden; i; i = i->next)
 		unlink_all(s, i);
 	site_update_all(s);
 	while (s->instances) {

@@ -1,43 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * request.c - from a metric and its foci to points, sites and counters.
+ * request.c - from what a user asks for to instances.
  *
- * A request makes one instance per focus, or with `each` one per function that
- * a focus matches. All instances of a request go in with one batch. If the
- * machinery fails nothing of the request stays; points that cannot be
- * instrumented are listed with the instance and do not fail it, unless there is
- * no other.
+ * A request makes one instance for each plan that the metric and its foci come
+ * to (evaluate.h), or for raw metrics one per focus, or with `each` one per
+ * function. All instances of a request go in together, and if anything fails
+ * nothing of the request stays. Points that cannot be instrumented are listed
+ * with the instance and do not fail it, unless there is no other.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mutator/request.h"
-#include "mutator/threads.h"
-
-/* -------------------------------------------------------------- metrics */
-
-static const struct raw_metric built_in[] = {
-	{.name = "calls", .unit = "calls", .constraints = "/Code", .kind = POINT_ENTRY},
-};
-
-static const struct raw_metric *metric_find(const char *name)
-{
-	for (size_t i = 0; i < sizeof(built_in) / sizeof(built_in[0]); i++)
-		if (!strcmp(built_in[i].name, name))
-			return &built_in[i];
-	return NULL;
-}
-
-size_t metric_all(const struct raw_metric **metrics)
-{
-	*metrics = built_in;
-	return sizeof(built_in) / sizeof(built_in[0]);
-}
 
 /* -------------------------------------------------------------- requests */
 
-static struct instance *add_instance(struct request *r, const char *focus, struct dinst_error *e)
+struct instance *request_add_instance(struct request *r, const char *metric, const char *unit,
+				      const char *focus, struct dinst_error *e)
 {
 	struct instance *i;
 
@@ -52,13 +32,87 @@ static struct instance *add_instance(struct request *r, const char *focus, struc
 		r->instances = instances;
 		r->room = room;
 	}
-	i = instance_new(r->session, r->metric->name, r->metric->unit, focus, e);
-	if (!i)
-		return NULL;
-	i->raw = r->metric;
-	r->instances[r->count++] = i;
+	i = instance_new(r->session, metric, unit, focus, e);
+	if (i)
+		r->instances[r->count++] = i;
 	return i;
 }
+
+static int begin(struct session *s, struct insert_result *result, struct dinst_error *e)
+{
+	int status = session_check(s, e);
+
+	*result = (struct insert_result){0};
+	return status < 0 ? status : session_update_modules(s, e);
+}
+
+/* Instances without a single point are no use: the request says why and keeps the others. */
+static int check_points(const struct request *r, struct dinst_error *e)
+{
+	const struct instance *last = NULL;
+
+	for (size_t n = 0; n < r->count; n++) {
+		if (r->instances[n]->link_count || r->instances[n]->waiting ||
+		    r->instances[n]->source)
+			return 0;
+		last = r->instances[n];
+	}
+	if (last && last->refused_count)
+		return dinst_fail(e, DINST_REFUSED, "%s: %s (%s)%s", last->refused[0].where,
+				  last->refused[0].why ? last->refused[0].why
+						       : refusal_text(last->refused[0].refusal),
+				  refusal_name(last->refused[0].refusal),
+				  r->count > 1 || last->refused_count > 1 ? ", and all others"
+									  : "");
+	if (last && last->left_out_count)
+		return dinst_fail(e, DINST_REFUSED, "%s: %s%s", last->left_out[0].where,
+				  last->left_out[0].why,
+				  last->left_out_count > 1 ? ", and all others" : "");
+	return dinst_fail(e, DINST_NO_FUNCTION, "nothing to measure: no function matches");
+}
+
+static void give_numbers(struct request *r)
+{
+	struct instance **tail = &r->session->instances;
+
+	while (*tail)
+		tail = &(*tail)->next;
+	for (size_t n = 0; n < r->count; n++) {
+		r->instances[n]->id = r->session->next_id++;
+		r->instances[n]->since_ns = clock_ns();
+		*tail = r->instances[n];
+		tail = &r->instances[n]->next;
+	}
+}
+
+/* The end of a request of which everything is prepared, or `status` says why not. */
+static int finish(struct request *r, int status, struct insert_result *result,
+		  struct dinst_error *e)
+{
+	if (status >= 0)
+		status = request_hook(r, e);
+	if (status >= 0)
+		status = check_points(r, e);
+	if (status >= 0)
+		status = request_commit(r, e);
+	/* Some may have turned out to be somebody else's. */
+	if (status >= 0)
+		status = check_points(r, e);
+	if (status < 0) {
+		request_undo(r);
+		free(r->instances);
+	} else {
+		request_adopt(r);
+		give_numbers(r);
+		result->instances = r->instances;
+		result->count = r->count;
+		result->stop_ns = r->stop_ns;
+	}
+	request_release(r);
+	return status;
+}
+
+/* ----------------------------------------------------------- raw metrics */
 
 static int check_focus(const struct raw_metric *m, const char *focus, struct dinst_error *e)
 {
@@ -100,26 +154,28 @@ static bool may_come(const char *focus)
 	return memmem(module, size, ".so", 3) && !memchr(module, '*', size);
 }
 
-static int prepare_focus(struct request *r, const char *focus, bool each, struct dinst_error *e)
+static int prepare_raw(struct request *r, const struct raw_metric *m, const char *focus, bool each,
+		       struct dinst_error *e)
 {
 	struct function_ref *functions = NULL;
 	struct instance *i = NULL;
 	size_t count = 0;
-	int status = check_focus(r->metric, focus, e);
+	int status = check_focus(m, focus, e);
 
 	if (status < 0)
 		return status;
 	status = request_find(r->session, focus, &functions, &count, e);
 	if (status == DINST_NO_MODULE && may_come(focus)) {
 		dinst_error_clear(e);
-		i = add_instance(r, focus, e);
+		i = request_add_instance(r, m->name, m->unit, focus, e);
 		if (!i)
 			return DINST_NO_MEMORY;
-		i->waiting = true;
-		r->session->maybe_pending = true;
+		i->raw = m;
+		i->waiting = r->session->maybe_pending = true;
 		return 0;
 	}
 	for (size_t n = 0; status >= 0 && n < count; n++) {
+		struct function_work w = {.function = functions[n], .raw = m};
 		char name[1024];
 
 		if (n % 1024 == 0 && count > 1024)
@@ -127,129 +183,208 @@ static int prepare_focus(struct request *r, const char *focus, bool each, struct
 		if (each)
 			name_of(&functions[n], name, sizeof(name));
 		if (each || !i)
-			i = add_instance(r, each ? name : focus, e);
-		status = i ? request_prepare(r, i, &functions[n], e) : DINST_NO_MEMORY;
+			i = request_add_instance(r, m->name, m->unit, each ? name : focus, e);
+		if (i)
+			i->raw = m;
+		status = i ? request_function(r, i, &w, e) : DINST_NO_MEMORY;
 	}
 	free(functions);
 	return status;
-}
-
-int request_apply(struct request *r, struct dinst_error *e)
-{
-	struct session *s = r->session;
-	struct batch_result result;
-	bool *foreign;
-	int status;
-
-	if (!r->site_count)
-		return place_send(s, &r->stop_ns, e);
-	foreign = calloc(r->site_count, sizeof(*foreign));
-	if (!foreign)
-		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	session_progress(s, "patching", 0, r->site_count);
-	status = batch_apply(s, r->sites, r->site_count, foreign, &result, e);
-	if (result.stop_ns > r->stop_ns)
-		r->stop_ns = result.stop_ns;
-	if (status < 0 || result.pending) {
-		s->maybe_pending = true;
-		s->retry_pause_ns = 0;
-	}
-	for (size_t k = 0; k < r->site_count; k++)
-		r->sites[k]->listed = false;
-	if (status >= 0)
-		request_drop_foreign(s, r->instances, r->count, r->sites, foreign, r->site_count);
-	free(foreign);
-	return status;
-}
-
-/* Takes everything of a failed request back. */
-static void undo(struct request *r)
-{
-	struct dinst_error ignored = {0};
-
-	for (size_t k = 0; k < r->site_count; k++)
-		r->sites[k]->listed = false;
-	for (size_t n = 0; n < r->count; n++) {
-		struct flush_result flush;
-
-		removal_remove(r->session, r->instances[n], &flush, &ignored);
-	}
-}
-
-/* Instances without a single point are no use: the request says why and keeps the others. */
-static int check_points(const struct request *r, struct dinst_error *e)
-{
-	const struct instance *last = NULL;
-
-	for (size_t n = 0; n < r->count; n++) {
-		if (r->instances[n]->link_count || r->instances[n]->waiting)
-			return 0;
-		last = r->instances[n];
-	}
-	if (last && last->refused_count)
-		return dinst_fail(e, DINST_REFUSED, "%s: %s (%s)%s", last->refused[0].where,
-				  refusal_text(last->refused[0].refusal),
-				  refusal_name(last->refused[0].refusal),
-				  r->count > 1 || last->refused_count > 1 ? ", and all others"
-									  : "");
-	return dinst_fail(e, DINST_NO_FUNCTION, "nothing to count: no function matches");
-}
-
-static void adopt_instances(struct request *r)
-{
-	struct instance **tail = &r->session->instances;
-
-	while (*tail)
-		tail = &(*tail)->next;
-	for (size_t n = 0; n < r->count; n++) {
-		r->instances[n]->id = r->session->next_id++;
-		*tail = r->instances[n];
-		tail = &r->instances[n]->next;
-	}
 }
 
 int request_insert_raw(struct session *s, const struct raw_metric *metric, const char *const *foci,
 		       size_t focus_count, bool each, struct insert_result *result,
 		       struct dinst_error *e)
 {
-	struct request r = {.session = s, .metric = metric};
-	int status = session_check(s, e);
+	struct request r = {.session = s};
+	int status = begin(s, result, e);
 
-	*result = (struct insert_result){0};
-	if (status >= 0)
-		status = session_update_modules(s, e);
 	if (status < 0)
 		return status;
+	s->holding = true;
 	for (size_t n = 0; status >= 0 && n < focus_count; n++)
-		status = prepare_focus(&r, foci[n], each, e);
+		status = prepare_raw(&r, metric, foci[n], each, e);
 	if (status >= 0 && !focus_count)
-		status = prepare_focus(&r, "/Code", each, e);
-	if (status >= 0)
-		status = request_apply(&r, e);
-	if (status >= 0)
-		status = check_points(&r, e);
-	if (status < 0) {
-		undo(&r);
-		free(r.instances);
-	} else {
-		adopt_instances(&r);
-		result->instances = r.instances;
-		result->count = r.count;
-		result->stop_ns = r.stop_ns;
+		status = prepare_raw(&r, metric, "/Code", each, e);
+	return finish(&r, status, result, e);
+}
+
+/* ------------------------------------------------------------------- MDL */
+
+/* What it was worth when this one began; where it cannot be read it counts from the start. */
+static int keep_bases(struct instance *i, struct dinst_error *e)
+{
+	struct instance *source = i->source;
+	const unsigned elements = source->variable_count ? source->variables[0]->elements : 0;
+
+	if (!elements || source->variables[0]->form == VARIABLE_LEVEL ||
+	    source->variables[0]->form == VARIABLE_FLAG)
+		return 0;
+	i->bases = calloc(elements, sizeof(*i->bases));
+	if (!i->bases)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	i->base_count = elements;
+	if (source->variables[0]->form == VARIABLE_DISTRIBUTION) {
+		int status = 0;
+
+		for (unsigned n = 0; n < elements && status >= 0; n++)
+			status =
+				variable_read(i->session, source->variables[0], n, &i->bases[n], e);
+		return status;
 	}
-	free(r.sites);
+	return instance_read_bases(i, e);
+}
+
+/* One plan: an instance of its own, or one more name for what is there. */
+static int prepare_plan(struct request *r, struct plan_set *set, const struct mdl_plan *plan,
+			struct dinst_error *e)
+{
+	struct instance *same = plan->waits_for ? NULL : request_find_same(r, plan);
+	struct instance *i =
+		request_add_instance(r, plan->metric->id, plan->metric->units, plan->focus, e);
+
+	if (!i)
+		return DINST_NO_MEMORY;
+	if (plan->waits_for) {
+		i->waiting = r->session->maybe_pending = true;
+		return 0;
+	}
+	if (!same)
+		return request_plan(r, i, set, plan, e);
+	same->references++;
+	i->source = same;
+	return keep_bases(i, e);
+}
+
+static struct plan_set *evaluate(struct session *s, const char *metric, const char *const *words,
+				 size_t word_count, bool each, struct dinst_error *e)
+{
+	struct plan_set *set = calloc(1, sizeof(*set));
+
+	if (!set) {
+		dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		return NULL;
+	}
+	set->references = 1;
+	if (mdl_evaluate(s, s->library, metric, words, word_count, each, &set->plans, &set->count,
+			 e) >= 0)
+		return set;
+	free(set);
+	return NULL;
+}
+
+static void release(struct plan_set *set)
+{
+	if (--set->references)
+		return;
+	mdl_plans_free(set->plans, set->count);
+	free(set);
+}
+
+int request_insert(struct session *s, const char *metric, const char *const *words,
+		   size_t word_count, const struct insert_options *options,
+		   struct insert_result *result, struct dinst_error *e)
+{
+	struct request r = {.session = s, .options = options};
+	struct dinst_error own = {0};
+	struct plan_set *set;
+	int status;
+
+	e = e ? e : &own;
+	status = begin(s, result, e);
+	if (status < 0)
+		return status;
+	set = evaluate(s, metric, words, word_count, options && options->each, e);
+	if (!set)
+		return e->code ? e->code : DINST_FAILED;
+	s->holding = true;
+	for (size_t n = 0; status >= 0 && n < set->count; n++)
+		status = prepare_plan(&r, set, &set->plans[n], e);
+	status = finish(&r, status, result, e);
+	release(set);
 	return status;
 }
 
-int request_insert(struct session *s, const char *metric, const char *const *foci,
-		   size_t focus_count, const struct insert_options *options,
-		   struct insert_result *result, struct dinst_error *e)
-{
-	const struct raw_metric *m = metric_find(metric);
+/* ----------------------------------------------------- what has waited */
 
-	*result = (struct insert_result){0};
-	if (!m)
-		return dinst_fail(e, DINST_NO_METRIC,
-				  "no metric is called %s; `dinst metrics` lists them", metric);
-	return request_insert_raw(s, m, foci, focus_count, options && options->each, result, e);
+enum { WORDS_MAX = 16 };
+
+/* The words of a focus, which `text` is cut into. */
+static size_t split(char *text, const char **words)
+{
+	size_t count = 0;
+
+	for (char *at = text; at && count < WORDS_MAX;) {
+		char *next = strstr(at, " /");
+
+		words[count++] = at;
+		if (next)
+			*next++ = '\0';
+		at = next;
+	}
+	return count;
+}
+
+static int begin_plan(struct request *r, struct instance *i, struct dinst_error *e)
+{
+	const char *words[WORDS_MAX];
+	char *text = strdup(i->focus);
+	struct plan_set *set;
+	int status;
+
+	if (!text)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	set = evaluate(r->session, i->metric, words, split(text, words), false, e);
+	free(text);
+	if (!set)
+		return e->code ? e->code : DINST_FAILED;
+	i->waiting = set->plans[0].waits_for != NULL;
+	status = i->waiting ? 0 : request_plan(r, i, set, &set->plans[0], e);
+	release(set);
+	return status;
+}
+
+static int begin_raw(struct request *r, struct instance *i, struct dinst_error *e)
+{
+	struct function_ref *functions = NULL;
+	size_t count = 0;
+	int status = request_find(r->session, i->focus, &functions, &count, e);
+
+	i->waiting = status < 0;
+	for (size_t n = 0; status >= 0 && n < count; n++) {
+		struct function_work w = {.function = functions[n], .raw = i->raw};
+
+		status = request_function(r, i, &w, e);
+	}
+	free(functions);
+	return status;
+}
+
+int request_begin(struct session *s, struct instance *i, size_t *began, struct dinst_error *e)
+{
+	const struct insert_options options = {.cost = i->wants_cost, .limit = i->limit};
+	struct request r = {.session = s, .options = &options};
+	int status;
+
+	/* It stays in the session's list, whatever comes of it. */
+	s->holding = true;
+	status = i->raw ? begin_raw(&r, i, e) : begin_plan(&r, i, e);
+	if (status >= 0 && !i->waiting) {
+		status = request_hook(&r, e);
+		if (status >= 0)
+			status = request_commit(&r, e);
+		if (status >= 0)
+			*began += r.site_count;
+	}
+	if (status < 0) {
+		s->holding = false;
+		request_undo(&r);
+		removal_unlink(s, i);
+		instance_strip(s, i);
+		i->waiting = true;
+	} else {
+		request_adopt(&r);
+	}
+	request_release(&r);
+	return status;
 }

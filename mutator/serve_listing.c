@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mutator/evaluate.h"
 #include "mutator/serve.h"
 
 json_t *serve_address(taddr_t address)
@@ -147,18 +148,24 @@ int serve_complete(struct server *sv, const json_t *params, json_t **result, str
 
 int serve_metrics(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
 {
-	const struct raw_metric *metrics;
-	size_t count = metric_all(&metrics);
-	json_t *rows = json_array();
+	struct session *s;
+	json_t *rows;
+	int status = serve_session(sv, &s, e);
 
-	(void)sv;
 	(void)params;
-	(void)e;
-	for (size_t i = 0; i < count; i++)
-		json_array_append_new(rows,
-				      json_pack("{s:s, s:s, s:[s], s:s}", "metric", metrics[i].name,
-						"unit", metrics[i].unit, "constraints",
-						metrics[i].constraints, "file", "(built in)"));
+	if (status < 0)
+		return status;
+	rows = json_array();
+	for (const struct mdl_metric *m = mdl_metrics(s->library); m; m = m->next) {
+		char constraints[512];
+
+		mdl_metric_constraints(s->library, m, constraints, sizeof(constraints));
+		json_array_append_new(rows, json_pack("{s:s, s:s, s:o, s:s, s:s}", "metric", m->id,
+						      "unit", m->units ? m->units : "",
+						      "constraints", json_pack("[s]", constraints),
+						      "file", m->place.file, "description",
+						      m->description ? m->description : ""));
+	}
 	*result = serve_rows(rows);
 	return 0;
 }

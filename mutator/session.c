@@ -10,6 +10,7 @@
 
 #include "mutator/core.h"
 #include "mutator/detail.h"
+#include "mutator/mdl/mdl.h"
 #include "mutator/threads.h"
 
 /* ----------------------------------------------------------- plan cache */
@@ -96,6 +97,20 @@ int session_plan_for(struct session *s, struct module *m, uint32_t function, enu
 
 /* ------------------------------------------------------------- sessions */
 
+static int load_library(struct session *s, struct dinst_error *e)
+{
+	int status = mdl_library_create(&s->library, e);
+
+	return status < 0 ? status
+			  : mdl_library_load_installed(s->library, &s->library_warnings, e);
+}
+
+int session_load_mdl(struct session *s, const char *name, const char *text, size_t size,
+		     struct dinst_error *e)
+{
+	return mdl_load_text(s->library, name, text, size, e);
+}
+
 int session_attach(pid_t pid, const char *name, struct session **out, struct dinst_error *e)
 {
 	struct session *s = calloc(1, sizeof(*s));
@@ -122,6 +137,9 @@ int session_attach(pid_t pid, const char *name, struct session **out, struct din
 	status = module_list_read(s->target, &s->modules, e);
 	if (status < 0)
 		goto fail;
+	status = load_library(s, e);
+	if (status < 0)
+		goto fail;
 	*out = s;
 	return 0;
 
@@ -130,17 +148,27 @@ fail:
 	return status;
 }
 
+/* Counters go with the places; code is ours. */
+static void body_release(struct body *b)
+{
+	for (unsigned i = 0; b && i < b->count; i++)
+		snippet_code_unref(b->pieces[i].snippet.code);
+	free(b);
+}
+
 static void site_release(struct site *site)
 {
 	struct link *next;
 
 	for (struct link *l = site->first_link; l; l = next) {
 		next = l->next;
+		snippet_code_unref(l->snippet.code);
 		free(l);
 	}
+	body_release(site->held);
 	if (site->body != site->head)
-		free(site->body);
-	free(site->head);
+		body_release(site->body);
+	body_release(site->head);
 	free(site);
 }
 
@@ -162,31 +190,42 @@ static void sites_free(struct session *s)
 	free(s->site_hash);
 }
 
+static void instances_free(struct instance *list)
+{
+	struct instance *next;
+
+	for (struct instance *i = list; i; i = next) {
+		next = i->next;
+		instance_let_go(i);
+		instance_free(i);
+	}
+}
+
 void session_free(struct session *s)
 {
 	struct body *next_body;
-	struct instance *next_instance;
 	struct place *next_place;
 
 	if (!s)
 		return;
 	for (struct body *b = s->spent; b; b = next_body) {
 		next_body = b->next;
-		free(b);
+		body_release(b);
 	}
 	sites_free(s);
-	for (struct instance *i = s->instances; i; i = next_instance) {
-		next_instance = i->next;
-		instance_free(i);
-	}
+	removal_forget_spent(s);
+	instances_free(s->instances);
+	instances_free(s->hidden);
 	for (struct place *p = s->places; p; p = next_place) {
 		next_place = p->next;
 		place_free(p, true);
 	}
 	family_release(s);
 	plans_free(s->plans);
+	mdl_library_free(s->library);
 	threads_free(s->threads);
 	free(s->pages);
+	free(s->library_warnings);
 	if (s->modules)
 		module_list_free(s->modules);
 	if (s->target)

@@ -300,6 +300,7 @@ void site_free(struct session *s, struct site *site)
 	if (site->state != SITE_DRAINING)
 		site_forget(s, site);
 	forget_change(s, site);
+	site_forget_held(s, site);
 	for (unsigned k = 0; k < site->patch_count; k++)
 		journal_remove(site->place->journal, site->journal[k]);
 	if (site->head)

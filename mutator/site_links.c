@@ -179,11 +179,85 @@ static int remake_head(struct session *s, struct site *site, struct dinst_error 
 	return 0;
 }
 
+/* ---------------------------------------------------------- held bodies */
+
+/* Nothing leads to it yet: it may be freed at once. */
+static void drop_held(struct session *s, struct site *site)
+{
+	struct site **p = &s->held;
+
+	if (!site->held)
+		return;
+	while (*p != site)
+		p = &(*p)->next_held;
+	*p = site->next_held;
+	body_free(site->held);
+	site->held = NULL;
+}
+
+static void hold(struct session *s, struct site *site, struct body *body)
+{
+	site->held = body;
+	site->next_held = s->held;
+	s->held = site;
+}
+
+/* The body that control goes to now, and queues the one before it. */
+static void lead_to(struct session *s, struct site *site, struct body *body)
+{
+	struct body *old = site->body;
+
+	site->body = body;
+	site_turn(site);
+	if (old && old != site->head)
+		removal_spend(s, old);
+}
+
+void site_turn_held(struct session *s)
+{
+	while (s->held) {
+		struct site *site = s->held;
+		struct body *body = site->held;
+
+		s->held = site->next_held;
+		site->held = NULL;
+		lead_to(s, site, body);
+	}
+}
+
+void site_forget_held(struct session *s, struct site *site)
+{
+	drop_held(s, site);
+}
+
+/* True if what runs is what the links say. */
+static bool is_up_to_date(const struct site *site)
+{
+	const struct body *b = site->body;
+	const struct link *l = site->first_link;
+
+	if (!b)
+		return !l;
+	if (b->count != site->links)
+		return false;
+	for (unsigned i = 0; i < b->count; i++, l = l->next) {
+		const struct body_piece *p = &b->pieces[i];
+		const struct snippet *x = &p->snippet, *y = &l->snippet;
+
+		if (p->insn != l->insn || p->place != l->place || p->kind != l->kind ||
+		    x->kind != y->kind || x->counter != y->counter || x->code != y->code ||
+		    x->pair != y->pair || x->start != y->start || x->argument != y->argument)
+			return false;
+	}
+	return true;
+}
+
 int site_update(struct session *s, struct site *site, struct dinst_error *e)
 {
-	struct body *body = NULL, *old = site->body;
+	struct body *body = NULL;
 	int status = 0;
 
+	drop_held(s, site);
 	if (!site->head || is_unreached(site)) {
 		status = remake_head(s, site, e);
 		if (status < 0)
@@ -192,16 +266,20 @@ int site_update(struct session *s, struct site *site, struct dinst_error *e)
 			forget_change(s, site);
 		return status;
 	}
+	if (is_up_to_date(site)) {
+		forget_change(s, site);
+		return 0;
+	}
 	if (site->links)
 		status = body_write(s, site, false, &body, e);
 	if (status < 0) {
 		note_change(s, site);
 		return status;
 	}
-	site->body = body;
-	site_turn(site);
-	if (old && old != site->head)
-		removal_spend(s, old);
+	if (s->holding && body)
+		hold(s, site, body);
+	else
+		lead_to(s, site, body);
 	forget_change(s, site);
 	return 0;
 }

@@ -37,36 +37,3 @@ __attribute__((weak)) int threads_read_word(struct session *s, uint32_t offset,
 	(void)s, (void)offset, (void)each, (void)arg, (void)e;
 	return 0;
 }
-
-__attribute__((weak)) uint64_t arch_clock_ticks(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-__attribute__((weak)) bool arch_clock_is_steady(void)
-{
-	return true;
-}
-
-__attribute__((weak)) int instance_read(const struct instance *i, unsigned element,
-					struct variable_value *out, struct dinst_error *e)
-{
-	return variable_read(i->session, instance_source(i)->variables[0], element, out, e);
-}
-
-__attribute__((weak)) bool instance_hits(const struct instance *i, uint64_t *hits)
-{
-	(void)i, (void)hits;
-	return false;
-}
-
-__attribute__((weak)) void session_poll(struct session *s,
-					void (*told)(void *arg, const struct instance *i,
-						     double percent),
-					void *arg)
-{
-	(void)s, (void)told, (void)arg;
-}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * batch_private.h - a batch in the making; for batch*.c only.
+ */
+#ifndef DINST_MUTATOR_BATCH_PRIVATE_H
+#define DINST_MUTATOR_BATCH_PRIVATE_H
+
+#include "mutator/core.h"
+
+/* Bytes that are about to be overwritten under a thread, perhaps. */
+struct inside {
+	struct stack_range range;
+	size_t site; /* number of the site that waits while somebody may come back there */
+	/* Whose window they are: the site's own, or of the host that its near jump goes into. */
+	struct site *home;
+};
+
+struct batch {
+	struct session *session;
+	struct site **sites; /* by address */
+	size_t count;
+	bool *waits; /* the window must wait for a better moment */
+	bool *foreign;
+	bool patching;		    /* the first byte may have been written */
+	struct inside *insides;	    /* sorted; two a site at most */
+	struct stack_range *ranges; /* theirs */
+	size_t inside_count;
+	struct patch *patches; /* room for one patch a site */
+	size_t *patch_site;
+	bool *hole_written;	    /* in this stop */
+	struct target_range *texts; /* pieces of text that hold all windows, a page or so each */
+	size_t text_count;
+	uint8_t *text_bytes;
+};
+
+int batch_begin(struct batch *b, struct session *s, struct site **sites, size_t count,
+		bool *foreign, struct dinst_error *e);
+/* Records what became of the sites. */
+void batch_settle(struct batch *b, struct batch_result *result);
+void batch_end(struct batch *b);
+
+/* In a stop of the target, in this order. */
+void batch_check_windows(struct batch *b, struct stop *stop);
+int batch_look_at_stacks(struct batch *b, struct stop *stop, struct dinst_error *e);
+/* What only waits or is foreign because another one is. */
+void batch_share_fate(struct batch *b, struct stop *stop);
+int batch_move_threads(struct batch *b, struct stop *stop, struct dinst_error *e);
+int batch_patch(struct batch *b, struct stop *stop, struct dinst_error *e);
+/* True if some thread would have to be moved and cannot be. */
+bool batch_has_stuck_threads(const struct batch *b, struct stop *stop);
+
+/* batch_pages.c: remembers the pages of a site's patches */
+void batch_note_pages(struct session *s, const struct site *site);
+
+#endif

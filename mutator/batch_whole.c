@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * batch_whole.c - one stop for a request with per-thread state: all of it or
+ * nothing.
+ *
+ * When everybody stands still it is checked that every window can be patched
+ * now; only then are switches turned, for all processes at once, and each
+ * process is caught up with while it is still stopped. A process that was
+ * forked before a window was patched does not run through it: functions are
+ * caught up with only where their entries lead to us.
+ */
+#include <stdlib.h>
+
+#include "mutator/batch_private.h"
+#include "mutator/threads.h"
+
+struct job {
+	struct batch batch;
+	struct batch_whole *whole;
+	struct session *session;
+	struct threads_function *here; /* those that are in one process */
+	bool turned;
+};
+
+/* ------------------------------------------------------- all are stopped */
+
+static bool any(const bool *flags, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (flags[i])
+			return true;
+	return false;
+}
+
+static int check(struct job *job, struct stop *stop, struct dinst_error *e)
+{
+	struct batch *b = &job->batch;
+	int status;
+
+	if (target_incarnation(stop_target(stop)) != job->session->incarnation)
+		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
+				  (int)job->session->pid);
+	batch_check_windows(b, stop);
+	status = batch_look_at_stacks(b, stop, e);
+	if (status < 0)
+		return status;
+	batch_share_fate(b, stop);
+	if (any(b->foreign, b->count))
+		return dinst_fail(e, DINST_REFUSED, "somebody else has changed the code");
+	if (any(b->waits, b->count) || batch_has_stuck_threads(b, stop))
+		return dinst_fail(e, DINST_BUSY,
+				  "a thread is in the middle of what is to be patched");
+	return 0;
+}
+
+static int ready(struct stop *const *stops, size_t count, void *arg, struct dinst_error *e)
+{
+	struct job *job = arg;
+	int status = DINST_GONE;
+
+	for (size_t n = 0; n < count; n++)
+		if (target_pid(stop_target(stops[n])) == job->session->pid)
+			status = check(job, stops[n], e);
+	if (status < 0)
+		return dinst_fail(e, status, "process %d has ended", (int)job->session->pid);
+	site_turn_held(job->session);
+	job->turned = true;
+	return 0;
+}
+
+/* --------------------------------------------------------- one process */
+
+static int catch_up(struct job *job, struct stop *stop, struct dinst_error *e)
+{
+	struct batch_whole *w = job->whole;
+	size_t count = 0, caught = 0, unwalked = 0;
+	int status;
+
+	for (size_t n = 0; n < w->function_count; n++)
+		if (w->is_patched(w->arg, stop, w->functions[n].id))
+			job->here[count++] = w->functions[n];
+	if (!count)
+		return 0;
+	status = threads_catch_up(job->session, stop, job->here, count, w->late, w->late_count,
+				  &caught, &unwalked, e);
+	w->caught += caught;
+	w->unwalked += unwalked;
+	return status;
+}
+
+static int work(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	struct job *job = arg;
+	int status = 0;
+
+	if (target_pid(stop_target(stop)) == job->session->pid) {
+		status = place_sync(stop, job->session, e);
+		if (status >= 0)
+			status = batch_move_threads(&job->batch, stop, e);
+		if (status >= 0)
+			status = batch_patch(&job->batch, stop, e);
+	}
+	return status < 0 ? status : catch_up(job, stop, e);
+}
+
+int batch_apply_whole(struct session *s, struct batch_whole *whole, struct batch_result *result,
+		      struct dinst_error *e)
+{
+	struct job job = {.whole = whole, .session = s};
+	struct stop_report report = {0};
+	int status;
+
+	*result = (struct batch_result){0};
+	whole->caught = whole->unwalked = 0;
+	job.here = calloc(whole->function_count + 1, sizeof(*job.here));
+	status = batch_begin(&job.batch, s, whole->sites, whole->count, whole->foreign, e);
+	if (!job.here)
+		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory for a batch");
+	if (status >= 0) {
+		status = family_stop_all(s, ready, work, &job, &report, e);
+		family_release(s);
+		session_note_stop(s, &report, &result->stop_ns);
+		if (job.turned)
+			batch_settle(&job.batch, result);
+	}
+	batch_end(&job.batch);
+	free(job.here);
+	return status;
+}

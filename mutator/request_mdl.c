@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * request_mdl.c - the points of one function for the placements of a plan:
+ * which of them get which program, and what the function's activations need.
+ *
+ * A function whose code is about activations is paired: a link at its entry and
+ * at each exit says so, and it has all of them or is refused whole. What such
+ * code would have done before it came is noted for the stop (threads_catch_up()),
+ * and what stands for exits that never come, for threads_set_undo().
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutator/request.h"
+
+/* One function in the making. */
+struct linking {
+	struct request *request;
+	struct instance *instance;
+	struct function_work *work;
+	const struct function_plan *plan;
+	struct place *place;
+};
+
+/* ---------------------------------------------------------------- points */
+
+static const uint8_t *bytes_at(const struct function_ref *f, vaddr_t address, size_t *size)
+{
+	return image_code(f->module->image, address, size);
+}
+
+/* True if the exit leads on to another function: there is no result yet. */
+static bool is_tail_exit(const struct function_ref *f, const struct point *p)
+{
+	struct arch_insn insn;
+	size_t size;
+	const uint8_t *bytes = bytes_at(f, p->address, &size);
+
+	return !bytes || arch_decode(bytes, size, p->address, &insn) != ARCH_OK ||
+	       insn.flow != ARCH_FLOW_RETURN;
+}
+
+/* Where the call at that address returns to; 0 if it is none. */
+static vaddr_t behind_call(const struct function_ref *f, vaddr_t address)
+{
+	struct arch_insn insn;
+	size_t size;
+	const uint8_t *bytes = bytes_at(f, address, &size);
+
+	if (!bytes || arch_decode(bytes, size, address, &insn) != ARCH_OK)
+		return 0;
+	return address + insn.length;
+}
+
+/* True if the placement is about that point. */
+static bool is_placed_at(const struct mdl_placement *pl, const struct point *p)
+{
+	if (pl->kind != p->kind)
+		return false;
+	if (!pl->addresses)
+		return true;
+	for (size_t n = 0; n < pl->address_count; n++)
+		if (p->kind == POINT_AFTER
+			    ? behind_call(&pl->function, pl->addresses[n]) == p->address
+			    : pl->addresses[n] == p->address)
+			return true;
+	return false;
+}
+
+/* What some placement does before a call and another behind it is done at both or at neither. */
+static bool has_half(const struct linking *l, const struct point *p)
+{
+	bool before = false, behind = false, refused = false;
+	vaddr_t back;
+
+	if (p->kind != POINT_CALL && p->kind != POINT_AFTER)
+		return false;
+	back = p->kind == POINT_AFTER ? p->address : behind_call(&l->work->function, p->address);
+	for (size_t n = 0; n < l->work->count; n++) {
+		before |= l->work->placements[n]->kind == POINT_CALL;
+		behind |= l->work->placements[n]->kind == POINT_AFTER;
+	}
+	if (!before || !behind)
+		return false;
+	before = behind = false;
+	for (size_t n = 0; n < l->plan->point_count; n++) {
+		const struct point *q = &l->plan->points[n];
+
+		if (q->part)
+			continue;
+		if (q->kind == POINT_AFTER && q->address == back) {
+			behind = true;
+			refused |= q->window < 0;
+		}
+		if (q->kind == POINT_CALL && behind_call(&l->work->function, q->address) == back) {
+			before = true;
+			refused |= q->window < 0;
+		}
+	}
+	return !before || !behind || refused;
+}
+
+/* --------------------------------------------------------------- pairing */
+
+/* True if the compiler says that the function's entries and exits are to be paired. */
+static int look_at_code(struct linking *l, bool *pairs, struct dinst_error *e)
+{
+	struct function_work *w = l->work;
+	int status = 0;
+
+	*pairs = w->start = w->per_thread = false;
+	for (size_t n = 0; n < w->count && status >= 0; n++) {
+		const struct mdl_placement *p = w->placements[n];
+
+		for (int tail = 0; tail <= (p->kind == POINT_EXIT) && status >= 0; tail++) {
+			struct snippet_code *code;
+
+			status = request_code(l->request, l->instance, p, l->place, CODE_POINT,
+					      tail, &code, e);
+			if (status == DINST_REFUSED) {
+				dinst_error_clear(e);
+				status = 0;
+				continue;
+			}
+			if (status < 0 || !code)
+				continue;
+			*pairs |= code->activation;
+			w->start |= code->start;
+			w->per_thread |= code->per_thread;
+		}
+	}
+	return status;
+}
+
+/* The first point that a paired function cannot do without and that is refused. */
+static const struct point *missing_point(const struct function_plan *plan)
+{
+	const struct point *p;
+
+	for (size_t n = 0; n < plan->point_count; n++) {
+		p = &plan->points[n];
+		if (p->window < 0 && (p->kind == POINT_ENTRY || p->kind == POINT_EXIT))
+			return p;
+	}
+	return NULL;
+}
+
+static int note_function(struct linking *l, bool fresh, struct dinst_error *e)
+{
+	struct request *r = l->request;
+	const struct function_ref *f = &l->work->function;
+	const struct image_function *functions, *own;
+
+	for (size_t n = 0; n < r->function_count; n++)
+		if (r->functions[n].id == l->work->pair) {
+			r->functions[n].fresh |= fresh;
+			return 0;
+		}
+	if (r->function_count == r->function_room) {
+		size_t room = r->function_room ? r->function_room * 2 : 64;
+		struct threads_function *grown = realloc(r->functions, room * sizeof(*grown));
+
+		if (!grown)
+			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		r->functions = grown;
+		r->function_room = room;
+	}
+	image_functions(f->module->image, &functions);
+	own = &functions[f->index];
+	r->functions[r->function_count++] = (struct threads_function){
+		.id = l->work->pair,
+		.start = own->address + f->module->bias,
+		.end = own->address + own->size + f->module->bias,
+		/* Whoever is behind the first byte has passed the entry, or is moved behind it. */
+		.body = own->address + f->module->bias + 1,
+		.fresh = fresh,
+	};
+	return 0;
+}
+
+/* The function's number, kept with the instance; one for all that it places there. */
+static int pair(struct linking *l, struct dinst_error *e)
+{
+	const struct function_ref *f = &l->work->function;
+	struct instance *i = l->instance;
+	bool fresh = false;
+	int status;
+
+	status = threads_prepare(l->request->session, l->place, &l->request->stop_ns, e);
+	if (status == DINST_REFUSED && e)
+		e->code = status = DINST_UNSUPPORTED;
+	for (size_t n = 0; n < i->pair_id_count && status >= 0; n++)
+		if (i->pair_functions[n].module == f->module &&
+		    i->pair_functions[n].index == f->index) {
+			l->work->pair = i->pair_ids[n];
+			return note_function(l, false, e);
+		}
+	if (status >= 0 && i->pair_id_count == i->pair_id_room) {
+		size_t room = i->pair_id_room ? i->pair_id_room * 2 : 8;
+		uint32_t *ids = realloc(i->pair_ids, room * sizeof(*ids));
+		struct function_ref *functions;
+
+		if (ids)
+			i->pair_ids = ids;
+		functions = realloc(i->pair_functions, room * sizeof(*functions));
+		if (functions)
+			i->pair_functions = functions;
+		if (!ids || !functions)
+			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		i->pair_id_room = room;
+	}
+	if (status >= 0)
+		status = threads_pair(l->request->session, f, &l->work->pair, &fresh, e);
+	if (status < 0)
+		return status;
+	i->pair_ids[i->pair_id_count] = l->work->pair;
+	i->pair_functions[i->pair_id_count++] = *f;
+	l->request->in_stop = true;
+	return note_function(l, fresh, e);
+}
+
+/* --------------------------------------------------- late and undone code */
+
+static int add_late(struct linking *l, taddr_t call, struct snippet_code *code,
+		    struct dinst_error *e)
+{
+	struct request *r = l->request;
+
+	if (r->late_count == r->late_room) {
+		size_t room = r->late_room ? r->late_room * 2 : 64;
+		struct threads_late *late = realloc(r->late, room * sizeof(*late));
+		struct snippet_code **codes;
+
+		if (late)
+			r->late = late;
+		codes = realloc(r->late_codes, room * sizeof(struct snippet_code *));
+		if (codes)
+			r->late_codes = codes;
+		if (!late || !codes)
+			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		r->late_room = room;
+	}
+	r->late[r->late_count] =
+		(struct threads_late){.id = l->work->pair, .call = call, .program = &code->program};
+	r->late_codes[r->late_count++] = snippet_code_ref(code);
+	return 0;
+}
+
+/* What has to be done for activations that are there already. */
+static int note_late(struct linking *l, const struct mdl_placement *pl, const struct point *p,
+		     struct dinst_error *e)
+{
+	struct snippet_code *code;
+	taddr_t call = 0;
+	int status;
+
+	if (p->kind != POINT_ENTRY && p->kind != POINT_CALL)
+		return 0;
+	if (p->kind == POINT_CALL)
+		call = behind_call(&pl->function, p->address) + pl->function.module->bias;
+	status =
+		request_code(l->request, l->instance, pl, l->place, CODE_CATCH_UP, false, &code, e);
+	if (status == DINST_REFUSED) {
+		dinst_error_clear(e);
+		return 0;
+	}
+	return status < 0 || !code ? status : add_late(l, call, code, e);
+}
+
+static int note_undo(struct linking *l, const struct mdl_placement *pl, struct dinst_error *e)
+{
+	struct instance *i = l->instance;
+	struct snippet_code *code;
+	struct undo_code *undos;
+	int status = request_code(l->request, i, pl, l->place, CODE_UNDO, false, &code, e);
+
+	if (status == DINST_REFUSED) {
+		dinst_error_clear(e);
+		return 0;
+	}
+	if (status < 0 || !code)
+		return status;
+	undos = realloc(i->undos, (i->undo_count + 1) * sizeof(*undos));
+	if (!undos)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	i->undos = undos;
+	undos[i->undo_count++] = (struct undo_code){
+		.pair = l->work->pair, .place = l->place, .code = snippet_code_ref(code)};
+	return 0;
+}
+
+void request_forget_late(struct request *r, struct instance *i, size_t functions, size_t late,
+			 size_t undos)
+{
+	while (r->late_count > late)
+		snippet_code_unref(r->late_codes[--r->late_count]);
+	/* Those that were fresh are so the next time: nothing was caught up with yet. */
+	(void)functions;
+	while (i->undo_count > undos)
+		snippet_code_unref(i->undos[--i->undo_count].code);
+}
+
+/* ----------------------------------------------------------------- links */
+
+/* One point with all its parts gets a snippet; what it is depends on each part's place. */
+static int link_point(struct linking *l, const struct mdl_placement *pl, const struct point *p,
+		      struct dinst_error *e)
+{
+	const struct function_ref *f = &l->work->function;
+	const size_t parts = request_parts(l->plan, (size_t)(p - l->plan->points));
+	int status = 0;
+
+	for (size_t k = 0; k < parts && status >= 0; k++) {
+		struct snippet snippet = {.kind = SNIPPET_PROGRAM, .role = MDL_MEASURES};
+		struct snippet_code *code = NULL;
+		struct site *site;
+
+		status = request_site(l->request, f->module, l->place, l->plan, &p[k], &site, e);
+		if (status >= 0 && l->work->pair)
+			status = threads_prepare(l->request->session, site->place,
+						 &l->request->stop_ns, e);
+		if (status >= 0 && pl)
+			status =
+				request_code(l->request, l->instance, pl, site->place, CODE_POINT,
+					     p->kind == POINT_EXIT && is_tail_exit(f, p), &code, e);
+		if (status < 0 || (pl && !code))
+			continue;
+		snippet.code = code;
+		snippet.pair = !code || code->activation ? l->work->pair : 0;
+		snippet.start = l->work->start && p->kind == POINT_ENTRY;
+		if (pl) {
+			snippet.role = (uint8_t)pl->role;
+			snippet.prepend = pl->prepend;
+		}
+		status = request_link(l->request, l->instance, site, &p[k], &snippet, e);
+		if (code && code->cost_ps > l->instance->cost_ps)
+			l->instance->cost_ps = code->cost_ps;
+	}
+	return status;
+}
+
+/* What the compiler has nothing to take from is left out there, and told to those who ask. */
+static int leave_out(struct linking *l, const struct link *mark, struct dinst_error *e)
+{
+	char why[200];
+
+	snprintf(why, sizeof(why), "%.190s", e->text);
+	dinst_error_clear(e);
+	request_unlink(l->request->session, l->instance, mark);
+	return request_leave_out(l->instance, &l->work->function, why, e);
+}
+
+static int link_placement(struct linking *l, const struct mdl_placement *pl, struct dinst_error *e)
+{
+	struct instance *i = l->instance;
+	bool undone = false;
+	int status = 0;
+
+	for (size_t n = 0; n < l->plan->point_count && status >= 0; n++) {
+		const struct point *p = &l->plan->points[n];
+		const struct link *mark = i->links;
+
+		if (p->part || !is_placed_at(pl, p))
+			continue;
+		if (p->window < 0 || has_half(l, p)) {
+			status = request_refuse(i, &l->work->function,
+						p->window < 0 ? p->refusal : REFUSAL_NONE,
+						p->window < 0 ? NULL
+							      : "the other side of the call cannot "
+								"be instrumented",
+						e);
+			continue;
+		}
+		status = link_point(l, pl, p, e);
+		if (status == DINST_REFUSED) {
+			status = leave_out(l, mark, e);
+			continue;
+		}
+		if (status >= 0 && l->work->pair)
+			status = note_late(l, pl, p, e);
+		if (status >= 0 && l->work->pair && p->kind == POINT_EXIT && !undone) {
+			status = note_undo(l, pl, e);
+			undone = true;
+		}
+	}
+	return status;
+}
+
+static int link_pairing(struct linking *l, struct dinst_error *e)
+{
+	int status = 0;
+
+	for (size_t n = 0; n < l->plan->point_count && status >= 0; n++) {
+		const struct point *p = &l->plan->points[n];
+
+		if (!p->part && (p->kind == POINT_ENTRY || p->kind == POINT_EXIT))
+			status = link_point(l, NULL, p, e);
+	}
+	return status;
+}
+
+int request_link_placements(struct request *r, struct instance *i, struct function_work *w,
+			    const struct function_plan *plan, struct place *place,
+			    struct dinst_error *e)
+{
+	struct linking l = {.request = r, .instance = i, .work = w, .plan = plan, .place = place};
+	bool pairs = false;
+	int status;
+
+	w->pair = 0;
+	status = look_at_code(&l, &pairs, e);
+	if (status >= 0 && pairs) {
+		const struct point *missing = missing_point(plan);
+
+		if (missing)
+			return request_refuse(i, &w->function, missing->refusal,
+					      missing->kind == POINT_EXIT
+						      ? "one of its exits cannot be instrumented"
+						      : NULL,
+					      e);
+		status = pair(&l, e);
+		if (status >= 0)
+			status = link_pairing(&l, e);
+	}
+	for (size_t n = 0; n < w->count && status >= 0; n++)
+		status = link_placement(&l, w->placements[n], e);
+	i->per_thread |= w->per_thread;
+	return status;
+}

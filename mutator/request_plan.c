@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * request_plan.c - a plan becomes an instance: its variables, the flags that
+ * guard it, and the links of all its functions.
+ *
+ * Flags are instances of their own, hidden ones: who needs the same flag shares
+ * it. They are placed first, so that what they set is there for what tests it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutator/compile.h"
+#include "mutator/request.h"
+
+/* ------------------------------------------------------------- variables */
+
+static int add_variable(struct instance *i, const char *name, enum mdl_vartype type,
+			enum variable_form form, unsigned elements, struct dinst_error *e)
+{
+	struct variable **grown =
+		realloc(i->variables, (i->variable_count + 1) * sizeof(struct variable *));
+
+	if (!grown)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	i->variables = grown;
+	grown[i->variable_count] = variable_new(name, type, form, elements, e);
+	if (!grown[i->variable_count])
+		return e && e->code ? e->code : DINST_NO_MEMORY;
+	i->variable_count++;
+	return 0;
+}
+
+static enum variable_form usual_form(enum mdl_vartype type)
+{
+	if (type == MDL_DISTRIBUTION)
+		return VARIABLE_DISTRIBUTION;
+	return type == MDL_COUNTER || type == MDL_VOID ? VARIABLE_TOTAL : VARIABLE_TIMER;
+}
+
+/* The table of one who asked for the same objects, with as many places, or NULL. */
+static struct variable *known_table(const struct request *r, const struct mdl_plan *plan,
+				    unsigned places)
+{
+	for (const struct instance *i = r->session->instances; i; i = i->next)
+		if (i->table && i->plan && i->plan->many && i->table->elements == places &&
+		    !strcmp(i->plan->many_of, plan->many_of))
+			return i->table;
+	for (const struct instance *i = r->session->hidden; i; i = i->next)
+		if (i->table && i->plan && i->plan->many && i->table->elements == places &&
+		    !strcmp(i->plan->many_of, plan->many_of))
+			return i->table;
+	for (size_t n = 0; n < r->count; n++) {
+		const struct instance *i = r->instances[n];
+
+		if (i->table && i->plan && i->table->elements == places &&
+		    !strcmp(i->plan->many_of, plan->many_of))
+			return i->table;
+	}
+	return NULL;
+}
+
+static int make_table(struct request *r, struct instance *i, struct dinst_error *e)
+{
+	const struct mdl_plan *plan = i->plan;
+	const unsigned places = variable_table_places(usual_form(plan->type));
+	struct variable *known = plan->key_count ? NULL : known_table(r, plan, places);
+
+	if (known) {
+		i->table = variable_ref(known);
+		return 0;
+	}
+	i->table = variable_new(plan->many_of, MDL_COUNTER, VARIABLE_TABLE, places, e);
+	if (!i->table)
+		return DINST_NO_MEMORY;
+	return plan->key_count
+		       ? variable_set_keys(r->session, i->table, plan->keys, plan->key_count, e)
+		       : 0;
+}
+
+/* Hits are worth a counter where somebody asks, or a limit has to be kept. */
+static bool counts_hits(const struct request *r)
+{
+	return r->options && (r->options->cost || r->options->limit > 0);
+}
+
+static int make_variables(struct request *r, struct instance *i, struct dinst_error *e)
+{
+	const struct mdl_plan *plan = i->plan;
+	unsigned elements = 1;
+	int status = 0;
+
+	if (plan->many) {
+		status = make_table(r, i, e);
+		elements = status < 0 ? 1 : i->table->elements + 1;
+	}
+	if (status >= 0)
+		status = add_variable(i, plan->metric->id, plan->type, usual_form(plan->type),
+				      elements, e);
+	for (const struct mdl_variable *v = plan->metric->variables; v && status >= 0; v = v->next)
+		status = add_variable(i, v->name, v->type, usual_form(v->type), 1, e);
+	if (status >= 0)
+		status = compile_choose_forms(plan, i->variables, i->variable_count, e);
+	if (status >= 0 && counts_hits(r)) {
+		i->hits = variable_new("hits", MDL_COUNTER, VARIABLE_TOTAL, 1, e);
+		if (!i->hits)
+			status = DINST_NO_MEMORY;
+	}
+	return status;
+}
+
+/* ------------------------------------------------------------- functions */
+
+static int by_function(const void *a, const void *b)
+{
+	const struct mdl_placement *x = *(const struct mdl_placement *const *)a;
+	const struct mdl_placement *y = *(const struct mdl_placement *const *)b;
+
+	if (x->function.module != y->function.module)
+		return x->function.module < y->function.module ? -1 : 1;
+	if (x->function.index != y->function.index)
+		return x->function.index < y->function.index ? -1 : 1;
+	/* In the order of the text: they are in one array. */
+	return x < y ? -1 : x > y;
+}
+
+static int place_all(struct request *r, struct instance *i, const struct mdl_placement *placements,
+		     size_t count, struct dinst_error *e)
+{
+	const struct mdl_placement **sorted = calloc(count + 1, sizeof(*sorted));
+	size_t end;
+	int status = 0;
+
+	if (!sorted)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	for (size_t n = 0; n < count; n++)
+		sorted[n] = &placements[n];
+	qsort(sorted, count, sizeof(*sorted), by_function);
+	for (size_t n = 0; n < count && status >= 0; n = end) {
+		struct function_work w = {.function = sorted[n]->function,
+					  .placements = &sorted[n]};
+
+		end = n;
+		while (end < count && sorted[end]->function.module == w.function.module &&
+		       sorted[end]->function.index == w.function.index)
+			end++;
+		w.count = end - n;
+		if (n % 1024 == 0 && count > 1024)
+			session_progress(r->session, "preparing functions", n, count);
+		status = request_function(r, i, &w, e);
+	}
+	free(sorted);
+	return status;
+}
+
+/* ----------------------------------------------------------------- flags */
+
+struct instance *request_find_hidden(const struct request *r, const char *key)
+{
+	for (struct instance *i = r->hidden; i; i = i->next)
+		if (!i->id && !i->plan && !i->raw && !strcmp(i->focus, key))
+			return i;
+	for (struct instance *i = r->session->hidden; i; i = i->next)
+		if (!i->id && !i->plan && !i->raw && !strcmp(i->focus, key))
+			return i;
+	return NULL;
+}
+
+/* What nothing can be said about, since nothing of it could be placed, is no use. */
+static int check_flag(const struct instance *i, struct dinst_error *e)
+{
+	if (i->link_count)
+		return 0;
+	if (i->refused_count)
+		return dinst_fail(e, DINST_REFUSED, "the constraint %s cannot be kept: %s: %s",
+				  i->focus, i->refused[0].where,
+				  i->refused[0].why ? i->refused[0].why
+						    : refusal_text(i->refused[0].refusal));
+	return dinst_fail(e, DINST_NO_FUNCTION, "the constraint %s has no point in this program",
+			  i->focus);
+}
+
+static int make_flag(struct request *r, const struct mdl_flag *flag, struct variable *table,
+		     struct instance **out, struct dinst_error *e)
+{
+	struct instance *i = instance_new(r->session, flag->constraint->name, "", flag->key, e);
+	int status;
+
+	if (!i)
+		return DINST_NO_MEMORY;
+	i->next = r->hidden;
+	r->hidden = i;
+	*out = i;
+	i->table = flag->many ? variable_ref(table) : NULL;
+	status = add_variable(i, flag->constraint->name, MDL_COUNTER, VARIABLE_FLAG, 1, e);
+	if (status >= 0)
+		status = place_all(r, i, flag->placements, flag->placement_count, e);
+	return status < 0 ? status : check_flag(i, e);
+}
+
+static int make_flags(struct request *r, struct instance *i, struct dinst_error *e)
+{
+	const struct mdl_plan *plan = i->plan;
+	int status = 0;
+
+	i->flags = calloc(plan->flag_count + 1, sizeof(struct instance *));
+	if (!i->flags)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	for (size_t n = 0; n < plan->flag_count && status >= 0; n++) {
+		const struct mdl_flag *flag = &plan->flags[n];
+		struct instance *own;
+
+		if (flag->inline_code)
+			continue;
+		own = request_find_hidden(r, flag->key);
+		/* A flag whose value is a place is one table's. */
+		if (own && flag->many && own->table != i->table)
+			own = NULL;
+		if (own)
+			own->references++;
+		else
+			status = make_flag(r, flag, i->table, &own, e);
+		if (own)
+			i->flags[i->flag_count++] = own;
+	}
+	return status;
+}
+
+/* ----------------------------------------------------------------- plans */
+
+/* Nothing but bare counts, unguarded: its value says how often it was hit. */
+static bool value_is_hits(const struct mdl_plan *plan)
+{
+	for (size_t n = 0; n < plan->placement_count; n++) {
+		const struct mdl_code *code = plan->placements[n].code;
+
+		if (code && code->kind == MDL_CODE_BLOCK && code->first && !code->first->next)
+			code = code->first;
+		if (!code || code->next || code->kind != MDL_CODE_EXPR ||
+		    code->expr->kind != MDL_STEP || code->expr->number != 1 ||
+		    (plan->placements[n].guarded && plan->flag_count))
+			return false;
+	}
+	return plan->type == MDL_COUNTER && plan->placement_count && !plan->many;
+}
+
+int request_plan(struct request *r, struct instance *i, struct plan_set *set,
+		 const struct mdl_plan *plan, struct dinst_error *e)
+{
+	int status;
+
+	set->references++;
+	i->plans = set;
+	i->plan = plan;
+	i->limit = r->options ? r->options->limit : 0;
+	i->wants_cost = r->options && r->options->cost;
+	status = make_variables(r, i, e);
+	if (status >= 0)
+		status = make_flags(r, i, e);
+	if (status >= 0)
+		status = place_all(r, i, plan->placements, plan->placement_count, e);
+	if (status >= 0 && !i->hits && value_is_hits(plan) &&
+	    i->variables[0]->form == VARIABLE_TOTAL)
+		i->hits = variable_ref(i->variables[0]);
+	return status;
+}
+
+/* ---------------------------------------------------------------- sharing */
+
+static bool is_same(const struct request *r, const struct instance *i, const struct mdl_plan *plan)
+{
+	if (!i->plan || i->source || i->stopped || i->plan->metric != plan->metric ||
+	    strcmp(i->plan->focus, plan->focus) != 0)
+		return false;
+	/* One that is to be switched off above a limit is its own, and so is what it counts. */
+	return i->limit <= 0 && !(r->options && r->options->limit > 0) &&
+	       (i->hits || !counts_hits(r));
+}
+
+struct instance *request_find_same(const struct request *r, const struct mdl_plan *plan)
+{
+	for (struct instance *i = r->session->instances; i; i = i->next)
+		if (is_same(r, i, plan))
+			return i;
+	for (struct instance *i = r->session->hidden; i; i = i->next)
+		if (is_same(r, i, plan))
+			return i;
+	for (size_t n = 0; n < r->count; n++)
+		if (is_same(r, r->instances[n], plan))
+			return r->instances[n];
+	return NULL;
+}
