@@ -290,19 +290,6 @@ static bool show_many(struct session *s)
 	return points >= 9900;
 }
 
-static int load(struct session *s, struct dinst_error *e)
-{
-	char path[] = "/tmp/dinst-primitives-XXXXXX";
-	int fd = mkstemp(path), status;
-
-	if (fd < 0 || write(fd, text, sizeof(text) - 1) != (ssize_t)sizeof(text) - 1)
-		return dinst_fail(e, DINST_FAILED, "cannot write %s", path);
-	close(fd);
-	status = session_load_mdl(s, path, e);
-	unlink(path);
-	return status;
-}
-
 int main(void)
 {
 	static struct table t;
@@ -318,7 +305,8 @@ int main(void)
 		sum += many[i](1);
 	if (!sum || !primitive_start(&child))
 		return 1;
-	if (session_attach(child.pid, "primitives", &s, &e) < 0 || load(s, &e) < 0) {
+	if (session_attach(child.pid, "primitives", &s, &e) < 0 ||
+	    session_load_mdl(s, "primitives", text, sizeof(text) - 1, &e) < 0) {
 		fprintf(stderr, "primitives: %s\n", e.text);
 		return 1;
 	}
