@@ -14,7 +14,7 @@
 #include "mutator/serve.h"
 
 enum {
-	LINE_MAX_BYTES = 1 << 20,
+	LINE_MAX_BYTES = 8 << 20, /* what a client may send, escaped anew */
 	RETRY_PENDING_MS = 50,
 	COST_MS = 1000, /* how often the cost of what has a limit is looked at */
 	READ_CHUNK = 65536,

@@ -427,7 +427,7 @@ static json_t *new_row(const struct instance *i)
 int values_sample(struct session *s, struct values_seen *seen, json_t **result,
 		  struct dinst_error *e)
 {
-	json_t *rows = json_array(), *fresh = json_array();
+	json_t *rows = json_array(), *fresh = json_array(), *gone = json_array();
 	struct dinst_error ignored = {0};
 	struct values_told *told;
 	size_t count = 0, n = 0, old = 0;
@@ -443,7 +443,7 @@ int values_sample(struct session *s, struct values_seen *seen, json_t **result,
 		bool known;
 
 		while (old < seen->count && seen->told[old].id < i->id)
-			old++;
+			json_array_append_new(gone, json_integer((json_int_t)seen->told[old++].id));
 		known = old < seen->count && seen->told[old].id == i->id;
 		told[n].id = i->id;
 		/* What cannot be read now has not changed as far as we know. */
@@ -455,17 +455,21 @@ int values_sample(struct session *s, struct values_seen *seen, json_t **result,
 		if (!known || seen->told[old].value != told[n].value)
 			json_array_append_new(rows, json_pack("[I, I]", (json_int_t)i->id,
 							      (json_int_t)told[n].value));
+		old += known;
 	}
+	while (told && old < seen->count)
+		json_array_append_new(gone, json_integer((json_int_t)seen->told[old++].id));
 	if (status < 0) {
 		json_decref(rows);
 		json_decref(fresh);
+		json_decref(gone);
 		return status;
 	}
 	free(seen->told);
 	seen->told = told;
 	seen->count = count;
-	*result = json_pack("{s:o, s:o, s:I}", "rows", rows, "new", fresh, "count",
-			    (json_int_t)count);
+	*result = json_pack("{s:o, s:o, s:o, s:I}", "rows", rows, "new", fresh, "gone", gone,
+			    "count", (json_int_t)count);
 	return 0;
 }
 

@@ -34,7 +34,8 @@ struct values_seen {
 /*
  * A new object for histories: `rows`, [id, value] of each instance whose value is
  * not what was told last, and before its first one an object in `new` with id,
- * metric, focus, unit, style, units_type; `count`: how many instances there are.
+ * metric, focus, unit, style, units_type; in `gone` the ids of those that were
+ * told and are no more; `count`: how many instances there are.
  */
 int values_sample(struct session *s, struct values_seen *seen, json_t **result,
 		  struct dinst_error *e);

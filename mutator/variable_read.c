@@ -12,7 +12,7 @@
 #include "mutator/threads.h"
 #include "mutator/variable.h"
 
-enum { WORD = sizeof(uint64_t) };
+enum { WORD = sizeof(uint64_t), JITTER_NS = 1000000 };
 
 /* ----------------------------------------------------------------- totals */
 
@@ -83,8 +83,9 @@ static int read_timer(struct session *s, struct variable *v, int64_t *out, struc
 	if (status < 0 || !v->record_offset)
 		units = read_total(v, 0);
 	value = (int64_t)in_ns(v, units);
-	/* Looked at afterwards: if it is there now, it was there when the records were read. */
-	if (value < v->last && is_gone(s))
+	/* Clocks of different threads are apart by some ns. Looked at afterwards: if the target is
+	 * there now, it was there when the records were read. */
+	if (value < v->last && (v->last - value < JITTER_NS || is_gone(s)))
 		value = v->last;
 	v->last = value;
 	*out = value;

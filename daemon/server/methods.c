@@ -5,6 +5,7 @@
  * Owns the table of methods. Most are forwarded to the session's mutator as
  * they are; the daemon's own are few. Never unpacks a listing.
  */
+#include "daemon/server/sampler.h"
 #include "daemon/server/server.h"
 
 #include <stdio.h>
@@ -17,6 +18,7 @@
 struct forward {
 	struct request *request;
 	struct session *session;
+	json_t *params; /* of load, else NULL */
 	char method[16];
 };
 
@@ -29,6 +31,8 @@ static void forward_done(void *arg, const struct reply *reply)
 
 	if (strcmp(f->method, "status") == 0)
 		session_status(se, reply);
+	if (strcmp(f->method, "insert") == 0 && reply->result.text && !se->closing)
+		sampler_arm(se);
 	if (strcmp(f->method, "release") == 0 && reply->result.text)
 		session_continue(se);
 	session_tell_news(se, r);
@@ -51,6 +55,8 @@ static json_t *without_session(json_t *params)
 	return copy;
 }
 
+static void load_done(void *arg, const struct reply *reply);
+
 static void forward(struct session *se, struct request *r, const char *method, json_t *params,
 		    call_done done)
 {
@@ -67,6 +73,8 @@ static void forward(struct session *se, struct request *r, const char *method, j
 	if (r->peer)
 		r->peer->session = se;
 	copy = without_session(params);
+	if (done == load_done)
+		f->params = json_incref(copy);
 	mutator_call(se->mutator, method, copy, r, done, f);
 	json_decref(copy);
 }
@@ -82,6 +90,56 @@ static void method_forward(struct server *s, struct request *r, const char *meth
 		request_error(r, se->state == SESSION_EXITED ? DINST_GONE : DINST_DAEMON, se->why);
 	else
 		forward(se, r, method, params, forward_done);
+}
+
+/* ------------------------------------------------------- metrics, histories */
+
+static void load_done(void *arg, const struct reply *reply)
+{
+	struct forward *f = arg;
+
+	if (reply->result.text && !f->session->closing)
+		session_keep_text(f->session, f->params);
+	json_decref(f->params);
+	forward_done(f, reply);
+}
+
+static void method_load(struct server *s, struct request *r, const char *method, json_t *params)
+{
+	struct dinst_error e = {0, ""};
+	struct session *se = session_choose(s, params, &e);
+
+	if (!se)
+		request_error_from(r, &e);
+	else if (!se->mutator)
+		request_error(r, se->state == SESSION_EXITED ? DINST_GONE : DINST_DAEMON, se->why);
+	else if (!json_is_string(json_object_get(params, "name")) ||
+		 !json_is_string(json_object_get(params, "text")))
+		request_error_rpc(r, RPC_PARAMS, "load takes a name and a text, two strings");
+	else if (json_string_length(json_object_get(params, "text")) > TEXT_MAX)
+		request_error(r, DINST_REFUSED, "a file of metrics has at most 128 KiB");
+	else if (json_array_size(se->texts) >= TEXTS_MAX)
+		request_error(r, DINST_REFUSED, "a session takes no more than 64 files of metrics");
+	else
+		forward(se, r, method, params, load_done);
+}
+
+/* Histories are the daemon's own: they are there whatever became of target and mutator. */
+static void method_history(struct server *s, struct request *r, const char *method, json_t *params)
+{
+	struct dinst_error e = {0, ""};
+	struct session *se = session_choose(s, params, &e);
+	json_t *ids = json_object_get(params, "ids");
+
+	(void)method;
+	if (!se) {
+		request_error_from(r, &e);
+	} else if (ids && !json_is_array(ids)) {
+		request_error_rpc(r, RPC_PARAMS, "ids is a list of numbers");
+	} else {
+		session_tell_news(se, r);
+		sampler_answer(se, r, params);
+	}
 }
 
 /* ---------------------------------------------------------------- attach */
@@ -365,7 +423,8 @@ static const struct {
 	{"insert", method_forward},  {"read", method_forward},
 	{"remove", method_forward},  {"flush", method_forward},
 	{"metrics", method_forward}, {"complete", method_forward},
-	{"cfg", method_forward},
+	{"cfg", method_forward},     {"load", method_load},
+	{"history", method_history},
 };
 
 void method_dispatch(struct server *s, struct request *r, const char *method, json_t *params)

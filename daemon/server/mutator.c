@@ -367,7 +367,11 @@ void mutator_call(struct mutator *m, const char *method, json_t *params, struct 
 
 const char *mutator_busy(const struct mutator *m)
 {
-	return m->queue ? m->queue->method : NULL;
+	const struct call *c = m->queue;
+
+	while (c && !strcmp(c->method, "sample"))
+		c = c->next;
+	return c ? c->method : NULL;
 }
 
 pid_t mutator_pid(const struct mutator *m)

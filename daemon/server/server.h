@@ -6,6 +6,7 @@
  *   peer.c     one connected client: requests in, answers out
  *   session.c  the table of sessions: names, states, their mutators' deaths
  *   mutator.c  one dinst-mutator process and the queue of calls to it
+ *   sampler.c  histories of values, and when mutators are asked for them
  *   methods.c  what each method of a client does
  *   gather.c   what asks all mutators at once: `sessions` and `stop`
  *   server.c   signals, the log, the end
@@ -33,6 +34,8 @@ enum {
 	PEER_PENDING_MAX = 64, /* unanswered requests of one client; then it is not read */
 	RESTARTS_MAX = 3,      /* new mutators for a session within RESTART_SPAN_MS */
 	RESTART_SPAN_MS = 60 * 1000,
+	TEXTS_MAX = 64,		  /* files of metrics of a session */
+	TEXT_MAX = 128 << 10,	  /* bytes of each */
 	STATUS_WAIT_MS = 500,	  /* `sessions` waits so long for a mutator's status */
 	STOP_WAIT_MS = 60 * 1000, /* `stop` waits so long for detaches */
 };
@@ -147,7 +150,7 @@ struct mutator *mutator_start(struct server *s, const struct mutator_events *eve
  */
 void mutator_call(struct mutator *m, const char *method, json_t *params, struct request *about,
 		  call_done done, void *arg);
-/* The method that it works on; NULL if it is idle. */
+/* The method that it works on; NULL if it is idle, or only asked for a sample. */
 const char *mutator_busy(const struct mutator *m);
 pid_t mutator_pid(const struct mutator *m);
 
@@ -175,6 +178,8 @@ struct session {
 	struct mutator *mutator; /* NULL in SESSION_LOST */
 	json_t *attached;	 /* the answer to attach */
 	json_t *status;		 /* the last one seen; may be NULL */
+	json_t *texts;		 /* files of metrics: {name, text} in their order; may be NULL */
+	struct sampler *sampler; /* NULL: nothing was inserted yet */
 	char *news;		 /* to be told to the next client that asks; may be NULL */
 	char why[DINST_ERROR_TEXT];
 	bool held;		 /* stands before its first instruction */
@@ -212,6 +217,8 @@ struct session *session_choose(struct server *s, json_t *params, struct dinst_er
 json_t *session_row(const struct session *se, const char *busy);
 /* Keeps what a status answer said. */
 void session_status(struct session *se, const struct reply *reply);
+/* A file of metrics was loaded: the next mutator gets it, too. */
+void session_keep_text(struct session *se, json_t *params);
 /* Tells the client of `r` what has happened to the session, once. */
 void session_tell_news(struct session *se, struct request *r);
 

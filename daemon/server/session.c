@@ -6,6 +6,7 @@
  * mutator dies in between: the calls are answered, another mutator takes the
  * target over, and the next client is told. Never touches the target itself.
  */
+#include "daemon/server/sampler.h"
 #include "daemon/server/server.h"
 
 #include <signal.h>
@@ -212,6 +213,7 @@ json_t *session_row(const struct session *se, const char *busy)
 	}
 	if (busy)
 		json_object_set_new(row, "busy", json_string(busy));
+	sampler_tell(se, row);
 	if (se->state == SESSION_LOST && se->why[0])
 		json_object_set_new(row, "why", rpc_text(se->why));
 	return row;
@@ -236,6 +238,40 @@ static void session_lose(struct session *se, enum session_state state, const cha
 	snprintf(se->why, sizeof(se->why), "%s", why);
 	session_news(se, why);
 	server_log("session %s: %s", se->name, why);
+}
+
+void session_keep_text(struct session *se, json_t *params)
+{
+	json_t *name = json_object_get(params, "name");
+	json_t *kept =
+		json_pack("{s:O,s:O}", "name", name, "text", json_object_get(params, "text"));
+
+	if (!se->texts)
+		se->texts = json_array();
+	for (size_t i = json_array_size(se->texts); i-- > 0;)
+		if (json_equal(json_object_get(json_array_get(se->texts, i), "name"), name))
+			json_array_remove(se->texts, i);
+	json_array_append_new(se->texts, kept);
+}
+
+static void reload_done(void *arg, const struct reply *reply)
+{
+	const struct session *se = arg;
+
+	if (reply->error.text && !se->closing)
+		server_log("session %s: a file of metrics is lost: %.*s", se->name,
+			   (int)reply->error.length, reply->error.text);
+}
+
+/* A new mutator gets what the one before it had loaded, before anybody else asks it for something. */
+static void session_reload(struct session *se)
+{
+	struct mutator *m = se->mutator;
+	size_t index;
+	json_t *text;
+
+	json_array_foreach(se->texts, index, text)
+		mutator_call(m, "load", text, NULL, reload_done, se);
 }
 
 static void restart_done(void *arg, const struct reply *reply)
@@ -283,6 +319,7 @@ static void session_died(void *owner, const char *why)
 
 	/* a program that is held stays so until its client lets it go, or goes itself */
 	se->mutator = NULL;
+	sampler_lost(se);
 	snprintf(text, sizeof(text), "%s: %.300s", se->name, why);
 	if (se->state == SESSION_EXITED || !target_is_there(se)) {
 		session_lose(se, SESSION_EXITED, text);
@@ -314,6 +351,7 @@ static void session_died(void *owner, const char *why)
 	params = json_pack("{s:i,s:s}", "pid", (int)se->pid, "session", se->name);
 	mutator_call(se->mutator, "attach", params, NULL, restart_done, se);
 	json_decref(params);
+	session_reload(se);
 }
 
 static void session_notified(void *owner, const char *method, json_t *params)
@@ -562,6 +600,7 @@ void session_close(struct session *se, const char *why)
 	struct session **at = &s->sessions;
 
 	se->closing = true;
+	sampler_close(se);
 	while (*at != se)
 		at = &(*at)->next;
 	*at = se->next;
@@ -575,6 +614,7 @@ void session_close(struct session *se, const char *why)
 			p->session = NULL;
 	json_decref(se->attached);
 	json_decref(se->status);
+	json_decref(se->texts);
 	free(se->news);
 	free(se);
 	server_busy(s);

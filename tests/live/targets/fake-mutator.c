@@ -61,6 +61,9 @@ static void say(const char *format, ...)
 	put(text, strlen(text));
 }
 
+#define OBJECT(id, format, ...) \
+	say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"result\":" format "}\n", id, __VA_ARGS__)
+
 static void nap(int ms)
 {
 	struct timespec t = {ms / 1000, (ms % 1000) * 1000000L};
@@ -196,6 +199,46 @@ static void read_values(int id)
 	say("]}}\n");
 }
 
+/* Value n * 100 at the n-th sample. */
+static void sample(int id)
+{
+	static int told[256], samples;
+	int first = 1, count = 0;
+
+	samples++;
+	say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"result\":{\"rows\":[", id);
+	for (int i = 1; i < next_id && i < 256; i++) {
+		if (!alive_ids[i])
+			continue;
+		say("%s[%d,%d]", first ? "" : ",", i, samples * 100);
+		first = 0;
+		count++;
+	}
+	say("],\"new\":[");
+	first = 1;
+	for (int i = 1; i < next_id && i < 256; i++) {
+		if (!alive_ids[i] || told[i])
+			continue;
+		told[i] = 1;
+		say("%s{\"id\":%d,\"metric\":\"calls\",\"focus\":\"/Code/x/y\",\"unit\":\"calls\","
+		    "\"style\":\"EventCounter\"}",
+		    first ? "" : ",", i);
+		first = 0;
+	}
+	say("],\"gone\":[],\"count\":%d}}\n", count);
+}
+
+static void load(int id)
+{
+	if (strstr(line, "wrong"))
+		say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"error\":{\"code\":-32000,\"message\":\"x.mdl:1:1: "
+		    "what is 'wrong'?\\n  wrong\\n  ^\\nx.mdl:2:1: and another\",\"data\":{\"code\":"
+		    "\"usage\"}}}\n",
+		    id);
+	else
+		OBJECT(id, "{\"name\":\"x.mdl\"%s}", "");
+}
+
 static void remove_ids(int id)
 {
 	int which = number_after("\"ids\":[", 0), first = 1;
@@ -271,9 +314,6 @@ static int misbehave(int id)
 	return 0;
 }
 
-#define OBJECT(id, format, ...) \
-	say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"result\":" format "}\n", id, __VA_ARGS__)
-
 static void listing(int id)
 {
 	if (is("modules"))
@@ -340,6 +380,10 @@ static void serve(void)
 		insert(id);
 	else if (is("read"))
 		read_values(id);
+	else if (is("sample"))
+		sample(id);
+	else if (is("load"))
+		load(id);
 	else if (is("remove"))
 		remove_ids(id);
 	else if (is("flush"))

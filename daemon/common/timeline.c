@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * history.c - folding.
+ * timeline.c - folding.
  */
-#include "daemon/common/history.h"
+#include "daemon/common/timeline.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { ROOM_FIRST = 50 };
 
-void history_init(struct history *h, enum history_style style, uint64_t now_ns, int64_t value)
+void timeline_init(struct timeline *h, enum timeline_style style, uint64_t now_ns, int64_t value)
 {
-	*h = (struct history){
+	*h = (struct timeline){
 		.style = style,
 		.start_ns = now_ns,
 		.end_ns = now_ns,
-		.width_ns = HISTORY_WIDTH_NS,
+		.width_ns = TIMELINE_WIDTH_NS,
 		.value = value,
 	};
 }
 
-void history_release(struct history *h)
+void timeline_release(struct timeline *h)
 {
 	free(h->bins);
 	h->bins = NULL;
@@ -28,7 +28,7 @@ void history_release(struct history *h)
 }
 
 /* Pairs become one; an odd last one stands alone. */
-static void fold(struct history *h)
+static void fold(struct timeline *h)
 {
 	for (size_t i = 0; i < h->count; i++)
 		if (i % 2)
@@ -40,11 +40,11 @@ static void fold(struct history *h)
 }
 
 /* Bins up to the one in which `last_ns` lies exist; false: no memory. */
-static bool make_bins(struct history *h, uint64_t last_ns)
+static bool make_bins(struct timeline *h, uint64_t last_ns)
 {
 	size_t need;
 
-	while ((last_ns - h->start_ns) / h->width_ns >= HISTORY_BINS)
+	while ((last_ns - h->start_ns) / h->width_ns >= TIMELINE_BINS)
 		fold(h);
 	need = (size_t)((last_ns - h->start_ns) / h->width_ns) + 1;
 	if (need > h->room) {
@@ -53,8 +53,8 @@ static bool make_bins(struct history *h, uint64_t last_ns)
 
 		if (room < need)
 			room = need;
-		if (room > HISTORY_BINS)
-			room = HISTORY_BINS;
+		if (room > TIMELINE_BINS)
+			room = TIMELINE_BINS;
 		bins = realloc(h->bins, room * sizeof(*bins));
 		if (!bins)
 			return false;
@@ -66,7 +66,7 @@ static bool make_bins(struct history *h, uint64_t last_ns)
 	return true;
 }
 
-bool history_add(struct history *h, uint64_t now_ns, int64_t value)
+bool timeline_add(struct timeline *h, uint64_t now_ns, int64_t value)
 {
 	uint64_t left = now_ns - h->end_ns;
 	int64_t growth = value - h->value;
@@ -82,7 +82,7 @@ bool history_add(struct history *h, uint64_t now_ns, int64_t value)
 		const uint64_t end = h->start_ns + (bin + 1) * h->width_ns;
 		const uint64_t span = end - from < left ? end - from : left;
 
-		if (h->style == HISTORY_LEVEL) {
+		if (h->style == TIMELINE_LEVEL) {
 			h->bins[bin] += (double)value * (double)span;
 		} else {
 			/* In whole numbers, so that their sum stays exact. */
@@ -101,7 +101,7 @@ bool history_add(struct history *h, uint64_t now_ns, int64_t value)
 	return true;
 }
 
-uint64_t history_covered(const struct history *h, size_t bin)
+uint64_t timeline_covered(const struct timeline *h, size_t bin)
 {
 	const uint64_t from = h->start_ns + bin * h->width_ns;
 
@@ -110,11 +110,11 @@ uint64_t history_covered(const struct history *h, size_t bin)
 	return h->end_ns - from < h->width_ns ? h->end_ns - from : h->width_ns;
 }
 
-double history_amount(const struct history *h, size_t bin)
+double timeline_amount(const struct timeline *h, size_t bin)
 {
-	const uint64_t covered = history_covered(h, bin);
+	const uint64_t covered = timeline_covered(h, bin);
 
 	if (!covered)
 		return 0;
-	return h->style == HISTORY_LEVEL ? h->bins[bin] / (double)covered : h->bins[bin];
+	return h->style == TIMELINE_LEVEL ? h->bins[bin] / (double)covered : h->bins[bin];
 }
