@@ -5,7 +5,7 @@
 #   make                    the three programs: dinst, dinstd, dinst-mutator
 #   make tests              the test programs and their target programs too
 #   make test               everything that CI runs (unit live real fuzz)
-#   make demo bench lint fmt install uninstall clean
+#   make demo bench coverage lint fmt install uninstall clean
 #
 #   O=DIR                   where to build (default build, build-SAN with SAN)
 #   CC=clang                another compiler
@@ -163,7 +163,7 @@ endif
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests unit live real fuzz test bench bare lint fmt install uninstall demo clean examples FORCE
+.PHONY: all tests unit live real fuzz test bench coverage bare lint fmt install uninstall demo clean examples FORCE
 
 all: $(programs)
 
@@ -344,6 +344,15 @@ bench: all examples $(bench_bin)
 
 bare:
 	tests/bare.sh
+
+# Which lines the tests reach: a table, the files below $(COVERED) % first. Needs gcovr.
+COVERED := 85
+coverage:
+	$(MAKE) O=$(O)-coverage OPT='-O1 -g' CFLAGS='--coverage -fprofile-update=atomic' \
+		LDFLAGS=--coverage -k unit live fuzz
+	gcovr --root . --object-directory $(O)-coverage --sort-percentage --print-summary \
+		--filter 'arch/' --filter inject/ --filter mutator/ --filter daemon/ \
+		--exclude arch/aarch64 --fail-under-line $(COVERED)
 
 demo: all examples
 	examples/demo.sh
