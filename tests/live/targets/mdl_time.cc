@@ -54,15 +54,20 @@ KEEP void spin(int64_t ns)
 
 static volatile unsigned long fib_calls, mutual_calls;
 
+/* No compiler makes a loop of this. */
 KEEP unsigned long fib(unsigned n)
 {
+	volatile unsigned long sum;
+
 	fib_calls = fib_calls + 1;
 	if (n < 2) {
 		for (volatile int i = 0; i < 30; i = i + 1)
 			;
 		return n;
 	}
-	return fib(n - 1) + fib(n - 2);
+	sum = fib(n - 1);
+	sum = sum + fib(n - 2);
+	return sum;
 }
 
 KEEP bool odd(unsigned n);
