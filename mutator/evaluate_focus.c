@@ -425,6 +425,8 @@ static int read_word(struct evaluation *v, const char *word, struct focus_resour
 static int expand(struct evaluation *v, struct focus_resource *r, bool each,
 		  struct focus_resource **out, size_t *count)
 {
+	int status;
+
 	if (is_code(r) && each)
 		return each_of_code(v, r, out, count);
 	if (is_code(r) || !r->resource.part_count) {
@@ -432,7 +434,9 @@ static int expand(struct evaluation *v, struct focus_resource *r, bool each,
 		*count = 1;
 		return 0;
 	}
-	return resource_find(v, r, each, out, count);
+	/* Whatever it names: where the metric cannot take it there is no need to look. */
+	status = resource_check(v, r);
+	return status < 0 ? status : resource_find(v, r, each, out, count);
 }
 
 /* A focus for each combination of what its words stand for. */

@@ -212,6 +212,17 @@ static int refuse(struct evaluation *v, const struct focus_resource *r)
 			  v->metric->id, r->text, known);
 }
 
+int resource_check(struct evaluation *v, const struct focus_resource *r)
+{
+	for (const struct mdl_use *u = v->metric->uses; u; u = u->next) {
+		const struct mdl_constraint *c = mdl_used_constraint(v->l, u);
+
+		if (c && constraint_matches(c, &r->resource))
+			return 0;
+	}
+	return refuse(v, r);
+}
+
 static int select_one(struct evaluation *v, const struct mdl_constraint *c,
 		      const struct focus_resource *r, struct selection *s)
 {
@@ -244,20 +255,16 @@ int selection_make(struct evaluation *v, const struct focus *f, struct selection
 	*out = (struct selection){0};
 	for (size_t i = 0; i < f->count && status >= 0; i++) {
 		const struct focus_resource *r = f->resources[i];
-		bool matched = false;
 
 		if (!r->resource.part_count)
 			continue;
+		status = resource_check(v, r);
 		for (const struct mdl_use *u = v->metric->uses; u && status >= 0; u = u->next) {
 			const struct mdl_constraint *c = mdl_used_constraint(v->l, u);
 
-			if (!c || !constraint_matches(c, &r->resource))
-				continue;
-			matched = true;
-			status = select_one(v, c, r, out);
+			if (c && constraint_matches(c, &r->resource))
+				status = select_one(v, c, r, out);
 		}
-		if (status >= 0 && !matched)
-			status = refuse(v, r);
 	}
 	return status;
 }

@@ -380,28 +380,33 @@ int after_usable(struct evaluation *v, const struct function_ref *f, const vaddr
 }
 
 /*
- * The next call behind `at`, where nothing but straight code leads from there to
+ * The next call behind `at`, where nothing but one way leads from there to
  * it: threads that end early, by pthread_exit(), come by there, too.
  */
 static vaddr_t next_call(const struct module *m, vaddr_t at)
 {
-	size_t size = 0;
-	const uint8_t *bytes = image_code(m->image, at, &size);
-
-	for (unsigned i = 0; bytes && i < STRAIGHT_INSNS; i++) {
+	for (unsigned i = 0; i < STRAIGHT_INSNS; i++) {
+		size_t size = 0;
+		const uint8_t *bytes = image_code(m->image, at, &size);
 		struct arch_insn insn;
 
-		if (arch_decode(bytes, size, at, &insn) != ARCH_OK)
+		if (!bytes || arch_decode(bytes, size, at, &insn) != ARCH_OK)
 			return 0;
 		if (insn.flow == ARCH_FLOW_CALL)
 			return at;
-		if (insn.flow != ARCH_FLOW_NEXT)
+		if (insn.flow != ARCH_FLOW_NEXT && insn.flow != ARCH_FLOW_JUMP)
 			return 0;
-		bytes += insn.length;
-		size -= insn.length;
-		at += insn.length;
+		at = insn.flow == ARCH_FLOW_JUMP ? insn.target : at + insn.length;
 	}
 	return 0;
+}
+
+static int add_once(struct site_list *l, const struct site_ref *site, struct dinst_error *e)
+{
+	for (size_t i = 0; i < l->count; i++)
+		if (l->items[i].address == site->address)
+			return 0;
+	return add_site(l, site, e);
 }
 
 /* Where control is on its way out, once it is back from the call. */
@@ -415,9 +420,9 @@ static int add_way_out(struct evaluation *v, const struct site_ref *call,
 
 	for (size_t i = 0; next && i < calls->count; i++)
 		if (calls->items[i].address == next && calls->items[i].usable)
-			return add_site(out, &calls->items[i], v->e);
+			return add_once(out, &calls->items[i], v->e);
 	status = after_usable(v, &call->function, &call->address, 1, &usable, &has);
-	return status >= 0 && usable ? add_site(out, call, v->e) : status;
+	return status >= 0 && usable ? add_once(out, call, v->e) : status;
 }
 
 int start_ways_out(struct evaluation *v, const struct function_ref *f, struct value *out)

@@ -197,6 +197,8 @@ bool is_pattern(const char *text);
 /* How many parts a resource must have for c; -1: any number but none. */
 int constraint_depth(const struct mdl_constraint *c);
 bool constraint_matches(const struct mdl_constraint *c, const struct mdl_resource *r);
+/* DINST_USAGE, with what there is, if no constraint of the metric matches. */
+int resource_check(struct evaluation *v, const struct focus_resource *r);
 struct selection {
 	const struct mdl_constraint *flags[FOCUS_MAX * 4];
 	const struct focus_resource *flag_resources[FOCUS_MAX * 4];

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * evaluate_statements.c - what statements come to in a running program: loops,
+ * lists, conditions, calls and what they lead to, starts of threads. Nothing is
+ * ever inserted here.
+ */
+#include "tests/live/evaluate_scene.h"
+
+/* ------------------------------------------------------------ statements */
+
+static const char statements[] =
+	"list sends is procedure { items { \"pvm_*\", \"evaluated:helper\", \"no_such\", \"x.so:f\" }; }\n"
+	"list words is string { items { \"foo\", \"bar\" }; }\n"
+	"list numbers is int { items { 1 }; }\n"
+	"list both is module { items { \"evaluated\", \"libc.so*\", \"libnone.so\" }; }\n"
+	"metric loops {\n"
+	"  name \"loops\"; units calls; aggregateOperator sum; style EventCounter;\n"
+	"  base is counter {\n"
+	"    foreach i in $procedures append preInsn i.entry (* loops++; *)\n"
+	"  }\n"
+	"}\n"
+	"metric lists {\n"
+	"  name \"lists\"; units calls; aggregateOperator sum; style EventCounter;\n"
+	"  base is counter {\n"
+	"    foreach f in sends { prepend preInsn f.return (* lists++; *) }\n"
+	"    foreach m in both if (m.name == \"evaluated\") foreach f in m.funcs {\n"
+	"      if (f.name == \"foo\" || f.name == words[1]) append preInsn f.entry (* lists++; *)\n"
+	"      else if (f.name > \"pvm_r\" && f.name <= \"pvm_recv\") append preInsn f.entry (* lists += 2; *)\n"
+	"    }\n"
+	"    if ($machine == \"\") append preInsn $start.entry (* lists++; *)\n"
+	"    if ((3 << 2 | 1) == 13 && !(7 % 4 != 3) && ~0 == -1 && 5 / 2 - 1 ? 1 : 0)\n"
+	"      append preInsn $exit.entry (* lists++; *)\n"
+	"  }\n"
+	"}\n"
+	"metric bound {\n"
+	"  name \"bound\"; units calls; aggregateOperator sum; style EventCounter;\n"
+	"  base is counter {\n"
+	"    foreach w in words append preInsn $exit.entry (* if ($arg[0] == 3) bound++; *)\n"
+	"    foreach f in sends foreach c in f.callers if (c.name == \"foo\")\n"
+	"      append preInsn c.entry (* if ($caller == c) bound++; *)\n"
+	"  }\n"
+	"}\n";
+
+static void test_statements(void **state)
+{
+	struct harness *h = *state;
+	const struct mdl_plan *p;
+	struct function_ref *all;
+	struct dinst_error e = {0};
+	struct scene sc;
+	size_t count;
+
+	scene_begin(h, &sc, "evaluated", statements);
+	p = evaluate(&sc, "loops", "");
+	assert_int_equal(find_resource(sc.s->modules, "/Code", &all, &count, &e), 0);
+	assert_int_equal(p->placement_count, count);
+	for (size_t i = 0; i < count; i++) {
+		assert_true(p->placements[i].function.module == all[i].module);
+		assert_int_equal(p->placements[i].function.index, all[i].index);
+		assert_int_equal(p->placements[i].kind, POINT_ENTRY);
+	}
+	free(all);
+	p = evaluate(&sc, "lists", "");
+	expect(p->placements, p->placement_count, "pvm_send exit measures prepend guarded",
+	       "pvm_recv exit measures prepend guarded", "helper exit measures prepend guarded",
+	       "pvm_recv entry measures append guarded", "foo entry measures append guarded",
+	       "bar entry measures append guarded", "exit entry measures append guarded",
+	       "pthread_exit entry measures append guarded", "_exit entry measures append guarded",
+	       NULL);
+	assert_int_equal(p->skipped_count, 3);
+	assert_string_equal(p->skipped[0], "no_such (of sends)");
+	assert_string_equal(p->skipped[1], "x.so:f (of sends)");
+	assert_string_equal(p->skipped[2], "libnone.so (of both)");
+	p = evaluate(&sc, "bound", "");
+	/* Twice for the words, and foo calls three of the list. */
+	assert_int_equal(p->placement_count, 2 * 3 + 3);
+	assert_int_equal(p->placements[8].binding_count, 1);
+	assert_string_equal(p->placements[8].bindings[0].name, "c");
+	assert_int_equal(p->placements[8].bindings[0].kind, MDL_BOUND_FUNCTION);
+	assert_string_equal(name_of(&p->placements[8].bindings[0].function), "foo");
+	scene_end(h, &sc);
+}
+
+/* Names of what the calls of a placement lead to, in order. */
+static void expect_calls(struct scene *sc, const struct mdl_placement *p, const char *names)
+{
+	const struct function_plan *plan;
+	struct dinst_error e = {0};
+	char text[256] = "";
+
+	assert_int_equal(session_plan(sc->s, p->function.module, p->function.index, &plan, &e), 0);
+	for (size_t i = 0; i < p->address_count; i++) {
+		vaddr_t callee = 0;
+		bool found = false;
+		long at;
+
+		for (size_t k = 0; k < plan->point_count; k++)
+			if (plan->points[k].kind == POINT_CALL &&
+			    plan->points[k].address == p->addresses[i]) {
+				callee = plan->points[k].callee;
+				found = true;
+			}
+		assert_true(found);
+		assert_true(!i || p->addresses[i - 1] < p->addresses[i]);
+		at = image_is_stub(p->function.module->image, callee)
+			     ? -1
+			     : image_function_at(p->function.module->image, callee);
+		snprintf(
+			text + strlen(text), sizeof(text) - strlen(text), "%s ",
+			at < 0 ? "stub"
+			       : name_of(&(struct function_ref){p->function.module, (uint32_t)at}));
+	}
+	assert_string_equal(text, names);
+}
+
+static const char calling[] =
+	"list messages is procedure { items { \"pvm_send\", \"pvm_recv\" }; }\n"
+	"list converts is procedure { items { \"strtol\" }; }\n"
+	"constraint alone exclusive /Code/*/* is counter {\n"
+	"  append preInsn $constraint[0].entry (* alone++; *)\n"
+	"  prepend preInsn $constraint[0].return (* alone--; *)\n"
+	"}\n"
+	"constraint byHand /Code/*/* is counter {\n"
+	"  append preInsn $constraint[0].entry (* byHand = 1; *)\n"
+	"  foreach c in $constraint[0].calls {\n"
+	"    append preInsn c (* byHand = 0; *)\n"
+	"    prepend postInsn c (* byHand = 1; *)\n"
+	"  }\n"
+	"  prepend preInsn $constraint[0].return (* byHand = 0; *)\n"
+	"}\n"
+	"metric sent {\n"
+	"  name \"sent\"; units calls; aggregateOperator sum; style EventCounter;\n"
+	"  constraint alone;\n"
+	"  base is counter { foreach f in messages append preInsn f.entry (* sent++; *) }\n"
+	"}\n"
+	"metric converted {\n"
+	"  name \"converted\"; units calls; aggregateOperator sum; style EventCounter;\n"
+	"  constraint byHand;\n"
+	"  base is counter { foreach f in converts append preInsn f.entry (* converted++; *) }\n"
+	"}\n"
+	"metric time {\n"
+	"  name \"time\"; units ns; aggregateOperator sum; style EventCounter;\n"
+	"  constraint ofFunction exclusive /Code/*/* is replace wallTimer {\n"
+	"    append preInsn $constraint[0].entry (* startWallTimer(time); *)\n"
+	"    prepend preInsn $constraint[0].return (* stopWallTimer(time); *)\n"
+	"  }\n"
+	"  base is wallTimer {\n"
+	"    append preInsn $start.entry (* startWallTimer(time); *)\n"
+	"    prepend preInsn $start.return (* stopWallTimer(time); *)\n"
+	"  }\n"
+	"}\n"
+	"metric callees {\n"
+	"  name \"callees\"; units calls; aggregateOperator sum; style EventCounter;\n"
+	"  constraint ofFunction /Code/*/* is replace counter {\n"
+	"    foreach c in $constraint[0].calls if (c.callee.name == \"strtol\" || c.callee.name == \"helper\")\n"
+	"      append preInsn c (* callees++; *)\n"
+	"  }\n"
+	"  base is counter { append preInsn $start.entry (* callees++; *) }\n"
+	"}\n";
+
+static void test_calls(void **state)
+{
+	struct harness *h = *state;
+	const struct mdl_plan *p;
+	const struct mdl_flag *f;
+	struct scene sc;
+	char *key;
+
+	scene_begin(h, &sc, "evaluated", calling);
+	/* Calls of what is measured belong to the function; others do not. */
+	p = evaluate(&sc, "sent", "foo");
+	f = &p->flags[0];
+	expect(f->placements, f->placement_count, "foo entry sets append",
+	       "foo exit clears prepend", "foo call clears prepend", "foo after sets append", NULL);
+	expect_calls(&sc, &f->placements[2], "helper stub ");
+	expect_calls(&sc, &f->placements[3], "helper stub ");
+	/* The linker's stub is known by what it leads to. */
+	p = evaluate(&sc, "converted", "foo");
+	f = &p->flags[0];
+	expect(f->placements, f->placement_count, "foo entry sets append", "foo call clears append",
+	       "foo after sets prepend", "foo exit clears prepend", NULL);
+	expect_calls(&sc, &f->placements[1], "pvm_send helper pvm_recv ");
+	expect_calls(&sc, &f->placements[2], "pvm_send helper pvm_recv ");
+	/* Another function's list: another flag. */
+	key = strdup(evaluate(&sc, "sent", "bar")->flags[0].key);
+	assert_string_not_equal(evaluate(&sc, "sent", "foo")->flags[0].key, key);
+	free(key);
+	p = evaluate(&sc, "time", "foo");
+	expect(p->placements, p->placement_count, "foo entry measures append guarded",
+	       "foo exit measures prepend guarded", "foo call measures prepend guarded",
+	       "foo after measures append guarded", NULL);
+	expect_calls(&sc, &p->placements[2], "pvm_send helper stub pvm_recv ");
+	p = evaluate(&sc, "callees", "foo");
+	assert_int_equal(p->placement_count, 1);
+	expect_calls(&sc, &p->placements[0], "helper stub ");
+	scene_end(h, &sc);
+}
+
+/* Threads begin in the C library, and go out of it by one way. */
+static void test_start(void **state)
+{
+	struct harness *h = *state;
+	const struct mdl_plan *p;
+	struct scene sc;
+
+	scene_begin(h, &sc, "evaluated", calling);
+	p = evaluate(&sc, "time", "");
+	assert_int_equal(p->placement_count, 4);
+	assert_string_equal(name_of(&p->placements[0].function), "main");
+	assert_int_equal(p->placements[0].kind, POINT_ENTRY);
+	assert_int_equal(p->placements[1].kind, POINT_ENTRY);
+	assert_int_equal(p->placements[2].kind, POINT_EXIT);
+	assert_true(p->placements[3].kind == POINT_CALL || p->placements[3].kind == POINT_AFTER);
+	assert_true(p->placements[3].function.index == p->placements[1].function.index);
+	assert_true(p->placements[3].function.module == p->placements[1].function.module);
+	assert_int_equal(p->placements[3].address_count, 1);
+	assert_false(p->placements[1].function.module->main);
+	scene_end(h, &sc);
+}
+
+/* What is wrong is told with its place, and nothing comes of it. */
+static void test_faults(void **state)
+{
+	static const struct {
+		const char *base, *text;
+	} faults[] = {
+		{"append postInsn $start.return (* f++; *)", "return"},
+		{"append postInsn $start.entry (* f++; *)", "calls"},
+		{"foreach m in $modules foreach g in m.funcs foreach c in g.calls "
+		 "if (c.callee) append preInsn c.callee (* f++; *)",
+		 "point"},
+	};
+	struct harness *h = *state;
+	char text[512];
+	struct scene sc;
+
+	scene_begin(h, &sc, "evaluated", NULL);
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+		struct dinst_error e = {0};
+
+		snprintf(text, sizeof(text),
+			 "metric f { name \"f\"; units n; aggregateOperator sum; style "
+			 "EventCounter; base is counter { %s } }",
+			 faults[i].base);
+		/* The front end may see it before. */
+		if (mdl_load_text(sc.l, "faults", text, strlen(text), &e) < 0) {
+			assert_non_null(strstr(e.text, faults[i].text));
+			continue;
+		}
+		refused(&sc, "f", "", DINST_USAGE, faults[i].text);
+		assert_non_null(strstr(sc.e.text, "faults:1:"));
+	}
+	scene_end(h, &sc);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		LIVE_CASE(test_statements),
+		LIVE_CASE(test_calls),
+		LIVE_CASE(test_start),
+		LIVE_CASE(test_faults),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
