@@ -267,14 +267,24 @@ int request_plan(struct request *r, struct instance *i, struct plan_set *set,
 
 /* ---------------------------------------------------------------- sharing */
 
+/* False if its module was unloaded, or loaded anew, under it. */
+static bool is_in_place(const struct session *s, const struct instance *i)
+{
+	for (const struct link *l = i->links; l; l = l->next_instance)
+		if (l->site->dropped || !site_is_in_place(s, l->site))
+			return false;
+	return true;
+}
+
 static bool is_same(const struct request *r, const struct instance *i, const struct mdl_plan *plan)
 {
 	if (!i->plan || i->source || i->stopped || i->plan->metric != plan->metric ||
 	    strcmp(i->plan->focus, plan->focus) != 0)
 		return false;
 	/* One that is to be switched off above a limit is its own, and so is what it counts. */
-	return i->limit <= 0 && !(r->options && r->options->limit > 0) &&
-	       (i->hits || !counts_hits(r));
+	if (i->limit > 0 || (r->options && r->options->limit > 0) || (!i->hits && counts_hits(r)))
+		return false;
+	return is_in_place(r->session, i);
 }
 
 struct instance *request_find_same(const struct request *r, const struct mdl_plan *plan)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mutator/evaluate.h"
 #include "mutator/serve.h"
 
 enum { REFUSED_SHOWN = 20 }; /* refused points told one by one for an instance */
@@ -16,8 +17,13 @@ static void note_refused(json_t *notes, const struct instance *i)
 	char text[1400];
 
 	for (size_t n = 0; n < i->refused_count && n < REFUSED_SHOWN; n++) {
-		snprintf(text, sizeof(text), "refused: %s: %s (%s)", i->refused[n].where,
-			 refusal_text(i->refused[n].refusal), refusal_name(i->refused[n].refusal));
+		const struct refused_point *r = &i->refused[n];
+
+		if (r->why)
+			snprintf(text, sizeof(text), "refused: %.600s: %.600s", r->where, r->why);
+		else
+			snprintf(text, sizeof(text), "refused: %.600s: %s (%s)", r->where,
+				 refusal_text(r->refusal), refusal_name(r->refusal));
 		json_array_append_new(notes, serve_text(text));
 	}
 	if (i->refused_count > REFUSED_SHOWN) {
@@ -41,27 +47,54 @@ static void note_pending(json_t *notes, const struct instance *i, size_t pending
 	json_array_append_new(notes, serve_text(text));
 }
 
-static json_t *refused_json(const struct instance *i)
+static json_t *refused_json(const struct refused_point *list, size_t count)
 {
-	json_t *list = json_array();
+	json_t *rows = json_array();
 
-	for (size_t n = 0; n < i->refused_count; n++)
-		json_array_append_new(list, json_pack("{s:o, s:s}", "where",
-						      serve_text(i->refused[n].where), "reason",
-						      refusal_name(i->refused[n].refusal)));
-	return list;
+	for (size_t n = 0; n < count; n++)
+		json_array_append_new(
+			rows, json_pack("{s:o, s:s, s:o}", "where", serve_text(list[n].where),
+					"reason", refusal_name(list[n].refusal), "text",
+					serve_text(list[n].why ? list[n].why
+							       : refusal_text(list[n].refusal))));
+	return rows;
+}
+
+/* Names of the text's lists that this program does not have, and the like. */
+static json_t *skipped_json(const struct instance *i)
+{
+	json_t *rows = json_array();
+
+	for (size_t n = 0; i->plan && n < i->plan->skipped_count; n++)
+		json_array_append_new(rows, serve_text(i->plan->skipped[n]));
+	return rows;
 }
 
 static json_t *instance_row(const struct instance *i, uint64_t stop_ns)
 {
+	const struct instance *source = instance_source(i);
 	size_t points, pending;
 
 	instance_points(i, &points, &pending);
-	return json_pack("{s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:o}", "id", (json_int_t)i->id,
-			 "metric", i->metric, "focus", serve_text(i->focus), "points",
-			 (json_int_t)points, "refused", (json_int_t)i->refused_count, "pending",
-			 (json_int_t)pending, "stop_us", serve_us(stop_ns), "reasons",
-			 refused_json(i));
+	return json_pack("{s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:b, s:f}", "id",
+			 (json_int_t)i->id, "metric", i->metric, "focus", serve_text(i->focus),
+			 "points", (json_int_t)points, "refused", (json_int_t)source->refused_count,
+			 "pending", (json_int_t)pending, "stop_us", serve_us(stop_ns), "reasons",
+			 refused_json(source->refused, source->refused_count), "left_out",
+			 refused_json(source->left_out, source->left_out_count), "skipped",
+			 skipped_json(source), "shared", i->source != NULL, "predicted_ns",
+			 (double)source->cost_ps / 1000);
+}
+
+static void note_unwalked(json_t *notes, const struct instance *i)
+{
+	char text[1400];
+
+	snprintf(text, sizeof(text),
+		 "%s: what %zu threads were in when it came is not known; it is right from their "
+		 "next calls on",
+		 i->focus, i->unwalked);
+	json_array_append_new(notes, serve_text(text));
 }
 
 static int read_foci(const json_t *list, const char ***out, size_t *count, struct dinst_error *e)
@@ -93,6 +126,8 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 	const char *metric = json_string_value(json_object_get(params, "metric"));
 	const struct insert_options options = {
 		.each = json_is_true(json_object_get(params, "each")),
+		.cost = json_is_true(json_object_get(params, "cost")),
+		.limit = json_number_value(json_object_get(params, "limit")),
 	};
 	struct insert_result inserted;
 	json_t *rows, *notes;
@@ -106,6 +141,9 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 		return status;
 	if (!metric)
 		return dinst_fail(e, DINST_USAGE, "insert needs a metric, a string");
+	if (options.limit < 0 ||
+	    (json_object_get(params, "limit") && !json_is_number(json_object_get(params, "limit"))))
+		return dinst_fail(e, DINST_USAGE, "limit is a number: percent of one CPU");
 	status = read_foci(json_object_get(params, "focus"), &foci, &count, e);
 	if (status < 0)
 		return status;
@@ -122,8 +160,10 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 		instance_points(instance, &points, &pending);
 		if (pending)
 			note_pending(notes, instance, pending);
-		partial = partial || pending || instance->refused_count;
-		note_refused(notes, instance);
+		partial = partial || pending || instance_source(instance)->refused_count;
+		note_refused(notes, instance_source(instance));
+		if (instance->unwalked)
+			note_unwalked(notes, instance);
 		json_array_append_new(rows, instance_row(instance, inserted.stop_ns));
 	}
 	free(inserted.instances);

@@ -49,11 +49,11 @@ static void test_freed_under_threads(void **state)
 	harness_limit(200);
 	harness_start(h, "calls", harness_number(THREADS), NULL);
 	s = session_begin(h);
-	kept = session_insert(s, "tiny");
-	other = session_insert(s, "leaf");
+	kept = session_insert_kind(s, "tiny", POINT_ENTRY);
+	other = session_insert_kind(s, "leaf", POINT_ENTRY);
 	harness_send(h, "go 3000000\n");
 	for (int turn = 0; turn < TURNS; turn++) {
-		unsigned id = session_insert(s, turn % 2 ? "tiny" : "leaf");
+		unsigned id = session_insert_kind(s, turn % 2 ? "tiny" : "leaf", POINT_ENTRY);
 
 		session_remove(s, id);
 		assert_int_equal(removal_flush(s, &flushed, &e), 0);
@@ -105,9 +105,9 @@ static void test_no_room_at_removal(void **state)
 
 	harness_start(h, "calls", "3", NULL);
 	s = session_begin(h);
-	first = session_insert(s, "many");
-	second = session_insert(s, "many");
-	third = session_insert(s, "many");
+	first = session_insert_kind(s, "many", POINT_ENTRY);
+	second = session_insert_kind(s, "many", POINT_ENTRY);
+	third = session_insert_kind(s, "many", POINT_ENTRY);
 	heap = s->places->heap;
 	count = fill(heap, pieces, ROOM);
 	session_go(h, ROUNDS);
@@ -151,16 +151,16 @@ static void test_room_by_a_flush(void **state)
 
 	harness_start(h, "calls", "2", NULL);
 	s = session_begin(h);
-	ids[0] = session_insert(s, "many");
+	ids[0] = session_insert_kind(s, "many", POINT_ENTRY);
 	heap = s->places->heap;
 	/* A growing body, so that no old one has the size of the next. */
 	for (unsigned i = 1; i < OLD; i++)
-		ids[i] = session_insert(s, "many");
+		ids[i] = session_insert_kind(s, "many", POINT_ENTRY);
 	assert_true(s->queue_length >= OLD - 2);
 	for (unsigned i = OLD - 1; i > 4; i--)
 		session_remove(s, ids[i]);
 	count = fill(heap, pieces, ROOM);
-	ids[OLD] = session_insert(s, "many");
+	ids[OLD] = session_insert_kind(s, "many", POINT_ENTRY);
 	assert_true(s->queue_length < OLD);
 	session_go(h, ROUNDS);
 	assert_int_equal(session_value(s, ids[0]), 2 * ROUNDS);

@@ -70,10 +70,10 @@ static void test_second_snippet_without_stop(void **state)
 
 	harness_start(h, "calls", "2", NULL);
 	s = session_begin(h);
-	first = session_insert(s, "many");
+	first = session_insert_kind(s, "many", POINT_ENTRY);
 	s->last_stop_ns = 0;
-	second = session_insert(s, "many");
-	third = session_insert(s, "many");
+	second = session_insert_kind(s, "many", POINT_ENTRY);
+	third = session_insert_kind(s, "many", POINT_ENTRY);
 	stop = s->last_stop_ns;
 	assert_int_equal(stop, 0);
 	session_go(h, ROUNDS);
@@ -82,7 +82,7 @@ static void test_second_snippet_without_stop(void **state)
 	session_remove(s, first);
 	session_go(h, ROUNDS);
 	assert_int_equal(session_value(s, third), 3 * 2 * ROUNDS);
-	first = session_insert(s, "many");
+	first = session_insert_kind(s, "many", POINT_ENTRY);
 	session_go(h, ROUNDS);
 	assert_int_equal(session_value(s, third), 4 * 2 * ROUNDS);
 	assert_int_equal(session_value(s, first), 2 * ROUNDS);
