@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * code.c - modules, funcs, points, cfg, metrics: what could be instrumented.
+ * code.c - modules, funcs, points, cfg: what could be instrumented.
  *
  * Owns the columns of these listings. Changes nothing.
  */
@@ -61,14 +61,6 @@ static const struct column summary_columns[] = {
 	{"refused", "REFUSED", COLUMN_NUMBER},
 	{"tactics", "TACTICS", COLUMN_TEXT},
 	{"reasons", "REASONS", COLUMN_TEXT},
-	{NULL, NULL, 0},
-};
-
-static const struct column metric_columns[] = {
-	{"metric", "METRIC", COLUMN_TEXT},
-	{"unit", "UNIT", COLUMN_TEXT},
-	{"constraints", "CONSTRAINTS", COLUMN_TEXT},
-	{"file", "FILE", COLUMN_TEXT},
 	{NULL, NULL, 0},
 };
 
@@ -281,25 +273,6 @@ int cfg_run(struct context *c, const struct arguments *a)
 		status = print_graphs(c, answer);
 	}
 	json_decref(params);
-	json_decref(answer);
-	return status;
-}
-
-int metrics_run(struct context *c, const struct arguments *a)
-{
-	struct dinst_error e = {0, ""};
-	json_t *answer = NULL;
-	int status;
-
-	(void)a;
-	if (call(c, "metrics", NULL, &answer, &e) != 0) {
-		/* without a session there is what every mutator brings along */
-		if (e.code != DINST_NO_SESSION || c->target)
-			return report(c, &e);
-		answer = json_pack("{s:[{s:s,s:s,s:[],s:n}]}", "rows", "metric", "calls", "unit",
-				   "calls", "constraints", "file");
-	}
-	status = print_rows(c, answer, metric_columns);
 	json_decref(answer);
 	return status;
 }

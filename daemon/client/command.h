@@ -8,7 +8,7 @@
  *   connect.c start.c   the socket; starting a daemon
  *   output.c         results, notes and errors as people or programs want them
  *   table.c          aligned columns
- *   sessions.c code.c instruments.c watch.c exec.c doctor.c   the commands
+ *   sessions.c code.c metrics.c instruments.c watch.c exec.c doctor.c   the commands
  *   script.c prompt.c   where commands come from
  *
  * A command returns an exit status (enum exit_status) and has printed why.

@@ -47,6 +47,11 @@ static const struct option_spec insert_options[] = {
 	{0, NULL, NULL, NULL},
 };
 
+static const struct option_spec metrics_options[] = {
+	{OPTION_CHECK, "check", NULL, "read these files and say what is wrong in them"},
+	{0, NULL, NULL, NULL},
+};
+
 static const struct option_spec remove_options[] = {
 	{OPTION_ALL, "all", NULL, "everything that is inserted"},
 	{0, NULL, NULL, NULL},
@@ -124,8 +129,11 @@ const struct command commands[] = {
 	 "One command a line, # comments, quotes as in a shell. It stops at the first error,\n"
 	 "unless the line starts with -.\n",
 	 "echo 'read --json' | dinst run -", NULL, 1, 1, false, run_run},
-	{"metrics", "", "list the metrics that are loaded", "", "dinst metrics", NULL, 0, 0, false,
-	 metrics_run},
+	{"metrics", "[--check FILE...]", "list the metrics and constraints that are loaded",
+	 "Of the session, or without one, those that would be there. -v also shows what they are\n"
+	 "about. With --check, files of metrics are read and what is wrong in them is shown; exit\n"
+	 "status 1 if anything is.\n",
+	 "dinst metrics --check mine.mdl", metrics_options, 0, -1, false, metrics_run},
 	{"repair", "TARGET", "find what a dead mutator left and take it out", "",
 	 "dinst repair redis-server", NULL, 0, 1, false, repair_run},
 	{"doctor", "[TARGET]", "can I attach here, and if not, why",

@@ -22,8 +22,8 @@ enum { FILES_MOST = 512, WARNINGS_MOST = 64 * 1024 };
 
 /* ------------------------------------------------------------------- files */
 
-/* One byte more than the limit stands for all that is too much. */
-int read_all(int fd, const char *path, char **text, size_t *size, struct dinst_error *e)
+/* The whole of fd, malloc'ed; one byte more than the limit stands for all that is too much. */
+static int read_all(int fd, const char *path, char **text, size_t *size, struct dinst_error *e)
 {
 	char *bytes = malloc(TEXT_MOST + 1);
 	size_t used = 0;
@@ -45,17 +45,24 @@ int read_all(int fd, const char *path, char **text, size_t *size, struct dinst_e
 	return 0;
 }
 
-int mdl_load_file(struct mdl_library *l, const char *path, struct dinst_error *e)
+int read_file(const char *path, char **text, size_t *size, struct dinst_error *e)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	char *text = NULL;
-	size_t size = 0;
 	int err;
 
 	if (fd < 0)
 		return dinst_fail_errno(e, DINST_BAD_FILE, errno, "cannot open %s", path);
-	err = read_all(fd, path, &text, &size, e);
+	err = read_all(fd, path, text, size, e);
 	close(fd);
+	return err;
+}
+
+int mdl_load_file(struct mdl_library *l, const char *path, struct dinst_error *e)
+{
+	char *text = NULL;
+	size_t size = 0;
+	int err = read_file(path, &text, &size, e);
+
 	if (!err)
 		err = mdl_load_text(l, path, text, size, e);
 	free(text);
@@ -132,7 +139,7 @@ static void begin_file(struct mdl_library *l, struct loading **first, const char
 	size_t size = 0;
 
 	if (read_found(path, &text, &size, &own) ||
-	    !loading_begin(l, first, path, text, size, &own))
+	    !loading_begin(l, first, path, text, size, DINST_ERROR_TEXT, &own))
 		bad_file(o, &own);
 	free(text);
 }
@@ -159,7 +166,7 @@ static int load_directory(struct mdl_library *l, const char *directory, char **w
 		struct dinst_error own = {0};
 
 		next = at->next;
-		if (loading_end(l, at, &own))
+		if (loading_end(l, at, NULL, &own))
 			bad_file(&o, &own);
 	}
 	return o.err;

@@ -32,7 +32,7 @@ static char *copy_text(struct parser *p, const char *file, const char *text, siz
 }
 
 struct loading *loading_begin(struct mdl_library *l, struct loading **first, const char *file,
-			      const char *text, size_t size, struct dinst_error *e)
+			      const char *text, size_t size, size_t room, struct dinst_error *e)
 {
 	struct loading *g = calloc(1, sizeof(*g)), **last = first;
 	struct mdl_place start = {file, 1, 1};
@@ -41,17 +41,20 @@ struct loading *loading_begin(struct mdl_library *l, struct loading **first, con
 	if (g) {
 		g->parser.pool = &g->pool;
 		g->keep = pool_take(&g->pool, sizeof(*g->keep));
+		g->told = malloc(room);
 		buffer = copy_text(&g->parser, file, text, size > TEXT_MOST ? 0 : size);
 	}
-	if (!g || !g->keep || !buffer) {
-		if (g)
+	if (!g || !g->keep || !g->told || !buffer) {
+		if (g) {
 			pool_free(&g->pool);
+			free(g->told);
+		}
 		free(buffer);
 		free(g);
 		dinst_fail(e, DINST_NO_MEMORY, "no memory to read %s", file);
 		return NULL;
 	}
-	messages_init(&g->parser.messages, g->told, sizeof(g->told));
+	messages_init(&g->parser.messages, g->told, room);
 	g->parser.library = l;
 	if (size > TEXT_MOST)
 		parser_error(&g->parser, &start, "this text is too large: more than %d bytes",
@@ -74,7 +77,7 @@ void loading_check(struct loading *first)
 	}
 }
 
-int loading_end(struct mdl_library *l, struct loading *g, struct dinst_error *e)
+int loading_end(struct mdl_library *l, struct loading *g, char **told, struct dinst_error *e)
 {
 	struct parser *p = &g->parser;
 	int err = 0;
@@ -91,6 +94,10 @@ int loading_end(struct mdl_library *l, struct loading *g, struct dinst_error *e)
 		g->keep->pool = g->pool;
 		library_commit(l, p, g->keep);
 	}
+	if (told && err)
+		*told = g->told;
+	else
+		free(g->told);
 	free(g);
 	return err;
 }
@@ -100,8 +107,8 @@ int mdl_load_text(struct mdl_library *l, const char *file, const char *text, siz
 {
 	struct loading *first = NULL;
 
-	if (!loading_begin(l, &first, file, text, size, e))
+	if (!loading_begin(l, &first, file, text, size, DINST_ERROR_TEXT, e))
 		return DINST_NO_MEMORY;
 	loading_check(first);
-	return loading_end(l, first, e);
+	return loading_end(l, first, NULL, e);
 }

@@ -245,10 +245,25 @@ int mdl_load_text(struct mdl_library *l, const char *file, const char *text, siz
 		  struct dinst_error *e);
 int mdl_load_file(struct mdl_library *l, const char *path, struct dinst_error *e);
 
+/* What there is to say of one file. */
+struct mdl_verdict {
+	bool bad;   /* it was not loaded */
+	char *text; /* messages, or warnings; NULL if there are none; for free() */
+};
+
+/*
+ * Loads files together: they know of each other's lists, whatever their order.
+ * verdicts[i] says what became of paths[i], with all messages, and what looks
+ * wrong but may not be: constraints that no file has. DINST_NO_MEMORY or 0.
+ */
+int mdl_load_files(struct mdl_library *l, const char *const *paths, size_t count,
+		   struct mdl_verdict *verdicts, struct dinst_error *e);
+
 /*
  * Loads the shipped library, then the user's ($XDG_CONFIG_HOME/dinst/ *.mdl).
  * A bad file of the user's is skipped and named in *warnings (malloc'ed, NULL
- * if there is nothing to say); only a bad shipped one is an error.
+ * if there is nothing to say); only a bad shipped one is an error. Where the
+ * shipped library is looked for, installed.c says; $DINST_METRICS goes first.
  */
 int mdl_library_load_installed(struct mdl_library *l, char **warnings, struct dinst_error *e);
 

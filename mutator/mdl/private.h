@@ -9,7 +9,7 @@
  *   build.c declare.c   trees, with their limits (tree.h)
  *   unexpected.c what is said of a broken sentence
  *   check.c where.c code.c scope.c   names, types and places (check.h)
- *   load.c library.c installed.c   what is loaded, and from where
+ *   load.c library.c installed.c verdicts.c   what is loaded, and from where
  *
  * A text becomes a struct unit. Only if there is no error in it do its
  * definitions go into the library, together with the pool they lie in.
@@ -136,7 +136,7 @@ struct loading {
 	struct parser parser;
 	struct pool pool;
 	struct kept_pool *keep;
-	char told[DINST_ERROR_TEXT];
+	char *told; /* messages */
 	struct loading *next;
 };
 
@@ -148,18 +148,19 @@ struct loading {
  *   2. loading_check() checks all
  *   3. loading_end() for each puts it into the library or says what is wrong
  *
- * loading_begin() returns NULL and fills *e if there is no memory.
+ * loading_begin() returns NULL and fills *e if there is no memory. `room` is for
+ * messages: a struct dinst_error takes DINST_ERROR_TEXT of them.
  */
 struct loading *loading_begin(struct mdl_library *l, struct loading **first, const char *file,
-			      const char *text, size_t size, struct dinst_error *e);
+			      const char *text, size_t size, size_t room, struct dinst_error *e);
 void loading_check(struct loading *first);
-/* Frees the loading, whatever it returns. */
-int loading_end(struct mdl_library *l, struct loading *loading, struct dinst_error *e);
+/* Frees the loading, whatever it returns. *told, if wanted, gets the messages, malloc'ed. */
+int loading_end(struct mdl_library *l, struct loading *loading, char **told, struct dinst_error *e);
 
 /* -------------------------------------------------------------- installed.c */
 
-/* The whole of fd, malloc'ed. */
-int read_all(int fd, const char *path, char **text, size_t *size, struct dinst_error *e);
+/* A whole file, malloc'ed. */
+int read_file(const char *path, char **text, size_t *size, struct dinst_error *e);
 
 /* ---------------------------------------------------------------- library.c */
 
