@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mutator/evaluate.h"
+#include "daemon/common/metrics.h"
 #include "mutator/serve.h"
 
 json_t *serve_address(taddr_t address)
@@ -155,17 +155,9 @@ int serve_metrics(struct server *sv, const json_t *params, json_t **result, stru
 	(void)params;
 	if (status < 0)
 		return status;
-	rows = json_array();
-	for (const struct mdl_metric *m = mdl_metrics(s->library); m; m = m->next) {
-		char constraints[512];
-
-		mdl_metric_constraints(s->library, m, constraints, sizeof(constraints));
-		json_array_append_new(rows, json_pack("{s:s, s:s, s:o, s:s, s:s}", "metric", m->id,
-						      "unit", m->units ? m->units : "",
-						      "constraints", json_pack("[s]", constraints),
-						      "file", m->place.file, "description",
-						      m->description ? m->description : ""));
-	}
+	rows = metric_rows(s->library);
+	if (!rows)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the list of metrics");
 	*result = serve_rows(rows);
 	return 0;
 }

@@ -29,7 +29,9 @@ static const struct cli_case cases[] = {
 	{"detach", 1, NULL, 0, "no session"},
 	{"detach --all", 0, NULL, 0, ""},
 	{"stop", 0, NULL, 0, "no daemon"},
-	{"metrics --json", 0, "metric unit constraints file", 1, ""},
+	{"metrics --json", 0, "kind metric unit constraints file description", -1, ""},
+	{"metrics --check /dev/null", 0, NULL, 1, ""},
+	{"metrics --check /no/such/file", 1, NULL, 1, ""},
 	{"doctor --json", 0, "check ok why fix", -1, ""},
 	{"doctor {T} --json", 0, "check ok why fix", -1, ""},
 	{"doctor no-such-name", 1, NULL, 0, "no process named"},
@@ -49,6 +51,8 @@ static const struct cli_case cases[] = {
 	{"points --kinds", 2, NULL, 0, "--kinds needs"},
 	{"cfg", 2, NULL, 0, "usage: dinst cfg"},
 	{"cfg a b", 2, NULL, 0, "unexpected argument"},
+	{"metrics x", 2, NULL, 0, "--check"},
+	{"metrics --check", 2, NULL, 0, "needs a FILE"},
 	{"remove", 2, NULL, 0, "--all"},
 	{"remove 1 --all", 2, NULL, 0, "--all"},
 	{"remove x", 2, NULL, 0, "an id is a number"},
@@ -99,7 +103,7 @@ static const struct cli_case cases[] = {
 	{"cfg y --dot --json", 0, "module function dot", 1, ""},
 	{"points --summary --json", 0, "module kind points tactics refused reasons", 1, ""},
 	{"points --summary libc.so.6", 0, NULL, 2, ""},
-	{"metrics --json", 0, "metric unit constraints file", 1, ""},
+	{"metrics --json", 0, "kind metric unit constraints file description", -1, ""},
 
 	/* instrumentation */
 	{"read", 0, NULL, 0, "nothing is inserted"},
