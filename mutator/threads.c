@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * threads.c - making per-thread state, and the numbers of functions.
+ * threads.c - making per-thread state.
  *
  * The state is a part of the arena of the first place that needs it; routines
  * are in every place that has such snippets. Nothing here changes what is in
@@ -53,6 +53,8 @@ static int make_state(struct stop *stop, void *arg, struct dinst_error *e)
 				  (int)m->session->pid);
 	status = threads_learn(stop, &lesson, e);
 	if (status >= 0)
+		status = place_sync(stop, m->session, e);
+	if (status >= 0)
 		status = add_part(stop, t, e);
 	if (status < 0)
 		return status;
@@ -69,6 +71,7 @@ static int make_state(struct stop *stop, void *arg, struct dinst_error *e)
 		.lost = threads_locked_word(t->place, t->lost),
 		.overflow = threads_locked_word(t->place, t->overflow),
 		.orphans = threads_locked_word(t->place, t->orphans),
+		.shared = t->shared,
 	};
 	return stop_write(stop, t->area, &config, sizeof(config), e);
 }
@@ -77,7 +80,10 @@ void threads_free(struct threads *t)
 {
 	if (!t)
 		return;
-	free(t->ids);
+	while (t->family_count)
+		target_close(t->family[--t->family_count]);
+	free(t->family);
+	threads_free_ids(t);
 	free(t);
 }
 
@@ -90,32 +96,72 @@ static void drop_counters(struct threads *t)
 			heap_unref_counter(t->place->heap, *counters[i]);
 }
 
+struct pair_shared *threads_shared(const struct threads *t)
+{
+	return heap_map(t->place->heap, t->shared, sizeof(struct pair_shared));
+}
+
+/*
+ * What the family shares. The sequence in it is such that the kernel accepts it
+ * and no thread is ever in it: it lies in what is not executed.
+ */
+static int make_shared(struct session *s, struct threads *t, struct dinst_error *e)
+{
+	const size_t size = (sizeof(struct pair_shared) + 31) / 32 * 32;
+	struct pair_shared *shared;
+	int status = heap_alloc_cold(t->place->heap, size, &t->shared, e);
+
+	if (status < 0)
+		return status;
+	shared = threads_shared(t);
+	memset(shared, 0, sizeof(*shared));
+	shared->start_ip = t->shared + offsetof(struct pair_shared, never[1]);
+	shared->post_commit_offset = 1;
+	shared->abort_ip = t->shared + offsetof(struct pair_shared, never[0]);
+	shared->signature = s->rseq_signature;
+	return 0;
+}
+
+static struct threads *threads_new(struct place *p)
+{
+	struct threads *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->place = p;
+	t->next_id = 1;
+	t->ids = calloc(PAIR_ID_MASK + 1, sizeof(*t->ids));
+	t->paired = calloc(PAIR_ID_MASK + 1, sizeof(*t->paired));
+	memset(t->chunks, CHUNK_UNUSED, sizeof(t->chunks));
+	if (t->ids && t->paired)
+		return t;
+	threads_free(t);
+	return NULL;
+}
+
 static int make(struct session *s, struct place *p, uint64_t *stop_ns, struct dinst_error *e)
 {
 	struct stop_report report = {0};
-	struct making m = {.session = s};
-	struct threads *t = calloc(1, sizeof(*t));
+	struct making m = {.session = s, .threads = threads_new(p)};
+	struct threads *t = m.threads;
 	int status;
 
-	if (t)
-		t->ids = calloc(PAIR_ID_MASK + 1, sizeof(*t->ids));
-	if (!t || !t->ids) {
-		free(t);
+	if (!t)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for per-thread state");
-	}
-	t->place = p;
-	t->next_id = 1;
-	m.threads = t;
 	status = heap_alloc_counter(p->heap, &t->lost, e);
 	if (status >= 0)
 		status = heap_alloc_counter(p->heap, &t->overflow, e);
 	if (status >= 0)
 		status = heap_alloc_counter(p->heap, &t->orphans, e);
+	if (status >= 0)
+		status = make_shared(s, t, e);
 	if (status >= 0) {
 		status = target_stop(s->target, NULL, make_state, &m, &report, e);
 		session_note_stop(s, &report, stop_ns);
 	}
 	if (status < 0 && !p->arena->threads) {
+		if (t->shared)
+			heap_free_code(p->heap, t->shared);
 		drop_counters(t);
 		threads_free(t);
 		return status;
@@ -135,8 +181,21 @@ void threads_pairing(const struct session *s, const struct place *p, struct arch
 	spec->area = t->area;
 	spec->shift = t->shift;
 	spec->tid_offset = t->tid_offset;
+	spec->record = p->record;
 	spec->enter = p->enter;
 	spec->leave = p->leave;
+}
+
+void threads_environment(const struct session *s, const struct place *p,
+			 struct arch_environment *environment)
+{
+	const struct threads *t = s->threads;
+
+	threads_pairing(s, p, &environment->pairing);
+	environment->thread_clock_by_rseq = t && t->area && s->rseq_usable &&
+					    threads_shared(t)->signature == s->rseq_signature &&
+					    threads_clock_is_kept();
+	environment->clock_descriptor = environment->thread_clock_by_rseq ? t->shared : 0;
 }
 
 static int write_routines(struct session *s, struct place *p, struct dinst_error *e)
@@ -161,6 +220,7 @@ static int write_routines(struct session *s, struct place *p, struct dinst_error
 				  "there is no per-thread state on this processor (%d)",
 				  out.status);
 	}
+	p->record = at + offsets[ARCH_PAIRING_RECORD];
 	p->enter = at + offsets[ARCH_PAIRING_ENTER];
 	p->leave = at + offsets[ARCH_PAIRING_LEAVE];
 	return 0;
@@ -177,93 +237,6 @@ int threads_prepare(struct session *s, struct place *p, uint64_t *stop_ns, struc
 	return status;
 }
 
-/* ---------------------------------------------------------------- numbers */
-
-static uint32_t find_free(struct threads *t)
-{
-	for (uint32_t n = 0; n < PAIR_ID_MASK; n++) {
-		uint32_t id = t->next_id;
-
-		t->next_id = id == PAIR_ID_MASK ? 1 : id + 1;
-		if (t->ids[id] == ID_FREE)
-			return id;
-	}
-	return 0;
-}
-
-static int tidy_work(struct stop *stop, void *arg, struct dinst_error *e)
-{
-	(void)e;
-	threads_tidy(arg, stop);
-	return 0;
-}
-
-/*
- * Numbers that were dropped may be used again when no code can enter them any
- * more, and no record has them.
- */
-static int reuse_retired(struct session *s, struct dinst_error *e)
-{
-	struct threads *t = s->threads;
-	struct flush_result flushed;
-	int status = removal_flush(s, &flushed, e);
-
-	if (status >= 0 && s->spent)
-		status = dinst_fail(e, DINST_BUSY, "threads are still in code that was removed");
-	if (status < 0)
-		return status;
-	t->purging = true;
-	status = family_stop(s, tidy_work, s, NULL, e);
-	family_release(s);
-	t->purging = false;
-	for (uint32_t id = 1; status >= 0 && id <= PAIR_ID_MASK; id++)
-		if (t->ids[id] == ID_RETIRED)
-			t->ids[id] = ID_FREE;
-	if (status >= 0)
-		t->retired = 0;
-	return status;
-}
-
-int threads_take_id(struct session *s, struct instance *i, uint32_t *id, struct dinst_error *e)
-{
-	struct threads *t = s->threads;
-	uint32_t *grown;
-	int status = 0;
-
-	*id = find_free(t);
-	if (!*id && t->retired) {
-		status = reuse_retired(s, e);
-		*id = status < 0 ? 0 : find_free(t);
-	}
-	if (status < 0)
-		return status;
-	if (!*id)
-		return dinst_fail(e, DINST_NO_MEMORY,
-				  "no more than %llu functions can be paired at a time",
-				  (unsigned long long)PAIR_ID_MASK);
-	if (i->pair_id_count == i->pair_id_room) {
-		size_t room = i->pair_id_room ? i->pair_id_room * 2 : 8;
-
-		grown = realloc(i->pair_ids, room * sizeof(*grown));
-		if (!grown)
-			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-		i->pair_ids = grown;
-		i->pair_id_room = room;
-	}
-	i->pair_ids[i->pair_id_count++] = *id;
-	t->ids[*id] = ID_TAKEN;
-	return 0;
-}
-
-void threads_drop_ids(struct session *s, struct instance *i)
-{
-	for (size_t n = 0; n < i->pair_id_count; n++) {
-		s->threads->ids[i->pair_ids[n]] = ID_RETIRED;
-		s->threads->retired++;
-	}
-	i->pair_id_count = 0;
-}
-
 /* ---------------------------------------------------------------- now and then */
 
 enum { POLL_NS = 1000 * 1000 * 1000 };
@@ -272,15 +245,12 @@ void threads_poll(struct session *s)
 {
 	struct threads *t = s->threads;
 	struct dinst_error ignored = {0};
-	struct stop_report report = {0};
 	const uint64_t now = clock_ns();
 
 	if (!t || now - t->poll_ns < POLL_NS ||
 	    heap_read_counter(t->place->heap, t->lost) == t->lost_seen)
 		return;
 	t->poll_ns = now;
-	family_stop(s, tidy_work, s, &report, &ignored);
-	family_release(s);
-	session_note_stop(s, &report, NULL);
+	threads_sweep(s, false, &ignored);
 	t->lost_seen = heap_read_counter(t->place->heap, t->lost);
 }

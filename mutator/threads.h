@@ -54,12 +54,21 @@ void threads_drop_words(struct session *s, uint32_t offset, unsigned count);
 
 /*
  * What stands for the exit of activations of function `id` that are dropped:
- * a routine of code in place p made of `programs`, COMPILE_UNDO; none: count 0.
- * The old one is freed by the next flush. In a stop where *stop is given.
+ * a routine of code in place p made of `codes`, COMPILE_UNDO; none: count 0.
+ * References to them are held while it exists; the old one is given back by the
+ * next flush that finds no thread in it.
  */
 int threads_set_undo(struct session *s, struct place *p, uint32_t id,
-		     const struct arch_program *const *programs, size_t count,
-		     struct dinst_error *e);
+		     struct snippet_code *const *codes, size_t count, struct dinst_error *e);
+
+/*
+ * What is to run at the entries of these functions while something is paired or
+ * timed: it notes when a thread is on its way out, so that activations that it
+ * drops end then. NULL ends the list. *program: its ops are malloc'ed and the
+ * caller's; for any place, and made anew when a timer of CPU time comes.
+ */
+extern const char *const threads_hooks[];
+int threads_hook_program(struct session *s, struct arch_program *program, struct dinst_error *e);
 
 /* What runs for one activation that is alive when a request comes. */
 struct threads_late {
@@ -108,6 +117,9 @@ int threads_may_call(struct session *s, struct dinst_error *e);
 
 /* What snippets at place p need to know; zeros before threads_prepare(). */
 void threads_pairing(const struct session *s, const struct place *p, struct arch_pairing *spec);
+/* The same for programs: sets pairing, thread_clock_by_rseq and clock_descriptor. */
+void threads_environment(const struct session *s, const struct place *p,
+			 struct arch_environment *environment);
 
 /* In a stop of a process of the family: frees records of threads that have ended, and learns
  * what could not be known before. Never fails: it is about memory only. */

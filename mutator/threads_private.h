@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * threads_private.h - what threads*.c share.
+ * threads_private.h - what threads*.c and catch_up.c share.
  */
 #ifndef DINST_MUTATOR_THREADS_PRIVATE_H
 #define DINST_MUTATOR_THREADS_PRIVATE_H
@@ -10,18 +10,54 @@
 /* Of a function's number. A retired one may still stand in some record. */
 enum id_state { ID_FREE, ID_TAKEN, ID_RETIRED };
 
+/* Of a word of records. One that is dropped is cleared in a stop before it is given out again. */
+enum word_state { WORD_FREE, WORD_TAKEN, WORD_DROPPED };
+
+/* A chunk's clocks entry where nothing of it was ever given out. */
+enum { CHUNK_UNUSED = 0xff };
+
+/* A function that is paired: what stands for a number. */
+struct paired {
+	const struct module *module; /* NULL: a number of the older way */
+	uint32_t index;
+	unsigned references;
+	uint32_t next; /* number with the same hash */
+	/* Its undo routine; code 0: none. */
+	struct place *place;
+	taddr_t undo;
+	size_t undo_size;
+	struct snippet_code **codes;
+	size_t code_count;
+};
+
+enum { PAIRED_HASH = 1 << 12 };
+
 struct threads {
 	struct place *place; /* whose arena the state is a part of */
 	taddr_t area;
 	unsigned shift; /* log2 of the number of records */
 	int32_t tid_offset, stack_offset;
 	taddr_t lost, overflow, orphans; /* counters */
+	taddr_t shared;			 /* struct pair_shared, in the place's arena */
 	uint8_t *ids;			 /* enum id_state */
+	struct paired *paired;		 /* by number */
+	uint32_t hash[PAIRED_HASH];	 /* of functions: the first number, 0: none */
 	uint32_t next_id;
 	size_t retired;
 	bool purging;	    /* threads_tidy() takes retired ids out of records */
 	uint64_t lost_seen; /* at the last stop */
 	uint64_t poll_ns;   /* CLOCK_MONOTONIC of that */
+
+	uint8_t chunks[PAIR_CHUNKS];		 /* as in struct pair_shared, or CHUNK_UNUSED */
+	uint8_t words[PAIR_CHUNKS * PAIR_CHUNK]; /* enum word_state */
+	size_t dropped;				 /* words */
+	bool keep_dropped;   /* one could not be cleared somewhere, in the stop that goes on */
+	unsigned cpu_timers; /* words of timers of CPU time that are taken */
+
+	/* Processes that share the state, as of `family_ns`; for readers. */
+	struct target **family;
+	size_t family_count;
+	uint64_t family_ns;
 };
 
 /* What is found out about the threads of a stopped process. */
@@ -40,5 +76,39 @@ int threads_learn(struct stop *stop, struct threads_lesson *lesson, struct dinst
 
 /* A word of a counter that emitted code counts up by itself. */
 taddr_t threads_locked_word(const struct place *p, taddr_t counter);
+
+/* threads_ids.c: the older way, and what goes with the session. */
+void threads_free_ids(struct threads *t);
+/* Takes retired numbers, or dropped words, out of all records: a stop of its own. */
+int threads_sweep(struct session *s, bool ids, struct dinst_error *e);
+
+/* threads_undo.c: gives back what function `id` has; the references of its codes. */
+void threads_drop_undo(struct session *s, uint32_t id);
+
+/* Our view of what the family shares. */
+struct pair_shared *threads_shared(const struct threads *t);
+
+/* The tables of one process, as they were when they were read. */
+struct tables {
+	const struct threads *threads;
+	const struct target *target;
+	uint64_t *keys;
+	uint32_t *owners;
+	struct pair_record *record; /* the one that was read last */
+};
+
+/* threads_state.c. False if there is no memory, or nothing to be read. */
+bool threads_tables_read(struct tables *b, const struct threads *t, const struct target *target);
+void threads_tables_release(struct tables *b);
+taddr_t threads_record_address(const struct threads *t, size_t number);
+/* Into b->record. False if it cannot be read, or is not one. */
+bool threads_record_read(struct tables *b, size_t number);
+
+/* threads_words.c: clears dropped words in the records of a stopped process. */
+void threads_clear_words(struct threads *t, struct stop *stop, const struct tables *tables);
+
+/* threads_clock.c: true if this kernel clears rseq_cs whenever a thread is switched out, and then
+ * only (proved once, on a thread of ours). */
+bool threads_clock_is_kept(void);
 
 #endif

@@ -12,23 +12,14 @@
 #include "inject/tasks.h"
 #include "mutator/threads_private.h"
 
-/* The tables of one process. */
-struct tables {
-	const struct threads *threads;
-	const struct target *target;
-	uint64_t *keys;
-	uint32_t *owners;
-	struct pair_record *record; /* the one that was read last */
-};
-
-static void tables_release(struct tables *b)
+void threads_tables_release(struct tables *b)
 {
 	free(b->keys);
 	free(b->owners);
 	free(b->record);
 }
 
-static bool tables_read(struct tables *b, const struct threads *t, const struct target *target)
+bool threads_tables_read(struct tables *b, const struct threads *t, const struct target *target)
 {
 	const size_t keys = (size_t)8 << t->shift, owners = (size_t)4 << t->shift;
 
@@ -40,21 +31,21 @@ static bool tables_read(struct tables *b, const struct threads *t, const struct 
 	    target_read_some(target, t->area + pair_keys(), b->keys, keys) == keys &&
 	    target_read_some(target, t->area + pair_owners(t->shift), b->owners, owners) == owners)
 		return true;
-	tables_release(b);
+	threads_tables_release(b);
 	return false;
 }
 
-static taddr_t record_address(const struct threads *t, size_t number)
+taddr_t threads_record_address(const struct threads *t, size_t number)
 {
 	return t->area + pair_records(t->shift) + (number << PAIR_RECORD_SHIFT);
 }
 
-static bool read_record(struct tables *b, size_t number)
+bool threads_record_read(struct tables *b, size_t number)
 {
 	const size_t size = sizeof(*b->record);
 
-	if (target_read_some(b->target, record_address(b->threads, number), b->record, size) !=
-	    size)
+	if (target_read_some(b->target, threads_record_address(b->threads, number), b->record,
+			     size) != size)
 		return false;
 	return b->record->depth <= sizeof(b->record->home) &&
 	       b->record->depth % sizeof(struct pair_entry) == 0;
@@ -115,7 +106,7 @@ static void count_process(const struct threads *t, const struct target *target, 
 	struct tables tables;
 	size_t count = 0;
 
-	if (!tables_read(&tables, t, target))
+	if (!threads_tables_read(&tables, t, target))
 		return;
 	tasks = read_tasks(target_pid(target), &count);
 	for (size_t i = 0; tasks && i < (size_t)1 << t->shift; i++) {
@@ -125,13 +116,13 @@ static void count_process(const struct threads *t, const struct target *target, 
 		if (!tables.keys[i] || !tables.owners[i])
 			continue;
 		task = task_of(tasks, count, tables.owners[i]);
-		if (!task || !read_record(&tables, i))
+		if (!task || !threads_record_read(&tables, i))
 			continue;
 		task_waits_at(target_pid(target), task->tid, &sp);
 		count_record(c, tables.record, sp);
 	}
 	free(tasks);
-	tables_release(&tables);
+	threads_tables_release(&tables);
 }
 
 /* The same for the processes that were forked from the target. */
@@ -185,11 +176,11 @@ void threads_statistics(const struct session *s, struct threads_statistics *stat
 	statistics->overflow = heap_read_counter(t->place->heap, t->overflow);
 	statistics->orphans = heap_read_counter(t->place->heap, t->orphans);
 	statistics->records = 1u << t->shift;
-	if (!tables_read(&tables, t, s->target))
+	if (!threads_tables_read(&tables, t, s->target))
 		return;
 	for (size_t i = 0; i < (size_t)1 << t->shift; i++)
 		statistics->used += tables.keys[i] != 0;
-	tables_release(&tables);
+	threads_tables_release(&tables);
 }
 
 /* ---------------------------------------------------------------- tidying */
@@ -225,7 +216,7 @@ static bool put(struct stop *stop, taddr_t at, const void *bytes, size_t size)
 /* Nobody has that thread pointer any more. The key last: then nobody has claimed it in between. */
 static void free_record(struct stop *stop, const struct threads *t, size_t number)
 {
-	const taddr_t record = record_address(t, number);
+	const taddr_t record = threads_record_address(t, number);
 	const uint64_t none = 0;
 
 	if (put(stop, record + offsetof(struct pair_record, tid), &none, 4) &&
@@ -241,15 +232,15 @@ static void purge_record(struct stop *stop, struct tables *b, size_t number)
 {
 	const struct threads *t = b->threads;
 	const struct pair_record *r = b->record;
-	const taddr_t at = record_address(t, number);
+	const taddr_t at = threads_record_address(t, number);
 
-	if (!read_record(b, number))
+	if (!threads_record_read(b, number))
 		return;
 	for (size_t i = 0; i < r->depth / sizeof(struct pair_entry); i++) {
-		const uint64_t gap = r->home[i].tag & ~PAIR_ID_MASK;
+		const struct pair_entry gap = {.tag = r->home[i].tag & ~PAIR_ID_MASK};
 
 		if (t->ids[r->home[i].tag & PAIR_ID_MASK] == ID_RETIRED)
-			put(stop, at + offsetof(struct pair_record, home[i].tag), &gap, 8);
+			put(stop, at + offsetof(struct pair_record, home[i]), &gap, sizeof(gap));
 	}
 	for (size_t i = 0; i < PAIR_OTHER; i++) {
 		const uint64_t none = 0;
@@ -266,10 +257,10 @@ static void purge_record(struct stop *stop, struct tables *b, size_t number)
 static void tell_stack(struct stop *stop, struct tables *b, size_t number, taddr_t pointer)
 {
 	const struct threads *t = b->threads;
-	const taddr_t at = record_address(t, number);
+	const taddr_t at = threads_record_address(t, number);
 	uint64_t words[2];
 
-	if (!read_record(b, number) || b->record->size || !b->record->tid)
+	if (!threads_record_read(b, number) || b->record->size || !b->record->tid)
 		return;
 	for (size_t i = 0; i < PAIR_OTHER; i++)
 		if (b->record->other[i].tag)
@@ -298,6 +289,17 @@ static bool learn_more(struct threads *t, struct stop *stop)
 		   sizeof(config.stack_offset));
 }
 
+/* What was cleared everywhere may be given out again. */
+static void settle_dropped(struct threads *t)
+{
+	for (size_t i = 0; !t->keep_dropped && i < sizeof(t->words); i++)
+		if (t->words[i] == WORD_DROPPED)
+			t->words[i] = WORD_FREE;
+	if (!t->keep_dropped)
+		t->dropped = 0;
+	t->keep_dropped = false;
+}
+
 void threads_tidy(struct session *s, struct stop *stop)
 {
 	struct threads *t = s->threads;
@@ -310,8 +312,10 @@ void threads_tidy(struct session *s, struct stop *stop)
 	if (!t || !t->area || t->place->unmapped)
 		return;
 	learned = target_pid(target) == s->pid && learn_more(t, stop);
-	if (!tables_read(&tables, t, target))
+	if (!threads_tables_read(&tables, t, target)) {
+		t->keep_dropped = true;
 		return;
+	}
 	pointers = pointers_of(stop, &count);
 	for (size_t i = 0; pointers && i < (size_t)1 << t->shift; i++) {
 		if (!tables.keys[i])
@@ -325,6 +329,10 @@ void threads_tidy(struct session *s, struct stop *stop)
 		if (t->purging)
 			purge_record(stop, &tables, i);
 	}
+	/* The target is the last one of its family. */
+	threads_clear_words(t, stop, &tables);
+	if (target_pid(target) == s->pid)
+		settle_dropped(t);
 	free(pointers);
-	tables_release(&tables);
+	threads_tables_release(&tables);
 }

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * threads_read.c - words of records, read while the target runs.
+ *
+ * A timer's version (variable.h) says whether it has stopped between two looks:
+ * only what was seen the same before and after its total was read is added up.
+ * Everything read is outside input. Never stops or changes the target.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "inject/tasks.h"
+#include "mutator/threads_private.h"
+
+enum { FAMILY_NS = 200 * 1000 * 1000, TRIES = 16, TIMER_WORDS = 2 };
+
+/* Of word 0 of a timer. */
+#define TIMER_BUSY  (1ull << 31) /* its last stop goes on: the total may be old or new */
+#define TIMER_COUNT (TIMER_BUSY - 1)
+
+/* ------------------------------------------------------------- the family */
+
+static void forget_family(struct threads *t)
+{
+	while (t->family_count)
+		target_close(t->family[--t->family_count]);
+	free(t->family);
+	t->family = NULL;
+}
+
+/* The processes forked from the target that share its state; looked for a few times a second. */
+static void find_family(struct session *s)
+{
+	struct threads *t = s->threads;
+	const uint64_t now = clock_ns();
+	pid_t *pids = NULL;
+	size_t count = 0;
+
+	if (t->family_ns && now - t->family_ns < FAMILY_NS)
+		return;
+	forget_family(t);
+	t->family_ns = now;
+	if (arena_sharers(t->place->arena, s->pid, &pids, &count))
+		return;
+	t->family = calloc(count + 1, sizeof(struct target *));
+	for (size_t i = 0; t->family && i < count; i++) {
+		struct dinst_error ignored = {0};
+
+		if (target_open(pids[i], &t->family[t->family_count], &ignored) >= 0)
+			t->family_count++;
+	}
+	free(pids);
+}
+
+/* --------------------------------------------------------------- the look */
+
+/* One thread's words. */
+struct look {
+	const struct target *target;
+	size_t number; /* of the record */
+	uint32_t owner;
+	uint64_t words[TIMER_WORDS];
+};
+
+struct looks {
+	struct look *items;
+	size_t count, room;
+};
+
+static bool add(struct looks *l, const struct look *item)
+{
+	if (l->count == l->room) {
+		size_t room = l->room ? l->room * 2 : 64;
+		struct look *grown = realloc(l->items, room * sizeof(*grown));
+
+		if (!grown)
+			return false;
+		l->items = grown;
+		l->room = room;
+	}
+	l->items[l->count++] = *item;
+	return true;
+}
+
+/*
+ * Reads `size` bytes at each address; what cannot be read is left as it was. One
+ * by one only where reading them together fails.
+ */
+static void read_each(const struct target *target, const struct target_range *ranges, size_t count)
+{
+	struct dinst_error ignored = {0};
+
+	if (!count || !target_read_many(target, ranges, count, &ignored))
+		return;
+	for (size_t i = 0; i < count; i++)
+		target_read_some(target, ranges[i].address, ranges[i].to, ranges[i].size);
+}
+
+/* The words at `offset` of every record of a living thread that has found it its own. */
+static bool look_at(const struct threads *t, const struct target *target, uint32_t offset,
+		    struct looks *looks)
+{
+	const size_t records = (size_t)1 << t->shift, first = looks->count;
+	struct target_range *ranges = NULL;
+	uint32_t *ids = NULL;
+	struct tables tables;
+	bool complete = true;
+	size_t kept = first;
+
+	if (!threads_tables_read(&tables, t, target))
+		return true; /* it has ended, or has no such state */
+	for (size_t i = 0; i < records && complete; i++)
+		if (tables.keys[i] && tables.owners[i])
+			complete = add(looks, &(struct look){.target = target,
+							     .number = i,
+							     .owner = tables.owners[i]});
+	ranges = calloc(2 * (looks->count - first) + 1, sizeof(*ranges));
+	ids = calloc(looks->count - first + 1, sizeof(*ids));
+	if (!ranges || !ids)
+		complete = false;
+	for (size_t i = first; complete && i < looks->count; i++) {
+		struct look *l = &looks->items[i];
+		const size_t n = i - first;
+
+		/* The thread's own id, which its end clears. */
+		ranges[2 * n] = (struct target_range){tables.keys[l->number] +
+							      (taddr_t)(int64_t)t->tid_offset,
+						      sizeof(*ids), &ids[n]};
+		ranges[2 * n + 1] = (struct target_range){
+			threads_record_address(t, l->number) + offset, sizeof(l->words), l->words};
+	}
+	if (complete)
+		read_each(target, ranges, 2 * (looks->count - first));
+	for (size_t i = first; complete && i < looks->count; i++)
+		if (ids[i - first] == looks->items[i].owner)
+			looks->items[kept++] = looks->items[i];
+	looks->count = complete ? kept : first;
+	free(ids);
+	free(ranges);
+	threads_tables_release(&tables);
+	return complete;
+}
+
+static int look_around(struct session *s, uint32_t offset, struct looks *looks,
+		       struct dinst_error *e)
+{
+	struct threads *t = s->threads;
+	bool complete;
+
+	looks->count = 0;
+	complete = look_at(t, s->target, offset, looks);
+	for (size_t i = 0; i < t->family_count && complete; i++)
+		complete = look_at(t, t->family[i], offset, looks);
+	return complete ? 0 : dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+}
+
+/* ---------------------------------------------------------------- timers */
+
+static uint64_t clock_of(clockid_t clock)
+{
+	struct timespec now = {0};
+
+	if (clock_gettime(clock, &now))
+		return 0;
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* CPU time of another process's thread in ns: /proc/PID/task/TID/schedstat, as of the last tick. */
+static uint64_t thread_time(pid_t pid, uint32_t own)
+{
+	unsigned long long ns = 0;
+	size_t count = 0;
+	pid_t tid = (pid_t)own, *tids;
+	char path[64];
+	FILE *f;
+
+	if (task_own_id(pid, tid) != (pid_t)own) {
+		/* It is in a namespace of its own. */
+		tids = task_list(pid, &count);
+		for (size_t i = 0; i < count; i++)
+			if (task_own_id(pid, tids[i]) == (pid_t)own)
+				tid = tids[i];
+		free(tids);
+	}
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)pid, (int)tid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	if (fscanf(f, "%llu", &ns) != 1)
+		ns = 0;
+	fclose(f);
+	return ns;
+}
+
+static uint64_t process_time(pid_t pid)
+{
+	clockid_t clock;
+
+	return clock_getcpuclockid(pid, &clock) ? 0 : clock_of(clock);
+}
+
+/* What the clock of a timer says now, for the thread that runs it. */
+static uint64_t now_of(const struct look *l, enum arch_clock clock)
+{
+	switch (clock) {
+	case ARCH_CLOCK_TICKS:
+		return arch_clock_ticks();
+	case ARCH_CLOCK_MONOTONIC:
+		return clock_of(CLOCK_MONOTONIC);
+	case ARCH_CLOCK_THREAD:
+		return thread_time(target_pid(l->target), l->owner);
+	default:
+		return process_time(target_pid(l->target));
+	}
+}
+
+static uint64_t running(const struct looks *l, enum arch_clock clock)
+{
+	uint64_t sum = 0, now;
+
+	for (size_t i = 0; i < l->count; i++) {
+		if (!(l->items[i].words[0] & TIMER_COUNT))
+			continue;
+		now = now_of(&l->items[i], clock);
+		/* Clocks of other threads are a little behind, those of other CPUs may be. */
+		if (now > l->items[i].words[1])
+			sum += now - l->items[i].words[1];
+	}
+	return sum;
+}
+
+/* Nothing was stopped between the two looks, and nothing was about to be. */
+static bool agree(const struct looks *a, const struct looks *b)
+{
+	if (a->count != b->count)
+		return false;
+	for (size_t i = 0; i < a->count; i++) {
+		const struct look *x = &a->items[i], *y = &b->items[i];
+
+		if (x->target != y->target || x->number != y->number || x->owner != y->owner ||
+		    x->words[0] >> 31 != y->words[0] >> 31 || x->words[0] & TIMER_BUSY)
+			return false;
+		/* Started in between: what it has measured is not in the total, and short. */
+	}
+	return true;
+}
+
+int threads_read_timer(struct session *s, uint32_t offset, enum arch_clock clock,
+		       uint64_t (*total)(void *arg), void *arg, uint64_t *value,
+		       struct dinst_error *e)
+{
+	struct looks before = {0}, after = {0};
+	uint64_t sum = 0;
+	int status = 0;
+
+	if (!s->threads || !s->threads->area) {
+		*value = total(arg);
+		return 0;
+	}
+	find_family(s);
+	for (unsigned try = 0; status >= 0 && try < TRIES; try++) {
+		status = look_around(s, offset, &before, e);
+		if (status < 0)
+			break;
+		sum = running(&before, clock);
+		sum += total(arg);
+		status = look_around(s, offset, &after, e);
+		/* Where they stop all the time, the last sum is off by one interval at most. */
+		if (status >= 0 && agree(&before, &after))
+			break;
+	}
+	*value = sum;
+	free(before.items);
+	free(after.items);
+	return status;
+}
+
+int threads_read_word(struct session *s, uint32_t offset,
+		      void (*each)(void *arg, pid_t tid, uint64_t word), void *arg,
+		      struct dinst_error *e)
+{
+	struct looks looks = {0};
+	int status;
+
+	if (!s->threads || !s->threads->area)
+		return 0;
+	find_family(s);
+	status = look_around(s, offset, &looks, e);
+	for (size_t i = 0; status >= 0 && i < looks.count; i++)
+		each(arg, (pid_t)looks.items[i].owner, looks.items[i].words[0]);
+	free(looks.items);
+	return status;
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * threads_undo.c - what runs for activations that end without an exit, and the
+ * hooks that tell when they ended.
+ *
+ * A function's undo routine is code in the arena that the pairing routines find
+ * by its number in a table of what the family shares. It is written before the
+ * table leads to it, and given back by a flush after the table has changed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutator/threads_private.h"
+#include "mutator/variable.h"
+
+const char *const threads_hooks[] = {
+	"longjmp",
+	"_longjmp",
+	"siglongjmp",
+	"__longjmp_chk",
+	"_Unwind_RaiseException",
+	"_Unwind_Resume",
+	"_Unwind_Resume_or_Rethrow",
+	"_Unwind_ForcedUnwind",
+	"__cxa_begin_catch",
+	NULL,
+};
+
+enum { UNDO_COUNT = 1 << PAIR_UNDO_SHIFT, RESERVED = 64, COLD_ALIGN = ARCH_COUNT_ALIGN };
+
+/* ------------------------------------------------------------ small programs */
+
+/* A program that grows; what does not fit is noticed at the end. */
+struct writer {
+	struct arch_op *ops;
+	size_t count, room;
+	uint16_t values, labels;
+};
+
+static struct arch_op *put(struct writer *w, enum arch_op_kind kind, uint16_t result, uint16_t a,
+			   uint64_t number)
+{
+	static struct arch_op nowhere;
+	struct arch_op *op = w->count < w->room ? &w->ops[w->count] : &nowhere;
+
+	w->count++;
+	*op = (struct arch_op){
+		.kind = (uint8_t)kind, .size = 8, .result = result, .a = a, .number = number};
+	return op;
+}
+
+static void put_if(struct writer *w, uint16_t a, enum arch_test test, uint16_t b, uint16_t label)
+{
+	struct arch_op *op = put(w, ARCH_OP_IF, 0, a, 0);
+
+	op->condition = (uint8_t)test;
+	op->b = b;
+	op->label = label;
+}
+
+static void put_label(struct writer *w, enum arch_op_kind kind, uint16_t label)
+{
+	put(w, kind, 0, 0, 0)->label = label;
+}
+
+static void put_store(struct writer *w, uint16_t record, size_t offset, uint16_t value)
+{
+	put(w, ARCH_OP_STORE, 0, record, offset)->b = value;
+}
+
+static bool finish(struct writer *w, struct arch_program *program)
+{
+	*program = (struct arch_program){
+		.ops = w->ops,
+		.count = (uint16_t)w->count,
+		.room = (uint16_t)w->room,
+		.values = w->values,
+		.labels = w->labels,
+	};
+	return w->count <= w->room;
+}
+
+static size_t moment(enum arch_clock clock)
+{
+	return offsetof(struct pair_record, moments) + 8 * (size_t)clock;
+}
+
+/* Wall time of the moment: the mark's, or now. */
+static void put_wall(struct writer *w, enum arch_clock clock)
+{
+	const uint16_t label = ++w->labels;
+
+	put_store(w, 1, moment(clock), 2);
+	put_if(w, 2, ARCH_TEST_NE, 0, label);
+	put(w, ARCH_OP_CLOCK, 3, 1, clock);
+	put_store(w, 1, moment(clock), 3);
+	put_label(w, ARCH_OP_LABEL, label);
+}
+
+/* CPU time of the thread: what was noted with the mark, or now. */
+static void put_cpu(struct writer *w)
+{
+	const uint16_t now = ++w->labels, end = ++w->labels;
+
+	put_if(w, 2, ARCH_TEST_EQ, 0, now);
+	put(w, ARCH_OP_LOAD, 4, 1, offsetof(struct pair_record, out_ticks));
+	put_if(w, 4, ARCH_TEST_NE, 2, now);
+	put(w, ARCH_OP_LOAD, 5, 1, offsetof(struct pair_record, out_cpu));
+	put_store(w, 1, moment(ARCH_CLOCK_THREAD), 5);
+	put_label(w, ARCH_OP_JUMP, end);
+	put_label(w, ARCH_OP_LABEL, now);
+	put(w, ARCH_OP_CLOCK, 3, 1, ARCH_CLOCK_THREAD);
+	put_store(w, 1, moment(ARCH_CLOCK_THREAD), 3);
+	put_label(w, ARCH_OP_LABEL, end);
+}
+
+/* Fills the record's moments, as far as `clocks` (bits by clock) says. */
+static bool moments_program(unsigned clocks, struct arch_op *ops, size_t room,
+			    struct arch_program *program)
+{
+	struct writer w = {.ops = ops, .room = room, .values = 5, .labels = 1};
+
+	put(&w, ARCH_OP_RECORD, 1, 0, 0);
+	put_if(&w, 1, ARCH_TEST_EQ, 0, 1);
+	put(&w, ARCH_OP_LOAD, 2, 1, offsetof(struct pair_record, dropped_at));
+	for (enum arch_clock c = ARCH_CLOCK_TICKS; c <= ARCH_CLOCK_MONOTONIC; c++)
+		if (clocks & 1u << c)
+			put_wall(&w, c);
+	if (clocks & 1u << ARCH_CLOCK_THREAD)
+		put_cpu(&w);
+	if (clocks & 1u << ARCH_CLOCK_PROCESS) {
+		put(&w, ARCH_OP_CLOCK, 3, 1, ARCH_CLOCK_PROCESS);
+		put_store(&w, 1, moment(ARCH_CLOCK_PROCESS), 3);
+	}
+	put_label(&w, ARCH_OP_LABEL, 1);
+	return finish(&w, program);
+}
+
+int threads_hook_program(struct session *s, struct arch_program *program, struct dinst_error *e)
+{
+	const bool cpu = s->threads && s->threads->cpu_timers;
+	struct writer w = {.room = 16, .values = 4, .labels = 1};
+
+	w.ops = calloc(w.room, sizeof(*w.ops));
+	if (!w.ops)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	put(&w, ARCH_OP_RECORD, 1, 0, 0);
+	put_if(&w, 1, ARCH_TEST_EQ, 0, 1);
+	put(&w, ARCH_OP_ENTER, 2, 1, 0);
+	put_if(&w, 2, ARCH_TEST_EQ, 0, 1);
+	put(&w, ARCH_OP_CLOCK, 3, 1, ticks_wall_clock());
+	put_store(&w, 2, offsetof(struct pair_entry, start), 3);
+	if (cpu) {
+		put(&w, ARCH_OP_CLOCK, 4, 1, ARCH_CLOCK_THREAD);
+		put_store(&w, 1, offsetof(struct pair_record, out_cpu), 4);
+		put_store(&w, 1, offsetof(struct pair_record, out_ticks), 3);
+	}
+	put_label(&w, ARCH_OP_LABEL, 1);
+	finish(&w, program);
+	return 0;
+}
+
+/* -------------------------------------------------------------- the routine */
+
+struct routine {
+	struct snippet_code *const *codes;
+	size_t count;
+	struct arch_program
+		*programs;   /* the codes' with what they expect in front, and the moments' */
+	struct arch_op *ops; /* of all of them */
+	size_t hot, cold;    /* bytes, at most */
+};
+
+/* Values 1 and 2 are set as an exit sets them. */
+static bool with_activation(const struct arch_program *p, struct arch_op *ops,
+			    struct arch_program *out)
+{
+	struct writer w = {.ops = ops,
+			   .room = (size_t)p->count + 3,
+			   .values = (uint16_t)(p->values < ARCH_VALUE_START ? ARCH_VALUE_START
+									     : p->values),
+			   .labels = p->labels};
+	const uint16_t record = ++w.values;
+
+	put(&w, ARCH_OP_RECORD, record, 0, 0);
+	put(&w, ARCH_OP_CONST, ARCH_VALUE_ACTIVATION, 0, 1);
+	put(&w, ARCH_OP_LOAD, ARCH_VALUE_START, record,
+	    offsetof(struct pair_record, dropped_start));
+	memcpy(&ops[w.count], p->ops, p->count * sizeof(*ops));
+	w.count += p->count;
+	return finish(&w, out) && w.count <= ARCH_PROGRAM_OPS && w.values <= ARCH_PROGRAM_VALUES;
+}
+
+enum { MOMENT_OPS = 40 };
+
+static int routine_init(struct routine *r, struct dinst_error *e)
+{
+	size_t ops = MOMENT_OPS, hot, cold;
+	unsigned clocks = 0;
+	bool fits = true;
+
+	for (size_t i = 0; i < r->count; i++)
+		ops += (size_t)r->codes[i]->program.count + 3;
+	r->ops = calloc(ops, sizeof(*r->ops));
+	r->programs = calloc(r->count + 1, sizeof(*r->programs));
+	if (!r->ops || !r->programs)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	ops = MOMENT_OPS;
+	for (size_t i = 0; i < r->count; i++) {
+		const struct arch_program *p = &r->codes[i]->program;
+
+		fits &= with_activation(p, &r->ops[ops], &r->programs[i + 1]);
+		ops += (size_t)p->count + 3;
+		for (size_t n = 0; n < p->count; n++)
+			if (p->ops[n].kind == ARCH_OP_CLOCK && p->ops[n].number < PAIR_CLOCKS)
+				clocks |= 1u << p->ops[n].number;
+	}
+	fits &= moments_program(clocks, r->ops, MOMENT_OPS, &r->programs[0]);
+	if (!fits)
+		return dinst_fail(e, DINST_UNSUPPORTED,
+				  "what is to be undone for one function is too much");
+	r->hot = RESERVED;
+	r->cold = COLD_ALIGN;
+	for (size_t i = 0; i <= r->count; i++) {
+		arch_program_sizes(&r->programs[i], &hot, &cold);
+		r->hot += hot;
+		r->cold += cold;
+	}
+	r->hot = (r->hot + COLD_ALIGN - 1) / COLD_ALIGN * COLD_ALIGN;
+	r->cold = (r->cold + COLD_ALIGN - 1) / COLD_ALIGN * COLD_ALIGN;
+	return 0;
+}
+
+static void routine_release(struct routine *r)
+{
+	free(r->programs);
+	free(r->ops);
+}
+
+/* All of it at `at`. */
+static int routine_emit(const struct routine *r, struct session *s, struct place *p, taddr_t at,
+			struct dinst_error *e)
+{
+	struct arch_environment plain, undo;
+	struct arch_frame frame = {.live = arch_undo_live};
+	struct arch_buf out = {.size = r->hot, .pc = at};
+	struct arch_buf cold = {.size = r->cold, .pc = at + r->hot};
+
+	out.bytes = heap_map(p->heap, at, r->hot + r->cold);
+	cold.bytes = out.bytes + r->hot;
+	snippet_look_around(s, p, &plain);
+	undo = plain;
+	undo.undo = true;
+	for (size_t i = 0; i <= r->count; i++)
+		arch_program_needs(&r->programs[i], i ? &undo : &plain, &frame);
+	arch_frame_open(&out, &frame);
+	for (size_t i = 0; i <= r->count; i++)
+		arch_emit_program(&r->programs[i], i ? &undo : &plain, &frame, &out, &cold);
+	arch_frame_close(&out, &frame);
+	arch_emit_undo_return(&out);
+	if (out.status != ARCH_OK || cold.status != ARCH_OK)
+		return dinst_fail(e, DINST_UNSUPPORTED,
+				  "code that undoes what a function did cannot be made (%d, %d)",
+				  out.status, cold.status);
+	return 0;
+}
+
+/* ---------------------------------------------------------------- the table */
+
+/* The word of function `id`; its table is made if need be. NULL: no memory. */
+static uint64_t *word_of(struct threads *t, uint32_t id, struct dinst_error *e)
+{
+	struct pair_shared *shared = threads_shared(t);
+	uint64_t *table = &shared->undo[id >> PAIR_UNDO_SHIFT];
+	const size_t size = UNDO_COUNT * sizeof(uint64_t);
+	taddr_t at;
+
+	if (!*table) {
+		if (heap_alloc_cold(t->place->heap, size, &at, e) < 0)
+			return NULL;
+		memset(heap_map(t->place->heap, at, size), 0, size);
+		__atomic_store_n(table, at, __ATOMIC_RELEASE);
+	}
+	return (uint64_t *)heap_map(t->place->heap, *table, size) + id % UNDO_COUNT;
+}
+
+/* What was there before goes on the queue; if there is no memory for that it stays for ever. */
+static void exchange(struct session *s, uint32_t id, const struct paired *new, uint64_t *word)
+{
+	struct paired *p = &s->threads->paired[id];
+	const struct paired old = *p;
+
+	p->place = new->place;
+	p->undo = new->undo;
+	p->undo_size = new->undo_size;
+	p->codes = new->codes;
+	p->code_count = new->code_count;
+	if (word)
+		__atomic_store_n(word, new->undo, __ATOMIC_RELEASE);
+	if (old.undo)
+		removal_spend_code(s, old.place, old.undo, old.undo_size, old.codes,
+				   old.code_count);
+}
+
+void threads_drop_undo(struct session *s, uint32_t id)
+{
+	const struct paired none = {0};
+	struct dinst_error ignored = {0};
+
+	if (s->threads->paired[id].undo)
+		exchange(s, id, &none, word_of(s->threads, id, &ignored));
+}
+
+int threads_set_undo(struct session *s, struct place *p, uint32_t id,
+		     struct snippet_code *const *codes, size_t count, struct dinst_error *e)
+{
+	struct routine r = {.codes = codes, .count = count};
+	struct paired new = {.place = p, .code_count = count};
+	uint64_t *word;
+	int status;
+
+	if (!count) {
+		threads_drop_undo(s, id);
+		return 0;
+	}
+	word = word_of(s->threads, id, e);
+	if (!word)
+		return DINST_NO_MEMORY;
+	status = routine_init(&r, e);
+	if (status < 0)
+		goto release;
+	new.codes = calloc(count, sizeof(struct snippet_code *));
+	new.undo_size = r.hot + r.cold;
+	status = new.codes ? heap_alloc_cold(p->heap, new.undo_size, &new.undo, e)
+			   : dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	if (status >= 0) {
+		status = routine_emit(&r, s, p, new.undo, e);
+		if (status < 0)
+			heap_free_code(p->heap, new.undo);
+	}
+	if (status < 0) {
+		free(new.codes);
+		goto release;
+	}
+	for (size_t i = 0; i < count; i++)
+		new.codes[i] = snippet_code_ref(codes[i]);
+	exchange(s, id, &new, word);
+release:
+	routine_release(&r);
+	return status;
+}
