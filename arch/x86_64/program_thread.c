@@ -36,6 +36,16 @@ static void wish_clock(const struct arch_environment *env, const struct arch_op 
 	}
 }
 
+/* Temporaries of the code in pairing_snippets.c: looking for the record takes most of them. */
+static unsigned state_temps(const struct arch_op *op)
+{
+	if (op->kind == ARCH_OP_RECORD)
+		return 2;
+	if (!op->a)
+		return ARCH_STATE_TEMPS;
+	return op->kind == ARCH_OP_ENTER ? 1 : 0;
+}
+
 bool thread_wish(const struct x86_plan *plan, const struct arch_op *op, struct register_wish *wish)
 {
 	switch (op->kind) {
@@ -43,12 +53,12 @@ bool thread_wish(const struct x86_plan *plan, const struct arch_op *op, struct r
 		if (plan->env->undo)
 			wish->input = arch_undo_record + 1;
 		else
-			wish->temps = ARCH_STATE_TEMPS;
+			wish->temps = state_temps(op);
 		wish->early = !plan->env->undo;
 		return true;
 	case ARCH_OP_ENTER:
 	case ARCH_OP_LEAVE:
-		wish->temps = ARCH_STATE_TEMPS;
+		wish->temps = state_temps(op);
 		wish->early = true;
 		return true;
 	case ARCH_OP_CLOCK:
@@ -81,7 +91,6 @@ static void emit_state(struct emitter *e)
 		.result = e->result,
 		.second = e->second,
 		.record = ARCH_NO_REGISTER,
-		.temps = {e->temps[0], e->temps[1], e->temps[2]},
 		.pushed = e->frame->pushed,
 		.before = e->frame->before,
 	};
@@ -94,6 +103,8 @@ static void emit_state(struct emitter *e)
 		x86_fail(e->out, ARCH_REFUSED);
 		return;
 	}
+	for (unsigned i = 0; i < ARCH_STATE_TEMPS; i++)
+		code.temps[i] = i < state_temps(op) ? e->temps[i] : ARCH_NO_REGISTER;
 	spec.function = op->kind == ARCH_OP_RECORD ? 0 : (uint32_t)op->number;
 	spec.count = NULL;
 	if (op->kind != ARCH_OP_RECORD && op->a)

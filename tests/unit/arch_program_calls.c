@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arch_program_calls.c - operations of programs that make system calls or call
+ * the target's functions, and those that ask who and where the thread is: their
+ * results, and that all that may be live is kept, vector registers included.
+ */
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "tests/unit/arch_program.h"
+
+enum { PAGE = 4096, ROUNDS = 400 };
+
+static uint8_t *pages; /* readable, then one that is not there */
+static int32_t tid_offset;
+
+static int setup(void **state)
+{
+	const pid_t tid = (pid_t)syscall(SYS_gettid);
+
+	(void)state;
+	for (int32_t at = 0; at < 4096 && !tid_offset; at += 4)
+		if (memcmp((uint8_t *)__builtin_thread_pointer() + at, &tid, 4) == 0)
+			tid_offset = at;
+	pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (pages == MAP_FAILED || !tid_offset || munmap(pages + PAGE, PAGE) != 0)
+		return -1;
+	run_fill(pages, PAGE);
+	return map_all();
+}
+
+static uint64_t result_at(unsigned n)
+{
+	uint64_t word;
+
+	memcpy(&word, data + 8 * n, 8);
+	return word;
+}
+
+/* Value v goes to word n of the data. */
+static void keep(struct made *m, unsigned v, unsigned n)
+{
+	add_op(m, (struct arch_op){.kind = ARCH_OP_STORE,
+				   .b = (uint16_t)v,
+				   .size = 8,
+				   .number = address_of(data) + 8 * n});
+}
+
+static arch_regset random_live(void)
+{
+	switch (run_random() % 3) {
+	case 0:
+		return SET_ALL;
+	case 1:
+		return SET_ALL & ~SET_FLAGS;
+	default:
+		return SET(RSP) | (run_random() & SET_ALL);
+	}
+}
+
+/* What the vector state has beyond what run_differs() looks at: AVX, masks, ZMM. */
+static bool vectors_kept(void)
+{
+	for (unsigned i = 2; i < 8; i++) {
+		unsigned size, offset, c, d;
+
+		if (!(run_engine.features & 0xe7 & 1u << i) ||
+		    !__get_cpuid_count(0xd, i, &size, &offset, &c, &d) ||
+		    offset + size > run_engine.extended_size)
+			continue;
+		if (memcmp(run_in.extended + offset, run_out.extended + offset, size) != 0)
+			return false;
+	}
+	return true;
+}
+
+static void start(struct made *m)
+{
+	begin_program(m, ARCH_COUNT_LOCKED);
+	m->frame.live = random_live();
+	m->frame.red_zone = run_random() & 1;
+	m->frame.before = run_random() & 1 ? 8 : 0;
+	m->env.pairing.tid_offset = tid_offset;
+	memset(data, 0xa5, 512);
+}
+
+static void run_it(struct made *m)
+{
+	const char *what;
+
+	emit_program(m);
+	random_state();
+	what = run_program(m);
+	if (!what && !vectors_kept())
+		what = "a vector register";
+	if (what) {
+		show_program(m);
+		fail_msg("%s is not kept", what);
+	}
+}
+
+/* ------------------------------------------------------------------- reads */
+
+struct read_case {
+	uint64_t address;
+	unsigned size;
+	bool readable;
+};
+
+static uint64_t expected(const struct read_case *c, bool is_signed)
+{
+	uint64_t word = 0;
+	const unsigned shift = 64 - 8 * c->size;
+
+	if (!c->readable)
+		return 0;
+	memcpy(&word, (const void *)(uintptr_t)c->address, c->size);
+	return is_signed ? (uint64_t)((int64_t)(word << shift) >> shift) : word;
+}
+
+/* By a value and by number, near and far from each other, with what else lives then. */
+static void check_read(const struct read_case *c)
+{
+	for (unsigned i = 0; i < 8; i++) {
+		static struct made m;
+		const bool by_value = i & 1, is_signed = i & 2;
+		const uint64_t number = i & 4 ? 1ull << 44 : 24;
+		const uint16_t second = i % 3 ? 3 : 1;
+
+		start(&m);
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_CONST,
+					    .result = 1,
+					    .number = c->address - number});
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_ARGUMENT, .result = 4, .number = 3});
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_READ,
+					    .result = 2,
+					    .second = second,
+					    .size = (uint8_t)c->size,
+					    .is_signed = is_signed,
+					    .a = by_value ? 1 : 0,
+					    .number = by_value ? number : c->address});
+		keep(&m, 2, 0);
+		keep(&m, second, 1);
+		keep(&m, 4, 2);
+		run_it(&m);
+		assert_int_equal(result_at(0), expected(c, is_signed));
+		assert_int_equal(result_at(1), c->readable);
+		assert_int_equal(result_at(2), run_in.r[RCX]);
+	}
+}
+
+static void test_read(void **state)
+{
+	const uint64_t end = address_of(pages) + PAGE;
+
+	(void)state;
+	run_init();
+	for (unsigned size = 1; size <= 8; size++) {
+		const struct read_case cases[] = {
+			{address_of(pages) + 100, size, true},
+			{address_of(pages) + 101, size, true},
+			{end - size, size, true},
+			{end - size + 1, size, false}, /* the last byte is not there */
+			{end, size, false},
+			{0, size, false},
+			{UINT64_MAX - 3, size, false},
+			{1ull << 63, size, false},
+			{1ull << 47, size, false},
+			{address_of(code), size, true},
+		};
+
+		for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+			check_read(&cases[i]);
+	}
+}
+
+/* Only one of the two results, or none, is wanted. */
+static void test_read_parts(void **state)
+{
+	static struct made m;
+
+	(void)state;
+	run_init();
+	for (unsigned wanted = 1; wanted < 4; wanted++) {
+		start(&m);
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_READ,
+					    .result = wanted & 1 ? 1 : 0,
+					    .second = wanted & 2 ? 2 : 0,
+					    .size = 8,
+					    .number = address_of(pages)});
+		if (wanted & 1)
+			keep(&m, 1, 0);
+		if (wanted & 2)
+			keep(&m, 2, 1);
+		run_it(&m);
+		assert_true(!(wanted & 1) || memcmp(data, pages, 8) == 0);
+		assert_true(!(wanted & 2) || result_at(1) == 1);
+	}
+}
+
+/* ------------------------------------------------------------------ clocks */
+
+static uint64_t now(unsigned clock)
+{
+	static const clockid_t ids[] = {0, CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID,
+					CLOCK_PROCESS_CPUTIME_ID};
+	struct timespec t;
+
+	if (clock == ARCH_CLOCK_TICKS)
+		return arch_clock_ticks();
+	clock_gettime(ids[clock], &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void test_clocks(void **state)
+{
+	static struct made m;
+
+	(void)state;
+	run_init();
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		const unsigned clock = i % 4;
+		uint64_t before, after;
+
+		start(&m);
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_ARGUMENT, .result = 1, .number = 2});
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_CLOCK, .result = 2, .number = clock});
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_CLOCK, .result = 3, .number = clock});
+		keep(&m, 1, 0);
+		keep(&m, 2, 1);
+		keep(&m, 3, 2);
+		emit_program(&m);
+		before = now(clock);
+		run_it(&m);
+		after = now(clock);
+		assert_int_equal(result_at(0), run_in.r[RDX]);
+		assert_true(before <= result_at(1) && result_at(1) <= result_at(2) &&
+			    result_at(2) <= after);
+	}
+}
+
+static void test_steady(void **state)
+{
+	FILE *f = fopen("/proc/cpuinfo", "r");
+	char line[8192];
+	bool nonstop = false;
+
+	(void)state;
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		nonstop =
+			nonstop || (strstr(line, "flags") == line && strstr(line, " nonstop_tsc"));
+	fclose(f);
+	/* The kernel takes it from the same bit; what it adds for old models is not ours. */
+	assert_true(arch_clock_is_steady() || !nonstop);
+}
+
+/* --------------------------------------------------------- who and where */
+
+static void test_who_and_where(void **state)
+{
+	static struct made m;
+	cpu_set_t before, one;
+
+	(void)state;
+	run_init();
+	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+	for (unsigned i = 0; i < 40; i++) {
+		const bool known = __rseq_size && i % 4;
+
+		CPU_ZERO(&one);
+		for (int cpu = 0, n = (int)i; cpu < CPU_SETSIZE; cpu++)
+			if (CPU_ISSET(cpu, &before) && n-- % CPU_COUNT(&before) == 0)
+				CPU_SET(cpu, &one);
+		/* One of them. */
+		for (int cpu = 0; CPU_COUNT(&one) > 1; cpu++)
+			CPU_CLR(cpu, &one);
+		sched_setaffinity(0, sizeof(one), &one);
+		start(&m);
+		if (!known)
+			m.env.counter.rseq_offset = 0;
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_CPU, .result = 1});
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_THREAD, .result = 2});
+		keep(&m, 1, 0);
+		keep(&m, 2, 1);
+		run_it(&m);
+		assert_int_equal(result_at(0), known ? (uint64_t)sched_getcpu() : UINT64_MAX);
+		assert_int_equal(result_at(1), syscall(SYS_gettid));
+	}
+	sched_setaffinity(0, sizeof(before), &before);
+}
+
+/* ------------------------------------------------------------------- calls */
+
+static uint64_t called_with[6], stack_seen, flags_seen;
+
+/* A function that leaves nothing as it was. */
+__attribute__((noinline)) static uint64_t destroy(uint64_t a, uint64_t b, uint64_t c, uint64_t d,
+						  uint64_t e, uint64_t f)
+{
+	const uint64_t with[6] = {a, b, c, d, e, f};
+	const uint32_t mxcsr = 0x5f80;
+
+	memcpy(called_with, with, sizeof(with));
+	__asm__ volatile("pushf; pop %0" : "=r"(flags_seen));
+	stack_seen = address_of(__builtin_frame_address(0));
+	__asm__ volatile("ldmxcsr %0\n\tpxor %%xmm0,%%xmm0\n\tpcmpeqd %%xmm1,%%xmm1\n\t"
+			 "movdqa %%xmm1,%%xmm2\n\tmovdqa %%xmm1,%%xmm15\n\tfninit\n\tfld1\n\t"
+			 "stc"
+			 :
+			 : "m"(mxcsr)
+			 : "xmm0", "xmm1", "xmm2", "xmm15", "cc", "memory");
+	if (__builtin_cpu_supports("avx"))
+		__asm__ volatile("vzeroall" ::: "xmm0", "xmm1", "xmm2", "xmm3", "memory");
+	return a * 3 + b + c + d + e + f;
+}
+
+static void test_call(void **state)
+{
+	static const uint8_t registers[] = {RDI, RSI, RDX, RCX, R8, R9};
+	static struct made m;
+
+	(void)state;
+	run_init();
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		const unsigned count = i % 7,
+			       other = i % 5; /* values beside them, some on the stack */
+		uint64_t want = 0;
+
+		start(&m);
+		for (unsigned n = 0; n < 6; n++)
+			add_op(&m, (struct arch_op){.kind = ARCH_OP_ARGUMENT,
+						    .result = (uint16_t)(n + 1),
+						    .number = (n + i) % 6});
+		for (unsigned n = 0; n < 4 * other; n++)
+			add_op(&m, (struct arch_op){.kind = ARCH_OP_ADD,
+						    .result = (uint16_t)(n + 10),
+						    .a = 1,
+						    .immediate = (int32_t)n});
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_CALL,
+					    .result = 7,
+					    .a = 1,
+					    .size = (uint8_t)count,
+					    .number = address_of((const void *)destroy)});
+		keep(&m, 7, 0);
+		for (unsigned n = 0; n < 6; n++)
+			keep(&m, n + 1, n + 1);
+		for (unsigned n = 0; n < 4 * other; n++)
+			keep(&m, n + 10, n + 10);
+		run_it(&m);
+		for (unsigned n = 0; n < 6; n++) {
+			const uint64_t value = run_in.r[registers[(n + i) % 6]];
+
+			assert_int_equal(result_at(n + 1), value);
+			if (n < count)
+				assert_int_equal(called_with[n], value);
+		}
+		for (unsigned n = 0; n < 6; n++)
+			want += called_with[n] * (n ? 1 : 3);
+		assert_int_equal(result_at(0), want);
+		for (unsigned n = 0; n < 4 * other; n++)
+			assert_int_equal(result_at(n + 10), run_in.r[registers[i % 6]] + n);
+		assert_int_equal(stack_seen % 16, 0);	 /* psABI 3.2.2, where the frame begins */
+		assert_int_equal(flags_seen & 0x400, 0); /* DF */
+	}
+}
+
+static void test_refusals(void **state)
+{
+	static const struct arch_op ops[] = {
+		{.kind = ARCH_OP_CALL, .result = 2, .a = 1, .size = 7, .number = 1},
+		{.kind = ARCH_OP_READ, .result = 2, .a = 1, .size = 9},
+		{.kind = ARCH_OP_THREAD, .result = 2},
+		{.kind = ARCH_OP_RECORD, .result = 2},
+		{.kind = ARCH_OP_ENTER, .result = 2, .number = 1},
+		{.kind = ARCH_OP_CLOCK, .result = 2, .number = 9},
+		{.kind = ARCH_OP_ARGUMENT, .result = 2, .number = 6},
+		{.kind = ARCH_OP_RESULT, .result = 2, .number = 2},
+		{.kind = ARCH_OP_LOAD, .result = 2, .a = 1, .size = 3},
+		{.kind = ARCH_OP_FIND, .result = 2, .a = 1},
+		{.kind = ARCH_OP_JUMP, .label = 3},
+		{.kind = ARCH_OP_ADD, .result = 2, .a = 3},
+		{.kind = ARCH_OP_ADD, .result = 2, .a = 9999},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
+		uint8_t hot_bytes[1024], cold_bytes[1024];
+		struct arch_buf hot = {.bytes = hot_bytes, .size = sizeof(hot_bytes)};
+		struct arch_buf cold = {.bytes = cold_bytes, .size = sizeof(cold_bytes)};
+		static struct made m;
+
+		begin_program(&m, ARCH_COUNT_LOCKED);
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_CONST, .result = 1});
+		add_op(&m, ops[i]);
+		add_op(&m,
+		       (struct arch_op){.kind = ARCH_OP_STORE, .b = 1, .size = 8, .number = 4096});
+		m.p.values = 20;
+		arch_program_needs(&m.p, &m.env, &m.frame);
+		arch_frame_open(&hot, &m.frame);
+		arch_emit_program(&m.p, &m.env, &m.frame, &hot, &cold);
+		if (hot.status != ARCH_REFUSED)
+			fail_msg("case %zu: %d", i, hot.status);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_read),	      cmocka_unit_test(test_read_parts),
+		cmocka_unit_test(test_clocks),	      cmocka_unit_test(test_steady),
+		cmocka_unit_test(test_who_and_where), cmocka_unit_test(test_call),
+		cmocka_unit_test(test_refusals),
+	};
+
+	alarm(100);
+	return cmocka_run_group_tests(tests, setup, NULL);
+}
