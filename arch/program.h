@@ -89,6 +89,7 @@ enum arch_op_kind {
 	ARCH_OP_CLOCK,	/* number: enum arch_clock; a: the thread's record, for ARCH_CLOCK_THREAD */
 	ARCH_OP_CPU,	/* number of the CPU, -1 where it is not known */
 	ARCH_OP_THREAD, /* the thread's id as its C library has it */
+	ARCH_OP_PROCESS, /* the process's id, by a system call */
 	/*
 	 * The place, from 1 on, of key a in the struct arch_table at `number`, which
 	 * has 2^immediate places; a new key is given a place. 0: the table is full. Safe among threads, processes

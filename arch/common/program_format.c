@@ -54,6 +54,7 @@ static const char *const kinds[ARCH_OP_KINDS] = {
 	[ARCH_OP_CLOCK] = "clock",
 	[ARCH_OP_CPU] = "cpu",
 	[ARCH_OP_THREAD] = "thread",
+	[ARCH_OP_PROCESS] = "process",
 	[ARCH_OP_FIND] = "find",
 	[ARCH_OP_CALL] = "call",
 	[ARCH_OP_LABEL] = "label",
