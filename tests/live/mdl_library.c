@@ -8,7 +8,7 @@
 
 #include <limits.h>
 
-enum { LINES_MAX = 24 };
+enum { LINES_MAX = 22 };
 
 struct question {
 	const char *metric, *focus;
@@ -74,7 +74,6 @@ static const struct question questions[] = {
 	{"alloc_live", NULL},
 	{"syscall_wrappers", NULL},
 	{"syscall_wrappers", "/Process/*"},
-	{"exceptions", NULL},
 };
 
 /* The words of a focus, with {T} for the first thread's id and {P} for the process's. */
