@@ -67,7 +67,7 @@ static size_t run_frame_extended(const void *fp, uint64_t *features)
 	return size <= RUN_EXTENDED_MAX ? size : RUN_EXTENDED_MAX;
 }
 
-static void run_begin(int signal, siginfo_t *info, void *context)
+static inline void run_begin(int signal, siginfo_t *info, void *context)
 {
 	ucontext_t *u = context;
 	uint8_t *fp = (uint8_t *)u->uc_mcontext.fpregs;
@@ -92,7 +92,7 @@ static void run_begin(int signal, siginfo_t *info, void *context)
 	run_engine.running = true;
 }
 
-static void run_end(int signal, siginfo_t *info, void *context)
+static inline void run_end(int signal, siginfo_t *info, void *context)
 {
 	ucontext_t *u = context;
 	uint8_t *fp = (uint8_t *)u->uc_mcontext.fpregs;
@@ -120,7 +120,7 @@ static void run_code(const struct run_state *in, struct run_state *out)
 	raise(SIGUSR1);
 }
 
-static void run_init(void)
+static inline void run_init(void)
 {
 	static const int ends[] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP};
 	struct sigaction action = {.sa_flags = SA_SIGINFO | SA_ONSTACK};
