@@ -11,7 +11,7 @@
 #include "mutator/detail.h"
 #include "mutator/evaluate_private.h"
 
-enum { PROGRESS_EVERY = 256, STUB_INSNS = 3, STRAIGHT_INSNS = 16 };
+enum { PROGRESS_EVERY = 256, STUB_INSNS = 3, STRAIGHT_INSNS = 24, AROUND_BYTES = 64 };
 
 const char *function_name(const struct function_ref *f)
 {
@@ -139,25 +139,26 @@ static int look_at_slot(struct evaluation *v, struct module *m, vaddr_t slot,
 	return name ? function_bound(v, name, k) : 0;
 }
 
-/* A stub: perhaps a landing pad, then a jump through a slot. */
-static bool stub_slot(const struct module *m, vaddr_t at, vaddr_t *slot)
+static bool decode_at(const struct module *m, vaddr_t at, struct arch_insn *insn)
 {
 	size_t size = 0;
 	const uint8_t *bytes = image_code(m->image, at, &size);
 
-	for (unsigned i = 0; bytes && i < STUB_INSNS; i++) {
-		struct arch_insn insn;
+	return bytes && arch_decode(bytes, size, at, insn) == ARCH_OK;
+}
 
-		if (arch_decode(bytes, size, at, &insn) != ARCH_OK)
-			return false;
+/* A stub: perhaps a landing pad, then a jump through a slot. */
+static bool stub_slot(const struct module *m, vaddr_t at, vaddr_t *slot)
+{
+	struct arch_insn insn;
+
+	for (unsigned i = 0; i < STUB_INSNS && decode_at(m, at, &insn); i++) {
 		if (insn.flow == ARCH_FLOW_JUMP_INDIRECT && insn.flags & ARCH_INSN_PC_RELATIVE) {
 			*slot = insn.data_ref;
 			return true;
 		}
 		if (insn.flow != ARCH_FLOW_NEXT)
 			return false;
-		bytes += insn.length;
-		size -= insn.length;
 		at += insn.length;
 	}
 	return false;
@@ -166,13 +167,10 @@ static bool stub_slot(const struct module *m, vaddr_t at, vaddr_t *slot)
 /* A call through a place in memory that the loader fills. */
 static bool call_slot(const struct module *m, vaddr_t at, vaddr_t *slot)
 {
-	size_t size = 0;
-	const uint8_t *bytes = image_code(m->image, at, &size);
 	struct arch_insn insn;
 
-	if (!bytes || arch_decode(bytes, size, at, &insn) != ARCH_OK ||
-	    insn.flow != ARCH_FLOW_CALL_INDIRECT || !(insn.flags & ARCH_INSN_PC_RELATIVE) ||
-	    !image_slot_name(m->image, insn.data_ref))
+	if (!decode_at(m, at, &insn) || insn.flow != ARCH_FLOW_CALL_INDIRECT ||
+	    !(insn.flags & ARCH_INSN_PC_RELATIVE) || !image_slot_name(m->image, insn.data_ref))
 		return false;
 	*slot = insn.data_ref;
 	return true;
@@ -344,13 +342,9 @@ int callers_of(struct evaluation *v, const struct value *functions, struct value
 
 static vaddr_t behind(const struct module *m, vaddr_t call)
 {
-	size_t size = 0;
-	const uint8_t *bytes = image_code(m->image, call, &size);
 	struct arch_insn insn;
 
-	if (!bytes || arch_decode(bytes, size, call, &insn) != ARCH_OK)
-		return 0;
-	return call + insn.length;
+	return decode_at(m, call, &insn) ? call + insn.length : 0;
 }
 
 int after_usable(struct evaluation *v, const struct function_ref *f, const vaddr_t *calls,
@@ -379,24 +373,47 @@ int after_usable(struct evaluation *v, const struct function_ref *f, const vaddr
 	return status;
 }
 
+/* True if what a branch may go round comes to where it leads, too. */
+static bool joins_again(const struct module *m, const struct arch_insn *branch)
+{
+	vaddr_t at = branch->address + branch->length;
+	struct arch_insn insn;
+
+	if (branch->target < at || branch->target - at > AROUND_BYTES)
+		return false;
+	while (at < branch->target && decode_at(m, at, &insn) &&
+	       (insn.flow == ARCH_FLOW_NEXT || insn.flow == ARCH_FLOW_CALL))
+		at += insn.length;
+	return at == branch->target;
+}
+
 /*
- * The next call behind `at`, where nothing but one way leads from there to
- * it: threads that end early, by pthread_exit(), come by there, too.
+ * The next call behind `at` that is always come by: threads that end early, by
+ * pthread_exit(), come by there, too. 0: not found.
  */
 static vaddr_t next_call(const struct module *m, vaddr_t at)
 {
 	for (unsigned i = 0; i < STRAIGHT_INSNS; i++) {
-		size_t size = 0;
-		const uint8_t *bytes = image_code(m->image, at, &size);
 		struct arch_insn insn;
 
-		if (!bytes || arch_decode(bytes, size, at, &insn) != ARCH_OK)
+		if (!decode_at(m, at, &insn))
 			return 0;
-		if (insn.flow == ARCH_FLOW_CALL)
+		switch (insn.flow) {
+		case ARCH_FLOW_CALL:
 			return at;
-		if (insn.flow != ARCH_FLOW_NEXT && insn.flow != ARCH_FLOW_JUMP)
+		case ARCH_FLOW_NEXT:
+			at += insn.length;
+			break;
+		case ARCH_FLOW_BRANCH:
+			if (!joins_again(m, &insn))
+				return 0;
+			/* fallthrough */
+		case ARCH_FLOW_JUMP:
+			at = insn.target;
+			break;
+		default:
 			return 0;
-		at = insn.flow == ARCH_FLOW_JUMP ? insn.target : at + insn.length;
+		}
 	}
 	return 0;
 }

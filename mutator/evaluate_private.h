@@ -234,6 +234,9 @@ int functions_named(struct evaluation *v, struct module *m, const char *name,
 int excluded_add(struct evaluation *v, const struct mdl_statement *body, struct function_set *set);
 
 /* evaluate_start.c */
+/* Where the threads that `creator` (pthread_create) makes begin, told from its code alone. */
+int thread_starts_by_code(struct evaluation *v, const struct function_ref *creator,
+			  struct function_set *set);
 int start_value(struct evaluation *v, struct value *out);
 int exit_value(struct evaluation *v, struct value *out);
 

@@ -25,7 +25,21 @@ static struct module *main_module(const struct evaluation *v)
 
 /* ----------------------------------------------------------------- main */
 
-/* The last function whose address is taken from `at` on, before the first call that is not of us. */
+/* True if the instruction takes the address of a function; where it was linked, as a constant. */
+static bool takes_function(struct module *m, const struct arch_insn *insn, struct function_ref *out)
+{
+	uint32_t constant;
+
+	if (insn->flags & ARCH_INSN_ADDRESS_OF)
+		return function_starting(m, insn->data_ref, out);
+	if (!image_is_fixed(m->image) || insn->flow != ARCH_FLOW_NEXT ||
+	    insn->length <= sizeof(constant))
+		return false;
+	memcpy(&constant, insn->bytes + insn->length - sizeof(constant), sizeof(constant));
+	return function_starting(m, constant, out);
+}
+
+/* The last function whose address is taken from `at` on, before the C library is called. */
 static bool first_taken(struct module *m, vaddr_t at, unsigned calls, struct function_ref *out)
 {
 	bool found = false;
@@ -37,8 +51,7 @@ static bool first_taken(struct module *m, vaddr_t at, unsigned calls, struct fun
 
 		if (arch_decode(bytes, size, at, &insn) != ARCH_OK)
 			return false;
-		if (insn.flags & ARCH_INSN_ADDRESS_OF && function_starting(m, insn.data_ref, out))
-			found = true;
+		found |= takes_function(m, &insn, out);
 		if (insn.flow == ARCH_FLOW_CALL && !found && calls)
 			return first_taken(m, insn.target, calls - 1, out);
 		if (insn.flow != ARCH_FLOW_NEXT)
@@ -108,8 +121,7 @@ static int add_taken(struct evaluation *v, const struct function_ref *creator, u
 
 		if (arch_decode(bytes, size, at, &insn) != ARCH_OK)
 			break;
-		if (insn.flags & ARCH_INSN_ADDRESS_OF &&
-		    function_starting(m, insn.data_ref, &other) && other.index != creator->index)
+		if (takes_function(m, &insn, &other) && other.index != creator->index)
 			status = is_thread_start(v, &other, &yes);
 		if (status >= 0 && yes)
 			status = set_add(set, &other, v->e);
@@ -129,6 +141,12 @@ static int add_named_starts(struct evaluation *v, struct module *m, struct funct
 	return functions_named(v, m, "start_thread", set);
 }
 
+int thread_starts_by_code(struct evaluation *v, const struct function_ref *creator,
+			  struct function_set *set)
+{
+	return add_taken(v, creator, CREATOR_DEPTH, set);
+}
+
 static int find_thread_starts(struct evaluation *v, struct function_set *set)
 {
 	struct function_set creators = {0};
@@ -140,7 +158,7 @@ static int find_thread_starts(struct evaluation *v, struct function_set *set)
 
 		status = add_named_starts(v, creators.items[i].module, set);
 		if (status >= 0 && set->count == before)
-			status = add_taken(v, &creators.items[i], CREATOR_DEPTH, set);
+			status = thread_starts_by_code(v, &creators.items[i], set);
 	}
 	if (status >= 0 && !set->count) {
 		v->start_skipped = mdl_print(
@@ -155,12 +173,12 @@ static int find_thread_starts(struct evaluation *v, struct function_set *set)
 
 /* --------------------------------------------------------------- values */
 
-static int keep(struct evaluation *v, struct function_set *set, struct value *out)
+/* In the order in which they were found. */
+static int keep(struct evaluation *v, const struct function_set *set, struct value *out)
 {
-	struct function_ref *kept;
+	struct function_ref *kept =
+		mdl_keep(v->memory, set->items, set->count, sizeof(*set->items), v->e);
 
-	set_sort(set);
-	kept = mdl_keep(v->memory, set->items, set->count, sizeof(*set->items), v->e);
 	*out = (struct value){.kind = VALUE_FUNCTIONS, .functions = kept, .count = set->count};
 	return kept ? 0 : DINST_NO_MEMORY;
 }

@@ -4,6 +4,7 @@
  * lists, conditions, calls and what they lead to, starts of threads. Nothing is
  * ever inserted here.
  */
+#include "mutator/evaluate_private.h"
 #include "tests/live/evaluate_scene.h"
 
 /* ------------------------------------------------------------ statements */
@@ -65,7 +66,7 @@ static void test_statements(void **state)
 	       "pvm_recv exit measures prepend guarded", "helper exit measures prepend guarded",
 	       "pvm_recv entry measures append guarded", "foo entry measures append guarded",
 	       "bar entry measures append guarded", "exit entry measures append guarded",
-	       "pthread_exit entry measures append guarded", "_exit entry measures append guarded",
+	       "_exit entry measures append guarded", "pthread_exit entry measures append guarded",
 	       NULL);
 	assert_int_equal(p->skipped_count, 3);
 	assert_string_equal(p->skipped[0], "no_such (of sends)");
@@ -196,25 +197,86 @@ static void test_calls(void **state)
 	scene_end(h, &sc);
 }
 
-/* Threads begin in the C library, and go out of it by one way. */
+/* Threads begin in the C library, and go out of it by one way; main() is where it says. */
+static void check_start(struct harness *h, const char *program, bool threads, bool shared)
+{
+	const struct mdl_plan *p;
+	struct scene sc;
+	taddr_t start;
+
+	scene_begin(h, &sc, program, calling);
+	start = strtoull(harness_line(h, 1000) + strlen("main "), NULL, 16);
+	p = evaluate(&sc, "time", "");
+	assert_int_equal(p->placement_count, threads ? 4 : 2);
+	for (size_t i = 0; i < p->placement_count; i++) {
+		const struct mdl_placement *at = &p->placements[i];
+		const struct image_function *functions;
+		taddr_t address;
+
+		image_functions(at->function.module->image, &functions);
+		address = functions[at->function.index].address + at->function.module->bias;
+		if (i % (p->placement_count / 2) == 0) {
+			assert_true(address == start);
+			assert_int_equal(at->kind, i ? POINT_EXIT : POINT_ENTRY);
+			continue;
+		}
+		assert_int_equal(at->function.module->main, !shared);
+		assert_true(function_is(&at->function, &p->placements[1].function));
+		if (at->kind != POINT_ENTRY)
+			assert_int_equal(at->address_count, 1);
+		assert_true(i == 1 ? at->kind == POINT_ENTRY
+				   : at->kind == POINT_CALL || at->kind == POINT_AFTER);
+	}
+	assert_int_equal(p->skipped_count, threads ? 0 : 1);
+	scene_end(h, &sc);
+}
+
 static void test_start(void **state)
 {
+	check_start(*state, "evaluated", true, true);
+}
+
+static void test_start_stripped(void **state)
+{
+	check_start(*state, "evaluated-stripped", true, true);
+}
+
+static void test_start_fixed(void **state)
+{
+	check_start(*state, "evaluated-fixed", true, true);
+}
+
+static void test_start_static(void **state)
+{
+	check_start(*state, "evaluated-static", true, false);
+}
+
+/* Where the C library has no names for it, its code tells the same as its names do. */
+static void test_start_by_code(void **state)
+{
 	struct harness *h = *state;
-	const struct mdl_plan *p;
+	struct function_set creators = {0}, named = {0}, found = {0};
+	struct dinst_error e = {0};
+	struct evaluation v = {.e = &e};
 	struct scene sc;
 
 	scene_begin(h, &sc, "evaluated", calling);
-	p = evaluate(&sc, "time", "");
-	assert_int_equal(p->placement_count, 4);
-	assert_string_equal(name_of(&p->placements[0].function), "main");
-	assert_int_equal(p->placements[0].kind, POINT_ENTRY);
-	assert_int_equal(p->placements[1].kind, POINT_ENTRY);
-	assert_int_equal(p->placements[2].kind, POINT_EXIT);
-	assert_true(p->placements[3].kind == POINT_CALL || p->placements[3].kind == POINT_AFTER);
-	assert_true(p->placements[3].function.index == p->placements[1].function.index);
-	assert_true(p->placements[3].function.module == p->placements[1].function.module);
-	assert_int_equal(p->placements[3].address_count, 1);
-	assert_false(p->placements[1].function.module->main);
+	v.s = sc.s;
+	v.l = sc.l;
+	v.memory = mdl_memory_new(&e);
+	assert_int_equal(functions_named(&v, NULL, "pthread_create", &creators), 0);
+	assert_int_equal(functions_named(&v, NULL, "start_thread", &named), 0);
+	assert_true(creators.count >= 1);
+	assert_int_equal(thread_starts_by_code(&v, &creators.items[0], &found), 0);
+	set_sort(&found);
+	assert_int_equal(found.count, 1);
+	if (named.count)
+		assert_true(function_is(&named.items[0], &found.items[0]));
+	set_release(&creators);
+	set_release(&named);
+	set_release(&found);
+	callees_free(v.callees);
+	mdl_memory_unref(v.memory);
 	scene_end(h, &sc);
 }
 
@@ -256,10 +318,10 @@ static void test_faults(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		LIVE_CASE(test_statements),
-		LIVE_CASE(test_calls),
-		LIVE_CASE(test_start),
-		LIVE_CASE(test_faults),
+		LIVE_CASE(test_statements),    LIVE_CASE(test_calls),
+		LIVE_CASE(test_start),	       LIVE_CASE(test_start_stripped),
+		LIVE_CASE(test_start_fixed),   LIVE_CASE(test_start_static),
+		LIVE_CASE(test_start_by_code), LIVE_CASE(test_faults),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
