@@ -74,6 +74,7 @@ void arithmetic_compare(struct emitter *e);
 /* A system call or a call of the target's functions (program_calls.c). */
 void calls_emit_read(struct emitter *e);
 void calls_emit_call(struct emitter *e);
+void calls_emit_process(struct emitter *e);
 /* clock_gettime() into a register; changes flags, nothing else. */
 void calls_emit_clock(struct arch_buf *out, size_t pushed, unsigned clock, unsigned result);
 

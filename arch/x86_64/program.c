@@ -88,7 +88,8 @@ static bool wants_stack(const struct arch_environment *env, const struct arch_op
 		return !env->undo && op->number != ARCH_CLOCK_TICKS;
 	default:
 		return op->kind == ARCH_OP_ENTER || op->kind == ARCH_OP_LEAVE ||
-		       op->kind == ARCH_OP_READ || op->kind == ARCH_OP_CALL;
+		       op->kind == ARCH_OP_READ || op->kind == ARCH_OP_CALL ||
+		       op->kind == ARCH_OP_PROCESS;
 	}
 }
 
@@ -478,6 +479,7 @@ static void op_sizes(const struct arch_op *op, size_t *hot, size_t *cold)
 		*hot += 256;
 		break;
 	case ARCH_OP_CLOCK:
+	case ARCH_OP_PROCESS:
 		*hot += 128;
 		*cold = 320;
 		break;

@@ -341,59 +341,22 @@ static void emit_of_thread(struct emitter *e)
 	}
 }
 
-bool arithmetic_emit(struct emitter *e)
+/* One operand, or none; false: it is of another kind. */
+static bool emit_unary(struct emitter *e)
 {
-	switch (e->op->kind) {
+	const unsigned kind = e->op->kind;
+
+	switch (kind) {
 	case ARCH_OP_CONST:
 		emitter_number(e, e->out, e->result, e->op->number);
 		return true;
 	case ARCH_OP_COPY:
 		emitter_move(e->out, emitter_a(e), e->result);
 		return true;
-	case ARCH_OP_ADD:
-		emit_add(e);
-		return true;
-	case ARCH_OP_SUB:
-		if (e->op->immediate == INT32_MIN)
-			emit_two(e, G_SUB);
-		else
-			emit_add(e);
-		return true;
-	case ARCH_OP_MUL:
-		emit_multiply(e);
-		return true;
-	case ARCH_OP_MUL_HIGH:
-		emit_multiply_high(e);
-		return true;
-	case ARCH_OP_DIV:
-	case ARCH_OP_DIV_UNSIGNED:
-	case ARCH_OP_REM:
-	case ARCH_OP_REM_UNSIGNED:
-		emit_divide(e);
-		return true;
-	case ARCH_OP_AND:
-		emit_two(e, G_AND);
-		return true;
-	case ARCH_OP_OR:
-		emit_two(e, G_OR);
-		return true;
-	case ARCH_OP_XOR:
-		emit_two(e, G_XOR);
-		return true;
-	case ARCH_OP_SHL:
-		emit_shift(e, G_SHL);
-		return true;
-	case ARCH_OP_SHR:
-		emit_shift(e, G_SHR);
-		return true;
-	case ARCH_OP_SAR:
-		emit_shift(e, G_SAR);
-		return true;
 	case ARCH_OP_NEG:
 	case ARCH_OP_NOT:
 		emitter_move(e->out, emitter_a(e), e->result);
-		asm_op_reg(e->out, true, 0xf7, e->op->kind == ARCH_OP_NEG ? G_NEG : G_NOT,
-			   e->result);
+		asm_op_reg(e->out, true, 0xf7, kind == ARCH_OP_NEG ? G_NEG : G_NOT, e->result);
 		return true;
 	case ARCH_OP_LOG2:
 		emit_log2(e);
@@ -401,13 +364,43 @@ bool arithmetic_emit(struct emitter *e)
 	case ARCH_OP_EXTEND:
 		emit_extend(e);
 		return true;
-	case ARCH_OP_TEST:
-		emit_test(e);
-		return true;
 	default:
-		if (e->op->kind > ARCH_OP_CALLER)
-			return false;
-		emit_of_thread(e);
-		return true;
+		return false;
 	}
+}
+
+static void emit_binary(struct emitter *e)
+{
+	static const uint8_t groups[ARCH_OP_KINDS] = {
+		[ARCH_OP_AND] = G_AND, [ARCH_OP_OR] = G_OR,   [ARCH_OP_XOR] = G_XOR,
+		[ARCH_OP_SUB] = G_SUB, [ARCH_OP_SHL] = G_SHL, [ARCH_OP_SHR] = G_SHR,
+		[ARCH_OP_SAR] = G_SAR,
+	};
+	const unsigned kind = e->op->kind;
+
+	if (kind == ARCH_OP_ADD || (kind == ARCH_OP_SUB && e->op->immediate != INT32_MIN))
+		emit_add(e);
+	else if (kind == ARCH_OP_MUL)
+		emit_multiply(e);
+	else if (kind == ARCH_OP_MUL_HIGH)
+		emit_multiply_high(e);
+	else if (is_division(kind))
+		emit_divide(e);
+	else if (is_shift(kind))
+		emit_shift(e, groups[kind]);
+	else if (kind == ARCH_OP_TEST)
+		emit_test(e);
+	else
+		emit_two(e, groups[kind]);
+}
+
+bool arithmetic_emit(struct emitter *e)
+{
+	if (e->op->kind > ARCH_OP_CALLER)
+		return false;
+	if (e->op->kind >= ARCH_OP_ARGUMENT)
+		emit_of_thread(e);
+	else if (!emit_unary(e))
+		emit_binary(e);
+	return true;
 }

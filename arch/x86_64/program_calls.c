@@ -14,12 +14,12 @@
 #endif
 
 /* arch/x86/entry/syscalls/syscall_64.tbl */
-enum { SYS_CLOCK_GETTIME = 228, SYS_PROCESS_VM_READV = 310 };
+enum { SYS_GETPID = 39, SYS_CLOCK_GETTIME = 228, SYS_PROCESS_VM_READV = 310 };
 
 /* What a call may change (psABI x86-64, 3.2.1); the first ones are what every system call does. */
 static const uint8_t caller_saved[] = {RAX, RCX, R11, RDI, RSI, RDX, R10, R8, R9};
 
-enum { SAVED = sizeof(caller_saved), SAVED_BY_CLOCK = 5 };
+enum { SAVED = sizeof(caller_saved), SAVED_BY_SYSCALL = 3, SAVED_BY_CLOCK = 5 };
 
 /* The lowest of `count` registers ends at the stack pointer. */
 static void emit_save(struct arch_buf *out, unsigned count, size_t pushed)
@@ -82,6 +82,20 @@ void calls_emit_clock(struct arch_buf *out, size_t pushed, unsigned clock, unsig
 	emit_restore(out, SAVED_BY_CLOCK, pushed + TIMESPEC);
 	asm_load(out, result, asm_at(RSP, 8));
 	emit_step(out, TIMESPEC, pushed);
+}
+
+void calls_emit_process(struct emitter *e)
+{
+	const size_t pushed = e->frame->pushed + 8;
+	struct arch_buf *out = e->out;
+
+	emit_step(out, -8, pushed);
+	emit_save(out, SAVED_BY_SYSCALL, pushed);
+	emit_syscall(out, SYS_GETPID);
+	asm_store(out, RAX, asm_at(RSP, 8 * SAVED_BY_SYSCALL));
+	emit_restore(out, SAVED_BY_SYSCALL, pushed);
+	asm_load(out, e->result, asm_at(RSP, 0));
+	emit_step(out, 8, pushed - 8);
 }
 
 /* ------------------------------------------------------------------- reads */

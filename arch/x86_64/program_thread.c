@@ -69,7 +69,7 @@ bool thread_wish(const struct x86_plan *plan, const struct arch_op *op, struct r
 		return true;
 	default:
 		return op->kind == ARCH_OP_CPU || op->kind == ARCH_OP_THREAD ||
-		       op->kind == ARCH_OP_CALL;
+		       op->kind == ARCH_OP_PROCESS || op->kind == ARCH_OP_CALL;
 	}
 }
 
@@ -242,6 +242,9 @@ bool thread_emit(struct emitter *e)
 		if (!e->env->pairing.tid_offset)
 			x86_fail(e->out, ARCH_REFUSED);
 		asm_load_thread(e->out, false, e->result, e->env->pairing.tid_offset);
+		return true;
+	case ARCH_OP_PROCESS:
+		calls_emit_process(e);
 		return true;
 	case ARCH_OP_READ:
 		calls_emit_read(e);

@@ -282,9 +282,12 @@ static void test_who_and_where(void **state)
 			m.env.counter.rseq_offset = 0;
 		add_op(&m, (struct arch_op){.kind = ARCH_OP_CPU, .result = 1});
 		add_op(&m, (struct arch_op){.kind = ARCH_OP_THREAD, .result = 2});
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_PROCESS, .result = 3});
 		keep(&m, 1, 0);
 		keep(&m, 2, 1);
+		keep(&m, 3, 2);
 		run_it(&m);
+		assert_int_equal(result_at(2), getpid());
 		assert_int_equal(result_at(0), known ? (uint64_t)sched_getcpu() : UINT64_MAX);
 		assert_int_equal(result_at(1), syscall(SYS_gettid));
 	}
