@@ -9,6 +9,15 @@
  *
  * Programs that do not depend on the function (compiled.shared) can be used for
  * every function at that kind of point.
+ *
+ * What the code of a program looks like:
+ *
+ *     hits += 1                                   where it is wanted
+ *     no activation? -> end                       at entries and exits, code with per-thread effects
+ *     no record of the thread? -> end             code that looks at per-thread state
+ *     flag == 0? -> end                           for each guard
+ *     the code itself
+ *   end:
  */
 #ifndef DINST_MUTATOR_COMPILE_H
 #define DINST_MUTATOR_COMPILE_H
@@ -53,6 +62,11 @@ struct compile_request {
 	const struct variable *vector; /* VARIABLE_TABLE of a plan that is many, else NULL */
 	const struct variable *hits; /* counted up whenever the code is reached; NULL: not wanted */
 	bool tail_exit;		     /* the exit is a jump to another function: no $return */
+	/*
+	 * The metric's style is SampledFunction: what `v++` and `v--` do at entries and
+	 * exits belongs to the activation, like a flag, and is caught up and undone.
+	 */
+	bool sampled;
 	enum compile_mode mode;
 };
 

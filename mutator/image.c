@@ -293,6 +293,7 @@ void image_close(struct image *img)
 		return;
 	plan_cache_flush(img);
 	plan_cache_release(img->plans);
+	types_release(img->types);
 	if (img->release_extra)
 		img->release_extra(img->extra);
 	references_release(img->references);

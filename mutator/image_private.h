@@ -9,6 +9,7 @@
  *   cfi.c              .eh_frame                   (cfi.h)
  *   lookup.c           names and globs to functions
  *   demangle.c         readable names
+ *   types.c            what DWARF says of functions and data   (types.h)
  *   references.c       who refers to what
  *   slots.c            what linker stubs lead to
  *   references_parts.c which functions are parts of others
@@ -112,6 +113,7 @@ struct image {
 	struct hit_list hits;
 	struct slot_table *slots; /* slots.c, made on first use */
 	struct plan_cache *plans; /* cache_plans.c, made on first use */
+	struct types *types;	  /* types.c, made on first use */
 	uint64_t shape;		  /* which functions there are, as a hash */
 	bool go;
 	void *extra; /* the planner's */
@@ -168,6 +170,9 @@ void plan_cache_release(struct plan_cache *c);
 
 /* slots.c */
 void slots_release(struct slot_table *t);
+
+/* types.c: may be NULL */
+void types_release(struct types *t);
 
 /* references.c */
 void references_release(struct reference_map *m);

@@ -20,7 +20,8 @@ enum type_kind {
 	TYPE_FLOAT,   /* float, double: by size */
 	TYPE_STRUCT,  /* struct, union, class */
 	TYPE_ARRAY,
-	TYPE_OTHER, /* long double, vectors, complex numbers: nothing can be done with it */
+	TYPE_OTHER,	   /* long double, vectors, complex numbers: nothing can be done with it */
+	TYPE_BY_REFERENCE, /* a class that is passed by the address of a copy */
 	TYPE_VOID,
 };
 
@@ -59,6 +60,12 @@ void types_of_function(struct image *img, uint32_t function, struct type_functio
 void type_target(const struct type *type, struct type *out);
 /* A member by name, those of unnamed members and of base classes included. False if there is none. */
 bool type_field(const struct type *type, const char *name, struct type_field *out);
+/*
+ * A struct of at most two words: is_float[n] is true where word n holds nothing
+ * but floating point. False if that cannot be told, or something in it is not
+ * at a multiple of its size.
+ */
+bool type_words(const struct type *type, bool is_float[2]);
 /* Up to `max` names of members, for messages. */
 size_t type_field_names(const struct type *type, const char **names, size_t max);
 
@@ -78,7 +85,11 @@ struct data_symbol {
 int data_symbol_find(const struct module_list *modules, const char *name, struct data_symbol *out,
 		     struct dinst_error *e);
 
-/* Releases what is kept with an image; image_close() does it. */
-void types_release(void *types);
+/*
+ * "name.field.field" or "module:name.field": cuts the text behind the name of the
+ * variable and gives what follows it; NULL if nothing does. Names may have dots in
+ * them: the longest that is a variable is it.
+ */
+char *data_symbol_path(const struct module_list *modules, char *text);
 
 #endif

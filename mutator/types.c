@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * types.c - types as DWARF has them, through libdw. Outside input: whatever it
+ * says, nothing here runs for long or fails; what is not understood is
+ * TYPE_UNKNOWN or TYPE_OTHER. (DWARF 5, chapters 4 and 5.)
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutator/types_private.h"
+
+enum { NESTED_MAX = 8, LEAVES_MAX = 64, CHILDREN_MAX = 4096 };
+
+/* -------------------------------------------------------------- opening */
+
+static bool is_compressed(const struct elf_file *f)
+{
+	for (size_t i = 0; i < f->section_count; i++)
+		if ((f->sections[i].flags & SHF_COMPRESSED) ||
+		    !strncmp(f->sections[i].name, ".zdebug", 7))
+			return true;
+	return false;
+}
+
+static const struct elf_file *file_with_dwarf(const struct image *img)
+{
+	static const char *const names[] = {".debug_info", ".zdebug_info"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (img->debug.bytes && elf_section_named(&img->debug, names[i]))
+			return &img->debug;
+		if (elf_section_named(&img->file, names[i]))
+			return &img->file;
+	}
+	return NULL;
+}
+
+static void open_dwarf(struct types *t, const struct image *img)
+{
+	const struct elf_file *f = file_with_dwarf(img);
+	uint8_t *bytes;
+
+	if (!f || elf_version(EV_CURRENT) == EV_NONE)
+		return;
+	bytes = f->bytes;
+	if (is_compressed(f)) {
+		/* libelf changes headers of what it decompresses, and the file is mapped to be read. */
+		t->bytes = malloc(f->size);
+		if (!t->bytes)
+			return;
+		memcpy(t->bytes, f->bytes, f->size);
+		bytes = t->bytes;
+	}
+	t->elf = elf_memory((char *)bytes, f->size);
+	if (t->elf)
+		t->dwarf = dwarf_begin_elf(t->elf, DWARF_C_READ, NULL);
+}
+
+struct types *types_of(struct image *img)
+{
+	if (!img->types) {
+		img->types = calloc(1, sizeof(*img->types));
+		if (img->types)
+			open_dwarf(img->types, img);
+	}
+	return img->types && img->types->dwarf ? img->types : NULL;
+}
+
+void types_release(struct types *t)
+{
+	if (!t)
+		return;
+	types_release_units(t);
+	if (t->dwarf)
+		dwarf_end(t->dwarf);
+	if (t->elf)
+		elf_end(t->elf);
+	free(t->bytes);
+	free(t);
+}
+
+bool types_is_own(const struct types *t, const Dwarf_Die *die)
+{
+	return die->cu && dwarf_cu_getdwarf(die->cu) == t->dwarf;
+}
+
+/* ---------------------------------------------------------------- types */
+
+static void base_type(Dwarf_Die *die, struct type *out)
+{
+	Dwarf_Attribute attribute;
+	Dwarf_Word encoding = 0;
+
+	out->kind = TYPE_OTHER;
+	if (!dwarf_attr(die, DW_AT_encoding, &attribute) ||
+	    dwarf_formudata(&attribute, &encoding) != 0)
+		return;
+	switch (encoding) {
+	case DW_ATE_signed:
+	case DW_ATE_signed_char:
+		out->is_signed = true;
+		out->kind = TYPE_INTEGER;
+		break;
+	case DW_ATE_unsigned:
+	case DW_ATE_unsigned_char:
+	case DW_ATE_boolean:
+	case DW_ATE_UTF:
+	case DW_ATE_address:
+		out->kind = TYPE_INTEGER;
+		break;
+	case DW_ATE_float:
+		if (out->size == 4 || out->size == 8)
+			out->kind = TYPE_FLOAT;
+		break;
+	default:
+		break;
+	}
+}
+
+static void enumeration(struct image *img, Dwarf_Die *die, struct type *out)
+{
+	struct type base;
+
+	types_from_die(img, die, &base);
+	out->kind = TYPE_INTEGER;
+	out->is_signed = base.kind == TYPE_INTEGER && base.is_signed;
+}
+
+static bool has(Dwarf_Die *die, unsigned attribute)
+{
+	return dwarf_hasattr(die, attribute) == 1;
+}
+
+/* A type without its names and qualifiers. */
+static void from_type(struct image *img, Dwarf_Die *die, struct type *out)
+{
+	Dwarf_Word size;
+	Dwarf_Die peeled;
+
+	*out = (struct type){0};
+	if (dwarf_peel_type(die, &peeled) != 0 || !types_is_own(img->types, &peeled))
+		return;
+	if (dwarf_aggregate_size(&peeled, &size) == 0 && size <= UINT32_MAX)
+		out->size = (uint32_t)size;
+	out->image = img;
+	out->die = dwarf_dieoffset(&peeled);
+	switch (dwarf_tag(&peeled)) {
+	case DW_TAG_base_type:
+		base_type(&peeled, out);
+		break;
+	case DW_TAG_enumeration_type:
+		enumeration(img, &peeled, out);
+		break;
+	case DW_TAG_pointer_type:
+	case DW_TAG_reference_type:
+	case DW_TAG_rvalue_reference_type:
+	case DW_TAG_unspecified_type:
+		out->kind = TYPE_POINTER;
+		out->size = 8;
+		break;
+	case DW_TAG_structure_type:
+	case DW_TAG_class_type:
+	case DW_TAG_union_type:
+		out->kind = TYPE_STRUCT;
+		break;
+	case DW_TAG_array_type:
+		out->kind = has(&peeled, DW_AT_GNU_vector) ? TYPE_OTHER : TYPE_ARRAY;
+		break;
+	default:
+		out->kind = TYPE_OTHER;
+		break;
+	}
+}
+
+void types_from_die(struct image *img, Dwarf_Die *die, struct type *out)
+{
+	Dwarf_Attribute attribute;
+	Dwarf_Die type;
+
+	*out = (struct type){.kind = TYPE_VOID};
+	if (!dwarf_attr_integrate(die, DW_AT_type, &attribute))
+		return;
+	*out = (struct type){0};
+	if (dwarf_formref_die(&attribute, &type))
+		from_type(img, &type, out);
+}
+
+/* The DIE behind a type. */
+static bool die_of(const struct type *type, Dwarf_Die *die)
+{
+	struct types *t = type->image ? types_of(type->image) : NULL;
+
+	return t && type->die && dwarf_offdie(t->dwarf, type->die, die);
+}
+
+void type_target(const struct type *type, struct type *out)
+{
+	Dwarf_Die die;
+
+	*out = (struct type){0};
+	if ((type->kind == TYPE_POINTER || type->kind == TYPE_ARRAY) && die_of(type, &die))
+		types_from_die(type->image, &die, out);
+	else if (type->kind == TYPE_BY_REFERENCE) {
+		*out = *type;
+		out->kind = TYPE_STRUCT;
+	}
+	if (out->kind == TYPE_VOID)
+		*out = (struct type){0};
+}
+
+/* -------------------------------------------------------------- members */
+
+static bool number_of(Dwarf_Die *die, unsigned name, uint64_t *number)
+{
+	Dwarf_Attribute attribute;
+	Dwarf_Word word;
+
+	if (!dwarf_attr(die, name, &attribute) || dwarf_formudata(&attribute, &word) != 0)
+		return false;
+	*number = word;
+	return true;
+}
+
+/* Where a member is. Members whose place is computed (virtual bases) are not known. */
+static bool place_of(Dwarf_Die *die, struct type_field *field)
+{
+	uint64_t bits, size, offset;
+
+	if (!number_of(die, DW_AT_data_member_location, &field->offset)) {
+		field->offset = 0;
+		if (has(die, DW_AT_data_member_location))
+			return false;
+	}
+	if (!number_of(die, DW_AT_bit_size, &size))
+		return true;
+	if (size == 0 || size > 64)
+		return false;
+	field->bit_size = (uint8_t)size;
+	if (number_of(die, DW_AT_data_bit_offset, &bits)) {
+		field->offset += bits / 8;
+		field->bit_offset = (uint8_t)(bits % 8);
+		return true;
+	}
+	/* DWARF 2: from the highest bit of a unit of the type's size. */
+	if (!number_of(die, DW_AT_bit_offset, &offset) || !field->type.size ||
+	    offset + size > field->type.size * 8ull)
+		return false;
+	bits = field->type.size * 8ull - offset - size;
+	field->offset += bits / 8;
+	field->bit_offset = (uint8_t)(bits % 8);
+	return true;
+}
+
+/* Calls each() for every member; unnamed ones and base classes too. Stops where it returns true. */
+static bool walk_members(const struct type *type,
+			 bool (*each)(void *arg, const char *name, const struct type_field *f),
+			 void *arg)
+{
+	Dwarf_Die parent, die;
+	unsigned left = CHILDREN_MAX;
+
+	if (type->kind != TYPE_STRUCT || !die_of(type, &parent) || dwarf_child(&parent, &die) != 0)
+		return false;
+	do {
+		const int tag = dwarf_tag(&die);
+		struct type_field field = {0};
+		const char *name;
+
+		if (tag != DW_TAG_member && tag != DW_TAG_inheritance)
+			continue;
+		/* Static members have no place here. */
+		if (has(&die, DW_AT_external) || has(&die, DW_AT_declaration))
+			continue;
+		types_from_die(type->image, &die, &field.type);
+		name = tag == DW_TAG_member ? dwarf_diename(&die) : NULL;
+		if (!place_of(&die, &field))
+			field.type = (struct type){.kind = TYPE_OTHER};
+		if (each(arg, name, &field))
+			return true;
+	} while (--left && dwarf_siblingof(&die, &die) == 0);
+	return false;
+}
+
+struct member_search {
+	const char *name;
+	struct type_field *out;
+	unsigned depth;
+};
+
+static bool find_member(const struct type *type, struct member_search *s);
+
+static bool is_member(void *arg, const char *name, const struct type_field *field)
+{
+	struct member_search *s = arg;
+
+	if (name && !strcmp(name, s->name)) {
+		*s->out = *field;
+		return true;
+	}
+	if (name || field->type.kind != TYPE_STRUCT || !find_member(&field->type, s))
+		return false;
+	s->out->offset += field->offset;
+	return true;
+}
+
+static bool find_member(const struct type *type, struct member_search *s)
+{
+	bool found;
+
+	if (s->depth == NESTED_MAX)
+		return false;
+	s->depth++;
+	found = walk_members(type, is_member, s);
+	s->depth--;
+	return found;
+}
+
+bool type_field(const struct type *type, const char *name, struct type_field *out)
+{
+	struct member_search s = {.name = name, .out = out};
+
+	return find_member(type, &s);
+}
+
+struct name_list {
+	const char **names;
+	size_t count, max;
+};
+
+static bool add_name(void *arg, const char *name, const struct type_field *field)
+{
+	struct name_list *l = arg;
+
+	(void)field;
+	if (name && l->count < l->max)
+		l->names[l->count++] = name;
+	return l->count == l->max;
+}
+
+size_t type_field_names(const struct type *type, const char **names, size_t max)
+{
+	struct name_list l = {.names = names, .max = max};
+
+	if (max)
+		walk_members(type, add_name, &l);
+	return l.count;
+}
+
+/* ------------------------------------------------- words of small structs */
+
+struct word_search {
+	bool floats[2], others[2];
+	uint64_t base;
+	unsigned depth, leaves;
+	bool bad;
+};
+
+static void look_at(struct word_search *s, const struct type *type, uint64_t offset);
+
+static bool look_at_member(void *arg, const char *name, const struct type_field *field)
+{
+	struct word_search *s = arg;
+
+	(void)name;
+	if (field->bit_size) {
+		const uint64_t bit = (s->base + field->offset) * 8 + field->bit_offset;
+
+		for (uint64_t word = bit / 64; word <= (bit + field->bit_size - 1) / 64; word++)
+			s->others[word & 1] = true;
+		return false;
+	}
+	look_at(s, &field->type, s->base + field->offset);
+	return s->bad;
+}
+
+static void look_at_elements(struct word_search *s, const struct type *type, uint64_t offset)
+{
+	struct type element;
+
+	type_target(type, &element);
+	if (!element.size || !type->size) {
+		s->bad = true;
+		return;
+	}
+	for (uint64_t i = 0; i < type->size / element.size && !s->bad; i++)
+		look_at(s, &element, offset + i * element.size);
+}
+
+static void look_at(struct word_search *s, const struct type *type, uint64_t offset)
+{
+	const uint64_t base = s->base;
+
+	if (++s->leaves > LEAVES_MAX || s->depth == NESTED_MAX || offset + type->size > 16) {
+		s->bad = true;
+		return;
+	}
+	s->depth++;
+	switch (type->kind) {
+	case TYPE_INTEGER:
+	case TYPE_POINTER:
+	case TYPE_FLOAT:
+		if (!type->size || type->size > 8 || offset % type->size) {
+			s->bad = true;
+			break;
+		}
+		*(type->kind == TYPE_FLOAT ? &s->floats[offset / 8] : &s->others[offset / 8]) =
+			true;
+		break;
+	case TYPE_STRUCT:
+		s->base = offset;
+		walk_members(type, look_at_member, s);
+		s->base = base;
+		break;
+	case TYPE_ARRAY:
+		look_at_elements(s, type, offset);
+		break;
+	default:
+		s->bad = true;
+		break;
+	}
+	s->depth--;
+}
+
+bool type_words(const struct type *type, bool is_float[2])
+{
+	struct word_search s = {0};
+
+	look_at(&s, type, 0);
+	for (unsigned i = 0; i < 2; i++)
+		is_float[i] = s.floats[i] && !s.others[i];
+	return !s.bad && (s.floats[0] || s.others[0]) &&
+	       (type->size <= 8 || s.floats[1] || s.others[1]);
+}
+
+/* ------------------------------------------------------------- functions */
+
+static bool is_cplusplus(Dwarf_Die *die)
+{
+	Dwarf_Die unit;
+
+	switch (dwarf_diecu(die, &unit, NULL, NULL) ? dwarf_srclang(&unit) : 0) {
+	case DW_LANG_C89:
+	case DW_LANG_C:
+	case DW_LANG_C99:
+	case DW_LANG_C11:
+		return false;
+	default:
+		return true;
+	}
+}
+
+/* How a struct is passed depends on more than its members where it is a class. */
+static void by_value(struct type *type, bool cplusplus)
+{
+	uint64_t how;
+	Dwarf_Die die;
+
+	if (type->kind != TYPE_STRUCT || !cplusplus)
+		return;
+	if (!die_of(type, &die) || !number_of(&die, DW_AT_calling_convention, &how))
+		type->kind = TYPE_OTHER;
+	else if (how == DW_CC_pass_by_reference)
+		type->kind = TYPE_BY_REFERENCE;
+}
+
+void types_of_function(struct image *img, uint32_t function, struct type_function *out)
+{
+	const struct image_function *functions;
+	struct types *t = types_of(img);
+	Dwarf_Die die, child;
+	bool cplusplus;
+
+	memset(out, 0, sizeof(*out));
+	if (function >= image_functions(img, &functions) || !t ||
+	    !types_find_function(t, functions[function].address, &die))
+		return;
+	out->known = true;
+	cplusplus = is_cplusplus(&die);
+	types_from_die(img, &die, &out->result);
+	by_value(&out->result, cplusplus);
+	if (dwarf_child(&die, &child) != 0)
+		return;
+	do {
+		struct type *type = &out->arguments[out->argument_count];
+
+		if (dwarf_tag(&child) == DW_TAG_unspecified_parameters)
+			out->variadic = true;
+		if (dwarf_tag(&child) != DW_TAG_formal_parameter)
+			continue;
+		if (out->argument_count == TYPE_ARGUMENTS) {
+			out->variadic = true;
+			break;
+		}
+		types_from_die(img, &child, type);
+		by_value(type, cplusplus);
+		out->argument_count++;
+	} while (dwarf_siblingof(&child, &child) == 0);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * types_index.c - which DIE describes which function or variable. Compilation
+ * units are found by the ranges that they tell of themselves, and looked through
+ * when the first function of theirs is asked for.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutator/types_private.h"
+
+enum { SCOPES_MAX = 8 };
+
+struct function_die {
+	vaddr_t address;
+	uint64_t die; /* offset */
+};
+
+struct types_unit {
+	vaddr_t lo, hi;
+	uint64_t die; /* of the unit */
+	bool looked;
+	struct function_die *functions; /* by address */
+	size_t count, room;
+};
+
+void types_release_units(struct types *t)
+{
+	for (size_t i = 0; i < t->unit_count; i++)
+		free(t->units[i].functions);
+	free(t->units);
+	t->units = NULL;
+	t->unit_count = 0;
+}
+
+static bool add_unit(struct types *t, size_t *room, vaddr_t lo, vaddr_t hi, uint64_t die)
+{
+	struct types_unit *grown;
+
+	if (t->unit_count == *room) {
+		*room = *room ? *room * 2 : 64;
+		grown = realloc(t->units, *room * sizeof(*grown));
+		if (!grown)
+			return false;
+		t->units = grown;
+	}
+	t->units[t->unit_count++] = (struct types_unit){.lo = lo, .hi = hi, .die = die};
+	return true;
+}
+
+/* Every unit once, with the span of its code. */
+static void read_units(struct types *t)
+{
+	Dwarf_CU *cu = NULL;
+	Dwarf_Die die;
+	size_t room = 0;
+	uint8_t type;
+
+	t->units_known = true;
+	while (dwarf_get_units(t->dwarf, cu, &cu, NULL, &type, &die, NULL) == 0) {
+		vaddr_t lo = UINT64_MAX, hi = 0;
+		Dwarf_Addr base, from, to;
+		ptrdiff_t at = 0;
+
+		if (type != DW_UT_compile || dwarf_tag(&die) != DW_TAG_compile_unit)
+			continue;
+		while ((at = dwarf_ranges(&die, at, &base, &from, &to)) > 0) {
+			lo = from < lo ? from : lo;
+			hi = to > hi ? to : hi;
+		}
+		if (!add_unit(t, &room, lo, hi, dwarf_dieoffset(&die)))
+			return;
+	}
+}
+
+static void add_function(struct types_unit *unit, Dwarf_Die *die)
+{
+	struct function_die *grown;
+	Dwarf_Addr low;
+
+	if (dwarf_lowpc(die, &low) != 0 || low == 0)
+		return;
+	if (unit->count == unit->room) {
+		unit->room = unit->room ? unit->room * 2 : 64;
+		grown = realloc(unit->functions, unit->room * sizeof(*grown));
+		if (!grown) {
+			unit->room = unit->count;
+			return;
+		}
+		unit->functions = grown;
+	}
+	unit->functions[unit->count++] =
+		(struct function_die){.address = low, .die = dwarf_dieoffset(die)};
+}
+
+/* Functions in a unit, and in namespaces and classes in it. */
+static void look_in_scope(struct types_unit *unit, Dwarf_Die *scope, unsigned depth)
+{
+	Dwarf_Die die;
+
+	if (depth == SCOPES_MAX || dwarf_child(scope, &die) != 0)
+		return;
+	do {
+		switch (dwarf_tag(&die)) {
+		case DW_TAG_subprogram:
+			add_function(unit, &die);
+			break;
+		case DW_TAG_namespace:
+		case DW_TAG_module:
+		case DW_TAG_class_type:
+		case DW_TAG_structure_type:
+			look_in_scope(unit, &die, depth + 1);
+			break;
+		default:
+			break;
+		}
+	} while (dwarf_siblingof(&die, &die) == 0);
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct function_die *x = a, *y = b;
+
+	return x->address < y->address ? -1 : x->address > y->address;
+}
+
+static void look(struct types *t, struct types_unit *unit)
+{
+	Dwarf_Die die;
+
+	unit->looked = true;
+	if (!dwarf_offdie(t->dwarf, unit->die, &die))
+		return;
+	look_in_scope(unit, &die, 0);
+	if (unit->count)
+		qsort(unit->functions, unit->count, sizeof(*unit->functions), by_address);
+}
+
+bool types_find_function(struct types *t, vaddr_t address, Dwarf_Die *die)
+{
+	const struct function_die wanted = {.address = address};
+
+	if (!t->units_known)
+		read_units(t);
+	for (size_t i = 0; i < t->unit_count; i++) {
+		struct types_unit *unit = &t->units[i];
+		const struct function_die *found;
+
+		if (address < unit->lo || address >= unit->hi)
+			continue;
+		if (!unit->looked)
+			look(t, unit);
+		found = unit->count ? bsearch(&wanted, unit->functions, unit->count, sizeof(wanted),
+					      by_address)
+				    : NULL;
+		if (found)
+			return dwarf_offdie(t->dwarf, found->die, die) != NULL;
+	}
+	return false;
+}
+
+/* ------------------------------------------------------------- variables */
+
+/* True if the DIE is of a variable at that address. */
+static bool is_at(Dwarf_Die *die, vaddr_t address)
+{
+	Dwarf_Attribute attribute;
+	Dwarf_Op *ops;
+	size_t count;
+
+	return dwarf_attr(die, DW_AT_location, &attribute) &&
+	       dwarf_getlocation(&attribute, &ops, &count) == 0 && count == 1 &&
+	       ops[0].atom == DW_OP_addr && ops[0].number == address;
+}
+
+static bool find_in_scope(Dwarf_Die *scope, vaddr_t address, Dwarf_Die *found, unsigned depth)
+{
+	Dwarf_Die die;
+
+	if (depth == SCOPES_MAX || dwarf_child(scope, &die) != 0)
+		return false;
+	do {
+		switch (dwarf_tag(&die)) {
+		case DW_TAG_variable:
+			if (is_at(&die, address)) {
+				*found = die;
+				return true;
+			}
+			break;
+		case DW_TAG_subprogram: /* static variables of functions */
+		case DW_TAG_lexical_block:
+		case DW_TAG_namespace:
+		case DW_TAG_class_type:
+		case DW_TAG_structure_type:
+			if (find_in_scope(&die, address, found, depth + 1))
+				return true;
+			break;
+		default:
+			break;
+		}
+	} while (dwarf_siblingof(&die, &die) == 0);
+	return false;
+}
+
+bool types_find_variable(struct types *t, vaddr_t address, Dwarf_Die *die)
+{
+	Dwarf_Die unit;
+
+	if (!t->units_known)
+		read_units(t);
+	for (size_t i = 0; i < t->unit_count; i++)
+		if (dwarf_offdie(t->dwarf, t->units[i].die, &unit) &&
+		    find_in_scope(&unit, address, die, 0))
+			return true;
+	return false;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * types_private.h - for the files that read DWARF:
+ *
+ *   types.c          opening, types, members
+ *   types_index.c    which DIE describes which function or variable
+ *   types_symbols.c  symbols of data
+ */
+#ifndef DINST_MUTATOR_TYPES_PRIVATE_H
+#define DINST_MUTATOR_TYPES_PRIVATE_H
+
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+
+#include "mutator/image_private.h"
+#include "mutator/types.h"
+
+struct types_unit; /* types_index.c */
+
+struct types {
+	Elf *elf;
+	Dwarf *dwarf;	/* NULL: there is none, or it is damaged */
+	uint8_t *bytes; /* of a file that had to be copied, else NULL */
+	struct types_unit *units;
+	size_t unit_count;
+	bool units_known;
+};
+
+/* What is known of the image's types; NULL where nothing is. */
+struct types *types_of(struct image *img);
+
+/* types_index.c: false if there is none. The address is one of link time. */
+bool types_find_function(struct types *t, vaddr_t address, Dwarf_Die *die);
+bool types_find_variable(struct types *t, vaddr_t address, Dwarf_Die *die);
+void types_release_units(struct types *t);
+
+/* The type that an attribute of the DIE names; TYPE_VOID where there is no attribute. */
+void types_from_die(struct image *img, Dwarf_Die *die, struct type *out);
+/* True if the DIE is in the file itself, not in one that several share. */
+bool types_is_own(const struct types *t, const Dwarf_Die *die);
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * types_symbols.c - variables of the target by name: symbols say where they are,
+ * DWARF what they are. Never looks at a target's memory.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutator/mdl/mdl.h"
+#include "mutator/types_private.h"
+
+enum { NAMES_MAX = 8192 };
+
+/* Calls each() for every symbol of data until it returns true. */
+static void walk_file(const struct elf_file *f,
+		      bool (*each)(void *arg, const char *name, const Elf64_Sym *s), void *arg)
+{
+	for (size_t i = 0; i < f->section_count; i++) {
+		const struct elf_section *table = &f->sections[i], *names;
+
+		if ((table->type != SHT_SYMTAB && table->type != SHT_DYNSYM) || !table->bytes ||
+		    table->entry_size != sizeof(Elf64_Sym) || table->link >= f->section_count)
+			continue;
+		names = &f->sections[table->link];
+		if (!names->bytes || !names->size || names->bytes[names->size - 1])
+			continue;
+		for (size_t j = 1; j < table->size / sizeof(Elf64_Sym); j++) {
+			unsigned type;
+			Elf64_Sym s;
+
+			memcpy(&s, table->bytes + j * sizeof(s), sizeof(s));
+			type = ELF64_ST_TYPE(s.st_info);
+			if (s.st_shndx == SHN_UNDEF || s.st_name >= names->size ||
+			    (type != STT_OBJECT && type != STT_TLS && type != STT_COMMON))
+				continue;
+			if (each(arg, (const char *)names->bytes + s.st_name, &s))
+				return;
+		}
+	}
+}
+
+static void walk_image(const struct image *img,
+		       bool (*each)(void *arg, const char *name, const Elf64_Sym *s), void *arg)
+{
+	walk_file(&img->file, each, arg);
+	if (img->debug.bytes)
+		walk_file(&img->debug, each, arg);
+	if (img->mini.bytes)
+		walk_file(&img->mini, each, arg);
+}
+
+struct search {
+	struct image *img;
+	const char *name;
+	bool readable; /* the name is one of C++: symbols are made readable */
+	bool found, global, thread_local, several;
+	vaddr_t address;
+	uint64_t size;
+};
+
+/* A name without the version that the linker appended. */
+static bool is_named(const struct search *s, const char *symbol)
+{
+	const size_t length = strlen(s->name);
+
+	if (!strncmp(symbol, s->name, length) && (!symbol[length] || symbol[length] == '@'))
+		return true;
+	return s->readable && name_is_mangled(symbol) &&
+	       !strcmp(image_readable_name(s->img, symbol), s->name);
+}
+
+static bool try_symbol(void *arg, const char *name, const Elf64_Sym *symbol)
+{
+	struct search *s = arg;
+	const bool global = ELF64_ST_BIND(symbol->st_info) != STB_LOCAL;
+
+	if (!is_named(s, name))
+		return false;
+	if (s->found && s->global && !global)
+		return false;
+	/* Several static variables of one name. */
+	if (s->found && s->global == global && s->address != symbol->st_value)
+		s->several = true;
+	if (!s->found || (global && !s->global)) {
+		s->address = symbol->st_value;
+		s->size = symbol->st_size;
+		s->thread_local = ELF64_ST_TYPE(symbol->st_info) == STT_TLS;
+		s->global = global;
+		s->several = false;
+	}
+	s->found = true;
+	return false;
+}
+
+static bool search_module(struct module *m, const char *name, struct search *s)
+{
+	*s = (struct search){.img = m->image, .name = name, .readable = strstr(name, "::") != NULL};
+	if (m->image && !m->gone)
+		walk_image(m->image, try_symbol, s);
+	return s->found;
+}
+
+/* The module that the name begins with; *name becomes what is behind it. */
+static int named_module(const struct module_list *modules, const char **name,
+			struct module **module, struct dinst_error *e)
+{
+	const char *colon = strchr(*name, ':');
+	char text[256];
+
+	*module = NULL;
+	if (!colon || colon[1] == ':')
+		return 0;
+	snprintf(text, sizeof(text), "%.*s", (int)(colon - *name), *name);
+	*module = module_named(modules, text);
+	if (!*module)
+		return dinst_fail(e, DINST_NO_MODULE, "there is no module '%s' in this program",
+				  text);
+	*name = colon + 1;
+	return 0;
+}
+
+static bool search_modules(const struct module_list *modules, struct module *only, const char *name,
+			   struct search *s, struct module **found)
+{
+	/* The executable's own comes first: it may hold copies of what libraries define. */
+	for (unsigned pass = 0; pass < 2; pass++)
+		for (size_t i = 0; i < module_count(modules); i++) {
+			struct module *m = module_get(modules, i);
+
+			if ((only && m != only) || m->main != (pass == 0))
+				continue;
+			if (search_module(m, name, s)) {
+				*found = m;
+				return true;
+			}
+		}
+	return false;
+}
+
+struct names {
+	const char **names;
+	size_t count;
+};
+
+static bool add_name(void *arg, const char *name, const Elf64_Sym *symbol)
+{
+	struct names *n = arg;
+
+	(void)symbol;
+	n->names[n->count++] = name;
+	return n->count == NAMES_MAX;
+}
+
+static int not_found(const struct module_list *modules, struct module *only, const char *name,
+		     struct dinst_error *e)
+{
+	struct names n = {.names = malloc(NAMES_MAX * sizeof(char *))};
+	const char *nearest = NULL;
+
+	for (size_t i = 0; n.names && i < module_count(modules) && n.count < NAMES_MAX; i++) {
+		struct module *m = module_get(modules, i);
+
+		if ((only ? m == only : m->main) && m->image)
+			walk_image(m->image, add_name, &n);
+	}
+	if (n.names)
+		nearest = mdl_nearest(name, n.names, n.count);
+	dinst_fail(e, DINST_NO_FUNCTION, "no variable is named '%s'%s%s%s%s%s", name,
+		   only ? " in " : " in this program", only ? only->name : "",
+		   nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+	free(n.names);
+	return DINST_NO_FUNCTION;
+}
+
+int data_symbol_find(const struct module_list *modules, const char *name, struct data_symbol *out,
+		     struct dinst_error *e)
+{
+	struct module *only, *found;
+	struct types *t;
+	struct search s;
+	Dwarf_Die die;
+	int r = named_module(modules, &name, &only, e);
+
+	if (r)
+		return r;
+	if (!search_modules(modules, only, name, &s, &found))
+		return not_found(modules, only, name, e);
+	if (s.thread_local)
+		return dinst_fail(e, DINST_REFUSED,
+				  "'%s' is a thread-local variable: it has no one address", name);
+	if (s.several)
+		return dinst_fail(
+			e, DINST_REFUSED,
+			"%s has several variables named '%s': which is meant cannot be told",
+			found->name, name);
+	*out = (struct data_symbol){
+		.module = found, .address = s.address + found->bias, .size = s.size};
+	t = types_of(found->image);
+	if (t && types_find_variable(t, s.address, &die))
+		types_from_die(found->image, &die, &out->type);
+	/* Without DWARF the symbol's size says how wide it is. */
+	if (out->type.kind == TYPE_UNKNOWN && (s.size == 1 || s.size == 2 || s.size == 4))
+		out->type = (struct type){
+			.kind = TYPE_INTEGER, .is_signed = true, .size = (uint32_t)s.size};
+	return 0;
+}
+
+char *data_symbol_path(const struct module_list *modules, char *text)
+{
+	struct dinst_error ignored = {0};
+	struct module *only, *found;
+	char *colon = strchr(text, ':'), *start = text;
+	const char *name = text;
+	struct search s;
+
+	if (colon && colon[1] != ':')
+		start = colon + 1;
+	if (!strchr(start, '.') || named_module(modules, &name, &only, &ignored))
+		return NULL;
+	/* The longest name that is one: "a.b.c", then "a.b", then "a". */
+	for (char *dot = start + strlen(start); dot; dot = strrchr(start, '.')) {
+		const char was = *dot;
+
+		*dot = 0;
+		if (search_modules(modules, only, start, &s, &found))
+			return was ? dot + 1 : NULL;
+		if (!strchr(start, '.'))
+			return was ? dot + 1 : NULL;
+	}
+	return NULL;
+}
