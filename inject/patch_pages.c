@@ -47,6 +47,7 @@ struct drop {
 	struct run *runs;
 	size_t run_count;
 	uint64_t deadline;
+	bool in_tail; /* the program that does it is in the tail of some module */
 };
 
 static int by_value(const void *a, const void *b)
@@ -176,6 +177,11 @@ static size_t check_mapping(struct drop *d, const struct maps_entry *entry, size
 
 		if (fits && !is_copy(d, page))
 			continue;
+		/* The program that drops pages may stand in the tail of this one. */
+		if (d->in_tail && page + PAGE == entry->hi) {
+			++*kept;
+			continue;
+		}
 		if (fd >= 0 && clock_ns() < d->deadline && equals_file(d, fd, entry, page))
 			add_page(d, entry, page);
 		else
@@ -246,7 +252,8 @@ static int drop_runs(struct drop *d, taddr_t scratch, void *scratch_map, int *ke
 int patch_drop_private_pages(struct stop *s, const taddr_t *pages, size_t count, taddr_t scratch,
 			     void *scratch_map, struct dinst_error *e)
 {
-	struct drop d = {.s = s, .pagemap = -1, .deadline = clock_ns() + BUDGET_NS};
+	struct drop d = {
+		.s = s, .pagemap = -1, .deadline = clock_ns() + BUDGET_NS, .in_tail = !scratch};
 	char path[64];
 	int kept = 0, result;
 

@@ -2,13 +2,99 @@
 /*
  * hooks.c - what the library's ways out of functions need while per-thread
  * state is in use: they note the time, so that timers of what they leave stop
- * then (threads.h). A hidden instance, with as many users as need it.
+ * then (threads.h). One hidden instance for all, which each instance that pairs
+ * functions holds on to. Where a way out cannot be instrumented, what is left
+ * by it is found at the next event; so that is no failure.
  */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "mutator/request.h"
 
-int request_hook(struct request *r, struct dinst_error *e)
+static const struct raw_metric hook_metric = {
+	.name = "ways out",
+	.unit = "",
+	.constraints = "/Code",
+	.kind = POINT_ENTRY,
+	.snippet = SNIPPET_PROGRAM,
+};
+
+static bool uses_activations(const struct instance *i)
 {
-	(void)r;
-	(void)e;
-	return 0;
+	if (i->pair_id_count)
+		return true;
+	for (size_t n = 0; n < i->flag_count; n++)
+		if (i->flags[n]->pair_id_count)
+			return true;
+	return false;
+}
+
+static int hook_function(struct request *r, struct instance *i, const char *name,
+			 struct snippet_code *code, struct dinst_error *e)
+{
+	struct dinst_error ignored = {0};
+	struct function_ref *functions = NULL;
+	size_t count = 0;
+	int status = 0;
+
+	/* A program need not have all of them. */
+	if (find_functions(r->session->modules, name, &functions, &count, &ignored) < 0)
+		return 0;
+	for (size_t n = 0; n < count && status >= 0; n++) {
+		struct function_work w = {
+			.function = functions[n], .raw = &hook_metric, .code = code};
+
+		status = request_function(r, i, &w, e);
+	}
+	free(functions);
+	return status;
+}
+
+static int make(struct request *r, const char *key, struct arch_program *program,
+		struct instance **out, struct dinst_error *e)
+{
+	struct instance *i = instance_new(r->session, hook_metric.name, "", key, e);
+	struct snippet_code *code;
+	int status = 0;
+
+	if (!i)
+		return DINST_NO_MEMORY;
+	i->raw = &hook_metric;
+	i->next = r->hidden;
+	r->hidden = i;
+	*out = i;
+	code = snippet_code_new(r->session, program, NULL, 0);
+	if (!code)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	for (size_t n = 0; threads_hooks[n] && status >= 0; n++)
+		status = hook_function(r, i, threads_hooks[n], code, e);
+	snippet_code_unref(code);
+	return status;
+}
+
+int request_hook(struct request *r, struct instance *i, struct dinst_error *e)
+{
+	struct arch_program program = {0};
+	struct instance *hook;
+	char key[64];
+	int status;
+
+	/* One that uses another's instrumentation has nothing of its own. */
+	if (i->source || !i->plan || !uses_activations(i))
+		return 0;
+	status = threads_hook_program(r->session, &program, e);
+	if (status < 0)
+		return status;
+	/* With CPU time it is another program. */
+	snprintf(key, sizeof(key), "ways out %u", (unsigned)program.count);
+	hook = request_find_hidden(r, key);
+	if (hook)
+		hook->references++;
+	else
+		status = make(r, key, &program, &hook, e);
+	if (hook)
+		i->flags[i->flag_count++] = hook;
+	free(program.ops);
+	return status;
 }

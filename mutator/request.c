@@ -89,8 +89,8 @@ static void give_numbers(struct request *r)
 static int finish(struct request *r, int status, struct insert_result *result,
 		  struct dinst_error *e)
 {
-	if (status >= 0)
-		status = request_hook(r, e);
+	for (size_t n = 0; status >= 0 && n < r->count; n++)
+		status = request_hook(r, r->instances[n], e);
 	if (status >= 0)
 		status = check_points(r, e);
 	if (status >= 0)
@@ -370,7 +370,7 @@ int request_begin(struct session *s, struct instance *i, size_t *began, struct d
 	s->holding = true;
 	status = i->raw ? begin_raw(&r, i, e) : begin_plan(&r, i, e);
 	if (status >= 0 && !i->waiting) {
-		status = request_hook(&r, e);
+		status = request_hook(&r, i, e);
 		if (status >= 0)
 			status = request_commit(&r, e);
 		if (status >= 0)

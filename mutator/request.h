@@ -57,7 +57,8 @@ struct request {
 /* What an instance wants at the points of one function. */
 struct function_work {
 	struct function_ref function;
-	const struct raw_metric *raw;		 /* or: */
+	struct snippet_code *code;    /* of a raw metric whose snippet is SNIPPET_PROGRAM */
+	const struct raw_metric *raw; /* or: */
 	const struct mdl_placement **placements; /* all of this function, in the plan's order */
 	size_t count;
 	/* Found out on the way. */
@@ -145,8 +146,8 @@ struct instance *request_add_instance(struct request *r, const char *metric, con
 /* What has waited for its module: everything of it, or it waits on. *began grows by new windows. */
 int request_begin(struct session *s, struct instance *i, size_t *began, struct dinst_error *e);
 
-/* hooks.c: what per-thread state needs besides, in with the first that uses it. */
-int request_hook(struct request *r, struct dinst_error *e);
+/* hooks.c: what per-thread state needs besides, in with the first instance that uses it. */
+int request_hook(struct request *r, struct instance *i, struct dinst_error *e);
 
 /* instance.c: the values of all elements of the source, as they are now. */
 int instance_read_bases(struct instance *i, struct dinst_error *e);

@@ -148,7 +148,8 @@ int request_set_undo(const struct request *r, struct session *s, uint32_t id, st
 	if (u.failed)
 		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	else
-		status = 0; /* threads_set_undo(), once it takes codes */
+		status =
+			threads_set_undo(s, u.place ? u.place : s->places, id, u.codes, u.count, e);
 	free(u.codes);
 	return status;
 }

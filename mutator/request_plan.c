@@ -158,10 +158,10 @@ static int place_all(struct request *r, struct instance *i, const struct mdl_pla
 struct instance *request_find_hidden(const struct request *r, const char *key)
 {
 	for (struct instance *i = r->hidden; i; i = i->next)
-		if (!i->id && !i->plan && !i->raw && !strcmp(i->focus, key))
+		if (!i->plan && !strcmp(i->focus, key))
 			return i;
 	for (struct instance *i = r->session->hidden; i; i = i->next)
-		if (!i->id && !i->plan && !i->raw && !strcmp(i->focus, key))
+		if (!i->plan && !strcmp(i->focus, key))
 			return i;
 	return NULL;
 }
@@ -203,6 +203,7 @@ static int make_flags(struct request *r, struct instance *i, struct dinst_error 
 	const struct mdl_plan *plan = i->plan;
 	int status = 0;
 
+	/* One more: hooks.c. */
 	i->flags = calloc(plan->flag_count + 1, sizeof(struct instance *));
 	if (!i->flags)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");

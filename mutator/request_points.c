@@ -109,6 +109,7 @@ static int link_raw(struct request *r, struct instance *i, struct function_work 
 	struct snippet snippet = {.kind = p->kind == w->raw->kind ? w->raw->snippet : SNIPPET_LEAVE,
 				  .role = MDL_MEASURES,
 				  .argument = w->pair};
+	const bool is_program = w->raw->snippet == SNIPPET_PROGRAM;
 	struct module *m = w->function.module;
 	struct site *site;
 	int status;
@@ -117,11 +118,16 @@ static int link_raw(struct request *r, struct instance *i, struct function_work 
 	    !access_word(m->image, &plan->windows[p->window], p, m->bias, &snippet.argument))
 		return dinst_fail(e, DINST_REFUSED, "the address of an access is not computable");
 	status = request_site(r, m, place, plan, p, &site, e);
-	if (status >= 0 && p->place != PLACE_BYPASS)
+	if (is_program) {
+		snippet.code = w->code;
+		snippet.role = MDL_SETS_FLAGS;
+		snippet.prepend = true;
+	}
+	if (status >= 0 && p->place != PLACE_BYPASS && !is_program)
 		status = tally_in(i, site->place, snippet.kind == SNIPPET_LEAVE, &snippet.counter,
 				  e);
 	/* The site may be in another place than the one that was asked for. */
-	if (status >= 0 && w->pair)
+	if (status >= 0 && (w->pair || is_program))
 		status = threads_prepare(r->session, site->place, &r->stop_ns, e);
 	return status < 0 ? status : request_link(r, i, site, p, &snippet, e);
 }

@@ -30,7 +30,11 @@ void snippet_look_around(const struct session *s, const struct place *p,
 				.cpu_table = heap_cpu_table(p->heap),
 			},
 	};
-	threads_pairing(s, p, &environment->pairing);
+	threads_environment(s, p, environment);
+	if (environment->thread_clock_by_rseq && ticks_calibrate(NULL) < 0)
+		environment->thread_clock_by_rseq = false;
+	if (environment->thread_clock_by_rseq)
+		ticks_factor(&environment->ticks_multiplier, &environment->ticks_shift);
 }
 
 static struct arch_counter counter_of(const struct arch_environment *environment,

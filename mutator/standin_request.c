@@ -30,20 +30,6 @@ WEAK int compile_choose_forms(const struct mdl_plan *plan, struct variable *cons
 	(void)e;
 	return 0;
 }
-WEAK int threads_pair(struct session *s, const struct function_ref *f, uint32_t *id, bool *fresh,
-		      struct dinst_error *e)
-{
-	(void)s;
-	(void)f;
-	(void)id;
-	(void)fresh;
-	return dinst_fail(e, DINST_UNSUPPORTED, "no pairs yet");
-}
-WEAK void threads_unpair(struct session *s, uint32_t id)
-{
-	(void)s;
-	(void)id;
-}
 WEAK int threads_catch_up(struct session *s, struct stop *stop,
 			  const struct threads_function *functions, size_t function_count,
 			  const struct threads_late *late, size_t late_count, size_t *threads,
