@@ -1,0 +1,115 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# mdl_postgres.sh - CPU time of functions of a pgbench backend, against perf:
+# exclusive against samples in the function itself, inclusive against samples
+# with it anywhere on the stack. What is compared are shares of the backend's CPU time.
+. "$(dirname "$0")/lib.sh"
+
+bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -1)
+[ -x "$bin/initdb" ] || skip "postgresql is not installed"
+PATH=$bin:$PATH
+need initdb postgres pgbench psql setpriv perf
+id postgres >/dev/null 2>&1 || skip "there is no user postgres"
+seconds=$(short 6 4)
+
+as_postgres=(setpriv --reuid=postgres --regid=postgres --clear-groups env HOME="$work/data"
+	PATH="$PATH" PGHOST="$work/data" PGUSER=postgres PGDATABASE=postgres)
+
+query() {
+	timeout 60 env PGHOST="$work/data" PGUSER=postgres PGDATABASE=postgres psql -XAtq -c "$1"
+}
+
+# CPU time of the backend, ns.
+cpu_of() {
+	awk '{ print $1 }' "/proc/$1/schedstat"
+}
+
+value() {
+	dinst --json read "$1" -p "$backend" | sed -n 's/.*"value": *\([0-9]*\).*/\1/p' | head -1
+}
+
+# share PART WHOLE: in percent.
+share() {
+	awk -v p="$1" -v w="$2" 'BEGIN { printf "%.1f", w > 0 ? 100 * p / w : 0 }'
+}
+
+# agree WHAT OURS PERFS
+agree() {
+	say "$1: $2 % by dinst, $3 % by perf"
+	awk -v a="$2" -v b="$3" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d <= 10) }' || fail "$1: $2 % by dinst, $3 % by perf"
+}
+
+mkdir "$work/data"
+chown postgres "$work/data"
+chmod 700 "$work/data"
+"${as_postgres[@]}" initdb -D "$work/data/db" -A trust -N >"$work/initdb.log" 2>&1 || fail "initdb: $(tail -2 "$work/initdb.log")"
+"${as_postgres[@]}" postgres -D "$work/data/db" -c listen_addresses= -c unix_socket_directories="$work/data" \
+	-c fsync=off -c autovacuum=off -c jit=off -c max_parallel_workers_per_gather=0 >"$work/postgres.log" 2>&1 &
+postmaster=$!
+children+=("$postmaster")
+chmod 711 "$work/data"
+wait_for 20 query 'select 1' || fail "postgres does not answer"
+"${as_postgres[@]}" timeout 120 pgbench -n -i -s 2 -q >"$work/init.log" 2>&1 || fail "pgbench -i: $(tail -2 "$work/init.log")"
+
+# A backend of pgbench's that is there for some seconds: lookups, and a scan that hashes.
+cat >"$work/script.sql" <<'SQL'
+\set aid random(1, 200000)
+select abalance from pgbench_accounts where aid = :aid;
+select count(*) from pgbench_accounts where aid % 7 = 3 and abs(abalance) >= 0;
+SQL
+chmod 644 "$work/script.sql"
+"${as_postgres[@]}" timeout 120 pgbench -n -c 1 -T $((4 * seconds + 12)) -f "$work/script.sql" >"$work/pgbench.log" 2>&1 &
+load=$!
+children+=("$load")
+sleep 1
+backend=$(query "select pid from pg_stat_activity where application_name = 'pgbench' limit 1")
+[ -d "/proc/$backend" ] || fail "pgbench has no backend"
+
+json attach attach "$backend"
+# The function with most samples of its own is the one to ask for.
+perf record -q -F 499 -p "$backend" -o "$work/perf.data" -- sleep "$seconds" >"$work/perf.log" 2>&1 || skip "perf record does not work here: $(tail -1 "$work/perf.log")"
+perf report -i "$work/perf.data" --no-children --percent-limit 0 -F overhead,symbol --stdio 2>/dev/null |
+	sed -n 's/^ *\([0-9.]*\)% *\[\.\] *\([A-Za-z_][A-Za-z_0-9]*\) *$/\1 \2/p' >"$work/flat"
+hot=
+while read -r percent function; do
+	if json hot insert cpu "/Code/postgres/$function" -p "$backend" && [ "$(field points hot | sum)" -ge 2 ]; then
+		hot=$function
+		break
+	fi
+done < <(awk '$1 >= 3' "$work/flat" | while read -r p f; do dinst funcs "postgres:$f" -p "$backend" >/dev/null 2>&1 && echo "$p $f"; done)
+[ -n "$hot" ] || fail "none of the hot functions can be instrumented: $(head -5 "$work/flat")"
+own=$(field id hot)
+json run insert cpu_inclusive /Code/postgres/standard_ExecutorRun -p "$backend"
+json scan insert cpu_inclusive /Code/postgres/ExecScan -p "$backend"
+inclusive=$(field id run)
+scan=$(field id scan)
+
+# measure: shares by dinst over some seconds, while perf looks on with stacks.
+c0=$(cpu_of "$backend") v0=$(value "$own") i0=$(value "$inclusive") s0=$(value "$scan")
+perf record -q -F 299 --call-graph dwarf,8192 -p "$backend" -o "$work/perf2.data" -- sleep "$seconds" >"$work/perf2.log" 2>&1 ||
+	fail "perf record: $(tail -1 "$work/perf2.log")"
+v1=$(value "$own") i1=$(value "$inclusive") s1=$(value "$scan") c1=$(cpu_of "$backend")
+perf script -i "$work/perf2.data" -F ip,sym 2>/dev/null >"$work/stacks"
+# samples whose stack has FUNCTION anywhere, or on top; in percent
+stack_share() {
+	awk -v f="$1" -v top="$2" '
+		function done() { if (n) { all++; hits += hit } n = 0; hit = 0 }
+		NF == 0 { done(); next }
+		{ n++; if ($2 == f && (!top || n == 1)) hit = 1 }
+		END { done(); printf "%.1f", all ? 100 * hits / all : 0 }' "$work/stacks"
+}
+whole=$((c1 - c0))
+agree "cpu of $hot" "$(share $((v1 - v0)) "$whole")" "$(stack_share "$hot" 1)"
+agree "cpu_inclusive of standard_ExecutorRun" "$(share $((i1 - i0)) "$whole")" "$(stack_share standard_ExecutorRun 0)"
+agree "cpu_inclusive of ExecScan" "$(share $((s1 - s0)) "$whole")" "$(stack_share ExecScan 0)"
+
+json detach detach -p "$backend"
+[ "$(field left detach)" = 0 ] || fail "something is left: $(cat "$work/detach.err")"
+kill "$load" 2>/dev/null
+wait "$load" 2>/dev/null
+grep -qE 'PANIC|terminated by signal|server process .* exited' "$work/postgres.log" &&
+	fail "postgres: $(grep -E 'PANIC|terminated by signal|server process' "$work/postgres.log" | head -3)"
+kill -INT "$postmaster"
+wait "$postmaster" || fail "postgres ended with status $?"
+pass "$hot: $(share $((v1 - v0)) "$whole") % of $((whole / 1000000)) ms; standard_ExecutorRun: $(share $((i1 - i0)) "$whole") %"
