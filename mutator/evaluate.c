@@ -11,13 +11,18 @@
 
 /* ---------------------------------------------------------------- pieces */
 
+int plan_skip_once(struct evaluation *v, struct mdl_plan *plan, const char *text)
+{
+	for (size_t i = 0; i < plan->skipped_count; i++)
+		if (!strcmp(plan->skipped[i], text))
+			return 0;
+	return plan_skip(v, plan, text);
+}
+
 int plan_skip(struct evaluation *v, struct mdl_plan *plan, const char *text)
 {
 	const size_t have = plan->skipped_count;
 
-	for (size_t i = 0; i < have; i++)
-		if (!strcmp(plan->skipped[i], text))
-			return 0;
 	/* The room is a power of two: full where the count is one. */
 	if (!(have & (have - 1))) {
 		char **more = mdl_alloc(v->memory, have ? have * 2 : 1, sizeof(*more), v->e);

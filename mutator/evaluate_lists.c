@@ -293,7 +293,7 @@ int list_skipped(struct evaluation *v, struct mdl_plan *plan, const struct mdl_l
 	int status = know_list(v, list, &k);
 
 	for (size_t i = 0; status >= 0 && i < k->skipped_count; i++)
-		status = plan_skip(v, plan, k->skipped[i]);
+		status = plan_skip_once(v, plan, k->skipped[i]);
 	return status;
 }
 

@@ -176,8 +176,9 @@ bool function_starting(struct module *m, vaddr_t v, struct function_ref *out);
 /* "module:function" into text. */
 void function_text(const struct function_ref *f, char *text, size_t size);
 
-/* For -v: something that was left out. */
+/* For -v: something that was left out; once: unless that was said before. */
 int plan_skip(struct evaluation *v, struct mdl_plan *plan, const char *text);
+int plan_skip_once(struct evaluation *v, struct mdl_plan *plan, const char *text);
 
 /* evaluate_focus.c: *out and what it holds belong to the evaluation's memory. */
 int foci_parse(struct evaluation *v, const char *const *words, size_t count, bool each,

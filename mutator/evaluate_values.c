@@ -100,7 +100,7 @@ static int value_of_start(struct drawing *d, struct value *out)
 	int status = start_value(d->v, out);
 
 	if (status >= 0 && d->v->start_skipped)
-		status = plan_skip(d->v, d->plan, d->v->start_skipped);
+		status = plan_skip_once(d->v, d->plan, d->v->start_skipped);
 	return status;
 }
 
