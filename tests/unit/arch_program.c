@@ -115,6 +115,7 @@ struct writer {
 	unsigned values; /* numbers that may be used */
 	bool set[ARCH_PROGRAM_VALUES + 1];
 	unsigned left; /* operations still to be written */
+	bool zeros;    /* first operands that are not there, too */
 	unsigned labels;
 };
 
@@ -182,7 +183,7 @@ static void write_arithmetic(struct writer *w)
 	struct arch_op op = {
 		.kind = (uint8_t)(ARCH_OP_COPY + choose(ARCH_OP_ARGUMENT - ARCH_OP_COPY)),
 		.result = any_value(w),
-		.a = choose(40) ? any_set(w) : 0,
+		.a = w->zeros && choose(40) == 0 ? 0 : any_set(w),
 		.b = choose(2) ? any_set(w) : 0,
 		.immediate = any_number(),
 		.condition = (uint8_t)choose(ARCH_TEST_ABOVE_EQUAL + 1),
@@ -341,9 +342,9 @@ static void write_block(struct writer *w, unsigned depth)
 }
 
 /* Everything that is known at the end goes to memory, where it can be compared. */
-static void write_program(struct made *m)
+static void write_program(struct made *m, bool zeros)
 {
-	struct writer w = {.m = m};
+	struct writer w = {.m = m, .zeros = zeros};
 	static const uint8_t pressures[] = {2, 4, 8, 12, 24, 60};
 	unsigned first;
 
@@ -408,21 +409,23 @@ static void fail_memory(const struct made *m)
 	fail_run(m, "memory");
 }
 
-static void check(struct made *m)
+static void check(struct made *m, bool optimised)
 {
 	const char *what;
 
 	runs++;
-	emit_program(m);
 	random_state();
 	run_fill(data, WORDS * 8);
 	memset(data + RESULTS_AT, 0, DATA_SIZE - RESULTS_AT);
 	memcpy(shadow, data, DATA_SIZE);
 	clear_counters();
+	judge(m);
+	if (optimised)
+		arch_program_optimise(&m->p);
+	emit_program(m);
 	what = run_program(m);
 	if (what)
 		fail_run(m, what);
-	judge(m);
 	if (memcmp(shadow, data, DATA_SIZE) != 0)
 		fail_memory(m);
 	for (unsigned i = 0; i < COUNTERS; i++)
@@ -430,34 +433,176 @@ static void check(struct made *m)
 			fail_run(m, "counter");
 }
 
-static void test_random(void **state)
+/* What went into `programs` programs. */
+struct sum {
+	unsigned long slots, flagless, bytes;
+};
+
+static void check_random(unsigned programs, bool optimised, struct sum *sum)
 {
 	static struct made m;
-	unsigned long slots = 0, flagless = 0, instructions = 0;
 
-	(void)state;
 	run_init();
-	for (unsigned i = 0; i < ROUNDS; i++) {
+	for (unsigned i = 0; i < programs; i++) {
 		begin_program(&m,
 			      __rseq_size && choose(2) ? ARCH_COUNT_PER_CPU : ARCH_COUNT_LOCKED);
 		m.frame.live = random_live();
 		m.frame.red_zone = choose(2);
 		m.frame.before = choose(2) ? 8 : 0;
-		write_program(&m);
-		check(&m);
-		slots += m.frame.slots > 0;
-		flagless += !(m.frame.needs & ARCH_NEED_FLAGS);
-		instructions += m.hot_size;
+		write_program(&m, !optimised);
+		check(&m, optimised);
+		sum->slots += m.frame.slots > 0;
+		sum->flagless += !(m.frame.needs & ARCH_NEED_FLAGS);
+		sum->bytes += m.hot_size;
 	}
-	print_message("%lu programs, %lu with values on the stack, %lu without flags, %lu bytes\n",
-		      runs, slots, flagless, instructions);
-	assert_true(slots > 100);
+	print_message("%u programs, %lu with values on the stack, %lu without flags, %lu bytes\n",
+		      programs, sum->slots, sum->flagless, sum->bytes);
+}
+
+static void test_random(void **state)
+{
+	struct sum sum = {0};
+
+	(void)state;
+	check_random(ROUNDS, false, &sum);
+	assert_true(sum.slots > 100 && sum.flagless > 100);
+}
+
+/* The same judge for what the optimiser has made of them. */
+static void test_optimised(void **state)
+{
+	struct sum sum = {0};
+
+	(void)state;
+	check_random(ROUNDS, true, &sum);
+	assert_true(sum.slots > 100);
+}
+
+/* -------------------------------------------------- several in one frame */
+
+static void write_marker(struct made *m, unsigned n)
+{
+	m->p.count = m->p.values = 0;
+	add_op(m, (struct arch_op){.kind = ARCH_OP_ARGUMENT, .result = 1, .number = n % 6});
+	add_op(m, (struct arch_op){.kind = ARCH_OP_RESULT, .result = 2, .number = n % 2});
+	if (n % 3 == 0)
+		add_op(m, (struct arch_op){.kind = ARCH_OP_DIV, .result = 1, .a = 1, .b = 2});
+	if (n % 3 == 1)
+		add_op(m, (struct arch_op){.kind = ARCH_OP_SHL, .result = 1, .a = 1, .b = 2});
+	if (n % 3 == 2)
+		add_op(m, (struct arch_op){.kind = ARCH_OP_ADD, .result = 1, .a = 1, .b = 2});
+	add_op(m, (struct arch_op){.kind = ARCH_OP_STORE,
+				   .size = 8,
+				   .b = 1,
+				   .number = address_of(data) + 8 * n});
+}
+
+/* Programs and a plain counter share a frame: what one has changed the next does not see. */
+static void test_shared_frame(void **state)
+{
+	enum { SHARING = 7 };
+	static struct made m;
+	const uint64_t base = address_of(code);
+
+	(void)state;
+	run_init();
+	for (unsigned i = 0; i < 2000; i++) {
+		struct arch_buf hot = {.bytes = code, .size = COLD_AT, .pc = base};
+		struct arch_buf cold = {
+			.bytes = code + COLD_AT, .size = EXIT_AT - COLD_AT, .pc = base + COLD_AT};
+		struct arch_counter counter = environment(ARCH_COUNT_PER_CPU).counter;
+		const char *what;
+
+		counter.mode = __rseq_size ? ARCH_COUNT_PER_CPU : ARCH_COUNT_LOCKED;
+		counter.counter_address = counter_at(0);
+		begin_program(&m, counter.mode);
+		m.frame.live = random_live();
+		m.frame.red_zone = choose(2);
+		leave_descriptor();
+		arch_count_needs(&counter, &m.frame);
+		for (unsigned n = 0; n < SHARING; n++) {
+			write_marker(&m, n + i % 6);
+			arch_program_needs(&m.p, &m.env, &m.frame);
+		}
+		arch_frame_open(&hot, &m.frame);
+		for (unsigned n = 0; n < SHARING; n++) {
+			write_marker(&m, n + i % 6);
+			arch_emit_program(&m.p, &m.env, &m.frame, &hot, &cold);
+			arch_emit_count(&counter, &m.frame, &hot, &cold);
+		}
+		arch_frame_close(&hot, &m.frame);
+		arch_emit_jump(&hot, base + EXIT_AT);
+		assert_int_equal(hot.status, ARCH_OK);
+		m.hot_size = hot.used;
+		m.cold_size = cold.used;
+		random_state();
+		memset(data, 0, DATA_SIZE);
+		clear_counters();
+		what = run_program(&m);
+		if (what)
+			fail_run(&m, what);
+		assert_int_equal(counted(0), SHARING);
+		memset(shadow, 0, DATA_SIZE);
+		for (unsigned n = 0; n < SHARING; n++) {
+			write_marker(&m, n + i % 6);
+			judge(&m);
+		}
+		if (memcmp(shadow, data, DATA_SIZE) != 0)
+			fail_memory(&m);
+	}
+}
+
+/* ----------------------------------------------------------- one counter */
+
+/* A program that only counts is what arch_emit_count() emits. */
+static void test_plain_count(void **state)
+{
+	static const arch_regset lives[] = {0, SET_FLAGS, SET_ALL & ~SET_FLAGS, SET_ALL};
+	static struct made m;
+
+	(void)state;
+	for (unsigned i = 0; i < 8; i++) {
+		const taddr_t base = 0x20000000;
+		uint8_t bytes[4][512];
+		struct arch_frame frames[2] = {{.live = lives[i / 2], .red_zone = true},
+					       {.live = lives[i / 2], .red_zone = true}};
+		struct arch_buf out[4];
+		struct arch_counter counter;
+
+		for (unsigned n = 0; n < 4; n++)
+			out[n] = (struct arch_buf){.bytes = bytes[n],
+						   .size = sizeof(bytes[n]),
+						   .pc = base + 0x1000 * (n / 2)};
+		begin_program(&m, i & 1 ? ARCH_COUNT_PER_CPU : ARCH_COUNT_LOCKED);
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_NONE});
+		add_op(&m, (struct arch_op){
+				   .kind = ARCH_OP_COUNT, .number = counter_at(1), .immediate = 1});
+		counter = m.env.counter;
+		counter.counter_address = counter_at(1);
+		arch_count_needs(&counter, &frames[0]);
+		arch_program_needs(&m.p, &m.env, &frames[1]);
+		arch_frame_open(&out[0], &frames[0]);
+		arch_frame_open(&out[1], &frames[1]);
+		arch_emit_count(&counter, &frames[0], &out[0], &out[2]);
+		arch_emit_program(&m.p, &m.env, &frames[1], &out[1], &out[3]);
+		arch_frame_close(&out[0], &frames[0]);
+		arch_frame_close(&out[1], &frames[1]);
+		for (unsigned n = 0; n < 4; n += 2) {
+			assert_int_equal(out[n].status, ARCH_OK);
+			assert_int_equal(out[n + 1].status, ARCH_OK);
+			assert_int_equal(out[n].used, out[n + 1].used);
+			assert_memory_equal(bytes[n], bytes[n + 1], out[n].used);
+		}
+	}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_optimised),
+		cmocka_unit_test(test_shared_frame),
+		cmocka_unit_test(test_plain_count),
 	};
 
 	alarm(100);
