@@ -176,6 +176,17 @@ static void path_as_focus(const struct mdl_constraint *c, char *text, size_t siz
 		snprintf(text + used, size - used, "/...");
 }
 
+/* True if `path` is one of those in "a, b, c". */
+static bool is_listed(const char *list, const char *path)
+{
+	const size_t length = strlen(path);
+
+	for (const char *p = list; (p = strstr(p, path)); p += length)
+		if ((p == list || p[-1] == ' ') && (!p[length] || p[length] == ','))
+			return true;
+	return false;
+}
+
 void mdl_metric_constraints(const struct mdl_library *l, const struct mdl_metric *m, char *text,
 			    size_t size)
 {
@@ -191,7 +202,7 @@ void mdl_metric_constraints(const struct mdl_library *l, const struct mdl_metric
 			continue;
 		path_as_focus(c, path, sizeof(path));
 		/* Two constraints of one path are one focus for those who ask. */
-		if (used && strstr(text, path) && strchr(", ", strstr(text, path)[strlen(path)]))
+		if (is_listed(text, path))
 			continue;
 		if (used + strlen(path) + 3 > size)
 			break;

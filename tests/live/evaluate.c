@@ -32,10 +32,12 @@ static const char figure_2[] = "list pvm_msg_func is procedure {\n"
 			       "  units opsPerSecond;\n"
 			       "  aggregateOperator sum;\n"
 			       "  flavor { pvm };\n"
-			       "  // List of constraints that can be applied\n"
+			       "  "
+			       "// List of constraints that can be applied\n"
 			       "  constraint module;\n"
 			       "  constraint procedure;\n"
-			       "  // the base computation of the metric.\n"
+			       "  "
+			       "// the base computation of the metric.\n"
 			       "  base is counter {\n"
 			       "    foreach func in pvm_msg_func\n"
 			       "      append preInsn func.entry constrained\n"
@@ -220,7 +222,7 @@ static const char counting[] =
 	"constraint kind /SyncObject/* is default;\n"
 	"metric n {\n"
 	"  name \"n\"; units calls; aggregateOperator sum; style EventCounter;\n"
-	"  constraint thread; constraint process; constraint file; constraint mutex;\n"
+	"  constraint thread; constraint process; constraint file; constraint mutex; constraint kind;\n"
 	"  constraint ofFunction /Code/*/* is replace counter {\n"
 	"    append preInsn $constraint[0].entry (* n++; *)\n"
 	"  }\n"
@@ -273,7 +275,10 @@ static void test_words_of_code(void **state)
 	assert_non_null(sc.plans[0].replaced_by);
 	refused(&sc, "n", "/Code/libnone/f", DINST_NO_MODULE, "no module");
 	refused(&sc, "n", "procesCommand", DINST_NO_FUNCTION, "no function");
-	refused(&sc, "n", "/Code//foo", DINST_USAGE, "empty");
+	refused(&sc, "n",
+		"/Code/"
+		"/foo",
+		DINST_USAGE, "empty");
 	/* Each. */
 	assert_int_equal(try_each(&sc, "n", "", true), 0);
 	assert_int_equal(sc.count, all);
@@ -374,7 +379,10 @@ static void test_many(void **state)
 	refused(&sc, "n", "/SyncObject/Mutex/* /Process/*", DINST_USAGE, "both");
 	refused(&sc, "n", "/Process/nobody", DINST_USAGE, "no such thread; there are");
 	refused(&sc, "n", "/Process/1", DINST_USAGE, "no such thread");
-	refused(&sc, "n", "/File//no/such/file", DINST_USAGE, "no such open file");
+	refused(&sc, "n",
+		"/File/"
+		"/no/such/file",
+		DINST_USAGE, "no such open file");
 	refused(&sc, "n", "/SyncObject/Mutex/loc?", DINST_USAGE, "not known before");
 	refused(&sc, "n", "/SyncObject/*", DINST_USAGE, "name a kind");
 	assert_int_equal(try_each(&sc, "n", "/SyncObject/Mutex/*", true), DINST_USAGE);
