@@ -10,6 +10,7 @@
  * caught up with only where their entries lead to us.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "mutator/batch_private.h"
 #include "mutator/threads.h"
@@ -19,6 +20,7 @@ struct job {
 	struct batch_whole *whole;
 	struct session *session;
 	struct threads_function *here; /* those that are in one process */
+	uint8_t *absent;	       /* by number: those that are not */
 	bool turned;
 };
 
@@ -70,15 +72,29 @@ static int ready(struct stop *const *stops, size_t count, void *arg, struct dins
 
 /* --------------------------------------------------------- one process */
 
+/* The functions that are patched in this process; the target has all of them. */
+static size_t find_here(struct job *job, struct stop *stop)
+{
+	struct batch_whole *w = job->whole;
+	const bool is_target = target_pid(stop_target(stop)) == job->session->pid;
+	size_t count = 0;
+
+	if (!is_target) {
+		memset(job->absent, 0, PAIR_ID_MASK + 1);
+		w->find_absent(w->arg, stop, job->absent);
+	}
+	for (size_t n = 0; n < w->function_count; n++)
+		if (is_target || !job->absent[w->functions[n].id])
+			job->here[count++] = w->functions[n];
+	return count;
+}
+
 static int catch_up(struct job *job, struct stop *stop, struct dinst_error *e)
 {
 	struct batch_whole *w = job->whole;
-	size_t count = 0, caught = 0, unwalked = 0;
+	size_t count = find_here(job, stop), caught = 0, unwalked = 0;
 	int status;
 
-	for (size_t n = 0; n < w->function_count; n++)
-		if (w->is_patched(w->arg, stop, w->functions[n].id))
-			job->here[count++] = w->functions[n];
 	if (!count)
 		return 0;
 	status = threads_catch_up(job->session, stop, job->here, count, w->late, w->late_count,
@@ -114,7 +130,8 @@ int batch_apply_whole(struct session *s, struct batch_whole *whole, struct batch
 	whole->caught = whole->unwalked = 0;
 	job.here = calloc(whole->function_count + 1, sizeof(*job.here));
 	status = batch_begin(&job.batch, s, whole->sites, whole->count, whole->foreign, e);
-	if (!job.here)
+	job.absent = malloc(PAIR_ID_MASK + 1);
+	if (!job.here || !job.absent)
 		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory for a batch");
 	if (status >= 0) {
 		status = family_stop_all(s, ready, work, &job, &report, e);
@@ -124,6 +141,7 @@ int batch_apply_whole(struct session *s, struct batch_whole *whole, struct batch
 			batch_settle(&job.batch, result);
 	}
 	batch_end(&job.batch);
+	free(job.absent);
 	free(job.here);
 	return status;
 }

@@ -236,6 +236,7 @@ struct instance {
 	char *metric;	     /* id of the metric, name of the constraint */
 	char *unit;
 	char *focus;		 /* as the plan says it; of a flag: its key */
+	uint32_t hash;		 /* of the focus, for finding the same */
 	struct instance *source; /* NULL: itself */
 	/*
 	 * What `value` was when this one began, where it has a source: element by
@@ -544,8 +545,8 @@ struct batch_whole {
 	size_t function_count;
 	const struct threads_late *late;
 	size_t late_count;
-	/* The links of a function, to know where it is patched: (arg, function) */
-	bool (*is_patched)(void *arg, struct stop *stop, uint32_t id);
+	/* Marks by number the functions that are not patched in a process that was forked. */
+	void (*find_absent)(void *arg, struct stop *stop, uint8_t *absent);
 	void *arg;
 	size_t caught, unwalked; /* threads */
 };
@@ -589,6 +590,7 @@ size_t request_retry_pending(struct session *s);
 void request_poll(struct session *s);
 
 /* instance.c */
+uint32_t instance_hash(const char *focus);
 /* One of its own, in no list yet, reference count 1; NULL: no memory. */
 struct instance *instance_new(struct session *s, const char *metric, const char *unit,
 			      const char *focus, struct dinst_error *e);

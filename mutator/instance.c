@@ -11,6 +11,16 @@
 
 #include "mutator/request.h"
 
+uint32_t instance_hash(const char *focus)
+{
+	uint32_t hash = 2166136261u;
+
+	/* FNV-1a (Fowler, Noll, Vo). */
+	while (*focus)
+		hash = (hash ^ (uint8_t)*focus++) * 16777619u;
+	return hash;
+}
+
 struct instance *instance_new(struct session *s, const char *metric, const char *unit,
 			      const char *focus, struct dinst_error *e)
 {
@@ -22,6 +32,7 @@ struct instance *instance_new(struct session *s, const char *metric, const char 
 		i->metric = strdup(metric);
 		i->unit = strdup(unit ? unit : "");
 		i->focus = strdup(focus);
+		i->hash = instance_hash(focus);
 	}
 	if (!i || !i->metric || !i->unit || !i->focus) {
 		if (i)
@@ -72,12 +83,11 @@ static void drop_pairs(struct session *s, struct instance *i)
 		threads_drop_ids(s, i);
 		return;
 	}
-	for (size_t n = 0; n < i->pair_id_count; n++) {
-		/* What others have there stays; without memory the old routine does, too. */
-		if (had_undos)
-			request_set_undo(NULL, s, i->pair_ids[n], &ignored);
+	/* What others have there stays; without memory the old routines do, too. */
+	if (had_undos)
+		request_set_undos(NULL, s, i->pair_ids, i->pair_id_count, &ignored);
+	for (size_t n = 0; n < i->pair_id_count; n++)
 		threads_unpair(s, i->pair_ids[n]);
-	}
 	i->pair_id_count = 0;
 }
 

@@ -49,6 +49,7 @@ struct request {
 	bool in_stop;
 	struct threads_function *functions;
 	size_t function_count, function_room;
+	uint32_t *function_at; /* by number: 1 + index in functions, 0: not there */
 	struct threads_late *late;
 	struct snippet_code **late_codes; /* a reference to each */
 	size_t late_count, late_room;
@@ -136,9 +137,9 @@ void request_adopt(struct request *r);
 /* Takes everything of a failed request back; its instances are freed. */
 void request_undo(struct request *r);
 void request_release(struct request *r);
-/* The undo routine of function `id`, of all instances, those of the request (or NULL) included. */
-int request_set_undo(const struct request *r, struct session *s, uint32_t id,
-		     struct dinst_error *e);
+/* The undo routines of these functions, of all instances, those of the request (or NULL) too. */
+int request_set_undos(const struct request *r, struct session *s, const uint32_t *ids, size_t count,
+		      struct dinst_error *e);
 
 /* request.c */
 struct instance *request_add_instance(struct request *r, const char *metric, const char *unit,

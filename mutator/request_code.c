@@ -164,6 +164,7 @@ static int run_compiler(struct request *r, struct instance *i, const struct mdl_
 		.hits = entry->mode == CODE_POINT ? i->hits : NULL,
 		.tail_exit = entry->tail_exit,
 		.mode = modes[entry->mode],
+		.sampled = i->plan && i->plan->metric->style == MDL_SAMPLED_FUNCTION,
 	};
 	int status = look_around(&around, i, p->guarded, e);
 

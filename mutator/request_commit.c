@@ -71,9 +71,9 @@ static bool visit_all(const struct request *r, const struct session *s,
 	return more;
 }
 
-struct patched_in {
+struct looking {
 	struct stop *stop;
-	uint32_t id;
+	uint8_t *absent; /* by function number */
 };
 
 static bool leads_to_us(struct stop *stop, const struct site *site)
@@ -86,71 +86,129 @@ static bool leads_to_us(struct stop *stop, const struct site *site)
 	       !memcmp(now, p->after, p->length);
 }
 
-static bool is_patched_for(void *arg, const struct instance *i)
+static bool look_at_links(void *arg, const struct instance *i)
 {
-	const struct patched_in *in = arg;
+	const struct looking *l = arg;
 
-	for (const struct link *l = i->links; l; l = l->next_instance)
-		if (l->snippet.pair == in->id && !leads_to_us(in->stop, l->site))
-			return false;
+	for (const struct link *link = i->links; link; link = link->next_instance)
+		if (link->snippet.pair && !l->absent[link->snippet.pair] &&
+		    !leads_to_us(l->stop, link->site))
+			l->absent[link->snippet.pair] = 1;
 	return true;
 }
 
-/* True if in that process every window that leads into the function's code does lead there. */
-static bool is_patched(void *arg, struct stop *stop, uint32_t id)
+/* Which functions have a window in that process that does not lead to us. */
+static void find_absent(void *arg, struct stop *stop, uint8_t *absent)
 {
 	const struct request *r = arg;
-	struct patched_in in = {.stop = stop, .id = id};
+	struct looking l = {.stop = stop, .absent = absent};
 
-	if (target_pid(stop_target(stop)) == r->session->pid)
-		return true;
-	return visit_all(r, r->session, is_patched_for, &in);
+	visit_all(r, r->session, look_at_links, &l);
 }
 
+/* ---------------------------------------------------------------- undoing */
+
 struct undoing {
-	uint32_t id;
-	struct place *place;
-	struct snippet_code **codes;
+	const struct undo_code **all; /* by function */
 	size_t count, room;
 	bool failed;
 };
 
-static bool add_undo(void *arg, const struct instance *i)
+static bool add_undos(void *arg, const struct instance *i)
 {
 	struct undoing *u = arg;
 
-	for (size_t k = 0; k < i->undo_count; k++) {
-		if (i->undos[k].pair != u->id)
-			continue;
-		if (u->count == u->room) {
-			size_t room = u->room + 8;
-			struct snippet_code **grown =
-				realloc(u->codes, room * sizeof(struct snippet_code *));
+	if (u->count + i->undo_count > u->room) {
+		size_t room = (u->count + i->undo_count) * 2;
+		const struct undo_code **grown = realloc(u->all, room * sizeof(*grown));
 
-			u->failed = !grown;
-			if (!grown)
-				return false;
-			u->codes = grown;
-			u->room = room;
-		}
-		u->place = i->undos[k].place;
-		u->codes[u->count++] = i->undos[k].code;
+		u->failed = !grown;
+		if (!grown)
+			return false;
+		u->all = grown;
+		u->room = room;
 	}
+	for (size_t k = 0; k < i->undo_count; k++)
+		u->all[u->count++] = &i->undos[k];
 	return true;
 }
 
-int request_set_undo(const struct request *r, struct session *s, uint32_t id, struct dinst_error *e)
+static int by_pair(const void *a, const void *b)
 {
-	struct undoing u = {.id = id};
+	const struct undo_code *x = *(const struct undo_code *const *)a;
+	const struct undo_code *y = *(const struct undo_code *const *)b;
+
+	if (x->pair != y->pair)
+		return x->pair < y->pair ? -1 : 1;
+	return x < y ? -1 : x > y;
+}
+
+/* The first of function `id`. */
+static size_t first_of(const struct undoing *u, uint32_t id)
+{
+	size_t lo = 0, hi = u->count;
+
+	while (lo < hi) {
+		const size_t middle = (lo + hi) / 2;
+
+		if (u->all[middle]->pair < id)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	return lo;
+}
+
+static int set_undo(struct session *s, const struct undoing *u, uint32_t id,
+		    struct snippet_code **codes, struct dinst_error *e)
+{
+	const size_t first = first_of(u, id);
+	struct place *place = s->places;
+	size_t count = 0;
+
+	for (size_t n = first; n < u->count && u->all[n]->pair == id; n++) {
+		codes[count++] = u->all[n]->code;
+		place = u->all[n]->place;
+	}
+	return threads_set_undo(s, place, id, codes, count, e);
+}
+
+int request_set_undos(const struct request *r, struct session *s, const uint32_t *ids, size_t count,
+		      struct dinst_error *e)
+{
+	struct undoing u = {0};
+	struct snippet_code **codes = NULL;
+	int status = 0;
+
+	if (!count)
+		return 0;
+	visit_all(r, s, add_undos, &u);
+	if (!u.failed)
+		codes = calloc(u.count + 1, sizeof(struct snippet_code *));
+	if (!codes)
+		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	if (u.count)
+		qsort(u.all, u.count, sizeof(*u.all), by_pair);
+	for (size_t n = 0; n < count && status >= 0; n++)
+		status = set_undo(s, &u, ids[n], codes, e);
+	free(codes);
+	free(u.all);
+	return status;
+}
+
+/* ------------------------------------------------------------ in one stop */
+
+static int set_all_undos(struct request *r, struct dinst_error *e)
+{
+	uint32_t *ids = calloc(r->function_count + 1, sizeof(*ids));
 	int status;
 
-	visit_all(r, s, add_undo, &u);
-	if (u.failed)
-		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	else
-		status =
-			threads_set_undo(s, u.place ? u.place : s->places, id, u.codes, u.count, e);
-	free(u.codes);
+	if (!ids)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	for (size_t n = 0; n < r->function_count; n++)
+		ids[n] = r->functions[n].id;
+	status = request_set_undos(r, r->session, ids, r->function_count, e);
+	free(ids);
 	return status;
 }
 
@@ -162,14 +220,12 @@ static int apply_whole(struct request *r, struct dinst_error *e)
 		.function_count = r->function_count,
 		.late = r->late,
 		.late_count = r->late_count,
-		.is_patched = is_patched,
+		.find_absent = find_absent,
 		.arg = r,
 	};
 	unsigned pause = PAUSE_MIN_US;
-	int status = 0;
+	int status = set_all_undos(r, e);
 
-	for (size_t n = 0; n < r->function_count && status >= 0; n++)
-		status = request_set_undo(r, s, r->functions[n].id, e);
 	if (status < 0)
 		return status;
 	for (unsigned try = 0; try < TRIES; try++) {
@@ -243,5 +299,6 @@ void request_release(struct request *r)
 	free(r->late_codes);
 	free(r->late);
 	free(r->functions);
+	free(r->function_at);
 	free(r->sites);
 }

@@ -152,11 +152,14 @@ static int note_function(struct linking *l, bool fresh, struct dinst_error *e)
 	const struct function_ref *f = &l->work->function;
 	const struct image_function *functions, *own;
 
-	for (size_t n = 0; n < r->function_count; n++)
-		if (r->functions[n].id == l->work->pair) {
-			r->functions[n].fresh |= fresh;
-			return 0;
-		}
+	if (!r->function_at)
+		r->function_at = calloc(PAIR_ID_MASK + 1, sizeof(*r->function_at));
+	if (!r->function_at)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	if (r->function_at[l->work->pair]) {
+		r->functions[r->function_at[l->work->pair] - 1].fresh |= fresh;
+		return 0;
+	}
 	if (r->function_count == r->function_room) {
 		size_t room = r->function_room ? r->function_room * 2 : 64;
 		struct threads_function *grown = realloc(r->functions, room * sizeof(*grown));
@@ -176,6 +179,7 @@ static int note_function(struct linking *l, bool fresh, struct dinst_error *e)
 		.body = own->address + f->module->bias + 1,
 		.fresh = fresh,
 	};
+	r->function_at[l->work->pair] = (uint32_t)r->function_count;
 	return 0;
 }
 
@@ -183,6 +187,7 @@ static int note_function(struct linking *l, bool fresh, struct dinst_error *e)
 static int pair(struct linking *l, struct dinst_error *e)
 {
 	const struct function_ref *f = &l->work->function;
+	const struct function_ref *last;
 	struct instance *i = l->instance;
 	bool fresh = false;
 	int status;
@@ -190,12 +195,14 @@ static int pair(struct linking *l, struct dinst_error *e)
 	status = threads_prepare(l->request->session, l->place, &l->request->stop_ns, e);
 	if (status == DINST_REFUSED && e)
 		e->code = status = DINST_UNSUPPORTED;
-	for (size_t n = 0; n < i->pair_id_count && status >= 0; n++)
-		if (i->pair_functions[n].module == f->module &&
-		    i->pair_functions[n].index == f->index) {
-			l->work->pair = i->pair_ids[n];
-			return note_function(l, false, e);
-		}
+	if (status < 0)
+		return status;
+	/* It is tried again: functions come one after the other. */
+	last = i->pair_id_count ? &i->pair_functions[i->pair_id_count - 1] : NULL;
+	if (last && last->module == f->module && last->index == f->index) {
+		l->work->pair = i->pair_ids[i->pair_id_count - 1];
+		return note_function(l, false, e);
+	}
 	if (status >= 0 && i->pair_id_count == i->pair_id_room) {
 		size_t room = i->pair_id_room ? i->pair_id_room * 2 : 8;
 		uint32_t *ids = realloc(i->pair_ids, room * sizeof(*ids));

@@ -157,11 +157,13 @@ static int place_all(struct request *r, struct instance *i, const struct mdl_pla
 
 struct instance *request_find_hidden(const struct request *r, const char *key)
 {
+	const uint32_t hash = instance_hash(key);
+
 	for (struct instance *i = r->hidden; i; i = i->next)
-		if (!i->plan && !strcmp(i->focus, key))
+		if (i->hash == hash && !i->plan && !strcmp(i->focus, key))
 			return i;
 	for (struct instance *i = r->session->hidden; i; i = i->next)
-		if (!i->plan && !strcmp(i->focus, key))
+		if (i->hash == hash && !i->plan && !strcmp(i->focus, key))
 			return i;
 	return NULL;
 }
@@ -277,10 +279,11 @@ static bool is_in_place(const struct session *s, const struct instance *i)
 	return true;
 }
 
-static bool is_same(const struct request *r, const struct instance *i, const struct mdl_plan *plan)
+static bool is_same(const struct request *r, const struct instance *i, const struct mdl_plan *plan,
+		    uint32_t hash)
 {
-	if (!i->plan || i->source || i->stopped || i->plan->metric != plan->metric ||
-	    strcmp(i->plan->focus, plan->focus) != 0)
+	if (i->hash != hash || !i->plan || i->source || i->stopped ||
+	    i->plan->metric != plan->metric || strcmp(i->plan->focus, plan->focus) != 0)
 		return false;
 	/* One that is to be switched off above a limit is its own, and so is what it counts. */
 	if (i->limit > 0 || (r->options && r->options->limit > 0) || (!i->hits && counts_hits(r)))
@@ -290,14 +293,16 @@ static bool is_same(const struct request *r, const struct instance *i, const str
 
 struct instance *request_find_same(const struct request *r, const struct mdl_plan *plan)
 {
+	const uint32_t hash = instance_hash(plan->focus);
+
 	for (struct instance *i = r->session->instances; i; i = i->next)
-		if (is_same(r, i, plan))
+		if (is_same(r, i, plan, hash))
 			return i;
 	for (struct instance *i = r->session->hidden; i; i = i->next)
-		if (is_same(r, i, plan))
+		if (is_same(r, i, plan, hash))
 			return i;
 	for (size_t n = 0; n < r->count; n++)
-		if (is_same(r, r->instances[n], plan))
+		if (is_same(r, r->instances[n], plan, hash))
 			return r->instances[n];
 	return NULL;
 }
