@@ -90,7 +90,7 @@ static void test_exclusive(void **state)
 	line = mdl_ask(h, "share 30 5");
 	outer = mdl_number(line, "own");
 	near(h, "wall of outer", own, outer);
-	near(h, "cpu of outer", own_cpu, outer);
+	near(h, "cpu of outer", own_cpu, mdl_number(line, "own_cpu"));
 	near(h, "wall_inclusive of outer", all, outer + mdl_number(line, "inner_wall"));
 	near(h, "wall_inclusive of inner", inner, mdl_number(line, "inner_wall"));
 	near(h, "cpu_inclusive of inner", inner_cpu, mdl_number(line, "inner_cpu"));

@@ -95,7 +95,7 @@ KEEP bool odd(unsigned n)
 }
 
 /* What a caller does itself and what it has done for it. */
-static int64_t outer_own, inner_wall, inner_cpu;
+static int64_t outer_own, outer_cpu, inner_wall, inner_cpu;
 
 KEEP void inner(int64_t ns)
 {
@@ -104,16 +104,17 @@ KEEP void inner(int64_t ns)
 
 KEEP void outer(int64_t ns)
 {
-	int64_t t0 = wall(), c0, t1;
+	int64_t t0 = wall(), c0 = cpu(), t1, c1;
 
 	for (volatile long i = 0; i < ns / 4; i = i + 1)
 		;
 	t1 = wall();
-	c0 = cpu();
+	c1 = cpu();
 	inner(ns);
+	inner_cpu += cpu() - c1;
 	inner_wall += wall() - t1;
-	inner_cpu += cpu() - c0;
 	outer_own += t1 - t0;
+	outer_cpu += c1 - c0;
 }
 
 /* Jumps, not calls: the time until the jump is the function's own. */
@@ -231,7 +232,7 @@ static void answer(const char *name, long rounds, long more)
 	unsigned long sum = 0;
 
 	fib_calls = mutual_calls = 0;
-	outer_own = inner_wall = inner_cpu = 0;
+	outer_own = outer_cpu = inner_wall = inner_cpu = 0;
 	memset(chain, 0, sizeof(chain));
 	for (long i = 0; i < rounds; i++) {
 		if (!strcmp(name, "fib"))
@@ -254,9 +255,9 @@ static void answer(const char *name, long rounds, long more)
 			spent += wall() - t;
 		}
 	}
-	printf("calls %lu wall %ld cpu %ld own %ld inner_wall %ld inner_cpu %ld first %ld second %ld third %ld "
+	printf("calls %lu wall %ld cpu %ld own %ld own_cpu %ld inner_wall %ld inner_cpu %ld first %ld second %ld third %ld "
 	       "left %ld spent %ld sum %lu\n",
-	       fib_calls + mutual_calls, (long)(wall() - w), (long)(cpu() - c), (long)outer_own,
+	       fib_calls + mutual_calls, (long)(wall() - w), (long)(cpu() - c), (long)outer_own, (long)outer_cpu,
 	       (long)inner_wall, (long)inner_cpu, (long)chain[0], (long)chain[1], (long)chain[2],
 	       (long)left, (long)spent, sum);
 }
