@@ -473,7 +473,7 @@ static void op_sizes(const struct arch_op *op, size_t *hot, size_t *cold)
 		*cold = ARCH_COUNT_COLD + ARCH_COUNT_ALIGN;
 		break;
 	case ARCH_OP_CALL:
-		*hot += 320;
+		*hot += 384;
 		break;
 	case ARCH_OP_READ:
 		*hot += 256;

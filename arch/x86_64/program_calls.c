@@ -197,6 +197,7 @@ enum {
 	ARGUMENTS = sizeof(arguments),
 	XSAVE_HEADER = 512, /* SDM volume 1, 13.4.2 */
 	XSAVE_EXTENDED = 576,
+	XSAVE_ALIGN = 64,
 	XSAVE_COMPONENTS = 0xe7, /* x87, SSE, AVX, masks, ZMM: what a function may use unasked */
 	XSAVE = 4,		 /* opcode extensions of 0f ae */
 	XRSTOR = 5,
@@ -232,44 +233,69 @@ static unsigned vector_state(uint32_t *components)
 #endif
 }
 
-/* xsave64 and its like at the stack pointer; rax and rdx are changed. */
+/* xsave64 and its like at rbp; rax and rdx are changed. */
 static void emit_vector_state(struct arch_buf *out, uint32_t components, bool save)
 {
 	if (components) {
 		asm_number32(out, RAX, components);
 		asm_op_reg(out, false, ASM_XOR_STORE, RDX, RDX);
-		asm_op_mem(out, true, 0x0fae, save ? XSAVE : XRSTOR, asm_at(RSP, 0));
+		asm_op_mem(out, true, 0x0fae, save ? XSAVE : XRSTOR, asm_at(RBP, 0));
 	} else {
-		asm_op_mem(out, true, 0x0fae, save ? FXSAVE : FXRSTOR, asm_at(RSP, 0));
+		asm_op_mem(out, true, 0x0fae, save ? FXSAVE : FXRSTOR, asm_at(RBP, 0));
 	}
 }
 
 /*
- * From the arguments, which lie above rbp, to the result in rax. The way back to
- * the caller's stack is rbp, which a function keeps.
+ * Two calls, of which the one runs that finds the stack aligned to 16 bytes: so
+ * that whoever walks the stack knows how far it is to the caller's from each.
  */
-static void emit_far_call(struct emitter *e, unsigned count)
+static void emit_aligned_call(struct arch_buf *out, size_t pushed)
+{
+	static const uint8_t test_spl[] = {0x40, 0xf6, 0xc4, 0x08}; /* test $8,%spl */
+	struct asm_label odd = {0}, join = {0};
+
+	x86_emit(out, test_spl, sizeof(test_spl));
+	asm_jump(out, ASM_JUMP_NE, &odd);
+	asm_op_reg(out, false, 0xff, 2, R11); /* call *%r11 */
+	asm_jump(out, ASM_JUMP_ALWAYS, &join);
+	asm_place(out, &odd);
+	emit_step(out, -8, pushed + 8);
+	asm_op_reg(out, false, 0xff, 2, R11);
+	emit_step(out, 8, pushed);
+	asm_place(out, &join);
+}
+
+/*
+ * From the arguments, which lie above the stack pointer, to the result behind
+ * them, the saved registers and the flags. rbp, which a function keeps, points
+ * to the vector state.
+ */
+static void emit_far_call(struct emitter *e, unsigned count, size_t pushed)
 {
 	struct arch_buf *out = e->out;
 	uint32_t components;
-	const unsigned size = vector_state(&components);
+	const int32_t area = (int32_t)vector_state(&components) + XSAVE_ALIGN;
 
-	asm_immediate(out, true, ASM_IMM_AND, -64, RSP);
-	asm_op_mem(out, true, ASM_LEA, RSP, asm_at(RSP, -(int32_t)size));
+	asm_push_pop(out, 0x50, RBP);
+	arch_note_pushed(out, pushed += 8);
+	emit_step(out, -area, pushed + (size_t)area);
+	asm_op_mem(out, true, ASM_LEA, RBP, asm_at(RSP, XSAVE_ALIGN - 1));
+	asm_immediate(out, true, ASM_IMM_AND, -XSAVE_ALIGN, RBP);
 	/* xrstor wants a header that says nothing else. */
 	for (unsigned i = 0; i < 64 && components; i += 8)
-		asm_store_number(out, true, 0, asm_at(RSP, (int32_t)(XSAVE_HEADER + i)));
+		asm_store_number(out, true, 0, asm_at(RBP, (int32_t)(XSAVE_HEADER + i)));
 	emit_vector_state(out, components, true);
 	for (unsigned i = 0; i < count; i++)
-		asm_load(out, arguments[i], asm_at(RBP, (int32_t)(8 + 8 * i)));
+		asm_load(out, arguments[i], asm_at(RSP, area + 8 + 8 * (int32_t)i));
 	x86_emit8(out, 0xfc); /* cld */
 	asm_number64(out, R11, e->op->number);
 	asm_op_reg(out, false, ASM_XOR_STORE, RAX, RAX); /* no vector arguments */
-	asm_op_reg(out, false, 0xff, 2, R11);		 /* call */
-	/* The word above the arguments, the saved registers and the flags. */
-	asm_store(out, RAX, asm_at(RBP, (int32_t)(8 + 8 * count + 8 * (SAVED + 1))));
+	emit_aligned_call(out, pushed + (size_t)area);
+	asm_store(out, RAX, asm_at(RSP, area + 8 * (int32_t)(1 + count + SAVED + 1)));
 	emit_vector_state(out, components, false);
-	asm_move(out, RBP, RSP);
+	emit_step(out, area, pushed);
+	asm_push_pop(out, 0x58, RBP);
+	arch_note_pushed(out, pushed - 8);
 }
 
 void calls_emit_call(struct emitter *e)
@@ -298,12 +324,7 @@ void calls_emit_call(struct emitter *e)
 			asm_push_pop(out, 0x50, emitter_use(e, e->op->a + i, 0));
 		arch_note_pushed(out, pushed += 8);
 	}
-	asm_push_pop(out, 0x50, RBP);
-	arch_note_pushed(out, pushed += 8);
-	asm_move(out, RSP, RBP);
-	emit_far_call(e, count);
-	asm_push_pop(out, 0x58, RBP);
-	arch_note_pushed(out, pushed -= 8);
+	emit_far_call(e, count, pushed);
 	pushed -= 8 * count;
 	if (count)
 		emit_step(out, 8 * (int32_t)count, pushed);

@@ -423,6 +423,7 @@ static void check(struct made *m, bool optimised)
 	if (optimised)
 		arch_program_optimise(&m->p);
 	emit_program(m);
+	check_trace(m);
 	what = run_program(m);
 	if (what)
 		fail_run(m, what);

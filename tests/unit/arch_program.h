@@ -229,6 +229,45 @@ static inline void show_program(const struct made *m)
 	}
 }
 
+/* How far an instruction moves the stack pointer down. */
+static inline long moves_stack(const struct arch_insn *insn)
+{
+	const uint8_t *b = insn->bytes[0] == 0x41 ? insn->bytes + 1 : insn->bytes;
+	int32_t disp;
+
+	if ((*b & 0xf8) == 0x50 || *b == 0x9c)
+		return 8;
+	if ((*b & 0xf8) == 0x58 || *b == 0x9d)
+		return -8;
+	if (b[0] != 0x48 || b[1] != 0x8d || (b[2] & 0x3f) != 0x24 || b[3] != 0x24)
+		return 0;
+	if (b[2] == 0x64)
+		return -(int8_t)b[4];
+	memcpy(&disp, b + 4, 4);
+	return -(long)disp;
+}
+
+/* The trace of the hot part says what its instructions do. */
+static inline void check_trace(const struct made *m)
+{
+	long pushed = 0;
+
+	for (size_t at = 0; at < m->hot_size;) {
+		struct arch_insn insn;
+
+		assert_int_equal(arch_decode(code + at, 16, address_of(code) + at, &insn), ARCH_OK);
+		if ((long)arch_pushed_at(&m->hot_trace, at) != pushed) {
+			show_program(m);
+			fail_msg("at %#zx %ld bytes are pushed, not %zu", at, pushed,
+				 arch_pushed_at(&m->hot_trace, at));
+		}
+		pushed += moves_stack(&insn);
+		at += insn.length;
+	}
+	assert_int_equal(pushed, 0);
+	assert_true(m->hot_trace.count <= m->hot_trace.room);
+}
+
 /* ------------------------------------------------------------------- runs */
 
 static struct run_state run_in, run_out;

@@ -90,6 +90,7 @@ static void run_it(struct made *m)
 	const char *what;
 
 	emit_program(m);
+	check_trace(m);
 	random_state();
 	what = run_program(m);
 	if (!what && !vectors_kept())
