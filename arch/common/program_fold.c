@@ -222,6 +222,17 @@ static bool all_constant(struct pass *s, struct arch_op *op)
 	return true;
 }
 
+/* Value 0 is the number 0; as a second operand the constant stands for it. */
+static void exchange(struct arch_op *op)
+{
+	const uint16_t a = op->a;
+
+	op->a = op->b;
+	op->b = a;
+	if (!a)
+		op->immediate = 0;
+}
+
 void pass_fold(struct pass *s, struct arch_op *op)
 {
 	const unsigned class = program_class(op->kind);
@@ -241,10 +252,7 @@ void pass_fold(struct pass *s, struct arch_op *op)
 	}
 	if ((class & PROGRAM_COMMUTES) && op->b &&
 	    pass_is_constant(s, pass_number_of(s, op->a), &k)) {
-		const uint16_t a = op->a;
-
-		op->a = op->b;
-		op->b = a;
+		exchange(op);
 	}
 	pass_fold_second(s, op);
 	if (second_constant(s, op, &k)) {
@@ -284,10 +292,7 @@ void pass_fold_condition(struct pass *s, struct arch_op *op)
 	uint64_t k;
 
 	if (op->b && pass_is_constant(s, pass_number_of(s, op->a), &k)) {
-		const uint16_t a = op->a;
-
-		op->a = op->b;
-		op->b = a;
+		exchange(op);
 		op->condition = (uint8_t)pass_mirrored(op->condition);
 	}
 	pass_fold_second(s, op);

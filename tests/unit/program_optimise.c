@@ -95,8 +95,10 @@ static void add_arithmetic(struct maker *m)
 	static const uint8_t sizes[] = {1, 2, 4, 8};
 
 	op->result = any_value();
-	op->a = any_value();
+	op->a = pick(20) ? any_value() : 0;
 	second_operand(op);
+	if (op->b)
+		op->immediate = (int32_t)draw(); /* means nothing */
 	if (op->kind == ARCH_OP_CONST)
 		op->number = constant();
 	if (op->kind == ARCH_OP_EXTEND) {
@@ -191,7 +193,7 @@ static void add_control(struct maker *m)
 		m->open[m->open_count++] = op->label;
 	}
 	if (op->kind == ARCH_OP_IF) {
-		op->a = any_value();
+		op->a = pick(20) ? any_value() : 0;
 		op->condition = (uint8_t)pick(10);
 		second_operand(op);
 		if (pick(2) && !op->b)
