@@ -466,6 +466,29 @@ static int expand_focus(struct evaluation *v, const struct focus *f, bool each, 
 	return status;
 }
 
+static size_t rank_of(const struct focus_resource *r)
+{
+	size_t i = 0;
+
+	while (i < HIERARCHIES && strcmp(hierarchies[i], r->resource.hierarchy))
+		i++;
+	return i;
+}
+
+/* The same in whatever order it was said; code, which may be a bare name, first. */
+static void normalize(struct focus *f)
+{
+	for (size_t i = 1; i < f->count; i++)
+		for (size_t k = i; k > 0; k--) {
+			const struct focus_resource *swap = f->resources[k - 1];
+
+			if (rank_of(swap) <= rank_of(f->resources[k]))
+				break;
+			f->resources[k - 1] = f->resources[k];
+			f->resources[k] = swap;
+		}
+}
+
 int foci_parse(struct evaluation *v, const char *const *words, size_t count, bool each,
 	       struct focus **out, size_t *out_count)
 {
@@ -484,8 +507,10 @@ int foci_parse(struct evaluation *v, const char *const *words, size_t count, boo
 		if (status >= 0)
 			status = add_word(v, &parsed, r);
 	}
-	for (size_t i = 0; i < parsed.count && status >= 0; i++)
+	for (size_t i = 0; i < parsed.count && status >= 0; i++) {
+		normalize(&parsed.items[i]);
 		status = expand_focus(v, &parsed.items[i], each, &expanded);
+	}
 	if (status >= 0) {
 		*out = mdl_keep(v->memory, expanded.items, expanded.count, sizeof(**out), v->e);
 		*out_count = expanded.count;

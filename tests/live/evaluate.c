@@ -333,8 +333,8 @@ static void test_combinations(void **state)
 	assert_string_equal(sc.plans[1].focus, "/Code/evaluated/bar /Process/worker-1");
 	assert_int_equal(try(&sc, "n", "/Process/worker-1 foo /Process/worker-2"), 0);
 	assert_int_equal(sc.count, 2);
-	assert_string_equal(sc.plans[0].focus, "/Process/worker-1 foo");
-	assert_string_equal(sc.plans[1].focus, "/Process/worker-2 foo");
+	assert_string_equal(sc.plans[0].focus, "foo /Process/worker-1");
+	assert_string_equal(sc.plans[1].focus, "foo /Process/worker-2");
 	assert_string_not_equal(sc.plans[0].flags[0].key, sc.plans[1].flags[0].key);
 	scene_end(h, &sc);
 }
