@@ -29,7 +29,7 @@ static const struct {
 	{"points", serve_points}, {"insert", serve_insert},	    {"read", serve_read},
 	{"remove", serve_remove}, {"flush", serve_flush},	    {"detach", serve_detach},
 	{"repair", serve_repair}, {"metrics", serve_metrics},	    {"complete", serve_complete},
-	{"cfg", serve_cfg},	  {"sample", serve_sample},
+	{"cfg", serve_cfg},	  {"sample", serve_sample},	    {"load", serve_load},
 };
 
 /* --------------------------------------------------------------- output */

@@ -99,5 +99,6 @@ int serve_instances(const struct session *s, const json_t *params, struct instan
 		    size_t *count, struct dinst_error *e);
 int serve_read(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 int serve_sample(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
+int serve_load(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 
 #endif

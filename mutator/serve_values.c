@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * serve_values.c - the methods that read what is counted.
+ * serve_values.c - the methods that read what is counted, and the one that
+ * loads metrics of the user's.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -79,4 +80,22 @@ int serve_sample(struct server *sv, const json_t *params, json_t **result, struc
 	if (json_is_true(json_object_get(params, "anew")))
 		values_seen_release(&sv->seen);
 	return values_sample(s, &sv->seen, result, e);
+}
+
+int serve_load(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
+{
+	const json_t *text = json_object_get(params, "text");
+	const char *name = json_string_value(json_object_get(params, "name"));
+	struct session *s;
+	int status = serve_session(sv, &s, e);
+
+	if (status < 0)
+		return status;
+	if (!name || !json_is_string(text))
+		return dinst_fail(e, DINST_USAGE, "load needs a name and a text, two strings");
+	status = session_load_mdl(s, name, json_string_value(text), json_string_length(text), e);
+	if (status < 0)
+		return status;
+	*result = json_pack("{s:o}", "name", serve_text(name));
+	return 0;
 }

@@ -77,6 +77,8 @@ static json_t *describe(const struct instance *i, int64_t value)
 				"value", (json_int_t)value, "unit", serve_text(i->unit),
 				"aggregate", aggregate_name(aggregate_of(i)), "style", style_of(i));
 
+	if (variable_of(i) && variable_of(i)->form == VARIABLE_DISTRIBUTION)
+		json_object_set_new(row, "distribution", json_true());
 	if (m && m->units_type)
 		json_object_set_new(row, "units_type", serve_text(m->units_type));
 	return row;
@@ -363,12 +365,17 @@ static int scalar_row(const struct instance *i, json_t **row, struct dinst_error
 static void add_cost(json_t *row, const struct instance *i)
 {
 	const struct instance *source = instance_source(i);
+	const uint64_t now = clock_ns();
 	uint64_t hits;
 
 	json_object_set_new(row, "predicted_ns", json_real((double)source->cost_ps / 1000));
 	if (!instance_hits(i, &hits))
 		return;
 	json_object_set_new(row, "hits", json_integer((json_int_t)hits));
+	if (now > i->since_ns)
+		json_object_set_new(row, "cost_ns_per_s",
+				    json_real((double)hits * (double)source->cost_ps * 1e6 /
+					      (double)(now - i->since_ns)));
 }
 
 int values_row(struct instance *i, bool verbose, json_t **row, struct dinst_error *e)

@@ -151,7 +151,7 @@ static void settle_extremes(struct variable_value *d, int64_t min, int64_t max)
 	d->max = last->hi <= INT64_MAX ? (int64_t)last->hi - 1 : INT64_MAX;
 	if (min >= d->min && (uint64_t)min < first->hi)
 		d->min = min;
-	if ((uint64_t)max >= last->lo && max <= d->max)
+	if (max >= 0 && (uint64_t)max >= last->lo && max <= d->max)
 		d->max = max;
 }
 

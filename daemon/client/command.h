@@ -8,6 +8,8 @@
  *   connect.c start.c   the socket; starting a daemon
  *   output.c         results, notes and errors as people or programs want them
  *   table.c          aligned columns
+ *   values.c chart.c    values as people read them
+ *   load.c           files of metrics
  *   sessions.c code.c metrics.c instruments.c watch.c exec.c doctor.c   the commands
  *   script.c prompt.c   where commands come from
  *
@@ -134,8 +136,14 @@ int read_run(struct context *c, const struct arguments *a);
 int remove_run(struct context *c, const struct arguments *a);
 int flush_run(struct context *c, const struct arguments *a);
 int watch_run(struct context *c, const struct arguments *a);
+int history_run(struct context *c, const struct arguments *a);
 int doctor_run(struct context *c, const struct arguments *a);
 int run_run(struct context *c, const struct arguments *a);
+
+/* The files given with -M, as a new array; NULL with *e filled. */
+json_t *load_read(const struct arguments *a, struct dinst_error *e);
+/* Sends them to the session; EXIT_DONE, or the status with which it failed, reported. */
+int load_send(struct context *c, json_t *files);
 
 /* -x SCRIPT and -e COMMAND in their order, stopping at the first failure. */
 int run_given(struct context *c, const struct arguments *a);

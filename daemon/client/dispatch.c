@@ -17,7 +17,7 @@ static const struct option_spec leading_options[] = {
 
 static const struct option_spec attach_options[] = {
 	{'n', "name", "NAME", "the session's name (default: the process's)"},
-	{'M', "metrics", "FILE.mdl", "a file of metrics (not in this version)"},
+	{'M', "metrics", "FILE.mdl", "a file of metrics for this session"},
 	{'x', "script", "SCRIPT", "run these commands afterwards"},
 	{'e', "execute", "COMMAND", "run this command afterwards"},
 	{0, NULL, NULL, NULL},
@@ -25,6 +25,7 @@ static const struct option_spec attach_options[] = {
 
 static const struct option_spec exec_options[] = {
 	{'n', "name", "NAME", "the session's name (default: the program's)"},
+	{'M', "metrics", "FILE.mdl", "a file of metrics for this session"},
 	{'x', "script", "SCRIPT", "run these commands before its first instruction"},
 	{'e', "execute", "COMMAND", "run this command before its first instruction"},
 	{OPTION_WAIT, "wait", NULL, "wait for the program, exit with its status"},
@@ -44,6 +45,8 @@ static const struct option_spec cfg_options[] = {
 
 static const struct option_spec insert_options[] = {
 	{OPTION_EACH, "each", NULL, "one instance for every match of a glob"},
+	{OPTION_LIMIT, "limit", "PERCENT", "switch it off when it costs more of a CPU"},
+	{OPTION_COST, "cost", NULL, "count how often its code runs (read -v)"},
 	{0, NULL, NULL, NULL},
 };
 
@@ -77,13 +80,15 @@ static int quit_run(struct context *c, const struct arguments *a)
 }
 
 const struct command commands[] = {
-	{"attach", "TARGET [-n NAME] [-x SCRIPT]... [-e COMMAND]...",
+	{"attach", "TARGET [-n NAME] [-M FILE.mdl]... [-x SCRIPT]... [-e COMMAND]...",
 	 "start or join a session with a running process",
 	 "Starts the daemon when none runs. On a terminal it opens a prompt, else it\n"
-	 "returns when the target is ready. What is inserted stays until it is removed.\n",
+	 "returns when the target is ready. What is inserted stays until it is removed.\n"
+	 "-M adds metrics and constraints of your own; a file with an error adds nothing.\n",
 	 "dinst attach redis-server -e 'insert calls /Code/redis-server/processCommand'",
 	 attach_options, 0, 1, false, attach_run},
-	{"exec", "[-n NAME] [-x SCRIPT]... [-e COMMAND]... [--wait] -- PROGRAM [ARG]...",
+	{"exec",
+	 "[-n NAME] [-M FILE.mdl]... [-x SCRIPT]... [-e COMMAND]... [--wait] -- PROGRAM [ARG]...",
 	 "start a program under a session, before its first instruction",
 	 "Scripts and commands run while the program stands before its first instruction;\n"
 	 "then it is let go. It has dinst's own standard input and output.\n",
@@ -106,17 +111,28 @@ const struct command commands[] = {
 	 "Loops are called by the numbers of their headers, the outermost first.\n",
 	 "dinst cfg redis-server:processCommand --dot | dot -Tsvg -o cfg.svg", cfg_options, 1, 1,
 	 false, cfg_run},
-	{"insert", "METRIC [FOCUS]... [--each]", "insert a metric: one batch, one id per instance",
-	 "A FOCUS is a resource name: /Code/MODULE, /Code/MODULE/FUNCTION, with globs. A glob\n"
-	 "makes one instance for all that match; with --each one per match. Exit status 3:\n"
-	 "some points were refused or are pending, each with its reason.\n",
-	 "dinst insert calls '/Code/libc.so.6/mem*' --each", insert_options, 1, -1, false,
-	 insert_run},
-	{"read", "[ID]...", "values now", "Without an ID: of all instances.\n",
+	{"insert", "METRIC [FOCUS]... [--each] [--limit PERCENT] [--cost]",
+	 "insert a metric: one batch, one id per instance",
+	 "A FOCUS is a resource name: /Code/MODULE, /Code/MODULE/FUNCTION, /Process/THREAD,\n"
+	 "/SyncObject/Mutex/ADDRESS, /File/PATH, with globs. Names of different hierarchies are one\n"
+	 "focus, a second name of the same one begins another. A glob makes one instance for all\n"
+	 "that match; with --each one per match. Exit status 3: some points were refused or are\n"
+	 "pending, each with its reason.\n",
+	 "dinst insert latency /Code/redis-server/processCommand --limit 5", insert_options, 1, -1,
+	 false, insert_run},
+	{"read", "[ID]...", "values now",
+	 "Without an ID: of all instances. Distributions are shown as bars, vectors by their largest\n"
+	 "elements; -v shows all of them, and what the inserted code costs.\n",
 	 "dinst read 1 2 --json", NULL, 0, -1, false, read_run},
 	{"watch", "[ID]... [-i SECONDS] [-c COUNT]", "values over time, with their rate per second",
-	 "On a terminal the table is redrawn in place; Ctrl-C ends it.\n",
+	 "On a terminal the table is redrawn in place; Ctrl-C ends it. LOWEST and HIGHEST are of the\n"
+	 "time since the reading before, as it was sampled (see history); P50 and P99 are those of\n"
+	 "what a distribution got in that time.\n",
 	 "dinst watch -i 0.5 -c 10", watch_options, 0, -1, false, watch_run},
+	{"history", "[ID]...", "values since they were inserted, as charts over time",
+	 "Up to 1,000 times are kept of each value, from 0.2 s on; then they are folded and stand\n"
+	 "for twice as long. They stay when the target ends, until the session does.\n",
+	 "dinst history 1", NULL, 0, -1, false, history_run},
 	{"remove", "ID... | --all", "switch instances off at once; free them when it is safe",
 	 "What cannot be freed yet is queued (see flush).\n", "dinst remove 1 2", remove_options, 0,
 	 -1, false, remove_run},

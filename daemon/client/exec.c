@@ -144,7 +144,7 @@ static int launch_catch(struct launch *l, const struct arguments *a, json_t **an
 }
 
 /* The program stands before its first instruction: the commands, then off it goes. */
-static int launch_run(struct launch *l, json_t *answer, const struct arguments *a)
+static int launch_run(struct launch *l, json_t *answer, const struct arguments *a, json_t *files)
 {
 	struct context *c = l->context;
 	const char *name = json_string_value(json_object_get(answer, "session"));
@@ -155,7 +155,7 @@ static int launch_run(struct launch *l, json_t *answer, const struct arguments *
 	snprintf(c->session, sizeof(c->session), "%s", name ? name : "");
 	c->target = NULL;
 	status = print_object(c, answer, attach_format);
-	given = run_given(c, a);
+	given = load_send(c, files) ?: run_given(c, a);
 	if (given)
 		status = given;
 	fflush(stdout);
@@ -189,25 +189,30 @@ int exec_run(struct context *c, const struct arguments *a)
 	bool wait = arguments_get(a, OPTION_WAIT) != NULL;
 	bool prompt = !wait && prompt_wanted(c);
 	struct dinst_error e = {0, ""};
-	json_t *answer = NULL;
+	json_t *files = load_read(a, &e), *answer = NULL;
 	int status;
 
-	/* the daemon first: the child wants to know its pid */
-	if (link_open(&c->link, true, &e) != 0)
+	if (!files)
 		return report(c, &e);
+	/* the daemon first: the child wants to know its pid */
+	if (link_open(&c->link, true, &e) != 0) {
+		json_decref(files);
+		return report(c, &e);
+	}
 	/* at a prompt, the terminal's interrupt is for us and not for the program */
 	if (launch_start(&l, a->word, prompt || c->prompt, &e) != 0 ||
 	    launch_catch(&l, a, &answer, &e) != 0) {
 		launch_abort(&l, a->word[0], &e);
 		status = report(c, &e);
 	} else {
-		status = launch_run(&l, answer, a);
+		status = launch_run(&l, answer, a, files);
 		if (wait)
 			status = launch_wait_program(&l, status);
 		else if (prompt && status == EXIT_DONE)
 			status = prompt_loop(c);
 	}
 	launch_close(&l);
+	json_decref(files);
 	json_decref(answer);
 	return status;
 }

@@ -6,22 +6,16 @@
  * they do is done by the mutator; here it is asked for and shown.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "daemon/client/command.h"
+#include "daemon/client/values.h"
 
 static const struct column insert_columns[] = {
 	{"id", "ID", COLUMN_NUMBER},	       {"metric", "METRIC", COLUMN_TEXT},
 	{"points", "POINTS", COLUMN_NUMBER},   {"refused", "REFUSED", COLUMN_NUMBER},
 	{"pending", "PENDING", COLUMN_NUMBER}, {"stop_us", "STOP-US", COLUMN_NUMBER},
 	{"focus", "FOCUS", COLUMN_TEXT},       {NULL, NULL, 0},
-};
-
-static const struct column read_columns[] = {
-	{"id", "ID", COLUMN_NUMBER},	   {"metric", "METRIC", COLUMN_TEXT},
-	{"value", "VALUE", COLUMN_NUMBER}, {"unit", "UNIT", COLUMN_TEXT},
-	{"count", "COUNT", COLUMN_NUMBER}, {"sum", "SUM", COLUMN_NUMBER},
-	{"min", "MIN", COLUMN_NUMBER},	   {"max", "MAX", COLUMN_NUMBER},
-	{"focus", "FOCUS", COLUMN_TEXT},   {NULL, NULL, 0},
 };
 
 static const struct column remove_columns[] = {
@@ -31,17 +25,41 @@ static const struct column remove_columns[] = {
 	{NULL, NULL, 0},
 };
 
+/* --limit: percent of one CPU. Returns false if it is none. */
+static bool read_limit(const char *text, double *percent)
+{
+	char *end = NULL;
+
+	*percent = text ? strtod(text, &end) : 0;
+	if (!text)
+		return true;
+	if (end != text && *end == '%')
+		end++;
+	return end != text && !*end && *percent > 0 && *percent <= 100000;
+}
+
 int insert_run(struct context *c, const struct arguments *a)
 {
+	const char *limit = arguments_get(a, OPTION_LIMIT);
 	struct dinst_error e = {0, ""};
+	double percent;
 	json_t *focus = json_array();
 	json_t *params, *answer = NULL;
 	int status;
 
+	if (!read_limit(limit, &percent)) {
+		json_decref(focus);
+		return report_text(c, DINST_USAGE, "--limit takes percent of a CPU, not '%s'",
+				   limit);
+	}
 	for (int i = 1; i < a->word_count; i++)
 		json_array_append_new(focus, rpc_text(a->word[i]));
 	params = json_pack("{s:o,s:o,s:b}", "metric", rpc_text(a->word[0]), "focus", focus, "each",
 			   arguments_get(a, OPTION_EACH) != NULL);
+	if (limit)
+		json_object_set_new(params, "limit", json_real(percent));
+	if (arguments_get(a, OPTION_COST))
+		json_object_set_new(params, "cost", json_true());
 	if (call(c, "insert", params, &answer, &e) != 0)
 		status = report(c, &e);
 	else
@@ -55,17 +73,22 @@ int read_run(struct context *c, const struct arguments *a)
 {
 	struct dinst_error e = {0, ""};
 	json_t *ids = ids_from_words(a, &e);
-	json_t *params, *answer = NULL;
+	json_t *params, *rows, *answer = NULL;
 	int status;
 
 	if (!ids)
 		return report(c, &e);
-	params = json_pack("{s:o}", "ids", ids);
-	if (call(c, "read", params, &answer, &e) != 0)
+	params = json_pack("{s:o,s:b}", "ids", ids, "verbose", c->verbose);
+	if (call(c, "read", params, &answer, &e) != 0) {
 		status = report(c, &e);
-	else
-		status = print_rows(c, answer, read_columns);
-	if (status == EXIT_DONE && json_array_size(json_object_get(answer, "rows")) == 0)
+	} else if (c->json) {
+		status = print_rows(c, answer, NULL);
+	} else {
+		values_print(json_object_get(answer, "rows"), c->verbose);
+		status = flush_output(c, EXIT_DONE);
+	}
+	rows = json_object_get(answer, "rows");
+	if (status == EXIT_DONE && json_array_size(rows) == 0)
 		note(c, "nothing is inserted");
 	json_decref(params);
 	json_decref(answer);

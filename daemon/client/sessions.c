@@ -20,7 +20,7 @@ static const char detach_format[] =
 
 /* ------------------------------------------------------------------ attach */
 
-static int attached(struct context *c, json_t *answer, const struct arguments *a)
+static int attached(struct context *c, json_t *answer, const struct arguments *a, json_t *files)
 {
 	const char *name = json_string_value(json_object_get(answer, "session"));
 	json_int_t cleaned;
@@ -34,7 +34,7 @@ static int attached(struct context *c, json_t *answer, const struct arguments *a
 		     (long long)cleaned);
 	status = print_object(c, answer, attach_format);
 	if (status != EXIT_FAILED)
-		status = run_given(c, a) ?: status;
+		status = load_send(c, files) ?: run_given(c, a) ?: status;
 	if (status == EXIT_DONE && prompt_wanted(c))
 		status = prompt_loop(c);
 	return status;
@@ -44,24 +44,23 @@ int attach_run(struct context *c, const struct arguments *a)
 {
 	const char *target = a->word_count ? a->word[0] : c->target;
 	struct dinst_error e = {0, ""};
-	json_t *params, *answer = NULL;
+	json_t *params, *files, *answer = NULL;
 	int status;
 
-	if (arguments_get(a, 'M'))
-		return report_text(
-			c, DINST_UNSUPPORTED,
-			"this version has only the built-in metric 'calls': files of metrics (-M) "
-			"come with a later one");
 	if (!target)
 		return report_text(c, DINST_USAGE,
 				   "attach needs a TARGET: a pid or a process name");
+	files = load_read(a, &e);
+	if (!files)
+		return report(c, &e);
 	params = json_pack("{s:o}", "target", rpc_text(target));
 	if (arguments_get(a, 'n'))
 		json_object_set_new(params, "name", rpc_text(arguments_get(a, 'n')));
 	if (call_daemon(c, true, "attach", params, NULL, NULL, &answer, &e) != 0)
 		status = report(c, &e);
 	else
-		status = attached(c, answer, a);
+		status = attached(c, answer, a, files);
+	json_decref(files);
 	json_decref(params);
 	json_decref(answer);
 	return status;
@@ -70,12 +69,20 @@ int attach_run(struct context *c, const struct arguments *a)
 /* ---------------------------------------------------------------------- ls */
 
 static const struct column ls_columns[] = {
-	{"session", "SESSION", COLUMN_TEXT}, {"pid", "PID", COLUMN_NUMBER},
-	{"name", "NAME", COLUMN_TEXT},	     {"state", "STATE", COLUMN_TEXT},
-	{"points", "POINTS", COLUMN_NUMBER}, {"active", "ACTIVE", COLUMN_NUMBER},
-	{"queued", "QUEUED", COLUMN_NUMBER}, {"heap_bytes", "HEAP-BYTES", COLUMN_NUMBER},
-	{"arena", "ARENA", COLUMN_WIDE},     {"busy", "BUSY", COLUMN_WIDE},
-	{"why", "WHY", COLUMN_TEXT},	     {NULL, NULL, 0},
+	{"session", "SESSION", COLUMN_TEXT},
+	{"pid", "PID", COLUMN_NUMBER},
+	{"name", "NAME", COLUMN_TEXT},
+	{"state", "STATE", COLUMN_TEXT},
+	{"points", "POINTS", COLUMN_NUMBER},
+	{"active", "ACTIVE", COLUMN_NUMBER},
+	{"queued", "QUEUED", COLUMN_NUMBER},
+	{"heap_bytes", "HEAP-BYTES", COLUMN_NUMBER},
+	{"arena", "ARENA", COLUMN_WIDE},
+	{"busy", "BUSY", COLUMN_WIDE},
+	{"sampled_ms", "SAMPLED-MS", COLUMN_WIDE},
+	{"sample_us", "SAMPLE-US", COLUMN_WIDE},
+	{"why", "WHY", COLUMN_TEXT},
+	{NULL, NULL, 0},
 };
 
 /* True if the only reason is that no daemon runs, which is no failure for some commands. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * watch.c - values over time, with their rate.
+ * watch.c - values over time, with their rate, and what was lowest and highest
+ * in between, which the daemon's histories know.
  *
  * Owns the clock of repeated readings: they are taken at fixed times, so the
  * time a reading takes does not add up. Ends cleanly on SIGINT, and when the
@@ -16,13 +17,15 @@
 #include <unistd.h>
 
 #include "daemon/client/command.h"
+#include "daemon/client/values.h"
 
 struct watch {
 	struct context *context;
 	json_t *params;
-	json_t *before;	    /* rows of the last reading */
-	uint64_t before_ns; /* when it was taken */
-	size_t drawn;	    /* lines of the table on the terminal */
+	json_t *before;		/* rows of the last reading */
+	uint64_t before_ns;	/* when it was taken */
+	json_int_t before_time; /* CLOCK_REALTIME, ns */
+	size_t drawn;		/* lines of the table on the terminal */
 	bool redraw;
 };
 
@@ -31,6 +34,10 @@ static const struct column watch_columns[] = {
 	{"metric", "METRIC", COLUMN_TEXT},
 	{"value", "VALUE", COLUMN_NUMBER},
 	{"rate", "PER-SECOND", COLUMN_NUMBER},
+	{"lowest", "LOWEST", COLUMN_NUMBER},
+	{"highest", "HIGHEST", COLUMN_NUMBER},
+	{"interval_p50", "P50", COLUMN_NUMBER},
+	{"interval_p99", "P99", COLUMN_NUMBER},
 	{"unit", "UNIT", COLUMN_TEXT},
 	{"focus", "FOCUS", COLUMN_TEXT},
 	{NULL, NULL, 0},
@@ -60,7 +67,35 @@ static json_t *row_of(json_t *rows, json_t *id)
 	return NULL;
 }
 
-/* Adds time and, from the second reading on, rate to every row. */
+static bool is_level(json_t *row)
+{
+	const char *style = json_string_value(json_object_get(row, "style"));
+
+	return style && !strcmp(style, "SampledFunction");
+}
+
+/* What a distribution got since the reading before. */
+static void add_quantiles(json_t *row, json_t *old)
+{
+	json_t *buckets = json_object_get(row, "buckets"), *since;
+	const double min = json_number_value(json_object_get(row, "min"));
+	const double max = json_number_value(json_object_get(row, "max"));
+	const bool any = json_number_value(json_object_get(row, "value")) >
+			 json_number_value(json_object_get(old, "value"));
+
+	if (!buckets)
+		return;
+	since = old && any ? buckets_since(buckets, json_object_get(old, "buckets")) : NULL;
+	json_object_set_new(row, "interval_p50",
+			    since ? json_real(buckets_quantile(since, min, max, 0.5))
+				  : json_null());
+	json_object_set_new(row, "interval_p99",
+			    since ? json_real(buckets_quantile(since, min, max, 0.99))
+				  : json_null());
+	json_decref(since);
+}
+
+/* Adds time and, from the second reading on, rate to every row; a level has none. */
 static void add_rates(struct watch *w, json_t *rows, uint64_t now)
 {
 	double seconds = (double)(now - w->before_ns) / 1e9;
@@ -74,13 +109,91 @@ static void add_rates(struct watch *w, json_t *rows, uint64_t now)
 		json_t *value = json_object_get(row, "value");
 		json_t *rate = NULL;
 
-		if (old && json_is_number(value) && seconds > 0)
+		if (old && json_is_number(value) && seconds > 0 && !is_level(row))
 			rate = json_real((json_number_value(value) -
 					  json_number_value(json_object_get(old, "value"))) /
 					 seconds);
 		json_object_set_new(row, "time", json_integer(time));
 		json_object_set_new(row, "rate", rate ? rate : json_null());
+		add_quantiles(row, old);
 	}
+}
+
+/* The lowest and highest of a history's whole bins: of rates, or of a level. */
+static void add_extremes(json_t *row, json_t *history)
+{
+	json_t *bins = json_object_get(history, "bins"), *bin;
+	const double width = json_number_value(json_object_get(history, "width_ns")) / 1e9;
+	const double last = json_number_value(json_object_get(history, "last_ns")) / 1e9;
+	double low = 0, high = 0;
+	bool any = false;
+	size_t index;
+
+	json_array_foreach(bins, index, bin)
+	{
+		double value = json_number_value(bin);
+
+		if (index + 1 == json_array_size(bins) && last < width)
+			break;
+		if (!is_level(row))
+			value /= width;
+		low = !any || value < low ? value : low;
+		high = !any || value > high ? value : high;
+		any = true;
+	}
+	json_object_set_new(row, "lowest", any ? json_real(low) : json_null());
+	json_object_set_new(row, "highest", any ? json_real(high) : json_null());
+}
+
+/* What happened between two readings, as far as the daemon looked in between. */
+static void look_between(struct watch *w, json_t *rows)
+{
+	json_t *params = json_copy(w->params), *answer = NULL, *histories, *row, *history;
+	struct dinst_error ignored = {0, ""};
+	size_t index;
+
+	json_object_set_new(params, "since", json_integer(w->before_time));
+	if (w->before && call(w->context, "history", params, &answer, &ignored) == 0) {
+		histories = json_object_get(answer, "rows");
+		json_array_foreach(rows, index, row)
+		{
+			history = row_of(histories, json_object_get(row, "id"));
+			if (history)
+				add_extremes(row, history);
+		}
+	}
+	json_decref(answer);
+	json_decref(params);
+}
+
+/* Rows as people read them, with units. */
+static json_t *rows_shown(json_t *rows)
+{
+	static const char *const rates[] = {"rate", "lowest", "highest", NULL};
+	static const char *const quantiles[] = {"interval_p50", "interval_p99", NULL};
+	json_t *shown = json_array(), *row;
+	size_t index;
+
+	json_array_foreach(rows, index, row)
+	{
+		const char *unit = json_string_value(json_object_get(row, "unit"));
+		const bool distribution = json_object_get(row, "buckets") != NULL;
+		json_t *copy = json_copy(row);
+		char text[VALUE_TEXT];
+
+		for (const char *const *key = distribution ? quantiles : rates; *key; key++) {
+			json_t *number = json_object_get(row, *key);
+
+			if (!json_is_number(number) || !unit_is_scaled(unit))
+				continue;
+			value_with_unit(json_number_value(number), unit, text);
+			json_object_set_new(copy, *key, json_string(text));
+		}
+		if (distribution)
+			json_object_set_new(copy, "unit", json_string("values"));
+		json_array_append_new(shown, copy);
+	}
+	return shown;
 }
 
 /* The busiest first; what has no rate yet by its value. */
@@ -118,7 +231,7 @@ static void redraw(struct watch *w, json_t *rows)
 {
 	struct winsize size = {0};
 	size_t count = json_array_size(rows), max = 20;
-	json_t *some;
+	json_t *some, *shown;
 
 	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 4)
 		max = size.ws_row - 3u;
@@ -126,7 +239,9 @@ static void redraw(struct watch *w, json_t *rows)
 	if (w->drawn)
 		printf("\033[%zuA\033[J", w->drawn);
 	fputs("\033[?7l", stdout);
-	w->drawn = table_print(watch_columns, some, w->context->verbose);
+	shown = rows_shown(some);
+	w->drawn = table_print(watch_columns, shown, w->context->verbose);
+	json_decref(shown);
 	if (count > max) {
 		printf("... and %zu more\n", count - max);
 		w->drawn++;
@@ -138,14 +253,16 @@ static void redraw(struct watch *w, json_t *rows)
 static void draw(struct watch *w, json_t *rows)
 {
 	size_t index;
-	json_t *row;
+	json_t *row, *shown;
 
 	if (w->context->json) {
 		json_array_foreach(rows, index, row) print_json(row);
 	} else if (w->redraw) {
 		redraw(w, rows);
 	} else {
-		table_print(watch_columns, rows, w->context->verbose);
+		shown = rows_shown(rows);
+		table_print(watch_columns, shown, w->context->verbose);
+		json_decref(shown);
 	}
 	fflush(stdout);
 }
@@ -168,10 +285,12 @@ static int reading(struct watch *w)
 		return EXIT_DONE;
 	}
 	add_rates(w, rows, now);
+	look_between(w, rows);
 	draw(w, rows);
 	json_decref(w->before);
 	w->before = json_incref(rows);
 	w->before_ns = now;
+	w->before_time = (json_int_t)clock_ns(CLOCK_REALTIME);
 	json_decref(answer);
 	return ferror(stdout) && !link_interrupted ? EXIT_FAILED : -1;
 }

@@ -188,6 +188,7 @@ static void quantiles_against_sorting(void **state)
 static void empty_and_single(void **state)
 {
 	struct dinst_error e = {0};
+	int64_t *extremes;
 	struct variable_value value;
 	struct variable *d;
 	struct fixture f;
@@ -211,6 +212,14 @@ static void empty_and_single(void **state)
 	assert_int_equal(variable_read(&f.session, d, 1, &value, &e), 0);
 	for (unsigned q = 0; q <= 10; q++)
 		assert_int_equal(variable_quantile(&value, q / 10.0), 123456789);
+	variable_value_release(&value);
+	/* Its bucket was written, and its extremes are not yet: the bucket says what they can be. */
+	extremes = heap_map(f.place[0].heap, d->word + 16, 2 * sizeof(int64_t));
+	extremes[0] = INT64_MAX;
+	extremes[1] = INT64_MIN;
+	assert_int_equal(variable_read(&f.session, d, 1, &value, &e), 0);
+	assert_in_range(value.min, 123456789 - 123456789 / 32, 123456789);
+	assert_in_range(value.max, 123456789, 123456789 + 123456789 / 32);
 	variable_value_release(&value);
 	/* The neighbours have nothing of it. */
 	for (unsigned k = 0; k < 3; k += 2) {

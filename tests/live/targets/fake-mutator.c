@@ -347,7 +347,8 @@ static void listing(int id)
 		       65600);
 	else if (is("metrics"))
 		OBJECT(id,
-		       "{\"rows\":[{\"metric\":\"calls\",\"unit\":\"calls\",\"constraints\":[],\"file\":%s}]}",
+		       "{\"rows\":[{\"kind\":\"metric\",\"metric\":\"calls\",\"unit\":\"calls\",\"constraints\":[],"
+		       "\"file\":%s,\"description\":\"\"}]}",
 		       "null");
 	else if (is("complete"))
 		OBJECT(id, "{\"names\":[\"y%s\",\"yy\"]}", "");

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * values.h - values as people read them: units, distributions, vectors, charts.
+ *
+ * Takes rows as the daemon sends them (docs/protocol.md) and prints to standard
+ * output. Nothing here asks the daemon.
+ */
+#ifndef DINST_DAEMON_VALUES_H
+#define DINST_DAEMON_VALUES_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { VALUE_TEXT = 40, VECTOR_SHOWN = 10 };
+
+/* "1.23 ms", "4.0 MiB", "1234 calls": at most VALUE_TEXT bytes. */
+void value_with_unit(double value, const char *unit, char *text);
+/* The same for a rate per second: "1.23 ms/s", "930 calls/s". */
+void rate_with_unit(double rate, const char *unit, char *text);
+/* True for units that have a nicer form than the number: ns, bytes. */
+bool unit_is_scaled(const char *unit);
+
+/* Value at fraction q of [[lo, hi, count], ...] between min and max; 0 where it is empty. */
+double buckets_quantile(json_t *buckets, double min, double max, double q);
+/* Buckets that came since `before`, as a new array. */
+json_t *buckets_since(json_t *now, json_t *before);
+
+/* The table of `read`, then each distribution as bars and each vector's top; `all` of it. */
+void values_print(json_t *rows, bool verbose);
+
+/* A history over time: `columns` wide, with characters that not every terminal has if `fine`. */
+void chart_print(json_t *row, size_t columns, bool fine);
+/* True if standard output takes UTF-8. */
+bool output_is_fine(void);
+
+#endif
