@@ -57,6 +57,21 @@ static int next_word(MDL_YYSTYPE *value, MDL_YYLTYPE *place, struct parser *p)
 #define yylex next_word
 
 static void mdl_yyerror(const struct mdl_place *place, struct parser *p, const char *message);
+
+/*
+ * True if nothing was opened in what an error made us skip: then the next error
+ * is one of its own, and worth telling.
+ */
+static bool skipped_flat(const struct parser *p)
+{
+	return p->braces == p->error_braces && p->codes == p->error_codes;
+}
+
+/* The same in front of a '*)', whose '(*' was skipped. */
+static bool skipped_code(const struct parser *p)
+{
+	return p->braces == p->error_braces && p->codes == p->error_codes + 1;
+}
 }
 
 %union {
@@ -148,8 +163,8 @@ item:
 |	constraint              { NEEDS(unit_add_constraint(p, $1)); }
 |	metric
 |	statement               { unit_add_statement(p, $1); }
-|	error ';'
-|	error '}'
+|	error ';'               { if (skipped_flat(p)) yyerrok; }
+|	error '}'               { if (skipped_flat(p)) yyerrok; }
 ;
 
 id:
@@ -190,10 +205,12 @@ list_parts:
 	%empty                  { NEEDS($$ = build_declaration(p, sizeof(*$$))); }
 |	list_parts ITEMS '{' list_items '}' ';'
 		{ $$ = $1; NEEDS(list_add_items(p, $$, &$4)); }
+|	list_parts ITEMS '{' error '}' ';'
+		{ $$ = $1; }
 |	list_parts flavor       { $$ = $1; }
 |	list_parts LIBRARY id ';'
 		{ $$ = $1; list_set_library(p, $$, &@3, $3); }
-|	list_parts error ';'    { $$ = $1; }
+|	list_parts error ';'    { $$ = $1; if (skipped_flat(p)) yyerrok; }
 ;
 
 list_items:
@@ -226,6 +243,10 @@ constraint:
 			$$->type = $7;
 			$$->body = $8;
 		}
+|	CONSTRAINT id error block
+		{ NEEDS($$ = build_constraint(p, &@2, $2, MDL_AS_WRITTEN, &@2, "/Code", MDL_FLAG)); }
+|	CONSTRAINT id extent PATH error block
+		{ NEEDS($$ = build_constraint(p, &@2, $2, $3, &@4, $4, MDL_FLAG)); }
 ;
 
 extent:
@@ -269,7 +290,10 @@ attributes:
 		{ $$ = $1; NEEDS(metric_add_use(p, $$, &$2->place, $2->name, $2)); }
 |	attributes extent BASE IS extent vartype block
 		{ $$ = $1; metric_set_base(p, $$, &@3, $2, &@5, $5, $6, $7); }
-|	attributes error ';'            { $$ = $1; }
+|	attributes extent BASE IS error block
+		{ $$ = $1; $$->metric.base = $6; }
+|	attributes error block          { $$ = $1; }
+|	attributes error ';'            { $$ = $1; if (skipped_flat(p)) yyerrok; }
 ;
 
 /* ------------------------------------------------------------- statements */
@@ -292,7 +316,7 @@ statements:
 				$$.first = $2;
 			$$.last = $2;
 		}
-|	statements error CLOSE  { $$ = $1; }
+|	statements error CLOSE  { $$ = $1; if (skipped_code(p)) yyerrok; }
 ;
 
 statement:
@@ -374,7 +398,7 @@ codes:
 				$$.first = $2;
 			$$.last = $2;
 		}
-|	codes error ';'         { $$ = $1; }
+|	codes error ';'         { $$ = $1; if (skipped_flat(p)) yyerrok; }
 ;
 
 code:
@@ -468,6 +492,8 @@ static int yyreport_syntax_error(const yypcontext_t *context, struct parser *p)
 
 	for (int i = 0; i < count; i++)
 		names[i] = yysymbol_name(expected[i]);
+	p->error_braces = p->braces - (p->last_token == '{');
+	p->error_codes = p->codes - (p->last_token == OPEN);
 	if (token != YYSYMBOL_YYEMPTY && !p->failed)
 		unexpected(p, yypcontext_location(context), token == YYSYMBOL_YYEOF, names,
 			   count > 0 ? (size_t)count : 0);

@@ -110,6 +110,8 @@ struct parser {
 	/* the last word and the one before it, and where they ended */
 	int last_token, before_token;
 	struct mdl_place last_end, before_end;
+	/* how many '{' and '(*' were read, and how many of them before the last error */
+	unsigned braces, codes, error_braces, error_codes;
 	/* where the braces were opened that are not closed, for a text that ends too soon */
 	struct mdl_place open[OPEN_MOST];
 	unsigned open_count;

@@ -110,7 +110,7 @@ static void list_expected(const struct expected *x, char *text, size_t size)
 
 static void say_expected(const struct expected *x, char *text, size_t size)
 {
-	if (has(x, "metric"))
+	if (has(x, "metric") && !has(x, "a name"))
 		snprintf(text, size, "a metric, constraint, list or statement");
 	else if (has(x, "base") && !has(x, "a name"))
 		snprintf(text, size, "'base', or another attribute, or '}'");

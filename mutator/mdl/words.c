@@ -76,6 +76,12 @@ int lexer_took(struct parser *p, int token)
 		p->path_state = 2;
 	else if (p->path_state != 2 || (token != INCLUSIVE && token != EXCLUSIVE))
 		p->path_state = token == CONSTRAINT;
+	p->braces += token == '{';
+	p->codes += token == OPEN;
+	if (token == MDL_YYerror) {
+		p->error_braces = p->braces;
+		p->error_codes = p->codes;
+	}
 	p->before_token = p->last_token;
 	p->last_token = token;
 	p->before_end = p->last_end;
@@ -88,6 +94,12 @@ int lexer_took(struct parser *p, int token)
 bool lexer_wants_path(const struct parser *p)
 {
 	return p->path_state == 2;
+}
+
+bool lexer_behind_word(const struct parser *p)
+{
+	return p->last_token != 0 && p->last_end.line == p->comment.line &&
+	       p->last_end.column == p->comment.column;
 }
 
 static int fail(struct parser *p, int code)

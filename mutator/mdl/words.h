@@ -28,6 +28,8 @@ int lexer_string(struct parser *p, union MDL_YYSTYPE *value, const struct mdl_pl
 bool lexer_wants_path(const struct parser *p);
 void lexer_open(struct parser *p, const struct mdl_place *place);
 void lexer_close(struct parser *p);
+/* True if p->comment stands right behind a word, where a path was meant. */
+bool lexer_behind_word(const struct parser *p);
 /* A character that begins nothing. */
 void lexer_stray(struct parser *p, const struct mdl_place *place, unsigned char c);
 /* The keyword of a token, NULL if it is none. */
