@@ -100,6 +100,7 @@ static int64_t outer_own, outer_cpu, inner_wall, inner_cpu;
 KEEP void inner(int64_t ns)
 {
 	spin(ns);
+	asm volatile(""); /* no tail call */
 }
 
 KEEP void outer(int64_t ns)
@@ -210,6 +211,7 @@ KEEP void request(int64_t ns)
 		usleep(ns / 1000);
 	else
 		spin(ns);
+	asm volatile("");
 }
 
 /* Inside when the request comes. */
