@@ -65,12 +65,13 @@ static unsigned second(const struct arch_op *op)
 
 static int touch(struct scan *s, unsigned value, unsigned time)
 {
-	struct interval *i = &s->intervals[value];
+	struct interval *i;
 
 	if (value > s->p->values || value > ARCH_PROGRAM_VALUES)
 		return ARCH_REFUSED;
 	if (!value)
 		return ARCH_OK;
+	i = &s->intervals[value];
 	if (time < i->start)
 		i->start = (uint16_t)time;
 	if (time > i->end)
@@ -131,10 +132,11 @@ static bool agrees(const struct scan *s, unsigned at, unsigned n, unsigned value
 {
 	const struct arch_op *op = &s->p->ops[at];
 	const struct register_wish *w = &s->wishes[at];
-	const struct interval *i = &s->intervals[value];
+	const struct interval *i;
 
 	if (value == TEMP)
 		return false;
+	i = &s->intervals[value];
 	if (i->start == 2 * at + 1)
 		return (result(op) == value && w->result_in == n + 1) ||
 		       (second(op) == value && w->second_in == n + 1);
