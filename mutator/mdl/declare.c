@@ -82,7 +82,7 @@ bool unit_add_list(struct parser *p, struct mdl_list *list, const struct mdl_pla
 		if (number == (list->element == MDL_OF_INTEGERS))
 			continue;
 		parser_error(p, &list->items[i]->place, "an item of this list is a %s, not a %s",
-			     number ? "string" : "number", number ? "number" : "string");
+			     number ? "number" : "string", number ? "string" : "number");
 	}
 	if (p->last_list)
 		p->last_list->next = list;
