@@ -40,7 +40,8 @@ struct taking {
 
 /* ------------------------------------------------------------------ ranges */
 
-void stack_ranges_mark(struct stack_range *ranges, size_t count, taddr_t value)
+/* Number of the range that contains `value`, or `count`. */
+static size_t range_of(const struct stack_range *ranges, size_t count, taddr_t value)
 {
 	size_t lo = 0, hi = count;
 
@@ -52,8 +53,15 @@ void stack_ranges_mark(struct stack_range *ranges, size_t count, taddr_t value)
 		else
 			hi = middle;
 	}
-	if (lo < count && ranges[lo].lo <= value)
-		ranges[lo].hit = true;
+	return lo < count && ranges[lo].lo <= value ? lo : count;
+}
+
+void stack_ranges_mark(struct stack_range *ranges, size_t count, taddr_t value)
+{
+	size_t at = range_of(ranges, count, value);
+
+	if (at < count)
+		ranges[at].hit = true;
 }
 
 size_t stack_ranges_hits(const struct stack_range *ranges, size_t count)
@@ -446,4 +454,54 @@ size_t snapshot_scan(const struct snapshot *shot, struct stack_range *ranges, si
 size_t snapshot_scan_stacks(const struct snapshot *shot, struct stack_range *ranges, size_t count)
 {
 	return scan(shot, false, ranges, count);
+}
+
+static bool region_touches(const struct stack_region *r, taddr_t lo, taddr_t hi,
+			   const struct stack_range *ranges, size_t count)
+{
+	const taddr_t lowest = ranges[0].lo, width = ranges[count - 1].hi - lowest;
+
+	for (taddr_t at = lo; at + WORD <= hi; at += WORD) {
+		taddr_t word;
+
+		memcpy(&word, r->bytes + (at - r->lo), sizeof(word));
+		if (word - lowest < width && range_of(ranges, count, word) < count)
+			return true;
+	}
+	return false;
+}
+
+static bool thread_touches(const struct snapshot *shot, const struct stack_shot *thread,
+			   const struct stack_range *ranges, size_t count)
+{
+	uint64_t value;
+
+	for (unsigned number = 0; arch_dwarf_register(&thread->regs, number, &value); number++)
+		if (range_of(ranges, count, value) < count)
+			return true;
+	for (size_t i = 0; i < thread->span_count; i++) {
+		const struct stack_span *span = &thread->spans[i];
+		size_t at = region_index(shot, span->lo);
+
+		for (; at < shot->region_count && shot->regions[at].lo < span->hi; at++) {
+			const struct stack_region *r = &shot->regions[at];
+			taddr_t lo = r->lo > span->lo ? r->lo : span->lo;
+			taddr_t hi = r->hi < span->hi ? r->hi : span->hi;
+
+			if (region_touches(r, lo, hi, ranges, count))
+				return true;
+		}
+	}
+	return thread->partial;
+}
+
+bool snapshot_touches(const struct snapshot *shot, pid_t tid, const struct stack_range *ranges,
+		      size_t count)
+{
+	bool touches = false;
+
+	for (size_t i = 0; i < shot->thread_count && !touches && count; i++)
+		if (shot->threads[i].tid == tid)
+			touches = thread_touches(shot, &shot->threads[i], ranges, count);
+	return touches;
 }

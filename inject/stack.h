@@ -67,4 +67,36 @@ size_t snapshot_walk(const struct snapshot *shot, stack_home home, void *arg,
 size_t snapshot_backtrace(const struct snapshot *shot, pid_t tid, stack_home home, void *arg,
 			  taddr_t *pcs, size_t max, bool *complete);
 
+/*
+ * False if nothing in the thread's registers and live stacks is in one of the
+ * ranges, its program counter included. Sets no `hit`.
+ */
+bool snapshot_touches(const struct snapshot *shot, pid_t tid, const struct stack_range *ranges,
+		      size_t count);
+
+/* ------------------------------------------------------------- frames */
+
+/* A frame as a walk sees it. */
+struct stack_frame {
+	taddr_t pc;	/* where it is or will be gone on; in our own code: as it stands */
+	taddr_t home;	/* the same in the target's own code */
+	taddr_t sp;	/* its stack pointer there, with what we have pushed taken off */
+	bool returns;	/* pc is a return address */
+	bool is_inside; /* pc is in our own code */
+};
+
+struct stack_walk; /* opaque; for all threads of one snapshot, one after the other */
+
+/* `home` as above. DINST_NO_MEMORY. Given back with stack_walk_end(). */
+int stack_walk_begin(const struct snapshot *shot, stack_home home, void *arg,
+		     struct stack_walk **out, struct dinst_error *e);
+void stack_walk_end(struct stack_walk *walk);
+
+/*
+ * Calls seen() for each frame of the thread, innermost first; false from it ends
+ * the walk. True: the start of the thread was reached, by unwind tables alone.
+ */
+bool stack_walk_thread(struct stack_walk *walk, pid_t tid,
+		       bool (*seen)(void *arg, const struct stack_frame *frame), void *arg);
+
 #endif

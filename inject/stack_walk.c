@@ -13,6 +13,7 @@
  */
 #include <libunwind.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "inject/stack_snapshot.h"
@@ -30,7 +31,7 @@ extern int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t as, unw_word_t ip
 					      int need_unwind_info, void *arg);
 
 /* One walker serves all threads of a snapshot, one after the other. */
-struct walker {
+struct stack_walk {
 	const struct snapshot *shot;
 	struct unwind_memory memory;
 	unw_addr_space_t space;
@@ -42,15 +43,15 @@ struct walker {
 	bool guessed;		/* a table was missing: libunwind goes by guesses */
 };
 
-/* Called for each frame: where it is, and where it counts as being. False ends the walk. */
-typedef bool (*frame_seen)(void *arg, taddr_t pc, taddr_t home_pc);
+/* Called for each frame; false ends the walk. */
+typedef bool (*frame_seen)(void *arg, const struct stack_frame *frame);
 
 /* --------------------------------------------------- libunwind's accessors */
 
 static int find_proc_info(unw_addr_space_t space, unw_word_t ip, unw_proc_info_t *info, int need,
 			  void *arg)
 {
-	struct walker *w = arg;
+	struct stack_walk *w = arg;
 	const struct unwind_table *table = unwind_find(&w->memory, ip);
 	unw_dyn_info_t di;
 	int result;
@@ -91,7 +92,7 @@ static int get_dyn_info_list_addr(unw_addr_space_t space, unw_word_t *address, v
 static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *value, int write,
 		      void *arg)
 {
-	struct walker *w = arg;
+	struct stack_walk *w = arg;
 	const uint8_t *bytes;
 
 	(void)space;
@@ -109,7 +110,7 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
 static int access_reg(unw_addr_space_t space, unw_regnum_t number, unw_word_t *value, int write,
 		      void *arg)
 {
-	struct walker *w = arg;
+	struct stack_walk *w = arg;
 
 	(void)space;
 	if (write || number < 0 || (unsigned)number >= w->register_count)
@@ -149,7 +150,8 @@ static int get_proc_name(unw_addr_space_t space, unw_word_t address, char *name,
 	return -UNW_ENOINFO;
 }
 
-static bool walker_init(struct walker *w, const struct snapshot *shot, stack_home home, void *arg)
+static bool walker_init(struct stack_walk *w, const struct snapshot *shot, stack_home home,
+			void *arg)
 {
 	unw_accessors_t accessors = {
 		.find_proc_info = find_proc_info,
@@ -177,7 +179,7 @@ static bool walker_init(struct walker *w, const struct snapshot *shot, stack_hom
 	return true;
 }
 
-static void walker_release(struct walker *w)
+static void walker_release(struct stack_walk *w)
 {
 	unw_destroy_addr_space(w->space);
 	unwind_memory_release(&w->memory);
@@ -186,25 +188,27 @@ static void walker_release(struct walker *w)
 /* -------------------------------------------------------------------- walk */
 
 /*
- * If the frame in w->registers is in our own code, makes it the frame that
- * stands for it. *pc is what it was, *home_pc what it is.
+ * The frame in w->registers; if it is in our own code they become those of the
+ * frame that stands for it.
  */
-static bool go_home(struct walker *w, taddr_t *pc, taddr_t *home_pc)
+static struct stack_frame go_home(struct stack_walk *w)
 {
+	struct stack_frame frame = {.pc = w->registers[UNW_REG_IP]};
 	size_t pushed = 0;
 
-	*pc = *home_pc = w->registers[UNW_REG_IP];
-	if (!w->home || !w->home(w->home_arg, *pc, home_pc, &pushed)) {
-		*home_pc = *pc;
-		return false;
+	frame.is_inside = w->home && w->home(w->home_arg, frame.pc, &frame.home, &pushed);
+	if (frame.is_inside) {
+		w->registers[UNW_REG_IP] = frame.home;
+		w->registers[UNW_REG_SP] += pushed;
+	} else {
+		frame.home = frame.pc;
 	}
-	w->registers[UNW_REG_IP] = *home_pc;
-	w->registers[UNW_REG_SP] += pushed;
-	return true;
+	frame.sp = w->registers[UNW_REG_SP];
+	return frame;
 }
 
 /* Takes over the cursor's frame, to start there again. */
-static bool save_frame(struct walker *w, unw_cursor_t *cursor)
+static bool save_frame(struct stack_walk *w, unw_cursor_t *cursor)
 {
 	unw_word_t value;
 
@@ -219,19 +223,20 @@ static bool save_frame(struct walker *w, unw_cursor_t *cursor)
  * from a frame in our own code, which is in w->registers then, 0 at the end of
  * the thread's stack, -1 where it is lost or was told to end.
  */
-static int walk_piece(struct walker *w, size_t *frames, frame_seen seen, void *arg)
+static int walk_piece(struct stack_walk *w, size_t *frames, frame_seen seen, void *arg)
 {
-	taddr_t pc, home_pc, again;
+	struct stack_frame frame = go_home(w);
 	unw_cursor_t cursor;
+	unw_word_t ip, sp;
 	size_t pushed;
-	unw_word_t ip;
+	taddr_t again;
 	int result;
 
-	go_home(w, &pc, &home_pc);
-	if (!seen(arg, pc, home_pc) || unw_init_remote(&cursor, w->space, w))
+	if (!seen(arg, &frame) || unw_init_remote(&cursor, w->space, w))
 		return -1;
 	while (++*frames < FRAMES_MAX) {
 		w->guessed = false;
+		frame.returns = unw_is_signal_frame(&cursor) <= 0;
 		result = unw_step(&cursor);
 		if (result < 0 || w->guessed)
 			return -1;
@@ -240,14 +245,20 @@ static int walk_piece(struct walker *w, size_t *frames, frame_seen seen, void *a
 		/* A signal handler interrupted our own code. */
 		if (w->home && w->home(w->home_arg, ip, &again, &pushed))
 			return save_frame(w, &cursor) ? 1 : -1;
-		if (!seen(arg, ip, ip))
+		if (unw_get_reg(&cursor, UNW_REG_SP, &sp))
+			return -1;
+		frame.pc = frame.home = ip;
+		frame.sp = sp;
+		frame.is_inside = false;
+		if (!seen(arg, &frame))
 			return -1;
 	}
 	return -1;
 }
 
 /* Returns true if the start of the thread was reached. */
-static bool walk(struct walker *w, const struct stack_shot *thread, frame_seen seen, void *arg)
+static bool walk_thread(struct stack_walk *w, const struct stack_shot *thread, frame_seen seen,
+			void *arg)
 {
 	size_t frames = 0;
 	int result;
@@ -270,12 +281,12 @@ struct marking {
 	size_t count;
 };
 
-static bool mark_frame(void *arg, taddr_t pc, taddr_t home_pc)
+static bool mark_frame(void *arg, const struct stack_frame *frame)
 {
 	struct marking *m = arg;
 
-	stack_ranges_mark(m->ranges, m->count, pc);
-	stack_ranges_mark(m->ranges, m->count, home_pc);
+	stack_ranges_mark(m->ranges, m->count, frame->pc);
+	stack_ranges_mark(m->ranges, m->count, frame->home);
 	return true;
 }
 
@@ -283,14 +294,14 @@ size_t snapshot_walk(const struct snapshot *shot, stack_home home, void *arg,
 		     struct stack_range *ranges, size_t count)
 {
 	struct marking m = {ranges, count};
-	struct walker w;
+	struct stack_walk w;
 
 	if (!count)
 		return 0;
 	if (!walker_init(&w, shot, home, arg))
 		return snapshot_scan(shot, ranges, count);
 	for (size_t i = 0; i < shot->thread_count; i++)
-		if (!walk(&w, &shot->threads[i], mark_frame, &m))
+		if (!walk_thread(&w, &shot->threads[i], mark_frame, &m))
 			snapshot_scan_thread(shot, &shot->threads[i], true, ranges, count);
 	walker_release(&w);
 	return stack_ranges_hits(ranges, count);
@@ -301,14 +312,13 @@ struct collecting {
 	size_t used, max;
 };
 
-static bool collect_frame(void *arg, taddr_t pc, taddr_t home_pc)
+static bool collect_frame(void *arg, const struct stack_frame *frame)
 {
 	struct collecting *c = arg;
 
-	(void)pc;
 	if (c->used == c->max)
 		return false;
-	c->pcs[c->used++] = home_pc;
+	c->pcs[c->used++] = frame->home;
 	return true;
 }
 
@@ -316,14 +326,44 @@ size_t snapshot_backtrace(const struct snapshot *shot, pid_t tid, stack_home hom
 			  taddr_t *pcs, size_t max, bool *complete)
 {
 	struct collecting c = {pcs, 0, max};
-	struct walker w;
+	struct stack_walk w;
 
 	*complete = false;
 	if (!walker_init(&w, shot, home, arg))
 		return 0;
 	for (size_t i = 0; i < shot->thread_count; i++)
 		if (shot->threads[i].tid == tid)
-			*complete = walk(&w, &shot->threads[i], collect_frame, &c);
+			*complete = walk_thread(&w, &shot->threads[i], collect_frame, &c);
 	walker_release(&w);
 	return c.used;
+}
+
+int stack_walk_begin(const struct snapshot *shot, stack_home home, void *arg,
+		     struct stack_walk **out, struct dinst_error *e)
+{
+	struct stack_walk *w = malloc(sizeof(*w));
+
+	if (!w || !walker_init(w, shot, home, arg)) {
+		free(w);
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for a walk of the stacks");
+	}
+	*out = w;
+	return DINST_OK;
+}
+
+void stack_walk_end(struct stack_walk *walk)
+{
+	if (walk)
+		walker_release(walk);
+	free(walk);
+}
+
+bool stack_walk_thread(struct stack_walk *walk, pid_t tid, frame_seen seen, void *arg)
+{
+	bool complete = false;
+
+	for (size_t i = 0; i < walk->shot->thread_count; i++)
+		if (walk->shot->threads[i].tid == tid)
+			complete = walk_thread(walk, &walk->shot->threads[i], seen, arg);
+	return complete;
 }

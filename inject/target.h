@@ -112,6 +112,12 @@ int stop_store_regs(struct stop *s, struct dinst_error *e);
 bool stop_in_sequence(struct stop *s, const struct stop_thread *thread, taddr_t *abort_pc);
 bool stop_leave_sequence(struct stop *s, struct stop_thread *thread);
 
+/*
+ * True if no seccomp filter of any thread does anything about this system call.
+ * False also where filters cannot be read (which needs CAP_SYS_ADMIN).
+ */
+bool stop_may_call(struct stop *s, long number, const long arguments[6]);
+
 struct stop_options {
 	unsigned deadline_us; /* 0: 20 ms and 0.2 ms a thread; doubled at each new try
 				 where a thread was only waiting for a CPU */

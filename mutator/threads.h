@@ -111,7 +111,9 @@ int threads_read_word(struct session *s, uint32_t offset,
 
 /*
  * True if code in the target may make the system calls that programs are made
- * of (clock_gettime, process_vm_readv, getpid): no seccomp filter kills for one.
+ * of (clock_gettime, process_vm_readv, getpid): no seccomp filter does anything
+ * about one. A stop of its own where a thread has a filter. What the program may
+ * forbid itself later is not known.
  */
 int threads_may_call(struct session *s, struct dinst_error *e);
 

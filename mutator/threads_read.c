@@ -6,12 +6,12 @@
  * only what was seen the same before and after its total was read is added up.
  * Everything read is outside input. Never stops or changes the target.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "inject/proc.h"
 #include "inject/tasks.h"
 #include "mutator/threads_private.h"
 
@@ -168,14 +168,12 @@ static uint64_t clock_of(clockid_t clock)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* CPU time of another process's thread in ns: /proc/PID/task/TID/schedstat, as of the last tick. */
+/* CPU time of another process's thread in ns, as of the last tick. */
 static uint64_t thread_time(pid_t pid, uint32_t own)
 {
-	unsigned long long ns = 0;
+	struct proc_usage usage;
 	size_t count = 0;
 	pid_t tid = (pid_t)own, *tids;
-	char path[64];
-	FILE *f;
 
 	if (task_own_id(pid, tid) != (pid_t)own) {
 		/* It is in a namespace of its own. */
@@ -185,14 +183,8 @@ static uint64_t thread_time(pid_t pid, uint32_t own)
 				tid = tids[i];
 		free(tids);
 	}
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)pid, (int)tid);
-	f = fopen(path, "re");
-	if (!f)
-		return 0;
-	if (fscanf(f, "%llu", &ns) != 1)
-		ns = 0;
-	fclose(f);
-	return ns;
+	proc_usage_read(tid, &usage);
+	return usage.known ? usage.run_ns : 0;
 }
 
 static uint64_t process_time(pid_t pid)

@@ -26,7 +26,7 @@ bool threads_tables_read(struct tables *b, const struct threads *t, const struct
 	*b = (struct tables){.threads = t, .target = target};
 	b->keys = malloc(keys);
 	b->owners = malloc(owners);
-	b->record = malloc(sizeof(*b->record));
+	b->record = calloc(1, sizeof(*b->record));
 	if (b->keys && b->owners && b->record &&
 	    target_read_some(target, t->area + pair_keys(), b->keys, keys) == keys &&
 	    target_read_some(target, t->area + pair_owners(t->shift), b->owners, owners) == owners)
@@ -42,8 +42,9 @@ taddr_t threads_record_address(const struct threads *t, size_t number)
 
 bool threads_record_read(struct tables *b, size_t number)
 {
-	const size_t size = sizeof(*b->record);
+	const size_t size = offsetof(struct pair_record, words) + threads_shared(b->threads)->words;
 
+	/* What was never given out is not touched, not even by reading. */
 	if (target_read_some(b->target, threads_record_address(b->threads, number), b->record,
 			     size) != size)
 		return false;

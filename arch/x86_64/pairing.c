@@ -412,8 +412,9 @@ static void emit_leave_routine(struct arch_buf *out, const struct arch_pairing *
 	pairing_emit_find(out, spec, &orphan);
 	asm_op_reg(out, false, ASM_XOR_STORE, R11, R11);
 	emit_is_home(out, &elsewhere);
-	emit_leave_home(out, spec, &orphan, &judge);
+	emit_leave_home(out, spec, &elsewhere, &judge);
 
+	/* What was entered before it could be known (catch-up) may be there, too. */
 	asm_place(out, &elsewhere);
 	emit_look(out, &hit);
 	asm_place(out, &orphan);

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * catch_up.c - activations that were there before a request.
+ *
+ * In the stop in which a request goes in: whose frames are on the stacks of the
+ * threads, by unwind tables, and what the request would have done at their
+ * entries. A thread whose stack cannot be walked to its start is left as it is:
+ * its exits find no entry, and change nothing.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutator/body.h"
+#include "mutator/catch_up.h"
+
+enum { ACTIVATIONS_MAX = 4096 }; /* of one thread; its record has room for fewer */
+
+struct catching {
+	struct session *session;
+	struct stop *stop;
+	const struct threads_function **sorted; /* by start */
+	size_t function_count;
+	const struct threads_late *late;
+	size_t late_count;
+	uint8_t *known; /* by number: paired before, and among the functions */
+	struct stack_range *ranges;
+	size_t range_count;
+	struct snapshot *shot;
+	struct stack_walk *walk;
+	struct tables tables;
+
+	/* Of the thread that is looked at. */
+	struct activation *found;
+	size_t count;
+	long open; /* number of the one whose stack pointer the next frame tells; -1 */
+	bool in_use;
+};
+
+/* ------------------------------------------------------------- functions */
+
+static int by_start(const void *a, const void *b)
+{
+	const struct threads_function *x = *(const struct threads_function *const *)a;
+	const struct threads_function *y = *(const struct threads_function *const *)b;
+
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static int by_lo(const void *a, const void *b)
+{
+	const struct stack_range *x = a, *y = b;
+
+	return x->lo < y->lo ? -1 : x->lo > y->lo;
+}
+
+static const struct threads_function *function_at(const struct catching *c, taddr_t pc)
+{
+	size_t lo = 0, hi = c->function_count;
+
+	while (lo < hi) {
+		size_t middle = (lo + hi) / 2;
+
+		if (c->sorted[middle]->start <= pc)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	return lo && pc < c->sorted[lo - 1]->end ? c->sorted[lo - 1] : NULL;
+}
+
+/* ------------------------------------------------------- where a thread is */
+
+static const struct site *site_in(const struct site *site, taddr_t pc)
+{
+	const bool inside = pc - site->base < site->base_size ||
+			    (site->head && body_contains(site->head, pc)) ||
+			    (site->body && body_contains(site->body, pc));
+
+	return inside ? site : NULL;
+}
+
+/* The site that the pc in our own code belongs to. */
+static const struct site *site_of(const struct session *s, taddr_t pc)
+{
+	for (const struct body *b = s->spent; b; b = b->next)
+		if (body_contains(b, pc))
+			return b->site;
+	for (size_t n = 0; n < s->site_buckets; n++)
+		for (const struct site *site = s->site_hash[n]; site; site = site->next_hash)
+			if (site_in(site, pc))
+				return site;
+	for (const struct site *site = s->retired; site; site = site->next_queued)
+		if (site_in(site, pc))
+			return site;
+	return NULL;
+}
+
+/* What is linked to the function's exits from `home` on runs in new code only. */
+static bool leaves_unseen(const struct site *site, uint32_t id, taddr_t home)
+{
+	struct arch_insn insns[WINDOW_INSNS_MAX];
+	const size_t count = site_instructions(site, insns);
+
+	for (const struct link *l = site->first_link; l; l = l->next)
+		if (l->kind == POINT_EXIT && l->snippet.pair == id && l->insn < count &&
+		    insns[l->insn].address >= home)
+			return true;
+	return false;
+}
+
+/*
+ * True if the frame is one of an activation whose entry was not seen and whose
+ * exit will be. At its first instruction it has not entered, unless it stands in
+ * code that leads past the entry.
+ */
+static bool is_alive(const struct catching *c, const struct stack_frame *frame,
+		     const struct threads_function *f)
+{
+	const struct site *site;
+
+	if (frame->returns)
+		return true;
+	if (!frame->is_inside)
+		return frame->home >= f->body;
+	site = site_of(c->session, frame->pc);
+	if (!site)
+		return false;
+	/* At its switch, which leads to where the entry is. */
+	if (site->head && frame->pc == site->head->code)
+		return frame->home > f->start;
+	if (site->body && body_contains(site->body, frame->pc))
+		return frame->home > f->start;
+	return !leaves_unseen(site, f->id, frame->home);
+}
+
+/* Frames come innermost first; where the caller's stack is says where the callee's began. */
+static bool look_at_frame(void *arg, const struct stack_frame *frame)
+{
+	struct catching *c = arg;
+	const struct threads_function *f =
+		function_at(c, frame->returns ? frame->home - 1 : frame->home);
+
+	if (c->open >= 0)
+		c->found[c->open].sp = frame->sp - arch_call_pushes;
+	c->open = -1;
+	c->in_use |= frame->is_inside;
+	if (!f || !is_alive(c, frame, f))
+		return true;
+	if (c->count == ACTIVATIONS_MAX)
+		return false;
+	c->open = (long)c->count;
+	c->found[c->count++] = (struct activation){
+		.call = frame->returns ? frame->pc : 0,
+		.id = f->id,
+		.fresh = f->fresh,
+	};
+	return true;
+}
+
+/* -------------------------------------------------------------- one thread */
+
+static int outermost_first(const void *a, const void *b)
+{
+	const struct activation *x = a, *y = b;
+
+	return x->sp > y->sp ? -1 : x->sp < y->sp;
+}
+
+static bool has(const struct catching *c, uint64_t tag)
+{
+	for (size_t i = 0; i < c->count; i++)
+		if (pair_tag(c->found[i].sp, c->found[i].id) == tag)
+			return true;
+	return false;
+}
+
+static void add_known(struct catching *c, const struct pair_entry *entry)
+{
+	const uint32_t id = entry->tag & PAIR_ID_MASK;
+
+	if (!entry->tag || !c->known[id] || c->count == ACTIVATIONS_MAX || has(c, entry->tag))
+		return;
+	c->found[c->count++] = (struct activation){.sp = entry->tag >> PAIR_ID_BITS, .id = id};
+}
+
+/*
+ * What the record has of functions that were paired before. What is below the
+ * thread's stack pointer on its own stack has ended, and where the stack was
+ * walked, what is there and was not seen.
+ */
+static void add_recorded(struct catching *c, taddr_t sp, bool walked)
+{
+	const struct pair_record *record = c->tables.record;
+	const uint64_t here = sp << PAIR_ID_BITS;
+	const bool at_home = here - record->lo < record->size;
+
+	for (size_t i = 0; !walked && i < record->depth / sizeof(struct pair_entry); i++)
+		if (!at_home || record->home[i].tag >= here)
+			add_known(c, &record->home[i]);
+	for (size_t i = 0; i < PAIR_OTHER; i++)
+		add_known(c, &record->other[i]);
+}
+
+/* True if a program was run. */
+static bool run_late(const struct catching *c, const struct late_record *r)
+{
+	bool ran = false;
+
+	for (size_t i = 0; i < c->count; i++) {
+		const struct activation *a = &c->found[i];
+
+		for (size_t n = 0; a->entry && n < c->late_count; n++) {
+			const struct threads_late *late = &c->late[n];
+
+			if (late->id == a->id && (!late->call || late->call == a->call))
+				ran |= late_run(r, a, late->program);
+		}
+		ran |= a->entry && a->fresh;
+	}
+	return ran;
+}
+
+/* True if its stack was walked to its start, or need not be. */
+static bool walk_thread(struct catching *c, const struct stop_thread *t)
+{
+	c->count = 0;
+	c->open = -1;
+	c->in_use = false;
+	if (!c->walk || !snapshot_touches(c->shot, t->tid, c->ranges, c->range_count))
+		return true;
+	if (stack_walk_thread(c->walk, t->tid, look_at_frame, c)) {
+		/* Nobody called the outermost frame. */
+		if (c->open >= 0)
+			c->count--;
+		return true;
+	}
+	c->count = 0;
+	return false;
+}
+
+static void catch_up_thread(struct catching *c, const struct stop_thread *t, size_t *threads,
+			    size_t *unwalked)
+{
+	const bool walked = walk_thread(c, t);
+	struct late_record r = {.stop = c->stop, .session = c->session, .tables = &c->tables};
+
+	*unwalked += !walked;
+	r.in_use = !walked || c->in_use || place_at(c->session, arch_pc(&t->regs));
+	if (!late_record_find(&r, t, c->count != 0))
+		return;
+	add_recorded(c, arch_sp(&t->regs), walked && c->walk);
+	if (!c->count)
+		return;
+	qsort(c->found, c->count, sizeof(*c->found), outermost_first);
+	if (late_record_enter(&r, c->found, c->count) && run_late(c, &r))
+		++*threads;
+}
+
+/* -------------------------------------------------------------------- all */
+
+static size_t count_places(const struct session *s)
+{
+	size_t count = 0;
+
+	for (const struct place *p = s->places; p; p = p->next)
+		count++;
+	return count;
+}
+
+/* Where a word on a stack says that the stack must be walked. */
+static bool collect_ranges(struct catching *c)
+{
+	c->ranges = calloc(c->function_count + count_places(c->session) + 1, sizeof(*c->ranges));
+	if (!c->ranges)
+		return false;
+	for (size_t i = 0; i < c->function_count; i++)
+		c->ranges[c->range_count++] =
+			(struct stack_range){/* A call may be the last instruction. */
+					     .lo = c->sorted[i]->start,
+					     .hi = c->sorted[i]->end + 1};
+	for (const struct place *p = c->session->places; p; p = p->next)
+		c->ranges[c->range_count++] = (struct stack_range){
+			.lo = p->arena->code, .hi = p->arena->code + p->arena->code_size};
+	qsort(c->ranges, c->range_count, sizeof(*c->ranges), by_lo);
+	/* They must not overlap. */
+	for (size_t i = 1; i < c->range_count; i++)
+		if (c->ranges[i - 1].hi > c->ranges[i].lo)
+			c->ranges[i - 1].hi = c->ranges[i].lo;
+	return true;
+}
+
+static bool is_call(const struct catching *c)
+{
+	for (size_t i = 0; i < c->late_count; i++)
+		if (c->late[i].call)
+			return true;
+	return false;
+}
+
+static int prepare(struct catching *c, const struct threads_function *functions,
+		   struct dinst_error *e)
+{
+	bool walk = is_call(c);
+	int status = 0;
+
+	c->sorted = calloc(c->function_count + 1, sizeof(const struct threads_function *));
+	c->known = calloc(PAIR_ID_MASK + 1, 1);
+	c->found = calloc(ACTIVATIONS_MAX, sizeof(*c->found));
+	if (!c->sorted || !c->known || !c->found)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	for (size_t i = 0; i < c->function_count; i++) {
+		c->sorted[i] = &functions[i];
+		c->known[functions[i].id & PAIR_ID_MASK] |= !functions[i].fresh;
+		walk |= functions[i].fresh;
+	}
+	qsort(c->sorted, c->function_count, sizeof(const struct threads_function *), by_start);
+	if (!threads_tables_read(&c->tables, c->session->threads, stop_target(c->stop)))
+		return dinst_fail(e, DINST_FAILED, "the per-thread state of %d cannot be read",
+				  (int)target_pid(stop_target(c->stop)));
+	if (!walk)
+		return 0;
+	if (!collect_ranges(c))
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	status = snapshot_take(c->stop, &c->shot, e);
+	if (status >= 0)
+		status = stack_walk_begin(c->shot, site_home, c->session, &c->walk, e);
+	return status;
+}
+
+static void release(struct catching *c)
+{
+	stack_walk_end(c->walk);
+	snapshot_free(c->shot);
+	threads_tables_release(&c->tables);
+	free(c->ranges);
+	free(c->found);
+	free(c->known);
+	free(c->sorted);
+}
+
+int threads_catch_up(struct session *s, struct stop *stop, const struct threads_function *functions,
+		     size_t function_count, const struct threads_late *late, size_t late_count,
+		     size_t *threads, size_t *unwalked, struct dinst_error *e)
+{
+	struct catching c = {
+		.session = s,
+		.stop = stop,
+		.function_count = function_count,
+		.late = late,
+		.late_count = late_count,
+	};
+	int status;
+
+	*threads = *unwalked = 0;
+	if (!function_count || !s->threads || !s->threads->area)
+		return 0;
+	status = prepare(&c, functions, e);
+	for (size_t i = 0; status >= 0 && i < stop_thread_count(stop); i++) {
+		const struct stop_thread *t = stop_thread(stop, i);
+
+		if (!t->kernel_worker && !t->foreign && arch_is_native(&t->regs))
+			catch_up_thread(&c, t, threads, unwalked);
+	}
+	release(&c);
+	return status;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * catch_up.h - what catch_up*.c share: one thread of a stopped process that is
+ * brought to where it would be, had the request been there all the time.
+ */
+#ifndef DINST_MUTATOR_CATCH_UP_H
+#define DINST_MUTATOR_CATCH_UP_H
+
+#include "mutator/threads_private.h"
+
+/* An activation that was found: outermost first in lists. */
+struct activation {
+	taddr_t sp;    /* with which the function was entered (pairing.h) */
+	taddr_t call;  /* where it goes on: a return address, or 0 */
+	uint32_t id;   /* of the function */
+	bool fresh;    /* may be missing in the record */
+	taddr_t entry; /* address of its pair_entry; 0: not kept */
+};
+
+/* A record of a stopped thread. */
+struct late_record {
+	struct stop *stop;
+	struct session *session;
+	struct tables *tables;
+	taddr_t at; /* its address; 0: there is none */
+	size_t number;
+	taddr_t pointer; /* of the thread */
+	uint32_t own;	 /* its id as its C library has it */
+	pid_t tid;
+	bool in_use; /* code of ours that may hold places of it is interrupted */
+};
+
+/*
+ * catch_up_record.c: finds the thread's record; `make`: or makes one, as its own
+ * code would. False if there is none to be had.
+ */
+bool late_record_find(struct late_record *r, const struct stop_thread *thread, bool make);
+/*
+ * Makes sure that fresh activations are in the record, and sets `entry` of all
+ * that are. `a` is sorted, outermost first.
+ */
+bool late_record_enter(struct late_record *r, struct activation *a, size_t count);
+
+/* catch_up_run.c: runs the program for one activation, against the record. False if it could not. */
+bool late_run(const struct late_record *r, const struct activation *a,
+	      const struct arch_program *program);
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * catch_up_run.c - running programs for threads of a stopped process.
+ *
+ * The interpreter is arch_program_run(); here is what it cannot know: the
+ * thread's record, its clocks, counters and tables in our arenas. What a thread
+ * had at its function's entry is gone: a program that asks for it ends there.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "inject/proc.h"
+#include "inject/tasks.h"
+#include "mutator/catch_up.h"
+
+struct run {
+	const struct late_record *record;
+	const struct activation *activation;
+	bool failed; /* it asked for what is not there */
+};
+
+/* Our view of memory in an arena of the session; NULL: it is somewhere else. */
+static void *view(const struct run *run, taddr_t at, size_t size)
+{
+	for (const struct place *p = run->record->session->places; p; p = p->next) {
+		const struct arena *a = p->arena;
+
+		if (a->mode == ARENA_SHARED && !p->unmapped &&
+		    (at - a->data < a->data_size || at - a->code < a->code_size))
+			return heap_map(p->heap, at, size);
+	}
+	return NULL;
+}
+
+static bool load(void *arg, taddr_t address, uint64_t *word, size_t size)
+{
+	const struct run *run = arg;
+
+	*word = 0;
+	return size <= sizeof(*word) &&
+	       target_read_some(run->record->tables->target, address, word, size) == size;
+}
+
+static bool store(void *arg, taddr_t address, uint64_t word, size_t size)
+{
+	const struct run *run = arg;
+	struct dinst_error ignored = {0};
+
+	return size <= sizeof(word) &&
+	       stop_write(run->record->stop, address, &word, size, &ignored) >= 0;
+}
+
+/* ----------------------------------------------------------------- clocks */
+
+static uint64_t time_of(clockid_t clock)
+{
+	struct timespec now = {0};
+
+	clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static bool thread_time(const struct run *run, uint64_t *ns)
+{
+	struct proc_usage usage;
+
+	proc_usage_read(run->record->tid, &usage);
+	*ns = usage.run_ns;
+	return usage.known;
+}
+
+static bool clock_says(const struct run *run, uint64_t number, uint64_t *value)
+{
+	clockid_t clock;
+
+	switch (number) {
+	case ARCH_CLOCK_TICKS:
+		*value = arch_clock_ticks();
+		return true;
+	case ARCH_CLOCK_MONOTONIC:
+		*value = time_of(CLOCK_MONOTONIC);
+		return true;
+	case ARCH_CLOCK_THREAD:
+		return thread_time(run, value);
+	default:
+		if (clock_getcpuclockid(target_pid(run->record->tables->target), &clock))
+			return false;
+		*value = time_of(clock);
+		return true;
+	}
+}
+
+/* ------------------------------------------------------ counters and tables */
+
+/* The locked slot, which emitted code adds to by locked instructions. */
+static bool count(const struct run *run, taddr_t counter, uint64_t amount)
+{
+	for (const struct place *p = run->record->session->places; p; p = p->next) {
+		const struct arena *a = p->arena;
+		taddr_t slot = threads_locked_word(p, counter);
+		uint64_t word, *ours = view(run, slot, sizeof(*ours));
+
+		if (counter - a->data >= a->data_size)
+			continue;
+		if (ours) {
+			__atomic_fetch_add(ours, amount, __ATOMIC_RELAXED);
+			return true;
+		}
+		return load((void *)run, slot, &word, sizeof(word)) &&
+		       store((void *)run, slot, word + amount, sizeof(word));
+	}
+	return false;
+}
+
+/* As emitted code does it: the place of the key from 1 on, given one if there is room; 0: none. */
+static bool find(const struct run *run, const struct arch_op *op, uint64_t key, uint64_t *place)
+{
+	const size_t places = (size_t)1 << op->immediate;
+	struct arch_table *table =
+		view(run, op->number, sizeof(*table) + places * sizeof(table->keys[0]));
+	size_t at = arch_table_hash(key, (unsigned)op->immediate);
+
+	*place = 0;
+	if (!table || op->immediate <= 0 || key == UINT64_MAX)
+		return table != NULL;
+	for (unsigned i = 0; i < ARCH_TABLE_PROBE; i++, at = (at + 1) & (places - 1)) {
+		uint64_t there = __atomic_load_n(&table->keys[at], __ATOMIC_RELAXED);
+
+		if (!there && __atomic_compare_exchange_n(&table->keys[at], &there, key + 1, false,
+							  __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			there = key + 1;
+		if (there == key + 1) {
+			*place = at + 1;
+			return true;
+		}
+	}
+	__atomic_fetch_add(&table->full, 1, __ATOMIC_RELAXED);
+	return true;
+}
+
+static bool other(void *arg, const struct arch_op *op, uint64_t a, uint64_t b, uint64_t *result,
+		  uint64_t *second)
+{
+	struct run *run = arg;
+
+	*second = 0;
+	switch (op->kind) {
+	case ARCH_OP_RECORD:
+		*result = run->record->at;
+		return true;
+	case ARCH_OP_CLOCK:
+		return clock_says(run, op->number, result);
+	case ARCH_OP_COUNT:
+		return count(run, a + op->number, b);
+	case ARCH_OP_FIND:
+		return find(run, op, a, result);
+	case ARCH_OP_CPU:
+		*result = UINT64_MAX;
+		return true;
+	case ARCH_OP_THREAD:
+		*result = run->record->own;
+		return true;
+	case ARCH_OP_PROCESS:
+		*result = (uint64_t)task_own_id(target_pid(run->record->tables->target),
+						target_pid(run->record->tables->target));
+		return true;
+	default:
+		run->failed = true;
+		return false;
+	}
+}
+
+bool late_run(const struct late_record *r, const struct activation *a,
+	      const struct arch_program *program)
+{
+	uint64_t values[ARCH_PROGRAM_VALUES + 1] = {0};
+	struct run run = {.record = r, .activation = a};
+	const struct arch_machine machine = {
+		.arg = &run, .load = load, .store = store, .other = other};
+
+	if (program->values > ARCH_PROGRAM_VALUES)
+		return false;
+	values[ARCH_VALUE_ACTIVATION] = a->entry;
+	return arch_program_run(program, &machine, values);
+}
