@@ -195,13 +195,14 @@ static bool die_of(const struct type *type, Dwarf_Die *die)
 
 void type_target(const struct type *type, struct type *out)
 {
+	const struct type from = *type; /* which may be *out */
 	Dwarf_Die die;
 
 	*out = (struct type){0};
-	if ((type->kind == TYPE_POINTER || type->kind == TYPE_ARRAY) && die_of(type, &die))
-		types_from_die(type->image, &die, out);
-	else if (type->kind == TYPE_BY_REFERENCE) {
-		*out = *type;
+	if ((from.kind == TYPE_POINTER || from.kind == TYPE_ARRAY) && die_of(&from, &die)) {
+		types_from_die(from.image, &die, out);
+	} else if (from.kind == TYPE_BY_REFERENCE) {
+		*out = from;
 		out->kind = TYPE_STRUCT;
 	}
 	if (out->kind == TYPE_VOID)

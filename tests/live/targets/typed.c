@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * typed.c - a target whose arguments, results and globals are of every type
+ * that the psABI passes in a way of its own; what is passed is known to the tests.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define KEEP __attribute__((noinline, noclone, used, externally_visible))
+
+enum colour { RED, GREEN = 7, BLUE = -3 };
+
+struct pair {
+	int32_t x;
+	int16_t y;
+	uint8_t z;
+};
+
+struct mixed {
+	double d;
+	int64_t i;
+};
+
+struct floats {
+	float a, b, c;
+};
+
+struct large {
+	int64_t words[3];
+	int32_t last;
+};
+
+struct node {
+	struct node *next;
+	int32_t value;
+	unsigned low : 3, high : 5;
+	int sign : 4;
+	union {
+		int64_t wide;
+		char text[8];
+	};
+	struct pair pairs[2];
+};
+
+int64_t KEEP takes_small(int8_t a, uint8_t b, int16_t c, uint16_t d, int32_t e, uint32_t f);
+int64_t KEEP takes_many(int a, int b, int c, int d, int e, int f, int8_t g, int64_t h, uint16_t i);
+int64_t KEEP takes_floats(float a, int b, double c, double d);
+int64_t KEEP takes_pair(struct pair p, int after);
+int64_t KEEP takes_mixed(int before, struct mixed m, struct floats f, int after);
+int64_t KEEP takes_large(int before, struct large l, int after);
+int64_t KEEP takes_node(struct node *n, bool flag, enum colour colour);
+int64_t KEEP takes_long_double(long double d, int after);
+void KEEP gives_nothing(int a);
+double KEEP gives_double(int a);
+int8_t KEEP gives_small(int a);
+struct pair KEEP gives_pair(int a);
+struct mixed KEEP gives_mixed(int a);
+struct large KEEP gives_large(int a);
+struct node *KEEP gives_node(void);
+int64_t KEEP takes_any(int count, ...);
+
+int8_t global_small = -5;
+uint16_t global_unsigned = 65000;
+double global_double = 1234.75;
+struct node global_node = {
+	.value = -77,
+	.low = 5,
+	.high = 17,
+	.sign = -2,
+	.wide = 0x1122334455667788,
+	.pairs = {{1, 2, 3}, {-4, -5, 250}},
+};
+struct node *global_pointer = &global_node;
+int32_t global_numbers[4] = {10, -20, 30, -40};
+__thread int global_of_thread = 1;
+static int64_t global_hidden = 99;
+
+int64_t takes_small(int8_t a, uint8_t b, int16_t c, uint16_t d, int32_t e, uint32_t f)
+{
+	return a + b + c + d + e + f + global_of_thread;
+}
+
+int64_t takes_many(int a, int b, int c, int d, int e, int f, int8_t g, int64_t h, uint16_t i)
+{
+	return a + b + c + d + e + f + g + h + i;
+}
+
+int64_t takes_floats(float a, int b, double c, double d)
+{
+	return (int64_t)(a + b + c + d);
+}
+
+int64_t takes_pair(struct pair p, int after)
+{
+	return p.x + p.y + p.z + after;
+}
+
+int64_t takes_mixed(int before, struct mixed m, struct floats f, int after)
+{
+	return before + (int64_t)m.d + m.i + (int64_t)(f.a + f.b + f.c) + after;
+}
+
+int64_t takes_large(int before, struct large l, int after)
+{
+	return before + l.words[0] + l.words[2] + l.last + after;
+}
+
+int64_t takes_node(struct node *n, bool flag, enum colour colour)
+{
+	return n->value + flag + colour;
+}
+
+int64_t takes_long_double(long double d, int after)
+{
+	return (int64_t)d + after;
+}
+
+void gives_nothing(int a)
+{
+	global_hidden += a;
+}
+
+double gives_double(int a)
+{
+	return a * 2.5;
+}
+
+int8_t gives_small(int a)
+{
+	return (int8_t)a;
+}
+
+struct pair gives_pair(int a)
+{
+	return (struct pair){a, (int16_t)(a + 1), (uint8_t)(a + 2)};
+}
+
+struct mixed gives_mixed(int a)
+{
+	return (struct mixed){a * 1.5, a};
+}
+
+struct large gives_large(int a)
+{
+	return (struct large){{a, a + 1, a + 2}, a + 3};
+}
+
+struct node *gives_node(void)
+{
+	return global_pointer;
+}
+
+int64_t takes_any(int count, ...)
+{
+	return count;
+}
+
+int main(int argc, char **argv)
+{
+	const unsigned rounds = argc > 1 && !strcmp(argv[1], "forever") ? UINT32_MAX : 1;
+
+	for (unsigned i = 0; i < rounds; i++) {
+		int64_t sum = takes_small(-1, 200, -300, 60000, -70000, 4000000000u);
+
+		sum += takes_many(1, 2, 3, 4, 5, 6, -7, 1ll << 40, 65535);
+		sum += takes_floats(-2.75f, 3, 1e10, -0.5);
+		sum += takes_pair((struct pair){-9, -8, 254}, 4);
+		sum += takes_mixed(1, (struct mixed){-6.5, -66}, (struct floats){1.5f, -2.5f, 3.5f},
+				   2);
+		sum += takes_large(1, (struct large){{11, 22, 33}, -44}, 2);
+		sum += takes_node(&global_node, true, BLUE);
+		sum += takes_long_double(3.5L, 9) + takes_any(2, 3, 4);
+		gives_nothing(1);
+		sum += (int64_t)gives_double(3) + gives_small(-3) + gives_pair(7).x;
+		sum += gives_mixed(5).i + gives_large(6).last + gives_node()->value;
+		sum += global_small + global_unsigned + global_numbers[i % 4];
+		printf("%lld\n", (long long)sum);
+		if (rounds > 1)
+			usleep(1000);
+	}
+	return 0;
+}
