@@ -440,6 +440,8 @@ size_t site_instructions(const struct site *site, struct arch_insn *insns);
  */
 int site_link(struct session *s, struct site *site, const struct point *p,
 	      const struct snippet *snippet, struct instance *instance, struct dinst_error *e);
+/* The link's program is another one; site_update() is left to the caller. */
+void site_replace_code(struct session *s, struct link *link, struct snippet_code *code);
 /* Takes the snippet out of its site and frees the link; site_update() is left to the caller. */
 void site_unlink(struct session *s, struct link *link);
 /*

@@ -6,9 +6,7 @@
  * functions holds on to. Where a way out cannot be instrumented, what is left
  * by it is found at the next event; so that is no failure.
  */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "mutator/request.h"
 
@@ -19,6 +17,9 @@ static const struct raw_metric hook_metric = {
 	.kind = POINT_ENTRY,
 	.snippet = SNIPPET_PROGRAM,
 };
+
+/* No focus has that name. */
+static const char key[] = "ways out";
 
 static bool uses_activations(const struct instance *i)
 {
@@ -44,15 +45,19 @@ static int hook_function(struct request *r, struct instance *i, const char *name
 	for (size_t n = 0; n < count && status >= 0; n++) {
 		struct function_work w = {
 			.function = functions[n], .raw = &hook_metric, .code = code};
+		const struct image_function *list;
 
-		status = request_function(r, i, &w, e);
+		/* One of several names is enough. */
+		image_functions(functions[n].module->image, &list);
+		if (list[functions[n].index].alias_of == functions[n].index)
+			status = request_function(r, i, &w, e);
 	}
 	free(functions);
 	return status;
 }
 
-static int make(struct request *r, const char *key, struct arch_program *program,
-		struct instance **out, struct dinst_error *e)
+static int make(struct request *r, struct arch_program *program, struct instance **out,
+		struct dinst_error *e)
 {
 	struct instance *i = instance_new(r->session, hook_metric.name, "", key, e);
 	struct snippet_code *code;
@@ -73,11 +78,33 @@ static int make(struct request *r, const char *key, struct arch_program *program
 	return status;
 }
 
+/* What the hooks do now is too little where CPU time is asked for: they do more from then on. */
+static int extend(struct request *r, struct instance *hook, struct arch_program *program,
+		  struct dinst_error *e)
+{
+	const struct snippet_code *now = NULL;
+	struct snippet_code *code;
+
+	for (const struct link *l = hook->links; l && !now; l = l->next_instance)
+		now = l->snippet.code;
+	if (!now || now->program.count >= program->count)
+		return 0;
+	code = snippet_code_new(r->session, program, NULL, 0);
+	if (!code)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	for (struct link *l = hook->links; l; l = l->next_instance)
+		if (l->snippet.code)
+			site_replace_code(r->session, l, code);
+	snippet_code_unref(code);
+	/* Where there is no memory for it the old code stays until there is. */
+	site_update_all(r->session);
+	return 0;
+}
+
 int request_hook(struct request *r, struct instance *i, struct dinst_error *e)
 {
 	struct arch_program program = {0};
 	struct instance *hook;
-	char key[64];
 	int status;
 
 	/* One that uses another's instrumentation has nothing of its own. */
@@ -86,13 +113,13 @@ int request_hook(struct request *r, struct instance *i, struct dinst_error *e)
 	status = threads_hook_program(r->session, &program, e);
 	if (status < 0)
 		return status;
-	/* With CPU time it is another program. */
-	snprintf(key, sizeof(key), "ways out %u", (unsigned)program.count);
 	hook = request_find_hidden(r, key);
-	if (hook)
+	if (hook) {
 		hook->references++;
-	else
-		status = make(r, key, &program, &hook, e);
+		status = extend(r, hook, &program, e);
+	} else {
+		status = make(r, &program, &hook, e);
+	}
 	if (hook)
 		i->flags[i->flag_count++] = hook;
 	free(program.ops);

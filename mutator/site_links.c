@@ -138,6 +138,14 @@ int site_link(struct session *s, struct site *site, const struct point *p,
 	return 0;
 }
 
+void site_replace_code(struct session *s, struct link *link, struct snippet_code *code)
+{
+	snippet_code_ref(code);
+	snippet_code_unref(link->snippet.code);
+	link->snippet.code = code;
+	note_change(s, link->site);
+}
+
 void site_unlink(struct session *s, struct link *link)
 {
 	struct site *site = link->site;
