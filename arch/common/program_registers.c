@@ -61,6 +61,42 @@ static unsigned second(const struct arch_op *op)
 	return op->kind == ARCH_OP_LEAVE || op->kind == ARCH_OP_READ ? op->second : 0;
 }
 
+bool registers_skip(const struct arch_op *op)
+{
+	return op->kind == ARCH_OP_NONE ||
+	       (!(program_class(op->kind) & PROGRAM_EFFECT) && !op->result &&
+		(op->kind != ARCH_OP_READ || !op->second));
+}
+
+bool registers_overlap(const struct arch_op *op, unsigned result)
+{
+	return result && (result == operand_a(op) || result == operand_b(op));
+}
+
+bool registers_always_result(const struct arch_op *op)
+{
+	return op->kind == ARCH_OP_ENTER || op->kind == ARCH_OP_LEAVE || op->kind == ARCH_OP_FIND;
+}
+
+bool registers_want_zero(const struct arch_op *op)
+{
+	const unsigned class = program_class(op->kind);
+
+	return (class & PROGRAM_FIRST) && !(class & PROGRAM_ADDRESS) && !op->a &&
+	       op->kind != ARCH_OP_CLOCK && op->kind != ARCH_OP_ENTER && op->kind != ARCH_OP_LEAVE;
+}
+
+void registers_add_wishes(const struct arch_op *op, struct register_wish *wish)
+{
+	if ((wish->early && registers_overlap(op, op->result)) ||
+	    (registers_always_result(op) && !op->result))
+		wish->temps++;
+	if (op->kind == ARCH_OP_LEAVE && (registers_overlap(op, op->second) || !op->second))
+		wish->temps++;
+	if (registers_want_zero(op))
+		wish->temps++;
+}
+
 /* ------------------------------------------------------------- intervals */
 
 static int touch(struct scan *s, unsigned value, unsigned time)

@@ -53,6 +53,25 @@ struct registers {
 	uint8_t shuttles[REGISTERS_SHUTTLES];
 };
 
+/* ------------------------------------------------------- of any operation */
+
+/* True if it does nothing but set results that nobody wants. */
+bool registers_skip(const struct arch_op *op);
+/* A result that is an operand, too. */
+bool registers_overlap(const struct arch_op *op, unsigned result);
+/* The operation's code writes its result whether anybody wants it or not. */
+bool registers_always_result(const struct arch_op *op);
+/* A first operand that is not there counts as 0, which some register must hold. */
+bool registers_want_zero(const struct arch_op *op);
+/*
+ * Adds to the operation's own temporaries, which come first, those that stand for
+ * its result, then its second result (where these are not wanted, or written
+ * before an operand of the same number was read), and for the operand 0.
+ */
+void registers_add_wishes(const struct arch_op *op, struct register_wish *wish);
+
+/* ------------------------------------------------------------- assignment */
+
 typedef void register_wishes(const void *arg, const struct arch_op *op, struct register_wish *wish);
 
 /*

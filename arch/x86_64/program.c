@@ -32,14 +32,6 @@ static bool is_plain_count(const struct arch_program *p, const struct arch_op **
 	return *count;
 }
 
-static bool is_skipped(const struct arch_op *op)
-{
-	const unsigned class = program_class(op->kind);
-
-	return op->kind == ARCH_OP_NONE || (!(class & PROGRAM_EFFECT) && !op->result &&
-					    (op->kind != ARCH_OP_READ || !op->second));
-}
-
 /* True if the operation's code can do without touching flags. */
 static bool keeps_flags(const struct arch_environment *env, const struct arch_op *op)
 {
@@ -93,27 +85,6 @@ static bool wants_stack(const struct arch_environment *env, const struct arch_op
 	}
 }
 
-/* Results that are always written: by code of others, or where nothing else is written to. */
-static bool wants_result(const struct arch_op *op)
-{
-	return op->kind == ARCH_OP_ENTER || op->kind == ARCH_OP_LEAVE || op->kind == ARCH_OP_FIND;
-}
-
-/* A result that would be written while an operand of the same number is still wanted. */
-static bool overlaps(const struct arch_op *op, unsigned result)
-{
-	return result && (result == op->a || result == op->b);
-}
-
-/* A first operand that is not there counts as 0. */
-static bool wants_zero(const struct arch_op *op)
-{
-	const unsigned class = program_class(op->kind);
-
-	return (class & PROGRAM_FIRST) && !(class & PROGRAM_ADDRESS) && !op->a &&
-	       op->kind != ARCH_OP_CLOCK && op->kind != ARCH_OP_ENTER && op->kind != ARCH_OP_LEAVE;
-}
-
 static void own_wish(const struct x86_plan *plan, const struct arch_op *op,
 		     struct register_wish *wish)
 {
@@ -126,15 +97,10 @@ static void wish_for(const void *arg, const struct arch_op *op, struct register_
 {
 	const struct x86_plan *plan = arg;
 
-	if (is_skipped(op))
+	if (registers_skip(op))
 		return;
 	own_wish(plan, op, wish);
-	if ((wish->early && overlaps(op, op->result)) || (wants_result(op) && !op->result))
-		wish->temps++;
-	if (op->kind == ARCH_OP_LEAVE && (overlaps(op, op->second) || !op->second))
-		wish->temps++;
-	if (wants_zero(op))
-		wish->temps++;
+	registers_add_wishes(op, wish);
 }
 
 /* Registers whose contents at the place the program wants. */
@@ -159,7 +125,7 @@ static int make_plan(struct x86_plan *plan, const struct arch_program *p,
 	plan->named = 0;
 	for (unsigned i = 0; i < p->count; i++) {
 		plan->flags = plan->flags || !keeps_flags(env, &p->ops[i]);
-		plan->reads |= is_skipped(&p->ops[i]) ? 0 : reads_of(&p->ops[i]);
+		plan->reads |= registers_skip(&p->ops[i]) ? 0 : reads_of(&p->ops[i]);
 	}
 	for (unsigned i = 0; i < p->count; i++) {
 		struct register_wish wish = {0};
@@ -371,11 +337,12 @@ static void begin(struct emitter *e, unsigned at)
 		e->temps[e->temp_count] = (uint8_t)register_of(e, r->temps[at][e->temp_count], 0);
 	next = own.temps;
 	e->result = e->second = ARCH_NO_REGISTER;
-	if ((own.early && overlaps(op, op->result)) || (wants_result(op) && !op->result))
+	if ((own.early && registers_overlap(op, op->result)) ||
+	    (registers_always_result(op) && !op->result))
 		e->result = e->temps[next++];
 	else if (op->result)
 		e->result = (uint8_t)register_of(e, r->values[op->result], 2);
-	if (op->kind == ARCH_OP_LEAVE && (overlaps(op, op->second) || !op->second))
+	if (op->kind == ARCH_OP_LEAVE && (registers_overlap(op, op->second) || !op->second))
 		e->second = e->temps[next++];
 	else if ((op->kind == ARCH_OP_LEAVE || op->kind == ARCH_OP_READ) && op->second)
 		e->second = (uint8_t)register_of(e, r->values[op->second], 1);
@@ -396,7 +363,7 @@ static void finish(struct emitter *e, unsigned value, unsigned reg)
 static void emit_op(struct emitter *e, unsigned at)
 {
 	e->op = &e->plan.p->ops[at];
-	if (is_skipped(e->op))
+	if (registers_skip(e->op))
 		return;
 	if (e->op->result && (program_class(e->op->kind) & PROGRAM_RESULT) &&
 	    e->plan.registers.values[e->op->result].kind == REGISTER_INPUT)
