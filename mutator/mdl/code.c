@@ -184,6 +184,24 @@ static enum code_type where_only(struct body *b, const struct mdl_expr *e)
 	return CODE_WRONG;
 }
 
+/* Data of the target, which may have members and elements; compile.h knows its type. */
+static bool is_data(const struct mdl_expr *e)
+{
+	while (e->kind == MDL_ATTRIBUTE || e->kind == MDL_INDEX)
+		e = e->left;
+	return e->kind == MDL_ARGUMENT || e->kind == MDL_RETURN ||
+	       (e->kind == MDL_CALL && e->function == MDL_DO_READ_SYMBOL);
+}
+
+static enum code_type type_of_part(struct body *b, const struct mdl_expr *e, enum point_place place)
+{
+	if (!is_data(e))
+		return where_only(b, e);
+	if (e->kind == MDL_INDEX)
+		want_number(b, e->right, place);
+	return type_of(b, e->left, place);
+}
+
 /* ------------------------------------------------------------------- calls */
 
 static bool count_args(struct body *b, const struct mdl_expr *e, size_t wanted, const char *usage)
@@ -441,9 +459,10 @@ static enum code_type type_of(struct body *b, const struct mdl_expr *e, enum poi
 	case MDL_EXIT:
 	case MDL_MACHINE:
 	case MDL_PROCESS:
+		return where_only(b, e);
 	case MDL_ATTRIBUTE:
 	case MDL_INDEX:
-		return where_only(b, e);
+		return type_of_part(b, e, place);
 	default:
 		return type_of_operation(b, e, place);
 	}

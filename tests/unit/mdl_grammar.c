@@ -92,6 +92,9 @@ static void test_code(void **state)
 		    "{(= a (+ (+ (+ (+ $thread $pid) $cpu) $now) $caller))}");
 	expect_code("a = $arg[1 + 2];", "{(= a $arg[3])}");
 	expect_code("f2(&a, b);", "{(call:0 f2 (& a) b)}");
+	expect_code("a = $arg[0].x.y[b + 1] + $return[2].name + readSymbol(\"s\").entry[0];",
+		    "{(= a (+ (+ ([] (. (. $arg[0] x) y) (+ b 1)) (. ([] $return 2) name)) ([] (. "
+		    "(call:8 readSymbol \"s\") entry) 0)))}");
 	expect_code("a=b*(c);b=(a)*c;", "{(= a (* b c)) (= b (* a c))}");
 }
 
