@@ -148,6 +148,24 @@ static int enter(struct session *s, const struct state *state, struct dinst_erro
 	return status;
 }
 
+/* Of all elements, where it is a vector. */
+static uint64_t value_of(const struct instance *i)
+{
+	const unsigned elements = instance_source(i)->variables[0]->elements;
+	uint64_t sum = 0;
+
+	for (unsigned k = 0; k < elements; k++) {
+		struct dinst_error e = {0};
+		struct variable_value v;
+
+		if (instance_read(i, k, &v, &e) < 0)
+			return 0;
+		sum += (uint64_t)v.value;
+		variable_value_release(&v);
+	}
+	return sum;
+}
+
 static int measure_once(struct session *s, struct primitive_child *c, unsigned state,
 			unsigned round, uint64_t calls, struct table *t, struct dinst_error *e)
 {
@@ -161,7 +179,7 @@ static int measure_once(struct session *s, struct primitive_child *c, unsigned s
 	for (unsigned threads = 1; threads <= 2; threads++)
 		t->ns[threads - 1][state][round] = primitive_ask(c, what->inside, threads, calls);
 	made = c->calls - made;
-	value = what->counts ? instance_value(s->instances) : made;
+	value = what->counts ? value_of(s->instances) : made;
 	if (value != made)
 		return dinst_fail(e, DINST_FAILED, "%llu instead of %llu",
 				  (unsigned long long)value, (unsigned long long)made);

@@ -271,16 +271,15 @@ static inline void primitive_bpftrace(struct primitive_child *c, const char *tit
 		_exit(127);
 	}
 	close(out[1]);
-	/* "Attaching N probes...", and then they are there */
-	if (pid > 0 && read(out[0], path, sizeof(path)) > 0 && strstr(path, "ttach")) {
-		sleep(2);
+	/* It takes a while to attach, and ends at once where it cannot. */
+	if (pid > 0)
+		sleep(3);
+	if (pid > 0 && waitpid(pid, NULL, WNOHANG) == 0) {
 		primitive_show_peer(c, title, plain);
-	} else {
-		printf("  %-38s not to be had here\n", title);
-	}
-	if (pid > 0) {
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
+	} else {
+		printf("  %-38s not to be had here\n", title);
 	}
 	close(out[0]);
 }

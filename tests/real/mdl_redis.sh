@@ -15,7 +15,7 @@ cli() {
 
 # stat COMMAND FIELD: of INFO commandstats.
 stat() {
-	cli info commandstats | tr -d '\r' | sed -n "s/^cmdstat_$1:.*$2=\([0-9]*\).*/\1/p"
+	cli info commandstats | tr -d '\r' | sed -n "s/^cmdstat_$1:\(.*,\)\{0,1\}$2=\([0-9]*\).*/\2/p"
 }
 
 all_calls() {
