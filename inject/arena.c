@@ -38,6 +38,7 @@ static const struct sizes {
 	{(size_t)64 << 20, (size_t)8 << 20, (size_t)512 << 20},
 	{(size_t)64 << 20, (size_t)1 << 20, (size_t)128 << 20},
 	{(size_t)16 << 20, (size_t)1 << 20, (size_t)128 << 20},
+	{(size_t)4 << 20, (size_t)8 << 20, (size_t)128 << 20},
 	{(size_t)4 << 20, (size_t)512 << 10, (size_t)16 << 20},
 	{(size_t)4 << 20, (size_t)64 << 10, (size_t)16 << 20},
 	{(size_t)1 << 20, (size_t)64 << 10, (size_t)16 << 20},
@@ -46,7 +47,7 @@ static const struct sizes {
 enum {
 	SIZES = sizeof(sizes) / sizeof(sizes[0]),
 	FIRST_PRIVATE_SIZE = 4,
-	FIRST_LOCKED_SIZE = 5, /* memory that is mapped is taken at once */
+	FIRST_LOCKED_SIZE = 6, /* memory that is mapped is taken at once */
 };
 
 /* ------------------------------------------------------------------ sizes */
