@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <time.h>
 
+#include "mutator/variable.h"
 #include "tests/bench/many.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/primitives.h"

@@ -31,7 +31,7 @@ value() {
 
 # share PART WHOLE: in percent.
 share() {
-	awk -v p="$1" -v w="$2" 'BEGIN { printf "%.1f", w > 0 ? 100 * p / w : 0 }'
+	awk -v p="$1" -v w="$2" 'BEGIN { printf "%.1f", (w > 0 ? 100 * p / w : 0) }'
 }
 
 # agree WHAT OURS PERFS
@@ -97,7 +97,7 @@ stack_share() {
 		function done() { if (n) { all++; hits += hit } n = 0; hit = 0 }
 		NF == 0 { done(); next }
 		{ n++; if ($2 == f && (!top || n == 1)) hit = 1 }
-		END { done(); printf "%.1f", all ? 100 * hits / all : 0 }' "$work/stacks"
+		END { done(); printf "%.1f", (all ? 100 * hits / all : 0) }' "$work/stacks"
 }
 whole=$((c1 - c0))
 agree "cpu of $hot" "$(share $((v1 - v0)) "$whole")" "$(stack_share "$hot" 1)"
