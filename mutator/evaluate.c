@@ -9,7 +9,19 @@
 
 #include "mutator/evaluate_private.h"
 
+enum { STEPS_MAX = 1 << 25 }; /* a few seconds */
+
 /* ---------------------------------------------------------------- pieces */
+
+int spend(struct evaluation *v, uint64_t steps)
+{
+	v->steps += steps;
+	if (v->steps <= STEPS_MAX)
+		return 0;
+	return dinst_fail(v->e, DINST_USAGE,
+			  "%s asks for too much: its loops would take more than %d steps",
+			  v->metric->id, STEPS_MAX);
+}
 
 int plan_skip_once(struct evaluation *v, struct mdl_plan *plan, const char *text)
 {
@@ -62,6 +74,25 @@ static int note_many(struct drawing *d)
 	plan->keys = r->keys;
 	plan->key_count = r->key_count;
 	return 0;
+}
+
+/* Before its first instruction a program has no libraries yet. */
+static bool is_early(const struct evaluation *v)
+{
+	size_t libraries = 0, loaders = 0;
+
+	for (size_t i = 0; i < module_count(v->s->modules); i++) {
+		const struct module *m = module_get(v->s->modules, i);
+
+		if (m->gone || m->main || m->name[0] == '[')
+			continue;
+		if (strncmp(m->name, "ld-", 3))
+			libraries++;
+		else
+			loaders++;
+	}
+	/* One that is linked statically has no loader, and will have no libraries. */
+	return v->s->state == SESSION_HELD && loaders && !libraries;
 }
 
 /* ----------------------------------------------------------------- flags */
@@ -141,6 +172,10 @@ static int make_flag(struct evaluation *v, struct mdl_plan *plan, const struct m
 		status = mdl_fail(v->l, v->e, DINST_USAGE, &c->place,
 				  "'%s' has code at points and code without a point: one of them",
 				  c->name);
+	if (status >= 0 && !d.guard && !d.count && !is_early(v))
+		status = dinst_fail(v->e, DINST_NO_FUNCTION,
+				    "%s: nothing in %s tells whether it is so", c->name,
+				    target_name(v->s->target));
 	if (status >= 0)
 		status = draw_extent(&d, c->extent);
 	if (status >= 0)
@@ -247,20 +282,6 @@ static const char *awaited(const struct focus *f)
 	return NULL;
 }
 
-/* Before its first instruction a program has no libraries yet. */
-static bool is_early(const struct evaluation *v)
-{
-	size_t libraries = 0;
-
-	for (size_t i = 0; i < module_count(v->s->modules); i++) {
-		const struct module *m = module_get(v->s->modules, i);
-
-		if (!m->gone && !m->main && m->name[0] != '[' && strncmp(m->name, "ld-", 3))
-			libraries++;
-	}
-	return v->s->state == SESSION_HELD && !libraries;
-}
-
 static int no_points(struct evaluation *v, const struct mdl_plan *plan)
 {
 	char text[DINST_ERROR_TEXT / 2] = "";
@@ -364,7 +385,7 @@ int mdl_evaluate(struct session *s, const struct mdl_library *l, const char *met
 		*count = made_count;
 	}
 	set_release(&v.thread_starts);
-	callees_free(v.callees);
+	callees_free(&v);
 	mdl_memory_unref(v.memory);
 	return status;
 }

@@ -307,6 +307,8 @@ int module_functions(struct evaluation *v, struct module *const *modules, size_t
 
 	for (size_t i = 0; i < count && status >= 0; i++)
 		status = functions_named(v, modules[i], "*", &set);
+	if (status >= 0)
+		status = spend(v, set.count / 4);
 	if (status >= 0) {
 		/* They come module by module, in the order of their addresses. */
 		struct function_ref *kept =

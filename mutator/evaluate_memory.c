@@ -18,10 +18,11 @@ struct chunk {
 
 struct mdl_memory {
 	struct chunk *chunks; /* newest first */
+	size_t total;
 	size_t references;
 };
 
-enum { FIRST_CHUNK = 2048, LARGEST_CHUNK = 256 << 10 };
+enum { FIRST_CHUNK = 2048, LARGEST_CHUNK = 256 << 10, MEMORY_MAX = 1 << 30 };
 
 struct mdl_memory *mdl_memory_new(struct dinst_error *e)
 {
@@ -62,11 +63,14 @@ static struct chunk *add_chunk(struct mdl_memory *m, size_t least)
 		size = LARGEST_CHUNK;
 	if (size < least)
 		size = least;
+	if (size > MEMORY_MAX - m->total)
+		return NULL;
 	c = calloc(1, sizeof(*c) + size);
 	if (!c)
 		return NULL;
 	*c = (struct chunk){.next = m->chunks, .size = size};
 	m->chunks = c;
+	m->total += size;
 	return c;
 }
 
@@ -87,7 +91,7 @@ void *mdl_alloc(struct mdl_memory *m, size_t count, size_t size, struct dinst_er
 	c->used += bytes;
 	return p;
 fail:
-	dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	dinst_fail(e, DINST_NO_MEMORY, "out of memory, or the request is too large");
 	return NULL;
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * evaluate_points.c - the calls of procedures, what they lead to, who calls
- * whom, and the blocks of procedures. Reads plans; the target's memory only to
- * see what the loader has bound a linker stub to.
+ * evaluate_points.c - the calls of procedures, where they come back, and the
+ * blocks of procedures. Reads plans only.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 #include "mutator/detail.h"
 #include "mutator/evaluate_private.h"
 
-enum { PROGRESS_EVERY = 256, STUB_INSNS = 3, STRAIGHT_INSNS = 24, AROUND_BYTES = 64 };
+enum { PROGRESS_EVERY = 256, STRAIGHT_INSNS = 24, AROUND_BYTES = 64 };
 
 const char *function_name(const struct function_ref *f)
 {
@@ -25,190 +24,6 @@ void function_text(const struct function_ref *f, char *text, size_t size)
 {
 	snprintf(text, size, "%s:%s", f->module->name,
 		 image_readable_name(f->module->image, function_name(f)));
-}
-
-/* -------------------------------------------------------------- callees */
-
-/* What is known of a linker stub, or of a place that a call goes through. */
-struct known_callee {
-	const struct module *module;
-	vaddr_t at;
-	struct function_ref function;
-	bool used, known;
-};
-
-struct callee_cache {
-	struct known_callee *items;
-	size_t size, used; /* size: a power of two */
-};
-
-static size_t callee_hash(const struct module *m, vaddr_t at)
-{
-	return ((uintptr_t)m / 64 + at) * UINT64_C(0x9e3779b97f4a7c15) >> 20;
-}
-
-static struct known_callee *callee_slot(const struct callee_cache *c, const struct module *m,
-					vaddr_t at)
-{
-	size_t i = callee_hash(m, at) & (c->size - 1);
-
-	while (c->items[i].used && (c->items[i].module != m || c->items[i].at != at))
-		i = (i + 1) & (c->size - 1);
-	return &c->items[i];
-}
-
-static int callee_grow(struct callee_cache *c, struct dinst_error *e)
-{
-	struct callee_cache larger = {.size = c->size ? c->size * 2 : 256};
-
-	if (c->size && c->used * 2 < c->size)
-		return 0;
-	larger.items = calloc(larger.size, sizeof(*larger.items));
-	if (!larger.items)
-		return no_memory(e);
-	for (size_t i = 0; i < c->size; i++)
-		if (c->items[i].used)
-			*callee_slot(&larger, c->items[i].module, c->items[i].at) = c->items[i];
-	free(c->items);
-	c->items = larger.items;
-	c->size = larger.size;
-	return 0;
-}
-
-void callees_free(struct callee_cache *c)
-{
-	if (c)
-		free(c->items);
-	free(c);
-}
-
-bool function_starting(struct module *m, vaddr_t v, struct function_ref *out)
-{
-	const struct image_function *functions;
-	long at;
-
-	if (!m || !m->image)
-		return false;
-	at = image_function_at(m->image, v);
-	if (at < 0 || image_is_stub(m->image, v))
-		return false;
-	image_functions(m->image, &functions);
-	if (functions[at].address != v)
-		return false;
-	*out = (struct function_ref){m, functions[at].parent};
-	return true;
-}
-
-/* The first module, in the loader's order, that exports the name. */
-static int function_bound(struct evaluation *v, const char *name, struct known_callee *k)
-{
-	for (size_t i = 0; i < module_count(v->s->modules); i++) {
-		struct module *m = module_get(v->s->modules, i);
-		struct function_set set = {0};
-		int status;
-
-		if (m->gone || !m->image)
-			continue;
-		status = functions_named(v, m, name, &set);
-		if (status >= 0 && set.count) {
-			k->function = set.items[0];
-			k->known = true;
-		}
-		set_release(&set);
-		if (status < 0 || k->known)
-			return status;
-	}
-	return 0;
-}
-
-/* What the loader has put there; before it has, what it will look for. */
-static int look_at_slot(struct evaluation *v, struct module *m, vaddr_t slot,
-			struct known_callee *k)
-{
-	const char *name = image_slot_name(m->image, slot);
-	uint64_t to = 0;
-
-	if (target_read_some(v->s->target, slot + m->bias, &to, sizeof(to)) == sizeof(to)) {
-		struct module *other = to ? module_at(v->s->modules, to) : NULL;
-
-		if (other && function_starting(other, to - other->bias, &k->function)) {
-			k->known = true;
-			return 0;
-		}
-	}
-	return name ? function_bound(v, name, k) : 0;
-}
-
-static bool decode_at(const struct module *m, vaddr_t at, struct arch_insn *insn)
-{
-	size_t size = 0;
-	const uint8_t *bytes = image_code(m->image, at, &size);
-
-	return bytes && arch_decode(bytes, size, at, insn) == ARCH_OK;
-}
-
-/* A stub: perhaps a landing pad, then a jump through a slot. */
-static bool stub_slot(const struct module *m, vaddr_t at, vaddr_t *slot)
-{
-	struct arch_insn insn;
-
-	for (unsigned i = 0; i < STUB_INSNS && decode_at(m, at, &insn); i++) {
-		if (insn.flow == ARCH_FLOW_JUMP_INDIRECT && insn.flags & ARCH_INSN_PC_RELATIVE) {
-			*slot = insn.data_ref;
-			return true;
-		}
-		if (insn.flow != ARCH_FLOW_NEXT)
-			return false;
-		at += insn.length;
-	}
-	return false;
-}
-
-/* A call through a place in memory that the loader fills. */
-static bool call_slot(const struct module *m, vaddr_t at, vaddr_t *slot)
-{
-	struct arch_insn insn;
-
-	if (!decode_at(m, at, &insn) || insn.flow != ARCH_FLOW_CALL_INDIRECT ||
-	    !(insn.flags & ARCH_INSN_PC_RELATIVE) || !image_slot_name(m->image, insn.data_ref))
-		return false;
-	*slot = insn.data_ref;
-	return true;
-}
-
-int callee_of(struct evaluation *v, const struct site_ref *site, struct function_ref *out,
-	      bool *known)
-{
-	struct module *m = site->function.module;
-	struct known_callee *k;
-	vaddr_t slot;
-	int status;
-
-	*known = site->callee && function_starting(m, site->callee, out);
-	if (*known)
-		return 0;
-	if (site->callee ? !stub_slot(m, site->callee, &slot) : !call_slot(m, site->address, &slot))
-		return 0;
-	if (!v->callees)
-		v->callees = calloc(1, sizeof(*v->callees));
-	if (!v->callees)
-		return no_memory(v->e);
-	status = callee_grow(v->callees, v->e);
-	if (status < 0)
-		return status;
-	k = callee_slot(v->callees, m, slot);
-	if (!k->used) {
-		struct known_callee found = {.module = m, .at = slot, .used = true};
-
-		status = look_at_slot(v, m, slot, &found);
-		if (status < 0)
-			return status;
-		*k = found;
-		v->callees->used++;
-	}
-	*known = k->known;
-	*out = k->function;
-	return 0;
 }
 
 /* ---------------------------------------------------------------- calls */
@@ -273,68 +88,17 @@ int calls_of(struct drawing *d, const struct value *functions, struct value *out
 	int status = 0;
 
 	for (size_t i = 0; i < functions->count && status >= 0; i++) {
+		size_t before = l.count;
+
 		if (functions->count > PROGRESS_EVERY && i % PROGRESS_EVERY == 0)
 			session_progress(d->v->s, "looking for calls", i, functions->count);
 		status = add_calls(d->v, &functions->functions[i], d->excluded, &l);
+		if (status >= 0)
+			status = spend(d->v, 4 + l.count - before);
 	}
 	if (status >= 0)
 		status = keep_sites(d->v, &l, POINT_CALL, out);
 	free(l.items);
-	return status;
-}
-
-/* True if `f` has a call of one of the set. */
-static int calls_any(struct evaluation *v, const struct function_ref *f,
-		     const struct function_set *set, bool *yes)
-{
-	const struct function_plan *plan;
-	int status = session_plan(v->s, f->module, f->index, &plan, v->e);
-
-	*yes = false;
-	for (size_t i = 0; status >= 0 && !*yes && i < plan->point_count; i++) {
-		const struct point *p = &plan->points[i];
-		/* A jump to another procedure calls it, too. */
-		const bool tail = p->kind == POINT_EXIT && p->callee;
-		struct function_ref callee;
-		bool known;
-
-		if ((p->kind != POINT_CALL && !tail) || p->part)
-			continue;
-		status = callee_of(v, &(struct site_ref){*f, p->address, p->callee, true}, &callee,
-				   &known);
-		*yes = status >= 0 && known && set_has(set, &callee);
-	}
-	return status;
-}
-
-int callers_of(struct evaluation *v, const struct value *functions, struct value *out)
-{
-	struct function_set set = {0}, found = {0};
-	struct value all;
-	int status = all_procedures(v, &all);
-
-	for (size_t i = 0; status >= 0 && i < functions->count; i++)
-		status = set_add(&set, &functions->functions[i], v->e);
-	set_sort(&set);
-	for (size_t i = 0; status >= 0 && i < all.count; i++) {
-		bool yes;
-
-		if (i % PROGRESS_EVERY == 0)
-			session_progress(v->s, "looking for callers", i, all.count);
-		status = calls_any(v, &all.functions[i], &set, &yes);
-		if (status >= 0 && yes)
-			status = set_add(&found, &all.functions[i], v->e);
-	}
-	if (status >= 0) {
-		struct function_ref *kept =
-			mdl_keep(v->memory, found.items, found.count, sizeof(*found.items), v->e);
-
-		*out = (struct value){
-			.kind = VALUE_FUNCTIONS, .functions = kept, .count = found.count};
-		status = kept ? 0 : DINST_NO_MEMORY;
-	}
-	set_release(&set);
-	set_release(&found);
 	return status;
 }
 

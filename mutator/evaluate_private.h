@@ -9,7 +9,8 @@
  *   evaluate_values.c      expressions of the where-world
  *   evaluate_lists.c       lists, $procedures, $modules
  *   evaluate_start.c       $start, $exit
- *   evaluate_points.c      calls, and what they lead to
+ *   evaluate_points.c      calls and blocks
+ *   evaluate_callees.c     what calls lead to, who calls whom
  *   evaluate_statements.c  statements to placements
  *   evaluate_extent.c      inclusive and exclusive
  *   evaluate_code.c        what code does with names
@@ -59,7 +60,7 @@ struct site_ref {
 struct value {
 	enum value_kind kind;
 	int64_t number;
-	const char *text;
+	const char *text;      /* with a function: of that name, which may have others, too */
 	enum point_kind point; /* VALUE_PLACES, VALUE_CALLS */
 	size_t count;
 	const struct function_ref *functions;
@@ -109,7 +110,8 @@ struct known_list {
 	struct known_list *next;
 };
 
-struct callee_cache; /* evaluate_points.c */
+struct callee_cache; /* evaluate_callees.c */
+struct call_edge;
 
 /* One call of mdl_evaluate(); what is the same for all of its plans is kept. */
 struct evaluation {
@@ -125,6 +127,10 @@ struct evaluation {
 	struct function_set thread_starts;
 	char *start_skipped; /* why there are none; NULL: there are */
 	struct callee_cache *callees;
+	struct call_edge *callers; /* who calls whom, sorted by callee; malloc'ed */
+	size_t caller_count;
+	bool has_callers;
+	uint64_t steps; /* taken so far: what loops inside of loops cost is bounded */
 };
 
 /* A loop variable that is in force. */
@@ -163,6 +169,8 @@ struct drawing {
 };
 
 int no_memory(struct dinst_error *e);
+/* Counts work of about `steps` looks at something. DINST_USAGE where it is too much. */
+int spend(struct evaluation *v, uint64_t steps);
 bool function_is(const struct function_ref *a, const struct function_ref *b);
 /* Adds at the end; set_sort() when all are there. DINST_NO_MEMORY. */
 int set_add(struct function_set *set, const struct function_ref *f, struct dinst_error *e);
@@ -241,14 +249,23 @@ int thread_starts_by_code(struct evaluation *v, const struct function_ref *creat
 int start_value(struct evaluation *v, struct value *out);
 int exit_value(struct evaluation *v, struct value *out);
 
-/* evaluate_points.c */
-int calls_of(struct drawing *d, const struct value *functions, struct value *out);
-int callers_of(struct evaluation *v, const struct value *functions, struct value *out);
-/* The function that a call leads to, as far as that is known: *count 0 or 1. */
+/* evaluate_callees.c */
+bool decode_at(const struct module *m, vaddr_t at, struct arch_insn *insn);
+/* The function that a call leads to, as far as that is known. */
 int callee_of(struct evaluation *v, const struct site_ref *site, struct function_ref *out,
 	      bool *known);
-/* Where control comes back to, in the plan's detail: usable[i] tells if sites[i] has an after-point
- * that is not refused; known[i]: it has one at all. */
+/* Functions that call one of `functions`, or jump to it. */
+int callers_of(struct evaluation *v, const struct value *functions, struct value *out);
+/* What is kept of an evaluation. */
+void callees_free(struct evaluation *v);
+
+/* evaluate_points.c */
+/* The calls of functions, without those of callees that are left out. */
+int calls_of(struct drawing *d, const struct value *functions, struct value *out);
+/*
+ * Where control comes back to from calls of f: usable[i] tells if there is a point
+ * before calls[i] and one behind it, has[i] if it returns at all.
+ */
 int after_usable(struct evaluation *v, const struct function_ref *f, const vaddr_t *calls,
 		 size_t count, bool *usable, bool *has);
 /*
@@ -256,9 +273,9 @@ int after_usable(struct evaluation *v, const struct function_ref *f, const vaddr
  * behind which there is nothing of the thread left.
  */
 int start_ways_out(struct evaluation *v, const struct function_ref *f, struct value *out);
+/* The block that begins at an address of the target ("0x..."), or all ("*"). */
 int blocks_of(struct evaluation *v, const struct function_ref *f, const char *which,
 	      const struct site_ref **out, size_t *count);
-void callees_free(struct callee_cache *c);
 
 /* evaluate_statements.c */
 int draw_statement(struct drawing *d, const struct mdl_statement *st);

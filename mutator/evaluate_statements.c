@@ -11,7 +11,7 @@
 enum {
 	FOREACH_DEPTH = 16, /* loops inside of each other */
 	/* Placements of one request: more is a mistake in a loop, not a wish. */
-	PLACEMENTS_MAX = 4 << 20,
+	PLACEMENTS_MAX = 1 << 20,
 	PROGRESS_EVERY = 1024,
 	LOOK_BACK = 8, /* placements that an address may be added to */
 };
@@ -272,6 +272,7 @@ static int insert_at_places(struct drawing *d, const struct mdl_statement *st,
 	struct mdl_placement p = placement_of(d, st);
 	int status = 0;
 
+	status = spend(d->v, at->count);
 	for (size_t i = 0; i < at->count && status >= 0; i++) {
 		p.function = at->functions[i];
 		p.kind = at->point;
@@ -389,10 +390,13 @@ static int draw_guard(struct drawing *d, const struct mdl_statement *st)
 
 int draw_statement(struct drawing *d, const struct mdl_statement *st)
 {
-	int status = 0;
+	int status;
 
 	if (!st)
 		return 0;
+	status = spend(d->v, 1);
+	if (status < 0)
+		return status;
 	switch (st->kind) {
 	case MDL_BLOCK:
 		for (st = st->first; st && status >= 0; st = st->next)

@@ -8,6 +8,8 @@
 
 #include "mutator/evaluate_private.h"
 
+enum { ALIASES_MAX = 16 };
+
 const char *value_kind_name(enum value_kind kind)
 {
 	static const char *const names[] = {
@@ -148,6 +150,8 @@ static int attribute_of_functions(struct drawing *d, const struct mdl_expr *x,
 		*out = text(f->count ? image_readable_name(f->functions[0].module->image,
 							   function_name(&f->functions[0]))
 				     : "");
+		out->functions = f->functions;
+		out->count = f->count == 1;
 		return 0;
 	}
 	return no_attribute(d, x, VALUE_FUNCTIONS);
@@ -319,6 +323,36 @@ static int apply_to_texts(const struct drawing *d, const struct mdl_expr *x, con
 	}
 }
 
+/* A function of that name, whichever of its names that is. */
+static bool is_called(const struct value *name, const char *other)
+{
+	const struct function_ref *f = name->functions;
+	const char *names[ALIASES_MAX];
+	size_t count;
+
+	if (!name->count)
+		return false;
+	if (!strcmp(function_name(f), other))
+		return true;
+	count = image_aliases(f->module->image, f->index, names, ALIASES_MAX);
+	for (size_t i = 0; i < count && i < ALIASES_MAX; i++)
+		if (!strcmp(names[i], other))
+			return true;
+	return false;
+}
+
+/* Names of functions are equal to strings by any of their names. */
+static int compare_texts(const struct drawing *d, const struct mdl_expr *x, const struct value *a,
+			 const struct value *b, struct value *out)
+{
+	const bool same = is_called(a, b->text) || is_called(b, a->text);
+
+	if (!same || (x->op != MDL_OP_EQ && x->op != MDL_OP_NE))
+		return apply_to_texts(d, x, a->text, b->text, out);
+	*out = number(x->op == MDL_OP_EQ);
+	return 0;
+}
+
 /* As everywhere in the language: 64 bits, signed, wrapping; by 0 gives 0. */
 static int64_t apply_to_numbers(int op, int64_t a, int64_t b)
 {
@@ -360,32 +394,6 @@ static int64_t apply_to_numbers(int op, int64_t a, int64_t b)
 	}
 }
 
-static bool same_functions(const struct value *a, const struct value *b)
-{
-	if (a->count != b->count)
-		return false;
-	for (size_t i = 0; i < a->count; i++)
-		if (!function_is(&a->functions[i], &b->functions[i]))
-			return false;
-	return true;
-}
-
-/* Procedures are compared with each other, or by name with a string. */
-static int compare_functions(struct drawing *d, const struct mdl_expr *x, const struct value *a,
-			     const struct value *b, struct value *out)
-{
-	bool same;
-
-	if (x->op != MDL_OP_EQ && x->op != MDL_OP_NE)
-		return fail(d, x, "procedures are equal or not: compare with == or !=");
-	if (a->kind == VALUE_MODULES)
-		same = a->count == 1 && b->count == 1 && a->modules[0] == b->modules[0];
-	else
-		same = same_functions(a, b);
-	*out = number(same == (x->op == MDL_OP_EQ));
-	return 0;
-}
-
 static int value_of_both(struct drawing *d, const struct mdl_expr *x, struct value *out)
 {
 	bool left, right;
@@ -418,9 +426,7 @@ static int value_of_binary(struct drawing *d, const struct mdl_expr *x, struct v
 		return 0;
 	}
 	if (a.kind == VALUE_TEXT && b.kind == VALUE_TEXT)
-		return apply_to_texts(d, x, a.text, b.text, out);
-	if (a.kind == b.kind && (a.kind == VALUE_FUNCTIONS || a.kind == VALUE_MODULES))
-		return compare_functions(d, x, &a, &b, out);
+		return compare_texts(d, x, &a, &b, out);
 	return mdl_fail(d->v->l, d->v->e, DINST_USAGE, &x->place,
 			"%s and %s do not go together here", value_kind_name(a.kind),
 			value_kind_name(b.kind));
@@ -473,9 +479,9 @@ int value_truth(struct drawing *d, const struct mdl_expr *x, bool *out)
 	case VALUE_ANY:
 		return fail(d, x, "this is not known before the program runs; ask inside of (* *)");
 	default:
-		/* A procedure, a point or a list is true if there is one. */
-		*out = v.count != 0;
-		return 0;
+		return mdl_fail(d->v->l, d->v->e, DINST_USAGE, &x->place,
+				"a condition is a number or a string, and this is %s",
+				value_kind_name(v.kind));
 	}
 }
 

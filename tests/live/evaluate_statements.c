@@ -275,8 +275,55 @@ static void test_start_by_code(void **state)
 	set_release(&creators);
 	set_release(&named);
 	set_release(&found);
-	callees_free(v.callees);
+	callees_free(&v);
 	mdl_memory_unref(v.memory);
+	scene_end(h, &sc);
+}
+
+static const char greedy[] =
+	"list all is procedure { items { \"*\" }; }\n"
+	"list few is procedure { items { \"exit\", \"read\" }; }\n"
+	"metric squared {\n"
+	"  name \"squared\"; units calls; aggregateOperator sum; style EventCounter;\n"
+	"  base is counter { foreach f in $procedures foreach g in $procedures foreach h in all\n"
+	"    if (f.name == g.name && g.name != h.name) append preInsn f.entry (* squared++; *) }\n"
+	"}\n"
+	"metric inserted {\n"
+	"  name \"inserted\"; units calls; aggregateOperator sum; style EventCounter;\n"
+	"  base is counter { foreach f in $procedures foreach g in $procedures\n"
+	"    append preInsn g.entry (* inserted++; *) }\n"
+	"}\n"
+	"metric called {\n"
+	"  name \"called\"; units calls; aggregateOperator sum; style EventCounter;\n"
+	"  base is counter { foreach f in $procedures foreach c in f.callers foreach k in c.calls\n"
+	"    if (k.callee.name == f.name) append preInsn k (* called++; *) }\n"
+	"}\n"
+	"metric named {\n"
+	"  name \"named\"; units calls; aggregateOperator sum; style EventCounter;\n"
+	"  base is counter { foreach f in few if (f.name == \"__read\" || \"_exit\" == f.name)\n"
+	"    append preInsn f.entry (* named++; *) }\n"
+	"}\n";
+
+/* Loops inside of loops end, in time and in memory. */
+static void test_limits(void **state)
+{
+	struct harness *h = *state;
+	const struct mdl_plan *p;
+	struct scene sc;
+	uint64_t start;
+
+	scene_begin(h, &sc, "evaluated", greedy);
+	start = clock_ns();
+	refused(&sc, "squared", "", DINST_USAGE, "too much");
+	refused(&sc, "inserted", "", DINST_USAGE, "more than");
+	assert_true(clock_ns() - start < 60ull * 1000 * 1000 * 1000);
+	p = evaluate(&sc, "called", "");
+	assert_true(p->placement_count > 1000);
+	for (size_t i = 0; i < p->placement_count; i++)
+		assert_int_equal(p->placements[i].kind, POINT_CALL);
+	/* By whichever of its names. */
+	p = evaluate(&sc, "named", "");
+	expect(p->placements, p->placement_count, "read entry measures append guarded", NULL);
 	scene_end(h, &sc);
 }
 
@@ -322,6 +369,7 @@ int main(void)
 		LIVE_CASE(test_start),	       LIVE_CASE(test_start_stripped),
 		LIVE_CASE(test_start_fixed),   LIVE_CASE(test_start_static),
 		LIVE_CASE(test_start_by_code), LIVE_CASE(test_faults),
+		LIVE_CASE(test_limits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
