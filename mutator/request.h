@@ -33,6 +33,11 @@ struct code_entry {
 
 enum { CODE_ENTRIES = 64 };
 
+/* Code of a function that lies apart. */
+struct cold_fragment {
+	uint32_t parent, index;
+};
+
 struct request {
 	struct session *session;
 	const struct insert_options *options;
@@ -50,6 +55,9 @@ struct request {
 	struct threads_function *functions;
 	size_t function_count, function_room;
 	uint32_t *function_at; /* by number: 1 + index in functions, 0: not there */
+	const struct image *fragments_of;
+	struct cold_fragment *fragments; /* by parent */
+	size_t fragment_count;
 	struct threads_late *late;
 	struct snippet_code **late_codes; /* a reference to each */
 	size_t late_count, late_room;

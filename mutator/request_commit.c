@@ -300,5 +300,6 @@ void request_release(struct request *r)
 	free(r->late);
 	free(r->functions);
 	free(r->function_at);
+	free(r->fragments);
 	free(r->sites);
 }

@@ -146,20 +146,12 @@ static const struct point *missing_point(const struct function_plan *plan)
 	return NULL;
 }
 
-static int note_function(struct linking *l, bool fresh, struct dinst_error *e)
+static int add_range(struct linking *l, const struct image_function *own, bool fresh,
+		     struct dinst_error *e)
 {
+	const taddr_t bias = l->work->function.module->bias;
 	struct request *r = l->request;
-	const struct function_ref *f = &l->work->function;
-	const struct image_function *functions, *own;
 
-	if (!r->function_at)
-		r->function_at = calloc(PAIR_ID_MASK + 1, sizeof(*r->function_at));
-	if (!r->function_at)
-		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	if (r->function_at[l->work->pair]) {
-		r->functions[r->function_at[l->work->pair] - 1].fresh |= fresh;
-		return 0;
-	}
 	if (r->function_count == r->function_room) {
 		size_t room = r->function_room ? r->function_room * 2 : 64;
 		struct threads_function *grown = realloc(r->functions, room * sizeof(*grown));
@@ -169,18 +161,96 @@ static int note_function(struct linking *l, bool fresh, struct dinst_error *e)
 		r->functions = grown;
 		r->function_room = room;
 	}
-	image_functions(f->module->image, &functions);
-	own = &functions[f->index];
 	r->functions[r->function_count++] = (struct threads_function){
 		.id = l->work->pair,
-		.start = own->address + f->module->bias,
-		.end = own->address + own->size + f->module->bias,
+		.start = own->address + bias,
+		.end = own->address + own->size + bias,
 		/* Whoever is behind the first byte has passed the entry, or is moved behind it. */
-		.body = own->address + f->module->bias + 1,
+		.body = own->address + bias + (own->flags & FUNCTION_COLD ? 0 : 1),
 		.fresh = fresh,
 	};
-	r->function_at[l->work->pair] = (uint32_t)r->function_count;
 	return 0;
+}
+
+static int by_parent(const void *a, const void *b)
+{
+	const struct cold_fragment *x = a, *y = b;
+
+	if (x->parent != y->parent)
+		return x->parent < y->parent ? -1 : 1;
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* The cold fragments of the image that was asked about last are kept: one function follows another. */
+static int list_fragments(struct request *r, const struct image *image, struct dinst_error *e)
+{
+	const struct image_function *functions;
+	const size_t count = image_functions(image, &functions);
+	size_t cold = 0;
+
+	if (r->fragments_of == image)
+		return 0;
+	for (size_t n = 0; n < count; n++)
+		cold += (functions[n].flags & FUNCTION_COLD) != 0;
+	free(r->fragments);
+	r->fragments_of = NULL;
+	r->fragment_count = 0;
+	r->fragments = calloc(cold + 1, sizeof(*r->fragments));
+	if (!r->fragments)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	for (size_t n = 0; n < count; n++)
+		if (functions[n].flags & FUNCTION_COLD)
+			r->fragments[r->fragment_count++] = (struct cold_fragment){
+				.parent = functions[n].parent, .index = (uint32_t)n};
+	qsort(r->fragments, r->fragment_count, sizeof(*r->fragments), by_parent);
+	r->fragments_of = image;
+	return 0;
+}
+
+static size_t first_fragment(const struct request *r, uint32_t parent)
+{
+	size_t lo = 0, hi = r->fragment_count;
+
+	while (lo < hi) {
+		const size_t middle = (lo + hi) / 2;
+
+		if (r->fragments[middle].parent < parent)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	return lo;
+}
+
+/* The function and its cold fragments, for the stop. */
+static int note_function(struct linking *l, bool fresh, struct dinst_error *e)
+{
+	const struct function_ref *f = &l->work->function;
+	const struct image_function *functions;
+	struct request *r = l->request;
+	size_t at;
+	int status;
+
+	if (!r->function_at)
+		r->function_at = calloc(PAIR_ID_MASK + 1, sizeof(*r->function_at));
+	if (!r->function_at)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	at = r->function_at[l->work->pair];
+	if (at) {
+		for (at--; at < r->function_count && r->functions[at].id == l->work->pair; at++)
+			r->functions[at].fresh |= fresh;
+		return 0;
+	}
+	image_functions(f->module->image, &functions);
+	at = r->function_count;
+	status = list_fragments(r, f->module->image, e);
+	if (status >= 0)
+		status = add_range(l, &functions[f->index], fresh, e);
+	for (size_t n = first_fragment(r, f->index);
+	     status >= 0 && n < r->fragment_count && r->fragments[n].parent == f->index; n++)
+		status = add_range(l, &functions[r->fragments[n].index], fresh, e);
+	r->function_at[l->work->pair] = (uint32_t)at + 1;
+	return status;
 }
 
 /* The function's number, kept with the instance; one for all that it places there. */

@@ -31,13 +31,18 @@ static const char text[] =
 	"	style EventCounter; constraint inside;\n"
 	"	base is counter { foreach f in leaf_only append preInsn f.entry constrained\n"
 	"		(* leaves++; *) } }\n"
+	"metric outside { name \"outside\"; units calls; aggregateOperator sum;\n"
+	"	style EventCounter; constraint inside;\n"
+	"	base is counter { foreach f in shape append preInsn f.entry unconstrained\n"
+	"		(* outside++; *) } }\n"
 	"metric impossible { name \"impossible\"; units calls; aggregateOperator sum;\n"
 	"	style EventCounter; constraint inside;\n"
 	"	base is counter { foreach f in leaf_only append preInsn f.entry constrained\n"
 	"		(* impossible += readSymbol(\"no_such_symbol_anywhere\"); *) } }\n";
 
-static const char lists[] = "list shape is procedure { items { \"recursive\", \"fib\" }; }\n"
-			    "list leaf_only is procedure { items { \"leaf\" }; }\n";
+static const char lists[] =
+	"list shape is procedure { items { \"recursive\", \"fib\", \"sitter\" }; }\n"
+	"list leaf_only is procedure { items { \"leaf\" }; }\n";
 
 static struct session *begin(struct harness *h, const char *program, const char *argument)
 {
@@ -218,7 +223,7 @@ static void test_flags_are_per_thread(void **state)
 
 /* --------------------------------------------------------------- catch-up */
 
-/* Every thread is inside already: what it calls from there counts. */
+/* Every thread is inside already: its exits find the flag set, and take it back. */
 static void test_caught_up(void **state)
 {
 	enum { THREADS = 4, DEPTH = 5 };
@@ -228,13 +233,18 @@ static void test_caught_up(void **state)
 
 	harness_send(h, "sit 5\n");
 	assert_string_equal(harness_line(h, 20000), "sitting");
-	id = insert(s, "leaves", "/Code/paired/sitter");
-	other = insert(s, "at_entry", "/Code/paired/sitter");
+	id = insert(s, "at_exit", "/Code/paired/sitter");
+	assert_int_equal(threads_alive(s, s->hidden->next ? s->hidden->next : s->hidden),
+			 THREADS * DEPTH);
+	/* The function is known already, and now comes something else that needs it. */
+	other = insert(s, "outside", "/Code/paired/sitter");
 	assert_int_equal(session_value(s, id), 0);
 	ask(h, "stand", "done");
+	assert_int_equal(session_value(s, id), THREADS * DEPTH);
 	/* Flags are down again. */
 	ask(h, "fib 5", "done");
-	assert_int_equal(session_value(s, other), 0);
+	assert_int_equal(session_value(s, id), THREADS * DEPTH);
+	assert_true(session_value(s, other) > 0);
 	session_remove(s, id);
 	session_remove(s, other);
 	assert_int_equal(hidden(s), 0);
