@@ -77,7 +77,10 @@ struct compiled {
 	bool start;	   /* uses ARCH_VALUE_START: entries must write down the time */
 	bool per_thread;   /* reads or writes per-thread state: goes in and out in a stop */
 	bool system_calls; /* makes some: seccomp must allow them */
-	uint64_t cost_ps;  /* predicted, arch_program_cost() */
+	/* What the target keeps of its threads must be there (threads_prepare()): $thread, reads that
+	 * cannot fault, and all that is per thread. */
+	bool needs_threads;
+	uint64_t cost_ps; /* predicted, arch_program_cost() */
 };
 
 /*

@@ -3,6 +3,7 @@
  * compile_expr.c - expressions: names, and what each kind of tree stands for.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "mutator/compile_private.h"
@@ -187,12 +188,37 @@ static void compile_conditional(struct compiler *c, const struct mdl_expr *x, st
 	*out = operand_value(result);
 }
 
+/* One step of a path in a text, a member or [number]; gives what follows it. */
+static char *compile_step(struct compiler *c, const struct mdl_expr *x, char *path,
+			  struct operand *out)
+{
+	char *end = path, was;
+	long long index;
+
+	if (*path == '[') {
+		index = strtoll(path + 1, &end, 0);
+		if (end == path + 1 || *end != ']') {
+			compile_fail(c, &x->place, DINST_USAGE, "'%s': here [NUMBER] is needed",
+				     path);
+			return NULL;
+		}
+		compile_element(c, x, index, out);
+		return end + 1 + (end[1] == '.');
+	}
+	end = path + strcspn(path, ".[");
+	was = *end;
+	*end = 0;
+	compile_field(c, x, path, out);
+	*end = was;
+	return end + (was == '.');
+}
+
 static void compile_read_symbol(struct compiler *c, const struct mdl_expr *x, struct operand *out)
 {
 	const struct mdl_expr *name = x->arg_count ? x->args[0] : NULL;
 	struct data_symbol symbol;
 	struct dinst_error e = {0};
-	char text[512], *path;
+	char text[512], rest[512], *path;
 
 	if (!name || name->kind != MDL_STRING || !name->text ||
 	    snprintf(text, sizeof(text), "%s", name->text) >= (int)sizeof(text)) {
@@ -200,7 +226,7 @@ static void compile_read_symbol(struct compiler *c, const struct mdl_expr *x, st
 			     "readSymbol takes the name of a variable of the program, in quotes");
 		return;
 	}
-	path = data_symbol_path(c->q->session->modules, text);
+	path = data_symbol_path(c->q->session->modules, text, rest, sizeof(rest));
 	if (data_symbol_find(c->q->session->modules, text, &symbol, &e)) {
 		compile_fail(c, &name->place, e.code, "%s", e.text);
 		return;
@@ -209,14 +235,8 @@ static void compile_read_symbol(struct compiler *c, const struct mdl_expr *x, st
 				.offset = symbol.address,
 				.mapped = true,
 				.type = symbol.type};
-	while (path && !c->failed) {
-		char *next = strchr(path, '.');
-
-		if (next)
-			*next++ = 0;
-		compile_field(c, name, path, out);
-		path = next;
-	}
+	while (path && *path && !c->failed)
+		path = compile_step(c, name, path, out);
 }
 
 static void compile_read_memory(struct compiler *c, const struct mdl_expr *x, struct operand *out)
@@ -274,10 +294,44 @@ static void compile_attribute(struct compiler *c, const struct mdl_expr *x, stru
 	compile_field(c, x, x->text, out);
 }
 
+/* What the thread has, besides arguments and results. False if x is something else. */
+static bool compile_moment(struct compiler *c, const struct mdl_expr *x, struct operand *out)
+{
+	switch (x->kind) {
+	case MDL_THREAD:
+		*out = operand_value(compile_get(c, ARCH_OP_THREAD, 0));
+		return true;
+	case MDL_PID:
+		c->system_calls = true;
+		*out = operand_value(compile_get(c, ARCH_OP_PROCESS, 0));
+		return true;
+	case MDL_CPU:
+		*out = operand_value(compile_get(c, ARCH_OP_CPU, 0));
+		return true;
+	case MDL_NOW:
+		*out = operand_value(compile_now(c));
+		return true;
+	case MDL_ELAPSED:
+		*out = operand_value(compile_elapsed(c, x));
+		return true;
+	case MDL_CALLER:
+		*out = operand_value(compile_caller(c, x));
+		return true;
+	case MDL_ARGUMENT:
+		compile_argument(c, x, out);
+		return true;
+	case MDL_RETURN:
+		compile_return(c, x, out);
+		return true;
+	default:
+		return false;
+	}
+}
+
 void compile_operand(struct compiler *c, const struct mdl_expr *x, struct operand *out)
 {
 	*out = operand_constant(0);
-	if (c->failed)
+	if (c->failed || compile_moment(c, x, out))
 		return;
 	switch (x->kind) {
 	case MDL_INTEGER:
@@ -292,31 +346,6 @@ void compile_operand(struct compiler *c, const struct mdl_expr *x, struct operan
 		break;
 	case MDL_INDEX:
 		compile_index(c, x, out);
-		break;
-	case MDL_ARGUMENT:
-		compile_argument(c, x, out);
-		break;
-	case MDL_RETURN:
-		compile_return(c, x, out);
-		break;
-	case MDL_THREAD:
-		*out = operand_value(compile_get(c, ARCH_OP_THREAD, 0));
-		break;
-	case MDL_PID:
-		c->system_calls = true;
-		*out = operand_value(compile_get(c, ARCH_OP_PROCESS, 0));
-		break;
-	case MDL_CPU:
-		*out = operand_value(compile_get(c, ARCH_OP_CPU, 0));
-		break;
-	case MDL_NOW:
-		*out = operand_value(compile_now(c));
-		break;
-	case MDL_ELAPSED:
-		*out = operand_value(compile_elapsed(c, x));
-		break;
-	case MDL_CALLER:
-		*out = operand_value(compile_caller(c, x));
 		break;
 	case MDL_CALL:
 		compile_function(c, x, out);

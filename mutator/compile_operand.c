@@ -203,39 +203,52 @@ void compile_field(struct compiler *c, const struct mdl_expr *x, const char *nam
 	o->bit_size = field.bit_size;
 }
 
-void compile_index(struct compiler *c, const struct mdl_expr *x, struct operand *o)
+/* What [] of it is: in memory, of a type whose size is known. */
+static bool to_element(struct compiler *c, const struct mdl_expr *x, struct operand *o)
 {
-	struct operand index;
-	struct type element;
-	unsigned distance;
-
-	compile_operand(c, x->left, o);
-	compile_operand(c, x->right, &index);
-	if (c->failed)
-		return;
 	if (o->type.kind == TYPE_POINTER)
 		follow(c, x, o);
 	else if (o->type.kind == TYPE_ARRAY)
 		type_target(&o->type, &o->type);
 	else
 		o->type = (struct type){0};
-	element = o->type;
-	if (!element.size || element.kind == TYPE_UNKNOWN || o->kind != OPERAND_MEMORY) {
+	if (!c->failed &&
+	    (!o->type.size || o->type.kind == TYPE_UNKNOWN || o->kind != OPERAND_MEMORY))
 		compile_fail(c, &x->place, DINST_USAGE,
 			     "[] needs an array or a pointer of a type that is known");
-		return;
-	}
-	/* Whether the array has so many elements is not asked: what may not be there is read safely. */
+	/* What is beyond an array may not be there. */
 	o->mapped = false;
+	return !c->failed;
+}
+
+void compile_element(struct compiler *c, const struct mdl_expr *x, int64_t index, struct operand *o)
+{
+	const uint64_t size = o->type.kind == TYPE_ARRAY && o->mapped ? o->type.size : 0;
+
+	if (!to_element(c, x, o))
+		return;
+	o->offset += (uint64_t)index * o->type.size;
+	o->mapped = index >= 0 && (uint64_t)index < size / o->type.size;
+}
+
+void compile_index(struct compiler *c, const struct mdl_expr *x, struct operand *o)
+{
+	struct operand index;
+	unsigned distance;
+
+	compile_operand(c, x->left, o);
+	compile_operand(c, x->right, &index);
 	if (index.kind == OPERAND_CONSTANT) {
-		o->offset += (uint64_t)index.constant * element.size;
+		compile_element(c, x, index.constant, o);
 		return;
 	}
+	if (!to_element(c, x, o))
+		return;
 	if (o->on_stack) {
 		compile_fail(c, &x->place, DINST_USAGE, "this index must be a number");
 		return;
 	}
 	distance = compile_with(c, ARCH_OP_MUL, compile_load_operand(c, &index, x->right),
-				element.size);
+				o->type.size);
 	o->value = o->value ? compile_binary(c, ARCH_OP_ADD, o->value, distance) : distance;
 }

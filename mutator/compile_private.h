@@ -146,6 +146,9 @@ unsigned compile_load_operand(struct compiler *c, const struct operand *o,
 void compile_field(struct compiler *c, const struct mdl_expr *x, const char *name,
 		   struct operand *o);
 void compile_index(struct compiler *c, const struct mdl_expr *x, struct operand *o);
+/* o[index] */
+void compile_element(struct compiler *c, const struct mdl_expr *x, int64_t index,
+		     struct operand *o);
 /* The integer in front of the point of a float (4 bytes) or double (8); beyond 64 bits the
  * largest there is, NaN included. */
 unsigned compile_truncate(struct compiler *c, unsigned bits, unsigned size);

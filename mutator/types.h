@@ -86,10 +86,10 @@ int data_symbol_find(const struct module_list *modules, const char *name, struct
 		     struct dinst_error *e);
 
 /*
- * "name.field.field" or "module:name.field": cuts the text behind the name of the
- * variable and gives what follows it; NULL if nothing does. Names may have dots in
- * them: the longest that is a variable is it.
+ * "name.field[2].field" or "module:name.field": cuts the text behind the name of the
+ * variable; `path` (size bytes) receives what follows it: "field[2].field", or nothing.
+ * Names may have dots in them: the longest that is a variable is it. Returns path.
  */
-char *data_symbol_path(const struct module_list *modules, char *text);
+char *data_symbol_path(const struct module_list *modules, char *text, char *path, size_t size);
 
 #endif

@@ -206,27 +206,37 @@ int data_symbol_find(const struct module_list *modules, const char *name, struct
 	return 0;
 }
 
-char *data_symbol_path(const struct module_list *modules, char *text)
+/* The last character in text at which a path may begin, or NULL. */
+static char *last_step(char *text)
+{
+	for (char *at = text + strlen(text); at > text; at--)
+		if (at[-1] == '.' || at[-1] == '[')
+			return at - 1;
+	return NULL;
+}
+
+char *data_symbol_path(const struct module_list *modules, char *text, char *path, size_t size)
 {
 	struct dinst_error ignored = {0};
 	struct module *only, *found;
-	char *colon = strchr(text, ':'), *start = text;
+	char *colon = strchr(text, ':'), *start = text, *dot;
 	const char *name = text;
 	struct search s;
 
+	*path = 0;
 	if (colon && colon[1] != ':')
 		start = colon + 1;
-	if (!strchr(start, '.') || named_module(modules, &name, &only, &ignored))
-		return NULL;
+	if (!last_step(start) || named_module(modules, &name, &only, &ignored) ||
+	    search_modules(modules, only, start, &s, &found))
+		return path;
 	/* The longest name that is one: "a.b.c", then "a.b", then "a". */
-	for (char *dot = start + strlen(start); dot; dot = strrchr(start, '.')) {
-		const char was = *dot;
-
+	snprintf(path, size, "%s", start);
+	while ((dot = last_step(start))) {
 		*dot = 0;
 		if (search_modules(modules, only, start, &s, &found))
-			return was ? dot + 1 : NULL;
-		if (!strchr(start, '.'))
-			return was ? dot + 1 : NULL;
+			break;
 	}
-	return NULL;
+	dot = path + strlen(start);
+	memmove(path, dot + (*dot == '.'), strlen(dot + (*dot == '.')) + 1);
+	return path;
 }

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * compile_requests.c - code in its surroundings: vectors of many objects,
+ * catch-up and undo, points at which something is not to be had, limits.
+ */
+#include "tests/unit/compile_world.h"
+
+/* One vector for many objects: an element for each key, the last for those without a place. */
+static void test_many(void **state)
+{
+	const struct mdl_binding any = {.name = "$constraint", .kind = MDL_BOUND_ANY};
+	const struct compile_guard guard = {.flag = &flag, .name = "f", .many = true};
+	struct job job = {.code = "if ($return == $constraint[0]) m += 2;",
+			  .kind = POINT_EXIT,
+			  .role = MDL_MEASURES,
+			  .bindings = &any,
+			  .binding_count = 1,
+			  .vector = &table};
+	const struct job set = {.code = "t = ($return == $constraint[0]);",
+				.kind = POINT_EXIT,
+				.role = MDL_MEASURES,
+				.bindings = &any,
+				.binding_count = 1,
+				.vector = &table};
+	struct compiled c;
+	struct dinst_error e = {0};
+	struct world w = {0};
+	uint64_t none;
+
+	(void)state;
+	total.elements = 5;
+	for (unsigned i = 0; i < 6; i++) {
+		w.results[0] = 0x1000 + i;
+		run_as(&job, &w, 1, 0);
+	}
+	w.results[0] = 0x1002;
+	run_as(&job, &w, 1, 0);
+	for (unsigned i = 0; i < 5; i++)
+		assert_int_equal(word_at(&w, TOTAL_AT + 8 * i), i == 2 || i == 4 ? 4 : 2);
+	/* Only these keys, and no others. */
+	table.keys = &none;
+	w.results[0] = 0x2000;
+	run_as(&job, &w, 1, 0);
+	assert_int_equal(word_at(&w, TOTAL_AT + 32), 4);
+	w.results[0] = 0x1003;
+	run_as(&set, &w, 1, 0);
+	assert_int_equal(word_at(&w, RECORD + TEMPORARY_AT), 4);
+	w.results[0] = 0x2000;
+	run_as(&set, &w, 1, 0);
+	assert_int_equal(word_at(&w, RECORD + TEMPORARY_AT), 0);
+	table.keys = NULL;
+	run_as(&set, &w, 1, 0);
+	assert_int_equal(word_at(&w, RECORD + TEMPORARY_AT), 5);
+	/* By a flag; what is not a place goes to the last element. */
+	job.code = "m += 100;";
+	job.guards = &guard;
+	job.guard_count = 1;
+	store(&w, RECORD + FLAG_AT, 2, 8);
+	run_as(&job, &w, 1, 0);
+	assert_int_equal(word_at(&w, TOTAL_AT + 8), 102);
+	store(&w, RECORD + FLAG_AT, 0x123456789, 8);
+	run_as(&job, &w, 1, 0);
+	assert_int_equal(word_at(&w, TOTAL_AT + 32), 104);
+	/* Nothing says for which object. */
+	job.guard_count = 0;
+	assert_int_equal(build(&job, &c, &e), DINST_USAGE);
+	assert_non_null(strstr(e.text, "nothing says"));
+	total.elements = 1;
+}
+
+/* What is done for activations that were there before, and for those that never end. */
+static void test_modes(void **state)
+{
+	struct job job = {
+		.code = "m++; t = 7; other += $return; if ($return) t = 9; startWallTimer(w);",
+		.kind = POINT_EXIT,
+		.role = MDL_MEASURES,
+		.mode = COMPILE_CATCH_UP};
+	struct compiled c;
+	struct dinst_error e = {0};
+	struct world w = {.clock = 50, .results = {1}};
+
+	(void)state;
+	run_as(&job, &w, 1, 0);
+	assert_int_equal(word_at(&w, TOTAL_AT), 0);
+	assert_int_equal(word_at(&w, TOTAL_AT + 0x1000), 0);
+	assert_int_equal(word_at(&w, RECORD + TEMPORARY_AT), 7);
+	assert_int_equal(word_at(&w, RECORD + TIMER_AT), 1);
+	job.mode = COMPILE_UNDO;
+	job.code = "record(d, stopWallTimer(w)); m += 5; t = 0;";
+	w.clock = 80;
+	run_as(&job, &w, 1, 0);
+	assert_int_equal(word_at(&w, TOTAL_AT), 0);
+	assert_int_equal(word_at(&w, TOTAL_AT + 0x2000), 30);
+	assert_int_equal(word_at(&w, RECORD + TEMPORARY_AT), 0);
+	assert_int_equal(word_at(&w, OTHER_AT + 8 * 30), 0);
+	/* Nothing of a thread's: nothing to do. */
+	job.code = "m++;";
+	assert_int_equal(build(&job, &c, &e), 0);
+	assert_int_equal(c.program.count, 0);
+	/* But what tells how many there are now is undone and caught up. */
+	job.sampled = true;
+	job.code = "m--;";
+	run_as(&job, &w, 1, 0);
+	assert_int_equal(word_at(&w, TOTAL_AT), UINT64_MAX);
+	run_as(&job, &w, 0, 0);
+	assert_int_equal(word_at(&w, TOTAL_AT), UINT64_MAX);
+	job.mode = COMPILE_POINT;
+	assert_int_equal(build(&job, &c, &e), 0);
+	assert_true(c.activation);
+	free(c.program.ops);
+}
+
+static void test_refused(void **state)
+{
+	static const struct {
+		const char *code;
+		enum point_kind kind;
+		bool tail;
+		int want;
+		const char *text;
+	} cases[] = {
+		{"m += $return;", POINT_EXIT, true, DINST_REFUSED, "jump to another"},
+		{"m += $arg[0];", POINT_EXIT, false, DINST_REFUSED, "not there any more"},
+		{"m += $return;", POINT_CALL, false, DINST_USAGE, "$return"},
+		{"m += $elapsed;", POINT_ENTRY, false, DINST_USAGE, "$elapsed"},
+		{"m += $return.len;", POINT_EXIT, false, DINST_USAGE, "needs a type"},
+		{"m += $caller;", POINT_CALL, false, DINST_USAGE, "$caller"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		const struct job job = {.code = cases[i].code,
+					.kind = cases[i].kind,
+					.role = MDL_MEASURES,
+					.tail = cases[i].tail};
+		struct dinst_error e = {0};
+		struct compiled c;
+		const int got = build(&job, &c, &e);
+
+		if (got != cases[i].want || !strstr(e.text, cases[i].text))
+			fail_msg("%s: %d %s", cases[i].code, got, e.text);
+	}
+}
+
+/* At a jump to another function the arguments are there again. */
+static void test_arguments(void **state)
+{
+	struct world w = {.arguments = {11, 22, 33, 44, 55, 66}, .stack = {0xdead, 77, 88}};
+	struct job job = {.code = "m += $arg[0] + $arg[5] + $arg[6] + $arg[7];",
+			  .kind = POINT_EXIT,
+			  .role = MDL_MEASURES,
+			  .tail = true};
+
+	(void)state;
+	run_as(&job, &w, 0, 0);
+	assert_int_equal(word_at(&w, TOTAL_AT), 11 + 66 + 77 + 88);
+	job.kind = POINT_ENTRY;
+	job.tail = false;
+	run_as(&job, &w, 0, 0);
+	assert_int_equal(word_at(&w, TOTAL_AT), 2 * (11 + 66 + 77 + 88));
+}
+
+/* A program that is too long is refused, wherever that is noticed. */
+static void test_too_long(void **state)
+{
+	char code[1800] = "";
+	struct dinst_error e = {0};
+	struct compiled c;
+
+	(void)state;
+	for (unsigned i = 0; i < 120; i++)
+		strncat(code, "t = t * t + 3;", sizeof(code) - strlen(code) - 1);
+	assert_int_equal(build(&(struct job){.code = code, .role = MDL_MEASURES}, &c, &e),
+			 DINST_USAGE);
+	assert_non_null(strstr(e.text, "too much code"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_many),	 cmocka_unit_test(test_modes),
+		cmocka_unit_test(test_refused),	 cmocka_unit_test(test_arguments),
+		cmocka_unit_test(test_too_long),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
