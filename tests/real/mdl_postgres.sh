@@ -83,7 +83,7 @@ scan=$(field id scan)
 
 # measure: shares by dinst over some seconds, while perf looks on with stacks.
 c0=$(cpu_of "$backend") v0=$(value "$own") i0=$(value "$inclusive") s0=$(value "$scan")
-perf record -q -F 299 --call-graph dwarf,8192 -p "$backend" -o "$work/perf2.data" -- sleep "$seconds" >"$work/perf2.log" 2>&1 ||
+perf record -q -F 149 --call-graph dwarf,65000 -p "$backend" -o "$work/perf2.data" -- sleep "$seconds" >"$work/perf2.log" 2>&1 ||
 	fail "perf record: $(tail -1 "$work/perf2.log")"
 v1=$(value "$own") i1=$(value "$inclusive") s1=$(value "$scan") c1=$(cpu_of "$backend")
 perf script -i "$work/perf2.data" -F ip,sym 2>/dev/null >"$work/stacks"
