@@ -342,8 +342,8 @@ static inline void request(char *line, size_t size, const char *method, const ch
 static inline json_t *ask(const char *method, const char *params)
 {
 	int fd = raw_connect();
+	static char line[1 << 18];
 	json_t *answer;
-	char line[1024];
 
 	request(line, sizeof(line), method, params);
 	raw_say(fd, line);
