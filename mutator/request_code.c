@@ -142,6 +142,16 @@ static int prepare(struct request *r, const struct surroundings *around, struct 
 	return status;
 }
 
+/* That is about the program, not about this point. */
+static int prepare_threads(struct request *r, struct place *place, struct dinst_error *e)
+{
+	int status = threads_prepare(r->session, place, &r->stop_ns, e);
+
+	if (status == DINST_REFUSED && e)
+		e->code = status = DINST_UNSUPPORTED;
+	return status;
+}
+
 static int run_compiler(struct request *r, struct instance *i, const struct mdl_placement *p,
 			struct code_entry *entry, struct dinst_error *e)
 {
@@ -173,6 +183,8 @@ static int run_compiler(struct request *r, struct instance *i, const struct mdl_
 	request.guard_count = around.guard_count;
 	if (status >= 0)
 		status = compile(&request, &compiled, e);
+	if (status >= 0 && compiled.needs_threads && compiled.program.count)
+		status = prepare_threads(r, entry->place, e);
 	if (status >= 0 && compiled.system_calls && !threads_may_call(r->session, e))
 		status = DINST_UNSUPPORTED;
 	if (status < 0) {
