@@ -174,6 +174,8 @@ static void offer_argument(struct context *c, struct completion *found, const st
 	} else if (strcmp(name, "read") == 0 || strcmp(name, "remove") == 0 ||
 		   strcmp(name, "watch") == 0) {
 		offer_rows(c, found, typed, "", "", "read", "id");
+	} else if (strcmp(name, "history") == 0) {
+		offer_rows(c, found, typed, "", "", "history", "id");
 	} else if (strcmp(name, "help") == 0) {
 		for (command = commands; command->name; command++)
 			offer(found, typed, "", command->name);

@@ -69,6 +69,36 @@ int insert_run(struct context *c, const struct arguments *a)
 	return status;
 }
 
+static bool is_rate(json_t *row)
+{
+	const char *unit = json_string_value(json_object_get(row, "unit"));
+
+	return unit && unit_is_rate(unit);
+}
+
+/* What is called a rate is one: on average since it was inserted, as the daemon saw it. */
+static void add_rates(struct context *c, json_t *rows, json_t *params)
+{
+	json_t *answer = NULL, *row, *history;
+	struct dinst_error ignored = {0, ""};
+	bool any = false;
+	size_t n, k;
+
+	json_array_foreach(rows, n, row) any = any || is_rate(row);
+	if (!any || call(c, "history", params, &answer, &ignored) != 0)
+		return;
+	json_array_foreach(json_object_get(answer, "rows"), k, history)
+	{
+		const double value = json_number_value(json_object_get(history, "value"));
+		const double seconds = history_seconds(history);
+
+		row = row_of(rows, json_object_get(history, "id"));
+		if (row && is_rate(row) && seconds > 0)
+			json_object_set_new(row, "mean_rate", json_real(value / seconds));
+	}
+	json_decref(answer);
+}
+
 int read_run(struct context *c, const struct arguments *a)
 {
 	struct dinst_error e = {0, ""};
@@ -84,6 +114,7 @@ int read_run(struct context *c, const struct arguments *a)
 	} else if (c->json) {
 		status = print_rows(c, answer, NULL);
 	} else {
+		add_rates(c, json_object_get(answer, "rows"), params);
 		values_print(json_object_get(answer, "rows"), c->verbose);
 		status = flush_output(c, EXIT_DONE);
 	}

@@ -76,17 +76,34 @@ void value_with_unit(double value, const char *unit, char *text)
 			 value);
 }
 
+static const char per_second[] = "PerSecond";
+
+bool unit_is_rate(const char *unit)
+{
+	const size_t length = strlen(unit), tail = sizeof(per_second) - 1;
+
+	return length > tail && !strcmp(unit + length - tail, per_second);
+}
+
+double history_seconds(json_t *row)
+{
+	const size_t bins = json_array_size(json_object_get(row, "bins"));
+
+	return bins ? ((double)(bins - 1) * json_number_value(json_object_get(row, "width_ns")) +
+		       json_number_value(json_object_get(row, "last_ns"))) /
+			       1e9
+		    : 0;
+}
+
 void rate_with_unit(double rate, const char *unit, char *text)
 {
-	static const char per_second[] = "PerSecond";
-	const size_t length = unit ? strlen(unit) : 0, tail = sizeof(per_second) - 1;
+	size_t length = unit ? strlen(unit) : 0, used;
 	char counted[VALUE_TEXT];
-	size_t used;
 
-	/* The unit may say already that it is one. */
-	snprintf(counted, sizeof(counted), "%.16s", unit ? unit : "");
-	if (length > tail && length <= 16 + tail && !strcmp(unit + length - tail, per_second))
-		counted[length - tail] = '\0';
+	if (length && unit_is_rate(unit))
+		length -= sizeof(per_second) - 1;
+	snprintf(counted, sizeof(counted), "%.*s", (int)(length < 16 ? length : 16),
+		 unit ? unit : "");
 	value_with_unit(rate, counted, text);
 	used = strlen(text);
 	snprintf(text + used, VALUE_TEXT - used, "/s");
@@ -336,6 +353,16 @@ static void print_vector(json_t *row, const char *unit, bool all)
 
 /* --------------------------------------------------------------- the whole */
 
+json_t *row_of(json_t *rows, json_t *id)
+{
+	size_t index;
+	json_t *row;
+
+	json_array_foreach(rows, index,
+			   row) if (json_equal(json_object_get(row, "id"), id)) return row;
+	return NULL;
+}
+
 static const struct column read_columns[] = {
 	{"id", "ID", COLUMN_NUMBER},
 	{"metric", "METRIC", COLUMN_TEXT},
@@ -362,6 +389,10 @@ static json_t *row_shown(json_t *row)
 		json_object_set_new(shown, "unit", json_string("values"));
 	} else if (unit_is_scaled(unit)) {
 		value_with_unit(member_number(row, "value"), unit, text);
+		json_object_set_new(shown, "is", json_string(text));
+	}
+	if (json_object_get(row, "mean_rate")) {
+		rate_with_unit(member_number(row, "mean_rate"), unit, text);
 		json_object_set_new(shown, "is", json_string(text));
 	}
 	if (json_is_true(json_object_get(row, "stopped")))

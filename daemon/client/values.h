@@ -20,12 +20,18 @@ void value_with_unit(double value, const char *unit, char *text);
 void rate_with_unit(double rate, const char *unit, char *text);
 /* True for units that have a nicer form than the number: ns, bytes. */
 bool unit_is_scaled(const char *unit);
+/* True for units that say that they are rates: callsPerSecond. */
+bool unit_is_rate(const char *unit);
+/* The time that a row of `history` is about. */
+double history_seconds(json_t *row);
 
 /* Value at fraction q of [[lo, hi, count], ...] between min and max; 0 where it is empty. */
 double buckets_quantile(json_t *buckets, double min, double max, double q);
 /* Buckets that came since `before`, as a new array. */
 json_t *buckets_since(json_t *now, json_t *before);
 
+/* The row with that id, borrowed; NULL if there is none. */
+json_t *row_of(json_t *rows, json_t *id);
 /* The table of `read`, then each distribution as bars and each vector's top; `all` of it. */
 void values_print(json_t *rows, bool verbose);
 

@@ -57,16 +57,6 @@ static uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static json_t *row_of(json_t *rows, json_t *id)
-{
-	size_t index;
-	json_t *row;
-
-	json_array_foreach(rows, index,
-			   row) if (json_equal(json_object_get(row, "id"), id)) return row;
-	return NULL;
-}
-
 static bool is_level(json_t *row)
 {
 	const char *style = json_string_value(json_object_get(row, "style"));
