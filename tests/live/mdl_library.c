@@ -26,7 +26,6 @@ static const struct question questions[] = {
 	{"calls", "/Code/mdl_mutexes/lock_all /Machine/{P}"},
 	{"call_rate", "/Code/mdl_mutexes/lock_all"},
 	{"call_rate", "/Code/mdl_mutexes"},
-	{"latency", NULL},
 	{"latency", "/Code/mdl_mutexes"},
 	{"latency", "/Code/mdl_mutexes/waiter"},
 	{"latency", "/Code/mdl_mutexes/waiter /Process/*"},

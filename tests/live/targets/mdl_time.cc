@@ -13,7 +13,7 @@
  *   tail R MS    first -> second -> third by jumps  first, second, third: until the jump
  *   throw R MS   left by an exception; the catcher works on    left
  *   jump R MS    left by longjmp; the lander works on          left
- *   request R    works and sleeps for random times             calls, wall
+ *   request R    works and sleeps for random times             spent, p50, p99
  *   wait MS      stays inside of held() while its caller is asked for more: "inside",
  *                then on the command "on": the rest of its time   rest
  */
@@ -227,6 +227,16 @@ KEEP void held(int64_t ns)
 	printf("rest %ld cpu %ld\n", (long)(wall() - start), (long)(cpu() - c));
 }
 
+/* What requests took, for percentiles. */
+static int64_t took[100000];
+
+static int by_size(const void *a, const void *b)
+{
+	const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
 static void answer(const char *name, long rounds, long more)
 {
 	const int64_t w = wall(), c = cpu(), ns = more * 1000000;
@@ -254,14 +264,18 @@ static void answer(const char *name, long rounds, long more)
 			const int64_t t = wall();
 
 			request(50000 + (i * 7919) % 100 * 10000);
-			spent += wall() - t;
+			took[i % 100000] = wall() - t;
+			spent += took[i % 100000];
 		}
 	}
+	const int64_t end = wall(), cpu_end = cpu();
+
+	qsort(took, rounds < 100000 ? rounds : 100000, sizeof(took[0]), by_size);
 	printf("calls %lu wall %ld cpu %ld own %ld own_cpu %ld inner_wall %ld inner_cpu %ld first %ld second %ld third %ld "
-	       "left %ld spent %ld sum %lu\n",
-	       fib_calls + mutual_calls, (long)(wall() - w), (long)(cpu() - c), (long)outer_own, (long)outer_cpu,
+	       "left %ld spent %ld p50 %ld p99 %ld sum %lu\n",
+	       fib_calls + mutual_calls, (long)(end - w), (long)(cpu_end - c), (long)outer_own, (long)outer_cpu,
 	       (long)inner_wall, (long)inner_cpu, (long)chain[0], (long)chain[1], (long)chain[2],
-	       (long)left, (long)spent, sum);
+	       (long)left, (long)spent, (long)took[rounds / 2], (long)took[rounds * 99 / 100], sum);
 }
 
 int main()
