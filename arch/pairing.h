@@ -73,6 +73,11 @@ enum {
 };
 
 #define PAIR_ID_MASK   ((1ull << PAIR_ID_BITS) - 1)
+/*
+ * Numbers from here on may be several for one function. Of all others one at
+ * most is alive at a stack pointer: what is entered there ends the one before.
+ */
+#define PAIR_RAW       (1u << (PAIR_ID_BITS - 1))
 #define PAIR_INHERITED UINT64_MAX
 #define PAIR_HASH      0x9e3779b1u
 
@@ -241,7 +246,7 @@ struct arch_state_code {
  * the stack pointer; the frame has stepped over the red zone. All ways end at
  * the end of `out`. spec->count is not used. A function of 0 enters a mark.
  */
-enum { ARCH_STATE_HOT = 192, ARCH_STATE_COLD = 224 }; /* bytes of each, at most */
+enum { ARCH_STATE_HOT = 256, ARCH_STATE_COLD = 224 }; /* bytes of each, at most */
 void arch_emit_record_op(const struct arch_pairing *spec, const struct arch_state_code *code,
 			 struct arch_buf *out, struct arch_buf *cold);
 void arch_emit_enter_op(const struct arch_pairing *spec, const struct arch_state_code *code,

@@ -129,7 +129,7 @@ static struct threads *threads_new(struct place *p)
 	if (!t)
 		return NULL;
 	t->place = p;
-	t->next_id = 1;
+	t->next_id = t->next_raw = 1;
 	t->ids = calloc(PAIR_ID_MASK + 1, sizeof(*t->ids));
 	t->paired = calloc(PAIR_ID_MASK + 1, sizeof(*t->paired));
 	memset(t->chunks, CHUNK_UNUSED, sizeof(t->chunks));

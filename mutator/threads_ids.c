@@ -65,34 +65,37 @@ static int reuse_retired(struct session *s, struct dinst_error *e)
 
 /* ---------------------------------------------------------------- numbers */
 
-static uint32_t find_free(struct threads *t)
+/* `kind`: 0, or PAIR_RAW. */
+static uint32_t find_free(struct threads *t, uint32_t kind)
 {
-	for (uint32_t n = 0; n < PAIR_ID_MASK; n++) {
-		uint32_t id = t->next_id;
+	uint32_t *next_id = kind ? &t->next_raw : &t->next_id;
 
-		t->next_id = id == PAIR_ID_MASK ? 1 : id + 1;
+	for (uint32_t n = 0; n < PAIR_RAW - 1; n++) {
+		const uint32_t id = kind | *next_id;
+
+		*next_id = *next_id == PAIR_RAW - 1 ? 1 : *next_id + 1;
 		if (t->ids[id] == ID_FREE)
 			return id;
 	}
 	return 0;
 }
 
-static int take(struct session *s, uint32_t *id, struct dinst_error *e)
+static int take(struct session *s, uint32_t kind, uint32_t *id, struct dinst_error *e)
 {
 	struct threads *t = s->threads;
 	int status = 0;
 
-	*id = find_free(t);
+	*id = find_free(t, kind);
 	if (!*id && t->retired) {
 		status = reuse_retired(s, e);
-		*id = status < 0 ? 0 : find_free(t);
+		*id = status < 0 ? 0 : find_free(t, kind);
 	}
 	if (status < 0)
 		return status;
 	if (!*id)
 		return dinst_fail(e, DINST_NO_MEMORY,
-				  "no more than %llu functions can be paired at a time",
-				  (unsigned long long)PAIR_ID_MASK);
+				  "no more than %u functions can be paired at a time",
+				  PAIR_RAW - 1);
 	t->ids[*id] = ID_TAKEN;
 	t->paired[*id] = (struct paired){.references = 1};
 	return 0;
@@ -128,7 +131,7 @@ int threads_pair(struct session *s, const struct function_ref *f, uint32_t *id, 
 			t->paired[*id].references++;
 			return 0;
 		}
-	status = take(s, id, e);
+	status = take(s, 0, id, e);
 	if (status < 0)
 		return status;
 	*fresh = true;
@@ -172,7 +175,7 @@ int threads_take_id(struct session *s, struct instance *i, uint32_t *id, struct 
 		i->pair_ids = grown;
 		i->pair_id_room = room;
 	}
-	status = take(s, id, e);
+	status = take(s, PAIR_RAW, id, e);
 	if (status >= 0)
 		i->pair_ids[i->pair_id_count++] = *id;
 	return status;

@@ -42,7 +42,7 @@ struct threads {
 	uint8_t *ids;			 /* enum id_state */
 	struct paired *paired;		 /* by number */
 	uint32_t hash[PAIRED_HASH];	 /* of functions: the first number, 0: none */
-	uint32_t next_id;
+	uint32_t next_id, next_raw;
 	size_t retired;
 	bool purging;	    /* threads_tidy() takes retired ids out of records */
 	uint64_t lost_seen; /* at the last stop */

@@ -224,11 +224,12 @@ static void emit_mark(struct arch_buf *out, struct asm_label *none)
 /*
  * r8: the depth without what is dead; rax, rcx, rsi and rdi destroyed. Dead is
  * what was entered below, and at the same stack pointer the same function with
- * all that came after it. (Others there may be alive.)
+ * all that came after it, and others but where both are, or one is, PAIR_RAW. A
+ * mark is no function: all at its own stack pointer may be alive.
  */
 static void emit_scan(struct arch_buf *out)
 {
-	struct asm_label next = {0}, cut = {0}, done = {0};
+	struct asm_label next = {0}, cut = {0}, gap = {0}, done = {0};
 
 	asm_load32(out, RSI, asm_at(R10, DEPTH));
 	asm_move32(out, RSI, RAX);
@@ -241,8 +242,16 @@ static void emit_scan(struct arch_buf *out)
 	asm_jump(out, ASM_JUMP_E, &cut);
 	asm_op_reg(out, true, ASM_CMP_STORE, RDI, RCX);
 	asm_jump(out, ASM_JUMP_C, &cut);
-	asm_jump(out, ASM_JUMP_NE, &next);
+	asm_jump(out, ASM_JUMP_E, &gap);
+	emit_is_mark(out, RDX);
+	asm_jump(out, ASM_JUMP_E, &next);
+	asm_op_reg(out, false, ASM_OR_STORE, RDX, RCX);
+	asm_op_reg(out, false, 0xf7, 0, RCX); /* test $PAIR_RAW,%ecx */
+	x86_emit32(out, PAIR_RAW);
+	asm_jump(out, ASM_JUMP_E, &cut);
+	asm_jump(out, ASM_JUMP_ALWAYS, &next);
 	/* A gap that an exit left, or a mark: dead if all above it is. */
+	asm_place(out, &gap);
 	asm_op_mem(out, false, ASM_LEA, RCX, asm_at(RSI, ENTRY));
 	asm_op_reg(out, false, ASM_CMP_STORE, RAX, RCX);
 	asm_jump(out, ASM_JUMP_NE, &next);

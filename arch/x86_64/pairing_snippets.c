@@ -14,7 +14,7 @@ struct work {
 	const struct arch_pairing *spec;
 	struct arch_buf *out, *cold;
 	unsigned record, pointer, area; /* area may be the tag's register */
-	unsigned tag, depth;
+	unsigned tag, depth, temp;
 	size_t pushed, before; /* as in struct arch_state_code */
 	bool red_zone;	       /* is not stepped over yet */
 	/* Where results of a routine go; -1: not wanted. */
@@ -64,7 +64,10 @@ static void emit_push(struct work *w)
 	asm_op_mem(out, true, ASM_CMP_LOAD, w->depth, asm_at(w->record, SIZE));
 	asm_jump(out, ASM_JUMP_NC, &w->unusual);
 	asm_load32(out, w->depth, asm_at(w->record, DEPTH));
-	asm_op_mem(out, true, ASM_CMP_LOAD, w->tag,
+	/* Above all tags of this stack pointer. */
+	asm_op_mem(out, true, ASM_LEA, w->temp,
+		   asm_at(w->tag, (int32_t)(PAIR_ID_MASK - w->spec->function)));
+	asm_op_mem(out, true, ASM_CMP_LOAD, w->temp,
 		   asm_at_index(w->record, w->depth, 1, HOME - ENTRY));
 	asm_jump(out, ASM_JUMP_NC, &w->unusual);
 	asm_immediate(out, false, ASM_IMM_CMP, HOME_BYTES, w->depth);
@@ -167,6 +170,7 @@ static struct work work_of(const struct arch_pairing *spec, const struct arch_st
 		.area = code->temps[1],
 		.tag = tag,
 		.depth = code->result,
+		.temp = code->temps[1],
 		.pushed = code->pushed,
 		.before = code->before,
 		.result = code->result,
@@ -275,6 +279,7 @@ static struct work work_in(const struct arch_pairing *spec, const struct arch_fr
 		.area = frame->reg[3],
 		.tag = frame->reg[0],
 		.depth = frame->reg[3],
+		.temp = frame->reg[1],
 		.pushed = frame->pushed,
 		.before = frame->before,
 		.red_zone = true,

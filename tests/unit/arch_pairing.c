@@ -136,7 +136,7 @@ static void check_home(const struct program *p)
 		while (at < f->depth && !f->frames[at].seen)
 			at++;
 		if (at < f->depth &&
-		    r->home[i].tag == pair_tag(f->frames[at].sp, f->frames[at].function))
+		    r->home[i].tag == pair_tag(f->frames[at].sp, id_of(f->frames[at].function)))
 			at++;
 	}
 	while (at < f->depth && !f->frames[at].seen)
@@ -160,6 +160,7 @@ static void run_program(bool coroutines, unsigned steps)
 		while (now(&p)->depth)
 			do_return(&p);
 	check_home(&p);
+	assert_int_equal(count_untrue(), 0);
 	assert_true(p.exits > steps / 16);
 	assert_int_equal(statistics[0], 0);
 }
@@ -435,7 +436,7 @@ static void test_threads_claim_at_once(void **state)
 	}
 }
 
-static _Atomic unsigned with_record, without_record;
+static _Atomic unsigned with_record, without_record, lost;
 
 static void *one_of_many(void *arg)
 {
@@ -451,6 +452,9 @@ static void *one_of_many(void *arg)
 	else
 		without_record++;
 	pthread_barrier_wait(&start);
+	/* Entries that have none are counted, and what only looks for the record. */
+	if (!paired)
+		lost += is_operation(function) && function % 4 == 1 ? 4 : 2;
 	/* The same answer again: nobody takes away anybody's record. */
 	return enter(function, top) && leave(function, top) == paired ? NULL : (void *)1;
 }
@@ -462,7 +466,7 @@ static void test_more_threads_than_records(void **state)
 
 	(void)state;
 	clear_area();
-	with_record = without_record = 0;
+	with_record = without_record = lost = 0;
 	pthread_barrier_init(&start, NULL, CROWD);
 	for (uintptr_t i = 0; i < CROWD; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, one_of_many, (void *)(i + 1)),
@@ -475,7 +479,7 @@ static void test_more_threads_than_records(void **state)
 	}
 	assert_int_equal(with_record, 1 << SHIFT);
 	assert_int_equal(without_record, CROWD - (1 << SHIFT));
-	assert_int_equal(statistics[0], 2 * (CROWD - (1 << SHIFT)));
+	assert_int_equal(statistics[0], lost);
 	pthread_barrier_destroy(&start);
 }
 

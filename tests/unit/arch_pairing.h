@@ -20,6 +20,12 @@
 
 #include "arch/pairing.h"
 
+#ifdef __aarch64__
+enum { HAS_OPERATIONS = false };
+#else
+enum { HAS_OPERATIONS = true };
+#endif
+
 enum {
 	SHIFT = 6,
 	FUNCTIONS = 12, /* 1 .., that programs have */
@@ -34,7 +40,15 @@ enum {
 
 static uint8_t *code, *area;
 static struct pair_shared *shared;
-static uint64_t (*counters)[2];	   /* entries, exits; by function */
+static uint64_t (*counters)[2]; /* entries, exits; by function */
+/*
+ * By function: entries that were kept, their exits, and those that were undone;
+ * of the last one that was undone the moment and the start word.
+ */
+static struct {
+	uint64_t kept, found, undone, dropped_at, dropped_start, result, second;
+} truth[MANY + 1];
+static uint64_t undo_table[1 << PAIR_UNDO_SHIFT];
 static uint64_t seen[MANY + 1][2]; /* of those, what events counted that came to their end */
 static size_t code_used, cold_used;
 static taddr_t enter_code[MANY + 1], leave_code[MANY + 1];
@@ -95,6 +109,41 @@ static inline void clear_area(void)
 			memset(&records()[i], 0, sizeof(records()[i]));
 	memset(area + pair_keys(), 0, pair_records(SHIFT) - pair_keys());
 	memset(statistics, 0, sizeof(statistics));
+	memset(truth, 0, sizeof(truth));
+}
+
+/* The last two functions may be alive at one stack pointer. */
+static inline uint32_t id_of(unsigned function)
+{
+	return function == FUNCTIONS || function == FUNCTIONS - 1 ? PAIR_RAW | function : function;
+}
+
+static inline unsigned in_record(unsigned function)
+{
+	const struct pair_record *r = own_record();
+	unsigned count = 0;
+
+	for (unsigned i = 0; r && i < r->depth / sizeof(struct pair_entry); i++)
+		count += (r->home[i].tag & PAIR_ID_MASK) == id_of(function);
+	for (unsigned i = 0; r && i < PAIR_OTHER; i++)
+		count += (r->other[i].tag & PAIR_ID_MASK) == id_of(function);
+	return count;
+}
+
+/*
+ * Every activation that was kept was left, or undone, or is still there, each
+ * once: returns how many were not.
+ */
+static inline uint64_t count_untrue(void)
+{
+	uint64_t count = 0;
+
+	for (unsigned f = 1; f <= FUNCTIONS && HAS_OPERATIONS; f += 2) {
+		const uint64_t ended = truth[f].found + truth[f].undone + in_record(f);
+
+		count += truth[f].kept > ended ? truth[f].kept - ended : ended - truth[f].kept;
+	}
+	return count;
 }
 
 /* The thread's own stack is stacks[0]. */
@@ -123,6 +172,17 @@ static inline void end_run(const struct arch_frame *frame, struct arch_buf *out)
 	a64_emit(out, 0xd61f0380); /* br x28 */
 }
 
+static inline void emit_operation(const struct arch_pairing *spec, unsigned function, bool is_leave,
+				  struct arch_buf *out, struct arch_buf *cold)
+{
+	(void)spec, (void)function, (void)is_leave, (void)out, (void)cold;
+}
+
+static inline void emit_undo(unsigned function, struct arch_buf *out)
+{
+	(void)function, (void)out;
+}
+
 /* Runs a snippet with that stack pointer. */
 void run_at(taddr_t pc, uint64_t sp, uint64_t trap);
 __asm__(".text\n"
@@ -137,7 +197,7 @@ __asm__(".text\n"
 	"ldp x29, x30, [sp], #96\n\t"
 	"ret\n");
 #else
-#include "arch/x86_64/x86.h"
+#include "arch/x86_64/assembler.h"
 
 /* Frames of all kinds: the snippets run with whatever registers they are given. */
 static const uint8_t register_sets[][4] = {
@@ -163,6 +223,82 @@ static inline void end_run(const struct arch_frame *frame, struct arch_buf *out)
 	x86_emit(out, jump_r14, sizeof(jump_r14));
 }
 
+static inline struct asm_mem at_address(struct arch_buf *out, unsigned reg, const void *address)
+{
+	asm_number64(out, reg, (uint64_t)(uintptr_t)address);
+	return asm_at(reg, 0);
+}
+
+static inline void add_one(struct arch_buf *out, unsigned reg, const void *word)
+{
+	asm_op_mem(out, true, 0xff, 0, at_address(out, reg, word)); /* incq */
+}
+
+/*
+ * The same event as an operation of programs: it finds the record itself or is
+ * given it. Exits are counted where they find an entry that is not inherited.
+ */
+static inline void emit_operation(const struct arch_pairing *spec, unsigned function, bool is_leave,
+				  struct arch_buf *out, struct arch_buf *cold)
+{
+	const uint8_t *set = register_sets[function % 6];
+	struct arch_state_code state = {
+		.result = set[0],
+		.second = set[1],
+		.record = function % 4 == 1 ? R13 : ARCH_NO_REGISTER,
+		.temps = {set[2], set[3], R13},
+		.pushed = 128,
+	};
+	const struct arch_state_code record = {
+		.result = R13, .temps = {set[0], set[1], set[2]}, .pushed = 128};
+	struct asm_label uncounted = {0};
+	const unsigned temp = set[2];
+	size_t hot_used, cold_before;
+
+	if (function % 4 == 1)
+		state.temps[2] = RSP; /* not to be used */
+	asm_op_mem(out, true, ASM_LEA, RSP, asm_at(RSP, -128));
+	if (function % 4 == 1)
+		arch_emit_record_op(spec, &record, out, cold);
+	hot_used = out->used;
+	cold_before = cold->used;
+	if (is_leave)
+		arch_emit_leave_op(spec, &state, out, cold);
+	else
+		arch_emit_enter_op(spec, &state, out, cold);
+	assert_true(out->used - hot_used <= ARCH_STATE_HOT);
+	assert_true(cold->used - cold_before <= ARCH_STATE_COLD);
+	asm_store(out, state.result, at_address(out, temp, &truth[function].result));
+	if (is_leave)
+		asm_store(out, state.second, at_address(out, temp, &truth[function].second));
+	/* Entries are always counted, as snippets count them. */
+	if (!is_leave)
+		add_one(out, temp, &counters[function][0]);
+	asm_op_reg(out, true, ASM_TEST, state.result, state.result);
+	asm_jump(out, ASM_JUMP_E, &uncounted);
+	add_one(out, temp, is_leave ? &truth[function].found : &truth[function].kept);
+	if (is_leave) {
+		asm_immediate(out, true, ASM_IMM_CMP, -1, state.second);
+		asm_jump(out, ASM_JUMP_E, &uncounted);
+		add_one(out, temp, &counters[function][1]);
+	}
+	asm_place(out, &uncounted);
+	asm_op_mem(out, true, ASM_LEA, RSP, asm_at(RSP, 128));
+}
+
+/* Uses all that it may, and writes down what it was told. */
+static inline void emit_undo(unsigned function, struct arch_buf *out)
+{
+	add_one(out, RAX, &truth[function].undone);
+	asm_load(out, RCX, asm_at(arch_undo_record, offsetof(struct pair_record, dropped_at)));
+	asm_store(out, RCX, at_address(out, RSI, &truth[function].dropped_at));
+	asm_load(out, RDI, asm_at(arch_undo_record, offsetof(struct pair_record, dropped_start)));
+	asm_store(out, RDI, at_address(out, RSI, &truth[function].dropped_start));
+	asm_store_number(out, true, function,
+			 asm_at(arch_undo_record, offsetof(struct pair_record, moments)));
+	arch_emit_undo_return(out);
+}
+
 /*
  * Runs a snippet with that stack pointer. With `trap` in the flags every
  * instruction of it raises SIGTRAP.
@@ -181,35 +317,46 @@ __asm__(".text\n"
 	"ret\n");
 #endif
 
-static inline taddr_t emit_snippet(struct arch_pairing *spec, bool leave)
+/* Every other function's events are operations. */
+static inline bool is_operation(unsigned function)
+{
+	return HAS_OPERATIONS && function % 2;
+}
+
+static inline taddr_t emit_event(const struct arch_pairing *base, unsigned function, bool leave)
 {
 	const struct arch_counter counter = {
 		.mode = ARCH_COUNT_LOCKED,
-		.counter_address = (taddr_t)(uintptr_t)&counters[spec->function][leave],
+		.counter_address = (taddr_t)(uintptr_t)&counters[function][leave],
 	};
 	struct arch_buf out = {.bytes = code, .size = COLD_AT, .pc = (taddr_t)(uintptr_t)code};
 	struct arch_buf cold = {.bytes = code, .size = CODE_SIZE, .pc = out.pc};
 	struct arch_frame frame = {.red_zone = true};
+	struct arch_pairing spec = *base;
 	taddr_t entry;
 
-	spec->count = &counter;
-	arch_pairing_needs(spec, &frame);
+	spec.function = id_of(function);
+	spec.count = &counter;
+	arch_pairing_needs(&spec, &frame);
 	out.used = code_used;
 	cold.used = cold_used;
 	entry = arch_here(&out);
-	open_frame(&frame, spec->function + leave, &out);
-	if (leave)
-		arch_emit_leave(spec, &frame, &out, &cold);
+	open_frame(&frame, function + leave, &out);
+	if (is_operation(function))
+		emit_operation(&spec, function, leave, &out, &cold);
+	else if (leave)
+		arch_emit_leave(&spec, &frame, &out, &cold);
 	else
-		arch_emit_enter(spec, &frame, &out, &cold);
-	assert_true(out.used - code_used <= ARCH_PAIRING_HOT + ARCH_COUNT_HOT);
-	assert_true(cold.used - cold_used <= ARCH_PAIRING_COLD + ARCH_COUNT_COLD);
+		arch_emit_enter(&spec, &frame, &out, &cold);
+	assert_true(is_operation(function) ||
+		    out.used - code_used <= ARCH_PAIRING_HOT + ARCH_COUNT_HOT);
+	assert_true(is_operation(function) ||
+		    cold.used - cold_used <= ARCH_PAIRING_COLD + ARCH_COUNT_COLD);
 	end_run(&frame, &out);
 	assert_int_equal(out.status, ARCH_OK);
 	assert_int_equal(cold.status, ARCH_OK);
 	code_used = out.used;
 	cold_used = cold.used;
-	spec->count = NULL;
 	return entry;
 }
 
@@ -271,13 +418,20 @@ static inline int setup(void **state)
 	arch_emit_pairing_routines(&out, &spec, offsets);
 	if (out.status != ARCH_OK || out.used > ARCH_PAIRING_ROUTINES)
 		return -1;
+	spec.record = out.pc + offsets[ARCH_PAIRING_RECORD];
 	spec.enter = enter_routine = out.pc + offsets[ARCH_PAIRING_ENTER];
 	spec.leave = leave_routine = out.pc + offsets[ARCH_PAIRING_LEAVE];
+	for (unsigned f = 1; f <= MANY && HAS_OPERATIONS; f++) {
+		undo_table[f] = arch_here(&out);
+		emit_undo(f, &out);
+	}
+	shared->undo[0] = shared->undo[PAIR_RAW >> PAIR_UNDO_SHIFT] =
+		(uint64_t)(uintptr_t)undo_table;
 	code_used = out.used;
 	cold_used = COLD_AT;
-	for (spec.function = 1; spec.function <= MANY; spec.function++) {
-		enter_code[spec.function] = emit_snippet(&spec, false);
-		leave_code[spec.function] = emit_snippet(&spec, true);
+	for (unsigned f = 1; f <= MANY; f++) {
+		enter_code[f] = emit_event(&spec, f, false);
+		leave_code[f] = emit_event(&spec, f, true);
 	}
 	return 0;
 }
