@@ -6,8 +6,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #define KEEP __attribute__((noinline, noclone, used, externally_visible))
 
@@ -158,28 +156,40 @@ int64_t takes_any(int count, ...)
 	return count;
 }
 
-int main(int argc, char **argv)
+/* Everything once. */
+static __attribute__((noinline)) int64_t round_of(unsigned i)
 {
-	const unsigned rounds = argc > 1 && !strcmp(argv[1], "forever") ? UINT32_MAX : 1;
+	int64_t sum = takes_small(-1, 200, -300, 60000, -70000, 4000000000u);
 
-	for (unsigned i = 0; i < rounds; i++) {
-		int64_t sum = takes_small(-1, 200, -300, 60000, -70000, 4000000000u);
+	sum += takes_many(1, 2, 3, 4, 5, 6, -7, 1ll << 40, 65535);
+	sum += takes_floats(-2.75f, 3, 1e10, -0.5);
+	sum += takes_pair((struct pair){-9, -8, 254}, 4);
+	sum += takes_mixed(1, (struct mixed){-6.5, -66}, (struct floats){1.5f, -2.5f, 3.5f}, 2);
+	sum += takes_large(1, (struct large){{11, 22, 33}, -44}, 2);
+	sum += takes_node(&global_node, true, BLUE);
+	sum += takes_long_double(3.5L, 9) + takes_any(2, 3, 4);
+	gives_nothing(1);
+	sum += (int64_t)gives_double(3) + gives_small(-3) + gives_pair(7).x;
+	sum += gives_mixed(5).i + gives_large(6).last + gives_node()->value;
+	return sum + global_small + global_unsigned + global_numbers[i % 4];
+}
 
-		sum += takes_many(1, 2, 3, 4, 5, 6, -7, 1ll << 40, 65535);
-		sum += takes_floats(-2.75f, 3, 1e10, -0.5);
-		sum += takes_pair((struct pair){-9, -8, 254}, 4);
-		sum += takes_mixed(1, (struct mixed){-6.5, -66}, (struct floats){1.5f, -2.5f, 3.5f},
-				   2);
-		sum += takes_large(1, (struct large){{11, 22, 33}, -44}, 2);
-		sum += takes_node(&global_node, true, BLUE);
-		sum += takes_long_double(3.5L, 9) + takes_any(2, 3, 4);
-		gives_nothing(1);
-		sum += (int64_t)gives_double(3) + gives_small(-3) + gives_pair(7).x;
-		sum += gives_mixed(5).i + gives_large(6).last + gives_node()->value;
-		sum += global_small + global_unsigned + global_numbers[i % 4];
-		printf("%lld\n", (long long)sum);
-		if (rounds > 1)
-			usleep(1000);
+/* "round N" does everything N times. */
+int main(void)
+{
+	char line[64];
+	unsigned count;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	printf("ready\n");
+	while (fgets(line, sizeof(line), stdin)) {
+		int64_t sum = 0;
+
+		if (sscanf(line, "round %u", &count) != 1)
+			return 1;
+		for (unsigned i = 0; i < count; i++)
+			sum += round_of(i);
+		printf("sum %lld\n", (long long)sum);
 	}
 	return 0;
 }

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mdl_types.c - arguments, results and globals of a running program, of every
+ * type that is passed in a way of its own: what compiled code reads must be what
+ * the program passed.
+ */
+#include "tests/live/mdl_help.h"
+
+/* A metric that keeps the last value of an expression at a function's entry or exits. */
+struct reading {
+	const char *name, *function, *point, *expression;
+	int64_t want;
+};
+
+static const struct reading readings[] = {
+	{"small0", "takes_small", "entry", "$arg[0]", -1},
+	{"small1", "takes_small", "entry", "$arg[1]", 200},
+	{"small2", "takes_small", "entry", "$arg[2]", -300},
+	{"small4", "takes_small", "entry", "$arg[4]", -70000},
+	{"small5", "takes_small", "entry", "$arg[5]", 4000000000},
+	{"many6", "takes_many", "entry", "$arg[6]", -7},
+	{"many7", "takes_many", "entry", "$arg[7]", 1ll << 40},
+	{"many8", "takes_many", "entry", "$arg[8]", 65535},
+	{"floats0", "takes_floats", "entry", "$arg[0]", -2},
+	{"floats1", "takes_floats", "entry", "$arg[1]", 3},
+	{"floats2", "takes_floats", "entry", "$arg[2]", 10000000000},
+	{"pair", "takes_pair", "entry", "$arg[0].x * 1000000 + $arg[0].y * 1000 + $arg[0].z",
+	 -9007746},
+	{"pair1", "takes_pair", "entry", "$arg[1]", 4},
+	{"mixed", "takes_mixed", "entry", "$arg[1].d * 1000 + $arg[1].i", -6066},
+	{"mixed2", "takes_mixed", "entry", "$arg[2].a * 100 + $arg[2].b * 10 + $arg[2].c", 83},
+	{"mixed3", "takes_mixed", "entry", "$arg[3]", 2},
+	{"large", "takes_large", "entry", "$arg[1].words[2] * 1000 + $arg[1].last", 32956},
+	{"large2", "takes_large", "entry", "$arg[2] * 10 + $arg[0]", 21},
+	{"node", "takes_node", "entry", "$arg[0].value", -77},
+	{"bits", "takes_node", "entry", "$arg[0].low * 10000 + $arg[0].high * 100 + $arg[0].sign",
+	 51698},
+	{"deep", "takes_node", "entry", "$arg[0].pairs[1].z", 250},
+	{"nowhere", "takes_node", "entry", "$arg[0].next.value", 0},
+	{"truth", "takes_node", "entry", "$arg[1]", 1},
+	{"colour", "takes_node", "entry", "$arg[2]", -3},
+	{"double", "gives_double", "return", "$return", 7},
+	{"byte", "gives_small", "return", "$return", -3},
+	{"pairback", "gives_pair", "return", "$return.x * 10000 + $return.y * 100 + $return.z",
+	 70809},
+	{"mixback", "gives_mixed", "return", "$return.d * 100 + $return.i", 705},
+	{"largeback", "gives_large", "return", "$return.last", 9},
+	{"nodeback", "gives_node", "return", "$return.wide", 0x1122334455667788},
+	{"g1", "gives_nothing", "entry", "readSymbol(\"global_small\")", -5},
+	{"g2", "gives_nothing", "entry", "readSymbol(\"typed:global_unsigned\")", 65000},
+	{"g3", "gives_nothing", "entry", "readSymbol(\"global_double\")", 1234},
+	{"g4", "gives_nothing", "entry", "readSymbol(\"global_node.pairs[1].y\")", -5},
+	{"g5", "gives_nothing", "entry", "readSymbol(\"global_pointer.value\")", -77},
+	{"g6", "gives_nothing", "entry", "readSymbol(\"global_numbers[3]\")", -40},
+	{"g7", "gives_nothing", "entry", "readSymbol(\"global_pointer\").sign", -2},
+	{"g8", "gives_nothing", "entry", "readMemory(readSymbol(\"global_pointer\") + 8, 4)",
+	 0xffffffb3},
+};
+
+enum { READINGS = sizeof(readings) / sizeof(readings[0]) };
+
+static void add(char *text, size_t size, const struct reading *r)
+{
+	const size_t used = strlen(text);
+
+	snprintf(
+		text + used, size - used,
+		"list in_%s is procedure { items { \"%s\" }; }\n"
+		"metric %s { base is counter { foreach f in in_%s append preInsn f.%s (* %s = %s; *) } }\n",
+		r->name, r->function, r->name, r->name, r->point, r->name, r->expression);
+}
+
+static void test_readings(void **state)
+{
+	struct harness *h = *state;
+	static char text[32768];
+	unsigned ids[READINGS];
+
+	text[0] = 0;
+	for (unsigned i = 0; i < READINGS; i++)
+		add(text, sizeof(text), &readings[i]);
+	harness_start(h, "typed", NULL);
+	mdl_attach(h, text);
+	for (unsigned i = 0; i < READINGS; i++)
+		ids[i] = mdl_insert(h, readings[i].name);
+	mdl_ask(h, "round 1");
+	for (unsigned i = 0; i < READINGS; i++) {
+		const int64_t got = mdl_value(h, ids[i]);
+
+		if (got != readings[i].want)
+			fail_msg("%s at %s.%s is %lld, not %lld", readings[i].expression,
+				 readings[i].function, readings[i].point, (long long)got,
+				 (long long)readings[i].want);
+	}
+	mdl_end(h);
+}
+
+static void test_mistakes(void **state)
+{
+	static const struct {
+		struct reading reading;
+		const char *text;
+	} mistakes[] = {
+		{{"m1", "takes_pair", "entry", "$arg[0].w", 0}, "no member 'w'"},
+		{{"m2", "takes_pair", "entry", "$arg[0]", 0}, "struct"},
+		{{"m3", "takes_pair", "entry", "$arg[2]", 0}, "2 arguments"},
+		{{"m4", "gives_nothing", "entry", "readSymbol(\"global_smal\")", 0},
+		 "did you mean 'global_small'"},
+		{{"m5", "gives_nothing", "entry", "readSymbol(\"nowhere.so:x\")", 0}, "no module"},
+		{{"m6", "gives_nothing", "entry", "readSymbol(\"global_of_thread\")", 0},
+		 "thread-local"},
+		{{"m7", "gives_nothing", "entry", "gives_small(1)", 0}, "safe"},
+	};
+	struct harness *h = *state;
+	static char text[8192];
+
+	text[0] = 0;
+	for (unsigned i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++)
+		add(text, sizeof(text), &mistakes[i].reading);
+	harness_start(h, "typed", NULL);
+	mdl_attach(h, text);
+	for (unsigned i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
+		assert_true(harness_dinst(h, NULL, "insert", mistakes[i].reading.name, "-p",
+					  harness_number(h->pid)) != 0);
+		if (!strstr(h->messages, mistakes[i].text))
+			fail_msg("%s: %s", mistakes[i].reading.expression, h->messages);
+	}
+	mdl_ask(h, "round 1");
+	mdl_end(h);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_readings, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_mistakes, harness_setup, harness_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
