@@ -74,19 +74,19 @@ static void branch_both(struct compiler *c, const struct mdl_expr *x, bool when,
 	/* a && b is false where one is; a || b is true where one is. */
 	const bool decides = x->op == MDL_OP_EITHER;
 	const bool known = c->place_known;
-	unsigned skip;
+	const unsigned skip = when == decides ? label : compile_label(c);
+	bool left;
 
-	if (when == decides) {
-		compile_branch(c, x->left, decides, label);
-		if (decides)
-			c->place_known = known;
-		compile_branch(c, x->right, decides, label);
-		return;
-	}
-	skip = compile_label(c);
 	compile_branch(c, x->left, decides, skip);
-	compile_branch(c, x->right, !decides, label);
-	compile_put_label(c, skip);
+	left = c->place_known;
+	if (decides)
+		c->place_known = known;
+	compile_branch(c, x->right, when == decides ? decides : !decides, label);
+	if (when != decides)
+		compile_put_label(c, skip);
+	/* Which object it is, both sides of || must say. */
+	if (decides)
+		c->place_known &= left;
 }
 
 static void branch_compared(struct compiler *c, const struct mdl_expr *x, unsigned condition,

@@ -435,19 +435,17 @@ bool type_words(const struct type *type, bool is_float[2])
 
 /* ------------------------------------------------------------- functions */
 
-static bool is_cplusplus(Dwarf_Die *die)
+static int language_of(Dwarf_Die *die)
 {
 	Dwarf_Die unit;
 
-	switch (dwarf_diecu(die, &unit, NULL, NULL) ? dwarf_srclang(&unit) : 0) {
-	case DW_LANG_C89:
-	case DW_LANG_C:
-	case DW_LANG_C99:
-	case DW_LANG_C11:
-		return false;
-	default:
-		return true;
-	}
+	return dwarf_diecu(die, &unit, NULL, NULL) ? dwarf_srclang(&unit) : -1;
+}
+
+static bool is_c(int language)
+{
+	return language == DW_LANG_C89 || language == DW_LANG_C || language == DW_LANG_C99 ||
+	       language == DW_LANG_C11;
 }
 
 /* How a struct is passed depends on more than its members where it is a class. */
@@ -470,13 +468,20 @@ void types_of_function(struct image *img, uint32_t function, struct type_functio
 	struct types *t = types_of(img);
 	Dwarf_Die die, child;
 	bool cplusplus;
+	int language;
 
 	memset(out, 0, sizeof(*out));
 	if (function >= image_functions(img, &functions) || !t ||
 	    !types_find_function(t, functions[function].address, &die))
 		return;
+	language = language_of(&die);
+	/* Of functions in assembler only the name and the place are told. */
+	if (language == DW_LANG_Mips_Assembler)
+		return;
 	out->known = true;
-	cplusplus = is_cplusplus(&die);
+	cplusplus = !is_c(language);
+	/* What a function without a prototype takes is its own business. */
+	out->variadic = !cplusplus && !dwarf_hasattr_integrate(&die, DW_AT_prototyped);
 	types_from_die(img, &die, &out->result);
 	by_value(&out->result, cplusplus);
 	if (dwarf_child(&die, &child) != 0)

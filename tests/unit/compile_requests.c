@@ -65,6 +65,19 @@ static void test_many(void **state)
 	job.guard_count = 0;
 	assert_int_equal(build(&job, &c, &e), DINST_USAGE);
 	assert_non_null(strstr(e.text, "nothing says"));
+	dinst_error_clear(&e);
+	job.code = "if ($return > 5 || $return == $constraint[0]) m++;";
+	assert_int_equal(build(&job, &c, &e), DINST_USAGE);
+	dinst_error_clear(&e);
+	job.code = "if ($return == $constraint[0] && $return > 5) m++; else m++;";
+	assert_int_equal(build(&job, &c, &e), DINST_USAGE);
+	/* One of both is it. */
+	memset(w.arena, 0, sizeof(w.arena));
+	job.code =
+		"if ($return > 9 && ($return == $constraint[0] || $thread == $constraint[0])) m++;";
+	w.results[0] = 0x1001;
+	run_as(&job, &w, 1, 0);
+	assert_int_equal(word_at(&w, TOTAL_AT + 8), 1);
 	total.elements = 1;
 }
 

@@ -338,7 +338,7 @@ static void test_refused(void **state)
 		{"takes_pair", POINT_ENTRY, "arg2", "has 2 arguments"},
 		{"takes_node", POINT_ENTRY, "arg0.next", NULL},
 		{"gives_nothing", POINT_EXIT, "return", "returns nothing"},
-		{"main", POINT_ENTRY, "arg0[1]", "[] needs"},
+		{"takes_pair", POINT_ENTRY, "arg1[1]", "[] needs"},
 	};
 
 	(void)state;
