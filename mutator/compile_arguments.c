@@ -181,6 +181,11 @@ static bool ask_types(struct compiler *c, const struct mdl_expr *x)
 		if (!callee_of(c, &f))
 			return true;
 	}
+	if (image_is_go(f.module->image)) {
+		compile_fail(c, &x->place, DINST_REFUSED,
+			     "Go passes arguments in a way of its own, which is not known here");
+		return false;
+	}
 	if (is_changed(&f)) {
 		compile_fail(
 			c, &x->place, DINST_REFUSED,

@@ -202,15 +202,31 @@ static bool find_in_scope(Dwarf_Die *scope, vaddr_t address, Dwarf_Die *found, u
 	return false;
 }
 
-bool types_find_variable(struct types *t, vaddr_t address, Dwarf_Die *die)
+static uint64_t walk_for_variable(struct types *t, vaddr_t address)
 {
-	Dwarf_Die unit;
+	Dwarf_Die unit, die;
 
 	if (!t->units_known)
 		read_units(t);
 	for (size_t i = 0; i < t->unit_count; i++)
 		if (dwarf_offdie(t->dwarf, t->units[i].die, &unit) &&
-		    find_in_scope(&unit, address, die, 0))
-			return true;
-	return false;
+		    find_in_scope(&unit, address, &die, 0))
+			return dwarf_dieoffset(&die);
+	return 0;
+}
+
+bool types_find_variable(struct types *t, vaddr_t address, Dwarf_Die *die)
+{
+	const unsigned known =
+		t->variable_count < TYPES_REMEMBERED ? t->variable_count : TYPES_REMEMBERED;
+	uint64_t found;
+
+	for (unsigned i = 0; i < known; i++)
+		if (t->variables[i].address == address)
+			return t->variables[i].die &&
+			       dwarf_offdie(t->dwarf, t->variables[i].die, die);
+	found = walk_for_variable(t, address);
+	t->variables[t->variable_count % TYPES_REMEMBERED].address = address;
+	t->variables[t->variable_count++ % TYPES_REMEMBERED].die = found;
+	return found && dwarf_offdie(t->dwarf, found, die);
 }

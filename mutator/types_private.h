@@ -17,6 +17,8 @@
 
 struct types_unit; /* types_index.c */
 
+enum { TYPES_REMEMBERED = 64 };
+
 struct types {
 	Elf *elf;
 	Dwarf *dwarf;	/* NULL: there is none, or it is damaged */
@@ -24,6 +26,12 @@ struct types {
 	struct types_unit *units;
 	size_t unit_count;
 	bool units_known;
+	/* Variables that were looked for: that takes a walk through all of it. */
+	struct {
+		vaddr_t address;
+		uint64_t die; /* 0: there is none */
+	} variables[TYPES_REMEMBERED];
+	unsigned variable_count;
 };
 
 /* What is known of the image's types; NULL where nothing is. */

@@ -24,7 +24,7 @@
 #include <cmocka.h>
 #include <elf.h>
 
-#include "mutator/types.h"
+#include "mutator/types_private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -76,6 +76,17 @@ static void use_image(int fd)
 		look_at(&f.result, 0);
 		for (size_t j = 0; j < f.argument_count; j++)
 			look_at(&f.arguments[j], 0);
+	}
+	/* One that is in some files, and one that is nowhere: all of it is walked. */
+	if (types_of(img)) {
+		struct type type;
+		Dwarf_Die die;
+
+		if (types_find_variable(types_of(img), image_highest(img) - 64, &die) ||
+		    types_find_variable(types_of(img), 1, &die)) {
+			types_from_die(img, &die, &type);
+			look_at(&type, 0);
+		}
 	}
 	image_close(img);
 }
