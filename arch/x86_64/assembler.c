@@ -12,6 +12,13 @@ static unsigned log2_of(unsigned scale)
 	return scale == 8 ? 3 : scale / 2;
 }
 
+/* ARCH_NO_REGISTER, or any other number that is none, must not become some register by its low bits. */
+static void check_register(struct arch_buf *out, unsigned reg)
+{
+	if (reg > R15)
+		x86_fail(out, ARCH_REFUSED);
+}
+
 static void emit_opcode(struct arch_buf *out, unsigned rex, unsigned opcode)
 {
 	if (rex)
@@ -40,6 +47,11 @@ void asm_op_mem(struct arch_buf *out, bool wide, unsigned opcode, unsigned reg, 
 	const unsigned rex = (wide ? REX_W : 0) | (reg >= 8 ? REX_R : 0) |
 			     (m.index >= 8 ? REX_X : 0) | (has_base && m.base >= 8 ? REX_B : 0);
 
+	check_register(out, reg);
+	if (m.index >= 0)
+		check_register(out, (unsigned)m.index);
+	if (has_base)
+		check_register(out, m.base);
 	emit_opcode(out, rex, opcode);
 	if (!has_base) {
 		emit_no_base(out, reg, m);
@@ -60,6 +72,8 @@ void asm_op_reg(struct arch_buf *out, bool wide, unsigned opcode, unsigned reg, 
 {
 	const unsigned rex = (wide ? REX_W : 0) | (reg >= 8 ? REX_R : 0) | (rm >= 8 ? REX_B : 0);
 
+	check_register(out, reg);
+	check_register(out, rm);
 	emit_opcode(out, rex, opcode);
 	x86_emit8(out, 0xc0 | (reg & 7) << 3 | (rm & 7));
 }
@@ -119,6 +133,7 @@ void asm_compare_number(struct arch_buf *out, bool wide, int8_t value, struct as
 
 void asm_number32(struct arch_buf *out, unsigned reg, uint32_t value)
 {
+	check_register(out, reg);
 	if (reg >= 8)
 		x86_emit8(out, 0x41);
 	x86_emit8(out, 0xb8 | (reg & 7));
@@ -127,6 +142,7 @@ void asm_number32(struct arch_buf *out, unsigned reg, uint32_t value)
 
 void asm_number64(struct arch_buf *out, unsigned reg, uint64_t value)
 {
+	check_register(out, reg);
 	x86_emit8(out, 0x48 | (reg >= 8 ? REX_B : 0));
 	x86_emit8(out, 0xb8 | (reg & 7));
 	x86_emit64(out, value);
@@ -156,6 +172,7 @@ void asm_load_thread(struct arch_buf *out, bool wide, unsigned reg, int32_t offs
 {
 	const unsigned rex = (wide ? REX_W : 0) | (reg >= 8 ? REX_R : 0);
 
+	check_register(out, reg);
 	x86_emit8(out, 0x64);
 	if (rex)
 		x86_emit8(out, 0x40 | rex);
@@ -173,6 +190,7 @@ void asm_load_thread_at(struct arch_buf *out, unsigned reg, unsigned offset, int
 
 void asm_push_pop(struct arch_buf *out, unsigned opcode, unsigned reg)
 {
+	check_register(out, reg);
 	if (reg >= 8)
 		x86_emit8(out, 0x41);
 	x86_emit8(out, opcode | (reg & 7));

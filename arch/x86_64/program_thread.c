@@ -43,7 +43,7 @@ static unsigned state_temps(const struct arch_op *op)
 		return 2;
 	if (!op->a)
 		return ARCH_STATE_TEMPS;
-	return op->kind == ARCH_OP_ENTER ? 1 : 0;
+	return op->kind == ARCH_OP_ENTER ? 2 : 0;
 }
 
 bool thread_wish(const struct x86_plan *plan, const struct arch_op *op, struct register_wish *wish)
