@@ -72,7 +72,7 @@ enum {
 	PAIR_CLOCKS = 4, /* of enum arch_clock */
 };
 
-#define PAIR_ID_MASK   ((1ull << PAIR_ID_BITS) - 1)
+#define PAIR_ID_MASK ((1ull << PAIR_ID_BITS) - 1)
 /*
  * Numbers from here on may be several for one function. Of all others one at
  * most is alive at a stack pointer: what is entered there ends the one before.
@@ -234,7 +234,11 @@ enum { ARCH_STATE_TEMPS = 3 };
 struct arch_state_code {
 	uint8_t result, second; /* written, at any time; `second` by leave only */
 	uint8_t record; /* read and kept: of an earlier RECORD, may be 0; ARCH_NO_REGISTER: it is found */
-	uint8_t temps[ARCH_STATE_TEMPS]; /* changed */
+	/*
+	 * Changed: the first two to find a record; the first one to enter with a record that is
+	 * given, none to leave so. Those that are not needed may be ARCH_NO_REGISTER.
+	 */
+	uint8_t temps[ARCH_STATE_TEMPS];
 	size_t pushed; /* bytes on the stack since the frame was opened: for arch_note_pushed() */
 	size_t before; /* + pushed: distance to the target's stack pointer at the point */
 };
@@ -243,8 +247,7 @@ struct arch_state_code {
  * The thread's record (made if need be, 0 if there is none); function
  * spec->function is entered: the address of its pair_entry, 0 if it is not
  * kept; it is left: 1 or 0, and its start word. Flags change, and memory below
- * the stack pointer; the frame has stepped over the red zone. All ways end at
- * the end of `out`. spec->count is not used. A function of 0 enters a mark.
+ * the red zone. All ways end at the end of `out`. spec->count is not used. A function of 0 enters a mark.
  */
 enum { ARCH_STATE_HOT = 256, ARCH_STATE_COLD = 224 }; /* bytes of each, at most */
 void arch_emit_record_op(const struct arch_pairing *spec, const struct arch_state_code *code,

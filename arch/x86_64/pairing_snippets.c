@@ -14,7 +14,7 @@ struct work {
 	const struct arch_pairing *spec;
 	struct arch_buf *out, *cold;
 	unsigned record, pointer, area; /* area may be the tag's register */
-	unsigned tag, depth, temp;
+	unsigned tag, depth;
 	size_t pushed, before; /* as in struct arch_state_code */
 	bool red_zone;	       /* is not stepped over yet */
 	/* Where results of a routine go; -1: not wanted. */
@@ -43,33 +43,34 @@ static void emit_find(struct work *w)
 		   asm_at_index(w->area, w->record, 1, (int32_t)pair_records(spec->shift)));
 }
 
-static void emit_tag(struct arch_buf *out, const struct work *w, unsigned to, size_t more)
+static void emit_tag(struct arch_buf *out, const struct work *w, unsigned to, size_t more,
+		     uint32_t function)
 {
 	asm_op_mem(out, true, ASM_LEA, to, asm_at(RSP, (int32_t)(w->pushed + more + w->before)));
 	asm_shift(out, true, true, to, PAIR_ID_BITS);
-	asm_immediate(out, true, ASM_IMM_OR, (int32_t)w->spec->function, to);
+	asm_immediate(out, true, ASM_IMM_OR, (int32_t)function, to);
 }
 
 /*
- * Ends with the end of the new entry in w->depth. That the tag is where it was
- * written is looked at behind the depth: a handler may have had the place.
+ * Ends with the end of the new entry in w->depth. The tag is the highest of its
+ * stack pointer at first: what was entered last must be above all of these.
+ * That the tag is where it was written is looked at behind the depth: a handler
+ * may have had the place.
  */
 static void emit_push(struct work *w)
 {
 	struct arch_buf *out = w->out;
 
-	emit_tag(out, w, w->tag, 0);
+	emit_tag(out, w, w->tag, 0, (uint32_t)PAIR_ID_MASK);
 	asm_move(out, w->tag, w->depth);
 	asm_op_mem(out, true, ASM_SUB_LOAD, w->depth, asm_at(w->record, LO));
 	asm_op_mem(out, true, ASM_CMP_LOAD, w->depth, asm_at(w->record, SIZE));
 	asm_jump(out, ASM_JUMP_NC, &w->unusual);
 	asm_load32(out, w->depth, asm_at(w->record, DEPTH));
-	/* Above all tags of this stack pointer. */
-	asm_op_mem(out, true, ASM_LEA, w->temp,
-		   asm_at(w->tag, (int32_t)(PAIR_ID_MASK - w->spec->function)));
-	asm_op_mem(out, true, ASM_CMP_LOAD, w->temp,
+	asm_op_mem(out, true, ASM_CMP_LOAD, w->tag,
 		   asm_at_index(w->record, w->depth, 1, HOME - ENTRY));
 	asm_jump(out, ASM_JUMP_NC, &w->unusual);
+	asm_immediate(out, true, ASM_IMM_SUB, (int32_t)(PAIR_ID_MASK - w->spec->function), w->tag);
 	asm_immediate(out, false, ASM_IMM_CMP, HOME_BYTES, w->depth);
 	asm_jump(out, ASM_JUMP_NC, &w->unusual);
 	asm_store(out, w->tag, asm_at_index(w->record, w->depth, 1, HOME));
@@ -84,7 +85,7 @@ static void emit_push(struct work *w)
 /* The entry that is left lies at w->depth - ENTRY; nothing is changed yet. */
 static void emit_is_last(struct work *w)
 {
-	emit_tag(w->out, w, w->tag, 0);
+	emit_tag(w->out, w, w->tag, 0, w->spec->function);
 	asm_load32(w->out, w->depth, asm_at(w->record, DEPTH));
 	asm_op_mem(w->out, true, ASM_CMP_STORE, w->tag,
 		   asm_at_index(w->record, w->depth, 1, HOME - ENTRY));
@@ -135,7 +136,7 @@ static void emit_unusual(struct work *w, taddr_t routine)
 		asm_push_pop(cold, 0x50, saved[i]);
 	}
 	arch_note_pushed(cold, w->pushed + extra);
-	emit_tag(cold, w, RDX, extra);
+	emit_tag(cold, w, RDX, extra, w->spec->function);
 	x86_emit8(cold, 0x4c); /* lea back(%rip),%r9 */
 	x86_emit8(cold, ASM_LEA);
 	x86_emit8(cold, 0x0d);
@@ -170,9 +171,9 @@ static struct work work_of(const struct arch_pairing *spec, const struct arch_st
 		.area = code->temps[1],
 		.tag = tag,
 		.depth = code->result,
-		.temp = code->temps[1],
 		.pushed = code->pushed,
 		.before = code->before,
+		.red_zone = true,
 		.result = code->result,
 		.second = -1,
 	};
@@ -279,7 +280,6 @@ static struct work work_in(const struct arch_pairing *spec, const struct arch_fr
 		.area = frame->reg[3],
 		.tag = frame->reg[0],
 		.depth = frame->reg[3],
-		.temp = frame->reg[1],
 		.pushed = frame->pushed,
 		.before = frame->before,
 		.red_zone = true,

@@ -250,13 +250,15 @@ static inline void emit_operation(const struct arch_pairing *spec, unsigned func
 		.pushed = 128,
 	};
 	const struct arch_state_code record = {
-		.result = R13, .temps = {set[0], set[1], set[2]}, .pushed = 128};
+		.result = R13, .temps = {set[0], set[1], ARCH_NO_REGISTER}, .pushed = 128};
 	struct asm_label uncounted = {0};
 	const unsigned temp = set[2];
 	size_t hot_used, cold_before;
 
+	/* What is not needed is not there. */
 	if (function % 4 == 1)
-		state.temps[2] = RSP; /* not to be used */
+		memset(&state.temps[is_leave ? 0 : 1], ARCH_NO_REGISTER,
+		       sizeof(state.temps) - (is_leave ? 0 : 1));
 	asm_op_mem(out, true, ASM_LEA, RSP, asm_at(RSP, -128));
 	if (function % 4 == 1)
 		arch_emit_record_op(spec, &record, out, cold);
