@@ -337,9 +337,9 @@ static int no_metric(const struct mdl_library *l, const char *name, struct dinst
 	     m && count < sizeof(names) / sizeof(names[0]); m = m->next)
 		names[count++] = m->id;
 	near = mdl_nearest(name, names, count);
-	return dinst_fail(e, DINST_NO_METRIC, "no metric is called %.120s%s%s%s", name,
-			  near ? "; did you mean " : "; `dinst metrics` lists them",
-			  near ? near : "", near ? "?" : "");
+	return dinst_fail(e, DINST_NO_METRIC, "no metric is called '%.120s'%s%s%s", name,
+			  near ? "; did you mean '" : "; `dinst metrics` lists them",
+			  near ? near : "", near ? "'?" : "");
 }
 
 static int make_plans(struct evaluation *v, const char *const *words, size_t word_count, bool each,

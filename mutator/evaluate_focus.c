@@ -49,7 +49,7 @@ static int no_hierarchy(const struct evaluation *v, const char *word, size_t len
 		return dinst_fail(v->e, DINST_USAGE, "there is no hierarchy /%s; did you mean /%s?",
 				  name, near);
 	return dinst_fail(v->e, DINST_USAGE,
-			  "there is no hierarchy /%s; there are /Code, /Process, /SyncObject, "
+			  "there is no hierarchy '/%s'; there are /Code, /Process, /SyncObject, "
 			  "/File and /Machine",
 			  name);
 }

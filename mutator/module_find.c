@@ -126,10 +126,30 @@ static int explain_withheld(struct search *s)
 	return 0;
 }
 
+/* Appends the names in module m that resemble what was looked for, `told` of NEAREST so far. */
+static size_t append_nearest(const struct search *s, const struct module *m, char *known,
+			     size_t size, size_t told)
+{
+	const char *nearest[NEAREST];
+	size_t count = image_nearest(m->image, s->name, nearest, NEAREST);
+	char name[256];
+
+	for (size_t k = 0; k < count && told < NEAREST; k++) {
+		/* Where one module was asked for it need not be said again. */
+		const bool named = s->modules && !strpbrk(s->modules, "*?[");
+
+		if (strlen(nearest[k]) > 100)
+			continue;
+		snprintf(name, sizeof(name), "%s'%s'%s%s", told++ ? ", " : "; did you mean ",
+			 nearest[k], named ? "" : " in ", named ? "" : m->name);
+		append(known, size, name);
+	}
+	return told;
+}
+
 static int no_function(struct search *s)
 {
 	const struct module *bad = unreadable(s);
-	const char *nearest[NEAREST];
 	char known[DINST_ERROR_TEXT / 2] = "";
 	size_t told = 0;
 
@@ -140,23 +160,13 @@ static int no_function(struct search *s)
 		return DINST_NO_FUNCTION;
 	for (size_t i = 0; i < module_count(s->list) && told < NEAREST; i++) {
 		const struct module *m = module_get(s->list, i);
-		size_t count;
 
-		if (m->gone || !m->image || !matches_module(s, m))
-			continue;
-		count = image_nearest(m->image, s->name, nearest, NEAREST);
-		for (size_t k = 0; k < count && told < NEAREST; k++) {
-			if (strlen(nearest[k]) > 100)
-				continue;
-			append(known, sizeof(known), told++ ? ", " : "; did you mean ");
-			append(known, sizeof(known), nearest[k]);
-			append(known, sizeof(known), " in ");
-			append(known, sizeof(known), m->name);
-		}
+		if (!m->gone && m->image && matches_module(s, m))
+			told = append_nearest(s, m, known, sizeof(known), told);
 	}
-	return dinst_fail(s->e, DINST_NO_FUNCTION, "no function '%.120s'%s%s%s", s->name,
+	return dinst_fail(s->e, DINST_NO_FUNCTION, "no function matches '%.120s'%s%s%s%s", s->name,
 			  s->modules ? " in " : "", s->modules ? s->modules : "",
-			  told ? known : "; `dinst funcs` lists them");
+			  told ? known : "; `dinst funcs` lists them", told ? "?" : "");
 }
 
 /* ------------------------------------------------------------------ search */

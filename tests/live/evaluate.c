@@ -116,10 +116,11 @@ static void test_unmatched(void **state)
 	refused(&sc, "msgs", "/Process/worker-1", DINST_USAGE, "it takes /Code/*, /Code/*/*");
 	refused(&sc, "msgs", "/Code/evaluated/foo /SyncObject/Mutex/0x10", DINST_USAGE,
 		"cannot be constrained by /SyncObject/Mutex/0x10");
-	refused(&sc, "msgs", "/Code/evaluated/fooo", DINST_NO_FUNCTION, "did you mean foo");
+	refused(&sc, "msgs", "/Code/evaluated/fooo", DINST_NO_FUNCTION,
+		"no function matches 'fooo' in evaluated; did you mean 'foo'");
 	refused(&sc, "msgs", "/Code/evaluatd/foo", DINST_NO_MODULE, "there are evaluated");
-	refused(&sc, "msgs", "/Cod/evaluated/foo", DINST_USAGE, "did you mean /Code?");
-	refused(&sc, "mgs", "", DINST_NO_METRIC, "did you mean msgs?");
+	refused(&sc, "msgs", "/Cod/evaluated/foo", DINST_USAGE, "did you mean '/Code'?");
+	refused(&sc, "mgs", "", DINST_NO_METRIC, "did you mean 'msgs'?");
 	scene_end(h, &sc);
 }
 
