@@ -38,7 +38,7 @@ enum dinst_code {
 enum { DINST_ERROR_TEXT = 2048 };
 
 struct dinst_error {
-	int code;		     /* enum dinst_code; 0 while nothing failed */
+	int code; /* enum dinst_code; 0 while nothing failed */
 	/*
 	 * Lower case, no full stop, one line; but what is wrong with a text of metrics has several
 	 * messages, each of them with the line that it is about.

@@ -101,11 +101,12 @@ bool build_joined(struct parser *p, const char **text, size_t *size, const char 
 			     STRING_MOST);
 		return true;
 	}
-	both = pool_copy(p->pool, *text, *size + more_size);
+	both = pool_take(p->pool, *size + more_size + 1);
 	if (!both) {
 		p->failed = DINST_NO_MEMORY;
 		return false;
 	}
+	memcpy(both, *text, *size);
 	memcpy(both + *size, more, more_size);
 	*text = both;
 	*size += more_size;

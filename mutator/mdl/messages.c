@@ -16,7 +16,7 @@ enum {
 	SHOWN_WIDTH = 96,  /* bytes of a line that are shown */
 	SHOWN_BEFORE = 64, /* of them before the caret, at most */
 	MESSAGE_MOST = 1024,
-	MORE_ROOM = 32, /* is kept for "and N more errors" */
+	MORE_ROOM = 48, /* is kept for "and N more errors" */
 };
 
 void messages_init(struct messages *m, char *text, size_t room)
@@ -195,9 +195,11 @@ void messages_add(struct messages *m, const struct source *source, const struct 
 
 void messages_end(struct messages *m)
 {
+	bool given_up = m->count >= ERRORS_MOST;
+
 	if (m->left_out && m->used < m->room)
-		snprintf(m->text + m->used, m->room - m->used, "\nand %u more error%s", m->left_out,
-			 m->left_out == 1 ? "" : "s");
+		snprintf(m->text + m->used, m->room - m->used, "\nand %s%u more error%s",
+			 given_up ? "at least " : "", m->left_out, m->left_out == 1 ? "" : "s");
 }
 
 void parser_error(struct parser *p, const struct mdl_place *place, const char *format, ...)
@@ -207,4 +209,6 @@ void parser_error(struct parser *p, const struct mdl_place *place, const char *f
 	va_start(args, format);
 	messages_add_list(&p->messages, p->source, place, format, args);
 	va_end(args);
+	if (p->messages.count >= ERRORS_MOST && !p->failed)
+		p->failed = DINST_USAGE;
 }

@@ -10,7 +10,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The address sanitizer watches what lies in a block of its own. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WATCHED
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define WATCHED
+#endif
+
+#ifdef WATCHED
+enum { BLOCK_SIZE = 1 };
+#else
 enum { BLOCK_SIZE = 16 * 1024 };
+#endif
 
 struct pool_block {
 	struct pool_block *next;

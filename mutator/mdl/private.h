@@ -29,6 +29,7 @@ enum {
 	STRING_MOST = 4096,	  /* bytes of a name or string */
 	ARGUMENTS_MOST = 6,	  /* of a call: what goes in registers */
 	ARGUMENT_LAST = 63,	  /* $arg[n] */
+	ERRORS_MOST = 1000,	  /* behind them nothing is parsed */
 	DECLARATIONS_MOST = 2048, /* of a text: names are looked for one by one */
 };
 

@@ -303,7 +303,7 @@ static void test_corpus(void **unused)
 static void test_damaged(void **unused)
 {
 	const char *count = getenv("FUZZ_COUNT"), *seed = getenv("FUZZ_SEED");
-	uint64_t rounds = count ? strtoull(count, NULL, 0) : 20000;
+	uint64_t rounds = count ? strtoull(count, NULL, 0) : 8000;
 	char *copy = malloc(TEXT_ROOM * 2);
 
 	(void)unused;
@@ -324,7 +324,7 @@ static void test_truncated(void **unused)
 {
 	(void)unused;
 	for (size_t i = 0; i < text_count; i++)
-		for (size_t size = 0; size < texts[i].size; size += 1 + texts[i].size / 100)
+		for (size_t size = 0; size < texts[i].size; size += 1 + texts[i].size / 50)
 			run_one(texts[i].bytes, size, texts[i].name);
 }
 
@@ -380,7 +380,7 @@ static void test_repeated(void **unused)
 		"metric m { flavor ",
 		"list l is int { items { 1,",
 	};
-	enum { LARGE = 1 << 20 };
+	enum { LARGE = 1 << 20, SMALLER = 1 << 17 };
 	char *text = malloc(LARGE);
 
 	(void)unused;
@@ -388,9 +388,10 @@ static void test_repeated(void **unused)
 	for (size_t h = 0; h < sizeof(heads) / sizeof(heads[0]); h++) {
 		for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
 			size_t used = strlen(heads[h]), length = strlen(pieces[i]);
+			size_t most = h ? SMALLER : LARGE;
 
 			memcpy(text, heads[h], used);
-			for (; used + length <= LARGE; used += length)
+			for (; used + length <= most; used += length)
 				memcpy(text + used, pieces[i], length);
 			run_one(text, used, pieces[i]);
 		}

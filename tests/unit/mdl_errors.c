@@ -328,6 +328,13 @@ static void test_several(void **state)
 	assert_int_equal(sscanf(end, "\nand %u more errors", &more), 1);
 	assert_int_equal(told + more, 100);
 	assert_true(told > 10);
+	/* and it is given up some time */
+	memset(many, '@', sizeof(many));
+	for (size_t i = 0; i < sizeof(many); i += 2)
+		many[i] = ' ';
+	dinst_error_clear(&e);
+	assert_int_equal(mdl_load_text(l, "f", many, sizeof(many), &e), DINST_USAGE);
+	assert_non_null(strstr(e.text, "\nand at least "));
 	mdl_library_free(l);
 }
 

@@ -216,7 +216,7 @@ static void test_metric(void **state)
 		"constraint global /Code is default;\n"
 		"metric m { name \"A metric\"; units ops; unitsType normalized;\n"
 		"aggregateOperator avg; style SampledFunction; flavor one; flavor { two, three };\n"
-		"flavor = { four }; mode developer; description \"first \" \"second\";\n"
+		"flavor = { four }; mode developer; description \"first \" \"\" \"second\";\n"
 		"counter x; threadTimer y;\n"
 		"constraint global; constraint late;\n"
 		"constraint own /Code/* is default;\n"
