@@ -136,7 +136,7 @@ static void left(struct harness *h, const char *function, const char *command)
 	latency = timed(h, "latency", function);
 	line = mdl_ask(h, "%s 30 4", command);
 	near(h, "wall_inclusive", wall, mdl_number(line, "left"));
-	near(h, "cpu_inclusive", cpu, mdl_number(line, "left"));
+	near(h, "cpu_inclusive", cpu, mdl_number(line, "left_cpu"));
 	assert_int_equal(mdl_field(h, latency, "count"), 0);
 	mdl_end(h);
 }

@@ -11,8 +11,8 @@
  *   mutual R N   even(N) and odd           calls, wall, cpu
  *   share R MS   outer: own work, then inner's      outer_wall, outer_own, inner_wall, cpu ones
  *   tail R MS    first -> second -> third by jumps  first, second, third: until the jump
- *   throw R MS   left by an exception; the catcher works on    left
- *   jump R MS    left by longjmp; the lander works on          left
+ *   throw R MS   left by an exception; the catcher works on    left, left_cpu
+ *   jump R MS    left by longjmp; the lander works on          left, left_cpu
  *   request R    works and sleeps for random times             spent, p50, p99
  *   wait MS      stays inside of held() while its caller is asked for more: "inside",
  *                then on the command "on": the rest of its time   rest
@@ -151,7 +151,7 @@ KEEP long first(int64_t ns)
 }
 
 /* Left without a return, from three levels below. */
-static int64_t left_at;
+static int64_t left_at, left_cpu, left_begun;
 static jmp_buf back;
 
 KEEP void thrower(int64_t ns, int levels)
@@ -163,6 +163,7 @@ KEEP void thrower(int64_t ns, int levels)
 	}
 	spin(ns);
 	left_at = wall();
+	left_cpu += cpu() - left_begun;
 	throw 1;
 }
 
@@ -177,6 +178,7 @@ KEEP void jumper(int64_t ns, int levels)
 	}
 	spin(ns);
 	left_at = wall();
+	left_cpu += cpu() - left_begun;
 	if (!never)
 		longjmp(back, 1);
 }
@@ -185,6 +187,7 @@ KEEP int64_t catcher(int64_t ns)
 {
 	const int64_t start = wall();
 
+	left_begun = cpu();
 	try {
 		thrower(ns, 3);
 	} catch (int) {
@@ -198,6 +201,7 @@ KEEP int64_t lander(int64_t ns)
 	static int64_t start;
 
 	start = wall();
+	left_begun = cpu();
 	if (setjmp(back) == 0)
 		jumper(ns, 3);
 	else
@@ -245,6 +249,7 @@ static void answer(const char *name, long rounds, long more)
 
 	fib_calls = mutual_calls = 0;
 	outer_own = outer_cpu = inner_wall = inner_cpu = 0;
+	left_cpu = 0;
 	memset(chain, 0, sizeof(chain));
 	for (long i = 0; i < rounds; i++) {
 		if (!strcmp(name, "fib"))
@@ -272,10 +277,10 @@ static void answer(const char *name, long rounds, long more)
 
 	qsort(took, rounds < 100000 ? rounds : 100000, sizeof(took[0]), by_size);
 	printf("calls %lu wall %ld cpu %ld own %ld own_cpu %ld inner_wall %ld inner_cpu %ld first %ld second %ld third %ld "
-	       "left %ld spent %ld p50 %ld p99 %ld sum %lu\n",
+	       "left %ld left_cpu %ld spent %ld p50 %ld p99 %ld sum %lu\n",
 	       fib_calls + mutual_calls, (long)(end - w), (long)(cpu_end - c), (long)outer_own, (long)outer_cpu,
 	       (long)inner_wall, (long)inner_cpu, (long)chain[0], (long)chain[1], (long)chain[2],
-	       (long)left, (long)spent, (long)took[rounds / 2], (long)took[rounds * 99 / 100], sum);
+	       (long)left, (long)left_cpu, (long)spent, (long)took[rounds / 2], (long)took[rounds * 99 / 100], sum);
 }
 
 int main()
