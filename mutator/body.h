@@ -46,6 +46,7 @@ struct code {
 	uint32_t stubs[WINDOW_INSNS_MAX]; /* where the taken side of a branch goes: offsets */
 	uint32_t behind_entry;		  /* where a branch goes that passes by entry snippets */
 	bool moved;			  /* one of these was not where it had been assumed */
+	bool bad_program;		  /* what is inserted cannot be emitted */
 	struct code_mark *marks;
 	size_t mark_count, mark_room;
 };

@@ -177,11 +177,16 @@ static void emit_run(struct code *c, unsigned piece, const struct arch_frame *fr
 	const struct code_run *run = code_run_at(c, piece);
 	const struct arch_environment *environment = &c->body->environment;
 
-	if (run)
+	if (run) {
+		const bool was_right = c->hot.status == ARCH_OK && c->cold.status == ARCH_OK;
+
 		arch_emit_program(&run->program, environment, frame, &c->hot, &c->cold);
-	else
+		c->bad_program |=
+			was_right && (c->hot.status != ARCH_OK || c->cold.status != ARCH_OK);
+	} else {
 		snippet_emit(environment, &c->body->pieces[piece].snippet, frame, &c->hot,
 			     &c->cold);
+	}
 }
 
 /* The pieces [first, end) at one place, in one frame. */
@@ -403,7 +408,7 @@ int code_emit(struct code *c, taddr_t hot, taddr_t cold, struct dinst_error *e)
 		c->hot.status = c->cold.status = ARCH_OK;
 		c->hot_trace.count = c->cold_trace.count = 0;
 		c->mark_count = 0;
-		c->moved = false;
+		c->moved = c->bad_program = false;
 		emit_all(c);
 	} while (c->moved && ++passes < PASSES);
 	if (c->hot.status == ARCH_OK)
@@ -412,6 +417,10 @@ int code_emit(struct code *c, taddr_t hot, taddr_t cold, struct dinst_error *e)
 	    c->cold_trace.count > c->cold_trace.room)
 		return dinst_fail(e, DINST_FAILED, "the code for the window at %#llx has no end",
 				  (unsigned long long)c->site->key.start);
+	if (c->bad_program)
+		return dinst_fail(e, DINST_FAILED,
+				  "no code can be made of what is inserted at %#llx (%d)",
+				  (unsigned long long)c->site->key.start, c->hot.status);
 	if (c->hot.status != ARCH_OK)
 		return dinst_fail(e, DINST_REFUSED, "cannot relocate the window at %#llx: %s (%d)",
 				  (unsigned long long)c->site->key.start,

@@ -508,6 +508,7 @@ struct site_line {
 	struct arch_insn code;	 /* as it stands in the target; `length` bytes where it is none */
 	unsigned insn;		 /* index into the window */
 	const struct link *link; /* NULL where not known */
+	unsigned links;		 /* from `link` on: those whose programs are this one code */
 	bool cold;
 };
 

@@ -149,7 +149,10 @@ static void tell_part(struct telling *t, const struct code *c, bool cold, size_t
 		if (!b)
 			l.kind = SITE_LINE_BASE;
 		if (m && m->kind == SITE_LINE_SNIPPET) {
+			const struct code_run *run = code_run_at(c, m->index);
+
 			l.link = link_of(t->site, b, m->index);
+			l.links = run ? run->end - run->first : 1;
 			l.insn = b ? b->pieces[m->index].insn : 0;
 		} else if (m) {
 			l.insn = m->index;

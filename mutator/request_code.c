@@ -122,6 +122,16 @@ static int look_around(struct surroundings *around, const struct instance *i, bo
 	return guarded ? add_guards(around, i, e) : 0;
 }
 
+/* Where that is not allowed it is about the program, not about one point. */
+static int prepare_threads(struct request *r, struct place *place, struct dinst_error *e)
+{
+	int status = threads_prepare(r->session, place, &r->stop_ns, e);
+
+	if (status == DINST_REFUSED && e)
+		e->code = status = DINST_UNSUPPORTED;
+	return status;
+}
+
 /* Makes sure that the place has all of them. */
 static int prepare(struct request *r, const struct surroundings *around, struct place *place,
 		   struct dinst_error *e)
@@ -132,21 +142,10 @@ static int prepare(struct request *r, const struct surroundings *around, struct 
 		struct variable *v = around->used[n];
 
 		if (v->form == VARIABLE_FLAG || v->form == VARIABLE_TIMER)
-			status = threads_prepare(r->session, place, &r->stop_ns, e);
+			status = prepare_threads(r, place, e);
 		if (status >= 0)
 			status = variable_prepare(r->session, v, place, e);
 	}
-	/* That is about the program, not about this point. */
-	if (status == DINST_REFUSED && e)
-		e->code = status = DINST_UNSUPPORTED;
-	return status;
-}
-
-/* That is about the program, not about this point. */
-static int prepare_threads(struct request *r, struct place *place, struct dinst_error *e)
-{
-	int status = threads_prepare(r->session, place, &r->stop_ns, e);
-
 	if (status == DINST_REFUSED && e)
 		e->code = status = DINST_UNSUPPORTED;
 	return status;
@@ -183,10 +182,10 @@ static int run_compiler(struct request *r, struct instance *i, const struct mdl_
 	request.guard_count = around.guard_count;
 	if (status >= 0)
 		status = compile(&request, &compiled, e);
-	if (status >= 0 && compiled.needs_threads && compiled.program.count)
+	if (status >= 0 && (compiled.needs_threads || compiled.per_thread))
 		status = prepare_threads(r, entry->place, e);
-	if (status >= 0 && compiled.system_calls && !threads_may_call(r->session, e))
-		status = DINST_UNSUPPORTED;
+	if (status >= 0 && compiled.system_calls && threads_may_call(r->session, e) <= 0)
+		e->code = status = DINST_UNSUPPORTED;
 	if (status < 0) {
 		free(compiled.program.ops);
 		return status;

@@ -118,6 +118,24 @@ struct listing {
 	json_t *code;
 };
 
+/* "instance 3, procedure /Code/a/f)": whose code it is, flags by their names. */
+static void owners_text(const struct site_line *l, char *text, size_t size)
+{
+	const struct link *link = l->link;
+
+	for (unsigned n = 0; link && n < l->links; n++, link = link->next) {
+		const struct instance *i = link->instance;
+		const size_t used = strlen(text);
+		const char *comma = n ? ", " : "";
+
+		if (i->id)
+			snprintf(text + used, size - used, "%sinstance %u", comma, i->id);
+		else
+			snprintf(text + used, size - used, "%s%.80s", comma, i->focus);
+	}
+	snprintf(text + strlen(text), size - strlen(text), ")");
+}
+
 /* "count, taken: edge (instance 3)" */
 static void snippet_text(const struct site_line *l, char *text, size_t size)
 {
@@ -133,13 +151,15 @@ static void snippet_text(const struct site_line *l, char *text, size_t size)
 			 l->cold ? ", seldom" : "");
 		return;
 	}
-	snprintf(text, size, "%s, %s%s (instance %u)%s",
+	snprintf(text, size, "%s, %s%s (",
 		 (size_t)link->snippet.kind < sizeof(kinds) / sizeof(*kinds)
 			 ? kinds[link->snippet.kind]
 			 : "snippet",
 		 place_name((enum point_place)link->place),
-		 point_kind_name((enum point_kind)link->kind), link->instance->id,
-		 l->cold ? ", seldom" : "");
+		 point_kind_name((enum point_kind)link->kind));
+	owners_text(l, text, size);
+	if (l->cold)
+		snprintf(text + strlen(text), size - strlen(text), ", seldom");
 }
 
 static void meaning(const struct site_line *l, char *text, size_t size)

@@ -19,7 +19,7 @@ static char *text; /* what the mutator has to say, shared with it */
 
 static void give_up(int status, const struct dinst_error *e, const char *what)
 {
-	snprintf(text, 1024, "%s: %s", what, e->text);
+	snprintf(text, 1024, "%s: %.900s", what, e->text);
 	_exit(status);
 }
 

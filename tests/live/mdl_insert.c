@@ -6,10 +6,13 @@
  */
 #include "tests/live/harness_session.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "inject/fault.h"
 #include "mutator/evaluate.h"
 #include "mutator/threads.h"
 #include "mutator/variable.h"
@@ -35,6 +38,15 @@ static const char text[] =
 	"	style EventCounter; constraint inside;\n"
 	"	base is counter { foreach f in shape append preInsn f.entry unconstrained\n"
 	"		(* outside++; *) } }\n"
+	"metric both { name \"both\"; units calls; aggregateOperator sum;\n"
+	"	style EventCounter;\n"
+	"	constraint here /Code/*/* is replace counter {\n"
+	"		foreach f in two append preInsn f.entry (* both++; *) }\n"
+	"	base is counter { foreach f in two append preInsn f.entry (* both++; *) } }\n"
+	"metric guarded_both { name \"guarded_both\"; units calls; aggregateOperator sum;\n"
+	"	style EventCounter; constraint inside;\n"
+	"	base is counter { foreach f in two append preInsn f.entry constrained\n"
+	"		(* guarded_both++; *) } }\n"
 	"metric impossible { name \"impossible\"; units calls; aggregateOperator sum;\n"
 	"	style EventCounter; constraint inside;\n"
 	"	base is counter { foreach f in leaf_only append preInsn f.entry constrained\n"
@@ -42,7 +54,8 @@ static const char text[] =
 
 static const char lists[] =
 	"list shape is procedure { items { \"recursive\", \"fib\", \"sitter\" }; }\n"
-	"list leaf_only is procedure { items { \"leaf\" }; }\n";
+	"list leaf_only is procedure { items { \"leaf\" }; }\n"
+	"list two is procedure { items { \"tiny\", \"strange\" }; }\n";
 
 static struct session *begin(struct harness *h, const char *program, const char *argument)
 {
@@ -324,6 +337,209 @@ static void test_failure_leaves_nothing(void **state)
 	harness_end(h, 0);
 }
 
+/* ------------------------------------------------------------------ words */
+
+/* Words of removed flags are used again, and what the heap holds does not grow. */
+static void test_nothing_piles_up(void **state)
+{
+	enum { TURNS = 120 };
+	struct harness *h = *state;
+	struct session *s = begin(h, "calls", "2");
+	static const char *const foci[] = {"/Code/calls/branchy", "/Code/calls/indirect",
+					   "/Code/calls/recursive", "/Code/calls/tail"};
+	uint32_t highest = 0, late = 0;
+	size_t counters = 0;
+
+	harness_limit(150);
+	harness_send(h, "go 100000\n");
+	for (int turn = 0; turn < TURNS; turn++) {
+		struct heap_stats stats;
+		unsigned ids[4];
+
+		for (unsigned n = 0; n < 4; n++) {
+			const struct instance *i;
+
+			ids[n] = insert(s, "leaves", foci[n]);
+			i = session_instance(s, ids[n]);
+			if (turn < 20 && i->flags[0]->variables[0]->record_offset > highest)
+				highest = i->flags[0]->variables[0]->record_offset;
+			if (turn >= 20 && i->flags[0]->variables[0]->record_offset > late)
+				late = i->flags[0]->variables[0]->record_offset;
+		}
+		for (unsigned n = 0; n < 4; n++)
+			session_remove(s, ids[n]);
+		assert_int_equal(hidden(s), 0);
+		session_flush_all(s);
+		heap_get_stats(s->places->heap, &stats);
+		if (turn == 20)
+			counters = stats.counter_bytes;
+		if (turn > 20)
+			assert_true(stats.counter_bytes <= counters);
+	}
+	assert_true(highest && late <= highest);
+	assert_string_equal(harness_line(h, 100000), "done");
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* ---------------------------------------------------------------- no room */
+
+/* Part of a metric is in one place and part in another one: one value, and one flag for both. */
+static void test_two_places(void **state)
+{
+	enum { ROUNDS = 600 };
+	struct harness *h = *state;
+	struct session *s = begin(h, "calls", "3");
+	unsigned tiny = insert(s, "calls", "/Code/calls/tiny"), both, flagged;
+	struct place *place = session_instance(s, tiny)->links->site->place;
+	const struct instance *i;
+
+	/* As if nothing new had room there. */
+	place->full = true;
+	both = insert(s, "both", "/Code/calls/tiny");
+	flagged = insert(s, "guarded_both", "/Code/calls/branchy");
+	i = session_instance(s, both);
+	assert_int_equal(i->variables[0]->place_count, 2);
+	session_go(h, ROUNDS);
+	assert_int_equal(session_value(s, tiny), 3 * ROUNDS);
+	/* tiny() and strange(), each once a round. */
+	assert_int_equal(session_value(s, both), 2 * 3 * ROUNDS);
+	assert_int_equal(session_value(s, flagged), 0);
+	session_remove(s, both);
+	session_remove(s, flagged);
+	session_flush_all(s);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* ----------------------------------------------------------------- limits */
+
+static void told(void *arg, const struct instance *i, double percent)
+{
+	assert_true(percent > i->limit);
+	++*(int *)arg;
+}
+
+static void test_limit(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h, "calls", "2");
+	const struct insert_options tight = {.limit = 0.001}, wide = {.limit = 1000, .cost = true};
+	const char *tiny = "/Code/calls/tiny", *recursive = "/Code/calls/recursive";
+	const struct insert_options *options[] = {&tight, &wide, &tight};
+	const struct instance *made[3];
+	struct dinst_error e = {0};
+	uint64_t value, hits;
+	int times = 0;
+
+	for (unsigned n = 0; n < 3; n++) {
+		struct insert_result result;
+
+		if (request_insert(s, n == 2 ? "at_entry" : "calls", n == 2 ? &recursive : &tiny, 1,
+				   options[n], &result, &e) < 0)
+			fail_msg("%s", e.text);
+		made[n] = result.instances[0];
+		free(result.instances);
+		assert_null(made[n]->source);
+		assert_true(made[n]->cost_ps > 0);
+	}
+	session_go(h, 50000);
+	assert_true(instance_hits(made[1], &hits));
+	assert_int_equal(hits, 100000);
+	assert_true(instance_hits(made[2], &hits) && hits >= 400000);
+	/* Too early to say. */
+	session_poll(s, told, &times);
+	for (int n = 0; n < 40 && times < 2; n++) {
+		usleep(50000);
+		session_poll(s, told, &times);
+	}
+	assert_int_equal(times, 2);
+	assert_true(made[0]->stopped && !made[1]->stopped && made[2]->stopped);
+	value = instance_value(made[0]);
+	assert_int_equal(value, 100000);
+	session_go(h, 1000);
+	assert_int_equal(instance_value(made[0]), value);
+	assert_int_equal(instance_value(made[1]), 102000);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* ------------------------------------------------------------------ deaths */
+
+static void live_and_die(pid_t pid, unsigned long countdown)
+{
+	static const char *const foci[] = {"/Code/calls/recursive", "/Code/calls/branchy"};
+	struct dinst_error e = {0};
+	struct detach_result detached;
+	struct insert_result result;
+	struct flush_result flush;
+	struct session *s;
+
+	alarm(60);
+	fault_countdown = countdown;
+	if (session_attach(pid, "doomed", &s, &e) < 0 ||
+	    session_load_mdl(s, "lists.mdl", lists, strlen(lists), &e) < 0 ||
+	    session_load_mdl(s, "test.mdl", text, strlen(text), &e) < 0)
+		_exit(3);
+	for (int turn = 0; turn < 4; turn++) {
+		struct instance *first;
+		int status;
+
+		if (request_insert(s, "leaves", &foci[turn % 2], 1, NULL, &result, &e) < 0)
+			_exit(4);
+		first = result.instances[0];
+		free(result.instances);
+		status = request_insert(s, "at_exit", &foci[0], 1, NULL, &result, &e);
+		free(result.instances);
+		if (status < 0 || removal_remove(s, first, &flush, &e) < 0)
+			_exit(5);
+	}
+	_exit(session_detach(s, 10, &detached, &e) < 0 || detached.left ? 6 : 0);
+}
+
+/* The mutator dies at all kinds of moments: the target goes on, and its text comes back. */
+static void test_deaths(void **state)
+{
+	enum { STEP = 9, MOST = 6000 };
+	struct harness *h = *state;
+	bool killed = true;
+
+	harness_limit(200);
+	harness_start(h, "calls", "2", NULL);
+	for (unsigned long at = 1; killed && at < MOST; at += at < 300 ? STEP : 10 * STEP) {
+		struct dinst_error e = {0};
+		struct leftovers left;
+		struct target *t;
+		char differences[4096];
+		int status = 0;
+		pid_t child;
+
+		harness_send(h, "go 3000\n");
+		fflush(NULL);
+		child = fork();
+		if (child == 0)
+			live_and_die(h->pid, at);
+		assert_int_equal(waitpid(child, &status, 0), child);
+		killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+		if (!killed && status)
+			fail_msg("the mutator ended with %x at %lu", (unsigned)status, at);
+		assert_string_equal(harness_line(h, 20000), "done");
+		if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, 5000, &left, &e) < 0)
+			fail_msg("after death at %lu: %s", at, e.text);
+		target_close(t);
+		assert_int_equal(left.arenas_left, 0);
+		if (harness_differences(h->before, HARNESS_TEXT | HARNESS_THREADS | HARNESS_FDS,
+					differences, sizeof(differences)))
+			fail_msg("not as before after death at %lu:\n%s", at, differences);
+	}
+	assert_false(killed);
+	session_go(h, 100);
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
@@ -335,6 +551,10 @@ int main(void)
 		CASE(test_caught_up),
 		CASE(test_churn),
 		CASE(test_failure_leaves_nothing),
+		CASE(test_nothing_piles_up),
+		CASE(test_two_places),
+		CASE(test_limit),
+		CASE(test_deaths),
 	};
 
 	return cmocka_run_group_tests_name("live/mdl_insert", tests, NULL, NULL);
