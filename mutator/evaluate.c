@@ -9,7 +9,7 @@
 
 #include "mutator/evaluate_private.h"
 
-enum { STEPS_MAX = 1 << 25 }; /* a few seconds */
+enum { STEPS_MAX = 1 << 24 }; /* a few seconds */
 
 /* ---------------------------------------------------------------- pieces */
 

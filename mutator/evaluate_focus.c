@@ -46,8 +46,8 @@ static int no_hierarchy(const struct evaluation *v, const char *word, size_t len
 	snprintf(name, sizeof(name), "%.*s", (int)(length < 60 ? length : 60), word + 1);
 	near = mdl_nearest(name, hierarchies, HIERARCHIES);
 	if (near)
-		return dinst_fail(v->e, DINST_USAGE, "there is no hierarchy /%s; did you mean /%s?",
-				  name, near);
+		return dinst_fail(v->e, DINST_USAGE,
+				  "there is no hierarchy '/%s'; did you mean '/%s'?", name, near);
 	return dinst_fail(v->e, DINST_USAGE,
 			  "there is no hierarchy '/%s'; there are /Code, /Process, /SyncObject, "
 			  "/File and /Machine",
