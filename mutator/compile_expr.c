@@ -228,7 +228,8 @@ static void compile_read_symbol(struct compiler *c, const struct mdl_expr *x, st
 	}
 	path = data_symbol_path(c->q->session->modules, text, rest, sizeof(rest));
 	if (data_symbol_find(c->q->session->modules, text, &symbol, &e)) {
-		compile_fail(c, &name->place, e.code, "%s", e.text);
+		compile_fail(c, &name->place, e.code == DINST_REFUSED ? DINST_USAGE : e.code, "%s",
+			     e.text);
 		return;
 	}
 	*out = (struct operand){.kind = OPERAND_MEMORY,

@@ -5,6 +5,12 @@
  */
 #include "mutator/compile_private.h"
 
+/* Another function may have another type: what is wrong with one is no reason to fail a request. */
+static int type_error(const struct compiler *c)
+{
+	return c->depends ? DINST_REFUSED : DINST_USAGE;
+}
+
 struct operand operand_constant(int64_t number)
 {
 	return (struct operand){.kind = OPERAND_CONSTANT, .constant = number};
@@ -94,7 +100,7 @@ static unsigned load_bits(struct compiler *c, const struct operand *o, const str
 	unsigned word;
 
 	if (first + o->bit_size > 8 * unit)
-		return compile_fail(c, &x->place, DINST_USAGE,
+		return compile_fail(c, &x->place, type_error(c),
 				    "this bit field lies across two words and cannot be read");
 	word = load_bytes(c, o, start, unit, false);
 	word = compile_with(c, ARCH_OP_SHL, word, 64 - (int64_t)first - o->bit_size);
@@ -135,12 +141,12 @@ unsigned compile_load_operand(struct compiler *c, const struct operand *o, const
 	case TYPE_STRUCT:
 	case TYPE_BY_REFERENCE:
 		return compile_fail(
-			c, &x->place, DINST_USAGE,
+			c, &x->place, type_error(c),
 			"this is a struct, not a number: say which member, as in x.member");
 	default:
 		break;
 	}
-	return compile_fail(c, &x->place, DINST_USAGE,
+	return compile_fail(c, &x->place, type_error(c),
 			    "this is of a type that cannot be made a number (long double, vectors, "
 			    "and what has more than 8 bytes)");
 }
@@ -165,10 +171,10 @@ static void no_member(struct compiler *c, const struct mdl_expr *x, const char *
 
 	nearest = mdl_nearest(name, names, count);
 	if (nearest)
-		compile_fail(c, &x->place, DINST_USAGE,
+		compile_fail(c, &x->place, type_error(c),
 			     "there is no member '%s'; did you mean '%s'?", name, nearest);
 	else
-		compile_fail(c, &x->place, DINST_USAGE, "there is no member '%s'", name);
+		compile_fail(c, &x->place, type_error(c), "there is no member '%s'", name);
 }
 
 void compile_field(struct compiler *c, const struct mdl_expr *x, const char *name,
@@ -183,14 +189,14 @@ void compile_field(struct compiler *c, const struct mdl_expr *x, const char *nam
 	if (o->type.kind == TYPE_UNKNOWN || o->kind == OPERAND_VALUE ||
 	    o->kind == OPERAND_CONSTANT) {
 		compile_fail(
-			c, &x->place, DINST_USAGE,
+			c, &x->place, type_error(c),
 			"'.%s' needs a type, and there is no debug information that tells one; "
 			"readMemory(address, bytes) does without",
 			name);
 		return;
 	}
 	if (o->type.kind != TYPE_STRUCT) {
-		compile_fail(c, &x->place, DINST_USAGE, "'.%s': this is no struct", name);
+		compile_fail(c, &x->place, type_error(c), "'.%s': this is no struct", name);
 		return;
 	}
 	if (!type_field(&o->type, name, &field)) {
@@ -214,7 +220,7 @@ static bool to_element(struct compiler *c, const struct mdl_expr *x, struct oper
 		o->type = (struct type){0};
 	if (!c->failed &&
 	    (!o->type.size || o->type.kind == TYPE_UNKNOWN || o->kind != OPERAND_MEMORY))
-		compile_fail(c, &x->place, DINST_USAGE,
+		compile_fail(c, &x->place, type_error(c),
 			     "[] needs an array or a pointer of a type that is known");
 	/* What is beyond an array may not be there. */
 	o->mapped = false;
@@ -245,7 +251,7 @@ void compile_index(struct compiler *c, const struct mdl_expr *x, struct operand 
 	if (!to_element(c, x, o))
 		return;
 	if (o->on_stack) {
-		compile_fail(c, &x->place, DINST_USAGE, "this index must be a number");
+		compile_fail(c, &x->place, type_error(c), "this index must be a number");
 		return;
 	}
 	distance = compile_with(c, ARCH_OP_MUL, compile_load_operand(c, &index, x->right),

@@ -137,7 +137,7 @@ static void test_refused(void **state)
 		{"m += $arg[0];", POINT_EXIT, false, DINST_REFUSED, "not there any more"},
 		{"m += $return;", POINT_CALL, false, DINST_USAGE, "$return"},
 		{"m += $elapsed;", POINT_ENTRY, false, DINST_USAGE, "$elapsed"},
-		{"m += $return.len;", POINT_EXIT, false, DINST_USAGE, "needs a type"},
+		{"m += $return.len;", POINT_EXIT, false, DINST_REFUSED, "needs a type"},
 		{"m += $caller;", POINT_CALL, false, DINST_USAGE, "$caller"},
 	};
 
