@@ -111,28 +111,55 @@ static vaddr_t behind(const struct module *m, vaddr_t call)
 	return decode_at(m, call, &insn) ? call + insn.length : 0;
 }
 
+/* The index of the call at, or that comes back to, an address; -1: none of these. */
+static long call_at(const struct module *m, const vaddr_t *calls, size_t count, vaddr_t address,
+		    bool comes_back)
+{
+	size_t lo = 0, hi = count;
+
+	while (lo < hi) {
+		const size_t mid = lo + (hi - lo) / 2;
+		const vaddr_t there = comes_back ? behind(m, calls[mid]) : calls[mid];
+
+		if (there == address)
+			return (long)mid;
+		if (there < address)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return -1;
+}
+
 int after_usable(struct evaluation *v, const struct function_ref *f, const vaddr_t *calls,
 		 size_t count, bool *usable, bool *has)
 {
 	const struct function_plan *plan;
 	int status = session_plan_for(v->s, f->module, f->index, POINT_AFTER, &plan, v->e);
 
-	for (size_t i = 0; status >= 0 && i < count; i++) {
-		const vaddr_t next = behind(f->module, calls[i]);
-		bool before = false;
+	memset(usable, 0, count * sizeof(*usable));
+	memset(has, 0, count * sizeof(*has));
+	for (size_t i = 0; status >= 0 && i < plan->point_count; i++) {
+		const struct point *p = &plan->points[i];
+		long at;
 
-		usable[i] = has[i] = false;
-		for (size_t k = 0; k < plan->point_count; k++) {
-			const struct point *p = &plan->points[k];
+		if (p->kind != POINT_AFTER || p->part)
+			continue;
+		at = call_at(f->module, calls, count, p->address, true);
+		if (at < 0)
+			continue;
+		has[at] = true;
+		usable[at] = p->window >= 0;
+	}
+	/* Both or neither: what cannot be left is not come back to. */
+	for (size_t i = 0; status >= 0 && i < plan->point_count; i++) {
+		const struct point *p = &plan->points[i];
+		const long at = p->kind == POINT_CALL && !p->part && p->window < 0
+					? call_at(f->module, calls, count, p->address, false)
+					: -1;
 
-			if (p->kind == POINT_CALL && p->address == calls[i] && p->window >= 0)
-				before = true;
-			if (p->kind != POINT_AFTER || p->address != next)
-				continue;
-			has[i] = true;
-			usable[i] = p->window >= 0;
-		}
-		usable[i] = usable[i] && before;
+		if (at >= 0)
+			usable[at] = false;
 	}
 	return status;
 }

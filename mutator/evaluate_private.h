@@ -263,8 +263,8 @@ void callees_free(struct evaluation *v);
 /* The calls of functions, without those of callees that are left out. */
 int calls_of(struct drawing *d, const struct value *functions, struct value *out);
 /*
- * Where control comes back to from calls of f: usable[i] tells if there is a point
- * before calls[i] and one behind it, has[i] if it returns at all.
+ * Where control comes back to from calls of f (sorted): usable[i] tells if there is
+ * a point before calls[i] and one behind it, has[i] if it returns at all.
  */
 int after_usable(struct evaluation *v, const struct function_ref *f, const vaddr_t *calls,
 		 size_t count, bool *usable, bool *has);
