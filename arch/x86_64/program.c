@@ -70,19 +70,12 @@ static bool keeps_flags(const struct arch_environment *env, const struct arch_op
 	}
 }
 
-/* What writes below the stack pointer, in its own code or in a routine. */
+/* What writes below the stack pointer; the ways through routines look after that themselves. */
 static bool wants_stack(const struct arch_environment *env, const struct arch_op *op)
 {
-	switch (op->kind) {
-	case ARCH_OP_RECORD:
-		return !env->undo;
-	case ARCH_OP_CLOCK:
+	if (op->kind == ARCH_OP_CLOCK)
 		return !env->undo && op->number != ARCH_CLOCK_TICKS;
-	default:
-		return op->kind == ARCH_OP_ENTER || op->kind == ARCH_OP_LEAVE ||
-		       op->kind == ARCH_OP_READ || op->kind == ARCH_OP_CALL ||
-		       op->kind == ARCH_OP_PROCESS;
-	}
+	return op->kind == ARCH_OP_READ || op->kind == ARCH_OP_CALL || op->kind == ARCH_OP_PROCESS;
 }
 
 static void own_wish(const struct x86_plan *plan, const struct arch_op *op,

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/rseq.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -266,6 +267,62 @@ static inline void check_trace(const struct made *m)
 	}
 	assert_int_equal(pushed, 0);
 	assert_true(m->hot_trace.count <= m->hot_trace.room);
+}
+
+/* ----------------------------------------------------------------- records */
+
+enum { SHIFT = 8, ROUTINES_AT = 1 << 16 };
+
+static int32_t tid_offset; /* where the C library keeps the thread's id */
+
+static inline void find_tid(void)
+{
+	const pid_t tid = (pid_t)syscall(SYS_gettid);
+
+	for (int32_t at = 0; at < 4096 && !tid_offset; at += 4)
+		if (memcmp((uint8_t *)__builtin_thread_pointer() + at, &tid, 4) == 0)
+			tid_offset = at;
+	assert_int_not_equal(tid_offset, 0);
+}
+
+/* Per-thread state for the program, whose routines lie behind its code. */
+static uint8_t *area;
+static struct pair_shared *shared;
+static uint64_t statistics[3];
+
+static inline void make_area(struct made *m)
+{
+	struct pair_config *config;
+	struct arch_buf out = {.bytes = code + ROUTINES_AT,
+			       .size = COLD_AT - ROUTINES_AT,
+			       .pc = address_of(code) + ROUTINES_AT};
+	size_t offsets[ARCH_PAIRING_KINDS];
+
+	if (!area) {
+		area = mmap(NULL, pair_area_size(SHIFT), PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		assert_true(area != MAP_FAILED && shared != MAP_FAILED);
+	}
+	config = (struct pair_config *)(void *)area;
+	config->shared = address_of(shared);
+	config->shift = SHIFT;
+	config->lost = address_of(&statistics[0]);
+	config->overflow = address_of(&statistics[1]);
+	config->orphans = address_of(&statistics[2]);
+	shared->words = 64 * 8;
+	shared->start_ip = address_of(&shared->never[1]);
+	shared->post_commit_offset = 8;
+	shared->abort_ip = address_of(shared->never);
+	shared->signature = RSEQ_SIG;
+	m->env.pairing = (struct arch_pairing){
+		.area = address_of(area), .shift = SHIFT, .tid_offset = tid_offset};
+	arch_emit_pairing_routines(&out, &m->env.pairing, offsets);
+	assert_int_equal(out.status, ARCH_OK);
+	m->env.pairing.record = out.pc + offsets[ARCH_PAIRING_RECORD];
+	m->env.pairing.enter = out.pc + offsets[ARCH_PAIRING_ENTER];
+	m->env.pairing.leave = out.pc + offsets[ARCH_PAIRING_LEAVE];
 }
 
 /* ------------------------------------------------------------------- runs */

@@ -13,16 +13,11 @@
 enum { PAGE = 4096, ROUNDS = 400 };
 
 static uint8_t *pages; /* readable, then one that is not there */
-static int32_t tid_offset;
 
 static int setup(void **state)
 {
-	const pid_t tid = (pid_t)syscall(SYS_gettid);
-
 	(void)state;
-	for (int32_t at = 0; at < 4096 && !tid_offset; at += 4)
-		if (memcmp((uint8_t *)__builtin_thread_pointer() + at, &tid, 4) == 0)
-			tid_offset = at;
+	find_tid();
 	pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (pages == MAP_FAILED || !tid_offset || munmap(pages + PAGE, PAGE) != 0)
 		return -1;
@@ -295,6 +290,55 @@ static void test_who_and_where(void **state)
 	sched_setaffinity(0, sizeof(before), &before);
 }
 
+/* ----------------------------------------------------------------- records */
+
+/* The usual ways and the routines': records are made, entries found, or none of it. */
+static void test_records(void **state)
+{
+	static struct made m;
+
+	(void)state;
+	run_init();
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		const bool with_record = i & 1;
+		struct pair_entry *entry;
+
+		start(&m);
+		make_area(&m);
+		if (i % 8 == 0)
+			memset(area + pair_keys(), 0, pair_records(SHIFT) - pair_keys());
+		for (unsigned n = 0; n < 6; n++)
+			add_op(&m, (struct arch_op){.kind = ARCH_OP_ARGUMENT,
+						    .result = (uint16_t)(n + 10),
+						    .number = n});
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_RECORD, .result = 1});
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_ENTER,
+					    .result = 2,
+					    .a = with_record,
+					    .number = 3 + i % 3});
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_IF, .a = 2, .label = 1});
+		add_op(&m, (struct arch_op){
+				   .kind = ARCH_OP_STORE, .a = 2, .number = 8, .b = 10, .size = 8});
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_LABEL, .label = 1});
+		for (unsigned n = 0; n < 2; n++)
+			add_op(&m, (struct arch_op){.kind = ARCH_OP_LEAVE,
+						    .result = (uint16_t)(3 + 2 * n),
+						    .second = (uint16_t)(4 + 2 * n),
+						    .a = with_record,
+						    .number = 3 + i % 3});
+		for (unsigned v = 1; v < 16; v++)
+			if (v < 7 || v > 9)
+				keep(&m, v, v);
+		run_it(&m);
+		entry = (struct pair_entry *)(uintptr_t)result_at(2);
+		assert_true(result_at(1) != 0 && entry != NULL);
+		assert_int_equal(result_at(3), 1);
+		assert_int_equal(result_at(4), run_in.r[RDI]);
+		assert_int_equal(result_at(5), 0); /* it has been left */
+		assert_int_equal(result_at(15), run_in.r[R9]);
+	}
+}
+
 /* ------------------------------------------------------------------- calls */
 
 static uint64_t called_with[6], stack_seen, flags_seen;
@@ -415,7 +459,7 @@ int main(void)
 		cmocka_unit_test(test_read),	      cmocka_unit_test(test_read_parts),
 		cmocka_unit_test(test_clocks),	      cmocka_unit_test(test_steady),
 		cmocka_unit_test(test_who_and_where), cmocka_unit_test(test_call),
-		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_refusals),      cmocka_unit_test(test_records),
 	};
 
 	alarm(100);

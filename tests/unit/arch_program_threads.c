@@ -21,18 +21,13 @@ enum {
 	TABLE_AT = 1024,
 };
 
-static int32_t tid_offset;
 static bool stop_all;
 static unsigned long interrupted;
 
 static int setup(void **state)
 {
-	const pid_t tid = (pid_t)syscall(SYS_gettid);
-
 	(void)state;
-	for (int32_t at = 0; at < 4096 && !tid_offset; at += 4)
-		if (memcmp((uint8_t *)__builtin_thread_pointer() + at, &tid, 4) == 0)
-			tid_offset = at;
+	find_tid();
 	return map_all();
 }
 
@@ -325,46 +320,7 @@ static void test_full_table(void **state)
 
 /* --------------------------------------------------------- records, clocks */
 
-enum { SHIFT = 8, ROUTINES_AT = 1 << 16, FUNCTION = 5 };
-
-static uint8_t *area;
-static struct pair_shared *shared;
-static uint64_t statistics[3];
-
-static void make_area(struct made *m)
-{
-	struct pair_config *config;
-	struct arch_buf out = {.bytes = code + ROUTINES_AT,
-			       .size = COLD_AT - ROUTINES_AT,
-			       .pc = address_of(code) + ROUTINES_AT};
-	size_t offsets[ARCH_PAIRING_KINDS];
-
-	if (!area) {
-		area = mmap(NULL, pair_area_size(SHIFT), PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		assert_true(area != MAP_FAILED && shared != MAP_FAILED);
-	}
-	config = (struct pair_config *)(void *)area;
-	config->shared = address_of(shared);
-	config->shift = SHIFT;
-	config->lost = address_of(&statistics[0]);
-	config->overflow = address_of(&statistics[1]);
-	config->orphans = address_of(&statistics[2]);
-	shared->words = 64 * 8;
-	shared->start_ip = address_of(&shared->never[1]);
-	shared->post_commit_offset = 8;
-	shared->abort_ip = address_of(shared->never);
-	shared->signature = RSEQ_SIG;
-	m->env.pairing = (struct arch_pairing){
-		.area = address_of(area), .shift = SHIFT, .tid_offset = tid_offset};
-	arch_emit_pairing_routines(&out, &m->env.pairing, offsets);
-	assert_int_equal(out.status, ARCH_OK);
-	m->env.pairing.record = out.pc + offsets[ARCH_PAIRING_RECORD];
-	m->env.pairing.enter = out.pc + offsets[ARCH_PAIRING_ENTER];
-	m->env.pairing.leave = out.pc + offsets[ARCH_PAIRING_LEAVE];
-}
+enum { FUNCTION = 5 };
 
 /* What one call of an entry, then of an exit, found. */
 struct seen {
