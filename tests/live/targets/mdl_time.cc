@@ -156,6 +156,10 @@ static jmp_buf back;
 
 KEEP void thrower(int64_t ns, int levels)
 {
+	if (levels < 0) {
+		asm volatile("");
+		return;
+	}
 	if (levels > 0) {
 		thrower(ns, levels - 1);
 		asm volatile("");
@@ -171,6 +175,10 @@ volatile bool never;
 
 KEEP void jumper(int64_t ns, int levels)
 {
+	if (levels < 0) {
+		asm volatile("");
+		return;
+	}
 	if (levels > 0) {
 		jumper(ns, levels - 1);
 		asm volatile("");
@@ -274,6 +282,12 @@ static void answer(const char *name, long rounds, long more)
 		}
 	}
 	const int64_t end = wall(), cpu_end = cpu();
+
+	/* What was left is noticed by the next call, at the latest. */
+	if (!strcmp(name, "throw"))
+		thrower(0, -1);
+	if (!strcmp(name, "jump"))
+		jumper(0, -1);
 
 	qsort(took, rounds < 100000 ? rounds : 100000, sizeof(took[0]), by_size);
 	printf("calls %lu wall %ld cpu %ld own %ld own_cpu %ld inner_wall %ld inner_cpu %ld first %ld second %ld third %ld "
