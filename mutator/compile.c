@@ -3,6 +3,7 @@
  * compile.c - a request to compile one piece of code: what stands in front of
  * it, and what is told about the program that it became.
  */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,19 @@ static void take_record(struct compiler *c, bool gated, unsigned end)
 		compile_if_constant(c, ARCH_TEST_EQ, c->record, 0, end);
 }
 
+/*
+ * Before a call and behind it nobody knows whether the entry of the function that
+ * calls was kept. It may not have been where there is no room for more; then what
+ * is undone before the call would come back behind it, once too often.
+ */
+static void test_room(struct compiler *c, unsigned end)
+{
+	const unsigned depth = compile_load(c, c->record, offsetof(struct pair_record, depth),
+					    sizeof(((struct pair_record *)0)->depth), false);
+
+	compile_if_constant(c, ARCH_TEST_GE, depth, PAIR_HOME * sizeof(struct pair_entry), end);
+}
+
 static bool uses_thread_clock(const struct compile_request *q)
 {
 	for (size_t i = 0; i < q->variable_count; i++)
@@ -87,6 +101,9 @@ static void compile_all(struct compiler *c, const struct compile_uses *uses)
 	}
 	if (record)
 		take_record(c, gated, end);
+	if (uses->thread_effects &&
+	    (c->q->placement->kind == POINT_CALL || c->q->placement->kind == POINT_AFTER))
+		test_room(c, end);
 	for (size_t i = 0; i < c->q->guard_count && !c->failed; i++)
 		if (c->q->guards[i].flag)
 			test_flag(c, &c->q->guards[i], end);

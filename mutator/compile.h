@@ -15,6 +15,7 @@
  *     hits += 1                                   where it is wanted
  *     no activation? -> end                       at entries and exits, code with per-thread effects
  *     no record of the thread? -> end             code that looks at per-thread state
+ *     no room in the record? -> end               at calls, code with per-thread effects
  *     flag == 0? -> end                           for each guard
  *     the code itself
  *   end:

@@ -124,6 +124,41 @@ static void test_modes(void **state)
 	free(c.program.ops);
 }
 
+/*
+ * An exclusive flag and more activations than a record keeps: entries beyond are
+ * not kept, and nothing of the flag may be left when all have returned.
+ */
+static void test_depth(void **state)
+{
+	struct job enter = {.code = "t++;", .kind = POINT_ENTRY, .role = MDL_SETS_FLAGS},
+		   leave = {.code = "t--;", .kind = POINT_EXIT, .role = MDL_CLEARS_FLAGS},
+		   before = {.code = "t--;", .kind = POINT_CALL, .role = MDL_CLEARS_FLAGS},
+		   after = {.code = "t++;", .kind = POINT_AFTER, .role = MDL_SETS_FLAGS};
+	const unsigned depth = offsetof(struct pair_record, depth),
+		       size = sizeof(struct pair_entry);
+	struct world w = {0};
+
+	(void)state;
+	for (unsigned n = PAIR_HOME - 3; n < PAIR_HOME + 3; n++) {
+		const bool kept = n < PAIR_HOME;
+
+		run_as(&enter, &w, kept, 0);
+		store(&w, RECORD + depth, size * (kept ? n + 1 : PAIR_HOME), 4);
+		assert_int_equal(word_at(&w, RECORD + TEMPORARY_AT), 1);
+		run_as(&before, &w, 0, 0);
+		/* Where there is room, the flag is off while something is called. */
+		assert_int_equal(word_at(&w, RECORD + TEMPORARY_AT), n + 1 >= PAIR_HOME);
+	}
+	for (unsigned n = PAIR_HOME + 3; n-- > PAIR_HOME - 3;) {
+		run_as(&after, &w, 0, 0);
+		assert_int_equal(word_at(&w, RECORD + TEMPORARY_AT), 1);
+		run_as(&leave, &w, n < PAIR_HOME, 0);
+		if (n < PAIR_HOME)
+			store(&w, RECORD + depth, size * n, 4);
+	}
+	assert_int_equal(word_at(&w, RECORD + TEMPORARY_AT), 0);
+}
+
 static void test_refused(void **state)
 {
 	static const struct {
@@ -192,9 +227,9 @@ static void test_too_long(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_many),	 cmocka_unit_test(test_modes),
-		cmocka_unit_test(test_refused),	 cmocka_unit_test(test_arguments),
-		cmocka_unit_test(test_too_long),
+		cmocka_unit_test(test_many),	  cmocka_unit_test(test_modes),
+		cmocka_unit_test(test_refused),	  cmocka_unit_test(test_depth),
+		cmocka_unit_test(test_arguments), cmocka_unit_test(test_too_long),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
