@@ -246,6 +246,9 @@ int excluded_add(struct evaluation *v, const struct mdl_statement *body, struct 
 /* Where the threads that `creator` (pthread_create) makes begin, told from its code alone. */
 int thread_starts_by_code(struct evaluation *v, const struct function_ref *creator,
 			  struct function_set *set);
+/* Functions that the program passes to `creators`; of *calls calls *untold do not tell. */
+int thread_routines(struct evaluation *v, const struct function_set *creators,
+		    struct function_set *set, size_t *calls, size_t *untold);
 int start_value(struct evaluation *v, struct value *out);
 int exit_value(struct evaluation *v, struct value *out);
 

@@ -5,8 +5,10 @@
  *
  * Stripped files do not tell: main() is then what the program's first code
  * takes the address of, and where threads begin what pthread_create() takes
- * the address of and what calls a function that it got. What is not found is
- * told, never guessed.
+ * the address of and what calls a function that it got. Where the C library is
+ * no help at all (musl without symbols has no functions that are not exported)
+ * threads begin in what the program passes to pthread_create(). What is not
+ * found is told, never guessed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -147,9 +149,77 @@ int thread_starts_by_code(struct evaluation *v, const struct function_ref *creat
 	return add_taken(v, creator, CREATOR_DEPTH, set);
 }
 
-static int find_thread_starts(struct evaluation *v, struct function_set *set)
+/* What one function passes to `creators`: what it takes the address of just before it calls. */
+static int add_passed(struct evaluation *v, const struct function_ref *caller,
+		      const struct function_set *creators, struct function_set *set, size_t *calls,
+		      size_t *untold)
+{
+	const struct image_function *functions;
+	struct function_ref taken = {0}, callee;
+	size_t candidates = 0;
+	struct arch_insn insn;
+	vaddr_t at, end;
+	int status = 0;
+
+	image_functions(caller->module->image, &functions);
+	at = functions[caller->index].address;
+	end = at + functions[caller->index].size;
+	for (; at < end && status >= 0 && decode_at(caller->module, at, &insn); at += insn.length) {
+		bool known = false;
+
+		candidates += takes_function(caller->module, &insn, &taken);
+		if (insn.flow == ARCH_FLOW_NEXT)
+			continue;
+		if (insn.flow == ARCH_FLOW_CALL || insn.flow == ARCH_FLOW_CALL_INDIRECT)
+			status = callee_of(v, &(struct site_ref){*caller, at, insn.target, true},
+					   &callee, &known);
+		if (status >= 0 && known && set_has(creators, &callee)) {
+			++*calls;
+			*untold += candidates != 1;
+			status = candidates == 1 ? set_add(set, &taken, v->e) : 0;
+		}
+		/* What a branch goes round is as near as what it leads to. */
+		if (insn.flow != ARCH_FLOW_BRANCH)
+			candidates = 0;
+	}
+	return status;
+}
+
+int thread_routines(struct evaluation *v, const struct function_set *creators,
+		    struct function_set *set, size_t *calls, size_t *untold)
+{
+	const struct value functions = {
+		.kind = VALUE_FUNCTIONS, .functions = creators->items, .count = creators->count};
+	struct value callers = {0};
+	int status = creators->count ? callers_of(v, &functions, &callers) : 0;
+
+	for (size_t i = 0; i < callers.count && status >= 0; i++)
+		status = add_passed(v, &callers.functions[i], creators, set, calls, untold);
+	set_sort(set);
+	return status;
+}
+
+static int tell_what_is_missing(struct evaluation *v, const struct function_set *creators,
+				const struct function_set *routines, size_t calls, size_t untold)
+{
+	if (routines->count)
+		v->start_skipped = mdl_print(v->memory, v->e,
+					     "where threads start: told by %zu of %zu calls of "
+					     "pthread_create; $start is main and what these name",
+					     calls - untold, calls);
+	else
+		v->start_skipped = mdl_print(
+			v->memory, v->e, "where threads start: not found (%s); $start is main only",
+			creators->count ? "by what pthread_create does" : "no pthread_create");
+	return v->start_skipped ? 0 : DINST_NO_MEMORY;
+}
+
+/* `set`: where the C library begins threads; where it does not tell, `routines` of the program. */
+static int find_thread_starts(struct evaluation *v, struct function_set *set,
+			      struct function_set *routines)
 {
 	struct function_set creators = {0};
+	size_t calls = 0, untold = 0;
 	int status = functions_named(v, NULL, "pthread_create", &creators);
 
 	set_sort(&creators);
@@ -160,12 +230,10 @@ static int find_thread_starts(struct evaluation *v, struct function_set *set)
 		if (status >= 0 && set->count == before)
 			status = thread_starts_by_code(v, &creators.items[i], set);
 	}
-	if (status >= 0 && !set->count) {
-		v->start_skipped = mdl_print(
-			v->memory, v->e, "where threads start: not found (%s); $start is main only",
-			creators.count ? "by what pthread_create does" : "no pthread_create");
-		status = v->start_skipped ? 0 : DINST_NO_MEMORY;
-	}
+	if (status >= 0 && !set->count)
+		status = thread_routines(v, &creators, routines, &calls, &untold);
+	if (status >= 0 && !set->count)
+		status = tell_what_is_missing(v, &creators, routines, calls, untold);
 	set_release(&creators);
 	set_sort(set);
 	return status;
@@ -185,19 +253,22 @@ static int keep(struct evaluation *v, const struct function_set *set, struct val
 
 int start_value(struct evaluation *v, struct value *out)
 {
-	struct function_set all = {0};
+	struct function_set all = {0}, routines = {0};
 	int status = 0;
 
 	if (!v->has_start) {
 		status = add_main(v, &all);
 		if (status >= 0)
-			status = find_thread_starts(v, &v->thread_starts);
+			status = find_thread_starts(v, &v->thread_starts, &routines);
 		for (size_t i = 0; i < v->thread_starts.count && status >= 0; i++)
 			status = set_add(&all, &v->thread_starts.items[i], v->e);
+		for (size_t i = 0; i < routines.count && status >= 0; i++)
+			status = set_add(&all, &routines.items[i], v->e);
 		if (status >= 0)
 			status = keep(v, &all, &v->start);
 		v->has_start = status >= 0;
 		set_release(&all);
+		set_release(&routines);
 	}
 	*out = v->start;
 	return status;

@@ -258,6 +258,7 @@ static void test_start_by_code(void **state)
 	struct function_set creators = {0}, named = {0}, found = {0};
 	struct dinst_error e = {0};
 	struct evaluation v = {.e = &e};
+	size_t calls = 0, untold = 0, worked = 0;
 	struct scene sc;
 
 	scene_begin(h, &sc, "evaluated", calling);
@@ -272,6 +273,14 @@ static void test_start_by_code(void **state)
 	assert_int_equal(found.count, 1);
 	if (named.count)
 		assert_true(function_is(&named.items[0], &found.items[0]));
+	/* And where that would not tell either, the program's own calls do. */
+	set_release(&found);
+	set_sort(&creators);
+	assert_int_equal(thread_routines(&v, &creators, &found, &calls, &untold), 0);
+	for (size_t i = 0; i < found.count; i++)
+		worked += !strcmp(name_of(&found.items[i]), "work");
+	assert_int_equal(worked, 1);
+	assert_true(calls >= 1 && untold < calls);
 	set_release(&creators);
 	set_release(&named);
 	set_release(&found);
