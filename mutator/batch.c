@@ -97,7 +97,8 @@ static void collect_insides(struct batch *b)
 			add_inside(b, i, site->host, site->patches[0].address,
 				   site->patches[0].address + site->patches[0].length);
 	}
-	qsort(b->insides, b->inside_count, sizeof(*b->insides), by_lo);
+	if (b->inside_count)
+		qsort(b->insides, b->inside_count, sizeof(*b->insides), by_lo);
 	for (size_t i = 0; i < b->inside_count; i++)
 		b->ranges[i] = b->insides[i].range;
 }
@@ -403,7 +404,8 @@ int batch_begin(struct batch *b, struct session *s, struct site **sites, size_t 
 	const size_t room = count + 1;
 
 	*b = (struct batch){.session = s, .sites = sites, .count = count, .foreign = foreign};
-	qsort(sites, count, sizeof(*sites), by_address);
+	if (count)
+		qsort(sites, count, sizeof(*sites), by_address);
 	b->waits = calloc(room, sizeof(*b->waits));
 	b->insides = calloc(2 * room, sizeof(*b->insides));
 	b->ranges = calloc(2 * room, sizeof(*b->ranges));
