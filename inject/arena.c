@@ -21,7 +21,7 @@ static const size_t CODE_MOST = (size_t)512 << 20;
 enum {
 	PAGE = 4096,
 	CPU_SHIFT_MIN = 16,
-	CODE_PER_TEXT = 12, /* bytes of code half for a byte of text: all of it instrumented */
+	CODE_PER_TEXT = 128, /* bytes of code half for a byte of text: all of it, several times */
 };
 
 /*

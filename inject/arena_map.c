@@ -276,23 +276,30 @@ static enum arena_attempt judge_shared(struct arena *a, const long *results)
 	return is_shared(a) ? ARENA_ATTEMPT_DONE : ARENA_ATTEMPT_PRIVATE;
 }
 
+static struct arch_remote_call advise(taddr_t at, size_t size, int advice)
+{
+	return (struct arch_remote_call){
+		SYS_madvise, {constant(at), constant(size), constant((uint64_t)advice)}, true};
+}
+
 /*
- * A core dump of the target would read, and so fill, all of the sparse file.
- * It is no matter if the kernel does not do it.
+ * A core dump of the target would read, and so fill, all of the sparse file; a
+ * huge page would fill what is far from anything used. It is no matter if the
+ * kernel does not do it.
  */
-static int keep_out_of_dumps(struct stop *s, const struct arena *a, struct dinst_error *e)
+static int keep_sparse(struct stop *s, const struct arena *a, struct dinst_error *e)
 {
 	const struct arch_remote_call calls[] = {
-		{SYS_madvise,
-		 {constant(a->code), constant(a->code_size), constant(MADV_DONTDUMP)},
-		 true},
-		{SYS_madvise,
-		 {constant(a->data), constant(a->data_size), constant(MADV_DONTDUMP)},
-		 true},
+		advise(a->code, a->code_size, MADV_DONTDUMP),
+		advise(a->data, a->data_size, MADV_DONTDUMP),
+		advise(a->code, a->code_size, MADV_NOHUGEPAGE),
+		advise(a->data, a->data_size, MADV_NOHUGEPAGE),
 	};
-	const struct arch_remote_program program = {.calls = calls, .count = 2};
-	long results[2] = {0, 0};
+	const size_t count = sizeof(calls) / sizeof(calls[0]);
+	const struct arch_remote_program program = {.calls = calls, .count = count};
+	long results[sizeof(calls) / sizeof(calls[0])] = {0};
 
+	madvise(a->code_map, a->code_size + a->data_size, MADV_NOHUGEPAGE);
 	return remote_run(s, &program, 0, NULL, NULL, NULL, results, e);
 }
 
@@ -320,7 +327,7 @@ enum arena_attempt arena_map_shared(struct stop *s, struct arena *a, struct dins
 	} else {
 		outcome = judge_shared(a, results);
 	}
-	if (outcome == ARENA_ATTEMPT_DONE && keep_out_of_dumps(s, a, e))
+	if (outcome == ARENA_ATTEMPT_DONE && keep_sparse(s, a, e))
 		outcome = ARENA_ATTEMPT_ERROR;
 	if (outcome == ARENA_ATTEMPT_DONE)
 		return outcome;

@@ -175,17 +175,44 @@ static bool thread_name(const struct session *s, uint64_t tid, char *text, size_
 	return read;
 }
 
-/* Threads and descriptors are numbers, objects addresses. */
+/* "MODULE:FUNCTION+0x12" of an address in a module's code; false if it is none. */
+static bool code_name(const struct session *s, taddr_t address, char *text, size_t size)
+{
+	const struct module *m = module_at(s->modules, address);
+	const struct image_function *functions;
+	uint64_t offset;
+	long index;
+
+	if (!m || !m->image || m->gone)
+		return false;
+	index = image_function_at(m->image, address - m->bias);
+	if (index < 0)
+		return false;
+	image_functions(m->image, &functions);
+	offset = address - m->bias - functions[index].address;
+	if (offset)
+		snprintf(text, size, "%s:%s+0x%llx", m->name,
+			 image_readable_name(m->image, functions[index].name),
+			 (unsigned long long)offset);
+	else
+		snprintf(text, size, "%s:%s", m->name,
+			 image_readable_name(m->image, functions[index].name));
+	return true;
+}
+
+/* Threads and descriptors are numbers, objects addresses. What has a name is told by it, too. */
 static void add_key(json_t *row, const struct instance *i, uint64_t key)
 {
-	char text[64];
+	char text[512];
 
 	if (is_of(i, "/Process") || is_of(i, "/File") || is_of(i, "/Machine"))
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)key);
 	else
 		snprintf(text, sizeof(text), "0x%llx", (unsigned long long)key);
 	json_object_set_new(row, "key", json_string(text));
-	if (is_of(i, "/Process") && thread_name(i->session, key, text, sizeof(text)))
+	if (is_of(i, "/Process")
+		    ? thread_name(i->session, key, text, sizeof(text))
+		    : is_of(i, "/SyncObject") && code_name(i->session, key, text, sizeof(text)))
 		json_object_set_new(row, "name", serve_text(text));
 }
 

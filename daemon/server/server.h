@@ -6,6 +6,7 @@
  *   peer.c     one connected client: requests in, answers out
  *   session.c  the table of sessions: names, states, their mutators' deaths
  *   mutator.c  one dinst-mutator process and the queue of calls to it
+ *   texts.c    files of metrics of a session
  *   sampler.c  histories of values, and when mutators are asked for them
  *   methods.c  what each method of a client does
  *   gather.c   what asks all mutators at once: `sessions` and `stop`
@@ -217,10 +218,15 @@ struct session *session_choose(struct server *s, json_t *params, struct dinst_er
 json_t *session_row(const struct session *se, const char *busy);
 /* Keeps what a status answer said. */
 void session_status(struct session *se, const struct reply *reply);
-/* A file of metrics was loaded: the next mutator gets it, too. */
-void session_keep_text(struct session *se, json_t *params);
 /* Tells the client of `r` what has happened to the session, once. */
 void session_tell_news(struct session *se, struct request *r);
+
+/* ----------------------------------------------------------------- texts.c */
+
+/* A file of metrics was loaded: the next mutator gets it, too. */
+void session_keep_text(struct session *se, json_t *params);
+/* Gives a new mutator what the one before it had loaded, before anybody asks it for something. */
+void session_reload(struct session *se);
 
 /* --------------------------------------------------------------- methods.c */
 

@@ -357,10 +357,10 @@ static void large(void **state)
 	harness_start(h, "arena-space", "threads", NULL);
 	t = help_open(h->pid);
 	job.lo = help_ask_address(h, "text") / 4096 * 4096;
-	job.hi = job.lo + 30 * MIB;
+	job.hi = job.lo + 3 * MIB;
 	help_stop_well(t, make, &job);
 	check_reach(&job);
-	assert_int_equal(job.arena->code_size, 368 * MIB);
+	assert_int_equal(job.arena->code_size, 384 * MIB);
 	assert_int_equal(job.arena->cpu_shift, 23);
 	assert_true(journal_size(job.arena) > 700000 * 64);
 	use(h, t, &job);

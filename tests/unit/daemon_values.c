@@ -211,18 +211,19 @@ static void distributions(void **state)
 
 static void vectors(void **state)
 {
-	char rows[8192], *end = rows;
+	char rows[8192];
+	size_t used;
 
 	(void)state;
 	setenv("LANG", "C", 1);
-	end += sprintf(
-		end, "[{\"id\":4,\"metric\":\"calls\",\"focus\":\"/SyncObject/Mutex/*\",\"value\":"
-		     "780,\"unit\":\"calls\",\"full\":7,\"elements\":[");
+	used = (size_t)snprintf(rows, sizeof(rows),
+				"[{\"id\":4,\"metric\":\"calls\",\"focus\":\"/SyncObject/Mutex/*\","
+				"\"value\":780,\"unit\":\"calls\",\"full\":7,\"elements\":[");
 	for (int k = 0; k < 12; k++)
-		end += snprintf(end, sizeof(rows) - (size_t)(end - rows),
-				"%s{\"key\":\"0x%x\",\"value\":%d}", k ? "," : "", 0x1000 + k,
-				120 - 10 * k);
-	snprintf(end, sizeof(rows) - (size_t)(end - rows), ",{\"key\":null,\"value\":0}]}]");
+		used += (size_t)snprintf(rows + used, sizeof(rows) - used,
+					 "%s{\"key\":\"0x%x\",\"value\":%d}", k ? "," : "",
+					 0x1000 + k, 120 - 10 * k);
+	snprintf(rows + used, sizeof(rows) - used, ",{\"key\":null,\"value\":0}]}]");
 	expect_values(rows, false,
 		      "ID  METRIC  VALUE  UNIT   FOCUS\n"
 		      " 4  calls     780  calls  /SyncObject/Mutex/*\n"
