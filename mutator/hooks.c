@@ -31,8 +31,30 @@ static bool uses_activations(const struct instance *i)
 	return false;
 }
 
+/* Functions that have their hook: several names stand for one. */
+enum { HOOKED_MAX = 64 };
+struct hooked {
+	taddr_t at[HOOKED_MAX];
+	size_t count;
+};
+
+static bool is_new(struct hooked *hooked, const struct function_ref *f)
+{
+	const struct image_function *functions;
+	taddr_t at;
+
+	image_functions(f->module->image, &functions);
+	at = functions[f->index].address + f->module->bias;
+	for (size_t n = 0; n < hooked->count; n++)
+		if (hooked->at[n] == at)
+			return false;
+	if (hooked->count < HOOKED_MAX)
+		hooked->at[hooked->count++] = at;
+	return true;
+}
+
 static int hook_function(struct request *r, struct instance *i, const char *name,
-			 struct snippet_code *code, struct dinst_error *e)
+			 struct hooked *hooked, struct snippet_code *code, struct dinst_error *e)
 {
 	struct dinst_error ignored = {0};
 	struct function_ref *functions = NULL;
@@ -45,14 +67,31 @@ static int hook_function(struct request *r, struct instance *i, const char *name
 	for (size_t n = 0; n < count && status >= 0; n++) {
 		struct function_work w = {
 			.function = functions[n], .raw = &hook_metric, .code = code};
-		const struct image_function *list;
 
-		/* One of several names is enough. */
-		image_functions(functions[n].module->image, &list);
-		if (list[functions[n].index].alias_of == functions[n].index)
+		if (is_new(hooked, &functions[n]))
 			status = request_function(r, i, &w, e);
 	}
 	free(functions);
+	return status;
+}
+
+/* Where exceptions arrive. */
+static int hook_landings(struct request *r, struct instance *i, struct dinst_error *e)
+{
+	struct hooked hooked = {.count = 0};
+	struct arch_program program = {0};
+	struct snippet_code *code;
+	int status = threads_landing_program(&program, e);
+
+	if (status < 0)
+		return status;
+	code = snippet_code_new(r->session, &program, NULL, 0);
+	if (!code)
+		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	for (size_t n = 0; threads_landings[n] && status >= 0; n++)
+		status = hook_function(r, i, threads_landings[n], &hooked, code, e);
+	snippet_code_unref(code);
+	free(program.ops);
 	return status;
 }
 
@@ -60,6 +99,7 @@ static int make(struct request *r, struct arch_program *program, struct instance
 		struct dinst_error *e)
 {
 	struct instance *i = instance_new(r->session, hook_metric.name, "", key, e);
+	struct hooked hooked = {.count = 0};
 	struct snippet_code *code;
 	int status = 0;
 
@@ -73,9 +113,9 @@ static int make(struct request *r, struct arch_program *program, struct instance
 	if (!code)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	for (size_t n = 0; threads_hooks[n] && status >= 0; n++)
-		status = hook_function(r, i, threads_hooks[n], code, e);
+		status = hook_function(r, i, threads_hooks[n], &hooked, code, e);
 	snippet_code_unref(code);
-	return status;
+	return status < 0 ? status : hook_landings(r, i, e);
 }
 
 /* What the hooks do now is too little where CPU time is asked for: they do more from then on. */
@@ -86,14 +126,15 @@ static int extend(struct request *r, struct instance *hook, struct arch_program 
 	struct snippet_code *code;
 
 	for (const struct link *l = hook->links; l && !now; l = l->next_instance)
-		now = l->snippet.code;
+		if (l->snippet.code && !threads_is_landing(&l->snippet.code->program))
+			now = l->snippet.code;
 	if (!now || now->program.count >= program->count)
 		return 0;
 	code = snippet_code_new(r->session, program, NULL, 0);
 	if (!code)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	for (struct link *l = hook->links; l; l = l->next_instance)
-		if (l->snippet.code)
+		if (l->snippet.code && !threads_is_landing(&l->snippet.code->program))
 			site_replace_code(r->session, l, code);
 	snippet_code_unref(code);
 	/* Where there is no memory for it the old code stays until there is. */

@@ -62,13 +62,17 @@ int threads_set_undo(struct session *s, struct place *p, uint32_t id,
 		     struct snippet_code *const *codes, size_t count, struct dinst_error *e);
 
 /*
- * What is to run at the entries of these functions while something is paired or
- * timed: it notes when a thread is on its way out, so that activations that it
- * drops end then. NULL ends the list. *program: its ops are malloc'ed and the
- * caller's; for any place, and made anew when a timer of CPU time comes.
+ * What is to run at the entries of these functions, before all else there,
+ * while something is paired or timed. At ways out it notes the time, so that
+ * activations that the thread drops end then; where it arrives, they are
+ * dropped. NULL ends the lists. *program: its ops are malloc'ed and the
+ * caller's; for any place; that of ways out is made anew when a timer of CPU
+ * time comes.
  */
-extern const char *const threads_hooks[];
+extern const char *const threads_hooks[], *const threads_landings[];
 int threads_hook_program(struct session *s, struct arch_program *program, struct dinst_error *e);
+int threads_landing_program(struct arch_program *program, struct dinst_error *e);
+bool threads_is_landing(const struct arch_program *program);
 
 /* What runs for one activation that is alive when a request comes. */
 struct threads_late {

@@ -209,14 +209,44 @@ static uint64_t now_of(const struct look *l, enum arch_clock clock)
 	}
 }
 
-static uint64_t running(const struct looks *l, enum arch_clock clock)
+/*
+ * The time at which the thread was on its way out, if it has done nothing since
+ * that we know of: until then its timers have run for certain. 0: it was not.
+ */
+static uint64_t way_out(const struct threads *t, const struct look *l, enum arch_clock clock)
 {
-	uint64_t sum = 0, now;
+	const taddr_t record = threads_record_address(t, l->number);
+	struct pair_entry last = {0};
+	uint64_t out[2] = {0}; /* ticks, CPU time */
+	uint32_t depth = 0;
+
+	if (target_read_some(l->target, record + offsetof(struct pair_record, depth), &depth,
+			     sizeof(depth)) != sizeof(depth) ||
+	    !depth || depth > PAIR_HOME * sizeof(last) ||
+	    target_read_some(l->target, record + offsetof(struct pair_record, end) + depth, &last,
+			     sizeof(last)) != sizeof(last) ||
+	    last.tag & PAIR_ID_MASK || last.start == PAIR_INHERITED)
+		return 0;
+	if (clock < ARCH_CLOCK_THREAD || !last.start)
+		return last.start;
+	if (clock != ARCH_CLOCK_THREAD ||
+	    target_read_some(l->target, record + offsetof(struct pair_record, out_ticks), out,
+			     sizeof(out)) != sizeof(out))
+		return 0;
+	return out[0] == last.start ? out[1] : 0;
+}
+
+static uint64_t running(const struct threads *t, const struct looks *l, enum arch_clock clock)
+{
+	uint64_t sum = 0, now, out;
 
 	for (size_t i = 0; i < l->count; i++) {
 		if (!(l->items[i].words[0] & TIMER_COUNT))
 			continue;
 		now = now_of(&l->items[i], clock);
+		out = way_out(t, &l->items[i], clock);
+		if (out > l->items[i].words[1] && out < now)
+			now = out;
 		/* Clocks of other threads are a little behind, those of other CPUs may be. */
 		if (now > l->items[i].words[1])
 			sum += now - l->items[i].words[1];
@@ -257,7 +287,7 @@ int threads_read_timer(struct session *s, uint32_t offset, enum arch_clock clock
 		status = look_around(s, offset, &before, e);
 		if (status < 0)
 			break;
-		sum = running(&before, clock);
+		sum = running(s->threads, &before, clock);
 		sum += total(arg);
 		status = look_around(s, offset, &after, e);
 		/* Where they stop all the time, the last sum is off by one interval at most. */

@@ -22,13 +22,17 @@ const char *const threads_hooks[] = {
 	"_Unwind_Resume",
 	"_Unwind_Resume_or_Rethrow",
 	"_Unwind_ForcedUnwind",
-	"__cxa_begin_catch",
 	NULL,
 };
+
+const char *const threads_landings[] = {"__cxa_begin_catch", NULL};
 
 enum { UNDO_COUNT = 1 << PAIR_UNDO_SHIFT, RESERVED = 64, COLD_ALIGN = ARCH_COUNT_ALIGN };
 
 /* ------------------------------------------------------------ small programs */
+
+/* Values of the programs here; the first two are those of activations. */
+enum { RECORD = ARCH_VALUE_FIRST, DROPPED_AT, MARK, NOW, OUT_TICKS, OUT_CPU, VALUES = OUT_CPU };
 
 /* A program that grows; what does not fit is noticed at the end. */
 struct writer {
@@ -90,10 +94,10 @@ static void put_wall(struct writer *w, enum arch_clock clock)
 {
 	const uint16_t label = ++w->labels;
 
-	put_store(w, 1, moment(clock), 2);
-	put_if(w, 2, ARCH_TEST_NE, 0, label);
-	put(w, ARCH_OP_CLOCK, 3, 1, clock);
-	put_store(w, 1, moment(clock), 3);
+	put_store(w, RECORD, moment(clock), DROPPED_AT);
+	put_if(w, DROPPED_AT, ARCH_TEST_NE, 0, label);
+	put(w, ARCH_OP_CLOCK, NOW, RECORD, clock);
+	put_store(w, RECORD, moment(clock), NOW);
 	put_label(w, ARCH_OP_LABEL, label);
 }
 
@@ -102,15 +106,15 @@ static void put_cpu(struct writer *w)
 {
 	const uint16_t now = ++w->labels, end = ++w->labels;
 
-	put_if(w, 2, ARCH_TEST_EQ, 0, now);
-	put(w, ARCH_OP_LOAD, 4, 1, offsetof(struct pair_record, out_ticks));
-	put_if(w, 4, ARCH_TEST_NE, 2, now);
-	put(w, ARCH_OP_LOAD, 5, 1, offsetof(struct pair_record, out_cpu));
-	put_store(w, 1, moment(ARCH_CLOCK_THREAD), 5);
+	put_if(w, DROPPED_AT, ARCH_TEST_EQ, 0, now);
+	put(w, ARCH_OP_LOAD, OUT_TICKS, RECORD, offsetof(struct pair_record, out_ticks));
+	put_if(w, OUT_TICKS, ARCH_TEST_NE, DROPPED_AT, now);
+	put(w, ARCH_OP_LOAD, OUT_CPU, RECORD, offsetof(struct pair_record, out_cpu));
+	put_store(w, RECORD, moment(ARCH_CLOCK_THREAD), OUT_CPU);
 	put_label(w, ARCH_OP_JUMP, end);
 	put_label(w, ARCH_OP_LABEL, now);
-	put(w, ARCH_OP_CLOCK, 3, 1, ARCH_CLOCK_THREAD);
-	put_store(w, 1, moment(ARCH_CLOCK_THREAD), 3);
+	put(w, ARCH_OP_CLOCK, NOW, RECORD, ARCH_CLOCK_THREAD);
+	put_store(w, RECORD, moment(ARCH_CLOCK_THREAD), NOW);
 	put_label(w, ARCH_OP_LABEL, end);
 }
 
@@ -118,19 +122,19 @@ static void put_cpu(struct writer *w)
 static bool moments_program(unsigned clocks, struct arch_op *ops, size_t room,
 			    struct arch_program *program)
 {
-	struct writer w = {.ops = ops, .room = room, .values = 5, .labels = 1};
+	struct writer w = {.ops = ops, .room = room, .values = VALUES, .labels = 1};
 
-	put(&w, ARCH_OP_RECORD, 1, 0, 0);
-	put_if(&w, 1, ARCH_TEST_EQ, 0, 1);
-	put(&w, ARCH_OP_LOAD, 2, 1, offsetof(struct pair_record, dropped_at));
+	put(&w, ARCH_OP_RECORD, RECORD, 0, 0);
+	put_if(&w, RECORD, ARCH_TEST_EQ, 0, 1);
+	put(&w, ARCH_OP_LOAD, DROPPED_AT, RECORD, offsetof(struct pair_record, dropped_at));
 	for (enum arch_clock c = ARCH_CLOCK_TICKS; c <= ARCH_CLOCK_MONOTONIC; c++)
 		if (clocks & 1u << c)
 			put_wall(&w, c);
 	if (clocks & 1u << ARCH_CLOCK_THREAD)
 		put_cpu(&w);
 	if (clocks & 1u << ARCH_CLOCK_PROCESS) {
-		put(&w, ARCH_OP_CLOCK, 3, 1, ARCH_CLOCK_PROCESS);
-		put_store(&w, 1, moment(ARCH_CLOCK_PROCESS), 3);
+		put(&w, ARCH_OP_CLOCK, NOW, RECORD, ARCH_CLOCK_PROCESS);
+		put_store(&w, RECORD, moment(ARCH_CLOCK_PROCESS), NOW);
 	}
 	put_label(&w, ARCH_OP_LABEL, 1);
 	return finish(&w, program);
@@ -139,25 +143,51 @@ static bool moments_program(unsigned clocks, struct arch_op *ops, size_t room,
 int threads_hook_program(struct session *s, struct arch_program *program, struct dinst_error *e)
 {
 	const bool cpu = s->threads && s->threads->cpu_timers;
-	struct writer w = {.room = 16, .values = 4, .labels = 1};
+	struct writer w = {.room = 16, .values = VALUES, .labels = 1};
 
 	w.ops = calloc(w.room, sizeof(*w.ops));
 	if (!w.ops)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	put(&w, ARCH_OP_RECORD, 1, 0, 0);
-	put_if(&w, 1, ARCH_TEST_EQ, 0, 1);
-	put(&w, ARCH_OP_ENTER, 2, 1, 0);
-	put_if(&w, 2, ARCH_TEST_EQ, 0, 1);
-	put(&w, ARCH_OP_CLOCK, 3, 1, ticks_wall_clock());
-	put_store(&w, 2, offsetof(struct pair_entry, start), 3);
+	put(&w, ARCH_OP_RECORD, RECORD, 0, 0);
+	put_if(&w, RECORD, ARCH_TEST_EQ, 0, 1);
+	put(&w, ARCH_OP_ENTER, MARK, RECORD, 0);
+	put_if(&w, MARK, ARCH_TEST_EQ, 0, 1);
+	put(&w, ARCH_OP_CLOCK, NOW, RECORD, ticks_wall_clock());
+	put_store(&w, MARK, offsetof(struct pair_entry, start), NOW);
 	if (cpu) {
-		put(&w, ARCH_OP_CLOCK, 4, 1, ARCH_CLOCK_THREAD);
-		put_store(&w, 1, offsetof(struct pair_record, out_cpu), 4);
-		put_store(&w, 1, offsetof(struct pair_record, out_ticks), 3);
+		put(&w, ARCH_OP_CLOCK, OUT_CPU, RECORD, ARCH_CLOCK_THREAD);
+		put_store(&w, RECORD, offsetof(struct pair_record, out_cpu), OUT_CPU);
+		put_store(&w, RECORD, offsetof(struct pair_record, out_ticks), NOW);
 	}
 	put_label(&w, ARCH_OP_LABEL, 1);
 	finish(&w, program);
 	return 0;
+}
+
+/* What is not dropped by it is alive: the mark says so. */
+int threads_landing_program(struct arch_program *program, struct dinst_error *e)
+{
+	struct writer w = {.room = 8, .values = VALUES, .labels = 1};
+
+	w.ops = calloc(w.room, sizeof(*w.ops));
+	if (!w.ops)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	put(&w, ARCH_OP_RECORD, RECORD, 0, 0);
+	put_if(&w, RECORD, ARCH_TEST_EQ, 0, 1);
+	put(&w, ARCH_OP_ENTER, MARK, RECORD, 0);
+	put_if(&w, MARK, ARCH_TEST_EQ, 0, 1);
+	put_store(&w, MARK, offsetof(struct pair_entry, start), 0);
+	put_label(&w, ARCH_OP_LABEL, 1);
+	finish(&w, program);
+	return 0;
+}
+
+bool threads_is_landing(const struct arch_program *program)
+{
+	for (size_t n = 0; n < program->count; n++)
+		if (program->ops[n].kind == ARCH_OP_CLOCK)
+			return false;
+	return true;
 }
 
 /* -------------------------------------------------------------- the routine */
@@ -226,8 +256,6 @@ static int routine_init(struct routine *r, struct dinst_error *e)
 		r->hot += hot;
 		r->cold += cold;
 	}
-	r->hot = (r->hot + COLD_ALIGN - 1) / COLD_ALIGN * COLD_ALIGN;
-	r->cold = (r->cold + COLD_ALIGN - 1) / COLD_ALIGN * COLD_ALIGN;
 	return 0;
 }
 
@@ -237,32 +265,64 @@ static void routine_release(struct routine *r)
 	free(r->ops);
 }
 
-/* All of it at `at`. */
-static int routine_emit(const struct routine *r, struct session *s, struct place *p, taddr_t at,
-			struct dinst_error *e)
+/* Emits all of it into the two buffers. */
+static int routine_emit(const struct routine *r, struct session *s, struct place *p,
+			struct arch_buf *out, struct arch_buf *cold, struct dinst_error *e)
 {
-	struct arch_environment plain, undo;
 	struct arch_frame frame = {.live = arch_undo_live};
-	struct arch_buf out = {.size = r->hot, .pc = at};
-	struct arch_buf cold = {.size = r->cold, .pc = at + r->hot};
+	struct arch_environment plain, undo;
 
-	out.bytes = heap_map(p->heap, at, r->hot + r->cold);
-	cold.bytes = out.bytes + r->hot;
 	snippet_look_around(s, p, &plain);
 	undo = plain;
 	undo.undo = true;
 	for (size_t i = 0; i <= r->count; i++)
 		arch_program_needs(&r->programs[i], i ? &undo : &plain, &frame);
-	arch_frame_open(&out, &frame);
+	arch_frame_open(out, &frame);
 	for (size_t i = 0; i <= r->count; i++)
-		arch_emit_program(&r->programs[i], i ? &undo : &plain, &frame, &out, &cold);
-	arch_frame_close(&out, &frame);
-	arch_emit_undo_return(&out);
-	if (out.status != ARCH_OK || cold.status != ARCH_OK)
+		arch_emit_program(&r->programs[i], i ? &undo : &plain, &frame, out, cold);
+	arch_frame_close(out, &frame);
+	arch_emit_undo_return(out);
+	if (out->status != ARCH_OK || cold->status != ARCH_OK)
 		return dinst_fail(e, DINST_UNSUPPORTED,
 				  "code that undoes what a function did cannot be made (%d, %d)",
-				  out.status, cold.status);
+				  out->status, cold->status);
 	return 0;
+}
+
+static size_t rounded(size_t size)
+{
+	return (size + COLD_ALIGN - 1) / COLD_ALIGN * COLD_ALIGN;
+}
+
+/* Finds out how large it is, then writes it into the arena of place p. */
+static int routine_write(struct routine *r, struct session *s, struct place *p, taddr_t *at,
+			 size_t *size, struct dinst_error *e)
+{
+	const taddr_t somewhere = (p->arena->code + journal_size(p->arena) + 4095) & ~(taddr_t)4095;
+	uint8_t *bytes = malloc(r->hot + r->cold);
+	struct arch_buf out = {.bytes = bytes, .size = r->hot, .pc = somewhere};
+	struct arch_buf cold = {.bytes = bytes + r->hot, .size = r->cold, .pc = somewhere};
+	size_t hot_size;
+	int status = bytes ? routine_emit(r, s, p, &out, &cold, e)
+			   : dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+
+	if (status < 0)
+		goto out;
+	hot_size = rounded(out.used);
+	*size = hot_size + rounded(cold.used);
+	status = heap_alloc_cold(p->heap, *size, at, e);
+	if (status < 0)
+		goto out;
+	out = (struct arch_buf){
+		.bytes = heap_map(p->heap, *at, *size), .size = hot_size, .pc = *at};
+	cold = (struct arch_buf){
+		.bytes = out.bytes + hot_size, .size = *size - hot_size, .pc = *at + hot_size};
+	status = routine_emit(r, s, p, &out, &cold, e);
+	if (status < 0)
+		heap_free_code(p->heap, *at);
+out:
+	free(bytes);
+	return status;
 }
 
 /* ---------------------------------------------------------------- the table */
@@ -330,14 +390,8 @@ int threads_set_undo(struct session *s, struct place *p, uint32_t id,
 	if (status < 0)
 		goto release;
 	new.codes = calloc(count, sizeof(struct snippet_code *));
-	new.undo_size = r.hot + r.cold;
-	status = new.codes ? heap_alloc_cold(p->heap, new.undo_size, &new.undo, e)
+	status = new.codes ? routine_write(&r, s, p, &new.undo, &new.undo_size, e)
 			   : dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	if (status >= 0) {
-		status = routine_emit(&r, s, p, new.undo, e);
-		if (status < 0)
-			heap_free_code(p->heap, new.undo);
-	}
 	if (status < 0) {
 		free(new.codes);
 		goto release;

@@ -224,8 +224,7 @@ static void emit_mark(struct arch_buf *out, struct asm_label *none)
 /*
  * r8: the depth without what is dead; rax, rcx, rsi and rdi destroyed. Dead is
  * what was entered below, and at the same stack pointer the same function with
- * all that came after it, and others but where both are, or one is, PAIR_RAW. A
- * mark is no function: all at its own stack pointer may be alive.
+ * all that came after it, and others but where one of the two is PAIR_RAW.
  */
 static void emit_scan(struct arch_buf *out)
 {
@@ -243,8 +242,6 @@ static void emit_scan(struct arch_buf *out)
 	asm_op_reg(out, true, ASM_CMP_STORE, RDI, RCX);
 	asm_jump(out, ASM_JUMP_C, &cut);
 	asm_jump(out, ASM_JUMP_E, &gap);
-	emit_is_mark(out, RDX);
-	asm_jump(out, ASM_JUMP_E, &next);
 	asm_op_reg(out, false, ASM_OR_STORE, RDX, RCX);
 	asm_op_reg(out, false, 0xf7, 0, RCX); /* test $PAIR_RAW,%ecx */
 	x86_emit32(out, PAIR_RAW);
