@@ -232,10 +232,15 @@ static void compile_read_symbol(struct compiler *c, const struct mdl_expr *x, st
 			     e.text);
 		return;
 	}
-	*out = (struct operand){.kind = OPERAND_MEMORY,
-				.offset = symbol.address,
-				.mapped = true,
-				.type = symbol.type};
+	/* Another module than the executable or the code's own may be unloaded one day. */
+	c->depends |= !symbol.module->main;
+	*out = (struct operand){
+		.kind = OPERAND_MEMORY,
+		.offset = symbol.address,
+		.mapped = symbol.module->main || symbol.module == c->q->placement->function.module,
+		.end = symbol.end,
+		.type = symbol.type,
+	};
 	while (path && *path && !c->failed)
 		path = compile_step(c, name, path, out);
 }

@@ -73,13 +73,15 @@ static unsigned load_bytes(struct compiler *c, const struct operand *o, uint64_t
 	unsigned word;
 
 	if (o->kind == OPERAND_MEMORY && !o->on_stack) {
-		op = compile_op(c, o->mapped ? ARCH_OP_LOAD : ARCH_OP_READ);
+		const bool mapped = o->mapped && offset <= o->end && size <= o->end - offset;
+
+		op = compile_op(c, mapped ? ARCH_OP_LOAD : ARCH_OP_READ);
 		op->a = (uint16_t)o->value;
 		op->number = offset;
 		op->size = (uint8_t)size;
 		op->is_signed = is_signed;
 		op->result = (uint16_t)compile_new_value(c);
-		c->system_calls |= !o->mapped;
+		c->system_calls |= !mapped;
 		return op->result;
 	}
 	if (o->kind == OPERAND_MEMORY)
