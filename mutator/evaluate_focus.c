@@ -185,10 +185,11 @@ static int find_block(struct evaluation *v, struct focus_resource *r, bool *foun
 	if (status < 0)
 		return status;
 	if (!block_count)
-		return dinst_fail(v->e, DINST_NO_FUNCTION,
-				  "%.120s: no block begins there; `dinst points -k block` lists "
-				  "their addresses",
-				  r->text);
+		return dinst_fail(
+			v->e, DINST_NO_FUNCTION,
+			"%.120s: no block begins there; `dinst points --kinds block` lists "
+			"their addresses",
+			r->text);
 	r->value = (struct value){
 		.kind = VALUE_CALLS, .point = POINT_BLOCK, .sites = blocks, .count = block_count};
 	path->part_count = 3;
