@@ -119,6 +119,8 @@ static void parse_status_line(const char *key, const char *value, struct proc_st
 		status->capabilities = strtoull(value, NULL, 16);
 	else if (!strcmp(key, "Seccomp"))
 		status->seccomp = (int)strtol(value, NULL, 10);
+	else if (!strcmp(key, "Seccomp_filters"))
+		status->filters = (unsigned)strtoul(value, NULL, 10);
 }
 
 int proc_status_read(pid_t tid, struct proc_status *status)

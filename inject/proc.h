@@ -39,6 +39,7 @@ struct proc_status {
 	unsigned threads;
 	uint64_t capabilities; /* effective */
 	int seccomp;	       /* 0 none, 1 strict, 2 filter; -1 not told */
+	unsigned filters;      /* of seccomp; 0 where the kernel does not tell */
 };
 
 enum { PROC_SECCOMP_STRICT = 1, PROC_SECCOMP_FILTER = 2 };

@@ -263,8 +263,9 @@ struct instance {
 	struct variable *hits;	 /* how often its code was reached; NULL: not counted */
 	struct instance **flags; /* hidden ones that guard it */
 	size_t flag_count;
-	uint64_t cost_ps; /* predicted, per hit */
-	bool per_thread;  /* goes in and out in a stop */
+	uint64_t cost_ps;  /* predicted, per hit */
+	bool per_thread;   /* goes in and out in a stop */
+	bool system_calls; /* its code makes some */
 	struct link *links;
 	size_t link_count;
 	size_t refused_count;
@@ -354,6 +355,8 @@ struct session {
 	struct target **members;
 	size_t member_count, member_room;
 	uint64_t last_stop_ns, longest_stop_ns;
+	uint64_t filters_seen,
+		filters_ns; /* seccomp filters of all threads, and when they were counted */
 	void (*progress)(void *arg, const char *text, size_t done, size_t total);
 	void *progress_arg;
 };
@@ -611,9 +614,12 @@ uint64_t instance_exits(const struct instance *i);
 void instance_points(const struct instance *i, size_t *points, size_t *pending);
 /* Hits since it was inserted, and what they are predicted to have cost; false: not counted. */
 bool instance_hits(const struct instance *i, uint64_t *hits);
+/* cost.c: true if session_poll() should be called now and then. */
+bool session_needs_poll(const struct session *s);
 /*
- * Switches off what is above its limit, at most once a second: told(arg, i,
- * percent) is called for each. cost.c
+ * Once a second: switches off what is above its limit, and what makes system
+ * calls that the target has come to forbid since. told(arg, i, percent) is
+ * called for each; percent is negative for the latter.
  */
 void session_poll(struct session *s,
 		  void (*told)(void *arg, const struct instance *i, double percent), void *arg);

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cost.c - keeping limits: what instances cost is what their code is predicted
- * to take each time, times how often it was reached. Looked at once a second;
- * what is above its limit is switched off, and its values stay.
+ * cost.c - switching off what must not go on. Looked at once a second; values
+ * of what is switched off stay.
+ *
+ * Limits: what instances cost is what their code is predicted to take each
+ * time, times how often it was reached. System calls: code that makes some was
+ * allowed to when it came; a program may take that right from itself later.
+ * Between its filter and our look at it lies up to a second.
  */
+#include <stdlib.h>
+
+#include "inject/proc.h"
+#include "inject/tasks.h"
 #include "mutator/request.h"
 
 static const uint64_t PERIOD_NS = 1000 * 1000 * 1000;
@@ -23,9 +31,92 @@ static double percent_of(struct instance *i)
 	return cost * 100 / (double)(now - since);
 }
 
+static bool makes_calls(const struct instance *i)
+{
+	if (i->system_calls)
+		return true;
+	for (size_t n = 0; n < i->flag_count; n++)
+		if (i->flags[n]->system_calls)
+			return true;
+	return false;
+}
+
+/* Filters can only be added: another number is another answer, perhaps. */
+static uint64_t count_filters(const struct session *s)
+{
+	size_t count = 0;
+	pid_t *tids = task_list(s->pid, &count);
+	uint64_t filters = 0;
+
+	for (size_t n = 0; n < count; n++) {
+		struct proc_status status;
+
+		if (!proc_status_read(tids[n], &status) && status.seccomp > 0)
+			filters += 1 + status.filters;
+	}
+	free(tids);
+	return filters;
+}
+
+/* False if the target has come to forbid what code of ours does. */
+static bool may_go_on_calling(struct session *s)
+{
+	struct dinst_error ignored = {0};
+	const uint64_t now = clock_ns();
+	uint64_t filters;
+
+	if (now - s->filters_ns < PERIOD_NS)
+		return true;
+	s->filters_ns = now;
+	filters = count_filters(s);
+	if (filters == s->filters_seen)
+		return true;
+	if (threads_may_call(s, &ignored) <= 0)
+		return false;
+	s->filters_seen = filters;
+	return true;
+}
+
+bool session_needs_poll(const struct session *s)
+{
+	for (const struct instance *i = s->instances; i; i = i->next)
+		if (!i->stopped && !i->source && (i->limit > 0 || makes_calls(i)))
+			return true;
+	return false;
+}
+
+static void switch_off(struct session *s, struct instance *i)
+{
+	i->stopped = true;
+	removal_unlink(s, i);
+}
+
+/* Instances, and flags: what makes calls before it is known what for. */
+static void stop_calls(struct session *s,
+		       void (*told)(void *arg, const struct instance *i, double percent), void *arg)
+{
+	bool any = false;
+
+	for (struct instance *i = s->instances; i && !any; i = i->next)
+		any = !i->stopped && !i->source && makes_calls(i);
+	if (!any || may_go_on_calling(s))
+		return;
+	for (struct instance *i = s->instances; i; i = i->next) {
+		if (i->stopped || i->source || !makes_calls(i))
+			continue;
+		switch_off(s, i);
+		if (told)
+			told(arg, i, -1);
+	}
+	for (struct instance *i = s->hidden; i; i = i->next)
+		if (!i->stopped && makes_calls(i))
+			switch_off(s, i);
+}
+
 void session_poll(struct session *s,
 		  void (*told)(void *arg, const struct instance *i, double percent), void *arg)
 {
+	stop_calls(s, told, arg);
 	for (struct instance *i = s->instances; i; i = i->next) {
 		double percent;
 
@@ -34,8 +125,7 @@ void session_poll(struct session *s,
 		percent = percent_of(i);
 		if (percent <= i->limit)
 			continue;
-		i->stopped = true;
-		removal_unlink(s, i);
+		switch_off(s, i);
 		if (told)
 			told(arg, i, percent);
 	}

@@ -206,6 +206,7 @@ static int run_compiler(struct request *r, struct instance *i, const struct mdl_
 	entry->code->start = compiled.start;
 	entry->code->per_thread = compiled.per_thread;
 	entry->code->system_calls = compiled.system_calls;
+	i->system_calls |= compiled.system_calls;
 	return 0;
 }
 

@@ -241,30 +241,29 @@ static uint64_t now_ms(void)
 	return clock_ns() / 1000000;
 }
 
-static bool has_limits(const struct session *s)
-{
-	for (const struct instance *i = s->instances; i; i = i->next)
-		if (i->limit > 0 && !i->stopped)
-			return true;
-	return false;
-}
-
 static void tell_limit(void *arg, const struct instance *i, double percent)
 {
 	char text[400];
 
-	snprintf(text, sizeof(text),
-		 "%s %.200s was switched off: it cost %.1f %% of a CPU, and its limit is %.1f %%",
-		 i->metric, i->focus, percent, i->limit);
+	if (percent < 0)
+		snprintf(text, sizeof(text),
+			 "%s %.200s was switched off: the program has a seccomp filter now that "
+			 "may forbid what it does",
+			 i->metric, i->focus);
+	else
+		snprintf(
+			text, sizeof(text),
+			"%s %.200s was switched off: it cost %.1f %% of a CPU, and its limit is %.1f %%",
+			i->metric, i->focus, percent, i->limit);
 	serve_notify(arg, "event",
-		     json_pack("{s:s, s:I, s:o}", "kind", "limit", "id", (json_int_t)i->id, "text",
-			       serve_text(text)));
+		     json_pack("{s:s, s:I, s:o}", "kind", percent < 0 ? "forbidden" : "limit", "id",
+			       (json_int_t)i->id, "text", serve_text(text)));
 }
 
 /* What is done between requests. Returns how long to wait for the next one, -1: for ever. */
 static int look_after(struct server *sv, struct session *s, uint64_t *polled)
 {
-	const bool waits = request_has_pending(s), limits = has_limits(s);
+	const bool waits = request_has_pending(s), limits = session_needs_poll(s);
 
 	/* Also where requests come all the time. */
 	if (waits && now_ms() - *polled >= RETRY_PENDING_MS) {
