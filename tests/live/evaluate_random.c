@@ -6,7 +6,7 @@
  */
 #include "tests/live/evaluate_scene.h"
 
-enum { ROUNDS = 1000, WORDS_MAX = 20000, TEXT_MAX = 256 << 10, SECONDS = 40 };
+enum { ROUNDS = 1000, ROUNDS_SHORT = 300, WORDS_MAX = 20000, TEXT_MAX = 256 << 10, SECONDS = 40 };
 
 static uint64_t seed;
 
@@ -206,6 +206,7 @@ static void test_random(void **state)
 	size_t loaded = 0, planned = 0, refusals = 0;
 	uint64_t start = clock_ns();
 	struct words *w = calloc(1, sizeof(*w));
+	const unsigned rounds = getenv("DINST_SHORT") ? ROUNDS_SHORT : ROUNDS;
 	struct scene sc;
 
 	assert_non_null(text);
@@ -213,7 +214,7 @@ static void test_random(void **state)
 	words_read(w);
 	scene_begin(h, &sc, "evaluated", NULL);
 	for (unsigned round = 1;
-	     round <= ROUNDS && clock_ns() - start < SECONDS * UINT64_C(1000000000); round++) {
+	     round <= rounds && clock_ns() - start < SECONDS * UINT64_C(1000000000); round++) {
 		struct dinst_error e = {0};
 		size_t size;
 
