@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/* build: -O2 -rdynamic -fno-inline -fno-optimize-sibling-calls */
+/*
+ * threads_inside.c - threads that are inside of functions when somebody looks.
+ *
+ * Prints "ready". Commands, each answered by a line:
+ *   hold N D    N threads go D frames of nest() deep, and into held(); "held"
+ *   free        they go back; "done"
+ *   spin N      N threads are in outer(), which calls leaf() all the time; "held"
+ *   stop        they go back; "done N", N being how often leaf() was called in all
+ *   jump N      N times: nest() 5 deep, and out of it by longjmp; "done"
+ *   fibers N    two coroutines in turn, N times: each is in fiber_work(), and calls leaf(); "done"
+ *   churn N     N threads one after the other, each through nest(3); "done"
+ *   child       inside of nest(2) forks; the child returns first; "done STATUS"
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define KEEP __attribute__((noinline, noclone))
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static unsigned inside;
+static _Atomic int released;
+static _Atomic unsigned long leaves;
+static jmp_buf back;
+static pthread_t threads[1024];
+static unsigned thread_count;
+static int deep;
+
+KEEP unsigned long leaf(unsigned long n)
+{
+	atomic_fetch_add_explicit(&leaves, 1, memory_order_relaxed);
+	return n * 3 + 1;
+}
+
+KEEP void held(void)
+{
+	pthread_mutex_lock(&lock);
+	inside++;
+	pthread_cond_broadcast(&changed);
+	while (!released)
+		pthread_cond_wait(&changed, &lock);
+	inside--;
+	pthread_mutex_unlock(&lock);
+}
+
+enum what { HELD, JUMP, FORK, NOTHING };
+
+KEEP int nest(int depth, enum what what);
+
+static int fork_inside(void)
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		return -1; /* the child goes back through nest(), and ends in main() */
+	waitpid(pid, &status, 0);
+	return status;
+}
+
+KEEP int nest(int depth, enum what what)
+{
+	int result = 0;
+
+	if (depth > 1)
+		result = nest(depth - 1, what);
+	else if (what == HELD)
+		held();
+	else if (what == JUMP)
+		longjmp(back, 1);
+	else if (what == FORK)
+		result = fork_inside();
+	__asm__ volatile("" ::: "memory");
+	return result;
+}
+
+static void *hold_thread(void *arg)
+{
+	nest(deep, HELD);
+	return arg;
+}
+
+KEEP unsigned long outer(unsigned long n)
+{
+	while (!released)
+		n = leaf(n);
+	__asm__ volatile("" ::: "memory");
+	return n;
+}
+
+static void *spin_thread(void *arg)
+{
+	pthread_mutex_lock(&lock);
+	inside++;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+	return (void *)outer((unsigned long)arg);
+}
+
+static void *churn_thread(void *arg)
+{
+	nest(3, NOTHING);
+	return arg;
+}
+
+static void start(unsigned count, void *(*work)(void *))
+{
+	pthread_attr_t attributes;
+
+	released = 0;
+	thread_count = count < 1024 ? count : 1024;
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, 256 * 1024);
+	for (unsigned i = 0; i < thread_count; i++)
+		if (pthread_create(&threads[i], &attributes, work, NULL))
+			exit(1);
+	pthread_mutex_lock(&lock);
+	while (inside < thread_count)
+		pthread_cond_wait(&changed, &lock);
+	pthread_mutex_unlock(&lock);
+	puts("held");
+}
+
+static void release(void)
+{
+	pthread_mutex_lock(&lock);
+	released = 1;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+	for (unsigned i = 0; i < thread_count; i++)
+		pthread_join(threads[i], NULL);
+	thread_count = inside = 0;
+}
+
+/* ---------------------------------------------------------------- fibers */
+
+static ucontext_t main_context, contexts[2];
+static char stacks[2][65536];
+
+KEEP void fiber_work(int number, int turns)
+{
+	for (int i = 0; i < turns; i++) {
+		leaf((unsigned long)i);
+		swapcontext(&contexts[number], &contexts[!number]);
+	}
+	__asm__ volatile("" ::: "memory");
+}
+
+static int fiber_turns;
+
+static void fiber(int number)
+{
+	fiber_work(number, fiber_turns);
+	if (number == 0)
+		setcontext(&contexts[1]);
+}
+
+static void fibers(int turns)
+{
+	fiber_turns = turns;
+	for (int i = 0; i < 2; i++) {
+		getcontext(&contexts[i]);
+		contexts[i].uc_stack.ss_sp = stacks[i];
+		contexts[i].uc_stack.ss_size = sizeof(stacks[i]);
+		contexts[i].uc_link = &main_context;
+		makecontext(&contexts[i], (void (*)(void))fiber, 1, i);
+	}
+	swapcontext(&main_context, &contexts[0]);
+}
+
+/* -------------------------------------------------------------- commands */
+
+static volatile int turn;
+
+static void jump(int times)
+{
+	for (turn = 0; turn < times; turn++)
+		if (!setjmp(back))
+			nest(5, JUMP);
+	puts("done");
+}
+
+static void churn(int times)
+{
+	pthread_t thread;
+
+	for (int i = 0; i < times; i++) {
+		if (pthread_create(&thread, NULL, churn_thread, NULL))
+			exit(1);
+		pthread_join(thread, NULL);
+	}
+	puts("done");
+}
+
+static void run(const char *line)
+{
+	int a = 0, b = 0;
+
+	if (sscanf(line, "hold %d %d", &a, &b) == 2) {
+		deep = b;
+		start((unsigned)a, hold_thread);
+	} else if (sscanf(line, "spin %d", &a) == 1) {
+		leaves = 0;
+		start((unsigned)a, spin_thread);
+	} else if (!strcmp(line, "free")) {
+		release();
+		puts("done");
+	} else if (!strcmp(line, "stop")) {
+		release();
+		printf("done %lu\n", (unsigned long)leaves);
+	} else if (sscanf(line, "jump %d", &a) == 1) {
+		jump(a);
+	} else if (sscanf(line, "fibers %d", &a) == 1) {
+		fibers(a);
+		puts("done");
+	} else if (sscanf(line, "churn %d", &a) == 1) {
+		churn(a);
+	} else if (!strcmp(line, "child")) {
+		const int status = nest(2, FORK);
+
+		if (status == -1)
+			_exit(7);
+		printf("done %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+	}
+}
+
+int main(void)
+{
+	char line[128];
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	puts("ready");
+	while (fgets(line, sizeof(line), stdin)) {
+		line[strcspn(line, "\n")] = 0;
+		run(line);
+	}
+	return 0;
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * threads_inside.c - per-thread state of threads that are inside of functions:
+ * when a request comes, when it goes, when they jump out, fork, or end.
+ */
+#include "tests/live/harness_session.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mutator/threads.h"
+#include "mutator/variable.h"
+
+static const char text[] =
+	"list leaf_only is procedure { items { \"leaf\" }; }\n"
+	"constraint inside /Code/*/* is counter {\n"
+	"	append preInsn $constraint[0].entry (* inside++; *)\n"
+	"	prepend preInsn $constraint[0].return (* inside--; *)\n"
+	"}\n"
+	"metric now { name \"now\"; units calls; unitsType sampled; aggregateOperator sum;\n"
+	"	style SampledFunction;\n"
+	"	constraint ofFunction /Code/*/* is replace counter {\n"
+	"		append preInsn $constraint[0].entry (* now++; *)\n"
+	"		prepend preInsn $constraint[0].return (* now--; *) }\n"
+	"	base is counter { foreach f in leaf_only {\n"
+	"		append preInsn f.entry (* now++; *)\n"
+	"		prepend preInsn f.return (* now--; *) } } }\n"
+	"metric leaves { name \"leaves\"; units calls; aggregateOperator sum;\n"
+	"	style EventCounter; constraint inside;\n"
+	"	base is counter { foreach f in leaf_only append preInsn f.entry constrained\n"
+	"		(* leaves++; *) } }\n"
+	"metric spent { name \"spent\"; units ns; aggregateOperator sum; style EventCounter;\n"
+	"	constraint ofFunction inclusive /Code/*/* is replace wallTimer {\n"
+	"		append preInsn $constraint[0].entry (* startWallTimer(spent); *)\n"
+	"		prepend preInsn $constraint[0].return (* stopWallTimer(spent); *) }\n"
+	"	base is wallTimer { foreach f in leaf_only {\n"
+	"		append preInsn f.entry (* startWallTimer(spent); *)\n"
+	"		prepend preInsn f.return (* stopWallTimer(spent); *) } } }\n";
+
+static struct session *begin(struct harness *h)
+{
+	struct dinst_error e = {0};
+	struct session *s;
+
+	harness_start(h, "threads_inside", NULL);
+	s = session_begin(h);
+	if (session_load_mdl(s, "test.mdl", text, strlen(text), &e) < 0)
+		fail_msg("%s", e.text);
+	return s;
+}
+
+/* Threads leave stacks of theirs behind: then the target is not as it was before. */
+static void end(struct harness *h, struct session *s, bool had_threads)
+{
+	session_end(s);
+	if (!had_threads)
+		harness_verify(h);
+	harness_end(h, 0);
+}
+
+static void expect(struct harness *h, const char *command, const char *answer)
+{
+	char line[100];
+
+	snprintf(line, sizeof(line), "%s\n", command);
+	harness_send(h, line);
+	assert_string_equal(harness_line(h, 60000), answer);
+}
+
+static struct instance *insert(struct session *s, const char *metric, const char *function,
+			       uint64_t *stop_ns)
+{
+	struct insert_result result = {0};
+	struct dinst_error e = {0};
+	struct instance *i;
+	char focus[100];
+	const char *words = focus;
+	int status = DINST_BUSY;
+
+	snprintf(focus, sizeof(focus), "/Code/threads_inside/%s", function);
+	for (unsigned tries = 0; tries < 100 && status == DINST_BUSY; tries++) {
+		dinst_error_clear(&e);
+		status = request_insert(s, metric, &words, 1, NULL, &result, &e);
+		if (status == DINST_BUSY)
+			usleep(10000);
+	}
+	if (status < 0)
+		fail_msg("%s %s: %s", metric, focus, e.text);
+	assert_int_equal(result.count, 1);
+	i = result.instances[0];
+	if (stop_ns)
+		*stop_ns = result.stop_ns;
+	free(result.instances);
+	return i;
+}
+
+static int64_t value(const struct instance *i)
+{
+	struct variable_value v = {0};
+	struct dinst_error e = {0};
+	int64_t number;
+
+	if (instance_read(i, 0, &v, &e) < 0)
+		fail_msg("%s", e.text);
+	number = v.value;
+	variable_value_release(&v);
+	return number;
+}
+
+static void removed(struct session *s, struct instance *i)
+{
+	struct flush_result flush;
+	struct dinst_error e = {0};
+
+	if (removal_remove(s, i, &flush, &e) < 0)
+		fail_msg("%s", e.text);
+}
+
+/* Every thread's stack, however deep, tells how often it is in a function. */
+static void test_held(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct instance *nest, *held, *again;
+
+	expect(h, "hold 12 7", "held");
+	held = insert(s, "now", "held", NULL);
+	nest = insert(s, "now", "nest", NULL);
+	assert_int_equal(held->unwalked + nest->unwalked, 0);
+	assert_int_equal(value(held), 12);
+	assert_int_equal(value(nest), 12 * 7);
+	/* Paired already: the same is true for another request. */
+	removed(s, nest);
+	again = insert(s, "now", "nest", NULL);
+	assert_int_equal(value(again), 12 * 7);
+	expect(h, "free", "done");
+	assert_int_equal(value(held), 0);
+	assert_int_equal(value(again), 0);
+	expect(h, "hold 3 100", "held");
+	assert_int_equal(value(held), 3);
+	assert_int_equal(value(again), 300);
+	expect(h, "free", "done");
+	assert_int_equal(value(again), 0);
+	end(h, s, true);
+}
+
+/* A removed request's words are others' later: they begin at 0 wherever threads are. */
+static void test_words_are_clean(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+
+	expect(h, "hold 5 3", "held");
+	for (unsigned turn = 0; turn < 20; turn++) {
+		struct instance *nest = insert(s, "now", "nest", NULL);
+		struct instance *leaves = insert(s, "leaves", "held", NULL);
+
+		assert_int_equal(value(nest), 15);
+		assert_int_equal(value(leaves), 0);
+		removed(s, leaves);
+		removed(s, nest);
+		session_flush_all(s);
+	}
+	expect(h, "free", "done");
+	end(h, s, true);
+}
+
+/* Threads that run our code all the time are caught up with, too. */
+static void test_spinning(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct instance *leaf, *outer, *guarded;
+	int64_t before, after;
+
+	expect(h, "spin 4", "held");
+	leaf = insert(s, "now", "leaf", NULL);
+	outer = insert(s, "now", "outer", NULL);
+	guarded = insert(s, "leaves", "outer", NULL);
+	assert_int_equal(outer->unwalked + guarded->unwalked, 0);
+	for (unsigned turn = 0; turn < 20; turn++) {
+		assert_int_equal(value(outer), 4);
+		assert_in_range(value(leaf), 0, 4);
+		usleep(1000);
+	}
+	before = value(guarded);
+	usleep(50000);
+	after = value(guarded);
+	assert_true(after > before);
+	for (unsigned turn = 0; turn < 15; turn++) {
+		removed(s, outer);
+		outer = insert(s, "now", "outer", NULL);
+		assert_int_equal(outer->unwalked, 0);
+		assert_int_equal(value(outer), 4);
+	}
+	harness_send(h, "stop\n");
+	assert_non_null(harness_line(h, 20000));
+	assert_int_equal(value(outer), 0);
+	assert_int_equal(value(leaf), 0);
+	end(h, s, true);
+}
+
+/* What is left by a jump has ended, whatever was entered, and nothing piles up. */
+static void test_jumps(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct instance *nest = insert(s, "now", "nest", NULL);
+	struct instance *spent = insert(s, "spent", "nest", NULL);
+	struct threads_statistics statistics;
+
+	for (unsigned turn = 0; turn < 5; turn++) {
+		expect(h, "jump 2000", "done");
+		expect(h, "churn 1", "done");
+		/* All but those of the last jump, which nothing has come after in that thread. */
+		assert_in_range(value(nest), 0, 5);
+	}
+	threads_statistics(s, &statistics);
+	assert_int_equal(statistics.overflow, 0);
+	assert_true(value(spent) > 0 && value(spent) < 20ll * 1000 * 1000 * 1000);
+	end(h, s, true);
+}
+
+/* Coroutines' activations are elsewhere: found all the same. */
+static void test_fibers(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct instance *work = insert(s, "now", "fiber_work", NULL);
+	struct instance *leaves = insert(s, "leaves", "fiber_work", NULL);
+
+	for (unsigned turn = 1; turn <= 20; turn++) {
+		expect(h, "fibers 100", "done");
+		assert_int_equal(value(work), 0);
+		assert_int_equal(value(leaves), 200 * turn);
+	}
+	end(h, s, false);
+}
+
+/* New threads in the memory of old ones begin with nothing. */
+static void test_churn(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct instance *nest = insert(s, "now", "nest", NULL);
+	struct instance *spent = insert(s, "spent", "nest", NULL);
+	struct threads_statistics statistics;
+
+	for (unsigned turn = 0; turn < 10; turn++) {
+		expect(h, "churn 200", "done");
+		assert_int_equal(value(nest), 0);
+	}
+	threads_statistics(s, &statistics);
+	assert_int_equal(statistics.lost, 0);
+	assert_true(value(spent) > 0);
+	end(h, s, true);
+}
+
+/* Five hundred threads: what they are kept waiting for is bounded. */
+static void test_many_threads(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	uint64_t first = 0, second = 0;
+	struct instance *nest, *held;
+
+	expect(h, "hold 500 10", "held");
+	nest = insert(s, "now", "nest", &first);
+	held = insert(s, "spent", "held", &second);
+	assert_int_equal(nest->unwalked + held->unwalked, 0);
+	assert_int_equal(value(nest), 5000);
+	assert_true(value(held) > 0);
+	print_message("caught up with 500 threads, 10 frames each: stopped for %.1f ms, then for "
+		      "%.1f ms\n",
+		      (double)first / 1e6, (double)second / 1e6);
+	expect(h, "free", "done");
+	assert_int_equal(value(nest), 0);
+	/* On an idle machine it is some 30 ms. */
+	assert_true(first < 2000000000 && second < 2000000000);
+	end(h, s, true);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_held, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_words_are_clean, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_spinning, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_jumps, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_fibers, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_churn, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_many_threads, harness_setup, harness_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
