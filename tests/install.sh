@@ -32,6 +32,9 @@ for page in docs/*.[1-8] docs/man/*.[1-8]; do
 	[ -e "$page" ] || continue
 	[ -f "$root/usr/share/man/man${page##*.}/$(basename "$page")" ] || fail "$page is missing"
 done
+for file in data/metrics/*.mdl; do
+	[ -f "$root/usr/share/dinst/metrics/$(basename "$file")" ] || fail "$file is missing"
+done
 
 # A copy elsewhere, so that nothing can be found by the path it was built with.
 mv "$root" "$work/moved"
@@ -42,6 +45,8 @@ sleep 0.3
 dinst() {
 	(cd / && env -i PATH=/usr/bin:/bin DINST_SOCKET="$DINST_SOCKET" timeout 60 "$root/usr/bin/dinst" "$@")
 }
+dinst --json metrics >"$work/out" 2>&1 || fail "metrics: $(head -c 300 "$work/out")"
+grep -q '"metric":"calls".*moved/usr/share/dinst/metrics/' "$work/out" || fail "metrics: $(head -c 300 "$work/out")"
 dinst --json attach "$server" >"$work/out" 2>&1 || fail "attach: $(head -c 300 "$work/out")"
 dinst --json insert calls /Code/demo-server/answer_request -p "$server" >"$work/out" 2>&1 ||
 	fail "insert: $(head -c 300 "$work/out")"

@@ -21,7 +21,9 @@ mkdir -p "$logs" || exit 2
 export DINST_BUILD=$build
 # Plans are remembered from one test to the next, but not beyond this build.
 XDG_CACHE_HOME=$(realpath "$build")/test-cache
-export XDG_CACHE_HOME
+# Nobody's own metrics are in the tests.
+XDG_CONFIG_HOME=$(realpath "$build")/test-config
+export XDG_CACHE_HOME XDG_CONFIG_HOME
 
 passed=0
 failed=0

@@ -229,11 +229,11 @@ static bool find_users(char *path, size_t size)
 
 int mdl_library_load_installed(struct mdl_library *l, char **warnings, struct dinst_error *e)
 {
-	char path[PATH_MAX];
+	char found[PATH_MAX], path[PATH_MAX];
 	int err;
 
 	*warnings = NULL;
-	if (!find_shipped(path, sizeof(path)))
+	if (!find_shipped(found, sizeof(found)) || !realpath(found, path))
 		return dinst_fail(e, DINST_BAD_FILE,
 				  "the metrics that dinst ships are not found in %s, nor beside "
 				  "the program: is the installation complete?",
