@@ -117,13 +117,32 @@ static void base_type(Dwarf_Die *die, struct type *out)
 	}
 }
 
+static bool has_negative(Dwarf_Die *enumeration)
+{
+	unsigned left = CHILDREN_MAX;
+	Dwarf_Attribute attribute;
+	Dwarf_Sword value;
+	Dwarf_Die die;
+
+	if (dwarf_child(enumeration, &die) != 0)
+		return false;
+	do {
+		if (dwarf_attr(&die, DW_AT_const_value, &attribute) &&
+		    dwarf_whatform(&attribute) == DW_FORM_sdata &&
+		    dwarf_formsdata(&attribute, &value) == 0 && value < 0)
+			return true;
+	} while (--left && dwarf_siblingof(&die, &die) == 0);
+	return false;
+}
+
 static void enumeration(struct image *img, Dwarf_Die *die, struct type *out)
 {
 	struct type base;
 
 	types_from_die(img, die, &base);
 	out->kind = TYPE_INTEGER;
-	out->is_signed = base.kind == TYPE_INTEGER && base.is_signed;
+	/* Before DWARF 3 nothing but the values tells. */
+	out->is_signed = base.kind == TYPE_INTEGER ? base.is_signed : has_negative(die);
 }
 
 static bool has(Dwarf_Die *die, unsigned attribute)
@@ -131,19 +150,41 @@ static bool has(Dwarf_Die *die, unsigned attribute)
 	return dwarf_hasattr(die, attribute) == 1;
 }
 
+/* Offsets in .debug_types (DWARF 4) are marked. */
+#define IN_TYPES (1ull << 63)
+
+static uint64_t number_of_die(const struct types *t, Dwarf_Die *die)
+{
+	const Dwarf_Off offset = dwarf_dieoffset(die);
+	Dwarf_Die found;
+
+	if (dwarf_offdie(t->dwarf, offset, &found) && found.addr == die->addr)
+		return offset;
+	if (dwarf_offdie_types(t->dwarf, offset, &found) && found.addr == die->addr)
+		return offset | IN_TYPES;
+	return 0;
+}
+
 /* A type without its names and qualifiers. */
 static void from_type(struct image *img, Dwarf_Die *die, struct type *out)
 {
+	Dwarf_Attribute signature;
+	Dwarf_Die peeled, described;
 	Dwarf_Word size;
-	Dwarf_Die peeled;
 
 	*out = (struct type){0};
-	if (dwarf_peel_type(die, &peeled) != 0 || !types_is_own(img->types, &peeled))
+	if (dwarf_peel_type(die, &peeled) != 0)
+		return;
+	/* Declared here, and described in a unit of its own (DWARF 4, -fdebug-types-section). */
+	if (dwarf_attr(&peeled, DW_AT_signature, &signature) &&
+	    dwarf_formref_die(&signature, &described))
+		peeled = described;
+	if (!types_is_own(img->types, &peeled))
 		return;
 	if (dwarf_aggregate_size(&peeled, &size) == 0 && size <= UINT32_MAX)
 		out->size = (uint32_t)size;
 	out->image = img;
-	out->die = dwarf_dieoffset(&peeled);
+	out->die = number_of_die(img->types, &peeled);
 	switch (dwarf_tag(&peeled)) {
 	case DW_TAG_base_type:
 		base_type(&peeled, out);
@@ -190,7 +231,11 @@ static bool die_of(const struct type *type, Dwarf_Die *die)
 {
 	struct types *t = type->image ? types_of(type->image) : NULL;
 
-	return t && type->die && dwarf_offdie(t->dwarf, type->die, die);
+	if (!t || !type->die)
+		return false;
+	if (type->die & IN_TYPES)
+		return dwarf_offdie_types(t->dwarf, type->die & ~IN_TYPES, die);
+	return dwarf_offdie(t->dwarf, type->die, die);
 }
 
 void type_target(const struct type *type, struct type *out)
@@ -222,16 +267,31 @@ static bool number_of(Dwarf_Die *die, unsigned name, uint64_t *number)
 	return true;
 }
 
+/* DWARF 2: a distance as an expression. No attribute, in a union: 0. */
+static bool offset_of(Dwarf_Die *die, uint64_t *offset)
+{
+	Dwarf_Attribute attribute;
+	Dwarf_Op *ops;
+	size_t count;
+
+	*offset = 0;
+	if (!dwarf_attr(die, DW_AT_data_member_location, &attribute))
+		return true;
+	if (dwarf_getlocation(&attribute, &ops, &count) != 0 || count != 1 ||
+	    ops[0].atom != DW_OP_plus_uconst)
+		return false;
+	*offset = ops[0].number;
+	return true;
+}
+
 /* Where a member is. Members whose place is computed (virtual bases) are not known. */
 static bool place_of(Dwarf_Die *die, struct type_field *field)
 {
 	uint64_t bits, size, offset;
 
-	if (!number_of(die, DW_AT_data_member_location, &field->offset)) {
-		field->offset = 0;
-		if (has(die, DW_AT_data_member_location))
-			return false;
-	}
+	if (!number_of(die, DW_AT_data_member_location, &field->offset) &&
+	    !offset_of(die, &field->offset))
+		return false;
 	if (!number_of(die, DW_AT_bit_size, &size))
 		return true;
 	if (size == 0 || size > 64)

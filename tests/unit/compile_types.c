@@ -25,6 +25,7 @@ enum { BIAS = 0x10000000, HEAP = 0x5000 };
 /* ------------------------------------------------------------- the target */
 
 static struct module module = {.bias = BIAS, .main = true};
+static const char *target;
 static struct mdl_library *library;
 static struct place place;
 static struct variable total = {
@@ -37,8 +38,8 @@ static int set_up(void **state)
 	int fd;
 
 	(void)state;
-	snprintf(path, sizeof(path), "%s/tests/live/targets/typed",
-		 getenv("DINST_BUILD") ? getenv("DINST_BUILD") : "build");
+	snprintf(path, sizeof(path), "%s/tests/live/targets/%s",
+		 getenv("DINST_BUILD") ? getenv("DINST_BUILD") : "build", target);
 	fd = open(path, O_RDONLY);
 	assert_true(fd >= 0);
 	if (image_open(fd, path, NULL, &module.image, &e))
@@ -438,5 +439,10 @@ int main(void)
 		cmocka_unit_test(test_functions),
 	};
 
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	int failed;
+
+	target = "typed";
+	failed = cmocka_run_group_tests_name("typed", tests, set_up, tear_down);
+	target = "typed-old";
+	return failed + cmocka_run_group_tests_name("typed-old", tests, set_up, tear_down);
 }

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: MIT */
+/* build: -gdwarf-4 -gstrict-dwarf -fdebug-types-section -gz */
+/*
+ * typed-old.c - typed.c with debug information of another form: an older version,
+ * types in a section of their own, compressed.
+ */
+#include "typed.c"
