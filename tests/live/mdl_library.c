@@ -6,8 +6,6 @@
  */
 #include "tests/live/mdl_help.h"
 
-#include <limits.h>
-
 enum { LINES_MAX = 22 };
 
 struct question {
@@ -184,15 +182,15 @@ static void test_texts(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-		char path[PATH_MAX], line[512], name[64] = "";
+		char file[40], line[512], name[64] = "";
 		int lines = 0;
 		bool described = true;
 		FILE *f;
 
-		snprintf(path, sizeof(path), "data/metrics/%s.mdl", files[i]);
-		f = fopen(path, "r");
+		snprintf(file, sizeof(file), "metrics/%s.mdl", files[i]);
+		f = fopen(harness_path(file), "r");
 		if (!f)
-			fail_msg("%s cannot be opened", path);
+			fail_msg("%s cannot be opened", file);
 		while (fgets(line, sizeof(line), f)) {
 			if (sscanf(line, "metric %63s {", name) == 1) {
 				lines = 0;
