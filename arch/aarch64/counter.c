@@ -20,7 +20,7 @@
  * negative just where the thread has a CPU id; so c is good for both paths and
  * an aborted sequence may go on in the locked one. No flag is touched.
  */
-#include "arch/aarch64/a64.h"
+#include "arch/aarch64/emitter.h"
 
 enum {
 	DESCRIPTOR_SIZE = 32,
@@ -53,14 +53,34 @@ static void emit64(struct arch_buf *out, uint64_t value)
 	a64_emit(out, value >> 32);
 }
 
-static void emit_exclusive(struct arch_buf *out, const uint8_t *reg)
+/* a += what the counter is counted up by */
+static void emit_add(struct arch_buf *out, const struct a64_count *count)
 {
-	unsigned a = reg[0], b = reg[1], c = reg[2];
+	const unsigned a = count->reg[0];
+
+	if (count->addend == ARCH_NO_REGISTER)
+		a64_emit(out, a64_add(a, a, count->number));
+	else
+		asm_add(out, a, a, count->addend, 0);
+}
+
+static void emit_exclusive(struct arch_buf *out, const struct a64_count *count)
+{
+	unsigned a = count->reg[0], b = count->reg[1], c = count->reg[2];
 
 	a64_emit(out, 0xc85f7c00 | c << 5 | a); /* ldxr */
-	a64_emit(out, a64_add(a, a, 1));
+	emit_add(out, count);
 	a64_emit(out, 0xc8007c00 | b << 16 | c << 5 | a); /* stxr */
 	a64_emit(out, a64_cbnz_w(b, -3));
+}
+
+/* The counter's index, if it has one. */
+static void emit_index(struct arch_buf *out, const struct a64_count *count)
+{
+	const unsigned c = count->reg[2];
+
+	if (count->index != ARCH_NO_REGISTER)
+		asm_add(out, c, c, count->index, 0);
 }
 
 /*
@@ -83,9 +103,9 @@ static unsigned emit_pages(struct arch_buf *out, unsigned reg, int64_t offset)
 
 /* Returns start_ip. */
 static taddr_t emit_sequence(struct arch_buf *out, const struct arch_counter *spec,
-			     const uint8_t *reg, taddr_t descriptor)
+			     const struct a64_count *count, taddr_t descriptor)
 {
-	unsigned a = reg[0], b = reg[1], c = reg[2], left;
+	unsigned a = count->reg[0], b = count->reg[1], c = count->reg[2], left;
 	taddr_t start;
 
 	if (spec->cpus > IMMEDIATE_MAX || spec->cpu_shift > 31 || locked_slot(spec) > INT32_MAX)
@@ -95,6 +115,7 @@ static taddr_t emit_sequence(struct arch_buf *out, const struct arch_counter *sp
 	a64_emit_address(out, b, descriptor);
 	/* The store is the last: the kernel sees a sequence as soon as the next one is reached. */
 	a64_emit_constant(out, c, locked_slot(spec));
+	emit_index(out, count);
 	a64_emit(out, a64_str(b, a, left + RSEQ_CS));
 	start = arch_here(out);
 	a64_emit(out, a64_ldr_w(b, a, left + RSEQ_CPU_ID)); /* zero-extended: -1 is large */
@@ -103,34 +124,49 @@ static taddr_t emit_sequence(struct arch_buf *out, const struct arch_counter *sp
 	arch_emit_jump(out, descriptor + DESCRIPTOR_SIZE + SIGNATURE_SIZE);
 	a64_emit(out, 0x8b000000 | a << 16 | (spec->cpu_shift & 31) << 10 | c << 5 | b);
 	a64_emit(out, a64_ldr(a, b, 0));
-	a64_emit(out, a64_add(a, a, 1));
+	emit_add(out, count);
 	a64_emit(out, a64_str(a, b, 0));
 	return start;
 }
 
-void arch_emit_count(const struct arch_counter *spec, const struct arch_frame *frame,
-		     struct arch_buf *out, struct arch_buf *cold)
+void a64_emit_count(const struct arch_counter *spec, const struct a64_count *count,
+		    struct arch_buf *out, struct arch_buf *cold)
 {
 	taddr_t descriptor, start;
 
 	if (spec->mode == ARCH_COUNT_LOCKED) {
-		a64_emit_address(out, frame->reg[2], locked_slot(spec));
-		emit_exclusive(out, frame->reg);
+		a64_emit_address(out, count->reg[2], locked_slot(spec));
+		emit_index(out, count);
+		emit_exclusive(out, count);
 		return;
 	}
 	/* Words that are never executed: each of them is udf. */
 	while (cold->status == ARCH_OK && arch_here(cold) % ARCH_COUNT_ALIGN)
 		a64_emit(cold, 0);
 	descriptor = arch_here(cold);
-	start = emit_sequence(out, spec, frame->reg, descriptor);
-	arch_note_pushed(cold, frame->pushed);
+	start = emit_sequence(out, spec, count, descriptor);
+	arch_note_pushed(cold, count->pushed);
 	emit64(cold, 0); /* version and flags */
 	emit64(cold, start);
 	emit64(cold, arch_here(out) - start);
 	emit64(cold, descriptor + DESCRIPTOR_SIZE + SIGNATURE_SIZE);
 	a64_emit(cold, spec->rseq_signature);
-	emit_exclusive(cold, frame->reg);
+	emit_exclusive(cold, count);
 	arch_emit_jump(cold, arch_here(out));
 	if (cold->status != ARCH_OK)
 		a64_fail(out, cold->status);
+}
+
+void arch_emit_count(const struct arch_counter *spec, const struct arch_frame *frame,
+		     struct arch_buf *out, struct arch_buf *cold)
+{
+	const struct a64_count count = {
+		.reg = {frame->reg[0], frame->reg[1], frame->reg[2]},
+		.index = ARCH_NO_REGISTER,
+		.addend = ARCH_NO_REGISTER,
+		.number = 1,
+		.pushed = frame->pushed,
+	};
+
+	a64_emit_count(spec, &count, out, cold);
 }

@@ -218,15 +218,15 @@ static struct register_place give_named(struct scan *s, unsigned n, unsigned val
 	return (struct register_place){REGISTER_NAMED, (uint8_t)n};
 }
 
-/* The pool's register whose value lasts longest, and longer than `end`; pool_size: none. */
-static unsigned victim(const struct scan *s, unsigned end)
+/* The pool's register whose value lasts longest, until `least` at least; pool_size: none. */
+static unsigned victim(const struct scan *s, unsigned least)
 {
 	unsigned found = s->pool_size;
 
 	for (unsigned r = 0; r < s->pool_size; r++)
-		if (s->pool[r].value && s->pool[r].value != TEMP && s->pool[r].end > end) {
+		if (s->pool[r].value && s->pool[r].value != TEMP && s->pool[r].end >= least) {
 			found = r;
-			end = s->pool[r].end;
+			least = s->pool[r].end + 1u;
 		}
 	return found;
 }
@@ -251,7 +251,8 @@ static struct register_place place(struct scan *s, unsigned value, unsigned star
 		if (is_free(s, r, start))
 			return give_pool(s, r, value, end);
 	s->overflow = true;
-	r = victim(s, value == TEMP ? start : end);
+	/* Temporaries must have one, so operands that are used here for the last time give way, too. */
+	r = victim(s, value == TEMP ? start : end + 1);
 	if (r == s->pool_size)
 		return (struct register_place){REGISTER_SLOT, 0};
 	s->out->values[s->pool[r].value] = (struct register_place){REGISTER_SLOT, 0};
