@@ -172,7 +172,7 @@ static int make_flag(struct evaluation *v, struct mdl_plan *plan, const struct m
 		status = mdl_fail(v->l, v->e, DINST_USAGE, &c->place,
 				  "'%s' has code at points and code without a point: one of them",
 				  c->name);
-	if (status >= 0 && !d.guard && !d.count && !is_early(v))
+	if (status >= 0 && !d.guard && !d.count && !is_early(v) && !v->awaited)
 		status = dinst_fail(v->e, DINST_NO_FUNCTION,
 				    "%s: nothing in %s tells whether it is so", c->name,
 				    target_name(v->s->target));
@@ -295,6 +295,28 @@ static int no_points(struct evaluation *v, const struct mdl_plan *plan)
 			  plan->skipped_count > 4 ? ", ..." : "");
 }
 
+/*
+ * What is missing now may be in a library that is loaded in a moment, or one
+ * day: then nothing is placed until it is.
+ */
+static int wait_if_needed(struct evaluation *v, struct mdl_plan *plan)
+{
+	const bool early = is_early(v) && plan->skipped_count;
+	bool lacks = !plan->placement_count;
+
+	for (size_t i = 0; i < plan->flag_count; i++)
+		lacks |= !plan->flags[i].placement_count && !plan->flags[i].inline_code;
+	if (!lacks && !early)
+		return 0;
+	if (!early && !v->awaited)
+		return no_points(v, plan);
+	plan->flag_count = plan->placement_count = plan->skipped_count = 0;
+	plan->many = false;
+	plan->many_of = NULL;
+	plan->waits_for = early ? mdl_print(v->memory, v->e, "shared objects") : v->awaited;
+	return plan->waits_for ? 0 : DINST_NO_MEMORY;
+}
+
 static int make_plan(struct evaluation *v, const struct focus *f, struct mdl_plan *plan)
 {
 	struct function_set excluded = {0};
@@ -318,14 +340,7 @@ static int make_plan(struct evaluation *v, const struct focus *f, struct mdl_pla
 	if (status >= 0)
 		status = make_measure(v, plan, &s, &excluded);
 	set_release(&excluded);
-	if (status < 0 || (plan->placement_count && !(plan->skipped_count && is_early(v))))
-		return status;
-	if (!is_early(v))
-		return plan->placement_count ? 0 : no_points(v, plan);
-	/* What is missing now may be in a library that is loaded in a moment. */
-	plan->flag_count = plan->placement_count = plan->skipped_count = 0;
-	plan->waits_for = mdl_print(v->memory, v->e, "shared objects");
-	return plan->waits_for ? 0 : DINST_NO_MEMORY;
+	return status < 0 ? status : wait_if_needed(v, plan);
 }
 
 static int no_metric(const struct mdl_library *l, const char *name, struct dinst_error *e)

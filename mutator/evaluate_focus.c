@@ -120,7 +120,7 @@ static int split(const struct evaluation *v, const char *word, struct mdl_resour
  * A shared object that is not mapped may still come (dlopen, or a program that
  * has only just been started); any other unknown name is a mistake.
  */
-static bool may_come(const char *module)
+bool module_may_come(const char *module)
 {
 	return strstr(module, ".so") && !is_pattern(module);
 }
@@ -215,7 +215,7 @@ static int find_code(struct evaluation *v, struct focus_resource *r, bool bare)
 	}
 	status = bare ? find_functions(v->s->modules, r->text, &functions, &count, v->e)
 		      : find_resource(v->s->modules, r->text, &functions, &count, v->e);
-	if (status == DINST_NO_MODULE && !bare && may_come(r->resource.parts[0])) {
+	if (status == DINST_NO_MODULE && !bare && module_may_come(r->resource.parts[0])) {
 		dinst_error_clear(v->e);
 		r->waits_for = mdl_print(v->memory, v->e, "%s", r->resource.parts[0]);
 		r->value.kind = r->resource.part_count == 1 ? VALUE_MODULES : VALUE_FUNCTIONS;

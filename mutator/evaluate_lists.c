@@ -127,6 +127,7 @@ static bool module_matches(const struct module *m, const char *name)
 static int find_item(struct evaluation *v, const char *item, struct function_set *set)
 {
 	const char *colon = item_colon(item);
+	bool loaded = false;
 	char module[256];
 	int status = 0;
 
@@ -137,10 +138,15 @@ static int find_item(struct evaluation *v, const char *item, struct function_set
 	for (size_t i = 0; i < module_count(v->s->modules) && status >= 0; i++) {
 		struct module *m = module_get(v->s->modules, i);
 
-		if (!m->gone && module_matches(m, module))
-			status = functions_named(v, m, colon + 1, set);
+		if (m->gone || !module_matches(m, module))
+			continue;
+		loaded = true;
+		status = functions_named(v, m, colon + 1, set);
 	}
-	return status;
+	if (status < 0 || loaded || v->awaited || !module_may_come(module))
+		return status;
+	v->awaited = mdl_print(v->memory, v->e, "%s", module);
+	return v->awaited ? 0 : DINST_NO_MEMORY;
 }
 
 /* ------------------------------------------------------------ named lists */

@@ -125,6 +125,7 @@ struct evaluation {
 	bool has_procedures, has_modules, has_start, has_exits;
 	/* Of $start: those that threads begin in, which have no way out of their own. */
 	struct function_set thread_starts;
+	char *awaited;	     /* a module of an item of a list, that may be loaded yet; or NULL */
 	char *start_skipped; /* why there are none; NULL: there are */
 	struct callee_cache *callees;
 	struct call_edge *callers; /* who calls whom, sorted by callee; malloc'ed */
@@ -191,6 +192,8 @@ int plan_skip_once(struct evaluation *v, struct mdl_plan *plan, const char *text
 /* evaluate_focus.c: *out and what it holds belong to the evaluation's memory. */
 int foci_parse(struct evaluation *v, const char *const *words, size_t count, bool each,
 	       struct focus **out, size_t *out_count);
+/* True if a module of that name, which is not there, may be loaded later. */
+bool module_may_come(const char *module);
 /* "/Code/a/f /Process/12" */
 char *focus_text(struct evaluation *v, const struct focus *f);
 

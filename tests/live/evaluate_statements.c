@@ -307,6 +307,16 @@ static const char greedy[] =
 	"  base is counter { foreach f in $procedures foreach c in f.callers foreach k in c.calls\n"
 	"    if (k.callee.name == f.name) append preInsn k (* called++; *) }\n"
 	"}\n"
+	"list later is procedure { items { \"libnone.so.1:f\", \"nowhere:f\" }; }\n"
+	"list never is procedure { items { \"nowhere:f\" }; }\n"
+	"metric waiting {\n"
+	"  name \"waiting\"; units calls; aggregateOperator sum; style EventCounter;\n"
+	"  base is counter { foreach f in later append preInsn f.entry (* waiting++; *) }\n"
+	"}\n"
+	"metric nothing {\n"
+	"  name \"nothing\"; units calls; aggregateOperator sum; style EventCounter;\n"
+	"  base is counter { foreach f in never append preInsn f.entry (* nothing++; *) }\n"
+	"}\n"
 	"metric named {\n"
 	"  name \"named\"; units calls; aggregateOperator sum; style EventCounter;\n"
 	"  base is counter { foreach f in few if (f.name == \"__read\" || \"_exit\" == f.name)\n"
@@ -330,6 +340,11 @@ static void test_limits(void **state)
 	assert_true(p->placement_count > 1000);
 	for (size_t i = 0; i < p->placement_count; i++)
 		assert_int_equal(p->placements[i].kind, POINT_CALL);
+	/* What names a library may come with it. */
+	p = evaluate(&sc, "waiting", "");
+	assert_string_equal(p->waits_for, "libnone.so.1");
+	assert_int_equal(p->placement_count, 0);
+	refused(&sc, "nothing", "", DINST_NO_FUNCTION, "it lacks nowhere:f (of never)");
 	/* By whichever of its names. */
 	p = evaluate(&sc, "named", "");
 	expect(p->placements, p->placement_count, "read entry measures append guarded", NULL);
