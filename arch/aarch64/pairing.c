@@ -217,11 +217,11 @@ static void emit_bounds(struct arch_buf *out)
 	asm_place(out, &done);
 }
 
-static void emit_clear(struct arch_buf *out, unsigned offset, unsigned bytes, unsigned step)
+/* Clears A bytes, a multiple of `step` and not 0, of the record from `offset` on. */
+static void emit_clear(struct arch_buf *out, unsigned offset, unsigned step)
 {
 	struct asm_label again = {0};
 
-	a64_emit_constant(out, A, bytes);
 	asm_place(out, &again);
 	entry_at(out, A, offset - step);
 	a64_emit(out, a64_str(ZR, C, 0));
@@ -230,12 +230,21 @@ static void emit_clear(struct arch_buf *out, unsigned offset, unsigned bytes, un
 
 static void emit_reset(struct arch_buf *out, const struct arch_pairing *spec)
 {
+	struct asm_label clean = {0};
+
 	a64_emit(out, a64_str_w(ZR, RECORD, TID));
 	a64_emit(out, a64_str_w(ZR, RECORD, DEPTH));
 	a64_emit(out, 0x92800000 | B); /* mov B, #-1 */
 	a64_emit(out, a64_str(B, RECORD, HOME - ENTRY));
-	emit_clear(out, OTHER, OTHER_BYTES, ENTRY);
-	emit_clear(out, WORDS, PAIR_WORDS * 8, 8);
+	a64_emit_constant(out, A, OTHER_BYTES);
+	emit_clear(out, OTHER, ENTRY);
+	/* Words that may be in use. */
+	a64_emit(out, a64_ldr(B, AREA, offsetof(struct pair_config, shared)));
+	asm_branch(out, ASM_ZERO | B, &clean);
+	a64_emit(out, a64_ldr_w(A, B, offsetof(struct pair_shared, words)));
+	asm_branch(out, ASM_ZERO | A, &clean);
+	emit_clear(out, WORDS, 8);
+	asm_place(out, &clean);
 	emit_bounds(out);
 	store_owner(out, spec, ID);
 	a64_emit(out, a64_str_w(ID, RECORD, TID));
@@ -510,6 +519,9 @@ void arch_emit_pairing_routines(struct arch_buf *out, const struct arch_pairing 
 {
 	if (spec->shift < PAIR_SHIFT_MIN || spec->shift > PAIR_SHIFT_MAX)
 		a64_fail(out, ARCH_OUT_OF_RANGE);
+	/* Programs have no per-thread state here: nothing goes there. */
+	offsets[ARCH_PAIRING_RECORD] = out->used;
+	a64_emit(out, 0); /* udf */
 	offsets[ARCH_PAIRING_ENTER] = out->used;
 	emit_enter_routine(out, spec);
 	offsets[ARCH_PAIRING_LEAVE] = out->used;
