@@ -259,6 +259,9 @@ static int vector_read(const struct instance *i, struct vector *out, struct dins
 
 	memset(out, 0, sizeof(*out));
 	status = variable_keys(i->session, source->table, &keys, &used, &places, &out->full, e);
+	/* Where the keys were given, others are none of its business. */
+	if (source->table->keys)
+		out->full = 0;
 	if (status >= 0) {
 		out->elements = calloc(places + 1, sizeof(*out->elements));
 		if (!out->elements)

@@ -114,11 +114,22 @@ static struct instance *insert(struct session *s, const char *metric, const char
 	struct insert_result result;
 	struct dinst_error e = {0};
 	struct instance *i;
+	const char *second = focus ? strstr(focus, " /") : NULL;
+	char first[160];
+	const char *words[2] = {focus, second ? second + 1 : NULL};
 	int status = DINST_BUSY;
 
+	if (second) {
+		snprintf(first, sizeof(first), "%.*s", (int)(second - focus), focus);
+		words[0] = first;
+	}
 	for (unsigned tries = 0; status == DINST_BUSY && tries < 50; tries++) {
 		dinst_error_clear(&e);
-		status = request_insert(s, metric, &focus, focus ? 1 : 0, NULL, &result, &e);
+		status = request_insert(s, metric, words,
+					!focus	 ? 0
+					: second ? 2
+						 : 1,
+					NULL, &result, &e);
 		if (status == DINST_BUSY)
 			usleep(20000);
 	}
@@ -318,6 +329,33 @@ static void test_vectors(void **state)
 static void test_vectors_private(void **state)
 {
 	vectors(*state, true);
+}
+
+/* What was not asked for is not shown: neither as an element nor as a lack of room. */
+static void test_some_threads(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h, false);
+	struct instance *i = insert(s, "calls", "/Code/values/observe /Process/worker-[12]");
+	json_t *row, *element;
+	size_t index;
+
+	feed(h);
+	row = row_of(i);
+	assert_int_equal(member(row, "value"), 2 * CALLS);
+	assert_int_equal(member(row, "full"), 0);
+	assert_int_equal(json_array_size(json_object_get(row, "elements")), 2);
+	json_array_foreach(json_object_get(row, "elements"), index, element)
+	{
+		assert_int_equal(member(element, "value"), CALLS);
+		assert_int_equal(strncmp(json_string_value(json_object_get(element, "name")),
+					 "worker-", 7),
+				 0);
+	}
+	json_decref(row);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
 }
 
 /* ------------------------------------------------------------------ timers */
@@ -524,6 +562,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_vectors, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_vectors_private, harness_setup,
 						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_some_threads, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_running_timer, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_killed_timer, harness_setup, harness_teardown),

@@ -7,7 +7,7 @@
  *   enter     each thread calls resident(), which does not return
  *   leave     ... until now
  *
- * Each is answered with "done" when it is so. See values_sequence() in the test
+ * Threads are called worker-0 and so on. Each is answered with "done" when it is so. See values_sequence() in the test
  * for the values: both compute them alike.
  */
 #include <pthread.h>
@@ -57,7 +57,10 @@ static void feed(unsigned thread)
 static void *work(void *arg)
 {
 	const unsigned thread = (unsigned)(uintptr_t)arg;
+	char name[16];
 
+	snprintf(name, sizeof(name), "worker-%u", thread);
+	pthread_setname_np(pthread_self(), name);
 	for (;;) {
 		int task;
 
@@ -99,6 +102,9 @@ int main(void)
 	for (unsigned i = 0; i < THREADS; i++)
 		if (pthread_create(&threads[i], NULL, work, (void *)(uintptr_t)i))
 			return 1;
+	/* So that all of them have their names. */
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
 	puts("ready");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
