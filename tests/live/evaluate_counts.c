@@ -200,6 +200,55 @@ static void test_starts(void **state)
 	mdl_end(h);
 }
 
+/* A list that names a library, and a focus that does, wait for it. */
+static void test_awaited(void **state)
+{
+	static const char awaiting[] =
+		"list plugged is procedure { items { \"libplugin.so:plugin_leaf\" }; }\n"
+		"metric leaves { name \"leaves\"; units calls; aggregateOperator sum;\n"
+		"  style EventCounter; constraint within;\n"
+		"  base is counter { append preInsn plugged.entry (* leaves++; *) } }\n"
+		"constraint within /Code/*/* is counter {\n"
+		"  append preInsn $constraint[0].entry (* within++; *)\n"
+		"  prepend preInsn $constraint[0].return (* within--; *) }\n";
+	struct harness *h = *state;
+	unsigned ids[3];
+	json_t *rows;
+
+	harness_start(h, "loads", NULL);
+	mdl_attach(h, awaiting);
+	for (unsigned i = 0; i < 3; i++) {
+		const char *const words[3][3] = {{"leaves", NULL},
+						 {"calls", "/Code/libplugin.so/plugin_work", NULL},
+						 {"leaves", "/Code/libplugin.so/plugin_work",
+						  NULL}};
+
+		rows = mdl_insert_rows(h, true, words[i]);
+		assert_int_equal(harness_integer(rows, "pending"), 1);
+		assert_int_equal(harness_integer(rows, "points"), 0);
+		ids[i] = (unsigned)harness_integer(rows, "id");
+		json_decref(rows);
+	}
+	mdl_ask(h, "open");
+	/* It is noticed by looking now and then. */
+	for (unsigned tries = 0; tries < 100; tries++) {
+		mdl_ask(h, "call 10");
+		if (mdl_value(h, ids[0]) && mdl_value(h, ids[1]) && mdl_value(h, ids[2]))
+			break;
+		usleep(100000);
+	}
+	{
+		const int64_t before = mdl_value(h, ids[0]), inside = mdl_value(h, ids[2]);
+
+		mdl_ask(h, "call %d", ROUNDS);
+		assert_int_equal(mdl_value(h, ids[0]), before + ROUNDS);
+		assert_int_equal(mdl_value(h, ids[2]), inside + ROUNDS);
+	}
+	if (harness_dinst(h, NULL, "detach", harness_number(h->pid)) != 0)
+		fail_msg("detach: %s", h->messages);
+	harness_end(h, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -207,6 +256,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_blocks, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_threads, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_processes, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_awaited, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_starts, harness_setup, harness_teardown),
 	};
 
