@@ -20,7 +20,8 @@ enum {
 
 static struct calibration {
 	bool began, done;
-	uint64_t ticks, ns; /* at the beginning */
+	struct dinst_error refused; /* why it cannot be: that does not change either */
+	uint64_t ticks, ns;	    /* at the beginning */
 	uint64_t multiplier;
 	unsigned shift;
 	int64_t epoch;
@@ -93,12 +94,10 @@ static void wait_for_span(void)
 		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
-int ticks_calibrate(struct dinst_error *e)
+static int calibrate(struct dinst_error *e)
 {
 	uint64_t ticks, ns, numerator, denominator;
 
-	if (now.done)
-		return 0;
 	if (!arch_clock_is_steady())
 		return dinst_fail(e, DINST_UNSUPPORTED,
 				  "this processor's clock does not run at one rate on all CPUs");
@@ -117,9 +116,16 @@ int ticks_calibrate(struct dinst_error *e)
 		now.shift++;
 	now.multiplier =
 		(uint64_t)(((unsigned __int128)numerator << 64) / (denominator << now.shift));
-	now.done = true;
 	now.epoch = (int64_t)(ns - ticks_to_ns(ticks));
 	return 0;
+}
+
+int ticks_calibrate(struct dinst_error *e)
+{
+	if (!now.done)
+		calibrate(&now.refused);
+	now.done = true;
+	return now.refused.code ? dinst_fail(e, now.refused.code, "%s", now.refused.text) : 0;
 }
 
 uint64_t ticks_to_ns(uint64_t ticks)
