@@ -167,16 +167,24 @@ static void add_piece(struct merging *m, unsigned index, unsigned first, unsigne
 	m->out->labels = (uint16_t)(labels + code->program.labels);
 }
 
-/* [first, end) as one program in `out`; false if that would be too large. */
-static bool merge(const struct body *b, unsigned first, unsigned end, struct arch_program *out)
+/* As many of [first, end) as fit, as one program in `out`; returns the end of those. */
+static unsigned merge(const struct body *b, unsigned first, unsigned end, struct arch_program *out)
 {
 	struct merging m = {.body = b, .out = out};
 
 	out->count = out->labels = 0;
 	out->values = ARCH_VALUE_FIRST - 1;
-	for (unsigned i = first; i < end && !m.full; i++)
+	for (unsigned i = first; i < end; i++) {
+		const struct arch_program before = *out;
+
 		add_piece(&m, i, first, end);
-	return !m.full;
+		if (m.full) {
+			/* What it has added is forgotten; what it has paired is its own only. */
+			*out = before;
+			return i;
+		}
+	}
+	return end;
 }
 
 /* ---------------------------------------------------------------- runs */
@@ -215,8 +223,7 @@ static int add_run(struct code *c, unsigned first, unsigned end, struct arch_op 
 		return 0;
 	}
 	run->program = (struct arch_program){.ops = ops, .room = ARCH_PROGRAM_OPS};
-	while (stop > first && !merge(c->body, first, stop, &run->program))
-		stop--;
+	stop = merge(c->body, first, end, &run->program);
 	if (stop == first || splits_activation(c->body, first, stop, end))
 		return dinst_fail(e, DINST_REFUSED,
 				  "more is inserted at %#llx than one program can hold",

@@ -145,6 +145,8 @@ void request_adopt(struct request *r);
 /* Takes everything of a failed request back; its instances are freed. */
 void request_undo(struct request *r);
 void request_release(struct request *r);
+/* request_family.c: DINST_REFUSED where a forked process lacks what held bodies need. */
+int request_check_family(struct request *r, struct dinst_error *e);
 /* The undo routines of these functions, of all instances, those of the request (or NULL) too. */
 int request_set_undos(const struct request *r, struct session *s, const uint32_t *ids, size_t count,
 		      struct dinst_error *e);

@@ -255,7 +255,11 @@ static int apply_whole(struct request *r, struct dinst_error *e)
 
 int request_commit(struct request *r, struct dinst_error *e)
 {
+	int status = request_check_family(r, e);
+
 	r->session->holding = false;
+	if (status < 0)
+		return status;
 	return r->in_stop ? apply_whole(r, e) : apply(r, e);
 }
 

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * request_family.c - processes that were forked from the target run through the
+ * same bodies, but have only what was there when they were forked: an arena or
+ * the per-thread state that came later is not mapped there. A body that would
+ * lead such a process there is never turned to: the request is refused.
+ *
+ * Processes that are forked from now on have all that the target has, so what
+ * is found here stays true.
+ */
+#include <stdlib.h>
+
+#include "mutator/request.h"
+
+enum { PLACES_MAX = 64 };
+
+/* Which places code in each place leads to. */
+struct needs {
+	struct place *places[PLACES_MAX];
+	unsigned count;
+	bool to[PLACES_MAX][PLACES_MAX]; /* [of][what] */
+	bool threads[PLACES_MAX];
+};
+
+static int index_of(const struct needs *n, const struct place *p)
+{
+	for (unsigned i = 0; i < n->count; i++)
+		if (n->places[i] == p)
+			return (int)i;
+	return -1;
+}
+
+static bool uses_threads(const struct snippet *snippet)
+{
+	const struct arch_program *p = snippet->code ? &snippet->code->program : NULL;
+
+	if (snippet->pair)
+		return true;
+	for (unsigned n = 0; p && n < p->count; n++)
+		if (p->ops[n].kind == ARCH_OP_RECORD || p->ops[n].kind == ARCH_OP_ENTER ||
+		    p->ops[n].kind == ARCH_OP_LEAVE || p->ops[n].kind == ARCH_OP_CLOCK)
+			return true;
+	return snippet->kind == SNIPPET_ENTER || snippet->kind == SNIPPET_LEAVE;
+}
+
+static void look_at_piece(struct needs *n, int of, const struct snippet *snippet)
+{
+	const struct snippet_code *code = snippet->code;
+
+	n->threads[of] |= uses_threads(snippet);
+	for (size_t k = 0; code && k < code->variable_count; k++) {
+		const struct variable *v = code->variables[k];
+		const int what = v->word ? index_of(n, v->word_place) : -1;
+
+		if (what >= 0 && what != of)
+			n->to[of][what] = true;
+	}
+}
+
+static void look_at_held(struct needs *n, const struct session *s)
+{
+	for (const struct place *p = s->places; p && n->count < PLACES_MAX; p = p->next)
+		n->places[n->count++] = (struct place *)p;
+	for (const struct site *site = s->held; site; site = site->next_held) {
+		const int of = index_of(n, site->place);
+
+		for (unsigned k = 0; of >= 0 && k < site->held->count; k++)
+			look_at_piece(n, of, &site->held->pieces[k].snippet);
+	}
+	for (unsigned i = 0; i < n->count; i++)
+		for (unsigned k = 0; k < n->count; k++)
+			if (n->threads[i] && n->places[k]->arena->threads && i != k)
+				n->to[i][k] = true;
+}
+
+/* The per-thread state begins with a number that nobody else writes. */
+static bool has_threads(pid_t pid, const struct needs *n)
+{
+	struct dinst_error ignored = {0};
+	struct target *child;
+	bool has = true;
+
+	if (target_open(pid, &child, &ignored) < 0)
+		return !arena_shared_by(pid, n->places[0]->arena);
+	for (unsigned i = 0; i < n->count && has; i++) {
+		const taddr_t at = n->places[i]->arena->threads;
+		uint64_t magic = 0;
+
+		if (at)
+			has = target_read_some(child, at, &magic, sizeof(magic)) == sizeof(magic) &&
+			      magic == (ARENA_THREADS_MAGIC ^ at);
+	}
+	target_close(child);
+	return has;
+}
+
+static int refuse(const struct session *s, pid_t pid, struct dinst_error *e)
+{
+	return dinst_fail(e, DINST_REFUSED,
+			  "process %d was forked from %d and runs through what is inserted there, "
+			  "but came before what this request needs: try again when it has ended, "
+			  "or before anything else is inserted",
+			  (int)pid, (int)s->pid);
+}
+
+/* All processes that run through the code of place number `of`. */
+static int check_place(struct request *r, const struct needs *n, unsigned of, struct dinst_error *e)
+{
+	const struct session *s = r->session;
+	bool any = n->threads[of];
+	pid_t *pids = NULL;
+	size_t count = 0;
+	int status;
+
+	for (unsigned k = 0; k < n->count; k++)
+		any |= n->to[of][k];
+	if (!any || n->places[of]->arena->mode == ARENA_PRIVATE)
+		return 0;
+	/* That stop finds those that we may not look at, and is refused. */
+	r->in_stop = true;
+	status = arena_sharers(n->places[of]->arena, s->pid, &pids, &count);
+	if (status < 0)
+		return dinst_fail(e, status, "cannot find the processes forked from %d",
+				  (int)s->pid);
+	for (size_t i = 0; i < count && status >= 0; i++) {
+		for (unsigned k = 0; k < n->count && status >= 0; k++)
+			if (n->to[of][k] && !arena_shared_by(pids[i], n->places[k]->arena))
+				status = refuse(s, pids[i], e);
+		if (status >= 0 && n->threads[of] && !has_threads(pids[i], n))
+			status = refuse(s, pids[i], e);
+	}
+	free(pids);
+	return status;
+}
+
+int request_check_family(struct request *r, struct dinst_error *e)
+{
+	struct needs *n;
+	int status = 0;
+
+	if (!r->session->held)
+		return 0;
+	n = calloc(1, sizeof(*n));
+	if (!n)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	look_at_held(n, r->session);
+	for (unsigned of = 0; of < n->count && status >= 0; of++)
+		status = check_place(r, n, of, e);
+	free(n);
+	return status;
+}

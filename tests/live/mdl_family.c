@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mdl_family.c - flags and activations in processes that the target forks, and
+ * in modules that it loads and unloads.
+ */
+#include "tests/live/harness_session.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char text[] =
+	"list hit_only is procedure { items { \"hit\" }; }\n"
+	"list leaf_only is procedure { items { \"plugin_leaf\" }; }\n"
+	"constraint inside /Code/*/* is counter {\n"
+	"	append preInsn $constraint[0].entry (* inside++; *)\n"
+	"	prepend preInsn $constraint[0].return (* inside--; *)\n"
+	"}\n"
+	"metric hit_inside { name \"hit_inside\"; units calls; aggregateOperator sum;\n"
+	"	style EventCounter; constraint inside;\n"
+	"	base is counter { foreach f in hit_only append preInsn f.entry constrained\n"
+	"		(* hit_inside++; *) } }\n"
+	"metric leaf_inside { name \"leaf_inside\"; units calls; aggregateOperator sum;\n"
+	"	style EventCounter; constraint inside;\n"
+	"	constraint of /Code/*/* is replace counter {\n"
+	"		append preInsn $constraint[0].entry (* leaf_inside++; *)\n"
+	"		append preInsn $constraint[0].return (* leaf_inside++; *) }\n"
+	"	base is counter { foreach f in leaf_only append preInsn f.entry constrained\n"
+	"		(* leaf_inside++; *) } }\n";
+
+static struct session *begin(struct harness *h, const char *program)
+{
+	struct dinst_error e = {0};
+	struct session *s;
+
+	harness_start(h, program, NULL, NULL);
+	s = session_begin(h);
+	if (session_load_mdl(s, "test.mdl", text, strlen(text), &e) < 0)
+		fail_msg("%s", e.text);
+	return s;
+}
+
+static unsigned insert(struct session *s, const char *metric, const char *focus)
+{
+	struct insert_result result = {0};
+	struct dinst_error e = {0};
+	unsigned id = 0;
+	int status = DINST_BUSY;
+
+	for (unsigned tries = 0; tries < 50 && status == DINST_BUSY; tries++) {
+		dinst_error_clear(&e);
+		status = request_insert(s, metric, &focus, 1, NULL, &result, &e);
+		if (status == DINST_BUSY)
+			usleep(20000);
+	}
+	if (status < 0)
+		fail_msg("%s %s: %s", metric, focus, e.text);
+	assert_int_equal(result.count, 1);
+	id = result.instances[0]->id;
+	free(result.instances);
+	return id;
+}
+
+static void ask(struct harness *h, const char *command)
+{
+	char line[64];
+
+	snprintf(line, sizeof(line), "%s\n", command);
+	harness_send(h, line);
+	assert_string_equal(harness_line(h, 60000), "done");
+}
+
+static pid_t linger(struct harness *h)
+{
+	const char *line;
+
+	harness_send(h, "linger\n");
+	line = harness_line(h, 20000);
+	assert_int_equal(strncmp(line, "child ", 6), 0);
+	return atoi(line + 6);
+}
+
+static unsigned long child_hits(struct harness *h)
+{
+	harness_send(h, "count\n");
+	return strtoul(harness_line(h, 20000), NULL, 10);
+}
+
+static void unlinger(struct harness *h)
+{
+	harness_send(h, "unlinger\n");
+	assert_string_equal(harness_line(h, 20000), "ended 7");
+}
+
+/*
+ * The child is there before anything is kept for threads: it runs through the
+ * same bodies, and has not what they would need. It must not notice.
+ */
+static void test_child_came_first(void **state)
+{
+	static const char *const focus = "/Code/forks/hit";
+	struct harness *h = *state;
+	struct session *s = begin(h, "forks");
+	unsigned plain = insert(s, "calls", focus), flagged;
+	struct insert_result result = {0};
+	struct dinst_error e = {0};
+	unsigned long before;
+
+	linger(h);
+	usleep(20000);
+	assert_int_equal(request_insert(s, "hit_inside", &focus, 1, NULL, &result, &e),
+			 DINST_REFUSED);
+	assert_non_null(strstr(e.text, "was forked from"));
+	assert_null(s->hidden);
+	before = child_hits(h);
+	usleep(100000);
+	assert_true(child_hits(h) > before);
+	unlinger(h);
+	/* It has ended: nobody is in the way. Who comes now has all of it. */
+	flagged = insert(s, "hit_inside", focus);
+	linger(h);
+	usleep(20000);
+	session_remove(s, insert(s, "hit_inside", "/Code/forks/hits"));
+	ask(h, "fork 2 100");
+	assert_true(session_value(s, flagged) >= 300);
+	assert_true(session_value(s, plain) >= session_value(s, flagged));
+	session_remove(s, flagged);
+	session_flush_all(s);
+	before = child_hits(h);
+	usleep(100000);
+	assert_true(child_hits(h) > before);
+	unlinger(h);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* Children that come later: each call is inside of itself. */
+static void test_children_later(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h, "forks");
+	unsigned flagged = insert(s, "hit_inside", "/Code/forks/hit");
+	unsigned around = insert(s, "hit_inside", "/Code/forks/hits");
+	unsigned plain = insert(s, "calls", "/Code/forks/hit");
+
+	ask(h, "fork 3 500");
+	ask(h, "tree 3 100");
+	assert_true(session_value(s, plain) > 0);
+	assert_int_equal(session_value(s, flagged), session_value(s, plain));
+	assert_int_equal(session_value(s, around), session_value(s, plain));
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* A request with a flag waits for its module, comes whole, and goes with it. */
+static void test_waits_for_its_module(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h, "loads");
+
+	for (int turn = 0; turn < 3; turn++) {
+		unsigned id = insert(s, "leaf_inside", "/Code/libplugin.so/plugin_leaf");
+
+		assert_int_equal(session_pending(s, id), 1);
+		ask(h, "open");
+		for (int i = 0; i < 500 && session_pending(s, id); i++) {
+			request_retry_pending(s);
+			usleep(2000);
+		}
+		assert_int_equal(session_pending(s, id), 0);
+		ask(h, "call 1000");
+		assert_int_equal(session_value(s, id), 2000);
+		if (turn == 1) {
+			ask(h, "close");
+			assert_int_equal(session_value(s, id), 2000);
+			session_remove(s, id);
+		} else {
+			session_remove(s, id);
+			ask(h, "close");
+		}
+		session_flush_all(s);
+		assert_null(s->hidden);
+	}
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_child_came_first),
+		CASE(test_children_later),
+		CASE(test_waits_for_its_module),
+	};
+
+	return cmocka_run_group_tests_name("live/mdl_family", tests, NULL, NULL);
+}
