@@ -18,6 +18,7 @@ static int setup(void **state)
 	(void)state;
 	if (map_all() < 0)
 		return -1;
+	random_number = run_random;
 	places.memory = address_of(data);
 	places.counters = counter_at(0);
 	return 0;

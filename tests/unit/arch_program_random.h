@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * arch_program_random.h - random programs, and what they do to memory, for tests
- * that execute them: arch_program.c on x86-64, aarch64/program.c. Whoever
- * includes it has run_random() already.
+ * that execute them: arch_program.c on x86-64, aarch64/program.c.
  */
 #ifndef DINST_TESTS_UNIT_ARCH_PROGRAM_RANDOM_H
 #define DINST_TESTS_UNIT_ARCH_PROGRAM_RANDOM_H
@@ -82,6 +81,9 @@ static inline uint64_t random_find(uint64_t key)
 
 /* ------------------------------------------------------------- the writer */
 
+/* Where chance comes from; set before anything is written. */
+static uint64_t (*random_number)(void);
+
 struct writer {
 	struct arch_program *p;
 	const struct random_places *places;
@@ -94,7 +96,7 @@ struct writer {
 
 static unsigned choose(unsigned n)
 {
-	return (unsigned)(run_random() >> 33) % n;
+	return (unsigned)(random_number() >> 33) % n;
 }
 
 static uint16_t any_set(const struct writer *w)
@@ -122,7 +124,7 @@ static int32_t any_number(void)
 					  127, 128, 255, -128, INT32_MAX, INT32_MIN, 1 << 20};
 	const unsigned n = sizeof(numbers) / sizeof(numbers[0]);
 
-	return choose(3) ? numbers[choose(n)] : (int32_t)run_random();
+	return choose(3) ? numbers[choose(n)] : (int32_t)random_number();
 }
 
 static uint64_t any_word(void)
@@ -136,7 +138,7 @@ static uint64_t any_word(void)
 	case 1:
 		return (uint64_t)(int64_t)any_number();
 	default:
-		return run_random() >> choose(64);
+		return random_number() >> choose(64);
 	}
 }
 

@@ -369,6 +369,7 @@ int main(void)
 	sigaction(SIGBUS, &action, NULL);
 	emit_way_out(0);
 	emit_way_out(1);
+	random_number = run_random;
 	with_slots = test_random();
 	expect(with_slots > 100, "values on the stack", with_slots, 0);
 	test_clocks();
