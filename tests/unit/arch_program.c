@@ -165,7 +165,7 @@ static void check_random(unsigned programs, bool optimised, struct sum *sum)
 		m.frame.live = random_live();
 		m.frame.red_zone = choose(2);
 		m.frame.before = choose(2) ? 8 : 0;
-		write_program(&m.p, &places, !optimised);
+		write_program(&m.p, &places);
 		check(&m, optimised);
 		sum->slots += m.frame.slots > 0;
 		sum->flagless += !(m.frame.needs & ARCH_NEED_FLAGS);

@@ -90,7 +90,6 @@ struct writer {
 	unsigned values; /* numbers that may be used */
 	bool set[ARCH_PROGRAM_VALUES + 1];
 	unsigned left; /* operations still to be written */
-	bool zeros;    /* first operands that are not there, too */
 	unsigned labels;
 };
 
@@ -162,7 +161,7 @@ static void write_arithmetic(struct writer *w)
 	struct arch_op op = {
 		.kind = (uint8_t)(ARCH_OP_COPY + choose(ARCH_OP_ARGUMENT - ARCH_OP_COPY)),
 		.result = any_value(w),
-		.a = w->zeros && choose(40) == 0 ? 0 : any_set(w),
+		.a = choose(40) ? any_set(w) : 0,
 		.b = choose(2) ? any_set(w) : 0,
 		.immediate = any_number(),
 		.condition = (uint8_t)choose(ARCH_TEST_ABOVE_EQUAL + 1),
@@ -322,11 +321,10 @@ static void write_block(struct writer *w, unsigned depth)
 }
 
 /* Everything that is known at the end goes to memory, where it can be compared. */
-static inline void write_program(struct arch_program *p, const struct random_places *places,
-				 bool zeros)
+static inline void write_program(struct arch_program *p, const struct random_places *places)
 {
 	static const uint8_t pressures[] = {2, 4, 8, 12, 24, 60};
-	struct writer w = {.p = p, .places = places, .zeros = zeros};
+	struct writer w = {.p = p, .places = places};
 	unsigned first;
 
 	w.values = pressures[choose(sizeof(pressures))];

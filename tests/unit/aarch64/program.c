@@ -186,7 +186,7 @@ static unsigned test_random(void)
 
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		begin(i & 1 ? ARCH_COUNT_PER_CPU : ARCH_COUNT_LOCKED);
-		write_program(&made.p, &places, true);
+		write_program(&made.p, &places);
 		emit();
 		with_slots += made.frame.slots > 0;
 		memset(memory, 0, RANDOM_SIZE);
