@@ -5,6 +5,7 @@
  * and what no honest text needs is refused before it costs much.
  */
 #include <errno.h>
+#include <glob.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -323,6 +324,31 @@ static void test_shipped(void **state)
 	mdl_library_free(l);
 }
 
+/* Nor have the examples. */
+static void test_examples(void **state)
+{
+	struct mdl_library *l = test_library();
+	struct dinst_error e = {0};
+	struct mdl_verdict verdicts[64];
+	char *warnings = NULL;
+	glob_t found;
+
+	(void)state;
+	setenv("DINST_METRICS", "data/metrics", 1);
+	assert_int_equal(mdl_library_load_installed(l, &warnings, &e), 0);
+	setenv("DINST_METRICS", shipped, 1);
+	assert_int_equal(glob("examples/mdl/*.mdl", 0, NULL, &found), 0);
+	assert_in_range(found.gl_pathc, 6, 64);
+	assert_int_equal(mdl_load_files(l, (const char *const *)found.gl_pathv, found.gl_pathc,
+					verdicts, &e),
+			 0);
+	for (size_t i = 0; i < found.gl_pathc; i++)
+		if (verdicts[i].bad || verdicts[i].text)
+			fail_msg("%s", verdicts[i].text);
+	globfree(&found);
+	mdl_library_free(l);
+}
+
 /* ------------------------------------------------------------------ limits */
 
 /* head, then `piece` `count` times, then tail. */
@@ -389,7 +415,8 @@ int main(void)
 		cmocka_unit_test(test_statements), cmocka_unit_test(test_fail),
 		cmocka_unit_test(test_installed),  cmocka_unit_test(test_others),
 		cmocka_unit_test(test_missing),	   cmocka_unit_test(test_together),
-		cmocka_unit_test(test_shipped),	   cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_shipped),	   cmocka_unit_test(test_examples),
+		cmocka_unit_test(test_limits),
 	};
 
 	return cmocka_run_group_tests(tests, make_directories, remove_directories);
