@@ -42,6 +42,9 @@ struct emitter {
 	uint8_t result, second; /* where to leave the results; always a register */
 	uint8_t temps[REGISTERS_TEMPS];
 	unsigned temp_count; /* those that the operation's own code may use come first */
+
+	/* The value for which the flags are as after a test with itself; 0: none. */
+	uint16_t tested;
 };
 
 /* Registers of the operands; loads them if need be, so once for each operation. */

@@ -306,6 +306,8 @@ static bool control_emit(struct emitter *e)
 		return true;
 	case ARCH_OP_IF:
 		arithmetic_compare(e);
+		if (e->op->a != e->tested || e->op->b || e->op->immediate)
+			e->tested = 0;
 		emit_jump(e, 0x0f80 | arithmetic_condition(e->op->condition));
 		return true;
 	default:
@@ -362,6 +364,8 @@ static void emit_op(struct emitter *e, unsigned at)
 	    e->plan.registers.values[e->op->result].kind == REGISTER_INPUT)
 		return;
 	begin(e, at);
+	if (e->op->kind != ARCH_OP_IF)
+		e->tested = 0;
 	if (control_emit(e))
 		return;
 	if (!arithmetic_emit(e) && !memory_emit(e) && !thread_emit(e))

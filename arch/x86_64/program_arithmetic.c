@@ -76,8 +76,11 @@ unsigned arithmetic_condition(unsigned condition)
 
 void arithmetic_compare(struct emitter *e)
 {
-	const unsigned a = emitter_a(e);
+	unsigned a;
 
+	if (e->op->a && e->op->a == e->tested && !e->op->b && !e->op->immediate)
+		return;
+	a = emitter_a(e);
 	if (e->op->b)
 		asm_op_reg(e->out, true, ASM_CMP_STORE, emitter_b(e), a);
 	else if (e->op->immediate)
@@ -275,6 +278,7 @@ static void emit_test(struct emitter *e)
 {
 	const unsigned r = e->result;
 
+	e->tested = 0; /* xor comes first */
 	asm_op_reg(e->out, false, ASM_XOR_STORE, r, r);
 	arithmetic_compare(e);
 	x86_emit8(e->out, r >= 8 ? 0x41 : 0x40);
@@ -392,6 +396,9 @@ static void emit_binary(struct emitter *e)
 		emit_test(e);
 	else
 		emit_two(e, groups[kind]);
+	/* These clear CF and OF, as test does. */
+	if (kind == ARCH_OP_AND || kind == ARCH_OP_OR || kind == ARCH_OP_XOR)
+		e->tested = e->op->result;
 }
 
 bool arithmetic_emit(struct emitter *e)
