@@ -226,8 +226,7 @@ void types_from_die(struct image *img, Dwarf_Die *die, struct type *out)
 		from_type(img, &type, out);
 }
 
-/* The DIE behind a type. */
-static bool die_of(const struct type *type, Dwarf_Die *die)
+bool types_die(const struct type *type, Dwarf_Die *die)
 {
 	struct types *t = type->image ? types_of(type->image) : NULL;
 
@@ -244,7 +243,7 @@ void type_target(const struct type *type, struct type *out)
 	Dwarf_Die die;
 
 	*out = (struct type){0};
-	if ((from.kind == TYPE_POINTER || from.kind == TYPE_ARRAY) && die_of(&from, &die)) {
+	if ((from.kind == TYPE_POINTER || from.kind == TYPE_ARRAY) && types_die(&from, &die)) {
 		types_from_die(from.image, &die, out);
 	} else if (from.kind == TYPE_BY_REFERENCE) {
 		*out = from;
@@ -320,7 +319,8 @@ static bool walk_members(const struct type *type,
 	Dwarf_Die parent, die;
 	unsigned left = CHILDREN_MAX;
 
-	if (type->kind != TYPE_STRUCT || !die_of(type, &parent) || dwarf_child(&parent, &die) != 0)
+	if (type->kind != TYPE_STRUCT || !types_die(type, &parent) ||
+	    dwarf_child(&parent, &die) != 0)
 		return false;
 	do {
 		const int tag = dwarf_tag(&die);
@@ -495,55 +495,26 @@ bool type_words(const struct type *type, bool is_float[2])
 
 /* ------------------------------------------------------------- functions */
 
-static int language_of(Dwarf_Die *die)
-{
-	Dwarf_Die unit;
-
-	return dwarf_diecu(die, &unit, NULL, NULL) ? dwarf_srclang(&unit) : -1;
-}
-
-static bool is_c(int language)
-{
-	return language == DW_LANG_C89 || language == DW_LANG_C || language == DW_LANG_C99 ||
-	       language == DW_LANG_C11;
-}
-
-/* How a struct is passed depends on more than its members where it is a class. */
-static void by_value(struct type *type, bool cplusplus)
-{
-	uint64_t how;
-	Dwarf_Die die;
-
-	if (type->kind != TYPE_STRUCT || !cplusplus)
-		return;
-	if (!die_of(type, &die) || !number_of(&die, DW_AT_calling_convention, &how))
-		type->kind = TYPE_OTHER;
-	else if (how == DW_CC_pass_by_reference)
-		type->kind = TYPE_BY_REFERENCE;
-}
-
 void types_of_function(struct image *img, uint32_t function, struct type_function *out)
 {
 	const struct image_function *functions;
 	struct types *t = types_of(img);
 	Dwarf_Die die, child;
-	bool cplusplus;
 	int language;
 
 	memset(out, 0, sizeof(*out));
 	if (function >= image_functions(img, &functions) || !t ||
 	    !types_find_function(t, functions[function].address, &die))
 		return;
-	language = language_of(&die);
+	language = types_language(&die);
 	/* Of functions in assembler only the name and the place are told. */
 	if (language == DW_LANG_Mips_Assembler)
 		return;
 	out->known = true;
-	cplusplus = !is_c(language);
 	/* What a function without a prototype takes is its own business. */
-	out->variadic = !cplusplus && !dwarf_hasattr_integrate(&die, DW_AT_prototyped);
+	out->variadic = types_is_c(language) && !dwarf_hasattr_integrate(&die, DW_AT_prototyped);
 	types_from_die(img, &die, &out->result);
-	by_value(&out->result, cplusplus);
+	types_by_value(&out->result, language);
 	if (dwarf_child(&die, &child) != 0)
 		return;
 	do {
@@ -558,7 +529,7 @@ void types_of_function(struct image *img, uint32_t function, struct type_functio
 			break;
 		}
 		types_from_die(img, &child, type);
-		by_value(type, cplusplus);
+		types_by_value(type, language);
 		out->argument_count++;
 	} while (dwarf_siblingof(&child, &child) == 0);
 }

@@ -4,6 +4,7 @@
  *
  *   types.c          opening, types, members
  *   types_index.c    which DIE describes which function or variable
+ *   types_class.c    classes that are passed by value, and those that are not
  *   types_symbols.c  symbols of data
  */
 #ifndef DINST_MUTATOR_TYPES_PRIVATE_H
@@ -44,6 +45,18 @@ void types_release_units(struct types *t);
 
 /* The type that an attribute of the DIE names; TYPE_VOID where there is no attribute. */
 void types_from_die(struct image *img, Dwarf_Die *die, struct type *out);
+/* The DIE behind a type; false if there is none. */
+bool types_die(const struct type *type, Dwarf_Die *die);
+
+/* types_class.c: DW_LANG_* of the unit that the DIE is in. */
+int types_language(Dwarf_Die *die);
+bool types_is_c(int language);
+/*
+ * How a struct is passed depends on more than its members where it is a class:
+ * the type becomes TYPE_BY_REFERENCE, or TYPE_OTHER where that is not sure.
+ */
+void types_by_value(struct type *type, int language);
+
 /* True if the DIE is in the file itself, not in one that several share. */
 bool types_is_own(const struct types *t, const Dwarf_Die *die);
 

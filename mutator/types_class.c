@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * types_class.c - is a class passed by value? One with a destructor, or a copy
+ * or move constructor, that does something is passed by the address of a copy
+ * (Itanium C++ ABI, 3.1.2.3, "non-trivial for the purposes of calls"). Some
+ * compilers say which it is; else its declaration tells. When in doubt, in doubt.
+ */
+#include <string.h>
+
+#include "mutator/types_private.h"
+
+enum { DEPTH_MAX = 8, MEMBERS_MAX = 4096 };
+
+enum passing { PASSED_BY_VALUE, PASSED_BY_REFERENCE, PASSED_UNSURE };
+
+int types_language(Dwarf_Die *die)
+{
+	Dwarf_Die unit;
+
+	return dwarf_diecu(die, &unit, NULL, NULL) ? dwarf_srclang(&unit) : -1;
+}
+
+bool types_is_c(int language)
+{
+	return language == DW_LANG_C89 || language == DW_LANG_C || language == DW_LANG_C99 ||
+	       language == DW_LANG_C11;
+}
+
+static bool is_cplusplus(int language)
+{
+	/* C++17 and C++20 have their numbers from the list that DWARF 6 will have. */
+	return language == DW_LANG_C_plus_plus || language == DW_LANG_C_plus_plus_03 ||
+	       language == DW_LANG_C_plus_plus_11 || language == DW_LANG_C_plus_plus_14 ||
+	       language == 0x2a || language == 0x2b;
+}
+
+static uint64_t number_of(Dwarf_Die *die, unsigned name)
+{
+	Dwarf_Attribute attribute;
+	Dwarf_Word word;
+
+	if (!dwarf_attr(die, name, &attribute) || dwarf_formudata(&attribute, &word) != 0)
+		return 0;
+	return word;
+}
+
+static bool is_set(Dwarf_Die *die, unsigned name)
+{
+	Dwarf_Attribute attribute;
+	bool flag;
+
+	return dwarf_attr(die, name, &attribute) && dwarf_formflag(&attribute, &flag) == 0 && flag;
+}
+
+/* The one parameter besides `this`; false if there are none or several. */
+static bool only_parameter(Dwarf_Die *function, Dwarf_Die *parameter)
+{
+	unsigned count = 0;
+	Dwarf_Die die;
+
+	if (dwarf_child(function, &die) != 0)
+		return false;
+	do {
+		if (dwarf_tag(&die) != DW_TAG_formal_parameter || is_set(&die, DW_AT_artificial))
+			continue;
+		*parameter = die;
+		count++;
+	} while (count < 2 && dwarf_siblingof(&die, &die) == 0);
+	return count == 1;
+}
+
+/* N(const N &), N(N &&) */
+static bool copies(Dwarf_Die *class, Dwarf_Die *function)
+{
+	Dwarf_Die parameter, type, target, peeled;
+	Dwarf_Attribute attribute;
+	int tag;
+
+	if (!only_parameter(function, &parameter) ||
+	    !dwarf_attr_integrate(&parameter, DW_AT_type, &attribute) ||
+	    !dwarf_formref_die(&attribute, &type) || dwarf_peel_type(&type, &peeled) != 0)
+		return false;
+	tag = dwarf_tag(&peeled);
+	if (tag != DW_TAG_reference_type && tag != DW_TAG_rvalue_reference_type)
+		return false;
+	if (!dwarf_attr(&peeled, DW_AT_type, &attribute) ||
+	    !dwarf_formref_die(&attribute, &target) || dwarf_peel_type(&target, &peeled) != 0)
+		return false;
+	return peeled.addr == class->addr;
+}
+
+static enum passing by_function(Dwarf_Die *class, Dwarf_Die *function)
+{
+	const char *name = dwarf_diename(function), *own = dwarf_diename(class);
+
+	if (number_of(function, DW_AT_virtuality))
+		return PASSED_BY_REFERENCE;
+	if (!name)
+		return PASSED_BY_VALUE;
+	/* A constructor of a template has its name without the arguments. */
+	if (name[0] != '~' && !(own && !strncmp(own, name, strcspn(own, "<")) &&
+				!name[strcspn(own, "<")] && copies(class, function)))
+		return PASSED_BY_VALUE;
+	if (number_of(function, DW_AT_defaulted) == DW_DEFAULTED_in_class)
+		return PASSED_BY_VALUE;
+	if (is_set(function, DW_AT_deleted) || is_set(function, DW_AT_artificial))
+		return PASSED_UNSURE;
+	return PASSED_BY_REFERENCE;
+}
+
+static enum passing by_class(struct image *img, Dwarf_Die *class, unsigned depth);
+
+/* A member or a base: what it is passed by, the whole is. */
+static enum passing by_part(struct image *img, Dwarf_Die *part, unsigned depth)
+{
+	struct type type, element;
+	Dwarf_Die die;
+
+	if (is_set(part, DW_AT_external) || is_set(part, DW_AT_declaration))
+		return PASSED_BY_VALUE;
+	if (number_of(part, DW_AT_virtuality) || is_set(part, DW_AT_artificial))
+		return PASSED_BY_REFERENCE;
+	types_from_die(img, part, &type);
+	for (unsigned i = 0; i < DEPTH_MAX && type.kind == TYPE_ARRAY; i++) {
+		type_target(&type, &element);
+		type = element;
+	}
+	if (type.kind == TYPE_UNKNOWN || type.kind == TYPE_ARRAY)
+		return PASSED_UNSURE;
+	if (type.kind != TYPE_STRUCT)
+		return PASSED_BY_VALUE;
+	return types_die(&type, &die) ? by_class(img, &die, depth + 1) : PASSED_UNSURE;
+}
+
+static enum passing by_class(struct image *img, Dwarf_Die *class, unsigned depth)
+{
+	enum passing whole = PASSED_BY_VALUE;
+	unsigned left = MEMBERS_MAX;
+	Dwarf_Die die;
+
+	if (depth == DEPTH_MAX || is_set(class, DW_AT_declaration))
+		return PASSED_UNSURE;
+	switch (number_of(class, DW_AT_calling_convention)) {
+	case DW_CC_pass_by_reference:
+		return PASSED_BY_REFERENCE;
+	case DW_CC_pass_by_value:
+		return PASSED_BY_VALUE;
+	default:
+		break;
+	}
+	if (dwarf_child(class, &die) != 0)
+		return PASSED_BY_VALUE;
+	do {
+		enum passing part = PASSED_BY_VALUE;
+
+		switch (dwarf_tag(&die)) {
+		case DW_TAG_subprogram:
+			part = by_function(class, &die);
+			break;
+		case DW_TAG_member:
+		case DW_TAG_inheritance:
+			part = by_part(img, &die, depth);
+			break;
+		default:
+			break;
+		}
+		if (part == PASSED_BY_REFERENCE)
+			return part;
+		if (part == PASSED_UNSURE)
+			whole = part;
+	} while (--left && dwarf_siblingof(&die, &die) == 0);
+	return left ? whole : PASSED_UNSURE;
+}
+
+void types_by_value(struct type *type, int language)
+{
+	enum passing how = PASSED_UNSURE;
+	Dwarf_Die die;
+
+	if (type->kind != TYPE_STRUCT || types_is_c(language))
+		return;
+	if (is_cplusplus(language) && types_die(type, &die))
+		how = by_class(type->image, &die, 0);
+	if (how == PASSED_BY_REFERENCE)
+		type->kind = TYPE_BY_REFERENCE;
+	else if (how == PASSED_UNSURE)
+		type->kind = TYPE_OTHER;
+}
