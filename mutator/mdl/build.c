@@ -351,6 +351,8 @@ struct mdl_expr *build_call(struct parser *p, const struct mdl_place *place, con
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
 		if (strcmp(functions[i].name, name) == 0)
 			e->function = functions[i].function;
+	if (strcmp(name, "while") == 0 || strcmp(name, "for") == 0)
+		parser_error(p, place, "there are no loops in code: its cost has to be known");
 	if (strcmp(name, "Call") == 0) {
 		if (args->count && args->exprs[0]->kind == MDL_STRING) {
 			e->text = args->exprs[0]->text;

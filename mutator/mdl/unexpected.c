@@ -182,6 +182,8 @@ void unexpected(struct parser *p, const struct mdl_place *place, bool at_end,
 	meant = meant_keyword(&x, found);
 	if (meant)
 		parser_error(p, place, "unexpected '%s'; did you mean '%s'?", found, meant);
+	else if (strcmp(found, "++") == 0 || strcmp(found, "--") == 0)
+		parser_error(p, place, "'%s' stands behind its variable", found);
 	else if (strcmp(found, ";") == 0 && p->before_token == CLOSE)
 		parser_error(p, place, "no ';' goes behind '*)'");
 	else

@@ -157,6 +157,8 @@ static const struct mistake in_entry[] = {
 	{"m = $arg[0].len + @$return.len;", "$return is known at exits only"},
 	{"m = $arg[0].data[@t];", "'t' is a wallTimer: it has no value"},
 	{"m = readSymbol(@m).x;", "readSymbol needs a name in quotes"},
+	{"@while (m) m++;", "there are no loops in code"},
+	{"@++m;", "'++' stands behind its variable"},
 	{"@$arg[0].len;", "this does nothing"},
 	{"m = @l[0];", "elements of lists are known when the request is made"},
 	{"m = @$return;", "$return is known at exits only, and this is an entry"},
