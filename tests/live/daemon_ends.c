@@ -93,6 +93,7 @@ static void child_outlives(void **state)
 /* Its values stay, and whoever asks is told why they do not change. */
 static void target_executes(void **state)
 {
+	bool told = false;
 	int in[2];
 	pid_t pid;
 
@@ -114,11 +115,12 @@ static void target_executes(void **state)
 	for (int i = 0; i < 300 && !strstr(o->out, " exec "); i++) {
 		nap_ms(10);
 		run_dinst(o, "ls -p changing");
+		told |= strstr(o->err, "executed another program") != NULL;
 	}
-	/* it was noticed after this client was answered: the next one is told */
+	/* it may have been noticed after this client was answered: then the next one is told */
 	run_dinst(o, "watch -i 0.05 -c 2 -p changing");
 	assert_int_equal(o->status, 0);
-	assert_non_null(strstr(o->err, "executed another program"));
+	assert_true(told || strstr(o->err, "executed another program"));
 	run_dinst(o, "insert calls /Code/libc.so.6/read -p changing --json");
 	assert_int_equal(o->status, 1);
 	assert_non_null(strstr(o->err, "\"code\":\"gone\""));
@@ -209,7 +211,7 @@ static void wrong_types(void **state)
 	assert_non_null(strstr(o->out, "\"function\":null,\"address\""));
 	run_dinst(o, "insert calls /Code/libc.so.6/mlaloc");
 	assert_int_equal(o->status, 1);
-	assert_non_null(strstr(o->err, "did you mean malloc"));
+	assert_non_null(strstr(o->err, "did you mean 'malloc'"));
 	expect_word("detach", "{}", "");
 }
 
