@@ -93,7 +93,7 @@ static void child_outlives(void **state)
 /* Its values stay, and whoever asks is told why they do not change. */
 static void target_executes(void **state)
 {
-	bool told = false;
+	int told = 0;
 	int in[2];
 	pid_t pid;
 
