@@ -201,8 +201,13 @@ void metric_set_text(struct parser *p, struct metric_parts *m, enum metric_attri
 		     const struct mdl_place *place, const struct mdl_place *value_place,
 		     const char *text)
 {
+	static const char *const types[] = {"unnormalized", "normalized", "sampled"};
+
 	if (!give(p, m, which, place))
 		return;
+	if (which == METRIC_UNITS_TYPE)
+		one_of(p, value_place, "type of units", text, types, 3,
+		       "unnormalized, normalized or sampled");
 	switch (which) {
 	case METRIC_NAME:
 		if (!*text)

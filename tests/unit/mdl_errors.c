@@ -65,6 +65,7 @@ static const struct mistake broken[] = {
 	{"metric m { base is counter { } @base is counter { } }", "base is given twice"},
 	{"metric m { inclusive base is @exclusive counter { } }", "said twice"},
 	{"metric m { aggregateOperator @summ; base is counter { } }", "did you mean 'sum'?"},
+	{"metric m { unitsType @normalised; base is counter { } }", "did you mean 'normalized'?"},
 	{"metric m { style @eventcounter; base is counter { } }", "did you mean 'EventCounter'?"},
 	{"metric m { counter x; wallTimer @x; base is counter { } }",
 	 "variable 'x' already, in line 1"},
