@@ -166,6 +166,7 @@ static void held_and_forsaken(void **state)
 			pid = member(o->out, "\"pid\":");
 	}
 	assert_true(pid > 0);
+	nap_ms(200);
 	assert_int_equal(state_of((pid_t)pid), 'T');
 	daemon = daemon_pid();
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)daemon, (int)daemon);
