@@ -139,7 +139,7 @@ struct variable_value {
 
 /*
  * The value now, of element `element`: read from shared memory, running timers
- * included, without stopping anything. After the target has ended what it was
+ * included, without stopping anything; zeros where that fails. After the target has ended what it was
  * then. variable_value_release() frees what it holds.
  */
 int variable_read(struct session *s, struct variable *v, unsigned element,

@@ -220,6 +220,7 @@ int variable_read(struct session *s, struct variable *v, unsigned element,
 	struct variable_value value = {0};
 	int status;
 
+	memset(out, 0, sizeof(*out));
 	if (v->form != VARIABLE_DISTRIBUTION) {
 		status = variable_read_row(s, v, element, 1, &value.value, e);
 	} else if (element >= v->elements) {
