@@ -644,6 +644,8 @@ void instance_drop(struct session *s, struct instance *i);
 int gate_release(struct session *s, struct dinst_error *e);
 
 /* removal.c */
+/* Takes the links away; site_update_all() is left to the caller. */
+void removal_unlink_only(struct session *s, struct instance *i);
 /* Takes the links away and makes that so; what they used is queued. */
 void removal_unlink(struct session *s, struct instance *i);
 /* One user less of an instance that is somebody's source or flag. */

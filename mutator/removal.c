@@ -100,7 +100,7 @@ static bool heap_above_mark(const struct session *s)
 	return false;
 }
 
-static void unlink_all(struct session *s, struct instance *i)
+void removal_unlink_only(struct session *s, struct instance *i)
 {
 	while (i->links) {
 		struct link *l = i->links;
@@ -113,7 +113,7 @@ static void unlink_all(struct session *s, struct instance *i)
 
 void removal_unlink(struct session *s, struct instance *i)
 {
-	unlink_all(s, i);
+	removal_unlink_only(s, i);
 	site_update_all(s);
 }
 
@@ -460,9 +460,9 @@ static size_t windows_in_place(const struct session *s)
 static int remove_all(struct session *s, struct dinst_error *e)
 {
 	for (struct instance *i = s->instances; i; i = i->next)
-		unlink_all(s, i);
+		removal_unlink_only(s, i);
 	for (struct instance *i = s->hidden; i; i = i->next)
-		unlink_all(s, i);
+		removal_unlink_only(s, i);
 	site_update_all(s);
 	while (s->instances) {
 		struct instance *i = s->instances;

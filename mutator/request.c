@@ -92,6 +92,8 @@ static int finish(struct request *r, int status, struct insert_result *result,
 	for (size_t n = 0; status >= 0 && n < r->count; n++)
 		status = request_hook(r, r->instances[n], e);
 	if (status >= 0)
+		status = request_write(r, NULL, e);
+	if (status >= 0)
 		status = check_points(r, e);
 	if (status >= 0)
 		status = request_commit(r, e);
@@ -99,7 +101,7 @@ static int finish(struct request *r, int status, struct insert_result *result,
 	if (status >= 0)
 		status = check_points(r, e);
 	if (status < 0) {
-		request_undo(r);
+		request_undo(r, NULL);
 		free(r->instances);
 	} else {
 		request_adopt(r);
@@ -372,15 +374,14 @@ int request_begin(struct session *s, struct instance *i, size_t *began, struct d
 	if (status >= 0 && !i->waiting) {
 		status = request_hook(&r, i, e);
 		if (status >= 0)
+			status = request_write(&r, i, e);
+		if (status >= 0)
 			status = request_commit(&r, e);
 		if (status >= 0)
 			*began += r.site_count;
 	}
 	if (status < 0) {
-		s->holding = false;
-		request_undo(&r);
-		removal_unlink(s, i);
-		instance_strip(s, i);
+		request_undo(&r, i);
 		i->waiting = true;
 	} else {
 		request_adopt(&r);

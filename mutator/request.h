@@ -79,6 +79,8 @@ struct function_work {
 /* Writes what one function needs for instance i; the window stays untouched for now. */
 int request_function(struct request *r, struct instance *i, struct function_work *w,
 		     struct dinst_error *e);
+/* Writes what is not written yet, for all instances of the request and `also`, which may be NULL. */
+int request_write(struct request *r, struct instance *also, struct dinst_error *e);
 /* Lists a refused point; texts are copied. `why` may be NULL. */
 int request_refuse(struct instance *i, const struct function_ref *f, enum refusal refusal,
 		   const char *why, struct dinst_error *e);
@@ -142,8 +144,11 @@ struct instance *request_find_same(const struct request *r, const struct mdl_pla
 int request_commit(struct request *r, struct dinst_error *e);
 /* The request's own hidden instances are the session's. */
 void request_adopt(struct request *r);
-/* Takes everything of a failed request back; its instances are freed. */
-void request_undo(struct request *r);
+/*
+ * Takes everything of a failed request back; its instances are freed. `also` (or
+ * NULL) is one of the session's that the request was to fill: it is empty again.
+ */
+void request_undo(struct request *r, struct instance *also);
 void request_release(struct request *r);
 /* request_family.c: DINST_REFUSED where a forked process lacks what held bodies need. */
 int request_check_family(struct request *r, struct dinst_error *e);

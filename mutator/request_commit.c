@@ -279,7 +279,22 @@ void request_adopt(struct request *r)
 	}
 }
 
-void request_undo(struct request *r)
+/*
+ * All links go before anything is written: what only a part of the request
+ * would do must never run.
+ */
+static void unlink_request(struct request *r, struct instance *also)
+{
+	for (size_t n = 0; n < r->count; n++)
+		removal_unlink_only(r->session, r->instances[n]);
+	for (struct instance *i = r->hidden; i; i = i->next)
+		removal_unlink_only(r->session, i);
+	if (also)
+		removal_unlink_only(r->session, also);
+	site_update_all(r->session);
+}
+
+void request_undo(struct request *r, struct instance *also)
 {
 	struct dinst_error ignored = {0};
 	struct flush_result flush;
@@ -287,10 +302,13 @@ void request_undo(struct request *r)
 
 	s->holding = false;
 	unlist(r);
+	unlink_request(r, also);
 	/* Hidden ones first join the session's: who uses them lets go of them there. */
 	request_adopt(r);
 	while (r->count)
 		removal_switch_off(s, r->instances[--r->count], &ignored);
+	if (also)
+		instance_strip(s, also);
 	removal_settle(s, &flush);
 }
 

@@ -9,6 +9,8 @@
 
 #include "mutator/request.h"
 
+enum { SITE_LINKS_MAX = 500 };
+
 /* Nothing leads to it, nothing ever did, and nobody wants anything of it. */
 static bool site_is_fresh(const struct site *site)
 {
@@ -63,6 +65,12 @@ int request_link(struct request *r, struct instance *i, struct site *site, const
 
 	if (p->place == PLACE_BYPASS)
 		snippet = &nothing;
+	if (site->links >= SITE_LINKS_MAX)
+		return dinst_fail(e, DINST_UNSUPPORTED,
+				  "%u pieces of code meet in %s at %#llx: ask for one instance for "
+				  "all (without each), or for fewer",
+				  site->links, site->module->name,
+				  (unsigned long long)site->key.start);
 	status = site_link(s, site, p, snippet, i, e);
 	return status < 0 || !site->host ? status : link_host(s, i, site->host, p, e);
 }

@@ -170,8 +170,10 @@ static int link_points(struct request *r, struct instance *i, struct function_wo
 /* ----------------------------------------------------------------- code */
 
 /*
- * Writes the code of the sites that got links since `mark`, and lists those
- * that are to be patched. What cannot be generated is refused after all.
+ * Writes the code of the sites that got their first links since `mark`, and
+ * lists those that are to be patched. What cannot be generated is refused after
+ * all. What had code before is written once, at the end (request_write()):
+ * many instances may meet there.
  */
 static int write_sites(struct request *r, struct instance *i, const struct function_work *w,
 		       const struct link *mark, struct dinst_error *e)
@@ -182,7 +184,7 @@ static int write_sites(struct request *r, struct instance *i, const struct funct
 	for (struct link *l = i->links; l != mark && status >= 0; l = l->next_instance) {
 		struct site *site = l->site;
 
-		if (site->changed && !site->foreign)
+		if (site->changed && !site->foreign && !site->head)
 			status = site_update(r->session, site, e);
 		/* Half of what is paired is worse than nothing. */
 		if (status == DINST_REFUSED && !w->pair) {
@@ -202,6 +204,42 @@ static int write_sites(struct request *r, struct instance *i, const struct funct
 		site_update_all(r->session);
 	}
 	return status;
+}
+
+static int write_links(struct session *s, const struct instance *i, struct dinst_error *e)
+{
+	int status = 0;
+
+	for (struct link *l = i->links; l && status >= 0; l = l->next_instance)
+		if (l->site->changed)
+			status = site_update(s, l->site, e);
+	return status;
+}
+
+static int write_all(struct request *r, struct instance *also, struct dinst_error *e)
+{
+	int status = also ? write_links(r->session, also, e) : 0;
+
+	for (size_t n = 0; n < r->count && status >= 0; n++)
+		status = write_links(r->session, r->instances[n], e);
+	for (const struct instance *i = r->hidden; i && status >= 0; i = i->next)
+		status = write_links(r->session, i, e);
+	return status;
+}
+
+int request_write(struct request *r, struct instance *also, struct dinst_error *e)
+{
+	struct dinst_error ignored = {0};
+	struct flush_result flush = {0};
+	int status = write_all(r, also, e);
+
+	if (status != DINST_NO_MEMORY || !r->session->queue_length)
+		return status;
+	/* What waits on the queue may be worth enough. */
+	if (removal_flush(r->session, &flush, &ignored) < 0 || !flush.freed)
+		return status;
+	dinst_error_clear(e);
+	return write_all(r, also, e);
 }
 
 /*
