@@ -87,11 +87,23 @@ int arena_unmap(struct stop *s, const struct arena *a, struct dinst_error *e);
  * Maps the private part, `size` bytes of zeros but for the first eight: what is
  * there is ARENA_THREADS_MAGIC ^ its address. [wipe, wipe + wipe_size), whole
  * pages behind the first, is zeros again in a forked child. The journal has
- * been created, and the arena has no such part yet. DINST_NO_MEMORY: not of
- * that size; DINST_UNSUPPORTED: the kernel cannot do it, the text says what.
+ * been created, and the arena has no such part yet; nothing is mapped there in
+ * any process that shows the arena. DINST_NO_MEMORY: not of that size;
+ * DINST_UNSUPPORTED: the kernel cannot do it, the text says what.
  */
 int arena_add_threads(struct stop *s, struct arena *a, size_t size, size_t wipe, size_t wipe_size,
 		      struct dinst_error *e);
+
+/*
+ * The same for another process that has the arena, since it was forked when
+ * the part was not there: at the same address. DINST_NO_MEMORY: it has
+ * something there.
+ */
+int arena_add_threads_too(struct stop *s, const struct arena *a, size_t wipe, size_t wipe_size,
+			  struct dinst_error *e);
+
+/* Nobody is told of the part any more; where it is mapped it stays. */
+void arena_forget_threads(struct stop *s, struct arena *a);
 
 #define ARENA_THREADS_MAGIC 0x7364616572687464ull
 

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "inject/arena.h"
@@ -22,28 +23,105 @@
 /* Each is left out where the one before has failed: it is then not our memory. */
 enum { CALL_MAP, CALL_WIPE, CALL_NO_DUMP, CALL_SMALL_PAGES, CALLS };
 
+/* ------------------------------------------------------------ the place */
+
+static int by_lo(const void *a, const void *b)
+{
+	const struct maps_entry *x = a, *y = b;
+
+	return x->lo < y->lo ? -1 : x->lo > y->lo;
+}
+
+/* What is used in either counts as used. The names are lost. */
+static bool merge_maps(struct maps *m, const struct maps *other)
+{
+	struct maps_entry *grown =
+		realloc(m->entries, (m->count + other->count + 1) * sizeof(*grown));
+	size_t kept = 0;
+
+	if (!grown)
+		return false;
+	m->entries = grown;
+	for (size_t i = 0; i < other->count; i++)
+		m->entries[m->count++] = other->entries[i];
+	qsort(m->entries, m->count, sizeof(*m->entries), by_lo);
+	for (size_t i = 0; i < m->count; i++) {
+		struct maps_entry *last = kept ? &m->entries[kept - 1] : NULL;
+
+		m->entries[i].name = "";
+		if (!last || m->entries[i].lo > last->hi)
+			m->entries[kept++] = m->entries[i];
+		else if (m->entries[i].hi > last->hi)
+			last->hi = m->entries[i].hi;
+	}
+	m->count = kept;
+	return true;
+}
+
+/* The maps of all processes that have the arena, as one. A process that has just ended has none. */
+static int read_family(struct stop *s, const struct arena *a, struct maps *m, struct dinst_error *e)
+{
+	const pid_t pid = target_pid(stop_target(s));
+	struct dinst_error ignored = {0};
+	pid_t *pids = NULL;
+	size_t count = 0;
+	int result = maps_read(pid, m, e);
+
+	if (result)
+		return result;
+	result = arena_sharers(a, pid, &pids, &count);
+	for (size_t i = 0; i < count && !result; i++) {
+		struct maps other;
+
+		if (maps_read(pids[i], &other, &ignored))
+			continue;
+		if (!merge_maps(m, &other))
+			result = DINST_NO_MEMORY;
+		maps_release(&other);
+	}
+	free(pids);
+	if (!result)
+		return DINST_OK;
+	maps_release(m);
+	return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+}
+
+/* A small share of what the process may map at all, where that is limited. */
+static bool is_affordable(pid_t pid, size_t size)
+{
+	enum { SHARE = 8 };
+	struct rlimit limit;
+
+	return prlimit(pid, RLIMIT_AS, NULL, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+	       size <= limit.rlim_cur / SHARE;
+}
+
 static int find_place(struct stop *s, struct arena *a, size_t size, taddr_t *out,
 		      struct dinst_error *e)
 {
+	const pid_t pid = target_pid(stop_target(s));
 	struct arena_limits limits;
 	bool placed = false;
 	struct maps m;
 	int result;
 
-	result = maps_read(target_pid(stop_target(s)), &m, e);
-	if (result)
-		return result;
-	arena_limits_read(target_pid(stop_target(s)), &limits);
+	arena_limits_read(pid, &limits);
 	/* All of it is made to exist at once, and not ours to make the target pay for. */
-	if (!limits.locks_memory || size <= (size_t)2 << 20)
+	if (is_affordable(pid, size) && (!limits.locks_memory || size <= (size_t)5 << 20)) {
+		result = read_family(s, a, &m, e);
+		if (result)
+			return result;
 		placed = arena_place_near(&m, &limits, a->code, a->code + a->code_size, size, 0, 0,
 					  out);
-	maps_release(&m);
+		maps_release(&m);
+	}
 	return placed ? DINST_OK
 		      : dinst_fail(e, DINST_NO_MEMORY,
 				   "the target has no room for %zu KiB of per-thread state",
 				   size >> 10);
 }
+
+/* ------------------------------------------------------------- making it */
 
 /* Says in the header where the part is; `size` 0: there is none. */
 static int tell_header(struct stop *s, struct arena *a, taddr_t at, size_t size,
@@ -115,35 +193,67 @@ static int judge(const long *results, taddr_t at, size_t size, struct dinst_erro
 	return DINST_OK;
 }
 
+/* Gives back what was mapped, wherever the kernel put it. True if nothing is left. */
+static bool take_back(struct stop *s, const long *results, size_t size)
+{
+	struct dinst_error ignored = {0};
+
+	if (results[CALL_MAP] <= 0 && results[CALL_MAP] >= -4095)
+		return true;
+	return !arena_munmap(s, 0, 0, (taddr_t)results[CALL_MAP], size, &ignored);
+}
+
+/* In one process. *left: something of it may still be there. */
+static int make_part(struct stop *s, taddr_t at, size_t size, size_t wipe, size_t wipe_size,
+		     bool *left, struct dinst_error *e)
+{
+	const uint64_t magic = ARENA_THREADS_MAGIC ^ at;
+	long results[CALLS];
+	int result = map_it(s, at, size, wipe, wipe_size, results, e);
+
+	if (!result)
+		result = judge(results, at, size, e);
+	if (!result)
+		result = stop_write(s, at, &magic, sizeof(magic), e);
+	*left = result && !take_back(s, results, size);
+	return result;
+}
+
 int arena_add_threads(struct stop *s, struct arena *a, size_t size, size_t wipe, size_t wipe_size,
 		      struct dinst_error *e)
 {
 	struct dinst_error ignored = {0};
-	long results[CALLS];
-	uint64_t magic;
+	bool left = false;
 	taddr_t at;
-	int result;
+	int result = find_place(s, a, size, &at, e);
 
-	result = find_place(s, a, size, &at, e);
 	if (!result)
 		result = tell_header(s, a, at, size, e);
 	if (result)
 		return result;
-	result = map_it(s, at, size, wipe, wipe_size, results, e);
-	if (!result)
-		result = judge(results, at, size, e);
-	magic = ARENA_THREADS_MAGIC ^ at;
-	if (!result)
-		result = stop_write(s, at, &magic, sizeof(magic), e);
+	result = make_part(s, at, size, wipe, wipe_size, &left, e);
 	if (!result) {
 		a->threads = at;
 		a->threads_size = size;
-		return DINST_OK;
+	} else if (!left) {
+		/* Else the header goes on saying where it is. */
+		tell_header(s, a, 0, 0, &ignored);
 	}
-	/* Wherever the kernel put it. If even this fails, the header still says where it is. */
-	if (results[CALL_MAP] > 0 || results[CALL_MAP] < -4095)
-		if (arena_munmap(s, 0, 0, (taddr_t)results[CALL_MAP], size, &ignored))
-			return result;
-	tell_header(s, a, 0, 0, &ignored);
 	return result;
+}
+
+int arena_add_threads_too(struct stop *s, const struct arena *a, size_t wipe, size_t wipe_size,
+			  struct dinst_error *e)
+{
+	bool left;
+
+	return make_part(s, a->threads, a->threads_size, wipe, wipe_size, &left, e);
+}
+
+void arena_forget_threads(struct stop *s, struct arena *a)
+{
+	struct dinst_error ignored = {0};
+
+	tell_header(s, a, 0, 0, &ignored);
+	a->threads = a->threads_size = 0;
 }

@@ -23,6 +23,7 @@ taddr_t threads_locked_word(const struct place *p, taddr_t counter)
 struct making {
 	struct session *session;
 	struct threads *threads;
+	bool made; /* it was tried: something may be there */
 };
 
 /* As many records as there is room for. */
@@ -40,40 +41,78 @@ static int add_part(struct stop *stop, struct threads *t, struct dinst_error *e)
 	return status;
 }
 
-static int make_state(struct stop *stop, void *arg, struct dinst_error *e)
+/* What the code of one process must know; of its stacks each knows its own. */
+static int configure(struct stop *stop, struct threads *t, const struct threads_lesson *lesson,
+		     struct dinst_error *e)
 {
-	const struct making *m = arg;
-	struct threads *t = m->threads;
-	struct threads_lesson lesson;
-	struct pair_config config;
-	int status;
-
-	if (target_incarnation(stop_target(stop)) != m->session->incarnation)
-		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
-				  (int)m->session->pid);
-	status = threads_learn(stop, &lesson, e);
-	if (status >= 0)
-		status = place_sync(stop, m->session, e);
-	if (status >= 0)
-		status = add_part(stop, t, e);
-	if (status < 0)
-		return status;
-	t->area = t->place->arena->threads;
-	t->tid_offset = lesson.tid_offset;
-	t->stack_offset = lesson.stack_offset;
-	config = (struct pair_config){
+	const struct pair_config config = {
 		.magic = ARENA_THREADS_MAGIC ^ t->area,
 		.shift = t->shift,
-		.stack_offset = lesson.stack_offset,
-		.main_pointer = lesson.main_pointer,
-		.main_lo = lesson.main_lo,
-		.main_size = lesson.main_size,
+		.stack_offset = lesson->stack_offset,
+		.main_pointer = lesson->main_pointer,
+		.main_lo = lesson->main_lo,
+		.main_size = lesson->main_size,
 		.lost = threads_locked_word(t->place, t->lost),
 		.overflow = threads_locked_word(t->place, t->overflow),
 		.orphans = threads_locked_word(t->place, t->orphans),
 		.shared = t->shared,
 	};
+
+	t->tid_offset = lesson->tid_offset;
+	t->stack_offset = lesson->stack_offset;
 	return stop_write(stop, t->area, &config, sizeof(config), e);
+}
+
+/*
+ * For each process that has the arena, the target last: all of them run the
+ * same code, so the state is at one address in all of them, or there is none.
+ */
+static int make_state(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	struct making *m = arg;
+	struct threads *t = m->threads;
+	const pid_t pid = target_pid(stop_target(stop));
+	const bool is_target = pid == m->session->pid;
+	struct threads_lesson lesson;
+	int status;
+
+	/* One that has other arenas only: nothing that uses the state is led to there. */
+	if (!is_target && !arena_shared_by(pid, t->place->arena))
+		return 0;
+	if (is_target && target_incarnation(stop_target(stop)) != m->session->incarnation)
+		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
+				  (int)m->session->pid);
+	status = threads_learn(stop, &lesson, e);
+	if (status >= 0 && t->area && lesson.tid_offset != t->tid_offset)
+		status = dinst_fail(e, DINST_REFUSED,
+				    "processes that were forked from %d keep the ids of their "
+				    "threads elsewhere, so nothing can be kept for a thread",
+				    (int)m->session->pid);
+	if (status >= 0 && is_target)
+		status = place_sync(stop, m->session, e);
+	if (status < 0)
+		return status;
+	m->made = true;
+	if (t->area) {
+		status = arena_add_threads_too(stop, t->place->arena, pair_owners(t->shift),
+					       pair_owners_size(t->shift), e);
+	} else {
+		status = add_part(stop, t, e);
+		t->area = t->place->arena->threads;
+	}
+	return status < 0 ? status : configure(stop, t, &lesson, e);
+}
+
+/* A process has it and another has not: nothing may use it. */
+static int unmake_state(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	struct making *m = arg;
+	struct arena *a = m->threads->place->arena;
+
+	(void)e;
+	if (a->threads)
+		arena_forget_threads(stop, a);
+	return 0;
 }
 
 void threads_free(struct threads *t)
@@ -141,6 +180,7 @@ static struct threads *threads_new(struct place *p)
 
 static int make(struct session *s, struct place *p, uint64_t *stop_ns, struct dinst_error *e)
 {
+	struct dinst_error ignored = {0};
 	struct stop_report report = {0};
 	struct making m = {.session = s, .threads = threads_new(p)};
 	struct threads *t = m.threads;
@@ -156,19 +196,21 @@ static int make(struct session *s, struct place *p, uint64_t *stop_ns, struct di
 	if (status >= 0)
 		status = make_shared(s, t, e);
 	if (status >= 0) {
-		status = target_stop(s->target, NULL, make_state, &m, &report, e);
+		status = family_stop(s, make_state, &m, &report, e);
 		session_note_stop(s, &report, stop_ns);
+		family_release(s);
 	}
-	if (status < 0 && !p->arena->threads) {
+	if (status < 0 && m.made && p->arena->threads)
+		target_stop(s->target, NULL, unmake_state, &m, NULL, &ignored);
+	if (status < 0) {
 		if (t->shared)
 			heap_free_code(p->heap, t->shared);
 		drop_counters(t);
 		threads_free(t);
 		return status;
 	}
-	/* The part is there; if its beginning is not written the target is gone. */
 	s->threads = t;
-	return status < 0 ? status : 0;
+	return 0;
 }
 
 void threads_pairing(const struct session *s, const struct place *p, struct arch_pairing *spec)

@@ -13,7 +13,7 @@
 
 void threads_free_ids(struct threads *t)
 {
-	if (t->paired)
+	if (t->paired && t->ids)
 		for (uint32_t id = 1; id <= PAIR_ID_MASK; id++)
 			if (t->ids[id] != ID_FREE)
 				free(t->paired[id].codes);
