@@ -105,7 +105,6 @@ DEFINE_EARLIER(earlier_metric, mdl_metric, id)
 
 void check_unit(struct parser *p)
 {
-	struct body outside = {.p = p};
 	const struct unit *u = &p->unit;
 
 	for (const struct mdl_list *l = u->lists; l; l = l->next) {
@@ -128,6 +127,10 @@ void check_unit(struct parser *p)
 			twice(p, &m->place, "metric", m->id, &earlier->place);
 		check_metric(p, m);
 	}
+	/* nobody would carry it out, and it has no variable that it could change */
 	for (const struct mdl_statement *s = u->statements; s; s = s->next)
-		check_statement(&outside, s);
+		parser_error(
+			p, &s->place,
+			"what stands outside of metrics and constraints is not carried out; it "
+			"belongs in the base of a metric");
 }

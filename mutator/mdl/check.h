@@ -7,8 +7,8 @@
  *   code.c    what becomes machine code
  *   scope.c   names, and what may have been meant
  *
- * Statements belong to a body: that of a base, of a constraint, or of no metric
- * at all. What may be named in it, and what it measures, is in struct body.
+ * Statements belong to a body, that of a base or of a constraint. What may be named
+ * in it, and what it measures, is in struct body.
  */
 #ifndef DINST_MUTATOR_MDL_CHECK_H
 #define DINST_MUTATOR_MDL_CHECK_H
@@ -49,7 +49,7 @@ struct scope {
 struct body {
 	struct parser *p;
 	const struct mdl_constraint *constraint; /* whose body this is, or NULL */
-	const char *variable;			 /* what is measured, or the flag; NULL: neither */
+	const char *variable;			 /* what is measured, or the flag */
 	enum mdl_vartype type;			 /* of it */
 	const struct mdl_variable *temporaries;
 	const struct scope *scope;

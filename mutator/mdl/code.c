@@ -47,11 +47,6 @@ static enum code_type unknown_name(struct body *b, const struct mdl_expr *e)
 			     "'%.60s' is a list: it is known when the request is made, not in "
 			     "code; foreach takes its elements",
 			     e->text);
-	else if (!b->variable)
-		parser_error(b->p, &e->place,
-			     "there is no variable '%.60s': what stands outside of metrics and "
-			     "constraints has none",
-			     e->text);
 	else if (b->constraint && b->constraint->kind == MDL_FLAG)
 		parser_error(b->p, &e->place,
 			     "there is no '%.60s' here: this constraint's only variable is its "

@@ -60,20 +60,6 @@ DEFINE_PUT(put_list, mdl_list, name)
 DEFINE_PUT(put_constraint, mdl_constraint, name)
 DEFINE_PUT(put_metric, mdl_metric, id)
 
-/* Statements of a text that is loaded again are replaced. */
-static void put_statements(struct mdl_library *l, struct mdl_statement *first, const char *file)
-{
-	struct mdl_statement **s = &l->statements;
-
-	while (*s) {
-		if (strcmp((*s)->place.file, file) == 0)
-			*s = (*s)->next;
-		else
-			s = &(*s)->next;
-	}
-	*s = first;
-}
-
 void library_commit(struct mdl_library *l, struct parser *p, struct kept_pool *k)
 {
 	struct mdl_list *list, *next_list;
@@ -92,7 +78,6 @@ void library_commit(struct mdl_library *l, struct parser *p, struct kept_pool *k
 		next_metric = metric->next;
 		put_metric(&l->metrics, metric);
 	}
-	put_statements(l, p->unit.statements, p->source->file);
 	p->source->next = l->sources;
 	l->sources = p->source;
 	k->next = l->pools;
@@ -136,11 +121,6 @@ const struct mdl_metric *mdl_metrics(const struct mdl_library *l)
 const struct mdl_constraint *mdl_constraints(const struct mdl_library *l)
 {
 	return l->constraints;
-}
-
-const struct mdl_statement *mdl_statements(const struct mdl_library *l)
-{
-	return l->statements;
 }
 
 const struct mdl_constraint *mdl_used_constraint(const struct mdl_library *l,

@@ -275,8 +275,6 @@ const struct mdl_list *mdl_find_list(const struct mdl_library *l, const char *na
 /* The newest of each name, by name; walk `next`. */
 const struct mdl_metric *mdl_metrics(const struct mdl_library *l);
 const struct mdl_constraint *mdl_constraints(const struct mdl_library *l);
-/* Statements of files that stand outside of metrics: evaluated once for each session. */
-const struct mdl_statement *mdl_statements(const struct mdl_library *l);
 
 /* The constraint that `use` means, its own or the global one of that name; NULL if there is none. */
 const struct mdl_constraint *mdl_used_constraint(const struct mdl_library *l,

@@ -178,7 +178,6 @@ struct mdl_library {
 	struct mdl_list *lists;
 	struct mdl_constraint *constraints;
 	struct mdl_metric *metrics;
-	struct mdl_statement *statements;
 };
 
 /* Puts a checked unit in; the library keeps the pool by k, which lies in it. */

@@ -17,7 +17,7 @@ const struct scope *scope_find(const struct body *b, const char *name)
 
 bool variable_find(const struct body *b, const char *name, enum mdl_vartype *type)
 {
-	if (b->variable && strcmp(b->variable, name) == 0) {
+	if (strcmp(b->variable, name) == 0) {
 		*type = b->type;
 		return true;
 	}

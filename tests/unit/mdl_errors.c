@@ -131,8 +131,10 @@ static const struct mistake broken[] = {
 	{"constraint c /Code/* is counter { foreach f in $procedures @(* c = 1; *) }",
 	 "cannot be in a foreach"},
 	/* outside */
-	{"foreach f in $procedures append preInsn f.entry (* @n++; *)",
-	 "what stands outside of metrics and constraints has none"},
+	{"foreach @f in $procedures append preInsn f.entry (* n++; *)",
+	 "it belongs in the base of a metric"},
+	{"metric m { base is counter { } }\n@append preInsn $start.entry (* f(1); *)",
+	 "what stands outside of metrics and constraints is not carried out"},
 };
 
 /* What stands in (* *), at entries or exits. */
@@ -211,7 +213,7 @@ static char *load(const char *marked, unsigned *line, unsigned *column)
 	}
 	if (mdl_load_text(l, "a.mdl", text, strlen(text), &e) != DINST_USAGE)
 		fail_msg("loaded, or another error: %s\n%s", text, e.text);
-	if (mdl_metrics(l) || mdl_constraints(l) || mdl_statements(l))
+	if (mdl_metrics(l) || mdl_constraints(l))
 		fail_msg("something of it is loaded: %s", text);
 	mdl_library_free(l);
 	free(text);

@@ -73,29 +73,6 @@ static void test_names(void **state)
 	mdl_library_free(NULL);
 }
 
-static void test_statements(void **state)
-{
-	struct mdl_library *l = test_library();
-	struct dinst_error e = {0};
-	size_t count = 0;
-
-	(void)state;
-	assert_int_equal(load(l, "f", "append preInsn $start.entry (* f(1); *)", &e), 0);
-	assert_int_equal(load(l, "g",
-			      "append preInsn $start.entry (* g(1); *)\n"
-			      "append preInsn $start.entry (* g(2); *)",
-			      &e),
-			 0);
-	for (const struct mdl_statement *s = mdl_statements(l); s; s = s->next)
-		count++;
-	assert_int_equal(count, 3);
-	/* of a file that is loaded again, the older ones go */
-	assert_int_equal(load(l, "g", "", &e), 0);
-	assert_null(mdl_statements(l)->next);
-	assert_string_equal(mdl_statements(l)->place.file, "f");
-	mdl_library_free(l);
-}
-
 static void test_fail(void **state)
 {
 	struct mdl_library *l = test_library();
@@ -411,12 +388,11 @@ static void test_limits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_replaced),   cmocka_unit_test(test_names),
-		cmocka_unit_test(test_statements), cmocka_unit_test(test_fail),
-		cmocka_unit_test(test_installed),  cmocka_unit_test(test_others),
-		cmocka_unit_test(test_missing),	   cmocka_unit_test(test_together),
-		cmocka_unit_test(test_shipped),	   cmocka_unit_test(test_examples),
-		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_replaced), cmocka_unit_test(test_names),
+		cmocka_unit_test(test_fail),	 cmocka_unit_test(test_installed),
+		cmocka_unit_test(test_others),	 cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_together), cmocka_unit_test(test_shipped),
+		cmocka_unit_test(test_examples), cmocka_unit_test(test_limits),
 	};
 
 	return cmocka_run_group_tests(tests, make_directories, remove_directories);
