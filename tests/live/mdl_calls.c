@@ -136,6 +136,67 @@ static void test_by_thread(void **state)
 	mdl_end(h);
 }
 
+/* Nanoseconds on a processor of each thread, as the kernel says. */
+static void schedstats(pid_t pid, const long *tids, long long *ns)
+{
+	for (int i = 0; i < THREADS; i++) {
+		char path[64];
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/%d/task/%ld/schedstat", pid, tids[i]);
+		f = fopen(path, "r");
+		assert_non_null(f);
+		assert_int_equal(fscanf(f, "%lld", &ns[i]), 1);
+		fclose(f);
+	}
+}
+
+/* The vector's element of a thread. */
+static int64_t of_thread(const json_t *elements, long tid)
+{
+	const json_t *element;
+	size_t i;
+
+	json_array_foreach(elements, i, element)
+	{
+		const json_t *key = json_object_get(element, "key");
+
+		if (json_is_string(key) ? atol(json_string_value(key)) == tid
+					: json_integer_value(key) == tid)
+			return json_integer_value(json_object_get(element, "value"));
+	}
+	return 0;
+}
+
+/* CPU time of each thread: what it did since the request, as the kernel counts it. */
+static void test_cpu_by_thread(void **state)
+{
+	struct harness *h = *state;
+	long long before[THREADS], after[THREADS];
+	long tids[THREADS];
+	const char *names;
+	json_t *rows;
+	unsigned id;
+
+	harness_start(h, "mdl_threads", NULL);
+	mdl_attach(h, NULL);
+	names = mdl_ask(h, "names");
+	for (int k = 0; k < THREADS; k++)
+		tids[k] = strtol(names, (char **)&names, 10);
+	id = mdl_insert(h, "cpu", "/Process/worker*");
+	schedstats(h->pid, tids, before);
+	mdl_ask(h, "go 3000000");
+	/* what runs is in the total of all, and in an element when it has stopped */
+	schedstats(h->pid, tids, after);
+	rows = mdl_rows(h, id);
+	for (int k = 0; k < THREADS; k++)
+		mdl_near("cpu of a thread",
+			 of_thread(json_object_get(json_array_get(rows, 0), "elements"), tids[k]),
+			 after[k] - before[k], 5, 3000000);
+	json_decref(rows);
+	mdl_end(h);
+}
+
 /* What is left without a return is not active any more. */
 static void test_left(void **state)
 {
@@ -183,6 +244,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_threads, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_catch_up, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_by_thread, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_cpu_by_thread, harness_setup,
+						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_left, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_system_calls, harness_setup, harness_teardown),
 	};

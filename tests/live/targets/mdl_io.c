@@ -4,7 +4,7 @@
  * mdl_io.c - reads and writes by every function of the C library that does so,
  * and keeps books: operations and bytes in all, and those of one descriptor.
  *
- * Prints "ready". Commands, each answered by "ops N bytes N fd N fd_ops N fd_bytes N":
+ * Prints "ready". Commands, each answered by "ops N bytes N fd N fd_ops N fd_bytes N" and more:
  *   files R     a file, a pipe, stdio: all that /proc/PID/io counts
  *   sockets R   a pair of sockets (/proc/PID/io does not count these)
  *   fail R      operations that fail: none counts
@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static long ops, bytes, fd_ops, fd_bytes, waited;
+static long ops, bytes, fd_ops, fd_bytes, pipe_bytes, waited;
 static int file, pipes[2], pair[2];
 static char buffer[8192];
 
@@ -34,6 +34,8 @@ static void book(int fd, long result)
 		return;
 	ops++;
 	bytes += result;
+	if (fd == pipes[1])
+		pipe_bytes += result;
 	if (fd == file || fd == pair[0]) {
 		fd_ops++;
 		fd_bytes += result;
@@ -146,7 +148,7 @@ int main(void)
 	while (fgets(line, sizeof(line), stdin)) {
 		if (sscanf(line, "%31s %ld", name, &rounds) != 2)
 			continue;
-		ops = bytes = fd_ops = fd_bytes = 0;
+		ops = bytes = fd_ops = fd_bytes = pipe_bytes = 0;
 		if (!strcmp(name, "wait")) {
 			wait_once(rounds);
 			printf("waited %ld\n", waited);
@@ -162,8 +164,9 @@ int main(void)
 				fail_once();
 			}
 		}
-		printf("ops %ld bytes %ld fd %d fd_ops %ld fd_bytes %ld\n", ops, bytes,
-		       name[0] == 's' ? pair[0] : file, fd_ops, fd_bytes);
+		printf("ops %ld bytes %ld fd %d fd_ops %ld fd_bytes %ld pipe %d pipe_bytes %ld\n",
+		       ops, bytes, name[0] == 's' ? pair[0] : file, fd_ops, fd_bytes, pipes[1],
+		       pipe_bytes);
 	}
 	return 0;
 }
