@@ -98,6 +98,10 @@ static void compile_all(struct compiler *c, const struct compile_uses *uses)
 	if (gated) {
 		c->activation = true;
 		compile_if_constant(c, ARCH_TEST_EQ, ARCH_VALUE_ACTIVATION, 0, end);
+		/* A level counts what a forked child has inherited in its parent, once. */
+		if (c->q->sampled && c->q->placement->kind == POINT_EXIT)
+			compile_if_constant(c, ARCH_TEST_EQ, ARCH_VALUE_START,
+					    (int64_t)PAIR_INHERITED, end);
 	}
 	if (record)
 		take_record(c, gated, end);

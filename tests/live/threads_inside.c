@@ -258,6 +258,22 @@ static void test_churn(void **state)
 	end(h, s, true);
 }
 
+/* A child has its parent's frames: it leaves them, and what it measures is its own. */
+static void test_child(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct instance *nest = insert(s, "now", "nest", NULL);
+	struct instance *spent = insert(s, "spent", "nest", NULL);
+
+	for (unsigned turn = 0; turn < 10; turn++) {
+		expect(h, "child", "done 7");
+		assert_int_equal(value(nest), 0);
+	}
+	assert_true(value(spent) > 0);
+	end(h, s, false);
+}
+
 /* Five hundred threads: what they are kept waiting for is bounded. */
 static void test_many_threads(void **state)
 {
@@ -292,6 +308,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_jumps, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_fibers, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_churn, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_child, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_many_threads, harness_setup, harness_teardown),
 	};
 
