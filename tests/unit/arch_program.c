@@ -268,6 +268,49 @@ static void test_shared_frame(void **state)
 	}
 }
 
+/* ------------------------------------------------------ among processors */
+
+/* A race that is lost is seldom seen; so it is looked at what the code is made of. */
+static void test_locked(void **state)
+{
+	static const struct {
+		uint8_t kind;
+		unsigned locked;
+	} cases[] = {
+		{ARCH_OP_ATOMIC_ADD, 1}, {ARCH_OP_ATOMIC_MIN, 1}, {ARCH_OP_ATOMIC_MAX, 1},
+		{ARCH_OP_FIND, 2},	 {ARCH_OP_COUNT, 1},	  {ARCH_OP_FETCH_ADD, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		static struct made m;
+		unsigned locked = 0;
+
+		begin_program(&m, ARCH_COUNT_LOCKED);
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_ARGUMENT, .result = 1});
+		add_op(&m, (struct arch_op){.kind = cases[i].kind,
+					    .result = 2,
+					    .a = cases[i].kind == ARCH_OP_FIND,
+					    .b = cases[i].kind != ARCH_OP_FIND,
+					    .immediate = RANDOM_TABLE_SHIFT,
+					    .number = address_of(data)});
+		emit_program(&m);
+		for (unsigned part = 0; part < 2; part++) {
+			const size_t from = part ? COLD_AT : 0;
+			const size_t size = part ? m.cold_size : m.hot_size;
+			struct arch_insn insn;
+
+			for (size_t at = 0; at < size; at += insn.length) {
+				assert_int_equal(arch_decode(code + from + at, 16, from + at,
+							     &insn),
+						 ARCH_OK);
+				locked += (insn.flags & ARCH_INSN_LOCKED) != 0;
+			}
+		}
+		assert_int_equal(locked, cases[i].locked);
+	}
+}
+
 /* ----------------------------------------------------------- one counter */
 
 /* A program that only counts is what arch_emit_count() emits. */
@@ -315,9 +358,8 @@ static void test_plain_count(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_random),
-		cmocka_unit_test(test_optimised),
-		cmocka_unit_test(test_shared_frame),
+		cmocka_unit_test(test_random),	     cmocka_unit_test(test_optimised),
+		cmocka_unit_test(test_shared_frame), cmocka_unit_test(test_locked),
 		cmocka_unit_test(test_plain_count),
 	};
 
