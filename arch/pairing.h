@@ -40,6 +40,19 @@
  * coroutine stack that lies inside of the thread's own stack is taken for it;
  * a stack that goes on in another thread is not found there.
  *
+ * Dropping. An activation that ends without an exit is undone: it is made
+ * nobody's by one compare-exchange, then its function's undo routine runs, then
+ * its place goes. A mark in home (function 0) says when the thread was last on
+ * its way out (a hook at the entries of longjmp and its like) while what is
+ * under it was entered last: what is dropped together with it, and is further
+ * out, ended then; what was entered later ends now. If something is left that
+ * may have ended with it, the mark goes there. Between two of them there always
+ * is an activation, so marks do not fill the record.
+ *
+ * A forked child has its parent's activations, words and marks. With its first
+ * event all entries become PAIR_INHERITED, timers that run start anew (clocks of
+ * CPU time began at 0 with it), and marks have no time.
+ *
  * Signals. A handler may interrupt emitted code at any instruction, run it
  * itself, and never return. On the thread's own stack its events are at lower
  * stack pointers than the interrupted one: it leaves what is above alone, and
@@ -47,7 +60,20 @@
  * right; and the only thing that can get lost, the tag written above the
  * published depth, is looked at again when the depth has been published. In
  * `other` a place is taken by one compare-exchange. There is no moment at
- * which what is published is not whole.
+ * which what is published is not whole. With undoing (tests/unit/
+ * arch_pairing_signals.c tries every instruction):
+ *
+ *   - of the interrupted code and a handler, only the one whose exchange
+ *     succeeded undoes an activation; what undo routines are told lies in the
+ *     record, and whoever runs one puts back what was there before;
+ *   - a handler that never returns may leave one thing half done: the event
+ *     that it interrupted, or one activation that was being undone;
+ *   - a handler that returns, but has left an activation of its own by a jump
+ *     that nothing came after, may lose that one (it is not undone) if it came
+ *     between the few instructions that read and write the depth.
+ *
+ * Whatever flags are off by then, they end at 0 and not below, and begin anew
+ * with the thread.
  */
 #ifndef DINST_ARCH_PAIRING_H
 #define DINST_ARCH_PAIRING_H
