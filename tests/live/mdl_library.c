@@ -118,25 +118,39 @@ static void test_questions(void **state)
 	mdl_end(h);
 }
 
-/* All at once, with work going on meanwhile. */
+/*
+ * All at once, with work going on meanwhile. So much meets at single functions
+ * that a few do not fit: those are refused whole, and say so.
+ */
 static void test_together(void **state)
 {
+	const size_t count = sizeof(questions) / sizeof(questions[0]);
 	struct harness *h = *state;
+	size_t full = 0;
 
 	harness_start(h, "mdl_mutexes", "50", NULL);
 	mdl_attach(h, NULL);
-	for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++) {
-		const char *words[8] = {questions[i].metric};
+	for (size_t i = 0; i < count; i++) {
+		const char *words[10] = {"insert", "-p", harness_number(h->pid),
+					 questions[i].metric};
 		char text[200];
+		int status;
 
 		/* the whole of libraries is not for here */
 		if (!questions[i].focus && !strncmp(questions[i].metric, "calls", 5))
 			continue;
-		words_of(h, questions[i].focus, text, sizeof(text), words + 1);
-		json_decref(mdl_insert_rows(h, true, words));
+		words_of(h, questions[i].focus, text, sizeof(text), words + 4);
+		status = harness_dinst_argv(h, NULL, words);
+		if (status == 1 && strstr(h->messages, "than one program can hold"))
+			full++;
+		else if (status != 0 && status != 3)
+			fail_msg("%s %s: status %d: %s", questions[i].metric,
+				 questions[i].focus ? questions[i].focus : "", status, h->messages);
 		if (i % 8 == 0)
 			mdl_ask(h, "go 5");
 	}
+	print_message("%zu of %zu did not fit\n", full, count);
+	assert_true(full < count / 4);
 	mdl_ask(h, "go 50");
 	mdl_ask(h, "wait 2 5");
 	assert_int_equal(harness_dinst(h, NULL, "read", "-p", harness_number(h->pid)), 0);
