@@ -155,9 +155,18 @@ static int load_directory(struct mdl_library *l, const char *directory, char **w
 	char path[PATH_MAX];
 
 	for (int i = 0; i < count; i++) {
+		struct dinst_error own = {0};
+
 		if (i < FILES_MOST && snprintf(path, sizeof(path), "%s/%s", directory,
-					       entries[i]->d_name) < (int)sizeof(path))
+					       entries[i]->d_name) < (int)sizeof(path)) {
 			begin_file(l, &first, path, &o);
+		} else if (i <= FILES_MOST) {
+			dinst_fail(
+				&own, DINST_BAD_FILE,
+				"%s has more than %d files, or too long a name: not all are used",
+				directory, FILES_MOST);
+			bad_file(&o, &own);
+		}
 		free(entries[i]);
 	}
 	free(entries);

@@ -207,6 +207,31 @@ static void test_others(void **state)
 	remove_file(users, "pipe.mdl");
 }
 
+/* Of too many files some are left out, and that is said. */
+static void test_too_many(void **state)
+{
+	struct mdl_library *l = test_library();
+	struct dinst_error e = {0};
+	char *warnings = NULL, name[32];
+
+	(void)state;
+	for (int i = 0; i < 514; i++) {
+		snprintf(name, sizeof(name), "%03d.mdl", i);
+		write_file(users, name, i == 511 ? "metric last { base is counter { } }" : "");
+	}
+	assert_int_equal(mdl_library_load_installed(l, &warnings, &e), 0);
+	assert_non_null(mdl_find_metric(l, "last"));
+	assert_non_null(warnings);
+	assert_non_null(strstr(warnings, "has more than 512 files"));
+	assert_null(strchr(warnings, '\n'));
+	free(warnings);
+	mdl_library_free(l);
+	for (int i = 0; i < 514; i++) {
+		snprintf(name, sizeof(name), "%03d.mdl", i);
+		remove_file(users, name);
+	}
+}
+
 static void test_missing(void **state)
 {
 	struct mdl_library *l = test_library();
@@ -390,9 +415,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_replaced), cmocka_unit_test(test_names),
 		cmocka_unit_test(test_fail),	 cmocka_unit_test(test_installed),
-		cmocka_unit_test(test_others),	 cmocka_unit_test(test_missing),
-		cmocka_unit_test(test_together), cmocka_unit_test(test_shipped),
-		cmocka_unit_test(test_examples), cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_others),	 cmocka_unit_test(test_too_many),
+		cmocka_unit_test(test_missing),	 cmocka_unit_test(test_together),
+		cmocka_unit_test(test_shipped),	 cmocka_unit_test(test_examples),
+		cmocka_unit_test(test_limits),
 	};
 
 	return cmocka_run_group_tests(tests, make_directories, remove_directories);
