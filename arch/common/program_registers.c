@@ -51,7 +51,7 @@ static unsigned operand_b(const struct arch_op *op)
 	return program_class(op->kind) & PROGRAM_SECOND ? op->b : 0;
 }
 
-static unsigned result(const struct arch_op *op)
+unsigned registers_result(const struct arch_op *op)
 {
 	return program_class(op->kind) & PROGRAM_RESULT ? op->result : 0;
 }
@@ -88,7 +88,7 @@ bool registers_want_zero(const struct arch_op *op)
 
 void registers_add_wishes(const struct arch_op *op, struct register_wish *wish)
 {
-	if ((wish->early && registers_overlap(op, op->result)) ||
+	if ((wish->early && registers_overlap(op, registers_result(op))) ||
 	    (registers_always_result(op) && !op->result))
 		wish->temps++;
 	if (op->kind == ARCH_OP_LEAVE && (registers_overlap(op, op->second) || !op->second))
@@ -119,18 +119,18 @@ static int touch_results(struct scan *s, unsigned at)
 {
 	const struct arch_op *op = &s->p->ops[at];
 	const unsigned time = 2 * at + (s->wishes[at].early ? 0 : 1);
-	int status = touch(s, result(op), time);
+	int status = touch(s, registers_result(op), time);
 
 	if (status == ARCH_OK)
 		status = touch(s, second(op), time);
 	/* Both last until the end of the operation, used or not. */
 	if (status == ARCH_OK)
-		status = touch(s, result(op), 2 * at + 1);
+		status = touch(s, registers_result(op), 2 * at + 1);
 	if (status == ARCH_OK)
 		status = touch(s, second(op), 2 * at + 1);
 	if (status != ARCH_OK)
 		return status;
-	s->intervals[result(op)].set++;
+	s->intervals[registers_result(op)].set++;
 	s->intervals[second(op)].set++;
 	return ARCH_OK;
 }
@@ -174,7 +174,7 @@ static bool agrees(const struct scan *s, unsigned at, unsigned n, unsigned value
 		return false;
 	i = &s->intervals[value];
 	if (i->start == 2 * at + 1)
-		return (result(op) == value && w->result_in == n + 1) ||
+		return (registers_result(op) == value && w->result_in == n + 1) ||
 		       (second(op) == value && w->second_in == n + 1);
 	/* A last use, and the only one here. */
 	if (i->end == 2 * at && i->start < 2 * at && operand_a(op) != operand_b(op))
@@ -306,7 +306,7 @@ static void place_early_uses(struct scan *s, unsigned at)
 {
 	for (unsigned v = 1; v <= s->p->values; v++)
 		if (s->intervals[v].start == 2 * at && s->out->values[v].kind == REGISTER_NONE &&
-		    result(&s->p->ops[at]) != v && second(&s->p->ops[at]) != v)
+		    registers_result(&s->p->ops[at]) != v && second(&s->p->ops[at]) != v)
 			s->out->values[v] = place(s, v, 2 * at, s->intervals[v].end,
 						  (struct register_place){REGISTER_NONE, 0}, 0);
 }
@@ -322,7 +322,7 @@ static int scan(struct scan *s)
 		const struct register_wish *w = &s->wishes[at];
 
 		place_early_uses(s, at);
-		place_value(s, at, result(op), w->result_in, 2 * at);
+		place_value(s, at, registers_result(op), w->result_in, 2 * at);
 		place_value(s, at, second(op), w->second_in, 2 * at);
 		for (unsigned t = 0; t < w->temps; t++) {
 			s->out->temps[at][t] = place(s, TEMP, 2 * at, 2 * at + 1,
@@ -330,7 +330,7 @@ static int scan(struct scan *s)
 			if (s->out->temps[at][t].kind == REGISTER_SLOT)
 				return ARCH_NO_ROOM;
 		}
-		place_value(s, at, result(op), w->result_in, 2 * at + 1);
+		place_value(s, at, registers_result(op), w->result_in, 2 * at + 1);
 		place_value(s, at, second(op), w->second_in, 2 * at + 1);
 	}
 	return ARCH_OK;

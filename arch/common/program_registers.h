@@ -55,6 +55,8 @@ struct registers {
 
 /* ------------------------------------------------------- of any operation */
 
+/* The value that it sets; 0: none, whatever its field says. */
+unsigned registers_result(const struct arch_op *op);
 /* True if it does nothing but set results that nobody wants. */
 bool registers_skip(const struct arch_op *op);
 /* A result that is an operand, too. */

@@ -332,10 +332,10 @@ static void begin(struct emitter *e, unsigned at)
 		e->temps[e->temp_count] = (uint8_t)register_of(e, r->temps[at][e->temp_count], 0);
 	next = own.temps;
 	e->result = e->second = ARCH_NO_REGISTER;
-	if ((own.early && registers_overlap(op, op->result)) ||
+	if ((own.early && registers_overlap(op, registers_result(op))) ||
 	    (registers_always_result(op) && !op->result))
 		e->result = e->temps[next++];
-	else if (op->result)
+	else if (registers_result(op))
 		e->result = (uint8_t)register_of(e, r->values[op->result], 2);
 	if (op->kind == ARCH_OP_LEAVE && (registers_overlap(op, op->second) || !op->second))
 		e->second = e->temps[next++];
