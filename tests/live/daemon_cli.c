@@ -64,6 +64,10 @@ static const struct cli_case cases[] = {
 	{"watch -i 0", 2, NULL, 0, "-i"},
 	{"watch -i nan", 2, NULL, 0, "-i"},
 	{"watch -c 0", 2, NULL, 0, "-c"},
+	{"history x", 2, NULL, 0, "an id is a number"},
+	{"insert calls --limit", 2, NULL, 0, "--limit needs"},
+	{"insert calls --limit much", 2, NULL, 0, "percent of a CPU, not 'much'"},
+	{"insert calls --limit -1", 2, NULL, 0, "percent of a CPU"},
 	{"detach -t x", 2, NULL, 0, "-t"},
 	{"detach --all -p x", 2, NULL, 0, "--all"},
 	{"run", 2, NULL, 0, "usage: dinst run"},
@@ -121,6 +125,12 @@ static const struct cli_case cases[] = {
 	{"read 1 2 --json", 0, READ_KEYS, -1, ""},
 	{"watch -c 2 -i 0.05 --json", 0, READ_KEYS " time rate", 8, ""},
 	{"watch 1 -c 1", 0, NULL, -1, ""},
+	{"history 1 --json", 0, "id metric focus unit style value start width_ns bins ended", 1,
+	 ""},
+	{"history", 0, NULL, -1, ""},
+	{"history 77", 1, NULL, 0, "there is no history of id 77"},
+	{"insert calls --limit 5% --cost --json", 0, ROW_KEYS, 1, ""},
+	{"remove 5", 0, NULL, 2, ""},
 	{"remove 1 --json", 0, "id freed queued", 1, ""},
 	{"remove --all --json", 0, "id freed queued", 3, ""},
 	{"flush --json", 0, "freed queued stop_us", 1, ""},
@@ -256,7 +266,7 @@ static void every_help(void **state)
 	static const char *const names[] = {"attach", "exec",	"ls",	  "modules", "funcs",
 					    "points", "insert", "read",	  "watch",   "remove",
 					    "cfg",    "flush",	"detach", "run",     "metrics",
-					    "repair", "doctor", "stop",	  "help"};
+					    "repair", "doctor", "stop",	  "help",    "history"};
 	struct output *o = malloc(sizeof(*o));
 
 	(void)state;
