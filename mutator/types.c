@@ -9,7 +9,7 @@
 
 #include "mutator/types_private.h"
 
-enum { NESTED_MAX = 8, LEAVES_MAX = 64, CHILDREN_MAX = 4096 };
+enum { NESTED_MAX = 8, LEAVES_MAX = 64, CHILDREN_MAX = 4096, MEMBERS_MAX = 8192 };
 
 /* -------------------------------------------------------------- opening */
 
@@ -131,7 +131,7 @@ static bool has_negative(Dwarf_Die *enumeration)
 		    dwarf_whatform(&attribute) == DW_FORM_sdata &&
 		    dwarf_formsdata(&attribute, &value) == 0 && value < 0)
 			return true;
-	} while (--left && dwarf_siblingof(&die, &die) == 0);
+	} while (--left && types_sibling(&die));
 	return false;
 }
 
@@ -170,10 +170,10 @@ static void from_type(struct image *img, Dwarf_Die *die, struct type *out)
 {
 	Dwarf_Attribute signature;
 	Dwarf_Die peeled, described;
-	Dwarf_Word size;
+	uint64_t size;
 
 	*out = (struct type){0};
-	if (dwarf_peel_type(die, &peeled) != 0)
+	if (!types_peel(die, &peeled))
 		return;
 	/* Declared here, and described in a unit of its own (DWARF 4, -fdebug-types-section). */
 	if (dwarf_attr(&peeled, DW_AT_signature, &signature) &&
@@ -181,7 +181,8 @@ static void from_type(struct image *img, Dwarf_Die *die, struct type *out)
 		peeled = described;
 	if (!types_is_own(img->types, &peeled))
 		return;
-	if (dwarf_aggregate_size(&peeled, &size) == 0 && size <= UINT32_MAX)
+	size = types_size(&peeled);
+	if (size <= UINT32_MAX)
 		out->size = (uint32_t)size;
 	out->image = img;
 	out->die = number_of_die(img->types, &peeled);
@@ -255,17 +256,6 @@ void type_target(const struct type *type, struct type *out)
 
 /* -------------------------------------------------------------- members */
 
-static bool number_of(Dwarf_Die *die, unsigned name, uint64_t *number)
-{
-	Dwarf_Attribute attribute;
-	Dwarf_Word word;
-
-	if (!dwarf_attr(die, name, &attribute) || dwarf_formudata(&attribute, &word) != 0)
-		return false;
-	*number = word;
-	return true;
-}
-
 /* DWARF 2: a distance as an expression. No attribute, in a union: 0. */
 static bool offset_of(Dwarf_Die *die, uint64_t *offset)
 {
@@ -288,21 +278,21 @@ static bool place_of(Dwarf_Die *die, struct type_field *field)
 {
 	uint64_t bits, size, offset;
 
-	if (!number_of(die, DW_AT_data_member_location, &field->offset) &&
+	if (!types_number(die, DW_AT_data_member_location, &field->offset) &&
 	    !offset_of(die, &field->offset))
 		return false;
-	if (!number_of(die, DW_AT_bit_size, &size))
+	if (!types_number(die, DW_AT_bit_size, &size))
 		return true;
 	if (size == 0 || size > 64)
 		return false;
 	field->bit_size = (uint8_t)size;
-	if (number_of(die, DW_AT_data_bit_offset, &bits)) {
+	if (types_number(die, DW_AT_data_bit_offset, &bits)) {
 		field->offset += bits / 8;
 		field->bit_offset = (uint8_t)(bits % 8);
 		return true;
 	}
 	/* DWARF 2: from the highest bit of a unit of the type's size. */
-	if (!number_of(die, DW_AT_bit_offset, &offset) || !field->type.size ||
+	if (!types_number(die, DW_AT_bit_offset, &offset) || !field->type.size ||
 	    offset + size > field->type.size * 8ull)
 		return false;
 	bits = field->type.size * 8ull - offset - size;
@@ -338,14 +328,15 @@ static bool walk_members(const struct type *type,
 			field.type = (struct type){.kind = TYPE_OTHER};
 		if (each(arg, name, &field))
 			return true;
-	} while (--left && dwarf_siblingof(&die, &die) == 0);
+	} while (--left && types_sibling(&die));
 	return false;
 }
 
 struct member_search {
 	const char *name;
 	struct type_field *out;
-	unsigned depth;
+	unsigned depth, left; /* members to be looked at, in all */
+	bool found;
 };
 
 static bool find_member(const struct type *type, struct member_search *s);
@@ -354,8 +345,12 @@ static bool is_member(void *arg, const char *name, const struct type_field *fiel
 {
 	struct member_search *s = arg;
 
+	if (!s->left)
+		return true;
+	s->left--;
 	if (name && !strcmp(name, s->name)) {
 		*s->out = *field;
+		s->found = true;
 		return true;
 	}
 	if (name || field->type.kind != TYPE_STRUCT || !find_member(&field->type, s))
@@ -366,19 +361,17 @@ static bool is_member(void *arg, const char *name, const struct type_field *fiel
 
 static bool find_member(const struct type *type, struct member_search *s)
 {
-	bool found;
-
 	if (s->depth == NESTED_MAX)
 		return false;
 	s->depth++;
-	found = walk_members(type, is_member, s);
+	walk_members(type, is_member, s);
 	s->depth--;
-	return found;
+	return s->found;
 }
 
 bool type_field(const struct type *type, const char *name, struct type_field *out)
 {
-	struct member_search s = {.name = name, .out = out};
+	struct member_search s = {.name = name, .out = out, .left = MEMBERS_MAX};
 
 	return find_member(type, &s);
 }
@@ -531,5 +524,5 @@ void types_of_function(struct image *img, uint32_t function, struct type_functio
 		types_from_die(img, &child, type);
 		types_by_value(type, language);
 		out->argument_count++;
-	} while (dwarf_siblingof(&child, &child) == 0);
+	} while (types_sibling(&child));
 }

@@ -65,7 +65,7 @@ static bool only_parameter(Dwarf_Die *function, Dwarf_Die *parameter)
 			continue;
 		*parameter = die;
 		count++;
-	} while (count < 2 && dwarf_siblingof(&die, &die) == 0);
+	} while (count < 2 && types_sibling(&die));
 	return count == 1;
 }
 
@@ -78,13 +78,13 @@ static bool copies(Dwarf_Die *class, Dwarf_Die *function)
 
 	if (!only_parameter(function, &parameter) ||
 	    !dwarf_attr_integrate(&parameter, DW_AT_type, &attribute) ||
-	    !dwarf_formref_die(&attribute, &type) || dwarf_peel_type(&type, &peeled) != 0)
+	    !dwarf_formref_die(&attribute, &type) || !types_peel(&type, &peeled))
 		return false;
 	tag = dwarf_tag(&peeled);
 	if (tag != DW_TAG_reference_type && tag != DW_TAG_rvalue_reference_type)
 		return false;
 	if (!dwarf_attr(&peeled, DW_AT_type, &attribute) ||
-	    !dwarf_formref_die(&attribute, &target) || dwarf_peel_type(&target, &peeled) != 0)
+	    !dwarf_formref_die(&attribute, &target) || !types_peel(&target, &peeled))
 		return false;
 	return peeled.addr == class->addr;
 }
@@ -108,10 +108,16 @@ static enum passing by_function(Dwarf_Die *class, Dwarf_Die *function)
 	return PASSED_BY_REFERENCE;
 }
 
-static enum passing by_class(struct image *img, Dwarf_Die *class, unsigned depth);
+/* How deep it looks, and how many members it still may look at. */
+struct search {
+	struct image *img;
+	unsigned depth, left;
+};
+
+static enum passing by_class(struct search *s, Dwarf_Die *class);
 
 /* A member or a base: what it is passed by, the whole is. */
-static enum passing by_part(struct image *img, Dwarf_Die *part, unsigned depth)
+static enum passing by_part(struct search *s, Dwarf_Die *part)
 {
 	struct type type, element;
 	Dwarf_Die die;
@@ -120,7 +126,7 @@ static enum passing by_part(struct image *img, Dwarf_Die *part, unsigned depth)
 		return PASSED_BY_VALUE;
 	if (number_of(part, DW_AT_virtuality) || is_set(part, DW_AT_artificial))
 		return PASSED_BY_REFERENCE;
-	types_from_die(img, part, &type);
+	types_from_die(s->img, part, &type);
 	for (unsigned i = 0; i < DEPTH_MAX && type.kind == TYPE_ARRAY; i++) {
 		type_target(&type, &element);
 		type = element;
@@ -129,16 +135,44 @@ static enum passing by_part(struct image *img, Dwarf_Die *part, unsigned depth)
 		return PASSED_UNSURE;
 	if (type.kind != TYPE_STRUCT)
 		return PASSED_BY_VALUE;
-	return types_die(&type, &die) ? by_class(img, &die, depth + 1) : PASSED_UNSURE;
+	return types_die(&type, &die) ? by_class(s, &die) : PASSED_UNSURE;
 }
 
-static enum passing by_class(struct image *img, Dwarf_Die *class, unsigned depth)
+static enum passing by_members(struct search *s, Dwarf_Die *class, Dwarf_Die die)
 {
 	enum passing whole = PASSED_BY_VALUE;
-	unsigned left = MEMBERS_MAX;
+
+	do {
+		enum passing part = PASSED_BY_VALUE;
+
+		if (!s->left)
+			return PASSED_UNSURE;
+		s->left--;
+		switch (dwarf_tag(&die)) {
+		case DW_TAG_subprogram:
+			part = by_function(class, &die);
+			break;
+		case DW_TAG_member:
+		case DW_TAG_inheritance:
+			part = by_part(s, &die);
+			break;
+		default:
+			break;
+		}
+		if (part == PASSED_BY_REFERENCE)
+			return part;
+		if (part == PASSED_UNSURE)
+			whole = part;
+	} while (types_sibling(&die));
+	return whole;
+}
+
+static enum passing by_class(struct search *s, Dwarf_Die *class)
+{
+	enum passing how;
 	Dwarf_Die die;
 
-	if (depth == DEPTH_MAX || is_set(class, DW_AT_declaration))
+	if (s->depth == DEPTH_MAX || is_set(class, DW_AT_declaration))
 		return PASSED_UNSURE;
 	switch (number_of(class, DW_AT_calling_convention)) {
 	case DW_CC_pass_by_reference:
@@ -150,37 +184,22 @@ static enum passing by_class(struct image *img, Dwarf_Die *class, unsigned depth
 	}
 	if (dwarf_child(class, &die) != 0)
 		return PASSED_BY_VALUE;
-	do {
-		enum passing part = PASSED_BY_VALUE;
-
-		switch (dwarf_tag(&die)) {
-		case DW_TAG_subprogram:
-			part = by_function(class, &die);
-			break;
-		case DW_TAG_member:
-		case DW_TAG_inheritance:
-			part = by_part(img, &die, depth);
-			break;
-		default:
-			break;
-		}
-		if (part == PASSED_BY_REFERENCE)
-			return part;
-		if (part == PASSED_UNSURE)
-			whole = part;
-	} while (--left && dwarf_siblingof(&die, &die) == 0);
-	return left ? whole : PASSED_UNSURE;
+	s->depth++;
+	how = by_members(s, class, die);
+	s->depth--;
+	return how;
 }
 
 void types_by_value(struct type *type, int language)
 {
+	struct search s = {.img = type->image, .left = MEMBERS_MAX};
 	enum passing how = PASSED_UNSURE;
 	Dwarf_Die die;
 
 	if (type->kind != TYPE_STRUCT || types_is_c(language))
 		return;
 	if (is_cplusplus(language) && types_die(type, &die))
-		how = by_class(type->image, &die, 0);
+		how = by_class(&s, &die);
 	if (how == PASSED_BY_REFERENCE)
 		type->kind = TYPE_BY_REFERENCE;
 	else if (how == PASSED_UNSURE)

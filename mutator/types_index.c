@@ -20,6 +20,7 @@ struct types_unit {
 	vaddr_t lo, hi;
 	uint64_t die; /* of the unit */
 	bool looked;
+	const void *last;		/* DIE that was looked at */
 	struct function_die *functions; /* by address */
 	size_t count, room;
 };
@@ -93,6 +94,18 @@ static void add_function(struct types_unit *unit, Dwarf_Die *die)
 		(struct function_die){.address = low, .die = dwarf_dieoffset(die)};
 }
 
+/*
+ * DIEs are walked through in the order of the file. What lies before the last
+ * one has been seen: scopes of a damaged file overlap, and a walk would not end.
+ */
+static bool is_new(const void **last, const Dwarf_Die *die)
+{
+	if ((const char *)die->addr <= (const char *)*last)
+		return false;
+	*last = die->addr;
+	return true;
+}
+
 /* Functions in a unit, and in namespaces and classes in it. */
 static void look_in_scope(struct types_unit *unit, Dwarf_Die *scope, unsigned depth)
 {
@@ -101,6 +114,8 @@ static void look_in_scope(struct types_unit *unit, Dwarf_Die *scope, unsigned de
 	if (depth == SCOPES_MAX || dwarf_child(scope, &die) != 0)
 		return;
 	do {
+		if (!is_new(&unit->last, &die))
+			return;
 		switch (dwarf_tag(&die)) {
 		case DW_TAG_subprogram:
 			add_function(unit, &die);
@@ -114,7 +129,7 @@ static void look_in_scope(struct types_unit *unit, Dwarf_Die *scope, unsigned de
 		default:
 			break;
 		}
-	} while (dwarf_siblingof(&die, &die) == 0);
+	} while (types_sibling(&die));
 }
 
 static int by_address(const void *a, const void *b)
@@ -173,18 +188,29 @@ static bool is_at(Dwarf_Die *die, vaddr_t address)
 	       ops[0].atom == DW_OP_addr && ops[0].number == address;
 }
 
-static bool find_in_scope(Dwarf_Die *scope, vaddr_t address, Dwarf_Die *found, unsigned depth)
+struct walk {
+	vaddr_t address;
+	Dwarf_Die *found;
+	unsigned depth;
+	const void *last;
+};
+
+static bool find_in_scope(struct walk *w, Dwarf_Die *scope)
 {
+	bool found = false;
 	Dwarf_Die die;
 
-	if (depth == SCOPES_MAX || dwarf_child(scope, &die) != 0)
+	if (w->depth == SCOPES_MAX || dwarf_child(scope, &die) != 0)
 		return false;
+	w->depth++;
 	do {
+		if (!is_new(&w->last, &die))
+			break;
 		switch (dwarf_tag(&die)) {
 		case DW_TAG_variable:
-			if (is_at(&die, address)) {
-				*found = die;
-				return true;
+			if (is_at(&die, w->address)) {
+				*w->found = die;
+				found = true;
 			}
 			break;
 		case DW_TAG_subprogram: /* static variables of functions */
@@ -192,14 +218,14 @@ static bool find_in_scope(Dwarf_Die *scope, vaddr_t address, Dwarf_Die *found, u
 		case DW_TAG_namespace:
 		case DW_TAG_class_type:
 		case DW_TAG_structure_type:
-			if (find_in_scope(&die, address, found, depth + 1))
-				return true;
+			found = find_in_scope(w, &die);
 			break;
 		default:
 			break;
 		}
-	} while (dwarf_siblingof(&die, &die) == 0);
-	return false;
+	} while (!found && types_sibling(&die));
+	w->depth--;
+	return found;
 }
 
 static uint64_t walk_for_variable(struct types *t, vaddr_t address)
@@ -208,10 +234,12 @@ static uint64_t walk_for_variable(struct types *t, vaddr_t address)
 
 	if (!t->units_known)
 		read_units(t);
-	for (size_t i = 0; i < t->unit_count; i++)
-		if (dwarf_offdie(t->dwarf, t->units[i].die, &unit) &&
-		    find_in_scope(&unit, address, &die, 0))
+	for (size_t i = 0; i < t->unit_count; i++) {
+		struct walk w = {.address = address, .found = &die};
+
+		if (dwarf_offdie(t->dwarf, t->units[i].die, &unit) && find_in_scope(&w, &unit))
 			return dwarf_dieoffset(&die);
+	}
 	return 0;
 }
 

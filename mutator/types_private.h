@@ -4,6 +4,7 @@
  *
  *   types.c          opening, types, members
  *   types_index.c    which DIE describes which function or variable
+ *   types_die.c      steps from DIE to DIE that end, whatever a file says
  *   types_class.c    classes that are passed by value, and those that are not
  *   types_symbols.c  symbols of data
  */
@@ -45,6 +46,20 @@ void types_release_units(struct types *t);
 
 /* The type that an attribute of the DIE names; TYPE_VOID where there is no attribute. */
 void types_from_die(struct image *img, Dwarf_Die *die, struct type *out);
+/*
+ * types_die.c. The next sibling, in place: false at the end, and where a damaged
+ * file leads back.
+ */
+bool types_sibling(Dwarf_Die *die);
+/* An attribute that is an unsigned number. */
+bool types_number(Dwarf_Die *die, unsigned name, uint64_t *number);
+/* The type that the DIE's DW_AT_type names. */
+bool types_named_type(Dwarf_Die *die, Dwarf_Die *type);
+/* A type without typedefs and qualifiers; false where they do not end. */
+bool types_peel(Dwarf_Die *die, Dwarf_Die *out);
+/* Bytes of a type that was peeled; 0: not known. */
+uint64_t types_size(Dwarf_Die *type);
+
 /* The DIE behind a type; false if there is none. */
 bool types_die(const struct type *type, Dwarf_Die *die);
 

@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 /* A type and what it is made of. */
 static void look_at(const struct type *type, unsigned depth)
 {
-	const char *names[16];
+	const char *names[6];
 	struct type target;
 	struct type_field field;
 	bool is_float[2];
@@ -39,7 +39,7 @@ static void look_at(const struct type *type, unsigned depth)
 
 	if (type->kind > TYPE_VOID)
 		abort();
-	if (depth == 4)
+	if (depth == 3)
 		return;
 	type_target(type, &target);
 	if (target.kind != TYPE_UNKNOWN)
@@ -47,7 +47,7 @@ static void look_at(const struct type *type, unsigned depth)
 	if (type->kind != TYPE_STRUCT)
 		return;
 	type_words(type, is_float);
-	count = type_field_names(type, names, 16);
+	count = type_field_names(type, names, 6);
 	for (size_t i = 0; i < count; i++)
 		if (type_field(type, names[i], &field)) {
 			if (field.bit_size > 64 || field.bit_offset > 63)
@@ -115,7 +115,7 @@ static uint64_t below(uint64_t limit)
 	return limit ? state % limit : 0;
 }
 
-static uint8_t *read_target(size_t *size)
+static uint8_t *read_target(const char *name, size_t *size)
 {
 	const char *build = getenv("DINST_BUILD");
 	char path[512];
@@ -123,7 +123,7 @@ static uint8_t *read_target(size_t *size)
 	uint8_t *bytes;
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/tests/live/targets/typed", build ? build : "build");
+	snprintf(path, sizeof(path), "%s/tests/live/targets/%s", build ? build : "build", name);
 	fd = open(path, O_RDONLY);
 	if (fd < 0) /* not built: this program has debug information, too */
 		fd = open("/proc/self/exe", O_RDONLY);
@@ -156,16 +156,15 @@ static size_t find_sections(const uint8_t *bytes, size_t size, Elf64_Shdr *out, 
 	return count;
 }
 
-static void test_damage(void **unused)
+static void damage(const char *name)
 {
 	const unsigned count = getenv("FUZZ_COUNT") ? (unsigned)atoi(getenv("FUZZ_COUNT")) : 400;
-	const time_t end = time(NULL) + 60;
+	const time_t end = time(NULL) + 30;
 	Elf64_Shdr sections[16];
 	size_t size = 0, section_count;
-	uint8_t *whole = read_target(&size), *bytes;
+	uint8_t *whole = read_target(name, &size), *bytes;
 	unsigned i;
 
-	(void)unused;
 	assert_non_null(whole);
 	bytes = malloc(size);
 	assert_non_null(bytes);
@@ -205,6 +204,13 @@ static void test_damage(void **unused)
 	print_message("%u damaged files\n", i);
 	free(bytes);
 	free(whole);
+}
+
+static void test_damage(void **unused)
+{
+	(void)unused;
+	damage("typed");
+	damage("classes");
 }
 
 int main(void)

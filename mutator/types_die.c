@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * types_die.c - steps from one DIE to another that come to an end whatever a
+ * damaged file says: siblings lie behind each other, names of types are
+ * followed only so far.
+ */
+#include "mutator/types_private.h"
+
+enum { NAMES_MAX = 32, ARRAYS_MAX = 8, DIMENSIONS_MAX = 16 };
+
+bool types_sibling(Dwarf_Die *die)
+{
+	Dwarf_Die next;
+
+	if (dwarf_siblingof(die, &next) != 0 || (const char *)next.addr <= (const char *)die->addr)
+		return false;
+	*die = next;
+	return true;
+}
+
+bool types_number(Dwarf_Die *die, unsigned name, uint64_t *number)
+{
+	Dwarf_Attribute attribute;
+	Dwarf_Word word;
+
+	if (!dwarf_attr(die, name, &attribute) || dwarf_formudata(&attribute, &word) != 0)
+		return false;
+	*number = word;
+	return true;
+}
+
+bool types_named_type(Dwarf_Die *die, Dwarf_Die *type)
+{
+	Dwarf_Attribute attribute;
+
+	return dwarf_attr_integrate(die, DW_AT_type, &attribute) &&
+	       dwarf_formref_die(&attribute, type);
+}
+
+bool types_peel(Dwarf_Die *die, Dwarf_Die *out)
+{
+	Dwarf_Die next;
+
+	*out = *die;
+	for (unsigned i = 0; i < NAMES_MAX; i++) {
+		switch (dwarf_tag(out)) {
+		case DW_TAG_typedef:
+		case DW_TAG_const_type:
+		case DW_TAG_volatile_type:
+		case DW_TAG_restrict_type:
+		case DW_TAG_atomic_type:
+			break;
+		default:
+			return true;
+		}
+		/* const void, and the like */
+		if (!types_named_type(out, &next))
+			return true;
+		*out = next;
+	}
+	return false;
+}
+
+/* Elements of an array in all its dimensions; false if that is not told. */
+static bool elements_of(Dwarf_Die *array, uint64_t *count)
+{
+	unsigned left = DIMENSIONS_MAX;
+	Dwarf_Die die;
+
+	*count = 1;
+	if (dwarf_child(array, &die) != 0)
+		return false;
+	do {
+		uint64_t n;
+
+		if (dwarf_tag(&die) != DW_TAG_subrange_type)
+			continue;
+		if (!types_number(&die, DW_AT_count, &n)) {
+			if (!types_number(&die, DW_AT_upper_bound, &n))
+				return false;
+			n++;
+		}
+		if (__builtin_mul_overflow(*count, n, count))
+			return false;
+	} while (--left && types_sibling(&die));
+	return true;
+}
+
+uint64_t types_size(Dwarf_Die *type)
+{
+	uint64_t size, count, product = 1;
+	Dwarf_Die die = *type, element;
+
+	for (unsigned i = 0; i < ARRAYS_MAX; i++) {
+		if (types_number(&die, DW_AT_byte_size, &size))
+			return __builtin_mul_overflow(product, size, &product) ? 0 : product;
+		if (dwarf_tag(&die) != DW_TAG_array_type || !elements_of(&die, &count) ||
+		    __builtin_mul_overflow(product, count, &product) ||
+		    !types_named_type(&die, &element) || !types_peel(&element, &die))
+			return 0;
+		if (dwarf_tag(&die) == DW_TAG_pointer_type)
+			return __builtin_mul_overflow(product, 8, &product) ? 0 : product;
+	}
+	return 0;
+}
