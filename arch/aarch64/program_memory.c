@@ -57,7 +57,8 @@ static void wish_update(const struct arch_op *op, struct register_wish *wish)
 			      arithmetic_is_short(op);
 
 	/* The address, the constant, the old word where nobody wants it, the new one, success. */
-	wish->temps = wish_address(op) + (is_short ? 0 : wish_b(op)) + (registers_result(op) ? 2 : 3);
+	wish->temps =
+		wish_address(op) + (is_short ? 0 : wish_b(op)) + (registers_result(op) ? 2 : 3);
 	wish->early = true;
 }
 
