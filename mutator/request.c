@@ -219,7 +219,9 @@ static int keep_bases(struct instance *i, struct dinst_error *e)
 	struct instance *source = i->source;
 	const unsigned elements = source->variable_count ? source->variables[0]->elements : 0;
 
-	if (!elements || source->variables[0]->form == VARIABLE_LEVEL ||
+	/* A level is what is there now, whoever asks. */
+	if (!elements || source->plan->metric->style == MDL_SAMPLED_FUNCTION ||
+	    source->variables[0]->form == VARIABLE_LEVEL ||
 	    source->variables[0]->form == VARIABLE_FLAG)
 		return 0;
 	i->bases = calloc(elements, sizeof(*i->bases));

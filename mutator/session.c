@@ -290,6 +290,9 @@ size_t session_points(const struct session *s)
 	for (const struct instance *i = s->instances; i; i = i->next) {
 		size_t counting, pending;
 
+		/* What several share is there once. */
+		if (i->source)
+			continue;
 		instance_points(i, &counting, &pending);
 		points += counting;
 	}

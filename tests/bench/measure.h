@@ -62,7 +62,7 @@ static inline int measure_enter(struct session *s, const struct measure_state *s
 		if (!strchr(state->kinds, measure_metrics[k].name[0]))
 			continue;
 		status = request_insert_raw(s, &measure_metrics[k], state->foci,
-					       measure_foci(state), false, &r, e);
+					    measure_foci(state), false, &r, e);
 		for (size_t i = 0; status >= 0 && i < r.count; i++) {
 			size_t counting, pending;
 

@@ -52,8 +52,8 @@ static int insert_one(struct session *s, const char *metric_focus, enum point_ki
 	struct insert_result result;
 	int status;
 
-	metrics[kind] =
-		(struct raw_metric){.name = "points", .unit = "", .constraints = "/Code", .kind = kind};
+	metrics[kind] = (struct raw_metric){
+		.name = "points", .unit = "", .constraints = "/Code", .kind = kind};
 	status = request_insert_raw(s, &metrics[kind], foci, 1, false, &result, e);
 	if (status < 0)
 		return status;

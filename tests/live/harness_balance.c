@@ -61,8 +61,8 @@ static struct pair *pair_of(struct balance *b, const struct module *m, uint32_t 
 
 /* ------------------------------------------------------------- inserting */
 
-static struct instance **insert_each(struct session *s, const struct raw_metric *m, const char *focus,
-				     size_t expected)
+static struct instance **insert_each(struct session *s, const struct raw_metric *m,
+				     const char *focus, size_t expected)
 {
 	struct insert_result r;
 	struct dinst_error e = {0};

@@ -157,6 +157,28 @@ static void test_the_same_twice(void **state)
 	harness_end(h, 0);
 }
 
+/* A level is what is there, also for one who comes later. */
+static void test_the_same_level(void **state)
+{
+	enum { THREADS = 3, DEPTH = 2 };
+	struct harness *h = *state;
+	struct session *s = begin(h, "paired", harness_number(THREADS));
+	unsigned first, second;
+
+	harness_send(h, "sit 2\n");
+	assert_string_equal(harness_line(h, 20000), "sitting");
+	first = insert(s, "active", "/Code/paired/sitter");
+	second = insert(s, "active", "/Code/paired/sitter");
+	assert_int_equal(session_value(s, first), THREADS * DEPTH);
+	assert_int_equal(session_value(s, second), THREADS * DEPTH);
+	session_remove(s, first);
+	ask(h, "stand", "done");
+	assert_int_equal(session_value(s, second), 0);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* ------------------------------------------------------------------ order */
 
 /* The entry that sets the flag counts itself, and so does the exit that clears it. */
@@ -546,6 +568,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_the_same_twice),
+		CASE(test_the_same_level),
 		CASE(test_order_at_shared_points),
 		CASE(test_flags_are_per_thread),
 		CASE(test_caught_up),

@@ -231,10 +231,10 @@ static void live_and_die(pid_t pid, unsigned long countdown, int report)
 	status = session_attach(pid, "doomed", &s, &e);
 	for (unsigned k = 0; k < 2 && status >= 0; k++) {
 		metrics[k] = (struct raw_metric){.name = "points",
-					     .unit = "",
-					     .constraints = "/Code",
-					     .kind = kinds[k],
-					     .snippet = SNIPPET_COUNT};
+						 .unit = "",
+						 .constraints = "/Code",
+						 .kind = kinds[k],
+						 .snippet = SNIPPET_COUNT};
 		status = request_insert_raw(s, &metrics[k], foci, 1, false, &result, &e);
 	}
 	if (status >= 0)
