@@ -14,7 +14,7 @@
 
 enum {
 	THREADS = 6,
-	SECONDS = 2,
+	SECONDS = 1,
 	TABLE_SHIFT = 8,
 	KEYS = 160,
 	WORDS = 4, /* of data: sum, least, largest, and what a run found */
