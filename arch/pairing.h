@@ -231,6 +231,9 @@ struct arch_pairing {
 	const struct arch_counter *count;
 };
 
+/* With which C libraries register rseq (glibc, <sys/rseq.h>): what stands before abort_ip. */
+extern const uint32_t arch_rseq_signature;
+
 /* Where, relative to the thread pointer, a C library keeps what it knows of a thread. */
 extern const int64_t arch_thread_block_lo, arch_thread_block_hi;
 

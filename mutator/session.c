@@ -214,6 +214,7 @@ void session_free(struct session *s)
 	}
 	sites_free(s);
 	removal_forget_spent(s);
+	threads_release(s->threads);
 	instances_free(s->instances);
 	instances_free(s->hidden);
 	for (struct place *p = s->places; p; p = next_place) {

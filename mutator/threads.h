@@ -150,6 +150,8 @@ struct threads_statistics {
 };
 void threads_statistics(const struct session *s, struct threads_statistics *statistics);
 
+/* Gives back the references of undo routines, on our side only; before the places go. */
+void threads_release(struct threads *t);
 void threads_free(struct threads *t);
 
 #endif

@@ -31,10 +31,7 @@ enum {
 	STEADY_NS = 2000,
 };
 
-/*
- * Nothing of it is executed. The signature is that of the thread's registration
- * (on x86-64 and aarch64 what glibc's <sys/rseq.h> says).
- */
+/* Nothing of it is executed. */
 struct trial_section {
 	_Alignas(32) struct rseq_cs section;
 	uint32_t filling, signature;
@@ -47,12 +44,6 @@ struct trial {
 	atomic_bool stop; /* for the thread that wants the CPU */
 	bool works;
 };
-
-#ifdef __aarch64__
-static const uint32_t signature = 0xd428bc00;
-#else
-static const uint32_t signature = 0x53053053;
-#endif
 
 static uint64_t pointer_of(const struct trial *t)
 {
@@ -158,7 +149,7 @@ static void *try_out(void *arg)
 	t->section.section.start_ip = (uint64_t)(uintptr_t)&t->section.never[1];
 	t->section.section.post_commit_offset = 1;
 	t->section.section.abort_ip = (uint64_t)(uintptr_t)&t->section.never[0];
-	t->section.signature = signature;
+	t->section.signature = arch_rseq_signature;
 	t->works =
 		is_cleared_by_sleep(t) && is_kept_while_running(t) && is_cleared_by_preemption(t);
 	disarm(t);

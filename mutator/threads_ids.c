@@ -11,6 +11,18 @@
 
 #include "mutator/threads_private.h"
 
+void threads_release(struct threads *t)
+{
+	for (uint32_t id = 1; t && id <= PAIR_ID_MASK; id++) {
+		struct paired *p = &t->paired[id];
+
+		if (t->ids[id] == ID_FREE)
+			continue;
+		while (p->code_count)
+			snippet_code_unref(p->codes[--p->code_count]);
+	}
+}
+
 void threads_free_ids(struct threads *t)
 {
 	if (t->paired && t->ids)

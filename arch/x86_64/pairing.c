@@ -13,6 +13,8 @@
 
 #include "arch/x86_64/pairing_private.h"
 
+const uint32_t arch_rseq_signature = 0x53053053;
+
 /* glibc's and musl's struct pthread begins at the thread pointer; TLS lies below. */
 const int64_t arch_thread_block_lo = 0, arch_thread_block_hi = 4096;
 
