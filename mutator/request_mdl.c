@@ -14,6 +14,12 @@
 
 #include "mutator/request.h"
 
+/* A call of the function, and which sides of it can be instrumented. */
+struct call_site {
+	vaddr_t call, back;
+	bool before, behind;
+};
+
 /* One function in the making. */
 struct linking {
 	struct request *request;
@@ -21,6 +27,9 @@ struct linking {
 	struct function_work *work;
 	const struct function_plan *plan;
 	struct place *place;
+	struct call_site *calls; /* by address */
+	size_t call_count;
+	bool both; /* something is wanted before calls and behind them */
 };
 
 /* ---------------------------------------------------------------- points */
@@ -53,52 +62,112 @@ static vaddr_t behind_call(const struct function_ref *f, vaddr_t address)
 	return address + insn.length;
 }
 
-/* True if the placement is about that point. */
-static bool is_placed_at(const struct mdl_placement *pl, const struct point *p)
+static int by_call(const void *a, const void *b)
 {
+	const struct call_site *x = a, *y = b;
+
+	return x->call < y->call ? -1 : x->call > y->call;
+}
+
+/* By where it begins, or by where it returns to: they are in the same order. */
+static struct call_site *call_at(const struct linking *l, vaddr_t address, bool returned_to)
+{
+	size_t lo = 0, hi = l->call_count;
+
+	while (lo < hi) {
+		const size_t middle = (lo + hi) / 2;
+		struct call_site *c = &l->calls[middle];
+		const vaddr_t own = returned_to ? c->back : c->call;
+
+		if (own == address)
+			return c;
+		if (own < address)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	return NULL;
+}
+
+/* The function's calls, where somebody wants something of them. */
+static int list_calls(struct linking *l, struct dinst_error *e)
+{
+	bool before = false, behind = false;
+
+	for (size_t n = 0; n < l->work->count; n++) {
+		before |= l->work->placements[n]->kind == POINT_CALL;
+		behind |= l->work->placements[n]->kind == POINT_AFTER;
+	}
+	l->both = before && behind;
+	if (!before && !behind)
+		return 0;
+	l->calls = calloc(l->plan->point_count + 1, sizeof(*l->calls));
+	if (!l->calls)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	for (size_t n = 0; n < l->plan->point_count; n++) {
+		const struct point *p = &l->plan->points[n];
+
+		if (!p->part && p->kind == POINT_CALL)
+			l->calls[l->call_count++] = (struct call_site){
+				.call = p->address,
+				.back = behind_call(&l->work->function, p->address),
+				.before = p->window >= 0,
+			};
+	}
+	if (l->call_count)
+		qsort(l->calls, l->call_count, sizeof(*l->calls), by_call);
+	for (size_t n = 0; n < l->plan->point_count; n++) {
+		const struct point *p = &l->plan->points[n];
+		struct call_site *c = NULL;
+
+		if (!p->part && p->kind == POINT_AFTER)
+			c = call_at(l, p->address, true);
+		if (c)
+			c->behind = p->window >= 0;
+	}
+	return 0;
+}
+
+/* True if the placement is about that point. */
+static bool is_placed_at(const struct linking *l, const struct mdl_placement *pl,
+			 const struct point *p)
+{
+	vaddr_t address = p->address;
+	size_t lo = 0, hi = pl->address_count;
+
 	if (pl->kind != p->kind)
 		return false;
 	if (!pl->addresses)
 		return true;
-	for (size_t n = 0; n < pl->address_count; n++)
-		if (p->kind == POINT_AFTER
-			    ? behind_call(&pl->function, pl->addresses[n]) == p->address
-			    : pl->addresses[n] == p->address)
+	if (p->kind == POINT_AFTER) {
+		const struct call_site *c = call_at(l, p->address, true);
+
+		if (!c)
+			return false;
+		address = c->call;
+	}
+	while (lo < hi) {
+		const size_t middle = (lo + hi) / 2;
+
+		if (pl->addresses[middle] == address)
 			return true;
+		if (pl->addresses[middle] < address)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
 	return false;
 }
 
 /* What some placement does before a call and another behind it is done at both or at neither. */
 static bool has_half(const struct linking *l, const struct point *p)
 {
-	bool before = false, behind = false, refused = false;
-	vaddr_t back;
+	const struct call_site *c;
 
-	if (p->kind != POINT_CALL && p->kind != POINT_AFTER)
+	if (!l->both || (p->kind != POINT_CALL && p->kind != POINT_AFTER))
 		return false;
-	back = p->kind == POINT_AFTER ? p->address : behind_call(&l->work->function, p->address);
-	for (size_t n = 0; n < l->work->count; n++) {
-		before |= l->work->placements[n]->kind == POINT_CALL;
-		behind |= l->work->placements[n]->kind == POINT_AFTER;
-	}
-	if (!before || !behind)
-		return false;
-	before = behind = false;
-	for (size_t n = 0; n < l->plan->point_count; n++) {
-		const struct point *q = &l->plan->points[n];
-
-		if (q->part)
-			continue;
-		if (q->kind == POINT_AFTER && q->address == back) {
-			behind = true;
-			refused |= q->window < 0;
-		}
-		if (q->kind == POINT_CALL && behind_call(&l->work->function, q->address) == back) {
-			before = true;
-			refused |= q->window < 0;
-		}
-	}
-	return !before || !behind || refused;
+	c = call_at(l, p->address, p->kind == POINT_AFTER);
+	return !c || !c->before || !c->behind;
 }
 
 /* --------------------------------------------------------------- pairing */
@@ -438,7 +507,7 @@ static int link_placement(struct linking *l, const struct mdl_placement *pl, str
 		const struct point *p = &l->plan->points[n];
 		const struct link *mark = i->links;
 
-		if (p->part || !is_placed_at(pl, p))
+		if (p->part || !is_placed_at(l, pl, p))
 			continue;
 		if (p->window < 0 || has_half(l, p)) {
 			status = request_refuse(i, &l->work->function,
@@ -500,8 +569,11 @@ int request_link_placements(struct request *r, struct instance *i, struct functi
 		if (status >= 0)
 			status = link_pairing(&l, e);
 	}
+	if (status >= 0)
+		status = list_calls(&l, e);
 	for (size_t n = 0; n < w->count && status >= 0; n++)
 		status = link_placement(&l, w->placements[n], e);
+	free(l.calls);
 	i->per_thread |= w->per_thread;
 	return status;
 }
