@@ -127,10 +127,4 @@ void check_unit(struct parser *p)
 			twice(p, &m->place, "metric", m->id, &earlier->place);
 		check_metric(p, m);
 	}
-	/* nobody would carry it out, and it has no variable that it could change */
-	for (const struct mdl_statement *s = u->statements; s; s = s->next)
-		parser_error(
-			p, &s->place,
-			"what stands outside of metrics and constraints is not carried out; it "
-			"belongs in the base of a metric");
 }

@@ -326,12 +326,3 @@ bool unit_add_metric(struct parser *p, struct metric_parts *m, const struct mdl_
 	p->last_metric = &m->metric;
 	return true;
 }
-
-void unit_add_statement(struct parser *p, struct mdl_statement *s)
-{
-	if (p->last_statement)
-		p->last_statement->next = s;
-	else
-		p->unit.statements = s;
-	p->last_statement = s;
-}

@@ -272,7 +272,10 @@ const struct mdl_metric *mdl_find_metric(const struct mdl_library *l, const char
 const struct mdl_constraint *mdl_find_constraint(const struct mdl_library *l, const char *name);
 const struct mdl_list *mdl_find_list(const struct mdl_library *l, const char *name);
 
-/* The newest of each name, by name; walk `next`. */
+/*
+ * The newest of each name, by name; walk `next`. A statement outside of metrics
+ * is a metric as well: a counter, named like the variable that it changes.
+ */
 const struct mdl_metric *mdl_metrics(const struct mdl_library *l);
 const struct mdl_constraint *mdl_constraints(const struct mdl_library *l);
 

@@ -162,7 +162,7 @@ item:
 	list
 |	constraint              { NEEDS(unit_add_constraint(p, $1)); }
 |	metric
-|	statement               { unit_add_statement(p, $1); }
+|	statement               { NEEDS(unit_add_statement(p, $1)); }
 |	error ';'               { if (skipped_flat(p)) yyerrok; }
 |	error '}'               { if (skipped_flat(p)) yyerrok; }
 ;

@@ -6,7 +6,7 @@
  *   messages.c   errors: place, line, caret; names that were meant
  *   lexer.l parser.y   words, and how they go together
  *   words.c      keywords, numbers, strings
- *   build.c declare.c   trees, with their limits (tree.h)
+ *   build.c declare.c outside.c   trees, with their limits (tree.h)
  *   unexpected.c what is said of a broken sentence
  *   check.c where.c code.c scope.c   names, types and places (check.h)
  *   load.c library.c installed.c verdicts.c   what is loaded, and from where
@@ -82,7 +82,6 @@ struct unit {
 	struct mdl_list *lists;
 	struct mdl_constraint *constraints;
 	struct mdl_metric *metrics;
-	struct mdl_statement *statements;
 };
 
 enum { OPEN_MOST = 64 };
@@ -97,7 +96,6 @@ struct parser {
 	struct mdl_list *last_list;
 	struct mdl_constraint *last_constraint;
 	struct mdl_metric *last_metric;
-	struct mdl_statement *last_statement;
 	size_t nodes;
 	size_t declarations;
 	int failed; /* enum dinst_code: there is no going on; else 0 */

@@ -50,6 +50,7 @@ struct metric_parts {
 	size_t flavor_room;
 	struct mdl_variable *last_variable;
 	struct mdl_use *last_use;
+	struct mdl_statement *last_statement; /* of statements outside */
 };
 
 /* ------------------------------------------------------------------ build.c */
@@ -127,6 +128,10 @@ bool unit_add_list(struct parser *p, struct mdl_list *list, const struct mdl_pla
 bool unit_add_constraint(struct parser *p, struct mdl_constraint *c);
 bool unit_add_metric(struct parser *p, struct metric_parts *m, const struct mdl_place *place,
 		     const char *id);
-void unit_add_statement(struct parser *p, struct mdl_statement *s);
+
+/* ---------------------------------------------------------------- outside.c */
+
+/* A statement outside of metrics: a metric, or a part of one. */
+bool unit_add_statement(struct parser *p, struct mdl_statement *s);
 
 #endif

@@ -131,10 +131,15 @@ static const struct mistake broken[] = {
 	{"constraint c /Code/* is counter { foreach f in $procedures @(* c = 1; *) }",
 	 "cannot be in a foreach"},
 	/* outside */
-	{"foreach @f in $procedures append preInsn f.entry (* n++; *)",
-	 "it belongs in the base of a metric"},
-	{"metric m { base is counter { } }\n@append preInsn $start.entry (* f(1); *)",
-	 "what stands outside of metrics and constraints is not carried out"},
+	{"foreach @f in $procedures append preInsn f.entry (* g(1); *)", "write a metric"},
+	{"@append preInsn $start.entry (* startWallTimer(t); *)", "write a metric"},
+	{"append preInsn $start.entry (* n++; @m++; *)", "there is no variable 'm'"},
+	{"append preInsn $start.entry (* n++; startWallTimer(@n); *)",
+	 "'n' is a counter, not a wallTimer"},
+	{"metric n { base is counter { } }\n@append preInsn $start.entry (* n++; *)",
+	 "there is a metric 'n' already, in line 1"},
+	{"foreach @f in $procedures append preInsn f.entry (* f++; *)",
+	 "the name of a counter already"},
 };
 
 /* What stands in (* *), at entries or exits. */

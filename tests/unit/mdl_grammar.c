@@ -279,7 +279,7 @@ static void test_lists(void **state)
 	mdl_library_free(l);
 }
 
-/* papers/002, section 2, as printed; the loop and the block stand in metrics. */
+/* papers/002, section 2, as printed; the block stands in a metric. */
 static const char paper[] = "list pvm_msg_func is procedure {\n"
 			    "    flavor pvm;\n"
 			    "    items { \"pvm_send\", \"pvm_recv\" };\n"
@@ -358,6 +358,34 @@ static void test_paper(void **state)
 	mdl_library_free(l);
 }
 
+/* Statements that change the same counter are one metric. */
+static void test_outside(void **state)
+{
+	struct mdl_library *l = test_library();
+	struct shown s = {.used = 0};
+	const struct mdl_metric *m;
+
+	(void)state;
+	test_load(l, "append preInsn $start.entry (* if ($cpu) n++; *)\n"
+		     "append preInsn $exit.entry (* other = $now; *)\n"
+		     "metric m { base is counter { } }\n"
+		     "if (1) { foreach f in $procedures append preInsn f.entry (* g(&n); *) }\n");
+	m = mdl_find_metric(l, "n");
+	assert_non_null(m);
+	assert_string_equal(m->name, "n");
+	assert_string_equal(m->units, "events");
+	assert_int_equal(m->type, MDL_COUNTER);
+	assert_int_equal(m->aggregate, MDL_SUM);
+	assert_int_equal(m->style, MDL_EVENT_COUNTER);
+	show_statement(&s, m->base);
+	assert_string_equal(s.text,
+			    "[(append pre (. $start entry) {(if $cpu (++ n))}) (if 1 [(foreach f "
+			    "$procedures (append pre (. f entry) {(call:0 g (& n))}))])]");
+	assert_non_null(mdl_find_metric(l, "other"));
+	assert_non_null(mdl_find_metric(l, "m"));
+	mdl_library_free(l);
+}
+
 static void test_places(void **state)
 {
 	struct mdl_library *l = test_library();
@@ -392,6 +420,7 @@ int main(void)
 		cmocka_unit_test(test_metric),
 		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_paper),
+		cmocka_unit_test(test_outside),
 		cmocka_unit_test(test_places),
 	};
 
