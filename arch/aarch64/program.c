@@ -298,8 +298,8 @@ void arch_emit_program(const struct arch_program *p, const struct arch_environme
 		       const struct arch_frame *frame, struct arch_buf *out, struct arch_buf *cold)
 {
 	struct arch_counter spec = env->counter;
-	struct emitter e = {.p = p, .env = env, .frame = frame, .out = out, .cold = cold};
 	const struct arch_op *count;
+	struct emitter e;
 	int status;
 
 	if (is_plain_count(p, &count)) {
@@ -307,6 +307,13 @@ void arch_emit_program(const struct arch_program *p, const struct arch_environme
 		arch_emit_count(&spec, frame, out, cold);
 		return;
 	}
+	/* Field by field: zeros for all of it would cost more than a short program. */
+	e.p = p;
+	e.env = env;
+	e.frame = frame;
+	e.out = out;
+	e.cold = cold;
+	e.jump_count = 0;
 	status = make_plan(p, &e.registers);
 	if (status == ARCH_OK &&
 	    (e.registers.used > frame->scratch || e.registers.slots > frame->slots))

@@ -139,7 +139,7 @@ static int find_intervals(struct scan *s)
 {
 	const struct arch_program *p = s->p;
 
-	for (unsigned v = 0; v <= ARCH_PROGRAM_VALUES; v++)
+	for (unsigned v = 0; v <= p->values; v++)
 		s->intervals[v] = (struct interval){.start = NEVER};
 	for (unsigned i = 0; i < p->count; i++) {
 		const struct arch_op *op = &p->ops[i];
@@ -155,7 +155,7 @@ static int find_intervals(struct scan *s)
 		if (status != ARCH_OK)
 			return status;
 	}
-	for (unsigned v = 1; v <= ARCH_PROGRAM_VALUES; v++)
+	for (unsigned v = 1; v <= p->values; v++)
 		if (s->intervals[v].start != NEVER && !s->intervals[v].set)
 			return ARCH_REFUSED;
 	return ARCH_OK;
@@ -313,7 +313,11 @@ static void place_early_uses(struct scan *s, unsigned at)
 
 static int scan(struct scan *s)
 {
-	memset(s->out, 0, sizeof(*s->out));
+	/* Not all of it: most programs are short. */
+	s->out->used = s->out->slots = 0;
+	s->out->spills = false;
+	memset(s->out->values, 0, (s->p->values + 1u) * sizeof(s->out->values[0]));
+	memset(s->out->temps, 0, s->p->count * sizeof(s->out->temps[0]));
 	memset(s->pool, 0, sizeof(s->pool));
 	memset(s->named, 0, sizeof(s->named));
 	s->overflow = false;

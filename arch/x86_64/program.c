@@ -393,8 +393,8 @@ void arch_emit_program(const struct arch_program *p, const struct arch_environme
 		       const struct arch_frame *frame, struct arch_buf *out, struct arch_buf *cold)
 {
 	struct arch_counter spec = env->counter;
-	struct emitter e = {.env = env, .frame = frame, .out = out, .cold = cold};
 	const struct arch_op *count;
+	struct emitter e;
 	int status;
 
 	if (is_plain_count(p, &count)) {
@@ -402,6 +402,13 @@ void arch_emit_program(const struct arch_program *p, const struct arch_environme
 		arch_emit_count(&spec, frame, out, cold);
 		return;
 	}
+	/* Field by field: zeros for all of it would cost more than a short program. */
+	e.env = env;
+	e.frame = frame;
+	e.out = out;
+	e.cold = cold;
+	e.jump_count = 0;
+	e.tested = 0;
 	status = make_plan(&e.plan, p, env, frame->live);
 	if (status != ARCH_OK) {
 		x86_fail(out, status);
