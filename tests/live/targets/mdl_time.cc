@@ -77,7 +77,7 @@ KEEP bool even(unsigned n)
 	volatile bool result;
 
 	mutual_calls = mutual_calls + 1;
-	for (volatile int i = 0; i < 1000; i = i + 1)
+	for (volatile int i = 0; i < 10000; i = i + 1)
 		;
 	result = n == 0 || odd(n - 1);
 	return result;
@@ -88,7 +88,7 @@ KEEP bool odd(unsigned n)
 	volatile bool result;
 
 	mutual_calls = mutual_calls + 1;
-	for (volatile int i = 0; i < 1000; i = i + 1)
+	for (volatile int i = 0; i < 10000; i = i + 1)
 		;
 	result = n != 0 && even(n - 1);
 	return result;
