@@ -143,7 +143,7 @@ struct arch_op {
 	uint64_t number;
 };
 
-enum { ARCH_PROGRAM_OPS = 256, ARCH_PROGRAM_VALUES = 192, ARCH_PROGRAM_LABELS = 64 };
+enum { ARCH_PROGRAM_OPS = 640, ARCH_PROGRAM_VALUES = 448, ARCH_PROGRAM_LABELS = 160 };
 
 /*
  * Two values are set before the first operation of a program that is about an
