@@ -26,17 +26,20 @@ struct job {
 
 /* ------------------------------------------------------- all are stopped */
 
-static bool any(const bool *flags, size_t count)
+/* The first that is, or `count`. */
+static size_t first(const bool *flags, size_t count)
 {
-	for (size_t i = 0; i < count; i++)
-		if (flags[i])
-			return true;
-	return false;
+	size_t i = 0;
+
+	while (i < count && !flags[i])
+		i++;
+	return i;
 }
 
 static int check(struct job *job, struct stop *stop, struct dinst_error *e)
 {
 	struct batch *b = &job->batch;
+	size_t foreign;
 	int status;
 
 	if (target_incarnation(stop_target(stop)) != job->session->incarnation)
@@ -47,9 +50,14 @@ static int check(struct job *job, struct stop *stop, struct dinst_error *e)
 	if (status < 0)
 		return status;
 	batch_share_fate(b, stop);
-	if (any(b->foreign, b->count))
-		return dinst_fail(e, DINST_REFUSED, "somebody else has changed the code");
-	if (any(b->waits, b->count) || batch_has_stuck_threads(b, stop))
+	foreign = first(b->foreign, b->count);
+	if (foreign < b->count)
+		return dinst_fail(e, DINST_REFUSED,
+				  "the code at %#llx of %s is not the file's, or belongs to two "
+				  "functions: leave it out",
+				  (unsigned long long)b->sites[foreign]->key.start,
+				  b->sites[foreign]->module->name);
+	if (first(b->waits, b->count) < b->count || batch_has_stuck_threads(b, stop))
 		return dinst_fail(e, DINST_BUSY,
 				  "a thread is in the middle of what is to be patched");
 	return 0;
