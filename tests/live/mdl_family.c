@@ -152,6 +152,34 @@ static void test_children_later(void **state)
 	harness_end(h, 0);
 }
 
+/* An arena that only the target has: what is held is sent in the stop, whole. */
+static void test_private_arena(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h, "forks");
+	unsigned plain, flagged, around;
+
+	s->private_arenas = true;
+	plain = insert(s, "calls", "/Code/forks/hit");
+	flagged = insert(s, "hit_inside", "/Code/forks/hit");
+	around = insert(s, "hit_inside", "/Code/forks/hits");
+	/* We call it as often as each child, whose counts are its own. */
+	ask(h, "fork 2 1000");
+	assert_int_equal(session_value(s, plain), 1000);
+	assert_int_equal(session_value(s, flagged), 1000);
+	assert_int_equal(session_value(s, around), 1000);
+	session_remove(s, flagged);
+	ask(h, "fork 1 500");
+	assert_int_equal(session_value(s, plain), 1500);
+	assert_int_equal(session_value(s, around), 1500);
+	session_remove(s, around);
+	assert_null(s->hidden);
+	session_flush_all(s);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* A request with a flag waits for its module, comes whole, and goes with it. */
 static void test_waits_for_its_module(void **state)
 {
@@ -193,6 +221,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_child_came_first),
 		CASE(test_children_later),
+		CASE(test_private_arena),
 		CASE(test_waits_for_its_module),
 	};
 
