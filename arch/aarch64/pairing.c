@@ -21,8 +21,6 @@
 
 #include "arch/aarch64/assembler.h"
 
-const uint32_t arch_rseq_signature = 0xd428bc00;
-
 /* glibc's and musl's struct pthread ends where the thread pointer points to. */
 const int64_t arch_thread_block_lo = -2048, arch_thread_block_hi = 0;
 

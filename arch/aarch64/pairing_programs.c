@@ -7,6 +7,8 @@
 #include "arch/aarch64/a64.h"
 #include "arch/pairing.h"
 
+const uint32_t arch_rseq_signature = 0xd428bc00;
+
 /* Metrics with per-thread state are refused on this processor: there is nothing to undo. */
 const uint8_t arch_undo_record = 0;
 const arch_regset arch_undo_live = SET_ALL;
