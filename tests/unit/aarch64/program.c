@@ -21,8 +21,8 @@ enum {
 	MEMORY_AT = 0x40000, /* of LOW */
 	RSEQ_AT = 0x30000,   /* of the area: a struct rseq of our own */
 	TID_AT = 0x30100,
-	COLD = NEAR + 0x8000,
-	CODE_MAX = 0x8000,
+	COLD = 0x50000,
+	CODE_MAX = 0x10000,
 	ROUNDS = 1500,
 };
 
