@@ -108,6 +108,14 @@ int threads_catch_up(struct session *s, struct stop *stop, const struct threads_
 int threads_read_timer(struct session *s, uint32_t offset, enum arch_clock clock,
 		       uint64_t (*total)(void *arg), void *arg, uint64_t *value,
 		       struct dinst_error *e);
+/*
+ * The parts of such a timer that run now, thread by thread: each() with the id
+ * of the thread, the word at `beside` of its record (0 where that is 0), and the
+ * time in units of the clock. Beside the totals this is a look at another moment.
+ */
+int threads_each_running(struct session *s, uint32_t offset, enum arch_clock clock, uint32_t beside,
+			 void (*each)(void *arg, pid_t tid, uint64_t word, uint64_t units),
+			 void *arg, struct dinst_error *e);
 /* One word of each thread's record: calls each() with the thread's id and the word. */
 int threads_read_word(struct session *s, uint32_t offset,
 		      void (*each)(void *arg, pid_t tid, uint64_t word), void *arg,

@@ -236,21 +236,27 @@ static uint64_t way_out(const struct threads *t, const struct look *l, enum arch
 	return out[0] == last.start ? out[1] : 0;
 }
 
+/* How long the timer of one thread has been running, in units of its clock. */
+static uint64_t running_of(const struct threads *t, const struct look *l, enum arch_clock clock)
+{
+	uint64_t now, out;
+
+	if (!(l->words[0] & TIMER_COUNT))
+		return 0;
+	now = now_of(l, clock);
+	out = way_out(t, l, clock);
+	if (out > l->words[1] && out < now)
+		now = out;
+	/* Clocks of other threads are a little behind, those of other CPUs may be. */
+	return now > l->words[1] ? now - l->words[1] : 0;
+}
+
 static uint64_t running(const struct threads *t, const struct looks *l, enum arch_clock clock)
 {
-	uint64_t sum = 0, now, out;
+	uint64_t sum = 0;
 
-	for (size_t i = 0; i < l->count; i++) {
-		if (!(l->items[i].words[0] & TIMER_COUNT))
-			continue;
-		now = now_of(&l->items[i], clock);
-		out = way_out(t, &l->items[i], clock);
-		if (out > l->items[i].words[1] && out < now)
-			now = out;
-		/* Clocks of other threads are a little behind, those of other CPUs may be. */
-		if (now > l->items[i].words[1])
-			sum += now - l->items[i].words[1];
-	}
+	for (size_t i = 0; i < l->count; i++)
+		sum += running_of(t, &l->items[i], clock);
 	return sum;
 }
 
@@ -314,5 +320,40 @@ int threads_read_word(struct session *s, uint32_t offset,
 	for (size_t i = 0; status >= 0 && i < looks.count; i++)
 		each(arg, (pid_t)looks.items[i].owner, looks.items[i].words[0]);
 	free(looks.items);
+	return status;
+}
+
+/* The first word of the same record in other looks; 0 if it is not there. */
+static uint64_t word_beside(const struct looks *l, const struct look *of)
+{
+	for (size_t i = 0; i < l->count; i++)
+		if (l->items[i].target == of->target && l->items[i].number == of->number &&
+		    l->items[i].owner == of->owner)
+			return l->items[i].words[0];
+	return 0;
+}
+
+int threads_each_running(struct session *s, uint32_t offset, enum arch_clock clock, uint32_t beside,
+			 void (*each)(void *arg, pid_t tid, uint64_t word, uint64_t units),
+			 void *arg, struct dinst_error *e)
+{
+	struct looks timers = {0}, words = {0};
+	int status;
+
+	if (!s->threads || !s->threads->area)
+		return 0;
+	find_family(s);
+	status = look_around(s, offset, &timers, e);
+	if (status >= 0 && beside)
+		status = look_around(s, beside, &words, e);
+	for (size_t i = 0; status >= 0 && i < timers.count; i++) {
+		const struct look *l = &timers.items[i];
+		const uint64_t units = running_of(s->threads, l, clock);
+
+		if (units)
+			each(arg, (pid_t)l->owner, word_beside(&words, l), units);
+	}
+	free(timers.items);
+	free(words.items);
 	return status;
 }

@@ -14,6 +14,7 @@
 #include "inject/tasks.h"
 #include "mutator/evaluate.h"
 #include "mutator/serve.h"
+#include "mutator/threads.h"
 #include "mutator/variable.h"
 
 /* ------------------------------------------------------------- the metric */
@@ -247,6 +248,49 @@ static int by_value(const void *a, const void *b)
 	return (x->number > y->number) - (x->number < y->number);
 }
 
+struct attribution {
+	struct vector *vector;
+	const struct variable *timer;
+	bool by_thread; /* the keys are ids of threads; else a flag holds the place */
+};
+
+/* Adds what runs in a thread to the element that will get it when it stops. */
+static void attribute(void *arg, pid_t tid, uint64_t word, uint64_t units)
+{
+	const struct attribution *a = arg;
+	const int64_t ns =
+		(int64_t)(a->timer->clock == ARCH_CLOCK_TICKS ? ticks_to_ns(units) : units);
+
+	for (size_t k = 0; k < a->vector->count; k++) {
+		struct element *element = &a->vector->elements[k];
+
+		if (a->by_thread ? !element->other && element->key == (uint64_t)tid
+				 : word == (uint64_t)element->number + 1) {
+			element->value.value += ns;
+			return;
+		}
+	}
+}
+
+/* Totals have what timers measured until they stopped; what runs now is in the threads' records. */
+static int add_running(const struct instance *i, struct vector *out, struct dinst_error *e)
+{
+	const struct instance *source = instance_source(i);
+	struct attribution a = {
+		.vector = out, .timer = variable_of(i), .by_thread = is_of(i, "/Process")};
+	uint32_t beside = 0;
+
+	if (a.timer->form != VARIABLE_TIMER || !a.timer->record_offset)
+		return 0;
+	for (size_t f = 0; f < source->flag_count; f++)
+		if (source->flags[f]->table == source->table && source->flags[f]->variable_count)
+			beside = source->flags[f]->variables[0]->record_offset;
+	if (!a.by_thread && !beside)
+		return 0;
+	return threads_each_running(i->session, a.timer->record_offset, a.timer->clock, beside,
+				    attribute, &a, e);
+}
+
 /* Elements that have a key, with their values, and the one of keys without a place if it is used. */
 static int vector_read(const struct instance *i, struct vector *out, struct dinst_error *e)
 {
@@ -279,6 +323,8 @@ static int vector_read(const struct instance *i, struct vector *out, struct dins
 	}
 	free(keys);
 	free(used);
+	if (status >= 0)
+		status = add_running(i, out, e);
 	if (status < 0)
 		vector_release(out);
 	else if (out->count)
