@@ -91,7 +91,7 @@ static int leave_holes(const struct flush *f, struct stop *stop, struct dinst_er
 		struct hole key = {.at = arch_pc(&t->regs)};
 		const struct hole *hole;
 
-		if (t->kernel_worker)
+		if (t->kernel_worker || arch_in_syscall(&t->regs))
 			continue;
 		hole = bsearch(&key, f->holes, f->hole_count, sizeof(key), by_hole);
 		if (!hole)

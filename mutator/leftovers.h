@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * leftovers.h - what leftovers.c and leftovers_arena.c share.
+ */
+#ifndef DINST_MUTATOR_LEFTOVERS_H
+#define DINST_MUTATOR_LEFTOVERS_H
+
+#include "mutator/core.h"
+
+enum { FOUND_MAX = 32, PAUSE_MIN_US = 500, PAUSE_MAX_US = 50 * 1000 };
+
+/* What one process has of what is to be taken out. */
+struct process {
+	struct target *target;
+	struct arena_found found[FOUND_MAX];
+	size_t count;
+	bool linked;  /* they lead into each other */
+	bool blocked; /* a window of one of them may still lead to it */
+};
+
+/*
+ * Arena `n` of the process: its windows become the original, and it goes when
+ * nobody is in it. With `stays` its windows only; sets p->blocked where that did
+ * not succeed. What is left is counted in *result, and no error.
+ */
+int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadline,
+		       struct leftovers *result, struct dinst_error *e);
+
+#endif

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * leftovers_arena.c - taking one arena that a dead mutator left out of a process.
+ *
+ * The journal in the arena says what may have been patched; the target's bytes
+ * say what is. What is ours becomes the original, what is neither ours nor the
+ * original is left alone, and the arena goes when no thread can be in it: in it
+ * or, where arenas lead into each other, in any of the process.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "inject/remote.h"
+#include "mutator/leftovers.h"
+
+struct one_arena {
+	const struct arena_found *found;
+	const struct process *process;
+	bool stays;	       /* only restored */
+	struct patch *patches; /* from ours to the original; later ones first */
+	size_t count;
+	size_t shorts;	  /* the first ones: short jumps */
+	size_t holes;	  /* behind them: where those lead to */
+	struct place_of { /* of all patches, by address */
+		taddr_t address;
+		size_t index;
+	} * order;
+	struct stack_range *ranges; /* of the holes */
+	size_t foreign;
+	bool held;	       /* a thread may come back to a hole */
+	struct snapshot *shot; /* taken in the last stop, for a closer look */
+	bool left;	       /* no thread is in it, and none can come in */
+	bool unmapped;
+};
+
+static uint64_t now_us(void)
+{
+	return clock_ns() / 1000;
+}
+
+static int by_address(const void *x, const void *y)
+{
+	taddr_t a = ((const struct place_of *)x)->address,
+		b = ((const struct place_of *)y)->address;
+
+	return a < b ? -1 : a > b;
+}
+
+static int by_lo(const void *x, const void *y)
+{
+	taddr_t a = ((const struct stack_range *)x)->lo, b = ((const struct stack_range *)y)->lo;
+
+	return a < b ? -1 : a > b;
+}
+
+/* Sets `order`, which is what finds a patch by its address. */
+static void sort_patches(struct one_arena *a)
+{
+	for (size_t i = 0; i < a->count; i++)
+		a->order[i] = (struct place_of){.address = a->patches[i].address, .index = i};
+	qsort(a->order, a->count, sizeof(*a->order), by_address);
+}
+
+static const struct place_of *patch_at(const struct one_arena *a, taddr_t address)
+{
+	const struct place_of key = {.address = address};
+
+	return bsearch(&key, a->order, a->count, sizeof(key), by_address);
+}
+
+/* Where the patch made a short jump lead, or 0. */
+static taddr_t hole_of(const struct patch *p)
+{
+	struct arch_insn insn;
+
+	if (arch_decode(p->before, p->length, p->address, &insn) != ARCH_OK ||
+	    insn.flow != ARCH_FLOW_JUMP || insn.length != arch_short_jump_size)
+		return 0;
+	return insn.target;
+}
+
+enum { IS_SHORT, IS_HOLE, IS_OTHER };
+
+/*
+ * Puts short jumps first, then the holes that they lead to, then all others: a
+ * window must not lead to what has gone, not even for the time between two
+ * writes, and a hole may lie in the tail of another window. Slots of the journal
+ * are used again, so their order says nothing.
+ */
+static int holes_in_order(struct one_arena *a, struct dinst_error *e)
+{
+	uint8_t *class = calloc(a->count + 1, sizeof(*class));
+	struct patch *sorted = calloc(a->count + 1, sizeof(*sorted));
+	size_t used = 0;
+
+	if (!class || !sorted) {
+		free(class);
+		free(sorted);
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	}
+	sort_patches(a);
+	memset(class, IS_OTHER, a->count);
+	for (size_t i = 0; i < a->count; i++) {
+		taddr_t hole = hole_of(&a->patches[i]);
+		const struct place_of *at = hole ? patch_at(a, hole) : NULL;
+
+		if (hole)
+			class[i] = IS_SHORT;
+		if (at)
+			class[at->index] = IS_HOLE;
+	}
+	for (uint8_t round = IS_SHORT; round <= IS_OTHER; round++) {
+		for (size_t i = 0; i < a->count; i++)
+			if (class[i] == round)
+				sorted[used++] = a->patches[i];
+		if (round == IS_SHORT)
+			a->shorts = used;
+		else if (round == IS_HOLE)
+			a->holes = used - a->shorts;
+	}
+	free(class);
+	free(a->patches);
+	a->patches = sorted;
+	sort_patches(a);
+	return 0;
+}
+
+static int read_patches(const struct target *t, struct one_arena *a, struct dinst_error *e)
+{
+	struct journal_entry *entries = NULL;
+	size_t count = 0;
+	int status = 0;
+
+	if (a->found->header_valid)
+		status = journal_read(t, a->found, &entries, &count, e);
+	if (status < 0)
+		return status;
+	a->patches = calloc(count + 1, sizeof(*a->patches));
+	a->order = calloc(count + 1, sizeof(*a->order));
+	a->ranges = calloc(count + 1, sizeof(*a->ranges));
+	if (!a->patches || !a->order || !a->ranges) {
+		free(entries);
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	}
+	a->count = count;
+	for (size_t i = 0; i < count; i++) {
+		const struct journal_entry *j = &entries[i];
+		struct patch *p = &a->patches[i];
+
+		p->address = j->address;
+		p->length = j->length;
+		memcpy(p->before, j->patched, j->length);
+		memcpy(p->after, j->original, j->length);
+	}
+	free(entries);
+	return holes_in_order(a, e);
+}
+
+/*
+ * A thread that is about to execute one of our jumps goes where it leads: where
+ * the jump lies in a hole, the padding that comes back is no code to run into.
+ * One in a system call is not: the call may be made anew, from before the pc.
+ */
+static int follow_jumps(const struct one_arena *a, struct stop *stop, struct dinst_error *e)
+{
+	bool moved = false;
+
+	for (size_t i = 0; i < stop_thread_count(stop); i++) {
+		struct stop_thread *t = stop_thread(stop, i);
+		taddr_t pc = arch_pc(&t->regs);
+		const struct place_of *at = patch_at(a, pc);
+		uint8_t now[ARCH_PATCH_MAX];
+		struct arch_insn insn;
+		const struct patch *p;
+
+		if (t->kernel_worker || !at || arch_in_syscall(&t->regs))
+			continue;
+		p = &a->patches[at->index];
+		if (target_read_some(stop_target(stop), pc, now, p->length) != p->length ||
+		    memcmp(now, p->before, p->length) != 0 ||
+		    arch_decode(now, p->length, pc, &insn) != ARCH_OK ||
+		    insn.flow != ARCH_FLOW_JUMP || insn.target < a->found->code ||
+		    insn.target >= a->found->code + a->found->code_size)
+			continue;
+		arch_set_pc(&t->regs, insn.target);
+		t->changed = true;
+		moved = true;
+	}
+	return moved ? stop_store_regs(stop, e) : 0;
+}
+
+/* Sets hits of a->ranges for the holes that a signal frame leads to, and `held` if there are any. */
+static int find_held(struct one_arena *a, struct stop *stop, struct dinst_error *e)
+{
+	const struct patch *holes = &a->patches[a->shorts];
+	struct snapshot *shot;
+	int status;
+
+	a->held = false;
+	if (!a->holes)
+		return 0;
+	status = snapshot_take(stop, &shot, e);
+	if (status < 0)
+		return status;
+	for (size_t i = 0; i < a->holes; i++)
+		a->ranges[i] =
+			(struct stack_range){.lo = holes[i].address, .hi = holes[i].address + 1};
+	qsort(a->ranges, a->holes, sizeof(*a->ranges), by_lo);
+	a->held = snapshot_scan_stacks(shot, a->ranges, a->holes) != 0;
+	snapshot_free(shot);
+	return 0;
+}
+
+static bool is_held(const struct one_arena *a, const struct patch *p)
+{
+	const struct stack_range key = {.lo = p->address};
+	const struct stack_range *r = bsearch(&key, a->ranges, a->holes, sizeof(key), by_lo);
+
+	return r && r->hit;
+}
+
+/* True if a hole that stays may lie in the tail of the window whose first bytes these are. */
+static bool may_hold(const struct one_arena *a, const struct patch *p)
+{
+	for (size_t i = 0; a->held && i < a->holes; i++)
+		if (a->ranges[i].hit && a->ranges[i].lo > p->address &&
+		    a->ranges[i].lo - p->address < WINDOW_BYTES_MAX)
+			return true;
+	return false;
+}
+
+/* Short jumps first, then the holes that nobody comes back to, then what they may lie in. */
+static int restore(struct one_arena *a, struct stop *stop, struct dinst_error *e)
+{
+	size_t others = a->shorts + a->holes;
+	int status = find_held(a, stop, e);
+
+	if (status >= 0 && !a->held)
+		return a->count ? patch_apply(stop, a->patches, a->count, e) : 0;
+	if (status >= 0 && a->shorts)
+		status = patch_apply(stop, a->patches, a->shorts, e);
+	for (size_t i = a->shorts; status >= 0 && i < a->count; i++) {
+		a->patches[i].outcome = PATCH_ALREADY;
+		if (i < others ? !is_held(a, &a->patches[i]) : !may_hold(a, &a->patches[i]))
+			status = patch_apply(stop, &a->patches[i], 1, e);
+	}
+	return status;
+}
+
+/*
+ * One place may have two entries: of a trampoline that was being left, and of
+ * the one that came after it. Whose bytes were not there finds the original
+ * once the other one has been taken out.
+ */
+static int restore_twice(struct one_arena *a, struct stop *stop, struct dinst_error *e)
+{
+	int status = restore(a, stop, e);
+
+	for (size_t i = 0; i < a->count && status >= 0; i++)
+		if (a->patches[i].outcome == PATCH_FOREIGN)
+			status = patch_apply(stop, &a->patches[i], 1, e);
+	return status;
+}
+
+/* The code that nobody may be in when the arena goes. Returns how many ranges. */
+static size_t code_ranges(const struct one_arena *a, struct stack_range *ranges)
+{
+	const struct process *p = a->process;
+	size_t count = 0;
+
+	if (!p->linked) {
+		ranges[0] = (struct stack_range){.lo = a->found->code,
+						 .hi = a->found->code + a->found->code_size};
+		return 1;
+	}
+	for (size_t i = 0; i < p->count; i++)
+		if (!p->found[i].strange)
+			ranges[count++] = (struct stack_range){.lo = p->found[i].code,
+							       .hi = p->found[i].code +
+								     p->found[i].code_size};
+	qsort(ranges, count, sizeof(*ranges), by_lo);
+	return count;
+}
+
+/*
+ * Restores the windows. The arena goes at once if nothing on any stack looks
+ * like an address in it; else a copy of the stacks stays for a closer look
+ * while the target runs, and a later stop unmaps: nobody can come in any more.
+ */
+static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	struct one_arena *a = arg;
+	struct stack_range code[FOUND_MAX];
+	size_t cleaned;
+	int status = follow_jumps(a, stop, e);
+
+	if (status >= 0)
+		status = restore_twice(a, stop, e);
+	if (status >= 0)
+		status = remote_clean_tails(stop, &cleaned, e);
+	if (status < 0)
+		return status;
+	a->foreign = 0;
+	for (size_t i = 0; i < a->count; i++)
+		a->foreign += a->patches[i].outcome == PATCH_FOREIGN ||
+			      a->patches[i].outcome == PATCH_FAILED;
+	if (a->foreign || a->held || a->stays)
+		return 0;
+	if (!a->left) {
+		status = snapshot_take(stop, &a->shot, e);
+		if (status < 0 || snapshot_scan(a->shot, code, code_ranges(a, code)))
+			return status;
+	}
+	status = arena_unmap_found(stop, a->found, e);
+	a->unmapped = status >= 0;
+	return status;
+}
+
+/* True if no frame of any thread is in the arena; what only looks like an address does not count. */
+static bool nobody_inside(struct one_arena *a)
+{
+	struct stack_range code[FOUND_MAX];
+
+	return a->shot && !snapshot_walk(a->shot, NULL, NULL, code, code_ranges(a, code));
+}
+
+/* Stops until the arena has gone, or its windows where it stays, or cannot. Its patches are read. */
+static int take_out_in_stops(struct one_arena *a, bool *restored, uint64_t deadline,
+			     struct leftovers *result, struct dinst_error *e)
+{
+	unsigned pause = PAUSE_MIN_US;
+	int status;
+
+	for (;;) {
+		struct stop_report report = {0};
+
+		dinst_error_clear(e);
+		status = target_stop(a->process->target, NULL, take_out, a, &report, e);
+		if (report.stop_ns > result->stop_ns)
+			result->stop_ns = report.stop_ns;
+		for (size_t i = 0; i < a->count; i++)
+			restored[i] = restored[i] || a->patches[i].outcome == PATCH_DONE;
+		if (status >= 0 && !a->unmapped && !a->foreign && !a->held)
+			a->left = a->left || nobody_inside(a);
+		if (a->shot)
+			snapshot_free(a->shot);
+		a->shot = NULL;
+		if (a->unmapped || a->foreign || now_us() >= deadline)
+			break;
+		if (a->stays && status >= 0 && !a->held)
+			break;
+		/* A thread is in a trampoline: it is out of it in a moment. */
+		if (status == DINST_BUSY)
+			status = 0;
+		if (status < 0)
+			break;
+		if (!a->left)
+			usleep(pause);
+		pause = pause * 2 > PAUSE_MAX_US ? PAUSE_MAX_US : pause * 2;
+	}
+	return status;
+}
+
+int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadline,
+		       struct leftovers *result, struct dinst_error *e)
+{
+	struct one_arena a = {
+		.found = &p->found[n], .process = p, .stays = stays || (p->linked && p->blocked)};
+	bool *restored = NULL;
+	int status;
+
+	if (p->found[n].strange) {
+		/* What leads there cannot be told: it is left to the dinst that made it. */
+		result->arenas_left += !stays;
+		return 0;
+	}
+	status = read_patches(p->target, &a, e);
+	if (status >= 0)
+		restored = calloc(a.count + 1, sizeof(*restored));
+	if (status >= 0 && !restored)
+		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	if (status >= 0)
+		status = take_out_in_stops(&a, restored, deadline, result, e);
+	for (size_t i = 0; restored && i < a.count; i++)
+		result->restored += restored[i];
+	if (stays) {
+		p->blocked = p->blocked || status < 0 || a.foreign || a.held;
+	} else {
+		result->patches += a.count;
+		result->arenas_left += !a.unmapped;
+	}
+	free(restored);
+	free(a.ranges);
+	free(a.order);
+	free(a.patches);
+	return status == DINST_BUSY ? 0 : status;
+}
