@@ -9,7 +9,6 @@
  * mutator takes everything out, rseq_cs of all threads included.
  */
 #include <errno.h>
-#include <glob.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +20,7 @@
 #include "inject/fault.h"
 #include "tests/live/harness_session.h"
 
-enum { CLEAN_MS = 10000, FILE_MAX = 1 << 20, TRIES = 50 };
+enum { CLEAN_MS = 10000, TRIES = 50 };
 enum { ENDED = 0, FAILED = 3, GAVE_UP = 4 };
 
 /* What the mutator tells us before it dies; shared memory. */
@@ -47,30 +46,6 @@ static void stage(int n)
 }
 
 /* ------------------------------------------------------------- a mutator */
-
-/* The metrics that come with dinst. */
-static int load_metrics(struct session *s, struct dinst_error *e)
-{
-	static char text[FILE_MAX];
-	const char *const build = getenv("DINST_BUILD");
-	char pattern[512];
-	glob_t files;
-	int status = 0;
-
-	snprintf(pattern, sizeof(pattern), "%s/metrics/*.mdl", build ? build : "build");
-	if (glob(pattern, 0, NULL, &files))
-		return dinst_fail(e, DINST_FAILED, "no metrics: %s", pattern);
-	for (size_t i = 0; i < files.gl_pathc && status >= 0; i++) {
-		FILE *f = fopen(files.gl_pathv[i], "r");
-		size_t size = f ? fread(text, 1, sizeof(text), f) : 0;
-
-		if (f)
-			fclose(f);
-		status = session_load_mdl(s, files.gl_pathv[i], text, size, e);
-	}
-	globfree(&files);
-	return status;
-}
 
 static int put_in(struct session *s, int at, const char *metric, const char *where,
 		  struct instance **out, struct dinst_error *e)
@@ -126,8 +101,6 @@ static void live_and_die(pid_t pid, unsigned long countdown)
 	fault_countdown = countdown;
 	stage(0);
 	status = session_attach(pid, "doomed", &s, &e);
-	if (status >= 0)
-		status = load_metrics(s, &e);
 	if (status >= 0)
 		status = change(s, &e);
 	if (status >= 0) {
@@ -350,11 +323,11 @@ static void insert_library(pid_t pid, const char *module)
 	int status = session_attach(pid, "doomed", &s, &e);
 
 	if (status >= 0)
-		status = load_metrics(s, &e);
+		status = put_in(s, 1, "active", focus, &first, &e);
 	if (status >= 0)
-		status = put_in(s, 1, "latency", module, &first, &e);
+		status = put_in(s, 2, "wall_inclusive", module, &first, &e);
 	if (status >= 0)
-		status = put_in(s, 2, "active", focus, &first, &e);
+		status = put_in(s, 3, "latency", module, &first, &e);
 	memcpy(account->text, e.text, sizeof(e.text));
 	if (status < 0)
 		_exit(FAILED);
@@ -409,7 +382,7 @@ static void test_two_arenas(void **state)
 	harness_limit(200);
 	focus = "/Code/throws/*";
 	harness_start(h, "throws", "4", NULL);
-	die_in_library(h, "go 100\n", getenv("DINST_SHORT") ? 6 : 20);
+	die_in_library(h, "go 3000\n", getenv("DINST_SHORT") ? 6 : 20);
 	harness_end(h, 0);
 }
 

@@ -1,0 +1,371 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# mdl_kills.sh - the mutator, the daemon or both are killed at random moments
+# while metrics with per-thread state come and go in programs that work.
+#
+# redis-server answers a benchmark and a client that knows the answers, threads
+# throw and longjmp, processes fork, nginx changes its workers. After each kill
+# the next attach, or `dinst repair`, has to take everything out: the program
+# lives and answers rightly, its code and mappings are as before, no thread is
+# traced, and rseq_cs of none leads to memory that is gone.
+#
+# SEED=20 is where chance begins; ROUNDS or HOURS say how long, DINST_SHORT=1 a minute;
+# TARGETS which of them.
+. "$(dirname "$0")/lib.sh"
+
+[ "$(id -u)" -eq 0 ] || skip "needs root"
+seed=${SEED:-20}
+rounds=${ROUNDS:-1000000}
+seconds=$(short 180 45)
+[ -n "${ROUNDS:-}" ] && seconds=1000000
+[ -n "${HOURS:-}" ] && seconds=$(awk -v h="$HOURS" 'BEGIN { print int(h * 3600) }')
+RANDOM=$seed
+metrics=(latency wall wall_inclusive cpu cpu_inclusive active sync_wait io_wait alloc_live)
+export XDG_CACHE_HOME=$work/cache XDG_CONFIG_HOME=$work/config
+# Nobody but us starts daemons: who is to be killed must be known.
+export DINST_DAEMON=/bin/false
+
+declare -A pid driver globs rounds_of
+targets=()
+
+# pick WORD...: one of them. Not in a subshell, whose chance would be another one.
+pick() {
+	local words=("$@")
+
+	picked=${words[RANDOM % ${#words[@]}]}
+}
+
+# ------------------------------------------------------------------ targets
+
+# add NAME PID GLOBS: a target that is ready.
+add() {
+	targets+=("$1")
+	pid[$1]=$2
+	globs[$1]=$3
+	rounds_of[$1]=0
+	children+=("$2")
+}
+
+# drive NAME COMMAND...: runs it in the background; a line a turn in NAME.turns, mistakes in NAME.wrong.
+drive() {
+	local name=$1
+
+	shift
+	: >"$work/$name.wrong"
+	"$@" >"$work/$name.turns" 2>>"$work/$name.wrong" &
+	driver[$name]=$!
+	children+=("$!")
+}
+
+# converse NAME PROCESS COMMAND...: tells a program of tests/live/targets one after the other.
+converse() {
+	local name=$1 i=0 line
+	local commands=("${@:2}")
+
+	exec 5>"$work/$name.in" 6<"$work/$name.out"
+	while :; do
+		echo "${commands[i++ % ${#commands[@]}]}" >&5 || break
+		if ! read -r -t 100 line <&6 || [ "$line" != done ]; then
+			echo "'${line:-}' instead of done" >&2
+			return 1
+		fi
+		echo "$i"
+		sleep 0.02
+	done
+}
+
+# program NAME ARGUMENT...: starts a program of tests/live/targets that reads commands.
+program() {
+	local name=$1 line
+
+	mkfifo "$work/$name.in" "$work/$name.out"
+	"$build/tests/live/targets/$name" "${@:2}" <>"$work/$name.in" >"$work/$name.out" 2>"$work/$name.err" &
+	started_pid=$!
+	exec 7<"$work/$name.out"
+	read -r -t 20 line <&7 && [ "$line" = ready ] || fail "$name does not start"
+}
+
+redis() {
+	timeout 60 redis-cli -s "$work/redis.sock" "$@"
+}
+
+# What is right is known here: each answer is compared.
+ask_redis() {
+	local i=0 k
+
+	redis del counter >/dev/null
+	while :; do
+		for k in 1 2 3 4 5 6 7 8 9; do
+			echo "set key:$k value:$i:$k"
+			echo "get key:$k"
+			echo "incr counter"
+			echo "lpush list:$i $k"
+			echo "llen list:$i"
+		done >"$work/redis.ask"
+		echo "del list:$i" >>"$work/redis.ask"
+		for k in 1 2 3 4 5 6 7 8 9; do
+			printf 'OK\nvalue:%s:%s\n%s\n%s\n%s\n' "$i" "$k" $((i * 9 + k)) "$k" "$k"
+		done >"$work/redis.right"
+		echo 1 >>"$work/redis.right"
+		redis <"$work/redis.ask" >"$work/redis.answer" 2>&1
+		if ! cmp -s "$work/redis.answer" "$work/redis.right"; then
+			diff "$work/redis.right" "$work/redis.answer" | head -5 >&2
+			return 1
+		fi
+		i=$((i + 1))
+		echo "$i"
+		sleep 0.02
+	done
+}
+
+start_redis() {
+	redis-server --port 0 --unixsocket "$work/redis.sock" --save '' --dir "$work" --daemonize no >"$work/redis.log" 2>&1 &
+	add redis $! "/Code/redis-server/*Command /Code/redis-server/process* /Code/redis-server/ae* /Code/redis-server/* /Code/libc.so.6/* /Code/libc.so.6/malloc -"
+	wait_for 20 redis ping || fail "redis-server does not answer"
+	redis-benchmark -s "$work/redis.sock" -t set,get,lpush,lpop,zadd,mset -c 8 -P 4 -n 100000000 -q >"$work/benchmark.out" 2>&1 &
+	benchmark=$!
+	children+=("$benchmark")
+	drive redis ask_redis
+}
+
+fetch_nginx() {
+	local i=0
+
+	while :; do
+		if ! timeout 60 curl -sf --retry 2 "http://127.0.0.1:$port/large" >"$work/got" || ! cmp -s "$work/got" "$work/html/large"; then
+			echo "a wrong answer, or none" >&2
+			return 1
+		fi
+		i=$((i + 1))
+		[ $((i % 20)) -eq 0 ] && kill -HUP "$1"
+		echo "$i"
+		sleep 0.05
+	done
+}
+
+start_nginx() {
+	port=$(free_port)
+	mkdir -p "$work/html"
+	chmod 755 "$work" "$work/html"
+	head -c 300000 /dev/urandom >"$work/html/large"
+	chmod 644 "$work/html/large"
+	cat >"$work/nginx.conf" <<-END
+		daemon off; worker_processes 2; pid $work/nginx.pid; error_log $work/nginx.errors;
+		events { worker_connections 256; }
+		http {
+			access_log off; sendfile on;
+			client_body_temp_path $work/t; proxy_temp_path $work/t; fastcgi_temp_path $work/t;
+			uwsgi_temp_path $work/t; scgi_temp_path $work/t;
+			server { listen 127.0.0.1:$port; root $work/html; }
+		}
+	END
+	nginx -c "$work/nginx.conf" -p "$work" >"$work/nginx.log" 2>&1 &
+	add nginx $! "/Code/nginx/ngx_http_* /Code/nginx/ngx_event* /Code/nginx/* /Code/libc.so.6/* -"
+	wait_for 20 curl -sf -o "$work/got" "http://127.0.0.1:$port/large" || fail "nginx does not answer"
+	drive nginx fetch_nginx "${pid[nginx]}"
+}
+
+start_throws() {
+	program throws 4
+	add throws "$started_pid" "/Code/throws/* /Code/throws/* /Code/libc.so.6/* /Code/libc.so.6/malloc -"
+	drive throws converse throws "go 30"
+}
+
+start_forks() {
+	program forks
+	add forks "$started_pid" "/Code/forks/hit /Code/forks/* /Code/libc.so.6/* -"
+	drive forks converse forks "fork 2 300" "tree 3 100" "vfork 2" "forkexec 2" "spawn 1" "fork 3 50"
+}
+
+start_targets() {
+	local each wanted=" ${TARGETS:-throws forks redis nginx} "
+
+	[[ $wanted == *" throws "* ]] && start_throws
+	[[ $wanted == *" forks "* ]] && start_forks
+	[[ $wanted == *" redis "* ]] && command -v redis-server redis-cli redis-benchmark >/dev/null && start_redis
+	[[ $wanted == *" nginx "* ]] && command -v nginx curl >/dev/null && start_nginx
+	sleep 1
+	for each in "${targets[@]}"; do
+		prove save "${pid[$each]}" "$work/$each.picture" || fail "cannot look at $each"
+	done
+}
+
+# ------------------------------------------------------------------- kills
+
+start_daemon() {
+	# It is gone when its lock is.
+	[ -z "${daemon:-}" ] || wait_for 20 is_gone "$daemon" || fail "the daemon cannot be killed"
+	"$build/dinstd" -s "$DINST_SOCKET" -i 0 2>>"$work/dinstd/dinstd.log" &
+	daemon=$!
+	children+=("$daemon")
+	disown "$daemon"
+	wait_for 20 dinst ls || fail "the daemon does not start"
+}
+
+# mutators: of our daemon.
+mutators() {
+	cat "/proc/$daemon/task/$daemon/children" 2>/dev/null
+}
+
+# strike: one of them, or all.
+strike() {
+	local found
+
+	found=$(mutators)
+	case $((RANDOM % 5)) in
+	0) struck="the daemon" found=$daemon ;;
+	1) struck="both" found="$daemon $found" ;;
+	*) struck="the mutator" ;;
+	esac
+	[ -n "$found" ] || struck="nobody"
+	# shellcheck disable=SC2086
+	[ -n "$found" ] && kill -9 $found 2>/dev/null && kills=$((kills + 1))
+}
+
+# One request; what is not done is no failure, but told in the end.
+ask() {
+	dinst --json "$@" >"$work/out" 2>"$work/out.err"
+	local status=$?
+
+	[ $status -eq 0 ] || [ $status -eq 3 ] || echo "$1 $2: $(cat "$work/out" "$work/out.err" | sed -n 's/.*"message": *"\([^"]*\)".*/\1/p' | head -1)" >>"$work/refused"
+	return $status
+}
+
+# Sets `steps`: what this round does, a request a line.
+plan_round() {
+	local i n glob target=${pid[$1]}
+
+	steps=("attach $target")
+	n=$((1 + RANDOM % 3))
+	for ((i = 0; i < n; i++)); do
+		pick "${metrics[@]}"
+		local metric=$picked
+		# shellcheck disable=SC2086
+		pick ${globs[$1]}
+		glob=$picked
+		[ "$glob" = - ] && glob=
+		[ $((RANDOM % 6)) -eq 0 ] && [[ $glob == *Command || $glob == */hit ]] && glob="$glob --each"
+		steps+=("insert $metric $glob -p $target")
+		case $((RANDOM % 6)) in
+		0) steps+=("read -p $target") ;;
+		1) steps+=("remove $((i + 1)) -p $target") ;;
+		2) steps+=("remove --all -p $target") ;;
+		3) steps+=("remove $((i + 1)) -p $target" "flush -p $target") ;;
+		esac
+	done
+	[ $((RANDOM % 2)) -eq 0 ] && steps+=("detach -p $target")
+}
+
+# Up to 1, 2, 4 ... 1024 ms: many moments are short.
+some_time() {
+	local ms=$(((RANDOM % 1024) >> (RANDOM % 11)))
+
+	sleep "$(printf '%d.%03d' $((ms / 1000)) $((ms % 1000)))"
+}
+
+# The one in which it happens runs in the background.
+run_round() {
+	local last=$((RANDOM % ${#steps[@]})) i request
+
+	for ((i = 0; i < last; i++)); do
+		# shellcheck disable=SC2086
+		set -f && ask ${steps[i]}
+	done
+	# shellcheck disable=SC2086
+	ask ${steps[last]} &
+	request=$!
+	set +f
+	some_time
+	strike
+	wait $request
+	what="${steps[last]%% -p*}, $struck killed, ${steps[*]:1:last}"
+}
+
+# recover TARGET: attach and detach, or repair; waits for a mutator that detaches by itself.
+recover() {
+	local tries status way=$((RANDOM % 2))
+
+	kill -0 "$daemon" 2>/dev/null && [ "$struck" != "the daemon" ] && [ "$struck" != both ] || start_daemon
+	for ((tries = 0; tries < 60; tries++)); do
+		if [ $way -eq 0 ] && ! dinst ls 2>/dev/null | grep -qw "$1"; then
+			dinst --json repair "$1" >"$work/recover" 2>&1
+			status=$?
+		else
+			dinst --json attach "$1" >"$work/recover" 2>&1 && dinst --json detach -p "$1" >"$work/recover" 2>&1
+			status=$?
+		fi
+		[ $status -eq 0 ] && return
+		sleep 0.25
+	done
+	fail "round $round ($what): cannot be taken out: $(head -c 600 "$work/recover")"
+}
+
+# family PID: it and its descendants.
+family() {
+	local child
+
+	echo "$1"
+	for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do
+		family "$child"
+	done
+}
+
+# check NAME: everything that must be true afterwards.
+check() {
+	local name=$1 target=${pid[$1]} one where="round $round (seed $seed), $1: $what"
+
+	kill -0 "$target" 2>/dev/null && ! grep -q '^State:.*[ZX] ' "/proc/$target/status" || fail "$where: it died"
+	kill -0 "${driver[$name]}" 2>/dev/null && [ ! -s "$work/$name.wrong" ] || fail "$where: a wrong answer: $(head -3 "$work/$name.wrong")"
+	prove check "$target" "$work/$name.picture" >"$work/proof" || fail "$where: not as before: $(head -c 900 "$work/proof")"
+	for one in $(family "$target"); do
+		grep -q memfd:dinst "/proc/$one/maps" 2>/dev/null && fail "$where: process $one has an arena"
+		grep -q '^TracerPid:[[:space:]]*[1-9]' "/proc/$one/status" 2>/dev/null && fail "$where: process $one is traced"
+	done
+	"$build/tests/tools/rseqwords" "$target" >"$work/words" || fail "$where: $(cat "$work/words")"
+}
+
+# has_gone_on NAME TURN
+has_gone_on() {
+	[ "$(tail -1 "$work/$1.turns")" != "$2" ]
+}
+
+# All targets have to go on: a wrong rseq_cs kills later.
+go_on() {
+	local each
+
+	for each in "${targets[@]}"; do
+		wait_for 100 has_gone_on "$each" "$(tail -1 "$work/$each.turns")" || fail "$each does not go on, round $round"
+		what="at the end"
+		check "$each"
+	done
+}
+
+kills=0
+round=0
+start_daemon
+start_targets
+begun=$(date +%s)
+while [ $round -lt "$rounds" ] && [ $(($(date +%s) - begun)) -lt "$seconds" ]; do
+	one=${targets[round % ${#targets[@]}]}
+	round=$((round + 1))
+	rounds_of[$one]=$((rounds_of[$one] + 1))
+	plan_round "$one"
+	run_round
+	recover "${pid[$one]}"
+	check "$one"
+	[ -n "${VERBOSE:-}" ] && say "$round $one: $what; $(($(date +%s) - begun)) s"
+done
+struck=
+go_on
+for each in "${targets[@]}"; do
+	say "$each: ${rounds_of[$each]} rounds, $(tail -1 "$work/$each.turns") turns of its own"
+	kill "${driver[$each]}"
+done
+if [ -n "${benchmark:-}" ]; then
+	kill -0 "$benchmark" 2>/dev/null || fail "the benchmark ended: $(tail -c 300 "$work/benchmark.out")"
+	grep -qi 'error' "$work/benchmark.out" && fail "the benchmark: $(grep -i error "$work/benchmark.out" | head -2)"
+fi
+sort "$work/refused" 2>/dev/null | sed 's/0x[0-9a-f]*/N/g; s/[0-9][0-9]*/N/g' | sort | uniq -c | sort -rn | head -20 | sed 's/^/    /'
+[ $kills -gt $((round / 3)) ] || fail "only $kills kills in $round rounds"
+pass "$round rounds, $kills kills: nobody died, nothing is left"
