@@ -30,37 +30,6 @@ static void start(struct harness *h)
 }
 
 /*
- * Call sites are single instructions, so they can be had; an entry of several short ones
- * cannot, since a goroutine may have been taken off its thread between two of them.
- */
-static void test_counts(void **state)
-{
-	struct harness *h = *state;
-	struct dinst_error e = {0};
-	unsigned calls, entries = 0;
-	struct session *s;
-	uint64_t value;
-
-	start(h);
-	s = session_begin(h);
-	calls = session_insert_kind(s, "main.spin", POINT_CALL);
-	if (session_try_insert_kind(s, "main.leaf", POINT_ENTRY, &entries, &e) < 0)
-		assert_int_equal(e.code, DINST_REFUSED);
-	session_go(h, 5);
-	/* 20000 a call of spin, and now and then the call that lets the stack grow. */
-	value = session_value(s, calls);
-	assert_in_range(value, 8 * 5 * 20000, 8 * 5 * 20000 + 1000);
-	if (!e.code)
-		assert_int_equal(session_value(s, entries), 8 * 5 * 20000);
-	session_end(s);
-	/* Its runtime makes threads and maps memory when it likes. */
-	harness_verify_what(h, HARNESS_TEXT);
-	session_go(h, 5);
-	harness_end(h, 0);
-}
-
-/* Everything of the program in and out while the runtime preempts, grows and collects. */
-/*
  * Go's frames have no unwind tables, so its stacks are searched word by word,
  * and a stale word on the stack of a thread that sleeps may keep something for
  * as long as it sleeps. That caution is wanted: the windows are the original
@@ -90,6 +59,37 @@ static void end_session(struct session *s)
 	session_free(s);
 }
 
+/*
+ * Call sites are single instructions, so they can be had; an entry of several short ones
+ * cannot, since a goroutine may have been taken off its thread between two of them.
+ */
+static void test_counts(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	unsigned calls, entries = 0;
+	struct session *s;
+	uint64_t value;
+
+	start(h);
+	s = session_begin(h);
+	calls = session_insert_kind(s, "main.spin", POINT_CALL);
+	if (session_try_insert_kind(s, "main.leaf", POINT_ENTRY, &entries, &e) < 0)
+		assert_int_equal(e.code, DINST_REFUSED);
+	session_go(h, 5);
+	/* 20000 a call of spin, and now and then the call that lets the stack grow. */
+	value = session_value(s, calls);
+	assert_in_range(value, 8 * 5 * 20000, 8 * 5 * 20000 + 1000);
+	if (!e.code)
+		assert_int_equal(session_value(s, entries), 8 * 5 * 20000);
+	end_session(s);
+	/* Its runtime makes threads and maps memory when it likes. */
+	harness_verify_what(h, HARNESS_TEXT);
+	session_go(h, 5);
+	harness_end(h, 0);
+}
+
+/* Everything of the program in and out while the runtime preempts, grows and collects. */
 static void test_churn(void **state)
 {
 	static const char *const foci[] = {"main.*", "runtime.*", "*", "main.leaf"};
