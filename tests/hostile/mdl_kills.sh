@@ -66,7 +66,7 @@ converse() {
 	exec 5>"$work/$name.in" 6<"$work/$name.out"
 	while :; do
 		echo "${commands[i++ % ${#commands[@]}]}" >&5 || break
-		if ! read -r -t 100 line <&6 || [ "$line" != done ]; then
+		if ! read -r -t 100 line <&6 || [ "$line" != "done" ]; then
 			echo "'${line:-}' instead of done" >&2
 			return 1
 		fi
