@@ -11,6 +11,7 @@ as_nobody=(setpriv --reuid=nobody --regid=nogroup --clear-groups)
 # Where they can get at it: the programs, and a directory of their own for the socket.
 mkdir -p "$work/bin" "$work/theirs"
 cp "$build/dinst" "$build/dinstd" "$build/dinst-mutator" "$build/examples/demo-server" "$work/bin/"
+cp -rL "$build/metrics" "$work/bin/"
 chmod -R a+rX "$work/bin"
 chown nobody "$work/theirs"
 chmod 700 "$work/theirs"
