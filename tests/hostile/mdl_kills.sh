@@ -213,6 +213,7 @@ strike() {
 	local found
 
 	found=$(mutators)
+	orphans=$found
 	case $((RANDOM % 5)) in
 	0) struck="the daemon" found=$daemon ;;
 	1) struck="both" found="$daemon $found" ;;
@@ -284,8 +285,12 @@ run_round() {
 
 # recover TARGET: attach and detach, or repair; waits for a mutator that detaches by itself.
 recover() {
-	local tries status way=$((RANDOM % 2))
+	local tries status way=$((RANDOM % 2)) orphan
 
+	# A mutator notices its daemon's death when the request that it works on is done.
+	for orphan in $orphans; do
+		[ "$struck" = "the daemon" ] && wait_for 60 is_gone "$orphan"
+	done
 	kill -0 "$daemon" 2>/dev/null && [ "$struck" != "the daemon" ] && [ "$struck" != both ] || start_daemon
 	for ((tries = 0; tries < 60; tries++)); do
 		if [ $way -eq 0 ] && ! dinst ls 2>/dev/null | grep -qw "$1"; then
@@ -343,6 +348,7 @@ go_on() {
 
 kills=0
 round=0
+orphans=
 start_daemon
 start_targets
 begun=$(date +%s)
