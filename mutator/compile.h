@@ -52,7 +52,7 @@ struct compile_guard {
 
 struct compile_request {
 	struct session *session;
-	const struct mdl_library *library;
+	const struct mdl_library *texts;
 	struct place *place; /* whose counters are used */
 	const struct mdl_placement *placement;
 	const struct compile_guard *guards;

@@ -23,8 +23,8 @@ unsigned compile_fail(struct compiler *c, const struct mdl_place *at, int code, 
 	/* What is about one point is told beside it, on a line. */
 	if (at && at->file && code == DINST_REFUSED)
 		dinst_fail(c->e, code, "%s (%s:%u:%u)", text, at->file, at->line, at->column);
-	else if (at && c->q->library)
-		mdl_fail(c->q->library, c->e, code, at, "%s", text);
+	else if (at && c->q->texts)
+		mdl_fail(c->q->texts, c->e, code, at, "%s", text);
 	else
 		dinst_fail(c->e, code, "%s", text);
 	return 0;

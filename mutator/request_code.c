@@ -163,7 +163,7 @@ static int run_compiler(struct request *r, struct instance *i, const struct mdl_
 	struct compiled compiled = {0};
 	struct compile_request request = {
 		.session = r->session,
-		.library = r->session->library,
+		.texts = r->session->library,
 		.place = entry->place,
 		.placement = p,
 		.guards = around.guards,

@@ -105,7 +105,7 @@ done | rule 'files have at most 600 lines'
 for file in $(echo "$ours" | grep '\.c$'); do
 	awk -v file="$file" '/^\{/ { start = NR } /^\}/ && start { if (NR - start > 61) print file ":" start ": " NR - start - 1 " lines"; start = 0 }' "$file"
 done | rule 'functions have at most 60 lines'
-search '(?<![\w}])/(work|home|root)/|/\.librar''y|/tmp/dins''t/' '*' ':!LICENSE' | rule 'no path of somebody'"'"'s machine'
+search '(?<![\w}])/(work|home|root)/|\.librar''y|/tmp/dins''t/' '*' ':!LICENSE' | rule 'no path of somebody'"'"'s machine'
 
 if command -v clang-format >/dev/null 2>&1; then
 	echo "$sources" | grep '\.[ch]$' | xargs -r clang-format --dry-run -Werror 2>&1 |

@@ -55,7 +55,7 @@ struct loading *loading_begin(struct mdl_library *l, struct loading **first, con
 		return NULL;
 	}
 	messages_init(&g->parser.messages, g->told, room);
-	g->parser.library = l;
+	g->parser.known = l;
 	if (size > TEXT_MOST)
 		parser_error(&g->parser, &start, "this text is too large: more than %d bytes",
 			     TEXT_MOST);

@@ -87,8 +87,8 @@ struct unit {
 enum { OPEN_MOST = 64 };
 
 struct parser {
-	const struct mdl_library *library; /* what is known already */
-	const struct loading *together;	   /* what is loaded together with it, itself included */
+	const struct mdl_library *known; /* what is known already */
+	const struct loading *together;	 /* what is loaded together with it, itself included */
 	struct pool *pool;
 	struct source *source;
 	struct messages messages;

@@ -49,7 +49,7 @@ const struct mdl_list *list_find(const struct parser *p, const char *name)
 		if (other && !found)
 			found = other;
 	}
-	return found ? found : find_in(p->library->lists, name);
+	return found ? found : find_in(p->known->lists, name);
 }
 
 /* ------------------------------------------------------------------- meant */
@@ -80,7 +80,7 @@ void meant_add_lists(struct meant *m, const struct parser *p)
 	for (const struct loading *g = p->together; g; g = g->next)
 		for (const struct mdl_list *list = g->parser.unit.lists; list; list = list->next)
 			meant_add(m, list->name);
-	for (const struct mdl_list *list = p->library->lists; list; list = list->next)
+	for (const struct mdl_list *list = p->known->lists; list; list = list->next)
 		meant_add(m, list->name);
 }
 

@@ -321,7 +321,7 @@ static void test_code(void **state)
 	look_at_code(h, "inserted", 8, "switch");
 	look_at_code(h, "inserted", 8, "back to the target");
 	assert_int_equal(harness_dinst(h, NULL, "insert", "wall", "/Code/detail/d_straight"), 0);
-	look_at_code(h, "inserted", 12, "instance 2");
+	look_at_code(h, "inserted", 12, ", instance 2)");
 	assert_int_equal(harness_dinst(h, NULL, "remove", "--all"), 0);
 	assert_int_equal(harness_dinst(h, NULL, "detach"), 0);
 	harness_verify(h);

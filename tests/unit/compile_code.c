@@ -185,7 +185,7 @@ static void test_flags(void **state)
 			const struct mdl_placement placement = {.kind = POINT_ENTRY,
 								.role = MDL_SETS_FLAGS,
 								.code = parse(cases[i].code)};
-			const struct compile_request request = {.library = library,
+			const struct compile_request request = {.texts = library,
 								.place = &place,
 								.placement = &placement,
 								.variables = &only,

@@ -244,7 +244,7 @@ static inline int build(const struct job *job, struct compiled *out, struct dins
 						.code = parse(job->code),
 						.bindings = job->bindings,
 						.binding_count = job->binding_count};
-	const struct compile_request request = {.library = library,
+	const struct compile_request request = {.texts = library,
 						.place = &place,
 						.placement = &placement,
 						.guards = job->guards,
