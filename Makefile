@@ -5,6 +5,8 @@
 #   make                    the three programs: dinst, dinstd, dinst-mutator
 #   make tests              the test programs and their target programs too
 #   make test               everything that CI runs (unit live real fuzz)
+#   make hostile            the hardest tests, some 20 minutes; HOURS=n goes on with random seeds
+#   make safety             the table of fears and tests in docs/safety.md
 #   make demo bench coverage lint fmt install uninstall clean
 #
 #   O=DIR                   where to build (default build, build-SAN with SAN)
@@ -145,7 +147,7 @@ example_bin := $(patsubst %.c,$(O)/%,$(wildcard examples/*.c))
 man_pages := $(wildcard docs/*.[1-8] docs/man/*.[1-8])
 data_files := $(wildcard data/metrics/*.mdl)
 real_scripts := $(filter-out %/lib.sh,$(wildcard tests/real/*.sh))
-hostile_scripts := $(filter-out %/lib.sh,$(wildcard tests/hostile/*.sh))
+hostile_scripts := $(filter-out %/lib.sh %/run.sh,$(wildcard tests/hostile/*.sh))
 fuzz_scripts := $(wildcard tests/fuzz/*.sh)
 install_scripts := $(wildcard tests/install.sh)
 
@@ -163,7 +165,7 @@ endif
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests unit live real fuzz test bench coverage bare lint fmt install uninstall demo clean examples FORCE
+.PHONY: all tests unit live real fuzz hostile safety test bench coverage bare lint fmt install uninstall demo clean examples FORCE
 
 all: $(programs)
 
@@ -334,6 +336,12 @@ real: all examples $(tool_bin)
 
 fuzz: all $(fuzz_bin)
 	$(run) -p $(fuzz_bin) $(fuzz_scripts)
+
+hostile: tests
+	tests/hostile/run.sh $(hostile_scripts)
+
+safety:
+	tests/fears.sh --write
 
 test: tests
 	DINST_SHORT=1 $(run) -p $(unit_bin) $(fuzz_bin) $(fuzz_scripts) -s $(live_bin) \

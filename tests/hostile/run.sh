@@ -1,0 +1,43 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# run.sh - the hostile tests: once with the seeds that are in them (or SEED), or
+# for HOURS, one round after the other, each with a seed of its own.
+#
+#   tests/hostile/run.sh [PROGRAM...]     (make hostile [HOURS=n] [SEED=n])
+#
+# A failure in a round is told with the command that repeats it; the rounds go on,
+# and the exit status says that there was one.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+
+build=${DINST_BUILD:-build}
+programs=("$@")
+if [ $# -eq 0 ]; then
+	for script in tests/hostile/*.sh; do
+		case $script in */lib.sh | */run.sh) ;; *) programs+=("$script") ;; esac
+	done
+fi
+
+if [ -z "${HOURS:-}" ]; then
+	exec tests/run.sh -t 600 "${programs[@]}"
+fi
+
+end=$(($(date +%s) + $(awk -v h="$HOURS" 'BEGIN { print int(h * 3600) }')))
+unset HOURS
+round=0
+failed=0
+while [ "$(date +%s)" -lt "$end" ]; do
+	round=$((round + 1))
+	for program in "${programs[@]}"; do
+		seed=$((RANDOM * 32768 + RANDOM))
+		if ! SEED=$seed tests/run.sh -t 600 "$program" >"$build/hostile.log" 2>&1; then
+			failed=$((failed + 1))
+			cat "$build/hostile.log"
+			echo "round $round: FAILED; again with: SEED=$seed DINST_BUILD=$build $program"
+		fi
+		[ "$(date +%s)" -lt "$end" ] || break
+	done
+	echo "round $round: $(date +%T), $failed failed so far"
+done
+[ "$failed" -eq 0 ]
