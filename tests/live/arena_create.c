@@ -163,6 +163,7 @@ static void near_a_library(void **state)
 	whole_life(*state, "libc", false, 64 * MIB, true);
 }
 
+/* fear B8: the fallback by itself */
 static void private_memory(void **state)
 {
 	harness_start(*state, "arena-space", "threads", NULL);
@@ -175,18 +176,24 @@ static void file_size_limit(void **state)
 	whole_life(*state, "text", false, 64 * MIB, true);
 }
 
+/* fear B7: nothing is free below 2 GiB */
 static void no_low_memory(void **state)
 {
 	harness_start(*state, "arena-space", "nolow", NULL);
 	whole_life(*state, "text", false, 64 * MIB, false);
 }
 
+/*
+ * fear B7: 2 GiB either side are taken but for single pages and one hole of 6 MiB: the hole is
+ * used
+ */
 static void small_hole(void **state)
 {
 	harness_start(*state, "arena-space", "hole", "6", NULL);
 	whole_life(*state, "text", false, 4 * MIB, true);
 }
 
+/* fear B7, I3: RLIMIT_AS leaves 24 MiB: a smaller arena */
 static void address_space_limit(void **state)
 {
 	harness_start(*state, "arena-space", "as", "24", NULL);
@@ -229,6 +236,7 @@ static void leader_gone(void **state)
 }
 
 /* Where executable memfds are forbidden the fallback works, and says why. */
+/* fear B8: vm.memfd_noexec: the fallback works, and says why */
 static void no_executable_memfd(void **state)
 {
 	struct harness *h = *state;
@@ -286,6 +294,7 @@ static void own_file_size_limit(void **state)
 	harness_end(h, 0);
 }
 
+/* fear B7: single pages only: a clear refusal, nothing changed */
 static void no_room_at_all(void **state)
 {
 	struct harness *h = *state;
@@ -305,6 +314,7 @@ static void no_room_at_all(void **state)
 	harness_end(h, 0);
 }
 
+/* fear B7, I3: RLIMIT_AS leaves 1 MiB: refused, and the limit is named */
 static void address_space_exhausted(void **state)
 {
 	struct harness *h = *state;
@@ -324,6 +334,7 @@ static void address_space_exhausted(void **state)
 }
 
 /* The brk heap of a program at a fixed address goes on growing, as far as we promised. */
+/* fear B7: a program at 0x400000: its brk heap grows by 512 MiB beside the arena */
 static void fixed_address(void **state)
 {
 	struct harness *h = *state;

@@ -154,6 +154,9 @@ static void wait_for_the_moment(struct scene *c)
 	assert_true(c->done);
 }
 
+/*
+ * fear B6: what happens without the remedy: the kernel kills a thread whose rseq_cs leads nowhere
+ */
 static void kills_if_it_dangles(void **state)
 {
 	struct scene c;
@@ -178,6 +181,7 @@ static uint64_t turns(const struct scene *c)
 	return value;
 }
 
+/* fear B6: with it, in the same situation, nothing happens */
 static void lives_if_it_is_cleared(void **state)
 {
 	struct scene c;
@@ -224,6 +228,7 @@ static int destroy(struct stop *s, void *arg, struct dinst_error *e)
 	return arena_destroy(s, ((struct scene *)arg)->arena, e);
 }
 
+/* fear B6, J1: an arena is not unmapped under a thread's feet */
 static void refuses_while_a_thread_is_inside(void **state)
 {
 	struct dinst_error e = {0};

@@ -54,6 +54,10 @@ static void finish(struct harness *h, struct session *s, struct balance *b, size
 	harness_end(h, 0);
 }
 
+/*
+ * fear E5, F2: of every function of sqlite3 with all its exits: entries minus exits are its live
+ * activations
+ */
 static void test_sqlite(void **state)
 {
 	static const char *const argv[] = {"/usr/bin/sqlite3", ":memory:", NULL};
@@ -76,6 +80,7 @@ static void test_sqlite(void **state)
 	finish(h, s, b, 500);
 }
 
+/* fear E5, F2: the same of Lua, which leaves by longjmp */
 static void test_lua(void **state)
 {
 	static const char *const argv[] = {"/usr/bin/lua5.4", "-e",
@@ -98,6 +103,7 @@ static void test_lua(void **state)
 	finish(h, s, b, 200);
 }
 
+/* fear E5, F2: the same of Perl */
 static void test_perl(void **state)
 {
 	static const char *const argv[] = {
@@ -120,6 +126,7 @@ static void test_perl(void **state)
 }
 
 /* A server is idle again after a load, with threads of its own. */
+/* fear E5, F2: the same of redis-server under load */
 static void test_redis(void **state)
 {
 	static const char *const commands =
@@ -204,6 +211,7 @@ static void end_own(struct harness *h, struct session *s, struct balance *b)
 }
 
 /* Exactly the frames that the target knows to have thrown over, and not one of any other. */
+/* fear E3: exactly the frames that longjmp, exceptions and cancellation threw over are missing */
 static void test_thrown_over(void **state)
 {
 	struct record records[RECORDS_MAX];

@@ -136,6 +136,7 @@ static void check_case(struct session *s, const struct count_case *c, unsigned i
 }
 
 /* Each kind of each function alone, and the target as it was in between. */
+/* fear C4, D2: blocks, edges, loops, instructions, loads and stores counted exactly */
 static void test_one_by_one(void **state)
 {
 	struct harness *h = *state;

@@ -43,6 +43,7 @@ static void wait_active(struct session *s, unsigned id)
 }
 
 /* Unloaded with everything in it; what was counted stays; loaded again it is as new. */
+/* fear G4: a library is unloaded with patches in it */
 static void test_unloaded_while_instrumented(void **state)
 {
 	struct harness *h = *state;

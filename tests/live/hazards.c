@@ -86,6 +86,7 @@ static void wait_stopped(pid_t tid)
 }
 
 /* A system call made by a thread in a sequence swallows the sequence's abort. */
+/* fear B6: what happens without the remedy: a call made in a sequence swallows its abort */
 static void raw_sequence(void **state)
 {
 	struct harness *h = *state;
@@ -196,6 +197,7 @@ static void run_stub(struct harness *h, const char *command, bool restart, long 
 	harness_end(h, 0);
 }
 
+/* fear A7: what happens without the remedy: errno 516 */
 static void raw_stub_nanosleep(void **state)
 {
 	long result;
@@ -209,6 +211,7 @@ static void raw_stub_nanosleep(void **state)
 	assert_true(ms < 450);
 }
 
+/* fear A6: what happens without the remedy: errno 512 */
 static void raw_stub_read(void **state)
 {
 	long result;
@@ -220,6 +223,7 @@ static void raw_stub_read(void **state)
 	assert_int_equal(error, 512);
 }
 
+/* fear A7, J2: the tracer dies in a remote call: the sleep goes on to its end */
 static void test_stub_nanosleep(void **state)
 {
 	long result;
@@ -231,6 +235,7 @@ static void test_stub_nanosleep(void **state)
 	assert_true(ms > 499 && ms < 900);
 }
 
+/* fear A6, J2: the tracer dies in a remote call: read(2) goes on */
 static void test_stub_read(void **state)
 {
 	long result;
@@ -379,6 +384,10 @@ static uint64_t now_ms(void)
 }
 
 /* It cannot be stopped: told so in time, with nothing done to it, and later it works. */
+/*
+ * fear A6, G2, K2: a parent in vfork does not stop: refused in time, nothing changed, later it
+ * works
+ */
 static void test_vfork_parent(void **state)
 {
 	struct harness *h = *state;
@@ -413,6 +422,10 @@ static void test_vfork_parent(void **state)
 /* ----------------------------------------------------- what others changed */
 
 /* Bytes that are not the file's are another tool's: refused, and left alone. */
+/*
+ * fear J4: a breakpoint of somebody else is left alone, and the function refused as long as it is
+ * there
+ */
 static void test_foreign(void **state)
 {
 	struct harness *h = *state;

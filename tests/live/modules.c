@@ -251,6 +251,7 @@ static void start_copy(struct harness *h, char *directory, char *path, size_t si
 	harness_start_argv(h, argv, true);
 }
 
+/* fear F6: the file was deleted: read through /proc, instrumented all the same */
 static void test_deleted_file(void **state)
 {
 	struct harness *h = *state;
@@ -274,6 +275,7 @@ static void test_deleted_file(void **state)
 }
 
 /* Another program under the same name: it must not be taken for the one that runs. */
+/* fear F6: another program under the same name is not taken for the one that runs */
 static void test_replaced_file(void **state)
 {
 	struct harness *h = *state;
@@ -335,6 +337,7 @@ static int look_unprivileged(pid_t pid)
 	return 0;
 }
 
+/* fear F6: the same without privileges, where the old file cannot be read: refused */
 static void test_replaced_file_unprivileged(void **state)
 {
 	struct harness *h = *state;

@@ -104,6 +104,7 @@ static void expect_bytes(struct scene *c, taddr_t address, const uint8_t *bytes,
 	assert_memory_equal(now, bytes, size);
 }
 
+/* fear J4: bytes that are not as expected are never written */
 static void outcomes(void **state)
 {
 	struct patch p[6];
@@ -158,6 +159,7 @@ static int write_back(struct stop *s, void *arg, struct dinst_error *e)
 	return stop_write(s, c->blob + 102, nops, sizeof(nops), e);
 }
 
+/* fear J4: nor are their neighbours in the same page */
 static void foreign_bytes_stay(void **state)
 {
 	static const uint8_t want[15] = {0x0f, 0x1f, 0x44, 0,	 0,    NOP, NOP, 0x66,
@@ -244,6 +246,7 @@ static void die_within(struct scene *c, struct patch *p)
 }
 
 /* What control comes to is whole at every moment: nothing of ours, or all of it. */
+/* fear C7, J2: killed between the two writes of a patch across pages: what stands there is whole */
 static void half_of_it(void **state)
 {
 	const uint8_t made[LENGTH] = {NOP, NOP, 0x44, 0, 0},
@@ -398,6 +401,7 @@ static void many_at_once(void **state)
 	finish(&c);
 }
 
+/* fear J3: private copies of text pages are given back when they equal the file */
 static void only_what_equals_the_file_is_dropped(void **state)
 {
 	struct patch one;

@@ -35,6 +35,7 @@ static void end(struct harness *h, struct session *s)
 	harness_end(h, 0);
 }
 
+/* fear B8: executable memfds are forbidden: private memory, exact counts */
 static void test_exact_counts(void **state)
 {
 	struct harness *h = *state;
@@ -65,6 +66,7 @@ static void test_second_snippet(void **state)
 	end(h, s);
 }
 
+/* fear B8: the same under churn */
 static void test_churn(void **state)
 {
 	static const char *const names[] = {"tiny", "leaf", "branchy", "recursive", "tail"};
@@ -109,6 +111,7 @@ static void live_and_die(pid_t pid, unsigned long countdown)
 }
 
 /* Killed at all kinds of moments: the target goes on, and its text comes back. */
+/* fear B8, J2: the same, and the mutator is killed */
 static void test_deaths(void **state)
 {
 	enum { STEP = 7, MOST = 4000 };

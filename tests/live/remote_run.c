@@ -181,6 +181,7 @@ static int twice(struct stop *s, void *arg, struct dinst_error *e)
 	return code ? code : fail_and_go_on(s, arg, e);
 }
 
+/* fear A3: calls made in a target that is stopped by job control, which stays stopped */
 static void test_group_stopped(void **state)
 {
 	static const char *const modes[] = {"read", "poll", "running"};
@@ -214,6 +215,7 @@ static int seen_in_sequence(struct stop *s, void *arg, struct dinst_error *e)
 }
 
 /* A victim inside a restartable sequence: its sequence is aborted, never swallowed. */
+/* fear B6: a thread inside a restartable sequence is aborted, never swallowed */
 static void test_sequence(void **state)
 {
 	struct harness *h = *state;
@@ -236,6 +238,7 @@ static void test_sequence(void **state)
  * A filter that kills at mmap and at restart_syscall: with CAP_SYS_ADMIN it is
  * suspended, and the interrupted poll is not continued by restart_syscall.
  */
+/* fear A8, A9: calls under a filter that kills at mmap and restart_syscall */
 static void test_filter(void **state)
 {
 	struct harness *h = *state;
@@ -256,6 +259,7 @@ static void test_filter(void **state)
 	harness_end(h, 0);
 }
 
+/* fear A13: calls in a process whose main thread has exited */
 static void test_dead_leader(void **state)
 {
 	struct harness *h = *state;

@@ -39,6 +39,7 @@ static void cycle(struct session *s, const char *focus, enum point_kind kind)
 /* ----------------------------------------------------------- unchanged */
 
 /* What the kernel knows of the target is the same with everything inserted as without. */
+/* fear J3: masks, handlers, descriptors and threads with everything inserted as without */
 static void test_nothing_installed(void **state)
 {
 	struct harness *h = *state;
@@ -100,6 +101,7 @@ static void test_storm(void **state)
 }
 
 /* The handler of a profiler walks the stack wherever it interrupts, trampolines included. */
+/* fear E6: a profiler's handler walks the stack wherever it interrupts */
 static void test_profiler(void **state)
 {
 	struct harness *h = *state;

@@ -37,6 +37,7 @@ static void finish(struct harness *h)
 	harness_end(h, 0);
 }
 
+/* fear C2, H5: stacks that share one mapping */
 static void one_mapping_for_many(void **state)
 {
 	struct stack_range range, other;
@@ -50,6 +51,7 @@ static void one_mapping_for_many(void **state)
 	finish(*state);
 }
 
+/* fear C2: a stack too deep to be copied: everything counts as found */
 static void too_deep(void **state)
 {
 	struct stack_range ranges[2];
@@ -63,6 +65,7 @@ static void too_deep(void **state)
 }
 
 /* Unwind tables are outside input: a walk that would never end does end. */
+/* fear L1: an unwind table that never ends */
 static void endless_table(void **state)
 {
 	struct harness *h = *state;

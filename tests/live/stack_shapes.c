@@ -89,6 +89,7 @@ static void compare(struct scene *c, const char *name, size_t least)
 		assert_int_equal(at + shown.count, count);
 }
 
+/* fear C2, E6: our walk of a stack equals the target's own backtrace, through signal frames too */
 static void walk_equals_backtrace(void **state)
 {
 	struct scene c;
@@ -128,6 +129,10 @@ static void expect(struct scene *c, look with, taddr_t lo, taddr_t hi, bool hit)
 	assert_int_equal(range.hit, hit);
 }
 
+/*
+ * fear C2: the cautious scan finds each return address and each signal frame, nested ones on other
+ * stacks too
+ */
 static void every_frame_is_found(void **state)
 {
 	static const char *const names[] = {"plain", "alt", "nested", "deep"};

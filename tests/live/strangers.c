@@ -62,6 +62,7 @@ static bool survives(const void *first, size_t size, struct leftovers *left)
 	return there;
 }
 
+/* fear J5, L1: memory of the program that is only called like ours is left alone */
 static void test_namesake(void **state)
 {
 	const uint8_t code[16] = {0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3};
@@ -72,6 +73,7 @@ static void test_namesake(void **state)
 	assert_int_equal(left.arenas_left, 0);
 }
 
+/* fear J5: an arena of another version is left alone */
 static void test_another_version(void **state)
 {
 	struct journal_header h = {.version = JOURNAL_VERSION + 1};

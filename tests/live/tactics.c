@@ -77,6 +77,10 @@ static void test_tactics_are_used(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear C3, C5: points that need bytes of neighbours: exits of one byte, entries that loops go
+ * round
+ */
 static void test_exact(void **state)
 {
 	struct harness *h = *state;
@@ -148,6 +152,7 @@ static taddr_t put_on_rung(struct harness *h, pid_t tid, unsigned rung, taddr_t 
 }
 
 /* The second to fourth rung are overwritten: by the host's jump, and by the near jump in its tail. */
+/* fear C1: threads in bytes that get another function's near jump */
 static void test_threads_in_the_hole(void **state)
 {
 	struct harness *h = *state;
@@ -178,6 +183,7 @@ static void test_threads_in_the_hole(void **state)
 }
 
 /* In any order, under threads that execute all of it all the time. */
+/* fear C1, C5: the same in and out in any order under four threads */
 static void test_churn(void **state)
 {
 	enum { TURNS = 400, ALL = NAMES * 2 };
@@ -283,6 +289,7 @@ static void clean_up(struct harness *h, unsigned long countdown)
 }
 
 /* Killed between any two writes, with threads in all of it: each state is right for them. */
+/* fear C7, J2: killed between any two of the writes that such a point needs */
 static void test_deaths(void **state)
 {
 	enum { DEATHS = 40 };

@@ -144,11 +144,16 @@ static void test_activations(void **state)
 	torture_end(&t);
 }
 
+/*
+ * fear C3, C4, C5, F2, F7: hundreds of functions in assembler, each a corner case: all points counted
+ * exactly as a trace says
+ */
 static void test_counts(void **state)
 {
 	run_counts(state, "torture");
 }
 
+/* fear C4: the same program at a fixed address: absolute jump tables and operands */
 static void test_counts_fixed(void **state)
 {
 	run_counts(state, "torture-fixed");
@@ -190,6 +195,10 @@ static size_t compare_loops(const struct torture *t, const struct torture_functi
 }
 
 /* All kinds at once: each counts what it counted alone, and so do those of each kind. */
+/*
+ * fear D2: all kinds of points of all functions at once; registers, flags and vector state
+ * compared
+ */
 static void test_counts_together(void **state)
 {
 	unsigned kinds = (unsigned)torture_setting("TORTURE_SET", (1u << POINT_KINDS) - 1);
@@ -329,11 +338,17 @@ static void run_churn(void **state, const struct churning *c)
 	torture_end(&t);
 }
 
+/*
+ * fear C1, C7, D1, D2, D4, D5: every instruction, all kinds in waves and at random, in and out
+ * under three threads that compare registers, flags, red zone and the whole XSAVE state with an
+ * uninstrumented run
+ */
 static void test_churn(void **state)
 {
 	run_churn(state, &(struct churning){"torture", "3", NULL, false});
 }
 
+/* fear B7, C1: the same in a program at a fixed address */
 static void test_churn_fixed(void **state)
 {
 	run_churn(state, &(struct churning){"torture-fixed", "3", NULL, false});
@@ -344,11 +359,20 @@ static void test_churn_private(void **state)
 	run_churn(state, &(struct churning){"torture", "2", NULL, true});
 }
 
+/*
+ * fear C2, E6: a profiler's signal every 0.4 ms while all is inserted and removed: each backtrace
+ * has the program's own addresses only, and reaches the thread's start from all code with unwind
+ * tables
+ */
 static void test_storm(void **state)
 {
 	run_churn(state, &(struct churning){"torture", "3", "storm", false});
 }
 
+/*
+ * fear E1: threads that exit and are cancelled, and children that exit, inside of instrumented
+ * functions
+ */
 static void test_ends(void **state)
 {
 	run_churn(state, &(struct churning){"torture", "2", "ends", false});

@@ -278,6 +278,10 @@ static void look_for_test(const char *word)
 		fail_msg("%s has no %s", path, colon + 1);
 }
 
+/*
+ * fear C3, C4, C5, C10, F1, F2, F7: the corner cases of patching one by one, and the case that
+ * covers each: what is named must exist
+ */
 static void test_everything_is_covered(void **state)
 {
 	static struct known known[CASES_MAX];

@@ -58,6 +58,10 @@ static void insert_unwinder(struct session *s)
 }
 
 /* Each kind of point alone, then all together; entries are exact though most are never left. */
+/*
+ * fear E1, E3: exceptions caught in the same and next frame, far away, thrown again, out of
+ * noexcept; longjmp, pthread_exit, pthread_cancel
+ */
 static void test_throw_through(void **state)
 {
 	enum { ROUNDS = 300 };
@@ -86,6 +90,7 @@ static void test_throw_through(void **state)
 	harness_end(h, 0);
 }
 
+/* fear C11, E1: with the unwinder and the C++ library instrumented too */
 static void test_instrumented_unwinder(void **state)
 {
 	struct harness *h = *state;
@@ -103,6 +108,7 @@ static void test_instrumented_unwinder(void **state)
 }
 
 /* All in and out again and again while every thread throws. */
+/* fear E1: all in and out again and again while every thread throws */
 static void test_churn(void **state)
 {
 	enum { TURNS = 60 };
@@ -126,6 +132,9 @@ static void test_churn(void **state)
 }
 
 /* backtrace() gives the same return addresses with everything instrumented as without. */
+/*
+ * fear E2, E6: backtrace(3) gives the same addresses with all instrumented, the unwinder included
+ */
 static void test_backtrace_is_equal(void **state)
 {
 	struct harness *h = *state;
@@ -166,6 +175,7 @@ static void gdb_backtraces(struct harness *h, char *text, size_t size)
 	pclose(gdb);
 }
 
+/* fear A11, E6: gdb's backtraces of all threads are the same with everything instrumented */
 static void test_gdb_beside_us(void **state)
 {
 	struct harness *h = *state;
@@ -224,6 +234,7 @@ static pid_t start_tracer(pid_t pid)
 }
 
 /* While another tracer holds a thread we say so, name it, and change nothing. */
+/* fear A11: another tracer is named, and nothing is changed while it is there */
 static void test_another_tracer(void **state)
 {
 	struct harness *h = *state;

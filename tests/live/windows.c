@@ -178,18 +178,27 @@ static void run_inside(struct harness *h, const struct inside_case *c)
 	harness_end(h, 0);
 }
 
+/*
+ * fear C1: a thread before each byte of an entry's window when it is patched; results and counts
+ * exact
+ */
 static void test_inside_entry_window(void **state)
 {
 	/* Only the thread before the first instruction has the function before it. */
 	run_inside(*state, &(struct inside_case){POINT_ENTRY, 0, 1});
 }
 
+/*
+ * fear C1: a thread before each byte of an exit's window when it is patched; results and counts
+ * exact
+ */
 static void test_inside_exit_window(void **state)
 {
 	run_inside(*state, &(struct inside_case){POINT_EXIT, 5, THREADS});
 }
 
 /* Threads that stand in a trampoline when it is removed: nothing is freed under their feet. */
+/* fear C1, J1: threads stand in a trampoline whose point is removed: it stays until they are out */
 static void test_removed_while_inside(void **state)
 {
 	struct harness *h = *state;
@@ -221,6 +230,7 @@ static void test_removed_while_inside(void **state)
 }
 
 /* What a detach had to leave is taken out later, by whoever comes, and not a moment too early. */
+/* fear C1, J1: what could not be freed at detach is freed by the next who comes, not before */
 static void test_left_and_repaired(void **state)
 {
 	struct harness *h = *state;
@@ -341,26 +351,31 @@ static void run_handler(struct harness *h, const struct handler_case *c)
 	harness_end(h, 0);
 }
 
+/* fear C2: a handler interrupted the inside of a window: the window waits until it has returned */
 static void test_handler_normal_stack(void **state)
 {
 	run_handler(*state, &(struct handler_case){SIGUSR1, 0, 3, POINT_ENTRY});
 }
 
+/* fear C2: the same where the handler runs on an alternate stack */
 static void test_handler_alternate_stack(void **state)
 {
 	run_handler(*state, &(struct handler_case){SIGUSR2, 0, 1, POINT_ENTRY});
 }
 
+/* fear C2: the same for an exit */
 static void test_handler_in_exit_window(void **state)
 {
 	run_handler(*state, &(struct handler_case){SIGUSR2, 0, 8, POINT_EXIT});
 }
 
+/* fear C2: the frame of the interrupted window lies below a second handler on another stack */
 static void test_handlers_nested(void **state)
 {
 	run_handler(*state, &(struct handler_case){SIGUSR1, SIGUSR2, 2, POINT_ENTRY});
 }
 
+/* fear C2: the same with the alternate stack first */
 static void test_handlers_nested_alternate_first(void **state)
 {
 	run_handler(*state, &(struct handler_case){SIGUSR2, SIGUSR1, 4, POINT_ENTRY});
@@ -411,11 +426,16 @@ static void run_edge(struct harness *h, const char *function)
 	harness_end(h, 0);
 }
 
+/*
+ * fear A6, C1: threads blocked in a system call right before an exit's and behind an entry's
+ * window
+ */
 static void test_system_call_at_edges(void **state)
 {
 	run_edge(*state, "edge");
 }
 
+/* fear A6, C1: a system call among a function's first five bytes is never part of a window */
 static void test_system_call_in_first_bytes(void **state)
 {
 	run_edge(*state, "tiny_edge");
@@ -424,6 +444,7 @@ static void test_system_call_in_first_bytes(void **state)
 /* ------------------------------------------------------ page boundary */
 
 /* Refused with its reason, or patched and exact under full speed. */
+/* fear C7: a window across two pages is refused, or exact under full speed of four threads */
 static void test_across_pages(void **state)
 {
 	static const enum point_kind kinds[] = {POINT_ENTRY, POINT_EXIT};
@@ -499,21 +520,28 @@ static void run_blocked_below(struct harness *h, const char *function, bool befo
 	harness_end(h, 0);
 }
 
+/* fear C2, J1: a long call below instrumented functions: removed at once, all memory given back */
 static void test_blocked_below_removed(void **state)
 {
 	run_blocked_below(*state, "outer", true);
 }
 
+/* fear C2, J1: inserted and removed while the frames are live */
 static void test_blocked_below_inserted_and_removed(void **state)
 {
 	run_blocked_below(*state, "outer", false);
 }
 
+/*
+ * fear C2: a call in the first five bytes of a function, blocked: the return address is the
+ * program's own
+ */
 static void test_blocked_below_displaced_call(void **state)
 {
 	run_blocked_below(*state, "outer_asm", true);
 }
 
+/* fear C2: the same, inserted while the call is under way */
 static void test_blocked_below_displaced_call_later(void **state)
 {
 	run_blocked_below(*state, "outer_asm", false);

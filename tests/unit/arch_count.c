@@ -231,6 +231,7 @@ static void run_combinations(enum arch_count_mode mode)
 	}
 }
 
+/* fear D1, D2: each combination of live registers, flags and red zone around a counter */
 static void test_per_cpu_combinations(void **state)
 {
 	(void)state;
@@ -538,6 +539,7 @@ static void check_exact(arch_regset live)
 	assert_int_equal(registers_lost, 0);
 }
 
+/* fear B6, D8: threads that migrate and are interrupted: no count is lost */
 static void test_exact(void **state)
 {
 	(void)state;

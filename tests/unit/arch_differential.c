@@ -475,6 +475,7 @@ static void print_counts(void)
 	print_message("\n");
 }
 
+/* fear C10: operands below 2 GiB without a base */
 static void test_low_addresses(void **state)
 {
 	(void)state;
@@ -485,6 +486,10 @@ static void test_low_addresses(void **state)
 	assert_true(completed > 110);
 }
 
+/*
+ * fear C10: instructions of libc and libcrypto, original and moved by 1 GiB, on the same random
+ * registers, flags, vectors and memory
+ */
 static void test_differential(void **state)
 {
 	(void)state;

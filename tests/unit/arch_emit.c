@@ -149,6 +149,7 @@ static const struct {
 	{0, "ff28", NULL},
 };
 
+/* fear C10: the rules of relocation, a line each */
 static void test_relocate(void **state)
 {
 	(void)state;

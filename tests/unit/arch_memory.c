@@ -189,6 +189,7 @@ static void check_modrm(bool fs, unsigned rex, unsigned opcode, unsigned modrm, 
 	check_form(bytes, n + disp_size);
 }
 
+/* fear C10: addresses of accesses against where the processor faults */
 static void test_plain_forms(void **state)
 {
 	static const uint8_t disps[][4] = {{0x10, 0x32, 0x54, 0x36}, {0xf0, 0xde, 0xbc, 0xda}};

@@ -107,6 +107,7 @@ static void fill_home(struct pair_record *r)
 }
 
 /* Entries and exits in all of the ways that they go, in no order that makes sense. */
+/* fear D1, D2, D4: entries and exits keep registers, flags, vector state and red zone */
 static void test_state_is_kept(void **state)
 {
 	const uint64_t top = (uint64_t)(uintptr_t)stacks[0] + STACK_BYTES - 8192;

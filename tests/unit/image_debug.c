@@ -262,6 +262,7 @@ static struct bytes compress(const struct bytes *b)
 	return out;
 }
 
+/* fear F5: symbols in .gnu_debugdata */
 static void test_compressed(void **unused)
 {
 	struct bytes whole = read_target("image-cxx"), bare = read_target("image-cxx");

@@ -107,6 +107,7 @@ static bool is_unresolved(const char *name)
 
 /* ------------------------------------------------------- chance and truth */
 
+/* fear C3: branches into the middle of other functions, told from chance */
 static void test_hits(void **state)
 {
 	vaddr_t victim = start_of("h_victim") + 2;
@@ -152,6 +153,7 @@ static size_t table_heads(const char *name)
 	return n;
 }
 
+/* fear C4: jump tables in all the forms that compilers and people write */
 static void test_tables(void **state)
 {
 	(void)state;
@@ -236,6 +238,7 @@ static size_t exits_of(const char *name)
 	return n;
 }
 
+/* fear E5: tail jumps are exits */
 static void test_tail_jumps(void **state)
 {
 	(void)state;
@@ -248,6 +251,7 @@ static void test_tail_jumps(void **state)
 
 /* -------------------------------------------------------------------- data */
 
+/* fear F7: data between instructions is never patched */
 static void test_data(void **state)
 {
 	struct flow f = build("d_string");
@@ -282,6 +286,7 @@ static void test_between(void **state)
 
 /* ------------------------------------------------- calls that do not return */
 
+/* fear F1: calls that never return, proved or known by name, end a function */
 static void test_noreturn(void **state)
 {
 	static const bool never[] = {true,  true,  true,  true,	 true, true,
@@ -315,6 +320,7 @@ static bool any_falls_out(const char *name)
 	return any;
 }
 
+/* fear F1: a function that runs into the next one */
 static void test_falls_out(void **state)
 {
 	(void)state;
@@ -342,6 +348,7 @@ static const struct image_function *piece(uint64_t size)
 	return found;
 }
 
+/* fear F2: cold parts without frames belong to who jumps to them */
 static void test_parts(void **state)
 {
 	static const uint64_t parts[] = {33, 39, 50}, functions[] = {34, 35, 36, 37, 38};

@@ -155,6 +155,7 @@ static void test_functions(void **unused)
 	expect(2, 0x3000, 60, 0, 0);
 }
 
+/* fear F2: fragments of a function by their frames */
 static void test_fragments(void **unused)
 {
 	size_t plain = put_cie("zR", "\x1b", 1, PROGRAM(ENTRY)), set_up, framed, no_row;

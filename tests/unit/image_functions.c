@@ -170,6 +170,7 @@ static void compare_twins(const char *path)
 	image_close(bare);
 }
 
+/* fear F3: several names at one address */
 static void test_twins(void **unused)
 {
 	(void)unused;
@@ -183,6 +184,7 @@ static void test_large_twins(void **unused)
 	compare_twins("/usr/bin/node");
 }
 
+/* fear F5: a stripped program: functions by their frames */
 static void test_stripped_parents(void **unused)
 {
 	struct image *full = open_path(target_path("image-cxx"));
@@ -211,6 +213,7 @@ static void test_stripped_parents(void **unused)
 
 /* ------------------------------------------------------------ assembler code */
 
+/* fear F5, F7: assembler code that no frame covers */
 static void test_assembler(void **unused)
 {
 	struct image *img = open_path(target_path("image-asm"));
@@ -313,6 +316,7 @@ static void test_readable_names(void **unused)
 	image_close(img);
 }
 
+/* fear F2, F3: cold parts and resolvers */
 static void test_fragments_and_resolvers(void **unused)
 {
 	struct image *img = open_path(target_path("image-cxx"));
@@ -367,6 +371,7 @@ static void test_nearest(void **unused)
 	image_close(img);
 }
 
+/* fear F3, F5: libc: versions, aliases, resolvers */
 static void test_libc(void **unused)
 {
 	struct image *img = open_path(libc_path);

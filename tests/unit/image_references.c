@@ -89,6 +89,7 @@ static void check_branches(const char *path)
 	image_close(img);
 }
 
+/* fear C3: every near branch of real libraries is among what is taken for a target */
 static void test_branches(void **unused)
 {
 	(void)unused;
@@ -179,6 +180,7 @@ static void test_damaged_exception_table(void **unused)
 }
 
 /* The program that catches: its functions with handlers have marks, and only inside. */
+/* fear C3, E1: handlers of exceptions are targets */
 static void test_landing_pads(void **unused)
 {
 	struct image *img = open_path(target_path("image-cxx"));

@@ -185,6 +185,7 @@ static void away_from_where_mmap_grows(void **state)
 	maps_release(&m);
 }
 
+/* fear B7: clear of where the brk heap may grow to */
 static void clear_of_heap_and_bottom(void **state)
 {
 	struct arena_limits limits = {0x10000, 0x700000, 64 * MIB, false};
@@ -215,6 +216,7 @@ static void clear_of_heap_and_bottom(void **state)
 	maps_release(&m);
 }
 
+/* fear B7: clear of where a stack may grow to */
 static void clear_of_a_growing_stack(void **state)
 {
 	struct arena_limits limits = {0x10000, 0, 512 * MIB, false};
@@ -265,6 +267,7 @@ static void crowded(void **state)
 }
 
 /* Random address spaces: whatever is found keeps all promises. */
+/* fear B7: room for an arena in random address spaces, never where something is or grows */
 static void random_spaces(void **state)
 {
 	unsigned seed = 20240601;

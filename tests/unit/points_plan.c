@@ -310,6 +310,7 @@ static void test_flow(void **state)
 	check_cases(img, flow_cases, sizeof(flow_cases) / sizeof(*flow_cases));
 }
 
+/* fear C5: short functions, one by one */
 static void test_tactics(void **state)
 {
 	struct image *img = open_target("points-tactics");
@@ -412,6 +413,7 @@ static void test_liveness(void **state)
 }
 
 /* Stubs are listed and refused; fragments have their points in their function's plan. */
+/* fear F3: linker stubs are refused */
 static void test_stubs_and_fragments(void **state)
 {
 	struct image *img = open_target("points-flow");
