@@ -5,6 +5,7 @@
  * Owns the table of code names. Never prints, never allocates, never changes
  * errno: it is called on the way out of failures.
  */
+#define DINST_ERROR_HERE
 #include "inject/error.h"
 
 #include <errno.h>

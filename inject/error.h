@@ -62,6 +62,16 @@ int dinst_fail_text(struct dinst_error *e, int code, const char *text);
 
 void dinst_error_clear(struct dinst_error *e);
 
+/*
+ * What a static analyzer cannot see from here: these return what they are given, never 0.
+ */
+#if defined(__clang_analyzer__) && !defined(DINST_ERROR_HERE)
+#define dinst_fail(e, code, ...) ((void)(dinst_fail)(e, code, __VA_ARGS__), (code))
+#define dinst_fail_errno(e, code, number, ...)                                                     \
+	((void)(dinst_fail_errno)(e, code, number, __VA_ARGS__), (code))
+#define dinst_fail_text(e, code, text) ((void)(dinst_fail_text)(e, code, text), (code))
+#endif
+
 /* "no-such-process" for DINST_NO_PROCESS, and so on; never NULL. */
 const char *dinst_code_name(int code);
 
