@@ -51,9 +51,8 @@ static void apply_segment(const struct arch_insn *insn, const struct x86_layout 
 		m->computable = false;
 }
 
-/* The address that ModRM and SIB name; displacements of one byte count `scale` bytes. */
-static struct arch_memory explicit_address(const struct arch_insn *insn, const struct x86_layout *l,
-					   unsigned scale)
+struct arch_memory x86_explicit_address(const struct arch_insn *insn, const struct x86_layout *l,
+					unsigned scale)
 {
 	struct arch_memory m = at_register(x86_rm(l), 0);
 
@@ -315,7 +314,7 @@ static void add_explicit(const struct arch_insn *insn, const struct x86_layout *
 	}
 	if (access == 0)
 		return;
-	m = explicit_address(insn, l, l->encoding == X86_EVEX ? vector.scale : 1);
+	m = x86_explicit_address(insn, l, l->encoding == X86_EVEX ? vector.scale : 1);
 	/* The bit's number adds to the address; a vector of addresses; rows of a tile. */
 	if (is_bit_string || vector.is_indexed ||
 	    (l->encoding == X86_VEX && l->map == 2 && l->opcode == 0x4b && l->simd != 0))

@@ -184,6 +184,10 @@ struct x86_vector_access {
 };
 struct x86_vector_access x86_vector_access(const struct x86_layout *l);
 
+/* The address that ModRM and SIB name; displacements of one byte count `scale` bytes. */
+struct arch_memory x86_explicit_address(const struct arch_insn *insn, const struct x86_layout *l,
+					unsigned scale);
+
 /* Attributes of an opcode in a map; 0 if it is none that we know. */
 uint32_t x86_attributes(enum x86_encoding encoding, unsigned map, unsigned opcode);
 

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * lift.c - words and memory of functions that are lifted (lift.h): what is known
+ * of a register or a word of the frame, and what an address leads to. Errs on one
+ * side only: what is not known for sure is refused, or read so that it cannot fault.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "arch/common/lift_common.h"
+
+enum { ALL_BYTES = 0xff };
+
+int lift_refuse(struct lift *l, const char *why)
+{
+	if (!*l->why)
+		snprintf(l->why, sizeof(l->why), "%s", why);
+	return ARCH_REFUSED;
+}
+
+/* -------------------------------------------------------------- operations */
+
+unsigned lift_op(struct lift *l, unsigned kind, unsigned a, unsigned b)
+{
+	struct arch_op *op = l->op(l->arg, kind);
+
+	op->a = (uint16_t)a;
+	op->b = (uint16_t)b;
+	op->result = (uint16_t)l->value(l->arg);
+	return op->result;
+}
+
+unsigned lift_constant(struct lift *l, uint64_t number)
+{
+	struct arch_op *op = l->op(l->arg, ARCH_OP_CONST);
+
+	op->number = number;
+	op->result = (uint16_t)l->value(l->arg);
+	return op->result;
+}
+
+unsigned lift_op_number(struct lift *l, unsigned kind, unsigned a, uint64_t number)
+{
+	struct arch_op *op;
+
+	if ((int64_t)number != (int32_t)number)
+		return lift_op(l, kind, a, lift_constant(l, number));
+	op = l->op(l->arg, kind);
+	op->a = (uint16_t)a;
+	op->immediate = (int32_t)number;
+	op->result = (uint16_t)l->value(l->arg);
+	return op->result;
+}
+
+unsigned lift_extend(struct lift *l, unsigned a, unsigned size, bool is_signed)
+{
+	struct arch_op *op;
+
+	if (size >= 8)
+		return a;
+	op = l->op(l->arg, ARCH_OP_EXTEND);
+	op->a = (uint16_t)a;
+	op->size = (uint8_t)size;
+	op->is_signed = is_signed;
+	op->result = (uint16_t)l->value(l->arg);
+	return op->result;
+}
+
+unsigned lift_keep(struct lift *l, unsigned a)
+{
+	return lift_op(l, ARCH_OP_COPY, a, 0);
+}
+
+static void copy_value(struct lift *l, unsigned to, unsigned from)
+{
+	struct arch_op *op = l->op(l->arg, ARCH_OP_COPY);
+
+	op->a = (uint16_t)from;
+	op->result = (uint16_t)to;
+}
+
+uint64_t lift_most(unsigned size)
+{
+	return size >= 8 ? UINT64_MAX : (1ull << 8 * size) - 1;
+}
+
+static uint64_t add_up(uint64_t a, uint64_t b)
+{
+	return a + b < a ? UINT64_MAX : a + b;
+}
+
+/* ------------------------------------------------------------------- words */
+
+struct lift_place lift_register(struct lift *l, struct lift_state *s, unsigned n)
+{
+	return (struct lift_place){&s->registers[n], &l->registers[n]};
+}
+
+static unsigned value_of(struct lift *l, struct lift_place p)
+{
+	if (!*p.value)
+		*p.value = (uint16_t)l->value(l->arg);
+	return *p.value;
+}
+
+static uint8_t byte_mask(unsigned at, unsigned size)
+{
+	return (uint8_t)(((1u << size) - 1) << at);
+}
+
+static bool is_number(const struct lift_word *w)
+{
+	return w->kind == LIFT_NUMBER || w->kind == LIFT_VARIABLE;
+}
+
+unsigned lift_get(struct lift *l, struct lift_place p, unsigned at, unsigned size)
+{
+	const uint8_t wanted = byte_mask(at, size);
+
+	if (p.word->kind == LIFT_STACK && p.word->bytes)
+		lift_refuse(l, "it uses the address of its own frame as a number");
+	else if ((p.word->bytes & wanted) != wanted || !is_number(p.word))
+		lift_refuse(l, "it uses what was not set before, or an argument that is not given");
+	else if (at)
+		return lift_op_number(l, ARCH_OP_SHR, *p.value, 8 * at);
+	else
+		return *p.value;
+	return 0;
+}
+
+void lift_set(struct lift *l, struct lift_place p, unsigned at, unsigned size, unsigned value,
+	      uint64_t most)
+{
+	const uint8_t changed = byte_mask(at, size);
+	const uint64_t bits = lift_most(size) << 8 * at;
+	const bool merges = size < 8 && is_number(p.word) && (p.word->bytes & ~changed);
+	unsigned kept;
+
+	if (size < 8) {
+		value = lift_extend(l, value, size, false);
+		if (at)
+			value = lift_op_number(l, ARCH_OP_SHL, value, 8 * at);
+	}
+	if (merges) {
+		kept = lift_op_number(l, ARCH_OP_AND, *p.value, ~bits);
+		value = lift_op(l, ARCH_OP_OR, kept, value);
+	}
+	copy_value(l, value_of(l, p), value);
+	*p.word = (struct lift_word){
+		.kind = LIFT_NUMBER,
+		.bytes = (uint8_t)(merges ? p.word->bytes | changed : changed),
+		.most = size == 8 ? most
+			: merges  ? UINT64_MAX
+				  : bits,
+	};
+}
+
+void lift_set_number(struct lift *l, struct lift_place p, uint64_t number)
+{
+	copy_value(l, value_of(l, p), lift_constant(l, number));
+	*p.word = (struct lift_word){.kind = LIFT_NUMBER,
+				     .bytes = ALL_BYTES,
+				     .known = true,
+				     .number = number,
+				     .most = number};
+}
+
+void lift_copy(struct lift *l, struct lift_place to, struct lift_place from)
+{
+	if (is_number(from.word) && from.word->bytes)
+		copy_value(l, value_of(l, to), *from.value);
+	*to.word = *from.word;
+}
+
+bool lift_move(struct lift *l, struct lift_place p, int64_t distance)
+{
+	if (p.word->bytes != ALL_BYTES ||
+	    (p.word->kind != LIFT_STACK && p.word->kind != LIFT_VARIABLE))
+		return false;
+	if (p.word->kind == LIFT_VARIABLE)
+		copy_value(l, *p.value,
+			   lift_op_number(l, ARCH_OP_ADD, *p.value, (uint64_t)distance));
+	p.word->number += (uint64_t)distance;
+	return true;
+}
+
+static void join_word(struct lift_word *w, const struct lift_word *other)
+{
+	bool same = w->kind == other->kind && w->which == other->which;
+
+	if (w->kind == LIFT_STACK || w->kind == LIFT_VARIABLE)
+		same = same && w->number == other->number;
+	if (!same && is_number(w) && is_number(other)) {
+		w->kind = LIFT_NUMBER;
+		w->which = 0;
+		w->most = UINT64_MAX;
+		w->known = false;
+		w->number = 0;
+	} else if (!same) {
+		*w = (struct lift_word){.kind = LIFT_NUMBER};
+		return;
+	}
+	w->bytes &= other->bytes;
+	if (w->known && (!other->known || w->number != other->number)) {
+		w->known = false;
+		w->number = 0;
+	}
+	if (other->most > w->most)
+		w->most = other->most;
+}
+
+void arch_lift_join(struct lift_state *s, const struct lift_state *other)
+{
+	for (unsigned i = 0; i < ARCH_LIFT_REGISTERS; i++)
+		join_word(&s->registers[i], &other->registers[i]);
+	for (unsigned i = 0; i < ARCH_LIFT_WORDS; i++)
+		join_word(&s->words[i], &other->words[i]);
+	if (memcmp(&s->flags, &other->flags, sizeof(s->flags)) != 0)
+		s->flags = (struct lift_flags){0};
+}
+
+void lift_begin(struct lift *l, struct lift_state *s, unsigned registers, unsigned stack)
+{
+	memset(s, 0, sizeof(*s));
+	memset(l->registers, 0, sizeof(l->registers));
+	memset(l->words, 0, sizeof(l->words));
+	for (unsigned i = 0; i < registers; i++)
+		s->registers[i] = (struct lift_word){
+			.kind = LIFT_ENTRY, .bytes = ALL_BYTES, .which = (uint8_t)i};
+	s->registers[stack] = (struct lift_word){.kind = LIFT_STACK, .bytes = ALL_BYTES};
+}
+
+void lift_pass(struct lift *l, struct lift_place p, const struct lift_argument *argument,
+	       unsigned which)
+{
+	copy_value(l, value_of(l, p), argument->value);
+	*p.word = (struct lift_word){.kind = LIFT_NUMBER, .bytes = ALL_BYTES, .most = UINT64_MAX};
+	if (argument->variable) {
+		p.word->kind = LIFT_VARIABLE;
+		p.word->which = (uint8_t)which;
+	}
+}
+
+/* ------------------------------------------------------------------ memory */
+
+/* Adds register n, times 2^shift, to an address. */
+static bool add_part(struct lift *l, struct lift_state *s, unsigned n, unsigned shift,
+		     struct lift_where *out)
+{
+	const struct lift_place p = lift_register(l, s, n);
+	unsigned value;
+
+	if (p.word->known) {
+		out->number += p.word->number << shift;
+		return true;
+	}
+	value = lift_get(l, p, 0, 8);
+	if (!value)
+		return false;
+	if (p.word->most << shift >> shift != p.word->most)
+		out->span = UINT64_MAX;
+	else
+		out->span = add_up(out->span, p.word->most << shift);
+	if (shift)
+		value = lift_op_number(l, ARCH_OP_SHL, value, shift);
+	out->value = out->value ? lift_op(l, ARCH_OP_ADD, out->value, value) : value;
+	return true;
+}
+
+bool lift_where(struct lift *l, struct lift_state *s, const struct arch_memory *m,
+		struct lift_where *out)
+{
+	const struct lift_word *base = m->base == ARCH_NO_REGISTER ? NULL : &s->registers[m->base];
+	const bool indexed = m->index != ARCH_NO_REGISTER;
+
+	*out = (struct lift_where){.kind = WHERE_MEMORY, .number = (uint64_t)m->offset};
+	if (m->thread_relative || !m->computable) {
+		lift_refuse(l, m->thread_relative ? "it uses what belongs to its thread"
+						  : "its address cannot be told");
+		return false;
+	}
+	if (base && base->bytes == ALL_BYTES &&
+	    (base->kind == LIFT_STACK || base->kind == LIFT_VARIABLE) &&
+	    (!indexed || s->registers[m->index].known)) {
+		out->kind = base->kind == LIFT_STACK ? WHERE_FRAME : WHERE_VARIABLE;
+		out->which = base->which;
+		out->number += base->number;
+		if (indexed)
+			out->number += s->registers[m->index].number << m->shift;
+		out->value = base->kind == LIFT_STACK ? 0 : l->registers[m->base];
+		/* A variable's value has the distance so far in it. */
+		out->span = base->number;
+		return true;
+	}
+	return (!base || add_part(l, s, m->base, 0, out)) &&
+	       (!indexed || add_part(l, s, m->index, m->shift, out));
+}
+
+void lift_address(struct lift *l, struct lift_place to, const struct lift_where *w)
+{
+	unsigned value;
+
+	if (w->kind == WHERE_MEMORY && !w->value) {
+		lift_set_number(l, to, w->number);
+		return;
+	}
+	if (w->kind == WHERE_FRAME) {
+		*to.word = (struct lift_word){
+			.kind = LIFT_STACK, .bytes = ALL_BYTES, .number = w->number};
+		return;
+	}
+	value = lift_op_number(l, ARCH_OP_ADD, w->value,
+			       w->kind == WHERE_VARIABLE ? w->number - w->span : w->number);
+	copy_value(l, value_of(l, to), value);
+	*to.word = (struct lift_word){
+		.kind = LIFT_NUMBER, .bytes = ALL_BYTES, .most = add_up(w->span, w->number)};
+	if (w->kind == WHERE_VARIABLE)
+		*to.word = (struct lift_word){.kind = LIFT_VARIABLE,
+					      .bytes = ALL_BYTES,
+					      .which = w->which,
+					      .number = w->number};
+}
+
+/* The word of the frame that holds these bytes; *at is where they begin in it. */
+static bool frame_place(struct lift *l, struct lift_state *s, const struct lift_where *w,
+			unsigned size, struct lift_place *out, unsigned *at)
+{
+	const int64_t offset = (int64_t)w->number;
+	const int64_t index = -((offset & ~7ll) / 8) - 1;
+
+	*at = (unsigned)(offset & 7);
+	if (offset >= 0) {
+		lift_refuse(l, "it uses its caller's frame");
+		return false;
+	}
+	if (index >= ARCH_LIFT_WORDS) {
+		lift_refuse(l, "its frame is too large");
+		return false;
+	}
+	if (*at + size > 8) {
+		lift_refuse(l, "it uses parts of two words of its frame");
+		return false;
+	}
+	*out = (struct lift_place){&s->words[index], &l->words[index]};
+	return true;
+}
+
+bool lift_frame_word(struct lift *l, struct lift_state *s, const struct lift_where *w,
+		     struct lift_place *out)
+{
+	unsigned at;
+
+	return w->kind == WHERE_FRAME && !(w->number & 7) && frame_place(l, s, w, 8, out, &at);
+}
+
+unsigned lift_load(struct lift *l, struct lift_state *s, const struct lift_where *w, unsigned size)
+{
+	const uint64_t distance = w->kind == WHERE_VARIABLE ? w->number - w->span : w->number;
+	struct lift_place p;
+	struct arch_op *op;
+	bool mapped;
+	unsigned at;
+
+	if (w->kind == WHERE_FRAME)
+		return frame_place(l, s, w, size, &p, &at) ? lift_get(l, p, at, size) : 0;
+	if (w->kind == WHERE_VARIABLE)
+		mapped = w->number <= 8 - size;
+	else
+		mapped = w->span < UINT64_MAX - size && l->is_mapped &&
+			 l->is_mapped(l->arg, w->number, w->span + size);
+	op = l->op(l->arg, mapped ? ARCH_OP_LOAD : ARCH_OP_READ);
+	op->a = (uint16_t)w->value;
+	op->number = distance;
+	op->size = (uint8_t)size;
+	op->result = (uint16_t)l->value(l->arg);
+	return op->result;
+}
+
+bool lift_store(struct lift *l, struct lift_state *s, const struct lift_where *w, unsigned size,
+		unsigned value)
+{
+	struct lift_place p;
+	struct arch_op *op;
+	unsigned at;
+
+	if (w->kind == WHERE_FRAME) {
+		if (frame_place(l, s, w, size, &p, &at))
+			lift_set(l, p, at, size, value, UINT64_MAX);
+		return !*l->why;
+	}
+	if (w->kind != WHERE_VARIABLE || w->number > 8 - size) {
+		lift_refuse(l, "it writes memory that is not its own");
+		return false;
+	}
+	op = l->op(l->arg, ARCH_OP_STORE);
+	op->a = (uint16_t)w->value;
+	op->b = (uint16_t)value;
+	op->number = w->number - w->span;
+	op->size = (uint8_t)size;
+	return true;
+}
