@@ -6,6 +6,7 @@
  *
  *   target.c         identity and reading
  *   target_checks.c  may we, can we, and why not
+ *   target_claim.c   one dinst at a time
  *   target_exec.c    catching a process at its execve()
  *   stop.c           the tracer thread, tries and deadline
  *   stop_gather.c    seizing and stopping to a fixed point
@@ -46,6 +47,7 @@ struct target {
 	size_t restart_count, restart_capacity;
 	uint64_t stop_serial;
 	unsigned patience; /* multiplies the default deadline; 1 unless CPUs are short */
+	int claim;	   /* the descriptor whose lock it is, -1 without */
 };
 
 /* Through which thread's id memory is reached: the leader's, unless it has exited. */

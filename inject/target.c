@@ -69,6 +69,7 @@ int target_open(pid_t pid, struct target **out, struct dinst_error *e)
 	t->pid = pid;
 	t->memory_tid = pid;
 	t->patience = 1;
+	t->claim = -1;
 	t->pidfd = pidfd;
 	code = target_find_obstacle(pid, e);
 	if (code)
@@ -104,6 +105,7 @@ void target_close(struct target *t)
 	if (!t)
 		return;
 	pthread_mutex_destroy(&t->stop_lock);
+	target_unclaim(t);
 	close(t->pidfd);
 	free(t->restarts);
 	free(t);

@@ -34,6 +34,17 @@ struct target; /* opaque */
 int target_open(pid_t pid, struct target **out, struct dinst_error *e);
 void target_close(struct target *t);
 
+/*
+ * Makes sure that no other dinst works on the target, of whatever user, until
+ * target_unclaim() or target_close(); to be called before it is changed. A mutator
+ * that is about to end by itself (its daemon died) is waited for. DINST_BUSY
+ * names who has it. Done twice it does nothing. Where a target's files in /proc
+ * cannot be opened (CAP_SYS_PTRACE without CAP_DAC_READ_SEARCH) there is no
+ * claim, and it succeeds.
+ */
+int target_claim(struct target *t, unsigned wait_ms, struct dinst_error *e);
+void target_unclaim(struct target *t);
+
 pid_t target_pid(const struct target *t);
 int target_pidfd(const struct target *t);	 /* borrowed */
 const char *target_name(const struct target *t); /* comm, as of target_open() */

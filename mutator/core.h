@@ -189,12 +189,15 @@ struct session {
 	bool holding;			/* new bodies wait for a stop: site_update() holds them */
 	struct body *spent;		/* switched off, waiting until no thread can be inside */
 	struct site *retired;		/* to be restored and freed */
-	struct spent_code *spent_codes; /* routines that nothing leads to any more */
-	size_t queue_length;		/* of all three */
+	struct spent_code *spent_codes; /* routines and bases that nothing leads to any more */
+	struct site_move *moves;	/* heads that some window may not lead to yet */
+	size_t queue_length;		/* of all four */
 	struct site *changed;		/* sites whose bodies are not what they should be */
 	struct site *held;		/* sites with a body that waits for the request's stop */
 	enum session_state state;
 	bool private_arenas; /* to be set before the first insert: shared ones are not tried */
+	/* Calls must not be moved (shadow.c); once true it stays so. */
+	bool shadow_offered, shadow_stacks;
 	/* counts changes of the module list, and those that waiting foci have seen */
 	unsigned module_changes, changes_seen;
 	bool maybe_pending;
@@ -219,7 +222,9 @@ struct session {
 	uint64_t filters_seen,
 		filters_ns; /* seccomp filters of all threads, and when they were counted */
 	void (*progress)(void *arg, const char *text, size_t done, size_t total);
-	void *progress_arg;
+	/* True once nobody wants what a request would insert: its daemon has ended. NULL: never. */
+	bool (*deserted)(void *arg);
+	void *progress_arg; /* for both */
 };
 
 /* session.c */
@@ -235,6 +240,8 @@ int session_check(struct session *s, struct dinst_error *e);
 int session_update_modules(struct session *s, struct dinst_error *e);
 void session_note_stop(struct session *s, const struct stop_report *report, uint64_t *stop_ns);
 void session_progress(struct session *s, const char *text, size_t done, size_t total);
+/* DINST_DAEMON once s->deserted(): asked before something new is put into the target. */
+int session_wanted(const struct session *s, struct dinst_error *e);
 int session_plan(struct session *s, struct module *m, uint32_t function,
 		 const struct function_plan **plan, struct dinst_error *e);
 /*
@@ -247,6 +254,12 @@ int session_plan_for(struct session *s, struct module *m, uint32_t function, enu
 /* The plan that session_plan() made before, or NULL. */
 const struct function_plan *session_known_plan(const struct session *s, const struct module *m,
 					       uint32_t function);
+/* shadow.c */
+/* Looks whether threads of the target have shadow stacks; before anything is inserted. */
+void session_look_at_shadows(struct session *s);
+/* Refuses the points of a plan that would need a call to be moved. */
+void shadow_refuse(const struct image *img, struct function_plan *plan);
+
 size_t session_points(const struct session *s);
 size_t session_heap_bytes(const struct session *s);
 struct instance *session_instance(const struct session *s, unsigned id);
@@ -267,6 +280,11 @@ bool place_has_unsent(const struct session *s);
 /* place_sync() in a stop of its own, if there is anything to send. */
 int place_send(struct session *s, uint64_t *stop_ns, struct dinst_error *e);
 void place_free(struct place *p, bool keep_arena);
+/*
+ * For tests (DINST_POISON in the environment): ends us, loudly, if a thread is in
+ * code that was freed. Does nothing else.
+ */
+void place_check_threads(const struct session *s, struct stop *stop);
 /* Notices in a stop how threads registered rseq. */
 void place_look_at_rseq(struct session *s, struct stop *stop);
 
@@ -417,6 +435,8 @@ void removal_spend(struct session *s, struct body *body);
  */
 bool removal_spend_code(struct session *s, struct place *p, taddr_t code, size_t size,
 			struct snippet_code **codes, size_t count);
+/* The site whose base stood there until it moved, while a thread may be inside; else NULL. */
+const struct site *removal_spent_base(const struct session *s, taddr_t pc, taddr_t *base);
 /* On our side only, at the end of a session. */
 void removal_forget_spent(struct session *s);
 /* Queues a site that was never patched or is not to be used; does nothing while it has links. */

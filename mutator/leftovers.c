@@ -257,6 +257,9 @@ int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *r
 	int status;
 
 	*result = (struct leftovers){0};
+	status = target_claim(t, milliseconds, e);
+	if (status < 0)
+		return status;
 	status = wait_for_programs(t, deadline, result, e);
 	if (status >= 0)
 		status = close_descriptors(t, deadline, result, e);

@@ -4,6 +4,7 @@
  *
  * Attaching alone makes none: a target that is only looked at is not touched.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +71,22 @@ void place_free(struct place *p, bool keep_arena)
 		arena_release(p->arena);
 	free(p->stores);
 	free(p);
+}
+
+void place_check_threads(const struct session *s, struct stop *stop)
+{
+	for (size_t i = 0; i < stop_thread_count(stop); i++) {
+		const struct stop_thread *t = stop_thread(stop, i);
+		const taddr_t pc = arch_pc(&t->regs);
+		const struct place *p = t->kernel_worker ? NULL : place_at(s, pc);
+
+		if (!p || !heap_is_poison(p->heap, pc))
+			continue;
+		/* A fault of ours that only a test can meet: whoever runs it must see it. */
+		fprintf(stderr, "dinst-mutator: thread %d of %d runs in freed code, at %#llx\n",
+			(int)t->tid, (int)target_pid(stop_target(stop)), (unsigned long long)pc);
+		abort();
+	}
 }
 
 /* ------------------------------------------------------- private arenas */
@@ -148,6 +165,9 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 			*out = p;
 			return 0;
 		}
+	status = session_wanted(s, e);
+	if (status < 0)
+		return status;
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
@@ -162,6 +182,8 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 	status = heap_create(p->arena, &p->heap, e);
 	if (status < 0)
 		goto unmake;
+	if (getenv("DINST_POISON"))
+		heap_poison_freed(p->heap);
 	p->next = s->places;
 	s->places = p;
 	*out = p;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "mutator/body.h"
+#include "mutator/compact.h"
 #include "mutator/removal.h"
 
 enum {
@@ -33,15 +34,6 @@ void removal_spend(struct session *s, struct body *body)
 	s->queue_length++;
 }
 
-struct spent_code {
-	struct place *place;
-	taddr_t code;
-	size_t size;
-	struct snippet_code **codes;
-	size_t count;
-	struct spent_code *next;
-};
-
 bool removal_spend_code(struct session *s, struct place *p, taddr_t code, size_t size,
 			struct snippet_code **codes, size_t count)
 {
@@ -60,8 +52,20 @@ bool removal_spend_code(struct session *s, struct place *p, taddr_t code, size_t
 	return true;
 }
 
+const struct site *removal_spent_base(const struct session *s, taddr_t pc, taddr_t *base)
+{
+	for (const struct spent_code *c = s->spent_codes; c; c = c->next)
+		if (c->site && pc - c->code < c->size) {
+			*base = c->code;
+			return c->site;
+		}
+	return NULL;
+}
+
 static void free_spent_code(struct spent_code *c)
 {
+	if (c->site)
+		c->site->spent--;
 	for (size_t n = 0; n < c->count; n++)
 		snippet_code_unref(c->codes[n]);
 	free(c->codes);
@@ -322,7 +326,8 @@ static size_t give_back_sites(struct session *s)
 		bool used = site->links != 0;
 
 		if (!used &&
-		    (site->state != SITE_DRAINING || site->busy || site->spent || site->guests)) {
+		    (site->state != SITE_DRAINING || site->busy || site->spent || site->guests ||
+		     site->move)) {
 			p = &site->next_queued;
 			continue;
 		}
@@ -362,9 +367,12 @@ int removal_flush(struct session *s, struct flush_result *result, struct dinst_e
 
 	/* What there was no memory for may go now. */
 	site_update_all(s);
+	compact_begin(s);
 	*result = (struct flush_result){.queued = s->queue_length};
-	if (!s->queue_length)
+	if (!s->queue_length) {
+		compact_end(s);
 		return 0;
+	}
 	status = restore_prepare(&f, e);
 	if (status < 0)
 		goto free_flush;
@@ -372,6 +380,7 @@ int removal_flush(struct session *s, struct flush_result *result, struct dinst_e
 	session_note_stop(s, &report, &result->stop_ns);
 	if (status < 0)
 		goto free_flush;
+	compact_settle(s);
 	begin_draining(&f);
 	ranges = queued_ranges(s, &count);
 	if (!ranges) {
@@ -388,6 +397,7 @@ int removal_flush(struct session *s, struct flush_result *result, struct dinst_e
 		p->full = false;
 
 free_flush:
+	compact_end(s);
 	restore_release(&f);
 	family_release(s);
 	free(ranges);
@@ -550,5 +560,6 @@ int session_detach(struct session *s, unsigned seconds, struct detach_result *re
 		pause_us(&pause);
 	}
 	s->state = SESSION_DETACHED;
+	target_unclaim(s->target);
 	return 0;
 }

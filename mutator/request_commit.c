@@ -255,8 +255,10 @@ static int apply_whole(struct request *r, struct dinst_error *e)
 
 int request_commit(struct request *r, struct dinst_error *e)
 {
-	int status = request_check_family(r, e);
+	int status = session_wanted(r->session, e);
 
+	if (status >= 0)
+		status = request_check_family(r, e);
 	r->session->holding = false;
 	if (status < 0)
 		return status;

@@ -2,6 +2,7 @@
 /*
  * serve_session.c - the methods for a session's beginning and end.
  */
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,6 +25,15 @@ static void tell_progress(void *arg, const char *text, size_t done, size_t total
 	serve_notify(arg, "progress",
 		     json_pack("{s:o, s:I, s:I}", "text", serve_text(text), "done",
 			       (json_int_t)done, "total", (json_int_t)total));
+}
+
+/* The daemon has closed the socket, or died; it is noticed in the middle of a request. */
+static bool is_deserted(void *arg)
+{
+	const struct server *sv = arg;
+	struct pollfd daemon = {.fd = sv->fd};
+
+	return sv->broken || (poll(&daemon, 1, 0) > 0 && (daemon.revents & (POLLHUP | POLLERR)));
 }
 
 static json_t *attach_row(const struct session *s, double ms, const struct leftovers *left)
@@ -65,6 +75,7 @@ static int attach(struct server *sv, pid_t pid, const char *name, enum session_s
 	ticks_begin();
 	sv->session->state = state;
 	sv->session->progress = tell_progress;
+	sv->session->deserted = is_deserted;
 	sv->session->progress_arg = sv;
 	status = leftovers_clean(sv->session->target, LEFTOVER_MS, &left, e);
 	if (status >= 0 && left.arenas_left)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inject/shadow.h"
 #include "mutator/core.h"
 #include "mutator/detail.h"
 #include "mutator/mdl/mdl.h"
@@ -22,7 +23,10 @@ struct cached_plan {
 	struct cached_plan *next;
 };
 
-enum { PLAN_BUCKETS = 4096 };
+enum {
+	PLAN_BUCKETS = 4096,
+	CLAIM_MS = 10 * 1000, /* for a mutator that is about to end */
+};
 
 struct plan_cache {
 	struct cached_plan *buckets[PLAN_BUCKETS];
@@ -74,6 +78,8 @@ int session_plan(struct session *s, struct module *m, uint32_t function,
 		free(c);
 		return status;
 	}
+	if (s->shadow_stacks)
+		shadow_refuse(m->image, c->plan);
 	c->image = m->image;
 	c->function = function;
 	c->next = s->plans->buckets[b];
@@ -89,10 +95,26 @@ int session_plan_for(struct session *s, struct module *m, uint32_t function, enu
 
 	if (status < 0 || (*plan)->level >= point_kind_level(kind))
 		return status;
-	for (struct cached_plan *c = s->plans->buckets[plan_bucket(m, function)]; c; c = c->next)
-		if (c->plan == *plan)
-			return plan_add_detail(m->image, c->plan, e);
+	for (struct cached_plan *c = s->plans->buckets[plan_bucket(m, function)]; c; c = c->next) {
+		if (c->plan != *plan)
+			continue;
+		status = plan_add_detail(m->image, c->plan, e);
+		if (status >= 0 && s->shadow_stacks)
+			shadow_refuse(m->image, c->plan);
+		return status;
+	}
 	return 0;
+}
+
+void session_look_at_shadows(struct session *s)
+{
+	if (s->shadow_stacks || !s->shadow_offered)
+		return;
+	/* Before the loader has run nobody knows whether it will turn them on. */
+	s->shadow_stacks = s->state == SESSION_HELD || shadow_is_on("/proc", s->pid);
+	for (size_t b = 0; s->shadow_stacks && b < PLAN_BUCKETS; b++)
+		for (struct cached_plan *c = s->plans->buckets[b]; c; c = c->next)
+			shadow_refuse(c->image, c->plan);
 }
 
 /* ------------------------------------------------------------- sessions */
@@ -128,7 +150,12 @@ int session_attach(pid_t pid, const char *name, struct session **out, struct din
 	status = target_open(pid, &s->target, e);
 	if (status < 0)
 		goto fail;
+	status = target_claim(s->target, CLAIM_MS, e);
+	if (status < 0)
+		goto fail;
 	s->incarnation = target_incarnation(s->target);
+	s->shadow_offered = shadow_offered("/proc");
+	session_look_at_shadows(s);
 	if (name && *name)
 		strncpy(s->name, name, sizeof(s->name) - 1);
 	else
@@ -169,6 +196,9 @@ static void site_release(struct site *site)
 	if (site->body != site->head)
 		body_release(site->body);
 	body_release(site->head);
+	if (site->move)
+		body_release(site->move->old);
+	free(site->move);
 	free(site);
 }
 
@@ -282,6 +312,13 @@ void session_progress(struct session *s, const char *text, size_t done, size_t t
 {
 	if (s->progress)
 		s->progress(s->progress_arg, text, done, total);
+}
+
+int session_wanted(const struct session *s, struct dinst_error *e)
+{
+	if (!s->deserted || !s->deserted(s->progress_arg))
+		return 0;
+	return dinst_fail(e, DINST_DAEMON, "the daemon that asked for it has ended");
 }
 
 size_t session_points(const struct session *s)

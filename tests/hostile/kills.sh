@@ -1,32 +1,41 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# mdl_kills.sh - the mutator, the daemon or both are killed at random moments
-# while metrics with per-thread state come and go in programs that work.
+# kills.sh - the mutator, the daemon or both are killed at random moments, or
+# stopped for a while, while instrumentation comes and goes in programs that work.
 #
-# redis-server answers a benchmark and a client that knows the answers, threads
-# throw and longjmp, processes fork, nginx changes its workers. After each kill
-# the next attach, or `dinst repair`, has to take everything out: the program
-# lives and answers rightly, its code and mappings are as before, no thread is
-# traced, and rseq_cs of none leads to memory that is gone.
+# redis-server answers a benchmark and a client that knows the answers, a backend
+# of postgres computes what is known while the books of pgbench have to balance,
+# the tortured program compares all registers, threads throw and longjmp,
+# processes fork, nginx changes its workers. After each kill the next attach, or
+# `dinst repair`, has to take everything out: the program lives and answers
+# rightly, its code and mappings are as before, no thread is traced, and rseq_cs
+# of none leads to memory that is gone.
 #
-# SEED=20 is where chance begins; ROUNDS or HOURS say how long, DINST_SHORT=1 a minute;
-# TARGETS which of them.
+# fear J2: the mutator, the daemon or both are killed at any moment of attach, insert, remove,
+#   flush, detach and repair, in redis, postgres, nginx and hostile programs; none ever answers wrongly,
+#   the next attach or `dinst repair` takes everything out, and the text equals the file
+# fear J6: a mutator that outlives its daemon is waited for; nothing comes in after a repair
+#
+# SEED=20 is where chance begins; KILLS, ROUNDS or HOURS say how long, DINST_SHORT=1 a quarter of
+# a minute; TARGETS which of them.
 . "$(dirname "$0")/lib.sh"
 
 [ "$(id -u)" -eq 0 ] || skip "needs root"
 seed=${SEED:-20}
 rounds=${ROUNDS:-1000000}
-seconds=$(short 180 45)
-[ -n "${ROUNDS:-}" ] && seconds=1000000
+wanted_kills=${KILLS:-1000000}
+seconds=$(short 100 15)
+[ -n "${ROUNDS:-}${KILLS:-}" ] && seconds=1000000
 [ -n "${HOURS:-}" ] && seconds=$(awk -v h="$HOURS" 'BEGIN { print int(h * 3600) }')
 RANDOM=$seed
-metrics=(latency wall wall_inclusive cpu cpu_inclusive active sync_wait io_wait alloc_live)
+metrics=(calls calls latency wall wall_inclusive cpu cpu_inclusive active sync_wait io_wait alloc_live)
 export XDG_CACHE_HOME=$work/cache XDG_CONFIG_HOME=$work/config
 # Nobody but us starts daemons: who is to be killed must be known.
 export DINST_DAEMON=/bin/false
 
-declare -A pid driver globs rounds_of
+declare -A pid driver globs program_of rounds_of
+wide="/Code/@/* /Code/libc.so.6/* -"
 targets=()
 
 # pick WORD...: one of them. Not in a subshell, whose chance would be another one.
@@ -38,11 +47,13 @@ pick() {
 
 # ------------------------------------------------------------------ targets
 
-# add NAME PID GLOBS: a target that is ready.
+# add NAME PID GLOBS: a target that is ready; all of a program, of libc or of everything takes
+# long, and is seldom asked for.
 add() {
 	targets+=("$1")
 	pid[$1]=$2
 	globs[$1]=$3
+	program_of[$1]=$(basename "$(readlink "/proc/$2/exe")")
 	rounds_of[$1]=0
 	children+=("$2")
 }
@@ -121,7 +132,7 @@ ask_redis() {
 
 start_redis() {
 	redis-server --port 0 --unixsocket "$work/redis.sock" --save '' --dir "$work" --daemonize no >"$work/redis.log" 2>&1 &
-	add redis $! "/Code/redis-server/*Command /Code/redis-server/process* /Code/redis-server/ae* /Code/redis-server/* /Code/libc.so.6/* /Code/libc.so.6/malloc -"
+	add redis $! "/Code/@/*Command /Code/@/process* /Code/@/ae* /Code/libc.so.6/malloc /Code/libc.so.6/*read*"
 	wait_for 20 redis ping || fail "redis-server does not answer"
 	redis-benchmark -s "$work/redis.sock" -t set,get,lpush,lpop,zadd,mset -c 8 -P 4 -n 100000000 -q >"$work/benchmark.out" 2>&1 &
 	benchmark=$!
@@ -161,30 +172,118 @@ start_nginx() {
 		}
 	END
 	nginx -c "$work/nginx.conf" -p "$work" >"$work/nginx.log" 2>&1 &
-	add nginx $! "/Code/nginx/ngx_http_* /Code/nginx/ngx_event* /Code/nginx/* /Code/libc.so.6/* -"
+	add nginx $! "/Code/@/ngx_http_* /Code/@/ngx_event* /Code/libc.so.6/malloc"
 	wait_for 20 curl -sf -o "$work/got" "http://127.0.0.1:$port/large" || fail "nginx does not answer"
 	drive nginx fetch_nginx "${pid[nginx]}"
 }
 
 start_throws() {
 	program throws 4
-	add throws "$started_pid" "/Code/throws/* /Code/throws/* /Code/libc.so.6/* /Code/libc.so.6/malloc -"
+	add throws "$started_pid" "/Code/@/* /Code/@/* /Code/libc.so.6/malloc /Code/libc.so.6/*jmp*"
 	drive throws converse throws "go 30"
 }
 
 start_forks() {
 	program forks
-	add forks "$started_pid" "/Code/forks/hit /Code/forks/* /Code/libc.so.6/* -"
+	add forks "$started_pid" "/Code/@/hit /Code/@/* /Code/libc.so.6/*fork*"
 	drive forks converse forks "fork 2 300" "tree 3 100" "vfork 2" "forkexec 2" "spawn 1" "fork 3 50"
 }
 
+start_torture() {
+	program torture 3 storm ends
+	add torture "$started_pid" "/Code/@/t_* /Code/@/t_[a-f]* /Code/@/t_[g-z]*"
+	drive torture converse torture "run 3" "run 10"
+}
+
+# ------------------------------------------------------------------ postgres
+
+# Debian keeps the server's programs apart from the path.
+bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -1)
+
+as_postgres() {
+	exec setpriv --reuid=postgres --regid=postgres --clear-groups env HOME="$work/data" \
+		PATH="$bin:$PATH" PGHOST="$work/data" PGUSER=postgres PGDATABASE=postgres "$@"
+}
+
+query() {
+	PGHOST=$work/data PGUSER=postgres PGDATABASE=postgres timeout 60 psql -XAtq -c "$1"
+}
+
+# One connection that stays; what it is asked for has one answer.
+ask_backend() {
+	local i=0 line trial caught
+
+	trial="do \$\$ begin perform 1 / 0; exception when division_by_zero then null; end \$\$; select 'caught';"
+	exec 5>"$work/backend.in" 6<"$work/backend.out"
+	while :; do
+		printf '%s\n' "select sum(n * n) from generate_series(1, 5000) n;" "$trial" "select $i * 3;" >&5 || break
+		for caught in 41679167500 caught $((i * 3)); do
+			if ! read -r -t 100 line <&6 || [ "$line" != "$caught" ]; then
+				echo "'${line:-}' instead of $caught" >&2
+				return 1
+			fi
+		done
+		i=$((i + 1))
+		echo "$i"
+		sleep 0.05
+	done
+}
+
+# New connections are forks of the postmaster; the sums of all tables must agree.
+ask_postmaster() {
+	local i=0 sums
+
+	while :; do
+		(as_postgres timeout 100 pgbench -n -C -c 2 -t 5) >"$work/pgbench.out" 2>&1
+		sums=$(query 'select (select sum(abalance) from pgbench_accounts), (select sum(tbalance) from pgbench_tellers),
+			(select sum(bbalance) from pgbench_branches), (select coalesce(sum(delta), 0) from pgbench_history)')
+		if ! grep -q 'actually processed: 10/10' "$work/pgbench.out" ||
+			! awk -F'|' -v sums="$sums" 'BEGIN { split(sums, s, "|"); exit !(s[1] != "" && s[1] == s[2] && s[2] == s[3] && s[3] == s[4]) }'; then
+			echo "the books are $sums" >&2
+			grep -i 'error\|fatal\|failed' "$work/pgbench.out" | head -2 >&2
+			return 1
+		fi
+		i=$((i + 1))
+		echo "$i"
+		sleep 0.1
+	done
+}
+
+start_postgres() {
+	local matched="/Code/@/Exec* /Code/@/Portal* /Code/@/heap_* /Code/@/*Plan* /Code/libc.so.6/malloc"
+	local postmaster backend
+
+	mkdir "$work/data"
+	chown postgres "$work/data"
+	chmod 711 "$work/data"
+	(as_postgres initdb -D "$work/data/db" -A trust -N) >"$work/initdb.log" 2>&1 || fail "initdb: $(tail -2 "$work/initdb.log")"
+	as_postgres postgres -D "$work/data/db" -c listen_addresses= -c unix_socket_directories="$work/data" \
+		-c fsync=off >"$work/postgres.log" 2>&1 &
+	postmaster=$!
+	children+=("$postmaster")
+	wait_for 20 query 'select 1' || fail "postgres does not answer"
+	(as_postgres pgbench -i -s 1 -q) >"$work/init.log" 2>&1 || fail "pgbench -i: $(tail -2 "$work/init.log")"
+	mkfifo "$work/backend.in" "$work/backend.out"
+	PGHOST=$work/data PGUSER=postgres PGDATABASE=postgres psql -XAtq <>"$work/backend.in" >"$work/backend.out" 2>&1 &
+	children+=("$!")
+	exec 7<"$work/backend.out"
+	echo "do \$\$ begin perform 1 / 0; exception when division_by_zero then null; end \$\$; select pg_backend_pid();" >"$work/backend.in"
+	read -r -t 20 backend <&7 || fail "postgres does not say who it is"
+	add postgres "$backend" "$matched"
+	add postmaster "$postmaster" "$matched"
+	drive postgres ask_backend
+	drive postmaster ask_postmaster
+}
+
 start_targets() {
-	local each wanted=" ${TARGETS:-throws forks redis nginx} "
+	local each wanted=" ${TARGETS:-throws forks redis nginx torture postgres} "
 
 	[[ $wanted == *" throws "* ]] && start_throws
 	[[ $wanted == *" forks "* ]] && start_forks
 	[[ $wanted == *" redis "* ]] && command -v redis-server redis-cli redis-benchmark >/dev/null && start_redis
 	[[ $wanted == *" nginx "* ]] && command -v nginx curl >/dev/null && start_nginx
+	[[ $wanted == *" torture "* ]] && start_torture
+	[[ $wanted == *" postgres "* ]] && [ -x "$bin/initdb" ] && command -v psql pgbench setpriv >/dev/null && start_postgres
 	sleep 1
 	for each in "${targets[@]}"; do
 		prove save "${pid[$each]}" "$work/$each.picture" || fail "cannot look at $each"
@@ -203,25 +302,38 @@ start_daemon() {
 	wait_for 20 dinst ls || fail "the daemon does not start"
 }
 
+# is_dead PID: or dies as soon as it may.
+is_dead() {
+	! kill -0 "$1" 2>/dev/null || grep -q '^State:.*[ZX] ' "/proc/$1/status" 2>/dev/null || [[ " $victims " == *" $1 "* ]]
+}
+
 # mutators: of our daemon.
 mutators() {
 	cat "/proc/$daemon/task/$daemon/children" 2>/dev/null
 }
 
-# strike: one of them, or all.
+# strike: one of them, or all; or it is only stopped for a while.
 strike() {
-	local found
+	local found way=$((RANDOM % 8))
 
 	found=$(mutators)
-	orphans=$found
-	case $((RANDOM % 5)) in
-	0) struck="the daemon" found=$daemon ;;
-	1) struck="both" found="$daemon $found" ;;
-	*) struck="the mutator" ;;
+	stopped=
+	[ -n "$found" ] || way=0
+	case $way in
+	0 | 1) struck="the daemon killed" victims=$daemon ;;
+	2) struck="both killed" victims="$daemon $found" ;;
+	3) struck="the mutator stopped and killed" victims=$found stopped=$found ;;
+	4) struck="the mutator stopped, the daemon killed" victims=$daemon stopped=$found ;;
+	5) struck="the mutator and the daemon stopped" victims= stopped="$daemon $found" ;;
+	*) struck="the mutator killed" victims=$found ;;
 	esac
-	[ -n "$found" ] || struck="nobody"
 	# shellcheck disable=SC2086
-	[ -n "$found" ] && kill -9 $found 2>/dev/null && kills=$((kills + 1))
+	[ -z "$stopped" ] || { kill -STOP $stopped && some_time; } 2>/dev/null
+	# shellcheck disable=SC2086
+	[ -n "$victims" ] && kill -9 $victims 2>/dev/null && kills=$((kills + 1))
+	# Whoever was stopped goes on a while later, when others are at it already.
+	# shellcheck disable=SC2086
+	[ -z "$stopped" ] || { (some_time && some_time && kill -CONT $stopped 2>/dev/null) & }
 }
 
 # One request; what is not done is no failure, but told in the end.
@@ -243,9 +355,9 @@ plan_round() {
 		pick "${metrics[@]}"
 		local metric=$picked
 		# shellcheck disable=SC2086
-		pick ${globs[$1]}
-		glob=$picked
-		[ "$glob" = - ] && glob=
+		if [ $((RANDOM % 10)) -eq 0 ]; then pick $wide; else pick ${globs[$1]}; fi
+		glob=${picked//@/${program_of[$1]}}
+		[ "$glob" = - ] || [ "$metric" = alloc_live ] && glob=
 		[ $((RANDOM % 6)) -eq 0 ] && [[ $glob == *Command || $glob == */hit ]] && glob="$glob --each"
 		steps+=("insert $metric $glob -p $target")
 		case $((RANDOM % 6)) in
@@ -280,18 +392,15 @@ run_round() {
 	some_time
 	strike
 	wait $request
-	what="${steps[last]%% -p*}, $struck killed, ${steps[*]:1:last}"
+	what="${steps[last]%% -p*}, $struck, ${steps[*]:1:last}"
 }
 
-# recover TARGET: attach and detach, or repair; waits for a mutator that detaches by itself.
+# recover TARGET: attach and detach, or repair. Who still works on it for a daemon that
+# has gone is waited for there, not here.
 recover() {
-	local tries status way=$((RANDOM % 2)) orphan
+	local tries status way=$((RANDOM % 2))
 
-	# A mutator notices its daemon's death when the request that it works on is done.
-	for orphan in $orphans; do
-		[ "$struck" = "the daemon" ] && wait_for 60 is_gone "$orphan"
-	done
-	kill -0 "$daemon" 2>/dev/null && [ "$struck" != "the daemon" ] && [ "$struck" != both ] || start_daemon
+	is_dead "$daemon" && start_daemon
 	for ((tries = 0; tries < 60; tries++)); do
 		if [ $way -eq 0 ] && ! dinst ls 2>/dev/null | grep -qw "$1"; then
 			dinst --json repair "$1" >"$work/recover" 2>&1
@@ -348,11 +457,11 @@ go_on() {
 
 kills=0
 round=0
-orphans=
+victims=
 start_daemon
 start_targets
 begun=$(date +%s)
-while [ $round -lt "$rounds" ] && [ $(($(date +%s) - begun)) -lt "$seconds" ]; do
+while [ $round -lt "$rounds" ] && [ $kills -lt "$wanted_kills" ] && [ $(($(date +%s) - begun)) -lt "$seconds" ]; do
 	one=${targets[round % ${#targets[@]}]}
 	round=$((round + 1))
 	rounds_of[$one]=$((rounds_of[$one] + 1))
@@ -362,7 +471,6 @@ while [ $round -lt "$rounds" ] && [ $(($(date +%s) - begun)) -lt "$seconds" ]; d
 	check "$one"
 	[ -n "${VERBOSE:-}" ] && say "$round $one: $what; $(($(date +%s) - begun)) s"
 done
-struck=
 go_on
 for each in "${targets[@]}"; do
 	say "$each: ${rounds_of[$each]} rounds, $(tail -1 "$work/$each.turns") turns of its own"
@@ -374,4 +482,4 @@ if [ -n "${benchmark:-}" ]; then
 fi
 sort "$work/refused" 2>/dev/null | sed 's/0x[0-9a-f]*/N/g; s/[0-9][0-9]*/N/g' | sort | uniq -c | sort -rn | head -20 | sed 's/^/    /'
 [ $kills -gt $((round / 3)) ] || fail "only $kills kills in $round rounds"
-pass "$round rounds, $kills kills: nobody died, nothing is left"
+pass "$round rounds, $kills kills in $(($(date +%s) - begun)) s: nobody died, nothing is left"

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * target_claim.c - one dinst at a time works on a process.
+ *
+ * The claim is a lock on a file of /proc that belongs to the target, so it is
+ * seen by every daemon of every user, is gone when its holder is, in whatever
+ * way it ends, and can be taken only by those who may look into the target.
+ * Nothing of it is in the target.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "inject/control.h"
+
+enum { PAUSE_US = 20 * 1000, UNSEEN_MAX = 10 };
+
+/* "N: FLOCK  ADVISORY  WRITE PID MAJOR:MINOR:INODE ..." (proc_locks(5)); 0: it is not told. */
+static pid_t find_holder(int fd)
+{
+	unsigned major_number, minor_number;
+	unsigned long long inode;
+	struct stat st;
+	char line[256];
+	int pid, found = 0;
+	FILE *locks;
+
+	if (fstat(fd, &st))
+		return 0;
+	locks = fopen("/proc/locks", "re");
+	while (locks && !found && fgets(line, sizeof(line), locks))
+		if (sscanf(line, "%*u: FLOCK %*s WRITE %d %x:%x:%llu", &pid, &major_number,
+			   &minor_number, &inode) == 4 &&
+		    inode == st.st_ino && makedev(major_number, minor_number) == st.st_dev)
+			found = pid;
+	if (locks)
+		fclose(locks);
+	return found;
+}
+
+/* What is known of who has the claim. */
+struct holder {
+	pid_t pid;    /* 0: it cannot be told */
+	pid_t daemon; /* its own one, 0 if that is gone */
+	unsigned uid;
+	bool leaves; /* it will end by itself before long */
+};
+
+/*
+ * A mutator whose daemon has died, or has let go of it, finishes the request
+ * that it works on and ends. A test's process is no mutator.
+ */
+static void look_at_holder(int fd, struct holder *h, unsigned *unseen)
+{
+	struct proc_stat parent;
+	struct proc_status own;
+
+	*h = (struct holder){.pid = find_holder(fd)};
+	/* It may have let go between two looks; one in another pid namespace is never told. */
+	if (!h->pid || proc_status_read(h->pid, &own)) {
+		h->leaves = h->pid || ++*unseen < UNSEEN_MAX;
+		return;
+	}
+	h->uid = own.uid[0];
+	if (!proc_stat_read(own.parent, &parent) && !strcmp(parent.name, "dinstd"))
+		h->daemon = own.parent;
+	h->leaves = !strcmp(own.name, "dinst-mutator") && (!h->daemon || h->daemon == getppid());
+}
+
+static int tell_holder(const struct target *t, const struct holder *h, struct dinst_error *e)
+{
+	char whose[80] = "";
+
+	if (!h->pid)
+		return dinst_fail(e, DINST_BUSY,
+				  "process %d (%s) is being instrumented by another dinst, which "
+				  "cannot be seen from here; detach that session first",
+				  (int)t->pid, t->name);
+	if (h->daemon)
+		snprintf(whose, sizeof(whose), ", of daemon %d", (int)h->daemon);
+	else if (h->leaves)
+		snprintf(whose, sizeof(whose), ", whose daemon has ended and which will end soon");
+	return dinst_fail(e, DINST_BUSY,
+			  "process %d (%s) is being instrumented by process %d of user %u%s; %s",
+			  (int)t->pid, t->name, (int)h->pid, h->uid, whose,
+			  h->leaves ? "try again later" : "detach that session first");
+}
+
+int target_claim(struct target *t, unsigned wait_ms, struct dinst_error *e)
+{
+	const uint64_t deadline = clock_ns() + (uint64_t)wait_ms * 1000000;
+	struct holder holder;
+	unsigned unseen = 0;
+	char path[64];
+	int fd;
+
+	if (t->claim >= 0)
+		return 0;
+	snprintf(path, sizeof(path), "/proc/%d/personality", (int)t->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* CAP_SYS_PTRACE alone does not open it; the journal names its owner all the same. */
+	if (fd < 0 && target_alive(t))
+		return 0;
+	if (fd < 0)
+		return dinst_fail(e, DINST_GONE, "process %d (%s) has ended", (int)t->pid, t->name);
+	while (flock(fd, LOCK_EX | LOCK_NB)) {
+		if (errno == EINTR)
+			continue;
+		if (errno != EWOULDBLOCK)
+			break; /* a kernel, or something like one, that has no locks there */
+		look_at_holder(fd, &holder, &unseen);
+		if (!holder.leaves || clock_ns() >= deadline) {
+			close(fd);
+			return tell_holder(t, &holder, e);
+		}
+		usleep(PAUSE_US);
+	}
+	t->claim = fd;
+	return 0;
+}
+
+void target_unclaim(struct target *t)
+{
+	if (t->claim >= 0)
+		close(t->claim);
+	t->claim = -1;
+}
