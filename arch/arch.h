@@ -308,6 +308,13 @@ void arch_emit_gate(struct arch_buf *out, taddr_t arrived, taddr_t go, taddr_t b
 		    taddr_t next);
 
 /*
+ * Fills memory that nobody may run through with code in which a thread stays,
+ * wherever it comes in (but for the last byte, where instructions may begin at any): it
+ * spins, harms nothing, and can be found. No trap, which the program would see.
+ */
+void arch_fill_poison(uint8_t *bytes, size_t size);
+
+/*
  * A switch: an aligned word of ARCH_SWITCH_SIZE bytes that holds either nothing
  * to do, and control falls into what follows it, or a jump. One aligned 64-bit
  * store turns it under running threads. (x86-64: a no-op of eight bytes or a
@@ -516,6 +523,16 @@ void arch_leave_syscall(struct arch_regs *r);
 enum { ARCH_SIGRETURN_CODE = 16, ARCH_SIGNAL_FRAME = 640 };
 bool arch_is_sigreturn(const uint8_t *code, size_t size);
 int arch_signal_frame(const uint8_t *frame, size_t size, taddr_t *pc, taddr_t *sp);
+
+/*
+ * Shadow stacks: copies of return addresses that the processor keeps. A call
+ * that arch_relocate() has moved is none for it, and the return faults.
+ * arch_shadow_offered(): whether the text of /proc/cpuinfo says that programs can
+ * have them; arch_shadow_is_on(): whether the text of a thread's status does,
+ * or cannot tell.
+ */
+bool arch_shadow_offered(const char *cpuinfo);
+bool arch_shadow_is_on(const char *status);
 
 /* ------------------------------------------------------- remote programs */
 

@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "inject/heap_private.h"
 #include "inject/journal.h"
@@ -18,7 +19,14 @@
 enum {
 	MARK_NUMERATOR = 3, /* the high-water mark: 3/4 */
 	MARK_DENOMINATOR = 4,
+	SPARE_LEAST = 16, /* pages that compaction must free */
+	BLOCK = 512,	  /* of st_blocks, stat(2) */
 };
+
+static bool above(size_t used, size_t capacity)
+{
+	return used > capacity / MARK_DENOMINATOR * MARK_NUMERATOR;
+}
 
 int heap_create(struct arena *a, struct heap **out, struct dinst_error *e)
 {
@@ -59,6 +67,8 @@ static int alloc(struct heap *h, enum heap_warmth warmth, size_t size, taddr_t *
 			e, DINST_NO_MEMORY,
 			"the instrumentation heap at %#llx has no room for %zu bytes of code",
 			(unsigned long long)h->arena->code, size);
+	if (h->code.pages_taken > h->high_water)
+		h->high_water = h->code.pages_taken;
 	*out = h->arena->code + offset;
 	return DINST_OK;
 }
@@ -77,7 +87,49 @@ void heap_free_code(struct heap *h, taddr_t address)
 {
 	assert(address >= h->arena->code + h->code_begin);
 	assert(address < h->arena->code + h->arena->code_size);
+	if (h->poison)
+		arch_fill_poison(h->arena->code_map + (address - h->arena->code),
+				 heap_code_piece(&h->code, address - h->arena->code));
 	heap_code_free(&h->code, address - h->arena->code);
+}
+
+void heap_poison_freed(struct heap *h)
+{
+	h->poison = true;
+}
+
+bool heap_is_poison(const struct heap *h, taddr_t address)
+{
+	const taddr_t begin = h->arena->code + h->code_begin;
+
+	return h->poison && address >= begin && address < h->arena->code + h->arena->code_size &&
+	       !heap_code_is_taken(&h->code, address - h->arena->code);
+}
+
+/* ------------------------------------------------------------- compaction */
+
+bool heap_wants_compaction(const struct heap *h)
+{
+	const size_t spare = heap_code_spare_pages(&h->code);
+	const size_t capacity = h->arena->code_size - h->code_begin;
+
+	return spare >= SPARE_LEAST && (2 * spare >= h->code.pages_taken ||
+					above(h->code.pages_taken * HEAP_PAGE, capacity));
+}
+
+void heap_begin_compaction(struct heap *h)
+{
+	heap_code_begin_leaving(&h->code);
+}
+
+bool heap_is_leaving(const struct heap *h, taddr_t address)
+{
+	return heap_code_is_leaving(&h->code, address - h->arena->code);
+}
+
+void heap_end_compaction(struct heap *h)
+{
+	heap_code_end_leaving(&h->code);
 }
 
 /* -------------------------------------------------------------- the whole */
@@ -98,17 +150,18 @@ void *heap_map(const struct heap *h, taddr_t address, size_t size)
 	return NULL;
 }
 
-static bool above(size_t used, size_t capacity)
-{
-	return used > capacity / MARK_DENOMINATOR * MARK_NUMERATOR;
-}
-
 void heap_get_stats(const struct heap *h, struct heap_stats *stats)
 {
+	struct stat file;
+
 	stats->code_bytes = h->code.bytes;
 	stats->counter_bytes = h->counter_bytes;
 	stats->used = h->code.pages_taken * HEAP_PAGE;
 	stats->touched = (h->code.page_count - h->code.floor) * HEAP_PAGE;
+	stats->high_water = h->high_water * HEAP_PAGE;
+	stats->resident = !h->arena->code_map || h->arena->fd < 0 || fstat(h->arena->fd, &file)
+				  ? 0
+				  : (size_t)file.st_blocks * BLOCK;
 	stats->capacity = h->arena->code_size - h->code_begin;
 	stats->above_mark = above(stats->used, stats->capacity) ||
 			    above(h->counters_used, h->counter_room - h->first_counter);

@@ -29,6 +29,31 @@ int heap_alloc_cold(struct heap *h, size_t size, taddr_t *out, struct dinst_erro
 void heap_free_code(struct heap *h, taddr_t address);
 
 /*
+ * For tests: what is freed is filled with code in which a thread stays, and
+ * goes wrong in nothing else (arch_fill_poison()); heap_is_poison() then finds
+ * the thread that came back too late. Threads run on whatever is freed otherwise.
+ */
+void heap_poison_freed(struct heap *h);
+/* True if that is wanted and nothing that is handed out lies at `address` of the code half. */
+bool heap_is_poison(const struct heap *h, taddr_t address);
+
+/*
+ * Compaction. Pieces of one size share pages, so that a few that are left of many
+ * may keep all of those. heap_begin_compaction() chooses pages to be emptied, if
+ * that is worth it: at least half of all pages would be free then, or the
+ * heap is above its mark. Who uses what heap_is_leaving() says allocates it anew
+ * and frees the old one, until heap_end_compaction(). Data is not moved.
+ *
+ * Pages that are free serve any size again. They stay the target's until the
+ * arena goes: the kernel takes no page out of a file that is sealed against
+ * writing (F_SEAL_FUTURE_WRITE; fallocate(2) and madvise(2) say EPERM).
+ */
+bool heap_wants_compaction(const struct heap *h);
+void heap_begin_compaction(struct heap *h);
+bool heap_is_leaving(const struct heap *h, taddr_t address);
+void heap_end_compaction(struct heap *h);
+
+/*
  * `count` counters in a row, zero in every CPU's block and in the locked slots; reference count 1.
  * Counter n of the row is at *first + 8 * n. A row is referred to by its first counter.
  */
@@ -72,8 +97,12 @@ void *heap_map(const struct heap *h, taddr_t address, size_t size);
  */
 struct heap_stats {
 	size_t code_bytes, counter_bytes; /* in use, all CPUs' slots of counters counted */
-	size_t used;	/* handed out and not free now, with the unused rest of pages */
-	size_t touched; /* ever handed out: what the target pays for */
+	size_t used;	   /* handed out and not free now, with the unused rest of pages */
+	size_t touched;	   /* ever handed out */
+	size_t high_water; /* the most that `used` ever was */
+	/* Bytes of memory that exist for all of the arena, data too: what the target's control
+	 * group pays for. Shared arenas only; of a private one it is not known, and 0. */
+	size_t resident;
 	size_t capacity;
 	bool above_mark; /* code half or counters are fuller than 3/4: flush */
 };

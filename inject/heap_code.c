@@ -122,13 +122,20 @@ static void give_pages(struct heap_code *c, size_t first, size_t count)
 
 /* ------------------------------------------------------------------ slabs */
 
+static struct heap_slab **list_of(struct heap_code *c, const struct heap_slab *slab)
+{
+	return slab->leaving ? &c->leaving : &c->partial[slab->warmth][slab->class];
+}
+
 static void list_add(struct heap_code *c, struct heap_slab *slab)
 {
+	struct heap_slab **list = list_of(c, slab);
+
 	slab->prev = NULL;
-	slab->next = c->partial[slab->warmth][slab->class];
+	slab->next = *list;
 	if (slab->next)
 		slab->next->prev = slab;
-	c->partial[slab->warmth][slab->class] = slab;
+	*list = slab;
 }
 
 static void list_remove(struct heap_code *c, struct heap_slab *slab)
@@ -136,7 +143,7 @@ static void list_remove(struct heap_code *c, struct heap_slab *slab)
 	if (slab->prev)
 		slab->prev->next = slab->next;
 	else
-		c->partial[slab->warmth][slab->class] = slab->next;
+		*list_of(c, slab) = slab->next;
 	if (slab->next)
 		slab->next->prev = slab->prev;
 	slab->prev = slab->next = NULL;
@@ -253,4 +260,106 @@ void heap_code_free(struct heap_code *c, size_t offset)
 	assert(run && offset % HEAP_PAGE == 0);
 	c->bytes -= run * HEAP_PAGE;
 	give_pages(c, page, run);
+}
+
+size_t heap_code_piece(const struct heap_code *c, size_t offset)
+{
+	const struct heap_page *page = &c->pages[offset / HEAP_PAGE];
+
+	return page->slab ? class_size[page->slab->class] : (size_t)page->run * HEAP_PAGE;
+}
+
+bool heap_code_is_taken(const struct heap_code *c, size_t offset)
+{
+	const size_t page = offset / HEAP_PAGE;
+	const struct heap_slab *slab;
+	size_t slot;
+
+	if (page >= c->page_count || !c->pages[page].taken)
+		return false;
+	slab = c->pages[page].slab;
+	if (!slab)
+		return true;
+	slot = (offset - (size_t)slab->page * HEAP_PAGE) / class_size[slab->class];
+	return slot < slab->slots && (slab->taken[slot / 64] >> (slot % 64) & 1);
+}
+
+/* ------------------------------------------------------------- compaction */
+
+/* How many of the slabs of a list their pieces do not need. *count: all of them. */
+static size_t spare_slabs(const struct heap_slab *list, size_t *count)
+{
+	size_t used = 0, slots = 1;
+
+	*count = 0;
+	for (const struct heap_slab *slab = list; slab; slab = slab->next) {
+		used += slab->used;
+		slots = slab->slots;
+		++*count;
+	}
+	return *count - (used + slots - 1) / slots;
+}
+
+size_t heap_code_spare_pages(const struct heap_code *c)
+{
+	size_t spare = 0, count;
+
+	for (unsigned warmth = 0; warmth < HEAP_WARMTHS; warmth++)
+		for (unsigned class = 0; class < HEAP_CLASSES; class ++)
+			spare += spare_slabs(c->partial[warmth][class], &count);
+	return spare * HEAP_SLAB_PAGES;
+}
+
+static int by_pieces(const void *a, const void *b)
+{
+	const struct heap_slab *x = *(struct heap_slab *const *)a,
+			       *y = *(struct heap_slab *const *)b;
+
+	if (x->used != y->used)
+		return x->used < y->used ? -1 : 1;
+	return x->page < y->page ? -1 : x->page > y->page;
+}
+
+/* The emptiest ones of a list. Where there is no memory for sorting them nothing leaves. */
+static void choose_leaving(struct heap_code *c, struct heap_slab *list)
+{
+	size_t count, spare = spare_slabs(list, &count), n = 0;
+	struct heap_slab **slabs = spare ? malloc(count * sizeof(struct heap_slab *)) : NULL;
+
+	if (!slabs)
+		return;
+	for (struct heap_slab *slab = list; slab; slab = slab->next)
+		slabs[n++] = slab;
+	qsort(slabs, count, sizeof(struct heap_slab *), by_pieces);
+	for (n = 0; n < spare; n++) {
+		list_remove(c, slabs[n]);
+		slabs[n]->leaving = true;
+		list_add(c, slabs[n]);
+	}
+	free(slabs);
+}
+
+void heap_code_begin_leaving(struct heap_code *c)
+{
+	for (unsigned warmth = 0; warmth < HEAP_WARMTHS; warmth++)
+		for (unsigned class = 0; class < HEAP_CLASSES; class ++)
+			choose_leaving(c, c->partial[warmth][class]);
+}
+
+bool heap_code_is_leaving(const struct heap_code *c, size_t offset)
+{
+	const struct heap_slab *slab = c->pages[offset / HEAP_PAGE].slab;
+
+	return slab && slab->leaving;
+}
+
+void heap_code_end_leaving(struct heap_code *c)
+{
+	while (c->leaving) {
+		struct heap_slab *slab = c->leaving;
+
+		list_remove(c, slab);
+		slab->leaving = false;
+		list_add(c, slab);
+	}
 }

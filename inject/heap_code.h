@@ -35,6 +35,7 @@ struct heap_slab {
 	uint32_t page; /* its first page */
 	uint16_t class, used, slots;
 	uint8_t warmth;			      /* enum heap_warmth */
+	bool leaving;			      /* to be emptied: nothing new comes here */
 	uint64_t taken[HEAP_SLAB_SLOTS / 64]; /* a bit for each piece */
 };
 
@@ -53,6 +54,7 @@ struct heap_code {
 	size_t pages_taken;
 	size_t bytes; /* in use, rounded to classes and pages */
 	struct heap_slab *partial[HEAP_WARMTHS][HEAP_CLASSES];
+	struct heap_slab *leaving;
 };
 
 /* False if there is no memory. `size`: bytes of the half. */
@@ -68,5 +70,23 @@ bool heap_code_alloc(struct heap_code *c, enum heap_warmth warmth, size_t size, 
 
 /* Gives back what heap_code_alloc returned; anything else ends our process. */
 void heap_code_free(struct heap_code *c, size_t offset);
+
+/* Bytes of the piece at `offset`, as they were handed out: rounded to the class, or pages. */
+size_t heap_code_piece(const struct heap_code *c, size_t offset);
+
+/* True if the byte at `offset` is of a piece that is handed out. */
+bool heap_code_is_taken(const struct heap_code *c, size_t offset);
+
+/* How many pages would be free if the pieces of each size lay close together. */
+size_t heap_code_spare_pages(const struct heap_code *c);
+
+/*
+ * Chooses the emptiest slabs, such that all their pieces find room in the
+ * others, and hands out nothing of them until heap_code_end_leaving(). Whose
+ * pieces they are moves them: allocates anew, and frees the old piece.
+ */
+void heap_code_begin_leaving(struct heap_code *c);
+bool heap_code_is_leaving(const struct heap_code *c, size_t offset);
+void heap_code_end_leaving(struct heap_code *c);
 
 #endif

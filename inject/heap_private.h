@@ -19,6 +19,8 @@ struct heap {
 	struct heap_code code;
 
 	size_t code_begin; /* offset in the code half: behind the journal */
+	size_t high_water; /* pages of code in use at a time, the most */
+	bool poison;	   /* what is freed is filled */
 
 	/* Slots are numbered alike in all blocks. */
 	size_t first_counter; /* those below stay unused, or are the table of CPUs */

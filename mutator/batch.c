@@ -368,6 +368,7 @@ static int apply_in_stop(struct stop *stop, void *arg, struct dinst_error *e)
 	if (target_incarnation(stop_target(stop)) != b->session->incarnation)
 		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
 				  (int)b->session->pid);
+	place_check_threads(b->session, stop);
 	status = place_sync(stop, b->session, e);
 	batch_check_windows(b, stop);
 	if (status >= 0)

@@ -121,10 +121,9 @@ release:
 	return status;
 }
 
-int body_write(struct session *s, struct site *site, bool is_head, struct body **out,
-	       struct dinst_error *e)
+/* Takes `b`, which nobody has yet: the result, or freed. */
+static int write_new(struct session *s, struct body *b, struct body **out, struct dinst_error *e)
 {
-	struct body *b = body_new(s, site, is_head, e);
 	int status;
 
 	if (!b)
@@ -135,9 +134,30 @@ int body_write(struct session *s, struct site *site, bool is_head, struct body *
 		return status;
 	}
 	for (unsigned i = 0; i < b->count; i++)
-		snippet_hold(&b->pieces[i].snippet, site->place);
+		snippet_hold(&b->pieces[i].snippet, b->site->place);
 	*out = b;
 	return 0;
+}
+
+int body_write(struct session *s, struct site *site, bool is_head, struct body **out,
+	       struct dinst_error *e)
+{
+	return write_new(s, body_new(s, site, is_head, e), out, e);
+}
+
+int body_write_copy(struct session *s, const struct body *of, bool is_head, struct body **out,
+		    struct dinst_error *e)
+{
+	const size_t size = sizeof(*of) + of->count * sizeof(of->pieces[0]);
+	struct body *b = malloc(size);
+
+	if (!b)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for the code of a site");
+	memcpy(b, of, size);
+	b->is_head = is_head;
+	b->code = b->cold = 0;
+	b->next = NULL;
+	return write_new(s, b, out, e);
 }
 
 void body_free(struct body *b)
@@ -196,16 +216,16 @@ bool body_home(const struct session *s, const struct body *b, taddr_t pc, taddr_
 	return known;
 }
 
-bool base_home(const struct session *s, const struct site *site, taddr_t pc, taddr_t *original,
-	       size_t *pushed)
+bool base_home(const struct session *s, const struct site *site, taddr_t base, taddr_t pc,
+	       taddr_t *original, size_t *pushed)
 {
 	struct code code;
 	bool known = false;
 
 	if (code_init(&code, s, site, NULL, NULL) < 0)
 		return false;
-	if (code_emit(&code, site->base, 0, NULL) >= 0)
-		known = explain(&code, false, pc - site->base, original, pushed);
+	if (code_emit(&code, base, 0, NULL) >= 0)
+		known = explain(&code, false, pc - base, original, pushed);
 	code_release(&code);
 	return known;
 }

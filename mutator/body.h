@@ -69,6 +69,8 @@ const struct code_run *code_run_at(const struct code *c, unsigned piece);
  * overwrites: it need not move, and a return is predicted by the call before it.
  */
 bool code_can_keep_call(const struct site *site);
+/* True if the site's copy ends in a call that stood in the window. */
+bool code_moves_call(const struct site *site);
 
 /* Writes the site's base; its address and size. */
 int base_write(struct session *s, struct site *site, struct dinst_error *e);
@@ -76,6 +78,9 @@ int base_write(struct session *s, struct site *site, struct dinst_error *e);
 /* Writes a body with what the site's links say; nothing leads to it yet. */
 int body_write(struct session *s, struct site *site, bool is_head, struct body **out,
 	       struct dinst_error *e);
+/* The same with what another body of the site has: what runs there already, elsewhere. */
+int body_write_copy(struct session *s, const struct body *of, bool is_head, struct body **out,
+		    struct dinst_error *e);
 /* Gives back code and what its pieces hold; no thread may be inside. */
 void body_free(struct body *b);
 
@@ -83,7 +88,8 @@ void body_free(struct body *b);
 bool body_contains(const struct body *b, taddr_t pc);
 bool body_home(const struct session *s, const struct body *b, taddr_t pc, taddr_t *original,
 	       size_t *pushed);
-bool base_home(const struct session *s, const struct site *site, taddr_t pc, taddr_t *original,
-	       size_t *pushed);
+/* `base`: the site's, or where that was before it moved. */
+bool base_home(const struct session *s, const struct site *site, taddr_t base, taddr_t pc,
+	       taddr_t *original, size_t *pushed);
 
 #endif

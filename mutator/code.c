@@ -357,6 +357,14 @@ bool code_can_keep_call(const struct site *site)
 	       insns[count - 1].address >= site->key.start + overwritten;
 }
 
+bool code_moves_call(const struct site *site)
+{
+	struct arch_insn insns[WINDOW_INSNS_MAX];
+	size_t count = site_instructions(site, insns);
+
+	return runs_whole_window(site) && !site->keeps_call && count && is_call(&insns[count - 1]);
+}
+
 static void emit_all(struct code *c)
 {
 	const bool whole = runs_whole_window(c->site);

@@ -18,6 +18,17 @@ struct hole {
 	size_t restore; /* index into restores */
 };
 
+/* Code on the queue that is no body. */
+struct spent_code {
+	struct place *place;
+	taddr_t code;
+	size_t size;
+	struct site *site; /* whose base it was; NULL: a routine */
+	struct snippet_code **codes;
+	size_t count;
+	struct spent_code *next;
+};
+
 struct flush {
 	struct session *session;
 	struct site **restores; /* to be restored in this stop, by address */
@@ -28,6 +39,8 @@ struct flush {
 	size_t hole_count;
 	struct patch *patches;
 	size_t *patch_site;
+	struct site_move **moves; /* by address */
+	size_t move_count;
 	struct snapshot **shots;
 	size_t shot_count;
 };

@@ -30,6 +30,14 @@ static int by_hole(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
+static int by_patch(const void *a, const void *b)
+{
+	const struct site_move *x = *(struct site_move *const *)a,
+			       *y = *(struct site_move *const *)b;
+
+	return x->patch.address < y->patch.address ? -1 : x->patch.address > y->patch.address;
+}
+
 /* Its window leads to our code in some process of the family, or may. */
 static bool is_to_be_restored(const struct site *site)
 {
@@ -47,9 +55,16 @@ int restore_prepare(struct flush *f, struct dinst_error *e)
 	f->patch_site = calloc(n, sizeof(*f->patch_site));
 	f->holes = calloc(n, sizeof(*f->holes));
 	f->hole_ranges = calloc(n, sizeof(*f->hole_ranges));
-	if (!f->restores || !f->restored || !f->patches || !f->patch_site || !f->holes ||
-	    !f->hole_ranges)
+	f->moves = calloc(n, sizeof(*f->moves));
+	if (!f->moves || !f->restores || !f->restored || !f->patches || !f->patch_site ||
+	    !f->holes || !f->hole_ranges)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for a flush");
+	for (struct site_move *m = f->session->moves; m; m = m->next) {
+		m->failed = false;
+		f->moves[f->move_count++] = m;
+	}
+	if (f->move_count)
+		qsort(f->moves, f->move_count, sizeof(*f->moves), by_patch);
 	for (struct site *site = f->session->retired; site; site = site->next_queued)
 		if (is_to_be_restored(site))
 			f->restores[f->restore_count++] = site;
@@ -71,6 +86,7 @@ void restore_release(struct flush *f)
 	for (size_t i = 0; i < f->shot_count; i++)
 		snapshot_free(f->shots[i]);
 	free(f->shots);
+	free(f->moves);
 	free(f->hole_ranges);
 	free(f->holes);
 	free(f->patch_site);
@@ -237,6 +253,42 @@ static int restore_round(struct flush *f, struct process *process, unsigned whic
 	return status;
 }
 
+/* A process that was forked before the window was patched has never led there. */
+static bool is_original(struct stop *stop, const struct site_move *m)
+{
+	const struct patch *p = &m->site->patches[0];
+	uint8_t now[ARCH_PATCH_MAX];
+
+	return target_read_some(stop_target(stop), p->address, now, p->length) == p->length &&
+	       !memcmp(now, p->before, p->length);
+}
+
+/*
+ * Leads windows to heads that have moved, in one process; before anything is
+ * restored, so that there is one jump only to be known by. The bytes are those of one
+ * jump, which a thread is in front of or not at all.
+ */
+static int repatch(struct flush *f, struct process *process, struct dinst_error *e)
+{
+	int status;
+
+	if (!f->move_count)
+		return 0;
+	for (size_t i = 0; i < f->move_count; i++)
+		f->patches[i] = f->moves[i]->patch;
+	status = patch_apply(process->stop, f->patches, f->move_count, e);
+	for (size_t i = 0; i < f->move_count && status >= 0; i++) {
+		struct site_move *m = f->moves[i];
+		const struct patch *p = &f->patches[i];
+
+		if (p->outcome == PATCH_FAILED ||
+		    (p->outcome == PATCH_FOREIGN && !is_original(process->stop, m) &&
+		     !is_unloaded_in(process, m->site, p->address)))
+			m->failed = true;
+	}
+	return status;
+}
+
 int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct flush *f = arg;
@@ -248,6 +300,7 @@ int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
 	if (!shots)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	f->shots = shots;
+	place_check_threads(f->session, stop);
 	/* What is switched off must be so in a private arena, too, before anything is freed. */
 	if (target_pid(stop_target(stop)) == f->session->pid)
 		status = place_sync(stop, f->session, e);
@@ -260,7 +313,9 @@ int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
 	if (status < 0)
 		return status;
 	keep_holes_in_use(f, f->shots[f->shot_count++]);
-	status = restore_round(f, &process, 1, e);
+	status = repatch(f, &process, e);
+	if (status >= 0)
+		status = restore_round(f, &process, 1, e);
 	if (status >= 0)
 		status = restore_round(f, &process, 0, e);
 	if (process.has_maps)

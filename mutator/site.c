@@ -211,6 +211,55 @@ int site_lead_to(struct site *site, taddr_t to, struct dinst_error *e)
 	return 0;
 }
 
+/* The same bytes change, all in one page: one write does it, whole or not at all. */
+static bool is_same_place(const struct patch *a, const struct patch *b)
+{
+	enum { PAGE = 4096 };
+
+	return a->address == b->address && a->length == b->length &&
+	       a->address / PAGE == (a->address + a->length - 1) / PAGE;
+}
+
+/* Only the near jump differs: of a short one, that is the one in the hole. */
+static bool make_move(const struct site *site, const struct patch *patches, unsigned count,
+		      struct site_move *move)
+{
+	const struct patch *old = &site->patches[0];
+
+	if (count != site->patch_count || !is_same_place(&patches[0], old))
+		return false;
+	for (unsigned k = 1; k < count; k++)
+		if (!is_same_place(&patches[k], &site->patches[k]) ||
+		    memcmp(patches[k].after, site->patches[k].after, patches[k].length) != 0)
+			return false;
+	move->patch = patches[0];
+	memcpy(move->patch.before, old->after, old->length);
+	return true;
+}
+
+int site_move_to(struct site *site, taddr_t to, struct site_move *move, struct dinst_error *e)
+{
+	struct patch patches[2];
+	unsigned lines[2], count;
+	int status = make_patches(site, to, patches, &count, e);
+
+	if (status >= 0 && !make_move(site, patches, count, move))
+		status = dinst_fail(e, DINST_REFUSED, "the jump at %#llx cannot be turned",
+				    (unsigned long long)site->key.start);
+	if (status >= 0)
+		status = write_journal(site, patches, count, lines, e);
+	if (status < 0)
+		return status;
+	move->site = site;
+	move->patch_count = count;
+	for (unsigned k = 0; k < count; k++) {
+		move->journal[k] = site->journal[k];
+		site->patches[k] = patches[k];
+		site->journal[k] = lines[k];
+	}
+	return 0;
+}
+
 /* ------------------------------------------------------------- making one */
 
 size_t site_instructions(const struct site *site, struct arch_insn *insns)
@@ -265,7 +314,11 @@ int site_make(struct session *s, struct module *m, struct place *p,
 	site->window = *w;
 	site->key.start = w->start + m->bias;
 	site->keeps_call = !is_host(plan, window) && code_can_keep_call(site);
-	status = base_write(s, site, e);
+	if (s->shadow_stacks && code_moves_call(site))
+		status = dinst_fail(e, DINST_REFUSED, "the call at the end of %#llx must not move",
+				    (unsigned long long)site->key.start);
+	else
+		status = base_write(s, site, e);
 	if (status < 0) {
 		free(site);
 		return status;
@@ -294,7 +347,7 @@ static void forget_change(struct session *s, const struct site *site)
 void site_free(struct session *s, struct site *site)
 {
 	assert(!site->links && !site->spent && (!site->body || site->body == site->head));
-	assert(!site->guests);
+	assert(!site->guests && !site->move);
 	if (site->host)
 		site->host->guests--;
 	if (site->state != SITE_DRAINING)

@@ -106,6 +106,20 @@ struct body {
 	struct body_piece pieces[];
 };
 
+/*
+ * A head that has moved (compact.h). The switch of the one before leads to it, so
+ * that a window may lead to either, until all windows of the family lead here.
+ */
+struct site_move {
+	struct site *site;
+	struct body *old;     /* the head before */
+	struct patch patch;   /* from the jump to that one to the jump to the new one */
+	unsigned journal[2];  /* lines of the old one's patches */
+	unsigned patch_count; /* how many lines */
+	bool failed;	      /* during a flush: not so in some process */
+	struct site_move *next;
+};
+
 enum site_state {
 	SITE_PLANNED,  /* head and journal written, window untouched */
 	SITE_PATCHED,  /* the window leads to the head */
@@ -143,6 +157,7 @@ struct site {
 				    NULL for the base */
 	/* Written, but nothing leads to it before the stop of the request that wants it. */
 	struct body *held;
+	struct site_move *move;	 /* NULL: no window leads anywhere but to the head */
 	struct link *first_link; /* in the order in which they run */
 	unsigned links;		 /* how many */
 	unsigned spent;		 /* bodies on the queue */
@@ -187,6 +202,13 @@ void site_forget(struct session *s, struct site *site);
 /* Patches and journal entries of a site whose window is to lead to `to`; nothing is changed
  * where that fails. */
 int site_lead_to(struct site *site, taddr_t to, struct dinst_error *e);
+/*
+ * The same where the window is patched: the journal has both ways then, and
+ * *move says what is to be written and which lines are those of the old one.
+ * DINST_REFUSED where the bytes that change lie in two pages, which cannot be
+ * written in one go, or are not the bytes that are patched now.
+ */
+int site_move_to(struct site *site, taddr_t to, struct site_move *move, struct dinst_error *e);
 /* The instructions of the site's window as they stand in the target. */
 size_t site_instructions(const struct site *site, struct arch_insn *insns);
 
@@ -221,6 +243,11 @@ void site_turn_held(struct session *s);
 void site_forget_held(struct session *s, struct site *site);
 /* Leads the site's switch to where it belongs now, under running threads. */
 void site_turn(struct site *site);
+/* Leads the switch of `head`, which may not be the site's any more, to `target`; 0: it falls
+ * through. */
+void site_turn_head(struct site *site, const struct body *head, taddr_t target);
+/* The body that control goes to now (NULL: the base); queues the one before it. */
+void site_lead_to_body(struct session *s, struct site *site, struct body *body);
 /* For a pc in the window: where in the site's code the same begins, snippets before it
  * included. False if the pc is not on an instruction. */
 bool site_copy_of(const struct session *s, const struct site *site, taddr_t pc, taddr_t *to);

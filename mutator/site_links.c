@@ -31,23 +31,13 @@ static bool store_later(struct place *p, taddr_t address, uint64_t value)
 	return true;
 }
 
-void site_turn(struct site *site)
+void site_turn_head(struct site *site, const struct body *head, taddr_t target)
 {
 	struct place *p = site->place;
-	taddr_t at, target = 0;
+	const taddr_t at = head->code;
 	uint64_t value, *where;
-	int status;
+	int status = arch_switch_value(at, target, &value);
 
-	if (!site->head)
-		return;
-	at = site->head->code;
-	if (site->gated)
-		target = site->gate;
-	else if (!site->body)
-		target = site->base;
-	else if (site->body != site->head)
-		target = site->body->code;
-	status = arch_switch_value(at, target, &value);
 	where = heap_map(p->heap, at, sizeof(*where));
 	/* Both lie in one arena: it always reaches. */
 	assert(status == ARCH_OK && where && !(at & (ARCH_SWITCH_SIZE - 1)));
@@ -55,6 +45,21 @@ void site_turn(struct site *site)
 		return;
 	fault_point();
 	__atomic_store_n(where, value, __ATOMIC_RELEASE);
+}
+
+void site_turn(struct site *site)
+{
+	taddr_t target = 0;
+
+	if (!site->head)
+		return;
+	if (site->gated)
+		target = site->gate;
+	else if (!site->body)
+		target = site->base;
+	else if (site->body != site->head)
+		target = site->body->code;
+	site_turn_head(site, site->head, target);
 }
 
 /* ---------------------------------------------------------------- links */
@@ -210,8 +215,7 @@ static void hold(struct session *s, struct site *site, struct body *body)
 	s->held = site;
 }
 
-/* The body that control goes to now, and queues the one before it. */
-static void lead_to(struct session *s, struct site *site, struct body *body)
+void site_lead_to_body(struct session *s, struct site *site, struct body *body)
 {
 	struct body *old = site->body;
 
@@ -229,7 +233,7 @@ void site_turn_held(struct session *s)
 
 		s->held = site->next_held;
 		site->held = NULL;
-		lead_to(s, site, body);
+		site_lead_to_body(s, site, body);
 	}
 }
 
@@ -287,7 +291,7 @@ int site_update(struct session *s, struct site *site, struct dinst_error *e)
 	if (s->holding && body)
 		hold(s, site, body);
 	else
-		lead_to(s, site, body);
+		site_lead_to_body(s, site, body);
 	forget_change(s, site);
 	return 0;
 }
@@ -317,11 +321,13 @@ static bool home_in_site(const struct session *s, const struct site *site, taddr
 {
 	*known = true;
 	if (pc - site->base < site->base_size)
-		*known = base_home(s, site, pc, original, pushed);
+		*known = base_home(s, site, site->base, pc, original, pushed);
 	else if (site->head && body_contains(site->head, pc))
 		*known = body_home(s, site->head, pc, original, pushed);
 	else if (site->body && body_contains(site->body, pc))
 		*known = body_home(s, site->body, pc, original, pushed);
+	else if (site->move && body_contains(site->move->old, pc))
+		*known = body_home(s, site->move->old, pc, original, pushed);
 	else
 		return false;
 	return true;
@@ -330,10 +336,15 @@ static bool home_in_site(const struct session *s, const struct site *site, taddr
 bool site_home(void *session, taddr_t pc, taddr_t *original, size_t *pushed)
 {
 	const struct session *s = session;
+	const struct site *of;
+	taddr_t base;
 	bool known;
 
 	if (!place_at(s, pc))
 		return false;
+	of = removal_spent_base(s, pc, &base);
+	if (of)
+		return base_home(s, of, base, pc, original, pushed);
 	for (const struct body *b = s->spent; b; b = b->next)
 		if (body_contains(b, pc))
 			return body_home(s, b, pc, original, pushed);

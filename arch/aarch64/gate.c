@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gate.c - holding a program at its entry point without stopping it: the only
- * inserted code that waits. It gives up by itself when nobody opens it, so a
- * mutator that dies does not leave the program hanging. x16 and x17 are free
- * there: any veneer on the way may use them (AAPCS64, 6.1.1).
+ * gate.c - code that waits: holding a program at its entry point without
+ * stopping it. It gives up by itself when nobody opens it, so a mutator that dies
+ * does not leave the program hanging. x16 and x17 are free there: any veneer on
+ * the way may use them (AAPCS64, 6.1.1). And poison, which nobody may ever reach.
  */
 #include "arch/aarch64/a64.h"
 
@@ -60,4 +60,12 @@ void arch_emit_gate(struct arch_buf *out, taddr_t arrived, taddr_t go, taddr_t b
 	if (out->status == ARCH_OK)
 		a64_store(out->bytes + leave, a64_cbz_w(X17, (int)(out->used - leave) / A64_SIZE));
 	arch_emit_jump(out, next);
+}
+
+void arch_fill_poison(uint8_t *bytes, size_t size)
+{
+	static const uint8_t branch_to_itself[] = {0x00, 0x00, 0x00, 0x14};
+
+	for (size_t i = 0; i < size; i++)
+		bytes[i] = branch_to_itself[i % sizeof(branch_to_itself)];
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gate.c - holding a program at its entry point without stopping it: the only
- * inserted code that waits. It gives up by itself when nobody opens it, so a
- * mutator that dies does not leave the program hanging.
+ * gate.c - code that waits: holding a program at its entry point without
+ * stopping it. It gives up by itself when nobody opens it, so a mutator that dies
+ * does not leave the program hanging. And poison, which nobody may ever reach.
  */
+#include <string.h>
+
 #include "arch/x86_64/x86.h"
 
 /* ModRM (and SIB) and displacement of a 32-bit word; `behind` bytes follow the displacement. */
@@ -50,4 +52,14 @@ void arch_emit_gate(struct arch_buf *out, taddr_t arrived, taddr_t go, taddr_t b
 	if (out->status == ARCH_OK)
 		out->bytes[leave] = (uint8_t)(out->used - (leave + 1));
 	arch_emit_jump(out, next);
+}
+
+void arch_fill_poison(uint8_t *bytes, size_t size)
+{
+	static const uint8_t jump_to_itself[] = {0xeb, 0xfe};
+
+	memset(bytes, 0x90, size);
+	if (size >= sizeof(jump_to_itself))
+		memcpy(bytes + size - sizeof(jump_to_itself), jump_to_itself,
+		       sizeof(jump_to_itself));
 }

@@ -96,6 +96,8 @@ int harness_setup(void **state)
 		fail_msg("mkdtemp %s: %s", h->directory, strerror(errno));
 	memcpy(current_directory, h->directory, sizeof(current_directory));
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	/* Threads that come into freed code stay there, and are found (place_check_threads()). */
+	setenv("DINST_POISON", "1", 1);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGALRM, on_fatal_signal);
 	signal(SIGTERM, on_fatal_signal);

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * compact.c - a heap in fragments: bodies, heads and bases move together while
+ * threads run through them, and what they leave is used again. All that is freed
+ * is poisoned (harness_setup()): a thread that comes into it is found there.
+ */
+#include "tests/live/harness_session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "inject/fault.h"
+
+enum { PARTS = 2048, SITES = PARTS + 8, THREADS = 4, SEED = 20 };
+
+static size_t used_bytes(const struct session *s, struct heap_stats *stats)
+{
+	assert_non_null(s->places);
+	assert_null(s->places->next);
+	heap_get_stats(s->places->heap, stats);
+	return stats->used;
+}
+
+/* An instance for each part, by number. */
+static void insert_parts(struct session *s, unsigned *ids)
+{
+	struct dinst_error e = {0};
+	unsigned first;
+	size_t count;
+
+	if (session_try_insert(s, "part_*", true, &count, &first, &e) < 0)
+		fail_msg("insert: %s", e.text);
+	assert_int_equal(count, PARTS);
+	for (unsigned i = 0; i < PARTS; i++)
+		ids[i] = first + i;
+}
+
+static void ask(struct harness *h, const char *command, const char *answer)
+{
+	harness_send(h, command);
+	assert_non_null(strstr(harness_line(h, 60000), answer));
+}
+
+/* Rounds and ticks since "run". */
+static void rest(struct harness *h, unsigned long *rounds, unsigned long *ticks)
+{
+	const char *line;
+	char *end;
+
+	harness_send(h, "stop\n");
+	line = harness_line(h, 60000);
+	assert_memory_equal(line, "done ", 5);
+	*rounds = strtoul(line + 5, &end, 10);
+	*ticks = strtoul(end, NULL, 10);
+}
+
+/* Removes all but every `nth` in a random order of removal. */
+static void thin_out(struct session *s, unsigned *ids, unsigned short *seed, unsigned one_in)
+{
+	for (unsigned i = 0; i < PARTS; i++)
+		if (ids[i] && nrand48(seed) % one_in) {
+			session_remove(s, ids[i]);
+			ids[i] = 0;
+		}
+}
+
+static size_t count_moved(const struct session *s, taddr_t (*heads)[2], bool remember)
+{
+	size_t moved = 0, n = 0;
+
+	for (size_t b = 0; b < s->site_buckets; b++)
+		for (const struct site *site = s->site_hash[b]; site; site = site->next_hash) {
+			if (!site->links)
+				continue;
+			if (remember) {
+				heads[n][0] = site->key.start;
+				heads[n++][1] = site->head->code;
+				continue;
+			}
+			for (size_t i = 0; i < SITES; i++)
+				moved += heads[i][0] == site->key.start &&
+					 heads[i][1] != site->head->code;
+		}
+	return moved;
+}
+
+/*
+ * fear J7: of 2,048 trampolines a random few are left, spread over all pages; they move
+ * together under running threads, pages become free, counts stay exact, no thread is
+ * ever in what was freed
+ */
+static void test_moves_under_threads(void **state)
+{
+	static unsigned ids[PARTS];
+	static taddr_t heads[SITES][2];
+	struct harness *h = *state;
+	unsigned short seed[3] = {SEED, 0, 0};
+	struct heap_stats full, thin;
+	unsigned long rounds, ticks, before[PARTS] = {0};
+	struct session *s;
+	size_t left = 0;
+	unsigned kept;
+
+	harness_start(h, "fragments", harness_number(THREADS), NULL);
+	s = session_begin(h);
+	kept = session_insert(s, "ticked");
+	ask(h, "run\n", "running");
+	insert_parts(s, ids);
+	used_bytes(s, &full);
+	count_moved(s, heads, true);
+	thin_out(s, ids, seed, 40);
+	session_flush_all(s);
+	session_flush_all(s);
+	used_bytes(s, &thin);
+	for (unsigned i = 0; i < PARTS; i++)
+		left += ids[i] != 0;
+	print_message("%zu KiB for %d functions; %zu KiB for the %zu that are left, %zu heads "
+		      "moved; %zu KiB exist\n",
+		      full.used >> 10, PARTS, thin.used >> 10, left, count_moved(s, heads, false),
+		      thin.resident >> 10);
+	assert_true(left > 20 && left < 100);
+	assert_true(count_moved(s, heads, false) > left / 2);
+	assert_true(thin.used * 4 < full.used);
+	assert_int_equal(thin.high_water, full.high_water);
+	assert_true(thin.resident >= thin.used);
+	rest(h, &rounds, &ticks);
+	assert_int_equal(session_value(s, kept), ticks);
+	for (unsigned i = 0; i < PARTS; i++)
+		before[i] = ids[i] ? session_value(s, ids[i]) : 0;
+	session_go(h, 50);
+	for (unsigned i = 0; i < PARTS; i++)
+		if (ids[i])
+			assert_int_equal(session_value(s, ids[i]) - before[i], 50 * THREADS);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_moves_under_threads),
+	};
+
+	return cmocka_run_group_tests_name("live/compact", tests, NULL, NULL);
+}
