@@ -77,6 +77,8 @@ static const struct {
 	[REFUSAL_FOREIGN] = {"foreign",
 			     "the bytes in memory are not the file's: another tool's patch"},
 	[REFUSAL_UNMAPPED] = {"unmapped", "the module is no longer mapped"},
+	[REFUSAL_SHADOW_STACK] = {"shadow-stack",
+				  "a call would have to move, and the target has shadow stacks"},
 };
 
 const char *refusal_name(enum refusal refusal)

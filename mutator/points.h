@@ -87,6 +87,8 @@ enum refusal {
 	REFUSAL_IFUNC,	       /* the name stands for a resolver, not for the code */
 	REFUSAL_FOREIGN,       /* the bytes in memory are not the file's: another tool's patch */
 	REFUSAL_UNMAPPED,      /* the module is no longer mapped */
+	REFUSAL_SHADOW_STACK,  /* a call would move, which the target's shadow stacks forbid */
+	REFUSAL_COUNT,
 };
 
 const char *point_kind_name(enum point_kind kind); /* "entry", "loop-exit", ... */

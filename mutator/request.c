@@ -43,6 +43,7 @@ static int begin(struct session *s, struct insert_result *result, struct dinst_e
 	int status = session_check(s, e);
 
 	*result = (struct insert_result){0};
+	session_look_at_shadows(s);
 	return status < 0 ? status : session_update_modules(s, e);
 }
 
@@ -370,6 +371,7 @@ int request_begin(struct session *s, struct instance *i, size_t *began, struct d
 	struct request r = {.session = s, .options = &options};
 	int status;
 
+	session_look_at_shadows(s);
 	/* It stays in the session's list, whatever comes of it. */
 	s->holding = true;
 	status = i->raw ? begin_raw(&r, i, e) : begin_plan(&r, i, e);

@@ -13,7 +13,7 @@
 
 enum {
 	PROGRESS_EVERY = 512,
-	REASONS = REFUSAL_UNMAPPED + 1,
+	REASONS = REFUSAL_COUNT,
 	BASE_KINDS = 1 << POINT_ENTRY | 1 << POINT_EXIT | 1 << POINT_CALL,
 };
 
@@ -244,8 +244,8 @@ static void count_points(const struct function_plan *plan, struct summary *sum)
 }
 
 /* Not through the session's plans: a summary of everything must not keep everything. */
-static int count_function(struct module *m, uint32_t index, unsigned kinds, struct summary *sum,
-			  struct dinst_error *e)
+static int count_function(const struct session *s, struct module *m, uint32_t index, unsigned kinds,
+			  struct summary *sum, struct dinst_error *e)
 {
 	struct function_plan *plan;
 	int status = plan_function(m->image, index, &plan, e);
@@ -254,6 +254,8 @@ static int count_function(struct module *m, uint32_t index, unsigned kinds, stru
 		return status;
 	if (point_kind_level(dearest(kinds)) == PLAN_DETAIL)
 		status = plan_add_detail(m->image, plan, e);
+	if (status >= 0 && s->shadow_stacks)
+		shadow_refuse(m->image, plan);
 	if (status >= 0)
 		count_points(plan, sum);
 	plan_free(m->image, plan);
@@ -278,7 +280,7 @@ static int summarize(struct session *s, struct module *m, unsigned kinds, struct
 			count_points(known, sum);
 			continue;
 		}
-		status = count_function(m, (uint32_t)i, kinds, sum, e);
+		status = count_function(s, m, (uint32_t)i, kinds, sum, e);
 		if (status < 0)
 			return status;
 	}

@@ -19,4 +19,7 @@ struct arch_disassembler {
 };
 extern const struct arch_disassembler arch_disassembler;
 
+/* True if the text has a line "key : word word ..." with that word. */
+bool arch_text_has(const char *text, const char *key, const char *word);
+
 #endif

@@ -39,7 +39,7 @@ struct check {
 	unsigned wrong;
 	unsigned long blocks, edges, loops, irreducible;
 	unsigned long points[POINT_KINDS], refused[POINT_KINDS];
-	unsigned long reasons[POINT_KINDS][REFUSAL_UNMAPPED + 1];
+	unsigned long reasons[POINT_KINDS][REFUSAL_COUNT];
 	unsigned long tactics[POINT_KINDS][TACTIC_COUNT];
 };
 
@@ -361,7 +361,7 @@ static void print_summary(const struct check *c)
 		for (int t = 0; t < TACTIC_COUNT; t++)
 			if (c->tactics[kind][t])
 				print_message(" %s:%lu", tactic_name(t), c->tactics[kind][t]);
-		for (int r = 0; r <= REFUSAL_UNMAPPED; r++)
+		for (int r = 0; r < REFUSAL_COUNT; r++)
 			if (c->reasons[kind][r])
 				print_message(" !%s:%lu", refusal_name(r), c->reasons[kind][r]);
 		print_message("\n");

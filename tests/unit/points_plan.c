@@ -470,7 +470,7 @@ static void test_names(void **state)
 	assert_string_equal(refusal_name(REFUSAL_UNMAPPED), "unmapped");
 	assert_string_equal(refusal_name((enum refusal)1000), "unknown");
 	assert_string_equal(point_kind_name(POINT_CALL), "call");
-	for (int i = 0; i <= REFUSAL_UNMAPPED; i++)
+	for (int i = 0; i < REFUSAL_COUNT; i++)
 		assert_string_not_equal(refusal_text((enum refusal)i), "unknown reason");
 }
 

@@ -46,7 +46,7 @@ struct check {
 	unsigned wrong;
 	bool list; /* print every point that is refused */
 	unsigned long points[3], refused[3], ifuncs[3];
-	unsigned long tactics[3][TACTIC_MERGED + 1], refusals[3][REFUSAL_UNMAPPED + 1];
+	unsigned long tactics[3][TACTIC_MERGED + 1], refusals[3][REFUSAL_COUNT];
 };
 
 static void complain(struct check *c, vaddr_t v, const char *what)
@@ -455,7 +455,7 @@ static void print_summary(const struct check *c)
 			if (c->tactics[k][t])
 				print_message(" %s %lu", tactic_name(t), c->tactics[k][t]);
 		print_message("; refused:");
-		for (int r = 0; r <= REFUSAL_UNMAPPED; r++)
+		for (int r = 0; r < REFUSAL_COUNT; r++)
 			if (c->refusals[k][r])
 				print_message(" %s %lu", refusal_name(r), c->refusals[k][r]);
 		print_message("\n");

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shadow.c - what /proc says about shadow stacks. Which words there mean them is
+ * known to arch/ only. What cannot be read counts as yes.
+ */
+#include "inject/shadow.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "arch/arch.h"
+#include "inject/proc.h"
+
+enum { PATH_SIZE = 512, STATUS_SIZE = 8192, CPUINFO_SIZE = 16384 };
+
+bool shadow_offered(const char *proc)
+{
+	char path[PATH_SIZE], *text = malloc(CPUINFO_SIZE);
+	bool offered = true;
+
+	snprintf(path, sizeof(path), "%s/cpuinfo", proc);
+	/* One CPU's worth of it is enough: programs are promised the same on all. */
+	if (text && proc_read(path, text, CPUINFO_SIZE) > 0)
+		offered = arch_shadow_offered(text);
+	free(text);
+	return offered;
+}
+
+static bool thread_has_one(const char *proc, pid_t pid, long tid)
+{
+	char path[PATH_SIZE], text[STATUS_SIZE];
+	ssize_t got;
+
+	snprintf(path, sizeof(path), "%s/%d/task/%ld/status", proc, (int)pid, tid);
+	got = proc_read(path, text, sizeof(text));
+	/* A thread that has ended meanwhile has none. */
+	if (got == -ENOENT || got == -ESRCH)
+		return false;
+	return got <= 0 || arch_shadow_is_on(text);
+}
+
+bool shadow_is_on(const char *proc, pid_t pid)
+{
+	char path[PATH_SIZE];
+	struct dirent *entry;
+	bool on = false;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "%s/%d/task", proc, (int)pid);
+	dir = opendir(path);
+	if (!dir)
+		return true;
+	while (!on && (entry = readdir(dir))) {
+		long tid = strtol(entry->d_name, NULL, 10);
+
+		on = tid > 0 && thread_has_one(proc, pid, tid);
+	}
+	closedir(dir);
+	return on;
+}
