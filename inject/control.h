@@ -12,6 +12,7 @@
  *   stop_gather.c    seizing and stopping to a fixed point
  *   stop_restart.c   system calls that our stop would have cut short
  *   stop_memory.c    writing memory and registers
+ *   stop_seccomp.c   which filters there are, and what they let pass
  *   remote*.c        system calls made by a thread of the target
  */
 #ifndef DINST_INJECT_CONTROL_H
@@ -69,7 +70,6 @@ struct held {
 	struct stop_thread pub;
 	pid_t tgid;
 	char state; /* as /proc said before the stop */
-	int seccomp;
 	bool seized;
 	bool interrupted;
 	bool stopped; /* in a ptrace-stop now */
@@ -124,6 +124,12 @@ struct held *stop_next_straggler(struct stop *s, size_t *at);
  * when the thread is gone. Registers are read again.
  */
 int held_settle(struct stop *s, struct held *h);
+
+/*
+ * True if the stopped thread is under seccomp filters now. Never remembered: as
+ * long as another thread runs, that one may put both under a filter.
+ */
+bool held_is_filtered(const struct held *h);
 
 /* True once the target has been killed, though its process may not have ended yet. */
 bool stop_is_dying(struct stop *s);

@@ -59,10 +59,10 @@ static void copy_name(char *to, const char *from, size_t length)
 	to[length] = '\0';
 }
 
-int proc_stat_read(pid_t tid, struct proc_stat *stat)
+static int read_stat(const char *path, struct proc_stat *stat)
 {
 	char text[1024];
-	ssize_t got = read_of(tid, "stat", text, sizeof(text));
+	ssize_t got = proc_read(path, text, sizeof(text));
 	char *open_at, *close_at;
 	unsigned long long start;
 	unsigned flags;
@@ -86,6 +86,22 @@ int proc_stat_read(pid_t tid, struct proc_stat *stat)
 	stat->flags = flags;
 	stat->start_time = start;
 	return 0;
+}
+
+int proc_stat_read(pid_t pid, struct proc_stat *stat)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	return read_stat(path, stat);
+}
+
+int proc_thread_stat_read(pid_t pid, pid_t tid, struct proc_stat *stat)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)tid);
+	return read_stat(path, stat);
 }
 
 static void parse_ids(const char *text, unsigned ids[4])

@@ -47,7 +47,9 @@ enum { PROC_SECCOMP_STRICT = 1, PROC_SECCOMP_FILTER = 2 };
 /* Reads at most size - 1 bytes and ends them with a zero; returns how many, or -errno. */
 ssize_t proc_read(const char *path, char *text, size_t size);
 
-int proc_stat_read(pid_t tid, struct proc_stat *stat);
+int proc_stat_read(pid_t pid, struct proc_stat *stat);
+/* Of a thread of process `pid`; -ENOENT if it is none. /proc/TID/stat would add up all threads. */
+int proc_thread_stat_read(pid_t pid, pid_t tid, struct proc_stat *stat);
 int proc_status_read(pid_t tid, struct proc_status *status);
 
 /* The first line of /proc/TID/NAME ("wchan", "comm"), or "?". */

@@ -56,17 +56,19 @@ struct rseq_configuration {
  */
 static const unsigned long seize_options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC;
 
-static pthread_once_t wake_once = PTHREAD_ONCE_INIT;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool tells_filters; /* CONFIG_CHECKPOINT_RESTORE: otherwise EINVAL, whatever there is */
 
 static void wake(int signal)
 {
 	(void)signal; /* its arrival is all that matters: the wait returns EINTR */
 }
 
-static void wake_install(void)
+static void prepare(void)
 {
 	struct sigaction action;
 
+	tells_filters = !access("/proc/sys/kernel/ns_last_pid", F_OK);
 	memset(&action, 0, sizeof(action));
 	action.sa_handler = wake;
 	sigemptyset(&action.sa_mask);
@@ -87,7 +89,7 @@ int tracer_init(struct tracer *tr)
 	sigset_t all;
 
 	memset(tr, 0, sizeof(*tr));
-	pthread_once(&wake_once, wake_install);
+	pthread_once(&once, prepare);
 	sigfillset(&all);
 	sigdelset(&all, WAKE_SIGNAL);
 	pthread_sigmask(SIG_SETMASK, &all, NULL);
@@ -198,6 +200,13 @@ int tracee_get_rseq(pid_t tid, taddr_t *address, uint32_t *size, uint32_t *signa
 	*size = rseq.size;
 	*signature = rseq.signature;
 	return 0;
+}
+
+int tracee_has_filters(pid_t tid)
+{
+	if (ptrace((enum __ptrace_request)SECCOMP_GET_FILTER, tid, NULL, NULL) >= 0)
+		return 1;
+	return errno == EINVAL && tells_filters ? 0 : -EACCES;
 }
 
 bool tracee_filters_allow(pid_t tid, long number, const struct arch_regs *regs)

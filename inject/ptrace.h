@@ -71,6 +71,9 @@ int tracee_set_regs(pid_t tid, const struct arch_regs *regs);
 /* The struct rseq that the thread registered; all 0 if it has none. */
 int tracee_get_rseq(pid_t tid, taddr_t *address, uint32_t *size, uint32_t *signature);
 
+/* Whether the stopped tracee is under seccomp filters: 1, 0, or -errno where that is not told. */
+int tracee_has_filters(pid_t tid);
+
 /*
  * True if all seccomp filters of the tracee let system call `number` pass, with
  * the arguments that are in its registers. False also where that cannot be

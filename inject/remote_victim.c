@@ -45,7 +45,7 @@ static int rank_cheaply(const struct held *h)
 	if (arch_in_syscall(&h->pub.regs))
 		value = arch_syscall_result(&h->pub.regs) == RESTART_BLOCK ? RANK_RESTART_BLOCK
 									   : RANK_IN_CALL;
-	return h->seccomp > 0 ? value + RANK_FILTERED : value;
+	return value;
 }
 
 /* What has to be looked up: only for those that are as good as can be otherwise. */
@@ -54,6 +54,8 @@ static int rank_of_lookups(struct stop *s, const struct held *h)
 	taddr_t abort_pc;
 	int value = stop_in_sequence(s, &h->pub, &abort_pc) ? RANK_SEQUENCE : 0;
 
+	if (held_is_filtered(h))
+		value += RANK_FILTERED;
 	return has_other_files(s, h) ? value + RANK_OTHER_FILES : value;
 }
 
@@ -64,7 +66,7 @@ static struct held *best_thread(struct stop *s)
 	int best_rank = RANK_NEVER;
 	int value;
 
-	for (int level = 0; level <= RANK_FILTERED + RANK_RESTART_BLOCK; level++)
+	for (int level = 0; level <= RANK_RESTART_BLOCK; level++)
 		for (size_t i = 0; i < s->held_count; i++) {
 			if (level >= best_rank)
 				return best;
@@ -82,7 +84,7 @@ static struct held *best_thread(struct stop *s)
 /* Makes a filtered thread free of its filter until it is released. */
 static bool lift_filter(struct held *h)
 {
-	if (h->seccomp <= 0 || h->seccomp_suspended)
+	if (h->seccomp_suspended || !held_is_filtered(h))
 		return true;
 	h->seccomp_suspended = !tracee_suspend_seccomp(h->pub.tid);
 	return h->seccomp_suspended;

@@ -169,24 +169,41 @@ static int seize(struct stop *s, struct held *h, struct dinst_error *e)
 	}
 }
 
-/* Takes thread `tid` into the stop. */
+static bool is_awaited(const struct held *h)
+{
+	return h->seized && !h->stopped && !h->gone && !h->lost;
+}
+
+static void interrupt(struct held *h)
+{
+	if (!is_awaited(h) || h->interrupted)
+		return;
+	h->since_ns = clock_ns();
+	/* ESRCH: it died, or it stopped before us (group-stop); the wait tells. */
+	tracee_interrupt(h->pub.tid);
+	h->interrupted = true;
+}
+
+/* Takes thread `tid` into the stop; once others stand still already, it is interrupted at once. */
 static int take(struct stop *s, pid_t tid, pid_t tgid, struct dinst_error *e)
 {
-	struct proc_status status;
 	struct proc_stat stat;
 	struct held *h;
+	int code;
 
-	if (proc_stat_read(tid, &stat) || proc_status_read(tid, &status) || status.tgid != tgid)
+	if (proc_thread_stat_read(tgid, tid, &stat))
 		return 0; /* it has ended already: the next listing does not show it */
 	h = add(s, tid, tgid);
 	if (!h)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for thread %d", (int)tid);
-	h->state = status.state;
-	h->seccomp = status.seccomp;
+	h->state = stat.state;
 	h->pub.kernel_worker = (stat.flags & (PROC_IO_WORKER | PROC_USER_WORKER)) != 0;
 	if (h->pub.kernel_worker)
 		return 0;
-	return seize(s, h, e);
+	code = seize(s, h, e);
+	if (!code && s->deadline_ns)
+		interrupt(h);
+	return code;
 }
 
 /* Takes in whoever is not yet. *more says that the list has to be looked at again. */
@@ -236,7 +253,11 @@ static int find_sharers(struct stop *s, struct held *h, bool *more)
 	return error == -ENOMEM ? error : 0;
 }
 
-/* One look around: new threads of all groups, then new groups. */
+/*
+ * One look around: new threads of all groups, then new groups. While there are
+ * new threads nobody looks for groups: they may have created others meanwhile,
+ * and each thread has to be asked.
+ */
 static int look_around(struct stop *s, bool *more, struct dinst_error *e)
 {
 	int code = 0;
@@ -244,6 +265,8 @@ static int look_around(struct stop *s, bool *more, struct dinst_error *e)
 	for (size_t g = 0; !code && g < s->groups.count; g++)
 		if (!g || shares_memory(s, s->groups.ids[g]))
 			code = take_new(s, s->groups.ids[g], more, e);
+	if (*more)
+		return code;
 	for (size_t i = 0; !code && i < s->held_count; i++)
 		if (s->held[i].seized && !s->held[i].gone && find_sharers(s, &s->held[i], more))
 			code = dinst_fail(e, DINST_NO_MEMORY,
@@ -289,17 +312,12 @@ static int by_state(const void *a, const void *b)
 	return (x->pub.tid > y->pub.tid) - (x->pub.tid < y->pub.tid);
 }
 
-static bool is_awaited(const struct held *h)
-{
-	return h->seized && !h->stopped && !h->gone && !h->lost;
-}
-
 /* Otherwise it has been woken up, and only waits for a CPU. */
 static bool is_uninterruptible(const struct held *h)
 {
 	struct proc_stat stat;
 
-	return !proc_stat_read(h->pub.tid, &stat) && stat.state == 'D';
+	return !proc_thread_stat_read(h->tgid, h->pub.tid, &stat) && stat.state == 'D';
 }
 
 struct held *stop_next_straggler(struct stop *s, size_t *at)
@@ -321,7 +339,7 @@ static int busy(struct stop *s, const struct held *h, const char *what, struct d
 
 	proc_word(h->pub.tid, "wchan", channel, sizeof(channel));
 	proc_word(h->pub.tid, "comm", name, sizeof(name));
-	if (proc_stat_read(h->pub.tid, &stat))
+	if (proc_thread_stat_read(h->tgid, h->pub.tid, &stat))
 		stat.state = '?';
 	return dinst_fail(
 		e, DINST_BUSY,
@@ -343,7 +361,7 @@ static int wait_uninterruptible(struct stop *s, uint64_t budget_ns, struct dinst
 	for (size_t i = 0; i < s->held_count; i++) {
 		h = &s->held[i];
 		while (is_awaited(h) && h->state == 'D') {
-			if (proc_stat_read(h->pub.tid, &stat))
+			if (proc_thread_stat_read(h->tgid, h->pub.tid, &stat))
 				break;
 			h->state = stat.state;
 			if (h->state != 'D')
@@ -354,16 +372,6 @@ static int wait_uninterruptible(struct stop *s, uint64_t budget_ns, struct dinst
 		}
 	}
 	return 0;
-}
-
-static void interrupt(struct held *h)
-{
-	if (!is_awaited(h) || h->interrupted)
-		return;
-	h->since_ns = clock_ns();
-	/* ESRCH: it died, or it stopped before us (group-stop); the wait tells. */
-	tracee_interrupt(h->pub.tid);
-	h->interrupted = true;
 }
 
 static void read_state(struct held *h)

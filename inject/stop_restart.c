@@ -152,7 +152,7 @@ static bool is_cut_short(const struct held *h)
 	if (!arch_in_syscall(regs))
 		return false;
 	if (arch_syscall_result(regs) == RESTART_BLOCK)
-		return h->seccomp > 0 &&
+		return held_is_filtered(h) &&
 		       !tracee_filters_allow(h->pub.tid, SYS_restart_syscall, regs);
 	/* An interrupted close() has closed the descriptor: never twice (close(2)). */
 	return arch_syscall_result(regs) == -EINTR && arch_syscall_number(regs) != SYS_close;
@@ -173,6 +173,10 @@ void stop_restart_finish(struct stop *s, struct held *h)
 {
 	int argument;
 
+	/* While it stood still another thread may have put both under a filter. */
+	if (!h->restarted && arch_in_syscall(&h->pub.regs) &&
+	    arch_syscall_result(&h->pub.regs) == RESTART_BLOCK)
+		stop_restart_begin(h);
 	if (!h->restarted || !arch_in_syscall(&h->pub.regs))
 		return;
 	argument = timeout_argument(arch_syscall_number(&h->pub.regs));

@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stop_seccomp.c - whether code in the target may make a system call.
+ * stop_seccomp.c - whether threads are under filters, and whether code in the
+ * target may make a system call.
  *
  * Filters are run over a description of the call as the thread would make it
  * now; where they cannot be read, or do anything but let it pass, it may not.
  */
 #include "inject/control.h"
+
+bool held_is_filtered(const struct held *h)
+{
+	struct proc_status status;
+	int has = tracee_has_filters(h->pub.tid);
+
+	if (has >= 0)
+		return has > 0;
+	return !proc_status_read(h->pub.tid, &status) && status.seccomp > 0;
+}
 
 bool stop_may_call(struct stop *s, long number, const long arguments[6])
 {
@@ -13,8 +24,7 @@ bool stop_may_call(struct stop *s, long number, const long arguments[6])
 		const struct held *h = &s->held[i];
 		struct arch_regs regs = h->pub.regs;
 
-		/* Not told: the kernel has none. */
-		if (!h->stopped || h->gone || h->seccomp <= 0)
+		if (!h->stopped || h->gone || !held_is_filtered(h))
 			continue;
 		for (unsigned n = 0; n < 6; n++)
 			arch_set_syscall_argument(&regs, n, arguments[n]);

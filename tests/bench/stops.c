@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stops.c - how long a target stands still while 1, 100 and 10,000 points are
- * put in and taken out again.
+ * stops.c - how long a target stands still: the distribution over a thousand
+ * stops that do nothing, and over as many that put 10,000 points in or take
+ * them out again, with 4, 16 and 500 threads.
  *
- * The target is a child of ours that runs all of them in four threads, one of
- * which sleeps. Prints the median and the worst of some rounds.
+ * The target is a child of ours whose threads run all of the points, three of
+ * them most of the time, the others every now and then. Empty stops and those
+ * that work take turns, since the machine is never the same for long.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -19,36 +21,61 @@
 #include "mutator/core.h"
 #include "tests/bench/many.h"
 
-enum { ROUNDS = 9, THREADS = 4 };
+enum { STOPS = 1000, BUSY = 3, STACK = 65536, LAZY_US = 200000, BUSY_US = 500 };
 
 static atomic_uint result;
+static atomic_int begun;
 
 static void *child_main(void *arg)
 {
 	bool lazy = arg != NULL;
 
+	begun++;
 	for (;;) {
 		unsigned x = 1;
 
+		if (lazy)
+			usleep(LAZY_US);
 		for (size_t i = 0; i < MANY_COUNT; i++)
 			x = many[i](x);
 		result += x;
-		usleep(lazy ? 50000 : 500);
+		if (!lazy)
+			usleep(BUSY_US);
 	}
 	return NULL;
 }
 
-static pid_t start_child(void)
+/* Returns when all threads are there. */
+static pid_t start_child(int threads)
 {
-	pid_t pid = fork();
+	pthread_attr_t attributes;
 	pthread_t thread;
+	char byte = 0;
+	int fds[2];
+	pid_t pid;
 
-	if (pid != 0)
+	if (pipe(fds))
+		return -1;
+	fflush(NULL);
+	pid = fork();
+	if (pid != 0) {
+		close(fds[1]);
+		if (read(fds[0], &byte, 1) != 1)
+			fprintf(stderr, "stops: the target does not start\n");
+		close(fds[0]);
 		return pid;
+	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm(120);
-	for (int i = 1; i < THREADS; i++)
-		pthread_create(&thread, NULL, child_main, i == 1 ? &thread : NULL);
+	alarm(400);
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, STACK);
+	for (int i = 1; i < threads; i++)
+		if (pthread_create(&thread, &attributes, child_main, i < BUSY ? NULL : &thread))
+			_exit(2);
+	while (begun < threads - 1)
+		usleep(1000);
+	if (write(fds[1], &byte, 1) != 1)
+		_exit(2);
 	child_main(NULL);
 	_exit(0);
 }
@@ -61,37 +88,67 @@ static int by_size(const void *a, const void *b)
 }
 
 struct samples {
-	uint64_t ns[ROUNDS];
+	uint64_t ns[STOPS];
 	size_t count;
 };
 
-static void show(const char *what, size_t points, struct samples *s)
+static double part(const struct samples *s, size_t percent)
 {
-	qsort(s->ns, s->count, sizeof(s->ns[0]), by_size);
-	printf("  %-8s %6zu points  median %8.3f ms  worst %8.3f ms  (%.2f us a point)\n", what,
-	       points, (double)s->ns[s->count / 2] / 1e6, (double)s->ns[s->count - 1] / 1e6,
-	       (double)s->ns[s->count / 2] / 1e3 / (double)points);
+	return (double)s->ns[(s->count - 1) * percent / 100] / 1e6;
 }
 
-static int one_round(struct session *s, const char *focus, size_t *points, struct samples *in,
-		     struct samples *out, struct dinst_error *e)
+static void show(const char *what, int threads, struct samples *s)
+{
+	if (!s->count)
+		return;
+	qsort(s->ns, s->count, sizeof(s->ns[0]), by_size);
+	printf("  %4d threads  %-26s %5zu stops  %8.2f %8.2f %8.2f %8.2f %8.2f\n", threads, what,
+	       s->count, part(s, 0), part(s, 50), part(s, 90), part(s, 99), part(s, 100));
+}
+
+static void add(struct samples *s, uint64_t ns)
+{
+	if (s->count < STOPS)
+		s->ns[s->count++] = ns;
+}
+
+static int nothing(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	(void)stop;
+	(void)arg;
+	(void)e;
+	return 0;
+}
+
+/* Another stop where one was not had in time is none of ours: it is told as it took. */
+static int empty_stop(struct session *s, struct samples *empty, struct dinst_error *e)
+{
+	struct stop_report report = {0};
+	int status = target_stop(s->target, NULL, nothing, NULL, &report, e);
+
+	if (status >= 0)
+		add(empty, report.stop_ns);
+	return status;
+}
+
+/* All of it in and out; the lengths of both stops. */
+static int in_and_out(struct session *s, const char *focus, struct samples *in, struct samples *out,
+		      struct dinst_error *e)
 {
 	struct insert_result inserted;
 	struct flush_result flushed = {0};
-	size_t pending;
 	int status = request_insert(s, "calls", &focus, 1, NULL, &inserted, e);
 
 	if (status < 0)
 		return status;
-	instance_points(inserted.instances[0], points, &pending);
-	in->ns[in->count++] = inserted.stop_ns;
 	free(inserted.instances);
-	usleep(20000);
+	add(in, inserted.stop_ns);
 	status = removal_switch_off(s, s->instances, e);
 	if (status < 0)
 		return status;
 	status = removal_flush(s, &flushed, e);
-	out->ns[out->count++] = flushed.stop_ns;
+	if (status >= 0)
+		add(out, flushed.stop_ns);
 	/* What a thread was in is freed later, outside of what is measured. */
 	for (int i = 0; status >= 0 && flushed.queued != 0 && i < 100; i++) {
 		usleep(10000);
@@ -100,43 +157,99 @@ static int one_round(struct session *s, const char *focus, size_t *points, struc
 	return status;
 }
 
-static int measure(struct session *s, const char *focus, struct dinst_error *e)
+/* Rounds of an empty stop, points in, points out. */
+static int measure(int threads, const char *focus, const char *points, size_t rounds,
+		   struct dinst_error *e)
 {
-	struct samples in = {0}, out = {0};
-	size_t points = 0;
-
-	for (int round = 0; round < ROUNDS; round++) {
-		int status = one_round(s, focus, &points, &in, &out, e);
-
-		if (status < 0)
-			return status;
-	}
-	show("insert", points, &in);
-	show("flush", points, &out);
-	return 0;
-}
-
-int main(void)
-{
-	static const char *const foci[] = {"/Code/stops/many_0000", "/Code/stops/many_00*",
-					   "/Code/stops/many_*"};
-	struct dinst_error e = {0};
+	static struct samples empty, in, out;
 	struct detach_result detached;
 	struct session *s;
-	pid_t child = start_child();
+	pid_t child = start_child(threads);
+	char title[64];
 	int status;
 
+	empty.count = in.count = out.count = 0;
 	usleep(200000);
-	printf("length of the stop, a target of %d threads that runs all of the points:\n",
-	       THREADS);
-	status = session_attach(child, "bench", &s, &e);
-	for (size_t i = 0; status >= 0 && i < sizeof(foci) / sizeof(foci[0]); i++)
-		status = measure(s, foci[i], &e);
+	status = session_attach(child, "bench", &s, e);
+	for (size_t i = 0; status >= 0 && i < rounds; i++) {
+		status = empty_stop(s, &empty, e);
+		if (status >= 0)
+			status = in_and_out(s, focus, &in, &out, e);
+	}
 	if (status >= 0)
-		status = session_detach(s, 5, &detached, &e);
-	if (status < 0)
-		fprintf(stderr, "stops: %s\n", e.text);
+		status = session_detach(s, 5, &detached, e);
+	show("nothing", threads, &empty);
+	snprintf(title, sizeof(title), "%s points in", points);
+	show(title, threads, &in);
+	snprintf(title, sizeof(title), "%s points out", points);
+	show(title, threads, &out);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
+	return status;
+}
+
+/*
+ * What coming and going costs the target: a session of its own each time. One
+ * that asks for nothing never stops it; a first point makes an arena, and
+ * detaching takes it out: the longest stop of all these is what counts.
+ */
+static int measure_attach(int threads, size_t rounds, struct dinst_error *e)
+{
+	static struct samples stops;
+	const char *focus = "/Code/stops/many_0000";
+	struct insert_result inserted;
+	struct detach_result detached;
+	pid_t child = start_child(threads);
+	struct session *s;
+	int status = 0;
+
+	stops.count = 0;
+	usleep(200000);
+	for (size_t i = 0; status >= 0 && i < rounds; i++) {
+		status = session_attach(child, "bench", &s, e);
+		if (status < 0)
+			break;
+		if (s->longest_stop_ns)
+			fprintf(stderr, "stops: attaching alone has stopped the target\n");
+		status = request_insert(s, "calls", &focus, 1, NULL, &inserted, e);
+		if (status >= 0)
+			free(inserted.instances);
+		if (status >= 0)
+			status = session_detach(s, 5, &detached, e);
+		add(&stops, s->longest_stop_ns);
+		session_free(s);
+	}
+	show("attach, 1 point, detach", threads, &stops);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	/* Fewer for a quick look: stops [ROUNDS]. */
+	const size_t wanted = argc > 1 ? strtoul(argv[1], NULL, 10) : STOPS;
+	const size_t rounds = wanted < STOPS ? wanted : STOPS;
+	static const char *const all = "/Code/stops/many_*";
+	struct dinst_error e = {0};
+	int status;
+
+	printf("length of stops in ms:                                     min      p50      p90      "
+	       "p99      max\n");
+	status = measure(4, "/Code/stops/many_0000", "1", rounds, &e);
+	if (status >= 0)
+		status = measure(4, "/Code/stops/many_00*", "100", rounds, &e);
+	if (status >= 0)
+		status = measure(4, all, "10,000", rounds / 10, &e);
+	if (status >= 0)
+		status = measure_attach(16, rounds, &e);
+	if (status >= 0)
+		status = measure(16, all, "10,000", rounds / 2, &e);
+	if (status >= 0)
+		status = measure_attach(500, rounds / 10, &e);
+	if (status >= 0)
+		status = measure(500, all, "10,000", rounds / 2, &e);
+	if (status < 0)
+		fprintf(stderr, "stops: %s\n", e.text);
 	return status < 0 ? 1 : 0;
 }

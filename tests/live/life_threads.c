@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * life_threads.c - targets whose threads come and go, all the time, by the
+ * hundred thousand, by the thousand at once, or until there can be no more.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "inject/tasks.h"
+#include "mutator/threads_private.h"
+#include "mutator/variable.h"
+#include "tests/live/harness_session.h"
+
+static uint64_t now_ms(void)
+{
+	return clock_ns() / 1000000;
+}
+
+static void begin(struct harness *h)
+{
+	harness_start(h, "life-threads", NULL);
+}
+
+static void tell(struct harness *h, const char *command, const char *answer)
+{
+	harness_send(h, command);
+	harness_send(h, "\n");
+	assert_string_equal(harness_line(h, 90000), answer);
+}
+
+/* Ends what was begun; how many threads there were. */
+static long stop(struct harness *h)
+{
+	long born = 0;
+
+	harness_send(h, "stop\n");
+	if (sscanf(harness_line(h, 90000), "done %ld", &born) != 1)
+		fail_msg("the target says %s", h->line);
+	return born;
+}
+
+/* Threads have come and gone: stacks of theirs may be kept, everything else is as before. */
+static void end(struct harness *h)
+{
+	harness_verify_what(h, HARNESS_TEXT | HARNESS_FDS | HARNESS_SIGNALS);
+	harness_end(h, 0);
+}
+
+static const struct instance *insert(struct session *s, const char *metric, const char *focus)
+{
+	struct insert_result result;
+	struct dinst_error e = {0};
+	const struct instance *i;
+	int status = DINST_BUSY;
+
+	for (int tries = 0; tries < 100 && status == DINST_BUSY; tries++) {
+		dinst_error_clear(&e);
+		status = request_insert(s, metric, &focus, 1, NULL, &result, &e);
+		if (status == DINST_BUSY)
+			usleep(10000);
+	}
+	if (status < 0)
+		fail_msg("%s %s: %s", metric, focus, e.text);
+	i = result.instances[0];
+	assert_int_equal(i->refused_count, 0);
+	free(result.instances);
+	return i;
+}
+
+/* ------------------------------------------------------------------ births */
+
+struct look {
+	size_t threads, awake;
+};
+
+/* Every thread that is listed stands still: none was born unseen. */
+static int look(struct stop *s, void *arg, struct dinst_error *e)
+{
+	pid_t pid = target_pid(stop_target(s));
+	struct look *l = arg;
+	size_t count;
+	pid_t *tasks = task_list(pid, &count);
+
+	if (!tasks)
+		return dinst_fail(e, DINST_FAILED, "cannot list the threads");
+	l->threads += stop_thread_count(s);
+	for (size_t i = 0; i < count; i++) {
+		const char *state = harness_status(pid, tasks[i], "State:");
+
+		l->awake += state && !strchr("tZX", state[0]);
+	}
+	free(tasks);
+	return 0;
+}
+
+/*
+ * fear A1: a thousand times opened, stopped and let go while each thread lives 100 ms and starts its
+ * successor: every stop has every thread, none stalls, none of the births is lost.
+ */
+static void test_thready_thousand_stops(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct look seen = {0};
+	struct target *t;
+
+	begin(h);
+	tell(h, "chain 50 100", "begun");
+	for (int i = 0; i < 1000; i++) {
+		if (target_open(h->pid, &t, &e) || target_stop(t, NULL, look, &seen, NULL, &e))
+			fail_msg("%d: %s", i, e.text);
+		target_close(t);
+	}
+	assert_int_equal(seen.awake, 0);
+	assert_true(seen.threads > 20 * 1000);
+	assert_true(stop(h) > 50);
+	end(h);
+}
+
+/* fear A1: the same by whole sessions: an arena, points and code come and go under the births. */
+static void test_thready_sessions(void **state)
+{
+	struct harness *h = *state;
+	uint64_t counted = 0;
+
+	begin(h);
+	tell(h, "chain 50 100", "begun");
+	for (int i = 0; i < 100; i++) {
+		struct session *s = session_begin(h);
+		unsigned id = session_insert_kind(s, i % 2 ? "outer" : "/Code/life-threads/*",
+						  i % 3 ? POINT_ENTRY : POINT_EXIT);
+
+		counted += session_value(s, id);
+		session_end(s);
+	}
+	assert_true(stop(h) > 50);
+	end(h);
+	(void)counted;
+}
+
+/*
+ * fear A2, A4: 64 threads that are in signal-delivery-stops nearly all the time, since each sends to
+ * the next as fast as it can: everybody goes on after each of the stops, and no signal is lost,
+ * doubled or out of order.
+ */
+static void test_ring_of_signals(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct look seen = {0};
+	uint64_t until;
+	struct session *s;
+	int stops = 0;
+
+	begin(h);
+	tell(h, "ring 64", "begun");
+	s = session_begin(h);
+	for (until = now_ms() + 2500; now_ms() < until; stops++)
+		if (target_stop(s->target, NULL, look, &seen, NULL, &e) && e.code != DINST_BUSY)
+			fail_msg("%d: %s", stops, e.text);
+	assert_int_equal(seen.awake, 0);
+	for (int i = 0; i < 10; i++) {
+		session_remove(s, session_insert(s, "/Code/life-threads/*"));
+		session_flush_all(s);
+	}
+	session_end(s);
+	assert_int_equal(stop(h), 64);
+	end(h);
+}
+
+/* ------------------------------------------------------------------- exact */
+
+/*
+ * fear D7: a hundred thousand threads of one call each: none is missed, none leaves a record, a
+ * running timer or an activation behind, and sums are exact.
+ */
+static void test_hundred_thousand(void **state)
+{
+	enum { THREADS = 100000 };
+	struct harness *h = *state;
+	struct threads_statistics found;
+	const struct instance *calls, *active, *wall;
+	struct variable_value v = {0};
+	struct dinst_error e = {0};
+	struct session *s;
+	uint64_t begun;
+
+	begin(h);
+	s = session_begin(h);
+	calls = insert(s, "calls", "leaf");
+	active = insert(s, "active", "outer");
+	wall = insert(s, "wall_inclusive", "outer");
+	begun = clock_ns();
+	tell(h, "short 100000", "done");
+	begun = clock_ns() - begun;
+	assert_int_equal(instance_value(calls), 3 * THREADS);
+	assert_int_equal(instance_value(active), 0);
+	assert_int_equal(instance_read(wall, 0, &v, &e), 0);
+	assert_true(v.value > 0 && (uint64_t)v.value < 8 * begun);
+	variable_value_release(&v);
+	threads_statistics(s, &found);
+	assert_int_equal(found.lost, 0);
+	assert_int_equal(found.overflow, 0);
+	assert_int_equal(found.orphans, 0);
+	assert_in_range(found.used, 1, 256);
+	session_end(s);
+	end(h);
+}
+
+/* fear D8: 64 threads count at one place at the same time, exactly, in each kind of variable. */
+static void test_sixty_four(void **state)
+{
+	enum { THREADS = 64, CALLS = 20000 };
+	struct harness *h = *state;
+	const struct instance *calls, *latency, *active;
+	struct variable_value v = {0};
+	struct dinst_error e = {0};
+	struct session *s;
+
+	begin(h);
+	s = session_begin(h);
+	calls = insert(s, "calls", "leaf");
+	latency = insert(s, "latency", "outer");
+	active = insert(s, "active", "leaf");
+	tell(h, "work 64 20000", "done");
+	assert_int_equal(instance_value(calls), 3ull * THREADS * CALLS);
+	assert_int_equal(instance_value(active), 0);
+	assert_int_equal(instance_read(latency, 0, &v, &e), 0);
+	assert_int_equal(v.count, (uint64_t)THREADS * CALLS);
+	variable_value_release(&v);
+	session_end(s);
+	end(h);
+}
+
+/* ------------------------------------------------------------------- crowd */
+
+/*
+ * fear G9, A1: two thousand threads wait, others are born and die beside them: points go in and out,
+ * what has per-thread state finds all that are inside, and detach leaves nothing.
+ */
+static void test_crowd(void **state)
+{
+	struct harness *h = *state;
+	const struct instance *waiting;
+	const long threads = 2000;
+	struct session *s;
+	uint64_t calls, before;
+	unsigned id;
+
+	harness_limit(240);
+	begin(h);
+	tell(h, "crowd 2000", "begun");
+	s = session_begin(h);
+	id = session_insert(s, "leaf");
+	waiting = insert(s, "active", "wait_here");
+	assert_int_equal(waiting->unwalked, 0);
+	assert_int_equal(instance_value(waiting), threads);
+	before = session_value(s, id);
+	for (int i = 0; i < 200 && session_value(s, id) == before; i++)
+		usleep(10000);
+	calls = session_value(s, id);
+	assert_true(calls > before);
+	for (int i = 0; i < 3; i++) {
+		session_remove(s, session_insert_kind(s, "/Code/life-threads/*", POINT_EXIT));
+		session_flush_all(s);
+	}
+	session_end(s);
+	assert_true(stop(h) > threads);
+	end(h);
+}
+
+/* fear G9, I3: the target may make no thread any more: nothing of ours needs one in it. */
+static void test_no_more_threads(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+	unsigned before, id;
+	long made = 0;
+
+	begin(h);
+	s = session_begin(h);
+	before = session_insert(s, "wait_here");
+	harness_send(h, "exhaust\n");
+	assert_int_equal(sscanf(harness_line(h, 60000), "done %ld", &made), 1);
+	assert_in_range(made, 1, 199);
+	id = session_insert(s, "leaf");
+	session_insert_kind(s, "/Code/libc.so.6/pthread_*", POINT_EXIT);
+	assert_int_equal(session_value(s, before), made);
+	assert_int_equal(stop(h), made);
+	assert_int_equal(session_value(s, id), 0);
+	session_end(s);
+	end(h);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_thready_thousand_stops),
+		CASE(test_thready_sessions),
+		CASE(test_ring_of_signals),
+		CASE(test_hundred_thousand),
+		CASE(test_sixty_four),
+		CASE(test_crowd),
+		CASE(test_no_more_threads),
+	};
+
+	return cmocka_run_group_tests_name("live/life_threads", tests, NULL, NULL);
+}
