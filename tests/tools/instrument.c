@@ -15,6 +15,7 @@
  * The first form works on a process that runs: each round inserts, waits (until
  * the process ends, at the longest), prints what was counted, and removes; at
  * the end everything is detached. Exits with 1 if anything failed or was left.
+ * If MILLISECONDS is "-", it waits until its standard input ends.
  *
  * The second form *becomes* COMMAND, with all of it inserted before its first
  * instruction: same pid, same files, same exit status. The mutator is a process
@@ -24,6 +25,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +57,8 @@ static const struct raw_metric metrics[] = {
 	 .kind = POINT_ENTRY,
 	 .snippet = SNIPPET_ENTER},
 };
+
+#define UNTIL_INPUT_ENDS UINT_MAX
 
 enum { METRICS = sizeof(metrics) / sizeof(metrics[0]), FOCI_MAX = 16, CATCH_MS = 20 * 1000 };
 
@@ -144,13 +149,21 @@ static void print_values(const struct session *s)
 
 /* ------------------------------------------------------ a running process */
 
+/* Whether to stay: until the end, or without one, until standard input ends. */
+static bool has_time(double end)
+{
+	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+
+	return end > 0 ? now_ms() < end : poll(&input, 1, 0) == 0;
+}
+
 static int one_round(struct session *s, const struct order *o, unsigned ms, struct dinst_error *e)
 {
 	struct flush_result flush = {0};
 	int status = insert_all(s, o, e);
-	double end = now_ms() + ms;
+	double end = ms == UNTIL_INPUT_ENDS ? 0 : now_ms() + ms;
 
-	while (status >= 0 && now_ms() < end && kill(s->pid, 0) == 0) {
+	while (status >= 0 && has_time(end) && kill(s->pid, 0) == 0) {
 		usleep(50000);
 		request_poll(s);
 	}
@@ -348,5 +361,6 @@ int main(int argc, char **argv)
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	order = (struct order){argv[2], argv + 5, (size_t)(argc - 5)};
-	return attach_main(atoi(argv[1]), &order, atoi(argv[3]), (unsigned)atoi(argv[4]));
+	return attach_main(atoi(argv[1]), &order, atoi(argv[3]),
+			   strcmp(argv[4], "-") == 0 ? UNTIL_INPUT_ENDS : (unsigned)atoi(argv[4]));
 }

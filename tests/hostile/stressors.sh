@@ -1,0 +1,167 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# stressors.sh - the stressors of stress-ng, which verify what they compute, with
+# all functions of theirs and of libc instrumented.
+#
+#   stressors.sh [STRESSOR]...   only those; without, the list below; with DINST_SHORT=1 six by SEED
+#
+# Each stressor runs twice at the same time, so that what else goes on here weighs
+# on both alike. When one of them is in the middle of its work, the entries of all
+# functions of the executable and of libc go into its worker and into each process
+# that this one has made and kept, stay, and go out again; then both are ended.
+# Wrong is: a stress-ng that does not end with 0 or tells a failure, a mutator that
+# fails or leaves anything, code that is not as in the file, and a stressor that
+# does less than a fifth of the other one's work while it is instrumented: that
+# one gets a second and a third chance, since a second of work is little of it.
+#
+# fear A4, A6, B5, E3, G1, G2, G9, K3: 70 stressors of stress-ng (signals, timers, pipes, vectors,
+#   contexts, longjmp, forks, threads, memory) verify all they do and keep a fifth of their speed
+#   with all functions of theirs and of libc instrumented in mid-run
+. "$(dirname "$0")/../real/lib.sh"
+
+need stress-ng awk
+instrument=$build/tests/tools/instrument
+SEED=${SEED:-1}
+hold=$(short 1.2 0.8)
+
+stressors=(
+	cpu fp funccall funcret bsearch hash heapsort qsort mergesort radixsort str wcs tree skiplist regs
+	vecmath vecfp vecshuf vecwide matrix memcpy zlib jpeg
+	vm vm-rw vm-addr mmap mmapmany mremap malloc mprotect madvise stackmmap
+	fork vfork clone daemon wait
+	pthread mutex futex sem race-sched
+	signal signest sigq sigfd sigfpe sigsegv sigsuspend sigpending sigchld sigtrap sigio sigabrt kill
+	timer timerfd itimer alarm hrtimers nanosleep clock cyclic
+	schedpolicy affinity yield switch
+	context longjmp bad-altstack
+	pipe fifo eventfd poll epoll mq sock msg io-uring
+	fault opcode dynlib vdso usersyscall
+)
+
+# options STRESSOR: what keeps its rounds short.
+options() {
+	case $1 in
+	vm | vm-rw | mmap | mremap | malloc) echo "--$1-bytes" 16m ;;
+	heapsort | qsort | mergesort | radixsort) echo "--$1-size" 20000 ;;
+	tree) echo --tree-size 10000 ;;
+	vm-addr) echo --vm-addr-method inc ;;
+	esac
+}
+
+# below PID: all processes below it.
+below() {
+	local child
+
+	for child in $(cat "/proc/$1/task/"*/children 2>/dev/null); do
+		echo "$child"
+		below "$child"
+	done
+}
+
+# start STRESSOR NAME: leaves its pid in program.
+start() {
+	mkdir -p "$work/$2"
+	# shellcheck disable=SC2046
+	(cd "$work/$2" && exec stress-ng --seed "$SEED" --temp-path . --verify --metrics --timeout 100 \
+		"--$1" 1 $(options "$1") >"$work/$2.out" 2>&1) &
+	program=$!
+	children+=("$program")
+}
+
+# operations STRESSOR NAME
+operations() {
+	awk -v name="$1" '$2 == "metrc:" && $4 == name && NF > 10 { print $5 }' "$work/$2.out"
+}
+
+# land PID NAME STRESSOR: it has ended well.
+land() {
+	local status
+
+	wait "$1"
+	status=$?
+	if [ $status -ne 0 ] || grep -qE 'fail:|FAIL|unsuccessful' "$work/$2.out"; then
+		tail -n 20 "$work/$2.out"
+		fail "$3 $2: status $status: $(grep -m1 -E 'fail' "$work/$2.out")"
+	fi
+}
+
+# try STRESSOR: a line about it; 1 if it was too slow, 2 if it does not run here.
+try() {
+	local plain other worker first pids=() at began inserted removed ended pid n=0
+
+	rm -f "$work"/mutator.*
+	start "$1" plain
+	plain=$program
+	start "$1" instrumented
+	other=$program
+	began=$(date +%s%3N)
+	wait_for 10 test -n "$(below "$other")" || true
+	sleep 0.25
+	worker=$(below "$other" | head -1)
+	if [ -z "$worker" ]; then
+		kill -INT "$plain" "$other" 2>/dev/null
+		wait "$plain" "$other"
+		return 2
+	fi
+	first=$(below "$other")
+	sleep 0.05
+	prove save "$worker" "$work/picture" || fail "$1: cannot look at its worker"
+	for pid in $(below "$other" | grep -xF "$first" | head -8); do
+		"$instrument" "$pid" e 1 - @main @libc <"$work/stay" >"$work/mutator.$pid" 2>&1 &
+		pids+=($!)
+	done
+	exec 5>"$work/stay"
+	wait_for 60 grep -q 'points,' "$work/mutator.$worker" || fail "$1: not inserted: $(cat "$work/mutator.$worker")"
+	inserted=$(date +%s%3N)
+	# Most of the time it is to be there, however long all of it takes here.
+	sleep "$(awk -v least="$hold" -v ms=$((inserted - began)) 'BEGIN { t = ms / 500; print t > least ? t : least }')"
+	exec 5>&-
+	removed=$(date +%s%3N)
+	for at in "${pids[@]}"; do
+		wait "$at" || n=$((n + 1))
+	done
+	# A process that came to its end, or is traced by the one beside it, is no failure; others are.
+	if grep -h '^instrument: ' "$work"/mutator.* | grep -vE 'has the pid|zombie|has ended|is gone' | grep .; then
+		fail "$1: a mutator failed"
+	fi
+	grep -q '^detached: 0 left' "$work/mutator.$worker" || fail "$1: $(tail -1 "$work/mutator.$worker")"
+	prove check "$worker" "$work/picture" >"$work/proof" || fail "$1: not as before: $(head -c 300 "$work/proof")"
+	kill -INT "$plain" "$other"
+	ended=$(date +%s%3N)
+	land "$plain" plain "$1"
+	land "$other" instrumented "$1"
+	cat "$work"/mutator.* | awk -v name="$1" -v plain="$(operations "$1" plain)" -v other="$(operations "$1" instrumented)" \
+		-v all=$((ended - began)) -v held=$((removed - inserted)) '
+		/^  e .* = / { hits += $4; n++ }
+		END {
+			part = held / all
+			ratio = plain ? other / plain : 1
+			now = (ratio - (1 - part)) / part
+			slow = now < 0.2 && plain >= 20
+			printf "  %-12s %9d of %9d operations, %3d %% of its speed for %d %% of the time, %d processes, %d entries counted\n",
+				name, other, plain, now * 100, part * 100, n / 2, hits
+			exit slow
+		}'
+}
+
+wanted=("$@")
+if [ $# -eq 0 ]; then
+	wanted=("${stressors[@]}")
+	[ -z "${DINST_SHORT:-}" ] || mapfile -t wanted < <(printf '%s\n' "${stressors[@]}" |
+		awk -v seed="$SEED" 'BEGIN { srand(seed) } { print rand(), $0 }' | sort | head -6 | cut -d' ' -f2)
+fi
+say "SEED=$SEED"
+mkfifo "$work/stay"
+done=0 absent=
+for stressor in "${wanted[@]}"; do
+	for chance in 1 2 3; do
+		try "$stressor"
+		status=$?
+		[ $status -eq 1 ] || break
+		say "again: $stressor was slow"
+	done
+	[ $status -ne 1 ] || fail "$stressor is slower than 5 times"
+	[ $status -ne 2 ] && done=$((done + 1)) || absent="$absent $stressor"
+done
+pass "$done stressors verified all they did${absent:+; not here:$absent}"
