@@ -105,8 +105,8 @@ static int slurp_any_thread(pid_t pid, char **text, size_t *size)
 
 int maps_read(pid_t pid, struct maps *m, struct dinst_error *e)
 {
-	char path[64], *text;
-	size_t size;
+	char path[64], *text = NULL;
+	size_t size = 0;
 	int result;
 
 	memset(m, 0, sizeof(*m));

@@ -43,7 +43,7 @@ static int number_in(const char *path, int otherwise)
 {
 	char text[32];
 
-	return proc_read(path, text, sizeof(text)) > 0 ? atoi(text) : otherwise;
+	return proc_read(path, text, sizeof(text)) > 0 ? (int)strtol(text, NULL, 10) : otherwise;
 }
 
 static bool have_ptrace_capability(const struct facts *f)

@@ -14,7 +14,7 @@
 #include "inject/tasks.h"
 #include "mutator/request.h"
 
-static const uint64_t PERIOD_NS = 1000 * 1000 * 1000;
+static const uint64_t PERIOD_NS = UINT64_C(1000000000);
 
 /* Percent of one CPU since the last look; negative: too early to say. */
 static double percent_of(struct instance *i)

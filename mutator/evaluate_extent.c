@@ -73,7 +73,7 @@ static int tell_left_out(struct drawing *d, const struct function_ref *f, vaddr_
 static int usable_calls(struct drawing *d, const struct function_ref *f, vaddr_t **calls,
 			size_t *count)
 {
-	struct value one = {.kind = VALUE_FUNCTIONS, .functions = f, .count = 1}, sites;
+	struct value one = {.kind = VALUE_FUNCTIONS, .functions = f, .count = 1}, sites = {0};
 	bool *usable = NULL, *has = NULL;
 	int status = calls_of(d, &one, &sites);
 	vaddr_t *list = NULL;

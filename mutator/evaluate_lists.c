@@ -376,7 +376,7 @@ static int exclude_list(void *arg, const struct mdl_expr *x)
 {
 	struct exclusion *ex = arg;
 	const struct mdl_list *list;
-	struct value value;
+	struct value value = {0};
 	int status = 0;
 
 	if (x->kind != MDL_NAME)

@@ -72,7 +72,7 @@ static int value_of_name(struct drawing *d, const struct mdl_expr *x, struct val
 
 static int value_of_constraint(struct drawing *d, const struct mdl_expr *x, struct value *out)
 {
-	struct value index;
+	struct value index = {0};
 	int status;
 
 	if (!d->constraint)
@@ -218,7 +218,7 @@ static int attribute_of_place(struct drawing *d, const struct mdl_expr *x, const
 
 static int value_of_attribute(struct drawing *d, const struct mdl_expr *x, struct value *out)
 {
-	struct value of;
+	struct value of = {0};
 	int status = value_of(d, x->left, &of);
 
 	if (status < 0)
@@ -246,7 +246,7 @@ static int value_of_attribute(struct drawing *d, const struct mdl_expr *x, struc
 
 static int value_of_index(struct drawing *d, const struct mdl_expr *x, struct value *out)
 {
-	struct value list, index;
+	struct value list = {0}, index = {0};
 	int status = value_of(d, x->left, &list);
 
 	if (status >= 0)
@@ -396,7 +396,7 @@ static int64_t apply_to_numbers(int op, int64_t a, int64_t b)
 
 static int value_of_both(struct drawing *d, const struct mdl_expr *x, struct value *out)
 {
-	bool left, right;
+	bool left = false, right = false;
 	int status = value_truth(d, x->left, &left);
 
 	if (status < 0)
@@ -411,7 +411,7 @@ static int value_of_both(struct drawing *d, const struct mdl_expr *x, struct val
 
 static int value_of_binary(struct drawing *d, const struct mdl_expr *x, struct value *out)
 {
-	struct value a, b;
+	struct value a = {0}, b = {0};
 	int status;
 
 	if (x->op == MDL_OP_BOTH || x->op == MDL_OP_EITHER)
@@ -434,8 +434,8 @@ static int value_of_binary(struct drawing *d, const struct mdl_expr *x, struct v
 
 static int value_of_unary(struct drawing *d, const struct mdl_expr *x, struct value *out)
 {
-	struct value of;
-	bool truth;
+	struct value of = {0};
+	bool truth = false;
 	int status;
 
 	if (x->op == '!') {
@@ -454,7 +454,7 @@ static int value_of_unary(struct drawing *d, const struct mdl_expr *x, struct va
 
 static int value_of_choice(struct drawing *d, const struct mdl_expr *x, struct value *out)
 {
-	bool truth;
+	bool truth = false;
 	int status = value_truth(d, x->condition, &truth);
 
 	return status < 0 ? status : value_of(d, truth ? x->left : x->right, out);

@@ -104,7 +104,7 @@ static int look_for_members(struct family *f, struct dinst_error *e)
 	if (!proc)
 		return dinst_fail(e, DINST_FAILED, "cannot list /proc");
 	while (status >= 0 && (entry = readdir(proc))) {
-		pid_t pid = atoi(entry->d_name);
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
 		if (pid <= 0 || pid == getpid() || pid == f->session->pid ||
 		    (known && bsearch(&pid, f->looked_at.pids, known, sizeof(pid), by_number)))

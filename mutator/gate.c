@@ -107,7 +107,7 @@ static int make_gate(struct gate *g, struct dinst_error *e)
 
 static void wait_for_arrival(const struct gate *g)
 {
-	const struct timespec pause = {.tv_nsec = GATE_POLL_US * 1000};
+	const struct timespec pause = {.tv_nsec = GATE_POLL_US * 1000L};
 
 	for (unsigned us = 0; us < GATE_WAIT_MS * 1000; us += GATE_POLL_US) {
 		if (__atomic_load_n(word(g, g->arrived), __ATOMIC_ACQUIRE) ||

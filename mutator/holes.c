@@ -144,7 +144,7 @@ static void search_own(struct hole_search *s, vaddr_t lo, vaddr_t hi)
 
 vaddr_t find_hole(const struct windows *w, vaddr_t from)
 {
-	vaddr_t reach = (vaddr_t)arch_short_jump_reach + 2 * ARCH_INSN_MAX;
+	vaddr_t reach = (vaddr_t)arch_short_jump_reach + (vaddr_t)2 * ARCH_INSN_MAX;
 	struct hole_search s = {.w = w, .from = from};
 	vaddr_t lo = from > reach ? from - reach : 0;
 

@@ -110,7 +110,7 @@ static int holes_in_order(struct one_arena *a, struct dinst_error *e)
 		if (at)
 			class[at->index] = IS_HOLE;
 	}
-	for (uint8_t round = IS_SHORT; round <= IS_OTHER; round++) {
+	for (int round = IS_SHORT; round <= IS_OTHER; round++) {
 		for (size_t i = 0; i < a->count; i++)
 			if (class[i] == round)
 				sorted[used++] = a->patches[i];

@@ -11,8 +11,8 @@
 #include "mutator/request.h"
 #include "mutator/threads.h"
 
-static const uint64_t PAUSE_MIN_NS = 50 * 1000 * 1000;
-static const uint64_t PAUSE_MAX_NS = 5ull * 1000 * 1000 * 1000;
+static const uint64_t PAUSE_MIN_NS = UINT64_C(50000000);
+static const uint64_t PAUSE_MAX_NS = UINT64_C(5000000000);
 
 static bool site_waits(const struct site *site)
 {

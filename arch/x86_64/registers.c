@@ -131,7 +131,7 @@ void arch_restart_interrupted(struct arch_regs *r)
 
 void arch_leave_syscall(struct arch_regs *r)
 {
-	r->user.orig_rax = -1l;
+	r->user.orig_rax = -1L;
 }
 
 bool arch_is_sigreturn(const uint8_t *code, size_t size)

@@ -233,7 +233,7 @@ void arch_begin_remote(struct arch_regs *r, taddr_t pc)
 {
 	r->user.rip = pc;
 	/* No system call is being left: the kernel must restart nothing. */
-	r->user.orig_rax = -1l;
+	r->user.orig_rax = -1L;
 }
 
 long arch_remote_result(const struct arch_regs *r)
