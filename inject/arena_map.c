@@ -20,6 +20,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/memfd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -48,16 +50,39 @@ enum { PAGE = 4096 };
 
 /* ------------------------------------------------------ the shared arena */
 
-/* True if the descriptor is the empty memfd that the target has just made. */
+/*
+ * True if the descriptor is the empty memfd that the target has just made. A process
+ * that shares descriptors with it, and runs, may have put something else there;
+ * of memory of huge pages there may be too little to be written to.
+ */
 static bool is_our_memfd(int fd, struct stat *st)
 {
 	char path[64], name[64];
+	struct statfs fs;
 	ssize_t length;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	length = readlink(path, name, sizeof(name));
 	return length == (ssize_t)strlen(MEMFD_LINK) && !memcmp(name, MEMFD_LINK, (size_t)length) &&
-	       !fstat(fd, st) && st->st_size == 0 && fcntl(fd, F_GET_SEALS) >= 0;
+	       !fstat(fd, st) && S_ISREG(st->st_mode) && st->st_size == 0 && !fstatfs(fd, &fs) &&
+	       fs.f_type == TMPFS_MAGIC;
+}
+
+/* Opens nothing but such a memfd: opening a device or a pipe may do something. */
+static int open_memfd(pid_t tid, int number, struct stat *st)
+{
+	char path[96];
+	int found, fd = -1;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)tid, number);
+	found = open(path, O_PATH | O_CLOEXEC);
+	if (found >= 0 && is_our_memfd(found, st)) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", found);
+		fd = open(path, O_RDWR | O_CLOEXEC);
+	}
+	if (found >= 0)
+		close(found);
+	return fd;
 }
 
 /*
@@ -67,7 +92,6 @@ static bool is_our_memfd(int fd, struct stat *st)
  */
 static int copy_descriptor(struct stop *s, int number, struct stat *st)
 {
-	char path[96];
 	int fd;
 
 	fault_point();
@@ -77,12 +101,9 @@ static int copy_descriptor(struct stop *s, int number, struct stat *st)
 	if (fd >= 0)
 		close(fd);
 	for (size_t i = 0; i < stop_thread_count(s); i++) {
-		snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)stop_thread(s, i)->tid, number);
-		fd = open(path, O_RDWR | O_CLOEXEC);
-		if (fd >= 0 && is_our_memfd(fd, st))
-			return fd;
+		fd = open_memfd(stop_thread(s, i)->tid, number, st);
 		if (fd >= 0)
-			close(fd);
+			return fd;
 	}
 	return -1;
 }
@@ -132,13 +153,23 @@ static int adopt_memfd(struct stop *s, struct arena *a, int number)
 	return 0;
 }
 
-/* Step 4. */
+/*
+ * Step 4. From here on nobody can cut it off under our mapping; until now a process
+ * that shares the target's descriptors could.
+ */
 static int seal_memfd(struct arena *a)
 {
+	struct stat st;
+
 	fault_point();
-	if (!fcntl(a->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW))
+	if (fcntl(a->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)) {
+		snprintf(a->note, sizeof(a->note), "the memfd cannot be sealed: %s",
+			 strerror(errno));
+		return -1;
+	}
+	if (!fstat(a->fd, &st) && st.st_size == (off_t)(a->code_size + a->data_size))
 		return 0;
-	snprintf(a->note, sizeof(a->note), "the memfd cannot be sealed: %s", strerror(errno));
+	snprintf(a->note, sizeof(a->note), "the memfd is not of the size that it was given");
 	return -1;
 }
 

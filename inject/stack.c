@@ -27,8 +27,17 @@
 
 static const size_t MAIN_MOST = (size_t)64 << 20;  /* bytes copied of the main thread's stack */
 static const size_t OTHER_MOST = (size_t)16 << 20; /* ... of any other */
+/*
+ * ... of all stacks: what a program can make of its stack pointers must not take the
+ * memory of the machine. Of a stack that is not copied everything counts.
+ */
+static const size_t ALL_MOST = (size_t)1 << 30;
 
-enum { WORD = 8, SIGRETURN_CACHE = 256 };
+enum {
+	WORD = 8,
+	SIGRETURN_CACHE = 256,
+	SIGRETURN_LOOKS = 1 << 16, /* into the target, for all threads: 50 ms or so */
+};
 
 /* What a take in progress remembers. */
 struct taking {
@@ -36,6 +45,7 @@ struct taking {
 	taddr_t text_lo, text_hi;	 /* all executable mappings lie between */
 	taddr_t cached[SIGRETURN_CACHE]; /* addresses that were looked at */
 	bool is_sigreturn[SIGRETURN_CACHE];
+	unsigned looks; /* that were taken */
 };
 
 /* ------------------------------------------------------------------ ranges */
@@ -119,6 +129,10 @@ static int add_region(struct snapshot *shot, taddr_t lo, taddr_t hi, bool *parti
 		shot->regions = grown;
 		shot->region_room = room;
 	}
+	if (hi - lo > ALL_MOST - shot->copied) {
+		*partial = true;
+		return DINST_OK;
+	}
 	bytes = malloc(hi - lo);
 	if (!bytes)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for a copy of %llu KiB of stack",
@@ -134,6 +148,7 @@ static int add_region(struct snapshot *shot, taddr_t lo, taddr_t hi, bool *parti
 		(shot->region_count - at) * sizeof(*shot->regions));
 	shot->regions[at] = (struct stack_region){lo, lo + got / WORD * WORD, bytes};
 	shot->region_count++;
+	shot->copied += hi - lo;
 	return DINST_OK;
 }
 
@@ -216,7 +231,7 @@ static void find_text(struct taking *t)
 	for (size_t i = 0; i < t->shot->maps.count; i++) {
 		const struct maps_entry *entry = &t->shot->maps.entries[i];
 
-		if (!(entry->protection & PROT_EXEC) || !(entry->protection & PROT_READ))
+		if (!(entry->protection & PROT_EXEC))
 			continue;
 		if (entry->lo < t->text_lo)
 			t->text_lo = entry->lo;
@@ -244,6 +259,7 @@ static bool is_sigreturn(struct taking *t, taddr_t address)
 
 	if (t->cached[slot] == address)
 		return t->is_sigreturn[slot];
+	t->looks++;
 	got = target_read_some(t->shot->target, address, code, sizeof(code));
 	t->cached[slot] = address;
 	t->is_sigreturn[slot] = arch_is_sigreturn(code, got);
@@ -276,7 +292,9 @@ static int follow_span(struct taking *t, struct stack_shot *thread, struct stack
 {
 	taddr_t at = span.lo;
 
-	while (at + WORD <= span.hi) {
+	/* No program has so many different addresses where those of sigreturn belong. */
+	thread->partial = thread->partial || t->looks > SIGRETURN_LOOKS;
+	while (at + WORD <= span.hi && t->looks <= SIGRETURN_LOOKS) {
 		const struct stack_region *r;
 		size_t index = region_index(t->shot, at);
 		taddr_t end, sp;
@@ -287,7 +305,7 @@ static int follow_span(struct taking *t, struct stack_shot *thread, struct stack
 		if (at < r->lo)
 			at = r->lo;
 		end = r->hi < span.hi ? r->hi : span.hi;
-		for (; at + WORD <= end; at += WORD) {
+		for (; at + WORD <= end && t->looks <= SIGRETURN_LOOKS; at += WORD) {
 			if (!read_signal_frame(t, r->bytes + (at - r->lo), r->hi - at, &sp) ||
 			    has_span(thread, sp))
 				continue;
@@ -298,6 +316,7 @@ static int follow_span(struct taking *t, struct stack_shot *thread, struct stack
 		}
 		at = end;
 	}
+	thread->partial = thread->partial || t->looks > SIGRETURN_LOOKS;
 	return DINST_OK;
 }
 

@@ -38,6 +38,7 @@ struct snapshot {
 	size_t thread_count;
 	struct stack_region *regions;
 	size_t region_count, region_room;
+	size_t copied; /* bytes of all regions */
 };
 
 /* Our copy of `size` bytes at `address`, or NULL if they are not all in one region. */

@@ -10,9 +10,16 @@
  * Where a frame's program counter is in our own code, which no table
  * describes, the walk starts afresh at the place in the target's own code that
  * stands for it (`home`), with what we have pushed taken off the stack.
+ *
+ * The tables are the target's, who may have written anything there: what they
+ * make libunwind read and keep is bounded for each step, and a division that
+ * the processor refuses (INT64_MIN / -1 in an expression) ends the walk, not us.
  */
 #include <libunwind.h>
 
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +30,7 @@ enum {
 	REGISTERS = 64, /* by DWARF number; more than any architecture passes */
 	FRAMES_MAX = 200000,
 	ACCESSES_MAX = 1 << 25, /* by one walker: a second or so; every byte of a table counts */
+	STEP_MAX = 1 << 16,	/* by one step: a state that is remembered takes one, and 1 KiB */
 };
 
 /* Exported by libunwind and declared in none of its headers. */
@@ -40,6 +48,7 @@ struct stack_walk {
 	uint64_t registers[REGISTERS]; /* of the frame to start at */
 	unsigned register_count;
 	unsigned long accesses; /* of memory; bounded, since expressions can loop */
+	unsigned long step_end; /* how many there may be when this step is done */
 	bool guessed;		/* a table was missing: libunwind goes by guesses */
 };
 
@@ -96,7 +105,7 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
 	const uint8_t *bytes;
 
 	(void)space;
-	if (write || w->accesses >= ACCESSES_MAX)
+	if (write || w->accesses >= ACCESSES_MAX || w->accesses >= w->step_end)
 		return -UNW_EINVAL;
 	w->accesses++;
 	bytes = snapshot_bytes(w->shot, address, sizeof(*value));
@@ -185,6 +194,46 @@ static void walker_release(struct stack_walk *w)
 	unwind_memory_release(&w->memory);
 }
 
+/* ------------------------------------------------------------------ a step */
+
+/* Where a step of this thread goes on that divided as it must not. */
+static _Thread_local sigjmp_buf *way_out;
+
+static void divided(int sig)
+{
+	if (way_out)
+		siglongjmp(*way_out, 1);
+	/* Not in a step: it is made again, and ends us. */
+	signal(sig, SIG_DFL);
+}
+
+static void install(void)
+{
+	struct sigaction action;
+
+	memset(&action, 0, sizeof(action));
+	action.sa_handler = divided;
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGFPE, &action, NULL);
+}
+
+/* As unw_step(). libunwind holds no lock where it evaluates expressions. */
+static int step(struct stack_walk *w, unw_cursor_t *cursor)
+{
+	sigjmp_buf here;
+	int result;
+
+	w->step_end = w->accesses + STEP_MAX;
+	if (!sigsetjmp(here, 0)) {
+		way_out = &here;
+		result = unw_step(cursor);
+	} else {
+		result = -UNW_EBADFRAME;
+	}
+	way_out = NULL;
+	return result;
+}
+
 /* -------------------------------------------------------------------- walk */
 
 /*
@@ -232,12 +281,13 @@ static int walk_piece(struct stack_walk *w, size_t *frames, frame_seen seen, voi
 	taddr_t again;
 	int result;
 
+	w->step_end = w->accesses + STEP_MAX;
 	if (!seen(arg, &frame) || unw_init_remote(&cursor, w->space, w))
 		return -1;
 	while (++*frames < FRAMES_MAX) {
 		w->guessed = false;
 		frame.returns = unw_is_signal_frame(&cursor) <= 0;
-		result = unw_step(&cursor);
+		result = step(w, &cursor);
 		if (result < 0 || w->guessed)
 			return -1;
 		if (result == 0 || unw_get_reg(&cursor, UNW_REG_IP, &ip) || ip == 0)
@@ -260,8 +310,16 @@ static int walk_piece(struct stack_walk *w, size_t *frames, frame_seen seen, voi
 static bool walk_thread(struct stack_walk *w, const struct stack_shot *thread, frame_seen seen,
 			void *arg)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	sigset_t division, before;
 	size_t frames = 0;
 	int result;
+
+	/* It is let through: tracer threads block all signals, and one that is blocked is fatal. */
+	pthread_once(&once, install);
+	sigemptyset(&division);
+	sigaddset(&division, SIGFPE);
+	pthread_sigmask(SIG_UNBLOCK, &division, &before);
 
 	w->register_count = 0;
 	while (w->register_count < REGISTERS &&
@@ -271,6 +329,7 @@ static bool walk_thread(struct stack_walk *w, const struct stack_shot *thread, f
 	do
 		result = walk_piece(w, &frames, seen, arg);
 	while (result > 0);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return result == 0;
 }
 

@@ -85,7 +85,6 @@ static void find_stack(const struct late_record *r, struct pair_record *record)
 static bool reset(struct late_record *r, bool has_key)
 {
 	const struct threads *t = r->tables->threads;
-	const size_t used = offsetof(struct pair_record, words) + threads_shared(t)->words;
 	struct pair_record *record = contents(r);
 
 	memset(record, 0, sizeof(*record));
@@ -93,7 +92,7 @@ static bool reset(struct late_record *r, bool has_key)
 	find_stack(r, record);
 	if (!has_key && !put(r, t->area + pair_keys() + 8 * r->number, &r->pointer, 8))
 		return false;
-	if (!put(r, r->at, record, used) ||
+	if (!put(r, r->at, record, t->used) ||
 	    !put(r, t->area + pair_owners(t->shift) + 4 * r->number, &r->own, 4))
 		return false;
 	record->tid = r->own;
@@ -113,11 +112,16 @@ static uint64_t anew(uint8_t kind)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+static bool is_timer(uint8_t kind)
+{
+	return kind && kind <= PAIR_CLOCKS;
+}
+
 /* A forked child that had no event yet. */
 static bool inherit(struct late_record *r)
 {
 	const struct threads *t = r->tables->threads;
-	const struct pair_shared *shared = threads_shared(t);
+	const size_t words = (t->used - offsetof(struct pair_record, words)) / sizeof(uint64_t);
 	struct pair_record *record = contents(r);
 
 	for (size_t i = 0; i < record->depth / ENTRY; i++)
@@ -125,11 +129,12 @@ static bool inherit(struct late_record *r)
 	for (size_t i = 0; i < PAIR_OTHER; i++)
 		record->other[i].start = PAIR_INHERITED;
 	record->cpu_offset = record->out_ticks = 0;
-	for (size_t i = 0; i < shared->words / 8; i += 2)
-		if (shared->clocks[i / PAIR_CHUNK] && (uint32_t)record->words[i])
-			record->words[i + 1] = anew(shared->clocks[i / PAIR_CHUNK]);
+	/* Chunks that were never given out are not timers. */
+	for (size_t i = 0; i < words; i += 2)
+		if (is_timer(t->chunks[i / PAIR_CHUNK]) && (uint32_t)record->words[i])
+			record->words[i + 1] = anew(t->chunks[i / PAIR_CHUNK]);
 	record->tid = r->own;
-	if (!put(r, r->at, record, offsetof(struct pair_record, words) + shared->words) ||
+	if (!put(r, r->at, record, t->used) ||
 	    !put(r, t->area + pair_owners(t->shift) + 4 * r->number, &r->own, 4))
 		return false;
 	r->tables->owners[r->number] = r->own;

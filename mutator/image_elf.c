@@ -150,7 +150,7 @@ static bool is_strings(const struct elf_section *s)
 static int read_sections(struct elf_file *f, const char *name, const Elf64_Ehdr *h,
 			 struct dinst_error *e)
 {
-	uint64_t count = h->e_shnum, names = h->e_shstrndx;
+	uint64_t count = h->e_shnum, names = h->e_shstrndx, named = 0;
 	const struct elf_section *strings = NULL;
 	const uint8_t *table;
 	Elf64_Shdr s;
@@ -193,6 +193,11 @@ static int read_sections(struct elf_file *f, const char *name, const Elf64_Ehdr 
 		if (!to->bytes)
 			return bad(e, name, "a section lies outside the file",
 				   h->e_shoff + i * sizeof(s));
+		named += s.sh_size;
+		/* As with segments: else a small file takes as long as a thousand large ones. */
+		if (named / 4 > f->size)
+			return bad(e, name, "its sections name the same bytes many times",
+				   h->e_shoff + i * sizeof(s));
 	}
 	if (names < count && is_strings(&f->sections[names]))
 		strings = &f->sections[names];
@@ -223,7 +228,7 @@ int elf_file_map(int fd, const char *name, enum elf_kind kind, struct elf_file *
 		 struct dinst_error *e)
 {
 	struct stat st;
-	void *p;
+	uint8_t *p;
 	int r;
 
 	*f = (struct elf_file){.mapped = true};
@@ -231,8 +236,8 @@ int elf_file_map(int fd, const char *name, enum elf_kind kind, struct elf_file *
 		return dinst_fail_errno(e, DINST_FAILED, errno, "%s: fstat", name);
 	if (!S_ISREG(st.st_mode) || st.st_size <= 0)
 		return dinst_fail(e, DINST_UNSUPPORTED, "%s: not an ELF file", name);
-	p = mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (p == MAP_FAILED)
+	p = file_map(fd, (size_t)st.st_size);
+	if (!p)
 		return dinst_fail_errno(e, DINST_FAILED, errno, "%s: mmap", name);
 	f->bytes = p;
 	f->size = st.st_size;
@@ -260,7 +265,7 @@ void elf_file_release(struct elf_file *f)
 	free(f->loads);
 	free(f->sections);
 	if (f->mapped && f->bytes)
-		munmap(f->bytes, f->size);
+		file_unmap(f->bytes, f->size);
 	else
 		free(f->bytes);
 	*f = (struct elf_file){0};

@@ -71,6 +71,14 @@ int elf_file_memory(uint8_t *bytes, size_t size, const char *name, enum elf_kind
 
 void elf_file_release(struct elf_file *f);
 
+/*
+ * image_map.c: maps `size` bytes of a file for reading, with a page of zeros behind
+ * them; what is cut off the file meanwhile is zeros from then on. NULL and errno
+ * on failure. From the first call on SIGBUS in such a mapping is caught.
+ */
+uint8_t *file_map(int fd, size_t size);
+void file_unmap(uint8_t *start, size_t size);
+
 /* The pages of a mapped file need not stay in our memory: they are read again when used. */
 void elf_file_forget(const struct elf_file *f, const uint8_t *bytes, size_t size);
 

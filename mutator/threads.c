@@ -168,6 +168,7 @@ static struct threads *threads_new(struct place *p)
 	if (!t)
 		return NULL;
 	t->place = p;
+	t->used = offsetof(struct pair_record, words);
 	t->next_id = t->next_raw = 1;
 	t->ids = calloc(PAIR_ID_MASK + 1, sizeof(*t->ids));
 	t->paired = calloc(PAIR_ID_MASK + 1, sizeof(*t->paired));

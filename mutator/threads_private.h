@@ -39,6 +39,9 @@ struct threads {
 	int32_t tid_offset, stack_offset;
 	taddr_t lost, overflow, orphans; /* counters */
 	taddr_t shared;			 /* struct pair_shared, in the place's arena */
+	/* What is in it is kept here too: it is written, and never read back. */
+	size_t used; /* bytes of a record up to the end of `words` */
+	taddr_t tables[PAIR_UNDO_TABLES];
 	uint8_t *ids;			 /* enum id_state */
 	struct paired *paired;		 /* by number */
 	uint32_t hash[PAIRED_HASH];	 /* of functions: the first number, 0: none */
@@ -85,7 +88,7 @@ int threads_sweep(struct session *s, bool ids, struct dinst_error *e);
 /* threads_undo.c: gives back what function `id` has; the references of its codes. */
 void threads_drop_undo(struct session *s, uint32_t id);
 
-/* Our view of what the family shares. */
+/* What the family shares, to be written. */
 struct pair_shared *threads_shared(const struct threads *t);
 
 /* The tables of one process, as they were when they were read. */

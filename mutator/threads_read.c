@@ -168,20 +168,45 @@ static uint64_t clock_of(clockid_t clock)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* The threads of one process and the ids that they have there; looked up once for all records. */
+struct own_ids {
+	pid_t pid; /* 0: not looked up */
+	pid_t *tids, *own;
+	size_t count;
+};
+
+static void own_ids_release(struct own_ids *ids)
+{
+	free(ids->tids);
+	free(ids->own);
+	memset(ids, 0, sizeof(*ids));
+}
+
+static void own_ids_read(struct own_ids *ids, pid_t pid)
+{
+	own_ids_release(ids);
+	ids->pid = pid;
+	ids->tids = task_list(pid, &ids->count);
+	ids->own = calloc(ids->count + 1, sizeof(*ids->own));
+	if (!ids->tids || !ids->own)
+		ids->count = 0;
+	for (size_t i = 0; i < ids->count; i++)
+		ids->own[i] = task_own_id(pid, ids->tids[i]);
+}
+
 /* CPU time of another process's thread in ns, as of the last tick. */
-static uint64_t thread_time(pid_t pid, uint32_t own)
+static uint64_t thread_time(pid_t pid, uint32_t own, struct own_ids *ids)
 {
 	struct proc_usage usage;
-	size_t count = 0;
-	pid_t tid = (pid_t)own, *tids;
+	pid_t tid = (pid_t)own;
 
 	if (task_own_id(pid, tid) != (pid_t)own) {
 		/* It is in a namespace of its own. */
-		tids = task_list(pid, &count);
-		for (size_t i = 0; i < count; i++)
-			if (task_own_id(pid, tids[i]) == (pid_t)own)
-				tid = tids[i];
-		free(tids);
+		if (ids->pid != pid)
+			own_ids_read(ids, pid);
+		for (size_t i = 0; i < ids->count; i++)
+			if (ids->own[i] == (pid_t)own)
+				tid = ids->tids[i];
 	}
 	proc_usage_read(tid, &usage);
 	return usage.known ? usage.run_ns : 0;
@@ -195,7 +220,7 @@ static uint64_t process_time(pid_t pid)
 }
 
 /* What the clock of a timer says now, for the thread that runs it. */
-static uint64_t now_of(const struct look *l, enum arch_clock clock)
+static uint64_t now_of(const struct look *l, enum arch_clock clock, struct own_ids *ids)
 {
 	switch (clock) {
 	case ARCH_CLOCK_TICKS:
@@ -203,7 +228,7 @@ static uint64_t now_of(const struct look *l, enum arch_clock clock)
 	case ARCH_CLOCK_MONOTONIC:
 		return clock_of(CLOCK_MONOTONIC);
 	case ARCH_CLOCK_THREAD:
-		return thread_time(target_pid(l->target), l->owner);
+		return thread_time(target_pid(l->target), l->owner, ids);
 	default:
 		return process_time(target_pid(l->target));
 	}
@@ -237,13 +262,14 @@ static uint64_t way_out(const struct threads *t, const struct look *l, enum arch
 }
 
 /* How long the timer of one thread has been running, in units of its clock. */
-static uint64_t running_of(const struct threads *t, const struct look *l, enum arch_clock clock)
+static uint64_t running_of(const struct threads *t, const struct look *l, enum arch_clock clock,
+			   struct own_ids *ids)
 {
 	uint64_t now, out;
 
 	if (!(l->words[0] & TIMER_COUNT))
 		return 0;
-	now = now_of(l, clock);
+	now = now_of(l, clock, ids);
 	out = way_out(t, l, clock);
 	if (out > l->words[1] && out < now)
 		now = out;
@@ -253,10 +279,12 @@ static uint64_t running_of(const struct threads *t, const struct look *l, enum a
 
 static uint64_t running(const struct threads *t, const struct looks *l, enum arch_clock clock)
 {
+	struct own_ids ids = {0};
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < l->count; i++)
-		sum += running_of(t, &l->items[i], clock);
+		sum += running_of(t, &l->items[i], clock, &ids);
+	own_ids_release(&ids);
 	return sum;
 }
 
@@ -338,6 +366,7 @@ int threads_each_running(struct session *s, uint32_t offset, enum arch_clock clo
 			 void *arg, struct dinst_error *e)
 {
 	struct looks timers = {0}, words = {0};
+	struct own_ids ids = {0};
 	int status;
 
 	if (!s->threads || !s->threads->area)
@@ -348,11 +377,12 @@ int threads_each_running(struct session *s, uint32_t offset, enum arch_clock clo
 		status = look_around(s, beside, &words, e);
 	for (size_t i = 0; status >= 0 && i < timers.count; i++) {
 		const struct look *l = &timers.items[i];
-		const uint64_t units = running_of(s->threads, l, clock);
+		const uint64_t units = running_of(s->threads, l, clock, &ids);
 
 		if (units)
 			each(arg, (pid_t)l->owner, word_beside(&words, l), units);
 	}
+	own_ids_release(&ids);
 	free(timers.items);
 	free(words.items);
 	return status;

@@ -42,7 +42,7 @@ taddr_t threads_record_address(const struct threads *t, size_t number)
 
 bool threads_record_read(struct tables *b, size_t number)
 {
-	const size_t size = offsetof(struct pair_record, words) + threads_shared(b->threads)->words;
+	const size_t size = b->threads->used;
 
 	/* What was never given out is not touched, not even by reading. */
 	if (target_read_some(b->target, threads_record_address(b->threads, number), b->record,

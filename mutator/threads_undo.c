@@ -330,8 +330,7 @@ out:
 /* The word of function `id`; its table is made if need be. NULL: no memory. */
 static uint64_t *word_of(struct threads *t, uint32_t id, struct dinst_error *e)
 {
-	struct pair_shared *shared = threads_shared(t);
-	uint64_t *table = &shared->undo[id >> PAIR_UNDO_SHIFT];
+	taddr_t *table = &t->tables[id >> PAIR_UNDO_SHIFT];
 	const size_t size = UNDO_COUNT * sizeof(uint64_t);
 	taddr_t at;
 
@@ -339,7 +338,9 @@ static uint64_t *word_of(struct threads *t, uint32_t id, struct dinst_error *e)
 		if (heap_alloc_cold(t->place->heap, size, &at, e) < 0)
 			return NULL;
 		memset(heap_map(t->place->heap, at, size), 0, size);
-		__atomic_store_n(table, at, __ATOMIC_RELEASE);
+		*table = at;
+		__atomic_store_n(&threads_shared(t)->undo[id >> PAIR_UNDO_SHIFT], at,
+				 __ATOMIC_RELEASE);
 	}
 	return (uint64_t *)heap_map(t->place->heap, *table, size) + id % UNDO_COUNT;
 }

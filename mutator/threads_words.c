@@ -63,8 +63,10 @@ static void give_out(struct threads *t, unsigned first, unsigned count, uint8_t 
 
 	for (unsigned i = first / PAIR_CHUNK; i <= last; i++)
 		shared->clocks[i] = t->chunks[i] = kind;
-	if (shared->words < (last + 1) * PAIR_CHUNK * WORD)
-		__atomic_store_n(&shared->words, (last + 1) * PAIR_CHUNK * WORD, __ATOMIC_RELEASE);
+	if (t->used < WORDS_AT + (last + 1) * PAIR_CHUNK * WORD) {
+		t->used = WORDS_AT + (last + 1) * PAIR_CHUNK * WORD;
+		__atomic_store_n(&shared->words, (uint32_t)(t->used - WORDS_AT), __ATOMIC_RELEASE);
+	}
 	memset(&t->words[first], WORD_TAKEN, count);
 }
 
