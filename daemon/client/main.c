@@ -2,17 +2,34 @@
 /*
  * main.c - dinst, the client: runs one command and exits as it says.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "daemon/client/command.h"
 
+/*
+ * Whoever closed our standard files must not find our output in the socket or the
+ * log, which would get their numbers. False if they cannot be opened.
+ */
+static bool open_standard(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDWR);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	return fd >= 0 && close(fd) == 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct context context;
 	int status;
 
+	if (!open_standard())
+		return EXIT_FAILED;
 	memset(&context, 0, sizeof(context));
 	link_init(&context.link);
 	status = command_run(&context, argc - 1, argv + 1);

@@ -46,6 +46,7 @@ int report(struct context *c, const struct dinst_error *e)
 		free(line);
 		json_decref(error);
 	} else {
+		text_clean(text, true);
 		fprintf(stderr, "dinst: %s\n", text);
 	}
 	return e->code == DINST_USAGE ? EXIT_USAGE : EXIT_FAILED;
@@ -94,10 +95,38 @@ int flush_output(struct context *c, int status)
 
 /* ---------------------------------------------------------------- results */
 
+/* Control characters are escaped in JSON, but for those of two bytes, which terminals obey as well. */
+static bool has_controls(const char *text)
+{
+	while ((text = strchr(text, '\xc2')) != NULL)
+		if ((unsigned char)*++text >= 0x80 && (unsigned char)*text <= 0x9f)
+			return true;
+	return false;
+}
+
 void print_json(json_t *value)
 {
-	json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+	size_t flags = JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9);
+	char *text = json_dumps(value, flags);
+
+	if (text && has_controls(text)) {
+		free(text);
+		text = json_dumps(value, flags | JSON_ENSURE_ASCII);
+	}
+	fputs(text ? text : "{\"error\":{\"code\":\"no-memory\"}}", stdout);
 	putchar('\n');
+	free(text);
+}
+
+/* With --json the answer is as it came. */
+static void print_note(struct context *c, const char *text)
+{
+	char *copy = strdup(text);
+
+	if (copy)
+		text_clean(copy, true);
+	note(c, "%s", copy ? copy : "");
+	free(copy);
 }
 
 /* Reasons are shown in any case where something was left undone, else they are courtesy. */
@@ -111,7 +140,7 @@ static int print_notes(struct context *c, json_t *result)
 	if (partial)
 		c->quiet = false;
 	json_array_foreach(json_object_get(result, "notes"), index, text) if (json_is_string(text))
-		note(c, "%s", json_string_value(text));
+		print_note(c, json_string_value(text));
 	c->quiet = quiet;
 	return flush_output(c, partial ? EXIT_PARTIAL : EXIT_DONE);
 }
@@ -183,11 +212,13 @@ static uint64_t now_ns(void)
 
 void show_notification(struct context *c, const char *method, json_t *params)
 {
-	const char *text = json_string_value(json_object_get(params, "text"));
-	const char *kind = json_string_value(json_object_get(params, "kind"));
+	const char *text, *kind;
 	json_int_t done = json_integer_value(json_object_get(params, "done"));
 	json_int_t total = json_integer_value(json_object_get(params, "total"));
 
+	rpc_clean(params);
+	text = json_string_value(json_object_get(params, "text"));
+	kind = json_string_value(json_object_get(params, "kind"));
 	if (strcmp(method, "event") == 0) {
 		if (kind && (strcmp(kind, "exited") == 0 || strcmp(kind, "exec") == 0))
 			c->target_ended = true;
@@ -224,6 +255,9 @@ int call_daemon(struct context *c, bool start, const char *method, json_t *param
 	if (!err)
 		err = link_call(&c->link, method, params, notified ? notified : call_notified,
 				notified ? arg : c, result, e);
+	/* names come from programs and files; in JSON they stay what they are, escaped */
+	if (!err && !c->json)
+		rpc_clean(*result);
 	clear_progress(c);
 	return err;
 }

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { START_WAIT_MS = 10000, LOG_MAX = 1 << 20 };
+enum { START_WAIT_MS = 10000, LOG_MAX = 1 << 20, READY_FD = 3 };
 
 /* The log starts again where it has become long; the old one is kept once. */
 static int open_log(const struct socket_place *place, struct dinst_error *e)
@@ -32,12 +32,12 @@ static int open_log(const struct socket_place *place, struct dinst_error *e)
 		snprintf(old, sizeof(old), "%.200s.old", place->log);
 		renameat(place->fd, place->log, place->fd, old);
 	}
-	fd = openat(place->fd, place->log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC,
-		    0600);
+	fd = openat(place->fd, place->log,
+		    O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot open the log %s/%s",
 					place->directory, place->log);
-	if (fstat(fd, &st) != 0 || st.st_uid != geteuid() || !S_ISREG(st.st_mode)) {
+	if (!file_is_own(fd)) {
 		close(fd);
 		return dinst_fail(e, DINST_NOT_PERMITTED, "the log %s/%s is not ours",
 				  place->directory, place->log);
@@ -51,14 +51,15 @@ static void become_daemon(const char *program, const struct socket_place *place,
 	char number[16];
 	int null;
 
-	snprintf(number, sizeof(number), "%d", ready);
+	snprintf(number, sizeof(number), "%d", READY_FD);
 	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(log, 2) < 0 ||
-	    fcntl(ready, F_SETFD, 0) != 0)
+	if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(log, 2) < 0)
 		return;
-	/* nothing that our caller has open stays open because of a daemon */
-	for (int fd = 3; fd < 1024; fd++)
-		if (fd != ready)
+	/* nothing that our caller has open stays open because of a daemon; 0 to 2 are not among ours */
+	if (dup2(ready, READY_FD) < 0 || fcntl(READY_FD, F_SETFD, 0) != 0)
+		return;
+	if (close_range(READY_FD + 1, ~0U, 0) != 0)
+		for (int fd = READY_FD + 1; fd < 65536; fd++)
 			close(fd);
 	for (int sig = 1; sig < NSIG; sig++)
 		signal(sig, SIG_DFL);

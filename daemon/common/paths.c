@@ -144,6 +144,14 @@ int socket_place_open(struct socket_place *p, bool create, struct dinst_error *e
 	return 0;
 }
 
+bool file_is_own(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_uid == geteuid() && S_ISREG(st.st_mode) &&
+	       st.st_nlink == 1 && !(st.st_mode & (S_IWGRP | S_IWOTH));
+}
+
 void socket_place_close(struct socket_place *p)
 {
 	if (p->fd >= 0)

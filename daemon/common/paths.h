@@ -42,6 +42,13 @@ int socket_place_find(struct socket_place *p, const char *given, struct dinst_er
 int socket_place_open(struct socket_place *p, bool create, struct dinst_error *e);
 void socket_place_close(struct socket_place *p);
 
+/*
+ * True for a plain file that belongs to us, that others may not write to, and that
+ * has one name only: one with two may be something else of ours, which somebody has
+ * linked to where we write.
+ */
+bool file_is_own(int fd);
+
 /* The address by which the socket is bound and connected: through p->fd. */
 void socket_place_address(const struct socket_place *p, struct sockaddr_un *address);
 

@@ -357,6 +357,47 @@ json_t *rpc_text(const char *text)
 	return value;
 }
 
+void text_clean(char *text, bool lines)
+{
+	for (unsigned char *p = (unsigned char *)text; *p; p++) {
+		if (*p == '\n' || *p == '\t')
+			*p = lines ? *p : ' ';
+		else if (*p < 0x20 || *p == 0x7f)
+			*p = '?';
+		else if (*p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f)
+			p[0] = p[1] = '?';
+	}
+}
+
+static void clean_string(json_t *string)
+{
+	const char *text = json_string_value(string);
+	char *copy = strdup(text ? text : "");
+
+	/* without memory nothing is shown rather than something harmful */
+	if (copy)
+		text_clean(copy, true);
+	if (!copy || strcmp(copy, text) != 0)
+		json_string_set(string, copy ? copy : "?");
+	free(copy);
+}
+
+/* Values come from rpc_load(), so they nest at most RPC_DEPTH deep. */
+void rpc_clean(json_t *value)
+{
+	const char *key;
+	json_t *member;
+	size_t index;
+
+	if (json_is_string(value)) {
+		clean_string(value);
+	} else if (json_is_array(value)) {
+		json_array_foreach(value, index, member) rpc_clean(member);
+	} else if (json_is_object(value)) {
+		json_object_foreach(value, key, member) rpc_clean(member);
+	}
+}
+
 bool parse_number(const char *text, unsigned long long max, unsigned long long *value)
 {
 	unsigned long long n = 0;

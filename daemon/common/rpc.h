@@ -87,6 +87,15 @@ int rpc_error_read(json_t *error, struct dinst_error *e);
 json_t *rpc_text(const char *text);
 
 /*
+ * Replaces what a terminal would obey in a text that somebody else has made (names in
+ * files, of processes): control characters, those of two bytes (U+0080 to U+009F)
+ * included. Tabs and newlines stay if `lines`, else they become blanks.
+ */
+void text_clean(char *text, bool lines);
+/* The same for all strings in a value, lines kept. Keys are not looked at. */
+void rpc_clean(json_t *value);
+
+/*
  * Reads exactly a whole decimal number without sign, spaces or anything after
  * it. Returns false and leaves *value alone if it is none or above `max`.
  */

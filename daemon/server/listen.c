@@ -20,14 +20,14 @@
 static int take_lock(struct server *s, struct dinst_error *e)
 {
 	char owner[32] = "";
-	struct stat st;
 	int fd, n;
 
-	fd = openat(s->place.fd, s->place.lock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	fd = openat(s->place.fd, s->place.lock,
+		    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot open the lock %s/%s",
 					s->place.directory, s->place.lock);
-	if (fstat(fd, &st) != 0 || st.st_uid != geteuid() || !S_ISREG(st.st_mode)) {
+	if (!file_is_own(fd)) {
 		close(fd);
 		return dinst_fail(e, DINST_NOT_PERMITTED, "the lock %s/%s is not ours",
 				  s->place.directory, s->place.lock);

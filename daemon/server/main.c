@@ -29,6 +29,21 @@ static void raise_limits(void)
 	}
 }
 
+/*
+ * What else whoever started us had open is not for the mutators. The list is
+ * the kernel's; where there is no such call (before 5.9) all that can be open is tried.
+ */
+static void keep_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) == 0 ||
+	    getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return;
+	for (int fd = STDERR_FILENO + 1; (rlim_t)fd < limit.rlim_cur && fd < 65536; fd++)
+		fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
 /* Tells the client that started us how it went: a line on the descriptor it gave. */
 static void tell_starter(int fd, const struct dinst_error *e)
 {
@@ -125,6 +140,7 @@ int main(int argc, char **argv)
 		return status;
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
+	keep_descriptors();
 	raise_limits();
 	server.lock_fd = -1;
 	server.idle_ms = start.idle * 1000;

@@ -26,7 +26,8 @@ static void peer_flow(struct peer *p)
 	} else if (p->stream.unwritten > PEER_UNWRITTEN_MAX) {
 		server_log("client %d takes no answers: dropped", (int)p->pid);
 		peer_close(p);
-	} else if (p->pending >= PEER_PENDING_MAX || p->stream.unwritten > PEER_UNWRITTEN_PAUSE) {
+	} else if (p->pending >= PEER_PENDING_MAX || p->asked > PEER_ASKED_MAX ||
+		   p->stream.unwritten > PEER_UNWRITTEN_PAUSE) {
 		stream_pause(&p->stream);
 	} else if (p->input_ended && p->pending == 0 && p->stream.unwritten == 0 &&
 		   !p->stream.paused) {
@@ -36,12 +37,31 @@ static void peer_flow(struct peer *p)
 	}
 }
 
+/* What all clients together leave lying is bounded as well: who takes least is dropped. */
+static void shed(struct server *s)
+{
+	size_t total = 0;
+	struct peer *most = NULL;
+
+	for (struct peer *p = s->peers; p; p = p->next) {
+		total += p->stream.unwritten;
+		if (!most || p->stream.unwritten > most->stream.unwritten)
+			most = p;
+	}
+	if (total <= SERVER_UNWRITTEN_MAX)
+		return;
+	server_log("clients take too few answers: client %d dropped", (int)most->pid);
+	peer_close(most);
+}
+
 static void peer_send(struct peer *p, char *line)
 {
 	int err = stream_write(&p->stream, line);
 
 	if (err)
 		peer_close(p);
+	else if (p->stream.unwritten > PEER_UNWRITTEN_PAUSE)
+		shed(p->server);
 }
 
 void peer_finish(struct peer *p)
@@ -68,6 +88,7 @@ static void request_finish(struct request *r, char *line)
 			at = &(*at)->next;
 		*at = r->next;
 		p->pending--;
+		p->asked -= r->size;
 		if (r->id) {
 			peer_send(p, line);
 			line = NULL;
@@ -144,7 +165,7 @@ unsigned peers_notify(struct server *s, struct session *session, const char *met
 
 /* --------------------------------------------------------------- requests */
 
-static struct request *request_new(struct peer *p, json_t *id)
+static struct request *request_new(struct peer *p, json_t *id, size_t size)
 {
 	struct request *r = calloc(1, sizeof(*r));
 
@@ -153,8 +174,10 @@ static struct request *request_new(struct peer *p, json_t *id)
 	r->peer = p;
 	r->id = json_incref(id);
 	r->next = p->requests;
+	r->size = size;
 	p->requests = r;
 	p->pending++;
+	p->asked += size;
 	return r;
 }
 
@@ -174,7 +197,7 @@ static void peer_line(struct stream *st, char *line, size_t length)
 	/* what has no readable id is answered with null, as JSON-RPC says */
 	if (err && !parsed.id)
 		null = json_null();
-	r = request_new(p, parsed.id ? parsed.id : null);
+	r = request_new(p, parsed.id ? parsed.id : null, length);
 	if (!r)
 		peer_close(p);
 	else if (err)
@@ -188,7 +211,7 @@ static void peer_line(struct stream *st, char *line, size_t length)
 static void peer_too_long(struct stream *st)
 {
 	struct peer *p = st->owner;
-	struct request *r = request_new(p, json_null());
+	struct request *r = request_new(p, json_null(), 0);
 
 	if (!r)
 		peer_close(p);

@@ -43,7 +43,11 @@ enum {
 
 /* Bytes not yet taken by a client: above the first it is not read, above the second it is dropped. */
 #define PEER_UNWRITTEN_PAUSE ((size_t)4 << 20)
-#define PEER_UNWRITTEN_MAX   ((size_t)512 << 20)
+#define PEER_UNWRITTEN_MAX   ((size_t)256 << 20)
+/* Of all clients: above it, the one that has taken least is dropped. */
+#define SERVER_UNWRITTEN_MAX ((size_t)512 << 20)
+/* Bytes of a client's unanswered requests; then it is not read. */
+#define PEER_ASKED_MAX ((size_t)2 << 20)
 
 struct server {
 	uv_loop_t loop;
@@ -90,6 +94,7 @@ struct peer {
 	struct request *requests;
 	struct session *session; /* used last: whose events it is told; may be NULL */
 	unsigned pending;	 /* requests that wait for an answer */
+	size_t asked;		 /* bytes of them */
 	uid_t uid;
 	pid_t pid;
 	bool input_ended; /* it sends no more, but wants its answers */
@@ -100,6 +105,7 @@ struct request {
 	struct request *next; /* of the peer's */
 	struct peer *peer;    /* NULL once the client is gone */
 	json_t *id;	      /* NULL for a notification: no answer is sent */
+	size_t size;	      /* of its line */
 };
 
 void peer_accept(struct server *s);
