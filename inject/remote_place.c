@@ -148,7 +148,8 @@ static bool read_file(const struct target *t, const struct maps_entry *m, uint64
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0) {
 		snprintf(path, sizeof(path), "/proc/%d/root%s", (int)target_memory_tid(t), m->name);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
+		/* by now it may be anything, also what waits for somebody at its other end */
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	}
 	if (fd < 0)
 		return false;

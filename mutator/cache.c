@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -70,6 +71,20 @@ static bool is_ours(int fd, bool directory)
 	return directory ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode) && st.st_nlink == 1;
 }
 
+/*
+ * What sudo leaves in the environment may be another user's home, in which we would
+ * make directories for him or, by his links, elsewhere. What is missing we make.
+ */
+static bool is_usable(const char *base)
+{
+	struct stat st;
+
+	if (stat(base, &st) < 0)
+		return errno == ENOENT;
+	return S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+	       (!(st.st_mode & S_IWOTH) || (st.st_mode & S_ISVTX));
+}
+
 /* Makes the directories above, as far as they are missing, for nobody but us. */
 static void make_parent(char *path)
 {
@@ -95,7 +110,7 @@ static int open_directory(void)
 		base = secure_getenv("HOME");
 		below = "/.cache/dinst";
 	}
-	if (!base || base[0] != '/')
+	if (!base || base[0] != '/' || !is_usable(base))
 		return -1;
 	n = snprintf(path, sizeof(path), "%s%s", base, below);
 	if (n < 0 || (size_t)n >= sizeof(path))
@@ -294,6 +309,57 @@ bool cache_write(const char *name, const void *bytes, size_t size)
 			if (!done)
 				unlinkat(directory, path, 0);
 		}
+	}
+	close(directory);
+	return done;
+}
+
+/* -------------------------------------------------------------------- key */
+
+static const char key_name[] = ".key";
+
+static bool read_key(int directory, struct siphash_key *key)
+{
+	int fd = openat(directory, key_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	bool done = false;
+
+	if (fd >= 0) {
+		done = is_ours(fd, false) && read_all(fd, (uint8_t *)key, sizeof(*key));
+		close(fd);
+	}
+	return done;
+}
+
+/* Of several who make one at a time the last one's stays: what the others wrote is ignored. */
+static void make_key(int directory)
+{
+	struct siphash_key key;
+	char path[64];
+	int fd;
+
+	if (getrandom(&key, sizeof(key), GRND_NONBLOCK) != sizeof(key))
+		return;
+	snprintf(path, sizeof(path), "%skey-%ld", temporary, (long)getpid());
+	unlinkat(directory, path, 0);
+	fd = openat(directory, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return;
+	if (!write_all(fd, (const uint8_t *)&key, sizeof(key)) || close(fd) != 0 ||
+	    renameat(directory, path, directory, key_name) != 0)
+		unlinkat(directory, path, 0);
+}
+
+bool cache_key(struct siphash_key *key)
+{
+	int directory = open_directory();
+	bool done;
+
+	if (directory < 0)
+		return false;
+	done = read_key(directory, key);
+	if (!done) {
+		make_key(directory);
+		done = read_key(directory, key);
 	}
 	close(directory);
 	return done;

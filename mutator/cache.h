@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mutator/siphash.h"
+
 enum {
 	CACHE_TOTAL_MAX = 256 << 20, /* bytes */
 	CACHE_FILE_MAX = 64 << 20,
@@ -32,6 +34,13 @@ bool cache_read(const char *name, uint8_t **bytes, size_t *size);
 
 /* Writes it. False if it could not be written; then what was there remains. */
 bool cache_write(const char *name, const void *bytes, size_t size);
+
+/*
+ * The key of this cache, drawn when it was made: what is kept about files that others
+ * have made is found by hashes with it, so that nobody can make a file that is taken
+ * for another. False where there is no cache.
+ */
+bool cache_key(struct siphash_key *key);
 
 /* Removes it, if it is there. */
 void cache_remove(const char *name);

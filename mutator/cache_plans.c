@@ -24,10 +24,11 @@
 #include <unistd.h>
 
 enum {
-	FORMAT = 1,
+	FORMAT = 2,
 	ID_MAX = 32,	      /* longest build id that is looked at */
 	NEW_MIN = 16,	      /* new plans that are worth writing a file */
 	POINTS_MAX = 1 << 22, /* of one function */
+	SECTION_NAME_MAX = 64,
 };
 
 static const char magic[8] = "dinst-p";
@@ -92,32 +93,83 @@ static uint64_t program_hash(void)
 	return hash;
 }
 
+/* Hashes that go on from one another. */
+static uint64_t hash_on(const struct siphash_key *key, uint64_t before, const void *bytes,
+			size_t size)
+{
+	const uint64_t both[] = {before, siphash(key, bytes, size)};
+
+	return siphash(key, both, sizeof(both));
+}
+
 uint64_t plan_cache_shape(const struct image *img)
 {
 	uint64_t hash = img->file.size;
+	struct siphash_key key;
 
+	if (!enabled || !cache_key(&key))
+		return 0;
 	for (size_t i = 0; i < img->function_count; i++) {
 		const struct image_function *fn = &img->functions[i];
-		uint64_t words[] = {fn->address, fn->size, (uint64_t)fn->flags << 32 | fn->parent};
+		uint64_t words[] = {hash, fn->address, fn->size,
+				    (uint64_t)fn->flags << 32 | fn->parent};
 
-		hash = cache_hash(words, sizeof(words), hash);
+		hash = siphash(&key, words, sizeof(words));
+	}
+	return hash ? hash : 1;
+}
+
+/* What is read by the section headers: the headers, and what is not in a segment where they say. */
+static uint64_t hash_sections(const struct image *img, const struct siphash_key *key, uint64_t hash)
+{
+	for (size_t i = 0; i < img->file.section_count; i++) {
+		const struct elf_section *s = &img->file.sections[i];
+		const uint64_t words[] = {s->type, s->flags,	  s->address, s->offset,
+					  s->size, s->entry_size, s->link,    s->info};
+		size_t size = 0;
+
+		hash = hash_on(key, hash, words, sizeof(words));
+		hash = hash_on(key, hash, s->name, strnlen(s->name, SECTION_NAME_MAX));
+		if (s->bytes && (s->flags & SHF_ALLOC) &&
+		    (elf_at(&img->file, s->address, &size, NULL) != s->bytes || size < s->size))
+			hash = hash_on(key, hash, s->bytes, s->size);
 	}
 	return hash;
 }
 
-/* The build id says it all, if everybody behaves; so the code and its functions are looked at. */
+/*
+ * The build id says it all, if everybody behaves. But a file with that of libc may be
+ * somebody's who wants us to make wrong plans for libc: so all that plans are made of is
+ * looked at, with a key that he does not know. 0: there is no such key.
+ */
 static uint64_t image_hash(const struct image *img)
 {
-	uint64_t hash = img->shape;
+	uint64_t hash = img->shape, hashed = 0;
+	struct siphash_key key;
 
-	for (size_t i = 0; i < img->text_count; i++) {
-		size_t size = 0;
-		const uint8_t *bytes = image_code(img, img->text[i].lo, &size);
+	if (!img->shape || !cache_key(&key))
+		return 0;
+	for (size_t i = 0; i < img->file.segment_count; i++) {
+		const struct elf_segment *s = &img->file.segments[i];
+		const uint64_t words[] = {s->type,   s->flags,	   s->address,
+					  s->offset, s->file_size, s->memory_size};
 
-		if (bytes)
-			hash = cache_hash(bytes, size, hash ^ img->text[i].lo);
+		hash = hash_on(&key, hash, words, sizeof(words));
+		hashed += s->file_size;
+		if (hashed / 4 > img->file.size)
+			return 0;
+		hash = hash_on(&key, hash, s->bytes, s->file_size);
 	}
-	return hash;
+	hash = hash_sections(img, &key, hash);
+	/* Unwind data are read once, and then they are these. */
+	for (size_t i = 0; i < img->fde_count; i++) {
+		const struct cfi_range *r = &img->fdes[i];
+		const uint64_t words[] = {hash, r->lo, r->size, r->flags, r->lsda};
+
+		hash = siphash(&key, words, sizeof(words));
+	}
+	elf_file_forget(&img->file, img->file.bytes, img->file.size);
+	return hash ? hash : 1;
 }
 
 static bool make_name(const struct image *img, struct plan_cache *c)
@@ -218,7 +270,10 @@ static struct plan_cache *cache_of(struct image *img)
 		return c;
 	}
 	c->image = image_hash(img);
-	load(img, c);
+	if (c->image)
+		load(img, c);
+	else
+		c->name[0] = 0;
 	return c;
 }
 

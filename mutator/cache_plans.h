@@ -3,9 +3,10 @@
  * cache_plans.h - plans that were made before, from the cache (cache.h).
  *
  * One file for each image that has a build id and each build of this program:
- * another build never reads it. Besides, the file's size, the bytes of its code
- * and the list of its functions must be what they were, and what is read is
- * checked again, so that a file can be wrong in no way that matters.
+ * another build never reads it. Besides, all that plans are made of must be what it
+ * was: segments, unwind data, relocations, the list of functions, by a hash with the
+ * cache's own key. And what is read is checked again, so that a file can be wrong in
+ * no way that matters.
  *
  * Calling sequence, by plan_function() only: plan_cache_get(); where that has
  * nothing, the plan is made and plan_cache_put(). image_close() writes what is

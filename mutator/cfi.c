@@ -69,6 +69,12 @@ static void note_saved(struct row *row, uint64_t column)
 		row->saved = true;
 }
 
+/* Modulo 2^64, as everything that a file says. */
+static int64_t factored(const struct row *row, int64_t offset)
+{
+	return (int64_t)((uint64_t)offset * (uint64_t)row->data_align);
+}
+
 /* One instruction with an operand of its own. False: past the first row. */
 static bool run_extended(struct cfi_reader *r, struct row *row, uint8_t op)
 {
@@ -107,7 +113,7 @@ static bool run_extended(struct cfi_reader *r, struct row *row, uint8_t op)
 		return true;
 	case CFA_DEF_SF:
 		row->cfa_register = cfi_take_uleb(r);
-		row->cfa_offset = cfi_take_sleb(r) * row->data_align;
+		row->cfa_offset = factored(row, cfi_take_sleb(r));
 		row->cfa_known = true;
 		return true;
 	case CFA_DEF_REGISTER:
@@ -117,7 +123,7 @@ static bool run_extended(struct cfi_reader *r, struct row *row, uint8_t op)
 		row->cfa_offset = cfi_take_uleb(r);
 		return true;
 	case CFA_DEF_OFFSET_SF:
-		row->cfa_offset = cfi_take_sleb(r) * row->data_align;
+		row->cfa_offset = factored(row, cfi_take_sleb(r));
 		return true;
 	case CFA_DEF_EXPRESSION:
 		cfi_skip(r, cfi_take_uleb(r));

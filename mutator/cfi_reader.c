@@ -31,6 +31,9 @@ enum {
 	FORMAT_S64 = 0x0c,
 };
 
+/* A LEB128 may be padded, but not so that reading it once for each record takes for ever. */
+enum { SHIFT_MAX = 7 * 16 };
+
 uint64_t cfi_take(struct cfi_reader *r, unsigned size)
 {
 	uint64_t v = 0;
@@ -56,7 +59,9 @@ uint64_t cfi_take_uleb(struct cfi_reader *r)
 		if (shift < 64)
 			v |= (uint64_t)(byte & 0x7f) << shift;
 		shift += 7;
-	} while (byte & 0x80);
+	} while ((byte & 0x80) && shift <= SHIFT_MAX);
+	if (byte & 0x80)
+		r->bad = true;
 	return v;
 }
 
@@ -71,7 +76,9 @@ int64_t cfi_take_sleb(struct cfi_reader *r)
 		if (shift < 64)
 			v |= (uint64_t)(byte & 0x7f) << shift;
 		shift += 7;
-	} while (byte & 0x80);
+	} while ((byte & 0x80) && shift <= SHIFT_MAX);
+	if (byte & 0x80)
+		r->bad = true;
 	if (shift < 64 && (byte & 0x40))
 		v |= ~UINT64_C(0) << shift;
 	return v;

@@ -330,6 +330,8 @@ static void consider_parent(void *arg, uint32_t function)
 }
 
 /* Who are looked for: few, so most names need not be compared with any. */
+enum { PROBES_MAX = 256 };
+
 struct wanted {
 	uint32_t *fragments; /* indices, by hash of the name; NO_FUNCTION ends a row */
 	size_t size;	     /* a power of two */
@@ -354,14 +356,17 @@ static bool make_wanted(const struct image *img, struct wanted *w)
 		w->fragments[i] = NO_FUNCTION;
 	for (size_t i = 0; i < img->function_count; i++) {
 		const struct image_function *fn = &img->functions[i];
+		unsigned probes = 0;
 		size_t at;
 
 		if ((fn->flags & (FUNCTION_COLD | FUNCTION_NO_SYMBOL)) != FUNCTION_COLD)
 			continue;
 		at = name_key(fn->name, cold_base(fn->name, strlen(fn->name))) & (w->size - 1);
-		while (w->fragments[at] != NO_FUNCTION)
+		while (w->fragments[at] != NO_FUNCTION && ++probes < PROBES_MAX)
 			at = (at + 1) & (w->size - 1);
-		w->fragments[at] = (uint32_t)i;
+		/* So many with one name are made for us to trip over; they stay without a parent. */
+		if (probes < PROBES_MAX)
+			w->fragments[at] = (uint32_t)i;
 	}
 	return true;
 }
@@ -372,7 +377,8 @@ static void offer_parent(const struct wanted *w, struct parent_search *searches,
 {
 	size_t at = key & (w->size - 1);
 
-	for (; w->fragments[at] != NO_FUNCTION; at = (at + 1) & (w->size - 1)) {
+	for (unsigned probes = 0; w->fragments[at] != NO_FUNCTION && probes < PROBES_MAX;
+	     at = (at + 1) & (w->size - 1), probes++) {
 		struct parent_search *p = &searches[at];
 		const char *cold = p->b->img->functions[w->fragments[at]].name;
 		size_t length = cold_base(cold, strlen(cold));

@@ -54,6 +54,7 @@ struct symbol {
 struct symbol_list {
 	struct symbol *symbols;
 	size_t count, capacity;
+	uint64_t looked; /* bytes of names that were looked at */
 };
 
 struct image_alias {
@@ -62,10 +63,14 @@ struct image_alias {
 	const char *name;
 };
 
-/* Open addressing from the hash of a name to what carries it. */
+/*
+ * From the hash of a name to what carries it: rows, since any number of functions
+ * may have the same name.
+ */
 struct name_table {
 	uint32_t *slots; /* 0: empty; else 1 + index: a function, or function_count + an alias */
-	size_t size;	 /* a power of two */
+	uint32_t *next;	 /* by index: the next one of its row, as in slots */
+	size_t size;	 /* of slots, a power of two */
 };
 
 struct readable_entry {

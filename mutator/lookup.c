@@ -7,6 +7,7 @@
  * languages themselves, stands literally in the mangled name, too.
  */
 #include "mutator/image_private.h"
+#include "mutator/siphash.h"
 
 #include <ctype.h>
 #include <fnmatch.h>
@@ -34,15 +35,6 @@ uint32_t name_key(const char *name, size_t length)
 	return (uint32_t)(tail >> 32);
 }
 
-static size_t hash(const char *name, size_t length)
-{
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-	for (size_t i = 0; i < length; i++)
-		h = (h ^ (uint8_t)name[i]) * UINT64_C(0x100000001b3);
-	return h ^ h >> 32;
-}
-
 static const char *name_of(const struct image *img, size_t index)
 {
 	if (index < img->function_count)
@@ -60,22 +52,24 @@ static uint32_t function_of(const struct image *img, size_t index)
 static int build_table(struct image *img, struct dinst_error *e)
 {
 	size_t names = img->function_count + img->alias_count, size = 64;
+	struct name_table *t = &img->names;
 
-	if (img->names.slots)
+	if (t->slots)
 		return 0;
 	while (size < names * 2)
 		size *= 2;
-	img->names.slots = calloc(size, sizeof(*img->names.slots));
-	if (!img->names.slots)
+	t->slots = calloc(size + names, sizeof(*t->slots));
+	if (!t->slots)
 		return dinst_fail(e, DINST_NO_MEMORY, "%s: no memory for names", img->name);
-	img->names.size = size;
-	for (size_t i = 0; i < names; i++) {
+	t->size = size;
+	t->next = t->slots + size;
+	/* From the end, so that a row is in the order of its functions. */
+	for (size_t i = names; i-- > 0;) {
 		const char *name = name_of(img, i);
-		size_t at = hash(name, name_plain_length(name)) & (size - 1);
+		size_t at = name_hash(name, name_plain_length(name)) & (size - 1);
 
-		while (img->names.slots[at])
-			at = (at + 1) & (size - 1);
-		img->names.slots[at] = i + 1;
+		t->next[i] = t->slots[at];
+		t->slots[at] = (uint32_t)i + 1;
 	}
 	return 0;
 }
@@ -83,13 +77,13 @@ static int build_table(struct image *img, struct dinst_error *e)
 int lookup_exact(struct image *img, const char *name, size_t length,
 		 void (*found)(void *arg, uint32_t function), void *arg, struct dinst_error *e)
 {
-	size_t at;
+	const struct name_table *t = &img->names;
+	uint32_t at;
 
 	if (build_table(img, e))
 		return DINST_NO_MEMORY;
-	at = hash(name, length) & (img->names.size - 1);
-	for (; img->names.slots[at]; at = (at + 1) & (img->names.size - 1)) {
-		uint32_t index = img->names.slots[at] - 1;
+	for (at = t->slots[name_hash(name, length) & (t->size - 1)]; at; at = t->next[at - 1]) {
+		uint32_t index = at - 1;
 		const char *other = name_of(img, index);
 
 		if (name_plain_length(other) == length && !memcmp(other, name, length))

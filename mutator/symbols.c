@@ -7,8 +7,8 @@
  * what becomes a function is decided elsewhere. Files it opens are looked for
  * inside the given root only, whatever symbolic links say.
  */
-#include "mutator/cache.h"
 #include "mutator/image_private.h"
+#include "mutator/siphash.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +23,7 @@ enum {
 	/* A mini debug file holds a symbol table and nothing else. */
 	MINI_MAX = 64 << 20,
 	MINI_MEMORY_MAX = 128 << 20, /* what the decompressor may use */
+	NAMES_SHARED = 16,	     /* how often a byte of a file is looked at as a name */
 };
 
 void symbols_release(struct symbol_list *list)
@@ -84,6 +85,10 @@ static int read_table(const struct image *img, const uint8_t *table, size_t coun
 		      const char *strings, size_t size, struct symbol_list *list,
 		      struct dinst_error *e)
 {
+	/* Names share their ends, and several symbols one name; but not all of them all bytes. */
+	const uint64_t most =
+		NAMES_SHARED * (img->file.size + img->mini.size + (uint64_t)img->debug.size);
+
 	for (size_t i = 1; i < count; i++) {
 		struct symbol *to;
 		const char *version;
@@ -106,11 +111,16 @@ static int read_table(const struct image *img, const uint8_t *table, size_t coun
 		};
 		/* All that takes looking at the name is done here, where they follow each other. */
 		to->length = (uint32_t)strlen(to->name);
+		list->looked += to->length;
+		if (list->looked > most)
+			return dinst_fail(e, DINST_BAD_FILE,
+					  "%s: damaged symbol table: its names lie in each other",
+					  img->name);
 		version = memchr(to->name, '@', to->length);
 		plain = version && version != to->name ? (size_t)(version - to->name) : to->length;
 		to->key = name_key(to->name, plain);
 		to->flags = name_flags(to->name, to->length);
-		to->hash = cache_hash(to->name, to->length, 0);
+		to->hash = name_hash(to->name, to->length);
 		to->rank = rank(to, plain);
 	}
 	return 0;
