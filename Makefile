@@ -5,6 +5,7 @@
 #   make                    the three programs: dinst, dinstd, dinst-mutator
 #   make tests              the test programs and their target programs too
 #   make test               everything that CI runs (unit live real fuzz)
+#   make fuzz               damaged files and messages, FUZZ_SECONDS (60) for each fuzzer
 #   make hostile            the hardest tests, some 20 minutes; HOURS=n goes on with random seeds
 #   make safety             the table of fears and tests in docs/safety.md
 #   make demo bench coverage lint fmt install uninstall clean
@@ -71,9 +72,15 @@ COMMON_CFLAGS := -std=gnu11 $(OPT) -D_GNU_SOURCE -I. -fPIE $(WARNINGS) $(PKG_CFL
 	-DDINST_DATADIR='"$(datadir)"'
 COMMON_LDFLAGS := -pie -pthread -Wl,--as-needed
 ifeq ($(SAN),)
-COMMON_CFLAGS += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong \
+# Hardening (tests/unit/hardened.c looks for it in what was built). What not every
+# compiler has is asked for: branch protection is named differently on every
+# processor, and clang 14 cannot fill variables with zeros.
+can = $(if $(shell echo 'int main(void) { return 0; }' | $(CC) -Werror $(1) -x c -c -o /dev/null - 2>&1),,$(1))
+COMMON_CFLAGS += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fstack-protector-strong \
 	-fstack-clash-protection
-COMMON_LDFLAGS += -Wl,-z,relro,-z,now,-z,noexecstack
+HARDENING := $(call can,-ftrivial-auto-var-init=zero) $(or $(call can,-fcf-protection=full),$(call can,-mbranch-protection=standard))
+COMMON_CFLAGS += $(HARDENING)
+COMMON_LDFLAGS += -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code
 else
 # The sanitizers make gcc see truncations and uninitialized values that are none.
 COMMON_CFLAGS += -Wno-format-truncation -Wno-maybe-uninitialized -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
@@ -148,7 +155,6 @@ man_pages := $(wildcard docs/*.[1-8] docs/man/*.[1-8])
 data_files := $(wildcard data/metrics/*.mdl)
 real_scripts := $(filter-out %/lib.sh,$(wildcard tests/real/*.sh))
 hostile_scripts := $(filter-out %/lib.sh %/run.sh,$(wildcard tests/hostile/*.sh))
-fuzz_scripts := $(wildcard tests/fuzz/*.sh)
 install_scripts := $(wildcard tests/install.sh)
 
 # ------------------------------------------------------------------ build
@@ -165,7 +171,7 @@ endif
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests unit live real fuzz hostile safety test bench coverage bare lint fmt install uninstall demo clean examples FORCE
+.PHONY: all tests unit live real fuzz fuzz-tests fuzz-engine hostile safety test bench coverage bare lint fmt install uninstall demo clean examples FORCE
 
 all: $(programs)
 
@@ -252,6 +258,7 @@ $(O)/tests/unit/arch_zydis $(O)/tests/unit/arch_space $(O)/tests/bench/decode: T
 link_test = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
 	-Wl,--start-group $(test_libs) -Wl,--end-group $(TEST_LIBS)
 
+$(fuzz_bin): TEST_LIBS += $(FUZZ_LDFLAGS)
 $(filter-out $(aarch64_bin),$(unit_bin)) $(fuzz_bin) $(bench_bin) $(tool_bin): $(O)/%: $(O)/%.o $(test_libs) | $(O)/metrics
 	$(call say,LINK)
 	$(Q)$(link_test)
@@ -334,8 +341,15 @@ live: all $(live_bin)
 real: all examples $(tool_bin)
 	$(run) -t 300 $(real_scripts)
 
-fuzz: all $(fuzz_bin)
-	$(run) -p $(fuzz_bin) $(fuzz_scripts)
+# Each for FUZZ_SECONDS with clang's engine; without clang, as tests (tests/fuzz/engine.sh).
+fuzz: all $(fuzz_bin) $(target_bin)
+	tests/fuzz/engine.sh $(notdir $(fuzz_bin))
+
+fuzz-tests: all $(fuzz_bin) $(target_bin)
+	$(run) -p $(fuzz_bin)
+
+# The fuzzers for the engine; built by tests/fuzz/engine.sh, with clang and sanitizers.
+fuzz-engine: $(fuzz_bin)
 
 hostile: tests
 	tests/hostile/run.sh $(hostile_scripts)
@@ -344,7 +358,7 @@ safety:
 	tests/fears.sh --write
 
 test: tests
-	DINST_SHORT=1 $(run) -p $(unit_bin) $(fuzz_bin) $(fuzz_scripts) -s $(live_bin) \
+	DINST_SHORT=1 $(run) -p $(unit_bin) $(fuzz_bin) -s $(live_bin) \
 		$(hostile_scripts) $(real_scripts) $(install_scripts)
 
 bench: all examples $(bench_bin)
@@ -357,7 +371,7 @@ bare:
 COVERED := 85
 coverage:
 	$(MAKE) O=$(O)-coverage OPT='-O1 -g' CFLAGS='--coverage -fprofile-update=atomic' \
-		LDFLAGS=--coverage -k unit live fuzz
+		LDFLAGS=--coverage -k unit live fuzz-tests
 	gcovr --root . --object-directory $(O)-coverage --sort-percentage --print-summary \
 		--filter 'arch/' --filter inject/ --filter mutator/ --filter daemon/ \
 		--exclude arch/aarch64 --fail-under-line $(COVERED)
