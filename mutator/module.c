@@ -362,7 +362,11 @@ static void settle(const struct reading *r, struct entry *x, const struct file_i
 	module->bias = bias;
 	module->lo = image_lowest(f->image) + bias;
 	module->hi = (image_highest(f->image) + bias + 0xfff) & ~UINT64_C(0xfff);
-	if (is_in_memory(r, f->image, bias, f->exact))
+	if (module->shared)
+		snprintf(
+			module->problem, sizeof(module->problem),
+			"not patched: its code is mapped shared, and a patch would be everybody's");
+	else if (is_in_memory(r, f->image, bias, f->exact))
 		module->image = f->image;
 	else
 		snprintf(module->problem, sizeof(module->problem), "%s", replaced);
@@ -401,8 +405,10 @@ static int look_at_file(struct reading *r, const struct maps_entry *m)
 	x = known_entry(r, m, f, &biased, &bias);
 	if (x || f->none) {
 		free(path);
-		if (x)
+		if (x) {
 			x->seen = true;
+			x->module.shared |= m->shared;
+		}
 		return 0;
 	}
 	x = new_entry(r, m, path);
@@ -411,6 +417,7 @@ static int look_at_file(struct reading *r, const struct maps_entry *m)
 		return no_memory(r->e);
 	}
 	x->seen = true;
+	x->module.shared = m->shared;
 	settle(r, x, f, biased, bias);
 	return 0;
 }

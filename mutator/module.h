@@ -24,6 +24,7 @@ struct module {
 	taddr_t lo, hi; /* span of its mappings */
 	bool main;	/* the executable */
 	bool gone;	/* unmapped since */
+	bool shared; /* some of its code is a shared mapping: what is written may go into the file */
 };
 
 struct module_list; /* opaque */

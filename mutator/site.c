@@ -295,6 +295,9 @@ int site_make(struct session *s, struct module *m, struct place *p,
 		*out = site;
 		return 0;
 	}
+	if (m->shared)
+		return dinst_fail(e, DINST_REFUSED, "%s: its code is mapped shared by now",
+				  m->name);
 	if (w->host >= 0)
 		status = site_make(s, m, p, plan, (unsigned)w->host, &host, e);
 	/* It was made for another function, whose plan knows nothing of guests. */

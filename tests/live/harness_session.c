@@ -82,24 +82,14 @@ int session_try_insert_kind(struct session *s, const char *focus, enum point_kin
 			    unsigned *id, struct dinst_error *e)
 {
 	/* Instances keep a pointer to their metric. */
-	static const struct raw_metric metrics[] = {
-		[POINT_ENTRY] = {.name = "entries",
-				 .unit = "",
-				 .constraints = "/Code",
-				 .kind = POINT_ENTRY},
-		[POINT_EXIT] = {.name = "exits",
-				.unit = "",
-				.constraints = "/Code",
-				.kind = POINT_EXIT},
-		[POINT_CALL] = {.name = "sites",
-				.unit = "",
-				.constraints = "/Code",
-				.kind = POINT_CALL},
-	};
+	static struct raw_metric metrics[POINT_KINDS];
 	const char *const foci[] = {focus};
 	struct insert_result result;
-	int status = request_insert_raw(s, &metrics[kind], foci, 1, false, &result, e);
+	int status;
 
+	metrics[kind] = (struct raw_metric){
+		.name = point_kind_name(kind), .unit = "", .constraints = "/Code", .kind = kind};
+	status = request_insert_raw(s, &metrics[kind], foci, 1, false, &result, e);
 	if (status < 0)
 		return status;
 	assert_int_equal(result.count, 1);
