@@ -110,8 +110,11 @@ void arena_forget_threads(struct stop *s, struct arena *a);
 /* Gives back our side only: the target keeps its mappings. */
 void arena_release(struct arena *a);
 
-/* True if the maps of `pid` show the arena; never true for a private one. */
+/* True if the maps of `pid` show the arena, or a half of it; never true for a private one. */
 bool arena_shared_by(pid_t pid, const struct arena *a);
+
+/* True if `of` is among the parents of `pid`, as far as those have not ended. */
+bool arena_is_descendant(pid_t pid, pid_t of);
 
 /*
  * True if the maps of `pid` are kept from us (it made itself undumpable) and it
@@ -121,8 +124,8 @@ bool arena_shared_by(pid_t pid, const struct arena *a);
 bool arena_may_be_hidden_in(pid_t pid, const struct target *t);
 
 /*
- * All processes but `except` whose maps show the arena, as far as we may look.
- * Our own process does not count, nor does one that maps only the data.
+ * All processes but `except` whose maps show the arena, as arena_shared_by(), as far
+ * as we may look. Our own process does not count.
  * *out is malloc'ed, NULL where there are none. DINST_OK or DINST_NO_MEMORY.
  */
 int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *count);
@@ -152,11 +155,22 @@ struct arena_found {
 	uint64_t inode;
 	taddr_t threads; /* the private part, 0: none, or it is not there */
 	size_t threads_size;
+	pid_t owner; /* the mutator that made it, if the header tells; see arena_owner() */
+	uint64_t owner_start;
 };
+
+/*
+ * The process that made the arena, if that is still there and is not us; else 0. It is
+ * the header's word: whoever lives can be named there, and nobody but the target suffers.
+ */
+pid_t arena_owner(const struct arena_found *found);
 
 /* Looks through the target's maps for arenas of any earlier session; at most `max`. Returns the number. */
 int arena_find(const struct target *t, struct arena_found *found, size_t max,
 	       struct dinst_error *e);
+
+/* True if the maps of `pid` show one half of some arena without the other. */
+bool arena_has_half(pid_t pid);
 
 /* Unmaps what arena_find() found, after the same checks as arena_unmap(). */
 int arena_unmap_found(struct stop *s, const struct arena_found *found, struct dinst_error *e);

@@ -30,13 +30,17 @@ static const size_t PRIVATE_LEAST = (size_t)1 << 20;
 
 /* ------------------------------------------------------ sharers of an arena */
 
+/*
+ * One half is enough: a process may have been forked, by another thread, when only
+ * one was mapped. What shows the start of the file, writable, is a mutator.
+ */
 static bool shows_arena(const struct maps *m, const struct arena *a)
 {
 	for (size_t i = 0; i < m->count; i++) {
 		const struct maps_entry *entry = &m->entries[i];
 
 		if (entry->inode == a->inode && entry->device == a->device &&
-		    (entry->protection & PROT_EXEC))
+		    ((entry->protection & PROT_EXEC) || entry->offset))
 			return true;
 	}
 	return false;
@@ -96,7 +100,7 @@ int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *coun
 	return DINST_OK;
 }
 
-static bool is_descendant(pid_t pid, pid_t of)
+bool arena_is_descendant(pid_t pid, pid_t of)
 {
 	struct proc_stat stat;
 
@@ -130,7 +134,7 @@ bool arena_may_be_hidden_in(pid_t pid, const struct target *t)
 		return false;
 	if (!proc_stat_read(target_pid(t), &parent) && stat.start_time < parent.start_time)
 		return false;
-	return is_descendant(pid, target_pid(t)) || !strcmp(stat.name, target_name(t));
+	return arena_is_descendant(pid, target_pid(t)) || !strcmp(stat.name, target_name(t));
 }
 
 /* --------------------------------------------------- what was left behind */
@@ -287,6 +291,16 @@ static void find_private(const struct target *t, const struct maps *m, struct ar
 	}
 }
 
+pid_t arena_owner(const struct arena_found *found)
+{
+	struct proc_stat stat;
+
+	if (found->owner <= 0 || found->owner == getpid() || proc_stat_read(found->owner, &stat) ||
+	    stat.start_time != found->owner_start || strchr("ZXx", stat.state))
+		return 0;
+	return found->owner;
+}
+
 int arena_find(const struct target *t, struct arena_found *found, size_t max, struct dinst_error *e)
 {
 	size_t count = 0;
@@ -300,4 +314,30 @@ int arena_find(const struct target *t, struct arena_found *found, size_t max, st
 	find_private(t, &m, found, &count, max);
 	maps_release(&m);
 	return (int)count;
+}
+
+bool arena_has_half(pid_t pid)
+{
+	struct maps m;
+	bool half = false;
+
+	if (maps_read(pid, &m, NULL))
+		return false;
+	for (size_t i = 0; i < m.count && !half; i++) {
+		const struct maps_entry *entry = &m.entries[i];
+		bool code = false, data = false;
+
+		for (size_t k = 0; is_ours(entry) && k < m.count; k++) {
+			const struct maps_entry *other = &m.entries[k];
+
+			if (other->inode != entry->inode || other->device != entry->device)
+				continue;
+			code = code || (other->protection & PROT_EXEC);
+			/* A mutator shows the whole file, from its start on. */
+			data = data || !(other->protection & PROT_EXEC);
+		}
+		half = code != data && ((entry->protection & PROT_EXEC) || entry->offset);
+	}
+	maps_release(&m);
+	return half;
 }

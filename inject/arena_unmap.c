@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <linux/rseq.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -127,6 +128,37 @@ static enum presence find_half(const struct maps *m, const struct half *h)
 	return found;
 }
 
+/*
+ * Without our number in it, it must have what arena_threads.c asked the kernel for,
+ * and hardly anybody else does: all of it is left out of core dumps (dd in the line
+ * VmFlags, proc_pid_smaps(5)), and a part is cleared in a forked child (wf). A
+ * program that made it has come to its end when anybody looks.
+ */
+static bool is_marked_as_ours(const struct target *t, taddr_t lo, taddr_t end)
+{
+	unsigned long long from = 0, to = 0;
+	bool marked = true, wiped = false;
+	char path[64], line[512];
+	taddr_t at = lo;
+	FILE *smaps;
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)target_pid(t));
+	smaps = fopen(path, "re");
+	if (!smaps)
+		return false;
+	while (marked && at < end && fgets(line, sizeof(line), smaps)) {
+		if (sscanf(line, "%llx-%llx ", &from, &to) == 2)
+			continue;
+		if (strncmp(line, "VmFlags:", 8) != 0 || to <= lo)
+			continue;
+		marked = from <= at && strstr(line, " dd");
+		wiped = wiped || strstr(line, " wf");
+		at = to;
+	}
+	fclose(smaps);
+	return marked && wiped && at >= end;
+}
+
 bool arena_is_threads(const struct target *t, const struct maps *m, taddr_t threads, size_t size,
 		      bool unfinished)
 {
@@ -146,7 +178,8 @@ bool arena_is_threads(const struct target *t, const struct maps *m, taddr_t thre
 	}
 	if (at < end || target_read_some(t, threads, &first, sizeof(first)) != sizeof(first))
 		return false;
-	return first == (ARENA_THREADS_MAGIC ^ threads) || (unfinished && !first);
+	return first == (ARENA_THREADS_MAGIC ^ threads) ||
+	       (unfinished && !first && is_marked_as_ours(t, threads, end));
 }
 
 /*

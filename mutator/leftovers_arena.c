@@ -62,11 +62,23 @@ static void sort_patches(struct one_arena *a)
 	qsort(a->order, a->count, sizeof(*a->order), by_address);
 }
 
+/*
+ * The first of the patches at an address, NULL if there is none. A window that was
+ * about to be led elsewhere has two entries; next_at() gives the other.
+ */
 static const struct place_of *patch_at(const struct one_arena *a, taddr_t address)
 {
 	const struct place_of key = {.address = address};
+	const struct place_of *at = bsearch(&key, a->order, a->count, sizeof(key), by_address);
 
-	return bsearch(&key, a->order, a->count, sizeof(key), by_address);
+	while (at && at > a->order && at[-1].address == address)
+		at--;
+	return at;
+}
+
+static const struct place_of *next_at(const struct one_arena *a, const struct place_of *at)
+{
+	return at + 1 < a->order + a->count && at[1].address == at->address ? at + 1 : NULL;
 }
 
 /* Where the patch made a short jump lead, or 0. */
@@ -107,7 +119,7 @@ static int holes_in_order(struct one_arena *a, struct dinst_error *e)
 
 		if (hole)
 			class[i] = IS_SHORT;
-		if (at)
+		for (; at; at = next_at(a, at))
 			class[at->index] = IS_HOLE;
 	}
 	for (int round = IS_SHORT; round <= IS_OTHER; round++) {
@@ -157,6 +169,21 @@ static int read_patches(const struct target *t, struct one_arena *a, struct dins
 	return holes_in_order(a, e);
 }
 
+/* Where in the arena the patch's bytes lead, if they are there and are a jump; else 0. */
+static taddr_t leads_to(const struct one_arena *a, struct stop *stop, const struct patch *p)
+{
+	uint8_t now[ARCH_PATCH_MAX];
+	struct arch_insn insn;
+
+	if (target_read_some(stop_target(stop), p->address, now, p->length) != p->length ||
+	    memcmp(now, p->before, p->length) != 0 ||
+	    arch_decode(now, p->length, p->address, &insn) != ARCH_OK ||
+	    insn.flow != ARCH_FLOW_JUMP || insn.target < a->found->code ||
+	    insn.target >= a->found->code + a->found->code_size)
+		return 0;
+	return insn.target;
+}
+
 /*
  * A thread that is about to execute one of our jumps goes where it leads: where
  * the jump lies in a hole, the padding that comes back is no code to run into.
@@ -168,22 +195,16 @@ static int follow_jumps(const struct one_arena *a, struct stop *stop, struct din
 
 	for (size_t i = 0; i < stop_thread_count(stop); i++) {
 		struct stop_thread *t = stop_thread(stop, i);
-		taddr_t pc = arch_pc(&t->regs);
-		const struct place_of *at = patch_at(a, pc);
-		uint8_t now[ARCH_PATCH_MAX];
-		struct arch_insn insn;
-		const struct patch *p;
+		const struct place_of *at = patch_at(a, arch_pc(&t->regs));
+		taddr_t to = 0;
 
-		if (t->kernel_worker || !at || arch_in_syscall(&t->regs))
+		if (t->kernel_worker || arch_in_syscall(&t->regs))
 			continue;
-		p = &a->patches[at->index];
-		if (target_read_some(stop_target(stop), pc, now, p->length) != p->length ||
-		    memcmp(now, p->before, p->length) != 0 ||
-		    arch_decode(now, p->length, pc, &insn) != ARCH_OK ||
-		    insn.flow != ARCH_FLOW_JUMP || insn.target < a->found->code ||
-		    insn.target >= a->found->code + a->found->code_size)
+		for (; at && !to; at = next_at(a, at))
+			to = leads_to(a, stop, &a->patches[at->index]);
+		if (!to)
 			continue;
-		arch_set_pc(&t->regs, insn.target);
+		arch_set_pc(&t->regs, to);
 		t->changed = true;
 		moved = true;
 	}

@@ -38,9 +38,10 @@ static int look_at_process(struct owners *o, pid_t pid, struct dinst_error *e)
 
 		if (entry->inode != o->found->inode || entry->device != o->found->device)
 			continue;
-		runs = runs || (entry->protection & PROT_EXEC);
 		/* The code half is at the start of the file: only a mutator writes there. */
 		writes = writes || (!entry->offset && (entry->protection & PROT_WRITE));
+		/* One half alone counts, too: arena_shared_by(). */
+		runs = runs || (entry->protection & PROT_EXEC) || entry->offset;
 	}
 	maps_release(&m);
 	if (writes)
@@ -55,6 +56,8 @@ int find_owners(struct owners *o, pid_t target, struct dinst_error *e)
 	DIR *proc;
 
 	o->count = 0;
+	/* Also where the maps of that process may not be seen: it is another user's. */
+	o->mutator = arena_owner(o->found);
 	if (o->found->mode != ARENA_SHARED)
 		return 0;
 	proc = opendir("/proc");

@@ -10,7 +10,7 @@
 struct owners {
 	const struct arena_found *found;
 	pid_t mutator;	/* has it mapped to write code into it; 0: none */
-	pid_t *sharers; /* run through it, but for the target */
+	pid_t *sharers; /* have it, or a half of it; but for the target */
 	size_t count, room;
 };
 

@@ -124,7 +124,7 @@ static void test_moves_under_threads(void **state)
 		      thin.resident >> 10);
 	assert_true(left > 20 && left < 100);
 	assert_true(count_moved(s, heads, false) > left / 2);
-	assert_true(thin.used * 4 < full.used);
+	assert_true(thin.used * 3 < full.used);
 	assert_int_equal(thin.high_water, full.high_water);
 	assert_true(thin.resident >= thin.used);
 	rest(h, &rounds, &ticks);
