@@ -71,11 +71,11 @@ COMMON_CFLAGS := -std=gnu11 $(OPT) -D_GNU_SOURCE -I. -fPIE $(WARNINGS) $(PKG_CFL
 	-DDINST_BINDIR='"$(bindir)"' -DDINST_LIBEXECDIR='"$(libexecdir)"' \
 	-DDINST_DATADIR='"$(datadir)"'
 COMMON_LDFLAGS := -pie -pthread -Wl,--as-needed
-ifeq ($(SAN),)
-# Hardening (tests/unit/hardened.c looks for it in what was built). What not every
-# compiler has is asked for: branch protection is named differently on every
-# processor, and clang 14 cannot fill variables with zeros.
+# An option, if this compiler has it.
 can = $(if $(shell echo 'int main(void) { return 0; }' | $(CC) -Werror $(1) -x c -c -o /dev/null - 2>&1),,$(1))
+ifeq ($(SAN),)
+# Hardening (tests/unit/hardened.c looks for it in what was built). Branch protection
+# is named differently on every processor, and clang 14 cannot fill variables with zeros.
 COMMON_CFLAGS += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fstack-protector-strong \
 	-fstack-clash-protection
 HARDENING := $(call can,-ftrivial-auto-var-init=zero) $(or $(call can,-fcf-protection=full),$(call can,-mbranch-protection=standard))
@@ -83,7 +83,8 @@ COMMON_CFLAGS += $(HARDENING)
 COMMON_LDFLAGS += -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code
 else
 # The sanitizers make gcc see truncations and uninitialized values that are none.
-COMMON_CFLAGS += -Wno-format-truncation -Wno-maybe-uninitialized -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
+SAN_WARNINGS := $(call can,-Wno-format-truncation) $(call can,-Wno-maybe-uninitialized)
+COMMON_CFLAGS += $(SAN_WARNINGS) -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 COMMON_LDFLAGS += -fsanitize=$(SAN)
 endif
 # <state.h> is the architecture's (arch/ARCH/state.h).
