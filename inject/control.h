@@ -5,6 +5,7 @@
  * Private to the files that control the target: target*.c, stop*.c, remote*.c.
  *
  *   target.c         identity and reading
+ *   target_facts.c   what decides whether we may attach
  *   target_checks.c  may we, can we, and why not
  *   target_claim.c   one dinst at a time
  *   target_exec.c    catching a process at its execve()
@@ -62,6 +63,12 @@ int target_explain_denial(pid_t pid, struct dinst_error *e);
 
 /* Everything that rules a target out before we try: 0 or a code, with the reason. */
 int target_find_obstacle(pid_t pid, struct dinst_error *e);
+
+/* The check that the kernel makes for ptrace, without any effect on the target: 0 or -errno. */
+int target_test_access(pid_t pid);
+
+/* Explains why no seccomp filter of `pid` can be suspended, where that was refused. */
+int target_explain_filter(pid_t pid, struct dinst_error *e);
 
 /* ---------------------------------------------------------------- stops */
 
@@ -130,6 +137,13 @@ int held_settle(struct stop *s, struct held *h);
  * long as another thread runs, that one may put both under a filter.
  */
 bool held_is_filtered(const struct held *h);
+
+/*
+ * True if the stopped thread would be sent SIGSYS now for a system call of ours, since it
+ * dispatches system calls to itself. What says so is its own memory: it stays
+ * while the target stands still.
+ */
+bool held_is_dispatched(const struct stop *s, const struct held *h);
 
 /* True once the target has been killed, though its process may not have ended yet. */
 bool stop_is_dying(struct stop *s);

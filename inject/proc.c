@@ -133,6 +133,8 @@ static void parse_status_line(const char *key, const char *value, struct proc_st
 		status->threads = (unsigned)strtoul(value, NULL, 10);
 	else if (!strcmp(key, "CapEff"))
 		status->capabilities = strtoull(value, NULL, 16);
+	else if (!strcmp(key, "CapPrm"))
+		status->permitted = strtoull(value, NULL, 16);
 	else if (!strcmp(key, "Seccomp"))
 		status->seccomp = (int)strtol(value, NULL, 10);
 	else if (!strcmp(key, "Seccomp_filters"))

@@ -38,6 +38,7 @@ struct proc_status {
 	gid_t gid[4];
 	unsigned threads;
 	uint64_t capabilities; /* effective */
+	uint64_t permitted;    /* capabilities that it may make effective */
 	int seccomp;	       /* 0 none, 1 strict, 2 filter; -1 not told */
 	unsigned filters;      /* of seccomp; 0 where the kernel does not tell */
 };

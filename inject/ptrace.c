@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -34,6 +35,9 @@ enum { WAKE_INTERVAL_NS = 2000000 };
 enum {
 	SECCOMP_GET_FILTER = 0x420c,
 	GET_RSEQ_CONFIGURATION = 0x420f,
+	GET_DISPATCH_CONFIGURATION = 0x4211,
+	DISPATCH_ON = 1,	/* include/uapi/linux/prctl.h */
+	DISPATCHED_BY_USER = 2, /* SYS_USER_DISPATCH, include/uapi/asm-generic/siginfo.h */
 	FILTERS_MAX = 64,
 };
 
@@ -43,6 +47,13 @@ struct rseq_configuration {
 	uint32_t signature;
 	uint32_t flags;
 	uint32_t pad;
+};
+
+struct dispatch_configuration {
+	uint64_t mode;
+	uint64_t selector;
+	uint64_t offset;
+	uint64_t length;
 };
 
 #ifndef PTRACE_O_SUSPEND_SECCOMP
@@ -235,6 +246,28 @@ bool tracee_filters_allow(pid_t tid, long number, const struct arch_regs *regs)
 	return false;
 }
 
+bool tracee_dispatches(pid_t tid, taddr_t *selector)
+{
+	struct dispatch_configuration dispatch;
+
+	memset(&dispatch, 0, sizeof(dispatch));
+	if (ptrace((enum __ptrace_request)GET_DISPATCH_CONFIGURATION, tid, (void *)sizeof(dispatch),
+		   &dispatch) < 0)
+		return false;
+	*selector = dispatch.selector;
+	return dispatch.mode == DISPATCH_ON;
+}
+
+bool tracee_was_dispatched(pid_t tid, taddr_t lo, taddr_t hi)
+{
+	siginfo_t info;
+
+	memset(&info, 0, sizeof(info));
+	return !ptrace(PTRACE_GETSIGINFO, tid, NULL, &info) && info.si_signo == SIGSYS &&
+	       info.si_code == DISPATCHED_BY_USER &&
+	       (taddr_t)(uintptr_t)info.si_call_addr - lo <= hi - lo;
+}
+
 int tracee_poke(pid_t tid, taddr_t address, uint64_t word)
 {
 	fault_point();
@@ -308,4 +341,34 @@ int tracee_wait(struct tracer *tr, pid_t tid, bool leader, struct tracee_event *
 		return error;
 	event->kind = TRACEE_VANISHED;
 	return 0;
+}
+
+int tracer_ask(void)
+{
+	return answer(ptrace(PTRACE_DETACH, 0, NULL, NULL));
+}
+
+/* Seconds after which a call that does not return is as good as one that kills. */
+enum { PROBE_SECONDS = 2 };
+
+int probe_in_child(int (*call)(void))
+{
+	siginfo_t info;
+	pid_t child = fork();
+
+	if (child < 0)
+		return 0;
+	if (!child) {
+		/* No core file for what is to be expected. */
+		prctl(PR_SET_DUMPABLE, 0);
+		signal(SIGALRM, SIG_DFL);
+		alarm(PROBE_SECONDS);
+		_exit(-call() & 0xff);
+	}
+	memset(&info, 0, sizeof(info));
+	while (waitid(P_PID, (id_t)child, &info, WEXITED)) {
+		if (errno != EINTR)
+			return 0;
+	}
+	return info.si_code == CLD_EXITED ? -info.si_status : PROBE_KILLED;
 }

@@ -81,7 +81,21 @@ int tracee_has_filters(pid_t tid);
  */
 bool tracee_filters_allow(pid_t tid, long number, const struct arch_regs *regs);
 
-/* One aligned word of the tracee's memory, where /proc/PID/mem refuses. */
+/*
+ * True if the stopped tracee dispatches its system calls to itself (prctl(2),
+ * PR_SET_SYSCALL_USER_DISPATCH): those from elsewhere than a range of its own code
+ * become SIGSYS while the byte at *selector says so; always where that is 0.
+ * False where the kernel (before 6.4) does not tell.
+ */
+bool tracee_dispatches(pid_t tid, taddr_t *selector);
+
+/*
+ * True if the signal that the tracee is about to get says that a system call in
+ * [lo, hi) was dispatched to it.
+ */
+bool tracee_was_dispatched(pid_t tid, taddr_t lo, taddr_t hi);
+
+/* One word of the tracee's memory, at any address, where /proc/PID/mem refuses. */
 int tracee_poke(pid_t tid, taddr_t address, uint64_t word);
 
 /*
@@ -90,5 +104,16 @@ int tracee_poke(pid_t tid, taddr_t address, uint64_t word);
  * a tracee that is no longer ours is TRACEE_VANISHED.
  */
 int tracee_wait(struct tracer *tr, pid_t tid, bool leader, struct tracee_event *event);
+
+/* What ptrace() answers us about nobody at all: -ESRCH unless we may not even ask. */
+int tracer_ask(void);
+
+enum { PROBE_KILLED = -10000 };
+
+/*
+ * What `call` (0 or a negative errno) says in a child process of ours, which may
+ * die of it: PROBE_KILLED. 0 if there can be no child now.
+ */
+int probe_in_child(int (*call)(void));
 
 #endif

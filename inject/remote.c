@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "inject/cgroup.h"
 #include "inject/remote_private.h"
 
 enum {
@@ -32,8 +33,9 @@ enum ending {
 	ENDED_BROKEN, /* `between` said no; the others may go on */
 	ENDED_SIGNAL, /* `signal` wants to be delivered */
 	ENDED_DEAD,
-	ENDED_LOST,   /* it did not come back in time */
-	ENDED_ASTRAY, /* it did something that is not in the program */
+	ENDED_LOST,	  /* it did not come back in time */
+	ENDED_ASTRAY,	  /* it did something that is not in the program */
+	ENDED_DISPATCHED, /* the kernel made a signal of our call (before Linux 6.4 it does not say) */
 };
 
 struct remote {
@@ -153,7 +155,10 @@ static enum ending next_syscall_stop(struct remote *r)
 			return ENDED_DONE;
 		if (event.kind == TRACEE_SIGNAL) {
 			r->signal = event.signal;
-			return ENDED_SIGNAL;
+			return tracee_was_dispatched(r->victim->pub.tid, r->place,
+						     r->place + r->used)
+				       ? ENDED_DISPATCHED
+				       : ENDED_SIGNAL;
 		}
 		/* An old interrupt or a group-stop: it goes on all the same. */
 	}
@@ -307,7 +312,7 @@ static int run_once(struct remote *r, const size_t *order, size_t count)
 	error = put_back(r, ending);
 	if (error || ending == ENDED_ASTRAY)
 		return machinery_failed(r, ending, error);
-	return 0;
+	return ending == ENDED_DISPATCHED ? remote_is_dispatched(r->s, r->e) : 0;
 }
 
 static int run_all(struct remote *r)
@@ -366,8 +371,15 @@ int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_
 			   .arg = arg,
 			   .results = results,
 			   .e = e};
+	char group[CGROUP_PATH_MAX];
 	int code, clear_code;
 
+	/* It would stay stopped, but not come back: its calls would be made when it is thawed. */
+	if (cgroup_is_frozen(s->target->pid, group, sizeof(group)))
+		return dinst_fail(
+			e, DINST_BUSY,
+			"process %d (%s) cannot make a system call for us: its control group is frozen (%s); thaw it first",
+			(int)s->target->pid, s->target->name, group);
 	if (!program->count || program->count > CALLS_MAX)
 		return dinst_fail(e, DINST_FAILED, "a remote program has 1 to %d calls, not %zu",
 				  CALLS_MAX, program->count);

@@ -6,7 +6,8 @@
  * restarts plainly; then one with a restart block. A thread under a seccomp
  * filter only where the filter can be suspended for the length of the stop.
  * A thread inside a restartable sequence only when there is no other, and then
- * its sequence is aborted first. Never one that runs 32-bit code.
+ * its sequence is aborted first. Never one that runs 32-bit code, or whose system
+ * calls become signals to itself (a program under Wine, for example).
  */
 #include <errno.h>
 #include <linux/kcmp.h>
@@ -54,6 +55,8 @@ static int rank_of_lookups(struct stop *s, const struct held *h)
 	taddr_t abort_pc;
 	int value = stop_in_sequence(s, &h->pub, &abort_pc) ? RANK_SEQUENCE : 0;
 
+	if (held_is_dispatched(s, h))
+		return RANK_NEVER;
 	if (held_is_filtered(h))
 		value += RANK_FILTERED;
 	return has_other_files(s, h) ? value + RANK_OTHER_FILES : value;
@@ -90,20 +93,27 @@ static bool lift_filter(struct held *h)
 	return h->seccomp_suspended;
 }
 
+int remote_is_dispatched(const struct stop *s, struct dinst_error *e)
+{
+	return dinst_fail(
+		e, DINST_BUSY,
+		"process %d (%s) makes its system calls itself (PR_SET_SYSCALL_USER_DISPATCH), and ours would come to it as signals at this moment; try again later",
+		(int)s->target->pid, s->target->name);
+}
+
 int remote_choose_victim(struct stop *s, struct held **victim, struct dinst_error *e)
 {
 	struct held *best = best_thread(s);
 
+	if (!best && s->shown_count && held_is_dispatched(s, &s->held[s->shown[0]]))
+		return remote_is_dispatched(s, e);
 	if (!best)
 		return dinst_fail(
 			e, DINST_REFUSED,
 			"process %d (%s) has no thread that can make a system call for us",
 			(int)s->target->pid, s->target->name);
 	if (!lift_filter(best))
-		return dinst_fail(
-			e, DINST_REFUSED,
-			"process %d (%s) runs under a seccomp filter, which might kill it at our system calls; run dinst with CAP_SYS_ADMIN (as root), which suspends the filter",
-			(int)s->target->pid, s->target->name);
+		return target_explain_filter(s->target->pid, e);
 	stop_leave_sequence(s, &best->pub);
 	*victim = best;
 	return 0;

@@ -4,8 +4,8 @@
  *
  * Writes through /proc/TID/mem, which reaches pages of any protection and
  * leaves the mapping's own protection as it is; where a kernel restricts that
- * (proc_mem.force_override), word by word through ptrace. Never writes part of
- * a request silently.
+ * (proc_mem.force_override), or we may not open it, word by word through ptrace.
+ * Never writes part of a request silently.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -64,6 +64,9 @@ static int open_memory(struct stop *s, struct dinst_error *e)
 	if (s->memory_fd >= 0)
 		return 0;
 	error = errno;
+	/* CAP_SYS_PTRACE alone opens no file of another user: ptrace() serves. */
+	if (error == EACCES)
+		return 0;
 	if (stop_is_dying(s))
 		return gone(s, e);
 	return dinst_fail_errno(e, DINST_NOT_PERMITTED, error,
@@ -71,22 +74,30 @@ static int open_memory(struct stop *s, struct dinst_error *e)
 				(int)s->target->pid, s->target->name);
 }
 
-/* One word at a time, the bytes around it unchanged. */
+/*
+ * One word at a time, the bytes around it unchanged. It need not be aligned, so that a window is
+ * written by one call: our death cannot leave half of it.
+ */
 static size_t write_words(struct stop *s, taddr_t address, const uint8_t *from, size_t size)
 {
 	const struct held *h = any_stopped(s);
+	size_t done = 0, before, count;
 	uint8_t word[sizeof(uint64_t)];
-	size_t done = 0, skip, count;
 	uint64_t value;
 
 	while (h && done < size) {
-		skip = (address + done) % sizeof(word);
-		count = sizeof(word) - skip < size - done ? sizeof(word) - skip : size - done;
-		if (target_read(s->target, address + done - skip, word, sizeof(word), NULL))
-			break;
-		memcpy(word + skip, from + done, count);
+		count = size - done < sizeof(word) ? size - done : sizeof(word);
+		before = 0;
+		if (target_read(s->target, address + done, word, sizeof(word), NULL)) {
+			/* At the end of what is mapped there: the word that ends with it. */
+			before = sizeof(word) - count;
+			if (target_read(s->target, address + done - before, word, sizeof(word),
+					NULL))
+				break;
+		}
+		memcpy(word + before, from + done, count);
 		memcpy(&value, word, sizeof(value));
-		if (tracee_poke(h->pub.tid, address + done - skip, value))
+		if (tracee_poke(h->pub.tid, address + done - before, value))
 			break;
 		done += count;
 	}
@@ -110,12 +121,17 @@ int stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
 				  (unsigned long long)address);
 	while (done < size) {
 		fault_point();
-		put = pwrite(s->memory_fd, bytes + done, size - done, (off_t)(address + done));
+		put = s->memory_fd < 0 ? -1
+				       : pwrite(s->memory_fd, bytes + done, size - done,
+						(off_t)(address + done));
 		if (put > 0) {
 			done += (size_t)put;
 			continue;
 		}
-		error = put < 0 ? errno : ESRCH;
+		if (s->memory_fd < 0)
+			error = EIO;
+		else
+			error = put < 0 ? errno : ESRCH;
 		if (error == EINTR)
 			continue;
 		put = error == EIO

@@ -26,6 +26,7 @@ enum { RANDOM_BYTES = 16, READ_BATCH = 256 };
 static int open_pidfd(pid_t pid, int *pidfd, struct dinst_error *e)
 {
 	struct proc_status status;
+	int error, code;
 
 	if (pid > 0 && !proc_status_read(pid, &status) && status.tgid != pid)
 		return dinst_fail(e, DINST_NO_PROCESS,
@@ -34,21 +35,14 @@ static int open_pidfd(pid_t pid, int *pidfd, struct dinst_error *e)
 	*pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 	if (*pidfd >= 0)
 		return 0;
-	if (pid <= 0 || errno == ESRCH)
+	error = errno;
+	/* A filter on us, or a /proc that is not ours: told with what to do about it. */
+	code = pid > 0 ? target_find_obstacle(pid, e) : 0;
+	if (code)
+		return code;
+	if (pid <= 0 || error == ESRCH)
 		return dinst_fail(e, DINST_NO_PROCESS, "no process has the pid %d", (int)pid);
-	return dinst_fail_errno(e, DINST_FAILED, errno, "cannot open process %d", (int)pid);
-}
-
-/* The check that the kernel makes for ptrace, without any effect on the target. */
-static int test_access(pid_t pid)
-{
-	char byte;
-	struct iovec local = {&byte, 1};
-	struct iovec remote = {NULL, 1};
-
-	if (process_vm_readv(pid, &local, 1, &remote, 1, 0) >= 0 || errno == EFAULT)
-		return 0;
-	return -errno;
+	return dinst_fail_errno(e, DINST_FAILED, error, "cannot open process %d", (int)pid);
 }
 
 int target_open(pid_t pid, struct target **out, struct dinst_error *e)
@@ -74,9 +68,9 @@ int target_open(pid_t pid, struct target **out, struct dinst_error *e)
 	code = target_find_obstacle(pid, e);
 	if (code)
 		goto free_target;
-	error = test_access(pid);
+	error = target_test_access(pid);
 	if (error == -ESRCH && target_find_memory_tid(t))
-		error = test_access(t->memory_tid);
+		error = target_test_access(t->memory_tid);
 	if (error == -EPERM) {
 		code = target_explain_denial(pid, e);
 		goto free_target;
@@ -168,7 +162,7 @@ static uint64_t mix(uint64_t hash, const void *data, size_t size)
 	return hash;
 }
 
-static taddr_t random_address(pid_t tid)
+static taddr_t random_address(pid_t tid, bool *denied)
 {
 	uint64_t vector[2 * 64];
 	char path[64];
@@ -176,6 +170,7 @@ static taddr_t random_address(pid_t tid)
 
 	snprintf(path, sizeof(path), "/proc/%d/auxv", (int)tid);
 	got = proc_read(path, (char *)vector, sizeof(vector));
+	*denied = got == -EACCES;
 	for (size_t i = 0; got > 0 && i + 1 < (size_t)got / sizeof(vector[0]); i += 2) {
 		if (vector[i] == AUX_NULL)
 			break;
@@ -185,17 +180,50 @@ static taddr_t random_address(pid_t tid)
 	return 0;
 }
 
+/*
+ * For those who may look into memory but not open the files of others
+ * (CAP_SYS_PTRACE alone): where the kernel has put the program's code, data and
+ * stack (fields 26, 27, 28 and 47 of proc_pid_stat(5)) is new after an exec, too.
+ */
+static uint64_t layout_hash(const struct target *t, uint64_t hash)
+{
+	const uint64_t wanted = 1ull << 26 | 1ull << 27 | 1ull << 28 | 1ull << 47;
+	char path[64], text[1024], *at;
+	uint64_t value;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)target_memory_tid(t));
+	if (proc_read(path, text, sizeof(text)) <= 0 || !(at = strrchr(text, ')')))
+		return 0;
+	hash = mix(hash, &t->start_time, sizeof(t->start_time));
+	for (unsigned number = 3; number <= 47; number++) {
+		at = strchr(at + 1, ' ');
+		if (!at)
+			return 0;
+		if (!(wanted >> number & 1))
+			continue;
+		value = strtoull(at, NULL, 10);
+		/* As it is shown to somebody who may not know. */
+		if (number == 28 && !value)
+			return 0;
+		hash = mix(hash, &value, sizeof(value));
+	}
+	return hash ? hash : 1;
+}
+
 uint64_t target_incarnation(const struct target *t)
 {
 	uint64_t hash = 0xcbf29ce484222325ull;
 	uint8_t random[RANDOM_BYTES];
 	taddr_t address;
+	bool denied;
 
 	/* An exec between the two reads shows as a failure: looked at again. */
 	for (int i = 0; i < 3 && target_alive(t); i++) {
-		address = random_address(target_memory_tid(t));
+		address = random_address(target_memory_tid(t), &denied);
+		if (denied)
+			return layout_hash(t, hash);
 		if (!address && target_find_memory_tid((struct target *)t))
-			address = random_address(target_memory_tid(t));
+			address = random_address(target_memory_tid(t), &denied);
 		if (!address || target_read(t, address, random, sizeof(random), NULL))
 			continue;
 		hash = mix(hash, &t->start_time, sizeof(t->start_time));

@@ -2,146 +2,66 @@
 /*
  * target_checks.c - may we attach, can we, and if not, why not and what to do.
  *
- * Owns every text about permissions. Looks only: nothing here touches a
- * target. The rules are the kernel's (ptrace(2), "Ptrace access mode
+ * Owns every text about permissions. Judges facts (target_facts.h) and looks at
+ * nothing itself. The rules are the kernel's (ptrace(2), "Ptrace access mode
  * checking"; Documentation/admin-guide/LSM/Yama.rst).
  */
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
-#include "inject/control.h"
+#include "inject/target_facts.h"
 
-enum { CAPABILITY_PTRACE = 19 };
-
-enum yama { YAMA_ABSENT = -1, YAMA_CLASSIC, YAMA_DESCENDANTS, YAMA_ADMIN, YAMA_NEVER };
-
-/* Everything that the rules look at. */
-struct facts {
-	pid_t pid; /* 0: no process in particular */
-	bool exists;
-	struct proc_status status;
-	struct proc_stat stat;
-	struct proc_status own;
-	bool alive_threads; /* a dead leader, but other threads live */
-	int elf_class;	    /* 0: not known */
-	unsigned elf_machine;
-	bool dumpable;
-	bool descendant;
-	int yama;
-	int access; /* 0 or errno of the kernel's own check */
-};
-
-static int number_in(const char *path, int otherwise)
-{
-	char text[32];
-
-	return proc_read(path, text, sizeof(text)) > 0 ? (int)strtol(text, NULL, 10) : otherwise;
-}
-
-static bool have_ptrace_capability(const struct facts *f)
-{
-	return (f->own.capabilities >> CAPABILITY_PTRACE) & 1;
-}
-
-static void read_elf_header(struct facts *f)
-{
-	char path[64];
-	Elf64_Ehdr header;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/exe", (int)f->pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	if (read(fd, &header, sizeof(header)) == (ssize_t)sizeof(header) &&
-	    !memcmp(header.e_ident, ELFMAG, SELFMAG)) {
-		f->elf_class = header.e_ident[EI_CLASS];
-		f->elf_machine = header.e_machine; /* same place in both classes */
-	}
-	close(fd);
-}
-
-/* A process that is not dumpable has its /proc files owned by root. */
-static bool looks_dumpable(const struct facts *f)
-{
-	char path[64];
-	struct stat file;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)f->pid);
-	return stat(path, &file) || file.st_uid == f->status.uid[1];
-}
-
-static bool is_descendant(pid_t pid)
-{
-	struct proc_stat stat;
-
-	for (int depth = 0; depth < 64 && pid > 1; depth++) {
-		if (pid == getpid())
-			return true;
-		if (proc_stat_read(pid, &stat))
-			return false;
-		pid = stat.parent;
-	}
-	return false;
-}
-
-static bool has_living_thread(pid_t pid)
-{
-	struct proc_ids tasks = {0};
-	struct proc_stat stat;
-	bool found = false;
-
-	if (!proc_tasks(pid, &tasks))
-		for (size_t i = 0; i < tasks.count; i++)
-			found |= !proc_stat_read(tasks.ids[i], &stat) && !strchr("ZXx", stat.state);
-	proc_ids_release(&tasks);
-	return found;
-}
-
-static int access_error(pid_t pid)
-{
-	char byte;
-	struct iovec local = {&byte, 1};
-	struct iovec remote = {NULL, 1};
-
-	if (process_vm_readv(pid, &local, 1, &remote, 1, 0) >= 0 || errno == EFAULT)
-		return 0;
-	return errno;
-}
-
-static void facts_read(struct facts *f, pid_t pid)
-{
-	memset(f, 0, sizeof(*f));
-	f->pid = pid;
-	if (proc_status_read(getpid(), &f->own))
-		f->own.uid[0] = f->own.uid[1] = getuid();
-	f->yama = number_in("/proc/sys/kernel/yama/ptrace_scope", YAMA_ABSENT);
-	if (pid <= 0)
-		return;
-	f->exists = !proc_status_read(pid, &f->status) && !proc_stat_read(pid, &f->stat);
-	if (!f->exists)
-		return;
-	f->alive_threads = f->stat.state == 'Z' && has_living_thread(pid);
-	f->dumpable = looks_dumpable(f);
-	f->descendant = is_descendant(pid);
-	f->access = access_error(pid);
-	read_elf_header(f);
-}
-
-/* -------------------------------------------------------------- the checks */
+/* Less than this is soon used up: a patched page of text takes one of its own. */
+static const uint64_t ROOM_MIN = (uint64_t)1 << 20;
 
 typedef bool (*check_function)(const struct facts *f, struct target_check *c);
 
 #define WHY(c, ...) snprintf((c)->why, sizeof((c)->why), __VA_ARGS__)
 #define FIX(c, ...) snprintf((c)->fix, sizeof((c)->fix), __VA_ARGS__)
+
+static bool has_capability(uint64_t set, int number)
+{
+	return (set >> number) & 1;
+}
+
+/*
+ * A capability counts for processes of our own user namespace and of those
+ * within it. Whether a process is in one of these the kernel does not tell who
+ * may not look at it.
+ */
+static bool have_ptrace_capability(const struct facts *f)
+{
+	if (!has_capability(f->own.capabilities, CAPABILITY_PTRACE))
+		return false;
+	return !f->inner_user || !f->exists || !f->access || f->user_namespace == RELATION_SAME;
+}
+
+static bool is_forbidden(const struct facts *f, enum own_call call)
+{
+	return f->own_calls[call] != 0;
+}
+
+/* ------------------------------------------------------ can it be seen at all */
+
+static bool check_proc(const struct facts *f, struct target_check *c)
+{
+	if (f->proc == PROC_MISSING) {
+		WHY(c, "/proc is not mounted");
+		FIX(c, "mount it: `mount -t proc proc /proc`");
+		return false;
+	}
+	if (f->proc == PROC_FOREIGN) {
+		WHY(c,
+		    "/proc shows another pid namespace than ours: its pids are not those that we mean");
+		FIX(c,
+		    "mount one of our own: `mount -t proc proc /proc`, or enter the pid namespace that it shows (nsenter)");
+		return false;
+	}
+	WHY(c, "/proc is there");
+	return true;
+}
 
 static bool check_exists(const struct facts *f, struct target_check *c)
 {
@@ -154,6 +74,14 @@ static bool check_exists(const struct facts *f, struct target_check *c)
 	if (f->exists) {
 		WHY(c, "process %d is %s", (int)f->pid, f->stat.name);
 		return true;
+	}
+	if (f->hidden) {
+		WHY(c,
+		    "there is a process %d, but /proc does not show it to us (mounted with hidepid)",
+		    (int)f->pid);
+		FIX(c,
+		    "run dinst as that process's user or as root, or `mount -o remount,hidepid=0 /proc`");
+		return false;
 	}
 	WHY(c, "no process has the pid %d", (int)f->pid);
 	FIX(c, "look for it with ps or pgrep; in a container use the pid that the host sees");
@@ -184,53 +112,45 @@ static bool check_kernel_thread(const struct facts *f, struct target_check *c)
 	return false;
 }
 
-static bool check_bits(const struct facts *f, struct target_check *c)
-{
-	if (!f->elf_class) {
-		WHY(c, "not known: its executable cannot be read");
-		return true;
-	}
-	if (f->elf_class == ELFCLASS64 && f->elf_machine == arch_elf_machine) {
-		WHY(c, "it is a 64-bit %s program", arch_name);
-		return true;
-	}
-	if (f->elf_class == ELFCLASS32)
-		WHY(c, "process %d (%s) is a 32-bit program%s", (int)f->pid, f->stat.name,
-		    f->elf_machine == arch_elf_machine ? " (x32)" : "");
-	else
-		WHY(c, "process %d (%s) is a program for another processor (ELF machine %u)",
-		    (int)f->pid, f->stat.name, f->elf_machine);
-	FIX(c, "run a 64-bit %s build of it", arch_name);
-	return false;
-}
-
 static bool check_tracer(const struct facts *f, struct target_check *c)
 {
-	struct proc_status tracer;
-
 	if (!f->status.tracer) {
 		WHY(c, "nobody traces it");
 		return true;
 	}
-	if (proc_status_read(f->status.tracer, &tracer))
-		snprintf(tracer.name, sizeof(tracer.name), "?");
 	WHY(c, "process %d (%s) is already traced by process %d (%s)", (int)f->pid, f->stat.name,
-	    (int)f->status.tracer, tracer.name);
+	    (int)f->status.tracer, f->tracer);
 	FIX(c, "detach or end process %d", (int)f->status.tracer);
 	return false;
 }
 
-static bool check_seccomp(const struct facts *f, struct target_check *c)
+/* ------------------------------------------------------------- what we may do */
+
+/* What nothing else can stand in for, and what we would die of. */
+static bool check_calls(const struct facts *f, struct target_check *c)
 {
-	if (f->status.seccomp != PROC_SECCOMP_STRICT) {
-		WHY(c, f->status.seccomp == PROC_SECCOMP_FILTER ? "it runs under a seccomp filter"
-								: "no seccomp filter");
-		return true;
+	static const char *const names[OWN_CALLS] = {
+		[OWN_PTRACE] = "ptrace",    [OWN_READ] = "process_vm_readv",
+		[OWN_PIDFD] = "pidfd_open", [OWN_DESCRIPTOR] = "pidfd_getfd",
+		[OWN_COMPARE] = "kcmp",
+	};
+
+	for (int i = 0; i < OWN_CALLS; i++) {
+		const bool kills = f->own_calls[i] == PROBE_KILLED;
+
+		if (!kills && (!is_forbidden(f, i) || (i != OWN_PTRACE && i != OWN_PIDFD)))
+			continue;
+		WHY(c, "the seccomp filter that dinst itself runs under %s %s()",
+		    kills ? "kills for" : "forbids", names[i]);
+		FIX(c,
+		    "run dinst outside of the container or sandbox, or with a profile that allows %s (with docker: --cap-add SYS_PTRACE, or --security-opt seccomp=...)",
+		    names[i]);
+		return false;
 	}
-	WHY(c, "process %d (%s) is in strict seccomp mode, where only four system calls exist",
-	    (int)f->pid, f->stat.name);
-	FIX(c, "run it with a seccomp filter instead of the strict mode");
-	return false;
+	WHY(c, f->own.seccomp == PROC_SECCOMP_FILTER
+		       ? "the seccomp filter that we run under allows what we need"
+		       : "no seccomp filter forbids us anything");
+	return true;
 }
 
 static bool same_ids(const struct facts *f)
@@ -243,6 +163,8 @@ static bool same_ids(const struct facts *f)
 
 static bool check_uid(const struct facts *f, struct target_check *c)
 {
+	const uint64_t more = f->status.permitted & ~f->own.permitted;
+
 	if (have_ptrace_capability(f)) {
 		WHY(c, "we have CAP_SYS_PTRACE");
 		return true;
@@ -250,6 +172,11 @@ static bool check_uid(const struct facts *f, struct target_check *c)
 	if (!f->exists) {
 		WHY(c, "we are uid %u without CAP_SYS_PTRACE: our own processes only",
 		    (unsigned)f->own.uid[0]);
+		return true;
+	}
+	/* Whoever made a user namespace has all capabilities there, and needs none of them here. */
+	if (!f->access) {
+		WHY(c, "it belongs to uid %u, and we may look into it", (unsigned)f->status.uid[0]);
 		return true;
 	}
 	if (!same_ids(f)) {
@@ -261,10 +188,17 @@ static bool check_uid(const struct facts *f, struct target_check *c)
 		FIX(c, "run dinst as that user or as root");
 		return false;
 	}
-	if (f->status.capabilities & ~f->own.capabilities) {
-		WHY(c, "it has capabilities that you have not (0x%llx)",
-		    (unsigned long long)(f->status.capabilities & ~f->own.capabilities));
-		FIX(c, "run dinst as root");
+	if (f->inner_user && f->user_namespace != RELATION_SAME) {
+		WHY(c,
+		    "it seems to run outside of our user namespace, where our uid and capabilities do not count");
+		FIX(c,
+		    "run dinst outside of the container, as root or as the user who runs the process");
+		return false;
+	}
+	if (more) {
+		WHY(c, "it has capabilities that you have not (0x%llx)", (unsigned long long)more);
+		FIX(c,
+		    "run dinst as root, or give it CAP_SYS_PTRACE (a container: --cap-add SYS_PTRACE)");
 		return false;
 	}
 	WHY(c, "it belongs to uid %u, as you do", (unsigned)f->own.uid[0]);
@@ -279,7 +213,7 @@ static bool check_dumpable(const struct facts *f, struct target_check *c)
 		return true;
 	}
 	WHY(c,
-	    "it is not dumpable: it was started set-uid, changed its uid, or asked for it (PR_SET_DUMPABLE)");
+	    "it is not dumpable: it was started set-uid or from a file that its user may not read, changed its uid, or asked for it (PR_SET_DUMPABLE)");
 	FIX(c, "run dinst as root");
 	return false;
 }
@@ -299,7 +233,7 @@ static bool check_yama(const struct facts *f, struct target_check *c)
 		WHY(c,
 		    "kernel.yama.ptrace_scope is 1: only a process's own ancestors may trace it");
 		FIX(c,
-		    "run dinst as root, or start the program with `dinst exec`, or `sysctl kernel.yama.ptrace_scope=0`");
+		    "run dinst as root, or start the program with `dinst exec`, or `sysctl kernel.yama.ptrace_scope=0`, or let the program permit it (prctl PR_SET_PTRACER)");
 		return false;
 	case YAMA_ADMIN:
 		if (have_ptrace_capability(f)) {
@@ -322,70 +256,175 @@ static bool explained(const struct facts *f)
 {
 	struct target_check unused;
 
-	return !check_uid(f, &unused) || !check_dumpable(f, &unused) || !check_yama(f, &unused);
+	return !check_calls(f, &unused) || !check_uid(f, &unused) || !check_dumpable(f, &unused) ||
+	       !check_yama(f, &unused);
+}
+
+/* A label is "user:role:type:level" by SELinux, "profile (mode)" by AppArmor. */
+static void blame_module(const struct facts *f, struct target_check *c)
+{
+	const size_t length = strlen(f->label);
+
+	if (strchr(f->label, ':')) {
+		WHY(c, "the kernel does not permit it: SELinux, which runs it as %.100s", f->label);
+		FIX(c,
+		    "`setsebool deny_ptrace 0`, or allow ptrace between the two domains: `ausearch -m avc` tells which");
+	} else if (length > 2 && f->label[length - 1] == ')') {
+		WHY(c, "the kernel does not permit it: AppArmor, by the profile %.100s", f->label);
+		FIX(c,
+		    "add `ptrace (trace,read),` to the profile, or run dinst and the program under the same one");
+	} else {
+		WHY(c,
+		    "the kernel does not permit it, and does not tell why: a security module, another user namespace, or %s",
+		    f->status.uid[1] ? "a container" : "a process of root's that is not dumpable");
+		FIX(c, "look into the audit log; in a container add the capability SYS_PTRACE");
+	}
 }
 
 /* The kernel's own word; where no rule above explains a no, another module said it. */
 static bool check_access(const struct facts *f, struct target_check *c)
 {
-	char label[64];
-
 	if (f->access == EPERM && explained(f)) {
 		WHY(c, "the kernel does not permit it, as is to be expected");
 		return false;
 	}
 	if (f->access == EPERM) {
-		proc_word(f->pid, "attr/current", label, sizeof(label));
-		WHY(c,
-		    "the kernel does not permit it: a security module, a user namespace or a container forbids ptrace (its security label: %s)",
-		    label);
-		FIX(c, "look into the audit log; in a container add the capability SYS_PTRACE");
+		blame_module(f, c);
 		return false;
 	}
-	if (f->access && f->access != ESRCH) {
-		WHY(c, "process_vm_readv: %s", strerror(f->access));
-		FIX(c, "dinst works without it, more slowly");
-		return f->access == ENOSYS;
+	if (f->own_calls[OWN_READ] == PROBE_KILLED) {
+		WHY(c, "not asked: process_vm_readv would kill us");
+		return false;
 	}
-	WHY(c, "the kernel permits it");
+	WHY(c, is_forbidden(f, OWN_READ)
+		       ? "the kernel permits it, without process_vm_readv: more slowly"
+		       : "the kernel permits it");
 	return true;
+}
+
+/* ----------------------------------------------------- what can be done to it */
+
+static bool check_bits(const struct facts *f, struct target_check *c)
+{
+	if (!f->elf_class) {
+		WHY(c, "not known: its executable cannot be read");
+		return true;
+	}
+	if (f->elf_class == ELFCLASS64 && f->elf_machine == arch_elf_machine) {
+		WHY(c, "it is a 64-bit %s program", arch_name);
+		return true;
+	}
+	if (f->elf_class == ELFCLASS32)
+		WHY(c, "process %d (%s) is a 32-bit program%s", (int)f->pid, f->stat.name,
+		    f->elf_machine == arch_elf_machine ? " (x32)" : "");
+	else
+		WHY(c, "process %d (%s) is a program for another processor (ELF machine %u)",
+		    (int)f->pid, f->stat.name, f->elf_machine);
+	FIX(c, "run a 64-bit %s build of it", arch_name);
+	return false;
+}
+
+static bool check_strict(const struct facts *f, struct target_check *c)
+{
+	if (f->status.seccomp != PROC_SECCOMP_STRICT) {
+		WHY(c, "it is not in the strict seccomp mode");
+		return true;
+	}
+	WHY(c, "process %d (%s) is in strict seccomp mode, where only four system calls exist",
+	    (int)f->pid, f->stat.name);
+	FIX(c, "run it with a seccomp filter instead of the strict mode");
+	return false;
+}
+
+/* PTRACE_O_SUSPEND_SECCOMP: kernel/ptrace.c, check_ptrace_options(). */
+static bool check_filter(const struct facts *f, struct target_check *c)
+{
+	if (!f->all_filtered) {
+		WHY(c, f->status.seccomp == PROC_SECCOMP_FILTER
+			       ? "a seccomp filter binds some of its threads"
+			       : "no seccomp filter binds it");
+		return true;
+	}
+	if (f->own.seccomp > 0) {
+		WHY(c,
+		    "it runs under a seccomp filter, and so do we: who is filtered cannot suspend a filter, so that nothing can be inserted");
+		FIX(c, "run dinst as root outside of the container or sandbox");
+		return false;
+	}
+	if (!has_capability(f->own.capabilities, CAPABILITY_ADMIN) || f->inner_user) {
+		WHY(c,
+		    "it runs under a seccomp filter, which only CAP_SYS_ADMIN%s can suspend while we make system calls in it: nothing can be inserted",
+		    f->inner_user ? " outside of a user namespace" : "");
+		FIX(c, "run dinst with CAP_SYS_ADMIN (as root%s)",
+		    f->inner_user ? " outside of the container" : "");
+		return false;
+	}
+	WHY(c,
+	    "it runs under a seccomp filter, which is suspended while we make system calls in it");
+	return true;
+}
+
+static bool check_frozen(const struct facts *f, struct target_check *c)
+{
+	if (!f->frozen) {
+		WHY(c, "its control group is not frozen");
+		return true;
+	}
+	WHY(c, "its control group is frozen (%.160s)", f->frozen_by);
+	FIX(c,
+	    "thaw it: docker unpause, systemctl thaw, or 0 into its cgroup.freeze (THAWED into freezer.state)");
+	return false;
+}
+
+static bool check_memory(const struct facts *f, struct target_check *c)
+{
+	if (!f->limited) {
+		WHY(c, "no control group limits its memory, as far as can be seen");
+		return true;
+	}
+	WHY(c, "its control group may take %llu KiB more (%.160s)",
+	    (unsigned long long)(f->memory_room >> 10), f->limited_by);
+	if (f->memory_room >= ROOM_MIN)
+		return true;
+	FIX(c,
+	    "raise the limit of its memory: a page of its code that is patched takes 4 KiB, and where there is no room it is refused");
+	return false;
 }
 
 static bool check_pidfd(const struct facts *f, struct target_check *c)
 {
-	(void)f;
-	if (syscall(SYS_pidfd_getfd, -1, 0, 0) < 0 && errno != ENOSYS) {
-		WHY(c, "pidfd_getfd is there");
-		return true;
+	if (f->getfd_missing) {
+		WHY(c, "this kernel has no pidfd_getfd");
+		FIX(c, "use Linux 5.6 or later");
+		return false;
 	}
-	WHY(c, "this kernel has no pidfd_getfd");
-	FIX(c, "use Linux 5.6 or later");
-	return false;
+	WHY(c, is_forbidden(f, OWN_DESCRIPTOR)
+		       ? "pidfd_getfd is forbidden to us; /proc serves instead"
+		       : "pidfd_getfd is there");
+	return true;
 }
 
 static bool check_memfd(const struct facts *f, struct target_check *c)
 {
-	int level = number_in("/proc/sys/vm/memfd_noexec", 0);
-
-	(void)f;
-	if (level < 2) {
-		WHY(c, "vm.memfd_noexec is %d", level);
+	if (f->memfd_noexec < 2) {
+		WHY(c, "vm.memfd_noexec is %d", f->memfd_noexec);
 		return true;
 	}
-	WHY(c, "vm.memfd_noexec is %d: executable memfds are forbidden", level);
+	WHY(c, "vm.memfd_noexec is %d: executable memfds are forbidden", f->memfd_noexec);
 	FIX(c,
 	    "`sysctl vm.memfd_noexec=1`; without it arenas are private memory, and slower to read");
 	return false;
 }
 
-static bool check_kernel(const struct facts *f, struct target_check *c)
+static bool check_sharing(const struct facts *f, struct target_check *c)
 {
-	char path[64];
-
-	(void)f;
-	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)gettid());
-	if (!access(path, R_OK) && syscall(SYS_kcmp, getpid(), getpid(), 1, 0, 0) == 0) {
+	if (f->children_told && f->compare_ok) {
 		WHY(c, "the kernel tells which processes share memory (children, kcmp)");
+		return true;
+	}
+	if (f->children_told && is_forbidden(f, OWN_COMPARE)) {
+		WHY(c,
+		    "kcmp is forbidden to us: whether a child shares memory is judged by its size");
 		return true;
 	}
 	WHY(c,
@@ -401,19 +440,24 @@ static const struct {
 	bool needs_target;
 	bool denial; /* explains why the kernel said no */
 } checks[] = {
+	{"proc", check_proc, DINST_UNSUPPORTED, false, false},
 	{"exists", check_exists, DINST_NO_PROCESS, true, false},
 	{"zombie", check_zombie, DINST_GONE, true, false},
 	{"kernel-thread", check_kernel_thread, DINST_UNSUPPORTED, true, false},
 	{"tracer", check_tracer, DINST_TRACED, true, false},
+	{"calls", check_calls, DINST_NOT_PERMITTED, false, true},
 	{"uid", check_uid, 0, false, true},
 	{"dumpable", check_dumpable, 0, true, true},
 	{"yama", check_yama, 0, false, true},
 	{"access", check_access, 0, true, true},
 	{"bits", check_bits, DINST_UNSUPPORTED, true, false},
-	{"seccomp", check_seccomp, DINST_UNSUPPORTED, true, false},
+	{"strict", check_strict, DINST_UNSUPPORTED, true, false},
+	{"seccomp", check_filter, 0, true, false},
+	{"frozen", check_frozen, DINST_BUSY, true, false},
+	{"memory", check_memory, 0, true, false},
 	{"pidfd", check_pidfd, 0, false, false},
 	{"memfd", check_memfd, 0, false, false},
-	{"sharing", check_kernel, 0, false, false},
+	{"sharing", check_sharing, 0, false, false},
 };
 
 enum { CHECK_COUNT = sizeof(checks) / sizeof(checks[0]) };
@@ -425,57 +469,102 @@ static void run_check(const struct facts *f, size_t i, struct target_check *out)
 	out->ok = checks[i].check(f, out);
 }
 
-size_t target_checks(pid_t pid, struct target_check *out, size_t max)
+size_t facts_checks(const struct facts *f, struct target_check *out, size_t max)
 {
-	struct facts f;
 	size_t count = 0;
+	bool shown = false;
 
-	facts_read(&f, pid);
 	for (size_t i = 0; i < CHECK_COUNT && count < max; i++) {
-		/* Without a process the first line says so, and the rest has no subject. */
-		if (checks[i].needs_target && (pid <= 0 || (count && !f.exists)))
+		/* Without a process the first line about it says so, and the rest has no subject. */
+		if (checks[i].needs_target &&
+		    (f->pid <= 0 || f->proc != PROC_FINE || (shown && !f->exists)))
 			continue;
-		run_check(&f, i, &out[count++]);
+		shown |= checks[i].needs_target;
+		run_check(f, i, &out[count++]);
 	}
 	return count;
 }
 
-int target_find_obstacle(pid_t pid, struct dinst_error *e)
+static int cannot_attach(const struct facts *f, int code, const char *why, const char *fix,
+			 struct dinst_error *e)
+{
+	return dinst_fail(e, code, "cannot attach to %d%s%s%s: %s%s%s", (int)f->pid,
+			  f->exists ? " (" : "", f->exists ? f->stat.name : "",
+			  f->exists ? ")" : "", why, fix[0] ? "; " : "", fix);
+}
+
+int facts_obstacle(const struct facts *f, struct dinst_error *e)
 {
 	struct target_check c;
-	struct facts f;
 
-	facts_read(&f, pid);
 	for (size_t i = 0; i < CHECK_COUNT; i++) {
 		if (!checks[i].code)
 			continue;
-		run_check(&f, i, &c);
+		run_check(f, i, &c);
 		if (!c.ok)
-			return dinst_fail(e, checks[i].code, "cannot attach to %d%s%s%s: %s; %s",
-					  (int)pid, f.exists ? " (" : "",
-					  f.exists ? f.stat.name : "", f.exists ? ")" : "", c.why,
-					  c.fix);
+			return cannot_attach(f, checks[i].code, c.why, c.fix, e);
 	}
 	return 0;
 }
 
-int target_explain_denial(pid_t pid, struct dinst_error *e)
+int facts_denial(const struct facts *f, struct dinst_error *e)
 {
 	struct target_check c;
-	struct facts f;
 
-	facts_read(&f, pid);
 	for (size_t i = 0; i < CHECK_COUNT; i++) {
 		if (!checks[i].denial)
 			continue;
-		run_check(&f, i, &c);
+		run_check(f, i, &c);
 		if (!c.ok)
-			return dinst_fail(e, DINST_NOT_PERMITTED,
-					  "cannot attach to %d (%s): %s; %s", (int)pid, f.stat.name,
-					  c.why, c.fix);
+			return cannot_attach(f, DINST_NOT_PERMITTED, c.why, c.fix, e);
 	}
-	return dinst_fail(
-		e, DINST_NOT_PERMITTED,
-		"cannot attach to %d (%s): the kernel does not permit it; run dinst as root",
-		(int)pid, f.stat.name);
+	return cannot_attach(f, DINST_NOT_PERMITTED, "the kernel does not permit it",
+			     "run dinst as root", e);
+}
+
+int facts_filter(const struct facts *f, struct dinst_error *e)
+{
+	struct target_check c = {0};
+
+	if (check_filter(f, &c))
+		return dinst_fail(
+			e, DINST_REFUSED,
+			"process %d (%s) runs under a seccomp filter that cannot be suspended: this kernel does not do it (CONFIG_CHECKPOINT_RESTORE)",
+			(int)f->pid, f->stat.name);
+	return dinst_fail(e, DINST_REFUSED, "process %d (%s): %s; %s", (int)f->pid, f->stat.name,
+			  c.why, c.fix);
+}
+
+/* --------------------------------------------------- the same, of a process */
+
+size_t target_checks(pid_t pid, struct target_check *out, size_t max)
+{
+	struct facts f;
+
+	facts_read(&f, pid);
+	return facts_checks(&f, out, max);
+}
+
+int target_find_obstacle(pid_t pid, struct dinst_error *e)
+{
+	struct facts f;
+
+	facts_read(&f, pid);
+	return facts_obstacle(&f, e);
+}
+
+int target_explain_denial(pid_t pid, struct dinst_error *e)
+{
+	struct facts f;
+
+	facts_read(&f, pid);
+	return facts_denial(&f, e);
+}
+
+int target_explain_filter(pid_t pid, struct dinst_error *e)
+{
+	struct facts f;
+
+	facts_read(&f, pid);
+	return facts_filter(&f, e);
 }

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cgroup.c - is a process frozen, and how much memory is left to it.
+ *
+ * Owns the ways from a process to the files of its control groups, of both
+ * versions. Looks only; a group that cannot be seen from here limits nothing.
+ */
+#include "inject/cgroup.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inject/proc.h"
+
+enum { TEXT_MAX = 1 << 20, STAT_MAX = 16384 };
+
+/* What version 1 shows where there is no limit: near the largest number of pages. */
+static const uint64_t NO_LIMIT = (uint64_t)1 << 60;
+
+/* -------------------------------------------------------------- the place */
+
+/* True if `word` is one of the words of `list`, which are divided by commas. */
+static bool has_word(const char *list, size_t length, const char *word)
+{
+	const size_t size = strlen(word);
+	const char *end = list + length;
+
+	while (list < end) {
+		const char *comma = memchr(list, ',', (size_t)(end - list));
+		const char *stop = comma ? comma : end;
+
+		if ((size_t)(stop - list) == size && !memcmp(list, word, size))
+			return true;
+		list = stop + 1;
+	}
+	return false;
+}
+
+/* The group's name out of "N:CONTROLLERS:NAME", version 2 "0::NAME". */
+static bool find_group(const char *groups, const char *controller, char *name, size_t size)
+{
+	const char *line = groups, *end, *list, *colon;
+
+	for (; *line; line = *end ? end + 1 : end) {
+		end = line + strcspn(line, "\n");
+		list = memchr(line, ':', (size_t)(end - line));
+		colon = list ? memchr(list + 1, ':', (size_t)(end - list - 1)) : NULL;
+		if (!colon || (size_t)(end - colon) > size)
+			continue;
+		if (controller ? !has_word(list + 1, (size_t)(colon - list - 1), controller)
+			       : line[0] != '0' || list != line + 1 || colon != list + 1)
+			continue;
+		memcpy(name, colon + 1, (size_t)(end - colon - 1));
+		name[end - colon - 1] = '\0';
+		return name[0] == '/' && !strstr(name, "/..");
+	}
+	return false;
+}
+
+/* Copies a path of mountinfo, where blanks and the like are "\040". False if it is too long. */
+static bool unescape(const char *from, size_t length, char *to, size_t size)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < length; i++) {
+		char c = from[i];
+
+		if (c == '\\' && length - i > 3) {
+			c = (char)((from[i + 1] - '0') << 6 | (from[i + 2] - '0') << 3 |
+				   (from[i + 3] - '0'));
+			i += 3;
+		}
+		if (used + 1 >= size)
+			return false;
+		to[used++] = c;
+	}
+	to[used] = '\0';
+	return true;
+}
+
+/* Field `index` (from 0) of a line whose fields have single blanks between them. */
+static const char *field(const char *line, const char *end, unsigned index, size_t *length)
+{
+	for (; index && line < end; index--) {
+		line = memchr(line, ' ', (size_t)(end - line));
+		if (!line)
+			return NULL;
+		line++;
+	}
+	*length = 0;
+	while (line + *length < end && line[*length] != ' ')
+		++*length;
+	return *length ? line : NULL;
+}
+
+/* "ID PARENT DEVICE ROOT POINT OPTIONS [TAGS] - TYPE SOURCE SUPER" (proc_pid_mountinfo(5)). */
+static bool parse_mount(const char *line, const char *end, const char *controller, char *root,
+			char *point, size_t size)
+{
+	size_t root_length, point_length, type_length, super_length;
+	const char *root_at = field(line, end, 3, &root_length);
+	const char *point_at = field(line, end, 4, &point_length);
+	const char *dash = line, *type, *super;
+
+	while (dash && dash + 3 <= end && memcmp(dash, " - ", 3) != 0)
+		dash = memchr(dash + 1, ' ', (size_t)(end - dash - 1));
+	if (!dash || dash + 3 > end || !root_at || !point_at)
+		return false;
+	type = field(dash + 3, end, 0, &type_length);
+	super = field(dash + 3, end, 2, &super_length);
+	if (!type || !super)
+		return false;
+	if (controller ? type_length != 6 || memcmp(type, "cgroup", 6) != 0 ||
+				 !has_word(super, super_length, controller)
+		       : type_length != 7 || memcmp(type, "cgroup2", 7) != 0)
+		return false;
+	return unescape(root_at, root_length, root, size) &&
+	       unescape(point_at, point_length, point, size);
+}
+
+bool cgroup_locate(const char *mounts, const char *groups, const char *controller,
+		   struct cgroup_place *place)
+{
+	char name[CGROUP_PATH_MAX], root[CGROUP_PATH_MAX], point[CGROUP_PATH_MAX];
+	const char *line = mounts, *end, *below;
+	size_t length;
+	int used;
+
+	if (!find_group(groups, controller, name, sizeof(name)))
+		return false;
+	for (; *line; line = *end ? end + 1 : end) {
+		end = line + strcspn(line, "\n");
+		if (!parse_mount(line, end, controller, root, point, sizeof(root)))
+			continue;
+		/* What is mounted may be a part of the hierarchy: a container's own. */
+		length = strcmp(root, "/") != 0 ? strlen(root) : 0;
+		if (strncmp(name, root, length) != 0 || (name[length] && name[length] != '/'))
+			continue;
+		below = name + length;
+		used = snprintf(place->directory, sizeof(place->directory), "%s%s", point,
+				strcmp(below, "/") != 0 ? below : "");
+		if (used < 0 || (size_t)used >= sizeof(place->directory))
+			return false;
+		place->root = strlen(point);
+		return true;
+	}
+	return false;
+}
+
+/* ------------------------------------------------------------- its files */
+
+static ssize_t read_in(const char *directory, const char *file, char *text, size_t size)
+{
+	char path[CGROUP_PATH_MAX + 64];
+
+	snprintf(path, sizeof(path), "%s/%s", directory, file);
+	return proc_read(path, text, size);
+}
+
+/* Goes to the group above; false at the top. */
+static bool go_up(struct cgroup_place *place)
+{
+	char *slash = strrchr(place->directory, '/');
+
+	if (!slash || (size_t)(slash - place->directory) < place->root ||
+	    strlen(place->directory) <= place->root)
+		return false;
+	*slash = '\0';
+	return true;
+}
+
+/* The texts that cgroup_locate() wants; false without memory. */
+static bool read_texts(pid_t pid, char **mounts, char **groups)
+{
+	char path[64];
+
+	*mounts = malloc(TEXT_MAX);
+	*groups = malloc(STAT_MAX);
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	if (*mounts && *groups && proc_read("/proc/self/mountinfo", *mounts, TEXT_MAX) > 0 &&
+	    proc_read(path, *groups, STAT_MAX) > 0)
+		return true;
+	free(*mounts);
+	free(*groups);
+	return false;
+}
+
+bool cgroup_is_frozen(pid_t pid, char *group, size_t size)
+{
+	struct cgroup_place place;
+	char *mounts, *groups, text[256];
+	bool frozen = false;
+
+	if (!read_texts(pid, &mounts, &groups))
+		return false;
+	if (cgroup_locate(mounts, groups, "freezer", &place)) {
+		/* The state of a group says what those above it make of it. */
+		frozen = read_in(place.directory, "freezer.state", text, sizeof(text)) > 0 &&
+			 strncmp(text, "THAWED", 6) != 0;
+		snprintf(group, size, "%s", place.directory);
+	}
+	if (!frozen && cgroup_locate(mounts, groups, NULL, &place)) {
+		frozen = read_in(place.directory, "cgroup.events", text, sizeof(text)) > 0 &&
+			 strstr(text, "frozen 1");
+		snprintf(group, size, "%s", place.directory);
+		do {
+			if (read_in(place.directory, "cgroup.freeze", text, sizeof(text)) <= 0 ||
+			    text[0] != '1')
+				continue;
+			frozen = true;
+			snprintf(group, size, "%s", place.directory);
+			break;
+		} while (go_up(&place));
+	}
+	free(mounts);
+	free(groups);
+	return frozen;
+}
+
+/* The number behind `key`, which begins a line. */
+static uint64_t number_at(const char *text, const char *key)
+{
+	const size_t length = strlen(key);
+
+	for (; text; text = strchr(text, '\n')) {
+		text += *text == '\n';
+		if (!strncmp(text, key, length) && text[length] == ' ')
+			return strtoull(text + length, NULL, 10);
+	}
+	return 0;
+}
+
+/* How each version calls its files. */
+static const struct memory_files {
+	const char *limit, *usage, *inactive, *active;
+} memory_files[2] = {
+	{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file",
+	 "total_active_file"},
+	{"memory.max", "memory.current", "inactive_file", "active_file"},
+};
+
+/* What is left in one group; UINT64_MAX without a limit. */
+static uint64_t room_in(const char *directory, const struct memory_files *files, char *stat)
+{
+	char text[64];
+	uint64_t limit, usage, cache;
+
+	if (read_in(directory, files->limit, text, sizeof(text)) <= 0 || text[0] == 'm')
+		return UINT64_MAX;
+	limit = strtoull(text, NULL, 10);
+	if (limit >= NO_LIMIT || read_in(directory, files->usage, text, sizeof(text)) <= 0)
+		return UINT64_MAX;
+	usage = strtoull(text, NULL, 10);
+	if (read_in(directory, "memory.stat", stat, STAT_MAX) > 0) {
+		cache = number_at(stat, files->inactive) + number_at(stat, files->active);
+		usage -= cache < usage ? cache : usage;
+	}
+	return usage < limit ? limit - usage : 0;
+}
+
+bool cgroup_memory_room(pid_t pid, uint64_t *bytes, char *group, size_t size)
+{
+	struct cgroup_place place;
+	char *mounts, *groups, *stat;
+	uint64_t least = UINT64_MAX, room;
+
+	if (!read_texts(pid, &mounts, &groups))
+		return false;
+	stat = malloc(STAT_MAX);
+	for (int version = 0; stat && version < 2; version++) {
+		if (!cgroup_locate(mounts, groups, version ? NULL : "memory", &place))
+			continue;
+		do {
+			room = room_in(place.directory, &memory_files[version], stat);
+			if (room >= least)
+				continue;
+			least = room;
+			snprintf(group, size, "%s", place.directory);
+		} while (go_up(&place));
+	}
+	free(stat);
+	free(mounts);
+	free(groups);
+	if (least == UINT64_MAX)
+		return false;
+	*bytes = least;
+	return true;
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * target_facts.c - looking at everything that decides whether we may attach.
+ *
+ * Looks only: nothing here touches a target, and nothing is judged. Where a
+ * filter on us may kill for a system call, a child of ours makes it first.
+ */
+#include "inject/target_facts.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+enum { FILTERED_LOOKS = 64 /* threads that are asked for their filters, at most */ };
+
+static int number_in(const char *path, int otherwise)
+{
+	char text[32];
+
+	return proc_read(path, text, sizeof(text)) > 0 ? atoi(text) : otherwise;
+}
+
+/* ------------------------------------------------------------ about ourselves */
+
+/* A pid means something to /proc only if it is that of our own pid namespace. */
+static enum proc_state look_at_proc(void)
+{
+	char text[8192], *line, *end;
+	struct statfs fs;
+
+	if (statfs("/proc", &fs) || fs.f_type != PROC_SUPER_MAGIC)
+		return PROC_MISSING;
+	if (proc_read("/proc/self/status", text, sizeof(text)) <= 0)
+		return PROC_FOREIGN;
+	line = strstr(text, "\nNSpid:");
+	if (!line)
+		return PROC_FINE; /* a kernel without pid namespaces */
+	/* One number for each namespace, that of /proc first and our own last. */
+	return strtol(line + strlen("\nNSpid:"), &end, 10) == getpid() && *end == '\n'
+		       ? PROC_FINE
+		       : PROC_FOREIGN;
+}
+
+static int refusal(long result, int when_allowed)
+{
+	return result >= 0 || errno == when_allowed ? 0 : -errno;
+}
+
+/* Each of these fails for its arguments, after a filter had its say. */
+static int ask_ptrace(void)
+{
+	int error = tracer_ask();
+
+	return error == -ESRCH ? 0 : error;
+}
+
+static int ask_read(void)
+{
+	return refusal(syscall(SYS_process_vm_readv, getpid(), NULL, 0, NULL, 0, ~0ul), EINVAL);
+}
+
+static int ask_pidfd(void)
+{
+	return refusal(syscall(SYS_pidfd_open, 0, 0), EINVAL);
+}
+
+static int ask_descriptor(void)
+{
+	return refusal(syscall(SYS_pidfd_getfd, -1, 0, ~0u), EINVAL);
+}
+
+static int ask_compare(void)
+{
+	return refusal(syscall(SYS_kcmp, getpid(), getpid(), 1 << 20, 0, 0), EINVAL);
+}
+
+static void ask_for_calls(struct facts *f)
+{
+	static int (*const asks[OWN_CALLS])(void) = {
+		[OWN_PTRACE] = ask_ptrace,   [OWN_READ] = ask_read,
+		[OWN_PIDFD] = ask_pidfd,     [OWN_DESCRIPTOR] = ask_descriptor,
+		[OWN_COMPARE] = ask_compare,
+	};
+
+	for (size_t i = 0; i < OWN_CALLS; i++)
+		f->own_calls[i] = probe_in_child(asks[i]);
+}
+
+/* The first user namespace shows each id as itself. */
+static bool in_inner_user_namespace(void)
+{
+	char text[256];
+	unsigned long inner, outer, count;
+
+	return proc_read("/proc/self/uid_map", text, sizeof(text)) > 0 &&
+	       sscanf(text, "%lu %lu %lu", &inner, &outer, &count) == 3 &&
+	       (inner || outer || count != UINT32_MAX);
+}
+
+static void read_own(struct facts *f)
+{
+	char path[64];
+
+	f->proc = look_at_proc();
+	if (f->proc != PROC_FINE || proc_status_read(getpid(), &f->own)) {
+		memset(&f->own, 0, sizeof(f->own));
+		f->own.uid[0] = f->own.uid[1] = getuid();
+		f->own.gid[0] = f->own.gid[1] = getgid();
+	}
+	if (f->own.seccomp == PROC_SECCOMP_FILTER)
+		ask_for_calls(f);
+	f->inner_user = in_inner_user_namespace();
+	f->yama = number_in("/proc/sys/kernel/yama/ptrace_scope", YAMA_ABSENT);
+	f->memfd_noexec = number_in("/proc/sys/vm/memfd_noexec", 0);
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)gettid());
+	f->children_told = !access(path, R_OK);
+	/* What would kill us is not done. */
+	f->compare_ok =
+		!f->own_calls[OWN_COMPARE] && syscall(SYS_kcmp, getpid(), getpid(), 1, 0, 0) == 0;
+	f->getfd_missing = !f->own_calls[OWN_DESCRIPTOR] &&
+			   syscall(SYS_pidfd_getfd, -1, 0, 0) < 0 && errno == ENOSYS;
+}
+
+/* ---------------------------------------------------------- about the target */
+
+static void read_elf_header(struct facts *f)
+{
+	char path[64];
+	Elf64_Ehdr header;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)f->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	if (read(fd, &header, sizeof(header)) == (ssize_t)sizeof(header) &&
+	    !memcmp(header.e_ident, ELFMAG, SELFMAG)) {
+		f->elf_class = header.e_ident[EI_CLASS];
+		f->elf_machine = header.e_machine; /* same place in both classes */
+	}
+	close(fd);
+}
+
+/* A process that is not dumpable has its /proc files owned by root. */
+static bool looks_dumpable(const struct facts *f)
+{
+	char path[64];
+	struct stat file;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)f->pid);
+	return stat(path, &file) || file.st_uid == f->status.uid[1];
+}
+
+static bool is_descendant(pid_t pid)
+{
+	struct proc_stat stat;
+
+	for (int depth = 0; depth < 64 && pid > 1; depth++) {
+		if (pid == getpid())
+			return true;
+		if (proc_stat_read(pid, &stat))
+			return false;
+		pid = stat.parent;
+	}
+	return false;
+}
+
+/* What the threads say: does one live, is one without a filter? */
+static void look_at_threads(struct facts *f)
+{
+	struct proc_ids tasks = {0};
+	struct proc_status status;
+
+	f->all_filtered = f->status.seccomp > 0;
+	if (f->stat.state != 'Z' && !f->all_filtered)
+		return;
+	if (!proc_tasks(f->pid, &tasks))
+		for (size_t i = 0; i < tasks.count && i < FILTERED_LOOKS; i++) {
+			if (proc_status_read(tasks.ids[i], &status) || strchr("ZXx", status.state))
+				continue;
+			f->alive_threads |= f->stat.state == 'Z';
+			f->all_filtered &= status.seccomp > 0;
+		}
+	proc_ids_release(&tasks);
+}
+
+static enum relation compare_user_namespaces(pid_t pid)
+{
+	char path[64], ours[64], theirs[64];
+	ssize_t n = readlink("/proc/self/ns/user", ours, sizeof(ours)), m;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+	m = readlink(path, theirs, sizeof(theirs));
+	if (n <= 0 || m <= 0)
+		return RELATION_UNKNOWN;
+	return n == m && !memcmp(ours, theirs, (size_t)n) ? RELATION_SAME : RELATION_OTHER;
+}
+
+int target_test_access(pid_t pid)
+{
+	char path[64], byte;
+	struct iovec local = {&byte, 1};
+	struct iovec remote = {NULL, 1};
+	int error = 0, fd;
+
+	if (process_vm_readv(pid, &local, 1, &remote, 1, 0) < 0 && errno != EFAULT)
+		error = -errno;
+	if (error != -EPERM && error != -ENOSYS)
+		return error;
+	/* A filter on us may say that, too; the same check is made for this file. */
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == EACCES || errno == EPERM ? -EPERM : error;
+	close(fd);
+	return 0;
+}
+
+/* Without /proc there is still one way to know that somebody has this pid. */
+static bool is_somebody(const struct facts *f)
+{
+	int pidfd = f->own_calls[OWN_PIDFD] ? -1 : (int)syscall(SYS_pidfd_open, f->pid, 0);
+
+	if (pidfd >= 0)
+		close(pidfd);
+	return pidfd >= 0;
+}
+
+static void read_target(struct facts *f)
+{
+	struct proc_status tracer;
+
+	f->exists = f->proc == PROC_FINE && !proc_status_read(f->pid, &f->status) &&
+		    !proc_stat_read(f->pid, &f->stat);
+	if (!f->exists) {
+		f->hidden = f->proc == PROC_FINE && is_somebody(f);
+		return;
+	}
+	snprintf(f->tracer, sizeof(f->tracer), "?");
+	if (f->status.tracer && !proc_status_read(f->status.tracer, &tracer))
+		snprintf(f->tracer, sizeof(f->tracer), "%s", tracer.name);
+	look_at_threads(f);
+	f->dumpable = looks_dumpable(f);
+	f->descendant = is_descendant(f->pid);
+	f->user_namespace = compare_user_namespaces(f->pid);
+	proc_word(f->pid, "attr/current", f->label, sizeof(f->label));
+	if (f->own_calls[OWN_READ] != PROBE_KILLED)
+		f->access = -target_test_access(f->pid);
+	read_elf_header(f);
+	f->frozen = cgroup_is_frozen(f->pid, f->frozen_by, sizeof(f->frozen_by));
+	f->limited =
+		cgroup_memory_room(f->pid, &f->memory_room, f->limited_by, sizeof(f->limited_by));
+}
+
+void facts_read(struct facts *f, pid_t pid)
+{
+	memset(f, 0, sizeof(*f));
+	f->pid = pid;
+	read_own(f);
+	if (pid > 0)
+		read_target(f);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * target_facts.h - what decides whether we may attach, as plain values.
+ *
+ * Private to inject/. facts_read() looks (target_facts.c); what follows from it
+ * is said by target_checks.c, which looks at nothing else: so every rule can be
+ * tested with facts that the kernel at hand would not show.
+ */
+#ifndef DINST_INJECT_TARGET_FACTS_H
+#define DINST_INJECT_TARGET_FACTS_H
+
+#include "inject/cgroup.h"
+#include "inject/control.h"
+
+/* kernel.yama.ptrace_scope (Documentation/admin-guide/LSM/Yama.rst). */
+enum yama { YAMA_ABSENT = -1, YAMA_CLASSIC, YAMA_DESCENDANTS, YAMA_ADMIN, YAMA_NEVER };
+
+/* Bits of a capability set (linux/capability.h). */
+enum { CAPABILITY_PTRACE = 19, CAPABILITY_ADMIN = 21 };
+
+/* System calls that we make ourselves, and that a filter on us may forbid. */
+enum own_call {
+	OWN_PTRACE,
+	OWN_READ,	/* process_vm_readv; /proc/PID/mem serves as well */
+	OWN_PIDFD,	/* pidfd_open */
+	OWN_DESCRIPTOR, /* pidfd_getfd; /proc/PID/fd serves as well */
+	OWN_COMPARE,	/* kcmp: who shares memory with whom */
+	OWN_CALLS
+};
+
+enum proc_state {
+	PROC_FINE,
+	PROC_MISSING, /* nothing is mounted on /proc */
+	PROC_FOREIGN, /* it shows the processes of another pid namespace */
+};
+
+enum relation { RELATION_UNKNOWN, RELATION_SAME, RELATION_OTHER };
+
+struct facts {
+	pid_t pid; /* 0: no process in particular */
+	bool exists;
+	bool hidden; /* it is there, but /proc does not show it to us (hidepid) */
+	struct proc_status status;
+	struct proc_stat stat;
+	char tracer[PROC_NAME_MAX]; /* who traces it */
+	bool alive_threads;	    /* a dead leader, but other threads live */
+	int elf_class;		    /* 0: not known */
+	unsigned elf_machine;
+	bool dumpable;
+	bool descendant;	      /* of ours */
+	bool all_filtered;	      /* each of its threads is under a seccomp filter */
+	enum relation user_namespace; /* its own and ours */
+	char label[128];	      /* of the security module; "?" */
+	int access;		      /* 0 or errno of the kernel's own check */
+	bool frozen;
+	char frozen_by[CGROUP_PATH_MAX];
+	bool limited; /* in memory */
+	uint64_t memory_room;
+	char limited_by[CGROUP_PATH_MAX];
+
+	struct proc_status own;
+	enum proc_state proc;
+	bool inner_user;		/* we are in a user namespace, not the first one */
+	int own_calls[OWN_CALLS];	/* 0, the filter's errno, or PROBE_KILLED */
+	int yama;			/* enum yama, or what else it says */
+	int memfd_noexec;		/* vm.memfd_noexec */
+	bool getfd_missing;		/* the kernel has no pidfd_getfd */
+	bool children_told, compare_ok; /* what tells who shares memory */
+};
+
+void facts_read(struct facts *f, pid_t pid);
+
+/* As target_checks(). */
+size_t facts_checks(const struct facts *f, struct target_check *out, size_t max);
+
+/* As target_find_obstacle() and target_explain_denial(). */
+int facts_obstacle(const struct facts *f, struct dinst_error *e);
+int facts_denial(const struct facts *f, struct dinst_error *e);
+
+/* Why a filter of the target cannot be suspended, and what to do. */
+int facts_filter(const struct facts *f, struct dinst_error *e);
+
+#endif
