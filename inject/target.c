@@ -16,6 +16,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "inject/cgroup.h"
 #include "inject/control.h"
 
 /* Entries of the auxiliary vector (elf.h, getauxval(3)). */
@@ -342,4 +343,9 @@ int target_read_many(const struct target *t, const struct target_range *ranges, 
 	if (!target_alive(t))
 		return dinst_fail(e, DINST_GONE, "process %d (%s) has ended", (int)t->pid, t->name);
 	return 0;
+}
+
+bool target_memory_room(const struct target *t, uint64_t *bytes, char *group, size_t size)
+{
+	return cgroup_memory_room(t->pid, bytes, group, size);
 }

@@ -124,8 +124,9 @@ bool stop_in_sequence(struct stop *s, const struct stop_thread *thread, taddr_t 
 bool stop_leave_sequence(struct stop *s, struct stop_thread *thread);
 
 /*
- * True if no seccomp filter of any thread does anything about this system call.
- * False also where filters cannot be read (which needs CAP_SYS_ADMIN).
+ * True if no seccomp filter of any thread does anything about this system call,
+ * and no thread dispatches system calls to itself. False also where filters
+ * cannot be read (which needs CAP_SYS_ADMIN).
  */
 bool stop_may_call(struct stop *s, long number, const long arguments[6]);
 
@@ -151,6 +152,12 @@ struct stop_report {
 typedef int (*stop_work)(struct stop *s, void *arg, struct dinst_error *e);
 int target_stop(struct target *t, const struct stop_options *options, stop_work work, void *arg,
 		struct stop_report *report, struct dinst_error *e);
+
+/*
+ * How many bytes the target may still take before the kernel kills something in
+ * its control group, which `group` names. False where no limit can be seen.
+ */
+bool target_memory_room(const struct target *t, uint64_t *bytes, char *group, size_t size);
 
 /* -------------------------------------------------------------- starting */
 

@@ -419,7 +419,7 @@ int batch_begin(struct batch *b, struct session *s, struct site **sites, size_t 
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for a batch of %zu", count);
 	refuse_overlaps(b);
 	collect_insides(b);
-	return 0;
+	return batch_check_room(s, sites, count, e);
 }
 
 void batch_end(struct batch *b)

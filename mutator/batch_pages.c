@@ -3,6 +3,10 @@
  * batch_pages.c - the pages of text that were ever patched, so that a detach
  * can give their private copies back. A page that is forgotten costs the target
  * its private copy, nothing else.
+ *
+ * A private copy is the target's memory, and its control group pays for it:
+ * where there is no room the kernel would kill it for what we write. So room is
+ * looked for before.
  */
 #include <stdlib.h>
 
@@ -57,4 +61,63 @@ void batch_note_pages(struct session *s, const struct site *site)
 			return; /* costs the target a private page, nothing else */
 		s->pages[s->page_count++] = page;
 	}
+}
+
+/* ------------------------------------------------------ is there room for more */
+
+enum {
+	PAGE = 4096,
+	SLACK = 256 << 10,   /* tables for the pages, and what the target takes meanwhile */
+	PRIVATE_CODE = 1024, /* bytes of a private arena for a site, more than most take */
+};
+
+/* Pages of the patches that have no private copy yet, as far as is known; 0 without memory. */
+static size_t count_new_pages(struct session *s, struct site *const *sites, size_t count)
+{
+	taddr_t *pages = calloc(2 * count + 1, sizeof(*pages));
+	size_t used = 0, fresh = 0;
+
+	for (size_t i = 0; pages && i < count; i++)
+		for (unsigned k = 0; k < sites[i]->patch_count; k++)
+			pages[used++] = sites[i]->patches[k].address & ~(taddr_t)(PAGE - 1);
+	if (pages)
+		qsort(pages, used, sizeof(*pages), by_value);
+	if (s->page_count)
+		forget_duplicates(s);
+	for (size_t i = 0; i < used; i++)
+		if ((!i || pages[i] != pages[i - 1]) &&
+		    (!s->page_count ||
+		     !bsearch(&pages[i], s->pages, s->page_count, sizeof(*s->pages), by_value)))
+			fresh++;
+	free(pages);
+	return fresh;
+}
+
+static bool has_private_arena(const struct session *s)
+{
+	for (const struct place *p = s->places; p; p = p->next)
+		if (p->arena->mode == ARENA_PRIVATE)
+			return true;
+	return false;
+}
+
+int batch_check_room(struct session *s, struct site *const *sites, size_t count,
+		     struct dinst_error *e)
+{
+	char group[512];
+	uint64_t room, wanted;
+
+	if (!count || !target_memory_room(s->target, &room, group, sizeof(group)))
+		return 0;
+	wanted = (uint64_t)count_new_pages(s, sites, count) * PAGE;
+	if (has_private_arena(s))
+		wanted += (uint64_t)count * PRIVATE_CODE;
+	if (!wanted || wanted + SLACK <= room)
+		return 0;
+	return dinst_fail(e, DINST_REFUSED,
+			  "process %d (%s) would need %llu KiB for what is written into its code, "
+			  "and its control group has only %llu KiB left, so that the kernel might "
+			  "kill it: raise the limit of memory of %s, or insert less",
+			  (int)s->pid, s->name, (unsigned long long)((wanted + SLACK) >> 10),
+			  (unsigned long long)(room >> 10), group);
 }

@@ -51,5 +51,8 @@ bool batch_has_stuck_threads(const struct batch *b, struct stop *stop);
 
 /* batch_pages.c: remembers the pages of a site's patches */
 void batch_note_pages(struct session *s, const struct site *site);
+/* DINST_REFUSED if the target might be killed for the memory that their patches take. */
+int batch_check_room(struct session *s, struct site *const *sites, size_t count,
+		     struct dinst_error *e);
 
 #endif

@@ -30,6 +30,21 @@ static void raise_limits(void)
 }
 
 /*
+ * Where memory runs out, of the machine or of a container that we share with a
+ * target, the kernel is to end us and never the target. The mutators inherit it.
+ */
+static void go_first(void)
+{
+	static const char most[] = "1000";
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, most, sizeof(most) - 1) < 0)
+		server_log("cannot make us the first to go where memory runs out");
+	if (fd >= 0)
+		close(fd);
+}
+
+/*
  * What else whoever started us had open is not for the mutators. The list is
  * the kernel's; where there is no such call (before 5.9) all that can be open is tried.
  */
@@ -142,6 +157,7 @@ int main(int argc, char **argv)
 	signal(SIGHUP, SIG_IGN);
 	keep_descriptors();
 	raise_limits();
+	go_first();
 	server.lock_fd = -1;
 	server.idle_ms = start.idle * 1000;
 	if (socket_place_find(&server.place, start.socket, &e) == 0 &&
