@@ -6,10 +6,11 @@
  */
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "inject/arena.h"
+#include "inject/arena_unmap.h"
 #include "inject/fault.h"
 #include "inject/journal.h"
 #include "inject/maps.h"
@@ -251,6 +252,51 @@ static void not_ours_any_more(void **state)
 	harness_kill(h);
 }
 
+/* Our part has gone, and the program has memory of its own there, all zeros. */
+static int replace(struct stop *s, void *arg, struct dinst_error *e)
+{
+	const struct job *job = arg;
+	const struct arch_remote_call call = {
+		SYS_mmap,
+		{{ARCH_ARG_CONST, job->arena->threads},
+		 {ARCH_ARG_CONST, SIZE},
+		 {ARCH_ARG_CONST, PROT_READ | PROT_WRITE},
+		 {ARCH_ARG_CONST, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE},
+		 {ARCH_ARG_CONST, UINT64_MAX},
+		 {ARCH_ARG_CONST, 0}},
+		false};
+	const struct arch_remote_program program = {.calls = &call, .count = 1};
+	long at = 0;
+	int result = arena_munmap(s, 0, 0, job->arena->threads, SIZE, e);
+
+	if (!result)
+		result = remote_run(s, &program, 0, NULL, NULL, NULL, &at, e);
+	assert_int_equal((taddr_t)at, job->arena->threads);
+	return result;
+}
+
+/* fear J4, J5: the program's own memory where the header says that ours is stays the program's */
+static void somebody_elses_zeros(void **state)
+{
+	struct harness *h = *state;
+	struct arena_found found[2];
+	struct dinst_error e = {0};
+	struct job job = {0};
+	struct target *t = begin(h, &job);
+	taddr_t at;
+
+	help_stop_well(t, make, &job);
+	at = job.arena->threads;
+	help_stop_well(t, replace, &job);
+	assert_int_equal(arena_find(t, found, 2, &e), 1);
+	assert_int_equal(found[0].threads, 0);
+	journal_destroy(job.journal);
+	help_stop_well(t, destroy, &job);
+	assert_int_equal(word(t, at), 0);
+	target_close(t);
+	harness_kill(h);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
@@ -259,6 +305,7 @@ int main(void)
 		CASE(copied_by_fork),
 		CASE(death_at_every_step),
 		CASE(not_ours_any_more),
+		CASE(somebody_elses_zeros),
 	};
 
 	return cmocka_run_group_tests_name("live/arena_threads", tests, NULL, NULL);

@@ -6,6 +6,7 @@
  */
 #include "tests/live/harness_session.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,12 +141,123 @@ static void test_moves_under_threads(void **state)
 	harness_end(h, 0);
 }
 
+/* ---------------------------------------------------------------- death */
+
+enum { FEW = 256, DEATHS = 16, CLEAN_MS = 10000 };
+
+/* Shared with the mutator that is to die. */
+static struct account {
+	unsigned long passed; /* fault points of the flush */
+	size_t moved;
+	char text[DINST_ERROR_TEXT];
+} * account;
+
+/* Few are left of many, so that the flush moves them: it is killed at one of its fault points. */
+static void live_and_die(pid_t pid, unsigned long countdown)
+{
+	const struct insert_options options = {.each = true};
+	const char *const foci[] = {"part_0*"};
+	struct flush_result flushed;
+	struct insert_result result;
+	struct dinst_error e = {0};
+	struct detach_result detached;
+	struct session *s;
+	int status = session_attach(pid, "doomed", &s, &e);
+
+	if (status >= 0)
+		status = request_insert(s, "calls", foci, 1, &options, &result, &e);
+	/* Those that go are many at once: no flush comes before ours. */
+	for (size_t i = 0; status >= 0 && i < result.count; i++)
+		if (i % 16)
+			status = removal_switch_off(s, result.instances[i], &e);
+	fault_passed = 0;
+	fault_countdown = countdown;
+	if (status >= 0)
+		status = removal_flush(s, &flushed, &e);
+	if (status >= 0)
+		status = removal_flush(s, &flushed, &e);
+	account->passed = fault_passed;
+	fault_countdown = 0;
+	for (size_t b = 0; status >= 0 && b < s->site_buckets; b++)
+		for (const struct site *site = s->site_hash[b]; site; site = site->next_hash)
+			account->moved += site->move != NULL;
+	if (status >= 0)
+		status = session_detach(s, 10, &detached, &e);
+	memcpy(account->text, e.text, sizeof(e.text));
+	_exit(status >= 0 ? 0 : status == DINST_BUSY ? 0 : 3);
+}
+
+/* True if it was killed. */
+static bool run_mutator(struct harness *h, unsigned long countdown)
+{
+	int status = 0;
+	pid_t child;
+
+	memset(account, 0, sizeof(*account));
+	fflush(NULL);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0)
+		live_and_die(h->pid, countdown);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && countdown)
+		return true;
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		fail_msg("the mutator failed (status %x): %s", (unsigned)status, account->text);
+	return false;
+}
+
+static void clean(struct harness *h)
+{
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct target *t;
+
+	if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, CLEAN_MS, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	target_close(t);
+	assert_int_equal(left.arenas_left, 0);
+}
+
+/*
+ * fear J2, J7: the mutator is killed while it moves trampolines that threads run through: the
+ * journal has both ways, and the next one takes everything out
+ */
+static void test_dies_while_moving(void **state)
+{
+	struct harness *h = *state;
+	unsigned short seed[3] = {SEED, 1, 0};
+	unsigned long rounds, ticks, points, deaths = 0;
+
+	account = mmap(NULL, sizeof(*account), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
+	assert_true(account != MAP_FAILED);
+	harness_start(h, "fragments", "3", NULL);
+	ask(h, "run\n", "running");
+	assert_false(run_mutator(h, 0));
+	points = account->passed;
+	assert_true(points > 20);
+	clean(h);
+	for (unsigned turn = 0; deaths < DEATHS && turn < 3 * DEATHS; turn++) {
+		deaths += run_mutator(h, 1 + (unsigned long)nrand48(seed) % points);
+		clean(h);
+		harness_verify(h);
+	}
+	assert_int_equal(deaths, DEATHS);
+	rest(h, &rounds, &ticks);
+	assert_true(rounds > 0);
+	session_go(h, 10);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_moves_under_threads),
+		CASE(test_dies_while_moving),
 	};
 
 	return cmocka_run_group_tests_name("live/compact", tests, NULL, NULL);

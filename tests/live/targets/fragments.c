@@ -13,6 +13,9 @@
  *            "run", and calls of ticked() by the signal handler
  *   wake     a byte for the thread that waits in wait_for_byte(), which waits for
  *            the next one then; prints "awake N": bytes so far
+ *   hold     between "run" and "stop": a signal for one of those that work, whose
+ *            handler waits on another stack; prints "held"
+ *   unhold   ends that; prints "unheld"
  * Ends with its input; status 1 if a result was wrong.
  */
 #include <pthread.h>
@@ -32,7 +35,9 @@ enum { THREADS_MAX = 16, FIBERS = 2, STACK = 65536, PARTS = 2048, DEPTH = 20 };
 static volatile int wrong, running, ending;
 static volatile long ticks, awake;
 static long rounds;
-static int bytes[2];
+static int bytes[2], releases[2];
+static volatile int held;
+static pthread_t handles[THREADS_MAX], waiting;
 
 struct runner {
 	ucontext_t main, fibers[FIBERS];
@@ -57,8 +62,10 @@ static pthread_barrier_t start, finish;
 	PART(n##0)                                                                              \
 	PART(n##1)                                                                              \
 	PART(n##2)                                                                              \
-	PART(n##3) PART(n##4) PART(n##5) PART(n##6) PART(n##7) PART(n##8) PART(n##9) PART(n##a) \
-		PART(n##b) PART(n##c) PART(n##d) PART(n##e) PART(n##f)
+	PART(n##3)                                                                              \
+	PART(n##4)                                                                              \
+	PART(n##5) PART(n##6) PART(n##7) PART(n##8) PART(n##9) PART(n##a) PART(n##b) PART(n##c) \
+		PART(n##d) PART(n##e) PART(n##f)
 #define PARTS_256(n)   \
 	PARTS_16(n##0) \
 	PARTS_16(n##1) \
@@ -144,6 +151,18 @@ NOINLINE int wait_for_byte(int fd)
 		got = read(fd, &byte, 1);
 	while (got < 0);
 	return got == 1 ? byte : -1;
+}
+
+/* On the other stack of a thread that works, until "unhold". */
+static void on_user(int sig)
+{
+	char byte;
+
+	held = 1;
+	while (read(releases[0], &byte, 1) != 1)
+		;
+	held = 0;
+	(void)sig;
 }
 
 static void *sleeper(void *arg)
@@ -250,6 +269,17 @@ static void answer(const char *line, int threads)
 		while (awake == was)
 			usleep(100);
 		printf("awake %ld\n", awake);
+	} else if (!strncmp(line, "hold", 4)) {
+		pthread_kill(handles[0], SIGUSR1);
+		while (!held)
+			usleep(100);
+		puts("held");
+	} else if (!strncmp(line, "unhold", 6)) {
+		if (write(releases[1], "b", 1) != 1)
+			wrong = 1;
+		while (held)
+			usleep(100);
+		puts("unheld");
 	}
 	fflush(stdout);
 }
@@ -259,15 +289,16 @@ int main(int argc, char **argv)
 	const struct sigaction action = {.sa_handler = on_tick,
 					 .sa_flags = SA_ONSTACK | SA_RESTART};
 	const int threads = argc > 1 ? atoi(argv[1]) : 1;
-	pthread_t handles[THREADS_MAX], waiting;
+	const struct sigaction user = {.sa_handler = on_user, .sa_flags = SA_ONSTACK | SA_RESTART};
 	sigset_t alarm;
 	char line[64];
 
-	if (threads < 1 || threads > THREADS_MAX || pipe(bytes))
+	if (threads < 1 || threads > THREADS_MAX || pipe(bytes) || pipe(releases))
 		return 2;
 	pthread_barrier_init(&start, NULL, (unsigned)threads + 1);
 	pthread_barrier_init(&finish, NULL, (unsigned)threads + 2);
 	sigaction(SIGALRM, &action, NULL);
+	sigaction(SIGUSR1, &user, NULL);
 	pthread_create(&waiting, NULL, sleeper, NULL);
 	for (int i = 0; i < threads; i++)
 		pthread_create(&handles[i], NULL, work, &runners[i]);

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * removal_inside.c - removing while a thread is in the functions, or in the very
+ * code, that is removed for as long as it likes: blocked in a system call, below a
+ * signal handler on another stack. Removing does not wait for it; the text is the
+ * original at once; memory is kept until the thread has left, and no longer.
+ */
+#include "tests/live/harness_session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* On a machine with far too much work; a wait for the call would take as long as that does. */
+enum { MOST_MS = 5000 };
+
+static uint64_t now_ms(void)
+{
+	return clock_ns() / 1000000;
+}
+
+static void ask(struct harness *h, const char *command, const char *answer)
+{
+	harness_send(h, command);
+	assert_non_null(strstr(harness_line(h, 60000), answer));
+}
+
+static void remove_quickly(struct session *s, unsigned id)
+{
+	const uint64_t begun = now_ms();
+
+	session_remove(s, id);
+	print_message("removed in %llu ms\n", (unsigned long long)(now_ms() - begun));
+	assert_true(now_ms() - begun < MOST_MS);
+}
+
+static size_t flush(struct session *s)
+{
+	struct flush_result flushed;
+	struct dinst_error e = {0};
+	int status;
+
+	do
+		status = removal_flush(s, &flushed, &e);
+	while (status == DINST_BUSY);
+	if (status < 0)
+		fail_msg("%s", e.text);
+	return flushed.queued;
+}
+
+static void expect_text(struct harness *h)
+{
+	char text[1024];
+
+	if (harness_differences(h->before, HARNESS_TEXT, text, sizeof(text)))
+		fail_msg("the text is not the original: %s", text);
+}
+
+/*
+ * fear J1, J7: a thread is blocked in a call, without end, in functions that are instrumented:
+ * removing does not wait for it, and even the memory is given back at once, since no system call
+ * is ever moved and no return address is ours
+ */
+static void test_blocked(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+	unsigned around, call;
+
+	harness_start(h, "fragments", "2", NULL);
+	s = session_begin(h);
+	around = session_insert_kind(s, "wait_for_byte", POINT_CALL);
+	call = session_insert(s, "/Code/libc.so.6/read");
+	ask(h, "wake\n", "awake");
+	while (session_value(s, call) == 0)
+		usleep(1000);
+	assert_true(session_value(s, around) > 0);
+	remove_quickly(s, call);
+	remove_quickly(s, around);
+	session_flush_all(s);
+	expect_text(h);
+	assert_int_equal(session_heap_bytes(s), 0);
+	ask(h, "wake\n", "awake");
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/*
+ * A signal handler waits on another stack above code of ours, which is removed: a thread that
+ * works is interrupted until it was there.
+ */
+static struct session *hold_inside(struct harness *h)
+{
+	struct session *s;
+
+	harness_limit(200);
+	harness_start(h, "fragments", "2", NULL);
+	s = session_begin(h);
+	ask(h, "run\n", "running");
+	for (unsigned tries = 0; tries < 200; tries++) {
+		unsigned id = session_insert(s, "part_*");
+
+		ask(h, "hold\n", "held");
+		remove_quickly(s, id);
+		if (flush(s))
+			return s;
+		ask(h, "unhold\n", "unheld");
+	}
+	fail_msg("no signal came when the thread was in our code");
+	return s;
+}
+
+static void release(struct harness *h)
+{
+	ask(h, "unhold\n", "unheld");
+	harness_send(h, "stop\n");
+	assert_non_null(strstr(harness_line(h, 60000), "done"));
+}
+
+/*
+ * fear J1, J7: the way back of a signal handler, on an alternate stack, leads into code that
+ * was removed: the text is the original at once, that code stays as long as the handler takes,
+ * and is given back then
+ */
+static void test_below_a_handler(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = hold_inside(h);
+
+	for (unsigned i = 0; i < 5; i++)
+		assert_in_range(flush(s), 1, 2);
+	expect_text(h);
+	assert_true(session_heap_bytes(s) > 0);
+	release(h);
+	session_flush_all(s);
+	assert_int_equal(session_heap_bytes(s), 0);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/*
+ * fear J1, J3: detaching meanwhile restores the text, says what is left, and comes to its end
+ * when the handler has
+ */
+static void test_detach_meanwhile(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = hold_inside(h);
+	struct detach_result result;
+	struct dinst_error e = {0};
+
+	if (session_detach(s, 1, &result, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_true(result.left > 0);
+	expect_text(h);
+	release(h);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_blocked),
+		CASE(test_below_a_handler),
+		CASE(test_detach_meanwhile),
+	};
+
+	return cmocka_run_group_tests_name("live/removal_inside", tests, NULL, NULL);
+}
