@@ -20,8 +20,12 @@ int remote_find_tail(struct stop *s, struct remote_tail *best, struct dinst_erro
 
 /*
  * The thread that may best be made to run system calls, ready to do so: out of
- * restartable sequences, seccomp suspended. DINST_REFUSED says why there is none.
+ * restartable sequences, seccomp suspended. DINST_REFUSED says why there is none;
+ * DINST_BUSY that all dispatch their system calls to themselves just now.
  */
 int remote_choose_victim(struct stop *s, struct held **victim, struct dinst_error *e);
+
+/* The words for that. */
+int remote_is_dispatched(const struct stop *s, struct dinst_error *e);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stop_seccomp.c - whether threads are under filters, and whether code in the
- * target may make a system call.
+ * stop_seccomp.c - whether threads are under filters or dispatch their system
+ * calls to themselves, and whether code in the target may make a system call.
  *
  * Filters are run over a description of the call as the thread would make it
  * now; where they cannot be read, or do anything but let it pass, it may not.
@@ -18,13 +18,31 @@ bool held_is_filtered(const struct held *h)
 	return !proc_status_read(h->pub.tid, &status) && status.seccomp > 0;
 }
 
+bool held_is_dispatched(const struct stop *s, const struct held *h)
+{
+	taddr_t selector = 0;
+	uint8_t blocks = 1;
+
+	if (!tracee_dispatches(h->pub.tid, &selector))
+		return false;
+	/* What cannot be read, or is neither value, kills the thread at its next call. */
+	return !selector || target_read(s->target, selector, &blocks, sizeof(blocks), NULL) ||
+	       blocks;
+}
+
 bool stop_may_call(struct stop *s, long number, const long arguments[6])
 {
 	for (size_t i = 0; i < s->held_count; i++) {
 		const struct held *h = &s->held[i];
 		struct arch_regs regs = h->pub.regs;
+		taddr_t selector;
 
-		if (!h->stopped || h->gone || !held_is_filtered(h))
+		if (!h->stopped || h->gone)
+			continue;
+		/* What the selector says may change with every instruction. */
+		if (tracee_dispatches(h->pub.tid, &selector))
+			return false;
+		if (!held_is_filtered(h))
 			continue;
 		for (unsigned n = 0; n < 6; n++)
 			arch_set_syscall_argument(&regs, n, arguments[n]);

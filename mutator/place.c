@@ -8,8 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mutator/core.h"
+
+enum { ARENA_TRIES = 20, ARENA_PAUSE_US = 3000 };
 
 struct place *place_at(const struct session *s, taddr_t address)
 {
@@ -172,8 +175,15 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	status = target_stop(s->target, NULL, make_arena, &make, &report, e);
-	session_note_stop(s, &report, stop_ns);
+	/* It may be that none of its threads can make our system calls just now. */
+	for (int turn = 0; turn < ARENA_TRIES; turn++) {
+		status = target_stop(s->target, NULL, make_arena, &make, &report, e);
+		session_note_stop(s, &report, stop_ns);
+		if (status != DINST_BUSY || !report.threads || turn + 1 == ARENA_TRIES)
+			break;
+		dinst_error_clear(e);
+		usleep(ARENA_PAUSE_US);
+	}
 	if (status < 0)
 		goto free_place;
 	p->arena = make.arena;

@@ -4,13 +4,9 @@
  * programs. The answer is asked for once for each piece of code, and looked for
  * at most a few times a second.
  */
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "inject/proc.h"
-#include "inject/tasks.h"
 #include "mutator/threads_private.h"
 
 enum { VALID_NS = 200 * 1000 * 1000 };
@@ -20,24 +16,6 @@ static struct {
 	uint64_t incarnation, ns;
 	int answer;
 } known;
-
-/* True if no thread has a filter: then nobody needs to be asked. */
-static bool is_unfiltered(pid_t pid)
-{
-	size_t count = 0;
-	pid_t *tids = task_list(pid, &count);
-	bool unfiltered = count != 0;
-
-	for (size_t i = 0; i < count && unfiltered; i++) {
-		struct proc_status status;
-
-		/* One that has ended needs nothing. */
-		if (!proc_status_read(tids[i], &status) && status.seccomp > 0)
-			unfiltered = false;
-	}
-	free(tids);
-	return unfiltered;
-}
 
 static int ask(struct stop *stop, void *arg, struct dinst_error *e)
 {
@@ -69,10 +47,8 @@ int threads_may_call(struct session *s, struct dinst_error *e)
 
 	if (known.session != s || known.incarnation != s->incarnation ||
 	    now - known.ns >= VALID_NS) {
-		if (!is_unfiltered(s->pid)) {
-			status = target_stop(s->target, NULL, ask, &may, &report, e);
-			session_note_stop(s, &report, NULL);
-		}
+		status = target_stop(s->target, NULL, ask, &may, &report, e);
+		session_note_stop(s, &report, NULL);
 		if (status < 0)
 			return 0;
 		known.session = s;
@@ -84,7 +60,8 @@ int threads_may_call(struct session *s, struct dinst_error *e)
 		dinst_fail(
 			e, DINST_REFUSED,
 			"process %d runs under a seccomp filter that may forbid it the system "
-			"calls that this needs (or the filter cannot be read: run dinst as root)",
+			"calls that this needs (or the filter cannot be read: run dinst as root), "
+			"or makes its system calls itself (PR_SET_SYSCALL_USER_DISPATCH)",
 			(int)s->pid);
 	return known.answer;
 }
