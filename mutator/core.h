@@ -261,7 +261,10 @@ void session_look_at_shadows(struct session *s);
 void shadow_refuse(const struct image *img, struct function_plan *plan);
 
 size_t session_points(const struct session *s);
+/* Bytes of code in use, with the unused rest of their pages. */
 size_t session_heap_bytes(const struct session *s);
+/* The same, the most that it was, what exists, and the room, of all arenas together; others 0. */
+void session_heap(const struct session *s, struct heap_stats *sum);
 struct instance *session_instance(const struct session *s, unsigned id);
 
 /* place.c */

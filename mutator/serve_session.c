@@ -167,7 +167,9 @@ static const char *state_name(struct session *s)
 
 int serve_status(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
 {
+	enum { PAGE = 4096 };
 	size_t active = 0, functions = 0;
+	struct heap_stats heap;
 	bool private = false;
 	struct session *s;
 	int status = serve_session(sv, &s, e);
@@ -175,6 +177,7 @@ int serve_status(struct server *sv, const json_t *params, json_t **result, struc
 	(void)params;
 	if (status < 0)
 		return status;
+	session_heap(s, &heap);
 	for (const struct instance *i = s->instances; i; i = i->next)
 		active++;
 	for (const struct place *p = s->places; p; p = p->next)
@@ -186,12 +189,15 @@ int serve_status(struct server *sv, const json_t *params, json_t **result, struc
 			functions += image_functions(module_get(s->modules, i)->image, &list);
 	}
 	*result =
-		json_pack("{s:o, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I}", "session",
+		json_pack("{s:o, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I}",
+			  "session",
 			  serve_text(s->name), "pid", (json_int_t)s->pid, "name",
 			  serve_text(target_name(s->target)), "state", state_name(s), "points",
 			  (json_int_t)session_points(s), "active", (json_int_t)active, "queued",
 			  (json_int_t)s->queue_length, "heap_bytes",
-			  (json_int_t)session_heap_bytes(s), "arena",
+			  (json_int_t)heap.used, "heap_most", (json_int_t)heap.high_water,
+			  "heap_memory", (json_int_t)heap.resident, "text_memory",
+			  (json_int_t)(s->page_count * PAGE), "arena",
 			  !s->places ? "none"
 			  : private  ? "private"
 				     : "shared",

@@ -337,17 +337,26 @@ size_t session_points(const struct session *s)
 	return points;
 }
 
-size_t session_heap_bytes(const struct session *s)
+void session_heap(const struct session *s, struct heap_stats *sum)
 {
-	size_t bytes = 0;
-
+	memset(sum, 0, sizeof(*sum));
 	for (const struct place *p = s->places; p; p = p->next) {
 		struct heap_stats stats;
 
 		heap_get_stats(p->heap, &stats);
-		bytes += stats.used;
+		sum->used += stats.used;
+		sum->high_water += stats.high_water;
+		sum->resident += stats.resident;
+		sum->capacity += stats.capacity;
 	}
-	return bytes;
+}
+
+size_t session_heap_bytes(const struct session *s)
+{
+	struct heap_stats sum;
+
+	session_heap(s, &sum);
+	return sum.used;
 }
 
 struct instance *session_instance(const struct session *s, unsigned id)

@@ -1,0 +1,281 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# fragment.sh - a heap in fragments: random subsets of what is inserted come and
+# go, bodies of all sizes, with and without per-thread state, while threads run
+# through them, block, recurse, handle signals on other stacks, change contexts.
+#
+# fear J7: of what random inserts and removals leave, the heap is no larger after
+#   many rounds than after few; what is freed is poisoned, and no thread is ever
+#   found in it; counts are exact whenever everything rests; at the end all is back
+# fear J1: in every round something is removed under threads that are in the middle
+#   of it: blocked in a call, below a handler on another stack, deep in a recursion
+#
+# SEED=20 is where chance begins; ROUNDS or HOURS say how long, DINST_SHORT=1 half a minute;
+# TARGETS which: fragments redis.
+. "$(dirname "$0")/lib.sh"
+
+[ "$(id -u)" -eq 0 ] || skip "needs root"
+seed=${SEED:-20}
+seconds=$(short 50 12)
+rounds=${ROUNDS:-1000000}
+[ -n "${ROUNDS:-}" ] && seconds=1000000
+[ -n "${HOURS:-}" ] && seconds=$(awk -v h="$HOURS" 'BEGIN { print int(h * 1800) }')
+RANDOM=$seed
+export XDG_CACHE_HOME=$work/cache XDG_CONFIG_HOME=$work/config
+# The daemon that the first command starts, and its mutators, have it from us.
+export DINST_POISON=1
+metrics=(calls calls calls latency wall_inclusive cpu active)
+threads=4
+most_active=24
+
+pick() {
+	local words=("$@")
+
+	picked=${words[RANDOM % ${#words[@]}]}
+}
+
+where() {
+	echo "round $round (SEED=$seed)"
+}
+
+# must ARGS...: dinst, which may find the program too busy to stop, and then is asked again.
+must() {
+	local tries
+
+	for ((tries = 0; tries < 20; tries++)); do
+		dinst --json "$@" >"$work/out" 2>"$work/out.err"
+		case $? in 0 | 3) return 0 ;; esac
+		grep -qE '"code": *"?busy|did not stop|busy' "$work/out" "$work/out.err" || break
+		sleep 0.1
+	done
+	fail "$(where): dinst $*: $(head -c 400 "$work/out") $(head -c 400 "$work/out.err")"
+}
+
+# The first id of each request that is in; those of a request follow each other.
+requests=()
+
+insert() {
+	local metric=$1 first last
+
+	shift
+	must insert "$metric" "$@" -p "$pid"
+	first=$(field id out | sort -n | head -1)
+	last=$(field id out | sort -n | tail -1)
+	[ -n "$first" ] || fail "$(where): no instance for $metric $*"
+	requests+=("$first-$last")
+}
+
+# Takes a random part of a random request out, or all of it.
+remove() {
+	local at=$((RANDOM % ${#requests[@]})) first last id ids=()
+
+	first=${requests[at]%-*}
+	last=${requests[at]#*-}
+	if [ $((RANDOM % 3)) -eq 0 ] || [ "$first" = "$last" ]; then
+		for ((id = first; id <= last; id++)); do ids+=("$id"); done
+		unset "requests[at]"
+		requests=("${requests[@]}")
+	else
+		# What was removed already is no number any more.
+		for ((id = first; id <= last; id++)); do
+			[ $((RANDOM % 4)) -gt 0 ] && ids+=("$id")
+		done
+	fi
+	dinst --json read -p "$pid" >"$work/there" 2>/dev/null
+	# shellcheck disable=SC2207
+	ids=($(printf '%s\n' "${ids[@]}" | grep -Fxf <(field id there)))
+	[ ${#ids[@]} -gt 0 ] && must remove "${ids[@]}" -p "$pid"
+}
+
+change() {
+	if [ ${#requests[@]} -eq 0 ] || [ $((RANDOM % 5)) -lt 2 ] && [ ${#requests[@]} -lt $most_active ]; then
+		pick "${metrics[@]}"
+		local metric=$picked
+		pick "$@"
+		local glob=$picked
+		if [[ $glob == */part_* ]] && [ $((RANDOM % 2)) -eq 0 ]; then
+			insert "$metric" "$glob" --each
+		else
+			insert "$metric" "$glob"
+		fi
+	else
+		remove
+	fi
+	[ $((RANDOM % 6)) -eq 0 ] && must flush -p "$pid"
+	return 0
+}
+
+# Sets heap_bytes, heap_most, heap_memory; fails if the mutator has found a thread in freed code.
+look() {
+	dinst --json ls >"$work/ls" 2>&1
+	grep -q '"state": *"running"' "$work/ls" || fail "$(where): $(cat "$work/ls" "$work/dinstd/dinstd.log" | tail -c 600)"
+	grep -q 'freed code' "$work/dinstd/"*.log && fail "$(where): $(grep 'freed code' "$work/dinstd/"*.log)"
+	heap_bytes=$(field heap_bytes ls)
+	heap_most=$(field heap_most ls)
+	heap_memory=$(field heap_memory ls)
+}
+
+# Everything out, and what that leaves: routines and tables of per-thread state.
+empty() {
+	must remove --all -p "$pid"
+	requests=()
+	must flush -p "$pid"
+	must flush -p "$pid"
+	look
+}
+
+# grow: remembers after a third of the time how large the heap was, and compares.
+bounded() {
+	local elapsed=$(($(date +%s) - begun))
+
+	if [ -z "${early:-}" ] && [ $((elapsed * 3)) -ge "$seconds" ] && [ $round -ge 6 ]; then
+		early=$heap_most
+		early_round=$round
+	fi
+	[ "$heap_memory" -lt $((96 << 20)) ] || fail "$(where): $heap_memory bytes of ours"
+}
+
+# ---------------------------------------------------------------- fragments
+
+tell() {
+	local line
+
+	echo "$1" >&5
+	read -r -t 60 line <&6 || fail "$(where): no answer to $1"
+	[[ $line == $2* ]] || fail "$(where): '$line' to $1"
+}
+
+# Each call of a part is counted once, when all work is done and while some are moved.
+exact() {
+	local wrong
+
+	must read -p "$pid"
+	field_pairs >"$work/before"
+	tell "go 3" done
+	must read -p "$pid"
+	field_pairs >"$work/after"
+	wrong=$(join "$work/before" "$work/after" | awk -v n=$((3 * threads)) '$3 - $2 != n { print "instance", $1 ":", $3 - $2, "instead of", n }' | head -3)
+	[ -z "$wrong" ] || fail "$(where): $wrong"
+	checked=$((checked + $(wc -l <"$work/after")))
+}
+
+# "id value" of those that count one part.
+field_pairs() {
+	sed -n 's/.*"id":\([0-9]*\),"metric":"calls","focus":"[^"]*part_[0-9a-f]*","value":\([0-9]*\).*/\1 \2/p' "$work/out" | sort -k1,1
+}
+
+fragments_round() {
+	local i n=$((2 + RANDOM % 5)) held=
+
+	tell run running
+	if [ $((RANDOM % 2)) -eq 0 ]; then
+		tell hold held
+		held=yes
+	fi
+	for ((i = 0; i < n; i++)); do
+		change '/Code/fragments/part_[0-3]?[0-7]' '/Code/fragments/part_?[0-9]?' '/Code/fragments/part_[4-7]*' \
+			'/Code/fragments/part_2*' '/Code/fragments/part_??c' dive linger ticked on_tick wait_for_byte \
+			'/Code/fragments/*' '/Code/libc.so.6/*context*' '/Code/libc.so.6/mem*'
+		[ $((RANDOM % 3)) -eq 0 ] && tell wake awake
+	done
+	[ -n "$held" ] && tell unhold unheld
+	tell stop done
+	exact
+}
+
+start_fragments() {
+	mkfifo "$work/in" "$work/answers"
+	"$build/tests/live/targets/fragments" $threads <>"$work/in" >"$work/answers" 2>"$work/fragments.err" &
+	pid=$!
+	children+=("$pid")
+	exec 5>"$work/in" 6<"$work/answers"
+	read -r -t 20 line <&6 && [ "$line" = ready ] || fail "fragments does not start"
+}
+
+# -------------------------------------------------------------------- redis
+
+redis() {
+	timeout 60 redis-cli -s "$work/redis.sock" "$@"
+}
+
+start_redis() {
+	redis-server --port 0 --unixsocket "$work/redis.sock" --save '' --dir "$work" --daemonize no >"$work/redis.log" 2>&1 &
+	pid=$!
+	children+=("$pid")
+	wait_for 20 redis ping || fail "redis-server does not answer"
+	redis-benchmark -s "$work/redis.sock" -t set,get,lpush,lpop,zadd,mset -c 8 -P 4 -n 100000000 -q >"$work/benchmark.out" 2>&1 &
+	benchmark=$!
+	children+=("$benchmark")
+}
+
+redis_round() {
+	local i n=$((1 + RANDOM % 4)) expected
+
+	for ((i = 0; i < n; i++)); do
+		change '/Code/redis-server/*Command' '/Code/redis-server/ae*' '/Code/redis-server/dict*' '/Code/redis-server/process*' \
+			'/Code/redis-server/[a-c]*' '/Code/redis-server/[s-z]*' '/Code/libc.so.6/mem*' '/Code/libc.so.6/str*'
+	done
+	expected=$(printf 'value:%d' $round)
+	redis set key:fragment "$expected" >/dev/null
+	[ "$(redis get key:fragment)" = "$expected" ] || fail "$(where): redis answers wrongly"
+	kill -0 "$benchmark" 2>/dev/null || fail "$(where): the benchmark has ended: $(tail -c 300 "$work/benchmark.out")"
+}
+
+redis_exact() {
+	local before
+
+	kill "$benchmark" 2>/dev/null
+	wait "$benchmark" 2>/dev/null
+	must insert calls /Code/redis-server/processCommand -p "$pid"
+	local id
+	id=$(field id out)
+	before=$(read_value "$id" "$pid")
+	redis -r 50 ping >/dev/null
+	[ $(($(read_value "$id" "$pid") - before)) -eq 50 ] || fail "50 commands counted as $(($(read_value "$id" "$pid") - before))"
+}
+
+# ---------------------------------------------------------------------- one
+
+# one NAME: rounds until the time is over, and everything back.
+one() {
+	local name=$1
+
+	round=0
+	early=
+	checked=0
+	requests=()
+	"start_$name"
+	sleep 0.5
+	prove save "$pid" "$work/$name.picture" || fail "cannot look at $name"
+	must attach "$pid" -n "$name"
+	begun=$(date +%s)
+	while [ $round -lt "$rounds" ] && [ $(($(date +%s) - begun)) -lt "$seconds" ]; do
+		round=$((round + 1))
+		"${name}_round"
+		[ $((round % 8)) -eq 0 ] && empty
+		look
+		bounded
+		[ -n "${VERBOSE:-}" ] && say "$round: ${#requests[@]} requests, $heap_bytes bytes of code, $heap_most at most, $heap_memory of memory"
+	done
+	[ "$name" = redis ] && redis_exact
+	empty
+	[ -z "$early" ] || [ "$heap_most" -le $((early * 2)) ] ||
+		fail "$(where): $name: $heap_most bytes of code at a time, and $early after $early_round rounds"
+	must detach -p "$pid"
+	[ "$(field left out)" = 0 ] || fail "$(where): $name: something is left"
+	prove check "$pid" "$work/$name.picture" >"$work/proof" || fail "$name is not as before: $(head -c 600 "$work/proof")"
+	say "$name: $round rounds, $checked exact counts; at most $((heap_most >> 10)) KiB of code at a time (${early:-0} bytes after a third), $((heap_memory >> 10)) KiB of memory; $((heap_bytes >> 10)) KiB when empty"
+	total=$((total + round))
+}
+
+total=0
+for each in ${TARGETS:-fragments redis}; do
+	[ "$each" = redis ] && ! command -v redis-server redis-cli redis-benchmark >/dev/null && continue
+	one "$each"
+	if [ "$each" = fragments ]; then
+		exec 5>&-
+	fi
+	kill "$pid" 2>/dev/null
+done
+pass "$total rounds: no thread in freed code, the heap is bounded, everything is back"
