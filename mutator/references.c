@@ -11,6 +11,7 @@
  */
 #include "mutator/image_private.h"
 #include "mutator/references_relocations.h"
+#include "mutator/references_sequences.h"
 
 #include <stdlib.h>
 
@@ -37,10 +38,6 @@ struct scan {
 	size_t cursor; /* the last function that starts at or before the scan's place */
 	struct hit_list hits;
 	bool failed; /* no memory for hits */
-	/* A section of descriptors while its relocations are looked for. */
-	vaddr_t rseq_address;
-	uint8_t *rseq_bytes;
-	size_t rseq_size;
 	struct dinst_error *e;
 };
 
@@ -225,7 +222,7 @@ static void scan_words(struct scan *s)
 	}
 }
 
-/* ------------------------------------------- exceptions, sequences, symbols */
+/* ------------------------------------------- exceptions and symbols */
 
 static void mark_pad(void *arg, vaddr_t pad)
 {
@@ -256,83 +253,6 @@ static int scan_exceptions(struct scan *s)
 		budget -= used;
 	}
 	return 0;
-}
-
-/* struct rseq_cs of the kernel (include/uapi/linux/rseq.h), as it is in the file. */
-struct rseq_descriptor {
-	uint32_t version, flags;
-	uint64_t start, length, abort;
-};
-
-enum { RSEQ_TABLES_MAX = 16 };
-
-static void relocate_descriptor(void *arg, vaddr_t place, vaddr_t value)
-{
-	struct scan *s = arg;
-
-	if (place >= s->rseq_address && place - s->rseq_address <= s->rseq_size - 8)
-		memcpy(s->rseq_bytes + (place - s->rseq_address), &value, 8);
-}
-
-static void add_rseq(struct scan *s, vaddr_t lo, vaddr_t hi)
-{
-	if (lo < hi)
-		s->map->rseq[s->map->rseq_count++] = (struct image_range){lo, hi};
-}
-
-static int read_descriptors(struct scan *s, const struct elf_section *section)
-{
-	struct reference_map *m = s->map;
-	size_t count = section->size / sizeof(struct rseq_descriptor);
-	struct image_range *more;
-	int r = 0;
-
-	if (!count)
-		return 0;
-	more = realloc(m->rseq, (m->rseq_count + count * 2) * sizeof(*more));
-	if (more)
-		m->rseq = more;
-	s->rseq_address = section->address;
-	s->rseq_size = section->size;
-	s->rseq_bytes = malloc(section->size);
-	if (!more || !s->rseq_bytes) {
-		r = no_memory(s);
-		goto out;
-	}
-	memcpy(s->rseq_bytes, section->bytes, section->size);
-	relocations_each(&s->img->file, relocate_descriptor, s);
-	for (size_t i = 0; i < count; i++) {
-		struct rseq_descriptor d;
-
-		memcpy(&d, s->rseq_bytes + i * sizeof(d), sizeof(d));
-		if (!range_at(s->img->text, s->img->text_count, d.start))
-			continue;
-		add_rseq(s, d.start, d.start + d.length);
-		/* The signature that the kernel looks for stands before the handler. */
-		add_rseq(s, d.abort - 4, d.abort + 1);
-	}
-out:
-	free(s->rseq_bytes);
-	s->rseq_bytes = NULL;
-	return r;
-}
-
-static int scan_sequences(struct scan *s)
-{
-	const struct elf_file *f = &s->img->file;
-	unsigned tables = 0;
-	int r = 0;
-
-	/* The relocations are gone through for each table: there are one or two. */
-	for (size_t i = 0; i < f->section_count && !r && tables < RSEQ_TABLES_MAX; i++)
-		if (f->sections[i].bytes && (f->sections[i].flags & SHF_ALLOC) &&
-		    (!strcmp(f->sections[i].name, "__rseq_cs") ||
-		     !strcmp(f->sections[i].name, "__rseq_table"))) {
-			r = read_descriptors(s, &f->sections[i]);
-			tables++;
-		}
-	s->map->rseq_count = ranges_tidy(s->map->rseq, s->map->rseq_count);
-	return r;
 }
 
 static void scan_symbols(struct scan *s)
@@ -368,7 +288,7 @@ int image_references(struct image *img, struct dinst_error *e)
 			scan_words(&s);
 		r = scan_exceptions(&s);
 		if (!r)
-			r = scan_sequences(&s);
+			r = sequences_find(img, &s.map->rseq, &s.map->rseq_count, e);
 		if (!r)
 			r = scan_code(&s);
 	}
