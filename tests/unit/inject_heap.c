@@ -270,6 +270,138 @@ static void fills_up_and_empties(void **state)
 	finish(&f);
 }
 
+/* ------------------------------------------------------------- compaction */
+
+enum { MANY = 6000 };
+
+struct thing {
+	taddr_t at;
+	size_t size;
+	bool cold;
+};
+
+static taddr_t allocate_thing(struct heap *heap, const struct thing *t)
+{
+	struct dinst_error e = {0};
+	taddr_t at;
+
+	if (t->cold ? heap_alloc_cold(heap, t->size, &at, &e)
+		    : heap_alloc_code(heap, t->size, &at, &e))
+		fail_msg("%s", e.text);
+	return at;
+}
+
+/* Moves what is to be moved, as its owner does; returns how many. */
+static size_t move_things(struct fixture *f, struct thing *things)
+{
+	size_t moved = 0;
+
+	heap_begin_compaction(f->heap);
+	for (size_t i = 0; i < MANY; i++) {
+		struct thing *t = &things[i];
+		taddr_t to;
+
+		if (!t->at || !heap_is_leaving(f->heap, t->at))
+			continue;
+		to = allocate_thing(f->heap, t);
+		assert_false(heap_is_leaving(f->heap, to));
+		memcpy(heap_map(f->heap, to, t->size), heap_map(f->heap, t->at, t->size), t->size);
+		heap_free_code(f->heap, t->at);
+		t->at = to;
+		moved++;
+	}
+	heap_end_compaction(f->heap);
+	return moved;
+}
+
+/*
+ * fear J7: one of thirty pieces is left, on nearly every page: what moves finds room in the pages
+ * that stay, nothing is lost, and the pages are free for any size
+ */
+static void moves_together(void **state)
+{
+	struct thing *things = calloc(MANY, sizeof(*things));
+	struct heap_stats before, after;
+	struct dinst_error e = {0};
+	unsigned seed = 4711;
+	struct fixture f;
+	taddr_t large;
+	size_t moved;
+
+	(void)state;
+	assert_non_null(things);
+	start(&f, (size_t)16 << 20, 16);
+	assert_false(heap_wants_compaction(f.heap));
+	for (size_t i = 0; i < MANY; i++) {
+		things[i].size = 16 + (size_t)rand_r(&seed) % 500;
+		things[i].cold = rand_r(&seed) % 2;
+		things[i].at = allocate_thing(f.heap, &things[i]);
+		memset(heap_map(f.heap, things[i].at, things[i].size), (int)i, things[i].size);
+	}
+	assert_false(heap_wants_compaction(f.heap));
+	for (size_t i = 0; i < MANY; i++)
+		if (rand_r(&seed) % 30) {
+			heap_free_code(f.heap, things[i].at);
+			things[i].at = 0;
+		}
+	heap_get_stats(f.heap, &before);
+	assert_true(heap_wants_compaction(f.heap));
+	moved = move_things(&f, things);
+	heap_get_stats(f.heap, &after);
+	assert_true(moved > 20 && moved < MANY / 20);
+	assert_false(heap_wants_compaction(f.heap));
+	assert_true(after.used * 2 < before.used);
+	assert_int_equal(after.code_bytes, before.code_bytes);
+	assert_int_equal(after.high_water, before.high_water);
+	assert_true(after.high_water >= before.used);
+	assert_int_equal(move_things(&f, things), 0);
+	for (size_t i = 0; i < MANY; i++)
+		for (size_t k = 0; things[i].at && k < things[i].size; k++)
+			assert_int_equal(((uint8_t *)heap_map(f.heap, things[i].at + k, 1))[0],
+					 (uint8_t)i);
+	/* No page beyond those that were in use before. */
+	assert_int_equal(heap_alloc_code(f.heap, (before.used - after.used) / 4, &large, &e), 0);
+	heap_get_stats(f.heap, &after);
+	assert_int_equal(after.touched, before.touched);
+	free(things);
+	finish(&f);
+}
+
+/* fear J7: what is freed is filled, nothing that is in use is, and both can be told apart */
+static void poisons_what_is_freed(void **state)
+{
+	enum { COUNT = 40 };
+	struct thing things[COUNT] = {{0}};
+	uint8_t poison[512];
+	struct fixture f;
+
+	(void)state;
+	start(&f, (size_t)1 << 20, 16);
+	heap_poison_freed(f.heap);
+	for (size_t i = 0; i < COUNT; i++) {
+		things[i].size = 32 + i % 5 * 32;
+		things[i].at = allocate_thing(f.heap, &things[i]);
+		memset(heap_map(f.heap, things[i].at, things[i].size), 0x11, things[i].size);
+	}
+	for (size_t i = 0; i < COUNT; i += 2)
+		heap_free_code(f.heap, things[i].at);
+	for (size_t i = 0; i < COUNT; i++) {
+		const struct thing *t = &things[i];
+		const uint8_t *now = heap_map(f.heap, t->at, t->size);
+
+		arch_fill_poison(poison, t->size);
+		assert_int_equal(heap_is_poison(f.heap, t->at), i % 2 == 0);
+		assert_int_equal(heap_is_poison(f.heap, t->at + t->size - 1), i % 2 == 0);
+		for (size_t k = 0; k < t->size; k++)
+			assert_int_equal(now[k], i % 2 ? 0x11 : poison[k]);
+	}
+	/* The journal is no code, and what lies outside is not ours to judge. */
+	assert_false(heap_is_poison(f.heap, f.arena.code));
+	assert_false(heap_is_poison(f.heap, f.arena.code - 1));
+	assert_false(heap_is_poison(f.heap, f.arena.code + f.arena.code_size));
+	finish(&f);
+}
+
 static void counters_run_out(void **state)
 {
 	struct dinst_error e = {0};
@@ -436,6 +568,7 @@ int main(void)
 		cmocka_unit_test(random_use),	    cmocka_unit_test(fills_up_and_empties),
 		cmocka_unit_test(counters_run_out), cmocka_unit_test(maps_only_its_own),
 		cmocka_unit_test(misuse_is_caught), cmocka_unit_test(is_fast),
+		cmocka_unit_test(moves_together),   cmocka_unit_test(poisons_what_is_freed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
