@@ -24,6 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "inject/fault.h"
 #include "inject/heap_private.h"
 
 enum {
@@ -405,6 +406,7 @@ void heap_write_word(struct heap *h, taddr_t word, uint64_t value)
 	const size_t number = slot_number(h, word, &block);
 	const size_t at = slot_offset(h, block, number);
 
+	fault_point();
 	__atomic_store_n(slot_map(h, block, number), value, __ATOMIC_RELAXED);
 	if (a->mode == ARENA_SHARED)
 		return;

@@ -12,10 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "inject/fault.h"
 #include "inject/journal_format.h"
 #include "inject/maps.h"
+#include "inject/proc.h"
 
 struct journal {
 	struct journal_header *header; /* in our mapping of the arena */
@@ -44,6 +46,7 @@ int journal_create(struct arena *a, const char *session, struct journal **out,
 {
 	struct journal_header *h = (struct journal_header *)(void *)a->code_map;
 	struct journal *j = calloc(1, sizeof(*j));
+	struct proc_stat own;
 
 	if (!j)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the journal's book-keeping");
@@ -71,6 +74,10 @@ int journal_create(struct arena *a, const char *session, struct journal **out,
 	h->cpu_shift = a->cpu_shift;
 	h->low_data = a->low_data;
 	h->high = encode_high(0);
+	if (!proc_stat_read(getpid(), &own)) {
+		h->owner = (uint64_t)getpid();
+		h->owner_start = own.start_time;
+	}
 	fault_point();
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	memcpy(h->magic, JOURNAL_MAGIC, sizeof(h->magic));
@@ -159,6 +166,8 @@ void journal_remove(struct journal *j, unsigned index)
 
 /* ---------------------------------------------------------------- reading */
 
+enum { JOURNAL_SAME_MAX = 8 };
+
 /* True if all of the entry's bytes are executable memory of a file. */
 static bool is_text(const struct maps *m, taddr_t address, size_t length)
 {
@@ -197,6 +206,44 @@ static int read_header(const struct target *t, const struct arena_found *found,
 	return DINST_OK;
 }
 
+static int by_address(const void *x, const void *y)
+{
+	const struct journal_entry *a = *(const struct journal_entry *const *)x;
+	const struct journal_entry *b = *(const struct journal_entry *const *)y;
+
+	if (a->address != b->address)
+		return a->address < b->address ? -1 : 1;
+	return a < b ? -1 : a > b;
+}
+
+/*
+ * A window has one entry, or two or three while it is led elsewhere. More of them
+ * for one address are an enemy's: who goes through all that share one would never end.
+ */
+static bool drop_repeated(struct journal_entry *entries, size_t *count)
+{
+	struct journal_entry **sorted = calloc(*count + 1, sizeof(struct journal_entry *));
+	size_t kept = 0, same = 0;
+
+	if (!sorted)
+		return false;
+	for (size_t i = 0; i < *count; i++)
+		sorted[i] = &entries[i];
+	qsort(sorted, *count, sizeof(struct journal_entry *), by_address);
+	for (size_t i = 1; i < *count; i++) {
+		same = sorted[i]->address == sorted[i - 1]->address ? same + 1 : 0;
+		/* The order of the others is kept. Its address is needed for the next one. */
+		if (same >= JOURNAL_SAME_MAX)
+			sorted[i]->length = 0;
+	}
+	for (size_t i = 0; i < *count; i++)
+		if (entries[i].length)
+			entries[kept++] = entries[i];
+	*count = kept;
+	free(sorted);
+	return true;
+}
+
 int journal_read(const struct target *t, const struct arena_found *found,
 		 struct journal_entry **out, size_t *count, struct dinst_error *e)
 {
@@ -231,6 +278,10 @@ int journal_read(const struct target *t, const struct arena_found *found,
 		    !overlaps(entry, found->code, found->code_size) &&
 		    is_text(&m, entry->address, entry->length))
 			used++;
+	}
+	if (!drop_repeated(entries, &used)) {
+		result = dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu journal entries", used);
+		goto out;
 	}
 	*out = entries;
 	*count = used;

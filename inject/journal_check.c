@@ -5,6 +5,7 @@
  * The bytes come from a process that may have done anything with them. Pure:
  * bytes in, verdicts out; nothing is read beyond the structs that are given.
  */
+#include <limits.h>
 #include <string.h>
 
 #include "inject/journal_format.h"
@@ -105,6 +106,8 @@ bool journal_check_header(const struct journal_header *h, taddr_t code, size_t m
 		.cpus = h->cpus,
 		.cpu_shift = h->cpu_shift,
 		.mode = h->mode == ARENA_SHARED ? ARENA_SHARED : ARENA_PRIVATE,
+		.owner = h->owner <= INT_MAX ? (pid_t)h->owner : 0,
+		.owner_start = h->owner_start,
 	};
 	memcpy(found->session, h->session, sizeof(found->session));
 	return true;

@@ -37,6 +37,8 @@ struct journal_header {
 	uint64_t high;
 	/* The private part (arena.h), written before it is mapped; the complement of their sum. */
 	uint64_t threads, threads_size, threads_check;
+	/* The mutator: its pid, and its start time, which tells it from a later one; 0: not told. */
+	uint64_t owner, owner_start;
 };
 
 struct journal_slot {

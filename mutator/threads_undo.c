@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inject/fault.h"
 #include "mutator/threads_private.h"
 #include "mutator/variable.h"
 
@@ -356,6 +357,7 @@ static void exchange(struct session *s, uint32_t id, const struct paired *new, u
 	p->undo_size = new->undo_size;
 	p->codes = new->codes;
 	p->code_count = new->code_count;
+	fault_point();
 	if (word)
 		__atomic_store_n(word, new->undo, __ATOMIC_RELEASE);
 	if (old.undo)

@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "inject/fault.h"
 #include "mutator/threads_private.h"
 
 enum { WORD = 8, WORDS_AT = offsetof(struct pair_record, words) };
@@ -61,6 +62,7 @@ static void give_out(struct threads *t, unsigned first, unsigned count, uint8_t 
 	struct pair_shared *shared = threads_shared(t);
 	const unsigned last = (first + count - 1) / PAIR_CHUNK;
 
+	fault_point();
 	for (unsigned i = first / PAIR_CHUNK; i <= last; i++)
 		shared->clocks[i] = t->chunks[i] = kind;
 	if (t->used < WORDS_AT + (last + 1) * PAIR_CHUNK * WORD) {

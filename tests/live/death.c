@@ -7,182 +7,9 @@
  * the moment: the target goes on computing rightly, what was left is taken out
  * by the next mutator, and that one counts exactly.
  */
-#include <errno.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "inject/fault.h"
-#include "tests/live/harness_session.h"
-
-enum { SEED = 20, CLEAN_MS = 5000 };
-
-/* How a mutator ends by itself. On a busy machine a thread may not stop in time: told, not forced. */
-enum { ENDED = 0, FAILED = 3, GAVE_UP = 4 };
-
-/* What the child tells us before it dies; shared memory. */
-struct account {
-	unsigned long passed;
-	int stage;
-	char text[DINST_ERROR_TEXT];
-};
-
-static struct account *account;
-static int gave_up; /* mutators that did */
-
-static const char *const stages[] = {"attach", "insert",       "more",	 "remove",
-				     "flush",  "insert again", "detach", "end"};
-
-static void stage(int n)
-{
-	account->stage = n;
-	account->passed = fault_passed;
-}
-
-static int insert_one(struct session *s, const char *metric_focus, enum point_kind kind,
-		      struct instance **out, struct dinst_error *e)
-{
-	static struct raw_metric metrics[3];
-	const char *const foci[] = {metric_focus};
-	struct insert_result result;
-	int status;
-
-	metrics[kind] = (struct raw_metric){
-		.name = "points", .unit = "", .constraints = "/Code", .kind = kind};
-	status = request_insert_raw(s, &metrics[kind], foci, 1, false, &result, e);
-	if (status < 0)
-		return status;
-	*out = result.instances[0];
-	free(result.instances);
-	return 0;
-}
-
-/* Functions of the program that the target runs. */
-static const char *victim = "many", *all = "/Code/calls/*", *caller = "work";
-
-static int change(struct session *s, struct dinst_error *e)
-{
-	struct instance *first = NULL, *second = NULL, *third = NULL;
-	struct flush_result flushed;
-	int status;
-
-	stage(1);
-	status = insert_one(s, victim, POINT_ENTRY, &first, e);
-	stage(2);
-	if (status >= 0)
-		status = insert_one(s, victim, POINT_ENTRY, &second, e);
-	if (status >= 0)
-		status = insert_one(s, all, POINT_EXIT, &third, e);
-	stage(3);
-	if (status >= 0)
-		status = removal_remove(s, first, &flushed, e);
-	if (status >= 0)
-		status = removal_remove(s, third, &flushed, e);
-	stage(4);
-	if (status >= 0)
-		status = removal_flush(s, &flushed, e);
-	stage(5);
-	if (status >= 0)
-		status = insert_one(s, all, POINT_ENTRY, &first, e);
-	if (status >= 0)
-		status = insert_one(s, caller, POINT_CALL, &third, e);
-	return status;
-}
-
-/* The whole life of a mutator; in the child. Dies at the chosen fault point or exits with 0. */
-static void live_and_die(pid_t pid, unsigned long countdown)
-{
-	struct dinst_error e = {0};
-	struct detach_result detached;
-	struct session *s;
-	int status;
-
-	fault_passed = 0;
-	fault_countdown = countdown;
-	stage(0);
-	status = session_attach(pid, "doomed", &s, &e);
-	if (status >= 0)
-		status = change(s, &e);
-	stage(6);
-	if (status >= 0)
-		status = session_detach(s, 10, &detached, &e);
-	stage(7);
-	if (status >= 0 && detached.left)
-		status = dinst_fail(&e, DINST_FAILED, "%zu things are left", detached.left);
-	memcpy(account->text, e.text, sizeof(e.text));
-	_exit(status >= 0 ? 0 : status == DINST_BUSY ? GAVE_UP : FAILED);
-}
-
-static pid_t start_mutator(struct harness *h, unsigned long countdown)
-{
-	pid_t child;
-
-	memset(account, 0, sizeof(*account));
-	fflush(NULL);
-	child = fork();
-	if (child < 0)
-		fail_msg("fork: %s", strerror(errno));
-	if (child == 0)
-		live_and_die(h->pid, countdown);
-	return child;
-}
-
-/* True if the mutator was killed, false if it came to its end first. */
-static bool end_mutator(pid_t child, bool may_be_killed)
-{
-	int status = 0;
-
-	if (waitpid(child, &status, 0) != child)
-		fail_msg("waitpid: %s", strerror(errno));
-	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && may_be_killed)
-		return true;
-	if (!WIFEXITED(status) || (WEXITSTATUS(status) != ENDED && WEXITSTATUS(status) != GAVE_UP))
-		fail_msg("the mutator failed in %s (status %x): %s", stages[account->stage],
-			 (unsigned)status, account->text);
-	gave_up += WEXITSTATUS(status) == GAVE_UP;
-	return false;
-}
-
-static bool run_mutator(struct harness *h, unsigned long countdown)
-{
-	return end_mutator(start_mutator(h, countdown), countdown != 0);
-}
-
-static void clean_up(struct harness *h, unsigned long countdown)
-{
-	struct dinst_error e = {0};
-	struct leftovers left;
-	struct target *t;
-
-	if (target_open(h->pid, &t, &e) < 0)
-		fail_msg("open after death at %lu (%s): %s", countdown, stages[account->stage],
-			 e.text);
-	if (leftovers_clean(t, CLEAN_MS, &left, &e) < 0)
-		fail_msg("cleaning after death at %lu (%s): %s", countdown, stages[account->stage],
-			 e.text);
-	target_close(t);
-	if (left.arenas_left)
-		fail_msg("%zu of %zu arenas are left after death at %lu (%s)", left.arenas_left,
-			 left.arenas, countdown, stages[account->stage]);
-}
-
-static void verify(struct harness *h, unsigned long countdown)
-{
-	char text[4096];
-
-	for (int i = 0; i < 100; i++) {
-		if (!harness_differences(h->before, HARNESS_ALL, text, sizeof(text)))
-			return;
-		usleep(10000);
-	}
-	fail_msg("not as before after death at %lu (%s):\n%s", countdown, stages[account->stage],
-		 text);
-}
+#include "tests/live/death_help.h"
 
 /* One death, and everything that must be true after it. False if the mutator outlived its end. */
 static bool one_death(struct harness *h, int threads, unsigned long countdown)
@@ -212,31 +39,7 @@ static bool one_death(struct harness *h, int threads, unsigned long countdown)
 	return killed;
 }
 
-/* A mutator that comes to its end: what it passed on the way is all there is. */
-static void run_whole(struct harness *h)
-{
-	for (int tries = 0; tries < 5; tries++) {
-		int before = gave_up;
-
-		assert_false(run_mutator(h, 0));
-		if (gave_up == before)
-			return;
-		clean_up(h, 0);
-	}
-	fail_msg("no mutator came to its end: %s", account->text);
-}
-
-static unsigned long learn_points(struct harness *h)
-{
-	harness_send(h, "go 10000\n");
-	run_whole(h);
-	assert_string_equal(harness_line(h, 20000), "done");
-	clean_up(h, 0);
-	harness_verify(h);
-	assert_true(account->passed > 20);
-	return account->passed;
-}
-
+/* fear J2: a mutator dies at 100 random steps of attach, insert, remove, flush and detach */
 static void test_hundred_deaths(void **state)
 {
 	enum { THREADS = 8, DEATHS = 100 };
@@ -257,7 +60,13 @@ static void test_hundred_deaths(void **state)
 	harness_end(h, 0);
 }
 
-/* The same at each moment in turn of a mutator whose target has one thread. */
+/*
+ * The same at each moment in turn of a mutator whose target has one thread.
+ *
+ * fear J2: death at every single step (each ptrace request, write to the target, store into an
+ * arena or its journal): the target computes rightly, the next one takes out all and counts exactly
+ * fear J5: the journal is left half written at each of its steps
+ */
 static void test_every_moment(void **state)
 {
 	struct harness *h = *state;
@@ -291,7 +100,7 @@ static void sleep_us(unsigned long us)
 	nanosleep(&t, NULL);
 }
 
-/* Not at a fault point but whenever the clock says so. */
+/* fear J2: not at a fault point but whenever the clock says so. */
 static void test_any_time(void **state)
 {
 	enum { DEATHS = 60 };
@@ -321,7 +130,7 @@ static void test_any_time(void **state)
 	harness_end(h, 0);
 }
 
-/* A target that handles signals all the time: also where it was about to run our calls. */
+/* fear J2: a target that handles signals all the time, also where it was about to run our calls. */
 static void test_in_a_storm(void **state)
 {
 	enum { DEATHS = 60 };
@@ -357,167 +166,15 @@ static void test_in_a_storm(void **state)
 	caller = "work";
 }
 
-/* ------------------------------------------------------------------ families */
-
-/* In the child: inserts and is killed when the family has been made. */
-static void insert_and_wait(pid_t pid, int ready)
-{
-	struct dinst_error e = {0};
-	struct instance *first;
-	struct session *s;
-
-	if (session_attach(pid, "doomed", &s, &e) < 0 ||
-	    insert_one(s, "hit", POINT_ENTRY, &first, &e) < 0 || write(ready, "x", 1) != 1)
-		_exit(3);
-	for (;;)
-		pause();
-}
-
-static unsigned long child_hits(struct harness *h)
-{
-	harness_send(h, "count\n");
-	return strtoul(harness_line(h, 5000), NULL, 10);
-}
-
-/* Deaths of a mutator whose target has a child that runs through the same trampolines. */
-static void test_deaths_in_a_family(void **state)
-{
-	enum { DEATHS = 40 };
-	struct harness *h = *state;
-	unsigned short seed[3] = {SEED + 3, 0, 0};
-	char command[128], line[4096];
-	unsigned long points, hits;
-	pid_t child = 0;
-	int deaths = 0;
-
-	victim = "hit";
-	all = "/Code/forks/*";
-	caller = "hits";
-	harness_start(h, "forks", NULL);
-	run_whole(h);
-	points = account->passed;
-	clean_up(h, 0);
-	for (int turn = 0; turn < DEATHS; turn++) {
-		unsigned long at = 1 + (unsigned long)nrand48(seed) % points;
-		pid_t mutator = start_mutator(h, at);
-
-		/* It is born somewhere in the middle of it all. */
-		usleep((useconds_t)nrand48(seed) % 20000);
-		harness_send(h, "linger\n");
-		snprintf(line, sizeof(line), "%s", harness_line(h, 20000));
-		assert_int_equal(sscanf(line, "child %d", &child), 1);
-		deaths += end_mutator(mutator, true);
-		clean_up(h, at);
-		verify(h, at);
-		snprintf(command, sizeof(command), "grep -q memfd:dinst /proc/%d/maps", (int)child);
-		if (system(command) == 0)
-			fail_msg("the child still has an arena after death at %lu (%s)", at,
-				 stages[account->stage]);
-		hits = child_hits(h);
-		for (int i = 0; i < 500 && child_hits(h) == hits; i++)
-			usleep(2000);
-		if (child_hits(h) == hits)
-			fail_msg("the child does not go on after death at %lu (%s): %s", at,
-				 stages[account->stage], harness_status(child, child, "State:"));
-		harness_send(h, "unlinger\n");
-		assert_string_equal(harness_line(h, 20000), "ended 7");
-	}
-	assert_true(2 * deaths > DEATHS);
-	harness_end(h, 0);
-	victim = "many";
-	all = "/Code/calls/*";
-	caller = "work";
-}
-
-static pid_t start_inserter(struct harness *h)
-{
-	pid_t mutator;
-	int ready[2];
-	char byte;
-
-	assert_int_equal(pipe(ready), 0);
-	fflush(NULL);
-	mutator = fork();
-	if (mutator == 0)
-		insert_and_wait(h->pid, ready[1]);
-	assert_int_equal(read(ready[0], &byte, 1), 1);
-	close(ready[0]);
-	close(ready[1]);
-	return mutator;
-}
-
-/* What a living mutator has in the target is not taken out by another one. */
-static void test_living_mutator(void **state)
-{
-	struct harness *h = *state;
-	struct dinst_error e = {0};
-	struct leftovers left;
-	struct target *t;
-	pid_t mutator;
-
-	harness_start(h, "forks", NULL);
-	mutator = start_inserter(h);
-	assert_int_equal(target_open(h->pid, &t, &e), 0);
-	assert_int_equal(leftovers_clean(t, CLEAN_MS, &left, &e), DINST_BUSY);
-	assert_non_null(strstr(e.text, harness_number(mutator)));
-	assert_int_equal(left.restored, 0);
-	target_close(t);
-	harness_send(h, "fork 2 1000\n");
-	assert_string_equal(harness_line(h, 10000), "done");
-	kill(mutator, SIGKILL);
-	assert_int_equal(waitpid(mutator, NULL, 0), mutator);
-	clean_up(h, 0);
-	verify(h, 0);
-	harness_end(h, 0);
-}
-
-/* What was inherited from a target whose mutator died is taken out of the child as well. */
-static void test_child_of_the_orphaned(void **state)
-{
-	struct harness *h = *state;
-	pid_t mutator, child = 0;
-	char command[128];
-
-	harness_start(h, "forks", NULL);
-	mutator = start_inserter(h);
-	harness_send(h, "linger\n");
-	assert_int_equal(sscanf(harness_line(h, 5000), "child %d", &child), 1);
-	kill(mutator, SIGKILL);
-	assert_int_equal(waitpid(mutator, NULL, 0), mutator);
-	snprintf(command, sizeof(command), "grep -q memfd:dinst /proc/%d/maps", (int)child);
-	assert_int_equal(system(command), 0);
-	clean_up(h, 0);
-	verify(h, 0);
-	assert_int_not_equal(system(command), 0);
-	usleep(10000);
-	harness_send(h, "unlinger\n");
-	assert_string_equal(harness_line(h, 5000), "ended 7");
-	harness_end(h, 0);
-}
-
-static int setup(void **state)
-{
-	account = mmap(NULL, sizeof(*account), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		       -1, 0);
-	return account == MAP_FAILED ? -1 : harness_setup(state);
-}
-
-static int teardown(void **state)
-{
-	munmap(account, sizeof(*account));
-	return harness_teardown(state);
-}
+#define TEST(name) cmocka_unit_test_setup_teardown(name, death_setup, death_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_hundred_deaths, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_every_moment, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_any_time, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_in_a_storm, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_child_of_the_orphaned, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_living_mutator, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_deaths_in_a_family, setup, teardown),
+		TEST(test_hundred_deaths),
+		TEST(test_every_moment),
+		TEST(test_any_time),
+		TEST(test_in_a_storm),
 	};
 
 	return cmocka_run_group_tests_name("live/death", tests, NULL, NULL);

@@ -171,8 +171,10 @@ static void runs_full_and_goes_on(void **state)
 
 	assert_true(journal_size(&f->arena) <= f->arena.code_size / 4);
 	assert_int_equal(journal_capacity((size_t)64 << 20), 128 * 1024);
-	for (size_t i = 0; i < capacity; i++)
+	for (size_t i = 0; i < capacity; i++) {
+		entry.address = text(i / 2);
 		assert_int_equal(journal_add(f->journal, &entry, &index, &e), 0);
+	}
 	assert_int_equal(journal_add(f->journal, &entry, &index, &e), DINST_NO_MEMORY);
 	dinst_error_clear(&e);
 	assert_int_equal(read_all(f, &got), capacity);
@@ -184,6 +186,34 @@ static void runs_full_and_goes_on(void **state)
 	for (size_t i = 0; i < capacity; i += 2)
 		assert_int_equal(journal_add(f->journal, &entry, &index, &e), 0);
 	assert_int_equal(journal_add(f->journal, &entry, &index, &e), DINST_NO_MEMORY);
+}
+
+/*
+ * fear J5: a journal full of entries for one address is cut down to a few of them, the first
+ * ones: who goes through all that share an address comes to an end
+ */
+static void repetition_is_bounded(void **state)
+{
+	struct fixture *f = *state;
+	struct journal_entry entry = entry_at(text(40), 5), *got;
+	struct dinst_error e = {0};
+	unsigned index;
+	size_t count;
+
+	for (size_t i = 0; i < journal_capacity(f->arena.code_size) - 1; i++) {
+		entry.patched[4] = (uint8_t)i;
+		assert_int_equal(journal_add(f->journal, &entry, &index, &e), 0);
+	}
+	entry = entry_at(text(41), 5);
+	assert_int_equal(journal_add(f->journal, &entry, &index, &e), 0);
+	count = read_all(f, &got);
+	assert_in_range(count, 3, 16);
+	for (size_t i = 0; i + 1 < count; i++) {
+		assert_int_equal(got[i].address, text(40));
+		assert_int_equal(got[i].patched[4], i);
+	}
+	assert_int_equal(got[count - 1].address, text(41));
+	free(got);
 }
 
 /* Places that are no text of a file: entries that name them are left out. */
@@ -414,6 +444,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_written_is_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(wrong_entries_are_not_written, setup, teardown),
 		cmocka_unit_test_setup_teardown(runs_full_and_goes_on, setup, teardown),
+		cmocka_unit_test_setup_teardown(repetition_is_bounded, setup, teardown),
 		cmocka_unit_test_setup_teardown(addresses_are_checked, setup, teardown),
 		cmocka_unit_test_setup_teardown(torn_entries_are_left_out, setup, teardown),
 		cmocka_unit_test_setup_teardown(header_fields_are_checked, setup, teardown),

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * death_repair.c - who comes after a mutator that was killed: it is killed itself
+ * while it repairs or adopts, it finds processes that were forked meanwhile, or
+ * one that lives and is not to be touched. As death.c.
+ */
+#include "tests/live/death_help.h"
+
+/* ---------------------------------------------------- the one that cleans up */
+
+/* What another dies of that takes out what one left. `adopts`: it attaches, and inserts anew. */
+static void clean_and_die(pid_t pid, bool adopts, unsigned long countdown)
+{
+	struct dinst_error e = {0};
+	struct leftovers left = {0};
+	struct instance *first;
+	struct session *s = NULL;
+	struct target *t = NULL;
+	int status;
+
+	fault_passed = 0;
+	fault_countdown = countdown;
+	stage(adopts ? 0 : 8);
+	if (adopts) {
+		status = session_attach(pid, "heir", &s, &e);
+		if (status >= 0)
+			status = leftovers_clean(s->target, CLEAN_MS, &left, &e);
+		if (status >= 0)
+			status = insert_one(s, all, POINT_ENTRY, &first, &e);
+	} else {
+		status = target_open(pid, &t, &e);
+		if (status >= 0)
+			status = leftovers_clean(t, CLEAN_MS, &left, &e);
+	}
+	account->passed = fault_passed;
+	memcpy(account->text, e.text, sizeof(e.text));
+	_exit(status >= 0 ? ENDED : status == DINST_BUSY ? GAVE_UP : FAILED);
+}
+
+static bool run_heir(struct harness *h, bool adopts, unsigned long countdown)
+{
+	pid_t child;
+
+	memset(account, 0, sizeof(*account));
+	fflush(NULL);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0)
+		clean_and_die(h->pid, adopts, countdown);
+	return end_mutator(child, countdown != 0);
+}
+
+/* A mutator that dies with all of its windows in place and a thread in them. */
+static void leave_all(struct harness *h)
+{
+	pid_t child;
+
+	memset(account, 0, sizeof(*account));
+	fflush(NULL);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		struct dinst_error e = {0};
+		struct instance *first;
+		struct session *s;
+
+		fault_countdown = 0;
+		if (session_attach(h->pid, "doomed", &s, &e) < 0 ||
+		    insert_one(s, all, POINT_ENTRY, &first, &e) < 0 ||
+		    insert_one(s, all, POINT_EXIT, &first, &e) < 0)
+			_exit(FAILED);
+		kill(getpid(), SIGKILL);
+	}
+	assert_true(end_mutator(child, true));
+}
+
+static void heir_deaths(struct harness *h, bool adopts)
+{
+	unsigned long points, step = getenv("DINST_SHORT") ? 4 : 1;
+	int deaths = 0, turns = 0;
+
+	harness_limit(280);
+	harness_start(h, "calls", "2", NULL);
+	leave_all(h);
+	assert_false(run_heir(h, adopts, 0));
+	points = account->passed;
+	assert_true(points > 10);
+	clean_up(h, 0);
+	verify(h, 0);
+	for (unsigned long at = 1; at <= points; at += step, turns++) {
+		harness_send(h, "go 10000\n");
+		leave_all(h);
+		deaths += run_heir(h, adopts, at);
+		/* And the one after that, at another moment. */
+		run_heir(h, !adopts, 1 + (at * 7) % points);
+		assert_string_equal(harness_line(h, 20000), "done");
+		clean_up(h, at);
+		verify(h, at);
+	}
+	assert_true(2 * deaths > turns);
+	harness_end(h, 0);
+}
+
+/*
+ * fear J2: who repairs after a mutator's death is killed itself, at each step that changes
+ * something, and so is the one after it; the target computes rightly and ends as it was
+ */
+static void test_deaths_of_repair(void **state)
+{
+	heir_deaths(*state, false);
+}
+
+/* fear J2: the same for one that attaches, takes out what it finds, and inserts its own */
+static void test_deaths_of_adoption(void **state)
+{
+	heir_deaths(*state, true);
+}
+
+/* ------------------------------------------------------------------ families */
+
+/* In the child: inserts and is killed when the family has been made. */
+static void insert_and_wait(pid_t pid, int ready)
+{
+	struct dinst_error e = {0};
+	struct instance *first;
+	struct session *s;
+
+	if (session_attach(pid, "doomed", &s, &e) < 0 ||
+	    insert_one(s, "hit", POINT_ENTRY, &first, &e) < 0 || write(ready, "x", 1) != 1)
+		_exit(3);
+	for (;;)
+		pause();
+}
+
+static unsigned long child_hits(struct harness *h)
+{
+	harness_send(h, "count\n");
+	return strtoul(harness_line(h, 5000), NULL, 10);
+}
+
+/* fear J2: a mutator dies whose target has a child that runs through the same trampolines. */
+static void test_deaths_in_a_family(void **state)
+{
+	enum { DEATHS = 40 };
+	struct harness *h = *state;
+	unsigned short seed[3] = {SEED + 3, 0, 0};
+	char command[128], line[4096];
+	unsigned long points, hits;
+	pid_t child = 0;
+	int deaths = 0;
+
+	victim = "hit";
+	all = "/Code/forks/*";
+	caller = "hits";
+	harness_start(h, "forks", NULL);
+	run_whole(h);
+	points = account->passed;
+	clean_up(h, 0);
+	for (int turn = 0; turn < DEATHS; turn++) {
+		unsigned long at = 1 + (unsigned long)nrand48(seed) % points;
+		pid_t mutator = start_mutator(h, at);
+
+		/* It is born somewhere in the middle of it all. */
+		usleep((useconds_t)nrand48(seed) % 20000);
+		harness_send(h, "linger\n");
+		snprintf(line, sizeof(line), "%s", harness_line(h, 20000));
+		assert_int_equal(sscanf(line, "child %d", &child), 1);
+		deaths += end_mutator(mutator, true);
+		clean_up(h, at);
+		verify(h, at);
+		snprintf(command, sizeof(command), "grep -q memfd:dinst /proc/%d/maps", (int)child);
+		if (system(command) == 0)
+			fail_msg("the child still has an arena after death at %lu (%s)", at,
+				 stages[account->stage]);
+		hits = child_hits(h);
+		for (int i = 0; i < 500 && child_hits(h) == hits; i++)
+			usleep(2000);
+		if (child_hits(h) == hits)
+			fail_msg("the child does not go on after death at %lu (%s): %s", at,
+				 stages[account->stage], harness_status(child, child, "State:"));
+		harness_send(h, "unlinger\n");
+		assert_string_equal(harness_line(h, 20000), "ended 7");
+	}
+	assert_true(2 * deaths > DEATHS);
+	harness_end(h, 0);
+	victim = "many";
+	all = "/Code/calls/*";
+	caller = "work";
+}
+
+static pid_t start_inserter(struct harness *h)
+{
+	pid_t mutator;
+	int ready[2];
+	char byte;
+
+	assert_int_equal(pipe(ready), 0);
+	fflush(NULL);
+	mutator = fork();
+	if (mutator == 0)
+		insert_and_wait(h->pid, ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+	return mutator;
+}
+
+/* fear J6: what a living mutator has in the target is not taken out by another one, who is told of it. */
+static void test_living_mutator(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct target *t;
+	pid_t mutator;
+
+	harness_start(h, "forks", NULL);
+	mutator = start_inserter(h);
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	assert_int_equal(leftovers_clean(t, CLEAN_MS, &left, &e), DINST_BUSY);
+	assert_non_null(strstr(e.text, harness_number(mutator)));
+	assert_int_equal(left.restored, 0);
+	target_close(t);
+	harness_send(h, "fork 2 1000\n");
+	assert_string_equal(harness_line(h, 10000), "done");
+	kill(mutator, SIGKILL);
+	assert_int_equal(waitpid(mutator, NULL, 0), mutator);
+	clean_up(h, 0);
+	verify(h, 0);
+	harness_end(h, 0);
+}
+
+/* What was inherited from a target whose mutator died is taken out of the child as well. */
+static void test_child_of_the_orphaned(void **state)
+{
+	struct harness *h = *state;
+	pid_t mutator, child = 0;
+	char command[128];
+
+	harness_start(h, "forks", NULL);
+	mutator = start_inserter(h);
+	harness_send(h, "linger\n");
+	assert_int_equal(sscanf(harness_line(h, 5000), "child %d", &child), 1);
+	kill(mutator, SIGKILL);
+	assert_int_equal(waitpid(mutator, NULL, 0), mutator);
+	snprintf(command, sizeof(command), "grep -q memfd:dinst /proc/%d/maps", (int)child);
+	assert_int_equal(system(command), 0);
+	clean_up(h, 0);
+	verify(h, 0);
+	assert_int_not_equal(system(command), 0);
+	usleep(10000);
+	harness_send(h, "unlinger\n");
+	assert_string_equal(harness_line(h, 5000), "ended 7");
+	harness_end(h, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, death_setup, death_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_deaths_of_repair),	  TEST(test_deaths_of_adoption),
+		TEST(test_child_of_the_orphaned), TEST(test_living_mutator),
+		TEST(test_deaths_in_a_family),
+	};
+
+	return cmocka_run_group_tests_name("live/death_repair", tests, NULL, NULL);
+}
