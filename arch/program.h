@@ -96,12 +96,6 @@ enum arch_op_kind {
 	 * and signal handlers.
 	 */
 	ARCH_OP_FIND,
-	/*
-	 * A call of the target's function at `number` with the `size` values numbered
-	 * a, a + 1, ... as integer arguments; result: what it returns. Flags, vector
-	 * state and every register of the target are kept; the stack is aligned.
-	 */
-	ARCH_OP_CALL,
 
 	/* Control. */
 	ARCH_OP_LABEL, /* label */
@@ -133,7 +127,7 @@ enum arch_clock {
 
 struct arch_op {
 	uint8_t kind;
-	uint8_t size;	   /* bytes, or number of arguments */
+	uint8_t size;	   /* bytes */
 	uint8_t condition; /* enum arch_test */
 	bool is_signed;
 	uint16_t result, second; /* values that are set, 0: not wanted */

@@ -155,8 +155,7 @@ static bool callee_of(const struct compiler *c, struct function_ref *callee)
 	return true;
 }
 
-/* Compilers that change how a function is called say so in its name. */
-static bool is_changed(const struct function_ref *f)
+bool compile_is_changed(const struct function_ref *f)
 {
 	const struct image_function *functions;
 	const char *name;
@@ -186,7 +185,7 @@ static bool ask_types(struct compiler *c, const struct mdl_expr *x)
 			     "Go passes arguments in a way of its own, which is not known here");
 		return false;
 	}
-	if (is_changed(&f)) {
+	if (compile_is_changed(&f)) {
 		compile_fail(
 			c, &x->place, DINST_REFUSED,
 			"the compiler has changed how this function is called: its arguments are "

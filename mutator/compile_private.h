@@ -158,6 +158,8 @@ unsigned compile_truncate(struct compiler *c, unsigned bits, unsigned size);
 
 void compile_argument(struct compiler *c, const struct mdl_expr *x, struct operand *out);
 void compile_return(struct compiler *c, const struct mdl_expr *x, struct operand *out);
+/* Compilers that change how a function is called say so in its name. */
+bool compile_is_changed(const struct function_ref *f);
 
 /* ------------------------------------------------------ compile_call.c */
 

@@ -205,6 +205,21 @@ static bool find_go(const struct elf_file *f)
 	return false;
 }
 
+/* Ada: whatever GNAT compiles asks its runtime to raise, or is that runtime. */
+static bool find_gnat(const struct elf_file *f)
+{
+	static const char *const names[] = {".dynstr", ".strtab"};
+	static const char wanted[] = "\0__gnat_";
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const struct elf_section *s = elf_section_named(f, names[i]);
+
+		if (s && s->bytes && memmem(s->bytes, s->size, wanted, sizeof(wanted) - 1))
+			return true;
+	}
+	return false;
+}
+
 /* ------------------------------------------------------------ unwind data */
 
 /* Where .eh_frame is if there are no sections: .eh_frame_hdr points to it (LSB 10.6.2). */
@@ -266,6 +281,7 @@ int image_open(int fd, const char *name, const char *debug_root, struct image **
 		goto close;
 	find_span(img);
 	img->go = find_go(&img->file);
+	img->turns_faults = img->go || find_gnat(&img->file);
 	img->soname = find_soname(&img->file);
 	result = find_text(img, e);
 	if (!result)
@@ -364,6 +380,11 @@ bool image_is_go(const struct image *img)
 	return img->go;
 }
 
+bool image_turns_faults(const struct image *img)
+{
+	return img->turns_faults;
+}
+
 const uint8_t *image_code(const struct image *img, vaddr_t vaddr, size_t *size)
 {
 	const struct image_range *r = range_at(img->text, img->text_count, vaddr);
@@ -391,6 +412,17 @@ size_t image_text(const struct image *img, const struct image_range **ranges)
 {
 	*ranges = img->text;
 	return img->text_count;
+}
+
+vaddr_t image_readable_end(const struct image *img, vaddr_t vaddr)
+{
+	for (size_t i = 0; i < img->file.load_count; i++) {
+		const struct elf_segment *s = &img->file.loads[i];
+
+		if ((s->flags & PF_R) && vaddr - s->address < s->memory_size)
+			return s->address + s->memory_size;
+	}
+	return 0;
 }
 
 bool image_file_offset(const struct image *img, vaddr_t vaddr, uint64_t *offset)

@@ -38,6 +38,8 @@ vaddr_t image_highest(const struct image *img); /* end of the highest PT_LOAD */
 vaddr_t image_entry(const struct image *img);	/* e_entry */
 bool image_is_fixed(const struct image *img);	/* ET_EXEC: runs at its link-time addresses */
 bool image_is_go(const struct image *img);	/* Go code: pcs are parked off the stacks */
+/* Code of Go or Ada: makes exceptions of faults, and finds them by where they happened. */
+bool image_turns_faults(const struct image *img);
 
 /*
  * The file's bytes at `vaddr` in an executable, readable, file-backed part;
@@ -47,6 +49,9 @@ const uint8_t *image_code(const struct image *img, vaddr_t vaddr, size_t *size);
 
 /* As image_code(), for read-only data (jump tables); also finds code. */
 const uint8_t *image_data(const struct image *img, vaddr_t vaddr, size_t *size);
+
+/* End of the readable segment that contains the address: up to there memory is mapped; 0 if none does. */
+vaddr_t image_readable_end(const struct image *img, vaddr_t vaddr);
 
 struct image_range {
 	vaddr_t lo, hi;

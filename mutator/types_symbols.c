@@ -173,18 +173,6 @@ static int not_found(const struct module_list *modules, struct module *only, con
 	return DINST_NO_FUNCTION;
 }
 
-/* End of the readable segment that contains the address; 0 if none does. */
-static vaddr_t segment_end(const struct image *img, vaddr_t address)
-{
-	for (size_t i = 0; i < img->file.load_count; i++) {
-		const struct elf_segment *s = &img->file.loads[i];
-
-		if ((s->flags & PF_R) && address - s->address < s->memory_size)
-			return s->address + s->memory_size;
-	}
-	return 0;
-}
-
 int data_symbol_find(const struct module_list *modules, const char *name, struct data_symbol *out,
 		     struct dinst_error *e)
 {
@@ -208,7 +196,7 @@ int data_symbol_find(const struct module_list *modules, const char *name, struct
 			found->name, name);
 	*out = (struct data_symbol){
 		.module = found, .address = s.address + found->bias, .size = s.size};
-	out->end = segment_end(found->image, s.address);
+	out->end = image_readable_end(found->image, s.address);
 	if (!out->end)
 		return dinst_fail(e, DINST_REFUSED, "'%s' is not in the memory of %s", name,
 				  found->name);

@@ -53,7 +53,6 @@ static const uint32_t costs[ARCH_OP_KINDS] = {
 	[ARCH_OP_THREAD] = 500,
 	[ARCH_OP_PROCESS] = 100000,
 	[ARCH_OP_FIND] = 4000,
-	[ARCH_OP_CALL] = 10000,
 	[ARCH_OP_JUMP] = 300,
 	[ARCH_OP_IF] = 250,
 };

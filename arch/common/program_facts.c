@@ -73,7 +73,6 @@ void pass_forget(struct pass *s, const struct pass_key *key)
 		bool gone = false;
 
 		switch (key->kind) {
-		case ARCH_OP_CALL:
 		case ARCH_OP_ENTER: /* may run what stands for activations that were dropped */
 		case ARCH_OP_LEAVE:
 			gone = is_memory(fact) || fact->kind == ARCH_OP_CLOCK;

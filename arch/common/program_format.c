@@ -56,7 +56,6 @@ static const char *const kinds[ARCH_OP_KINDS] = {
 	[ARCH_OP_THREAD] = "thread",
 	[ARCH_OP_PROCESS] = "process",
 	[ARCH_OP_FIND] = "find",
-	[ARCH_OP_CALL] = "call",
 	[ARCH_OP_LABEL] = "label",
 	[ARCH_OP_JUMP] = "jump",
 	[ARCH_OP_IF] = "if",
@@ -110,16 +109,10 @@ static void add_operands(struct text *t, const struct arch_op *op, unsigned clas
 		add(t, ", ");
 	if (class & PROGRAM_SECOND)
 		add_second(t, op);
-	if (op->kind == ARCH_OP_CALL) {
-		add(t, " %#" PRIx64 "(", op->number);
-		for (unsigned i = 0; i < op->size; i++)
-			add(t, "%sv%u", i ? ", " : "", op->a + i);
-		add(t, ")");
-	} else if (op->kind == ARCH_OP_STACK || op->kind == ARCH_OP_CONST) {
+	if (op->kind == ARCH_OP_STACK || op->kind == ARCH_OP_CONST)
 		add(t, " %" PRId64, (int64_t)op->number);
-	} else if (!(class & (PROGRAM_PURE | PROGRAM_ADDRESS | PROGRAM_CONTROL)) && op->number) {
+	else if (!(class & (PROGRAM_PURE | PROGRAM_ADDRESS | PROGRAM_CONTROL)) && op->number)
 		add(t, " %#" PRIx64, op->number);
-	}
 	if (op->kind == ARCH_OP_JUMP || op->kind == ARCH_OP_IF)
 		add(t, " ->");
 	if (class & PROGRAM_CONTROL)
@@ -141,7 +134,7 @@ void arch_op_format(const struct arch_op *op, char *text, size_t size)
 	if (op->result || op->second)
 		add(&t, " = ");
 	add(&t, "%s", op->kind < ARCH_OP_KINDS && kinds[op->kind] ? kinds[op->kind] : "?");
-	if (op->size && op->kind != ARCH_OP_CALL)
+	if (op->size)
 		add(&t, "%s%u", op->is_signed ? ".s" : ".u", op->size * 8u);
 	add_operands(&t, op, class);
 }

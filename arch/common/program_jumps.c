@@ -138,9 +138,6 @@ static void insert_operands(struct set *s, const struct arch_op *op)
 		insert(s, op->a);
 	if (class & PROGRAM_SECOND)
 		insert(s, op->b);
-	if (op->kind == ARCH_OP_CALL)
-		for (unsigned i = 0; i < op->size; i++)
-			insert(s, op->a + i);
 }
 
 /* Labels that nothing leads to, and jumps to what follows anyway. */
@@ -174,8 +171,6 @@ static void drop_gaps(struct arch_program *p)
 
 	for (unsigned i = 0; i < p->count; i++) {
 		const struct arch_op *op = &p->ops[i];
-		const unsigned last =
-			op->kind == ARCH_OP_CALL && op->size ? op->a + op->size - 1u : op->a;
 
 		if (op->kind == ARCH_OP_NONE)
 			continue;
@@ -185,8 +180,8 @@ static void drop_gaps(struct arch_program *p)
 			values = op->second;
 		if (op->b > values)
 			values = op->b;
-		if (last > values)
-			values = last;
+		if (op->a > values)
+			values = op->a;
 		if (op->label > labels)
 			labels = op->label;
 		p->ops[kept++] = *op;

@@ -25,8 +25,6 @@ static bool is_sound(const struct arch_program *p)
 		if (op->kind >= ARCH_OP_KINDS || op->result > p->values || op->second > p->values ||
 		    op->a > p->values || op->b > p->values || op->label > p->labels)
 			return false;
-		if (op->kind == ARCH_OP_CALL && op->a + op->size > p->values + 1u)
-			return false;
 		if (!(program_class(op->kind) & PROGRAM_CONTROL))
 			continue;
 		/* Seen from the end: labels come before those who jump to them. */

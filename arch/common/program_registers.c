@@ -143,13 +143,10 @@ static int find_intervals(struct scan *s)
 		s->intervals[v] = (struct interval){.start = NEVER};
 	for (unsigned i = 0; i < p->count; i++) {
 		const struct arch_op *op = &p->ops[i];
-		const unsigned more = op->kind == ARCH_OP_CALL ? op->size : 0;
 		int status = touch(s, operand_a(op), 2 * i);
 
 		if (status == ARCH_OK)
 			status = touch(s, operand_b(op), 2 * i);
-		for (unsigned n = 0; n < more && status == ARCH_OK; n++)
-			status = touch(s, op->a + n, 2 * i);
 		if (status == ARCH_OK)
 			status = touch_results(s, i);
 		if (status != ARCH_OK)

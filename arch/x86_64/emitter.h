@@ -74,9 +74,8 @@ bool thread_emit(struct emitter *e);
 /* Condition code of an enum arch_test; cmp or test of the operands. */
 unsigned arithmetic_condition(unsigned condition);
 void arithmetic_compare(struct emitter *e);
-/* A system call or a call of the target's functions (program_calls.c). */
+/* System calls (program_calls.c). */
 void calls_emit_read(struct emitter *e);
-void calls_emit_call(struct emitter *e);
 void calls_emit_process(struct emitter *e);
 /* clock_gettime() into a register; changes flags, nothing else. */
 void calls_emit_clock(struct arch_buf *out, size_t pushed, unsigned clock, unsigned result);

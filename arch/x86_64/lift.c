@@ -341,11 +341,42 @@ static void lift_push_number(struct x86_step *t)
 	x86_lift_put(t, &to, lift_constant(t->l, (uint64_t)immediate_of(t)), UINT64_MAX);
 }
 
+/* Those that have a number in them. False: none of them. */
+static bool lift_with_number(struct x86_step *t)
+{
+	struct x86_operand o;
+
+	switch (t->x.opcode) {
+	case 0x68:
+	case 0x6a:
+		lift_push_number(t);
+		return true;
+	case 0x69:
+	case 0x6b:
+		x86_lift_multiply(t, operand_size(&t->x), true, immediate_of(t));
+		return true;
+	case 0x80:
+	case 0x81:
+	case 0x83:
+		o = x86_lift_rm(t, operand_size(&t->x));
+		x86_lift_combine_number(t, x86_extension(&t->x), &o, immediate_of(t));
+		return true;
+	case 0xa8:
+	case 0xa9:
+		o = x86_lift_register(t, RAX, operand_size(&t->x));
+		x86_lift_test_number(t, &o, immediate_of(t));
+		return true;
+	case 0xb0 ... 0xbf:
+		lift_move_number(t);
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void lift_one_byte(struct x86_step *t)
 {
 	const unsigned low = (t->x.opcode & 7) | (t->x.rex & REX_B ? 8 : 0);
-	struct x86_operand o;
-
 	switch (t->x.opcode) {
 	case 0x00 ... 0x3f:
 		lift_two(t);
@@ -358,20 +389,6 @@ static void lift_one_byte(struct x86_step *t)
 		break;
 	case 0x63:
 		lift_extending_move(t, 4, true);
-		break;
-	case 0x68:
-	case 0x6a:
-		lift_push_number(t);
-		break;
-	case 0x69:
-	case 0x6b:
-		x86_lift_multiply(t, operand_size(&t->x), true, immediate_of(t));
-		break;
-	case 0x80:
-	case 0x81:
-	case 0x83:
-		o = x86_lift_rm(t, operand_size(&t->x));
-		x86_lift_combine_number(t, x86_extension(&t->x), &o, immediate_of(t));
 		break;
 	case 0x84:
 	case 0x85:
@@ -388,14 +405,6 @@ static void lift_one_byte(struct x86_step *t)
 	case 0x99:
 		lift_widen(t, t->x.opcode & 1);
 		break;
-	case 0xa8:
-	case 0xa9:
-		o = x86_lift_register(t, RAX, operand_size(&t->x));
-		x86_lift_test_number(t, &o, immediate_of(t));
-		break;
-	case 0xb0 ... 0xbf:
-		lift_move_number(t);
-		break;
 	case 0xc0 ... 0xc1:
 	case 0xd0 ... 0xd3:
 		x86_lift_shift(t, operand_size(&t->x));
@@ -410,7 +419,8 @@ static void lift_one_byte(struct x86_step *t)
 		lift_group_5(t);
 		break;
 	default:
-		lift_refuse(t->l, UNKNOWN);
+		if (!lift_with_number(t))
+			lift_refuse(t->l, UNKNOWN);
 		break;
 	}
 }

@@ -59,7 +59,7 @@ void x86_lift_bit(struct x86_step *t, unsigned size);
 void x86_lift_multiply(struct x86_step *t, unsigned size, bool by_number, int64_t number);
 void x86_lift_multiply_wide(struct x86_step *t, struct x86_operand *o, bool is_signed);
 void x86_lift_swap_bytes(struct x86_step *t, unsigned reg, unsigned size);
-/* rax, as far as it was set; a constant 0 where it was not. */
+/* rax, as far as it was set; 0 where it is as it was. */
 unsigned x86_lift_result(struct x86_step *t);
 
 #endif

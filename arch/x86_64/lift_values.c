@@ -464,13 +464,15 @@ void x86_lift_swap_bytes(struct x86_step *t, unsigned reg, unsigned size)
 unsigned x86_lift_result(struct x86_step *t)
 {
 	const struct lift_place rax = lift_register(t->l, t->s, RAX);
-	struct lift_word *w = rax.word;
+	const struct lift_word *w = rax.word;
 
 	if (w->bytes && (w->kind == LIFT_NUMBER || w->kind == LIFT_VARIABLE))
 		return *rax.value;
-	if (w->bytes && w->kind == LIFT_STACK) {
-		lift_refuse(t->l, "it returns the address of its own frame");
-		return 0;
-	}
-	return lift_constant(t->l, 0);
+	/* It returns nothing. */
+	if (w->kind == LIFT_ENTRY && w->which == RAX)
+		return lift_constant(t->l, 0);
+	lift_refuse(t->l, w->kind == LIFT_STACK ? "it returns the address of its own frame"
+						: "it returns what was not set before, or an "
+						  "argument that is not given");
+	return 0;
 }

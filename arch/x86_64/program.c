@@ -75,7 +75,7 @@ static bool wants_stack(const struct arch_environment *env, const struct arch_op
 {
 	if (op->kind == ARCH_OP_CLOCK)
 		return !env->undo && op->number != ARCH_CLOCK_TICKS;
-	return op->kind == ARCH_OP_READ || op->kind == ARCH_OP_CALL || op->kind == ARCH_OP_PROCESS;
+	return op->kind == ARCH_OP_READ || op->kind == ARCH_OP_PROCESS;
 }
 
 static void own_wish(const struct x86_plan *plan, const struct arch_op *op,
@@ -442,9 +442,6 @@ static void op_sizes(const struct arch_op *op, size_t *hot, size_t *cold)
 	case ARCH_OP_COUNT:
 		*hot += ARCH_COUNT_HOT;
 		*cold = ARCH_COUNT_COLD + ARCH_COUNT_ALIGN;
-		break;
-	case ARCH_OP_CALL:
-		*hot += 384;
 		break;
 	case ARCH_OP_READ:
 		*hot += 256;

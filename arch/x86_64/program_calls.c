@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * program_calls.c - operations of programs that leave our code: system calls and
- * calls of the target's own functions. All that such a call may change is saved,
- * whoever uses it: the call costs more. Must be given a stack below which nothing
- * is kept (ARCH_NEED_STACK).
+ * program_calls.c - operations of programs that make system calls. All that such a
+ * call may change is saved, whoever uses it: the call costs more. Must be given a
+ * stack below which nothing is kept (ARCH_NEED_STACK).
  */
 #include "arch/x86_64/emitter.h"
 
 #include <stddef.h>
 #include <time.h>
-#ifdef __x86_64__
-#include <cpuid.h>
-#endif
 
 /* arch/x86/entry/syscalls/syscall_64.tbl */
 enum { SYS_GETPID = 39, SYS_CLOCK_GETTIME = 228, SYS_PROCESS_VM_READV = 310 };
@@ -186,153 +182,4 @@ void calls_emit_read(struct emitter *e)
 	if (op->second)
 		asm_load(out, e->second, asm_at(RSP, SUCCESS));
 	emit_step(out, AREA, e->frame->pushed);
-}
-
-/* ------------------------------------------------------------------- calls */
-
-/* Integer arguments by number (psABI x86-64, 3.2.3). */
-static const uint8_t arguments[] = {RDI, RSI, RDX, RCX, R8, R9};
-
-enum {
-	ARGUMENTS = sizeof(arguments),
-	XSAVE_HEADER = 512, /* SDM volume 1, 13.4.2 */
-	XSAVE_EXTENDED = 576,
-	XSAVE_ALIGN = 64,
-	XSAVE_COMPONENTS = 0xe7, /* x87, SSE, AVX, masks, ZMM: what a function may use unasked */
-	XSAVE = 4,		 /* opcode extensions of 0f ae */
-	XRSTOR = 5,
-	FXSAVE = 0,
-	FXRSTOR = 1,
-};
-
-/*
- * Bytes that the vector state takes, and which components: 0 where the system
- * has not enabled xsave (SDM volume 2, CPUID leaf 0dh), or this is another
- * machine than the target's.
- */
-static unsigned vector_state(uint32_t *components)
-{
-	*components = 0;
-#ifdef __x86_64__
-	unsigned a, b, c, d, size = XSAVE_EXTENDED;
-
-	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) ||
-	    !__get_cpuid_count(0xd, 0, &a, &b, &c, &d))
-		return XSAVE_HEADER;
-	*components = a & XSAVE_COMPONENTS;
-	for (unsigned i = 2; i < 8; i++) {
-		unsigned bytes, offset, x, y;
-
-		if ((*components >> i & 1) && __get_cpuid_count(0xd, i, &bytes, &offset, &x, &y) &&
-		    offset + bytes > size)
-			size = offset + bytes;
-	}
-	return (size + 63) / 64 * 64;
-#else
-	return XSAVE_HEADER;
-#endif
-}
-
-/* xsave64 and its like at rbp; rax and rdx are changed. */
-static void emit_vector_state(struct arch_buf *out, uint32_t components, bool save)
-{
-	if (components) {
-		asm_number32(out, RAX, components);
-		asm_op_reg(out, false, ASM_XOR_STORE, RDX, RDX);
-		asm_op_mem(out, true, 0x0fae, save ? XSAVE : XRSTOR, asm_at(RBP, 0));
-	} else {
-		asm_op_mem(out, true, 0x0fae, save ? FXSAVE : FXRSTOR, asm_at(RBP, 0));
-	}
-}
-
-/*
- * Two calls, of which the one runs that finds the stack aligned to 16 bytes: so
- * that whoever walks the stack knows how far it is to the caller's from each.
- */
-static void emit_aligned_call(struct arch_buf *out, size_t pushed)
-{
-	static const uint8_t test_spl[] = {0x40, 0xf6, 0xc4, 0x08}; /* test $8,%spl */
-	struct asm_label odd = {0}, join = {0};
-
-	x86_emit(out, test_spl, sizeof(test_spl));
-	asm_jump(out, ASM_JUMP_NE, &odd);
-	asm_op_reg(out, false, 0xff, 2, R11); /* call *%r11 */
-	asm_jump(out, ASM_JUMP_ALWAYS, &join);
-	asm_place(out, &odd);
-	emit_step(out, -8, pushed + 8);
-	asm_op_reg(out, false, 0xff, 2, R11);
-	emit_step(out, 8, pushed);
-	asm_place(out, &join);
-}
-
-/*
- * From the arguments, which lie above the stack pointer, to the result behind
- * them, the saved registers and the flags. rbp, which a function keeps, points
- * to the vector state.
- */
-static void emit_far_call(struct emitter *e, unsigned count, size_t pushed)
-{
-	struct arch_buf *out = e->out;
-	uint32_t components;
-	const int32_t area = (int32_t)vector_state(&components) + XSAVE_ALIGN;
-
-	asm_push_pop(out, 0x50, RBP);
-	arch_note_pushed(out, pushed += 8);
-	emit_step(out, -area, pushed + (size_t)area);
-	asm_op_mem(out, true, ASM_LEA, RBP, asm_at(RSP, XSAVE_ALIGN - 1));
-	asm_immediate(out, true, ASM_IMM_AND, -XSAVE_ALIGN, RBP);
-	/* xrstor wants a header that says nothing else. */
-	for (unsigned i = 0; i < 64 && components; i += 8)
-		asm_store_number(out, true, 0, asm_at(RBP, (int32_t)(XSAVE_HEADER + i)));
-	emit_vector_state(out, components, true);
-	for (unsigned i = 0; i < count; i++)
-		asm_load(out, arguments[i], asm_at(RSP, area + 8 + 8 * (int32_t)i));
-	x86_emit8(out, 0xfc); /* cld */
-	asm_number64(out, R11, e->op->number);
-	asm_op_reg(out, false, ASM_XOR_STORE, RAX, RAX); /* no vector arguments */
-	emit_aligned_call(out, pushed + (size_t)area);
-	asm_store(out, RAX, asm_at(RSP, area + 8 * (int32_t)(1 + count + SAVED + 1)));
-	emit_vector_state(out, components, false);
-	emit_step(out, area, pushed);
-	asm_push_pop(out, 0x58, RBP);
-	arch_note_pushed(out, pushed - 8);
-}
-
-void calls_emit_call(struct emitter *e)
-{
-	const unsigned count = e->op->size;
-	struct arch_buf *out = e->out;
-	size_t pushed = e->frame->pushed;
-
-	if (count > ARGUMENTS) {
-		x86_fail(out, ARCH_REFUSED);
-		return;
-	}
-	emit_step(out, -8, pushed += 8);
-	x86_emit8(out, 0x9c); /* pushf */
-	arch_note_pushed(out, pushed += 8);
-	emit_save(out, SAVED, pushed);
-	pushed += 8 * SAVED;
-	for (unsigned i = count; i-- > 0;) {
-		const struct register_place *p = &e->plan.registers.values[e->op->a + i];
-
-		if (p->kind == REGISTER_SLOT)
-			asm_op_mem(out, false, 0xff, 6, /* push */
-				   asm_at(RSP,
-					  (int32_t)(pushed - e->frame->pushed + 8 * p->index)));
-		else
-			asm_push_pop(out, 0x50, emitter_use(e, e->op->a + i, 0));
-		arch_note_pushed(out, pushed += 8);
-	}
-	emit_far_call(e, count, pushed);
-	pushed -= 8 * count;
-	if (count)
-		emit_step(out, 8 * (int32_t)count, pushed);
-	pushed -= 8 * SAVED;
-	emit_restore(out, SAVED, pushed);
-	x86_emit8(out, 0x9d); /* popf */
-	arch_note_pushed(out, pushed -= 8);
-	if (e->op->result)
-		asm_load(out, e->result, asm_at(RSP, 0));
-	emit_step(out, 8, pushed - 8);
 }

@@ -69,7 +69,7 @@ bool thread_wish(const struct x86_plan *plan, const struct arch_op *op, struct r
 		return true;
 	default:
 		return op->kind == ARCH_OP_CPU || op->kind == ARCH_OP_THREAD ||
-		       op->kind == ARCH_OP_PROCESS || op->kind == ARCH_OP_CALL;
+		       op->kind == ARCH_OP_PROCESS;
 	}
 }
 
@@ -248,9 +248,6 @@ bool thread_emit(struct emitter *e)
 		return true;
 	case ARCH_OP_READ:
 		calls_emit_read(e);
-		return true;
-	case ARCH_OP_CALL:
-		calls_emit_call(e);
 		return true;
 	default:
 		return false;

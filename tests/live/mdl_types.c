@@ -109,7 +109,8 @@ static void test_mistakes(void **state)
 		{{"m5", "gives_nothing", "entry", "readSymbol(\"nowhere.so:x\")", 0}, "no module"},
 		{{"m6", "gives_nothing", "entry", "readSymbol(\"global_of_thread\")", 0},
 		 "thread-local"},
-		{{"m7", "gives_nothing", "entry", "gives_small(1)", 0}, "safe"},
+		{{"m7", "gives_nothing", "entry", "takes_pair(1, 2)", 0},
+		 "no integer and no pointer"},
 	};
 	struct harness *h = *state;
 	static char text[8192];

@@ -45,7 +45,15 @@ wait_for 10 cli ping || fail "redis-server does not answer"
 bench -t lpush -n 1000
 prove save "$server" "$work/picture" || fail "cannot look at the process"
 
-json attach attach "$server"
+# What functions of redis's own would say, computed by inserted code.
+cat >"$work/own.mdl" <<'END'
+list command_func is procedure { items { "processCommand" }; }
+metric plain_clients { base is counter { foreach f in command_func append preInsn f.entry
+	(* if ((getClientType($arg[0]) & 0xffffffff) == 0) plain_clients++; *) } }
+metric used_memory { units bytes; style SampledFunction; base is counter { foreach f in command_func append preInsn f.entry
+	(* used_memory = zmalloc_used_memory(); *) } }
+END
+json attach attach "$server" -M "$work/own.mdl"
 json process insert latency /Code/redis-server/processCommand -p "$server"
 json lrange insert latency /Code/redis-server/lrangeCommand -p "$server"
 json call insert latency /Code/redis-server/call -p "$server"
@@ -95,6 +103,19 @@ say "io_bytes: $ours, INFO's net bytes: $in"
 near "io_bytes" "$ours" "$in" 3
 [ "$(value "$(field id alloc)" value)" -gt 0 ] || fail "nothing was allocated in call()"
 say "alloc_bytes in call(): $(value "$(field id alloc)" value)"
+
+# --- calls of its functions: a system call for each pointer that they follow
+json plain insert plain_clients -p "$server"
+json used insert used_memory -p "$server"
+count_before=$(value "$process" count)
+plain_before=$(value "$(field id plain)" value)
+bench -t get -n "$(short 30000 10000)"
+used=$(cli info memory | tr -d '\r' | sed -n 's/^used_memory:\([0-9]*\)/\1/p')
+count=$(($(value "$process" count) - count_before))
+plain=$(($(value "$(field id plain)" value) - plain_before))
+say "getClientType() is 0 for $plain of $count commands; zmalloc_used_memory(): $(value "$(field id used)" value), INFO: $used"
+[ "$plain" -eq "$count" ] || fail "$plain of $count commands came from plain clients"
+near "used_memory" "$(value "$(field id used)" value)" "$used" 10
 
 json detach detach -p "$server"
 prove check "$server" "$work/picture" >"$work/proof" || fail "not as before: $(head -c 600 "$work/proof")"

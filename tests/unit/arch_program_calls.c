@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arch_program_calls.c - operations of programs that make system calls or call
- * the target's functions, and those that ask who and where the thread is: their
- * results, and that all that may be live is kept, vector registers included.
+ * arch_program_calls.c - operations of programs that make system calls, and those
+ * that ask who and where the thread is: their results, and that all that may be
+ * live is kept, vector registers included.
  */
 #include <sched.h>
 #include <sys/syscall.h>
@@ -339,85 +339,11 @@ static void test_records(void **state)
 	}
 }
 
-/* ------------------------------------------------------------------- calls */
-
-static uint64_t called_with[6], stack_seen, flags_seen;
-
-/* A function that leaves nothing as it was. */
-__attribute__((noinline)) static uint64_t destroy(uint64_t a, uint64_t b, uint64_t c, uint64_t d,
-						  uint64_t e, uint64_t f)
-{
-	const uint64_t with[6] = {a, b, c, d, e, f};
-	const uint32_t mxcsr = 0x5f80;
-
-	memcpy(called_with, with, sizeof(with));
-	__asm__ volatile("pushf; pop %0" : "=r"(flags_seen));
-	stack_seen = address_of(__builtin_frame_address(0));
-	__asm__ volatile("ldmxcsr %0\n\tpxor %%xmm0,%%xmm0\n\tpcmpeqd %%xmm1,%%xmm1\n\t"
-			 "movdqa %%xmm1,%%xmm2\n\tmovdqa %%xmm1,%%xmm15\n\tfninit\n\tfld1\n\t"
-			 "stc"
-			 :
-			 : "m"(mxcsr)
-			 : "xmm0", "xmm1", "xmm2", "xmm15", "cc", "memory");
-	if (__builtin_cpu_supports("avx"))
-		__asm__ volatile("vzeroall" ::: "xmm0", "xmm1", "xmm2", "xmm3", "memory");
-	return a * 3 + b + c + d + e + f;
-}
-
-static void test_call(void **state)
-{
-	static const uint8_t registers[] = {RDI, RSI, RDX, RCX, R8, R9};
-	static struct made m;
-
-	(void)state;
-	run_init();
-	for (unsigned i = 0; i < ROUNDS; i++) {
-		const unsigned count = i % 7,
-			       other = i % 5; /* values beside them, some on the stack */
-		uint64_t want = 0;
-
-		start(&m);
-		for (unsigned n = 0; n < 6; n++)
-			add_op(&m, (struct arch_op){.kind = ARCH_OP_ARGUMENT,
-						    .result = (uint16_t)(n + 1),
-						    .number = (n + i) % 6});
-		for (unsigned n = 0; n < 4 * other; n++)
-			add_op(&m, (struct arch_op){.kind = ARCH_OP_ADD,
-						    .result = (uint16_t)(n + 10),
-						    .a = 1,
-						    .immediate = (int32_t)n});
-		add_op(&m, (struct arch_op){.kind = ARCH_OP_CALL,
-					    .result = 7,
-					    .a = 1,
-					    .size = (uint8_t)count,
-					    .number = address_of((const void *)destroy)});
-		keep(&m, 7, 0);
-		for (unsigned n = 0; n < 6; n++)
-			keep(&m, n + 1, n + 1);
-		for (unsigned n = 0; n < 4 * other; n++)
-			keep(&m, n + 10, n + 10);
-		run_it(&m);
-		for (unsigned n = 0; n < 6; n++) {
-			const uint64_t value = run_in.r[registers[(n + i) % 6]];
-
-			assert_int_equal(result_at(n + 1), value);
-			if (n < count)
-				assert_int_equal(called_with[n], value);
-		}
-		for (unsigned n = 0; n < 6; n++)
-			want += called_with[n] * (n ? 1 : 3);
-		assert_int_equal(result_at(0), want);
-		for (unsigned n = 0; n < 4 * other; n++)
-			assert_int_equal(result_at(n + 10), run_in.r[registers[i % 6]] + n);
-		assert_int_equal(stack_seen % 16, 0);	 /* psABI 3.2.2, where the frame begins */
-		assert_int_equal(flags_seen & 0x400, 0); /* DF */
-	}
-}
+/* ---------------------------------------------------------------- refusals */
 
 static void test_refusals(void **state)
 {
 	static const struct arch_op ops[] = {
-		{.kind = ARCH_OP_CALL, .result = 2, .a = 1, .size = 7, .number = 1},
 		{.kind = ARCH_OP_READ, .result = 2, .a = 1, .size = 9},
 		{.kind = ARCH_OP_THREAD, .result = 2},
 		{.kind = ARCH_OP_RECORD, .result = 2},
@@ -458,8 +384,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_read),	      cmocka_unit_test(test_read_parts),
 		cmocka_unit_test(test_clocks),	      cmocka_unit_test(test_steady),
-		cmocka_unit_test(test_who_and_where), cmocka_unit_test(test_call),
-		cmocka_unit_test(test_refusals),      cmocka_unit_test(test_records),
+		cmocka_unit_test(test_who_and_where), cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_records),
 	};
 
 	alarm(100);

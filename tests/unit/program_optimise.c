@@ -157,7 +157,7 @@ static void add_other(struct maker *m)
 	static const uint8_t kinds[] = {ARCH_OP_ARGUMENT, ARCH_OP_RESULT, ARCH_OP_STACK,
 					ARCH_OP_CALLER,	  ARCH_OP_ENTER,  ARCH_OP_LEAVE,
 					ARCH_OP_CLOCK,	  ARCH_OP_CPU,	  ARCH_OP_THREAD,
-					ARCH_OP_FIND,	  ARCH_OP_CALL,	  ARCH_OP_RECORD};
+					ARCH_OP_FIND,	  ARCH_OP_RECORD};
 	struct arch_op *op = add(m, kinds[pick(COUNT(kinds))]);
 
 	op->result = any_value();
@@ -166,10 +166,6 @@ static void add_other(struct maker *m)
 		op->a = any_value();
 	if (op->kind == ARCH_OP_LEAVE)
 		op->second = op->result % VALUES + 1;
-	if (op->kind == ARCH_OP_CALL) {
-		op->a = (uint16_t)(1 + pick(VALUES - 3));
-		op->size = (uint8_t)pick(4);
-	}
 }
 
 static void add_control(struct maker *m)
@@ -310,12 +306,6 @@ static bool other(void *arg, const struct arch_op *op, uint64_t a, uint64_t b, u
 			    w->events[i].b == op->number)
 				return true;
 		note(w, op->kind, a, op->number);
-		break;
-	case ARCH_OP_CALL:
-		for (unsigned i = 0; i < op->size; i++)
-			note(w, op->kind, i, w->values[op->a + i]);
-		note(w, op->kind, op->number, 0);
-		stir(w);
 		break;
 	case ARCH_OP_ENTER:
 	case ARCH_OP_LEAVE:

@@ -54,7 +54,7 @@ static bool other(void *arg, const struct arch_op *op, uint64_t a, uint64_t b, u
 	w->last_b = b;
 	*result = 41;
 	*second = 42;
-	return op->kind != ARCH_OP_CALL;
+	return op->kind != ARCH_OP_PROCESS;
 }
 
 static bool run(struct world *w, struct arch_op *ops, size_t count, uint64_t *values)
@@ -247,9 +247,9 @@ static void test_others(void **state)
 		{.kind = ARCH_OP_LEAVE, .number = 12, .result = 1, .second = 2},
 		{.kind = ARCH_OP_COUNT, .a = 1, .number = 7, .b = 2},
 		{.kind = ARCH_OP_JUMP, .label = 2},
-		{.kind = ARCH_OP_CALL},
+		{.kind = ARCH_OP_PROCESS},
 		{.kind = ARCH_OP_LABEL, .label = 1},
-		{.kind = ARCH_OP_CALL},
+		{.kind = ARCH_OP_PROCESS},
 		{.kind = ARCH_OP_LABEL, .label = 2},
 	};
 	uint64_t values[16] = {0};
@@ -288,8 +288,6 @@ static void test_format(void **state)
 		  .result = 2},
 		 "v2 = load.s32 [v1 + 0x10]"},
 		{{.kind = ARCH_OP_ARGUMENT, .number = 2, .result = 5}, "v5 = argument 0x2"},
-		{{.kind = ARCH_OP_CALL, .size = 2, .a = 4, .number = 0x40, .result = 6},
-		 "v6 = call 0x40(v4, v5)"},
 	};
 	char text[96], small[4];
 

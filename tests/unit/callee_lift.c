@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * callee_lift.c - functions that become operations (mutator/callee.h). The judge
+ * is the processor: every function of every library that this test is linked
+ * with which is accepted, and small ones by hand for each instruction, gives the
+ * same when it is called as when its operations are interpreted. And what is
+ * refused, one function for each reason.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <link.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "mutator/callee.h"
+#include "tests/unit/callee_functions.h"
+
+enum { BUFFER = 512, ROUNDS = 48, OPS = 4000 };
+
+static uint64_t seed = 20261121;
+
+static uint64_t random64(void)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed * 0x2545f4914f6cdd1dull;
+}
+
+/* ----------------------------------------------------------------- programs */
+
+static struct made {
+	struct arch_op ops[OPS], nowhere;
+	unsigned count, values, labels;
+	struct image *image;
+	taddr_t bias;
+	bool known_memory; /* loads of the image's own memory are plain ones */
+} made;
+
+static struct arch_op *new_op(void *arg, unsigned kind)
+{
+	struct made *m = arg;
+	struct arch_op *op = m->count < OPS ? &m->ops[m->count++] : &m->nowhere;
+
+	*op = (struct arch_op){.kind = (uint8_t)kind};
+	return op;
+}
+
+static unsigned new_value(void *arg)
+{
+	return ++((struct made *)arg)->values;
+}
+
+static unsigned new_label(void *arg)
+{
+	return ++((struct made *)arg)->labels;
+}
+
+static bool is_mapped(void *arg, taddr_t address, uint64_t size)
+{
+	struct made *m = arg;
+	const vaddr_t end = image_readable_end(m->image, address - m->bias);
+
+	return m->known_memory && end && size <= end - (address - m->bias);
+}
+
+/* Values 1 to 6 are the arguments, 7 is the result. */
+static int lift(uint32_t function, unsigned arguments, unsigned variables, struct dinst_error *e)
+{
+	struct lift_argument list[6];
+	struct lift l = {.arg = &made, .op = new_op, .value = new_value, .is_mapped = is_mapped};
+	const struct callee_request q = {.image = made.image,
+					 .function = function,
+					 .bias = made.bias,
+					 .arguments = list,
+					 .argument_count = arguments,
+					 .lift = &l,
+					 .label = new_label,
+					 .result = 7};
+
+	for (unsigned i = 0; i < 6; i++)
+		list[i] = (struct lift_argument){.value = (uint16_t)(i + 1),
+						 .variable = variables >> i & 1};
+	made.count = made.labels = 0;
+	made.values = 7;
+	return callee_lift(&q, e);
+}
+
+static bool load(void *arg, taddr_t address, uint64_t *word, size_t size)
+{
+	struct iovec to = {word, size}, from = {(void *)(uintptr_t)address, size};
+
+	(void)arg;
+	*word = 0;
+	return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)size;
+}
+
+static bool store(void *arg, taddr_t address, uint64_t word, size_t size)
+{
+	(void)arg;
+	memcpy((void *)(uintptr_t)address, &word, size);
+	return true;
+}
+
+static bool no_other(void *arg, const struct arch_op *op, uint64_t a, uint64_t b, uint64_t *result,
+		     uint64_t *second)
+{
+	(void)arg, (void)op, (void)a, (void)b, (void)result, (void)second;
+	return false;
+}
+
+static uint64_t interpret(const uint64_t *arguments)
+{
+	const struct arch_machine machine = {.load = load, .store = store, .other = no_other};
+	struct arch_program p = {.ops = made.ops,
+				 .count = (uint16_t)made.count,
+				 .room = (uint16_t)made.count,
+				 .values = (uint16_t)made.values,
+				 .labels = (uint16_t)made.labels};
+	static uint64_t values[UINT16_MAX];
+
+	memset(values, 0x5a, (made.values + 1) * sizeof(values[0]));
+	memcpy(values + 1, arguments, 6 * sizeof(values[0]));
+	if (!arch_program_run(&p, &machine, values))
+		fail_msg("a program did not run to its end");
+	return values[7];
+}
+
+static void show(void)
+{
+	char text[160];
+
+	for (unsigned i = 0; i < made.count; i++) {
+		arch_op_format(&made.ops[i], text, sizeof(text));
+		fprintf(stderr, "\t%s\n", text);
+	}
+}
+
+/* Control goes forward only, and nothing is stored but into what was passed. */
+static void check_shape(unsigned variables)
+{
+	static bool placed[UINT16_MAX];
+
+	memset(placed, 0, made.labels + 1);
+	assert_true(made.count < OPS);
+	for (unsigned i = 0; i < made.count; i++) {
+		const struct arch_op *op = &made.ops[i];
+
+		if (op->kind == ARCH_OP_LABEL) {
+			assert_false(placed[op->label]);
+			placed[op->label] = true;
+		} else if (op->kind == ARCH_OP_JUMP || op->kind == ARCH_OP_IF) {
+			assert_true(op->label && !placed[op->label]);
+		} else if (op->kind == ARCH_OP_LOAD) {
+			assert_true(made.known_memory || variables);
+		} else if (op->kind == ARCH_OP_STORE) {
+			assert_true(variables);
+		} else {
+			assert_true(op->kind == ARCH_OP_READ ||
+				    (op->kind >= ARCH_OP_CONST && op->kind <= ARCH_OP_TEST));
+		}
+	}
+	for (unsigned i = 1; i <= made.labels; i++)
+		assert_true(placed[i]);
+}
+
+/* ------------------------------------------------------------ the processor */
+
+static sigjmp_buf faulted;
+
+static void on_fault(int number)
+{
+	(void)number;
+	siglongjmp(faulted, 1);
+}
+
+/* With rax 0, so that what a function does not set of it is 0 on both sides. */
+__attribute__((noinline)) static uint64_t call(taddr_t function, const uint64_t *a)
+{
+	uint64_t result = 0;
+
+	__asm__ volatile("mov %[a], %%r11\n\t"
+			 "mov 0(%%r11), %%rdi\n\tmov 8(%%r11), %%rsi\n\tmov 16(%%r11), %%rdx\n\t"
+			 "mov 24(%%r11), %%rcx\n\tmov 32(%%r11), %%r8\n\tmov 40(%%r11), %%r9\n\t"
+			 "mov %%rsp, %%rbx\n\tand $-16, %%rsp\n\tsub $256, %%rsp\n\t"
+			 "call *%[f]\n\tmov %%rbx, %%rsp"
+			 : "+a"(result)
+			 : [a] "r"(a), [f] "r"(function)
+			 : "rbx", "rdi", "rsi", "rdx", "rcx", "r8", "r9", "r10", "r11", "memory",
+			   "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5");
+	return result;
+}
+
+static void take_faults(void)
+{
+	const struct sigaction on = {.sa_handler = on_fault, .sa_flags = SA_NODEFER};
+
+	/* In each test: cmocka has handlers of its own. */
+	assert_int_equal(sigaction(SIGSEGV, &on, NULL) | sigaction(SIGBUS, &on, NULL), 0);
+}
+
+/* False if it read what is not there. */
+static bool try_call(taddr_t function, const uint64_t *a, uint64_t *result)
+{
+	if (sigsetjmp(faulted, 1))
+		return false;
+	*result = call(function, a);
+	return true;
+}
+
+static uint8_t buffer[BUFFER];
+
+static uint64_t random_argument(void)
+{
+	static const uint64_t corners[] = {0,	       1,	   255,	      256,	  -1ull,
+					   INT32_MAX,  UINT32_MAX, INT64_MAX, 1ull << 63, 0x80,
+					   0x80000000, -128ull,	   '0',	      'Z',	  ' '};
+
+	switch (random64() % 6) {
+	case 0:
+		return corners[random64() % (sizeof(corners) / sizeof(corners[0]))];
+	case 1:
+		return random64() % 300;
+	case 2:
+		return random64() >> random64() % 64;
+	case 3:
+		return (uint64_t) - (int64_t)(random64() % 300);
+	default:
+		return (uintptr_t)buffer + random64() % (BUFFER / 2) / 8 * 8;
+	}
+}
+
+/* Returns how often both were compared. */
+static unsigned compare(const char *name, taddr_t function, unsigned rounds)
+{
+	unsigned compared = 0;
+
+	for (unsigned i = 0; i < rounds; i++) {
+		uint64_t a[6], got, want;
+
+		for (unsigned n = 0; n < 6; n++)
+			a[n] = random_argument();
+		for (unsigned n = 0; n < BUFFER; n++)
+			buffer[n] = (uint8_t)(random64() % 5 ? random64() : 0);
+		if (!try_call(function, a, &want))
+			continue;
+		got = interpret(a);
+		compared++;
+		if (got == want)
+			continue;
+		show();
+		fail_msg("%s(%llx, %llx, %llx, %llx, %llx, %llx) is %llx, not %llx", name,
+			 (unsigned long long)a[0], (unsigned long long)a[1],
+			 (unsigned long long)a[2], (unsigned long long)a[3],
+			 (unsigned long long)a[4], (unsigned long long)a[5],
+			 (unsigned long long)got, (unsigned long long)want);
+	}
+	return compared;
+}
+
+/* ------------------------------------------------------------------- images */
+
+struct totals {
+	unsigned functions, lifted, compared;
+};
+
+static bool open_image(const char *path)
+{
+	const int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	made.image = NULL;
+	if (fd >= 0)
+		image_open(fd, path, NULL, &made.image, NULL);
+	if (fd >= 0)
+		close(fd);
+	return made.image != NULL;
+}
+
+static void check_image(struct totals *t)
+{
+	const struct image_function *functions;
+	const size_t count = image_functions(made.image, &functions);
+
+	for (size_t i = 0; i < count; i++) {
+		const unsigned skip =
+			FUNCTION_COLD | FUNCTION_STUB | FUNCTION_NO_SYMBOL | FUNCTION_IFUNC;
+		struct dinst_error e = {0};
+
+		if (functions[i].flags & skip)
+			continue;
+		t->functions++;
+		made.known_memory = i & 1;
+		if (lift((uint32_t)i, 6, 0, &e) == 0) {
+			check_shape(0);
+			t->lifted++;
+			t->compared += compare(functions[i].name, functions[i].address + made.bias,
+					       ROUNDS);
+		}
+		dinst_error_clear(&e);
+	}
+	image_close(made.image);
+}
+
+static int each_object(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	(void)size;
+	made.bias = info->dlpi_addr;
+	if (*info->dlpi_name == '/' && open_image(info->dlpi_name))
+		check_image(arg);
+	return 0;
+}
+
+static void test_libraries(void **state)
+{
+	struct totals t = {0};
+
+	(void)state;
+	take_faults();
+	dl_iterate_phdr(each_object, &t);
+	print_message("%u of %u functions are computed, %u calls compared\n", t.lifted, t.functions,
+		      t.compared);
+	assert_true(t.lifted >= 100);
+	assert_true(t.compared >= 20 * t.lifted);
+}
+
+/* ------------------------------------------------------------------ by hand */
+
+static taddr_t own_bias;
+
+static int find_own_bias(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	(void)size, (void)arg;
+	own_bias = info->dlpi_addr;
+	return 1;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	return dl_iterate_phdr(find_own_bias, NULL) != 1;
+}
+
+static uint32_t own_function(const char *name)
+{
+	uint32_t *found, index;
+	size_t count;
+
+	assert_int_equal(image_match(made.image, name, &found, &count, NULL), 0);
+	if (count != 1)
+		fail_msg("%zu functions are named %s", count, name);
+	index = found[0];
+	free(found);
+	return index;
+}
+
+static void open_self(void)
+{
+	made.bias = own_bias;
+	assert_true(open_image("/proc/self/exe"));
+}
+
+static void test_forms(void **state)
+{
+	struct dinst_error e = {0};
+
+	(void)state;
+	take_faults();
+	open_self();
+	for (size_t i = 0; i < sizeof(lifted_names) / sizeof(lifted_names[0]); i++) {
+		const uint32_t f = own_function(lifted_names[i]);
+		const struct image_function *functions;
+
+		image_functions(made.image, &functions);
+		for (unsigned known = 0; known < 2; known++) {
+			made.known_memory = known;
+			if (lift(f, 6, 0, &e))
+				fail_msg("%s: %s", lifted_names[i], e.text);
+			check_shape(0);
+			assert_true(compare(lifted_names[i], functions[f].address + own_bias,
+					    20 * ROUNDS) > 0);
+		}
+	}
+	image_close(made.image);
+}
+
+static void test_refused(void **state)
+{
+	(void)state;
+	open_self();
+	for (size_t i = 0; i < sizeof(refused_names) / sizeof(refused_names[0]); i++) {
+		struct dinst_error e = {0};
+
+		if (!lift(own_function(refused_names[i].name), 2, 0, &e))
+			fail_msg("%s is not refused", refused_names[i].name);
+		assert_int_equal(e.code, DINST_REFUSED);
+		if (!strstr(e.text, refused_names[i].why))
+			fail_msg("%s: %s", refused_names[i].name, e.text);
+		dinst_error_clear(&e);
+	}
+	image_close(made.image);
+}
+
+/* A variable by its address: read and written, eight bytes and none beside them. */
+static void test_variables(void **state)
+{
+	static const char *const beyond[] = {"beyond_above", "beyond_below", "beyond_unknown"};
+	uint64_t words[3] = {111, 0, 333}, expected[3] = {111, 0, 333};
+	struct dinst_error e = {0};
+
+	(void)state;
+	open_self();
+	for (size_t i = 0; i < sizeof(variable_names) / sizeof(variable_names[0]); i++) {
+		const uint32_t f = own_function(variable_names[i]);
+		const struct image_function *functions;
+
+		image_functions(made.image, &functions);
+		if (lift(f, 2, 1, &e))
+			fail_msg("%s: %s", variable_names[i], e.text);
+		check_shape(1);
+		for (unsigned n = 0; n < ROUNDS; n++) {
+			uint64_t a[6] = {(uintptr_t)&words[1], random_argument()}, got;
+			uint64_t b[6] = {(uintptr_t)&expected[1], a[1]};
+
+			words[1] = expected[1] = random64();
+			got = interpret(a);
+			assert_int_equal(got, call(functions[f].address + own_bias, b));
+			assert_memory_equal(words, expected, sizeof(words));
+		}
+		/* The same is refused where it is not a variable's address. */
+		assert_int_equal(lift(f, 2, 0, &e), DINST_REFUSED);
+		assert_non_null(strstr(e.text, "not its own"));
+		dinst_error_clear(&e);
+	}
+	for (size_t i = 0; i < sizeof(beyond) / sizeof(beyond[0]); i++) {
+		assert_int_equal(lift(own_function(beyond[i]), 2, 1, &e), DINST_REFUSED);
+		assert_non_null(strstr(e.text, "not its own"));
+		dinst_error_clear(&e);
+	}
+	image_close(made.image);
+}
+
+/* What was not given is not made up. */
+static void test_too_few(void **state)
+{
+	struct dinst_error e = {0};
+
+	(void)state;
+	open_self();
+	assert_int_equal(lift(own_function("lifted_add"), 1, 0, &e), DINST_REFUSED);
+	assert_non_null(strstr(e.text, "argument that is not given"));
+	dinst_error_clear(&e);
+	assert_int_equal(lift(own_function("lifted_add"), 2, 0, &e), 0);
+	image_close(made.image);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_forms),	  cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_variables), cmocka_unit_test(test_too_few),
+		cmocka_unit_test(test_libraries),
+	};
+
+	alarm(120);
+	return cmocka_run_group_tests(tests, setup, NULL);
+}
