@@ -32,6 +32,12 @@ struct pack_reader {
 };
 
 uint64_t pack_take(struct pack_reader *r);
+/* Bytes that an item of `size` takes at least: so many of them fit into what is there. */
+static inline size_t pack_least(size_t size)
+{
+	return size / 8;
+}
+
 void pack_take_items(struct pack_reader *r, void *items, size_t count, size_t size);
 
 #endif

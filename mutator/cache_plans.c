@@ -326,7 +326,10 @@ static struct function_plan *read_record(const struct image *img, uint32_t funct
 	struct function_plan *plan;
 	uint64_t points = pack_take(&r), windows = pack_take(&r);
 
-	if (r.bad || points > POINTS_MAX || windows > POINTS_MAX)
+	if (r.bad || points > POINTS_MAX || windows > POINTS_MAX ||
+	    points * pack_least(sizeof(struct point)) +
+			    windows * pack_least(sizeof(struct window)) >
+		    (size_t)(r.end - r.p))
 		return NULL;
 	plan = calloc(1, sizeof(*plan));
 	if (!plan)

@@ -32,7 +32,8 @@ static void take_text(const char *text, size_t length, void *arg)
 
 	if (length >= t->room - t->used)
 		longjmp(t->too_long, 1);
-	memcpy(t->bytes + t->used, text, length);
+	if (length)
+		memcpy(t->bytes + t->used, text, length);
 	t->used += length;
 }
 

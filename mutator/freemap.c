@@ -153,7 +153,7 @@ size_t freemap_table_targets(const struct freemap *map, vaddr_t lo, vaddr_t hi,
 {
 	size_t first = list_from(&map->targets, lo);
 
-	*targets = map->targets.items + first;
+	*targets = map->targets.items ? map->targets.items + first : NULL;
 	return list_from(&map->targets, hi) - first;
 }
 

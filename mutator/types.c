@@ -301,6 +301,17 @@ static bool place_of(Dwarf_Die *die, struct type_field *field)
 	return true;
 }
 
+/*
+ * A member lies in its struct. What it is taken for decides what the target's code
+ * reads without asking, so a file that says otherwise is not believed.
+ */
+static bool is_within(const struct type *type, const struct type_field *f)
+{
+	const uint64_t bits = f->bit_size ? f->bit_offset + f->bit_size : f->type.size * 8ull;
+
+	return f->offset <= type->size && (bits + 7) / 8 <= type->size - f->offset;
+}
+
 /* Calls each() for every member; unnamed ones and base classes too. Stops where it returns true. */
 static bool walk_members(const struct type *type,
 			 bool (*each)(void *arg, const char *name, const struct type_field *f),
@@ -324,8 +335,8 @@ static bool walk_members(const struct type *type,
 			continue;
 		types_from_die(type->image, &die, &field.type);
 		name = tag == DW_TAG_member ? dwarf_diename(&die) : NULL;
-		if (!place_of(&die, &field))
-			field.type = (struct type){.kind = TYPE_OTHER};
+		if (!place_of(&die, &field) || !is_within(type, &field))
+			field = (struct type_field){.type = {.kind = TYPE_OTHER}};
 		if (each(arg, name, &field))
 			return true;
 	} while (--left && types_sibling(&die));
@@ -444,7 +455,8 @@ static void look_at(struct word_search *s, const struct type *type, uint64_t off
 {
 	const uint64_t base = s->base;
 
-	if (++s->leaves > LEAVES_MAX || s->depth == NESTED_MAX || offset + type->size > 16) {
+	if (++s->leaves > LEAVES_MAX || s->depth == NESTED_MAX || offset > 16 ||
+	    type->size > 16 - offset) {
 		s->bad = true;
 		return;
 	}

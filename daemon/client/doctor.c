@@ -47,10 +47,10 @@ int doctor_run(struct context *c, const struct arguments *a)
 	const char *target = a->word_count ? a->word[0] : c->target;
 	struct target_check checks[CHECKS_MAX];
 	struct dinst_error e = {0, ""};
-	json_t *rows = json_array(), *result;
+	json_t *rows = json_array(), *result, *row;
 	int status = EXIT_DONE, shown;
 	pid_t pid = 0;
-	size_t count;
+	size_t count, index;
 
 	if (target && !session_pid(c, target, &pid) &&
 	    process_resolve(target, NULL, 0, &pid, &e) != 0) {
@@ -70,9 +70,15 @@ int doctor_run(struct context *c, const struct arguments *a)
 	result = json_pack("{s:O}", "rows", rows);
 	shown = print_rows(c, result, doctor_columns);
 	/* what to do stands below, where it has room */
-	for (size_t i = 0; i < count && !c->json; i++)
-		if (!checks[i].ok && checks[i].fix[0])
-			printf("%s: %s\n", checks[i].check, checks[i].fix);
+	if (!c->json)
+		rpc_clean(rows);
+	json_array_foreach(rows, index, row)
+	{
+		const char *fix = json_string_value(json_object_get(row, "fix"));
+
+		if (!c->json && !json_is_true(json_object_get(row, "ok")) && fix && fix[0])
+			printf("%s: %s\n", json_string_value(json_object_get(row, "check")), fix);
+	}
 	json_decref(result);
 	json_decref(rows);
 	return flush_output(c, status ? status : shown);

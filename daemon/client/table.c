@@ -72,9 +72,7 @@ void value_text(json_t *value, enum column_form form, char *text, size_t size)
 	}
 	if (!text[0])
 		snprintf(text, size, "-");
-	for (char *p = text; *p; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = '?';
+	text_clean(text, false);
 }
 
 /* Characters, not bytes: names may be UTF-8. */
