@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * confined.c - targets whose seccomp filters forbid each call that we make in
+ * them, in each way that there is, from the beginning or from some moment on;
+ * targets that may not make memory executable. With the right to suspend
+ * filters all works and is exact; without it, nothing is tried, the reason is
+ * told, and the target does not notice.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/live/harness_session.h"
+
+enum { NOBODY = 65534, THREADS = 3, ROUNDS = 2000 };
+
+#define USER "user=65534"
+
+/* Inserts, counts exactly, inserts again, removes, and leaves nothing. `late`: taken on in between. */
+static void work_on(struct harness *h, const char *late)
+{
+	struct session *s = session_begin(h);
+	unsigned first = session_insert(s, "step"), second;
+
+	session_go(h, ROUNDS);
+	if (late) {
+		harness_send(h, late);
+		assert_string_equal(harness_line(h, 5000), "taken");
+	}
+	second = session_insert(s, "/Code/confined/*");
+	session_go(h, ROUNDS);
+	assert_int_equal(session_value(s, first), 2ull * THREADS * ROUNDS);
+	assert_true(session_value(s, second) >= 2ull * THREADS * ROUNDS);
+	session_remove(s, first);
+	session_flush_all(s);
+	session_go(h, ROUNDS);
+	session_end(s);
+	harness_verify(h);
+	session_go(h, ROUNDS);
+	harness_end(h, 0);
+}
+
+static const char *const restrictions[] = {"errno", "kill", "trap",	   "notify",
+					   "main",  "mdwe", "no-new-privs"};
+enum { RESTRICTIONS = sizeof(restrictions) / sizeof(restrictions[0]) };
+
+/*
+ * fear A9, B8: filters that kill, fail, trap or never answer for mmap, mprotect, munmap, memfd_create
+ * and madvise, and PR_SET_MDWE: as root all is inserted, counts exactly, and is gone again
+ */
+static void test_from_the_beginning(void **state)
+{
+	struct harness *h = *state;
+
+	for (size_t i = 0; i < RESTRICTIONS; i++) {
+		print_message("%s\n", restrictions[i]);
+		harness_start(h, "confined", harness_number(THREADS), restrictions[i], NULL);
+		work_on(h, NULL);
+	}
+}
+
+/* fear A9, B8: the same, taken on by the target when it is instrumented already */
+static void test_later(void **state)
+{
+	struct harness *h = *state;
+	char command[64];
+
+	for (size_t i = 0; i < RESTRICTIONS; i++) {
+		if (!strcmp(restrictions[i], "notify"))
+			continue; /* it brings a descriptor of its own */
+		print_message("%s\n", restrictions[i]);
+		snprintf(command, sizeof(command), "take %s\n", restrictions[i]);
+		harness_start(h, "confined", harness_number(THREADS), NULL);
+		work_on(h, command);
+	}
+}
+
+/* ------------------------------------------------------- without privileges */
+
+static char *text; /* what the mutator has to say, shared with it */
+
+static void give_up(int status, const struct dinst_error *e, const char *what)
+{
+	snprintf(text, 1024, "%s: %.900s", what, e->text);
+	_exit(status);
+}
+
+static void become_nobody(void)
+{
+	alarm(60);
+	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
+		_exit(8);
+}
+
+/* Runs `mutate` as an ordinary user, and fails with what it says. */
+static void as_nobody(struct harness *h, void (*mutate)(pid_t pid, int tell, int hear),
+		      const char *command)
+{
+	int to[2], from[2], status = 0;
+	pid_t mutator;
+	char byte;
+
+	text = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(text != MAP_FAILED);
+	assert_int_equal(pipe(to), 0);
+	assert_int_equal(pipe(from), 0);
+	fflush(NULL);
+	mutator = fork();
+	if (!mutator) {
+		become_nobody();
+		mutate(h->pid, from[1], to[0]);
+		_exit(0);
+	}
+	close(from[1]);
+	if (command && read(from[0], &byte, 1) == 1) {
+		harness_send(h, command);
+		assert_string_equal(harness_line(h, 5000), "taken");
+		session_go(h, ROUNDS);
+		assert_int_equal(write(to[1], "g", 1), 1);
+	}
+	assert_int_equal(waitpid(mutator, &status, 0), mutator);
+	if (status)
+		fail_msg("the mutator ended with %x: %s", (unsigned)status, text);
+	close(from[0]);
+	close(to[0]);
+	close(to[1]);
+	munmap(text, 4096);
+}
+
+static bool says_no(pid_t pid, const char *check)
+{
+	struct target_check checks[40];
+	size_t count = target_checks(pid, checks, 40);
+
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(checks[i].check, check))
+			return !checks[i].ok && checks[i].fix[0];
+	return false;
+}
+
+static void refused(pid_t pid, int tell, int hear)
+{
+	struct dinst_error e = {0};
+	struct detach_result detached;
+	struct session *s;
+	unsigned id;
+	size_t count;
+	int status;
+
+	(void)tell;
+	(void)hear;
+	if (session_attach(pid, "ordinary", &s, &e) < 0)
+		give_up(3, &e, "attach");
+	status = session_try_insert(s, "step", false, &count, &id, &e);
+	if (status != DINST_REFUSED || !strstr(e.text, "seccomp filter") ||
+	    !strstr(e.text, "CAP_SYS_ADMIN"))
+		give_up(4, &e, "the filter is not named");
+	if (!says_no(pid, "seccomp"))
+		give_up(5, &e, "doctor does not name the filter");
+	dinst_error_clear(&e);
+	if (session_detach(s, 5, &detached, &e) < 0 || detached.left)
+		give_up(6, &e, "detach");
+}
+
+/* fear A9: who may not suspend the filter tries nothing: insert is refused, doctor says so, it lives */
+static void test_unprivileged(void **state)
+{
+	static const char *const filters[] = {"errno", "kill", "trap", "notify"};
+	struct harness *h = *state;
+
+	for (size_t i = 0; i < sizeof(filters) / sizeof(filters[0]); i++) {
+		harness_start(h, "confined", harness_number(THREADS), USER, filters[i], NULL);
+		as_nobody(h, refused, NULL);
+		harness_verify(h);
+		session_go(h, ROUNDS);
+		harness_end(h, 0);
+	}
+}
+
+static void insert_and_wait(pid_t pid, int tell, int hear, struct session **s)
+{
+	struct dinst_error e = {0};
+	unsigned id;
+	size_t count;
+	char byte;
+
+	if (session_attach(pid, "ordinary", s, &e) < 0 ||
+	    session_try_insert(*s, "step", false, &count, &id, &e) < 0)
+		give_up(3, &e, "insert");
+	if (write(tell, "i", 1) != 1 || read(hear, &byte, 1) != 1)
+		_exit(9);
+	if (instance_value(session_instance(*s, id)) != (uint64_t)THREADS * ROUNDS)
+		give_up(4, &e, "the count is wrong");
+}
+
+/* A thread without a filter does what we need. */
+static void main_thread_filtered(pid_t pid, int tell, int hear)
+{
+	struct dinst_error e = {0};
+	struct detach_result detached;
+	struct session *s;
+
+	insert_and_wait(pid, tell, hear, &s);
+	if (session_detach(s, 5, &detached, &e) < 0 || detached.left)
+		give_up(5, &e, "detach");
+}
+
+/* The code is the file's again, and what cannot be unmapped is told. */
+static void all_filtered(pid_t pid, int tell, int hear)
+{
+	struct dinst_error e = {0};
+	struct detach_result detached = {0};
+	struct session *s;
+	int status;
+
+	insert_and_wait(pid, tell, hear, &s);
+	status = session_detach(s, 1, &detached, &e);
+	if (status >= 0 && !detached.left)
+		give_up(5, &e, "the arena is said to be gone");
+	if (!strstr(e.text, "seccomp filter"))
+		give_up(6, &e, "the filter is not named");
+}
+
+/*
+ * fear A9, J3: a filter that is installed while the target is instrumented, met without privileges:
+ * the code is the file's again, what cannot be unmapped is told with the reason, and root takes it out
+ */
+static void test_unprivileged_later(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct target *t = NULL;
+
+	harness_start(h, "confined", harness_number(THREADS), USER, NULL);
+	as_nobody(h, main_thread_filtered, "take main\n");
+	harness_verify(h);
+	harness_end(h, 0);
+	harness_start(h, "confined", harness_number(THREADS), USER, NULL);
+	as_nobody(h, all_filtered, "take kill\n");
+	harness_verify_what(h, HARNESS_TEXT | HARNESS_ATTACHED);
+	session_go(h, ROUNDS);
+	if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, 5000, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	target_close(t);
+	assert_int_equal(left.arenas_left, 0);
+	harness_verify(h);
+	session_go(h, ROUNDS);
+	harness_end(h, 0);
+}
+
+static void denied(pid_t pid, int tell, int hear)
+{
+	struct dinst_error e = {0};
+	struct session *s;
+
+	(void)tell;
+	(void)hear;
+	if (session_attach(pid, "ordinary", &s, &e) != DINST_NOT_PERMITTED ||
+	    !strstr(e.text, "not dumpable") || !says_no(pid, "dumpable"))
+		give_up(3, &e, "an undumpable process");
+}
+
+/* fear A12: PR_SET_DUMPABLE 0, as its own user: named by attach and doctor; as root it works */
+static void test_undumpable(void **state)
+{
+	struct harness *h = *state;
+
+	harness_start(h, "confined", harness_number(THREADS), USER, "undumpable", NULL);
+	as_nobody(h, denied, NULL);
+	work_on(h, NULL);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_from_the_beginning), CASE(test_later),      CASE(test_unprivileged),
+		CASE(test_unprivileged_later), CASE(test_undumpable),
+	};
+
+	if (geteuid()) {
+		printf("live/confined: skipped: only root can be anybody\n");
+		return 0;
+	}
+	return cmocka_run_group_tests_name("live/confined", tests, NULL, NULL);
+}
