@@ -6,7 +6,10 @@
  *
  * windows THREADS: prints "ready". Commands, one a line:
  *   tids         the workers' thread ids
- *   go N F       every worker calls function F (five, crossing) N times; "done"
+ *   go N F       every worker calls function F (five, crossing, straddle_in,
+ *                straddle_out; all: each worker another one) N times; "done"
+ *   start F      the same without end; "started"
+ *   end          ends that; "ended"
  *   one N F      the same for the first worker only
  *   block F      every worker calls F (edge, tiny_edge, outer, outer_asm), which
  *                blocks in read(2); prints "blocked" when all are in it
@@ -16,6 +19,7 @@
  * test may put it anywhere in `five`. SIGUSR1 and SIGUSR2 (on an alternate stack
  * from the heap) block in read(2) too. Exits with 1 if any result was wrong.
  */
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -23,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 struct control {
@@ -30,10 +35,11 @@ struct control {
 	volatile long done;
 	void (*volatile function)(void);
 	volatile long wrong;
+	volatile long over; /* ends the rounds */
 };
 
 extern long worker(struct control *c);
-extern void five(void), crossing(void);
+extern void five(void), crossing(void), straddle_in(void), straddle_out(void);
 extern long outer_asm(long a, long b, long (*function)(long));
 
 /*
@@ -43,6 +49,7 @@ extern long outer_asm(long a, long b, long (*function)(long));
  */
 __asm__(".text\n"
 	".globl worker, park, park_end, five, five_exit, five_end, five_back, crossing, edge, tiny_edge\n"
+	".globl straddle_in, straddle_out\n"
 	".globl outer_asm\n"
 	".type worker,@function\n"
 	"worker:\n"
@@ -68,8 +75,11 @@ __asm__(".text\n"
 	"	cmp $3000,%rdi\n	jne worker_wrong\n"
 	"worker_checked:\n"
 	"	incq 8(%rbx)\n"
+	"	cmpq $0,32(%rbx)\n"
+	"	jne worker_over\n"
 	"	dec %rbp\n"
 	"	jnz worker_again\n"
+	"worker_over:\n"
 	"	movq $0,(%rbx)\n"
 	"	jmp park\n"
 	"worker_wrong:\n"
@@ -106,6 +116,13 @@ __asm__(".text\n"
 	".p2align 12\n"
 	".fill 4094,1,0xcc\n"
 	"FIVE crossing\n"
+	/* The entry's window lies in two cache lines; then the exit's, 39 bytes further on. */
+	".p2align 6\n"
+	".fill 62,1,0xcc\n"
+	"FIVE straddle_in\n"
+	".p2align 6\n"
+	".fill 23,1,0xcc\n"
+	"FIVE straddle_out\n"
 	".p2align 4\n"
 	/* A system call right behind the entry window and right before the exit window. */
 	".type edge,@function\n"
@@ -248,18 +265,43 @@ static void wait_idle(void)
 			usleep(200);
 }
 
+static void begin(const char *name, int count, long n)
+{
+	static void (*const functions[])(void) = {five, crossing, straddle_in, straddle_out};
+	static const char *const names[] = {"five", "crossing", "straddle_in", "straddle_out"};
+
+	for (int i = 0; i < count; i++) {
+		for (int k = 0; k < 4; k++)
+			if (!strcmp(name, names[k]) || (!strcmp(name, "all") && i % 4 == k))
+				controls[i].function = functions[k];
+		controls[i].rounds = n;
+	}
+}
+
 static void go(const char *arguments, int count)
 {
 	char name[32] = "";
 	long n = 0;
 
 	sscanf(arguments, "%ld %31s", &n, name);
-	for (int i = 0; i < count; i++) {
-		controls[i].function = strcmp(name, "crossing") ? five : crossing;
-		controls[i].rounds = n;
-	}
+	begin(name, count, n);
 	wait_idle();
 	say("done");
+}
+
+/* A worker counts down what is left in a register: it ends when the function is another one. */
+static void end(void)
+{
+	static const struct timespec tick = {.tv_nsec = 200000};
+
+	for (int i = 0; i < threads; i++)
+		controls[i].over = 1;
+	for (int i = 0; i < threads; i++)
+		while (controls[i].rounds)
+			nanosleep(&tick, NULL);
+	for (int i = 0; i < threads; i++)
+		controls[i].over = 0;
+	say("ended");
 }
 
 static void block(const char *name)
@@ -288,6 +330,11 @@ static void command(char *line)
 	line[strcspn(line, "\n")] = 0;
 	if (!strncmp(line, "go ", 3)) {
 		go(line + 3, threads);
+	} else if (!strncmp(line, "start ", 6)) {
+		begin(line + 6, threads, LONG_MAX);
+		say("started");
+	} else if (!strcmp(line, "end")) {
+		end();
 	} else if (!strncmp(line, "one ", 4)) {
 		go(line + 4, 1);
 	} else if (!strncmp(line, "block ", 6)) {
