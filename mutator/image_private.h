@@ -121,6 +121,7 @@ struct image {
 	struct types *types;	  /* types.c, made on first use */
 	uint64_t shape;		  /* which functions there are, as a hash */
 	bool go;
+	bool turns_faults;
 	void *extra; /* the planner's */
 	void (*release_extra)(void *extra);
 };
