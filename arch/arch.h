@@ -512,6 +512,8 @@ void arch_set_syscall_argument(struct arch_regs *r, unsigned n, long value);
 void arch_restart_interrupted(struct arch_regs *r);
 /* Forget the system call: the registers are now those of ordinary code. */
 void arch_leave_syscall(struct arch_regs *r);
+/* The interrupted call is over, and returns -EINTR: never restarted. */
+void arch_end_interrupted(struct arch_regs *r);
 
 /*
  * Signal frames. `code` are bytes at an address found on a stack: true if it

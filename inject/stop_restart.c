@@ -144,6 +144,16 @@ static void continue_timeout(struct stop *s, struct held *h, unsigned argument)
 	r->serial = s->serial;
 }
 
+/*
+ * A thread that we stopped before sleeps in restart_syscall: what it had called is known no more. Under
+ * a filter that came since only EINTR is left.
+ */
+static bool is_past_restart(const struct held *h)
+{
+	return arch_syscall_result(&h->pub.regs) == RESTART_BLOCK &&
+	       arch_syscall_number(&h->pub.regs) == SYS_restart_syscall;
+}
+
 /* Would the call end with EINTR, or with the filter's verdict, only because of us? */
 static bool is_cut_short(const struct held *h)
 {
@@ -163,7 +173,10 @@ void stop_restart_begin(struct held *h)
 	h->restarted = is_cut_short(h);
 	if (!h->restarted)
 		return;
-	arch_restart_interrupted(&h->pub.regs);
+	if (is_past_restart(h))
+		arch_end_interrupted(&h->pub.regs);
+	else
+		arch_restart_interrupted(&h->pub.regs);
 	/* Should this fail the thread is dead, and the next request says so. */
 	tracee_set_regs(h->pub.tid, &h->pub.regs);
 	h->original = h->pub.regs;

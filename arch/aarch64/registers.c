@@ -101,6 +101,12 @@ void arch_leave_syscall(struct arch_regs *r)
 	r->system_call = -1;
 }
 
+void arch_end_interrupted(struct arch_regs *r)
+{
+	arch_leave_syscall(r);
+	r->user.regs[0] = -(long)EINTR_VALUE;
+}
+
 /* mov x8, #139; svc #0 (arch/arm64/kernel/vdso/sigreturn.S, and every C library). */
 bool arch_is_sigreturn(const uint8_t *code, size_t size)
 {

@@ -134,6 +134,12 @@ void arch_leave_syscall(struct arch_regs *r)
 	r->user.orig_rax = -1L;
 }
 
+void arch_end_interrupted(struct arch_regs *r)
+{
+	arch_leave_syscall(r);
+	r->user.rax = -(long)EINTR_VALUE;
+}
+
 bool arch_is_sigreturn(const uint8_t *code, size_t size)
 {
 	/* mov $15,%rax or %eax; syscall: glibc, musl and others, matched by unwinders, too. */

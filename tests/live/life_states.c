@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * life_states.c - targets in states that make them hard to stop, or to know:
+ * uninterruptible sleeps, a frozen container, filters that come at the wrong
+ * moment, no leader, another program under the same pid, workers of the kernel.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/live/harness_session.h"
+
+enum { BUSY_MS = 4000 }; /* all tries of a stop, with their pauses, on a busy machine */
+
+static uint64_t now_ms(void)
+{
+	return clock_ns() / 1000000;
+}
+
+/* For programs that cannot be looked at all the time. Returns false if the mode is not to be had. */
+static bool start(struct harness *h, const char *program, const char *mode)
+{
+	char path[256];
+	const char *argv[] = {path, mode, NULL};
+
+	snprintf(path, sizeof(path), "%s", harness_path(program));
+	harness_start_argv(h, argv, false);
+	return !strcmp(harness_line(h, 20000), "ready");
+}
+
+static const char states[] = "tests/live/targets/life-states";
+static const char stops[] = "tests/live/targets/stop-states";
+
+static struct target *open_target(pid_t pid)
+{
+	struct dinst_error e = {0};
+	struct target *t = NULL;
+
+	if (target_open(pid, &t, &e))
+		fail_msg("%s", e.text);
+	return t;
+}
+
+static int nothing(struct stop *s, void *arg, struct dinst_error *e)
+{
+	(void)s;
+	(void)arg;
+	(void)e;
+	return 0;
+}
+
+/* The bytes of a function, as they are in the target now. */
+static void read_code(struct session *s, const char *function, uint8_t *code, size_t size)
+{
+	struct dinst_error e = {0};
+
+	if (target_read(s->target, session_address(s, function), code, size, &e))
+		fail_msg("%s", e.text);
+}
+
+/* Points in and out; code is afterwards what it was. */
+static void in_and_out(struct session *s, const char *function)
+{
+	uint8_t before[16], after[16];
+
+	read_code(s, function, before, sizeof(before));
+	session_insert(s, function);
+	session_remove(s, session_insert_kind(s, function, POINT_EXIT));
+	session_flush_all(s);
+	while (s->instances)
+		session_remove(s, s->instances->id);
+	session_flush_all(s);
+	read_code(s, function, after, sizeof(after));
+	assert_memory_equal(before, after, sizeof(before));
+}
+
+/* ------------------------------------------------------ sleeps that last */
+
+struct answer {
+	int code;
+	struct dinst_error e;
+	uint64_t ms;
+	bool traced;
+};
+
+static struct answer try_insert(struct harness *h, struct session *s, const char *focus)
+{
+	struct answer a = {0};
+	uint64_t begin = now_ms();
+	size_t count = 0;
+	unsigned id = 0;
+
+	a.code = session_try_insert(s, focus, false, &count, &id, &a.e);
+	a.ms = now_ms() - begin;
+	a.traced = strcmp(harness_status(h->pid, h->pid, "TracerPid:"), "0") != 0;
+	return a;
+}
+
+/* It was not to be had: told in time, with who it is and in what state; nobody is traced. */
+static void expect_busy(const struct answer *a)
+{
+	if (a->code != DINST_BUSY || !strstr(a->e.text, "thread ") || !strstr(a->e.text, "state D"))
+		fail_msg("the answer is %d: %s", a->code, a->e.text);
+	assert_in_range(a->ms, 0, BUSY_MS);
+	assert_false(a->traced);
+}
+
+/*
+ * fear K2: a thread in an uninterruptible sleep (a page that is not there yet): the request is refused
+ * within its deadline, nobody else was kept waiting for it, and later it is done.
+ */
+static void test_uninterruptible(void **state)
+{
+	struct harness *h = *state;
+	struct stop_report report;
+	struct dinst_error e = {0};
+	struct answer answer;
+	struct session *s;
+
+	if (!start(h, states, "fault")) {
+		print_message("skipped: no userfaultfd here (%d)\n", harness_wait(h, 5000));
+		skip();
+	}
+	s = session_begin(h);
+	harness_send(h, "sleep 6000\n");
+	assert_string_equal(harness_line(h, 20000), "asleep");
+	answer = try_insert(h, s, "say");
+	expect_busy(&answer);
+	assert_int_equal(target_stop(s->target, NULL, nothing, NULL, &report, &e), DINST_BUSY);
+	/* Nobody was stopped to wait for it. */
+	assert_in_range(report.stop_ns, 0, 0);
+	assert_string_equal(harness_line(h, 20000), "awake");
+	in_and_out(s, "say");
+	/* A sleep that ends in time is waited for. */
+	harness_send(h, "sleep 30\n");
+	assert_string_equal(harness_line(h, 20000), "asleep");
+	session_insert(s, "say");
+	assert_string_equal(harness_line(h, 20000), "awake");
+	session_end(s);
+	harness_end(h, 0);
+}
+
+static bool write_file(const char *directory, const char *name, const char *text)
+{
+	char path[256];
+	bool done;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
+/* Nothing may fail while it is frozen: what is frozen cannot be killed. */
+static struct answer try_frozen(struct harness *h, struct session *s, const char *directory,
+				unsigned id, uint64_t *value)
+{
+	struct answer a = {0};
+
+	if (!write_file(directory, "freezer.state", "FROZEN"))
+		return a;
+	for (int i = 0; i < 1000 && harness_status(h->pid, h->pid, "State:")[0] != 'D'; i++)
+		usleep(1000);
+	a = try_insert(h, s, "main");
+	*value = instance_value(session_instance(s, id));
+	write_file(directory, "freezer.state", "THAWED");
+	return a;
+}
+
+/*
+ * fear K2, A3: a container that is paused (the freezer of its cgroup): the request says so in time and
+ * nothing is left that would fall upon it when it goes on; afterwards everything works.
+ */
+static void test_frozen(void **state)
+{
+	struct harness *h = *state;
+	struct answer answer;
+	char directory[64];
+	struct session *s;
+	uint64_t value;
+	unsigned id;
+
+	harness_start(h, "calls", "3", NULL);
+	snprintf(directory, sizeof(directory), "/sys/fs/cgroup/freezer/dinst-test-%d", (int)h->pid);
+	if (mkdir(directory, 0755) ||
+	    !write_file(directory, "cgroup.procs", harness_number(h->pid))) {
+		rmdir(directory);
+		print_message("skipped: no freezer of the first version here\n");
+		skip();
+	}
+	s = session_begin(h);
+	for (int i = 0; i < 2; i++) {
+		id = session_insert(s, "tiny");
+		session_go(h, 100);
+		value = 0;
+		answer = try_frozen(h, s, directory, id, &value);
+		expect_busy(&answer);
+		/* Values can be read all the time. */
+		assert_int_equal(value, 300);
+		in_and_out(s, "many");
+	}
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+	rmdir(directory);
+}
+
+/* ------------------------------------------------------------------ filters */
+
+/*
+ * fear A8: threads come under a filter that kills at restart_syscall just before they are stopped in a
+ * sleep: what filters there are is asked when they stand still, not before.
+ */
+static void test_filters_come(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct target *t;
+	uint64_t until;
+
+	assert_true(start(h, states, "filters"));
+	t = open_target(h->pid);
+	for (until = now_ms() + 3000; now_ms() < until;)
+		if (target_stop(t, NULL, nothing, NULL, NULL, &e) && e.code != DINST_BUSY)
+			fail_msg("%s", e.text);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+/* Without CAP_SYS_ADMIN, which alone can lift a filter; the right to trace stays. 0 if it is refused. */
+static int refused_unprivileged(struct harness *h)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2];
+	struct session *s = session_begin(h);
+	struct dinst_error e = {0};
+	size_t count = 0;
+	unsigned id = 0;
+	int status;
+
+	if (syscall(SYS_capget, &header, data))
+		return 2;
+	data[0].effective &= ~(1u << CAP_SYS_ADMIN);
+	if (syscall(SYS_capset, &header, data))
+		return 3;
+	status = session_try_insert(s, "ready", false, &count, &id, &e);
+	if (status == DINST_REFUSED && strstr(e.text, "seccomp filter"))
+		return 0;
+	fprintf(stderr, "%d: %s\n", status, e.text);
+	return 1;
+}
+
+/*
+ * fear A8, A9: under a filter that kills at restart_syscall, mmap and munmap: with privileges points
+ * come and go ten times and a sleep goes on; without them it is refused, and nobody is killed.
+ */
+static void test_filter(void **state)
+{
+	struct harness *h = *state;
+	pid_t child;
+	int status;
+
+	assert_true(start(h, stops, "filter"));
+	for (int i = 0; i < 10; i++) {
+		struct session *s = session_begin(h);
+
+		in_and_out(s, "ready");
+		session_insert(s, "libc.so.6:poll");
+		session_end(s);
+	}
+	fflush(NULL);
+	child = fork();
+	if (!child)
+		_exit(refused_unprivileged(h));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	harness_end(h, 0);
+}
+
+/* fear A8: all threads come under the filter together, by one of them, between two stops */
+static void test_filter_for_all(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct target *t;
+
+	assert_true(start(h, states, "sync"));
+	t = open_target(h->pid);
+	for (int i = 0; i < 100; i++) {
+		if (i == 50) {
+			harness_send(h, "filter\n");
+			assert_string_equal(harness_line(h, 20000), "done");
+		}
+		if (target_stop(t, NULL, nothing, NULL, NULL, &e))
+			fail_msg("%s", e.text);
+		usleep(2000);
+	}
+	target_close(t);
+	harness_end(h, 0);
+}
+
+/* --------------------------------------------------------- leaders and pids */
+
+/*
+ * fear A13: the main thread has ended before dinst comes, or in the middle of a session: points go in
+ * and out, count, and leave nothing.
+ */
+static void test_leader_exits(void **state)
+{
+	struct harness *h = *state;
+	uint8_t before[16], after[16];
+	struct session *s;
+	uint64_t value;
+	unsigned id;
+
+	assert_true(start(h, states, "threads"));
+	s = session_begin(h);
+	read_code(s, "step", before, sizeof(before));
+	id = session_insert(s, "step");
+	harness_send(h, "exit\n");
+	assert_string_equal(harness_line(h, 20000), "exits");
+	for (int i = 0; i < 2000 && harness_status(h->pid, h->pid, "State:")[0] != 'Z'; i++)
+		usleep(1000);
+	value = session_value(s, id);
+	for (int i = 0; i < 2000 && session_value(s, id) == value; i++)
+		usleep(1000);
+	assert_true(session_value(s, id) > value);
+	session_insert_kind(s, "/Code/life-states/*", POINT_EXIT);
+	session_end(s);
+	for (int i = 0; i < 5; i++) {
+		s = session_begin(h);
+		read_code(s, "step", after, sizeof(after));
+		assert_memory_equal(before, after, sizeof(before));
+		id = session_insert(s, "step");
+		for (int k = 0; k < 2000 && !session_value(s, id); k++)
+			usleep(1000);
+		assert_true(session_value(s, id) > 0);
+		session_end(s);
+	}
+	harness_end(h, 0);
+}
+
+/*
+ * fear A13, G3: a thread that is not the leader executes the program anew every few milliseconds, at
+ * whatever moment of attaching, inserting and detaching: an ordinary answer, and it goes on.
+ */
+static void test_thread_executes(void **state)
+{
+	struct harness *h = *state;
+	uint64_t until = now_ms() + 4000;
+	unsigned id, done = 0, turns = 0;
+
+	assert_true(start(h, stops, "exec"));
+	while (now_ms() < until || (done < 5 && now_ms() < until + 20000)) {
+		struct detach_result detached;
+		struct dinst_error e = {0};
+		struct session *s;
+		int status = session_attach(h->pid, "test", &s, &e);
+
+		turns++;
+		if (status < 0) {
+			if (e.code != DINST_GONE && e.code != DINST_BUSY && e.code != DINST_FAILED)
+				fail_msg("attach: %s", e.text);
+			continue;
+		}
+		status = session_try_insert_kind(s, "/Code/stop-states/*", POINT_ENTRY, &id, &e);
+		if (status < 0 && e.code != DINST_GONE && e.code != DINST_BUSY)
+			fail_msg("insert: %s (%s)", e.text, dinst_code_name(e.code));
+		done += status >= 0;
+		dinst_error_clear(&e);
+		if (session_detach(s, 10, &detached, &e) < 0 && e.code != DINST_GONE &&
+		    e.code != DINST_BUSY)
+			fail_msg("detach: %s", e.text);
+		session_free(s);
+	}
+	print_message("%u of %u met no exec\n", done, turns);
+	assert_int_not_equal(harness_status(h->pid, h->pid, "State:")[0], 'Z');
+	assert_true(done > 0);
+	/* Every fresh program is as its file is; it ends well. */
+	harness_end(h, 0);
+}
+
+/* Another process with the pid that the target had. */
+static pid_t start_under(pid_t pid)
+{
+	struct clone_args args = {.exit_signal = SIGCHLD, .set_tid_size = 1};
+	pid_t child;
+
+	args.set_tid = (uintptr_t)&pid;
+	fflush(NULL);
+	child = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+	if (child)
+		return child;
+	for (;;)
+		pause();
+}
+
+/*
+ * fear A13: the target has ended and another process has its pid: every request says that the target is
+ * gone, and the stranger is never touched.
+ */
+static void test_pid_is_used_again(void **state)
+{
+	struct harness *h = *state;
+	struct detach_result detached;
+	struct dinst_error e = {0};
+	struct harness_snapshot *stranger_before;
+	struct session *s;
+	pid_t stranger, pid;
+	size_t count = 0;
+	char text[1024];
+	unsigned id;
+
+	harness_start(h, "calls", "2", NULL);
+	s = session_begin(h);
+	id = session_insert(s, "tiny");
+	session_go(h, 100);
+	pid = h->pid;
+	kill(pid, SIGKILL);
+	harness_wait(h, 20000);
+	stranger = start_under(pid);
+	if (stranger != pid) {
+		print_message("skipped: a pid cannot be asked for here\n");
+		skip();
+	}
+	stranger_before = harness_snapshot_take(stranger);
+	assert_non_null(stranger_before);
+	assert_int_equal(session_value(s, id), 100 * 2);
+	assert_false(target_alive(s->target));
+	assert_int_equal(session_try_insert(s, "main", false, &count, &id, &e), DINST_GONE);
+	dinst_error_clear(&e);
+	assert_int_equal(target_stop(s->target, NULL, nothing, NULL, NULL, &e), DINST_GONE);
+	dinst_error_clear(&e);
+	if (session_detach(s, 5, &detached, &e) < 0)
+		fail_msg("detach: %s", e.text);
+	session_free(s);
+	if (harness_differences(stranger_before, HARNESS_ALL, text, sizeof(text)))
+		fail_msg("the stranger was touched:\n%s", text);
+	harness_snapshot_free(stranger_before);
+	kill(stranger, SIGKILL);
+	waitpid(stranger, NULL, 0);
+}
+
+/* ------------------------------------------------------------ kernel's own */
+
+/*
+ * fear A10: while a worker of io_uring waits in a read points go in and out twenty times: the worker is
+ * not touched, its read ends as it should, without EINTR.
+ */
+static void test_io_uring(void **state)
+{
+	struct harness *h = *state;
+
+	if (!start(h, stops, "worker")) {
+		print_message("skipped: no io_uring here (%d)\n", harness_wait(h, 5000));
+		skip();
+	}
+	for (int i = 0; i < 20; i++) {
+		struct session *s = session_begin(h);
+
+		in_and_out(s, "wait_for_end");
+		session_insert(s, "/Code/stop-states/*");
+		session_end(s);
+	}
+	harness_end(h, 0);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_uninterruptible), CASE(test_frozen),
+		CASE(test_filters_come),    CASE(test_filter),
+		CASE(test_filter_for_all),  CASE(test_leader_exits),
+		CASE(test_thread_executes), CASE(test_pid_is_used_again),
+		CASE(test_io_uring),
+	};
+
+	return cmocka_run_group_tests_name("live/life_states", tests, NULL, NULL);
+}
