@@ -345,6 +345,7 @@ void session_heap(const struct session *s, struct heap_stats *sum)
 
 		heap_get_stats(p->heap, &stats);
 		sum->used += stats.used;
+		sum->code_bytes += stats.code_bytes;
 		sum->high_water += stats.high_water;
 		sum->resident += stats.resident;
 		sum->capacity += stats.capacity;

@@ -77,6 +77,7 @@ static const struct column ls_columns[] = {
 	{"active", "ACTIVE", COLUMN_NUMBER},
 	{"queued", "QUEUED", COLUMN_NUMBER},
 	{"heap_bytes", "HEAP-BYTES", COLUMN_NUMBER},
+	{"heap_code", "HEAP-CODE", COLUMN_WIDE},
 	{"heap_most", "HEAP-MOST", COLUMN_WIDE},
 	{"heap_memory", "HEAP-MEMORY", COLUMN_WIDE},
 	{"text_memory", "TEXT-MEMORY", COLUMN_WIDE},

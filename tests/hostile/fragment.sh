@@ -17,7 +17,7 @@
 
 [ "$(id -u)" -eq 0 ] || skip "needs root"
 seed=${SEED:-20}
-seconds=$(short 50 12)
+seconds=$(short 50 8)
 rounds=${ROUNDS:-1000000}
 [ -n "${ROUNDS:-}" ] && seconds=1000000
 [ -n "${HOURS:-}" ] && seconds=$(awk -v h="$HOURS" 'BEGIN { print int(h * 1800) }')
@@ -106,12 +106,13 @@ change() {
 	return 0
 }
 
-# Sets heap_bytes, heap_most, heap_memory; fails if the mutator has found a thread in freed code.
+# Sets heap_bytes, heap_code, heap_most, heap_memory; fails if the mutator has found a thread in freed code.
 look() {
 	dinst --json ls >"$work/ls" 2>&1
 	grep -q '"state": *"running"' "$work/ls" || fail "$(where): $(cat "$work/ls" "$work/dinstd/dinstd.log" | tail -c 600)"
 	grep -q 'freed code' "$work/dinstd/"*.log && fail "$(where): $(grep 'freed code' "$work/dinstd/"*.log)"
 	heap_bytes=$(field heap_bytes ls)
+	heap_code=$(field heap_code ls)
 	heap_most=$(field heap_most ls)
 	heap_memory=$(field heap_memory ls)
 }
@@ -125,15 +126,21 @@ empty() {
 	look
 }
 
-# grow: remembers after a third of the time how large the heap was, and compares.
+# At least half of what is taken is in use, but for some pages for each size of bodies.
 bounded() {
-	local elapsed=$(($(date +%s) - begun))
+	must flush -p "$pid"
+	must flush -p "$pid"
+	look
+	[ "$heap_bytes" -le $((2 * heap_code + (1 << 20))) ] || fail "$(where): $heap_bytes bytes are taken for $heap_code"
+	[ "$heap_memory" -lt $((128 << 20)) ] || fail "$(where): $heap_memory bytes of ours"
+}
 
-	if [ -z "${early:-}" ] && [ $((elapsed * 3)) -ge "$seconds" ] && [ $round -ge 6 ]; then
-		early=$heap_most
-		early_round=$round
-	fi
-	[ "$heap_memory" -lt $((96 << 20)) ] || fail "$(where): $heap_memory bytes of ours"
+# The same at the beginning and at the end: how large the heap is with it, in `standard`.
+measure() {
+	insert calls "$1"
+	look
+	standard=$heap_bytes
+	empty
 }
 
 # ---------------------------------------------------------------- fragments
@@ -152,7 +159,7 @@ exact() {
 
 	must read -p "$pid"
 	field_pairs >"$work/before"
-	tell "go 3" done
+	tell "go 3" "done"
 	must read -p "$pid"
 	field_pairs >"$work/after"
 	wrong=$(join "$work/before" "$work/after" | awk -v n=$((3 * threads)) '$3 - $2 != n { print "instance", $1 ":", $3 - $2, "instead of", n }' | head -3)
@@ -180,7 +187,7 @@ fragments_round() {
 		[ $((RANDOM % 3)) -eq 0 ] && tell wake awake
 	done
 	[ -n "$held" ] && tell unhold unheld
-	tell stop done
+	tell stop "done"
 	exact
 }
 
@@ -242,33 +249,34 @@ one() {
 	local name=$1
 
 	round=0
-	early=
 	checked=0
 	requests=()
 	"start_$name"
 	sleep 0.5
 	prove save "$pid" "$work/$name.picture" || fail "cannot look at $name"
 	must attach "$pid" -n "$name"
+	measure "${standards[$name]}"
+	local first=$standard
 	begun=$(date +%s)
 	while [ $round -lt "$rounds" ] && [ $(($(date +%s) - begun)) -lt "$seconds" ]; do
 		round=$((round + 1))
 		"${name}_round"
 		[ $((round % 8)) -eq 0 ] && empty
-		look
 		bounded
-		[ -n "${VERBOSE:-}" ] && say "$round: ${#requests[@]} requests, $heap_bytes bytes of code, $heap_most at most, $heap_memory of memory"
+		[ -n "${VERBOSE:-}" ] && say "$round: ${#requests[@]} requests, $heap_bytes bytes for $heap_code, $heap_most at most, $heap_memory of memory"
 	done
 	[ "$name" = redis ] && redis_exact
 	empty
-	[ -z "$early" ] || [ "$heap_most" -le $((early * 2)) ] ||
-		fail "$(where): $name: $heap_most bytes of code at a time, and $early after $early_round rounds"
+	measure "${standards[$name]}"
+	[ "$standard" -le $((first + first / 4 + (256 << 10))) ] || fail "$(where): $name: $standard bytes for what took $first at first"
 	must detach -p "$pid"
 	[ "$(field left out)" = 0 ] || fail "$(where): $name: something is left"
 	prove check "$pid" "$work/$name.picture" >"$work/proof" || fail "$name is not as before: $(head -c 600 "$work/proof")"
-	say "$name: $round rounds, $checked exact counts; at most $((heap_most >> 10)) KiB of code at a time (${early:-0} bytes after a third), $((heap_memory >> 10)) KiB of memory; $((heap_bytes >> 10)) KiB when empty"
+	say "$name: $round rounds, $checked exact counts; at most $((heap_most >> 10)) KiB of code at a time, $((heap_memory >> 10)) KiB of memory; $((heap_bytes >> 10)) KiB when empty; the same takes $((first >> 10)) KiB at first and $((standard >> 10)) KiB at last"
 	total=$((total + round))
 }
 
+declare -A standards=([fragments]='/Code/fragments/part_*' [redis]='/Code/redis-server/*Command')
 total=0
 for each in ${TARGETS:-fragments redis}; do
 	[ "$each" = redis ] && ! command -v redis-server redis-cli redis-benchmark >/dev/null && continue
