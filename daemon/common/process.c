@@ -18,6 +18,9 @@
 #include <unistd.h>
 
 #include "daemon/common/rpc.h"
+#include "inject/target.h"
+
+enum { CHECKS_MAX = 32 };
 
 /* Reads /proc/PID/FILE into text[size], zero-terminated; returns the bytes or -1. */
 static ssize_t read_proc(pid_t pid, const char *file, char *text, size_t size)
@@ -37,12 +40,26 @@ static ssize_t read_proc(pid_t pid, const char *file, char *text, size_t size)
 	return n;
 }
 
+/* A process that /proc does not show: there is none, or /proc is not what it should be. */
+static int no_process(pid_t pid, struct dinst_error *e)
+{
+	struct target_check checks[CHECKS_MAX];
+	size_t count = target_checks(pid, checks, CHECKS_MAX);
+
+	for (size_t i = 0; i < count; i++)
+		if (!checks[i].ok && (!strcmp(checks[i].check, "proc") ||
+				      !strcmp(checks[i].check, "exists")))
+			return dinst_fail(e, DINST_NO_PROCESS, "%s; %s", checks[i].why,
+					  checks[i].fix);
+	return dinst_fail(e, DINST_NO_PROCESS, "there is no process %d", (int)pid);
+}
+
 int process_name(pid_t pid, char *name, struct dinst_error *e)
 {
 	ssize_t n = read_proc(pid, "comm", name, PROCESS_NAME_MAX);
 
 	if (n < 0)
-		return dinst_fail(e, DINST_NO_PROCESS, "there is no process %d", (int)pid);
+		return no_process(pid, e);
 	if (n > 0 && name[n - 1] == '\n')
 		name[n - 1] = '\0';
 	return 0;

@@ -77,7 +77,7 @@ static const struct cli_case cases[] = {
 	/* sessions */
 	{"attach no-such-name", 1, NULL, 0, "no process named"},
 	{"--json attach 0", 1, NULL, 0, "\"code\":\"no-such-process\""},
-	{"attach 4194304", 1, NULL, 0, "there is no process"},
+	{"attach 4194304", 1, NULL, 0, "no process has the pid"},
 	{"attach {T} -M x.mdl", 1, NULL, 0, "cannot read x.mdl"},
 	{"attach {T} -n 'a b'", 2, NULL, 0, "cannot be a session's name"},
 	{"attach {T} -n 123", 2, NULL, 0, "cannot be a session's name"},
