@@ -47,8 +47,8 @@ static int no_process(pid_t pid, struct dinst_error *e)
 	size_t count = target_checks(pid, checks, CHECKS_MAX);
 
 	for (size_t i = 0; i < count; i++)
-		if (!checks[i].ok && (!strcmp(checks[i].check, "proc") ||
-				      !strcmp(checks[i].check, "exists")))
+		if (!checks[i].ok &&
+		    (!strcmp(checks[i].check, "proc") || !strcmp(checks[i].check, "exists")))
 			return dinst_fail(e, DINST_NO_PROCESS, "%s; %s", checks[i].why,
 					  checks[i].fix);
 	return dinst_fail(e, DINST_NO_PROCESS, "there is no process %d", (int)pid);
