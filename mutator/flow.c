@@ -529,6 +529,7 @@ int flow_build(struct flow *f, struct image *img, struct freemap *map, uint32_t 
 {
 	*f = (struct flow){.img = img, .map = map, .function = index};
 	f->single_only = image_is_go(img);
+	f->turns_faults = image_turns_faults(img);
 	return build(f, e);
 }
 
@@ -537,6 +538,7 @@ int flow_build_probe(struct flow *f, struct image *img, struct freemap *map, uin
 {
 	*f = (struct flow){.img = img, .map = map, .function = index, .probe = true};
 	f->single_only = image_is_go(img);
+	f->turns_faults = image_turns_faults(img);
 	return build(f, e);
 }
 

@@ -57,11 +57,12 @@ struct flow {
 	struct insn_list odd;	/* reached by jumps into the middle of others */
 	size_t labels;		/* inner instructions whose address is stored or computed */
 	bool unsorted;
-	bool unsure;	  /* while building: what is reached now may be no code */
-	bool linear;	  /* decoded without a gap from the first byte to the last */
-	bool unresolved;  /* an indirect jump may lead anywhere in here */
-	bool single_only; /* pcs may be parked anywhere: one instruction a window */
-	bool probe;	  /* built to settle hits: all that come in count as real */
+	bool unsure;	   /* while building: what is reached now may be no code */
+	bool linear;	   /* decoded without a gap from the first byte to the last */
+	bool unresolved;   /* an indirect jump may lead anywhere in here */
+	bool single_only;  /* pcs may be parked anywhere: one instruction a window */
+	bool turns_faults; /* what may fault stays where it is */
+	bool probe;	   /* built to settle hits: all that come in count as real */
 };
 
 /* Decodes function `index`. On failure (no memory, no references) nothing is held. */

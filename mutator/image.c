@@ -7,6 +7,7 @@
  */
 #include "mutator/cache_plans.h"
 #include "mutator/image_private.h"
+#include "mutator/types_reader.h"
 
 #include <stdlib.h>
 
@@ -309,6 +310,7 @@ void image_close(struct image *img)
 		return;
 	plan_cache_flush(img);
 	plan_cache_release(img->plans);
+	types_reader_release(img->reader);
 	types_release(img->types);
 	if (img->release_extra)
 		img->release_extra(img->extra);

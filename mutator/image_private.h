@@ -119,6 +119,7 @@ struct image {
 	struct slot_table *slots; /* slots.c, made on first use */
 	struct plan_cache *plans; /* cache_plans.c, made on first use */
 	struct types *types;	  /* types.c, made on first use */
+	struct types_reader *reader; /* types_reader.c, made on first use */
 	uint64_t shape;		  /* which functions there are, as a hash */
 	bool go;
 	bool turns_faults;

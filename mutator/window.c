@@ -48,7 +48,7 @@ static bool is_sigreturn(const struct windows *w, vaddr_t v)
 
 /*
  * A runtime that turns a fault at a known address into an exception (a nil
- * pointer of Go's) does not know the address of the copy.
+ * pointer of Go's, a null access value of Ada's) does not know the address of the copy.
  */
 static bool may_fault(const struct arch_insn *insn)
 {
@@ -67,7 +67,7 @@ static enum refusal insn_rules(const struct windows *w, size_t at, bool first, b
 	if (insn->flags & (ARCH_INSN_NO_MOVE | ARCH_INSN_LANDING_PAD) ||
 	    insn->flow == ARCH_FLOW_SYSCALL || insn->flow == ARCH_FLOW_STOP)
 		return REFUSAL_UNMOVABLE;
-	if (w->flow->single_only && may_fault(insn))
+	if (w->flow->turns_faults && may_fault(insn))
 		return REFUSAL_UNMOVABLE;
 	if (is_sigreturn(w, insn->address))
 		return REFUSAL_STUB;
