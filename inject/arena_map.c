@@ -146,6 +146,8 @@ static int adopt_memfd(struct stop *s, struct arena *a, int number)
 			 strerror(errno));
 		return -1;
 	}
+	/* What we share with a target is for us alone: no child of ours gets it. */
+	madvise(map, size, MADV_DONTFORK);
 	a->code_map = map;
 	a->data_map = a->code_map + a->code_size;
 	a->device = st.st_dev;

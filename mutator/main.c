@@ -11,6 +11,7 @@
 
 #include "mutator/cache_plans.h"
 #include "mutator/serve.h"
+#include "mutator/types_reader.h"
 
 enum { DAEMON_FD = 3 };
 
@@ -29,5 +30,6 @@ int main(int argc, char **argv)
 	/* A Ctrl-C at the terminal that started the daemon is not for us. */
 	signal(SIGINT, SIG_IGN);
 	plan_cache_enable(true);
+	types_reader_enable(true);
 	return serve(DAEMON_FD);
 }

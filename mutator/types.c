@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "mutator/types_private.h"
+#include "mutator/types_reader.h"
 
 enum { NESTED_MAX = 8, LEAVES_MAX = 64, CHILDREN_MAX = 4096, MEMBERS_MAX = 8192 };
 
@@ -33,6 +34,11 @@ static const struct elf_file *file_with_dwarf(const struct image *img)
 			return &img->file;
 	}
 	return NULL;
+}
+
+bool types_are_told(const struct image *img)
+{
+	return file_with_dwarf(img) != NULL;
 }
 
 static void open_dwarf(struct types *t, const struct image *img)
@@ -238,7 +244,7 @@ bool types_die(const struct type *type, Dwarf_Die *die)
 	return dwarf_offdie(t->dwarf, type->die, die);
 }
 
-void type_target(const struct type *type, struct type *out)
+void read_target(const struct type *type, struct type *out)
 {
 	const struct type from = *type; /* which may be *out */
 	Dwarf_Die die;
@@ -305,7 +311,7 @@ static bool place_of(Dwarf_Die *die, struct type_field *field)
  * A member lies in its struct. What it is taken for decides what the target's code
  * reads without asking, so a file that says otherwise is not believed.
  */
-static bool is_within(const struct type *type, const struct type_field *f)
+bool types_is_within(const struct type *type, const struct type_field *f)
 {
 	const uint64_t bits = f->bit_size ? f->bit_offset + f->bit_size : f->type.size * 8ull;
 
@@ -335,7 +341,7 @@ static bool walk_members(const struct type *type,
 			continue;
 		types_from_die(type->image, &die, &field.type);
 		name = tag == DW_TAG_member ? dwarf_diename(&die) : NULL;
-		if (!place_of(&die, &field) || !is_within(type, &field))
+		if (!place_of(&die, &field) || !types_is_within(type, &field))
 			field = (struct type_field){.type = {.kind = TYPE_OTHER}};
 		if (each(arg, name, &field))
 			return true;
@@ -380,7 +386,7 @@ static bool find_member(const struct type *type, struct member_search *s)
 	return s->found;
 }
 
-bool type_field(const struct type *type, const char *name, struct type_field *out)
+bool read_field(const struct type *type, const char *name, struct type_field *out)
 {
 	struct member_search s = {.name = name, .out = out, .left = MEMBERS_MAX};
 
@@ -402,7 +408,7 @@ static bool add_name(void *arg, const char *name, const struct type_field *field
 	return l->count == l->max;
 }
 
-size_t type_field_names(const struct type *type, const char **names, size_t max)
+size_t read_field_names(const struct type *type, const char **names, size_t max)
 {
 	struct name_list l = {.names = names, .max = max};
 
@@ -487,7 +493,7 @@ static void look_at(struct word_search *s, const struct type *type, uint64_t off
 	s->depth--;
 }
 
-bool type_words(const struct type *type, bool is_float[2])
+bool read_words(const struct type *type, bool is_float[2])
 {
 	struct word_search s = {0};
 
@@ -498,9 +504,18 @@ bool type_words(const struct type *type, bool is_float[2])
 	       (type->size <= 8 || s.floats[1] || s.others[1]);
 }
 
-/* ------------------------------------------------------------- functions */
+/* ---------------------------------------------------- functions, variables */
 
-void types_of_function(struct image *img, uint32_t function, struct type_function *out)
+void read_variable(struct image *img, vaddr_t address, struct type *out)
+{
+	struct types *t = types_of(img);
+	Dwarf_Die die;
+
+	if (t && types_find_variable(t, address, &die))
+		types_from_die(img, &die, out);
+}
+
+void read_function(struct image *img, uint32_t function, struct type_function *out)
 {
 	const struct image_function *functions;
 	struct types *t = types_of(img);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * types.h - what DWARF says of a target's data: where globals are, what types
- * arguments, results and fields have. Read through libdw on first use, kept
- * with the image; a file without DWARF, or with a damaged one, is as if nothing
- * were known.
+ * arguments, results and fields have. Read through libdw on first use, in a child
+ * (types_reader.h), and kept with the image; a file without DWARF, or with a damaged
+ * one, is as if nothing were known.
  *
  * Types are plain values; names in them belong to the image. Everything is
  * about files: link-time addresses, never a target's memory.
@@ -55,6 +55,9 @@ struct type_function {
 
 /* Argument and result types of a function; `known` is false where there is no DWARF. */
 void types_of_function(struct image *img, uint32_t function, struct type_function *out);
+
+/* The type of the variable at an address of link time; *out stays where it is not known. */
+void types_of_variable(struct image *img, vaddr_t address, struct type *out);
 
 /* What a pointer or array leads to; TYPE_UNKNOWN where that is not known. */
 void type_target(const struct type *type, struct type *out);

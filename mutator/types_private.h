@@ -7,6 +7,7 @@
  *   types_die.c      steps from DIE to DIE that end, whatever a file says
  *   types_class.c    classes that are passed by value, and those that are not
  *   types_symbols.c  symbols of data
+ *   types_reader.c   the child that all of this runs in
  */
 #ifndef DINST_MUTATOR_TYPES_PRIVATE_H
 #define DINST_MUTATOR_TYPES_PRIVATE_H
@@ -38,6 +39,11 @@ struct types {
 
 /* What is known of the image's types; NULL where nothing is. */
 struct types *types_of(struct image *img);
+
+/* The file, or a debug file of it, has debug information. */
+bool types_are_told(const struct image *img);
+/* A member lies in the struct that it is a member of. */
+bool types_is_within(const struct type *type, const struct type_field *f);
 
 /* types_index.c: false if there is none. The address is one of link time. */
 bool types_find_function(struct types *t, vaddr_t address, Dwarf_Die *die);

@@ -177,9 +177,7 @@ int data_symbol_find(const struct module_list *modules, const char *name, struct
 		     struct dinst_error *e)
 {
 	struct module *only, *found;
-	struct types *t;
 	struct search s;
-	Dwarf_Die die;
 	int r = named_module(modules, &name, &only, e);
 
 	if (r)
@@ -201,9 +199,7 @@ int data_symbol_find(const struct module_list *modules, const char *name, struct
 		return dinst_fail(e, DINST_REFUSED, "'%s' is not in the memory of %s", name,
 				  found->name);
 	out->end += found->bias;
-	t = types_of(found->image);
-	if (t && types_find_variable(t, s.address, &die))
-		types_from_die(found->image, &die, &out->type);
+	types_of_variable(found->image, s.address, &out->type);
 	/* Without DWARF the symbol's size says how wide it is. */
 	if (out->type.kind == TYPE_UNKNOWN && (s.size == 1 || s.size == 2 || s.size == 4))
 		out->type = (struct type){

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * confine.c - the filter: see confine.h.
+ */
+#include "mutator/confine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#if defined(__x86_64__)
+#define NATIVE_ARCH AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define NATIVE_ARCH AUDIT_ARCH_AARCH64
+#else
+#error "which system calls this processor has is not known here"
+#endif
+
+/* Whatever their arguments are. Sanitizers want the last row. */
+static const int harmless[] = {
+	SYS_read,	SYS_write,	  SYS_pread64,	       SYS_lseek,	   SYS_close,
+	SYS_fstat,	SYS_newfstatat,	  SYS_munmap,	       SYS_mremap,	   SYS_brk,
+	SYS_madvise,	SYS_futex,	  SYS_clock_gettime,   SYS_getrandom,	   SYS_exit,
+	SYS_exit_group, SYS_rt_sigreturn, SYS_restart_syscall, SYS_rt_sigprocmask, SYS_sched_yield,
+	SYS_getpid,	SYS_gettid,	  SYS_sigaltstack,
+};
+
+/* Asked for in passing by libraries that do without. */
+static const int refused[] = {
+	SYS_fcntl,    SYS_ioctl,  SYS_prctl, SYS_readlinkat, SYS_faccessat,
+#ifdef SYS_readlink
+	SYS_readlink, SYS_access,
+#endif
+};
+
+/* Where certain bits of the third argument must be clear. */
+static const struct {
+	int number;
+	unsigned bits;
+} restricted[] = {
+	{SYS_mmap, PROT_EXEC},
+	{SYS_mprotect, PROT_EXEC},
+	{SYS_openat, O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND},
+};
+
+enum {
+	HARMLESS = sizeof(harmless) / sizeof(harmless[0]),
+	REFUSED = sizeof(refused) / sizeof(refused[0]),
+	RESTRICTED = sizeof(restricted) / sizeof(restricted[0]),
+	PROGRAM_MAX = 6 + 2 * HARMLESS + 2 * REFUSED + 5 * RESTRICTED,
+};
+
+struct program {
+	struct sock_filter code[PROGRAM_MAX];
+	unsigned short count;
+};
+
+static void load(struct program *p, size_t offset)
+{
+	p->code[p->count++] =
+		(struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (unsigned)offset);
+}
+
+/* Goes on where the test holds, else `otherwise` instructions further. */
+static void test(struct program *p, unsigned short how, unsigned value, unsigned char otherwise)
+{
+	p->code[p->count++] =
+		(struct sock_filter)BPF_JUMP(BPF_JMP | how | BPF_K, value, 0, otherwise);
+}
+
+static void give(struct program *p, unsigned verdict)
+{
+	p->code[p->count++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, verdict);
+}
+
+/* Numbers of other ABIs (x32: bit 30) are none of ours and so end the process as well. */
+static void make_program(struct program *p)
+{
+	p->count = 0;
+	load(p, offsetof(struct seccomp_data, arch));
+	/* jumps over the verdict where it is the native one */
+	p->code[p->count++] =
+		(struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 1, 0);
+	give(p, SECCOMP_RET_KILL_PROCESS);
+	load(p, offsetof(struct seccomp_data, nr));
+	for (unsigned i = 0; i < HARMLESS; i++) {
+		test(p, BPF_JEQ, (unsigned)harmless[i], 1);
+		give(p, SECCOMP_RET_ALLOW);
+	}
+	for (unsigned i = 0; i < REFUSED; i++) {
+		test(p, BPF_JEQ, (unsigned)refused[i], 1);
+		give(p, SECCOMP_RET_ERRNO | EPERM);
+	}
+	for (unsigned i = 0; i < RESTRICTED; i++) {
+		test(p, BPF_JEQ, (unsigned)restricted[i].number, 4);
+		/* the low half: these are all ints */
+		load(p, offsetof(struct seccomp_data, args[2]));
+		test(p, BPF_JSET, restricted[i].bits, 1);
+		give(p, SECCOMP_RET_KILL_PROCESS);
+		give(p, SECCOMP_RET_ALLOW);
+	}
+	give(p, SECCOMP_RET_KILL_PROCESS);
+}
+
+int confine_self(void)
+{
+	const struct rlimit none = {0, 0};
+	struct program p;
+	struct sock_fprog filter = {.filter = p.code};
+
+	make_program(&p);
+	filter.len = p.count;
+	/* no file grows, and a death leaves no picture of our memory */
+	setrlimit(RLIMIT_FSIZE, &none);
+	setrlimit(RLIMIT_CORE, &none);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) != 0)
+		return errno ? errno : EINVAL;
+	return 0;
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * types_reader.c - the questions of types.h, put to a confined child: see
+ * types_reader.h. Both sides are this program and the same image at the same
+ * addresses, so a question is a plain structure; an answer is believed in nothing.
+ */
+#include "mutator/types_reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "mutator/confine.h"
+#include "mutator/types_private.h"
+
+enum {
+	READER_FD = 3,
+	PATIENCE_MS = 60 * 1000, /* a walk through all of a large file takes seconds */
+	NAME_MAX_BYTES = 512,
+	NAMES_MAX = 64,
+	NAME_SHOWN = 128,
+};
+
+enum op { OP_FUNCTION, OP_VARIABLE, OP_TARGET, OP_FIELD, OP_WORDS, OP_NAMES };
+
+struct question {
+	enum op op;
+	uint32_t function; /* or how many names */
+	vaddr_t address;
+	struct type type;
+	char name[NAME_MAX_BYTES];
+};
+
+struct answer {
+	unsigned yes; /* or how many names */
+	unsigned char is_float[2];
+	struct type type;
+	struct type_field field;
+	struct type_function function;
+	char names[NAMES_MAX][NAME_SHOWN];
+};
+
+struct types_reader {
+	pid_t pid; /* 0: it has died, and there is no other */
+	int fd;
+};
+
+static bool enabled;
+
+void types_reader_enable(bool on)
+{
+	enabled = on;
+}
+
+/* ------------------------------------------------------------------ both sides */
+
+static bool send_all(int fd, const void *bytes, size_t size)
+{
+	const uint8_t *p = bytes;
+
+	while (size) {
+		ssize_t n = send(fd, p, size, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		p += n;
+		size -= (size_t)n;
+	}
+	return true;
+}
+
+static bool put_all(int fd, const void *bytes, size_t size)
+{
+	const uint8_t *p = bytes;
+
+	while (size) {
+		ssize_t n = write(fd, p, size);
+
+		if (n <= 0)
+			return false;
+		p += n;
+		size -= (size_t)n;
+	}
+	return true;
+}
+
+/* `patience` in milliseconds for each piece; -1: for ever. */
+static bool take_all(int fd, void *bytes, size_t size, int patience)
+{
+	struct pollfd p = {fd, POLLIN, 0};
+	uint8_t *to = bytes;
+
+	while (size) {
+		ssize_t n;
+
+		if (patience >= 0 && poll(&p, 1, patience) <= 0)
+			return false;
+		n = read(fd, to, size);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		to += n;
+		size -= (size_t)n;
+	}
+	return true;
+}
+
+/* ------------------------------------------------------------------- the child */
+
+static void answer_names(const struct question *q, struct answer *a)
+{
+	const char *names[NAMES_MAX];
+
+	a->yes = (unsigned)read_field_names(&q->type, names,
+					    q->function < NAMES_MAX ? q->function : NAMES_MAX);
+	for (unsigned i = 0; i < a->yes; i++)
+		snprintf(a->names[i], NAME_SHOWN, "%s", names[i]);
+}
+
+static void answer_question(struct image *img, const struct question *q, struct answer *a)
+{
+	bool is_float[2] = {false, false};
+
+	switch (q->op) {
+	case OP_FUNCTION:
+		read_function(img, q->function, &a->function);
+		break;
+	case OP_VARIABLE:
+		read_variable(img, q->address, &a->type);
+		break;
+	case OP_TARGET:
+		read_target(&q->type, &a->type);
+		break;
+	case OP_FIELD:
+		a->yes = read_field(&q->type, q->name, &a->field);
+		break;
+	case OP_WORDS:
+		a->yes = read_words(&q->type, is_float);
+		a->is_float[0] = is_float[0];
+		a->is_float[1] = is_float[1];
+		break;
+	case OP_NAMES:
+		answer_names(q, a);
+		break;
+	}
+}
+
+/* Never returns; whoever made us is all that ends us, by hanging up. */
+static void read_for(struct image *img, int fd, pid_t parent)
+{
+	static struct question q;
+	static struct answer a;
+	int confined;
+
+	enabled = false;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "dinst-reader");
+	if (getppid() != parent || dup2(fd, READER_FD) != READER_FD)
+		_exit(1);
+	for (int i = 0; i < READER_FD; i++)
+		close(i);
+	if (close_range(READER_FD + 1, ~0U, 0) != 0)
+		for (int i = READER_FD + 1; i < 65536; i++)
+			close(i);
+	confined = confine_self();
+	if (!put_all(READER_FD, &confined, sizeof(confined)))
+		_exit(1);
+	while (take_all(READER_FD, &q, sizeof(q), -1)) {
+		memset(&a, 0, sizeof(a));
+		answer_question(img, &q, &a);
+		if (!put_all(READER_FD, &a, sizeof(a)))
+			break;
+	}
+	_exit(0);
+}
+
+/* ------------------------------------------------------------------ our side */
+
+static void end_reader(struct types_reader *r)
+{
+	if (!r->pid)
+		return;
+	close(r->fd);
+	kill(r->pid, SIGKILL);
+	while (waitpid(r->pid, NULL, __WALL) < 0 && errno == EINTR)
+		;
+	r->pid = 0;
+	r->fd = -1;
+}
+
+void types_reader_release(struct types_reader *r)
+{
+	if (!r)
+		return;
+	end_reader(r);
+	free(r);
+}
+
+pid_t types_reader_pid(const struct image *img)
+{
+	return img->reader ? img->reader->pid : 0;
+}
+
+static void tell_once(const char *what, int error)
+{
+	static bool told;
+
+	if (!told)
+		fprintf(stderr, "dinst-mutator: %s (%s)\n", what, strerror(error));
+	told = true;
+}
+
+/* False where there can be no child at all. */
+static bool start_reader(struct types_reader *r, struct image *img)
+{
+	int pair[2], confined = 0;
+	pid_t parent = getpid();
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+		return false;
+	fflush(NULL);
+	r->pid = fork();
+	if (r->pid == 0)
+		read_for(img, pair[1], parent);
+	close(pair[1]);
+	if (r->pid < 0) {
+		tell_once("debug information is read without a process of its own", errno);
+		close(pair[0]);
+		r->pid = 0;
+		return false;
+	}
+	r->fd = pair[0];
+	if (!take_all(r->fd, &confined, sizeof(confined), PATIENCE_MS))
+		end_reader(r);
+	else if (confined)
+		tell_once("debug information is read without a filter of system calls", confined);
+	return true;
+}
+
+/* The reader, made on first use; NULL: read by ourselves. Its pid is 0 where it is dead. */
+static struct types_reader *reader_of(struct image *img)
+{
+	if (!enabled || !types_are_told(img))
+		return NULL;
+	if (!img->reader) {
+		struct types_reader *r = calloc(1, sizeof(*r));
+
+		if (!r || !start_reader(r, img)) {
+			free(r);
+			return NULL;
+		}
+		img->reader = r;
+	}
+	return img->reader;
+}
+
+/* False, with an answer of zeros, if none came. */
+static bool ask(struct types_reader *r, const struct question *q, struct answer *a)
+{
+	memset(a, 0, sizeof(*a));
+	if (r->pid && send_all(r->fd, q, sizeof(*q)) && take_all(r->fd, a, sizeof(*a), PATIENCE_MS))
+		return true;
+	if (r->pid)
+		fprintf(stderr,
+			"dinst-mutator: the reader of debug information (pid %d) has died\n",
+			(int)r->pid);
+	end_reader(r);
+	memset(a, 0, sizeof(*a));
+	return false;
+}
+
+/* ------------------------------------------------------------- what is believed */
+
+/* A bool of theirs may be any byte, which none of ours may be. */
+static bool as_bool(const bool *theirs)
+{
+	unsigned char byte;
+
+	memcpy(&byte, theirs, sizeof(byte));
+	return byte != 0;
+}
+
+static struct type as_type(struct image *img, const struct type *theirs)
+{
+	struct type t = {.size = theirs->size, .is_signed = as_bool(&theirs->is_signed)};
+
+	if ((unsigned)theirs->kind > TYPE_VOID)
+		return (struct type){0};
+	t.kind = theirs->kind;
+	if (theirs->die) {
+		t.image = img;
+		t.die = theirs->die;
+	}
+	return t;
+}
+
+static bool as_field(struct image *img, const struct type *type, const struct type_field *theirs,
+		     struct type_field *out)
+{
+	*out = (struct type_field){
+		.type = as_type(img, &theirs->type),
+		.offset = theirs->offset,
+		.bit_offset = theirs->bit_offset,
+		.bit_size = theirs->bit_size,
+	};
+	if (out->bit_size > 64 || out->bit_offset > 63 || !types_is_within(type, out))
+		*out = (struct type_field){.type = {.kind = TYPE_OTHER}};
+	return true;
+}
+
+/* ------------------------------------------------------------------- questions */
+
+void types_of_function(struct image *img, uint32_t function, struct type_function *out)
+{
+	struct types_reader *r = reader_of(img);
+	struct question q = {.op = OP_FUNCTION, .function = function};
+	struct answer a;
+
+	if (!r) {
+		read_function(img, function, out);
+		return;
+	}
+	memset(out, 0, sizeof(*out));
+	if (!ask(r, &q, &a) || a.function.argument_count > TYPE_ARGUMENTS)
+		return;
+	out->known = as_bool(&a.function.known);
+	out->variadic = as_bool(&a.function.variadic);
+	out->result = as_type(img, &a.function.result);
+	out->argument_count = a.function.argument_count;
+	for (size_t i = 0; i < out->argument_count; i++)
+		out->arguments[i] = as_type(img, &a.function.arguments[i]);
+}
+
+void types_of_variable(struct image *img, vaddr_t address, struct type *out)
+{
+	struct types_reader *r = reader_of(img);
+	struct question q = {.op = OP_VARIABLE, .address = address};
+	struct answer a;
+
+	if (!r)
+		read_variable(img, address, out);
+	else if (ask(r, &q, &a))
+		*out = as_type(img, &a.type);
+}
+
+void type_target(const struct type *type, struct type *out)
+{
+	struct types_reader *r = type->image ? reader_of(type->image) : NULL;
+	struct question q = {.op = OP_TARGET, .type = *type};
+	struct answer a;
+
+	if (!r) {
+		read_target(type, out);
+		return;
+	}
+	ask(r, &q, &a);
+	*out = as_type(type->image, &a.type);
+}
+
+bool type_field(const struct type *type, const char *name, struct type_field *out)
+{
+	struct types_reader *r = type->image ? reader_of(type->image) : NULL;
+	struct question q = {.op = OP_FIELD, .type = *type};
+	struct answer a;
+
+	if (!r)
+		return read_field(type, name, out);
+	if (strlen(name) >= sizeof(q.name))
+		return false;
+	memcpy(q.name, name, strlen(name) + 1);
+	return ask(r, &q, &a) && a.yes && as_field(type->image, type, &a.field, out);
+}
+
+bool type_words(const struct type *type, bool is_float[2])
+{
+	struct types_reader *r = type->image ? reader_of(type->image) : NULL;
+	struct question q = {.op = OP_WORDS, .type = *type};
+	struct answer a;
+
+	if (!r)
+		return read_words(type, is_float);
+	ask(r, &q, &a);
+	is_float[0] = a.is_float[0] != 0;
+	is_float[1] = a.is_float[1] != 0;
+	return a.yes != 0;
+}
+
+size_t type_field_names(const struct type *type, const char **names, size_t max)
+{
+	struct types_reader *r = type->image ? reader_of(type->image) : NULL;
+	struct question q = {.op = OP_NAMES, .type = *type, .function = (uint32_t)max};
+	struct answer a;
+	size_t count = 0;
+
+	if (!r)
+		return read_field_names(type, names, max);
+	if (!ask(r, &q, &a) || a.yes > NAMES_MAX)
+		return 0;
+	for (unsigned i = 0; i < a.yes && count < max; i++) {
+		size_t length = strnlen(a.names[i], NAME_SHOWN - 1);
+
+		names[count] = strings_copy(&type->image->strings, a.names[i], length);
+		count += names[count] != NULL;
+	}
+	return count;
+}
