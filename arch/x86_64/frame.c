@@ -38,8 +38,11 @@ enum frame_save {
 /* What is kept: registers by their numbers, which are the same, and the flags. */
 enum frame_kept { KEPT_RAX = RAX, KEPT_RCX = RCX, KEPT_RDX = RDX, KEPT_FLAGS, KEPT };
 
-/* Those with short encodings first; callee-saved ones last. Never rsp. */
-static const uint8_t order[] = {RAX, RCX, RDX, RSI, RDI, R11, R10, R9, R8, RBX, RBP, R13, R14, R15};
+/*
+ * Those with short encodings first; callee-saved ones last. Never rsp. Nor rbp: where it is dead
+ * for the program it is not for a profiler that walks along frame pointers.
+ */
+static const uint8_t order[] = {RAX, RCX, RDX, RSI, RDI, R11, R10, R9, R8, RBX, R13, R14, R15};
 
 enum { ORDER = sizeof(order) };
 
@@ -51,11 +54,12 @@ static unsigned kept(const struct arch_frame *f, unsigned what)
 /*
  * The first register of `order` that is not in `used`; prefers dead ones. r12,
  * whose ModRM form as a base is a byte longer and not known to all snippets, is
- * what is left for the eighth that programs want.
+ * left for those of which programs want many; and rbp, which is put back, for
+ * when there is nothing else.
  */
 static unsigned take(arch_regset live, arch_regset *used, bool *dead)
 {
-	unsigned found = R12;
+	unsigned found = *used & SET(R12) ? RBP : R12;
 
 	*dead = false;
 	for (size_t i = 0; i < ORDER && !*dead; i++) {
