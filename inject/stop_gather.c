@@ -12,22 +12,21 @@
  * the target's code, and an interrupted one would fail its request with EINTR.
  */
 #include <errno.h>
-#include <linux/kcmp.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "inject/cgroup.h"
 #include "inject/control.h"
+#include "inject/tasks.h"
 
 enum {
 	SEIZE_ROUNDS = 4, /* while running; the rest is found in the stop */
 	POLL_NS = 300000,
 	DENIED_PATIENCE_NS = 30000000,
 	DENIALS_MAX = 50,
-	SIZE_LOOKS = 3, /* while it runs they may differ for a moment */
 };
 
 /* The slot of `tid` in the table: its own, or the free one where it would go. */
@@ -230,39 +229,9 @@ static int take_new(struct stop *s, pid_t tgid, bool *more, struct dinst_error *
 	return code;
 }
 
-/*
- * Where kcmp is not to be had (a container's seccomp filter on us): memory that
- * is shared has one size, in each of its parts, whoever is asked. That of a
- * forked child differs from its parent's from the beginning, since nothing is
- * copied that can be read from a file; were it ever equal, the child would be
- * stopped along with its parent, and no harm be done.
- */
-static bool same_sizes(pid_t a, pid_t b)
-{
-	char paths[2][64], texts[2][256];
-
-	snprintf(paths[0], sizeof(paths[0]), "/proc/%d/statm", (int)a);
-	snprintf(paths[1], sizeof(paths[1]), "/proc/%d/statm", (int)b);
-	for (int i = 0; i < SIZE_LOOKS; i++)
-		if (proc_read(paths[0], texts[0], sizeof(texts[0])) > 0 &&
-		    proc_read(paths[1], texts[1], sizeof(texts[1])) > 0 &&
-		    !strcmp(texts[0], texts[1]))
-			return true;
-	return false;
-}
-
-static bool same_memory(pid_t a, pid_t b)
-{
-	long order = syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0);
-
-	if (order < 0 && errno != ESRCH)
-		return same_sizes(a, b);
-	return order == 0;
-}
-
 static bool shares_memory(struct stop *s, pid_t pid)
 {
-	return same_memory(target_memory_tid(s->target), pid);
+	return task_same_memory(target_memory_tid(s->target), pid);
 }
 
 /* Processes that `h` created and that use the target's memory. */
@@ -276,7 +245,7 @@ static int find_sharers(struct stop *s, struct held *h, bool *more)
 		known = false;
 		for (size_t g = 0; g < s->groups.count; g++)
 			known |= s->groups.ids[g] == children.ids[i];
-		if (known || !same_memory(h->pub.tid, children.ids[i]))
+		if (known || !task_same_memory(h->pub.tid, children.ids[i]))
 			continue;
 		error = proc_ids_add(&s->groups, children.ids[i]);
 		*more = true;
@@ -366,9 +335,14 @@ struct held *stop_next_straggler(struct stop *s, size_t *at)
 
 static int busy(struct stop *s, const struct held *h, const char *what, struct dinst_error *e)
 {
-	char channel[64], name[PROC_NAME_MAX];
+	char channel[64], name[PROC_NAME_MAX], group[CGROUP_PATH_MAX];
 	struct proc_stat stat;
 
+	if (cgroup_is_frozen(s->target->pid, group, sizeof(group)))
+		return dinst_fail(
+			e, DINST_BUSY,
+			"process %d (%s) cannot be stopped: its control group is frozen (%s); thaw it first",
+			(int)s->target->pid, s->target->name, group);
 	proc_word(h->pub.tid, "wchan", channel, sizeof(channel));
 	proc_word(h->pub.tid, "comm", name, sizeof(name));
 	if (proc_thread_stat_read(h->tgid, h->pub.tid, &stat))

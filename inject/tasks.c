@@ -5,14 +5,22 @@
  */
 #include "inject/tasks.h"
 
+#include <errno.h>
+#include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "inject/proc.h"
 
-enum { TEXT = 4096, START_STACK = 28 };
+enum {
+	TEXT = 4096,
+	START_STACK = 28,
+	SIZE_LOOKS = 3, /* at sizes: while a process runs they may differ for a moment */
+};
 
 pid_t task_own_id(pid_t pid, pid_t tid)
 {
@@ -98,4 +106,34 @@ size_t task_stack_limit(pid_t pid, size_t most)
 	if (prlimit(pid, RLIMIT_STACK, NULL, &limit) || limit.rlim_cur > most)
 		return most;
 	return limit.rlim_cur;
+}
+
+/*
+ * Where kcmp is not to be had (a container's seccomp filter on us): memory that
+ * is shared has one size, in each of its parts, whoever is asked. That of a
+ * forked child differs from its parent's from the beginning, since nothing is
+ * copied that can be read from a file; were it ever equal, the child would be
+ * stopped along with its parent, and no harm be done.
+ */
+static bool same_sizes(pid_t a, pid_t b)
+{
+	char paths[2][64], texts[2][256];
+
+	snprintf(paths[0], sizeof(paths[0]), "/proc/%d/statm", (int)a);
+	snprintf(paths[1], sizeof(paths[1]), "/proc/%d/statm", (int)b);
+	for (int i = 0; i < SIZE_LOOKS; i++)
+		if (proc_read(paths[0], texts[0], sizeof(texts[0])) > 0 &&
+		    proc_read(paths[1], texts[1], sizeof(texts[1])) > 0 &&
+		    !strcmp(texts[0], texts[1]))
+			return true;
+	return false;
+}
+
+bool task_same_memory(pid_t a, pid_t b)
+{
+	long order = syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0);
+
+	if (order < 0 && errno != ESRCH)
+		return same_sizes(a, b);
+	return order == 0;
 }

@@ -27,4 +27,7 @@ taddr_t task_start_stack(pid_t pid);
 /* Bytes that the main stack may grow to (RLIMIT_STACK), at most `most`. */
 size_t task_stack_limit(pid_t pid, size_t most);
 
+/* True if the two processes have their memory in common (CLONE_VM), as far as can be told. */
+bool task_same_memory(pid_t a, pid_t b);
+
 #endif
