@@ -187,7 +187,8 @@ static void prepare(struct worker *w, const struct torture_case *c, size_t numbe
 	call->gpr[7] = input;
 	call->gpr[6] = (uintptr_t)w->scratch;
 	call->flags = 0x202 | (random_next(&seed) & 0x8d5) | (tracing ? TRAP_FLAG : 0);
-	top -= input * 16 + (c->flags & CASE_ODD ? input : 0);
+	/* Two workers see all sixteen places that a stack pointer can have in a line. */
+	top -= input * 16 + (c->flags & CASE_ODD ? input * 2 + ((unsigned)w->number & 1) : 0);
 	call->rsp = (uintptr_t)top;
 	call->xin = inputs[input];
 	memset(top - 512, 0xa5, 512);
