@@ -68,6 +68,8 @@ static void become_daemon(const char *program, const struct socket_place *place,
 		execl(program, program, "--ready", number, "--socket", place->path, (char *)NULL);
 	else
 		execl(program, program, "--ready", number, (char *)NULL);
+	dprintf(READY_FD, "%s cannot execute %s: %s\n", dinst_code_name(DINST_DAEMON), program,
+		strerror(errno));
 }
 
 static int fork_daemon(const char *program, const struct socket_place *place, int log, int ready,
@@ -85,8 +87,12 @@ static int fork_daemon(const char *program, const struct socket_place *place, in
 		sigemptyset(&none);
 		sigprocmask(SIG_SETMASK, &none, NULL);
 		setsid();
-		if (fork() == 0)
+		child = fork();
+		if (child == 0)
 			become_daemon(program, place, log, ready);
+		if (child < 0)
+			dprintf(ready, "%s cannot fork to start the daemon: %s\n",
+				dinst_code_name(DINST_DAEMON), strerror(errno));
 		_exit(0);
 	}
 	while (waitid(P_PID, (id_t)child, &info, WEXITED) != 0 && errno == EINTR)

@@ -82,6 +82,11 @@ refused() {
 	[ $((SECONDS - begun)) -lt 30 ] || fail "$title: $*: took $((SECONDS - begun)) s"
 }
 
+# cramped ARGS...: dinst, its daemon and its mutators in the target's group.
+cramped() {
+	"$confine" cgroup="$group" -- env DINST_SOCKET="$work/dinstd/cramped.sock" timeout 60 "$build/dinst" --json "$@"
+}
+
 # fear I3: at the limit of memory (what it uses and 1 MB) all of libc is refused, for its pages would
 #   have the kernel kill the target; what is small goes in; with more room all does
 memory() {
@@ -119,7 +124,6 @@ shared_memory() {
 	new_group memory || return
 	start_server "$confine" cgroup="$group" --
 	put $(($(usage) + 6 * 1024 * 1024)) memory.limit_in_bytes memory.max
-	cramped() { "$confine" cgroup="$group" -- env DINST_SOCKET="$work/dinstd/cramped.sock" timeout 60 "$build/dinst" --json "$@"; }
 	cramped attach "$server" -n cramped >"$work/attach" 2>&1
 	status=$?
 	for try in 1 2 3; do
