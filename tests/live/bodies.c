@@ -32,7 +32,7 @@ static void spoil(struct heap *heap)
 }
 
 /*
- * Each turn leaves a body behind and flushes it; then something else is written
+ * fear B6, J7: each turn leaves a body behind and flushes it; then something else is written
  * there. A thread whose rseq_cs still led there would be killed by the kernel
  * when it is next preempted, and so would one that is inside.
  */
@@ -93,6 +93,7 @@ static size_t fill(struct heap *heap, taddr_t *pieces, size_t room)
 	return count;
 }
 
+/* fear J7: with a heap that is full something can still be removed, and the rest counts on */
 static void test_no_room_at_removal(void **state)
 {
 	enum { ROOM = 1 << 16, ROUNDS = 5000 };
@@ -138,7 +139,7 @@ static void test_no_room_at_removal(void **state)
 	free(pieces);
 }
 
-/* Bodies that nothing leads to any more are given back before a request fails. */
+/* fear J7: bodies that nothing leads to any more are given back before a request fails */
 static void test_room_by_a_flush(void **state)
 {
 	enum { ROOM = 1 << 16, ROUNDS = 1000, OLD = 40 };
