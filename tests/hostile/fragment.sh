@@ -48,7 +48,7 @@ must() {
 		dinst --json "$@" >"$work/out" 2>"$work/out.err"
 		case $? in 0 | 3) return 0 ;; esac
 		# A distribution for each of a thousand functions is more than fits.
-		[ "$1" = insert ] && grep -q '"code": *"no-memory"' "$work/out" && return 1
+		[ "$1" = insert ] && grep -q '"code": *"no-memory"' "$work/out" "$work/out.err" && return 1
 		grep -qE '"code": *"busy"|did not stop' "$work/out" "$work/out.err" || break
 		sleep 0.1
 	done
