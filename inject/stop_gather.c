@@ -544,13 +544,24 @@ static int gather_all(struct stop *s, struct dinst_error *e)
 	return code;
 }
 
+/* Another process may have its pid by now. As long as it lives, whoever has the pid is it. */
+static int check_identity(struct stop *s, struct dinst_error *e)
+{
+	if (target_alive(s->target))
+		return 0;
+	return dinst_fail(e, DINST_GONE, "process %d (%s) has ended", (int)s->target->pid,
+			  s->target->name);
+}
+
 int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct dinst_error *e)
 {
 	uint64_t budget_ns;
 	int code;
 
 	s->incarnation = target_incarnation(s->target);
-	code = seize_running(s, e);
+	code = check_identity(s, e);
+	if (!code)
+		code = seize_running(s, e);
 	if (code)
 		return code;
 	qsort(s->held, s->held_count, sizeof(*s->held), by_state);
@@ -564,6 +575,9 @@ int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct 
 		code = gather_all(s, e);
 		tracer_arm(&s->tracer, 0);
 	}
+	/* Those that stand still are its threads only if it is still there. */
+	if (!code && !s->executed)
+		code = check_identity(s, e);
 	if (!code && s->executed) {
 		s->left_attached = true; /* ids have changed hands: our end lets all go */
 		code = dinst_fail(e, DINST_GONE, "process %d (%s) is executing another program",

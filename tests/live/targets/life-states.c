@@ -29,6 +29,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -78,18 +79,18 @@ static char *page;
 static pthread_barrier_t gate;
 static atomic_int sleeping; /* its id */
 
-/* Reads the page through its memory file: a page that is missing is waited for uninterruptibly. */
+/* The kernel reads the page on its own account: one that is missing is waited for uninterruptibly. */
 static void *sleeper(void *arg)
 {
-	int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
 	char byte;
+	struct iovec to = {&byte, 1}, from = {page, 1};
 
 	sleeping = gettid();
 	for (;;) {
 		pthread_barrier_wait(&gate);
 		if (ended)
 			return arg;
-		if (pread(memory, &byte, 1, (off_t)(uintptr_t)page) != 1)
+		if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != 1)
 			wrong = 1;
 		pthread_barrier_wait(&gate);
 		madvise(page, PAGE, MADV_DONTNEED);
