@@ -10,10 +10,16 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #define NATIVE_ARCH AUDIT_ARCH_X86_64
@@ -51,6 +57,7 @@ static const struct {
 };
 
 enum {
+	PATIENCE_MS = 60 * 1000,
 	HARMLESS = sizeof(harmless) / sizeof(harmless[0]),
 	REFUSED = sizeof(refused) / sizeof(refused[0]),
 	RESTRICTED = sizeof(restricted) / sizeof(restricted[0]),
@@ -124,4 +131,100 @@ int confine_self(void)
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) != 0)
 		return errno ? errno : EINVAL;
 	return 0;
+}
+
+/* -------------------------------------------------------------------- children */
+
+int confine_child(int fd, pid_t parent)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "dinst-reader");
+	if (getppid() != parent || dup2(fd, CONFINED_FD) != CONFINED_FD)
+		_exit(1);
+	for (int i = 0; i < CONFINED_FD; i++)
+		close(i);
+	if (close_range(CONFINED_FD + 1, ~0U, 0) != 0)
+		for (int i = CONFINED_FD + 1; i < 65536; i++)
+			close(i);
+	return confine_self();
+}
+
+int confine_write(int fd, const void *bytes, size_t size)
+{
+	const uint8_t *p = bytes;
+
+	while (size) {
+		ssize_t n = write(fd, p, size);
+
+		if (n <= 0)
+			return 0;
+		p += n;
+		size -= (size_t)n;
+	}
+	return 1;
+}
+
+/* Until the other side ends; false if it writes too much, or nothing for long. */
+static int collect(int fd, uint8_t **bytes, size_t most, size_t *size)
+{
+	struct pollfd p = {fd, POLLIN, 0};
+	size_t room = 0;
+	ssize_t n = 1;
+
+	while (n) {
+		if (*size == room) {
+			uint8_t *more;
+
+			if (room == most + 1)
+				return 0;
+			room = room ? room * 2 : 1 << 20;
+			room = room > most ? most + 1 : room;
+			more = realloc(*bytes, room);
+			if (!more)
+				return 0;
+			*bytes = more;
+		}
+		if (poll(&p, 1, PATIENCE_MS) <= 0)
+			return 0;
+		n = read(fd, *bytes + *size, room - *size);
+		if (n < 0 && errno != EINTR)
+			return 0;
+		*size += n > 0 ? (size_t)n : 0;
+		n = n < 0 ? 1 : n;
+	}
+	return *size > 0 && *size <= most;
+}
+
+uint8_t *confine_run(void (*work)(const void *arg, int fd), const void *arg, size_t most,
+		     size_t *size, int *forked)
+{
+	pid_t parent = getpid(), child;
+	uint8_t *bytes = NULL;
+	int ends[2], status = 1;
+
+	*size = 0;
+	*forked = 0;
+	if (pipe2(ends, O_CLOEXEC) != 0)
+		return NULL;
+	fflush(NULL);
+	child = fork();
+	if (child == 0) {
+		confine_child(ends[1], parent);
+		work(arg, CONFINED_FD);
+		_exit(0);
+	}
+	close(ends[1]);
+	if (child > 0) {
+		*forked = 1;
+		if (!collect(ends[0], &bytes, most, size))
+			kill(child, SIGKILL);
+		while (waitpid(child, &status, __WALL) < 0 && errno == EINTR)
+			;
+	}
+	close(ends[0]);
+	if (status != 0) {
+		free(bytes);
+		bytes = NULL;
+	}
+	return bytes;
 }

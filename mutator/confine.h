@@ -14,10 +14,34 @@
 #ifndef DINST_MUTATOR_CONFINE_H
 #define DINST_MUTATOR_CONFINE_H
 
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* The one descriptor that a confined child has. */
+enum { CONFINED_FD = 3 };
+
 /*
  * Confines the calling thread, which must be the only one. 0, or the errno of a kernel
  * that cannot: then nothing has changed.
  */
 int confine_self(void);
+
+/*
+ * In a child that was just forked by `parent`: gives up every descriptor but `fd`, which
+ * becomes CONFINED_FD, dies with its parent, and is confined. Returns as confine_self().
+ */
+int confine_child(int fd, pid_t parent);
+
+/*
+ * Lets work(arg, fd) write to `fd` in a confined child, and returns what it wrote, malloc'ed:
+ * at most `most` bytes, and at least one. NULL if it died, wrote more, took longer than a
+ * minute, or if there can be no child (*forked is false then).
+ */
+uint8_t *confine_run(void (*work)(const void *arg, int fd), const void *arg, size_t most,
+		     size_t *size, int *forked);
+
+/* All of it, in a confined child: false if the other side has gone. */
+int confine_write(int fd, const void *bytes, size_t size);
 
 #endif

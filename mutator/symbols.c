@@ -7,6 +7,7 @@
  * what becomes a function is decided elsewhere. Files it opens are looked for
  * inside the given root only, whatever symbolic links say.
  */
+#include "mutator/confine.h"
 #include "mutator/image_private.h"
 #include "mutator/siphash.h"
 
@@ -254,43 +255,27 @@ static int read_by_dynamic(const struct image *img, struct symbol_list *list, st
 
 /* ------------------------------------------------------------ .gnu_debugdata */
 
-/* Decompresses an xz stream; NULL if it is none, or too large. */
-static uint8_t *decompress(const struct elf_section *s, size_t *size)
+/* Decompresses an xz stream piece by piece; what it is worth is seen at the other end. */
+static void decompress_to(const void *arg, int fd)
 {
+	static uint8_t piece[1 << 16];
+	const struct elf_section *s = arg;
 	lzma_stream stream = LZMA_STREAM_INIT;
-	size_t capacity = s->size * 4 + 4096;
-	uint8_t *bytes = NULL;
-	lzma_ret r;
+	lzma_ret r = LZMA_OK;
 
 	if (lzma_stream_decoder(&stream, MINI_MEMORY_MAX, 0) != LZMA_OK)
-		return NULL;
+		_exit(1);
 	stream.next_in = s->bytes;
 	stream.avail_in = s->size;
-	do {
-		size_t done = stream.total_out;
-		uint8_t *grown;
-
-		if (bytes)
-			capacity *= 2;
-		if (capacity > MINI_MAX)
-			capacity = MINI_MAX;
-		grown = capacity > done ? realloc(bytes, capacity) : NULL;
-		if (!grown) {
-			r = LZMA_MEM_ERROR;
-			break;
-		}
-		bytes = grown;
-		stream.next_out = bytes + done;
-		stream.avail_out = capacity - done;
+	while (r == LZMA_OK) {
+		stream.next_out = piece;
+		stream.avail_out = sizeof(piece);
 		r = lzma_code(&stream, LZMA_FINISH);
-	} while (r == LZMA_OK && !stream.avail_out);
-	*size = stream.total_out;
-	lzma_end(&stream);
-	if (r != LZMA_STREAM_END) {
-		free(bytes);
-		return NULL;
+		if (!confine_write(fd, piece, sizeof(piece) - stream.avail_out) ||
+		    stream.total_out > MINI_MAX)
+			_exit(1);
 	}
-	return bytes;
+	_exit(r == LZMA_STREAM_END ? 0 : 1);
 }
 
 static int read_mini(struct image *img, struct symbol_list *list, struct dinst_error *e)
@@ -299,11 +284,14 @@ static int read_mini(struct image *img, struct symbol_list *list, struct dinst_e
 	uint8_t *bytes;
 	size_t size;
 	bool symtab;
-	int r;
+	int r, forked;
 
 	if (!s)
 		return 0;
-	bytes = decompress(s, &size);
+	bytes = confine_run(decompress_to, s, MINI_MAX, &size, &forked);
+	/* No room for another process: these names are done without. */
+	if (!bytes && !forked)
+		return 0;
 	if (!bytes)
 		return dinst_fail(e, DINST_BAD_FILE, "%s: .gnu_debugdata cannot be decompressed",
 				  img->name);

@@ -7,13 +7,11 @@
 #include "mutator/types_reader.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +20,6 @@
 #include "mutator/types_private.h"
 
 enum {
-	READER_FD = 3,
 	PATIENCE_MS = 60 * 1000, /* a walk through all of a large file takes seconds */
 	NAME_MAX_BYTES = 512,
 	NAMES_MAX = 64,
@@ -71,21 +68,6 @@ static bool send_all(int fd, const void *bytes, size_t size)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n <= 0)
-			return false;
-		p += n;
-		size -= (size_t)n;
-	}
-	return true;
-}
-
-static bool put_all(int fd, const void *bytes, size_t size)
-{
-	const uint8_t *p = bytes;
-
-	while (size) {
-		ssize_t n = write(fd, p, size);
-
 		if (n <= 0)
 			return false;
 		p += n;
@@ -164,22 +146,13 @@ static void read_for(struct image *img, int fd, pid_t parent)
 	int confined;
 
 	enabled = false;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	prctl(PR_SET_NAME, "dinst-reader");
-	if (getppid() != parent || dup2(fd, READER_FD) != READER_FD)
+	confined = confine_child(fd, parent);
+	if (!confine_write(CONFINED_FD, &confined, sizeof(confined)))
 		_exit(1);
-	for (int i = 0; i < READER_FD; i++)
-		close(i);
-	if (close_range(READER_FD + 1, ~0U, 0) != 0)
-		for (int i = READER_FD + 1; i < 65536; i++)
-			close(i);
-	confined = confine_self();
-	if (!put_all(READER_FD, &confined, sizeof(confined)))
-		_exit(1);
-	while (take_all(READER_FD, &q, sizeof(q), -1)) {
+	while (take_all(CONFINED_FD, &q, sizeof(q), -1)) {
 		memset(&a, 0, sizeof(a));
 		answer_question(img, &q, &a);
-		if (!put_all(READER_FD, &a, sizeof(a)))
+		if (!confine_write(CONFINED_FD, &a, sizeof(a)))
 			break;
 	}
 	_exit(0);
