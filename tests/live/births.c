@@ -24,6 +24,10 @@ static void churn_until_done(struct harness *h, struct session *s, int turns)
 	assert_string_equal(harness_line(h, 60000), "done");
 }
 
+/*
+ * fear A1, D7: 8,000 threads are born and die while points come and go: each of their calls is
+ * counted once
+ */
 static void test_threads_are_born_and_die(void **state)
 {
 	struct harness *h = *state;
@@ -41,6 +45,7 @@ static void test_threads_are_born_and_die(void **state)
 	harness_end(h, 0);
 }
 
+/* fear D8: threads are moved from CPU to CPU in the middle of counting: sums are exact */
 static void test_threads_are_moved(void **state)
 {
 	struct harness *h = *state;

@@ -74,6 +74,7 @@ static void test_unloaded_while_instrumented(void **state)
 	end(h, s);
 }
 
+/* fear G4: detach after the library with all its points is gone */
 static void test_detached_after_unloading(void **state)
 {
 	struct harness *h = *state;
@@ -120,6 +121,7 @@ static void test_removed_while_waiting(void **state)
 }
 
 /* Requests of all kinds, in and out, while the plugin comes and goes as fast as it can. */
+/* fear G4: requests of all kinds while a library comes and goes 3,000 times */
 static void test_churn(void **state)
 {
 	static const char *const foci[] = {"/Code/libplugin.so/*", "plugin_leaf", "do_call",
@@ -152,6 +154,7 @@ static void test_churn(void **state)
 }
 
 /* The parent unloads what its child still runs through. */
+/* fear G4, G1: the parent unloads what its child still runs through */
 static void test_child_keeps_the_plugin(void **state)
 {
 	struct harness *h = *state;

@@ -53,6 +53,7 @@ static pid_t start_helper(struct harness *h, unsigned delay_us, int sig)
 	_exit(sig && kill(h->pid, sig) != 0);
 }
 
+/* fear G7: killed at random moments of a stream of requests; the last values are there */
 static void test_killed(void **state)
 {
 	enum { TURNS = 25 };
@@ -84,6 +85,7 @@ static void test_killed(void **state)
 	}
 }
 
+/* fear G7: the program ends by itself while points come and go; the last values are exact */
 static void test_ends_by_itself(void **state)
 {
 	enum { TURNS = 15 };
@@ -128,6 +130,7 @@ static void stop_and_continue(pid_t pid)
 	_exit(0);
 }
 
+/* fear A3: stopped and continued all the time while points come and go; counts are exact */
 static void test_stopped_and_continued(void **state)
 {
 	struct harness *h = *state;

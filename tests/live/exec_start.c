@@ -91,6 +91,7 @@ static void release(struct session *s)
 }
 
 /* main, constructors, threads and the loader are counted; the program ends as it would have. */
+/* fear G3: a program is instrumented from its first instruction after exec on */
 static void test_from_the_first_instruction(void **state)
 {
 	struct harness *h = *state;
@@ -116,6 +117,7 @@ static void test_from_the_first_instruction(void **state)
 }
 
 /* The last values are there after the program has ended. */
+/* fear G7: the last values are there after the program has ended */
 static void test_values_after_the_end(void **state)
 {
 	struct harness *h = *state;

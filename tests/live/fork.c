@@ -36,6 +36,7 @@ static void end(struct harness *h, struct session *s)
 
 /* -------------------------------------------------------- exact counts */
 
+/* fear G1: children and chains of children: exact counts of all together */
 static void test_children_are_counted(void **state)
 {
 	struct harness *h = *state;
@@ -49,6 +50,7 @@ static void test_children_are_counted(void **state)
 	end(h, s);
 }
 
+/* fear G8: a grandchild in a session of its own is counted */
 static void test_a_daemon_is_counted(void **state)
 {
 	struct harness *h = *state;
@@ -61,6 +63,9 @@ static void test_a_daemon_is_counted(void **state)
 }
 
 /* Between fork and exec the child counts; behind exec it is another program. */
+/*
+ * fear G2, G3: children that fork, vfork or spawn, and then execute: counted up to there, unharmed
+ */
 static void test_exec_ends_it_for_the_child(void **state)
 {
 	struct harness *h = *state;
@@ -75,6 +80,7 @@ static void test_exec_ends_it_for_the_child(void **state)
 	end(h, s);
 }
 
+/* fear G1: a child checksums memory while the parent changes it, twenty times, as databases do */
 static void test_saving_in_the_background(void **state)
 {
 	struct harness *h = *state;
@@ -131,6 +137,7 @@ static void churn(struct harness *h, const char *command)
 	end(h, s);
 }
 
+/* fear G1: points of everything come and go while a hundred processes are forked */
 static void test_churn_with_forks(void **state)
 {
 	churn(*state, "fork 100 20000");
@@ -141,11 +148,13 @@ static void test_churn_with_saves(void **state)
 	churn(*state, "save 60");
 }
 
+/* fear G2: the same with 300 vforks */
 static void test_churn_with_vforks(void **state)
 {
 	churn(*state, "vfork 300");
 }
 
+/* fear G2: the same with 300 calls of posix_spawn */
 static void test_churn_with_spawns(void **state)
 {
 	churn(*state, "spawn 300");
@@ -173,6 +182,7 @@ static void unlinger(struct harness *h)
 }
 
 /* What was inserted before the fork is taken out of the child as well. */
+/* fear G1, G8: what was inserted before a fork is taken out of the child, which goes on */
 static void test_child_is_restored(void **state)
 {
 	struct harness *h = *state;
@@ -214,6 +224,7 @@ static void test_child_is_restored(void **state)
 }
 
 /* A child that is stopped by job control stays so, and does not keep the family from anything. */
+/* fear A3, G1: a child that is stopped stays so, and keeps nobody from anything */
 static void test_stopped_child(void **state)
 {
 	struct harness *h = *state;
@@ -244,6 +255,7 @@ static void test_stopped_child(void **state)
 }
 
 /* The parent ends first; the child counts on and is given its text back. */
+/* fear G8: the parent ends first; the child counts on and is given everything back */
 static void test_orphan(void **state)
 {
 	struct harness *h = *state;
@@ -271,6 +283,7 @@ static void test_orphan(void **state)
 
 /* ---------------------------------------------------------------- exec */
 
+/* fear G3: after an exec the old session says so, keeps its values, and a new one works */
 static void test_target_executes_another_program(void **state)
 {
 	struct harness *h = *state;

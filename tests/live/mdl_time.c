@@ -33,6 +33,7 @@ static void near(struct harness *h, const char *what, unsigned id, int64_t wante
 }
 
 /* However deep: the outermost call's time, once. */
+/* fear E4: recursion to any depth: the outermost time, once */
 static void test_recursion(void **state)
 {
 	struct harness *h = *state;
@@ -52,6 +53,7 @@ static void test_recursion(void **state)
 	mdl_end(h);
 }
 
+/* fear E4: functions that call each other */
 static void test_mutual_recursion(void **state)
 {
 	struct harness *h = *state;
@@ -142,11 +144,13 @@ static void left(struct harness *h, const char *function, const char *command)
 	mdl_end(h);
 }
 
+/* fear E3: timers of functions that are left by exceptions */
 static void test_exceptions(void **state)
 {
 	left(*state, "thrower", "throw");
 }
 
+/* fear E3: timers of functions that are left by longjmp */
 static void test_longjmp(void **state)
 {
 	left(*state, "jumper", "jump");

@@ -106,6 +106,7 @@ static void expect_statistics(struct session *s, uint64_t lost, uint64_t overflo
 
 /* ------------------------------------------------------- ordinary leaving */
 
+/* fear E4: recursion: each activation is left as often as it was entered */
 static void test_recursion(void **state)
 {
 	struct harness *h = *state;
@@ -171,6 +172,7 @@ static void test_two_requests(void **state)
 
 /* ------------------------------------------------------ left without exit */
 
+/* fear E3: functions left by longjmp are no longer alive at the next event, and nothing piles up */
 static void test_longjmp(void **state)
 {
 	struct harness *h = *state;
@@ -187,6 +189,7 @@ static void test_longjmp(void **state)
 	end(h, s);
 }
 
+/* fear E3: the same for exceptions */
 static void test_exceptions(void **state)
 {
 	struct harness *h = *state;
@@ -200,6 +203,7 @@ static void test_exceptions(void **state)
 }
 
 /* Nobody above is paired: what was left is known by where the thread is. */
+/* fear E3: left all the way to where nobody above is measured */
 static void test_left_to_the_outermost(void **state)
 {
 	struct harness *h = *state;
@@ -246,6 +250,7 @@ static void test_handlers(void **state)
 
 /* ---------------------------------------------------------------- threads */
 
+/* fear E3, D7: threads that end by pthread_exit or cancellation inside of functions */
 static void test_threads(void **state)
 {
 	struct harness *h = *state;
@@ -271,6 +276,7 @@ static void test_threads(void **state)
 }
 
 /* Ten thousand threads, few at a time: the table does not fill. */
+/* fear D7: ten thousand threads, few at a time: records are given back */
 static void test_many_short_threads(void **state)
 {
 	struct harness *h = *state;
@@ -344,6 +350,7 @@ static void test_numbers_are_used_again(void **state)
 	end(h, s);
 }
 
+/* fear E3: coroutines that are left, gone on with, and abandoned */
 static void test_coroutines(void **state)
 {
 	struct harness *h = *state;

@@ -143,6 +143,10 @@ static bool stop_once(struct run *run, const struct stop_options *options, stop_
 	return code == DINST_BUSY;
 }
 
+/*
+ * fear A6, A7: twenty blocking calls under a hundred stops each: none returns early or with EINTR,
+ * none lasts longer than the documentation says
+ */
 static void test_hundred_stops(void **state)
 {
 	struct run runs[CASES];
@@ -199,6 +203,7 @@ static pid_t starve(pid_t pid)
 }
 
 /* Woken up by an interrupt, and not stopped in time: that is no reason for EINTR either. */
+/* fear A6: a thread that was woken up and did not stop in time does not return EINTR either */
 static void test_late_stops(void **state)
 {
 	static const struct stop_options at_once = {.deadline_us = 1, .tries = 1};
@@ -234,6 +239,7 @@ static int send_signal(struct stop *s, void *arg, struct dinst_error *e)
 }
 
 /* The signal comes while the target is stopped: its handler runs, and the call says so. */
+/* fear A6: a handler that runs makes each of them return EINTR, as ever */
 static void test_handler_still_interrupts(void **state)
 {
 	struct run runs[CASES];
@@ -257,6 +263,7 @@ static void test_handler_still_interrupts(void **state)
 }
 
 /* One stop in the middle of a wait: what had passed counts from the second stop on. */
+/* fear A7: what had passed of a timeout before a stop counts */
 static void test_timeout_is_not_begun_anew(void **state)
 {
 	struct run run;

@@ -55,11 +55,16 @@ static void storm(struct harness *h, stop_work work)
 	harness_end(h, 0);
 }
 
+/*
+ * fear A4: a queued signal every millisecond through 200 stops: each number arrives once and in
+ * order
+ */
 static void test_stops(void **state)
 {
 	storm(*state, nothing);
 }
 
+/* fear A4: the same while system calls are made in the target at each stop */
 static void test_remote_calls(void **state)
 {
 	storm(*state, remote_getpid);

@@ -79,6 +79,10 @@ static void wait_for_state(pid_t pid, bool stopped)
 	fail_msg("the target is in state %s", harness_status(pid, pid, "State:"));
 }
 
+/*
+ * fear A2, A3: somebody else stops and continues the target all the time: what job control said
+ * last holds
+ */
 static void test_job_control(void **state)
 {
 	struct harness *h = *state;
@@ -123,6 +127,9 @@ static void *kill_later(void *arg)
 }
 
 /* Killed at any moment of a row of stops: an ordinary answer, at once. */
+/*
+ * fear G7, A2: killed at a random moment of stops and remote calls, sixty times: an answer at once
+ */
 static void test_killed_at_any_moment(void **state)
 {
 	struct harness *h = *state;
@@ -172,6 +179,7 @@ static void *stop_often(void *arg)
 	return (void *)failures;
 }
 
+/* fear A2: stops of two targets inside of each other and at the same time */
 static void test_nested_and_parallel(void **state)
 {
 	struct harness *h = *state;

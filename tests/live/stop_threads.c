@@ -65,6 +65,10 @@ static void stop_times(struct target *t, int times, unsigned *expected, unsigned
 	}
 }
 
+/*
+ * fear A1: 300 stops of a process in four chains of threads that live a millisecond: all that are
+ * listed stand still in each
+ */
 static void test_churn(void **state)
 {
 	struct harness *h = *state;
@@ -77,6 +81,7 @@ static void test_churn(void **state)
 	harness_end(h, 0);
 }
 
+/* fear A2: 64 threads that compute are stopped and let go, all of them, each time */
 static void test_busy(void **state)
 {
 	struct harness *h = *state;
@@ -117,6 +122,7 @@ static bool all_in_state(pid_t pid, const char *program, char wanted)
 }
 
 /* Stopped by job control before, stopped by job control afterwards, by each of the signals. */
+/* fear A3: stopped by SIGSTOP, SIGTSTP or SIGTTIN before, and stopped afterwards, ten stops long */
 static void test_group_stopped(void **state)
 {
 	static const int signals[] = {SIGSTOP, SIGTSTP, SIGTTIN};
@@ -156,6 +162,7 @@ static void start_without_snapshot(struct harness *h, const char *mode)
 	assert_string_equal(harness_line(h, 5000), "ready");
 }
 
+/* fear A13: fifty stops of a process whose main thread has exited */
 static void test_dead_leader(void **state)
 {
 	struct harness *h = *state;
@@ -174,6 +181,9 @@ static void test_dead_leader(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear K2: a parent that waits in vfork is answered with BUSY in time, and nobody is left stopped
+ */
 static void test_vfork_parent(void **state)
 {
 	struct stop_report report;
@@ -226,6 +236,7 @@ static int watch_counter(struct stop *s, void *arg, struct dinst_error *e)
 }
 
 /* A process of its own with the same memory is stopped too. */
+/* fear G2: a process of its own that shares the memory stands still in each stop, too */
 static void test_shared_memory(void **state)
 {
 	struct shared shared = {0};
@@ -254,6 +265,7 @@ static void test_shared_memory(void **state)
 }
 
 /* Whatever moment of an exec we meet: an answer in time, and the program goes on. */
+/* fear A13: 300 stops at whatever moment of executions by another thread */
 static void test_exec(void **state)
 {
 	struct harness *h = *state;
@@ -275,6 +287,9 @@ static void test_exec(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear A10: fifty stops while a worker of io_uring waits in a read, which then ends without EINTR
+ */
 static void test_kernel_worker(void **state)
 {
 	struct harness *h = *state;
@@ -307,6 +322,7 @@ static int kill_it(struct stop *s, void *arg, struct dinst_error *e)
 	return stop_write(s, *address, &byte, 1, e);
 }
 
+/* fear G7: killed while it is stopped: an ordinary answer */
 static void test_killed_in_stop(void **state)
 {
 	struct harness *h = *state;
