@@ -325,9 +325,8 @@ static size_t give_back_sites(struct session *s)
 	while ((site = *p)) {
 		bool used = site->links != 0;
 
-		if (!used &&
-		    (site->state != SITE_DRAINING || site->busy || site->spent || site->guests ||
-		     site->move)) {
+		if (!used && (site->state != SITE_DRAINING || site->busy || site->spent ||
+			      site->guests || site->move)) {
 			p = &site->next_queued;
 			continue;
 		}

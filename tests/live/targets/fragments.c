@@ -58,14 +58,16 @@ static pthread_barrier_t start, finish;
 		OPAQUE;                        \
 		return x * 3 + 0x##n;          \
 	}
-#define PARTS_16(n)                                                                             \
-	PART(n##0)                                                                              \
-	PART(n##1)                                                                              \
-	PART(n##2)                                                                              \
-	PART(n##3)                                                                              \
-	PART(n##4)                                                                              \
-	PART(n##5) PART(n##6) PART(n##7) PART(n##8) PART(n##9) PART(n##a) PART(n##b) PART(n##c) \
-		PART(n##d) PART(n##e) PART(n##f)
+#define PARTS_16(n) \
+	PART(n##0)  \
+	PART(n##1)  \
+	PART(n##2)  \
+	PART(n##3)  \
+	PART(n##4)  \
+	PART(n##5)  \
+	PART(n##6)  \
+	PART(n##7)  \
+	PART(n##8) PART(n##9) PART(n##a) PART(n##b) PART(n##c) PART(n##d) PART(n##e) PART(n##f)
 #define PARTS_256(n)   \
 	PARTS_16(n##0) \
 	PARTS_16(n##1) \
