@@ -4,9 +4,11 @@
  * socket as descriptor 3. It is no command for people.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "mutator/cache_plans.h"
@@ -14,6 +16,39 @@
 #include "mutator/types_reader.h"
 
 enum { DAEMON_FD = 3 };
+
+/* What files and functions of any size take at most; a user's limit may be far below. */
+static const size_t STACK_SIZE = (size_t)8 << 20;
+
+static void *serve_main(void *status)
+{
+	*(int *)status = serve(DAEMON_FD);
+	return NULL;
+}
+
+/* Serves on a stack that is large enough whatever RLIMIT_STACK says, and so do all later threads. */
+static int serve_on_large_stack(void)
+{
+	struct rlimit limit;
+	pthread_attr_t attributes;
+	pthread_t thread;
+	int status = 1, error;
+
+	if (getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur >= STACK_SIZE)
+		return serve(DAEMON_FD);
+	pthread_attr_init(&attributes);
+	error = pthread_attr_setstacksize(&attributes, STACK_SIZE);
+	if (!error)
+		error = pthread_setattr_default_np(&attributes);
+	if (!error)
+		error = pthread_create(&thread, NULL, serve_main, &status);
+	if (!error)
+		pthread_join(thread, NULL);
+	else
+		fprintf(stderr, "dinst-mutator: no room for a stack: %s\n", strerror(error));
+	pthread_attr_destroy(&attributes);
+	return status;
+}
 
 int main(int argc, char **argv)
 {
@@ -27,9 +62,11 @@ int main(int argc, char **argv)
 	}
 	/* The daemon's death shows as end of file; writing to it must not kill us first. */
 	signal(SIGPIPE, SIG_IGN);
+	/* Nor does a limit on the size of files: the log or the cache is incomplete, then. */
+	signal(SIGXFSZ, SIG_IGN);
 	/* A Ctrl-C at the terminal that started the daemon is not for us. */
 	signal(SIGINT, SIG_IGN);
 	plan_cache_enable(true);
 	types_reader_enable(true);
-	return serve(DAEMON_FD);
+	return serve_on_large_stack();
 }

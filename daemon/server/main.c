@@ -154,6 +154,7 @@ int main(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* as a full disk */
 	signal(SIGHUP, SIG_IGN);
 	keep_descriptors();
 	raise_limits();

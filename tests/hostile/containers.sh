@@ -7,7 +7,7 @@
 # within as an ordinary user. All mounts are in namespaces that end with the container.
 . "$(dirname "$0")/lib.sh"
 
-need unshare nsenter pivot_root busybox setpriv mount
+need unshare nsenter pivot_root busybox mount pgrep
 confine=$build/tests/tools/confine
 [ -x "$confine" ] || skip "confine is not built (make tests)"
 unshare --mount --pid --fork true 2>/dev/null || skip "no namespaces here"
@@ -30,6 +30,16 @@ done
 touch "$image/dev/null"
 chmod -R a+rX "$image"
 chmod 711 "$work"
+
+# Whatever happens, the daemons of other users do not stay. Those inside end with their container.
+end_daemons() {
+	local pid
+
+	for pid in $(pgrep -f "dinstd .*$work/"); do
+		kill "$pid"
+	done
+}
+trap 'end_daemons; finish' EXIT
 
 # What process 1 of the container does before it is the program. $1: the image, $2: options.
 cat >"$work/init" <<'INIT'
@@ -79,7 +89,7 @@ start_container() {
 	shift
 	rm -rf "$work/layers" "$work/merged"
 	mkdir -p -m 755 "$work/layers" "$work/merged"
-	[ ${#as[@]} -eq 0 ] || chown 1000 "$work/layers" "$work/merged"
+	[ ${#as[@]} -eq 0 ] || chown 54321 "$work/layers" "$work/merged"
 	rm -f "$work/server.log" "$work/load.log"
 	"${as[@]}" unshare --mount --pid --fork "${spaces[@]}" sh "$work/init" "$image" "$options" "$@" \
 		> >(exec cat >"$work/server.log") 2>"$work/unshare.err" &
@@ -160,8 +170,8 @@ fine() {
 	"$@" doctor "$pid" --json >"$work/doctor" 2>&1 || fail "$title: doctor: $(grep false "$work/doctor")"
 }
 
-inside() { within user=1000 caps=none -- /bin/env -i PATH=/bin HOME=/nowhere /bin/dinst "$@"; }
-plain=(user=1000 caps=none --)
+inside() { within user=54321 caps=none -- /bin/env -i PATH=/bin HOME=/nowhere /bin/dinst "$@"; }
+plain=(user=54321 caps=none --)
 
 # fear I1, I2: a server as process 1 of pid and mount namespaces, on an overlay that was pivoted to and
 #   is read-only: root outside, by the pid of outside; no file is written there
@@ -189,8 +199,8 @@ ordinary_user() {
 	pid=$server
 	title="CAP_SYS_PTRACE alone, another user outside"
 	mkdir -p -m 700 "$work/theirs"
-	chown 12345 "$work/theirs"
-	capable() { timeout 60 "$confine" caps=ptrace user=12345 -- env -i DINST_SOCKET="$work/theirs" "$image/bin/dinst" "$@"; }
+	chown 54322 "$work/theirs"
+	capable() { timeout 60 "$confine" caps=ptrace user=54322 -- env -i DINST_SOCKET="$work/theirs" "$image/bin/dinst" "$@"; }
 	fine capable
 	cycle capable
 	title="an ordinary user inside; CAP_SYS_PTRACE alone outside"
@@ -211,15 +221,15 @@ user_namespaces() {
 	title="user namespace: root outside, root inside"
 	end_container "$container"
 
-	as=("$confine" user=1000 caps=none --)
+	as=("$confine" user=54321 caps=none --)
 	title="user namespace: the user who made it"
 	"${as[@]}" unshare --user --map-root-user true 2>/dev/null || { as=(); say "no user namespaces for users here"; return; }
 	start_container plain --user --map-root-user -- /opt/only-here /run/s 3
 	as=()
 	pid=$server
 	mkdir -p -m 700 "$work/owner"
-	chown 1000 "$work/owner"
-	owner() { timeout 60 "$confine" user=1000 caps=none -- env -i DINST_SOCKET="$work/owner" "$image/bin/dinst" "$@"; }
+	chown 54321 "$work/owner"
+	owner() { timeout 60 "$confine" user=54321 caps=none -- env -i DINST_SOCKET="$work/owner" "$image/bin/dinst" "$@"; }
 	fine owner
 	cycle owner
 	end_container "$container"
@@ -231,7 +241,7 @@ user_namespaces() {
 	wait_for 10 grep -q ready "$work/server.log" || fail "the server does not start"
 	start_load "$work/owner/s"
 	pid=$server
-	outsider() { timeout 60 "$confine" user=1000 caps=none -- unshare --user --map-root-user env -i DINST_SOCKET="$work/owner/d.sock" "$image/bin/dinst" "$@"; }
+	outsider() { timeout 60 "$confine" user=54321 caps=none -- unshare --user --map-root-user env -i DINST_SOCKET="$work/owner/d.sock" "$image/bin/dinst" "$@"; }
 	refused not-permitted 'outside of our user namespace' outsider
 	end_container "$server"
 }
@@ -292,9 +302,9 @@ other_contents() {
 	children+=("$space")
 	wait_for 10 grep -q there "$work/space" || fail "no second mount namespace: $(cat "$work/space")"
 	mkdir -p -m 700 "$work/stranger"
-	chown 1000 "$work/stranger"
+	chown 54321 "$work/stranger"
 	stranger() {
-		timeout 60 nsenter --target "$space" --mount "$confine" user=1000 caps=none -- \
+		timeout 60 nsenter --target "$space" --mount "$confine" user=54321 caps=none -- \
 			env -i DINST_SOCKET="$work/stranger" "$image/bin/dinst" "$@"
 	}
 	pid=$server
@@ -355,10 +365,10 @@ proc_mounts() {
 	grep -q '/proc' "$work/refusal" || fail "$title: $(cat "$work/refusal")"
 	title="hidepid"
 	mkdir -p -m 700 "$work/stranger"
-	chown 1000 "$work/stranger"
+	chown 54321 "$work/stranger"
 	hidden() {
 		timeout 60 unshare --mount sh -c 'mount -t proc -o hidepid=2 proc /proc && exec "$@"' sh \
-			"$confine" user=1000 caps=none -- env -i DINST_SOCKET="$work/stranger/h.sock" "$image/bin/dinst" "$@"
+			"$confine" user=54321 caps=none -- env -i DINST_SOCKET="$work/stranger/h.sock" "$image/bin/dinst" "$@"
 	}
 	refused no-such-process hidepid hidden
 	title="/proc: foreign, missing, hiding"

@@ -7,7 +7,7 @@
 # when the test ends.
 . "$(dirname "$0")/lib.sh"
 
-need awk
+need awk pgrep
 confine=$build/tests/tools/confine
 [ -x "$confine" ] || skip "confine is not built (make tests)"
 groups=()
@@ -34,8 +34,14 @@ new_group() {
 }
 
 leave_groups() {
+	local pid
+
 	for group in "${groups[@]}"; do
 		thaw "$group" 2>/dev/null
+	done
+	# Also the one that is in the group.
+	for pid in $(pgrep -f "dinstd .*$work/"); do
+		kill "$pid"
 	done
 	finish
 	for group in "${groups[@]}"; do
