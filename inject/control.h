@@ -50,6 +50,7 @@ struct target {
 	uint64_t stop_serial;
 	unsigned patience; /* multiplies the default deadline; 1 unless CPUs are short */
 	int claim;	   /* the descriptor whose lock it is, -1 without */
+	bool parks;	   /* target_set_parks() */
 };
 
 /* Through which thread's id memory is reached: the leader's, unless it has exited. */

@@ -27,6 +27,7 @@
 
 static const size_t MAIN_MOST = (size_t)64 << 20;  /* bytes copied of the main thread's stack */
 static const size_t OTHER_MOST = (size_t)16 << 20; /* ... of any other */
+static const size_t HOME_MOST = (size_t)1 << 20;   /* ... of one that its thread has left */
 /*
  * ... of all stacks: what a program can make of its stack pointers must not take the
  * memory of the machine. Of a stack that is not copied everything counts.
@@ -320,13 +321,58 @@ static int follow_span(struct taking *t, struct stack_shot *thread, struct stack
 	return DINST_OK;
 }
 
+/* The stack that the thread was given when it began; NULL where it cannot be told. */
+static const struct maps_entry *home_of(const struct taking *t, const struct stack_shot *thread)
+{
+	const struct maps_entry *entry;
+
+	if (thread->tid == target_pid(t->shot->target))
+		return maps_named(&t->shot->maps, "[stack]");
+	/* The C library puts a thread's block on top of its stack. */
+	entry = maps_find(&t->shot->maps, arch_thread_pointer(&thread->regs));
+	return is_stack_memory(entry) && !entry->shared ? entry : NULL;
+}
+
+/*
+ * A thread that runs on a stack of the program's own making, and came there from
+ * a signal handler, has left a frame on the one that it was given. How deep that
+ * is in use is not known, so that all of it counts.
+ */
+static int add_home(struct taking *t, struct stack_shot *thread, struct dinst_error *e)
+{
+	const struct maps_entry *home = home_of(t, thread);
+	taddr_t lo;
+
+	for (size_t i = 0; home && i < thread->span_count; i++)
+		if (thread->spans[i].lo < home->hi && thread->spans[i].hi > home->lo)
+			home = NULL;
+	if (!home)
+		return DINST_OK;
+	lo = home->hi - home->lo > HOME_MOST ? home->hi - HOME_MOST : home->lo;
+	return add_stack(t->shot, thread, lo + arch_red_zone, e);
+}
+
+static int follow_spans(struct taking *t, struct stack_shot *thread, size_t from,
+			struct dinst_error *e)
+{
+	int result = DINST_OK;
+
+	for (size_t i = from; i < thread->span_count && !result; i++)
+		result = follow_span(t, thread, thread->spans[i], e);
+	return result;
+}
+
 static int take_thread(struct taking *t, struct stack_shot *thread, struct dinst_error *e)
 {
 	int result = add_stack(t->shot, thread, arch_sp(&thread->regs), e);
+	size_t followed;
 
-	for (size_t i = 0; i < thread->span_count && !result; i++)
-		result = follow_span(t, thread, thread->spans[i], e);
-	return result;
+	if (!result)
+		result = follow_spans(t, thread, 0, e);
+	followed = thread->span_count;
+	if (!result)
+		result = add_home(t, thread, e);
+	return result ? result : follow_spans(t, thread, followed, e);
 }
 
 /* ------------------------------------------------------------ life of one */
@@ -364,6 +410,8 @@ int snapshot_take(struct stop *s, struct snapshot **out, struct dinst_error *e)
 		shot->thread_count++;
 		result = take_thread(t, copied, e);
 	}
+	if (!result && target_parks(shot->target))
+		snapshot_find_parked(shot);
 out:
 	free(t);
 	if (result)
@@ -381,6 +429,7 @@ void snapshot_free(struct snapshot *shot)
 		free(shot->threads[i].spans);
 	for (size_t i = 0; i < shot->region_count; i++)
 		free(shot->regions[i].bytes);
+	free(shot->parked);
 	free(shot->threads);
 	free(shot->regions);
 	maps_release(&shot->maps);
@@ -462,7 +511,17 @@ static size_t scan(const struct snapshot *shot, bool with_pc, struct stack_range
 			mark_all(ranges, count);
 		scan_registers(&shot->threads[i], with_pc, ranges, count);
 	}
+	snapshot_mark_parked(shot, ranges, count);
 	return stack_ranges_hits(ranges, count);
+}
+
+void snapshot_mark_parked(const struct snapshot *shot, struct stack_range *ranges, size_t count)
+{
+	if (!count)
+		return;
+	if (shot->parked_unknown)
+		mark_all(ranges, count);
+	scan_words((const uint8_t *)shot->parked, shot->parked_count * WORD, ranges, count);
 }
 
 size_t snapshot_scan(const struct snapshot *shot, struct stack_range *ranges, size_t count)

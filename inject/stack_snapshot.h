@@ -38,8 +38,17 @@ struct snapshot {
 	size_t thread_count;
 	struct stack_region *regions;
 	size_t region_count, region_room;
-	size_t copied; /* bytes of all regions */
+	size_t copied;	 /* bytes of all regions */
+	taddr_t *parked; /* words of private memory that lead into code: stack_parked.c */
+	size_t parked_count;
+	bool parked_unknown; /* there may be any */
 };
+
+/* Fills in what may be parked; in the stop. */
+void snapshot_find_parked(struct snapshot *shot);
+
+/* Sets `hit` on ranges that something parked leads into. */
+void snapshot_mark_parked(const struct snapshot *shot, struct stack_range *ranges, size_t count);
 
 /* Our copy of `size` bytes at `address`, or NULL if they are not all in one region. */
 const uint8_t *snapshot_bytes(const struct snapshot *shot, taddr_t address, size_t size);

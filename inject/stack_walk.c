@@ -363,6 +363,7 @@ size_t snapshot_walk(const struct snapshot *shot, stack_home home, void *arg,
 		if (!walk_thread(&w, &shot->threads[i], mark_frame, &m))
 			snapshot_scan_thread(shot, &shot->threads[i], true, ranges, count);
 	walker_release(&w);
+	snapshot_mark_parked(shot, ranges, count);
 	return stack_ranges_hits(ranges, count);
 }
 

@@ -111,6 +111,16 @@ pid_t target_pid(const struct target *t)
 	return t->pid;
 }
 
+void target_set_parks(struct target *t)
+{
+	t->parks = true;
+}
+
+bool target_parks(const struct target *t)
+{
+	return t->parks;
+}
+
 int target_pidfd(const struct target *t)
 {
 	return t->pidfd;

@@ -75,6 +75,13 @@ struct target_range {
 int target_read_many(const struct target *t, const struct target_range *ranges, size_t count,
 		     struct dinst_error *e);
 
+/*
+ * Says that the program may keep program counters of interrupted tasks in memory
+ * of its own, where no thread's stack is: stack.h then searches all of that.
+ */
+void target_set_parks(struct target *t);
+bool target_parks(const struct target *t);
+
 /* CLOCK_MONOTONIC in nanoseconds: the time of deadlines and pauses. */
 uint64_t clock_ns(void);
 

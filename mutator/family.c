@@ -139,6 +139,8 @@ static int open_member(struct session *s, pid_t pid, struct target **out, struct
 		s->member_room = room;
 	}
 	status = target_open(pid, out, e);
+	if (status >= 0 && target_parks(s->target))
+		target_set_parks(*out);
 	if (status >= 0)
 		s->members[s->member_count++] = *out;
 	return status;

@@ -180,6 +180,8 @@ static int clean_sharer(pid_t pid, const struct process *of, size_t n, uint64_t 
 	}
 	if (status < 0)
 		return status;
+	if (target_parks(of->target))
+		target_set_parks(child.target);
 	status = arena_find(child.target, child.found, FOUND_MAX, e);
 	if (status >= 0) {
 		child.count = (size_t)status;
@@ -333,6 +335,22 @@ static int clean_round(struct process *p, uint64_t deadline, struct leftovers *r
 	return status;
 }
 
+/* Where modules cannot be looked at any interrupted task may be anywhere, too. */
+static void look_for_tasks(struct target *t)
+{
+	struct dinst_error ignored = {0};
+	struct module_list *modules;
+
+	if (target_parks(t))
+		return;
+	if (module_list_read(t, &modules, &ignored) < 0) {
+		target_set_parks(t);
+		return;
+	}
+	modules_tell_parks(modules, t);
+	module_list_free(modules);
+}
+
 int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *result,
 		    struct dinst_error *e)
 {
@@ -356,6 +374,7 @@ int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *r
 		if (status <= 0)
 			break;
 		p.count = (size_t)status;
+		look_for_tasks(t);
 		if (p.count > result->arenas)
 			result->arenas = p.count;
 		status = clean_round(&p, deadline, result, e);

@@ -39,6 +39,11 @@ void module_list_free(struct module_list *l);
 size_t module_count(const struct module_list *l);
 struct module *module_get(const struct module_list *l, size_t index);
 struct module *module_at(const struct module_list *l, taddr_t address); /* NULL if none */
+/*
+ * parks.c: tells the target if a module of it switches between stacks of its own
+ * by the C library's means, so that an interrupted task may be anywhere.
+ */
+void modules_tell_parks(const struct module_list *l, struct target *t);
 /* True if these maps, of whatever process, show the module's file at `address`. */
 bool module_is_mapped(const struct module *m, const struct maps *maps, taddr_t address);
 /* By base name, soname or path; NULL if none. */

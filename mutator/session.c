@@ -164,6 +164,7 @@ int session_attach(pid_t pid, const char *name, struct session **out, struct din
 	status = module_list_read(s->target, &s->modules, e);
 	if (status < 0)
 		goto fail;
+	modules_tell_parks(s->modules, s->target);
 	status = load_library(s, e);
 	if (status < 0)
 		goto fail;
@@ -295,6 +296,7 @@ int session_update_modules(struct session *s, struct dinst_error *e)
 		s->module_changes++;
 		s->retry_pause_ns = 0;
 		site_drop_gone(s);
+		modules_tell_parks(s->modules, s->target);
 	}
 	return 0;
 }

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stack_parked.c - program counters that are on no thread's stack. A program
+ * that switches between tasks of its own from signal handlers keeps interrupted
+ * ones in frames on stacks from its heap, or in copies there. Nothing tells where,
+ * so all of its private memory is searched for words that lead into code; where
+ * it is too much, or cannot be read, anything may be parked.
+ *
+ * Done only for targets of which somebody has said that they may do so: it takes
+ * some milliseconds for every 10 MiB, in the stop.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "inject/control.h"
+#include "inject/stack_snapshot.h"
+
+enum {
+	PAGE = 4096,
+	WORD = 8,
+	PIECE_PAGES = 256,    /* looked at together */
+	PAGES_MOST = 64 << 8, /* 64 MiB: what is more takes too long in a stop */
+	WORDS_MOST = 1 << 22,
+};
+
+/* /proc/PID/pagemap: Documentation/admin-guide/mm/pagemap.rst */
+static const uint64_t IN_MEMORY = (uint64_t)3 << 62; /* present, or swapped out */
+
+struct search {
+	struct snapshot *shot;
+	struct stack_span *code; /* executable mappings, sorted, merged */
+	size_t code_count;
+	size_t room, pages;
+	int pagemap;
+	uint64_t entries[PIECE_PAGES];
+	uint8_t bytes[PIECE_PAGES * PAGE];
+};
+
+static bool find_code(struct search *s)
+{
+	const struct maps *maps = &s->shot->maps;
+
+	s->code = calloc(maps->count + 1, sizeof(*s->code));
+	for (size_t i = 0; s->code && i < maps->count; i++) {
+		const struct maps_entry *m = &maps->entries[i];
+		struct stack_span *last = s->code_count ? &s->code[s->code_count - 1] : NULL;
+
+		if (!(m->protection & PROT_EXEC))
+			continue;
+		if (last && last->hi == m->lo)
+			last->hi = m->hi;
+		else
+			s->code[s->code_count++] = (struct stack_span){m->lo, m->hi};
+	}
+	return s->code_count > 0;
+}
+
+static bool is_code(const struct search *s, taddr_t word)
+{
+	size_t lo = 0, hi = s->code_count;
+
+	while (lo < hi) {
+		size_t middle = (lo + hi) / 2;
+
+		if (word < s->code[middle].lo)
+			hi = middle;
+		else if (word >= s->code[middle].hi)
+			lo = middle + 1;
+		else
+			return true;
+	}
+	return false;
+}
+
+static bool add(struct search *s, taddr_t word)
+{
+	struct snapshot *shot = s->shot;
+
+	if (shot->parked_count == s->room) {
+		size_t room = s->room ? s->room * 2 : 4096;
+		taddr_t *more = room > WORDS_MOST ? NULL : realloc(shot->parked, room * WORD);
+
+		if (!more)
+			return false;
+		shot->parked = more;
+		s->room = room;
+	}
+	shot->parked[shot->parked_count++] = word;
+	return true;
+}
+
+/* `count` pages that are all there. */
+static bool search_pages(struct search *s, taddr_t lo, size_t count)
+{
+	const taddr_t least = s->code[0].lo, width = s->code[s->code_count - 1].hi - least;
+
+	s->pages += count;
+	if (s->pages > PAGES_MOST ||
+	    target_read_some(s->shot->target, lo, s->bytes, count * PAGE) != count * PAGE)
+		return false;
+	for (size_t at = 0; at < count * PAGE; at += WORD) {
+		taddr_t word;
+
+		memcpy(&word, s->bytes + at, WORD);
+		if (word - least < width && is_code(s, word) && !add(s, word))
+			return false;
+	}
+	return true;
+}
+
+static bool search_mapping(struct search *s, const struct maps_entry *m)
+{
+	for (taddr_t lo = m->lo; lo < m->hi; lo += (taddr_t)PIECE_PAGES * PAGE) {
+		size_t count =
+			(m->hi - lo) / PAGE < PIECE_PAGES ? (m->hi - lo) / PAGE : PIECE_PAGES;
+		size_t run = 0;
+
+		if (pread(s->pagemap, s->entries, count * WORD, (off_t)(lo / PAGE * WORD)) !=
+		    (ssize_t)(count * WORD))
+			return false;
+		/* Pages that nobody has touched are not brought into being. */
+		for (size_t i = 0; i <= count; i++) {
+			if (i < count && s->entries[i] & IN_MEMORY) {
+				run++;
+				continue;
+			}
+			if (run && !search_pages(s, lo + (i - run) * PAGE, run))
+				return false;
+			run = 0;
+		}
+	}
+	return true;
+}
+
+void snapshot_find_parked(struct snapshot *shot)
+{
+	struct search *s = calloc(1, sizeof(*s));
+	char path[64];
+	bool whole = s != NULL;
+
+	if (!whole)
+		goto out;
+	s->shot = shot;
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(shot->target));
+	s->pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	whole = s->pagemap >= 0 && find_code(s);
+	for (size_t i = 0; whole && i < shot->maps.count; i++) {
+		const struct maps_entry *m = &shot->maps.entries[i];
+
+		if (!m->shared && (m->protection & PROT_WRITE) && (m->protection & PROT_READ))
+			whole = search_mapping(s, m);
+	}
+	if (s->pagemap >= 0)
+		close(s->pagemap);
+	free(s->code);
+out:
+	free(s);
+	shot->parked_unknown = !whole;
+}

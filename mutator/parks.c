@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * parks.c - programs that switch between tasks of their own by getcontext() and
+ * its like. If they do so in signal handlers, what was interrupted is in memory
+ * that no thread's stack leads to. Those that have switches of their own making
+ * are not known by anything.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutator/image_private.h"
+#include "mutator/module.h"
+#include "mutator/references_relocations.h"
+
+static bool is_switch(const char *name)
+{
+	return !strcmp(name, "swapcontext") || !strcmp(name, "setcontext");
+}
+
+static void look_at_slot(void *arg, vaddr_t place, const char *name, vaddr_t value)
+{
+	bool *found = arg;
+
+	(void)place;
+	*found |= !value && is_switch(name);
+}
+
+/* In a static program they are functions of its own. */
+static bool has_switch(const struct module *m)
+{
+	const struct image_function *functions;
+	size_t count = m->main ? image_functions(m->image, &functions) : 0;
+	bool found = false;
+
+	slots_each(&m->image->file, look_at_slot, &found);
+	for (size_t i = 0; i < count && !found; i++)
+		found = is_switch(functions[i].name);
+	return found;
+}
+
+void modules_tell_parks(const struct module_list *l, struct target *t)
+{
+	for (size_t i = 0; i < module_count(l) && !target_parks(t); i++) {
+		const struct module *m = module_get(l, i);
+
+		if (m->image && !m->gone && has_switch(m))
+			target_set_parks(t);
+	}
+}

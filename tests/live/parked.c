@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * parked.c - interrupted program counters that are on no stack that a thread
+ * runs on: in signal frames of tasks that a program switches between by itself,
+ * and in contexts that it has copied to its heap. A window that one leads into
+ * waits, and a trampoline that one leads into stays.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mutator/request.h"
+#include "tests/live/harness_session.h"
+#include "tests/live/harness_thread.h"
+
+static void ask(struct harness *h, const char *command, const char *answer)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%s\n", command);
+	harness_send(h, text);
+	assert_string_equal(harness_line(h, 20000), answer);
+}
+
+static bool becomes_active(struct session *s, unsigned id)
+{
+	for (int i = 0; i < 200 && session_pending(s, id); i++) {
+		request_retry_pending(s);
+		usleep(10000);
+	}
+	return !session_pending(s, id);
+}
+
+/* Parked in the window: it is not patched before the task has gone on. */
+static void run_window(struct harness *h, const char *how)
+{
+	uint8_t before[16], after[16];
+	struct session *s;
+	taddr_t at;
+	unsigned id;
+
+	harness_start(h, "parked", how, NULL);
+	s = session_begin(h);
+	at = session_address(s, "parked_function");
+	thread_peek(h->pid, at, before, sizeof(before));
+	ask(h, "park", "parked");
+	id = session_insert_kind(s, "parked_function", POINT_ENTRY);
+	assert_int_equal(session_pending(s, id), 1);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(request_retry_pending(s), 0);
+		usleep(20000);
+	}
+	thread_peek(h->pid, at, after, sizeof(after));
+	assert_memory_equal(before, after, sizeof(after));
+	ask(h, "resume", "resumed");
+	assert_true(becomes_active(s, id));
+	ask(h, "go 100", "done");
+	assert_int_equal(session_value(s, id), 100);
+	session_end(s);
+	ask(h, "go 100", "done");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* Parked in a trampoline: nothing of it is given back before the task has gone on. */
+static void run_trampoline(struct harness *h, const char *how)
+{
+	struct flush_result flushed = {0};
+	struct detach_result detached;
+	struct dinst_error e = {0};
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "parked", how, NULL);
+	s = session_begin(h);
+	id = session_insert_kind(s, "parked_function", POINT_ENTRY);
+	ask(h, "go 100", "done");
+	ask(h, "park", "parked");
+	assert_int_equal(session_value(s, id), 101);
+	session_remove(s, id);
+	assert_int_equal(removal_flush(s, &flushed, &e), 0);
+	assert_int_not_equal(flushed.queued, 0);
+	/* What comes next into the same arena must not lie there. */
+	for (int i = 0; i < 20; i++)
+		session_remove(s, session_insert_kind(s, "serve", POINT_INSTRUCTION));
+	removal_flush(s, &flushed, &e);
+	assert_int_equal(session_detach(s, 1, &detached, &e), 0);
+	assert_int_not_equal(detached.left, 0);
+	ask(h, "resume", "resumed");
+	ask(h, "go 100", "done");
+	session_end(s);
+	ask(h, "go 100", "done");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* fear C2, H5: the handler gave way to another stack; the frame is on the stack that was left */
+static void test_window_away(void **state)
+{
+	run_window(*state, "away");
+}
+
+/* fear C2, H5: the interrupted task lies on a stack from the heap that no thread is on */
+static void test_window_fiber(void **state)
+{
+	run_window(*state, "fiber");
+}
+
+/* fear C2, H5: the interrupted context was copied to the heap, its frame is gone */
+static void test_window_copied(void **state)
+{
+	run_window(*state, "copied");
+}
+
+/* fear C2, H5, J1: the same three with the task in a trampoline that is removed */
+static void test_trampoline_away(void **state)
+{
+	run_trampoline(*state, "away");
+}
+
+/* fear C2, H5, J1: on a stack from the heap */
+static void test_trampoline_fiber(void **state)
+{
+	run_trampoline(*state, "fiber");
+}
+
+/* fear C2, H5, J1: copied to the heap */
+static void test_trampoline_copied(void **state)
+{
+	run_trampoline(*state, "copied");
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_window_away),	     CASE(test_window_fiber),
+		CASE(test_window_copied),    CASE(test_trampoline_away),
+		CASE(test_trampoline_fiber), CASE(test_trampoline_copied),
+	};
+
+	return cmocka_run_group_tests_name("live/parked", tests, NULL, NULL);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* build: -O2 -fno-inline */
+/*
+ * parked.c - an interrupted program counter that is on no stack that a thread
+ * runs on: what a scheduler inside of a program does that switches between its
+ * tasks from a signal handler. The signal is a fault at the second instruction of
+ * parked_function(), so that the place is known.
+ *
+ * parked HOW:
+ *   away     the handler gives way to another stack and stays on the thread's own
+ *   fiber    the function runs on a stack from the heap; the handler on it gives way
+ *   copied   the same, but what is interrupted is copied to the heap, and the
+ *            handler's frame is wiped out
+ * Prints "ready". Commands:
+ *   park     calls the function, which gets stuck so; "parked"
+ *   resume   it goes on and returns; "resumed"
+ *   go N     calls it N times without a fault; "done"
+ * Exits with 1 if a result was wrong.
+ */
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+enum { STACK = 65536, VALUE = 41 };
+
+static ucontext_t server, task, in_handler;
+static ucontext_t *saved;
+static volatile int *page;
+static char mode;
+static volatile int wrong, parked, finished;
+
+long parked_function(volatile int *p);
+__asm__(".text\n"
+	".globl parked_function\n"
+	".type parked_function,@function\n"
+	"parked_function:\n"
+	".cfi_startproc\n"
+	"	push %rbx\n.cfi_adjust_cfa_offset 8\n.cfi_rel_offset %rbx,0\n"
+	"	mov (%rdi),%eax\n"
+	"	mov %eax,%ebx\n"
+	"	lea 1(%rbx),%eax\n"
+	"	pop %rbx\n.cfi_adjust_cfa_offset -8\n.cfi_restore %rbx\n"
+	"	ret\n"
+	".cfi_endproc\n"
+	".size parked_function,.-parked_function\n");
+
+/* What is below the stack pointer is dead, but looks as if something were parked there. */
+__attribute__((noinline)) static void wipe(void)
+{
+	volatile char dead[20000];
+
+	for (size_t i = 0; i < sizeof(dead); i++)
+		dead[i] = 0;
+}
+
+static void call(void)
+{
+	if (parked_function(page) != VALUE + 1)
+		wrong = 1;
+	wipe();
+	finished = 1;
+	parked = 0;
+}
+
+static void on_fault(int sig, siginfo_t *info, void *context)
+{
+	mprotect((void *)page, 4096, PROT_READ | PROT_WRITE);
+	parked = 1;
+	if (mode == 'c') {
+		const greg_t sp = ((ucontext_t *)context)->uc_mcontext.gregs[REG_RSP];
+
+		memcpy(saved, context, sizeof(*saved));
+		/* On its way out it wipes what is below the interrupted frame: see serve(). */
+		in_handler.uc_mcontext.gregs[REG_RSP] = sp;
+		setcontext(&server);
+	}
+	swapcontext(&in_handler, &server);
+	(void)sig;
+	(void)info;
+}
+
+/* The task that was copied comes back where this handler has interrupted the server. */
+static void on_resume(int sig, siginfo_t *info, void *context)
+{
+	memcpy(((ucontext_t *)context)->uc_mcontext.gregs, saved->uc_mcontext.gregs,
+	       sizeof(saved->uc_mcontext.gregs));
+	memset(saved, 0, sizeof(*saved));
+	(void)sig;
+	(void)info;
+}
+
+static void run_task(void)
+{
+	call();
+	setcontext(&server);
+}
+
+/* Where the task is: on its own stack, or on the thread's while the server is elsewhere. */
+static void park(void)
+{
+	static char *stack;
+
+	finished = 0;
+	mprotect((void *)page, 4096, PROT_NONE);
+	if (mode == 'a') {
+		swapcontext(&server, &task);
+		return;
+	}
+	if (!stack)
+		stack = malloc(STACK);
+	getcontext(&task);
+	task.uc_stack.ss_sp = stack;
+	task.uc_stack.ss_size = STACK;
+	task.uc_link = NULL;
+	makecontext(&task, run_task, 0);
+	swapcontext(&server, &task);
+	if (mode == 'c' && parked) {
+		char *sp = (char *)in_handler.uc_mcontext.gregs[REG_RSP];
+
+		memset(stack, 0, (size_t)(sp - 128 - stack));
+	}
+}
+
+static void resume(void)
+{
+	if (mode != 'c') {
+		swapcontext(&server, &in_handler);
+		return;
+	}
+	/* The way back is run_task()'s setcontext(). */
+	getcontext(&server);
+	if (!finished)
+		raise(SIGUSR1);
+}
+
+static void serve(void)
+{
+	char line[64];
+
+	/* Memory for input and output is there before anybody looks. */
+	puts("ready");
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin)) {
+		if (!strncmp(line, "park", 4)) {
+			park();
+			puts(parked ? "parked" : "not parked");
+		} else if (!strncmp(line, "resume", 6)) {
+			resume();
+			wipe();
+			puts(finished ? "resumed" : "not resumed");
+		} else {
+			for (long n = atol(line + 3); n > 0; n--)
+				if (parked_function(page) != VALUE + 1)
+					wrong = 1;
+			puts("done");
+		}
+		fflush(stdout);
+	}
+	exit(wrong);
+}
+
+/* Away: the server runs on a stack from the heap, and the task on the thread's own. */
+static void away(void)
+{
+	char *stack = malloc(STACK);
+
+	getcontext(&server);
+	server.uc_stack.ss_sp = stack;
+	server.uc_stack.ss_size = STACK;
+	server.uc_link = NULL;
+	makecontext(&server, serve, 0);
+	for (;;) {
+		swapcontext(&task, &server);
+		call();
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER};
+	struct sigaction again = {.sa_sigaction = on_resume, .sa_flags = SA_SIGINFO | SA_NODEFER};
+
+	mode = argc > 1 ? argv[1][0] : 'f';
+	saved = malloc(sizeof(*saved));
+	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	*page = VALUE;
+	sigaction(SIGSEGV, &fault, NULL);
+	sigaction(SIGUSR1, &again, NULL);
+	if (mode == 'a')
+		away();
+	serve();
+}
