@@ -5,7 +5,10 @@
  * The last page of a module's executable segment is mapped whole, but the
  * segment rarely fills it: what lies behind is zero and belongs to nobody (ELF
  * specification, "Program Loading"). A place is accepted only if the module's
- * program headers say so and its bytes are zero. Never writes; see remote.c.
+ * program headers say so and its bytes are zero. A static program has no other
+ * module than itself, which may just fill its last page; but the kernel maps its
+ * own, the vdso, of whose pages each process gets its copy at the first write.
+ * Never writes; see remote.c.
  */
 #include <elf.h>
 #include <errno.h>
@@ -47,8 +50,16 @@ static bool read_header(const struct target *t, taddr_t address, struct header *
 			    h->count * sizeof(h->segments[0]), NULL);
 }
 
+static bool is_vdso(const struct maps_entry *m)
+{
+	return !m->inode && !m->offset && !strcmp(m->name, "[vdso]");
+}
+
 static bool is_candidate(const struct maps_entry *m)
 {
+	if (is_vdso(m))
+		return (m->protection & (PROT_READ | PROT_EXEC | PROT_WRITE)) ==
+		       (PROT_READ | PROT_EXEC);
 	return m->inode && !m->shared && m->name[0] == '/' &&
 	       (m->protection & (PROT_READ | PROT_EXEC | PROT_WRITE)) == (PROT_READ | PROT_EXEC);
 }
@@ -87,6 +98,9 @@ static bool tail_of(const struct target *t, const struct maps *maps, size_t i,
 			bias = start->lo - ((p->p_vaddr - p->p_offset) & ~mask);
 		have_bias = true;
 		end = bias + p->p_vaddr + p->p_filesz;
+		/* Its sections come with it, since nothing of it is in a file. */
+		if (is_vdso(m) && bias + h.file.e_shoff > end)
+			end = bias + h.file.e_shoff + h.file.e_shnum * sizeof(Elf64_Shdr);
 		if (!(p->p_flags & PF_X) || p->p_memsz != p->p_filesz || end <= m->lo ||
 		    ((end + mask) & ~mask) != m->hi)
 			continue;
@@ -134,6 +148,26 @@ free_bytes:
 	return code;
 }
 
+/* The kernel has one for all: as the target's was, ours is, where it is of that size. */
+static bool read_own_vdso(const struct maps_entry *m, uint64_t offset, uint8_t *bytes, size_t size)
+{
+	struct maps ours;
+	bool found = false;
+
+	if (maps_read(getpid(), &ours, NULL))
+		return false;
+	for (size_t i = 0; !found && i < ours.count; i++) {
+		const struct maps_entry *o = &ours.entries[i];
+
+		found = is_vdso(o) && o->hi - o->lo == m->hi - m->lo &&
+			offset + size <= o->hi - o->lo;
+		if (found)
+			memcpy(bytes, (const void *)(uintptr_t)(o->lo + offset), size);
+	}
+	maps_release(&ours);
+	return found;
+}
+
 /* Bytes of the file that is mapped there; what is behind its end is zero. */
 static bool read_file(const struct target *t, const struct maps_entry *m, uint64_t offset,
 		      uint8_t *bytes, size_t size)
@@ -143,6 +177,8 @@ static bool read_file(const struct target *t, const struct maps_entry *m, uint64
 	ssize_t got = -1;
 	int fd;
 
+	if (is_vdso(m))
+		return read_own_vdso(m, offset, bytes, size);
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)target_memory_tid(t),
 		 (unsigned long long)m->lo, (unsigned long long)m->hi);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
