@@ -201,6 +201,9 @@ static int make(struct session *s, struct place *p, uint64_t *stop_ns, struct di
 		session_note_stop(s, &report, stop_ns);
 		family_release(s);
 	}
+	/* A target that is gone is left out of its family's stop. */
+	if (status >= 0 && !t->area)
+		status = dinst_fail(e, DINST_GONE, "process %d has ended", (int)s->pid);
 	if (status < 0 && m.made && p->arena->threads)
 		target_stop(s->target, NULL, unmake_state, &m, NULL, &ignored);
 	if (status < 0) {
