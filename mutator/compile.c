@@ -74,7 +74,7 @@ static void test_room(struct compiler *c, unsigned end)
 	compile_if_constant(c, ARCH_TEST_GE, depth, PAIR_HOME * sizeof(struct pair_entry), end);
 }
 
-static bool uses_thread_clock(const struct compile_request *q)
+static bool uses_timers(const struct compile_request *q)
 {
 	for (size_t i = 0; i < q->variable_count; i++)
 		if (q->variables[i] && q->variables[i]->form == VARIABLE_TIMER)
@@ -191,14 +191,16 @@ static void uses_of_guards(struct compiler *c, struct compile_uses *uses)
 	c->local_name = NULL;
 }
 
-/* From a counter to its locked slot. */
-static uint64_t locked_distance(const struct compile_request *q)
+/* Where the slots of a counter are. */
+static void look_at_counters(struct compiler *c)
 {
 	struct arch_environment env = {0};
 
-	if (q->session && q->place && uses_thread_clock(q))
-		snippet_look_around(q->session, q->place, &env);
-	return (uint64_t)env.counter.cpus << env.counter.cpu_shift;
+	if (!c->q->session || !c->q->place || !uses_timers(c->q))
+		return;
+	snippet_look_around(c->q->session, c->q->place, &env);
+	c->cpus = env.counter.cpus;
+	c->cpu_shift = env.counter.cpu_shift;
 }
 
 int compile(const struct compile_request *request, struct compiled *out, struct dinst_error *e)
@@ -216,7 +218,7 @@ int compile(const struct compile_request *request, struct compiled *out, struct 
 		return 0;
 	uses.thread_reads |= guards.thread_reads;
 	c.depends = uses.functions || guards.functions;
-	c.locked = locked_distance(request);
+	look_at_counters(&c);
 	c.ops = malloc(ARCH_PROGRAM_OPS * sizeof(*c.ops));
 	if (!c.ops)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for a program");

@@ -37,11 +37,11 @@ struct compiler {
 	struct arch_op *ops;	    /* ARCH_PROGRAM_OPS */
 	struct arch_op nowhere;	    /* takes what comes after a failure */
 	unsigned count, values, labels;
-	unsigned record;  /* value: the thread's record, not 0; 0: not asked for */
-	unsigned place;	  /* value: place in the request's vector, from 1 on */
-	bool place_known; /* it has been found out here */
-	unsigned places;  /* of the vector, and one for those without a place */
-	uint64_t locked;  /* from a counter to its locked slot, bytes */
+	unsigned record;	  /* value: the thread's record, not 0; 0: not asked for */
+	unsigned place;		  /* value: place in the request's vector, from 1 on */
+	bool place_known;	  /* it has been found out here */
+	unsigned places;	  /* of the vector, and one for those without a place */
+	unsigned cpus, cpu_shift; /* blocks of counters, log2 of their bytes; 0: unknown */
 	const struct mdl_binding *bindings; /* that are in scope */
 	size_t binding_count;
 	const char *local_name; /* flag of a guard that is evaluated here */

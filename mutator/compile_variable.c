@@ -240,15 +240,35 @@ void compile_address(struct compiler *c, const struct mdl_expr *x, struct operan
 
 /* ----------------------------------------------------------------- timers */
 
+/*
+ * The clock of threads needs the word that a sequence of a per-CPU counter
+ * changes. So these add whole among processors, to the slot of the processor that
+ * the thread ran on a moment ago: nobody adds to it in any other way, and seldom two
+ * at a time. Where the processor is not known, to the slot for all of them.
+ */
+static void add_to_cpu(struct compiler *c, unsigned element, uint64_t number, unsigned value)
+{
+	const unsigned cpu = compile_new_value(c), known = compile_label(c);
+	unsigned offset;
+
+	compile_copy(c, cpu, compile_get(c, ARCH_OP_CPU, 0));
+	compile_if_constant(c, ARCH_TEST_BELOW, cpu, c->cpus, known);
+	compile_set(c, cpu, c->cpus);
+	compile_put_label(c, known);
+	offset = compile_with(c, ARCH_OP_SHL, cpu, c->cpu_shift);
+	if (element)
+		offset = compile_binary(c, ARCH_OP_ADD, offset, element);
+	add_to(c, ARCH_OP_ATOMIC_ADD, offset, number, value);
+}
+
 static void add_time(struct compiler *c, const struct mdl_expr *x, const struct variable *v,
 		     unsigned time)
 {
 	const unsigned element = element_offset(c, x, v, 8);
 	const uint64_t number = variable_counter(v, c->q->place);
 
-	/* The clock of threads needs the word that a sequence of a per-CPU counter changes. */
 	if (v->clock == ARCH_CLOCK_THREAD)
-		add_to(c, ARCH_OP_ATOMIC_ADD, element, number + c->locked, time);
+		add_to_cpu(c, element, number, time);
 	else
 		add_to(c, ARCH_OP_COUNT, element, number, time);
 }

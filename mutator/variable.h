@@ -8,6 +8,7 @@
  *   LEVEL        one word, locked operations, in one place        the family
  *   FLAG         a word in each thread's record                   nobody
  *   TIMER        two words in each thread's record, and a TOTAL   nobody / the family
+ *                (of threads' clocks: all additions to it are locked ones)
  *   DISTRIBUTION VARIABLE_BUCKETS TOTALs in a row, then sum; min and max as words
  *   TABLE        struct arch_table: from keys to elements         the family
  *
