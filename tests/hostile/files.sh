@@ -35,12 +35,14 @@ prepare() {
 	ln -sf "$real_build/dinst" "$work/$1/dinst"
 }
 
+# fear F6: the file of the program is deleted
 prepare deleted
 build=$work/deleted start_server
 rm "$work/deleted/examples/demo-server"
 build=$real_build
 one "the file is deleted"
 
+# fear F6: the file of the program is replaced by a damaged one
 prepare replaced
 build=$work/replaced start_server
 # A new version at the same path, as a package upgrade makes it.
@@ -51,6 +53,7 @@ mv "$work/replaced/new" "$work/replaced/examples/demo-server"
 build=$real_build
 one "the file is replaced by a damaged one"
 
+# fear I1, F6: a mount namespace and a chroot of its own
 # A file that is only there in the program's own mount namespace, below its own root.
 mkdir -p "$work/root/bin" "$work/root/lib64" "$work/root/lib/x86_64-linux-gnu" "$work/root/run"
 cp "$program" "$work/root/bin/demo-server"

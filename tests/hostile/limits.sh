@@ -35,6 +35,8 @@ one() {
 	rm -f "$work"/attach* "$work"/insert* "$work"/load.*
 }
 
+# fear I3, B7: limits of the target: files may not grow, no descriptor is free, little address space or none,
+#   little locked memory: it works or is refused with the reason, and the target lives
 start_server prlimit --fsize=0
 one "no file may grow"
 

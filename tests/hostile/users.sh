@@ -21,6 +21,7 @@ their_dinst() {
 	timeout 60 "${as_nobody[@]}" env DINST_SOCKET="$work/theirs/dinstd.sock" "$work/bin/dinst" "$@"
 }
 
+# fear A12: root into a process of another user, a user into his own, nobody into root's: works, or told why not
 # --- root, into a process of nobody's
 "${as_nobody[@]}" "$work/bin/demo-server" "$work/theirs/socket" 2 > >(exec cat >"$work/server.log") 2>&1 &
 server=$!
@@ -56,6 +57,7 @@ fi
 prove check "$server" "$work/picture" >"$work/proof" || fail "not as before: $(head -c 600 "$work/proof")"
 
 # --- nobody, into root's
+# fear L2: a user gets into nothing through dinst that he could not get into without
 their_dinst --json attach $$ >"$work/out" 2>&1
 [ $? -eq 1 ] || fail "nobody could attach to a process of root's"
 grep -q 'not-permitted' "$work/out" || fail "the reason is not told: $(cat "$work/out")"

@@ -70,6 +70,7 @@ static void mutate(pid_t pid, int tell, int hear)
 	_exit(0);
 }
 
+/* fear A12, J1: a forked child that may not be looked at: nothing that it may run through is freed */
 static void test_hidden_child(void **state)
 {
 	struct harness *h = *state;

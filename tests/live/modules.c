@@ -252,6 +252,7 @@ static void start_copy(struct harness *h, char *directory, char *path, size_t si
 }
 
 /* fear F6: the file was deleted: read through /proc, instrumented all the same */
+/* fear F6: the program's file is deleted: read by what is mapped */
 static void test_deleted_file(void **state)
 {
 	struct harness *h = *state;
@@ -276,6 +277,7 @@ static void test_deleted_file(void **state)
 
 /* Another program under the same name: it must not be taken for the one that runs. */
 /* fear F6: another program under the same name is not taken for the one that runs */
+/* fear F6: another file lies at the path: what is mapped counts, not what lies there */
 static void test_replaced_file(void **state)
 {
 	struct harness *h = *state;
@@ -338,6 +340,7 @@ static int look_unprivileged(pid_t pid)
 }
 
 /* fear F6: the same without privileges, where the old file cannot be read: refused */
+/* fear F6: the same without privileges: told, and nothing of the other file is believed */
 static void test_replaced_file_unprivileged(void **state)
 {
 	struct harness *h = *state;
@@ -399,6 +402,7 @@ static void test_linked_name(void **state)
 }
 
 /* A container: the file has a path in the target's mount namespace only. */
+/* fear I1: a file that is only in the target's own mount namespace */
 static void test_other_mount_namespace(void **state)
 {
 	struct harness *h = *state;

@@ -151,6 +151,7 @@ static void be_traced(void)
 {
 }
 
+/* fear A11: another tracer is named by attach and by doctor */
 static void test_traced(void **state)
 {
 	pid_t pid = start_child(be_traced);
@@ -172,7 +173,7 @@ static int nothing(struct stop *s, void *arg, struct dinst_error *e)
 	return 0;
 }
 
-/* Somebody else begins to trace after we opened. */
+/* fear A11: somebody else begins to trace after we opened: named, and it works when he has gone */
 static void test_traced_later(void **state)
 {
 	struct dinst_error e = {0};
@@ -210,6 +211,7 @@ static void strict(void)
 	prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
 }
 
+/* fear A9: strict mode is refused */
 static void test_strict_seccomp(void **state)
 {
 	pid_t pid = start_child(strict);
@@ -334,6 +336,7 @@ static bool refused_as_nobody(pid_t pid, const char *check, const char *words)
 	return status == 0;
 }
 
+/* fear A12: another user's process, and one that is not dumpable, as an ordinary user */
 static void test_other_users(void **state)
 {
 	struct dinst_error e = {0};

@@ -86,6 +86,7 @@ static const struct {
 	{"packet load", false, 2, {BPF_STMT(BPF_LD | BPF_B | BPF_IND, 0), RETURN(ALLOW)}},
 };
 
+/* fear A9: what a filter would say to a call, each instruction of filters; in doubt it says no */
 static void test_cases(void **state)
 {
 	const struct seccomp_data call = {.nr = 219, .args = {1, 2, 0x900000007ull, 4, 5, 6}};
