@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "inject/control.h"
 #include "mutator/request.h"
 #include "tests/live/harness_session.h"
 #include "tests/live/harness_thread.h"
@@ -32,8 +33,11 @@ static bool becomes_active(struct session *s, unsigned id)
 	return !session_pending(s, id);
 }
 
-/* Parked in the window: it is not patched before the task has gone on. */
-static void run_window(struct harness *h, const char *how)
+/*
+ * Parked in the window: it is not patched before the task has gone on. `unknown`:
+ * as if nothing told that the program switches.
+ */
+static void run_window(struct harness *h, const char *how, bool unknown)
 {
 	uint8_t before[16], after[16];
 	struct session *s;
@@ -42,6 +46,8 @@ static void run_window(struct harness *h, const char *how)
 
 	harness_start(h, "parked", how, NULL);
 	s = session_begin(h);
+	assert_true(target_parks(s->target));
+	s->target->parks = !unknown;
 	at = session_address(s, "parked_function");
 	thread_peek(h->pid, at, before, sizeof(before));
 	ask(h, "park", "parked");
@@ -98,19 +104,25 @@ static void run_trampoline(struct harness *h, const char *how)
 /* fear C2, H5: the handler gave way to another stack; the frame is on the stack that was left */
 static void test_window_away(void **state)
 {
-	run_window(*state, "away");
+	run_window(*state, "away", false);
+}
+
+/* fear C2, H5: the same with a switch that is not known: the stack that the thread was given is seen */
+static void test_window_left(void **state)
+{
+	run_window(*state, "away", true);
 }
 
 /* fear C2, H5: the interrupted task lies on a stack from the heap that no thread is on */
 static void test_window_fiber(void **state)
 {
-	run_window(*state, "fiber");
+	run_window(*state, "fiber", false);
 }
 
 /* fear C2, H5: the interrupted context was copied to the heap, its frame is gone */
 static void test_window_copied(void **state)
 {
-	run_window(*state, "copied");
+	run_window(*state, "copied", false);
 }
 
 /* fear C2, H5, J1: the same three with the task in a trampoline that is removed */
@@ -136,9 +148,10 @@ static void test_trampoline_copied(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_window_away),	     CASE(test_window_fiber),
-		CASE(test_window_copied),    CASE(test_trampoline_away),
-		CASE(test_trampoline_fiber), CASE(test_trampoline_copied),
+		CASE(test_window_away),	      CASE(test_window_left),
+		CASE(test_window_fiber),      CASE(test_window_copied),
+		CASE(test_trampoline_away),   CASE(test_trampoline_fiber),
+		CASE(test_trampoline_copied),
 	};
 
 	return cmocka_run_group_tests_name("live/parked", tests, NULL, NULL);

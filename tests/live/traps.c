@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * traps.c - the program's own traps stay its own, at their own addresses; and
+ * threads that are cancelled at any instruction, inserted ones included.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/live/harness_session.h"
+
+static void ask(struct harness *h, const char *command)
+{
+	harness_send(h, command);
+	assert_string_equal(harness_line(h, 60000), "done");
+}
+
+static void insert_everything(struct session *s, const char *focus)
+{
+	for (int kind = POINT_ENTRY; kind <= POINT_STORE; kind++) {
+		struct dinst_error e = {0};
+		unsigned id;
+		int status = session_try_insert_kind(s, focus, (enum point_kind)kind, &id, &e);
+
+		if (status < 0 && status != DINST_NO_FUNCTION && status != DINST_REFUSED)
+			fail_msg("%s: %s", focus, e.text);
+	}
+}
+
+/*
+ * fear A5, C6: int3 and ud2 of the program, and SIGTRAP that it raises, with handlers on an alternate
+ * stack: each is called as often as it was, for its own address, with everything instrumented
+ */
+static void test_own_traps(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "traps", NULL);
+	ask(h, "traps 100\n");
+	s = session_begin(h);
+	id = session_insert_kind(s, "trap_function", POINT_ENTRY);
+	insert_everything(s, "/Code/traps/*");
+	ask(h, "traps 2000\n");
+	assert_int_equal(session_value(s, id), 4000);
+	/* In and out while they trap. */
+	harness_send(h, "traps 30000\n");
+	for (int i = 0; i < 15; i++) {
+		unsigned other = session_insert_kind(s, "/Code/libc.so.6/*sig*", POINT_ENTRY);
+
+		session_remove(s, other);
+		session_flush_all(s);
+	}
+	assert_string_equal(harness_line(h, 60000), "done");
+	session_end(s);
+	ask(h, "traps 100\n");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* fear E1: threads cancelled at any instruction, in inserted code too: each ends, and cleans up */
+static void test_cancelled_anywhere(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+
+	harness_start(h, "traps", NULL);
+	ask(h, "cancel 20\n");
+	s = session_begin(h);
+	insert_everything(s, "/Code/traps/*");
+	session_insert(s, "traps_spin");
+	ask(h, "cancel 400\n");
+	session_end(s);
+	ask(h, "cancel 20\n");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {CASE(test_own_traps), CASE(test_cancelled_anywhere)};
+
+	return cmocka_run_group_tests_name("live/traps", tests, NULL, NULL);
+}
