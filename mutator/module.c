@@ -126,11 +126,12 @@ static int open_regular(const char *path)
 	return fd;
 }
 
-static bool has_inode(int fd, uint64_t inode)
+/* `device`: 0 if only the inode is to be compared. */
+static bool is_file(int fd, uint64_t inode, dev_t device)
 {
 	struct stat st;
 
-	return !fstat(fd, &st) && st.st_ino == inode;
+	return !fstat(fd, &st) && st.st_ino == inode && (!device || st.st_dev == device);
 }
 
 /*
@@ -138,7 +139,8 @@ static bool has_inode(int fd, uint64_t inode)
  * privileges; without them it is looked for by its path, in the target's root
  * and in ours, and among what the target runs. *exact tells if it is that file
  * for sure: an overlay or btrfs may tell stat(2) other numbers than the maps,
- * so that one which is not may still be the right one.
+ * so that one which is not may still be the right one. In our own root only both
+ * numbers tell: a container's file system counts its files as ours does.
  */
 static int open_mapped(const struct reading *r, const struct maps_entry *m, const char *path,
 		       bool *exact)
@@ -157,7 +159,7 @@ static int open_mapped(const struct reading *r, const struct maps_entry *m, cons
 	snprintf(candidates[2], sizeof(candidates[2]), "/proc/%d/exe", pid);
 	for (size_t i = 0; i < 3; i++) {
 		fd = open_regular(candidates[i]);
-		if (fd >= 0 && has_inode(fd, m->inode)) {
+		if (fd >= 0 && is_file(fd, m->inode, i == 1 ? m->device : 0)) {
 			if (inexact >= 0)
 				close(inexact);
 			return fd;
