@@ -21,8 +21,8 @@ cp "$build/examples/demo-server" "$image/opt/only-here"
 cp "$build/tests/live/targets/libplugin.so" "$image/opt/plugin.so"
 cp "$confine" "$build/dinst" "$build/dinstd" "$build/dinst-mutator" "$image/bin/"
 cp -rL "$build/metrics" "$image/bin/"
-for program in "$image"/bin/{confine,dinst,dinstd,dinst-mutator} "$image/opt/only-here"; do
-	ldd "$program" | grep -o '/[^ ]*' | while read -r library; do
+for program in "$image"/bin/{busybox,confine,dinst,dinstd,dinst-mutator} "$image/opt/only-here"; do
+	ldd "$program" 2>/dev/null | grep -o '/[^ ]*' | while read -r library; do
 		mkdir -p "$image$(dirname "$library")"
 		cp -nL "$library" "$image$library"
 	done
@@ -99,6 +99,19 @@ start_container() {
 	server=$(first_process "$container")
 	children+=("$server")
 	start_load "/proc/$server/root/run/s"
+}
+
+# start_alone SOCKET COMMAND...: $server is no container, but the process that COMMAND becomes.
+start_alone() {
+	local socket=$1
+
+	shift
+	rm -f "$work/server.log"
+	"$@" > >(exec cat >"$work/server.log") 2>&1 &
+	server=$!
+	children+=("$server")
+	wait_for 20 grep -q ready "$work/server.log" || fail "$title: the server does not start"
+	start_load "$socket"
 }
 
 # start_load SOCKET: and the picture of how it was.
@@ -235,11 +248,7 @@ user_namespaces() {
 	end_container "$container"
 
 	title="user namespace: from inside to outside"
-	"$confine" "${plain[@]}" "$build/examples/demo-server" "$work/owner/s" 3 > >(exec cat >"$work/server.log") 2>&1 &
-	server=$!
-	children+=("$server")
-	wait_for 10 grep -q ready "$work/server.log" || fail "the server does not start"
-	start_load "$work/owner/s"
+	start_alone "$work/owner/s" "$confine" "${plain[@]}" "$build/examples/demo-server" "$work/owner/s" 3
 	pid=$server
 	outsider() { timeout 60 "$confine" user=54321 caps=none -- unshare --user --map-root-user env -i DINST_SOCKET="$work/owner/d.sock" "$image/bin/dinst" "$@"; }
 	refused not-permitted 'outside of our user namespace' outsider
@@ -336,11 +345,7 @@ deleted_root() {
 	rm -rf "$work/gone"
 	cp -a "$image" "$work/gone"
 	mkdir -p "$work/gone/run"
-	chroot "$work/gone" /opt/only-here /run/s 3 > >(exec cat >"$work/server.log") 2>&1 &
-	server=$!
-	children+=("$server")
-	wait_for 10 grep -q ready "$work/server.log" || fail "the server does not start"
-	start_load "$work/gone/run/s"
+	start_alone "$work/gone/run/s" chroot "$work/gone" /opt/only-here /run/s 3
 	rm -rf "$work/gone"
 	prove save "$server" "$work/picture"
 	pid=$server
