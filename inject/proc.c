@@ -19,6 +19,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+enum { PROC_TEXT_MAX = 4 << 20 };
+
 ssize_t proc_read(const char *path, char *text, size_t size)
 {
 	size_t used = 0;
@@ -41,6 +43,40 @@ ssize_t proc_read(const char *path, char *text, size_t size)
 	text[used] = '\0';
 	close(fd);
 	return error ? error : (ssize_t)used;
+}
+
+/*
+ * Thousands of groups make a status long, and what stands behind them is what we need.
+ * Malloc'ed, or NULL; only asked for where `size` bytes were too few.
+ */
+static char *read_long(const char *path, size_t size)
+{
+	char *text = NULL, *more;
+	ssize_t got;
+
+	for (; size <= PROC_TEXT_MAX; size *= 4) {
+		more = realloc(text, size);
+		if (!more)
+			break;
+		text = more;
+		got = proc_read(path, text, size);
+		if (got >= 0 && (size_t)got + 1 < size)
+			return text;
+	}
+	free(text);
+	return NULL;
+}
+
+char *proc_status_text(pid_t pid, pid_t tid, char *text, size_t size)
+{
+	char path[64];
+	ssize_t got;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)tid);
+	got = proc_read(path, text, size);
+	if (got <= 0)
+		return NULL;
+	return (size_t)got + 1 < size ? text : read_long(path, size * 4);
 }
 
 static ssize_t read_of(pid_t tid, const char *name, char *text, size_t size)
@@ -143,12 +179,19 @@ static void parse_status_line(const char *key, const char *value, struct proc_st
 
 int proc_status_read(pid_t tid, struct proc_status *status)
 {
-	char text[8192];
-	ssize_t got = read_of(tid, "status", text, sizeof(text));
-	char *line, *colon, *rest = text;
+	char small[8192], path[64], *text = small;
+	ssize_t got = read_of(tid, "status", small, sizeof(small));
+	char *line, *colon, *rest;
 
 	if (got < 0)
 		return (int)got;
+	if ((size_t)got + 1 == sizeof(small)) {
+		snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
+		text = read_long(path, sizeof(small) * 4);
+		if (!text)
+			return -ENOMEM;
+	}
+	rest = text;
 	memset(status, 0, sizeof(*status));
 	status->seccomp = -1;
 	while ((line = strsep(&rest, "\n"))) {
@@ -158,6 +201,8 @@ int proc_status_read(pid_t tid, struct proc_status *status)
 		*colon = '\0';
 		parse_status_line(line, colon + 1 + (colon[1] == '\t'), status);
 	}
+	if (text != small)
+		free(text);
 	return status->tgid ? 0 : -EINVAL;
 }
 

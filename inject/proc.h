@@ -48,6 +48,12 @@ enum { PROC_SECCOMP_STRICT = 1, PROC_SECCOMP_FILTER = 2 };
 /* Reads at most size - 1 bytes and ends them with a zero; returns how many, or -errno. */
 ssize_t proc_read(const char *path, char *text, size_t size);
 
+/*
+ * The status of a thread: in `text` if it fits, else in memory that the caller frees.
+ * NULL if it cannot be read.
+ */
+char *proc_status_text(pid_t pid, pid_t tid, char *text, size_t size);
+
 int proc_stat_read(pid_t pid, struct proc_stat *stat);
 /* Of a thread of process `pid`; -ENOENT if it is none. /proc/TID/stat would add up all threads. */
 int proc_thread_stat_read(pid_t pid, pid_t tid, struct proc_stat *stat);

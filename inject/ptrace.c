@@ -7,6 +7,7 @@
  * target: a tracer that dies in between would leave them behind.
  */
 #include "inject/ptrace.h"
+#include "inject/target.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -353,8 +354,8 @@ enum { PROBE_SECONDS = 2 };
 
 int probe_in_child(int (*call)(void))
 {
-	siginfo_t info;
 	pid_t child = fork();
+	int status;
 
 	if (child < 0)
 		return 0;
@@ -365,10 +366,18 @@ int probe_in_child(int (*call)(void))
 		alarm(PROBE_SECONDS);
 		_exit(-call() & 0xff);
 	}
+	status = child_wait(child);
+	return status < 0 ? PROBE_KILLED : -status;
+}
+
+int child_wait(pid_t child)
+{
+	siginfo_t info;
+
 	memset(&info, 0, sizeof(info));
 	while (waitid(P_PID, (id_t)child, &info, WEXITED)) {
 		if (errno != EINTR)
-			return 0;
+			return -1;
 	}
-	return info.si_code == CLD_EXITED ? -info.si_status : PROBE_KILLED;
+	return info.si_code == CLD_EXITED ? info.si_status : -1;
 }

@@ -193,4 +193,7 @@ struct target_check {
  */
 size_t target_checks(pid_t pid, struct target_check *checks, size_t max);
 
+/* Waits for the end of a child process of our own: its status, or -1 if a signal ended it. */
+int child_wait(pid_t child);
+
 #endif

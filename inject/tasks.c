@@ -24,27 +24,24 @@ enum {
 
 pid_t task_own_id(pid_t pid, pid_t tid)
 {
-	char path[64], text[TEXT], *line, *end;
-	long id = 0;
+	char small[TEXT], *text = proc_status_text(pid, tid, small, sizeof(small));
+	const char *line = text ? strstr(text, "\nNSpid:") : NULL;
+	/* without such a line: a kernel without pid namespaces */
+	long id = text && !line ? tid : 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)tid);
-	if (proc_read(path, text, sizeof(text)) <= 0)
-		return 0;
-	line = strstr(text, "\nNSpid:");
-	if (!line)
-		return tid; /* a kernel without pid namespaces */
-	line += strlen("\nNSpid:");
+	line = line ? line + strlen("\nNSpid:") : NULL;
 	/* One number for each namespace, ours first and its own last. */
-	for (;;) {
+	while (line && *line != '\n') {
+		char *end;
 		long number = strtol(line, &end, 10);
 
-		if (end == line || *line == '\n')
+		if (end == line)
 			break;
 		id = number;
 		line = end;
-		if (*line == '\n')
-			break;
 	}
+	if (text != small)
+		free(text);
 	return (pid_t)id;
 }
 

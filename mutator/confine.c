@@ -4,6 +4,9 @@
  */
 #include "mutator/confine.h"
 
+#include "arch/arch.h"
+#include "inject/target.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -18,16 +21,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-#if defined(__x86_64__)
-#define NATIVE_ARCH AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define NATIVE_ARCH AUDIT_ARCH_AARCH64
-#else
-#error "which system calls this processor has is not known here"
-#endif
 
 /* Whatever their arguments are. Sanitizers want the last row. */
 static const int harmless[] = {
@@ -93,8 +87,9 @@ static void make_program(struct program *p)
 	p->count = 0;
 	load(p, offsetof(struct seccomp_data, arch));
 	/* jumps over the verdict where it is the native one */
-	p->code[p->count++] =
-		(struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 1, 0);
+	p->code[p->count++] = (struct sock_filter)BPF_JUMP(
+		BPF_JMP | BPF_JEQ | BPF_K, arch_elf_machine | __AUDIT_ARCH_64BIT | __AUDIT_ARCH_LE,
+		1, 0);
 	give(p, SECCOMP_RET_KILL_PROCESS);
 	load(p, offsetof(struct seccomp_data, nr));
 	for (unsigned i = 0; i < HARMLESS; i++) {
@@ -218,8 +213,7 @@ uint8_t *confine_run(void (*work)(const void *arg, int fd), const void *arg, siz
 		*forked = 1;
 		if (!collect(ends[0], &bytes, most, size))
 			kill(child, SIGKILL);
-		while (waitpid(child, &status, __WALL) < 0 && errno == EINTR)
-			;
+		status = child_wait(child);
 	}
 	close(ends[0]);
 	if (status != 0) {

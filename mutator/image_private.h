@@ -116,11 +116,11 @@ struct image {
 	struct readable_table readable;
 	struct reference_map *references;
 	struct hit_list hits;
-	struct slot_table *slots; /* slots.c, made on first use */
-	struct plan_cache *plans; /* cache_plans.c, made on first use */
-	struct types *types;	  /* types.c, made on first use */
+	struct slot_table *slots;    /* slots.c, made on first use */
+	struct plan_cache *plans;    /* cache_plans.c, made on first use */
+	struct types *types;	     /* types.c, made on first use */
 	struct types_reader *reader; /* types_reader.c, made on first use */
-	uint64_t shape;		  /* which functions there are, as a hash */
+	uint64_t shape;		     /* which functions there are, as a hash */
 	bool go;
 	bool turns_faults;
 	void *extra; /* the planner's */

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "inject/target.h"
 #include "mutator/confine.h"
 #include "mutator/types_private.h"
 
@@ -166,8 +166,7 @@ static void end_reader(struct types_reader *r)
 		return;
 	close(r->fd);
 	kill(r->pid, SIGKILL);
-	while (waitpid(r->pid, NULL, __WALL) < 0 && errno == EINTR)
-		;
+	child_wait(r->pid);
 	r->pid = 0;
 	r->fd = -1;
 }

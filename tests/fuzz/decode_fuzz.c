@@ -206,6 +206,7 @@ static void check_row(const uint8_t *bytes, size_t size)
 	require(references <= size);
 }
 
+/* fear L1: any bytes as code are decoded, described and moved within their bounds, and what is made of them is instructions */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	struct arch_insn insn;

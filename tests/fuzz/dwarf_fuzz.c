@@ -91,6 +91,7 @@ static void use_image(int fd)
 	image_close(img);
 }
 
+/* fear L1: damaged debug information is less of it: no crash, and no value that its header does not allow */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	int fd = memfd_create("fuzz", MFD_CLOEXEC);

@@ -85,6 +85,7 @@ static int use_image(int fd)
 	return sum == UINT64_MAX; /* nothing may be optimised away */
 }
 
+/* fear L1: damaged ELF files, in headers, tables, symbols and unwind data, are errors or less, and plans stay inside */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	int fd = memfd_create("fuzz", MFD_CLOEXEC);
@@ -97,6 +98,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 }
 
 #ifndef FUZZ_ENGINE
+
+#include "tests/fuzz/fuzz.h"
 
 static uint64_t state;
 
@@ -316,12 +319,23 @@ static void test_no_elf(void **unused)
 		LLVMFuzzerTestOneInput((const uint8_t *)texts[i], strlen(texts[i]));
 }
 
+/* What an engine has found. */
+static void test_corpus(void **unused)
+{
+	(void)unused;
+	fuzz_all("tests/fuzz/corpus/elf", 200);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_damaged_program),	  cmocka_unit_test(test_damaged_stripped),
-		cmocka_unit_test(test_damaged_assembler), cmocka_unit_test(test_damaged_library),
-		cmocka_unit_test(test_truncated),	  cmocka_unit_test(test_no_elf),
+		cmocka_unit_test(test_damaged_program),
+		cmocka_unit_test(test_damaged_stripped),
+		cmocka_unit_test(test_damaged_assembler),
+		cmocka_unit_test(test_damaged_library),
+		cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_no_elf),
+		cmocka_unit_test(test_corpus),
 	};
 
 	/* A hang is a failure, too. */

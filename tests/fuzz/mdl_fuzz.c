@@ -134,6 +134,7 @@ static void check_messages(const struct dinst_error *e, int code)
 		abort();
 }
 
+/* fear L3: any text as a file of metrics is loaded or refused, soon, and keeps the promises of its tree */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	static const char before[] = "list earlier is procedure { items { \"f\" }; }\n"

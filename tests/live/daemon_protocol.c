@@ -6,6 +6,7 @@
  */
 #include "tests/live/daemon_fixture.h"
 
+/* fear L3: lines that are no requests are answered with what is wrong, and the connection goes on */
 static void garbage_lines(void **state)
 {
 	static const struct {
@@ -67,6 +68,7 @@ static void garbage_lines(void **state)
 	still_well();
 }
 
+/* fear L3: a line of 3 MiB, and one of a million brackets, are refused, and the connection goes on */
 static void huge_line(void **state)
 {
 	enum { BYTES = 3 << 20 };
@@ -92,7 +94,7 @@ static void huge_line(void **state)
 	still_well();
 }
 
-/* Bytes of good requests flipped, cut and doubled, by a generator with a fixed seed. */
+/* fear L3: bytes of good requests flipped, cut and doubled, by a generator with a fixed seed */
 static void flipped_bytes(void **state)
 {
 	static const char *const good[] = {
@@ -131,7 +133,7 @@ static void flipped_bytes(void **state)
 	still_well();
 }
 
-/* A client that only shuts down its output still gets its answers. */
+/* fear L3: a client that only shuts down its output still gets its answers */
 static void half_closed(void **state)
 {
 	int fd = raw_connect();
@@ -147,6 +149,7 @@ static void half_closed(void **state)
 	still_well();
 }
 
+/* fear L3: clients that are killed with a request under way and half of another leave nothing behind */
 static void killed_in_mid_request(void **state)
 {
 	char line[200];
@@ -170,7 +173,7 @@ static void killed_in_mid_request(void **state)
 	still_well();
 }
 
-/* Clients that send nothing, or do not read, harm nobody. */
+/* fear L3: a hundred clients that send nothing or half a line, and one that does not read, harm nobody */
 static void silent_and_slow(void **state)
 {
 	int silent[100], slow = raw_connect(), size = 4096;
@@ -195,7 +198,7 @@ static void silent_and_slow(void **state)
 	still_well();
 }
 
-/* Many requests at once on one connection are all answered, in order. */
+/* fear L3: 500 requests at once on one connection are all answered, in order */
 static void pipelined(void **state)
 {
 	int fd = raw_connect();
@@ -218,6 +221,7 @@ static void pipelined(void **state)
 	close(fd);
 }
 
+/* fear L3: the 257th client is turned away, and the others are served */
 static void too_many_clients(void **state)
 {
 	int fds[300], served = 0;

@@ -132,6 +132,7 @@ static int open_place(bool create)
 	return err;
 }
 
+/* fear L2: a directory for the socket that is a link, somebody else's, or open to others is refused */
 static void directories(void **state)
 {
 	char path[100], other[100];

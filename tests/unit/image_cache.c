@@ -215,7 +215,7 @@ static void put_file(const char *name, const uint8_t *bytes, size_t size)
 	close(fd);
 }
 
-/* Cut short anywhere, or with any byte changed, a file is ignored. */
+/* fear L1: cut short anywhere, or with any byte changed, a file of plans is ignored */
 static void test_damage(void **state)
 {
 	struct image *img = open_target();
@@ -373,7 +373,7 @@ static void test_limit(void **state)
 	assert_false(cache_write("huge.plans", home, (size_t)CACHE_FILE_MAX + 1));
 }
 
-/* What is not ours alone is left alone. */
+/* fear L2: a cache or a file in it that others own, may read, or have linked there is left alone */
 static void test_strangers(void **state)
 {
 	char path[512];
