@@ -140,6 +140,26 @@ static void test_inlined(void **state)
 	finish(h, s);
 }
 
+/*
+ * fear C11: every function of libc and of the loader at entry and exit, memcpy, malloc and
+ * clock_gettime among them: what works on the target uses none of it
+ */
+static void test_all_of_libc(void **state)
+{
+	static const char *const foci[] = {"/Code/libc.so.6/*", "/Code/ld-linux-x86-64.so.2/*"};
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = 0;
+
+	for (int i = 0; i < 2; i++)
+		for (int kind = POINT_ENTRY; kind <= POINT_EXIT; kind++)
+			id = session_insert_kind(s, foci[i], (enum point_kind)kind);
+	id = session_insert_kind(s, "/Code/libc.so.6/clock_gettime", POINT_ENTRY);
+	session_go(h, ROUNDS);
+	assert_in_range(session_value(s, id), ROUNDS, ROUNDS + 10);
+	finish(h, s);
+}
+
 /* -------------------------------------------------------------- stripped */
 
 static struct image *open_image(const char *path)
@@ -206,8 +226,8 @@ static void test_stripped(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_aliases), CASE(test_resolver), CASE(test_no_plt),
-		CASE(test_vdso),    CASE(test_inlined),	 CASE(test_stripped),
+		CASE(test_aliases),	CASE(test_resolver), CASE(test_no_plt),	  CASE(test_vdso),
+		CASE(test_all_of_libc), CASE(test_inlined),  CASE(test_stripped),
 	};
 
 	return cmocka_run_group_tests_name("live/names", tests, NULL, NULL);
