@@ -162,9 +162,10 @@ static const struct item items[] = {
 	 "100,000 times take an hour here: TORTURE_MS, by hand"},
 	{"restartable sequence",
 	 "t_g_rseq tests/live/arena_rseq.c:refuses_while_a_thread_is_inside", NULL},
-	{"shadow stack", "",
-	 "the kernels at hand do not give user programs one; calls push the original return address, "
-	 "which a shadow stack would not have seen"},
+	{"shadow stack",
+	 "tests/live/control_flow.c:test_shadow_stacks "
+	 "tests/live/control_flow.c:test_no_site_moves_a_call",
+	 "by a machine in software: the kernels at hand give no program a shadow stack"},
 	{"program with a fixed address, no room below",
 	 "tests/live/torture.c:test_churn_fixed tests/live/arena_create.c:fixed_address", NULL},
 	{"library in a crowded neighbourhood",
