@@ -22,6 +22,7 @@ enum {
 	DETACH_SECONDS = 5,    /* how long detach tries where nothing is said */
 	RETRY_MIN_US = 500,
 	RETRY_MAX_US = 50 * 1000,
+	RETRY_STOPS = 4, /* the target runs at least so many times as long as it was stopped */
 };
 
 /* ----------------------------------------------------------- the queue */
@@ -494,9 +495,18 @@ static void retire_all(struct session *s)
 			removal_retire(s, site);
 }
 
-static void pause_us(unsigned *us)
+/*
+ * Longer each time, and never shorter than a few of the last stop: where stops take long, on a
+ * machine without a free CPU, most of the time stays the target's. Not beyond the deadline.
+ */
+static void pause_us(unsigned *us, uint64_t stop_ns, uint64_t deadline)
 {
-	usleep(*us);
+	const uint64_t now = now_us(), left = deadline > now ? deadline - now : 0;
+	uint64_t pause = stop_ns / 1000 * RETRY_STOPS;
+
+	if (pause < *us)
+		pause = *us;
+	usleep((useconds_t)(pause < left ? pause : left));
 	*us = *us * 2 > RETRY_MAX_US ? RETRY_MAX_US : *us * 2;
 }
 
@@ -516,7 +526,7 @@ static int drain(struct session *s, uint64_t deadline, struct detach_result *res
 			result->stop_ns = flush.stop_ns;
 		if (!s->queue_length || now_us() >= deadline)
 			break;
-		pause_us(&pause);
+		pause_us(&pause, s->last_stop_ns, deadline);
 	}
 	return status;
 }
@@ -556,7 +566,7 @@ int session_detach(struct session *s, unsigned seconds, struct detach_result *re
 			result->left = 1;
 			return status;
 		}
-		pause_us(&pause);
+		pause_us(&pause, s->last_stop_ns, deadline);
 	}
 	s->state = SESSION_DETACHED;
 	target_unclaim(s->target);
