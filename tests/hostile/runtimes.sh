@@ -1,0 +1,179 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# runtimes.sh - programs of languages that generate code, unwind, switch stacks or
+# live on faults do the same with their native parts instrumented: from their first
+# instruction, from the middle of their run, and with all of it going in and out
+# until they end (tests/tools/running.sh). A line PASS|FAIL|SKIP for each.
+#
+#   runtimes.sh [NAME]...   only those; with DINST_SHORT=1 two, by SEED
+#
+# fear G5: node, a Java machine and LuaJIT compile, throw compiled code away and collect while all
+#   functions of node, of libjvm or of libluajit and of libc are instrumented: same output
+# fear H1: a Go server under load, also without asynchronous preemption and with its collector at
+#   work all the time, answers every request while its calls are counted
+# fear H2, E1: Rust panics through instrumented frames are caught by catch_unwind, end threads, or
+#   abort (-C panic=abort) as they should
+# fear H5, E1: C++ coroutines that go on in another thread, throw and are destroyed half-way; fibers
+#   by swapcontext() and Boost.Context; greenlets and Ruby's fibers: same output
+# fear H3, E1: Ada's exceptions that are made of SIGSEGV find their handlers
+. "$(dirname "$0")/lib.sh"
+
+need awk
+SEED=${SEED:-1}
+export SEED
+times=$(short 2 1)
+programs=tests/hostile/programs
+failures=0 done=0
+all=(node java luajit rust rust-abort coroutines contexts greenlets ruby ada go)
+wanted=("$@")
+if [ $# -eq 0 ]; then
+	wanted=("${all[@]}")
+	[ -z "${DINST_SHORT:-}" ] || mapfile -t wanted < <(printf '%s\n' "${all[@]}" |
+		awk -v seed="$SEED" 'BEGIN { srand(seed) } { print rand(), $0 }' | sort | head -2 | cut -d' ' -f2)
+fi
+
+# absent NAME WHAT: it is left out, and that is told.
+absent() {
+	echo "SKIP $1: $2"
+}
+
+# have COMMAND...: all are installed.
+have() {
+	local command
+
+	for command in "$@"; do
+		command -v "$command" >/dev/null || return 1
+	done
+}
+
+# try NAME ROUNDS KINDS RESOURCES COMMAND...
+try() {
+	local title=$1 input=$work/input.$1 kinds=$3 resources=$4
+
+	{ echo "$2"; seq 1 1000; } >"$input"
+	shift 4
+	done=$((done + 1))
+	DINST_BUILD=$build TITLE=$title LIMIT=200 tests/tools/running.sh -n "$times" -i "$input" \
+		-k "$kinds" -r "$resources" -- "$@" || failures=$((failures + 1))
+}
+
+# make_it NAME COMMAND...: builds it, or says that it cannot be.
+make_it() {
+	local title=$1
+
+	shift
+	"$@" >"$work/$title.log" 2>&1 && return
+	absent "$title" "cannot be built: $(head -1 "$work/$title.log")"
+	return 1
+}
+
+run_node() {
+	have node || { absent node "nodejs is not installed"; return; }
+	try node 100 e "@main @libc" "$(command -v node)" "$programs/jit.js"
+}
+
+run_java() {
+	local jvm java
+
+	have javac java || { absent java "default-jdk-headless is not installed"; return; }
+	make_it java javac -d "$work" "$programs/Jit.java" || return
+	java=$(realpath "$(command -v java)")
+	jvm=$(find "$(dirname "$java")/.." -name libjvm.so -path '*server*' | head -1)
+	[ -n "$jvm" ] || { absent java "no libjvm.so"; return; }
+	try java 20 e "/Code/libjvm.so/* @libc" "$java" -Xmx128m -cp "$work" Jit
+}
+
+run_luajit() {
+	have luajit || { absent luajit "luajit is not installed"; return; }
+	try luajit 1500 exc "@main /Code/libluajit-5.1.so.2/* @libc" "$(realpath "$(command -v luajit)")" "$programs/jit.lua"
+}
+
+run_rust() {
+	have rustc || { absent rust "rustc is not installed"; return; }
+	make_it rust rustc -O -o "$work/panics" "$programs/panics.rs" || return
+	try rust 1500 exc "@main @libc /Code/libgcc_s.so.1/*" "$work/panics"
+}
+
+run_rust-abort() {
+	have rustc || { absent rust-abort "rustc is not installed"; return; }
+	make_it rust-abort rustc -O -C panic=abort -o "$work/aborts" "$programs/panics.rs" || return
+	try rust-abort 10000 exc "@main @libc" "$work/aborts"
+}
+
+run_coroutines() {
+	have g++ || { absent coroutines "g++ is not installed"; return; }
+	make_it coroutines g++ -O2 -std=c++20 -pthread -o "$work/coroutines" "$programs/coroutines.cc" || return
+	try coroutines 1500 exc "@main /Code/libstdc++.so.6/* /Code/libgcc_s.so.1/* @libc" "$work/coroutines"
+}
+
+run_contexts() {
+	have g++ || { absent contexts "g++ is not installed"; return; }
+	make_it contexts g++ -O2 -std=c++17 -pthread -o "$work/contexts" "$programs/contexts.cc" -lboost_context || return
+	try contexts 60 exc "@main @libc" "$work/contexts"
+}
+
+run_greenlets() {
+	/usr/bin/python3 -c 'import greenlet' 2>/dev/null ||
+		{ absent greenlets "python3-greenlet is not installed"; return; }
+	try greenlets 30 exc "@main @libc" /usr/bin/python3 -I "$programs/green.py"
+}
+
+run_ruby() {
+	have ruby || { absent ruby "ruby is not installed"; return; }
+	try ruby 15 exc "/Code/libruby*/* @libc" "$(realpath "$(command -v ruby)")" --disable=gems "$programs/fibers.rb"
+}
+
+run_ada() {
+	have gnatmake || { absent ada "gnat is not installed"; return; }
+	make_it ada gnatmake -q -D "$work" -O1 -fnon-call-exceptions "$programs/faults.adb" -o "$work/faults" || return
+	try ada 1000 exc "@main /Code/libgnat-12.so/* @libc" "$work/faults"
+}
+
+# serve NAME SETTING...: a Go server under those settings, counted while it is asked.
+serve() {
+	local title=$1 server load port id plain
+
+	shift
+	port=$(free_port)
+	env "$@" "$work/goserver" "127.0.0.1:$port" >"$work/$title.log" 2>&1 &
+	server=$!
+	children+=("$server")
+	wait_for 20 grep -q ready "$work/$title.log" || fail "$title: the server does not start: $(cat "$work/$title.log")"
+	prove save "$server" "$work/picture" || fail "cannot look at $title"
+	plain=$("$work/goserver" ask "127.0.0.1:$port" 100) || fail "$title: wrong without us: $plain"
+	"$work/goserver" ask "127.0.0.1:$port" "$(short 20000 6000)" >"$work/$title.load" 2>&1 &
+	load=$!
+	children+=("$load")
+	json go.attach attach "$server" -n "$title"
+	json go.all insert calls '/Code/goserver/net/http.*' -p "$title"
+	json go.main insert calls '/Code/goserver/main.*' -p "$title"
+	wait "$load" || fail "$title: $(tail -3 "$work/$title.load")"
+	json go.read read -p "$title"
+	[ "$(field value go.read | sum)" -gt 0 ] || fail "$title: nothing was counted"
+	say "$title: $(describe go.all), counted $(field value go.read | sum)"
+	dinst --json detach -t 20 -p "$title" >"$work/go.detach" 2>"$work/go.detach.err"
+	id=$?
+	# A stale word on a stack of Go's may keep something for now: that is told.
+	[ $id -eq 0 ] || [ $id -eq 3 ] || fail "$title: detach: $(cat "$work/go.detach.err")"
+	"$work/goserver" ask "127.0.0.1:$port" 100 >/dev/null || fail "$title: wrong after us"
+	kill "$server"
+	wait "$server" || fail "$title ended with status $?: $(tail -3 "$work/$title.log")"
+	echo "PASS $title"
+	done=$((done + 1))
+}
+
+run_go() {
+	have go || { absent go "golang-go is not installed"; return; }
+	make_it go env HOME="$work" GOFLAGS= GO111MODULE=off CGO_ENABLED=0 go build -o "$work/goserver" "$programs/server.go" || return
+	serve go-preempted GODEBUG=asyncpreemptoff=0 GOGC=1
+	serve go-unpreempted GODEBUG=asyncpreemptoff=1 GOGC=20
+}
+
+say "SEED=$SEED"
+for runtime in "${wanted[@]}"; do
+	"run_$runtime"
+done
+[ $failures -eq 0 ] || fail "$failures of $done runtimes do otherwise; again with SEED=$SEED"
+[ $done -gt 0 ] || skip "none of ${wanted[*]} is installed"
+pass "$done runtimes do the same"
