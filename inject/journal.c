@@ -264,9 +264,11 @@ int journal_read(const struct target *t, const struct arena_found *found,
 		result = dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu journal entries", high);
 		goto out;
 	}
-	if (high)
-		result = target_read(t, found->code + JOURNAL_HEADER_SIZE, slots,
-				     high * sizeof(*slots), e);
+	/* Of an arena that was cut off there may be less: what is not there is no entry. */
+	if (high &&
+	    !target_read_some(t, found->code + JOURNAL_HEADER_SIZE, slots, high * sizeof(*slots)) &&
+	    !target_alive(t))
+		result = dinst_fail(e, DINST_GONE, "the target has ended");
 	if (!result)
 		result = maps_read(target_pid(t), &m, e);
 	if (result)

@@ -32,7 +32,7 @@ static const size_t HOME_MOST = (size_t)1 << 20;   /* ... of one that its thread
  * ... of all stacks: what a program can make of its stack pointers must not take the
  * memory of the machine. Of a stack that is not copied everything counts.
  */
-static const size_t ALL_MOST = (size_t)1 << 30;
+static const size_t ALL_MOST = (size_t)512 << 20;
 
 enum {
 	WORD = 8,

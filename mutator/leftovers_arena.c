@@ -27,6 +27,7 @@ struct one_arena {
 		size_t index;
 	} * order;
 	struct stack_range *ranges; /* of the holes */
+	size_t range_count;
 	size_t foreign;
 	bool held;	       /* a thread may come back to a hole */
 	struct snapshot *shot; /* taken in the last stop, for a closer look */
@@ -228,7 +229,12 @@ static int find_held(struct one_arena *a, struct stop *stop, struct dinst_error 
 		a->ranges[i] =
 			(struct stack_range){.lo = holes[i].address, .hi = holes[i].address + 1};
 	qsort(a->ranges, a->holes, sizeof(*a->ranges), by_lo);
-	a->held = snapshot_scan_stacks(shot, a->ranges, a->holes) != 0;
+	/* A hole may have two entries. */
+	a->range_count = 1;
+	for (size_t i = 1; i < a->holes; i++)
+		if (a->ranges[i].lo != a->ranges[a->range_count - 1].lo)
+			a->ranges[a->range_count++] = a->ranges[i];
+	a->held = snapshot_scan_stacks(shot, a->ranges, a->range_count) != 0;
 	snapshot_free(shot);
 	return 0;
 }
@@ -236,7 +242,7 @@ static int find_held(struct one_arena *a, struct stop *stop, struct dinst_error 
 static bool is_held(const struct one_arena *a, const struct patch *p)
 {
 	const struct stack_range key = {.lo = p->address};
-	const struct stack_range *r = bsearch(&key, a->ranges, a->holes, sizeof(key), by_lo);
+	const struct stack_range *r = bsearch(&key, a->ranges, a->range_count, sizeof(key), by_lo);
 
 	return r && r->hit;
 }
@@ -244,29 +250,67 @@ static bool is_held(const struct one_arena *a, const struct patch *p)
 /* True if a hole that stays may lie in the tail of the window whose first bytes these are. */
 static bool may_hold(const struct one_arena *a, const struct patch *p)
 {
-	for (size_t i = 0; a->held && i < a->holes; i++)
-		if (a->ranges[i].hit && a->ranges[i].lo > p->address &&
-		    a->ranges[i].lo - p->address < WINDOW_BYTES_MAX)
+	size_t lo = 0, hi = a->range_count;
+
+	while (lo < hi) {
+		const size_t middle = lo + (hi - lo) / 2;
+
+		if (a->ranges[middle].lo <= p->address)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	for (; lo < a->range_count && a->ranges[lo].lo - p->address < WINDOW_BYTES_MAX; lo++)
+		if (a->ranges[lo].hit)
 			return true;
 	return false;
+}
+
+/*
+ * Applies those patches from number `first` on that are wanted, in their order. What
+ * follows on each other goes together: an enemy's journal may have a million of them.
+ */
+static int apply_wanted(struct one_arena *a, struct stop *stop, size_t first,
+			bool (*is_wanted)(const struct one_arena *a, const struct patch *p),
+			struct dinst_error *e)
+{
+	size_t end;
+	int status = 0;
+
+	for (size_t i = first; i < a->count && status >= 0; i = end) {
+		for (end = i; end < a->count && is_wanted(a, &a->patches[end]);)
+			end++;
+		if (end > i)
+			status = patch_apply(stop, &a->patches[i], end - i, e);
+		else
+			end++;
+	}
+	return status;
+}
+
+static bool may_go(const struct one_arena *a, const struct patch *p)
+{
+	return p < a->patches + a->shorts + a->holes ? !is_held(a, p) : !may_hold(a, p);
+}
+
+static bool is_foreign(const struct one_arena *a, const struct patch *p)
+{
+	(void)a;
+	return p->outcome == PATCH_FOREIGN;
 }
 
 /* Short jumps first, then the holes that nobody comes back to, then what they may lie in. */
 static int restore(struct one_arena *a, struct stop *stop, struct dinst_error *e)
 {
-	size_t others = a->shorts + a->holes;
 	int status = find_held(a, stop, e);
 
 	if (status >= 0 && !a->held)
 		return a->count ? patch_apply(stop, a->patches, a->count, e) : 0;
 	if (status >= 0 && a->shorts)
 		status = patch_apply(stop, a->patches, a->shorts, e);
-	for (size_t i = a->shorts; status >= 0 && i < a->count; i++) {
+	for (size_t i = a->shorts; i < a->count; i++)
 		a->patches[i].outcome = PATCH_ALREADY;
-		if (i < others ? !is_held(a, &a->patches[i]) : !may_hold(a, &a->patches[i]))
-			status = patch_apply(stop, &a->patches[i], 1, e);
-	}
-	return status;
+	return status < 0 ? status : apply_wanted(a, stop, a->shorts, may_go, e);
 }
 
 /*
@@ -278,10 +322,7 @@ static int restore_twice(struct one_arena *a, struct stop *stop, struct dinst_er
 {
 	int status = restore(a, stop, e);
 
-	for (size_t i = 0; i < a->count && status >= 0; i++)
-		if (a->patches[i].outcome == PATCH_FOREIGN)
-			status = patch_apply(stop, &a->patches[i], 1, e);
-	return status;
+	return status < 0 ? status : apply_wanted(a, stop, 0, is_foreign, e);
 }
 
 /* The code that nobody may be in when the arena goes. Returns how many ranges. */

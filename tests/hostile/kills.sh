@@ -134,7 +134,7 @@ start_redis() {
 	redis-server --port 0 --unixsocket "$work/redis.sock" --save '' --dir "$work" --daemonize no >"$work/redis.log" 2>&1 &
 	add redis $! "/Code/@/*Command /Code/@/process* /Code/@/ae* /Code/libc.so.6/malloc /Code/libc.so.6/*read*"
 	wait_for 20 redis ping || fail "redis-server does not answer"
-	redis-benchmark -s "$work/redis.sock" -t set,get,lpush,lpop,zadd,mset -c 8 -P 4 -n 100000000 -q >"$work/benchmark.out" 2>&1 &
+	redis-benchmark -s "$work/redis.sock" -t set,get,lpush,lpop,zadd,mset -c 8 -P 4 -n 100000000 -l -q >"$work/benchmark.out" 2>&1 &
 	benchmark=$!
 	children+=("$benchmark")
 	drive redis ask_redis
