@@ -109,7 +109,7 @@ memory() {
 	put $(($(usage) + 16 * 1024 * 1024)) memory.limit_in_bytes memory.max
 	json all insert calls '/Code/libc.so.6/*' -p limited
 	[ "$(field points all | sum)" -gt 1000 ] || fail "$title: only $(field points all | sum) points"
-	json detach detach -p limited
+	json detach detach -t 60 -p limited
 	[ "$(field left detach)" = 0 ] || fail "$title: something is left"
 	dinst --json doctor "$server" >"$work/doctor"
 	grep -q '"check":"memory".* KiB more' "$work/doctor" || fail "$title: doctor does not tell"
@@ -158,7 +158,7 @@ processes() {
 	json attach attach "$server" -n limited
 	json insert insert calls "$all" --each -p limited
 	sleep 0.2
-	json detach detach -p limited
+	json detach detach -t 60 -p limited
 	[ "$(field left detach)" = 0 ] || fail "$title: something is left"
 	# And dinst itself, where there are hardly any: an error, and nothing is left behind.
 	for room in 2 3 4 5 6; do
