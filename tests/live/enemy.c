@@ -134,7 +134,7 @@ static void deal_with(pid_t pid)
 static void setup_mode(struct harness *h, const char *mode)
 {
 	memset(account, 0, sizeof(*account));
-	harness_limit(200);
+	harness_limit(280);
 	harness_start(h, "enemy", mode, NULL);
 }
 
@@ -269,7 +269,7 @@ static void test_cut_off(void **state)
 static void test_flipping(void **state)
 {
 	struct harness *h = *state;
-	int rounds = getenv("DINST_SHORT") ? 10 : 60;
+	int rounds = getenv("DINST_SHORT") ? 4 : 40;
 
 	setup_mode(h, "flipping");
 	for (int i = 0; i < rounds; i++) {

@@ -456,6 +456,50 @@ static void test_foreign(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear J4: a hook that another tool writes over ours is not taken back by detach, and what it
+ * may lead to stays; when the other tool has put back what it found, a repair takes out ours
+ */
+static void test_hooked_between(void **state)
+{
+	uint8_t original[5], ours[5], hook[5] = {0xcc, 0xcc, 0xcc, 0xcc, 0xcc}, now[5];
+	struct harness *h = *state;
+	struct detach_result detached = {0};
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct session *s;
+	struct target *t;
+	uint64_t address;
+
+	harness_start(h, "hazards", NULL);
+	s = session_begin(h);
+	address = session_address(s, "leaf");
+	thread_peek(h->pid, address, original, 5);
+	session_insert(s, "leaf");
+	thread_peek(h->pid, address, ours, 5);
+	assert_memory_not_equal(ours, original, 5);
+	thread_poke(h->pid, address, hook, 5);
+	session_detach(s, 1, &detached, &e);
+	assert_true(detached.left > 0);
+	session_free(s);
+	thread_peek(h->pid, address, now, 5);
+	assert_memory_equal(now, hook, 5);
+	/* Its own arena is still there for what it leads to. */
+	thread_poke(h->pid, address, ours, 5);
+	harness_send(h, "tree 9\n");
+	assert_string_equal(harness_line(h, 5000), "done");
+	dinst_error_clear(&e);
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	if (leftovers_clean(t, 5000, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	target_close(t);
+	assert_int_equal(left.arenas_left, 0);
+	thread_peek(h->pid, address, now, 5);
+	assert_memory_equal(now, original, 5);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
@@ -464,7 +508,7 @@ int main(void)
 		CASE(raw_sequence),	   CASE(raw_stub_nanosleep), CASE(raw_stub_read),
 		CASE(test_stub_nanosleep), CASE(test_stub_read),     CASE(raw_interrupt),
 		CASE(raw_unsealed),	   CASE(raw_file_limit),     CASE(raw_child),
-		CASE(test_vfork_parent),   CASE(test_foreign),
+		CASE(test_vfork_parent),   CASE(test_foreign),	     CASE(test_hooked_between),
 	};
 
 	return cmocka_run_group_tests_name("live/hazards", tests, NULL, NULL);
