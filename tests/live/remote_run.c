@@ -181,7 +181,10 @@ static int twice(struct stop *s, void *arg, struct dinst_error *e)
 	return code ? code : fail_and_go_on(s, arg, e);
 }
 
-/* fear A3: calls made in a target that is stopped by job control, which stays stopped */
+/*
+ * fear A3, B4: calls made in a target that is stopped by job control, which stays stopped; its
+ * registers, flags and red zone are compared
+ */
 static void test_group_stopped(void **state)
 {
 	static const char *const modes[] = {"read", "poll", "running"};
