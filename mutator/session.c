@@ -162,6 +162,12 @@ int session_attach(pid_t pid, const char *name, struct session **out, struct din
 		strncpy(s->name, target_name(s->target), sizeof(s->name) - 1);
 	session_progress(s, "reading the target's modules", 0, 0);
 	status = module_list_read(s->target, &s->modules, e);
+	/* In the middle of an exec nothing is mapped, or what was looked at is gone already. */
+	if (status >= 0 &&
+	    (!module_count(s->modules) || target_incarnation(s->target) != s->incarnation))
+		status = dinst_fail(e, target_alive(s->target) ? DINST_BUSY : DINST_GONE,
+				    "process %d is executing another program, or ends; try again",
+				    (int)pid);
 	if (status < 0)
 		goto fail;
 	modules_tell_parks(s->modules, s->target);

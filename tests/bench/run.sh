@@ -23,7 +23,7 @@ timeout 120 "$build/tests/bench/primitives" || status=1
 echo
 timeout 300 "$build/tests/bench/redis" || status=1
 echo
-timeout 120 "$build/tests/bench/stops" || status=1
+timeout 900 "$build/tests/bench/stops" || status=1
 echo
 timeout 240 tests/bench/attach.sh || status=1
 exit $status

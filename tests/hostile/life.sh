@@ -119,7 +119,7 @@ start_daemon() {
 }
 
 # What an ordinary failure says; anything else is none.
-ordinary='has ended|ended while|no process|zombie|another program|try again|no session|no function|nothing to measure|not found|faster than they can|in another stop|wait for|no instance|not loaded|is in the middle|no module|cannot be patched|refused'
+ordinary='has ended|ended while|was killed|no process|zombie|another program|try again|no session|no function|nothing to measure|not found|faster than they can|in another stop|wait for|no instance|not loaded|is in the middle|no module|cannot be patched|refused'
 
 ask() {
 	local status
@@ -282,7 +282,7 @@ while [ $round -lt "$rounds" ] && [ $(($(date +%s) - begun)) -lt "$seconds" ]; d
 	esac
 	end_program
 	kill -0 "$daemon" 2>/dev/null || fail "$(where): the daemon has ended"
-	grep -E 'mutator.*(died|ended with status|does not end)' "$work/dinstd/dinstd.log" | head -3 >"$work/deaths"
+	grep -E 'mutator.*(died|ended with status)' "$work/dinstd/dinstd.log" | head -3 >"$work/deaths"
 	[ ! -s "$work/deaths" ] || fail "$(where): $(cat "$work/deaths")"
 	[ -n "${VERBOSE:-}" ] && say "$round $program: $event; $(($(date +%s) - begun)) s"
 done
