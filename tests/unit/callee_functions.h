@@ -105,6 +105,19 @@ static const char *const lifted_names[] = {
 	"lifted_table",	   "lifted_half_lea", "lifted_landing",	      "lifted_nothing",
 };
 
+/* In front of random code: every register has a number, and those that are kept are saved. */
+__asm__(".pushsection .text\nrandom_head:\npush %rbx\npush %rbp\npush %r12\npush %r13\npush %r14\n"
+	"push %r15\nmov %rdi,%rax\nmov %rsi,%rbx\nmov %rdx,%rbp\nmov %rcx,%r10\nmov %r8,%r11\n"
+	"mov %r9,%r12\nlea (%rdi,%rsi),%r13\nlea (%rdx,%rcx,8),%r14\nmov $77,%r15d\n"
+	"cmp %rsi,%rdi\nrandom_head_end:\n.popsection\n");
+/* Behind it: all registers go into the result, and so does what is known of the flags: nothing. */
+__asm__(".pushsection .text\nrandom_tail:\n"
+	".irp r,rbx,rbp,rcx,rdx,rsi,rdi,r8,r9,r10,r11,r12,r13,r14,r15\n"
+	"imul $31,%rax,%rax\nadd %\\r,%rax\n.endr\n"
+	"pop %r15\npop %r14\npop %r13\npop %r12\npop %rbp\npop %rbx\nret\nrandom_tail_end:\n"
+	".popsection\n");
+extern const uint8_t random_head[], random_head_end[], random_tail[], random_tail_end[];
+
 /* Of a variable's address and a number. */
 FUNCTION(variable_set, "mov %rsi,(%rdi)\nret");
 FUNCTION(variable_parts,

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -448,6 +449,108 @@ static void test_variables(void **state)
 	image_close(made.image);
 }
 
+/* ------------------------------------------------------------------- random */
+
+/* Every instruction of a piece of straight code; at a return its result. */
+static void lift_all(struct lift *l, struct lift_state *s, const uint8_t *code, size_t size)
+{
+	struct arch_insn insn;
+
+	for (size_t at = 0; at < size; at += insn.length) {
+		assert_int_equal(arch_decode(code + at, size - at, (uintptr_t)code + at, &insn),
+				 ARCH_OK);
+		if (insn.flow == ARCH_FLOW_RETURN)
+			assert_int_equal(arch_lift_return(l, s, &insn, 7), ARCH_OK);
+		else
+			assert_int_equal(arch_lift(l, s, &insn), ARCH_OK);
+	}
+}
+
+enum { SEQUENCES = 20000, SEQUENCE = 10, CODE = 4096 };
+
+/* The stack pointer is where it was, and nothing has been made of it. */
+static bool all_numbers(const struct lift_state *s, const struct lift_state *before)
+{
+	const unsigned stack = 4;
+
+	for (unsigned i = 0; i < 16; i++)
+		if (i != stack &&
+		    (s->registers[i].kind != LIFT_NUMBER || s->registers[i].bytes != 0xff))
+			return false;
+	return !memcmp(&s->registers[stack], &before->registers[stack], sizeof(*s->registers));
+}
+
+/* Instructions of random bytes, those that are lifted: one behind the other in `code`. */
+static size_t random_code(uint8_t *code, struct lift *l, struct lift_state *s, unsigned *lifted)
+{
+	size_t used = 0;
+
+	for (unsigned i = 0; i < 40 * SEQUENCE && *lifted < SEQUENCE; i++) {
+		uint8_t bytes[ARCH_INSN_MAX];
+		const struct lift_state before = *s;
+		const unsigned ops = made.count;
+		struct arch_insn insn;
+
+		for (unsigned n = 0; n < sizeof(bytes); n++)
+			bytes[n] = (uint8_t)random64();
+		/* Prefixes and the second map more often than by chance. */
+		if (random64() & 1)
+			bytes[0] = (uint8_t)(0x40 | (bytes[0] & 15));
+		if (!(random64() & 7))
+			bytes[0] = 0x66;
+		if (!(random64() & 3))
+			bytes[1] = 0x0f;
+		if (arch_decode(bytes, sizeof(bytes), (uintptr_t)code + used, &insn) != ARCH_OK ||
+		    (insn.flags & (ARCH_INSN_MEMORY | ARCH_INSN_PC_RELATIVE)))
+			continue;
+		if (arch_lift(l, s, &insn) != ARCH_OK || !all_numbers(s, &before)) {
+			*s = before;
+			made.count = ops;
+			continue;
+		}
+		memcpy(code + used, bytes, insn.length);
+		used += insn.length;
+		(*lifted)++;
+	}
+	return used;
+}
+
+/* Any encoding of anything that is no access to memory: what is lifted is what is executed. */
+static void test_random(void **state)
+{
+	const size_t head = (size_t)(random_head_end - random_head),
+		     tail = (size_t)(random_tail_end - random_tail);
+	uint8_t *code = mmap(NULL, CODE, PROT_READ | PROT_WRITE | PROT_EXEC,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct lift_argument list[6];
+	unsigned long total = 0;
+
+	(void)state;
+	assert_true(code != MAP_FAILED);
+	for (unsigned i = 0; i < 6; i++)
+		list[i] = (struct lift_argument){.value = (uint16_t)(i + 1)};
+	for (unsigned n = 0; n < SEQUENCES; n++) {
+		struct lift l = {.arg = &made, .op = new_op, .value = new_value};
+		struct lift_state s;
+		unsigned lifted = 0;
+		size_t used = head;
+
+		made.count = made.labels = 0;
+		made.values = 7;
+		assert_int_equal(arch_lift_begin(&l, &s, list, 6), ARCH_OK);
+		memcpy(code, random_head, head);
+		lift_all(&l, &s, code, head);
+		used += random_code(code + used, &l, &s, &lifted);
+		memcpy(code + used, random_tail, tail);
+		lift_all(&l, &s, code + used, tail);
+		total += lifted;
+		compare("random code", (uintptr_t)code, 3);
+	}
+	print_message("%lu instructions of random bytes\n", total);
+	assert_true(total > SEQUENCES);
+	munmap(code, CODE);
+}
+
 /* What was not given is not made up. */
 static void test_too_few(void **state)
 {
@@ -467,7 +570,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forms),	  cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_variables), cmocka_unit_test(test_too_few),
-		cmocka_unit_test(test_libraries),
+		cmocka_unit_test(test_libraries), cmocka_unit_test(test_random),
 	};
 
 	alarm(120);
