@@ -113,9 +113,6 @@ void arena_release(struct arena *a);
 /* True if the maps of `pid` show the arena, or a half of it; never true for a private one. */
 bool arena_shared_by(pid_t pid, const struct arena *a);
 
-/* True if `of` is among the parents of `pid`, as far as those have not ended. */
-bool arena_is_descendant(pid_t pid, pid_t of);
-
 /*
  * True if the maps of `pid` are kept from us (it made itself undumpable) and it
  * may have been forked from the target: nobody can tell whether it runs through

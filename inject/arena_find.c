@@ -100,7 +100,7 @@ int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *coun
 	return DINST_OK;
 }
 
-bool arena_is_descendant(pid_t pid, pid_t of)
+static bool is_descendant(pid_t pid, pid_t of)
 {
 	struct proc_stat stat;
 
@@ -134,7 +134,7 @@ bool arena_may_be_hidden_in(pid_t pid, const struct target *t)
 		return false;
 	if (!proc_stat_read(target_pid(t), &parent) && stat.start_time < parent.start_time)
 		return false;
-	return arena_is_descendant(pid, target_pid(t)) || !strcmp(stat.name, target_name(t));
+	return is_descendant(pid, target_pid(t)) || !strcmp(stat.name, target_name(t));
 }
 
 /* --------------------------------------------------- what was left behind */

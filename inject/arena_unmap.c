@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <linux/rseq.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -136,10 +137,9 @@ static enum presence find_half(const struct maps *m, const struct half *h)
  */
 static bool is_marked_as_ours(const struct target *t, taddr_t lo, taddr_t end)
 {
-	unsigned long long from = 0, to = 0;
+	taddr_t at = lo, from = 0, to = 0;
 	bool marked = true, wiped = false;
-	char path[64], line[512];
-	taddr_t at = lo;
+	char path[64], line[512], *end_of_first;
 	FILE *smaps;
 
 	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)target_pid(t));
@@ -147,8 +147,14 @@ static bool is_marked_as_ours(const struct target *t, taddr_t lo, taddr_t end)
 	if (!smaps)
 		return false;
 	while (marked && at < end && fgets(line, sizeof(line), smaps)) {
-		if (sscanf(line, "%llx-%llx ", &from, &to) == 2)
+		const taddr_t first = strtoull(line, &end_of_first, 16);
+
+		/* "5ed0-5ee0 rw-p ..." begins a mapping; all other lines begin with a word. */
+		if (*end_of_first == '-') {
+			from = first;
+			to = strtoull(end_of_first + 1, NULL, 16);
 			continue;
+		}
 		if (strncmp(line, "VmFlags:", 8) != 0 || to <= lo)
 			continue;
 		marked = from <= at && strstr(line, " dd");

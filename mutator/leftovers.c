@@ -20,9 +20,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "inject/proc.h"
 #include "inject/remote.h"
 #include "mutator/leftovers.h"
 #include "mutator/owners.h"
+
+enum { LEVELS_MAX = 64 };
 
 static uint64_t now_us(void)
 {
@@ -300,20 +303,21 @@ static void clean_descendant(pid_t pid, bool program, uint64_t deadline, struct 
 	target_close(child.target);
 }
 
-static void clean_descendants(struct target *t, bool program, uint64_t deadline,
+static void clean_descendants(pid_t pid, bool program, unsigned level, uint64_t deadline,
 			      struct leftovers *result)
 {
-	struct dirent *entry;
-	DIR *proc = opendir("/proc");
+	struct proc_ids tids = {0}, children = {0};
 
-	while (proc && (entry = readdir(proc))) {
-		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-
-		if (pid > 0 && pid != getpid() && arena_is_descendant(pid, target_pid(t)))
-			clean_descendant(pid, program, deadline, result);
+	if (!proc_tasks(pid, &tids))
+		for (size_t i = 0; i < tids.count; i++)
+			proc_children(pid, tids.ids[i], &children);
+	for (size_t i = 0; i < children.count; i++) {
+		clean_descendant(children.ids[i], program, deadline, result);
+		if (level < LEVELS_MAX)
+			clean_descendants(children.ids[i], program, level + 1, deadline, result);
 	}
-	if (proc)
-		closedir(proc);
+	proc_ids_release(&children);
+	proc_ids_release(&tids);
 }
 
 /* One round: what is found now, in the target and in everybody who has it, too. */
@@ -380,6 +384,6 @@ int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *r
 		status = clean_round(&p, deadline, result, e);
 	} while (status >= 0 && !result->arenas_left && target_alive(t) && now_us() < deadline);
 	if (status >= 0)
-		clean_descendants(t, program, deadline, result);
+		clean_descendants(target_pid(t), program, 0, deadline, result);
 	return status < 0 ? status : 0;
 }
