@@ -42,9 +42,9 @@ struct threads {
 	/* What is in it is kept here too: it is written, and never read back. */
 	size_t used; /* bytes of a record up to the end of `words` */
 	taddr_t tables[PAIR_UNDO_TABLES];
-	uint8_t *ids;			 /* enum id_state */
-	struct paired *paired;		 /* by number */
-	uint32_t hash[PAIRED_HASH];	 /* of functions: the first number, 0: none */
+	uint8_t *ids;		    /* enum id_state */
+	struct paired *paired;	    /* by number */
+	uint32_t hash[PAIRED_HASH]; /* of functions: the first number, 0: none */
 	uint32_t next_id, next_raw;
 	size_t retired;
 	bool purging;	    /* threads_tidy() takes retired ids out of records */
