@@ -160,7 +160,7 @@ static void test_stopped_and_continued(void **state)
 
 /* --------------------------------------------------------------- fibers */
 
-/* Fibers stand still inside of frames that are instrumented after and removed before they go on. */
+/* fear H5, C2: fibers stand still in frames that are instrumented after and removed before they go on */
 static void test_fibers(void **state)
 {
 	struct harness *h = *state;

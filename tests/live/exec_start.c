@@ -225,6 +225,7 @@ static void test_fixed_address(void **state)
 	count_all(*state);
 }
 
+/* fear H3: from before its first instruction on, as static and static-pie programs: exact counts */
 static void test_musl(void **state)
 {
 	struct harness *h = *state;

@@ -87,6 +87,8 @@ static void end_whole(struct harness *h, struct session *s)
 /*
  * Call sites are single instructions, so they can be had; an entry of several short ones
  * cannot, since a goroutine may have been taken off its thread between two of them.
+ *
+ * fear H1: exact counts of calls in goroutines on moving stacks, and the text is as before
  */
 static void test_counts(void **state)
 {
@@ -114,7 +116,7 @@ static void test_counts(void **state)
 	harness_end(h, 0);
 }
 
-/* Everything of the program in and out while the runtime preempts, grows and collects. */
+/* fear H1: all of a Go program in and out while its runtime preempts, grows stacks and collects */
 static void test_churn(void **state)
 {
 	static const char *const foci[] = {"main.*", "runtime.*", "*", "main.leaf"};

@@ -444,6 +444,7 @@ static void told(void *arg, const struct instance *i, double percent)
 	++*(int *)arg;
 }
 
+/* fear K3: what costs more than its limit is switched off and stays so, with its values; the rest goes on */
 static void test_limit(void **state)
 {
 	struct harness *h = *state;

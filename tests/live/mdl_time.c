@@ -10,6 +10,10 @@
 #include "tests/live/mdl_help.h"
 
 #include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { PERCENT = 5, SLACK_NS = 2000000 };
 
@@ -50,6 +54,54 @@ static void test_recursion(void **state)
 	/* all that it calls is itself, but the stops and starts in between are lost */
 	assert_true(mdl_value(h, own) <= mdl_number(line, "wall"));
 	assert_true(mdl_value(h, own) > 0);
+	mdl_end(h);
+}
+
+/* Moves the main thread from one CPU to the other, until it is killed. */
+static pid_t start_mover(pid_t pid)
+{
+	const pid_t child = fork(), parent = getppid();
+	cpu_set_t all, one;
+
+	if (child)
+		return child;
+	alarm(HARNESS_SECONDS);
+	sched_getaffinity(0, sizeof(all), &all);
+	for (int cpu = 0; getppid() == parent; cpu = (cpu + 1) % CPU_SETSIZE) {
+		if (!CPU_ISSET(cpu, &all))
+			continue;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		if (sched_setaffinity(pid, sizeof(one), &one))
+			_exit(1);
+		usleep(500);
+	}
+	_exit(0);
+}
+
+/* fear K4: timers of a thread that is moved between CPUs all the time: near to the clock, never back */
+static void test_migrations(void **state)
+{
+	struct harness *h = *state;
+	int64_t last = 0, wanted = 0, value;
+	unsigned wall;
+	pid_t mover;
+
+	begin(h);
+	wall = timed(h, "wall_inclusive", "fib");
+	mover = start_mover(h->pid);
+	assert_true(mover > 0);
+	for (int turn = 0; turn < 20; turn++) {
+		wanted += mdl_number(mdl_ask(h, "fib 20 1"), "wall");
+		for (int n = 0; n < 3; n++) {
+			value = mdl_value(h, wall);
+			assert_true(value >= last);
+			last = value;
+		}
+	}
+	kill(mover, SIGKILL);
+	waitpid(mover, NULL, 0);
+	near(h, "wall_inclusive", wall, wanted);
 	mdl_end(h);
 }
 
@@ -249,6 +301,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_recursion, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_migrations, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_mutual_recursion, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_exclusive, harness_setup, harness_teardown),

@@ -350,7 +350,7 @@ static void test_numbers_are_used_again(void **state)
 	end(h, s);
 }
 
-/* fear E3: coroutines that are left, gone on with, and abandoned */
+/* fear E3, H5: coroutines that are left, gone on with, and abandoned */
 static void test_coroutines(void **state)
 {
 	struct harness *h = *state;

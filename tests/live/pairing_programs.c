@@ -72,6 +72,7 @@ static void test_static_pie(void **state)
 	check_calls(*state);
 }
 
+/* fear H3, D7: per-thread state under musl, as in static programs: entries and exits exact */
 static void test_musl(void **state)
 {
 	struct harness *h = *state;
@@ -93,7 +94,7 @@ static void test_musl(void **state)
 	check_calls(h);
 }
 
-/* Nothing tells one of its threads from another: the answer is no, and nothing was changed. */
+/* fear H1: Go's threads cannot be told from each other: pairing is refused, and nothing was changed */
 static void test_go(void **state)
 {
 	struct harness *h = *state;

@@ -209,6 +209,7 @@ static uint64_t now(unsigned clock)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
+/* fear K4: each clock that inserted code reads lies between two readings of the true one */
 static void test_clocks(void **state)
 {
 	static struct made m;
@@ -236,6 +237,7 @@ static void test_clocks(void **state)
 	}
 }
 
+/* fear K4: the processor's word that its clock goes on at one rate is read as the kernel reads it */
 static void test_steady(void **state)
 {
 	FILE *f = fopen("/proc/cpuinfo", "r");
