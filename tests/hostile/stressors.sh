@@ -115,7 +115,7 @@ try() {
 	wait_for 60 grep -q 'points,' "$work/mutator.$worker" || fail "$1: not inserted: $(cat "$work/mutator.$worker")"
 	inserted=$(date +%s%3N)
 	# Most of the time it is to be there, however long all of it takes here.
-	sleep "$(awk -v least="$hold" -v ms=$((inserted - began)) 'BEGIN { t = ms / 500; print t > least ? t : least }')"
+	sleep "$(awk -v least="$hold" -v ms=$((inserted - began)) 'BEGIN { t = ms / 500; print (t > least ? t : least) }')"
 	exec 5>&-
 	removed=$(date +%s%3N)
 	for at in "${pids[@]}"; do
