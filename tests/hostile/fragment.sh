@@ -187,6 +187,7 @@ fragments_round() {
 	local i n=$((2 + RANDOM % 5)) held=
 
 	tell run running
+	[ ${#requests[@]} -gt 0 ] || insert calls '/Code/fragments/part_?1?' --each
 	if [ $((RANDOM % 2)) -eq 0 ]; then
 		tell hold held
 		held=yes
@@ -200,6 +201,10 @@ fragments_round() {
 	[ -n "$held" ] && tell unhold unheld
 	tell stop "done"
 	exact
+}
+
+fragments_end() {
+	[ $checked -gt 0 ] || fail "nothing was compared"
 }
 
 start_fragments() {
@@ -240,7 +245,7 @@ redis_round() {
 	kill -0 "$benchmark" 2>/dev/null || fail "$(where): the benchmark has ended: $(tail -c 300 "$work/benchmark.out")"
 }
 
-redis_exact() {
+redis_end() {
 	local before
 
 	kill "$benchmark" 2>/dev/null
@@ -277,7 +282,7 @@ one() {
 		bounded
 		[ -n "${VERBOSE:-}" ] && say "$round: ${#requests[@]} requests, $heap_bytes bytes for $heap_code, $heap_most at most, $heap_memory of memory"
 	done
-	[ "$program" = redis ] && redis_exact
+	"${program}_end"
 	measure "${standards[$program]}"
 	[ "$heap_bytes" -lt $((1 << 20)) ] || fail "$(where): $program: $heap_bytes bytes for nothing"
 	[ "$standard" -le $((first + first / 4 + (64 << 10))) ] || fail "$(where): $program: $standard bytes for what took $first at first"

@@ -96,7 +96,8 @@ static struct session *hold_inside(struct harness *h)
 	struct session *s;
 
 	harness_limit(200);
-	harness_start(h, "fragments", "2", NULL);
+	/* One that works: nobody else is in our code. */
+	harness_start(h, "fragments", "1", NULL);
 	s = session_begin(h);
 	ask(h, "run\n", "running");
 	for (unsigned tries = 0; tries < 200; tries++) {

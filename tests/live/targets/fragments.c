@@ -217,6 +217,8 @@ static void *work(void *arg)
 			break;
 		for (long n = 0; rounds ? n < rounds : running; n++)
 			once(r);
+		/* Old signal frames look like tasks that are parked: inject/stack_parked.c. */
+		memset(r->signals, 0, sizeof(r->signals));
 		pthread_barrier_wait(&finish);
 	}
 	r->quit = 1;
