@@ -15,7 +15,7 @@
 # does less than a fifth of the other one's work while it is instrumented: that
 # one gets a second and a third chance, since a second of work is little of it.
 #
-# fear A4, A6, B5, E3, G1, G2, G9, K3: 70 stressors of stress-ng (signals, timers, pipes, vectors,
+# fear A4, A6, B5, E3, G1, G2, G9, K3: 80 stressors of stress-ng (signals, timers, pipes, vectors,
 #   contexts, longjmp, forks, threads, memory) verify all they do and keep a fifth of their speed
 #   with all functions of theirs and of libc instrumented in mid-run
 . "$(dirname "$0")/../real/lib.sh"
@@ -36,7 +36,7 @@ stressors=(
 	schedpolicy affinity yield switch
 	context longjmp bad-altstack
 	pipe fifo eventfd poll epoll mq sock msg io-uring
-	fault opcode dynlib vdso usersyscall
+	fault opcode dynlib vdso
 )
 
 # options STRESSOR: what keeps its rounds short.
