@@ -6,6 +6,8 @@
 #ifndef DINST_TESTS_UNIT_CALLEE_FUNCTIONS_H
 #define DINST_TESTS_UNIT_CALLEE_FUNCTIONS_H
 
+#include <stdint.h>
+
 #define FUNCTION(name, ...)                                                               \
 	__asm__(".pushsection .text\n.globl " #name "\n.type " #name ",@function\n" #name \
 		":\n" __VA_ARGS__ "\n.size " #name ",.-" #name "\n.popsection\n")
