@@ -524,6 +524,12 @@ void arch_end_interrupted(struct arch_regs *r);
  */
 enum { ARCH_SIGRETURN_CODE = 16, ARCH_SIGNAL_FRAME = 640 };
 bool arch_is_sigreturn(const uint8_t *code, size_t size);
+/*
+ * True if word[0] may be the program counter of a context that the kernel saved
+ * (sigcontext), by the words behind it; ARCH_SAVED_WORDS of them are looked at.
+ */
+enum { ARCH_SAVED_WORDS = 3 };
+bool arch_may_be_saved_pc(const uint64_t word[ARCH_SAVED_WORDS]);
 int arch_signal_frame(const uint8_t *frame, size_t size, taddr_t *pc, taddr_t *sp);
 
 /*

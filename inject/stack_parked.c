@@ -3,8 +3,9 @@
  * stack_parked.c - program counters that are on no thread's stack. A program
  * that switches between tasks of its own from signal handlers keeps interrupted
  * ones in frames on stacks from its heap, or in copies there. Nothing tells where,
- * so all of its private memory is searched for words that lead into code; where
- * it is too much, or cannot be read, anything may be parked.
+ * so all of its private memory is searched for what the kernel saves for a
+ * handler: a program counter in code, flags, segments. Where it is too much, or
+ * cannot be read, anything may be parked.
  *
  * Done only for targets of which somebody has said that they may do so: it takes
  * some milliseconds for every 10 MiB, in the stop.
@@ -16,6 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "inject/arena.h"
 #include "inject/control.h"
 #include "inject/stack_snapshot.h"
 
@@ -25,6 +27,7 @@ enum {
 	PIECE_PAGES = 256,    /* looked at together */
 	PAGES_MOST = 64 << 8, /* 64 MiB: what is more takes too long in a stop */
 	WORDS_MOST = 1 << 22,
+	ARENAS_MOST = 64,
 };
 
 /* /proc/PID/pagemap: Documentation/admin-guide/mm/pagemap.rst */
@@ -36,6 +39,8 @@ struct search {
 	size_t code_count;
 	size_t room, pages;
 	int pagemap;
+	struct arena_found arenas[ARENAS_MOST]; /* memory of ours, which names code of ours */
+	size_t arena_count;
 	uint64_t entries[PIECE_PAGES];
 	uint8_t bytes[PIECE_PAGES * PAGE];
 };
@@ -96,20 +101,46 @@ static bool add(struct search *s, taddr_t word)
 /* `count` pages that are all there. */
 static bool search_pages(struct search *s, taddr_t lo, size_t count)
 {
+	uint64_t words[ARCH_SAVED_WORDS];
 	const taddr_t least = s->code[0].lo, width = s->code[s->code_count - 1].hi - least;
 
 	s->pages += count;
 	if (s->pages > PAGES_MOST ||
 	    target_read_some(s->shot->target, lo, s->bytes, count * PAGE) != count * PAGE)
 		return false;
-	for (size_t at = 0; at < count * PAGE; at += WORD) {
-		taddr_t word;
-
-		memcpy(&word, s->bytes + at, WORD);
-		if (word - least < width && is_code(s, word) && !add(s, word))
+	for (size_t at = 0; at + sizeof(words) <= count * PAGE; at += WORD) {
+		memcpy(words, s->bytes + at, sizeof(words));
+		if (words[0] - least < width && arch_may_be_saved_pc(words) &&
+		    is_code(s, words[0]) && !add(s, words[0]))
+			return false;
+	}
+	/* What lies across the end of these pages: the words behind are not known. */
+	for (size_t at = count * PAGE - (ARCH_SAVED_WORDS - 1) * WORD; at < count * PAGE;
+	     at += WORD) {
+		memcpy(words, s->bytes + at, WORD);
+		if (words[0] - least < width && is_code(s, words[0]) && !add(s, words[0]))
 			return false;
 	}
 	return true;
+}
+
+static bool is_ours(const struct search *s, taddr_t address)
+{
+	for (size_t i = 0; i < s->arena_count; i++) {
+		const struct arena_found *a = &s->arenas[i];
+
+		if (address - a->threads < a->threads_size || address - a->data < a->data_size)
+			return true;
+	}
+	return false;
+}
+
+static void find_arenas(struct search *s)
+{
+	struct dinst_error ignored = {0};
+	int count = arena_find(s->shot->target, s->arenas, ARENAS_MOST, &ignored);
+
+	s->arena_count = count > 0 ? (size_t)count : 0;
 }
 
 static bool search_mapping(struct search *s, const struct maps_entry *m)
@@ -148,10 +179,12 @@ void snapshot_find_parked(struct snapshot *shot)
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(shot->target));
 	s->pagemap = open(path, O_RDONLY | O_CLOEXEC);
 	whole = s->pagemap >= 0 && find_code(s);
+	find_arenas(s);
 	for (size_t i = 0; whole && i < shot->maps.count; i++) {
 		const struct maps_entry *m = &shot->maps.entries[i];
 
-		if (!m->shared && (m->protection & PROT_WRITE) && (m->protection & PROT_READ))
+		if (!m->shared && (m->protection & PROT_WRITE) && (m->protection & PROT_READ) &&
+		    !is_ours(s, m->lo))
 			whole = search_mapping(s, m);
 	}
 	if (s->pagemap >= 0)
