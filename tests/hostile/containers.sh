@@ -35,7 +35,7 @@ chmod 711 "$work"
 end_daemons() {
 	local pid
 
-	for pid in $(pgrep -f "dinstd .*$work/"); do
+	for pid in $(pgrep -f "dinstd .*$work/|$work/.*dinstd"); do
 		kill "$pid"
 	done
 }

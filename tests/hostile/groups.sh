@@ -40,7 +40,7 @@ leave_groups() {
 		thaw "$group" 2>/dev/null
 	done
 	# Also the one that is in the group.
-	for pid in $(pgrep -f "dinstd .*$work/"); do
+	for pid in $(pgrep -f "dinstd .*$work/|$work/.*dinstd"); do
 		kill "$pid"
 	done
 	finish

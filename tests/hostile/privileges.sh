@@ -28,7 +28,7 @@ tracer=tracer=any
 end_daemons() {
 	local pid
 
-	for pid in $(pgrep -f "dinstd .*$work/"); do
+	for pid in $(pgrep -f "dinstd .*$work/|$work/.*dinstd"); do
 		kill "$pid"
 	done
 }
