@@ -127,6 +127,7 @@ look() {
 empty() {
 	must remove --all -p "$pid"
 	requests=()
+	kept=
 	must flush -p "$pid"
 	must flush -p "$pid"
 	look
@@ -187,7 +188,9 @@ fragments_round() {
 	local i n=$((2 + RANDOM % 5)) held=
 
 	tell run running
-	[ ${#requests[@]} -gt 0 ] || insert calls '/Code/fragments/part_?1?' --each
+	# Some that stay for as long as anything does.
+	[ -n "$kept" ] || must insert calls '/Code/fragments/part_?1?' --each -p "$pid"
+	kept=yes
 	if [ $((RANDOM % 2)) -eq 0 ]; then
 		tell hold held
 		held=yes
