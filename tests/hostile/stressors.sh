@@ -63,7 +63,7 @@ below() {
 start() {
 	mkdir -p "$work/$2"
 	# shellcheck disable=SC2046
-	(cd "$work/$2" && exec stress-ng --seed "$SEED" --temp-path . --verify --metrics --timeout 100 \
+	(cd "$work/$2" && exec stress-ng --seed "$SEED" --temp-path . --verify --metrics --timeout 300 \
 		"--$1" 1 $(options "$1") >"$work/$2.out" 2>&1) &
 	program=$!
 	children+=("$program")
