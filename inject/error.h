@@ -67,7 +67,7 @@ void dinst_error_clear(struct dinst_error *e);
  */
 #if defined(__clang_analyzer__) && !defined(DINST_ERROR_HERE)
 #define dinst_fail(e, code, ...) ((void)(dinst_fail)(e, code, __VA_ARGS__), (code))
-#define dinst_fail_errno(e, code, number, ...)                                                     \
+#define dinst_fail_errno(e, code, number, ...) \
 	((void)(dinst_fail_errno)(e, code, number, __VA_ARGS__), (code))
 #define dinst_fail_text(e, code, text) ((void)(dinst_fail_text)(e, code, text), (code))
 #endif
