@@ -53,7 +53,6 @@ add() {
 	targets+=("$1")
 	pid[$1]=$2
 	globs[$1]=$3
-	program_of[$1]=$(basename "$(readlink "/proc/$2/exe")")
 	rounds_of[$1]=0
 	children+=("$2")
 }
@@ -286,6 +285,7 @@ start_targets() {
 	[[ $wanted == *" postgres "* ]] && [ -x "$bin/initdb" ] && command -v psql pgbench setpriv >/dev/null && start_postgres
 	sleep 1
 	for each in "${targets[@]}"; do
+		program_of[$each]=$(basename "$(readlink "/proc/${pid[$each]}/exe")")
 		prove save "${pid[$each]}" "$work/$each.picture" || fail "cannot look at $each"
 	done
 }
