@@ -282,7 +282,7 @@ while [ $round -lt "$rounds" ] && [ $(($(date +%s) - begun)) -lt "$seconds" ]; d
 	esac
 	end_program
 	kill -0 "$daemon" 2>/dev/null || fail "$(where): the daemon has ended"
-	grep -E 'mutator.*(died|ended with status)' "$work/dinstd/dinstd.log" | head -3 >"$work/deaths"
+	grep -E 'mutator.*(died|ended with status|does not end)' "$work/dinstd/dinstd.log" | head -3 >"$work/deaths"
 	[ ! -s "$work/deaths" ] || fail "$(where): $(cat "$work/deaths")"
 	[ -n "${VERBOSE:-}" ] && say "$round $program: $event; $(($(date +%s) - begun)) s"
 done
