@@ -43,12 +43,13 @@ static void test_under_qemu(void **state)
 	need("qemu-aarch64");
 	snprintf(guest, sizeof(guest), "%s/tests/unit/aarch64_pairing_guest",
 		 build ? build : "build");
-	snprintf(command, sizeof(command),
-		 "aarch64-linux-gnu-gcc -std=gnu11 -O2 -g -static -pthread -D_GNU_SOURCE "
-		 "-Itests/unit/aarch64 -I. -Iarch/aarch64 -Wall -Wextra -o %s "
-		 "tests/unit/arch_pairing.c arch/common/liveness.c $(ls arch/common/program*.c) "
-		 "$(ls arch/aarch64/*.c | grep -v describe.c)",
-		 guest);
+	snprintf(
+		command, sizeof(command),
+		"aarch64-linux-gnu-gcc -std=gnu11 -O2 -g -static -pthread -D_GNU_SOURCE "
+		"-Itests/unit/aarch64 -I. -Iarch/aarch64 -Wall -Wextra -o %s "
+		"tests/unit/arch_pairing.c arch/common/liveness.c arch/common/words.c arch/common/lift.c $(ls arch/common/program*.c) "
+		"$(ls arch/aarch64/*.c | grep -v describe.c)",
+		guest);
 	assert_int_equal(shell(command), 0);
 	snprintf(command, sizeof(command), "timeout %d qemu-aarch64 %s", SECONDS_MAX, guest);
 	assert_int_equal(shell(command), 0);

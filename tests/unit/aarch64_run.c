@@ -44,13 +44,13 @@ static void test_under_qemu(void **state)
 	need("aarch64-linux-gnu-gcc");
 	need("qemu-aarch64");
 	snprintf(guest, sizeof(guest), "%s/tests/unit/aarch64_guest", build ? build : "build");
-	snprintf(
-		command, sizeof(command),
-		"aarch64-linux-gnu-gcc -std=gnu11 -O2 -g -static -D_GNU_SOURCE -I. -Iarch/aarch64 "
-		"-Wall -Wextra -o %s tests/unit/aarch64/run.c arch/common/liveness.c arch/common/lift.c "
-		"$(ls arch/common/program*.c) "
-		"$(ls arch/aarch64/*.c | grep -v describe.c)",
-		guest);
+	snprintf(command, sizeof(command),
+		 "aarch64-linux-gnu-gcc -std=gnu11 -O2 -g -static -D_GNU_SOURCE -I. -Iarch/aarch64 "
+		 "-Wall -Wextra -o %s tests/unit/aarch64/run.c arch/common/liveness.c "
+		 "arch/common/lift.c arch/common/words.c "
+		 "$(ls arch/common/program*.c) "
+		 "$(ls arch/aarch64/*.c | grep -v describe.c)",
+		 guest);
 	assert_int_equal(shell(command), 0);
 	snprintf(command, sizeof(command), "timeout %d qemu-aarch64 %s", SECONDS_MAX, guest);
 	status = shell(command);

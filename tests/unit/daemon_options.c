@@ -133,7 +133,8 @@ static void values(void **state)
 	} table[] = {
 		{"null", COLUMN_TEXT, "-"},
 		{"\"\"", COLUMN_TEXT, "-"},
-		{"\"a\\nb\"", COLUMN_TEXT, "a?b"},
+		{"\"a\\nb\"", COLUMN_TEXT, "a b"},
+		{"\"a\\u001bb\"", COLUMN_TEXT, "a?b"},
 		{"12", COLUMN_NUMBER, "12"},
 		{"65536", COLUMN_ADDRESS, "0x10000"},
 		{"\"0x1f\"", COLUMN_ADDRESS, "0x1f"},

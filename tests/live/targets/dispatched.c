@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 enum { SET_DISPATCH = 59, DISPATCH_ON = 1, ALLOW = 0, BLOCK = 1 }; /* linux/prctl.h */
-enum { ROUNDS = 400 };
+enum { ROUNDS = 8000 };
 
 static volatile char selector;
 static volatile unsigned long seen, foreign, wrong;
