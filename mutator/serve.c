@@ -126,6 +126,18 @@ int serve_session(struct server *sv, struct session **s, struct dinst_error *e)
 	return 0;
 }
 
+/* What goes wrong in a target that ends meanwhile has one reason, whatever met it first. */
+static void explain_end(const struct server *sv, struct dinst_error *e)
+{
+	const struct session *s = sv->session;
+
+	if ((e->code != DINST_FAILED && e->code != DINST_UNSUPPORTED) || !s ||
+	    s->state == SESSION_DETACHED || target_alive(s->target))
+		return;
+	dinst_error_clear(e);
+	dinst_fail(e, DINST_GONE, "process %d has ended", (int)s->pid);
+}
+
 static void call(struct server *sv, const json_t *id, const char *name, const json_t *params)
 {
 	struct dinst_error e = {0};
@@ -134,9 +146,10 @@ static void call(struct server *sv, const json_t *id, const char *name, const js
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
 		if (strcmp(methods[i].name, name))
 			continue;
-		if (methods[i].call(sv, params, &result, &e) < 0)
+		if (methods[i].call(sv, params, &result, &e) < 0) {
+			explain_end(sv, &e);
 			send_error(sv, id, -32000, e.text, dinst_code_name(e.code));
-		else if (result)
+		} else if (result)
 			send_result(sv, id, result);
 		else
 			send_error(sv, id, -32000, "no memory for the answer",
