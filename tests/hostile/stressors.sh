@@ -4,7 +4,7 @@
 # stressors.sh - the stressors of stress-ng, which verify what they compute, with
 # all functions of theirs and of libc instrumented.
 #
-#   stressors.sh [STRESSOR]...   only those; without, the list below; with DINST_SHORT=1 six by SEED
+#   stressors.sh [STRESSOR]...   only those; without, 42 of them by SEED, with DINST_SHORT=1 four; with ALL=1 all
 #
 # Each stressor runs twice at the same time, so that what else goes on here weighs
 # on both alike. When one of them is in the middle of its work, the entries of all
@@ -59,6 +59,10 @@ below() {
 	done
 }
 
+has_worker() {
+	[ -n "$(below "$1")" ]
+}
+
 # start STRESSOR NAME: leaves its pid in program.
 start() {
 	mkdir -p "$work/$2"
@@ -96,7 +100,7 @@ try() {
 	start "$1" instrumented
 	other=$program
 	began=$(date +%s%3N)
-	wait_for 10 test -n "$(below "$other")" || true
+	wait_for 10 has_worker "$other" || true
 	sleep 0.25
 	worker=$(below "$other" | head -1)
 	if [ -z "$worker" ]; then
@@ -147,9 +151,11 @@ try() {
 
 wanted=("$@")
 if [ $# -eq 0 ]; then
-	wanted=("${stressors[@]}")
-	[ -z "${DINST_SHORT:-}" ] || mapfile -t wanted < <(printf '%s\n' "${stressors[@]}" |
-		awk -v seed="$SEED" 'BEGIN { srand(seed) } { print rand(), $0 }' | sort | head -6 | cut -d' ' -f2)
+	# All of them take a quarter of an hour: ALL=1. Each seed takes others.
+	number=$(short 42 4)
+	[ -z "${ALL:-}" ] || number=${#stressors[@]}
+	mapfile -t wanted < <(printf '%s\n' "${stressors[@]}" |
+		awk -v seed="$SEED" 'BEGIN { srand(seed) } { print rand(), $0 }' | sort | head -"$number" | cut -d' ' -f2)
 fi
 say "SEED=$SEED"
 mkfifo "$work/stay"
