@@ -172,7 +172,7 @@ endif
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests unit live real fuzz fuzz-tests fuzz-engine hostile safety test bench coverage bare lint fmt install uninstall demo clean examples FORCE
+.PHONY: all tests unit live real fuzz fuzz-tests fuzz-engine hostile safety tidy test bench coverage bare lint fmt install uninstall demo clean examples FORCE
 
 all: $(programs)
 
@@ -386,6 +386,11 @@ style_src = $(shell git ls-files -co --exclude-standard '*.c' '*.h')
 
 lint:
 	CC='$(CC)' tests/lint.sh
+
+# What clang-tidy says of our sources; .clang-tidy has its questions. Some minutes.
+tidy: $(mdl_made)
+	printf '%s\n' $(arch_src) $(inject_src) $(mutator_src) $(wildcard mutator/mdl/*.c) $(common_src) $(server_src) \
+		$(client_src) | xargs -P$$(nproc) -I{} clang-tidy --quiet {} -- $(ALL_CFLAGS) -I$(O)
 
 fmt:
 	clang-format -i $(style_src)

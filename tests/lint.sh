@@ -112,6 +112,8 @@ if command -v clang-format >/dev/null 2>&1; then
 		grep 'error:' | cut -d: -f1 | sort | uniq -c | rule 'the tree is formatted (make fmt)'
 fi
 
+tests/fears.sh --check | rule 'every fear has its test, and docs/safety.md the table'
+
 # ------------------------------------------------------------- checkers
 
 for file in $(echo "$sources" | grep '\.h$'); do
