@@ -80,6 +80,11 @@ static int no_module(struct search *s)
 	if (left)
 		snprintf(known + strlen(known), sizeof(known) - strlen(known), " and %zu more",
 			 left);
+	/* Between the end of one program and the first mapping of the next. */
+	if (!told)
+		return dinst_fail(s->e, DINST_BUSY,
+				  "the process has no code at this moment: it is executing another "
+				  "program, or ends; try again");
 	return dinst_fail(s->e, DINST_NO_MODULE, "no module '%.80s'; there are %s", s->modules,
 			  known);
 }

@@ -94,14 +94,14 @@ static void test_toggling(void **state)
 	unsigned id;
 
 	start(h, "toggling");
-	harness_send(h, "go 300000\n");
+	harness_send(h, "go 1000000\n");
 	s = session_begin(h);
 	id = session_insert(s, "step");
 	expect_no_calls(s);
 	assert_string_equal(harness_line(h, 100000), "done");
-	assert_in_range(session_value(s, id), 1, 300000);
+	assert_in_range(session_value(s, id), 1, 1000000);
 	session_remove(s, id);
-	harness_send(h, "go 300000\n");
+	harness_send(h, "go 1000000\n");
 	session_end(s);
 	assert_string_equal(harness_line(h, 100000), "done");
 	session_go(h, CALLS);

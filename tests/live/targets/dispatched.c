@@ -5,7 +5,7 @@
  * does: those of its own code become SIGSYS, whose handler makes them.
  *
  *   dispatched blocked    its only thread does so all the time
- *   dispatched toggling   ... half of the time
+ *   dispatched toggling   ... half of the time, and not while it waits for a command
  *   dispatched helped     another thread does not
  *
  * Prints "ready", or "unsupported" where the kernel has none of this. "go N" calls
@@ -114,6 +114,8 @@ int main(int argc, char **argv)
 		for (unsigned long i = 0; i < n; i++)
 			wrong += step(i) != (unsigned long)getppid() + i;
 		wrong += seen != n;
+		if (toggles)
+			selector = ALLOW;
 		puts("done");
 		fflush(stdout);
 	}
