@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inject/proc.h"
 #include "inject/tasks.h"
 #include "mutator/threads_private.h"
 
@@ -55,7 +56,7 @@ bool threads_record_read(struct tables *b, size_t number)
 /* --------------------------------------------------------------- counting */
 
 struct task {
-	pid_t tid, own;
+	pid_t tid, own; /* own: 0 of one that is on its way out and runs no code any more */
 };
 
 struct count {
@@ -94,9 +95,14 @@ static struct task *read_tasks(pid_t pid, size_t *count)
 {
 	pid_t *tids = task_list(pid, count);
 	struct task *tasks = calloc(*count + 1, sizeof(*tasks));
+	struct proc_stat stat;
 
-	for (size_t i = 0; tasks && i < *count; i++)
-		tasks[i] = (struct task){.tid = tids[i], .own = task_own_id(pid, tids[i])};
+	for (size_t i = 0; tasks && i < *count; i++) {
+		tasks[i].tid = tids[i];
+		/* Who joins a thread is woken before the thread has left the list. */
+		if (!proc_thread_stat_read(pid, tids[i], &stat) && !(stat.flags & PROC_EXITING))
+			tasks[i].own = task_own_id(pid, tids[i]);
+	}
 	free(tids);
 	return tasks;
 }
