@@ -60,6 +60,7 @@ JANSSON_LIBS := $(call pkg_libs,jansson,-ljansson)
 UV_LIBS := $(call pkg_libs,libuv,-luv)
 EDIT_LIBS := $(call pkg_libs,libedit,-ledit)
 LZMA_LIBS := $(call pkg_libs,liblzma,-llzma)
+ZLIB_LIBS := $(call pkg_libs,zlib,-lz)
 CMOCKA_LIBS := $(call pkg_libs,cmocka,-lcmocka)
 # A second judge of the decoder, for the tests and the benchmark that name it.
 ZYDIS_LIBS := $(call pkg_libs,zydis,-lZydis -lZycore)
@@ -106,7 +107,9 @@ mdl_src := $(wildcard mutator/mdl/*.c) mutator/mdl/parser.c mutator/mdl/lexer.c
 mdl_made := $(addprefix $(O)/mutator/mdl/,parser.c parser.h lexer.c)
 common_src := $(wildcard daemon/common/*.c)
 server_src := $(wildcard daemon/server/*.c)
-client_src := $(wildcard daemon/client/*.c)
+# Events, call trees and the files that are made of them: the client's, and nothing of a session.
+report_src := $(wildcard daemon/report/*.c)
+client_src := $(wildcard daemon/client/*.c) $(report_src)
 # What the tests may use of the daemon and the client: all but their main().
 face_src := $(filter-out %/main.c,$(server_src) $(client_src))
 
@@ -249,12 +252,12 @@ $(O)/dinstd: $(call objects,$(server_src)) $(face_libs)
 
 $(O)/dinst: $(call objects,$(client_src)) $(face_libs)
 	$(call say,LINK)
-	$(Q)$(link_face) $(JANSSON_LIBS) $(EDIT_LIBS) $(MUTATOR_LIBS)
+	$(Q)$(link_face) $(JANSSON_LIBS) $(EDIT_LIBS) $(ZLIB_LIBS) $(MUTATOR_LIBS)
 
 # ------------------------------------------------------------------ tests
 
 test_libs := $(if $(ONLY),$(ONLY:%=$(O)/lib%.a),$(archives))
-TEST_LIBS := $(CMOCKA_LIBS) $(MUTATOR_LIBS) $(UV_LIBS) $(EDIT_LIBS)
+TEST_LIBS := $(CMOCKA_LIBS) $(MUTATOR_LIBS) $(UV_LIBS) $(EDIT_LIBS) $(ZLIB_LIBS)
 $(O)/tests/unit/arch_zydis $(O)/tests/unit/arch_space $(O)/tests/bench/decode: TEST_LIBS += $(ZYDIS_LIBS)
 link_test = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
 	-Wl,--start-group $(test_libs) -Wl,--end-group $(TEST_LIBS)
