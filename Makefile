@@ -59,6 +59,7 @@ UNWIND_LIBS := $(call pkg_libs,libunwind-ptrace libunwind-generic,-lunwind-ptrac
 JANSSON_LIBS := $(call pkg_libs,jansson,-ljansson)
 UV_LIBS := $(call pkg_libs,libuv,-luv)
 EDIT_LIBS := $(call pkg_libs,libedit,-ledit)
+HTTP_LIBS := $(call pkg_libs,libmicrohttpd,-lmicrohttpd)
 LZMA_LIBS := $(call pkg_libs,liblzma,-llzma)
 ZLIB_LIBS := $(call pkg_libs,zlib,-lz)
 CMOCKA_LIBS := $(call pkg_libs,cmocka,-lcmocka)
@@ -248,7 +249,7 @@ link_face = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
 
 $(O)/dinstd: $(call objects,$(server_src)) $(face_libs)
 	$(call say,LINK)
-	$(Q)$(link_face) $(UV_LIBS) $(JANSSON_LIBS) $(MUTATOR_LIBS)
+	$(Q)$(link_face) $(UV_LIBS) $(HTTP_LIBS) $(JANSSON_LIBS) -lm $(MUTATOR_LIBS)
 
 $(O)/dinst: $(call objects,$(client_src)) $(face_libs)
 	$(call say,LINK)
@@ -257,7 +258,7 @@ $(O)/dinst: $(call objects,$(client_src)) $(face_libs)
 # ------------------------------------------------------------------ tests
 
 test_libs := $(if $(ONLY),$(ONLY:%=$(O)/lib%.a),$(archives))
-TEST_LIBS := $(CMOCKA_LIBS) $(MUTATOR_LIBS) $(UV_LIBS) $(EDIT_LIBS) $(ZLIB_LIBS)
+TEST_LIBS := $(CMOCKA_LIBS) $(MUTATOR_LIBS) $(UV_LIBS) $(HTTP_LIBS) -lm $(EDIT_LIBS) $(ZLIB_LIBS)
 $(O)/tests/unit/arch_zydis $(O)/tests/unit/arch_space $(O)/tests/bench/decode: TEST_LIBS += $(ZYDIS_LIBS)
 link_test = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
 	-Wl,--start-group $(test_libs) -Wl,--end-group $(TEST_LIBS)

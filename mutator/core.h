@@ -219,6 +219,7 @@ struct session {
 	struct target **members;
 	size_t member_count, member_room;
 	uint64_t last_stop_ns, longest_stop_ns;
+	uint64_t stop_count, stops_ns; /* all stops of it, and what they took together */
 	uint64_t filters_seen,
 		filters_ns; /* seccomp filters of all threads, and when they were counted */
 	void (*progress)(void *arg, const char *text, size_t done, size_t total);

@@ -189,7 +189,7 @@ int serve_status(struct server *sv, const json_t *params, json_t **result, struc
 			functions += image_functions(module_get(s->modules, i)->image, &list);
 	}
 	*result = json_pack(
-		"{s:o, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I}",
+		"{s:o, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I}",
 		"session", serve_text(s->name), "pid", (json_int_t)s->pid, "name",
 		serve_text(target_name(s->target)), "state", state_name(s), "points",
 		(json_int_t)session_points(s), "active", (json_int_t)active, "queued",
@@ -200,8 +200,9 @@ int serve_status(struct server *sv, const json_t *params, json_t **result, struc
 		!s->places ? "none"
 		: private  ? "private"
 			   : "shared",
-		"longest_stop_us", serve_us(s->longest_stop_ns), "modules",
-		(json_int_t)module_count(s->modules), "functions", (json_int_t)functions);
+		"longest_stop_us", serve_us(s->longest_stop_ns), "stops", (json_int_t)s->stop_count,
+		"stops_us", serve_us(s->stops_ns), "modules", (json_int_t)module_count(s->modules),
+		"functions", (json_int_t)functions);
 	return 0;
 }
 

@@ -310,6 +310,8 @@ int session_update_modules(struct session *s, struct dinst_error *e)
 void session_note_stop(struct session *s, const struct stop_report *report, uint64_t *stop_ns)
 {
 	s->last_stop_ns = report->stop_ns;
+	s->stop_count++;
+	s->stops_ns += report->stop_ns;
 	if (report->stop_ns > s->longest_stop_ns)
 		s->longest_stop_ns = report->stop_ns;
 	if (stop_ns && report->stop_ns > *stop_ns)
