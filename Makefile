@@ -2,7 +2,7 @@
 #
 # dinst: build, test, install. Everything is built out of tree into $(O).
 #
-#   make                    the three programs: dinst, dinstd, dinst-mutator
+#   make                    the three programs: dinst, dinstd, dinst-mutator, and libdinst
 #   make tests              the test programs and their target programs too
 #   make test               everything that CI runs (unit live real fuzz)
 #   make fuzz               damaged files and messages, FUZZ_SECONDS (60) for each fuzzer
@@ -32,6 +32,8 @@ sbindir ?= $(PREFIX)/sbin
 libexecdir ?= $(PREFIX)/libexec/dinst
 datadir ?= $(PREFIX)/share/dinst
 mandir ?= $(PREFIX)/share/man
+libdir ?= $(PREFIX)/lib
+includedir ?= $(PREFIX)/include
 
 ifeq ($(origin CC),default)
 CC := gcc
@@ -41,6 +43,7 @@ CXX := g++
 endif
 PKG_CONFIG ?= pkg-config
 INSTALL ?= install
+OBJCOPY ?= objcopy
 
 # The target programs of the tests are ordinary programs: never sanitized, and
 # shaped by options that only gcc has.
@@ -131,6 +134,14 @@ ifneq ($(wildcard mutator/main.c),)
 programs += $(O)/dinst-mutator
 endif
 
+# libdinst: the client's end of the socket, with a face of its own (lib/dinst.h).
+library_src := $(wildcard lib/*.c) daemon/client/connect.c daemon/client/start.c \
+	daemon/common/lines.c daemon/common/paths.c daemon/common/rpc.c $(wildcard daemon/report/event*.c) \
+	inject/error.c
+library_soname := libdinst.so.0
+library_real := $(library_soname).1.0
+library := $(O)/libdinst.a $(O)/$(library_real) $(O)/$(library_soname) $(O)/libdinst.so
+
 unit_src := $(wildcard tests/unit/*.c)
 live_src := $(filter-out tests/live/harness%.c,$(wildcard tests/live/*.c))
 harness_src := $(wildcard tests/live/harness*.c)
@@ -154,7 +165,7 @@ target_bin := $(target_shared) \
 	$(patsubst %.S,$(O)/%,$(wildcard $(target_dir)/*.S)) \
 	$(O)/$(target_dir)/torture $(O)/$(target_dir)/torture-fixed
 
-example_bin := $(patsubst %.c,$(O)/%,$(wildcard examples/*.c))
+example_bin := $(patsubst %.c,$(O)/%,$(wildcard examples/*.c examples/lib/*.c))
 
 man_pages := $(wildcard docs/*.[1-8] docs/man/*.[1-8])
 data_files := $(wildcard data/metrics/*.mdl)
@@ -178,7 +189,7 @@ endif
 .SECONDARY:
 .PHONY: all tests unit live real fuzz fuzz-tests fuzz-engine hostile safety tidy test bench coverage bare lint fmt install uninstall demo clean examples FORCE
 
-all: $(programs)
+all: $(programs) $(library)
 
 # A program in $(O) finds the library of metrics beside itself.
 $(programs): | $(O)/metrics
@@ -255,6 +266,33 @@ $(O)/dinst: $(call objects,$(client_src)) $(face_libs)
 	$(call say,LINK)
 	$(Q)$(link_face) $(JANSSON_LIBS) $(EDIT_LIBS) $(ZLIB_LIBS) $(MUTATOR_LIBS)
 
+# ---------------------------------------------------------------- library
+
+pic_objects := $(library_src:%.c=$(O)/pic/%.o)
+
+$(O)/pic/%.o: %.c $(O)/.flags
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(filter-out -fPIE,$(ALL_CFLAGS)) -fPIC -fvisibility=hidden $(CPPFLAGS) -MMD -MP -c -o $@ $<
+
+$(O)/$(library_real): $(pic_objects) lib/dinst.map
+	$(call say,LINK)
+	$(Q)$(CC) $(filter-out -fPIE,$(ALL_CFLAGS)) $(filter-out -pie,$(ALL_LDFLAGS)) -shared \
+		-Wl,-soname,$(library_soname) -Wl,--version-script,lib/dinst.map \
+		-o $@ $(pic_objects) $(JANSSON_LIBS)
+
+$(O)/$(library_soname) $(O)/libdinst.so: $(O)/$(library_real)
+	@ln -sf $(library_real) $@
+
+# One object that shows what is public and nothing else, so that no name of ours meets one
+# of the program's.
+$(O)/libdinst.a: $(pic_objects)
+	$(call say,AR)
+	$(Q)$(LD) -r -o $(O)/pic/libdinst.o $(pic_objects)
+	$(Q)$(OBJCOPY) --localize-hidden $(O)/pic/libdinst.o
+	@rm -f $@
+	$(Q)ar rcsD $@ $(O)/pic/libdinst.o
+
 # ------------------------------------------------------------------ tests
 
 test_libs := $(if $(ONLY),$(ONLY:%=$(O)/lib%.a),$(archives))
@@ -329,6 +367,12 @@ $(O)/$(target_dir)/torture-fixed: $(call asm_objects,fixed)
 	$(call say,LINK)
 	$(Q)$(TARGET_CXX) -pthread -no-pie -Wl,-z,now -o $@ $^
 
+# Those of the library are built as a user would, from the header and the archive alone.
+$(O)/examples/lib/%: examples/lib/%.c lib/dinst.h $(O)/libdinst.a
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(TARGET_CC) -std=gnu11 -O2 -g $(WARNINGS) -Ilib $(if $(SAN),-fsanitize=$(SAN)) -o $@ $< $(O)/libdinst.a $(JANSSON_LIBS)
+
 $(O)/examples/%: examples/%.c
 	@mkdir -p $(@D)
 	$(call say,CC)
@@ -399,6 +443,8 @@ tidy: $(mdl_made)
 fmt:
 	clang-format -i $(style_src)
 
+version = $(shell sed -n 's/^.define DINST_VERSION "\(.*\)"/\1/p' daemon/common/paths.h)
+
 install: all
 	$(INSTALL) -d $(DESTDIR)$(bindir) $(DESTDIR)$(sbindir) $(DESTDIR)$(libexecdir) $(DESTDIR)$(datadir)/metrics
 	$(INSTALL) -m 755 $(O)/dinst $(DESTDIR)$(bindir)/dinst
@@ -409,8 +455,17 @@ install: all
 		$(INSTALL) -d $$dir; $(INSTALL) -m 644 $$page $$dir/; \
 	done
 	@set -e; for file in $(data_files); do $(INSTALL) -m 644 $$file $(DESTDIR)$(datadir)/metrics/; done
+	$(INSTALL) -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(includedir)
+	$(INSTALL) -m 644 lib/dinst.h $(DESTDIR)$(includedir)/dinst.h
+	$(INSTALL) -m 644 $(O)/libdinst.a $(O)/$(library_real) $(DESTDIR)$(libdir)/
+	ln -sf $(library_real) $(DESTDIR)$(libdir)/$(library_soname)
+	ln -sf $(library_soname) $(DESTDIR)$(libdir)/libdinst.so
+	sed -e 's,@prefix@,$(PREFIX),; s,@libdir@,$(libdir),; s,@includedir@,$(includedir),; s,@version@,$(version),' \
+		lib/dinst.pc.in > $(DESTDIR)$(libdir)/pkgconfig/dinst.pc
 
 uninstall:
+	rm -f $(DESTDIR)$(includedir)/dinst.h $(DESTDIR)$(libdir)/pkgconfig/dinst.pc
+	rm -f $(addprefix $(DESTDIR)$(libdir)/,libdinst.a $(library_real) $(library_soname) libdinst.so)
 	rm -f $(DESTDIR)$(bindir)/dinst $(DESTDIR)$(sbindir)/dinstd $(DESTDIR)$(libexecdir)/dinst-mutator
 	rm -f $(foreach page,$(man_pages),$(DESTDIR)$(mandir)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)))
 	rm -f $(foreach file,$(data_files),$(DESTDIR)$(datadir)/metrics/$(notdir $(file)))

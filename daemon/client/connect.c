@@ -29,6 +29,7 @@ void link_init(struct link *l)
 {
 	memset(l, 0, sizeof(*l));
 	l->fd = -1;
+	l->interrupted = &link_interrupted;
 	lines_init(&l->lines, LINK_LINE);
 }
 
@@ -114,7 +115,7 @@ int link_open(struct link *l, bool start, struct dinst_error *e)
 
 	if (l->fd >= 0)
 		return 0;
-	if (socket_place_find(&place, NULL, e) != 0)
+	if (socket_place_find(&place, l->socket, e) != 0)
 		return e->code;
 	for (int waited = 0;; waited += OPEN_PAUSE_MS) {
 		dinst_error_clear(&why);
@@ -172,7 +173,7 @@ static int send_line(struct link *l, char *line, struct dinst_error *e)
 	while (at < length) {
 		ssize_t n = send(l->fd, line + at, length - at, MSG_NOSIGNAL);
 
-		if (n < 0 && errno == EINTR && !link_interrupted)
+		if (n < 0 && errno == EINTR && !*l->interrupted)
 			continue;
 		if (n <= 0) {
 			free(line);
@@ -195,7 +196,7 @@ static int read_line(struct link *l, char **line, size_t *length, struct dinst_e
 	int silent = 0;
 
 	while ((got = lines_next(&l->lines, line, length)) == LINES_MORE) {
-		if (link_interrupted) {
+		if (*l->interrupted) {
 			link_close(l);
 			return dinst_fail(e, DINST_FAILED, "interrupted");
 		}

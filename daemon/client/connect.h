@@ -22,6 +22,9 @@ struct link {
 	struct lines lines;
 	json_int_t last_id;
 	int patience; /* seconds to wait for an answer, 0: for ever */
+	const char *socket; /* where the daemon is; NULL: where the environment says */
+	/* set by whoever wants waiting to end; link_interrupted unless there is another one */
+	const volatile sig_atomic_t *interrupted;
 	pid_t daemon_pid;
 	char version[32]; /* the daemon's */
 };

@@ -192,6 +192,9 @@ int program_find(const char *name, const char *variable, char *path, struct dins
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
 		if (put(path, PATH_MAX, "%s%s%s", own, places[i], name) && access(path, X_OK) == 0)
 			return 0;
+	/* in a program of somebody else's that uses the library: where it was installed to */
+	if (put(path, PATH_MAX, DINST_BINDIR "/../sbin/%s", name) && access(path, X_OK) == 0)
+		return 0;
 	return dinst_fail(e, DINST_DAEMON,
 			  "%s is neither in %s nor in ../sbin or ../libexec/dinst "
 			  "from there: is the installation complete?",

@@ -54,7 +54,8 @@ void socket_place_address(const struct socket_place *p, struct sockaddr_un *addr
 
 /*
  * Finds program `name`: $variable if set, else beside our own binary, else in
- * ../sbin and ../libexec/dinst from there. Fills path[PATH_MAX].
+ * ../sbin and ../libexec/dinst from there, else in sbin where dinst was to be installed.
+ * Fills path[PATH_MAX].
  */
 int program_find(const char *name, const char *variable, char *path, struct dinst_error *e);
 
