@@ -30,6 +30,7 @@ static const struct {
 	{"remove", serve_remove}, {"flush", serve_flush},	    {"detach", serve_detach},
 	{"repair", serve_repair}, {"metrics", serve_metrics},	    {"complete", serve_complete},
 	{"cfg", serve_cfg},	  {"sample", serve_sample},	    {"load", serve_load},
+	{"stacks", serve_stacks},
 };
 
 /* --------------------------------------------------------------- output */

@@ -93,6 +93,9 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 int serve_remove(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 int serve_flush(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 
+/* serve_stacks.c */
+int serve_stacks(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
+
 /* serve_values.c */
 /* The instances named by params.ids, all of them if it is empty; the caller frees *out. */
 int serve_instances(const struct session *s, const json_t *params, struct instance ***out,
