@@ -323,6 +323,9 @@ static bool compile_moment(struct compiler *c, const struct mdl_expr *x, struct 
 	case MDL_CALLER:
 		*out = operand_value(compile_caller(c, x));
 		return true;
+	case MDL_STACK:
+		*out = operand_value(compile_get(c, ARCH_OP_STACK_POINTER, 0));
+		return true;
 	case MDL_ARGUMENT:
 		compile_argument(c, x, out);
 		return true;

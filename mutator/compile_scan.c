@@ -79,6 +79,7 @@ void uses_of_expr(const struct compiler *c, const struct mdl_expr *x, struct com
 		uses->moment = uses->functions = true;
 		break;
 	case MDL_CALLER:
+	case MDL_STACK:
 		uses->moment = true;
 		break;
 	case MDL_NAME:

@@ -199,6 +199,7 @@ static const struct dollar {
 	{"$now", MDL_NOW, false},
 	{"$elapsed", MDL_ELAPSED, false},
 	{"$caller", MDL_CALLER, false},
+	{"$stack", MDL_STACK, false},
 };
 
 enum { DOLLAR_COUNT = sizeof(dollars) / sizeof(dollars[0]) };

@@ -426,6 +426,7 @@ static enum code_type type_of(struct body *b, const struct mdl_expr *e, enum poi
 	case MDL_PID:
 	case MDL_CPU:
 	case MDL_NOW:
+	case MDL_STACK:
 		return CODE_NUMBER;
 	case MDL_STRING:
 		parser_error(b->p, &e->place,

@@ -61,6 +61,7 @@ enum mdl_expr_kind {
 	MDL_NOW,      /* $now: ns, monotonic */
 	MDL_ELAPSED,  /* $elapsed: at an exit, ns since this activation's entry; -1 if not known */
 	MDL_CALLER,   /* $caller */
+	MDL_STACK,    /* $stack: the stack pointer */
 	MDL_CALL,     /* text(args): built-in names below, or a function of the target */
 	MDL_ASSIGN,   /* left = right; op: 0, or '+', '-' for += and -= */
 	MDL_STEP,     /* left++ (number 1) or left-- (number -1); in code only */
