@@ -201,6 +201,8 @@ static int read_line(struct link *l, char **line, size_t *length, struct dinst_e
 			return dinst_fail(e, DINST_FAILED, "interrupted");
 		}
 		if (poll(&fd, 1, 1000) <= 0) {
+			if (l->tick)
+				l->tick(l->tick_arg);
 			if (!l->patience || ++silent < l->patience)
 				continue;
 			link_close(l);

@@ -21,10 +21,13 @@ struct link {
 	int fd; /* -1: not connected */
 	struct lines lines;
 	json_int_t last_id;
-	int patience; /* seconds to wait for an answer, 0: for ever */
+	int patience;	    /* seconds to wait for an answer, 0: for ever */
 	const char *socket; /* where the daemon is; NULL: where the environment says */
 	/* set by whoever wants waiting to end; link_interrupted unless there is another one */
 	const volatile sig_atomic_t *interrupted;
+	/* called every second while an answer is waited for, and when a signal comes; or NULL */
+	void (*tick)(void *arg);
+	void *tick_arg;
 	pid_t daemon_pid;
 	char version[32]; /* the daemon's */
 };

@@ -53,7 +53,8 @@ struct question {
 	json_t *ids;	   /* what was inserted and is not removed */
 	int saved_output;  /* standard output while -o stands in for it; -1: none */
 	struct sigaction before[4];
-	const char *waiting; /* the method that is called */
+	char session_before[PROCESS_NAME_MAX]; /* c->session */
+	const char *waiting;		       /* the method that is called */
 	bool began, told;
 };
 

@@ -18,9 +18,15 @@
 struct forward {
 	struct request *request;
 	struct session *session;
-	json_t *params; /* of load, else NULL */
+	json_t *params; /* of load and attach, else NULL */
+	bool held;	/* goes when the client does */
 	char method[16];
 };
+
+static bool inserts(const char *method)
+{
+	return strcmp(method, "insert") == 0 || strcmp(method, "trace") == 0;
+}
 
 static void forward_done(void *arg, const struct reply *reply)
 {
@@ -31,8 +37,13 @@ static void forward_done(void *arg, const struct reply *reply)
 
 	if (strcmp(f->method, "status") == 0)
 		session_status(se, reply);
-	if (strcmp(f->method, "insert") == 0 && reply->result.text && !se->closing)
+	if (inserts(f->method) && reply->result.text && !se->closing) {
 		sampler_arm(se);
+		if (f->held)
+			hold_inserted(se, r->peer, reply->result);
+	}
+	if (strcmp(f->method, "remove") == 0 && reply->result.text)
+		hold_removed(se, reply->result);
 	if (strcmp(f->method, "release") == 0 && reply->result.text)
 		session_continue(se);
 	session_tell_news(se, r);
@@ -52,6 +63,7 @@ static json_t *without_session(json_t *params)
 	json_t *copy = params ? json_copy(params) : json_object();
 
 	json_object_del(copy, "session");
+	json_object_del(copy, "hold");
 	return copy;
 }
 
@@ -69,6 +81,9 @@ static void forward(struct session *se, struct request *r, const char *method, j
 	}
 	f->request = r;
 	f->session = se;
+	f->held = json_is_true(json_object_get(params, "hold"));
+	if (inserts(method))
+		hold_session(se, r, f->held);
 	snprintf(f->method, sizeof(f->method), "%s", method);
 	if (r->peer)
 		r->peer->session = se;
@@ -144,6 +159,8 @@ static void method_history(struct server *s, struct request *r, const char *meth
 
 /* ---------------------------------------------------------------- attach */
 
+static void method_attach(struct server *s, struct request *r, const char *method, json_t *params);
+
 static void joined(void *arg, const struct reply *reply)
 {
 	struct forward *f = arg;
@@ -152,7 +169,10 @@ static void joined(void *arg, const struct reply *reply)
 
 	session_status(se, reply);
 	session_tell_news(se, f->request);
-	if (reply->failure.code) {
+	if (reply->failure.code && se->closing && !se->server->stopping && f->request->peer) {
+		/* it was about to go: the process is to have a session all the same */
+		method_attach(se->server, f->request, "attach", f->params);
+	} else if (reply->failure.code) {
 		request_error_from(f->request, &reply->failure);
 	} else {
 		answer = json_copy(se->attached);
@@ -161,7 +181,24 @@ static void joined(void *arg, const struct reply *reply)
 		json_object_set_new(answer, "joined", json_true());
 		request_result(f->request, answer);
 	}
+	json_decref(f->params);
 	free(f);
+}
+
+static void join(struct session *se, struct request *r, json_t *params, bool held)
+{
+	struct forward *f = calloc(1, sizeof(*f));
+
+	if (!f) {
+		request_error(r, DINST_NO_MEMORY, "no memory for a request");
+		return;
+	}
+	f->request = r;
+	f->session = se;
+	f->params = json_incref(params);
+	r->peer->session = se;
+	hold_session(se, r, held);
+	mutator_call(se->mutator, "status", NULL, r, joined, f);
 }
 
 static bool is_ours(struct server *s, pid_t pid)
@@ -221,6 +258,7 @@ static void method_attach(struct server *s, struct request *r, const char *metho
 	struct session *se;
 	char number[24];
 	const char *target = target_text(params, number);
+	const bool held = json_is_true(json_object_get(params, "hold"));
 	pid_t pid = 0;
 
 	if (!target) {
@@ -236,10 +274,12 @@ static void method_attach(struct server *s, struct request *r, const char *metho
 			   se->name);
 		request_error_from(r, &e);
 	} else if (se) {
-		forward(se, r, "status", NULL, joined);
+		join(se, r, params, held);
 	} else if (session_open(s, pid, name, NULL, &se, &e) != 0) {
 		request_error_from(r, &e);
 	} else {
+		se->transient = held;
+		hold_session(se, r, held);
 		session_begin(se, method, r);
 	}
 }
@@ -300,6 +340,8 @@ static void method_detach(struct server *s, struct request *r, const char *metho
 
 	if (!se) {
 		request_error_from(r, &e);
+	} else if (json_is_true(json_object_get(params, "hold")) && hold_leave(se, r)) {
+		/* others use it: only what was his goes */
 	} else if (!se->mutator) {
 		detach_alone(se, r);
 	} else if (se->state == SESSION_EXITED) {
@@ -424,6 +466,8 @@ static const struct {
 	{"remove", method_forward},  {"flush", method_forward},
 	{"metrics", method_forward}, {"complete", method_forward},
 	{"cfg", method_forward},     {"load", method_load},
+	{"trace", method_forward},   {"events", method_forward},
+	{"stacks", method_forward},
 	{"history", method_history},
 };
 

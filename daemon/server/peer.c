@@ -265,6 +265,7 @@ void peer_close(struct peer *p)
 	for (struct session *se = s->sessions; se; se = se->next)
 		if (se->holder == p)
 			session_release_target(se);
+	hold_peer_gone(p);
 	server_busy(s);
 }
 

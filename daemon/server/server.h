@@ -7,6 +7,7 @@
  *   session.c  the table of sessions: names, states, their mutators' deaths
  *   mutator.c  one dinst-mutator process and the queue of calls to it
  *   texts.c    files of metrics of a session
+ *   hold.c     what lasts no longer than a client's connection
  *   sampler.c  histories of values, and when mutators are asked for them
  *   methods.c  what each method of a client does
  *   gather.c   what asks all mutators at once: `sessions` and `stop`
@@ -189,8 +190,11 @@ struct session {
 	struct sampler *sampler; /* NULL: nothing was inserted yet */
 	char *news;		 /* to be told to the next client that asks; may be NULL */
 	char why[DINST_ERROR_TEXT];
-	bool held;		 /* stands before its first instruction */
-	struct peer *holder;	 /* the client for which it is held: when it goes, so do we */
+	bool held;	     /* stands before its first instruction */
+	struct peer *holder; /* the client for which it is held: when it goes, so do we */
+	struct hold *holds;  /* what goes with clients (hold.c) */
+	bool transient;	     /* attached by a client for itself alone: goes with the last hold */
+	bool leaving;	     /* is being detached because of that */
 	struct request *opening; /* attach or catch_exec, not answered yet */
 	bool closing;
 	unsigned restarts;
@@ -233,6 +237,28 @@ void session_tell_news(struct session *se, struct request *r);
 void session_keep_text(struct session *se, json_t *params);
 /* Gives a new mutator what the one before it had loaded, before anybody asks it for something. */
 void session_reload(struct session *se);
+
+/* ------------------------------------------------------------------ hold.c */
+
+/* Somebody attaches to it or inserts something: for the time of his connection, or to stay. */
+void hold_session(struct session *se, struct request *r, bool held);
+/* `result` is the answer to a held `insert`; `p` may have gone (NULL): then they are removed. */
+void hold_inserted(struct session *se, struct peer *p, struct rpc_span result);
+/* `result` is the answer to `remove`. */
+void hold_removed(struct session *se, struct rpc_span result);
+/* The mutator has died, and what was inserted with it. */
+void hold_lost(struct session *se);
+/* Every second: what could not be detached or closed when its last client went. */
+void hold_sweep(struct server *s);
+/* The client's connection has ended; it is in no list any more. */
+void hold_peer_gone(struct peer *p);
+/*
+ * `detach` with `hold`: the client of `r` lets go. False: nobody else wants the session, it is to be detached.
+ * Else `r` is answered when what it held is out.
+ */
+bool hold_leave(struct session *se, struct request *r);
+/* With the session. */
+void hold_release(struct session *se);
 
 /* --------------------------------------------------------------- methods.c */
 

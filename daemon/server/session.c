@@ -286,6 +286,7 @@ static void session_died(void *owner, const char *why)
 	/* a program that is held stays so until its client lets it go, or goes itself */
 	se->mutator = NULL;
 	sampler_lost(se);
+	hold_lost(se);
 	snprintf(text, sizeof(text), "%s: %.300s", se->name, why);
 	if (se->state == SESSION_EXITED || !target_is_there(se)) {
 		session_lose(se, SESSION_EXITED, text);
@@ -578,6 +579,7 @@ void session_close(struct session *se, const char *why)
 	for (struct peer *p = s->peers; p; p = p->next)
 		if (p->session == se)
 			p->session = NULL;
+	hold_release(se);
 	json_decref(se->attached);
 	json_decref(se->status);
 	json_decref(se->texts);
