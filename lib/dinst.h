@@ -147,9 +147,9 @@ int dinst_detach(struct dinst *d, const char *session, uint64_t *left, struct di
 int dinst_load(struct dinst *d, const char *session, const char *name, const char *text,
 	       struct dinst_failure *f);
 
+/* DINST_HOLD as well */
 enum dinst_insert_flags {
 	DINST_EACH = 4, /* one instance for each match of a glob, not one for all */
-			/* DINST_HOLD as well */
 };
 
 struct dinst_instance {
@@ -238,10 +238,10 @@ int dinst_remove(struct dinst *d, const char *session, const uint64_t *ids, size
 
 /* ------------------------------------------------------------------- events */
 
+/* DINST_HOLD as well */
 enum dinst_trace_flags {
 	DINST_ARGUMENTS = 8, /* their values at the entry */
 	DINST_RETURNS = 16,  /* returns as well, with the result and the time it took */
-	/* DINST_HOLD as well */
 };
 
 /*
@@ -259,9 +259,21 @@ enum dinst_field_form {
 	DINST_STACK,  /* `bytes`: registers, then words of its stack */
 };
 
+/* What a field of dinst_trace() is for. */
+enum dinst_field_role {
+	DINST_FIELD,	/* an expression of a metric of yours */
+	DINST_ARGUMENT, /* of the function */
+	DINST_OUTCOME,	/* what it returned */
+	DINST_POINTEE,	/* what the field before this one points to */
+	DINST_ELAPSED,	/* ns since its entry */
+	DINST_CALLER,	/* the address that it returns to */
+	DINST_BACKTRACE,
+};
+
 struct dinst_field {
 	const char *name; /* an argument's, or the expression */
 	enum dinst_field_form form;
+	enum dinst_field_role role;
 	uint64_t value;
 	const void *bytes;
 	size_t length;

@@ -9,6 +9,14 @@
 
 enum { FIELDS_MAX = 64 };
 
+_Static_assert((int)DINST_FIELD == (int)EVENT_FIELD && (int)DINST_ARGUMENT == (int)EVENT_ARGUMENT &&
+		       (int)DINST_OUTCOME == (int)EVENT_RESULT &&
+		       (int)DINST_POINTEE == (int)EVENT_POINTEE &&
+		       (int)DINST_ELAPSED == (int)EVENT_ELAPSED &&
+		       (int)DINST_CALLER == (int)EVENT_CALLER &&
+		       (int)DINST_BACKTRACE == (int)EVENT_BACKTRACE,
+	       "the roles of fields are those of daemon/report/event.h");
+
 struct passing {
 	dinst_event_each each;
 	void *arg;
@@ -33,7 +41,10 @@ static bool take_field(struct dinst_field *to, const struct event *e, const stru
 {
 	const uint8_t *bytes = NULL;
 
-	*to = (struct dinst_field){.name = f->name ? f->name : f->text};
+	*to = (struct dinst_field){
+		.name = f->name ? f->name : f->text,
+		.role = (enum dinst_field_role)f->role,
+	};
 	switch (f->form) {
 	case EVENT_STRING:
 		to->form = DINST_STRING;
