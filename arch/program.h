@@ -24,6 +24,7 @@
 
 #include "arch/arch.h"
 #include "arch/pairing.h"
+#include "arch/ring.h"
 
 enum arch_op_kind {
 	ARCH_OP_NONE, /* nothing; left behind by passes */
@@ -96,6 +97,21 @@ enum arch_op_kind {
 	 * and signal handlers.
 	 */
 	ARCH_OP_FIND,
+
+	/*
+	 * Events (ring.h). A record of `immediate` bytes is begun: its event's id is
+	 * `number`. result: its address, 0 where it is dropped; second: its ring. What is
+	 * between this and ARCH_OP_RING_CLOSE writes the record's fields, and no control
+	 * leads out of there. Both results are wanted.
+	 */
+	ARCH_OP_RING_OPEN,
+	/*
+	 * Into the record at a: at most `immediate` bytes of the target's memory at b. At
+	 * a + number how many there are, 0 where nothing can be read; behind that the
+	 * bytes. Never faults; a system call.
+	 */
+	ARCH_OP_RING_BYTES,
+	ARCH_OP_RING_CLOSE, /* a: the ring; `immediate`: as at its opening */
 
 	/* Control. */
 	ARCH_OP_LABEL, /* label */
@@ -190,6 +206,7 @@ struct arch_environment {
 	 * the record (pair_record.moments). Else false.
 	 */
 	bool undo;
+	struct arch_stream stream; /* for ARCH_OP_RING_OPEN */
 };
 
 /* True if the operation does something besides setting its result. */

@@ -53,6 +53,9 @@ static const uint32_t costs[ARCH_OP_KINDS] = {
 	[ARCH_OP_THREAD] = 500,
 	[ARCH_OP_PROCESS] = 100000,
 	[ARCH_OP_FIND] = 4000,
+	[ARCH_OP_RING_OPEN] = 14000, /* and the clock */
+	[ARCH_OP_RING_BYTES] = 550000,
+	[ARCH_OP_RING_CLOSE] = 800,
 	[ARCH_OP_JUMP] = 300,
 	[ARCH_OP_IF] = 250,
 };
@@ -97,6 +100,8 @@ static uint64_t cost_of(const struct arch_op *op, const struct arch_environment 
 {
 	if (op->kind == ARCH_OP_COUNT && env && env->counter.mode == ARCH_COUNT_LOCKED)
 		return COUNT_LOCKED;
+	if (op->kind == ARCH_OP_RING_OPEN)
+		return costs[op->kind] + cost_of_ticks(env);
 	if (op->kind != ARCH_OP_CLOCK)
 		return op->kind < ARCH_OP_KINDS ? costs[op->kind] : 0;
 	if (op->number == ARCH_CLOCK_THREAD && env && env->thread_clock_by_rseq)

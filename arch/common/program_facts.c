@@ -78,6 +78,9 @@ void pass_forget(struct pass *s, const struct pass_key *key)
 			gone = is_memory(fact) || fact->kind == ARCH_OP_CLOCK;
 			break;
 		case ARCH_OP_READ: /* takes its time */
+		case ARCH_OP_RING_OPEN:
+		case ARCH_OP_RING_BYTES:
+		case ARCH_OP_RING_CLOSE: /* no program reads rings */
 		case ARCH_OP_FIND:
 		case ARCH_OP_CLOCK:
 			gone = fact->kind == ARCH_OP_CLOCK;

@@ -227,7 +227,7 @@ static void visit_effect(struct pass *s, struct arch_op *op)
 	if (class & PROGRAM_ADDRESS)
 		pass_fold_address(s, op);
 	if ((class & PROGRAM_SECOND) && op->kind != ARCH_OP_ATOMIC_MIN &&
-	    op->kind != ARCH_OP_ATOMIC_MAX)
+	    op->kind != ARCH_OP_ATOMIC_MAX && op->kind != ARCH_OP_RING_BYTES)
 		pass_fold_second(s, op);
 	if (op->kind == ARCH_OP_COUNT && !op->b && op->immediate == 0) {
 		op->kind = ARCH_OP_NONE;

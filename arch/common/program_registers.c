@@ -58,7 +58,10 @@ unsigned registers_result(const struct arch_op *op)
 
 static unsigned second(const struct arch_op *op)
 {
-	return op->kind == ARCH_OP_LEAVE || op->kind == ARCH_OP_READ ? op->second : 0;
+	return op->kind == ARCH_OP_LEAVE || op->kind == ARCH_OP_READ ||
+			       op->kind == ARCH_OP_RING_OPEN
+		       ? op->second
+		       : 0;
 }
 
 bool registers_skip(const struct arch_op *op)

@@ -40,6 +40,7 @@ enum asm_condition {
 	ASM_JUMP_NE = 5,
 	ASM_JUMP_BE = 6,
 	ASM_JUMP_A = 7,
+	ASM_JUMP_NS = 9,
 	ASM_JUMP_ALWAYS = 16
 };
 

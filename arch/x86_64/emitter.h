@@ -67,16 +67,19 @@ bool arithmetic_wish(const struct x86_plan *plan, const struct arch_op *op,
 		     struct register_wish *wish);
 bool memory_wish(const struct x86_plan *plan, const struct arch_op *op, struct register_wish *wish);
 bool thread_wish(const struct x86_plan *plan, const struct arch_op *op, struct register_wish *wish);
+bool ring_wish(const struct x86_plan *plan, const struct arch_op *op, struct register_wish *wish);
 /* Emit one operation of their kinds. */
 bool arithmetic_emit(struct emitter *e);
 bool memory_emit(struct emitter *e);
 bool thread_emit(struct emitter *e);
+bool ring_emit(struct emitter *e);
 /* Condition code of an enum arch_test; cmp or test of the operands. */
 unsigned arithmetic_condition(unsigned condition);
 void arithmetic_compare(struct emitter *e);
 /* System calls (program_calls.c). */
 void calls_emit_read(struct emitter *e);
 void calls_emit_process(struct emitter *e);
+void calls_emit_ring_bytes(struct emitter *e);
 /* clock_gettime() into a register; changes flags, nothing else. */
 void calls_emit_clock(struct arch_buf *out, size_t pushed, unsigned clock, unsigned result);
 

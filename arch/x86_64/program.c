@@ -75,14 +75,16 @@ static bool wants_stack(const struct arch_environment *env, const struct arch_op
 {
 	if (op->kind == ARCH_OP_CLOCK)
 		return !env->undo && op->number != ARCH_CLOCK_TICKS;
-	return op->kind == ARCH_OP_READ || op->kind == ARCH_OP_PROCESS;
+	return op->kind == ARCH_OP_READ || op->kind == ARCH_OP_PROCESS ||
+	       op->kind == ARCH_OP_RING_BYTES;
 }
 
 static void own_wish(const struct x86_plan *plan, const struct arch_op *op,
 		     struct register_wish *wish)
 {
-	if (!arithmetic_wish(plan, op, wish) && !memory_wish(plan, op, wish))
-		thread_wish(plan, op, wish);
+	if (!arithmetic_wish(plan, op, wish) && !memory_wish(plan, op, wish) &&
+	    !thread_wish(plan, op, wish))
+		ring_wish(plan, op, wish);
 }
 
 /* The temporaries: first those of the operation itself, then as begin() takes them. */
@@ -317,6 +319,12 @@ static bool control_emit(struct emitter *e)
 
 /* --------------------------------------------------------------- emission */
 
+static bool has_second(const struct arch_op *op)
+{
+	return op->kind == ARCH_OP_LEAVE || op->kind == ARCH_OP_READ ||
+	       op->kind == ARCH_OP_RING_OPEN;
+}
+
 /* Chooses where the results are left; finish() brings them home. */
 static void begin(struct emitter *e, unsigned at)
 {
@@ -339,7 +347,7 @@ static void begin(struct emitter *e, unsigned at)
 		e->result = (uint8_t)register_of(e, r->values[op->result], 2);
 	if (op->kind == ARCH_OP_LEAVE && (registers_overlap(op, op->second) || !op->second))
 		e->second = e->temps[next++];
-	else if ((op->kind == ARCH_OP_LEAVE || op->kind == ARCH_OP_READ) && op->second)
+	else if (has_second(op) && op->second)
 		e->second = (uint8_t)register_of(e, r->values[op->second], 1);
 }
 
@@ -368,11 +376,11 @@ static void emit_op(struct emitter *e, unsigned at)
 		e->tested = 0;
 	if (control_emit(e))
 		return;
-	if (!arithmetic_emit(e) && !memory_emit(e) && !thread_emit(e))
+	if (!arithmetic_emit(e) && !memory_emit(e) && !thread_emit(e) && !ring_emit(e))
 		x86_fail(e->out, ARCH_REFUSED);
 	if (program_class(e->op->kind) & PROGRAM_RESULT)
 		finish(e, e->op->result, e->result);
-	if (e->op->kind == ARCH_OP_LEAVE || e->op->kind == ARCH_OP_READ)
+	if (has_second(e->op))
 		finish(e, e->op->second, e->second);
 }
 
@@ -444,7 +452,12 @@ static void op_sizes(const struct arch_op *op, size_t *hot, size_t *cold)
 		*cold = ARCH_COUNT_COLD + ARCH_COUNT_ALIGN;
 		break;
 	case ARCH_OP_READ:
+	case ARCH_OP_RING_BYTES:
 		*hot += 256;
+		break;
+	case ARCH_OP_RING_OPEN:
+		*hot += 192;
+		*cold = 320;
 		break;
 	case ARCH_OP_CLOCK:
 	case ARCH_OP_PROCESS:

@@ -113,6 +113,12 @@ enum {
 	AREA = sizeof(struct read_area),
 };
 
+/* What process_vm_readv() reads into a record, from the stack pointer up. */
+struct bytes_area {
+	uint64_t local, local_size;
+	uint64_t remote, remote_size;
+};
+
 /* The low `size` bytes of the word at the stack pointer + at. */
 static void emit_word(struct emitter *e, unsigned reg, unsigned at, unsigned size, bool is_signed)
 {
@@ -182,4 +188,45 @@ void calls_emit_read(struct emitter *e)
 	if (op->second)
 		asm_load(out, e->second, asm_at(RSP, SUCCESS));
 	emit_step(out, AREA, e->frame->pushed);
+}
+
+/*
+ * As emit_readv(), straight into the record. What the kernel could read up to the
+ * end of a page it did read: then there are fewer bytes than were asked for.
+ */
+void calls_emit_ring_bytes(struct emitter *e)
+{
+	const int32_t size = e->op->immediate, area = 8 * SAVED;
+	const size_t pushed = e->frame->pushed + sizeof(struct bytes_area);
+	struct arch_buf *out = e->out;
+	const unsigned local = e->temps[0];
+	struct asm_label some = {0};
+
+	if (!e->env->pairing.tid_offset || !e->op->a || !e->op->b || size <= 0 ||
+	    size > ARCH_RECORD_MAX || e->op->number > ARCH_RECORD_MAX || e->env->undo) {
+		x86_fail(out, ARCH_REFUSED);
+		return;
+	}
+	asm_op_mem(out, true, ASM_LEA, local, asm_at(emitter_a(e), (int32_t)e->op->number + 8));
+	emit_step(out, -(int32_t)sizeof(struct bytes_area), pushed);
+	asm_store(out, local, asm_at(RSP, LOCAL));
+	asm_store_number(out, true, size, asm_at(RSP, LOCAL_SIZE));
+	asm_store(out, emitter_b(e), asm_at(RSP, REMOTE));
+	asm_store_number(out, true, size, asm_at(RSP, REMOTE_SIZE));
+	emit_save(out, SAVED, pushed);
+	asm_op_mem(out, true, ASM_LEA, RSI, asm_at(RSP, area + LOCAL));
+	asm_op_mem(out, true, ASM_LEA, R10, asm_at(RSP, area + REMOTE));
+	asm_load_thread(out, false, RDI, e->env->pairing.tid_offset);
+	asm_number32(out, RDX, 1);
+	asm_number32(out, R8, 1);
+	asm_op_reg(out, false, ASM_XOR_STORE, R9, R9);
+	emit_syscall(out, SYS_PROCESS_VM_READV);
+	asm_op_reg(out, true, ASM_TEST, RAX, RAX);
+	asm_jump(out, ASM_JUMP_NS, &some);
+	asm_op_reg(out, false, ASM_XOR_STORE, RAX, RAX);
+	asm_place(out, &some);
+	asm_load(out, RCX, asm_at(RSP, area + LOCAL));
+	asm_store(out, RAX, asm_at(RCX, -8));
+	emit_restore(out, SAVED, pushed);
+	emit_step(out, sizeof(struct bytes_area), e->frame->pushed);
 }
