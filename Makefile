@@ -314,6 +314,10 @@ $(live_bin): $(O)/%: $(O)/%.o $(call objects,$(harness_src)) $(test_libs)
 	$(call say,LINK)
 	$(Q)$(link_test)
 
+# The library as its users link it.
+$(O)/tests/live/library: $(O)/libdinst.a
+$(O)/tests/live/library: TEST_LIBS := $(O)/libdinst.a $(TEST_LIBS)
+
 $(live_bin): | $(target_bin) $(if $(ONLY),,$(programs))
 
 # A target program's own flags are in a comment in its first lines.

@@ -3,12 +3,7 @@
  * daemon_real.c - the whole way from dinst to a target and back, with the real
  * mutator: exact counts, a mutator that is killed in between, exec, stop.
  */
-#include "tests/live/daemon_fixture.h"
-
-struct program {
-	pid_t pid;
-	int in, out;
-};
+#include "tests/live/daemon_calls.h"
 
 static struct output *o;
 
@@ -25,70 +20,6 @@ static int teardown(void **state)
 {
 	free(o);
 	return fixture_teardown(state);
-}
-
-/* The path of a target program, beside the fake mutator. */
-static void target_path(const char *name, char *path, size_t size)
-{
-	char *slash = strrchr(fixture_fake, '/');
-
-	snprintf(path, size, "%.*s/%s", (int)(slash - fixture_fake), fixture_fake, name);
-}
-
-static void hear_line(struct program *p, const char *expected)
-{
-	char line[64];
-	size_t used = 0;
-	struct pollfd fd = {p->out, POLLIN, 0};
-
-	while (used < sizeof(line) - 1 && poll(&fd, 1, 10000) > 0 &&
-	       read(p->out, line + used, 1) == 1 && line[used] != '\n')
-		used++;
-	line[used] = '\0';
-	assert_string_equal(line, expected);
-}
-
-static void start_calls(struct program *p)
-{
-	int in[2], out[2];
-	char path[600];
-
-	target_path("calls", path, sizeof(path));
-	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
-	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
-	p->pid = fork();
-	if (p->pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		dup2(in[0], 0);
-		dup2(out[1], 1);
-		execl(path, "calls", "2", (char *)NULL);
-		_exit(126);
-	}
-	close(in[0]);
-	close(out[1]);
-	p->in = in[1];
-	p->out = out[0];
-	hear_line(p, "ready");
-}
-
-static void go(struct program *p, int times)
-{
-	char line[32];
-	int n = snprintf(line, sizeof(line), "go %d\n", times);
-
-	assert_int_equal(write(p->in, line, (size_t)n), n);
-	hear_line(p, "done");
-}
-
-/* It ends with its input, and with 0 only if everything it computed was right. */
-static void end_calls(struct program *p)
-{
-	int status;
-
-	close(p->in);
-	assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
-	assert_int_equal(status, 0);
-	close(p->out);
 }
 
 /* The value of the instance whose focus ends in `function`, as `read --json` tells it; -1 if none. */

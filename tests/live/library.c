@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * library.c - libdinst, as a program uses it: sessions, exact values, distributions, events, what
+ * fails and how it is told, interrupts, and that what is held ends with the connection.
+ */
+#include <pthread.h>
+
+#include "lib/dinst.h"
+#include "tests/live/daemon_calls.h"
+
+static struct dinst_failure f;
+static struct program p;
+
+/* A call that has to work. */
+#define works(call) works_at((call), #call)
+
+static void works_at(int err, const char *what)
+{
+	if (err)
+		fail_msg("%s: %d %s", what, err, f.text);
+}
+
+static int setup(void **state)
+{
+	int err = fixture_setup(state);
+
+	unsetenv("DINST_MUTATOR");
+	setenv("DINST_DAEMON", fixture_dinstd, 1);
+	start_calls(&p);
+	return err;
+}
+
+static int teardown(void **state)
+{
+	end_calls(&p);
+	return fixture_teardown(state);
+}
+
+static struct dinst *opened(void)
+{
+	struct dinst *d = NULL;
+
+	works(dinst_open(&d, NULL, DINST_START, &f));
+	return d;
+}
+
+static uint64_t sessions(void)
+{
+	json_t *answer = ask("sessions", "{}");
+	size_t count = json_array_size(json_object_get(json_object_get(answer, "result"), "rows"));
+
+	json_decref(answer);
+	return count;
+}
+
+static void none_runs(void **state)
+{
+	struct dinst *d = NULL;
+
+	(void)state;
+	assert_int_equal(dinst_open(&d, NULL, 0, &f), DINST_E_DAEMON);
+	assert_int_equal(f.code, DINST_E_DAEMON);
+	assert_true(f.text[0] != '\0');
+	assert_string_equal(dinst_word(f.code), "daemon");
+	assert_null(d);
+	assert_int_equal(dinst_open(&d, "/nowhere/at.all", 0, NULL), DINST_E_DAEMON);
+	dinst_close(NULL);
+}
+
+static const struct dinst_value *value_of(const struct dinst_values *v, const char *focus)
+{
+	for (size_t i = 0; i < v->count; i++)
+		if (strcmp(v->row[i]->focus, focus) == 0)
+			return v->row[i];
+	fail_msg("no row with focus %s", focus);
+	return NULL;
+}
+
+static void counts_are_exact(void **state)
+{
+	const char *const foci[] = {"/Code/calls/many", "/Code/calls/work", NULL};
+	struct dinst_instances *in = NULL;
+	struct dinst_session *s = NULL;
+	struct dinst_values *v = NULL;
+	struct dinst *d = opened();
+	char target[16];
+	uint64_t left = 9;
+
+	(void)state;
+	snprintf(target, sizeof(target), "%d", (int)p.pid);
+	works(dinst_attach(d, target, "counted", 0, &s, &f));
+	assert_string_equal(s->name, "counted");
+	assert_int_equal(s->pid, p.pid);
+	assert_true(s->functions > 10 && s->modules >= 2 && !s->joined);
+	works(dinst_insert(d, s->name, "calls", foci, DINST_EACH, 0, &in, &f));
+	assert_int_equal(in->count, 2);
+	assert_string_equal(in->row[0]->metric, "calls");
+	assert_true(in->row[0]->points >= 1 && in->row[0]->id > 0);
+	assert_false(in->partial);
+	go(&p, 1000);
+	works(dinst_read(d, NULL, NULL, 0, &v, &f));
+	assert_int_equal(v->count, 2);
+	assert_true(value_of(v, "/Code/calls/many")->value == 2000);
+	assert_true(value_of(v, "/Code/calls/work")->value == 2);
+	assert_string_equal(v->row[0]->unit, "calls");
+	assert_null(v->row[0]->distribution);
+	assert_false(v->row[0]->is_level);
+	dinst_values_free(v);
+	works(dinst_remove(d, s->name, &in->row[0]->id, 1, &f));
+	works(dinst_read(d, NULL, NULL, 0, &v, &f));
+	assert_int_equal(v->count, 1);
+	dinst_values_free(v);
+	works(dinst_remove(d, s->name, NULL, 0, &f));
+	dinst_instances_free(in);
+	works(dinst_detach(d, "counted", &left, &f));
+	assert_int_equal(left, 0);
+	dinst_session_free(s);
+	dinst_close(d);
+	go(&p, 10);
+}
+
+static void distributions(void **state)
+{
+	const char *const foci[] = {"/Code/calls/many", NULL};
+	const struct dinst_distribution *x;
+	struct dinst_values *v = NULL;
+	struct dinst *d = opened();
+	uint64_t total = 0;
+
+	(void)state;
+	works(dinst_attach(d, "calls", NULL, 0, NULL, &f));
+	works(dinst_insert(d, NULL, "latency", foci, 0, 50, NULL, &f));
+	go(&p, 500);
+	works(dinst_read(d, NULL, NULL, 0, &v, &f));
+	assert_int_equal(v->count, 1);
+	x = v->row[0]->distribution;
+	assert_non_null(x);
+	assert_int_equal(x->count, 1000);
+	for (size_t i = 0; i < x->bucket_count; i++) {
+		assert_true(x->buckets[i].low < x->buckets[i].high);
+		total += x->buckets[i].count;
+	}
+	assert_int_equal(total, 1000);
+	assert_true(x->min <= x->p50 && x->p50 <= x->p99 && x->p99 <= x->max * 33 / 32);
+	dinst_values_free(v);
+	works(dinst_detach(d, NULL, NULL, &f));
+	dinst_close(d);
+}
+
+/* Each failure has its code and a text, and the connection goes on. */
+static void failures(void **state)
+{
+	const char *const nobody[] = {"/Code/calls/no_such_function", NULL};
+	struct dinst *d = opened();
+	char *result = NULL;
+
+	(void)state;
+	assert_int_equal(dinst_attach(d, "no-such-process-here", NULL, 0, NULL, &f),
+			 DINST_E_NO_PROCESS);
+	assert_int_equal(dinst_insert(d, "calls", "calls", NULL, 0, 0, NULL, &f),
+			 DINST_E_NO_SESSION);
+	works(dinst_attach(d, "calls", NULL, 0, NULL, &f));
+	assert_int_equal(dinst_insert(d, NULL, "no_such_metric", NULL, 0, 0, NULL, &f),
+			 DINST_E_NO_METRIC);
+	assert_int_equal(dinst_insert(d, NULL, "calls", nobody, 0, 0, NULL, &f),
+			 DINST_E_NO_FUNCTION);
+	assert_non_null(strstr(f.text, "no_such_function"));
+	assert_int_equal(dinst_load(d, NULL, "mine.mdl", "metric {", &f), DINST_E_USAGE);
+	assert_non_null(strstr(f.text, "mine.mdl"));
+	assert_int_equal(dinst_call(d, "no-such-method", NULL, &result, &f), DINST_E_PROTOCOL);
+	assert_int_equal(dinst_call(d, "ping", "not JSON", &result, &f), DINST_E_PROTOCOL);
+	assert_int_equal(dinst_call(d, "ping", "[1]", &result, &f), DINST_E_USAGE);
+	assert_null(result);
+	works(dinst_call(d, "ping", NULL, &result, &f));
+	assert_non_null(strstr(result, "\"sessions\":1"));
+	dinst_free(result);
+	works(dinst_detach(d, NULL, NULL, &f));
+	dinst_close(d);
+}
+
+static int watch_three(void *arg, const struct dinst_values *now, const struct dinst_values *before)
+{
+	int *seen = arg;
+
+	assert_true((*seen == 0) == (before == NULL));
+	assert_true(!before || now->time_ns > before->time_ns);
+	return ++*seen == 3;
+}
+
+static int watch_for_ever(void *arg, const struct dinst_values *now,
+			  const struct dinst_values *before)
+{
+	(void)now;
+	(void)before;
+	*(volatile int *)arg = 1;
+	return 0;
+}
+
+static void *interrupt(void *d)
+{
+	nap_ms(100);
+	dinst_interrupt(d);
+	return NULL;
+}
+
+static void watching(void **state)
+{
+	struct dinst *d = opened();
+	int seen = 0;
+	pthread_t t;
+
+	(void)state;
+	works(dinst_attach(d, "calls", NULL, 0, NULL, &f));
+	works(dinst_insert(d, NULL, "calls", (const char *const[]){"/Code/calls/many", NULL}, 0, 0,
+			   NULL, &f));
+	works(dinst_watch(d, NULL, NULL, 0, 10000000, watch_three, &seen, &f));
+	assert_int_equal(seen, 3);
+	assert_int_equal(pthread_create(&t, NULL, interrupt, d), 0);
+	works(dinst_watch(d, NULL, NULL, 0, 3600ULL * 1000000000, watch_for_ever, &seen, &f));
+	pthread_join(t, NULL);
+	assert_int_equal(seen, 1);
+	works(dinst_detach(d, NULL, NULL, &f));
+	dinst_close(d);
+}
+
+/* Two connections in two threads, each with a session of its own request. */
+static void *read_often(void *arg)
+{
+	struct dinst *d = NULL;
+	int *bad = arg;
+
+	if (dinst_open(&d, NULL, 0, NULL) != 0)
+		*bad = 1;
+	for (int i = 0; d && i < 50 && !*bad; i++) {
+		struct dinst_values *v = NULL;
+
+		*bad = dinst_read(d, "calls", NULL, 0, &v, NULL) != 0 || v->count != 1;
+		dinst_values_free(v);
+	}
+	dinst_close(d);
+	return NULL;
+}
+
+static void threads(void **state)
+{
+	struct dinst *d = opened();
+	int bad[4] = {0, 0, 0, 0};
+	pthread_t t[4];
+
+	(void)state;
+	works(dinst_attach(d, "calls", NULL, 0, NULL, &f));
+	works(dinst_insert(d, NULL, "calls", (const char *const[]){"/Code/calls/many", NULL}, 0, 0,
+			   NULL, &f));
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&t[i], NULL, read_often, &bad[i]), 0);
+	for (int i = 0; i < 4; i++) {
+		pthread_join(t[i], NULL);
+		assert_int_equal(bad[i], 0);
+	}
+	works(dinst_detach(d, NULL, NULL, &f));
+	dinst_close(d);
+}
+
+/* What is held goes when its connection does, the session with it. */
+static void held(void **state)
+{
+	struct dinst *d = opened();
+
+	(void)state;
+	works(dinst_attach(d, "calls", NULL, DINST_HOLD, NULL, &f));
+	works(dinst_insert(d, NULL, "calls", (const char *const[]){"/Code/calls/many", NULL},
+			   DINST_HOLD, 0, NULL, &f));
+	assert_int_equal(sessions(), 1);
+	dinst_close(d);
+	for (int i = 0; i < 1000 && sessions(); i++)
+		nap_ms(10);
+	assert_int_equal(sessions(), 0);
+	go(&p, 10);
+}
+
+static int count_event(void *arg, const struct dinst_event *e)
+{
+	uint64_t *seen = arg;
+
+	assert_string_equal(e->function, "many");
+	assert_string_equal(e->module, "calls");
+	assert_true(e->ns > 0 && e->tid > 0);
+	if (strcmp(e->what, "entry") == 0) {
+		seen[0]++;
+	} else {
+		assert_string_equal(e->what, "return");
+		seen[1]++;
+	}
+	return 0;
+}
+
+static void events(void **state)
+{
+	const char *const functions[] = {"many", NULL};
+	uint64_t seen[2] = {0, 0}, dropped = 0;
+	struct dinst *d = opened();
+
+	(void)state;
+	works(dinst_attach(d, "calls", NULL, DINST_HOLD, NULL, &f));
+	works(dinst_trace(d, NULL, functions, DINST_ARGUMENTS | DINST_RETURNS | DINST_HOLD, NULL,
+			  &f));
+	go(&p, 50);
+	for (int i = 0; i < 500 && (seen[0] < 100 || seen[1] < 100); i++) {
+		works(dinst_events(d, NULL, count_event, seen, &dropped, &f));
+		nap_ms(10);
+	}
+	assert_int_equal(seen[0], 100);
+	assert_int_equal(seen[1], 100);
+	assert_int_equal(dropped, 0);
+	works(dinst_detach(d, NULL, NULL, &f));
+	dinst_close(d);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(none_runs),	 cmocka_unit_test(counts_are_exact),
+		cmocka_unit_test(distributions), cmocka_unit_test(failures),
+		cmocka_unit_test(watching),	 cmocka_unit_test(threads),
+		cmocka_unit_test(held),		 cmocka_unit_test(events),
+	};
+
+	return cmocka_run_group_tests_name("library", tests, setup, teardown);
+}
