@@ -105,14 +105,16 @@ static bool number_of(const json_t *object, const char *key, uint64_t max, uint3
 static bool field_read(const json_t *from, struct event_field *f)
 {
 	static const char *const forms[] = {"value", "string", "bytes", "stack", NULL};
-	static const char *const roles[] = {"field",   "argument", "result",	"pointee",
-					    "elapsed", "caller",   "backtrace", NULL};
+	static const char *const roles[] = {"field",  "argument",  "result", "pointee",
+					    "member", "elapsed",   "caller", "sp",
+					    "depth",  "backtrace", NULL};
 	const char *name = json_string_value(json_object_get(from, "name"));
 	int form = word_index(text_of(from, "form"), forms, -1);
 
 	if (form < 0 || !number_of(from, "offset", FIELD_END_MAX, &f->offset) ||
 	    !number_of(from, "size", FIELD_END_MAX, &f->size) || f->offset < RECORD_HEADER)
 		return false;
+	number_of(from, "at", FIELD_END_MAX, &f->at);
 	f->form = form;
 	f->role = word_index(text_of(from, "role"), roles, EVENT_FIELD);
 	f->text = strdup(text_of(from, "text"));

@@ -39,12 +39,15 @@ enum event_form {
 
 /* What a field is for; the method `trace` says so, fields of others are EVENT_FIELD. */
 enum event_role {
-	EVENT_FIELD,	/* an expression of somebody's */
-	EVENT_ARGUMENT, /* of the function, called `name` */
-	EVENT_RESULT,	/* what it returned */
-	EVENT_POINTEE,	/* what the field before this one points to */
-	EVENT_ELAPSED,	/* ns since its entry */
-	EVENT_CALLER,	/* address that it returns to */
+	EVENT_FIELD,	     /* an expression of somebody's */
+	EVENT_ARGUMENT,	     /* of the function, called `name` */
+	EVENT_RESULT,	     /* what it returned */
+	EVENT_POINTEE,	     /* what the argument or result before it points to */
+	EVENT_MEMBER,	     /* what a pointer at `at` in the pointee before it points to */
+	EVENT_ELAPSED,	     /* ns since its entry */
+	EVENT_CALLER,	     /* address that it returns to */
+	EVENT_STACK_POINTER, /* where the activation is: with it pairs of entry and return are certain */
+	EVENT_DEPTH,	     /* of recursion: activations of the function around this one */
 	EVENT_BACKTRACE,
 };
 
@@ -97,6 +100,7 @@ struct event_field {
 	char *text;		 /* the expression */
 	char *name;		 /* for people: an argument's name, else the expression */
 	uint32_t offset, size;	 /* in the event's data, bytes */
+	uint32_t at;		 /* EVENT_MEMBER: bytes from the pointee's begin */
 	struct value_type *type; /* NULL: not known */
 };
 
