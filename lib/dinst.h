@@ -294,12 +294,13 @@ struct dinst_event {
 typedef int (*dinst_event_each)(void *arg, const struct dinst_event *event);
 
 /*
- * Fetches what has been recorded and returns at once: events of instances that this connection
- * inserted, those of a thread in their order, all by time. Call it every 10 to 50 ms. *dropped (may
+ * Fetches what `count` instances have recorded (all that there are if count is 0) and returns at
+ * once: events of a thread in their order, all by time. Those of instances that another connection
+ * inserted are left out. Call it every 10 to 50 ms. *dropped (may
  * be NULL): how many were lost for want of room since the stream began.
  */
-int dinst_events(struct dinst *d, const char *session, dinst_event_each each, void *arg,
-		 uint64_t *dropped, struct dinst_failure *f);
+int dinst_events(struct dinst *d, const char *session, const uint64_t *ids, size_t count,
+		 dinst_event_each each, void *arg, uint64_t *dropped, struct dinst_failure *f);
 
 #ifdef __cplusplus
 }

@@ -87,14 +87,18 @@ static int pass_event(void *arg, const struct event *e)
 	return p->ended;
 }
 
-DINST_PUBLIC int dinst_events(struct dinst *d, const char *session, dinst_event_each each,
-			      void *arg, uint64_t *dropped, struct dinst_failure *f)
+DINST_PUBLIC int dinst_events(struct dinst *d, const char *session, const uint64_t *ids,
+			      size_t count, dinst_event_each each, void *arg, uint64_t *dropped,
+			      struct dinst_failure *f)
 {
+	json_t *params = session_params(session), *answer = NULL;
 	struct passing p = {each, arg, false};
 	struct dinst_error e = {0, ""};
-	json_t *answer = NULL;
-	int err = library_call(d, "events", session_params(session), &answer, f);
+	int err;
 
+	if (count)
+		json_object_set_new(params, "ids", ids_array(ids, count));
+	err = library_call(d, "events", params, &answer, f);
 	if (err)
 		return err;
 	err = event_log_add(&d->log, answer, pass_event, &p, &e);

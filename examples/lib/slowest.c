@@ -59,6 +59,7 @@ int main(int argc, char **argv)
 	const struct timespec pause = {0, 20000000};
 	struct dinst_failure f = {0, ""};
 	struct calls c = {{{0, 0, ""}}, 0};
+	struct dinst_instances *in = NULL;
 	struct dinst *d = NULL;
 	uint64_t dropped = 0;
 
@@ -68,9 +69,11 @@ int main(int argc, char **argv)
 	}
 	if (dinst_open(&d, NULL, DINST_START, &f) == 0 &&
 	    dinst_attach(d, argv[1], NULL, DINST_HOLD, NULL, &f) == 0 &&
-	    dinst_trace(d, argv[1], functions, DINST_RETURNS | DINST_HOLD, NULL, &f) == 0)
-		while (rounds-- > 0 && dinst_events(d, argv[1], take, &c, &dropped, &f) == 0)
+	    dinst_trace(d, argv[1], functions, DINST_RETURNS | DINST_HOLD, &in, &f) == 0)
+		while (rounds-- > 0 &&
+		       dinst_events(d, argv[1], &in->row[0]->id, 1, take, &c, &dropped, &f) == 0)
 			nanosleep(&pause, NULL);
+	dinst_instances_free(in);
 	dinst_close(d);
 	if (f.code) {
 		fprintf(stderr, "slowest: %s\n", f.text);

@@ -306,7 +306,7 @@ static void events(void **state)
 			  &f));
 	go(&p, 50);
 	for (int i = 0; i < 500 && (seen[0] < 100 || seen[1] < 100); i++) {
-		works(dinst_events(d, NULL, count_event, seen, &dropped, &f));
+		works(dinst_events(d, NULL, NULL, 0, count_event, seen, &dropped, &f));
 		nap_ms(10);
 	}
 	assert_int_equal(seen[0], 100);
