@@ -129,6 +129,14 @@ const struct command commands[] = {
 	 "time since the reading before, as it was sampled (see history); P50 and P99 are those of\n"
 	 "what a distribution got in that time.\n",
 	 "dinst watch -i 0.5 -c 10", watch_options, 0, -1, false, watch_run},
+	{"hist", "FUNCTION [--by KEY] [-d SECONDS] [-i SECONDS] [-o FILE]",
+	 "how long calls take: the latency distribution of a function",
+	 "Attaches if need be and leaves everything as it was, however it ends. On a terminal the\n"
+	 "bars are drawn anew every second until Ctrl-C; into a pipe or file they are printed once,\n"
+	 "after 10 seconds or -d. With --by the busiest ten keys have a line of their own each.\n"
+	 "FUNCTION may be a glob, MODULE:NAME or a resource name.\n",
+	 "dinst hist -p redis-server processCommand --by thread -d 10", hist_options, 1, 1, false,
+	 hist_run},
 	{"history", "[ID]...", "values since they were inserted, as charts over time",
 	 "Up to 1,000 times are kept of each value, from 0.2 s on; then they are folded and stand\n"
 	 "for twice as long. They stay when the target ends, until the session does.\n",

@@ -13,7 +13,7 @@
 
 #include "daemon/client/command.h"
 
-enum { BAR_WIDTH = 40, ROWS_MAX = 64 };
+enum { BAR_LEFT = 45, BAR_WIDTH = 40, ROWS_MAX = 64 };
 
 /* ------------------------------------------------------------------- units */
 
@@ -219,10 +219,10 @@ static size_t make_bars(json_t *buckets, struct bar *bars)
 	return count;
 }
 
-static void print_bar(double share, bool fine)
+static void print_bar(double share, int width, bool fine)
 {
 	static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-	const int parts = (int)(share * BAR_WIDTH * 8 + 0.5);
+	const int parts = (int)(share * width * 8 + 0.5);
 	/* What is there is seen, however little it is beside the rest. */
 	const int shown = share > 0 && parts < (fine ? 1 : 4) ? (fine ? 1 : 8) : parts;
 
@@ -261,8 +261,11 @@ static void print_summary(json_t *row, const char *unit)
 	putchar('\n');
 }
 
-static void print_distribution(json_t *row, const char *unit, bool fine)
+size_t distribution_print(json_t *row, const char *unit, size_t columns, bool fine)
 {
+	const int width = columns < BAR_LEFT + BAR_WIDTH
+				  ? columns > BAR_LEFT + 4 ? (int)(columns - BAR_LEFT) : 4
+				  : BAR_WIDTH;
 	const double total = member_number(row, "count");
 	struct bar bars[ROWS_MAX];
 	const size_t count = make_bars(json_object_get(row, "buckets"), bars);
@@ -278,9 +281,50 @@ static void print_distribution(json_t *row, const char *unit, bool fine)
 		value_with_unit(bars[n].hi, unit, hi);
 		printf("  %10.20s - %-10.20s %10.0f %5.1f %% %s", lo, hi, bars[n].count,
 		       100 * bars[n].count / total, fine ? "│" : "|");
-		print_bar(bars[n].count / most, fine);
+		print_bar(bars[n].count / most, width, fine);
 		putchar('\n');
 	}
+	return (total > 0 ? count : 0) + (total > 0 ? 2 : 1);
+}
+
+size_t spark_text(json_t *buckets, int first, int last, bool fine, char *text, size_t size)
+{
+	static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+	static const char marks[] = " .:-=+*%@";
+	struct bar bars[ROWS_MAX];
+	const size_t count = make_bars(buckets, bars);
+	double most = 0;
+	size_t used = 0;
+
+	for (size_t n = 0; n < count; n++)
+		most = bars[n].count > most ? bars[n].count : most;
+	text[0] = '\0';
+	for (int e = first; e <= last && used + 8 < size; e++) {
+		int level = 0;
+
+		for (size_t n = 0; n < count; n++)
+			if (exponent_of(bars[n].lo) == e && bars[n].count > 0)
+				level = 1 + (int)(bars[n].count / most * 7);
+		used += (size_t)(fine ? snprintf(text + used, size - used, "%s", blocks[level])
+				      : snprintf(text + used, size - used, "%c", marks[level]));
+	}
+	return used;
+}
+
+void buckets_extent(json_t *buckets, int *first, int *last)
+{
+	const size_t count = json_array_size(buckets);
+	const int low = exponent_of(number_at(json_array_get(buckets, 0), 0));
+	const int high = exponent_of(number_at(json_array_get(buckets, count - 1), 0));
+
+	if (!count)
+		return;
+	if (*first > *last) {
+		*first = low;
+		*last = high;
+	}
+	*first = low < *first ? low : *first;
+	*last = high > *last ? high : *last;
 }
 
 /* ----------------------------------------------------------------- vectors */
@@ -329,6 +373,7 @@ static void print_vector(json_t *row, const char *unit, bool all)
 	const double full = member_number(row, "full");
 	const size_t count = json_array_size(elements);
 	const size_t most = all ? count : VECTOR_SHOWN;
+	const bool distributions = json_object_get(json_array_get(elements, 0), "buckets") != NULL;
 	double sum = 0, rest = 0;
 	char text[VALUE_TEXT];
 	size_t index;
@@ -343,7 +388,8 @@ static void print_vector(json_t *row, const char *unit, bool all)
 		json_array_append_new(shown, element_shown(element, unit, sum));
 	table_print(element_columns, shown, all);
 	if (count > most) {
-		value_with_unit(rest, unit, text);
+		/* of distributions it is a number of values, whatever their unit is */
+		value_with_unit(rest, distributions ? "values" : unit, text);
 		printf("... and %zu more with %s (-v shows them)\n", count - most, text);
 	}
 	if (full > 0)
@@ -426,7 +472,7 @@ void values_print(json_t *rows, bool verbose)
 		printf("\n%lld: %s %s\n", (long long)member_number(row, "id"),
 		       json_string_value(json_object_get(row, "metric")), focus);
 		if (json_object_get(row, "buckets"))
-			print_distribution(row, unit, fine);
+			distribution_print(row, unit, BAR_LEFT + BAR_WIDTH, fine);
 		if (json_object_get(row, "elements"))
 			print_vector(row, unit, verbose);
 	}

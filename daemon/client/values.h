@@ -35,6 +35,16 @@ json_t *row_of(json_t *rows, json_t *id);
 /* The table of `read`, then each distribution as bars and each vector's top; `all` of it. */
 void values_print(json_t *rows, bool verbose);
 
+/*
+ * A distribution as it stands in a row or in an element of a vector: count, mean and quantiles,
+ * then bars on a scale of powers of two, `columns` wide. Returns the number of lines printed.
+ */
+size_t distribution_print(json_t *row, const char *unit, size_t columns, bool fine);
+/* Widens first..last, exponents of two, to what the buckets hold; first > last: nothing yet. */
+void buckets_extent(json_t *buckets, int *first, int *last);
+/* One character for each power of two from `first` to `last`, as high as what is there. */
+size_t spark_text(json_t *buckets, int first, int last, bool fine, char *text, size_t size);
+
 /* A history over time: `columns` wide, with characters that not every terminal has if `fine`. */
 void chart_print(json_t *row, size_t columns, bool fine);
 /* True if standard output takes UTF-8. */
