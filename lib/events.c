@@ -9,14 +9,6 @@
 
 enum { FIELDS_MAX = 64 };
 
-_Static_assert((int)DINST_FIELD == (int)EVENT_FIELD && (int)DINST_ARGUMENT == (int)EVENT_ARGUMENT &&
-		       (int)DINST_OUTCOME == (int)EVENT_RESULT &&
-		       (int)DINST_POINTEE == (int)EVENT_POINTEE &&
-		       (int)DINST_ELAPSED == (int)EVENT_ELAPSED &&
-		       (int)DINST_CALLER == (int)EVENT_CALLER &&
-		       (int)DINST_BACKTRACE == (int)EVENT_BACKTRACE,
-	       "the roles of fields are those of daemon/report/event.h");
-
 struct passing {
 	dinst_event_each each;
 	void *arg;
@@ -37,13 +29,33 @@ static const char *what_name(enum event_what what)
 	}
 }
 
+static enum dinst_field_role public_role(enum event_role role)
+{
+	switch (role) {
+	case EVENT_ARGUMENT:
+		return DINST_ARGUMENT;
+	case EVENT_RESULT:
+		return DINST_OUTCOME;
+	case EVENT_POINTEE:
+		return DINST_POINTEE;
+	case EVENT_ELAPSED:
+		return DINST_ELAPSED;
+	case EVENT_CALLER:
+		return DINST_CALLER;
+	case EVENT_BACKTRACE:
+		return DINST_BACKTRACE;
+	default:
+		return DINST_FIELD;
+	}
+}
+
 static bool take_field(struct dinst_field *to, const struct event *e, const struct event_field *f)
 {
 	const uint8_t *bytes = NULL;
 
 	*to = (struct dinst_field){
 		.name = f->name ? f->name : f->text,
-		.role = (enum dinst_field_role)f->role,
+		.role = public_role(f->role),
 	};
 	switch (f->form) {
 	case EVENT_STRING:
