@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * complete.c - what a word of the prompt could become.
+ * complete.c - what a word could become, at the prompt and in shells.
  *
- * Owns which kind of word stands where: commands, metrics, resource paths,
- * functions, ids, sessions, options. Errors mean: no candidates.
+ * Owns which kind of word stands where. It is read from the table of commands: from
+ * the names in a command's usage (TARGET, FUNCTION, ID, ...) and of its options' values.
  */
 #include "daemon/client/complete.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/common/words.h"
 
+enum { COMPLETE_SECONDS = 2, KIND_MAX = 40 };
+
 void completion_release(struct completion *found)
 {
-	for (size_t i = 0; i < found->count; i++)
+	for (size_t i = 0; i < found->count; i++) {
 		free(found->name[i]);
+		free(found->about[i]);
+	}
 	found->count = 0;
 }
 
@@ -34,180 +39,245 @@ size_t completion_common(const struct completion *found)
 	return common;
 }
 
-/* Adds head + name if it begins with what was typed. */
-static void offer(struct completion *found, const char *typed, const char *head, const char *name)
-{
-	char text[COMPLETION_MAX];
+/* ---------------------------------------------------------------- the words */
 
-	if (snprintf(text, sizeof(text), "%s%s", head, name) >= (int)sizeof(text) ||
-	    strncmp(text, typed, strlen(typed)) != 0)
-		return;
-	for (size_t i = 0; i < found->count; i++)
-		if (strcmp(found->name[i], text) == 0)
-			return;
-	if (found->count == COMPLETIONS_MAX)
-		found->more = true;
-	else if ((found->name[found->count] = strdup(text)) != NULL)
-		found->count++;
-}
-
-static void ignore(void *arg, const char *method, json_t *params)
-{
-	(void)arg;
-	(void)method;
-	(void)params;
-}
-
-/* A call whose failure only means that nothing is offered. */
-static json_t *ask(struct context *c, const char *method, json_t *params)
-{
-	struct dinst_error e = {0, ""};
-	json_t *answer = NULL;
-
-	if (!params)
-		return NULL;
-	if (c->session[0] && strcmp(method, "sessions") != 0)
-		json_object_set_new(params, "session", rpc_text(c->session));
-	call_daemon(c, false, method, params, ignore, NULL, &answer, &e);
-	json_decref(params);
-	return answer;
-}
-
-/* Offers the member `key` of all rows. */
-static void offer_rows(struct context *c, struct completion *found, const char *typed,
-		       const char *head, const char *tail, const char *method, const char *key)
-{
-	json_t *answer = ask(c, method, json_object());
-	char text[COMPLETION_MAX];
-	size_t index;
-	json_t *row;
-
-	json_array_foreach(json_object_get(answer, "rows"), index, row)
-	{
-		json_t *value = json_object_get(row, key);
-
-		if (json_is_string(value))
-			snprintf(text, sizeof(text), "%.200s%s", json_string_value(value), tail);
-		else if (json_is_integer(value))
-			snprintf(text, sizeof(text), "%lld%s", (long long)json_integer_value(value),
-				 tail);
-		else
-			continue;
-		offer(found, typed, head, text);
-	}
-	json_decref(answer);
-}
-
-static void offer_functions(struct context *c, struct completion *found, const char *typed,
-			    const char *head, const char *module)
-{
-	const char *prefix = typed + strlen(head);
-	json_t *params = json_pack("{s:o,s:i}", "prefix", rpc_text(prefix), "max", COMPLETIONS_MAX);
-	json_t *answer, *name;
-	size_t index;
-
-	if (module)
-		json_object_set_new(params, "module", rpc_text(module));
-	answer = ask(c, "complete", params);
-	json_array_foreach(json_object_get(answer, "names"), index, name) if (json_is_string(name))
-		offer(found, typed, head, json_string_value(name));
-	json_decref(answer);
-}
-
-/* /Code/MODULE/FUNCTION */
-static void offer_resource(struct context *c, struct completion *found, const char *typed)
-{
-	static const char code[] = "/Code/";
-	char head[COMPLETION_MAX], module[COMPLETION_MAX];
-	const char *slash;
-
-	if (strncmp(typed, code, sizeof(code) - 1) != 0) {
-		offer(found, typed, "", code);
-		found->open = true;
-		return;
-	}
-	slash = strchr(typed + sizeof(code) - 1, '/');
-	if (!slash) {
-		offer_rows(c, found, typed, code, "/", "modules", "module");
-		found->open = true;
-		return;
-	}
-	snprintf(head, sizeof(head), "%.*s", (int)(slash + 1 - typed), typed);
-	snprintf(module, sizeof(module), "%.*s", (int)(slash - typed - (sizeof(code) - 1)),
-		 typed + sizeof(code) - 1);
-	offer_functions(c, found, typed, head, module);
-}
-
-static void offer_options(const struct option_spec *specs, struct completion *found,
-			  const char *typed)
+static const struct option_spec *spec_in(const struct option_spec *specs, const char *word)
 {
 	for (; specs && specs->letter; specs++)
-		offer(found, typed, "--", specs->name);
+		if (word[1] == '-' ? specs->name && strcmp(word + 2, specs->name) == 0
+				   : word[1] == specs->letter && specs->letter > ' ' && !word[2])
+			return specs;
+	return NULL;
 }
 
-static void offer_argument(struct context *c, struct completion *found, const struct words *w,
-			   const char *typed)
+/* The option that `word` is; NULL if it is none, or has its value with it. */
+static const struct option_spec *spec_of(const struct command *command, const char *word)
 {
-	const struct command *command = command_named(w->word[0]);
-	const char *before = w->word[w->count - 1];
-	const char *name = w->word[0];
+	const struct option_spec *spec;
 
-	if (!command)
-		return;
-	if (typed[0] == '-') {
-		offer_options(command->options, found, typed);
-		offer_options(global_options, found, typed);
-	} else if (strcmp(before, "-p") == 0 || strcmp(name, "detach") == 0 ||
-		   strcmp(name, "attach") == 0) {
-		offer_rows(c, found, typed, "", "", "sessions", "session");
-	} else if (strcmp(name, "insert") == 0) {
-		if (w->count == 1)
-			offer_rows(c, found, typed, "", "", "metrics", "metric");
+	if (word[0] != '-' || !word[1])
+		return NULL;
+	spec = command ? spec_in(command->options, word) : NULL;
+	return spec ? spec : spec_in(global_options, word);
+}
+
+/* What is there before the word that is typed. */
+struct before {
+	const struct command *command;	  /* NULL: it is still to come */
+	const struct option_spec *option; /* whose value comes; or NULL */
+	int words;			  /* arguments that are there */
+	bool ended;			  /* "--" was there */
+	char **word;
+	int count;
+};
+
+static void look_before(struct context *c, struct before *b, char **word, int count)
+{
+	memset(b, 0, sizeof(*b));
+	b->word = word;
+	b->count = count;
+	for (int i = 0; i < count; i++) {
+		b->option = b->ended ? NULL : spec_of(b->command, word[i]);
+		if (b->option && b->option->value && i + 1 < count) {
+			if (b->option->letter == 'p')
+				snprintf(c->session, sizeof(c->session), "%s", word[i + 1]);
+			b->option = NULL;
+			i++;
+		} else if (b->option && b->option->value) {
+			return;
+		} else if (strcmp(word[i], "--") == 0) {
+			b->ended = true;
+		} else if (b->ended || word[i][0] != '-') {
+			if (!b->command)
+				b->command = command_named(word[i]);
+			else
+				b->words++;
+			if (!b->command)
+				return;
+			if (b->command->first_word_ends && b->words > 0)
+				b->ended = true;
+		}
+		b->option = NULL;
+	}
+}
+
+/* ----------------------------------------------------------------- the usage */
+
+/* The next name or option of a usage; "|" as itself. NULL at the end. */
+static const char *usage_token(const char *usage, char *token, bool *repeats)
+{
+	size_t length;
+
+	usage += strspn(usage, " [(");
+	if (!*usage)
+		return NULL;
+	length = strcspn(usage, " ])");
+	*repeats = strncmp(usage + length, "]...", 4) == 0;
+	if (length > 3 && strncmp(usage + length - 3, "...", 3) == 0) {
+		*repeats = true;
+		snprintf(token, KIND_MAX, "%.*s", (int)length - 3, usage);
+	} else {
+		snprintf(token, KIND_MAX, "%.*s", (int)length, usage);
+	}
+	usage += length;
+	return usage + strspn(usage, "].)");
+}
+
+/* True if the words have the option that an alternative of a usage begins with. */
+static bool has_option(const struct before *b, const char *alternative)
+{
+	char token[KIND_MAX];
+	bool repeats;
+
+	if (!usage_token(alternative, token, &repeats) || token[0] != '-')
+		return false;
+	for (int i = 0; i < b->count; i++)
+		if (strcmp(b->word[i], token) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * The name of the argument that comes after b->words others: "PATTERN | --summary [MODULE]" says
+ * PATTERN, or MODULE where --summary is there. False if there is no further one.
+ */
+static bool argument_kind(const struct before *b, char *kind)
+{
+	const char *usage = b->command->usage, *next, *bar;
+	const struct option_spec *spec;
+	char token[KIND_MAX] = "";
+	bool repeats = false;
+	int left = b->words;
+
+	for (bar = strstr(usage, " | "); bar; bar = strstr(bar + 3, " | "))
+		if (has_option(b, bar + 3))
+			usage = bar + 3;
+	kind[0] = '\0';
+	while ((next = usage_token(usage, token, &repeats)) != NULL && strcmp(token, "|") != 0) {
+		usage = next;
+		if (token[0] == '-') {
+			spec = spec_of(b->command, token);
+			if (spec && spec->value)
+				usage = usage_token(usage, token, &repeats);
+			if (!usage)
+				break;
+			continue;
+		}
+		snprintf(kind, KIND_MAX, "%s", token);
+		if (left-- == 0 || repeats)
+			return true;
+	}
+	return false;
+}
+
+/* ------------------------------------------------------------------- kinds */
+
+static bool is_kind(const char *kind, const char *name)
+{
+	return strncmp(kind, name, strlen(name)) == 0;
+}
+
+static void offer_kind(struct context *c, struct completion *found, const char *typed,
+		       const struct command *command, const char *kind)
+{
+	if (is_kind(kind, "TARGET"))
+		offer_targets(c, found, typed);
+	else if (is_kind(kind, "SESSION"))
+		offer_sessions(c, found, typed);
+	else if (is_kind(kind, "METRIC"))
+		offer_metrics(c, found, typed);
+	else if (is_kind(kind, "FOCUS") && !typed[0])
+		offer_resources(c, found, typed);
+	else if (is_kind(kind, "FOCUS") || is_kind(kind, "FUNCTION") || is_kind(kind, "PATTERN"))
+		offer_functions(c, found, typed);
+	else if (is_kind(kind, "MODULE"))
+		offer_modules(c, found, typed);
+	else if (is_kind(kind, "ID"))
+		offer_ids(c, found, typed,
+			  strcmp(command->name, "history") == 0 ? "history" : "read");
+	else if (is_kind(kind, "COMMAND") && strcmp(command->name, "help") == 0)
+		offer_commands(found, typed);
+	else if (is_kind(kind, "FILE") || is_kind(kind, "SCRIPT") || is_kind(kind, "DIR") ||
+		 is_kind(kind, "PROGRAM") || is_kind(kind, "ARG"))
+		found->files = true;
+	else if (strchr(kind, '|'))
+		offer_list(found, typed, kind);
+}
+
+void complete_words(struct context *c, char **word, int count, struct completion *found)
+{
+	const char *typed = count > 0 ? word[count - 1] : "";
+	char kind[KIND_MAX];
+	struct before b;
+
+	memset(found, 0, sizeof(*found));
+	found->typed = strlen(typed);
+	look_before(c, &b, word, count > 0 ? count - 1 : 0);
+	if (b.option) {
+		offer_kind(c, found, typed, b.command, b.option->value);
+	} else if (!b.command) {
+		if (typed[0] == '-')
+			offer_options(found, typed, global_options);
 		else
-			offer_resource(c, found, typed);
-	} else if (strcmp(name, "funcs") == 0 || strcmp(name, "points") == 0 ||
-		   strcmp(name, "cfg") == 0) {
-		if (strcmp(before, "--summary") == 0)
-			offer_rows(c, found, typed, "", "", "modules", "module");
-		else
-			offer_functions(c, found, typed, "", NULL);
-	} else if (strcmp(name, "read") == 0 || strcmp(name, "remove") == 0 ||
-		   strcmp(name, "watch") == 0) {
-		offer_rows(c, found, typed, "", "", "read", "id");
-	} else if (strcmp(name, "history") == 0) {
-		offer_rows(c, found, typed, "", "", "history", "id");
-	} else if (strcmp(name, "help") == 0) {
-		for (command = commands; command->name; command++)
-			offer(found, typed, "", command->name);
+			offer_commands(found, typed);
+	} else if (typed[0] == '-' && !b.ended) {
+		offer_options(found, typed, b.command->options);
+		offer_options(found, typed, global_options);
+	} else if (argument_kind(&b, kind)) {
+		offer_kind(c, found, typed, b.command, kind);
 	}
 }
 
 void complete_line(struct context *c, const char *line, size_t cursor, struct completion *found)
 {
-	char *text = strndup(line, cursor);
+	char *text = strndup(line, cursor), *empty[1] = {NULL}, **more;
+	char session[PROCESS_NAME_MAX];
 	struct dinst_error e = {0, ""};
 	struct words w = {0, NULL};
-	const char *typed = "";
-	bool blank, taken = false;
 
 	memset(found, 0, sizeof(*found));
 	if (!text || words_split(text, &w, &e) != 0) {
 		free(text);
 		return;
 	}
-	blank = cursor == 0 || text[cursor - 1] == ' ' || text[cursor - 1] == '\t';
-	if (!blank && w.count > 0) {
-		typed = w.word[--w.count];
-		taken = true;
+	/* a word that is not begun is an empty one */
+	more = calloc((size_t)w.count + 1, sizeof(*more));
+	empty[0] = text + cursor;
+	if (more) {
+		memcpy(more, w.word, (size_t)w.count * sizeof(*more));
+		more[w.count] = empty[0];
+		memcpy(session, c->session, sizeof(session));
+		complete_words(c, more,
+			       w.count + (cursor == 0 || text[cursor - 1] == ' ' ||
+					  text[cursor - 1] == '\t'),
+			       found);
+		memcpy(c->session, session, sizeof(session));
 	}
-	found->typed = strlen(typed);
-	if (w.count == 0) {
-		for (const struct command *command = commands; command->name; command++)
-			offer(found, typed, "", command->name);
-	} else {
-		offer_argument(c, found, &w, typed);
-	}
-	w.count += taken;
+	free(more);
 	words_release(&w);
 	free(text);
+}
+
+int complete_run(struct context *c, int count, char **word)
+{
+	struct completion found;
+
+	/* whoever waits at a shell does not wait for a session that is busy */
+	alarm(COMPLETE_SECONDS);
+	if (count > 0 && strcmp(word[0], "--") == 0) {
+		word++;
+		count--;
+	}
+	complete_words(c, word, count, &found);
+	if (found.files)
+		puts(":files");
+	for (size_t i = 0; i < found.count; i++) {
+		text_clean(found.name[i], false);
+		if (found.about[i])
+			text_clean(found.about[i], false);
+		printf("%s%s%s\n", found.name[i], found.about[i] ? "\t" : "",
+		       found.about[i] ? found.about[i] : "");
+	}
+	completion_release(&found);
+	return flush_output(c, EXIT_DONE);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/client/command.h"
+#include "daemon/client/complete.h"
 #include "daemon/client/nearest.h"
 
 static const struct option_spec leading_options[] = {
@@ -324,6 +325,8 @@ int command_run(struct context *c, int argc, char **argv)
 	struct dinst_error e = {0, ""};
 	struct arguments a;
 
+	if (argc > 0 && strcmp(argv[0], "--complete") == 0)
+		return complete_run(c, argc - 1, argv + 1);
 	if (arguments_parse(&a, argc, argv, leading_options, true, &e) != 0) {
 		look_for_json(c, argc, argv);
 		return report(c, &e);
