@@ -142,8 +142,10 @@ static void look_back(const struct compiler *c, struct compiled *out)
 		const struct arch_op *op = &p->ops[i];
 
 		out->per_thread |= op->kind == ARCH_OP_RECORD;
-		out->needs_threads |= op->kind == ARCH_OP_THREAD || op->kind == ARCH_OP_READ;
+		out->needs_threads |= op->kind == ARCH_OP_THREAD || op->kind == ARCH_OP_READ ||
+				      op->kind == ARCH_OP_RING_OPEN;
 		out->system_calls |= op->kind == ARCH_OP_READ || op->kind == ARCH_OP_PROCESS ||
+				     op->kind == ARCH_OP_RING_BYTES ||
 				     (op->kind == ARCH_OP_CLOCK && op->number != ARCH_CLOCK_TICKS);
 	}
 	out->activation = c->activation;

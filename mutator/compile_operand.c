@@ -153,6 +153,18 @@ unsigned compile_load_operand(struct compiler *c, const struct operand *o, const
 			    "and what has more than 8 bytes)");
 }
 
+unsigned compile_load_bits(struct compiler *c, const struct operand *o, const struct mdl_expr *x,
+			   unsigned *size)
+{
+	*size = 0;
+	if (c->failed || o->type.kind != TYPE_FLOAT || o->bit_size ||
+	    (o->kind != OPERAND_MEMORY && o->kind != OPERAND_WORDS) ||
+	    (o->type.size != 4 && o->type.size != 8))
+		return compile_load_operand(c, o, x);
+	*size = o->type.size;
+	return load_bytes(c, o, o->offset, o->type.size, false);
+}
+
 /* ----------------------------------------------------------------- members */
 
 /* What a pointer leads to, in memory that may not be there. */

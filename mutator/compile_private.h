@@ -9,6 +9,7 @@
  *   compile_expr.c       expressions
  *   compile_arithmetic.c operators; divisions by constants
  *   compile_variable.c   variables: assignments, timers, distributions
+ *   compile_event.c      events of streams
  *   compile_operand.c    typed operands: fields, pointers, bits, floating point
  *   compile_arguments.c  what the target's thread has at the point: $arg, $return
  *   compile_call.c       functions of the target that code may call
@@ -137,6 +138,15 @@ void compile_address(struct compiler *c, const struct mdl_expr *x, struct operan
 void compile_timer(struct compiler *c, const struct mdl_expr *x, struct operand *out);
 void compile_record(struct compiler *c, const struct mdl_expr *x, struct operand *out);
 
+/* Adds to the variable's element that is known here; nothing where it is not the point. */
+void compile_count(struct compiler *c, const struct mdl_expr *x, const struct variable *v);
+
+/* ----------------------------------------------------- compile_event.c */
+
+/* record(STREAM, ...) */
+void compile_event(struct compiler *c, const struct mdl_expr *x, struct variable *v,
+		   struct operand *out);
+
 /* --------------------------------------------------- compile_operand.c */
 
 struct operand operand_constant(int64_t number);
@@ -144,6 +154,9 @@ struct operand operand_value(unsigned value);
 /* A number of it: what is loaded, widened by its type. */
 unsigned compile_load_operand(struct compiler *c, const struct operand *o,
 			      const struct mdl_expr *x);
+/* The same, but of a float or double its bits: *size is how many bytes those are, else 0. */
+unsigned compile_load_bits(struct compiler *c, const struct operand *o, const struct mdl_expr *x,
+			   unsigned *size);
 void compile_field(struct compiler *c, const struct mdl_expr *x, const char *name,
 		   struct operand *o);
 void compile_index(struct compiler *c, const struct mdl_expr *x, struct operand *o);

@@ -172,6 +172,8 @@ static enum variable_form form_of(const struct mdl_plan *plan, const struct vari
 		return VARIABLE_TIMER;
 	case MDL_DISTRIBUTION:
 		return VARIABLE_DISTRIBUTION;
+	case MDL_STREAM:
+		return VARIABLE_STREAM;
 	default:
 		break;
 	}

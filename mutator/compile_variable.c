@@ -129,6 +129,13 @@ static unsigned change_shared(struct compiler *c, const struct mdl_expr *x,
 	return value;
 }
 
+void compile_count(struct compiler *c, const struct mdl_expr *x, const struct variable *v)
+{
+	if (at_the_point(c))
+		add_to(c, ARCH_OP_COUNT, element_offset(c, x, v, 8),
+		       variable_counter(v, c->q->place), compile_constant(c, 1));
+}
+
 /* What v++ and v += e give, from what the word was before. */
 static void result_of(struct compiler *c, const struct mdl_expr *x, const struct variable *v,
 		      unsigned given, struct operand *out)
@@ -381,14 +388,17 @@ static void record_extreme(struct compiler *c, unsigned base, uint64_t number, u
 void compile_record(struct compiler *c, const struct mdl_expr *x, struct operand *out)
 {
 	unsigned value, log, power, bucket, row, words, done;
-	struct variable *v;
+	struct variable *v = x->arg_count ? named_variable(c, x->args[0]) : NULL;
 	uint64_t number;
 
+	if (v && v->form == VARIABLE_STREAM) {
+		compile_event(c, x, v, out);
+		return;
+	}
 	if (x->arg_count != 2) {
 		compile_fail(c, &x->place, DINST_USAGE, "record takes a distribution and a value");
 		return;
 	}
-	v = named_variable(c, x->args[0]);
 	value = compile_number(c, x->args[1]);
 	*out = operand_value(value);
 	if (!v || c->failed)

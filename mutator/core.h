@@ -211,6 +211,7 @@ struct session {
 	/* plans by (image, function) are kept while the session lasts */
 	struct plan_cache *plans;
 	struct threads *threads; /* per-thread state in the target; NULL: nobody needed it */
+	struct stream *stream;	 /* events from the target; NULL: nobody wants any */
 	/* pages of text that were ever patched, for giving their private copies back */
 	taddr_t *pages;
 	size_t page_count, page_room;

@@ -35,6 +35,8 @@ static enum variable_form usual_form(enum mdl_vartype type)
 {
 	if (type == MDL_DISTRIBUTION)
 		return VARIABLE_DISTRIBUTION;
+	if (type == MDL_STREAM)
+		return VARIABLE_STREAM;
 	return type == MDL_COUNTER || type == MDL_VOID ? VARIABLE_TOTAL : VARIABLE_TIMER;
 }
 
@@ -282,7 +284,8 @@ static bool is_in_place(const struct session *s, const struct instance *i)
 static bool is_same(const struct request *r, const struct instance *i, const struct mdl_plan *plan,
 		    uint32_t hash)
 {
-	if (i->hash != hash || !i->plan || i->source || i->stopped ||
+	/* Of its events everybody wants all. */
+	if (plan->type == MDL_STREAM || i->hash != hash || !i->plan || i->source || i->stopped ||
 	    i->plan->metric != plan->metric || strcmp(i->plan->focus, plan->focus) != 0)
 		return false;
 	/* One that is to be switched off above a limit is its own, and so is what it counts. */

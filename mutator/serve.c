@@ -24,12 +24,16 @@ static const struct {
 	const char *name;
 	serve_method call;
 } methods[] = {
-	{"attach", serve_attach}, {"catch_exec", serve_catch_exec}, {"release", serve_release},
-	{"status", serve_status}, {"modules", serve_modules},	    {"funcs", serve_funcs},
-	{"points", serve_points}, {"insert", serve_insert},	    {"read", serve_read},
-	{"remove", serve_remove}, {"flush", serve_flush},	    {"detach", serve_detach},
-	{"repair", serve_repair}, {"metrics", serve_metrics},	    {"complete", serve_complete},
-	{"cfg", serve_cfg},	  {"sample", serve_sample},	    {"load", serve_load},
+	{"attach", serve_attach},     {"catch_exec", serve_catch_exec},
+	{"release", serve_release},   {"status", serve_status},
+	{"modules", serve_modules},   {"funcs", serve_funcs},
+	{"points", serve_points},     {"insert", serve_insert},
+	{"read", serve_read},	      {"remove", serve_remove},
+	{"flush", serve_flush},	      {"detach", serve_detach},
+	{"repair", serve_repair},     {"metrics", serve_metrics},
+	{"complete", serve_complete}, {"cfg", serve_cfg},
+	{"sample", serve_sample},     {"events", serve_events},
+	{"callees", serve_callees},   {"load", serve_load},
 	{"stacks", serve_stacks},
 };
 

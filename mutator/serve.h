@@ -93,8 +93,14 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 int serve_remove(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 int serve_flush(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 
+/* serve_callees.c */
+int serve_callees(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
+
 /* serve_stacks.c */
 int serve_stacks(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
+
+/* serve_events.c */
+int serve_events(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 
 /* serve_values.c */
 /* The instances named by params.ids, all of them if it is empty; the caller frees *out. */

@@ -8,6 +8,8 @@
 
 #include "mutator/evaluate.h"
 #include "mutator/serve.h"
+#include "mutator/stream.h"
+#include "mutator/variable.h"
 
 enum { REFUSED_SHOWN = 20 }; /* refused points told one by one for an instance */
 
@@ -74,16 +76,23 @@ static json_t *instance_row(const struct instance *i, uint64_t stop_ns)
 {
 	const struct instance *source = instance_source(i);
 	size_t points, pending;
+	json_t *row, *events;
 
 	instance_points(i, &points, &pending);
-	return json_pack("{s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:b, s:f}", "id",
-			 (json_int_t)i->id, "metric", i->metric, "focus", serve_text(i->focus),
-			 "points", (json_int_t)points, "refused", (json_int_t)source->refused_count,
-			 "pending", (json_int_t)pending, "stop_us", serve_us(stop_ns), "reasons",
-			 refused_json(source->refused, source->refused_count), "left_out",
-			 refused_json(source->left_out, source->left_out_count), "skipped",
-			 skipped_json(source), "shared", i->source != NULL, "predicted_ns",
-			 (double)source->cost_ps / 1000);
+	row = json_pack("{s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:b, s:f}", "id",
+			(json_int_t)i->id, "metric", i->metric, "focus", serve_text(i->focus),
+			"points", (json_int_t)points, "refused", (json_int_t)source->refused_count,
+			"pending", (json_int_t)pending, "stop_us", serve_us(stop_ns), "reasons",
+			refused_json(source->refused, source->refused_count), "left_out",
+			refused_json(source->left_out, source->left_out_count), "skipped",
+			skipped_json(source), "shared", i->source != NULL, "predicted_ns",
+			(double)source->cost_ps / 1000);
+	events = stream_events_json(i);
+	if (events) {
+		stream_name(source->variables[0]->queue, i->id);
+		json_object_set_new(row, "events", events);
+	}
+	return row;
 }
 
 static void note_unwalked(json_t *notes, const struct instance *i)

@@ -12,6 +12,7 @@
 #include "mutator/core.h"
 #include "mutator/detail.h"
 #include "mutator/mdl/mdl.h"
+#include "mutator/stream.h"
 #include "mutator/threads.h"
 
 /* ----------------------------------------------------------- plan cache */
@@ -262,6 +263,7 @@ void session_free(struct session *s)
 	plans_free(s->plans);
 	mdl_library_free(s->library);
 	threads_free(s->threads);
+	stream_free(s->stream);
 	free(s->pages);
 	free(s->library_warnings);
 	if (s->modules)

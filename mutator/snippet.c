@@ -10,6 +10,7 @@
 
 #include "mutator/access.h"
 #include "mutator/core.h"
+#include "mutator/stream.h"
 #include "mutator/threads.h"
 #include "mutator/variable.h"
 
@@ -32,6 +33,7 @@ void snippet_look_around(const struct session *s, const struct place *p,
 			},
 	};
 	threads_environment(s, p, environment);
+	stream_environment(s, environment);
 	if (environment->thread_clock_by_rseq && ticks_calibrate(NULL) < 0)
 		environment->thread_clock_by_rseq = false;
 	if (environment->thread_clock_by_rseq)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mutator/stream.h"
 #include "mutator/threads.h"
 
 enum {
@@ -69,6 +70,7 @@ void variable_unref(struct session *s, struct variable *v)
 {
 	if (!v || --v->references)
 		return;
+	stream_retire(s, v->queue);
 	for (unsigned i = 0; i < v->place_count; i++)
 		heap_unref_counter(v->in[i].place->heap, v->in[i].counter);
 	if (v->word)
@@ -226,8 +228,10 @@ int variable_prepare(struct session *s, struct variable *v, struct place *p, str
 			    v->form == VARIABLE_DISTRIBUTION))
 		status = make_shared(v, p, e);
 	if (status >= 0 && (v->form == VARIABLE_TOTAL || v->form == VARIABLE_TIMER ||
-			    v->form == VARIABLE_DISTRIBUTION))
+			    v->form == VARIABLE_DISTRIBUTION || v->form == VARIABLE_STREAM))
 		status = make_counters(v, p, e);
+	if (status >= 0 && v->form == VARIABLE_STREAM)
+		status = stream_prepare(s, p, &v->queue, e);
 	return status < 0 ? status : 0;
 }
 

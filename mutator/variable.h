@@ -11,13 +11,16 @@
  *                (of threads' clocks: all additions to it are locked ones)
  *   DISTRIBUTION VARIABLE_BUCKETS TOTALs in a row, then sum; min and max as words
  *   TABLE        struct arch_table: from keys to elements         the family
+ *   STREAM       a TOTAL of its events, written or dropped; the events are in the session's
+ *                rings (stream.h)
  *
  * A variable of a request that is many has `elements` of its form in a row, one
  * more than its table has places: the element of key k is at k's place in the
  * table, minus one. The last element is for keys that found no place.
  *
  *   element k of      is at
- *   TOTAL, TIMER      variable_counter() + 8 * k
+ *   TOTAL, TIMER, STREAM
+ *                     variable_counter() + 8 * k
  *   LEVEL             word + 8 * k
  *   DISTRIBUTION      variable_counter() + 8 * VARIABLE_ROW * k: buckets, sum;
  *                     word + 16 * k: min, max (INT64_MAX and INT64_MIN at first)
@@ -46,6 +49,7 @@ enum variable_form {
 	VARIABLE_TIMER,
 	VARIABLE_DISTRIBUTION,
 	VARIABLE_TABLE,
+	VARIABLE_STREAM,
 };
 
 /*
@@ -80,7 +84,8 @@ struct variable {
 	uint32_t record_offset;
 	uint64_t *keys; /* TABLE: variable_set_keys(), or NULL */
 	size_t key_count;
-	int64_t last; /* TIMER: what it was when it was read last, ns */
+	int64_t last;		    /* TIMER: what it was when it was read last, ns */
+	struct stream_queue *queue; /* STREAM: its events; NULL: none yet */
 	/* LEVEL, TABLE, min and max of a DISTRIBUTION: the word or table, the same for all places. */
 	taddr_t word;
 	struct place *word_place;

@@ -190,6 +190,7 @@ int variable_read_row(struct session *s, struct variable *v, unsigned first, uns
 		return dinst_fail(e, DINST_FAILED, "%s has %u elements", v->name, v->elements);
 	switch (v->form) {
 	case VARIABLE_TOTAL:
+	case VARIABLE_STREAM:
 		return read_totals(v, first, count, (uint64_t *)values, e);
 	case VARIABLE_LEVEL:
 		memset(values, 0, count * sizeof(*values));

@@ -332,6 +332,9 @@ static const struct {
 	{"record", MDL_DO_RECORD},
 	{"readSymbol", MDL_DO_READ_SYMBOL},
 	{"readMemory", MDL_DO_READ_MEMORY},
+	{"string", MDL_DO_STRING},
+	{"bytes", MDL_DO_BYTES},
+	{"stack", MDL_DO_STACK},
 };
 
 struct mdl_expr *build_call(struct parser *p, const struct mdl_place *place, const char *name,

@@ -50,6 +50,11 @@ static void check_names_of_metric(struct parser *p, const struct mdl_metric *m)
 	for (const struct mdl_variable *v = m->variables; v; v = v->next) {
 		if (v->type == MDL_VOID)
 			parser_error(p, &v->place, "a variable cannot be void");
+		if (v->type == MDL_STREAM)
+			parser_error(p, &v->place,
+				     "a stream is the metric's own: 'base is stream { ... }', and "
+				     "record(%.60s, ...) in it",
+				     m->id);
 		if (strcmp(v->name, m->id) == 0)
 			parser_error(p, &v->place, "'%.60s' is the metric's own variable already",
 				     v->name);

@@ -78,6 +78,13 @@ static enum code_type variable_value(struct body *b, const struct mdl_expr *e,
 			     "record(%.60s, VALUE) adds to it",
 			     e->text, e->text);
 		return CODE_WRONG;
+	case MDL_STREAM:
+		parser_error(
+			b->p, &e->place,
+			"'%.60s' is a stream: it has no value in code; record(%.60s, ...) adds "
+			"an event to it",
+			e->text, e->text);
+		return CODE_WRONG;
 	case MDL_VOID:
 		parser_error(b->p, &e->place, "'%.60s' is void: there is no variable", e->text);
 		return CODE_WRONG;
@@ -257,23 +264,95 @@ static enum code_type type_of_timer_call(struct body *b, const struct mdl_expr *
 	return starts ? CODE_NOTHING : CODE_NUMBER;
 }
 
+/* ------------------------------------------------------------------ events */
+
+/* How many bytes: a number that is known here, from 1 to `most`. */
+static void want_bytes(struct body *b, const struct mdl_expr *e, const struct mdl_expr *bytes,
+		       int64_t most)
+{
+	int64_t n;
+
+	if (!constant_value(bytes, &n) || n < 1 || n > most)
+		parser_error(b->p, &bytes->place, "%s takes 1 to %lld bytes, a number", e->text,
+			     (long long)most);
+}
+
+/* A field of an event: a number, or memory. */
+static void want_field(struct body *b, const struct mdl_expr *e, enum point_place place)
+{
+	if (e->kind != MDL_CALL) {
+		want_number(b, e, place);
+	} else if (e->function == MDL_DO_STRING) {
+		if (e->arg_count != 1 && e->arg_count != 2) {
+			parser_error(b->p, &e->place,
+				     "string takes an address, and how many bytes at most: "
+				     "string($arg[0], 100)");
+			return;
+		}
+		want_number(b, e->args[0], place);
+		if (e->arg_count == 2)
+			want_bytes(b, e, e->args[1], MDL_STRING_MOST);
+	} else if (e->function == MDL_DO_BYTES) {
+		if (!count_args(b, e, 2, "an address and how many bytes"))
+			return;
+		want_number(b, e->args[0], place);
+		want_bytes(b, e, e->args[1], MDL_BYTES_MOST);
+	} else if (e->function == MDL_DO_STACK) {
+		if (!count_args(b, e, 1, "how many bytes of the stack"))
+			return;
+		want_bytes(b, e, e->args[0], MDL_STACK_MOST);
+		only_at(b, e, place, place == AT_ENTRY || place == AT_EXIT, "at entries and exits");
+	} else {
+		want_number(b, e, place);
+	}
+}
+
+static enum code_type type_of_event(struct body *b, const struct mdl_expr *e,
+				    enum point_place place)
+{
+	if (e->arg_count > MDL_FIELDS_MOST + 1)
+		parser_error(b->p, &e->args[MDL_FIELDS_MOST + 1]->place,
+			     "an event has %d fields at most", MDL_FIELDS_MOST);
+	for (size_t i = 1; i < e->arg_count; i++)
+		want_field(b, e->args[i], place);
+	return CODE_NOTHING;
+}
+
+static enum code_type field_outside(struct body *b, const struct mdl_expr *e)
+{
+	parser_error(b->p, &e->place,
+		     "%s(...) is a field of an event: record(STREAM, %s(...)); a function of the "
+		     "program that is called so is Call(\"%s\", ...)",
+		     e->text, e->text, e->text);
+	return CODE_WRONG;
+}
+
 static enum code_type type_of_record(struct body *b, const struct mdl_expr *e,
 				     enum point_place place)
 {
-	const struct mdl_expr *arg;
-	enum mdl_vartype type;
+	const struct mdl_expr *arg = e->arg_count ? e->args[0] : NULL;
+	enum mdl_vartype type = MDL_DISTRIBUTION;
 
-	if (!count_args(b, e, 2, "a distribution and a value"))
+	if (!arg) {
+		parser_error(b->p, &e->place,
+			     "record takes a distribution and a value, or a stream and what is to "
+			     "be recorded");
 		return CODE_WRONG;
-	arg = e->args[0];
+	}
 	if (arg->kind != MDL_NAME)
-		parser_error(b->p, &arg->place, "record needs the name of a distribution");
+		parser_error(b->p, &arg->place,
+			     "record needs the name of a distribution or of a stream");
 	else if (!variable_find(b, arg->text, &type))
 		unknown_name(b, arg);
+	else if (type == MDL_STREAM)
+		return type_of_event(b, e, place);
 	else if (type != MDL_DISTRIBUTION)
 		parser_error(b->p, &arg->place,
-			     "'%.60s' is a %s, not a distribution: 'base is distribution'",
+			     "'%.60s' is a %s, not a distribution or a stream: "
+			     "'base is distribution'",
 			     arg->text, mdl_vartype_name(type));
+	if (!count_args(b, e, 2, "a distribution and a value"))
+		return CODE_WRONG;
 	want_number(b, e->args[1], place);
 	return CODE_NOTHING;
 }
@@ -368,6 +447,10 @@ static enum code_type type_of_call(struct body *b, const struct mdl_expr *e, enu
 		return type_of_read_symbol(b, e);
 	case MDL_DO_READ_MEMORY:
 		return type_of_read_memory(b, e, place);
+	case MDL_DO_STRING:
+	case MDL_DO_BYTES:
+	case MDL_DO_STACK:
+		return field_outside(b, e);
 	default:
 		return type_of_timer_call(b, e);
 	}

@@ -78,6 +78,11 @@ static bool binary(int op, int64_t left, int64_t right, int64_t *value)
 	return false;
 }
 
+bool mdl_constant(const struct mdl_expr *e, int64_t *value)
+{
+	return constant_value(e, value);
+}
+
 bool constant_value(const struct mdl_expr *e, int64_t *value)
 {
 	int64_t left, right;

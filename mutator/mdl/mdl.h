@@ -27,12 +27,17 @@ struct mdl_place {
 	uint32_t line, column;
 };
 
+/* Bytes that a field of an event may have. */
+enum { MDL_STRING_BYTES = 64, MDL_STRING_MOST = 256, MDL_BYTES_MOST = 512, MDL_STACK_MOST = 8192 };
+enum { MDL_FIELDS_MOST = 40 }; /* of an event */
+
 enum mdl_vartype {
 	MDL_COUNTER,
 	MDL_WALL_TIMER,
 	MDL_PROCESS_TIMER,
 	MDL_THREAD_TIMER,
 	MDL_DISTRIBUTION,
+	MDL_STREAM, /* of events */
 	MDL_VOID,
 };
 
@@ -105,6 +110,10 @@ enum mdl_function {
 	MDL_DO_RECORD,
 	MDL_DO_READ_SYMBOL, /* readSymbol("name"), text in args[0] */
 	MDL_DO_READ_MEMORY,
+	/* Fields of events, in record(STREAM, ...) only; bytes in args[1] are constants. */
+	MDL_DO_STRING, /* string(address[, bytes]) */
+	MDL_DO_BYTES,  /* bytes(address, bytes) */
+	MDL_DO_STACK,  /* stack(bytes) */
 };
 
 struct mdl_expr {
@@ -284,6 +293,10 @@ const struct mdl_constraint *mdl_constraints(const struct mdl_library *l);
 const struct mdl_constraint *mdl_used_constraint(const struct mdl_library *l,
 						 const struct mdl_use *use);
 
+/* The value of an expression of numbers; false if it is none. */
+bool mdl_constant(const struct mdl_expr *e, int64_t *value);
+/* The expression as it would be written, as much of it as there is room for. */
+void mdl_expr_text(const struct mdl_expr *x, char *text, size_t size);
 const char *mdl_vartype_name(enum mdl_vartype type);
 /* "/Code/ * / *" as it was written, into text. */
 void mdl_path_text(const struct mdl_constraint *c, char *text, size_t size);

@@ -22,6 +22,8 @@ const char *mdl_vartype_name(enum mdl_vartype type)
 		return "threadTimer";
 	case MDL_DISTRIBUTION:
 		return "distribution";
+	case MDL_STREAM:
+		return "stream";
 	case MDL_VOID:
 		return "void";
 	}

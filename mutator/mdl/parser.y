@@ -113,7 +113,7 @@ static bool skipped_code(const struct parser *p)
 %token <text> FLAVOR "flavor" IN "in" INCLUSIVE "inclusive" IS "is" ITEMS "items"
 %token <text> LIBRARY "library" LIST "list" METRIC "metric" MODE "mode" NAME "name"
 %token <text> POST_INSN "postInsn" PRE_INSN "preInsn" PROCESS_TIMER "processTimer"
-%token <text> REPLACE "replace" RESOURCE_LIST "resourceList" STYLE "style"
+%token <text> REPLACE "replace" RESOURCE_LIST "resourceList" STREAM "stream" STYLE "style"
 %token <text> THREAD_TIMER "threadTimer" UNCONSTRAINED "unconstrained" UNITS "units"
 %token <text> UNITS_TYPE "unitsType" VOID "void" WALL_TIMER "wallTimer"
 
@@ -171,7 +171,7 @@ id:
 	ID
 |	AGGREGATE_OPERATOR | BASE | CONSTRAINED | CONSTRAINT | COUNTER | DEFAULT | DESCRIPTION
 |	DISTRIBUTION | EXCLUSIVE | FLAVOR | IN | INCLUSIVE | IS | ITEMS | LIBRARY | LIST | METRIC
-|	MODE | NAME | POST_INSN | PRE_INSN | PROCESS_TIMER | REPLACE | RESOURCE_LIST | STYLE
+|	MODE | NAME | POST_INSN | PRE_INSN | PROCESS_TIMER | REPLACE | RESOURCE_LIST | STREAM | STYLE
 |	THREAD_TIMER | UNCONSTRAINED | UNITS | UNITS_TYPE | VOID | WALL_TIMER
 ;
 
@@ -261,6 +261,7 @@ vartype:
 |	PROCESS_TIMER           { $$ = MDL_PROCESS_TIMER; }
 |	THREAD_TIMER            { $$ = MDL_THREAD_TIMER; }
 |	DISTRIBUTION            { $$ = MDL_DISTRIBUTION; }
+|	STREAM                  { $$ = MDL_STREAM; }
 |	VOID                    { $$ = MDL_VOID; }
 ;
 

@@ -45,6 +45,7 @@ static const struct keyword {
 	{"processTimer", PROCESS_TIMER},
 	{"replace", REPLACE},
 	{"resourceList", RESOURCE_LIST},
+	{"stream", STREAM},
 	{"style", STYLE},
 	{"threadTimer", THREAD_TIMER},
 	{"unconstrained", UNCONSTRAINED},

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stream_private.h - for the files of streams only:
+ *
+ *   stream.c          rings, kinds of events, queues: making and giving back
+ *   stream_read.c     from the rings to the queues, in order
+ *   stream_take.c     from the queues to clients
+ *   stream_threads.c  whose events they are
+ */
+#ifndef DINST_MUTATOR_STREAM_PRIVATE_H
+#define DINST_MUTATOR_STREAM_PRIVATE_H
+
+#include "mutator/stream.h"
+
+/* One ring as its reader knows it: nothing here was taken from the target unchecked. */
+struct ring_reader {
+	struct arch_ring *ring; /* our view */
+	uint64_t tail;
+	uint64_t last;	 /* ticks of the last record: they ascend */
+	uint8_t *staged; /* records that were read and not passed on; ticks put right */
+	size_t begin, end, room;
+};
+
+/* A thread that has recorded something. */
+struct stream_thread {
+	uint32_t own;	   /* its id as it sees it */
+	uint32_t tid, pid; /* as we see it; pid 0: not known */
+	char name[16];
+	uint32_t next; /* of the same hash; index + 1 */
+};
+
+struct stream_queue {
+	struct stream_queue *next;
+	unsigned instance;
+	uint64_t retired_ns; /* 0: its variable is there */
+	/* Records, a sequence number in front of each. */
+	uint8_t *bytes;
+	size_t begin, end, room;
+	uint8_t *told; /* bit n: thread n was told with it */
+	size_t told_size;
+};
+
+enum { STREAM_HASH = 1024 };
+
+struct stream {
+	struct session *session;
+	struct heap *heap;
+	struct arch_stream at;
+	struct ring_reader *rings;
+	unsigned ring_count;
+	uint8_t *copy;		      /* bytes of one ring */
+	struct stream_event **events; /* by id - 1; NULL: gone */
+	size_t event_count, event_room;
+	struct stream_queue *queues;
+	size_t queued; /* bytes of all queues */
+	uint64_t sequence;
+	uint64_t lost, damaged;
+	struct stream_thread *threads;
+	size_t thread_count, thread_room;
+	uint32_t thread_at[STREAM_HASH]; /* index + 1 */
+	bool own_ids;			 /* the target's threads have ids of their own */
+	uint64_t looked_ns;		 /* when they were looked for last */
+};
+
+/* What precedes a record in a queue. */
+enum { STREAM_SEQUENCE = 8 };
+
+/* Index of the thread with that id of its own; a new one where it is not known. SIZE_MAX: no memory. */
+size_t stream_thread(struct stream *st, uint32_t own);
+
+/* Frees a queue and its kinds of events. */
+void stream_forget(struct stream *st, struct stream_queue *queue);
+
+#endif

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stream_read.c - from the rings to the queues.
+ *
+ * Each ring is emptied into memory of ours first, so that the target has room
+ * again and cannot change what is looked at. Then records are passed on in the
+ * order of their ticks, over all rings, up to a moment T0 from before the first
+ * ring was looked at: of two records of one thread the first was closed before the
+ * second was opened, so whoever sees the second, from before T0, has seen the first.
+ * A record that is open holds back what is later than it, for a moment: its
+ * thread may have been interrupted by a handler that has recorded something.
+ *
+ * Whatever a ring holds, this ends: a copy has as many bytes as the ring, and each
+ * step takes some of them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutator/stream_private.h"
+#include "mutator/variable.h"
+
+enum {
+	HOLD_NS = 20 * 1000 * 1000, /* how long an open record may hold back others */
+	QUEUES_MOST = 64 << 20,	    /* bytes of all queues */
+};
+
+/* How long what was recorded may be taken when nothing records any more. */
+static const uint64_t RETIRED_NS = 20000000000u;
+
+struct reading {
+	struct stream *stream;
+	uint64_t now, hold; /* ticks */
+	uint64_t limit;	    /* records from here on wait */
+	unsigned *heap;	    /* rings that have some, the earliest first */
+	unsigned heap_count;
+};
+
+/* The processor's clock, not before what was done in front of it, nor behind what follows. */
+static uint64_t ticks_now(void)
+{
+	uint64_t ticks;
+
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	ticks = arch_clock_ticks();
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return ticks;
+}
+
+/* --------------------------------------------------------------- one ring */
+
+static bool stage(struct ring_reader *r, const void *record, size_t size)
+{
+	if (r->begin == r->end)
+		r->begin = r->end = 0;
+	if (r->end + size > r->room) {
+		const size_t room = (r->room ? r->room * 2 : 4096) + size;
+		uint8_t *grown = realloc(r->staged, room);
+
+		if (!grown)
+			return false;
+		r->staged = grown;
+		r->room = room;
+	}
+	memcpy(r->staged + r->end, record, size);
+	r->end += size;
+	return true;
+}
+
+static bool is_record(const struct stream *st, const struct arch_record *record, size_t left)
+{
+	const struct stream_event *event;
+
+	if (left < sizeof(*record) || record->size > left || !record->id ||
+	    record->id > st->event_count)
+		return false;
+	event = st->events[record->id - 1];
+	return event && event->size == record->size;
+}
+
+/* Records of a copy of what a ring had. */
+static void take_copy(struct reading *rd, struct ring_reader *r, const uint8_t *bytes, size_t size)
+{
+	struct stream *st = rd->stream;
+	struct arch_record record;
+
+	for (size_t at = 0; at < size; at += record.size) {
+		const size_t left = size - at;
+
+		memset(&record, 0, sizeof(record));
+		memcpy(&record, bytes + at, left < sizeof(record) ? left : sizeof(record));
+		if (!record.id && record.size >= ARCH_RING_ALIGN && record.size <= left &&
+		    record.size % ARCH_RING_ALIGN == 0)
+			continue;
+		if (!is_record(st, &record, left)) {
+			st->damaged++;
+			return;
+		}
+		/* What is from the future would wait for it. */
+		if (record.ticks > rd->now)
+			record.ticks = rd->now;
+		if (record.ticks < r->last)
+			record.ticks = r->last;
+		r->last = record.ticks;
+		if (!stage(r, bytes + at, record.size)) {
+			st->lost++;
+			continue;
+		}
+		memcpy(r->staged + r->end - record.size, &record, sizeof(record));
+	}
+}
+
+/* Where the next lap begins the copy does, too. */
+static void copy_out(struct stream *st, const struct ring_reader *r, size_t size)
+{
+	const size_t bytes = (size_t)1 << st->at.shift, at = r->tail & (bytes - 1);
+	const size_t first = size < bytes - at ? size : bytes - at;
+
+	memcpy(st->copy, r->ring->records + at, first);
+	memcpy(st->copy + first, r->ring->records, size - first);
+}
+
+static void read_ring(struct reading *rd, struct ring_reader *r)
+{
+	struct stream *st = rd->stream;
+	const uint64_t lock = __atomic_load_n(&r->ring->lock, __ATOMIC_ACQUIRE);
+	const uint64_t opened = __atomic_load_n(&r->ring->opened, __ATOMIC_ACQUIRE);
+	const uint64_t head = __atomic_load_n(&r->ring->head, __ATOMIC_ACQUIRE);
+	const uint64_t size = head - r->tail;
+
+	/* From here on: no record that is below head is from later. */
+	rd->now = ticks_now();
+	if (lock && opened < rd->limit && rd->now - opened < rd->hold)
+		rd->limit = opened;
+	if (!size)
+		return;
+	if (size > (uint64_t)1 << st->at.shift || size % ARCH_RING_ALIGN) {
+		st->damaged++;
+		r->tail = head / ARCH_RING_ALIGN * ARCH_RING_ALIGN;
+	} else {
+		copy_out(st, r, size);
+		r->tail = head;
+	}
+	__atomic_store_n(&r->ring->tail, r->tail, __ATOMIC_RELEASE);
+	if (r->tail == head && size <= (uint64_t)1 << st->at.shift)
+		take_copy(rd, r, st->copy, size);
+}
+
+/* ---------------------------------------------------------------- merging */
+
+static uint64_t ticks_of(const struct reading *rd, unsigned ring)
+{
+	const struct ring_reader *r = &rd->stream->rings[ring];
+	struct arch_record record;
+
+	memcpy(&record, r->staged + r->begin, sizeof(record));
+	return record.ticks;
+}
+
+/* The first one may be too late for its place. */
+static void sink(struct reading *rd)
+{
+	unsigned at = 0;
+
+	for (;;) {
+		unsigned child = 2 * at + 1;
+		unsigned ring;
+
+		if (child >= rd->heap_count)
+			return;
+		if (child + 1 < rd->heap_count &&
+		    ticks_of(rd, rd->heap[child + 1]) < ticks_of(rd, rd->heap[child]))
+			child++;
+		if (ticks_of(rd, rd->heap[at]) <= ticks_of(rd, rd->heap[child]))
+			return;
+		ring = rd->heap[at];
+		rd->heap[at] = rd->heap[child];
+		rd->heap[child] = ring;
+		at = child;
+	}
+}
+
+static void add_to_heap(struct reading *rd, unsigned ring)
+{
+	unsigned at = rd->heap_count++;
+
+	while (at && ticks_of(rd, ring) < ticks_of(rd, rd->heap[(at - 1) / 2])) {
+		rd->heap[at] = rd->heap[(at - 1) / 2];
+		at = (at - 1) / 2;
+	}
+	rd->heap[at] = ring;
+}
+
+/* Room for `size` bytes at the end of the queue; false: there is too much already. */
+static bool make_room(struct stream_queue *q, size_t size)
+{
+	uint8_t *grown;
+	size_t room;
+
+	if (q->end + size <= q->room)
+		return true;
+	/* No byte is moved more often than it is written. */
+	if (q->begin >= q->room / 2) {
+		memmove(q->bytes, q->bytes + q->begin, q->end - q->begin);
+		q->end -= q->begin;
+		q->begin = 0;
+		if (q->end + size <= q->room)
+			return true;
+	}
+	room = q->room * 2 + 65536 + size;
+	grown = realloc(q->bytes, room);
+	if (!grown)
+		return false;
+	q->bytes = grown;
+	q->room = room;
+	return true;
+}
+
+/* Memory that was read, as long as it is, and a string as long as that; the rest is zeros. */
+static void settle_field(uint8_t *record, const struct stream_field *f)
+{
+	uint8_t *bytes = record + f->offset + sizeof(uint64_t);
+	const uint64_t room = f->size - sizeof(uint64_t);
+	const uint8_t *end;
+	uint64_t length;
+
+	if (f->form == STREAM_VALUE)
+		return;
+	memcpy(&length, record + f->offset, sizeof(length));
+	if (length > room)
+		length = room;
+	end = f->form == STREAM_STRING ? memchr(bytes, 0, length) : NULL;
+	if (end)
+		length = (uint64_t)(end - bytes);
+	memcpy(record + f->offset, &length, sizeof(length));
+	memset(bytes + length, 0, room - length);
+}
+
+static void pass_on(struct stream *st, const uint8_t *bytes, const struct arch_record *record)
+{
+	/* It may have gone since the record was staged. */
+	const struct stream_event *event = st->events[record->id - 1];
+	struct stream_queue *q = event ? event->queue : NULL;
+	struct arch_record told = *record;
+	uint8_t *to;
+	size_t thread;
+
+	if (!q)
+		return;
+	if (st->queued + STREAM_SEQUENCE + record->size > QUEUES_MOST ||
+	    !make_room(q, STREAM_SEQUENCE + record->size)) {
+		st->lost++;
+		return;
+	}
+	thread = stream_thread(st, record->tid);
+	told.ticks = ticks_to_ns(record->ticks) + (uint64_t)ticks_epoch();
+	if (thread != SIZE_MAX)
+		told.tid = st->threads[thread].tid;
+	told.flags = (uint32_t)thread;
+	to = q->bytes + q->end;
+	memcpy(to, &st->sequence, sizeof(st->sequence));
+	memcpy(to + STREAM_SEQUENCE, bytes, record->size);
+	memcpy(to + STREAM_SEQUENCE, &told, sizeof(told));
+	for (size_t n = 0; n < event->field_count; n++)
+		settle_field(to + STREAM_SEQUENCE, &event->fields[n]);
+	st->sequence++;
+	q->end += STREAM_SEQUENCE + record->size;
+	st->queued += STREAM_SEQUENCE + record->size;
+}
+
+static void merge(struct reading *rd)
+{
+	struct stream *st = rd->stream;
+
+	for (unsigned n = 0; n < st->ring_count; n++)
+		if (st->rings[n].begin < st->rings[n].end)
+			add_to_heap(rd, n);
+	while (rd->heap_count) {
+		struct ring_reader *r = &st->rings[rd->heap[0]];
+		struct arch_record record;
+
+		memcpy(&record, r->staged + r->begin, sizeof(record));
+		if (record.ticks >= rd->limit)
+			return;
+		pass_on(st, r->staged + r->begin, &record);
+		r->begin += record.size;
+		if (r->begin == r->end)
+			rd->heap[0] = rd->heap[--rd->heap_count];
+		sink(rd);
+	}
+}
+
+/* -------------------------------------------------------------- the whole */
+
+static void forget_retired(struct stream *st)
+{
+	const uint64_t now = clock_ns();
+	struct stream_queue *next;
+
+	for (struct stream_queue *q = st->queues; q; q = next) {
+		next = q->next;
+		if (q->retired_ns && now - q->retired_ns > RETIRED_NS)
+			stream_forget(st, q);
+	}
+}
+
+/* How many ticks that is, roughly. */
+static uint64_t ns_to_ticks(uint64_t ns)
+{
+	const uint64_t each = ticks_to_ns(1u << 20);
+
+	return each ? (ns << 20) / each : ns;
+}
+
+void stream_collect(struct session *s)
+{
+	struct stream *st = s->stream;
+	struct reading rd = {.stream = st, .hold = ns_to_ticks(HOLD_NS)};
+
+	if (!st)
+		return;
+	rd.heap = malloc(st->ring_count * sizeof(*rd.heap));
+	if (!rd.heap)
+		return;
+	rd.limit = ticks_now();
+	for (unsigned n = 0; n < st->ring_count; n++)
+		read_ring(&rd, &st->rings[n]);
+	merge(&rd);
+	free(rd.heap);
+	forget_retired(st);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stream_threads.c - whose events they are. A record has the id by which its thread
+ * knows itself; where that is another than ours (containers) the processes that have
+ * the rings are looked through for it. What a thread that has ended was called is
+ * not known any more: its id is what it was.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inject/proc.h"
+#include "inject/tasks.h"
+#include "mutator/stream_private.h"
+
+enum { THREADS_MOST = 1 << 20, STATUS_TEXT = 4096 };
+
+static const uint64_t LOOK_AGAIN_NS = 50000000;
+
+static unsigned hash_of(uint32_t own)
+{
+	return own * 0x9e3779b1u >> 22;
+}
+
+static size_t find(const struct stream *st, uint32_t own)
+{
+	uint32_t at = st->thread_at[hash_of(own)];
+
+	while (at && st->threads[at - 1].own != own)
+		at = st->threads[at - 1].next;
+	return at ? at - 1 : SIZE_MAX;
+}
+
+static size_t add(struct stream *st, uint32_t own, uint32_t tid)
+{
+	uint32_t *first = &st->thread_at[hash_of(own)];
+
+	if (st->thread_count == st->thread_room) {
+		const size_t room = st->thread_room ? st->thread_room * 2 : 64;
+		struct stream_thread *grown =
+			room <= THREADS_MOST ? realloc(st->threads, room * sizeof(*grown)) : NULL;
+
+		if (!grown)
+			return SIZE_MAX;
+		st->threads = grown;
+		st->thread_room = room;
+	}
+	st->threads[st->thread_count] =
+		(struct stream_thread){.own = own, .tid = tid, .next = *first};
+	*first = (uint32_t)++st->thread_count;
+	return st->thread_count - 1;
+}
+
+/* The line's text behind "Name:\t", "Tgid:\t", or NULL. */
+static const char *line_of(const char *status, const char *name)
+{
+	const char *line = strstr(status, name);
+
+	return line && (line == status || line[-1] == '\n') ? line + strlen(name) : NULL;
+}
+
+/* What the thread is called, and whose it is, if it is still there. */
+static void look_up(struct stream_thread *t)
+{
+	char small[STATUS_TEXT], *text;
+	const char *name, *pid;
+
+	text = proc_status_text((pid_t)t->tid, (pid_t)t->tid, small, sizeof(small));
+	if (!text)
+		return;
+	name = line_of(text, "Name:\t");
+	pid = line_of(text, "Tgid:\t");
+	if (name)
+		snprintf(t->name, sizeof(t->name), "%.*s", (int)strcspn(name, "\n"), name);
+	if (pid)
+		t->pid = (uint32_t)strtoul(pid, NULL, 10);
+	if (text != small)
+		free(text);
+}
+
+/* The threads of one process by their own ids, those that are not known yet. */
+static void look_through(struct stream *st, pid_t pid)
+{
+	size_t count;
+	pid_t *tids = task_list(pid, &count);
+
+	for (size_t n = 0; n < count; n++) {
+		const pid_t own = task_own_id(pid, tids[n]);
+		size_t at = own > 0 ? find(st, (uint32_t)own) : SIZE_MAX;
+
+		if (own <= 0 || at != SIZE_MAX)
+			continue;
+		at = add(st, (uint32_t)own, (uint32_t)tids[n]);
+		if (at != SIZE_MAX)
+			look_up(&st->threads[at]);
+	}
+	free(tids);
+}
+
+/* True if the target's threads call themselves as we call them. */
+static bool ids_are_ours(const struct stream *st)
+{
+	const pid_t pid = st->session->pid, own = task_own_id(pid, pid);
+
+	return !own || own == pid;
+}
+
+static void look_for_threads(struct stream *st)
+{
+	const uint64_t now = clock_ns();
+	pid_t *sharers = NULL;
+	size_t count = 0;
+
+	if (now - st->looked_ns < LOOK_AGAIN_NS)
+		return;
+	look_through(st, st->session->pid);
+	if (st->session->places &&
+	    arena_sharers(st->session->places->arena, st->session->pid, &sharers, &count) >= 0)
+		for (size_t n = 0; n < count; n++)
+			look_through(st, sharers[n]);
+	free(sharers);
+	st->looked_ns = clock_ns();
+}
+
+size_t stream_thread(struct stream *st, uint32_t own)
+{
+	size_t at = find(st, own);
+
+	if (at != SIZE_MAX)
+		return at;
+	if (!st->thread_count)
+		st->own_ids = !ids_are_ours(st);
+	if (st->own_ids) {
+		look_for_threads(st);
+		at = find(st, own);
+		if (at != SIZE_MAX)
+			return at;
+	}
+	at = add(st, own, own);
+	if (at != SIZE_MAX && !st->own_ids)
+		look_up(&st->threads[at]);
+	return at;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stream.c - a target whose calls a test knows, for events: who calls what with
+ * which number, in which order.
+ *
+ *   go N          the main thread calls step(thread 0, 0 .. N-1, text)
+ *   threads T N   T threads do so at once, each with its own number, and end
+ *   fork N        a child does so, as thread 77, and ends
+ *   signals N     two threads do so and are interrupted by a handler that does it, too
+ *   jumps N       ... by one that jumps out of the function
+ *
+ * Each is answered with "done". step() says what it did by its result: 2 * number.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { THREADS_MOST = 64, HANDLER = 1000, CHILD = 77 };
+
+static long rounds;
+static long handled[THREADS_MOST + 1];
+static volatile int jumps;
+static __thread int own = -1; /* of a thread that is interrupted */
+static __thread sigjmp_buf out;
+static __thread volatile sig_atomic_t may_jump;
+static __thread unsigned short mask;
+
+__attribute__((noinline, noclone)) long step(long thread, long number, const char *text)
+{
+	__asm__ volatile("" : "+r"(thread), "+r"(number), "+r"(text));
+	return 2 * number + thread - thread;
+}
+
+__attribute__((noinline, noclone)) double half(double x, float y)
+{
+	__asm__ volatile("" : "+x"(x), "+x"(y));
+	return x / 2 + y;
+}
+
+static void text_of(char text[32], long number)
+{
+	snprintf(text, 32, "text %ld", number);
+}
+
+static void do_steps(long thread, long count)
+{
+	char text[32];
+
+	for (long i = 0; i < count; i++) {
+		text_of(text, i & 1023);
+		step(thread, i, text);
+	}
+}
+
+static void *worker(void *arg)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "stepper-%ld", (long)(intptr_t)arg);
+	pthread_setname_np(pthread_self(), name);
+	do_steps((intptr_t)arg, rounds);
+	return NULL;
+}
+
+static void do_threads(long threads, long count)
+{
+	pthread_t all[THREADS_MOST];
+
+	if (threads > THREADS_MOST)
+		exit(4);
+	rounds = count;
+	for (long i = 0; i < threads; i++)
+		if (pthread_create(&all[i], NULL, worker, (void *)(intptr_t)(i + 1)))
+			exit(5);
+	for (long i = 0; i < threads; i++)
+		pthread_join(all[i], NULL);
+}
+
+static void do_fork(long count)
+{
+	int status = 0;
+	pid_t child = fork();
+
+	if (!child) {
+		do_steps(CHILD, count);
+		_exit(0);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child || status)
+		exit(6);
+}
+
+static void on_signal(int signal)
+{
+	(void)signal;
+	if (own < 0)
+		return;
+	step(HANDLER + own, handled[own]++, "handler");
+	if (jumps && may_jump)
+		siglongjmp(out, 1);
+}
+
+static void *interrupted(void *arg)
+{
+	const long thread = (intptr_t)arg;
+	volatile long i = 0;
+
+	own = (int)thread;
+	if (jumps)
+		sigsetjmp(out, 1);
+	may_jump = 1;
+	while (i < rounds) {
+		const long now = i;
+
+		/* Counted first: whoever jumps out of it has begun it. */
+		i = now + 1;
+		step(thread, now, "interrupted");
+	}
+	may_jump = 0;
+	own = -1;
+	(void)mask;
+	return NULL;
+}
+
+static void do_interrupted(long count, int with_jumps)
+{
+	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+	struct timespec pause = {0, 50000};
+	pthread_t all[2];
+	int left = 2;
+
+	jumps = with_jumps;
+	rounds = count;
+	memset(handled, 0, sizeof(handled));
+	sigaction(SIGUSR1, &action, NULL);
+	for (long i = 0; i < 2; i++)
+		if (pthread_create(&all[i], NULL, interrupted, (void *)(intptr_t)(i + 1)))
+			exit(7);
+	while (left) {
+		left = 2;
+		for (int i = 0; i < 2; i++)
+			if (pthread_tryjoin_np(all[i], NULL) == 0)
+				all[i] = 0;
+		for (int i = 0; i < 2; i++) {
+			if (!all[i])
+				left--;
+			else
+				pthread_kill(all[i], SIGUSR1);
+		}
+		nanosleep(&pause, NULL);
+	}
+	printf("handled %ld %ld\n", handled[1], handled[2]);
+}
+
+int main(void)
+{
+	char line[128];
+	long a, b;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	puts("ready");
+	while (fgets(line, sizeof(line), stdin)) {
+		if (sscanf(line, "go %ld", &a) == 1)
+			do_steps(0, a);
+		else if (sscanf(line, "threads %ld %ld", &a, &b) == 2)
+			do_threads(a, b);
+		else if (sscanf(line, "fork %ld", &a) == 1)
+			do_fork(a);
+		else if (sscanf(line, "signals %ld", &a) == 1)
+			do_interrupted(a, 0);
+		else if (sscanf(line, "jumps %ld", &a) == 1)
+			do_interrupted(a, 1);
+		else if (sscanf(line, "floats %ld", &a) == 1)
+			for (long i = 0; i < a; i++)
+				half((double)i + 0.5, (float)i);
+		else
+			return 3;
+		puts("done");
+	}
+	return 0;
+}
