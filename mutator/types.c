@@ -172,7 +172,7 @@ static uint64_t number_of_die(const struct types *t, Dwarf_Die *die)
 }
 
 /* A type without its names and qualifiers. */
-static void from_type(struct image *img, Dwarf_Die *die, struct type *out)
+void types_from_type(struct image *img, Dwarf_Die *die, struct type *out)
 {
 	Dwarf_Attribute signature;
 	Dwarf_Die peeled, described;
@@ -230,7 +230,7 @@ void types_from_die(struct image *img, Dwarf_Die *die, struct type *out)
 		return;
 	*out = (struct type){0};
 	if (dwarf_formref_die(&attribute, &type))
-		from_type(img, &type, out);
+		types_from_type(img, &type, out);
 }
 
 bool types_die(const struct type *type, Dwarf_Die *die)
@@ -280,7 +280,7 @@ static bool offset_of(Dwarf_Die *die, uint64_t *offset)
 }
 
 /* Where a member is. Members whose place is computed (virtual bases) are not known. */
-static bool place_of(Dwarf_Die *die, struct type_field *field)
+bool types_place_of(Dwarf_Die *die, struct type_field *field)
 {
 	uint64_t bits, size, offset;
 
@@ -341,7 +341,7 @@ static bool walk_members(const struct type *type,
 			continue;
 		types_from_die(type->image, &die, &field.type);
 		name = tag == DW_TAG_member ? dwarf_diename(&die) : NULL;
-		if (!place_of(&die, &field) || !types_is_within(type, &field))
+		if (!types_place_of(&die, &field) || !types_is_within(type, &field))
 			field = (struct type_field){.type = {.kind = TYPE_OTHER}};
 		if (each(arg, name, &field))
 			return true;

@@ -7,6 +7,7 @@
  *   types_die.c      steps from DIE to DIE that end, whatever a file says
  *   types_class.c    classes that are passed by value, and those that are not
  *   types_symbols.c  symbols of data
+ *   types_describe.c types in words
  *   types_reader.c   the child that all of this runs in
  */
 #ifndef DINST_MUTATOR_TYPES_PRIVATE_H
@@ -50,6 +51,10 @@ bool types_find_function(struct types *t, vaddr_t address, Dwarf_Die *die);
 bool types_find_variable(struct types *t, vaddr_t address, Dwarf_Die *die);
 void types_release_units(struct types *t);
 
+/* The type that a DIE is, without its names and qualifiers. */
+void types_from_type(struct image *img, Dwarf_Die *die, struct type *out);
+/* Where a member is; its type is there already. False for members whose place is computed. */
+bool types_place_of(Dwarf_Die *die, struct type_field *field);
 /* The type that an attribute of the DIE names; TYPE_VOID where there is no attribute. */
 void types_from_die(struct image *img, Dwarf_Die *die, struct type *out);
 /*

@@ -17,6 +17,7 @@
 
 #include "inject/target.h"
 #include "mutator/confine.h"
+#include "mutator/types_describe.h"
 #include "mutator/types_private.h"
 
 enum {
@@ -26,7 +27,7 @@ enum {
 	NAME_SHOWN = 128,
 };
 
-enum op { OP_FUNCTION, OP_VARIABLE, OP_TARGET, OP_FIELD, OP_WORDS, OP_NAMES };
+enum op { OP_FUNCTION, OP_VARIABLE, OP_TARGET, OP_FIELD, OP_WORDS, OP_NAMES, OP_DESCRIBE };
 
 struct question {
 	enum op op;
@@ -37,7 +38,7 @@ struct question {
 };
 
 struct answer {
-	unsigned yes; /* or how many names */
+	unsigned yes; /* or how many names, or bytes of text that follow */
 	unsigned char is_float[2];
 	struct type type;
 	struct type_field field;
@@ -110,7 +111,9 @@ static void answer_names(const struct question *q, struct answer *a)
 		snprintf(a->names[i], NAME_SHOWN, "%s", names[i]);
 }
 
-static void answer_question(struct image *img, const struct question *q, struct answer *a)
+/* *text is what follows the answer, malloc'ed, or NULL. */
+static void answer_question(struct image *img, const struct question *q, struct answer *a,
+			    char **text)
 {
 	bool is_float[2] = {false, false};
 
@@ -135,6 +138,10 @@ static void answer_question(struct image *img, const struct question *q, struct 
 	case OP_NAMES:
 		answer_names(q, a);
 		break;
+	case OP_DESCRIBE:
+		*text = read_description(img, q->function);
+		a->yes = *text ? (unsigned)strlen(*text) : 0;
+		break;
 	}
 }
 
@@ -150,9 +157,15 @@ static void read_for(struct image *img, int fd, pid_t parent)
 	if (!confine_write(CONFINED_FD, &confined, sizeof(confined)))
 		_exit(1);
 	while (take_all(CONFINED_FD, &q, sizeof(q), -1)) {
+		char *text = NULL;
+		bool sent;
+
 		memset(&a, 0, sizeof(a));
-		answer_question(img, &q, &a);
-		if (!confine_write(CONFINED_FD, &a, sizeof(a)))
+		answer_question(img, &q, &a, &text);
+		sent = confine_write(CONFINED_FD, &a, sizeof(a)) &&
+		       (!text || confine_write(CONFINED_FD, text, a.yes));
+		free(text);
+		if (!sent)
 			break;
 	}
 	_exit(0);
@@ -202,6 +215,8 @@ static bool start_reader(struct types_reader *r, struct image *img)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
 		return false;
 	fflush(NULL);
+	/* The child makes objects, and may not ask the system for chance. */
+	json_object_seed(0);
 	r->pid = fork();
 	if (r->pid == 0)
 		read_for(img, pair[1], parent);
@@ -352,6 +367,44 @@ bool type_field(const struct type *type, const char *name, struct type_field *ou
 		return false;
 	memcpy(q.name, name, strlen(name) + 1);
 	return ask(r, &q, &a) && a.yes && as_field(type->image, type, &a.field, out);
+}
+
+/* The text that follows an answer; NULL where there is none. */
+static char *take_text(struct types_reader *r, size_t length)
+{
+	char *text = length && length <= DESCRIBED_BYTES ? malloc(length + 1) : NULL;
+
+	if (!text || !take_all(r->fd, text, length, PATIENCE_MS)) {
+		free(text);
+		/* What it sent, or goes on sending, is no answer to anything else. */
+		if (length)
+			end_reader(r);
+		return NULL;
+	}
+	text[length] = '\0';
+	return text;
+}
+
+json_t *types_describe(struct image *img, uint32_t function)
+{
+	struct types_reader *r = reader_of(img);
+	struct question q = {.op = OP_DESCRIBE, .function = function};
+	struct answer a;
+	json_t *whole;
+	char *text;
+
+	if (!r)
+		text = read_description(img, function);
+	else
+		text = ask(r, &q, &a) ? take_text(r, a.yes) : NULL;
+	whole = text ? json_loads(text, 0, NULL) : NULL;
+	free(text);
+	if (whole &&
+	    (!json_is_object(whole) || !json_is_array(json_object_get(whole, "arguments")))) {
+		json_decref(whole);
+		whole = NULL;
+	}
+	return whole;
 }
 
 bool type_words(const struct type *type, bool is_float[2])

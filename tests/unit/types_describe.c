@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * types_describe.c - types in words, as those who show values get them: of a program with
+ * arguments of every kind, read by the confined child and by ourselves.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mutator/image.h"
+#include "mutator/types_describe.h"
+#include "mutator/types_reader.h"
+
+static struct image *open_target(const char *name)
+{
+	const char *build = getenv("DINST_BUILD");
+	struct dinst_error e = {0};
+	struct image *img = NULL;
+	char path[4096];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/tests/live/targets/%s", build ? build : "build", name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	if (image_open(fd, path, NULL, &img, &e) < 0)
+		fail_msg("%s", e.text);
+	close(fd);
+	return img;
+}
+
+static uint32_t index_of(struct image *img, const char *name)
+{
+	struct dinst_error e = {0};
+	uint32_t *found, index;
+	size_t count;
+
+	assert_int_equal(image_match(img, name, &found, &count, &e), 0);
+	assert_int_equal(count, 1);
+	index = found[0];
+	free(found);
+	return index;
+}
+
+static const struct {
+	const char *function, *text;
+} expected[] = {
+	{"takes_node",
+	 "{\"result\":{\"name\":\"int64_t\",\"form\":\"int\",\"size\":8},\"arguments\":["
+	 "{\"name\":\"n\",\"type\":{\"name\":\"struct node *\",\"form\":\"pointer\",\"size\":8,\"to\":"
+	 "{\"name\":\"struct node\",\"form\":\"struct\",\"size\":40,\"members\":["
+	 "{\"name\":\"next\",\"offset\":0,\"type\":{\"name\":\"struct node *\",\"form\":\"pointer\",\"size\":8}},"
+	 "{\"name\":\"value\",\"offset\":8,\"type\":{\"name\":\"int32_t\",\"form\":\"int\",\"size\":4}},"
+	 "{\"name\":\"low\",\"offset\":12,\"type\":{\"name\":\"unsigned int\",\"form\":\"uint\",\"size\":4},"
+	 "\"bit_offset\":0,\"bit_size\":3},"
+	 "{\"name\":\"high\",\"offset\":12,\"type\":{\"name\":\"unsigned int\",\"form\":\"uint\",\"size\":4},"
+	 "\"bit_offset\":3,\"bit_size\":5},"
+	 "{\"name\":\"sign\",\"offset\":13,\"type\":{\"name\":\"int\",\"form\":\"int\",\"size\":4},"
+	 "\"bit_offset\":0,\"bit_size\":4},"
+	 "{\"name\":\"\",\"offset\":16,\"type\":{\"name\":\"union {...}\",\"form\":\"struct\",\"size\":8,\"members\":["
+	 "{\"name\":\"wide\",\"offset\":0,\"type\":{\"name\":\"int64_t\",\"form\":\"int\",\"size\":8}},"
+	 "{\"name\":\"text\",\"offset\":0,\"type\":{\"name\":\"char []\",\"form\":\"array\",\"size\":8,"
+	 "\"to\":{\"name\":\"char\",\"form\":\"char\",\"size\":1}}}]}},"
+	 "{\"name\":\"pairs\",\"offset\":24,\"type\":{\"name\":\"struct pair []\",\"form\":\"array\",\"size\":16,\"to\":"
+	 "{\"name\":\"struct pair\",\"form\":\"struct\",\"size\":8,\"members\":["
+	 "{\"name\":\"x\",\"offset\":0,\"type\":{\"name\":\"int32_t\",\"form\":\"int\",\"size\":4}},"
+	 "{\"name\":\"y\",\"offset\":4,\"type\":{\"name\":\"int16_t\",\"form\":\"int\",\"size\":2}},"
+	 "{\"name\":\"z\",\"offset\":6,\"type\":{\"name\":\"uint8_t\",\"form\":\"uint\",\"size\":1}}]}}}]}}},"
+	 "{\"name\":\"flag\",\"type\":{\"name\":\"_Bool\",\"form\":\"bool\",\"size\":1}},"
+	 "{\"name\":\"colour\",\"type\":{\"name\":\"enum colour\",\"form\":\"enum\",\"size\":4,\"names\":"
+	 "{\"0\":\"RED\",\"7\":\"GREEN\",\"-3\":\"BLUE\"}}}]}"},
+	{"takes_floats",
+	 "{\"result\":{\"name\":\"int64_t\",\"form\":\"int\",\"size\":8},\"arguments\":["
+	 "{\"name\":\"a\",\"type\":{\"name\":\"float\",\"form\":\"float\",\"size\":4}},"
+	 "{\"name\":\"b\",\"type\":{\"name\":\"int\",\"form\":\"int\",\"size\":4}},"
+	 "{\"name\":\"c\",\"type\":{\"name\":\"double\",\"form\":\"float\",\"size\":8}},"
+	 "{\"name\":\"d\",\"type\":{\"name\":\"double\",\"form\":\"float\",\"size\":8}}]}"},
+	{"gives_nothing",
+	 "{\"result\":null,\"arguments\":["
+	 "{\"name\":\"a\",\"type\":{\"name\":\"int\",\"form\":\"int\",\"size\":4}}]}"},
+	{"takes_long_double",
+	 "{\"result\":{\"name\":\"int64_t\",\"form\":\"int\",\"size\":8},\"arguments\":["
+	 "{\"name\":\"d\",\"type\":null},"
+	 "{\"name\":\"after\",\"type\":{\"name\":\"int\",\"form\":\"int\",\"size\":4}}]}"},
+	{"gives_node", NULL},
+};
+
+static void check_all(bool by_child)
+{
+	struct image *img = open_target("typed");
+
+	types_reader_enable(by_child);
+	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+		json_t *whole = types_describe(img, index_of(img, expected[i].function));
+		char *text;
+
+		assert_non_null(whole);
+		text = json_dumps(whole, JSON_COMPACT);
+		if (expected[i].text)
+			assert_string_equal(text, expected[i].text);
+		free(text);
+		json_decref(whole);
+	}
+	assert_int_equal(types_reader_pid(img) != 0, by_child);
+	types_reader_enable(false);
+	image_close(img);
+}
+
+static void test_by_ourselves(void **state)
+{
+	(void)state;
+	check_all(false);
+}
+
+static void test_by_the_child(void **state)
+{
+	(void)state;
+	check_all(true);
+}
+
+/* Nothing is known of a function without debug information, and of all in a program of C++ something is. */
+static void test_others(void **state)
+{
+	struct image *img = open_target("calls-stripped");
+	const struct image_function *functions;
+	size_t count = image_functions(img, &functions), known = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i < count; i++)
+		assert_null(types_describe(img, i));
+	image_close(img);
+	img = open_target("classes");
+	count = image_functions(img, &functions);
+	types_reader_enable(true);
+	for (uint32_t i = 0; i < count; i++) {
+		json_t *whole = types_describe(img, i);
+
+		known += whole != NULL;
+		json_decref(whole);
+	}
+	assert_true(known > 3);
+	types_reader_enable(false);
+	image_close(img);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_by_ourselves),
+		cmocka_unit_test(test_by_the_child),
+		cmocka_unit_test(test_others),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
