@@ -123,7 +123,24 @@ static bool module_matches(const struct module *m, const char *name)
 	       (soname && !strcmp(soname, name)) || !fnmatch(name, m->name, 0);
 }
 
-/* "module:name" or "name", either a glob. */
+/* "0x4010" */
+static int find_address(struct evaluation *v, const char *item, struct function_set *set)
+{
+	struct dinst_error ignored = {0, ""};
+	struct function_ref *found = NULL;
+	size_t count = 0;
+	int status = 0;
+
+	/* where there is no function, the item is one that the program does not have */
+	if (find_functions(v->s->modules, item, &found, &count, &ignored) < 0)
+		return 0;
+	for (size_t i = 0; i < count && status >= 0; i++)
+		status = set_add(set, &found[i], v->e);
+	free(found);
+	return status;
+}
+
+/* "module:name" or "name", either a glob; or an address. */
 static int find_item(struct evaluation *v, const char *item, struct function_set *set)
 {
 	const char *colon = item_colon(item);
@@ -131,6 +148,8 @@ static int find_item(struct evaluation *v, const char *item, struct function_set
 	char module[256];
 	int status = 0;
 
+	if (item[0] == '0' && item[1] == 'x')
+		return find_address(v, item, set);
 	if (!colon || (size_t)(colon - item) >= sizeof(module))
 		return functions_named(v, NULL, item, set);
 	memcpy(module, item, (size_t)(colon - item));

@@ -467,7 +467,7 @@ static const struct {
 	{"metrics", method_forward}, {"complete", method_forward},
 	{"cfg", method_forward},     {"load", method_load},
 	{"trace", method_forward},   {"events", method_forward},
-	{"stacks", method_forward},
+	{"callees", method_forward}, {"stacks", method_forward},
 	{"history", method_history},
 };
 
