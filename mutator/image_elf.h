@@ -7,9 +7,8 @@
  * a struct elf_section may use its `bytes` without a further look. Fields are
  * read with memcpy: nothing is assumed to be aligned.
  *
- * A file that somebody cuts short while we have it mapped is SIGBUS, for us as
- * for the target that runs it. Our death is something the target survives by
- * design, so nothing is done about it here.
+ * A file that somebody cuts short while we have it mapped reads as zeros from
+ * there on (image_map.c).
  *
  * Calling sequence: elf_file_map() or elf_file_memory(), look, elf_file_release().
  * Layouts: System V ABI, chapters 4 and 5, and elf(5).
