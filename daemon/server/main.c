@@ -5,6 +5,8 @@
  * Runs in the foreground with its log on standard error; the client makes it a
  * daemon.
  */
+#include "daemon/server/http.h"
+#include "daemon/server/otlp.h"
 #include "daemon/server/server.h"
 
 #include <fcntl.h>
@@ -76,79 +78,156 @@ static void tell_starter(int fd, const struct dinst_error *e)
 
 static void usage(FILE *to)
 {
-	fputs("usage: dinstd [-s SOCKET] [-i SECONDS]\n"
+	fputs("usage: dinstd [-s SOCKET] [-i SECONDS] [-m ADDRESS] [--token FILE] [--otlp URL]\n"
 	      "The daemon of dinst, one per user; dinst starts it when none runs.\n\n"
 	      "  -s, --socket PATH   listen there (default: $DINST_SOCKET, else\n"
 	      "                      $XDG_RUNTIME_DIR/dinst/dinstd.sock, else\n"
 	      "                      /run/dinst/ for root, /tmp/dinst-UID/ for others)\n"
 	      "  -i, --idle SECONDS  leave after so long without sessions and clients\n"
-	      "                      (default 300; 0: never)\n"
+	      "                      (default 300, with -m or --otlp 0; 0: never)\n"
+	      "  -m, --metrics ADDR  serve all values over HTTP: /metrics for Prometheus, and\n"
+	      "                      a page for a browser. ADDR is 127.0.0.1:9464, [::1]:9464\n"
+	      "                      or unix:PATH; another address than loopback's lets\n"
+	      "                      everybody who reaches it read them\n"
+	      "      --token FILE    who has the token in FILE (mode 0600; made if missing) may\n"
+	      "                      insert and remove there, too; without it nobody may\n"
+	      "      --host NAME     a name by which that address may be called (repeatable)\n"
+	      "      --otlp URL      send all values there by OTLP/HTTP with JSON, too\n"
+	      "      --otlp-interval SECONDS  so often (default 15)\n"
 	      "  -h, --help          this text\n"
 	      "  -V, --version       the version\n\n"
 	      "It stays in the foreground and logs to standard error. SIGTERM and SIGINT\n"
-	      "detach everything first. Example:\n\n"
-	      "    dinstd -s /tmp/d/dinstd.sock 2> /tmp/d/log &\n",
+	      "detach everything first. Examples:\n\n"
+	      "    dinstd -s /tmp/d/dinstd.sock 2> /tmp/d/log &\n"
+	      "    dinstd --metrics 127.0.0.1:9464\n",
 	      to);
 }
 
 struct start {
 	const char *socket;
 	unsigned long long idle;
+	bool idle_given;
 	int ready_fd;
+	struct http_options http; /* .address NULL: nothing is served */
+	const char *otlp;
+	unsigned long long otlp_interval;
 };
+
+enum { OPTION_TOKEN = 256, OPTION_HOST, OPTION_OTLP, OPTION_OTLP_INTERVAL };
+
+/* A whole number up to `max`; what else is complained about. */
+static bool read_number(const char *option, const char *text, unsigned long long min,
+			unsigned long long max, unsigned long long *value)
+{
+	if (parse_number(text, max, value) && *value >= min)
+		return true;
+	fprintf(stderr, "dinstd: --%s takes seconds, not '%s'\n", option, text);
+	return false;
+}
+
+/* One option; returns -1 to go on, else the exit status. */
+static int take_option(int c, struct start *start)
+{
+	unsigned long long number;
+
+	switch (c) {
+	case 's':
+		start->socket = optarg;
+		return -1;
+	case 'i':
+		start->idle_given = true;
+		return read_number("idle", optarg, 0, 10000000, &start->idle) ? -1 : 2;
+	case 'm':
+		start->http.address = optarg;
+		return -1;
+	case OPTION_TOKEN:
+		start->http.token = optarg;
+		return -1;
+	case OPTION_HOST:
+		if (start->http.host_count == HTTP_HOSTS) {
+			fprintf(stderr, "dinstd: more than %d names\n", HTTP_HOSTS);
+			return 2;
+		}
+		start->http.hosts[start->http.host_count++] = optarg;
+		return -1;
+	case OPTION_OTLP:
+		start->otlp = optarg;
+		return -1;
+	case OPTION_OTLP_INTERVAL:
+		return read_number("otlp-interval", optarg, 1, 86400, &start->otlp_interval) ? -1
+											     : 2;
+	case 'R':
+		/* between dinst and dinstd only */
+		if (!parse_number(optarg, 1000000, &number) ||
+		    fcntl((int)number, F_SETFD, FD_CLOEXEC) != 0)
+			return 2;
+		start->ready_fd = (int)number;
+		return -1;
+	case 'h':
+		usage(stdout);
+		return 0;
+	case 'V':
+		puts("dinstd " DINST_VERSION);
+		return 0;
+	default:
+		usage(stderr);
+		return 2;
+	}
+}
 
 /* Returns -1 to go on, else the exit status. */
 static int read_options(int argc, char **argv, struct start *start)
 {
 	static const struct option options[] = {
-		{"socket", required_argument, NULL, 's'}, {"idle", required_argument, NULL, 'i'},
-		{"ready", required_argument, NULL, 'R'},  {"help", no_argument, NULL, 'h'},
-		{"version", no_argument, NULL, 'V'},	  {NULL, 0, NULL, 0},
+		{"socket", required_argument, NULL, 's'},
+		{"idle", required_argument, NULL, 'i'},
+		{"metrics", required_argument, NULL, 'm'},
+		{"token", required_argument, NULL, OPTION_TOKEN},
+		{"host", required_argument, NULL, OPTION_HOST},
+		{"otlp", required_argument, NULL, OPTION_OTLP},
+		{"otlp-interval", required_argument, NULL, OPTION_OTLP_INTERVAL},
+		{"ready", required_argument, NULL, 'R'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{NULL, 0, NULL, 0},
 	};
-	unsigned long long number;
-	int c;
+	int c, status;
 
-	while ((c = getopt_long(argc, argv, "s:i:hV", options, NULL)) != -1) {
-		switch (c) {
-		case 's':
-			start->socket = optarg;
-			break;
-		case 'i':
-			if (!parse_number(optarg, 10000000, &start->idle)) {
-				fprintf(stderr, "dinstd: --idle takes seconds, not '%s'\n", optarg);
-				return 2;
-			}
-			break;
-		case 'R':
-			/* between dinst and dinstd only */
-			if (!parse_number(optarg, 1000000, &number) ||
-			    fcntl((int)number, F_SETFD, FD_CLOEXEC) != 0)
-				return 2;
-			start->ready_fd = (int)number;
-			break;
-		case 'h':
-			usage(stdout);
-			return 0;
-		case 'V':
-			puts("dinstd " DINST_VERSION);
-			return 0;
-		default:
-			usage(stderr);
-			return 2;
-		}
+	while ((c = getopt_long(argc, argv, "s:i:m:hV", options, NULL)) != -1) {
+		status = take_option(c, start);
+		if (status >= 0)
+			return status;
 	}
 	if (optind < argc) {
 		fprintf(stderr, "dinstd: unexpected argument '%s'\n", argv[optind]);
 		return 2;
 	}
+	if (!start->http.address && (start->http.token || start->http.host_count)) {
+		fprintf(stderr, "dinstd: --token and --host are of use with --metrics only\n");
+		return 2;
+	}
+	/* whoever serves stays to serve */
+	if ((start->http.address || start->otlp) && !start->idle_given)
+		start->idle = 0;
 	return -1;
+}
+
+/* What is served beside the socket. */
+static int serve_more(struct server *s, const struct start *start, struct dinst_error *e)
+{
+	int err = start->http.address ? http_start(s, &start->http, e) : 0;
+
+	if (!err && start->otlp)
+		err = otlp_start(s, start->otlp, (unsigned)start->otlp_interval, e);
+	return err;
 }
 
 int main(int argc, char **argv)
 {
 	static struct server server;
 	struct dinst_error e = {0, ""};
-	struct start start = {NULL, IDLE_DEFAULT_S, -1};
+	struct start start = {
+		.idle = IDLE_DEFAULT_S, .ready_fd = -1, .otlp_interval = OTLP_SECONDS};
 	int status = read_options(argc, argv, &start);
 
 	if (status >= 0)
@@ -163,8 +242,9 @@ int main(int argc, char **argv)
 	server.idle_ms = start.idle * 1000;
 	if (socket_place_find(&server.place, start.socket, &e) == 0 &&
 	    program_find("dinst-mutator", "DINST_MUTATOR", server.mutator_path, &e) == 0 &&
-	    server_init(&server, &e) == 0)
-		server_listen(&server, &e);
+	    server_init(&server, &e) == 0 && server_listen(&server, &e) == 0 &&
+	    serve_more(&server, &start, &e) != 0)
+		server_unlisten(&server);
 	tell_starter(start.ready_fd, &e);
 	if (e.code) {
 		fprintf(stderr, "dinstd: %s\n", e.text);

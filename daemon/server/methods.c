@@ -5,6 +5,7 @@
  * Owns the table of methods. Most are forwarded to the session's mutator as
  * they are; the daemon's own are few. Never unpacks a listing.
  */
+#include "daemon/server/recording.h"
 #include "daemon/server/sampler.h"
 #include "daemon/server/server.h"
 
@@ -445,6 +446,20 @@ static void method_sessions(struct server *s, struct request *r, const char *met
 	server_list(s, r);
 }
 
+/* Whoever recorded leaves it here for the page. */
+static void method_recording(struct server *s, struct request *r, const char *method,
+			     json_t *params)
+{
+	struct dinst_error e = {0, ""};
+	struct session *se = session_choose(s, params, &e);
+
+	(void)method;
+	if (!se || recording_keep(se, params, &e) != 0)
+		request_error_from(r, &e);
+	else
+		request_result(r, json_object());
+}
+
 static void method_stop(struct server *s, struct request *r, const char *method, json_t *params)
 {
 	(void)method;
@@ -468,7 +483,7 @@ static const struct {
 	{"cfg", method_forward},     {"load", method_load},
 	{"trace", method_forward},   {"events", method_forward},
 	{"callees", method_forward}, {"stacks", method_forward},
-	{"history", method_history},
+	{"history", method_history}, {"recording", method_recording},
 };
 
 void method_dispatch(struct server *s, struct request *r, const char *method, json_t *params)

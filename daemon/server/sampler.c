@@ -35,11 +35,12 @@ struct sampler {
 	size_t count, room;
 	uint64_t armed_ns, last_ns; /* uv_hrtime(): armed, last sample */
 	uint64_t asked_ns, took_ns, pause_ns;
-	bool asking;	/* a question is out */
-	bool anew;	/* an answer was lost: all of it again */
-	bool off;	/* nothing is inserted, or all has ended */
-	unsigned quiet; /* samples without a change since the target ended */
-	size_t unkept;	/* instances for which there was no room */
+	uint64_t total_ns; /* all that samples took */
+	bool asking;	   /* a question is out */
+	bool anew;	   /* an answer was lost: all of it again */
+	bool off;	   /* nothing is inserted, or all has ended */
+	unsigned quiet;	   /* samples without a change since the target ended */
+	size_t unkept;	   /* instances for which there was no room */
 	struct waiting {
 		struct request *request;
 		json_t *params;
@@ -319,6 +320,7 @@ static void sampled(void *arg, const struct reply *reply)
 	s->anew = !json_is_object(answer);
 	if (s->session && !s->anew) {
 		s->took_ns = now - s->asked_ns;
+		s->total_ns += s->took_ns;
 		take_rows(s, answer, now);
 		s->last_ns = now;
 		s->off = json_integer_value(json_object_get(answer, "count")) == 0 ||
@@ -418,6 +420,27 @@ void sampler_answer(struct session *se, struct request *r, json_t *params)
 	w->params = params ? json_incref(params) : json_object();
 	w->next = s->waiting;
 	s->waiting = w;
+}
+
+json_t *sampler_rows(const struct session *se, json_t *ids, json_int_t since)
+{
+	json_t *rows = json_array(), *id;
+	size_t index;
+
+	json_array_foreach(ids, index, id)
+	{
+		const struct record *r =
+			se->sampler ? find(se->sampler, (unsigned)json_integer_value(id)) : NULL;
+
+		if (r)
+			json_array_append_new(rows, record_row(r, since));
+	}
+	return rows;
+}
+
+uint64_t sampler_asked_ns(const struct session *se)
+{
+	return se->sampler ? se->sampler->total_ns : 0;
 }
 
 void sampler_tell(const struct session *se, json_t *row)

@@ -23,6 +23,10 @@ void sampler_lost(struct session *se);
 void sampler_close(struct session *se);
 /* Answers `history` {ids, since}, after a last look where the mutator is idle. */
 void sampler_answer(struct session *se, struct request *r, json_t *params);
+/* Rows of `history` as they are, without asking; unknown ids are left out. */
+json_t *sampler_rows(const struct session *se, json_t *ids, json_int_t since);
+/* How long it has waited for answers of the mutator, all together. */
+uint64_t sampler_asked_ns(const struct session *se);
 /* Adds to a row of `ls`: sampled_ms, how often; sample_us, what one takes. */
 void sampler_tell(const struct session *se, json_t *row);
 

@@ -5,7 +5,10 @@
  * Owns the end of the daemon. Never ends without having detached, unless it is
  * killed or told to a second time.
  */
+#include "daemon/server/http.h"
+#include "daemon/server/otlp.h"
 #include "daemon/server/server.h"
+#include "daemon/server/snapshot.h"
 
 #include <signal.h>
 #include <stdarg.h>
@@ -51,6 +54,9 @@ void server_end(struct server *s)
 	server_unlisten(s);
 	while (s->sessions)
 		session_close(s->sessions, "the daemon ends");
+	snapshot_end(s);
+	http_end(s);
+	otlp_end(s);
 	uv_close((uv_handle_t *)&s->idle, NULL);
 	uv_close((uv_handle_t *)&s->sigterm, NULL);
 	uv_close((uv_handle_t *)&s->sigint, NULL);

@@ -11,6 +11,9 @@
  *   sampler.c  histories of values, and when mutators are asked for them
  *   methods.c  what each method of a client does
  *   gather.c   what asks all mutators at once: `sessions` and `stop`
+ *   snapshot.c, heat.c, recording.c   what scrapes, exports and the page are told
+ *   expose.c, exposition.c, prometheus.c, otlp_json.c   the same in others' words
+ *   http.c, page.c, otlp.c   who serves it, and who sends it
  *   server.c   signals, the log, the end
  *   main.c     options and the start
  *
@@ -29,6 +32,7 @@
 #include "daemon/common/paths.h"
 #include "daemon/common/process.h"
 #include "daemon/common/rpc.h"
+#include "daemon/server/snapshot_waits.h"
 #include "daemon/server/stream.h"
 
 enum {
@@ -62,6 +66,9 @@ struct server {
 	uint64_t busy_at; /* loop time at which there was work last */
 	struct session *sessions;
 	struct peer *peers;
+	struct snapshot_waits snapshots;
+	struct http *http; /* NULL: nothing is served */
+	struct otlp *otlp; /* NULL: nothing is exported */
 	unsigned peer_count;
 	bool listening, bound;
 	bool stopping; /* no new sessions; the end is near */
@@ -183,12 +190,16 @@ struct session {
 	pid_t pid;
 	uint64_t start; /* the process's start time, so that a reused pid is seen */
 	enum session_state state;
-	struct mutator *mutator; /* NULL in SESSION_LOST */
-	json_t *attached;	 /* the answer to attach */
-	json_t *status;		 /* the last one seen; may be NULL */
-	json_t *texts;		 /* files of metrics: {name, text} in their order; may be NULL */
-	struct sampler *sampler; /* NULL: nothing was inserted yet */
-	char *news;		 /* to be told to the next client that asks; may be NULL */
+	struct mutator *mutator;   /* NULL in SESSION_LOST */
+	json_t *attached;	   /* the answer to attach */
+	json_t *status;		   /* the last one seen; may be NULL */
+	json_t *texts;		   /* files of metrics: {name, text} in their order; may be NULL */
+	struct sampler *sampler;   /* NULL: nothing was inserted yet */
+	struct snapshot *snapshot; /* NULL: nobody has asked yet */
+	struct heat *heat;	   /* distributions over time */
+	json_t *recording;	   /* the last one; may be NULL */
+	uint64_t opened_ns;	   /* uv_hrtime() */
+	char *news;		   /* to be told to the next client that asks; may be NULL */
 	char why[DINST_ERROR_TEXT];
 	bool held;	     /* stands before its first instruction */
 	struct peer *holder; /* the client for which it is held: when it goes, so do we */

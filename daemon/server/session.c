@@ -6,8 +6,10 @@
  * mutator dies in between: the calls are answered, another mutator takes the
  * target over, and the next client is told. Never touches the target itself.
  */
+#include "daemon/server/heat.h"
 #include "daemon/server/sampler.h"
 #include "daemon/server/server.h"
+#include "daemon/server/snapshot.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -286,6 +288,7 @@ static void session_died(void *owner, const char *why)
 	/* a program that is held stays so until its client lets it go, or goes itself */
 	se->mutator = NULL;
 	sampler_lost(se);
+	snapshot_lost(se);
 	hold_lost(se);
 	snprintf(text, sizeof(text), "%s: %.300s", se->name, why);
 	if (se->state == SESSION_EXITED || !target_is_there(se)) {
@@ -426,6 +429,7 @@ int session_open(struct server *s, pid_t pid, const char *name, const char *prog
 	if (!se)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for a session");
 	se->server = s;
+	se->opened_ns = uv_hrtime();
 	se->pid = pid;
 	se->start = process_start(pid);
 	if (process_name(pid, se->process, e) != 0)
@@ -583,6 +587,9 @@ void session_close(struct session *se, const char *why)
 	json_decref(se->attached);
 	json_decref(se->status);
 	json_decref(se->texts);
+	json_decref(se->recording);
+	snapshot_close(se);
+	heat_close(se);
 	free(se->news);
 	free(se);
 	server_busy(s);
