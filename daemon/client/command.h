@@ -137,6 +137,7 @@ int remove_run(struct context *c, const struct arguments *a);
 int flush_run(struct context *c, const struct arguments *a);
 int watch_run(struct context *c, const struct arguments *a);
 int history_run(struct context *c, const struct arguments *a);
+int why_run(struct context *c, const struct arguments *a);
 int doctor_run(struct context *c, const struct arguments *a);
 int hist_run(struct context *c, const struct arguments *a);
 int run_run(struct context *c, const struct arguments *a);

@@ -10,6 +10,7 @@
 #include "daemon/client/command.h"
 #include "daemon/client/complete.h"
 #include "daemon/client/nearest.h"
+#include "daemon/client/question.h"
 
 static const struct option_spec leading_options[] = {
 	{'V', "version", NULL, "the version"},
@@ -70,6 +71,12 @@ static const struct option_spec detach_options[] = {
 static const struct option_spec watch_options[] = {
 	{'i', "interval", "SECONDS", "between readings (default 1)"},
 	{'c', "count", "COUNT", "stop after so many readings"},
+	{0, NULL, NULL, NULL},
+};
+
+static const struct option_spec why_options[] = {
+	{OPTION_LIMIT, "limit", "PERCENT", "of a CPU that all tests together may cost (default 10)"},
+	QUESTION_OPTIONS,
 	{0, NULL, NULL, NULL},
 };
 
@@ -150,6 +157,12 @@ const struct command commands[] = {
 	{"detach", "[TARGET] [-t SECONDS] | --all", "remove everything, restore the target",
 	 "Exit status 3: something had to stay for now; dinst repair ends it.\n",
 	 "dinst detach -t 5", detach_options, 0, 1, false, detach_run},
+	{"why", "[TARGET] [-d SECONDS] [--limit PERCENT]",
+	 "search for what makes a program slow, and name the function",
+	 "Tests whether it is short of CPU time, waits for its own locks, waits for files, or\n"
+	 "grows; inserts what tests that, takes out what fails, follows what holds down to the\n"
+	 "function and its threads. Ends by itself, mostly within 15 s, 30 s at most.\n",
+	 "dinst why redis-server", why_options, 0, 1, false, why_run},
 	{"run", "SCRIPT", "run commands from a file (- is standard input)",
 	 "One command a line, # comments, quotes as in a shell. It stops at the first error,\n"
 	 "unless the line starts with -.\n",

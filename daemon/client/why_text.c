@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * why_text.c - the metrics of the tests: those of the library (data/metrics/why.mdl), and
+ * texts made for one lock or one function that nobody could know beforehand.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/client/why.h"
+
+/* Who waits for one lock: a vector by the address that the lock's function returns to. */
+static const char waiters_text[] =
+	"constraint why_waiter /SyncObject/Waiter/* is counter {\n"
+	"	append preInsn lock_functions.entry (* why_waiter = ($caller == $constraint[0]); *)\n"
+	"	prepend preInsn lock_functions.return (* why_waiter = 0; *)\n"
+	"}\n"
+	"metric why_waiters { units ns; constraint why_waiter;\n"
+	"	base is wallTimer {\n"
+	"		append preInsn lock_functions.entry"
+	" (* if ($arg[0] == 0x%llx) startWallTimer(why_waiters); *)\n"
+	"		prepend preInsn lock_functions.return (* stopWallTimer(why_waiters); *)\n"
+	"	}\n"
+	"}\n";
+
+/* Who has it: the time from getting it to giving it back, by who gives it back. */
+static const char holders_text[] =
+	"list why_unlocks is procedure { items {\n"
+	"	\"pthread_mutex_unlock\", \"pthread_rwlock_unlock\", \"pthread_spin_unlock\" };\n"
+	"	library true; }\n"
+	"constraint why_holder /SyncObject/Holder/* is counter {\n"
+	"	append preInsn why_unlocks.entry (* why_holder = ($caller == $constraint[0]); *)\n"
+	"	prepend preInsn why_unlocks.return (* why_holder = 0; *)\n"
+	"}\n"
+	"metric why_holders { units ns; counter wanted; counter since; constraint why_holder;\n"
+	"	base is counter {\n"
+	"		append preInsn lock_functions.entry unconstrained"
+	" (* wanted = ($arg[0] == 0x%llx); *)\n"
+	"		prepend preInsn lock_functions.return unconstrained"
+	" (* if (wanted && $return == 0) since = $now; wanted = 0; *)\n"
+	"		append preInsn why_unlocks.entry"
+	" (* if ($arg[0] == 0x%llx && since) { why_holders += $now - since; since = 0; } *)\n"
+	"	}\n"
+	"}\n";
+
+/*
+ * Blocks: those whose address has a certain hash are followed, so that the one who frees
+ * decides as the one who allocates did. The element of a block is who allocated it, and 0
+ * once it is free. 1: who; 2: a list of the function whose callers are asked for; 3: the
+ * metrics' own counters for that; 4 to 6: its points.
+ */
+#define FOLLOWED(what) "((((" what " >> 4) * 2654435761) >> 12) & 15) == 0"
+static const char blocks_text[] =
+	"list why_makers is procedure { items { \"malloc\", \"realloc\", \"memalign\","
+	" \"aligned_alloc\" }; library true; }\n"
+	"list why_clearers is procedure { items { \"calloc\" }; library true; }\n"
+	"list why_freers is procedure { items { \"free\", \"realloc\" }; library true; }\n"
+	"%2$s"
+	"constraint why_block /SyncObject/Block/* is counter {\n"
+	"	append preInsn why_makers.return (* if (" FOLLOWED(
+		"$return") ")"
+			   " why_block = ($return == $constraint[0]); else why_block = 0; *)\n"
+			   "	append preInsn why_clearers.return (* if (" FOLLOWED(
+				   "$return") ")"
+					      " why_block = ($return == $constraint[0]); else why_block = 0; *)\n"
+					      "	append preInsn why_freers.entry (* if (" FOLLOWED(
+						      "$arg[0]") " && $arg[0])"
+								 " why_block = ($arg[0] == $constraint[0]); else why_block = 0; *)\n"
+								 "}\n"
+								 "constraint why_maker /SyncObject/Maker/* is counter {\n"
+								 "	append preInsn why_makers.return (* if (" FOLLOWED(
+									 "$return") ")"
+										    " why_maker = (%1$s == $constraint[0]); else why_maker = 0; *)\n"
+										    "	append preInsn why_clearers.return (* if (" FOLLOWED(
+											    "$return") ")"
+												       " why_maker = (%1$s == $constraint[0]); else why_maker = 0; *)\n"
+												       "}\n"
+												       "metric why_blocks { units blocks; style SampledFunction; %3$s constraint why_block;\n"
+												       "	base is counter {\n%4$s"
+												       "		append preInsn why_makers.return (* why_blocks = %1$s; *)\n"
+												       "		append preInsn why_clearers.return (* why_blocks = %1$s; *)\n"
+												       "		append preInsn why_freers.entry (* why_blocks = 0; *)\n"
+												       "	}\n"
+												       "}\n"
+												       "metric why_made { units blocks; %3$s constraint why_maker;\n"
+												       "	base is counter {\n%5$s"
+												       "		append preInsn why_makers.return (* why_made++; *)\n"
+												       "		append preInsn why_clearers.return (* why_made++; *)\n"
+												       "	}\n"
+												       "}\n"
+												       "list why_sized is procedure { items { \"malloc\" }; library true; }\n"
+												       "list why_resized is procedure { items { \"realloc\", \"memalign\", \"aligned_alloc\" };"
+												       " library true; }\n"
+												       "metric why_bytes { units bytes; counter size; %3$s constraint why_maker;\n"
+												       "	base is counter {\n%6$s"
+												       "		append preInsn why_sized.entry unconstrained (* size = $arg[0]; *)\n"
+												       "		append preInsn why_resized.entry unconstrained (* size = $arg[1]; *)\n"
+												       "		append preInsn why_clearers.entry unconstrained (* size = $arg[0] * $arg[1]; *)\n"
+												       "		append preInsn why_makers.return (* why_bytes += size; *)\n"
+												       "		append preInsn why_clearers.return (* why_bytes += size; *)\n"
+												       "	}\n"
+												       "}\n";
+
+static bool simple(struct why_plan *p, const char *metric, const char *focus)
+{
+	p->metric[0] = metric;
+	p->count = 1;
+	snprintf(p->focus[0], sizeof(p->focus[0]), "%s", focus);
+	return true;
+}
+
+static bool in_function(struct why_plan *p, const char *metric, const struct search_test *t)
+{
+	p->metric[0] = metric;
+	p->count = 1;
+	snprintf(p->focus[0], sizeof(p->focus[0]), "/Code/%s/%s", t->module, t->symbol);
+	return true;
+}
+
+static bool of_lock(struct why_plan *p, const char *metric, const char *focus, const char *text,
+		    const struct search_test *t)
+{
+	const unsigned long long lock = t->object;
+	const size_t size = strlen(text) + 64;
+
+	simple(p, metric, focus);
+	p->text = malloc(size);
+	if (p->text)
+		snprintf(p->text, size, text, lock, lock);
+	return p->text != NULL;
+}
+
+static bool of_blocks(struct why_plan *p, const struct search_test *t)
+{
+	static const char *const metrics[] = {"why_blocks", "why_made", "why_bytes"};
+	char list[SEARCH_NAME + 160] = "", hooks[300] = "";
+	const char *who = "$caller", *counters = "";
+	int size;
+
+	for (unsigned i = 0; i < 3; i++) {
+		p->metric[i] = metrics[i];
+		snprintf(p->focus[i], sizeof(p->focus[i]), "/SyncObject/%s/*",
+			 i ? "Maker" : "Block");
+	}
+	p->count = 3;
+	if (t->symbol[0]) {
+		/* Blocks that are made while that function runs stand to who called it. */
+		who = "by";
+		counters = "counter by;";
+		snprintf(list, sizeof(list), "list why_via is procedure { items { \"%s:%s\" }; }\n",
+			 t->module, t->symbol);
+		snprintf(
+			hooks, sizeof(hooks),
+			"		append preInsn why_via.entry unconstrained (* by = $caller; *)\n"
+			"		append preInsn why_via.return unconstrained (* by = 0; *)\n");
+	}
+	size = snprintf(NULL, 0, blocks_text, who, list, counters, hooks, hooks, hooks);
+	p->text = malloc((size_t)size + 1);
+	if (p->text)
+		snprintf(p->text, (size_t)size + 1, blocks_text, who, list, counters, hooks, hooks,
+			 hooks);
+	return p->text != NULL;
+}
+
+bool why_plan_make(const struct search_test *t, struct why_plan *p)
+{
+	*p = (struct why_plan){.count = 0};
+	switch (t->what) {
+	case MEASURE_CALLS:
+		return in_function(p, "calls", t);
+	case MEASURE_CPU:
+		return in_function(p, "cpu_inclusive", t);
+	case MEASURE_CPU_SAMPLED:
+		return in_function(p, "cpu_sampled", t);
+	case MEASURE_CPU_THREADS:
+		return in_function(p, "cpu_inclusive", t);
+	case MEASURE_LOCKS:
+		return simple(p, "lock_wait", "/SyncObject/Lock/*");
+	case MEASURE_WAITERS:
+		return of_lock(p, "why_waiters", "/SyncObject/Waiter/*", waiters_text, t);
+	case MEASURE_HOLDERS:
+		return of_lock(p, "why_holders", "/SyncObject/Holder/*", holders_text, t);
+	case MEASURE_WRITES:
+		return simple(p, "write_wait", "/File/*");
+	case MEASURE_WRITES_CPU:
+		return simple(p, "write_cpu", "/File/*");
+	case MEASURE_READS:
+		return simple(p, "read_wait", "/File/*");
+	case MEASURE_READS_CPU:
+		return simple(p, "read_cpu", "/File/*");
+	case MEASURE_WRITES_IN:
+		return in_function(p, "write_wait", t);
+	case MEASURE_READS_IN:
+		return in_function(p, "read_wait", t);
+	case MEASURE_BLOCKS:
+		return of_blocks(p, t);
+	}
+	return false;
+}

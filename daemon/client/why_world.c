@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * why_world.c - the search's hands: looks at the target, inserts what tests need, reads, and
+ * takes out again; switches off what costs more than the limit.
+ *
+ * All tests of a round are in at the same time. Owns what it cost; decides nothing else.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/client/why.h"
+#include "inject/target.h"
+
+enum {
+	LOOK_MS = 90,	 /* between looks; longer where a stop takes long */
+	LOOK_PART = 100, /* looks may stop the target for one part in so many of the time */
+	POLL_MS = 200,	 /* how often the cost of what is in is looked at */
+	ROWS_MAX = 4 * 48,
+};
+
+/* A test that is under way. */
+struct running {
+	struct search_test *test;
+	json_int_t ids[WHY_METRICS_MAX]; /* 0: none */
+	unsigned count;
+	uint64_t begun_ns, begun_cpu;
+	bool over;
+};
+
+struct round {
+	struct why *why;
+	struct running *running;
+	size_t count;
+};
+
+static void count_stop(struct why *w, double us)
+{
+	if (us <= 0)
+		return;
+	w->cost.stops++;
+	w->cost.stop_us += us;
+	if (us > w->cost.longest_us)
+		w->cost.longest_us = us;
+}
+
+/* --------------------------------------------------------------------- looks */
+
+static void add_thread(struct chains *chains, json_t *row)
+{
+	const char *state = json_string_value(json_object_get(row, "state"));
+	struct chain_frame frames[CHAIN_FRAMES_MAX];
+	json_t *list = json_object_get(row, "frames"), *frame;
+	size_t index, count = 0;
+
+	json_array_foreach(list, index, frame)
+	{
+		if (count == CHAIN_FRAMES_MAX)
+			break;
+		frames[count++] = (struct chain_frame){
+			.module = json_string_value(json_object_get(frame, "module")),
+			.function = json_string_value(json_object_get(frame, "function")),
+			.symbol = json_string_value(json_object_get(frame, "symbol"))};
+	}
+	chains_add(chains, chain_kind_of(state ? state[0] : '?', frames, count), frames, count);
+}
+
+/* One look; how long to leave the target alone afterwards, in ms. */
+static unsigned look(struct why *w, struct chains *chains)
+{
+	struct dinst_error e = {0, ""};
+	json_t *result = NULL, *row;
+	unsigned pause = LOOK_MS;
+	size_t index;
+	double us;
+
+	if (question_call(&w->q, "stacks", NULL, &result, &e) != 0) {
+		if (!w->q.over)
+			snprintf(w->search.notes[0], SEARCH_TEXT,
+				 "its stacks could not be looked at: %.300s", e.text);
+		w->search.note_count = w->search.note_count ? w->search.note_count : 1;
+		return LOOK_MS;
+	}
+	json_array_foreach(json_object_get(result, "rows"), index, row) add_thread(chains, row);
+	us = json_number_value(json_object_get(result, "stop_us"));
+	count_stop(w, us);
+	w->cost.looks++;
+	if (us * LOOK_PART / 1000 > pause)
+		pause = (unsigned)(us * LOOK_PART / 1000);
+	json_decref(result);
+	/* Not in step with what the program does at regular times. */
+	return pause + (unsigned)(clock_ns() / 1000 % (LOOK_MS / 3));
+}
+
+static bool observe(void *arg, double seconds, struct chains *chains, struct search_facts *facts)
+{
+	struct why *w = arg;
+	const uint64_t end = clock_ns() + (uint64_t)(seconds * 1e9);
+	bool going = true;
+
+	if (!w->facts.begun_ns)
+		why_facts_begin(&w->facts, w->q.pid);
+	while (going && clock_ns() < end) {
+		unsigned pause = look(w, chains);
+		const uint64_t left = (end - clock_ns()) / 1000000;
+
+		question_progress(&w->q, "looking at %d: %u looks, %u ms stopped in all",
+				  (int)w->q.pid, w->cost.looks, (unsigned)(w->cost.stop_us / 1000));
+		if (clock_ns() >= end)
+			break;
+		going = question_wait(&w->q, pause < left ? pause : (unsigned)left + 1);
+		why_facts_step(&w->facts);
+	}
+	why_facts_sum(&w->facts, facts);
+	return going;
+}
+
+/* --------------------------------------------------------------------- tests */
+
+static void give_up(struct running *r, const char *why)
+{
+	r->over = true;
+	r->test->done = false;
+	snprintf(r->test->why_not, sizeof(r->test->why_not), "%.*s", SEARCH_TEXT - 1, why);
+}
+
+static int insert(struct why *w, const char *metric, json_t *foci, json_t **result,
+		  struct dinst_error *e)
+{
+	json_t *params = json_pack("{s:s, s:O, s:b, s:b, s:f}", "metric", metric, "focus", foci,
+				   "each", 1, "cost", 1, "limit", w->search.limit);
+	int status = question_call(&w->q, "insert", params, result, e);
+	json_t *row;
+
+	json_decref(params);
+	if (status == 0) {
+		row = json_array_get(json_object_get(*result, "rows"), 0);
+		count_stop(w, json_number_value(json_object_get(row, "stop_us")));
+	}
+	return status;
+}
+
+static json_t *foci_of(const struct search_test *t, const struct why_plan *plan, unsigned i)
+{
+	json_t *foci = json_array();
+
+	if (plan->focus[i][0])
+		json_array_append_new(foci, json_string(plan->focus[i]));
+	if (t->what == MEASURE_CPU_THREADS)
+		json_array_append_new(foci, json_string("/Process/*"));
+	return foci;
+}
+
+/* Takes the rows of one metric's insert: functions of one name are one test. */
+static void take_rows(struct running *r, json_t *result, char *why, size_t size)
+{
+	json_t *rows = json_object_get(result, "rows"), *row;
+	size_t index;
+
+	json_array_foreach(rows, index, row)
+	{
+		json_t *reason = json_array_get(json_object_get(row, "reasons"), 0);
+		const char *text = json_string_value(json_object_get(reason, "text"));
+
+		if (json_integer_value(json_object_get(row, "points")) > 0 &&
+		    r->count < WHY_METRICS_MAX)
+			r->ids[r->count++] = json_integer_value(json_object_get(row, "id"));
+		else if (text)
+			snprintf(why, size, "refused: %s", text);
+	}
+}
+
+static void begin_one(struct why *w, struct running *r)
+{
+	struct dinst_error e = {0, ""};
+	char why[SEARCH_TEXT] = "there is no such function in this program";
+	struct why_plan plan;
+	int status = 0;
+
+	if (!why_plan_make(r->test, &plan)) {
+		give_up(r, "no memory");
+		return;
+	}
+	if (plan.text)
+		status = question_load(&w->q, "why.mdl", plan.text, &e);
+	for (unsigned i = 0; status == 0 && i < plan.count; i++) {
+		json_t *foci = foci_of(r->test, &plan, i), *result = NULL;
+
+		status = insert(w, plan.metric[i], foci, &result, &e);
+		if (status == 0)
+			take_rows(r, result, why, sizeof(why));
+		json_decref(result);
+		json_decref(foci);
+	}
+	free(plan.text);
+	if (status != 0 || !r->count)
+		give_up(r, status != 0 ? e.text : why);
+	r->begun_ns = clock_ns();
+	r->begun_cpu = why_cpu_ns(w->q.pid);
+	w->cost.tests++;
+}
+
+static bool is_alike(const struct search_test *a, const struct search_test *b)
+{
+	return a->what == b->what && a->symbol[0] && b->symbol[0] && a->what != MEASURE_BLOCKS &&
+	       a->what != MEASURE_CPU_THREADS;
+}
+
+/*
+ * Tests of many functions by one metric go in together, in one stop. False: they have to
+ * go in one by one, since one that is refused refuses them all.
+ */
+static bool begin_alike(struct why *w, struct running *list, size_t count)
+{
+	struct dinst_error e = {0, ""};
+	json_t *foci = json_array(), *result = NULL, *row;
+	struct why_plan plan = {.count = 0};
+	char why[SEARCH_TEXT] = "it has no points";
+	bool good;
+	size_t index;
+
+	for (size_t i = 0; i < count; i++) {
+		why_plan_make(list[i].test, &plan);
+		json_array_append_new(foci, json_string(plan.focus[0]));
+	}
+	good = insert(w, plan.metric[0], foci, &result, &e) == 0 &&
+	       json_array_size(json_object_get(result, "rows")) == count;
+	/* One row for each word, in their order: where a name means several functions it is not so. */
+	json_array_foreach(json_object_get(result, "rows"), index, row)
+	{
+		const char *focus = json_string_value(json_object_get(row, "focus"));
+		const char *word = json_string_value(json_array_get(foci, index));
+
+		good = good && focus && word && strcmp(focus, word) == 0;
+	}
+	for (size_t i = 0; good && i < count; i++) {
+		json_t *one = json_pack("{s:[O]}", "rows",
+					json_array_get(json_object_get(result, "rows"), i));
+
+		take_rows(&list[i], one, why, sizeof(why));
+		json_decref(one);
+		if (!list[i].count)
+			give_up(&list[i], why);
+		list[i].begun_ns = clock_ns();
+		list[i].begun_cpu = why_cpu_ns(w->q.pid);
+		w->cost.tests++;
+	}
+	if (!good && result) {
+		json_t *ids = json_array();
+
+		json_array_foreach(json_object_get(result, "rows"), index, row)
+			json_array_append(ids, json_object_get(row, "id"));
+		question_remove(&w->q, ids, &e);
+		json_decref(ids);
+	}
+	json_decref(result);
+	json_decref(foci);
+	return good;
+}
+
+static void begin(struct round *r)
+{
+	for (size_t i = 0; i < r->count && !r->why->q.over;) {
+		size_t n = 1;
+
+		while (i + n < r->count && is_alike(r->running[i].test, r->running[i + n].test))
+			n++;
+		if (n < 2 || !begin_alike(r->why, &r->running[i], n))
+			for (size_t k = 0; k < n && !r->why->q.over; k++)
+				begin_one(r->why, &r->running[i + k]);
+		i += n;
+	}
+}
+
+/* ------------------------------------------------------------------- results */
+
+static json_t *ids_of(const struct running *r)
+{
+	json_t *ids = json_array();
+
+	for (unsigned i = 0; i < r->count; i++)
+		json_array_append_new(ids, json_integer(r->ids[i]));
+	return ids;
+}
+
+static void remove_it(struct why *w, struct running *r)
+{
+	struct dinst_error ignored = {0, ""};
+	json_t *ids = ids_of(r);
+
+	if (r->count)
+		question_remove(&w->q, ids, &ignored);
+	json_decref(ids);
+	r->count = 0;
+}
+
+/* "MODULE:FUNCTION+0x12" in two parts. */
+static void split_name(const char *name, struct search_element *e)
+{
+	const char *colon = strchr(name, ':');
+	const char *plus = colon ? strstr(colon, "+0x") : NULL;
+
+	if (!colon)
+		return;
+	snprintf(e->module, sizeof(e->module), "%.*s", (int)(colon - name), name);
+	snprintf(e->name, sizeof(e->name), "%.*s",
+		 plus ? (int)(plus - colon - 1) : (int)strlen(colon + 1), colon + 1);
+}
+
+static struct search_element *element_named(struct search_test *t, const char *module,
+					    const char *name)
+{
+	for (size_t i = 0; i < t->element_count; i++)
+		if (!strcmp(t->elements[i].name, name) && !strcmp(t->elements[i].module, module))
+			return &t->elements[i];
+	return NULL;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const struct search_element *x = a, *y = b;
+
+	return x->value < y->value ? 1 : x->value > y->value ? -1 : 0;
+}
+
+static void name_element(struct why *w, struct search_test *t, struct search_element *e,
+			 const char *name)
+{
+	switch (t->what) {
+	case MEASURE_WAITERS:
+	case MEASURE_HOLDERS:
+	case MEASURE_BLOCKS:
+		split_name(name, e);
+		break;
+	case MEASURE_LOCKS:
+		why_place(w->q.pid, strtoull(e->key, NULL, 0), e->name, sizeof(e->name));
+		break;
+	case MEASURE_CPU_THREADS:
+		snprintf(e->name, sizeof(e->name), "%s", name);
+		break;
+	default:
+		why_descriptor(w->q.pid, e->key, e->name, sizeof(e->name), &e->is_file);
+		break;
+	}
+}
+
+static void key_text(json_t *key, char *text, size_t size)
+{
+	if (json_is_string(key))
+		snprintf(text, size, "%s", json_string_value(key));
+	else
+		snprintf(text, size, "%lld", (long long)json_integer_value(key));
+}
+
+/* Elements of a vector, scaled; those of one function, called from several places, are one. */
+static void take_elements(struct why *w, struct search_test *t, json_t *list, double scale)
+{
+	json_t *element;
+	size_t index;
+
+	t->elements = calloc(json_array_size(list) + 1, sizeof(*t->elements));
+	json_array_foreach(list, index, element)
+	{
+		const char *name = json_string_value(json_object_get(element, "name"));
+		struct search_element *e = t->elements ? &t->elements[t->element_count] : NULL,
+				      *same;
+
+		if (!e || json_is_null(json_object_get(element, "key")))
+			continue;
+		key_text(json_object_get(element, "key"), e->key, sizeof(e->key));
+		e->value = json_number_value(json_object_get(element, "value")) * scale;
+		name_element(w, t, e, name ? name : "");
+		same = e->module[0] ? element_named(t, e->module, e->name) : NULL;
+		if (same) {
+			same->value += e->value;
+			*e = (struct search_element){.value = 0};
+		} else {
+			t->element_count++;
+		}
+	}
+	if (t->element_count > 1)
+		qsort(t->elements, t->element_count, sizeof(*t->elements), by_value);
+}
+
+/* Who allocated a block stands in its element; what these addresses are called, in another vector. */
+static void take_blocks(struct why *w, struct search_test *t, json_t *rows)
+{
+	json_t *blocks = json_object_get(json_array_get(rows, 0), "elements"), *element, *maker;
+	json_t *made = json_object_get(json_array_get(rows, 1), "elements");
+	json_t *bytes = json_object_get(json_array_get(rows, 2), "elements");
+	size_t index, k;
+
+	(void)w;
+	t->elements = calloc(json_array_size(made) + 1, sizeof(*t->elements));
+	json_array_foreach(made, index, maker)
+	{
+		const char *key = json_string_value(json_object_get(maker, "key"));
+		const char *name = json_string_value(json_object_get(maker, "name"));
+		const double count = json_number_value(json_object_get(maker, "value"));
+		struct search_element e = {.made = count}, *to;
+
+		if (!t->elements || !key || !name)
+			continue;
+		split_name(name, &e);
+		to = element_named(t, e.module, e.name);
+		if (!to) {
+			to = &t->elements[t->element_count++];
+			*to = e;
+		} else {
+			to->made += count;
+		}
+		json_array_foreach(bytes, k,
+				   element) if (json_equal(json_object_get(element, "key"),
+							   json_object_get(maker, "key")))
+			to->bytes += json_number_value(json_object_get(element, "value"));
+		json_array_foreach(blocks, k, element) to->value +=
+			(uint64_t)json_integer_value(json_object_get(element, "value")) ==
+			strtoull(key, NULL, 0);
+	}
+	for (size_t i = 0; i < t->element_count; i++)
+		if (t->elements[i].made > 0)
+			t->elements[i].bytes /= t->elements[i].made;
+	if (t->element_count > 1)
+		qsort(t->elements, t->element_count, sizeof(*t->elements), by_value);
+}
+
+static void take(struct why *w, struct running *r, json_t *rows)
+{
+	struct search_test *t = r->test;
+	const double ns = (double)(clock_ns() - r->begun_ns) + 1;
+	const uint64_t cpu = why_cpu_ns(w->q.pid);
+	double scale = 1 / ns, sum = 0;
+	json_t *row;
+	size_t index;
+
+	t->cpu = cpu > r->begun_cpu ? (double)(cpu - r->begun_cpu) / ns : 0;
+	t->done = true;
+	if (t->what == MEASURE_BLOCKS) {
+		take_blocks(w, t, rows);
+		return;
+	}
+	if (t->what == MEASURE_CALLS)
+		scale = 1e9 / ns;
+	if (t->what == MEASURE_CPU_SAMPLED)
+		scale = 64 / ns;
+	json_array_foreach(rows, index, row) sum +=
+		json_number_value(json_object_get(row, "value"));
+	t->value = sum * scale;
+	take_elements(w, t, json_object_get(json_array_get(rows, 0), "elements"), scale);
+}
+
+static void finish(struct why *w, struct running *r)
+{
+	struct dinst_error e = {0, ""};
+	json_t *rows = NULL, *row, *ids = ids_of(r);
+	bool stopped = false;
+	size_t index;
+
+	if (question_read(&w->q, ids, &rows, &e) != 0) {
+		give_up(r, e.text);
+	} else {
+		json_array_foreach(rows, index, row) stopped |=
+			json_is_true(json_object_get(row, "stopped"));
+		if (stopped) {
+			w->cost.switched_off++;
+			give_up(r, "switched off: it cost more than the limit");
+		} else {
+			take(w, r, rows);
+		}
+	}
+	r->over = true;
+	json_decref(rows);
+	json_decref(ids);
+	remove_it(w, r);
+}
+
+/* ---------------------------------------------------------------------- cost */
+
+/* Of which test a row is; -1: of none that is still in. */
+static long running_of(const struct round *r, json_int_t id)
+{
+	for (size_t i = 0; i < r->count; i++)
+		for (unsigned k = 0; k < r->running[i].count; k++)
+			if (r->running[i].ids[k] == id)
+				return (long)i;
+	return -1;
+}
+
+/* Percent of a CPU that each test has cost so far, and their sum. */
+static double read_costs(struct round *r, double *each)
+{
+	json_t *ids = json_array(), *params, *result = NULL, *row;
+	struct dinst_error e = {0, ""};
+	double all = 0;
+	size_t index;
+
+	/* Blocks have long vectors: the mutator looks after their limit. */
+	for (size_t i = 0; i < r->count && i < ROWS_MAX; i++)
+		for (unsigned k = 0; k < r->running[i].count; k++)
+			if (r->running[i].test->what != MEASURE_BLOCKS)
+				json_array_append_new(ids, json_integer(r->running[i].ids[k]));
+	params = json_pack("{s:O, s:b}", "ids", ids, "verbose", 1);
+	if (json_array_size(ids) && question_call(&r->why->q, "read", params, &result, &e) == 0)
+		json_array_foreach(json_object_get(result, "rows"), index, row)
+		{
+			const long i =
+				running_of(r, json_integer_value(json_object_get(row, "id")));
+			const double cost =
+				json_number_value(json_object_get(row, "cost_ns_per_s")) / 1e7;
+
+			if (i >= 0 && i < ROWS_MAX) {
+				each[i] += cost;
+				all += cost;
+			}
+		}
+	json_decref(params);
+	json_decref(result);
+	json_decref(ids);
+	return all;
+}
+
+/* What all that is in costs; the costliest is switched off while it is more than the limit. */
+static void watch_cost(struct round *r)
+{
+	double each[ROWS_MAX] = {0}, all = read_costs(r, each);
+	struct why *w = r->why;
+
+	if (all > w->cost.highest)
+		w->cost.highest = all;
+	w->cost.total_ns += all / 100 * POLL_MS * 1e6;
+	while (all > w->search.limit) {
+		char text[160];
+		size_t worst = 0;
+
+		for (size_t i = 1; i < r->count && i < ROWS_MAX; i++)
+			if (each[i] > each[worst])
+				worst = i;
+		snprintf(
+			text, sizeof(text),
+			"switched off: it cost %.1f %% of a CPU, all tests together %.1f %%, and the limit "
+			"is %.0f %%",
+			each[worst], all, w->search.limit);
+		remove_it(w, &r->running[worst]);
+		give_up(&r->running[worst], text);
+		w->cost.switched_off++;
+		all -= each[worst];
+		each[worst] = 0;
+	}
+}
+
+static bool measure(void *arg, struct search_test *tests, size_t count)
+{
+	struct why *w = arg;
+	struct round r = {.why = w, .count = count};
+	bool going = true, left = true;
+
+	r.running = calloc(count + 1, sizeof(*r.running));
+	if (!r.running)
+		return false;
+	for (size_t i = 0; i < count; i++)
+		r.running[i].test = &tests[i];
+	question_progress(&w->q, "inserting %zu tests", count);
+	begin(&r);
+	while (left && going) {
+		going = question_wait(&w->q, POLL_MS);
+		why_facts_step(&w->facts);
+		watch_cost(&r);
+		left = false;
+		for (size_t i = 0; i < count; i++) {
+			struct running *one = &r.running[i];
+
+			if (!one->over && clock_ns() - one->begun_ns >= one->test->seconds * 1e9)
+				finish(w, one);
+			left |= !one->over;
+		}
+		question_progress(&w->q, "%zu tests, %.1f %% of a CPU at most so far", count,
+				  w->cost.highest);
+	}
+	/* The question is over: what has been measured so far counts for what it is. */
+	for (size_t i = 0; i < count; i++)
+		if (!r.running[i].over && r.running[i].count)
+			finish(w, &r.running[i]);
+		else if (!r.running[i].over)
+			give_up(&r.running[i], "there was no time left");
+	free(r.running);
+	return going;
+}
+
+void why_world(struct why *w, struct search_world *world)
+{
+	*world = (struct search_world){
+		.arg = w, .observe = observe, .measure = measure, .told = why_tell};
+}

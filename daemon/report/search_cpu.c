@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * search_cpu.c - is the program short of CPU time, and which function uses it?
+ *
+ *   1. whether: from what the kernel tells of threads, for nothing;
+ *   2. how often candidates are called (a counter costs a nanosecond or two), so that what
+ *      timing them will cost is known before it is done;
+ *   3. their CPU time: each call's where that fits into the limit, else that of one call
+ *      in 64, else not;
+ *   4. which threads.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/report/search_private.h"
+
+enum { RATES, TIMES, THREADS, DONE };
+
+static const double COUNTED_S = 0.4, TIMED_S = 2.0, THREADS_S = 1.5;
+
+/* What one call costs, in ns: a timer is read twice, slowly where the machine is a virtual one. */
+static const double TIMER_NS = 90, SAMPLED_NS = 6;
+/* The part of the limit that is planned with; what comes is never quite what was planned. */
+static const double PLANNED = 0.7;
+
+static void decide(struct search *s)
+{
+	const struct search_facts *f = &s->facts;
+	const struct search_thread *t = f->busiest_count ? &f->busiest[0] : NULL;
+	const double demand = t ? t->cpu + t->waiting : 0;
+	char starved[120] = "";
+
+	if (f->starved >= SEARCH_WAIT_BOUND)
+		snprintf(
+			starved, sizeof(starved),
+			"; %.1f more threads on the average were ready and had no CPU: the machine is busy "
+			"with other work",
+			f->starved);
+	if (demand >= SEARCH_CPU_BOUND || f->cpu + f->starved >= SEARCH_CPU_ALL)
+		search_decide(
+			s, SEARCH_CPU, SEARCH_HOLDS,
+			"%.0f %% of a CPU (%.0f %% in the program, %.0f %% in the kernel), thread %d "
+			"(%s) alone %.0f %%%s",
+			f->cpu * 100, f->user * 100, f->system * 100, t ? (int)t->tid : 0,
+			t ? t->name : "?", t ? t->cpu * 100 : 0, starved);
+	else
+		search_decide(s, SEARCH_CPU, SEARCH_FAILS,
+			      "%.0f %% of a CPU, the busiest thread %.0f %%%s", f->cpu * 100,
+			      t ? t->cpu * 100 : 0, starved);
+}
+
+static void begin(struct search *s, struct search_part *p)
+{
+	uint32_t list[SEARCH_CANDIDATES_MAX];
+	size_t count;
+
+	decide(s);
+	p->done = s->roots[SEARCH_CPU]->state != SEARCH_HOLDS;
+	if (p->done)
+		return;
+	count = chains_candidates(&s->chains, 1u << CHAIN_RUNS, SEARCH_REFINE / 2, true, list,
+				  SEARCH_CANDIDATES_MAX);
+	for (size_t i = 0; i < count; i++)
+		p->candidates[p->candidate_count++] = (struct search_measured){.function = list[i]};
+	if (!count) {
+		search_note(
+			s,
+			"CPU-bound, but no look at its stacks showed where: they could not be read");
+		p->done = true;
+	}
+}
+
+/* By what a candidate can be timed within what is left of the limit; false: not at all. */
+static bool choose(struct search_measured *c, double *left, enum search_measure *what)
+{
+	const double each = c->rate * TIMER_NS / 1e7, sampled = c->rate * SAMPLED_NS / 1e7;
+
+	*what = each <= *left ? MEASURE_CPU : MEASURE_CPU_SAMPLED;
+	if (*what == MEASURE_CPU_SAMPLED && sampled > *left)
+		return false;
+	*left -= *what == MEASURE_CPU ? each : sampled;
+	return true;
+}
+
+static void times(struct search *s, struct search_part *p, struct search_tests *t)
+{
+	double left = s->limit * PLANNED;
+
+	for (size_t i = 0; i < p->candidate_count; i++) {
+		const struct chain_function *f = &s->chains.functions[p->candidates[i].function];
+		enum search_measure what;
+
+		if (choose(&p->candidates[i], &left, &what))
+			search_test_function(s, t, what, TIMED_S, (long)i,
+					     p->candidates[i].function);
+		else
+			search_note(
+				s,
+				"%s() is called %.1f million times a second: to time it would cost more "
+				"than the limit; looks at the stacks show it in %.0f %%",
+				f->function, p->candidates[i].rate / 1e6,
+				chains_share(&s->chains, 1u << CHAIN_RUNS,
+					     p->candidates[i].function) *
+					100);
+	}
+}
+
+static unsigned busy_threads(const struct search_facts *f)
+{
+	unsigned busy = 0;
+
+	for (unsigned i = 0; i < f->busiest_count; i++)
+		busy += f->busiest[i].cpu >= 0.05;
+	return busy;
+}
+
+void search_cpu_tests(struct search *s, struct search_tests *t)
+{
+	struct search_part *p = s->parts[SEARCH_CPU];
+
+	if (p->stage == RATES)
+		begin(s, p);
+	if (p->done)
+		return;
+	if (p->stage == RATES)
+		for (size_t i = 0; i < p->candidate_count; i++)
+			search_test_function(s, t, MEASURE_CALLS, COUNTED_S, (long)i,
+					     p->candidates[i].function);
+	else if (p->stage == TIMES)
+		times(s, p, t);
+	else if (p->has_culprit && busy_threads(&s->facts) > 1)
+		search_test_function(s, t, MEASURE_CPU_THREADS, THREADS_S, 0, p->culprit);
+	else
+		p->done = true;
+}
+
+/* -------------------------------------------------------------------- results */
+
+/* Modules by the looks that ended in them. */
+static void modules(struct search *s)
+{
+	struct search_node *root = s->roots[SEARCH_CPU];
+
+	for (uint32_t f = 0; f < s->chains.function_count; f++) {
+		const char *module = s->chains.functions[f].module;
+		double share = 0;
+		bool known = false;
+
+		for (uint32_t g = 0; g < s->chains.function_count; g++) {
+			if (strcmp(s->chains.functions[g].module, module) != 0)
+				continue;
+			known |= g < f;
+			share += chains_leaf_share(&s->chains, 1u << CHAIN_RUNS, g);
+		}
+		if (!known && share >= SEARCH_REFINE) {
+			struct search_node *n = search_node_add(root, "module", "%s", module);
+
+			if (!n)
+				return;
+			n->share = share;
+			snprintf(n->module, sizeof(n->module), "%s", module);
+			search_figure(n, "%.0f %% of %u looks at a running thread ended there",
+				      share * 100, s->chains.looks[CHAIN_RUNS]);
+		}
+	}
+}
+
+static double self_of(const struct search_node *n)
+{
+	double self = n->share;
+
+	for (size_t i = 0; i < n->child_count; i++)
+		if (!strcmp(n->children[i]->kind, "function"))
+			self -= n->children[i]->share;
+	return self > 0 ? self : 0;
+}
+
+/* The node that has most of its own. */
+static struct search_node *heaviest(struct search_node *n, struct search_node *best)
+{
+	if (!strcmp(n->kind, "function") && (!best || self_of(n) > self_of(best)))
+		best = n;
+	for (size_t i = 0; i < n->child_count; i++)
+		best = heaviest(n->children[i], best);
+	return best;
+}
+
+static void figures(struct search *s, struct search_part *p, struct search_node *n)
+{
+	long f = n->function[0] ? chains_find(&s->chains, n->module, n->function) : -1;
+
+	for (size_t i = 0; f >= 0 && i < p->candidate_count; i++)
+		if (p->candidates[i].function == (uint32_t)f)
+			search_figure(n, "%.0f %% of the CPU time, %.0f %% itself%s",
+				      n->share * 100, self_of(n) * 100,
+				      p->candidates[i].rate > 0 ? "" : "; running all the time");
+	for (size_t i = 0; i < n->child_count; i++)
+		figures(s, p, n->children[i]);
+}
+
+static void find(struct search *s, struct search_node *n)
+{
+	const double self = self_of(n);
+	struct search_finding finding = {.why = SEARCH_CPU, .share = n->share};
+	char by[SEARCH_TEXT];
+
+	n->is_culprit = true;
+	search_callers(s->roots[SEARCH_CPU], n, by, sizeof(by));
+	snprintf(finding.text, sizeof(finding.text), "%.0f %% of the CPU time is in %s()%s%s%s%s%s",
+		 n->share * 100, n->function, strcmp(n->module, s->program) ? " of " : "",
+		 strcmp(n->module, s->program) ? n->module : "",
+		 self < n->share / 2 ? " and what it calls" : "", by[0] ? ", called from " : "",
+		 by);
+	snprintf(finding.module, sizeof(finding.module), "%s", n->module);
+	snprintf(finding.function, sizeof(finding.function), "%s", n->function);
+	finding.weight = self * (s->facts.cpu > 1 ? 1 : s->facts.cpu);
+	search_find(s, &finding);
+}
+
+/* All that have a good part of their own; at least the one that has most. */
+static void find_all(struct search *s, struct search_node *n, const struct search_node *most)
+{
+	if (!strcmp(n->kind, "function") && (n == most || self_of(n) >= SEARCH_REFINE))
+		find(s, n);
+	for (size_t i = 0; i < n->child_count; i++)
+		find_all(s, n->children[i], most);
+}
+
+static void take_times(struct search *s, struct search_part *p, struct search_test *list,
+		       size_t count)
+{
+	struct search_node *root = s->roots[SEARCH_CPU], *most;
+	long f;
+
+	for (size_t i = 0; i < count; i++) {
+		struct search_measured *c = &p->candidates[list[i].user];
+
+		if (!list[i].done) {
+			search_note(s, "%s:%s: %s", list[i].module, list[i].symbol,
+				    list[i].why_not);
+			continue;
+		}
+		c->known = list[i].cpu > 0;
+		c->share = c->known ? list[i].value / list[i].cpu : 0;
+		if (c->share > 1)
+			c->share = 1;
+	}
+	search_tree(s, root, 1u << CHAIN_RUNS, p->candidates, p->candidate_count);
+	figures(s, p, root);
+	most = heaviest(root, NULL);
+	modules(s);
+	if (!most) {
+		p->done = true;
+		return;
+	}
+	find_all(s, root, most);
+	f = chains_find(&s->chains, most->module, most->function);
+	p->has_culprit = f >= 0;
+	p->culprit = f >= 0 ? (uint32_t)f : 0;
+	p->node = most;
+	if (s->world->told)
+		s->world->told(s->world->arg, most, s->findings[0].text);
+}
+
+static void take_threads(struct search *s, struct search_part *p, const struct search_test *test)
+{
+	(void)s;
+	if (!test->done || test->value <= 0)
+		return;
+	for (size_t i = 0; i < test->element_count && i < SEARCH_THREADS_MAX; i++) {
+		const struct search_element *e = &test->elements[i];
+		struct search_node *n;
+
+		if (e->value < SEARCH_REFINE / 2 * test->value)
+			break;
+		n = search_node_add(p->node, "thread", "thread %s (%s)", e->key, e->name);
+		if (!n)
+			return;
+		n->share = e->value / test->value * p->node->share;
+		search_figure(n, "%.0f %% of a CPU in it", e->value * 100);
+	}
+}
+
+void search_cpu_take(struct search *s, struct search_test *list, size_t count)
+{
+	struct search_part *p = s->parts[SEARCH_CPU];
+
+	if (p->stage == RATES) {
+		for (size_t i = 0; i < count; i++)
+			/* What cannot be counted is taken for often: it is timed sparingly, if at all. */
+			p->candidates[list[i].user].rate = list[i].done ? list[i].value : 1e6;
+	} else if (p->stage == TIMES) {
+		take_times(s, p, list, count);
+	} else {
+		take_threads(s, p, &list[0]);
+		p->done = true;
+	}
+	p->stage++;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * search_waits.c - does the program wait for its own locks, or for files and those who read
+ * what it writes?
+ *
+ * Waiting is time that passes in the functions that wait, summed over threads: 1.0 is one
+ * thread that does nothing else. Of reads and writes, what was CPU time is no waiting. To
+ * wait for input of a socket, a pipe or a terminal is to have nothing to do, and is not
+ * counted; what waits for a condition is idle as well.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/report/search_private.h"
+
+enum { WHETHER, WHERE };
+enum { TEST_ALL, TEST_WRITES, TEST_WRITES_CPU, TEST_READS, TEST_READS_CPU };
+
+static const double WHETHER_S = 1.5, WHERE_S = 2.5;
+
+/* The element that is told as a function of its own program, if there is one. */
+static const struct search_element *outside_system(const struct search_test *t, double least)
+{
+	for (size_t i = 0; i < t->element_count; i++) {
+		const struct search_element *e = &t->elements[i];
+
+		if (e->value >= least && e->name[0] && !chain_module_is_system(e->module))
+			return e;
+	}
+	return NULL;
+}
+
+/* -------------------------------------------------------------------- locks */
+
+void search_lock_tests(struct search *s, struct search_tests *t)
+{
+	struct search_part *p = s->parts[SEARCH_LOCK];
+
+	if (p->stage == WHETHER) {
+		search_test_add(t, MEASURE_LOCKS, WHETHER_S, 0);
+		return;
+	}
+	for (int i = 0; i < 2; i++) {
+		struct search_test *test =
+			search_test_add(t, i ? MEASURE_HOLDERS : MEASURE_WAITERS, WHERE_S, i);
+
+		if (test)
+			test->object = p->lock;
+	}
+}
+
+static void lock_decide(struct search *s, struct search_part *p, const struct search_test *t)
+{
+	const struct search_element *worst = t->element_count ? &t->elements[0] : NULL;
+
+	p->done = true;
+	if (!t->done) {
+		search_decide(s, SEARCH_LOCK, SEARCH_UNKNOWN, "%s", t->why_not);
+		search_note(s, "lock-bound could not be tested: %s", t->why_not);
+		return;
+	}
+	if (!worst || worst->value < SEARCH_WAIT_BOUND) {
+		search_decide(s, SEARCH_LOCK, SEARCH_FAILS,
+			      "waiting for locks takes %.1f %% of a thread's time",
+			      t->value > 0 ? t->value * 100 : 0);
+		return;
+	}
+	search_decide(s, SEARCH_LOCK, SEARCH_HOLDS,
+		      "waiting for locks takes %.0f %% of a thread's time", t->value * 100);
+	p->lock = strtoull(worst->key, NULL, 0);
+	p->worst = worst->value;
+	snprintf(p->object, sizeof(p->object), "lock %s%s%s%s", worst->key,
+		 worst->name[0] ? " (" : "", worst->name, worst->name[0] ? ")" : "");
+	p->done = !p->lock;
+	for (size_t i = 0; i < t->element_count && i < 3; i++) {
+		const struct search_element *e = &t->elements[i];
+		struct search_node *n;
+
+		if (e->value < SEARCH_WAIT_BOUND)
+			break;
+		n = search_node_add(s->roots[SEARCH_LOCK], "lock", "lock %s%s%s%s", e->key,
+				    e->name[0] ? " (" : "", e->name, e->name[0] ? ")" : "");
+		if (n)
+			n->share = e->value;
+		if (!i)
+			p->node = n;
+		search_figure(n, "threads wait for it %.0f %% of a thread's time", e->value * 100);
+	}
+}
+
+static void lock_users(struct search_node *parent, const struct search_test *t, const char *does)
+{
+	for (size_t i = 0; i < t->element_count && i < 4; i++) {
+		const struct search_element *e = &t->elements[i];
+		struct search_node *n;
+
+		if (e->value < SEARCH_REFINE / 4)
+			break;
+		n = search_node_add(parent, "function", "%s:%s", e->module,
+				    e->name[0] ? e->name : e->key);
+		if (!n)
+			return;
+		snprintf(n->module, sizeof(n->module), "%s", e->module);
+		snprintf(n->function, sizeof(n->function), "%s", e->name);
+		n->share = e->value;
+		search_figure(n, "%s it %.0f %% of the time", does, e->value * 100);
+	}
+}
+
+static void mark(struct search_node *parent, const char *function)
+{
+	for (size_t i = 0; parent && i < parent->child_count; i++)
+		if (!strcmp(parent->children[i]->function, function))
+			parent->children[i]->is_culprit = true;
+}
+
+static void lock_find(struct search *s, struct search_part *p, const struct search_test *waiters,
+		      const struct search_test *holders)
+{
+	const struct search_element *waits = outside_system(waiters, SEARCH_REFINE / 4);
+	const struct search_element *has = outside_system(holders, SEARCH_REFINE);
+	struct search_finding f = {
+		.why = SEARCH_LOCK, .share = p->worst, .weight = p->worst > 4 ? 4 : p->worst};
+	int n;
+
+	n = snprintf(f.text, sizeof(f.text), "waiting for %s takes %.0f %% of a thread's time",
+		     p->object, p->worst * 100);
+	if (waits)
+		n += snprintf(f.text + n, sizeof(f.text) - (size_t)n, " in %s()", waits->name);
+	if (has)
+		snprintf(f.text + n, sizeof(f.text) - (size_t)n,
+			 "; %s() holds it %.0f %% of the time", has->name, has->value * 100);
+	else if (holders->done)
+		snprintf(f.text + n, sizeof(f.text) - (size_t)n,
+			 "; nobody holds it for long: it is taken too often");
+	if (!has)
+		has = waits;
+	if (has) {
+		snprintf(f.module, sizeof(f.module), "%s", has->module);
+		snprintf(f.function, sizeof(f.function), "%s", has->name);
+		mark(p->node, has->name);
+	}
+	search_find(s, &f);
+}
+
+void search_lock_take(struct search *s, struct search_test *list, size_t count)
+{
+	struct search_part *p = s->parts[SEARCH_LOCK];
+
+	if (p->stage++ == WHETHER) {
+		lock_decide(s, p, &list[0]);
+		return;
+	}
+	p->done = true;
+	if (count < 2)
+		return;
+	for (size_t i = 0; i < 2; i++)
+		if (!list[i].done)
+			search_note(s, "lock-bound: %s", list[i].why_not);
+	lock_users(p->node, &list[1], "holds");
+	lock_users(p->node, &list[0], "waits for");
+	lock_find(s, p, &list[0], &list[1]);
+}
+
+/* ---------------------------------------------------------------------- I/O */
+
+static const unsigned IO_KINDS = 1u << CHAIN_WRITES | 1u << CHAIN_READS;
+
+static void io_begin(struct search *s, struct search_part *p)
+{
+	uint32_t list[SEARCH_CANDIDATES_MAX];
+	size_t count = chains_candidates(&s->chains, IO_KINDS, SEARCH_REFINE / 2, false, list, 8);
+
+	for (size_t i = 0; i < count; i++)
+		p->candidates[p->candidate_count++] = (struct search_measured){.function = list[i]};
+}
+
+void search_io_tests(struct search *s, struct search_tests *t)
+{
+	struct search_part *p = s->parts[SEARCH_IO];
+	static const enum search_measure whether[] = {MEASURE_WRITES, MEASURE_WRITES_CPU,
+						      MEASURE_READS, MEASURE_READS_CPU};
+
+	if (p->stage == WHETHER) {
+		for (int i = 0; i < 4; i++)
+			search_test_add(t, whether[i], WHETHER_S, TEST_WRITES + i);
+		return;
+	}
+	io_begin(s, p);
+	p->done = !p->candidate_count;
+	if (p->done)
+		search_note(s, "I/O-bound: no look at a waiting thread showed in which function");
+	for (size_t i = 0; i < p->candidate_count; i++)
+		search_test_function(s, t,
+				     p->writes >= p->reads ? MEASURE_WRITES_IN : MEASURE_READS_IN,
+				     WHERE_S, (long)i, p->candidates[i].function);
+}
+
+static double of_key(const struct search_test *t, const char *key)
+{
+	for (size_t i = 0; i < t->element_count; i++)
+		if (!strcmp(t->elements[i].key, key))
+			return t->elements[i].value;
+	return 0;
+}
+
+/* What of the time in `wall` was waiting; only that for files if `files`. The worst one by name. */
+static double waiting(struct search *s, struct search_part *p, const struct search_test *wall,
+		      const struct search_test *cpu, bool files, const char *does)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < wall->element_count; i++) {
+		const struct search_element *e = &wall->elements[i];
+		const double off = e->value - of_key(cpu, e->key);
+		struct search_node *n;
+
+		if (off <= 0 || (files && !e->is_file))
+			continue;
+		sum += off;
+		if (off < SEARCH_WAIT_BOUND)
+			continue;
+		n = search_node_add(s->roots[SEARCH_IO], "file", "%s",
+				    e->name[0] ? e->name : e->key);
+		if (!n)
+			continue;
+		n->share = off;
+		search_figure(n, "%s it waits %.0f %% of a thread's time", does, off * 100);
+		if (off > p->worst) {
+			p->worst = off;
+			p->node = n;
+			snprintf(p->object, sizeof(p->object), "%s", n->what);
+		}
+	}
+	return sum;
+}
+
+static void io_decide(struct search *s, struct search_part *p, const struct search_test *list)
+{
+	const struct search_facts *f = &s->facts;
+	enum search_state state;
+
+	p->done = true;
+	if (!list[0].done && !list[2].done) {
+		search_decide(s, SEARCH_IO, SEARCH_UNKNOWN, "%s", list[0].why_not);
+		search_note(s, "I/O-bound could not be tested: %s", list[0].why_not);
+		return;
+	}
+	p->writes = waiting(s, p, &list[0], &list[1], false, "writing and syncing");
+	p->reads = waiting(s, p, &list[2], &list[3], true, "reading");
+	state = p->writes >= SEARCH_WAIT_BOUND || p->reads >= SEARCH_WAIT_BOUND ? SEARCH_HOLDS
+										: SEARCH_FAILS;
+	search_decide(
+		s, SEARCH_IO, state,
+		"waiting takes %.1f %% of a thread's time in writes and syncs, %.1f %% in reads "
+		"of files; disk: %.1f MB/s written, %.1f MB/s read",
+		p->writes * 100, p->reads * 100, f->disk_written / 1e6, f->disk_read / 1e6);
+	p->done = state != SEARCH_HOLDS;
+}
+
+static void io_figures(struct search_node *n)
+{
+	if (n->function[0])
+		search_figure(n, "in it %.0f %% of a thread's time", n->share * 100);
+	for (size_t i = 0; i < n->child_count; i++)
+		io_figures(n->children[i]);
+}
+
+static void io_find(struct search *s, struct search_part *p)
+{
+	struct search_node *root = s->roots[SEARCH_IO], *n = search_deepest(root);
+	const bool writes = p->writes >= p->reads;
+	const double total = writes ? p->writes : p->reads;
+	struct search_finding f = {
+		.why = SEARCH_IO, .share = total, .weight = total > 4 ? 4 : total};
+	char by[SEARCH_TEXT] = "";
+	int used;
+
+	used = snprintf(f.text, sizeof(f.text), "%s%s%s takes %.0f %% of a thread's time",
+			writes ? "waiting in writes and syncs" : "waiting in reads",
+			p->object[0] ? " of " : "", p->object, total * 100);
+	if (n != root && n->function[0]) {
+		n->is_culprit = true;
+		search_callers(root, n, by, sizeof(by));
+		snprintf(f.text + used, sizeof(f.text) - (size_t)used, " in %s()%s%s", n->function,
+			 by[0] ? ", called from " : "", by);
+		snprintf(f.module, sizeof(f.module), "%s", n->module);
+		snprintf(f.function, sizeof(f.function), "%s", n->function);
+	}
+	search_find(s, &f);
+}
+
+void search_io_take(struct search *s, struct search_test *list, size_t count)
+{
+	struct search_part *p = s->parts[SEARCH_IO];
+
+	if (p->stage++ == WHETHER) {
+		if (count == 4)
+			io_decide(s, p, list);
+		/* Where no look has shown a function there is nothing to refine: it is told at once. */
+		if (!p->done && !chains_candidates(&s->chains, IO_KINDS, SEARCH_REFINE / 2, false,
+						   &(uint32_t){0}, 1)) {
+			p->done = true;
+			io_find(s, p);
+		}
+		return;
+	}
+	p->done = true;
+	for (size_t i = 0; i < count; i++) {
+		struct search_measured *c = &p->candidates[list[i].user];
+
+		c->known = list[i].done;
+		c->share = list[i].value;
+		if (!list[i].done)
+			search_note(s, "%s:%s: %s", list[i].module, list[i].symbol,
+				    list[i].why_not);
+	}
+	search_tree(s, s->roots[SEARCH_IO], IO_KINDS, p->candidates, p->candidate_count);
+	io_figures(s->roots[SEARCH_IO]);
+	io_find(s, p);
+}
