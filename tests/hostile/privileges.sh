@@ -159,7 +159,7 @@ limits() {
 
 	tasks=$(find /proc/[0-9]*/task -mindepth 1 -maxdepth 1 -user $user 2>/dev/null | wc -l)
 	for limit in --nofile=64 --nofile=24 --nofile=16 --nofile=12 --nofile=9 --nproc=$((tasks + 1)) --nproc=$((tasks + 2)) \
-		--nproc=$((tasks + 3)) --nproc=$((tasks + 4)) --nproc=$((tasks + 6)) --as=300000000 --as=100000000 --as=60000000 \
+		--nproc=$((tasks + 3)) --nproc=$((tasks + 4)) --nproc=$((tasks + 6)) --nproc=$((tasks + 12)) --as=300000000 --as=100000000 --as=60000000 \
 		--fsize=0 --fsize=4096 --data=4000000 --stack=65536 --memlock=0 --rttime=1; do
 		variables=(DINST_SOCKET="$work/his/l.sock")
 		place=(prlimit "$limit")
@@ -174,12 +174,14 @@ limits() {
 		case $status in
 		0 | 3) worked=$((worked + 1)) ;;
 		1) refused=$((refused + 1)) ;;
-		# The loader, or whoever runs us, may not have what it takes either.
-		125 | 126 | 127 | 139 | 134 | 137) refused=$((refused + 1)) ;;
+		# What runs dinst did not have what it takes, and says so itself. A death by a signal is none of these.
+		125) grep -hq '^confine: cannot ' "$work/out" "$work/insert" || fail "$limit: status 125: $(cat "$work/out" "$work/insert")" ;;
+		127) grep -hq 'error while loading' "$work/out" "$work/insert" || fail "$limit: status 127: $(cat "$work/out" "$work/insert")" ;;
 		*) fail "$limit: status $status: $(cat "$work/out" "$work/insert")" ;;
 		esac
-		[ $status -ne 1 ] || grep -hq '"message":"..*\|error while loading' "$work/out" "$work/insert" ||
+		[ $status -ne 1 ] || grep -hq '"message":"..*' "$work/out" "$work/insert" ||
 			fail "$limit: no reason: $(cat "$work/out" "$work/insert")"
+		grep -hqE 'signal (4|6|7|8|11)\b' "$work/out" "$work/insert" && fail "$limit: something crashed: $(cat "$work/out" "$work/insert")"
 		[ -z "${VERBOSE:-}" ] || echo "  $limit: $status $(cat "$work/out" "$work/insert" 2>/dev/null | grep -h message)"
 		place=()
 		his detach -p own >/dev/null 2>&1
@@ -188,6 +190,7 @@ limits() {
 		his stop >/dev/null 2>&1
 		prove check "$server" "$work/picture" >"$work/proof" || fail "$limit: not as before: $(head -c 600 "$work/proof")"
 	done
+	[ "$worked" -gt 2 ] && [ "$refused" -gt 2 ] || fail "limits: $worked worked, $refused refused: these are the wrong limits"
 	say "limits for dinst: $worked worked, $refused refused with the reason"
 }
 
