@@ -157,11 +157,23 @@ static uint32_t describe(struct compiler *c, const struct mdl_expr *x, const str
 	return id;
 }
 
+static bool needs_result(const struct mdl_expr *x)
+{
+	if (!x)
+		return false;
+	for (size_t i = 0; i < x->arg_count; i++)
+		if (needs_result(x->args[i]))
+			return true;
+	return x->kind == MDL_RETURN || needs_result(x->left) || needs_result(x->right) ||
+	       needs_result(x->condition);
+}
+
 void compile_event(struct compiler *c, const struct mdl_expr *x, struct variable *v,
 		   struct operand *out)
 {
 	const uint32_t most = c->q->session ? stream_record_most(c->q->session) : ARCH_RECORD_MAX;
 	struct event e = {.size = sizeof(struct arch_record)};
+	size_t stored;
 	uint32_t id;
 
 	*out = operand_constant(0);
@@ -174,13 +186,16 @@ void compile_event(struct compiler *c, const struct mdl_expr *x, struct variable
 	}
 	/* Its id is about one function. */
 	c->depends = true;
+	/* Where a function ends by a jump to another one there is no result yet: an event without. */
 	for (size_t i = 1; i < x->arg_count && !c->failed; i++)
-		compile_field_of(c, x->args[i], &e);
+		if (!c->q->tail_exit || !needs_result(x->args[i]))
+			compile_field_of(c, x->args[i], &e);
 	if (!c->failed && e.size > most)
 		compile_fail(c, &x->place, DINST_USAGE,
 			     "this event has %u bytes; there is room for %u", e.size, most);
 	if (!c->failed && (!c->q->session || !v->queue))
 		compile_fail(c, &x->place, DINST_FAILED, "a stream without rings");
+	stored = e.count;
 	id = c->failed ? 0 : describe(c, x, v, &e);
 	for (size_t i = 0; i < e.count && !id; i++)
 		free(e.fields[i].text);
@@ -188,6 +203,6 @@ void compile_event(struct compiler *c, const struct mdl_expr *x, struct variable
 		return;
 	compile_count(c, x, v);
 	/* describe() took the fields over; their places are as they were. */
-	e.count = x->arg_count - 1;
+	e.count = stored;
 	write_record(c, &e, id);
 }

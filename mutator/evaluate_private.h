@@ -262,6 +262,9 @@ int callee_of(struct evaluation *v, const struct site_ref *site, struct function
 	      bool *known);
 /* Functions that call one of `functions`, or jump to it. */
 int callers_of(struct evaluation *v, const struct value *functions, struct value *out);
+/* serve_callees.c: adds what f calls or jumps to; *unknown grows by what goes through pointers. */
+int callees_add(struct evaluation *v, const struct function_ref *f, struct function_set *callees,
+		size_t *unknown);
 /* What is kept of an evaluation. */
 void callees_free(struct evaluation *v);
 

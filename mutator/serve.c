@@ -34,7 +34,7 @@ static const struct {
 	{"complete", serve_complete}, {"cfg", serve_cfg},
 	{"sample", serve_sample},     {"events", serve_events},
 	{"callees", serve_callees},   {"load", serve_load},
-	{"stacks", serve_stacks},
+	{"stacks", serve_stacks},     {"trace", serve_trace},
 };
 
 /* --------------------------------------------------------------- output */

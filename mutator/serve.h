@@ -99,6 +99,9 @@ int serve_callees(struct server *sv, const json_t *params, json_t **result, stru
 /* serve_stacks.c */
 int serve_stacks(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 
+/* serve_trace.c */
+int serve_trace(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
+
 /* serve_events.c */
 int serve_events(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e);
 

@@ -23,9 +23,8 @@ static json_t *function_row(const struct function_ref *f)
 			 "address", serve_address(functions->address + f->module->bias));
 }
 
-/* Calls, and jumps to other functions; *unknown: those that go through a pointer. */
-static int add_callees(struct evaluation *v, const struct function_ref *f,
-		       struct function_set *callees, size_t *unknown)
+int callees_add(struct evaluation *v, const struct function_ref *f, struct function_set *callees,
+		size_t *unknown)
 {
 	const struct function_plan *plan;
 	int status = session_plan(v->s, f->module, f->index, &plan, v->e);
@@ -53,7 +52,7 @@ static int add_row(struct evaluation *v, const struct function_ref *f, json_t *r
 	struct function_set callees = {0};
 	json_t *row = function_row(f), *list = json_array();
 	size_t unknown = 0;
-	int status = row && list ? add_callees(v, f, &callees, &unknown) : no_memory(v->e);
+	int status = row && list ? callees_add(v, f, &callees, &unknown) : no_memory(v->e);
 
 	set_sort(&callees);
 	for (size_t i = 0; status >= 0 && i < callees.count; i++)
