@@ -89,6 +89,8 @@ static void print_tree(const struct why *w, const struct style *s)
 		       n->state == SEARCH_HOLDS ? s->end : "",
 		       n->state == SEARCH_UNTESTED ? "there was no time for it" : n->figure);
 		print_children(s, n, "    ");
+		if (w->search.rejected[i][0])
+			printf("    %srejected: %s%s\n", s->dim, w->search.rejected[i], s->end);
 	}
 }
 
@@ -234,8 +236,12 @@ void why_print_json(const struct why *w)
 	json_t *tree = json_array(), *notes = json_array(), *when = json_array(), *all;
 	char verdict[SEARCH_TEXT * 2] = "";
 
-	for (unsigned i = 0; i < SEARCH_WHYS; i++)
-		json_array_append_new(tree, node_json(s->roots[i]));
+	for (unsigned i = 0; i < SEARCH_WHYS; i++) {
+		json_t *root = node_json(s->roots[i]);
+
+		json_object_set_new(root, "rejected", text_json(s->rejected[i]));
+		json_array_append_new(tree, root);
+	}
 	for (unsigned i = 0; i < s->note_count; i++)
 		json_array_append_new(notes, text_json(s->notes[i]));
 	for (unsigned i = 0; i < w->facts.when_count; i++)

@@ -124,11 +124,11 @@ static void give_up(struct running *r, const char *why)
 	snprintf(r->test->why_not, sizeof(r->test->why_not), "%.*s", SEARCH_TEXT - 1, why);
 }
 
-static int insert(struct why *w, const char *metric, json_t *foci, json_t **result,
+static int insert(struct why *w, const char *metric, json_t *foci, bool each, json_t **result,
 		  struct dinst_error *e)
 {
 	json_t *params = json_pack("{s:s, s:O, s:b, s:b, s:f}", "metric", metric, "focus", foci,
-				   "each", 1, "cost", 1, "limit", w->search.limit);
+				   "each", each, "cost", 1, "limit", w->search.limit);
 	int status = question_call(&w->q, "insert", params, result, e);
 	json_t *row;
 
@@ -186,7 +186,7 @@ static void begin_one(struct why *w, struct running *r)
 	for (unsigned i = 0; status == 0 && i < plan.count; i++) {
 		json_t *foci = foci_of(r->test, &plan, i), *result = NULL;
 
-		status = insert(w, plan.metric[i], foci, &result, &e);
+		status = insert(w, plan.metric[i], foci, false, &result, &e);
 		if (status == 0)
 			take_rows(r, result, why, sizeof(why));
 		json_decref(result);
@@ -223,7 +223,7 @@ static bool begin_alike(struct why *w, struct running *list, size_t count)
 		why_plan_make(list[i].test, &plan);
 		json_array_append_new(foci, json_string(plan.focus[0]));
 	}
-	good = insert(w, plan.metric[0], foci, &result, &e) == 0 &&
+	good = insert(w, plan.metric[0], foci, true, &result, &e) == 0 &&
 	       json_array_size(json_object_get(result, "rows")) == count;
 	/* One row for each word, in their order: where a name means several functions it is not so. */
 	json_array_foreach(json_object_get(result, "rows"), index, row)

@@ -311,6 +311,21 @@ void search_note(struct search *s, const char *format, ...)
 		snprintf(s->notes[s->note_count++], SEARCH_TEXT, "%s", text);
 }
 
+void search_reject(struct search *s, enum search_why why, const struct search_measured *list,
+		   size_t count)
+{
+	char *text = s->rejected[why];
+	size_t used = strlen(text);
+
+	for (size_t i = 0; i < count && used < SEARCH_TEXT - 1; i++)
+		if (list[i].known && list[i].share < SEARCH_REFINE) {
+			snprintf(text + used, SEARCH_TEXT - used, "%s%s() %.0f %%",
+				 used ? ", " : "", s->chains.functions[list[i].function].function,
+				 list[i].share * 100);
+			used = strlen(text);
+		}
+}
+
 void search_find(struct search *s, const struct search_finding *finding)
 {
 	unsigned at = s->finding_count;

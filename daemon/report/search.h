@@ -159,7 +159,9 @@ struct search {
 	unsigned finding_count;
 	char notes[SEARCH_NOTES_MAX][SEARCH_TEXT]; /* what could not be tested, and why */
 	unsigned note_count;
-	bool is_over; /* the question ended before the search did */
+	char rejected[SEARCH_WHYS]
+		     [SEARCH_TEXT]; /* where a hypothesis was tested and does not hold */
+	bool is_over;		    /* the question ended before the search did */
 
 	struct search_part *parts[SEARCH_WHYS]; /* private to search_*.c */
 };

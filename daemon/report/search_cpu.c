@@ -247,6 +247,7 @@ static void take_times(struct search *s, struct search_part *p, struct search_te
 			c->share = 1;
 	}
 	search_tree(s, root, 1u << CHAIN_RUNS, p->candidates, p->candidate_count);
+	search_reject(s, SEARCH_CPU, p->candidates, p->candidate_count);
 	figures(s, p, root);
 	most = heaviest(root, NULL);
 	modules(s);

@@ -69,6 +69,9 @@ void search_find(struct search *s, const struct search_finding *finding);
  */
 void search_tree(struct search *s, struct search_node *parent, unsigned kinds,
 		 const struct search_measured *list, size_t count);
+/* Tells the candidates that were measured and are too little. */
+void search_reject(struct search *s, enum search_why why, const struct search_measured *list,
+		   size_t count);
 /* The node below which least is lost: walks down from `n` where a child holds most of it. */
 struct search_node *search_deepest(struct search_node *n);
 /* "a, called from b, called from c" of the node's parents; "" without. */

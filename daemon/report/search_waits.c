@@ -317,6 +317,7 @@ void search_io_take(struct search *s, struct search_test *list, size_t count)
 				    list[i].why_not);
 	}
 	search_tree(s, s->roots[SEARCH_IO], IO_KINDS, p->candidates, p->candidate_count);
+	search_reject(s, SEARCH_IO, p->candidates, p->candidate_count);
 	io_figures(s->roots[SEARCH_IO]);
 	io_find(s, p);
 }
