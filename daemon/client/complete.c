@@ -64,6 +64,7 @@ static const struct option_spec *spec_of(const struct command *command, const ch
 /* What is there before the word that is typed. */
 struct before {
 	const struct command *command;	  /* NULL: it is still to come */
+	bool lost;			  /* there is no such command */
 	const struct option_spec *option; /* whose value comes; or NULL */
 	int words;			  /* arguments that are there */
 	bool ended;			  /* "--" was there */
@@ -92,7 +93,8 @@ static void look_before(struct context *c, struct before *b, char **word, int co
 				b->command = command_named(word[i]);
 			else
 				b->words++;
-			if (!b->command)
+			b->lost = !b->command;
+			if (b->lost)
 				return;
 			if (b->command->first_word_ends && b->words > 0)
 				b->ended = true;
@@ -213,6 +215,8 @@ void complete_words(struct context *c, char **word, int count, struct completion
 	memset(found, 0, sizeof(*found));
 	found->typed = strlen(typed);
 	look_before(c, &b, word, count > 0 ? count - 1 : 0);
+	if (b.lost)
+		return;
 	if (b.option) {
 		offer_kind(c, found, typed, b.command, b.option->value);
 	} else if (!b.command) {
