@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "daemon/client/command.h"
-#include "inject/target.h"
+#include "daemon/client/doctor.h"
 
-enum { CHECKS_MAX = 32 };
+enum { CHECKS_MAX = 40 };
 
 static const struct column doctor_columns[] = {
 	{"check", "CHECK", COLUMN_TEXT},
@@ -58,7 +58,8 @@ int doctor_run(struct context *c, const struct arguments *a)
 		return report(c, &e);
 	}
 	memset(checks, 0, sizeof(checks));
-	count = target_checks(pid, checks, CHECKS_MAX);
+	count = install_checks(checks, CHECKS_MAX);
+	count += target_checks(pid, checks + count, CHECKS_MAX - count);
 	for (size_t i = 0; i < count; i++) {
 		json_array_append_new(rows,
 				      json_pack("{s:s,s:b,s:o,s:o}", "check", checks[i].check, "ok",
