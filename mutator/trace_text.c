@@ -313,11 +313,15 @@ static int prepare(const struct trace_request *q, struct trace_function *f, size
 	return status;
 }
 
+bool trace_is_at_return(const struct trace_request *q)
+{
+	return q->min_ns || trace_is_late(q->condition);
+}
+
 int trace_text_make(const struct trace_request *q, const char *metric, struct trace_function *list,
 		    size_t count, char **text, struct dinst_error *e)
 {
-	struct writing w = {
-		.q = q, .metric = metric, .late = q->min_ns || trace_is_late(q->condition)};
+	struct writing w = {.q = q, .metric = metric, .late = trace_is_at_return(q)};
 	size_t *group = calloc(count + 1, sizeof(*group)), size;
 	int status = group ? 0 : no_memory(e);
 

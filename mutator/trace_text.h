@@ -70,6 +70,8 @@ struct trace_function {
  */
 int trace_text_make(const struct trace_request *q, const char *metric, struct trace_function *list,
 		    size_t count, char **text, struct dinst_error *e);
+/* Which of the two forms it is. */
+bool trace_is_at_return(const struct trace_request *q);
 void trace_functions_free(struct trace_function *list, size_t count);
 
 /* trace_fields.c: what is recorded of a function. */
