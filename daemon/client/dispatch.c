@@ -157,6 +157,14 @@ const struct command commands[] = {
 	{"detach", "[TARGET] [-t SECONDS] | --all", "remove everything, restore the target",
 	 "Exit status 3: something had to stay for now; dinst repair ends it.\n",
 	 "dinst detach -t 5", detach_options, 0, 1, false, detach_run},
+	{"trace", "FUNCTION... [--args] [--return] [--if EXPR] [--min-time TIME] [--depth N]",
+	 "calls as they happen, a line each",
+	 "Attaches if need be and leaves everything as it was, however it ends. An entry and its\n"
+	 "return become one line if nothing was seen in between. FUNCTION may be a glob or\n"
+	 "MODULE:NAME. EXPR is over arguments by name or $arg[n], $return and $elapsed (ns).\n"
+	 "What comes faster than it can be taken is dropped and counted; the target never waits.\n",
+	 "dinst trace -p redis-server processCommand --args --min-time 100us", trace_options, 1, -1,
+	 false, trace_run},
 	{"why", "[TARGET] [-d SECONDS] [--limit PERCENT]",
 	 "search for what makes a program slow, and name the function",
 	 "Tests whether it is short of CPU time, waits for its own locks, waits for files, or\n"
