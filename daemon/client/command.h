@@ -3,7 +3,7 @@
  * command.h - what the parts of the client know of each other.
  *
  *   main.c           the global options, the exit status
- *   dispatch.c       the table of commands, help, nearest names
+ *   dispatch.c help.c   the table of commands, nearest names; help
  *   options.c        the syntax of options
  *   connect.c start.c   the socket; starting a daemon
  *   output.c         results, notes and errors as people or programs want them
@@ -59,9 +59,13 @@ extern const struct command commands[]; /* ends with name NULL */
 const struct command *command_named(const char *name);
 /* Runs argv[0..argc); global options may stand anywhere. */
 int command_run(struct context *c, int argc, char **argv);
+int help_run(struct context *c, const struct arguments *a);
+
+/* ------------------------------------------------------------------ help.c */
+
+/* On a screen of 24 lines and 80 columns. */
 void command_help(const struct command *command);
 void commands_help(void);
-int help_run(struct context *c, const struct arguments *a);
 
 /* ---------------------------------------------------------------- output.c */
 

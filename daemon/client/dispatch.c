@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dispatch.c - the table of commands, their help, and how one is run.
+ * dispatch.c - the table of commands, and how one is run. Their help is in help.c.
  *
  * Owns what the command line looks like. Does nothing itself.
  */
@@ -203,48 +203,6 @@ const struct command *command_named(const char *name)
 }
 
 /* -------------------------------------------------------------------- help */
-
-static void help_options(const struct option_spec *specs)
-{
-	char left[40];
-
-	for (; specs && specs->letter; specs++) {
-		if (specs->letter > ' ')
-			snprintf(left, sizeof(left), "-%c, --%s%s%s", specs->letter, specs->name,
-				 specs->value ? " " : "", specs->value ? specs->value : "");
-		else
-			snprintf(left, sizeof(left), "    --%s%s%s", specs->name,
-				 specs->value ? " " : "", specs->value ? specs->value : "");
-		printf("  %-26s %s\n", left, specs->help);
-	}
-}
-
-void command_help(const struct command *command)
-{
-	printf("usage: dinst %s%s%s\n%s.\n", command->name, command->usage[0] ? " " : "",
-	       command->usage, command->summary);
-	if (command->more[0])
-		printf("\n%s", command->more);
-	putchar('\n');
-	help_options(command->options);
-	help_options(global_options);
-	printf("\nExample:\n\n    %s\n", command->example);
-}
-
-void commands_help(void)
-{
-	puts("usage: dinst [--json] [-q|-v] COMMAND [-p TARGET] ...\n"
-	     "Instruments running programs. TARGET is a session, a pid or a process name; it may\n"
-	     "be left out where there is exactly one session.\n");
-	for (const struct command *command = commands; command->name; command++)
-		printf("  %-8s %s\n", command->name, command->summary);
-	putchar('\n');
-	help_options(global_options);
-	help_options(leading_options);
-	puts("\nExit status: 0 done, 1 failed, 2 wrong usage, 3 done in part.\n"
-	     "dinst COMMAND --help explains a command. Example:\n\n"
-	     "    dinst attach 1234 -e 'insert calls /Code/libc.so.6/malloc' -e 'watch -c 5'");
-}
 
 /* "; did you mean insert?" */
 static void meant(const char *name, char *text, size_t size)
