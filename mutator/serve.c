@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "mutator/serve.h"
+#include "mutator/stream.h"
 
 enum {
 	LINE_MAX_BYTES = 8 << 20, /* what a client may send, escaped anew */
@@ -282,6 +283,7 @@ static void tell_limit(void *arg, const struct instance *i, double percent)
 static int look_after(struct server *sv, struct session *s, uint64_t *polled)
 {
 	const bool waits = request_has_pending(s), limits = session_needs_poll(s);
+	const int pump = stream_pump(s);
 
 	/* Also where requests come all the time. */
 	if (waits && now_ms() - *polled >= RETRY_PENDING_MS) {
@@ -290,6 +292,8 @@ static int look_after(struct server *sv, struct session *s, uint64_t *polled)
 	}
 	if (limits)
 		session_poll(s, tell_limit, sv);
+	if (pump >= 0)
+		return pump;
 	return waits ? RETRY_PENDING_MS : limits ? COST_MS : -1;
 }
 

@@ -9,7 +9,6 @@
 #include "mutator/evaluate.h"
 #include "mutator/serve.h"
 #include "mutator/stream.h"
-#include "mutator/variable.h"
 
 enum { REFUSED_SHOWN = 20 }; /* refused points told one by one for an instance */
 
@@ -88,10 +87,8 @@ static json_t *instance_row(const struct instance *i, uint64_t stop_ns)
 			skipped_json(source), "shared", i->source != NULL, "predicted_ns",
 			(double)source->cost_ps / 1000);
 	events = stream_events_json(i);
-	if (events) {
-		stream_name(source->variables[0]->queue, i->id);
+	if (events)
 		json_object_set_new(row, "events", events);
-	}
 	return row;
 }
 

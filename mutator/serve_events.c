@@ -62,6 +62,15 @@ static json_t *kind_json(const struct stream_event *event)
 			 "fields", fields);
 }
 
+/* The kinds of one queue with ids above `told`. */
+static void add_kinds(const struct stream *st, const struct stream_queue *queue, uint32_t told,
+		      json_t *list)
+{
+	for (size_t n = told; n < st->event_count; n++)
+		if (st->events[n] && st->events[n]->queue == queue)
+			json_array_append_new(list, kind_json(st->events[n]));
+}
+
 json_t *stream_events_json(const struct instance *i)
 {
 	const struct instance *source = instance_source(i);
@@ -71,10 +80,10 @@ json_t *stream_events_json(const struct instance *i)
 
 	if (!st || !queue)
 		return NULL;
+	stream_name(queue, i->id);
+	queue->kinds_told = (uint32_t)st->event_count;
 	list = json_array();
-	for (size_t n = 0; n < st->event_count; n++)
-		if (st->events[n] && st->events[n]->queue == queue)
-			json_array_append_new(list, kind_json(st->events[n]));
+	add_kinds(st, queue, 0, list);
 	return list;
 }
 
@@ -105,6 +114,20 @@ static char *base64(const uint8_t *data, size_t size)
 
 /* ------------------------------------------------------------------ events */
 
+/* The queue of an instance; what waited for its module when it was inserted gets one later. */
+static struct stream_queue *queue_of(const struct session *s, unsigned id)
+{
+	const struct instance *i = session_instance(s, id), *source;
+
+	if (!i)
+		return stream_find(s, id);
+	source = instance_source(i);
+	if (!source->variable_count || !source->variables[0]->queue)
+		return NULL;
+	stream_name(source->variables[0]->queue, id);
+	return source->variables[0]->queue;
+}
+
 /* The queues of params.ids; none: all of them. */
 static int read_ids(const struct session *s, const json_t *params, struct stream_queue ***out,
 		    size_t *count, struct dinst_error *e)
@@ -121,7 +144,7 @@ static int read_ids(const struct session *s, const json_t *params, struct stream
 	for (size_t k = 0; k < n; k++) {
 		const json_int_t id = json_integer_value(json_array_get(ids, k));
 		struct stream_queue *q =
-			id > 0 && id <= UINT32_MAX ? stream_find(s, (unsigned)id) : NULL;
+			id > 0 && id <= UINT32_MAX ? queue_of(s, (unsigned)id) : NULL;
 
 		for (size_t i = 0; i < *count && q; i++)
 			q = (*out)[i] == q ? NULL : q;
@@ -139,7 +162,24 @@ static int64_t clock_of(clockid_t clock)
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static json_t *answer(const struct stream_taken *taken, json_t *threads)
+/* Kinds that were not told yet: of modules that were loaded since. */
+static json_t *new_kinds(const struct session *s, struct stream_queue *const *queues, size_t count,
+			 bool all)
+{
+	struct stream_queue *q = s->stream && all ? s->stream->queues : NULL;
+	json_t *list = json_array();
+
+	for (size_t n = 0; n < count || q; n++) {
+		struct stream_queue *at = q ? q : queues[n];
+
+		add_kinds(s->stream, at, at->kinds_told, list);
+		at->kinds_told = (uint32_t)s->stream->event_count;
+		q = q ? q->next : NULL;
+	}
+	return list;
+}
+
+static json_t *answer(const struct stream_taken *taken, json_t *threads, json_t *kinds)
 {
 	char *text = base64(taken->data, taken->size);
 	const int64_t now = clock_of(CLOCK_MONOTONIC);
@@ -151,8 +191,10 @@ static json_t *answer(const struct stream_taken *taken, json_t *threads)
 		     : NULL;
 
 	free(text);
-	if (result)
+	if (result) {
 		json_object_set(result, "threads", threads);
+		json_object_set(result, "kinds", kinds);
+	}
 	return result;
 }
 
@@ -162,9 +204,9 @@ int serve_events(struct server *sv, const json_t *params, json_t **result, struc
 	const bool some = json_array_size(json_object_get(params, "ids")) > 0;
 	json_int_t most = bytes ? json_integer_value(bytes) : BYTES_USUAL;
 	struct stream_taken taken = {0};
-	struct stream_queue **queues;
+	struct stream_queue **queues = NULL;
 	struct session *s;
-	json_t *threads;
+	json_t *threads, *kinds;
 	size_t count;
 	int status = serve_session(sv, &s, e);
 
@@ -173,6 +215,8 @@ int serve_events(struct server *sv, const json_t *params, json_t **result, struc
 	if (bytes && !json_is_integer(bytes))
 		return dinst_fail(e, DINST_USAGE, "max_bytes is a number of bytes");
 	most = most < BYTES_LEAST ? BYTES_LEAST : most > BYTES_MOST ? BYTES_MOST : most;
+	if (s->stream)
+		s->stream->asked_ns = clock_ns();
 	stream_collect(s);
 	status = read_ids(s, params, &queues, &count, e);
 	if (status < 0)
@@ -180,11 +224,13 @@ int serve_events(struct server *sv, const json_t *params, json_t **result, struc
 	/* Ids that are of no stream: nothing, and not all. */
 	status = stream_take(s, queues, count, some && !count ? 0 : (size_t)most, &taken, &threads,
 			     e);
+	kinds = status < 0 ? NULL : new_kinds(s, queues, count, !some);
 	free(queues);
 	if (status < 0)
 		return status;
-	*result = answer(&taken, threads);
+	*result = answer(&taken, threads, kinds);
 	json_decref(threads);
+	json_decref(kinds);
 	free(taken.data);
 	return 0;
 }

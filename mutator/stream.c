@@ -54,6 +54,7 @@ static int make_rings(struct stream *st, struct place *p, struct dinst_error *e)
 	}
 	if (status < 0)
 		return status;
+	st->arena = p->arena;
 	st->heap = p->heap;
 	st->ring_count = ARCH_RINGS_EACH * (a->cpus + 1);
 	st->rings = calloc(st->ring_count, sizeof(*st->rings));

@@ -81,6 +81,12 @@ void stream_free(struct stream *st);
 
 /* From the rings to the queues. Never waits. */
 void stream_collect(struct session *s);
+/*
+ * To be called between requests: collects where somebody has asked for events a moment ago, so
+ * that the rings need not hold what comes between two questions. Returns after how many
+ * milliseconds again, -1: there is no need.
+ */
+int stream_pump(struct session *s);
 /* Which instance a queue is asked for by; see stream_find(). */
 void stream_name(struct stream_queue *queue, unsigned instance);
 /* The queue of an instance that is there, or was removed a moment ago; NULL: it has none. */

@@ -6,11 +6,18 @@
  *   stream_read.c     from the rings to the queues, in order
  *   stream_take.c     from the queues to clients
  *   stream_threads.c  whose events they are
+ *   stream_stuck.c    rings whose holder never comes back
  */
 #ifndef DINST_MUTATOR_STREAM_PRIVATE_H
 #define DINST_MUTATOR_STREAM_PRIVATE_H
 
 #include "mutator/stream.h"
+
+/* A ring that is taken, and by the same one as at the last look. */
+struct stuck {
+	uint64_t lock, opened; /* lock 0: it was free */
+	uint64_t since_ns, looked_ns;
+};
 
 /* One ring as its reader knows it: nothing here was taken from the target unchecked. */
 struct ring_reader {
@@ -19,6 +26,7 @@ struct ring_reader {
 	uint64_t last;	 /* ticks of the last record: they ascend */
 	uint8_t *staged; /* records that were read and not passed on; ticks put right */
 	size_t begin, end, room;
+	struct stuck stuck;
 };
 
 /* A thread that has recorded something. */
@@ -32,6 +40,7 @@ struct stream_thread {
 struct stream_queue {
 	struct stream_queue *next;
 	unsigned instance;
+	uint32_t kinds_told; /* ids up to this one were told to clients */
 	uint64_t retired_ns; /* 0: its variable is there */
 	/* Records, a sequence number in front of each. */
 	uint8_t *bytes;
@@ -44,6 +53,7 @@ enum { STREAM_HASH = 1024 };
 
 struct stream {
 	struct session *session;
+	struct arena *arena; /* of the rings */
 	struct heap *heap;
 	struct arch_stream at;
 	struct ring_reader *rings;
@@ -55,6 +65,8 @@ struct stream {
 	size_t queued; /* bytes of all queues */
 	uint64_t sequence;
 	uint64_t lost, damaged;
+	uint64_t asked_ns;		    /* when somebody asked for events last; 0: never */
+	uint64_t stopped_ns, stop_pause_ns; /* when a stop was made for rings that are stuck */
 	struct stream_thread *threads;
 	size_t thread_count, thread_room;
 	uint32_t thread_at[STREAM_HASH]; /* index + 1 */
@@ -67,6 +79,9 @@ enum { STREAM_SEQUENCE = 8 };
 
 /* Index of the thread with that id of its own; a new one where it is not known. SIZE_MAX: no memory. */
 size_t stream_thread(struct stream *st, uint32_t own);
+
+/* Frees rings whose holder never comes back. Seldom a stop. */
+void stream_look_for_stuck(struct stream *st);
 
 /* Frees a queue and its kinds of events. */
 void stream_forget(struct stream *st, struct stream_queue *queue);

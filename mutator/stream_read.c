@@ -21,9 +21,12 @@
 
 enum {
 	HOLD_NS = 20 * 1000 * 1000, /* how long an open record may hold back others */
-	QUEUES_MOST = 64 << 20,	    /* bytes of all queues */
+	PUMP_MS = 4,
+	QUEUES_MOST = 64 << 20, /* bytes of all queues */
 };
 
+/* How long somebody is taken to be there who has asked for events. */
+static const uint64_t ASKED_NS = 2000000000u;
 /* How long what was recorded may be taken when nothing records any more. */
 static const uint64_t RETIRED_NS = 20000000000u;
 
@@ -326,5 +329,16 @@ void stream_collect(struct session *s)
 		read_ring(&rd, &st->rings[n]);
 	merge(&rd);
 	free(rd.heap);
+	stream_look_for_stuck(st);
 	forget_retired(st);
+}
+
+int stream_pump(struct session *s)
+{
+	struct stream *st = s->stream;
+
+	if (!st || !st->asked_ns || clock_ns() - st->asked_ns > ASKED_NS)
+		return -1;
+	stream_collect(s);
+	return PUMP_MS;
 }
