@@ -256,6 +256,12 @@ static void run(struct http *h)
 		uv_timer_stop(&h->timer);
 }
 
+void http_wake(struct http *h)
+{
+	if (!h->ending)
+		uv_timer_start(&h->timer, on_timer, 0, 0);
+}
+
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
 	(void)status;
@@ -331,8 +337,7 @@ int http_start(struct server *s, const struct http_options *o, struct dinst_erro
 	}
 	s->http = h;
 	server_log("serving http://%s/ (%s%s)", h->place.text,
-		   o->token ? "changes with the token in " : "read-only",
-		   o->token ? o->token : "");
+		   o->token ? "changes with the token in " : "read-only", o->token ? o->token : "");
 	if (made)
 		server_log("made a token: %s", o->token);
 	if (!h->place.local)

@@ -92,6 +92,7 @@ static void respond(struct exchange *ex, unsigned status, struct answer *answer)
 	if (ex->suspended) {
 		ex->suspended = false;
 		MHD_resume_connection(ex->connection);
+		http_wake(ex->http);
 	}
 }
 

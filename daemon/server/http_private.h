@@ -46,6 +46,8 @@ struct answer {
 	unsigned references;
 };
 
+/* A connection was resumed, which shows in no descriptor: libmicrohttpd is run soon. */
+void http_wake(struct http *h);
 void answer_release(struct answer *a);
 /* An answer that needs no memory of its own: too much is being asked. */
 void http_reply_nothing(struct exchange *ex);
