@@ -141,6 +141,7 @@ int remove_run(struct context *c, const struct arguments *a);
 int flush_run(struct context *c, const struct arguments *a);
 int watch_run(struct context *c, const struct arguments *a);
 int history_run(struct context *c, const struct arguments *a);
+int graph_run(struct context *c, const struct arguments *a);
 int why_run(struct context *c, const struct arguments *a);
 int doctor_run(struct context *c, const struct arguments *a);
 int trace_run(struct context *c, const struct arguments *a);

@@ -9,6 +9,7 @@
 
 #include "daemon/client/command.h"
 #include "daemon/client/complete.h"
+#include "daemon/client/exports.h"
 #include "daemon/client/nearest.h"
 #include "daemon/client/question.h"
 
@@ -80,6 +81,14 @@ static const struct option_spec why_options[] = {
 	{0, NULL, NULL, NULL},
 };
 
+static const struct option_spec graph_options[] = {
+	{'n', "depth", "LEVELS", "of calls below the function (default 8)"},
+	{OPTION_BUDGET, "budget", "EVENTS", "a second that may be recorded (default 200000)"},
+	EXPORT_OPTIONS,
+	QUESTION_OPTIONS,
+	{0, NULL, NULL, NULL},
+};
+
 static int quit_run(struct context *c, const struct arguments *a)
 {
 	(void)a;
@@ -145,6 +154,13 @@ const struct command commands[] = {
 	 "FUNCTION may be a glob, MODULE:NAME or a resource name.\n",
 	 "dinst hist -p redis-server processCommand --by thread -d 10", hist_options, 1, 1, false,
 	 hist_run},
+	{"graph", "FUNCTION [-n LEVELS] [--flame FILE.svg] [--chrome FILE]...",
+	 "the call tree below a function, with counts and times",
+	 "Attaches if need be and leaves everything as it was, however it ends. What is called is\n"
+	 "found first, level by level, also through pointers; then it is counted for 10 s or -d. Of\n"
+	 "a busy function every n-th call is followed, so that --budget holds.\n",
+	 "dinst graph -p redis-server processCommand --flame out.svg", graph_options, 1, 1, false,
+	 graph_run},
 	{"history", "[ID]...", "values since they were inserted, as charts over time",
 	 "Up to 1,000 times are kept of each value, from 0.2 s on; then they are folded and stand\n"
 	 "for twice as long. They stay when the target ends, until the session does.\n",

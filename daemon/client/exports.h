@@ -24,7 +24,8 @@ enum {
 	OPTION_PERFETTO,
 	OPTION_FOLDED,
 	OPTION_CALLGRIND,
-	OPTION_PPROF
+	OPTION_PPROF,
+	OPTION_BUDGET
 };
 
 #define EXPORT_OPTIONS                                                                             \

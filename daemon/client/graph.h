@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * graph.h - what the parts of `dinst graph` know of each other.
+ *
+ *   graph.c          the command: what is called below a function is found, then counted
+ *   graph_find.c     finding it, level by level, by counters that count inside of the function only
+ *   graph_count.c    counting it, by events of entries and returns
+ *   graph_show.c     the tree on a terminal, and as JSON
+ */
+#ifndef DINST_DAEMON_GRAPH_H
+#define DINST_DAEMON_GRAPH_H
+
+#include "daemon/client/exports.h"
+#include "daemon/client/question.h"
+
+enum { GRAPH_DEPTH = 8, GRAPH_FUNCTIONS = 3000, GRAPH_NAME = 40 };
+
+/* A function that may be called below the one that was asked for. */
+struct graph_function {
+	char *name, *module;
+	char address[24];	       /* "0x..." of the target: no two functions share it */
+	uint64_t at;		       /* the same as a number */
+	unsigned level;		       /* calls away from the root, as far as code and counts say */
+	json_int_t id;		       /* of its counter, 0: it has none */
+	uint64_t calls;		       /* inside of the root, while it was counted */
+	uint64_t root_before;	       /* calls of the root when its counter was inserted */
+	bool asked;		       /* its callees are known */
+	bool follows;		       /* it is in the events */
+	bool hot;		       /* it is called so often that it is not */
+	size_t unknown;		       /* calls in it through pointers */
+	size_t *callees, callee_count; /* indices */
+};
+
+struct graph {
+	struct question q;
+	struct context *c;
+	unsigned depth;
+	double budget;	/* events per second */
+	double seconds; /* of counting; 0: until a signal comes */
+
+	struct graph_function *functions; /* the root first */
+	size_t count, room;
+	char calls[GRAPH_NAME],
+		events[GRAPH_NAME]; /* names of the metrics, of this process alone */
+	double find_seconds;	    /* since the root is counted */
+	double visits; /* expected entries and returns of what is followed, per call of the root */
+	bool blind;    /* the root was not called: what the code says is believed */
+	bool too_many; /* some functions were left out, there were more than can be had */
+	bool pointers_skipped; /* calls through pointers were not looked into: modules too large */
+
+	unsigned every; /* one of so many calls of the root is followed */
+	struct exports exports;
+	struct event_log *log;
+	uint64_t begun_ns, ended_ns; /* of counting, CLOCK_MONOTONIC */
+	uint64_t root_calls;	     /* of the root while it was counted, followed or not */
+	uint64_t stop_us;	     /* all stops together */
+	double predicted_ns;	     /* for an event */
+};
+
+/* graph.c: *function is the new row's index. Returns 0 or a negative code. */
+int graph_add(struct graph *g, const char *name, const char *module, const char *address,
+	      size_t *index, struct dinst_error *e);
+/* The index of the function at that address, or g->count. */
+size_t graph_at(const struct graph *g, const char *address);
+/* All stops that the rows of an answer tell of. */
+void graph_note_stop(struct graph *g, json_t *answer);
+
+/*
+ * graph_find.c: finds what is called, decides what is followed and how often. Returns 0 or a negative
+ * code with *e filled; also when the question is over by then.
+ */
+int graph_find(struct graph *g, struct dinst_error *e);
+/* The counter of the root, as it stands. */
+int graph_root_calls(struct graph *g, uint64_t *calls, struct dinst_error *e);
+
+/* graph_count.c: events of what is followed, into g->exports, until the question is over. */
+int graph_count(struct graph *g, struct dinst_error *e);
+
+/* graph_show.c: prints the tree; returns EXIT_DONE or EXIT_FAILED. */
+int graph_show(struct graph *g);
+/* "processCommand in redis-server", and what was done, for heads of files. */
+void graph_title(const struct graph *g, char *text, size_t size);
+void graph_subtitle(const struct graph *g, char *text, size_t size);
+
+#endif

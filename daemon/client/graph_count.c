@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * graph_count.c - events of entries and returns below the root, from the target to the tree.
+ *
+ * Owns the pace of taking events, and what is done where there are more than were meant: fewer
+ * calls of the root are followed then.
+ */
+#include "daemon/client/graph.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { PAUSE_MS = 20, TAKE_BYTES = 4 << 20, LOOK_SECONDS = 1, TOO_MUCH = 3 };
+
+/*
+ * Each thread has its own count of calls and its own depth inside of the root: of what is called
+ * inside of a call that is followed, everything is.
+ */
+static const char head[] = "list %s_root is procedure { items { \"%s\" }; }\n"
+			   "list %s_all is procedure { items { ";
+static const char body[] =
+	" }; }\n"
+	"metric %s {\n"
+	"	units events;\n"
+	"	counter calls;\n"
+	"	counter inside;\n"
+	"	base is stream {\n"
+	"		foreach f in %s_root {\n"
+	"			append preInsn f.entry (* if (inside > 0 || (calls++ & %u) == 0) inside++; *)\n"
+	"			prepend preInsn f.return (* if (inside > 0) inside--; *)\n"
+	"		}\n"
+	"		foreach f in %s_all {\n"
+	"			append preInsn f.entry (* if (inside > 0) record(%s, $stack); *)\n"
+	"			prepend preInsn f.return (* if (inside > 0) record(%s, $stack); *)\n"
+	"		}\n"
+	"	}\n"
+	"}\n";
+
+static int load_events(struct graph *g, struct dinst_error *e)
+{
+	const char *n = g->events;
+	const char *between = "";
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+	int err;
+
+	if (!out)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	fprintf(out, head, n, g->functions[0].address, n);
+	for (size_t i = 0; i < g->count; i++) {
+		if (!g->functions[i].follows)
+			continue;
+		fprintf(out, "%s\"%s\"", between, g->functions[i].address);
+		between = ", ";
+	}
+	fprintf(out, body, n, n, g->every - 1, n, n, n);
+	if (fclose(out) != 0) {
+		free(text);
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	}
+	err = question_load(&g->q, "graph", text, e);
+	free(text);
+	return err;
+}
+
+/* The tree begins at the root. */
+static int begin_tree(struct graph *g, struct dinst_error *e)
+{
+	for (size_t i = 0; i < g->log->kind_count; i++) {
+		const struct event_kind *kind = g->log->kinds[i];
+
+		if (kind->what != EVENT_ENTRY || kind->address != g->functions[0].at)
+			continue;
+		if (call_tree_only(g->exports.tree, kind->function, kind->module) != 0)
+			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		return 0;
+	}
+	return dinst_fail(e, DINST_REFUSED, "the entry of %s cannot be followed",
+			  g->functions[0].name);
+}
+
+/* *ids: the instance, for `events` and to remove it. */
+static int insert_events(struct graph *g, json_t **ids, struct dinst_error *e)
+{
+	json_t *answer = NULL, *row;
+	int err = load_events(g, e);
+
+	*ids = NULL;
+	if (!err)
+		err = question_insert(&g->q, g->events, NULL, false, 0, &answer, e);
+	row = json_array_get(json_object_get(answer, "rows"), 0);
+	if (!err)
+		err = event_log_kinds(g->log, json_object_get(answer, "rows"), e);
+	if (!err)
+		err = begin_tree(g, e);
+	if (!err) {
+		*ids = json_pack("[O]", json_object_get(row, "id"));
+		g->predicted_ns = json_number_value(json_object_get(row, "predicted_ns"));
+		graph_note_stop(g, answer);
+	}
+	json_decref(answer);
+	return err;
+}
+
+static int each_event(void *arg, const struct event *event)
+{
+	struct graph *g = arg;
+
+	return exports_event(&g->exports, event);
+}
+
+/* All that is there now. */
+static int take(struct graph *g, json_t *ids, struct dinst_error *e)
+{
+	json_t *params = json_pack("{s:O,s:i}", "ids", ids, "max_bytes", TAKE_BYTES);
+	int err = 0;
+
+	do {
+		const uint64_t dropped = g->log->dropped;
+		json_t *answer = NULL;
+
+		err = question_call(&g->q, "events", params, &answer, e);
+		/* what was dropped was dropped before, between or behind these */
+		if (!err &&
+		    (uint64_t)json_integer_value(json_object_get(answer, "dropped")) > dropped)
+			call_tree_lost(g->exports.tree);
+		if (!err)
+			err = event_log_add(g->log, answer, each_event, g, e);
+		if (!err && g->log->dropped > dropped)
+			call_tree_lost(g->exports.tree);
+		json_decref(answer);
+	} while (!err && g->log->more);
+	json_decref(params);
+	return err == DINST_NO_MEMORY ? dinst_fail(e, err, "out of memory") : err;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int stop_events(struct graph *g, json_t *ids, struct dinst_error *e)
+{
+	struct dinst_error why = {0, ""};
+	int err = question_remove(&g->q, ids, &why);
+
+	/* what was written until then is still there, also where the target has ended */
+	if (err && err != DINST_GONE)
+		return dinst_fail_text(e, err, why.text);
+	return take(g, ids, e);
+}
+
+/* The program has more to do than when it was looked at: fewer calls are followed. */
+static int slow_down(struct graph *g, json_t **ids, double rate, struct dinst_error *e)
+{
+	int err = stop_events(g, *ids, e);
+
+	while (!err && rate > g->budget) {
+		g->every *= 2;
+		rate /= 2;
+	}
+	json_decref(*ids);
+	*ids = NULL;
+	call_tree_lost(g->exports.tree);
+	if (!err)
+		err = insert_events(g, ids, e);
+	return err;
+}
+
+static int follow(struct graph *g, json_t **ids, struct dinst_error *e)
+{
+	uint64_t since = now_ns(), seen = 0;
+	int err = 0;
+
+	while (!err && question_wait(&g->q, PAUSE_MS)) {
+		const double seconds = (double)(now_ns() - since) / 1e9;
+		double rate;
+
+		err = take(g, *ids, e);
+		if (err || seconds < LOOK_SECONDS)
+			continue;
+		rate = (double)(g->log->events + g->log->dropped - seen) / seconds;
+		seen = g->log->events + g->log->dropped;
+		since = now_ns();
+		question_progress(&g->q, "%s: %.0f s, %" PRIu64 " events, %.0f a second",
+				  g->functions[0].name, (double)(since - g->begun_ns) / 1e9,
+				  g->log->events, rate);
+		if (rate > TOO_MUCH * g->budget)
+			err = slow_down(g, ids, rate, e);
+	}
+	return err;
+}
+
+int graph_count(struct graph *g, struct dinst_error *e)
+{
+	struct dinst_error ignored = {0, ""};
+	uint64_t before = 0, after = 0;
+	json_t *ids = NULL;
+	int err = graph_root_calls(g, &before, e);
+
+	if (!err)
+		err = insert_events(g, &ids, e);
+	g->begun_ns = now_ns();
+	if (!err)
+		err = follow(g, &ids, e);
+	g->ended_ns = now_ns();
+	if (graph_root_calls(g, &after, &ignored) == 0)
+		g->root_calls = after - before;
+	/* where the target has ended, what it wrote last is there all the same */
+	if (ids && (!err || err == DINST_GONE)) {
+		dinst_error_clear(e);
+		err = stop_events(g, ids, e);
+	}
+	json_decref(ids);
+	return err;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * call_tree.c - a program whose call tree is known: for each call of work(), in each of two threads,
+ *
+ *   work
+ *     middle x 3          each: leaf x 4
+ *     through a pointer: target_a when the round is even, else target_b; both call leaf once
+ *     jumper              calls jumped, which jumps out (longjmp) and is called again
+ *     qsort               of libc, calls compare back
+ *     recurse             five deep
+ *   leaf                  also called outside of work
+ *
+ * Runs until it is killed. `call_tree N`: N rounds in each thread, then it ends; prints the rounds done.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define CALLED __attribute__((noinline, noclone, noipa))
+
+static volatile long sink;
+static long rounds;
+
+CALLED void leaf(void)
+{
+	for (int i = 0; i < 20; i++)
+		sink += i;
+}
+
+CALLED void middle(void)
+{
+	for (int i = 0; i < 4; i++)
+		leaf();
+	sink++;
+}
+
+CALLED void target_a(void)
+{
+	leaf();
+	sink++;
+}
+
+CALLED void target_b(void)
+{
+	leaf();
+	sink--;
+}
+
+void (*volatile pointers[2])(void) = {target_a, target_b};
+
+CALLED void jumped(jmp_buf *where, int jump)
+{
+	if (jump)
+		longjmp(*where, 1);
+	sink++;
+}
+
+CALLED void jumper(void)
+{
+	jmp_buf where;
+
+	if (!setjmp(where))
+		jumped(&where, 1);
+	jumped(&where, 0);
+	sink++;
+}
+
+CALLED int compare(const void *a, const void *b)
+{
+	sink++;
+	return *(const int *)a - *(const int *)b;
+}
+
+CALLED void recurse(int depth)
+{
+	if (depth > 1)
+		recurse(depth - 1);
+	sink++;
+}
+
+CALLED void never(void)
+{
+	sink++;
+}
+
+CALLED void work(long round)
+{
+	int pair[2] = {2, 1};
+
+	for (int i = 0; i < 3; i++)
+		middle();
+	pointers[round % 2]();
+	jumper();
+	qsort(pair, 2, sizeof(*pair), compare);
+	recurse(5);
+	if (round < 0)
+		never();
+	sink++;
+}
+
+static void *run(void *arg)
+{
+	(void)arg;
+	for (long round = 0; !rounds || round < rounds; round++) {
+		leaf();
+		work(round);
+		usleep(500);
+	}
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t threads[2];
+
+	rounds = argc > 1 ? atol(argv[1]) : 0;
+	/* Nothing that tests start stays for ever. */
+	alarm(120);
+	for (int i = 0; i < 2; i++)
+		if (pthread_create(&threads[i], NULL, run, NULL))
+			return 1;
+	puts("ready");
+	fflush(stdout);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	printf("%ld\n", 2 * rounds);
+	return 0;
+}
