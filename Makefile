@@ -7,6 +7,7 @@
 #   make test               everything that CI runs (unit live real fuzz)
 #   make fuzz               damaged files and messages, FUZZ_SECONDS (60) for each fuzzer
 #   make hostile            the hardest tests, some 20 minutes; HOURS=n goes on with random seeds
+#   make deb                Debian packages, in $(O)/deb
 #   make safety             the table of fears and tests in docs/safety.md
 #   make demo bench coverage lint fmt install uninstall clean
 #
@@ -34,6 +35,9 @@ datadir ?= $(PREFIX)/share/dinst
 mandir ?= $(PREFIX)/share/man
 libdir ?= $(PREFIX)/lib
 includedir ?= $(PREFIX)/include
+bashcompdir ?= $(PREFIX)/share/bash-completion/completions
+zshcompdir ?= $(PREFIX)/share/zsh/site-functions
+fishcompdir ?= $(PREFIX)/share/fish/vendor_completions.d
 
 ifeq ($(origin CC),default)
 CC := gcc
@@ -171,7 +175,7 @@ man_pages := $(wildcard docs/*.[1-8] docs/man/*.[1-8])
 data_files := $(wildcard data/metrics/*.mdl)
 real_scripts := $(filter-out %/lib.sh,$(wildcard tests/real/*.sh))
 hostile_scripts := $(filter-out %/lib.sh %/run.sh,$(wildcard tests/hostile/*.sh))
-install_scripts := $(wildcard tests/install.sh)
+install_scripts := tests/install.sh tests/completion.sh tests/help.sh tests/deb.sh
 
 # ------------------------------------------------------------------ build
 
@@ -187,7 +191,7 @@ endif
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests unit live real fuzz fuzz-tests fuzz-engine hostile safety tidy test bench coverage bare lint fmt install uninstall demo clean examples FORCE
+.PHONY: all tests unit live real fuzz fuzz-tests fuzz-engine hostile safety tidy test bench coverage bare lint fmt install uninstall deb demo clean examples FORCE
 
 all: $(programs) $(library)
 
@@ -469,8 +473,18 @@ install: all
 	ln -sf $(library_soname) $(DESTDIR)$(libdir)/libdinst.so
 	sed -e 's,@prefix@,$(PREFIX),; s,@libdir@,$(libdir),; s,@includedir@,$(includedir),; s,@version@,$(version),' \
 		lib/dinst.pc.in > $(DESTDIR)$(libdir)/pkgconfig/dinst.pc
+	$(INSTALL) -d $(DESTDIR)$(bashcompdir) $(DESTDIR)$(zshcompdir) $(DESTDIR)$(fishcompdir)
+	$(INSTALL) -m 644 completions/dinst.bash $(DESTDIR)$(bashcompdir)/dinst
+	$(INSTALL) -m 644 completions/_dinst $(DESTDIR)$(zshcompdir)/_dinst
+	$(INSTALL) -m 644 completions/dinst.fish $(DESTDIR)$(fishcompdir)/dinst.fish
+
+# Packages for Debian in $(O)/deb; built with the prefix that they are for.
+deb:
+	$(MAKE) O=$(O)/deb/build PREFIX=/usr all
+	packaging/deb.sh $(O)/deb/build $(O)/deb
 
 uninstall:
+	rm -f $(DESTDIR)$(bashcompdir)/dinst $(DESTDIR)$(zshcompdir)/_dinst $(DESTDIR)$(fishcompdir)/dinst.fish
 	rm -f $(DESTDIR)$(includedir)/dinst.h $(DESTDIR)$(libdir)/pkgconfig/dinst.pc
 	rm -f $(addprefix $(DESTDIR)$(libdir)/,libdinst.a $(library_real) $(library_soname) libdinst.so)
 	rm -f $(DESTDIR)$(bindir)/dinst $(DESTDIR)$(sbindir)/dinstd $(DESTDIR)$(libexecdir)/dinst-mutator
