@@ -6,12 +6,13 @@
  */
 #include "tests/live/harness_session.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "mutator/evaluate.h"
-#include "mutator/stream.h"
+#include "mutator/stream_private.h"
 #include "mutator/variable.h"
 
 static const char text[] =
@@ -157,10 +158,433 @@ static void test_one_thread(void **state)
 	harness_end(h, 0);
 }
 
+/* ----------------------------------------------------------------- fields */
+
+static uint64_t length_at(const struct arch_record *r, uint32_t offset)
+{
+	uint64_t length;
+
+	memcpy(&length, (const uint8_t *)r + offset, sizeof(length));
+	return length;
+}
+
+static void test_texts(void **state)
+{
+	enum { N = 200 };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = insert(s, "texts");
+	const struct arch_record *r;
+	struct events all = {0};
+	size_t at = 0;
+	long n = 0;
+
+	session_go(h, N);
+	take(s, &all);
+	assert_int_equal(all.dropped, 0);
+	for (; (r = next(&all, &at)); n++) {
+		const uint8_t *bytes = (const void *)r;
+		char expected[64];
+
+		snprintf(expected, sizeof(expected), "text %ld", n);
+		assert_int_equal(r->size, 24 + 8 + 32 + 8 + 16 + 16);
+		assert_int_equal(length_at(r, 32), strlen(expected));
+		assert_memory_equal(bytes + 40, expected, strlen(expected));
+		/* What was behind it in memory is not handed out. */
+		for (size_t k = strlen(expected); k < 24; k++)
+			assert_int_equal(bytes[40 + k], 0);
+		assert_int_equal(length_at(r, 64), n);
+		assert_int_equal(length_at(r, 72), 5);
+		assert_memory_equal(bytes + 80, expected, 5);
+		assert_int_equal(length_at(r, 88), 0);
+	}
+	assert_int_equal(n, N);
+	assert_int_equal(session_value(s, id), N);
+	release(&all);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* Of floating point the bits are stored. */
+static void test_floats(void **state)
+{
+	enum { N = 50 };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	const struct arch_record *r;
+	struct events all = {0};
+	size_t at = 0;
+	long n = 0;
+
+	insert(s, "halves");
+	harness_send(h, "floats 50\n");
+	assert_string_equal(harness_line(h, 60000), "done");
+	take(s, &all);
+	for (; (r = next(&all, &at)); n++) {
+		const double x = (double)(n / 2) + 0.5;
+		double d;
+		float f;
+
+		memcpy(&d, r->fields, sizeof(d));
+		if (n % 2) {
+			assert_true(d == x / 2 + (double)(float)(n / 2));
+			continue;
+		}
+		assert_true(d == x);
+		memcpy(&f, r->fields + 8, sizeof(f));
+		assert_true(f == (float)(n / 2));
+	}
+	assert_int_equal(n, 2 * N);
+	release(&all);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* ----------------------------------------------------------------- threads */
+
+enum { WHO_MOST = 2000 };
+
+/* What events of `entries` and `steps` say of each thread of step(). */
+struct told {
+	long count;	/* of entries */
+	long last;	/* number */
+	uint64_t ticks; /* of any of its events */
+	uint32_t tid;
+};
+
+static struct told told[WHO_MOST];
+static struct {
+	uint32_t tid;
+	uint64_t ticks;
+} by_tid[256];
+
+/* Entries of each thread ascend, and so do the times of each tid. Returns how many there are. */
+static long check_order(const struct events *all, bool returns)
+{
+	const struct arch_record *r;
+	size_t at = 0;
+	long count = 0;
+
+	memset(told, 0, sizeof(told));
+	memset(by_tid, 0, sizeof(by_tid));
+	while ((r = next(all, &at))) {
+		const int64_t who = word(r, 0), number = r->size > 32 ? word(r, 1) : 0;
+		size_t t = 0;
+
+		count++;
+		while (t < 256 && by_tid[t].tid && by_tid[t].tid != r->tid)
+			t++;
+		assert_true(t < 256);
+		by_tid[t].tid = r->tid;
+		assert_true(r->ticks >= by_tid[t].ticks);
+		by_tid[t].ticks = r->ticks;
+		if (r->size == 32) {
+			assert_true(returns);
+			continue;
+		}
+		assert_true(who >= 0 && who < WHO_MOST);
+		assert_true(!told[who].count || number > told[who].last);
+		assert_true(!told[who].count || told[who].tid == r->tid);
+		told[who].last = number;
+		told[who].tid = r->tid;
+		told[who].count++;
+	}
+	return count;
+}
+
+/* Sends the command and collects until it is done; `lazy`: only then. */
+static void collect(struct harness *h, struct session *s, const char *command, bool lazy,
+		    struct events *all)
+{
+	struct pollfd answer = {.fd = h->output, .events = POLLIN};
+
+	harness_send(h, command);
+	while (!lazy && poll(&answer, 1, 1) <= 0)
+		take(s, all);
+}
+
+static void test_threads(void **state)
+{
+	enum { N = 20000, THREADS = 8 };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = insert(s, "steps");
+	struct events all = {0};
+	long kept;
+
+	collect(h, s, "threads 8 20000\n", false, &all);
+	assert_string_equal(harness_line(h, 60000), "done");
+	take(s, &all);
+	kept = check_order(&all, true);
+	assert_int_equal(all.damaged, 0);
+	assert_int_equal(kept + (long)all.dropped, 2 * N * THREADS);
+	assert_int_equal(session_value(s, id), 2 * N * THREADS);
+	print_message("%ld kept, %lu dropped\n", kept, all.dropped);
+	assert_true(kept > N);
+	release(&all);
+	session_remove(s, id);
+	session_flush_all(s);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* Nobody reads: the rings hold what came first. */
+static void test_full(void **state)
+{
+	enum { N = 100000, THREADS = 4 };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = insert(s, "entries");
+	struct events all = {0};
+	long kept;
+
+	collect(h, s, "threads 4 100000\n", true, &all);
+	assert_string_equal(harness_line(h, 60000), "done");
+	take(s, &all);
+	kept = check_order(&all, false);
+	assert_int_equal(all.damaged, 0);
+	assert_true(all.dropped > 0 && kept > 1000);
+	assert_int_equal(kept + (long)all.dropped, N * THREADS);
+	assert_int_equal(session_value(s, id), N * THREADS);
+	/* There is room again. */
+	release(&all);
+	session_go(h, 100);
+	take(s, &all);
+	assert_int_equal(check_order(&all, false), 100);
+	release(&all);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+static void test_fork(void **state)
+{
+	enum { N = 3000 };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = insert(s, "steps");
+	struct events all = {0};
+
+	session_go(h, N);
+	harness_send(h, "fork 3000\n");
+	assert_string_equal(harness_line(h, 60000), "done");
+	take(s, &all);
+	assert_int_equal(check_order(&all, true) + (long)all.dropped, 4 * N);
+	assert_int_equal(all.dropped, 0);
+	assert_int_equal(told[0].tid, h->pid);
+	assert_int_equal(told[77].count, N);
+	assert_int_not_equal(told[77].tid, h->pid);
+	assert_int_equal(session_value(s, id), 4 * N);
+	release(&all);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* -------------------------------------------------------------- interruptions */
+
+/* How many handlers there were, by thread. */
+static long handled(const char *line)
+{
+	long a, b;
+
+	if (sscanf(line, "handled %ld %ld", &a, &b) != 2)
+		fail_msg("%s", line);
+	return a + b;
+}
+
+static void test_signals(void **state)
+{
+	enum { N = 60000 };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = insert(s, "entries");
+	struct events all = {0};
+	long kept, calls;
+
+	collect(h, s, "signals 60000\n", false, &all);
+	calls = 2 * N + handled(harness_line(h, 60000));
+	assert_string_equal(harness_line(h, 60000), "done");
+	take(s, &all);
+	kept = check_order(&all, false);
+	print_message("%ld kept, %lu dropped of %ld\n", kept, all.dropped, calls);
+	assert_int_equal(session_value(s, id), calls);
+	assert_int_equal(kept + (long)all.dropped, calls);
+	assert_int_equal(all.damaged, 0);
+	assert_true(told[1001].count + told[1002].count > 0);
+	release(&all);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* Rings that somebody has taken and does not give back. */
+static unsigned taken_rings(const struct session *s)
+{
+	unsigned count = 0;
+
+	for (unsigned n = 0; n < s->stream->ring_count; n++)
+		count += s->stream->rings[n].ring->lock != 0;
+	return count;
+}
+
+/* A thread that jumps out of a record leaves its ring taken until somebody notices. */
+static void test_jumps(void **state)
+{
+	enum { N = 60000 };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = insert(s, "entries");
+	struct events all = {0};
+	long kept, calls;
+	unsigned left;
+
+	collect(h, s, "jumps 60000\n", false, &all);
+	handled(harness_line(h, 60000));
+	assert_string_equal(harness_line(h, 60000), "done");
+	take(s, &all);
+	left = taken_rings(s);
+	for (unsigned tries = 0; taken_rings(s) && tries < 100; tries++) {
+		usleep(100000);
+		take(s, &all);
+	}
+	assert_int_equal(taken_rings(s), 0);
+	kept = check_order(&all, false);
+	calls = (long)session_value(s, id);
+	print_message("%ld kept, %lu dropped of %ld, %u rings were left\n", kept, all.dropped,
+		      calls, left);
+	assert_int_equal(all.damaged, 0);
+	/* A few may have been interrupted between being counted and having a ring. */
+	assert_true(kept + (long)all.dropped <= calls);
+	assert_true(kept + (long)all.dropped >= calls - calls / 100 - 10);
+	release(&all);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* ------------------------------------------------------------- in and out */
+
+static void tell(struct harness *h, const char *command)
+{
+	harness_send(h, command);
+	assert_string_equal(harness_line(h, 60000), "done");
+}
+
+/* While threads write: what is taken out and put in again is whole each time. */
+static void test_removed_under_load(void **state)
+{
+	enum { ROUNDS = 12 };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+
+	tell(h, "run 4\n");
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		unsigned id = insert(s, round % 2 ? "steps" : "texts");
+		struct events all = {0};
+
+		for (unsigned tries = 0; !all.size && tries < 1000; tries++) {
+			usleep(1000);
+			take(s, &all);
+		}
+		assert_true(all.size > 0);
+		assert_int_equal(all.damaged, 0);
+		session_remove(s, id);
+		if (round % 3 == 0)
+			session_flush_all(s);
+		release(&all);
+	}
+	session_flush_all(s);
+	session_end(s);
+	tell(h, "stop\n");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+static void test_detached_under_load(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct events all = {0};
+
+	insert(s, "texts");
+	insert(s, "steps");
+	tell(h, "run 4\n");
+	usleep(20000);
+	take(s, &all);
+	session_end(s);
+	tell(h, "stop\n");
+	assert_true(all.size > 0);
+	release(&all);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* Two streams at one point: each has its own events, and is asked for them alone. */
+static void test_two_streams(void **state)
+{
+	enum { N = 500 };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned first = insert(s, "entries"), second = insert(s, "texts"), third;
+	struct dinst_error e = {0};
+	struct stream_taken taken;
+	json_t *threads;
+
+	third = insert(s, "entries");
+	session_go(h, N);
+	for (unsigned n = 0; n < 3; n++) {
+		const unsigned id = n == 0 ? second : n == 1 ? first : third;
+		struct stream_queue *q = session_instance(s, id)->variables[0]->queue;
+		struct events all;
+
+		stream_collect(s);
+		assert_int_equal(stream_take(s, &q, 1, 1 << 20, &taken, &threads, &e), 0);
+		assert_int_equal(json_array_size(threads), 1);
+		assert_int_equal(
+			json_integer_value(json_object_get(json_array_get(threads, 0), "tid")),
+			h->pid);
+		json_decref(threads);
+		all = (struct events){.data = taken.data, .size = taken.size};
+		assert_int_equal(taken.size, (id == second ? 104 : 40) * N);
+		if (id != second)
+			assert_int_equal(check_order(&all, false), N);
+		release(&all);
+		assert_int_equal(session_value(s, id), N);
+	}
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* Threads whose C library has not registered rseq: their CPU is not known. */
+static void test_without_rseq(void **state)
+{
+	setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0", 1);
+	test_threads(state);
+	unsetenv("GLIBC_TUNABLES");
+}
+
 int main(void)
 {
+	setenv("DINST_POISON", "1", 1);
+#define CASE(test) cmocka_unit_test_setup_teardown(test, harness_setup, harness_teardown)
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_one_thread, harness_setup, harness_teardown),
+		CASE(test_one_thread),
+		CASE(test_texts),
+		CASE(test_floats),
+		CASE(test_threads),
+		CASE(test_full),
+		CASE(test_fork),
+		CASE(test_signals),
+		CASE(test_jumps),
+		CASE(test_removed_under_load),
+		CASE(test_detached_under_load),
+		CASE(test_two_streams),
+		CASE(test_without_rseq),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

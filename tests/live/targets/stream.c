@@ -5,6 +5,8 @@
  *
  *   go N          the main thread calls step(thread 0, 0 .. N-1, text)
  *   threads T N   T threads do so at once, each with its own number, and end
+ *   run T         T threads do so, again and again from 0, until
+ *   stop          ... now
  *   fork N        a child does so, as thread 77, and ends
  *   signals N     two threads do so and are interrupted by a handler that does it, too
  *   jumps N       ... by one that jumps out of the function
@@ -23,15 +25,18 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS_MOST = 64, HANDLER = 1000, CHILD = 77 };
+enum { THREADS_MOST = 64, THREADS_USUAL = 8, STACK = 256 << 10, HANDLER = 1000, CHILD = 77 };
 
 static long rounds;
 static long handled[THREADS_MOST + 1];
 static volatile int jumps;
+static pthread_t runners[THREADS_MOST];
+static long running_count;
+static int running;
 static __thread int own = -1; /* of a thread that is interrupted */
 static __thread sigjmp_buf out;
 static __thread volatile sig_atomic_t may_jump;
-static __thread unsigned short mask;
+static pthread_attr_t small; /* stacks that the C library keeps */
 
 __attribute__((noinline, noclone)) long step(long thread, long number, const char *text)
 {
@@ -78,10 +83,35 @@ static void do_threads(long threads, long count)
 		exit(4);
 	rounds = count;
 	for (long i = 0; i < threads; i++)
-		if (pthread_create(&all[i], NULL, worker, (void *)(intptr_t)(i + 1)))
+		if (pthread_create(&all[i], &small, worker, (void *)(intptr_t)(i + 1)))
 			exit(5);
 	for (long i = 0; i < threads; i++)
 		pthread_join(all[i], NULL);
+}
+
+static void *runner(void *arg)
+{
+	while (__atomic_load_n(&running, __ATOMIC_RELAXED))
+		do_steps((intptr_t)arg, 1000);
+	return NULL;
+}
+
+static void do_run(long threads)
+{
+	if (threads > THREADS_MOST)
+		exit(4);
+	__atomic_store_n(&running, 1, __ATOMIC_RELAXED);
+	for (running_count = 0; running_count < threads; running_count++)
+		if (pthread_create(&runners[running_count], &small, runner,
+				   (void *)(intptr_t)(running_count + 1)))
+			exit(5);
+}
+
+static void do_stop(void)
+{
+	__atomic_store_n(&running, 0, __ATOMIC_RELAXED);
+	while (running_count)
+		pthread_join(runners[--running_count], NULL);
 }
 
 static void do_fork(long count)
@@ -125,13 +155,11 @@ static void *interrupted(void *arg)
 	}
 	may_jump = 0;
 	own = -1;
-	(void)mask;
 	return NULL;
 }
 
 static void do_interrupted(long count, int with_jumps)
 {
-	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 	struct timespec pause = {0, 50000};
 	pthread_t all[2];
 	int left = 2;
@@ -139,14 +167,13 @@ static void do_interrupted(long count, int with_jumps)
 	jumps = with_jumps;
 	rounds = count;
 	memset(handled, 0, sizeof(handled));
-	sigaction(SIGUSR1, &action, NULL);
 	for (long i = 0; i < 2; i++)
-		if (pthread_create(&all[i], NULL, interrupted, (void *)(intptr_t)(i + 1)))
+		if (pthread_create(&all[i], &small, interrupted, (void *)(intptr_t)(i + 1)))
 			exit(7);
 	while (left) {
 		left = 2;
 		for (int i = 0; i < 2; i++)
-			if (pthread_tryjoin_np(all[i], NULL) == 0)
+			if (all[i] && pthread_tryjoin_np(all[i], NULL) == 0)
 				all[i] = 0;
 		for (int i = 0; i < 2; i++) {
 			if (!all[i])
@@ -161,16 +188,26 @@ static void do_interrupted(long count, int with_jumps)
 
 int main(void)
 {
+	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 	char line[128];
 	long a, b;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	/* What a process has once it had threads is there from the beginning. */
+	sigaction(SIGUSR1, &action, NULL);
+	pthread_attr_init(&small);
+	pthread_attr_setstacksize(&small, STACK);
+	do_threads(THREADS_USUAL, 1);
 	puts("ready");
 	while (fgets(line, sizeof(line), stdin)) {
 		if (sscanf(line, "go %ld", &a) == 1)
 			do_steps(0, a);
 		else if (sscanf(line, "threads %ld %ld", &a, &b) == 2)
 			do_threads(a, b);
+		else if (sscanf(line, "run %ld", &a) == 1)
+			do_run(a);
+		else if (!strcmp(line, "stop\n"))
+			do_stop();
 		else if (sscanf(line, "fork %ld", &a) == 1)
 			do_fork(a);
 		else if (sscanf(line, "signals %ld", &a) == 1)
