@@ -65,6 +65,7 @@ ELF_LIBS := $(call pkg_libs,libdw libelf,-ldw -lelf)
 UNWIND_LIBS := $(call pkg_libs,libunwind-ptrace libunwind-generic,-lunwind-ptrace -lunwind-generic -lunwind)
 JANSSON_LIBS := $(call pkg_libs,jansson,-ljansson)
 UV_LIBS := $(call pkg_libs,libuv,-luv)
+CURSES_LIBS := $(call pkg_libs,ncursesw,-lncursesw -ltinfo)
 EDIT_LIBS := $(call pkg_libs,libedit,-ledit)
 HTTP_LIBS := $(call pkg_libs,libmicrohttpd,-lmicrohttpd)
 LZMA_LIBS := $(call pkg_libs,liblzma,-llzma)
@@ -271,7 +272,7 @@ $(O)/dinstd: $(call objects,$(server_src)) $(face_libs)
 
 $(O)/dinst: $(call objects,$(client_src)) $(face_libs)
 	$(call say,LINK)
-	$(Q)$(link_face) $(JANSSON_LIBS) $(EDIT_LIBS) $(ZLIB_LIBS) $(MUTATOR_LIBS)
+	$(Q)$(link_face) $(JANSSON_LIBS) $(EDIT_LIBS) $(CURSES_LIBS) $(ZLIB_LIBS) $(MUTATOR_LIBS)
 
 # ---------------------------------------------------------------- library
 
@@ -303,7 +304,7 @@ $(O)/libdinst.a: $(pic_objects)
 # ------------------------------------------------------------------ tests
 
 test_libs := $(if $(ONLY),$(ONLY:%=$(O)/lib%.a),$(archives))
-TEST_LIBS := $(CMOCKA_LIBS) $(MUTATOR_LIBS) $(UV_LIBS) $(HTTP_LIBS) -lm $(EDIT_LIBS) $(ZLIB_LIBS)
+TEST_LIBS := $(CMOCKA_LIBS) $(MUTATOR_LIBS) $(UV_LIBS) $(HTTP_LIBS) -lm $(EDIT_LIBS) $(CURSES_LIBS) $(ZLIB_LIBS)
 $(O)/tests/unit/arch_zydis $(O)/tests/unit/arch_space $(O)/tests/bench/decode: TEST_LIBS += $(ZYDIS_LIBS)
 link_test = $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
 	-Wl,--start-group $(test_libs) -Wl,--end-group $(TEST_LIBS)

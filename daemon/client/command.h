@@ -146,10 +146,12 @@ int why_run(struct context *c, const struct arguments *a);
 int doctor_run(struct context *c, const struct arguments *a);
 int trace_run(struct context *c, const struct arguments *a);
 int hist_run(struct context *c, const struct arguments *a);
+int top_run(struct context *c, const struct arguments *a);
 int run_run(struct context *c, const struct arguments *a);
 
 /* Options of commands that are too many for the table's file. */
 extern const struct option_spec hist_options[];
+extern const struct option_spec top_options[];
 extern const struct option_spec trace_options[];
 
 /* The files given with -M, as a new array; NULL with *e filled. */

@@ -112,12 +112,18 @@ static void on_signal(int sig)
 static void tick(void *arg)
 {
 	struct question *q = arg;
+	char text[120];
 
 	if (!signals_seen || q->told)
 		return;
 	q->told = true;
-	note(q->c, "leaving as soon as '%s' is done; once more leaves the cleaning to the daemon",
-	     q->waiting ? q->waiting : "attach");
+	snprintf(text, sizeof(text),
+		 "leaving as soon as '%s' is done; once more leaves the cleaning to the daemon",
+		 q->waiting ? q->waiting : "attach");
+	if (q->waits)
+		q->waits(q, text);
+	else
+		note(q->c, "%s", text);
 }
 
 static void catch_signals(struct question *q)
@@ -350,25 +356,27 @@ int question_read(struct question *q, json_t *ids, json_t **rows, struct dinst_e
 	return err;
 }
 
+/* Thousands may go at once: looked up by their text. */
 static void forget(struct question *q, json_t *gone)
 {
-	size_t kept = 0, index;
-	json_t *id, *other;
+	json_t *left = json_array(), *set = json_object(), *id;
+	char key[24];
+	size_t index;
 
-	if (gone == q->ids) {
-		json_array_clear(gone);
-		return;
+	json_array_foreach(gone, index, id)
+	{
+		snprintf(key, sizeof(key), "%lld", (long long)json_integer_value(id));
+		json_object_set_new(set, key, json_null());
 	}
-	for (size_t n = 0; n < json_array_size(q->ids); n++) {
-		bool found = false;
-
-		id = json_array_get(q->ids, n);
-		json_array_foreach(gone, index, other) found = found || json_equal(id, other);
-		if (!found)
-			json_array_set(q->ids, kept++, id);
+	json_array_foreach(q->ids, index, id)
+	{
+		snprintf(key, sizeof(key), "%lld", (long long)json_integer_value(id));
+		if (!json_object_get(set, key))
+			json_array_append(left, id);
 	}
-	while (json_array_size(q->ids) > kept)
-		json_array_remove(q->ids, kept);
+	json_decref(set);
+	json_decref(q->ids);
+	q->ids = left;
 }
 
 int question_remove(struct question *q, json_t *ids, struct dinst_error *e)

@@ -40,6 +40,8 @@ struct question {
 	/* To be set before question_begin(), or left 0. */
 	double duration_s; /* where -d is not given; 0: until a signal comes */
 	bool own_output;   /* -o is the command's own: it is not opened here */
+	/* shows what is waited for after a signal, where standard error is no place for it; or NULL */
+	void (*waits)(struct question *q, const char *text);
 
 	/* To be read after it. */
 	struct context *c;

@@ -8,6 +8,7 @@
  */
 #include "daemon/server/server.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct hold {
@@ -72,25 +73,41 @@ void hold_session(struct session *se, struct request *r, bool held)
 		se->transient = false;
 }
 
-static void hold_forget(struct session *se, json_t *id)
+static const char *id_key(json_t *id, char key[24])
 {
-	for (struct hold *h = se->holds; h; h = h->next)
-		for (size_t n = json_array_size(h->ids); n-- > 0;)
-			if (json_equal(json_array_get(h->ids, n), id))
-				json_array_remove(h->ids, n);
+	snprintf(key, 24, "%lld", (long long)json_integer_value(id));
+	return key;
+}
+
+/* Thousands may go at once: looked up by their text. */
+static void hold_forget(struct hold *h, json_t *gone)
+{
+	json_t *left = json_array(), *id;
+	size_t index;
+	char key[24];
+
+	json_array_foreach(h->ids, index, id) if (!json_object_get(gone, id_key(id, key)))
+		json_array_append(left, id);
+	json_decref(h->ids);
+	h->ids = left;
 }
 
 void hold_removed(struct session *se, struct rpc_span result)
 {
+	json_t *answer, *row, *gone;
 	struct dinst_error e = {0, ""};
-	json_t *answer, *row;
 	size_t index;
+	char key[24];
 
 	if (!se->holds)
 		return;
 	answer = rpc_load(result.text, result.length, &e);
+	gone = json_object();
 	json_array_foreach(json_object_get(answer, "rows"), index, row)
-		hold_forget(se, json_object_get(row, "id"));
+		json_object_set_new(gone, id_key(json_object_get(row, "id"), key), json_null());
+	for (struct hold *h = se->holds; h; h = h->next)
+		hold_forget(h, gone);
+	json_decref(gone);
 	json_decref(answer);
 }
 
