@@ -145,6 +145,8 @@ int graph_run(struct context *c, const struct arguments *a);
 int why_run(struct context *c, const struct arguments *a);
 int doctor_run(struct context *c, const struct arguments *a);
 int trace_run(struct context *c, const struct arguments *a);
+int record_run(struct context *c, const struct arguments *a);
+int report_run(struct context *c, const struct arguments *a);
 int hist_run(struct context *c, const struct arguments *a);
 int top_run(struct context *c, const struct arguments *a);
 int run_run(struct context *c, const struct arguments *a);
@@ -153,6 +155,8 @@ int run_run(struct context *c, const struct arguments *a);
 extern const struct option_spec hist_options[];
 extern const struct option_spec top_options[];
 extern const struct option_spec trace_options[];
+extern const struct option_spec record_options[];
+extern const struct option_spec report_options[];
 
 /* The files given with -M, as a new array; NULL with *e filled. */
 json_t *load_read(const struct arguments *a, struct dinst_error *e);
