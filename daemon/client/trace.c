@@ -90,7 +90,6 @@ int trace_run(struct context *c, const struct arguments *a)
 		return status;
 	trace_init(&tr.trace, &tr.t.log);
 	tr.trace.json = c->json;
-	tr.trace.at_return = tr.t.at_return;
 	tr.trace.colour = tr.t.q.terminal && !(no_colour && *no_colour);
 	status = tracing_run(&tr.t, &calls);
 	if (tr.out.failed)

@@ -358,6 +358,21 @@ static uint64_t count_of(const json_t *object, const char *key, uint64_t other)
 	return json_is_integer(number) ? (uint64_t)json_integer_value(number) : other;
 }
 
+/* Kinds that came with events: of modules that were loaded since. */
+static int late_kinds(struct event_log *log, json_t *kinds, struct dinst_error *e)
+{
+	json_t *rows;
+	int status;
+
+	if (!json_array_size(kinds))
+		return 0;
+	rows = json_pack("[{s:O}]", "events", kinds);
+	status = rows ? event_log_kinds(log, rows, e)
+		      : dinst_fail(e, DINST_NO_MEMORY, "no memory for kinds of events");
+	json_decref(rows);
+	return status;
+}
+
 int event_log_add(struct event_log *log, const json_t *answer, event_each *each, void *arg,
 		  struct dinst_error *e)
 {
@@ -370,6 +385,8 @@ int event_log_add(struct event_log *log, const json_t *answer, event_each *each,
 	log->epoch_ns = (int64_t)count_of(answer, "epoch_ns", (uint64_t)log->epoch_ns);
 	log->more = json_is_true(json_object_get(answer, "more"));
 	status = threads_read(log, json_object_get(answer, "threads"), e);
+	if (!status)
+		status = late_kinds(log, json_object_get(answer, "kinds"), e);
 	if (status || !length)
 		return status;
 	if (length / 4 * 3 > log->buffer_size) {

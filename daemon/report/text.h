@@ -65,7 +65,6 @@ struct trace_thread; /* text_trace.c */
 struct trace {
 	bool colour;
 	bool json;	/* one object a line instead of text */
-	bool at_return; /* only returns come, with all of the call in them */
 	uint64_t lines; /* that were made */
 
 	/* For text_trace.c only. */

@@ -157,11 +157,12 @@ static json_t *target(const struct event *e, const struct event_field *f, uint64
 	const uint8_t *bytes;
 	size_t length;
 
-	if (!to || !number || !event_bytes(e, to, &bytes, &length))
+	if (!to || !number || (f->type && !type_is_pointer(f->type)) ||
+	    !event_bytes(e, to, &bytes, &length))
 		return NULL;
 	if (to->form == EVENT_STRING)
 		return f->type || looks_like_text(bytes, length) ? characters(bytes, length) : NULL;
-	if (!length)
+	if (!length || !to->type)
 		return NULL;
 	return json_pack("{s:o, s:o}", "address", address(number), "to",
 			 value(to->type, bytes, length, &parts->pointee));

@@ -40,6 +40,7 @@ bool looks_like_text(const uint8_t *bytes, size_t length);
 void text_add_char(struct text *t, uint8_t byte);
 
 /* text_value.c: what a number means. */
+bool type_is_pointer(const struct value_type *type);
 int64_t value_widened(const struct value_type *type, const uint8_t *bytes);
 const char *value_name(const struct value_type *type, int64_t value);
 

@@ -191,18 +191,31 @@ static void add_call(struct trace *t, const struct event *e, struct text *out)
 	text_add(out, ")");
 }
 
+/* A result that is a struct comes in parts. */
 static void add_result(struct trace *t, const struct event *e, struct text *out)
 {
 	const struct colours *c = colours_of(t);
+	unsigned parts = 0;
+	bool named = false;
 
 	for (size_t n = 0; n < e->kind->field_count; n++) {
-		if (e->kind->fields[n].role != EVENT_RESULT)
+		const struct event_field *f = &e->kind->fields[n];
+
+		if (f->role != EVENT_RESULT)
 			continue;
-		text_add(out, " = %s", c->value);
+		named = f->name[0] != 0;
+		if (parts++)
+			text_add(out, ", ");
+		else
+			text_add(out, " = %s%s", c->value, named ? "{" : "");
+		if (named) {
+			text_add_clean(out, f->name);
+			text_add(out, "=");
+		}
 		text_add_field(out, e, n);
-		text_add(out, "%s", c->off);
-		return;
 	}
+	if (parts)
+		text_add(out, "%s%s", named ? "}" : "", c->off);
 }
 
 static uint64_t value_of(const struct event *e, enum event_role role, uint64_t other)
@@ -211,6 +224,12 @@ static uint64_t value_of(const struct event *e, enum event_role role, uint64_t o
 	uint64_t value;
 
 	return f && event_value(e, f, &value) ? value : other;
+}
+
+/* One event for all of a call, when it is over. */
+static bool is_whole(const struct event *e)
+{
+	return e->kind->what == EVENT_RETURN && event_field(e->kind, EVENT_ELAPSED);
 }
 
 static void add_caller(const struct event *e, struct text *out)
@@ -394,13 +413,24 @@ static void set_part(json_t *object, const char *key, const struct event *e, enu
 
 static void set_result(json_t *object, const struct event *e)
 {
+	json_t *parts = NULL;
 	size_t used;
 
-	for (size_t n = 0; n < e->kind->field_count; n++)
-		if (e->kind->fields[n].role == EVENT_RESULT) {
+	for (size_t n = 0; n < e->kind->field_count; n++) {
+		const struct event_field *f = &e->kind->fields[n];
+
+		if (f->role != EVENT_RESULT)
+			continue;
+		if (!f->name[0]) {
 			json_object_set_new(object, "return", field_json(e, n, &used));
 			return;
 		}
+		if (!parts) {
+			parts = json_object();
+			json_object_set_new(object, "return", parts);
+		}
+		json_object_set_new(parts, f->name, field_json(e, n, &used));
+	}
 }
 
 static json_t *event_json(const struct trace *t, const struct event *e, size_t depth,
@@ -443,7 +473,7 @@ static void show_json(struct trace *t, struct trace_thread *thread, const struct
 		drop_left(t, thread, sp, out);
 		depth = thread->count;
 		push(thread, e, sp);
-	} else if (e->kind->what == EVENT_RETURN && !t->at_return) {
+	} else if (e->kind->what == EVENT_RETURN && !is_whole(e)) {
 		const size_t at = ended_by(thread, e, sp);
 
 		depth = at < thread->count ? at : 0;
@@ -474,7 +504,7 @@ void trace_event(struct trace *t, const struct event *e, struct text *out)
 		show_json(t, thread, e, out);
 	else if (e->kind->what == EVENT_ENTRY)
 		show_entry(t, thread, e, out);
-	else if (e->kind->what == EVENT_RETURN && t->at_return)
+	else if (is_whole(e))
 		show_whole(t, thread, e, out);
 	else if (e->kind->what == EVENT_RETURN)
 		show_return(t, thread, e, out);

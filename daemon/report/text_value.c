@@ -319,6 +319,11 @@ size_t field_parts(const struct event *e, size_t n, struct field_parts *out)
 	return used;
 }
 
+bool type_is_pointer(const struct value_type *type)
+{
+	return type->form == VALUE_POINTER || type->form == VALUE_STRING;
+}
+
 /* What a pointer leads to, where that was recorded. False: there is nothing to show but the value. */
 static bool add_target(struct text *t, const struct event *e, const struct event_field *f,
 		       uint64_t value, const struct field_parts *parts)
@@ -327,7 +332,9 @@ static bool add_target(struct text *t, const struct event *e, const struct event
 	const uint8_t *bytes;
 	size_t length;
 
-	if (!target || !value || !event_bytes(e, target, &bytes, &length))
+	/* Numbers lead nowhere; of what has no type it may be guessed. */
+	if (!target || !value || (f->type && !type_is_pointer(f->type)) ||
+	    !event_bytes(e, target, &bytes, &length))
 		return false;
 	if (target->form == EVENT_STRING) {
 		/* Without debug information it is only a guess that it is text. */
@@ -338,7 +345,7 @@ static bool add_target(struct text *t, const struct event *e, const struct event
 			text_add(t, "...");
 		return true;
 	}
-	if (!length)
+	if (!length || !target->type)
 		return false;
 	text_add(t, "0x%" PRIx64 " ", value);
 	add_value(t, target->type, bytes, length, &parts->pointee);

@@ -215,7 +215,7 @@ static const char kinds[] =
 	"\"type\":{\"form\":\"int\",\"size\":4}}]},"
 	"{\"id\":2,\"function\":\"outer\",\"module\":\"m\",\"kind\":\"return\",\"address\":\"0x20\",\"fields\":["
 	"{\"text\":\"$stack\",\"role\":\"sp\",\"form\":\"value\",\"offset\":24,\"size\":8,\"type\":null},"
-	"{\"text\":\"$return\",\"name\":\"$return\",\"role\":\"result\",\"form\":\"value\",\"offset\":32,\"size\":8,"
+	"{\"text\":\"$return\",\"name\":\"\",\"role\":\"result\",\"form\":\"value\",\"offset\":32,\"size\":8,"
 	"\"type\":{\"form\":\"enum\",\"size\":4,\"names\":{\"0\":\"OK\",\"-1\":\"ERROR\"}}}]},"
 	"{\"id\":3,\"function\":\"inner\",\"module\":\"m\",\"kind\":\"entry\",\"address\":\"0x30\",\"fields\":["
 	"{\"text\":\"$stack\",\"role\":\"sp\",\"form\":\"value\",\"offset\":24,\"size\":8,\"type\":null},"
