@@ -180,14 +180,24 @@ const struct command commands[] = {
 	{"detach", "[TARGET] [-t SECONDS] | --all", "remove everything, restore the target",
 	 "Exit status 3: something had to stay for now; dinst repair ends it.\n",
 	 "dinst detach -t 5", detach_options, 0, 1, false, detach_run},
-	{"trace", "FUNCTION... [--args] [--return] [--if EXPR] [--min-time TIME] [--depth N]",
+	{"trace", "FUNCTION... [-a] [-r] [--if EXPR] [-t TIME] [-D N]",
 	 "calls as they happen, a line each",
-	 "Attaches if need be and leaves everything as it was, however it ends. An entry and its\n"
-	 "return become one line if nothing was seen in between. FUNCTION may be a glob or\n"
-	 "MODULE:NAME. EXPR is over arguments by name or $arg[n], $return and $elapsed (ns).\n"
-	 "What comes faster than it can be taken is dropped and counted; the target never waits.\n",
+	 "Attaches if need be and leaves everything as it was, however it ends. EXPR is over\n"
+	 "arguments (by name or $arg[n]), $return and $elapsed (ns). What comes faster than it\n"
+	 "can be taken is dropped and counted; the target never waits.\n",
 	 "dinst trace -p redis-server processCommand --args --min-time 100us", trace_options, 1, -1,
 	 false, trace_run},
+	{"record", "FUNCTION... [-o DIR] [-a] [-r] [--if EXPR] [-t TIME] [-D N]",
+	 "the same into a directory, for dinst report and babeltrace2",
+	 "Goes on until Ctrl-C or -d, in constant memory; what has come is in the files a second\n"
+	 "later. The format is CTF 1.8.\n",
+	 "dinst record -p redis-server call --depth 3 -d 10 -o redis.ctf", record_options, 1, -1,
+	 false, record_run},
+	{"report", "DIR [--trace] [-s KEY] [-c N] [--flame FILE] ...",
+	 "what a recording comes to: times of functions, lines, or files",
+	 "TOTAL is with what was called (calls of itself counted once), SELF without what else\n"
+	 "was recorded. Needs no daemon.\n",
+	 "dinst report redis.ctf --flame redis.svg", report_options, 1, 1, false, report_run},
 	{"why", "[TARGET] [-d SECONDS] [--limit PERCENT]",
 	 "search for what makes a program slow, and name the function",
 	 "Tests whether it is short of CPU time, waits for its own locks, waits for files, or\n"
