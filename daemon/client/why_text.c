@@ -46,8 +46,7 @@ static const char holders_text[] =
 /*
  * Blocks: those whose address has a certain hash are followed, so that the one who frees
  * decides as the one who allocates did. The element of a block is who allocated it, and 0
- * once it is free. 1: who; 2: a list of the function whose callers are asked for; 3: the
- * metrics' own counters for that; 4 to 6: its points.
+ * once it is free. 1: who; 2: definitions for that; 3: a counter for it; 4: its points.
  */
 #define FOLLOWED(what) "((((" what " >> 4) * 2654435761) >> 12) & 15) == 0"
 static const char blocks_text[] =
@@ -55,6 +54,9 @@ static const char blocks_text[] =
 	" \"aligned_alloc\" }; library true; }\n"
 	"list why_clearers is procedure { items { \"calloc\" }; library true; }\n"
 	"list why_freers is procedure { items { \"free\", \"realloc\" }; library true; }\n"
+	"list why_sized is procedure { items { \"malloc\" }; library true; }\n"
+	"list why_resized is procedure { items { \"realloc\", \"memalign\", \"aligned_alloc\" };"
+	" library true; }\n"
 	"%2$s"
 	"constraint why_block /SyncObject/Block/* is counter {\n"
 	"	append preInsn why_makers.return (* if (" FOLLOWED(
@@ -67,39 +69,51 @@ static const char blocks_text[] =
 						      "$arg[0]") " && $arg[0])"
 								 " why_block = ($arg[0] == $constraint[0]); else why_block = 0; *)\n"
 								 "}\n"
-								 "constraint why_maker /SyncObject/Maker/* is counter {\n"
-								 "	append preInsn why_makers.return (* if (" FOLLOWED(
-									 "$return") ")"
-										    " why_maker = (%1$s == $constraint[0]); else why_maker = 0; *)\n"
-										    "	append preInsn why_clearers.return (* if (" FOLLOWED(
-											    "$return") ")"
-												       " why_maker = (%1$s == $constraint[0]); else why_maker = 0; *)\n"
-												       "}\n"
-												       "metric why_blocks { units blocks; style SampledFunction; %3$s constraint why_block;\n"
-												       "	base is counter {\n%4$s"
-												       "		append preInsn why_makers.return (* why_blocks = %1$s; *)\n"
-												       "		append preInsn why_clearers.return (* why_blocks = %1$s; *)\n"
-												       "		append preInsn why_freers.entry (* why_blocks = 0; *)\n"
+								 "metric why_blocks { units blocks; style SampledFunction; %3$s constraint why_block;\n"
+								 "	base is counter {\n%4$s"
+								 "		append preInsn why_makers.return (* why_blocks = %1$s; *)\n"
+								 "		append preInsn why_clearers.return (* why_blocks = %1$s; *)\n"
+								 "		append preInsn why_freers.entry (* why_blocks = 0; *)\n"
+								 "	}\n"
+								 "}\n"
+								 "metric why_made { units blocks; constraint why_maker;\n"
+								 "	base is counter {\n"
+								 "		append preInsn why_makers.return"
+								 " (* if (" FOLLOWED(
+									 "$return") ") why_made++; *)\n"
+										    "		append preInsn why_clearers.return"
+										    " (* if (" FOLLOWED(
+											    "$return") ") why_made++; *)\n"
 												       "	}\n"
 												       "}\n"
-												       "metric why_made { units blocks; %3$s constraint why_maker;\n"
-												       "	base is counter {\n%5$s"
-												       "		append preInsn why_makers.return (* why_made++; *)\n"
-												       "		append preInsn why_clearers.return (* why_made++; *)\n"
-												       "	}\n"
-												       "}\n"
-												       "list why_sized is procedure { items { \"malloc\" }; library true; }\n"
-												       "list why_resized is procedure { items { \"realloc\", \"memalign\", \"aligned_alloc\" };"
-												       " library true; }\n"
-												       "metric why_bytes { units bytes; counter size; %3$s constraint why_maker;\n"
-												       "	base is counter {\n%6$s"
+												       "metric why_bytes { units bytes; counter size; constraint why_maker;\n"
+												       "	base is counter {\n"
 												       "		append preInsn why_sized.entry unconstrained (* size = $arg[0]; *)\n"
 												       "		append preInsn why_resized.entry unconstrained (* size = $arg[1]; *)\n"
 												       "		append preInsn why_clearers.entry unconstrained (* size = $arg[0] * $arg[1]; *)\n"
-												       "		append preInsn why_makers.return (* why_bytes += size; *)\n"
-												       "		append preInsn why_clearers.return (* why_bytes += size; *)\n"
-												       "	}\n"
-												       "}\n";
+												       "		append preInsn why_makers.return"
+												       " (* if (" FOLLOWED(
+													       "$return") ") why_bytes += size; *)\n"
+															  "		append preInsn why_clearers.return"
+															  " (* if (" FOLLOWED(
+																  "$return") ") why_bytes += size; *)\n"
+																	     "	}\n"
+																	     "}\n";
+
+/* Who allocates is who called malloc. */
+static const char makers_text[] =
+	"constraint why_maker /SyncObject/Maker/* is counter {\n"
+	"	append preInsn why_makers.return (* why_maker = ($caller == $constraint[0]); *)\n"
+	"	append preInsn why_clearers.return (* why_maker = ($caller == $constraint[0]); *)\n"
+	"}\n";
+
+/* Who allocates is who called the function in which it is done. */
+static const char callers_text[] =
+	"list why_via is procedure { items { \"%s:%s\" }; }\n"
+	"constraint why_maker /SyncObject/Maker/* is counter {\n"
+	"	append preInsn why_via.entry (* why_maker = ($caller == $constraint[0]); *)\n"
+	"	prepend preInsn why_via.return (* why_maker = 0; *)\n"
+	"}\n";
 
 static bool simple(struct why_plan *p, const char *metric, const char *focus)
 {
@@ -133,8 +147,11 @@ static bool of_lock(struct why_plan *p, const char *metric, const char *focus, c
 static bool of_blocks(struct why_plan *p, const struct search_test *t)
 {
 	static const char *const metrics[] = {"why_blocks", "why_made", "why_bytes"};
-	char list[SEARCH_NAME + 160] = "", hooks[300] = "";
-	const char *who = "$caller", *counters = "";
+	static const char hooks[] =
+		"		append preInsn why_via.entry unconstrained (* by = $caller; *)\n"
+		"		append preInsn why_via.return unconstrained (* by = 0; *)\n";
+	const bool up = t->symbol[0] != '\0';
+	char definitions[sizeof(callers_text) + sizeof(t->module) + sizeof(t->symbol)];
 	int size;
 
 	for (unsigned i = 0; i < 3; i++) {
@@ -143,23 +160,20 @@ static bool of_blocks(struct why_plan *p, const struct search_test *t)
 			 i ? "Maker" : "Block");
 	}
 	p->count = 3;
-	if (t->symbol[0]) {
-		/* Blocks that are made while that function runs stand to who called it. */
-		who = "by";
-		counters = "counter by;";
-		snprintf(list, sizeof(list), "list why_via is procedure { items { \"%s:%s\" }; }\n",
-			 t->module, t->symbol);
-		snprintf(
-			hooks, sizeof(hooks),
-			"		append preInsn why_via.entry unconstrained (* by = $caller; *)\n"
-			"		append preInsn why_via.return unconstrained (* by = 0; *)\n");
+	if (up)
+		snprintf(definitions, sizeof(definitions), callers_text, t->module, t->symbol);
+	else
+		snprintf(definitions, sizeof(definitions), "%s", makers_text);
+	for (int pass = 0; pass < 2; pass++) {
+		size = snprintf(p->text, pass ? (size_t)size + 1 : 0, blocks_text,
+				up ? "by" : "$caller", definitions, up ? "counter by;" : "",
+				up ? hooks : "");
+		if (!pass)
+			p->text = malloc((size_t)size + 1);
+		if (!p->text)
+			return false;
 	}
-	size = snprintf(NULL, 0, blocks_text, who, list, counters, hooks, hooks, hooks);
-	p->text = malloc((size_t)size + 1);
-	if (p->text)
-		snprintf(p->text, (size_t)size + 1, blocks_text, who, list, counters, hooks, hooks,
-			 hooks);
-	return p->text != NULL;
+	return true;
 }
 
 bool why_plan_make(const struct search_test *t, struct why_plan *p)

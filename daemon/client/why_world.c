@@ -13,9 +13,12 @@
 #include "inject/target.h"
 
 enum {
-	LOOK_MS = 90,	 /* between looks; longer where a stop takes long */
-	LOOK_PART = 100, /* looks may stop the target for one part in so many of the time */
-	POLL_MS = 200,	 /* how often the cost of what is in is looked at */
+	LOOK_MS = 90,	  /* between looks; longer where a stop takes long */
+	LOOK_PART = 100,  /* looks may stop the target for one part in so many of the time */
+	PAUSE_MS = 500,	  /* at most */
+	LOOKS_LEAST = 12, /* so many there are, if that takes longer than it should */
+	LONGER = 3,	  /* so many times as long, at most */
+	POLL_MS = 200,	  /* how often the cost of what is in is looked at */
 	ROWS_MAX = 4 * 48,
 };
 
@@ -52,6 +55,7 @@ static void add_thread(struct chains *chains, json_t *row)
 	struct chain_frame frames[CHAIN_FRAMES_MAX];
 	json_t *list = json_object_get(row, "frames"), *frame;
 	size_t index, count = 0;
+	enum chain_kind kind;
 
 	json_array_foreach(list, index, frame)
 	{
@@ -62,7 +66,14 @@ static void add_thread(struct chains *chains, json_t *row)
 			.function = json_string_value(json_object_get(frame, "function")),
 			.symbol = json_string_value(json_object_get(frame, "symbol"))};
 	}
-	chains_add(chains, chain_kind_of(state ? state[0] : '?', frames, count), frames, count);
+	kind = chain_kind_of(state ? state[0] : '?', frames, count);
+	chains_add(chains, kind, frames, count);
+	/* A thread that runs in a write is writing as well, as far as files are concerned. */
+	if (kind == CHAIN_RUNS) {
+		kind = chain_kind_of('S', frames, count);
+		if (kind == CHAIN_WRITES || kind == CHAIN_READS)
+			chains_add(chains, kind, frames, count);
+	}
 }
 
 /* One look; how long to leave the target alone afterwards, in ms. */
@@ -86,7 +97,8 @@ static unsigned look(struct why *w, struct chains *chains)
 	count_stop(w, us);
 	w->cost.looks++;
 	if (us * LOOK_PART / 1000 > pause)
-		pause = (unsigned)(us * LOOK_PART / 1000);
+		pause = us * LOOK_PART / 1000 < PAUSE_MS ? (unsigned)(us * LOOK_PART / 1000)
+							 : PAUSE_MS;
 	json_decref(result);
 	/* Not in step with what the program does at regular times. */
 	return pause + (unsigned)(clock_ns() / 1000 % (LOOK_MS / 3));
@@ -95,20 +107,18 @@ static unsigned look(struct why *w, struct chains *chains)
 static bool observe(void *arg, double seconds, struct chains *chains, struct search_facts *facts)
 {
 	struct why *w = arg;
-	const uint64_t end = clock_ns() + (uint64_t)(seconds * 1e9);
+	const uint64_t begun = clock_ns(), time = (uint64_t)(seconds * 1e9);
 	bool going = true;
 
 	if (!w->facts.begun_ns)
 		why_facts_begin(&w->facts, w->q.pid);
-	while (going && clock_ns() < end) {
-		unsigned pause = look(w, chains);
-		const uint64_t left = (end - clock_ns()) / 1000000;
+	while (going && (clock_ns() - begun < time ||
+			 (w->cost.looks < LOOKS_LEAST && clock_ns() - begun < time * LONGER))) {
+		const unsigned pause = look(w, chains);
 
-		question_progress(&w->q, "looking at %d: %u looks, %u ms stopped in all",
-				  (int)w->q.pid, w->cost.looks, (unsigned)(w->cost.stop_us / 1000));
-		if (clock_ns() >= end)
-			break;
-		going = question_wait(&w->q, pause < left ? pause : (unsigned)left + 1);
+		question_progress(&w->q, "looking at %d: %u looks, stopped for %.1f ms in all",
+				  (int)w->q.pid, w->cost.looks, w->cost.stop_us / 1000);
+		going = question_wait(&w->q, pause);
 		why_facts_step(&w->facts);
 	}
 	why_facts_sum(&w->facts, facts);
@@ -449,16 +459,39 @@ static void take(struct why *w, struct running *r, json_t *rows)
 	take_elements(w, t, json_object_get(json_array_get(rows, 0), "elements"), scale);
 }
 
+/* What its code has cost: percent of a CPU; of blocks, that nobody has looked at meanwhile. */
+static void count_cost(struct why *w, const struct running *r, json_t *rows)
+{
+	double percent = 0, ns = 0;
+	size_t index;
+	json_t *row;
+
+	if (r->test->what != MEASURE_BLOCKS)
+		return;
+	json_array_foreach(rows, index, row)
+	{
+		percent += json_number_value(json_object_get(row, "cost_ns_per_s")) / 1e7;
+		ns += json_number_value(json_object_get(row, "predicted_ns")) *
+		      json_number_value(json_object_get(row, "hits"));
+	}
+	w->cost.total_ns += ns;
+	if (percent > w->cost.highest)
+		w->cost.highest = percent;
+}
+
 static void finish(struct why *w, struct running *r)
 {
+	json_t *ids = ids_of(r), *params = json_pack("{s:O, s:b}", "ids", ids, "verbose", 1);
+	json_t *result = NULL, *rows, *row;
 	struct dinst_error e = {0, ""};
-	json_t *rows = NULL, *row, *ids = ids_of(r);
 	bool stopped = false;
 	size_t index;
 
-	if (question_read(&w->q, ids, &rows, &e) != 0) {
+	if (question_call(&w->q, "read", params, &result, &e) != 0) {
 		give_up(r, e.text);
 	} else {
+		rows = json_object_get(result, "rows");
+		count_cost(w, r, rows);
 		json_array_foreach(rows, index, row) stopped |=
 			json_is_true(json_object_get(row, "stopped"));
 		if (stopped) {
@@ -469,7 +502,8 @@ static void finish(struct why *w, struct running *r)
 		}
 	}
 	r->over = true;
-	json_decref(rows);
+	json_decref(result);
+	json_decref(params);
 	json_decref(ids);
 	remove_it(w, r);
 }
@@ -509,6 +543,7 @@ static double read_costs(struct round *r, double *each)
 				json_number_value(json_object_get(row, "cost_ns_per_s")) / 1e7;
 
 			if (i >= 0 && i < ROWS_MAX) {
+				r->running[i].test->cost = cost;
 				each[i] += cost;
 				all += cost;
 			}

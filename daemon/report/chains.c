@@ -181,6 +181,17 @@ static bool is_in(const uint32_t *list, size_t count, uint32_t f)
 	return false;
 }
 
+/* What of the system stands outside of the program's first function started it. */
+static void find_start(struct chains *c, const struct chain_sample *s)
+{
+	unsigned first = 0;
+
+	while (first < s->count && c->functions[s->function[first]].is_system)
+		first++;
+	for (unsigned i = 0; i < first && first < s->count; i++)
+		c->functions[s->function[i]].is_start = true;
+}
+
 static void count_up(struct chains *c, const struct chain_sample *s)
 {
 	c->looks[s->kind]++;
@@ -189,6 +200,8 @@ static void count_up(struct chains *c, const struct chain_sample *s)
 
 		f->seen[s->kind] += !is_in(s->function, i, s->function[i]);
 		f->leaf[s->kind] += i + 1 == s->count;
+		if (i > f->depth)
+			f->depth = i;
 	}
 }
 
@@ -214,6 +227,7 @@ bool chains_add(struct chains *c, enum chain_kind kind, const struct chain_frame
 		if (f >= 0)
 			s.function[s.count++] = (uint32_t)f;
 	}
+	find_start(c, &s);
 	count_up(c, &s);
 	if (kind == CHAIN_IDLE || c->sample_count >= CHAIN_SAMPLES_MAX)
 		free(s.function);

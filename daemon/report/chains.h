@@ -31,6 +31,7 @@ struct chain_function {
 	char *module, *function, *symbol;
 	unsigned seen[CHAIN_KINDS]; /* looks in which it was somewhere in the chain */
 	unsigned leaf[CHAIN_KINDS]; /* looks in which it was at the end */
+	unsigned depth;		    /* how deep it was in a chain, at most */
 	bool is_system;		    /* of the C library and its like, or what stands around main */
 	bool is_start;		    /* stands around main or a thread's function: _start */
 };

@@ -98,8 +98,8 @@ struct search_test {
 	bool done;		   /* false: `why_not` says why */
 	char why_not[SEARCH_TEXT]; /* refused, switched off, does not exist */
 	double value;
+	double cost;			 /* percent of a CPU, at most */
 	double cpu;			 /* what the whole program used in the same time, in CPUs */
-	double calls;			 /* blocks: all that were allocated, a second */
 	struct search_element *elements; /* largest first; freed by search_test_release() */
 	size_t element_count;
 };

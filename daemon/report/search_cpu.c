@@ -83,6 +83,13 @@ static bool choose(struct search_measured *c, double *left, enum search_measure 
 	return true;
 }
 
+/* What cannot be timed is told by what looks have shown. */
+static void by_looks(struct search *s, struct search_measured *c)
+{
+	c->share = chains_share(&s->chains, 1u << CHAIN_RUNS, c->function);
+	c->known = c->by_looks = true;
+}
+
 static void times(struct search *s, struct search_part *p, struct search_tests *t)
 {
 	double left = s->limit * PLANNED;
@@ -91,18 +98,16 @@ static void times(struct search *s, struct search_part *p, struct search_tests *
 		const struct chain_function *f = &s->chains.functions[p->candidates[i].function];
 		enum search_measure what;
 
-		if (choose(&p->candidates[i], &left, &what))
+		if (choose(&p->candidates[i], &left, &what)) {
 			search_test_function(s, t, what, TIMED_S, (long)i,
 					     p->candidates[i].function);
-		else
-			search_note(
-				s,
-				"%s() is called %.1f million times a second: to time it would cost more "
-				"than the limit; looks at the stacks show it in %.0f %%",
-				f->function, p->candidates[i].rate / 1e6,
-				chains_share(&s->chains, 1u << CHAIN_RUNS,
-					     p->candidates[i].function) *
-					100);
+			continue;
+		}
+		by_looks(s, &p->candidates[i]);
+		search_note(s,
+			    "%s() is called %.1f million times a second: to time it would cost "
+			    "more than the limit; looks at the stacks show it in %.0f %%",
+			    f->function, p->candidates[i].rate / 1e6, p->candidates[i].share * 100);
 	}
 }
 
@@ -192,7 +197,8 @@ static void figures(struct search *s, struct search_part *p, struct search_node 
 
 	for (size_t i = 0; f >= 0 && i < p->candidate_count; i++)
 		if (p->candidates[i].function == (uint32_t)f)
-			search_figure(n, "%.0f %% of the CPU time, %.0f %% itself%s",
+			search_figure(n, "%s%.0f %% of the CPU time, %.0f %% itself%s",
+				      p->candidates[i].by_looks ? "by looks alone about " : "",
 				      n->share * 100, self_of(n) * 100,
 				      p->candidates[i].rate > 0 ? "" : "; running all the time");
 	for (size_t i = 0; i < n->child_count; i++)
@@ -201,27 +207,37 @@ static void figures(struct search *s, struct search_part *p, struct search_node 
 
 static void find(struct search *s, struct search_node *n)
 {
-	const double self = self_of(n);
+	const struct search_facts *f = &s->facts;
 	struct search_finding finding = {.why = SEARCH_CPU, .share = n->share};
-	char by[SEARCH_TEXT];
+	char by[SEARCH_TEXT], starved[160] = "", of[80] = "";
+	const double self = self_of(n);
 
 	n->is_culprit = true;
 	search_callers(s->roots[SEARCH_CPU], n, by, sizeof(by));
-	snprintf(finding.text, sizeof(finding.text), "%.0f %% of the CPU time is in %s()%s%s%s%s%s",
-		 n->share * 100, n->function, strcmp(n->module, s->program) ? " of " : "",
-		 strcmp(n->module, s->program) ? n->module : "",
+	if (f->cpu < SEARCH_CPU_BOUND / 2)
+		snprintf(
+			starved, sizeof(starved),
+			"it gets %.0f %% of a CPU and waits for one %.0f %% of the time: the machine is "
+			"busy with other work; ",
+			f->cpu * 100, f->starved * 100);
+	if (strcmp(n->module, s->program) != 0)
+		snprintf(of, sizeof(of), " of %s", n->module);
+	snprintf(finding.text, sizeof(finding.text), "%s%.0f %% of %s CPU time is in %s()%s%s%s%s",
+		 starved, n->share * 100, starved[0] ? "its" : "the", n->function, of,
 		 self < n->share / 2 ? " and what it calls" : "", by[0] ? ", called from " : "",
 		 by);
 	snprintf(finding.module, sizeof(finding.module), "%s", n->module);
 	snprintf(finding.function, sizeof(finding.function), "%s", n->function);
-	finding.weight = self * (s->facts.cpu > 1 ? 1 : s->facts.cpu);
+	finding.weight = self * (f->cpu > 1 ? 1 : f->cpu);
 	search_find(s, &finding);
 }
 
 /* All that have a good part of their own; at least the one that has most. */
 static void find_all(struct search *s, struct search_node *n, const struct search_node *most)
 {
-	if (!strcmp(n->kind, "function") && (n == most || self_of(n) >= SEARCH_REFINE))
+	const bool much = s->facts.cpu >= SEARCH_CPU_BOUND / 2 && self_of(n) >= SEARCH_REFINE;
+
+	if (!strcmp(n->kind, "function") && (n == most || much))
 		find(s, n);
 	for (size_t i = 0; i < n->child_count; i++)
 		find_all(s, n->children[i], most);
@@ -239,6 +255,7 @@ static void take_times(struct search *s, struct search_part *p, struct search_te
 		if (!list[i].done) {
 			search_note(s, "%s:%s: %s", list[i].module, list[i].symbol,
 				    list[i].why_not);
+			by_looks(s, c);
 			continue;
 		}
 		c->known = list[i].cpu > 0;

@@ -14,10 +14,8 @@
 
 #include "daemon/report/search_private.h"
 
-static const double FOLLOWED_S = 4, LEVEL_S = 3;
-/* What keeps less than this part of its blocks is no leak: they are on their way. */
-static const double KEPT = 0.2;
-enum { BLOCKS_LEAST = 8, LEVELS = 4 };
+static const double FOLLOWED_S = 3.5, LEVEL_S = 2.5;
+enum { BLOCKS_LEAST = 8, LEVELS = 3 };
 
 static void decide(struct search *s)
 {
@@ -116,7 +114,6 @@ static const struct search_element *most_kept(const struct search_test *t, doubl
 
 		*all += weight;
 		if (e->name[0] && e->value >= BLOCKS_LEAST &&
-		    (e->made <= 0 || e->value >= e->made * KEPT) &&
 		    (!best || weight > best->value * (best->bytes > 1 ? best->bytes : 1)))
 			best = e;
 	}
@@ -146,9 +143,8 @@ void search_memory_take(struct search *s, struct search_test *list, size_t count
 		snprintf(n->module, sizeof(n->module), "%s", e->module);
 		snprintf(n->function, sizeof(n->function), "%s", e->name);
 		n->share = e->value * (e->bytes > 1 ? e->bytes : 1) / all;
-		search_figure(n,
-			      "%.0f %% of what stays; of %.0f blocks that were followed %.0f live",
-			      n->share * 100, e->made, e->value);
+		search_figure(n, "%.0f %% of what stays: %.0f of %.0f blocks that were followed",
+			      n->share * 100, e->value < e->made ? e->value : e->made, e->made);
 	}
 	if (!p->level)
 		p->kept = n ? n->share : 0;

@@ -18,6 +18,7 @@ struct search_measured {
 	double rate;	   /* calls a second */
 	double share;	   /* of what is refined */
 	bool known;
+	bool by_looks; /* it could not be measured: share is what looks say */
 };
 
 struct search_part {
@@ -29,6 +30,7 @@ struct search_part {
 	char object[SEARCH_TEXT]; /* lock, file: its name */
 	double worst;		  /* its share */
 	double writes, reads;	  /* I/O: threads that wait in them */
+	double cost;		  /* I/O: percent of a CPU that one test costs */
 	struct search_node *node; /* of that object, or of the culprit */
 	uint32_t culprit;	  /* CPU: number of the function */
 	bool has_culprit;

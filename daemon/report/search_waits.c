@@ -14,10 +14,12 @@
 
 #include "daemon/report/search_private.h"
 
-enum { WHETHER, WHERE };
+enum { WHETHER, WHERE, CANDIDATES = 8 };
 enum { TEST_ALL, TEST_WRITES, TEST_WRITES_CPU, TEST_READS, TEST_READS_CPU };
 
 static const double WHETHER_S = 1.5, WHERE_S = 2.5;
+/* The part of the limit that is planned with. */
+static const double PLANNED = 0.7;
 
 /* The element that is told as a function of its own program, if there is one. */
 static const struct search_element *outside_system(const struct search_test *t, double least)
@@ -165,15 +167,50 @@ void search_lock_take(struct search *s, struct search_test *list, size_t count)
 
 /* ---------------------------------------------------------------------- I/O */
 
-static const unsigned IO_KINDS = 1u << CHAIN_WRITES | 1u << CHAIN_READS;
-
-static void io_begin(struct search *s, struct search_part *p)
+/* Of writes or of reads, whichever the program waits for longer. */
+static unsigned io_kinds(const struct search_part *p)
 {
-	uint32_t list[SEARCH_CANDIDATES_MAX];
-	size_t count = chains_candidates(&s->chains, IO_KINDS, SEARCH_REFINE / 2, false, list, 8);
+	return p->writes >= p->reads ? 1u << CHAIN_WRITES : 1u << CHAIN_READS;
+}
 
-	for (size_t i = 0; i < count; i++)
-		p->candidates[p->candidate_count++] = (struct search_measured){.function = list[i]};
+/* Innermost first: they say most, and who calls them is known from looks. */
+static void sort_by_depth(const struct search *s, uint32_t *list, size_t count)
+{
+	for (size_t i = 1; i < count; i++)
+		for (size_t k = i; k > 0 && s->chains.functions[list[k]].depth >
+						    s->chains.functions[list[k - 1]].depth;
+		     k--) {
+			uint32_t other = list[k];
+
+			list[k] = list[k - 1];
+			list[k - 1] = other;
+		}
+}
+
+/* As many as the limit allows are measured; of the others it is told what looks say. */
+static void io_begin(struct search *s, struct search_part *p, struct search_tests *t)
+{
+	const enum search_measure what =
+		p->writes >= p->reads ? MEASURE_WRITES_IN : MEASURE_READS_IN;
+	const double total = p->writes >= p->reads ? p->writes : p->reads;
+	uint32_t list[CANDIDATES];
+	size_t count = chains_candidates(&s->chains, io_kinds(p), SEARCH_REFINE / 2, false, list,
+					 CANDIDATES);
+	double left = s->limit * PLANNED;
+
+	sort_by_depth(s, list, count);
+	for (size_t i = 0; i < count; i++) {
+		struct search_measured *c = &p->candidates[p->candidate_count++];
+
+		*c = (struct search_measured){
+			.function = list[i],
+			.share = chains_share(&s->chains, io_kinds(p), list[i]) * total,
+			.known = true,
+			.by_looks = true};
+		left -= p->cost;
+		if (!i || left > 0)
+			search_test_function(s, t, what, WHERE_S, (long)i, list[i]);
+	}
 }
 
 void search_io_tests(struct search *s, struct search_tests *t)
@@ -187,14 +224,7 @@ void search_io_tests(struct search *s, struct search_tests *t)
 			search_test_add(t, whether[i], WHETHER_S, TEST_WRITES + i);
 		return;
 	}
-	io_begin(s, p);
-	p->done = !p->candidate_count;
-	if (p->done)
-		search_note(s, "I/O-bound: no look at a waiting thread showed in which function");
-	for (size_t i = 0; i < p->candidate_count; i++)
-		search_test_function(s, t,
-				     p->writes >= p->reads ? MEASURE_WRITES_IN : MEASURE_READS_IN,
-				     WHERE_S, (long)i, p->candidates[i].function);
+	io_begin(s, p, t);
 }
 
 static double of_key(const struct search_test *t, const char *key)
@@ -257,14 +287,20 @@ static void io_decide(struct search *s, struct search_part *p, const struct sear
 		"of files; disk: %.1f MB/s written, %.1f MB/s read",
 		p->writes * 100, p->reads * 100, f->disk_written / 1e6, f->disk_read / 1e6);
 	p->done = state != SEARCH_HOLDS;
+	p->cost = p->writes >= p->reads ? list[0].cost : list[2].cost;
 }
 
-static void io_figures(struct search_node *n)
+static void io_figures(struct search *s, struct search_part *p, struct search_node *n)
 {
-	if (n->function[0])
-		search_figure(n, "in it %.0f %% of a thread's time", n->share * 100);
+	long f = n->function[0] ? chains_find(&s->chains, n->module, n->function) : -1;
+
+	for (size_t i = 0; f >= 0 && i < p->candidate_count; i++)
+		if (p->candidates[i].function == (uint32_t)f)
+			search_figure(n, "%sin it %.0f %% of a thread's time",
+				      p->candidates[i].by_looks ? "by looks alone: " : "",
+				      n->share * 100);
 	for (size_t i = 0; i < n->child_count; i++)
-		io_figures(n->children[i]);
+		io_figures(s, p, n->children[i]);
 }
 
 static void io_find(struct search *s, struct search_part *p)
@@ -299,8 +335,8 @@ void search_io_take(struct search *s, struct search_test *list, size_t count)
 		if (count == 4)
 			io_decide(s, p, list);
 		/* Where no look has shown a function there is nothing to refine: it is told at once. */
-		if (!p->done && !chains_candidates(&s->chains, IO_KINDS, SEARCH_REFINE / 2, false,
-						   &(uint32_t){0}, 1)) {
+		if (!p->done && !chains_candidates(&s->chains, io_kinds(p), SEARCH_REFINE / 2,
+						   false, &(uint32_t){0}, 1)) {
 			p->done = true;
 			io_find(s, p);
 		}
@@ -310,14 +346,15 @@ void search_io_take(struct search *s, struct search_test *list, size_t count)
 	for (size_t i = 0; i < count; i++) {
 		struct search_measured *c = &p->candidates[list[i].user];
 
-		c->known = list[i].done;
-		c->share = list[i].value;
-		if (!list[i].done)
+		c->by_looks = !list[i].done;
+		if (list[i].done)
+			c->share = list[i].value;
+		else
 			search_note(s, "%s:%s: %s", list[i].module, list[i].symbol,
 				    list[i].why_not);
 	}
-	search_tree(s, s->roots[SEARCH_IO], IO_KINDS, p->candidates, p->candidate_count);
+	search_tree(s, s->roots[SEARCH_IO], io_kinds(p), p->candidates, p->candidate_count);
 	search_reject(s, SEARCH_IO, p->candidates, p->candidate_count);
-	io_figures(s->roots[SEARCH_IO]);
+	io_figures(s, p, s->roots[SEARCH_IO]);
 	io_find(s, p);
 }
