@@ -185,7 +185,7 @@ static const struct mistake in_entry[] = {
 	{"m = @startWallTimer(t);", "gives no value"},
 	{"m = 1 + @record(h, 1);", "gives no value"},
 	{"record(@m, 1);", "'m' is a counter, not a distribution"},
-	{"@record(h);", "record takes 2 arguments"},
+	{"@record(h);", "record takes 2 arguments: a distribution and a value"},
 	{"m = readSymbol(@m);", "readSymbol needs a name in quotes"},
 	{"m = readSymbol(@\"\");", "readSymbol needs a name in quotes"},
 	{"m = readMemory($arg[0], @3);", "1, 2, 4 or 8 bytes"},
@@ -197,6 +197,9 @@ static const struct mistake in_entry[] = {
 	{"something(@h);", "cannot be given to 'something'"},
 	{"something(@\"x\");", "a string cannot be given to 'something'"},
 	{"something(1, 2, 3, 4, 5, 6, @7);", "6 arguments at most"},
+	{"@record();", "record takes a distribution and a value, or a stream and what"},
+	{"m = @string($arg[0]);", "a field of an event: record(STREAM, string(...))"},
+	{"@stack(64);", "a field of an event"},
 };
 
 /* Loads text with its '@' taken out; returns the messages, to be freed. */
@@ -266,6 +269,49 @@ static void test_in_code(void **state)
 			 in_entry[i].text);
 		expect(text, in_entry[i].told);
 	}
+}
+
+/* Events and their fields. */
+static void test_in_streams(void **state)
+{
+	static const struct mistake cases[] = {
+		{"record(@x, 1);", "there is no variable 'x'"},
+		{"record(@1, 1);", "record needs the name of a distribution or of a stream"},
+		{"record(m, @t);", "'t' is a wallTimer: it has no value in code"},
+		{"record(m, @m);", "'m' is a stream: it has no value in code"},
+		{"@m++;", "'m' is a stream: '++' needs a counter"},
+		{"@m = 1;", "'m' is a stream: '=' needs a counter"},
+		{"a = @record(m, 1);", "'record' gives no value"},
+		{"record(m, @string());", "string takes an address"},
+		{"record(m, string($arg[0], @257));", "string takes 1 to 256 bytes"},
+		{"record(m, string($arg[0], @a));", "string takes 1 to 256 bytes"},
+		{"record(m, @bytes($arg[0]));", "bytes takes 2 arguments"},
+		{"record(m, bytes($arg[0], @0));", "bytes takes 1 to 512 bytes"},
+		{"record(m, bytes($arg[0], @513));", "bytes takes 1 to 512 bytes"},
+		{"record(m, stack(@8193));", "stack takes 1 to 8192 bytes"},
+		{"record(m, 1 + @string($arg[0]));", "a field of an event"},
+		{"record(m, @$return);", "at exits"},
+		{"record(m, @\"text\");", "a string has no value in code"},
+		{"record(m, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, "
+		 "22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, @41);",
+		 "40 fields at most"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[512];
+
+		snprintf(text, sizeof(text),
+			 "metric m { counter a; wallTimer t; base is stream {\n"
+			 "foreach f in $procedures append preInsn f.entry (* %s *) } }",
+			 cases[i].text);
+		expect(text, cases[i].told);
+	}
+	expect("metric m { base is stream { foreach f in $procedures foreach p in f.calls append "
+	       "preInsn p (* record(m, @stack(64)); *) } }",
+	       "at entries and exits");
+	expect("metric m { stream @s; base is counter { } }", "a stream is the metric's own");
+	expect("metric m { base is @strem { } }", "did you mean 'stream'?");
 }
 
 static void test_places_of_code(void **state)
@@ -389,9 +435,10 @@ static void test_nearest(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_broken),	       cmocka_unit_test(test_in_code),
-		cmocka_unit_test(test_places_of_code), cmocka_unit_test(test_several),
-		cmocka_unit_test(test_shown),	       cmocka_unit_test(test_nearest),
+		cmocka_unit_test(test_broken),	   cmocka_unit_test(test_in_code),
+		cmocka_unit_test(test_in_streams), cmocka_unit_test(test_places_of_code),
+		cmocka_unit_test(test_several),	   cmocka_unit_test(test_shown),
+		cmocka_unit_test(test_nearest),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

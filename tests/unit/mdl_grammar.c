@@ -223,8 +223,13 @@ static void test_metric(void **state)
 		"constraint other /Code/*/* is replace distribution {\n"
 		"  prepend preInsn $constraint[0].return (* record(m, $elapsed); x++; *) }\n"
 		"base is exclusive processTimer { } }\n"
+		"metric s { base is stream { foreach f in $procedures append preInsn f.entry\n"
+		"  (* record(s, $arg[0], string($arg[1]), string($arg[1], 8 * 4), bytes(8, 16)); *) } }\n"
 		"metric n { inclusive base is void { } }\n"
 		"metric o { base is counter { } }\n");
+	m = mdl_find_metric(l, "s");
+	assert_non_null(m);
+	assert_int_equal(m->type, MDL_STREAM);
 	m = mdl_find_metric(l, "A metric");
 	assert_non_null(m);
 	assert_string_equal(m->id, "m");
