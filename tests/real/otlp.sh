@@ -1,0 +1,100 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# otlp.sh - values pushed by OTLP: their shape, and what happens when the receiver is away,
+# busy, refuses or hangs up.
+. "$(dirname "$0")/lib.sh"
+
+need redis-server redis-cli redis-benchmark python3 curl
+
+port=$(free_port)
+web=$(free_port)
+requests=20000
+
+receiver() {
+	python3 tests/tools/otlp_receiver.py "$port" "$work/got" "$@" 2>"$work/receiver.err" &
+	receiver=$!
+	children+=($!)
+}
+
+stop_receiver() {
+	kill "$receiver"
+	wait_for 10 is_gone "$receiver"
+}
+
+has_lines() {
+	[ -e "$work/got" ] && [ "$(grep -c "$1" "$work/got")" -ge "$2" ]
+}
+
+# own NAME: what dinstd says of its exports.
+own() {
+	curl -s -m 5 "http://127.0.0.1:$web/metrics" | sed -n "s/^dinst_otlp_$1 //p"
+}
+
+own_is() {
+	[ "$(own "$1")" -ge "$2" ]
+}
+
+redis-server --port 0 --unixsocket "$work/redis.sock" --save "" >"$work/redis.log" 2>&1 &
+redis=$!
+children+=($!)
+wait_for 10 redis-cli -s "$work/redis.sock" ping || fail "redis does not start"
+
+# nobody listens at first
+"$build/dinstd" -m "127.0.0.1:$web" --otlp "http://127.0.0.1:$port" --otlp-interval 3 2>"$work/dinstd.err" &
+daemon=$!
+children+=($!)
+wait_for 10 own_is failures_total 0 || fail "dinstd does not start: $(cat "$work/dinstd.err")"
+dinst attach "$redis" -n base >/dev/null || fail "attach"
+dinst insert calls processCommand >/dev/null || fail "insert calls"
+dinst insert latency processCommand >/dev/null || fail "insert latency"
+dinst insert active processCommand >/dev/null || fail "insert active"
+dinst insert io_bytes >/dev/null || fail "insert io_bytes"
+redis-benchmark -s "$work/redis.sock" -n $requests -c 5 -q -t set >/dev/null 2>&1
+wait_for 20 own_is failures_total 2 || fail "nothing failed without a receiver: $(own failures_total)"
+say "without a receiver: $(own failures_total) failures, $(own queue_length) wait"
+
+# one that is busy, hangs up, and then takes what has waited
+receiver 503 0 429
+wait_for 60 has_lines '^200 ok' 3 || fail "exports do not come: $(cat "$work/got" 2>/dev/null)"
+has_lines bad 1 && fail "$(grep bad "$work/got" | head -3)"
+wait_for 10 own_is exports_total 3 || fail "it does not know what came: $(own exports_total)"
+[ "$(own dropped_total)" -eq 0 ] || fail "$(own dropped_total) were dropped"
+wait_for 20 eval '[ "$(own queue_length)" -le 1 ]' || fail "$(own queue_length) wait still"
+sleep 3.5
+python3 - "$work/got.json" $requests <<'END' || fail "the values"
+import json, sys
+root, requests = json.load(open(sys.argv[1])), int(sys.argv[2])
+resources = {}
+for r in root["resourceMetrics"]:
+    about = {a["key"]: next(iter(a["value"].values())) for a in r["resource"]["attributes"]}
+    resources[about.get("dinst.session", "")] = (about, {m["name"]: m for m in r["scopeMetrics"][0]["metrics"]})
+about, metrics = resources["base"]
+assert about["service.name"] == "redis-server" and int(about["process.pid"]) > 1, about
+calls = int(metrics["dinst_calls_total"]["sum"]["dataPoints"][0]["asInt"])
+latency = metrics["dinst_latency_seconds"]["exponentialHistogram"]["dataPoints"][0]
+assert requests <= calls < requests + 50, calls
+assert int(latency["count"]) == calls and 0 < latency["min"] < latency["max"] < 10, latency
+assert metrics["dinst_io_bytes_total"]["unit"] == "By" and "gauge" in metrics["dinst_active"]
+assert "dinst_sessions" in resources[""][1] and "dinst_session_up" in metrics
+print("  values: %d calls, p0 %g s, p100 %g s; %d metrics" % (calls, latency["min"], latency["max"], len(metrics)))
+END
+
+# what is refused is given up, and said
+stop_receiver
+receiver 400 400
+wait_for 60 own_is dropped_total 2 || fail "what is refused is not dropped: $(own dropped_total)"
+
+# away for long: the queue is bounded
+stop_receiver
+sleep "$(short 70 20)"
+[ "$(own queue_length)" -le 17 ] || fail "$(own queue_length) wait"
+grep -q 'otlp: 127.0.0.1' "$work/dinstd.err" || fail "nothing is said in the log"
+[ "$(grep -c 'otlp: 127.0.0.1' "$work/dinstd.err")" -lt 12 ] || fail "the log is full of it"
+
+# a thread that sleeps in what was inserted would hold it: let it move
+redis-benchmark -s "$work/redis.sock" -n 3000 -c 2 -q -t set >/dev/null 2>&1 &
+dinst detach >/dev/null || fail "detach"
+dinst stop >/dev/null 2>&1
+wait_for 10 is_gone "$daemon" || fail "dinstd does not end while it waits for a receiver"
+pass "strict shape, retries, refusals, a bounded queue"
