@@ -39,8 +39,9 @@ enum {
 static void make_cpu_table(struct heap *h)
 {
 	struct arena *a = h->arena;
-	size_t words = (NO_CPU + a->cpus + LINE - 1) / LINE * LINE;
+	size_t words = ((size_t)NO_CPU + a->cpus + LINE - 1) / LINE * LINE;
 	uint64_t *table = (uint64_t *)(void *)a->data_map + RESERVED + NO_CPU;
+	const size_t at = (size_t)(RESERVED + NO_CPU) * HEAP_SLOT;
 
 	h->first_counter = RESERVED;
 	if (RESERVED + 2 * words > h->counter_room)
@@ -48,8 +49,8 @@ static void make_cpu_table(struct heap *h)
 	h->first_counter += words;
 	for (unsigned cpu = 0; cpu < a->cpus; cpu++)
 		table[cpu] = ((uint64_t)cpu << a->cpu_shift) + 1;
-	arena_data_written(a, (RESERVED + NO_CPU) * HEAP_SLOT, (size_t)a->cpus * HEAP_SLOT);
-	h->cpu_table = a->data + (RESERVED + NO_CPU) * HEAP_SLOT;
+	arena_data_written(a, at, (size_t)a->cpus * HEAP_SLOT);
+	h->cpu_table = a->data + at;
 }
 
 bool heap_counters_init(struct heap *h)
@@ -205,7 +206,7 @@ static void clear_private_counters(struct heap *h, size_t first, size_t count)
 /* Slots that were never used are zero already; writing them would only make pages exist. */
 static void clear_row(struct heap *h, size_t first, size_t count, bool words)
 {
-	if (!memchr(&h->was_used[first], true, count))
+	if (!memchr(&h->was_used[first], 1, count))
 		return;
 	if (h->arena->mode == ARENA_PRIVATE && words)
 		clear_private_words(h, first, count);

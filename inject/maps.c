@@ -22,6 +22,12 @@ enum { FIRST_SIZE = 1 << 16 };
 static const size_t SIZE_LIMIT = (size_t)1
 				 << 28; /* 2 million mappings: far beyond any real limit */
 
+/* What went wrong just now; never 0. */
+static int last_error(void)
+{
+	return errno ? errno : EIO;
+}
+
 /* Reads a whole file of /proc; 0, or an errno value. *size is 0 for an empty file. */
 static int slurp(const char *path, char **text, size_t *size)
 {
@@ -33,7 +39,7 @@ static int slurp(const char *path, char **text, size_t *size)
 
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return errno;
+		return last_error();
 	buffer = malloc(room + 1);
 	if (!buffer) {
 		result = ENOMEM;
@@ -44,7 +50,7 @@ static int slurp(const char *path, char **text, size_t *size)
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0) {
-			result = errno;
+			result = last_error();
 			goto out;
 		}
 		if (got == 0)
@@ -84,7 +90,7 @@ static int slurp_any_thread(pid_t pid, char **text, size_t *size)
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	tasks = opendir(path);
 	if (!tasks)
-		return errno;
+		return last_error();
 	while ((entry = readdir(tasks))) {
 		long tid = strtol(entry->d_name, NULL, 10);
 
@@ -98,6 +104,7 @@ static int slurp_any_thread(pid_t pid, char **text, size_t *size)
 			break;
 		}
 		free(*text);
+		*text = NULL;
 	}
 	closedir(tasks);
 	return result;
@@ -114,6 +121,7 @@ int maps_read(pid_t pid, struct maps *m, struct dinst_error *e)
 	result = slurp(path, &text, &size);
 	if (!result && !size) {
 		free(text);
+		text = NULL;
 		result = slurp_any_thread(pid, &text, &size);
 	}
 	if (result == ESRCH || result == ENOENT)

@@ -95,14 +95,28 @@ static void copy_name(char *to, const char *from, size_t length)
 	to[length] = '\0';
 }
 
+bool proc_number(const char **at, int base, uint64_t *value)
+{
+	char *end;
+
+	errno = 0;
+	*value = strtoull(*at, &end, base);
+	if (end == *at || errno)
+		return false;
+	*at = end;
+	return true;
+}
+
+/* Of /proc/PID/stat (proc(5)): those behind the state, from the fourth on. */
+enum { STAT_PARENT = 4 - 4, STAT_FLAGS = 9 - 4, STAT_START = 22 - 4, STAT_FIELDS };
+
 static int read_stat(const char *path, struct proc_stat *stat)
 {
 	char text[1024];
 	ssize_t got = proc_read(path, text, sizeof(text));
+	uint64_t fields[STAT_FIELDS];
 	char *open_at, *close_at;
-	unsigned long long start;
-	unsigned flags;
-	int parent;
+	const char *at;
 	char state;
 
 	if (got < 0)
@@ -111,16 +125,20 @@ static int read_stat(const char *path, struct proc_stat *stat)
 	close_at = strrchr(text, ')');
 	if (!open_at || !close_at || close_at < open_at)
 		return got == 0 ? -ESRCH : -EINVAL;
-	/* Fields 3, 4, 9 and 22. */
-	if (sscanf(close_at + 1,
-		   " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-		   &state, &parent, &flags, &start) != 4)
+	at = close_at + 1;
+	at += strspn(at, " ");
+	state = *at;
+	if (!state)
 		return -EINVAL;
+	at++;
+	for (size_t i = 0; i < STAT_FIELDS; i++)
+		if (!proc_number(&at, 10, &fields[i]))
+			return -EINVAL;
 	copy_name(stat->name, open_at + 1, (size_t)(close_at - open_at - 1));
 	stat->state = state;
-	stat->parent = parent;
-	stat->flags = flags;
-	stat->start_time = start;
+	stat->parent = (pid_t)fields[STAT_PARENT];
+	stat->flags = (unsigned)fields[STAT_FLAGS];
+	stat->start_time = fields[STAT_START];
 	return 0;
 }
 
@@ -219,16 +237,19 @@ void proc_word(pid_t tid, const char *name, char *text, size_t size)
 void proc_usage_read(pid_t tid, struct proc_usage *usage)
 {
 	char text[8192];
-	unsigned long long run, wait, sleeps;
-	const char *at;
+	static const char switches[] = "\nvoluntary_ctxt_switches:";
+	uint64_t run, wait, sleeps;
+	const char *at = text;
 
 	usage->known = false;
-	if (read_of(tid, "schedstat", text, sizeof(text)) <= 0 ||
-	    sscanf(text, "%llu %llu", &run, &wait) != 2 ||
-	    read_of(tid, "status", text, sizeof(text)) <= 0)
+	if (read_of(tid, "schedstat", text, sizeof(text)) <= 0 || !proc_number(&at, 10, &run) ||
+	    !proc_number(&at, 10, &wait) || read_of(tid, "status", text, sizeof(text)) <= 0)
 		return;
-	at = strstr(text, "\nvoluntary_ctxt_switches:");
-	if (!at || sscanf(at + 1, "voluntary_ctxt_switches: %llu", &sleeps) != 1)
+	at = strstr(text, switches);
+	if (!at)
+		return;
+	at += sizeof(switches) - 1;
+	if (!proc_number(&at, 10, &sleeps))
 		return;
 	usage->run_ns = run;
 	usage->wait_ns = wait;
@@ -292,10 +313,11 @@ long proc_thread_count(pid_t pid)
 
 int proc_children(pid_t pid, pid_t tid, struct proc_ids *list)
 {
-	char path[64], first[2];
-	FILE *file;
+	char path[64], first[2], *word = NULL;
+	uint64_t id = 0;
+	size_t room = 0;
 	int status = 0;
-	long id;
+	FILE *file;
 
 	/* Most threads have none: one small read settles that. */
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)tid);
@@ -304,8 +326,13 @@ int proc_children(pid_t pid, pid_t tid, struct proc_ids *list)
 	file = fopen(path, "re");
 	if (!file)
 		return -errno;
-	while (!status && fscanf(file, "%ld", &id) == 1)
-		status = proc_ids_add(list, (pid_t)id);
+	while (!status && getdelim(&word, &room, ' ', file) > 0) {
+		const char *at = word;
+
+		if (proc_number(&at, 10, &id))
+			status = proc_ids_add(list, (pid_t)id);
+	}
+	free(word);
 	fclose(file);
 	return status;
 }

@@ -50,6 +50,12 @@ enum { PROC_SECCOMP_STRICT = 1, PROC_SECCOMP_FILTER = 2 };
 ssize_t proc_read(const char *path, char *text, size_t size);
 
 /*
+ * The next number at *at, which moves behind it; false if there is none or it is too large.
+ * Negative ones wrap around, as strtoull(3) says.
+ */
+bool proc_number(const char **at, int base, uint64_t *value);
+
+/*
  * The status of a thread: in `text` if it fits, else in memory that the caller frees.
  * NULL if it cannot be read.
  */

@@ -115,7 +115,7 @@ static bool search_pages(struct search *s, taddr_t lo, size_t count)
 			return false;
 	}
 	/* What lies across the end of these pages: the words behind are not known. */
-	for (size_t at = count * PAGE - (ARCH_SAVED_WORDS - 1) * WORD; at < count * PAGE;
+	for (size_t at = count * PAGE - (size_t)(ARCH_SAVED_WORDS - 1) * WORD; at < count * PAGE;
 	     at += WORD) {
 		memcpy(words, s->bytes + at, WORD);
 		if (words[0] - least < width && is_code(s, words[0]) && !add(s, words[0]))

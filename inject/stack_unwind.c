@@ -106,7 +106,7 @@ static bool find_header(struct unwind_memory *u, taddr_t start, taddr_t *header)
 {
 	taddr_t bias = 0, found = 0;
 	bool has_bias = false, has_header = false;
-	Elf64_Phdr ph[HEADERS_MAX];
+	Elf64_Phdr ph[HEADERS_MAX] = {0};
 	Elf64_Ehdr eh;
 
 	if (!unwind_read(u, start, &eh, sizeof(eh)) || memcmp(eh.e_ident, ELFMAG, SELFMAG) ||

@@ -22,26 +22,39 @@
 enum { PAUSE_US = 20 * 1000, UNSEEN_MAX = 10 };
 
 /* "N: FLOCK  ADVISORY  WRITE PID MAJOR:MINOR:INODE ..." (proc_locks(5)); 0: it is not told. */
+/* A line of /proc/locks (proc(5)): "NUMBER: FLOCK KIND WRITE PID MAJOR:MINOR:INODE ...", of this file? */
+static bool is_held_by(const char *line, const struct stat *st, uint64_t *pid)
+{
+	static const char kind[] = " WRITE ";
+	const char *at = strstr(line, ": FLOCK ") ? strstr(line, kind) : NULL;
+	uint64_t device[2], inode;
+
+	if (!at)
+		return false;
+	at += sizeof(kind) - 1;
+	if (!proc_number(&at, 10, pid) || !proc_number(&at, 16, &device[0]) || *at++ != ':' ||
+	    !proc_number(&at, 16, &device[1]) || *at++ != ':' || !proc_number(&at, 10, &inode))
+		return false;
+	return inode == st->st_ino &&
+	       makedev((unsigned)device[0], (unsigned)device[1]) == st->st_dev;
+}
+
 static pid_t find_holder(int fd)
 {
-	unsigned major_number, minor_number;
-	unsigned long long inode;
+	uint64_t pid, found = 0;
 	struct stat st;
 	char line[256];
-	int pid, found = 0;
 	FILE *locks;
 
 	if (fstat(fd, &st))
 		return 0;
 	locks = fopen("/proc/locks", "re");
 	while (locks && !found && fgets(line, sizeof(line), locks))
-		if (sscanf(line, "%*u: FLOCK %*s WRITE %d %x:%x:%llu", &pid, &major_number,
-			   &minor_number, &inode) == 4 &&
-		    inode == st.st_ino && makedev(major_number, minor_number) == st.st_dev)
+		if (is_held_by(line, &st, &pid))
 			found = pid;
 	if (locks)
 		fclose(locks);
-	return found;
+	return (pid_t)found;
 }
 
 /* What is known of who has the claim. */

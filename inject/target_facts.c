@@ -25,8 +25,13 @@ enum { FILTERED_LOOKS = 64 /* threads that are asked for their filters, at most 
 static int number_in(const char *path, int otherwise)
 {
 	char text[32];
+	const char *at = text;
+	uint64_t value;
 
-	return proc_read(path, text, sizeof(text)) > 0 ? atoi(text) : otherwise;
+	/* Negative ones wrap around, to and fro. */
+	if (proc_read(path, text, sizeof(text)) <= 0 || !proc_number(&at, 10, &value))
+		return otherwise;
+	return (int)value;
 }
 
 /* ------------------------------------------------------------ about ourselves */
@@ -98,12 +103,13 @@ static void ask_for_calls(struct facts *f)
 /* The first user namespace shows each id as itself. */
 static bool in_inner_user_namespace(void)
 {
+	uint64_t inner, outer, count;
 	char text[256];
-	unsigned long inner, outer, count;
+	const char *at = text;
 
 	return proc_read("/proc/self/uid_map", text, sizeof(text)) > 0 &&
-	       sscanf(text, "%lu %lu %lu", &inner, &outer, &count) == 3 &&
-	       (inner || outer || count != UINT32_MAX);
+	       proc_number(&at, 10, &inner) && proc_number(&at, 10, &outer) &&
+	       proc_number(&at, 10, &count) && (inner || outer || count != UINT32_MAX);
 }
 
 static void read_own(struct facts *f)

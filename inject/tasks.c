@@ -48,15 +48,16 @@ pid_t task_own_id(pid_t pid, pid_t tid)
 bool task_waits_at(pid_t pid, pid_t tid, taddr_t *sp)
 {
 	char path[64], text[512];
-	unsigned long long where[2];
-	const char *numbers;
+	const char *numbers, *at;
+	uint64_t where[2];
 
 	/* "NUMBER ARGUMENTS... SP PC", or "-1 SP PC", or "running". */
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", (int)pid, (int)tid);
 	if (proc_read(path, text, sizeof(text)) <= 0)
 		return false;
 	numbers = strstr(text, " 0x");
-	while (numbers && sscanf(numbers, " %llx %llx", &where[0], &where[1]) == 2) {
+	while ((at = numbers) && proc_number(&at, 16, &where[0]) &&
+	       proc_number(&at, 16, &where[1])) {
 		const char *next = strstr(numbers + 1, " 0x");
 
 		if (!next || !strstr(next + 1, " 0x")) {

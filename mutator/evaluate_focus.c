@@ -444,7 +444,7 @@ static int expand(struct evaluation *v, struct focus_resource *r, bool each,
 static int expand_focus(struct evaluation *v, const struct focus *f, bool each, struct foci *out)
 {
 	struct focus_resource *found[FOCUS_MAX];
-	size_t counts[FOCUS_MAX], turn[FOCUS_MAX] = {0}, i;
+	size_t counts[FOCUS_MAX] = {0}, turn[FOCUS_MAX] = {0}, i;
 	int status = 0;
 
 	for (i = 0; i < f->count && status >= 0; i++)

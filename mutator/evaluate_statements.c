@@ -252,16 +252,17 @@ static struct mdl_placement placement_of(const struct drawing *d, const struct m
 }
 
 /* Where a thread's start has come back from what it was started for. */
-static int insert_at_ways_out(struct drawing *d, struct mdl_placement *p)
+static int insert_at_ways_out(struct drawing *d, const struct mdl_placement *p)
 {
+	struct mdl_placement way = *p;
 	struct value ways;
-	int status = start_ways_out(d->v, &p->function, &ways);
+	int status = start_ways_out(d->v, &way.function, &ways);
 
 	for (size_t i = 0; i < ways.count && status >= 0; i++) {
-		p->kind = ways.sites[i].callee ? POINT_CALL : POINT_AFTER;
-		p->addresses = (vaddr_t *)&ways.sites[i].address;
-		p->address_count = 1;
-		status = draw_placement(d, p);
+		way.kind = ways.sites[i].callee ? POINT_CALL : POINT_AFTER;
+		way.addresses = (vaddr_t *)&ways.sites[i].address;
+		way.address_count = 1;
+		status = draw_placement(d, &way);
 	}
 	return status;
 }

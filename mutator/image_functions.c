@@ -442,7 +442,9 @@ static void *shrink(void *p, size_t size)
 {
 	void *smaller = realloc(p, size ? size : 1);
 
-	return smaller ? smaller : p;
+	if (!smaller)
+		return p;
+	return smaller;
 }
 
 enum { DIGIT_BITS = 11, INDEX_BITS = KEY_INDEX_BITS, GROUP_MAX = 16 };

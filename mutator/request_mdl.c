@@ -182,7 +182,7 @@ static int look_at_code(struct linking *l, bool *pairs, struct dinst_error *e)
 	for (size_t n = 0; n < w->count && status >= 0; n++) {
 		const struct mdl_placement *p = w->placements[n];
 
-		for (int tail = 0; tail <= (p->kind == POINT_EXIT) && status >= 0; tail++) {
+		for (int tail = 0; tail <= (p->kind == POINT_EXIT ? 1 : 0) && status >= 0; tail++) {
 			struct snippet_code *code;
 
 			status = request_code(l->request, l->instance, p, l->place, CODE_POINT,

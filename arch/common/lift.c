@@ -122,7 +122,7 @@ unsigned lift_get(struct lift *l, struct lift_place p, unsigned at, unsigned siz
 	else if ((p.word->bytes & wanted) != wanted || !is_number(p.word))
 		lift_refuse(l, "it uses what was not set before, or an argument that is not given");
 	else if (at)
-		return lift_op_number(l, ARCH_OP_SHR, *p.value, 8 * at);
+		return lift_op_number(l, ARCH_OP_SHR, *p.value, 8UL * at);
 	else
 		return *p.value;
 	return 0;
@@ -139,7 +139,7 @@ void lift_set(struct lift *l, struct lift_place p, unsigned at, unsigned size, u
 	if (size < 8) {
 		value = lift_extend(l, value, size, false);
 		if (at)
-			value = lift_op_number(l, ARCH_OP_SHL, value, 8 * at);
+			value = lift_op_number(l, ARCH_OP_SHL, value, 8UL * at);
 	}
 	if (merges) {
 		kept = lift_op_number(l, ARCH_OP_AND, *p.value, ~bits);
@@ -292,7 +292,7 @@ bool lift_where(struct lift *l, struct lift_state *s, const struct arch_memory *
 		out->span = base->number;
 		return true;
 	}
-	return (!base || add_part(l, s, m->base, 0, out)) &&
+	return (m->base == ARCH_NO_REGISTER || add_part(l, s, m->base, 0, out)) &&
 	       (!indexed || add_part(l, s, m->index, m->shift, out));
 }
 
@@ -326,7 +326,7 @@ static bool frame_place(struct lift *l, struct lift_state *s, const struct lift_
 			unsigned size, struct lift_place *out, unsigned *at)
 {
 	const int64_t offset = (int64_t)w->number;
-	const int64_t index = -((offset & ~7ll) / 8) - 1;
+	const int64_t index = -((offset & ~INT64_C(7)) / 8) - 1;
 
 	*at = (unsigned)(offset & 7);
 	if (offset >= 0) {

@@ -254,7 +254,7 @@ void arch_frame_close(struct arch_buf *out, const struct arch_frame *f)
 
 	if (f->slots) {
 		emit_step(out, 8 * f->slots);
-		pushed -= 8 * f->slots;
+		pushed -= 8 * (size_t)f->slots;
 		arch_note_pushed(out, pushed);
 	}
 	close_flags(out, f, &pushed);

@@ -89,7 +89,8 @@ static bool ask_comparison(struct x86_step *t, unsigned condition, struct x86_qu
 
 	if (condition == NEGATIVE || condition == POSITIVE)
 		return ask_result(t, condition, lift_op(t->l, ARCH_OP_SUB, f->a, f->b), q);
-	if (condition >= BELOW && (condition < NEGATIVE || condition >= LESS))
+	if (condition >= BELOW && condition < sizeof(tests) / sizeof(tests[0]) &&
+	    (condition < NEGATIVE || condition >= LESS))
 		return compare(t, f->a, f->b, tests[condition], condition >= LESS, q);
 	lift_refuse(t->l, "it asks for overflow or parity");
 	return false;

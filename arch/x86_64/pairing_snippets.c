@@ -123,7 +123,7 @@ static void emit_result(struct arch_buf *cold, unsigned from, int to)
 static void emit_unusual(struct work *w, taddr_t routine)
 {
 	const size_t zone = w->red_zone ? RED_ZONE : 0;
-	const size_t extra = zone + PAIR_SAVED * 8;
+	const size_t extra = zone + (size_t)PAIR_SAVED * 8;
 	struct arch_buf *cold = w->cold;
 	size_t back;
 

@@ -22,7 +22,7 @@ static void emit_save(struct arch_buf *out, unsigned count, size_t pushed)
 {
 	for (unsigned i = 0; i < count; i++) {
 		asm_push_pop(out, 0x50, caller_saved[i]);
-		arch_note_pushed(out, pushed + 8 * (i + 1));
+		arch_note_pushed(out, pushed + 8 * ((size_t)i + 1));
 	}
 }
 
@@ -30,7 +30,7 @@ static void emit_restore(struct arch_buf *out, unsigned count, size_t pushed)
 {
 	for (unsigned i = count; i-- > 0;) {
 		asm_push_pop(out, 0x58, caller_saved[i]);
-		arch_note_pushed(out, pushed + 8 * i);
+		arch_note_pushed(out, pushed + 8 * (size_t)i);
 	}
 }
 

@@ -33,8 +33,12 @@ static int attached(struct context *c, json_t *answer, const struct arguments *a
 		note(c, "%lld patches that an earlier mutator had left were taken out",
 		     (long long)cleaned);
 	status = print_object(c, answer, attach_format);
-	if (status != EXIT_FAILED)
-		status = load_send(c, files) ?: run_given(c, a) ?: status;
+	if (status != EXIT_FAILED) {
+		const int further = load_send(c, files) ?: run_given(c, a);
+
+		if (further)
+			status = further;
+	}
 	if (status == EXIT_DONE && prompt_wanted(c))
 		status = prompt_loop(c);
 	return status;

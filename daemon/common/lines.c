@@ -48,7 +48,7 @@ size_t lines_room(struct lines *l, char **to)
 {
 	lines_compact(l);
 	if (l->size - l->used < LINES_CHUNK) {
-		size_t size = l->size ? l->size * 2 : 2 * LINES_CHUNK;
+		size_t size = l->size ? l->size * 2 : (size_t)2 * LINES_CHUNK;
 		char *data = realloc(l->data, size);
 
 		if (!data) {

@@ -59,9 +59,15 @@ struct scan {
 	size_t at;
 };
 
+/* Not strchr(): a NUL is none of them. */
+static bool is_one_of(const char *set, char c)
+{
+	return c != '\0' && strchr(set, c);
+}
+
 static int scan_peek(struct scan *s)
 {
-	while (s->at < s->length && memchr(" \t\r\n", s->text[s->at], 4))
+	while (s->at < s->length && is_one_of(" \t\r\n", s->text[s->at]))
 		s->at++;
 	return s->at < s->length ? (unsigned char)s->text[s->at] : -1;
 }
@@ -89,7 +95,7 @@ static bool scan_value(struct scan *s)
 	unsigned open = 0;
 	int c = scan_peek(s);
 
-	if (c < 0 || memchr(",:]}", c, 4))
+	if (c < 0 || is_one_of(",:]}", (char)c))
 		return false;
 	do {
 		c = scan_peek(s);
@@ -112,7 +118,7 @@ static bool scan_value(struct scan *s)
 		} else {
 			size_t from = s->at;
 
-			while (s->at < s->length && !memchr(" \t\r\n,:]}[{\"", s->text[s->at], 11))
+			while (s->at < s->length && !is_one_of(" \t\r\n,:]}[{\"", s->text[s->at]))
 				s->at++;
 			if (s->at == from)
 				return false;
@@ -371,8 +377,8 @@ void text_clean(char *text, bool lines)
 
 static void clean_string(json_t *string)
 {
-	const char *text = json_string_value(string);
-	char *copy = strdup(text ? text : "");
+	const char *text = json_string_value(string) ?: "";
+	char *copy = strdup(text);
 
 	/* without memory nothing is shown rather than something harmful */
 	if (copy)

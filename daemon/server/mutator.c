@@ -344,13 +344,17 @@ void mutator_call(struct mutator *m, const char *method, json_t *params, struct 
 	struct reply reply;
 
 	memset(&reply, 0, sizeof(reply));
-	if (m->input_ended)
+	if (m->input_ended) {
 		dinst_fail(&reply.failure, DINST_DAEMON, "the mutator (pid %d) has ended",
 			   (int)m->pid);
-	else if (!(c = calloc(1, sizeof(*c))) ||
-		 !(c->line = rpc_make_request(++m->last_id, method, params)))
-		dinst_fail(&reply.failure, DINST_NO_MEMORY, "no memory for a request");
-	if (reply.failure.code) {
+	} else {
+		c = calloc(1, sizeof(*c));
+		if (c)
+			c->line = rpc_make_request(++m->last_id, method, params);
+		if (!c || !c->line)
+			dinst_fail(&reply.failure, DINST_NO_MEMORY, "no memory for a request");
+	}
+	if (!c || !c->line) {
 		free(c);
 		done(arg, &reply);
 		return;
