@@ -9,7 +9,8 @@
 #   make hostile            the hardest tests, some 20 minutes; HOURS=n goes on with random seeds
 #   make deb                Debian packages, in $(O)/deb
 #   make safety             the table of fears and tests in docs/safety.md
-#   make demo bench coverage lint fmt install uninstall clean
+#   make bench              what looking costs, beside other tools; bench-parts: the pieces
+#   make demo coverage lint fmt install uninstall clean
 #
 #   O=DIR                   where to build (default build, build-SAN with SAN)
 #   CC=clang                another compiler
@@ -192,7 +193,7 @@ endif
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests unit live real fuzz fuzz-tests fuzz-engine hostile safety tidy test bench coverage bare lint fmt install uninstall deb demo clean examples FORCE
+.PHONY: all tests unit live real fuzz fuzz-tests fuzz-engine hostile safety tidy test bench bench-parts coverage bare lint fmt install uninstall deb demo clean examples FORCE
 
 all: $(programs) $(library)
 
@@ -422,7 +423,12 @@ test: tests
 	DINST_SHORT=1 $(run) -p $(unit_bin) $(fuzz_bin) -s $(live_bin) \
 		$(hostile_scripts) $(real_scripts) $(install_scripts)
 
-bench: all examples $(bench_bin)
+# One table, against what else is installed; what it is made of in docs/performance.md.
+bench: all
+	tests/bench/table.py
+
+# The pieces: decoding, kinds of points, primitives, stops, attaching to large programs.
+bench-parts: all examples $(bench_bin)
 	tests/bench/run.sh
 
 bare:

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# run.sh - make bench: decoding, costs of a call, of each kind of point and of each primitive of MDL, a server, lengths of stops, attach. The figures
+# run.sh - make bench-parts: decoding, costs of a call, of each kind of point and of each primitive of MDL, a server, lengths of stops, attach. The figures
 # are ratios of one run on one machine; load beside it shows.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
