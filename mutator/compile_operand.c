@@ -97,7 +97,7 @@ static unsigned load_bits(struct compiler *c, const struct operand *o, const str
 {
 	const unsigned unit = o->type.size && o->type.size <= 8 ? o->type.size : 8;
 	const uint64_t bit = o->offset * 8 + o->bit_offset;
-	const uint64_t start = bit / (8 * unit) * unit;
+	const uint64_t start = bit / (8 * (uint64_t)unit) * unit;
 	const unsigned first = (unsigned)(bit - start * 8);
 	unsigned word;
 
@@ -248,7 +248,7 @@ void compile_element(struct compiler *c, const struct mdl_expr *x, int64_t index
 	if (!to_element(c, x, o))
 		return;
 	o->offset += (uint64_t)index * o->type.size;
-	o->mapped = index >= 0 && (uint64_t)index < size / o->type.size;
+	o->mapped = index >= 0 && o->type.size && (uint64_t)index < size / o->type.size;
 }
 
 void compile_index(struct compiler *c, const struct mdl_expr *x, struct operand *o)

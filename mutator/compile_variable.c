@@ -423,7 +423,7 @@ void compile_record(struct compiler *c, const struct mdl_expr *x, struct operand
 	if (row)
 		bucket = compile_binary(c, ARCH_OP_ADD, bucket, row);
 	add_to(c, ARCH_OP_COUNT, bucket, number, compile_constant(c, 1));
-	add_to(c, ARCH_OP_COUNT, row, number + 8 * VARIABLE_BUCKETS, value);
+	add_to(c, ARCH_OP_COUNT, row, number + 8UL * VARIABLE_BUCKETS, value);
 	record_extreme(c, words, v->word, value, false);
 	record_extreme(c, words, v->word + 8, value, true);
 	compile_put_label(c, done);

@@ -14,11 +14,6 @@
 
 /* ----------------------------------------------------------------- sets */
 
-int no_memory(struct dinst_error *e)
-{
-	return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-}
-
 bool function_is(const struct function_ref *a, const struct function_ref *b)
 {
 	return a->module == b->module && a->index == b->index;

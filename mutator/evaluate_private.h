@@ -169,7 +169,11 @@ struct drawing {
 	bool uses_any; /* something stands for the many objects of a pattern */
 };
 
-int no_memory(struct dinst_error *e);
+static inline int no_memory(struct dinst_error *e)
+{
+	return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+}
+
 /* Counts work of about `steps` looks at something. DINST_USAGE where it is too much. */
 int spend(struct evaluation *v, uint64_t steps);
 bool function_is(const struct function_ref *a, const struct function_ref *b);
