@@ -86,9 +86,20 @@ static int open_output(struct question *q, const struct arguments *a)
 	return EXIT_DONE;
 }
 
+static bool reader_is_gone(void)
+{
+	struct pollfd reader = {STDOUT_FILENO, 0, 0};
+
+	return poll(&reader, 1, 0) > 0 && (reader.revents & POLLERR);
+}
+
 static int close_output(struct question *q, int status)
 {
-	status = flush_output(q->c, status);
+	/* the reader of a pipe went away: it has what it wanted */
+	if (reader_is_gone())
+		clearerr(stdout);
+	else
+		status = flush_output(q->c, status);
 	if (q->saved_output >= 0) {
 		dup2(q->saved_output, STDOUT_FILENO);
 		close(q->saved_output);
@@ -238,13 +249,10 @@ int question_begin(struct question *q, struct context *c, const struct arguments
 
 bool question_going(struct question *q)
 {
-	struct pollfd reader = {STDOUT_FILENO, 0, 0};
-
 	if (signals_seen || q->c->target_ended || q->c->link.fd < 0 || ferror(stdout) ||
 	    (q->begun_ns && q->duration_s > 0 && question_seconds(q) >= q->duration_s))
 		q->over = true;
-	/* a pipe that nobody reads any more */
-	if (poll(&reader, 1, 0) > 0 && (reader.revents & POLLERR))
+	if (reader_is_gone())
 		q->over = true;
 	return !q->over;
 }
