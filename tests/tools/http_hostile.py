@@ -8,6 +8,7 @@ Each attack is followed by an honest scrape that has to succeed; at the end the 
 be the same process, with no more memory and descriptors than it may have. TOKEN is the right
 one, or "" where the daemon was started without. Prints what failed; exit status 0 if nothing did.
 """
+import errno
 import json
 import os
 import random
@@ -43,6 +44,9 @@ def exchange(raw, timeout=10, shut=False):
         pass
     except socket.timeout:
         got += b"<timeout>"
+    except OSError as e:
+        if e.errno != errno.ENOTCONN:
+            raise
     return got
 
 
@@ -232,7 +236,7 @@ def fuzz():
                 raw[at:at] = bytes(rng.choice(b"\r\n\0 :%/{}[]\"\xff") for _ in range(rng.randrange(1, 5)))
             if not raw:
                 raw = bytearray(b"\r\n")
-        exchange(bytes(raw), timeout=3, shut=True)
+        exchange(bytes(raw), timeout=0.7, shut=True)
         count += 1
     return count
 
