@@ -62,7 +62,8 @@ static unsigned string_bytes(const struct making *m)
 {
 	const unsigned n = m->q->string_bytes ? m->q->string_bytes : TRACE_STRING_USUAL;
 
-	return n < TRACE_STRING_MOST ? n : TRACE_STRING_MOST;
+	/* A field's room is whole words; what fills all of it was cut. */
+	return n < TRACE_STRING_MOST ? (n + 7) / 8 * 8 : TRACE_STRING_MOST;
 }
 
 static const char *form_of(const json_t *type)
@@ -72,8 +73,11 @@ static const char *form_of(const json_t *type)
 	return form ? form : "";
 }
 
-/* The strings that members of a struct point to, of structs in it too. */
-static void add_member_strings(struct making *m, const char *path, json_t *structure, size_t base,
+/*
+ * The strings that members of a struct point to, of structs in it too. `value` is the struct's
+ * address; `base`: where the struct at hand begins in it.
+ */
+static void add_member_strings(struct making *m, const char *value, json_t *structure, size_t base,
 			       size_t there, unsigned *left)
 {
 	size_t i;
@@ -85,18 +89,16 @@ static void add_member_strings(struct making *m, const char *path, json_t *struc
 		json_t *type = json_object_get(member, "type");
 		const json_int_t offset = json_integer_value(json_object_get(member, "offset"));
 		struct trace_field *f;
-		char inner[512];
 
 		/* What was recorded of the struct ends before this. */
-		if (!name || !*name || offset < 0 || base + (size_t)offset + 8 > there)
-			continue;
-		if ((size_t)snprintf(inner, sizeof(inner), "%s.%s", path, name) >= sizeof(inner))
+		if (!name || offset < 0 || base + (size_t)offset + 8 > there)
 			continue;
 		if (!strcmp(form_of(type), "struct"))
-			add_member_strings(m, inner, type, base + (size_t)offset, there, left);
+			add_member_strings(m, value, type, base + (size_t)offset, there, left);
 		if (strcmp(form_of(type), "string") != 0 || !*left)
 			continue;
-		f = add(m, FIELD_BYTES + string_bytes(m), "member", name, "string(%s, %u)", inner,
+		f = add(m, FIELD_BYTES + string_bytes(m), "member", name,
+			"string(readMemory(%s + %zu, 8), %u)", value, base + (size_t)offset,
 			string_bytes(m));
 		if (!f)
 			return;
@@ -105,8 +107,8 @@ static void add_member_strings(struct making *m, const char *path, json_t *struc
 	}
 }
 
-/* What a value that was just recorded leads to. `path`: how MDL names members of it, or NULL. */
-static void add_target(struct making *m, const char *value, const char *path, json_t *type)
+/* What a value that was just recorded leads to. */
+static void add_target(struct making *m, const char *value, json_t *type)
 {
 	json_t *to = json_object_get(type, "to");
 	const json_int_t size = json_integer_value(json_object_get(to, "size"));
@@ -123,8 +125,7 @@ static void add_target(struct making *m, const char *value, const char *path, js
 		if (!f)
 			return;
 		f->type = json_incref(to);
-		if (path)
-			add_member_strings(m, path, to, 0, there, &left);
+		add_member_strings(m, value, to, 0, there, &left);
 	}
 }
 
@@ -183,7 +184,7 @@ static bool add_argument(struct making *m, size_t n, const struct type *t, json_
 		if (f && json_is_object(type) && !(kept && t->kind == TYPE_FLOAT))
 			f->type = json_incref(type);
 		if (f)
-			add_target(m, value, kept ? NULL : path, type);
+			add_target(m, value, type);
 		return true;
 	}
 	if (t->kind == TYPE_BY_REFERENCE || t->kind == TYPE_STRUCT) {
@@ -244,7 +245,7 @@ static void add_result(struct making *m, const struct type_function *types, json
 		return;
 	if (json_is_object(type))
 		f->type = json_incref(type);
-	add_target(m, "$return", "$return", type);
+	add_target(m, "$return", type);
 }
 
 /* Arguments of such functions are not where they should be. */
