@@ -30,6 +30,12 @@ bool chain_module_is_system(const char *module)
 	return false;
 }
 
+bool chain_name_is_made(const char *function)
+{
+	return begins(function, "fn_") && function[3] &&
+	       strspn(function + 3, "0123456789abcdef") == strlen(function + 3);
+}
+
 static bool is_start(const char *function)
 {
 	static const char *const names[] = {"_start",  "__libc_start_call_main",

@@ -76,6 +76,9 @@ double chains_leaf_share(const struct chains *c, unsigned kinds, uint32_t f);
 /* The number of a function; -1 if it was never seen. */
 long chains_find(const struct chains *c, const char *module, const char *function);
 
+/* True for names that are made of addresses, where a file has none: fn_64da0. */
+bool chain_name_is_made(const char *function);
+
 /* True for modules that everybody has: the C library, the loader, the C++ runtime, the kernel's. */
 bool chain_module_is_system(const char *module);
 

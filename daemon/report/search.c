@@ -259,7 +259,8 @@ static bool callers(const struct search_node *at, const struct search_node *n, c
 	for (size_t i = 0; i < at->child_count; i++) {
 		if (at->children[i] != n && !callers(at->children[i], n, text, size, told))
 			continue;
-		if (at->function[0] && *told < 4) {
+		/* A name that is made of an address says nothing to people. */
+		if (at->function[0] && !chain_name_is_made(at->function) && *told < 4) {
 			size_t used = strlen(text);
 
 			snprintf(text + used, size - used, "%s%s()", *told ? " < " : "",

@@ -219,12 +219,14 @@ static void find(struct search *s, struct search_node *n)
 			starved, sizeof(starved),
 			"it gets %.0f %% of a CPU and waits for one %.0f %% of the time: the machine is "
 			"busy with other work; ",
-			f->cpu * 100, f->starved * 100);
+			f->cpu * 100, f->busiest[0].waiting * 100);
 	if (strcmp(n->module, s->program) != 0)
 		snprintf(of, sizeof(of), " of %s", n->module);
-	snprintf(finding.text, sizeof(finding.text), "%s%.0f %% of %s CPU time is in %s()%s%s%s%s",
-		 starved, n->share * 100, starved[0] ? "its" : "the", n->function, of,
-		 self < n->share / 2 ? " and what it calls" : "", by[0] ? ", called from " : "",
+	snprintf(finding.text, sizeof(finding.text),
+		 "%s%.0f %% of %s CPU time is in %s%s()%s%s%s%s", starved, n->share * 100,
+		 starved[0] ? "its" : "the",
+		 chain_name_is_made(n->function) ? "a function without a name, " : "", n->function,
+		 of, self < n->share / 2 ? " and what it calls" : "", by[0] ? ", called from " : "",
 		 by);
 	snprintf(finding.module, sizeof(finding.module), "%s", n->module);
 	snprintf(finding.function, sizeof(finding.function), "%s", n->function);
