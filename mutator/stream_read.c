@@ -202,7 +202,7 @@ static bool make_room(struct stream_queue *q, size_t size)
 	if (q->end + size <= q->room)
 		return true;
 	/* No byte is moved more often than it is written. */
-	if (q->begin >= q->room / 2) {
+	if (q->begin && q->begin >= q->room / 2) {
 		memmove(q->bytes, q->bytes + q->begin, q->end - q->begin);
 		q->end -= q->begin;
 		q->begin = 0;
