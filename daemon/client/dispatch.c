@@ -85,7 +85,8 @@ static const struct option_spec graph_options[] = {
 	{'n', "depth", "LEVELS", "of calls below the function (default 8)"},
 	{OPTION_BUDGET, "budget", "EVENTS", "a second that may be recorded (default 200000)"},
 	EXPORT_OPTIONS,
-	QUESTION_OPTIONS,
+	{'d', "duration", "SECONDS", "count so long (default 10; 1.5, 30s, 2m)"},
+	{'o', "output", "FILE", "write there, not to standard output"},
 	{0, NULL, NULL, NULL},
 };
 

@@ -6,12 +6,15 @@
 #include "daemon/client/exports.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/report/callgrind.h"
 #include "daemon/report/flame.h"
 #include "daemon/report/folded.h"
 #include "daemon/report/pprof.h"
+
+enum { RECORDING_MOST = 900000 }; /* bytes: a line to the daemon has at most 1 MiB */
 
 /* In the order of exports.out. */
 enum kind { FLAME, CHROME, PERFETTO, FOLDED, CALLGRIND, PPROF };
@@ -129,7 +132,7 @@ static int finish(struct exports *x, struct context *c, size_t i, const struct e
 	if (failed)
 		return report_text(c, DINST_BAD_FILE, "cannot write %s: %s", x->out[i].path,
 				   strerror(errno));
-	note(c, "%s is written: %s (%s)", kinds[i].name, x->out[i].path, kinds[i].then);
+	note(c, "%s: %s (%s)", x->out[i].path, kinds[i].name, kinds[i].then);
 	return EXIT_DONE;
 }
 
@@ -153,6 +156,27 @@ int exports_end(struct exports *x, struct context *c, const struct export_facts 
 			     x->out[CHROME + i].path, CHROME_SPANS,
 			     (unsigned long long)x->chrome[i].left_out);
 	return status;
+}
+
+void exports_recording(struct exports *x, struct context *c, const char *title)
+{
+	struct dinst_error ignored = {0, ""};
+	json_t *params, *answer = NULL;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+
+	if (!out)
+		return;
+	folded_write(out, x->tree);
+	if (fclose(out) == 0 && size && size <= RECORDING_MOST) {
+		params = json_pack("{s:o,s:s,s:o}", "title", rpc_text(title), "unit", "ns",
+				   "folded", rpc_text(text));
+		call(c, "recording", params, &answer, &ignored);
+		json_decref(params);
+		json_decref(answer);
+	}
+	free(text);
 }
 
 void exports_release(struct exports *x)

@@ -73,6 +73,11 @@ void exports_thread(struct exports *x, uint32_t pid, uint32_t tid, const char *n
  */
 int exports_end(struct exports *x, struct context *c, const struct export_facts *facts,
 		uint64_t now_ns);
+/*
+ * Leaves the tree with the daemon, for its page (docs/protocol.md, `recording`). Nothing depends on it, so
+ * failures are not told. Within the session, after exports_end().
+ */
+void exports_recording(struct exports *x, struct context *c, const char *title);
 /* Closes what is open: a file that was not written stays empty. */
 void exports_release(struct exports *x);
 

@@ -124,8 +124,8 @@ static int write_out(struct graph *g)
 					   .subtitle = subtitle,
 					   .process = g->functions[0].module,
 					   .pid = (uint32_t)g->q.pid,
-					   .realtime_ns = g->begun_ns + (uint64_t)g->log->epoch_ns,
-					   .duration_ns = g->ended_ns - g->begun_ns};
+					   .realtime_ns = g->first_ns + (uint64_t)g->log->epoch_ns,
+					   .duration_ns = g->counted_ns};
 	int status, shown;
 
 	graph_title(g, title, sizeof(title));
@@ -137,6 +137,7 @@ static int write_out(struct graph *g)
 			       g->log->threads[i]->name);
 	shown = graph_show(g);
 	status = exports_end(&g->exports, g->c, &facts, g->ended_ns);
+	exports_recording(&g->exports, g->c, title);
 	return shown != EXIT_DONE ? shown : status;
 }
 
@@ -193,6 +194,7 @@ int graph_run(struct context *c, const struct arguments *a)
 		return status;
 	snprintf(g.calls, sizeof(g.calls), "graph_%d_calls", (int)getpid());
 	snprintf(g.events, sizeof(g.events), "graph_%d_events", (int)getpid());
+	snprintf(g.entries, sizeof(g.entries), "graph_%d_entries", (int)getpid());
 	if (exports_begin(&g.exports, a, &e) != 0)
 		return report(c, &e);
 	event_log_init(&log);

@@ -4,6 +4,7 @@
  *
  *   graph.c          the command: what is called below a function is found, then counted
  *   graph_find.c     finding it, level by level, by counters that count inside of the function only
+ *   graph_pointers.c what is called through pointers
  *   graph_count.c    counting it, by events of entries and returns
  *   graph_show.c     the tree on a terminal, and as JSON
  */
@@ -24,6 +25,8 @@ struct graph_function {
 	json_int_t id;		       /* of its counter, 0: it has none */
 	uint64_t calls;		       /* inside of the root, while it was counted */
 	uint64_t root_before;	       /* calls of the root when its counter was inserted */
+	double per_call;	       /* of the root: how often it is called in one */
+	bool usable;		       /* its entry can be instrumented */
 	bool asked;		       /* its callees are known */
 	bool follows;		       /* it is in the events */
 	bool hot;		       /* it is called so often that it is not */
@@ -40,9 +43,9 @@ struct graph {
 
 	struct graph_function *functions; /* the root first */
 	size_t count, room;
-	char calls[GRAPH_NAME],
-		events[GRAPH_NAME]; /* names of the metrics, of this process alone */
-	double find_seconds;	    /* since the root is counted */
+	/* names of the metrics, of this process alone */
+	char calls[GRAPH_NAME], entries[GRAPH_NAME], events[GRAPH_NAME];
+	double find_seconds; /* since the root is counted */
 	double visits; /* expected entries and returns of what is followed, per call of the root */
 	bool blind;    /* the root was not called: what the code says is believed */
 	bool too_many; /* some functions were left out, there were more than can be had */
@@ -51,7 +54,12 @@ struct graph {
 	unsigned every; /* one of so many calls of the root is followed */
 	struct exports exports;
 	struct event_log *log;
-	uint64_t begun_ns, ended_ns; /* of counting, CLOCK_MONOTONIC */
+	bool taken;		     /* the first events have been asked for */
+	uint64_t lost_before;	     /* events that were lost before this, by others */
+	uint64_t begun_ns, ended_ns; /* what is counted now, CLOCK_MONOTONIC */
+	uint64_t first_ns;	     /* when counting began first */
+	uint64_t counted_ns;	     /* for how long, all together */
+	uint64_t events_seen;	     /* that are in the tree */
 	uint64_t root_calls;	     /* of the root while it was counted, followed or not */
 	uint64_t stop_us;	     /* all stops together */
 	double predicted_ns;	     /* for an event */
@@ -72,6 +80,12 @@ void graph_note_stop(struct graph *g, json_t *answer);
 int graph_find(struct graph *g, struct dinst_error *e);
 /* The counter of the root, as it stands. */
 int graph_root_calls(struct graph *g, uint64_t *calls, struct dinst_error *e);
+
+/*
+ * graph_pointers.c: adds what is called inside of the root by whatever way: for a moment, all functions of
+ * the modules that are called record their entries, in a few calls of the root.
+ */
+int graph_pointers(struct graph *g, struct dinst_error *e);
 
 /* graph_count.c: events of what is followed, into g->exports, until the question is over. */
 int graph_count(struct graph *g, struct dinst_error *e);

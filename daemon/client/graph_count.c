@@ -16,7 +16,8 @@ enum { PAUSE_MS = 20, TAKE_BYTES = 4 << 20, LOOK_SECONDS = 1, TOO_MUCH = 3 };
 
 /*
  * Each thread has its own count of calls and its own depth inside of the root: of what is called
- * inside of a call that is followed, everything is.
+ * inside of a call that is followed, everything is. That count also tells one such call from the next,
+ * where events between them were lost.
  */
 static const char head[] = "list %s_root is procedure { items { \"%s\" }; }\n"
 			   "list %s_all is procedure { items { ";
@@ -32,8 +33,8 @@ static const char body[] =
 	"			prepend preInsn f.return (* if (inside > 0) inside--; *)\n"
 	"		}\n"
 	"		foreach f in %s_all {\n"
-	"			append preInsn f.entry (* if (inside > 0) record(%s, $stack); *)\n"
-	"			prepend preInsn f.return (* if (inside > 0) record(%s, $stack); *)\n"
+	"			append preInsn f.entry (* if (inside > 0) record(%s, $stack, calls); *)\n"
+	"			prepend preInsn f.return (* if (inside > 0) record(%s, $stack, calls); *)\n"
 	"		}\n"
 	"	}\n"
 	"}\n";
@@ -74,7 +75,8 @@ static int begin_tree(struct graph *g, struct dinst_error *e)
 
 		if (kind->what != EVENT_ENTRY || kind->address != g->functions[0].at)
 			continue;
-		if (call_tree_only(g->exports.tree, kind->function, kind->module) != 0)
+		if (call_tree_only(g->exports.tree, kind->function, kind->module) != 0 ||
+		    call_tree_run(g->exports.tree, "calls") != 0)
 			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 		return 0;
 	}
@@ -82,7 +84,18 @@ static int begin_tree(struct graph *g, struct dinst_error *e)
 			  g->functions[0].name);
 }
 
-/* *ids: the instance, for `events` and to remove it. */
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/*
+ * *ids: the instance, for `events` and to remove it. Counting begins when all is in and the target
+ * runs: calls that have begun by then are not followed.
+ */
 static int insert_events(struct graph *g, json_t **ids, struct dinst_error *e)
 {
 	json_t *answer = NULL, *row;
@@ -101,6 +114,8 @@ static int insert_events(struct graph *g, json_t **ids, struct dinst_error *e)
 		g->predicted_ns = json_number_value(json_object_get(row, "predicted_ns"));
 		graph_note_stop(g, answer);
 	}
+	g->begun_ns = now_ns();
+	g->ended_ns = UINT64_MAX;
 	json_decref(answer);
 	return err;
 }
@@ -109,7 +124,39 @@ static int each_event(void *arg, const struct event *event)
 {
 	struct graph *g = arg;
 
+	/* calls that a stop of ours fell into would be told with the time of the stop */
+	if (event->ns < g->begun_ns || event->ns > g->ended_ns)
+		return 0;
+	g->events_seen++;
 	return exports_event(&g->exports, event);
+}
+
+/* Kinds of modules that have been loaded meanwhile come along. */
+static int learn_kinds(struct graph *g, json_t *answer, struct dinst_error *e)
+{
+	json_t *kinds = json_object_get(answer, "kinds"), *rows;
+	int err;
+
+	if (!json_array_size(kinds))
+		return 0;
+	rows = json_pack("[{s:O}]", "events", kinds);
+	err = event_log_kinds(g->log, rows, e);
+	json_decref(rows);
+	return err;
+}
+
+/* What was dropped was dropped before, between or far behind the events that come with this answer. */
+static void note_dropped(struct graph *g, json_t *answer)
+{
+	const uint64_t now = (uint64_t)json_integer_value(json_object_get(answer, "dropped"));
+
+	/* in a session of others, streams before this one may have lost some */
+	if (!g->taken && !g->q.attached)
+		g->lost_before = g->log->dropped = now;
+	g->taken = true;
+	if (now > g->log->dropped)
+		call_tree_doubt(g->exports.tree, g->log->now_ns,
+				(uint64_t)json_integer_value(json_object_get(answer, "now_ns")));
 }
 
 /* All that is there now. */
@@ -119,30 +166,19 @@ static int take(struct graph *g, json_t *ids, struct dinst_error *e)
 	int err = 0;
 
 	do {
-		const uint64_t dropped = g->log->dropped;
 		json_t *answer = NULL;
 
 		err = question_call(&g->q, "events", params, &answer, e);
-		/* what was dropped was dropped before, between or behind these */
-		if (!err &&
-		    (uint64_t)json_integer_value(json_object_get(answer, "dropped")) > dropped)
-			call_tree_lost(g->exports.tree);
 		if (!err)
+			err = learn_kinds(g, answer, e);
+		if (!err) {
+			note_dropped(g, answer);
 			err = event_log_add(g->log, answer, each_event, g, e);
-		if (!err && g->log->dropped > dropped)
-			call_tree_lost(g->exports.tree);
+		}
 		json_decref(answer);
 	} while (!err && g->log->more);
 	json_decref(params);
 	return err == DINST_NO_MEMORY ? dinst_fail(e, err, "out of memory") : err;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 static int stop_events(struct graph *g, json_t *ids, struct dinst_error *e)
@@ -159,8 +195,11 @@ static int stop_events(struct graph *g, json_t *ids, struct dinst_error *e)
 /* The program has more to do than when it was looked at: fewer calls are followed. */
 static int slow_down(struct graph *g, json_t **ids, double rate, struct dinst_error *e)
 {
-	int err = stop_events(g, *ids, e);
+	int err;
 
+	g->counted_ns += now_ns() - g->begun_ns;
+	g->ended_ns = now_ns();
+	err = stop_events(g, *ids, e);
 	while (!err && rate > g->budget) {
 		g->every *= 2;
 		rate /= 2;
@@ -189,7 +228,7 @@ static int follow(struct graph *g, json_t **ids, struct dinst_error *e)
 		seen = g->log->events + g->log->dropped;
 		since = now_ns();
 		question_progress(&g->q, "%s: %.0f s, %" PRIu64 " events, %.0f a second",
-				  g->functions[0].name, (double)(since - g->begun_ns) / 1e9,
+				  g->functions[0].name, (double)(since - g->first_ns) / 1e9,
 				  g->log->events, rate);
 		if (rate > TOO_MUCH * g->budget)
 			err = slow_down(g, ids, rate, e);
@@ -202,14 +241,15 @@ int graph_count(struct graph *g, struct dinst_error *e)
 	struct dinst_error ignored = {0, ""};
 	uint64_t before = 0, after = 0;
 	json_t *ids = NULL;
-	int err = graph_root_calls(g, &before, e);
+	int err = insert_events(g, &ids, e);
 
+	g->first_ns = g->begun_ns;
 	if (!err)
-		err = insert_events(g, &ids, e);
-	g->begun_ns = now_ns();
+		err = graph_root_calls(g, &before, e);
 	if (!err)
 		err = follow(g, &ids, e);
 	g->ended_ns = now_ns();
+	g->counted_ns += g->ended_ns - g->begun_ns;
 	if (graph_root_calls(g, &after, &ignored) == 0)
 		g->root_calls = after - before;
 	/* where the target has ended, what it wrote last is there all the same */

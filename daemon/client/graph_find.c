@@ -3,10 +3,9 @@
  * graph_find.c - which functions are really called below the root: level by level, what the
  * code of the ones that were called may call gets a counter that counts inside of the root only.
  *
- * Calls through pointers are found the same way: once the levels come to no more, all functions of
- * the modules that call through pointers are counted for a moment. What is found is then followed
- * by events (graph_count.c), as far as the budget goes: first only every n-th call of the
- * root is followed, then the functions that are called most are left out.
+ * Calls through pointers are found in one go once the levels come to no more (graph_pointers.c). What is
+ * found is then followed by events (graph_count.c), as far as the budget goes: first only every n-th
+ * call of the root is followed, then the functions that are called most are left out.
  */
 #include "daemon/client/graph.h"
 
@@ -19,8 +18,7 @@ enum {
 	STEP_CALLS = 30, /* of the root: enough to see what it calls */
 	FIRST_MS = 3000, /* for the first call of the root */
 	LOOK_MS = 50,
-	POINTERS_MOST = 8000, /* functions that are counted at once */
-	FOLLOWED_LEAST = 20,  /* calls of the root per second */
+	FOLLOWED_LEAST = 20, /* calls of the root per second */
 	EVERY_MOST = 1 << 20,
 	BLIND_MOST = 500, /* functions, where only the code says what may be called */
 };
@@ -88,8 +86,10 @@ static int insert_counters(struct graph *g, size_t first, struct dinst_error *e)
 	{
 		if (at >= g->count)
 			break;
-		if (json_integer_value(json_object_get(row, "points")) > 0)
+		if (json_integer_value(json_object_get(row, "points")) > 0) {
 			g->functions[at].id = json_integer_value(json_object_get(row, "id"));
+			g->functions[at].usable = true;
+		}
 		g->functions[at++].root_before = root;
 	}
 	if (!err)
@@ -99,14 +99,14 @@ static int insert_counters(struct graph *g, size_t first, struct dinst_error *e)
 	return err;
 }
 
-/* Reads the counters of functions [first, g->count). */
-static int read_counters(struct graph *g, size_t first, struct dinst_error *e)
+/* Reads all counters. */
+static int read_counters(struct graph *g, struct dinst_error *e)
 {
 	json_t *ids = json_array(), *rows = NULL, *row;
-	size_t index, at = first;
+	size_t index, at = 0;
 	int err;
 
-	for (size_t i = first; i < g->count; i++)
+	for (size_t i = 0; i < g->count; i++)
 		if (g->functions[i].id)
 			json_array_append_new(ids, json_integer(g->functions[i].id));
 	err = json_array_size(ids) ? question_read(&g->q, ids, &rows, e) : 0;
@@ -120,6 +120,13 @@ static int read_counters(struct graph *g, size_t first, struct dinst_error *e)
 		if (at < g->count)
 			g->functions[at].calls =
 				(uint64_t)json_integer_value(json_object_get(row, "value"));
+	}
+	for (size_t i = 1; i < g->count; i++) {
+		struct graph_function *f = &g->functions[i];
+		const double seen = (double)g->functions[0].calls - (double)f->root_before;
+
+		if (f->id)
+			f->per_call = seen > 0 ? (double)f->calls / seen : 0;
 	}
 	json_decref(ids);
 	json_decref(rows);
@@ -168,7 +175,7 @@ static int step(struct graph *g, unsigned most_ms, struct dinst_error *e)
 
 static bool is_called(const struct graph *g, const struct graph_function *f)
 {
-	return f == g->functions || f->calls || (g->blind && f->id);
+	return f == g->functions || f->calls || (g->blind && f->usable);
 }
 
 static int take_callees(struct graph *g, size_t caller, json_t *row, struct dinst_error *e)
@@ -310,98 +317,7 @@ static void find_levels(struct graph *g)
 	spread_levels(g);
 }
 
-/* --------------------------------------------------------------- pointers */
-
-/* Adds all functions of a module that are not known yet, unless they are too many. */
-static int add_module(struct graph *g, const char *module, size_t *left, struct dinst_error *e)
-{
-	json_t *params = NULL, *answer = NULL, *rows, *row;
-	char *pattern = NULL;
-	size_t index, at;
-	int err;
-
-	if (asprintf(&pattern, "%s:*", module) < 0)
-		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	params = json_pack("{s:s}", "pattern", pattern);
-	err = question_call(&g->q, "funcs", params, &answer, e);
-	rows = json_object_get(answer, "rows");
-	if (!err && json_array_size(rows) > *left)
-		g->pointers_skipped = true;
-	else
-		*left -= json_array_size(rows);
-	json_array_foreach(rows, index, row)
-	{
-		const char *address = json_string_value(json_object_get(row, "address"));
-
-		if (err || g->pointers_skipped || !address)
-			break;
-		if (graph_at(g, address) == g->count)
-			err = graph_add(g, json_string_value(json_object_get(row, "function")),
-					module, address, &at, e);
-	}
-	json_decref(params);
-	json_decref(answer);
-	free(pattern);
-	return err;
-}
-
-/* Functions [first, g->count) that were not called are forgotten; none of them is a callee yet. */
-static void forget_uncalled(struct graph *g, size_t first)
-{
-	size_t kept = first;
-
-	for (size_t i = first; i < g->count; i++) {
-		if (g->functions[i].calls) {
-			g->functions[kept++] = g->functions[i];
-			continue;
-		}
-		free(g->functions[i].name);
-		free(g->functions[i].module);
-	}
-	g->count = kept;
-}
-
-static bool was_not_called(const struct graph_function *f)
-{
-	return f->calls == 0;
-}
-
-/* Which functions are called through pointers: all of the modules that are called are counted. */
-static int find_by_pointers(struct graph *g, struct dinst_error *e)
-{
-	const size_t first = g->count;
-	size_t left = POINTERS_MOST;
-	int err = 0;
-
-	for (size_t i = 0; i < first && !err && !g->pointers_skipped; i++) {
-		bool again = false;
-
-		for (size_t k = 0; k < i && !again; k++)
-			again = is_called(g, &g->functions[k]) &&
-				strcmp(g->functions[k].module, g->functions[i].module) == 0;
-		if (!again && is_called(g, &g->functions[i]))
-			err = add_module(g, g->functions[i].module, &left, e);
-	}
-	if (!err)
-		err = insert_counters(g, first, e);
-	if (!err)
-		err = step(g, STEP_MOST_MS, e);
-	if (!err)
-		err = read_counters(g, 1, e);
-	if (!err)
-		err = remove_counters(g, was_not_called, e);
-	forget_uncalled(g, first);
-	return err;
-}
-
 /* ----------------------------------------------------------------- budget */
-
-static double per_call(const struct graph_function *root, const struct graph_function *f)
-{
-	const double seen = (double)root->calls - (double)f->root_before;
-
-	return f == root ? 1 : seen > 0 ? (double)f->calls / seen : 0;
-}
 
 /* The one that is called most, of those that nothing is known to be called by; the root never. */
 static struct graph_function *hottest(struct graph *g)
@@ -416,7 +332,7 @@ static struct graph_function *hottest(struct graph *g)
 			for (size_t k = 0; k < f->callee_count && leaf && leaves; k++)
 				leaf = !g->functions[f->callees[k]].follows;
 			if (f->follows && (leaf || !leaves) &&
-			    (!best || per_call(g->functions, f) > per_call(g->functions, best)))
+			    (!best || f->per_call > best->per_call))
 				best = f;
 		}
 	return best;
@@ -429,12 +345,13 @@ static void choose(struct graph *g)
 	struct graph_function *hot;
 
 	g->visits = 0;
+	g->functions[0].per_call = 1;
 	for (size_t i = 0; i < g->count; i++) {
 		struct graph_function *f = &g->functions[i];
 
-		f->follows = i == 0 || (f->id && f->level <= g->depth && is_called(g, f));
+		f->follows = i == 0 || (f->usable && f->level <= g->depth && is_called(g, f));
 		if (f->follows)
-			g->visits += 2 * per_call(g->functions, f);
+			g->visits += 2 * f->per_call;
 	}
 	for (g->every = 1; g->every < EVERY_MOST && rate * g->visits / g->every > g->budget &&
 			   rate / g->every > 2 * FOLLOWED_LEAST;)
@@ -442,7 +359,7 @@ static void choose(struct graph *g)
 	while (rate * g->visits / g->every > g->budget && (hot = hottest(g)) != NULL) {
 		hot->follows = false;
 		hot->hot = true;
-		g->visits -= 2 * per_call(g->functions, hot);
+		g->visits -= 2 * hot->per_call;
 	}
 }
 
@@ -466,7 +383,7 @@ static int first_call(struct graph *g, struct dinst_error *e)
 	for (int i = 0; !err && i * STEP_MOST_MS < FIRST_MS && !g->functions[0].calls; i++) {
 		err = step(g, STEP_MOST_MS, e);
 		if (!err)
-			err = read_counters(g, 0, e);
+			err = read_counters(g, e);
 	}
 	g->blind = g->functions[0].calls == 0;
 	return err;
@@ -475,6 +392,7 @@ static int first_call(struct graph *g, struct dinst_error *e)
 int graph_find(struct graph *g, struct dinst_error *e)
 {
 	bool pointers = g->depth == 0, asked = true;
+	json_t *answer = NULL;
 	int err = first_call(g, e);
 
 	while (!err && question_going(&g->q)) {
@@ -488,18 +406,23 @@ int graph_find(struct graph *g, struct dinst_error *e)
 			if (!err && g->count > first && !g->blind)
 				err = step(g, STEP_MOST_MS, e);
 			if (!err)
-				err = read_counters(g, 0, e);
+				err = read_counters(g, e);
 		} else {
 			pointers = true;
-			err = g->blind ? 0 : find_by_pointers(g, e);
+			err = g->blind ? 0 : graph_pointers(g, e);
 		}
 		find_levels(g);
 	}
 	if (!err)
-		err = read_counters(g, 0, e);
+		err = read_counters(g, e);
 	g->find_seconds = question_seconds(&g->q);
 	choose(g);
 	if (!err)
 		err = remove_counters(g, is_not_needed, e);
+	/* what is taken out is freed now, so that no stop for it falls into what is counted */
+	if (!err)
+		err = question_call(&g->q, "flush", NULL, &answer, e);
+	g->stop_us += (uint64_t)json_integer_value(json_object_get(answer, "stop_us"));
+	json_decref(answer);
 	return err;
 }

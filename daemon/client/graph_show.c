@@ -202,9 +202,14 @@ void graph_title(const struct graph *g, char *text, size_t size)
 		 (int)g->q.pid);
 }
 
+static uint64_t lost(const struct graph *g)
+{
+	return g->log->dropped - g->lost_before;
+}
+
 static double seconds_of(const struct graph *g)
 {
-	return (double)(g->ended_ns - g->begun_ns) / 1e9;
+	return (double)g->counted_ns / 1e9;
 }
 
 void graph_subtitle(const struct graph *g, char *text, size_t size)
@@ -218,7 +223,7 @@ void graph_subtitle(const struct graph *g, char *text, size_t size)
 		used += snprintf(text + used, size - (size_t)used, " (1 of %u)", g->every);
 	if (used > 0 && (size_t)used < size)
 		snprintf(text + used, size - (size_t)used, ", %" PRIu64 " events, %s%" PRIu64,
-			 g->log->events, g->log->dropped ? "LOST " : "lost ", g->log->dropped);
+			 g->events_seen, lost(g) ? "LOST " : "lost ", lost(g));
 }
 
 /* What it took of one processor: records, and looks whether to record. */
@@ -239,13 +244,11 @@ static void note_hot(const struct graph *g)
 
 	for (size_t i = 0; i < g->count; i++) {
 		const struct graph_function *f = &g->functions[i];
-		const double seen = (double)g->functions[0].calls - (double)f->root_before;
 
 		if (!f->hot || hot++ >= NAMES_SHOWN || used + 80 >= sizeof(text))
 			continue;
 		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%.60s (%.0f)",
-					 used ? ", " : "", f->name,
-					 seen > 0 ? (double)f->calls / seen : 0);
+					 used ? ", " : "", f->name, f->per_call);
 	}
 	if (hot)
 		note(g->c,
@@ -260,18 +263,19 @@ static void notes(const struct graph *g)
 
 	call_tree_facts(g->exports.tree, &facts);
 	note_hot(g);
-	if (g->log->dropped)
+	if (lost(g))
 		note(g->c,
 		     "%" PRIu64
 		     " events were lost: counts are too low by that; a lower --budget loses none",
-		     g->log->dropped);
+		     lost(g));
 	if (g->too_many)
 		note(g->c,
 		     "there are more than %d functions below it; the nearest ones are followed",
 		     GRAPH_FUNCTIONS);
 	if (g->pointers_skipped)
 		note(g->c,
-		     "calls through pointers were not looked into: the modules are too large");
+		     "functions that are called through pointers were not looked for in all modules: "
+		     "they are too large");
 	if (g->exports.tree && facts.too_deep)
 		note(g->c, "%" PRIu64 " calls deeper than %d are left out", facts.too_deep,
 		     CALL_TREE_DEPTH);
@@ -297,7 +301,7 @@ static void show_json(struct show *s)
 				rpc_text(g->functions[0].module), "pid", (int)g->q.pid, "seconds",
 				seconds_of(g), "calls", (json_int_t)g->root_calls, "followed",
 				(json_int_t)s->root->count, "every", (int)g->every, "events",
-				(json_int_t)g->log->events, "lost", (json_int_t)g->log->dropped,
+				(json_int_t)g->events_seen, "lost", (json_int_t)lost(g),
 				"cost_percent", cost_percent(g), "stop_us", (json_int_t)g->stop_us,
 				"depth", (int)g->depth);
 	json_t *hot = json_array();

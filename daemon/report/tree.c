@@ -8,12 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/report/names.h"
 #include "daemon/report/tree.h"
 
 enum {
 	TABLE_FIRST = 256, /* places, a power of two */
 	/* Stack pointers that are farther apart than this are of different stacks. */
 	STACK_MOST = 8 << 20,
+	/* Activations inside of one outermost one that are kept until it is over. */
+	DONE_MOST = 1 << 17,
 };
 
 /* An activation: of a node, since `begun_ns`, at stack pointer `stack` (0: not told). */
@@ -22,18 +25,22 @@ struct frame {
 	uint64_t begun_ns, stack;
 };
 
+/* An activation that is over, but not in the tree yet. */
+struct done {
+	struct call_node *node;
+	uint64_t begun_ns, ns;
+};
+
 struct thread {
 	uint32_t tid, pid;
 	uint64_t last_ns; /* of its last event */
 	struct frame *frames;
 	size_t depth, room;
 	size_t beyond; /* activations above the deepest that is kept */
-};
-
-/* The names of functions and modules, each once: equal names are equal pointers. */
-struct names {
-	char **places;
-	size_t size, used;
+	struct done *done;
+	size_t done_count, done_room;
+	uint64_t run; /* what the field of call_tree_run() says */
+	bool guessed; /* something of the outermost activation is not certain */
 };
 
 struct call_tree {
@@ -41,64 +48,15 @@ struct call_tree {
 	struct names names;
 	struct thread *threads; /* by tid, open addressing; tid 0: free */
 	size_t thread_size, thread_used;
-	const char *only, *only_module; /* NULL: any */
+	const char *only, *only_module;	  /* NULL: any */
+	const char *run;		  /* NULL: no field tells activations apart */
+	uint64_t doubt_from, doubt_until; /* when events were lost, ns */
+	uint64_t last_ns;		  /* of the last event of all */
 	struct call_tree_facts facts;
 	call_tree_each *each; /* NULL: nobody is told */
 	void *each_arg;
 	bool ended;
 };
-
-/* ---------------------------------------------------------------- names */
-
-static uint64_t hash_text(const char *text)
-{
-	uint64_t hash = 0xcbf29ce484222325ull;
-
-	for (; *text; text++)
-		hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
-	return hash;
-}
-
-static char **name_place(const struct names *n, const char *text)
-{
-	size_t i = hash_text(text) & (n->size - 1);
-
-	while (n->places[i] && strcmp(n->places[i], text) != 0)
-		i = (i + 1) & (n->size - 1);
-	return &n->places[i];
-}
-
-static bool names_grow(struct names *n)
-{
-	struct names larger = {.size = n->size ? n->size * 2 : TABLE_FIRST, .used = n->used};
-
-	if (n->used * 2 < n->size)
-		return true;
-	larger.places = calloc(larger.size, sizeof(*larger.places));
-	if (!larger.places)
-		return false;
-	for (size_t i = 0; i < n->size; i++)
-		if (n->places[i])
-			*name_place(&larger, n->places[i]) = n->places[i];
-	free(n->places);
-	*n = larger;
-	return true;
-}
-
-/* The one copy of the text; NULL without memory. */
-static const char *name_of(struct names *n, const char *text)
-{
-	char **place;
-
-	if (!names_grow(n))
-		return NULL;
-	place = name_place(n, text);
-	if (!*place) {
-		*place = strdup(text);
-		n->used += *place != NULL;
-	}
-	return *place;
-}
 
 /* ---------------------------------------------------------------- nodes */
 
@@ -152,11 +110,12 @@ struct call_tree *call_tree_new(void)
 	return t;
 }
 
-void call_tree_free(struct call_tree *t)
+/* Frees `n`, its siblings and all below them, up to the parent `end`. Returns how many. */
+static size_t free_nodes(struct call_node *n, const struct call_node *end)
 {
-	struct call_node *n = t ? t->root.children : NULL;
+	size_t count = 0;
 
-	while (n && n != &t->root) {
+	while (n && n != end) {
 		struct call_node *after;
 
 		if (n->children) {
@@ -168,16 +127,24 @@ void call_tree_free(struct call_tree *t)
 		}
 		after = n->next ? n->next : n->parent;
 		free(n);
+		count++;
 		n = after;
 	}
+	return count;
+}
+
+void call_tree_free(struct call_tree *t)
+{
+	if (t)
+		free_nodes(t->root.children, &t->root);
 	if (!t)
 		return;
-	for (size_t i = 0; i < t->thread_size; i++)
+	for (size_t i = 0; i < t->thread_size; i++) {
 		free(t->threads[i].frames);
+		free(t->threads[i].done);
+	}
 	free(t->threads);
-	for (size_t i = 0; i < t->names.size; i++)
-		free(t->names.places[i]);
-	free(t->names.places);
+	names_release(&t->names);
 	free(t);
 }
 
@@ -186,6 +153,20 @@ int call_tree_only(struct call_tree *t, const char *function, const char *module
 	t->only = name_of(&t->names, function);
 	t->only_module = module ? name_of(&t->names, module) : NULL;
 	return t->only && (!module || t->only_module) ? 0 : DINST_NO_MEMORY;
+}
+
+int call_tree_run(struct call_tree *t, const char *text)
+{
+	t->run = name_of(&t->names, text);
+	return t->run ? 0 : DINST_NO_MEMORY;
+}
+
+void call_tree_doubt(struct call_tree *t, uint64_t from_ns, uint64_t until_ns)
+{
+	/* what was lost before that still counts as long as events of that time come */
+	if (!t->doubt_until || t->last_ns > t->doubt_until)
+		t->doubt_from = from_ns;
+	t->doubt_until = until_ns;
 }
 
 void call_tree_watch(struct call_tree *t, call_tree_each *each, void *arg)
@@ -249,29 +230,56 @@ static struct thread *thread_of(struct call_tree *t, uint32_t tid)
 	return thread;
 }
 
-/* The uppermost activation is over. */
+/* What is over becomes part of the tree. */
+static void commit(struct call_tree *t, struct thread *thread)
+{
+	for (size_t i = 0; i < thread->done_count; i++) {
+		const struct done *d = &thread->done[i];
+		const struct call_span span = {.node = d->node,
+					       .tid = thread->tid,
+					       .pid = thread->pid,
+					       .begun_ns = d->begun_ns,
+					       .ns = d->ns};
+
+		d->node->count++;
+		d->node->total_ns += d->ns;
+		if (d->ns > d->node->most_ns)
+			d->node->most_ns = d->ns;
+		if (t->each)
+			t->each(t->each_arg, &span);
+	}
+	thread->done_count = 0;
+}
+
+/* The outermost activation, since `begun`, is over. */
+static void settle(struct call_tree *t, struct thread *thread, uint64_t begun, uint64_t now)
+{
+	if (thread->guessed && begun <= t->doubt_until && now >= t->doubt_from) {
+		t->facts.doubtful++;
+		thread->done_count = 0;
+	}
+	commit(t, thread);
+	thread->guessed = false;
+}
+
+/* The uppermost activation is over. There is room for it, see push(). */
 static void pop(struct call_tree *t, struct thread *thread, uint64_t now)
 {
 	struct frame *frame = &thread->frames[--thread->depth];
 	const uint64_t ns = now > frame->begun_ns ? now - frame->begun_ns : 0;
-	const struct call_span span = {.node = frame->node,
-				       .tid = thread->tid,
-				       .pid = thread->pid,
-				       .begun_ns = frame->begun_ns,
-				       .ns = ns};
 
-	frame->node->total_ns += ns;
-	if (ns > frame->node->most_ns)
-		frame->node->most_ns = ns;
-	if (t->each)
-		t->each(t->each_arg, &span);
+	thread->done[thread->done_count++] = (struct done){frame->node, frame->begun_ns, ns};
+	if (!thread->depth)
+		settle(t, thread, frame->begun_ns, now);
 }
 
 /* Activations from `depth` on have ended in some other way than by their return. */
 static void pop_left(struct call_tree *t, struct thread *thread, size_t depth, uint64_t now)
 {
-	for (; thread->depth > depth; t->facts.left++)
+	for (; thread->depth > depth; t->facts.left++) {
+		thread->guessed = true;
 		pop(t, thread, now);
+	}
 }
 
 static bool one_stack(uint64_t a, uint64_t b)
@@ -297,6 +305,28 @@ static void leave_below(struct call_tree *t, struct thread *thread, uint64_t sta
 	thread->beyond = 0;
 }
 
+/* Room for all that is running, and for one more. */
+static bool done_room(struct call_tree *t, struct thread *thread)
+{
+	struct done *more;
+	size_t room;
+
+	if (thread->done_count + thread->depth + 1 < thread->done_room)
+		return true;
+	/* what is very long is not kept back: it is what main() does */
+	if (thread->done_count >= DONE_MOST)
+		commit(t, thread);
+	if (thread->done_count + thread->depth + 1 < thread->done_room)
+		return true;
+	room = thread->done_room ? thread->done_room * 2 : 64;
+	more = reallocarray(thread->done, room, sizeof(*more));
+	if (!more)
+		return false;
+	thread->done = more;
+	thread->done_room = room;
+	return true;
+}
+
 static int push(struct call_tree *t, struct thread *thread, const char *function,
 		const char *module, const struct frame *frame)
 {
@@ -318,10 +348,9 @@ static int push(struct call_tree *t, struct thread *thread, const char *function
 		thread->frames = more;
 		thread->room = room;
 	}
-	node = node_child(t, parent, function, module);
+	node = done_room(t, thread) ? node_child(t, parent, function, module) : NULL;
 	if (!node)
 		return DINST_NO_MEMORY;
-	node->count++;
 	t->facts.events++;
 	thread->frames[thread->depth] = *frame;
 	thread->frames[thread->depth++].node = node;
@@ -358,6 +387,7 @@ static void leave(struct call_tree *t, struct thread *thread, const char *functi
 	at = frame_of_return(thread, function, module, stack);
 	if (!at) {
 		t->facts.unmatched++;
+		thread->guessed = true;
 		return;
 	}
 	thread->beyond = 0;
@@ -366,17 +396,29 @@ static void leave(struct call_tree *t, struct thread *thread, const char *functi
 	t->facts.events++;
 }
 
-static uint64_t stack_of(const struct event *e)
+/* The value of the field of that text, 0 if there is none. */
+static uint64_t field_of(const struct event *e, const char *text)
 {
 	uint64_t value = 0;
 
 	for (size_t i = 0; i < e->kind->field_count; i++) {
 		const struct event_field *f = &e->kind->fields[i];
 
-		if (f->text && strcmp(f->text, "$stack") == 0 && event_value(e, f, &value))
+		if (f->text && strcmp(f->text, text) == 0 && event_value(e, f, &value))
 			return value;
 	}
 	return 0;
+}
+
+/* The return of what the thread was inside of has been lost: when it was is not known. */
+static void begin_run(struct call_tree *t, struct thread *thread, uint64_t run)
+{
+	if (thread->run != run && thread->depth) {
+		thread->depth = thread->beyond = thread->done_count = 0;
+		thread->guessed = false;
+		t->facts.doubtful++;
+	}
+	thread->run = run;
 }
 
 int call_tree_event(struct call_tree *t, const struct event *e)
@@ -393,8 +435,10 @@ int call_tree_event(struct call_tree *t, const struct event *e)
 	thread = thread_of(t, e->tid);
 	if (!function || !module || !thread)
 		return DINST_NO_MEMORY;
-	frame.stack = stack_of(e);
-	thread->last_ns = e->ns;
+	frame.stack = field_of(e, "$stack");
+	if (t->run)
+		begin_run(t, thread, field_of(e, t->run));
+	thread->last_ns = t->last_ns = e->ns;
 	thread->pid = e->pid;
 	if (what == EVENT_RETURN) {
 		leave(t, thread, function, module, frame.stack, e->ns);
@@ -453,10 +497,27 @@ static void sort_children(struct call_node *node)
 	free(all);
 }
 
-static void finish_node(struct call_node *node)
+/* What was never counted, of activations that were left out; below it nothing was, either. */
+static void prune(struct call_tree *t, struct call_node *node)
+{
+	struct call_node **last = &node->children, *n;
+
+	while ((n = *last) != NULL) {
+		if (n->count) {
+			last = &n->next;
+			continue;
+		}
+		*last = n->next;
+		t->facts.nodes -= free_nodes(n->children, n) + 1;
+		free(n);
+	}
+}
+
+static void finish_node(struct call_tree *t, struct call_node *node)
 {
 	uint64_t below = 0;
 
+	prune(t, node);
 	sort_children(node);
 	for (struct call_node *n = node->children; n; n = n->next)
 		below += n->total_ns;
@@ -472,10 +533,15 @@ void call_tree_end(struct call_tree *t, uint64_t now_ns)
 	for (size_t i = 0; i < t->thread_size; i++) {
 		struct thread *thread = &t->threads[i];
 
-		while (thread->depth) {
-			thread->frames[thread->depth - 1].node->open++;
-			pop(t, thread, now_ns > thread->last_ns ? now_ns : thread->last_ns);
+		/* its return may be among what was lost */
+		if (thread->depth && thread->frames[0].begun_ns <= t->doubt_until) {
+			thread->depth = thread->done_count = 0;
+			t->facts.doubtful++;
 		}
+		for (size_t k = 0; k < thread->depth; k++)
+			thread->frames[k].node->open++;
+		while (thread->depth)
+			pop(t, thread, now_ns > thread->last_ns ? now_ns : thread->last_ns);
 	}
 	t->root.count = t->root.total_ns = t->root.open = 0;
 	for (const struct call_node *n = t->root.children; n; n = n->next) {
@@ -484,6 +550,6 @@ void call_tree_end(struct call_tree *t, uint64_t now_ns)
 		t->root.open += n->open;
 	}
 	for (struct call_node *n = &t->root; n; n = (struct call_node *)call_node_next(n, NULL))
-		finish_node(n);
+		finish_node(t, n);
 	t->root.self_ns = 0;
 }

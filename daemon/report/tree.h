@@ -19,6 +19,10 @@
  * noticed at the thread's next event, whatever that is. Without it, it is noticed at the
  * next return. A return whose entry was not seen (the thread was inside before) is not counted.
  * Coroutines that change stacks within a thread are taken for jumps.
+ *
+ * What a thread does in one activation of an outermost function becomes part of the tree when
+ * that one is over. Where events were lost meanwhile (call_tree_doubt()), it counts only if nothing had to be
+ * guessed.
  */
 #ifndef DINST_DAEMON_REPORT_TREE_H
 #define DINST_DAEMON_REPORT_TREE_H
@@ -45,8 +49,10 @@ struct call_tree_facts {
 	uint64_t events;    /* that became part of the tree */
 	uint64_t unmatched; /* returns without an entry */
 	uint64_t left;	    /* activations that ended without a return of their own */
-	uint64_t too_deep;  /* entries on a stack that was too deep already */
-	size_t nodes;	    /* without the root */
+	uint64_t
+		doubtful; /* activations of outermost functions that were left out, see call_tree_doubt() */
+	uint64_t too_deep; /* entries on a stack that was too deep already */
+	size_t nodes;	   /* without the root */
 };
 
 /* One activation that is over. */
@@ -74,6 +80,12 @@ void call_tree_free(struct call_tree *t);
  */
 int call_tree_only(struct call_tree *t, const char *function, const char *module);
 
+/*
+ * The field `text` differs from one activation of an outermost function to the thread's next: where it
+ * changes within one, the return was lost, and that activation is left out. Returns 0 or DINST_NO_MEMORY.
+ */
+int call_tree_run(struct call_tree *t, const char *text);
+
 /* From now on `each` is told of every activation. */
 void call_tree_watch(struct call_tree *t, call_tree_each *each, void *arg);
 
@@ -85,6 +97,13 @@ int call_tree_event(struct call_tree *t, const struct event *e);
 
 /* Events were lost about now: what threads are inside of is not known any more. */
 void call_tree_lost(struct call_tree *t);
+
+/*
+ * Events were lost between these two times: activations of outermost functions that ran meanwhile count
+ * only if nothing of them had to be guessed. To be called before any event that is younger than
+ * `from_ns` is taken in.
+ */
+void call_tree_doubt(struct call_tree *t, uint64_t from_ns, uint64_t until_ns);
 
 /*
  * What is running now has run until `now_ns`; self times; children by time, the largest first,

@@ -17,28 +17,32 @@ struct calls {
 	uint32_t tid;	 /* who is calling */
 	bool with_stack; /* events have the field `$stack` */
 	uint64_t stack;
+	uint64_t run; /* the field `run` */
 };
 
 static inline int calls_event(struct calls *c, enum event_what what, const char *function,
 			      const char *module)
 {
-	struct event_field field = {
-		.form = EVENT_VALUE, .text = (char *)"$stack", .offset = 24, .size = 8};
+	struct event_field fields[2] = {
+		{.form = EVENT_VALUE, .text = (char *)"$stack", .offset = 24, .size = 8},
+		{.form = EVENT_VALUE, .text = (char *)"run", .offset = 32, .size = 8},
+	};
 	struct event_kind kind = {.id = 1,
 				  .what = what,
 				  .function = (char *)function,
 				  .module = (char *)module,
-				  .fields = &field,
-				  .field_count = c->with_stack ? 1 : 0};
-	uint8_t data[32] = {0};
+				  .fields = fields,
+				  .field_count = c->with_stack ? 2 : 0};
+	uint8_t data[40] = {0};
 	struct event e = {.ns = c->ns,
 			  .tid = c->tid,
 			  .pid = 77,
 			  .kind = &kind,
 			  .data = data,
-			  .size = c->with_stack ? 32 : 24};
+			  .size = c->with_stack ? 40 : 24};
 
 	memcpy(data + 24, &c->stack, 8);
+	memcpy(data + 32, &c->run, 8);
 	return call_tree_event(c->tree, &e);
 }
 

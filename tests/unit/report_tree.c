@@ -218,6 +218,59 @@ static void a_dropped_return(void **state)
 	expect_tree(&c, "f 3 20 20");
 }
 
+/* Events of one activation of f were lost: it is left out, the ones before and after it count. */
+static void what_is_doubtful_is_left_out(void **state)
+{
+	struct call_tree_facts facts;
+	struct calls c;
+
+	(void)state;
+	calls_begin(&c, true);
+	enter(&c, "f", 10);
+	leave(&c, "f", 10);
+	call_tree_doubt(c.tree, c.ns + 1, c.ns + 100);
+	enter(&c, "f", 10);
+	enter(&c, "g", 1);
+	c.stack += 64;
+	leave(&c, "f", 50);
+	enter(&c, "f", 10);
+	enter(&c, "g", 1);
+	leave(&c, "g", 1);
+	leave(&c, "f", 1);
+	/* after that, what is left without a return was left by a jump */
+	enter(&c, "f", 100);
+	enter(&c, "g", 1);
+	c.stack += 64;
+	leave(&c, "f", 5);
+	call_tree_facts(c.tree, &facts);
+	assert_int_equal(facts.doubtful, 1);
+	expect_tree(&c, "f 3 19 13 (g 2 6 6)");
+}
+
+/* The field says that this is another activation: the return of the first one was lost. */
+static void an_activation_that_goes_on_in_another(void **state)
+{
+	struct call_tree_facts facts;
+	struct calls c;
+
+	(void)state;
+	calls_begin(&c, true);
+	c.run = 1;
+	assert_int_equal(call_tree_run(c.tree, "run"), 0);
+	assert_int_equal(call_tree_only(c.tree, "f", NULL), 0);
+	enter(&c, "f", 1);
+	c.run = 2;
+	enter(&c, "g", 1000);
+	leave(&c, "g", 1);
+	leave(&c, "f", 1);
+	c.run = 3;
+	enter(&c, "f", 1);
+	leave(&c, "f", 1);
+	call_tree_facts(c.tree, &facts);
+	assert_int_equal(facts.doubtful, 1);
+	expect_tree(&c, "f 1 1 1");
+}
+
 /* Deeper than what is kept: counted, and back up nothing is mixed up. */
 static void very_deep(void **state)
 {
@@ -356,6 +409,8 @@ int main(void)
 		cmocka_unit_test(who_is_inside_still),
 		cmocka_unit_test(begins_at_one_function),
 		cmocka_unit_test(a_dropped_return),
+		cmocka_unit_test(what_is_doubtful_is_left_out),
+		cmocka_unit_test(an_activation_that_goes_on_in_another),
 		cmocka_unit_test(very_deep),
 		cmocka_unit_test(a_stack_of_its_own),
 		cmocka_unit_test(each_activation_is_told),

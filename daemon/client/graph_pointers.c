@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * graph_pointers.c - which functions are called below the root in ways that code does not show:
+ * through pointers, tables, by callbacks of other modules.
+ *
+ * For a moment all functions of the modules that are called record that they are entered, in
+ * a few calls of the root only; what was entered is known then. One instance for all.
+ */
+#include "daemon/client/graph.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	FUNCTIONS_MOST = 12000,
+	PAUSE_MS = 20,
+	LONGEST_MS = 1000,
+	CALLS_ENOUGH = 30,	/* of the root, that were followed */
+	CALLS_PER_SECOND = 100, /* of the root, that are followed */
+	TAKE_BYTES = 8 << 20,
+};
+
+static const char body[] =
+	"metric %s {\n"
+	"	units events;\n"
+	"	counter calls;\n"
+	"	counter inside;\n"
+	"	base is stream {\n"
+	"		foreach f in %s_root {\n"
+	"			append preInsn f.entry (* if (inside > 0 || (calls++ & %u) == 0) inside++; *)\n"
+	"			prepend preInsn f.return (* if (inside > 0) inside--; *)\n"
+	"		}\n"
+	"		foreach f in %s_all\n"
+	"			append preInsn f.entry (* if (inside > 0) record(%s); *)\n"
+	"	}\n"
+	"}\n";
+
+/* How often each kind of event came, in the order of the log's kinds. */
+struct tally {
+	struct graph *g;
+	struct event_log log;
+	uint64_t *counts;
+	size_t size;
+	uint64_t root; /* entries of the root */
+};
+
+static bool is_tree_module(const struct graph *g, const char *module)
+{
+	for (size_t i = 0; i < g->count; i++)
+		if ((i == 0 || g->functions[i].calls) &&
+		    strcmp(g->functions[i].module, module) == 0)
+			return true;
+	return false;
+}
+
+/* The items of the list: modules of the tree, the root's own first, as far as they are not too large. */
+static int modules_items(struct graph *g, char **items, struct dinst_error *e)
+{
+	json_t *answer = NULL, *row;
+	size_t size = 0, left = FUNCTIONS_MOST, index;
+	const char *between = "";
+	FILE *out = open_memstream(items, &size);
+	int err = out ? question_call(&g->q, "modules", NULL, &answer, e)
+		      : dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+
+	for (int own = 1; own >= 0 && !err; own--) {
+		json_array_foreach(json_object_get(answer, "rows"), index, row)
+		{
+			const char *name = json_string_value(json_object_get(row, "module"));
+			const json_int_t functions =
+				json_integer_value(json_object_get(row, "functions"));
+
+			if (!name || (strcmp(name, g->functions[0].module) == 0) != own ||
+			    !is_tree_module(g, name))
+				continue;
+			/* names that would end the string, or be taken for patterns */
+			if ((size_t)functions > left || strpbrk(name, "\"\\*?[")) {
+				g->pointers_skipped = true;
+				continue;
+			}
+			left -= (size_t)functions;
+			fprintf(out, "%s\"%s:*\"", between, name);
+			between = ", ";
+		}
+	}
+	json_decref(answer);
+	if (out && fclose(out) != 0 && !err)
+		err = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	return err;
+}
+
+static int load(struct graph *g, const char *items, struct dinst_error *e)
+{
+	const double seconds = question_seconds(&g->q);
+	const double rate = seconds > 0 ? (double)g->functions[0].calls / seconds : 0;
+	const char *n = g->entries;
+	unsigned every = 1;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+	int err = 0;
+
+	while (rate / every > CALLS_PER_SECOND && every < 1u << 20)
+		every *= 2;
+	if (out) {
+		fprintf(out, "list %s_root is procedure { items { \"%s\" }; }\n", n,
+			g->functions[0].address);
+		fprintf(out, "list %s_all is procedure { items { %s }; }\n", n, items);
+		fprintf(out, body, n, n, every - 1, n, n);
+	}
+	if (!out || fclose(out) != 0)
+		err = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	if (!err)
+		err = question_load(&g->q, "graph", text, e);
+	free(text);
+	return err;
+}
+
+static int each_event(void *arg, const struct event *event)
+{
+	struct tally *t = arg;
+	size_t lo = 0, hi = t->size;
+
+	/* the log's kinds are sorted by id */
+	while (lo < hi) {
+		const size_t mid = lo + (hi - lo) / 2;
+
+		if (t->log.kinds[mid]->id < event->kind->id)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo < t->size && t->log.kinds[lo] == event->kind)
+		t->counts[lo]++;
+	t->root += event->kind->address == t->g->functions[0].at;
+	return 0;
+}
+
+static int take(struct tally *t, json_t *ids, struct dinst_error *e)
+{
+	json_t *params = json_pack("{s:O,s:i}", "ids", ids, "max_bytes", TAKE_BYTES);
+	int err;
+
+	do {
+		json_t *answer = NULL;
+
+		err = question_call(&t->g->q, "events", params, &answer, e);
+		if (!err)
+			err = event_log_add(&t->log, answer, each_event, t, e);
+		json_decref(answer);
+	} while (!err && t->log.more && t->root < CALLS_ENOUGH);
+	json_decref(params);
+	return err;
+}
+
+/* Functions that were entered and are not known yet. */
+static int add_found(struct tally *t, struct dinst_error *e)
+{
+	struct graph *g = t->g;
+	char address[24];
+	size_t at;
+	int err = 0;
+
+	for (size_t i = 0; i < t->size && !err; i++) {
+		const struct event_kind *kind = t->log.kinds[i];
+
+		if (!t->counts[i] || kind->what != EVENT_ENTRY)
+			continue;
+		snprintf(address, sizeof(address), "0x%" PRIx64, kind->address);
+		if (graph_at(g, address) < g->count)
+			continue;
+		if (g->count >= GRAPH_FUNCTIONS) {
+			g->too_many = true;
+			continue;
+		}
+		err = graph_add(g, kind->function, kind->module, address, &at, e);
+		if (err)
+			continue;
+		g->functions[at].usable = true;
+		g->functions[at].calls = t->counts[i];
+		g->functions[at].per_call = (double)t->counts[i] / (t->root ? (double)t->root : 1);
+	}
+	return err;
+}
+
+static int look(struct tally *t, json_t *answer, struct dinst_error *e)
+{
+	json_t *rows = json_object_get(answer, "rows");
+	json_t *ids = json_pack("[O]", json_object_get(json_array_get(rows, 0), "id"));
+	int err = event_log_kinds(&t->log, rows, e);
+
+	t->size = t->log.kind_count;
+	t->counts = calloc(t->size + 1, sizeof(*t->counts));
+	if (!err && !t->counts)
+		err = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	for (unsigned ms = 0;
+	     !err && ms < LONGEST_MS && t->root < CALLS_ENOUGH && question_wait(&t->g->q, PAUSE_MS);
+	     ms += PAUSE_MS)
+		err = take(t, ids, e);
+	if (!err)
+		err = question_remove(&t->g->q, ids, e);
+	json_decref(ids);
+	return err;
+}
+
+int graph_pointers(struct graph *g, struct dinst_error *e)
+{
+	struct tally t = {.g = g};
+	json_t *answer = NULL;
+	char *items = NULL;
+	int err = modules_items(g, &items, e);
+
+	event_log_init(&t.log);
+	question_progress(&g->q, "%s: looking for what it calls through pointers",
+			  g->functions[0].name);
+	if (!err && items && items[0]) {
+		err = load(g, items, e);
+		if (!err)
+			err = question_insert(&g->q, g->entries, NULL, false, 0, &answer, e);
+		if (!err)
+			graph_note_stop(g, answer);
+		if (!err)
+			err = look(&t, answer, e);
+		if (!err)
+			err = add_found(&t, e);
+	}
+	json_decref(answer);
+	event_log_release(&t.log);
+	free(t.counts);
+	free(items);
+	return err;
+}
