@@ -200,6 +200,8 @@ static bool add_argument(struct making *m, size_t n, const struct type *t, json_
 /* Nothing is known: numbers, and text where they happen to lead to some. */
 static void add_raw_arguments(struct making *m, const char *kept)
 {
+	const unsigned bytes = m->q->string_bytes ? string_bytes(m) : RAW_STRING_BYTES;
+
 	for (size_t n = 0; n < TRACE_RAW_ARGUMENTS; n++) {
 		char value[64];
 
@@ -208,8 +210,7 @@ static void add_raw_arguments(struct making *m, const char *kept)
 		else
 			snprintf(value, sizeof(value), "$arg[%zu]", n);
 		if (add(m, FIELD_BYTES, "argument", "", "%s", value))
-			add(m, FIELD_BYTES + RAW_STRING_BYTES, "pointee", "", "string(%s, %d)",
-			    value, RAW_STRING_BYTES);
+			add(m, FIELD_BYTES + bytes, "pointee", "", "string(%s, %u)", value, bytes);
 	}
 }
 

@@ -95,7 +95,7 @@ static void print_facts(const struct recorder *r, const char *path)
 
 int record_run(struct context *c, const struct arguments *a)
 {
-	struct recorder r = {.t.q.own_output = true};
+	struct recorder r = {.t = {.q.own_output = true, .patience_ms = 10000}};
 	const struct tracing_calls calls = {record_event, record_idle, &r};
 	char path[4096];
 	int status = tracing_begin(&r.t, c, a);

@@ -9,11 +9,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 enum {
 	PAUSE_MS = 20,
 	FIRST_HINT_S = 3,
-	LEFT_BYTES = 64 << 20, /* taken after the end, at most */
+	LEFT_SHOWN_MS = 500, /* how long what is left is taken for at the end */
 };
 
 bool tracing_time(const char *text, uint64_t *ns)
@@ -181,11 +183,20 @@ static void read_cost(struct tracing *t)
 				json_number_value(json_object_get(row, "cost_ns_per_s")) / 1e7;
 		if (json_is_number(json_object_get(row, "predicted_ns")))
 			t->cost_ns = json_number_value(json_object_get(row, "predicted_ns"));
+		t->all = (uint64_t)json_integer_value(json_object_get(row, "value"));
 		if (json_is_true(json_object_get(row, "stopped")))
 			note(t->q.c, "it cost more than the limit and was switched off");
 	}
 	json_decref(answer);
 	json_decref(params);
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 /* Something that has had nothing to say for a while says why. */
@@ -202,7 +213,7 @@ static void hint(const struct tracing *t, bool *told)
 int tracing_run(struct tracing *t, const struct tracing_calls *calls)
 {
 	struct dinst_error e = {0, ""};
-	uint64_t before;
+	uint64_t end;
 	bool told = false;
 	int status;
 
@@ -216,12 +227,16 @@ int tracing_run(struct tracing *t, const struct tracing_calls *calls)
 		read_cost(t);
 		question_remove(&t->q, NULL, NULL);
 	}
-	/* What was recorded before it was taken out. */
-	before = t->log.events;
+	/* What was recorded before it was taken out, but nobody waits for ever for that. */
+	end = now_ms() + (t->patience_ms ? t->patience_ms : LEFT_SHOWN_MS);
 	while (!status) {
 		status = ask(t, calls, &e);
-		if (!t->log.more || t->log.events - before > LEFT_BYTES / 32)
+		if (!t->log.more)
 			break;
+		if (now_ms() > end) {
+			t->left = t->all - t->log.events - t->log.dropped;
+			break;
+		}
 	}
 	if (calls->idle)
 		calls->idle(calls->arg, UINT64_MAX);
@@ -241,6 +256,9 @@ void tracing_tell(struct tracing *t, const char *what, uint64_t count)
 		snprintf(cost, sizeof(cost), "; about %.3g %% of a CPU, %.0f ns each at most",
 			 t->cost_percent < 0 ? 0 : t->cost_percent, t->cost_ns);
 	note(t->q.c, "%" PRIu64 " %s, %" PRIu64 " dropped%s", count, what, t->log.dropped, cost);
+	if ((int64_t)t->left > 0)
+		note(t->q.c, "%" PRIu64 " more were left out, so as not to keep you waiting",
+		     t->left);
 	if (t->log.damaged)
 		note(t->q.c, "%" PRIu64 " events came damaged", t->log.damaged);
 }

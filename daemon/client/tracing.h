@@ -44,7 +44,9 @@ struct tracing {
 	char **words;		      /* what was asked for */
 	int partial;		      /* EXIT_PARTIAL where something was refused, else EXIT_DONE */
 	double cost_percent, cost_ns; /* of a CPU; of an event. Predicted; negative: not known */
-	int failed;		      /* what ended it: a negative code, or 0 */
+	uint64_t all;		      /* events that there were when it ended, dropped ones too */
+	uint64_t left;		      /* of them nobody has taken */
+	unsigned patience_ms;	      /* how long those are taken at the end; 0: half a second */
 };
 
 int tracing_begin(struct tracing *t, struct context *c, const struct arguments *a);

@@ -1,0 +1,133 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# trace.sh - dinst trace and record on programs that nobody here wrote and that have no debug
+# information: redis under a load of known length, what postgres is asked, a call of python's.
+# What was recorded is read by babeltrace2, too. Afterwards they are as they were.
+. "$(dirname "$0")/lib.sh"
+
+# lines FILE PATTERN
+lines() {
+	grep -cE -e "$2" "$work/$1"
+}
+
+# on_trace FILE ARGS...: dinst trace into FILE in the background; waits until its code is in.
+on_trace() {
+	local out=$1
+
+	shift
+	timeout 60 "$build/dinst" trace -v "$@" >"$work/$out" 2>"$work/$out.err" &
+	tracer=$!
+	children+=("$tracer")
+	wait_for 30 grep -q 'what was inserted' "$work/$out.err" || fail "trace $*: $(cat "$work/$out.err")"
+}
+
+redis_part() {
+	local port server calls ours dropped recorder events
+
+	port=$(free_port)
+	# a copy: who sets uprobes on the installed file hits every process that runs it
+	cp "$(command -v redis-server)" "$work/redis-server" || fail "cannot copy redis-server"
+	"$work/redis-server" --port "$port" --bind 127.0.0.1 --save '' --dir "$work" >"$work/redis.log" 2>&1 &
+	server=$!
+	children+=("$server")
+	wait_for 10 redis-cli -p "$port" ping || fail "redis-server does not answer"
+	prove save "$server" "$work/picture" || fail "cannot look at redis"
+	# Each entry and return of two functions for each request is there, or counted as dropped.
+	"$build/dinst" record -p "$server" processCommand call --args -o "$work/redis.ctf" 2>"$work/record.err" &
+	recorder=$!
+	children+=("$recorder")
+	wait_for 30 test -d "$work/redis.ctf" || fail "record: $(cat "$work/record.err")"
+	timeout 60 redis-benchmark -p "$port" -q -n 5000 -c 4 -t set,get >"$work/benchmark" 2>&1 ||
+		fail "redis-benchmark: $(tail -1 "$work/benchmark")"
+	kill -TERM "$recorder"
+	wait "$recorder" || fail "record: $(cat "$work/record.err")"
+	ours=$(dinst report "$work/redis.ctf" | sed -n 's/.*: \([0-9]*\) events.*/\1/p')
+	dropped=$(dinst report "$work/redis.ctf" | sed -n 's/.*, \([0-9]*\) dropped/\1/p')
+	calls=$(((ours + dropped) / 4))
+	# and the benchmark's own CONFIG GETs
+	[ $(((ours + dropped) % 4)) = 0 ] && [ "$calls" -ge 10000 ] && [ "$calls" -le 10010 ] ||
+		fail "$ours events and $dropped dropped are no 4 for each of 10000 requests"
+	if command -v babeltrace2 >/dev/null; then
+		events=$(babeltrace2 "$work/redis.ctf" 2>/dev/null | wc -l)
+		[ "$events" = "$ours" ] || fail "babeltrace2 reads $events events, there are $ours"
+		say "redis: $calls calls, $events events read by babeltrace2, $dropped dropped"
+	fi
+	dinst report "$work/redis.ctf" --flame "$work/redis.svg" 2>/dev/null && grep -q processCommand "$work/redis.svg" ||
+		fail "no flame graph of the recording"
+	# Who calls whom, live.
+	on_trace live -p "$server" processCommand --depth 1 -d 3
+	timeout 20 redis-cli -p "$port" set a b >/dev/null
+	wait "$tracer" || [ $? = 3 ] || fail "trace: $(cat "$work/live.err")"
+	[ "$(lines live 'processCommand\(\) \{')" -ge 1 ] && [ "$(lines live ' (call|lookupCommand)\(\)')" -ge 1 ] ||
+		fail "processCommand calls nothing: $(head -20 "$work/live")"
+	prove check "$server" "$work/picture" >"$work/proof" || fail "redis is not as before: $(head -c 600 "$work/proof")"
+	say "redis: $(cat "$work/proof")"
+}
+
+query() {
+	timeout 60 env PGHOST="$work/data" PGUSER=postgres PGDATABASE=postgres psql -XAtq -c "$1"
+}
+
+postgres_part() {
+	local bin backend as_postgres
+
+	bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -1)
+	if ! [ -x "$bin/initdb" ] || ! id postgres >/dev/null 2>&1; then
+		say "postgres is not installed"
+		return
+	fi
+	as_postgres=(setpriv --reuid=postgres --regid=postgres --clear-groups env HOME="$work/data" PATH="$bin:$PATH")
+	mkdir "$work/data"
+	chown postgres "$work/data"
+	"${as_postgres[@]}" initdb -D "$work/data/db" -A trust -N >"$work/initdb.log" 2>&1 || fail "initdb: $(tail -2 "$work/initdb.log")"
+	"${as_postgres[@]}" postgres -D "$work/data/db" -c listen_addresses= -c unix_socket_directories="$work/data" \
+		-c fsync=off >"$work/postgres.log" 2>&1 &
+	children+=("$!")
+	chmod 711 "$work/data"
+	wait_for 20 query 'select 1' || fail "postgres does not answer"
+	# One backend that is asked two things, with time in between to look at it.
+	(
+		sleep 6
+		echo "select 40 + 2 as answer;"
+		echo "select 'a text that is longer than what is recorded of it, and so on, and so on';"
+		sleep 2
+	) | timeout 60 env PGHOST="$work/data" PGUSER=postgres PGDATABASE=postgres psql -XAtq >"$work/answers" 2>&1 &
+	asker=$!
+	children+=("$asker")
+	wait_for 10 pgrep -f 'postgres: postgres postgres \[local\]' || fail "there is no backend"
+	backend=$(pgrep -f 'postgres: postgres postgres \[local\]' | while read -r pid; do
+		[ "$(readlink "/proc/$pid/cwd")" = "$work/data/db" ] && echo "$pid"
+	done | head -1)
+	on_trace queries -p "$backend" pg_parse_query --args -c 2 -d 20
+	wait "$tracer" || [ $? = 3 ] || fail "trace: $(cat "$work/queries.err")"
+	grep -q 'pg_parse_query("select 40 + 2 as answer;"' "$work/queries" || fail "not the query: $(cat "$work/queries")"
+	grep -q "pg_parse_query(\"select 'a text that is longer.*\"\\.\\.\\." "$work/queries" || fail "not the second query: $(cat "$work/queries")"
+	wait "$asker"
+	[ "$(head -1 "$work/answers")" = 42 ] || fail "postgres answers $(head -1 "$work/answers")"
+	say "postgres: $(head -1 "$work/queries")"
+}
+
+python_part() {
+	local target
+
+	command -v python3 >/dev/null || return
+	python3 -c 'import time
+while True:
+    "%d of %d" % (3, 4)
+    time.sleep(0.01)' &
+	target=$!
+	children+=("$target")
+	sleep 0.5
+	dinst trace -p "$target" PyUnicode_Format --args --return -c 5 -d 20 >"$work/python" 2>"$work/python.err" ||
+		fail "python: $(cat "$work/python.err")"
+	[ "$(lines python 'PyUnicode_Format\(.*\) = .*\[')" -ge 1 ] || fail "python: $(cat "$work/python")"
+	kill -0 "$target" || fail "python has ended"
+	say "python: $(head -1 "$work/python")"
+}
+
+need redis-server redis-cli redis-benchmark setpriv
+redis_part
+postgres_part
+python_part
+pass "redis, postgres and python traced"
