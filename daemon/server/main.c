@@ -80,26 +80,23 @@ static void usage(FILE *to)
 {
 	fputs("usage: dinstd [-s SOCKET] [-i SECONDS] [-m ADDRESS] [--token FILE] [--otlp URL]\n"
 	      "The daemon of dinst, one per user; dinst starts it when none runs.\n\n"
-	      "  -s, --socket PATH   listen there (default: $DINST_SOCKET, else\n"
-	      "                      $XDG_RUNTIME_DIR/dinst/dinstd.sock, else\n"
-	      "                      /run/dinst/ for root, /tmp/dinst-UID/ for others)\n"
+	      "  -s, --socket PATH   listen there (default: $DINST_SOCKET, else the directory\n"
+	      "                      $XDG_RUNTIME_DIR/dinst, /run/dinst for root, /tmp/dinst-UID)\n"
 	      "  -i, --idle SECONDS  leave after so long without sessions and clients\n"
 	      "                      (default 300, with -m or --otlp 0; 0: never)\n"
-	      "  -m, --metrics ADDR  serve all values over HTTP: /metrics for Prometheus, and\n"
-	      "                      a page for a browser. ADDR is 127.0.0.1:9464, [::1]:9464\n"
-	      "                      or unix:PATH; another address than loopback's lets\n"
-	      "                      everybody who reaches it read them\n"
-	      "      --token FILE    who has the token in FILE (mode 0600; made if missing) may\n"
-	      "                      insert and remove there, too; without it nobody may\n"
-	      "      --host NAME     a name by which that address may be called (repeatable)\n"
-	      "      --otlp URL      send all values there by OTLP/HTTP with JSON, too\n"
-	      "      --otlp-interval SECONDS  so often (default 15)\n"
+	      "  -m, --metrics ADDR  serve all values over HTTP: /metrics for Prometheus, and a\n"
+	      "                      page for a browser; ADDR: 127.0.0.1:9464, unix:PATH. Who\n"
+	      "                      reaches an address that is not loopback's reads /metrics\n"
+	      "  --token FILE        who has the token in FILE (0600; made if missing) may insert\n"
+	      "                      and remove over HTTP; nobody may without\n"
+	      "  --host NAME         HTTP clients may call us so, too (repeatable)\n"
+	      "  --otlp URL          send all values there by OTLP/HTTP with JSON, too,\n"
+	      "  --otlp-interval SECONDS   so often (default 15)\n"
 	      "  -h, --help          this text\n"
 	      "  -V, --version       the version\n\n"
 	      "It stays in the foreground and logs to standard error. SIGTERM and SIGINT\n"
-	      "detach everything first. Examples:\n\n"
-	      "    dinstd -s /tmp/d/dinstd.sock 2> /tmp/d/log &\n"
-	      "    dinstd --metrics 127.0.0.1:9464\n",
+	      "detach everything first. Example:\n\n"
+	      "    dinstd --metrics 127.0.0.1:9464 2> /tmp/dinstd.log &\n",
 	      to);
 }
 
