@@ -51,7 +51,7 @@ uint64_t why_cpu_ns(pid_t pid);
 void why_descriptor(pid_t pid, const char *fd, char *text, size_t size, bool *is_file);
 /* What memory the address belongs to: "redis-server+0x1234", "[heap]"; "" if that says nothing. */
 void why_place(pid_t pid, uint64_t address, char *text, size_t size);
-/* Children that use at least a tenth of a CPU, by what they used in `seconds`: a note, or "". */
+/* Which child uses CPU time, by a look of a third of a second: a note, or "". */
 void why_children(pid_t pid, char *text, size_t size);
 
 /* --------------------------------------------------------------- why_text.c */

@@ -255,7 +255,8 @@ void why_place(pid_t pid, uint64_t address, char *text, size_t size)
 
 void why_children(pid_t pid, char *text, size_t size)
 {
-	enum { LOOK_US = 200000, CHILDREN_MAX = 512 };
+	enum { LOOK_US = 300000, CHILDREN_MAX = 512 };
+	static const double BUSY = 0.03;
 	struct proc_ids children = {0};
 	uint64_t *before = NULL;
 	size_t best = 0;
@@ -281,7 +282,7 @@ void why_children(pid_t pid, char *text, size_t size)
 			best = i;
 		}
 	}
-	if (most >= 0.1) {
+	if (most >= BUSY) {
 		char name[PROC_NAME_MAX];
 
 		proc_word(children.ids[best], "comm", name, sizeof(name));

@@ -10,7 +10,7 @@
 #include "daemon/client/values.h"
 #include "daemon/client/why.h"
 
-enum { WIDTH = 14, INDENT = 2 };
+enum { WIDTH = 14, INDENT = 2, STOP_LONG_US = 3000 };
 
 struct style {
 	const char *bold, *dim, *end;
@@ -185,6 +185,9 @@ void why_print(const struct why *w)
 	       "%u stops, %.1f ms in all, the longest %.1f ms; %u tests, %u looks\n",
 	       c->highest, w->search.limit, c->total_ns / 1e6, c->stops, c->stop_us / 1000,
 	       c->longest_us / 1000, c->tests, c->looks);
+	if (w->search.facts.starved >= SEARCH_WAIT_BOUND && c->longest_us > STOP_LONG_US)
+		puts("      (stops are long because CPUs are short: threads wait for one before they can "
+		     "stop)");
 	for (unsigned i = 0; i < w->search.note_count; i++)
 		printf("Note: %s\n", w->search.notes[i]);
 }

@@ -181,16 +181,6 @@ static double self_of(const struct search_node *n)
 	return self > 0 ? self : 0;
 }
 
-/* The node that has most of its own. */
-static struct search_node *heaviest(struct search_node *n, struct search_node *best)
-{
-	if (!strcmp(n->kind, "function") && (!best || self_of(n) > self_of(best)))
-		best = n;
-	for (size_t i = 0; i < n->child_count; i++)
-		best = heaviest(n->children[i], best);
-	return best;
-}
-
 static void figures(struct search *s, struct search_part *p, struct search_node *n)
 {
 	long f = n->function[0] ? chains_find(&s->chains, n->module, n->function) : -1;
@@ -203,6 +193,20 @@ static void figures(struct search *s, struct search_part *p, struct search_node 
 				      p->candidates[i].rate > 0 ? "" : "; running all the time");
 	for (size_t i = 0; i < n->child_count; i++)
 		figures(s, p, n->children[i]);
+}
+
+/*
+ * What of its own time looks have seen in the function itself: the rest is in callees that have
+ * too little each to be followed, and it is a place where the time splits, not where it goes.
+ */
+static bool is_own(const struct search *s, const struct search_node *n)
+{
+	const long f = chains_find(&s->chains, n->module, n->function);
+	const double looks =
+		f < 0 ? 0 : chains_leaf_share(&s->chains, 1u << CHAIN_RUNS, (uint32_t)f);
+
+	return !strcmp(n->kind, "function") && self_of(n) >= SEARCH_REFINE &&
+	       looks >= self_of(n) / 2;
 }
 
 static void find(struct search *s, struct search_node *n)
@@ -226,23 +230,27 @@ static void find(struct search *s, struct search_node *n)
 		 "%s%.0f %% of %s CPU time is in %s%s()%s%s%s%s", starved, n->share * 100,
 		 starved[0] ? "its" : "the",
 		 chain_name_is_made(n->function) ? "a function without a name, " : "", n->function,
-		 of, self < n->share / 2 ? " and what it calls" : "", by[0] ? ", called from " : "",
-		 by);
+		 of, is_own(s, n) ? "" : " and what it calls", by[0] ? ", called from " : "", by);
 	snprintf(finding.module, sizeof(finding.module), "%s", n->module);
 	snprintf(finding.function, sizeof(finding.function), "%s", n->function);
 	finding.weight = self * (f->cpu > 1 ? 1 : f->cpu);
 	search_find(s, &finding);
 }
 
-/* All that have a good part of their own; at least the one that has most. */
-static void find_all(struct search *s, struct search_node *n, const struct search_node *most)
+/* All that have a good part of their own; NULL if there is none, else the one that has most. */
+static struct search_node *find_all(struct search *s, struct search_node *n,
+				    struct search_node *most)
 {
-	const bool much = s->facts.cpu >= SEARCH_CPU_BOUND / 2 && self_of(n) >= SEARCH_REFINE;
-
-	if (!strcmp(n->kind, "function") && (n == most || much))
-		find(s, n);
+	if (is_own(s, n)) {
+		/* Where it has little of a CPU at all, one is enough. */
+		if (!most || s->facts.cpu >= SEARCH_CPU_BOUND / 2)
+			find(s, n);
+		if (!most || self_of(n) > self_of(most))
+			most = n;
+	}
 	for (size_t i = 0; i < n->child_count; i++)
-		find_all(s, n->children[i], most);
+		most = find_all(s, n->children[i], most);
+	return most;
 }
 
 static void take_times(struct search *s, struct search_part *p, struct search_test *list,
@@ -268,13 +276,17 @@ static void take_times(struct search *s, struct search_part *p, struct search_te
 	search_tree(s, root, 1u << CHAIN_RUNS, p->candidates, p->candidate_count);
 	search_reject(s, SEARCH_CPU, p->candidates, p->candidate_count);
 	figures(s, p, root);
-	most = heaviest(root, NULL);
-	modules(s);
+	most = find_all(s, root, NULL);
 	if (!most) {
-		p->done = true;
-		return;
+		/* Nobody has much of his own: the last function that has most of it with its callees. */
+		most = search_deepest(root);
+		if (most != root)
+			find(s, most);
 	}
-	find_all(s, root, most);
+	modules(s);
+	p->done = most == root;
+	if (p->done)
+		return;
 	f = chains_find(&s->chains, most->module, most->function);
 	p->has_culprit = f >= 0;
 	p->culprit = f >= 0 ? (uint32_t)f : 0;

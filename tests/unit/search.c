@@ -270,6 +270,36 @@ static void test_refused(void **state)
 	search_release(&s);
 }
 
+/* Where the time splits into many small parts, the last function that has them all is named. */
+static void test_split(void **state)
+{
+	static const struct made_chain chains[] = {
+		{CHAIN_RUNS, 3, {"main", "loop", "call", "a"}},
+		{CHAIN_RUNS, 3, {"main", "loop", "call", "b"}},
+		{CHAIN_RUNS, 3, {"main", "loop", "call", "c"}},
+		{CHAIN_RUNS, 3, {"main", "loop", "call", "d"}},
+		{CHAIN_RUNS, 3, {"main", "loop", "call", "e"}},
+		{CHAIN_RUNS, 3, {"main", "loop", "call", "f"}},
+		{0},
+	};
+	static const struct made_function functions[] = {
+		{"main", 0.99, 0, false},  {"loop", 0.98, 0, false},
+		{"call", 0.9, 1e4, false}, {"a", 0.15, 1e4, false},
+		{"b", 0.15, 1e4, false},   {"c", 0.15, 1e4, false},
+		{"d", 0.15, 1e4, false},   {"e", 0.15, 1e4, false},
+		{"f", 0.15, 1e4, false},   {0},
+	};
+	struct world w = {.facts = busy(0.99), .chains = chains, .functions = functions};
+	struct search s;
+
+	(void)state;
+	search(&s, &w);
+	assert_int_equal(s.finding_count, 1);
+	assert_string_equal(s.findings[0].function, "call");
+	assert_non_null(strstr(s.findings[0].text, "call() and what it calls"));
+	search_release(&s);
+}
+
 static void test_lock(void **state)
 {
 	struct world w = {
@@ -414,10 +444,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hot),	cmocka_unit_test(test_limit),
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_lock),
-		cmocka_unit_test(test_io),	cmocka_unit_test(test_leak),
-		cmocka_unit_test(test_over),	cmocka_unit_test(test_kinds),
-		cmocka_unit_test(test_chains),
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_split),
+		cmocka_unit_test(test_lock),	cmocka_unit_test(test_io),
+		cmocka_unit_test(test_leak),	cmocka_unit_test(test_over),
+		cmocka_unit_test(test_kinds),	cmocka_unit_test(test_chains),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
