@@ -20,7 +20,10 @@ enum {
 	DEFAULT_TRIES = 6,
 	PATIENCE_MAX = 16,
 	FIRST_PAUSE_NS = 5000000, /* doubled after each try */
-	LET_GO_NS = 1000000000,	  /* for the kernel to let go after a tracer's end */
+	LAST_PAUSE_NS = 400000000,
+	/* After a try that failed the target runs for so many times as long as it stood still. */
+	RUNS_FOR_STOOD = 2,
+	LET_GO_NS = 1000000000, /* for the kernel to let go after a tracer's end */
 	LET_GO_POLL_NS = 50000,
 	STRAGGLER_NS = 200000,	    /* one look at one of them */
 	STRAGGLERS_NS = 1000000000, /* at all of them */
@@ -34,6 +37,7 @@ struct attempt {
 	struct stop_report *report;
 	struct dinst_error *e;
 	unsigned patience; /* multiplies the default deadline */
+	uint64_t held_ns;  /* how long threads stood still */
 	pid_t tracer_tid;
 	bool starved;
 	bool left_attached;
@@ -145,6 +149,7 @@ static void run(struct attempt *a, struct stop *s)
 		}
 	}
 	release_all(s);
+	a->held_ns = s->longest_ns;
 	if (a->report) {
 		if (s->longest_ns > a->report->stop_ns)
 			a->report->stop_ns = s->longest_ns;
@@ -211,13 +216,27 @@ static int attempt(struct attempt *a)
 	return a->code;
 }
 
+/*
+ * Between two tries. On a machine without a free CPU a try may keep some threads waiting for long
+ * until others come round: one after the other, such tries would be one long stop.
+ */
+static void pause_after(uint64_t held_ns, uint64_t *pause_ns)
+{
+	const uint64_t stood = held_ns * RUNS_FOR_STOOD;
+	const uint64_t ns = stood > *pause_ns ? stood : *pause_ns;
+	const struct timespec pause = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+	*pause_ns = *pause_ns < LAST_PAUSE_NS ? 2 * *pause_ns : LAST_PAUSE_NS;
+}
+
 int target_stop(struct target *t, const struct stop_options *options, stop_work work, void *arg,
 		struct stop_report *report, struct dinst_error *e)
 {
 	unsigned tries = options && options->tries ? options->tries : DEFAULT_TRIES;
-	struct timespec pause = {0, FIRST_PAUSE_NS};
+	uint64_t pause_ns = FIRST_PAUSE_NS;
+	struct attempt a = {.held_ns = 0};
 	struct dinst_error busy;
-	struct attempt a;
 	unsigned done = 0;
 	int code;
 
@@ -225,10 +244,8 @@ int target_stop(struct target *t, const struct stop_options *options, stop_work 
 		memset(report, 0, sizeof(*report));
 	pthread_mutex_lock(&t->stop_lock);
 	do {
-		if (done) {
-			clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
-			pause.tv_nsec = pause.tv_nsec < 400000000 ? 2 * pause.tv_nsec : 400000000;
-		}
+		if (done)
+			pause_after(a.held_ns, &pause_ns);
 		dinst_error_clear(&busy);
 		a = (struct attempt){.target = t,
 				     .options = options,

@@ -264,6 +264,7 @@ int family_stop_all(struct session *s, family_ready ready, family_work work, voi
 			   .member_deadline_us = MEMBER_DEADLINE_US};
 	struct stop_report own = {0};
 	unsigned pause = FIRST_PAUSE_US;
+	uint64_t stood;
 	int status = stop_all(&f, &own, e);
 
 	/* A child that was just forked may not have had a CPU yet. */
@@ -271,7 +272,9 @@ int family_stop_all(struct session *s, family_ready ready, family_work work, voi
 		if (own.stop_ns > f.report.stop_ns)
 			f.report.stop_ns = own.stop_ns;
 		f.member_busy = false;
-		usleep(pause);
+		/* As in target_stop(): what stood still runs for longer than it stood. */
+		stood = 2 * own.stop_ns / 1000;
+		usleep(stood > pause ? (useconds_t)stood : pause);
 		pause *= 2;
 		f.member_deadline_us *= 2;
 		dinst_error_clear(e);

@@ -428,8 +428,8 @@ static int allocate(struct builder *b)
 	img->functions = malloc(most * sizeof(*img->functions));
 	img->aliases = malloc((b->symbol_count + 1) * sizeof(*img->aliases));
 	img->labels = malloc(most * sizeof(*img->labels));
-	b->drafts = malloc(most * sizeof(*b->drafts));
-	b->alias_keys = malloc((b->symbol_count + 1) * sizeof(*b->alias_keys));
+	b->drafts = calloc(most, sizeof(*b->drafts));
+	b->alias_keys = calloc(b->symbol_count + 1, sizeof(*b->alias_keys));
 	if (most >= NO_FUNCTION)
 		return dinst_fail(b->e, DINST_BAD_FILE, "%s: too many functions", img->name);
 	return img->functions && img->aliases && img->labels && b->drafts && b->alias_keys
@@ -513,7 +513,7 @@ static bool sort_fast(struct symbol_list *list)
 	}
 	if (n >= (size_t)1 << INDEX_BITS || hi - lo >= UINT64_C(1) << (64 - INDEX_BITS))
 		return false;
-	keys = malloc(n * 2 * sizeof(*keys));
+	keys = calloc(n, 2 * sizeof(*keys));
 	to = malloc(n * sizeof(*to));
 	if (!keys || !to) {
 		free(keys);
