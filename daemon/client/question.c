@@ -17,12 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SLICE_NS = 100 * 1000 * 1000 };
+enum { SLICE_NS = 100 * 1000 * 1000, AGAIN_NS = 250 * 1000 * 1000 };
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
-/* How many of them came since question_begin(), and when the first one did. */
+/* Since question_begin(). */
 static volatile sig_atomic_t signals_seen;
+static volatile uint64_t first_signal_ns;
 
 static uint64_t now_ns(void)
 {
@@ -111,12 +112,20 @@ static int close_output(struct question *q, int status)
 
 /* ------------------------------------------------------------------ signals */
 
+/*
+ * The first one lets the call at hand end, so that the leaving is orderly. What comes right
+ * behind it is the same one once more: from a shell, timeout(1) or sudo that pass it on.
+ */
 static void on_signal(int sig)
 {
+	const uint64_t now = now_ns();
+
 	(void)sig;
-	/* the first one lets the call at hand end, so that the leaving is orderly */
-	if (signals_seen++)
+	if (!signals_seen)
+		first_signal_ns = now;
+	else if (now - first_signal_ns > AGAIN_NS)
 		link_interrupted = 1;
+	signals_seen = 1;
 }
 
 /* While an answer is waited for. */

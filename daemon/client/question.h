@@ -16,7 +16,7 @@
  *
  * Signals: from begin to end the first SIGINT, SIGTERM or SIGHUP ends question_wait(),
  * while a call at hand goes on (after half a second it is said what is waited for); the
- * second one cuts the connection, and the daemon cleans up alone. SIGPIPE is ignored: a
+ * second one (a quarter of a second later or more) cuts the connection, and the daemon cleans up alone. SIGPIPE is ignored: a
  * reader that has gone ends question_wait().
  *
  * Output: -o FILE stands in for standard output between begin and end, so that all that

@@ -145,6 +145,11 @@ static void take_cost(struct top *t)
 	percent = t->views[t->depth - 1]->rounds > 1 ? 100 * t->spent_ns / ns : -1;
 	t->cost =
 		t->cost < 0 || percent < 0 ? percent : t->cost + (percent - t->cost) / COST_SECONDS;
+	/* predictions may be wrong, and stops are dearer on some machines than on others */
+	if (t->cost > t->limit)
+		t->scale = t->scale > 0.1 ? t->scale * 0.8 : t->scale;
+	else if (t->cost >= 0 && t->cost < 0.8 * t->limit)
+		t->scale = t->scale < 0.9 ? t->scale * 1.1 : 1;
 	t->spent_ns = 0;
 	t->spent_since = now;
 }
@@ -356,6 +361,7 @@ int top_run(struct context *c, const struct arguments *a)
 		return report_text(c, DINST_NO_MEMORY, "no memory");
 	t->interval = 1;
 	t->limit = 3;
+	t->scale = 1;
 	t->cost = t->stops_us = -1;
 	t->descending = true;
 	if (a->word_count)

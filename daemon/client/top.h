@@ -65,6 +65,7 @@ struct function {
 	double mean;		    /* ns of a call; 0: not known */
 	double timing_ns[TIMINGS];  /* what that costs in a call; -1: not known */
 	uint64_t timed_ns[TIMINGS]; /* when it was done last; 0: never */
+	bool seen;		    /* was called once */
 	bool possible;	     /* of a view of callees: in a library, so perhaps it is called */
 	bool counted;	     /* all the time */
 	bool timed[TIMINGS]; /* now */
@@ -129,6 +130,7 @@ struct top {
 	double credit_ns; /* saved up for times */
 	double spent_ns;  /* since `spent_since`: what the target has paid */
 	uint64_t spent_since;
+	double scale; /* of the limit that is planned with, so that what it costs stays below it */
 	double stops_us; /* what it stood still in all, when that was asked last; -1: never */
 	double cost;	 /* percent of a CPU over the last seconds; -1: not known yet */
 	unsigned serial; /* for names of metrics */

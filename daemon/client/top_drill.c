@@ -388,7 +388,7 @@ static int read_vectors(struct top *t, struct view *v, bool take, struct dinst_e
 int drill_read(struct top *t, struct view *v, uint64_t until_ns, struct dinst_error *e)
 {
 	enum { CALL_NS = 120 };
-	const double budget = t->limit * 1e7, before = t->spent_ns;
+	const double budget = t->limit * t->scale * 1e7, before = t->spent_ns;
 	const double cost = v->of->rate > 0 ? v->of->rate * CALL_NS : 0;
 	uint64_t end = until_ns;
 	int err = 0;

@@ -106,6 +106,7 @@ static void take_rate(struct top *t, struct probe *p, json_t *row, double second
 
 	(void)t;
 	p->function->rate = (now - p->value) / seconds;
+	p->function->seen = p->function->seen || now > p->value;
 	p->function->sampled = !p->function->counted;
 }
 
@@ -127,7 +128,7 @@ static int by_rate(const void *a, const void *b)
 static int choose_counted(struct top *t, struct view *v, struct dinst_error *e)
 {
 	struct function **called = calloc(v->count ? v->count : 1, sizeof(*called));
-	const double most = t->limit * 1e7 / 2;
+	const double most = t->limit * t->scale * 1e7 / 2;
 	double sum = 0;
 	size_t count = 0;
 
@@ -135,7 +136,7 @@ static int choose_counted(struct top *t, struct view *v, struct dinst_error *e)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu functions", v->count);
 	for (size_t n = 0; n < v->count; n++) {
 		v->functions[n].counted = false;
-		if (v->functions[n].rate > 0 && !v->functions[n].uncountable)
+		if (v->functions[n].seen && !v->functions[n].uncountable)
 			called[count++] = &v->functions[n];
 	}
 	qsort(called, count, sizeof(struct function *), by_rate);
@@ -229,13 +230,13 @@ static size_t choose_sampled(struct view *v, bool scouts, struct function **some
 	size_t count = 0, looked = 0;
 
 	for (size_t n = 0; n < v->count && count < TOP_SCOUT; n++)
-		if (v->functions[n].rate > 0 && !v->functions[n].counted &&
+		if (v->functions[n].seen && !v->functions[n].counted &&
 		    !v->functions[n].uncountable)
 			some[count++] = &v->functions[n];
 	for (; scouts && looked < v->count && count < 2 * TOP_SCOUT; looked++) {
 		struct function *f = &v->functions[v->scouted++ % v->count];
 
-		if (f->rate <= 0 && !f->counted && !f->uncountable)
+		if (!f->seen && !f->uncountable)
 			some[count++] = f;
 		if (count >= TOP_SCOUT && looked >= TOP_SCOUT)
 			break;
@@ -258,10 +259,10 @@ static int choose_anew(struct top *t, struct view *v, struct dinst_error *e)
 	for (size_t n = 0; n < v->count; n++) {
 		const struct function *f = &v->functions[n];
 
-		if (!f->counted && f->rate > 0 && !f->uncountable)
-			met = met || sum + counting_ns(f) < t->limit * 1e7 * 0.4;
+		if (!f->counted && f->seen && !f->uncountable)
+			met = met || sum + counting_ns(f) < t->limit * t->scale * 1e7 * 0.4;
 	}
-	if (!met && sum <= t->limit * 1e7 * 0.6)
+	if (!met && sum <= t->limit * t->scale * 1e7 * 0.6)
 		return 0;
 	err = choose_counted(t, v, e);
 	if (!err)
@@ -273,13 +274,16 @@ int functions_count(struct top *t, struct view *v, struct dinst_error *e)
 {
 	struct function *some[2 * TOP_SCOUT];
 	struct probe_set set = {0};
+	bool scouts;
 	size_t count;
 	int err = probe_read(t, &v->counts, take_rate, e);
 
 	if (err)
 		return err;
-	count = choose_sampled(v, v->rounds++ % TOP_SCOUT_EVERY == 0 || v->kind == VIEW_CALLEES,
-			       some);
+	scouts = v->rounds < TOP_SCOUT_EVERY || v->rounds % TOP_SCOUT_EVERY == 0 ||
+		 v->kind == VIEW_CALLEES;
+	v->rounds++;
+	count = choose_sampled(v, scouts, some);
 	err = probe_insert(t, &set, v->calls, some, count, v->kind == VIEW_CALLEES, e);
 	if (!err && set.count) {
 		err = probe_read(t, &set, NULL, e);

@@ -26,7 +26,7 @@ enum {
 
 static double budget(const struct top *t)
 {
-	return t->limit * 1e7 / 2;
+	return t->limit * t->scale * 1e7 / 2;
 }
 
 static double one_timing_ns(const struct function *f, enum timing what)
@@ -298,7 +298,10 @@ static int take_all(struct top *t, struct view *v, const struct wanted *wanted, 
 	const double before = t->spent_ns;
 	int err;
 
-	unmark(v);
+	/* what is not called for a moment stays in, which costs nothing; to take it out would */
+	for (size_t n = 0; n < v->count; n++)
+		for (enum timing what = 0; v->functions[n].rate > 0 && what < TIMINGS; what++)
+			v->functions[n].timed[what] = false;
 	for (size_t n = 0; n < count; n++)
 		wanted[n].function->timed[wanted[n].what] = true;
 	err = arrange(t, v, e);

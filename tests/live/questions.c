@@ -155,8 +155,10 @@ static void wait_inserted(void)
 }
 
 static const char *const questions[] = {
-	"hist -p %d leaf",	    "hist -p %d branchy --by arg0 -i 0.1",
-	"hist -p %d calls:* --by caller", "top %d -i 0.3",
+	"hist -p %d leaf",
+	"hist -p %d branchy --by arg0 -i 0.1",
+	"hist -p %d calls:* --by caller",
+	"top %d -i 0.3",
 	"top %d --json -s wall",
 };
 
@@ -216,7 +218,7 @@ static void second_signal(void **state)
 		pid = start_dinst(questions[n]);
 		nap_ms(20 + 40 * n);
 		kill(pid, SIGINT);
-		nap_ms(5);
+		nap_ms(n % 2 ? 5 : 300);
 		kill(pid, SIGINT);
 		assert_int_not_equal(end_of(pid), -1);
 		assert_clean(questions[n]);
