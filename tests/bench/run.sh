@@ -21,6 +21,8 @@ timeout 120 "$build/tests/bench/points" || status=1
 echo
 timeout 120 "$build/tests/bench/primitives" || status=1
 echo
+timeout 60 "$build/tests/bench/stream" || status=1
+echo
 timeout 300 "$build/tests/bench/redis" || status=1
 echo
 timeout 900 "$build/tests/bench/stops" || status=1
