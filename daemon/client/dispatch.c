@@ -148,7 +148,7 @@ const struct command commands[] = {
 	 "what a distribution got in that time.\n",
 	 "dinst watch -i 0.5 -c 10", watch_options, 0, -1, false, watch_run},
 	{"top", "[TARGET] [-i SECONDS] [-s KEY] [-m MODULE] [--limit PERCENT] [-c COUNT]",
-	 "what a program does, live: functions by calls, cpu, wall time, latency",
+	 "what a program does, live: functions by cpu, calls, time, latency",
 	 "Attaches if need be and leaves everything as it was, however it ends. Only what is shown\n"
 	 "is instrumented, for no more than --limit percent of a CPU (3). On a terminal: ? shows\n"
 	 "the keys; enter drills into callees, c into callers, t into threads. Into a pipe: a table\n"
