@@ -148,7 +148,9 @@ static int look(const struct made *m, const char *name, size_t expected)
 		assert_int_equal(image_match(img, name, &found, &count, &e), 0);
 		assert_int_equal(count, expected);
 		free(found);
-		image_match(img, "no such name", &found, &count, &e);
+		assert_int_equal(image_match(img, "no such name", &found, &count, &e), 0);
+		assert_int_equal(count, 0);
+		free(found);
 		image_close(img);
 	} else {
 		print_message("%s\n", e.text);
