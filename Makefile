@@ -95,7 +95,8 @@ COMMON_CFLAGS += $(HARDENING)
 COMMON_LDFLAGS += -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code
 else
 # The sanitizers make gcc see truncations and uninitialized values that are none.
-SAN_WARNINGS := $(call can,-Wno-format-truncation) $(call can,-Wno-maybe-uninitialized)
+# Fences order what we share with the target, which is not under them.
+SAN_WARNINGS := $(call can,-Wno-format-truncation) $(call can,-Wno-maybe-uninitialized) $(call can,-Wno-tsan)
 COMMON_CFLAGS += $(SAN_WARNINGS) -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 COMMON_LDFLAGS += -fsanitize=$(SAN)
 endif
