@@ -54,6 +54,19 @@ int graph_add(struct graph *g, const char *name, const char *module, const char 
 	return 0;
 }
 
+unsigned graph_sparser(unsigned every)
+{
+	/* primes, each about twice the one before */
+	static const unsigned numbers[] = {1,	3,    7,    13,	  31,	61,    127,   251,
+					   509, 1021, 2039, 4093, 8191, 16381, 32749, 65521};
+	const size_t count = sizeof(numbers) / sizeof(numbers[0]);
+
+	for (size_t i = 0; i < count; i++)
+		if (numbers[i] > every)
+			return numbers[i];
+	return numbers[count - 1];
+}
+
 static void forget_functions(struct graph *g)
 {
 	for (size_t i = 0; i < g->count; i++) {

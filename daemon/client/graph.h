@@ -70,6 +70,11 @@ int graph_add(struct graph *g, const char *name, const char *module, const char 
 	      size_t *index, struct dinst_error *e);
 /* The index of the function at that address, or g->count. */
 size_t graph_at(const struct graph *g, const char *address);
+/*
+ * The next larger number of calls of which one is followed. They are odd, so that what a program does
+ * every second or fourth time does not hide between.
+ */
+unsigned graph_sparser(unsigned every);
 /* All stops that the rows of an answer tell of. */
 void graph_note_stop(struct graph *g, json_t *answer);
 

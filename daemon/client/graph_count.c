@@ -29,7 +29,7 @@ static const char body[] =
 	"	counter inside;\n"
 	"	base is stream {\n"
 	"		foreach f in %s_root {\n"
-	"			append preInsn f.entry (* if (inside > 0 || (calls++ & %u) == 0) inside++; *)\n"
+	"			append preInsn f.entry (* if (inside > 0 || calls++ %% %u == 0) inside++; *)\n"
 	"			prepend preInsn f.return (* if (inside > 0) inside--; *)\n"
 	"		}\n"
 	"		foreach f in %s_all {\n"
@@ -57,7 +57,7 @@ static int load_events(struct graph *g, struct dinst_error *e)
 		fprintf(out, "%s\"%s\"", between, g->functions[i].address);
 		between = ", ";
 	}
-	fprintf(out, body, n, n, g->every - 1, n, n, n);
+	fprintf(out, body, n, n, g->every, n, n, n);
 	if (fclose(out) != 0) {
 		free(text);
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
@@ -200,9 +200,12 @@ static int slow_down(struct graph *g, json_t **ids, double rate, struct dinst_er
 	g->counted_ns += now_ns() - g->begun_ns;
 	g->ended_ns = now_ns();
 	err = stop_events(g, *ids, e);
-	while (!err && rate > g->budget) {
-		g->every *= 2;
-		rate /= 2;
+	for (unsigned before = g->every; !err && rate * before / g->every > g->budget;) {
+		const unsigned next = graph_sparser(g->every);
+
+		if (next == g->every)
+			break;
+		g->every = next;
 	}
 	json_decref(*ids);
 	*ids = NULL;

@@ -19,8 +19,7 @@ enum {
 	FIRST_MS = 3000, /* for the first call of the root */
 	LOOK_MS = 50,
 	FOLLOWED_LEAST = 20, /* calls of the root per second */
-	EVERY_MOST = 1 << 20,
-	BLIND_MOST = 500, /* functions, where only the code says what may be called */
+	BLIND_MOST = 500,    /* functions, where only the code says what may be called */
 };
 
 /* Inside of the root: what is counted where. The object of /SyncObject is none, only a place for the flag. */
@@ -353,9 +352,13 @@ static void choose(struct graph *g)
 		if (f->follows)
 			g->visits += 2 * f->per_call;
 	}
-	for (g->every = 1; g->every < EVERY_MOST && rate * g->visits / g->every > g->budget &&
-			   rate / g->every > 2 * FOLLOWED_LEAST;)
-		g->every *= 2;
+	for (g->every = 1; rate * g->visits / g->every > g->budget;) {
+		const unsigned next = graph_sparser(g->every);
+
+		if (next == g->every || rate / next < FOLLOWED_LEAST)
+			break;
+		g->every = next;
+	}
 	while (rate * g->visits / g->every > g->budget && (hot = hottest(g)) != NULL) {
 		hot->follows = false;
 		hot->hot = true;

@@ -28,7 +28,7 @@ static const char body[] =
 	"	counter inside;\n"
 	"	base is stream {\n"
 	"		foreach f in %s_root {\n"
-	"			append preInsn f.entry (* if (inside > 0 || (calls++ & %u) == 0) inside++; *)\n"
+	"			append preInsn f.entry (* if (inside > 0 || calls++ %% %u == 0) inside++; *)\n"
 	"			prepend preInsn f.return (* if (inside > 0) inside--; *)\n"
 	"		}\n"
 	"		foreach f in %s_all\n"
@@ -101,13 +101,13 @@ static int load(struct graph *g, const char *items, struct dinst_error *e)
 	FILE *out = open_memstream(&text, &size);
 	int err = 0;
 
-	while (rate / every > CALLS_PER_SECOND && every < 1u << 20)
-		every *= 2;
+	while (rate / every > CALLS_PER_SECOND && graph_sparser(every) != every)
+		every = graph_sparser(every);
 	if (out) {
 		fprintf(out, "list %s_root is procedure { items { \"%s\" }; }\n", n,
 			g->functions[0].address);
 		fprintf(out, "list %s_all is procedure { items { %s }; }\n", n, items);
-		fprintf(out, body, n, n, every - 1, n, n);
+		fprintf(out, body, n, n, every, n, n);
 	}
 	if (!out || fclose(out) != 0)
 		err = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
