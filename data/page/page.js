@@ -83,7 +83,7 @@ function showTiles(s) {
 		['Stopped, in all', time((s.stops_us || 0) * 1000), `${number(s.stops || 0)} stops`],
 		['Longest stop', time((s.longest_stop_us || 0) * 1000), 'of the program'],
 		['Inserted', number(s.active), `metrics at ${number(s.points)} points`],
-		['Cost', percent(s.cost_ns_per_s === undefined ? null : s.cost_ns_per_s / 1e9), 'of a CPU, in the program, as far as counted'],
+		['Cost', percent(s.cost_ns_per_s === undefined ? null : s.cost_ns_per_s / 1e9), 'of a CPU in it, where counted'],
 		['Memory in it', bytes((s.heap_memory || s.heap_bytes || 0)), `and ${bytes(s.text_memory || 0)} of its code patched`],
 		['Beside it', percent(mutator), `of a CPU to look at it; ${bytes(s.mutator_bytes || 0)}`],
 		['Values', s.age_ms === undefined ? '–' : time(s.age_ms * 1e6), `old; ${percent(asked)} of the time asked`],
