@@ -209,12 +209,26 @@ static bool is_own(const struct search *s, const struct search_node *n)
 	       looks >= self_of(n) / 2;
 }
 
+/* Where the time splits into what could not be followed is told behind where it goes. */
+static double weight_of(const struct search *s, const struct search_node *n)
+{
+	const double cpu = s->facts.cpu > 1 ? 1 : s->facts.cpu;
+
+	return self_of(n) * cpu * (is_own(s, n) ? 1 : 0.5);
+}
+
+/* The kernel cuts a program's name to 15 letters. */
+static bool is_program(const struct search *s, const char *module)
+{
+	return !strcmp(module, s->program) ||
+	       (strlen(s->program) == 15 && !strncmp(module, s->program, 15));
+}
+
 static void find(struct search *s, struct search_node *n)
 {
 	const struct search_facts *f = &s->facts;
 	struct search_finding finding = {.why = SEARCH_CPU, .share = n->share};
 	char by[SEARCH_TEXT], starved[160] = "", of[80] = "";
-	const double self = self_of(n);
 
 	n->is_culprit = true;
 	search_callers(s->roots[SEARCH_CPU], n, by, sizeof(by));
@@ -224,7 +238,7 @@ static void find(struct search *s, struct search_node *n)
 			"it gets %.0f %% of a CPU and waits for one %.0f %% of the time: the machine is "
 			"busy with other work; ",
 			f->cpu * 100, f->busiest[0].waiting * 100);
-	if (strcmp(n->module, s->program) != 0)
+	if (!is_program(s, n->module))
 		snprintf(of, sizeof(of), " of %s", n->module);
 	snprintf(finding.text, sizeof(finding.text),
 		 "%s%.0f %% of %s CPU time is in %s%s()%s%s%s%s", starved, n->share * 100,
@@ -233,19 +247,30 @@ static void find(struct search *s, struct search_node *n)
 		 of, is_own(s, n) ? "" : " and what it calls", by[0] ? ", called from " : "", by);
 	snprintf(finding.module, sizeof(finding.module), "%s", n->module);
 	snprintf(finding.function, sizeof(finding.function), "%s", n->function);
-	finding.weight = self * (f->cpu > 1 ? 1 : f->cpu);
+	finding.weight = weight_of(s, n);
 	search_find(s, &finding);
 }
 
-/* All that have a good part of their own; NULL if there is none, else the one that has most. */
+static bool is_leaf(const struct search_node *n)
+{
+	for (size_t i = 0; i < n->child_count; i++)
+		if (!strcmp(n->children[i]->kind, "function"))
+			return false;
+	return !strcmp(n->kind, "function") && n->share >= SEARCH_REFINE;
+}
+
+/*
+ * All that have a good part of their own, or below which nothing could be followed; NULL if
+ * there is none, else the one that has most.
+ */
 static struct search_node *find_all(struct search *s, struct search_node *n,
 				    struct search_node *most)
 {
-	if (is_own(s, n)) {
+	if (is_own(s, n) || is_leaf(n)) {
 		/* Where it has little of a CPU at all, one is enough. */
 		if (!most || s->facts.cpu >= SEARCH_CPU_BOUND / 2)
 			find(s, n);
-		if (!most || self_of(n) > self_of(most))
+		if (!most || weight_of(s, n) > weight_of(s, most))
 			most = n;
 	}
 	for (size_t i = 0; i < n->child_count; i++)
