@@ -74,7 +74,18 @@ static char *call_of(char *line)
 	return call ? call + strspn(call, " ") : line;
 }
 
-/* Each line is one of the patterns, and each pattern that does not begin with '~' is met. */
+/*
+ * Each line is one of the patterns, and each pattern that does not begin with '~' is met. On a
+ * machine that is busy a call may take so long that its line comes in two; and calls may have begun
+ * before.
+ */
+static bool is_split(const char *call)
+{
+	const size_t length = strlen(call);
+
+	return call[0] == '}' || (length > 2 && !strcmp(call + length - 2, " {"));
+}
+
 static void check_lines(char *text, const char *const *patterns)
 {
 	unsigned met[32] = {0};
@@ -84,9 +95,9 @@ static void check_lines(char *text, const char *const *patterns)
 		for (n = 0; patterns[n]; n++)
 			if (!fnmatch(patterns[n] + (patterns[n][0] == '~'), call_of(line), 0))
 				break;
-		if (!patterns[n])
+		if (!patterns[n] && !is_split(call_of(line)))
 			fail_msg("'%s' was not expected", call_of(line));
-		met[n]++;
+		met[n] += patterns[n] != NULL;
 	}
 	for (n = 0; patterns[n]; n++)
 		if (!met[n] && patterns[n][0] != '~')
@@ -138,7 +149,8 @@ static const struct trace_case typed[] = {
 	  "look_up(key=NULL, n=0) = NULL " B "*]"}},
 	{"slow --args --string 3 -c 6",
 	 0,
-	 {"slow(n=*, what=\"somethin\"...) " B "*]", "~slow(n=*) {", "~} " B "*]  slow"}},
+	 {"slow(n=*, what=\"somethin\"...) " B "*]", "~slow(n=*) {", "~}  slow (began before)",
+	  "~} " B "*]  slow"}},
 	{"fib -a -r -c 30",
 	 0,
 	 {"fib(n=4) {", "fib(n=3) {", "fib(n=2) {", "fib(n=1) = 1 " B "*]", "fib(n=0) = 0 " B "*]",

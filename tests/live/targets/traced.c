@@ -38,7 +38,7 @@ enum colour KEEP paint(struct client *c, enum colour colour, bool hard);
 double KEEP scale(double a, float b, int8_t n);
 struct point KEEP move(struct point p, int by);
 uint64_t KEEP fib(unsigned n);
-int KEEP tail(int n);
+int64_t KEEP tail(int n);
 int KEEP leave(jmp_buf *to, int n);
 int KEEP outer(int n);
 void KEEP slow(int n, const char *what);
@@ -92,10 +92,10 @@ uint64_t fib(unsigned n)
 	return before + last;
 }
 
-int tail(int n)
+int64_t tail(int n)
 {
 	sum++;
-	return (int)step(n + 1);
+	return step(n + 1);
 }
 
 int leave(jmp_buf *to, int n)
@@ -117,6 +117,7 @@ void slow(int n, const char *what)
 {
 	sum += what[0];
 	usleep(n % 2 ? 3000 : 1);
+	sum++;
 }
 
 static void round_of(int i)
