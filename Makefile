@@ -403,7 +403,7 @@ live: all $(live_bin)
 	$(run) $(live_bin)
 
 real: all examples $(tool_bin)
-	$(run) -t 300 $(real_scripts)
+	$(run) -t 900 $(real_scripts)
 
 # Each for FUZZ_SECONDS with clang's engine; without clang, as tests (tests/fuzz/engine.sh).
 fuzz: all $(fuzz_bin) $(target_bin)
@@ -422,7 +422,7 @@ safety:
 	tests/fears.sh --write
 
 test: tests
-	DINST_SHORT=1 $(run) -p $(unit_bin) $(fuzz_bin) -s $(live_bin) \
+	DINST_SHORT=1 $(run) -t 900 -p $(unit_bin) $(fuzz_bin) -s $(live_bin) \
 		$(hostile_scripts) $(real_scripts) $(install_scripts)
 
 # One table, against what else is installed; what it is made of in docs/performance.md.

@@ -22,6 +22,10 @@ ip link set lo up
 mkdir -m 777 /run/redis
 unset DINST_SOCKET XDG_RUNTIME_DIR
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+# compiled once is enough, where there is ccache
+if command -v ccache >/dev/null; then
+	export PATH=/usr/lib/ccache:$PATH CCACHE_DIR=$build/ccache CCACHE_BASEDIR=$work CCACHE_NOHASHDIR=1
+fi
 # the address in the first line is this tree
 export GIT_CONFIG_COUNT=2 GIT_CONFIG_KEY_0=url.$tree.insteadOf GIT_CONFIG_VALUE_0=https://git.example.org/dinst.git
 export GIT_CONFIG_KEY_1=safe.directory GIT_CONFIG_VALUE_1='*'
@@ -47,7 +51,7 @@ wait $server
 echo "redis $?" >>"$work/verdict"
 END
 export work tree other
-timeout 290 unshare -m -n -p -f --mount-proc bash "$work/inside" >"$work/inside.log" 2>&1
+timeout 880 unshare -m -n -p -f --mount-proc bash "$work/inside" >"$work/inside.log" 2>&1
 status=$?
 [ $status -eq 77 ] && skip "no mount namespaces here"
 [ -s "$work/verdict" ] || fail "nothing was run (status $status): $(tail -3 "$work/inside.log" "$work/transcript")"

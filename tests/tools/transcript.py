@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 
-SECONDS = 400
+SECONDS = 860
 
 
 def section(lines, heading):
