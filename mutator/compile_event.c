@@ -34,7 +34,7 @@ static uint32_t bytes_of(struct compiler *c, const struct mdl_expr *x, size_t ar
 
 	if (arg < x->arg_count && !mdl_constant(x->args[arg], &n))
 		compile_fail(c, &x->place, DINST_USAGE, "how many bytes must be a number");
-	return n > 0 && n <= MDL_STACK_MOST ? (uint32_t)n : 1;
+	return n > 0 && n <= MDL_BYTES_MOST ? (uint32_t)n : 1;
 }
 
 static void compile_value(struct compiler *c, const struct mdl_expr *x, struct event *e)
@@ -73,8 +73,6 @@ static void compile_field_of(struct compiler *c, const struct mdl_expr *x, struc
 		compile_memory(c, x, e, STREAM_STRING, bytes_of(c, x, 1, MDL_STRING_BYTES));
 	else if (x->kind == MDL_CALL && x->function == MDL_DO_BYTES)
 		compile_memory(c, x, e, STREAM_BYTES, bytes_of(c, x, 1, 0));
-	else if (x->kind == MDL_CALL && x->function == MDL_DO_STACK)
-		compile_fail(c, &x->place, DINST_UNSUPPORTED, "stack() is not there yet");
 	else
 		compile_value(c, x, e);
 	e->size += f->size;

@@ -35,7 +35,6 @@ static const char *form_text(enum stream_form form)
 		[STREAM_VALUE] = "value",
 		[STREAM_STRING] = "string",
 		[STREAM_BYTES] = "bytes",
-		[STREAM_STACK] = "stack",
 	};
 
 	return forms[form];

@@ -32,7 +32,6 @@ enum stream_form {
 	STREAM_VALUE,  /* 8 bytes */
 	STREAM_STRING, /* u64 length, then the bytes, without the zero behind them */
 	STREAM_BYTES,  /* the same */
-	STREAM_STACK,  /* the same: struct stream_registers, then words from the stack pointer up */
 };
 
 struct stream_field {

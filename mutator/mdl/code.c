@@ -297,11 +297,6 @@ static void want_field(struct body *b, const struct mdl_expr *e, enum point_plac
 			return;
 		want_number(b, e->args[0], place);
 		want_bytes(b, e, e->args[1], MDL_BYTES_MOST);
-	} else if (e->function == MDL_DO_STACK) {
-		if (!count_args(b, e, 1, "how many bytes of the stack"))
-			return;
-		want_bytes(b, e, e->args[0], MDL_STACK_MOST);
-		only_at(b, e, place, place == AT_ENTRY || place == AT_EXIT, "at entries and exits");
 	} else {
 		want_number(b, e, place);
 	}
@@ -449,7 +444,6 @@ static enum code_type type_of_call(struct body *b, const struct mdl_expr *e, enu
 		return type_of_read_memory(b, e, place);
 	case MDL_DO_STRING:
 	case MDL_DO_BYTES:
-	case MDL_DO_STACK:
 		return field_outside(b, e);
 	default:
 		return type_of_timer_call(b, e);

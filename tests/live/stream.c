@@ -7,8 +7,10 @@
 #include "tests/live/harness_session.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "mutator/evaluate.h"
@@ -466,6 +468,43 @@ static void test_jumps(void **state)
 	harness_end(h, 0);
 }
 
+/* Threads that end in a record: their rings come back without a stop. */
+static void test_exits(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = insert(s, "entries");
+	struct events all = {0};
+	long kept, calls;
+	unsigned left;
+
+	collect(h, s, "exits 150\n", false, &all);
+	assert_string_equal(harness_line(h, 60000), "done");
+	take(s, &all);
+	left = taken_rings(s);
+	for (unsigned tries = 0; taken_rings(s) && tries < 100; tries++) {
+		usleep(50000);
+		take(s, &all);
+	}
+	assert_int_equal(taken_rings(s), 0);
+	assert_true(s->stream->stopped_ns == 0);
+	release(&all);
+	/* There is room as before. */
+	take(s, &all);
+	release(&all);
+	kept = (long)session_value(s, id);
+	session_go(h, 100);
+	take(s, &all);
+	calls = (long)session_value(s, id) - kept;
+	assert_int_equal(calls, 100);
+	assert_int_equal(check_order(&all, false), 100);
+	print_message("%ld calls, %u rings were left\n", kept, left);
+	release(&all);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* ------------------------------------------------------------- in and out */
 
 static void tell(struct harness *h, const char *command)
@@ -519,6 +558,55 @@ static void test_detached_under_load(void **state)
 	tell(h, "stop\n");
 	assert_true(all.size > 0);
 	release(&all);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* A mutator of its own, which is killed while threads write what it collects. */
+static void be_mutator(struct harness *h)
+{
+	struct dinst_error e = {0};
+	struct insert_result result;
+	struct session *s;
+
+	if (session_attach(h->pid, "short", &s, &e) < 0 ||
+	    session_load_mdl(s, "test.mdl", text, strlen(text), &e) < 0 ||
+	    request_insert(s, "texts", NULL, 0, NULL, &result, &e) < 0 ||
+	    request_insert(s, "steps", NULL, 0, NULL, &result, &e) < 0)
+		_exit(1);
+	for (;;) {
+		stream_collect(s);
+		usleep(500);
+	}
+}
+
+static void test_deaths(void **state)
+{
+	enum { ROUNDS = 6, CLEAN_MS = 10000 };
+	struct harness *h = *state;
+
+	harness_start(h, "stream", NULL);
+	tell(h, "run 4\n");
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		struct dinst_error e = {0};
+		struct leftovers left;
+		struct target *t;
+		int status;
+		pid_t pid = fork();
+
+		assert_true(pid >= 0);
+		if (!pid)
+			be_mutator(h);
+		usleep(100000 + round * 137000);
+		assert_int_equal(kill(pid, SIGKILL), 0);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFSIGNALED(status));
+		if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, CLEAN_MS, &left, &e) < 0)
+			fail_msg("round %u: %s", round, e.text);
+		target_close(t);
+		assert_int_equal(left.arenas_left, 0);
+	}
+	tell(h, "stop\n");
 	harness_verify(h);
 	harness_end(h, 0);
 }
@@ -581,8 +669,10 @@ int main(void)
 		CASE(test_fork),
 		CASE(test_signals),
 		CASE(test_jumps),
+		CASE(test_exits),
 		CASE(test_removed_under_load),
 		CASE(test_detached_under_load),
+		CASE(test_deaths),
 		CASE(test_two_streams),
 		CASE(test_without_rseq),
 	};

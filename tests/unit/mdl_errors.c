@@ -199,7 +199,7 @@ static const struct mistake in_entry[] = {
 	{"something(1, 2, 3, 4, 5, 6, @7);", "6 arguments at most"},
 	{"@record();", "record takes a distribution and a value, or a stream and what"},
 	{"m = @string($arg[0]);", "a field of an event: record(STREAM, string(...))"},
-	{"@stack(64);", "a field of an event"},
+	{"@bytes($arg[0], 8);", "a field of an event"},
 };
 
 /* Loads text with its '@' taken out; returns the messages, to be freed. */
@@ -288,7 +288,6 @@ static void test_in_streams(void **state)
 		{"record(m, @bytes($arg[0]));", "bytes takes 2 arguments"},
 		{"record(m, bytes($arg[0], @0));", "bytes takes 1 to 512 bytes"},
 		{"record(m, bytes($arg[0], @513));", "bytes takes 1 to 512 bytes"},
-		{"record(m, stack(@8193));", "stack takes 1 to 8192 bytes"},
 		{"record(m, 1 + @string($arg[0]));", "a field of an event"},
 		{"record(m, @$return);", "at exits"},
 		{"record(m, @\"text\");", "a string has no value in code"},
@@ -307,9 +306,6 @@ static void test_in_streams(void **state)
 			 cases[i].text);
 		expect(text, cases[i].told);
 	}
-	expect("metric m { base is stream { foreach f in $procedures foreach p in f.calls append "
-	       "preInsn p (* record(m, @stack(64)); *) } }",
-	       "at entries and exits");
 	expect("metric m { stream @s; base is counter { } }", "a stream is the metric's own");
 	expect("metric m { base is @strem { } }", "did you mean 'stream'?");
 }

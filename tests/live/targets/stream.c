@@ -10,6 +10,7 @@
  *   fork N        a child does so, as thread 77, and ends
  *   signals N     two threads do so and are interrupted by a handler that does it, too
  *   jumps N       ... by one that jumps out of the function
+ *   exits N       N times two threads do so until the handler ends them
  *
  * Each is answered with "done". step() says what it did by its result: 2 * number.
  */
@@ -29,7 +30,7 @@ enum { THREADS_MOST = 64, THREADS_USUAL = 8, STACK = 256 << 10, HANDLER = 1000, 
 
 static long rounds;
 static long handled[THREADS_MOST + 1];
-static volatile int jumps;
+static enum ways { RETURNS, JUMPS, EXITS } jumps; /* how a handler ends */
 static pthread_t runners[THREADS_MOST];
 static long running_count;
 static int running;
@@ -133,6 +134,8 @@ static void on_signal(int signal)
 	if (own < 0)
 		return;
 	step(HANDLER + own, handled[own]++, "handler");
+	if (jumps == EXITS)
+		syscall(SYS_exit, 0);
 	if (jumps && may_jump)
 		siglongjmp(out, 1);
 }
@@ -158,13 +161,13 @@ static void *interrupted(void *arg)
 	return NULL;
 }
 
-static void do_interrupted(long count, int with_jumps)
+static void do_interrupted(long count, enum ways how)
 {
 	struct timespec pause = {0, 50000};
 	pthread_t all[2];
 	int left = 2;
 
-	jumps = with_jumps;
+	jumps = how;
 	rounds = count;
 	memset(handled, 0, sizeof(handled));
 	for (long i = 0; i < 2; i++)
@@ -183,7 +186,8 @@ static void do_interrupted(long count, int with_jumps)
 		}
 		nanosleep(&pause, NULL);
 	}
-	printf("handled %ld %ld\n", handled[1], handled[2]);
+	if (how != EXITS)
+		printf("handled %ld %ld\n", handled[1], handled[2]);
 }
 
 int main(void)
@@ -211,9 +215,12 @@ int main(void)
 		else if (sscanf(line, "fork %ld", &a) == 1)
 			do_fork(a);
 		else if (sscanf(line, "signals %ld", &a) == 1)
-			do_interrupted(a, 0);
+			do_interrupted(a, RETURNS);
 		else if (sscanf(line, "jumps %ld", &a) == 1)
-			do_interrupted(a, 1);
+			do_interrupted(a, JUMPS);
+		else if (sscanf(line, "exits %ld", &a) == 1)
+			for (long i = 0; i < a; i++)
+				do_interrupted(1L << 40, EXITS);
 		else if (sscanf(line, "floats %ld", &a) == 1)
 			for (long i = 0; i < a; i++)
 				half((double)i + 0.5, (float)i);
