@@ -6,6 +6,7 @@
  *   why_facts.c   what the kernel tells of the target for nothing
  *   why_text.c    the metrics of a test, as MDL
  *   why_world.c   looks and tests, by a question's session
+ *   why_results.c  what is read, as results of tests
  *   why_print.c   the tree, for people and as JSON
  */
 #ifndef DINST_DAEMON_WHY_H
@@ -92,6 +93,16 @@ struct why {
 
 /* The world that searches through this question. */
 void why_world(struct why *w, struct search_world *world);
+
+/* ------------------------------------------------------------ why_results.c */
+
+/* Elements of a vector, times `scale`; those of one function, called from several places, are one. */
+void why_take_elements(struct why *w, struct search_test *t, json_t *list, double scale);
+/*
+ * Rows of the three metrics of MEASURE_BLOCKS. Who allocated a block stands in its element; what
+ * these addresses are called, in the other two vectors.
+ */
+void why_take_blocks(struct search_test *t, json_t *rows);
 
 /* -------------------------------------------------------------- why_print.c */
 

@@ -228,23 +228,24 @@ static void find(struct search *s, struct search_node *n)
 {
 	const struct search_facts *f = &s->facts;
 	struct search_finding finding = {.why = SEARCH_CPU, .share = n->share};
-	char by[SEARCH_TEXT], starved[160] = "", of[80] = "";
+	char by[SEARCH_TEXT], starved[200] = "", of[80] = "";
 
 	n->is_culprit = true;
 	search_callers(s->roots[SEARCH_CPU], n, by, sizeof(by));
-	if (f->cpu < SEARCH_CPU_BOUND / 2)
+	if (f->cpu < SEARCH_CPU_BOUND / 2 && f->busiest_count)
 		snprintf(
 			starved, sizeof(starved),
-			"it gets %.0f %% of a CPU and waits for one %.0f %% of the time: the machine is "
-			"busy with other work; ",
+			"; but it gets only %.0f %% of a CPU and waits for one %.0f %% of the time, since the "
+			"machine is busy with other work",
 			f->cpu * 100, f->busiest[0].waiting * 100);
 	if (!is_program(s, n->module))
 		snprintf(of, sizeof(of), " of %s", n->module);
 	snprintf(finding.text, sizeof(finding.text),
-		 "%s%.0f %% of %s CPU time is in %s%s()%s%s%s%s", starved, n->share * 100,
+		 "%.0f %% of %s CPU time is in %s%s()%s%s%s%s%s", n->share * 100,
 		 starved[0] ? "its" : "the",
 		 chain_name_is_made(n->function) ? "a function without a name, " : "", n->function,
-		 of, is_own(s, n) ? "" : " and what it calls", by[0] ? ", called from " : "", by);
+		 of, is_own(s, n) ? "" : " and what it calls", by[0] ? ", called from " : "", by,
+		 starved);
 	snprintf(finding.module, sizeof(finding.module), "%s", n->module);
 	snprintf(finding.function, sizeof(finding.function), "%s", n->function);
 	finding.weight = weight_of(s, n);

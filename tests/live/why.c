@@ -6,6 +6,10 @@
  */
 #include "tests/live/mdl_help.h"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+
 enum { SECONDS = 30 };
 
 /* The only object that it prints; the caller frees. */
@@ -156,6 +160,63 @@ static void test_guest(void **state)
 	mdl_end(h);
 }
 
+/* dinst with its output going nowhere; killed at its `ms`, or ended by SIGINT. */
+static void cut_off(struct harness *h, unsigned ms, int signal)
+{
+	char socket[100], pid_text[20];
+	int status, null;
+	pid_t pid;
+
+	snprintf(socket, sizeof(socket), "%s/dinstd.sock", h->directory);
+	snprintf(pid_text, sizeof(pid_text), "%d", (int)h->pid);
+	h->daemon_used = true;
+	pid = fork();
+	if (pid == 0) {
+		null = open("/dev/null", O_RDWR);
+		setenv("DINST_SOCKET", socket, 1);
+		dup2(null, 0);
+		dup2(null, 1);
+		dup2(null, 2);
+		alarm(100);
+		execl(harness_path("dinst"), "dinst", "why", pid_text, NULL);
+		_exit(126);
+	}
+	usleep(ms * 1000);
+	kill(pid, signal);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
+/* Nobody's session is left, sooner or later. */
+static void wait_alone(struct harness *h)
+{
+	json_t *rows = NULL;
+	bool alone = false;
+
+	for (int i = 0; i < 200 && !alone; i++) {
+		usleep(100000);
+		if (harness_dinst(h, &rows, "ls") == 0)
+			alone = !json_array_size(rows);
+		json_decref(rows);
+		rows = NULL;
+	}
+	assert_true(alone);
+}
+
+/* Interrupted or killed in any of its phases it leaves the target as it was. */
+static void test_cut_off(void **state)
+{
+	static const unsigned moments[] = {300, 2200, 3600, 4500, 6000};
+	struct harness *h = *state;
+
+	for (unsigned i = 0; i < sizeof(moments) / sizeof(moments[0]); i++) {
+		harness_start(h, "why", "cpu", harness_number(i), NULL);
+		cut_off(h, moments[i], i % 2 ? SIGINT : SIGKILL);
+		wait_alone(h);
+		harness_verify(h);
+		harness_end(h, 0);
+	}
+}
+
 static void test_usage(void **state)
 {
 	struct harness *h = *state;
@@ -171,8 +232,8 @@ static void test_usage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_cpu),	 CASE(test_lock),  CASE(test_io),    CASE(test_leak),
-		CASE(test_idle), CASE(test_guest), CASE(test_usage),
+		CASE(test_cpu),	 CASE(test_lock),  CASE(test_io),      CASE(test_leak),
+		CASE(test_idle), CASE(test_guest), CASE(test_cut_off), CASE(test_usage),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
