@@ -222,6 +222,8 @@ int graph_pointers(struct graph *g, struct dinst_error *e)
 			graph_note_stop(g, answer);
 		if (!err)
 			err = look(&t, answer, e);
+		/* what was lost here is not lost to what is counted later */
+		g->lost_before = g->log->dropped = t.log.dropped;
 		if (!err)
 			err = add_found(&t, e);
 	}

@@ -266,9 +266,15 @@ static void notes(const struct graph *g)
 	if (lost(g))
 		note(g->c,
 		     "%" PRIu64
-		     " events were lost: counts are too low by that; a lower --budget loses none",
+		     " events were lost: calls of which some were lost are left out; a lower "
+		     "--budget loses fewer",
 		     lost(g));
-	if (g->too_many)
+	if (g->blind)
+		note(g->c,
+		     "it was not called at first: only the %zu functions that its code may call are "
+		     "followed",
+		     g->count - 1);
+	else if (g->too_many)
 		note(g->c,
 		     "there are more than %d functions below it; the nearest ones are followed",
 		     GRAPH_FUNCTIONS);
