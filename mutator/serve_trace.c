@@ -277,8 +277,7 @@ int serve_trace(struct server *sv, const json_t *params, json_t **result, struct
 	if (status >= 0) {
 		tell_rows(&t, json_object_get(*result, "rows"));
 		json_object_set_new(*result, "functions", json_integer((json_int_t)t.count));
-		json_object_set_new(*result, "at_return",
-				    json_boolean(trace_is_at_return(&t.q)));
+		json_object_set_new(*result, "at_return", json_boolean(trace_is_at_return(&t.q)));
 		json_object_set_new(*result, "text", serve_text(text));
 	}
 	free(text);

@@ -89,9 +89,10 @@ static bool is_split(const char *call)
 static void check_lines(char *text, const char *const *patterns)
 {
 	unsigned met[32] = {0};
+	char *save = NULL;
 	size_t n;
 
-	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
 		for (n = 0; patterns[n]; n++)
 			if (!fnmatch(patterns[n] + (patterns[n][0] == '~'), call_of(line), 0))
 				break;
@@ -221,12 +222,14 @@ static void test_json(void **state)
 {
 	struct output *o = malloc(sizeof(*o));
 	unsigned lines = 0;
+	char *save = NULL;
 
 	(void)state;
 	start("traced", "on");
 	run_dinst(o, "trace --json -p %d scale -a -r -c 8", (int)target.pid);
 	assert_int_equal(o->status, 0);
-	for (char *line = strtok(o->out, "\n"); line; line = strtok(NULL, "\n"), lines++) {
+	for (char *line = strtok_r(o->out, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save), lines++) {
 		json_t *event = json_loads(line, 0, NULL);
 		const char *what = json_string_value(json_object_get(event, "event"));
 

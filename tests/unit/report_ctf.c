@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "daemon/report/ctf.h"
-#include "report_help.h"
+#include "tests/unit/report_help.h"
 
 static const char kinds[] =
 	"[{\"id\":9,\"focus\":\"x\",\"events\":["

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "report_help.h"
+#include "tests/unit/report_help.h"
 
 static struct text out;
 
