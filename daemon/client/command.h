@@ -129,6 +129,7 @@ int exec_run(struct context *c, const struct arguments *a);
 int ls_run(struct context *c, const struct arguments *a);
 int detach_run(struct context *c, const struct arguments *a);
 int repair_run(struct context *c, const struct arguments *a);
+int serve_run(struct context *c, const struct arguments *a);
 int stop_run(struct context *c, const struct arguments *a);
 int modules_run(struct context *c, const struct arguments *a);
 int funcs_run(struct context *c, const struct arguments *a);

@@ -69,6 +69,11 @@ static const struct option_spec detach_options[] = {
 	{0, NULL, NULL, NULL},
 };
 
+static const struct option_spec serve_options[] = {
+	{'T', "token", "FILE", "who has the token in it may insert and remove there"},
+	{0, NULL, NULL, NULL},
+};
+
 static const struct option_spec watch_options[] = {
 	{'i', "interval", "SECONDS", "between readings (default 1)"},
 	{'c', "count", "COUNT", "stop after so many readings"},
@@ -220,6 +225,12 @@ const struct command commands[] = {
 	 "Looks at Yama, uids, capabilities, other tracers and more. Needs no daemon. Exit\n"
 	 "status 1 if a check fails.\n",
 	 "dinst doctor 1234", NULL, 0, 1, false, doctor_run},
+	{"serve", "[ADDRESS] [--token FILE]", "a page for a browser, and values for Prometheus",
+	 "From the daemon that runs, until it ends, at 127.0.0.1:9464 or ADDRESS. Every user of\n"
+	 "the machine can read there; nobody can change anything without the token, whose file is\n"
+	 "made (mode 0600) if it is missing. At an address that is not loopback's /metrics is open\n"
+	 "to everybody who can reach it.\n",
+	 "dinst serve", serve_options, 0, 1, false, serve_run},
 	{"stop", "", "end the daemon, after detaching everything", "", "dinst stop", NULL, 0, 0,
 	 false, stop_run},
 	{"help", "[COMMAND]", "explain a command", "", "dinst help insert", NULL, 0, 1, false,

@@ -108,7 +108,7 @@ static const struct group {
 	const char *title, *commands;
 } groups[] = {
 	{"Questions", "top hist trace graph why record report"},
-	{"Sessions", "attach exec ls detach repair stop doctor"},
+	{"Sessions", "attach exec ls detach repair stop serve doctor"},
 	{"What there is", "modules funcs points cfg metrics"},
 	{"Instruments", "insert read watch history remove flush"},
 	{"Scripts", "run help quit"},

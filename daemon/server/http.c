@@ -8,6 +8,7 @@
 #include "daemon/server/http.h"
 
 #include <microhttpd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -374,6 +375,21 @@ void http_end(struct server *s)
 	uv_close((uv_handle_t *)&h->poll, handle_closed);
 	uv_close((uv_handle_t *)&h->timer, handle_closed);
 	uv_close((uv_handle_t *)&h->sweep, handle_closed);
+}
+
+bool http_address(const struct server *s, char *text)
+{
+	if (s->http)
+		snprintf(text, HTTP_ADDRESS_MAX, "%s", s->http->place.text);
+	return s->http != NULL;
+}
+
+json_t *http_url(const char *address)
+{
+	char url[HTTP_ADDRESS_MAX + 16];
+
+	snprintf(url, sizeof(url), "http://%s/", address);
+	return rpc_text(url);
 }
 
 void http_stats(const struct server *s, struct http_stats *out)

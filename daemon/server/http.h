@@ -28,6 +28,7 @@ enum {
 	HTTP_UNSENT = 96 << 20,	    /* bytes of answers that are not taken */
 	HTTP_SILENT_MS = 75 * 1000, /* until a request is there, and between two */
 	HTTP_ANSWER_MS = 60 * 1000, /* to take an answer */
+	HTTP_ADDRESS_MAX = 300,	    /* bytes of an address as text */
 	HTTP_HOSTS = 16,	    /* names that are allowed */
 };
 
@@ -46,6 +47,10 @@ struct http_stats {
 int http_start(struct server *s, const struct http_options *o, struct dinst_error *e);
 /* After the sessions: nothing is asked of anybody any more. */
 void http_end(struct server *s);
+/* Where it is served, into text[HTTP_ADDRESS_MAX]; false: nowhere. */
+bool http_address(const struct server *s, char *text);
+/* "http://ADDRESS/"; a new reference. */
+json_t *http_url(const char *address);
 void http_stats(const struct server *s, struct http_stats *out);
 
 /* A request, from its head to its answer. */

@@ -5,6 +5,7 @@
  * Owns the table of methods. Most are forwarded to the session's mutator as
  * they are; the daemon's own are few. Never unpacks a listing.
  */
+#include "daemon/server/http.h"
 #include "daemon/server/recording.h"
 #include "daemon/server/sampler.h"
 #include "daemon/server/server.h"
@@ -460,6 +461,34 @@ static void method_recording(struct server *s, struct request *r, const char *me
 		request_result(r, json_object());
 }
 
+/* What dinstd --metrics does, while it runs. */
+static void method_serve(struct server *s, struct request *r, const char *method, json_t *params)
+{
+	json_t *address = json_object_get(params, "address");
+	json_t *token = json_object_get(params, "token");
+	struct http_options o = {.address = json_string_value(address),
+				 .token = json_string_value(token)};
+	struct dinst_error e = {0, ""};
+	char text[HTTP_ADDRESS_MAX];
+
+	(void)method;
+	if (!o.address || (token && !o.token) || (o.token && o.token[0] != '/'))
+		request_error_rpc(r, RPC_PARAMS,
+				  "serve takes an address, and a token's absolute path");
+	else if (http_address(s, text))
+		request_error_from(r, (dinst_fail(&e, DINST_BUSY,
+						  "served already: http://%s/ (dinst stop ends it)",
+						  text),
+				       &e));
+	else if (s->stopping)
+		request_error(r, DINST_BUSY, "the daemon is stopping");
+	else if (http_start(s, &o, &e) != 0)
+		request_error_from(r, &e);
+	else if (http_address(s, text))
+		request_result(r, json_pack("{s:o, s:s, s:b}", "url", http_url(text), "address",
+					    text, "read_only", o.token == NULL));
+}
+
 static void method_stop(struct server *s, struct request *r, const char *method, json_t *params)
 {
 	(void)method;
@@ -484,6 +513,7 @@ static const struct {
 	{"trace", method_forward},   {"events", method_forward},
 	{"callees", method_forward}, {"stacks", method_forward},
 	{"history", method_history}, {"recording", method_recording},
+	{"serve", method_serve},
 };
 
 void method_dispatch(struct server *s, struct request *r, const char *method, json_t *params)

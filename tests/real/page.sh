@@ -124,6 +124,17 @@ wait_for 10 is_up || fail "dinstd does not serve again: $(cat "$work/dinstd2.err
 python3 tests/tools/http_hostile.py "$web" "$daemon" "" 2 >"$work/hostile" || fail "read-only: $(head -5 "$work/hostile")"
 api state | grep -q '"read_only":true' || fail "it does not say that it is read-only"
 
+# a daemon that runs serves when it is asked to, once
+dinst stop >/dev/null 2>&1
+wait_for 10 is_gone "$daemon" || fail "dinstd does not end"
+dinst serve "127.0.0.1:$web" >"$work/serve" || fail "dinst serve: $(cat "$work/serve")"
+grep -qF "$url/" "$work/serve" || fail "it does not say where: $(cat "$work/serve")"
+is_up >/dev/null || fail "dinst serve serves nothing"
+dinst serve >/dev/null 2>"$work/serve" && fail "it serves twice"
+grep -qF "$url/" "$work/serve" || fail "it does not say where it serves already: $(cat "$work/serve")"
+dinst serve "127.0.0.1:$web" --json 2>&1 | grep -q '"busy"' || fail "not busy"
+dinst stop >/dev/null 2>&1
+
 # who may read and write the files
 cp "$token" "$work/open" && chmod 644 "$work/open"
 "$build/dinstd" -s "$work/x.sock" -m 127.0.0.1:0 --token "$work/open" 2>"$work/dinstd3.err" && fail "a token that all can read is taken"
