@@ -216,6 +216,7 @@ int graph_run(struct context *c, const struct arguments *a)
 	if (status == EXIT_DONE)
 		status = question_end(&g.q, run(&g, a->word[0]));
 	forget_functions(&g);
+	json_decref(g.covered);
 	event_log_release(&log);
 	exports_release(&g.exports);
 	return status;

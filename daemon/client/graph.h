@@ -4,7 +4,7 @@
  *
  *   graph.c          the command: what is called below a function is found, then counted
  *   graph_find.c     finding it, level by level, by counters that count inside of the function only
- *   graph_pointers.c what is called through pointers
+ *   graph_entered.c  what is entered below the function, in whatever way
  *   graph_count.c    counting it, by events of entries and returns
  *   graph_show.c     the tree on a terminal, and as JSON
  */
@@ -49,7 +49,7 @@ struct graph {
 	double visits; /* expected entries and returns of what is followed, per call of the root */
 	bool blind;    /* the root was not called: what the code says is believed */
 	bool too_many; /* some functions were left out, there were more than can be had */
-	bool pointers_skipped; /* calls through pointers were not looked into: modules too large */
+	json_t *covered; /* names of the modules in which what is called is known for certain */
 
 	unsigned every; /* one of so many calls of the root is followed */
 	struct exports exports;
@@ -87,10 +87,12 @@ int graph_find(struct graph *g, struct dinst_error *e);
 int graph_root_calls(struct graph *g, uint64_t *calls, struct dinst_error *e);
 
 /*
- * graph_pointers.c: adds what is called inside of the root by whatever way: for a moment, all functions of
- * the modules that are called record their entries, in a few calls of the root.
+ * graph_entered.c: adds what is entered inside of the root in whatever way: for a moment, all functions of
+ * all modules that are not too large record that, in a few calls of the root. One look for all.
  */
-int graph_pointers(struct graph *g, struct dinst_error *e);
+int graph_entered(struct graph *g, struct dinst_error *e);
+/* Is the module one of those? */
+bool graph_covers(const struct graph *g, const char *module);
 
 /* graph_count.c: events of what is followed, into g->exports, until the question is over. */
 int graph_count(struct graph *g, struct dinst_error *e);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * graph_find.c - which functions are really called below the root: level by level, what the
- * code of the ones that were called may call gets a counter that counts inside of the root only.
+ * graph_find.c - which functions are really called below the root.
  *
- * Calls through pointers are found in one go once the levels come to no more (graph_pointers.c). What is
- * found is then followed by events (graph_count.c), as far as the budget goes: first only every n-th
- * call of the root is followed, then the functions that are called most are left out.
+ * Most are seen at once (graph_entered.c). Who calls whom, and so how far from the root they are, is
+ * asked level by level; what the code of the ones that were called may call in modules that are too large for
+ * that gets a counter that counts inside of the root only. What is found is then followed by events
+ * (graph_count.c), as far as the budget goes: first only every n-th call of the root is followed, then
+ * the functions that are called most are left out.
  */
 #include "daemon/client/graph.h"
 
@@ -196,6 +197,10 @@ static int take_callees(struct graph *g, size_t caller, json_t *row, struct dins
 		if (err || !address)
 			break;
 		at = graph_at(g, address);
+		/* it would have been seen if it were called */
+		if (at == g->count &&
+		    graph_covers(g, json_string_value(json_object_get(callee, "module"))))
+			continue;
 		if (at == g->count && g->count >= (g->blind ? BLIND_MOST : GRAPH_FUNCTIONS)) {
 			g->too_many = true;
 			continue;
@@ -394,26 +399,22 @@ static int first_call(struct graph *g, struct dinst_error *e)
 
 int graph_find(struct graph *g, struct dinst_error *e)
 {
-	bool pointers = g->depth == 0, asked = true;
+	bool asked = true;
 	json_t *answer = NULL;
 	int err = first_call(g, e);
 
-	while (!err && question_going(&g->q)) {
+	if (!err && !g->blind && g->depth && question_going(&g->q))
+		err = graph_entered(g, e);
+	while (!err && asked && question_going(&g->q)) {
 		const size_t first = g->count;
 
 		err = ask_callees(g, &asked, e);
-		if (err || (!asked && (pointers || nearest_unknown(g) >= g->depth)))
-			break;
-		if (asked) {
+		if (!err && g->count > first)
 			err = insert_counters(g, first, e);
-			if (!err && g->count > first && !g->blind)
-				err = step(g, STEP_MOST_MS, e);
-			if (!err)
-				err = read_counters(g, e);
-		} else {
-			pointers = true;
-			err = g->blind ? 0 : graph_pointers(g, e);
-		}
+		if (!err && g->count > first && !g->blind)
+			err = step(g, STEP_MOST_MS, e);
+		if (!err)
+			err = read_counters(g, e);
 		find_levels(g);
 	}
 	if (!err)

@@ -260,6 +260,7 @@ static void note_hot(const struct graph *g)
 static void notes(const struct graph *g)
 {
 	struct call_tree_facts facts;
+	const char *uncovered = NULL;
 
 	call_tree_facts(g->exports.tree, &facts);
 	note_hot(g);
@@ -278,10 +279,13 @@ static void notes(const struct graph *g)
 		note(g->c,
 		     "there are more than %d functions below it; the nearest ones are followed",
 		     GRAPH_FUNCTIONS);
-	if (g->pointers_skipped)
-		note(g->c,
-		     "functions that are called through pointers were not looked for in all modules: "
-		     "they are too large");
+	for (size_t i = 0; i < g->count && !uncovered; i++)
+		if (g->functions[i].follows && !g->blind && g->depth &&
+		    !graph_covers(g, g->functions[i].module))
+			uncovered = g->functions[i].module;
+	if (uncovered)
+		note(g->c, "%s is too large to find in it what is called through pointers",
+		     uncovered);
 	if (g->exports.tree && facts.too_deep)
 		note(g->c, "%" PRIu64 " calls deeper than %d are left out", facts.too_deep,
 		     CALL_TREE_DEPTH);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * graph_pointers.c - which functions are called below the root in ways that code does not show:
- * through pointers, tables, by callbacks of other modules.
+ * graph_entered.c - which functions are entered below the root, in whatever way: by calls that code
+ * shows, through pointers and tables, by callbacks of other modules.
  *
- * For a moment all functions of the modules that are called record that they are entered, in
- * a few calls of the root only; what was entered is known then. One instance for all.
+ * For a moment all functions of all modules that are not too large record that they are entered, in a few
+ * calls of the root only. One instance for all: there is one stop for it.
  */
 #include "daemon/client/graph.h"
 
@@ -45,21 +45,24 @@ struct tally {
 	uint64_t root; /* entries of the root */
 };
 
-static bool is_tree_module(const struct graph *g, const char *module)
+bool graph_covers(const struct graph *g, const char *module)
 {
-	for (size_t i = 0; i < g->count; i++)
-		if ((i == 0 || g->functions[i].calls) &&
-		    strcmp(g->functions[i].module, module) == 0)
+	json_t *name;
+	size_t index;
+
+	json_array_foreach(g->covered, index, name)
+	{
+		if (module && strcmp(json_string_value(name), module) == 0)
 			return true;
+	}
 	return false;
 }
 
-/* The items of the list: modules of the tree, the root's own first, as far as they are not too large. */
+/* The items of the list: the root's module first, then the others, as far as they are not too large. */
 static int modules_items(struct graph *g, char **items, struct dinst_error *e)
 {
 	json_t *answer = NULL, *row;
 	size_t size = 0, left = FUNCTIONS_MOST, index;
-	const char *between = "";
 	FILE *out = open_memstream(items, &size);
 	int err = out ? question_call(&g->q, "modules", NULL, &answer, e)
 		      : dinst_fail(e, DINST_NO_MEMORY, "out of memory");
@@ -71,17 +74,14 @@ static int modules_items(struct graph *g, char **items, struct dinst_error *e)
 			const json_int_t functions =
 				json_integer_value(json_object_get(row, "functions"));
 
-			if (!name || (strcmp(name, g->functions[0].module) == 0) != own ||
-			    !is_tree_module(g, name))
+			if (!name || (strcmp(name, g->functions[0].module) == 0) != own)
 				continue;
-			/* names that would end the string, or be taken for patterns */
-			if ((size_t)functions > left || strpbrk(name, "\"\\*?[")) {
-				g->pointers_skipped = true;
+			/* names that would end the string, or be taken for patterns; [vdso] */
+			if (functions <= 0 || (size_t)functions > left || strpbrk(name, "\"\\*?["))
 				continue;
-			}
 			left -= (size_t)functions;
-			fprintf(out, "%s\"%s:*\"", between, name);
-			between = ", ";
+			fprintf(out, "%s\"%s:*\"", json_array_size(g->covered) ? ", " : "", name);
+			json_array_append_new(g->covered, json_string(name));
 		}
 	}
 	json_decref(answer);
@@ -204,16 +204,18 @@ static int look(struct tally *t, json_t *answer, struct dinst_error *e)
 	return err;
 }
 
-int graph_pointers(struct graph *g, struct dinst_error *e)
+int graph_entered(struct graph *g, struct dinst_error *e)
 {
 	struct tally t = {.g = g};
 	json_t *answer = NULL;
 	char *items = NULL;
-	int err = modules_items(g, &items, e);
+	int err;
+
+	g->covered = json_array();
+	err = modules_items(g, &items, e);
 
 	event_log_init(&t.log);
-	question_progress(&g->q, "%s: looking for what it calls through pointers",
-			  g->functions[0].name);
+	question_progress(&g->q, "%s: looking for what it calls", g->functions[0].name);
 	if (!err && items && items[0]) {
 		err = load(g, items, e);
 		if (!err)
