@@ -181,7 +181,8 @@ static void put_color(struct drawing *d, const struct call_node *node)
 	module = hue_of(d, d->flat.functions[flat_find(&d->flat, node)].module_number);
 	for (const char *s = node->function; *s; s++)
 		shade = shade * 31 + (unsigned char)*s;
-	fprintf(d->out, " fill=\"hsl(%d,%d%%,%u%%)\"", hues[module % LEGEND_MOST] + (int)(shade / 14 % 21) - 10,
+	fprintf(d->out, " fill=\"hsl(%d,%d%%,%u%%)\"",
+		hues[module % LEGEND_MOST] + (int)(shade / 14 % 21) - 10,
 		module < LEGEND_MOST ? 78 : 35, 66 + shade % 14);
 }
 
