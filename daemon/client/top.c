@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LINES_PRINTED = 20, COST_SECONDS = 3 };
+enum { LINES_PRINTED = 20, COST_SECONDS = 3, LAUNCHER = 50 };
 
 const struct option_spec top_options[] = {
 	{'i', "interval", "SECONDS", "between refreshes (default 1)"},
@@ -82,8 +82,10 @@ static void print_table(struct top *t, const struct view *v)
 		json_array_append_new(rows, row);
 	}
 	cost_text(t, cost, sizeof(cost));
-	printf("%s (pid %d): %zu functions were called, %s\n", t->q.c->session, (int)t->q.pid,
-	       v->line_count, cost);
+	printf("%s (pid %d): %zu functions of %s were called, %s\n", t->q.c->session, (int)t->q.pid,
+	       v->line_count, t->module, cost);
+	if (!v->line_count)
+		puts("  (dinst top -m MODULE looks at another module, dinst modules lists them)");
 	table_print(top_columns, rows, t->q.c->verbose);
 	putchar('\n');
 	json_decref(rows);
@@ -252,22 +254,57 @@ static int loop(struct top *t)
 		if (t->refreshes && ++n >= t->refreshes)
 			break;
 	}
+	screen_close(t);
+	if (t->q.c->target_ended)
+		note(t->q.c, "%s (pid %d) has ended", t->q.c->session, (int)t->q.pid);
 	if (!err || t->q.c->target_ended || t->q.over)
 		return EXIT_DONE;
-	screen_close(t);
 	return report(t->q.c, &e);
 }
 
 /* ------------------------------------------------------------------- command */
 
-/* The module of the program itself, as foci call it. */
+static bool is_system(const char *name)
+{
+	static const char *const names[] = {"libc.", "libm.", "ld-", "libstdc++", "libgcc_s"};
+
+	for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++)
+		if (!strncmp(name, names[n], strlen(names[n])))
+			return true;
+	return false;
+}
+
+/* The program's own module, or where that is a mere launcher the largest library of its own. */
+static json_t *choose_module(json_t *rows, const char *path)
+{
+	json_t *row, *own = json_array_get(rows, 0), *largest = NULL;
+	json_int_t most = LAUNCHER;
+	size_t index;
+
+	json_array_foreach(rows, index, row)
+	{
+		const char *file = json_string_value(json_object_get(row, "path"));
+		const char *name = json_string_value(json_object_get(row, "module"));
+		json_int_t count = json_integer_value(json_object_get(row, "functions"));
+
+		if (file && !strcmp(file, path))
+			own = row;
+		if (name && !is_system(name) && count > most) {
+			largest = row;
+			most = count;
+		}
+	}
+	if (largest && json_integer_value(json_object_get(own, "functions")) < LAUNCHER)
+		return largest;
+	return own;
+}
+
 static int find_module(struct top *t, struct dinst_error *e)
 {
 	char link[40], path[PATH_MAX];
-	json_t *answer = NULL, *rows, *row;
-	const char *name = NULL;
+	json_t *answer = NULL, *row;
+	const char *name;
 	ssize_t length;
-	size_t index;
 	int err = question_call(&t->q, "modules", NULL, &answer, e);
 
 	if (err)
@@ -275,14 +312,8 @@ static int find_module(struct top *t, struct dinst_error *e)
 	snprintf(link, sizeof(link), "/proc/%d/exe", (int)t->q.pid);
 	length = readlink(link, path, sizeof(path) - 1);
 	path[length > 0 ? length : 0] = '\0';
-	rows = json_object_get(answer, "rows");
-	json_array_foreach(rows, index, row)
-	{
-		const char *file = json_string_value(json_object_get(row, "path"));
-
-		if (!name || (file && !strcmp(file, path)))
-			name = json_string_value(json_object_get(row, "module"));
-	}
+	row = choose_module(json_object_get(answer, "rows"), path);
+	name = json_string_value(json_object_get(row, "module"));
 	snprintf(t->module, sizeof(t->module), "%s", name ? name : "*");
 	json_decref(answer);
 	return 0;
@@ -301,7 +332,9 @@ static int begin(struct top *t, const char *module, struct dinst_error *e)
 	snprintf(v->calls, sizeof(v->calls), "calls");
 	snprintf(v->latency, sizeof(v->latency), "latency");
 	snprintf(v->own, sizeof(v->own), "wall");
-	snprintf(pattern, sizeof(pattern), "/Code/%.60s/*", module ? module : t->module);
+	if (!err && module)
+		snprintf(t->module, sizeof(t->module), "%s", module);
+	snprintf(pattern, sizeof(pattern), "/Code/%.60s/*", t->module);
 	if (!err)
 		err = functions_add(t, v, pattern, e);
 	functions_sort(v);

@@ -17,9 +17,9 @@
 enum {
 	GROUP_PERCENT = 10, /* of a CPU: what the functions that are timed at once may cost */
 	CREDIT_SECONDS = 5, /* that may be saved up */
-	SLICE_NS = 50 * 1000 * 1000, /* longest time for a few of many */
+	SLICE_NS = 30 * 1000 * 1000, /* longest time for a few of many */
 	TOO_HOT = 3000000,	     /* calls per second: even for a moment it would be felt */
-	GUESS_NS = 150,		     /* for a call of a function, before it was measured */
+	GUESS_NS = 60,		     /* for a call of a function, before it was measured */
 	WAITING_NS = 200 * 1000,     /* 99th percentile of calls that wait now and then */
 	LONG_NS = 20 * 1000, /* mean from which the processor's clock, a system call, is worth it */
 };
