@@ -124,6 +124,8 @@ int maps_read(pid_t pid, struct maps *m, struct dinst_error *e)
 		text = NULL;
 		result = slurp_any_thread(pid, &text, &size);
 	}
+	if (!result && !text)
+		result = ESRCH;
 	if (result == ESRCH || result == ENOENT)
 		return dinst_fail(e, DINST_GONE, "cannot read %s: the process has ended", path);
 	if (result)

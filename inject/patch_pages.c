@@ -156,14 +156,15 @@ static bool gap_is_clean(const struct drop *d, taddr_t lo, taddr_t hi)
 
 static void add_page(struct drop *d, const struct maps_entry *entry, taddr_t page)
 {
-	struct run *last = d->run_count ? &d->runs[d->run_count - 1] : NULL;
+	struct run *next = d->runs + d->run_count;
 
-	if (last && last->lo >= entry->lo && gap_is_clean(d, last->hi, page)) {
-		last->hi = page + PAGE;
-		last->pages++;
+	if (d->run_count && next[-1].lo >= entry->lo && gap_is_clean(d, next[-1].hi, page)) {
+		next[-1].hi = page + PAGE;
+		next[-1].pages++;
 		return;
 	}
-	d->runs[d->run_count++] = (struct run){page, page + PAGE, 1};
+	*next = (struct run){page, page + PAGE, 1};
+	d->run_count++;
 }
 
 /* Goes through the pages of one mapping from index `at` on; returns the index behind them. */

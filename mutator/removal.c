@@ -231,7 +231,7 @@ static void find_hits(const struct flush *f, struct stack_range *ranges, size_t 
 
 	for (size_t i = 0; i < f->shot_count; i++)
 		hits += snapshot_scan(f->shots[i], ranges, count);
-	if (!hits)
+	if (!hits || !count)
 		return;
 	doubtful = calloc(count, sizeof(*doubtful));
 	if (!doubtful)

@@ -342,7 +342,7 @@ static int pair(struct linking *l, struct dinst_error *e)
 		l->work->pair = i->pair_ids[i->pair_id_count - 1];
 		return note_function(l, false, e);
 	}
-	if (status >= 0 && i->pair_id_count == i->pair_id_room) {
+	if (status >= 0 && (!i->pair_functions || i->pair_id_count == i->pair_id_room)) {
 		size_t room = i->pair_id_room ? i->pair_id_room * 2 : 8;
 		uint32_t *ids = realloc(i->pair_ids, room * sizeof(*ids));
 		struct function_ref *functions;

@@ -476,7 +476,7 @@ static void op_sizes(const struct arch_op *op, size_t *hot, size_t *cold)
 void arch_program_sizes(const struct arch_program *p, size_t *hot, size_t *cold)
 {
 	*hot = 0;
-	*cold = 2 * ARCH_COUNT_ALIGN;
+	*cold = (size_t)2 * ARCH_COUNT_ALIGN;
 	for (unsigned i = 0; i < p->count; i++) {
 		size_t in_hot, in_cold;
 

@@ -188,6 +188,12 @@ static int exponent_of(double value)
 	return value < 1 ? -1 : e; /* -1: below 1 */
 }
 
+/* Values below 1 have a line of their own: -1. */
+static double two_to(int exponent)
+{
+	return exponent < 0 ? 0 : (double)(UINT64_C(1) << exponent);
+}
+
 /* Lines from the first to the last that has something. Returns how many. */
 static size_t make_bars(json_t *buckets, struct bar *bars)
 {
@@ -205,8 +211,8 @@ static size_t make_bars(json_t *buckets, struct bar *bars)
 	for (size_t n = 0; n < count; n++) {
 		const int e = first + (int)n;
 
-		bars[n].lo = e < 0 ? 0 : (double)(1ull << e);
-		bars[n].hi = (double)(1ull << (e + 1));
+		bars[n].lo = two_to(e);
+		bars[n].hi = two_to(e + 1);
 		bars[n].count = 0;
 	}
 	json_array_foreach(buckets, index, bucket)
