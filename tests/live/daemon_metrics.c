@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * daemon_metrics.c - values over HTTP while mutators are silent, slow, die, or talk nonsense.
+ * The mutator is the fake one. A scrape is answered whatever they do.
+ */
+#include "tests/live/daemon_fixture.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+static uint16_t port;
+static char token[128];
+
+/* One request; the whole answer, "" if there is none within ten seconds. */
+static const char *http(const char *method, const char *path, const char *headers, const char *body)
+{
+	static char answer[1 << 20];
+	struct sockaddr_in a = {.sin_family = AF_INET,
+				.sin_port = htons(port),
+				.sin_addr = {htonl(INADDR_LOOPBACK)}};
+	struct timeval limit = {10, 0};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char request[4096];
+	size_t used = 0;
+	ssize_t n;
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	snprintf(request, sizeof(request),
+		 "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s"
+		 "Content-Length: %zu\r\n\r\n%s",
+		 method, path, headers, strlen(body), body);
+	raw_say(fd, request);
+	while ((n = recv(fd, answer + used, sizeof(answer) - 1 - used, 0)) > 0)
+		used += (size_t)n;
+	answer[used] = '\0';
+	close(fd);
+	return answer;
+}
+
+static int status_of(const char *answer)
+{
+	return strlen(answer) > 12 ? atoi(answer + 9) : 0;
+}
+
+static void scrape_has(const char *text)
+{
+	const char *answer = http("GET", "/metrics", "", "");
+
+	if (status_of(answer) != 200 || !strstr(answer, text))
+		fail_msg("no '%s' in: %.3000s", text, answer);
+}
+
+/* `params` are those of insert; with the token. */
+static int insert(const char *params)
+{
+	char headers[300];
+
+	snprintf(headers, sizeof(headers),
+		 "Content-Type: application/json\r\nAuthorization: Bearer %s\r\n", token);
+	return status_of(http("POST", "/api/insert", headers, params));
+}
+
+static int setup(void **state)
+{
+	json_t *answer;
+	char params[300];
+	FILE *f;
+
+	if (fixture_setup_base(state) != 0)
+		return -1;
+	snprintf(params, sizeof(params), "{\"address\":\"127.0.0.1:0\",\"token\":\"%s/token\"}",
+		 fixture_directory);
+	answer = ask("serve", params);
+	if (!answer ||
+	    sscanf(json_string_value(json_object_get(json_object_get(answer, "result"), "url")),
+		   "http://127.0.0.1:%hu/", &port) != 1)
+		return -1;
+	json_decref(answer);
+	snprintf(params, sizeof(params), "%s/token", fixture_directory);
+	f = fopen(params, "r");
+	if (!f || fscanf(f, "%127s", token) != 1)
+		return -1;
+	fclose(f);
+	return 0;
+}
+
+static void values_are_served(void **state)
+{
+	(void)state;
+	expect_word("insert", "{\"session\":\"base\",\"metric\":\"calls\",\"focus\":[]}", "");
+	scrape_has("dinst_session_up{session=\"base\"");
+	scrape_has("\ndinst_calls_total{session=\"base\"");
+	assert_int_equal(insert("{\"session\":\"base\",\"metric\":\"calls\",\"focus\":[]}"), 200);
+	assert_int_equal(insert("{\"session\":\"base\",\"metric\":\"none\",\"focus\":[]}"), 409);
+	still_well();
+}
+
+/* One that is at work is not waited for, and what it said last stands. */
+static void who_is_at_work_is_not_waited_for(void **state)
+{
+	enum { ASKED = 12 }; /* 0.4 s each */
+	int fd = raw_connect();
+	char line[300];
+
+	(void)state;
+	scrape_has("\ndinst_calls_total{");
+	request(line, sizeof(line), "funcs", "{\"session\":\"base\",\"pattern\":\"@slow\"}");
+	for (int i = 0; i < ASKED; i++)
+		raw_say(fd, line);
+	nap_ms(600);
+	for (int i = 0; i < 5; i++)
+		scrape_has("\ndinst_calls_total{");
+	assert_int_equal(status_of(http("GET", "/api/values?session=base", "", "")), 200);
+	scrape_has("dinst_session_age_seconds{session=\"base\"");
+	assert_non_null(strstr(http("GET", "/api/state", "", ""), "\"busy\":\"funcs\""));
+	for (int i = 0; i < ASKED; i++)
+		assert_int_equal(raw_code(fd, 10000), 0);
+	close(fd);
+}
+
+/* What was inserted is gone with the mutator, and so are its values; the next one has others. */
+static void the_dead_take_their_values_along(void **state)
+{
+	static const char *const words[] = {"@crash", "@exit", "@garbage", "@wrong", "@truncated"};
+	char params[200];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		/* one word in each session: too many deaths in a minute end it */
+		pid_t target = start_target("fleet-target");
+
+		snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"s%zu\"}", (int)target,
+			 i);
+		expect_word("attach", params, "");
+		snprintf(params, sizeof(params), "{\"session\":\"s%zu\",\"metric\":\"calls\"}", i);
+		expect_word("insert", params, "");
+		nap_ms(600);
+		snprintf(params, sizeof(params), "dinst_calls_total{session=\"s%zu\"", i);
+		scrape_has(params);
+		snprintf(params, sizeof(params),
+			 "{\"session\":\"s%zu\",\"metric\":\"calls\",\"focus\":[\"%s\"]}", i,
+			 words[i]);
+		assert_int_equal(insert(params), 409);
+		snprintf(params, sizeof(params), "dinst_calls_total{session=\"s%zu\"", i);
+		nap_ms(600);
+		assert_null(strstr(http("GET", "/metrics", "", ""), params));
+		scrape_has("dinst_session_up{");
+		snprintf(params, sizeof(params), "{\"session\":\"s%zu\"}", i);
+		expect_word("detach", params, "");
+		end_target(target);
+	}
+	assert_int_equal(status_of(http("GET", "/-/healthy", "", "")), 200);
+}
+
+/* A client that leaves while its request waits; a session that goes meanwhile. */
+static void who_leaves_is_not_missed(void **state)
+{
+	pid_t target = start_target("fleet-leaver");
+	struct sockaddr_in a = {.sin_family = AF_INET,
+				.sin_port = htons(port),
+				.sin_addr = {htonl(INADDR_LOOPBACK)}};
+	char params[200];
+
+	(void)state;
+	for (int i = 0; i < 40; i++) {
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+		raw_say(fd, "GET /api/state HTTP/1.1\r\nHost: localhost\r\n\r\n");
+		if (i % 8 == 0) {
+			snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"leaver\"}",
+				 (int)target);
+			expect_word("attach", params, "");
+		} else if (i % 8 == 4) {
+			expect_word("detach", "{\"session\":\"leaver\"}", "");
+		}
+		close(fd);
+	}
+	end_target(target);
+	scrape_has("dinst_build_info");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(values_are_served),
+		cmocka_unit_test(who_leaves_is_not_missed),
+		cmocka_unit_test(the_dead_take_their_values_along),
+		cmocka_unit_test(who_is_at_work_is_not_waited_for),
+	};
+
+	return cmocka_run_group_tests(tests, setup, fixture_teardown);
+}
