@@ -122,13 +122,13 @@ static json_t *ns_cell(const struct context *c, bool known, uint64_t ns)
 		return json_integer((json_int_t)ns);
 	text_add_duration(&t, ns);
 	cell = json_string(t.data ? t.data : "");
-	text_release(&t);
+	text_drop(&t);
 	return cell;
 }
 
 static json_t *row_of_function(const struct context *c, const struct summary_function *f)
 {
-	const bool any = f->calls > 0;
+	const bool any = f->timed > 0;
 
 	return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "function",
 			 rpc_text(f->function), "module", rpc_text(f->module), "calls",
@@ -154,10 +154,10 @@ static void print_head(const struct reporter *r)
 	struct text t = {0};
 
 	text_add_clean(&t, r->facts.process);
-	text_add(&t, "/%" PRIu32 ": %" PRIu64 " events in %.3f s, %" PRIu64 " dropped",
-		 r->facts.pid, r->log.events, r->log.events ? seconds : 0, r->log.dropped);
+	text_addf(&t, "/%" PRIu32 ": %" PRIu64 " events in %.3f s, %" PRIu64 " dropped",
+		  r->facts.pid, r->log.events, r->log.events ? seconds : 0, r->log.dropped);
 	printf("%s\n\n", t.data ? t.data : "");
-	text_release(&t);
+	text_drop(&t);
 }
 
 static void print_summary(struct reporter *r)
@@ -275,7 +275,7 @@ int report_run(struct context *c, const struct arguments *a)
 		exports_release(&r.exports);
 	summary_release(&r.summary);
 	trace_release(&r.trace);
-	text_release(&r.out);
+	text_drop(&r.out);
 	event_log_release(&r.log);
 	return flush_output(c, status);
 }

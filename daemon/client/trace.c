@@ -96,6 +96,6 @@ int trace_run(struct context *c, const struct arguments *a)
 		status = report_text(c, DINST_NO_MEMORY, "no memory for what is to be shown");
 	tracing_tell(&tr.t, c->json ? "events" : "lines", tr.trace.lines);
 	trace_release(&tr.trace);
-	text_release(&tr.out);
+	text_drop(&tr.out);
 	return tracing_end(&tr.t, status);
 }

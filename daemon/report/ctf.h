@@ -41,6 +41,7 @@ struct ctf_writer {
 	size_t used;
 	uint64_t begin_ns, last_ns; /* of the packet's events */
 	uint64_t events, bytes;	    /* written, with what is in the packet */
+	uint64_t dropped, told;	    /* until the packet began; as the last packet says */
 	bool described;		    /* the metadata are written */
 	struct ctf_facts facts;
 };

@@ -144,13 +144,19 @@ static int describe(struct ctf_writer *w, const struct event_log *log, struct di
 	return status;
 }
 
-int ctf_flush(struct ctf_writer *w, const struct event_log *log, struct dinst_error *e)
+/* Writes the packet; `dropped`: how many events were until its end. */
+static int write_packet(struct ctf_writer *w, const struct event_log *log, uint64_t dropped,
+			struct dinst_error *e)
 {
 	const size_t size = w->used;
 	int status = describe(w, log, e);
 
-	if (status || size <= CTF_PACKET_HEAD)
+	/* A packet without events says what was dropped at the end. */
+	if (status || (size <= CTF_PACKET_HEAD && dropped == w->told))
 		return status;
+	if (size <= CTF_PACKET_HEAD)
+		w->begin_ns = w->last_ns;
+	w->told = dropped;
 	w->used = 0;
 	put32(w, CTF_MAGIC);
 	put(w, w->uuid, sizeof(w->uuid));
@@ -159,10 +165,16 @@ int ctf_flush(struct ctf_writer *w, const struct event_log *log, struct dinst_er
 	put64(w, w->last_ns);
 	put64(w, size * 8);
 	put64(w, size * 8);
-	put64(w, log->dropped);
+	put64(w, dropped);
 	w->used = CTF_PACKET_HEAD;
 	w->bytes += size;
 	return write_all(w->stream, w->packet, size, e);
+}
+
+int ctf_flush(struct ctf_writer *w, const struct event_log *log, struct dinst_error *e)
+{
+	w->dropped = log->dropped;
+	return write_packet(w, log, log->dropped, e);
 }
 
 static void put_field(struct ctf_writer *w, const struct event *event, const struct event_field *f)
@@ -204,8 +216,10 @@ int ctf_event(struct ctf_writer *w, const struct event_log *log, const struct ev
 
 	if (most > CTF_PACKET_MOST - CTF_PACKET_HEAD)
 		return 0;
-	if (w->used + most > CTF_PACKET_MOST)
-		status = ctf_flush(w, log, e);
+	/* Where some were dropped a packet begins, so that readers know where. */
+	if (w->used + most > CTF_PACKET_MOST || w->dropped != log->dropped)
+		status = write_packet(w, log, w->dropped, e);
+	w->dropped = log->dropped;
 	if (status)
 		return status;
 	if (w->used == CTF_PACKET_HEAD)

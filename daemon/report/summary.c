@@ -69,6 +69,7 @@ static struct summary_function *count_call(struct summary *s, const char *functi
 		return NULL;
 	}
 	f->calls++;
+	f->timed++;
 	f->min_ns = ns < f->min_ns ? ns : f->min_ns;
 	f->max_ns = ns > f->max_ns ? ns : f->max_ns;
 	f->buckets[bucket_of(ns)]++;
@@ -77,7 +78,9 @@ static struct summary_function *count_call(struct summary *s, const char *functi
 
 static void on_span(void *arg, const struct call_span *span)
 {
-	count_call(arg, span->node->function, span->node->module, span->ns);
+	/* Where the return was dropped, or never came, nobody knows how long it took. */
+	if (!span->left)
+		count_call(arg, span->node->function, span->node->module, span->ns);
 }
 
 int summary_init(struct summary *s)
@@ -147,6 +150,7 @@ void summary_end(struct summary *s, uint64_t now_ns)
 			s->failed = true;
 			break;
 		}
+		f->calls = from->count;
 		f->total_ns = from->total_ns;
 		f->self_ns = from->self_ns;
 		f->has_self = true;
@@ -158,10 +162,10 @@ void summary_end(struct summary *s, uint64_t now_ns)
 
 uint64_t summary_quantile(const struct summary_function *f, double q)
 {
-	const uint64_t wanted = (uint64_t)(q * (double)f->calls);
+	const uint64_t wanted = (uint64_t)(q * (double)f->timed);
 	uint64_t seen = 0;
 
-	if (!f->calls)
+	if (!f->timed)
 		return 0;
 	for (unsigned i = 0; i < SUMMARY_BUCKETS; i++) {
 		uint64_t middle;

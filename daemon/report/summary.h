@@ -19,9 +19,9 @@ enum { SUMMARY_BUCKETS = 1920 };
 
 struct summary_function {
 	const char *function, *module;
-	uint64_t calls;	   /* whose time is known */
-	uint64_t total_ns; /* calls in calls of the same function counted once */
-	uint64_t self_ns;  /* without what else was recorded in them */
+	uint64_t calls, timed; /* all of them; those whose return was seen, too */
+	uint64_t total_ns;     /* calls in calls of the same function counted once */
+	uint64_t self_ns;      /* without what else was recorded in them */
 	bool has_self;
 	uint64_t min_ns, max_ns;
 	uint64_t *buckets; /* SUMMARY_BUCKETS; of each call, those in others too */

@@ -40,7 +40,7 @@ void text_add_bytes(struct text *t, const char *bytes, size_t length)
 	t->data[t->used] = '\0';
 }
 
-void text_add(struct text *t, const char *format, ...)
+void text_addf(struct text *t, const char *format, ...)
 {
 	va_list args, again;
 	int length;
@@ -63,7 +63,7 @@ void text_clear(struct text *t)
 		t->data[0] = '\0';
 }
 
-void text_release(struct text *t)
+void text_drop(struct text *t)
 {
 	free(t->data);
 	*t = (struct text){0};
@@ -106,15 +106,15 @@ static void add_character(struct text *t, const uint8_t **p, size_t *left, char 
 	const char *special = **p ? strchr(from, **p) : NULL;
 
 	if (**p == '\\' || **p == (uint8_t)quote) {
-		text_add(t, "\\%c", **p);
+		text_addf(t, "\\%c", **p);
 	} else if (length) {
 		text_add_bytes(t, (const char *)*p, length);
 		*p += length - 1;
 		*left -= length - 1;
 	} else if (special) {
-		text_add(t, "\\%c", to[special - from]);
+		text_addf(t, "\\%c", to[special - from]);
 	} else {
-		text_add(t, "\\x%02x", **p);
+		text_addf(t, "\\x%02x", **p);
 	}
 	++*p;
 	--*left;
@@ -164,15 +164,15 @@ void text_add_duration(struct text *t, uint64_t ns)
 
 		if (ns < units[i].ns)
 			continue;
-		text_add(t, "%.*f %s",
-			 value < 10	? 3
-			 : value < 100	? 2
-			 : value < 1000 ? 1
-					: 0,
-			 value, units[i].unit);
+		text_addf(t, "%.*f %s",
+			  value < 10	 ? 3
+			  : value < 100	 ? 2
+			  : value < 1000 ? 1
+					 : 0,
+			  value, units[i].unit);
 		return;
 	}
-	text_add(t, "%" PRIu64 " ns", ns);
+	text_addf(t, "%" PRIu64 " ns", ns);
 }
 
 bool looks_like_text(const uint8_t *bytes, size_t length)

@@ -28,11 +28,11 @@ struct text {
 	bool failed;
 };
 
-void text_add(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_addf(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_add_bytes(struct text *t, const char *bytes, size_t length);
 /* Empties it; its memory is kept. */
 void text_clear(struct text *t);
-void text_release(struct text *t);
+void text_drop(struct text *t);
 
 /* Quoted as in C; what is not UTF-8, or would move a cursor, as \xNN. */
 void text_add_quoted(struct text *t, const uint8_t *bytes, size_t length);

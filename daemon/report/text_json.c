@@ -35,7 +35,7 @@ static json_t *characters(const uint8_t *bytes, size_t length)
 	/* Not UTF-8: escaped as in C. */
 	text_add_quoted(&t, bytes, length);
 	whole = t.used > 1 ? json_stringn(t.data + 1, t.used - 2) : NULL;
-	text_release(&t);
+	text_drop(&t);
 	return whole;
 }
 

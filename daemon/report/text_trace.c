@@ -56,7 +56,7 @@ void trace_init(struct trace *t, const struct event_log *log)
 
 static void thread_free(struct trace_thread *thread)
 {
-	text_release(&thread->call);
+	text_drop(&thread->call);
 	free(thread->frames);
 	free(thread);
 }
@@ -143,19 +143,19 @@ static void begin_line(struct trace *t, const struct trace_thread *thread, uint6
 	size_t begin, width;
 
 	localtime_r(&second, &when);
-	text_add(out, "%s%02d:%02d:%02d.%06u  ", c->dim, when.tm_hour, when.tm_min, when.tm_sec,
-		 (unsigned)(real % 1000000000 / 1000));
+	text_addf(out, "%s%02d:%02d:%02d.%06u  ", c->dim, when.tm_hour, when.tm_min, when.tm_sec,
+		  (unsigned)(real % 1000000000 / 1000));
 	begin = out->used;
 	if (known && known->name[0]) {
 		text_add_clean(out, known->name);
-		text_add(out, "/");
+		text_addf(out, "/");
 	}
-	text_add(out, "%" PRIu32, thread->tid);
+	text_addf(out, "%" PRIu32, thread->tid);
 	width = out->used - begin;
-	text_add(out, "%*s%s",
-		 (int)(width < 22 ? 24 - width : 2) +
-			 2 * (int)(depth < INDENT_MAX ? depth : INDENT_MAX),
-		 "", c->off);
+	text_addf(out, "%*s%s",
+		  (int)(width < 22 ? 24 - width : 2) +
+			  2 * (int)(depth < INDENT_MAX ? depth : INDENT_MAX),
+		  "", c->off);
 	t->lines++;
 }
 
@@ -163,9 +163,12 @@ static void add_time(struct trace *t, uint64_t ns, struct text *out)
 {
 	const struct colours *c = colours_of(t);
 
-	text_add(out, " %s[", ns >= VERY_SLOW_NS ? c->very_slow : ns >= SLOW_NS ? c->slow : c->dim);
+	text_addf(out, " %s[",
+		  ns >= VERY_SLOW_NS ? c->very_slow
+		  : ns >= SLOW_NS    ? c->slow
+				     : c->dim);
 	text_add_duration(out, ns);
-	text_add(out, "]%s", c->off);
+	text_addf(out, "]%s", c->off);
 }
 
 static void add_call(struct trace *t, const struct event *e, struct text *out)
@@ -174,9 +177,9 @@ static void add_call(struct trace *t, const struct event *e, struct text *out)
 	const struct event_kind *k = e->kind;
 	const char *between = "";
 
-	text_add(out, "%s", c->function);
+	text_addf(out, "%s", c->function);
 	text_add_clean(out, k->function);
-	text_add(out, "%s(", c->off);
+	text_addf(out, "%s(", c->off);
 	for (size_t n = 0; n < k->field_count;) {
 		struct field_parts parts;
 
@@ -184,11 +187,11 @@ static void add_call(struct trace *t, const struct event *e, struct text *out)
 			n += field_parts(e, n, &parts);
 			continue;
 		}
-		text_add(out, "%s", between);
+		text_addf(out, "%s", between);
 		n += text_add_field(out, e, n);
 		between = ", ";
 	}
-	text_add(out, ")");
+	text_addf(out, ")");
 }
 
 /* A result that is a struct comes in parts. */
@@ -205,17 +208,17 @@ static void add_result(struct trace *t, const struct event *e, struct text *out)
 			continue;
 		named = f->name[0] != 0;
 		if (parts++)
-			text_add(out, ", ");
+			text_addf(out, ", ");
 		else
-			text_add(out, " = %s%s", c->value, named ? "{" : "");
+			text_addf(out, " = %s%s", c->value, named ? "{" : "");
 		if (named) {
 			text_add_clean(out, f->name);
-			text_add(out, "=");
+			text_addf(out, "=");
 		}
 		text_add_field(out, e, n);
 	}
 	if (parts)
-		text_add(out, "%s%s", named ? "}" : "", c->off);
+		text_addf(out, "%s%s", named ? "}" : "", c->off);
 }
 
 static uint64_t value_of(const struct event *e, enum event_role role, uint64_t other)
@@ -237,7 +240,7 @@ static void add_caller(const struct event *e, struct text *out)
 	const uint64_t caller = value_of(e, EVENT_CALLER, 0);
 
 	if (caller)
-		text_add(out, "  <- 0x%" PRIx64, caller);
+		text_addf(out, "  <- 0x%" PRIx64, caller);
 }
 
 /* ---------------------------------------------------------------- open calls */
@@ -249,7 +252,7 @@ static void let_go(struct trace *t, struct trace_thread *thread, struct text *ou
 		return;
 	thread->held = false;
 	begin_line(t, thread, thread->held_ns, thread->count - 1, out);
-	text_add(out, "%s {\n", thread->call.data ? thread->call.data : "?");
+	text_addf(out, "%s {\n", thread->call.data ? thread->call.data : "?");
 }
 
 /* Calls that must have been left, because something newer lies where they were. */
@@ -333,21 +336,21 @@ static void show_return(struct trace *t, struct trace_thread *thread, const stru
 	if (thread->held && known && at + 1 == thread->count) {
 		thread->held = false;
 		begin_line(t, thread, began, at, out);
-		text_add(out, "%s", thread->call.data ? thread->call.data : "?");
+		text_addf(out, "%s", thread->call.data ? thread->call.data : "?");
 		add_result(t, e, out);
 		add_time(t, e->ns - began, out);
 	} else {
 		let_go(t, thread, out);
 		begin_line(t, thread, e->ns, known ? at : 0, out);
-		text_add(out, "}");
+		text_addf(out, "}");
 		add_result(t, e, out);
 		if (known)
 			add_time(t, e->ns - began, out);
-		text_add(out, "  %s", c->function);
+		text_addf(out, "  %s", c->function);
 		text_add_clean(out, e->kind->function);
-		text_add(out, "%s%s", c->off, known ? "" : " (began before)");
+		text_addf(out, "%s%s", c->off, known ? "" : " (began before)");
 	}
-	text_add(out, "\n");
+	text_addf(out, "\n");
 	if (known)
 		thread->count = at;
 }
@@ -364,7 +367,7 @@ static void show_whole(struct trace *t, struct trace_thread *thread, const struc
 	if ((int64_t)elapsed > 0)
 		add_time(t, elapsed, out);
 	add_caller(e, out);
-	text_add(out, "\n");
+	text_addf(out, "\n");
 }
 
 static void show_other(struct trace *t, struct trace_thread *thread, const struct event *e,
@@ -373,7 +376,7 @@ static void show_other(struct trace *t, struct trace_thread *thread, const struc
 	let_go(t, thread, out);
 	begin_line(t, thread, e->ns, thread->count, out);
 	add_call(t, e, out);
-	text_add(out, "\n");
+	text_addf(out, "\n");
 }
 
 /* --------------------------------------------------------------------- as JSON */
@@ -485,7 +488,7 @@ static void show_json(struct trace *t, struct trace_thread *thread, const struct
 	object = event_json(t, e, depth, elapsed);
 	line = json_dumps(object, JSON_COMPACT);
 	if (line) {
-		text_add(out, "%s\n", line);
+		text_addf(out, "%s\n", line);
 		t->lines++;
 	}
 	free(line);

@@ -65,7 +65,7 @@ static bool add_bits(struct text *t, const struct value_type *type, int64_t valu
 		if (bit <= 0 || bit & (bit - 1) || !(value & bit))
 			continue;
 		value &= ~bit;
-		text_add(t, "%s%s", between, type->names[i].name);
+		text_addf(t, "%s%s", between, type->names[i].name);
 		between = "|";
 	}
 	return true;
@@ -76,9 +76,9 @@ static void add_enum(struct text *t, const struct value_type *type, int64_t valu
 	const char *name = value_name(type, value);
 
 	if (name)
-		text_add(t, "%s", name);
+		text_addf(t, "%s", name);
 	else if (!add_bits(t, type, value))
-		text_add(t, "%" PRId64, value);
+		text_addf(t, "%" PRId64, value);
 }
 
 /* With the fewest digits that mean the same number. */
@@ -101,7 +101,7 @@ static void add_float(struct text *t, const struct value_type *type, const uint8
 				    : strtod(digits, NULL) == value)
 			break;
 	}
-	text_add(t, "%.*g", precision, value);
+	text_addf(t, "%.*g", precision, value);
 }
 
 static void add_value(struct text *t, const struct value_type *type, const uint8_t *bytes,
@@ -119,16 +119,16 @@ static void add_array(struct text *t, const struct value_type *type, const uint8
 
 		text_add_quoted(t, bytes, length);
 		if (length == there && there < type->size)
-			text_add(t, "...");
+			text_addf(t, "...");
 		return;
 	}
 	text_add_bytes(t, "[", 1);
 	for (size_t i = 0; i < count; i++) {
 		if (i == ELEMENTS_SHOWN || (i + 1) * step > there) {
-			text_add(t, i ? ", ..." : "...");
+			text_addf(t, i ? ", ..." : "...");
 			break;
 		}
-		text_add(t, "%s", i ? ", " : "");
+		text_addf(t, "%s", i ? ", " : "");
 		add_value(t, type->to, bytes + i * step, step, NULL);
 	}
 	text_add_bytes(t, "]", 1);
@@ -181,7 +181,7 @@ static bool add_member_string(struct text *t, const struct value_member *m, cons
 		return false;
 	text_add_quoted(t, bytes, length);
 	if (cut)
-		text_add(t, "...");
+		text_addf(t, "...");
 	return true;
 }
 
@@ -195,13 +195,13 @@ static void add_struct(struct text *t, const struct value_type *type, const uint
 		uint64_t bits;
 		size_t there;
 
-		text_add(t, "%s", i ? ", " : "");
+		text_addf(t, "%s", i ? ", " : "");
 		if (!value_member_at(m, bytes, size, &bits, &at, &there)) {
-			text_add(t, "...");
+			text_addf(t, "...");
 			break;
 		}
 		if (m->name[0])
-			text_add(t, "%s=", m->name);
+			text_addf(t, "%s=", m->name);
 		if (!add_member_string(t, m, p)) {
 			struct pointee inner = pointee_inside(p, m->offset);
 
@@ -217,9 +217,9 @@ static void add_plain(struct text *t, uint64_t value)
 	const int64_t as_signed = (int64_t)value;
 
 	if (as_signed > -PLAIN_MAX && as_signed < PLAIN_MAX)
-		text_add(t, "%" PRId64, as_signed);
+		text_addf(t, "%" PRId64, as_signed);
 	else
-		text_add(t, "0x%" PRIx64, value);
+		text_addf(t, "0x%" PRIx64, value);
 }
 
 static void add_value(struct text *t, const struct value_type *type, const uint8_t *bytes,
@@ -240,13 +240,13 @@ static void add_value(struct text *t, const struct value_type *type, const uint8
 		return;
 	}
 	if (!type || size < (type->size && type->size < 8 ? type->size : 8)) {
-		text_add(t, "...");
+		text_addf(t, "...");
 		return;
 	}
 	value = value_widened(type, bytes);
 	switch (type->form) {
 	case VALUE_BOOL:
-		text_add(t, "%s", value ? "true" : "false");
+		text_addf(t, "%s", value ? "true" : "false");
 		break;
 	case VALUE_CHAR:
 		text_add_char(t, (uint8_t)value);
@@ -259,13 +259,13 @@ static void add_value(struct text *t, const struct value_type *type, const uint8
 		break;
 	case VALUE_POINTER:
 	case VALUE_STRING:
-		text_add(t, value ? "0x%" PRIx64 : "NULL", (uint64_t)value);
+		text_addf(t, value ? "0x%" PRIx64 : "NULL", (uint64_t)value);
 		break;
 	case VALUE_UINT:
-		text_add(t, "%" PRIu64, (uint64_t)value);
+		text_addf(t, "%" PRIu64, (uint64_t)value);
 		break;
 	default:
-		text_add(t, "%" PRId64, value);
+		text_addf(t, "%" PRId64, value);
 		break;
 	}
 }
@@ -342,12 +342,12 @@ static bool add_target(struct text *t, const struct event *e, const struct event
 			return false;
 		text_add_quoted(t, bytes, length);
 		if (length == target->size - 8)
-			text_add(t, "...");
+			text_addf(t, "...");
 		return true;
 	}
 	if (!length || !target->type)
 		return false;
-	text_add(t, "0x%" PRIx64 " ", value);
+	text_addf(t, "0x%" PRIx64 " ", value);
 	add_value(t, target->type, bytes, length, &parts->pointee);
 	return true;
 }
@@ -362,7 +362,7 @@ size_t text_add_field(struct text *t, const struct event *e, size_t n)
 	uint64_t value;
 
 	if (f->role != EVENT_RESULT && f->name[0])
-		text_add(t, "%s=", f->name);
+		text_addf(t, "%s=", f->name);
 	if (event_value(e, f, &value)) {
 		if (!add_target(t, e, f, value, &parts))
 			add_value(t, f->type, (const uint8_t *)&value, sizeof(value), NULL);
@@ -372,7 +372,7 @@ size_t text_add_field(struct text *t, const struct event *e, size_t n)
 		else
 			add_value(t, f->type, bytes, length, &parts.pointee);
 	} else {
-		text_add(t, "?");
+		text_addf(t, "?");
 	}
 	return used;
 }

@@ -29,6 +29,7 @@ struct frame {
 struct done {
 	struct call_node *node;
 	uint64_t begun_ns, ns;
+	bool left;
 };
 
 struct thread {
@@ -239,7 +240,8 @@ static void commit(struct call_tree *t, struct thread *thread)
 					       .tid = thread->tid,
 					       .pid = thread->pid,
 					       .begun_ns = d->begun_ns,
-					       .ns = d->ns};
+					       .ns = d->ns,
+					       .left = d->left};
 
 		d->node->count++;
 		d->node->total_ns += d->ns;
@@ -263,12 +265,12 @@ static void settle(struct call_tree *t, struct thread *thread, uint64_t begun, u
 }
 
 /* The uppermost activation is over. There is room for it, see push(). */
-static void pop(struct call_tree *t, struct thread *thread, uint64_t now)
+static void pop(struct call_tree *t, struct thread *thread, uint64_t now, bool left)
 {
 	struct frame *frame = &thread->frames[--thread->depth];
 	const uint64_t ns = now > frame->begun_ns ? now - frame->begun_ns : 0;
 
-	thread->done[thread->done_count++] = (struct done){frame->node, frame->begun_ns, ns};
+	thread->done[thread->done_count++] = (struct done){frame->node, frame->begun_ns, ns, left};
 	if (!thread->depth)
 		settle(t, thread, frame->begun_ns, now);
 }
@@ -278,7 +280,7 @@ static void pop_left(struct call_tree *t, struct thread *thread, size_t depth, u
 {
 	for (; thread->depth > depth; t->facts.left++) {
 		thread->guessed = true;
-		pop(t, thread, now);
+		pop(t, thread, now, true);
 	}
 }
 
@@ -392,7 +394,7 @@ static void leave(struct call_tree *t, struct thread *thread, const char *functi
 	}
 	thread->beyond = 0;
 	pop_left(t, thread, at, now);
-	pop(t, thread, now);
+	pop(t, thread, now, false);
 	t->facts.events++;
 }
 
@@ -541,7 +543,7 @@ void call_tree_end(struct call_tree *t, uint64_t now_ns)
 		for (size_t k = 0; k < thread->depth; k++)
 			thread->frames[k].node->open++;
 		while (thread->depth)
-			pop(t, thread, now_ns > thread->last_ns ? now_ns : thread->last_ns);
+			pop(t, thread, now_ns > thread->last_ns ? now_ns : thread->last_ns, true);
 	}
 	t->root.count = t->root.total_ns = t->root.open = 0;
 	for (const struct call_node *n = t->root.children; n; n = n->next) {

@@ -60,6 +60,7 @@ struct call_span {
 	const struct call_node *node;
 	uint32_t tid, pid; /* pid 0: not told */
 	uint64_t begun_ns, ns;
+	bool left; /* its return was not seen: its time is a guess */
 };
 
 /* Called when an activation ends: those that are called end before who calls. */

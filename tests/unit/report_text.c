@@ -27,7 +27,7 @@ static int setup(void **state)
 static int empty(void **state)
 {
 	(void)state;
-	text_release(&out);
+	text_drop(&out);
 	return 0;
 }
 
@@ -250,7 +250,7 @@ static int trace_teardown(void **state)
 	(void)state;
 	trace_release(&trace);
 	event_log_release(&event_log);
-	text_release(&out);
+	text_drop(&out);
 	return 0;
 }
 
