@@ -22,7 +22,7 @@ enum {
 
 /* ------------------------------------------------------------------ rings */
 
-/* As large as the memory for all of them allows, and a quarter of a block at most. */
+/* As large as the memory for all of them allows; the records of a block's, a quarter of it at most. */
 static unsigned first_shift(const struct arena *a)
 {
 	const long online = sysconf(_SC_NPROCESSORS_ONLN);
@@ -31,8 +31,7 @@ static unsigned first_shift(const struct arena *a)
 
 	while (shift > RING_SHIFT_LEAST &&
 	       (((size_t)1 << shift) * rings > RINGS_BYTES ||
-		(((size_t)1 << shift) + ARCH_RING_HEADER) * ARCH_RINGS_EACH >
-			((size_t)1 << a->cpu_shift) / 4))
+		((size_t)1 << shift) * ARCH_RINGS_EACH > ((size_t)1 << a->cpu_shift) / 4))
 		shift--;
 	return shift;
 }

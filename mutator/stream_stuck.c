@@ -17,7 +17,7 @@
 enum { RANGES_MOST = 64, STATUS_TEXT = 4096 };
 
 static const uint64_t GONE_NS = 100000000;   /* a holder is looked for after so long */
-static const uint64_t STUCK_NS = 500000000; /* ... and in a stop after so long */
+static const uint64_t STUCK_NS = 500000000;  /* ... and in a stop after so long */
 static const uint64_t PAUSE_NS = 1000000000; /* between two such stops, at least */
 static const uint64_t PAUSE_MOST = 80000000000;
 

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stream_storms.c - events of threads that are interrupted, jump out of a record, or end
+ * in it; streams that come and go, and mutators that are killed, while threads write.
+ */
+#include "tests/live/stream_help.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+/* -------------------------------------------------------------- interruptions */
+
+/* How many handlers there were, by thread. */
+static long handled(const char *line)
+{
+	long a, b;
+
+	if (sscanf(line, "handled %ld %ld", &a, &b) != 2)
+		fail_msg("%s", line);
+	return a + b;
+}
+
+static void test_signals(void **state)
+{
+	enum { N = 60000 };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = insert(s, "entries");
+	struct events all = {0};
+	long kept, calls;
+
+	collect(h, s, "signals 60000\n", false, &all);
+	calls = 2 * N + handled(harness_line(h, 60000));
+	assert_string_equal(harness_line(h, 60000), "done");
+	take(s, &all);
+	kept = check_order(&all, false);
+	print_message("%ld kept, %lu dropped of %ld\n", kept, all.dropped, calls);
+	assert_int_equal(session_value(s, id), calls);
+	assert_int_equal(kept + (long)all.dropped, calls);
+	assert_int_equal(all.damaged, 0);
+	assert_true(told[1001].count + told[1002].count > 0);
+	release(&all);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* Rings that somebody has taken and does not give back. */
+static unsigned taken_rings(const struct session *s)
+{
+	unsigned count = 0;
+
+	for (unsigned n = 0; n < s->stream->ring_count; n++)
+		count += s->stream->rings[n].ring->lock != 0;
+	return count;
+}
+
+/* A thread that jumps out of a record leaves its ring taken until somebody notices. */
+static void test_jumps(void **state)
+{
+	enum { N = 60000 };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = insert(s, "entries");
+	struct events all = {0};
+	long kept, calls;
+	unsigned left;
+
+	collect(h, s, "jumps 60000\n", false, &all);
+	handled(harness_line(h, 60000));
+	assert_string_equal(harness_line(h, 60000), "done");
+	take(s, &all);
+	left = taken_rings(s);
+	for (unsigned tries = 0; taken_rings(s) && tries < 100; tries++) {
+		usleep(100000);
+		take(s, &all);
+	}
+	assert_int_equal(taken_rings(s), 0);
+	kept = check_order(&all, false);
+	calls = (long)session_value(s, id);
+	print_message("%ld kept, %lu dropped of %ld, %u rings were left\n", kept, all.dropped,
+		      calls, left);
+	assert_int_equal(all.damaged, 0);
+	/* A few may have been interrupted between being counted and having a ring. */
+	assert_true(kept + (long)all.dropped <= calls);
+	assert_true(kept + (long)all.dropped >= calls - calls / 100 - 10);
+	release(&all);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* Threads that end in a record: their rings come back without a stop. */
+static void test_exits(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = insert(s, "entries");
+	struct events all = {0};
+	long kept, calls;
+	unsigned left;
+
+	collect(h, s, "exits 150\n", false, &all);
+	assert_string_equal(harness_line(h, 60000), "done");
+	take(s, &all);
+	left = taken_rings(s);
+	for (unsigned tries = 0; taken_rings(s) && tries < 100; tries++) {
+		usleep(50000);
+		take(s, &all);
+	}
+	assert_int_equal(taken_rings(s), 0);
+	assert_true(s->stream->stopped_ns == 0);
+	release(&all);
+	/* There is room as before. */
+	take(s, &all);
+	release(&all);
+	kept = (long)session_value(s, id);
+	session_go(h, 100);
+	take(s, &all);
+	calls = (long)session_value(s, id) - kept;
+	assert_int_equal(calls, 100);
+	assert_int_equal(check_order(&all, false), 100);
+	print_message("%ld calls, %u rings were left\n", kept, left);
+	release(&all);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* ------------------------------------------------------------- in and out */
+
+/* While threads write: what is taken out and put in again is whole each time. */
+static void test_removed_under_load(void **state)
+{
+	enum { ROUNDS = 12 };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+
+	tell(h, "run 4\n");
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		unsigned id = insert(s, round % 2 ? "steps" : "texts");
+		struct events all = {0};
+
+		for (unsigned tries = 0; !all.size && tries < 1000; tries++) {
+			usleep(1000);
+			take(s, &all);
+		}
+		assert_true(all.size > 0);
+		assert_int_equal(all.damaged, 0);
+		session_remove(s, id);
+		if (round % 3 == 0)
+			session_flush_all(s);
+		release(&all);
+	}
+	session_flush_all(s);
+	session_end(s);
+	tell(h, "stop\n");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+static void test_detached_under_load(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct events all = {0};
+
+	insert(s, "texts");
+	insert(s, "steps");
+	tell(h, "run 4\n");
+	usleep(20000);
+	take(s, &all);
+	session_end(s);
+	tell(h, "stop\n");
+	assert_true(all.size > 0);
+	release(&all);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* A mutator of its own, which is killed while threads write what it collects. */
+static void be_mutator(struct harness *h)
+{
+	struct dinst_error e = {0};
+	struct insert_result result;
+	struct session *s;
+
+	if (session_attach(h->pid, "short", &s, &e) < 0 ||
+	    session_load_mdl(s, "test.mdl", text, strlen(text), &e) < 0 ||
+	    request_insert(s, "texts", NULL, 0, NULL, &result, &e) < 0 ||
+	    request_insert(s, "steps", NULL, 0, NULL, &result, &e) < 0)
+		_exit(1);
+	for (;;) {
+		stream_collect(s);
+		usleep(500);
+	}
+}
+
+static void test_deaths(void **state)
+{
+	enum { ROUNDS = 6, CLEAN_MS = 10000 };
+	struct harness *h = *state;
+
+	harness_start(h, "stream", NULL);
+	tell(h, "run 4\n");
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		struct dinst_error e = {0};
+		struct leftovers left;
+		struct target *t;
+		int status;
+		pid_t pid = fork();
+
+		assert_true(pid >= 0);
+		if (!pid)
+			be_mutator(h);
+		usleep(100000 + round * 137000);
+		assert_int_equal(kill(pid, SIGKILL), 0);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFSIGNALED(status));
+		if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, CLEAN_MS, &left, &e) < 0)
+			fail_msg("round %u: %s", round, e.text);
+		target_close(t);
+		assert_int_equal(left.arenas_left, 0);
+	}
+	tell(h, "stop\n");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_signals),
+		CASE(test_jumps),
+		CASE(test_exits),
+		CASE(test_removed_under_load),
+		CASE(test_detached_under_load),
+		CASE(test_deaths),
+	};
+
+	setenv("DINST_POISON", "1", 1);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
