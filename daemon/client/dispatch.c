@@ -81,7 +81,7 @@ static const struct option_spec watch_options[] = {
 };
 
 static const struct option_spec why_options[] = {
-	{OPTION_LIMIT, "limit", "PERCENT", "of a CPU that all tests together may cost (default 10)"},
+	{OPTION_LIMIT, "limit", "PERCENT", "of a CPU that all tests may cost (default 10)"},
 	QUESTION_OPTIONS,
 	{0, NULL, NULL, NULL},
 };
@@ -155,7 +155,7 @@ const struct command commands[] = {
 	{"top", "[TARGET] [-i SECONDS] [-s KEY] [-m MODULE] [--limit PERCENT] [-c COUNT]",
 	 "what a program does, live: functions by cpu, calls, time, latency",
 	 "Attaches if need be and leaves everything as it was, however it ends. Only what is shown\n"
-	 "is instrumented, for no more than --limit percent of a CPU (3). On a terminal: ? shows\n"
+	 "is instrumented, for no more than --limit percent of a CPU (4). On a terminal: ? shows\n"
 	 "the keys; enter drills into callees, c into callers, t into threads. Into a pipe: a table\n"
 	 "for every interval; with --json an object.\n",
 	 "dinst top redis-server", top_options, 0, 1, false, top_run},
