@@ -22,7 +22,7 @@ const struct option_spec top_options[] = {
 	{'n', "lines", "COUNT", "lines of a table that is not on a terminal (default 20)"},
 	{'s', "sort", "KEY", "cpu (default), calls, wall, p50, p99 or name"},
 	{'m', "module", "MODULE", "whose functions (default: the program's own; * for all)"},
-	{OPTION_LIMIT, "limit", "PERCENT", "of a CPU that it may cost the target (default 3)"},
+	{OPTION_LIMIT, "limit", "PERCENT", "of a CPU that it may cost the target (default 4)"},
 	{OPTION_FILTER, "filter", "TEXT", "only functions with that in their names"},
 	QUESTION_OPTIONS,
 	{0, NULL, NULL, NULL},
@@ -163,6 +163,9 @@ static int refresh_functions(struct top *t, struct view *v, uint64_t until, stru
 
 	if (err)
 		return err;
+	/* a survey takes its time, and what it found is timed before anything is shown */
+	if (top_now() > until)
+		until = top_now() + (uint64_t)(t->interval * 1e9 / 2);
 	lines_make(t, v);
 	if (t->screen)
 		screen_draw(t);
@@ -393,7 +396,7 @@ int top_run(struct context *c, const struct arguments *a)
 	if (!t)
 		return report_text(c, DINST_NO_MEMORY, "no memory");
 	t->interval = 1;
-	t->limit = 3;
+	t->limit = 4;
 	t->scale = 1;
 	t->cost = t->stops_us = -1;
 	t->descending = true;

@@ -27,6 +27,7 @@ enum {
 	TOP_SAMPLE_MS = 100, /* how long the sampled ones are counted, every refresh */
 	TOP_SCOUT =
 		400, /* functions of those that were never called that are looked at again with them */
+	TOP_HEAD_START = 2,    /* seconds of the limit that may be spent on times at first */
 	TOP_SCOUT_EVERY = 5,   /* refreshes */
 	TOP_SLICE_MIN_MS = 20, /* times are not taken for less */
 	TOP_WAY_NS = 2,	       /* what the way to inserted code and back takes beside the code */

@@ -218,6 +218,8 @@ int functions_survey(struct top *t, struct view *v, struct dinst_error *e)
 	if (!err)
 		err = count_chosen(t, v, e);
 	v->surveyed = true;
+	/* so that something is known soon */
+	t->credit_ns = t->limit * t->scale * 1e7 * TOP_HEAD_START;
 	t->message[0] = '\0';
 	return err;
 }

@@ -13,8 +13,6 @@
 
 #include "daemon/client/values.h"
 
-enum { GUESS_NS = 20 };
-
 /* ------------------------------------------------------------------- making */
 
 static bool passes(const struct top *t, const char *name)
@@ -59,25 +57,18 @@ static double sort_number(const struct line *l, enum top_sort sort)
 	return l->rate;
 }
 
-/* What has not been timed yet stands where it would if each call took so long. */
-static double estimated(const struct line *l, enum top_sort sort)
-{
-	const double known = sort_number(l, sort);
-
-	if (known >= 0 || sort == SORT_P50 || sort == SORT_P99)
-		return known;
-	return l->rate > 0 ? l->rate * GUESS_NS : known;
-}
-
+/* What is known comes first; what has not been timed yet stands below, by how often it is called. */
 static int compare(const void *a, const void *b, void *arg)
 {
 	const struct line *x = a, *y = b;
 	const struct top *t = arg;
-	double p = estimated(x, t->sort), q = estimated(y, t->sort);
+	double p = sort_number(x, t->sort), q = sort_number(y, t->sort);
 	int order;
 
 	if (t->sort == SORT_NAME)
 		return t->descending ? strcmp(x->name, y->name) : strcmp(y->name, x->name);
+	if ((p < 0) != (q < 0))
+		return p < 0 ? 1 : -1;
 	if (p == q) {
 		p = x->rate;
 		q = y->rate;
