@@ -268,6 +268,14 @@ double chains_leaf_share(const struct chains *c, unsigned kinds, uint32_t f)
 	return all ? (double)sum(c->functions[f].leaf, kinds) / all : 0;
 }
 
+/* Was met more often, or as often and deeper: the outermost are always there and say nothing. */
+static bool is_better(const struct chains *c, unsigned kinds, uint32_t a, uint32_t b)
+{
+	const double x = chains_share(c, kinds, a), y = chains_share(c, kinds, b);
+
+	return x > y || (x == y && c->functions[a].depth > c->functions[b].depth);
+}
+
 size_t chains_candidates(const struct chains *c, unsigned kinds, double share, bool system,
 			 uint32_t *out, size_t max)
 {
@@ -282,7 +290,7 @@ size_t chains_candidates(const struct chains *c, unsigned kinds, double share, b
 		    seen < share)
 			continue;
 		/* Insertion by how often it was seen; what does not fit falls off the end. */
-		for (at = count; at > 0 && chains_share(c, kinds, out[at - 1]) < seen; at--)
+		for (at = count; at > 0 && is_better(c, kinds, f, out[at - 1]); at--)
 			if (at < max)
 				out[at] = out[at - 1];
 		if (at < max)

@@ -62,7 +62,7 @@ bool chains_add(struct chains *c, enum chain_kind kind, const struct chain_frame
 
 /*
  * The functions that were in at least `share` of all looks of that kind (a set of bits,
- * 1 << kind), most seen first, without what stands around main; without system functions
+ * 1 << kind), most seen first, of those the innermost, without what stands around main; without system functions
  * unless `system`. Fills at most `max` numbers of functions; returns how many.
  */
 size_t chains_candidates(const struct chains *c, unsigned kinds, double share, bool system,

@@ -196,6 +196,9 @@ static void share_out(struct search *s, const struct search_node *top, struct se
 
 		if (strcmp(child->kind, "function") == 0 && m)
 			child->share = all ? m->share * child->seen / all : 0;
+		/* What is called is no more than its caller, but for how exactly it is measured. */
+		if (!strcmp(n->kind, "function") && child->share > n->share)
+			child->share = n->share;
 	}
 	/* Below the largest of its callers a function is told; below the others if it is much. */
 	for (size_t i = 0; i < n->child_count; i++) {

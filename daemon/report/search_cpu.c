@@ -21,6 +21,12 @@ static const double COUNTED_S = 0.4, TIMED_S = 2.0, THREADS_S = 1.5;
 
 /* What one call costs, in ns: a timer is read twice, slowly where the machine is a virtual one. */
 static const double TIMER_NS = 90, SAMPLED_NS = 6;
+/* What of that a timer measures itself. */
+static const double OWN_NS = 25;
+/* Calls that seem to take less than this were measured with more timer than call in them. */
+static const double SHORT_NS = 150;
+/* Less of a CPU than that in a window says little about how often something is called. */
+static const double CPU_LEAST = 0.05;
 /* The part of the limit that is planned with; what comes is never quite what was planned. */
 static const double PLANNED = 0.7;
 
@@ -279,6 +285,16 @@ static struct search_node *find_all(struct search *s, struct search_node *n,
 	return most;
 }
 
+/* As often as it would be called had the program a whole CPU: it may have one any time. */
+static void count_rate(struct search_measured *c, const struct search_test *test)
+{
+	const double cpu = test->cpu > CPU_LEAST ? test->cpu : CPU_LEAST;
+
+	/* What cannot be counted is taken for often: it is timed sparingly, if at all. */
+	c->rate = test->done ? test->value / (cpu < 1 ? cpu : 1) : 1e6;
+	c->per_cpu = test->done ? test->value / cpu : 0;
+}
+
 static void take_times(struct search *s, struct search_part *p, struct search_test *list,
 		       size_t count)
 {
@@ -295,9 +311,13 @@ static void take_times(struct search *s, struct search_part *p, struct search_te
 			continue;
 		}
 		c->known = list[i].cpu > 0;
-		c->share = c->known ? list[i].value / list[i].cpu : 0;
-		if (c->share > 1)
-			c->share = 1;
+		if (c->known && c->per_cpu > 0 &&
+		    list[i].value / list[i].cpu / c->per_cpu < SHORT_NS / 1e9) {
+			by_looks(s, c);
+			continue;
+		}
+		c->share = c->known ? list[i].value / list[i].cpu - c->per_cpu * OWN_NS / 1e9 : 0;
+		c->share = c->share > 1 ? 1 : c->share < 0 ? 0 : c->share;
 	}
 	search_tree(s, root, 1u << CHAIN_RUNS, p->candidates, p->candidate_count);
 	search_reject(s, SEARCH_CPU, p->candidates, p->candidate_count);
@@ -346,8 +366,7 @@ void search_cpu_take(struct search *s, struct search_test *list, size_t count)
 
 	if (p->stage == RATES) {
 		for (size_t i = 0; i < count; i++)
-			/* What cannot be counted is taken for often: it is timed sparingly, if at all. */
-			p->candidates[list[i].user].rate = list[i].done ? list[i].value : 1e6;
+			count_rate(&p->candidates[list[i].user], &list[i]);
 	} else if (p->stage == TIMES) {
 		take_times(s, p, list, count);
 	} else {

@@ -10,13 +10,14 @@
 
 #include "daemon/report/search.h"
 
-enum { SEARCH_TESTS_MAX = 48, SEARCH_CANDIDATES_MAX = 24, SEARCH_LEVELS_MAX = 6 };
+enum { SEARCH_TESTS_MAX = 64, SEARCH_CANDIDATES_MAX = 40, SEARCH_LEVELS_MAX = 6 };
 
 /* What was measured of a function that looks have shown. */
 struct search_measured {
 	uint32_t function; /* number in the chains */
 	double rate;	   /* calls a second */
 	double share;	   /* of what is refined */
+	double per_cpu;	   /* calls in a second of the program's CPU time */
 	bool known;
 	bool by_looks; /* it could not be measured: share is what looks say */
 };

@@ -95,7 +95,7 @@ children+=("$!")
 wait_for 10 test -s "$work/scan.log" || fail "no backend"
 backend=$(head -1 "$work/scan.log")
 why "$backend" scan
-names scan 'ExecScan|ExecSeqScan|ExecAgg|ExecNestLoop|standard_ExecutorRun|like'
+names scan 'ExecScan|like|heap_getnextslot|ExecInterpExpr'
 why "$postmaster" postmaster
 grep -q "\"verdict\": *\"[^\"]*dinst why $backend" "$work/postmaster" ||
 	fail "the postmaster's verdict does not lead to the backend"

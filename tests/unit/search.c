@@ -235,7 +235,7 @@ static void test_limit(void **state)
 		{"parse", 0.13, 1e6, false},
 		{0},
 	};
-	struct world w = {.facts = busy(0.99), .chains = hot_chains, .functions = functions};
+	struct world w = {.facts = busy(1), .chains = hot_chains, .functions = functions};
 	struct search s;
 
 	(void)state;
