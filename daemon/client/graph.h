@@ -59,6 +59,7 @@ struct graph {
 	uint64_t begun_ns, ended_ns; /* what is counted now, CLOCK_MONOTONIC */
 	uint64_t first_ns;	     /* when counting began first */
 	uint64_t counted_ns;	     /* for how long, all together */
+	uint64_t last_ns;	     /* of the last event in the tree */
 	uint64_t events_seen;	     /* that are in the tree */
 	uint64_t root_calls;	     /* of the root while it was counted, followed or not */
 	uint64_t stop_us;	     /* all stops together */

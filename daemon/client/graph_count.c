@@ -14,6 +14,9 @@
 
 enum { PAUSE_MS = 20, TAKE_BYTES = 4 << 20, LOOK_SECONDS = 1, TOO_MUCH = 3 };
 
+static const uint64_t TAKE_NS = 500000000, LAST_NS = 3000000000u;
+static const double LOSS_MOST = 0.01; /* of the events */
+
 /*
  * Each thread has its own count of calls and its own depth inside of the root: of what is called
  * inside of a call that is followed, everything is. That count also tells one such call from the next,
@@ -128,6 +131,7 @@ static int each_event(void *arg, const struct event *event)
 	if (event->ns < g->begun_ns || event->ns > g->ended_ns)
 		return 0;
 	g->events_seen++;
+	g->last_ns = event->ns;
 	return exports_event(&g->exports, event);
 }
 
@@ -159,9 +163,10 @@ static void note_dropped(struct graph *g, json_t *answer)
 				(uint64_t)json_integer_value(json_object_get(answer, "now_ns")));
 }
 
-/* All that is there now. */
-static int take(struct graph *g, json_t *ids, struct dinst_error *e)
+/* What is there now, for at most so long: where more comes than can be taken, it never ends. */
+static int take(struct graph *g, json_t *ids, uint64_t most_ns, struct dinst_error *e)
 {
+	const uint64_t until = now_ns() + most_ns;
 	json_t *params = json_pack("{s:O,s:i}", "ids", ids, "max_bytes", TAKE_BYTES);
 	int err = 0;
 
@@ -176,7 +181,7 @@ static int take(struct graph *g, json_t *ids, struct dinst_error *e)
 			err = event_log_add(g->log, answer, each_event, g, e);
 		}
 		json_decref(answer);
-	} while (!err && g->log->more);
+	} while (!err && g->log->more && now_ns() < until);
 	json_decref(params);
 	return err == DINST_NO_MEMORY ? dinst_fail(e, err, "out of memory") : err;
 }
@@ -189,24 +194,24 @@ static int stop_events(struct graph *g, json_t *ids, struct dinst_error *e)
 	/* what was written until then is still there, also where the target has ended */
 	if (err && err != DINST_GONE)
 		return dinst_fail_text(e, err, why.text);
-	return take(g, ids, e);
+	err = take(g, ids, LAST_NS, e);
+	/* what could not be looked at any more was not counted */
+	if (!err && g->log->more && g->last_ns < g->ended_ns)
+		g->ended_ns = g->last_ns;
+	return err;
 }
 
-/* The program has more to do than when it was looked at: fewer calls are followed. */
-static int slow_down(struct graph *g, json_t **ids, double rate, struct dinst_error *e)
+/* The program has more to do than when it was looked at: so many times fewer calls are followed. */
+static int slow_down(struct graph *g, json_t **ids, double times, struct dinst_error *e)
 {
 	int err;
 
-	g->counted_ns += now_ns() - g->begun_ns;
 	g->ended_ns = now_ns();
 	err = stop_events(g, *ids, e);
-	for (unsigned before = g->every; !err && rate * before / g->every > g->budget;) {
-		const unsigned next = graph_sparser(g->every);
-
-		if (next == g->every)
-			break;
-		g->every = next;
-	}
+	g->counted_ns += g->ended_ns > g->begun_ns ? g->ended_ns - g->begun_ns : 0;
+	for (const unsigned before = g->every;
+	     g->every < before * times && graph_sparser(g->every) != g->every;)
+		g->every = graph_sparser(g->every);
 	json_decref(*ids);
 	*ids = NULL;
 	call_tree_lost(g->exports.tree);
@@ -217,14 +222,14 @@ static int slow_down(struct graph *g, json_t **ids, double rate, struct dinst_er
 
 static int follow(struct graph *g, json_t **ids, struct dinst_error *e)
 {
-	uint64_t since = now_ns(), seen = 0;
+	uint64_t since = now_ns(), seen = 0, dropped = g->log->dropped;
 	int err = 0;
 
 	while (!err && question_wait(&g->q, PAUSE_MS)) {
 		const double seconds = (double)(now_ns() - since) / 1e9;
 		double rate;
 
-		err = take(g, *ids, e);
+		err = take(g, *ids, TAKE_NS, e);
 		if (err || seconds < LOOK_SECONDS)
 			continue;
 		rate = (double)(g->log->events + g->log->dropped - seen) / seconds;
@@ -233,8 +238,12 @@ static int follow(struct graph *g, json_t **ids, struct dinst_error *e)
 		question_progress(&g->q, "%s: %.0f s, %" PRIu64 " events, %.0f a second",
 				  g->functions[0].name, (double)(since - g->first_ns) / 1e9,
 				  g->log->events, rate);
+		/* too many, or more than can be taken: on a busy machine that may be few */
 		if (rate > TOO_MUCH * g->budget)
-			err = slow_down(g, ids, rate, e);
+			err = slow_down(g, ids, rate / g->budget, e);
+		else if ((double)(g->log->dropped - dropped) > rate * seconds * LOSS_MOST)
+			err = slow_down(g, ids, 2, e);
+		dropped = g->log->dropped;
 	}
 	return err;
 }
@@ -252,7 +261,6 @@ int graph_count(struct graph *g, struct dinst_error *e)
 	if (!err)
 		err = follow(g, &ids, e);
 	g->ended_ns = now_ns();
-	g->counted_ns += g->ended_ns - g->begun_ns;
 	if (graph_root_calls(g, &after, &ignored) == 0)
 		g->root_calls = after - before;
 	/* where the target has ended, what it wrote last is there all the same */
@@ -260,6 +268,7 @@ int graph_count(struct graph *g, struct dinst_error *e)
 		dinst_error_clear(e);
 		err = stop_events(g, ids, e);
 	}
+	g->counted_ns += g->ended_ns > g->begun_ns ? g->ended_ns - g->begun_ns : 0;
 	json_decref(ids);
 	return err;
 }
