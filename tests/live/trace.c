@@ -5,6 +5,7 @@
  * recorded or dropped is all that happened.
  */
 #include <fnmatch.h>
+#include <stdbool.h>
 
 #include "tests/live/daemon_fixture.h"
 
