@@ -315,7 +315,7 @@ int serve(int fd)
 
 		if (n < 0 && errno != EINTR)
 			break;
-		if (n > 0 && fds[1].revents)
+		if (n > 0 && watch && fds[1].revents)
 			tell_exit(&sv);
 		if (n > 0 && fds[0].revents) {
 			look_for_exec(&sv);

@@ -196,7 +196,7 @@ int serve_status(struct server *sv, const json_t *params, json_t **result, struc
 		(json_int_t)s->queue_length, "heap_bytes", (json_int_t)heap.used, "heap_code",
 		(json_int_t)heap.code_bytes, "heap_most", (json_int_t)heap.high_water,
 		"heap_memory", (json_int_t)heap.resident, "text_memory",
-		(json_int_t)(s->page_count * PAGE), "arena",
+		(json_int_t)s->page_count * PAGE, "arena",
 		!s->places ? "none"
 		: private  ? "private"
 			   : "shared",

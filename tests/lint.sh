@@ -50,7 +50,7 @@ search '#include "(daemon|tests)/' 'mutator/*.c' 'mutator/*.h' | grep -v 'daemon
 	rule 'mutator/ includes inject/ and arch/ only (and daemon/common/, the protocol)'
 search '#include "(tests|examples)/' 'daemon/*' | rule 'daemon/ includes no test'
 search '#include "[^"]*"' 'arch/*.[ch]' 'inject/*.[ch]' 'mutator/*.[ch]' 'daemon/*.[ch]' 'tests/*.[ch]' |
-	grep -vE '#include "(arch|inject|mutator|daemon|tests)/|^tests/live/targets/' |
+	grep -vE '#include "(arch|inject|mutator|daemon|lib|tests)/|^tests/live/targets/' |
 	rule 'includes are written from the top of the tree'
 search 'capstone' 'inject/*.[ch]' 'mutator/*.[ch]' 'daemon/*.[ch]' | rule 'capstone stays behind arch/'
 
