@@ -129,8 +129,8 @@ static bool clear_run(struct stop *stop, taddr_t record, unsigned first, unsigne
 
 	for (unsigned n; count; first += n, count -= n) {
 		n = count < PAIR_CHUNK ? count : PAIR_CHUNK;
-		if (stop_write(stop, record + WORDS_AT + WORD * first, zeros, WORD * n, &ignored) <
-		    0)
+		if (stop_write(stop, record + WORDS_AT + (size_t)WORD * first, zeros,
+			       (size_t)WORD * n, &ignored) < 0)
 			return false;
 	}
 	return true;
