@@ -94,15 +94,39 @@ static bool read_groups(const struct target *t, const struct group *groups, size
 }
 
 /*
+ * For a removal: true if each byte is ours, the file's, or part of a breakpoint. Fills `wanted` with
+ * what shall be there.
+ */
+static bool is_shared(const struct patch *p, const uint8_t *now, uint8_t *wanted)
+{
+	size_t size;
+
+	for (size_t i = 0; i < p->length; i += size) {
+		size = 1;
+		wanted[i] = p->after[i];
+		if (now[i] == p->before[i] || now[i] == p->after[i])
+			continue;
+		size = arch_breakpoint(now + i, p->length - i);
+		if (!size)
+			return false;
+		memcpy(wanted + i, now + i, size);
+	}
+	return true;
+}
+
+/*
  * Decides one patch on the group's bytes and changes them. The outcome is
  * PATCH_DONE where something has to be written, until that has failed.
  */
 static void decide(const struct group *g, struct patch *p)
 {
-	uint8_t *now = g->bytes + (p->address - g->lo);
+	uint8_t *now = g->bytes + (p->address - g->lo), wanted[ARCH_PATCH_MAX];
 
 	if (!memcmp(now, p->after, p->length)) {
 		p->outcome = PATCH_ALREADY;
+	} else if (p->removal && is_shared(p, now, wanted)) {
+		p->outcome = memcmp(now, wanted, p->length) ? PATCH_DONE : PATCH_ALREADY;
+		memcpy(now, wanted, p->length);
 	} else if (memcmp(now, p->before, p->length)) {
 		p->outcome = PATCH_FOREIGN;
 	} else {

@@ -25,6 +25,13 @@ enum patch_outcome {
 struct patch {
 	taddr_t address;
 	uint8_t length; /* 1 .. ARCH_PATCH_MAX */
+	/*
+	 * `after` is what is in the file. Breakpoints, or bytes of the file, that stand among the
+	 * bytes of `before` then stay, and all else goes. In a stop no debugger has the target, so
+	 * they are the kernel's (uprobes), which knows the file's instructions only: it goes on
+	 * behind them, where the rest of our jump would be.
+	 */
+	bool removal;
 	uint8_t before[ARCH_PATCH_MAX];
 	uint8_t after[ARCH_PATCH_MAX];
 	enum patch_outcome outcome; /* set by patch_apply */

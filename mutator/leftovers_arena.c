@@ -163,6 +163,7 @@ static int read_patches(const struct target *t, struct one_arena *a, struct dins
 
 		p->address = j->address;
 		p->length = j->length;
+		p->removal = true;
 		memcpy(p->before, j->patched, j->length);
 		memcpy(p->after, j->original, j->length);
 	}

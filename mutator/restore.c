@@ -235,6 +235,7 @@ static int restore_round(struct flush *f, struct process *process, unsigned whic
 			continue;
 		p = &site->patches[site->patch_count == 1 ? 0 : which];
 		f->patches[count] = *p;
+		f->patches[count].removal = true;
 		memcpy(f->patches[count].before, p->after, p->length);
 		memcpy(f->patches[count].after, p->before, p->length);
 		f->patch_site[count++] = i;

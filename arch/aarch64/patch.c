@@ -41,3 +41,8 @@ int arch_patch(enum arch_patch_kind kind, const struct arch_insn *insn, taddr_t 
 	a64_store(bytes, word);
 	return ARCH_OK;
 }
+
+size_t arch_breakpoint(const uint8_t *code, size_t size)
+{
+	return size >= A64_SIZE && (a64_load(code) & 0xffe0001f) == 0xd4200000 ? A64_SIZE : 0;
+}

@@ -95,3 +95,8 @@ int arch_patch(enum arch_patch_kind kind, const struct arch_insn *insn, taddr_t 
 	*count = hi - lo;
 	return ARCH_OK;
 }
+
+size_t arch_breakpoint(const uint8_t *code, size_t size)
+{
+	return size && code[0] == 0xcc;
+}

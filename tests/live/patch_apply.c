@@ -184,6 +184,63 @@ static void foreign_bytes_stay(void **state)
 	finish(&c);
 }
 
+/* What a uprobe puts over the first byte of our bytes, and what its removal leaves there. */
+static int write_breakpoint(struct stop *s, void *arg, struct dinst_error *e)
+{
+	static const uint8_t breakpoint = 0xcc, files = NOP, theirs = 0x66;
+	struct scene *c = arg;
+
+	if (stop_write(s, c->blob + 16, &breakpoint, 1, e) < 0 ||
+	    stop_write(s, c->blob + 32, &files, 1, e) < 0)
+		return -1;
+	return stop_write(s, c->blob + 48, &theirs, 1, e);
+}
+
+/*
+ * fear J4: a breakpoint that the kernel put over our bytes stays when they go, and all the others
+ * go; where it was removed before, they go as well; another's byte keeps all of them
+ */
+static void breakpoints_stay(void **state)
+{
+	static const uint8_t want[LENGTH] = {0xcc, NOP, NOP, NOP, NOP};
+	static const uint8_t nops[LENGTH] = {NOP, NOP, NOP, NOP, NOP};
+	uint8_t theirs[LENGTH];
+	struct patch p[3];
+	struct scene c;
+
+	begin(&c, *state);
+	for (int i = 0; i < 3; i++)
+		p[i] = patch_at(c.blob + 16 + 16 * (taddr_t)i);
+	apply_all(&c, p, 3);
+	help_stop_well(c.target, write_breakpoint, &c);
+	reverse(p, 3);
+	apply_all(&c, p, 3);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(p[i].outcome, PATCH_FOREIGN);
+	for (int i = 0; i < 3; i++)
+		p[i].removal = true;
+	apply_all(&c, p, 3);
+	assert_int_equal(p[0].outcome, PATCH_DONE);
+	assert_int_equal(p[1].outcome, PATCH_DONE);
+	assert_int_equal(p[2].outcome, PATCH_FOREIGN);
+	expect_bytes(&c, c.blob + 16, want, LENGTH);
+	expect_bytes(&c, c.blob + 32, nops, LENGTH);
+	memcpy(theirs, long_nop, LENGTH);
+	theirs[0] = 0x66;
+	expect_bytes(&c, c.blob + 48, theirs, LENGTH);
+	/* Once more: nothing of ours is left. */
+	apply_all(&c, p, 2);
+	assert_int_equal(p[0].outcome, PATCH_ALREADY);
+	assert_int_equal(p[1].outcome, PATCH_ALREADY);
+	/* As it was, for those who look at the end. */
+	memcpy(p[0].before, want, LENGTH);
+	memcpy(p[2].before, theirs, LENGTH);
+	p[0].removal = p[2].removal = false;
+	apply_all(&c, p, 3);
+	assert_int_equal(p[2].outcome, PATCH_DONE);
+	finish(&c);
+}
+
 static void across_pages_unsorted_overlapping(void **state)
 {
 	struct patch p[6];
@@ -437,13 +494,10 @@ static void only_what_equals_the_file_is_dropped(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(outcomes),
-		CASE(foreign_bytes_stay),
-		CASE(across_pages_unsorted_overlapping),
-		CASE(half_of_it),
-		CASE(malformed),
-		CASE(many_at_once),
-		CASE(only_what_equals_the_file_is_dropped),
+		CASE(outcomes),		CASE(foreign_bytes_stay),
+		CASE(breakpoints_stay), CASE(across_pages_unsorted_overlapping),
+		CASE(half_of_it),	CASE(malformed),
+		CASE(many_at_once),	CASE(only_what_equals_the_file_is_dropped),
 	};
 
 	return cmocka_run_group_tests_name("live/patch_apply", tests, NULL, NULL);
