@@ -75,11 +75,17 @@ struct events {
 	uint64_t dropped, damaged;
 };
 
+/*
+ * All that is there; of what writes on and on, more than queues and rings hold together: it may
+ * come faster than it is taken.
+ */
 static inline void take(struct session *s, struct events *all)
 {
+	enum { PARTS = 100 }; /* of 1 MiB */
 	struct stream_taken taken;
 	struct dinst_error e = {0};
 	json_t *threads;
+	unsigned parts = 0;
 
 	do {
 		stream_collect(s);
@@ -93,7 +99,7 @@ static inline void take(struct session *s, struct events *all)
 		all->dropped = taken.dropped;
 		all->damaged = taken.damaged;
 		free(taken.data);
-	} while (taken.more);
+	} while (taken.more && ++parts < PARTS);
 }
 
 static inline const struct arch_record *next(const struct events *all, size_t *at)
