@@ -478,10 +478,7 @@ bool arch_patchable(const struct arch_insn *insn, enum arch_patch_kind kind);
 int arch_patch(enum arch_patch_kind kind, const struct arch_insn *insn, taddr_t address, taddr_t to,
 	       uint8_t *bytes, size_t length, size_t *first, size_t *count);
 
-/*
- * Length of the breakpoint that the code begins with, 0 if it begins with none: what the kernel
- * (uprobes) or a debugger puts over an instruction.
- */
+/* Length of the breakpoint of a debugger or uprobe that the code begins with; 0: none. */
 size_t arch_breakpoint(const uint8_t *code, size_t size);
 
 /* --------------------------------------------- the stopped thread's state */
