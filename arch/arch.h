@@ -486,8 +486,7 @@ size_t arch_breakpoint(const uint8_t *code, size_t size);
 /* Registers of a stopped thread, as ptrace gives them: in arch/ARCH/state.h. */
 struct arch_regs;
 
-/* False for a thread that runs code of another width just now (32-bit code in a
- * 64-bit process): it must neither run code of ours nor be moved. */
+/* False where 32-bit code runs in a 64-bit process: it must not run ours, nor be moved. */
 bool arch_is_native(const struct arch_regs *r);
 taddr_t arch_pc(const struct arch_regs *r);
 void arch_set_pc(struct arch_regs *r, taddr_t pc);
