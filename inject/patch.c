@@ -94,11 +94,12 @@ static bool read_groups(const struct target *t, const struct group *groups, size
 }
 
 /*
- * For a removal: true if each byte is ours, the file's, or part of a breakpoint. Fills `wanted` with
- * what shall be there.
+ * For a removal: true if each byte is ours, the file's, or part of one breakpoint. Fills `wanted` with
+ * what shall be there. More than one is no uprobe's doing, but a hook's, who may put ours back.
  */
 static bool is_shared(const struct patch *p, const uint8_t *now, uint8_t *wanted)
 {
+	bool found = false;
 	size_t size;
 
 	for (size_t i = 0; i < p->length; i += size) {
@@ -106,9 +107,10 @@ static bool is_shared(const struct patch *p, const uint8_t *now, uint8_t *wanted
 		wanted[i] = p->after[i];
 		if (now[i] == p->before[i] || now[i] == p->after[i])
 			continue;
-		size = arch_breakpoint(now + i, p->length - i);
+		size = found ? 0 : arch_breakpoint(now + i, p->length - i);
 		if (!size)
 			return false;
+		found = true;
 		memcpy(wanted + i, now + i, size);
 	}
 	return true;

@@ -26,10 +26,10 @@ struct patch {
 	taddr_t address;
 	uint8_t length; /* 1 .. ARCH_PATCH_MAX */
 	/*
-	 * `after` is what is in the file. Breakpoints, or bytes of the file, that stand among the
+	 * `after` is what is in the file. One breakpoint, or bytes of the file, that stand among the
 	 * bytes of `before` then stay, and all else goes. In a stop no debugger has the target, so
-	 * they are the kernel's (uprobes), which knows the file's instructions only: it goes on
-	 * behind them, where the rest of our jump would be.
+	 * it is the kernel's (uprobes), which knows the file's instructions only: it goes on
+	 * behind it, where the rest of our jump would be.
 	 */
 	bool removal;
 	uint8_t before[ARCH_PATCH_MAX];
