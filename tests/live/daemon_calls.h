@@ -77,4 +77,21 @@ static inline void end_calls(struct program *p)
 	close(p->out);
 }
 
+/* The daemon's first child. */
+static inline pid_t mutator_pid(void)
+{
+	char path[80], line[64] = "";
+	pid_t daemon = daemon_pid();
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)daemon, (int)daemon);
+	f = fopen(path, "r");
+	if (f) {
+		if (!fgets(line, sizeof(line), f))
+			line[0] = '\0';
+		fclose(f);
+	}
+	return atoi(line);
+}
+
 #endif

@@ -46,22 +46,6 @@ static long long value_of(const char *function)
 	return value;
 }
 
-static pid_t mutator_pid(void)
-{
-	char path[80], line[64] = "";
-	pid_t daemon = daemon_pid();
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)daemon, (int)daemon);
-	f = fopen(path, "r");
-	if (f) {
-		if (!fgets(line, sizeof(line), f))
-			line[0] = '\0';
-		fclose(f);
-	}
-	return atoi(line);
-}
-
 static void counts_are_exact(void **state)
 {
 	struct program p;

@@ -410,22 +410,6 @@ static void letting_go(void **state)
 	assert_clean("letting go");
 }
 
-static pid_t mutator_pid(void)
-{
-	char path[80], line[64] = "";
-	pid_t daemon = daemon_pid();
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)daemon, (int)daemon);
-	f = fopen(path, "r");
-	if (f) {
-		if (!fgets(line, sizeof(line), f))
-			line[0] = '\0';
-		fclose(f);
-	}
-	return atoi(line);
-}
-
 /* The mutator dies, another one takes over; the client goes after that, or together with it. */
 static void mutator_dies_too(void **state)
 {
