@@ -256,7 +256,6 @@ enum dinst_field_form {
 	DINST_VALUE,  /* `value` */
 	DINST_STRING, /* `bytes`: characters, without a zero */
 	DINST_BYTES,  /* `bytes`: memory of the program */
-	DINST_STACK,  /* `bytes`: registers, then words of its stack */
 };
 
 /* What a field of dinst_trace() is for. */

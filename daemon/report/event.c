@@ -104,7 +104,7 @@ static bool number_of(const json_t *object, const char *key, uint64_t max, uint3
 
 static bool field_read(const json_t *from, struct event_field *f)
 {
-	static const char *const forms[] = {"value", "string", "bytes", "stack", NULL};
+	static const char *const forms[] = {"value", "string", "bytes", NULL};
 	static const char *const roles[] = {"field",  "argument",  "result", "pointee",
 					    "member", "elapsed",   "caller", "sp",
 					    "depth",  "backtrace", NULL};

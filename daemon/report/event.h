@@ -34,7 +34,6 @@ enum event_form {
 	EVENT_VALUE,  /* 8 bytes */
 	EVENT_STRING, /* u64 length, then so many bytes, no zero behind them */
 	EVENT_BYTES,  /* the same: memory of the target */
-	EVENT_STACK,  /* the same: registers, then words of the stack */
 };
 
 /* What a field is for; the method `trace` says so, fields of others are EVENT_FIELD. */
