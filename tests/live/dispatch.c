@@ -94,15 +94,19 @@ static void test_toggling(void **state)
 	unsigned id;
 
 	start(h, "toggling");
-	harness_send(h, "go 1000000\n");
+	harness_send(h, "run\n");
 	s = session_begin(h);
 	id = session_insert(s, "step");
 	expect_no_calls(s);
+	harness_send(h, "go 1000\n");
 	assert_string_equal(harness_line(h, 100000), "done");
-	assert_in_range(session_value(s, id), 1, 1000000);
+	assert_string_equal(harness_line(h, 100000), "done");
+	assert_true(session_value(s, id) >= CALLS);
 	session_remove(s, id);
-	harness_send(h, "go 1000000\n");
+	harness_send(h, "run\n");
 	session_end(s);
+	harness_send(h, "go 1000\n");
+	assert_string_equal(harness_line(h, 100000), "done");
 	assert_string_equal(harness_line(h, 100000), "done");
 	session_go(h, CALLS);
 	harness_end(h, 0);

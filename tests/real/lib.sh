@@ -141,12 +141,14 @@ exact_cycle() {
 	say "without load: $(cat "$work/proof.exact")"
 }
 
-# free_port: a port of 127.0.0.1 that nobody listens on.
+# free_port: a port of 127.0.0.1 that nobody listens on, and that no client is given as its own
+# (one of those stays taken for a minute after the client has gone).
 free_port() {
-	local port
+	local port below
 
+	read -r below _ </proc/sys/net/ipv4/ip_local_port_range
 	while :; do
-		port=$((20000 + RANDOM % 30000))
+		port=$((below - 1 - RANDOM % 20000))
 		(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
 	done
 	echo $port
