@@ -55,6 +55,12 @@ static bool stage(struct ring_reader *r, const void *record, size_t size)
 {
 	if (r->begin == r->end)
 		r->begin = r->end = 0;
+	/* Of a busy program something is always left: what has been passed on gives its room back. */
+	if (r->end + size > r->room && r->begin && r->begin >= r->room / 2) {
+		memmove(r->staged, r->staged + r->begin, r->end - r->begin);
+		r->end -= r->begin;
+		r->begin = 0;
+	}
 	if (r->end + size > r->room) {
 		const size_t room = (r->room ? r->room * 2 : 4096) + size;
 		uint8_t *grown = realloc(r->staged, room);
