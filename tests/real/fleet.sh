@@ -30,13 +30,13 @@ start_host() {
 		>"$work/redis$n.log" 2>&1 &
 	redis_pid[n]=$!
 	children+=($!)
-	wait_for 10 redis-cli -s "${redis_socket[n]}" ping || fail "redis $n does not start"
+	wait_for 60 redis-cli -s "${redis_socket[n]}" ping || fail "redis $n does not start"
 	for try in 1 2 3; do
 		daemon_port[n]=$(free_port)
 		"$build/dinstd" -s "$work/host$n/dinstd.sock" -m "127.0.0.1:${daemon_port[n]}" \
 			2>"$work/dinstd$n.err" &
 		daemon_pid[n]=$!
-		wait_for 5 scrape "$n" && break
+		wait_for 60 scrape "$n" && break
 	done
 	children+=("${daemon_pid[n]}")
 	on "$n" attach "${redis_pid[n]}" >"$work/attach$n" 2>&1 || fail "attach: $(cat "$work/attach$n")"
@@ -100,13 +100,13 @@ start_prometheus() {
 		--web.listen-address="127.0.0.1:$prometheus_port" "$@" >"$work/prometheus.log" 2>&1 &
 	prometheus_pid=$!
 	children+=($!)
-	wait_for 30 is_ready || fail "Prometheus does not start"
-	wait_for 30 lines 'up == 1' 2 || fail "not both are up: $(ask up)"
+	wait_for 120 is_ready || fail "Prometheus does not start"
+	wait_for 120 lines 'up == 1' 2 || fail "not both are up: $(ask up)"
 }
 
 stop_prometheus() {
 	kill "$prometheus_pid"
-	wait_for 20 is_gone "$prometheus_pid" || fail "Prometheus does not end"
+	wait_for 60 is_gone "$prometheus_pid" || fail "Prometheus does not end"
 }
 
 start_host 1
@@ -122,7 +122,7 @@ promtool check metrics <"$work/scrape1" >"$work/lint" 2>&1 || fail "promtool: $(
 say "promtool check metrics: clean ($(grep -vc '^#' "$work/scrape1") lines, $(wc -c <"$work/scrape1") bytes)"
 
 start_prometheus
-wait_for 20 lines 'dinst_calls_total' 2 || fail "no counters"
+wait_for 60 lines 'dinst_calls_total' 2 || fail "no counters"
 sleep 2
 check "calls of both" "v[1] >= $requests && v[2] >= 2 * $requests && v[2] < 2 * $requests + 60" \
 	$(ask 'sort(dinst_calls_total)' | sort -n)
@@ -150,7 +150,7 @@ check "stops" 'v[1] > 0 && v[2] > 0' $(ask dinst_session_stop_seconds_total)
 stop_prometheus
 
 start_prometheus --enable-feature=native-histograms
-wait_for 20 lines 'histogram_count(dinst_latency_seconds)' 2 || fail "no native histograms"
+wait_for 60 lines 'histogram_count(dinst_latency_seconds)' 2 || fail "no native histograms"
 check "native count" "v[1] >= 2 * $requests && v[1] < 2 * $requests + 60" \
 	$(ask "histogram_count(dinst_latency_seconds{instance=\"127.0.0.1:${daemon_port[2]}\"})")
 check "p99 by native buckets (dinst: $own ns)" "v[1] * 1e9 > $own / 1.12 && v[1] * 1e9 < $own * 1.12" \
@@ -158,7 +158,7 @@ check "p99 by native buckets (dinst: $own ns)" "v[1] * 1e9 > $own / 1.12 && v[1]
 
 # a target that ends is told, and does not end the series of the other
 kill "${redis_pid[1]}"
-wait_for 20 lines 'dinst_session_up == 0' 1 || fail "an ended session is up"
+wait_for 60 lines 'dinst_session_up == 0' 1 || fail "an ended session is up"
 lines 'dinst_session_up == 1' 1 || fail "the other one is not up"
 stop_prometheus
 

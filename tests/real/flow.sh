@@ -63,7 +63,7 @@ redis-server --port "$port" --bind 127.0.0.1 --save '' --dir "$work" --daemonize
 	>"$work/redis.log" 2>&1 &
 server=$!
 children+=("$server")
-wait_for 10 cli ping || fail "redis-server does not answer"
+wait_for 60 cli ping || fail "redis-server does not answer"
 timeout 250 "$build/tests/tools/conserve" "$server" '/Code/redis-server/*' "sh $work/load" \
 	>"$work/said" 2>"$work/conserve.err" || fail "$(tail -1 "$work/said") $(head -1 "$work/conserve.err")"
 cli ping >/dev/null || fail "redis-server does not answer any more"

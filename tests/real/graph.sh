@@ -19,13 +19,13 @@ cp "$(readlink -f "$(command -v redis-server)")" "$work/redis-server" || fail "n
 	>"$work/redis.log" 2>&1 &
 server=$!
 children+=("$server")
-wait_for 10 cli ping || fail "redis-server does not answer"
+wait_for 60 cli ping || fail "redis-server does not answer"
 prove save "$server" "$work/picture" || fail "cannot look at the process"
 
 timeout 120 redis-benchmark -h 127.0.0.1 -p "$port" -t set -n 100000000 -q >/dev/null 2>&1 &
 load=$!
 children+=("$load")
-wait_for 10 eval '[ "$(cli dbsize)" -gt 0 ]' || fail "no load"
+wait_for 60 eval '[ "$(cli dbsize)" -gt 0 ]' || fail "no load"
 
 dinst --json graph -p "$server" processCommand -d 3 -o "$work/tree.json" \
 	--flame "$work/out.svg" --chrome "$work/chrome.json" --perfetto "$work/perfetto.json" \
@@ -97,7 +97,7 @@ timeout --preserve-status -s INT 8 "$build/dinst" graph -p "$server" processComm
 timeout --preserve-status -s TERM 0.5 "$build/dinst" graph -p "$server" processCommand -d 60 \
 	>/dev/null 2>"$work/cut.err" || fail "SIGTERM: $? $(cat "$work/cut.err")"
 timeout -s KILL 3 "$build/dinst" graph -p "$server" processCommand -d 60 >/dev/null 2>&1
-wait_for 20 eval '! dinst ls -q 2>/dev/null | grep -q redis' ||
+wait_for 60 eval '! dinst ls -q 2>/dev/null | grep -q redis' ||
 	fail "a session was left by a client that was killed"
 say "after 8 s and Ctrl-C: $(sed -n 2p "$work/cut.txt")"
 

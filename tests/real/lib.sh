@@ -11,6 +11,9 @@
 
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+# The same words and numbers everywhere, and no proxy between us and our own ports.
+export LC_ALL=C.UTF-8
+unset LANGUAGE http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY
 
 build=$(realpath "${DINST_BUILD:-build}") || exit 1
 name=$(basename "$0" .sh)
@@ -22,17 +25,27 @@ mkdir -m 700 "$work/dinstd"
 children=()
 ended=no
 
+# is_child PID: of this script; a number of one that has ended may be somebody else's by now.
+is_child() {
+	grep -qsx "PPid:[[:space:]]*$$" "/proc/$1/status"
+}
+
+is_no_child() {
+	! is_child "$1"
+}
+
 # finish: ends what this script started, and nothing else.
 finish() {
 	local pid
 
 	trap '' INT TERM
 	dinst stop >/dev/null 2>&1
+	[ -S "$work/tmux" ] && tmux -S "$work/tmux" kill-server 2>/dev/null
 	for pid in "${children[@]}"; do
-		kill "$pid" 2>/dev/null
+		is_child "$pid" && kill "$pid" 2>/dev/null
 	done
 	for pid in "${children[@]}"; do
-		wait_for 10 is_gone "$pid" || kill -9 "$pid" 2>/dev/null
+		wait_for 10 is_no_child "$pid" || kill -9 "$pid" 2>/dev/null
 	done
 	if [ "$ended" = fail ]; then
 		for log in "$work"/*.err "$work"/*.log "$work/dinstd"/*.log; do
@@ -84,7 +97,7 @@ need() {
 }
 
 dinst() {
-	timeout 120 "$build/dinst" "$@"
+	timeout 300 "$build/dinst" "$@"
 }
 
 # json FILE ARGS...: runs dinst --json ARGS into FILE; fails the test unless it exits with 0 or 3.
@@ -127,10 +140,39 @@ prove() {
 	"$build/examples/prove" "$@"
 }
 
+# at_rest PID...: all of their threads sleep, three times in a row. One that has something to do runs
+# or wants to, however long it waits for a processor.
+at_rest() {
+	local pid
+
+	for _ in 1 2 3; do
+		for pid in "$@"; do
+			grep -hE '\) [^S] ' "/proc/$pid/task/"*/stat && return 1
+			[ -d "/proc/$pid" ] || return 1
+		done
+		sleep 0.03
+	done
+}
+
+# settle PID...: waits until they have done all that they were sent.
+settle() {
+	wait_for 120 at_rest "$@" || fail "not at rest: $(at_rest "$@" | cut -c1-60 | head -20)"
+}
+
+# same_maps PID: they stay the same for half a second.
+same_maps() {
+	local before
+
+	before=$(cat "/proc/$1/maps")
+	sleep 0.5
+	[ "$before" = "$(cat "/proc/$1/maps")" ]
+}
+
 # exact_cycle PID RESOURCE: with no load, so that the program's own memory is at rest, all in
 # and all out again must leave every line of its maps as it was.
 exact_cycle() {
-	sleep 0.3
+	settle "$1"
+	wait_for 120 same_maps "$1" || fail "without load its mappings change"
 	prove save "$1" "$work/picture.exact" || fail "cannot look at $1"
 	json exact.attach attach "$1" -n exact
 	json exact.insert insert calls "$2" --each -p exact
@@ -141,20 +183,28 @@ exact_cycle() {
 	say "without load: $(cat "$work/proof.exact")"
 }
 
-# free_port: a port of 127.0.0.1 that nobody listens on, and that no client is given as its own
-# (one of those stays taken for a minute after the client has gone).
+# free_port: a port of 127.0.0.1 that nobody listens on, that no client is given as its own (one
+# of those stays taken for a minute after the client has gone), and another one each time.
 free_port() {
-	local port below
+	local port lower upper from=10000 room
 
-	read -r below _ </proc/sys/net/ipv4/ip_local_port_range
+	read -r lower upper </proc/sys/net/ipv4/ip_local_port_range
+	room=$((lower - from))
+	if [ $room -lt $((65536 - upper)) ]; then
+		from=$((upper + 1))
+		room=$((65536 - from))
+	fi
+	# clients are given all of them: then any that is free now
+	[ $room -ge 100 ] || { from=10000; room=50000; }
 	while :; do
-		port=$((below - 1 - RANDOM % 20000))
+		port=$((from + (RANDOM << 15 | RANDOM) % room))
+		mkdir "$work/port-$port" 2>/dev/null || continue
 		(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
 	done
 	echo $port
 }
 
-# wait_for SECONDS COMMAND...: until the command succeeds.
+# wait_for SECONDS COMMAND...: until the command succeeds; the time is for the slowest of machines.
 wait_for() {
 	local tries=$(($1 * 20))
 

@@ -27,7 +27,7 @@ EOF
 nginx -c "$work/nginx.conf" -p "$work" >"$work/nginx.log" 2>&1 &
 server=$!
 children+=("$server")
-wait_for 10 curl -sf "http://127.0.0.1:$port/small" || fail "nginx does not answer: $(cat "$work/nginx.log" "$work/error.log")"
+wait_for 60 curl -sf "http://127.0.0.1:$port/small" || fail "nginx does not answer: $(cat "$work/nginx.log" "$work/error.log")"
 prove save "$server" "$work/picture" || fail "cannot look at the process"
 
 json attach attach "$server" -M examples/mdl/connection_bytes.mdl -M examples/mdl/write_sizes.mdl

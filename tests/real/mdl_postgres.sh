@@ -49,7 +49,7 @@ chmod 700 "$work/data"
 postmaster=$!
 children+=("$postmaster")
 chmod 711 "$work/data"
-wait_for 20 query 'select 1' || fail "postgres does not answer"
+wait_for 60 query 'select 1' || fail "postgres does not answer"
 "${as_postgres[@]}" timeout 120 pgbench -n -i -s 2 -q >"$work/init.log" 2>&1 || fail "pgbench -i: $(tail -2 "$work/init.log")"
 
 # A backend of pgbench's that is there for some seconds: lookups, a scan, and texts to compress.

@@ -41,7 +41,7 @@ near() {
 redis-server --port "$port" --bind 127.0.0.1 --save '' --dir "$work" --daemonize no >"$work/redis.log" 2>&1 &
 server=$!
 children+=("$server")
-wait_for 10 cli ping || fail "redis-server does not answer"
+wait_for 60 cli ping || fail "redis-server does not answer"
 bench -t lpush -n 1000
 prove save "$server" "$work/picture" || fail "cannot look at the process"
 

@@ -24,7 +24,7 @@ stat() {
 memcached -l 127.0.0.1 -p "$port" -U 0 -t 4 -m 64 -u root >"$work/memcached.log" 2>&1 &
 server=$!
 children+=("$server")
-wait_for 10 ask version || fail "memcached does not answer"
+wait_for 60 ask version || fail "memcached does not answer"
 memccapable -h 127.0.0.1 -p "$port" >"$work/capable-0" 2>&1
 grep -q 'All tests passed' "$work/capable-0" || skip "memccapable fails without us: $(tail -1 "$work/capable-0")"
 memcslap --servers="127.0.0.1:$port" --concurrency=8 --execute-number=500 >"$work/slap-0" 2>&1

@@ -70,7 +70,7 @@ workers() {
 nginx -c "$work/nginx.conf" -e "$work/error.log" -p "$work" >"$work/nginx.log" 2>&1 &
 server=$!
 children+=("$server")
-wait_for 10 get / || fail "nginx does not answer"
+wait_for 60 get / || fail "nginx does not answer"
 expected=$(replies)
 [ "$(replies)" = "$expected" ] || fail "the replies are not deterministic"
 timeout 30 wrk -t2 -c16 -d1s "http://127.0.0.1:$port/" >/dev/null
@@ -141,7 +141,7 @@ new_workers() {
 	now=$(workers)
 	[ -n "$now" ] && [[ " $now " != *" $worker_1 "* ]] && [[ " $now " != *" $worker_2 "* ]]
 }
-wait_for 20 new_workers || fail "the old workers $worker_1 $worker_2 stay after HUP: $(workers)"
+wait_for 60 new_workers || fail "the old workers $worker_1 $worker_2 stay after HUP: $(workers)"
 got=$(replies)
 [ "$got" = "$expected" ] || fail "wrong reply from workers forked meanwhile"
 read -r worker_3 _ <<<"$(workers)"

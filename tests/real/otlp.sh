@@ -19,7 +19,7 @@ receiver() {
 
 stop_receiver() {
 	kill "$receiver"
-	wait_for 10 is_gone "$receiver"
+	wait_for 60 is_gone "$receiver"
 }
 
 has_lines() {
@@ -38,29 +38,29 @@ own_is() {
 redis-server --port 0 --unixsocket "$work/redis.sock" --save "" >"$work/redis.log" 2>&1 &
 redis=$!
 children+=($!)
-wait_for 10 redis-cli -s "$work/redis.sock" ping || fail "redis does not start"
+wait_for 60 redis-cli -s "$work/redis.sock" ping || fail "redis does not start"
 
 # nobody listens at first
 "$build/dinstd" -m "127.0.0.1:$web" --otlp "http://127.0.0.1:$port" --otlp-interval 3 2>"$work/dinstd.err" &
 daemon=$!
 children+=($!)
-wait_for 10 own_is failures_total 0 || fail "dinstd does not start: $(cat "$work/dinstd.err")"
+wait_for 60 own_is failures_total 0 || fail "dinstd does not start: $(cat "$work/dinstd.err")"
 dinst attach "$redis" -n base >/dev/null || fail "attach"
 dinst insert calls processCommand >/dev/null || fail "insert calls"
 dinst insert latency processCommand >/dev/null || fail "insert latency"
 dinst insert active processCommand >/dev/null || fail "insert active"
 dinst insert io_bytes >/dev/null || fail "insert io_bytes"
 redis-benchmark -s "$work/redis.sock" -n $requests -c 5 -q -t set >/dev/null 2>&1
-wait_for 20 own_is failures_total 2 || fail "nothing failed without a receiver: $(own failures_total)"
+wait_for 60 own_is failures_total 2 || fail "nothing failed without a receiver: $(own failures_total)"
 say "without a receiver: $(own failures_total) failures, $(own queue_length) wait"
 
 # one that is busy, hangs up, and then takes what has waited
 receiver 503 0 429
 wait_for 60 has_lines '^200 ok' 3 || fail "exports do not come: $(cat "$work/got" 2>/dev/null)"
 has_lines bad 1 && fail "$(grep bad "$work/got" | head -3)"
-wait_for 10 own_is exports_total 3 || fail "it does not know what came: $(own exports_total)"
+wait_for 60 own_is exports_total 3 || fail "it does not know what came: $(own exports_total)"
 [ "$(own dropped_total)" -eq 0 ] || fail "$(own dropped_total) were dropped"
-wait_for 20 eval '[ "$(own queue_length)" -le 1 ]' || fail "$(own queue_length) wait still"
+wait_for 60 eval '[ "$(own queue_length)" -le 1 ]' || fail "$(own queue_length) wait still"
 sleep 3.5
 python3 - "$work/got.json" $requests <<'END' || fail "the values"
 import json, sys
@@ -96,5 +96,5 @@ grep -q 'otlp: 127.0.0.1' "$work/dinstd.err" || fail "nothing is said in the log
 redis-benchmark -s "$work/redis.sock" -n 3000 -c 2 -q -t set >/dev/null 2>&1 &
 dinst detach >/dev/null || fail "detach"
 dinst stop >/dev/null 2>&1
-wait_for 10 is_gone "$daemon" || fail "dinstd does not end while it waits for a receiver"
+wait_for 60 is_gone "$daemon" || fail "dinstd does not end while it waits for a receiver"
 pass "strict shape, retries, refusals, a bounded queue"

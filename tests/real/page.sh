@@ -39,7 +39,7 @@ children+=($!)
 "$build/dinstd" -m "127.0.0.1:$web" --token "$token" 2>"$work/dinstd.err" &
 daemon=$!
 children+=($!)
-wait_for 10 is_up || fail "dinstd does not serve: $(cat "$work/dinstd.err")"
+wait_for 60 is_up || fail "dinstd does not serve: $(cat "$work/dinstd.err")"
 [ "$(stat -c %a "$token")" = 600 ] || fail "the token has mode $(stat -c %a "$token")"
 
 # empty at first
@@ -116,17 +116,17 @@ say "$(tail -1 "$work/hostile")"
 kill -0 $daemon 2>/dev/null || fail "dinstd is gone"
 dinst detach >/dev/null || fail "detach"
 dinst stop >/dev/null 2>&1
-wait_for 10 is_gone "$daemon" || fail "dinstd does not end"
+wait_for 60 is_gone "$daemon" || fail "dinstd does not end"
 "$build/dinstd" -m "127.0.0.1:$web" 2>"$work/dinstd2.err" &
 daemon=$!
 children+=($!)
-wait_for 10 is_up || fail "dinstd does not serve again: $(cat "$work/dinstd2.err")"
+wait_for 60 is_up || fail "dinstd does not serve again: $(cat "$work/dinstd2.err")"
 python3 tests/tools/http_hostile.py "$web" "$daemon" "" 2 >"$work/hostile" || fail "read-only: $(head -5 "$work/hostile")"
 api state | grep -q '"read_only":true' || fail "it does not say that it is read-only"
 
 # a daemon that runs serves when it is asked to, once
 dinst stop >/dev/null 2>&1
-wait_for 10 is_gone "$daemon" || fail "dinstd does not end"
+wait_for 60 is_gone "$daemon" || fail "dinstd does not end"
 dinst serve "127.0.0.1:$web" >"$work/serve" || fail "dinst serve: $(cat "$work/serve")"
 grep -qF "$url/" "$work/serve" || fail "it does not say where: $(cat "$work/serve")"
 is_up >/dev/null || fail "dinst serve serves nothing"
@@ -141,7 +141,7 @@ cp "$token" "$work/open" && chmod 644 "$work/open"
 grep -q 'mode 0600' "$work/dinstd3.err" || fail "it does not say why: $(cat "$work/dinstd3.err")"
 "$build/dinstd" -s "$work/dinstd/y.sock" -m "unix:$work/dinstd/web.sock" 2>"$work/dinstd4.err" &
 children+=($!)
-wait_for 10 test -S "$work/dinstd/web.sock" || fail "no unix socket: $(cat "$work/dinstd4.err")"
+wait_for 60 test -S "$work/dinstd/web.sock" || fail "no unix socket: $(cat "$work/dinstd4.err")"
 [ "$(stat -c %a "$work/dinstd/web.sock")" = 600 ] || fail "the socket is open to others"
 curl -s -m 5 --unix-socket "$work/dinstd/web.sock" http://localhost/metrics | grep -q dinst_build_info || fail "no values at the unix socket"
 pass "as the browser shows it, $rows values; changes with the token only"

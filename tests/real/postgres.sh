@@ -48,7 +48,7 @@ chmod 700 "$work/data"
 postmaster=$!
 children+=("$postmaster")
 chmod 711 "$work/data"
-wait_for 20 query 'select 1' || fail "postgres does not answer"
+wait_for 60 query 'select 1' || fail "postgres does not answer"
 bench -i -s 1 -q >"$work/init.log" 2>&1 || fail "pgbench -i: $(tail -2 "$work/init.log")"
 
 # --- one backend: a session that we hold by its two ends

@@ -47,7 +47,7 @@ redis-server --port "$port" --bind 127.0.0.1 --save '' --dir "$work" --daemonize
 	>"$work/redis.log" 2>&1 &
 server=$!
 children+=("$server")
-wait_for 10 cli ping || fail "redis-server does not answer"
+wait_for 60 cli ping || fail "redis-server does not answer"
 replies "$work/expected"
 replies "$work/expected.again"
 cmp -s "$work/expected" "$work/expected.again" || fail "the conversation is not deterministic"
@@ -88,7 +88,7 @@ cli bgsave >/dev/null
 saved() {
 	cli info persistence | tr -d '\r' | grep -q '^rdb_bgsave_in_progress:0'
 }
-wait_for 30 saved || fail "BGSAVE does not end"
+wait_for 120 saved || fail "BGSAVE does not end"
 cli info persistence | tr -d '\r' | grep -q '^rdb_last_bgsave_status:ok' || fail "BGSAVE failed"
 redis-check-rdb "$work/dump.rdb" >"$work/check" 2>&1 || fail "the dump is damaged: $(tail -1 "$work/check")"
 json values read -p "$server"

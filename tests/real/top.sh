@@ -33,7 +33,7 @@ start_load() {
 stop_load() {
 	for command in "${loads[@]}"; do
 		kill "$command"
-		wait_for 10 is_gone "$command"
+		wait_for 60 is_gone "$command"
 	done
 	sleep 0.5
 }
@@ -47,7 +47,7 @@ near() {
 "$work/redis-top" --port "$port" --bind 127.0.0.1 --save '' --dir "$work" --daemonize no >"$work/redis.log" 2>&1 &
 server=$!
 children+=("$server")
-wait_for 10 cli ping || fail "redis-server does not answer"
+wait_for 60 cli ping || fail "redis-server does not answer"
 start_load
 sleep 1
 prove save "$server" "$work/picture" || fail "cannot look at the process"
@@ -58,7 +58,7 @@ stop_load
 hist=$!
 children+=("$hist")
 inserted() { [ "$(dinst ls -q --json | sed -n 's/.*"active": *\([0-9]*\).*/\1/p')" = 1 ]; }
-wait_for 20 inserted || fail "hist inserted nothing: $(cat "$work/hist.err")"
+wait_for 60 inserted || fail "hist inserted nothing: $(cat "$work/hist.err")"
 before=$(cli info commandstats | sed -n 's/.*:calls=\([0-9]*\),.*/\1/p' | sum)
 redis-benchmark -h 127.0.0.1 -p "$port" -t set,get -n 50000 -q >/dev/null 2>&1
 after=$(cli info commandstats | sed -n 's/.*:calls=\([0-9]*\),.*/\1/p' | sum)
@@ -137,7 +137,7 @@ shows() {
 	"${screen[@]}" capture-pane -p -t top >"$work/screen" && grep -q -- "$1" "$work/screen"
 }
 expect() {
-	wait_for 40 shows "$1" || fail "the screen does not show '$1': $(cat "$work/screen")"
+	wait_for 120 shows "$1" || fail "the screen does not show '$1': $(cat "$work/screen")"
 }
 hides() {
 	! shows "$1"
@@ -183,7 +183,7 @@ expect "by calls"
 keys Space
 expect "PAUSED"
 keys Space
-wait_for 10 hides PAUSED || fail "it stays paused"
+wait_for 60 hides PAUSED || fail "it stays paused"
 # narrow: names and the first columns are still there
 "${screen[@]}" resize-window -t top -x 40 -y 12
 expect "FUNCTION"
@@ -191,14 +191,14 @@ hides P50 || fail "a narrow terminal: $(cat "$work/screen")"
 "${screen[@]}" resize-window -t top -x 140 -y 40
 expect P50
 keys q
-wait_for 20 hides "functions of redis-top" || fail "q does not end it: $(cat "$work/screen")"
-wait_for 20 no_session || fail "a session is left after q"
+wait_for 60 hides "functions of redis-top" || fail "q does not end it: $(cat "$work/screen")"
+wait_for 60 no_session || fail "a session is left after q"
 # Ctrl-C, and the terminal is as it was
 keys "$build/dinst top $server" Enter
 expect "functions of redis-top were called"
 keys C-c
-wait_for 20 hides "functions of redis-top" || fail "Ctrl-C does not end it: $(cat "$work/screen")"
-wait_for 20 no_session || fail "a session is left after Ctrl-C"
+wait_for 60 hides "functions of redis-top" || fail "Ctrl-C does not end it: $(cat "$work/screen")"
+wait_for 60 no_session || fail "a session is left after Ctrl-C"
 keys "stty -a | grep -o -- '-*icanon' >$work/stty.after; echo still \$((6 * 7))" Enter
 expect "still 42"
 cmp -s "$work/stty.before" "$work/stty.after" || fail "the terminal is not as it was"
@@ -209,7 +209,7 @@ expect "CALLS/s .* FUNCTION"
 keys "$build/dinst top $server" Enter
 expect "functions of redis-top were called"
 "${screen[@]}" kill-server
-wait_for 20 no_session || fail "a session is left after the terminal went"
+wait_for 60 no_session || fail "a session is left after the terminal went"
 say "terminal: drilled, filtered, sorted, resized, left by q, Ctrl-C and hanging up"
 
 stop_load

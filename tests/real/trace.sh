@@ -19,7 +19,7 @@ on_trace() {
 	timeout 60 "$build/dinst" trace -v "$@" >"$work/$out" 2>"$work/$out.err" &
 	tracer=$!
 	children+=("$tracer")
-	wait_for 30 grep -q 'what was inserted' "$work/$out.err" || fail "trace $*: $(cat "$work/$out.err")"
+	wait_for 120 grep -q 'what was inserted' "$work/$out.err" || fail "trace $*: $(cat "$work/$out.err")"
 }
 
 redis_part() {
@@ -31,13 +31,13 @@ redis_part() {
 	"$work/redis-server" --port "$port" --bind 127.0.0.1 --save '' --dir "$work" >"$work/redis.log" 2>&1 &
 	server=$!
 	children+=("$server")
-	wait_for 10 redis-cli -p "$port" ping || fail "redis-server does not answer"
+	wait_for 60 redis-cli -p "$port" ping || fail "redis-server does not answer"
 	prove save "$server" "$work/picture" || fail "cannot look at redis"
 	# Each entry and return of two functions for each request is there, or counted as dropped.
 	"$build/dinst" record -p "$server" processCommand call --args -o "$work/redis.ctf" 2>"$work/record.err" &
 	recorder=$!
 	children+=("$recorder")
-	wait_for 30 test -d "$work/redis.ctf" || fail "record: $(cat "$work/record.err")"
+	wait_for 120 test -d "$work/redis.ctf" || fail "record: $(cat "$work/record.err")"
 	timeout 60 redis-benchmark -p "$port" -q -n 5000 -c 4 -t set,get >"$work/benchmark" 2>&1 ||
 		fail "redis-benchmark: $(tail -1 "$work/benchmark")"
 	kill -TERM "$recorder"
@@ -85,7 +85,7 @@ postgres_part() {
 		-c fsync=off >"$work/postgres.log" 2>&1 &
 	children+=("$!")
 	chmod 711 "$work/data"
-	wait_for 20 query 'select 1' || fail "postgres does not answer"
+	wait_for 60 query 'select 1' || fail "postgres does not answer"
 	# One backend that is asked two things, with time in between to look at it.
 	(
 		sleep 6
@@ -95,7 +95,7 @@ postgres_part() {
 	) | timeout 60 env PGHOST="$work/data" PGUSER=postgres PGDATABASE=postgres psql -XAtq >"$work/answers" 2>&1 &
 	asker=$!
 	children+=("$asker")
-	wait_for 10 pgrep -f 'postgres: postgres postgres \[local\]' || fail "there is no backend"
+	wait_for 60 pgrep -f 'postgres: postgres postgres \[local\]' || fail "there is no backend"
 	backend=$(pgrep -f 'postgres: postgres postgres \[local\]' | while read -r pid; do
 		[ "$(readlink "/proc/$pid/cwd")" = "$work/data/db" ] && echo "$pid"
 	done | head -1)

@@ -42,7 +42,7 @@ names() {
 redis-server --port "$port" --bind 127.0.0.1 --save '' --dir "$work" --daemonize no >"$work/redis.log" 2>&1 &
 server=$!
 children+=("$server")
-wait_for 10 cli ping || fail "redis-server does not answer"
+wait_for 60 cli ping || fail "redis-server does not answer"
 cli eval 'for i=1,100000 do redis.call("set", "key:"..i, i) end' 0 >/dev/null
 prove save "$server" "$work/picture" || fail "cannot look at the process"
 
@@ -53,7 +53,7 @@ loop 60 cli eval 'local s=0; for i=1,20000000 do s = s + i % 7 end return s' 0
 why "$server" script
 kill "$looping" 2>/dev/null
 names script 'lua_pcall|luaCallFunction|evalGenericCommand|luaV_execute'
-wait_for 20 cli ping || fail "redis-server does not answer any more"
+wait_for 60 cli ping || fail "redis-server does not answer any more"
 
 loop 60 cli keys '*none*'
 why "$server" keys
@@ -83,7 +83,7 @@ chmod 700 "$work/data"
 postmaster=$!
 children+=("$postmaster")
 chmod 711 "$work/data"
-wait_for 20 query 'select 1' || fail "postgres does not answer"
+wait_for 60 query 'select 1' || fail "postgres does not answer"
 query 'create table t as select i, repeat(md5(i::text), 4) as text from generate_series(1, 200000) i' >/dev/null
 
 # A backend that scans, over and over, in one statement.
@@ -92,7 +92,7 @@ select pg_backend_pid();
 do $$ begin for n in 1..100000 loop perform count(*) from t where text like '%xyz' || n || '%'; end loop; end $$;
 SQL
 children+=("$!")
-wait_for 10 test -s "$work/scan.log" || fail "no backend"
+wait_for 60 test -s "$work/scan.log" || fail "no backend"
 backend=$(head -1 "$work/scan.log")
 why "$backend" scan
 names scan 'ExecScan|like|heap_getnextslot|ExecInterpExpr'
