@@ -95,24 +95,10 @@ int flush_output(struct context *c, int status)
 
 /* ---------------------------------------------------------------- results */
 
-/* Control characters are escaped in JSON, but for those of two bytes, which terminals obey as well. */
-static bool has_controls(const char *text)
-{
-	while ((text = strchr(text, '\xc2')) != NULL)
-		if ((unsigned char)*++text >= 0x80 && (unsigned char)*text <= 0x9f)
-			return true;
-	return false;
-}
-
 void print_json(json_t *value)
 {
-	size_t flags = JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9);
-	char *text = json_dumps(value, flags);
+	char *text = rpc_shown(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
 
-	if (text && has_controls(text)) {
-		free(text);
-		text = json_dumps(value, flags | JSON_ENSURE_ASCII);
-	}
 	fputs(text ? text : "{\"error\":{\"code\":\"no-memory\"}}", stdout);
 	putchar('\n');
 	free(text);

@@ -363,6 +363,26 @@ json_t *rpc_text(const char *text)
 	return value;
 }
 
+/* Control characters are escaped in JSON, but for those of two bytes, which terminals obey as well. */
+static bool has_controls(const char *text)
+{
+	while ((text = strchr(text, '\xc2')) != NULL)
+		if ((unsigned char)*++text >= 0x80 && (unsigned char)*text <= 0x9f)
+			return true;
+	return false;
+}
+
+char *rpc_shown(const json_t *value, size_t flags)
+{
+	char *text = json_dumps(value, flags);
+
+	if (text && has_controls(text)) {
+		free(text);
+		text = json_dumps(value, flags | JSON_ENSURE_ASCII);
+	}
+	return text;
+}
+
 void text_clean(char *text, bool lines)
 {
 	for (unsigned char *p = (unsigned char *)text; *p; p++) {

@@ -87,6 +87,12 @@ int rpc_error_read(json_t *error, struct dinst_error *e);
 json_t *rpc_text(const char *text);
 
 /*
+ * A value as JSON, dumped with these flags of jansson's, that does nothing to a terminal. malloc'ed;
+ * NULL without memory.
+ */
+char *rpc_shown(const json_t *value, size_t flags);
+
+/*
  * Replaces what a terminal would obey in a text that somebody else has made (names in
  * files, of processes): control characters, those of two bytes (U+0080 to U+009F)
  * included. Tabs and newlines stay if `lines`, else they become blanks.

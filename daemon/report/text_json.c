@@ -52,13 +52,9 @@ static json_t *unsigned_number(uint64_t number)
 static json_t *real(const struct value_type *type, const uint8_t *bytes)
 {
 	double number;
-	float small;
 
-	memcpy(&number, bytes, sizeof(number));
-	if (type->size == 4) {
-		memcpy(&small, bytes, sizeof(small));
-		number = (double)small;
-	}
+	if (!value_real(type, bytes, &number))
+		return json_null();
 	if (isnan(number))
 		return json_string("nan");
 	if (isinf(number))

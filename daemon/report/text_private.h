@@ -41,6 +41,8 @@ void text_add_char(struct text *t, uint8_t byte);
 
 /* text_value.c: what a number means. */
 bool type_is_pointer(const struct value_type *type);
+/* A float of 4 or 8 bytes, which must be there; false: it has no such size. */
+bool value_real(const struct value_type *type, const uint8_t *bytes, double *number);
 int64_t value_widened(const struct value_type *type, const uint8_t *bytes);
 const char *value_name(const struct value_type *type, int64_t value);
 

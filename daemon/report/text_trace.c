@@ -486,7 +486,7 @@ static void show_json(struct trace *t, struct trace_thread *thread, const struct
 		}
 	}
 	object = event_json(t, e, depth, elapsed);
-	line = json_dumps(object, JSON_COMPACT);
+	line = rpc_shown(object, JSON_COMPACT);
 	if (line) {
 		text_addf(out, "%s\n", line);
 		t->lines++;

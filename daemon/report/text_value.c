@@ -65,7 +65,8 @@ static bool add_bits(struct text *t, const struct value_type *type, int64_t valu
 		if (bit <= 0 || bit & (bit - 1) || !(value & bit))
 			continue;
 		value &= ~bit;
-		text_addf(t, "%s%s", between, type->names[i].name);
+		text_addf(t, "%s", between);
+		text_add_clean(t, type->names[i].name);
 		between = "|";
 	}
 	return true;
@@ -76,9 +77,29 @@ static void add_enum(struct text *t, const struct value_type *type, int64_t valu
 	const char *name = value_name(type, value);
 
 	if (name)
-		text_addf(t, "%s", name);
+		text_add_clean(t, name);
 	else if (!add_bits(t, type, value))
 		text_addf(t, "%" PRId64, value);
+}
+
+/* An argument's, a field's or a member's, before its value. */
+static void add_name(struct text *t, const char *name)
+{
+	text_add_clean(t, name);
+	text_add_bytes(t, "=", 1);
+}
+
+bool value_real(const struct value_type *type, const uint8_t *bytes, double *number)
+{
+	float small;
+
+	if (type->size == sizeof(small)) {
+		memcpy(&small, bytes, sizeof(small));
+		*number = (double)small;
+	} else if (type->size == sizeof(*number)) {
+		memcpy(number, bytes, sizeof(*number));
+	}
+	return type->size == sizeof(small) || type->size == sizeof(*number);
 }
 
 /* With the fewest digits that mean the same number. */
@@ -86,14 +107,11 @@ static void add_float(struct text *t, const struct value_type *type, const uint8
 {
 	char digits[64];
 	double value;
-	float small;
 	int precision;
 
-	if (type->size == 4) {
-		memcpy(&small, bytes, sizeof(small));
-		value = (double)small;
-	} else {
-		memcpy(&value, bytes, sizeof(value));
+	if (!value_real(type, bytes, &value)) {
+		text_addf(t, "...");
+		return;
 	}
 	for (precision = 6; precision < 17; precision++) {
 		snprintf(digits, sizeof(digits), "%.*g", precision, value);
@@ -201,7 +219,7 @@ static void add_struct(struct text *t, const struct value_type *type, const uint
 			break;
 		}
 		if (m->name[0])
-			text_addf(t, "%s=", m->name);
+			add_name(t, m->name);
 		if (!add_member_string(t, m, p)) {
 			struct pointee inner = pointee_inside(p, m->offset);
 
@@ -362,7 +380,7 @@ size_t text_add_field(struct text *t, const struct event *e, size_t n)
 	uint64_t value;
 
 	if (f->role != EVENT_RESULT && f->name[0])
-		text_addf(t, "%s=", f->name);
+		add_name(t, f->name);
 	if (event_value(e, f, &value)) {
 		if (!add_target(t, e, f, value, &parts))
 			add_value(t, f->type, (const uint8_t *)&value, sizeof(value), NULL);

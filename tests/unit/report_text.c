@@ -82,6 +82,14 @@ static void test_numbers(void **state)
 	       "7");
 	NUMBER("{\"form\":\"enum\",\"size\":4,\"names\":{\"1\":\"R\",\"2\":\"W\",\"4\":\"X\"}}", 5,
 	       "R|X", "5");
+	/* Names are a target's, too. */
+	NUMBER("{\"form\":\"enum\",\"size\":4,\"names\":{\"1\":\"\\u001b[2J\",\"2\":\"\\u009b2J\"}}",
+	       1, "?[2J", "\"\\u001B[2J\"");
+	NUMBER("{\"form\":\"enum\",\"size\":4,\"names\":{\"1\":\"\\u001b[2J\",\"2\":\"\\u009b2J\"}}",
+	       3, "?[2J|??2J", "3");
+	NUMBER("{\"form\":\"struct\",\"size\":4,\"members\":[{\"name\":\"\\u001b\",\"offset\":0,"
+	       "\"type\":{\"form\":\"int\",\"size\":4}}]}",
+	       7, "{?=7}", "{\"\\u001B\":7}");
 }
 
 static void test_floats(void **state)
@@ -98,6 +106,10 @@ static void test_floats(void **state)
 	check_value("{\"form\":\"float\",\"size\":8}", &one, 8, "1", "1.0");
 	memcpy(&word, &tenth, sizeof(tenth));
 	check_value("{\"form\":\"float\",\"size\":4}", &word, 8, "0.1", "0.10000000149011612");
+	/* Sizes that no number has are not read; 4 bytes are enough for one of 4. */
+	check_value("{\"form\":\"float\",\"size\":4}", &tenth, 4, "0.1", "0.10000000149011612");
+	check_value("{\"form\":\"float\",\"size\":2}", &tenth, 2, "...", "null");
+	check_value("{\"form\":\"float\",\"size\":16}", &third, 8, "...", "null");
 	text_clear(&out);
 }
 
