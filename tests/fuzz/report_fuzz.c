@@ -229,4 +229,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	return 0;
 }
 
-FUZZ_MAIN(report, 4000);
+FUZZ_MAIN(report, 10000);
