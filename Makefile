@@ -436,9 +436,9 @@ bench-parts: all examples $(bench_bin)
 bare:
 	tests/bare.sh
 
-# Which lines the tests reach: a table, the files below $(COVERED) % first. Needs gcovr.
+# Which lines the tests reach: a table, the files below $(COVERED) % first.
 COVERED := 85
-coverage:
+coverage: need-gcovr
 	$(MAKE) O=$(O)-coverage OPT='-O1 -g' CFLAGS='--coverage -fprofile-update=atomic' \
 		LDFLAGS=--coverage -k unit live fuzz-tests
 	gcovr --root . --object-directory $(O)-coverage --sort-percentage --print-summary \
@@ -450,13 +450,21 @@ demo: all examples
 
 # ------------------------------------------------------------ keeping house
 
+# Tools that only developers need, each in the package of its name; ./bootstrap deps has them all.
+developer_tools := clang-format clang-tidy cppcheck gcovr valgrind
+.PHONY: $(developer_tools:%=need-%)
+$(developer_tools:%=need-%): need-%:
+	@command -v $* >/dev/null || { \
+		echo "make: $* is not installed; on Debian: apt-get install $* (or ./bootstrap deps, which installs all tools)" >&2; \
+		exit 1; }
+
 style_src = $(shell git ls-files -co --exclude-standard '*.c' '*.h')
 
 lint:
 	CC='$(CC)' tests/lint.sh
 
 # What is looked at without running it: lint is in CI, the others take their minutes.
-check: lint cppcheck tidy
+check: need-cppcheck need-clang-tidy lint cppcheck tidy
 
 # What clang-tidy says of our sources; .clang-tidy has its questions. A quarter of an hour of
 # one processor at first; a file is asked about again when it or a header of it has changed.
@@ -464,15 +472,15 @@ tidy_src := $(arch_src) $(inject_src) mutator/main.c $(mutator_src) $(wildcard m
 	$(common_src) $(server_src) $(client_src)
 tidy_flags = $(filter-out -D_FORTIFY_SOURCE=%,$(filter -std=% -D% -I%,$(ALL_CFLAGS))) -I$(O)
 
-tidy: $(tidy_src:%.c=$(O)/%.tidy)
+tidy: need-clang-tidy $(tidy_src:%.c=$(O)/%.tidy)
 
-$(O)/%.tidy: %.c $(O)/%.o .clang-tidy
+$(O)/%.tidy: %.c $(O)/%.o .clang-tidy | need-clang-tidy
 	$(call say,TIDY)
 	$(Q)clang-tidy --quiet $< -- $(tidy_flags) 2>/dev/null
 	@touch $@
 
 # The same for cppcheck (20 s of one processor); .cppcheck has what it is not to say, and why.
-cppcheck:
+cppcheck: need-cppcheck
 	cppcheck -q -j$$(nproc) --std=c11 --enable=warning,performance,portability --error-exitcode=1 \
 		--suppressions-list=.cppcheck --include=tests/tools/cppcheck.h --max-configs=2 \
 		-I. -Iarch/$(ARCH) -D__x86_64__ -D_GNU_SOURCE \
@@ -486,7 +494,7 @@ valgrind_not := $(addprefix %/,image_debug inject_journal image_cut types_reader
 valgrind_bin := $(filter-out $(valgrind_not),$(filter $(addprefix $(O)/tests/unit/,daemon_% \
 	evaluate_% image_% inject_% mdl_% points_plan report_% types_% variable_%),$(unit_bin)))
 
-valgrind: $(valgrind_bin) $(target_bin)
+valgrind: need-valgrind $(valgrind_bin) $(target_bin)
 	@for test in $(valgrind_bin); do \
 		printf '  %-5s %s\n' MEM $${test##*/}; \
 		valgrind -q --error-exitcode=99 --leak-check=full --show-leak-kinds=definite \
@@ -494,7 +502,7 @@ valgrind: $(valgrind_bin) $(target_bin)
 			$$test >$(O)/valgrind.log 2>&1 || { cat $(O)/valgrind.log; exit 1; }; \
 	done
 
-fmt:
+fmt: need-clang-format
 	clang-format -i $(style_src)
 
 version = $(shell sed -n 's/^.define DINST_VERSION "\(.*\)"/\1/p' daemon/common/paths.h)

@@ -132,6 +132,9 @@ fi
 if command -v mandoc >/dev/null 2>&1; then
 	files 'docs/*.[1-8]' 'docs/man/*.[1-8]' | xargs -r mandoc -T lint -W error 2>&1 | rule 'mandoc -T lint'
 fi
+for tool in clang-format shellcheck mandoc; do
+	command -v $tool >/dev/null 2>&1 || echo "lint: nothing was asked of $tool, which is not installed (package $tool)"
+done
 
 echo "$rules rules, $broken broken"
 [ "$broken" -eq 0 ]
