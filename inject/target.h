@@ -184,7 +184,7 @@ struct target_check {
 	const char *check; /* "exists", "uid", "dumpable", "yama", ... */
 	bool ok;
 	char why[256]; /* what was found */
-	char fix[256]; /* what to do, empty if ok */
+	char fix[256]; /* what to do; where it is ok, what to beware of, mostly nothing */
 };
 
 /*
@@ -192,6 +192,12 @@ struct target_check {
  * entry each, for `dinst doctor`. Returns the number of entries filled.
  */
 size_t target_checks(pid_t pid, struct target_check *checks, size_t max);
+
+/*
+ * What the check "uprobes" found in `pid`: true, and in *check what to beware of, where a kernel
+ * uprobe was hit since the program began. One that was not hit yet cannot be seen.
+ */
+bool target_warns_of_uprobes(pid_t pid, struct target_check *check);
 
 /* Waits for the end of a child process of our own: its status, or -1 if a signal ended it. */
 int child_wait(pid_t child);

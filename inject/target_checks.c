@@ -391,6 +391,19 @@ static bool check_memory(const struct facts *f, struct target_check *c)
 	return false;
 }
 
+/* No obstacle: a probe that was there first is left alone, and the mapping outlives the probe. */
+static bool check_uprobes(const struct facts *f, struct target_check *c)
+{
+	if (!f->uprobed) {
+		WHY(c, "no kernel uprobe was hit in it, as far as can be seen");
+		return true;
+	}
+	WHY(c, "a kernel uprobe (perf, bpftrace) was hit in it since it began");
+	FIX(c,
+	    "let nobody set uprobes on its files while dinst is in it: one on an instruction that dinst has moved may crash it");
+	return true;
+}
+
 static bool check_pidfd(const struct facts *f, struct target_check *c)
 {
 	if (f->getfd_missing) {
@@ -455,6 +468,7 @@ static const struct {
 	{"seccomp", check_filter, 0, true, false},
 	{"frozen", check_frozen, DINST_BUSY, true, false},
 	{"memory", check_memory, 0, true, false},
+	{"uprobes", check_uprobes, 0, true, false},
 	{"pidfd", check_pidfd, 0, false, false},
 	{"memfd", check_memfd, 0, false, false},
 	{"sharing", check_sharing, 0, false, false},
@@ -543,6 +557,16 @@ size_t target_checks(pid_t pid, struct target_check *out, size_t max)
 
 	facts_read(&f, pid);
 	return facts_checks(&f, out, max);
+}
+
+bool target_warns_of_uprobes(pid_t pid, struct target_check *c)
+{
+	const struct facts f = {.pid = pid, .uprobed = facts_uprobed(pid)};
+
+	memset(c, 0, sizeof(*c));
+	c->check = "uprobes";
+	c->ok = check_uprobes(&f, c);
+	return f.uprobed;
 }
 
 int target_find_obstacle(pid_t pid, struct dinst_error *e)

@@ -20,6 +20,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "inject/maps.h"
+
 enum { FILTERED_LOOKS = 64 /* threads that are asked for their filters, at most */ };
 
 static int number_in(const char *path, int otherwise)
@@ -231,6 +233,18 @@ int target_test_access(pid_t pid)
 	return 0;
 }
 
+bool facts_uprobed(pid_t pid)
+{
+	bool found = false;
+	struct maps m;
+
+	if (!maps_read(pid, &m, NULL)) {
+		found = maps_named(&m, "[uprobes]") != NULL;
+		maps_release(&m);
+	}
+	return found;
+}
+
 /* Without /proc there is still one way to know that somebody has this pid. */
 static bool is_somebody(const struct facts *f)
 {
@@ -261,6 +275,7 @@ static void read_target(struct facts *f)
 	proc_word(f->pid, "attr/current", f->label, sizeof(f->label));
 	if (f->own_calls[OWN_READ] != PROBE_KILLED)
 		f->access = -target_test_access(f->pid);
+	f->uprobed = facts_uprobed(f->pid);
 	read_elf_header(f);
 	f->frozen = cgroup_is_frozen(f->pid, f->frozen_by, sizeof(f->frozen_by));
 	f->limited =

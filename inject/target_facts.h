@@ -52,6 +52,7 @@ struct facts {
 	enum relation user_namespace; /* its own and ours */
 	char label[128];	      /* of the security module; "?" */
 	int access;		      /* 0 or errno of the kernel's own check */
+	bool uprobed;		      /* a kernel uprobe was hit in it */
 	bool frozen;
 	char frozen_by[CGROUP_PATH_MAX];
 	bool limited; /* in memory */
@@ -69,6 +70,12 @@ struct facts {
 };
 
 void facts_read(struct facts *f, pid_t pid);
+
+/*
+ * The kernel maps [uprobes] where the first uprobe is hit whose instruction it has to execute
+ * elsewhere, and leaves it there (kernel/events/uprobes.c, xol_add_vma()).
+ */
+bool facts_uprobed(pid_t pid);
 
 /* As target_checks(). */
 size_t facts_checks(const struct facts *f, struct target_check *out, size_t max);

@@ -58,6 +58,18 @@ static json_t *attach_row(const struct session *s, double ms, const struct lefto
 			 (json_int_t)left->restored);
 }
 
+/* What may harm the target, though not by us. */
+static void warn(json_t *row, pid_t pid)
+{
+	char text[sizeof(struct target_check)];
+	struct target_check c;
+
+	if (!target_warns_of_uprobes(pid, &c))
+		return;
+	snprintf(text, sizeof(text), "beware: %s; %s", c.why, c.fix);
+	json_object_set_new(row, "notes", json_pack("[s]", text));
+}
+
 static int attach(struct server *sv, pid_t pid, const char *name, enum session_state state,
 		  json_t **result, struct dinst_error *e)
 {
@@ -90,6 +102,7 @@ static int attach(struct server *sv, pid_t pid, const char *name, enum session_s
 		return status;
 	}
 	*result = attach_row(sv->session, now_ms() - start, &left);
+	warn(*result, pid);
 	return 0;
 }
 

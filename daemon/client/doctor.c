@@ -77,7 +77,7 @@ int doctor_run(struct context *c, const struct arguments *a)
 	{
 		const char *fix = json_string_value(json_object_get(row, "fix"));
 
-		if (!c->json && !json_is_true(json_object_get(row, "ok")) && fix && fix[0])
+		if (!c->json && fix && fix[0])
 			printf("%s: %s\n", json_string_value(json_object_get(row, "check")), fix);
 	}
 	json_decref(result);

@@ -92,7 +92,7 @@ static struct session *begin(struct harness *h)
 
 	if (access(TRACING "uprobe_events", W_OK))
 		skip();
-	harness_limit(60);
+	harness_limit(600);
 	snprintf(path, sizeof(path), "%s/probed", h->directory);
 	snprintf(command, sizeof(command), "cp '%s' '%s'",
 		 harness_path("tests/live/targets/jumping"), path);
@@ -170,6 +170,62 @@ static void test_set_first(void **state)
 	harness_end(h, 0);
 }
 
+/* What `dinst doctor` says of uprobes; a reference of the caller's. */
+static json_t *doctor(struct harness *h)
+{
+	json_t *rows, *row, *found = NULL;
+	size_t i;
+
+	assert_int_equal(harness_dinst(h, &rows, "doctor", harness_number(h->pid)), 0);
+	json_array_foreach(rows, i, row)
+	{
+		if (!strcmp(json_string_value(json_object_get(row, "check")), "uprobes"))
+			found = json_incref(row);
+	}
+	json_decref(rows);
+	assert_non_null(found);
+	assert_true(json_is_true(json_object_get(found, "ok")));
+	return found;
+}
+
+static const char *fix_of(const json_t *row)
+{
+	return json_string_value(json_object_get(row, "fix"));
+}
+
+/* fear J4: doctor and attach warn where a kernel probe was hit, and where none was they do not */
+static void test_warned(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	const taddr_t leaf = session_address(s, "leaf");
+	struct maps m;
+	json_t *row;
+
+	session_end(s);
+	row = doctor(h);
+	assert_string_equal(fix_of(row), "");
+	json_decref(row);
+	assert_int_equal(harness_dinst(h, NULL, "attach", harness_number(h->pid)), 0);
+	assert_null(strstr(h->messages, "uprobe"));
+	assert_int_equal(harness_dinst(h, NULL, "detach", "-p", harness_number(h->pid)), 0);
+	set(h, leaf);
+	session_go(h, ROUNDS);
+	unset();
+	/* that it is known by this is the kernel's */
+	assert_int_equal(maps_read(h->pid, &m, NULL), 0);
+	assert_non_null(maps_named(&m, "[uprobes]"));
+	maps_release(&m);
+	row = doctor(h);
+	assert_non_null(strstr(fix_of(row), "let nobody set uprobes"));
+	json_decref(row);
+	assert_int_equal(harness_dinst(h, NULL, "attach", harness_number(h->pid)), 0);
+	assert_non_null(strstr(h->messages, "beware: a kernel uprobe"));
+	assert_int_equal(harness_dinst(h, NULL, "detach", "-p", harness_number(h->pid)), 0);
+	session_go(h, ROUNDS);
+	harness_end(h, 0);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, teardown)
 
 int main(void)
@@ -178,6 +234,7 @@ int main(void)
 		CASE(test_set_later),
 		CASE(test_came_and_went),
 		CASE(test_set_first),
+		CASE(test_warned),
 	};
 
 	return cmocka_run_group_tests_name("live/uprobes", tests, NULL, NULL);

@@ -96,6 +96,25 @@ static void assert_fails(const struct facts *f, const char *name, const char *wh
 			fail_msg("%s fails as well: %s", checks[i].check, checks[i].why);
 }
 
+/* It is passed, with a word of warning, and so is everything else. */
+static void assert_warns(const struct facts *f, const char *name, const char *why, const char *fix)
+{
+	struct target_check checks[CHECKS_MAX];
+	size_t count = facts_checks(f, checks, CHECKS_MAX);
+	const struct target_check *c = find(checks, count, name);
+	struct dinst_error e = {0};
+
+	if (!c->ok || !strstr(c->why, why) || !strstr(c->fix, fix))
+		fail_msg("%s: %d \"%s\", \"%s\"", name, c->ok, c->why, c->fix);
+	if (strlen(c->why) + 1 == sizeof(c->why) || strlen(c->fix) + 1 == sizeof(c->fix))
+		fail_msg("%s does not fit: \"%s\" \"%s\"", name, c->why, c->fix);
+	for (size_t i = 0; i < count; i++)
+		if (!checks[i].ok || (checks[i].fix[0] && &checks[i] != c))
+			fail_msg("%s: %s; %s", checks[i].check, checks[i].why, checks[i].fix);
+	if (facts_obstacle(f, &e))
+		fail_msg("%s", e.text);
+}
+
 /* target_open() answers `code` because of it, with the reason and the fix. */
 static void assert_obstacle(const struct facts *f, int code, const char *words)
 {
@@ -406,6 +425,16 @@ static void test_machine(void **state)
 	assert_fails(&f, "frozen", "frozen (xxx", "thaw it");
 }
 
+/* fear J4: where a kernel uprobe was hit, that is told with what to beware of, and is no obstacle. */
+static void test_uprobes(void **state)
+{
+	struct facts f = fine();
+
+	(void)state;
+	f.uprobed = true;
+	assert_warns(&f, "uprobes", "kernel uprobe (perf, bpftrace) was hit", "let nobody set");
+}
+
 /* Without a process: what is said of the machine and of ourselves. */
 static void test_no_target(void **state)
 {
@@ -467,6 +496,7 @@ int main(void)
 		cmocka_unit_test(test_target_filter),
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_machine),
+		cmocka_unit_test(test_uprobes),
 		cmocka_unit_test(test_no_target),
 		cmocka_unit_test(test_reading),
 	};
