@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ARGUMENTS_MAX = 64, READY_MS = 20000, END_MS = 30000, DINST_MS = 90000 };
+enum { ARGUMENTS_MAX = 64, READY_MS = 120000, END_MS = 120000, DINST_MS = 200000 };
 
 /* The target and the directory of the case that runs; for the signal handler. */
 static volatile pid_t current_target;
@@ -499,4 +499,30 @@ const char *harness_number(int64_t value)
 
 	snprintf(out, sizeof(text[0]), "%lld", (long long)value);
 	return out;
+}
+
+bool harness_limit_memory(pid_t pid, const char *bytes, char *directory, size_t size)
+{
+	static const char *const limits[] = {"memory.limit_in_bytes", "memory.max"};
+	static const char *const roots[] = {"/sys/fs/cgroup/memory", "/sys/fs/cgroup"};
+	char path[256];
+	FILE *file;
+	bool done = false;
+
+	for (int i = 0; i < 2 && !done; i++) {
+		snprintf(directory, size, "%s/dinst-test-%d", roots[i], (int)pid);
+		if (mkdir(directory, 0755))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", directory, limits[i]);
+		file = fopen(path, "we");
+		done = file && fputs(bytes, file) >= 0;
+		done = file && !fclose(file) && done;
+		snprintf(path, sizeof(path), "%s/cgroup.procs", directory);
+		file = done ? fopen(path, "we") : NULL;
+		done = file && fprintf(file, "%d", (int)pid) > 0;
+		done = file && !fclose(file) && done;
+		if (!done)
+			rmdir(directory);
+	}
+	return done;
 }

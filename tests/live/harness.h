@@ -36,7 +36,7 @@
 #include <jansson.h>
 
 /* Seconds that a case may take unless harness_limit() says otherwise. */
-enum { HARNESS_SECONDS = 120 };
+enum { HARNESS_SECONDS = 300, HARNESS_ANSWER_MS = 120000 };
 
 struct harness_snapshot; /* opaque */
 
@@ -84,6 +84,12 @@ void harness_end(struct harness *h, int status);
 
 /* Waits for the target to end by itself; what waitpid(2) says about it. */
 int harness_wait(struct harness *h, unsigned milliseconds);
+
+/*
+ * Puts a process into a memory control group of its own, of so many bytes; false if that cannot be
+ * had. `directory` is the caller's to remove when the process has ended.
+ */
+bool harness_limit_memory(pid_t pid, const char *bytes, char *directory, size_t size);
 
 /* Kills the target, if there is one. No test of anything. */
 void harness_kill(struct harness *h);

@@ -67,7 +67,7 @@ static void serve(struct harness *h, pid_t *workers, struct harness_snapshot **l
 	const char *line;
 
 	harness_send(h, "serve 4\n");
-	line = harness_line(h, 20000);
+	line = harness_line(h, HARNESS_ANSWER_MS);
 	assert_int_equal(strncmp(line, "workers ", 8), 0);
 	assert_int_equal(harness_numbers(line + 8, numbers, WORKERS + 1), WORKERS);
 	/* Each has set itself up when it has answered. */
@@ -260,7 +260,7 @@ static void test_crash(void **state)
 	mdl_insert(h, "latency", "/Code/life-family/obey");
 	ask(h, "call 1234");
 	harness_send(h, "crash\n");
-	assert_int_equal(harness_wait(h, 20000) & 0x7f, SIGSEGV);
+	assert_int_equal(harness_wait(h, HARNESS_ANSWER_MS) & 0x7f, SIGSEGV);
 	expect_last_values(h, pid, id, 1234);
 }
 
@@ -288,7 +288,7 @@ static bool dump_core(struct harness *h, char *core, size_t size)
 	pid_t pid = h->pid;
 
 	harness_send(h, "crash\n");
-	harness_wait(h, 20000);
+	harness_wait(h, HARNESS_ANSWER_MS);
 	snprintf(core, size, "%s/core", h->directory);
 	if (access(core, R_OK))
 		snprintf(core, size, "%s/core.%d", h->directory, (int)pid);
@@ -311,7 +311,7 @@ static void test_core(void **state)
 		print_message("skipped: no gdb, or cores go elsewhere\n");
 		skip();
 	}
-	harness_limit(5 * HARNESS_SECONDS); /* gdb is slow on a busy machine */
+	harness_limit(600); /* gdb is slow on a busy machine */
 	snprintf(program, sizeof(program), "%s", harness_path("tests/live/targets/life-family"));
 	assert_non_null(realpath(program, here));
 	assert_int_equal(setrlimit(RLIMIT_CORE, &all), 0);
@@ -331,7 +331,7 @@ static void test_core(void **state)
 	mdl_insert(h, "latency", "/Code/life-family/obey");
 	assert_int_equal(chdir(h->directory), 0);
 	harness_send(h, "crash\n");
-	harness_wait(h, 20000);
+	harness_wait(h, HARNESS_ANSWER_MS);
 	assert_int_equal(chdir(before), 0);
 	snprintf(plain, sizeof(plain), "%s/plain", h->directory);
 	snprintf(instrumented, sizeof(instrumented), "%s/core", h->directory);
@@ -339,33 +339,6 @@ static void test_core(void **state)
 	backtrace_of(here, instrumented, after, sizeof(after));
 	assert_non_null(strstr(before, "main"));
 	assert_string_equal(before, after);
-}
-
-/* Puts the target into a memory cgroup of its own with so much; false if that cannot be had. */
-static bool limit_memory(pid_t pid, const char *bytes, char *directory, size_t size)
-{
-	static const char *const limits[] = {"memory.limit_in_bytes", "memory.max"};
-	static const char *const roots[] = {"/sys/fs/cgroup/memory", "/sys/fs/cgroup"};
-	char path[256];
-	FILE *file;
-	bool done = false;
-
-	for (int i = 0; i < 2 && !done; i++) {
-		snprintf(directory, size, "%s/dinst-test-%d", roots[i], (int)pid);
-		if (mkdir(directory, 0755))
-			continue;
-		snprintf(path, sizeof(path), "%s/%s", directory, limits[i]);
-		file = fopen(path, "we");
-		done = file && fputs(bytes, file) >= 0;
-		done = file && !fclose(file) && done;
-		snprintf(path, sizeof(path), "%s/cgroup.procs", directory);
-		file = done ? fopen(path, "we") : NULL;
-		done = file && fprintf(file, "%d", (int)pid) > 0;
-		done = file && !fclose(file) && done;
-		if (!done)
-			rmdir(directory);
-	}
-	return done;
 }
 
 /*
@@ -383,12 +356,12 @@ static void test_out_of_memory(void **state)
 	pid = h->pid;
 	id = mdl_insert(h, "calls", "handle");
 	ask(h, "call 4321");
-	if (!limit_memory(h->pid, "33554432", directory, sizeof(directory))) {
+	if (!harness_limit_memory(h->pid, "33554432", directory, sizeof(directory))) {
 		print_message("skipped: no memory control group can be made here\n");
 		skip();
 	}
 	harness_send(h, "eat 200\n");
-	assert_int_equal(harness_wait(h, 60000) & 0x7f, SIGKILL);
+	assert_int_equal(harness_wait(h, HARNESS_ANSWER_MS) & 0x7f, SIGKILL);
 	expect_last_values(h, pid, id, 4321);
 	for (int i = 0; i < 100 && rmdir(directory); i++)
 		usleep(20000);

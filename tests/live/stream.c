@@ -109,7 +109,7 @@ static void test_floats(void **state)
 
 	insert(s, "halves");
 	harness_send(h, "floats 50\n");
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	take(s, &all);
 	for (; (r = next(&all, &at)); n++) {
 		const double x = (double)(n / 2) + 0.5;
@@ -144,7 +144,7 @@ static void test_threads(void **state)
 	long kept;
 
 	collect(h, s, "threads 8 20000\n", false, &all);
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	take(s, &all);
 	kept = check_order(&all, true);
 	assert_int_equal(all.damaged, 0);
@@ -171,7 +171,7 @@ static void test_full(void **state)
 	long kept;
 
 	collect(h, s, "threads 4 100000\n", true, &all);
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	take(s, &all);
 	kept = check_order(&all, false);
 	assert_int_equal(all.damaged, 0);
@@ -199,7 +199,7 @@ static void test_fork(void **state)
 
 	session_go(h, N);
 	harness_send(h, "fork 3000\n");
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	take(s, &all);
 	assert_int_equal(check_order(&all, true) + (long)all.dropped, 4 * N);
 	assert_int_equal(all.dropped, 0);
@@ -238,6 +238,7 @@ static void test_two_streams(void **state)
 			json_integer_value(json_object_get(json_array_get(threads, 0), "tid")),
 			h->pid);
 		json_decref(threads);
+		json_decref(taken.places);
 		all = (struct events){.data = taken.data, .size = taken.size};
 		assert_int_equal(taken.size, (id == second ? 104 : 40) * N);
 		if (id != second)
@@ -248,6 +249,30 @@ static void test_two_streams(void **state)
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);
+}
+
+/*
+ * fear I3: a program whose container has hardly any memory left records as fast as it can: rings are
+ * not its own memory, and it is not killed for them.
+ */
+static void test_little_memory(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	char directory[64];
+	unsigned id;
+
+	if (!harness_limit_memory(h->pid, "1572864", directory, sizeof(directory))) {
+		print_message("skipped: no memory control group can be made here\n");
+		skip();
+	}
+	id = insert(s, "entries");
+	tell(h, "threads 4 100000\n");
+	assert_int_equal(session_value(s, id), 400000);
+	session_end(s);
+	harness_end(h, 0);
+	for (int i = 0; i < 100 && rmdir(directory); i++)
+		usleep(20000);
 }
 
 /* Threads whose C library has not registered rseq: their CPU is not known. */
@@ -265,7 +290,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_one_thread),	CASE(test_texts),	 CASE(test_floats),
 		CASE(test_threads),	CASE(test_full),	 CASE(test_fork),
-		CASE(test_two_streams), CASE(test_without_rseq),
+		CASE(test_two_streams), CASE(test_without_rseq), CASE(test_little_memory),
 	};
 
 	setenv("DINST_POISON", "1", 1);
