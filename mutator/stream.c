@@ -2,11 +2,12 @@
 /*
  * stream.c - the rings of a session, kinds of events, and queues.
  *
- * Rings are made once and stay until the arena goes: memory of theirs exists
- * where something was written. Ids are never given out again.
+ * Rings are made once and stay until the arena goes; their memory is ours, not the
+ * target's. Ids are never given out again.
  */
 #include "mutator/stream_private.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@ enum {
 	RINGS_BYTES = 8 << 20, /* of all CPUs that are there, together */
 	RING_SHIFT_LEAST = ARCH_RING_SHIFT_MIN,
 	RING_SHIFT_USUAL_MOST = 20,
+	PAGE = 4096,
 	RECENT = 256, /* kinds that are looked at for one that is the same */
 };
 
@@ -34,6 +36,43 @@ static unsigned first_shift(const struct arena *a)
 		((size_t)1 << shift) * ARCH_RINGS_EACH > ((size_t)1 << a->cpu_shift) / 4))
 		shift--;
 	return shift;
+}
+
+/* Memory of a block's rings comes to exist, and is ours. */
+static void touch_block(const struct stream *st, unsigned block)
+{
+	const uint64_t size = ARCH_RINGS_EACH * arch_ring_stride(&st->at);
+	volatile uint8_t *bytes = (volatile uint8_t *)st->rings[ARCH_RINGS_EACH * block].ring;
+
+	for (uint64_t at = 0; at < size; at += PAGE)
+		bytes[at] = 0;
+	bytes[size - 1] = 0;
+}
+
+/*
+ * A page is paid for by the control group of the one who writes it first. Who records all the time
+ * fills rings in a moment: where the target's group has no room the kernel would kill it for that.
+ * So it is us, for the CPUs that are there ("0-3,8").
+ */
+static void touch_rings(const struct stream *st)
+{
+	char text[4096] = "", *at = text, *end;
+	FILE *online = fopen("/sys/devices/system/cpu/online", "re");
+
+	if (online && !fgets(text, sizeof(text), online))
+		text[0] = '\0';
+	if (online)
+		fclose(online);
+	while (*at >= '0' && *at <= '9') {
+		unsigned long first = strtoul(at, &end, 10), last = first;
+
+		if (*end == '-')
+			last = strtoul(end + 1, &end, 10);
+		for (; first <= last && first < st->at.cpus; first++)
+			touch_block(st, (unsigned)first);
+		at = *end == ',' ? end + 1 : end;
+	}
+	touch_block(st, st->at.cpus);
 }
 
 static int make_rings(struct stream *st, struct place *p, struct dinst_error *e)
@@ -65,6 +104,7 @@ static int make_rings(struct stream *st, struct place *p, struct dinst_error *e)
 			heap_map(p->heap,
 				 arch_ring_at(&st->at, n / ARCH_RINGS_EACH, n % ARCH_RINGS_EACH),
 				 arch_ring_stride(&st->at));
+	touch_rings(st);
 	return 0;
 }
 
