@@ -161,7 +161,7 @@ tell() {
 	local line
 
 	echo "$1" >&5
-	read -r -t 60 line <&6 || fail "$(where): no answer to $1"
+	read -r -t 100 line <&6 || fail "$(where): no answer to $1"
 	[[ $line == $2* ]] || fail "$(where): '$line' to $1"
 }
 
@@ -216,7 +216,7 @@ start_fragments() {
 	pid=$!
 	children+=("$pid")
 	exec 5>"$work/in" 6<"$work/answers"
-	read -r -t 20 line <&6 && [ "$line" = ready ] || fail "fragments does not start"
+	read -r -t 100 line <&6 && [ "$line" = ready ] || fail "fragments does not start"
 }
 
 # -------------------------------------------------------------------- redis
@@ -229,7 +229,7 @@ start_redis() {
 	redis-server --port 0 --unixsocket "$work/redis.sock" --save '' --dir "$work" --daemonize no >"$work/redis.log" 2>&1 &
 	pid=$!
 	children+=("$pid")
-	wait_for 20 redis ping || fail "redis-server does not answer"
+	wait_for 100 redis ping || fail "redis-server does not answer"
 	redis-benchmark -s "$work/redis.sock" -t set,get,lpush,lpop,zadd,mset -c 8 -P 4 -n 100000000 -q >"$work/benchmark.out" 2>&1 &
 	benchmark=$!
 	children+=("$benchmark")

@@ -28,7 +28,7 @@ debugger=$!
 children+=("$debugger")
 exec 5>"$work/commands"
 echo 'echo here\n' >&5
-wait_for 20 grep -q '^here\|(gdb) here' "$work/gdb.log" || fail "gdb does not start"
+wait_for 60 grep -q '^here\|(gdb) here' "$work/gdb.log" || fail "gdb does not start"
 dinst --json insert calls /Code/libc.so.6/malloc -p "$server" >"$work/busy" 2>&1
 status=$?
 [ $status -eq 1 ] || fail "insert under gdb: status $status: $(cat "$work/busy")"

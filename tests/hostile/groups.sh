@@ -45,7 +45,7 @@ leave_groups() {
 	done
 	finish
 	for group in "${groups[@]}"; do
-		wait_for 5 rmdir "$group" || echo "  cannot remove $group"
+		wait_for 60 rmdir "$group" || echo "  cannot remove $group"
 	done
 }
 trap leave_groups EXIT
@@ -66,7 +66,7 @@ put() {
 
 freeze() {
 	if [ -e "$1/freezer.state" ]; then echo FROZEN >"$1/freezer.state"; else echo 1 >"$1/cgroup.freeze"; fi
-	sleep 0.1
+	wait_for 60 grep -qsE '^(FROZEN|frozen 1)$' "$1/freezer.state" "$1/cgroup.events" || fail "$title: it does not freeze"
 }
 
 thaw() {
@@ -104,8 +104,7 @@ memory() {
 	refused 'its control group has only' insert calls '/Code/libc.so.6/*' -p limited
 	grep -q '"code":"refused"' "$work/refusal" || fail "$title: $(cat "$work/refusal")"
 	json insert insert calls /Code/demo-server/answer_request -p limited
-	sleep 0.2
-	[ "$(read_value "$(field id insert)" limited)" -gt 0 ] || fail "$title: nothing was counted"
+	wait_for 60 counts "$(field id insert)" limited || fail "$title: nothing was counted"
 	put $(($(usage) + 16 * 1024 * 1024)) memory.limit_in_bytes memory.max
 	json all insert calls '/Code/libc.so.6/*' -p limited
 	[ "$(field points all | sum)" -gt 1000 ] || fail "$title: only $(field points all | sum) points"
@@ -197,7 +196,7 @@ throttled() {
 	done
 	dinst --json detach -t 20 -p slow >"$work/detach" 2>&1
 	if [ "$(field left detach)" != 0 ]; then
-		wait_for 30 dinst repair "$server" || fail "$title: repair"
+		wait_for 120 dinst repair "$server" || fail "$title: repair"
 	fi
 	if [ -e "$group/cpu.cfs_quota_us" ]; then put -1 cpu.cfs_quota_us; else put max cpu.max; fi
 	end_server
@@ -218,7 +217,7 @@ frozen() {
 	thaw "$group"
 	json attach attach "$server" -n cold
 	json insert insert calls /Code/demo-server/answer_request -p cold
-	sleep 0.2
+	wait_for 60 counts "$(field id insert)" cold || fail "$title: nothing was counted"
 	freeze "$group"
 	[ "$(read_value "$(field id insert)" cold)" -gt 0 ] || fail "$title: nothing was counted"
 	refused 'control group is frozen' insert latency /Code/demo-server/answer_request -p cold

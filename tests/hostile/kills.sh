@@ -93,7 +93,7 @@ program() {
 	"$build/tests/live/targets/$name" "${@:2}" <>"$work/$name.in" >"$work/$name.out" 2>"$work/$name.err" &
 	started_pid=$!
 	exec 7<"$work/$name.out"
-	read -r -t 20 line <&7 && [ "$line" = ready ] || fail "$name does not start"
+	read -r -t 100 line <&7 && [ "$line" = ready ] || fail "$name does not start"
 }
 
 redis() {
@@ -132,7 +132,7 @@ ask_redis() {
 start_redis() {
 	redis-server --port 0 --unixsocket "$work/redis.sock" --save '' --dir "$work" --daemonize no >"$work/redis.log" 2>&1 &
 	add redis $! "/Code/@/*Command /Code/@/process* /Code/@/ae* /Code/libc.so.6/malloc /Code/libc.so.6/*read*"
-	wait_for 20 redis ping || fail "redis-server does not answer"
+	wait_for 100 redis ping || fail "redis-server does not answer"
 	redis-benchmark -s "$work/redis.sock" -t set,get,lpush,lpop,zadd,mset -c 8 -P 4 -n 100000000 -l -q >"$work/benchmark.out" 2>&1 &
 	benchmark=$!
 	children+=("$benchmark")
@@ -172,7 +172,7 @@ start_nginx() {
 	END
 	nginx -c "$work/nginx.conf" -p "$work" >"$work/nginx.log" 2>&1 &
 	add nginx $! "/Code/@/ngx_http_* /Code/@/ngx_event* /Code/libc.so.6/malloc"
-	wait_for 20 curl -sf -o "$work/got" "http://127.0.0.1:$port/large" || fail "nginx does not answer"
+	wait_for 100 curl -sf -o "$work/got" "http://127.0.0.1:$port/large" || fail "nginx does not answer"
 	drive nginx fetch_nginx "${pid[nginx]}"
 }
 
@@ -260,14 +260,14 @@ start_postgres() {
 		-c fsync=off >"$work/postgres.log" 2>&1 &
 	postmaster=$!
 	children+=("$postmaster")
-	wait_for 20 query 'select 1' || fail "postgres does not answer"
+	wait_for 100 query 'select 1' || fail "postgres does not answer"
 	(as_postgres pgbench -i -s 1 -q) >"$work/init.log" 2>&1 || fail "pgbench -i: $(tail -2 "$work/init.log")"
 	mkfifo "$work/backend.in" "$work/backend.out"
 	PGHOST=$work/data PGUSER=postgres PGDATABASE=postgres psql -XAtq <>"$work/backend.in" >"$work/backend.out" 2>&1 &
 	children+=("$!")
 	exec 7<"$work/backend.out"
 	echo "do \$\$ begin perform 1 / 0; exception when division_by_zero then null; end \$\$; select pg_backend_pid();" >"$work/backend.in"
-	read -r -t 20 backend <&7 || fail "postgres does not say who it is"
+	read -r -t 100 backend <&7 || fail "postgres does not say who it is"
 	add postgres "$backend" "$matched"
 	add postmaster "$postmaster" "$matched"
 	drive postgres ask_backend
@@ -294,12 +294,12 @@ start_targets() {
 
 start_daemon() {
 	# It is gone when its lock is.
-	[ -z "${daemon:-}" ] || wait_for 20 is_gone "$daemon" || fail "the daemon cannot be killed"
+	[ -z "${daemon:-}" ] || wait_for 100 is_gone "$daemon" || fail "the daemon cannot be killed"
 	"$build/dinstd" -s "$DINST_SOCKET" -i 0 2>>"$work/dinstd/dinstd.log" &
 	daemon=$!
 	children+=("$daemon")
 	disown "$daemon"
-	wait_for 20 dinst ls || fail "the daemon does not start"
+	wait_for 100 dinst ls || fail "the daemon does not start"
 }
 
 # is_dead PID: or dies as soon as it may.
@@ -461,7 +461,9 @@ victims=
 start_daemon
 start_targets
 begun=$(date +%s)
-while [ $round -lt "$rounds" ] && [ $kills -lt "$wanted_kills" ] && [ $(($(date +%s) - begun)) -lt "$seconds" ]; do
+# Each target twice at least, however slow they are here.
+while [ $round -lt "$rounds" ] && [ $kills -lt "$wanted_kills" ] &&
+	{ [ $(($(date +%s) - begun)) -lt "$seconds" ] || [ $round -lt $((2 * ${#targets[@]})) ]; }; do
 	one=${targets[round % ${#targets[@]}]}
 	round=$((round + 1))
 	rounds_of[$one]=$((rounds_of[$one] + 1))

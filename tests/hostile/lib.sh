@@ -5,6 +5,26 @@
 # of tests/hostile. Sourced, not run.
 . "$(dirname "${BASH_SOURCE[0]}")/../real/lib.sh"
 
+# answered: how many right answers the load had. It writes a line now and then.
+answered() {
+	tail -1 "$work/load.log" | cut -d' ' -f2
+}
+
+# has_answered NUMBER: more than that.
+has_answered() {
+	[ "$(answered)" -gt "$1" ]
+}
+
+# goes_on: the server answers what it is asked from now on.
+goes_on() {
+	wait_for 60 has_answered "$(answered)"
+}
+
+# counts ID SESSION: an instance has counted something.
+counts() {
+	[ "$(read_value "$1" "$2")" -gt 0 ]
+}
+
 # start_server [PREFIX...]: starts it (under a command such as prlimit) and its load.
 start_server() {
 	rm -f "$work/server.log" "$work/load.log"
@@ -12,21 +32,18 @@ start_server() {
 	"$@" "$build/examples/demo-server" "$work/socket" 3 > >(exec cat >"$work/server.log") 2>&1 &
 	server=$!
 	children+=("$server")
-	wait_for 10 grep -q ready "$work/server.log" || fail "the server does not start"
+	wait_for 60 grep -q ready "$work/server.log" || fail "the server does not start"
 	"$build/examples/demo-load" "$work/socket" 1 >"$work/load.log" 2>"$work/load.err" &
 	load=$!
 	children+=("$load")
-	wait_for 10 test -s "$work/load.log" || fail "the load does not start"
+	wait_for 60 test -s "$work/load.log" || fail "the load does not start"
 	prove save "$server" "$work/picture" || fail "cannot look at the server"
 }
 
 # end_server: proves that it is as before, that no answer was wrong, and that it ends well.
 end_server() {
 	prove check "$server" "$work/picture" >"$work/proof" || fail "not as before: $(head -c 600 "$work/proof")"
-	local answers
-	answers=$(tail -1 "$work/load.log" | cut -d' ' -f2)
-	sleep 0.3
-	[ "$(tail -1 "$work/load.log" | cut -d' ' -f2)" -gt "$answers" ] || fail "the server does not answer any more"
+	goes_on || fail "the server does not answer any more"
 	kill "$load"
 	wait "$load" || fail "wrong answers: $(head -3 "$work/load.err")"
 	kill "$server"

@@ -93,7 +93,7 @@ start_program() {
 	"$build/tests/live/targets/$program" 4 <>"$work/in" >"$work/out" 2>"$work/program.err" &
 	target=$!
 	exec 7<"$work/out"
-	read -r -t 60 line <&7 && [ "$line" = ready ] || fail "$(where): it does not start"
+	read -r -t 100 line <&7 && [ "$line" = ready ] || fail "$(where): it does not start"
 	children+=("$target")
 	prove save "$target" "$work/picture" || fail "$(where): cannot look at it"
 	converse "${orders[$program]}" $((RANDOM % 8)) &
@@ -115,7 +115,7 @@ start_daemon() {
 	"$build/dinstd" -s "$DINST_SOCKET" -i 0 2>>"$work/dinstd/dinstd.log" &
 	daemon=$!
 	children+=("$daemon")
-	wait_for 20 dinst ls || fail "the daemon does not start"
+	wait_for 100 dinst ls || fail "the daemon does not start"
 }
 
 # What an ordinary failure says; anything else is none.
@@ -232,7 +232,7 @@ check_alive() {
 	local one
 
 	if [ "$event" = stopped ]; then
-		wait_for 10 state_is T || fail "$(where): it was stopped, and is in $(grep ^State: "/proc/$target/status")"
+		wait_for 100 state_is T || fail "$(where): it was stopped, and is in $(grep ^State: "/proc/$target/status")"
 		kill -CONT "$target"
 	fi
 	take_out
@@ -265,7 +265,8 @@ event=none what=
 declare -A happened
 start_daemon
 begun=$(date +%s)
-while [ $round -lt "$rounds" ] && [ $(($(date +%s) - begun)) -lt "$seconds" ]; do
+# Each program once at least, however slow it is here.
+while [ $round -lt "$rounds" ] && { [ $(($(date +%s) - begun)) -lt "$seconds" ] || [ $round -lt ${#targets[@]} ]; }; do
 	round=$((round + 1))
 	RANDOM=$((seed + round * 100))
 	program=${targets[round % ${#targets[@]}]}

@@ -23,8 +23,7 @@ one() {
 		say "$title: refused: $(cat "$work/attach" "$work/insert" "$work/attach.err" "$work/insert.err" 2>/dev/null | sed -n 's/.*"message": *"\(.*\)".*/\1/p' | head -1)"
 		dinst --json detach -p limited >/dev/null 2>&1
 	elif [ $status -eq 0 ]; then
-		sleep 0.3
-		[ "$(read_value "$(field id insert)" limited)" -gt 0 ] || fail "$title: nothing was counted"
+		wait_for 60 counts "$(field id insert)" limited || fail "$title: nothing was counted"
 		json detach detach -p limited
 		[ "$(field left detach)" = 0 ] || fail "$title: something is left"
 		say "$title: worked"
@@ -59,17 +58,19 @@ start_server prlimit --memlock=65536
 one "little memory may be locked"
 
 # --- stopped by a signal: instrumented all the same, and still stopped afterwards
+counted() {
+	[ "$(dinst --json read -p stopped | sed -n 's/.*"value": *\([0-9]*\).*/\1/p' | sum)" -gt 0 ]
+}
 start_server
 kill -STOP "$server"
-wait_for 5 grep -q 'T (stopped)' "/proc/$server/status" || fail "it does not stop"
+wait_for 60 grep -q 'T (stopped)' "/proc/$server/status" || fail "it does not stop"
 json attach attach "$server" -n stopped
 json insert insert calls "$all" --each -p stopped
 grep -q 'T (stopped)' "/proc/$server/status" || fail "the insert let it go on"
 kill -CONT "$server"
-sleep 0.3
-[ "$(dinst --json read -p stopped | sed -n 's/.*"value": *\([0-9]*\).*/\1/p' | sum)" -gt 0 ] || fail "nothing was counted"
+wait_for 60 counted || fail "nothing was counted"
 kill -STOP "$server"
-wait_for 5 grep -q 'T (stopped)' "/proc/$server/status" || fail "it does not stop"
+wait_for 60 grep -q 'T (stopped)' "/proc/$server/status" || fail "it does not stop"
 json detach detach -p stopped
 grep -q 'T (stopped)' "/proc/$server/status" || fail "the detach let it go on"
 kill -CONT "$server"

@@ -25,7 +25,7 @@ refused() {
 	local title=$1 status
 
 	shift
-	timeout 30 "$@" >"$work/out" 2>&1
+	timeout 60 "$@" >"$work/out" 2>&1
 	status=$?
 	[ $status -ne 0 ] && [ $status -ne 124 ] || fail "$title: status $status: $(head -c 300 "$work/out")"
 	say "$title: $(head -1 "$work/out" | cut -c1-110)"
@@ -90,7 +90,7 @@ chmod 700 "$work/dinstd"
 "${theirs[@]}" "$work/bin/dinstd" -s "$shared/theirs.sock" >/dev/null 2>&1 &
 their_daemon=$!
 children+=("$their_daemon")
-wait_for 20 test -S "$shared/theirs.sock" || fail "their daemon does not start"
+wait_for 60 test -S "$shared/theirs.sock" || fail "their daemon does not start"
 chmod 666 "$shared/theirs.sock"
 refused "another user's daemon" "${mine[@]}" env DINST_SOCKET="$shared/theirs.sock" "$work/bin/dinst" ls
 grep -q 'is served by uid' "$work/out" || fail "the reason is not told: $(cat "$work/out")"
@@ -143,7 +143,7 @@ cp "$build/examples/demo-server" "$evil"
 "$evil" "$work/evil.socket" 1 >"$work/evil.log" 2>&1 &
 evil_server=$!
 children+=("$evil_server")
-wait_for 10 grep -q ready "$work/evil.log" || fail "the server of that name does not start"
+wait_for 60 grep -q ready "$work/evil.log" || fail "the server of that name does not start"
 for command in "attach $evil_server -n evil" "ls" "modules -p evil" "funcs answer_request -p evil" "--json ls" \
 	"--json modules -p evil" "doctor $evil_server" "insert calls /Code/nosuch/* -p evil" "detach -p evil" "attach $evil_server -n [x"; do
 	# shellcheck disable=SC2086 # words

@@ -121,7 +121,7 @@ make_space() {
 		mkdir -p "$1" && mount --move /mnt "$1" &&
 		mount -t tmpfs -o size=256k,mode=1777 full "$1/full" && head -c 1000000 /dev/zero >"$1/full/filler" 2>/dev/null
 		mount -t tmpfs -o nr_inodes=2,mode=1777 nodes "$1/nodes" && touch "$1/nodes/last"
-		mount -t tmpfs -o mode=1777 ro "$1/ro" && mount -o remount,ro "$1/ro" && echo there && exec sleep 600' sh "$work" >"$work/space" 2>&1 &
+		mount -t tmpfs -o mode=1777 ro "$1/ro" && mount -o remount,ro "$1/ro" && echo there && exec sleep 3000' sh "$work" >"$work/space" 2>&1 &
 	tmp_space=$!
 	children+=("$tmp_space")
 	wait_for 60 grep -q there "$work/space" || fail "no mount namespace: $(cat "$work/space")"
@@ -222,7 +222,7 @@ tracers() {
 		fi
 		tracer_pid=$!
 		children+=("$tracer_pid")
-		wait_for 30 grep -qE "^TracerPid:.*[1-9]" "/proc/$server/status" || fail "$title: it does not trace: $(cat "$work/tracer.err")"
+		wait_for 60 grep -qE "^TracerPid:.*[1-9]" "/proc/$server/status" || fail "$title: it does not trace: $(cat "$work/tracer.err")"
 		dinst --json attach "$server" -n traced >"$work/out" 2>&1
 		[ $? -eq 1 ] || fail "$title: not refused: $(cat "$work/out")"
 		grep -q "\"code\":\"already-traced\".*traced by process $tracer_pid ($command)" "$work/out" ||

@@ -21,11 +21,11 @@ cp "$build/examples/demo-server" "$work/rudetarget"
 "$work/rudetarget" "$work/other" 3 > >(exec cat >"$work/other.log") 2>&1 &
 other=$!
 children+=("$other")
-wait_for 10 grep -q ready "$work/other.log" || fail "the other server does not start"
+wait_for 60 grep -q ready "$work/other.log" || fail "the other server does not start"
 "$build/examples/demo-load" "$work/other" 1 >"$work/otherload.log" 2>"$work/otherload.err" &
 other_load=$!
 children+=("$other_load")
-wait_for 10 test -s "$work/otherload.log" || fail "the other load does not start"
+wait_for 60 test -s "$work/otherload.log" || fail "the other load does not start"
 prove save "$other" "$work/other.picture" || fail "cannot look at the other server"
 
 json attach attach "$server" -n good
@@ -39,7 +39,7 @@ before=$(descriptors)
 "$build/tests/tools/rude" good "$DINST_SOCKET" "$seconds" good 60000 >"$work/good.out" 2>&1 &
 good=$!
 children+=("$good")
-wait_for 20 grep -q ready "$work/good.out" || fail "the good client does not get in"
+wait_for 60 grep -q ready "$work/good.out" || fail "the good client does not get in"
 "$build/tests/tools/rude" bad "$DINST_SOCKET" "$seconds" "$seed" rude rudetarget >"$work/bad.out" 2>&1 &
 bad=$!
 children+=("$bad")
@@ -63,11 +63,11 @@ dinst --json read -p good >"$work/values" 2>"$work/values.err" || fail "seed $se
 few() {
 	[ "$(descriptors)" -le $((before + 4)) ]
 }
-wait_for 20 few || fail "seed $seed: $(descriptors) descriptors, $before before: $(ls -l "/proc/$daemon/fd")"
+wait_for 60 few || fail "seed $seed: $(descriptors) descriptors, $before before: $(ls -l "/proc/$daemon/fd")"
 alone() {
 	[ "$(cat /proc/[0-9]*/status 2>/dev/null | awk -v daemon="$daemon" '/^PPid:/ && $2 == daemon { n++ } END { print n + 0 }')" -le 1 ]
 }
-wait_for 30 alone || fail "seed $seed: mutators are left"
+wait_for 60 alone || fail "seed $seed: mutators are left"
 dinst repair "$other" >"$work/repair" 2>&1
 prove check "$other" "$work/other.picture" >"$work/proof.other" ||
 	fail "seed $seed: the other server is not as before: $(head -c 600 "$work/proof.other")"

@@ -34,7 +34,7 @@ theirs() { timeout 120 "${as_nobody[@]}" DINST_SOCKET="$work/theirs/dinstd.sock"
 "${as_nobody[@]}" "$work/bin/demo-server" "$work/theirs/socket" 2 > >(exec cat >"$work/server.log") 2>&1 &
 server=$!
 children+=("$server")
-wait_for 10 grep -q ready "$work/server.log" || fail "the server does not start"
+wait_for 60 grep -q ready "$work/server.log" || fail "the server does not start"
 "$build/examples/demo-load" "$work/theirs/socket" 1 >"$work/load.log" 2>"$work/load.err" &
 load=$!
 children+=("$load")
@@ -55,14 +55,22 @@ refused() {
 	grep -q "$holder" "$work/out" || fail "$who $*: does not name $holder: $(cat "$work/out")"
 }
 
+# counted WHO: what the first instance of its session has counted.
+counted() {
+	"$1" read -p "$server" | sed -n 's/.*"value": *\([0-9]*\).*/\1/p' | head -1
+}
+
+# has_counted WHO NUMBER: more than that.
+has_counted() {
+	[ "$(counted "$1")" -gt "$2" ]
+}
+
 # has WHO: its session counts.
 has() {
-	local before after
+	local before
 
-	before=$("$1" read -p "$server" | sed -n 's/.*"value": *\([0-9]*\).*/\1/p' | head -1)
-	sleep 0.2
-	after=$("$1" read -p "$server" | sed -n 's/.*"value": *\([0-9]*\).*/\1/p' | head -1)
-	[ -n "$before" ] && [ "$after" -gt "$before" ] || fail "$1 counts no more: $before, $after"
+	before=$(counted "$1")
+	[ -n "$before" ] && wait_for 60 has_counted "$1" "$before" || fail "$1 counts no more: $before"
 }
 
 as_before() {

@@ -20,7 +20,7 @@ if [ $# -eq 0 ]; then
 fi
 
 if [ -z "${HOURS:-}" ]; then
-	exec tests/run.sh -t 600 "${programs[@]}"
+	exec tests/run.sh -t 1800 "${programs[@]}"
 fi
 
 end=$(($(date +%s) + $(awk -v h="$HOURS" 'BEGIN { print int(h * 3600) }')))
@@ -31,7 +31,7 @@ while [ "$(date +%s)" -lt "$end" ]; do
 	round=$((round + 1))
 	for program in "${programs[@]}"; do
 		seed=$((RANDOM * 32768 + RANDOM))
-		if ! SEED=$seed tests/run.sh -t 600 "$program" >"$build/hostile.log" 2>&1; then
+		if ! SEED=$seed tests/run.sh -t 1800 "$program" >"$build/hostile.log" 2>&1; then
 			failed=$((failed + 1))
 			cat "$build/hostile.log"
 			echo "round $round: FAILED; again with: SEED=$seed DINST_BUILD=$build $program"

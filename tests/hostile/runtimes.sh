@@ -144,7 +144,7 @@ serve() {
 	env "$@" "$work/goserver" "127.0.0.1:$port" >"$work/$title.log" 2>&1 &
 	server=$!
 	children+=("$server")
-	wait_for 20 grep -q ready "$work/$title.log" || fail "$title: the server does not start: $(cat "$work/$title.log")"
+	wait_for 60 grep -q ready "$work/$title.log" || fail "$title: the server does not start: $(cat "$work/$title.log")"
 	prove save "$server" "$work/picture" || fail "cannot look at $title"
 	plain=$("$work/goserver" ask "127.0.0.1:$port" 100) || fail "$title: wrong without us: $plain"
 	"$work/goserver" ask "127.0.0.1:$port" "$(short 20000 6000)" >"$work/$title.load" 2>&1 &

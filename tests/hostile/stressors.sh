@@ -116,7 +116,7 @@ try() {
 		pids+=($!)
 	done
 	exec 5>"$work/stay"
-	wait_for 60 grep -q 'points,' "$work/mutator.$worker" || fail "$1: not inserted: $(cat "$work/mutator.$worker")"
+	wait_for 200 grep -q 'points,' "$work/mutator.$worker" || fail "$1: not inserted: $(cat "$work/mutator.$worker")"
 	inserted=$(date +%s%3N)
 	# Most of the time it is to be there, however long all of it takes here.
 	sleep "$(awk -v least="$hold" -v ms=$((inserted - began)) 'BEGIN { t = ms / 500; print (t > least ? t : least) }')"

@@ -21,20 +21,23 @@ their_dinst() {
 	timeout 60 "${as_nobody[@]}" env DINST_SOCKET="$work/theirs/dinstd.sock" "$work/bin/dinst" "$@"
 }
 
+they_count() {
+	[ "$(their_dinst --json read | sed -n 's/.*"value": *\([0-9]*\).*/\1/p')" -gt 0 ]
+}
+
 # fear A12: root into a process of another user, a user into his own, nobody into root's: works, or told why not
 # --- root, into a process of nobody's
 "${as_nobody[@]}" "$work/bin/demo-server" "$work/theirs/socket" 2 > >(exec cat >"$work/server.log") 2>&1 &
 server=$!
 children+=("$server")
-wait_for 10 grep -q ready "$work/server.log" || fail "the server does not start"
+wait_for 60 grep -q ready "$work/server.log" || fail "the server does not start"
 prove save "$server" "$work/picture"
 "$build/examples/demo-load" "$work/theirs/socket" 1 >"$work/load.log" 2>"$work/load.err" &
 load=$!
 children+=("$load")
 json attach attach "$server"
 json insert insert calls /Code/demo-server/answer_request
-sleep 0.3
-[ "$(read_value "$(field id insert)" "$server")" -gt 0 ] || fail "nothing was counted"
+wait_for 60 counts "$(field id insert)" "$server" || fail "nothing was counted"
 json detach detach
 prove check "$server" "$work/picture" >"$work/proof" || fail "not as before: $(head -c 600 "$work/proof")"
 say "root into a process of nobody's: worked"
@@ -46,8 +49,7 @@ status=$?
 if [ "$yama" -eq 0 ]; then
 	[ $status -eq 0 ] || fail "nobody into his own: $(cat "$work/out")"
 	their_dinst --json insert calls /Code/demo-server/answer_request >"$work/insert" 2>&1 || fail "insert: $(cat "$work/insert")"
-	sleep 0.3
-	[ "$(their_dinst --json read | sed -n 's/.*"value": *\([0-9]*\).*/\1/p')" -gt 0 ] || fail "nothing was counted"
+	wait_for 60 they_count || fail "nothing was counted"
 	their_dinst --json detach >"$work/out" 2>&1 || fail "detach: $(cat "$work/out")"
 	say "nobody into his own: worked"
 else

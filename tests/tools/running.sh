@@ -99,7 +99,7 @@ differs() {
 
 # The pid of the program itself: timeout's only child.
 pid_of() {
-	local tries=200 pid=
+	local tries=3000 pid=
 
 	while [ $tries -gt 0 ] && [ -z "$pid" ]; do
 		read -r pid <"/proc/$1/task/$1/children" 2>/dev/null
@@ -171,7 +171,7 @@ for ((i = 0; i < times; i++)); do
 	touch "$run/more"
 	land
 	# its mutator writes the last lines after the program has ended
-	for ((t = 0; t < 100; t++)); do
+	for ((t = 0; t < 3000; t++)); do
 		grep -q '^end: \|^instrument: ' "$run"/log/*.log 2>/dev/null && break
 		sleep 0.02
 	done
