@@ -29,7 +29,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 dinst() {
-	timeout 60 "$build/dinst" "$@"
+	timeout 300 "$build/dinst" "$@"
 }
 
 say() {
@@ -63,28 +63,33 @@ mark() {
 	tail -1 "$work/load"
 }
 
-# The load stands still, and the server has answered all that it was sent.
+# The load stands still, and the server has answered all that it was sent: its threads sleep,
+# also at a second and a third look.
 quiet() {
+	local looks=0
+
 	kill -STOP "$load"
-	local before after
-	after=$("$build/examples/demo-load" "$work/socket" stats)
-	while :; do
-		before=$after
-		sleep 0.1
-		after=$("$build/examples/demo-load" "$work/socket" stats)
-		[ $((after - before)) -le 1 ] && break
+	while [ $looks -lt 3 ]; do
+		sleep 0.05
+		looks=$((looks + 1))
+		grep -qsE '\) [^T] ' "/proc/$load/task/"*/stat && looks=0
+		grep -qsE '\) [^S] ' "/proc/$server/task/"*/stat && looks=0
 	done
 }
 
 say "A server of 5 threads, under a load that checks every answer"
 "$build/examples/demo-server" "$work/socket" 4 >"$work/server" 2>&1 &
 server=$!
-for _ in 1 2 3 4 5 6 7 8 9 10; do
+for _ in $(seq 600); do
 	grep -q ready "$work/server" 2>/dev/null && break
 	sleep 0.1
 done
 "$build/examples/demo-load" "$work/socket" 2 >"$work/load" 2>"$work/load.errors" &
 load=$!
+for _ in $(seq 600); do
+	[ -s "$work/load" ] && break
+	sleep 0.1
+done
 sleep 1
 from=$(mark)
 sleep 2

@@ -30,7 +30,7 @@ for tool in dpkg-deb dpkg-shlibdeps dpkg-architecture; do
 	}
 done
 
-make -s O="$build" deb >"$work/log" 2>&1 || fail "make deb: $(tail -5 "$work/log")"
+make -s -j"$(nproc)" O="$build" deb >"$work/log" 2>&1 || fail "make deb: $(tail -5 "$work/log")"
 packages=$(ls "$build"/deb/*.deb)
 [ "$(echo "$packages" | wc -l)" -eq 3 ] || fail "packages: $packages"
 
@@ -51,11 +51,14 @@ for page in docs/man/*.[1-8]; do
 done
 [ -f "$work/root/usr/share/bash-completion/completions/dinst" ] || fail "no completion for bash"
 
-"$build/examples/demo-server" "$work/socket" 2 >/dev/null 2>&1 &
+"$build/examples/demo-server" "$work/socket" 2 >"$work/server" 2>&1 &
 server=$!
-sleep 0.3
+for _ in $(seq 600); do
+	grep -q ready "$work/server" && break
+	sleep 0.1
+done
 dinst() {
-	(cd / && env -i PATH=/usr/bin:/bin DINST_SOCKET="$DINST_SOCKET" timeout 60 "$work/root/usr/bin/dinst" "$@")
+	(cd / && env -i PATH=/usr/bin:/bin DINST_SOCKET="$DINST_SOCKET" timeout 300 "$work/root/usr/bin/dinst" "$@")
 }
 dinst doctor >"$work/doctor" 2>&1 || {
 	[ "$(id -u)" -eq 0 ] || { echo "SKIP deb needs root: $(grep no "$work/doctor" | head -1)"; exit 0; }
@@ -67,7 +70,6 @@ dinst --json insert calls answer_request >"$work/out" 2>&1 || fail "insert: $(he
 for _ in 1 2 3; do
 	"$build/examples/demo-load" "$work/socket" stats >/dev/null || fail "the server does not answer"
 done
-sleep 0.1
 dinst --json read >"$work/out" 2>&1
 grep -q '"value": *3[,}]' "$work/out" || fail "not 3 calls: $(head -c 300 "$work/out")"
 

@@ -24,7 +24,9 @@ fail() {
 	exit 1
 }
 
-make -s O="$build" PREFIX=/usr DESTDIR="$root" install >"$work/log" 2>&1 || fail "make install: $(tail -3 "$work/log")"
+# The same build directory as for the packages: what is built for /usr is built once.
+make -s -j"$(nproc)" O="$build/deb/build" PREFIX=/usr DESTDIR="$root" install >"$work/log" 2>&1 ||
+	fail "make install: $(tail -3 "$work/log")"
 for file in bin/dinst sbin/dinstd libexec/dinst/dinst-mutator; do
 	[ -x "$root/usr/$file" ] || fail "$file is missing"
 done
@@ -41,9 +43,12 @@ mv "$root" "$work/moved"
 root=$work/moved
 "$build/examples/demo-server" "$work/socket" 2 >"$work/server" 2>&1 &
 server=$!
-sleep 0.3
+for _ in $(seq 600); do
+	grep -q ready "$work/server" && break
+	sleep 0.1
+done
 dinst() {
-	(cd / && env -i PATH=/usr/bin:/bin DINST_SOCKET="$DINST_SOCKET" timeout 60 "$root/usr/bin/dinst" "$@")
+	(cd / && env -i PATH=/usr/bin:/bin DINST_SOCKET="$DINST_SOCKET" timeout 300 "$root/usr/bin/dinst" "$@")
 }
 dinst --json metrics >"$work/out" 2>&1 || fail "metrics: $(head -c 300 "$work/out")"
 grep -q '"metric":"calls".*moved/usr/share/dinst/metrics/' "$work/out" || fail "metrics: $(head -c 300 "$work/out")"
@@ -53,7 +58,6 @@ dinst --json insert calls /Code/demo-server/answer_request -p "$server" >"$work/
 for _ in 1 2 3; do
 	"$build/examples/demo-load" "$work/socket" stats >/dev/null || fail "the server does not answer"
 done
-sleep 0.1
 dinst --json read >"$work/out" 2>&1 || fail "read: $(head -c 300 "$work/out")"
 grep -q '"value": *3[,}]' "$work/out" || fail "not 3 calls: $(head -c 300 "$work/out")"
 dinst --json detach >"$work/out" 2>&1 || fail "detach: $(head -c 300 "$work/out")"
@@ -61,7 +65,7 @@ dinst stop >/dev/null 2>&1
 
 mv "$root" "$work/root"
 root=$work/root
-make -s O="$build" PREFIX=/usr DESTDIR="$root" uninstall >"$work/log" 2>&1 || fail "make uninstall: $(tail -3 "$work/log")"
+make -s O="$build/deb/build" PREFIX=/usr DESTDIR="$root" uninstall >"$work/log" 2>&1 || fail "make uninstall: $(tail -3 "$work/log")"
 left=$(find "$root" -type f | head -5)
 [ -z "$left" ] || fail "left behind: $left"
 echo "PASS install"

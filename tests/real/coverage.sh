@@ -13,7 +13,7 @@ for file in /usr/bin/redis-server /usr/sbin/nginx /usr/bin/memcached /usr/lib/po
 	$lib/libsqlite3.so.0 $lib/libcrypto.so.3 /usr/bin/perl /usr/sbin/mariadbd /usr/bin/node; do
 	[ -r "$file" ] && files+=("$file")
 done
-timeout 250 "$build/tests/tools/coverage" "${files[@]}" >"$work/table" 2>"$work/coverage.err"
+timeout 850 "$build/tests/tools/coverage" "${files[@]}" >"$work/table" 2>"$work/coverage.err"
 status=$?
 cat "$work/table"
 [ $status -eq 0 ] || fail "status $status: $(head -c 300 "$work/coverage.err")"

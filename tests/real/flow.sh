@@ -11,7 +11,7 @@ port=$(free_port)
 requests=$(short 4000 1500)
 
 cli() {
-	timeout 20 redis-cli -h 127.0.0.1 -p "$port" "$@"
+	timeout 60 redis-cli -h 127.0.0.1 -p "$port" "$@"
 }
 
 cat >"$work/load" <<END
@@ -64,7 +64,7 @@ redis-server --port "$port" --bind 127.0.0.1 --save '' --dir "$work" --daemonize
 server=$!
 children+=("$server")
 wait_for 60 cli ping || fail "redis-server does not answer"
-timeout 250 "$build/tests/tools/conserve" "$server" '/Code/redis-server/*' "sh $work/load" \
+timeout 800 "$build/tests/tools/conserve" "$server" '/Code/redis-server/*' "sh $work/load" \
 	>"$work/said" 2>"$work/conserve.err" || fail "$(tail -1 "$work/said") $(head -1 "$work/conserve.err")"
 cli ping >/dev/null || fail "redis-server does not answer any more"
 pass "$(cat "$work/said")"

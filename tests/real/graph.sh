@@ -10,7 +10,7 @@ need redis-server redis-cli redis-benchmark python3
 port=$(free_port)
 
 cli() {
-	timeout 20 redis-cli -h 127.0.0.1 -p "$port" "$@"
+	timeout 60 redis-cli -h 127.0.0.1 -p "$port" "$@"
 }
 
 # A copy: what others do with probes on the installed file is none of our business.
@@ -22,7 +22,7 @@ children+=("$server")
 wait_for 60 cli ping || fail "redis-server does not answer"
 prove save "$server" "$work/picture" || fail "cannot look at the process"
 
-timeout 120 redis-benchmark -h 127.0.0.1 -p "$port" -t set -n 100000000 -q >/dev/null 2>&1 &
+timeout 880 redis-benchmark -h 127.0.0.1 -p "$port" -t set -n 100000000 -q >/dev/null 2>&1 &
 load=$!
 children+=("$load")
 wait_for 60 eval '[ "$(cli dbsize)" -gt 0 ]' || fail "no load"
@@ -80,7 +80,7 @@ else
 	say "pprof: skipped, go is not installed"
 fi
 if command -v chromium >/dev/null; then
-	HOME=$work timeout 100 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
+	HOME=$work timeout 400 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
 		--virtual-time-budget=2000 --dump-dom "file://$work/out.svg" >"$work/dom" 2>/dev/null ||
 		fail "chromium ends with $?"
 	# the script has run: it shows the bar

@@ -49,7 +49,7 @@ fetch() {
 large=$(fetch large)
 small=$(fetch small)
 say "the clients say: $large and $small (bytes, connections)"
-sleep 0.3
+settle "$server"
 dinst --json read "$(field id each)" -p "$server" >"$work/values"
 # The two descriptors may be one number, where the first connection was closed by then.
 ours=$(sed -n 's/.*"value": *\([0-9]*\),.*"elements".*/\1/p; s/^.*"value": *\([0-9]*\).*/\1/p' "$work/values" | head -1)

@@ -17,7 +17,7 @@ as_postgres=(setpriv --reuid=postgres --regid=postgres --clear-groups env HOME="
 	PATH="$PATH" PGHOST="$work/data" PGUSER=postgres PGDATABASE=postgres)
 
 query() {
-	timeout 60 env PGHOST="$work/data" PGUSER=postgres PGDATABASE=postgres psql -XAtq -c "$1"
+	timeout 120 env PGHOST="$work/data" PGUSER=postgres PGDATABASE=postgres psql -XAtq -c "$1"
 }
 
 # CPU time of the backend, ns.
@@ -25,8 +25,19 @@ cpu_of() {
 	awk '{ print $1 }' "/proc/$1/schedstat"
 }
 
+# values FILE: all of them, as they are at one moment.
+values() {
+	dinst --json read -p "$backend" >"$work/$1" || fail "read: $(head -c 300 "$work/$1")"
+}
+
+# grown ID: from the first to the second time.
+grown() {
+	echo $(($(value "$1" after) - $(value "$1" before)))
+}
+
+# value ID FILE
 value() {
-	dinst --json read "$1" -p "$backend" | sed -n 's/.*"value": *\([0-9]*\).*/\1/p' | head -1
+	sed -n "s/.*\"id\": *$1,.*\"value\": *\([0-9]*\).*/\1/p" "$work/$2" | head -1
 }
 
 # share PART WHOLE: in percent.
@@ -34,10 +45,14 @@ share() {
 	awk -v p="$1" -v w="$2" 'BEGIN { printf "%.1f", (w > 0 ? 100 * p / w : 0) }'
 }
 
-# agree WHAT OURS PERFS
+# agree WHAT ID PERFS: of the CPU time that passed between the two looks at the values.
 agree() {
-	say "$1: $2 % by dinst, $3 % by perf"
-	awk -v a="$2" -v b="$3" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d <= 10) }' || fail "$1: $2 % by dinst, $3 % by perf"
+	local low high
+
+	low=$(share "$(grown "$2")" "$outer") high=$(share "$(grown "$2")" "$inner")
+	say "$1: $low to $high % by dinst, $3 % by perf"
+	awk -v l="$low" -v h="$high" -v b="$3" 'BEGIN { exit !(b >= l - 10 && b <= h + 10) }' ||
+		fail "$1: $low to $high % by dinst, $3 % by perf"
 }
 
 mkdir "$work/data"
@@ -50,7 +65,7 @@ postmaster=$!
 children+=("$postmaster")
 chmod 711 "$work/data"
 wait_for 60 query 'select 1' || fail "postgres does not answer"
-"${as_postgres[@]}" timeout 120 pgbench -n -i -s 2 -q >"$work/init.log" 2>&1 || fail "pgbench -i: $(tail -2 "$work/init.log")"
+"${as_postgres[@]}" timeout 400 pgbench -n -i -s 2 -q >"$work/init.log" 2>&1 || fail "pgbench -i: $(tail -2 "$work/init.log")"
 
 # A backend of pgbench's that is there for some seconds: lookups, a scan, and texts to compress.
 query 'create unlogged table texts (t text)'
@@ -62,12 +77,14 @@ truncate texts;
 insert into texts select repeat(md5(i::text) || md5((i * 7)::text), 6000) from generate_series(1, 12) i;
 SQL
 chmod 644 "$work/script.sql"
-"${as_postgres[@]}" timeout 120 pgbench -n -c 1 -T $((3 * seconds + 8)) -f "$work/script.sql" >"$work/pgbench.log" 2>&1 &
+"${as_postgres[@]}" timeout 880 pgbench -n -c 1 -T 870 -f "$work/script.sql" >"$work/pgbench.log" 2>&1 &
 load=$!
 children+=("$load")
-sleep 1
-backend=$(query "select pid from pg_stat_activity where application_name = 'pgbench' limit 1")
-[ -d "/proc/$backend" ] || fail "pgbench has no backend"
+has_backend() {
+	backend=$(query "select pid from pg_stat_activity where application_name = 'pgbench' limit 1")
+	[ -d "/proc/$backend/task" ]
+}
+wait_for 60 has_backend || fail "pgbench has no backend"
 
 json attach attach "$backend"
 # Of calls that take much longer than the timer does: what a timer costs is in its interval.
@@ -83,11 +100,26 @@ inclusive=$(field id run)
 scan=$(field id scan)
 rows=$(field id rows)
 
-# measure: shares by dinst over some seconds, while perf looks on with stacks.
-c0=$(cpu_of "$backend") v0=$(value "$own") i0=$(value "$inclusive") s0=$(value "$scan") e0=$(value "$rows")
-perf record -q -F 149 --call-graph dwarf,65000 -p "$backend" -o "$work/perf2.data" -- sleep "$seconds" >"$work/perf2.log" 2>&1 ||
-	fail "perf record: $(tail -1 "$work/perf2.log")"
-v1=$(value "$own") i1=$(value "$inclusive") s1=$(value "$scan") e1=$(value "$rows") c1=$(cpu_of "$backend")
+# has_run NS: the backend has, since its time was $inner_from.
+has_run() {
+	[ $(($(cpu_of "$backend") - inner_from)) -ge "$1" ]
+}
+
+# Shares by dinst over some seconds of the backend's CPU time, while perf looks on with stacks.
+outer_from=$(cpu_of "$backend")
+values before
+inner_from=$(cpu_of "$backend")
+perf record -q --per-thread -m 16M -F 149 --call-graph dwarf,65000 -p "$backend" -o "$work/perf2.data" >"$work/perf2.log" 2>&1 &
+perf=$!
+children+=("$perf")
+wait_for 400 has_run "${seconds}000000000" || fail "the backend does not run: $(cpu_of "$backend") ns"
+inner=$(($(cpu_of "$backend") - inner_from))
+values after
+outer=$(($(cpu_of "$backend") - outer_from))
+# TERM: INT is ignored in what a script starts in the background
+kill -TERM "$perf"
+wait "$perf"
+[ -s "$work/perf2.data" ] || fail "perf record: $(tail -1 "$work/perf2.log")"
 perf script -i "$work/perf2.data" -F ip,sym 2>/dev/null >"$work/stacks"
 # samples whose stack has FUNCTION anywhere, or on top; in percent
 stack_share() {
@@ -97,12 +129,11 @@ stack_share() {
 		{ n++; if ($2 == f && (!top || n == 1)) hit = 1 }
 		END { done(); printf "%.1f", (all ? 100 * hits / all : 0) }' "$work/stacks"
 }
-whole=$((c1 - c0))
-agree "cpu of $hot" "$(share $((v1 - v0)) "$whole")" "$(stack_share "$hot" 1)"
-agree "cpu_inclusive of standard_ExecutorRun" "$(share $((i1 - i0)) "$whole")" "$(stack_share standard_ExecutorRun 0)"
-agree "cpu_inclusive of heap_toast_insert_or_update" "$(share $((s1 - s0)) "$whole")" "$(stack_share heap_toast_insert_or_update 0)"
+agree "cpu of $hot" "$own" "$(stack_share "$hot" 1)"
+agree "cpu_inclusive of standard_ExecutorRun" "$inclusive" "$(stack_share standard_ExecutorRun 0)"
+agree "cpu_inclusive of heap_toast_insert_or_update" "$scan" "$(stack_share heap_toast_insert_or_update 0)"
 # A scan calls this for each row: shorter calls, and the timers are in what both see.
-agree "cpu_inclusive of ExecScan" "$(share $((e1 - e0)) "$whole")" "$(stack_share ExecScan 0)"
+agree "cpu_inclusive of ExecScan" "$rows" "$(stack_share ExecScan 0)"
 
 json detach detach -p "$backend"
 [ "$(field left detach)" = 0 ] || fail "something is left: $(cat "$work/detach.err")"
@@ -112,4 +143,4 @@ grep -qE 'PANIC|terminated by signal|server process .* exited' "$work/postgres.l
 	fail "postgres: $(grep -E 'PANIC|terminated by signal|server process' "$work/postgres.log" | head -3)"
 kill -INT "$postmaster"
 wait "$postmaster" || fail "postgres ended with status $?"
-pass "$hot: $(share $((v1 - v0)) "$whole") % of $((whole / 1000000)) ms; standard_ExecutorRun: $(share $((i1 - i0)) "$whole") %"
+pass "$hot: $(share "$(grown "$own")" "$inner") % of $((inner / 1000000)) ms; standard_ExecutorRun: $(share "$(grown "$inclusive")" "$inner") %"

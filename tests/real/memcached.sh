@@ -13,7 +13,7 @@ seconds=$(short 8 3)
 ask() {
 	exec 4<>"/dev/tcp/127.0.0.1/$port" || return 1
 	printf '%s\r\n' "$@" quit >&4
-	timeout 10 cat <&4 | tr -d '\r'
+	timeout 60 cat <&4 | tr -d '\r'
 	exec 4>&-
 }
 
@@ -25,17 +25,17 @@ memcached -l 127.0.0.1 -p "$port" -U 0 -t 4 -m 64 -u root >"$work/memcached.log"
 server=$!
 children+=("$server")
 wait_for 60 ask version || fail "memcached does not answer"
-memccapable -h 127.0.0.1 -p "$port" >"$work/capable-0" 2>&1
+memccapable -t 60 -h 127.0.0.1 -p "$port" >"$work/capable-0" 2>&1
 grep -q 'All tests passed' "$work/capable-0" || skip "memccapable fails without us: $(tail -1 "$work/capable-0")"
 memcslap --servers="127.0.0.1:$port" --concurrency=8 --execute-number=500 >"$work/slap-0" 2>&1
-sleep 0.5
+settle "$server"
 prove save "$server" "$work/picture" || fail "cannot look at the process"
 
 # A load that goes on as long as we work, and says whether all went well.
 (
 	rounds=0
 	while [ ! -e "$work/enough" ]; do
-		timeout 60 memcslap --servers="127.0.0.1:$port" --concurrency=8 --execute-number=500 \
+		timeout 300 memcslap --servers="127.0.0.1:$port" --concurrency=8 --execute-number=500 \
 			--test=$([ $((rounds % 2)) -eq 0 ] && echo set || echo get) >"$work/slap" 2>&1 || exit 1
 		rounds=$((rounds + 1))
 	done
@@ -52,7 +52,7 @@ say "all functions: $(wc -l <"$work/all") instances, $(describe all)"
 end=$((SECONDS + seconds))
 runs=0
 while [ $SECONDS -lt $end ]; do
-	timeout 60 memccapable -h 127.0.0.1 -p "$port" >"$work/capable" 2>&1
+	timeout 300 memccapable -t 60 -h 127.0.0.1 -p "$port" >"$work/capable" 2>&1
 	grep -q 'All tests passed' "$work/capable" || fail "memccapable: $(grep -v '\[pass\]' "$work/capable" | head -3)"
 	runs=$((runs + 1))
 done
@@ -65,13 +65,13 @@ say "$active functions were called, memccapable passed $runs times"
 ask stats >/dev/null
 touch "$work/enough"
 wait "$load" || fail "memcslap failed: $(tail -2 "$work/slap")"
-sleep 0.3
+settle "$server"
 json before read -p "$server"
 sets=$(stat cmd_set)
 { for i in $(seq 137); do printf 'set exact%d 0 0 5\r\nvalue\r\n' "$i"; done; printf 'quit\r\n'; } >"$work/sets"
 exec 4<>"/dev/tcp/127.0.0.1/$port"
 cat "$work/sets" >&4
-[ "$(timeout 10 cat <&4 | grep -c STORED)" -eq 137 ] || fail "not every set was stored"
+[ "$(timeout 60 cat <&4 | grep -c STORED)" -eq 137 ] || fail "not every set was stored"
 exec 4>&-
 [ $(($(stat cmd_set) - sets)) -eq 137 ] || fail "the server counted other sets than ours"
 json after read -p "$server"
@@ -83,7 +83,7 @@ json detach detach -p "$server"
 say "detach: $(field restored detach) restored, $(field left detach) left, stopped for $(field stop_us detach) us"
 prove check "$server" "$work/picture" >"$work/proof" || fail "not as before: $(head -c 600 "$work/proof")"
 say "$(cat "$work/proof")"
-memccapable -h 127.0.0.1 -p "$port" >"$work/capable" 2>&1
+memccapable -t 60 -h 127.0.0.1 -p "$port" >"$work/capable" 2>&1
 grep -q 'All tests passed' "$work/capable" || fail "memccapable fails after detach"
 exact_cycle "$server" '/Code/memcached/*'
 kill "$server"

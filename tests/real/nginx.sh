@@ -42,7 +42,7 @@ http {
 CONF
 
 get() {
-	timeout 20 curl -s "http://127.0.0.1:$port$1" "${@:2}"
+	timeout 60 curl -s "http://127.0.0.1:$port$1" "${@:2}"
 }
 
 # replies: a checksum over replies of all kinds.
@@ -67,14 +67,24 @@ workers() {
 	cat "/proc/$server/task/$server/children"
 }
 
+two_workers() {
+	[ "$(workers | wc -w)" -eq 2 ]
+}
+
+# all_taken: the server has no connection but the one that asks: what the others sent is done.
+all_taken() {
+	[ "$(get /status | awk '/^Active/ { print $3 }')" = 1 ]
+}
+
 nginx -c "$work/nginx.conf" -e "$work/error.log" -p "$work" >"$work/nginx.log" 2>&1 &
 server=$!
 children+=("$server")
 wait_for 60 get / || fail "nginx does not answer"
 expected=$(replies)
 [ "$(replies)" = "$expected" ] || fail "the replies are not deterministic"
-timeout 30 wrk -t2 -c16 -d1s "http://127.0.0.1:$port/" >/dev/null
-sleep 0.3
+timeout 120 wrk --timeout 60s -t2 -c16 -d1s "http://127.0.0.1:$port/" >/dev/null
+wait_for 60 all_taken || fail "connections stay: $(get /status)"
+wait_for 60 two_workers || fail "not two workers: $(workers)"
 read -r worker_1 worker_2 <<<"$(workers)"
 for pid in $server $worker_1 $worker_2; do
 	prove save "$pid" "$work/picture.$pid" || fail "cannot look at $pid"
@@ -90,12 +100,10 @@ ours() {
 	echo $(($(read_value "$(field id "one.$worker_1")" "nginx-$worker_1") + $(read_value "$(field id "one.$worker_2")" "nginx-$worker_2")))
 }
 theirs_1=$(requests)
-sleep 0.2
 ours_1=$(ours)
-timeout 60 wrk -t2 -c16 -d2s "http://127.0.0.1:$port/" >"$work/wrk-1"
-sleep 0.5
+timeout 300 wrk --timeout 60s -t2 -c16 -d2s "http://127.0.0.1:$port/" >"$work/wrk-1"
+wait_for 60 all_taken || fail "connections stay: $(get /status)"
 theirs_2=$(requests)
-sleep 0.2
 ours_2=$(ours)
 say "ngx_http_process_request: $((ours_2 - ours_1)), stub_status: $((theirs_2 - theirs_1))"
 # wrk leaves requests behind whose connection it has closed: taken in, but some never
@@ -105,15 +113,14 @@ lost=$((theirs_2 - theirs_1 - (ours_2 - ours_1)))
 ours_1=$(ours)
 theirs_1=$(requests)
 for i in $(seq 100); do echo "url=http://127.0.0.1:$port/match/n/$i"; done >"$work/urls"
-timeout 20 curl -s -K "$work/urls" >/dev/null
+timeout 300 curl -s -K "$work/urls" >/dev/null
 theirs_2=$(requests)
-sleep 0.2
 ours_2=$(ours)
 [ $((theirs_2 - theirs_1)) -eq 101 ] || fail "the server took $((theirs_2 - theirs_1)) requests, not 101"
 [ $((ours_2 - ours_1)) -eq 102 ] || fail "counted $((ours_2 - ours_1)), not 102"
 
 # --- all functions of all three processes, under load
-timeout 60 wrk -t2 -c16 -d${seconds}s "http://127.0.0.1:$port/again/numbers.txt" >"$work/wrk-2" 2>&1 &
+timeout 300 wrk --timeout 60s -t2 -c16 -d${seconds}s "http://127.0.0.1:$port/again/numbers.txt" >"$work/wrk-2" 2>&1 &
 load=$!
 children+=("$load")
 sleep 0.3

@@ -10,7 +10,7 @@ port=$(free_port)
 requests=$(short 200000 60000)
 
 cli() {
-	timeout 20 redis-cli -h 127.0.0.1 -p "$port" "$@"
+	timeout 60 redis-cli -h 127.0.0.1 -p "$port" "$@"
 }
 
 commands_executed() {
@@ -20,7 +20,7 @@ commands_executed() {
 # replies FILE: the replies to a fixed conversation that sets everything it asks for.
 replies() {
 	# The first reply says how much an earlier conversation left.
-	timeout 60 redis-cli -h 127.0.0.1 -p "$port" <"$work/conversation" 2>&1 | tail -n +2 >"$1"
+	timeout 120 redis-cli -h 127.0.0.1 -p "$port" <"$work/conversation" 2>&1 | tail -n +2 >"$1"
 }
 
 {
@@ -52,7 +52,7 @@ replies "$work/expected"
 replies "$work/expected.again"
 cmp -s "$work/expected" "$work/expected.again" || fail "the conversation is not deterministic"
 redis-benchmark -h 127.0.0.1 -p "$port" -t set -n 20000 -q >/dev/null 2>&1
-sleep 0.5
+settle "$server"
 prove save "$server" "$work/picture" || fail "cannot look at the process"
 
 # --- exact between two quiet moments
@@ -62,7 +62,7 @@ json one insert calls /Code/redis-server/processCommand -p "$server"
 id=$(field id one)
 theirs_1=$(commands_executed)
 ours_1=$(read_value "$id" "$server")
-timeout 120 redis-benchmark -h 127.0.0.1 -p "$port" -t set -n "$requests" -q >"$work/benchmark-1" 2>&1 ||
+timeout 400 redis-benchmark -h 127.0.0.1 -p "$port" -t set -n "$requests" -q >"$work/benchmark-1" 2>&1 ||
 	fail "redis-benchmark: $(tail -1 "$work/benchmark-1")"
 theirs_2=$(commands_executed)
 ours_2=$(read_value "$id" "$server")
@@ -72,7 +72,7 @@ say "processCommand: $((ours_2 - ours_1)), commandstats: $((theirs_2 - theirs_1)
 [ $((ours_2 - ours_1)) -ge "$requests" ] || fail "only $((ours_2 - ours_1)) commands"
 
 # --- all functions under load
-timeout 200 redis-benchmark -h 127.0.0.1 -p "$port" -t set,get,incr,lpush,lpop,sadd,hset,zadd,lrange_100 \
+timeout 800 redis-benchmark -h 127.0.0.1 -p "$port" -t set,get,incr,lpush,lpop,sadd,hset,zadd,lrange_100 \
 	-n "$requests" -q >"$work/benchmark-2" 2>&1 &
 load=$!
 children+=("$load")

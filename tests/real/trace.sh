@@ -16,7 +16,7 @@ on_trace() {
 	local out=$1
 
 	shift
-	timeout 60 "$build/dinst" trace -v "$@" >"$work/$out" 2>"$work/$out.err" &
+	timeout 300 "$build/dinst" trace -v "$@" >"$work/$out" 2>"$work/$out.err" &
 	tracer=$!
 	children+=("$tracer")
 	wait_for 120 grep -q 'what was inserted' "$work/$out.err" || fail "trace $*: $(cat "$work/$out.err")"
@@ -37,8 +37,9 @@ redis_part() {
 	"$build/dinst" record -p "$server" processCommand call --args -o "$work/redis.ctf" 2>"$work/record.err" &
 	recorder=$!
 	children+=("$recorder")
+	# it is made when all is inserted
 	wait_for 120 test -d "$work/redis.ctf" || fail "record: $(cat "$work/record.err")"
-	timeout 60 redis-benchmark -p "$port" -q -n 5000 -c 4 -t set,get >"$work/benchmark" 2>&1 ||
+	timeout 300 redis-benchmark -p "$port" -q -n 5000 -c 4 -t set,get >"$work/benchmark" 2>&1 ||
 		fail "redis-benchmark: $(tail -1 "$work/benchmark")"
 	kill -TERM "$recorder"
 	wait "$recorder" || fail "record: $(cat "$work/record.err")"
@@ -56,8 +57,10 @@ redis_part() {
 	dinst report "$work/redis.ctf" --flame "$work/redis.svg" 2>/dev/null && grep -q processCommand "$work/redis.svg" ||
 		fail "no flame graph of the recording"
 	# Who calls whom, live.
-	on_trace live -p "$server" processCommand --depth 1 -d 3
-	timeout 20 redis-cli -p "$port" set a b >/dev/null
+	on_trace live -p "$server" processCommand --depth 1
+	timeout 60 redis-cli -p "$port" set a b >/dev/null
+	wait_for 60 grep -qE ' (call|lookupCommand)\(\)' "$work/live"
+	kill -TERM "$tracer"
 	wait "$tracer" || [ $? = 3 ] || fail "trace: $(cat "$work/live.err")"
 	[ "$(lines live 'processCommand\(\) \{')" -ge 1 ] && [ "$(lines live ' (call|lookupCommand)\(\)')" -ge 1 ] ||
 		fail "processCommand calls nothing: $(head -20 "$work/live")"
@@ -66,7 +69,7 @@ redis_part() {
 }
 
 query() {
-	timeout 60 env PGHOST="$work/data" PGUSER=postgres PGDATABASE=postgres psql -XAtq -c "$1"
+	timeout 120 env PGHOST="$work/data" PGUSER=postgres PGDATABASE=postgres psql -XAtq -c "$1"
 }
 
 postgres_part() {
@@ -86,25 +89,28 @@ postgres_part() {
 	children+=("$!")
 	chmod 711 "$work/data"
 	wait_for 60 query 'select 1' || fail "postgres does not answer"
-	# One backend that is asked two things, with time in between to look at it.
-	(
-		sleep 6
-		echo "select 40 + 2 as answer;"
-		echo "select 'a text that is longer than what is recorded of it, and so on, and so on';"
-		sleep 2
-	) | timeout 60 env PGHOST="$work/data" PGUSER=postgres PGDATABASE=postgres psql -XAtq >"$work/answers" 2>&1 &
+	# One backend, which is asked when all is inserted.
+	mkfifo "$work/questions"
+	timeout 800 env PGHOST="$work/data" PGUSER=postgres PGDATABASE=postgres psql -XAtq \
+		<"$work/questions" >"$work/answers" 2>&1 &
 	asker=$!
 	children+=("$asker")
-	wait_for 60 pgrep -f 'postgres: postgres postgres \[local\]' || fail "there is no backend"
-	backend=$(pgrep -f 'postgres: postgres postgres \[local\]' | while read -r pid; do
-		[ "$(readlink "/proc/$pid/cwd")" = "$work/data/db" ] && echo "$pid"
-	done | head -1)
-	on_trace queries -p "$backend" pg_parse_query --args -c 2 -d 20
+	exec 5>"$work/questions"
+	echo "select pg_backend_pid();" >&5
+	wait_for 60 test -s "$work/answers" || fail "there is no backend"
+	backend=$(head -1 "$work/answers")
+	on_trace queries -p "$backend" pg_parse_query --args -c 2 -d 200
+	{
+		echo "select 40 + 2 as answer;"
+		echo "select 'a text that is longer than what is recorded of it, and so on, and so on';"
+	} >&5
 	wait "$tracer" || [ $? = 3 ] || fail "trace: $(cat "$work/queries.err")"
 	grep -q 'pg_parse_query("select 40 + 2 as answer;"' "$work/queries" || fail "not the query: $(cat "$work/queries")"
 	grep -q "pg_parse_query(\"select 'a text that is longer.*\"\\.\\.\\." "$work/queries" || fail "not the second query: $(cat "$work/queries")"
-	wait "$asker"
-	[ "$(head -1 "$work/answers")" = 42 ] || fail "postgres answers $(head -1 "$work/answers")"
+	echo '\q' >&5
+	exec 5>&-
+	wait "$asker" || fail "psql: $(tail -1 "$work/answers")"
+	[ "$(sed -n 2p "$work/answers")" = 42 ] || fail "postgres answers $(sed -n 2p "$work/answers")"
 	say "postgres: $(head -1 "$work/queries")"
 }
 
@@ -113,13 +119,14 @@ python_part() {
 
 	command -v python3 >/dev/null || return
 	python3 -c 'import time
+print("ready", flush=True)
 while True:
     "%d of %d" % (3, 4)
-    time.sleep(0.01)' &
+    time.sleep(0.01)' >"$work/looping" &
 	target=$!
 	children+=("$target")
-	sleep 0.5
-	dinst trace -p "$target" PyUnicode_Format --args --return -c 5 -d 20 >"$work/python" 2>"$work/python.err" ||
+	wait_for 60 test -s "$work/looping" || fail "python does not start"
+	dinst trace -p "$target" PyUnicode_Format --args --return -c 5 -d 200 >"$work/python" 2>"$work/python.err" ||
 		fail "python: $(cat "$work/python.err")"
 	[ "$(lines python 'PyUnicode_Format\(.*\) = .*\[')" -ge 1 ] || fail "python: $(cat "$work/python")"
 	kill -0 "$target" || fail "python has ended"
