@@ -366,8 +366,8 @@ json_t *rpc_text(const char *text)
 /* Control characters are escaped in JSON, but for those of two bytes, which terminals obey as well. */
 static bool has_controls(const char *text)
 {
-	while ((text = strchr(text, '\xc2')) != NULL)
-		if ((unsigned char)*++text >= 0x80 && (unsigned char)*text <= 0x9f)
+	for (const unsigned char *p = (const unsigned char *)text; *p; p++)
+		if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f)
 			return true;
 	return false;
 }
