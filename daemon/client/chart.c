@@ -9,14 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "daemon/client/command.h"
 #include "daemon/client/values.h"
 
-enum { CHART_LINES = 8, LABEL_WIDTH = 14, COLUMNS_LEAST = 40, COLUMNS_PIPE = 80, CELLS_MAX = 1000 };
+enum { CHART_LINES = 8, LABEL_LEAST = 14, CHART_COLUMNS = 80, CELLS_LEAST = 10, CELLS_MAX = 1000 };
 
 /* What is drawn: one number per column. */
 struct chart {
@@ -93,18 +91,37 @@ static void number_text(double value, const char *unit, bool level, char *text)
 		rate_with_unit(value, unit, text);
 }
 
+/* What stands left of the line; the number on top, half of it in the middle. */
+static void label_text(double top, int line, const char *unit, bool level, char *text)
+{
+	text[0] = '\0';
+	if (line == CHART_LINES - 1)
+		number_text(top, unit, level, text);
+	else if (line == CHART_LINES / 2 - 1)
+		number_text(top / 2, unit, level, text);
+}
+
+static int label_width(double top, const char *unit, bool level)
+{
+	char label[VALUE_TEXT];
+	int width = LABEL_LEAST;
+
+	for (int line = 0; line < CHART_LINES; line++) {
+		label_text(top, line, unit, level, label);
+		width = (int)strlen(label) > width ? (int)strlen(label) : width;
+	}
+	return width;
+}
+
 static void draw_lines(const struct chart *c, double top, const char *unit, bool level, bool fine)
 {
 	static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+	const int width = label_width(top, unit, level);
 	char label[VALUE_TEXT];
 
 	for (int line = CHART_LINES - 1; line >= 0; line--) {
-		label[0] = '\0';
-		if (line == CHART_LINES - 1)
-			number_text(top, unit, level, label);
-		else if (line == CHART_LINES / 2 - 1)
-			number_text(top / 2, unit, level, label);
-		printf("%*.*s %s", LABEL_WIDTH, LABEL_WIDTH, label, fine ? "┤" : "|");
+		label_text(top, line, unit, level, label);
+		printf("%*s %s", width, label, fine ? "┤" : "|");
 		for (size_t i = 0; i < c->count; i++) {
 			const int parts = filled(c->cells[i], top, line);
 
@@ -112,13 +129,13 @@ static void draw_lines(const struct chart *c, double top, const char *unit, bool
 		}
 		putchar('\n');
 	}
-	printf("%*s %s", LABEL_WIDTH, "0", fine ? "└" : "+");
+	printf("%*s %s", width, "0", fine ? "└" : "+");
 	for (size_t i = 0; i < c->count; i++)
 		fputs(fine ? "─" : "-", stdout);
 	putchar('\n');
 }
 
-static void draw_time(const struct chart *c, json_t *row)
+static void draw_time(const struct chart *c, json_t *row, int label)
 {
 	const bool ended = json_is_true(json_object_get(row, "ended"));
 	const time_t start =
@@ -131,8 +148,24 @@ static void draw_time(const struct chart *c, json_t *row)
 	strftime(first, sizeof(first), "%H:%M:%S", &tm);
 	value_with_unit(c->seconds * 1e9, "ns", last);
 	gap = (int)c->count - (int)strlen(first) - (int)strlen(last) - 1;
-	printf("%*s  %s%*s+%s%s\n", LABEL_WIDTH, "", first, gap > 1 ? gap : 1, "", last,
+	printf("%*s  %s%*s+%s%s\n", label, "", first, gap > 1 ? gap : 1, "", last,
 	       ended ? " (ended)" : "");
+}
+
+/* In one line, or in two where it is longer than `columns`. */
+static void print_range(const struct chart *c, json_t *row, const char *unit, bool level,
+			size_t columns)
+{
+	char now[VALUE_TEXT + 8], low[VALUE_TEXT], mean[VALUE_TEXT], high[VALUE_TEXT];
+	char value[VALUE_TEXT], range[4 * VALUE_TEXT];
+
+	value_with_unit(number(row, "value"), unit, value);
+	snprintf(now, sizeof(now), "%s%s", value, level ? " now" : " in all");
+	number_text(c->low, unit, level, low);
+	number_text(c->mean, unit, level, mean);
+	number_text(c->high, unit, level, high);
+	snprintf(range, sizeof(range), "lowest %s, mean %s, highest %s", low, mean, high);
+	printf("  %s;%s%s\n", now, strlen(now) + strlen(range) + 4 > columns ? "\n  " : " ", range);
 }
 
 void chart_print(json_t *row, size_t columns, bool fine)
@@ -141,12 +174,16 @@ void chart_print(json_t *row, size_t columns, bool fine)
 	const char *unit = json_string_value(json_object_get(row, "unit"));
 	const bool level = style && !strcmp(style, "SampledFunction");
 	const bool distribution = json_is_true(json_object_get(row, "distribution"));
-	size_t room = columns > LABEL_WIDTH + 2 ? columns - LABEL_WIDTH - 2 : 1;
-	char text[4][VALUE_TEXT], focus[512];
+	char focus[512];
 	struct chart c;
+	size_t room, label;
 
 	if (distribution)
 		unit = "values";
+	/* how high it goes says how wide its labels are, and that how many columns are left */
+	make_chart(&c, row, level, CELLS_MAX);
+	label = (size_t)label_width(c.high > 0 ? c.high : 1, unit, level);
+	room = columns > label + 2 + CELLS_LEAST ? columns - label - 2 : CELLS_LEAST;
 	make_chart(&c, row, level, room < CELLS_MAX ? room : CELLS_MAX);
 	value_text(json_object_get(row, "focus"), COLUMN_TEXT, focus, sizeof(focus));
 	printf("%lld: %s %s\n", (long long)number(row, "id"),
@@ -155,24 +192,10 @@ void chart_print(json_t *row, size_t columns, bool fine)
 		puts("  no samples yet");
 		return;
 	}
-	number_text(c.low, unit, level, text[0]);
-	number_text(c.mean, unit, level, text[1]);
-	number_text(c.high, unit, level, text[2]);
-	value_with_unit(number(row, "value"), unit, text[3]);
-	printf("  %s%s; lowest %s, mean %s, highest %s\n", text[3], level ? " now" : " in all",
-	       text[0], text[1], text[2]);
+	print_range(&c, row, unit, level, columns);
 	/* A level below zero has no bar: the numbers say it. */
 	draw_lines(&c, c.high > 0 ? c.high : 1, unit, level, fine);
-	draw_time(&c, row);
-}
-
-static size_t columns_of_output(void)
-{
-	struct winsize size = {0};
-
-	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_col == 0)
-		return COLUMNS_PIPE;
-	return size.ws_col < COLUMNS_LEAST ? COLUMNS_LEAST : size.ws_col;
+	draw_time(&c, row, (int)label);
 }
 
 int history_run(struct context *c, const struct arguments *a)
@@ -200,7 +223,7 @@ int history_run(struct context *c, const struct arguments *a)
 		}
 		if (index)
 			putchar('\n');
-		chart_print(row, columns_of_output(), output_is_fine());
+		chart_print(row, output_columns(CHART_COLUMNS), output_is_fine());
 	}
 	if (json_array_size(rows) == 0)
 		note(c, "nothing was inserted yet");

@@ -59,8 +59,9 @@ static const struct column summary_columns[] = {
 	{"kind", "KIND", COLUMN_TEXT},
 	{"points", "POINTS", COLUMN_NUMBER},
 	{"refused", "REFUSED", COLUMN_NUMBER},
-	{"tactics", "TACTICS", COLUMN_TEXT},
+	/* the one that is longest last: nothing has to be aligned behind it */
 	{"reasons", "REASONS", COLUMN_TEXT},
+	{"tactics", "TACTICS", COLUMN_TEXT},
 	{NULL, NULL, 0},
 };
 

@@ -100,7 +100,9 @@ int print_rows(struct context *c, json_t *result, const struct column *columns);
  */
 int print_object(struct context *c, json_t *result, const char *format);
 void print_json(json_t *value);
-/* Writes out what was printed; EXIT_FAILED if the output is full or gone. */
+/* Writes out what was printed; why that failed is kept for flush_output(). */
+void output_flush(void);
+/* The same; EXIT_FAILED, reported once, if some of the output could not be written. */
 int flush_output(struct context *c, int status);
 
 /* Calls the daemon with params.session set; shows progress and events. */

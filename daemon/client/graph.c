@@ -159,7 +159,7 @@ static int run(struct graph *g, const char *pattern)
 	struct dinst_error e = {0, ""};
 	int err;
 
-	/* -d is the time of counting; what it takes to find out what to count comes before */
+	/* -d is the time of counting: what it takes to find out what to count comes before */
 	g->seconds = g->q.duration_s;
 	g->q.duration_s = 0;
 	err = find_root(g, pattern, &e);
@@ -167,8 +167,6 @@ static int run(struct graph *g, const char *pattern)
 		err = graph_find(g, &e);
 	if (!err && !question_going(&g->q))
 		return EXIT_DONE;
-	if (g->seconds > 0)
-		g->q.duration_s = question_seconds(&g->q) + g->seconds;
 	if (!err)
 		err = graph_count(g, &e);
 	/* the target may have ended by itself: what was counted until then counts */

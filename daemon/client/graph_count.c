@@ -258,6 +258,9 @@ int graph_count(struct graph *g, struct dinst_error *e)
 	g->first_ns = g->begun_ns;
 	if (!err)
 		err = graph_root_calls(g, &before, e);
+	/* from here on, however long it took until all was in */
+	if (g->seconds > 0)
+		g->q.duration_s = question_seconds(&g->q) + g->seconds;
 	if (!err)
 		err = follow(g, &ids, e);
 	g->ended_ns = now_ns();

@@ -165,8 +165,10 @@ static int step(struct graph *g, unsigned most_ms, struct dinst_error *e)
 	       question_wait(&g->q, LOOK_MS)) {
 		ms += LOOK_MS;
 		err = graph_root_calls(g, &now, e);
-		question_progress(&g->q, "%s: %llu calls; looking for what it calls: %zu functions",
-				  g->functions[0].name, (unsigned long long)now, g->count);
+		question_progress(&g->q,
+				  "%s: %llu calls; looking for what it calls: %zu function%s",
+				  g->functions[0].name, (unsigned long long)now, g->count,
+				  g->count == 1 ? "" : "s");
 	}
 	return err;
 }

@@ -8,16 +8,16 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "daemon/client/values.h"
 
 enum {
-	BAR = 10,	  /* characters of the bar of 100 % */
-	COLUMNS_PIPE = 0, /* lines that nobody sees are not cut */
+	BAR = 10,	 /* characters of the bar of 100 % */
+	COLUMNS_ANY = 0, /* lines that nobody sees are not cut */
 	COLUMNS_WIDE = 100,
 	COLUMNS_NARROW = 72,
+	COLUMNS_LITTLE = 60,
+	NAME_LEAST = 4,
 	NAMES_SHOWN = 8,
 };
 
@@ -27,7 +27,7 @@ static const double least_share = 0.001;
 struct show {
 	const struct graph *g;
 	const struct call_node *root;
-	unsigned columns;		/* 0: any number */
+	size_t columns;			/* 0: any number */
 	bool fine;			/* UTF-8 */
 	bool weigh_calls;		/* no clock saw any time */
 	bool last[CALL_TREE_DEPTH + 2]; /* on each level: is it the last child? */
@@ -77,6 +77,9 @@ static void branches(const struct show *s, unsigned depth, char *text, size_t si
 			s->last[i] ? (end ? (s->fine ? "└─ " : "`- ") : "   ")
 				   : (end ? (s->fine ? "├─ " : "|- ") : (s->fine ? "│  " : "|  "));
 
+		/* where there is no room, a column for each level */
+		if (s->columns && s->columns < COLUMNS_LITTLE)
+			piece = s->fine ? (end ? "·" : " ") : (end ? "." : " ");
 		used += (size_t)snprintf(text + used, size - used, "%s", piece);
 	}
 }
@@ -90,7 +93,9 @@ static void put_name(const struct show *s, unsigned depth, const char *name, siz
 	branches(s, depth, lead, sizeof(lead));
 	fputs(lead, stdout);
 	used += width_of(lead);
-	room = !s->columns ? SIZE_MAX : s->columns > used + 8 ? s->columns - used : 8;
+	room = !s->columns			? SIZE_MAX
+	       : s->columns > used + NAME_LEAST ? s->columns - used
+						: NAME_LEAST;
 	if (clean)
 		text_clean(clean, false);
 	name = clean ? clean : "?";
@@ -153,6 +158,7 @@ static void put_rest(const struct show *s, const struct call_node *parent, unsig
 	uint64_t calls = 0, functions = 0, ns = 0;
 	char total[VALUE_TEXT], text[120];
 	struct show last = *s;
+	size_t used;
 
 	for (const struct call_node *n = parent->children; n; n = n->next) {
 		if (is_shown(s, n, depth))
@@ -167,11 +173,12 @@ static void put_rest(const struct show *s, const struct call_node *parent, unsig
 	snprintf(text, sizeof(text), "(%" PRIu64 " more, %" PRIu64 " calls, %s)", functions, calls,
 		 total);
 	last.last[depth] = true;
-	printf("%*s",
-	       (int)(7 + (!s->columns || s->columns >= COLUMNS_WIDE ? BAR + 1 : 0) + 10 +
-		     (!s->columns || s->columns >= COLUMNS_NARROW ? 20 : 0) + 11),
-	       "");
-	put_name(&last, depth, text, 0);
+	used = (size_t)printf("%*s",
+			      (int)(7 + (!s->columns || s->columns >= COLUMNS_WIDE ? BAR + 1 : 0) +
+				    10 + (!s->columns || s->columns >= COLUMNS_NARROW ? 20 : 0) +
+				    11),
+			      "");
+	put_name(&last, depth, text, used);
 }
 
 /* The tree is at most CALL_TREE_DEPTH deep, and shown no deeper than --depth. */
@@ -340,7 +347,6 @@ static void show_json(struct show *s)
 int graph_show(struct graph *g)
 {
 	struct show s = {.g = g, .root = call_tree_root(g->exports.tree), .fine = output_is_fine()};
-	struct winsize size = {0};
 	char text[400];
 
 	s.weigh_calls = s.root->total_ns == 0;
@@ -348,8 +354,8 @@ int graph_show(struct graph *g)
 		show_json(&s);
 		return flush_output(g->c, EXIT_DONE);
 	}
-	if (g->q.terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
-		s.columns = size.ws_col;
+	if (g->q.terminal)
+		s.columns = output_columns(COLUMNS_ANY);
 	graph_title(g, text, sizeof(text));
 	text_clean(text, false);
 	printf("%s\n", text);

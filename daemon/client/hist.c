@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "daemon/client/values.h"
@@ -178,13 +177,6 @@ static int insert(struct hist *h)
 
 /* ------------------------------------------------------------------- showing */
 
-static size_t terminal_columns(void)
-{
-	struct winsize size = {0};
-
-	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 100;
-}
-
 static double number_of(json_t *row, const char *key)
 {
 	return json_number_value(json_object_get(row, key));
@@ -196,17 +188,23 @@ static double cost_percent(const struct hist *h, double count)
 	return h->seconds > 0 ? count * (h->cost_ns + CALL_NS) / h->seconds / 1e7 : 0;
 }
 
-static size_t print_head(const struct hist *h, json_t *row)
+/* In one line, or in two where it is longer than the terminal's. Returns how many. */
+static size_t print_head(const struct hist *h, json_t *row, size_t columns)
 {
 	const double count = number_of(row, "count");
-	char more[60] = "";
+	char more[60] = "", cost[80];
+	size_t used;
+	bool wraps;
 
 	if (h->function_count > 1)
 		snprintf(more, sizeof(more), " (%zu functions)", h->function_count);
-	printf("%s%s in %s (pid %d): %.1f s, %.0f calls, %.0f/s, costs it %.2f %% of a CPU\n",
-	       h->function, more, h->q.c->session, (int)h->q.pid, h->seconds, count,
-	       h->seconds > 0 ? count / h->seconds : 0, cost_percent(h, count));
-	return 1;
+	used = (size_t)printf("%s%s in %s (pid %d): %.1f s, %.0f calls, %.0f/s,", h->function, more,
+			      h->q.c->session, (int)h->q.pid, h->seconds, count,
+			      h->seconds > 0 ? count / h->seconds : 0);
+	snprintf(cost, sizeof(cost), "costs it %.2f %% of a CPU", cost_percent(h, count));
+	wraps = used + 1 + strlen(cost) > columns;
+	printf("%s%s\n", wraps ? "\n  " : " ", cost);
+	return wraps ? 2 : 1;
 }
 
 static const struct column key_columns[] = {
@@ -298,9 +296,22 @@ static size_t print_keys(const struct hist *h, json_t *row)
 	return lines;
 }
 
+/* What a terminal has left for the distribution: the whole is drawn over what was drawn before. */
+static size_t bar_lines(const struct hist *h, json_t *row)
+{
+	const size_t keys = json_array_size(json_object_get(row, "elements"));
+	const size_t table = h->by ? (keys < KEYS_SHOWN + 1 ? keys : KEYS_SHOWN + 1) + 4 : 0;
+	const size_t lines = output_lines(SIZE_MAX);
+	const size_t others = 2 + table + 1; /* the head, and where the cursor stands */
+
+	if (!h->q.terminal || lines == SIZE_MAX)
+		return SIZE_MAX;
+	return lines > others ? lines - others : 0;
+}
+
 static void print_row(struct hist *h, json_t *row)
 {
-	const size_t columns = h->q.terminal ? terminal_columns() : 100;
+	const size_t columns = h->q.terminal ? output_columns(COLUMNS_PIPE) : COLUMNS_PIPE;
 
 	if (h->q.c->json) {
 		json_object_set_new(row, "function", rpc_text(h->function));
@@ -316,8 +327,8 @@ static void print_row(struct hist *h, json_t *row)
 		printf("\033[%zuA\033[J", h->drawn);
 	if (h->q.terminal)
 		fputs("\033[?7l", stdout); /* lines that are too long are cut, not wrapped */
-	h->drawn = print_head(h, row);
-	h->drawn += distribution_print(row, "ns", columns, output_is_fine());
+	h->drawn = print_head(h, row, columns);
+	h->drawn += distribution_print(row, "ns", columns, bar_lines(h, row), output_is_fine());
 	if (h->by) {
 		putchar('\n');
 		h->drawn += 1 + print_keys(h, row);
@@ -326,7 +337,7 @@ static void print_row(struct hist *h, json_t *row)
 		fputs("\033[?7h", stdout);
 	else
 		h->drawn = 0;
-	fflush(stdout);
+	output_flush();
 }
 
 /* Returns an exit status. */

@@ -13,15 +13,17 @@
 #include "daemon/common/metrics.h"
 
 static const struct column metric_columns[] = {
-	{"metric", "METRIC", COLUMN_TEXT},	     {"unit", "UNIT", COLUMN_TEXT},
-	{"constraints", "CONSTRAINTS", COLUMN_TEXT}, {"file", "FILE", COLUMN_TEXT},
-	{"description", "DESCRIPTION", COLUMN_WIDE}, {NULL, NULL, 0},
+	{"metric", "METRIC", COLUMN_TEXT},
+	{"unit", "UNIT", COLUMN_TEXT},
+	{"file", "FILE", COLUMN_TEXT},
+	{"constraints", "CONSTRAINTS", COLUMN_TEXT},
+	{NULL, NULL, 0},
 };
 
 static const struct column constraint_columns[] = {
 	{"constraint", "CONSTRAINT", COLUMN_TEXT},
-	{"constraints", "PATH", COLUMN_TEXT},
 	{"file", "FILE", COLUMN_TEXT},
+	{"constraints", "PATH", COLUMN_TEXT},
 	{NULL, NULL, 0},
 };
 
@@ -70,6 +72,28 @@ static json_t *rows_of_kind(struct context *c, json_t *rows, const char *kind)
 	return chosen;
 }
 
+/* A paragraph each: what it tells, what it can be restricted to, where it stands. */
+static void describe(json_t *metrics)
+{
+	static const char *const keys[] = {"description", "constraints", "file", NULL};
+	char text[512];
+	size_t index;
+	json_t *row;
+
+	json_array_foreach(metrics, index, row)
+	{
+		value_text(json_object_get(row, "metric"), COLUMN_TEXT, text, sizeof(text));
+		printf("%s%s ", index ? "\n" : "", text);
+		value_text(json_object_get(row, "unit"), COLUMN_TEXT, text, sizeof(text));
+		printf("(%s)\n", text);
+		for (const char *const *key = keys; *key; key++) {
+			value_text(json_object_get(row, *key), COLUMN_TEXT, text, sizeof(text));
+			if (strcmp(text, "-") != 0)
+				printf("    %s\n", text);
+		}
+	}
+}
+
 static int print_library(struct context *c, json_t *rows)
 {
 	json_t *metrics, *constraints, *row;
@@ -83,7 +107,10 @@ static int print_library(struct context *c, json_t *rows)
 	}
 	metrics = rows_of_kind(c, rows, "metric");
 	constraints = rows_of_kind(c, rows, "constraint");
-	table_print(metric_columns, metrics, c->verbose);
+	if (c->verbose)
+		describe(metrics);
+	else
+		table_print(metric_columns, metrics, false);
 	if (json_array_size(constraints)) {
 		putchar('\n');
 		table_print(constraint_columns, constraints, c->verbose);

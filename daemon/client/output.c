@@ -78,19 +78,31 @@ void note(struct context *c, const char *format, ...)
 	fputc('\n', stderr);
 }
 
+/* Why the output could not be written: the C library keeps only that it could not. */
+static int output_error;
+
+void output_flush(void)
+{
+	if (fflush(stdout) != 0)
+		output_error = errno;
+}
+
 int flush_output(struct context *c, int status)
 {
-	if (fflush(stdout) == 0 && !ferror(stdout))
+	int error;
+
+	output_flush();
+	if (!ferror(stdout))
 		return status;
-	/* Ctrl-C may cut a write short, which is what was wanted */
-	if (link_interrupted) {
-		clearerr(stdout);
+	/* told once; what follows may go elsewhere */
+	error = output_error;
+	output_error = 0;
+	clearerr(stdout);
+	/* Ctrl-C may cut a write short, which is what was wanted; so has a reader who went away */
+	if (link_interrupted || error == EPIPE)
 		return status;
-	}
-	/* the reader of a pipe went away: it has what it wanted */
-	if (errno == EPIPE)
-		return status;
-	return report_text(c, DINST_FAILED, "cannot write the output: %s", strerror(errno));
+	return report_text(c, DINST_FAILED, "cannot write the output%s%s", error ? ": " : "",
+			   error ? strerror(error) : "");
 }
 
 /* ---------------------------------------------------------------- results */

@@ -72,7 +72,7 @@ static int open_output(struct question *q, const struct arguments *a)
 	q->terminal = !path && !q->c->json && isatty(STDOUT_FILENO);
 	if (!path || !strcmp(path, "-"))
 		return EXIT_DONE;
-	fflush(stdout);
+	output_flush();
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
 	if (fd < 0)
 		return report_text(q->c, DINST_BAD_FILE, "cannot write %s: %s", path,
@@ -272,7 +272,7 @@ bool question_wait(struct question *q, unsigned milliseconds)
 	struct timespec pause = {0, 0};
 	uint64_t now;
 
-	fflush(stdout);
+	output_flush();
 	if (!q->begun_ns)
 		q->begun_ns = now_ns();
 	/* in short pieces: a signal may come right before one of them begins */
@@ -419,7 +419,7 @@ void question_progress(struct question *q, const char *format, ...)
 
 	if (q->c->quiet || !isatty(STDERR_FILENO))
 		return;
-	fflush(stdout);
+	output_flush();
 	fputs("\r\033[K", stderr);
 	va_start(args, format);
 	vfprintf(stderr, format, args);

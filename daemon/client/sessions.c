@@ -149,6 +149,8 @@ static int detach_all(struct context *c, json_t *params)
 
 	if (call_daemon(c, false, "sessions", NULL, NULL, NULL, &answer, &e) != 0)
 		return no_daemon(c, &e) ? EXIT_DONE : report(c, &e);
+	if (json_array_size(json_object_get(answer, "rows")) == 0)
+		note(c, "no sessions");
 	json_array_foreach(json_object_get(answer, "rows"), index, row)
 	{
 		const char *name = json_string_value(json_object_get(row, "session"));

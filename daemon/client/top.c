@@ -127,7 +127,7 @@ static void show(struct top *t, struct view *v)
 		print_object_of(t, v);
 	else
 		print_table(t, v);
-	fflush(stdout);
+	output_flush();
 }
 
 /* ---------------------------------------------------------------- refreshing */

@@ -10,10 +10,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "daemon/client/command.h"
 
-enum { BAR_LEFT = 45, BAR_WIDTH = 40, ROWS_MAX = 64 };
+enum {
+	BAR_LEFT = 46, /* what stands left of a bar */
+	BAR_WIDTH = 40,
+	COUNT_WIDTH = 11, /* of it, what is left out of lines with no room for a bar */
+	BAR_LEAST = 10,
+	BARS_LEAST = 4, /* lines */
+	ROWS_MAX = 64,
+};
 
 /* ------------------------------------------------------------------- units */
 
@@ -107,6 +116,24 @@ void rate_with_unit(double rate, const char *unit, char *text)
 	value_with_unit(rate, counted, text);
 	used = strlen(text);
 	snprintf(text + used, VALUE_TEXT - used, "/s");
+}
+
+size_t output_columns(size_t else_columns)
+{
+	struct winsize size = {0};
+
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+		return else_columns;
+	return size.ws_col < COLUMNS_LEAST ? COLUMNS_LEAST : size.ws_col;
+}
+
+size_t output_lines(size_t else_lines)
+{
+	struct winsize size = {0};
+
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0)
+		return else_lines;
+	return size.ws_row;
 }
 
 bool output_is_fine(void)
@@ -245,12 +272,38 @@ static double member_number(json_t *row, const char *key)
 	return json_number_value(json_object_get(row, key));
 }
 
-static void print_summary(json_t *row, const char *unit)
+/* The quantiles, in as many lines as it takes; returns how many. */
+static size_t print_quantiles(json_t *row, const char *unit, size_t columns)
 {
 	static const struct {
 		const char *key, *name;
 	} parts[] = {{"min", "min"}, {"p50", "p50"},	{"p90", "p90"},
 		     {"p99", "p99"}, {"p999", "p99.9"}, {"max", "max"}};
+	enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
+	char text[PARTS][2 * VALUE_TEXT], value[VALUE_TEXT];
+	size_t all = 2 + 3 * (PARTS - 1), used = 0, lines = 1;
+
+	for (size_t n = 0; n < PARTS; n++) {
+		value_with_unit(member_number(row, parts[n].key), unit, value);
+		all += (size_t)snprintf(text[n], sizeof(text[n]), "%s %s", parts[n].name, value);
+	}
+	for (size_t n = 0; n < PARTS; n++) {
+		const char *gap = all <= columns ? "   " : "  ";
+
+		if (n && used + strlen(gap) + strlen(text[n]) > columns) {
+			putchar('\n');
+			lines++;
+			used = 0;
+		}
+		used += (size_t)printf("%s%s", used ? gap : "  ", text[n]);
+	}
+	putchar('\n');
+	return lines;
+}
+
+/* Returns the number of lines. */
+static size_t print_summary(json_t *row, const char *unit, size_t columns)
+{
 	const double count = member_number(row, "count");
 	char text[VALUE_TEXT];
 
@@ -258,39 +311,58 @@ static void print_summary(json_t *row, const char *unit)
 	printf("  %.0f values, sum %s", count, text);
 	if (count > 0) {
 		value_with_unit(member_number(row, "sum") / count, unit, text);
-		printf(", mean %s\n  ", text);
-		for (size_t n = 0; n < sizeof(parts) / sizeof(parts[0]); n++) {
-			value_with_unit(member_number(row, parts[n].key), unit, text);
-			printf("%s%s %s", n ? "   " : "", parts[n].name, text);
-		}
+		printf(", mean %s", text);
 	}
 	putchar('\n');
+	return 1 + (count > 0 ? print_quantiles(row, unit, columns) : 0);
 }
 
-size_t distribution_print(json_t *row, const char *unit, size_t columns, bool fine)
+/* So many lines at most: two of them become one. */
+static size_t merge_bars(struct bar *bars, size_t count, size_t most)
 {
-	const int width = columns < BAR_LEFT + BAR_WIDTH
-				  ? columns > BAR_LEFT + 4 ? (int)(columns - BAR_LEFT) : 4
-				  : BAR_WIDTH;
+	while (count > most) {
+		for (size_t n = 0; n < count; n += 2) {
+			bars[n / 2] = bars[n];
+			if (n + 1 < count) {
+				bars[n / 2].hi = bars[n + 1].hi;
+				bars[n / 2].count += bars[n + 1].count;
+			}
+		}
+		count = (count + 1) / 2;
+	}
+	return count;
+}
+
+size_t distribution_print(json_t *row, const char *unit, size_t columns, size_t lines, bool fine)
+{
+	const bool narrow = columns < BAR_LEFT + BAR_LEAST;
+	const size_t left = BAR_LEFT - (narrow ? COUNT_WIDTH : 0);
+	const size_t room = columns > left + BARS_LEAST ? columns - left : BARS_LEAST;
+	const int width = room < BAR_WIDTH ? (int)room : BAR_WIDTH;
 	const double total = member_number(row, "count");
+	const size_t head = print_summary(row, unit, columns);
 	struct bar bars[ROWS_MAX];
-	const size_t count = make_bars(json_object_get(row, "buckets"), bars);
+	size_t count = make_bars(json_object_get(row, "buckets"), bars);
 	char lo[VALUE_TEXT], hi[VALUE_TEXT];
 	double most = 0;
 
-	print_summary(row, unit);
+	if (total <= 0)
+		return head;
+	count = merge_bars(bars, count, lines > head + BARS_LEAST ? lines - head : BARS_LEAST);
 	for (size_t n = 0; n < count; n++)
 		if (bars[n].count > most)
 			most = bars[n].count;
-	for (size_t n = 0; n < count && total > 0; n++) {
+	for (size_t n = 0; n < count; n++) {
 		value_with_unit(bars[n].lo, unit, lo);
 		value_with_unit(bars[n].hi, unit, hi);
-		printf("  %10.20s - %-10.20s %10.0f %5.1f %% %s", lo, hi, bars[n].count,
-		       100 * bars[n].count / total, fine ? "│" : "|");
+		printf("  %10.20s - %-10.20s ", lo, hi);
+		if (!narrow)
+			printf("%10.0f ", bars[n].count);
+		printf("%5.1f %% %s", 100 * bars[n].count / total, fine ? "│" : "|");
 		print_bar(bars[n].count / most, width, fine);
 		putchar('\n');
 	}
-	return (total > 0 ? count : 0) + (total > 0 ? 2 : 1);
+	return head + count;
 }
 
 size_t spark_text(json_t *buckets, int first, int last, bool fine, char *text, size_t size)
@@ -478,7 +550,7 @@ void values_print(json_t *rows, bool verbose)
 		printf("\n%lld: %s %s\n", (long long)member_number(row, "id"),
 		       json_string_value(json_object_get(row, "metric")), focus);
 		if (json_object_get(row, "buckets"))
-			distribution_print(row, unit, BAR_LEFT + BAR_WIDTH, fine);
+			distribution_print(row, unit, output_columns(COLUMNS_PIPE), SIZE_MAX, fine);
 		if (json_object_get(row, "elements"))
 			print_vector(row, unit, verbose);
 	}

@@ -12,7 +12,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { VALUE_TEXT = 40, VECTOR_SHOWN = 10 };
+enum {
+	VALUE_TEXT = 40,
+	VECTOR_SHOWN = 10,
+	COLUMNS_PIPE = 100, /* of lines that no terminal shows */
+	COLUMNS_LEAST = 20, /* fewer are not believed */
+};
 
 /* "1.23 ms", "4.0 MiB", "1234 calls": at most VALUE_TEXT bytes. */
 void value_with_unit(double value, const char *unit, char *text);
@@ -37,9 +42,10 @@ void values_print(json_t *rows, bool verbose);
 
 /*
  * A distribution as it stands in a row or in an element of a vector: count, mean and quantiles,
- * then bars on a scale of powers of two, `columns` wide. Returns the number of lines printed.
+ * then bars on a scale of powers of two, `columns` wide (what stands left of the bars takes 34
+ * of them at least), in `lines` lines or few more. Returns the number of lines printed.
  */
-size_t distribution_print(json_t *row, const char *unit, size_t columns, bool fine);
+size_t distribution_print(json_t *row, const char *unit, size_t columns, size_t lines, bool fine);
 /* Widens first..last, exponents of two, to what the buckets hold; first > last: nothing yet. */
 void buckets_extent(json_t *buckets, int *first, int *last);
 /* One character for each power of two from `first` to `last`, as high as what is there. */
@@ -47,6 +53,10 @@ size_t spark_text(json_t *buckets, int first, int last, bool fine, char *text, s
 
 /* A history over time: `columns` wide, with characters that not every terminal has if `fine`. */
 void chart_print(json_t *row, size_t columns, bool fine);
+/* The columns of the terminal that standard output is, or `else_columns` where it is none. */
+size_t output_columns(size_t else_columns);
+/* The same for its lines. */
+size_t output_lines(size_t else_lines);
 /* True if standard output takes UTF-8. */
 bool output_is_fine(void);
 

@@ -254,7 +254,7 @@ static void draw(struct watch *w, json_t *rows)
 		table_print(watch_columns, shown, w->context->verbose);
 		json_decref(shown);
 	}
-	fflush(stdout);
+	output_flush();
 }
 
 /* Returns an exit status, or -1 to go on. */

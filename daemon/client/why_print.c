@@ -55,7 +55,7 @@ void why_tell(void *arg, const struct search_node *node, const char *text)
 		       search_state_name(node->state), text);
 	else
 		printf("  %5.1f s  %-*s %-7s  %s\n", question_seconds(&w->q), WIDTH, "", "", text);
-	fflush(stdout);
+	output_flush();
 }
 
 /* -------------------------------------------------------------------- the tree */
