@@ -129,6 +129,14 @@ static void add_target(struct making *m, const char *value, json_t *type)
 	}
 }
 
+/* True if it can be written in MDL: not so Rust's "r#type", nor what is not ASCII. */
+static bool is_plain(const char *name)
+{
+	return !(*name >= '0' && *name <= '9') &&
+	       !name[strspn(name,
+			    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789")];
+}
+
 /* A struct that is passed or returned itself: its members, as far as they are numbers. */
 static void add_parts(struct making *m, const char *role, const char *name, const char *value,
 		      json_t *type)
@@ -145,7 +153,8 @@ static void add_parts(struct making *m, const char *role, const char *name, cons
 		struct trace_field *f;
 		char whole[256];
 
-		if (!part || !*part || !left || !strcmp(form, "struct") || !strcmp(form, "array"))
+		if (!part || !*part || !is_plain(part) || !left || !strcmp(form, "struct") ||
+		    !strcmp(form, "array"))
 			continue;
 		snprintf(whole, sizeof(whole), "%.120s%s%.120s", name, *name ? "." : "", part);
 		f = add(m, FIELD_BYTES, role, whole, "%s.%s", value, part);

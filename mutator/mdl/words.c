@@ -3,7 +3,7 @@
  * words.c - keywords, numbers and strings.
  *
  * Owns the list of keywords, which are names as well wherever a name is wanted
- * (parser.y), and the escapes of strings.
+ * (parser.y; behind a dot all of them), and the escapes of strings.
  */
 #include "mutator/mdl/private.h"
 #include "mutator/mdl/parser.h"
@@ -124,6 +124,9 @@ int lexer_word(struct parser *p, MDL_YYSTYPE *value, const char *text, size_t si
 	value->text = pool_copy(p->pool, text, size);
 	if (!value->text)
 		return fail(p, DINST_NO_MEMORY);
+	/* Members are called what they are called. */
+	if (p->last_token == '.')
+		return lexer_took(p, ID);
 	k = bsearch(value->text, keywords, KEYWORD_COUNT, sizeof(keywords[0]), compare_keyword);
 	return lexer_took(p, k ? k->token : ID);
 }

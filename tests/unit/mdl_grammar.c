@@ -172,6 +172,9 @@ static void test_keywords_as_names(void **state)
 	assert_ptr_equal(m, mdl_find_metric(l, "name"));
 	assert_string_equal(m->uses->name, "is");
 	mdl_library_free(l);
+	/* Of members all of them. */
+	expect_code("a = $arg[0].append.foreach + $arg[1].if;",
+		    "{(= a (+ (. (. $arg[0] append) foreach) (. $arg[1] if)))}");
 }
 
 static void test_paths(void **state)
