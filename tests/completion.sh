@@ -20,7 +20,7 @@ tm() {
 
 finish() {
 	tm kill-server 2>/dev/null
-	timeout 20 "$build/dinst" stop >/dev/null 2>&1
+	timeout 60 "$build/dinst" stop >/dev/null 2>&1
 	[ -n "$pid" ] && kill "$pid" 2>/dev/null
 	rm -rf "$work"
 }
@@ -40,7 +40,10 @@ ln -s "$build/dinst" "$work/bin/dinst"
 cp "$build/examples/demo-server" "$target"
 "$target" "$work/socket" 2 >/dev/null 2>&1 &
 pid=$!
-sleep 0.3
+for _ in $(seq 600); do
+	[ -S "$work/socket" ] && break
+	sleep 0.1
+done
 PATH=$work/bin:$PATH
 
 # --- what dinst offers
@@ -85,7 +88,7 @@ check dinst-prey points --summary dinst-p
 
 # shows SHELL TEXT: waits until it stands on the screen.
 shows() {
-	for _ in $(seq 150); do
+	for _ in $(seq 1200); do
 		tm capture-pane -p -t "$1" | grep -qF -e "$2" && return 0
 		sleep 0.1
 	done
@@ -120,7 +123,7 @@ one() {
 	}
 	tm new-session -d -s "$shell" -x 150 -y 50 "env" -i "PATH=$PATH" TERM=screen "HOME=$work/home" \
 		"ZDOTDIR=$work/zsh" "DINST_SOCKET=$DINST_SOCKET" LC_ALL=C.UTF-8 "$@"
-	for _ in $(seq 200); do
+	for _ in $(seq 1200); do
 		tm capture-pane -p -t "$shell" | grep -q 'ready>' && break
 		sleep 0.1
 	done

@@ -8,19 +8,19 @@
 # inserts and removes. Then tests/tools/http_hostile.py, with and without a token.
 . "$(dirname "$0")/lib.sh"
 
-need redis-server redis-benchmark python3 curl chromium
+need redis-server redis-cli redis-benchmark python3 curl chromium
 
 web=$(free_port)
 url=http://127.0.0.1:$web
 token=$work/token
 
 api() {
-	curl -s -m 10 "$url/api/$1"
+	curl -s -m 60 "$url/api/$1"
 }
 
 # in_page FILE HASH: the page's DOM after some seconds of its time.
 in_page() {
-	timeout 90 chromium --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$work/chromium" \
+	HOME=$work timeout 400 chromium --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$work/chromium" \
 		--window-size=1400,1300 --virtual-time-budget=8000 --enable-logging=stderr --v=0 \
 		--dump-dom "$url/#$2" >"$work/$1" 2>"$work/$1.err"
 }
@@ -29,13 +29,20 @@ shows() {
 	grep -qF -- "$2" "$work/$1" || fail "the page does not show '$2': $(grep -o '<main.*' "$work/$1" | head -c 1500)"
 }
 
-is_up() {
-	curl -s -m 2 --fail "$url/-/healthy"
+start_load() {
+	redis-benchmark -s "$work/redis.sock" -n 100000000 -c 4 -q -t get,set >/dev/null 2>&1 &
+	loader=$!
+	children+=("$loader")
 }
 
-redis-server --port 0 --unixsocket "$work/redis.sock" --save "" >"$work/redis.log" 2>&1 &
+is_up() {
+	curl -s -m 60 --fail "$url/-/healthy"
+}
+
+redis-server --port 0 --unixsocket "$work/redis.sock" --save "" --dir "$work" >"$work/redis.log" 2>&1 &
 redis=$!
 children+=($!)
+wait_for 60 redis-cli -s "$work/redis.sock" ping || fail "redis does not start"
 "$build/dinstd" -m "127.0.0.1:$web" --token "$token" 2>"$work/dinstd.err" &
 daemon=$!
 children+=($!)
@@ -50,9 +57,7 @@ dinst attach "$redis" -n base >/dev/null || fail "attach"
 dinst insert calls processCommand >/dev/null || fail "insert calls"
 dinst insert latency processCommand >/dev/null || fail "insert latency"
 dinst insert io_bytes >/dev/null || fail "insert io_bytes"
-(timeout 40 redis-benchmark -s "$work/redis.sock" -n 100000000 -c 4 -q -t get,set >/dev/null 2>&1) &
-loader=$!
-children+=("$loader")
+start_load
 printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"recording","params":{"title":"<b>bold</b> recording","unit":"ns",
 "folded":"main;one 500\nmain;<script>document.title=1</script> 300\nmain;two;three 200\n"}}' | tr -d '\n' >"$work/recording"
 python3 -c 'import socket, sys
@@ -78,10 +83,21 @@ rows=$(grep -o '<tr><td>[0-9]*</td>' "$work/full.html" | wc -l)
 [ "$rows" -eq 3 ] || fail "$rows rows instead of 3"
 say "in Chromium: $rows values, $(grep -o '<article' "$work/full.html" | wc -l) charts, $(grep -o '<rect' "$work/full.html" | wc -l) frames, no error"
 
-# what the page is told is what dinst says
-api 'values?session=base' >"$work/values"
+# What the page is told is what dinst says. The values are asked for last: what came meanwhile is
+# in them and in nothing else; at rest there is nothing that came.
+kill "$loader"
+wait "$loader" 2>/dev/null
+settle "$redis"
 api 'history?session=base&ids=1,2' >"$work/history"
 api 'heat?session=base&id=2' >"$work/heat"
+dinst --json read 1 >"$work/own"
+all_seen() {
+	api 'values?session=base' >"$work/values"
+	python3 -c 'import json, sys
+seen = {r["id"]: r["value"] for r in json.load(open(sys.argv[1] + "/values"))["rows"] if "value" in r}
+sys.exit(seen[1] != json.loads(open(sys.argv[1] + "/own").readline())["value"])' "$work"
+}
+wait_for 60 all_seen || fail "the page is told something else than dinst: $(cat "$work/values" "$work/own")"
 python3 - "$work" <<'END' || fail "the values"
 import json, sys
 load = lambda name: json.load(open(sys.argv[1] + "/" + name))
@@ -90,15 +106,16 @@ history = {r["id"]: r for r in load("history")["rows"]}
 heat = load("heat")
 assert set(values) == {1, 2, 3} and "buckets" not in values[2], values
 assert abs(sum(history[1]["bins"]) - history[1]["value"]) <= 1, "bins do not add up"
-assert 0 < history[1]["value"] <= values[1]["value"] * 1.5 + 100
+assert 0 < history[1]["value"] <= values[1]["value"], (history[1]["value"], values[1]["value"])
 assert heat["columns"] and sum(n for c in heat["columns"] for _, n in c["counts"]) <= values[2]["count"]
 print("  %d calls, %d columns of heat" % (values[1]["value"], len(heat["columns"])))
 END
 
 # changes: with the token only
+start_load
 insert='{"session":"base","metric":"calls","focus":["call"],"each":false}'
 change() {
-	curl -s -m 20 -o "$work/change" -w '%{http_code}' -X POST -H 'Content-Type: application/json' "${@:3}" -d "$2" "$url/api/$1"
+	curl -s -m 60 -o "$work/change" -w '%{http_code}' -X POST -H 'Content-Type: application/json' "${@:3}" -d "$2" "$url/api/$1"
 }
 [ "$(change insert "$insert")" = 401 ] || fail "an insert without the token: $(cat "$work/change")"
 [ "$(change insert "$insert" -H "Authorization: Bearer wrong")" = 401 ] || fail "an insert with a wrong token"
@@ -143,5 +160,5 @@ grep -q 'mode 0600' "$work/dinstd3.err" || fail "it does not say why: $(cat "$wo
 children+=($!)
 wait_for 60 test -S "$work/dinstd/web.sock" || fail "no unix socket: $(cat "$work/dinstd4.err")"
 [ "$(stat -c %a "$work/dinstd/web.sock")" = 600 ] || fail "the socket is open to others"
-curl -s -m 5 --unix-socket "$work/dinstd/web.sock" http://localhost/metrics | grep -q dinst_build_info || fail "no values at the unix socket"
+curl -s -m 60 --unix-socket "$work/dinstd/web.sock" http://localhost/metrics | grep -q dinst_build_info || fail "no values at the unix socket"
 pass "as the browser shows it, $rows values; changes with the token only"

@@ -6,7 +6,7 @@
 # /usr/local and /run, nobody else's processes, redis's own port.
 . "$(dirname "$0")/lib.sh"
 
-need redis-server redis-cli redis-benchmark python3 unshare git setpriv
+need redis-server redis-cli redis-benchmark python3 unshare git setpriv ip
 git rev-parse HEAD >/dev/null 2>&1 || skip "not a git repository, nothing to clone"
 [ -f docs/tutorial.md ] || fail "no tutorial"
 
@@ -31,7 +31,7 @@ export GIT_CONFIG_COUNT=2 GIT_CONFIG_KEY_0=url.$tree.insteadOf GIT_CONFIG_VALUE_
 export GIT_CONFIG_KEY_1=safe.directory GIT_CONFIG_VALUE_1='*'
 setpriv --reuid="$other" --clear-groups redis-server --bind 127.0.0.1 --save '' --dir /run/redis >"$work/redis.log" 2>&1 &
 server=$!
-for _ in $(seq 100); do
+for _ in $(seq 600); do
 	redis-cli ping >/dev/null 2>&1 && break
 	sleep 0.1
 done
