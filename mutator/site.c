@@ -139,8 +139,7 @@ static int make_patch(const struct site *site, enum arch_patch_kind kind,
 	if (status != ARCH_OK || !count)
 		return dinst_fail(e, DINST_REFUSED, "the trampoline is out of reach of %#llx",
 				  (unsigned long long)address);
-	patch->address = address + first;
-	patch->length = (uint8_t)count;
+	*patch = (struct patch){.address = address + first, .length = (uint8_t)count};
 	memcpy(patch->before, before + first, count);
 	memcpy(patch->after, after + first, count);
 	return 0;
