@@ -11,6 +11,7 @@ opentelemetry/proto/collector/metrics/v1 in its JSON mapping; FILE gets a line p
 """
 import http.server
 import json
+import os
 import re
 import sys
 import time
@@ -145,8 +146,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             need(self.headers["Content-Type"] == "application/json", "type")
             root = json.loads(body)
             export(root)
-            with open(FILE + ".json", "w", encoding="utf-8") as f:
+            with open(FILE + ".json.new", "w", encoding="utf-8") as f:
                 json.dump(root, f, indent=1)
+            os.replace(FILE + ".json.new", FILE + ".json")
             word = "ok"
         except (Bad, ValueError, KeyError, TypeError) as e:
             word = "bad: %s" % e
