@@ -117,7 +117,7 @@ for ((round = 0; round < rounds; round++)); do
 		if "$rival" ls 2>/dev/null | grep -q "\"pid\": *$server\b"; then
 			have="$have $rival"
 		else
-			grep -q '"busy"\|"already-traced"' "$work/$rival.out" || fail "round $round: $rival: $(cat "$work/$rival.out")"
+			grep -q '"busy"' "$work/$rival.out" || fail "round $round: $rival: $(cat "$work/$rival.out")"
 		fi
 	done
 	[ "$(echo "$have" | wc -w)" -le 1 ] || fail "round $round: two sessions:$have"

@@ -65,7 +65,7 @@ static pid_t start_child(void (*prepare)(void))
 	pid = fork();
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		alarm(60);
+		alarm(600);
 		prepare();
 		/*
 		 * Strict seccomp leaves only read, write and exit. It has both
@@ -206,6 +206,56 @@ static void test_traced_later(void **state)
 	close(fds[1]);
 }
 
+/* Another mutator: it has the claim, and is in a stop. Tells so with a byte, and stays. */
+static void be_mutator(pid_t pid, int told)
+{
+	struct dinst_error e = {0};
+	struct target *t = NULL;
+	char byte = 'n';
+
+	prctl(PR_SET_NAME, "dinst-mutator");
+	if (!target_open(pid, &t, &e) && !target_claim(t, 0, &e) &&
+	    !ptrace(PTRACE_SEIZE, pid, NULL, NULL))
+		byte = 'y';
+	if (write(told, &byte, 1) == 1)
+		pause();
+	_exit(0);
+}
+
+/*
+ * fear J6: whoever meets the stop of another dinst is told who has the process, as between two stops,
+ * and gets it when that one has gone
+ */
+static void test_traced_by_dinst(void **state)
+{
+	struct dinst_error e = {0};
+	pid_t pid = start_child(be_traced), mutator;
+	struct target *t = NULL;
+	char byte, words[64];
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	mutator = fork();
+	if (!mutator)
+		be_mutator(pid, fds[1]);
+	assert_int_equal(read(fds[0], &byte, 1), 1);
+	assert_int_equal(byte, 'y');
+	assert_int_equal(target_open(pid, &t, &e), 0);
+	assert_int_equal(target_claim(t, 0, &e), DINST_BUSY);
+	snprintf(words, sizeof(words), "is being instrumented by process %d", (int)mutator);
+	assert_non_null(strstr(e.text, words));
+	assert_check_fails(pid, "tracer");
+	end_child(mutator);
+	dinst_error_clear(&e);
+	assert_int_equal(target_claim(t, 10000, &e), 0);
+	assert_int_equal(target_stop(t, NULL, nothing, NULL, NULL, &e), 0);
+	target_close(t);
+	end_child(pid);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 static void strict(void)
 {
 	prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
@@ -272,7 +322,7 @@ static void test_32_bit(void **state)
 	pid = fork();
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		alarm(60);
+		alarm(600);
 		execl(path, path, NULL);
 		error = errno;
 		_exit(write(fds[1], &error, sizeof(error)) != sizeof(error));
@@ -389,11 +439,17 @@ static void test_open_changes_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_no_process),	   TEST(test_zombie),
-		TEST(test_kernel_thread),  TEST(test_thread),
-		TEST(test_traced),	   TEST(test_traced_later),
-		TEST(test_strict_seccomp), TEST(test_32_bit),
-		TEST(test_other_users),	   TEST(test_open_changes_nothing),
+		TEST(test_no_process),
+		TEST(test_zombie),
+		TEST(test_kernel_thread),
+		TEST(test_thread),
+		TEST(test_traced),
+		TEST(test_traced_later),
+		TEST(test_traced_by_dinst),
+		TEST(test_strict_seccomp),
+		TEST(test_32_bit),
+		TEST(test_other_users),
+		TEST(test_open_changes_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

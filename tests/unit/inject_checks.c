@@ -291,6 +291,7 @@ static void test_security_modules(void **state)
 /* fear A11: the other tracer is named with its pid and its name, with an error code of its own. */
 static void test_tracer(void **state)
 {
+	struct dinst_error e = {0};
 	struct facts f = fine();
 
 	(void)state;
@@ -300,6 +301,10 @@ static void test_tracer(void **state)
 	assert_obstacle(&f, DINST_TRACED,
 			"4711 (server) is already traced by process 815 (strace)");
 	assert_string_equal(dinst_code_name(DINST_TRACED), "already-traced");
+	/* Another dinst in its stop: the claim says who has the process. */
+	snprintf(f.tracer, sizeof(f.tracer), "dinst-mutator");
+	assert_fails(&f, "tracer", "process 815 (dinst-mutator)", "end process 815");
+	assert_int_equal(facts_obstacle(&f, &e), 0);
 }
 
 /* ------------------------------------------------------------- where we are */
