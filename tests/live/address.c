@@ -57,7 +57,7 @@ static size_t ask(struct harness *h, struct access *accesses)
 
 	harness_send(h, "list\n");
 	for (;;) {
-		const char *line = harness_line(h, 5000);
+		const char *line = harness_line(h, HARNESS_ANSWER_MS);
 		struct access *a = &accesses[count];
 		char kind[16];
 

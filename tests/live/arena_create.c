@@ -220,7 +220,7 @@ static void leader_gone(void **state)
 			   (const char *const[]){harness_path("tests/live/targets/arena-space"),
 						 "leaderless", NULL},
 			   false);
-	assert_string_equal(harness_line(h, 5000), "ready");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
 	t = help_open(h->pid);
 	job.lo = help_ask_address(h, "text") / 4096 * 4096;
 	job.hi = job.lo + 4096;
@@ -280,7 +280,7 @@ static void own_file_size_limit(void **state)
 	job.hi = job.lo + 4096;
 	child = fork();
 	if (!child) {
-		alarm(20);
+		alarm(600);
 		if (setrlimit(RLIMIT_FSIZE, &small) || target_open(h->pid, &t, &e) ||
 		    help_stop(t, make, &job, &e))
 			_exit(1);

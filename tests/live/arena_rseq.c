@@ -35,7 +35,7 @@ struct scene {
 
 static taddr_t line_address(struct harness *h)
 {
-	return strtoull(harness_line(h, 5000), NULL, 16);
+	return strtoull(harness_line(h, HARNESS_ANSWER_MS), NULL, 16);
 }
 
 /* A function that counts. It needs to know where the threads' struct rseq is. */
@@ -164,7 +164,7 @@ static void kills_if_it_dangles(void **state)
 
 	begin(&c, *state);
 	wait_for_the_moment(&c);
-	status = harness_wait(c.h, 5000);
+	status = harness_wait(c.h, HARNESS_ANSWER_MS);
 	assert_true(WIFSIGNALED(status));
 	assert_int_equal(WTERMSIG(status), SIGSEGV);
 	arena_release(c.arena);

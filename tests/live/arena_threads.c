@@ -137,7 +137,7 @@ static bool die_at(pid_t pid, struct job *job, unsigned long step)
 		struct dinst_error e = {0};
 		struct target *t;
 
-		alarm(60);
+		alarm(600);
 		if (target_open(pid, &t, &e))
 			_exit(2);
 		fault_countdown = step;

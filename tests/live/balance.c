@@ -40,7 +40,7 @@ static void finish(struct harness *h, struct session *s, struct balance *b, size
 {
 	struct balance_result r;
 
-	while (strcmp(harness_line(h, 60000), "done") != 0)
+	while (strcmp(harness_line(h, HARNESS_ANSWER_MS), "done") != 0)
 		continue;
 	balance_look(b);
 	r = balance_check(b, run_into_next);
@@ -142,7 +142,7 @@ static void test_redis(void **state)
 
 	if (!is_installed(argv[0]) || !is_installed("/usr/bin/redis-benchmark"))
 		skip();
-	harness_limit(200);
+	harness_limit(600);
 	snprintf(socket, sizeof(socket), "%s/redis", h->directory);
 	harness_start_argv(h, argv, false);
 	for (int i = 0; i < 200 && access(socket, W_OK) != 0; i++)
@@ -181,7 +181,7 @@ static size_t read_records(struct harness *h, struct record *records)
 	size_t count = 0;
 
 	for (;;) {
-		const char *line = harness_line(h, 60000);
+		const char *line = harness_line(h, HARNESS_ANSWER_MS);
 
 		if (strcmp(line, "done") == 0)
 			return count;
@@ -258,12 +258,12 @@ static void test_alive(void **state)
 
 		snprintf(text, sizeof(text), "sit %d\n", depth);
 		harness_send(h, text);
-		assert_string_equal(harness_line(h, 5000), "sitting");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "sitting");
 		balance_look(b);
 		assert_int_equal(balance_of(b, "sits").alive, depth + 1);
 		assert_int_equal(balance_check(b, NULL).unequal, 0);
 		harness_send(h, "stand\n");
-		assert_string_equal(harness_line(h, 5000), "done");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 		balance_look(b);
 		assert_int_equal(balance_of(b, "sits").alive, 0);
 		assert_int_equal(balance_check(b, NULL).unequal, 0);

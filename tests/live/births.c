@@ -21,7 +21,7 @@ static void churn_until_done(struct harness *h, struct session *s, int turns)
 						      turn % 3 ? POINT_ENTRY : POINT_EXIT));
 		session_flush_all(s);
 	}
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 }
 
 /*

@@ -46,7 +46,7 @@ static void test_freed_under_threads(void **state)
 	size_t freed = 0, heap_early = 0;
 	unsigned kept, other;
 
-	harness_limit(200);
+	harness_limit(600);
 	harness_start(h, "calls", harness_number(THREADS), NULL);
 	s = session_begin(h);
 	kept = session_insert_kind(s, "tiny", POINT_ENTRY);

@@ -149,7 +149,7 @@ static void test_builds(void **state)
 	struct harness *h = *state;
 	char path[128];
 
-	harness_limit(300);
+	harness_limit(600);
 	for (size_t i = 0; i < sizeof(builds) / sizeof(builds[0]); i++) {
 		snprintf(path, sizeof(path), "%s/build", h->directory);
 		unlink(path);

@@ -43,7 +43,7 @@ static void insert_parts(struct session *s, unsigned *ids)
 static void ask(struct harness *h, const char *command, const char *answer)
 {
 	harness_send(h, command);
-	assert_non_null(strstr(harness_line(h, 60000), answer));
+	assert_non_null(strstr(harness_line(h, HARNESS_ANSWER_MS), answer));
 }
 
 /* Rounds and ticks since "run". */
@@ -53,7 +53,7 @@ static void rest(struct harness *h, unsigned long *rounds, unsigned long *ticks)
 	char *end;
 
 	harness_send(h, "stop\n");
-	line = harness_line(h, 60000);
+	line = harness_line(h, HARNESS_ANSWER_MS);
 	assert_memory_equal(line, "done ", 5);
 	*rounds = strtoul(line + 5, &end, 10);
 	*ticks = strtoul(end, NULL, 10);

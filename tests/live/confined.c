@@ -29,7 +29,7 @@ static void work_on(struct harness *h, const char *late)
 	session_go(h, ROUNDS);
 	if (late) {
 		harness_send(h, late);
-		assert_string_equal(harness_line(h, 5000), "taken");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "taken");
 	}
 	second = session_insert(s, "/Code/confined/*");
 	session_go(h, ROUNDS);
@@ -91,7 +91,7 @@ static void give_up(int status, const struct dinst_error *e, const char *what)
 
 static void become_nobody(void)
 {
-	alarm(60);
+	alarm(600);
 	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
 		_exit(8);
 }
@@ -118,7 +118,7 @@ static void as_nobody(struct harness *h, void (*mutate)(pid_t pid, int tell, int
 	close(from[1]);
 	if (command && read(from[0], &byte, 1) == 1) {
 		harness_send(h, command);
-		assert_string_equal(harness_line(h, 5000), "taken");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "taken");
 		session_go(h, ROUNDS);
 		assert_int_equal(write(to[1], "g", 1), 1);
 	}

@@ -32,8 +32,8 @@ static struct verdict step(struct harness *h)
 	struct verdict v = {0};
 
 	harness_send(h, "step\n");
-	assert_int_equal(sscanf(harness_line(h, 20000), "steps %lu shadow %lu branch %lu", &v.steps,
-				&v.shadow, &v.branch),
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS),
+				"steps %lu shadow %lu branch %lu", &v.steps, &v.shadow, &v.branch),
 			 3);
 	return v;
 }
@@ -41,7 +41,7 @@ static struct verdict step(struct harness *h)
 static void work(struct harness *h)
 {
 	harness_send(h, "work\n");
-	assert_string_equal(harness_line(h, 20000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 }
 
 static void insert_everything(struct session *s, int most)
@@ -178,7 +178,7 @@ static void test_no_site_moves_a_call(void **state)
 	print_message("%zu sites\n", sites);
 	assert_true(sites > 500);
 	harness_send(h, "run 3\n");
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);

@@ -27,7 +27,7 @@ static inline void hear_line(struct program *p, const char *expected)
 	size_t used = 0;
 	struct pollfd fd = {p->out, POLLIN, 0};
 
-	while (used < sizeof(line) - 1 && poll(&fd, 1, 10000) > 0 &&
+	while (used < sizeof(line) - 1 && poll(&fd, 1, ANSWER_MS) > 0 &&
 	       read(p->out, line + used, 1) == 1 && line[used] != '\n')
 		used++;
 	line[used] = '\0';

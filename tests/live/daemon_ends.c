@@ -87,7 +87,7 @@ static void child_outlives(void **state)
 	assert_true(writer >= 0);
 	assert_int_equal(write(writer, "x\n", 2), 2);
 	close(writer);
-	assert_true(wait_gone(child, 5000));
+	assert_true(wait_gone(child, ANSWER_MS));
 }
 
 /* Its values stay, and whoever asks is told why they do not change. */

@@ -33,7 +33,7 @@
 
 #include "daemon/common/words.h"
 
-enum { FIXTURE_SECONDS = 100, OUTPUT_MAX = 1 << 16 };
+enum { FIXTURE_SECONDS = 800, ANSWER_MS = 120000, OUTPUT_MAX = 1 << 16 };
 
 static char fixture_directory[] = "/tmp/dinst-daemon-XXXXXX";
 static char fixture_socket[64], fixture_log[64];
@@ -110,7 +110,7 @@ static inline void run_words(const char *program, char **words, struct output *o
 	if (pid == 0) {
 		int null = open("/dev/null", O_RDONLY);
 
-		alarm(30);
+		alarm(200);
 		dup2(null, 0);
 		dup2(out, 1);
 		dup2(err, 2);
@@ -142,6 +142,18 @@ static inline void run_dinst(struct output *o, const char *format, ...)
 	assert_int_equal(words_split(line, &w, &e), 0);
 	run_words(fixture_dinst, w.word, o);
 	words_release(&w);
+}
+
+/* Until something is inserted, by a command in the background. */
+static inline void wait_active(struct output *o)
+{
+	for (int ms = 0; ms < ANSWER_MS; ms += 20) {
+		run_dinst(o, "ls --json");
+		if (strstr(o->out, "\"active\":") && !strstr(o->out, "\"active\":0,"))
+			return;
+		nap_ms(20);
+	}
+	fail_msg("nothing was inserted: %.300s", o->out);
 }
 
 /* ------------------------------------------------------------ by hand */
@@ -316,7 +328,7 @@ static inline int fixture_teardown(void **state)
 	(void)state;
 	daemon = daemon_pid();
 	run_dinst(o, "stop -q");
-	if (daemon && !wait_gone(daemon, 5000)) {
+	if (daemon && !wait_gone(daemon, ANSWER_MS)) {
 		print_error("dinstd %d is still there\n", (int)daemon);
 		kill(daemon, SIGKILL);
 		bad = 1;
@@ -348,7 +360,7 @@ static inline json_t *ask(const char *method, const char *params)
 	request(line, sizeof(line), method, params);
 	raw_say(fd, line);
 	do {
-		answer = raw_hear(fd, 5000);
+		answer = raw_hear(fd, ANSWER_MS);
 	} while (answer && !json_object_get(answer, "id") && (json_decref(answer), 1));
 	close(fd);
 	return answer;
@@ -382,7 +394,7 @@ static inline void still_well(void)
 	int fd = raw_connect();
 
 	raw_say(fd, PING);
-	assert_int_equal(raw_code(fd, 5000), 0);
+	assert_int_equal(raw_code(fd, ANSWER_MS), 0);
 	close(fd);
 	expect_word("funcs", "{\"session\":\"base\"}", "");
 }

@@ -115,7 +115,7 @@ static void who_is_at_work_is_not_waited_for(void **state)
 	scrape_has("dinst_session_age_seconds{session=\"base\"");
 	assert_non_null(strstr(http("GET", "/api/state", "", ""), "\"busy\":\"funcs\""));
 	for (int i = 0; i < ASKED; i++)
-		assert_int_equal(raw_code(fd, 10000), 0);
+		assert_int_equal(raw_code(fd, ANSWER_MS), 0);
 	close(fd);
 }
 

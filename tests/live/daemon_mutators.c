@@ -67,8 +67,8 @@ static void death_is_told(void **state)
 	nap_ms(50);
 	request(line, sizeof(line), "funcs", "{\"session\":\"dying\"}");
 	raw_say(second, line);
-	assert_int_equal(raw_code(first, 5000), -32000);
-	assert_int_equal(raw_code(second, 5000), -32000);
+	assert_int_equal(raw_code(first, ANSWER_MS), -32000);
+	assert_int_equal(raw_code(second, ANSWER_MS), -32000);
 	close(first);
 	close(second);
 	run_dinst(o, "funcs -p dying");
@@ -157,8 +157,8 @@ static void attach_fails_for_many(void **state)
 		request(line, sizeof(line), "read", params);
 		raw_say(fds[4], line);
 		for (int n = 0; n < 5; n++)
-			assert_int_equal(raw_code(fds[n], 5000), -32000);
-		assert_int_equal(raw_code(fds[4], 5000), -32000);
+			assert_int_equal(raw_code(fds[n], ANSWER_MS), -32000);
+		assert_int_equal(raw_code(fds[4], ANSWER_MS), -32000);
 		for (int n = 0; n < 5; n++)
 			close(fds[n]);
 		still_well();
@@ -187,8 +187,8 @@ static void no_blocking(void **state)
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	seconds = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
 	assert_true(seconds < 0.35); /* the two take 0.8 s */
-	assert_int_equal(raw_code(fd, 5000), 0);
-	assert_int_equal(raw_code(fd, 5000), 0);
+	assert_int_equal(raw_code(fd, ANSWER_MS), 0);
+	assert_int_equal(raw_code(fd, ANSWER_MS), 0);
 	close(fd);
 	expect_word("detach", "{\"session\":\"blocked\"}", "");
 	end_target(target);
@@ -205,7 +205,7 @@ static void progress(void **state)
 	request(line, sizeof(line), "funcs", "{\"session\":\"base\",\"pattern\":\"@progress\"}");
 	raw_say(fd, line);
 	for (int i = 1; i <= 3; i++) {
-		message = raw_hear(fd, 5000);
+		message = raw_hear(fd, ANSWER_MS);
 		params = json_object_get(message, "params");
 		assert_string_equal(json_string_value(json_object_get(message, "method")),
 				    "progress");
@@ -213,7 +213,7 @@ static void progress(void **state)
 		assert_int_equal(json_integer_value(json_object_get(params, "request")), 1);
 		json_decref(message);
 	}
-	assert_int_equal(raw_code(fd, 5000), 0);
+	assert_int_equal(raw_code(fd, ANSWER_MS), 0);
 	close(fd);
 }
 
@@ -258,8 +258,8 @@ static void attach_twice(void **state)
 	request(line, sizeof(line), "attach", params);
 	raw_say(first, line);
 	raw_say(second, line);
-	assert_int_equal(raw_code(first, 5000), 0);
-	assert_int_equal(raw_code(second, 5000), 0);
+	assert_int_equal(raw_code(first, ANSWER_MS), 0);
+	assert_int_equal(raw_code(second, ANSWER_MS), 0);
 	close(first);
 	close(second);
 	expect_word("detach", "{\"session\":\"wanted\"}", "");
@@ -359,7 +359,7 @@ static void storm(void **state)
 	}
 	for (int i = 0; i < CLIENTS; i++) {
 		while (waiting[i] > 0) {
-			json_t *message = raw_hear(fds[i], 10000);
+			json_t *message = raw_hear(fds[i], ANSWER_MS);
 
 			assert_non_null(message);
 			waiting[i] -= json_object_get(message, "id") != NULL;

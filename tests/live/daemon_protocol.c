@@ -57,9 +57,9 @@ static void garbage_lines(void **state)
 		if (lines[i].code == 1) {
 			/* nothing comes; the next answer is that of the ping behind it */
 			raw_say(fd, PING);
-			code = raw_code(fd, 5000) == 0 ? 1 : 2;
+			code = raw_code(fd, ANSWER_MS) == 0 ? 1 : 2;
 		} else {
-			code = raw_code(fd, 5000);
+			code = raw_code(fd, ANSWER_MS);
 		}
 		if (code != lines[i].code)
 			fail_msg("%s: %d instead of %d", lines[i].text, code, lines[i].code);
@@ -79,16 +79,16 @@ static void huge_line(void **state)
 	memset(text, 'x', BYTES);
 	text[BYTES - 1] = '\n';
 	raw_send(fd, text, BYTES);
-	assert_int_equal(raw_code(fd, 5000), -32600);
+	assert_int_equal(raw_code(fd, ANSWER_MS), -32600);
 	raw_say(fd, PING);
-	assert_int_equal(raw_code(fd, 5000), 0);
+	assert_int_equal(raw_code(fd, ANSWER_MS), 0);
 	/* brackets only, below the limit of length */
 	memset(text, '[', BYTES);
 	text[1000000] = '\n';
 	raw_send(fd, text, 1000001);
-	assert_int_equal(raw_code(fd, 5000), -32700);
+	assert_int_equal(raw_code(fd, ANSWER_MS), -32700);
 	raw_say(fd, PING);
-	assert_int_equal(raw_code(fd, 5000), 0);
+	assert_int_equal(raw_code(fd, ANSWER_MS), 0);
 	close(fd);
 	free(text);
 	still_well();
@@ -143,8 +143,8 @@ static void half_closed(void **state)
 	request(line, sizeof(line), "funcs", "{\"session\":\"base\",\"pattern\":\"@slow\"}");
 	raw_say(fd, line);
 	shutdown(fd, SHUT_WR);
-	assert_int_equal(raw_code(fd, 5000), 0);
-	assert_null(raw_hear(fd, 5000)); /* and then the end, not the time limit */
+	assert_int_equal(raw_code(fd, ANSWER_MS), 0);
+	assert_null(raw_hear(fd, ANSWER_MS)); /* and then the end, not the time limit */
 	close(fd);
 	still_well();
 }
@@ -191,7 +191,7 @@ static void silent_and_slow(void **state)
 		raw_say(slow, line);
 	still_well();
 	for (int i = 0; i < 10; i++)
-		assert_int_equal(raw_code(slow, 5000), 0);
+		assert_int_equal(raw_code(slow, ANSWER_MS), 0);
 	for (size_t i = 0; i < 100; i++)
 		close(silent[i]);
 	close(slow);
@@ -213,7 +213,7 @@ static void pipelined(void **state)
 		raw_say(fd, line);
 	}
 	for (int i = 0; i < 500; i++) {
-		json_t *answer = raw_hear(fd, 5000);
+		json_t *answer = raw_hear(fd, ANSWER_MS);
 
 		assert_int_equal(json_integer_value(json_object_get(answer, "id")), i);
 		json_decref(answer);
@@ -230,7 +230,7 @@ static void too_many_clients(void **state)
 	for (int i = 0; i < 300; i++) {
 		fds[i] = raw_connect();
 		raw_say(fds[i], PING);
-		served += raw_code(fds[i], 5000) == 0;
+		served += raw_code(fds[i], ANSWER_MS) == 0;
 	}
 	assert_in_range(served, 200, 256);
 	for (int i = 0; i < 300; i++)

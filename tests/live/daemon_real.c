@@ -116,7 +116,7 @@ static void daemon_is_killed(void **state)
 	assert_int_equal(o->status, 0);
 	daemon = daemon_pid();
 	kill(daemon, SIGKILL);
-	assert_true(wait_gone(daemon, 3000));
+	assert_true(wait_gone(daemon, ANSWER_MS));
 	go(&p, 100);
 	run_dinst(o, "attach %d --json", (int)p.pid);
 	assert_int_equal(o->status, 0);

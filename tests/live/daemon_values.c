@@ -243,7 +243,7 @@ static void busy_mutators(void **state)
 	run_dinst(o, "--json ls");
 	assert_non_null(strstr(o->out, "\"busy\":\"funcs\""));
 	for (int n = 0; n < 10; n++)
-		assert_int_equal(raw_code(fd, 5000), 0);
+		assert_int_equal(raw_code(fd, ANSWER_MS), 0);
 	close(fd);
 	for (int i = 0; i < 100 && !asked("\"method\":\"sample\"", from); i++)
 		nap_ms(50);

@@ -24,7 +24,7 @@ static bool one_death(struct harness *h, int threads, unsigned long countdown)
 	if (waitpid(h->pid, &status, WNOHANG) == h->pid)
 		fail_msg("the target died (status %x) of a death at %lu (%s)", (unsigned)status,
 			 countdown, stages[account->stage]);
-	assert_string_equal(harness_line(h, 20000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	clean_up(h, countdown);
 	verify(h, countdown);
 	s = session_begin(h);
@@ -48,7 +48,7 @@ static void test_hundred_deaths(void **state)
 	unsigned long points;
 	int deaths = 0;
 
-	harness_limit(200);
+	harness_limit(600);
 	harness_start(h, "calls", harness_number(THREADS), NULL);
 	points = learn_points(h);
 	for (int turn = 0; deaths < DEATHS; turn++) {
@@ -73,7 +73,7 @@ static void test_every_moment(void **state)
 	unsigned long points, step = getenv("DINST_SHORT") ? 5 : 1;
 	int deaths = 0, turns = 0;
 
-	harness_limit(280);
+	harness_limit(600);
 	harness_start(h, "calls", "1", NULL);
 	points = learn_points(h);
 	for (unsigned long at = 1; at <= points; at += step, turns++)
@@ -121,7 +121,7 @@ static void test_any_time(void **state)
 		sleep_us((unsigned long)nrand48(seed) % spread);
 		kill(child, SIGKILL);
 		killed += end_mutator(child, true);
-		assert_string_equal(harness_line(h, 20000), "done");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 		clean_up(h, 0);
 		verify(h, 0);
 	}
@@ -139,7 +139,7 @@ static void test_in_a_storm(void **state)
 	unsigned long points;
 	char line[64];
 
-	harness_limit(200);
+	harness_limit(600);
 	victim = "leaf";
 	all = "/Code/signalled/*";
 	caller = "outer";
@@ -147,7 +147,7 @@ static void test_in_a_storm(void **state)
 	harness_send(h, "storm 1000\n");
 	assert_false(run_mutator(h, 0));
 	points = account->passed;
-	assert_string_equal(harness_line(h, 20000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	snprintf(line, sizeof(line), "storm %d\n", 6000);
 	harness_send(h, line);
 	for (int turn = 0; turn < DEATHS; turn++) {
@@ -156,10 +156,10 @@ static void test_in_a_storm(void **state)
 		run_mutator(h, at);
 		clean_up(h, at);
 	}
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	verify(h, 0);
 	harness_send(h, "check\n");
-	assert_string_equal(harness_line(h, 5000), "same");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "same");
 	harness_end(h, 0);
 	victim = "many";
 	all = "/Code/calls/*";

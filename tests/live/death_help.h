@@ -207,7 +207,7 @@ static inline unsigned long learn_points(struct harness *h)
 {
 	harness_send(h, "go 10000\n");
 	run_whole(h);
-	assert_string_equal(harness_line(h, 20000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	clean_up(h, 0);
 	harness_verify(h);
 	assert_true(account->passed > 20);

@@ -79,7 +79,7 @@ static void heir_deaths(struct harness *h, bool adopts)
 	unsigned long points, step = getenv("DINST_SHORT") ? 4 : 1;
 	int deaths = 0, turns = 0;
 
-	harness_limit(280);
+	harness_limit(600);
 	harness_start(h, "calls", "2", NULL);
 	leave_all(h);
 	assert_false(run_heir(h, adopts, 0));
@@ -93,7 +93,7 @@ static void heir_deaths(struct harness *h, bool adopts)
 		deaths += run_heir(h, adopts, at);
 		/* And the one after that, at another moment. */
 		run_heir(h, !adopts, 1 + (at * 7) % points);
-		assert_string_equal(harness_line(h, 20000), "done");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 		clean_up(h, at);
 		verify(h, at);
 	}
@@ -135,7 +135,7 @@ static void insert_and_wait(pid_t pid, int ready)
 static unsigned long child_hits(struct harness *h)
 {
 	harness_send(h, "count\n");
-	return strtoul(harness_line(h, 5000), NULL, 10);
+	return strtoul(harness_line(h, HARNESS_ANSWER_MS), NULL, 10);
 }
 
 /* fear J2: a mutator dies whose target has a child that runs through the same trampolines. */
@@ -163,7 +163,7 @@ static void test_deaths_in_a_family(void **state)
 		/* It is born somewhere in the middle of it all. */
 		usleep((useconds_t)nrand48(seed) % 20000);
 		harness_send(h, "linger\n");
-		snprintf(line, sizeof(line), "%s", harness_line(h, 20000));
+		snprintf(line, sizeof(line), "%s", harness_line(h, HARNESS_ANSWER_MS));
 		assert_int_equal(sscanf(line, "child %d", &child), 1);
 		deaths += end_mutator(mutator, true);
 		clean_up(h, at);
@@ -179,7 +179,7 @@ static void test_deaths_in_a_family(void **state)
 			fail_msg("the child does not go on after death at %lu (%s): %s", at,
 				 stages[account->stage], harness_status(child, child, "State:"));
 		harness_send(h, "unlinger\n");
-		assert_string_equal(harness_line(h, 20000), "ended 7");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ended 7");
 	}
 	assert_true(2 * deaths > DEATHS);
 	harness_end(h, 0);
@@ -222,7 +222,7 @@ static void test_living_mutator(void **state)
 	assert_int_equal(left.restored, 0);
 	target_close(t);
 	harness_send(h, "fork 2 1000\n");
-	assert_string_equal(harness_line(h, 10000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	kill(mutator, SIGKILL);
 	assert_int_equal(waitpid(mutator, NULL, 0), mutator);
 	clean_up(h, 0);
@@ -240,7 +240,7 @@ static void test_child_of_the_orphaned(void **state)
 	harness_start(h, "forks", NULL);
 	mutator = start_inserter(h);
 	harness_send(h, "linger\n");
-	assert_int_equal(sscanf(harness_line(h, 5000), "child %d", &child), 1);
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "child %d", &child), 1);
 	kill(mutator, SIGKILL);
 	assert_int_equal(waitpid(mutator, NULL, 0), mutator);
 	snprintf(command, sizeof(command), "grep -q memfd:dinst /proc/%d/maps", (int)child);
@@ -250,7 +250,7 @@ static void test_child_of_the_orphaned(void **state)
 	assert_int_not_equal(system(command), 0);
 	usleep(10000);
 	harness_send(h, "unlinger\n");
-	assert_string_equal(harness_line(h, 5000), "ended 7");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ended 7");
 	harness_end(h, 0);
 }
 

@@ -142,7 +142,7 @@ static void test_one_by_one(void **state)
 	struct harness *h = *state;
 	struct session *s;
 
-	harness_limit(240);
+	harness_limit(600);
 	harness_start(h, "detail", harness_number(THREADS), NULL);
 	s = session_begin(h);
 	for (size_t i = 0; i < CASES; i++) {
@@ -208,7 +208,7 @@ static void test_churn(void **state)
 	unsigned kept[CASES];
 	struct session *s;
 
-	harness_limit(240);
+	harness_limit(600);
 	harness_start(h, "detail", harness_number(THREADS), NULL);
 	s = session_begin(h);
 	for (size_t i = 0; i < CASES; i++)

@@ -23,7 +23,7 @@ static void start(struct harness *h, const char *mode)
 	const char *argv[] = {harness_path("tests/live/targets/dispatched"), mode, NULL};
 
 	harness_start_argv(h, argv, false);
-	if (!strcmp(harness_line(h, 10000), "ready"))
+	if (!strcmp(harness_line(h, HARNESS_ANSWER_MS), "ready"))
 		return;
 	print_message("SKIP: the kernel dispatches no system calls\n");
 	harness_kill(h);
@@ -99,15 +99,15 @@ static void test_toggling(void **state)
 	id = session_insert(s, "step");
 	expect_no_calls(s);
 	harness_send(h, "go 1000\n");
-	assert_string_equal(harness_line(h, 100000), "done");
-	assert_string_equal(harness_line(h, 100000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	assert_true(session_value(s, id) >= CALLS);
 	session_remove(s, id);
 	harness_send(h, "run\n");
 	session_end(s);
 	harness_send(h, "go 1000\n");
-	assert_string_equal(harness_line(h, 100000), "done");
-	assert_string_equal(harness_line(h, 100000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	session_go(h, CALLS);
 	harness_end(h, 0);
 }

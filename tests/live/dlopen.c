@@ -17,7 +17,7 @@ static void ask(struct harness *h, const char *command)
 
 	snprintf(text, sizeof(text), "%s\n", command);
 	harness_send(h, text);
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 }
 
 static struct session *begin(struct harness *h)
@@ -148,7 +148,7 @@ static void test_churn(void **state)
 		if (removal_flush(s, &flushed, &e) < 0 && e.code != DINST_BUSY)
 			fail_msg("flush: %s", e.text);
 	}
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	assert_int_equal(session_value(s, kept), 3000);
 	end(h, s);
 }
@@ -181,7 +181,7 @@ static void test_child_keeps_the_plugin(void **state)
 	assert_int_equal(session_value(s, own), 0);
 	session_end(s);
 	harness_send(h, "unlinger\n");
-	assert_string_equal(harness_line(h, 5000), "ended 7");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ended 7");
 	harness_verify(h);
 	harness_end(h, 0);
 }

@@ -102,13 +102,13 @@ static void test_ends_by_itself(void **state)
 		kept = session_insert(s, "tiny");
 		session_insert(s, "/Code/libc.so.6/*exit*");
 		harness_send(h, "go 20000\n");
-		assert_string_equal(harness_line(h, 20000), "done");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 		usleep((unsigned)nrand48(seed) % 2000);
 		/* It sees the end of its input and goes, while we go on. */
 		close(h->input);
 		h->input = -1;
 		churn_until_gone(s);
-		status = harness_wait(h, 10000);
+		status = harness_wait(h, HARNESS_ANSWER_MS);
 		assert_int_equal(status, 0);
 		assert_int_equal(session_value(s, kept), 4 * 20000);
 		session_free(s);
@@ -151,7 +151,7 @@ static void test_stopped_and_continued(void **state)
 		session_remove(s, session_insert_kind(s, "many", POINT_EXIT));
 		session_flush_all(s);
 	}
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	assert_int_equal(session_value(s, kept), 4 * 1000000);
 	session_end(s);
 	harness_verify(h);
@@ -189,7 +189,7 @@ static void test_fibers(void **state)
 		session_remove(s, ids[1]);
 		session_flush_all(s);
 	}
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	session_end(s);
 	harness_verify(h);
 	session_go(h, 10);

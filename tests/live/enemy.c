@@ -141,7 +141,7 @@ static void deal_with(pid_t pid)
 static void setup_mode(struct harness *h, const char *mode)
 {
 	memset(account, 0, sizeof(*account));
-	harness_limit(280);
+	harness_limit(600);
 	harness_start(h, "enemy", mode, NULL);
 }
 

@@ -205,7 +205,7 @@ static void check_start(struct harness *h, const char *program, bool threads, bo
 	taddr_t start;
 
 	scene_begin(h, &sc, program, calling);
-	start = strtoull(harness_line(h, 1000) + strlen("main "), NULL, 16);
+	start = strtoull(harness_line(h, HARNESS_ANSWER_MS) + strlen("main "), NULL, 16);
 	p = evaluate(&sc, "time", "");
 	assert_int_equal(p->placement_count, threads ? 4 : 2);
 	for (size_t i = 0; i < p->placement_count; i++) {

@@ -106,7 +106,7 @@ static void test_from_the_first_instruction(void **state)
 	expect_held(h);
 	assert_int_equal(session_value(s, loader), 0);
 	release(s);
-	assert_string_equal(harness_line(h, 20000), "ready");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
 	assert_int_equal(session_value(s, mains), 1);
 	assert_int_equal(session_value(s, prepares), 7);
 	assert_int_equal(session_value(s, steps), THREADS * 1000);
@@ -130,7 +130,7 @@ static void test_values_after_the_end(void **state)
 	close(h->input);
 	h->input = -1;
 	release(s);
-	assert_int_equal(harness_wait(h, 20000), 42 << 8);
+	assert_int_equal(harness_wait(h, HARNESS_ANSWER_MS), 42 << 8);
 	assert_int_equal(session_value(s, mains), 1);
 	assert_int_equal(session_value(s, steps), 2 * 1000);
 	session_free(s);
@@ -148,14 +148,14 @@ static void test_library_to_come(void **state)
 	assert_int_equal(session_pending(s, id), 1);
 	assert_true(request_has_pending(s));
 	release(s);
-	assert_string_equal(harness_line(h, 20000), "ready");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
 	for (int i = 0; i < 100 && session_pending(s, id); i++) {
 		request_retry_pending(s);
 		usleep(1000);
 	}
 	assert_int_equal(session_pending(s, id), 0);
 	harness_send(h, "parent 12345\n");
-	assert_string_equal(harness_line(h, 20000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	assert_int_equal(session_value(s, id), 12345);
 	session_end(s);
 	harness_verify_what(h, HARNESS_TEXT | HARNESS_FDS);
@@ -174,7 +174,7 @@ static void test_detached_while_held(void **state)
 	session_end(s);
 	harness_verify_what(h, HARNESS_TEXT | HARNESS_MAPS | HARNESS_FDS | HARNESS_SIGNALS);
 	assert_int_equal(kill(h->pid, SIGCONT), 0);
-	assert_string_equal(harness_line(h, 20000), "ready");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
 	harness_end(h, 42);
 }
 
@@ -200,7 +200,7 @@ static void count_all(struct harness *h)
 			session_remove(s, all);
 			session_flush_all(s);
 		}
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	session_end(s);
 	harness_verify(h);
 	session_go(h, 100);
@@ -294,7 +294,7 @@ static void test_all_of_libc(void **state)
 			session_remove(s, ids[kind]);
 		session_flush_all(s);
 	}
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	session_end(s);
 	harness_verify(h);
 	session_go(h, 100);

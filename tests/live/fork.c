@@ -18,7 +18,7 @@ static void ask(struct harness *h, const char *command)
 
 	snprintf(text, sizeof(text), "%s\n", command);
 	harness_send(h, text);
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 }
 
 static struct session *begin(struct harness *h)
@@ -133,7 +133,7 @@ static void churn(struct harness *h, const char *command)
 			usleep(500);
 		}
 	}
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	end(h, s);
 }
 
@@ -165,20 +165,20 @@ static pid_t linger(struct harness *h)
 	pid_t child = 0;
 
 	harness_send(h, "linger\n");
-	assert_int_equal(sscanf(harness_line(h, 5000), "child %d", &child), 1);
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "child %d", &child), 1);
 	return child;
 }
 
 static unsigned long child_hits(struct harness *h)
 {
 	harness_send(h, "count\n");
-	return strtoul(harness_line(h, 5000), NULL, 10);
+	return strtoul(harness_line(h, HARNESS_ANSWER_MS), NULL, 10);
 }
 
 static void unlinger(struct harness *h)
 {
 	harness_send(h, "unlinger\n");
-	assert_string_equal(harness_line(h, 5000), "ended 7");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ended 7");
 }
 
 /* What was inserted before the fork is taken out of the child as well. */
@@ -295,7 +295,7 @@ static void test_target_executes_another_program(void **state)
 
 	ask(h, "fork 1 1000");
 	harness_send(h, "exec\n");
-	assert_string_equal(harness_line(h, 20000), "ready");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
 	assert_int_equal(session_try_insert(s, "hits", false, &count, &other, &e), DINST_GONE);
 	assert_int_equal(session_value(s, id), 2000);
 	dinst_error_clear(&e);

@@ -140,7 +140,7 @@ static void test_churn(void **state)
 			session_remove(s, id);
 		flush_once(s);
 	}
-	assert_string_equal(harness_line(h, 100000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	end_session(s);
 	harness_verify_what(h, HARNESS_TEXT);
 	session_go(h, 5);

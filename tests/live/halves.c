@@ -93,7 +93,7 @@ static pid_t linger(struct harness *h)
 	const char *line;
 
 	harness_send(h, "linger\n");
-	line = harness_line(h, 10000);
+	line = harness_line(h, HARNESS_ANSWER_MS);
 	assert_memory_equal(line, "child ", 6);
 	return (pid_t)strtol(line + 6, NULL, 10);
 }
@@ -102,7 +102,7 @@ static void end(struct harness *h, pid_t child)
 {
 	if (child) {
 		harness_send(h, "unlinger\n");
-		assert_memory_equal(harness_line(h, 10000), "ended", 5);
+		assert_memory_equal(harness_line(h, HARNESS_ANSWER_MS), "ended", 5);
 	}
 	harness_verify(h);
 	harness_end(h, 0);

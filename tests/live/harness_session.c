@@ -187,5 +187,5 @@ void session_go(struct harness *h, unsigned long n)
 
 	snprintf(text, sizeof(text), "go %lu\n", n);
 	harness_send(h, text);
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 }

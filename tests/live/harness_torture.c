@@ -77,8 +77,8 @@ static void learn_truth(struct torture *t)
 	unsigned long long n[6];
 
 	harness_send(t->h, "truth\n");
-	if (sscanf(harness_line(t->h, 5000), "truth %llx %llx %llx %llx %llx %llx", &n[0], &n[1],
-		   &n[2], &n[3], &n[4], &n[5]) != 6)
+	if (sscanf(harness_line(t->h, HARNESS_ANSWER_MS), "truth %llx %llx %llx %llx %llx %llx",
+		   &n[0], &n[1], &n[2], &n[3], &n[4], &n[5]) != 6)
 		fail_msg("no truth: %s", t->h->line);
 	t->low = n[0];
 	t->size = n[1];
@@ -132,7 +132,7 @@ void torture_ask(struct torture *t, const char *command, const char *answer)
 
 	snprintf(text, sizeof(text), "%s\n", command);
 	harness_send(t->h, text);
-	assert_string_equal(harness_line(t->h, 60000), answer);
+	assert_string_equal(harness_line(t->h, HARNESS_ANSWER_MS), answer);
 }
 
 void torture_rest(struct torture *t, uint64_t *rounds, uint64_t *slow)
@@ -140,8 +140,8 @@ void torture_rest(struct torture *t, uint64_t *rounds, uint64_t *slow)
 	unsigned long long n[5];
 
 	harness_send(t->h, "pause\n");
-	if (sscanf(harness_line(t->h, 60000), "paused %llu %llu %llu %llu %llu", &n[0], &n[1],
-		   &n[2], &n[3], &n[4]) != 5)
+	if (sscanf(harness_line(t->h, HARNESS_ANSWER_MS), "paused %llu %llu %llu %llu %llu", &n[0],
+		   &n[1], &n[2], &n[3], &n[4]) != 5)
 		fail_msg("%s", t->h->line);
 	*rounds = n[0] - t->rounds;
 	*slow = n[1] - t->slow;

@@ -46,7 +46,7 @@ static const uint8_t syscall_insn[] = {0x0f, 0x05};
 static uint64_t page_of(struct harness *h)
 {
 	harness_send(h, "page\n");
-	return strtoull(harness_line(h, 5000), NULL, 16);
+	return strtoull(harness_line(h, HARNESS_ANSWER_MS), NULL, 16);
 }
 
 /* ------------------------------------------------------ restartable sequences */
@@ -186,14 +186,15 @@ static void run_stub(struct harness *h, const char *command, bool restart, long 
 	harness_start(h, "hazards", NULL);
 	page = page_of(h);
 	harness_send(h, command);
-	assert_string_equal(harness_line(h, 5000), "sleeping");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "sleeping");
 	usleep(100000);
 	fflush(NULL);
 	tracer = fork();
 	if (tracer == 0)
 		stub_and_die(h->pid, page, restart);
 	assert_int_equal(waitpid(tracer, NULL, 0), tracer);
-	assert_int_equal(sscanf(harness_line(h, 10000), "%ld %d %lf", result, error, ms), 3);
+	assert_int_equal(
+		sscanf(harness_line(h, HARNESS_ANSWER_MS), "%ld %d %lf", result, error, ms), 3);
 	harness_end(h, 0);
 }
 
@@ -254,7 +255,7 @@ static void wait_with(struct harness *h, struct session *s, long *result, int *e
 	double ms;
 
 	harness_send(h, "wait 400\n");
-	assert_string_equal(harness_line(h, 5000), "sleeping");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "sleeping");
 	usleep(50000);
 	if (s) {
 		session_remove(s, session_insert(s, "tree"));
@@ -263,7 +264,8 @@ static void wait_with(struct harness *h, struct session *s, long *result, int *e
 		thread_seize(h->pid);
 		thread_let_go(h->pid);
 	}
-	assert_int_equal(sscanf(harness_line(h, 10000), "%ld %d %lf", result, error, &ms), 3);
+	assert_int_equal(
+		sscanf(harness_line(h, HARNESS_ANSWER_MS), "%ld %d %lf", result, error, &ms), 3);
 }
 
 static void raw_interrupt(void **state)
@@ -340,7 +342,7 @@ static pid_t linger(struct harness *h)
 	pid_t child = 0;
 
 	harness_send(h, "linger\n");
-	assert_int_equal(sscanf(harness_line(h, 5000), "child %d", &child), 1);
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "child %d", &child), 1);
 	return child;
 }
 
@@ -370,7 +372,7 @@ static void raw_child(void **state)
 	thread_poke(child, address, window, sizeof(window));
 	usleep(20000);
 	harness_send(h, "unlinger\n");
-	assert_string_equal(harness_line(h, 5000), "ended -11");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ended -11");
 	harness_verify(h);
 	harness_end(h, 0);
 }
@@ -401,17 +403,17 @@ static void test_vfork_parent(void **state)
 	s = session_begin(h);
 	kept = session_insert(s, "hit");
 	harness_send(h, "held 4000\n");
-	assert_string_equal(harness_line(h, 5000), "held");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "held");
 	usleep(50000);
 	start = now_ms();
 	assert_int_equal(session_try_insert(s, "hits", false, &count, &id, &e), DINST_BUSY);
 	assert_true(now_ms() - start < 3000);
 	assert_non_null(strstr(e.text, harness_number(h->pid)));
 	assert_string_equal(harness_status(h->pid, h->pid, "TracerPid:"), "0");
-	assert_string_equal(harness_line(h, 10000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	id = session_insert(s, "hits");
 	harness_send(h, "fork 2 100\n");
-	assert_string_equal(harness_line(h, 10000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	assert_int_equal(session_value(s, kept), 300);
 	assert_int_equal(session_value(s, id), 3);
 	session_end(s);
@@ -449,7 +451,7 @@ static void test_foreign(void **state)
 	thread_poke(h->pid, address, &original, 1);
 	id = session_insert(s, "leaf");
 	harness_send(h, "tree 9\n");
-	assert_string_equal(harness_line(h, 5000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	assert_int_equal(session_value(s, id), 10);
 	session_end(s);
 	harness_verify(h);
@@ -487,7 +489,7 @@ static void test_hooked_between(void **state)
 	/* Its own arena is still there for what it leads to. */
 	thread_poke(h->pid, address, ours, 5);
 	harness_send(h, "tree 9\n");
-	assert_string_equal(harness_line(h, 5000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	dinst_error_clear(&e);
 	assert_int_equal(target_open(h->pid, &t, &e), 0);
 	if (leftovers_clean(t, 5000, &left, &e) < 0)

@@ -41,7 +41,7 @@ static void mutate(pid_t pid, int tell, int hear)
 	unsigned id;
 	size_t count;
 
-	alarm(60);
+	alarm(600);
 	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
 		_exit(8);
 	if (session_attach(pid, "ordinary", &s, &e) < 0 ||
@@ -91,22 +91,22 @@ static void test_hidden_child(void **state)
 	close(from[1]);
 	if (read(from[0], &byte, 1) == 1) {
 		harness_send(h, "linger\n");
-		assert_int_equal(strncmp(harness_line(h, 5000), "child ", 6), 0);
+		assert_int_equal(strncmp(harness_line(h, HARNESS_ANSWER_MS), "child ", 6), 0);
 		usleep(20000);
 		assert_int_equal(write(to[1], "g", 1), 1);
 	}
 	if (read(from[0], &byte, 1) == 1) {
 		harness_send(h, "count\n");
-		hits = now = strtoul(harness_line(h, 5000), NULL, 10);
+		hits = now = strtoul(harness_line(h, HARNESS_ANSWER_MS), NULL, 10);
 		/* It may have to wait long for a CPU. */
 		for (int i = 0; i < 1000 && now <= hits; i++) {
 			usleep(20000);
 			harness_send(h, "count\n");
-			now = strtoul(harness_line(h, 5000), NULL, 10);
+			now = strtoul(harness_line(h, HARNESS_ANSWER_MS), NULL, 10);
 		}
 		assert_true(now > hits);
 		harness_send(h, "unlinger\n");
-		assert_string_equal(harness_line(h, 5000), "ended 7");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ended 7");
 		assert_int_equal(write(to[1], "g", 1), 1);
 	}
 	assert_int_equal(waitpid(mutator, &status, 0), mutator);

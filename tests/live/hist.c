@@ -43,19 +43,13 @@ static pid_t begin(const char *path, const char *line)
 	if (pid == 0) {
 		int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
 
-		alarm(60);
+		alarm(600);
 		dup2(fd, 1);
 		execv(fixture_dinst, argv);
 		_exit(126);
 	}
 	words_release(&w);
-	for (int ms = 0; ms < 20000; ms += 20) {
-		run_dinst(o, "ls --json");
-		if (strstr(o->out, "\"active\":") && !strstr(o->out, "\"active\":0,"))
-			return pid;
-		nap_ms(20);
-	}
-	fail_msg("nothing was inserted");
+	wait_active(o);
 	return pid;
 }
 

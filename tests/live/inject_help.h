@@ -43,7 +43,7 @@ static inline const char *help_ask(struct harness *h, const char *question)
 {
 	harness_send(h, question);
 	harness_send(h, "\n");
-	return harness_line(h, 10000);
+	return harness_line(h, HARNESS_ANSWER_MS);
 }
 
 static inline taddr_t help_ask_address(struct harness *h, const char *question)

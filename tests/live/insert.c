@@ -132,7 +132,7 @@ static void test_churn(void **state)
 	unsigned kept, id;
 	size_t heap_early = 0;
 
-	harness_limit(280);
+	harness_limit(600);
 	harness_start(h, "calls", "8", NULL);
 	s = session_begin(h);
 	kept = session_insert(s, "strange");

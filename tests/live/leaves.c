@@ -23,7 +23,7 @@ static void take(struct harness *h, struct picture *p)
 
 	p->count = 0;
 	harness_send(h, "picture\n");
-	while (strcmp(line = harness_line(h, 10000), "end")) {
+	while (strcmp(line = harness_line(h, HARNESS_ANSWER_MS), "end")) {
 		assert_true(p->count < LINES_MAX);
 		snprintf(p->lines[p->count++], sizeof(p->lines[0]), "%s", line);
 	}
@@ -44,7 +44,7 @@ static void compare(const struct picture *before, const struct picture *after, b
 static void work(struct harness *h)
 {
 	harness_send(h, "work 2000\n");
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 }
 
 static void run(struct harness *h, bool private)
@@ -121,7 +121,7 @@ static void test_everything_is_noticed(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		snprintf(command, sizeof(command), "change %s\n", cases[i].what);
 		harness_send(h, command);
-		assert_string_equal(harness_line(h, 5000), "changed");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "changed");
 		text[0] = '\0';
 		if (!harness_differences(h->before, HARNESS_ALL, text, sizeof(text)))
 			fail_msg("%s is not noticed", cases[i].what);
@@ -129,7 +129,7 @@ static void test_everything_is_noticed(void **state)
 			fail_msg("%s: %s", cases[i].what, text);
 		snprintf(command, sizeof(command), "undo %s\n", cases[i].what);
 		harness_send(h, command);
-		assert_string_equal(harness_line(h, 5000), "undone");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "undone");
 		harness_verify(h);
 	}
 	harness_verify(h);

@@ -15,7 +15,7 @@ static void tell(struct harness *h, const char *command, const char *answer)
 {
 	harness_send(h, command);
 	harness_send(h, "\n");
-	assert_string_equal(harness_line(h, 60000), answer);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), answer);
 }
 
 /*
@@ -55,7 +55,7 @@ static bool work_guarded(struct harness *h, const char *guard, unsigned verify)
 
 	harness_start(h, "life-code", NULL);
 	harness_send(h, guard);
-	if (strcmp(harness_line(h, 20000), "done") != 0)
+	if (strcmp(harness_line(h, HARNESS_ANSWER_MS), "done") != 0)
 		return false;
 	harness_snapshot_free(h->before);
 	h->before = harness_snapshot_take(h->pid);
@@ -106,14 +106,14 @@ static void test_twin(void **state)
 	s = session_begin(h);
 	for (int i = 0; i < 10; i++) {
 		harness_send(h, "load libplugin.so\n");
-		assert_int_equal(sscanf(harness_line(h, 20000), "at %lx", &first), 1);
+		assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "at %lx", &first), 1);
 		plugin = session_insert(s, "/Code/libplugin.so/plugin_work");
 		session_insert_kind(s, "/Code/libplugin.so/*", POINT_EXIT);
 		tell(h, "call 1000", "done");
 		assert_int_equal(session_value(s, plugin), 1000);
 		tell(h, "unload", "done");
 		harness_send(h, "load libtwin.so\n");
-		assert_int_equal(sscanf(harness_line(h, 20000), "at %lx", &second), 1);
+		assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "at %lx", &second), 1);
 		met += first == second;
 		/* Before dinst looks, and with everything taken out that was in the other one. */
 		tell(h, "call 500", "done");
@@ -168,7 +168,7 @@ static void test_twins_churn(void **state)
 		if (removal_flush(s, &flushed, &e) < 0 && e.code != DINST_BUSY)
 			fail_msg("flush: %s", e.text);
 	}
-	assert_int_equal(sscanf(harness_line(h, 90000), "done %ld", &met), 1);
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "done %ld", &met), 1);
 	assert_true(met > 0);
 	session_end(s);
 	harness_verify(h);

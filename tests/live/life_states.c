@@ -34,7 +34,7 @@ static bool start(struct harness *h, const char *program, const char *mode)
 
 	snprintf(path, sizeof(path), "%s", harness_path(program));
 	harness_start_argv(h, argv, false);
-	return !strcmp(harness_line(h, 20000), "ready");
+	return !strcmp(harness_line(h, HARNESS_ANSWER_MS), "ready");
 }
 
 static const char states[] = "tests/live/targets/life-states";
@@ -127,24 +127,25 @@ static void test_uninterruptible(void **state)
 	struct session *s;
 
 	if (!start(h, states, "fault")) {
-		print_message("skipped: no userfaultfd here (%d)\n", harness_wait(h, 5000));
+		print_message("skipped: no userfaultfd here (%d)\n",
+			      harness_wait(h, HARNESS_ANSWER_MS));
 		skip();
 	}
 	s = session_begin(h);
 	harness_send(h, "sleep 6000\n");
-	assert_string_equal(harness_line(h, 20000), "asleep");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "asleep");
 	answer = try_insert(h, s, "say");
 	expect_busy(&answer, "state D");
 	assert_int_equal(target_stop(s->target, NULL, nothing, NULL, &report, &e), DINST_BUSY);
 	/* Nobody was stopped to wait for it. */
 	assert_in_range(report.stop_ns, 0, 0);
-	assert_string_equal(harness_line(h, 20000), "awake");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "awake");
 	in_and_out(s, "say");
 	/* A sleep that ends in time is waited for. */
 	harness_send(h, "sleep 30\n");
-	assert_string_equal(harness_line(h, 20000), "asleep");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "asleep");
 	session_insert(s, "say");
-	assert_string_equal(harness_line(h, 20000), "awake");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "awake");
 	session_end(s);
 	harness_end(h, 0);
 }
@@ -301,7 +302,7 @@ static void test_filter_for_all(void **state)
 	for (int i = 0; i < 100; i++) {
 		if (i == 50) {
 			harness_send(h, "filter\n");
-			assert_string_equal(harness_line(h, 20000), "done");
+			assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 		}
 		if (target_stop(t, NULL, nothing, NULL, NULL, &e))
 			fail_msg("%s", e.text);
@@ -330,7 +331,7 @@ static void test_leader_exits(void **state)
 	read_code(s, "step", before, sizeof(before));
 	id = session_insert(s, "step");
 	harness_send(h, "exit\n");
-	assert_string_equal(harness_line(h, 20000), "exits");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "exits");
 	for (int i = 0; i < 2000 && harness_status(h->pid, h->pid, "State:")[0] != 'Z'; i++)
 		usleep(1000);
 	value = session_value(s, id);
@@ -429,7 +430,7 @@ static void test_pid_is_used_again(void **state)
 	session_go(h, 100);
 	pid = h->pid;
 	kill(pid, SIGKILL);
-	harness_wait(h, 20000);
+	harness_wait(h, HARNESS_ANSWER_MS);
 	stranger = start_under(pid);
 	if (stranger != pid) {
 		print_message("skipped: a pid cannot be asked for here\n");
@@ -464,7 +465,8 @@ static void test_io_uring(void **state)
 	struct harness *h = *state;
 
 	if (!start(h, stops, "worker")) {
-		print_message("skipped: no io_uring here (%d)\n", harness_wait(h, 5000));
+		print_message("skipped: no io_uring here (%d)\n",
+			      harness_wait(h, HARNESS_ANSWER_MS));
 		skip();
 	}
 	for (int i = 0; i < 20; i++) {

@@ -30,7 +30,7 @@ static void tell(struct harness *h, const char *command, const char *answer)
 {
 	harness_send(h, command);
 	harness_send(h, "\n");
-	assert_string_equal(harness_line(h, 90000), answer);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), answer);
 }
 
 /* Ends what was begun; how many threads there were. */
@@ -39,7 +39,7 @@ static long stop(struct harness *h)
 	long born = 0;
 
 	harness_send(h, "stop\n");
-	if (sscanf(harness_line(h, 90000), "done %ld", &born) != 1)
+	if (sscanf(harness_line(h, HARNESS_ANSWER_MS), "done %ld", &born) != 1)
 		fail_msg("the target says %s", h->line);
 	return born;
 }
@@ -252,7 +252,7 @@ static void test_crowd(void **state)
 	uint64_t calls, before;
 	unsigned id;
 
-	harness_limit(240);
+	harness_limit(600);
 	begin(h);
 	tell(h, "crowd 2000", "begun");
 	s = session_begin(h);
@@ -286,7 +286,7 @@ static void test_no_more_threads(void **state)
 	s = session_begin(h);
 	before = session_insert(s, "wait_here");
 	harness_send(h, "exhaust\n");
-	assert_int_equal(sscanf(harness_line(h, 60000), "done %ld", &made), 1);
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "done %ld", &made), 1);
 	assert_in_range(made, 1, 199);
 	id = session_insert(s, "leaf");
 	session_insert_kind(s, "/Code/libc.so.6/pthread_*", POINT_EXIT);

@@ -26,7 +26,7 @@ static void read_turns(struct harness *h, pid_t turns[THREADS])
 	const char *line;
 
 	harness_send(h, "turns\n");
-	line = harness_line(h, 30000);
+	line = harness_line(h, HARNESS_ANSWER_MS);
 	assert_int_equal(strncmp(line, "turns ", 6), 0);
 	for (int i = 0; i < THREADS; i++) {
 		line = strchr(line, ' ') + 1;

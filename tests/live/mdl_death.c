@@ -202,7 +202,7 @@ static void expect_alive(struct harness *h, unsigned long at)
 
 static void expect_done(struct harness *h, unsigned long at)
 {
-	const char *line = harness_line(h, 60000);
+	const char *line = harness_line(h, HARNESS_ANSWER_MS);
 
 	if (strcmp(line, "done") != 0)
 		fail_msg("'%s' of a death at %lu (%s)", line, at, stages[account->stage]);
@@ -288,7 +288,7 @@ static void test_threads_that_throw(void **state)
 {
 	struct harness *h = *state;
 
-	harness_limit(getenv("DINST_DEATHS") ? 3600 : 290);
+	harness_limit(getenv("DINST_DEATHS") ? 3600 : 600);
 	focus = "/Code/throws/*";
 	other = "/Code/throws/*";
 	command = "go 40\n";
@@ -303,7 +303,7 @@ static void test_threads_inside(void **state)
 	struct harness *h = *state;
 	unsigned long points, step, killed = 0, turns = 0, deaths = deaths_here(15);
 
-	harness_limit(getenv("DINST_DEATHS") ? 3600 : 290);
+	harness_limit(getenv("DINST_DEATHS") ? 3600 : 600);
 	focus = "/Code/throws/*";
 	other = "/Code/throws/*";
 	command = "go 20\n";
@@ -312,7 +312,7 @@ static void test_threads_inside(void **state)
 	step = points > deaths ? points / deaths : 1;
 	for (unsigned long at = step; at <= points; at += step, turns++) {
 		harness_send(h, "sit\n");
-		assert_string_equal(harness_line(h, 10000), "sitting");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "sitting");
 		killed += end_mutator(start_mutator(h, at)) == KILLED;
 		expect_alive(h, at);
 		harness_send(h, "stand\n");
@@ -384,7 +384,7 @@ static void test_behind_system_calls(void **state)
 {
 	struct harness *h = *state;
 
-	harness_limit(200);
+	harness_limit(600);
 	focus = "/Code/forks/*";
 	harness_start(h, "forks", NULL);
 	die_in_library(h, "fork 2 200\n", "fork 2 200\n", 4);
@@ -396,7 +396,7 @@ static void test_two_arenas(void **state)
 {
 	struct harness *h = *state;
 
-	harness_limit(200);
+	harness_limit(600);
 	focus = "/Code/throws/*";
 	harness_start(h, "throws", "4", NULL);
 	die_in_library(h, "go 3000\n", "go 20\n", getenv("DINST_SHORT") ? 6 : 20);
@@ -408,7 +408,7 @@ static void test_two_arenas(void **state)
 static unsigned long child_hits(struct harness *h)
 {
 	harness_send(h, "count\n");
-	return strtoul(harness_line(h, 10000), NULL, 10);
+	return strtoul(harness_line(h, HARNESS_ANSWER_MS), NULL, 10);
 }
 
 /* A child that was born somewhere in the middle goes on, and has nothing of ours any more. */
@@ -428,7 +428,7 @@ static void check_child(struct harness *h, pid_t child, unsigned long at)
 		fail_msg("the child does not go on after death at %lu (%s): %s", at,
 			 stages[account->stage], harness_status(child, child, "State:"));
 	harness_send(h, "unlinger\n");
-	assert_string_equal(harness_line(h, 20000), "ended 7");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ended 7");
 }
 
 static void test_families(void **state)
@@ -437,7 +437,7 @@ static void test_families(void **state)
 	unsigned short seed[3] = {(unsigned short)number_of("DINST_SEED", 20), 0, 0};
 	unsigned long points, killed = 0, deaths = deaths_here(25);
 
-	harness_limit(getenv("DINST_DEATHS") ? 3600 : 290);
+	harness_limit(getenv("DINST_DEATHS") ? 3600 : 600);
 	focus = "/Code/forks/hit";
 	other = "/Code/forks/*";
 	command = "fork 2 200\n";
@@ -449,7 +449,7 @@ static void test_families(void **state)
 
 		usleep((useconds_t)nrand48(seed) % 60000);
 		harness_send(h, "linger\n");
-		assert_int_equal(sscanf(harness_line(h, 20000), "child %d", &child), 1);
+		assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "child %d", &child), 1);
 		killed += end_mutator(mutator) == KILLED;
 		expect_alive(h, at);
 		clean_up(h, at);
@@ -472,7 +472,7 @@ static void test_any_time(void **state)
 	unsigned long killed = 0, deaths = deaths_here(15);
 	useconds_t spread = 400000;
 
-	harness_limit(getenv("DINST_DEATHS") ? 3600 : 290);
+	harness_limit(getenv("DINST_DEATHS") ? 3600 : 600);
 	focus = "/Code/throws/*";
 	other = "/Code/throws/*";
 	command = "go 40\n";

@@ -68,7 +68,7 @@ static void ask(struct harness *h, const char *command)
 
 	snprintf(line, sizeof(line), "%s\n", command);
 	harness_send(h, line);
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 }
 
 static pid_t linger(struct harness *h)
@@ -76,7 +76,7 @@ static pid_t linger(struct harness *h)
 	const char *line;
 
 	harness_send(h, "linger\n");
-	line = harness_line(h, 20000);
+	line = harness_line(h, HARNESS_ANSWER_MS);
 	assert_int_equal(strncmp(line, "child ", 6), 0);
 	return atoi(line + 6);
 }
@@ -84,13 +84,13 @@ static pid_t linger(struct harness *h)
 static unsigned long child_hits(struct harness *h)
 {
 	harness_send(h, "count\n");
-	return strtoul(harness_line(h, 20000), NULL, 10);
+	return strtoul(harness_line(h, HARNESS_ANSWER_MS), NULL, 10);
 }
 
 static void unlinger(struct harness *h)
 {
 	harness_send(h, "unlinger\n");
-	assert_string_equal(harness_line(h, 20000), "ended 7");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ended 7");
 }
 
 /*

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MDL_WORDS = 24, MDL_ANSWER_MS = 30000 };
+enum { MDL_WORDS = 24, MDL_ANSWER_MS = HARNESS_ANSWER_MS };
 
 static inline void mdl_attach(struct harness *h, const char *text)
 {

@@ -118,7 +118,7 @@ static void ask(struct harness *h, const char *command, const char *answer)
 
 	snprintf(line, sizeof(line), "%s\n", command);
 	harness_send(h, line);
-	assert_string_equal(harness_line(h, 60000), answer);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), answer);
 }
 
 /* ---------------------------------------------------------------- sharing */
@@ -166,7 +166,7 @@ static void test_the_same_level(void **state)
 	unsigned first, second;
 
 	harness_send(h, "sit 2\n");
-	assert_string_equal(harness_line(h, 20000), "sitting");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "sitting");
 	first = insert(s, "active", "/Code/paired/sitter");
 	second = insert(s, "active", "/Code/paired/sitter");
 	assert_int_equal(session_value(s, first), THREADS * DEPTH);
@@ -267,7 +267,7 @@ static void test_caught_up(void **state)
 	unsigned id, other;
 
 	harness_send(h, "sit 5\n");
-	assert_string_equal(harness_line(h, 20000), "sitting");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "sitting");
 	id = insert(s, "at_exit", "/Code/paired/sitter");
 	assert_int_equal(threads_alive(s, s->hidden->next ? s->hidden->next : s->hidden),
 			 THREADS * DEPTH);
@@ -300,7 +300,7 @@ static void test_churn(void **state)
 	unsigned kept, steady;
 	size_t bytes = 0;
 
-	harness_limit(200);
+	harness_limit(600);
 	kept = insert(s, "calls", "/Code/calls/tiny");
 	steady = insert(s, "at_entry", "/Code/calls/recursive");
 	harness_send(h, "go 400000\n");
@@ -372,7 +372,7 @@ static void test_nothing_piles_up(void **state)
 	uint32_t highest = 0, late = 0;
 	size_t counters = 0;
 
-	harness_limit(150);
+	harness_limit(600);
 	harness_send(h, "go 100000\n");
 	for (int turn = 0; turn < TURNS; turn++) {
 		struct heap_stats stats;
@@ -399,7 +399,7 @@ static void test_nothing_piles_up(void **state)
 			assert_true(stats.counter_bytes <= counters);
 	}
 	assert_true(highest && late <= highest);
-	assert_string_equal(harness_line(h, 100000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);
@@ -501,7 +501,7 @@ static void live_and_die(pid_t pid, unsigned long countdown)
 	struct flush_result flush;
 	struct session *s;
 
-	alarm(60);
+	alarm(600);
 	fault_countdown = countdown;
 	if (session_attach(pid, "doomed", &s, &e) < 0 ||
 	    session_load_mdl(s, "lists.mdl", lists, strlen(lists), &e) < 0 ||
@@ -530,7 +530,7 @@ static void test_deaths(void **state)
 	struct harness *h = *state;
 	bool killed = true;
 
-	harness_limit(200);
+	harness_limit(600);
 	harness_start(h, "calls", "2", NULL);
 	for (unsigned long at = 1; killed && at < MOST; at += at < 300 ? STEP : 10 * STEP) {
 		struct dinst_error e = {0};
@@ -549,7 +549,7 @@ static void test_deaths(void **state)
 		killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 		if (!killed && status)
 			fail_msg("the mutator ended with %x at %lu", (unsigned)status, at);
-		assert_string_equal(harness_line(h, 20000), "done");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 		if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, 5000, &left, &e) < 0)
 			fail_msg("after death at %lu: %s", at, e.text);
 		target_close(t);

@@ -26,7 +26,7 @@ static void ask(struct harness *h, const char *command, const char *answer)
 
 	snprintf(text, sizeof(text), "%s\n", command);
 	harness_send(h, text);
-	assert_string_equal(harness_line(h, 60000), answer);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), answer);
 }
 
 /* From now on these calls of this process fail so. 0: no such call. */

@@ -220,7 +220,7 @@ static void test_no_match(void **state)
 static void tell(struct harness *h, const char *what)
 {
 	harness_send(h, what);
-	assert_string_equal(harness_line(h, 5000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 }
 
 /* --------------------------------------------------- files that change */

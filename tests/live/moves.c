@@ -24,7 +24,7 @@ struct scene {
 static void ask(struct harness *h, const char *command, const char *answer)
 {
 	harness_send(h, command);
-	assert_string_equal(harness_line(h, 60000), answer);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), answer);
 }
 
 static unsigned long rest(struct harness *h, const char *command)
@@ -32,7 +32,7 @@ static unsigned long rest(struct harness *h, const char *command)
 	const char *line;
 
 	harness_send(h, command);
-	line = harness_line(h, 60000);
+	line = harness_line(h, HARNESS_ANSWER_MS);
 	assert_memory_equal(line, "done ", 5);
 	return strtoul(line + 5, NULL, 10);
 }

@@ -65,7 +65,7 @@ static void tell(struct harness *h, const char *command, const char *answer)
 {
 	harness_send(h, command);
 	harness_send(h, "\n");
-	assert_string_equal(harness_line(h, 60000), answer);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), answer);
 }
 
 #define expect_all(s, i, entries, exits, alive) \
@@ -421,7 +421,7 @@ static void churn(struct harness *h, struct session *s)
 		if (turn % 3 == 0)
 			session_flush_all(s);
 	}
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	expect_all(s, fib, THREADS * 3000 * 67, THREADS * 3000 * 67, 0);
 	expect_all(s, jumper, THREADS * 3000 * 4, 0, 0);
 	expect_all(s, base, THREADS * 3000, THREADS * 3000, 0);

@@ -134,7 +134,7 @@ static void live_and_die(pid_t pid, unsigned long countdown)
 	struct session *s;
 	int status;
 
-	alarm(60);
+	alarm(600);
 	fault_countdown = countdown;
 	status = session_attach(pid, "doomed", &s, &e);
 	if (status >= 0)
@@ -196,7 +196,7 @@ static void test_deaths(void **state)
 	unsigned deaths = 0;
 
 	harness_start(h, "paired", harness_number(THREADS), NULL);
-	harness_limit(240);
+	harness_limit(600);
 	harness_send(h, "go 15000\n");
 	/* Close together where the state is made, then ever further apart. */
 	for (; countdown < 200000 && dies(h, countdown); countdown += 1 + countdown / 20) {
@@ -205,7 +205,7 @@ static void test_deaths(void **state)
 	}
 	clean(h);
 	assert_true(deaths > DEATHS);
-	assert_string_equal(harness_line(h, 100000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	harness_end(h, 0);
 }
 

@@ -21,7 +21,7 @@ static void ask(struct harness *h, const char *command, const char *answer)
 
 	snprintf(text, sizeof(text), "%s\n", command);
 	harness_send(h, text);
-	assert_string_equal(harness_line(h, 20000), answer);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), answer);
 }
 
 static bool becomes_active(struct session *s, unsigned id)

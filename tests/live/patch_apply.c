@@ -43,7 +43,7 @@ static void begin(struct scene *c, struct harness *h)
 	memset(c, 0, sizeof(*c));
 	c->h = h;
 	harness_start(h, "patch-text", NULL);
-	c->blob = strtoull(harness_line(h, 5000), NULL, 16);
+	c->blob = strtoull(harness_line(h, HARNESS_ANSWER_MS), NULL, 16);
 	c->target = help_open(h->pid);
 }
 

@@ -125,7 +125,7 @@ static void begin(struct harness *h)
 {
 	harness_start(h, "fragments", "2", NULL);
 	harness_send(h, "run\n");
-	assert_string_equal(harness_line(h, 60000), "running");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "running");
 }
 
 /* fear J7: a thread in freed code is found at the next stop by whoever looks (DINST_POISON) */
@@ -157,7 +157,7 @@ static void test_not_planted(void **state)
 		fail_msg("the mutator ended with %x: %s", (unsigned)status, said);
 	assert_string_equal(said, "");
 	harness_send(h, "stop\n");
-	assert_non_null(strstr(harness_line(h, 60000), "done"));
+	assert_non_null(strstr(harness_line(h, HARNESS_ANSWER_MS), "done"));
 	harness_verify(h);
 	harness_end(h, 0);
 }

@@ -80,7 +80,7 @@ static void test_churn(void **state)
 		session_remove(s, id);
 	}
 	session_flush_all(s);
-	assert_string_equal(harness_line(h, 100000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	assert_int_equal(session_value(s, kept), 4 * 300000ull);
 	end(h, s);
 }
@@ -94,7 +94,7 @@ static void live_and_die(pid_t pid, unsigned long countdown)
 	unsigned id, first;
 	size_t count;
 
-	alarm(60);
+	alarm(600);
 	fault_countdown = countdown;
 	if (session_attach(pid, "doomed", &s, &e) < 0)
 		_exit(3);
@@ -118,7 +118,7 @@ static void test_deaths(void **state)
 	struct harness *h = *state;
 	bool killed = true;
 
-	harness_limit(200);
+	harness_limit(600);
 	harness_start(h, "calls", "2", NULL);
 	for (unsigned long at = 1; killed && at < MOST; at += at < 200 ? STEP : 10 * STEP) {
 		struct dinst_error e = {0};
@@ -137,7 +137,7 @@ static void test_deaths(void **state)
 		killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 		if (!killed && status)
 			fail_msg("the mutator ended with %x at %lu", (unsigned)status, at);
-		assert_string_equal(harness_line(h, 20000), "done");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 		if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, 5000, &left, &e) < 0)
 			fail_msg("after death at %lu: %s", at, e.text);
 		target_close(t);

@@ -100,7 +100,7 @@ static void die_everywhere(struct harness *h, const char *mode)
 	if (strcmp(mode, "nanosleep"))
 		harness_end(h, 0);
 	else
-		assert_int_equal(harness_wait(h, 5000), 0);
+		assert_int_equal(harness_wait(h, HARNESS_ANSWER_MS), 0);
 }
 
 #define STATE(mode)                            \
@@ -129,11 +129,11 @@ static void test_signals(void **state)
 			clean_up(h->pid);
 	close(h->input);
 	h->input = -1;
-	assert_int_equal(sscanf(harness_line(h, 5000), "%d %d", &sent, &got), 2);
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "%d %d", &sent, &got), 2);
 	assert_int_equal(sent, got);
 	assert_true(sent > 50);
 	/* 2: epoll_wait with EINTR, see above; anything else is wrong. */
-	status = harness_wait(h, 5000);
+	status = harness_wait(h, HARNESS_ANSWER_MS);
 	assert_true(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 2));
 }
 

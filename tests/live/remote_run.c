@@ -157,7 +157,7 @@ static void run_in_state(struct harness *h, const char *mode)
 	if (strcmp(mode, "nanosleep"))
 		harness_end(h, 0);
 	else
-		assert_int_equal(harness_wait(h, 5000), 0);
+		assert_int_equal(harness_wait(h, HARNESS_ANSWER_MS), 0);
 }
 
 #define STATE(mode)                           \
@@ -272,7 +272,7 @@ static void test_dead_leader(void **state)
 			   (const char *const[]){harness_path("tests/live/targets/stop-states"),
 						 "leader", NULL},
 			   false);
-	assert_string_equal(harness_line(h, 5000), "ready");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
 	t = open_target(h->pid);
 	for (int i = 0; i < 10; i++)
 		stop(t, twice, NULL);

@@ -23,7 +23,7 @@ static uint64_t now_ms(void)
 static void ask(struct harness *h, const char *command, const char *answer)
 {
 	harness_send(h, command);
-	assert_non_null(strstr(harness_line(h, 60000), answer));
+	assert_non_null(strstr(harness_line(h, HARNESS_ANSWER_MS), answer));
 }
 
 static void remove_quickly(struct session *s, unsigned id)
@@ -95,7 +95,7 @@ static struct session *hold_inside(struct harness *h)
 {
 	struct session *s;
 
-	harness_limit(200);
+	harness_limit(600);
 	/* One that works: nobody else is in our code. */
 	harness_start(h, "fragments", "1", NULL);
 	s = session_begin(h);
@@ -117,7 +117,7 @@ static void release(struct harness *h)
 {
 	ask(h, "unhold\n", "unheld");
 	harness_send(h, "stop\n");
-	assert_non_null(strstr(harness_line(h, 60000), "done"));
+	assert_non_null(strstr(harness_line(h, HARNESS_ANSWER_MS), "done"));
 }
 
 /*

@@ -93,8 +93,8 @@ static void test_output(void **state)
 	harness_start(h, "plain", "2", NULL);
 	close(h->input);
 	h->input = -1;
-	assert_ptr_equal(strstr(harness_line(h, 5000), "calls "), h->line);
-	status = harness_wait(h, 5000);
+	assert_ptr_equal(strstr(harness_line(h, HARNESS_ANSWER_MS), "calls "), h->line);
+	status = harness_wait(h, HARNESS_ANSWER_MS);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 

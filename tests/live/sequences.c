@@ -30,7 +30,7 @@ static unsigned long ask(struct harness *h, const char *command)
 	unsigned long added = 0;
 
 	harness_send(h, command);
-	sscanf(harness_line(h, 60000), "ended %lu", &added);
+	sscanf(harness_line(h, HARNESS_ANSWER_MS), "ended %lu", &added);
 	return added;
 }
 
@@ -49,7 +49,7 @@ static bool begin(struct harness *h)
 			return false;
 		usleep(1000);
 	}
-	assert_string_equal(harness_line(h, 5000), "ready");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
 	return true;
 }
 

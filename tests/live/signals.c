@@ -58,11 +58,11 @@ static void test_nothing_installed(void **state)
 	session_insert(s, "/Code/libc.so.6/*sig*");
 	harness_verify_what(h, HARNESS_ATTACHED);
 	harness_send(h, "check\n");
-	assert_string_equal(harness_line(h, 5000), "same");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "same");
 	session_end(s);
 	harness_verify(h);
 	harness_send(h, "check\n");
-	assert_string_equal(harness_line(h, 5000), "same");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "same");
 	harness_end(h, 0);
 }
 
@@ -88,7 +88,7 @@ static void storm(struct harness *h, bool attached)
 	uint64_t end;
 	int cycles = 0;
 
-	harness_limit(5 * HARNESS_SECONDS);
+	harness_limit(600);
 	harness_start(h, "signalled", NULL);
 	s = attached ? session_begin(h) : NULL;
 	do {
@@ -96,13 +96,13 @@ static void storm(struct harness *h, bool attached)
 		say(h, "storm %ld\n", STORM_MS);
 		while (now_ms() + 300 < end)
 			storm_cycle(h, s, cycles++);
-		assert_string_equal(harness_line(h, 20000), "done");
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	} while (cycles < CYCLES);
 	if (s)
 		session_end(s);
 	harness_verify(h);
 	harness_send(h, "check\n");
-	assert_string_equal(harness_line(h, 5000), "same");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "same");
 	harness_end(h, 0);
 }
 
@@ -141,7 +141,8 @@ static void test_profiler(void **state)
 			cycle(s, "/Code/signalled/*", POINT_ENTRY);
 			cycle(s, "middle", POINT_EXIT);
 		}
-		assert_int_equal(sscanf(harness_line(h, 20000), "done %lu", &handlers), 1);
+		assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "done %lu", &handlers),
+				 1);
 		all += handlers;
 	}
 	assert_true(all > 50);
@@ -245,14 +246,14 @@ static void run_blocking(struct harness *h, struct session *s,
 	uint64_t start;
 
 	/* All cycles must have their place while the calls wait, on a slow machine too. */
-	harness_limit(4 * HARNESS_SECONDS);
+	harness_limit(600);
 	start = now_ms();
 	for (int i = 0; i < FIRST; i++)
 		run_cycle(h, s);
 	wait = 2500 + (double)(now_ms() - start) * 3 * CYCLES / FIRST;
 	start = now_ms();
 	say(h, "wait %ld\n", (long)wait);
-	assert_string_equal(harness_line(h, 5000), "begun");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "begun");
 	for (int i = 0; i < CYCLES; i++) {
 		run_cycle(h, s);
 		usleep(2000);
@@ -314,7 +315,7 @@ static void test_handlers_still_interrupt(void **state)
 	s = session_begin(h);
 	start = now_ms();
 	say(h, "interrupt %ld\n", WAIT_MS);
-	assert_string_equal(harness_line(h, 5000), "begun");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "begun");
 	for (int i = 0; i < CYCLES; i++)
 		cycle(s, "/Code/blocking/*", POINT_ENTRY);
 	harness_send(h, "kill\n");

@@ -22,7 +22,7 @@ static taddr_t begin(struct harness *h, const char *mode)
 	taddr_t address;
 
 	harness_start(h, "stack-places", mode, NULL);
-	address = strtoull(harness_line(h, 5000), NULL, 16);
+	address = strtoull(harness_line(h, HARNESS_ANSWER_MS), NULL, 16);
 	t = help_open(h->pid);
 	help_stop_well(t, take, NULL);
 	/* Only the walk needs the target; these cases scan. */

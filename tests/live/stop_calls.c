@@ -196,7 +196,7 @@ static pid_t starve(pid_t pid)
 	if (spinner)
 		return spinner;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm(20);
+	alarm(600);
 	sched_setaffinity(0, sizeof(first), &first);
 	for (;;)
 		;

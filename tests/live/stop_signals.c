@@ -49,7 +49,7 @@ static void storm(struct harness *h, stop_work work)
 	target_close(t);
 	close(h->input);
 	h->input = -1;
-	assert_int_equal(sscanf(harness_line(h, 5000), "%d %d", &sent, &got), 2);
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "%d %d", &sent, &got), 2);
 	assert_int_equal(sent, got);
 	assert_true(sent > 100);
 	harness_end(h, 0);

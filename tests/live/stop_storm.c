@@ -156,7 +156,7 @@ static void test_killed_at_any_moment(void **state)
 		if (code != DINST_GONE)
 			fail_msg("killed after %u us: %s", killer.delay_us, e.text);
 		pthread_join(thread, NULL);
-		assert_true(WIFSIGNALED(harness_wait(h, 5000)));
+		assert_true(WIFSIGNALED(harness_wait(h, HARNESS_ANSWER_MS)));
 		target_close(t);
 	}
 }

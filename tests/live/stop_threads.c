@@ -159,7 +159,7 @@ static void start_without_snapshot(struct harness *h, const char *mode)
 	const char *const argv[] = {harness_path("tests/live/targets/stop-states"), mode, NULL};
 
 	harness_start_argv(h, argv, false);
-	assert_string_equal(harness_line(h, 5000), "ready");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
 }
 
 /* fear A13: fifty stops of a process whose main thread has exited */
@@ -250,8 +250,8 @@ static void test_shared_memory(void **state)
 			   (const char *const[]){harness_path("tests/live/targets/stop-states"),
 						 "clone", NULL},
 			   false);
-	assert_int_equal(sscanf(harness_line(h, 5000), "%d %lx", &other, &counter), 2);
-	assert_string_equal(harness_line(h, 5000), "ready");
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "%d %lx", &other, &counter), 2);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
 	shared.other = other;
 	shared.counter = counter;
 	t = open_target(h->pid);
@@ -301,8 +301,8 @@ static void test_kernel_worker(void **state)
 			   (const char *const[]){harness_path("tests/live/targets/stop-states"),
 						 "worker", NULL},
 			   false);
-	if (strcmp(harness_line(h, 5000), "ready")) {
-		status = harness_wait(h, 5000);
+	if (strcmp(harness_line(h, HARNESS_ANSWER_MS), "ready")) {
+		status = harness_wait(h, HARNESS_ANSWER_MS);
 		print_message("skipped: no io_uring here (status %d)\n", status);
 		skip();
 	}
@@ -333,7 +333,7 @@ static void test_killed_in_stop(void **state)
 	harness_start(h, "stop-busy", "8", NULL);
 	t = open_target(h->pid);
 	assert_int_equal(target_stop(t, NULL, kill_it, &address, NULL, &e), DINST_GONE);
-	assert_true(WIFSIGNALED(harness_wait(h, 5000)));
+	assert_true(WIFSIGNALED(harness_wait(h, HARNESS_ANSWER_MS)));
 	assert_false(target_alive(t));
 	dinst_error_clear(&e);
 	assert_int_equal(target_stop(t, NULL, check_all_stopped, NULL, NULL, &e), DINST_GONE);

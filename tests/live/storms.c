@@ -40,7 +40,7 @@ static void ask(struct harness *h, const char *command, const char *answer)
 
 	snprintf(text, sizeof(text), "%s\n", command);
 	harness_send(h, text);
-	assert_string_equal(harness_line(h, 60000), answer);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), answer);
 }
 
 /* Puts a point in or takes it out; what lies across pages may be refused. */
@@ -81,7 +81,7 @@ static void test_storm(void **state)
 	struct session *s;
 	unsigned id;
 
-	harness_limit(120 + (unsigned)ms / 1000);
+	harness_limit(HARNESS_SECONDS + (unsigned)ms / 1000);
 	harness_start(h, "windows", harness_number((int64_t)threads), NULL);
 	s = session_begin(h);
 	assert_int_equal(session_address(s, "straddle_in") % 64, 62);

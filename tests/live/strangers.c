@@ -28,7 +28,7 @@ static pid_t start_stranger(const void *first, size_t size, void **at)
 	fflush(NULL);
 	child = fork();
 	if (child == 0) {
-		alarm(60);
+		alarm(600);
 		if (write(ready[1], "x", 1) != 1)
 			_exit(1);
 		for (;;)

@@ -32,8 +32,8 @@ static void test_signals(void **state)
 	/* A round may be over before a handler has come, or its events are dropped. */
 	for (unsigned round = 0; round < ROUNDS && !seen; round++) {
 		collect(h, s, "signals 60000\n", false, &all);
-		calls += 2 * N + handled(harness_line(h, 60000));
-		assert_string_equal(harness_line(h, 60000), "done");
+		calls += 2 * N + handled(harness_line(h, HARNESS_ANSWER_MS));
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 		take(s, &all);
 		kept += check_order(&all, false);
 		print_message("%ld kept, %lu dropped of %ld\n", kept, all.dropped, calls);
@@ -71,8 +71,8 @@ static void test_jumps(void **state)
 	unsigned left;
 
 	collect(h, s, "jumps 60000\n", false, &all);
-	handled(harness_line(h, 60000));
-	assert_string_equal(harness_line(h, 60000), "done");
+	handled(harness_line(h, HARNESS_ANSWER_MS));
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	take(s, &all);
 	left = taken_rings(s);
 	for (unsigned tries = 0; taken_rings(s) && tries < 100; tries++) {
@@ -105,7 +105,7 @@ static void test_exits(void **state)
 	unsigned left;
 
 	collect(h, s, "exits 150\n", false, &all);
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	take(s, &all);
 	left = taken_rings(s);
 	for (unsigned tries = 0; taken_rings(s) && tries < 100; tries++) {

@@ -32,7 +32,7 @@ static const char *say(struct harness *h, const char *command)
 
 	snprintf(text, sizeof(text), "%s\n", command);
 	harness_send(h, text);
-	return harness_line(h, 30000);
+	return harness_line(h, HARNESS_ANSWER_MS);
 }
 
 /* ---------------------------------------------------------------- counts */
@@ -192,7 +192,7 @@ static void test_churn(void **state)
 	unsigned ids[ALL] = {0};
 	struct session *s;
 
-	harness_limit(120);
+	harness_limit(600);
 	harness_start(h, "tactics", harness_number(THREADS), NULL);
 	s = session_begin(h);
 	assert_string_equal(say(h, "start"), "started");
@@ -296,7 +296,7 @@ static void test_deaths(void **state)
 	struct harness *h = *state;
 	unsigned long points, ignored, step;
 
-	harness_limit(200);
+	harness_limit(600);
 	harness_start(h, "tactics", harness_number(THREADS), NULL);
 	assert_string_equal(say(h, "start"), "started");
 	assert_false(run_mutator(h, 0, &points));

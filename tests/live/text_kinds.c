@@ -23,7 +23,7 @@ static void ask(struct harness *h, const char *command, const char *answer)
 
 	snprintf(text, sizeof(text), "%s\n", command);
 	harness_send(h, text);
-	assert_string_equal(harness_line(h, 20000), answer);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), answer);
 }
 
 /* False if the program says that this cannot be had here. */
@@ -33,7 +33,7 @@ static bool begin(struct harness *h, const char *program, const char *how)
 	const char *line;
 
 	harness_start_argv(h, argv, false);
-	line = harness_line(h, 5000);
+	line = harness_line(h, HARNESS_ANSWER_MS);
 	if (!strcmp(line, "ready"))
 		return true;
 	print_message("SKIP %s: %s\n", how, line);
@@ -48,7 +48,7 @@ static size_t read_library(struct harness *h, uint8_t *bytes)
 	int fd;
 
 	harness_send(h, "file\n");
-	assert_int_equal(sscanf(harness_line(h, 5000), "file %4095s", path), 1);
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "file %4095s", path), 1);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	size = fd >= 0 ? read(fd, bytes, FILE_MAX) : -1;
 	assert_true(size > 0);
@@ -262,7 +262,7 @@ static unsigned long huge_kib(struct harness *h)
 	unsigned long kib = 0;
 
 	harness_send(h, "pages\n");
-	assert_int_equal(sscanf(harness_line(h, 5000), "huge %lu KiB", &kib), 1);
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "huge %lu KiB", &kib), 1);
 	return kib;
 }
 

@@ -66,7 +66,7 @@ static void expect(struct harness *h, const char *command, const char *answer)
 
 	snprintf(line, sizeof(line), "%s\n", command);
 	harness_send(h, line);
-	assert_string_equal(harness_line(h, 60000), answer);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), answer);
 }
 
 static struct instance *insert(struct session *s, const char *metric, const char *function,
@@ -196,7 +196,7 @@ static void test_spinning(void **state)
 		assert_int_equal(value(outer), 4);
 	}
 	harness_send(h, "stop\n");
-	assert_non_null(harness_line(h, 20000));
+	assert_non_null(harness_line(h, HARNESS_ANSWER_MS));
 	assert_int_equal(value(outer), 0);
 	assert_int_equal(value(leaf), 0);
 	end(h, s, true);

@@ -314,7 +314,7 @@ static void run_churn(void **state, const struct churning *c)
 	const char *how = c->how;
 	struct torture t;
 
-	harness_limit(60 + 3 * ms / 1000);
+	harness_limit(HARNESS_SECONDS + 3 * ms / 1000);
 	torture_begin(&t, state, c->program, c->threads, how);
 	t.s->private_arenas = c->private;
 	torture_ask(&t, "start", "running");

@@ -224,7 +224,7 @@ static size_t read_cases(struct harness *h, struct known *known, size_t count)
 	const char *line;
 
 	harness_send(h, "cases\n");
-	while (strcmp(line = harness_line(h, 5000), "end")) {
+	while (strcmp(line = harness_line(h, HARNESS_ANSWER_MS), "end")) {
 		struct known k = {0};
 		unsigned flags;
 		int runs;

@@ -11,7 +11,7 @@
 static void ask(struct harness *h, const char *command)
 {
 	harness_send(h, command);
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 }
 
 static void insert_everything(struct session *s, const char *focus)
@@ -51,7 +51,7 @@ static void test_own_traps(void **state)
 		session_remove(s, other);
 		session_flush_all(s);
 	}
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	session_end(s);
 	ask(h, "traps 100\n");
 	harness_verify(h);

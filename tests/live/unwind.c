@@ -22,7 +22,7 @@ static void ask(struct harness *h, const char *command, const char *answer)
 
 	snprintf(text, sizeof(text), "%s\n", command);
 	harness_send(h, text);
-	assert_string_equal(harness_line(h, 60000), answer);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), answer);
 }
 
 static struct session *begin(struct harness *h)
@@ -127,7 +127,7 @@ static void test_churn(void **state)
 		if (turn % 3 == 0)
 			session_flush_all(s);
 	}
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	assert_int_equal(session_value(s, kept), (uint64_t)THREADS * 4000);
 	session_end(s);
 	harness_verify(h);
@@ -146,7 +146,7 @@ static void test_backtrace_is_equal(void **state)
 	unsigned ids[3];
 
 	harness_send(h, "trace\n");
-	snprintf(before, sizeof(before), "%s", harness_line(h, 5000));
+	snprintf(before, sizeof(before), "%s", harness_line(h, HARNESS_ANSWER_MS));
 	assert_true(strlen(before) > 80);
 	insert_all(s, ids);
 	ask(h, "trace", before);

@@ -83,7 +83,7 @@ static uint64_t now_ns(void)
 static void tell(struct harness *h, const char *command)
 {
 	harness_send(h, command);
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 }
 
 static void feed(struct harness *h)
@@ -164,7 +164,7 @@ static int64_t member(json_t *row, const char *key)
 static void kill_target(struct harness *h)
 {
 	kill(h->pid, SIGKILL);
-	assert_int_equal(harness_wait(h, 10000), SIGKILL);
+	assert_int_equal(harness_wait(h, HARNESS_ANSWER_MS), SIGKILL);
 }
 
 /* ------------------------------------------------------------ distributions */

@@ -44,14 +44,14 @@ static void feed(struct harness *h)
 
 	snprintf(command, sizeof(command), "feed %d\n", CALLS);
 	harness_send(h, command);
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 }
 
 /* The target ends at once, and is reaped: nothing of it is left to ask. */
 static void kill_target(struct harness *h)
 {
 	kill(h->pid, SIGKILL);
-	assert_int_equal(harness_wait(h, 10000), SIGKILL);
+	assert_int_equal(harness_wait(h, HARNESS_ANSWER_MS), SIGKILL);
 }
 
 static bool has_keys(const json_t *row, const char *keys)

@@ -31,10 +31,11 @@ static void test_spinning(void **state)
 
 	harness_start(h, "vectors", harness_number(THREADS), NULL);
 	harness_send(h, "components\n");
-	assert_int_equal(sscanf(harness_line(h, 5000), "components %lx", &components), 1);
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "components %lx", &components),
+			 1);
 	print_message("components %#lx of the state are compared\n", components);
 	harness_send(h, "rounds\n");
-	assert_int_equal(sscanf(harness_line(h, 5000), "rounds %lu", &before), 1);
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "rounds %lu", &before), 1);
 	/* As many as a busy machine has time for. */
 	for (int attach = 0; attach < ATTACHES && (!attach || now_ms() < end); attach++) {
 		static const char *const foci[] = {"vector_tick", "vector_*", "/Code/vectors/*"};
@@ -56,7 +57,7 @@ static void test_spinning(void **state)
 		session_end(s);
 	}
 	harness_send(h, "rounds\n");
-	assert_int_equal(sscanf(harness_line(h, 10000), "rounds %lu", &after), 1);
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "rounds %lu", &after), 1);
 	print_message("%lu comparisons\n", after - before);
 	assert_true(after - before > 50);
 	harness_verify(h);

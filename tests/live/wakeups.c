@@ -38,7 +38,7 @@ static void pause_randomly(void)
 
 static void begin(struct harness *h)
 {
-	harness_limit(120 + (unsigned)case_ms() / 1000);
+	harness_limit(HARNESS_SECONDS + (unsigned)case_ms() / 1000);
 	harness_start(h, "wakeups", NULL);
 }
 
@@ -52,7 +52,7 @@ static void finish(struct harness *h)
 	/* Pairs that wait are seen after 20 s. */
 	harness_send(h, "end\n");
 	for (int i = 0; i < PAIRS; i++) {
-		const char *line = harness_line(h, 30000);
+		const char *line = harness_line(h, HARNESS_ANSWER_MS);
 
 		assert_int_equal(sscanf(line, "%63s %lu %ld", name, &turns, &longest), 3);
 		assert_true(turns > 0);

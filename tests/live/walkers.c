@@ -24,8 +24,8 @@ static void read_sums(struct harness *h, const char *name, struct sums *s)
 
 	snprintf(format, sizeof(format), "%s %%lu backtrace %%lu libunwind %%lu pointers %%lu",
 		 name);
-	if (sscanf(harness_line(h, 30000), format, &s->samples, &s->backtraces, &s->unwinds,
-		   &s->pointers) != 4)
+	if (sscanf(harness_line(h, HARNESS_ANSWER_MS), format, &s->samples, &s->backtraces,
+		   &s->unwinds, &s->pointers) != 4)
 		fail_msg("no line '%s ...'", name);
 }
 
@@ -144,7 +144,7 @@ static void test_gdb(void **state)
 	s = session_begin(h);
 	insert_everything(s);
 	harness_send(h, "spin\n");
-	assert_string_equal(harness_line(h, 5000), "spinning");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "spinning");
 	tid = other_thread(h->pid);
 	for (int i = 0; i < 2000 && !inside; i++) {
 		thread_seize(tid);
@@ -164,7 +164,7 @@ static void test_gdb(void **state)
 	assert_non_null(strstr(text, " main "));
 	thread_thaw(h->pid);
 	harness_send(h, "rest\n");
-	assert_string_equal(harness_line(h, 20000), "resting");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "resting");
 	session_end(s);
 	/* The C library keeps the stack of the thread that has ended, and a handler for others. */
 	harness_verify_what(h, HARNESS_TEXT | HARNESS_THREADS | HARNESS_FDS);

@@ -177,7 +177,7 @@ static void cut_off(struct harness *h, unsigned ms, int signal)
 		dup2(null, 0);
 		dup2(null, 1);
 		dup2(null, 2);
-		alarm(100);
+		alarm(600);
 		execl(harness_path("dinst"), "dinst", "why", pid_text, NULL);
 		_exit(126);
 	}

@@ -41,7 +41,7 @@ static void ask(struct harness *h, const char *command, const char *answer)
 
 	snprintf(text, sizeof(text), "%s\n", command);
 	harness_send(h, text);
-	assert_string_equal(harness_line(h, 20000), answer);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), answer);
 }
 
 /* The symbols of assembler code are no functions: their addresses come from a program. */
@@ -71,7 +71,7 @@ static void look(struct harness *h, struct session *s, struct five *f)
 	f->exit = symbol("five_exit", bias);
 	f->back = symbol("five_back", bias);
 	harness_send(h, "tids\n");
-	f->count = harness_numbers(harness_line(h, 5000), f->tids, 16);
+	f->count = harness_numbers(harness_line(h, HARNESS_ANSWER_MS), f->tids, 16);
 }
 
 static void swap(unsigned long long *a, unsigned long long *b)
@@ -285,7 +285,7 @@ static void test_storm(void **state)
 		session_remove(s, ids[!(turn & 1)]);
 		session_flush_all(s);
 	}
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	assert_int_equal(session_value(s, kept), 4 * 3000000ull);
 	session_end(s);
 	harness_verify(h);

@@ -124,7 +124,7 @@ static void be_child(int index)
 	int bad = 0;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm(200);
+	alarm(600);
 	while (!shared->over) {
 		bad |= once();
 		shared->rounds[index]++;

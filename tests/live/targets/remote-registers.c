@@ -202,7 +202,7 @@ int main(int argc, char **argv)
 		mode++;
 	if (mode == count)
 		return 2;
-	alarm(60);
+	alarm(600);
 	signal(SIGCHLD, SIG_IGN);
 	for (int i = 0; i < REGISTERS; i++)
 		regs_in[i] = 0x0123456789abcdefull * (uint64_t)(2 * i + 1);

@@ -297,7 +297,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
 		if (strcmp(calls[i].name, name))
 			continue;
-		alarm(60);
+		alarm(600);
 		printf("ready\n");
 		start = milliseconds();
 		errno = 0;
