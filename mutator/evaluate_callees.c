@@ -166,7 +166,7 @@ int callee_of(struct evaluation *v, const struct site_ref *site, struct function
 {
 	struct module *m = site->function.module;
 	struct known_callee *k;
-	vaddr_t slot;
+	vaddr_t slot = 0;
 	int status;
 
 	*known = site->callee && function_starting(m, site->callee, out);

@@ -270,8 +270,8 @@ static bool add_part(struct lift *l, struct lift_state *s, unsigned n, unsigned 
 bool lift_where(struct lift *l, struct lift_state *s, const struct arch_memory *m,
 		struct lift_where *out)
 {
-	const struct lift_word *base = m->base == ARCH_NO_REGISTER ? NULL : &s->registers[m->base];
-	const bool indexed = m->index != ARCH_NO_REGISTER;
+	const bool based = m->base != ARCH_NO_REGISTER, indexed = m->index != ARCH_NO_REGISTER;
+	const struct lift_word *base = &s->registers[based ? m->base : 0];
 
 	*out = (struct lift_where){.kind = WHERE_MEMORY, .number = (uint64_t)m->offset};
 	if (m->thread_relative || !m->computable) {
@@ -279,7 +279,7 @@ bool lift_where(struct lift *l, struct lift_state *s, const struct arch_memory *
 						  : "its address cannot be told");
 		return false;
 	}
-	if (base && base->bytes == ALL_BYTES &&
+	if (based && base->bytes == ALL_BYTES &&
 	    (base->kind == LIFT_STACK || base->kind == LIFT_VARIABLE) &&
 	    (!indexed || s->registers[m->index].known)) {
 		out->kind = base->kind == LIFT_STACK ? WHERE_FRAME : WHERE_VARIABLE;
@@ -292,7 +292,7 @@ bool lift_where(struct lift *l, struct lift_state *s, const struct arch_memory *
 		out->span = base->number;
 		return true;
 	}
-	return (m->base == ARCH_NO_REGISTER || add_part(l, s, m->base, 0, out)) &&
+	return (!based || add_part(l, s, m->base, 0, out)) &&
 	       (!indexed || add_part(l, s, m->index, m->shift, out));
 }
 
