@@ -152,10 +152,28 @@ static size_t append_nearest(const struct search *s, const struct module *m, cha
 	return told;
 }
 
+/* Most functions of the program itself have names made up from their addresses. */
+static const struct module *stripped(const struct search *s)
+{
+	for (size_t i = 0; i < module_count(s->list); i++) {
+		const struct module *m = module_get(s->list, i);
+		const struct image_function *functions;
+		size_t count, nameless = 0;
+
+		if (!m->main || m->gone || !m->image || !matches_module(s, m))
+			continue;
+		count = image_functions(m->image, &functions);
+		for (size_t k = 0; k < count; k++)
+			nameless += (functions[k].flags & FUNCTION_NO_SYMBOL) != 0;
+		return nameless * 2 > count ? m : NULL;
+	}
+	return NULL;
+}
+
 static int no_function(struct search *s)
 {
-	const struct module *bad = unreadable(s);
-	char known[DINST_ERROR_TEXT / 2] = "";
+	const struct module *bad = unreadable(s), *bare = stripped(s);
+	char known[DINST_ERROR_TEXT / 2] = "", names[200] = "";
 	size_t told = 0;
 
 	if (bad)
@@ -169,9 +187,18 @@ static int no_function(struct search *s)
 		if (!m->gone && m->image && matches_module(s, m))
 			told = append_nearest(s, m, known, sizeof(known), told);
 	}
-	return dinst_fail(s->e, DINST_NO_FUNCTION, "no function matches '%.120s'%s%s%s%s", s->name,
-			  s->modules ? " in " : "", s->modules ? s->modules : "",
-			  told ? known : "; `dinst funcs` lists them", told ? "?" : "");
+	/* the name that somebody knows from the source is in no file then */
+	if (bare)
+		snprintf(names, sizeof(names),
+			 "; %.60s is stripped: most of its functions are called fn_ADDRESS (`dinst "
+			 "top` shows the busy ones)",
+			 bare->name);
+	return dinst_fail(s->e, DINST_NO_FUNCTION, "no function matches '%.120s'%s%s%s%s%s",
+			  s->name, s->modules ? " in " : "", s->modules ? s->modules : "", names,
+			  told	 ? known
+			  : bare ? ""
+				 : "; `dinst funcs` lists them",
+			  told ? "?" : "");
 }
 
 /* ------------------------------------------------------------------ search */

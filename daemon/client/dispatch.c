@@ -317,10 +317,24 @@ static void look_for_json(struct context *c, int argc, char **argv)
 			c->json = true;
 }
 
+/* What comes first, as its usage calls it: "FUNCTION". */
+static const char *missing(const struct command *command, char *text, size_t size)
+{
+	const char *word = command->usage;
+	size_t length = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+
+	/* where options come first, or the first can be left out, its name is not at the beginning */
+	if (!length)
+		return "an argument";
+	snprintf(text, size, "%.*s", (int)length, word);
+	return text;
+}
+
 static int run_command(struct context *c, const struct command *command, int argc, char **argv)
 {
 	struct dinst_error e = {0, ""};
 	struct arguments a;
+	char first[24];
 
 	if (arguments_parse(&a, argc, argv, command->options, command->first_word_ends, &e) != 0) {
 		look_for_json(c, argc, argv);
@@ -333,8 +347,10 @@ static int run_command(struct context *c, const struct command *command, int arg
 		return flush_output(c, EXIT_DONE);
 	}
 	if (a.word_count < command->words_min)
-		return report_text(c, DINST_USAGE, "usage: dinst %s %s", command->name,
-				   command->usage);
+		return report_text(
+			c, DINST_USAGE, "%s: %s is missing; usage: dinst %s %s", command->name,
+			a.word_count ? "an argument" : missing(command, first, sizeof(first)),
+			command->name, command->usage);
 	if (command->words_max >= 0 && a.word_count > command->words_max)
 		return report_text(c, DINST_USAGE,
 				   "%s: unexpected argument '%.80s'; usage: dinst %s%s%s",

@@ -165,6 +165,8 @@ static int run(struct graph *g, const char *pattern)
 	err = find_root(g, pattern, &e);
 	if (!err)
 		err = graph_find(g, &e);
+	if (!err && g->c->target_ended)
+		return report_text(g->c, DINST_GONE, "it ended before anything was counted");
 	if (!err && !question_going(&g->q))
 		return EXIT_DONE;
 	if (!err)

@@ -163,7 +163,9 @@ static int insert(struct hist *h)
 		h->ids = json_pack("[O]", json_object_get(row, "id"));
 		h->cost_ns = json_number_value(json_object_get(row, "predicted_ns"));
 		h->function_count = json_array_size(functions);
-		if (json_integer_value(json_object_get(row, "points")) == 0)
+		if (json_integer_value(json_object_get(row, "points")) == 0 && c->target_ended)
+			status = report_text(c, DINST_GONE, "it ended before anything was counted");
+		else if (json_integer_value(json_object_get(row, "points")) == 0)
 			status = report_text(c, DINST_REFUSED,
 					     "no exit of %s can be instrumented (dinst points %s "
 					     "says why)",

@@ -210,7 +210,7 @@ static uint64_t now_ns(void)
 
 void show_notification(struct context *c, const char *method, json_t *params)
 {
-	const char *text, *kind;
+	const char *text, *kind, *session;
 	json_int_t done = json_integer_value(json_object_get(params, "done"));
 	json_int_t total = json_integer_value(json_object_get(params, "total"));
 
@@ -220,7 +220,11 @@ void show_notification(struct context *c, const char *method, json_t *params)
 	if (strcmp(method, "event") == 0) {
 		if (kind && (strcmp(kind, "exited") == 0 || strcmp(kind, "exec") == 0))
 			c->target_ended = true;
-		if (text)
+		/* of a session that is not the one that was asked for, or nobody said which */
+		session = json_string_value(json_object_get(params, "session"));
+		if (text && session && strcmp(session, c->session) != 0 && !c->target)
+			note(c, "%s: %s", session, text);
+		else if (text)
 			note(c, "%s", text);
 		return;
 	}

@@ -229,7 +229,7 @@ static void draw_foot(const struct top *t, const struct view *v)
 	const char *keys = v->of ? "q quit  s sort  / filter  enter callees  c callers  "
 				   "backspace back  ? help"
 				 : "q quit  s sort  / filter  enter callees  c callers  t threads  "
-				   "space pause  ? help";
+				   "spc pause ? help";
 
 	move(LINES - 1, 0);
 	clrtoeol();
@@ -245,7 +245,7 @@ static void draw_foot(const struct top *t, const struct view *v)
 static void draw_help(void)
 {
 	static const char *const text[] = {
-		"CALLS/s  calls in a second; ~ from samples, where counting all would cost too much",
+		"CALLS/s  calls in a second; ~ from samples, where all would cost too much",
 		"CPU      processor time of the function itself, percent of one CPU",
 		"         (of calls that wait or are long by the processor's clock)",
 		"WALL     time in it and in all that it calls, summed over threads",
@@ -284,8 +284,8 @@ void screen_draw(struct top *t)
 	if (!helping && !v->line_count && v->rounds > 1)
 		put(HEAD_LINES + 1, 2, COLS - 3,
 		    t->filter[0] ? "nothing with such a name was called"
-				 : "nothing was called so far; dinst top -m MODULE looks at "
-				   "another module (dinst modules)");
+		    : v->of	 ? "nothing was seen so far; backspace goes back"
+				 : "nothing was called so far; -m MODULE looks at another module");
 	draw_foot(t, v);
 	refresh();
 }
