@@ -42,33 +42,67 @@ static bool makes_calls(const struct instance *i)
 }
 
 /* Filters can only be added: another number is another answer, perhaps. */
-static uint64_t count_filters(const struct session *s)
+static uint64_t count_filters(const pid_t *tids, size_t count, uint64_t *most)
 {
-	size_t count = 0;
-	pid_t *tids = task_list(s->pid, &count);
 	uint64_t filters = 0;
 
+	*most = 0;
 	for (size_t n = 0; n < count; n++) {
 		struct proc_status status;
 
-		if (!proc_status_read(tids[n], &status) && status.seccomp > 0)
-			filters += 1 + status.filters;
+		if (proc_status_read(tids[n], &status) || status.seccomp <= 0)
+			continue;
+		filters += 1 + status.filters;
+		if (1 + status.filters > *most)
+			*most = 1 + status.filters;
 	}
-	free(tids);
 	return filters;
 }
 
-/* False if the target has come to forbid what code of ours does. */
+/*
+ * A forked child that runs our code, and has taken on a filter of its own. What that says of our
+ * calls is not asked: the next child may be killed by it before anybody can.
+ */
+static bool has_filtered_child(const struct session *s, const pid_t *tids, size_t count,
+			       uint64_t most)
+{
+	struct proc_ids children = {0};
+	bool found = false;
+
+	for (size_t n = 0; n < count; n++)
+		proc_children(s->pid, tids[n], &children);
+	for (size_t n = 0; n < children.count && !found; n++) {
+		struct proc_status status;
+
+		if (proc_status_read(children.ids[n], &status) || status.seccomp <= 0 ||
+		    1 + status.filters <= most)
+			continue;
+		for (const struct place *p = s->places; p && !found; p = p->next)
+			found = arena_shared_by(children.ids[n], p->arena);
+	}
+	proc_ids_release(&children);
+	return found;
+}
+
+/* False if the target, or a child of it, has come to forbid what code of ours does. */
 static bool may_go_on_calling(struct session *s)
 {
 	struct dinst_error ignored = {0};
 	const uint64_t now = clock_ns();
-	uint64_t filters;
+	uint64_t filters, most;
+	bool filtered;
+	size_t count;
+	pid_t *tids;
 
 	if (now - s->filters_ns < PERIOD_NS)
 		return true;
 	s->filters_ns = now;
-	filters = count_filters(s);
+	tids = task_list(s->pid, &count);
+	filters = count_filters(tids, count, &most);
+	filtered = has_filtered_child(s, tids, count, most);
+	free(tids);
+	if (filtered)
+		return false;
 	if (filters == s->filters_seen)
 		return true;
 	if (threads_may_call(s, &ignored) <= 0)

@@ -266,8 +266,8 @@ static void tell_limit(void *arg, const struct instance *i, double percent)
 
 	if (percent < 0)
 		snprintf(text, sizeof(text),
-			 "%s %.200s was switched off: the program has a seccomp filter now that "
-			 "may forbid what it does",
+			 "%s %.200s was switched off: the program, or a child of it, has a seccomp "
+			 "filter now that may forbid what it does",
 			 i->metric, i->focus);
 	else
 		snprintf(

@@ -4,7 +4,8 @@
  * confined.c - threads under a seccomp filter that forbids what changes memory.
  *
  * confined THREADS [user=UID] [WHAT...]: takes on WHAT, prints "ready"; then "go N" makes every
- * thread call step() N times and prints "done"; "take WHAT" takes it on now and prints "taken".
+ * thread call step() N times and prints "done"; "take WHAT" takes it on now and prints "taken";
+ * "child WHAT" makes a child that does so and stays ("plain": takes on nothing), and prints "taken".
  * It never makes one of the forbidden calls itself, and ends with its input. WHAT is
  *
  *   errno kill trap notify   all threads: mmap, mprotect, munmap, memfd_create, madvise and mremap fail
@@ -17,6 +18,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +109,29 @@ static int become(const char *user)
 	return setresgid(uid, uid, uid) || setresuid(uid, uid, uid) || prctl(PR_SET_DUMPABLE, 1);
 }
 
+/* A forked child that takes it on and waits for our end. */
+static int child(const char *what)
+{
+	int told[2];
+	char failed = 1;
+
+	if (pipe(told))
+		return 1;
+	if (!fork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		failed = strcmp(what, "plain") && take(what);
+		if (write(told[1], &failed, 1) == 1)
+			for (;;)
+				pause();
+		_exit(1);
+	}
+	if (read(told[0], &failed, 1) != 1)
+		failed = 1;
+	close(told[0]);
+	close(told[1]);
+	return failed;
+}
+
 int main(int argc, char **argv)
 {
 	int threads = argc > 1 ? atoi(argv[1]) : 1;
@@ -130,6 +155,8 @@ int main(int argc, char **argv)
 		line[strcspn(line, "\n")] = '\0';
 		if (!strncmp(line, "take ", 5)) {
 			puts(take(line + 5) ? "failed" : "taken");
+		} else if (!strncmp(line, "child ", 6)) {
+			puts(child(line + 6) ? "failed" : "taken");
 		} else {
 			rounds = strtoul(line + 3, NULL, 10);
 			pthread_barrier_wait(&start);
