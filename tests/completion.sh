@@ -132,7 +132,9 @@ one() {
 	press "$shell" "dinst detach --al" "dinst detach --all "
 	press "$shell" "dinst insert calls /Code/dinst-pr" "dinst insert calls /Code/dinst-prey/"
 	press "$shell" "dinst insert calls /Code/dinst-prey/answer_req" "/Code/dinst-prey/answer_request "
-	press "$shell" "dinst points dinst-prey:answer_req" "dinst-prey:answer_request "
+	# bash takes names with ':' apart, where it has no help
+	[ "$shell" = bash ] && [ ! -f /usr/share/bash-completion/bash_completion ] ||
+		press "$shell" "dinst points dinst-prey:answer_req" "dinst-prey:answer_request "
 	press "$shell" "dinst insert alloc_l" "dinst insert alloc_live "
 	press "$shell" "dinst -p pre" "dinst -p prey "
 	touch "$work/home/some-metrics.mdl"
