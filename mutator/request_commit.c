@@ -14,7 +14,7 @@
 
 #include "mutator/request.h"
 
-enum { TRIES = 40, PAUSE_MIN_US = 500, PAUSE_MAX_US = 50 * 1000 };
+enum { TRIES = 40, PAUSE_MIN_US = 500, PAUSE_MAX_US = 50 * 1000, RUN_STOPS = 2 };
 
 static void unlist(struct request *r)
 {
@@ -212,6 +212,18 @@ static int set_all_undos(struct request *r, struct dinst_error *e)
 	return status;
 }
 
+/*
+ * Before the next try: where all processors are taken, threads that stood for long wait as long for one
+ * afterwards, and whoever is stopped before he has run is still where he was.
+ */
+static void let_run(unsigned *pause_us, uint64_t stop_ns)
+{
+	const uint64_t run_us = stop_ns / 1000 * RUN_STOPS;
+
+	usleep(run_us > *pause_us ? (useconds_t)run_us : *pause_us);
+	*pause_us = *pause_us * 2 > PAUSE_MAX_US ? PAUSE_MAX_US : *pause_us * 2;
+}
+
 static int apply_whole(struct request *r, struct dinst_error *e)
 {
 	struct session *s = r->session;
@@ -232,6 +244,9 @@ static int apply_whole(struct request *r, struct dinst_error *e)
 		struct batch_result result;
 
 		dinst_error_clear(e);
+		status = session_wanted(s, e);
+		if (status < 0)
+			break;
 		whole.sites = r->sites;
 		whole.count = r->site_count;
 		whole.foreign = calloc(r->site_count + 1, sizeof(bool));
@@ -244,8 +259,7 @@ static int apply_whole(struct request *r, struct dinst_error *e)
 		free(whole.foreign);
 		if (status != DINST_BUSY)
 			break;
-		usleep(pause);
-		pause = pause * 2 > PAUSE_MAX_US ? PAUSE_MAX_US : pause * 2;
+		let_run(&pause, result.stop_ns);
 	}
 	for (size_t n = 0; n < r->count && status >= 0; n++)
 		r->instances[n]->unwalked = whole.unwalked;
