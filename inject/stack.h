@@ -83,6 +83,7 @@ struct stack_frame {
 	taddr_t sp;	/* its stack pointer there, with what we have pushed taken off */
 	bool returns;	/* pc is a return address */
 	bool is_inside; /* pc is in our own code */
+	bool guessed;	/* found by a frame pointer: no table describes the code in front of it */
 };
 
 struct stack_walk; /* opaque; for all threads of one snapshot, one after the other */
@@ -98,5 +99,33 @@ void stack_walk_end(struct stack_walk *walk);
  */
 bool stack_walk_thread(struct stack_walk *walk, pid_t tid,
 		       bool (*seen)(void *arg, const struct stack_frame *frame), void *arg);
+
+/* ------------------------------------------------------------- copies */
+
+/* The begin of a stack as its thread copied it itself, where a function begins or returns. */
+struct stack_copy {
+	taddr_t pc, sp; /* where it returns to, and its stack pointer then */
+	uint64_t preserved[ARCH_PRESERVED_MOST]; /* as arch_preserved() counts them */
+	taddr_t lo;				 /* address of bytes[0]; a multiple of 8 */
+	uint8_t *bytes;
+	size_t size;
+};
+
+/*
+ * A walk of such copies, by the target's mappings as they are now; for another target a new one,
+ * and for another picture of the same. DINST_NO_MEMORY, or what maps_read() says. It keeps `t`.
+ */
+int stack_walk_begin_copies(const struct target *t, stack_home home, void *arg,
+			    struct stack_walk **out, struct dinst_error *e);
+
+/*
+ * Calls seen() for each frame, from the caller on; false from it ends the walk. Where no table
+ * describes the code it goes on by the frame pointer, if that leads up the copy to what follows
+ * code; frames that were found so say it. Nothing of a stack is read but the copy. True: the start
+ * of the thread was reached. *unmapped: the walk has ended at code that is not in the mappings.
+ */
+bool stack_walk_copy(struct stack_walk *walk, const struct stack_copy *copy,
+		     bool (*seen)(void *arg, const struct stack_frame *frame), void *arg,
+		     bool *unmapped);
 
 #endif

@@ -50,7 +50,8 @@ static const uint8_t *find_page(struct unwind_memory *u, taddr_t address)
 		return bytes;
 	entry = maps_find(u->maps, page);
 	if (!entry || !(entry->protection & PROT_READ) ||
-	    ((entry->protection & PROT_WRITE) && !entry->inode))
+	    ((entry->protection & PROT_WRITE) &&
+	     (!entry->inode || (u->no_shared && entry->shared))))
 		return NULL;
 	u->pages[slot] = 0;
 	if (target_read_some(u->target, page, bytes, PAGE) != PAGE)

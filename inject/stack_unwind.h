@@ -27,6 +27,7 @@ enum { UNWIND_PAGES = 256, UNWIND_TABLES = 64 };
 struct unwind_memory {
 	const struct target *target;
 	const struct maps *maps;
+	bool no_shared; /* nothing of shared mappings that are writable: they may be stacks */
 	taddr_t pages[UNWIND_PAGES]; /* page addresses + 1; 0: empty */
 	uint8_t *bytes;		     /* UNWIND_PAGES pages */
 	struct unwind_table tables[UNWIND_TABLES];

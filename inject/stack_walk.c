@@ -22,12 +22,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-#include "inject/stack_snapshot.h"
-#include "inject/stack_unwind.h"
+#include "inject/stack_walk.h"
 
 enum {
-	REGISTERS = 64, /* by DWARF number; more than any architecture passes */
 	FRAMES_MAX = 200000,
 	ACCESSES_MAX = 1 << 25, /* by one walker: a second or so; every byte of a table counts */
 	STEP_MAX = 1 << 16,	/* by one step: a state that is remembered takes one, and 1 KiB */
@@ -37,23 +36,6 @@ enum {
 extern int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t as, unw_word_t ip,
 					      unw_dyn_info_t *di, unw_proc_info_t *pi,
 					      int need_unwind_info, void *arg);
-
-/* One walker serves all threads of a snapshot, one after the other. */
-struct stack_walk {
-	const struct snapshot *shot;
-	struct unwind_memory memory;
-	unw_addr_space_t space;
-	stack_home home;
-	void *home_arg;
-	uint64_t registers[REGISTERS]; /* of the frame to start at */
-	unsigned register_count;
-	unsigned long accesses; /* of memory; bounded, since expressions can loop */
-	unsigned long step_end; /* how many there may be when this step is done */
-	bool guessed;		/* a table was missing: libunwind goes by guesses */
-};
-
-/* Called for each frame; false ends the walk. */
-typedef bool (*frame_seen)(void *arg, const struct stack_frame *frame);
 
 /* --------------------------------------------------- libunwind's accessors */
 
@@ -113,6 +95,8 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
 		memcpy(value, bytes, sizeof(*value));
 		return 0;
 	}
+	if (w->copied && address + sizeof(*value) > w->own_lo && address < w->own_hi)
+		return -UNW_EINVAL;
 	return unwind_read(&w->memory, address, value, sizeof(*value)) ? 0 : -UNW_EINVAL;
 }
 
@@ -122,7 +106,8 @@ static int access_reg(unw_addr_space_t space, unw_regnum_t number, unw_word_t *v
 	struct stack_walk *w = arg;
 
 	(void)space;
-	if (write || number < 0 || (unsigned)number >= w->register_count)
+	if (write || number < 0 || (unsigned)number >= w->register_count ||
+	    !(w->known >> number & 1))
 		return -UNW_EBADREG;
 	*value = w->registers[number];
 	return 0;
@@ -159,8 +144,8 @@ static int get_proc_name(unw_addr_space_t space, unw_word_t address, char *name,
 	return -UNW_ENOINFO;
 }
 
-static bool walker_init(struct stack_walk *w, const struct snapshot *shot, stack_home home,
-			void *arg)
+bool stack_walker_init(struct stack_walk *w, const struct snapshot *shot, stack_home home,
+		       void *arg)
 {
 	unw_accessors_t accessors = {
 		.find_proc_info = find_proc_info,
@@ -174,6 +159,7 @@ static bool walker_init(struct stack_walk *w, const struct snapshot *shot, stack
 	};
 
 	memset(w, 0, sizeof(*w));
+	w->known = UINT64_MAX;
 	w->shot = shot;
 	w->home = home;
 	w->home_arg = arg;
@@ -250,8 +236,13 @@ static struct stack_frame go_home(struct stack_walk *w)
 		w->registers[UNW_REG_IP] = frame.home;
 		w->registers[UNW_REG_SP] += pushed;
 	} else {
+		/* Where it returns to; by its registers it is in the call. */
+		frame.pc += w->behind;
 		frame.home = frame.pc;
+		frame.returns = w->behind;
 	}
+	frame.guessed = w->by_pointer;
+	w->behind = w->by_pointer = false;
 	frame.sp = w->registers[UNW_REG_SP];
 	return frame;
 }
@@ -264,7 +255,71 @@ static bool save_frame(struct stack_walk *w, unw_cursor_t *cursor)
 	for (unsigned i = 0; i < w->register_count; i++)
 		if (!unw_get_reg(cursor, (unw_regnum_t)i, &value))
 			w->registers[i] = value;
+		else
+			w->known &= ~(1ull << i);
 	return !unw_get_reg(cursor, UNW_REG_IP, &value) && value == w->registers[UNW_REG_IP];
+}
+
+/* True if a handler returns to the frame, into the kernel: its caller was interrupted. */
+static bool is_signal_frame(struct stack_walk *w, unw_cursor_t *cursor)
+{
+	uint8_t code[ARCH_SIGRETURN_CODE];
+	unw_word_t ip;
+
+	/* unw_is_signal_frame() tells it one frame later. */
+	return !unw_get_reg(cursor, UNW_REG_IP, &ip) &&
+	       unwind_read(&w->memory, ip, code, sizeof(code)) &&
+	       arch_is_sigreturn(code, sizeof(code));
+}
+
+/* What a step by the frame pointer must know. */
+struct by_pointer {
+	unw_word_t sp, fp;
+	bool known;
+};
+
+static struct by_pointer pointer_of(const struct stack_walk *w, unw_cursor_t *cursor)
+{
+	struct by_pointer p = {0};
+	unsigned number;
+
+	p.known = w->copied && arch_preserved(0, &number) &&
+		  !unw_get_reg(cursor, UNW_REG_SP, &p.sp) &&
+		  !unw_get_reg(cursor, (unw_regnum_t)number, &p.fp);
+	return p;
+}
+
+static bool is_code(const struct stack_walk *w, taddr_t address)
+{
+	const struct maps_entry *entry = maps_find(&w->shot->maps, address);
+
+	return entry && (entry->protection & PROT_EXEC);
+}
+
+/*
+ * From a frame whose code nobody describes: the word at the frame pointer is the caller's, and
+ * the one behind it where it returns to. The caller's other registers are not known.
+ */
+static bool follow_pointer(struct stack_walk *w, const struct by_pointer *p)
+{
+	const uint8_t *bytes;
+	uint64_t pair[2];
+	unsigned number;
+
+	if (!p->known || p->fp % sizeof(pair[0]) || p->fp < p->sp)
+		return false;
+	bytes = snapshot_bytes(w->shot, p->fp, sizeof(pair));
+	if (!bytes || !arch_preserved(0, &number))
+		return false;
+	memcpy(pair, bytes, sizeof(pair));
+	if (!is_code(w, pair[1]) || !is_code(w, pair[1] - 1))
+		return false;
+	w->registers[number] = pair[0];
+	w->registers[UNW_REG_IP] = pair[1] - 1;
+	w->registers[UNW_REG_SP] = p->fp + sizeof(pair);
+	w->known = 1ull << number | 1ull << UNW_REG_IP | 1ull << UNW_REG_SP;
+	w->behind = w->by_pointer = true;
+	return true;
 }
 
 /*
@@ -285,10 +340,14 @@ static int walk_piece(struct stack_walk *w, size_t *frames, frame_seen seen, voi
 	if (!seen(arg, &frame) || unw_init_remote(&cursor, w->space, w))
 		return -1;
 	while (++*frames < FRAMES_MAX) {
+		const struct by_pointer pointer = pointer_of(w, &cursor);
+
 		w->guessed = false;
-		frame.returns = unw_is_signal_frame(&cursor) <= 0;
+		frame.returns = !is_signal_frame(w, &cursor);
 		result = step(w, &cursor);
-		if (result < 0 || w->guessed)
+		if (w->guessed)
+			return follow_pointer(w, &pointer) ? 1 : -1;
+		if (result < 0)
 			return -1;
 		if (result == 0 || unw_get_reg(&cursor, UNW_REG_IP, &ip) || ip == 0)
 			return result == 0 || ip == 0 ? 0 : -1;
@@ -299,16 +358,14 @@ static int walk_piece(struct stack_walk *w, size_t *frames, frame_seen seen, voi
 			return -1;
 		frame.pc = frame.home = ip;
 		frame.sp = sp;
-		frame.is_inside = false;
+		frame.is_inside = frame.guessed = false;
 		if (!seen(arg, &frame))
 			return -1;
 	}
 	return -1;
 }
 
-/* Returns true if the start of the thread was reached. */
-static bool walk_thread(struct stack_walk *w, const struct stack_shot *thread, frame_seen seen,
-			void *arg)
+bool stack_walk_registers(struct stack_walk *w, frame_seen seen, void *arg)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	sigset_t division, before;
@@ -320,17 +377,23 @@ static bool walk_thread(struct stack_walk *w, const struct stack_shot *thread, f
 	sigemptyset(&division);
 	sigaddset(&division, SIGFPE);
 	pthread_sigmask(SIG_UNBLOCK, &division, &before);
-
-	w->register_count = 0;
-	while (w->register_count < REGISTERS &&
-	       arch_dwarf_register(&thread->regs, w->register_count,
-				   &w->registers[w->register_count]))
-		w->register_count++;
 	do
 		result = walk_piece(w, &frames, seen, arg);
 	while (result > 0);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return result == 0;
+}
+
+static bool walk_thread(struct stack_walk *w, const struct stack_shot *thread, frame_seen seen,
+			void *arg)
+{
+	w->known = UINT64_MAX;
+	w->register_count = 0;
+	while (w->register_count < STACK_REGISTERS &&
+	       arch_dwarf_register(&thread->regs, w->register_count,
+				   &w->registers[w->register_count]))
+		w->register_count++;
+	return stack_walk_registers(w, seen, arg);
 }
 
 /* ------------------------------------------------------------------ public */
@@ -357,7 +420,7 @@ size_t snapshot_walk(const struct snapshot *shot, stack_home home, void *arg,
 
 	if (!count)
 		return 0;
-	if (!walker_init(&w, shot, home, arg))
+	if (!stack_walker_init(&w, shot, home, arg))
 		return snapshot_scan(shot, ranges, count);
 	for (size_t i = 0; i < shot->thread_count; i++)
 		if (!walk_thread(&w, &shot->threads[i], mark_frame, &m))
@@ -389,7 +452,7 @@ size_t snapshot_backtrace(const struct snapshot *shot, pid_t tid, stack_home hom
 	struct stack_walk w;
 
 	*complete = false;
-	if (!walker_init(&w, shot, home, arg))
+	if (!stack_walker_init(&w, shot, home, arg))
 		return 0;
 	for (size_t i = 0; i < shot->thread_count; i++)
 		if (shot->threads[i].tid == tid)
@@ -403,7 +466,7 @@ int stack_walk_begin(const struct snapshot *shot, stack_home home, void *arg,
 {
 	struct stack_walk *w = malloc(sizeof(*w));
 
-	if (!w || !walker_init(w, shot, home, arg)) {
+	if (!w || !stack_walker_init(w, shot, home, arg)) {
 		free(w);
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for a walk of the stacks");
 	}
@@ -413,8 +476,10 @@ int stack_walk_begin(const struct snapshot *shot, stack_home home, void *arg,
 
 void stack_walk_end(struct stack_walk *walk)
 {
-	if (walk)
+	if (walk) {
 		walker_release(walk);
+		snapshot_free(walk->own);
+	}
 	free(walk);
 }
 

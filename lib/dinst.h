@@ -256,17 +256,18 @@ enum dinst_field_form {
 	DINST_VALUE,  /* `value` */
 	DINST_STRING, /* `bytes`: characters, without a zero */
 	DINST_BYTES,  /* `bytes`: memory of the program */
+	DINST_STACK, /* `bytes`: uint64_t, 1 where all calls are there, then addresses (docs/protocol.md) */
 };
 
 /* What a field of dinst_trace() is for. */
 enum dinst_field_role {
-	DINST_FIELD,	/* an expression of a metric of yours */
-	DINST_ARGUMENT, /* of the function */
-	DINST_OUTCOME,	/* what it returned */
-	DINST_POINTEE,	/* what the field before this one points to */
-	DINST_ELAPSED,	/* ns since its entry */
-	DINST_CALLER,	/* the address that it returns to */
-	DINST_BACKTRACE,
+	DINST_FIELD,	 /* an expression of a metric of yours */
+	DINST_ARGUMENT,	 /* of the function */
+	DINST_OUTCOME,	 /* what it returned */
+	DINST_POINTEE,	 /* what the field before this one points to */
+	DINST_ELAPSED,	 /* ns since its entry */
+	DINST_CALLER,	 /* the address that it returns to */
+	DINST_BACKTRACE, /* the calls around it */
 };
 
 struct dinst_field {

@@ -64,6 +64,9 @@ static bool take_field(struct dinst_field *to, const struct event *e, const stru
 	case EVENT_BYTES:
 		to->form = DINST_BYTES;
 		break;
+	case EVENT_STACK:
+		to->form = DINST_STACK;
+		break;
 	default:
 		to->form = DINST_VALUE;
 		return event_value(e, f, &to->value);

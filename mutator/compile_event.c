@@ -4,8 +4,10 @@
  *
  * Whatever takes time is computed first; the ring is held only while the record
  * is written. All fields have the size that they can have at most, so that each
- * of them is at one place, and a record's size is known.
+ * of them is at one place, and a record's size is known. A stack is the last one,
+ * since what is handed out of it is shorter (stream.h).
  */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,13 +61,46 @@ static void compile_memory(struct compiler *c, const struct mdl_expr *x, struct 
 	c->system_calls = true;
 }
 
+static bool is_stack(const struct mdl_expr *x)
+{
+	return x->kind == MDL_CALL && x->function == MDL_DO_STACK;
+}
+
+/* As much of the stack as that many calls may need; usually they are smaller. */
+static uint32_t stack_bytes(int64_t frames)
+{
+	const int64_t bytes = frames * STREAM_FRAME_BYTES;
+
+	return bytes < STREAM_STACK_LEAST  ? STREAM_STACK_LEAST
+	       : bytes > STREAM_STACK_MOST ? STREAM_STACK_MOST
+					   : (uint32_t)bytes;
+}
+
+static void compile_stack(struct compiler *c, const struct mdl_expr *x, struct event *e)
+{
+	struct stream_field *f = &e->fields[e->count];
+	int64_t frames = MDL_STACK_FRAMES;
+
+	if ((x->arg_count && !mdl_constant(x->args[0], &frames)) ||
+	    (c->q->placement->kind != POINT_ENTRY && c->q->placement->kind != POINT_EXIT))
+		compile_fail(c, &x->place, DINST_USAGE,
+			     "a stack is known at a function's entry and where it returns");
+	f->form = STREAM_STACK;
+	f->frames = (uint16_t)frames;
+	e->bytes[e->count] = stack_bytes(frames);
+	f->size = (uint32_t)sizeof(struct stream_stack) + e->bytes[e->count];
+	e->values[e->count] = compile_get(c, ARCH_OP_STACK_POINTER, 0);
+	c->system_calls = true;
+}
+
 static void compile_field_of(struct compiler *c, const struct mdl_expr *x, struct event *e)
 {
 	struct stream_field *f = &e->fields[e->count];
 	char text[TEXT_MOST];
 
 	mdl_expr_text(x, text, sizeof(text));
-	*f = (struct stream_field){.form = STREAM_VALUE, .offset = e->size, .size = WORD};
+	*f = (struct stream_field){
+		.form = STREAM_VALUE, .size = WORD, .is_address = x->kind == MDL_CALLER};
 	f->text = strdup(text);
 	if (!f->text)
 		compile_fail(c, &x->place, DINST_NO_MEMORY, "out of memory");
@@ -73,26 +108,70 @@ static void compile_field_of(struct compiler *c, const struct mdl_expr *x, struc
 		compile_memory(c, x, e, STREAM_STRING, bytes_of(c, x, 1, MDL_STRING_BYTES));
 	else if (x->kind == MDL_CALL && x->function == MDL_DO_BYTES)
 		compile_memory(c, x, e, STREAM_BYTES, bytes_of(c, x, 1, 0));
+	else if (is_stack(x))
+		compile_stack(c, x, e);
 	else
 		compile_value(c, x, e);
-	e->size += f->size;
 	e->count++;
+}
+
+/* Where the fields are: one behind the other, the stack behind all. */
+static void place_fields(struct event *e)
+{
+	for (unsigned stacks = 0; stacks < 2; stacks++)
+		for (size_t i = 0; i < e->count; i++) {
+			if ((e->fields[i].form == STREAM_STACK) != stacks)
+				continue;
+			e->fields[i].offset = e->size;
+			e->size += e->fields[i].size;
+		}
+}
+
+static void store(struct compiler *c, unsigned record, size_t offset, unsigned value)
+{
+	struct arch_op *op = compile_op(c, ARCH_OP_STORE);
+
+	op->a = (uint16_t)record;
+	op->b = (uint16_t)value;
+	op->number = offset;
+	op->size = WORD;
+}
+
+/* What a walk begins with, besides the stack. */
+static void store_registers(struct compiler *c, const struct stream_field *f, unsigned sp,
+			    unsigned record)
+{
+	const size_t preserved = f->offset + offsetof(struct stream_stack, preserved);
+	unsigned number;
+
+	store(c, record, f->offset + offsetof(struct stream_stack, sp), sp);
+	store(c, record, f->offset + offsetof(struct stream_stack, caller),
+	      compile_get(c, ARCH_OP_CALLER, 0));
+	for (unsigned n = 0; n < ARCH_PRESERVED_MOST && arch_preserved(n, &number); n++)
+		store(c, record, preserved + (size_t)n * WORD,
+		      compile_get(c, ARCH_OP_PRESERVED, n));
 }
 
 static void store_fields(struct compiler *c, const struct event *e, unsigned record)
 {
 	for (size_t i = 0; i < e->count; i++) {
 		const struct stream_field *f = &e->fields[i];
+		size_t at = f->offset;
 		struct arch_op *op;
 
-		op = compile_op(c, f->form == STREAM_VALUE ? ARCH_OP_STORE : ARCH_OP_RING_BYTES);
+		if (f->form == STREAM_VALUE) {
+			store(c, record, at, e->values[i]);
+			continue;
+		}
+		if (f->form == STREAM_STACK) {
+			store_registers(c, f, e->values[i], record);
+			at += offsetof(struct stream_stack, length);
+		}
+		op = compile_op(c, ARCH_OP_RING_BYTES);
 		op->a = (uint16_t)record;
 		op->b = (uint16_t)e->values[i];
-		op->number = f->offset;
-		if (f->form == STREAM_VALUE)
-			op->size = WORD;
-		else
-			op->immediate = (int32_t)e->bytes[i];
+		op->number = at;
+		op->immediate = (int32_t)e->bytes[i];
 	}
 }
 
@@ -145,7 +224,8 @@ static uint32_t describe(struct compiler *c, const struct mdl_expr *x, const str
 	kind.fields = calloc(e->count + 1, sizeof(*kind.fields));
 	if (!kind.fields)
 		return compile_fail(c, &x->place, DINST_NO_MEMORY, "out of memory");
-	memcpy(kind.fields, e->fields, e->count * sizeof(*kind.fields));
+	for (size_t i = 0; i < e->count; i++)
+		kind.fields[i] = e->fields[i];
 	id = stream_describe(c->q->session, &kind);
 	if (!id) {
 		free(kind.fields);
@@ -188,6 +268,7 @@ void compile_event(struct compiler *c, const struct mdl_expr *x, struct variable
 	for (size_t i = 1; i < x->arg_count && !c->failed; i++)
 		if (!c->q->tail_exit || !needs_result(x->args[i]))
 			compile_field_of(c, x->args[i], &e);
+	place_fields(&e);
 	if (!c->failed && e.size > most)
 		compile_fail(c, &x->place, DINST_USAGE,
 			     "this event has %u bytes; there is room for %u", e.size, most);

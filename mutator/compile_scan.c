@@ -62,6 +62,7 @@ static void uses_of_call(const struct compiler *c, const struct mdl_expr *x,
 			uses_of_variable(c, x, x->args[0], true, uses);
 		break;
 	case MDL_DO_CALL:
+	case MDL_DO_STACK:
 		uses->moment = true;
 		break;
 	default:

@@ -35,6 +35,7 @@ static const char *form_text(enum stream_form form)
 		[STREAM_VALUE] = "value",
 		[STREAM_STRING] = "string",
 		[STREAM_BYTES] = "bytes",
+		[STREAM_STACK] = "stack",
 	};
 
 	return forms[form];
@@ -49,7 +50,7 @@ static json_t *kind_json(const struct stream_event *event)
 		json_t *field =
 			json_pack("{s:o, s:s, s:I, s:I, s:n}", "text", serve_text(f->text), "form",
 				  form_text(f->form), "offset", (json_int_t)f->offset, "size",
-				  (json_int_t)f->size, "type");
+				  (json_int_t)stream_field_told(f), "type");
 
 		if (f->float_size)
 			json_object_set_new(field, "float", json_integer(f->float_size));
@@ -193,6 +194,8 @@ static json_t *answer(const struct stream_taken *taken, json_t *threads, json_t 
 	if (result) {
 		json_object_set(result, "threads", threads);
 		json_object_set(result, "kinds", kinds);
+		if (taken->places)
+			json_object_set(result, "places", taken->places);
 	}
 	return result;
 }
@@ -230,6 +233,7 @@ int serve_events(struct server *sv, const json_t *params, json_t **result, struc
 	*result = answer(&taken, threads, kinds);
 	json_decref(threads);
 	json_decref(kinds);
+	json_decref(taken.places);
 	free(taken.data);
 	return 0;
 }

@@ -208,6 +208,7 @@ static int read_request(const json_t *params, struct tracing *t, struct dinst_er
 	const json_t *min = json_object_get(params, "min_time_ns");
 	const json_t *depth = json_object_get(params, "depth");
 	const json_t *bytes = json_object_get(params, "string_bytes");
+	const json_t *stack = json_object_get(params, "stack");
 
 	if (wrong_type(params, "if", json_is_string(condition), e) ||
 	    wrong_type(params, "min_time_ns", json_is_integer(min) && json_integer_value(min) >= 0,
@@ -220,6 +221,10 @@ static int read_request(const json_t *params, struct tracing *t, struct dinst_er
 		       json_is_integer(bytes) && json_integer_value(bytes) > 0 &&
 			       json_integer_value(bytes) <= TRACE_STRING_MOST,
 		       e) ||
+	    wrong_type(params, "stack",
+		       json_is_integer(stack) && json_integer_value(stack) >= 0 &&
+			       json_integer_value(stack) <= MDL_STACK_MOST,
+		       e) ||
 	    wrong_type(params, "functions", json_is_array(json_object_get(params, "functions")), e))
 		return DINST_USAGE;
 	t->q = (struct trace_request){
@@ -229,6 +234,7 @@ static int read_request(const json_t *params, struct tracing *t, struct dinst_er
 		.condition = json_string_value(condition),
 		.min_ns = (uint64_t)json_integer_value(min),
 		.string_bytes = (unsigned)json_integer_value(bytes),
+		.stack = (unsigned)json_integer_value(stack),
 	};
 	t->depth = (unsigned)json_integer_value(depth);
 	t->libraries = json_is_true(json_object_get(params, "libraries"));

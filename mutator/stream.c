@@ -214,6 +214,13 @@ static void free_fields(struct stream_field *fields, size_t count)
 	free(fields);
 }
 
+uint32_t stream_field_told(const struct stream_field *f)
+{
+	return f->form == STREAM_STACK
+		       ? (uint32_t)(sizeof(struct stream_frames) + f->frames * sizeof(uint64_t))
+		       : f->size;
+}
+
 uint32_t stream_describe(struct session *s, const struct stream_event *kind)
 {
 	struct stream *st = s->stream;
@@ -243,6 +250,9 @@ uint32_t stream_describe(struct session *s, const struct stream_event *kind)
 		event_free(event);
 		return 0;
 	}
+	event->told_size = event->size;
+	for (size_t n = 0; n < event->field_count; n++)
+		event->told_size -= event->fields[n].size - stream_field_told(&event->fields[n]);
 	event->id = (uint32_t)st->event_count + 1;
 	st->events[st->event_count++] = event;
 	return event->id;
@@ -272,6 +282,7 @@ void stream_forget(struct stream *st, struct stream_queue *queue)
 	st->queued -= queue->end - queue->begin;
 	free(queue->bytes);
 	free(queue->told);
+	free(queue->places.words);
 	free(queue);
 }
 
@@ -289,6 +300,7 @@ void stream_free(struct stream *st)
 	free(st->rings);
 	free(st->copy);
 	free(st->threads);
+	stack_walk_end(st->walk);
 	free(st);
 }
 

@@ -7,10 +7,13 @@
  *   stream_take.c     from the queues to clients
  *   stream_threads.c  whose events they are
  *   stream_stuck.c    rings whose holder never comes back
+ *   stream_stack.c    stacks that were copied: the calls in them
+ *   stream_places.c   what addresses of code are
  */
 #ifndef DINST_MUTATOR_STREAM_PRIVATE_H
 #define DINST_MUTATOR_STREAM_PRIVATE_H
 
+#include "inject/stack.h"
 #include "mutator/stream.h"
 
 /* A ring that is taken, and by the same one as at the last look. */
@@ -37,6 +40,13 @@ struct stream_thread {
 	uint32_t next; /* of the same hash; index + 1 */
 };
 
+/* Addresses that clients know already, a hash table. */
+struct stream_told {
+	uint64_t *words; /* 0: free */
+	size_t count, room;
+	uint64_t changes; /* of the session's modules, when they were told */
+};
+
 struct stream_queue {
 	struct stream_queue *next;
 	unsigned instance;
@@ -47,6 +57,7 @@ struct stream_queue {
 	size_t begin, end, room;
 	uint8_t *told; /* bit n: thread n was told with it */
 	size_t told_size;
+	struct stream_told places;
 };
 
 enum { STREAM_HASH = 1024 };
@@ -72,6 +83,9 @@ struct stream {
 	uint32_t thread_at[STREAM_HASH]; /* index + 1 */
 	bool own_ids;			 /* the target's threads have ids of their own */
 	uint64_t looked_ns;		 /* when they were looked for last */
+	struct stack_walk *walk;	 /* of stacks; NULL: none was */
+	uint64_t walk_ns, walk_changes;	 /* when it was made, and of which modules */
+	uint64_t modules_ns;		 /* when those were looked at for places */
 };
 
 /* What precedes a record in a queue. */
@@ -82,6 +96,16 @@ size_t stream_thread(struct stream *st, uint32_t own);
 
 /* Frees rings whose holder never comes back. Seldom a stop. */
 void stream_look_for_stuck(struct stream *st);
+
+/*
+ * The calls in a stack of a record: at most `frames` of them, into `to`, which has room for what
+ * stream_field_told() says; what is not used of it is zeros.
+ */
+void stream_walk(struct stream *st, const struct stream_field *f, uint8_t *record, uint8_t *to);
+
+/* Adds to *places, made if need be, what addresses of a record that goes out are new to the queue. */
+void stream_tell_places(struct stream *st, struct stream_queue *q, const struct stream_event *event,
+			const uint8_t *record, json_t **places);
 
 /* Frees a queue and its kinds of events. */
 void stream_forget(struct stream *st, struct stream_queue *queue);

@@ -73,10 +73,14 @@ static int take_first(struct taking *t, struct stream_queue *q, const struct arc
 	struct arch_record told = *record;
 	/* Where pass_on() left it. */
 	const size_t thread = record->flags == UINT32_MAX ? SIZE_MAX : record->flags;
+	const struct stream_event *event = t->stream->events[record->id - 1];
 	const int status = tell_thread(t, q, thread, e);
 
 	if (status < 0)
 		return status;
+	if (event)
+		stream_tell_places(t->stream, q, event, q->bytes + q->begin + STREAM_SEQUENCE,
+				   &t->taken->places);
 	told.flags = 0;
 	memcpy(to, q->bytes + q->begin + STREAM_SEQUENCE, record->size);
 	memcpy(to, &told, sizeof(told));
@@ -154,6 +158,7 @@ int stream_take(struct session *s, struct stream_queue *const *queues, size_t co
 	free(t.queues);
 	if (status < 0) {
 		json_decref(t.threads);
+		json_decref(taken->places);
 		free(taken->data);
 		return status;
 	}

@@ -264,6 +264,13 @@ static bool is_strange(const struct trace_function *f)
 	return image_is_go(f->function.module->image) || compile_is_changed(&f->function);
 }
 
+/* Of what is called from there the lines tell it. */
+static void add_stack(struct making *m, const struct trace_function *f)
+{
+	if (m->q->stack && f->level == 0)
+		add(m, 0, "backtrace", "", "stack(%u)", m->q->stack);
+}
+
 int trace_fields_make(const struct trace_request *q, struct trace_function *f, bool at_return,
 		      json_t *described, struct dinst_error *e)
 {
@@ -277,6 +284,7 @@ int trace_fields_make(const struct trace_request *q, struct trace_function *f, b
 		add(&m, FIELD_BYTES, "sp", "", "$stack");
 		if (q->caller)
 			add(&m, FIELD_BYTES, "caller", "", "$caller");
+		add_stack(&m, f);
 		if (arguments)
 			add_arguments(&m, &types, described, NULL);
 		m.record = &f->result;
@@ -285,6 +293,7 @@ int trace_fields_make(const struct trace_request *q, struct trace_function *f, b
 		add(&m, FIELD_BYTES, "elapsed", "", "$elapsed");
 		if (q->caller)
 			add(&m, FIELD_BYTES, "caller", "", "$caller");
+		add_stack(&m, f);
 		if (arguments && f->level == 0)
 			add_arguments(&m, &types, described, f->kept);
 	}

@@ -25,7 +25,7 @@ enum {
 	TRACE_STRING_MOST = 256,
 	TRACE_STRUCT_BYTES = 128,  /* of a struct that a pointer leads to */
 	TRACE_RAW_ARGUMENTS = 4,   /* of a function of which nothing is known */
-	TRACE_RECORD_BYTES = 1024, /* of one event, about */
+	TRACE_RECORD_BYTES = 1024, /* of one event, about, and without a stack */
 	TRACE_FIELDS_MOST = 36,
 	TRACE_STRINGS_OF_STRUCT = 3,
 };
@@ -36,6 +36,7 @@ struct trace_request {
 		*condition; /* MDL over $arg[n], names of arguments, $return, $elapsed; or NULL */
 	uint64_t min_ns;    /* calls that took at least so long; 0: all */
 	unsigned string_bytes; /* 0: TRACE_STRING_USUAL */
+	unsigned stack;	       /* calls around those that were asked for, at most; 0: none */
 };
 
 /* What a field of a record is for: as in docs/protocol.md. */

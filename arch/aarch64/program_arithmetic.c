@@ -41,7 +41,7 @@ static bool takes_short(unsigned kind)
 
 bool arithmetic_wish(const struct arch_op *op, struct register_wish *wish)
 {
-	if (op->kind > ARCH_OP_CALLER && op->kind != ARCH_OP_IF)
+	if (op->kind > ARCH_OP_PRESERVED && op->kind != ARCH_OP_IF)
 		return false;
 	if ((program_class(op->kind) & PROGRAM_SECOND) && !(is_shift(op->kind) && !op->b) &&
 	    !(takes_short(op->kind) && arithmetic_is_short(op)))
@@ -203,7 +203,7 @@ static void emit_of_thread(struct emitter *e)
 
 	if ((op->kind == ARCH_OP_ARGUMENT || is_float) && op->number >= ARGUMENTS)
 		a64_fail(e->out, ARCH_REFUSED);
-	if (op->kind == ARCH_OP_RESULT && op->number > 1)
+	if ((op->kind == ARCH_OP_RESULT && op->number > 1) || op->kind == ARCH_OP_PRESERVED)
 		a64_fail(e->out, ARCH_REFUSED);
 	if (is_float)
 		a64_emit(e->out,
@@ -220,7 +220,7 @@ static void emit_of_thread(struct emitter *e)
 
 bool arithmetic_emit(struct emitter *e)
 {
-	if (e->op->kind > ARCH_OP_CALLER)
+	if (e->op->kind > ARCH_OP_PRESERVED)
 		return false;
 	if (e->op->kind >= ARCH_OP_ARGUMENT)
 		emit_of_thread(e);

@@ -87,6 +87,14 @@ bool arch_dwarf_register(const struct arch_regs *r, unsigned number, uint64_t *v
 	return true;
 }
 
+/* Only events want them, and there are none here. */
+bool arch_preserved(unsigned n, unsigned *number)
+{
+	(void)n;
+	(void)number;
+	return false;
+}
+
 void arch_restart_interrupted(struct arch_regs *r)
 {
 	long result = arch_syscall_result(r);

@@ -39,6 +39,7 @@ static const char *const kinds[ARCH_OP_KINDS] = {
 	[ARCH_OP_STACK] = "stack",
 	[ARCH_OP_STACK_POINTER] = "stack_pointer",
 	[ARCH_OP_CALLER] = "caller",
+	[ARCH_OP_PRESERVED] = "preserved",
 	[ARCH_OP_LOAD] = "load",
 	[ARCH_OP_STORE] = "store",
 	[ARCH_OP_FETCH_ADD] = "fetch_add",

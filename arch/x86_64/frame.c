@@ -273,10 +273,38 @@ void arch_frame_close(struct arch_buf *out, const struct arch_frame *f)
 	}
 }
 
+/* Bytes that were pushed behind the scratch registers. */
+static unsigned behind_scratches(const struct arch_frame *f)
+{
+	unsigned bytes = 8u * f->slots;
+
+	for (unsigned what = 0; what < KEPT; what++)
+		bytes += kept(f, what) == KEEP_PUSHED ? 8 : 0;
+	return bytes;
+}
+
+/* Where a scratch register was pushed to; false: it was not, or is none. */
+static bool find_scratch(const struct arch_frame *f, unsigned reg, unsigned *at)
+{
+	bool found = false;
+
+	*at = behind_scratches(f);
+	for (unsigned i = 0; i < f->scratch; i++) {
+		const bool pushed = f->saves & (uint64_t)SAVE_SCRATCH << i;
+
+		if (found && pushed)
+			*at += 8;
+		found = found || (pushed && f->reg[i] == reg);
+	}
+	return found;
+}
+
 bool x86_frame_find(const struct arch_frame *f, unsigned reg, unsigned *at)
 {
 	const unsigned where = reg < KEPT_FLAGS ? kept(f, reg) : 0;
 
+	if (!where && find_scratch(f, reg, at))
+		return false;
 	*at = where & KEEP_MOVED ? where & 15 : reg;
 	if (where != KEEP_PUSHED)
 		return true;

@@ -58,6 +58,7 @@ static bool keeps_flags(const struct arch_environment *env, const struct arch_op
 	case ARCH_OP_STACK:
 	case ARCH_OP_STACK_POINTER:
 	case ARCH_OP_CALLER:
+	case ARCH_OP_PRESERVED:
 	case ARCH_OP_LOAD:
 	case ARCH_OP_STORE:
 	case ARCH_OP_ATOMIC_STORE:
@@ -110,6 +111,20 @@ static arch_regset reads_of(const struct arch_op *op)
 	return 0;
 }
 
+/*
+ * Registers that the program wants besides: where the frame takes one of them it must push it,
+ * as if it were live. Were they in `reads` there would be too few for a frame.
+ */
+static arch_regset preserved_of(const struct arch_program *p)
+{
+	arch_regset set = 0;
+
+	for (unsigned i = 0; i < p->count; i++)
+		if (p->ops[i].kind == ARCH_OP_PRESERVED && p->ops[i].number < X86_PRESERVED)
+			set |= SET(x86_preserved[p->ops[i].number]);
+	return set;
+}
+
 static int make_plan(struct x86_plan *plan, const struct arch_program *p,
 		     const struct arch_environment *env, arch_regset live)
 {
@@ -155,6 +170,7 @@ void arch_program_needs(const struct arch_program *p, const struct arch_environm
 	if (make_plan(&plan, p, env, frame->live) != ARCH_OK)
 		return;
 	frame->reads |= plan.reads;
+	frame->live |= preserved_of(p);
 	frame->fixed |= plan.named;
 	if (frame->scratch < plan.registers.used)
 		frame->scratch = (uint8_t)plan.registers.used;
@@ -457,7 +473,7 @@ static void op_sizes(const struct arch_op *op, size_t *hot, size_t *cold)
 		break;
 	case ARCH_OP_RING_OPEN:
 		*hot += 192;
-		*cold = 320;
+		*cold = 512;
 		break;
 	case ARCH_OP_CLOCK:
 	case ARCH_OP_PROCESS:

@@ -58,7 +58,7 @@ bool arithmetic_wish(const struct x86_plan *plan, const struct arch_op *op,
 	} else if (op->kind == ARCH_OP_ARGUMENT) {
 		wish_argument(op, wish);
 	}
-	return op->kind <= ARCH_OP_CALLER;
+	return op->kind <= ARCH_OP_PRESERVED;
 }
 
 unsigned arithmetic_condition(unsigned condition)
@@ -329,6 +329,12 @@ static void emit_of_thread(struct emitter *e)
 		else
 			emit_input(e, op->number ? RDX : RAX);
 		break;
+	case ARCH_OP_PRESERVED:
+		if (op->number >= X86_PRESERVED)
+			x86_fail(e->out, ARCH_REFUSED);
+		else
+			emit_input(e, x86_preserved[op->number]);
+		break;
 	case ARCH_OP_FLOAT_ARGUMENT:
 		emit_vector(e, (unsigned)op->number);
 		break;
@@ -403,7 +409,7 @@ static void emit_binary(struct emitter *e)
 
 bool arithmetic_emit(struct emitter *e)
 {
-	if (e->op->kind > ARCH_OP_CALLER)
+	if (e->op->kind > ARCH_OP_PRESERVED)
 		return false;
 	if (e->op->kind >= ARCH_OP_ARGUMENT)
 		emit_of_thread(e);

@@ -120,6 +120,19 @@ bool arch_dwarf_register(const struct arch_regs *r, unsigned number, uint64_t *v
 	return true;
 }
 
+/* System V psABI x86-64, figures 3.4 and 3.36. */
+const uint8_t x86_preserved[X86_PRESERVED] = {RBP, RBX, R12, R13, R14, R15};
+
+bool arch_preserved(unsigned n, unsigned *number)
+{
+	static const uint8_t numbers[X86_PRESERVED] = {6, 3, 12, 13, 14, 15};
+
+	if (n >= X86_PRESERVED)
+		return false;
+	*number = numbers[n];
+	return true;
+}
+
 void arch_restart_interrupted(struct arch_regs *r)
 {
 	long result = arch_syscall_result(r);

@@ -29,6 +29,10 @@ enum x86_register {
 	R15,
 };
 
+/* Registers that calls preserve, in the order of arch_preserved(). */
+enum { X86_PRESERVED = 6 };
+extern const uint8_t x86_preserved[X86_PRESERVED];
+
 /*
  * arch_regset: bit n is general register n (all 64 bits of it), bits 16 to 22
  * are flags. Vector registers are not tracked: inserted code uses none.

@@ -79,12 +79,12 @@ static void look_before(struct context *c, struct before *b, char **word, int co
 	b->count = count;
 	for (int i = 0; i < count; i++) {
 		b->option = b->ended ? NULL : spec_of(b->command, word[i]);
-		if (b->option && b->option->value && i + 1 < count) {
+		if (b->option && option_wants(b->option) && i + 1 < count) {
 			if (b->option->letter == 'p')
 				snprintf(c->session, sizeof(c->session), "%s", word[i + 1]);
 			b->option = NULL;
 			i++;
-		} else if (b->option && b->option->value) {
+		} else if (b->option && option_wants(b->option)) {
 			return;
 		} else if (strcmp(word[i], "--") == 0) {
 			b->ended = true;
@@ -159,7 +159,7 @@ static bool argument_kind(const struct before *b, char *kind)
 		usage = next;
 		if (token[0] == '-') {
 			spec = spec_of(b->command, token);
-			if (spec && spec->value)
+			if (spec && option_wants(spec))
 				usage = usage_token(usage, token, &repeats);
 			if (!usage)
 				break;

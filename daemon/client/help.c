@@ -68,7 +68,7 @@ static void help_options(const struct option_spec *specs)
 	int n;
 
 	for (; specs && specs->letter; specs++) {
-		const char *gap = specs->value ? " " : "";
+		const char *gap = option_wants(specs) ? " " : "";
 		const char *value = specs->value ? specs->value : "";
 
 		if (specs->letter > ' ' && specs->name)

@@ -62,7 +62,7 @@ static int parse_long(struct arguments *a, char **argv, int left, const struct o
 				  name);
 	if (!spec->value && value)
 		return dinst_fail(e, DINST_USAGE, "--%s takes no value", spec->name);
-	if (!spec->value || value) {
+	if (!option_wants(spec) || value) {
 		err = keep(a, spec, value, e);
 		return err ? err : 1;
 	}

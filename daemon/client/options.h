@@ -18,7 +18,7 @@ enum { OPTIONS_MAX = 64 };
 struct option_spec {
 	char letter;	   /* as it is looked up; below ' ' where there is no short form */
 	const char *name;  /* long form without dashes; NULL if there is none */
-	const char *value; /* what it takes, for the help; NULL: a switch */
+	const char *value; /* what it takes, for the help; NULL: a switch; "[=N]": may take it */
 	const char *help;
 };
 
@@ -35,6 +35,12 @@ struct arguments {
 };
 
 extern const struct option_spec global_options[]; /* ends with letter 0 */
+
+/* True if the next word is its value, where that is not behind a '='. */
+static inline bool option_wants(const struct option_spec *spec)
+{
+	return spec->value && spec->value[0] != '[';
+}
 
 enum {
 	OPTION_JSON = 1,

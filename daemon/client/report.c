@@ -58,6 +58,8 @@ static int trace_one(struct reporter *r, const struct event *e)
 	if (r->most && r->trace.lines > r->most && r->out.data && lines < r->most) {
 		const char *end = strchr(r->out.data + before, '\n');
 
+		while (end && text_is_stack(end + 1))
+			end = strchr(end + 1, '\n');
 		r->out.used = end ? (size_t)(end + 1 - r->out.data) : before;
 		r->trace.lines = r->most;
 	}

@@ -35,14 +35,16 @@ static bool is_full(const struct tracer *tr)
 	return tr->most && tr->trace.lines >= tr->most;
 }
 
-/* One event may be worth two lines: what is one too many is taken back. */
+/* One event may be worth two lines, with stacks: what is one too many is taken back. */
 static void cut(struct tracer *tr)
 {
 	size_t end = tr->out.used;
 
 	for (; tr->most && tr->trace.lines > tr->most; tr->trace.lines--) {
-		for (end -= end > 0; end && tr->out.data[end - 1] != '\n';)
-			end--;
+		do
+			for (end -= end > 0; end && tr->out.data[end - 1] != '\n';)
+				end--;
+		while (end && text_is_stack(tr->out.data + end));
 		tr->out.used = end;
 	}
 }

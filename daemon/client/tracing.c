@@ -16,6 +16,7 @@ enum {
 	PAUSE_MS = 20,
 	FIRST_HINT_S = 3,
 	LEFT_SHOWN_MS = 500, /* how long what is left is taken for at the end */
+	STACK_USUAL = 16,
 };
 
 bool tracing_time(const char *text, uint64_t *ns)
@@ -71,7 +72,7 @@ static int set_limit(struct context *c, const struct arguments *a, json_t *param
 static int make_params(struct context *c, const struct arguments *a, json_t *params)
 {
 	const char *condition = arguments_get(a, OPTION_IF);
-	const char *min = arguments_get(a, 't');
+	const char *min = arguments_get(a, 't'), *stack = arguments_get(a, OPTION_STACK);
 	json_t *functions = json_array();
 	uint64_t ns = 0;
 	int status;
@@ -95,6 +96,11 @@ static int make_params(struct context *c, const struct arguments *a, json_t *par
 	if (status == EXIT_DONE)
 		status = set_number(c, a, OPTION_STRING, "string_bytes",
 				    "--string takes a number of bytes", 256, params);
+	if (status == EXIT_DONE && stack && !*stack)
+		json_object_set_new(params, "stack", json_integer(STACK_USUAL));
+	else if (status == EXIT_DONE)
+		status = set_number(c, a, OPTION_STACK, "stack", "--stack takes a number of calls",
+				    64, params);
 	return status == EXIT_DONE ? set_limit(c, a, params) : status;
 }
 

@@ -30,6 +30,7 @@ enum { OPTION_IF = 26, OPTION_CALLER, OPTION_LIBRARIES, OPTION_STRING, OPTION_ST
 		{OPTION_LIBRARIES, "libs", NULL, "with --depth: also those of other modules"},     \
 		{OPTION_CALLER, "caller", NULL, "where calls come from"},                          \
 		{OPTION_STRING, "string", "BYTES", "of a string (default 64, at most 256)"},       \
+		{OPTION_STACK, "stack", "[=N]", "the N calls around it (default 16, at most 64)"}, \
 	{                                                                                          \
 		OPTION_LIMIT, "limit", "PERCENT", "end it where it takes more than that of a CPU"  \
 	}

@@ -6,12 +6,16 @@
  *   DIR/metadata   what events look like, in CTF's own language
  *   DIR/stream     packets of events, each written as a whole
  *   DIR/.dinst     our own description of the kinds, as JSON; others' readers pass it over
+ *   DIR/.places    what code is at the addresses in stacks and of callers: a JSON object a line, as
+ *                  `events` has them (docs/protocol.md); only there where there are such addresses.
+ *                  Where another module came to lie where one was, the first one's names are shown
  *
  *   packet:  magic u32, uuid 16 bytes, stream id u32 | begin, end (ns), content, size (bits), events
  *            dropped so far: u64 each | events
  *   event:   id u32, ns u64 | thread u32, process u32, name of the thread with its zero byte |
  *            fields: a value 8 bytes (a float 4), a string with its zero byte, memory as its
- *            length u32 and the bytes
+ *            length u32 and the bytes, a stack as the number u32 of its u64
+ *            and these: 1 where it is complete, then addresses
  *   All of it is packed and little endian.
  *
  * Writing keeps one packet in memory, however long it goes on. What is there can be read at any
@@ -35,7 +39,8 @@ struct ctf_facts {
 };
 
 struct ctf_writer {
-	int directory, stream; /* descriptors; -1: none */
+	int directory, stream, places; /* descriptors; -1: none */
+	size_t places_written;	       /* of the log's */
 	uint8_t uuid[16];
 	uint8_t *packet;
 	size_t used;

@@ -39,6 +39,7 @@ static void field_name(const struct event_kind *k, size_t n, char *name, size_t 
 	const char *from = f->role == EVENT_ARGUMENT && !f->name[0] ? "arg"
 			   : f->role == EVENT_RESULT		    ? "return"
 			   : f->role == EVENT_POINTEE		    ? "to"
+			   : f->role == EVENT_BACKTRACE		    ? "backtrace"
 			   : f->name[0]				    ? f->name
 								    : f->text;
 	size_t used = 0;
@@ -108,6 +109,11 @@ static void write_field(FILE *to, const struct event_kind *k, size_t n)
 		fprintf(to, " %s;\n", name);
 	} else if (f->form == EVENT_STRING) {
 		fprintf(to, "string { encoding = UTF8; } %s;\n", name);
+	} else if (f->form == EVENT_STACK) {
+		fprintf(to,
+			"uint32_t %s_length;\n\t\tinteger { size = 64; align = 8; signed = false; "
+			"base = 16; } %s[%s_length];\n",
+			name, name, name);
 	} else {
 		fprintf(to,
 			"uint32_t %s_length;\n\t\tinteger { size = 8; align = 8; base = 16; } "

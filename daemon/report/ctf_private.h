@@ -12,6 +12,9 @@
 	"."          \
 	"dinst"
 #define CTF_STREAM_FILE "stream"
+#define CTF_PLACES_FILE \
+	"."             \
+	"places"
 
 enum {
 	CTF_VERSION = 1,

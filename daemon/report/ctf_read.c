@@ -88,6 +88,22 @@ static int read_description(int directory, const char *path, struct reading *r,
 	return status;
 }
 
+/* A line that is none is passed over: an address without a name is shown as it is. */
+static void read_places(int directory, struct event_log *log)
+{
+	char *text = read_file(directory, CTF_PLACES_FILE, CTF_OWN_MOST), *save = NULL;
+	const char *line = text ? strtok_r(text, "\n", &save) : NULL;
+
+	for (; line; line = strtok_r(NULL, "\n", &save)) {
+		json_t *row = json_loads(line, 0, NULL), *rows = json_array();
+
+		json_array_append_new(rows, row);
+		event_log_places(log, rows, NULL);
+		json_decref(rows);
+	}
+	free(text);
+}
+
 /* What time it was: the one thing of the metadata that is not in our description. */
 static void read_clock(int directory, struct event_log *log)
 {
@@ -160,10 +176,13 @@ static bool take_field(struct reading *r, const struct event_field *f)
 			fill(r->record, f, text, size);
 		return text != NULL;
 	}
-	if (!take(r, &length, sizeof(length)) || (size_t)(r->end - r->at) < length)
+	if (!take(r, &length, sizeof(length)))
 		return false;
-	fill(r->record, f, r->at, length);
-	r->at += length;
+	size = f->form == EVENT_STACK ? (size_t)length * sizeof(uint64_t) : length;
+	if ((size_t)(r->end - r->at) < size)
+		return false;
+	fill(r->record, f, r->at, size);
+	r->at += size;
 	return true;
 }
 
@@ -324,6 +343,7 @@ int ctf_read(const char *path, struct event_log *log, struct ctf_facts *facts, e
 	if (status)
 		goto out;
 	read_clock(directory, log);
+	read_places(directory, log);
 	packet = malloc(CTF_PACKET_MOST);
 	stream = openat(directory, CTF_STREAM_FILE, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (!packet)

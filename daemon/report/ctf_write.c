@@ -6,6 +6,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -144,6 +146,40 @@ static int describe(struct ctf_writer *w, const struct event_log *log, struct di
 	return status;
 }
 
+static int write_place(struct ctf_writer *w, const struct event_place *p, struct dinst_error *e)
+{
+	char address[32], *text;
+	json_t *row;
+	int status;
+
+	snprintf(address, sizeof(address), "0x%" PRIx64, p->word);
+	row = json_pack("{s:s, s:s?, s:s?, s:I}", "address", address, "function", p->function,
+			"module", p->module, "offset", (json_int_t)p->offset);
+	text = row ? json_dumps(row, JSON_COMPACT) : NULL;
+	json_decref(row);
+	if (!text)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	status = write_all(w->places, text, strlen(text), e);
+	free(text);
+	return status ? status : write_all(w->places, "\n", 1, e);
+}
+
+/* In front of the events that name them. */
+static int write_places(struct ctf_writer *w, const struct event_log *log, struct dinst_error *e)
+{
+	int status = 0;
+
+	if (w->places < 0 && w->places_written < log->place_count) {
+		w->places = openat(w->directory, CTF_PLACES_FILE,
+				   O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		if (w->places < 0)
+			return cannot(e, "write", CTF_PLACES_FILE);
+	}
+	while (!status && w->places_written < log->place_count)
+		status = write_place(w, log->place_order[w->places_written++], e);
+	return status;
+}
+
 /* Writes the packet; `dropped`: how many events were until its end. */
 static int write_packet(struct ctf_writer *w, const struct event_log *log, uint64_t dropped,
 			struct dinst_error *e)
@@ -151,6 +187,8 @@ static int write_packet(struct ctf_writer *w, const struct event_log *log, uint6
 	const size_t size = w->used;
 	int status = describe(w, log, e);
 
+	if (!status)
+		status = write_places(w, log, e);
 	/* A packet without events says what was dropped at the end. */
 	if (status || (size <= CTF_PACKET_HEAD && dropped == w->told))
 		return status;
@@ -200,7 +238,9 @@ static void put_field(struct ctf_writer *w, const struct event *event, const str
 		put(w, "", 1);
 		return;
 	}
-	put32(w, (uint32_t)length);
+	if (f->form == EVENT_STACK)
+		length -= length % sizeof(uint64_t);
+	put32(w, (uint32_t)(f->form == EVENT_STACK ? length / sizeof(uint64_t) : length));
 	if (length)
 		put(w, bytes, length);
 }
@@ -247,7 +287,7 @@ int ctf_create(struct ctf_writer *w, const char *path, const struct ctf_facts *f
 {
 	int status;
 
-	*w = (struct ctf_writer){.directory = -1, .stream = -1, .facts = *facts};
+	*w = (struct ctf_writer){.directory = -1, .stream = -1, .places = -1, .facts = *facts};
 	w->used = CTF_PACKET_HEAD;
 	w->packet = calloc(1, CTF_PACKET_MOST);
 	if (!w->packet)
@@ -272,11 +312,13 @@ void ctf_release(struct ctf_writer *w)
 {
 	if (w->stream >= 0)
 		close(w->stream);
+	if (w->places >= 0)
+		close(w->places);
 	if (w->directory >= 0)
 		close(w->directory);
 	free(w->packet);
 	w->packet = NULL;
-	w->stream = w->directory = -1;
+	w->stream = w->places = w->directory = -1;
 }
 
 int ctf_close(struct ctf_writer *w, const struct event_log *log, struct dinst_error *e)

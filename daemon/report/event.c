@@ -43,6 +43,7 @@ void event_log_release(struct event_log *log)
 		free(log->threads[i]->name);
 		free(log->threads[i]);
 	}
+	event_places_release(log);
 	free(log->kinds);
 	free(log->threads);
 	free(log->buffer);
@@ -104,7 +105,7 @@ static bool number_of(const json_t *object, const char *key, uint64_t max, uint3
 
 static bool field_read(const json_t *from, struct event_field *f)
 {
-	static const char *const forms[] = {"value", "string", "bytes", NULL};
+	static const char *const forms[] = {"value", "string", "bytes", "stack", NULL};
 	static const char *const roles[] = {"field",  "argument",  "result", "pointee",
 					    "member", "elapsed",   "caller", "sp",
 					    "depth",  "backtrace", NULL};
@@ -387,6 +388,8 @@ int event_log_add(struct event_log *log, const json_t *answer, event_each *each,
 	status = threads_read(log, json_object_get(answer, "threads"), e);
 	if (!status)
 		status = late_kinds(log, json_object_get(answer, "kinds"), e);
+	if (!status)
+		status = event_log_places(log, json_object_get(answer, "places"), e);
 	if (status || !length)
 		return status;
 	if (length / 4 * 3 > log->buffer_size) {

@@ -34,6 +34,7 @@ enum event_form {
 	EVENT_VALUE,  /* 8 bytes */
 	EVENT_STRING, /* u64 length, then so many bytes, no zero behind them */
 	EVENT_BYTES,  /* the same: memory of the target */
+	EVENT_STACK,  /* the same: u64 complete, then addresses (struct event_stack) */
 };
 
 /* What a field is for; the method `trace` says so, fields of others are EVENT_FIELD. */
@@ -47,7 +48,7 @@ enum event_role {
 	EVENT_CALLER,	     /* address that it returns to */
 	EVENT_STACK_POINTER, /* where the activation is: with it pairs of entry and return are certain */
 	EVENT_DEPTH,	     /* of recursion: activations of the function around this one */
-	EVENT_BACKTRACE,
+	EVENT_BACKTRACE, /* the calls around it */
 };
 
 /* ------------------------------------------------------------------- types */
@@ -118,6 +119,23 @@ struct event_thread {
 	char *name;
 };
 
+/* What code is at an address of a caller or a stack. */
+struct event_place {
+	uint64_t word;		 /* as in events, with its bits */
+	char *function, *module; /* NULL: not known */
+	int64_t offset;		 /* from the function's begin, else the module's; -1: not known */
+};
+
+/* Bits of an address in a stack (docs/protocol.md). */
+#define EVENT_INTERRUPTED (1ull << 63) /* by a signal, there; else it is a return address */
+#define EVENT_GUESSED	  (1ull << 62) /* by a frame pointer */
+
+struct event_stack {
+	bool complete;	   /* the last one is where the thread began */
+	size_t count;	   /* the caller is the first one */
+	const uint8_t *at; /* addresses, not aligned: event_stack_frame() */
+};
+
 struct event {
 	uint64_t ns;	   /* CLOCK_MONOTONIC */
 	uint32_t tid, pid; /* pid 0: not told */
@@ -135,6 +153,9 @@ struct event_log {
 	size_t kind_count;
 	struct event_thread **threads; /* sorted by tid */
 	size_t thread_count;
+	struct event_place **places; /* sorted by word */
+	size_t place_count;
+	struct event_place **place_order; /* the same as they came; for who writes them down */
 	uint64_t dropped;  /* that the target could not write, since the stream began */
 	uint64_t damaged;  /* that were none, or of no known kind */
 	uint64_t events;   /* that were passed on */
@@ -163,6 +184,13 @@ const struct event_thread *event_log_thread(const struct event_log *log, uint32_
 int event_log_name(struct event_log *log, uint32_t tid, uint32_t pid, const char *name,
 		   struct dinst_error *e);
 
+/* event_places.c */
+void event_places_release(struct event_log *log);
+/* NULL: nothing is known of it. */
+const struct event_place *event_log_place(const struct event_log *log, uint64_t word);
+/* Learns rows of `places`; what is known of an address is replaced. Returns 0 or DINST_NO_MEMORY. */
+int event_log_places(struct event_log *log, const json_t *rows, struct dinst_error *e);
+
 /*
  * One answer of `events`: threads and counts are learnt, then `each` is called for every event.
  * Returns 0, what `each` returned, or a negative code with *e filled.
@@ -182,6 +210,10 @@ bool event_value(const struct event *e, const struct event_field *f, uint64_t *v
 /* The bytes of the other forms; false if they are not there. *length is at most what the event has. */
 bool event_bytes(const struct event *e, const struct event_field *f, const uint8_t **bytes,
 		 size_t *length);
+
+/* The calls around it; false if it is no EVENT_STACK, or not in the event. */
+bool event_stack(const struct event *e, const struct event_field *f, struct event_stack *stack);
+uint64_t event_stack_frame(const struct event_stack *stack, size_t n);
 
 /* A type from its description (docs/protocol.md), NULL for null, for what is none, without memory. */
 struct value_type *value_type_read(const json_t *description);

@@ -10,6 +10,9 @@
  *   12:00:01.000125  server/4711    look_up(key="x") = FOUND [1.2 us]
  *   12:00:01.000130  server/4711  } = 0 [7.4 us]  handle
  *
+ * With a stack the calls around it follow, one a line, further to the right; they count as one
+ * line with their event's, and begin with a space, which no other line does.
+ *
  * So an entry is held back until the thread's next event, and at most until trace_flush().
  *
  * Calling sequence: trace_init(), then trace_event() for each event in order, trace_flush()
@@ -58,6 +61,20 @@ size_t text_add_field(struct text *t, const struct event *e, size_t n);
 /* The same as JSON; *used is that number. */
 json_t *field_json(const struct event *e, size_t n, size_t *used);
 
+/*
+ * An address of code with what is there: "handle+0x1d", behind it the module in brackets if that
+ * is not `module` (may be NULL), and '?' where it is a guess.
+ */
+void text_add_place(struct text *t, const struct event_log *log, uint64_t word, const char *module);
+/* The calls of a stack, a line each, `indent` columns to the right; "..." where there are more. */
+void text_add_stack(struct text *t, const struct event_log *log, const struct event_stack *stack,
+		    const char *module, unsigned indent);
+/* True if such a line begins here. */
+bool text_is_stack(const char *line);
+/* The same as JSON: an object, a list of objects. */
+json_t *place_json(const struct event_log *log, uint64_t word);
+json_t *stack_json(const struct event_log *log, const struct event_stack *stack);
+
 /* ------------------------------------------------------------------- traces */
 
 struct trace_thread; /* text_trace.c */
@@ -71,6 +88,7 @@ struct trace {
 	const struct event_log *log;
 	struct trace_thread **threads; /* sorted by tid */
 	size_t thread_count;
+	unsigned column; /* where the call of the last line begins */
 };
 
 /* The log is borrowed; it tells what the clock's epoch is. */

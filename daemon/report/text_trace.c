@@ -17,6 +17,8 @@ enum {
 	INDENT_MAX = 40,	/* levels that are indented further */
 	STACK_NEAR = 1 << 20,	/* stack pointers so close are of one stack, bytes */
 	THREADS_KEPT = 1 << 14, /* beyond, those without open calls are forgotten */
+	TIME_WIDTH = 17,	/* columns of "12:00:01.000123  " */
+	STACK_INDENT = 4,
 	SLOW_NS = 1000000,
 	VERY_SLOW_NS = 100000000,
 };
@@ -33,6 +35,8 @@ struct trace_thread {
 	bool held;	    /* the innermost call has no line yet: */
 	struct text call;   /* its name and arguments */
 	uint64_t held_ns;   /* when it began */
+	struct text stack;  /* the addresses of its stack, none: there is none */
+	bool complete;
 };
 
 /* The colours of a terminal; all of them empty where there are none. */
@@ -57,6 +61,7 @@ void trace_init(struct trace *t, const struct event_log *log)
 static void thread_free(struct trace_thread *thread)
 {
 	text_drop(&thread->call);
+	text_drop(&thread->stack);
 	free(thread->frames);
 	free(thread);
 }
@@ -141,6 +146,7 @@ static void begin_line(struct trace *t, const struct trace_thread *thread, uint6
 	const time_t second = (time_t)(real / 1000000000);
 	struct tm when = {0};
 	size_t begin, width;
+	unsigned indent;
 
 	localtime_r(&second, &when);
 	text_addf(out, "%s%02d:%02d:%02d.%06u  ", c->dim, when.tm_hour, when.tm_min, when.tm_sec,
@@ -152,10 +158,10 @@ static void begin_line(struct trace *t, const struct trace_thread *thread, uint6
 	}
 	text_addf(out, "%" PRIu32, thread->tid);
 	width = out->used - begin;
-	text_addf(out, "%*s%s",
-		  (int)(width < 22 ? 24 - width : 2) +
-			  2 * (int)(depth < INDENT_MAX ? depth : INDENT_MAX),
-		  "", c->off);
+	indent = (unsigned)(width < 22 ? 24 - width : 2) +
+		 2 * (unsigned)(depth < INDENT_MAX ? depth : INDENT_MAX);
+	text_addf(out, "%*s%s", (int)indent, "", c->off);
+	t->column = TIME_WIDTH + (unsigned)width + indent;
 	t->lines++;
 }
 
@@ -235,12 +241,61 @@ static bool is_whole(const struct event *e)
 	return e->kind->what == EVENT_RETURN && event_field(e->kind, EVENT_ELAPSED);
 }
 
-static void add_caller(const struct event *e, struct text *out)
+static void add_caller(const struct trace *t, const struct event *e, struct text *out)
 {
 	const uint64_t caller = value_of(e, EVENT_CALLER, 0);
 
-	if (caller)
-		text_addf(out, "  <- 0x%" PRIx64, caller);
+	if (!caller)
+		return;
+	text_addf(out, "  <- ");
+	text_add_place(out, t->log, caller, e->kind->module);
+}
+
+static bool stack_of(const struct event *e, struct event_stack *stack)
+{
+	const struct event_field *f = event_field(e->kind, EVENT_BACKTRACE);
+
+	return f && event_stack(e, f, stack);
+}
+
+/* The calls around the one of the line that was begun last. */
+static void add_stack(const struct trace *t, const struct event_stack *stack, const char *module,
+		      struct text *out)
+{
+	text_add_stack(out, t->log, stack, module, t->column + STACK_INDENT);
+}
+
+static void add_stack_of(const struct trace *t, const struct event *e, struct text *out)
+{
+	struct event_stack stack;
+
+	if (stack_of(e, &stack))
+		add_stack(t, &stack, e->kind->module, out);
+}
+
+/* A call that has no line yet: what is needed when it gets one. */
+static void hold_stack(struct trace_thread *thread, const struct event *e)
+{
+	struct event_stack stack;
+
+	text_clear(&thread->stack);
+	if (!stack_of(e, &stack))
+		return;
+	text_add_bytes(&thread->stack, (const char *)stack.at, stack.count * sizeof(uint64_t));
+	thread->complete = stack.complete;
+}
+
+static void add_held_stack(const struct trace *t, const struct trace_thread *thread,
+			   const char *module, struct text *out)
+{
+	const struct event_stack stack = {
+		.complete = thread->complete,
+		.count = thread->stack.used / sizeof(uint64_t),
+		.at = (const uint8_t *)thread->stack.data,
+	};
+
+	if (stack.count)
+		add_stack(t, &stack, module, out);
 }
 
 /* ---------------------------------------------------------------- open calls */
@@ -253,6 +308,7 @@ static void let_go(struct trace *t, struct trace_thread *thread, struct text *ou
 	thread->held = false;
 	begin_line(t, thread, thread->held_ns, thread->count - 1, out);
 	text_addf(out, "%s {\n", thread->call.data ? thread->call.data : "?");
+	add_held_stack(t, thread, thread->frames[thread->count - 1].kind->module, out);
 }
 
 /* Calls that must have been left, because something newer lies where they were. */
@@ -321,7 +377,8 @@ static void show_entry(struct trace *t, struct trace_thread *thread, const struc
 	thread->held_ns = e->ns;
 	text_clear(&thread->call);
 	add_call(t, e, &thread->call);
-	add_caller(e, &thread->call);
+	add_caller(t, e, &thread->call);
+	hold_stack(thread, e);
 }
 
 static void show_return(struct trace *t, struct trace_thread *thread, const struct event *e,
@@ -332,8 +389,9 @@ static void show_return(struct trace *t, struct trace_thread *thread, const stru
 	const bool known = at < thread->count;
 	const uint64_t began = known ? thread->frames[at].ns : e->ns;
 	const struct colours *c = colours_of(t);
+	const bool held = thread->held && known && at + 1 == thread->count;
 
-	if (thread->held && known && at + 1 == thread->count) {
+	if (held) {
 		thread->held = false;
 		begin_line(t, thread, began, at, out);
 		text_addf(out, "%s", thread->call.data ? thread->call.data : "?");
@@ -351,6 +409,8 @@ static void show_return(struct trace *t, struct trace_thread *thread, const stru
 		text_addf(out, "%s%s", c->off, known ? "" : " (began before)");
 	}
 	text_addf(out, "\n");
+	if (held)
+		add_held_stack(t, thread, e->kind->module, out);
 	if (known)
 		thread->count = at;
 }
@@ -366,8 +426,9 @@ static void show_whole(struct trace *t, struct trace_thread *thread, const struc
 	add_result(t, e, out);
 	if ((int64_t)elapsed > 0)
 		add_time(t, elapsed, out);
-	add_caller(e, out);
+	add_caller(t, e, out);
 	text_addf(out, "\n");
+	add_stack_of(t, e, out);
 }
 
 static void show_other(struct trace *t, struct trace_thread *thread, const struct event *e,
@@ -377,6 +438,7 @@ static void show_other(struct trace *t, struct trace_thread *thread, const struc
 	begin_line(t, thread, e->ns, thread->count, out);
 	add_call(t, e, out);
 	text_addf(out, "\n");
+	add_stack_of(t, e, out);
 }
 
 /* --------------------------------------------------------------------- as JSON */
@@ -440,6 +502,7 @@ static json_t *event_json(const struct trace *t, const struct event *e, size_t d
 			  int64_t elapsed)
 {
 	static const char *const whats[] = {"other", "entry", "return", "call"};
+	struct event_stack stack;
 	json_t *object = json_pack("{s:I, s:I, s:I, s:o, s:s, s:o, s:o, s:I}", "time",
 				   (json_int_t)(e->ns + (uint64_t)t->log->epoch_ns), "pid",
 				   (json_int_t)e->pid, "tid", (json_int_t)e->tid, "thread",
@@ -459,6 +522,12 @@ static json_t *event_json(const struct trace *t, const struct event *e, size_t d
 
 		snprintf(text, sizeof(text), "0x%" PRIx64, value_of(e, EVENT_CALLER, 0));
 		json_object_set_new(object, "caller", json_string(text));
+		json_object_set_new(object, "caller_place",
+				    place_json(t->log, value_of(e, EVENT_CALLER, 0)));
+	}
+	if (stack_of(e, &stack)) {
+		json_object_set_new(object, "stack", stack_json(t->log, &stack));
+		json_object_set_new(object, "stack_complete", json_boolean(stack.complete));
 	}
 	return object;
 }

@@ -334,6 +334,7 @@ static const struct {
 	{"readMemory", MDL_DO_READ_MEMORY},
 	{"string", MDL_DO_STRING},
 	{"bytes", MDL_DO_BYTES},
+	{"stack", MDL_DO_STACK},
 };
 
 struct mdl_expr *build_call(struct parser *p, const struct mdl_place *place, const char *name,

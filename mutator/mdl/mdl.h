@@ -30,6 +30,7 @@ struct mdl_place {
 /* Bytes that a field of an event may have. */
 enum { MDL_STRING_BYTES = 64, MDL_STRING_MOST = 256, MDL_BYTES_MOST = 512 };
 enum { MDL_FIELDS_MOST = 40 }; /* of an event */
+enum { MDL_STACK_FRAMES = 16, MDL_STACK_MOST = 64 };
 
 enum mdl_vartype {
 	MDL_COUNTER,
@@ -113,6 +114,7 @@ enum mdl_function {
 	/* Fields of events, in record(STREAM, ...) only; bytes in args[1] are constants. */
 	MDL_DO_STRING, /* string(address[, bytes]) */
 	MDL_DO_BYTES,  /* bytes(address, bytes) */
+	MDL_DO_STACK,  /* stack([frames]) */
 };
 
 struct mdl_expr {

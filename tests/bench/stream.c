@@ -101,6 +101,7 @@ static void collect(struct bench *b)
 	if (stream_take(b->session, NULL, 0, 8 << 20, &taken, &threads, &e) < 0)
 		return;
 	json_decref(threads);
+	json_decref(taken.places);
 	for (size_t at = 0; at < taken.size; b->kept++)
 		at += ((const struct arch_record *)(const void *)(taken.data + at))->size;
 	if (taken.data)

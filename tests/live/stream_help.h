@@ -92,6 +92,7 @@ static inline void take(struct session *s, struct events *all)
 		if (stream_take(s, NULL, 0, 1 << 20, &taken, &threads, &e) < 0)
 			fail_msg("%s", e.text);
 		json_decref(threads);
+		json_decref(taken.places);
 		all->data = realloc(all->data, all->size + taken.size + 1);
 		assert_non_null(all->data);
 		memcpy(all->data + all->size, taken.data, taken.size);
@@ -194,7 +195,7 @@ static inline void collect(struct harness *h, struct session *s, const char *com
 static inline void tell(struct harness *h, const char *command)
 {
 	harness_send(h, command);
-	assert_string_equal(harness_line(h, 60000), "done");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 }
 
 #endif

@@ -18,7 +18,7 @@
 
 enum { PROGRAMS = 3000, KINDS_MAX = 2048 };
 
-static struct random_places places = {.inputs = {6, 8, 2, 2, 16, 1, 1}};
+static struct random_places places = {.inputs = {6, 8, 2, 2, 16, 1, 1, 6}};
 static csh capstone;
 static unsigned long instructions, with_rbp;
 static bool pushed_rbp; /* by the code that is looked at */

@@ -10,7 +10,7 @@
 
 enum { ROUNDS = 12000 };
 
-static struct random_places places = {.inputs = {6, 8, 2, 2, 16, 1, 1}};
+static struct random_places places = {.inputs = {6, 8, 2, 2, 16, 1, 1, 6}};
 static unsigned long runs;
 
 static int setup(void **state)
@@ -42,6 +42,7 @@ static bool judge_other(void *arg, const struct arch_op *op, uint64_t a, uint64_
 			uint64_t *result, uint64_t *second)
 {
 	static const uint8_t arguments[] = {RDI, RSI, RDX, RCX, R8, R9};
+	static const uint8_t preserved[] = {RBP, RBX, R12, R13, R14, R15};
 	const struct made *m = arg;
 	const uint64_t sp = run_in.r[RSP] + m->frame.before;
 
@@ -49,6 +50,9 @@ static bool judge_other(void *arg, const struct arch_op *op, uint64_t a, uint64_
 	switch (op->kind) {
 	case ARCH_OP_ARGUMENT:
 		*result = run_in.r[arguments[op->number]];
+		return true;
+	case ARCH_OP_PRESERVED:
+		*result = run_in.r[preserved[op->number]];
 		return true;
 	case ARCH_OP_RESULT:
 		*result = run_in.r[op->number ? RDX : RAX];

@@ -24,8 +24,8 @@ enum {
 struct random_places {
 	taddr_t memory, counters;
 	/* Numbers of arguments, vector arguments, results, vector results, words of the stack, and
-	 * whether there are the stack's pointer and the caller. */
-	uint8_t inputs[7];
+	 * whether there are the stack's pointer and the caller; registers that calls preserve. */
+	uint8_t inputs[8];
 };
 
 /* --------------------------------------------------------------- the judge */
@@ -174,7 +174,7 @@ static void write_arithmetic(struct writer *w)
 
 static void write_input(struct writer *w)
 {
-	const unsigned which = choose(7), limit = w->places->inputs[which];
+	const unsigned which = choose(8), limit = w->places->inputs[which];
 	struct arch_op op = {.kind = (uint8_t)(ARCH_OP_ARGUMENT + which), .result = any_value(w)};
 
 	if (!limit)
