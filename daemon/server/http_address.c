@@ -92,7 +92,7 @@ static void describe(struct listening *l)
 static int open_network(struct listening *l, const char *text, struct dinst_error *e)
 {
 	union address a;
-	socklen_t size;
+	socklen_t size = 0;
 	const int on = 1;
 	int err = parse(text, &a, &size, e);
 
