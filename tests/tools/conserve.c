@@ -50,7 +50,7 @@ static int insert(struct session *s, const char *resource, const struct raw_metr
 		if (tries)
 			usleep(20000);
 		status = request_insert_raw(s, metric, &resource, 1, true, &result, e);
-	} while (status == DINST_BUSY && ++tries < 50);
+	} while (status == DINST_BUSY && ++tries < 3000);
 	if (status < 0)
 		return status;
 	l->items = result.instances;
