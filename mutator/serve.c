@@ -284,6 +284,7 @@ static int look_after(struct server *sv, struct session *s, uint64_t *polled)
 {
 	const bool waits = request_has_pending(s), limits = session_needs_poll(s);
 	const int pump = stream_pump(s);
+	int wait;
 
 	/* Also where requests come all the time. */
 	if (waits && now_ms() - *polled >= RETRY_PENDING_MS) {
@@ -292,9 +293,8 @@ static int look_after(struct server *sv, struct session *s, uint64_t *polled)
 	}
 	if (limits)
 		session_poll(s, tell_limit, sv);
-	if (pump >= 0)
-		return pump;
-	return waits ? RETRY_PENDING_MS : limits ? COST_MS : -1;
+	wait = waits ? RETRY_PENDING_MS : limits ? COST_MS : -1;
+	return pump >= 0 && (wait < 0 || pump < wait) ? pump : wait;
 }
 
 int serve(int fd)

@@ -22,6 +22,7 @@
 enum {
 	HOLD_NS = 20 * 1000 * 1000, /* how long an open record may hold back others */
 	PUMP_MS = 4,
+	FORGET_MS = 5000,
 	QUEUES_MOST = 64 << 20, /* bytes of all queues */
 };
 
@@ -232,7 +233,7 @@ static void settle_field(uint8_t *record, const struct stream_field *f)
 	const uint8_t *end;
 	uint64_t length;
 
-	if (f->form == STREAM_VALUE || f->form == STREAM_STACK)
+	if (f->form == STREAM_VALUE)
 		return;
 	memcpy(&length, record + f->offset, sizeof(length));
 	if (length > room)
@@ -244,22 +245,7 @@ static void settle_field(uint8_t *record, const struct stream_field *f)
 	memset(bytes + length, 0, room - length);
 }
 
-/* All of it, but of stacks the calls in them. */
-static void copy_record(struct stream *st, const struct stream_event *event, uint8_t *bytes,
-			uint8_t *to)
-{
-	const struct stream_field *stack = NULL;
-
-	for (size_t n = 0; n < event->field_count && !stack; n++)
-		stack = event->fields[n].form == STREAM_STACK ? &event->fields[n] : NULL;
-	memcpy(to, bytes, stack ? stack->offset : event->size);
-	if (stack)
-		stream_walk(st, stack, bytes, to);
-	for (size_t n = 0; n < event->field_count; n++)
-		settle_field(to, &event->fields[n]);
-}
-
-static void pass_on(struct stream *st, uint8_t *bytes, const struct arch_record *record)
+static void pass_on(struct stream *st, const uint8_t *bytes, const struct arch_record *record)
 {
 	/* It may have gone since the record was staged. */
 	const struct stream_event *event = st->events[record->id - 1];
@@ -270,8 +256,8 @@ static void pass_on(struct stream *st, uint8_t *bytes, const struct arch_record 
 
 	if (!q)
 		return;
-	if (st->queued + STREAM_SEQUENCE + event->told_size > QUEUES_MOST ||
-	    !make_room(q, STREAM_SEQUENCE + event->told_size)) {
+	if (st->queued + STREAM_SEQUENCE + record->size > QUEUES_MOST ||
+	    !make_room(q, STREAM_SEQUENCE + record->size)) {
 		st->lost++;
 		return;
 	}
@@ -280,14 +266,15 @@ static void pass_on(struct stream *st, uint8_t *bytes, const struct arch_record 
 	if (thread != SIZE_MAX)
 		told.tid = st->threads[thread].tid;
 	told.flags = (uint32_t)thread;
-	told.size = event->told_size;
 	to = q->bytes + q->end;
 	memcpy(to, &st->sequence, sizeof(st->sequence));
-	copy_record(st, event, bytes, to + STREAM_SEQUENCE);
+	memcpy(to + STREAM_SEQUENCE, bytes, record->size);
 	memcpy(to + STREAM_SEQUENCE, &told, sizeof(told));
+	for (size_t n = 0; n < event->field_count; n++)
+		settle_field(to + STREAM_SEQUENCE, &event->fields[n]);
 	st->sequence++;
-	q->end += STREAM_SEQUENCE + told.size;
-	st->queued += STREAM_SEQUENCE + told.size;
+	q->end += STREAM_SEQUENCE + record->size;
+	st->queued += STREAM_SEQUENCE + record->size;
 }
 
 static void merge(struct reading *rd)
@@ -314,16 +301,21 @@ static void merge(struct reading *rd)
 
 /* -------------------------------------------------------------- the whole */
 
-static void forget_retired(struct stream *st)
+/* True if some are kept for a while yet. */
+static bool forget_retired(struct stream *st)
 {
 	const uint64_t now = clock_ns();
 	struct stream_queue *next;
+	bool kept = false;
 
 	for (struct stream_queue *q = st->queues; q; q = next) {
 		next = q->next;
 		if (q->retired_ns && now - q->retired_ns > RETIRED_NS)
 			stream_forget(st, q);
+		else
+			kept |= q->retired_ns != 0;
 	}
+	return kept;
 }
 
 /* How many ticks that is, roughly. */
@@ -357,8 +349,12 @@ int stream_pump(struct session *s)
 {
 	struct stream *st = s->stream;
 
-	if (!st || !st->asked_ns || clock_ns() - st->asked_ns > ASKED_NS)
+	if (!st)
 		return -1;
-	stream_collect(s);
-	return PUMP_MS;
+	if (st->asked_ns && clock_ns() - st->asked_ns <= ASKED_NS) {
+		stream_collect(s);
+		return PUMP_MS;
+	}
+	/* Nobody asks any more: what nobody took goes all the same. */
+	return forget_retired(st) ? FORGET_MS : -1;
 }

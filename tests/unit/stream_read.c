@@ -53,7 +53,6 @@ static void add_kind(unsigned n)
 		fields[0] = (struct stream_field){.form = STREAM_BYTES, .offset = 24, .size = 16};
 	*event = (struct stream_event){.id = n + 1,
 				       .size = sizes[n],
-				       .told_size = sizes[n],
 				       .fields = fields,
 				       .field_count = n == 2 ? 1 : 2,
 				       .queue = queues[n % 2]};
@@ -135,7 +134,6 @@ static void take(struct stream_taken *taken)
 	if (stream_take(&session, NULL, 0, 1 << 20, taken, &threads, &e) < 0)
 		fail_msg("%s", e.text);
 	json_decref(threads);
-	json_decref(taken->places);
 }
 
 /* Everything that is handed out is a record as its kind says. Returns how many there are. */
@@ -372,8 +370,12 @@ static void test_retired(void **state)
 	take(&taken);
 	assert_int_equal(check(&taken), 2); /* for a while it can still be taken */
 	free(taken.data);
+	/* Also where nobody asks any more. */
+	stream->asked_ns = 0;
+	assert_in_range(stream_pump(&session), 1, 60000);
+	assert_ptr_not_equal(stream->queues, queues[0]);
 	queues[1]->retired_ns = 1;
-	stream_collect(&session);
+	assert_int_equal(stream_pump(&session), -1);
 	assert_ptr_equal(stream->queues, queues[0]);
 	assert_true(write_record(0, 0, 7, 1));
 	assert_true(write_record(0, 1, 7, 1));
