@@ -141,7 +141,17 @@ struct instance {
 	size_t pair_id_count, pair_id_room;
 	struct undo_code *undos;
 	size_t undo_count;
-	struct instance *next;
+	/* instances.c: its list, and what leads to it there (NULL: in none); its buckets. */
+	struct instance *next, **link;
+	struct instance *next_number, *next_focus;
+	bool entered;
+	bool has_key; /* a flag or a hook: focus is its key */
+};
+
+/* Where instances are found: by number, and by the hash of their focus or key. */
+struct instance_index {
+	struct instance **by_focus, **by_number; /* one allocation; a power of two of each */
+	size_t buckets, count;
 };
 
 /* The instance that has the instrumentation. */
@@ -184,7 +194,9 @@ struct session {
 	struct mdl_library *library;
 	char *library_warnings;	    /* about files of the user's that were skipped; NULL: none */
 	struct instance *instances; /* by id, ascending */
-	struct instance *hidden;    /* flags, and what others use of those that were removed */
+	struct instance **instances_end; /* NULL: there was none yet */
+	struct instance_index index;
+	struct instance *hidden; /* flags, and what others use of those that were removed */
 	unsigned next_id;
 	bool holding;			/* new bodies wait for a stop: site_update() holds them */
 	struct body *spent;		/* switched off, waiting until no thread can be inside */
@@ -267,7 +279,27 @@ size_t session_points(const struct session *s);
 size_t session_heap_bytes(const struct session *s);
 /* The same, the most that it was, what exists, and the room, of all arenas together; others 0. */
 void session_heap(const struct session *s, struct heap_stats *sum);
+
+/* instances.c */
 struct instance *session_instance(const struct session *s, unsigned id);
+/* Those with that hash, oldest first; NULL: no more. Numbered, hidden and requested ones. */
+struct instance *instances_of_hash(const struct session *s, uint32_t hash);
+struct instance *instances_next_of_hash(const struct instance *i, uint32_t hash);
+/* Into the index and out of it; for instance_new() and instance_free(). False: no memory. */
+bool instances_enter(struct session *s, struct instance *i);
+void instances_leave(struct session *s, struct instance *i);
+/* Gives it the next number and appends it to the session's. */
+void instances_number(struct session *s, struct instance *i);
+/* It has no number any more; it stays in its list. */
+void instances_unnumber(struct session *s, struct instance *i);
+/* To the front of a list; it is in none. */
+void instances_push(struct instance **list, struct instance *i);
+/* Out of whatever list it is in. */
+void instances_take_out(struct session *s, struct instance *i);
+/* All of a list become the first hidden ones of the session, in their order. */
+void instances_adopt(struct session *s, struct instance **list);
+/* The index itself; no instance is left. */
+void instances_release(struct session *s);
 
 /* place.c */
 /* The place that serves module m; made in a stop of its own if there is none yet. */

@@ -106,8 +106,8 @@ static int make(struct request *r, struct arch_program *program, struct instance
 	if (!i)
 		return DINST_NO_MEMORY;
 	i->raw = &hook_metric;
-	i->next = r->hidden;
-	r->hidden = i;
+	i->has_key = true;
+	instances_push(&r->hidden, i);
 	*out = i;
 	code = snippet_code_new(r->session, program, NULL, 0);
 	if (!code)

@@ -34,7 +34,7 @@ struct instance *instance_new(struct session *s, const char *metric, const char 
 		i->focus = strdup(focus);
 		i->hash = instance_hash(focus);
 	}
-	if (!i || !i->metric || !i->unit || !i->focus) {
+	if (!i || !i->metric || !i->unit || !i->focus || !instances_enter(s, i)) {
 		if (i)
 			instance_free(i);
 		dinst_fail(e, DINST_NO_MEMORY, "out of memory");
@@ -54,6 +54,7 @@ static void free_refused(struct refused_point *list, size_t count)
 
 void instance_free(struct instance *i)
 {
+	instances_leave(i->session, i);
 	free_refused(i->refused, i->refused_count);
 	free_refused(i->left_out, i->left_out_count);
 	free(i->pair_ids);
@@ -144,20 +145,11 @@ void instance_strip(struct session *s, struct instance *i)
 	i->flags = NULL;
 }
 
-static void take_out(struct instance **list, const struct instance *i)
-{
-	while (*list && *list != i)
-		list = &(*list)->next;
-	if (*list)
-		*list = i->next;
-}
-
 void instance_drop(struct session *s, struct instance *i)
 {
 	struct instance *source = i->source;
 
-	take_out(&s->instances, i);
-	take_out(&s->hidden, i);
+	instances_take_out(s, i);
 	if (!source)
 		instance_strip(s, i);
 	instance_free(i);

@@ -133,14 +133,9 @@ void removal_release(struct session *s, struct instance *i)
 /* Out of sight, but in use by others. */
 static void hide(struct session *s, struct instance *i)
 {
-	struct instance **p = &s->instances;
-
-	while (*p != i)
-		p = &(*p)->next;
-	*p = i->next;
-	i->id = 0;
-	i->next = s->hidden;
-	s->hidden = i;
+	instances_take_out(s, i);
+	instances_unnumber(s, i);
+	instances_push(&s->hidden, i);
 }
 
 int removal_switch_off(struct session *s, struct instance *i, struct dinst_error *e)

@@ -74,15 +74,9 @@ static int check_points(const struct request *r, struct dinst_error *e)
 
 static void give_numbers(struct request *r)
 {
-	struct instance **tail = &r->session->instances;
-
-	while (*tail)
-		tail = &(*tail)->next;
 	for (size_t n = 0; n < r->count; n++) {
-		r->instances[n]->id = r->session->next_id++;
+		instances_number(r->session, r->instances[n]);
 		r->instances[n]->since_ns = clock_ns();
-		*tail = r->instances[n];
-		tail = &r->instances[n]->next;
 	}
 }
 

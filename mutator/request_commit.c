@@ -283,16 +283,7 @@ int request_commit(struct request *r, struct dinst_error *e)
 
 void request_adopt(struct request *r)
 {
-	struct session *s = r->session;
-	struct instance *last = r->hidden;
-
-	while (last && last->next)
-		last = last->next;
-	if (last) {
-		last->next = s->hidden;
-		s->hidden = r->hidden;
-		r->hidden = NULL;
-	}
+	instances_adopt(r->session, &r->hidden);
 }
 
 /*

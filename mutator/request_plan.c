@@ -161,11 +161,9 @@ struct instance *request_find_hidden(const struct request *r, const char *key)
 {
 	const uint32_t hash = instance_hash(key);
 
-	for (struct instance *i = r->hidden; i; i = i->next)
-		if (i->hash == hash && !i->plan && !strcmp(i->focus, key))
-			return i;
-	for (struct instance *i = r->session->hidden; i; i = i->next)
-		if (i->hash == hash && !i->plan && !strcmp(i->focus, key))
+	for (struct instance *i = instances_of_hash(r->session, hash); i;
+	     i = instances_next_of_hash(i, hash))
+		if (i->has_key && !strcmp(i->focus, key))
 			return i;
 	return NULL;
 }
@@ -192,8 +190,8 @@ static int make_flag(struct request *r, const struct mdl_flag *flag, struct vari
 
 	if (!i)
 		return DINST_NO_MEMORY;
-	i->next = r->hidden;
-	r->hidden = i;
+	i->has_key = true;
+	instances_push(&r->hidden, i);
 	*out = i;
 	i->table = flag->many ? variable_ref(table) : NULL;
 	status = add_variable(i, flag->constraint->name, MDL_COUNTER, VARIABLE_FLAG, 1, e);
@@ -281,11 +279,10 @@ static bool is_in_place(const struct session *s, const struct instance *i)
 	return true;
 }
 
-static bool is_same(const struct request *r, const struct instance *i, const struct mdl_plan *plan,
-		    uint32_t hash)
+static bool is_same(const struct request *r, const struct instance *i, const struct mdl_plan *plan)
 {
 	/* Of its events everybody wants all. */
-	if (plan->type == MDL_STREAM || i->hash != hash || !i->plan || i->source || i->stopped ||
+	if (plan->type == MDL_STREAM || !i->plan || i->source || i->stopped ||
 	    i->plan->metric != plan->metric || strcmp(i->plan->focus, plan->focus) != 0)
 		return false;
 	/* One that is to be switched off above a limit is its own, and so is what it counts. */
@@ -298,14 +295,9 @@ struct instance *request_find_same(const struct request *r, const struct mdl_pla
 {
 	const uint32_t hash = instance_hash(plan->focus);
 
-	for (struct instance *i = r->session->instances; i; i = i->next)
-		if (is_same(r, i, plan, hash))
+	for (struct instance *i = instances_of_hash(r->session, hash); i;
+	     i = instances_next_of_hash(i, hash))
+		if (is_same(r, i, plan))
 			return i;
-	for (struct instance *i = r->session->hidden; i; i = i->next)
-		if (is_same(r, i, plan, hash))
-			return i;
-	for (size_t n = 0; n < r->count; n++)
-		if (is_same(r, r->instances[n], plan, hash))
-			return r->instances[n];
 	return NULL;
 }

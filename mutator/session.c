@@ -255,6 +255,7 @@ void session_free(struct session *s)
 	threads_release(s->threads);
 	instances_free(s->instances);
 	instances_free(s->hidden);
+	instances_release(s);
 	for (struct place *p = s->places; p; p = next_place) {
 		next_place = p->next;
 		place_free(p, true);
@@ -370,12 +371,4 @@ size_t session_heap_bytes(const struct session *s)
 
 	session_heap(s, &sum);
 	return sum.used;
-}
-
-struct instance *session_instance(const struct session *s, unsigned id)
-{
-	for (struct instance *i = s->instances; i; i = i->next)
-		if (i->id == id)
-			return i;
-	return NULL;
 }
