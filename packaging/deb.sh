@@ -76,6 +76,12 @@ depends_of() {
 programs=$(depends_of dinst/usr/bin/dinst dinst/usr/sbin/dinstd dinst/usr/libexec/dinst/dinst-mutator)
 library=$(depends_of "libdinst0/$lib/$soname")
 
+# Whoever builds a package answers for it, as with other tools of Debian; nobody has said who that is
+# where the address is one that no mail can be sent to.
+written=$(sed -n 's/^ -- \(.*>\)  .*/\1/p;T;q' packaging/changelog)
+address=${written##*<}
+maintainer="${DEBFULLNAME:-${written% <*}} <${DEBEMAIL:-${address%>}}>"
+
 # control PACKAGE SECTION DEPENDS SUMMARY, the description's lines on standard input.
 control() {
 	local package=$1
@@ -91,7 +97,7 @@ control() {
 		case $package in
 		libdinst*) echo "Multi-Arch: same" ;;
 		esac
-		sed -n 's/^ -- \(.*>\)  .*/Maintainer: \1/p' packaging/changelog
+		echo "Maintainer: $maintainer"
 		echo "Installed-Size: $(du -k -s --apparent-size "$work/$package/usr" | cut -f1)"
 		echo "Depends: $3"
 		[ "$package" = dinst ] && echo "Suggests: graphviz, libdinst-dev"

@@ -26,9 +26,8 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 if command -v ccache >/dev/null; then
 	export PATH=/usr/lib/ccache:$PATH CCACHE_DIR=$build/ccache CCACHE_BASEDIR=$work CCACHE_NOHASHDIR=1
 fi
-# the address in the first line is this tree
-export GIT_CONFIG_COUNT=2 GIT_CONFIG_KEY_0=url.$tree.insteadOf GIT_CONFIG_VALUE_0=https://git.example.org/dinst.git
-export GIT_CONFIG_KEY_1=safe.directory GIT_CONFIG_VALUE_1='*'
+# what is cloned in the first line is this tree
+export DINST=$tree GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
 setpriv --reuid="$other" --clear-groups redis-server --bind 127.0.0.1 --save '' --dir /run/redis >"$work/redis.log" 2>&1 &
 server=$!
 for _ in $(seq 600); do
