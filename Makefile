@@ -474,7 +474,7 @@ check: need-cppcheck need-clang-tidy lint cppcheck tidy
 # What clang-tidy says of our sources; .clang-tidy has its questions. A quarter of an hour of
 # one processor at first; a file is asked about again when it or a header of it has changed.
 tidy_src := $(arch_src) $(inject_src) mutator/main.c $(mutator_src) $(wildcard mutator/mdl/*.c) \
-	$(common_src) $(server_src) $(client_src)
+	$(common_src) $(server_src) $(client_src) $(wildcard lib/*.c)
 tidy_flags = $(filter-out -D_FORTIFY_SOURCE=%,$(filter -std=% -D% -I%,$(ALL_CFLAGS))) -I$(O)
 
 tidy: need-clang-tidy $(tidy_src:%.c=$(O)/%.tidy)
@@ -489,7 +489,7 @@ cppcheck: need-cppcheck
 	cppcheck -q -j$$(nproc) --std=c11 --enable=warning,performance,portability --error-exitcode=1 \
 		--suppressions-list=.cppcheck --include=tests/tools/cppcheck.h --max-configs=2 \
 		-I. -Iarch/$(ARCH) -D__x86_64__ -D_GNU_SOURCE \
-		arch/common arch/$(ARCH) inject mutator daemon
+		arch/common arch/$(ARCH) inject mutator daemon lib
 
 # The unit tests that run no generated code. valgrind 3.19 knows no openat2() (image_debug), no
 # process by its descriptor (inject_journal), and no page that a signal handler puts where one
