@@ -32,19 +32,55 @@ enum stream_form {
 	STREAM_VALUE,  /* 8 bytes */
 	STREAM_STRING, /* u64 length, then the bytes, without the zero behind them */
 	STREAM_BYTES,  /* the same */
+	STREAM_STACK,  /* struct stream_stack; handed out as struct stream_frames */
 };
+
+/* A stack as a record in a ring has it. */
+struct stream_stack {
+	uint64_t sp,
+		caller; /* at an entry or exit: the address and the value of the return address */
+	uint64_t preserved[ARCH_PRESERVED_MOST];
+	uint64_t length; /* bytes of the stack, from sp on */
+	uint8_t bytes[];
+};
+
+enum {
+	STREAM_FRAME_BYTES = 256, /* of the stack, for each call that is wanted */
+	STREAM_STACK_LEAST = 1024,
+	STREAM_STACK_MOST = 7680,
+};
+
+/* What clients get of it. */
+struct stream_frames {
+	uint64_t length;   /* bytes behind it */
+	uint64_t complete; /* 1: the last one is where the thread began; 0: there are more */
+	uint64_t frames[]; /* addresses, the caller's first */
+};
+
+/*
+ * In such an address: the thread was interrupted there (else it is a return address), and it was
+ * found by a frame pointer (else by unwind tables). No program has addresses with these bits.
+ */
+#define STREAM_INTERRUPTED (1ull << 63)
+#define STREAM_GUESSED	   (1ull << 62)
 
 struct stream_field {
 	char *text; /* the expression; malloc'ed */
 	enum stream_form form;
 	uint32_t offset, size; /* from the record's beginning; bytes, with the length's */
 	uint8_t float_size;    /* 4, 8: the bits of a float or double; else 0 */
+	bool is_address; /* of code that the function returns to: clients are told what it is */
+	uint16_t frames; /* of a stack, at most */
 };
+
+/* Bytes of the field in what is handed out. */
+uint32_t stream_field_told(const struct stream_field *f);
 
 /* What all events of one id have in common. */
 struct stream_event {
 	uint32_t id, size;
-	const void *key; /* the record() in its tree; with function and kind: what makes an id */
+	uint32_t told_size; /* of the record when it is handed out; by stream_describe() */
+	const void *key;    /* the record() in its tree; with function and kind: what makes an id */
 	struct function_ref function;
 	char *function_name, *module_name;
 	taddr_t address;
@@ -97,6 +133,7 @@ struct stream_taken {
 	bool more;
 	uint64_t dropped; /* by the target or for want of our memory, since the stream began */
 	uint64_t damaged;
+	json_t *places; /* what code addresses in it are that were not told before; NULL: none */
 };
 
 /*

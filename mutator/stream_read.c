@@ -233,7 +233,7 @@ static void settle_field(uint8_t *record, const struct stream_field *f)
 	const uint8_t *end;
 	uint64_t length;
 
-	if (f->form == STREAM_VALUE)
+	if (f->form == STREAM_VALUE || f->form == STREAM_STACK)
 		return;
 	memcpy(&length, record + f->offset, sizeof(length));
 	if (length > room)
@@ -245,7 +245,22 @@ static void settle_field(uint8_t *record, const struct stream_field *f)
 	memset(bytes + length, 0, room - length);
 }
 
-static void pass_on(struct stream *st, const uint8_t *bytes, const struct arch_record *record)
+/* All of it, but of stacks the calls in them. */
+static void copy_record(struct stream *st, const struct stream_event *event, uint8_t *bytes,
+			uint8_t *to)
+{
+	const struct stream_field *stack = NULL;
+
+	for (size_t n = 0; n < event->field_count && !stack; n++)
+		stack = event->fields[n].form == STREAM_STACK ? &event->fields[n] : NULL;
+	memcpy(to, bytes, stack ? stack->offset : event->size);
+	if (stack)
+		stream_walk(st, stack, bytes, to);
+	for (size_t n = 0; n < event->field_count; n++)
+		settle_field(to, &event->fields[n]);
+}
+
+static void pass_on(struct stream *st, uint8_t *bytes, const struct arch_record *record)
 {
 	/* It may have gone since the record was staged. */
 	const struct stream_event *event = st->events[record->id - 1];
@@ -256,8 +271,8 @@ static void pass_on(struct stream *st, const uint8_t *bytes, const struct arch_r
 
 	if (!q)
 		return;
-	if (st->queued + STREAM_SEQUENCE + record->size > QUEUES_MOST ||
-	    !make_room(q, STREAM_SEQUENCE + record->size)) {
+	if (st->queued + STREAM_SEQUENCE + event->told_size > QUEUES_MOST ||
+	    !make_room(q, STREAM_SEQUENCE + event->told_size)) {
 		st->lost++;
 		return;
 	}
@@ -266,15 +281,14 @@ static void pass_on(struct stream *st, const uint8_t *bytes, const struct arch_r
 	if (thread != SIZE_MAX)
 		told.tid = st->threads[thread].tid;
 	told.flags = (uint32_t)thread;
+	told.size = event->told_size;
 	to = q->bytes + q->end;
 	memcpy(to, &st->sequence, sizeof(st->sequence));
-	memcpy(to + STREAM_SEQUENCE, bytes, record->size);
+	copy_record(st, event, bytes, to + STREAM_SEQUENCE);
 	memcpy(to + STREAM_SEQUENCE, &told, sizeof(told));
-	for (size_t n = 0; n < event->field_count; n++)
-		settle_field(to + STREAM_SEQUENCE, &event->fields[n]);
 	st->sequence++;
-	q->end += STREAM_SEQUENCE + record->size;
-	st->queued += STREAM_SEQUENCE + record->size;
+	q->end += STREAM_SEQUENCE + told.size;
+	st->queued += STREAM_SEQUENCE + told.size;
 }
 
 static void merge(struct reading *rd)

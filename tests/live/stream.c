@@ -238,6 +238,7 @@ static void test_two_streams(void **state)
 			json_integer_value(json_object_get(json_array_get(threads, 0), "tid")),
 			h->pid);
 		json_decref(threads);
+		json_decref(taken.places);
 		all = (struct events){.data = taken.data, .size = taken.size};
 		assert_int_equal(taken.size, (id == second ? 104 : 40) * N);
 		if (id != second)

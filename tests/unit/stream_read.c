@@ -53,6 +53,7 @@ static void add_kind(unsigned n)
 		fields[0] = (struct stream_field){.form = STREAM_BYTES, .offset = 24, .size = 16};
 	*event = (struct stream_event){.id = n + 1,
 				       .size = sizes[n],
+				       .told_size = sizes[n],
 				       .fields = fields,
 				       .field_count = n == 2 ? 1 : 2,
 				       .queue = queues[n % 2]};
@@ -134,6 +135,7 @@ static void take(struct stream_taken *taken)
 	if (stream_take(&session, NULL, 0, 1 << 20, taken, &threads, &e) < 0)
 		fail_msg("%s", e.text);
 	json_decref(threads);
+	json_decref(taken->places);
 }
 
 /* Everything that is handed out is a record as its kind says. Returns how many there are. */
