@@ -112,15 +112,6 @@ static bool check_kernel_thread(const struct facts *f, struct target_check *c)
 	return false;
 }
 
-/*
- * Another dinst in a stop of its own. Who has the process is told by the claim, as it is between
- * two stops; whoever gets that and finds a tracer all the same is told so by the stop.
- */
-static bool is_traced_by_dinst(const struct facts *f)
-{
-	return f->status.tracer && !strcmp(f->tracer, "dinst-mutator");
-}
-
 static bool check_tracer(const struct facts *f, struct target_check *c)
 {
 	if (!f->status.tracer) {
@@ -523,7 +514,8 @@ int facts_obstacle(const struct facts *f, struct dinst_error *e)
 	for (size_t i = 0; i < CHECK_COUNT; i++) {
 		if (!checks[i].code)
 			continue;
-		if (checks[i].code == DINST_TRACED && is_traced_by_dinst(f))
+		/* Another dinst in a stop: the claim tells who has the process, the stop who stays. */
+		if (checks[i].code == DINST_TRACED && !strcmp(f->tracer, "dinst-mutator"))
 			continue;
 		run_check(f, i, &c);
 		if (!c.ok)
