@@ -100,7 +100,7 @@ as_before() {
 
 # try STRESSOR: a line about it; 1 if it was too slow, 2 if it does not run here.
 try() {
-	local plain other worker first pids=() at began inserted removed ended pid n=0
+	local plain other worker first pids=() at began inserted removed over pid n=0
 
 	rm -f "$work"/mutator.*
 	start "$1" plain
@@ -140,11 +140,11 @@ try() {
 	grep -q '^detached: 0 left' "$work/mutator.$worker" || fail "$1: $(tail -1 "$work/mutator.$worker")"
 	as_before "$1" "$worker" || fail "$1: not as before: $(head -c 300 "$work/proof")"
 	kill -INT "$plain" "$other"
-	ended=$(date +%s%3N)
+	over=$(date +%s%3N)
 	land "$plain" plain "$1"
 	land "$other" instrumented "$1"
 	cat "$work"/mutator.* | awk -v name="$1" -v plain="$(operations "$1" plain)" -v other="$(operations "$1" instrumented)" \
-		-v all=$((ended - began)) -v held=$((removed - inserted)) '
+		-v all=$((over - began)) -v held=$((removed - inserted)) '
 		/^  e .* = / { hits += $4; n++ }
 		END {
 			part = held / all
