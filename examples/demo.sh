@@ -164,8 +164,11 @@ dinst --json remove --all -p "$server" >"$work/remove" 2>&1 || bad "remove: $(ca
 dinst --json flush -p "$server" >"$work/flush" 2>&1 || bad "flush: $(cat "$work/flush")"
 dinst --json insert calls /Code/demo-server/fibonacci -p "$server" >"$work/again" 2>&1 ||
 	bad "insert: $(cat "$work/again")"
-sleep 0.5
-again=$(dinst --json read "$(field id <"$work/again")" -p "$server" | field value)
+for _ in $(seq 600); do
+	again=$(dinst --json read "$(field id <"$work/again")" -p "$server" | field value)
+	[ "${again:-0}" -gt 0 ] && break
+	sleep 0.1
+done
 flush_stop=$(field stop_us <"$work/flush" | largest)
 echo "  all out (stop of $flush_stop us), one function in again: $again calls"
 [ "${again:-0}" -gt 0 ] || bad "nothing was counted"

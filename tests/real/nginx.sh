@@ -133,11 +133,11 @@ for i in 1 2 3; do
 	got=$(replies)
 	[ "$got" = "$expected" ] || fail "wrong reply"
 done
+wait "$load" || fail "wrk: $(tail -3 "$work/wrk-2")"
 json values read -p "nginx-$worker_1"
 active=$(field value values | awk '$1 > 0' | wc -l)
 say "$active functions of a worker were called"
 [ "$active" -ge 50 ] || fail "only $active functions were called"
-wait "$load" || fail "wrk: $(tail -3 "$work/wrk-2")"
 grep -qE 'Non-2xx|Socket errors' "$work/wrk-2" && fail "wrk: $(grep -E 'Non-2xx|Socket errors' "$work/wrk-2")"
 say "$(grep Requests/sec "$work/wrk-2")"
 

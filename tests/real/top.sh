@@ -25,6 +25,16 @@ start_load() {
 	done
 }
 
+# asking COMMAND: a client is.
+asking() {
+	cli client list | grep -q " cmd=$1 "
+}
+
+# both_ask: SET and GET, by now.
+both_ask() {
+	wait_for 60 asking set && wait_for 60 asking get || fail "no load: $(cli client list)"
+}
+
 stop_load() {
 	for command in "${loads[@]}"; do
 		kill "$command"
@@ -38,7 +48,7 @@ server=$!
 children+=("$server")
 wait_for 60 cli ping || fail "redis-server does not answer"
 start_load
-wait_for 60 eval '[ "$(cli dbsize)" -gt 0 ]' || fail "no load"
+both_ask
 prove save "$server" "$work/picture" || fail "cannot look at the process"
 
 # --- a distribution, exact: between two moments with no load
@@ -87,6 +97,7 @@ for seconds in 0.005 0.005; do
 	steady+=($!)
 	children+=($!)
 done
+both_ask
 refreshes=$(short 12 8)
 look steady rates
 grep -q '"p99_ns":[0-9]' "$work/top.json" || fail "no latencies: $(tail -c 400 "$work/top.json")"
@@ -96,7 +107,7 @@ for pid in "${steady[@]}"; do
 done
 # --- what it costs under a load that takes all there is; that one is too uneven to compare rates
 start_load
-sleep 1
+both_ask
 look hot cost
 [ "$(mean setCommand)" -gt 0 ] && [ "$(mean getCommand)" -gt 0 ] || fail "it misses what is called"
 

@@ -4,10 +4,11 @@
 
     top_rates.py rates|cost PORT SESSION OUT COMMAND...
 
-Writes top's objects to OUT. With "rates": the k-th object's rates are of the time between the objects k-2 and
-k-1; rates times seconds are calls, and redis (INFO commandstats) is asked all the time, so that
-there is a look before and one after each object. What top has counted from the first object to
-the last but one must lie between the least and the most that those looks allow, with 10 %.
+Writes top's objects to OUT. With "rates": the k-th object's rates are of the time between the
+objects k-2 and k-1; rates times seconds are calls, and redis (INFO commandstats) is asked all the
+time, so that there is a look before and one after each object. What top has counted must lie
+between the least and the most that those looks allow, with 10 %. Left out are objects for which
+it has not counted all the time: right after it has met a function; half must be left.
 With both: what top says that it costs is its limit of 4 %, 3 % of room, and how long the target really stood
 (`status` of $DINST_SOCKET): on a busy machine a stop takes long. Prints a line about both;
 the exit status is 1 if anything is not so.
@@ -80,15 +81,17 @@ def main():
         return min(c[command] for before, c, _ in looks if before >= count)
 
     for function, command in FUNCTIONS.items() if WHAT == "rates" else ():
-        counted = 0
+        counted = low = high = used = 0
+        rows = [next((r for r in o["rows"] if r["function"] == function and not r["sampled"]), None) for o in objects]
         for k in range(2, last + 1):
-            row = next((r for r in objects[k]["rows"] if r["function"] == function), None)
-            if row is None or row["sampled"]:
-                sys.exit("%s is not counted all the time: %s" % (function, row))
-            counted += row["calls_per_s"] * (objects[k - 1]["seconds"] - objects[k - 2]["seconds"])
-        low = least(last, command) - most(1, command)
-        high = most(last, command) - least(1, command)
-        said.append("%.0f of %s (INFO: %d to %d), " % (counted, function, low, high))
+            if rows[k] is None or rows[k - 1] is None:
+                continue
+            used += 1
+            counted += rows[k]["calls_per_s"] * (objects[k - 1]["seconds"] - objects[k - 2]["seconds"])
+            low += max(0, least(k, command) - most(k - 1, command))
+            high += most(k, command) - least(k - 1, command)
+        failed = failed or used < (last - 1) / 2
+        said.append("%.0f of %s in %d refreshes (INFO: %d to %d), " % (counted, function, used, low, high))
         failed = failed or not 0 < low * 0.9 <= counted <= high * 1.1
     stood = 0.0
     if len(stops) > 1:
