@@ -147,12 +147,19 @@ serve() {
 	wait_for 60 grep -q ready "$work/$title.log" || fail "$title: the server does not start: $(cat "$work/$title.log")"
 	prove save "$server" "$work/picture" || fail "cannot look at $title"
 	plain=$("$work/goserver" ask "127.0.0.1:$port" 100) || fail "$title: wrong without us: $plain"
-	"$work/goserver" ask "127.0.0.1:$port" "$(short 20000 6000)" >"$work/$title.load" 2>&1 &
+	# All the time while it goes in, and for a while when all of it is.
+	(
+		while [ ! -e "$work/$title.in" ]; do
+			"$work/goserver" ask "127.0.0.1:$port" 1000 || exit 1
+		done
+		exec "$work/goserver" ask "127.0.0.1:$port" "$(short 20000 6000)"
+	) >"$work/$title.load" 2>&1 &
 	load=$!
 	children+=("$load")
 	json go.attach attach "$server" -n "$title"
 	json go.all insert calls '/Code/goserver/net/http.*' -p "$title"
 	json go.main insert calls '/Code/goserver/main.*' -p "$title"
+	: >"$work/$title.in"
 	wait "$load" || fail "$title: $(tail -3 "$work/$title.load")"
 	json go.read read -p "$title"
 	[ "$(field value go.read | sum)" -gt 0 ] || fail "$title: nothing was counted"
