@@ -408,7 +408,7 @@ live: all $(live_bin)
 	$(run) $(live_bin)
 
 real: all examples $(tool_bin)
-	$(run) -t 900 $(real_scripts)
+	$(run) -t 1800 $(real_scripts)
 
 # Each for FUZZ_SECONDS with clang's engine; without clang, as tests (tests/fuzz/engine.sh).
 fuzz: all $(fuzz_bin) $(target_bin)
@@ -427,7 +427,7 @@ safety:
 	tests/fears.sh --write
 
 test: tests
-	DINST_SHORT=1 $(run) -t 900 -p $(unit_bin) $(fuzz_bin) -s $(live_bin) \
+	DINST_SHORT=1 $(run) -t 1800 -p $(unit_bin) $(fuzz_bin) -s $(live_bin) \
 		$(hostile_scripts) $(real_scripts) $(install_scripts)
 
 # One table, against what else is installed; what it is made of in docs/performance.md.

@@ -50,7 +50,7 @@ wait $server
 echo "redis $?" >>"$work/verdict"
 END
 export work tree other
-timeout 880 unshare -m -n -p -f --mount-proc bash "$work/inside" >"$work/inside.log" 2>&1
+timeout 1750 unshare -m -n -p -f --mount-proc bash "$work/inside" >"$work/inside.log" 2>&1
 status=$?
 [ $status -eq 77 ] && skip "no mount namespaces here"
 [ -s "$work/verdict" ] || fail "nothing was run (status $status): $(tail -3 "$work/inside.log" "$work/transcript")"

@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 
-SECONDS = 860
+SECONDS = 1700
 
 
 def section(lines, heading):
