@@ -3,10 +3,12 @@
 """
 table.py - make bench: one table of what looking costs, dinst and what else is installed.
 
-  table.py [call|redis]...     one part only
+  table.py [call|events|redis]...     one part only
 
   call    a function of ten nanoseconds: ns added to a call, time to attach and detach, the
           longest pause of the program, memory of the tool
+  events  two threads with a million events a second: how fast they still are, how many events
+          are kept and dropped, memory of the tool
   redis   throughput and CPU time per request of redis-server with 1, 50 and all functions
 
 Ratios in one run count, never a figure by itself: see docs/performance.md. The program is on
@@ -261,6 +263,160 @@ def call_part():
     print()
 
 
+# ---------------------------------------------------------------------- events
+
+
+class Events:
+    """The program of peers/events.c: calls of both threads, their CPU time."""
+
+    def __init__(self, program, rounds, seconds, before=()):
+        self.path = os.path.join(WORK, "events.out")
+        self.process = subprocess.Popen([*before, program, str(rounds), str(seconds)],
+                                        **{**QUIET, "stdout": open(self.path, "w")})
+        running.append(self.process)
+        self.pid = self.process.pid
+
+    def rows(self, since=0.0):
+        rows = [line.split() for line in open(self.path) if line.endswith("\n")]
+        return [(int(row[0]) / 1e9, int(row[1]), int(row[2])) for row in rows
+                if len(row) == 3 and row[0].isdigit() and int(row[0]) >= since * 1e9]
+
+    def speed(self, seconds):
+        """Calls a second, and ns of CPU time a call, over so many seconds."""
+        begin = time.monotonic()
+        time.sleep(seconds)
+        while len(self.rows(begin)) < 4:
+            if time.monotonic() - begin > 20:
+                raise RuntimeError("the program does not come to run: too much else does")
+            time.sleep(0.1)
+        return self.speed_of(self.rows(begin))
+
+    @staticmethod
+    def speed_of(rows):
+        (t0, c0, n0), (t1, c1, n1) = rows[0], rows[-1]
+        return (c1 - c0) / (t1 - t0), (n1 - n0) / max(1, c1 - c0)
+
+
+def show_events(name, before, now, kept, dropped, memory, note=""):
+    share = f"{100 * kept / (kept + dropped):7.1f} %" if kept + dropped else "-"
+    print(f"  {name:38} {now[0] / 1e3:8.0f} {now[0] / before[0]:8.3f}x {now[1] / before[1]:7.2f}x "
+          f"{kept:10d} {dropped:10d} {share:>9} {('%5.0f MiB' % memory) if memory else '-':>9}  {note}".rstrip(), flush=True)
+
+
+def number_before(text, words):
+    found = re.search(r"(\d+) " + words, text)
+    return int(found.group(1)) if found else 0
+
+
+def lines_of(path, *endings):
+    """How many lines there are, and how many end with one of these."""
+    count = ended = 0
+    with open(path, "rb") as file:
+        for line in file:
+            count += 1
+            ended += line.rstrip().endswith(endings)
+    return count, ended
+
+
+def events_of_trace(path):
+    """A call that is one line was two events; one that is open, or ends by itself, one."""
+    count = 0
+    with open(path, "rb") as file:
+        for line in file:
+            count += 1 if line.rstrip().endswith(b"{") or b"  } " in line or b" }" in line else 2
+    return count
+
+
+def events_dinst(program, rounds, record):
+    """Text of dinst trace, or a recording; kept is what is in the file."""
+    events = Events(program, rounds, 20)
+    path = os.path.join(WORK, "events.file")
+    errors = os.path.join(WORK, "events.err")
+    before = events.speed(1.5)
+    tool = subprocess.Popen([DINST, "record" if record else "trace", "-p", str(events.pid), "work", "-d", "4", "-o", path],
+                            **{**QUIET, "stderr": open(errors, "w")})
+    running.append(tool)
+    time.sleep(1)
+    now = events.speed(2.5)
+    memory = peak_mib([*daemon_pids(), tool.pid])
+    tool.wait(60)
+    end(events.process, signal.SIGTERM)
+    said = open(errors).read()
+    dropped = number_before(said, "dropped") + number_before(said, "more were left out")
+    kept = number_before(said, "events recorded") if record else events_of_trace(path)
+    shutil.rmtree(path) if record else os.unlink(path)
+    show_events("dinst record" if record else "dinst trace -o FILE", before, now, kept, dropped, memory)
+    return before
+
+
+def events_uftrace(program, rounds, before):
+    if not has("uftrace"):
+        return
+    data = os.path.join(WORK, "uftrace.events")
+    events = Events(program, rounds, 4, ["uftrace", "record", "-d", data, "--no-libcall", "-F", "work"])
+    memory = 0
+    while events.process.poll() is None:
+        memory = max(memory, peak_mib([events.pid]))
+        time.sleep(0.2)
+    rows = events.rows()
+    report = subprocess.run(["uftrace", "report", "-d", data], capture_output=True, text=True, timeout=60).stdout
+    found = re.search(r"(\d+)\s+work\b", report)
+    if not found or len(rows) < 20:
+        skipped.append("uftrace record, events (it did not run)")
+        return
+    kept = 2 * int(found.group(1))
+    show_events("uftrace record (built with -pg)", before, events.speed_of(rows[10:]), kept,
+                max(0, 2 * rows[-1][1] - kept), memory, "from the start")
+    shutil.rmtree(data, ignore_errors=True)
+
+
+def events_bpftrace(program, rounds):
+    if not has("bpftrace"):
+        return
+    path, errors = os.path.join(WORK, "events.file"), os.path.join(WORK, "events.err")
+    events = Events(program, rounds, 30)
+    before = events.speed(1.5)
+    tool = subprocess.Popen(["bpftrace", "-p", str(events.pid), "-e",
+                             f'uprobe:{program}:work {{ printf("%d %lu in\\n", tid, nsecs); }} '
+                             f'uretprobe:{program}:work {{ printf("%d %lu out\\n", tid, nsecs); }}'],
+                            **{**QUIET, "stdout": open(path, "w"), "stderr": open(errors, "w")})
+    running.append(tool)
+    wait = time.monotonic() + 15
+    while time.monotonic() < wait and os.path.getsize(path) == 0:
+        time.sleep(0.1)
+    now = events.speed(2.5)
+    memory = peak_mib(children(tool.pid))
+    end(tool)
+    end(events.process, signal.SIGTERM)
+    kept = lines_of(path, b" in", b" out")[1]
+    lost = sum(int(n) for n in re.findall(r"Lost (\d+) events", open(errors).read() + open(path).read()))
+    os.unlink(path)
+    if not kept:
+        skipped.append("bpftrace printf() of events (it did not attach)")
+        return
+    show_events("bpftrace, printf() to a file", before, now, kept, lost, memory)
+
+
+def events_part():
+    program = os.path.join(WORK, "events")
+    flags = ["gcc", "-O2", "-g", "-pthread", "-fno-omit-frame-pointer"]
+    for suffix, more in (("", []), ("-pg", ["-pg"])):
+        subprocess.run([*flags, *more, "-o", program + suffix, "tests/bench/peers/events.c"], check=True)
+    rounds = int(subprocess.run([program], capture_output=True, text=True, check=True).stdout)
+    events = Events(program, rounds, 4)
+    quiet, again = events.speed(1.5), events.speed(1.5)
+    end(events.process, signal.SIGTERM)
+    print(f"Two threads that call a function of 1 us every 4 us: {2 * quiet[0] / 1e6:.2f} million events a second "
+          f"(entries and returns)\n")
+    print(f"  {'':38} {'k calls/s':>8} {'speed':>9} {'CPU':>8} {'kept':>10} {'dropped':>10} {'':>9} {'memory':>9}")
+    show_events("nothing (noise)", quiet, again, 0, 0, None)
+    before = events_dinst(program, rounds, False)
+    events_dinst(program, rounds, True)
+    events_uftrace(program + "-pg", rounds, before)
+    events_bpftrace(program, rounds)
+    print()
+
+
 # ----------------------------------------------------------------------- redis
 
 
@@ -387,7 +543,7 @@ def redis_part():
 
 
 def main():
-    parts = {"call": call_part, "redis": redis_part}
+    parts = {"call": call_part, "events": events_part, "redis": redis_part}
     chosen = sys.argv[1:] or list(parts)
     begin = time.monotonic()
     model = re.search(r"model name\s*: (.*)", open("/proc/cpuinfo").read())

@@ -43,6 +43,12 @@ static void stop(void)
 	end_target(target);
 }
 
+static void check_done(const struct output *o)
+{
+	if (o->status)
+		fail_msg("%d: %s", o->status, o->err);
+}
+
 /* ------------------------------------------------------------------- stacks */
 
 enum { WAYS = 12, TEXT_MOST = 1024 };
@@ -133,8 +139,7 @@ static void test_ways(void **state)
 	(void)state;
 	start();
 	run_dinst(o, "trace --json -p %d leaf -a --stack=32 -c 70", (int)target);
-	if (o->status)
-		fail_msg("%s", o->err);
+	check_done(o);
 	for (char *line = strtok_r(o->out, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
 		json_t *event = json_loads(line, 0, NULL), *stack, *args;
 		struct seen seen;
@@ -189,13 +194,13 @@ static void test_text(void **state)
 	start();
 	/* As many as were asked for, and that there are more is told. */
 	run_dinst(o, "trace -p %d leaf -a --if 'way == 1' --stack=2 -c 1", (int)target);
-	assert_int_equal(o->status, 0);
+	check_done(o);
 	shorten(o->out, text, sizeof(text));
 	if (sscanf(text, "| <- three+0x%*x <- two+0x%*x <- %3[.] %63s", way, way) != 1)
 		fail_msg("%s", text);
 	/* Exactly so many lines, with their stacks. */
 	run_dinst(o, "trace -p %d leaf --stack=1 -c 5", (int)target);
-	assert_int_equal(o->status, 0);
+	check_done(o);
 	shorten(o->out, text, sizeof(text));
 	for (at = text, way[0] = 0; (at = strchr(at, '|')); at++)
 		way[0]++;
@@ -203,12 +208,12 @@ static void test_text(void **state)
 	/* When it is over the stack is the same. */
 	run_dinst(o, "trace -p %d leaf -a --if '$elapsed >= 0 && way == 2' --stack=3 -c 1",
 		  (int)target);
-	assert_int_equal(o->status, 0);
+	check_done(o);
 	shorten(o->out, text, sizeof(text));
 	if (strncmp(text, "| <- down+0x", 12) != 0 || !strstr(text, " <- ... "))
 		fail_msg("%s", text);
 	run_dinst(o, "trace -p %d leaf -a --caller --if 'way == 11' -c 1", (int)target);
-	assert_int_equal(o->status, 0);
+	check_done(o);
 	assert_non_null(strstr(o->out, "leaf(way=11)  <- last+0x"));
 	run_dinst(o, "trace -p %d leaf --stack=100", (int)target);
 	assert_int_equal(o->status, 2);
@@ -245,7 +250,7 @@ static void test_record(void **state)
 			       fixture_dinst, (int)target, fixture_directory),
 			 0);
 	run_dinst(o, "report %s/stacks.ctf --trace -c 1", fixture_directory);
-	assert_int_equal(o->status, 0);
+	check_done(o);
 	shorten(o->out, text, sizeof(text));
 	if (strncmp(text, "| <- three+0x", 13) != 0 || !strstr(text, " <- main+0x"))
 		fail_msg("%s", text);

@@ -56,6 +56,21 @@ redis_part() {
 	fi
 	dinst report "$work/redis.ctf" --flame "$work/redis.svg" 2>/dev/null && grep -q processCommand "$work/redis.svg" ||
 		fail "no flame graph of the recording"
+	# Where commands come from: from the event loop, and so from main.
+	on_trace stacks -p "$server" processCommand --stack -c 3 -d 20
+	timeout 20 redis-benchmark -p "$port" -q -n 50 -c 2 -t set >/dev/null 2>&1
+	wait "$tracer" || fail "trace --stack: $(cat "$work/stacks.err")"
+	[ "$(lines stacks 'processCommand\(\)')" = 3 ] || fail "not three calls: $(head -20 "$work/stacks")"
+	[ "$(lines stacks '<- readQueryFromClient\+')" = 3 ] && [ "$(lines stacks '<- aeMain\+')" = 3 ] &&
+		[ "$(lines stacks '<- main\+')" = 3 ] && [ "$(lines stacks '<- _start\+')" = 3 ] ||
+		fail "processCommand is not called by main: $(head -20 "$work/stacks")"
+	timeout 60 "$build/dinst" trace -q -p "$server" processCommand --caller -c 1 -d 20 >"$work/caller" &
+	tracer=$!
+	children+=("$tracer")
+	wait_for 20 sh -c "timeout 10 redis-cli -p $port ping >/dev/null; grep -q . '$work/caller'" || fail "no caller"
+	wait "$tracer"
+	[ "$(lines caller 'processCommand\(\)  <- process[A-Za-z]*\+0x')" = 1 ] || fail "not the caller: $(cat "$work/caller")"
+	say "redis: $(sed -n '2p;4p' "$work/stacks" | tr -s ' \n' ' ')"
 	# Who calls whom, live.
 	on_trace live -p "$server" processCommand --depth 1
 	timeout 60 redis-cli -p "$port" set a b >/dev/null
