@@ -152,20 +152,25 @@ static void draw_time(const struct chart *c, json_t *row, int label)
 	       ended ? " (ended)" : "");
 }
 
-/* In one line, or in two where it is longer than `columns`. */
+/* In one line, or in four where that is longer than `columns`. */
 static void print_range(const struct chart *c, json_t *row, const char *unit, bool level,
 			size_t columns)
 {
-	char now[VALUE_TEXT + 8], low[VALUE_TEXT], mean[VALUE_TEXT], high[VALUE_TEXT];
-	char value[VALUE_TEXT], range[4 * VALUE_TEXT];
+	char value[VALUE_TEXT], low[VALUE_TEXT], mean[VALUE_TEXT], high[VALUE_TEXT];
+	char text[5 * VALUE_TEXT];
+	const char *when = level ? "now" : "in all";
 
 	value_with_unit(number(row, "value"), unit, value);
-	snprintf(now, sizeof(now), "%s%s", value, level ? " now" : " in all");
 	number_text(c->low, unit, level, low);
 	number_text(c->mean, unit, level, mean);
 	number_text(c->high, unit, level, high);
-	snprintf(range, sizeof(range), "lowest %s, mean %s, highest %s", low, mean, high);
-	printf("  %s;%s%s\n", now, strlen(now) + strlen(range) + 4 > columns ? "\n  " : " ", range);
+	snprintf(text, sizeof(text), "  %s %s; lowest %s, mean %s, highest %s", value, when, low,
+		 mean, high);
+	if (strlen(text) <= columns)
+		puts(text);
+	else
+		printf("  %s %s\n  lowest %s\n  mean %s\n  highest %s\n", value, when, low, mean,
+		       high);
 }
 
 void chart_print(json_t *row, size_t columns, bool fine)
