@@ -112,7 +112,10 @@ int library_call(struct dinst *d, const char *method, json_t *params, json_t **r
 		err = dinst_fail(&e, DINST_FAILED, "interrupted");
 	else
 		err = link_call(&d->link, method, params, notified, d, &answer, &e);
-	d->interrupted = 0;
+	/* One that came too late for this call is the next one's. */
+	d->was_interrupted = err && d->interrupted;
+	if (err)
+		d->interrupted = 0;
 	json_decref(params);
 	if (err)
 		return failure_pass(f, &e);

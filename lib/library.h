@@ -23,7 +23,8 @@
 struct dinst {
 	struct link link;
 	volatile sig_atomic_t interrupted;
-	dinst_notice notice; /* may be NULL */
+	bool was_interrupted; /* the last call was, and failed */
+	dinst_notice notice;  /* may be NULL */
 	void *notice_arg;
 	struct event_log log; /* the kinds of events that this connection has asked for */
 };

@@ -211,6 +211,8 @@ DINST_PUBLIC int dinst_watch(struct dinst *d, const char *session, const uint64_
 	} while (sleep_until(d, next));
 	if (!err)
 		d->interrupted = 0;
+	else if (d->was_interrupted)
+		err = 0;
 	dinst_values_free(before);
 	return err;
 }
