@@ -251,7 +251,7 @@ int ctf_event(struct ctf_writer *w, const struct event_log *log, const struct ev
 	const char *name = event->thread ? event->thread->name : "";
 	const size_t name_size = strnlen(name, CTF_NAME_MOST);
 	/* Nothing is longer in the file than it is in a record. */
-	const size_t most = event->size + 2 * CTF_NAME_MOST + 4 * event->kind->field_count;
+	const size_t most = event->size + (size_t)2 * CTF_NAME_MOST + 4 * event->kind->field_count;
 	int status = 0;
 
 	if (most > CTF_PACKET_MOST - CTF_PACKET_HEAD)
