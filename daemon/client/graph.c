@@ -67,6 +67,40 @@ unsigned graph_sparser(unsigned every)
 	return numbers[count - 1];
 }
 
+/*
+ * Each thread has its own count of calls and its own depth inside of the root: of what is called
+ * inside of a call that is followed, everything is.
+ */
+static const char inside_of_root[] =
+	"list %s_root is procedure { items { \"%s\" }; }\n"
+	"list %s_all is procedure { items { %s }; }\n"
+	"metric %s {\n"
+	"	units events;\n"
+	"	counter calls;\n"
+	"	counter inside;\n"
+	"	base is stream {\n"
+	"		foreach f in %s_root {\n"
+	"			append preInsn f.entry (* if (inside > 0 || calls++ %% %u == 0) inside++; *)\n"
+	"			prepend preInsn f.return (* if (inside > 0) inside--; *)\n"
+	"		}\n"
+	"		foreach f in %s_all { %s }\n"
+	"	}\n"
+	"}\n";
+
+int graph_load(struct graph *g, const char *name, unsigned every, const char *items,
+	       const char *records, struct dinst_error *e)
+{
+	char *text = NULL;
+	int err;
+
+	if (asprintf(&text, inside_of_root, name, g->functions[0].address, name, items, name, name,
+		     every, name, records) < 0)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	err = question_load(&g->q, "graph", text, e);
+	free(text);
+	return err;
+}
+
 static void forget_functions(struct graph *g)
 {
 	for (size_t i = 0; i < g->count; i++) {

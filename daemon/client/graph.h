@@ -76,6 +76,12 @@ size_t graph_at(const struct graph *g, const char *address);
  * every second or fourth time does not hide between.
  */
 unsigned graph_sparser(unsigned every);
+/*
+ * Loads a metric of events inside of every n-th call of the root, in the functions that `items` names (a list
+ * of MDL): `records` says where, and what is recorded if `inside > 0`; `calls` tells the calls apart.
+ */
+int graph_load(struct graph *g, const char *name, unsigned every, const char *items,
+	       const char *records, struct dinst_error *e);
 /* All stops that the rows of an answer tell of. */
 void graph_note_stop(struct graph *g, json_t *answer);
 

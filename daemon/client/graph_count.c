@@ -18,55 +18,34 @@ static const uint64_t TAKE_NS = 500000000, LAST_NS = 3000000000u;
 static const double LOSS_MOST = 0.01; /* of the events */
 
 /*
- * Each thread has its own count of calls and its own depth inside of the root: of what is called
- * inside of a call that is followed, everything is. That count also tells one such call from the next,
- * where events between them were lost.
+ * The count of calls also tells one call that is followed from the next, where events between them
+ * were lost.
  */
-static const char head[] = "list %s_root is procedure { items { \"%s\" }; }\n"
-			   "list %s_all is procedure { items { ";
-static const char body[] =
-	" }; }\n"
-	"metric %s {\n"
-	"	units events;\n"
-	"	counter calls;\n"
-	"	counter inside;\n"
-	"	base is stream {\n"
-	"		foreach f in %s_root {\n"
-	"			append preInsn f.entry (* if (inside > 0 || calls++ %% %u == 0) inside++; *)\n"
-	"			prepend preInsn f.return (* if (inside > 0) inside--; *)\n"
-	"		}\n"
-	"		foreach f in %s_all {\n"
-	"			append preInsn f.entry (* if (inside > 0) record(%s, $stack, calls); *)\n"
-	"			prepend preInsn f.return (* if (inside > 0) record(%s, $stack, calls); *)\n"
-	"		}\n"
-	"	}\n"
-	"}\n";
-
 static int load_events(struct graph *g, struct dinst_error *e)
 {
-	const char *n = g->events;
 	const char *between = "";
-	char *text = NULL;
+	char records[2 * GRAPH_NAME + 160], *items = NULL;
 	size_t size = 0;
-	FILE *out = open_memstream(&text, &size);
+	FILE *out = open_memstream(&items, &size);
 	int err;
 
 	if (!out)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	fprintf(out, head, n, g->functions[0].address, n);
 	for (size_t i = 0; i < g->count; i++) {
 		if (!g->functions[i].follows)
 			continue;
 		fprintf(out, "%s\"%s\"", between, g->functions[i].address);
 		between = ", ";
 	}
-	fprintf(out, body, n, n, g->every, n, n, n);
-	if (fclose(out) != 0) {
-		free(text);
-		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	}
-	err = question_load(&g->q, "graph", text, e);
-	free(text);
+	snprintf(records, sizeof(records),
+		 "append preInsn f.entry (* if (inside > 0) record(%s, $stack, calls); *) "
+		 "prepend preInsn f.return (* if (inside > 0) record(%s, $stack, calls); *)",
+		 g->events, g->events);
+	if (fclose(out) != 0)
+		err = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	else
+		err = graph_load(g, g->events, g->every, items, records, e);
+	free(items);
 	return err;
 }
 

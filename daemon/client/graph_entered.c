@@ -21,21 +21,6 @@ enum {
 	TAKE_BYTES = 8 << 20,
 };
 
-static const char body[] =
-	"metric %s {\n"
-	"	units events;\n"
-	"	counter calls;\n"
-	"	counter inside;\n"
-	"	base is stream {\n"
-	"		foreach f in %s_root {\n"
-	"			append preInsn f.entry (* if (inside > 0 || calls++ %% %u == 0) inside++; *)\n"
-	"			prepend preInsn f.return (* if (inside > 0) inside--; *)\n"
-	"		}\n"
-	"		foreach f in %s_all\n"
-	"			append preInsn f.entry (* if (inside > 0) record(%s); *)\n"
-	"	}\n"
-	"}\n";
-
 /* How often each kind of event came, in the order of the log's kinds. */
 struct tally {
 	struct graph *g;
@@ -94,27 +79,14 @@ static int load(struct graph *g, const char *items, struct dinst_error *e)
 {
 	const double seconds = question_seconds(&g->q);
 	const double rate = seconds > 0 ? (double)g->functions[0].calls / seconds : 0;
-	const char *n = g->entries;
+	char records[2 * GRAPH_NAME + 64];
 	unsigned every = 1;
-	char *text = NULL;
-	size_t size = 0;
-	FILE *out = open_memstream(&text, &size);
-	int err = 0;
 
 	while (rate / every > CALLS_PER_SECOND && graph_sparser(every) != every)
 		every = graph_sparser(every);
-	if (out) {
-		fprintf(out, "list %s_root is procedure { items { \"%s\" }; }\n", n,
-			g->functions[0].address);
-		fprintf(out, "list %s_all is procedure { items { %s }; }\n", n, items);
-		fprintf(out, body, n, n, every, n, n);
-	}
-	if (!out || fclose(out) != 0)
-		err = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	if (!err)
-		err = question_load(&g->q, "graph", text, e);
-	free(text);
-	return err;
+	snprintf(records, sizeof(records),
+		 "append preInsn f.entry (* if (inside > 0) record(%s); *)", g->entries);
+	return graph_load(g, g->entries, every, items, records, e);
 }
 
 static int each_event(void *arg, const struct event *event)

@@ -26,7 +26,7 @@ enum { OPTION_IF = 26, OPTION_CALLER, OPTION_LIBRARIES, OPTION_STRING, OPTION_ST
 		{'r', "return", NULL, "what calls return"},                                        \
 		{OPTION_IF, "if", "EXPR", "calls for which it holds: 'n > 3', '$elapsed > 1000'"}, \
 		{'t', "min-time", "TIME", "calls that took at least so long: 10us, 5ms, 1s"},      \
-		{'D', "depth", "N", "functions that are called below, too, N levels down"},        \
+		{'D', "depth", "N", "also what its code calls, N levels (not by pointers)"},       \
 		{OPTION_LIBRARIES, "libs", NULL, "with --depth: also those of other modules"},     \
 		{OPTION_CALLER, "caller", NULL, "where calls come from"},                          \
 		{OPTION_STRING, "string", "BYTES", "of a string (default 64, at most 256)"},       \
