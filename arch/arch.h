@@ -498,12 +498,6 @@ taddr_t arch_thread_pointer(const struct arch_regs *r);
  * false if there is none. *value is set on true only.
  */
 bool arch_dwarf_register(const struct arch_regs *r, unsigned number, uint64_t *value);
-/*
- * The DWARF number of the n'th register that calls preserve, the stack pointer excepted
- * (psABI); the frame pointer is the first one. False: there are no more.
- */
-enum { ARCH_PRESERVED_MOST = 6 };
-bool arch_preserved(unsigned n, unsigned *number);
 /* Bytes below the stack pointer that the psABI reserves for the function: 128. */
 extern const size_t arch_red_zone;
 

@@ -36,4 +36,11 @@ struct arch_calling {
 
 extern const struct arch_calling arch_calling;
 
+/*
+ * The DWARF number of the n'th register that calls preserve, the stack pointer excepted
+ * (psABI); the frame pointer is the first one. False: there are no more.
+ */
+enum { ARCH_PRESERVED_MOST = 6 };
+bool arch_preserved(unsigned n, unsigned *number);
+
 #endif

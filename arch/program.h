@@ -60,7 +60,7 @@ enum arch_op_kind {
 	ARCH_OP_FLOAT_RESULT,	/* likewise, vector registers */
 	ARCH_OP_STACK,		/* the 64-bit word at the target's stack pointer + number */
 	ARCH_OP_STACK_POINTER,
-	ARCH_OP_CALLER, /* return address; at a function's entry and exits only */
+	ARCH_OP_CALLER,	   /* return address; at a function's entry and exits only */
 	ARCH_OP_PRESERVED, /* register `number` of those that calls preserve: arch_preserved() */
 
 	/* Memory. Address: a + number; a may be 0. */

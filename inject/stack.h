@@ -16,6 +16,7 @@
 #ifndef DINST_INJECT_STACK_H
 #define DINST_INJECT_STACK_H
 
+#include "arch/calling.h"
 #include "inject/target.h"
 
 /* Half-open ranges, sorted by lo, not overlapping. */

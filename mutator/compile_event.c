@@ -85,6 +85,9 @@ static void compile_stack(struct compiler *c, const struct mdl_expr *x, struct e
 	    (c->q->placement->kind != POINT_ENTRY && c->q->placement->kind != POINT_EXIT))
 		compile_fail(c, &x->place, DINST_USAGE,
 			     "a stack is known at a function's entry and where it returns");
+	for (size_t i = 0; i < e->count; i++)
+		if (e->fields[i].form == STREAM_STACK)
+			compile_fail(c, &x->place, DINST_USAGE, "an event has one stack");
 	f->form = STREAM_STACK;
 	f->frames = (uint16_t)frames;
 	e->bytes[e->count] = stack_bytes(frames);

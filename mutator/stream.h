@@ -22,6 +22,7 @@
 
 #include <jansson.h>
 
+#include "arch/calling.h"
 #include "arch/program.h"
 #include "mutator/core.h"
 

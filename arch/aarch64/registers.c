@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 
 #include "arch/aarch64/a64.h"
+#include "arch/calling.h"
 
 const size_t arch_red_zone = 0; /* AAPCS64, 6.4.5.1 */
 

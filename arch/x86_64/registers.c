@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include "arch/calling.h"
 #include "arch/x86_64/x86.h"
 
 const size_t arch_red_zone = 128; /* System V psABI x86-64, 3.2.2 */

@@ -279,13 +279,13 @@ static void want_bytes(struct body *b, const struct mdl_expr *e, const struct md
 
 static void want_stack(struct body *b, const struct mdl_expr *e, enum point_place place)
 {
-	int64_t n;
+	int64_t n = 1;
 
 	only_at(b, e, place, place == AT_ENTRY || place == AT_EXIT, "at entries and exits");
-	if (e->arg_count > 1 ||
-	    (e->arg_count && (!constant_value(e->args[0], &n) || n < 1 || n > MDL_STACK_MOST)))
-		parser_error(b->p, &e->place, "stack takes how many calls, 1 to %d: stack(%d)",
-			     MDL_STACK_MOST, MDL_STACK_FRAMES);
+	if (e->arg_count > 1 || (e->arg_count && !constant_value(e->args[0], &n)) || n < 1 ||
+	    n > MDL_STACK_MOST)
+		parser_error(b->p, &e->place, "stack takes 1 to %d calls, a number",
+			     MDL_STACK_MOST);
 }
 
 /* A field of an event: a number, memory, or the calls around it. */
@@ -318,17 +318,11 @@ static void want_field(struct body *b, const struct mdl_expr *e, enum point_plac
 static enum code_type type_of_event(struct body *b, const struct mdl_expr *e,
 				    enum point_place place)
 {
-	unsigned stacks = 0;
-
 	if (e->arg_count > MDL_FIELDS_MOST + 1)
 		parser_error(b->p, &e->args[MDL_FIELDS_MOST + 1]->place,
 			     "an event has %d fields at most", MDL_FIELDS_MOST);
-	for (size_t i = 1; i < e->arg_count; i++) {
+	for (size_t i = 1; i < e->arg_count; i++)
 		want_field(b, e->args[i], place);
-		stacks += e->args[i]->kind == MDL_CALL && e->args[i]->function == MDL_DO_STACK;
-	}
-	if (stacks > 1)
-		parser_error(b->p, &e->place, "an event has one stack");
 	return CODE_NOTHING;
 }
 
