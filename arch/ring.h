@@ -13,9 +13,8 @@
  *     ring   | line 0: lock, dropped, head, opened | line 1: tail | records ... |
  *              writers'                              reader's       1 << shift bytes
  *
- * A writer takes the first ring that is free: of its CPU, then of all. It never
- * waits: where none of them is free, or that one has no room, the event is
- * dropped and counted. A handler that interrupts a writer finds the ring taken and
+ * A writer takes the first ring that is free and has room: of its CPU, then of all.
+ * It never waits: where there is none the event is dropped and counted. A handler that interrupts a writer finds the ring taken and
  * gets another; a thread that dies, or never comes back, leaves it taken until the
  * reader frees it.
  *

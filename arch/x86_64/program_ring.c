@@ -5,9 +5,9 @@
  *     hot                                        cold
  *     r = ring 0 of the CPU's block              CPU not known: of a block by thread id
  *     lock cmpxchg: 0 -> thread id               taken: the other rings; none: dropped
+ *     no room? ->                                free it, the other rings
  *     lfence, rdtsc -> opened
- *     no room? ->                                free it, dropped
- *     does not fit in this lap? ->               filler, and the next lap
+ *     does not fit in this lap? ->               filler, and the next lap; no room: dropped
  *     the record's header
  *     ... fields ...
  *     head += size; lock = 0
@@ -45,8 +45,7 @@ enum {
 struct opening {
 	unsigned ring, record, tid, other;
 	int32_t bytes, size; /* of the ring, of the record */
-	struct asm_label index, got, placed, done, dropped;
-	struct asm_label full, full_in_cold; /* one place; jumps to a label are in one buffer */
+	struct asm_label index, roomy, placed, done, dropped, full, full_next;
 };
 
 bool ring_wish(const struct x86_plan *plan, const struct arch_op *op, struct register_wish *wish)
@@ -133,20 +132,47 @@ static void emit_block(struct emitter *e, struct opening *o)
 	asm_jump(e->cold, ASM_JUMP_ALWAYS, &o->index);
 }
 
-/* The first ring is taken: the others, one after the other. */
+static void emit_free(struct arch_buf *out, const struct opening *o)
+{
+	asm_store_number(out, true, 0, asm_at(o->ring, AT_LOCK));
+}
+
+/* The ring's head into `record`. "Above" holds where the record has no room behind it. */
+static void emit_look(struct arch_buf *out, const struct opening *o)
+{
+	asm_load(out, o->record, asm_at(o->ring, AT_HEAD));
+	asm_op_mem(out, true, ASM_LEA, o->other, asm_at(o->record, o->size));
+	asm_op_mem(out, true, ASM_SUB_LOAD, o->other, asm_at(o->ring, AT_TAIL));
+	asm_immediate(out, true, ASM_IMM_CMP, o->bytes, o->other);
+}
+
+/* One of the other rings, if it is free and has room. */
+static void emit_other(struct arch_buf *cold, struct opening *o)
+{
+	struct asm_label busy = {0};
+
+	emit_take(cold, o);
+	asm_jump(cold, ASM_JUMP_NE, &busy);
+	emit_look(cold, o);
+	asm_jump(cold, ASM_JUMP_BE, &o->roomy);
+	emit_free(cold, o);
+	asm_place(cold, &busy);
+}
+
+/* The first ring is taken, or full: the others, one after the other. */
 static void emit_others(struct emitter *e, struct opening *o, struct asm_label *busy)
 {
 	const struct arch_stream *s = &e->env->stream;
 	struct arch_buf *cold = e->cold;
 
+	asm_place_at(&o->full, arch_here(cold));
+	emit_free(cold, o);
 	asm_place_at(busy, arch_here(cold));
 	asm_op_mem(cold, true, ASM_LEA, o->ring, asm_at(o->ring, (int32_t)arch_ring_stride(s)));
-	emit_take(cold, o);
-	asm_jump(cold, ASM_JUMP_E, &o->got);
+	emit_other(cold, o);
 	for (unsigned n = 0; n < ARCH_RINGS_EACH; n++) {
 		emit_address(cold, o->ring, arch_ring_at(s, s->cpus, n));
-		emit_take(cold, o);
-		asm_jump(cold, ASM_JUMP_E, &o->got);
+		emit_other(cold, o);
 	}
 	asm_jump(cold, ASM_JUMP_ALWAYS, &o->dropped);
 }
@@ -165,7 +191,7 @@ static void emit_next_lap(struct emitter *e, struct opening *o, struct asm_label
 	asm_op_mem(cold, true, ASM_LEA, RDX, asm_at(o->other, o->size));
 	asm_op_mem(cold, true, ASM_SUB_LOAD, RDX, asm_at(o->ring, AT_TAIL));
 	asm_immediate(cold, true, ASM_IMM_CMP, o->bytes, RDX);
-	asm_jump(cold, ASM_JUMP_A, &o->full_in_cold);
+	asm_jump(cold, ASM_JUMP_A, &o->full_next);
 	asm_number32(cold, RDX, (uint32_t)o->bytes);
 	asm_op_reg(cold, false, 0x29, o->record, RDX);
 	asm_store_number(cold, false, 0, filler);
@@ -179,21 +205,23 @@ static void emit_dropped(struct emitter *e, struct opening *o)
 {
 	struct arch_buf *cold = e->cold;
 
-	asm_place_at(&o->full, arch_here(cold));
-	asm_place_at(&o->full_in_cold, arch_here(cold));
-	asm_store_number(cold, true, 0, asm_at(o->ring, AT_LOCK));
+	asm_place_at(&o->full_next, arch_here(cold));
+	emit_free(cold, o);
 	asm_place_at(&o->dropped, arch_here(cold));
 	emit_count_up(cold, asm_at(o->ring, AT_DROPPED));
 	asm_op_reg(cold, false, ASM_XOR_STORE, o->record, o->record);
 	asm_jump(cold, ASM_JUMP_ALWAYS, &o->done);
 }
 
-/* The ring is ours: the time into rax, the record's address. */
+/* The ring is ours: the time into rax, where the record begins into `record`. */
 static void emit_place(struct emitter *e, struct opening *o)
 {
 	struct arch_buf *out = e->out;
 	struct asm_label wrap = {0};
 
+	emit_look(out, o);
+	asm_jump(out, ASM_JUMP_A, &o->full);
+	asm_place(out, &o->roomy);
 	x86_emit8(out, 0x0f); /* lfence */
 	x86_emit8(out, 0xae);
 	x86_emit8(out, 0xe8);
@@ -202,11 +230,6 @@ static void emit_place(struct emitter *e, struct opening *o)
 	asm_shift(out, true, true, RDX, 32);
 	asm_op_reg(out, true, ASM_OR_STORE, RDX, RAX);
 	asm_store(out, RAX, asm_at(o->ring, AT_OPENED));
-	asm_load(out, o->record, asm_at(o->ring, AT_HEAD));
-	asm_op_mem(out, true, ASM_LEA, o->other, asm_at(o->record, o->size));
-	asm_op_mem(out, true, ASM_SUB_LOAD, o->other, asm_at(o->ring, AT_TAIL));
-	asm_immediate(out, true, ASM_IMM_CMP, o->bytes, o->other);
-	asm_jump(out, ASM_JUMP_A, &o->full);
 	asm_immediate(out, true, ASM_IMM_AND, o->bytes - ARCH_RING_ALIGN, o->record);
 	asm_immediate(out, true, ASM_IMM_CMP, o->bytes - o->size, o->record);
 	asm_jump(out, ASM_JUMP_A, &wrap);
@@ -260,7 +283,6 @@ static void emit_open(struct emitter *e)
 	emit_ring_of_block(e, &o);
 	emit_take(e->out, &o);
 	asm_jump(e->out, ASM_JUMP_NE, &busy);
-	asm_place(e->out, &o.got);
 	emit_place(e, &o);
 	emit_header(e, &o);
 	asm_place(e->out, &o.done);
