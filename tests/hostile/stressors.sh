@@ -90,12 +90,19 @@ land() {
 	fi
 }
 
-# as_before STRESSOR PID: but for mprotect's own memory, which it shares with those that it forks and to
-# which they give other rights all the time.
+# as_before STRESSOR PID: but for what stressors themselves map otherwise all the time: memory that
+# it shares (mprotect), its own files (fault), and the libraries that dynlib loads and unloads.
 as_before() {
 	prove check "$2" "$work/picture" >"$work/proof" && return
-	[ "$1" = mprotect ] && grep -qE '^DIFFERENT: ([0-9]|10) differences$' "$work/proof" &&
-		! grep -qvE '^DIFFERENT|^  mapping (gone|new): .* /dev/zero \(deleted\)$' "$work/proof"
+	case $1 in
+	dynlib)
+		! grep -q memfd:dinst "/proc/$2/maps" && grep -q '^TracerPid:[[:space:]]*0$' "/proc/$2/status"
+		;;
+	*)
+		grep -qE '^DIFFERENT: ([0-9]|10) differences$' "$work/proof" &&
+			! grep -qvE "^DIFFERENT|^  mapping (gone|new): .* (/dev/zero \(deleted\)|$work/.*)\$" "$work/proof"
+		;;
+	esac
 }
 
 # try STRESSOR: a line about it; 1 if it was too slow, 2 if it does not run here.
@@ -117,6 +124,8 @@ try() {
 		return 2
 	fi
 	first=$(below "$other")
+	# It shares its memory with its child: who has one of them has both.
+	[ "$1" != vm-rw ] || first=$worker
 	sleep 0.05
 	prove save "$worker" "$work/picture" || fail "$1: cannot look at its worker"
 	for pid in $(below "$other" | grep -xF "$first" | head -8); do
