@@ -8,6 +8,7 @@
  * change afterwards. Never called while a target is stopped: it waits.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -98,6 +99,10 @@ static int calibrate(struct dinst_error *e)
 {
 	uint64_t ticks, ns, numerator, denominator;
 
+	/* For tests: what happens on other machines. */
+	if (getenv("DINST_UNSTEADY"))
+		return dinst_fail(e, DINST_UNSUPPORTED,
+				  "this processor's clock is not to be used (DINST_UNSTEADY)");
 	if (!arch_clock_is_steady())
 		return dinst_fail(e, DINST_UNSUPPORTED,
 				  "this processor's clock does not run at one rate on all CPUs");

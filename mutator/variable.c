@@ -215,6 +215,16 @@ static int make_counters(struct variable *v, struct place *p, struct dinst_error
 		heap_alloc_counters(p->heap, v->elements * each, &v->in[v->place_count].counter, e);
 	if (status >= 0)
 		v->in[v->place_count++].place = p;
+	if (status == DINST_NO_MEMORY && v->elements > 1) {
+		/* About a function that is instrumented already another arena is no way out. */
+		dinst_error_clear(e);
+		return dinst_fail(e, status,
+				  "%s: there is no room for one more vector of %u %s at this "
+				  "function: remove all that is measured there, or name single "
+				  "objects instead of '*'",
+				  v->name, v->elements - 1,
+				  v->form == VARIABLE_DISTRIBUTION ? "distributions" : "values");
+	}
 	return status;
 }
 

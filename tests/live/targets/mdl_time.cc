@@ -16,6 +16,8 @@
  *   request R    works and sleeps for random times             spent, p50, p99
  *   wait MS      stays inside of held() while its caller is asked for more: "inside",
  *                then on the command "on": the rest of its time   rest
+ *   leave R MS   threads, one after the other: each is in leaver() for MS, returns, and is in
+ *                there again for MS, where it ends              returned: all of the first times
  */
 #include <csetjmp>
 #include <cstdint>
@@ -23,6 +25,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <pthread.h>
 #include <unistd.h>
 
 #define KEEP extern "C" __attribute__((noinline, noclone))
@@ -239,6 +242,34 @@ KEEP void held(int64_t ns)
 	printf("rest %ld cpu %ld\n", (long)(wall() - start), (long)(cpu() - c));
 }
 
+static int64_t returned;
+
+KEEP void leaver(int64_t ns, bool ends)
+{
+	spin(ns);
+	if (ends)
+		pthread_exit(nullptr);
+	asm volatile("");
+}
+
+static void *leave(void *arg)
+{
+	const int64_t ns = *static_cast<int64_t *>(arg), start = wall();
+
+	leaver(ns, false);
+	returned += wall() - start;
+	leaver(ns, true);
+	return nullptr;
+}
+
+static void leave_in_thread(int64_t ns)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, nullptr, leave, &ns) || pthread_join(thread, nullptr))
+		exit(1);
+}
+
 /* What requests took, for percentiles. */
 static int64_t took[100000];
 
@@ -257,7 +288,7 @@ static void answer(const char *name, long rounds, long more)
 
 	fib_calls = mutual_calls = 0;
 	outer_own = outer_cpu = inner_wall = inner_cpu = 0;
-	left_cpu = 0;
+	left_cpu = returned = 0;
 	memset(chain, 0, sizeof(chain));
 	for (long i = 0; i < rounds; i++) {
 		if (!strcmp(name, "fib"))
@@ -273,6 +304,8 @@ static void answer(const char *name, long rounds, long more)
 			left += catcher(ns);
 		else if (!strcmp(name, "jump"))
 			left += lander(ns);
+		else if (!strcmp(name, "leave"))
+			leave_in_thread(ns);
 		else if (!strcmp(name, "request")) {
 			const int64_t t = wall();
 
@@ -291,10 +324,10 @@ static void answer(const char *name, long rounds, long more)
 
 	qsort(took, rounds < 100000 ? rounds : 100000, sizeof(took[0]), by_size);
 	printf("calls %lu wall %ld cpu %ld own %ld own_cpu %ld inner_wall %ld inner_cpu %ld first %ld second %ld third %ld "
-	       "left %ld left_cpu %ld spent %ld p50 %ld p99 %ld sum %lu\n",
+	       "left %ld left_cpu %ld spent %ld p50 %ld p99 %ld returned %ld sum %lu\n",
 	       fib_calls + mutual_calls, (long)(end - w), (long)(cpu_end - c), (long)outer_own, (long)outer_cpu,
 	       (long)inner_wall, (long)inner_cpu, (long)chain[0], (long)chain[1], (long)chain[2],
-	       (long)left, (long)left_cpu, (long)spent, (long)took[rounds / 2], (long)took[rounds * 99 / 100], sum);
+	       (long)left, (long)left_cpu, (long)spent, (long)took[rounds / 2], (long)took[rounds * 99 / 100], (long)returned, sum);
 }
 
 int main()
@@ -303,6 +336,8 @@ int main()
 	long rounds, more;
 
 	setvbuf(stdout, nullptr, _IOLBF, 0);
+	/* What the first thread leaves behind (its stack is kept) is there from the beginning. */
+	leave_in_thread(0);
 	puts("ready");
 	while (fgets(line, sizeof(line), stdin)) {
 		rounds = 1;

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mdl_clock.c - machines whose processor's clock is not steady: timers go by a
+ * system call, agree with the program's own clocks, and are predicted to cost
+ * what that costs; streams, which need the processor's clock, are refused. And what is
+ * left of a timer whose thread ends.
+ *
+ * DINST_UNSTEADY makes this machine such a one.
+ */
+#include "tests/live/mdl_help.h"
+
+#include <stdlib.h>
+
+enum { CALL_NS = 100 }; /* no system call is predicted to take less */
+
+static unsigned timed(struct harness *h, const char *metric, const char *function)
+{
+	char focus[100];
+
+	snprintf(focus, sizeof(focus), "/Code/mdl_time/%s", function);
+	return mdl_insert(h, metric, focus);
+}
+
+static void begin(struct harness *h, const char *text)
+{
+	harness_start(h, "mdl_time", NULL);
+	mdl_attach(h, text);
+}
+
+/* Whatever the machine does in between, this holds of clocks of one kind. */
+static void between(const char *what, int64_t got, int64_t least, int64_t most)
+{
+	if (got < least || got > most)
+		fail_msg("%s: %" PRId64 ", not between %" PRId64 " and %" PRId64, what, got, least,
+			 most);
+}
+
+/* The program's clocks inside of a function say the least, those around it the most. */
+static void test_timers(void **state)
+{
+	enum { ROUNDS = 20, MS = 3, SPUN_NS = ROUNDS * MS * 1000000 };
+	struct harness *h = *state;
+	unsigned wall, cpu, left, latency;
+	const char *line;
+
+	begin(h, NULL);
+	wall = timed(h, "wall_inclusive", "outer");
+	cpu = timed(h, "cpu_inclusive", "outer");
+	latency = timed(h, "latency", "inner");
+	left = timed(h, "wall_inclusive", "thrower");
+	line = mdl_ask(h, "share %d %d", ROUNDS, MS);
+	between("wall_inclusive", mdl_value(h, wall),
+		mdl_number(line, "own") + mdl_number(line, "inner_wall"), mdl_number(line, "wall"));
+	between("cpu_inclusive", mdl_value(h, cpu),
+		mdl_number(line, "own_cpu") + mdl_number(line, "inner_cpu"),
+		mdl_number(line, "cpu"));
+	assert_int_equal(mdl_field(h, latency, "count"), ROUNDS);
+	between("latency", mdl_field(h, latency, "sum"), SPUN_NS, mdl_number(line, "inner_wall"));
+	/* Who catches works on for twice as long: that is not counted. */
+	line = mdl_ask(h, "throw %d %d", ROUNDS, MS);
+	between("wall_inclusive of what is left by exceptions", mdl_value(h, left), SPUN_NS,
+		mdl_number(line, "wall") - 2 * SPUN_NS);
+	mdl_end(h);
+}
+
+/* Timers that run are read by the same clock. */
+static void test_running(void **state)
+{
+	struct harness *h = *state;
+	int64_t before, after;
+	unsigned wall;
+
+	begin(h, NULL);
+	assert_string_equal(mdl_ask(h, "wait 5"), "inside");
+	wall = timed(h, "wall_inclusive", "held");
+	before = mdl_value(h, wall);
+	usleep(100000);
+	after = mdl_value(h, wall);
+	assert_true(after - before >= 100000000);
+	mdl_ask(h, "on");
+	assert_true(mdl_value(h, wall) >= after);
+	mdl_end(h);
+}
+
+/*
+ * A thread that ends inside takes with it what its timer has run since its last start; all
+ * that was counted before stays, and who gets its record next begins at nothing.
+ */
+static void test_ends_inside(void **state)
+{
+	struct harness *h = *state;
+	unsigned wall, calls;
+	const char *line;
+
+	begin(h, NULL);
+	wall = timed(h, "wall_inclusive", "leaver");
+	calls = timed(h, "calls", "leaver");
+	line = mdl_ask(h, "leave 20 5");
+	/* each call is 5 ms at least; clocks around those that returned say the most */
+	between("wall_inclusive", mdl_value(h, wall), 100000000, mdl_number(line, "returned"));
+	assert_int_equal(mdl_value(h, calls), 40);
+	mdl_end(h);
+}
+
+static void test_predicted(void **state)
+{
+	const char *const words[] = {"wall_inclusive", "/Code/mdl_time/outer", NULL};
+	struct harness *h = *state;
+	json_t *rows;
+
+	begin(h, NULL);
+	rows = mdl_insert_rows(h, false, words);
+	assert_true(json_number_value(json_object_get(json_array_get(rows, 0), "predicted_ns")) >=
+		    CALL_NS);
+	json_decref(rows);
+	mdl_end(h);
+}
+
+static void test_streams_are_refused(void **state)
+{
+	static const char text[] =
+		"list outers is procedure { items { \"outer\" }; }\n"
+		"metric happened {\n"
+		"	units events;\n"
+		"	base is stream { foreach f in outers append preInsn f.entry\n"
+		"		(* record(happened, $arg[0]); *) }\n"
+		"}\n";
+	struct harness *h = *state;
+	json_t *rows = NULL;
+
+	begin(h, text);
+	assert_int_equal(harness_dinst(h, NULL, "insert", "happened", "-p", harness_number(h->pid)),
+			 1);
+	if (!strstr(h->messages, "clock"))
+		fail_msg("it does not say why: %s", h->messages);
+	/* Nothing of it is there, and everything else works. */
+	assert_int_equal(harness_dinst(h, &rows, "read", "-p", harness_number(h->pid)), 0);
+	assert_int_equal(json_array_size(rows), 0);
+	json_decref(rows);
+	assert_int_equal(mdl_value(h, timed(h, "wall_inclusive", "outer")), 0);
+	mdl_end(h);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_timers, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_running, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_ends_inside, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_predicted, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_streams_are_refused, harness_setup,
+						harness_teardown),
+	};
+
+	setenv("DINST_UNSTEADY", "1", 1);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
