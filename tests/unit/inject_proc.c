@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -78,12 +77,13 @@ static bool has(const struct proc_ids *ids, pid_t id)
 	return false;
 }
 
-static void *sleep_a_little(void *arg)
-{
-	const struct timespec time = {0, 50000000};
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
+static void *wait_at_gate(void *arg)
+{
 	*(volatile pid_t *)arg = gettid();
-	nanosleep(&time, NULL);
+	pthread_mutex_lock(&gate);
+	pthread_mutex_unlock(&gate);
 	return NULL;
 }
 
@@ -95,13 +95,15 @@ static void test_lists(void **state)
 	pid_t children[40];
 
 	(void)state;
-	assert_int_equal(pthread_create(&thread, NULL, sleep_a_little, (void *)&tid), 0);
+	pthread_mutex_lock(&gate);
+	assert_int_equal(pthread_create(&thread, NULL, wait_at_gate, (void *)&tid), 0);
 	while (!tid)
 		;
 	assert_int_equal(proc_tasks(getpid(), &ids), 0);
 	assert_int_equal(ids.count, 2);
 	assert_int_equal(proc_thread_count(getpid()), 2);
 	assert_true(has(&ids, tid) && has(&ids, getpid()));
+	pthread_mutex_unlock(&gate);
 	pthread_join(thread, NULL);
 	ids.count = 0;
 	for (int i = 0; i < 40; i++) {
