@@ -19,7 +19,7 @@
 #include "inject/journal.h"
 #include "tests/live/inject_help.h"
 
-enum { TRIES = 2000 };
+enum { TRIES = 50000 };
 
 struct scene {
 	struct harness *h;
@@ -31,6 +31,7 @@ struct scene {
 	taddr_t code, counter;
 	bool clear; /* by arena_destroy(), or munmap alone */
 	bool done;
+	unsigned inside; /* threads in the arena's code */
 };
 
 static taddr_t line_address(struct harness *h)
@@ -95,8 +96,7 @@ static void begin(struct scene *c, struct harness *h)
 	c->turns = line_address(h);
 	c->target = help_open(h->pid);
 	help_stop_well(c->target, create, c);
-	usleep(20000);
-	assert_true(heap_read_counter(c->heap, c->counter) > 0);
+	harness_until(heap_read_counter(c->heap, c->counter) > 0);
 }
 
 static void finish(struct scene *c)
@@ -193,9 +193,7 @@ static void lives_if_it_is_cleared(void **state)
 		c.clear = true;
 		wait_for_the_moment(&c);
 		before = turns(&c);
-		for (int i = 0; i < 200 && turns(&c) < before + 10; i++)
-			usleep(10000);
-		assert_true(turns(&c) >= before + 10);
+		harness_until(turns(&c) >= before + 10);
 		finish(&c);
 		harness_verify(c.h);
 		harness_end(c.h, 0);
@@ -228,6 +226,26 @@ static int destroy(struct stop *s, void *arg, struct dinst_error *e)
 	return arena_destroy(s, ((struct scene *)arg)->arena, e);
 }
 
+static int count_inside(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct scene *c = arg;
+
+	(void)e;
+	c->inside = 0;
+	for (size_t i = 0; i < stop_thread_count(s); i++) {
+		const taddr_t pc = arch_pc(&stop_thread(s, i)->regs);
+
+		c->inside += pc >= c->arena->code && pc < c->arena->code + c->arena->code_size;
+	}
+	return 0;
+}
+
+static unsigned threads_inside(struct scene *c)
+{
+	help_stop_well(c->target, count_inside, c);
+	return c->inside;
+}
+
 /* fear B6, J1: an arena is not unmapped under a thread's feet */
 static void refuses_while_a_thread_is_inside(void **state)
 {
@@ -236,14 +254,13 @@ static void refuses_while_a_thread_is_inside(void **state)
 
 	begin(&c, *state);
 	help_stop_well(c.target, enter, &c);
-	usleep(20000);
+	harness_until(threads_inside(&c) == 3);
 	help_stop_well(c.target, leave, &c);
-	usleep(5000);
 	assert_int_equal(help_stop(c.target, destroy, &c, &e), DINST_BUSY);
 	assert_non_null(strstr(e.text, "inside"));
 	/* It is still valid: our store lets the thread out. */
 	*(volatile uint8_t *)heap_map(c.heap, c.code + 10, 1) = 1;
-	usleep(20000);
+	harness_until(threads_inside(&c) == 0);
 	help_stop_well(c.target, destroy, &c);
 	finish(&c);
 	harness_verify(c.h);

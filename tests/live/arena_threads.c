@@ -164,7 +164,7 @@ static void let_finish(struct target *t)
 {
 	size_t cleaned;
 
-	for (int i = 0; i < 500 && remote_tails_dirty(t); i++) {
+	for (int i = 0; i < 5000 && remote_tails_dirty(t); i++) {
 		help_stop_well(t, clean_tails, &cleaned);
 		usleep(1000);
 	}

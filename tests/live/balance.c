@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tests/live/harness_balance.h"
+#include "tests/live/harness_thread.h"
 
 /* Runs into the function behind it, which is no exit that could be instrumented. */
 static const char *const run_into_next[] = {"__mem*_chk_*", "__str*casecmp*", NULL};
@@ -30,7 +31,7 @@ static struct balance *begin(struct harness *h, const char *const *argv, const c
 	const char *const modules[] = {module, "libc.so.6"};
 
 	harness_start_argv(h, argv, false);
-	usleep(300 * 1000);
+	thread_wait_input(h->pid);
 	*s = session_begin(h);
 	return balance_begin(*s, modules, 2);
 }
@@ -145,13 +146,12 @@ static void test_redis(void **state)
 	harness_limit(600);
 	snprintf(socket, sizeof(socket), "%s/redis", h->directory);
 	harness_start_argv(h, argv, false);
-	for (int i = 0; i < 200 && access(socket, W_OK) != 0; i++)
-		usleep(20000);
+	harness_until(access(socket, W_OK) == 0);
 	s = session_begin(h);
 	b = balance_begin(s, modules, 2);
 	snprintf(command, sizeof(command),
-		 "timeout 60 redis-benchmark -s '%s' -q -n 2000 -c 10 -P 4 -t %s >/dev/null && "
-		 "timeout 10 redis-cli -s '%s' eval 'return redis.call(\"DBSIZE\")' 0 >/dev/null",
+		 "timeout 500 redis-benchmark -s '%s' -q -n 2000 -c 10 -P 4 -t %s >/dev/null && "
+		 "timeout 100 redis-cli -s '%s' eval 'return redis.call(\"DBSIZE\")' 0 >/dev/null",
 		 socket, commands, socket);
 	assert_int_equal(system(command), 0);
 	balance_look(b);

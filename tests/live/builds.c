@@ -94,8 +94,13 @@ static void check_pairs(struct harness *h, struct session *s, const char *focus,
 	struct insert_result result;
 	struct dinst_error e = {0};
 	const struct instance *i;
+	int status = DINST_BUSY;
 
-	if (request_insert_raw(s, &pairs, &focus, 1, false, &result, &e) < 0)
+	for (int tries = 0; tries < 50 && status == DINST_BUSY; tries++) {
+		dinst_error_clear(&e);
+		status = request_insert_raw(s, &pairs, &focus, 1, false, &result, &e);
+	}
+	if (status < 0)
 		fail_msg("%s: %s", focus, e.text);
 	i = result.instances[0];
 	session_go(h, ROUNDS);

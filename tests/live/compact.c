@@ -143,7 +143,7 @@ static void test_moves_under_threads(void **state)
 
 /* ---------------------------------------------------------------- death */
 
-enum { FEW = 256, DEATHS = 16, CLEAN_MS = 10000 };
+enum { FEW = 256, DEATHS = 16, CLEAN_MS = 60000 };
 
 /* Shared with the mutator that is to die. */
 static struct account {
@@ -182,7 +182,7 @@ static void live_and_die(pid_t pid, unsigned long countdown)
 		for (const struct site *site = s->site_hash[b]; site; site = site->next_hash)
 			account->moved += site->move != NULL;
 	if (status >= 0)
-		status = session_detach(s, 10, &detached, &e);
+		status = session_detach(s, 100, &detached, &e);
 	memcpy(account->text, e.text, sizeof(e.text));
 	_exit(status >= 0 ? 0 : status == DINST_BUSY ? 0 : 3);
 }

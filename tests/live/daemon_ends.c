@@ -71,7 +71,7 @@ static void child_outlives(void **state)
 	text = strstr(o->out, "child ");
 	assert_non_null(text);
 	assert_int_equal(sscanf(text, "child %d", &child), 1);
-	for (int i = 0; i < 300 && !strstr(o->out, "exited"); i++) {
+	for (int i = 0; i < 6000 && !strstr(o->out, "exited"); i++) {
 		nap_ms(10);
 		run_dinst(o, "ls");
 	}
@@ -107,12 +107,12 @@ static void target_executes(void **state)
 		_exit(126);
 	}
 	close(in[0]);
-	for (int i = 0; i < 300 && state_of(pid) != 'S'; i++)
+	for (int i = 0; i < 6000 && state_of(pid) != 'S'; i++)
 		nap_ms(10);
 	run_dinst(o, "attach %d -n changing -e 'insert calls /Code/libc.so.6/read'", (int)pid);
 	assert_int_equal(o->status, 0);
 	assert_int_equal(write(in[1], "x\n", 2), 2);
-	for (int i = 0; i < 300 && !strstr(o->out, " exec "); i++) {
+	for (int i = 0; i < 6000 && !strstr(o->out, " exec "); i++) {
 		nap_ms(10);
 		run_dinst(o, "ls -p changing");
 		told |= strstr(o->err, "executed another program") != NULL;
@@ -158,7 +158,7 @@ static void held_and_forsaken(void **state)
 		      "sleep", "1000", (char *)NULL);
 		_exit(126);
 	}
-	for (int i = 0; i < 500 && pid < 0; i++) {
+	for (int i = 0; i < 6000 && pid < 0; i++) {
 		nap_ms(10);
 		run_dinst(o, "ls --json");
 		/* while it inserts, the client would give up */
@@ -166,7 +166,8 @@ static void held_and_forsaken(void **state)
 			pid = member(o->out, "\"pid\":");
 	}
 	assert_true(pid > 0);
-	nap_ms(200);
+	for (int i = 0; i < 6000 && state_of((pid_t)pid) != 'T'; i++)
+		nap_ms(10);
 	assert_int_equal(state_of((pid_t)pid), 'T');
 	daemon = daemon_pid();
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)daemon, (int)daemon);
@@ -175,17 +176,20 @@ static void held_and_forsaken(void **state)
 	assert_non_null(fgets(list, sizeof(list), f));
 	fclose(f);
 	assert_int_equal(kill(atoi(list), SIGKILL), 0);
-	for (int i = 0; i < 500 && !strstr(o->err, "started again"); i++) {
+	for (int i = 0; i < 6000 && !strstr(o->err, "started again"); i++) {
 		nap_ms(10);
 		run_dinst(o, "ls");
 		/* the client may have heard of it first */
 		if (strstr(o->out, "held") && i > 20)
 			break;
 	}
+	/* Letting go of it makes it look runnable until it has stopped again. */
+	for (int i = 0; i < 6000 && state_of((pid_t)pid) != 'T'; i++)
+		nap_ms(10);
 	assert_int_equal(state_of((pid_t)pid), 'T');
 	end_target(client);
 	/* It runs, and then sleeps. */
-	for (int i = 0; i < 500 && state_of((pid_t)pid) != 'S'; i++)
+	for (int i = 0; i < 6000 && state_of((pid_t)pid) != 'S'; i++)
 		nap_ms(10);
 	assert_int_equal(state_of((pid_t)pid), 'S');
 	run_dinst(o, "detach kept");

@@ -52,7 +52,21 @@ static inline void nap_ms(long ms)
 	nanosleep(&t, NULL);
 }
 
-/* A process with nothing to do, that ends with us. */
+static inline int has_name(pid_t pid, const char *name)
+{
+	char path[40], line[32] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	f = fopen(path, "r");
+	if (f && !fgets(line, sizeof(line), f))
+		line[0] = '\0';
+	if (f)
+		fclose(f);
+	return strcspn(line, "\n") == strlen(name) && strncmp(line, name, strlen(name)) == 0;
+}
+
+/* A process with nothing to do, that ends with us; its name has 15 letters at most. */
 static inline pid_t start_target(const char *name)
 {
 	pid_t pid = fork();
@@ -63,7 +77,9 @@ static inline pid_t start_target(const char *name)
 		for (;;)
 			pause();
 	}
-	nap_ms(20);
+	/* It has its name. */
+	for (int ms = 0; ms < ANSWER_MS && !has_name(pid, name); ms += 5)
+		nap_ms(5);
 	return pid;
 }
 

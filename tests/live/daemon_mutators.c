@@ -119,15 +119,17 @@ static void death_in_attach(void **state)
 	(void)state;
 	snprintf(params, sizeof(params), "{\"target\":\"%d\",\"name\":\"@crash\"}", (int)target);
 	expect_word("attach", params, "daemon");
-	nap_ms(300);
-	log = fopen(fixture_log, "r");
-	assert_non_null(log);
-	fseek(log, -2000, SEEK_END);
-	n = fread(text, 1, sizeof(text) - 1, log);
-	fclose(log);
-	text[n] = '\0';
 	snprintf(params, sizeof(params), "\"method\":\"repair\",\"params\":{\"pid\":%d}",
 		 (int)target);
+	for (int ms = 0; ms < ANSWER_MS && !strstr(text, params); ms += 20) {
+		nap_ms(20);
+		log = fopen(fixture_log, "r");
+		assert_non_null(log);
+		fseek(log, -2000, SEEK_END);
+		n = fread(text, 1, sizeof(text) - 1, log);
+		fclose(log);
+		text[n] = '\0';
+	}
 	assert_non_null(strstr(text, params));
 	expect_word("read", "{\"session\":\"@crash\"}", "no-such-session");
 	end_target(target);
@@ -171,24 +173,24 @@ static void no_blocking(void **state)
 {
 	pid_t target = start_target("blocked");
 	int fd = raw_connect();
-	struct timespec begin, end;
+	enum { ASKED = 12 }; /* 0.4 s each */
 	char line[200], params[100];
-	double seconds;
+	int answered = 0;
 
 	(void)state;
 	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"blocked\"}", (int)target);
 	expect_word("attach", params, "");
 	request(line, sizeof(line), "funcs", "{\"session\":\"blocked\",\"pattern\":\"@slow\"}");
-	raw_say(fd, line);
-	raw_say(fd, line);
-	clock_gettime(CLOCK_MONOTONIC, &begin);
+	for (int i = 0; i < ASKED; i++)
+		raw_say(fd, line);
 	expect_word("funcs", "{\"session\":\"base\"}", "");
 	expect_word("sessions", "{}", "");
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	seconds = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
-	assert_true(seconds < 0.35); /* the two take 0.8 s */
-	assert_int_equal(raw_code(fd, ANSWER_MS), 0);
-	assert_int_equal(raw_code(fd, ANSWER_MS), 0);
+	/* They were answered while the other session was at work. */
+	while (answered < ASKED && raw_code(fd, 0) == 0)
+		answered++;
+	assert_true(answered < ASKED);
+	for (; answered < ASKED; answered++)
+		assert_int_equal(raw_code(fd, ANSWER_MS), 0);
 	close(fd);
 	expect_word("detach", "{\"session\":\"blocked\"}", "");
 	end_target(target);
@@ -270,6 +272,7 @@ static void attach_twice(void **state)
 /* A client that dies while its program is held lets the program go. */
 static void holder_dies(void **state)
 {
+	struct output *o = malloc(sizeof(*o));
 	char marker[100], command[300];
 	int script[2];
 	pid_t pid;
@@ -292,11 +295,18 @@ static void holder_dies(void **state)
 		      "-c", command, (char *)NULL);
 		_exit(126);
 	}
-	nap_ms(400);
+	for (int ms = 0; ms < ANSWER_MS; ms += 20) {
+		run_dinst(o, "ls --json");
+		if (strstr(o->out, "\"state\":\"held\""))
+			break;
+		nap_ms(20);
+	}
+	assert_non_null(strstr(o->out, "\"state\":\"held\""));
+	free(o);
 	assert_int_equal(access(marker, F_OK), -1);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	for (int i = 0; i < 200 && access(marker, F_OK) != 0; i++)
+	for (int i = 0; i < 6000 && access(marker, F_OK) != 0; i++)
 		nap_ms(10);
 	assert_int_equal(access(marker, F_OK), 0);
 	close(script[0]);

@@ -10,12 +10,12 @@
 static char screen[1 << 18];
 static size_t screen_used, screen_seen;
 
-/* Reads until `text` is on the screen behind what was seen before; false after 5 s. */
+/* Reads until `text` is on the screen behind what was seen before; false after two minutes. */
 static int see(int terminal, const char *text)
 {
 	struct pollfd p = {terminal, POLLIN, 0};
 
-	for (int waited = 0; waited < 100; waited++) {
+	for (int waited = 0; waited < 2400; waited++) {
 		char *at = strstr(screen + screen_seen, text);
 		ssize_t n;
 
@@ -104,7 +104,7 @@ static void typing(void **state)
 				 steps[i].see,
 				 screen + (screen_used > 600 ? screen_used - 600 : 0));
 	}
-	for (int i = 0; i < 1000 && waitpid(pid, &status, WNOHANG) == 0; i++)
+	for (int i = 0; i < 12000 && waitpid(pid, &status, WNOHANG) == 0; i++)
 		nap_ms(10);
 	if (status)
 		fail_msg("status %d: %s", status, screen + screen_seen);
@@ -142,7 +142,7 @@ static void small_screen(void **state)
 	assert_true(see(terminal, "and 7 more"));
 	assert_true(see(terminal, "\033[7A"));
 	assert_true(see(terminal, "and 7 more"));
-	for (int i = 0; i < 500 && waitpid(pid, &status, WNOHANG) == 0; i++)
+	for (int i = 0; i < 12000 && waitpid(pid, &status, WNOHANG) == 0; i++)
 		nap_ms(10);
 	assert_int_equal(status, 0);
 	close(terminal);

@@ -86,7 +86,7 @@ static void mutator_is_killed(void **state)
 	assert_true(first > 0);
 	kill(first, SIGKILL);
 	go(&p, 100);
-	for (int i = 0; i < 500 && ((second = mutator_pid()) == 0 || second == first); i++)
+	for (int i = 0; i < 12000 && ((second = mutator_pid()) == 0 || second == first); i++)
 		nap_ms(10);
 	run_dinst(o, "ls");
 	assert_int_equal(o->status, 0);

@@ -245,7 +245,7 @@ static pid_t spawn_dinstd(const char *option, const char *value)
 		execl(fixture_dinstd, "dinstd", "-s", fixture_socket, option, value, (char *)NULL);
 		_exit(126);
 	}
-	for (int i = 0; i < 300 && access(fixture_socket, F_OK) != 0; i++)
+	for (int i = 0; i < 12000 && access(fixture_socket, F_OK) != 0; i++)
 		nap_ms(10);
 	return pid;
 }
@@ -271,17 +271,17 @@ static void signalled(void **state)
 /* Without sessions it leaves by itself; with one it stays. */
 static void idle(void **state)
 {
-	pid_t pid = spawn_dinstd("-i", "1");
+	pid_t pid = spawn_dinstd("-i", "4");
 	int status;
 
 	(void)state;
 	run_dinst(o, "attach %d -q", (int)fixture_target);
 	assert_int_equal(o->status, 0);
-	nap_ms(2500);
+	nap_ms(6000);
 	assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
 	run_dinst(o, "detach");
 	assert_int_equal(o->status, 0);
-	for (int i = 0; i < 500 && waitpid(pid, &status, WNOHANG) == 0; i++)
+	for (int i = 0; i < 12000 && waitpid(pid, &status, WNOHANG) == 0; i++)
 		nap_ms(10);
 	assert_int_equal(waitpid(pid, &status, WNOHANG), -1);
 	assert_int_equal(status, 0);

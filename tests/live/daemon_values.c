@@ -183,7 +183,7 @@ static void samples_are_kept(void **state)
 	assert_non_null(strstr(o->err, "no history of id 1"));
 	begin = now_ms();
 	run_dinst(o, "insert calls -p sampled");
-	for (int i = 0; i < 100 && asked("\"method\":\"sample\"", from) < 3; i++)
+	for (int i = 0; i < 1200 && asked("\"method\":\"sample\"", from) < 3; i++)
 		nap_ms(100);
 	/* Not more often than bins are wide, and one more at the insert. */
 	count = asked("\"method\":\"sample\"", from);
@@ -209,8 +209,12 @@ static void samples_are_kept(void **state)
 	assert_int_equal(asked("\"method\":\"sample\"", from), 0);
 	/* What is inserted then has the number of the lost one. */
 	run_dinst(o, "insert calls -p sampled");
-	nap_ms(300);
-	run_dinst(o, "history 1 -p sampled --json");
+	for (int ms = 0; ms < ANSWER_MS; ms += 50) {
+		run_dinst(o, "history 1 -p sampled --json");
+		if (strstr(o->out, "\"ended\":false"))
+			break;
+		nap_ms(50);
+	}
 	assert_non_null(strstr(o->out, "\"ended\":false"));
 	run_dinst(o, "detach sampled");
 	end_target(target);
@@ -220,6 +224,7 @@ static void samples_are_kept(void **state)
 /* Questions go to an idle mutator only; who asks for a history does not wait for one at work. */
 static void busy_mutators(void **state)
 {
+	enum { ASKED = 25 }; /* 0.4 s each */
 	pid_t target = start_target("occupied");
 	int fd = raw_connect();
 	char line[200];
@@ -229,11 +234,13 @@ static void busy_mutators(void **state)
 	run_dinst(o, "attach %d -n occupied", (int)target);
 	run_dinst(o, "insert calls -p occupied");
 	nap_ms(300);
-	/* Some seconds of work. */
+	/* Ten seconds of work. */
 	request(line, sizeof(line), "funcs", "{\"session\":\"occupied\",\"pattern\":\"@slow\"}");
-	for (int n = 0; n < 10; n++)
+	from = log_end();
+	for (int n = 0; n < ASKED; n++)
 		raw_say(fd, line);
-	nap_ms(300);
+	for (int ms = 0; ms < ANSWER_MS && !asked("@slow", from); ms += 10)
+		nap_ms(10);
 	from = log_end();
 	run_dinst(o, "history 1 -p occupied --json");
 	assert_int_equal(o->status, 0);
@@ -242,10 +249,10 @@ static void busy_mutators(void **state)
 	assert_int_equal(asked("\"method\":\"sample\"", from), 0);
 	run_dinst(o, "--json ls");
 	assert_non_null(strstr(o->out, "\"busy\":\"funcs\""));
-	for (int n = 0; n < 10; n++)
+	for (int n = 0; n < ASKED; n++)
 		assert_int_equal(raw_code(fd, ANSWER_MS), 0);
 	close(fd);
-	for (int i = 0; i < 100 && !asked("\"method\":\"sample\"", from); i++)
+	for (int i = 0; i < 2400 && !asked("\"method\":\"sample\"", from); i++)
 		nap_ms(50);
 	assert_true(asked("\"method\":\"sample\"", from) > 0);
 	/* Sessions that end while questions are out. */

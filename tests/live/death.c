@@ -113,14 +113,20 @@ static void test_any_time(void **state)
 	spread = now_us();
 	learn_points(h);
 	spread = now_us() - spread;
-	for (int turn = 0; turn < DEATHS; turn++) {
+	for (int turn = 0; turn < DEATHS || killed <= DEATHS / 4; turn++) {
+		unsigned long after = (unsigned long)nrand48(seed) % spread;
 		pid_t child;
 
+		assert_true(turn < 20 * DEATHS);
 		harness_send(h, "go 10000\n");
 		child = start_mutator(h, 0);
-		sleep_us((unsigned long)nrand48(seed) % spread);
+		sleep_us(after);
 		kill(child, SIGKILL);
-		killed += end_mutator(child, true);
+		/* One that outlives it does not need that long, now: the machine is less busy. */
+		if (end_mutator(child, true))
+			killed++;
+		else if (after > 1000)
+			spread = after;
 		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 		clean_up(h, 0);
 		verify(h, 0);

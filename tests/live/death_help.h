@@ -24,7 +24,7 @@
 #include "inject/fault.h"
 #include "tests/live/harness_session.h"
 
-enum { SEED = 20, CLEAN_MS = 5000 };
+enum { SEED = 20, CLEAN_MS = 60000 };
 
 /* How a mutator ends by itself. On a busy machine a thread may not stop in time: told, not forced. */
 enum { ENDED = 0, FAILED = 3, GAVE_UP = 4 };
@@ -115,7 +115,7 @@ static inline void live_and_die(pid_t pid, unsigned long countdown)
 		status = change(s, &e);
 	stage(6);
 	if (status >= 0)
-		status = session_detach(s, 10, &detached, &e);
+		status = session_detach(s, 100, &detached, &e);
 	stage(7);
 	if (status >= 0 && detached.left)
 		status = dinst_fail(&e, DINST_FAILED, "%zu things are left", detached.left);
@@ -180,7 +180,7 @@ static inline void verify(struct harness *h, unsigned long countdown)
 {
 	char text[4096];
 
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 3000; i++) {
 		if (!harness_differences(h->before, HARNESS_ALL, text, sizeof(text)))
 			return;
 		usleep(10000);

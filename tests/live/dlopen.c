@@ -35,7 +35,7 @@ static void end(struct harness *h, struct session *s)
 
 static void wait_active(struct session *s, unsigned id)
 {
-	for (int i = 0; i < 500 && session_pending(s, id); i++) {
+	for (int i = 0; i < 50000 && session_pending(s, id); i++) {
 		request_retry_pending(s);
 		usleep(2000);
 	}

@@ -77,7 +77,7 @@ static void test_killed(void **state)
 		assert_int_equal(waitpid(helper, NULL, 0), helper);
 		/* The last values are there. */
 		assert_true(session_value(s, kept) >= 400);
-		if (session_detach(s, 5, &detached, &e) < 0)
+		if (session_detach(s, 100, &detached, &e) < 0)
 			fail_msg("detach: %s", e.text);
 		assert_int_equal(detached.left, 0);
 		session_free(s);

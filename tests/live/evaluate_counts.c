@@ -231,7 +231,7 @@ static void test_awaited(void **state)
 	}
 	mdl_ask(h, "open");
 	/* It is noticed by looking now and then. */
-	for (unsigned tries = 0; tries < 100; tries++) {
+	for (unsigned tries = 0; tries < 1200; tries++) {
 		mdl_ask(h, "call 10");
 		if (mdl_value(h, ids[0]) && mdl_value(h, ids[1]) && mdl_value(h, ids[2]))
 			break;

@@ -48,7 +48,7 @@ static pid_t fork_waiting(const char *path, const char *argument, int gate, int 
 /* Letting go of a stopped process makes it look runnable until it has stopped again. */
 static void expect_held(struct harness *h)
 {
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < 60000; i++) {
 		if (harness_status(h->pid, h->pid, "State:")[0] == 'T')
 			return;
 		usleep(1000);
@@ -72,7 +72,7 @@ static struct session *begin_held(struct harness *h, const char *program, const 
 	h->output = out[0];
 	close(in[0]);
 	close(out[1]);
-	if (target_catch_exec(h->pid, armed, &gate[1], 10000, &e) < 0)
+	if (target_catch_exec(h->pid, armed, &gate[1], 100000, &e) < 0)
 		fail_msg("catch: %s", e.text);
 	close(gate[0]);
 	close(gate[1]);
@@ -149,7 +149,7 @@ static void test_library_to_come(void **state)
 	assert_true(request_has_pending(s));
 	release(s);
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
-	for (int i = 0; i < 100 && session_pending(s, id); i++) {
+	for (int i = 0; i < 50000 && session_pending(s, id); i++) {
 		request_retry_pending(s);
 		usleep(1000);
 	}

@@ -196,15 +196,12 @@ static void test_child_is_restored(void **state)
 	id = session_insert(s, "hit");
 	outer = session_insert(s, "hits");
 	child = linger(h);
-	usleep(20000);
-	value = session_value(s, id);
-	assert_true(value > 0);
+	harness_until(session_value(s, id) > 0);
 	/* One is removed while the child calls it, the other one counts on. */
 	session_remove(s, id);
 	session_flush_all(s);
 	value = session_value(s, outer);
-	usleep(20000);
-	assert_true(session_value(s, outer) > value);
+	harness_until(session_value(s, outer) > value);
 	/* Now everything, and the child is as its parent is. */
 	session_end(s);
 	harness_verify(h);
@@ -216,8 +213,7 @@ static void test_child_is_restored(void **state)
 	snprintf(text, sizeof(text), "grep -q memfd:dinst /proc/%d/maps", (int)child);
 	assert_int_not_equal(system(text), 0);
 	value = child_hits(h);
-	usleep(20000);
-	assert_true(child_hits(h) > value);
+	harness_until(child_hits(h) > value);
 	harness_snapshot_free(child_now);
 	unlinger(h);
 	harness_end(h, 0);
@@ -232,9 +228,9 @@ static void test_stopped_child(void **state)
 	unsigned id = session_insert(s, "hit");
 	pid_t child = linger(h);
 
-	usleep(10000);
+	harness_until(child_hits(h) > 0);
 	kill(child, SIGSTOP);
-	usleep(10000);
+	harness_until(harness_status(child, child, "State:")[0] == 'T');
 	session_remove(s, id);
 	for (int i = 0; i < 20 && s->queue_length; i++) {
 		struct dinst_error e = {0};
@@ -244,7 +240,8 @@ static void test_stopped_child(void **state)
 			fail_msg("flush: %s", e.text);
 		usleep(1000);
 	}
-	assert_int_equal(harness_status(child, child, "State:")[0], 'T');
+	/* Letting go of a stopped process makes it look runnable until it has stopped again. */
+	harness_until(harness_status(child, child, "State:")[0] == 'T');
 	/* It may have been stopped inside a trampoline: then it is waited for. */
 	kill(child, SIGCONT);
 	session_flush_all(s);
@@ -269,9 +266,8 @@ static void test_orphan(void **state)
 
 	harness_end(h, 0);
 	value = session_value(s, id);
-	usleep(20000);
-	assert_true(session_value(s, id) > value);
-	if (session_detach(s, 5, &detached, &e) < 0)
+	harness_until(session_value(s, id) > value);
+	if (session_detach(s, 100, &detached, &e) < 0)
 		fail_msg("detach: %s", e.text);
 	assert_int_equal(detached.left, 0);
 	session_free(s);
@@ -299,7 +295,7 @@ static void test_target_executes_another_program(void **state)
 	assert_int_equal(session_try_insert(s, "hits", false, &count, &other, &e), DINST_GONE);
 	assert_int_equal(session_value(s, id), 2000);
 	dinst_error_clear(&e);
-	if (session_detach(s, 5, &detached, &e) < 0)
+	if (session_detach(s, 100, &detached, &e) < 0)
 		fail_msg("detach: %s", e.text);
 	assert_int_equal(detached.left, 0);
 	session_free(s);

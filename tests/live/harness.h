@@ -31,6 +31,7 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <jansson.h>
@@ -75,6 +76,19 @@ void harness_start_argv(struct harness *h, const char *const *argv, bool wait_re
 
 /* The next line of the target's output without its newline; fails after `milliseconds`. */
 const char *harness_line(struct harness *h, unsigned milliseconds);
+
+/*
+ * Waits for what somebody else does, however slow the machine is: looks every millisecond, and
+ * fails after HARNESS_ANSWER_MS.
+ */
+#define harness_until(condition)                                        \
+	do {                                                            \
+		for (int ms = 0; !(condition); ms++) {                  \
+			if (ms >= HARNESS_ANSWER_MS)                    \
+				fail_msg("never came: %s", #condition); \
+			usleep(1000);                                   \
+		}                                                       \
+	} while (0)
 
 /* Writes `text` to the target's standard input. */
 void harness_send(struct harness *h, const char *text);

@@ -42,7 +42,7 @@ void session_end(struct session *s)
 	struct dinst_error e = {0};
 	struct detach_result result;
 
-	must(session_detach(s, 10, &result, &e), &e, "detach");
+	must(session_detach(s, 100, &result, &e), &e, "detach");
 	assert_int_equal(result.left, 0);
 	session_free(s);
 }

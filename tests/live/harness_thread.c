@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WAIT_TRIES = 25000, WAIT_US = 200 };
+enum { WAIT_TRIES = 600000, WAIT_US = 200 };
 
 void thread_seize(pid_t tid)
 {
@@ -189,6 +189,25 @@ void thread_wait_syscall(pid_t pid, pid_t tid, long number)
 	}
 	fail_msg("thread %d is not in system call %ld (state %s)", (int)tid, number,
 		 harness_status(pid, tid, "State:"));
+}
+
+void thread_wait_input(pid_t pid)
+{
+	char path[64], text[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/syscall", (int)pid);
+	for (int i = 0; i < WAIT_TRIES; i++) {
+		const int fd = open(path, O_RDONLY | O_CLOEXEC);
+		const ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+
+		if (fd >= 0)
+			close(fd);
+		text[got > 0 ? got : 0] = '\0';
+		if (!strncmp(text, "0 0x0 ", 6))
+			return;
+		usleep(WAIT_US);
+	}
+	fail_msg("process %d does not wait for its input: %s", (int)pid, text);
 }
 
 size_t harness_numbers(const char *line, pid_t *numbers, size_t max)

@@ -45,6 +45,9 @@ long thread_syscall(pid_t pid, pid_t tid);
 /* Waits until the thread is blocked in this system call; fails after 5 seconds. */
 void thread_wait_syscall(pid_t pid, pid_t tid, long number);
 
+/* Waits until the main thread is in read(2) of its standard input. */
+void thread_wait_input(pid_t pid);
+
 /* Reads numbers from a line; returns how many. */
 size_t harness_numbers(const char *line, pid_t *numbers, size_t max);
 

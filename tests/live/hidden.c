@@ -31,6 +31,19 @@ static void wait_for(int byte_from)
 		_exit(9);
 }
 
+/* A machine that is busy lets a stop fail: it is tried again, as a user would. */
+static int insert(struct session *s, const char *focus, unsigned *id, struct dinst_error *e)
+{
+	int status = DINST_BUSY;
+	size_t count;
+
+	for (int tries = 0; tries < 50 && status == DINST_BUSY; tries++) {
+		dinst_error_clear(e);
+		status = session_try_insert(s, focus, false, &count, id, e);
+	}
+	return status;
+}
+
 /* As an ordinary user: insert; the child is made; remove, reuse, detach; the child ends; detach. */
 static void mutate(pid_t pid, int tell, int hear)
 {
@@ -39,23 +52,26 @@ static void mutate(pid_t pid, int tell, int hear)
 	struct flush_result flush;
 	struct session *s;
 	unsigned id;
-	size_t count;
+	int status;
 
 	alarm(600);
 	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
 		_exit(8);
-	if (session_attach(pid, "ordinary", &s, &e) < 0 ||
-	    session_try_insert(s, "hit", false, &count, &id, &e) < 0)
+	if (session_attach(pid, "ordinary", &s, &e) < 0 || insert(s, "hit", &id, &e) < 0)
 		give_up(3, &e, "insert");
 	if (write(tell, "i", 1) != 1)
 		_exit(9);
 	wait_for(hear);
 	if (removal_remove(s, session_instance(s, id), &flush, &e) < 0)
 		give_up(4, &e, "remove");
-	if (removal_flush(s, &flush, &e) >= 0 || e.code != DINST_NOT_PERMITTED || !s->queue_length)
+	do {
+		dinst_error_clear(&e);
+		status = removal_flush(s, &flush, &e);
+	} while (status == DINST_BUSY);
+	if (status >= 0 || e.code != DINST_NOT_PERMITTED || !s->queue_length)
 		give_up(5, &e, "a flush freed what a hidden child may run through");
 	dinst_error_clear(&e);
-	if (session_try_insert(s, "other", false, &count, &id, &e) < 0)
+	if (insert(s, "other", &id, &e) < 0)
 		give_up(6, &e, "insert again");
 	dinst_error_clear(&e);
 	session_detach(s, 1, &detached, &e);
@@ -65,7 +81,7 @@ static void mutate(pid_t pid, int tell, int hear)
 		_exit(9);
 	wait_for(hear);
 	dinst_error_clear(&e);
-	if (session_detach(s, 5, &detached, &e) < 0 || detached.left)
+	if (session_detach(s, 100, &detached, &e) < 0 || detached.left)
 		give_up(10, &e, "detach when the child has ended");
 	_exit(0);
 }

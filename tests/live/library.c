@@ -10,6 +10,7 @@
 
 static struct dinst_failure f;
 static struct program p;
+static char by_pid[16]; /* others may run the same program */
 
 /* A call that has to work. */
 #define works(call) works_at((call), #call)
@@ -27,6 +28,7 @@ static int setup(void **state)
 	unsetenv("DINST_MUTATOR");
 	setenv("DINST_DAEMON", fixture_dinstd, 1);
 	start_calls(&p);
+	snprintf(by_pid, sizeof(by_pid), "%d", (int)p.pid);
 	return err;
 }
 
@@ -128,7 +130,7 @@ static void distributions(void **state)
 	uint64_t total = 0;
 
 	(void)state;
-	works(dinst_attach(d, "calls", NULL, 0, NULL, &f));
+	works(dinst_attach(d, by_pid, NULL, 0, NULL, &f));
 	works(dinst_insert(d, NULL, "latency", foci, 0, 50, NULL, &f));
 	go(&p, 500);
 	works(dinst_read(d, NULL, NULL, 0, &v, &f));
@@ -159,7 +161,7 @@ static void failures(void **state)
 			 DINST_E_NO_PROCESS);
 	assert_int_equal(dinst_insert(d, "calls", "calls", NULL, 0, 0, NULL, &f),
 			 DINST_E_NO_SESSION);
-	works(dinst_attach(d, "calls", NULL, 0, NULL, &f));
+	works(dinst_attach(d, by_pid, NULL, 0, NULL, &f));
 	assert_int_equal(dinst_insert(d, NULL, "no_such_metric", NULL, 0, 0, NULL, &f),
 			 DINST_E_NO_METRIC);
 	assert_int_equal(dinst_insert(d, NULL, "calls", nobody, 0, 0, NULL, &f),
@@ -214,7 +216,7 @@ static void watching(void **state)
 
 	(void)state;
 	watched = 0;
-	works(dinst_attach(d, "calls", NULL, 0, NULL, &f));
+	works(dinst_attach(d, by_pid, NULL, 0, NULL, &f));
 	works(dinst_insert(d, NULL, "calls", (const char *const[]){"/Code/calls/many", NULL}, 0, 0,
 			   NULL, &f));
 	works(dinst_watch(d, NULL, NULL, 0, 10000000, watch_three, &seen, &f));
@@ -233,7 +235,7 @@ static void interrupting(void **state)
 	struct dinst *d = opened();
 
 	(void)state;
-	works(dinst_attach(d, "calls", NULL, 0, NULL, &f));
+	works(dinst_attach(d, by_pid, NULL, 0, NULL, &f));
 	works(dinst_insert(d, NULL, "calls", (const char *const[]){"/Code/calls/many", NULL}, 0, 0,
 			   NULL, &f));
 	for (int round = 0; round < 40; round++) {
@@ -275,7 +277,7 @@ static void threads(void **state)
 	pthread_t t[4];
 
 	(void)state;
-	works(dinst_attach(d, "calls", NULL, 0, NULL, &f));
+	works(dinst_attach(d, by_pid, NULL, 0, NULL, &f));
 	works(dinst_insert(d, NULL, "calls", (const char *const[]){"/Code/calls/many", NULL}, 0, 0,
 			   NULL, &f));
 	for (int i = 0; i < 4; i++)
@@ -294,7 +296,7 @@ static void held(void **state)
 	struct dinst *d = opened();
 
 	(void)state;
-	works(dinst_attach(d, "calls", NULL, DINST_HOLD, NULL, &f));
+	works(dinst_attach(d, by_pid, NULL, DINST_HOLD, NULL, &f));
 	works(dinst_insert(d, NULL, "calls", (const char *const[]){"/Code/calls/many", NULL},
 			   DINST_HOLD, 0, NULL, &f));
 	assert_int_equal(sessions(), 1);
@@ -328,7 +330,7 @@ static void events(void **state)
 	struct dinst *d = opened();
 
 	(void)state;
-	works(dinst_attach(d, "calls", NULL, DINST_HOLD, NULL, &f));
+	works(dinst_attach(d, by_pid, NULL, DINST_HOLD, NULL, &f));
 	works(dinst_trace(d, NULL, functions, DINST_ARGUMENTS | DINST_RETURNS | DINST_HOLD, NULL,
 			  &f));
 	go(&p, 50);

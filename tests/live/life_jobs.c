@@ -16,12 +16,14 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/live/harness_session.h"
+#include "tests/live/harness_thread.h"
 
 enum { CYCLES = 10 };
 
@@ -36,7 +38,13 @@ enum job { JOB_FOREGROUND, JOB_READS, JOB_WRITES, JOB_SPINS };
 
 /* ---------------------------------------------------------------- the shell */
 
-static volatile sig_atomic_t children_signals;
+static volatile sig_atomic_t children_signals, questions;
+
+static void on_question(int sig)
+{
+	(void)sig;
+	questions++;
+}
 
 static void on_child(int sig)
 {
@@ -52,6 +60,7 @@ static void be_job(int terminal, enum job job)
 
 	setpgid(0, 0);
 	signal(SIGCHLD, SIG_DFL);
+	signal(SIGUSR1, SIG_DFL);
 	if (job == JOB_FOREGROUND) {
 		/* In the background that would stop it. */
 		signal(SIGTTOU, SIG_IGN);
@@ -73,10 +82,11 @@ static void be_job(int terminal, enum job job)
 static void watch(pid_t job, int out)
 {
 	struct timespec pause = {0, 1000000};
-	sig_atomic_t seen = 0;
+	sig_atomic_t seen = 0, answered = 0;
 	int status;
 
 	for (;;) {
+		const sig_atomic_t asked = questions;
 		pid_t pid = waitpid(job, &status, WUNTRACED | WCONTINUED | WNOHANG);
 
 		if (pid == job && WIFSTOPPED(status))
@@ -91,6 +101,8 @@ static void watch(pid_t job, int out)
 			seen++;
 			dprintf(out, "signal\n");
 		}
+		for (; answered < asked; answered++)
+			dprintf(out, "here\n");
 		nanosleep(&pause, NULL);
 	}
 }
@@ -113,6 +125,7 @@ static void be_shell(const char *name, int out, enum job job)
 		modes.c_lflag |= TOSTOP;
 	tcsetattr(terminal, TCSANOW, &modes);
 	sigaction(SIGCHLD, &action, NULL);
+	signal(SIGUSR1, on_question);
 	signal(SIGTTOU, SIG_IGN);
 	pid = fork();
 	if (!pid) {
@@ -150,7 +163,7 @@ static void expect_news(struct shell *sh, const char *news)
 	bool signal_seen = !strncmp(news, "ended", 5), news_seen = false;
 
 	while (!signal_seen || !news_seen) {
-		if (!next_event(sh, 20000))
+		if (!next_event(sh, HARNESS_ANSWER_MS))
 			fail_msg("the shell does not say '%s' (signal: %d)", news, signal_seen);
 		if (!strcmp(sh->line, "signal") && !signal_seen)
 			signal_seen = true;
@@ -181,7 +194,7 @@ static void begin(struct harness *h, struct shell *sh, enum job job)
 		be_shell(ptsname(sh->terminal), fds[1], job);
 	close(fds[1]);
 	sh->events = fds[0];
-	assert_true(next_event(sh, 20000));
+	assert_true(next_event(sh, HARNESS_ANSWER_MS));
 	assert_int_equal(sscanf(sh->line, "job %d", &number), 1);
 	sh->job = number;
 	h->pid = number;
@@ -212,7 +225,7 @@ static char state_of(pid_t pid)
 /* Letting go of a stopped process makes it look runnable until it has stopped again. */
 static void expect_stopped(struct shell *sh)
 {
-	for (int i = 0; i < 2000 && state_of(sh->job) != 'T'; i++)
+	for (int i = 0; i < 60000 && state_of(sh->job) != 'T'; i++)
 		usleep(1000);
 	assert_int_equal(state_of(sh->job), 'T');
 	assert_string_equal(harness_status(sh->job, sh->job, "TracerPid:"), "0");
@@ -256,7 +269,8 @@ static void test_suspended(void **state)
 	struct shell sh;
 
 	begin(h, &sh, JOB_FOREGROUND);
-	usleep(50000);
+	harness_until(tcgetpgrp(sh.terminal) == sh.job);
+	thread_wait_syscall(sh.job, sh.job, SYS_read);
 	assert_int_equal(write(sh.terminal, "\032", 1), 1);
 	expect_news(&sh, "stopped 20");
 	work_on(h, &sh);
@@ -283,11 +297,17 @@ static void test_reads_in_background(void **state)
 	assert_int_equal(kill(sh.job, SIGCONT), 0);
 	/* Both states may be there before the shell looks: the last one is told. */
 	expect_stopped(&sh);
-	while (next_event(&sh, 200) && strcmp(sh.line, "stopped 21"))
+	while (next_event(&sh, HARNESS_ANSWER_MS) && strcmp(sh.line, "stopped 21"))
 		;
+	assert_string_equal(sh.line, "stopped 21");
 	expect_stopped(&sh);
-	while (next_event(&sh, 200))
-		;
+	/* Signals that were sent until now have been told before the answer to this one. */
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(kill(sh.shell, SIGUSR1), 0);
+		while (next_event(&sh, HARNESS_ANSWER_MS) && strcmp(sh.line, "here"))
+			;
+		assert_string_equal(sh.line, "here");
+	}
 	work_on(h, &sh);
 	end(h, &sh);
 }
@@ -333,7 +353,7 @@ static void test_stopped(void **state)
 	expect_no_news(&sh);
 	assert_int_equal(kill(sh.job, SIGCONT), 0);
 	expect_news(&sh, "continued");
-	for (int i = 0; i < 2000 && !session_value(s, id); i++)
+	for (int i = 0; i < 60000 && !session_value(s, id); i++)
 		usleep(1000);
 	assert_true(session_value(s, id) > 0);
 	session_end(s);

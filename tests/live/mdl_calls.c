@@ -3,6 +3,7 @@
  * mdl_calls.c - calls, active, exceptions, syscall_wrappers against counts that
  * the programs keep themselves; threads and their flags, exact.
  */
+#include "tests/live/harness_thread.h"
 #include "tests/live/mdl_help.h"
 
 enum { THREADS = 10 };
@@ -203,24 +204,6 @@ static void test_left(void **state)
 	mdl_end(h);
 }
 
-/* Waits until the program is back in the read() of its next command, which counts as well. */
-static void wait_for_read(struct harness *h)
-{
-	char path[64], line[64] = "";
-
-	snprintf(path, sizeof(path), "/proc/%d/syscall", (int)h->pid);
-	for (int i = 0; i < 5000 && strncmp(line, "0 0x0 ", 6) != 0; i++) {
-		FILE *f = fopen(path, "re");
-
-		assert_non_null(f);
-		if (!fgets(line, sizeof(line), f))
-			line[0] = 0;
-		fclose(f);
-		usleep(1000);
-	}
-	assert_memory_equal(line, "0 0x0 ", 6);
-}
-
 static void test_system_calls(void **state)
 {
 	struct harness *h = *state;
@@ -232,10 +215,10 @@ static void test_system_calls(void **state)
 	mdl_attach(h, NULL);
 	id = mdl_insert(h, "syscall_wrappers");
 	mdl_ask(h, "fail 1");
-	wait_for_read(h);
+	thread_wait_input(h->pid);
 	before = mdl_value(h, id);
 	line = mdl_ask(h, "sockets 500");
-	wait_for_read(h);
+	thread_wait_input(h->pid);
 	/* eight for each round; and one read and one write for command and answer */
 	assert_int_equal(mdl_value(h, id) - before, mdl_number(line, "ops") + 2);
 	mdl_end(h);

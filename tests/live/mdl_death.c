@@ -20,7 +20,7 @@
 #include "inject/fault.h"
 #include "tests/live/harness_session.h"
 
-enum { CLEAN_MS = 10000, TRIES = 50 };
+enum { CLEAN_MS = 60000, TRIES = 500 };
 enum { ENDED = 0, FAILED = 3, GAVE_UP = 4 };
 
 /* What the mutator tells us before it dies; shared memory. */
@@ -105,7 +105,7 @@ static void live_and_die(pid_t pid, unsigned long countdown)
 		status = change(s, &e);
 	if (status >= 0) {
 		stage(8);
-		status = session_detach(s, 10, &detached, &e);
+		status = session_detach(s, 100, &detached, &e);
 	}
 	if (status >= 0)
 		stage(9);
@@ -183,7 +183,7 @@ static void verify(struct harness *h, unsigned long at)
 {
 	char text[4096];
 
-	for (int i = 0; i < 300; i++) {
+	for (int i = 0; i < 3000; i++) {
 		if (!harness_differences(h->before, HARNESS_ALL, text, sizeof(text)))
 			return;
 		usleep(10000);
@@ -422,7 +422,7 @@ static void check_child(struct harness *h, pid_t child, unsigned long at)
 		fail_msg("the child still has an arena after death at %lu (%s)", at,
 			 stages[account->stage]);
 	hits = child_hits(h);
-	for (int i = 0; i < 500 && child_hits(h) == hits; i++)
+	for (int i = 0; i < 50000 && child_hits(h) == hits; i++)
 		usleep(2000);
 	if (child_hits(h) == hits)
 		fail_msg("the child does not go on after death at %lu (%s): %s", at,

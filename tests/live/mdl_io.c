@@ -3,6 +3,7 @@
  * mdl_io.c - io_ops, io_bytes, io_wait against the program's own books and
  * against /proc/PID/io.
  */
+#include "tests/live/harness_thread.h"
 #include "tests/live/mdl_help.h"
 
 /* rchar + wchar */
@@ -38,10 +39,10 @@ static void test_bytes(void **state)
 	id = mdl_insert(h, "io_bytes");
 	/* the one and only command in flight is counted by both or by none */
 	mdl_ask(h, "files 1");
-	usleep(20000);
+	thread_wait_input(h->pid);
 	from = characters(h->pid) - mdl_value(h, id);
 	line = mdl_ask(h, "files 2000");
-	usleep(20000);
+	thread_wait_input(h->pid);
 	kernel = characters(h->pid) - from;
 	/* sendfile reads and writes: twice for the kernel, once for us, 64 bytes a round */
 	sent = 2000 * 64;
@@ -62,19 +63,19 @@ static void test_operations(void **state)
 	ops = mdl_insert(h, "io_ops");
 	bytes = mdl_insert(h, "io_bytes");
 	mdl_ask(h, "fail 1");
-	usleep(20000);
+	thread_wait_input(h->pid);
 	ops_before = mdl_value(h, ops);
 	bytes_before = mdl_value(h, bytes);
 	line = mdl_ask(h, "sockets 700");
 	length = strlen(line) + 1 + strlen("sockets 700\n");
-	usleep(20000);
+	thread_wait_input(h->pid);
 	/* and the command and its answer */
 	assert_int_equal(mdl_value(h, ops) - ops_before, mdl_number(line, "ops") + 2);
 	assert_int_equal(mdl_value(h, bytes) - bytes_before,
 			 mdl_number(line, "bytes") + (int64_t)length);
 	ops_before = mdl_value(h, ops);
 	mdl_ask(h, "fail 100");
-	usleep(20000);
+	thread_wait_input(h->pid);
 	assert_int_equal(mdl_value(h, ops) - ops_before, 2);
 	mdl_end(h);
 }

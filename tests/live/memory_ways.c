@@ -76,7 +76,7 @@ static void mutate(pid_t pid, bool private)
 		if (removal_remove(s, session_instance(s, id), &result, &e) < 0)
 			_exit(5);
 	}
-	if (session_detach(s, 20, &detached, &e) < 0 || detached.left) {
+	if (session_detach(s, 100, &detached, &e) < 0 || detached.left) {
 		fprintf(stderr, "detach: %s\n", e.text);
 		_exit(6);
 	}

@@ -150,7 +150,7 @@ static void live_and_die(pid_t pid, unsigned long countdown)
 			status = removal_flush(s, &flushed, &e);
 	}
 	if (status >= 0)
-		status = session_detach(s, 10, &detached, &e);
+		status = session_detach(s, 100, &detached, &e);
 	_exit(status >= 0 ? 0 : status == DINST_BUSY ? GAVE_UP : FAILED);
 }
 
@@ -182,7 +182,7 @@ static void clean(struct harness *h)
 
 	if (target_open(h->pid, &t, &e))
 		fail_msg("%s", e.text);
-	if (leftovers_clean(t, 10000, &left, &e) < 0)
+	if (leftovers_clean(t, 60000, &left, &e) < 0)
 		fail_msg("%s", e.text);
 	assert_int_equal(left.arenas_left, 0);
 	target_close(t);

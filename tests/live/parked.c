@@ -26,7 +26,7 @@ static void ask(struct harness *h, const char *command, const char *answer)
 
 static bool becomes_active(struct session *s, unsigned id)
 {
-	for (int i = 0; i < 200 && session_pending(s, id); i++) {
+	for (int i = 0; i < 12000 && session_pending(s, id); i++) {
 		request_retry_pending(s);
 		usleep(10000);
 	}

@@ -70,8 +70,7 @@ static void test_notices_stop(void **state)
 
 	harness_start(h, "plain", "1", NULL);
 	kill(h->pid, SIGSTOP);
-	usleep(50000);
-	assert_true(differences(h, HARNESS_THREADS, text, sizeof(text)) >= 2);
+	harness_until(differences(h, HARNESS_THREADS, text, sizeof(text)) >= 2);
 	assert_non_null(strstr(text, "stopped"));
 	kill(h->pid, SIGCONT);
 	harness_verify(h);

@@ -192,7 +192,8 @@ struct ours {
 	struct scene *c;
 	struct arena *arena;
 	struct heap *heap;
-	taddr_t code;
+	taddr_t code, pc;
+	pid_t tid;
 };
 
 /* push %rax; 1: cmpl $0, flag(%rip); je 1b; pop %rax; ret; flag: .long 0 */
@@ -259,6 +260,25 @@ static void check_walk(struct ours *o, pid_t tid, bool in_handler)
 	o->c->shot = NULL;
 }
 
+static int look_at(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct ours *o = arg;
+
+	(void)e;
+	for (size_t i = 0; i < stop_thread_count(s); i++)
+		if (stop_thread(s, i)->tid == o->tid)
+			o->pc = arch_pc(&stop_thread(s, i)->regs);
+	return 0;
+}
+
+/* In the loop: nowhere else is it seen in our code. */
+static bool is_inside(struct ours *o, pid_t tid)
+{
+	o->tid = tid;
+	help_stop_well(o->c->target, look_at, o);
+	return o->pc > o->code && o->pc < o->code + FLAG - 2;
+}
+
 static void walks_out_of_our_own_code(void **state)
 {
 	struct scene c;
@@ -270,7 +290,7 @@ static void walks_out_of_our_own_code(void **state)
 	c.shot = NULL;
 	tid = show(&c, "called").tid;
 	help_stop_well(c.target, enter, &o);
-	usleep(20000);
+	harness_until(is_inside(&o, tid));
 	check_walk(&o, tid, false);
 	assert_string_equal(help_ask(c.h, "signal"), "blocked");
 	check_walk(&o, tid, true);

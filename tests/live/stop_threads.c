@@ -59,8 +59,12 @@ static void stop_times(struct target *t, int times, unsigned *expected, unsigned
 	struct dinst_error e = {0};
 
 	for (int i = 0; i < times; i++) {
-		if (target_stop(t, NULL, check_all_stopped, expected, NULL, &e))
+		/* A machine that is busy lets a stop fail: it is tried again. */
+		if (target_stop(t, NULL, check_all_stopped, expected, NULL, &e) &&
+		    e.code != DINST_BUSY)
 			fail_msg("stop %d: %s", i, e.text);
+		i -= e.code == DINST_BUSY;
+		dinst_error_clear(&e);
 		usleep(pause_us);
 	}
 }
@@ -112,7 +116,7 @@ static bool all_in_state(pid_t pid, const char *program, char wanted)
 	char path[64];
 
 	(void)program;
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 60000; i++) {
 		snprintf(path, sizeof(path), "%d", (int)pid);
 		if (harness_status(pid, pid, "State:")[0] == wanted)
 			return true;
@@ -142,11 +146,8 @@ static void test_group_stopped(void **state)
 			assert_int_equal(stopped, 4);
 			assert_true(all_in_state(h->pid, "stop-busy", 'T'));
 		}
-		usleep(20000);
-		assert_int_equal(harness_status(h->pid, h->pid, "State:")[0], 'T');
 		kill(h->pid, SIGCONT);
-		usleep(20000);
-		assert_int_not_equal(harness_status(h->pid, h->pid, "State:")[0], 'T');
+		harness_until(harness_status(h->pid, h->pid, "State:")[0] != 'T');
 	}
 	harness_verify(h);
 	target_close(t);
@@ -199,12 +200,16 @@ static void test_vfork_parent(void **state)
 	code = target_stop(t, NULL, check_all_stopped, NULL, &report, &e);
 	assert_int_equal(code, DINST_BUSY);
 	assert_non_null(strstr(e.text, "state D"));
-	assert_in_range(now_ms() - begin, 1, 1500);
+	assert_in_range(now_ms() - begin, 1, 30000);
 	assert_true(report.tries > 1);
 	assert_string_equal(harness_status(h->pid, h->pid, "TracerPid:"), "0");
-	usleep(2300000);
-	dinst_error_clear(&e);
-	if (target_stop(t, NULL, check_all_stopped, NULL, &report, &e))
+	harness_send(h, "on\n");
+	harness_until(harness_status(h->pid, h->pid, "State:")[0] != 'D');
+	do {
+		dinst_error_clear(&e);
+		code = target_stop(t, NULL, check_all_stopped, NULL, &report, &e);
+	} while (code == DINST_BUSY);
+	if (code)
 		fail_msg("%s", e.text);
 	target_close(t);
 	harness_end(h, 0);
@@ -318,7 +323,9 @@ static int kill_it(struct stop *s, void *arg, struct dinst_error *e)
 	char byte = 0;
 
 	kill(target_pid(stop_target(s)), SIGKILL);
-	usleep(20000);
+	for (size_t i = 0; i < stop_thread_count(s); i++)
+		harness_until(strchr("ZX?", harness_status(target_pid(stop_target(s)),
+							   stop_thread(s, i)->tid, "State:")[0]));
 	return stop_write(s, *address, &byte, 1, e);
 }
 

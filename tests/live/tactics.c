@@ -19,7 +19,7 @@
 #include "tests/live/harness_session.h"
 #include "tests/live/harness_thread.h"
 
-enum { THREADS = 4, RUNGS = 5, SEED = 7, CLEAN_MS = 5000 };
+enum { THREADS = 4, RUNGS = 5, SEED = 7, CLEAN_MS = 60000 };
 
 static const char *const names[] = {"ladder", "ways", "looped", "spun", "tight", "tight_door"};
 static const enum point_kind kinds[] = {POINT_ENTRY, POINT_EXIT};
@@ -244,7 +244,7 @@ static void live_and_die(pid_t pid, unsigned long countdown, int report)
 		status = request_insert_raw(s, &metrics[k], foci, 1, false, &result, &e);
 	}
 	if (status >= 0)
-		status = session_detach(s, 10, &detached, &e);
+		status = session_detach(s, 100, &detached, &e);
 	if (write(report, &fault_passed, sizeof(fault_passed)) != sizeof(fault_passed))
 		status = -1;
 	_exit(status >= 0 || status == DINST_BUSY ? 0 : 3);

@@ -173,7 +173,7 @@ static void test_spinning(void **state)
 	struct harness *h = *state;
 	struct session *s = begin(h);
 	struct instance *leaf, *outer, *guarded;
-	int64_t before, after;
+	int64_t before;
 
 	expect(h, "spin 4", "held");
 	leaf = insert(s, "now", "leaf", NULL);
@@ -186,9 +186,7 @@ static void test_spinning(void **state)
 		usleep(1000);
 	}
 	before = value(guarded);
-	usleep(50000);
-	after = value(guarded);
-	assert_true(after > before);
+	harness_until(value(guarded) > before);
 	for (unsigned turn = 0; turn < 15; turn++) {
 		removed(s, outer);
 		outer = insert(s, "now", "outer", NULL);
@@ -222,7 +220,7 @@ static void test_jumps(void **state)
 	}
 	threads_statistics(s, &statistics);
 	assert_int_equal(statistics.overflow, 0);
-	assert_true(value(spent) > 0 && value(spent) < 20ll * 1000 * 1000 * 1000);
+	assert_true(value(spent) > 0 && value(spent) < 600ll * 1000 * 1000 * 1000);
 	end(h, s, true);
 }
 
@@ -298,7 +296,7 @@ static void test_many_threads(void **state)
 	expect(h, "free", "done");
 	assert_int_equal(value(nest), 0);
 	/* On an idle machine it is some 30 ms. */
-	assert_true(first < 2000000000 && second < 2000000000);
+	assert_true(first < 20000000000 && second < 20000000000);
 	end(h, s, true);
 }
 

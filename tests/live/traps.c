@@ -21,7 +21,8 @@ static void insert_everything(struct session *s, const char *focus)
 		unsigned id;
 		int status = session_try_insert_kind(s, focus, (enum point_kind)kind, &id, &e);
 
-		if (status < 0 && status != DINST_NO_FUNCTION && status != DINST_REFUSED)
+		if (status < 0 && status != DINST_NO_FUNCTION && status != DINST_REFUSED &&
+		    status != DINST_BUSY)
 			fail_msg("%s: %s", focus, e.text);
 	}
 }

@@ -14,7 +14,7 @@
  *   linger        a child that calls hit() until told to end; prints "child PID"
  *   count         prints how often the lingering child has called hit() so far
  *   unlinger      ends it; prints "ended STATUS"
- *   held MS       vfork() whose child sleeps so long; prints "held" before it
+ *   held          vfork() whose child waits for the next line; prints "held" before it
  *   exec          we execute ourselves again; prints "ready"
  * Exits with 1 if any process ended otherwise than it should.
  */
@@ -225,15 +225,16 @@ static void unlinger(void)
 	fflush(stdout);
 }
 
-static void held(long ms)
+static void held(void)
 {
-	struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+	char byte;
 	pid_t pid;
 
 	say("held");
 	pid = vfork();
 	if (pid == 0) {
-		nanosleep(&t, NULL);
+		while (read(STDIN_FILENO, &byte, 1) == 1 && byte != '\n')
+			continue;
 		_exit(8);
 	}
 	expect(pid, 8);
@@ -268,7 +269,7 @@ static void command(const char *line)
 	else if (!strcmp(word, "daemon"))
 		do_daemon(n);
 	else if (!strcmp(word, "held"))
-		held(n);
+		held();
 	for (long i = 0; i < n; i++) {
 		if (!strcmp(word, "vfork"))
 			do_vfork();

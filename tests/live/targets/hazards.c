@@ -6,7 +6,7 @@
  * Prints "ready". Commands:
  *   page       the page's address
  *   nap MS     nanosleep(2); prints "sleeping", then "RESULT ERRNO MILLISECONDS"
- *   read       read(2) of a pipe into which a byte comes after 300 ms; the same
+ *   read MS    read(2) of a pipe into which a byte comes after so long; the same
  *   wait MS    epoll_wait(2); the same
  *   tree N     calls its own functions; "done"
  */
@@ -66,7 +66,7 @@ static void block(const char *how, long ms)
 		if (pipe(ends))
 			exit(2);
 		if (fork() == 0) {
-			usleep(300000);
+			usleep((useconds_t)ms * 1000);
 			_exit(write(ends[1], "x", 1) != 1);
 		}
 		result = read(ends[0], &byte, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stop-calls.c CASE: makes one blocking system call that should end after one
- * second (or never, for those ended by alarm), and prints
+ * stop-calls.c CASE [SECONDS]: makes one blocking system call that should end after
+ * one second, or after so many, and prints
  * "RESULT ERRNO MILLISECONDS". A case called with "handler" before it is
  * interrupted by a handler of SIGUSR1, which the test sends.
  */
@@ -61,7 +61,7 @@ static int on_clock_nanosleep(void)
 	int error;
 
 	clock_gettime(CLOCK_MONOTONIC, &at);
-	at.tv_sec++;
+	at.tv_sec += second.tv_sec;
 	error = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
 	errno = error;
 	return error ? -1 : 0;
@@ -71,7 +71,7 @@ static int on_poll(void)
 {
 	struct pollfd fd = {pipe_fds[0], POLLIN, 0};
 
-	return poll(&fd, 1, 1000);
+	return poll(&fd, 1, (int)second.tv_sec * 1000);
 }
 
 static int on_ppoll(void)
@@ -102,7 +102,7 @@ static int on_epoll_wait(void)
 {
 	struct epoll_event event;
 
-	return epoll_wait(epoll_create1(0), &event, 1, 1000);
+	return epoll_wait(epoll_create1(0), &event, 1, (int)second.tv_sec * 1000);
 }
 
 static int on_epoll_pwait(void)
@@ -111,7 +111,7 @@ static int on_epoll_pwait(void)
 	sigset_t none;
 
 	sigemptyset(&none);
-	return epoll_pwait(epoll_create1(0), &event, 1, 1000, &none);
+	return epoll_pwait(epoll_create1(0), &event, 1, (int)second.tv_sec * 1000, &none);
 }
 
 static int on_epoll_pwait2(void)
@@ -183,7 +183,7 @@ static int on_io_getevents(void)
 /* The rest have no timeout: a byte written, or the alarm, ends them. */
 static int on_timerfd(void)
 {
-	struct itimerspec when = {{0, 0}, {1, 0}};
+	struct itimerspec when = {{0, 0}, second};
 	int fd = timerfd_create(CLOCK_MONOTONIC, 0);
 	char text[8];
 
@@ -289,6 +289,8 @@ int main(int argc, char **argv)
 	long start;
 	int result;
 
+	if (argc > 2)
+		second.tv_sec = second_tv.tv_sec = atol(argv[2]);
 	setvbuf(stdout, NULL, _IONBF, 0);
 	signal(SIGCHLD, SIG_IGN);
 	sigaction(SIGUSR1, &action, NULL);

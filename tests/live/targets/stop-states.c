@@ -3,7 +3,7 @@
  * stop-states.c MODE: a process in a state that makes stopping it special.
  *
  *   leader   the main thread has exited, two others live
- *   vfork    the main thread waits in vfork() for a child that runs two seconds
+ *   vfork    the main thread waits in vfork() for a child that waits for a line
  *   clone    a process of its own shares the memory and counts in it
  *   exec     a thread other than the leader executes this program again and again
  *   worker   an io_uring worker blocks in a read that ends with the input
@@ -85,7 +85,7 @@ static void *announce(void *arg)
 
 static int mode_vfork(void)
 {
-	struct timespec two_seconds = {2, 0};
+	char byte;
 	pthread_t thread;
 	int status = 0;
 	pid_t child;
@@ -93,7 +93,8 @@ static int mode_vfork(void)
 	pthread_create(&thread, NULL, announce, NULL);
 	child = vfork();
 	if (!child) {
-		nanosleep(&two_seconds, NULL);
+		while (read(STDIN_FILENO, &byte, 1) == 1 && byte != '\n')
+			continue;
 		_exit(7);
 	}
 	if (waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 7)
