@@ -40,12 +40,23 @@ static const struct held *any_stopped(struct stop *s)
 	return NULL;
 }
 
+/* Some thread runs and did not stop again in time: it is alive, as far as is known. */
+static bool any_lost(const struct stop *s)
+{
+	for (size_t i = 0; i < s->held_count; i++)
+		if (s->held[i].lost)
+			return true;
+	return false;
+}
+
 /* A killed thread is no tracee of ours any more, long before its process is a zombie. */
 bool stop_is_dying(struct stop *s)
 {
 	const struct held *h = any_stopped(s);
 	struct arch_regs regs;
 
+	if (!h && any_lost(s))
+		return !target_alive(s->target);
 	return !h || tracee_get_regs(h->pub.tid, &regs) || !target_alive(s->target);
 }
 

@@ -316,6 +316,43 @@ static taddr_t end_of_text(pid_t pid, const char *name)
 	return end;
 }
 
+/* A call that takes longer than anybody waits for one. */
+static int sleep_long(struct stop *s, void *arg, struct dinst_error *e)
+{
+	const uint64_t arguments[6] = {0, 0, 4000};
+	struct arch_remote_call call = {.number = SYS_poll};
+	struct arch_remote_program program = {.calls = &call, .count = 1};
+	long result;
+
+	(void)arg;
+	set_args(&call, arguments);
+	return remote_run(s, &program, 0, NULL, NULL, NULL, &result, e);
+}
+
+/* The only thread does not come back from a call of ours: the process has not ended for that. */
+static void test_not_back(void **state)
+{
+	struct harness *h = *state;
+	const struct stop_options once = {.tries = 1};
+	struct dinst_error e = {0};
+	size_t cleaned = 0;
+	struct target *t;
+
+	harness_start(h, "remote-registers", "read", NULL);
+	t = open_target(h->pid);
+	assert_int_equal(target_stop(t, &once, sleep_long, NULL, NULL, &e), DINST_BUSY);
+	assert_non_null(strstr(e.text, "did not come back from a remote call"));
+	assert_true(target_alive(t));
+	stop(t, map_and_unmap, NULL);
+	/* What it ran, and has left by itself, is wiped out. */
+	while (!cleaned && remote_tails_dirty(t))
+		stop(t, clean, &cleaned);
+	assert_int_equal(cleaned, 1);
+	harness_verify(h);
+	target_close(t);
+	harness_end(h, 0);
+}
+
 static void test_clean_tails(void **state)
 {
 	struct harness *h = *state;
@@ -347,7 +384,7 @@ int main(void)
 		TEST(test_read),	  TEST(test_nanosleep),	  TEST(test_futex),
 		TEST(test_poll),	  TEST(test_epoll),	  TEST(test_running),
 		TEST(test_group_stopped), TEST(test_sequence),	  TEST(test_filter),
-		TEST(test_dead_leader),	  TEST(test_clean_tails),
+		TEST(test_dead_leader),	  TEST(test_clean_tails), TEST(test_not_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -194,10 +194,12 @@ static bool ended_in_time(const struct outcome *o)
 /*
  * Reads the outcomes of calls that wait for `wait` ms and were stopped until `last_stop`.
  * A session remembers since when a call waits; to a new one it begins with its first stop.
+ * `longest`: what one cycle took on this machine at worst; threads come late likewise.
  */
-static void expect_whole(struct harness *h, double wait, double last_stop, bool remembered)
+static void expect_whole(struct harness *h, double wait, double last_stop, double longest,
+			 bool remembered)
 {
-	double slack = 400 + wait / 10;
+	double slack = 400 + wait / 10 + 20 * longest;
 	size_t outcomes = 0;
 	struct outcome o;
 
@@ -242,25 +244,30 @@ static void run_blocking(struct harness *h, struct session *s,
 			 void (*run_cycle)(struct harness *, struct session *))
 {
 	enum { CYCLES = 100, FIRST = 10 };
-	double last_stop, wait;
-	uint64_t start;
+	double last_stop, wait, longest = 0;
+	uint64_t start, begun;
+	int cycles = 0;
 
 	/* All cycles must have their place while the calls wait, on a slow machine too. */
 	harness_limit(600);
 	start = now_ms();
 	for (int i = 0; i < FIRST; i++)
 		run_cycle(h, s);
-	wait = 2500 + (double)(now_ms() - start) * 3 * CYCLES / FIRST;
+	wait = 2500 + (double)(now_ms() - start) * 6 * CYCLES / FIRST;
 	start = now_ms();
 	say(h, "wait %ld\n", (long)wait);
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "begun");
-	for (int i = 0; i < CYCLES; i++) {
+	for (; cycles < CYCLES && (double)(now_ms() - start) + 5 * longest < wait / 2; cycles++) {
+		begun = now_ms();
 		run_cycle(h, s);
+		if ((double)(now_ms() - begun) > longest)
+			longest = (double)(now_ms() - begun);
 		usleep(2000);
 	}
 	last_stop = (double)(now_ms() - start);
-	assert_true(last_stop < wait);
-	expect_whole(h, wait, last_stop, s != NULL);
+	print_message("%d cycles, the longest %.0f ms\n", cycles, longest);
+	assert_true(cycles >= FIRST && last_stop < wait);
+	expect_whole(h, wait, last_stop, longest, s != NULL);
 }
 
 /*
@@ -303,7 +310,7 @@ static void test_blocking_attached(void **state)
  */
 static void test_handlers_still_interrupt(void **state)
 {
-	enum { CYCLES = 20, WAIT_MS = 20000 };
+	enum { CYCLES = 20, WAIT_MS = 100000 };
 	struct harness *h = *state;
 	struct outcome o;
 	struct session *s;
@@ -325,7 +332,7 @@ static void test_handlers_still_interrupt(void **state)
 		if (o.result != -1 || o.error != EINTR)
 			fail_msg("%s returned %ld (%s), not EINTR", o.name, o.result,
 				 strerror(o.error));
-		assert_true(o.ms < passed + 1000);
+		assert_true(o.ms < passed + 30000);
 		outcomes++;
 	}
 	assert_true(outcomes >= 20);
