@@ -51,6 +51,7 @@ struct target {
 	unsigned patience; /* multiplies the default deadline; 1 unless CPUs are short */
 	int claim;	   /* the descriptor whose lock it is, -1 without */
 	bool parks;	   /* target_set_parks() */
+	bool left_program; /* target_left_program() */
 };
 
 /* Through which thread's id memory is reached: the leader's, unless it has exited. */

@@ -274,6 +274,7 @@ static int machinery_failed(struct remote *r, enum ending ending, int error)
 		/* It finishes alone; the kernel lets it go when the stop ends. */
 		h->lost = true;
 		h->stopped = false;
+		t->left_program = true;
 		return dinst_fail(
 			r->e, DINST_BUSY,
 			"thread %d of process %d (%s) did not come back from a remote call",

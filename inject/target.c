@@ -106,6 +106,11 @@ void target_close(struct target *t)
 	free(t);
 }
 
+bool target_left_program(const struct target *t)
+{
+	return t->left_program;
+}
+
 pid_t target_pid(const struct target *t)
 {
 	return t->pid;

@@ -49,6 +49,12 @@ pid_t target_pid(const struct target *t);
 int target_pidfd(const struct target *t);	 /* borrowed */
 const char *target_name(const struct target *t); /* comm, as of target_open() */
 
+/*
+ * True once a thread did not come back from system calls that it made for us: it makes the rest
+ * of them by itself, and what they were to make may be left in the process.
+ */
+bool target_left_program(const struct target *t);
+
 /* False once the process has ended or its pid names another one. */
 bool target_alive(const struct target *t);
 

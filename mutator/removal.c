@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "inject/remote.h"
 #include "mutator/body.h"
 #include "mutator/compact.h"
 #include "mutator/removal.h"
@@ -526,6 +527,24 @@ static int drain(struct session *s, uint64_t deadline, struct detach_result *res
 	return status;
 }
 
+/* What a thread of the target has made of our system calls after we had given it up. */
+static int clean_late_calls(struct session *s, uint64_t deadline, struct detach_result *result,
+			    struct dinst_error *e)
+{
+	const uint64_t now = now_us();
+	struct leftovers late;
+	int status;
+
+	if (!target_left_program(s->target) || !target_alive(s->target))
+		return 0;
+	status = leftovers_clean(
+		s->target, deadline > now ? (unsigned)((deadline - now) / 1000) : 0, &late, e);
+	if (late.stop_ns > result->stop_ns)
+		result->stop_ns = late.stop_ns;
+	result->left = status < 0 || remote_tails_dirty(s->target) ? 1 : late.arenas_left;
+	return status;
+}
+
 int session_detach(struct session *s, unsigned seconds, struct detach_result *result,
 		   struct dinst_error *e)
 {
@@ -563,6 +582,9 @@ int session_detach(struct session *s, unsigned seconds, struct detach_result *re
 		}
 		pause_us(&pause, s->last_stop_ns, deadline);
 	}
+	status = clean_late_calls(s, deadline, result, e);
+	if (status < 0 || result->left)
+		return status;
 	s->state = SESSION_DETACHED;
 	target_unclaim(s->target);
 	return 0;

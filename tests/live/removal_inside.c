@@ -10,7 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include "inject/remote.h"
 
 /* On a machine with far too much work; a wait for the call would take as long as that does. */
 enum { MOST_MS = 30000 };
@@ -165,12 +168,47 @@ static void test_detach_meanwhile(void **state)
 
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
+/* A call that takes longer than anybody waits for one. */
+static int sleep_long(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	struct arch_remote_call call = {.number = SYS_poll};
+	struct arch_remote_program program = {.calls = &call, .count = 1};
+	long result;
+
+	(void)arg;
+	call.args[2].value = 4000;
+	return remote_run(stop, &program, 0, NULL, NULL, NULL, &result, e);
+}
+
+/* The only thread does not come back from a call of ours: what it leaves by itself goes as well. */
+static void test_late_call(void **state)
+{
+	const struct stop_options once = {.tries = 1};
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "calls", "4", NULL);
+	s = session_begin(h);
+	id = session_insert(s, "tiny");
+	assert_int_equal(target_stop(s->target, &once, sleep_long, NULL, NULL, &e), DINST_BUSY);
+	assert_true(target_left_program(s->target));
+	assert_true(remote_tails_dirty(s->target));
+	session_go(h, 100);
+	assert_int_equal(session_value(s, id), 400);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_blocked),
 		CASE(test_below_a_handler),
 		CASE(test_detach_meanwhile),
+		CASE(test_late_call),
 	};
 
 	return cmocka_run_group_tests_name("live/removal_inside", tests, NULL, NULL);
