@@ -102,7 +102,8 @@ int print_object(struct context *c, json_t *result, const char *format);
 void print_json(json_t *value);
 /* Writes out what was printed; why that failed is kept for flush_output(). */
 void output_flush(void);
-/* The same; EXIT_FAILED, reported once, if some of the output could not be written. */
+void output_write(const char *data, size_t size); /* and these bytes behind it */
+/* As output_flush(); EXIT_FAILED, reported once, if some of the output could not be written. */
 int flush_output(struct context *c, int status);
 
 /* Calls the daemon with params.session set; shows progress and events. */

@@ -87,6 +87,13 @@ void output_flush(void)
 		output_error = errno;
 }
 
+void output_write(const char *data, size_t size)
+{
+	if (fwrite(data, 1, size, stdout) != size)
+		output_error = errno;
+	output_flush();
+}
+
 int flush_output(struct context *c, int status)
 {
 	int error;

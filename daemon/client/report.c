@@ -44,7 +44,7 @@ struct reporter {
 static void write_lines(struct reporter *r)
 {
 	if (r->out.used)
-		fwrite(r->out.data, 1, r->out.used, stdout);
+		output_write(r->out.data, r->out.used);
 	text_clear(&r->out);
 }
 

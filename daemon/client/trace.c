@@ -72,8 +72,7 @@ static void on_idle(void *arg, uint64_t ns)
 	if (!tr->out.used)
 		return;
 	/* Who reads a pipe and goes away ends the question; nothing else has to be said. */
-	fwrite(tr->out.data, 1, tr->out.used, stdout);
-	fflush(stdout);
+	output_write(tr->out.data, tr->out.used);
 	text_clear(&tr->out);
 }
 
