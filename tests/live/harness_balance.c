@@ -214,8 +214,14 @@ static int look_in_stop(struct stop *stop, void *arg, struct dinst_error *e)
 	}
 	l->count = stop_thread_count(stop);
 	assert_true(l->count <= sizeof(l->tids) / sizeof(l->tids[0]));
-	for (size_t i = 0; i < l->count; i++)
-		l->tids[i] = stop_thread(stop, i)->tid;
+	for (size_t i = 0; i < l->count; i++) {
+		const struct stop_thread *t = stop_thread(stop, i);
+
+		/* It may stand at an entry that it has not counted: a server's timer, say. */
+		if (!arch_in_syscall(&t->regs))
+			return dinst_fail(e, DINST_BUSY, "thread %d runs", (int)t->tid);
+		l->tids[i] = t->tid;
+	}
 	return snapshot_take(stop, &l->shot, e);
 }
 

@@ -285,7 +285,10 @@ static void charts(void **state)
 		"200000000,\"ended\":true,\"bins\":[0,1.5,3]}",
 		40, true,
 		"2: active /Code\n"
-		"  3 calls now; lowest 0 calls, mean 1.5 calls, highest 3 calls\n"
+		"  3 calls now\n"
+		"  lowest 0 calls\n"
+		"  mean 1.5 calls\n"
+		"  highest 3 calls\n"
 		"       3 calls ┤  █\n"
 		"               ┤  █\n"
 		"               ┤  █\n"
