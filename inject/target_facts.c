@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,10 @@
 
 #include "inject/maps.h"
 
-enum { FILTERED_LOOKS = 64 /* threads that are asked for their filters, at most */ };
+enum {
+	FILTERED_LOOKS = 64, /* threads that are asked for their filters, at most */
+	TRACERS_MAX = 100,   /* that end one after the other while we look */
+};
 
 static int number_in(const char *path, int otherwise)
 {
@@ -255,19 +259,43 @@ static bool is_somebody(const struct facts *f)
 	return pidfd >= 0;
 }
 
+/*
+ * Who traces it: the same one twice. The thread of another dinst's stop may end between two looks,
+ * and where a tracer comes or goes the kernel shows the parent for a moment (ptrace_link(),
+ * __ptrace_unlink(): `ptrace` and `parent` are not set at once).
+ */
+static void read_tracer(struct facts *f)
+{
+	struct proc_status tracer, again;
+	bool there, named;
+
+	snprintf(f->tracer, sizeof(f->tracer), "?");
+	for (int tries = 0; f->status.tracer && tries < TRACERS_MAX; tries++) {
+		const pid_t seen = f->status.tracer;
+
+		named = !proc_status_read(seen, &tracer);
+		/* It may be hidden from us. */
+		there = named || !kill(seen, 0) || errno != ESRCH;
+		if (proc_status_read(f->pid, &again))
+			return;
+		f->status = again;
+		if (!there || again.tracer != seen)
+			continue;
+		if (named)
+			snprintf(f->tracer, sizeof(f->tracer), "%s", tracer.name);
+		return;
+	}
+}
+
 static void read_target(struct facts *f)
 {
-	struct proc_status tracer;
-
 	f->exists = f->proc == PROC_FINE && !proc_status_read(f->pid, &f->status) &&
 		    !proc_stat_read(f->pid, &f->stat);
 	if (!f->exists) {
 		f->hidden = f->proc == PROC_FINE && is_somebody(f);
 		return;
 	}
-	snprintf(f->tracer, sizeof(f->tracer), "?");
-	if (f->status.tracer && !proc_status_read(f->status.tracer, &tracer))
-		snprintf(f->tracer, sizeof(f->tracer), "%s", tracer.name);
+	read_tracer(f);
 	look_at_threads(f);
 	f->dumpable = looks_dumpable(f);
 	f->descendant = is_descendant(f->pid);

@@ -256,6 +256,48 @@ static void test_traced_by_dinst(void **state)
 	close(fds[1]);
 }
 
+/* A dinst that makes one stop after the other, each by a thread that ends with it. */
+static void stop_always(pid_t pid)
+{
+	struct dinst_error e = {0};
+	struct target *t = NULL;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "dinst-mutator");
+	while (target_open(pid, &t, &e))
+		dinst_error_clear(&e);
+	for (;;)
+		target_stop(t, NULL, nothing, NULL, NULL, &e);
+}
+
+/* fear J6: ... also when its thread ends in the moment between that it is seen and asked for its name */
+static void test_tracer_ends(void **state)
+{
+	struct target_check checks[32];
+	pid_t pid = start_child(exit_now), mutator;
+	unsigned traced = 0;
+
+	(void)state;
+	mutator = fork();
+	if (!mutator)
+		stop_always(pid);
+	for (int i = 0; i < 5000; i++) {
+		struct dinst_error e = {0};
+		struct target *t = NULL;
+
+		if (target_open(pid, &t, &e))
+			fail_msg("%d: %s", i, e.text);
+		target_close(t);
+		if (i % 10)
+			continue;
+		for (size_t n = target_checks(pid, checks, 32); n > 0; n--)
+			traced += !strcmp(checks[n - 1].check, "tracer") && !checks[n - 1].ok;
+	}
+	print_message("seen in a stop %u times of 500\n", traced);
+	end_child(mutator);
+	end_child(pid);
+}
+
 static void strict(void)
 {
 	prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
@@ -439,17 +481,10 @@ static void test_open_changes_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_no_process),
-		TEST(test_zombie),
-		TEST(test_kernel_thread),
-		TEST(test_thread),
-		TEST(test_traced),
-		TEST(test_traced_later),
-		TEST(test_traced_by_dinst),
-		TEST(test_strict_seccomp),
-		TEST(test_32_bit),
-		TEST(test_other_users),
-		TEST(test_open_changes_nothing),
+		TEST(test_no_process),	    TEST(test_zombie),	    TEST(test_kernel_thread),
+		TEST(test_thread),	    TEST(test_traced),	    TEST(test_traced_later),
+		TEST(test_traced_by_dinst), TEST(test_tracer_ends), TEST(test_strict_seccomp),
+		TEST(test_32_bit),	    TEST(test_other_users), TEST(test_open_changes_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
