@@ -17,10 +17,11 @@
 enum {
 	GROUP_PERCENT = 10, /* of a CPU: what the functions that are timed at once may cost */
 	CREDIT_SECONDS = 5, /* that may be saved up */
-	SLICE_NS = 30 * 1000 * 1000, /* longest time for a few of many */
-	TOO_HOT = 3000000,	     /* calls per second: even for a moment it would be felt */
-	GUESS_NS = 60,		     /* for a call of a function, before it was measured */
-	WAITING_NS = 200 * 1000,     /* 99th percentile of calls that wait now and then */
+	SLICE_NS = 30 * 1000 * 1000,	/* longest time for a few of many */
+	TOO_HOT = 3000000,		/* calls per second: even for a moment it would be felt */
+	GUESS_NS = 60,			/* for a call of a function, before it was measured */
+	WAITING_NS = 200 * 1000,	/* 99th percentile of calls that wait now and then */
+	THREAD_NS = 1000 * 1000 * 1000, /* of one thread, in a second */
 	LONG_NS = 20 * 1000, /* mean from which the processor's clock, a system call, is worth it */
 };
 
@@ -56,7 +57,7 @@ static void take_latency(struct top *t, struct probe *p, json_t *row, double sec
 {
 	struct function *f = p->function;
 	const double calls = member(row, "value") - p->value;
-	const double mean = calls > 0 ? (member(row, "sum") - p->sum) / calls : 0;
+	const double sum = member(row, "sum") - p->sum, mean = calls > 0 ? sum / calls : 0;
 	json_t *since;
 
 	(void)t;
@@ -73,6 +74,9 @@ static void take_latency(struct top *t, struct probe *p, json_t *row, double sec
 	json_decref(since);
 	/* while it is timed it may be called less often than it would be: the mean is what counts */
 	f->wall = mean * (f->rate > 0 ? f->rate : calls / seconds);
+	/* who waits has waited for our own stops, too: no more than there was time for */
+	if (f->wall > THREAD_NS && f->wall > sum / seconds)
+		f->wall = sum / seconds;
 	f->mean = mean;
 	take_cost(p, row, TIMING_LATENCY, calls);
 }
