@@ -220,7 +220,7 @@ static void test_jumps(void **state)
 	}
 	threads_statistics(s, &statistics);
 	assert_int_equal(statistics.overflow, 0);
-	assert_true(value(spent) > 0 && value(spent) < 600ll * 1000 * 1000 * 1000);
+	assert_true(value(spent) > 0 && value(spent) < 20ll * 1000 * 1000 * 1000);
 	end(h, s, true);
 }
 
@@ -296,7 +296,7 @@ static void test_many_threads(void **state)
 	expect(h, "free", "done");
 	assert_int_equal(value(nest), 0);
 	/* On an idle machine it is some 30 ms. */
-	assert_true(first < 20000000000 && second < 20000000000);
+	assert_true(first < 2000000000 && second < 2000000000);
 	end(h, s, true);
 }
 
