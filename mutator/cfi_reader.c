@@ -48,38 +48,38 @@ uint64_t cfi_take(struct cfi_reader *r, unsigned size)
 	return v;
 }
 
-uint64_t cfi_take_uleb(struct cfi_reader *r)
+/* The bits of a number in LEB128 (DWARF 5, 7.6); *shift is how many there are, *last its last byte. */
+static uint64_t take_leb(struct cfi_reader *r, unsigned *shift, uint8_t *last)
 {
 	uint64_t v = 0;
-	unsigned shift = 0;
-	uint8_t byte;
 
+	*shift = 0;
 	do {
-		byte = cfi_take(r, 1);
-		if (shift < 64)
-			v |= (uint64_t)(byte & 0x7f) << shift;
-		shift += 7;
-	} while ((byte & 0x80) && shift <= SHIFT_MAX);
-	if (byte & 0x80)
+		*last = cfi_take(r, 1);
+		if (*shift < 64)
+			v |= (uint64_t)(*last & 0x7f) << *shift;
+		*shift += 7;
+	} while ((*last & 0x80) && *shift <= SHIFT_MAX);
+	if (*last & 0x80)
 		r->bad = true;
 	return v;
 }
 
+uint64_t cfi_take_uleb(struct cfi_reader *r)
+{
+	unsigned shift;
+	uint8_t last;
+
+	return take_leb(r, &shift, &last);
+}
+
 int64_t cfi_take_sleb(struct cfi_reader *r)
 {
-	uint64_t v = 0;
-	unsigned shift = 0;
-	uint8_t byte;
+	unsigned shift;
+	uint8_t last;
+	uint64_t v = take_leb(r, &shift, &last);
 
-	do {
-		byte = cfi_take(r, 1);
-		if (shift < 64)
-			v |= (uint64_t)(byte & 0x7f) << shift;
-		shift += 7;
-	} while ((byte & 0x80) && shift <= SHIFT_MAX);
-	if (byte & 0x80)
-		r->bad = true;
-	if (shift < 64 && (byte & 0x40))
+	if (shift < 64 && (last & 0x40))
 		v |= ~UINT64_C(0) << shift;
 	return v;
 }

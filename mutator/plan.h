@@ -77,4 +77,13 @@ int ways_around(struct planning *p, size_t entry, struct dinst_error *e);
 /* What is refused at the point itself is tried on every way that leads to it. */
 int ways_into(struct planning *p, size_t at, struct dinst_error *e);
 
+/* points.c */
+
+/*
+ * What may be needed where a snippet at `place` of insns[at] runs. Liveness is
+ * proved from the instructions near by only: what lies further away is taken to
+ * need everything, which is safe, and quick in functions of ten thousand instructions.
+ */
+arch_regset plan_live(const struct flow *f, size_t at, enum point_place place);
+
 #endif

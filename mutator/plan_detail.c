@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Instructions around a place that are looked at to prove registers dead. */
-enum { LIVE_BEFORE = 32, LIVE_BEHIND = 64 };
+#include "mutator/plan.h"
 
 struct listing {
 	struct detail *d;
@@ -34,35 +33,6 @@ static const struct arch_insn *insn_at(const struct detail *d, size_t at)
 static size_t last_of(const struct cfg_block *b)
 {
 	return b->first + b->count - 1;
-}
-
-/* ------------------------------------------------------------- liveness */
-
-/* As for the base points: proved from the instructions near by only. */
-static arch_regset live_before(const struct flow *f, size_t at)
-{
-	const struct arch_insn *insns = f->insns.items;
-	size_t lo = at, hi = at + 1;
-
-	while (lo > 0 && at - lo < LIVE_BEFORE &&
-	       insns[lo - 1].address + insns[lo - 1].length == insns[lo].address)
-		lo--;
-	while (hi < f->insns.count && hi - at < LIVE_BEHIND &&
-	       insns[hi - 1].address + insns[hi - 1].length == insns[hi].address)
-		hi++;
-	return arch_live_before(insns + lo, hi - lo, at - lo);
-}
-
-static arch_regset live_at(const struct detail *d, const struct spot *spot)
-{
-	const struct arch_insn *insn = insn_at(d, spot->insn);
-	long next = (long)spot->insn;
-
-	if (spot->place == PLACE_TAKEN)
-		next = flow_insn_at(&d->flow, insn->target);
-	else if (spot->place == PLACE_FALLS)
-		next = flow_insn_at(&d->flow, insn->address + insn->length);
-	return next < 0 ? arch_all_live : live_before(&d->flow, (size_t)next);
 }
 
 /* -------------------------------------------------------------- the list */
@@ -130,7 +100,7 @@ static int add_parts(struct listing *l, const struct point *like, const struct s
 		p->place = spot->place;
 		p->window = window;
 		p->insn = (uint8_t)(spot->insn - l->d->windows.items[window].first);
-		p->live = live_at(l->d, spot);
+		p->live = plan_live(&l->d->flow, spot->insn, spot->place);
 		p->tactic = tactic_of(l, s, spot, window);
 		l->used[window] = true;
 	}

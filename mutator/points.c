@@ -123,12 +123,7 @@ static enum tactic describe(const struct planning *plan, const struct draft *d,
 	return TACTIC_PREVIOUS;
 }
 
-/*
- * Liveness is proved from the instructions near the point only: what lies
- * further away is taken to need everything, which is safe, and quick in
- * functions of ten thousand instructions.
- */
-static arch_regset live_at(const struct flow *f, size_t at)
+static arch_regset live_before(const struct flow *f, size_t at)
 {
 	const struct arch_insn *insns = f->insns.items;
 	size_t lo = at, hi = at + 1;
@@ -142,17 +137,16 @@ static arch_regset live_at(const struct flow *f, size_t at)
 	return arch_live_before(insns + lo, hi - lo, at - lo);
 }
 
-/* What may be needed where a snippet of the wish runs. */
-static arch_regset live_of(const struct flow *f, const struct wish *wish)
+arch_regset plan_live(const struct flow *f, size_t at, enum point_place place)
 {
-	const struct arch_insn *insn = &f->insns.items[wish->insn];
-	long to = wish->insn;
+	const struct arch_insn *insn = &f->insns.items[at];
+	long to = (long)at;
 
-	if (wish->point.place == PLACE_TAKEN)
+	if (place == PLACE_TAKEN)
 		to = flow_insn_at(f, insn->target);
-	else if (wish->point.place == PLACE_FALLS)
+	else if (place == PLACE_FALLS)
 		to = flow_insn_at(f, insn->address + insn->length);
-	return to < 0 ? arch_all_live : live_at(f, (size_t)to);
+	return to < 0 ? arch_all_live : live_before(f, (size_t)to);
 }
 
 size_t window_instructions(const struct image *img, const struct window *w, struct arch_insn *insns)
@@ -191,7 +185,7 @@ static void fill_point(struct filling *f, const struct wish *wish, bool on_ways)
 	point->window = f->place_of[at];
 	point->refusal = REFUSAL_NONE;
 	point->insn = (uint8_t)((size_t)wish->insn - d->first);
-	point->live = live_of(&f->p->flow, wish);
+	point->live = plan_live(&f->p->flow, (size_t)wish->insn, wish->point.place);
 	if (on_ways)
 		point->tactic = point->kind == POINT_ENTRY ? TACTIC_BYPASS : TACTIC_EDGES;
 	else if (f->served[point->window])
