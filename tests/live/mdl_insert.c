@@ -6,6 +6,7 @@
  */
 #include "tests/live/harness_session.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "mutator/evaluate.h"
 #include "mutator/threads.h"
 #include "mutator/variable.h"
+#include "tests/live/leaves.h"
 
 static const char text[] =
 	"constraint inside /Code/*/* is counter {\n"
@@ -223,32 +225,31 @@ static void test_order_at_shared_points(void **state)
 
 /* ---------------------------------------------------------------- threads */
 
-/* A flag that one thread sets is not another one's. */
+/* A flag that one thread sets is not another one's: ten threads, ten functions, all at once. */
 static void test_flags_are_per_thread(void **state)
 {
-	enum { THREADS = 6, ROUNDS = 3000 };
+	enum { THREADS = 10, ROUNDS = 3000 };
 	struct harness *h = *state;
 	struct session *s = begin(h, "calls", harness_number(THREADS));
-	static const char *const foci[] = {"/Code/calls/branchy",  "/Code/calls/tail",
-					   "/Code/calls/indirect", "/Code/calls/recursive",
-					   "/Code/calls/tiny",	   "/Code/calls/leaf"};
-	unsigned ids[6], all = insert(s, "calls", "/Code/calls/leaf");
-	uint64_t alone[6];
+	uint64_t expected[LEAF_FOCI] = {0};
+	unsigned ids[LEAF_FOCI], all = insert(s, "calls", "/Code/calls/leaf");
 
-	for (unsigned n = 0; n < 6; n++)
-		ids[n] = insert(s, "leaves", foci[n]);
-	session_go(h, ROUNDS);
-	assert_int_equal(session_value(s, ids[4]), 0);
-	assert_int_equal(session_value(s, ids[5]), session_value(s, all));
-	assert_true(session_value(s, ids[0]) > 0);
-	assert_true(session_value(s, ids[2]) < session_value(s, all));
-	for (unsigned n = 0; n < 6; n++)
-		alone[n] = session_value(s, ids[n]);
-	/* All threads do the same: so do their values. */
-	session_go(h, ROUNDS);
-	for (unsigned n = 0; n < 6; n++)
-		assert_int_equal(session_value(s, ids[n]), 2 * alone[n]);
-	for (unsigned n = 0; n < 6; n++)
+	for (unsigned n = 0; n < LEAF_FOCI; n++)
+		ids[n] = insert(s, "leaves", leaf_foci[n]);
+	for (unsigned long v = 0; v < ROUNDS; v++)
+		add_leaves(expected, v);
+	expected[LEAF] = expected[WORK];
+	/* tail() has returned when branchy() runs. */
+	expected[TAIL] = 0;
+	for (uint64_t turn = 1; turn <= 2; turn++) {
+		session_go(h, ROUNDS);
+		assert_int_equal(session_value(s, all), turn * THREADS * expected[WORK]);
+		for (unsigned n = 0; n < LEAF_FOCI; n++)
+			if (session_value(s, ids[n]) != turn * THREADS * expected[n])
+				fail_msg("%s: %" PRIu64 ", not %" PRIu64, leaf_foci[n],
+					 session_value(s, ids[n]), turn * THREADS * expected[n]);
+	}
+	for (unsigned n = 0; n < LEAF_FOCI; n++)
 		session_remove(s, ids[n]);
 	session_flush_all(s);
 	session_end(s);
