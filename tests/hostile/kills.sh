@@ -62,11 +62,33 @@ drive() {
 	local name=$1
 
 	shift
+	: >"$work/$name.turn"
 	: >"$work/$name.wrong"
 	"$@" >"$work/$name.turns" 2>>"$work/$name.wrong" &
 	driver[$name]=$!
 	children+=("$!")
 }
+
+# turn_of NAME: all that works is what this one answers, and the others wait: two processors do not
+# become more. Without NAME all go on.
+turn_of() {
+	local each
+
+	for each in "${targets[@]}"; do
+		if [ "${1:-$each}" = "$each" ]; then : >"$work/$each.turn"; else rm -f "$work/$each.turn"; fi
+	done
+	[ -z "${benchmark:-}" ] || if [ "${1:-redis}" = redis ]; then kill -CONT "$benchmark"; else kill -STOP "$benchmark"; fi
+}
+
+# my_turn NAME: waits for it, in a driver.
+my_turn() {
+	while [ ! -e "$work/$1.turn" ]; do
+		sleep 0.05
+	done
+}
+
+# Who was stopped cannot end.
+trap '[ -z "${benchmark:-}" ] || kill -CONT "$benchmark" 2>/dev/null; finish' EXIT
 
 # converse NAME PROCESS COMMAND...: tells a program of tests/live/targets one after the other.
 converse() {
@@ -75,6 +97,7 @@ converse() {
 
 	exec 5>"$work/$name.in" 6<"$work/$name.out"
 	while :; do
+		my_turn "$name"
 		echo "${commands[i++ % ${#commands[@]}]}" >&5 || break
 		if ! read -r -t 100 line <&6 || [ "$line" != "done" ]; then
 			echo "'${line:-}' instead of done" >&2
@@ -87,13 +110,13 @@ converse() {
 
 # program NAME ARGUMENT...: starts a program of tests/live/targets that reads commands.
 program() {
-	local name=$1 line
+	local line
 
-	mkfifo "$work/$name.in" "$work/$name.out"
-	"$build/tests/live/targets/$name" "${@:2}" <>"$work/$name.in" >"$work/$name.out" 2>"$work/$name.err" &
+	mkfifo "$work/$1.in" "$work/$1.out"
+	"$build/tests/live/targets/$1" "${@:2}" <>"$work/$1.in" >"$work/$1.out" 2>"$work/$1.err" &
 	started_pid=$!
-	exec 7<"$work/$name.out"
-	read -r -t 100 line <&7 && [ "$line" = ready ] || fail "$name does not start"
+	exec 7<"$work/$1.out"
+	read -r -t 100 line <&7 && [ "$line" = ready ] || fail "$1 does not start"
 }
 
 redis() {
@@ -106,6 +129,7 @@ ask_redis() {
 
 	redis del counter >/dev/null
 	while :; do
+		my_turn redis
 		for k in 1 2 3 4 5 6 7 8 9; do
 			echo "set key:$k value:$i:$k"
 			echo "get key:$k"
@@ -143,6 +167,7 @@ fetch_nginx() {
 	local i=0
 
 	while :; do
+		my_turn nginx
 		if ! timeout 60 curl -sf --retry 2 "http://127.0.0.1:$port/large" >"$work/got" || ! cmp -s "$work/got" "$work/html/large"; then
 			echo "a wrong answer, or none" >&2
 			return 1
@@ -215,6 +240,7 @@ ask_backend() {
 	trial="do \$\$ begin perform 1 / 0; exception when division_by_zero then null; end \$\$; select 'caught';"
 	exec 5>"$work/backend.in" 6<"$work/backend.out"
 	while :; do
+		my_turn postgres
 		printf '%s\n' "select sum(n * n) from generate_series(1, 5000) n;" "$trial" "select $i * 3;" >&5 || break
 		for caught in 41679167500 caught $((i * 3)); do
 			if ! read -r -t 100 line <&6 || [ "$line" != "$caught" ]; then
@@ -233,6 +259,7 @@ ask_postmaster() {
 	local i=0 sums
 
 	while :; do
+		my_turn postmaster
 		(as_postgres timeout 100 pgbench -n -C -c 2 -t 5) >"$work/pgbench.out" 2>&1
 		sums=$(query 'select (select sum(abalance) from pgbench_accounts), (select sum(tbalance) from pgbench_tellers),
 			(select sum(bbalance) from pgbench_branches), (select coalesce(sum(delta), 0) from pgbench_history)')
@@ -427,11 +454,11 @@ family() {
 
 # check NAME: everything that must be true afterwards.
 check() {
-	local name=$1 target=${pid[$1]} one where="round $round (seed $seed), $1: $what"
+	local target=${pid[$1]} one where="round $round (seed $seed), $1: $what"
 
 	kill -0 "$target" 2>/dev/null && ! grep -q '^State:.*[ZX] ' "/proc/$target/status" || fail "$where: it died"
-	kill -0 "${driver[$name]}" 2>/dev/null && [ ! -s "$work/$name.wrong" ] || fail "$where: a wrong answer: $(head -3 "$work/$name.wrong")"
-	prove check "$target" "$work/$name.picture" >"$work/proof" || fail "$where: not as before: $(head -c 900 "$work/proof")"
+	kill -0 "${driver[$1]}" 2>/dev/null && [ ! -s "$work/$1.wrong" ] || fail "$where: a wrong answer: $(head -3 "$work/$1.wrong")"
+	prove check "$target" "$work/$1.picture" >"$work/proof" || fail "$where: not as before: $(head -c 900 "$work/proof")"
 	for one in $(family "$target"); do
 		grep -q memfd:dinst "/proc/$one/maps" 2>/dev/null && fail "$where: process $one has an arena"
 		grep -q '^TracerPid:[[:space:]]*[1-9]' "/proc/$one/status" 2>/dev/null && fail "$where: process $one is traced"
@@ -448,6 +475,7 @@ has_gone_on() {
 go_on() {
 	local each
 
+	turn_of
 	for each in "${targets[@]}"; do
 		wait_for 100 has_gone_on "$each" "$(tail -1 "$work/$each.turns")" || fail "$each does not go on, round $round"
 		what="at the end"
@@ -468,6 +496,7 @@ while [ $round -lt "$rounds" ] && [ $kills -lt "$wanted_kills" ] &&
 	round=$((round + 1))
 	rounds_of[$one]=$((rounds_of[$one] + 1))
 	plan_round "$one"
+	turn_of "$one"
 	run_round
 	recover "${pid[$one]}"
 	check "$one"

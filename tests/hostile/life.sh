@@ -128,7 +128,8 @@ ask() {
 	status=$?
 	asked=$((asked + 1))
 	case $status in
-	0 | 3) ;;
+	0) ;;
+	3) [ "$1" != detach ] || left=$(field left answer) ;;
 	124) fail "$(where): '$*' hangs" ;;
 	1) grep -qE "$ordinary" "$work/answer" "$work/answer.err" || fail "$(where): '$*' says: $(cat "$work/answer" "$work/answer.err" | head -c 400)" ;;
 	*) fail "$(where): '$*' ends with $status: $(cat "$work/answer" "$work/answer.err" | head -c 400)" ;;
@@ -215,14 +216,21 @@ state_is() {
 	grep -q "^State:[[:space:]]*[$1]" "/proc/$target/status"
 }
 
-# Detached, whatever it takes: a stopped program that stands in our code must go on first.
+# Detached, whatever it takes. What a detach has told that it leaves, since the program was stopped in
+# the middle of it, a repair takes out when the program goes on.
 take_out() {
 	local tries
 
 	for ((tries = 0; tries < 40; tries++)); do
-		dinst ls 2>/dev/null | grep -qw "$target" || break
-		what="detach -p $target, again"
-		ask detach -p "$target" && break
+		if dinst ls 2>/dev/null | grep -qw "$target"; then
+			what="detach -p $target, again"
+			ask detach -p "$target" && break
+		elif [ "${left:-0}" != 0 ]; then
+			what="repair $target, where a detach left $left"
+			ask repair "$target" && break
+		else
+			break
+		fi
 		sleep 0.2
 	done
 	[ $tries -lt 40 ] || fail "$(where): cannot be detached: $(cat "$work/answer" "$work/answer.err" | head -c 400)"
@@ -270,6 +278,7 @@ while [ $round -lt "$rounds" ] && { [ $(($(date +%s) - begun)) -lt "$seconds" ] 
 	round=$((round + 1))
 	RANDOM=$((seed + round * 100))
 	program=${targets[round % ${#targets[@]}]}
+	left=0
 	pick killed killed ended stopped "stopped and continued" nothing nothing
 	event=$picked
 	happened[$event]=$((${happened[$event]:-0} + 1))
