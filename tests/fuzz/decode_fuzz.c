@@ -26,19 +26,11 @@
 #include <cmocka.h>
 
 #include "arch/arch.h"
+#include "tests/fuzz/fuzz.h"
 
 enum { PAGE = 4096, LONGEST = 15, ROOM = 64, INSNS = 64 };
 
 #define ADDRESS 0x7f0000000000ull
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-/* abort() is what a fuzzing engine understands. */
-static void require(bool ok)
-{
-	if (!ok)
-		abort();
-}
 
 /* A page that ends where nothing is mapped; the same in all runs of a process. */
 static uint8_t *guarded_page(void)
@@ -311,12 +303,20 @@ static void test_damaged_code(void **state)
 	}
 }
 
+/* Code of many kinds, some of it found by an engine. */
+static void test_corpus(void **state)
+{
+	(void)state;
+	fuzz_all("tests/fuzz/corpus/decode", 100000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_noise),
 		cmocka_unit_test(test_prefixes),
 		cmocka_unit_test(test_damaged_code),
+		cmocka_unit_test(test_corpus),
 	};
 
 	if (!getenv("FUZZ_COUNT"))

@@ -24,9 +24,8 @@
 #include <cmocka.h>
 #include <elf.h>
 
+#include "tests/fuzz/fuzz.h"
 #include "mutator/types_private.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 /* A type and what it is made of. */
 static void look_at(const struct type *type, unsigned depth)
@@ -214,10 +213,19 @@ static void test_damage(void **unused)
 	damage("classes");
 }
 
+/* Small programs in C and C++, as gcc and clang write of them. */
+static void test_corpus(void **unused)
+{
+	(void)unused;
+	fuzz_all("tests/fuzz/corpus/dwarf", 2000);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_damage)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_damage),
+					   cmocka_unit_test(test_corpus)};
 
+	alarm(280); /* a hang is a failure, too */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
