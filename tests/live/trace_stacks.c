@@ -64,14 +64,14 @@ static const struct way ways[WAYS] = {
 	[1] = {"three two one round_of_all main *", true, .behind = " _start"},
 	[2] = {"down down down down down round_of_all main *", true, .behind = " _start"},
 	[3] = {"compare *", true, .behind = " by_sorting round_of_all main "},
-	[4] = {"big", false},
+	[4] = {"big", .complete = false},
 	[5] = {"varying round_of_all main *", true, .behind = " _start"},
 	[6] = {"? by_memory round_of_all main *", true, .guessed = true, .behind = " _start"},
 	[7] = {"on_signal *", true, .interrupted = true,
 	       .behind = " interrupted round_of_all main "},
 	[8] = {"on_signal *", false, .interrupted = true},
 	[9] = {"fiber *", .any_end = true}, /* as the C library describes it */
-	[10] = {"three two one thread *", true},
+	[10] = {"three two one thread *", .complete = true},
 	[11] = {"last round_of_all main *", true, .behind = " _start"},
 };
 

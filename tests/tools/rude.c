@@ -123,8 +123,8 @@ static size_t add_harmless(char *to, size_t at)
 		"complete\",\"params\":{\"session\":\"@\",\"prefix\":\"a\",\"max\":5}}\n",
 		"metrics\",\"params\":{\"session\":\"@\"}}\n",
 		"history\",\"params\":{\"session\":\"@\",\"ids\":[],\"since\":1}}\n",
-		"insert\",\"params\":{\"session\":\"@\",\"metric\":\"calls\",\"focus\":"
-		"[\"/Code/#/answer_request\"],\"each\":false}}\n",
+		("insert\",\"params\":{\"session\":\"@\",\"metric\":\"calls\",\"focus\":"
+		 "[\"/Code/#/answer_request\"],\"each\":false}}\n"),
 		"load\",\"params\":{\"session\":\"@\",\"name\":\"x\",\"text\":\"metric \"}}\n",
 		"read\",\"params\":{\"session\":\"@\",\"ids\":[9007199254740993,-1],\"ids\":[]}}\n",
 		"bogus\",\"params\":{\"\\u0000\":[[[[[[]]]]]],\"a\":1e308,\"b\":-0.0}}\n",
