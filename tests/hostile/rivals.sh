@@ -31,6 +31,13 @@ first() { dinst --json "$@"; }
 second() { DINST_SOCKET=$work/second/dinstd.sock dinst --json "$@"; }
 theirs() { timeout 120 "${as_nobody[@]}" DINST_SOCKET="$work/theirs/dinstd.sock" "$work/bin/dinst" --json "$@"; }
 
+# The other daemons are no children of ours; `finish` ends the first.
+end_rivals() {
+	second stop
+	theirs stop
+} >/dev/null 2>&1
+trap 'end_rivals; finish' EXIT
+
 "${as_nobody[@]}" "$work/bin/demo-server" "$work/theirs/socket" 2 > >(exec cat >"$work/server.log") 2>&1 &
 server=$!
 children+=("$server")
@@ -145,8 +152,6 @@ for rival in $rivals; do
 	as_before "the daemon died, $rival repaired"
 done
 
-second stop >/dev/null 2>&1
-theirs stop >/dev/null 2>&1
 kill "$load"
 wait "$load" || fail "wrong answers: $(head -3 "$work/load.err")"
 kill "$server"
