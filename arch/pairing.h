@@ -127,6 +127,11 @@ struct pair_config {
 	 * the record, exits without an entry. */
 	uint64_t lost, overflow, orphans;
 	uint64_t shared; /* address of the struct pair_shared */
+	/*
+	 * Calls begun in this process that put a seccomp filter on it, and how many of them
+	 * somebody has looked at: code makes system calls only while the two are equal.
+	 */
+	uint64_t filters_begun, filters_seen;
 };
 
 /*

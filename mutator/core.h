@@ -122,7 +122,7 @@ struct instance {
 	size_t variable_count;
 	struct variable *table;	 /* keys of the vector, where the plan is many, else NULL */
 	struct variable *hits;	 /* how often its code was reached; NULL: not counted */
-	struct instance **flags; /* hidden ones that guard it */
+	struct instance **flags; /* hidden ones that guard it, and INSTANCE_HOOKS at most */
 	size_t flag_count;
 	uint64_t cost_ps;  /* predicted, per hit */
 	bool per_thread;   /* goes in and out in a stop */
@@ -147,6 +147,8 @@ struct instance {
 	bool entered;
 	bool has_key; /* a flag or a hook: focus is its key */
 };
+
+enum { INSTANCE_HOOKS = 2 }; /* hooks.c: hidden instances that one may have besides its flags */
 
 /* Where instances are found: by number, and by the hash of their focus or key. */
 struct instance_index {
@@ -233,8 +235,8 @@ struct session {
 	size_t member_count, member_room;
 	uint64_t last_stop_ns, longest_stop_ns;
 	uint64_t stop_count, stops_ns; /* all stops of it, and what they took together */
-	uint64_t filters_seen,
-		filters_ns; /* seccomp filters of all threads, and when they were counted */
+	/* Seccomp filters of all threads, of the one that has most, and when they were counted. */
+	uint64_t filters_seen, filters_most, filters_ns;
 	void (*progress)(void *arg, const char *text, size_t done, size_t total);
 	/* True once nobody wants what a request would insert: its daemon has ended. NULL: never. */
 	bool (*deserted)(void *arg);
@@ -416,7 +418,10 @@ uint64_t instance_exits(const struct instance *i);
 void instance_points(const struct instance *i, size_t *points, size_t *pending);
 /* Hits since it was inserted, and what they are predicted to have cost; false: not counted. */
 bool instance_hits(const struct instance *i, uint64_t *hits);
-/* cost.c: true if session_poll() should be called now and then. */
+/* cost.c: true if code of it makes system calls; of any that is not switched off. */
+bool instance_makes_calls(const struct instance *i);
+bool session_makes_calls(const struct session *s);
+/* True if session_poll() should be called now and then. */
 bool session_needs_poll(const struct session *s);
 /*
  * Once a second: switches off what is above its limit, and what makes system

@@ -5,8 +5,9 @@
  *
  * Limits: what instances cost is what their code is predicted to take each
  * time, times how often it was reached. System calls: code that makes some was
- * allowed to when it came; a program may take that right from itself later.
- * Between its filter and our look at it lies up to a second.
+ * allowed to when it came; a program may take that right from itself later. From
+ * there to our look at it lies up to a second, in which threads_filters.c keeps our
+ * code from calling.
  */
 #include <stdlib.h>
 
@@ -31,12 +32,20 @@ static double percent_of(struct instance *i)
 	return cost * 100 / (double)(now - since);
 }
 
-static bool makes_calls(const struct instance *i)
+bool instance_makes_calls(const struct instance *i)
 {
 	if (i->system_calls)
 		return true;
 	for (size_t n = 0; n < i->flag_count; n++)
 		if (i->flags[n]->system_calls)
+			return true;
+	return false;
+}
+
+bool session_makes_calls(const struct session *s)
+{
+	for (const struct instance *i = s->instances; i; i = i->next)
+		if (!i->stopped && !i->source && instance_makes_calls(i))
 			return true;
 	return false;
 }
@@ -101,8 +110,9 @@ static bool may_go_on_calling(struct session *s)
 	filters = count_filters(tids, count, &most);
 	filtered = has_filtered_child(s, tids, count, most);
 	free(tids);
-	if (filtered)
+	if (filtered || threads_filters_begun(s))
 		return false;
+	s->filters_most = most;
 	if (filters == s->filters_seen)
 		return true;
 	if (threads_may_call(s, &ignored) <= 0)
@@ -114,7 +124,7 @@ static bool may_go_on_calling(struct session *s)
 bool session_needs_poll(const struct session *s)
 {
 	for (const struct instance *i = s->instances; i; i = i->next)
-		if (!i->stopped && !i->source && (i->limit > 0 || makes_calls(i)))
+		if (!i->stopped && !i->source && (i->limit > 0 || instance_makes_calls(i)))
 			return true;
 	return false;
 }
@@ -125,25 +135,30 @@ static void switch_off(struct session *s, struct instance *i)
 	removal_unlink(s, i);
 }
 
-/* Instances, and flags: what makes calls before it is known what for. */
+/* Of something hidden: a flag, or a hook. */
+static bool is_calling(const struct instance *i)
+{
+	for (const struct link *l = i->links; l; l = l->next_instance)
+		if (l->snippet.code && l->snippet.code->system_calls)
+			return true;
+	return false;
+}
+
+/* Instances, flags and hooks: what makes calls before it is known what for. */
 static void stop_calls(struct session *s,
 		       void (*told)(void *arg, const struct instance *i, double percent), void *arg)
 {
-	bool any = false;
-
-	for (struct instance *i = s->instances; i && !any; i = i->next)
-		any = !i->stopped && !i->source && makes_calls(i);
-	if (!any || may_go_on_calling(s))
+	if (!session_makes_calls(s) || may_go_on_calling(s))
 		return;
 	for (struct instance *i = s->instances; i; i = i->next) {
-		if (i->stopped || i->source || !makes_calls(i))
+		if (i->stopped || i->source || !instance_makes_calls(i))
 			continue;
 		switch_off(s, i);
 		if (told)
 			told(arg, i, -1);
 	}
 	for (struct instance *i = s->hidden; i; i = i->next)
-		if (!i->stopped && makes_calls(i))
+		if (!i->stopped && is_calling(i))
 			switch_off(s, i);
 }
 

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hooks.c - what the library's ways out of functions need while per-thread
- * state is in use: they note the time, so that timers of what they leave stop
- * then (threads.h). One hidden instance for all, which each instance that pairs
- * functions holds on to. Where a way out cannot be instrumented, what is left
- * by it is found at the next event; so that is no failure.
+ * hooks.c - functions of the C library that need code of ours besides what somebody
+ * asked for. One hidden instance for all of a kind, which each instance that
+ * needs it holds on to:
+ *
+ *   ways out  while per-thread state is in use: they note the time, so that timers of
+ *             what they leave stop then (threads.h). Where one cannot be instrumented,
+ *             what is left by it is found at the next event
+ *   filters   while code makes system calls: the process notes that it puts a
+ *             filter on itself (threads_filters.c). Where one cannot be
+ *             instrumented, that is seen when somebody looks (cost.c)
+ *
+ * So it is no failure where there is none.
  */
 #include <stdlib.h>
 
@@ -18,8 +25,13 @@ static const struct raw_metric hook_metric = {
 	.snippet = SNIPPET_PROGRAM,
 };
 
-/* No focus has that name. */
-static const char key[] = "ways out";
+static const struct raw_metric filter_metric = {
+	.name = "filters",
+	.unit = "",
+	.constraints = "/Code",
+	.kind = POINT_ENTRY,
+	.snippet = SNIPPET_PROGRAM,
+};
 
 static bool uses_activations(const struct instance *i)
 {
@@ -65,8 +77,7 @@ static int hook_function(struct request *r, struct instance *i, const char *name
 	if (find_functions(r->session->modules, name, &functions, &count, &ignored) < 0)
 		return 0;
 	for (size_t n = 0; n < count && status >= 0; n++) {
-		struct function_work w = {
-			.function = functions[n], .raw = &hook_metric, .code = code};
+		struct function_work w = {.function = functions[n], .raw = i->raw, .code = code};
 
 		if (is_new(hooked, &functions[n]))
 			status = request_function(r, i, &w, e);
@@ -95,23 +106,49 @@ static int hook_landings(struct request *r, struct instance *i, struct dinst_err
 	return status;
 }
 
+/* The metric's name is the key: no focus has such a name. */
+static struct instance *make_hidden(struct request *r, const struct raw_metric *metric,
+				    struct dinst_error *e)
+{
+	struct instance *i = instance_new(r->session, metric->name, "", metric->name, e);
+
+	if (!i)
+		return NULL;
+	i->raw = metric;
+	i->has_key = true;
+	instances_push(&r->hidden, i);
+	return i;
+}
+
+static struct snippet_code *code_of(struct request *r, struct arch_program *program,
+				    struct dinst_error *e)
+{
+	struct snippet_code *code = snippet_code_new(r->session, program, NULL, 0);
+
+	if (!code) {
+		dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		return NULL;
+	}
+	for (unsigned n = 0; n < program->count; n++)
+		code->system_calls |= program->ops[n].kind == ARCH_OP_CLOCK &&
+				      program->ops[n].number != ARCH_CLOCK_TICKS;
+	return code;
+}
+
 static int make(struct request *r, struct arch_program *program, struct instance **out,
 		struct dinst_error *e)
 {
-	struct instance *i = instance_new(r->session, hook_metric.name, "", key, e);
+	struct instance *i = make_hidden(r, &hook_metric, e);
 	struct hooked hooked = {.count = 0};
 	struct snippet_code *code;
 	int status = 0;
 
+	*out = i;
 	if (!i)
 		return DINST_NO_MEMORY;
-	i->raw = &hook_metric;
-	i->has_key = true;
-	instances_push(&r->hidden, i);
-	*out = i;
-	code = snippet_code_new(r->session, program, NULL, 0);
+	code = code_of(r, program, e);
 	if (!code)
-		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		return DINST_NO_MEMORY;
 	for (size_t n = 0; threads_hooks[n] && status >= 0; n++)
 		status = hook_function(r, i, threads_hooks[n], &hooked, code, e);
 	snippet_code_unref(code);
@@ -130,9 +167,9 @@ static int extend(struct request *r, struct instance *hook, struct arch_program 
 			now = l->snippet.code;
 	if (!now || now->program.count >= program->count)
 		return 0;
-	code = snippet_code_new(r->session, program, NULL, 0);
+	code = code_of(r, program, e);
 	if (!code)
-		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		return DINST_NO_MEMORY;
 	for (struct link *l = hook->links; l; l = l->next_instance)
 		if (l->snippet.code && !threads_is_landing(&l->snippet.code->program))
 			site_replace_code(r->session, l, code);
@@ -142,19 +179,15 @@ static int extend(struct request *r, struct instance *hook, struct arch_program 
 	return 0;
 }
 
-int request_hook(struct request *r, struct instance *i, struct dinst_error *e)
+static int hook_ways_out(struct request *r, struct instance *i, struct dinst_error *e)
 {
 	struct arch_program program = {0};
 	struct instance *hook;
-	int status;
+	int status = threads_hook_program(r->session, &program, e);
 
-	/* One that uses another's instrumentation has nothing of its own. */
-	if (i->source || !i->plan || !uses_activations(i))
-		return 0;
-	status = threads_hook_program(r->session, &program, e);
 	if (status < 0)
 		return status;
-	hook = request_find_hidden(r, key);
+	hook = request_find_hidden(r, hook_metric.name);
 	if (hook) {
 		hook->references++;
 		status = extend(r, hook, &program, e);
@@ -164,5 +197,58 @@ int request_hook(struct request *r, struct instance *i, struct dinst_error *e)
 	if (hook)
 		i->flags[i->flag_count++] = hook;
 	free(program.ops);
+	return status;
+}
+
+/* ----------------------------------------------------------------- filters */
+
+static int hook_taker(struct request *r, struct instance *hook, size_t n, struct hooked *hooked,
+		      struct dinst_error *e)
+{
+	struct arch_program program = {0};
+	struct snippet_code *code;
+	int status = threads_filter_program(r->session, n, &program, e);
+
+	if (status < 0)
+		return status;
+	code = code_of(r, &program, e);
+	status = code ? hook_function(r, hook, threads_filter_functions[n], hooked, code, e)
+		      : DINST_NO_MEMORY;
+	snippet_code_unref(code);
+	free(program.ops);
+	return status;
+}
+
+static int hook_filters(struct request *r, struct instance *i, struct dinst_error *e)
+{
+	struct instance *hook = request_find_hidden(r, filter_metric.name);
+	struct hooked hooked = {.count = 0};
+	int status = 0;
+
+	if (hook) {
+		hook->references++;
+		i->flags[i->flag_count++] = hook;
+		return 0;
+	}
+	hook = make_hidden(r, &filter_metric, e);
+	if (!hook)
+		return DINST_NO_MEMORY;
+	i->flags[i->flag_count++] = hook;
+	for (size_t n = 0; threads_filter_functions[n] && status >= 0; n++)
+		status = hook_taker(r, hook, n, &hooked, e);
+	return status;
+}
+
+int request_hook(struct request *r, struct instance *i, struct dinst_error *e)
+{
+	int status = 0;
+
+	/* One that uses another's instrumentation has nothing of its own. */
+	if (i->source || !i->plan)
+		return 0;
+	if (r->session->threads && instance_makes_calls(i))
+		status = hook_filters(r, i, e);
+	if (status >= 0 && uses_activations(i))
+		status = hook_ways_out(r, i, e);
 	return status;
 }

@@ -132,7 +132,7 @@ void request_forget_late(struct request *r, struct instance *i, size_t functions
 			 size_t undos);
 
 /* request_plan.c */
-/* The flag, or what else is hidden, with that key, or NULL. */
+/* The flag, or what else is hidden, with that key, that is not switched off, or NULL. */
 struct instance *request_find_hidden(const struct request *r, const char *key);
 /* Everything of a plan for an instance that has nothing yet: variables, flags, links. */
 int request_plan(struct request *r, struct instance *i, struct plan_set *set,

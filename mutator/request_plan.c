@@ -163,7 +163,7 @@ struct instance *request_find_hidden(const struct request *r, const char *key)
 
 	for (struct instance *i = instances_of_hash(r->session, hash); i;
 	     i = instances_next_of_hash(i, hash))
-		if (i->has_key && !strcmp(i->focus, key))
+		if (i->has_key && !i->stopped && !strcmp(i->focus, key))
 			return i;
 	return NULL;
 }
@@ -205,8 +205,7 @@ static int make_flags(struct request *r, struct instance *i, struct dinst_error 
 	const struct mdl_plan *plan = i->plan;
 	int status = 0;
 
-	/* One more: hooks.c. */
-	i->flags = calloc(plan->flag_count + 1, sizeof(struct instance *));
+	i->flags = calloc(plan->flag_count + INSTANCE_HOOKS, sizeof(struct instance *));
 	if (!i->flags)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	for (size_t n = 0; n < plan->flag_count && status >= 0; n++) {

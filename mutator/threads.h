@@ -129,6 +129,23 @@ int threads_read_word(struct session *s, uint32_t offset,
  */
 int threads_may_call(struct session *s, struct dinst_error *e);
 
+/*
+ * Functions that put such filters on the program, NULL ends the list, and what is to
+ * run at the entry of the nth of them while code makes system calls, for any place;
+ * its ops are malloc'ed and the caller's. From the first filter on no code makes a
+ * call in that process. Needs threads_prepare().
+ */
+extern const char *const threads_filter_functions[];
+int threads_filter_program(struct session *s, size_t n, struct arch_program *program,
+			   struct dinst_error *e);
+/* True if the target has begun to put a filter on itself that nobody has looked at. */
+bool threads_filters_begun(const struct session *s);
+/*
+ * In a stop of the target whose filters were found to allow what we do: calls are made
+ * again. False if one may still be about to be put on, or code that makes calls is in.
+ */
+bool threads_settle_filters(struct session *s, struct stop *stop);
+
 /* What snippets at place p need to know; zeros before threads_prepare(). */
 void threads_pairing(const struct session *s, const struct place *p, struct arch_pairing *spec);
 /* The same for programs: sets pairing, thread_clock_by_rseq and clock_descriptor. */

@@ -14,8 +14,13 @@ enum { VALID_NS = 200 * 1000 * 1000 };
 static struct {
 	const struct session *session;
 	uint64_t incarnation, ns;
-	int answer;
+	enum { NEVER, NOT_YET, MAY } answer;
 } known;
+
+struct question {
+	struct session *session;
+	int answer;
+};
 
 static int ask(struct stop *stop, void *arg, struct dinst_error *e)
 {
@@ -29,12 +34,13 @@ static int ask(struct stop *stop, void *arg, struct dinst_error *e)
 		{SYS_getpid, {0}},
 		{SYS_gettid, {0}},
 	};
-	bool *may = arg;
+	struct question *q = arg;
+	bool may = true;
 
 	(void)e;
-	*may = true;
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]) && *may; i++)
-		*may = stop_may_call(stop, calls[i].number, calls[i].arguments);
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]) && may; i++)
+		may = stop_may_call(stop, calls[i].number, calls[i].arguments);
+	q->answer = !may ? NEVER : threads_settle_filters(q->session, stop) ? MAY : NOT_YET;
 	return 0;
 }
 
@@ -42,26 +48,32 @@ int threads_may_call(struct session *s, struct dinst_error *e)
 {
 	const uint64_t now = clock_ns();
 	struct stop_report report = {0};
-	bool may = true;
+	struct question q = {.session = s};
 	int status = 0;
 
 	if (known.session != s || known.incarnation != s->incarnation ||
 	    now - known.ns >= VALID_NS) {
-		status = target_stop(s->target, NULL, ask, &may, &report, e);
+		status = target_stop(s->target, NULL, ask, &q, &report, e);
 		session_note_stop(s, &report, NULL);
 		if (status < 0)
 			return 0;
 		known.session = s;
 		known.incarnation = s->incarnation;
 		known.ns = now;
-		known.answer = may;
+		known.answer = q.answer;
 	}
-	if (!known.answer)
+	if (known.answer == NOT_YET)
+		dinst_fail(e, DINST_REFUSED,
+			   "process %d has begun to put a seccomp filter on itself, or one that "
+			   "shares its memory has, and it is not known to be done: try again "
+			   "when it is",
+			   (int)s->pid);
+	else if (known.answer == NEVER)
 		dinst_fail(
 			e, DINST_REFUSED,
 			"process %d runs under a seccomp filter that may forbid it the system "
 			"calls that this needs (or the filter cannot be read: run dinst as root), "
 			"or makes its system calls itself (PR_SET_SYSCALL_USER_DISPATCH)",
 			(int)s->pid);
-	return known.answer;
+	return known.answer == MAY;
 }

@@ -334,7 +334,7 @@ void arch_emit_program(const struct arch_program *p, const struct arch_environme
 
 void arch_program_sizes(const struct arch_program *p, size_t *hot, size_t *cold)
 {
-	enum { WORDS_PER_OP = 40, WORDS_OF_CALL = 64 };
+	enum { WORDS_PER_OP = 40, WORDS_OF_CALL = 80 };
 
 	*hot = 0;
 	*cold = 2 * ARCH_COUNT_ALIGN;

@@ -5,6 +5,7 @@
  * it is given in registers is saved around it, and its result goes through the
  * stack. Records and calls of the target's functions are refused.
  */
+#include <stddef.h>
 #include <time.h>
 
 #include "arch/aarch64/emitter.h"
@@ -56,6 +57,20 @@ static void emit_syscall(struct arch_buf *out, unsigned number)
 	a64_emit(out, 0xd4000001); /* svc #0 */
 }
 
+/* To `no` where the process has begun to forbid itself calls (pairing.h); x0 and x1 are changed. */
+static void emit_test_filters(struct emitter *e, struct asm_label *no)
+{
+	struct arch_buf *out = e->out;
+
+	if (!e->env->pairing.area)
+		return;
+	a64_emit_constant(out, 0, e->env->pairing.area);
+	a64_emit(out, a64_ldr(1, 0, offsetof(struct pair_config, filters_begun)));
+	a64_emit(out, a64_ldr(0, 0, offsetof(struct pair_config, filters_seen)));
+	asm_subtract(out, 0, 0, 1);
+	asm_branch(out, ASM_NOT_ZERO | 0, no);
+}
+
 /* ------------------------------------------------------------------ clocks */
 
 /* clockid_t by enum arch_clock. */
@@ -70,14 +85,17 @@ static void emit_clock_call(struct emitter *e)
 {
 	enum { AREA = SAVED_BYTES + 16 };
 	struct arch_buf *out = e->out;
+	struct asm_label forbidden = {0};
 
 	emit_step(out, true, AREA, e->frame->pushed + AREA);
 	emit_saves(out, false);
 	a64_emit(out, a64_str(ZR, SP, SAVED_BYTES));
 	a64_emit(out, a64_str(ZR, SP, SAVED_BYTES + 8));
+	emit_test_filters(e, &forbidden);
 	a64_emit_constant(out, 0, clock_ids[e->op->number]);
 	a64_emit(out, a64_add(1, SP, SAVED_BYTES));
 	emit_syscall(out, SYS_CLOCK_GETTIME);
+	asm_place(out, &forbidden);
 	a64_emit(out, a64_ldr(0, SP, SAVED_BYTES));
 	a64_emit(out, a64_ldr(1, SP, SAVED_BYTES + 8));
 	a64_emit_constant(out, 2, 1000000000);
@@ -101,11 +119,15 @@ static void emit_clock(struct emitter *e)
 static void emit_process(struct emitter *e)
 {
 	enum { AREA = SAVED_BYTES + 16 };
+	struct asm_label forbidden = {0};
 
 	emit_step(e->out, true, AREA, e->frame->pushed + AREA);
 	emit_saves(e->out, false);
+	a64_emit(e->out, a64_str(ZR, SP, SAVED_BYTES));
+	emit_test_filters(e, &forbidden);
 	emit_syscall(e->out, SYS_GETPID);
 	a64_emit(e->out, a64_str(0, SP, SAVED_BYTES));
+	asm_place(e->out, &forbidden);
 	emit_saves(e->out, true);
 	a64_emit(e->out, a64_ldr(e->result, SP, SAVED_BYTES));
 	emit_step(e->out, false, AREA, e->frame->pushed);
@@ -161,8 +183,9 @@ enum {
 static void emit_readv(struct emitter *e, unsigned size)
 {
 	struct arch_buf *out = e->out;
-	struct asm_label whole = {0};
+	struct asm_label whole = {0}, forbidden = {0};
 
+	emit_test_filters(e, &forbidden);
 	a64_emit(out, 0xd53bd040 | 1); /* mrs x1, tpidr_el0 */
 	a64_emit_constant(out, 0, (uint64_t)(int64_t)e->env->pairing.tid_offset);
 	a64_emit(out, asm_three(0xb8606800, 0, 1, 0));
@@ -177,6 +200,7 @@ static void emit_readv(struct emitter *e, unsigned size)
 	a64_emit(out, a64_sub(0, 0, size));
 	a64_emit_constant(out, 1, 1);
 	asm_branch(out, ASM_ZERO | 0, &whole);
+	asm_place(out, &forbidden);
 	a64_emit(out, a64_str(ZR, SP, BUFFER));
 	a64_emit_constant(out, 1, 0);
 	asm_place(out, &whole);

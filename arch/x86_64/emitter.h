@@ -80,8 +80,9 @@ void arithmetic_compare(struct emitter *e);
 void calls_emit_read(struct emitter *e);
 void calls_emit_process(struct emitter *e);
 void calls_emit_ring_bytes(struct emitter *e);
-/* clock_gettime() into a register; changes flags, nothing else. */
-void calls_emit_clock(struct arch_buf *out, size_t pushed, unsigned clock, unsigned result);
+/* clock_gettime() into a register, 0 where it cannot be had; changes flags, nothing else. */
+void calls_emit_clock(struct arch_buf *out, const struct arch_environment *env, size_t pushed,
+		      unsigned clock, unsigned result);
 
 /* ------------------------------------------------------------ counters */
 

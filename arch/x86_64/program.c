@@ -469,7 +469,7 @@ static void op_sizes(const struct arch_op *op, size_t *hot, size_t *cold)
 		break;
 	case ARCH_OP_READ:
 	case ARCH_OP_RING_BYTES:
-		*hot += 256;
+		*hot += 288;
 		break;
 	case ARCH_OP_RING_OPEN:
 		*hot += 192;
@@ -477,8 +477,8 @@ static void op_sizes(const struct arch_op *op, size_t *hot, size_t *cold)
 		break;
 	case ARCH_OP_CLOCK:
 	case ARCH_OP_PROCESS:
-		*hot += 128;
-		*cold = 320;
+		*hot += 160;
+		*cold = 400;
 		break;
 	case ARCH_OP_FIND:
 		*hot += 64;

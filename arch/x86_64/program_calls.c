@@ -2,7 +2,9 @@
 /*
  * program_calls.c - operations of programs that make system calls. All that such a
  * call may change is saved, whoever uses it: the call costs more. Must be given a
- * stack below which nothing is kept (ARCH_NEED_STACK).
+ * stack below which nothing is kept (ARCH_NEED_STACK). Where the process has begun to
+ * put a filter on itself, under which a call might kill it, none is made: a clock and
+ * a read give 0.
  */
 #include "arch/x86_64/emitter.h"
 
@@ -48,6 +50,19 @@ static void emit_syscall(struct arch_buf *out, unsigned number)
 	x86_emit8(out, 0x05);
 }
 
+/* To `no` where the process has begun to forbid itself calls; rax, rcx and flags are changed. */
+static void emit_test_filters(struct arch_buf *out, const struct arch_environment *env,
+			      struct asm_label *no)
+{
+	if (!env->pairing.area)
+		return;
+	asm_number64(out, RAX, env->pairing.area);
+	asm_load(out, RCX, asm_at(RAX, offsetof(struct pair_config, filters_begun)));
+	asm_op_mem(out, true, ASM_CMP_STORE, RCX,
+		   asm_at(RAX, offsetof(struct pair_config, filters_seen)));
+	asm_jump(out, ASM_JUMP_NE, no);
+}
+
 /* ------------------------------------------------------------------ clocks */
 
 /* clockid_t by enum arch_clock. */
@@ -61,17 +76,21 @@ static const uint8_t clock_ids[] = {
  * A struct timespec on the stack, of zeros where the call fails; the sum takes
  * the place of its second word, so that it is what remains.
  */
-void calls_emit_clock(struct arch_buf *out, size_t pushed, unsigned clock, unsigned result)
+void calls_emit_clock(struct arch_buf *out, const struct arch_environment *env, size_t pushed,
+		      unsigned clock, unsigned result)
 {
 	enum { TIMESPEC = 16, AT = 8 * SAVED_BY_CLOCK };
+	struct asm_label forbidden = {0};
 
 	emit_step(out, -TIMESPEC, pushed + TIMESPEC);
 	asm_store_number(out, true, 0, asm_at(RSP, 0));
 	asm_store_number(out, true, 0, asm_at(RSP, 8));
 	emit_save(out, SAVED_BY_CLOCK, pushed + TIMESPEC);
+	emit_test_filters(out, env, &forbidden);
 	asm_number32(out, RDI, clock_ids[clock]);
 	asm_op_mem(out, true, ASM_LEA, RSI, asm_at(RSP, AT));
 	emit_syscall(out, SYS_CLOCK_GETTIME);
+	asm_place(out, &forbidden);
 	asm_op_mem(out, true, 0x69, RAX, asm_at(RSP, AT)); /* imul $1000000000,AT(%rsp),%rax */
 	x86_emit32(out, 1000000000);
 	asm_op_mem(out, true, ASM_ADD_STORE, RAX, asm_at(RSP, AT + 8));
@@ -84,11 +103,15 @@ void calls_emit_process(struct emitter *e)
 {
 	const size_t pushed = e->frame->pushed + 8;
 	struct arch_buf *out = e->out;
+	struct asm_label forbidden = {0};
 
 	emit_step(out, -8, pushed);
+	asm_store_number(out, true, 0, asm_at(RSP, 0));
 	emit_save(out, SAVED_BY_SYSCALL, pushed);
+	emit_test_filters(out, e->env, &forbidden);
 	emit_syscall(out, SYS_GETPID);
 	asm_store(out, RAX, asm_at(RSP, 8 * SAVED_BY_SYSCALL));
+	asm_place(out, &forbidden);
 	emit_restore(out, SAVED_BY_SYSCALL, pushed);
 	asm_load(out, e->result, asm_at(RSP, 0));
 	emit_step(out, 8, pushed - 8);
@@ -136,8 +159,9 @@ static void emit_readv(struct emitter *e, unsigned size)
 {
 	const int32_t area = 8 * SAVED;
 	struct arch_buf *out = e->out;
-	struct asm_label whole = {0};
+	struct asm_label whole = {0}, forbidden = {0};
 
+	emit_test_filters(out, e->env, &forbidden);
 	asm_op_mem(out, true, ASM_LEA, RSI, asm_at(RSP, area + LOCAL));
 	asm_op_mem(out, true, ASM_LEA, R10, asm_at(RSP, area + REMOTE));
 	asm_op_mem(out, true, ASM_LEA, RAX, asm_at(RSP, area + BUFFER));
@@ -149,6 +173,7 @@ static void emit_readv(struct emitter *e, unsigned size)
 	emit_syscall(out, SYS_PROCESS_VM_READV);
 	asm_immediate(out, true, ASM_IMM_CMP, (int32_t)size, RAX);
 	asm_jump(out, ASM_JUMP_E, &whole);
+	asm_place(out, &forbidden);
 	asm_store_number(out, true, 0, asm_at(RSP, area + BUFFER));
 	asm_store_number(out, true, 0, asm_at(RSP, area + SUCCESS));
 	asm_place(out, &whole);
@@ -200,7 +225,7 @@ void calls_emit_ring_bytes(struct emitter *e)
 	const size_t pushed = e->frame->pushed + sizeof(struct bytes_area);
 	struct arch_buf *out = e->out;
 	const unsigned local = e->temps[0];
-	struct asm_label some = {0};
+	struct asm_label some = {0}, forbidden = {0};
 
 	if (!e->env->pairing.tid_offset || !e->op->a || !e->op->b || size <= 0 ||
 	    size > ARCH_RECORD_MAX || e->op->number > ARCH_RECORD_MAX || e->env->undo) {
@@ -214,6 +239,7 @@ void calls_emit_ring_bytes(struct emitter *e)
 	asm_store(out, emitter_b(e), asm_at(RSP, REMOTE));
 	asm_store_number(out, true, size, asm_at(RSP, REMOTE_SIZE));
 	emit_save(out, SAVED, pushed);
+	emit_test_filters(out, e->env, &forbidden);
 	asm_op_mem(out, true, ASM_LEA, RSI, asm_at(RSP, area + LOCAL));
 	asm_op_mem(out, true, ASM_LEA, R10, asm_at(RSP, area + REMOTE));
 	asm_load_thread(out, false, RDI, e->env->pairing.tid_offset);
@@ -223,6 +249,7 @@ void calls_emit_ring_bytes(struct emitter *e)
 	emit_syscall(out, SYS_PROCESS_VM_READV);
 	asm_op_reg(out, true, ASM_TEST, RAX, RAX);
 	asm_jump(out, ASM_JUMP_NS, &some);
+	asm_place(out, &forbidden);
 	asm_op_reg(out, false, ASM_XOR_STORE, RAX, RAX);
 	asm_place(out, &some);
 	asm_load(out, RCX, asm_at(RSP, area + LOCAL));

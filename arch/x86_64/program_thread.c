@@ -174,14 +174,17 @@ static void emit_thread_clock(struct emitter *e)
 	arch_note_pushed(cold, e->frame->pushed);
 	emit_descriptor(cold, e->env, ASM_STORE, temp);
 	asm_store_number(cold, true, 0, asm_at(record, CPU_OFFSET));
-	calls_emit_clock(cold, e->frame->pushed, ARCH_CLOCK_THREAD, r);
+	calls_emit_clock(cold, e->env, e->frame->pushed, ARCH_CLOCK_THREAD, r);
+	/* Nothing is known from what could not be had. */
+	asm_op_reg(cold, true, ASM_TEST, r, r);
+	asm_jump(cold, ASM_JUMP_E, &done);
 	emit_ticks_ns(cold, e->env, temp);
 	asm_move(cold, r, temp);
 	asm_op_reg(cold, true, 0x29, RDX, temp); /* sub */
 	asm_exchange_if_zero(cold, false, temp, asm_at(record, CPU_OFFSET));
 	asm_jump(cold, ASM_JUMP_ALWAYS, &done);
 	asm_place_at(&none, arch_here(cold));
-	calls_emit_clock(cold, e->frame->pushed, ARCH_CLOCK_THREAD, r);
+	calls_emit_clock(cold, e->env, e->frame->pushed, ARCH_CLOCK_THREAD, r);
 	asm_jump(cold, ASM_JUMP_ALWAYS, &done);
 }
 
@@ -202,7 +205,7 @@ static void emit_clock(struct emitter *e)
 	} else if (is_cheap_thread_clock(e->env, op)) {
 		emit_thread_clock(e);
 	} else {
-		calls_emit_clock(e->out, e->frame->pushed, (unsigned)op->number, e->result);
+		calls_emit_clock(e->out, e->env, e->frame->pushed, (unsigned)op->number, e->result);
 	}
 }
 

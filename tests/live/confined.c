@@ -281,6 +281,10 @@ static const char reading[] =
 	"metric texts { name \"texts\"; units events; style EventCounter;\n"
 	"	base is stream { foreach f in steps {\n"
 	"		append preInsn f.entry (* record(texts, string($arg[0], 24)); *) } } }\n"
+	"metric time { units ns; style EventCounter;\n"
+	"	base is threadTimer { foreach f in steps {\n"
+	"		append preInsn f.entry (* startThreadTimer(time); *)\n"
+	"		prepend preInsn f.return (* stopThreadTimer(time); *) } } }\n"
 	"list steps is procedure { items { \"step\" }; }\n";
 
 static void told(void *arg, const struct instance *i, double percent)
@@ -334,13 +338,148 @@ static void test_child(void **state)
 	harness_end(h, 0);
 }
 
+/* ------------------------------------------- filters that forbid what code of ours does */
+
+static unsigned insert(struct session *s, const char *metric)
+{
+	struct insert_result result;
+	struct dinst_error e = {0};
+	unsigned id;
+
+	if (request_insert(s, metric, NULL, 0, NULL, &result, &e) < 0)
+		fail_msg("%s", e.text);
+	id = result.instances[0]->id;
+	free(result.instances);
+	return id;
+}
+
+/* At step() memory is read by a system call, and the thread's CPU time by another. */
+static struct session *read_and_time(struct harness *h, unsigned *time)
+{
+	struct dinst_error e = {0};
+	struct session *s;
+
+	harness_start(h, "confined", harness_number(THREADS), NULL);
+	s = session_begin(h);
+	if (session_load_mdl(s, "test.mdl", reading, strlen(reading), &e) < 0)
+		fail_msg("%s", e.text);
+	insert(s, "texts");
+	*time = insert(s, "time");
+	return s;
+}
+
+static void is_refused(struct session *s, const char *why)
+{
+	struct insert_result result;
+	struct dinst_error e = {0};
+
+	assert_true(request_insert(s, "time", NULL, 0, NULL, &result, &e) < 0);
+	if (!strstr(e.text, why))
+		fail_msg("%s", e.text);
+}
+
+static void ask(struct harness *h, const char *command, const char *answer)
+{
+	harness_send(h, command);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), answer);
+}
+
+/* Everybody runs on; what makes calls is switched off, and told, when somebody looks. */
+static void goes_on(struct harness *h, struct session *s)
+{
+	int times = 0;
+
+	session_go(h, ROUNDS);
+	for (unsigned n = 0; n < 20 && times < 2; n++)
+		poll_for(s, 500, &times);
+	assert_int_equal(times, 2);
+	session_go(h, ROUNDS);
+}
+
+static void ends(struct harness *h, struct session *s)
+{
+	session_end(s);
+	harness_verify(h);
+	session_go(h, ROUNDS);
+	harness_end(h, 0);
+}
+
+/*
+ * fear A9: forked children that take on a filter which kills for the system calls of inserted code,
+ * and run through such code at once, before anybody can have looked at them: all of them live
+ */
+static void test_children_at_once(void **state)
+{
+	struct harness *h = *state;
+	unsigned time;
+	struct session *s = read_and_time(h, &time);
+
+	ask(h, "children 100 calls\n", "died 0");
+	ask(h, "children 100 calls-prctl\n", "died 0");
+	session_go(h, ROUNDS);
+	/* What the remedy is against, and what is not seen: a system call without the C library. */
+	ask(h, "children 20 calls-raw\n", "died 20");
+	assert_true(session_value(s, time) > 0);
+	ends(h, s);
+}
+
+/*
+ * fear A9: the same filter, taken on by the program itself, whose threads go on at once: it lives, what
+ * makes calls is switched off when somebody looks, and does not go in again
+ */
+static void test_itself_at_once(void **state)
+{
+	static const char *const commands[] = {"take calls\n", "take calls-prctl\n"};
+	struct harness *h = *state;
+
+	for (unsigned i = 0; i < 2; i++) {
+		unsigned time;
+		struct session *s = read_and_time(h, &time);
+
+		ask(h, commands[i], "taken");
+		goes_on(h, s);
+		is_refused(s, "runs under a seccomp filter");
+		ends(h, s);
+	}
+}
+
+/* fear A9: by a child that shares the program's memory (vfork): both live, and it is told */
+static void test_vfork_at_once(void **state)
+{
+	struct harness *h = *state;
+	unsigned time;
+	struct session *s = read_and_time(h, &time);
+
+	ask(h, "vfork 20 calls-prctl\n", "died 0");
+	goes_on(h, s);
+	is_refused(s, "not known to be done");
+	ends(h, s);
+}
+
+/* fear A9: a filter that allows what inserted code does: told, and it works when it is inserted again */
+static void test_harmless_filter(void **state)
+{
+	struct harness *h = *state;
+	unsigned time, again;
+	struct session *s = read_and_time(h, &time);
+
+	ask(h, "take errno\n", "taken");
+	goes_on(h, s);
+	again = insert(s, "time");
+	session_go(h, ROUNDS);
+	assert_true(session_value(s, again) > 0);
+	ends(h, s);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_from_the_beginning), CASE(test_later),      CASE(test_unprivileged),
-		CASE(test_unprivileged_later), CASE(test_undumpable), CASE(test_child),
+		CASE(test_from_the_beginning), CASE(test_later),	  CASE(test_unprivileged),
+		CASE(test_unprivileged_later), CASE(test_undumpable),	  CASE(test_child),
+		CASE(test_children_at_once),   CASE(test_itself_at_once), CASE(test_vfork_at_once),
+		CASE(test_harmless_filter),
 	};
 
 	if (geteuid()) {

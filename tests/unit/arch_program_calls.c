@@ -292,6 +292,43 @@ static void test_who_and_where(void **state)
 	sched_setaffinity(0, sizeof(before), &before);
 }
 
+/* ------------------------------------------------------------ forbidden calls */
+
+/* fear A9: once the process has begun to put a filter on itself, nothing makes a system call in it */
+static void test_filter_begun(void **state)
+{
+	static struct made m;
+	static struct pair_config config;
+
+	(void)state;
+	run_init();
+	for (unsigned i = 0; i < 16; i++) {
+		const bool forbidden = i & 1;
+
+		config.filters_seen = i / 2;
+		config.filters_begun = config.filters_seen + forbidden;
+		start(&m);
+		m.env.pairing.area = address_of(&config);
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_READ,
+					    .result = 1,
+					    .second = 2,
+					    .size = 8,
+					    .number = address_of(pages)});
+		for (uint16_t clock = ARCH_CLOCK_MONOTONIC; clock <= ARCH_CLOCK_PROCESS; clock++)
+			add_op(&m, (struct arch_op){.kind = ARCH_OP_CLOCK,
+						    .result = (uint16_t)(2 + clock),
+						    .number = clock});
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_PROCESS, .result = 6});
+		for (unsigned v = 1; v <= 6; v++)
+			keep(&m, v, v);
+		memset(pages, 0x5a, 8);
+		run_it(&m);
+		for (unsigned v = 1; v <= 6; v++)
+			assert_int_equal(result_at(v) == 0, forbidden);
+		assert_int_equal(result_at(2), !forbidden);
+	}
+}
+
 /* ----------------------------------------------------------------- records */
 
 /* The usual ways and the routines': records are made, entries found, or none of it. */
@@ -384,10 +421,10 @@ static void test_refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_read),	      cmocka_unit_test(test_read_parts),
-		cmocka_unit_test(test_clocks),	      cmocka_unit_test(test_steady),
-		cmocka_unit_test(test_who_and_where), cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_records),
+		cmocka_unit_test(test_read),	     cmocka_unit_test(test_read_parts),
+		cmocka_unit_test(test_clocks),	     cmocka_unit_test(test_steady),
+		cmocka_unit_test(test_filter_begun), cmocka_unit_test(test_who_and_where),
+		cmocka_unit_test(test_refusals),     cmocka_unit_test(test_records),
 	};
 
 	alarm(100);

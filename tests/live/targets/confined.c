@@ -6,10 +6,14 @@
  * confined THREADS [user=UID] [WHAT...]: takes on WHAT, prints "ready"; then "go N" makes every
  * thread call step() N times and prints "done"; "take WHAT" takes it on now and prints "taken";
  * "child WHAT" makes a child that does so and stays ("plain": takes on nothing), and prints "taken".
+ * "children N WHAT" makes N, one after the other, that take it on, call step() at once and end; "vfork
+ * N WHAT" does so by vfork(). Both print "died K": how many of them a signal ended.
  * It never makes one of the forbidden calls itself, and ends with its input. WHAT is
  *
  *   errno kill trap notify   all threads: mmap, mprotect, munmap, memfd_create, madvise and mremap fail
  *                            with EPERM, kill, raise SIGSYS, or wait for somebody who never answers
+ *   calls calls-prctl calls-raw  clock_gettime, process_vm_readv, getpid and gettid kill, which this program
+ *                            never makes; it gets the filter by syscall(), by prctl() or by itself
  *   main                     as kill, for the main thread only
  *   mdwe                     PR_SET_MDWE: nothing that is or was writable becomes executable
  *   undumpable no-new-privs
@@ -25,6 +29,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #ifndef PR_SET_MDWE
@@ -78,6 +83,40 @@ static int filter(unsigned verdict, unsigned flags)
 	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) < 0;
 }
 
+/* Without the C library. */
+static long raw_prctl(long option, long mode, void *program)
+{
+	long result = SYS_prctl;
+
+	__asm__ volatile("syscall"
+			 : "+a"(result)
+			 : "D"(option), "S"(mode), "d"(program)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+
+static int forbid_calls(const char *how)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clock_gettime, 4, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getpid, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_gettid, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (!strcmp(how, "-raw"))
+		return raw_prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0;
+	if (!strcmp(how, "-prctl"))
+		return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0;
+	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) <
+	       0;
+}
+
 static int take(const char *what)
 {
 	const unsigned all = SECCOMP_FILTER_FLAG_TSYNC;
@@ -95,6 +134,8 @@ static int take(const char *what)
 		return filter(SECCOMP_RET_KILL_PROCESS, 0);
 	if (!strcmp(what, "mdwe"))
 		return prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0);
+	if (!strncmp(what, "calls", 5))
+		return forbid_calls(what + 5);
 	if (!strcmp(what, "undumpable"))
 		return prctl(PR_SET_DUMPABLE, 0);
 	if (!strcmp(what, "no-new-privs"))
@@ -132,6 +173,41 @@ static int child(const char *what)
 	return failed;
 }
 
+/* In what vfork() leaves of a stack. */
+static void confined_steps(const char *what)
+{
+	volatile long n = 0;
+
+	if (take(what))
+		_exit(1);
+	for (; n < 100; n++)
+		if (other(n) != n * 3 + 6)
+			_exit(2);
+	_exit(0);
+}
+
+/* How many of so many children a signal ended; -1 if one did wrong. */
+static int children(const char *line, int by_vfork)
+{
+	char what[32];
+	int count, died = 0;
+
+	if (sscanf(line, "%d %31s", &count, what) != 2)
+		return -1;
+	for (int i = 0; i < count; i++) {
+		const pid_t pid = by_vfork ? vfork() : fork();
+		int status;
+
+		if (!pid)
+			confined_steps(what);
+		if (pid < 0 || waitpid(pid, &status, 0) != pid ||
+		    (WIFEXITED(status) && WEXITSTATUS(status)))
+			return -1;
+		died += WIFSIGNALED(status);
+	}
+	return died;
+}
+
 int main(int argc, char **argv)
 {
 	int threads = argc > 1 ? atoi(argv[1]) : 1;
@@ -155,6 +231,10 @@ int main(int argc, char **argv)
 		line[strcspn(line, "\n")] = '\0';
 		if (!strncmp(line, "take ", 5)) {
 			puts(take(line + 5) ? "failed" : "taken");
+		} else if (!strncmp(line, "children ", 9)) {
+			printf("died %d\n", children(line + 9, 0));
+		} else if (!strncmp(line, "vfork ", 6)) {
+			printf("died %d\n", children(line + 6, 1));
 		} else if (!strncmp(line, "child ", 6)) {
 			puts(child(line + 6) ? "failed" : "taken");
 		} else {

@@ -324,6 +324,39 @@ static void test_clocks(void)
 	}
 }
 
+/* Once the process has begun to put a filter on itself nothing makes a system call in it. */
+static void test_filter_begun(void)
+{
+	static struct pair_config config;
+
+	for (unsigned i = 0; i < 16; i++) {
+		const bool forbidden = i & 1;
+
+		config.filters_seen = i / 2;
+		config.filters_begun = config.filters_seen + forbidden;
+		begin(ARCH_COUNT_LOCKED);
+		made.env.pairing.area = (taddr_t)(uintptr_t)&config;
+		add_op((struct arch_op){.kind = ARCH_OP_READ,
+					.result = 1,
+					.second = 2,
+					.size = 8,
+					.number = places.memory});
+		for (uint16_t clock = ARCH_CLOCK_MONOTONIC; clock <= ARCH_CLOCK_PROCESS; clock++)
+			add_op((struct arch_op){.kind = ARCH_OP_CLOCK,
+						.result = (uint16_t)(2 + clock),
+						.number = clock});
+		add_op((struct arch_op){.kind = ARCH_OP_PROCESS, .result = 6});
+		for (unsigned v = 1; v <= 6; v++)
+			keep(v, v);
+		memset(memory, 0x5a, 64);
+		emit();
+		run_made();
+		expect(word_at(2) == (!forbidden && can_read()), "readable", i, word_at(2));
+		for (unsigned v = 3; v <= 6; v++)
+			expect((word_at(v) == 0) == forbidden, "forbidden", v, word_at(v));
+	}
+}
+
 static void test_refusals(void)
 {
 	static const uint8_t kinds[] = {ARCH_OP_RECORD, ARCH_OP_ENTER, ARCH_OP_LEAVE};
@@ -373,6 +406,7 @@ int main(void)
 	with_slots = test_random();
 	expect(with_slots > 100, "values on the stack", with_slots, 0);
 	test_clocks();
+	test_filter_begun();
 	test_read();
 	test_refusals();
 	if (!can_read())
