@@ -176,8 +176,10 @@ static bool lies_across(const struct patch *p, const uint8_t *bytes, size_t head
  * padding, or the end of the jump that is put over both or taken away. So the
  * jump is made with its end first and unmade with its beginning first: in
  * between there is a whole instruction, and something behind it that is dead.
+ * `was`: what there is now; `now`: what shall be there, another's breakpoint included.
  */
-static bool write_across(struct stop *s, const struct patch *p)
+static bool write_across(struct stop *s, const struct patch *p, const uint8_t *was,
+			 const uint8_t *now)
 {
 	taddr_t border = page_of(end_of(p) - 1);
 	size_t head = border - p->address, tail = p->length - head;
@@ -188,24 +190,29 @@ static bool write_across(struct stop *s, const struct patch *p)
 
 	if (p->outcome != PATCH_DONE)
 		return true;
-	if (stop_write(s, first, p->after + first_at, first_size, NULL))
+	if (stop_write(s, first, now + first_at, first_size, NULL))
 		return false;
-	if (!stop_write(s, second, p->after + second_at, second_size, NULL))
+	if (!stop_write(s, second, now + second_at, second_size, NULL))
 		return true;
-	stop_write(s, first, p->before + first_at, first_size, NULL);
+	stop_write(s, first, was + first_at, first_size, NULL);
 	return false;
 }
 
 static void apply_group(struct stop *s, struct patch *patches, const struct group *g)
 {
+	const bool across = page_of(g->lo) != page_of(g->hi - 1);
+	uint8_t was[ARCH_PATCH_MAX] = {0};
 	bool written;
 
+	/* Then it is the only one of its group. */
+	if (across)
+		memcpy(was, g->bytes, g->hi - g->lo);
 	for (size_t i = g->first; i < g->first + g->count; i++)
 		decide(g, &patches[i]);
-	if (page_of(g->lo) == page_of(g->hi - 1))
-		written = write_page(s, patches, g);
+	if (across)
+		written = write_across(s, &patches[g->first], was, g->bytes);
 	else
-		written = write_across(s, &patches[g->first]);
+		written = write_page(s, patches, g);
 	if (!written)
 		fail_group(patches, g);
 }

@@ -242,6 +242,51 @@ static void breakpoints_stay(void **state)
 	finish(&c);
 }
 
+/* Over the first of the bytes, which are in two pages, and over the first one in the second page. */
+static int write_breakpoints_across(struct stop *s, void *arg, struct dinst_error *e)
+{
+	static const uint8_t breakpoint = 0xcc;
+	struct scene *c = arg;
+
+	if (stop_write(s, c->blob + 3 * PAGE - 2, &breakpoint, 1, e) < 0)
+		return -1;
+	return stop_write(s, c->blob + 5 * PAGE, &breakpoint, 1, e);
+}
+
+/* fear J4: the same where our bytes lie in two pages, in either of which the breakpoint is */
+static void breakpoints_stay_across_pages(void **state)
+{
+	static const uint8_t want[2][LENGTH] = {{0xcc, NOP, NOP, NOP, NOP},
+						{NOP, NOP, 0xcc, NOP, NOP}};
+	struct patch p[2];
+	struct scene c;
+
+	begin(&c, *state);
+	for (int i = 0; i < 2; i++)
+		p[i] = patch_at(c.blob + (taddr_t)(3 + 2 * i) * PAGE - 2);
+	apply_all(&c, p, 2);
+	help_stop_well(c.target, write_breakpoints_across, &c);
+	reverse(p, 2);
+	for (int i = 0; i < 2; i++)
+		p[i].removal = true;
+	apply_all(&c, p, 2);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(p[i].outcome, PATCH_DONE);
+		expect_bytes(&c, p[i].address, want[i], LENGTH);
+	}
+	apply_all(&c, p, 2);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(p[i].outcome, PATCH_ALREADY);
+		/* As it was, for those who look at the end. */
+		memcpy(p[i].before, want[i], LENGTH);
+		p[i].removal = false;
+	}
+	apply_all(&c, p, 2);
+	assert_int_equal(p[0].outcome, PATCH_DONE);
+	assert_int_equal(p[1].outcome, PATCH_DONE);
+	finish(&c);
+}
+
 static void across_pages_unsorted_overlapping(void **state)
 {
 	struct patch p[6];
@@ -495,10 +540,15 @@ static void only_what_equals_the_file_is_dropped(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(outcomes),		CASE(foreign_bytes_stay),
-		CASE(breakpoints_stay), CASE(across_pages_unsorted_overlapping),
-		CASE(half_of_it),	CASE(malformed),
-		CASE(many_at_once),	CASE(only_what_equals_the_file_is_dropped),
+		CASE(outcomes),
+		CASE(foreign_bytes_stay),
+		CASE(breakpoints_stay),
+		CASE(breakpoints_stay_across_pages),
+		CASE(across_pages_unsorted_overlapping),
+		CASE(half_of_it),
+		CASE(malformed),
+		CASE(many_at_once),
+		CASE(only_what_equals_the_file_is_dropped),
 	};
 
 	return cmocka_run_group_tests_name("live/patch_apply", tests, NULL, NULL);
