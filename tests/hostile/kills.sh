@@ -90,7 +90,7 @@ my_turn() {
 # Who was stopped cannot end.
 trap '[ -z "${benchmark:-}" ] || kill -CONT "$benchmark" 2>/dev/null; finish' EXIT
 
-# converse NAME PROCESS COMMAND...: tells a program of tests/live/targets one after the other.
+# converse NAME COMMAND...: tells the program of tests/live/targets that was started last one after the other.
 converse() {
 	local name=$1 i=0 line
 	local commands=("${@:2}")
@@ -100,7 +100,8 @@ converse() {
 		my_turn "$name"
 		echo "${commands[i++ % ${#commands[@]}]}" >&5 || break
 		if ! read -r -t 100 line <&6 || [ "$line" != "done" ]; then
-			echo "'${line:-}' instead of done" >&2
+			echo "'${line:-}' instead of done; what its threads wait in:" >&2
+			grep -s . "/proc/$started_pid/task/"*/{wchan,syscall} >&2
 			return 1
 		fi
 		echo "$i"
@@ -457,7 +458,7 @@ check() {
 	local target=${pid[$1]} one where="round $round (seed $seed), $1: $what"
 
 	kill -0 "$target" 2>/dev/null && ! grep -q '^State:.*[ZX] ' "/proc/$target/status" || fail "$where: it died"
-	kill -0 "${driver[$1]}" 2>/dev/null && [ ! -s "$work/$1.wrong" ] || fail "$where: a wrong answer: $(head -3 "$work/$1.wrong")"
+	kill -0 "${driver[$1]}" 2>/dev/null && [ ! -s "$work/$1.wrong" ] || fail "$where: a wrong answer: $(head -12 "$work/$1.wrong")"
 	prove check "$target" "$work/$1.picture" >"$work/proof" || fail "$where: not as before: $(head -c 900 "$work/proof")"
 	for one in $(family "$target"); do
 		grep -q memfd:dinst "/proc/$one/maps" 2>/dev/null && fail "$where: process $one has an arena"

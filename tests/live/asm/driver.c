@@ -40,6 +40,7 @@ static bool with_storm, with_ends;
 static uint64_t ends;
 static long left; /* rounds that each thread is to do yet, -1: without end */
 static int parked;
+static int noticed; /* threads that know of the present turn */
 static bool over;
 static uint64_t turn; /* counts commands that let the threads go */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -66,7 +67,10 @@ static long wait_for_work(uint64_t *seen)
 	while (*seen == turn && !over)
 		pthread_cond_wait(&changed, &lock);
 	parked--;
+	if (*seen != turn)
+		noticed++;
 	*seen = turn;
+	pthread_cond_broadcast(&changed);
 	n = over ? 0 : left;
 	pthread_mutex_unlock(&lock);
 	return n;
@@ -204,10 +208,11 @@ static void let_go(long n)
 		pthread_cond_wait(&changed, &lock);
 	left = n;
 	turn++;
+	noticed = 0;
 	pthread_cond_broadcast(&changed);
-	/* Until all have noticed: a pause must not come before. */
-	while (n > 0 ? parked == threads() : parked > 0)
-		pthread_mutex_unlock(&lock), usleep(100), pthread_mutex_lock(&lock);
+	/* Until all have noticed, though they may have done it by now: a pause must not come before. */
+	while (noticed < threads())
+		pthread_cond_wait(&changed, &lock);
 	pthread_mutex_unlock(&lock);
 }
 
