@@ -40,17 +40,36 @@ static void emit_copy(const struct arch_insn *insn, const struct x86_layout *l,
 	x86_emit(out, copy, insn->length);
 }
 
-/* push of 64 constant bits: the low half sign-extended, then the high half where it differs. */
+/*
+ * What a call pushes, `value` being its return address:
+ *
+ *	call  1f
+ *	ud2
+ * 1:	movl  $low,(%rsp)
+ *	movl  $high,4(%rsp)	(or both by one movq)
+ *
+ * A push would do as well, but then the processor's own stack of return addresses
+ * has one too few, and from here on every return that is under way is predicted
+ * wrong, up to the outermost function. So only that of the callee is. The call must
+ * not lead to what follows it: processors take that for none.
+ */
 static void emit_push(struct arch_buf *out, uint64_t value)
 {
-	static const uint8_t store_high[] = {0xc7, 0x44, 0x24, 0x04}; /* movl $,4(%rsp) */
+	static const uint8_t call_over[] = {0xe8, 2, 0, 0, 0, 0x0f, 0x0b};
+	static const uint8_t store_all[] = {0x48, 0xc7, 0x04, 0x24}; /* movq $,(%rsp) */
+	static const uint8_t store_low[] = {0xc7, 0x04, 0x24};
+	static const uint8_t store_high[] = {0xc7, 0x44, 0x24, 0x04};
 
-	x86_emit8(out, 0x68);
-	x86_emit32(out, value);
-	if (!x86_fits32(value)) {
-		x86_emit(out, store_high, sizeof(store_high));
-		x86_emit32(out, value >> 32);
+	x86_emit(out, call_over, sizeof(call_over));
+	if (x86_fits32((int64_t)value)) {
+		x86_emit(out, store_all, sizeof(store_all));
+		x86_emit32(out, value);
+		return;
 	}
+	x86_emit(out, store_low, sizeof(store_low));
+	x86_emit32(out, value);
+	x86_emit(out, store_high, sizeof(store_high));
+	x86_emit32(out, value >> 32);
 }
 
 /*

@@ -113,6 +113,40 @@ static void test_limits(void **state)
 	}
 }
 
+#define HIGH 0x5500000000ull /* added to all of these: a return address of more than 31 bits */
+
+/*
+ * A call that moves is a call for the processor, too, and not to what follows it,
+ * which is none: or every return that is under way would be predicted wrong. It
+ * leaves the original return address.
+ */
+static const struct {
+	uint64_t above;
+	const char *bytes, *expected;
+} calls[] = {
+	{0, "e8fbffff01", "e8020000000f0b48c7042405000010e9ecffff00"},
+	{HIGH, "e8fbffff01", "e8020000000f0bc7042405000010c744240455000000e9e5ffff00"},
+	{0, "ff10", "e8020000000f0b48c7042402000010ff20"},
+	{HIGH, "41ffd3", "e8020000000f0bc7042403000010c74424045500000041ffe3"},
+	{0, "ff542408", "e8020000000f0b48c7042404000010ff642410"},
+};
+
+static void test_calls(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < COUNT(calls); i++) {
+		struct arch_insn insn = decode(calls[i].bytes, HOME + calls[i].above);
+		uint8_t bytes[ARCH_RELOCATED_MAX], wanted[ARCH_RELOCATED_MAX];
+		struct arch_buf out = {
+			.bytes = bytes, .size = sizeof(bytes), .pc = AWAY + calls[i].above};
+		size_t size = parse(calls[i].expected, wanted);
+
+		arch_relocate(&insn, &out);
+		if (out.status != ARCH_OK || out.used != size || memcmp(bytes, wanted, size) != 0)
+			fail_msg("%s: status %d", calls[i].bytes, out.status);
+	}
+}
+
 static uint8_t *map_at(uint64_t address)
 {
 	void *p = mmap((void *)address, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
@@ -195,6 +229,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_words),
 		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_execution),
 	};
 
