@@ -166,14 +166,15 @@ static int64_t clock_of(clockid_t clock)
 static json_t *new_kinds(const struct session *s, struct stream_queue *const *queues, size_t count,
 			 bool all)
 {
-	struct stream_queue *q = s->stream && all ? s->stream->queues : NULL;
+	const struct stream *st = s->stream;
+	struct stream_queue *q = st && all ? st->queues : NULL;
 	json_t *list = json_array();
 
-	for (size_t n = 0; n < count || q; n++) {
+	for (size_t n = 0; st && (n < count || q); n++) {
 		struct stream_queue *at = q ? q : queues[n];
 
-		add_kinds(s->stream, at, at->kinds_told, list);
-		at->kinds_told = (uint32_t)s->stream->event_count;
+		add_kinds(st, at, at->kinds_told, list);
+		at->kinds_told = (uint32_t)st->event_count;
 		q = q ? q->next : NULL;
 	}
 	return list;
