@@ -55,7 +55,7 @@ static bool is_new(struct stream_told *t, uint64_t word, uint64_t changes)
 		t->count = 0;
 		t->changes = changes;
 	}
-	if (2 * (t->count + 1) > t->room && !grow(t))
+	if ((!t->words || 2 * (t->count + 1) > t->room) && !grow(t))
 		return true;
 	at = place_of(t, word);
 	if (t->words[at])
