@@ -97,7 +97,7 @@ static int kept_argument(const struct trace_function *f, size_t i)
 
 	if (strcmp(field->role, "argument") != 0 || strncmp(field->text, f->kept, length) != 0)
 		return -1;
-	return atoi(field->text + length + 1);
+	return (int)strtol(field->text + length + 1, NULL, 10);
 }
 
 /* "call0_2 = $arg[2]; " and so on. Returns how many. */

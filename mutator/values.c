@@ -280,7 +280,7 @@ static int add_running(const struct instance *i, struct vector *out, struct dins
 		.vector = out, .timer = variable_of(i), .by_thread = is_of(i, "/Process")};
 	uint32_t beside = 0;
 
-	if (a.timer->form != VARIABLE_TIMER || !a.timer->record_offset)
+	if (!a.timer || a.timer->form != VARIABLE_TIMER || !a.timer->record_offset)
 		return 0;
 	for (size_t f = 0; f < source->flag_count; f++)
 		if (source->flags[f]->table == source->table && source->flags[f]->variable_count)

@@ -188,8 +188,8 @@ static int make_shared(struct variable *v, struct place *p, struct dinst_error *
 	if (v->form == VARIABLE_TABLE)
 		return make_table(v, p, e);
 	for (size_t k = 0; v->form == VARIABLE_DISTRIBUTION && k < v->elements; k++) {
-		heap_write_word(p->heap, v->word + 2 * WORD * k, INT64_MAX);
-		heap_write_word(p->heap, v->word + 2 * WORD * k + WORD, (uint64_t)INT64_MIN);
+		heap_write_word(p->heap, v->word + 2ul * WORD * k, INT64_MAX);
+		heap_write_word(p->heap, v->word + 2ul * WORD * k + WORD, (uint64_t)INT64_MIN);
 	}
 	return 0;
 }

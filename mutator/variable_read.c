@@ -169,7 +169,7 @@ static int read_distribution(const struct variable *v, unsigned element, struct 
 		status = fill_buckets(row, out, e);
 	if (status >= 0) {
 		if (v->word)
-			heap_read_words(v->word_place->heap, v->word + 2 * WORD * element, 2,
+			heap_read_words(v->word_place->heap, v->word + 2ul * WORD * element, 2,
 					extremes);
 		out->value = (int64_t)out->count;
 		out->sum = (int64_t)row[VARIABLE_BUCKETS];
@@ -195,7 +195,7 @@ int variable_read_row(struct session *s, struct variable *v, unsigned first, uns
 	case VARIABLE_LEVEL:
 		memset(values, 0, count * sizeof(*values));
 		if (v->word)
-			heap_read_words(v->word_place->heap, v->word + WORD * first, count,
+			heap_read_words(v->word_place->heap, v->word + (taddr_t)WORD * first, count,
 					(uint64_t *)values);
 		return 0;
 	case VARIABLE_TIMER:
@@ -283,7 +283,7 @@ int variable_difference(const struct variable_value *later, const struct variabl
 		if (!result.buckets)
 			return dinst_fail(e, DINST_NO_MEMORY, "out of memory for a distribution");
 	}
-	for (size_t b = 0; b < later->bucket_count; b++) {
+	for (size_t b = 0; result.buckets && b < later->bucket_count; b++) {
 		struct variable_bucket bucket = later->buckets[b];
 
 		while (k < earlier->bucket_count && earlier->buckets[k].lo < bucket.lo)
