@@ -22,7 +22,7 @@
 
 struct dinst {
 	struct link link;
-	volatile sig_atomic_t interrupted;
+	atomic_int interrupted;
 	bool was_interrupted; /* the last call was, and failed */
 	dinst_notice notice;  /* may be NULL */
 	void *notice_arg;

@@ -23,7 +23,7 @@ enum {
 /* Rows of a long listing come in one line. */
 #define LINK_LINE (RPC_MUTATOR_LINE + 4096)
 
-volatile sig_atomic_t link_interrupted;
+atomic_int link_interrupted;
 
 void link_init(struct link *l)
 {

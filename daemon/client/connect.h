@@ -9,7 +9,7 @@
 #ifndef DINST_DAEMON_CONNECT_H
 #define DINST_DAEMON_CONNECT_H
 
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -23,8 +23,9 @@ struct link {
 	json_int_t last_id;
 	int patience;	    /* seconds to wait for an answer, 0: for ever */
 	const char *socket; /* where the daemon is; NULL: where the environment says */
-	/* set by whoever wants waiting to end; link_interrupted unless there is another one */
-	const volatile sig_atomic_t *interrupted;
+	/* set by whoever wants waiting to end, maybe in another thread; link_interrupted unless
+	 * there is another one */
+	const atomic_int *interrupted;
 	/* called every second while an answer is waited for, and when a signal comes; or NULL */
 	void (*tick)(void *arg);
 	void *tick_arg;
@@ -55,8 +56,8 @@ int link_call(struct link *l, const char *method, json_t *params, link_notified 
 /* Waits until the daemon closes the connection, at most so long. */
 void link_wait_end(struct link *l, int milliseconds);
 
-/* Set by a handler of SIGINT, where one is installed: ends waiting. */
-extern volatile sig_atomic_t link_interrupted;
+/* Set by a handler of SIGINT, where one is installed (lock-free, as a handler needs): ends waiting. */
+extern atomic_int link_interrupted;
 
 /* Starts a daemon for the place and waits until it answers or fails (start.c). */
 int daemon_start(const struct socket_place *place, struct dinst_error *e);

@@ -4,6 +4,7 @@
  * fails and how it is told, interrupts, and that what is held ends with the connection.
  */
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "lib/dinst.h"
 #include "tests/live/daemon_calls.h"
@@ -194,11 +195,11 @@ static int watch_for_ever(void *arg, const struct dinst_values *now,
 {
 	(void)now;
 	(void)before;
-	*(volatile int *)arg = 1;
+	*(atomic_int *)arg = 1;
 	return 0;
 }
 
-static volatile int watched;
+static atomic_int watched;
 
 static void *interrupt(void *d)
 {
