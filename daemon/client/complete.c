@@ -196,8 +196,8 @@ static void offer_kind(struct context *c, struct completion *found, const char *
 		offer_modules(c, found, typed);
 	else if (is_kind(kind, "ID"))
 		offer_ids(c, found, typed,
-			  strcmp(command->name, "history") == 0 ? "history" : "read");
-	else if (is_kind(kind, "COMMAND") && strcmp(command->name, "help") == 0)
+			  command && !strcmp(command->name, "history") ? "history" : "read");
+	else if (is_kind(kind, "COMMAND") && command && !strcmp(command->name, "help"))
 		offer_commands(found, typed);
 	else if (is_kind(kind, "FILE") || is_kind(kind, "SCRIPT") || is_kind(kind, "DIR") ||
 		 is_kind(kind, "PROGRAM") || is_kind(kind, "ARG"))

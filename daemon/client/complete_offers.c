@@ -270,6 +270,7 @@ void offer_targets(struct context *c, struct completion *found, const char *type
 		return;
 	while ((entry = readdir(proc)) != NULL)
 		if (isdigit((unsigned char)entry->d_name[0]))
-			offer_process(found, typed, (pid_t)atoi(entry->d_name), entry->d_name);
+			offer_process(found, typed, (pid_t)strtol(entry->d_name, NULL, 10),
+				      entry->d_name);
 	closedir(proc);
 }
