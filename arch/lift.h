@@ -47,7 +47,7 @@ struct lift_word {
 	uint8_t kind;
 	uint8_t bytes; /* those that have been set on all ways, a bit each; 0: nothing is known */
 	uint8_t which;
-	bool known;
+	bool known; /* in all bytes that have been set */
 	uint64_t number;
 	uint64_t most; /* NUMBER: it is not greater, without sign */
 };
@@ -65,13 +65,25 @@ struct lift_state {
 	struct lift_flags flags;
 };
 
-/* Something that is passed: a value, or the address of eight bytes that the function may change. */
+/*
+ * Something that is passed: a value, or the address of eight bytes that the function may change;
+ * or a number; or the address of LIFT_BUFFER words that the function fills, which are values then.
+ */
 struct lift_argument {
 	uint16_t value;
 	bool variable;
+	bool known;
+	bool buffer;
+	uint64_t number; /* where it is known */
 };
 
-enum { LIFT_WHY = 96 };
+enum { LIFT_WHY = 96, LIFT_BUFFER = 2, LIFT_VALUES = 1000 };
+
+/* A value that is never changed, and is this number. */
+struct lift_constant {
+	bool known;
+	uint64_t number;
+};
 
 struct lift {
 	/* To be set by the caller. op() and value() give somewhere to write where there is no room. */
@@ -80,9 +92,18 @@ struct lift {
 	unsigned (*value)(void *arg);
 	/* True if these bytes can be read whenever the program runs. NULL: never. */
 	bool (*is_mapped)(void *arg, taddr_t address, uint64_t size);
+	/*
+	 * It is a clock: looking at the processor's ticks is allowed, memory is loaded where and as
+	 * often as the function does it, and of memory that may not be there nothing is read.
+	 */
+	bool clock;
 
 	char why[LIFT_WHY]; /* what is wrong with the instruction, after ARCH_REFUSED */
+	/* After arch_lift_branch(): 0 or 1 where the branch is never or always taken, else -1. */
+	int decided;
 	/* Of the functions themselves. */
+	bool buffer;
+	struct lift_constant constants[LIFT_VALUES + 1];		 /* by value */
 	uint16_t registers[ARCH_LIFT_REGISTERS], words[ARCH_LIFT_WORDS]; /* their values */
 };
 
@@ -91,12 +112,21 @@ int arch_lift_begin(struct lift *l, struct lift_state *s, const struct lift_argu
 		    unsigned count);
 /* An instruction that falls through. `insn` at the address at which it runs. */
 int arch_lift(struct lift *l, struct lift_state *s, const struct arch_insn *insn);
-/* A direct conditional branch: goes to `label` where it would be taken. */
+/*
+ * A direct conditional branch: goes to `label` where it would be taken. Nothing is emitted where
+ * l->decided says what becomes of it.
+ */
 int arch_lift_branch(struct lift *l, struct lift_state *s, const struct arch_insn *insn,
 		     unsigned label);
 /* Copies the integer result into value `result`. */
 int arch_lift_return(struct lift *l, struct lift_state *s, const struct arch_insn *insn,
 		     unsigned result);
+/* The value of word n of the buffer, set on all ways on which arch_lift_return() agreed. */
+unsigned arch_lift_buffer(const struct lift *l, unsigned n);
+/* A direct call that is gone into; and its return, ARCH_REFUSED unless to `address`. */
+int arch_lift_call(struct lift *l, struct lift_state *s, const struct arch_insn *insn);
+int arch_lift_call_return(struct lift *l, struct lift_state *s, const struct arch_insn *insn,
+			  taddr_t address);
 /* What is known on both ways. */
 void arch_lift_join(struct lift_state *s, const struct lift_state *other);
 

@@ -136,10 +136,14 @@ enum arch_test {
 };
 
 enum arch_clock {
-	ARCH_CLOCK_TICKS,     /* the processor's clock: ticks; arch_clock_is_steady() */
-	ARCH_CLOCK_MONOTONIC, /* ns, CLOCK_MONOTONIC by a system call */
-	ARCH_CLOCK_THREAD,    /* ns of CPU time of this thread */
-	ARCH_CLOCK_PROCESS,   /* ns of CPU time of the process, by a system call */
+	ARCH_CLOCK_TICKS, /* the processor's clock: ticks; arch_clock_is_steady() */
+	/* ns, CLOCK_MONOTONIC by a system call; where `immediate` is not 0, one that is seldom made */
+	ARCH_CLOCK_MONOTONIC,
+	ARCH_CLOCK_THREAD,  /* ns of CPU time of this thread */
+	ARCH_CLOCK_PROCESS, /* ns of CPU time of the process, by a system call */
+	/* As TICKS, read neither before loads in front of it nor behind those that follow. Not where
+	 * env->undo is set. */
+	ARCH_CLOCK_TICKS_ORDERED,
 };
 
 struct arch_op {
@@ -147,6 +151,8 @@ struct arch_op {
 	uint8_t size;	   /* bytes */
 	uint8_t condition; /* enum arch_test */
 	bool is_signed;
+	/* LOAD, CLOCK: made where it stands, whatever was found before, by nobody else's result. */
+	bool fresh;
 	uint16_t result, second; /* values that are set, 0: not wanted */
 	uint16_t a, b;		 /* values that are used */
 	uint16_t label;		 /* from 1 on */
@@ -208,6 +214,8 @@ struct arch_environment {
 	 */
 	bool undo;
 	struct arch_stream stream; /* for ARCH_OP_RING_OPEN */
+	/* For arch_program_cost(): what is to stand for ARCH_CLOCK_MONOTONIC; NULL: the system call. */
+	const struct arch_program *wall_clock;
 };
 
 /* True if the operation does something besides setting its result. */

@@ -13,6 +13,7 @@
 
 #include "mutator/body.h"
 #include "mutator/variable.h"
+#include "mutator/wall_clock.h"
 
 /* A function whose activation begins or ends here. */
 struct pairing {
@@ -210,12 +211,13 @@ static int add_run(struct code *c, unsigned first, unsigned end, struct arch_op 
 		   struct dinst_error *e)
 {
 	struct code_run *run = &c->runs[c->run_count];
+	const struct wall_clock *clock = c->session->wall_clock;
+	const struct snippet_code *code = c->body->pieces[first].snippet.code;
+	const bool alone = stands_alone(c->body, first, end);
 	unsigned stop = end;
 
 	*run = (struct code_run){.first = first};
-	if (stands_alone(c->body, first, end)) {
-		const struct snippet_code *code = c->body->pieces[first].snippet.code;
-
+	if (alone && (!code || !clock || !wall_clock_is_wanted(&code->program))) {
 		run->end = end;
 		if (code)
 			run->program = code->program;
@@ -223,13 +225,22 @@ static int add_run(struct code *c, unsigned first, unsigned end, struct arch_op 
 		return 0;
 	}
 	run->program = (struct arch_program){.ops = ops, .room = ARCH_PROGRAM_OPS};
-	stop = merge(c->body, first, end, &run->program);
+	if (alone) {
+		run->program = code->program;
+		memcpy(ops, code->program.ops, code->program.count * sizeof(*ops));
+		run->program.ops = ops;
+	} else {
+		stop = merge(c->body, first, end, &run->program);
+	}
 	if (stop == first || splits_activation(c->body, first, stop, end))
 		return dinst_fail(e, DINST_REFUSED,
 				  "more is inserted at %#llx than one program can hold",
 				  (unsigned long long)c->site->key.start);
 	run->end = stop;
-	arch_program_optimise(&run->program);
+	if (!alone)
+		arch_program_optimise(&run->program);
+	if (clock)
+		wall_clock_expand(clock, &run->program);
 	run->program.ops = malloc((run->program.count + 1u) * sizeof(*ops));
 	if (!run->program.ops)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for the code of a site");

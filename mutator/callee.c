@@ -2,7 +2,7 @@
 /*
  * callee.c - follows control through a function that is called, and has each
  * instruction lifted after all that lead to it. Knows no instruction, only where
- * control goes. Refuses when in doubt.
+ * control goes. When in doubt it refuses, or goes where it was told to go then.
  */
 #include "mutator/callee.h"
 
@@ -10,13 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NONE = -1 };
+/* Instead of a node: there is none; callee_request.otherwise. */
+enum { NONE = -1, OTHERWISE = -2 };
 
 enum visit { VISIT_OPEN = 1, VISIT_DONE };
 
 struct node {
 	struct arch_insn insn;
-	int next, taken; /* nodes; NONE */
+	taddr_t back;	 /* where the call returns that it belongs to; 0: the function itself */
+	int next, taken; /* nodes */
 	uint16_t label;	 /* 0: nothing jumps here */
 	uint8_t visit;
 	struct lift_state *state; /* what is known on all ways to it that have been gone */
@@ -24,7 +26,6 @@ struct node {
 
 struct callee {
 	const struct callee_request *q;
-	const struct image_function *function;
 	struct dinst_error *e;
 	struct node nodes[CALLEE_INSNS];
 	int order[CALLEE_INSNS]; /* nodes, the last one first */
@@ -39,52 +40,58 @@ static int refuse(struct callee *c, const struct arch_insn *insn, const char *wh
 
 	arch_format(insn, text, sizeof(text));
 	return dinst_fail(c->e, DINST_REFUSED, "at +0x%llx, '%s': %s",
-			  (unsigned long long)(insn->address - c->q->bias - c->function->address),
-			  text, why);
+			  (unsigned long long)(insn->address - c->q->start), text, why);
 }
 
 /* ------------------------------------------------------------------ control */
 
-static int find(const struct callee *c, taddr_t address)
+static int find(const struct callee *c, taddr_t address, taddr_t back)
 {
 	for (unsigned i = 0; i < c->count; i++)
-		if (c->nodes[i].insn.address == address)
+		if (c->nodes[i].insn.address == address && c->nodes[i].back == back)
 			return (int)i;
 	return NONE;
 }
 
 static bool is_inside(const struct callee *c, taddr_t address)
 {
-	return address - c->q->bias - c->function->address < c->function->size;
+	return address - c->q->start < c->q->size;
 }
 
 /* Decodes the instruction at an address into a node of its own. */
-static int add(struct callee *c, taddr_t address, int *index)
+static int add(struct callee *c, taddr_t address, taddr_t back, int *index)
 {
-	const vaddr_t at = address - c->q->bias;
+	const size_t at = address - c->q->start;
 	struct node *n = &c->nodes[c->count];
-	const uint8_t *bytes;
-	size_t size = 0;
 
 	if (c->count == CALLEE_INSNS)
 		return dinst_fail(c->e, DINST_REFUSED, "it has more than %d instructions",
 				  CALLEE_INSNS);
-	bytes = image_code(c->q->image, at, &size);
-	if (!bytes || arch_decode(bytes, size, address, &n->insn) != ARCH_OK)
+	if (!c->q->code || arch_decode(c->q->code + at, c->q->size - at, address, &n->insn))
 		return dinst_fail(c->e, DINST_REFUSED, "at +0x%llx: no instruction that is known",
-				  (unsigned long long)(at - c->function->address));
+				  (unsigned long long)at);
+	n->back = back;
 	n->next = n->taken = NONE;
 	*index = (int)c->count++;
 	return 0;
 }
 
-static int visit(struct callee *c, const struct arch_insn *from, taddr_t address, int *index);
+static int visit(struct callee *c, const struct arch_insn *from, taddr_t address, taddr_t back,
+		 int *index);
 
 static int visit_taken(struct callee *c, struct node *n)
 {
-	if (!is_inside(c, n->insn.target))
+	if (!is_inside(c, n->insn.target) && !c->q->otherwise)
 		return refuse(c, &n->insn, "it goes on in another function, or another part");
-	return visit(c, &n->insn, n->insn.target, &n->taken);
+	return visit(c, &n->insn, n->insn.target, n->back, &n->taken);
+}
+
+/* Into a function, and on behind its return. */
+static int visit_call(struct callee *c, struct node *n)
+{
+	if (n->insn.flow != ARCH_FLOW_CALL || !c->q->otherwise || n->back)
+		return refuse(c, &n->insn, "it calls another function");
+	return visit(c, &n->insn, n->insn.target, n->insn.address + n->insn.length, &n->taken);
 }
 
 /* What control may do next. What is taken comes first, so that what follows stays next to it. */
@@ -94,7 +101,7 @@ static int visit_successors(struct callee *c, struct node *n)
 
 	switch (n->insn.flow) {
 	case ARCH_FLOW_RETURN:
-		return 0;
+		return n->back ? visit(c, &n->insn, n->back, 0, &n->taken) : 0;
 	case ARCH_FLOW_JUMP:
 		return visit_taken(c, n);
 	case ARCH_FLOW_BRANCH:
@@ -104,7 +111,7 @@ static int visit_successors(struct callee *c, struct node *n)
 		break;
 	case ARCH_FLOW_CALL:
 	case ARCH_FLOW_CALL_INDIRECT:
-		return refuse(c, &n->insn, "it calls another function");
+		return visit_call(c, n);
 	case ARCH_FLOW_JUMP_INDIRECT:
 		return refuse(c, &n->insn, "where it goes is not known");
 	case ARCH_FLOW_SYSCALL:
@@ -112,11 +119,13 @@ static int visit_successors(struct callee *c, struct node *n)
 	default:
 		return refuse(c, &n->insn, "it traps");
 	}
-	return status ? status : visit(c, &n->insn, n->insn.address + n->insn.length, &n->next);
+	return status ? status
+		      : visit(c, &n->insn, n->insn.address + n->insn.length, n->back, &n->next);
 }
 
 /* Depth first; at most CALLEE_INSNS deep. */
-static int visit(struct callee *c, const struct arch_insn *from, taddr_t address, int *index)
+static int visit_node(struct callee *c, const struct arch_insn *from, taddr_t address, taddr_t back,
+		      int *index)
 {
 	struct node *n;
 	int status;
@@ -124,28 +133,48 @@ static int visit(struct callee *c, const struct arch_insn *from, taddr_t address
 	if (!is_inside(c, address))
 		return from ? refuse(c, from, "it runs over the function's end")
 			    : dinst_fail(c->e, DINST_REFUSED, "its size is not known");
-	*index = find(c, address);
+	*index = find(c, address, back);
 	if (*index != NONE && c->nodes[*index].visit == VISIT_OPEN)
 		return refuse(c, from, "it has a loop");
 	if (*index != NONE)
 		return 0;
-	status = add(c, address, index);
+	status = add(c, address, back, index);
 	if (status)
 		return status;
 	n = &c->nodes[*index];
 	n->visit = VISIT_OPEN;
 	status = visit_successors(c, n);
 	n->visit = VISIT_DONE;
+	/* Nothing behind it: what it does itself leads there, too. */
+	if (status == DINST_REFUSED && c->q->otherwise) {
+		dinst_error_clear(c->e);
+		status = 0;
+	}
 	c->order[c->ordered++] = *index;
 	return status;
+}
+
+static int visit(struct callee *c, const struct arch_insn *from, taddr_t address, taddr_t back,
+		 int *index)
+{
+	int status = visit_node(c, from, address, back, index);
+
+	if (status != DINST_REFUSED || !c->q->otherwise)
+		return status;
+	dinst_error_clear(c->e);
+	*index = OTHERWISE;
+	return 0;
 }
 
 /* --------------------------------------------------------------- operations */
 
 static unsigned label_of(struct callee *c, int node)
 {
-	struct node *n = &c->nodes[node];
+	struct node *n;
 
+	if (node == OTHERWISE)
+		return c->q->otherwise;
+	n = &c->nodes[node];
 	if (!n->label)
 		n->label = (uint16_t)c->q->label(c->q->lift->arg);
 	return n->label;
@@ -159,8 +188,11 @@ static void put(struct callee *c, enum arch_op_kind kind, unsigned label)
 /* Control goes on at a node with what is known now. */
 static int lead_to(struct callee *c, int node)
 {
-	struct node *n = &c->nodes[node];
+	struct node *n;
 
+	if (node < 0)
+		return 0;
+	n = &c->nodes[node];
 	if (n->state) {
 		arch_lift_join(n->state, &c->now);
 		return 0;
@@ -172,49 +204,62 @@ static int lead_to(struct callee *c, int node)
 	return 0;
 }
 
-static int lift(struct callee *c, const struct node *n)
+/* An arch_status; *on: where control goes behind it, NONE: it has returned. */
+static int lift(struct callee *c, const struct node *n, int *on)
 {
 	struct lift *l = c->q->lift;
 	int status = ARCH_OK;
 
+	*on = n->next;
 	switch (n->insn.flow) {
-	case ARCH_FLOW_RETURN:
-		status = arch_lift_return(l, &c->now, &n->insn, c->q->result);
-		break;
+	case ARCH_FLOW_NEXT:
+		return arch_lift(l, &c->now, &n->insn);
 	case ARCH_FLOW_BRANCH:
 		status = arch_lift_branch(l, &c->now, &n->insn, label_of(c, n->taken));
-		break;
-	case ARCH_FLOW_NEXT:
-		status = arch_lift(l, &c->now, &n->insn);
+		if (status == ARCH_OK && l->decided == 1)
+			*on = n->taken;
+		return status;
+	case ARCH_FLOW_RETURN:
+		*on = n->back ? n->taken : NONE;
+		return n->back ? arch_lift_call_return(l, &c->now, &n->insn, n->back)
+			       : arch_lift_return(l, &c->now, &n->insn, c->q->result);
+	case ARCH_FLOW_CALL:
+		status = arch_lift_call(l, &c->now, &n->insn);
 		break;
 	default:
 		break;
 	}
-	return status == ARCH_OK ? 0 : refuse(c, &n->insn, l->why);
+	/* What leads nowhere that is known has been refused, or goes elsewhere. */
+	*on = n->taken == NONE ? OTHERWISE : n->taken;
+	return status;
 }
 
 /* One node, behind all that lead to it. `following` is emitted behind it; NONE: it is the last. */
 static int emit(struct callee *c, struct node *n, int following)
 {
-	const int on = n->insn.flow == ARCH_FLOW_JUMP ? n->taken : n->next;
-	int status;
+	int status, on;
 
+	if (n->label)
+		put(c, ARCH_OP_LABEL, n->label);
+	if (!n->state) /* no way leads here */
+		return 0;
 	c->now = *n->state;
 	free(n->state);
 	n->state = NULL;
-	if (n->label)
-		put(c, ARCH_OP_LABEL, n->label);
-	status = lift(c, n);
-	if (!status && n->insn.flow == ARCH_FLOW_BRANCH)
-		status = lead_to(c, n->taken);
-	if (!status && on != NONE)
-		status = lead_to(c, on);
-	if (status || (on != NONE && on == following))
-		return status;
-	if (on != NONE)
-		put(c, ARCH_OP_JUMP, label_of(c, on));
-	else if (following != NONE)
+	status = lift(c, n, &on);
+	if (status != ARCH_OK && !c->q->otherwise)
+		return refuse(c, &n->insn, c->q->lift->why);
+	if (status != ARCH_OK)
+		on = OTHERWISE;
+	else if (n->insn.flow == ARCH_FLOW_BRANCH && c->q->lift->decided < 0 &&
+		 lead_to(c, n->taken))
+		return DINST_NO_MEMORY;
+	if (lead_to(c, on))
+		return DINST_NO_MEMORY;
+	if (on == NONE && following != NONE)
 		put(c, ARCH_OP_JUMP, c->end);
+	else if (on != NONE && on != following)
+		put(c, ARCH_OP_JUMP, label_of(c, on));
 	return 0;
 }
 
@@ -232,16 +277,13 @@ static int emit_all(struct callee *c)
 int callee_lift(const struct callee_request *q, struct dinst_error *e)
 {
 	struct callee *c = calloc(1, sizeof(*c));
-	const struct image_function *functions;
 	int status, first = NONE;
 
 	if (!c)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for a function's instructions");
-	image_functions(q->image, &functions);
 	c->q = q;
 	c->e = e;
-	c->function = &functions[q->function];
-	status = visit(c, NULL, c->function->address + q->bias, &first);
+	status = visit_node(c, NULL, q->entry, 0, &first);
 	if (!status && arch_lift_begin(q->lift, &c->now, q->arguments, q->argument_count))
 		status = dinst_fail(e, DINST_REFUSED, "%s", q->lift->why);
 	if (!status)

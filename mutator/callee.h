@@ -8,28 +8,36 @@
  * it does beyond computing (a loop, a call, a store that is not into its own frame
  * or a variable whose address it was given) has no operation that would stand for
  * it, and the call is refused. What is inserted into the function later, and what
- * becomes of its module, changes nothing.
+ * becomes of its module, changes nothing. What control can be seen not to reach,
+ * with arguments that are numbers, need not be so.
  */
 #ifndef DINST_MUTATOR_CALLEE_H
 #define DINST_MUTATOR_CALLEE_H
 
 #include "arch/lift.h"
-#include "mutator/image.h"
+#include "inject/error.h"
 
 enum {
-	CALLEE_INSNS = 256, /* instructions that control can reach */
+	CALLEE_INSNS = 512, /* instructions that control can reach */
 };
 
 struct callee_request {
-	struct image *image;
-	uint32_t function; /* into image_functions() */
-	taddr_t bias;	   /* address in the target = vaddr + bias */
+	/* The code that control must not leave, and where it runs: `size` bytes from `start` on. */
+	const uint8_t *code;
+	size_t size;
+	taddr_t start;
+	taddr_t entry; /* the first instruction, in there */
 	const struct lift_argument *arguments;
 	unsigned argument_count;
 	/* arg, op, value and is_mapped are set; label() gives labels of the same program. */
 	struct lift *lift;
 	unsigned (*label)(void *arg);
 	unsigned result; /* the value that receives what it returns, 64 bits; 0: not wanted */
+	/*
+	 * Where this is a label, nothing is refused: control goes there instead of back (loops), into
+	 * what cannot be lifted, or out of the code. Calls inside the code are gone into, one deep.
+	 */
+	unsigned otherwise;
 };
 
 /*

@@ -259,10 +259,13 @@ static unsigned lift_callee(struct call *call)
 	const bool is_void = call->types.known && call->types.result.kind == TYPE_VOID;
 	const unsigned result = is_void ? 0 : compile_new_value(call->c);
 	struct lift lift = {.arg = call, .op = new_op, .value = new_value, .is_mapped = is_mapped};
+	const taddr_t start = call->function->address + call->f.module->bias;
+	size_t size = 0;
 	const struct callee_request q = {
-		.image = call->f.module->image,
-		.function = call->f.index,
-		.bias = call->f.module->bias,
+		.code = image_code(call->f.module->image, call->function->address, &size),
+		.size = call->function->size,
+		.start = start,
+		.entry = start,
 		.arguments = call->arguments,
 		.argument_count = (unsigned)call->x->arg_count,
 		.lift = &lift,

@@ -226,6 +226,8 @@ struct session {
 	struct plan_cache *plans;
 	struct threads *threads; /* per-thread state in the target; NULL: nobody needed it */
 	struct stream *stream;	 /* events from the target; NULL: nobody wants any */
+	/* Wall timers by the vdso; NULL: by ticks, or by system calls. Never changes. */
+	struct wall_clock *wall_clock;
 	/* pages of text that were ever patched, for giving their private copies back */
 	taddr_t *pages;
 	size_t page_count, page_room;

@@ -14,6 +14,8 @@
 #include "mutator/mdl/mdl.h"
 #include "mutator/stream.h"
 #include "mutator/threads.h"
+#include "mutator/variable.h"
+#include "mutator/wall_clock.h"
 
 /* ----------------------------------------------------------- plan cache */
 
@@ -171,6 +173,8 @@ int session_attach(pid_t pid, const char *name, struct session **out, struct din
 				    (int)pid);
 	if (status < 0)
 		goto fail;
+	if (!ticks_may_do())
+		s->wall_clock = wall_clock_make(s->target, NULL);
 	modules_tell_parks(s->modules, s->target);
 	status = load_library(s, e);
 	if (status < 0)
@@ -265,6 +269,7 @@ void session_free(struct session *s)
 	mdl_library_free(s->library);
 	threads_free(s->threads);
 	stream_free(s->stream);
+	wall_clock_free(s->wall_clock);
 	free(s->pages);
 	free(s->library_warnings);
 	if (s->modules)

@@ -13,6 +13,7 @@
 #include "mutator/stream.h"
 #include "mutator/threads.h"
 #include "mutator/variable.h"
+#include "mutator/wall_clock.h"
 
 void snippet_look_around(const struct session *s, const struct place *p,
 			 struct arch_environment *environment)
@@ -34,6 +35,8 @@ void snippet_look_around(const struct session *s, const struct place *p,
 	};
 	threads_environment(s, p, environment);
 	stream_environment(s, environment);
+	if (s->wall_clock)
+		environment->wall_clock = &s->wall_clock->program;
 	if (environment->thread_clock_by_rseq && ticks_calibrate(NULL) < 0)
 		environment->thread_clock_by_rseq = false;
 	if (environment->thread_clock_by_rseq)

@@ -95,10 +95,8 @@ static void wait_for_span(void)
 		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
-static int calibrate(struct dinst_error *e)
+static int look_at_clock(struct dinst_error *e)
 {
-	uint64_t ticks, ns, numerator, denominator;
-
 	/* For tests: what happens on other machines. */
 	if (getenv("DINST_UNSTEADY"))
 		return dinst_fail(e, DINST_UNSUPPORTED,
@@ -109,6 +107,21 @@ static int calibrate(struct dinst_error *e)
 	if (!kernel_trusts_it())
 		return dinst_fail(e, DINST_UNSUPPORTED,
 				  "the kernel does not trust this processor's clock");
+	return 0;
+}
+
+bool ticks_may_do(void)
+{
+	return !look_at_clock(NULL);
+}
+
+static int calibrate(struct dinst_error *e)
+{
+	uint64_t ticks, ns, numerator, denominator;
+	int status = look_at_clock(e);
+
+	if (status)
+		return status;
 	ticks_begin();
 	wait_for_span();
 	read_both(&ticks, &ns);

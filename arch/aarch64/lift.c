@@ -31,3 +31,15 @@ int arch_lift_return(struct lift *l, struct lift_state *s, const struct arch_ins
 	(void)result;
 	return arch_lift(l, s, insn);
 }
+
+int arch_lift_call(struct lift *l, struct lift_state *s, const struct arch_insn *insn)
+{
+	return arch_lift(l, s, insn);
+}
+
+int arch_lift_call_return(struct lift *l, struct lift_state *s, const struct arch_insn *insn,
+			  taddr_t address)
+{
+	(void)address;
+	return arch_lift(l, s, insn);
+}

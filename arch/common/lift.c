@@ -8,8 +8,10 @@
 #include <string.h>
 
 #include "arch/common/lift_common.h"
+#include "arch/common/program_common.h"
 
-enum { ALL_BYTES = 0xff };
+/* The buffer is above the return address, where a function has no business of its own. */
+enum { ALL_BYTES = 0xff, BUFFER_AT = 8, BUFFER_BYTES = 8 * LIFT_BUFFER };
 
 int lift_refuse(struct lift *l, const char *why)
 {
@@ -20,10 +22,34 @@ int lift_refuse(struct lift *l, const char *why)
 
 /* -------------------------------------------------------------- operations */
 
+bool lift_is_constant(const struct lift *l, unsigned value, uint64_t *number)
+{
+	if (!value || value > LIFT_VALUES || !l->constants[value].known)
+		return false;
+	*number = l->constants[value].number;
+	return true;
+}
+
+/* The operation of numbers that are known is one. */
+static bool fold(struct lift *l, const struct arch_op *op, unsigned a, unsigned b, uint64_t *number)
+{
+	uint64_t x, y = (uint64_t)(int64_t)op->immediate;
+
+	if (!lift_is_constant(l, a, &x) || (b && !lift_is_constant(l, b, &y)))
+		return false;
+	*number = program_evaluate(op, x, y);
+	return true;
+}
+
 unsigned lift_op(struct lift *l, unsigned kind, unsigned a, unsigned b)
 {
-	struct arch_op *op = l->op(l->arg, kind);
+	const struct arch_op pure = {.kind = (uint8_t)kind};
+	struct arch_op *op;
+	uint64_t number;
 
+	if (fold(l, &pure, a, b, &number))
+		return lift_constant(l, number);
+	op = l->op(l->arg, kind);
 	op->a = (uint16_t)a;
 	op->b = (uint16_t)b;
 	op->result = (uint16_t)l->value(l->arg);
@@ -36,15 +62,21 @@ unsigned lift_constant(struct lift *l, uint64_t number)
 
 	op->number = number;
 	op->result = (uint16_t)l->value(l->arg);
+	if (op->result <= LIFT_VALUES)
+		l->constants[op->result] = (struct lift_constant){true, number};
 	return op->result;
 }
 
 unsigned lift_op_number(struct lift *l, unsigned kind, unsigned a, uint64_t number)
 {
+	const struct arch_op pure = {.kind = (uint8_t)kind, .immediate = (int32_t)number};
 	struct arch_op *op;
+	uint64_t folded;
 
 	if ((int64_t)number != (int32_t)number)
 		return lift_op(l, kind, a, lift_constant(l, number));
+	if (fold(l, &pure, a, 0, &folded))
+		return lift_constant(l, folded);
 	op = l->op(l->arg, kind);
 	op->a = (uint16_t)a;
 	op->immediate = (int32_t)number;
@@ -54,10 +86,15 @@ unsigned lift_op_number(struct lift *l, unsigned kind, unsigned a, uint64_t numb
 
 unsigned lift_extend(struct lift *l, unsigned a, unsigned size, bool is_signed)
 {
+	const struct arch_op pure = {
+		.kind = ARCH_OP_EXTEND, .size = (uint8_t)size, .is_signed = is_signed};
 	struct arch_op *op;
+	uint64_t number;
 
 	if (size >= 8)
 		return a;
+	if (fold(l, &pure, a, 0, &number))
+		return lift_constant(l, number);
 	op = l->op(l->arg, ARCH_OP_EXTEND);
 	op->a = (uint16_t)a;
 	op->size = (uint8_t)size;
@@ -68,7 +105,9 @@ unsigned lift_extend(struct lift *l, unsigned a, unsigned size, bool is_signed)
 
 unsigned lift_keep(struct lift *l, unsigned a)
 {
-	return lift_op(l, ARCH_OP_COPY, a, 0);
+	uint64_t number;
+
+	return lift_is_constant(l, a, &number) ? a : lift_op(l, ARCH_OP_COPY, a, 0);
 }
 
 static void copy_value(struct lift *l, unsigned to, unsigned from)
@@ -113,6 +152,11 @@ static bool is_number(const struct lift_word *w)
 	return w->kind == LIFT_NUMBER || w->kind == LIFT_VARIABLE;
 }
 
+bool lift_is_known(const struct lift_word *w)
+{
+	return w->known && w->bytes == ALL_BYTES;
+}
+
 unsigned lift_get(struct lift *l, struct lift_place p, unsigned at, unsigned size)
 {
 	const uint8_t wanted = byte_mask(at, size);
@@ -121,6 +165,8 @@ unsigned lift_get(struct lift *l, struct lift_place p, unsigned at, unsigned siz
 		lift_refuse(l, "it uses the address of its own frame as a number");
 	else if ((p.word->bytes & wanted) != wanted || !is_number(p.word))
 		lift_refuse(l, "it uses what was not set before, or an argument that is not given");
+	else if (p.word->known)
+		return lift_constant(l, p.word->number >> 8 * at);
 	else if (at)
 		return lift_op_number(l, ARCH_OP_SHR, *p.value, 8UL * at);
 	else
@@ -134,8 +180,15 @@ void lift_set(struct lift *l, struct lift_place p, unsigned at, unsigned size, u
 	const uint8_t changed = byte_mask(at, size);
 	const uint64_t bits = lift_most(size) << 8 * at;
 	const bool merges = size < 8 && is_number(p.word) && (p.word->bytes & ~changed);
+	uint64_t number = 0;
+	const bool constant = lift_is_constant(l, value, &number);
+	const bool known = constant && (!merges || p.word->known);
 	unsigned kept;
 
+	if (size == 8 && constant) {
+		lift_set_number(l, p, number);
+		return;
+	}
 	if (size < 8) {
 		value = lift_extend(l, value, size, false);
 		if (at)
@@ -149,6 +202,9 @@ void lift_set(struct lift *l, struct lift_place p, unsigned at, unsigned size, u
 	*p.word = (struct lift_word){
 		.kind = LIFT_NUMBER,
 		.bytes = (uint8_t)(merges ? p.word->bytes | changed : changed),
+		.known = known,
+		.number = known ? (merges ? p.word->number & ~bits : 0) | (number << 8 * at & bits)
+				: 0,
 		.most = size == 8 ? most
 			: merges  ? UINT64_MAX
 				  : bits,
@@ -181,6 +237,17 @@ bool lift_move(struct lift *l, struct lift_place p, int64_t distance)
 		copy_value(l, *p.value,
 			   lift_op_number(l, ARCH_OP_ADD, *p.value, (uint64_t)distance));
 	p.word->number += (uint64_t)distance;
+	return true;
+}
+
+bool lift_align(struct lift_place p, int64_t mask)
+{
+	enum { OFF = 8, ALIGNED = 16 };
+
+	if (p.word->kind != LIFT_STACK || p.word->bytes != ALL_BYTES || mask < -ALIGNED ||
+	    mask >= 0 || (mask & -mask) != -mask)
+		return false;
+	p.word->number = ((p.word->number + OFF) & (uint64_t)mask) - OFF;
 	return true;
 }
 
@@ -224,6 +291,7 @@ void lift_begin(struct lift *l, struct lift_state *s, unsigned registers, unsign
 	memset(s, 0, sizeof(*s));
 	memset(l->registers, 0, sizeof(l->registers));
 	memset(l->words, 0, sizeof(l->words));
+	l->buffer = false;
 	for (unsigned i = 0; i < registers; i++)
 		s->registers[i] = (struct lift_word){
 			.kind = LIFT_ENTRY, .bytes = ALL_BYTES, .which = (uint8_t)i};
@@ -233,6 +301,16 @@ void lift_begin(struct lift *l, struct lift_state *s, unsigned registers, unsign
 void lift_pass(struct lift *l, struct lift_place p, const struct lift_argument *argument,
 	       unsigned which)
 {
+	if (argument->known) {
+		lift_set_number(l, p, argument->number);
+		return;
+	}
+	if (argument->buffer) {
+		l->buffer = true;
+		*p.word = (struct lift_word){
+			.kind = LIFT_STACK, .bytes = ALL_BYTES, .number = BUFFER_AT};
+		return;
+	}
 	copy_value(l, value_of(l, p), argument->value);
 	*p.word = (struct lift_word){.kind = LIFT_NUMBER, .bytes = ALL_BYTES, .most = UINT64_MAX};
 	if (argument->variable) {
@@ -250,7 +328,7 @@ static bool add_part(struct lift *l, struct lift_state *s, unsigned n, unsigned 
 	const struct lift_place p = lift_register(l, s, n);
 	unsigned value;
 
-	if (p.word->known) {
+	if (lift_is_known(p.word)) {
 		out->number += p.word->number << shift;
 		return true;
 	}
@@ -281,7 +359,7 @@ bool lift_where(struct lift *l, struct lift_state *s, const struct arch_memory *
 	}
 	if (based && base->bytes == ALL_BYTES &&
 	    (base->kind == LIFT_STACK || base->kind == LIFT_VARIABLE) &&
-	    (!indexed || s->registers[m->index].known)) {
+	    (!indexed || lift_is_known(&s->registers[m->index]))) {
 		out->kind = base->kind == LIFT_STACK ? WHERE_FRAME : WHERE_VARIABLE;
 		out->which = base->which;
 		out->number += base->number;
@@ -321,19 +399,42 @@ void lift_address(struct lift *l, struct lift_place to, const struct lift_where 
 					      .number = w->number};
 }
 
+static unsigned buffer_word(unsigned n)
+{
+	return ARCH_LIFT_WORDS - LIFT_BUFFER + n;
+}
+
+unsigned arch_lift_buffer(const struct lift *l, unsigned n)
+{
+	return l->words[buffer_word(n)];
+}
+
+bool lift_buffer_is_set(const struct lift *l, const struct lift_state *s)
+{
+	for (unsigned n = 0; l->buffer && n < LIFT_BUFFER; n++) {
+		const struct lift_word *w = &s->words[buffer_word(n)];
+
+		if (w->kind != LIFT_NUMBER || w->bytes != ALL_BYTES)
+			return false;
+	}
+	return true;
+}
+
 /* The word of the frame that holds these bytes; *at is where they begin in it. */
 static bool frame_place(struct lift *l, struct lift_state *s, const struct lift_where *w,
 			unsigned size, struct lift_place *out, unsigned *at)
 {
 	const int64_t offset = (int64_t)w->number;
-	const int64_t index = -((offset & ~INT64_C(7)) / 8) - 1;
+	const bool buffer = l->buffer && offset >= BUFFER_AT && offset < BUFFER_AT + BUFFER_BYTES;
+	const int64_t index = buffer ? buffer_word((unsigned)(offset - BUFFER_AT) / 8)
+				     : -((offset & ~INT64_C(7)) / 8) - 1;
 
 	*at = (unsigned)(offset & 7);
-	if (offset >= 0) {
+	if (offset >= 0 && !buffer) {
 		lift_refuse(l, "it uses its caller's frame");
 		return false;
 	}
-	if (index >= ARCH_LIFT_WORDS) {
+	if (!buffer && index >= ARCH_LIFT_WORDS - (l->buffer ? LIFT_BUFFER : 0)) {
 		lift_refuse(l, "its frame is too large");
 		return false;
 	}
@@ -368,7 +469,12 @@ unsigned lift_load(struct lift *l, struct lift_state *s, const struct lift_where
 	else
 		mapped = w->span < UINT64_MAX - size && l->is_mapped &&
 			 l->is_mapped(l->arg, w->number, w->span + size);
+	if (l->clock && !mapped) {
+		lift_refuse(l, "it reads what may not be there");
+		return 0;
+	}
 	op = l->op(l->arg, mapped ? ARCH_OP_LOAD : ARCH_OP_READ);
+	op->fresh = l->clock;
 	op->a = (uint16_t)w->value;
 	op->number = distance;
 	op->size = (uint8_t)size;

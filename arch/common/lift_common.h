@@ -22,6 +22,8 @@ unsigned lift_constant(struct lift *l, uint64_t number);
 unsigned lift_extend(struct lift *l, unsigned a, unsigned size, bool is_signed);
 /* A value of its own that stays what `a` is now. */
 unsigned lift_keep(struct lift *l, unsigned a);
+/* True if the value is a number that is known and stays. */
+bool lift_is_constant(const struct lift *l, unsigned value, uint64_t *number);
 /* The greatest number of `size` bytes. */
 uint64_t lift_most(unsigned size);
 
@@ -31,6 +33,8 @@ struct lift_place {
 	uint16_t *value;
 };
 
+/* True if all of it is a number that is known. */
+bool lift_is_known(const struct lift_word *w);
 struct lift_place lift_register(struct lift *l, struct lift_state *s, unsigned n);
 /* `size` bytes from byte `at` of it; what is above them in the result means nothing. */
 unsigned lift_get(struct lift *l, struct lift_place p, unsigned at, unsigned size);
@@ -41,6 +45,9 @@ void lift_set_number(struct lift *l, struct lift_place p, uint64_t number);
 void lift_copy(struct lift *l, struct lift_place to, struct lift_place from);
 /* Adds to a place that is not a mere number; false if it is one, or the register's at entry. */
 bool lift_move(struct lift *l, struct lift_place p, int64_t distance);
+
+/* As `and` does it: of the stack pointer, which is 8 above a multiple of 16 where it is passed on. */
+bool lift_align(struct lift_place p, int64_t mask);
 
 enum lift_where_kind { WHERE_FRAME, WHERE_VARIABLE, WHERE_MEMORY };
 
@@ -64,6 +71,9 @@ bool lift_frame_word(struct lift *l, struct lift_state *s, const struct lift_whe
 unsigned lift_load(struct lift *l, struct lift_state *s, const struct lift_where *w, unsigned size);
 bool lift_store(struct lift *l, struct lift_state *s, const struct lift_where *w, unsigned size,
 		unsigned value);
+
+/* True if the buffer is filled, or there is none. */
+bool lift_buffer_is_set(const struct lift *l, const struct lift_state *s);
 
 /* Everything unknown but the arguments; `stack` is the stack pointer's register. */
 void lift_begin(struct lift *l, struct lift_state *s, unsigned registers, unsigned stack);

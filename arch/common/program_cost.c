@@ -68,7 +68,7 @@ static const uint32_t clocks[] = {
 	[ARCH_CLOCK_PROCESS] = 300000,
 };
 
-enum { THREAD_CLOCK_BY_RSEQ = 6000, COUNT_LOCKED = 6500, LOOKS = 16 };
+enum { THREAD_CLOCK_BY_RSEQ = 6000, ORDERED = 4000, COUNT_LOCKED = 6500, LOOKS = 16 };
 
 /*
  * What a look at the processor's clock takes here: on some machines, virtual ones
@@ -109,6 +109,12 @@ static uint64_t cost_of(const struct arch_op *op, const struct arch_environment 
 		return THREAD_CLOCK_BY_RSEQ + cost_of_ticks(env);
 	if (op->number == ARCH_CLOCK_TICKS)
 		return cost_of_ticks(env);
+	if (op->number == ARCH_CLOCK_TICKS_ORDERED)
+		return ORDERED + cost_of_ticks(env);
+	if (op->number == ARCH_CLOCK_MONOTONIC && op->immediate)
+		return 0;
+	if (op->number == ARCH_CLOCK_MONOTONIC && env && env->wall_clock)
+		return arch_program_cost(env->wall_clock, env);
 	return op->number < sizeof(clocks) / sizeof(clocks[0]) ? clocks[op->number] : 0;
 }
 

@@ -203,6 +203,11 @@ static void visit_load(struct pass *s, struct arch_op *op)
 	if (program_class(op->kind) & PROGRAM_ADDRESS)
 		pass_fold_address(s, op);
 	k = key_of(s, op);
+	if (op->fresh) {
+		/* It is like nothing else, and nothing else is like it. */
+		pass_set(s, op->result, pass_fresh(s, &k));
+		return;
+	}
 	number = pass_find_fact(s, &k);
 	if (pass_is_constant(s, number, &constant) && !op->second) {
 		*op = (struct arch_op){

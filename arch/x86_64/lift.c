@@ -2,7 +2,8 @@
 /*
  * lift.c - x86-64 instructions become operations (arch/lift.h). A list of those
  * that are known to the last bit; all others are refused. What the flags hold is
- * kept as what was compared, and looked at when a condition asks.
+ * kept as what was compared, and looked at when a condition asks. What leads
+ * elsewhere is in lift_control.c.
  *
  * Semantics: Intel SDM volume 2; where a register goes, psABI x86-64, 3.2.
  */
@@ -13,8 +14,6 @@
 #define UNKNOWN "this instruction is not one of those that are known for sure"
 
 static const uint8_t argument_registers[] = {RDI, RSI, RDX, RCX, R8, R9};
-/* What a function must leave as it was (psABI, figure 3.4). */
-static const uint8_t kept_registers[] = {RBX, RBP, R12, R13, R14, R15};
 
 int arch_lift_begin(struct lift *l, struct lift_state *s, const struct lift_argument *arguments,
 		    unsigned count)
@@ -143,8 +142,7 @@ static void move_number(struct x86_step *t, const struct x86_operand *to, uint64
 		x86_lift_put(t, to, lift_constant(t->l, number), number);
 }
 
-/* push, pop: the stack pointer moves with them. */
-static struct x86_operand stack_top(struct x86_step *t, int64_t before, int64_t after)
+struct x86_operand x86_lift_top(struct x86_step *t, int64_t before, int64_t after)
 {
 	struct x86_operand o = {.memory = true, .size = 8};
 	const struct arch_memory m = {.base = RSP, .index = ARCH_NO_REGISTER, .computable = true};
@@ -163,14 +161,14 @@ static struct x86_operand stack_top(struct x86_step *t, int64_t before, int64_t 
 static void lift_push(struct x86_step *t, unsigned reg)
 {
 	/* Of a word that is not known nothing is kept. */
-	struct x86_operand from = x86_lift_register(t, reg, 8), to = stack_top(t, -8, 0);
+	struct x86_operand from = x86_lift_register(t, reg, 8), to = x86_lift_top(t, -8, 0);
 
 	move_word(t, &to, &from);
 }
 
 static void lift_pop(struct x86_step *t, unsigned reg)
 {
-	struct x86_operand from = stack_top(t, 0, 8), to = x86_lift_register(t, reg, 8);
+	struct x86_operand from = x86_lift_top(t, 0, 8), to = x86_lift_register(t, reg, 8);
 
 	move_word(t, &to, &from);
 }
@@ -336,7 +334,7 @@ static void lift_move_number(struct x86_step *t)
 
 static void lift_push_number(struct x86_step *t)
 {
-	struct x86_operand to = stack_top(t, -8, 0);
+	struct x86_operand to = x86_lift_top(t, -8, 0);
 
 	x86_lift_put(t, &to, lift_constant(t->l, (uint64_t)immediate_of(t)), UINT64_MAX);
 }
@@ -425,6 +423,40 @@ static void lift_one_byte(struct x86_step *t)
 	}
 }
 
+/* edx:eax; rdtscp says in ecx where it was read, too. */
+static void lift_ticks(struct x86_step *t, bool processor)
+{
+	const struct x86_operand low = x86_lift_register(t, RAX, 4);
+	const struct x86_operand high = x86_lift_register(t, RDX, 4);
+	struct arch_op *op = t->l->op(t->l->arg, ARCH_OP_CLOCK);
+	const unsigned ticks = t->l->value(t->l->arg);
+
+	op->number = ARCH_CLOCK_TICKS_ORDERED;
+	op->fresh = true;
+	op->result = (uint16_t)ticks;
+	x86_lift_put(t, &low, ticks, UINT32_MAX);
+	x86_lift_put(t, &high, lift_op_number(t->l, ARCH_OP_SHR, ticks, 32), UINT32_MAX);
+	if (processor)
+		place_of(t, RCX).word->bytes = 0;
+}
+
+/* What only clocks do. False: none of it. */
+static bool lift_clock(struct x86_step *t)
+{
+	const uint8_t modrm = t->insn->bytes[t->insn->length - 1];
+
+	if (!t->l->clock || t->x.map != 1)
+		return false;
+	if (t->x.opcode == 0x31)
+		lift_ticks(t, false);
+	else if (t->x.opcode == 0x01 && modrm == 0xf9)
+		lift_ticks(t, true);
+	else
+		/* lfence: ticks are read in their order */
+		return t->x.opcode == 0xae && modrm == 0xe8;
+	return true;
+}
+
 static void lift_two_byte(struct x86_step *t)
 {
 	const unsigned size = operand_size(&t->x);
@@ -439,6 +471,9 @@ static void lift_two_byte(struct x86_step *t)
 	case 0xa3:
 	case 0xba:
 		x86_lift_bit(t, size);
+		break;
+	case 0xac:
+		x86_lift_shift_double(t, size);
 		break;
 	case 0xaf:
 		x86_lift_multiply(t, size, false, 0);
@@ -490,8 +525,8 @@ static const char *forbidden(const struct x86_layout *x)
 	return NULL;
 }
 
-static bool begin(struct x86_step *t, struct lift *l, struct lift_state *s,
-		  const struct arch_insn *insn)
+bool x86_lift_begin(struct x86_step *t, struct lift *l, struct lift_state *s,
+		    const struct arch_insn *insn)
 {
 	*t = (struct x86_step){.l = l, .s = s, .insn = insn};
 	l->why[0] = 0;
@@ -505,10 +540,12 @@ int arch_lift(struct lift *l, struct lift_state *s, const struct arch_insn *insn
 	struct x86_step t;
 	const char *why;
 
-	if (!begin(&t, l, s, insn))
+	if (!x86_lift_begin(&t, l, s, insn))
 		return ARCH_REFUSED;
 	if (insn->flags & (ARCH_INSN_NOP | ARCH_INSN_LANDING_PAD))
 		return ARCH_OK;
+	if (insn->flow == ARCH_FLOW_NEXT && !t.x.prefixes && lift_clock(&t))
+		return *l->why ? ARCH_REFUSED : ARCH_OK;
 	why = insn->flow == ARCH_FLOW_NEXT ? forbidden(&t.x) : "it leads elsewhere";
 	if (why)
 		return lift_refuse(l, why);
@@ -517,57 +554,4 @@ int arch_lift(struct lift *l, struct lift_state *s, const struct arch_insn *insn
 	else
 		lift_two_byte(&t);
 	return *l->why ? ARCH_REFUSED : ARCH_OK;
-}
-
-int arch_lift_branch(struct lift *l, struct lift_state *s, const struct arch_insn *insn,
-		     unsigned label)
-{
-	struct x86_question q;
-	struct arch_op *op;
-	struct x86_step t;
-
-	if (!begin(&t, l, s, insn))
-		return ARCH_REFUSED;
-	if (insn->flow != ARCH_FLOW_BRANCH || (t.x.prefixes & PREFIX_66) ||
-	    !(t.x.map == 1 || (t.x.opcode & 0xf0) == 0x70))
-		return lift_refuse(l, "this branch is not one of those that are known for sure");
-	if (!x86_lift_ask(&t, t.x.opcode & 15, &q))
-		return ARCH_REFUSED;
-	op = l->op(l->arg, ARCH_OP_IF);
-	op->condition = q.test;
-	op->a = (uint16_t)q.a;
-	op->b = (uint16_t)q.b;
-	op->label = (uint16_t)label;
-	return ARCH_OK;
-}
-
-int arch_lift_return(struct lift *l, struct lift_state *s, const struct arch_insn *insn,
-		     unsigned result)
-{
-	const struct lift_word *sp = &s->registers[RSP];
-	struct x86_step t;
-	struct arch_op *op;
-	unsigned value;
-
-	if (!begin(&t, l, s, insn))
-		return ARCH_REFUSED;
-	if (t.x.map || t.x.opcode != 0xc3 || (t.x.prefixes & PREFIX_66))
-		return lift_refuse(l, "it does not return as functions do");
-	if (sp->kind != LIFT_STACK || sp->bytes != 0xff || sp->number)
-		return lift_refuse(l, "its stack pointer is not where it was");
-	for (unsigned i = 0; i < sizeof(kept_registers); i++) {
-		const struct lift_word *w = &s->registers[kept_registers[i]];
-
-		if (w->kind != LIFT_ENTRY || w->which != kept_registers[i] || w->bytes != 0xff)
-			return lift_refuse(l, "it changes a register that functions must keep");
-	}
-	if (!result)
-		return ARCH_OK;
-	value = x86_lift_result(&t);
-	if (!value)
-		return ARCH_REFUSED;
-	op = l->op(l->arg, ARCH_OP_COPY);
-	op->a = (uint16_t)value;
-	op->result = (uint16_t)result;
-	return ARCH_OK;
 }

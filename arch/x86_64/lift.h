@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lift.h - what lift.c (moves, and which instruction is which) and lift_values.c
- * (arithmetic, flags) share. For arch/x86_64 only.
+ * lift.h - what lift.c (moves, and which instruction is which), lift_values.c
+ * (arithmetic, flags) and lift_control.c (what leads elsewhere) share. For arch/x86_64 only.
  */
 #ifndef DINST_ARCH_X86_64_LIFT_H
 #define DINST_ARCH_X86_64_LIFT_H
@@ -25,6 +25,11 @@ struct x86_operand {
 	struct lift_where where;
 };
 
+/* False: it is none that can be read; lift.why says so. */
+bool x86_lift_begin(struct x86_step *t, struct lift *l, struct lift_state *s,
+		    const struct arch_insn *insn);
+/* The word at the stack pointer, which moves by so much before and after. */
+struct x86_operand x86_lift_top(struct x86_step *t, int64_t before, int64_t after);
 struct x86_operand x86_lift_register(struct x86_step *t, unsigned reg, unsigned size);
 /* What ModRM.rm names. */
 struct x86_operand x86_lift_rm(struct x86_step *t, unsigned size);
@@ -42,6 +47,8 @@ struct x86_question {
 };
 /* By the low four bits of a jcc. False: the flags do not tell. */
 bool x86_lift_ask(struct x86_step *t, unsigned condition, struct x86_question *q);
+/* 1 or 0 where it is known whether it holds, else -1. */
+int x86_lift_decide(const struct x86_step *t, const struct x86_question *q);
 /* 1 where it holds, else 0. */
 unsigned x86_lift_truth(struct x86_step *t, unsigned condition);
 
@@ -56,6 +63,7 @@ void x86_lift_negate(struct x86_step *t, struct x86_operand *o);
 void x86_lift_step(struct x86_step *t, struct x86_operand *o, bool down);
 void x86_lift_shift(struct x86_step *t, unsigned size);
 void x86_lift_bit(struct x86_step *t, unsigned size);
+void x86_lift_shift_double(struct x86_step *t, unsigned size);
 void x86_lift_multiply(struct x86_step *t, unsigned size, bool by_number, int64_t number);
 void x86_lift_multiply_wide(struct x86_step *t, struct x86_operand *o, bool is_signed);
 void x86_lift_swap_bytes(struct x86_step *t, unsigned reg, unsigned size);

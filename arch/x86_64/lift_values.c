@@ -3,6 +3,7 @@
  * lift_values.c - arithmetic of instructions that are lifted, and what the flags
  * hold behind it. Flags of which it is not known what they hold are never asked.
  */
+#include "arch/common/program_common.h"
 #include "arch/x86_64/lift.h"
 
 enum operation { ADD, OR, ADC, SBB, AND, SUB, XOR, CMP };
@@ -125,13 +126,26 @@ bool x86_lift_ask(struct x86_step *t, unsigned condition, struct x86_question *q
 	return false;
 }
 
+int x86_lift_decide(const struct x86_step *t, const struct x86_question *q)
+{
+	uint64_t a, b;
+
+	if (!lift_is_constant(t->l, q->a, &a) || !lift_is_constant(t->l, q->b, &b))
+		return -1;
+	return program_holds(q->test, a, b);
+}
+
 unsigned x86_lift_truth(struct x86_step *t, unsigned condition)
 {
 	struct x86_question q;
 	struct arch_op *op;
+	int holds;
 
 	if (!x86_lift_ask(t, condition, &q))
 		return 0;
+	holds = x86_lift_decide(t, &q);
+	if (holds >= 0)
+		return lift_constant(t->l, (uint64_t)holds);
 	op = t->l->op(t->l->arg, ARCH_OP_TEST);
 	op->condition = q.test;
 	op->a = (uint16_t)q.a;
@@ -224,6 +238,10 @@ void x86_lift_combine_number(struct x86_step *t, unsigned operation, struct x86_
 	/* The stack pointer, and addresses that are known. */
 	if (to->size == 8 && !to->memory && (operation == ADD || operation == SUB) &&
 	    lift_move(t->l, to->place, operation == ADD ? number : -number)) {
+		set_flags(t, FLAGS_UNKNOWN, 0, 0, 0);
+		return;
+	}
+	if (to->size == 8 && !to->memory && operation == AND && lift_align(to->place, number)) {
 		set_flags(t, FLAGS_UNKNOWN, 0, 0, 0);
 		return;
 	}
@@ -361,14 +379,34 @@ void x86_lift_shift(struct x86_step *t, unsigned size)
 		shift_by_number(t, &o, how, t->insn->bytes[t->x.imm_offset] & mask);
 }
 
-/* bt, of registers: in memory it may be far away. */
+enum { BT = 4, BTS, BTR, BTC };
+
+/* bts, btr, btc by a number */
+static void change_bit(struct x86_step *t, struct x86_operand *o, unsigned how, unsigned count)
+{
+	const uint64_t bit = 1ull << (count % (8 * o->size));
+	const unsigned value = x86_lift_get(t, o);
+
+	if (*t->l->why)
+		return;
+	if (how == BTR)
+		x86_lift_put(t, o, lift_op(t->l, ARCH_OP_AND, value, lift_constant(t->l, ~bit)),
+			     UINT64_MAX);
+	else
+		x86_lift_put(t, o,
+			     lift_op(t->l, how == BTS ? ARCH_OP_OR : ARCH_OP_XOR, value,
+				     lift_constant(t->l, bit)),
+			     UINT64_MAX);
+}
+
+/* Of registers: in memory it may be far away. What bt sets is asked of what was there before. */
 void x86_lift_bit(struct x86_step *t, unsigned size)
 {
 	const bool by_number = t->x.opcode == 0xba;
 	struct x86_operand o = x86_lift_rm(t, size), n;
 	unsigned count, value;
 
-	if ((by_number && x86_extension(&t->x) != 4) || o.memory) {
+	if ((by_number && x86_extension(&t->x) < BT) || o.memory) {
 		lift_refuse(t->l, "it uses bits of memory, or changes them");
 		return;
 	}
@@ -381,6 +419,27 @@ void x86_lift_bit(struct x86_step *t, unsigned size)
 	count = lift_op_number(t->l, ARCH_OP_AND, count, 8 * size - 1);
 	value = lift_op(t->l, ARCH_OP_SHR, lift_extend(t->l, value, size, false), count);
 	set_flags(t, FLAGS_CARRY, 8, lift_op_number(t->l, ARCH_OP_AND, value, 1), 0);
+	if (by_number && x86_extension(&t->x) != BT)
+		change_bit(t, &o, x86_extension(&t->x), t->insn->bytes[t->x.imm_offset]);
+}
+
+/* shrd by a number: what is shifted in comes from another register. */
+void x86_lift_shift_double(struct x86_step *t, unsigned size)
+{
+	const unsigned count = t->insn->bytes[t->x.imm_offset] & 63;
+	struct x86_operand o = x86_lift_rm(t, size);
+	struct x86_operand high = x86_lift_register(t, x86_reg(&t->x), size);
+	const unsigned low = x86_lift_get(t, &o), up = x86_lift_get(t, &high);
+
+	if (size != 8 || !count)
+		lift_refuse(t->l, "this shift is not one of those that are known for sure");
+	if (*t->l->why)
+		return;
+	x86_lift_put(t, &o,
+		     lift_op(t->l, ARCH_OP_OR, lift_op_number(t->l, ARCH_OP_SHR, low, count),
+			     lift_op_number(t->l, ARCH_OP_SHL, up, 64 - count)),
+		     UINT64_MAX);
+	set_flags(t, FLAGS_UNKNOWN, 0, 0, 0);
 }
 
 /* ---------------------------------------------------------------- products */

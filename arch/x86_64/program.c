@@ -75,7 +75,8 @@ static bool keeps_flags(const struct arch_environment *env, const struct arch_op
 static bool wants_stack(const struct arch_environment *env, const struct arch_op *op)
 {
 	if (op->kind == ARCH_OP_CLOCK)
-		return !env->undo && op->number != ARCH_CLOCK_TICKS;
+		return !env->undo && op->number != ARCH_CLOCK_TICKS &&
+		       op->number != ARCH_CLOCK_TICKS_ORDERED;
 	return op->kind == ARCH_OP_READ || op->kind == ARCH_OP_PROCESS ||
 	       op->kind == ARCH_OP_RING_BYTES;
 }

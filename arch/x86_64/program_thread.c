@@ -26,7 +26,7 @@ static void wish_clock(const struct arch_environment *env, const struct arch_op 
 {
 	if (env->undo)
 		return;
-	if (op->number == ARCH_CLOCK_TICKS) {
+	if (op->number == ARCH_CLOCK_TICKS || op->number == ARCH_CLOCK_TICKS_ORDERED) {
 		wish->destroys = SET(RAX) | SET(RDX);
 		wish->result_in = RAX + 1;
 	} else if (is_cheap_thread_clock(env, op)) {
@@ -188,20 +188,46 @@ static void emit_thread_clock(struct emitter *e)
 	asm_jump(cold, ASM_JUMP_ALWAYS, &done);
 }
 
+static void emit_ticks_to_result(struct emitter *e)
+{
+	x86_emit8(e->out, 0x0f); /* rdtsc */
+	x86_emit8(e->out, 0x31);
+	asm_shift(e->out, true, true, RDX, 32);
+	asm_op_mem(e->out, true, ASM_LEA, e->result, asm_at_index(RAX, RDX, 1, 0));
+}
+
+/* What seldom runs is out of the way. */
+static void emit_seldom_call(struct emitter *e)
+{
+	struct asm_label call = {0}, done = {0};
+
+	asm_jump(e->out, ASM_JUMP_ALWAYS, &call);
+	asm_place(e->out, &done);
+	asm_place_at(&call, arch_here(e->cold));
+	arch_note_pushed(e->cold, e->frame->pushed);
+	calls_emit_clock(e->cold, e->env, e->frame->pushed, (unsigned)e->op->number, e->result);
+	asm_jump(e->cold, ASM_JUMP_ALWAYS, &done);
+}
+
 static void emit_clock(struct emitter *e)
 {
+	static const uint8_t lfence[] = {0x0f, 0xae, 0xe8};
 	const struct arch_op *op = e->op;
 
-	if (op->number > ARCH_CLOCK_PROCESS) {
+	if (op->number > ARCH_CLOCK_TICKS_ORDERED ||
+	    (op->number == ARCH_CLOCK_TICKS_ORDERED && e->env->undo)) {
 		x86_fail(e->out, ARCH_REFUSED);
 	} else if (e->env->undo) {
 		asm_load(e->out, e->result,
 			 asm_at(arch_undo_record, MOMENTS + 8 * (int32_t)op->number));
 	} else if (op->number == ARCH_CLOCK_TICKS) {
-		x86_emit8(e->out, 0x0f); /* rdtsc */
-		x86_emit8(e->out, 0x31);
-		asm_shift(e->out, true, true, RDX, 32);
-		asm_op_mem(e->out, true, ASM_LEA, e->result, asm_at_index(RAX, RDX, 1, 0));
+		emit_ticks_to_result(e);
+	} else if (op->number == ARCH_CLOCK_TICKS_ORDERED) {
+		/* Waits for all loads before it (SDM volume 2, LFENCE and RDTSC). */
+		x86_emit(e->out, lfence, sizeof(lfence));
+		emit_ticks_to_result(e);
+	} else if (op->immediate && op->number == ARCH_CLOCK_MONOTONIC) {
+		emit_seldom_call(e);
 	} else if (is_cheap_thread_clock(e->env, op)) {
 		emit_thread_clock(e);
 	} else {

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "mutator/callee.h"
+#include "mutator/image.h"
 #include "tests/unit/callee_functions.h"
 
 enum { BUFFER = 512, ROUNDS = 48, OPS = 4000 };
@@ -79,15 +80,19 @@ static int lift(uint32_t function, unsigned arguments, unsigned variables, struc
 {
 	struct lift_argument list[6];
 	struct lift l = {.arg = &made, .op = new_op, .value = new_value, .is_mapped = is_mapped};
-	const struct callee_request q = {.image = made.image,
-					 .function = function,
-					 .bias = made.bias,
-					 .arguments = list,
-					 .argument_count = arguments,
-					 .lift = &l,
-					 .label = new_label,
-					 .result = 7};
+	const struct image_function *functions, *f;
+	size_t size = 0;
+	struct callee_request q = {.arguments = list,
+				   .argument_count = arguments,
+				   .lift = &l,
+				   .label = new_label,
+				   .result = 7};
 
+	image_functions(made.image, &functions);
+	f = &functions[function];
+	q.code = image_code(made.image, f->address, &size);
+	q.size = f->size < size ? f->size : size;
+	q.start = q.entry = f->address + made.bias;
 	for (unsigned i = 0; i < 6; i++)
 		list[i] = (struct lift_argument){.value = (uint16_t)(i + 1),
 						 .variable = variables >> i & 1};
