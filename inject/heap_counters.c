@@ -17,6 +17,11 @@
  * looks at it through a mapping. So whatever looks at much asks first where
  * there is something (lseek(2), SEEK_DATA: tmpfs tells pages that were swapped
  * out from holes, mincore(2) does not).
+ *
+ * A page is paid for by the control group of who writes it first. Where that of the
+ * target has no room the kernel would kill it for an increment of ours: so what is
+ * given out is written by us, for the CPUs that there are; not rows that are huge,
+ * and for the most part never used.
  */
 #include <assert.h>
 #include <errno.h>
@@ -24,6 +29,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "inject/cpus.h"
 #include "inject/fault.h"
 #include "inject/heap_private.h"
 
@@ -33,6 +39,9 @@ enum {
 	LINE = 64 / HEAP_SLOT,	/* what is written often does not share a line with the table */
 	FEW = 4096 / HEAP_SLOT, /* slots that are looked at without asking */
 	CHUNK = 512,		/* slots that are read at a time */
+	/* Slots of a row, and bytes of all rows, for which memory is made beforehand. */
+	MADE_SLOTS = 8192,
+	MADE_BYTES = 64 << 20,
 };
 
 /* Where there is room for it: not with thousands of CPUs and small blocks. */
@@ -63,11 +72,14 @@ bool heap_counters_init(struct heap *h)
 	h->row_end = h->counter_room;
 	h->references = calloc(h->counter_room, sizeof(*h->references));
 	h->was_used = calloc(h->counter_room, sizeof(*h->was_used));
+	h->online = calloc(h->arena->cpus, sizeof(*h->online));
+	if (h->online)
+		cpus_online(h->online, h->arena->cpus);
 	if (private) {
 		h->baseline = calloc(h->counter_room, sizeof(*h->baseline));
 		h->last = calloc(h->counter_room, sizeof(*h->last));
 	}
-	return h->references && h->was_used && (!private || (h->baseline && h->last));
+	return h->references && h->was_used && h->online && (!private || (h->baseline && h->last));
 }
 
 void heap_counters_release(struct heap *h)
@@ -76,6 +88,7 @@ void heap_counters_release(struct heap *h)
 	free(h->baseline);
 	free(h->last);
 	free(h->was_used);
+	free(h->online);
 }
 
 /* ------------------------------------------------------------------ blocks */
@@ -218,6 +231,27 @@ static void clear_row(struct heap *h, size_t first, size_t count, bool words)
 
 /* -------------------------------------------------------------- allocation */
 
+/* A word in each page of a row that nobody has: zero, as it is. */
+static void make_pages(struct heap *h, unsigned block, size_t first, size_t count)
+{
+	for (size_t slot = first; slot < first + count; slot = (slot / FEW + 1) * FEW) {
+		__atomic_store_n(slot_map(h, block, slot), 0, __ATOMIC_RELAXED);
+		h->made += count > 1 ? FEW * HEAP_SLOT : 0;
+	}
+}
+
+static void make_row(struct heap *h, size_t first, size_t count, bool words)
+{
+	const struct arena *a = h->arena;
+
+	if (a->mode != ARENA_SHARED || count > MADE_SLOTS || h->made > MADE_BYTES)
+		return;
+	for (unsigned cpu = 0; !words && cpu < a->cpus; cpu++)
+		if (h->online[cpu])
+			make_pages(h, cpu, first, count);
+	make_pages(h, a->cpus, first, count);
+}
+
 /* Number of a free slot; counter_room: there is none. */
 static size_t find_single(struct heap *h)
 {
@@ -268,6 +302,7 @@ static int take(struct heap *h, size_t count, bool words, size_t *first, struct 
 				  (unsigned long long)a->data, count, h->counters_used,
 				  h->counter_room - h->first_counter);
 	clear_row(h, number, count, words);
+	make_row(h, number, count, words);
 	for (size_t i = 0; i < count; i++) {
 		h->was_used[number + i] = true;
 		h->references[number + i] = i ? HEAP_ROW_PART : 1;

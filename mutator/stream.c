@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "inject/cpus.h"
 #include "mutator/variable.h"
 
 enum {
@@ -52,27 +53,19 @@ static void touch_block(const struct stream *st, unsigned block)
 /*
  * A page is paid for by the control group of the one who writes it first. Who records all the time
  * fills rings in a moment: where the target's group has no room the kernel would kill it for that.
- * So it is us, for the CPUs that are there ("0-3,8").
+ * So it is us, for the CPUs that are there.
  */
 static void touch_rings(const struct stream *st)
 {
-	char text[4096] = "", *at = text, *end;
-	FILE *online = fopen("/sys/devices/system/cpu/online", "re");
+	bool *online = calloc(st->at.cpus, sizeof(*online));
 
-	if (online && !fgets(text, sizeof(text), online))
-		text[0] = '\0';
 	if (online)
-		fclose(online);
-	while (*at >= '0' && *at <= '9') {
-		unsigned long first = strtoul(at, &end, 10), last = first;
-
-		if (*end == '-')
-			last = strtoul(end + 1, &end, 10);
-		for (; first <= last && first < st->at.cpus; first++)
-			touch_block(st, (unsigned)first);
-		at = *end == ',' ? end + 1 : end;
-	}
+		cpus_online(online, st->at.cpus);
+	for (unsigned cpu = 0; online && cpu < st->at.cpus; cpu++)
+		if (online[cpu])
+			touch_block(st, cpu);
 	touch_block(st, st->at.cpus);
+	free(online);
 }
 
 static int make_rings(struct stream *st, struct place *p, struct dinst_error *e)

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cpus.h - which CPUs there are.
+ */
+#ifndef DINST_INJECT_CPUS_H
+#define DINST_INJECT_CPUS_H
+
+#include <stdbool.h>
+
+/*
+ * Sets online[cpu] for each of `cpus` CPUs (/sys/devices/system/cpu/online, a list such as
+ * "0-3,8"); none is where that cannot be read.
+ */
+void cpus_online(bool *online, unsigned cpus);
+
+#endif
