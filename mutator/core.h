@@ -235,6 +235,9 @@ struct session {
 	/* Opened by the last family_stop(): its snapshots read through them. */
 	struct target **members;
 	size_t member_count, member_room;
+	/* Those in which a thread may still make a call of ours by itself: detach cleans there. */
+	struct target **late;
+	size_t late_count;
 	uint64_t last_stop_ns, longest_stop_ns;
 	uint64_t stop_count, stops_ns; /* all stops of it, and what they took together */
 	/* Seccomp filters of all threads, of the one that has most, and when they were counted. */
@@ -517,6 +520,11 @@ int family_stop_all(struct session *s, family_ready ready, family_work work, voi
 		    struct stop_report *report, struct dinst_error *e);
 /* Closes the other processes of the family; stop_target() of theirs, and snapshots, end here. */
 void family_release(struct session *s);
+/*
+ * True if a thread of the stopped process was given up in a call of ours and is still in it: it goes
+ * on where it was interrupted, which may be any code of ours, and no stack tells.
+ */
+bool family_is_late(struct session *s, struct stop *stop);
 
 /* leftovers.c */
 struct leftovers {

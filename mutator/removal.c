@@ -384,6 +384,8 @@ int removal_flush(struct session *s, struct flush_result *result, struct dinst_e
 		goto free_flush;
 	}
 	find_hits(&f, ranges, count);
+	for (size_t i = 0; f.late && i < count; i++)
+		ranges[i].hit = true;
 	mark_busy_sites(s, ranges, count);
 	result->freed = give_back_bodies(s, ranges, count);
 	result->freed += give_back_codes(s, ranges, count);
@@ -435,6 +437,11 @@ static int unmap_everything(struct stop *stop, void *arg, struct dinst_error *e)
 	struct session *s = arg;
 	pid_t pid = target_pid(stop_target(stop));
 
+	if (family_is_late(s, stop))
+		return dinst_fail(e, DINST_BUSY,
+				  "a thread of process %d has not come back from a call of ours: "
+				  "where it goes on may be code that is to go",
+				  (int)pid);
 	if (pid == s->pid && !s->unmapped)
 		give_back_pages(s, stop);
 	for (struct place *p = s->places; p; p = p->next) {
@@ -527,21 +534,34 @@ static int drain(struct session *s, uint64_t deadline, struct detach_result *res
 	return status;
 }
 
-/* What a thread of the target has made of our system calls after we had given it up. */
-static int clean_late_calls(struct session *s, uint64_t deadline, struct detach_result *result,
+/* What a thread has made of our system calls after we had given it up. */
+static int clean_late_calls(struct target *t, uint64_t deadline, struct detach_result *result,
 			    struct dinst_error *e)
 {
 	const uint64_t now = now_us();
 	struct leftovers late;
 	int status;
 
-	if (!target_left_program(s->target) || !target_alive(s->target))
+	if (!target_left_program(t) || !target_alive(t))
 		return 0;
-	status = leftovers_clean(
-		s->target, deadline > now ? (unsigned)((deadline - now) / 1000) : 0, &late, e);
+	status = leftovers_clean(t, deadline > now ? (unsigned)((deadline - now) / 1000) : 0, &late,
+				 e);
 	if (late.stop_ns > result->stop_ns)
 		result->stop_ns = late.stop_ns;
-	result->left = status < 0 || remote_tails_dirty(s->target) ? 1 : late.arenas_left;
+	result->left += status < 0 || remote_tails_dirty(t) ? 1 : late.arenas_left;
+	return status;
+}
+
+/* In the target, and in those of its family that had to be given up. */
+static int clean_all_late_calls(struct session *s, uint64_t deadline, struct detach_result *result,
+				struct dinst_error *e)
+{
+	int status;
+
+	family_release(s);
+	status = clean_late_calls(s->target, deadline, result, e);
+	for (size_t i = 0; i < s->late_count && status >= 0; i++)
+		status = clean_late_calls(s->late[i], deadline, result, e);
 	return status;
 }
 
@@ -582,7 +602,7 @@ int session_detach(struct session *s, unsigned seconds, struct detach_result *re
 		}
 		pause_us(&pause, s->last_stop_ns, deadline);
 	}
-	status = clean_late_calls(s, deadline, result, e);
+	status = clean_all_late_calls(s, deadline, result, e);
 	if (status < 0 || result->left)
 		return status;
 	s->state = SESSION_DETACHED;

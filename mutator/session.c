@@ -265,6 +265,9 @@ void session_free(struct session *s)
 		place_free(p, true);
 	}
 	family_release(s);
+	while (s->late_count)
+		target_close(s->late[--s->late_count]);
+	free(s->late);
 	plans_free(s->plans);
 	mdl_library_free(s->library);
 	threads_free(s->threads);

@@ -202,13 +202,51 @@ static void test_late_call(void **state)
 	harness_end(h, 0);
 }
 
+static int sleep_in_child(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	const struct session *s = arg;
+
+	return target_pid(stop_target(stop)) == s->pid ? 0 : sleep_long(stop, NULL, e);
+}
+
+/*
+ * fear J1, J3: the same in a child that runs through the same trampolines, and may have been
+ * interrupted in one: that stays for as long as the call lasts
+ */
+static void test_late_call_of_a_child(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct target *t = NULL;
+	struct session *s;
+	const char *line;
+	pid_t child;
+
+	harness_start(h, "forks", NULL);
+	s = session_begin(h);
+	session_insert(s, "hit");
+	harness_send(h, "linger\n");
+	line = harness_line(h, HARNESS_ANSWER_MS);
+	assert_int_equal(strncmp(line, "child ", 6), 0);
+	child = (pid_t)strtol(line + 6, NULL, 10);
+	assert_int_equal(family_stop(s, sleep_in_child, s, NULL, &e), DINST_BUSY);
+	if (target_open(child, &t, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_true(remote_tails_dirty(t));
+	session_end(s);
+	assert_false(remote_tails_dirty(t));
+	target_close(t);
+	harness_verify(h);
+	harness_send(h, "unlinger\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ended 7");
+	harness_end(h, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_blocked),
-		CASE(test_below_a_handler),
-		CASE(test_detach_meanwhile),
-		CASE(test_late_call),
+		CASE(test_blocked),   CASE(test_below_a_handler),      CASE(test_detach_meanwhile),
+		CASE(test_late_call), CASE(test_late_call_of_a_child),
 	};
 
 	return cmocka_run_group_tests_name("live/removal_inside", tests, NULL, NULL);
