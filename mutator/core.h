@@ -520,11 +520,17 @@ int family_stop_all(struct session *s, family_ready ready, family_work work, voi
 		    struct stop_report *report, struct dinst_error *e);
 /* Closes the other processes of the family; stop_target() of theirs, and snapshots, end here. */
 void family_release(struct session *s);
+
+/* late_calls.c: takes a member in which a thread was given up in a call of ours; false: it did not. */
+bool late_calls_keep(struct session *s, struct target *member);
 /*
  * True if a thread of the stopped process was given up in a call of ours and is still in it: it goes
  * on where it was interrupted, which may be any code of ours, and no stack tells.
  */
-bool family_is_late(struct session *s, struct stop *stop);
+bool late_calls_last(struct session *s, struct stop *stop);
+/* Detach: what such threads have made of our calls. Until `deadline`, in us of clock_ns(). */
+int late_calls_clean(struct session *s, uint64_t deadline, struct detach_result *result,
+		     struct dinst_error *e);
 
 /* leftovers.c */
 struct leftovers {

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "inject/remote.h"
 #include "mutator/core.h"
 
 struct pid_list {
@@ -147,42 +146,12 @@ static int open_member(struct session *s, pid_t pid, struct target **out, struct
 	return status;
 }
 
-/* What is left of a call goes with the session; without memory for it `dinst repair` finds it. */
-static bool keep_late(struct session *s, struct target *member)
-{
-	struct target **late;
-
-	if (!target_left_program(member) || !target_alive(member))
-		return false;
-	late = realloc(s->late, (s->late_count + 1) * sizeof(struct target *));
-	if (!late)
-		return false;
-	s->late = late;
-	s->late[s->late_count++] = member;
-	return true;
-}
-
-bool family_is_late(struct session *s, struct stop *stop)
-{
-	const struct target *t = stop_target(stop);
-	struct dinst_error ignored = {0};
-	bool late = target_left_program(t);
-	size_t cleaned;
-
-	for (size_t i = 0; i < s->late_count && !late; i++)
-		late = target_pid(s->late[i]) == target_pid(t);
-	if (!late)
-		return false;
-	remote_clean_tails(stop, &cleaned, &ignored);
-	return remote_tails_dirty(t);
-}
-
 void family_release(struct session *s)
 {
 	while (s->member_count) {
 		struct target *member = s->members[--s->member_count];
 
-		if (!keep_late(s, member))
+		if (!late_calls_keep(s, member))
 			target_close(member);
 	}
 	free(s->members);

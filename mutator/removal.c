@@ -437,7 +437,7 @@ static int unmap_everything(struct stop *stop, void *arg, struct dinst_error *e)
 	struct session *s = arg;
 	pid_t pid = target_pid(stop_target(stop));
 
-	if (family_is_late(s, stop))
+	if (late_calls_last(s, stop))
 		return dinst_fail(e, DINST_BUSY,
 				  "a thread of process %d has not come back from a call of ours: "
 				  "where it goes on may be code that is to go",
@@ -534,37 +534,6 @@ static int drain(struct session *s, uint64_t deadline, struct detach_result *res
 	return status;
 }
 
-/* What a thread has made of our system calls after we had given it up. */
-static int clean_late_calls(struct target *t, uint64_t deadline, struct detach_result *result,
-			    struct dinst_error *e)
-{
-	const uint64_t now = now_us();
-	struct leftovers late;
-	int status;
-
-	if (!target_left_program(t) || !target_alive(t))
-		return 0;
-	status = leftovers_clean(t, deadline > now ? (unsigned)((deadline - now) / 1000) : 0, &late,
-				 e);
-	if (late.stop_ns > result->stop_ns)
-		result->stop_ns = late.stop_ns;
-	result->left += status < 0 || remote_tails_dirty(t) ? 1 : late.arenas_left;
-	return status;
-}
-
-/* In the target, and in those of its family that had to be given up. */
-static int clean_all_late_calls(struct session *s, uint64_t deadline, struct detach_result *result,
-				struct dinst_error *e)
-{
-	int status;
-
-	family_release(s);
-	status = clean_late_calls(s->target, deadline, result, e);
-	for (size_t i = 0; i < s->late_count && status >= 0; i++)
-		status = clean_late_calls(s->late[i], deadline, result, e);
-	return status;
-}
-
 int session_detach(struct session *s, unsigned seconds, struct detach_result *result,
 		   struct dinst_error *e)
 {
@@ -602,7 +571,7 @@ int session_detach(struct session *s, unsigned seconds, struct detach_result *re
 		}
 		pause_us(&pause, s->last_stop_ns, deadline);
 	}
-	status = clean_all_late_calls(s, deadline, result, e);
+	status = late_calls_clean(s, deadline, result, e);
 	if (status < 0 || result->left)
 		return status;
 	s->state = SESSION_DETACHED;

@@ -20,7 +20,6 @@
 
 #include <cmocka.h>
 
-#include "inject/cpus.h"
 #include "inject/heap.h"
 #include "inject/journal.h"
 
@@ -58,64 +57,6 @@ static void finish(struct fixture *f)
 {
 	heap_destroy(f->heap);
 	munmap(f->arena.code_map, f->arena.code_size + f->arena.data_size);
-}
-
-/* ------------------------------------------------------------- who pays first */
-
-static size_t exists(const struct fixture *f, unsigned block, size_t size)
-{
-	const uint8_t *at = f->arena.data_map + ((size_t)block << f->arena.cpu_shift);
-	unsigned char pages[64];
-	size_t count = 0;
-
-	assert_true(size / 4096 <= sizeof(pages));
-	assert_int_equal(mincore((void *)at, size, pages), 0);
-	for (size_t i = 0; i < size / 4096; i++)
-		count += pages[i] & 1;
-	return count;
-}
-
-/*
- * fear I3: memory of counters and distributions exists when it is given out, for each CPU that there
- * is: the target's increment never has to be paid for by its own control group
- */
-static void test_memory_is_made(void **state)
-{
-	enum { SHIFT = 18, BLOCK = 1 << SHIFT, DISTRIBUTION = 1921, HUGE = 10000 };
-	struct dinst_error e = {0};
-	struct fixture f;
-	bool online[CPUS];
-	size_t before[CPUS + 1];
-	taddr_t at;
-
-	(void)state;
-	cpus_online(online, CPUS);
-	assert_true(online[0]);
-	start(&f, 1 << 20, SHIFT);
-	for (unsigned b = 0; b <= CPUS; b++)
-		before[b] = exists(&f, b, BLOCK);
-	assert_int_equal(heap_alloc_counter(f.heap, &at, &e), 0);
-	assert_int_equal(heap_alloc_counters(f.heap, DISTRIBUTION, &at, &e), 0);
-	for (unsigned b = 0; b <= CPUS; b++) {
-		const size_t more = exists(&f, b, BLOCK) - before[b];
-
-		/* 1921 words lie in four or five pages; the counter's own may be that of the table. */
-		if (b == CPUS || online[b])
-			assert_in_range(more, 4, 6);
-		else
-			assert_int_equal(more, 0);
-		before[b] += more;
-	}
-	assert_int_equal(heap_alloc_words(f.heap, 600, &at, &e), 0);
-	for (unsigned b = 0; b < CPUS; b++)
-		assert_int_equal(exists(&f, b, BLOCK), before[b]);
-	assert_true(exists(&f, CPUS, BLOCK) > before[CPUS]);
-	before[CPUS] = exists(&f, CPUS, BLOCK);
-	/* What is that large is for the most part never used. */
-	assert_int_equal(heap_alloc_counters(f.heap, HUGE, &at, &e), 0);
-	for (unsigned b = 0; b <= CPUS; b++)
-		assert_int_equal(exists(&f, b, BLOCK), before[b]);
-	finish(&f);
 }
 
 /* --------------------------------------------------------------- property */
@@ -631,7 +572,7 @@ int main(void)
 		cmocka_unit_test(misuse_is_caught),
 		cmocka_unit_test(is_fast),
 		cmocka_unit_test(moves_together),
-		cmocka_unit_test(test_memory_is_made),
+
 		cmocka_unit_test(poisons_what_is_freed),
 	};
 

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * inject_heap_memory.c - when the memory of counters comes to exist, and so who pays for it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "inject/cpus.h"
+#include "inject/heap.h"
+
+enum { CPUS = 3 };
+
+struct fixture {
+	struct arena arena;
+	struct heap *heap;
+};
+
+static void start(struct fixture *f, size_t code_size, unsigned cpu_shift)
+{
+	struct dinst_error e = {0};
+	struct arena *a = &f->arena;
+	void *map;
+
+	memset(f, 0, sizeof(*f));
+	a->code = 0x500000000000;
+	a->data = 0x7f000000;
+	a->code_size = code_size;
+	a->cpus = CPUS;
+	a->cpu_shift = cpu_shift;
+	a->data_size = (size_t)(CPUS + 1) << cpu_shift;
+	a->fd = -1;
+	a->mode = ARENA_SHARED;
+	map = mmap(NULL, a->code_size + a->data_size, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	a->code_map = map;
+	a->data_map = a->code_map + code_size;
+	assert_int_equal(heap_create(a, &f->heap, &e), 0);
+}
+
+static void finish(struct fixture *f)
+{
+	heap_destroy(f->heap);
+	munmap(f->arena.code_map, f->arena.code_size + f->arena.data_size);
+}
+
+static size_t exists(const struct fixture *f, unsigned block, size_t size)
+{
+	const uint8_t *at = f->arena.data_map + ((size_t)block << f->arena.cpu_shift);
+	unsigned char pages[64];
+	size_t count = 0;
+
+	assert_true(size / 4096 <= sizeof(pages));
+	assert_int_equal(mincore((void *)at, size, pages), 0);
+	for (size_t i = 0; i < size / 4096; i++)
+		count += pages[i] & 1;
+	return count;
+}
+
+/*
+ * fear I3: memory of counters and distributions exists when it is given out, for each CPU that there
+ * is: the target's increment never has to be paid for by its own control group
+ */
+static void test_memory_is_made(void **state)
+{
+	enum { SHIFT = 18, BLOCK = 1 << SHIFT, DISTRIBUTION = 1921, HUGE = 10000 };
+	struct dinst_error e = {0};
+	struct fixture f;
+	bool online[CPUS];
+	size_t before[CPUS + 1];
+	taddr_t at;
+
+	(void)state;
+	cpus_online(online, CPUS);
+	assert_true(online[0]);
+	start(&f, 1 << 20, SHIFT);
+	for (unsigned b = 0; b <= CPUS; b++)
+		before[b] = exists(&f, b, BLOCK);
+	assert_int_equal(heap_alloc_counter(f.heap, &at, &e), 0);
+	assert_int_equal(heap_alloc_counters(f.heap, DISTRIBUTION, &at, &e), 0);
+	for (unsigned b = 0; b <= CPUS; b++) {
+		const size_t more = exists(&f, b, BLOCK) - before[b];
+
+		/* 1921 words lie in four or five pages; the counter's own may be that of the table. */
+		if (b == CPUS || online[b])
+			assert_in_range(more, 4, 6);
+		else
+			assert_int_equal(more, 0);
+		before[b] += more;
+	}
+	assert_int_equal(heap_alloc_words(f.heap, 600, &at, &e), 0);
+	for (unsigned b = 0; b < CPUS; b++)
+		assert_int_equal(exists(&f, b, BLOCK), before[b]);
+	assert_true(exists(&f, CPUS, BLOCK) > before[CPUS]);
+	before[CPUS] = exists(&f, CPUS, BLOCK);
+	/* What is that large is for the most part never used. */
+	assert_int_equal(heap_alloc_counters(f.heap, HUGE, &at, &e), 0);
+	for (unsigned b = 0; b <= CPUS; b++)
+		assert_int_equal(exists(&f, b, BLOCK), before[b]);
+	finish(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory_is_made)};
+
+	return cmocka_run_group_tests_name("inject_heap_memory", tests, NULL, NULL);
+}
