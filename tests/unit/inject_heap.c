@@ -565,15 +565,10 @@ static void is_fast(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(random_use),
-		cmocka_unit_test(fills_up_and_empties),
-		cmocka_unit_test(counters_run_out),
-		cmocka_unit_test(maps_only_its_own),
-		cmocka_unit_test(misuse_is_caught),
-		cmocka_unit_test(is_fast),
-		cmocka_unit_test(moves_together),
-
-		cmocka_unit_test(poisons_what_is_freed),
+		cmocka_unit_test(random_use),	    cmocka_unit_test(fills_up_and_empties),
+		cmocka_unit_test(counters_run_out), cmocka_unit_test(maps_only_its_own),
+		cmocka_unit_test(misuse_is_caught), cmocka_unit_test(is_fast),
+		cmocka_unit_test(moves_together),   cmocka_unit_test(poisons_what_is_freed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
