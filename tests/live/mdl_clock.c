@@ -42,7 +42,10 @@ static void between(const char *what, int64_t got, int64_t least, int64_t most)
 			 most);
 }
 
-/* The program's clocks inside of a function say the least, those around it the most. */
+/*
+ * fear K4: on a machine that is said to have no steady clock, the program's clocks inside of a
+ * function say the least, those around it the most
+ */
 static void test_timers(void **state)
 {
 	enum { ROUNDS = 20, MS = 3, SPUN_NS = ROUNDS * MS * 1000000 };

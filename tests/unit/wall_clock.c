@@ -127,6 +127,7 @@ static void *compare(void *arg)
 
 /* ---------------------------------------------------------------------- tests */
 
+/* fear K4: what the vDSO's clock becomes lies between two readings of the true one, in four threads */
 static void test_agrees(void **state)
 {
 	struct wall_clock *clock = lift(&vdso);
@@ -184,7 +185,7 @@ static bool other(void *arg, const struct arch_op *op, uint64_t a, uint64_t b, u
 	return true;
 }
 
-/* Where the kernel changes the time while it is read, it is read again: by the system call. */
+/* fear K4: where the kernel changes the time while it is read, it is read again: by the system call */
 static void test_changes_are_seen(void **state)
 {
 	struct wall_clock *clock = lift(&vdso);
@@ -276,12 +277,14 @@ static void test_copy(void **state)
 	compare_with_copy(AS_IT_IS);
 }
 
+/* fear K4: with forged data of a hypervisor's clock it says what a copy of the vDSO says */
 static void test_hypervisor(void **state)
 {
 	(void)state;
 	compare_with_copy(HYPERVISOR);
 }
 
+/* fear K4: likewise in a time namespace */
 static void test_namespace(void **state)
 {
 	(void)state;
