@@ -266,17 +266,10 @@ extern const arch_regset arch_always_live;
 
 /*
  * Emits `insn` so that it does at arch_here(out) what it did at its own
-<<<<<<< HEAD
  * address. A call leaves the original return address (insn->address + insn->length)
  * on the stack, and control comes back to the target's own code, not to the copy; an
  * address of ours stands there only while the program counter is in the copy. Fails
  * (sticky) with ARCH_REFUSED or ARCH_OUT_OF_RANGE.
-=======
- * address. A call leaves the original return address (insn->address +
- * insn->length) on the stack; control comes back to the target's own code, not
- * to the copy. An address of ours may stand there before, but only while the
- * program counter is in the copy. Fails (sticky): ARCH_REFUSED, ARCH_OUT_OF_RANGE.
->>>>>>> 10e905d (docs: the table of fears has the clock of the vdso; arch.h is 600 lines)
  */
 void arch_relocate(const struct arch_insn *insn, struct arch_buf *out);
 
