@@ -240,7 +240,10 @@ int tracing_run(struct tracing *t, const struct tracing_calls *calls)
 		if (!t->log.more)
 			break;
 		if (now_ms() > end) {
-			t->left = t->all - t->log.events - t->log.dropped;
+			if (t->all > t->log.events + t->log.dropped)
+				t->left = t->all - t->log.events - t->log.dropped;
+			/* A recording tells them with the others that are not in it. */
+			t->log.dropped += t->left;
 			break;
 		}
 	}
@@ -262,8 +265,8 @@ void tracing_tell(struct tracing *t, const char *what, uint64_t count)
 		snprintf(cost, sizeof(cost), "; about %.3g %% of a CPU, %.0f ns each at most",
 			 t->cost_percent < 0 ? 0 : t->cost_percent, t->cost_ns);
 	note(t->q.c, "%" PRIu64 " %s, %" PRIu64 " dropped%s", count, what, t->log.dropped, cost);
-	if ((int64_t)t->left > 0)
-		note(t->q.c, "%" PRIu64 " more were left out, so as not to keep you waiting",
+	if (t->left)
+		note(t->q.c, "%" PRIu64 " of these were left out, so as not to keep you waiting",
 		     t->left);
 	if (t->log.damaged)
 		note(t->q.c, "%" PRIu64 " events came damaged", t->log.damaged);

@@ -523,6 +523,68 @@ static void test_hot(void **state)
 	stop();
 }
 
+static bool has_text(const char *path, const char *text)
+{
+	char line[4096];
+	FILE *file = fopen(path, "r");
+	bool found = false;
+
+	while (file && !found && fgets(line, sizeof(line), file))
+		found = strstr(line, text) != NULL;
+	if (file)
+		fclose(file);
+	return found;
+}
+
+/* Who cannot write its output for long ends soon all the same, and tells how much that cost. */
+static void test_left_out(void **state)
+{
+	enum { CALLS = 600000 };
+	char command[1024], path[256], text[4096];
+	long long events = 0, dropped = 0, left = 0;
+	int out[2], status;
+	FILE *err;
+	pid_t pid;
+
+	(void)state;
+	start("traced", NULL);
+	snprintf(path, sizeof(path), "%s/left.err", fixture_directory);
+	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		dup2(out[1], 1);
+		snprintf(command, sizeof(command), "exec %s -v --json trace -p %d step -a 2> %s",
+			 fixture_dinst, (int)target.pid, path);
+		alarm(600);
+		execl("/bin/sh", "sh", "-c", command, NULL);
+		_exit(126);
+	}
+	close(out[1]);
+	/* With -v it says what it has inserted. */
+	for (int ms = 0; ms < ANSWER_MS && !has_text(path, "inserted"); ms += 10)
+		nap_ms(10);
+	tell("hot", CALLS);
+	assert_int_equal(kill(pid, SIGINT), 0);
+	while (read(out[0], text, sizeof(text)) > 0)
+		continue;
+	close(out[0]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	err = fopen(path, "r");
+	assert_non_null(err);
+	while (fgets(text, sizeof(text), err)) {
+		if (strstr(text, " events, "))
+			sscanf(text, "dinst: %lld events, %lld dropped", &events, &dropped);
+		if (strstr(text, " left out"))
+			sscanf(text, "dinst: %lld of these", &left);
+	}
+	fclose(err);
+	print_message("%lld events, %lld dropped, %lld of them left out\n", events, dropped, left);
+	assert_int_equal(events + dropped, 4ll * CALLS);
+	assert_in_range(left, 0, dropped);
+	stop();
+}
+
 static int setup(void **state)
 {
 	char path[600];
@@ -542,6 +604,7 @@ int main(void)
 		cmocka_unit_test(test_json),	      cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_target_ends),   cmocka_unit_test(test_record),
 		cmocka_unit_test(test_record_killed), cmocka_unit_test(test_hot),
+		cmocka_unit_test(test_left_out),
 	};
 
 	return cmocka_run_group_tests(tests, setup, fixture_teardown);
