@@ -14,6 +14,7 @@
 #include "mutator/cache_plans.h"
 #include "mutator/serve.h"
 #include "mutator/types_reader.h"
+#include "mutator/wall_clock.h"
 
 enum { DAEMON_FD = 3 };
 
@@ -50,12 +51,24 @@ static int serve_on_large_stack(void)
 	return status;
 }
 
+/* For `dinst doctor`. */
+static int tell_clock(void)
+{
+	struct wall_clock *clock = wall_clock_make(NULL, NULL);
+	char text[240];
+
+	wall_clock_tell(clock, text, sizeof(text));
+	wall_clock_free(clock);
+	return puts(text) < 0;
+}
+
 int main(int argc, char **argv)
 {
 	int type;
 	socklen_t size = sizeof(type);
 
-	(void)argv;
+	if (argc == 2 && !strcmp(argv[1], "--clock"))
+		return tell_clock();
 	if (argc > 1 || getsockopt(DAEMON_FD, SOL_SOCKET, SO_TYPE, &type, &size) < 0) {
 		fprintf(stderr, "dinst-mutator is started by dinstd; use dinst(1)\n");
 		return 2;

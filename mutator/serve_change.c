@@ -9,6 +9,7 @@
 #include "mutator/evaluate.h"
 #include "mutator/serve.h"
 #include "mutator/stream.h"
+#include "mutator/wall_clock.h"
 
 enum { REFUSED_SHOWN = 20 }; /* refused points told one by one for an instance */
 
@@ -103,6 +104,29 @@ static void note_unwalked(json_t *notes, const struct instance *i)
 	json_array_append_new(notes, serve_text(text));
 }
 
+/* That its timers go by another clock than the processor's. */
+static bool has_wall_clock(const struct instance *i)
+{
+	for (const struct link *l = instance_source(i)->links; l; l = l->next_instance)
+		if (l->snippet.code && wall_clock_is_wanted(&l->snippet.code->program))
+			return true;
+	return false;
+}
+
+static void note_clock(json_t *notes, const struct insert_result *r, const struct session *s)
+{
+	char told[240], text[300];
+	bool any = false;
+
+	for (size_t n = 0; n < r->count && !any; n++)
+		any = has_wall_clock(r->instances[n]);
+	if (!any)
+		return;
+	wall_clock_tell(s->wall_clock, told, sizeof(told));
+	snprintf(text, sizeof(text), "wall clock: %s", told);
+	json_array_append_new(notes, serve_text(text));
+}
+
 static int read_foci(const json_t *list, const char ***out, size_t *count, struct dinst_error *e)
 {
 	size_t n = json_array_size(list);
@@ -172,6 +196,8 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 			note_unwalked(notes, instance);
 		json_array_append_new(rows, instance_row(instance, inserted.stop_ns));
 	}
+	if (json_is_true(json_object_get(params, "verbose")))
+		note_clock(notes, &inserted, s);
 	free(inserted.instances);
 	*result = json_pack("{s:o, s:b, s:o}", "rows", rows, "partial", partial, "notes", notes);
 	return 0;

@@ -341,7 +341,16 @@ static uint64_t took(bool by_call)
 	return least;
 }
 
-static struct wall_clock *make(const struct target *t, const struct maps *maps,
+/* The code of the vdso; without a target it is our own. */
+static bool copy_code(const struct target *t, taddr_t from, void *to, size_t size)
+{
+	if (t)
+		return !target_read(t, from, to, size, NULL);
+	memcpy(to, (const void *)(uintptr_t)from, size);
+	return true;
+}
+
+static struct wall_clock *make(const struct target *t, pid_t pid, const struct maps *maps,
 			       struct dinst_error *e)
 {
 	const struct maps_entry *vdso = maps_named(maps, "[vdso]");
@@ -351,7 +360,7 @@ static struct wall_clock *make(const struct target *t, const struct maps *maps,
 	size_t entry;
 
 	if (!vdso || vdso->inode || vdso->hi - vdso->lo > VDSO_MOST ||
-	    vdso->lo != told_address(target_pid(t))) {
+	    vdso->lo != told_address(pid)) {
 		dinst_fail(e, DINST_UNSUPPORTED, "the program has no vdso, or not where it was");
 		return NULL;
 	}
@@ -361,7 +370,7 @@ static struct wall_clock *make(const struct target *t, const struct maps *maps,
 					    .hi = vdso->hi};
 	code = malloc(source.size);
 	source.code = code;
-	entry = code && !target_read(t, vdso->lo, code, source.size, NULL)
+	entry = code && copy_code(t, vdso->lo, code, source.size)
 			? wall_clock_find(code, source.size)
 			: 0;
 	source.entry = source.start + entry;
@@ -376,6 +385,7 @@ static struct wall_clock *make(const struct target *t, const struct maps *maps,
 struct wall_clock *wall_clock_make(const struct target *t, struct dinst_error *e)
 {
 	const char *set = getenv("DINST_UNSTEADY");
+	const pid_t pid = t ? target_pid(t) : getpid();
 	struct wall_clock *clock;
 	struct maps maps;
 
@@ -390,9 +400,9 @@ struct wall_clock *wall_clock_make(const struct target *t, struct dinst_error *e
 			   "the kernel's clock is one that only the kernel can read");
 		return NULL;
 	}
-	if (maps_read(target_pid(t), &maps, e))
+	if (maps_read(pid, &maps, e))
 		return NULL;
-	clock = make(t, &maps, e);
+	clock = make(t, pid, &maps, e);
 	maps_release(&maps);
 	return clock;
 }

@@ -37,12 +37,18 @@ struct wall_clock_source {
 
 /*
  * NULL where the system call has to stay: then e->text says why (DINST_UNSUPPORTED;
- * DINST_NO_MEMORY). wall_clock_free() it.
+ * DINST_NO_MEMORY). wall_clock_free() it. Without a target: of this process itself.
  */
 struct wall_clock *wall_clock_make(const struct target *t, struct dinst_error *e);
 /* The same of code that is given. */
 struct wall_clock *wall_clock_lift(const struct wall_clock_source *source, struct dinst_error *e);
 void wall_clock_free(struct wall_clock *clock);
+
+/*
+ * For people: which clock wall timers go by where wall_clock_make() made `clock`, what a
+ * reading of it takes, and why it is not the processor's. Waits as ticks_calibrate() does.
+ */
+void wall_clock_tell(const struct wall_clock *clock, char *text, size_t size);
 
 /* Where clock_gettime() is in a vdso that begins at `image`; 0: there is none. */
 size_t wall_clock_find(const uint8_t *image, size_t size);

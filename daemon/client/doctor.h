@@ -9,9 +9,9 @@
 
 #include "inject/target.h"
 
-enum { INSTALL_CHECKS = 4 };
+enum { INSTALL_CHECKS = 5 };
 
-/* Fills the first INSTALL_CHECKS of `checks`; returns how many (0 where there is no room). */
+/* Fills at most INSTALL_CHECKS of `checks`; returns how many (0 where there is no room for all). */
 size_t install_checks(struct target_check *checks, size_t max);
 
 #endif

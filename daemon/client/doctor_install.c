@@ -48,10 +48,10 @@ static void hear(int fd, char *text, size_t size)
 	text[strcspn(text, "\n")] = '\0';
 }
 
-/* True if `path` can be executed: all its libraries are there. */
-static bool runs(const char *path, char *why, size_t size)
+/* The exit status of `path`, and the first line that it says; negative: it cannot be executed. */
+static int run(const char *path, char *option, char *why, size_t size)
 {
-	char *argv[] = {(char *)(uintptr_t)path, "--version", NULL};
+	char *argv[] = {(char *)(uintptr_t)path, option, NULL};
 	posix_spawn_file_actions_t actions;
 	siginfo_t info = {0};
 	int out[2], err;
@@ -59,7 +59,7 @@ static bool runs(const char *path, char *why, size_t size)
 
 	if (pipe2(out, O_CLOEXEC) != 0) {
 		snprintf(why, size, "cannot make a pipe: %s", strerror(errno));
-		return false;
+		return -1;
 	}
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
@@ -71,33 +71,44 @@ static bool runs(const char *path, char *why, size_t size)
 	if (err) {
 		close(out[0]);
 		snprintf(why, size, "%.180s: %s", path, strerror(err));
-		return false;
+		return -1;
 	}
 	hear(out[0], why, size);
 	close(out[0]);
 	while (waitid(P_PID, (id_t)pid, &info, WEXITED) != 0 && errno == EINTR)
 		;
-	if (info.si_code == CLD_EXITED && info.si_status != CANNOT_EXECUTE) {
-		snprintf(why, size, "%.200s", path);
-		return true;
-	}
-	return false;
+	return info.si_code == CLD_EXITED && info.si_status != CANNOT_EXECUTE ? info.si_status : -1;
 }
 
 static void check_program(struct target_check *c, const char *check, const char *name,
 			  const char *variable)
 {
-	char path[PATH_MAX], why[sizeof(c->why)];
+	char path[PATH_MAX], why[sizeof(c->why)], option[] = "--version";
 	struct dinst_error e = {0, ""};
 
 	if (program_find(name, variable, path, &e) != 0)
 		fill(c, check, false, e.text,
 		     "install all of dinst (make install), or set DINST_DAEMON and DINST_MUTATOR");
-	else if (!runs(path, why, sizeof(why)))
+	else if (run(path, option, why, sizeof(why)) < 0)
 		fill(c, check, false, why,
 		     "install the libraries that are missing (README: bootstrap)");
-	else
+	else {
+		snprintf(why, sizeof(why), "%.200s", path);
 		fill(c, check, true, why, "");
+	}
+}
+
+/* What wall timers go by: nothing is wrong with any. False where the mutator does not tell. */
+static bool check_clock(struct target_check *c)
+{
+	char path[PATH_MAX], why[sizeof(c->why)], option[] = "--clock";
+	struct dinst_error e = {0, ""};
+
+	if (program_find("dinst-mutator", "DINST_MUTATOR", path, &e) != 0 ||
+	    run(path, option, why, sizeof(why)) != 0)
+		return false;
+	fill(c, "wall clock", true, why, "");
+	return true;
 }
 
 static void check_metrics(struct target_check *c)
@@ -152,5 +163,5 @@ size_t install_checks(struct target_check *checks, size_t max)
 	check_program(&checks[1], "mutator", "dinst-mutator", "DINST_MUTATOR");
 	check_metrics(&checks[2]);
 	check_socket(&checks[3]);
-	return INSTALL_CHECKS;
+	return check_clock(&checks[4]) ? INSTALL_CHECKS : INSTALL_CHECKS - 1;
 }

@@ -60,6 +60,8 @@ int insert_run(struct context *c, const struct arguments *a)
 		json_object_set_new(params, "limit", json_real(percent));
 	if (arguments_get(a, OPTION_COST))
 		json_object_set_new(params, "cost", json_true());
+	if (c->verbose)
+		json_object_set_new(params, "verbose", json_true());
 	if (call(c, "insert", params, &answer, &e) != 0)
 		status = report(c, &e);
 	else

@@ -11,6 +11,8 @@
 
 #include <stdlib.h>
 
+#include "mutator/variable.h"
+
 /* No system call is predicted to take less; reading the processor's clock is never predicted to. */
 enum { CALL_NS = 100, LEAST_NS = 15 };
 
@@ -147,6 +149,82 @@ static void test_predicted_of_vdso(void **state)
 	print_message("predicted: %.1f ns\n", ns);
 }
 
+/* Both of them, in that order. */
+static void says(const char *what, const char *said, const char *a, const char *b)
+{
+	const char *at = strstr(said, a);
+
+	if (!at || !strstr(at, b))
+		fail_msg("%s: not '%s' and '%s' in: %s", what, a, b, said);
+}
+
+/* What doctor tells of the clock; the target is of no interest. */
+static void doctor_says(struct harness *h, const char *a, const char *b)
+{
+	json_t *rows = NULL, *row;
+	const char *why = NULL;
+	size_t n;
+
+	harness_dinst(h, &rows, "doctor");
+	json_array_foreach(rows, n,
+			   row) if (!strcmp(json_string_value(json_object_get(row, "check")),
+					    "wall clock"))
+	{
+		assert_true(json_is_true(json_object_get(row, "ok")));
+		why = json_string_value(json_object_get(row, "why"));
+	}
+	if (!why)
+		fail_msg("doctor says nothing of the clock");
+	says("doctor", why, a, b);
+	json_decref(rows);
+}
+
+static const char *const timed_words[] = {"wall_inclusive", "/Code/mdl_time/outer", "-v", NULL};
+static const char *const counted[] = {"calls", "/Code/mdl_time/outer", "-v", NULL};
+
+static void test_told_call(void **state)
+{
+	struct harness *h = *state;
+
+	setenv("DINST_UNSTEADY", "call", 1);
+	doctor_says(h, "a system call", "streams");
+	begin(h, NULL);
+	json_decref(mdl_insert_rows(h, false, counted));
+	assert_null(strstr(h->messages, "wall clock"));
+	json_decref(mdl_insert_rows(h, false, timed_words));
+	says("insert -v", h->messages, "wall clock: a system call", "ns");
+	mdl_end(h);
+}
+
+/* By the vdso where it can be: of this machine's own code and of the target's the same is said. */
+static void test_told(void **state)
+{
+	struct harness *h = *state;
+
+	begin(h, NULL);
+	json_decref(mdl_insert_rows(h, false, timed_words));
+	if (strstr(h->messages, "wall clock: the vDSO's"))
+		doctor_says(h, "the vDSO's", "streams");
+	else
+		says("insert -v", h->messages, "wall clock: a system call", "ns");
+	mdl_end(h);
+}
+
+/* As this machine is: nothing of it unless it is of interest. */
+static void test_told_steady(void **state)
+{
+	struct harness *h = *state;
+
+	unsetenv("DINST_UNSTEADY");
+	if (!ticks_may_do())
+		skip();
+	doctor_says(h, "the processor's", "steady");
+	begin(h, NULL);
+	json_decref(mdl_insert_rows(h, false, timed_words));
+	assert_null(strstr(h->messages, "wall clock"));
+	mdl_end(h);
+}
+
 static void test_streams_are_refused(void **state)
 {
 	static const char text[] =
@@ -181,6 +259,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_running, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_ends_inside, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_predicted, setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_told, setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_told_call, setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_told_steady, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_streams_are_refused, setup, harness_teardown),
 	};
 
