@@ -226,6 +226,8 @@ void arch_program_optimise(struct arch_program *p);
 
 /* Predicted time of the longest way through the program, in picoseconds. */
 uint64_t arch_program_cost(const struct arch_program *p, const struct arch_environment *env);
+/* What it takes besides, once, behind each switch to another thread: at most, in picoseconds. */
+uint64_t arch_program_switch_cost(const struct arch_program *p, const struct arch_environment *env);
 
 /* Bounds of what arch_emit_program() emits, in bytes. */
 void arch_program_sizes(const struct arch_program *p, size_t *hot, size_t *cold);

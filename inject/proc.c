@@ -257,6 +257,19 @@ void proc_usage_read(pid_t tid, struct proc_usage *usage)
 	usage->known = true;
 }
 
+/* The third number of schedstat (Documentation/scheduler/sched-stats.rst). */
+uint64_t proc_switches(pid_t tid)
+{
+	uint64_t run, wait, count;
+	char text[100];
+	const char *at = text;
+
+	if (read_of(tid, "schedstat", text, sizeof(text)) <= 0 || !proc_number(&at, 10, &run) ||
+	    !proc_number(&at, 10, &wait) || !proc_number(&at, 10, &count))
+		return 0;
+	return count;
+}
+
 int proc_ids_add(struct proc_ids *list, pid_t id)
 {
 	size_t capacity = list->capacity ? 2 * list->capacity : 32;

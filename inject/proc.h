@@ -77,6 +77,9 @@ struct proc_usage {
 };
 void proc_usage_read(pid_t tid, struct proc_usage *usage);
 
+/* How often thread `tid` was given a processor since it was born; 0 where that is not told. */
+uint64_t proc_switches(pid_t tid);
+
 /* A list of thread or process ids; zero-initialised is empty. */
 struct proc_ids {
 	pid_t *ids;

@@ -175,6 +175,7 @@ static int finish(struct compiler *c, struct compiled *out)
 	if (c->q->session && c->q->place)
 		snippet_look_around(c->q->session, c->q->place, &env);
 	out->cost_ps = arch_program_cost(&out->program, &env);
+	out->switch_ps = arch_program_switch_cost(&out->program, &env);
 	ops = realloc(c->ops, out->program.count * sizeof(*ops));
 	if (ops) {
 		out->program.ops = ops;

@@ -81,7 +81,8 @@ struct compiled {
 	/* What the target keeps of its threads must be there (threads_prepare()): $thread, reads that
 	 * cannot fault, and all that is per thread. */
 	bool needs_threads;
-	uint64_t cost_ps; /* predicted, arch_program_cost() */
+	uint64_t cost_ps;   /* predicted, arch_program_cost() */
+	uint64_t switch_ps; /* arch_program_switch_cost() */
 };
 
 /*

@@ -109,9 +109,10 @@ struct instance {
 	bool stopped; /* switched off: it was above its limit. Its values stay. */
 	double limit; /* percent of one CPU, 0: none */
 	bool wants_cost;
-	uint64_t since_ns;	     /* clock_ns() when it began */
-	uint64_t seen_hits, seen_ns; /* at the last look at its cost */
-	size_t unwalked;	     /* threads whose stacks could not be caught up with */
+	uint64_t since_ns;			/* clock_ns() when it began */
+	uint64_t seen_hits, seen_ns;		/* at the last look at its cost */
+	uint64_t since_switches, seen_switches; /* session_switches() at both */
+	size_t unwalked; /* threads whose stacks could not be caught up with */
 
 	const struct raw_metric *raw; /* request_insert_raw(); then no plan and no variables */
 	struct plan_set *plans;	      /* NULL for flags, and while it waits */
@@ -124,9 +125,10 @@ struct instance {
 	struct variable *hits;	 /* how often its code was reached; NULL: not counted */
 	struct instance **flags; /* hidden ones that guard it, and INSTANCE_HOOKS at most */
 	size_t flag_count;
-	uint64_t cost_ps;  /* predicted, per hit */
-	bool per_thread;   /* goes in and out in a stop */
-	bool system_calls; /* its code makes some */
+	uint64_t cost_ps;   /* predicted, per hit */
+	uint64_t switch_ps; /* and besides, at most once behind each switch of a thread; mostly 0 */
+	bool per_thread;    /* goes in and out in a stop */
+	bool system_calls;  /* its code makes some */
 	struct link *links;
 	size_t link_count;
 	size_t refused_count;
@@ -242,6 +244,7 @@ struct session {
 	uint64_t stop_count, stops_ns; /* all stops of it, and what they took together */
 	/* Seccomp filters of all threads, of the one that has most, and when they were counted. */
 	uint64_t filters_seen, filters_most, filters_ns;
+	uint64_t switches, switches_seen, switches_ns; /* switches.c */
 	void (*progress)(void *arg, const char *text, size_t done, size_t total);
 	/* True once nobody wants what a request would insert: its daemon has ended. NULL: never. */
 	bool (*deserted)(void *arg);
@@ -421,11 +424,21 @@ uint64_t instance_value(const struct instance *i);
 uint64_t instance_exits(const struct instance *i);
 /* How many of its points count now, and how many wait for a stop at a better moment. */
 void instance_points(const struct instance *i, size_t *points, size_t *pending);
-/* Hits since it was inserted, and what they are predicted to have cost; false: not counted. */
+/* Hits since it was inserted; false: not counted. */
 bool instance_hits(const struct instance *i, uint64_t *hits);
 /* cost.c: true if code of it makes system calls; of any that is not switched off. */
 bool instance_makes_calls(const struct instance *i);
 bool session_makes_calls(const struct session *s);
+/*
+ * cost.c: ns that an instance's code is predicted to have taken for so many hits, while its
+ * threads were switched so many times.
+ */
+double instance_predicted_ns(const struct instance *i, uint64_t hits, uint64_t switches);
+/*
+ * switches.c: how often the process's threads have got a processor, since it was first asked.
+ * As it was when that was looked at last, at most a second ago; `now`: it is looked at.
+ */
+uint64_t session_switches(struct session *s, bool now);
 /* True if session_poll() should be called now and then. */
 bool session_needs_poll(const struct session *s);
 /*

@@ -4,7 +4,8 @@
  * of what is switched off stay.
  *
  * Limits: what instances cost is what their code is predicted to take each
- * time, times how often it was reached. System calls: code that makes some was
+ * time, times how often it was reached, and for clocks of threads a system call behind
+ * each switch. System calls: code that makes some was
  * allowed to when it came; a program may take that right from itself later. From
  * there to our look at it lies up to a second, in which threads_filters.c keeps our
  * code from calling.
@@ -17,18 +18,30 @@
 
 static const uint64_t PERIOD_NS = UINT64_C(1000000000);
 
+double instance_predicted_ns(const struct instance *i, uint64_t hits, uint64_t switches)
+{
+	const struct instance *source = instance_source(i);
+	const uint64_t calls = switches < hits ? switches : hits;
+
+	return ((double)hits * (double)source->cost_ps +
+		(double)calls * (double)source->switch_ps) /
+	       1000;
+}
+
 /* Percent of one CPU since the last look; negative: too early to say. */
 static double percent_of(struct instance *i)
 {
 	const uint64_t now = clock_ns(), since = i->seen_ns ? i->seen_ns : i->since_ns;
-	uint64_t hits;
+	uint64_t hits, switches;
 	double cost;
 
 	if (now - since < PERIOD_NS || !instance_hits(i, &hits))
 		return -1;
-	cost = (double)(hits - i->seen_hits) * ((double)i->cost_ps / 1000);
+	switches = i->switch_ps ? session_switches(i->session, false) : 0;
+	cost = instance_predicted_ns(i, hits - i->seen_hits, switches - i->seen_switches);
 	i->seen_ns = now;
 	i->seen_hits = hits;
+	i->seen_switches = switches;
 	return cost * 100 / (double)(now - since);
 }
 

@@ -74,10 +74,17 @@ static int check_points(const struct request *r, struct dinst_error *e)
 
 static void give_numbers(struct request *r)
 {
+	uint64_t switches;
+	bool timed = false;
+
 	for (size_t n = 0; n < r->count; n++) {
 		instances_number(r->session, r->instances[n]);
 		r->instances[n]->since_ns = clock_ns();
+		timed = timed || instance_source(r->instances[n])->switch_ps;
 	}
+	switches = timed ? session_switches(r->session, true) : r->session->switches;
+	for (size_t n = 0; n < r->count; n++)
+		r->instances[n]->since_switches = r->instances[n]->seen_switches = switches;
 }
 
 /* The end of a request of which everything is prepared, or `status` says why not. */

@@ -202,6 +202,7 @@ static int run_compiler(struct request *r, struct instance *i, const struct mdl_
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for a program");
 	}
 	entry->code->cost_ps = compiled.cost_ps;
+	entry->code->switch_ps = compiled.switch_ps;
 	entry->code->activation = compiled.activation;
 	entry->code->start = compiled.start;
 	entry->code->per_thread = compiled.per_thread;

@@ -482,6 +482,8 @@ static int link_point(struct linking *l, const struct mdl_placement *pl, const s
 		status = request_link(l->request, l->instance, site, &p[k], &snippet, e);
 		if (code && code->cost_ps > l->instance->cost_ps)
 			l->instance->cost_ps = code->cost_ps;
+		if (code && code->switch_ps > l->instance->switch_ps)
+			l->instance->switch_ps = code->switch_ps;
 	}
 	return status;
 }

@@ -36,7 +36,7 @@ struct snippet_code {
 	struct arch_program program; /* optimised; ops are malloc'ed and its own. No ops: nothing */
 	struct variable **variables; /* a reference to each, malloc'ed */
 	size_t variable_count;
-	uint64_t cost_ps;
+	uint64_t cost_ps, switch_ps;
 	bool activation, start, per_thread, system_calls; /* as struct compiled */
 };
 

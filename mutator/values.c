@@ -442,15 +442,17 @@ static void add_cost(json_t *row, const struct instance *i)
 {
 	const struct instance *source = instance_source(i);
 	const uint64_t now = clock_ns();
-	uint64_t hits;
+	uint64_t hits, switches = 0;
 
 	json_object_set_new(row, "predicted_ns", json_real((double)source->cost_ps / 1000));
 	if (!instance_hits(i, &hits))
 		return;
 	json_object_set_new(row, "hits", json_integer((json_int_t)hits));
+	if (source->switch_ps)
+		switches = session_switches(i->session, false) - i->since_switches;
 	if (now > i->since_ns)
 		json_object_set_new(row, "cost_ns_per_s",
-				    json_real((double)hits * (double)source->cost_ps * 1e6 /
+				    json_real(instance_predicted_ns(i, hits, switches) * 1e9 /
 					      (double)(now - i->since_ns)));
 }
 

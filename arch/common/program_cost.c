@@ -136,3 +136,11 @@ uint64_t arch_program_cost(const struct arch_program *p, const struct arch_envir
 	}
 	return cost;
 }
+
+uint64_t arch_program_switch_cost(const struct arch_program *p, const struct arch_environment *env)
+{
+	for (unsigned i = 0; env && env->thread_clock_by_rseq && i < p->count; i++)
+		if (p->ops[i].kind == ARCH_OP_CLOCK && p->ops[i].number == ARCH_CLOCK_THREAD)
+			return clocks[ARCH_CLOCK_THREAD];
+	return 0;
+}

@@ -7,6 +7,7 @@
  * The machine may be busy with other things: a clock of the wall and one of the
  * processor are each compared with their like, measured around the same work.
  */
+#include "mutator/core.h"
 #include "tests/live/mdl_help.h"
 
 #include <inttypes.h>
@@ -311,6 +312,65 @@ static void test_whole_program(void **state)
 	mdl_end(h);
 }
 
+/* ------------------------------------------------------------------ cost */
+
+static double number_of(const json_t *rows, unsigned id, const char *key)
+{
+	const json_t *row;
+	size_t n;
+
+	json_array_foreach(rows, n,
+			   row) if (json_integer_value(json_object_get(row, "id")) ==
+				    id) return json_number_value(json_object_get(row, key));
+	fail_msg("there is no %u", id);
+	return 0;
+}
+
+/* What is told to be taken in a second, by what hits alone take. */
+static double surplus(const json_t *rows, unsigned id)
+{
+	return number_of(rows, id, "cost_ns_per_s") /
+	       (number_of(rows, id, "hits") * number_of(rows, id, "predicted_ns"));
+}
+
+/* A thread that sleeps inside at every turn: behind each, its clock is a system call. */
+static void test_switches_cost(void **state)
+{
+	enum { REQUESTS = 3000, CALL_NS = 250 };
+	struct harness *h = *state;
+	json_t *rows = NULL;
+	unsigned wall, cpu;
+	int64_t ns;
+
+	begin(h);
+	cpu = mdl_insert(h, "cpu_inclusive", "/Code/mdl_time/request", "--cost");
+	wall = mdl_insert(h, "wall_inclusive", "/Code/mdl_time/request", "--cost");
+	ns = mdl_number(mdl_ask(h, "request %d", REQUESTS), "wall");
+	assert_true(ns >= 1000000000);
+	assert_int_equal(harness_dinst(h, &rows, "read", "-v", "-p", harness_number(h->pid)), 0);
+	assert_true(number_of(rows, cpu, "hits") >= 2 * REQUESTS);
+	/* Where it always is one, each hit says so. */
+	if (number_of(rows, cpu, "predicted_ns") < CALL_NS &&
+	    surplus(rows, cpu) < surplus(rows, wall) * 1.2)
+		fail_msg("the clock of a thread that sleeps takes no more than one that runs: %s",
+			 json_dumps(rows, 0));
+	json_decref(rows);
+	mdl_end(h);
+}
+
+/* A switch between two hits is one system call, and so are a hundred. */
+static void test_switches_are_bounded(void **state)
+{
+	const struct instance i = {.cost_ps = 20000, .switch_ps = 250000};
+	const struct instance shared = {.source = (struct instance *)(uintptr_t)&i};
+
+	(void)state;
+	assert_true(instance_predicted_ns(&i, 10, 0) == 200);
+	assert_true(instance_predicted_ns(&i, 10, 4) == 1200);
+	assert_true(instance_predicted_ns(&i, 10, 1000) == 2700);
+	assert_true(instance_predicted_ns(&shared, 10, 4) == 1200);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -326,6 +386,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_catch_up, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_whole_program, harness_setup,
 						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_switches_cost, harness_setup,
+						harness_teardown),
+		cmocka_unit_test(test_switches_are_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
