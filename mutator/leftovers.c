@@ -37,10 +37,19 @@ static int clean_tails(struct stop *stop, void *arg, struct dinst_error *e)
 	return remote_clean_tails(stop, arg, e);
 }
 
+static int is_late(const struct target *t, struct dinst_error *e)
+{
+	return dinst_fail(e, DINST_BUSY,
+			  "a thread of process %d has not come back from a system call that an "
+			  "earlier session had it make; try `dinst repair %d` later",
+			  (int)target_pid(t), (int)target_pid(t));
+}
+
 /*
  * A thread that was running system calls for the dead mutator finishes them by
- * itself, later: an arena may appear, or go, after we looked. So the program is
- * waited for and wiped out first.
+ * itself, later: an arena may appear, or go, after we looked, and it goes on where
+ * it was interrupted, perhaps in an arena. So the program is waited for and wiped
+ * out first, and where that takes too long nothing is touched: DINST_BUSY.
  */
 static int wait_for_programs(struct target *t, uint64_t deadline, struct leftovers *result,
 			     struct dinst_error *e)
@@ -62,6 +71,8 @@ static int wait_for_programs(struct target *t, uint64_t deadline, struct leftove
 			usleep(pause);
 		pause = pause * 2 > PAUSE_MAX_US ? PAUSE_MAX_US : pause * 2;
 	}
+	if (status >= 0 && target_alive(t) && remote_tails_dirty(t))
+		status = is_late(t, e);
 	return status;
 }
 
@@ -100,10 +111,18 @@ static int close_in_target(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct arch_remote_call call = {.number = SYS_close};
 	struct arch_remote_program program = {.calls = &call, .count = 1};
-	int fd = find_descriptor(target_pid(stop_target(stop)));
+	size_t cleaned;
 	long result;
+	int status = remote_clean_tails(stop, &cleaned, e);
+	int fd;
 
 	(void)arg;
+	if (status < 0)
+		return status;
+	/* One of ours that was given up: its number may be another file's by the time it closes. */
+	if (remote_tails_dirty(stop_target(stop)))
+		return is_late(stop_target(stop), e);
+	fd = find_descriptor(target_pid(stop_target(stop)));
 	if (fd < 0)
 		return 0;
 	call.args[0] = (struct arch_remote_arg){.kind = ARCH_ARG_CONST, .value = (uint64_t)fd};
@@ -142,7 +161,7 @@ static int restore_all(struct process *p, uint64_t deadline, struct leftovers *r
 {
 	int status = 0;
 
-	p->linked = p->blocked = false;
+	p->linked = p->blocked = p->late = false;
 	for (size_t i = 0; i < p->count; i++)
 		p->linked = p->linked || (p->count > 1 && p->found[i].threads);
 	for (size_t i = 0; p->linked && i < p->count && status >= 0; i++)
@@ -170,7 +189,7 @@ static void keep_common(struct process *child, const struct process *of)
 }
 
 /* The same arenas, out of a process that was forked with arena `n` of them. */
-static int clean_sharer(pid_t pid, const struct process *of, size_t n, uint64_t deadline,
+static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadline,
 			struct leftovers *result, struct dinst_error *e)
 {
 	struct process child = {0};
@@ -199,6 +218,8 @@ static int clean_sharer(pid_t pid, const struct process *of, size_t n, uint64_t 
 		dinst_error_clear(e);
 		result->arenas_left = left;
 		status = 0;
+	} else {
+		of->late = of->late || child.late;
 	}
 	target_close(child.target);
 	return status;
@@ -221,10 +242,10 @@ static int find_sharers(const struct process *p, size_t n, struct owners *o, str
 
 /*
  * Takes the arena out of everybody else who has it: those born meanwhile are
- * found in the next round. The target has it until last.
+ * found in the next round. The target has it until last: it is what leads to them.
  */
-static int clean_sharers(const struct process *p, size_t n, uint64_t deadline,
-			 struct leftovers *result, struct dinst_error *e)
+static int clean_sharers(struct process *p, size_t n, uint64_t deadline, struct leftovers *result,
+			 struct dinst_error *e)
 {
 	struct owners o = {.found = &p->found[n]};
 	size_t left;
@@ -331,8 +352,10 @@ static int clean_round(struct process *p, uint64_t deadline, struct leftovers *r
 	for (size_t i = 0; i < p->count && status >= 0; i++) {
 		status = clean_sharers(p, i, deadline, result, e);
 		if (status >= 0)
-			status = leftovers_take_out(p, i, false, deadline, result, e);
+			status = leftovers_take_out(p, i, p->late, deadline, result, e);
 	}
+	/* What only stays for the sake of another is left as well. */
+	result->arenas_left += p->late && !result->arenas_left;
 	/* Those who were born before the last stop. */
 	for (size_t i = 0; i < p->count && status >= 0 && !result->arenas_left; i++)
 		status = clean_sharers(p, i, deadline, result, e);

@@ -16,12 +16,13 @@ struct process {
 	size_t count;
 	bool linked;  /* they lead into each other */
 	bool blocked; /* a window of one of them may still lead to it */
+	bool late; /* one stays in it, or in who was forked with it, for as long as a call lasts */
 };
 
 /*
  * Arena `n` of the process: its windows become the original, and it goes when
  * nobody is in it. With `stays` its windows only; sets p->blocked where that did
- * not succeed. What is left is counted in *result, and no error.
+ * not succeed. Sets p->late. What is left is counted in *result, and no error.
  */
 int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadline,
 		       struct leftovers *result, struct dinst_error *e);

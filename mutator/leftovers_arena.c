@@ -29,7 +29,8 @@ struct one_arena {
 	struct stack_range *ranges; /* of the holes */
 	size_t range_count;
 	size_t foreign;
-	bool held;	       /* a thread may come back to a hole */
+	bool late;	       /* a thread is in a call of ours: where it goes on nobody sees */
+	bool held;	       /* a thread may come back to a hole, or is late */
 	struct snapshot *shot; /* taken in the last stop, for a closer look */
 	bool left;	       /* no thread is in it, and none can come in */
 	bool unmapped;
@@ -220,21 +221,23 @@ static int find_held(struct one_arena *a, struct stop *stop, struct dinst_error 
 	struct snapshot *shot;
 	int status;
 
-	a->held = false;
+	a->held = a->late;
 	if (!a->holes)
 		return 0;
-	status = snapshot_take(stop, &shot, e);
-	if (status < 0)
-		return status;
 	for (size_t i = 0; i < a->holes; i++)
-		a->ranges[i] =
-			(struct stack_range){.lo = holes[i].address, .hi = holes[i].address + 1};
+		a->ranges[i] = (struct stack_range){
+			.lo = holes[i].address, .hi = holes[i].address + 1, .hit = a->late};
 	qsort(a->ranges, a->holes, sizeof(*a->ranges), by_lo);
 	/* A hole may have two entries. */
 	a->range_count = 1;
 	for (size_t i = 1; i < a->holes; i++)
 		if (a->ranges[i].lo != a->ranges[a->range_count - 1].lo)
 			a->ranges[a->range_count++] = a->ranges[i];
+	if (a->late)
+		return 0;
+	status = snapshot_take(stop, &shot, e);
+	if (status < 0)
+		return status;
 	a->held = snapshot_scan_stacks(shot, a->ranges, a->range_count) != 0;
 	snapshot_free(shot);
 	return 0;
@@ -350,18 +353,22 @@ static size_t code_ranges(const struct one_arena *a, struct stack_range *ranges)
  * Restores the windows. The arena goes at once if nothing on any stack looks
  * like an address in it; else a copy of the stacks stays for a closer look
  * while the target runs, and a later stop unmaps: nobody can come in any more.
+ * But a thread that makes a call of a dead mutator's, or one of ours that was
+ * given up, may have been interrupted in the arena, and no stack tells.
  */
 static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct one_arena *a = arg;
 	struct stack_range code[FOUND_MAX];
 	size_t cleaned;
-	int status = follow_jumps(a, stop, e);
+	int status = remote_clean_tails(stop, &cleaned, e);
 
+	if (status < 0)
+		return status;
+	a->late = remote_tails_dirty(stop_target(stop));
+	status = follow_jumps(a, stop, e);
 	if (status >= 0)
 		status = restore_twice(a, stop, e);
-	if (status >= 0)
-		status = remote_clean_tails(stop, &cleaned, e);
 	if (status < 0)
 		return status;
 	a->foreign = 0;
@@ -447,6 +454,7 @@ int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadlin
 		status = take_out_in_stops(&a, restored, deadline, result, e);
 	for (size_t i = 0; restored && i < a.count; i++)
 		result->restored += restored[i];
+	p->late = p->late || a.late;
 	if (stays) {
 		p->blocked = p->blocked || status < 0 || a.foreign || a.held;
 	} else {
