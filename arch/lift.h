@@ -47,7 +47,10 @@ struct lift_word {
 	uint8_t kind;
 	uint8_t bytes; /* those that have been set on all ways, a bit each; 0: nothing is known */
 	uint8_t which;
-	bool known; /* in all bytes that have been set */
+	uint8_t touched; /* those that the function has set on some way */
+	uint8_t lost;	 /* of those, the ones that the value does not have on each such way */
+	bool held;	 /* the value is there on all ways, whatever it means */
+	bool known;	 /* in all bytes that have been set */
 	uint64_t number;
 	uint64_t most; /* NUMBER: it is not greater, without sign */
 };

@@ -180,6 +180,10 @@ void lift_set(struct lift *l, struct lift_place p, unsigned at, unsigned size, u
 	const uint8_t changed = byte_mask(at, size);
 	const uint64_t bits = lift_most(size) << 8 * at;
 	const bool merges = size < 8 && is_number(p.word) && (p.word->bytes & ~changed);
+	/* What was set on some ways only stays on those, as it does in the register. */
+	const bool keeps =
+		size < 8 && is_number(p.word) && p.word->held && (p.word->touched & ~changed);
+	const uint8_t lost = keeps ? p.word->lost : p.word->touched;
 	uint64_t number = 0;
 	const bool constant = lift_is_constant(l, value, &number);
 	const bool known = constant && (!merges || p.word->known);
@@ -194,7 +198,7 @@ void lift_set(struct lift *l, struct lift_place p, unsigned at, unsigned size, u
 		if (at)
 			value = lift_op_number(l, ARCH_OP_SHL, value, 8UL * at);
 	}
-	if (merges) {
+	if (keeps) {
 		kept = lift_op_number(l, ARCH_OP_AND, *p.value, ~bits);
 		value = lift_op(l, ARCH_OP_OR, kept, value);
 	}
@@ -202,11 +206,14 @@ void lift_set(struct lift *l, struct lift_place p, unsigned at, unsigned size, u
 	*p.word = (struct lift_word){
 		.kind = LIFT_NUMBER,
 		.bytes = (uint8_t)(merges ? p.word->bytes | changed : changed),
+		.touched = (uint8_t)(p.word->touched | changed),
+		.lost = (uint8_t)(lost & ~changed),
+		.held = true,
 		.known = known,
 		.number = known ? (merges ? p.word->number & ~bits : 0) | (number << 8 * at & bits)
 				: 0,
 		.most = size == 8 ? most
-			: merges  ? UINT64_MAX
+			: keeps	  ? UINT64_MAX
 				  : bits,
 	};
 }
@@ -216,6 +223,8 @@ void lift_set_number(struct lift *l, struct lift_place p, uint64_t number)
 	copy_value(l, value_of(l, p), lift_constant(l, number));
 	*p.word = (struct lift_word){.kind = LIFT_NUMBER,
 				     .bytes = ALL_BYTES,
+				     .touched = ALL_BYTES,
+				     .held = true,
 				     .known = true,
 				     .number = number,
 				     .most = number};
@@ -223,9 +232,38 @@ void lift_set_number(struct lift *l, struct lift_place p, uint64_t number)
 
 void lift_copy(struct lift *l, struct lift_place to, struct lift_place from)
 {
-	if (is_number(from.word) && from.word->bytes)
+	const bool copies = is_number(from.word) && from.word->held;
+	const bool held = copies || to.word->held;
+
+	if (copies)
 		copy_value(l, value_of(l, to), *from.value);
 	*to.word = *from.word;
+	to.word->held = held;
+	if (!copies)
+		to.word->lost = to.word->touched;
+}
+
+void lift_lose(struct lift_place p)
+{
+	*p.word = (struct lift_word){
+		.kind = LIFT_NUMBER, .touched = ALL_BYTES, .lost = ALL_BYTES, .held = p.word->held};
+}
+
+void lift_hold(struct lift *l, struct lift_place p)
+{
+	copy_value(l, value_of(l, p), lift_constant(l, 0));
+	p.word->held = true;
+}
+
+/* The value, if there is one, is what it was. */
+static void set_stack(struct lift_place p, uint64_t number)
+{
+	*p.word = (struct lift_word){.kind = LIFT_STACK,
+				     .bytes = ALL_BYTES,
+				     .touched = ALL_BYTES,
+				     .lost = ALL_BYTES,
+				     .held = p.word->held,
+				     .number = number};
 }
 
 bool lift_move(struct lift *l, struct lift_place p, int64_t distance)
@@ -255,6 +293,9 @@ static void join_word(struct lift_word *w, const struct lift_word *other)
 {
 	bool same = w->kind == other->kind && w->which == other->which;
 
+	w->touched |= other->touched;
+	w->lost |= other->lost;
+	w->held &= other->held;
 	if (w->kind == LIFT_STACK || w->kind == LIFT_VARIABLE)
 		same = same && w->number == other->number;
 	if (!same && is_number(w) && is_number(other)) {
@@ -264,7 +305,10 @@ static void join_word(struct lift_word *w, const struct lift_word *other)
 		w->known = false;
 		w->number = 0;
 	} else if (!same) {
-		*w = (struct lift_word){.kind = LIFT_NUMBER};
+		*w = (struct lift_word){.kind = LIFT_NUMBER,
+					.touched = w->touched,
+					.lost = w->lost,
+					.held = w->held};
 		return;
 	}
 	w->bytes &= other->bytes;
@@ -295,7 +339,7 @@ void lift_begin(struct lift *l, struct lift_state *s, unsigned registers, unsign
 	for (unsigned i = 0; i < registers; i++)
 		s->registers[i] = (struct lift_word){
 			.kind = LIFT_ENTRY, .bytes = ALL_BYTES, .which = (uint8_t)i};
-	s->registers[stack] = (struct lift_word){.kind = LIFT_STACK, .bytes = ALL_BYTES};
+	set_stack(lift_register(l, s, stack), 0);
 }
 
 void lift_pass(struct lift *l, struct lift_place p, const struct lift_argument *argument,
@@ -307,12 +351,15 @@ void lift_pass(struct lift *l, struct lift_place p, const struct lift_argument *
 	}
 	if (argument->buffer) {
 		l->buffer = true;
-		*p.word = (struct lift_word){
-			.kind = LIFT_STACK, .bytes = ALL_BYTES, .number = BUFFER_AT};
+		set_stack(p, BUFFER_AT);
 		return;
 	}
 	copy_value(l, value_of(l, p), argument->value);
-	*p.word = (struct lift_word){.kind = LIFT_NUMBER, .bytes = ALL_BYTES, .most = UINT64_MAX};
+	*p.word = (struct lift_word){.kind = LIFT_NUMBER,
+				     .bytes = ALL_BYTES,
+				     .touched = ALL_BYTES,
+				     .held = true,
+				     .most = UINT64_MAX};
 	if (argument->variable) {
 		p.word->kind = LIFT_VARIABLE;
 		p.word->which = (uint8_t)which;
@@ -383,20 +430,23 @@ void lift_address(struct lift *l, struct lift_place to, const struct lift_where 
 		return;
 	}
 	if (w->kind == WHERE_FRAME) {
-		*to.word = (struct lift_word){
-			.kind = LIFT_STACK, .bytes = ALL_BYTES, .number = w->number};
+		set_stack(to, w->number);
 		return;
 	}
 	value = lift_op_number(l, ARCH_OP_ADD, w->value,
 			       w->kind == WHERE_VARIABLE ? w->number - w->span : w->number);
 	copy_value(l, value_of(l, to), value);
-	*to.word = (struct lift_word){
-		.kind = LIFT_NUMBER, .bytes = ALL_BYTES, .most = add_up(w->span, w->number)};
-	if (w->kind == WHERE_VARIABLE)
-		*to.word = (struct lift_word){.kind = LIFT_VARIABLE,
-					      .bytes = ALL_BYTES,
-					      .which = w->which,
-					      .number = w->number};
+	*to.word = (struct lift_word){.kind = LIFT_NUMBER,
+				      .bytes = ALL_BYTES,
+				      .touched = ALL_BYTES,
+				      .held = true,
+				      .most = add_up(w->span, w->number)};
+	if (w->kind == WHERE_VARIABLE) {
+		to.word->kind = LIFT_VARIABLE;
+		to.word->which = w->which;
+		to.word->number = w->number;
+		to.word->most = 0;
+	}
 }
 
 static unsigned buffer_word(unsigned n)

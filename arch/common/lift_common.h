@@ -43,6 +43,13 @@ void lift_set(struct lift *l, struct lift_place p, unsigned at, unsigned size, u
 	      uint64_t most);
 void lift_set_number(struct lift *l, struct lift_place p, uint64_t number);
 void lift_copy(struct lift *l, struct lift_place to, struct lift_place from);
+/* It has been set to something that is not known. */
+void lift_lose(struct lift_place p);
+/*
+ * At the beginning: gives it a value, 0, that stands for what it held. So bytes that are set on
+ * some ways only are exact on those, and 0 elsewhere: for where results are returned.
+ */
+void lift_hold(struct lift *l, struct lift_place p);
 /* Adds to a place that is not a mere number; false if it is one, or the register's at entry. */
 bool lift_move(struct lift *l, struct lift_place p, int64_t distance);
 

@@ -21,6 +21,7 @@ int arch_lift_begin(struct lift *l, struct lift_state *s, const struct lift_argu
 	if (count > sizeof(argument_registers))
 		return lift_refuse(l, "it is given too many arguments");
 	lift_begin(l, s, 16, RSP);
+	lift_hold(l, lift_register(l, s, RAX));
 	for (unsigned i = 0; i < sizeof(argument_registers); i++)
 		s->registers[argument_registers[i]].bytes = 0;
 	for (unsigned i = 0; i < count; i++)
@@ -437,7 +438,7 @@ static void lift_ticks(struct x86_step *t, bool processor)
 	x86_lift_put(t, &low, ticks, UINT32_MAX);
 	x86_lift_put(t, &high, lift_op_number(t->l, ARCH_OP_SHR, ticks, 32), UINT32_MAX);
 	if (processor)
-		place_of(t, RCX).word->bytes = 0;
+		lift_lose(place_of(t, RCX));
 }
 
 /* What only clocks do. False: none of it. */

@@ -526,7 +526,9 @@ unsigned x86_lift_result(struct x86_step *t)
 	const struct lift_place rax = lift_register(t->l, t->s, RAX);
 	const struct lift_word *w = rax.word;
 
-	if (w->bytes && (w->kind == LIFT_NUMBER || w->kind == LIFT_VARIABLE))
+	/* As a bool does it: bytes that mean nothing are what the processor has in them. */
+	if (w->bytes && (w->kind == LIFT_NUMBER || w->kind == LIFT_VARIABLE) &&
+	    !(w->lost & ~w->bytes))
 		return *rax.value;
 	/* It returns nothing. */
 	if (w->kind == LIFT_ENTRY && w->which == RAX)
