@@ -20,6 +20,8 @@ echo
 timeout 120 "$build/tests/bench/points" || status=1
 echo
 timeout 120 "$build/tests/bench/primitives" || status=1
+DINST_UNSTEADY=1 timeout 60 "$build/tests/bench/primitives" wall || status=1
+DINST_UNSTEADY=call timeout 60 "$build/tests/bench/primitives" wall || status=1
 echo
 timeout 60 "$build/tests/bench/stream" || status=1
 echo
