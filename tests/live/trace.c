@@ -523,19 +523,6 @@ static void test_hot(void **state)
 	stop();
 }
 
-static bool has_text(const char *path, const char *text)
-{
-	char line[4096];
-	FILE *file = fopen(path, "r");
-	bool found = false;
-
-	while (file && !found && fgets(line, sizeof(line), file))
-		found = strstr(line, text) != NULL;
-	if (file)
-		fclose(file);
-	return found;
-}
-
 /* Who cannot write its output for long ends soon all the same, and tells how much that cost. */
 static void test_left_out(void **state)
 {
@@ -561,8 +548,7 @@ static void test_left_out(void **state)
 	}
 	close(out[1]);
 	/* With -v it says what it has inserted. */
-	for (int ms = 0; ms < ANSWER_MS && !has_text(path, "inserted"); ms += 10)
-		nap_ms(10);
+	wait_text("left.err", "inserted");
 	tell("hot", CALLS);
 	assert_int_equal(kill(pid, SIGINT), 0);
 	while (read(out[0], text, sizeof(text)) > 0)
