@@ -8,9 +8,8 @@
  * header with plain functions; the Makefile picks the folder, so a function
  * that is missing is a link error.
  *
- * arch/ is pure: bytes in, bytes out. No I/O, no ptrace, no logging, and no
- * allocation that a caller would have to give back. All functions are safe to
- * call from several threads.
+ * arch/ is pure: bytes in, bytes out. No I/O, no ptrace, no logging, no allocation that a
+ * caller would have to give back. All functions are safe to call from several threads.
  *
  * Calling sequence of the usual journey of an instruction:
  *   1. arch_decode() turns bytes of the target into struct arch_insn, fast
@@ -547,10 +546,9 @@ bool arch_shadow_is_on(const char *status);
 /* ------------------------------------------------------- remote programs */
 
 /*
- * A remote program is a row of system calls that a stopped thread of the
- * target is made to run, followed by code that puts every register back as it
- * was and goes on where the thread was interrupted. If the mutator dies at any
- * moment the thread heals itself. No stack is used.
+ * A remote program is a row of system calls that a stopped thread of the target is made to run,
+ * followed by code that puts every register back as it was and goes on where the thread was
+ * interrupted. If the mutator dies at any moment the thread heals itself. No stack is used.
  */
 enum arch_remote_arg_kind {
 	ARCH_ARG_CONST,	 /* value */
@@ -579,13 +577,15 @@ struct arch_remote_program {
 enum { ARCH_REMOTE_MAX = 512 };
 
 /*
- * Emits the program for a thread whose registers are `interrupted`. Where the
- * thread was in a system call the tail does what the kernel would have done
- * (restart at pc-2, or restart_syscall). When a call fails, the following ones
- * that are not `always` are skipped.
+ * Emits the program for a thread whose registers are `interrupted`. Where that was in a system
+ * call the tail does what the kernel would have done (restart at pc-2, or restart_syscall). When
+ * a call fails, the following ones that are not `always` are skipped.
  */
 void arch_emit_remote(const struct arch_remote_program *program,
 		      const struct arch_regs *interrupted, struct arch_buf *out);
+
+/* True if these bytes begin as every such program does. */
+bool arch_is_remote(const uint8_t *bytes, size_t size);
 
 /* Makes `r` (a copy of the interrupted registers) ready to run the program at `pc`. */
 void arch_begin_remote(struct arch_regs *r, taddr_t pc);

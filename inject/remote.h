@@ -39,7 +39,7 @@ pid_t remote_victim(const struct stop *s);
 
 /*
  * Zeroes what the program of a mutator that died may have left behind the code
- * of modules: bytes that are zero in the file and not in memory, where no
+ * of modules: what begins as such a program does and is zero in the file, where no
  * thread is. *cleaned is the number of modules put right.
  */
 int remote_clean_tails(struct stop *s, size_t *cleaned, struct dinst_error *e);

@@ -212,16 +212,24 @@ static bool someone_is_in(struct stop *s, const struct snapshot *shot,
 	return snapshot_scan(shot, &range, 1) != 0;
 }
 
+/* What a program of ours leaves, whole or not at all; other tools may keep code there, too. */
+static bool is_program(const uint8_t *bytes, size_t size)
+{
+	return arch_is_remote(bytes, size) &&
+	       (size <= ARCH_REMOTE_MAX ||
+		is_zero(bytes + ARCH_REMOTE_MAX, size - ARCH_REMOTE_MAX));
+}
+
 /*
- * True if the tail of mapping i is zero in the file and not in memory; `bytes`
- * (a page) is zero then.
+ * True if the tail of mapping i is zero in the file, and in memory begins with a program of ours;
+ * `bytes` (a page) is zero then.
  */
 static bool is_dirty(const struct target *t, const struct maps *maps, size_t i,
 		     struct remote_tail *tail, uint8_t *bytes)
 {
 	return tail_of(t, maps, i, tail) && tail->size <= page_size() &&
 	       !target_read(t, tail->address, bytes, tail->size, NULL) &&
-	       !is_zero(bytes, tail->size) &&
+	       is_program(bytes, tail->size) &&
 	       read_file(t, &maps->entries[i], tail->offset, bytes, tail->size) &&
 	       is_zero(bytes, tail->size);
 }

@@ -13,6 +13,8 @@
  * has to lie within 128 MiB of the interrupted program counter, or it is out
  * of range.
  */
+#include <string.h>
+
 #include "arch/aarch64/a64.h"
 
 enum {
@@ -123,6 +125,16 @@ void arch_emit_remote(const struct arch_remote_program *program,
 	}
 	emit_program(program, interrupted, probe.pc + probe.used, out);
 	a64_emit_bytes(out, program->data, program->data_size);
+}
+
+bool arch_is_remote(const uint8_t *bytes, size_t size)
+{
+	uint8_t first[4];
+	struct arch_buf out = {.bytes = first, .size = sizeof(first)};
+
+	a64_emit_constant(&out, RESULT_FIRST, UINT64_MAX);
+	return size > sizeof(first) && out.status == ARCH_OK &&
+	       !memcmp(bytes, first, sizeof(first));
 }
 
 void arch_begin_remote(struct arch_regs *r, taddr_t pc)

@@ -229,6 +229,13 @@ void arch_emit_remote(const struct arch_remote_program *program,
 	x86_emit(out, program->data, program->data_size);
 }
 
+bool arch_is_remote(const uint8_t *bytes, size_t size)
+{
+	static const uint8_t first[] = {0x49, 0x83, 0xc8 | (RESULT_FIRST & 7), 0xff};
+
+	return size > sizeof(first) && !memcmp(bytes, first, sizeof(first));
+}
+
 void arch_begin_remote(struct arch_regs *r, taddr_t pc)
 {
 	r->user.rip = pc;

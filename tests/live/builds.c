@@ -13,6 +13,7 @@
 #include "inject/remote.h"
 #include "mutator/threads.h"
 #include "tests/live/harness_session.h"
+#include "tests/live/tails.h"
 
 enum { THREADS = 3, ROUNDS = 2000, LEAVES = 4, DEEPS = 3 };
 
@@ -212,14 +213,6 @@ static void test_alone_stripped(void **state)
 	alone(*state, true);
 }
 
-static int dirty_vdso(struct stop *s, void *arg, struct dinst_error *e)
-{
-	static const uint8_t rest[] = {0x90, 0x90};
-	taddr_t at = *(const taddr_t *)arg;
-
-	return stop_write(s, at, rest, sizeof(rest), e);
-}
-
 static int clean(struct stop *s, void *arg, struct dinst_error *e)
 {
 	return remote_clean_tails(s, arg, e);
@@ -232,19 +225,20 @@ static void test_dead_behind_vdso(void **state)
 	struct dinst_error e = {0};
 	struct target *t = NULL;
 	size_t cleaned = 0;
+	struct rest rest = {0};
 	struct maps maps;
-	taddr_t at = 0;
+	const char *where = NULL;
 
 	harness_start(h, "alone", NULL);
-	assert_int_equal(maps_read(h->pid, &maps, &e), 0);
-	for (size_t i = 0; i < maps.count; i++)
-		if (!strcmp(maps.entries[i].name, "[vdso]"))
-			at = maps.entries[i].hi - 64;
-	maps_release(&maps);
-	assert_true(at != 0);
 	assert_int_equal(target_open(h->pid, &t, &e), 0);
 	assert_false(remote_tails_dirty(t));
-	assert_int_equal(target_stop(t, NULL, dirty_vdso, &at, NULL, &e), 0);
+	assert_int_equal(target_stop(t, NULL, dirty_a_tail, &rest, NULL, &e), 0);
+	assert_int_equal(maps_read(h->pid, &maps, &e), 0);
+	for (size_t i = 0; i < maps.count; i++)
+		if (rest.address - maps.entries[i].lo < maps.entries[i].hi - maps.entries[i].lo)
+			where = maps.entries[i].name;
+	assert_string_equal(where, "[vdso]");
+	maps_release(&maps);
 	assert_true(remote_tails_dirty(t));
 	assert_int_equal(target_stop(t, NULL, clean, &cleaned, NULL, &e), 0);
 	assert_int_equal(cleaned, 1);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "inject/remote.h"
+#include "tests/live/tails.h"
 
 static struct target *open_target(pid_t pid)
 {
@@ -284,36 +285,9 @@ static void test_dead_leader(void **state)
 	harness_end(h, 0);
 }
 
-/* Something left behind in a tail is found and zeroed; without it nothing is. */
-static int dirty_a_tail(struct stop *s, void *arg, struct dinst_error *e)
-{
-	static const uint8_t rest[] = {0x90, 0x90};
-	const taddr_t *address = arg;
-
-	return stop_write(s, *address, rest, sizeof(rest), e);
-}
-
 static int clean(struct stop *s, void *arg, struct dinst_error *e)
 {
 	return remote_clean_tails(s, arg, e);
-}
-
-static taddr_t end_of_text(pid_t pid, const char *name)
-{
-	char path[64], line[512];
-	unsigned long lo, hi = 0, end = 0;
-	FILE *maps;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	maps = fopen(path, "re");
-	assert_non_null(maps);
-	while (fgets(line, sizeof(line), maps))
-		if (strstr(line, " r-xp ") && strstr(line, name) &&
-		    sscanf(line, "%lx-%lx", &lo, &hi) == 2)
-			end = hi;
-	fclose(maps);
-	assert_true(end != 0);
-	return end;
 }
 
 /* A call that takes longer than anybody waits for one. */
@@ -356,21 +330,54 @@ static void test_not_back(void **state)
 static void test_clean_tails(void **state)
 {
 	struct harness *h = *state;
+	struct rest rest = {0};
 	size_t cleaned = 99;
 	struct target *t;
-	taddr_t address;
 
 	harness_start(h, "remote-registers", "read", NULL);
 	t = open_target(h->pid);
-	address = end_of_text(h->pid, "/remote-registers") - 64;
 	assert_false(remote_tails_dirty(t));
 	stop(t, clean, &cleaned);
 	assert_int_equal(cleaned, 0);
-	stop(t, dirty_a_tail, &address);
+	stop(t, dirty_a_tail, &rest);
 	assert_true(remote_tails_dirty(t));
 	stop(t, clean, &cleaned);
 	assert_int_equal(cleaned, 1);
 	assert_false(remote_tails_dirty(t));
+	harness_verify(h);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+static int take_away(struct stop *s, void *arg, struct dinst_error *e)
+{
+	static const uint8_t zeros[ARCH_REMOTE_MAX];
+	const struct rest *r = arg;
+
+	return stop_write(s, r->address, zeros, r->size, e);
+}
+
+/* fear J4: code that another tool keeps behind a module's is that tool's, whatever thread is in it */
+static void test_tails_of_others(void **state)
+{
+	struct harness *h = *state;
+	/* push %rbp; mov %rsp,%rbp; nop; pop %rbp; ret: a hook */
+	struct rest rest = {.bytes = {0x55, 0x48, 0x89, 0xe5, 0x90, 0x5d, 0xc3}, .size = 7};
+	uint8_t bytes[7];
+	size_t cleaned = 99;
+	struct target *t;
+
+	harness_start(h, "remote-registers", "read", NULL);
+	t = open_target(h->pid);
+	stop(t, dirty_a_tail, &rest);
+	assert_false(remote_tails_dirty(t));
+	stop(t, clean, &cleaned);
+	assert_int_equal(cleaned, 0);
+	/* ... nor is it a place for what we run. */
+	stop(t, map_and_unmap, NULL);
+	assert_int_equal(target_read(t, rest.address, bytes, sizeof(bytes), NULL), 0);
+	assert_memory_equal(bytes, rest.bytes, sizeof(bytes));
+	stop(t, take_away, &rest);
 	harness_verify(h);
 	target_close(t);
 	harness_end(h, 0);
@@ -384,7 +391,8 @@ int main(void)
 		TEST(test_read),	  TEST(test_nanosleep),	  TEST(test_futex),
 		TEST(test_poll),	  TEST(test_epoll),	  TEST(test_running),
 		TEST(test_group_stopped), TEST(test_sequence),	  TEST(test_filter),
-		TEST(test_dead_leader),	  TEST(test_clean_tails), TEST(test_not_back),
+		TEST(test_dead_leader),	  TEST(test_clean_tails), TEST(test_tails_of_others),
+		TEST(test_not_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
