@@ -17,7 +17,7 @@
 enum {
 	OPEN_TRIES_MS = 10000, /* a daemon that is leaving may still hold the lock */
 	OPEN_PAUSE_MS = 20,
-	GREET_S = 20, /* a daemon answers `ping` at once, as soon as it gets a processor */
+	GREET_S = 5, /* a daemon answers `ping` at once, whatever it does */
 };
 
 /* Rows of a long listing come in one line. */

@@ -230,7 +230,7 @@ frozen() {
 	say "$title: refused, and put right afterwards"
 }
 
-for ((turn = 0; turn < $(short 2 1); turn++)); do
+for ((turn = 0; turn < $(short 3 1); turn++)); do
 	memory
 	shared_memory
 	processes
