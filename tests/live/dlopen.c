@@ -128,7 +128,7 @@ static void test_churn(void **state)
 					   "/Code/libplugin.so/plugin_work"};
 	struct harness *h = *state;
 	struct session *s = begin(h);
-	unsigned kept = session_insert(s, "do_call");
+	unsigned kept = session_insert(s, "do_call"), inserted = 0;
 
 	harness_send(h, "loop 3000\n");
 	for (int turn = 0; turn < 150; turn++) {
@@ -142,14 +142,17 @@ static void test_churn(void **state)
 		    e.code != DINST_REFUSED && e.code != DINST_BUSY)
 			fail_msg("%s: %s (%s)", foci[turn % 4], e.text, dinst_code_name(e.code));
 		request_retry_pending(s);
-		if (status >= 0)
+		if (status >= 0) {
 			session_remove(s, id);
+			inserted++;
+		}
 		dinst_error_clear(&e);
 		if (removal_flush(s, &flushed, &e) < 0 && e.code != DINST_BUSY)
 			fail_msg("flush: %s", e.text);
 	}
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	assert_int_equal(session_value(s, kept), 3000);
+	assert_true(inserted > 0);
 	end(h, s);
 }
 

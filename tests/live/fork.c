@@ -103,8 +103,8 @@ static void churn(struct harness *h, const char *command)
 	static const char *const foci[] = {"/Code/forks/*", "hit", "/Code/libc.so.6/*fork*",
 					   "/Code/libc.so.6/*wait*"};
 	struct session *s = begin(h);
+	unsigned ids[8], inserted = 0;
 	char text[64];
-	unsigned ids[8];
 
 	snprintf(text, sizeof(text), "%s\n", command);
 	harness_send(h, text);
@@ -124,6 +124,7 @@ static void churn(struct harness *h, const char *command)
 		}
 		for (unsigned i = 0; i < count; i++)
 			session_remove(s, ids[i]);
+		inserted += count;
 		for (int i = 0; i < 200 && s->queue_length; i++) {
 			struct dinst_error e = {0};
 			struct flush_result flushed;
@@ -134,6 +135,7 @@ static void churn(struct harness *h, const char *command)
 		}
 	}
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	assert_true(inserted > 0);
 	end(h, s);
 }
 

@@ -121,6 +121,7 @@ static void test_churn(void **state)
 {
 	static const char *const foci[] = {"main.*", "runtime.*", "*", "main.leaf"};
 	struct harness *h = *state;
+	unsigned inserted = 0;
 	struct session *s;
 
 	start(h);
@@ -136,11 +137,14 @@ static void test_churn(void **state)
 		    e.code != DINST_NO_FUNCTION)
 			fail_msg("%s: %s", foci[turn % 4], e.text);
 		usleep(20000);
-		if (status >= 0)
+		if (status >= 0) {
 			session_remove(s, id);
+			inserted++;
+		}
 		flush_once(s);
 	}
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	assert_true(inserted > 0);
 	end_session(s);
 	harness_verify_what(h, HARNESS_TEXT);
 	session_go(h, 5);

@@ -145,6 +145,7 @@ static void test_twins_churn(void **state)
 	static const char *const foci[] = {"/Code/libplugin.so/*", "/Code/libtwin.so/*",
 					   "plugin_work", "libtwin.so:twin_leaf"};
 	struct harness *h = *state;
+	unsigned inserted = 0;
 	struct session *s;
 	long met = 0;
 
@@ -162,14 +163,17 @@ static void test_twins_churn(void **state)
 		    e.code != DINST_REFUSED && e.code != DINST_BUSY)
 			fail_msg("%s: %s (%s)", foci[i % 4], e.text, dinst_code_name(e.code));
 		request_retry_pending(s);
-		if (status >= 0)
+		if (status >= 0) {
 			session_remove(s, id);
+			inserted++;
+		}
 		dinst_error_clear(&e);
 		if (removal_flush(s, &flushed, &e) < 0 && e.code != DINST_BUSY)
 			fail_msg("flush: %s", e.text);
 	}
 	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "done %ld", &met), 1);
 	assert_true(met > 0);
+	assert_true(inserted > 0);
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);

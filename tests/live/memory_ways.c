@@ -52,8 +52,8 @@ static void mutate(pid_t pid, bool private)
 	static const char *const names[] = {"five", "straddle_in", "straddle_out"};
 	struct detach_result detached;
 	struct dinst_error e = {0};
+	unsigned id, inserted = 0;
 	struct session *s;
-	unsigned id;
 
 	if (session_attach(pid, "ways", &s, &e) < 0) {
 		fprintf(stderr, "attach: %s\n", e.text);
@@ -73,6 +73,7 @@ static void mutate(pid_t pid, bool private)
 			fprintf(stderr, "insert: %s\n", e.text);
 			_exit(4);
 		}
+		inserted++;
 		if (removal_remove(s, session_instance(s, id), &result, &e) < 0)
 			_exit(5);
 	}
@@ -80,7 +81,7 @@ static void mutate(pid_t pid, bool private)
 		fprintf(stderr, "detach: %s\n", e.text);
 		_exit(6);
 	}
-	_exit(0);
+	_exit(inserted ? 0 : 7);
 }
 
 static void run(struct harness *h, long first, int first_error, long second, int second_error,

@@ -93,7 +93,7 @@ static void test_sums(void **state)
 	unsigned long ms = getenv("DINST_SHORT") ? 1500 : 4000;
 	unsigned short seed[3] = {5, 0, 0};
 	struct harness *h = *state;
-	unsigned long changes = 0;
+	unsigned long changes = 0, inserted = 0;
 
 	if (!begin(h)) {
 		print_message("SKIP: no restartable sequences here\n");
@@ -112,6 +112,7 @@ static void test_sums(void **state)
 			if (session_try_insert_kind(s, foci[what % 4], what / 4 % KINDS, &id, &e) <
 			    0)
 				continue;
+			inserted++;
 			usleep(2000);
 			if (i % 3)
 				session_remove(s, id);
@@ -121,7 +122,9 @@ static void test_sums(void **state)
 		session_end(s);
 		ask(h, "end\n");
 	}
-	print_message("%lu changes, %lu additions\n", changes, ask(h, "end\n"));
+	print_message("%lu changes, %lu of them in, %lu additions\n", changes, inserted,
+		      ask(h, "end\n"));
+	assert_true(inserted > 0);
 	harness_end(h, 0);
 }
 
