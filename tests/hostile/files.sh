@@ -77,6 +77,6 @@ if wait_for 60 grep -q ready "$work/server.log"; then
 	wait_for 60 test -s "$work/load.log" || fail "the load does not start"
 	one "in a namespace and a root of its own" '/Code/hidden/*'
 else
-	say "no namespace of its own here: $(head -1 "$work/unshare.err")"
+	absent "a namespace and a root of its own" "$(head -1 "$work/unshare.err")"
 fi
 pass "deleted, replaced, hidden"

@@ -97,7 +97,7 @@ cramped() {
 #   have the kernel kill the target; what is small goes in; with more room all does
 memory() {
 	title="little memory"
-	new_group memory || { say "$title: no memory controller here"; return; }
+	new_group memory || { absent "$title" "no memory controller here"; return; }
 	start_server "$confine" cgroup="$group" --
 	put $(($(usage) + 1024 * 1024)) memory.limit_in_bytes memory.max || fail "$title: no limit"
 	json attach attach "$server" -n limited
@@ -126,7 +126,7 @@ shared_memory() {
 	local status try
 
 	title="dinst in the target's group"
-	new_group memory || return
+	new_group memory || { absent "$title" "no memory controller here"; return; }
 	start_server "$confine" cgroup="$group" --
 	put $(($(usage) + 6 * 1024 * 1024)) memory.limit_in_bytes memory.max
 	cramped attach "$server" -n cramped >"$work/attach" 2>&1
@@ -151,12 +151,13 @@ processes() {
 	local room status
 
 	title="no process more"
-	new_group pids || { say "$title: no pids controller here"; return; }
+	new_group pids || { absent "$title" "no pids controller here"; return; }
 	start_server "$confine" cgroup="$group" --
 	put "$(cat "$group/pids.current")" pids.max
 	json attach attach "$server" -n limited
 	json insert insert calls "$all" --each -p limited
-	sleep 0.2
+	json more insert calls /Code/demo-server/answer_request -p limited
+	wait_for 60 counts "$(field id more)" limited || fail "$title: nothing was counted"
 	json detach detach -t 60 -p limited
 	[ "$(field left detach)" = 0 ] || fail "$title: something is left"
 	# And dinst itself, where there are hardly any: an error, and nothing is left behind.
@@ -176,17 +177,21 @@ processes() {
 
 # fear I3, K2: a target that gets 5 % of a CPU: a stop takes its time, keeps its deadline, and is right
 throttled() {
-	local round longest=0
+	local round longest=0 inserted=0
 
 	title="5 % of a CPU"
-	new_group cpu || { say "$title: no cpu controller here"; return; }
+	new_group cpu || { absent "$title" "no cpu controller here"; return; }
 	start_server "$confine" cgroup="$group" --
 	if [ -e "$group/cpu.cfs_quota_us" ]; then put 5000 cpu.cfs_quota_us; else put "5000 100000" cpu.max; fi
 	json attach attach "$server" -n slow
 	for ((round = 0; round < $(short 20 4); round++)); do
 		dinst --json insert calls "$all" -p slow >"$work/insert" 2>&1
 		case $? in
-		0 | 3) ;;
+		0 | 3)
+			[ "$(field points insert | sum)" -ge 30 ] || fail "$title: only $(field points insert | sum) points"
+			wait_for 60 counts "$(field id insert)" slow || fail "$title: nothing was counted"
+			inserted=$((inserted + 1))
+			;;
 		1) grep -qE '"code":"busy"' "$work/insert" || fail "$title: $(cat "$work/insert")" ;;
 		*) fail "$title: $(cat "$work/insert")" ;;
 		esac
@@ -200,14 +205,15 @@ throttled() {
 	fi
 	if [ -e "$group/cpu.cfs_quota_us" ]; then put -1 cpu.cfs_quota_us; else put max cpu.max; fi
 	end_server
-	say "$title: $(grep nr_throttled "$group/cpu.stat"), stopped for $longest us"
+	[ $inserted -gt 0 ] || fail "$title: busy $round times, and never anything else"
+	say "$title: $(grep nr_throttled "$group/cpu.stat"), $inserted of $round inserted, stopped for $longest us"
 }
 
 # fear I3: frozen groups of both versions: refused at once, by name; frozen when it is instrumented: values
 #   can be read, what takes a system call in it is refused, detach says what is left, and all goes when it thaws
 frozen() {
 	title="frozen ($1)"
-	new_group "$1" || { say "$title: not here"; return; }
+	new_group "$1" || { absent "$title" "not here"; return; }
 	start_server "$confine" cgroup="$group" --
 	freeze "$group"
 	refused 'control group is frozen' attach "$server" -n cold
@@ -238,4 +244,5 @@ for ((turn = 0; turn < $(short 3 1); turn++)); do
 	frozen freeze
 	frozen freezer
 done
+[ ${#groups[@]} -gt 0 ] || skip "no control groups here"
 pass "${#groups[@]} control groups"

@@ -127,6 +127,7 @@ ask() {
 	timeout 100 "$build/dinst" --json "$@" >"$work/answer" 2>"$work/answer.err"
 	status=$?
 	asked=$((asked + 1))
+	[ "$1" != insert ] || [ $status -ne 0 ] || inserted=$((inserted + 1))
 	case $status in
 	0) ;;
 	3) [ "$1" != detach ] || left=$(field left answer) ;;
@@ -268,6 +269,7 @@ check_dead() {
 }
 
 asked=0
+inserted=0
 round=0
 event=none what=
 declare -A happened
@@ -300,4 +302,5 @@ for event in "${!happened[@]}"; do
 	say "$event: ${happened[$event]} rounds"
 done
 [ $round -ge ${#targets[@]} ] || fail "only $round rounds"
-pass "$round rounds, $asked requests: each answered, nobody harmed"
+[ $inserted -gt 0 ] || [ $round -lt 20 ] || fail "nothing was inserted in $round rounds"
+pass "$round rounds, $asked requests, $inserted inserts done: each answered, nobody harmed"

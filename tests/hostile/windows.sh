@@ -17,9 +17,12 @@ ms=17000
 for threads in 2 8 32; do
 	STORM_SEED=$seed STORM_THREADS=$threads STORM_MS=$ms "$build/tests/live/storms" >"$work/storm" 2>&1 ||
 		fail "storm of $threads threads, seed $seed: $(tail -8 "$work/storm")"
+	grep -q '^[1-9][0-9]* changes' "$work/storm" || fail "storm of $threads threads: nothing was changed"
 	say "$(grep changes "$work/storm")"
 done
 TORTURE_SEED=$seed TORTURE_MS=$((ms / 4)) TORTURE_CASES='*churn*' "$build/tests/live/torture" >"$work/torture" 2>&1 ||
 	fail "torture, seed $seed: $(grep -v '^\[' "$work/torture" | tail -8)"
+# A filter that no test's name fits is no failure to the program.
+[ "$(grep -c '^\[       OK' "$work/torture")" -ge 2 ] || fail "torture: only $(grep -c '^\[       OK' "$work/torture") tests churn"
 say "$(grep -E 'changes|waves' "$work/torture" | tr '\n' ' ')"
 pass "seed $seed"

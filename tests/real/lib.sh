@@ -86,12 +86,26 @@ say() {
 	echo "  $*"
 }
 
+# have COMMAND...: all of them are installed.
+have() {
+	local command
+
+	for command in "$@"; do
+		command -v "$command" >/dev/null || return 1
+	done
+}
+
+# absent PART WHY: it is left out here, and that is counted; the rest goes on.
+absent() {
+	echo "SKIP $1: $2"
+}
+
 # need COMMAND...: skips the test where one is missing.
 need() {
 	local command
 
 	for command in "$@"; do
-		command -v "$command" >/dev/null || skip "$command is not installed"
+		have "$command" || skip "$command is not installed"
 	done
 	[ "$(id -u)" -eq 0 ] || skip "needs root"
 }
