@@ -39,13 +39,16 @@ stressors=(
 	fault opcode dynlib vdso
 )
 
-# options STRESSOR: what keeps its rounds short.
+# options STRESSOR: what keeps its rounds short, and lets two of a kind run at the same time: two of
+# cyclic's deadlines, a whole processor each, are more than the kernel grants of two.
 options() {
 	case $1 in
 	vm | vm-rw | mmap | mremap | malloc) echo "--$1-bytes" 16m ;;
 	heapsort | qsort | mergesort | radixsort) echo "--$1-size" 20000 ;;
 	tree) echo --tree-size 10000 ;;
 	vm-addr) echo --vm-addr-method inc ;;
+	cyclic) echo --cyclic-policy rr ;;
+	sock) echo --sock-port "$(free_port)" ;;
 	esac
 }
 
