@@ -156,6 +156,7 @@ void heap_get_stats(const struct heap *h, struct heap_stats *stats)
 
 	stats->code_bytes = h->code.bytes;
 	stats->counter_bytes = h->counter_bytes;
+	stats->counter_most = h->counter_most;
 	stats->used = h->code.pages_taken * HEAP_PAGE;
 	stats->touched = (h->code.page_count - h->code.floor) * HEAP_PAGE;
 	stats->high_water = h->high_water * HEAP_PAGE;

@@ -97,6 +97,7 @@ void *heap_map(const struct heap *h, taddr_t address, size_t size);
  */
 struct heap_stats {
 	size_t code_bytes, counter_bytes; /* in use, all CPUs' slots of counters counted */
+	size_t counter_most;		  /* the most that `counter_bytes` ever was */
 	size_t used;	   /* handed out and not free now, with the unused rest of pages */
 	size_t touched;	   /* ever handed out */
 	size_t high_water; /* the most that `used` ever was */

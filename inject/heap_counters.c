@@ -309,6 +309,8 @@ static int take(struct heap *h, size_t count, bool words, size_t *first, struct 
 	}
 	h->counters_used += count;
 	h->counter_bytes += count * HEAP_SLOT * (words ? 1 : a->cpus + 1);
+	if (h->counter_bytes > h->counter_most)
+		h->counter_most = h->counter_bytes;
 	*first = number;
 	return DINST_OK;
 }

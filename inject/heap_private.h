@@ -34,6 +34,7 @@ struct heap {
 	size_t row_end;	      /* none from here on is free */
 	size_t counters_used; /* slots */
 	size_t counter_bytes; /* in all blocks */
+	size_t counter_most;  /* the most that it was */
 	bool *online;	      /* by CPU: those for which memory is made when it is given out */
 	size_t made;	      /* bytes of it, of rows */
 };

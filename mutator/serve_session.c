@@ -202,14 +202,15 @@ int serve_status(struct server *sv, const json_t *params, json_t **result, struc
 			functions += image_functions(module_get(s->modules, i)->image, &list);
 	}
 	*result = json_pack(
-		"{s:o, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I}",
+		"{s:o, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I}",
 		"session", serve_text(s->name), "pid", (json_int_t)s->pid, "name",
 		serve_text(target_name(s->target)), "state", state_name(s), "points",
 		(json_int_t)session_points(s), "active", (json_int_t)active, "queued",
 		(json_int_t)s->queue_length, "heap_bytes", (json_int_t)heap.used, "heap_code",
 		(json_int_t)heap.code_bytes, "heap_most", (json_int_t)heap.high_water,
-		"heap_memory", (json_int_t)heap.resident, "text_memory",
-		(json_int_t)s->page_count * PAGE, "arena",
+		"heap_values", (json_int_t)heap.counter_bytes, "heap_values_most",
+		(json_int_t)heap.counter_most, "heap_memory", (json_int_t)heap.resident,
+		"text_memory", (json_int_t)s->page_count * PAGE, "arena",
 		!s->places ? "none"
 		: private  ? "private"
 			   : "shared",

@@ -367,6 +367,8 @@ void session_heap(const struct session *s, struct heap_stats *sum)
 		heap_get_stats(p->heap, &stats);
 		sum->used += stats.used;
 		sum->code_bytes += stats.code_bytes;
+		sum->counter_bytes += stats.counter_bytes;
+		sum->counter_most += stats.counter_most;
 		sum->high_water += stats.high_water;
 		sum->resident += stats.resident;
 		sum->capacity += stats.capacity;

@@ -83,6 +83,8 @@ static const struct column ls_columns[] = {
 	{"heap_bytes", "HEAP-BYTES", COLUMN_NUMBER},
 	{"heap_code", "HEAP-CODE", COLUMN_WIDE},
 	{"heap_most", "HEAP-MOST", COLUMN_WIDE},
+	{"heap_values", "HEAP-VALUES", COLUMN_WIDE},
+	{"heap_values_most", "VALUES-MOST", COLUMN_WIDE},
 	{"heap_memory", "HEAP-MEMORY", COLUMN_WIDE},
 	{"text_memory", "TEXT-MEMORY", COLUMN_WIDE},
 	{"arena", "ARENA", COLUMN_WIDE},

@@ -231,6 +231,15 @@ static bool still_there(const struct session *se)
 	       process_start(se->pid) == se->start;
 }
 
+/* True if a target is neither a number nor the name of a session: /proc has to be asked. */
+static bool must_look(struct server *s, const char *target)
+{
+	const struct session *found = session_named(s, target);
+	unsigned long long number;
+
+	return *target && !parse_number(target, INT_MAX, &number) && !(found && still_there(found));
+}
+
 /* Finds the process that a target names, or the live session that has it already. */
 static int find_target(struct server *s, const char *target, struct session **se, pid_t *pid,
 		       struct dinst_error *e)
@@ -267,6 +276,8 @@ static void method_attach(struct server *s, struct request *r, const char *metho
 		request_error_rpc(r, RPC_PARAMS, "target is missing: a pid or a name");
 	} else if (s->stopping) {
 		request_error(r, DINST_BUSY, "the daemon is stopping");
+	} else if (must_look(s, target)) {
+		find_process(s, r, target, "attach", params, method_attach);
 	} else if (find_target(s, target, &se, &pid, &e) != 0) {
 		request_error_from(r, &e);
 	} else if (is_ours(s, pid)) {
@@ -404,6 +415,10 @@ static void method_repair(struct server *s, struct request *r, const char *metho
 		request_error_rpc(r, RPC_PARAMS, "target is missing: a pid or a name");
 		return;
 	}
+	if (must_look(s, target)) {
+		find_process(s, r, target, "repair", params, method_repair);
+		return;
+	}
 	if (find_target(s, target, &se, &pid, &e) != 0) {
 		request_error_from(r, &e);
 		return;
@@ -498,7 +513,7 @@ static void method_stop(struct server *s, struct request *r, const char *method,
 
 static const struct {
 	const char *name;
-	void (*serve)(struct server *s, struct request *r, const char *method, json_t *params);
+	method_server *serve;
 } methods[] = {
 	{"ping", method_ping},	     {"sessions", method_sessions},
 	{"attach", method_attach},   {"catch_exec", method_catch_exec},
@@ -522,6 +537,7 @@ void method_dispatch(struct server *s, struct request *r, const char *method, js
 
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
 		if (strcmp(methods[i].name, method) == 0) {
+			stalls_step(s, methods[i].name);
 			methods[i].serve(s, r, method, params);
 			return;
 		}

@@ -220,6 +220,7 @@ static void mutator_line(struct stream *st, char *line, size_t length)
 	memset(&reply, 0, sizeof(reply));
 	if (length == 0)
 		return;
+	stalls_step(m->server, "an answer of a mutator");
 	if (rpc_scan(line, length, &message, &reply.failure) != 0) {
 		mutator_reject(m, "it sent something that is not JSON-RPC");
 		return;
@@ -293,6 +294,7 @@ static int spawn(struct mutator *m, struct dinst_error *e)
 	options.exit_cb = process_exited;
 	options.stdio = stdio;
 	options.stdio_count = MUTATOR_FD + 1;
+	stalls_step(s, "the start of a mutator");
 	err = uv_spawn(&s->loop, &m->process, &options);
 	if (err)
 		return dinst_fail(e, DINST_DAEMON, "cannot start %s: %s", s->mutator_path,

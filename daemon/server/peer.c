@@ -248,6 +248,7 @@ void peer_close(struct peer *p)
 
 	if (p->stream.closing)
 		return;
+	stalls_step(s, "the end of a client");
 	while (*at && *at != p)
 		at = &(*at)->next;
 	if (*at) {
@@ -293,6 +294,7 @@ void peer_accept(struct server *s)
 
 	if (!p)
 		return;
+	stalls_step(s, "a new client");
 	p->server = s;
 	p->stream.owner = p;
 	p->stream.on_line = peer_line;

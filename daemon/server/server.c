@@ -109,6 +109,7 @@ int server_init(struct server *s, struct dinst_error *e)
 	uv_timer_start(&s->idle, on_idle, IDLE_LOOK_MS, IDLE_LOOK_MS);
 	uv_signal_start(&s->sigterm, on_signal, SIGTERM);
 	uv_signal_start(&s->sigint, on_signal, SIGINT);
+	stalls_watch(s);
 	server_busy(s);
 	return 0;
 }

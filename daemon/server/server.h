@@ -10,11 +10,13 @@
  *   hold.c     what lasts no longer than a client's connection
  *   sampler.c  histories of values, and when mutators are asked for them
  *   methods.c  what each method of a client does
+ *   find.c     the process of a name
  *   gather.c   what asks all mutators at once: `sessions` and `stop`
  *   snapshot.c, heat.c, recording.c   what scrapes, exports and the page are told
  *   expose.c, exposition.c, prometheus.c, otlp_json.c   the same in others' words
  *   http.c, page.c, otlp.c   who serves it, and who sends it
  *   server.c   signals, the log, the end
+ *   stalls.c   tells when the loop stood still
  *   main.c     options and the start
  *
  * Everything runs on one loop in one thread. Ownership: the server owns
@@ -47,15 +49,26 @@ enum {
 };
 
 /* Bytes not yet taken by a client: above the first it is not read, above the second it is dropped. */
-#define PEER_UNWRITTEN_PAUSE ((size_t)4 << 20)
+#define PEER_UNWRITTEN_PAUSE ((size_t)256 << 10)
 #define PEER_UNWRITTEN_MAX   ((size_t)256 << 20)
 /* Of all clients: above it, the one that has taken least is dropped. */
 #define SERVER_UNWRITTEN_MAX ((size_t)512 << 20)
 /* Bytes of a client's unanswered requests; then it is not read. */
 #define PEER_ASKED_MAX ((size_t)2 << 20)
 
+/* One turn of the loop. */
+struct stalls {
+	uv_prepare_t prepare;
+	uv_check_t check;
+	uint64_t began_ns, own_ns;  /* of the turn: uv_hrtime(), the processor time of all of us */
+	const char *step, *longest; /* static texts; NULL: none */
+	uint64_t step_ns, longest_ns;
+	unsigned steps;
+};
+
 struct server {
 	uv_loop_t loop;
+	struct stalls stalls;
 	uv_pipe_t listener;
 	uv_timer_t idle;
 	uv_signal_t sigterm, sigint;
@@ -85,6 +98,13 @@ void server_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void server_busy(struct server *s);
 /* Closes everything; the loop then ends. Unwritten answers have been waited for. */
 void server_end(struct server *s);
+
+/* ---------------------------------------------------------------- stalls.c */
+
+/* From now on a turn of the loop that takes long is told in the log. */
+void stalls_watch(struct server *s);
+/* What the loop does from here on (a static text), for that line. */
+void stalls_step(struct server *s, const char *what);
 
 /* ---------------------------------------------------------------- listen.c */
 
@@ -275,6 +295,18 @@ void hold_release(struct session *se);
 
 /* Does what a client asked for; `r` is answered at once or later. */
 void method_dispatch(struct server *s, struct request *r, const char *method, json_t *params);
+
+typedef void method_server(struct server *s, struct request *r, const char *method, json_t *params);
+
+/* ------------------------------------------------------------------ find.c */
+
+/*
+ * Looks for the one process of that name, and serves the request then, with its pid
+ * as "target"; or answers it with why there is none (process_resolve()). Other requests
+ * go on meanwhile. `method` is a static text.
+ */
+void find_process(struct server *s, struct request *r, const char *name, const char *method,
+		  json_t *params, method_server *serve);
 
 /* ---------------------------------------------------------------- gather.c */
 

@@ -112,7 +112,7 @@ change() {
 	return 0
 }
 
-# Sets heap_bytes, heap_code, heap_most, heap_memory; fails if the mutator has found a thread in freed code.
+# Sets heap_bytes, heap_code, heap_most, heap_values_most, heap_memory; fails if the mutator has found a thread in freed code.
 look() {
 	dinst --json ls >"$work/ls" 2>&1
 	grep -q '"state": *"running"' "$work/ls" || fail "$(where): $(cat "$work/ls" "$work/dinstd/dinstd.log" | tail -c 600)"
@@ -120,6 +120,7 @@ look() {
 	heap_bytes=$(field heap_bytes ls)
 	heap_code=$(field heap_code ls)
 	heap_most=$(field heap_most ls)
+	heap_values_most=$(field heap_values_most ls)
 	heap_memory=$(field heap_memory ls)
 }
 
@@ -133,13 +134,16 @@ empty() {
 	look
 }
 
-# At least half of what is taken is in use, but for some pages for each size of bodies.
+# At least half of what is taken is in use, but for some pages for each size of bodies. Memory that was
+# given to values stays theirs, and rows of other sizes fit into what is free: no more than twice what
+# they ever took at a time.
 bounded() {
 	must flush -p "$pid"
 	must flush -p "$pid"
 	look
 	[ "$heap_bytes" -le $((2 * heap_code + (1 << 20))) ] || fail "$(where): $heap_bytes bytes are taken for $heap_code"
-	[ "$heap_memory" -lt $((128 << 20)) ] || fail "$(where): $heap_memory bytes of ours"
+	[ "$heap_memory" -le $((heap_most + 2 * heap_values_most + (4 << 20))) ] ||
+		fail "$(where): $heap_memory bytes of ours, for at most $heap_most of code and $heap_values_most of values at a time"
 }
 
 # The same at the beginning and at the end: how much of the heap it takes, in `standard`.
@@ -283,7 +287,7 @@ one() {
 		"${program}_round"
 		[ $((round % 8)) -eq 0 ] && empty
 		bounded
-		[ -n "${VERBOSE:-}" ] && say "$round: ${#requests[@]} requests, $heap_bytes bytes for $heap_code, $heap_most at most, $heap_memory of memory"
+		[ -n "${VERBOSE:-}" ] && say "$round: ${#requests[@]} requests, $heap_bytes bytes for $heap_code, $heap_most at most, $heap_values_most of values, $heap_memory of memory"
 	done
 	"${program}_end"
 	measure "${standards[$program]}"

@@ -76,4 +76,5 @@ wait "$other_load" || fail "seed $seed: wrong answers of the other server: $(hea
 json detach detach -p good
 end_server
 say "$(tail -1 "$work/bad.out")"
+say "$(grep -c 'stood still' "$work/dinstd/dinstd.log") times the daemon stood still: $(grep 'stood still' "$work/dinstd/dinstd.log" | cut -d: -f4- | sort -t' ' -k5n | tail -1)"
 pass "good client: $(tail -1 "$work/good.out"); daemon: $((most >> 10)) MiB at most"

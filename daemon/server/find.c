@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * find.c - the process of a name, found beside the loop.
+ *
+ * Owns waiting for what /proc says. The kernel shows another process' command line
+ * only under the lock of its memory (proc_pid_cmdline(5)): one that holds it and gets no
+ * processor, of whoever it is, would hold up all clients of ours. So a thread of
+ * libuv's looks, which knows nothing but the name, and the method goes on with the pid.
+ */
+#include "daemon/server/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct find {
+	uv_work_t work;
+	struct server *server;
+	struct request *request;
+	json_t *params;	    /* of the request */
+	const char *method; /* a static text */
+	method_server *serve;
+	char *name;
+	pid_t pid;
+	struct dinst_error error;
+};
+
+/* In the thread. */
+static void look(uv_work_t *work)
+{
+	struct find *f = work->data;
+
+	process_resolve(f->name, NULL, 0, &f->pid, &f->error);
+}
+
+static void looked(uv_work_t *work, int status)
+{
+	struct find *f = work->data;
+
+	stalls_step(f->server, f->method);
+	if (status != 0 || f->error.code) {
+		request_error_from(f->request, &f->error);
+	} else {
+		json_object_set_new(f->params, "target", json_integer(f->pid));
+		f->serve(f->server, f->request, f->method, f->params);
+	}
+	json_decref(f->params);
+	free(f->name);
+	free(f);
+}
+
+void find_process(struct server *s, struct request *r, const char *name, const char *method,
+		  json_t *params, method_server *serve)
+{
+	struct find *f = calloc(1, sizeof(*f));
+
+	if (!f || !(f->name = strdup(name)) || !(f->params = json_copy(params))) {
+		if (f)
+			free(f->name);
+		free(f);
+		request_error(r, DINST_NO_MEMORY, "no memory to look for a process");
+		return;
+	}
+	f->work.data = f;
+	f->server = s;
+	f->request = r;
+	f->method = method;
+	f->serve = serve;
+	if (uv_queue_work(&s->loop, &f->work, look, looked) != 0)
+		looked(&f->work, UV_ENOMEM);
+}
