@@ -446,6 +446,10 @@ static void show_uprobe(struct bench *b)
 			close(fds[i]);
 }
 
+/*
+ * fear D8: what a counter costs a call, and what more where two threads on CPUs of their own count at
+ * the same place, by CPU time; the counts are compared with the calls
+ */
 int main(void)
 {
 	static const struct {

@@ -10,7 +10,7 @@
 #
 # fear G5: node, a Java machine and LuaJIT compile, throw compiled code away and collect while all
 #   functions of node, of libjvm or of libluajit and of libc are instrumented: same output
-# fear H1: a Go server under load, also without asynchronous preemption and with its collector at
+# fear H1, E2: a Go server under load, also without asynchronous preemption and with its collector at
 #   work all the time, answers every request while its calls are counted
 # fear H2, E1: Rust panics through instrumented frames are caught by catch_unwind, end threads, or
 #   abort (-C panic=abort) as they should

@@ -128,7 +128,7 @@ static void test_churn(void **state)
 					   "/Code/libplugin.so/plugin_work"};
 	struct harness *h = *state;
 	struct session *s = begin(h);
-	unsigned kept = session_insert(s, "do_call"), inserted = 0;
+	unsigned kept = session_insert(s, "do_call"), done = 0;
 
 	harness_send(h, "loop 3000\n");
 	for (int turn = 0; turn < 150; turn++) {
@@ -143,16 +143,18 @@ static void test_churn(void **state)
 			fail_msg("%s: %s (%s)", foci[turn % 4], e.text, dinst_code_name(e.code));
 		request_retry_pending(s);
 		if (status >= 0) {
+			done += session_instance(s, id)->link_count > 0;
 			session_remove(s, id);
-			inserted++;
 		}
 		dinst_error_clear(&e);
 		if (removal_flush(s, &flushed, &e) < 0 && e.code != DINST_BUSY)
 			fail_msg("flush: %s", e.text);
 	}
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	print_message("%u of 150 requests found their functions there\n", done);
+	/* do_call() is there always. */
+	assert_true(done > 0);
 	assert_int_equal(session_value(s, kept), 3000);
-	assert_true(inserted > 0);
 	end(h, s);
 }
 

@@ -145,8 +145,8 @@ static void test_twins_churn(void **state)
 	static const char *const foci[] = {"/Code/libplugin.so/*", "/Code/libtwin.so/*",
 					   "plugin_work", "libtwin.so:twin_leaf"};
 	struct harness *h = *state;
-	unsigned inserted = 0;
 	struct session *s;
+	unsigned done = 0;
 	long met = 0;
 
 	harness_start(h, "life-code", NULL);
@@ -164,16 +164,16 @@ static void test_twins_churn(void **state)
 			fail_msg("%s: %s (%s)", foci[i % 4], e.text, dinst_code_name(e.code));
 		request_retry_pending(s);
 		if (status >= 0) {
+			done += session_instance(s, id)->link_count > 0;
 			session_remove(s, id);
-			inserted++;
 		}
 		dinst_error_clear(&e);
 		if (removal_flush(s, &flushed, &e) < 0 && e.code != DINST_BUSY)
 			fail_msg("flush: %s", e.text);
 	}
 	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "done %ld", &met), 1);
+	print_message("%u of 120 requests found their library there\n", done);
 	assert_true(met > 0);
-	assert_true(inserted > 0);
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);

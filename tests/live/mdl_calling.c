@@ -56,6 +56,10 @@ static void test_values(void **state)
 }
 
 /* Before, after and while code is inserted into the callee itself: only the program's calls count. */
+/*
+ * fear D6: inserted code uses a function of the program that is instrumented itself: it runs none of
+ * what is inserted there, and gets what the program gets
+ */
 static void test_instrumented(void **state)
 {
 	struct harness *h = *state;

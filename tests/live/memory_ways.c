@@ -52,8 +52,8 @@ static void mutate(pid_t pid, bool private)
 	static const char *const names[] = {"five", "straddle_in", "straddle_out"};
 	struct detach_result detached;
 	struct dinst_error e = {0};
-	unsigned id, inserted = 0;
 	struct session *s;
+	unsigned id, busy = 0;
 
 	if (session_attach(pid, "ways", &s, &e) < 0) {
 		fprintf(stderr, "attach: %s\n", e.text);
@@ -65,15 +65,17 @@ static void mutate(pid_t pid, bool private)
 		int status = session_try_insert_kind(s, names[turn % 3],
 						     turn & 1 ? POINT_EXIT : POINT_ENTRY, &id, &e);
 
-		if (status == DINST_BUSY) {
+		/* A machine that is busy lets a stop fail: it is tried again, as a user would. */
+		if (status == DINST_BUSY && busy++ < 50 * TURNS) {
 			dinst_error_clear(&e);
+			usleep(20000);
+			turn--;
 			continue;
 		}
 		if (status < 0 || !session_instance(s, id)->link_count) {
 			fprintf(stderr, "insert: %s\n", e.text);
 			_exit(4);
 		}
-		inserted++;
 		if (removal_remove(s, session_instance(s, id), &result, &e) < 0)
 			_exit(5);
 	}
@@ -81,7 +83,7 @@ static void mutate(pid_t pid, bool private)
 		fprintf(stderr, "detach: %s\n", e.text);
 		_exit(6);
 	}
-	_exit(inserted ? 0 : 7);
+	_exit(0);
 }
 
 static void run(struct harness *h, long first, int first_error, long second, int second_error,

@@ -176,7 +176,18 @@ STATE(nanosleep)
 STATE(futex)
 STATE(poll)
 STATE(epoll)
-STATE(running)
+
+/* fear B4: calls made by a thread that spins with known values in all registers and in its red zone */
+static void test_running(void **state)
+{
+	run_in_state(*state, "running");
+}
+
+/* fear B4: the same by one whose stack pointer leads nowhere: what runs in it needs no stack at all */
+static void test_stackless(void **state)
+{
+	run_in_state(*state, "stackless");
+}
 
 /* Two programs in one stop, on the same victim, and a thread stopped by job control. */
 static int twice(struct stop *s, void *arg, struct dinst_error *e)
@@ -188,7 +199,7 @@ static int twice(struct stop *s, void *arg, struct dinst_error *e)
 
 /*
  * fear A3, B4: calls made in a target that is stopped by job control, which stays stopped; its
- * registers, flags and red zone are compared
+ * registers, the carry flag and the red zone are compared
  */
 static void test_group_stopped(void **state)
 {
@@ -388,10 +399,19 @@ static void test_tails_of_others(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_read),	  TEST(test_nanosleep),	  TEST(test_futex),
-		TEST(test_poll),	  TEST(test_epoll),	  TEST(test_running),
-		TEST(test_group_stopped), TEST(test_sequence),	  TEST(test_filter),
-		TEST(test_dead_leader),	  TEST(test_clean_tails), TEST(test_tails_of_others),
+		TEST(test_read),
+		TEST(test_nanosleep),
+		TEST(test_futex),
+		TEST(test_poll),
+		TEST(test_epoll),
+		TEST(test_running),
+		TEST(test_stackless),
+		TEST(test_group_stopped),
+		TEST(test_sequence),
+		TEST(test_filter),
+		TEST(test_dead_leader),
+		TEST(test_clean_tails),
+		TEST(test_tails_of_others),
 		TEST(test_not_back),
 	};
 

@@ -349,7 +349,7 @@ static void write_32_bit_program(const char *path)
 	close(fd);
 }
 
-/* fear H4: a 32-bit program is refused in words, and nothing of it is touched */
+/* fear H4: a 32-bit program is refused before anything is done to it, and the reason is told */
 static void test_32_bit(void **state)
 {
 	char path[] = "/tmp/dinst-32-XXXXXX";

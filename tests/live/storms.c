@@ -65,6 +65,8 @@ static void change(struct session *s, unsigned which, unsigned *id)
 		*id = 0;
 }
 
+enum { CHANGES_MIN = 60 };
+
 /*
  * fear C1, C7: 8 threads (hostile/windows.sh: 2 to 32) in windows of one-byte instructions, in
  * windows across a cache line and across a page: inserted and removed in any order, no wrong
@@ -88,11 +90,12 @@ static void test_storm(void **state)
 	assert_int_equal(session_address(s, "straddle_out") % 64, 23);
 	ask(h, "start all", "started");
 	until = now_ms() + ms;
-	for (unsigned long turn = 0; now_ms() < until; turn++) {
-		for (int i = 0; i < 4; i++, changes++) {
-			unsigned which = (unsigned)(nrand48(seed) % ALL);
+	for (unsigned long turn = 0; now_ms() < until || changes < CHANGES_MIN; turn++) {
+		for (int i = 0; i < 4; i++) {
+			unsigned which = (unsigned)(nrand48(seed) % ALL), was = ids[which];
 
 			change(s, which, &ids[which]);
+			changes += ids[which] != was;
 		}
 		if (turn % 3 == 0)
 			session_flush_all(s);

@@ -145,7 +145,7 @@ static void test_activations(void **state)
 }
 
 /*
- * fear C3, C4, C5, F2, F7: hundreds of functions in assembler, each a corner case: all points counted
+ * fear C3, C4, C5, E5, F2, F7: hundreds of functions in assembler, each a corner case: all points counted
  * exactly as a trace says
  */
 static void test_counts(void **state)
@@ -341,7 +341,7 @@ static void run_churn(void **state, const struct churning *c)
 /*
  * fear C1, C7, D1, D2, D4, D5: every instruction, all kinds in waves and at random, in and out
  * under three threads that compare registers, flags, red zone and the whole XSAVE state with an
- * uninstrumented run
+ * uninstrumented run, at every alignment of the stack pointer
  */
 static void test_churn(void **state)
 {

@@ -18,11 +18,14 @@ static void insert_everything(struct session *s, const char *focus)
 {
 	for (int kind = POINT_ENTRY; kind <= POINT_STORE; kind++) {
 		struct dinst_error e = {0};
-		unsigned id;
-		int status = session_try_insert_kind(s, focus, (enum point_kind)kind, &id, &e);
+		unsigned id, tries = 0;
+		int status;
 
-		if (status < 0 && status != DINST_NO_FUNCTION && status != DINST_REFUSED &&
-		    status != DINST_BUSY)
+		do {
+			dinst_error_clear(&e);
+			status = session_try_insert_kind(s, focus, (enum point_kind)kind, &id, &e);
+		} while (status == DINST_BUSY && tries++ < 50);
+		if (status < 0 && status != DINST_NO_FUNCTION && status != DINST_REFUSED)
 			fail_msg("%s: %s", focus, e.text);
 	}
 }

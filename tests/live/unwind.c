@@ -64,7 +64,7 @@ static void insert_unwinder(struct session *s)
  * entries are exact though most are never left.
  */
 /*
- * fear E1, E3: exceptions caught in the same and next frame, far away, thrown again, out of
+ * fear E1, E2, E3: exceptions caught in the same and next frame, far away, thrown again, out of
  * noexcept; longjmp, pthread_exit, pthread_cancel
  */
 static void test_throw_through(void **state)

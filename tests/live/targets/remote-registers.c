@@ -4,7 +4,8 @@
  * carry flag set and known bytes in the red zone waits for the end of its
  * input: in read, nanosleep, futex, poll, epoll_wait, or running. Then all of
  * it must be as it was. "sequence": it runs inside a restartable sequence, counts
- * its aborts and notices one that was swallowed.
+ * its aborts and notices one that was swallowed. "stackless": it runs with a stack pointer
+ * below which, and above, nothing is mapped.
  *
  * Exit: 0 right, 1 something differs (the line says what), 2 not set up.
  */
@@ -39,6 +40,7 @@ uint64_t regs_swallowed __attribute__((visibility("hidden"), used));
 void regs_syscall(void);
 void regs_spin(void);
 void regs_sequence(void);
+void regs_stackless(void);
 
 #define EACH(op)                                                                              \
 	op("rax", "0") op("rbx", "8") op("rcx", "16") op("rdx", "24") op("rsi", "32")         \
@@ -68,22 +70,27 @@ __asm__(".text\n"
 					      "regs_spin:\n" PROLOGUE EACH(LOAD)
 	/* r15 points to the flag; the loop changes no flag but through the last test. */
 	"1:	mov (%r15), %eax\n	test %eax, %eax\n	jz 1b\n"
-	"	movq regs_in(%rip), %rax\n	stc\n" EPILOGUE
-	/*
+	"	movq regs_in(%rip), %rax\n	stc\n" EPILOGUE "regs_stackless:\n" PROLOGUE EACH(
+		LOAD) "	mov $16, %esp\n"
+		      "1:	mov (%r15), %eax\n	test %eax, %eax\n	jz 1b\n	cmp $16, %rsp\n"
+		      "	jne 2f\n	mov regs_stack(%rip), %rsp\n"
+		      "	movq regs_in(%rip), %rax\n	stc\n" EPILOGUE "2:	ud2\n"
+		      /*
 	 * rdx: where rseq_cs is. Nobody may find it cleared and the sequence
 	 * still going on: that is an abort that was swallowed.
 	 */
-	"regs_sequence:\n" PROLOGUE EACH(
-		LOAD) "2:	lea 9f(%rip), %rax\n	mov %rax, (%rdx)\n"
-		      "3:	mov (%r15), %eax\n	test %eax, %eax\n	jnz 4f\n"
-		      "	cmpq $0, (%rdx)\n	jne 3b\n	incq regs_swallowed(%rip)\n"
-		      "4:	jmp 6f\n"
-		      "	.byte 0x0f, 0xb9, 0x3d\n	.long 0x53053053\n"
-		      "5:	incq regs_aborts(%rip)\n"
-		      "	mov (%r15), %eax\n	test %eax, %eax\n	jz 2b\n"
-		      "6:	movq $0, (%rdx)\n"
-		      "	movq regs_in(%rip), %rax\n	stc\n" EPILOGUE ".data\n.balign 32\n"
-		      "9:	.long 0, 0\n	.quad 3b, 4b - 3b, 5b\n.text\n");
+		      "regs_sequence:\n" PROLOGUE EACH(
+			      LOAD) "2:	lea 9f(%rip), %rax\n	mov %rax, (%rdx)\n"
+				    "3:	mov (%r15), %eax\n	test %eax, %eax\n	jnz 4f\n"
+				    "	cmpq $0, (%rdx)\n	jne 3b\n	incq regs_swallowed(%rip)\n"
+				    "4:	jmp 6f\n"
+				    "	.byte 0x0f, 0xb9, 0x3d\n	.long 0x53053053\n"
+				    "5:	incq regs_aborts(%rip)\n"
+				    "	mov (%r15), %eax\n	test %eax, %eax\n	jz 2b\n"
+				    "6:	movq $0, (%rdx)\n"
+				    "	movq regs_in(%rip), %rax\n	stc\n" EPILOGUE
+				    ".data\n.balign 32\n"
+				    "9:	.long 0, 0\n	.quad 3b, 4b - 3b, 5b\n.text\n");
 
 static volatile uint32_t *shared;
 
@@ -162,6 +169,7 @@ static const struct {
 	{"poll", on_poll, regs_syscall, true, 1},
 	{"epoll", on_epoll, regs_syscall, true, 1},
 	{"running", watch_input, regs_spin, false, 0},
+	{"stackless", watch_input, regs_stackless, false, 0},
 	{"sequence", on_sequence, regs_sequence, false, 0},
 };
 

@@ -5,9 +5,9 @@
  * as servers do that have much of it: the bytes are copied away, the mapping is
  * replaced by anonymous memory for huge pages, the bytes are copied back.
  *
- * text-huge HOW: later, small (ordinary pages, but moved all the same), huge.
- * Prints "ready". Commands:
- *   map HOW   moves the text, as above; "mapped"
+ * text-huge HOW: later, small (ordinary pages, but moved all the same), huge, hugetlb (pages
+ * that the administrator has reserved). Prints "ready", or that there are none. Commands:
+ *   map HOW   moves the text, as above; "mapped", or that there are none
  *   pages     "huge N KiB": how much of the text's mapping is on huge pages
  *   go N      calls two functions in it N times each; "done"
  * Exits with 1 if a result was wrong.
@@ -54,17 +54,28 @@ __asm__(".section .text.huge,\"ax\",@progbits\n"
 
 static int wrong;
 
-static void map_anew(const char *how)
+/* False if there is no such page. */
+static int map_anew(const char *how)
 {
+	const int reserved = !strcmp(how, "hugetlb");
 	char *text = huge_begin;
-	void *copy = malloc(HUGE);
+	void *copy, *probe;
 
 	if (!strcmp(how, "later"))
-		return;
+		return 1;
+	if (reserved) {
+		probe = mmap(NULL, HUGE, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+		if (probe == MAP_FAILED)
+			return 0;
+		munmap(probe, HUGE);
+	}
+	copy = malloc(HUGE);
 	if (huge_end - huge_begin != HUGE || (uintptr_t)text % HUGE)
 		exit(3);
 	memcpy(copy, text, HUGE);
-	if (mmap(text, HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+	if (mmap(text, HUGE, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | (reserved ? MAP_HUGETLB : 0), -1,
 		 0) == MAP_FAILED)
 		exit(3);
 	if (!strcmp(how, "huge"))
@@ -75,6 +86,7 @@ static void map_anew(const char *how)
 	if (mprotect(text, HUGE, PROT_READ | PROT_EXEC))
 		exit(3);
 	free(copy);
+	return 1;
 }
 
 static unsigned long huge_kib(void)
@@ -87,8 +99,9 @@ static unsigned long huge_kib(void)
 	while (file && fgets(line, sizeof(line), file)) {
 		if (sscanf(line, "%lx-%lx ", &lo, &hi) == 2)
 			inside = (uintptr_t)huge_begin >= lo && (uintptr_t)huge_begin < hi;
-		else if (inside && sscanf(line, "AnonHugePages: %lu kB", &kib) == 1)
-			found = kib;
+		else if (inside && (sscanf(line, "AnonHugePages: %lu kB", &kib) == 1 ||
+				    sscanf(line, "Private_Hugetlb: %lu kB", &kib) == 1))
+			found += kib;
 	}
 	if (file)
 		fclose(file);
@@ -106,9 +119,8 @@ int main(int argc, char **argv)
 {
 	char line[64];
 
-	map_anew(argc > 1 ? argv[1] : "later");
+	puts(map_anew(argc > 1 ? argv[1] : "later") ? "ready" : "no huge page is reserved");
 	go(10);
-	puts("ready");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
 		line[strcspn(line, "\n")] = 0;
@@ -116,8 +128,7 @@ int main(int argc, char **argv)
 			go(atol(line + 3));
 			puts("done");
 		} else if (!strncmp(line, "map ", 4)) {
-			map_anew(line + 4);
-			puts("mapped");
+			puts(map_anew(line + 4) ? "mapped" : "no huge page is reserved");
 		} else if (!strcmp(line, "pages")) {
 			printf("huge %lu KiB\n", huge_kib());
 		}

@@ -9,6 +9,7 @@
  *   spin N      N threads are in outer(), which calls leaf() all the time; "held"
  *   stop        they go back; "done N", N being how often leaf() was called in all
  *   jump N      N times: nest() 5 deep, and out of it by longjmp; "done"
+ *   nest        nest() once, and back; "done"
  *   fibers N    two coroutines in turn, N times: each is in fiber_work(), and calls leaf(); "done"
  *   churn N     N threads one after the other, each through nest(3); "done"
  *   child       inside of nest(2) forks; the child returns first; "done STATUS"
@@ -217,6 +218,9 @@ static void run(const char *line)
 	} else if (!strcmp(line, "stop")) {
 		release();
 		printf("done %lu\n", (unsigned long)leaves);
+	} else if (!strcmp(line, "nest")) {
+		nest(1, NOTHING);
+		puts("done");
 	} else if (sscanf(line, "jump %d", &a) == 1) {
 		jump(a);
 	} else if (sscanf(line, "fibers %d", &a) == 1) {
