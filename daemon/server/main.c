@@ -247,6 +247,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "dinstd: %s\n", e.text);
 		return 1;
 	}
+	log_start();
 	/* no directory is kept busy by us */
 	if (chdir("/") != 0)
 		server_log("cannot change to /");
@@ -254,5 +255,6 @@ int main(int argc, char **argv)
 		   server.place.path);
 	uv_run(&server.loop, UV_RUN_DEFAULT);
 	server_log("end");
+	log_end();
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * server.c - the log, signals, leaving.
+ * server.c - signals, leaving.
  *
  * Owns the end of the daemon. Never ends without having detached, unless it is
  * killed or told to a second time.
@@ -11,31 +11,10 @@
 #include "daemon/server/snapshot.h"
 
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { IDLE_LOOK_MS = 1000 };
-
-void server_log(const char *format, ...)
-{
-	char text[1024], stamp[32];
-	struct timespec now;
-	struct tm tm;
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	/* names of processes and files: one line is one line, and a terminal obeys none */
-	text_clean(text, false);
-	clock_gettime(CLOCK_REALTIME, &now);
-	localtime_r(&now.tv_sec, &tm);
-	strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S", &tm);
-	fprintf(stderr, "%s.%03ld dinstd: %s\n", stamp, now.tv_nsec / 1000000, text);
-}
 
 void server_busy(struct server *s)
 {

@@ -15,11 +15,13 @@
  *   snapshot.c, heat.c, recording.c   what scrapes, exports and the page are told
  *   expose.c, exposition.c, prometheus.c, otlp_json.c   the same in others' words
  *   http.c, page.c, otlp.c   who serves it, and who sends it
- *   server.c   signals, the log, the end
+ *   server.c   signals, the end
+ *   log.c      the log
  *   stalls.c   tells when the loop stood still
  *   main.c     options and the start
  *
- * Everything runs on one loop in one thread. Ownership: the server owns
+ * Everything runs on one loop in one thread, but for what would have to wait: the log's
+ * writing and looking for a process by name. Ownership: the server owns
  * sessions and peers, a session owns its mutator, a mutator owns the calls in
  * its queue; a request belongs to whoever has to answer it next, and answering
  * it frees it.
@@ -93,11 +95,19 @@ struct server {
 /* Makes the loop, its signals and timers. */
 int server_init(struct server *s, struct dinst_error *e);
 
-void server_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Notes that there is work, which puts off leaving. */
 void server_busy(struct server *s);
 /* Closes everything; the loop then ends. Unwritten answers have been waited for. */
 void server_end(struct server *s);
+
+/* ------------------------------------------------------------------- log.c */
+
+/* One line of the log; never waits once log_start() was called. */
+void server_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* From now on a thread writes it; call it where no more than the loop's thread runs. */
+void log_start(void);
+/* Waits until it is written, but not for long. */
+void log_end(void);
 
 /* ---------------------------------------------------------------- stalls.c */
 

@@ -268,6 +268,43 @@ static void signalled(void **state)
 	assert_int_equal(access(fixture_socket, F_OK), -1);
 }
 
+/* fear L3: nobody takes the daemon's log (a full pipe, a disk that is busy): its clients are served, and it ends */
+static void log_nobody_takes(void **state)
+{
+	enum { PIPE = 4096 };
+	static char text[PIPE + 1];
+	int log[2], status;
+	ssize_t n;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(pipe2(log, O_CLOEXEC), 0);
+	assert_int_equal(fcntl(log[1], F_SETPIPE_SZ, PIPE), PIPE);
+	pid = fork();
+	if (pid == 0) {
+		dup2(log[1], 2);
+		execl(fixture_dinstd, "dinstd", "-s", fixture_socket, (char *)NULL);
+		_exit(126);
+	}
+	close(log[1]);
+	for (int i = 0; i < 12000 && access(fixture_socket, F_OK) != 0; i++)
+		nap_ms(10);
+	/* two lines each time */
+	for (int i = 0; i < 60; i++) {
+		run_dinst(o, "attach %d -q", (int)fixture_target);
+		assert_int_equal(o->status, 0);
+		run_dinst(o, "detach -q");
+		assert_int_equal(o->status, 0);
+	}
+	kill(pid, SIGTERM);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	n = read(log[0], text, PIPE);
+	assert_true(n > PIPE / 2);
+	assert_non_null(strstr(text, "dinstd: version"));
+	close(log[0]);
+}
+
 /* Without sessions it leaves by itself; with one it stays. */
 static void idle(void **state)
 {
@@ -352,12 +389,19 @@ static void bad_options(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(started_once),	 cmocka_unit_test(stop_and_start),
-		cmocka_unit_test(modes),	 cmocka_unit_test(killed_daemon),
-		cmocka_unit_test(second_daemon), cmocka_unit_test(place_is_taken),
-		cmocka_unit_test(silent_server), cmocka_unit_test(signalled),
-		cmocka_unit_test(idle),		 cmocka_unit_test(no_mutator),
-		cmocka_unit_test(other_users),	 cmocka_unit_test(bad_options),
+		cmocka_unit_test(started_once),
+		cmocka_unit_test(stop_and_start),
+		cmocka_unit_test(modes),
+		cmocka_unit_test(killed_daemon),
+		cmocka_unit_test(second_daemon),
+		cmocka_unit_test(place_is_taken),
+		cmocka_unit_test(silent_server),
+		cmocka_unit_test(signalled),
+		cmocka_unit_test(log_nobody_takes),
+		cmocka_unit_test(idle),
+		cmocka_unit_test(no_mutator),
+		cmocka_unit_test(other_users),
+		cmocka_unit_test(bad_options),
 	};
 
 	return cmocka_run_group_tests_name("daemon_start", tests, setup, teardown);
