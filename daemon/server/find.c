@@ -39,6 +39,9 @@ static void looked(uv_work_t *work, int status)
 	stalls_step(f->server, f->method);
 	if (status != 0 || f->error.code) {
 		request_error_from(f->request, &f->error);
+	} else if (!f->request->peer) {
+		/* nobody waits for it any more: what has not begun does not begin */
+		request_error(f->request, DINST_GONE, "the client has gone");
 	} else {
 		json_object_set_new(f->params, "target", json_integer(f->pid));
 		f->serve(f->server, f->request, f->method, f->params);

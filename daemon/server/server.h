@@ -313,7 +313,7 @@ typedef void method_server(struct server *s, struct request *r, const char *meth
 /*
  * Looks for the one process of that name, and serves the request then, with its pid
  * as "target"; or answers it with why there is none (process_resolve()). Other requests
- * go on meanwhile. `method` is a static text.
+ * go on meanwhile. Of a client that has gone until then nothing is begun. `method` is a static text.
  */
 void find_process(struct server *s, struct request *r, const char *name, const char *method,
 		  json_t *params, method_server *serve);

@@ -173,6 +173,36 @@ static void killed_in_mid_request(void **state)
 	still_well();
 }
 
+/* fear L3: clients that ask for a process by its name and go before it is found: nobody is joined */
+static void gone_before_it_is_found(void **state)
+{
+	struct output *o = malloc(sizeof(*o));
+	char name[16], params[64], line[200];
+	pid_t target;
+
+	(void)state;
+	/* one process has it, and its session another name */
+	snprintf(name, sizeof(name), "look-%d", (int)getpid());
+	target = start_target(name);
+	run_dinst(o, "attach %d -n found", (int)target);
+	assert_int_equal(o->status, 0);
+	snprintf(params, sizeof(params), "{\"target\":\"%s\"}", name);
+	request(line, sizeof(line), "attach", params);
+	for (int i = 0; i < 100; i++) {
+		int fd = raw_connect();
+
+		raw_say(fd, line);
+		close(fd);
+	}
+	still_well();
+	/* who waits is joined */
+	expect_word("attach", params, "");
+	run_dinst(o, "detach -p found");
+	assert_int_equal(o->status, 0);
+	end_target(target);
+	free(o);
+}
+
 /* fear L3: a hundred clients that send nothing or half a line, and one that does not read, harm nobody */
 static void silent_and_slow(void **state)
 {
@@ -250,13 +280,10 @@ static void too_many_clients(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(garbage_lines),
-		cmocka_unit_test(huge_line),
-		cmocka_unit_test(flipped_bytes),
-		cmocka_unit_test(half_closed),
-		cmocka_unit_test(killed_in_mid_request),
-		cmocka_unit_test(silent_and_slow),
-		cmocka_unit_test(pipelined),
+		cmocka_unit_test(garbage_lines),	 cmocka_unit_test(huge_line),
+		cmocka_unit_test(flipped_bytes),	 cmocka_unit_test(half_closed),
+		cmocka_unit_test(killed_in_mid_request), cmocka_unit_test(gone_before_it_is_found),
+		cmocka_unit_test(silent_and_slow),	 cmocka_unit_test(pipelined),
 		cmocka_unit_test(too_many_clients),
 	};
 
