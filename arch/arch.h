@@ -416,6 +416,7 @@ struct arch_counter {
 	unsigned cpus;		 /* possible CPUs */
 	int64_t rseq_offset;	 /* struct rseq relative to the thread pointer */
 	uint32_t rseq_signature; /* as the target's threads registered it */
+	bool clears;		 /* rseq_cs is 0 again behind the sequence */
 	/*
 	 * A table for sequences that must not touch the flags: the word for CPU n,
 	 * at cpu_table + 8 * n, is (n << cpu_shift) + 1; those for -1 and -2, which
@@ -432,11 +433,10 @@ void arch_count_needs(const struct arch_counter *spec, struct arch_frame *frame)
  * and the rseq_cs descriptor, goes to `cold` (ARCH_COUNT_COLD bytes at most,
  * aligned to ARCH_COUNT_ALIGN by itself): the abort handler and the locked path.
  *
- * A thread's rseq_cs may go on pointing to the descriptor long after the
- * sequence, and the kernel kills a thread whose rseq_cs leads to something
- * else. So before `cold` is given back or written anew, the rseq_cs of every
- * thread that points into it must be cleared while the thread is stopped; a
- * thread whose pc is in the sequence is inside and keeps it from being freed.
+ * Unless it `clears`, rseq_cs may go on pointing to the descriptor long after
+ * the sequence, and the kernel kills a thread whose rseq_cs leads to something
+ * else. So before `cold` is given back or written anew, each must be cleared while
+ * its thread is stopped; one whose pc is in the sequence keeps it from being freed.
  */
 enum { ARCH_COUNT_COLD = 96, ARCH_COUNT_HOT = 96, ARCH_COUNT_ALIGN = 32 };
 void arch_emit_count(const struct arch_counter *spec, const struct arch_frame *frame,

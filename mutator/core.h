@@ -335,6 +335,13 @@ void place_check_threads(const struct session *s, struct stop *stop);
 /* Notices in a stop how threads registered rseq. */
 void place_look_at_rseq(struct session *s, struct stop *stop);
 
+/*
+ * rseq_inherited.c: true if a new thread may begin with the rseq_cs of one that has ended, so that
+ * nobody may end with one that leads to code of ours. Tried out once, in a child of ours (the first
+ * call takes a millisecond: not in a stop).
+ */
+bool rseq_is_inherited(void);
+
 /* batch.c */
 struct batch_result {
 	size_t patched, pending;

@@ -175,6 +175,7 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	rseq_is_inherited(); /* is found out while the target runs */
 	/* It may be that none of its threads can make our system calls just now. */
 	for (int turn = 0; turn < ARENA_TRIES; turn++) {
 		status = target_stop(s->target, NULL, make_arena, &make, &report, e);

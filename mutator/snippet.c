@@ -30,6 +30,7 @@ void snippet_look_around(const struct session *s, const struct place *p,
 				/* what was seen of a thread that had none yet says nothing */
 				.rseq_offset = s->rseq_usable ? s->rseq_offset : 0,
 				.rseq_signature = s->rseq_signature,
+				.clears = rseq_is_inherited(),
 				.cpu_table = heap_cpu_table(p->heap),
 			},
 	};

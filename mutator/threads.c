@@ -240,7 +240,7 @@ void threads_environment(const struct session *s, const struct place *p,
 	threads_pairing(s, p, &environment->pairing);
 	environment->thread_clock_by_rseq = t && t->area && s->rseq_usable &&
 					    threads_shared(t)->signature == s->rseq_signature &&
-					    threads_clock_is_kept();
+					    !rseq_is_inherited() && threads_clock_is_kept();
 	environment->clock_descriptor = environment->thread_clock_by_rseq ? t->shared : 0;
 }
 

@@ -9,7 +9,7 @@
  *   1:	ldr b,[a,#cpu_id]; sub a,b,#cpus
  *	tbnz a,#63,3f; b locked
  *   3:	add b,c,a,lsl #cpu_shift; ldr a,[b]; add a,a,#1; str a,[b]
- *   2:
+ *   2:	mrs a,tpidr_el0; sub a,a,#pages; str xzr,[a,#rseq_cs] (if it `clears`)
  *
  * and what seldom does:
  *
@@ -129,6 +129,16 @@ static taddr_t emit_sequence(struct arch_buf *out, const struct arch_counter *sp
 	return start;
 }
 
+static void emit_clear(struct arch_buf *out, const struct arch_counter *spec, unsigned a)
+{
+	enum { XZR = 31 };
+	unsigned left;
+
+	a64_emit(out, 0xd53bd040 | a); /* mrs a, tpidr_el0 */
+	left = emit_pages(out, a, spec->rseq_offset);
+	a64_emit(out, a64_str(XZR, a, left + RSEQ_CS));
+}
+
 void a64_emit_count(const struct arch_counter *spec, const struct a64_count *count,
 		    struct arch_buf *out, struct arch_buf *cold)
 {
@@ -153,6 +163,8 @@ void a64_emit_count(const struct arch_counter *spec, const struct a64_count *cou
 	a64_emit(cold, spec->rseq_signature);
 	emit_exclusive(cold, count);
 	arch_emit_jump(cold, arch_here(out));
+	if (spec->clears)
+		emit_clear(out, spec, count->reg[0]);
 	if (cold->status != ARCH_OK)
 		a64_fail(out, cold->status);
 }

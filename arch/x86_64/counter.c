@@ -16,6 +16,7 @@
  *	incq counter(%r)                    lea 1(%b),%b
  *   2:                                     mov %b,counter-1(%rcx)
  *                                       2:
+ *      movq $0,%fs:rseq_cs (if it `clears`)
  *
  * and what seldom does, apart from it so that it costs no room in the caches:
  *
@@ -185,6 +186,13 @@ static void emit_without_flags(struct arch_buf *out, const struct arch_counter *
 	asm_store(out, c->b, slot);
 }
 
+/* movq $0,%fs:rseq_cs: no flag changes. */
+static void emit_clear(struct arch_buf *out, const struct arch_counter *spec)
+{
+	emit_thread_access(out, 0xc7, true, 0, spec->rseq_offset + RSEQ_CS);
+	x86_emit32(out, 0);
+}
+
 /* Descriptor, signature and abort handler: the last of it is at an address that the rest is made of. */
 static void emit_descriptor(struct arch_buf *cold, const struct arch_counter *spec, taddr_t restart,
 			    taddr_t start, taddr_t commit)
@@ -264,6 +272,8 @@ void x86_emit_count(const struct arch_counter *spec, const struct x86_count *c,
 	arch_note_pushed(cold, c->pushed);
 	emit_descriptor(cold, spec, restart, start, arch_here(out));
 	emit_locked_path(cold, spec, c, arch_here(out));
+	if (spec->clears)
+		emit_clear(out, spec);
 	if (cold->status != ARCH_OK)
 		x86_fail(out, cold->status);
 }

@@ -225,6 +225,7 @@ static void run_combinations(enum arch_count_mode mode)
 		for (unsigned i = 0; i < 8; i++) {
 			struct made m = make(mode, live | flag_sets[i / 2], i & 1);
 
+			m.counter.clears = bits >> 4 & 1;
 			m.count = bits % 64 == 5 ? 3 : 1;
 			run_once(&m);
 		}
@@ -515,6 +516,7 @@ static void check_exact(arch_regset live)
 	stop_flag = &stop;
 	action.sa_sigaction = on_tick;
 	sigaction(SIGUSR2, &action, NULL);
+	m.counter.clears = (live & SET_FLAGS) != 0;
 	emit(&m);
 	code[EXIT_AT] = 0xc3;
 	before = total();
