@@ -36,6 +36,7 @@ void server_end(struct server *s)
 	snapshot_end(s);
 	http_end(s);
 	otlp_end(s);
+	stalls_end(s);
 	uv_close((uv_handle_t *)&s->idle, NULL);
 	uv_close((uv_handle_t *)&s->sigterm, NULL);
 	uv_close((uv_handle_t *)&s->sigint, NULL);

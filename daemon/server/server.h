@@ -113,6 +113,7 @@ void log_end(void);
 
 /* From now on a turn of the loop that takes long is told in the log. */
 void stalls_watch(struct server *s);
+void stalls_end(struct server *s);
 /* What the loop does from here on (a static text), for that line. */
 void stalls_step(struct server *s, const char *what);
 

@@ -76,3 +76,9 @@ void stalls_watch(struct server *s)
 	uv_unref((uv_handle_t *)&st->prepare);
 	uv_unref((uv_handle_t *)&st->check);
 }
+
+void stalls_end(struct server *s)
+{
+	uv_close((uv_handle_t *)&s->stalls.prepare, NULL);
+	uv_close((uv_handle_t *)&s->stalls.check, NULL);
+}
