@@ -108,7 +108,16 @@ bool proc_number(const char **at, int base, uint64_t *value)
 }
 
 /* Of /proc/PID/stat (proc(5)): those behind the state, from the fourth on. */
-enum { STAT_PARENT = 4 - 4, STAT_FLAGS = 9 - 4, STAT_START = 22 - 4, STAT_FIELDS };
+enum {
+	STAT_PARENT = 4 - 4,
+	STAT_FLAGS = 9 - 4,
+	STAT_MAJOR_FAULTS = 12 - 4,
+	STAT_USER = 14 - 4,
+	STAT_SYSTEM = 15 - 4,
+	STAT_START = 22 - 4,
+	STAT_RESIDENT = 24 - 4,
+	STAT_FIELDS
+};
 
 static int read_stat(const char *path, struct proc_stat *stat)
 {
@@ -139,6 +148,10 @@ static int read_stat(const char *path, struct proc_stat *stat)
 	stat->parent = (pid_t)fields[STAT_PARENT];
 	stat->flags = (unsigned)fields[STAT_FLAGS];
 	stat->start_time = fields[STAT_START];
+	stat->major_faults = fields[STAT_MAJOR_FAULTS];
+	stat->user_ticks = fields[STAT_USER];
+	stat->system_ticks = fields[STAT_SYSTEM];
+	stat->resident_pages = fields[STAT_RESIDENT];
 	return 0;
 }
 

@@ -29,6 +29,9 @@ struct proc_stat {
 	pid_t parent;
 	unsigned flags;
 	uint64_t start_time;
+	uint64_t major_faults;
+	uint64_t user_ticks, system_ticks; /* CPU time, sysconf(_SC_CLK_TCK) a second */
+	uint64_t resident_pages;
 };
 
 struct proc_status {

@@ -31,13 +31,13 @@ static bool grow(struct stream_told *t)
 {
 	const struct stream_told old = *t;
 
-	t->room = old.room ? 2 * old.room : 2 * TOLD_LEAST;
+	t->room = old.words ? 2 * old.room : (size_t)2 * TOLD_LEAST;
 	t->words = calloc(t->room, sizeof(*t->words));
 	if (!t->words) {
 		*t = old;
 		return false;
 	}
-	for (size_t n = 0; n < old.room; n++)
+	for (size_t n = 0; old.words && n < old.room; n++)
 		if (old.words[n])
 			t->words[place_of(t, old.words[n])] = old.words[n];
 	free(old.words);

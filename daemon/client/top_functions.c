@@ -235,7 +235,7 @@ static size_t choose_sampled(struct view *v, bool scouts, struct function **some
 		if (v->functions[n].seen && !v->functions[n].counted &&
 		    !v->functions[n].uncountable)
 			some[count++] = &v->functions[n];
-	for (; scouts && looked < v->count && count < 2 * TOP_SCOUT; looked++) {
+	for (; scouts && looked < v->count && count < (size_t)2 * TOP_SCOUT; looked++) {
 		struct function *f = &v->functions[v->scouted++ % v->count];
 
 		if (!f->seen && !f->uncountable)

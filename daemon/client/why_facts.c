@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/client/why.h"
+#include "inject/maps.h"
 #include "inject/proc.h"
 #include "inject/target.h"
 
@@ -68,16 +69,13 @@ static void read_disk(pid_t pid, uint64_t *read, uint64_t *written)
 
 static void read_stat(pid_t pid, uint64_t *user, uint64_t *system, uint64_t *faults)
 {
-	unsigned long long u = 0, s = 0, major = 0;
-	char text[2048];
-	const char *at;
+	struct proc_stat stat;
 
-	if (read_file(pid, "stat", text, sizeof(text)) && (at = strrchr(text, ')')))
-		sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %llu %*u %llu %llu", &major,
-		       &u, &s);
-	*user = u;
-	*system = s;
-	*faults = major;
+	if (proc_stat_read(pid, &stat))
+		stat = (struct proc_stat){0};
+	*user = stat.user_ticks;
+	*system = stat.system_ticks;
+	*faults = stat.major_faults;
 }
 
 static void read_threads(struct why_facts *f)
@@ -225,30 +223,25 @@ void why_descriptor(pid_t pid, const char *fd, char *text, size_t size, bool *is
 
 void why_place(pid_t pid, uint64_t address, char *text, size_t size)
 {
-	char path[64], *line = NULL, file[256];
-	size_t room = 0;
-	FILE *f;
+	struct dinst_error e = {0};
+	struct maps maps;
 
 	text[0] = '\0';
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	f = fopen(path, "re");
-	if (!f)
+	if (maps_read(pid, &maps, &e)) {
+		dinst_error_clear(&e);
 		return;
-	while (getline(&line, &room, f) > 0) {
-		unsigned long long lo, hi;
-		const char *slash;
+	}
+	for (size_t i = 0; i < maps.count; i++) {
+		const struct maps_entry *m = &maps.entries[i];
+		const char *slash = strrchr(m->name, '/');
 
-		file[0] = '\0';
-		if (sscanf(line, "%llx-%llx %*s %*s %*s %*s %255s", &lo, &hi, file) < 2 ||
-		    address < lo || address >= hi)
+		if (address < m->lo || address >= m->hi)
 			continue;
-		slash = strrchr(file, '/');
-		snprintf(text, size, "%s%s", file[0] == '/' ? "data of " : "",
-			 slash ? slash + 1 : file);
+		snprintf(text, size, "%s%s", m->name[0] == '/' ? "data of " : "",
+			 slash ? slash + 1 : m->name);
 		break;
 	}
-	free(line);
-	fclose(f);
+	maps_release(&maps);
 }
 
 /* ---------------------------------------------------------------- children */

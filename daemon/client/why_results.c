@@ -67,19 +67,27 @@ static void key_text(json_t *key, char *text, size_t size)
 		snprintf(text, size, "%lld", (long long)json_integer_value(key));
 }
 
+/* For `most` elements; false, and there are none, where there is no memory. */
+static bool make_room(struct search_test *t, size_t most)
+{
+	search_test_release(t);
+	t->elements = calloc(most + 1, sizeof(*t->elements));
+	return t->elements;
+}
+
 void why_take_elements(struct why *w, struct search_test *t, json_t *list, double scale)
 {
 	json_t *element;
 	size_t index;
 
-	t->elements = calloc(json_array_size(list) + 1, sizeof(*t->elements));
+	if (!make_room(t, json_array_size(list)))
+		return;
 	json_array_foreach(list, index, element)
 	{
 		const char *name = json_string_value(json_object_get(element, "name"));
-		struct search_element *e = t->elements ? &t->elements[t->element_count] : NULL,
-				      *same;
+		struct search_element *e = &t->elements[t->element_count], *same;
 
-		if (!e || json_is_null(json_object_get(element, "key")))
+		if (json_is_null(json_object_get(element, "key")))
 			continue;
 		key_text(json_object_get(element, "key"), e->key, sizeof(e->key));
 		e->value = json_number_value(json_object_get(element, "value")) * scale;
@@ -103,7 +111,8 @@ void why_take_blocks(struct search_test *t, json_t *rows)
 	json_t *bytes = json_object_get(json_array_get(rows, 2), "elements");
 	size_t index, k;
 
-	t->elements = calloc(json_array_size(made) + 1, sizeof(*t->elements));
+	if (!make_room(t, json_array_size(made)))
+		return;
 	json_array_foreach(made, index, maker)
 	{
 		const char *key = json_string_value(json_object_get(maker, "key"));
@@ -111,7 +120,7 @@ void why_take_blocks(struct search_test *t, json_t *rows)
 		const double count = json_number_value(json_object_get(maker, "value"));
 		struct search_element e = {.made = count}, *to;
 
-		if (!t->elements || !key || !name)
+		if (!key || !name)
 			continue;
 		split_name(name, &e);
 		to = element_named(t, e.module, e.name);

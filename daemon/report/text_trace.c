@@ -502,13 +502,15 @@ static json_t *event_json(const struct trace *t, const struct event *e, size_t d
 			  int64_t elapsed)
 {
 	static const char *const whats[] = {"other", "entry", "return", "call"};
+	/* Of a recording, whatever is in it: it may wrap around. */
+	const uint64_t time = e->ns + (uint64_t)t->log->epoch_ns;
 	struct event_stack stack;
-	json_t *object = json_pack("{s:I, s:I, s:I, s:o, s:s, s:o, s:o, s:I}", "time",
-				   (json_int_t)(e->ns + (uint64_t)t->log->epoch_ns), "pid",
-				   (json_int_t)e->pid, "tid", (json_int_t)e->tid, "thread",
-				   rpc_text(e->thread ? e->thread->name : ""), "event",
-				   whats[e->kind->what], "function", rpc_text(e->kind->function),
-				   "module", rpc_text(e->kind->module), "depth", (json_int_t)depth);
+	json_t *object =
+		json_pack("{s:I, s:I, s:I, s:o, s:s, s:o, s:o, s:I}", "time", (json_int_t)time,
+			  "pid", (json_int_t)e->pid, "tid", (json_int_t)e->tid, "thread",
+			  rpc_text(e->thread ? e->thread->name : ""), "event", whats[e->kind->what],
+			  "function", rpc_text(e->kind->function), "module",
+			  rpc_text(e->kind->module), "depth", (json_int_t)depth);
 
 	if (!object)
 		return NULL;

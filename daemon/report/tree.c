@@ -190,7 +190,8 @@ void call_tree_facts(const struct call_tree *t, struct call_tree_facts *facts)
 
 static struct thread *thread_place(struct thread *threads, size_t size, uint32_t tid)
 {
-	size_t i = tid * 0x9e3779b1u & (size - 1);
+	const uint32_t hash = tid * 0x9e3779b1u;
+	size_t i = hash & (size - 1);
 
 	while (threads[i].tid && threads[i].tid != tid)
 		i = (i + 1) & (size - 1);

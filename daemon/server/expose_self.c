@@ -17,34 +17,18 @@
 #include "daemon/server/otlp.h"
 #include "daemon/server/sampler.h"
 #include "daemon/server/snapshot.h"
+#include "inject/proc.h"
 
 /* --------------------------------------------------------------- processes */
 
-/* Fields 14, 15 and 24 of /proc/PID/stat (proc(5)). */
 bool expose_process(pid_t pid, double *cpu_seconds, int64_t *resident_bytes)
 {
-	unsigned long long user = 0, kernel = 0;
-	long long pages = 0;
-	char path[40], text[1024];
-	const char *at;
-	size_t n;
-	FILE *f;
+	struct proc_stat stat;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	f = fopen(path, "re");
-	if (!f)
+	if (proc_stat_read(pid, &stat))
 		return false;
-	n = fread(text, 1, sizeof(text) - 1, f);
-	fclose(f);
-	text[n] = '\0';
-	at = strrchr(text, ')');
-	if (!at || sscanf(at + 1,
-			  " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d "
-			  "%*d %*d %*u %*u %lld",
-			  &user, &kernel, &pages) != 3)
-		return false;
-	*cpu_seconds = (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
-	*resident_bytes = (int64_t)pages * sysconf(_SC_PAGESIZE);
+	*cpu_seconds = (double)(stat.user_ticks + stat.system_ticks) / (double)sysconf(_SC_CLK_TCK);
+	*resident_bytes = (int64_t)stat.resident_pages * sysconf(_SC_PAGESIZE);
 	return true;
 }
 

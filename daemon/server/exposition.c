@@ -7,6 +7,7 @@
  */
 #include "daemon/server/exposition.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,13 +157,11 @@ static bool is_taken(const struct exposition *x, const struct family *wanted)
 
 static const char *join(struct exposition *x, const char *name, const char *more)
 {
-	const size_t a = strlen(name), b = strlen(more);
-	char *joined = exposition_take(x, a + b + 1);
+	const size_t size = strlen(name) + strlen(more) + 1;
+	char *joined = exposition_take(x, size);
 
-	if (!joined)
-		return NULL;
-	memcpy(joined, name, a);
-	memcpy(joined + a, more, b + 1);
+	if (joined)
+		snprintf(joined, size, "%s%s", name, more);
 	return joined;
 }
 
@@ -288,12 +287,8 @@ static bool make_unique(struct exposition *x, const struct family *f, struct sam
 	json_int_t n = id;
 
 	for (unsigned tries = 0; tries < 100; tries++, n++) {
-		size_t length = 0;
-
-		for (json_int_t m = n < 0 ? 0 : n; length == 0 || m; m /= 10)
-			number[sizeof(number) - 2 - length++] = (char)('0' + m % 10);
-		number[sizeof(number) - 1] = '\0';
-		if (!add_label(x, s, "id", number + sizeof(number) - 1 - length))
+		snprintf(number, sizeof(number), "%lld", (long long)(n < 0 ? 0 : n));
+		if (!add_label(x, s, "id", number))
 			return false;
 		s->hash = hash_labels(f, s);
 		if (remember(x, s))

@@ -74,7 +74,7 @@ static bool is_local(const union address *a)
 /* The address with the port that it got (0 means any). */
 static void describe(struct listening *l)
 {
-	union address a;
+	union address a = {.any.sa_family = AF_UNSPEC};
 	socklen_t size = sizeof(a);
 	char host[INET6_ADDRSTRLEN] = "?";
 

@@ -103,7 +103,7 @@ static void enqueue(struct otlp *o, char *body, size_t length, bool front)
 	*at = x;
 	o->queued++;
 	o->bytes += length;
-	while (o->queued > OTLP_QUEUE || o->bytes > OTLP_BYTES) {
+	while (o->queue && (o->queued > OTLP_QUEUE || o->bytes > OTLP_BYTES)) {
 		drop_first(o);
 		o->stats.dropped++;
 	}
@@ -189,20 +189,34 @@ static uint64_t retry_after(const char *answer)
 		if (!strncasecmp(p, name, sizeof(name) - 1)) {
 			const long seconds = strtol(p + sizeof(name) - 1, NULL, 10);
 
-			return seconds <= 0    ? 0
-			       : seconds > 600 ? 600 * 1000
-					       : (uint64_t)seconds * 1000;
+			return seconds <= 0 ? 0 : (uint64_t)(seconds > 600 ? 600 : seconds) * 1000;
 		}
 	return 0;
+}
+
+/* Of "HTTP/1.1 200 OK"; 0 if it is no such line. */
+static int status_of(const char *answer)
+{
+	static const char version[] = "HTTP/1.";
+	const size_t length = sizeof(version) - 1;
+
+	if (strncmp(answer, version, length) != 0 || !answer[length] ||
+	    strspn(answer + length + 1, " ") == 0)
+		return 0;
+	answer += length + 1;
+	answer += strspn(answer, " ");
+	if (strspn(answer, "0123456789") != 3)
+		return 0;
+	return (int)strtol(answer, NULL, 10);
 }
 
 static void answered(struct attempt *a)
 {
 	struct otlp *o = a->otlp;
-	int status = 0;
+	const int status = status_of(a->answer);
 	char why[64];
 
-	if (sscanf(a->answer, "HTTP/1.%*c %3d", &status) != 1) {
+	if (!status) {
 		attempt_failed(a, "what it answers is not HTTP");
 		return;
 	}

@@ -107,6 +107,7 @@ static json_t *session_state(struct session *se)
 {
 	const char *busy = se->mutator ? mutator_busy(se->mutator) : NULL;
 	const struct snapshot *sn = se->snapshot;
+	const uint64_t asked_ns = sampler_asked_ns(se) + (sn ? sn->total_ns : 0);
 	json_t *row = session_row(se, busy);
 	double cpu = 0;
 	int64_t memory = 0;
@@ -115,9 +116,7 @@ static json_t *session_state(struct session *se)
 		json_object_set_new(row, "mutator_cpu_s", json_real(cpu));
 		json_object_set_new(row, "mutator_bytes", json_integer((json_int_t)memory));
 	}
-	json_object_set_new(
-		row, "asked_ns",
-		json_integer((json_int_t)(sampler_asked_ns(se) + (sn ? sn->total_ns : 0))));
+	json_object_set_new(row, "asked_ns", json_integer((json_int_t)asked_ns));
 	if (sn && sn->taken_ns)
 		json_object_set_new(
 			row, "age_ms",

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,6 +49,34 @@ static void test_names(void **state)
 	assert_int_equal(proc_status_read(getpid(), &status), 0);
 	assert_int_equal(status.uid[0], getuid());
 	prctl(PR_SET_NAME, "proc");
+}
+
+/* What was spent, as others tell it that know: each figure lies between two of theirs. */
+static void test_figures(void **state)
+{
+	const long hz = sysconf(_SC_CLK_TCK);
+	struct rusage before, after;
+	unsigned long pages = 0;
+	struct proc_stat stat;
+	uint64_t ticks;
+	FILE *f;
+
+	(void)state;
+	do {
+		assert_int_equal(getrusage(RUSAGE_SELF, &before), 0);
+	} while (before.ru_utime.tv_sec * 1000000 + before.ru_utime.tv_usec < 60000);
+	assert_int_equal(proc_stat_read(getpid(), &stat), 0);
+	assert_int_equal(getrusage(RUSAGE_SELF, &after), 0);
+	ticks = (uint64_t)(after.ru_utime.tv_sec + after.ru_stime.tv_sec + 1) * (uint64_t)hz;
+	assert_in_range(stat.user_ticks, 60 * (uint64_t)hz / 1000 - 1, ticks);
+	assert_in_range(stat.user_ticks + stat.system_ticks, stat.user_ticks, ticks);
+	assert_in_range(stat.major_faults, before.ru_majflt, after.ru_majflt);
+	f = fopen("/proc/self/statm", "re");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%*u %lu", &pages), 1);
+	fclose(f);
+	/* The kernel adds them up in batches, and reading takes some. */
+	assert_in_range(stat.resident_pages, pages / 2, pages * 2);
 }
 
 static void test_nobody(void **state)
@@ -149,9 +178,8 @@ static void test_births(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_nobody),
-		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_names),  cmocka_unit_test(test_figures),
+		cmocka_unit_test(test_nobody), cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_births),
 	};
 
