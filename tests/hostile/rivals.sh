@@ -142,7 +142,8 @@ say "$rounds times attached during another's detach: $winners got it, the others
 for rival in $rivals; do
 	take first
 	daemon=$(ps -o ppid= -p "$holder" | tr -d ' ')
-	first insert calls '/Code/demo-server/*' --each -p "$server" >"$work/out" 2>&1 &
+	# Where it comes too late to this daemon, it starts none of its own.
+	DINST_DAEMON=/bin/false first insert calls '/Code/demo-server/*' --each -p "$server" >"$work/out" 2>&1 &
 	request=$!
 	sleep 0.05
 	kill -9 "$daemon"
