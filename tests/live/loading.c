@@ -11,7 +11,8 @@
 
 #include "tests/live/harness_session.h"
 
-enum { THREADS = 4 };
+/* As many as there is time for, and no fewer. */
+enum { THREADS = 4, ATTACHES = 10 };
 
 static uint64_t now_ms(void)
 {
@@ -55,8 +56,8 @@ static void expect_progress(struct harness *h, pid_t turns[THREADS])
 }
 
 /*
- * fear B1, B2, G4: four threads in dlopen, dlclose, malloc and free all the time, attached to again
- * and again with arenas made and code of libc and the loader patched: each goes on after each
+ * fear B1, B2, G4: four threads in dlopen, dlclose, malloc and free all the time, attached to at least
+ * ten times with arenas made and code of libc and the loader patched: each goes on after each
  */
 static void test_locks(void **state)
 {
@@ -69,7 +70,7 @@ static void test_locks(void **state)
 
 	harness_start(h, "loading", harness_number(THREADS), NULL);
 	expect_progress(h, turns);
-	while (now_ms() < end || !attaches) {
+	while (now_ms() < end || attaches < ATTACHES) {
 		struct session *s = session_begin(h);
 
 		session_insert_kind(s, foci[attaches++ % 3], POINT_ENTRY);
@@ -80,11 +81,34 @@ static void test_locks(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear B1: the same a hundred times, with little that is inserted: system calls are made in threads
+ * that hold those locks, code comes and goes; all go on
+ */
+static void test_often(void **state)
+{
+	pid_t turns[THREADS] = {0};
+	struct harness *h = *state;
+
+	harness_start(h, "loading", harness_number(THREADS), NULL);
+	expect_progress(h, turns);
+	for (int i = 0; i < 100; i++) {
+		struct session *s = session_begin(h);
+
+		session_insert(s, "work");
+		session_end(s);
+		if (i % 10 == 9)
+			expect_progress(h, turns);
+	}
+	harness_verify_what(h, HARNESS_TEXT | HARNESS_THREADS | HARNESS_SIGNALS | HARNESS_FDS);
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {CASE(test_locks)};
+	const struct CMUnitTest tests[] = {CASE(test_locks), CASE(test_often)};
 
 	return cmocka_run_group_tests_name("live/loading", tests, NULL, NULL);
 }

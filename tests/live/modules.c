@@ -251,7 +251,6 @@ static void start_copy(struct harness *h, char *directory, char *path, size_t si
 	harness_start_argv(h, argv, true);
 }
 
-/* fear F6: the file was deleted: read through /proc, instrumented all the same */
 /* fear F6: the program's file is deleted: read by what is mapped */
 static void test_deleted_file(void **state)
 {
@@ -276,7 +275,6 @@ static void test_deleted_file(void **state)
 }
 
 /* Another program under the same name: it must not be taken for the one that runs. */
-/* fear F6: another program under the same name is not taken for the one that runs */
 /* fear F6: another file lies at the path: what is mapped counts, not what lies there */
 static void test_replaced_file(void **state)
 {
@@ -339,7 +337,6 @@ static int look_unprivileged(pid_t pid)
 	return 0;
 }
 
-/* fear F6: the same without privileges, where the old file cannot be read: refused */
 /* fear F6: the same without privileges: told, and nothing of the other file is believed */
 static void test_replaced_file_unprivileged(void **state)
 {

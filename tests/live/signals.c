@@ -41,10 +41,9 @@ static void cycle(struct session *s, const char *focus, enum point_kind kind)
 /*
  * What the kernel knows of the target is the same with everything inserted as without.
  *
- * fear A5: every disposition, mask, alternate stack and pending signal is the same with the program
- * and the C library's signal functions instrumented, and afterwards.
+ * fear A5, J3: every disposition, mask, alternate stack and pending signal, descriptors and threads are
+ * the same with the program and the C library's signal functions instrumented, and afterwards
  */
-/* fear J3: masks, handlers, descriptors and threads with everything inserted as without */
 static void test_nothing_installed(void **state)
 {
 	struct harness *h = *state;
@@ -271,8 +270,8 @@ static void run_blocking(struct harness *h, struct session *s,
 }
 
 /*
- * fear A6, A7: a thread in each of some 25 blocking calls while points come and go a hundred times:
- * none returns early or with EINTR, timeouts last as long as they should.
+ * fear A6, A7: a thread in each of some 25 blocking calls while points come and go, a hundred times where
+ * there is time for it: none returns early or with EINTR, timeouts last as long as they should.
  */
 static void test_blocking_calls(void **state)
 {
@@ -291,7 +290,7 @@ static void test_blocking_calls(void **state)
 /*
  * The same with an arena made and taken out each time, by threads that are in these calls.
  *
- * fear A6, A7: the same with a hundred sessions, each of which makes system calls in the target
+ * fear A6, A7: the same with as many sessions, each of which makes system calls in the target
  */
 static void test_blocking_attached(void **state)
 {

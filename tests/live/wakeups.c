@@ -20,7 +20,7 @@
 #include "inject/remote.h"
 #include "tests/live/inject_help.h"
 
-enum { PAIRS = 16, PAUSE_US = 3000, CLEAN_MS = 20000 };
+enum { PAIRS = 16, PAUSE_US = 3000, CLEAN_MS = 20000, STOPS_MIN = 20 };
 
 static unsigned long case_ms(void)
 {
@@ -111,13 +111,13 @@ static void test_stops(void **state)
 	begin(h);
 	t = help_open(h->pid);
 	until = clock_ns() + case_ms() * 1000000;
-	while (clock_ns() < until) {
+	while (clock_ns() < until || stops < STOPS_MIN) {
 		code = stop_somehow(t, &e);
 		if (code && code != DINST_BUSY)
 			fail_msg("%s", e.text);
 		dinst_error_clear(&e);
 		pause_randomly();
-		stops++;
+		stops += !code;
 	}
 	target_close(t);
 	print_message("%lu stops\n", stops);
@@ -126,6 +126,8 @@ static void test_stops(void **state)
 }
 
 /* ------------------------------------------------------------- sessions */
+
+static unsigned long inserted;
 
 static void insert_somewhere(struct session *s)
 {
@@ -148,6 +150,7 @@ static void insert_somewhere(struct session *s)
 	/* libc's own names are not all there without its debug information. */
 	if (status < 0 && status != DINST_BUSY && status != DINST_NO_FUNCTION)
 		fail_msg("%s: %s", focus, e.text);
+	inserted += status >= 0;
 	if (status >= 0 && id && random() % 2)
 		session_remove(s, id);
 }
@@ -204,11 +207,12 @@ static void test_sessions(void **state)
 
 	begin(h);
 	until = clock_ns() + case_ms() * 1000000;
-	for (; clock_ns() < until || !sessions; sessions++) {
+	for (; clock_ns() < until || !inserted; sessions++) {
 		leaving += session_once(h->pid) != 0;
 		pause_randomly();
 	}
-	print_message("%lu sessions, %lu left pieces\n", sessions, leaving);
+	print_message("%lu sessions, %lu insertions, %lu left pieces\n", sessions, inserted,
+		      leaving);
 	session_end(session_begin(h));
 	harness_verify_what(h, HARNESS_TEXT | HARNESS_THREADS);
 	finish(h);
