@@ -240,6 +240,7 @@ struct session {
 	/* Those in which a thread may still make a call of ours by itself: detach cleans there. */
 	struct target **late;
 	size_t late_count;
+	taddr_t late_code; /* in an arena: where one of the target itself may do so; 0: nowhere */
 	uint64_t last_stop_ns, longest_stop_ns;
 	uint64_t stop_count, stops_ns; /* all stops of it, and what they took together */
 	/* Seccomp filters of all threads, of the one that has most, and when they were counted. */

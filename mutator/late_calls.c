@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "inject/remote.h"
+#include "inject/stack.h"
 #include "mutator/core.h"
 
 /* Without memory for it `dinst repair` finds what is left. */
@@ -27,6 +28,23 @@ bool late_calls_keep(struct session *s, struct target *member)
 	return true;
 }
 
+/* The calls themselves lie in an arena. One past the end too: a call that restarts goes back. */
+static bool makes_them_inside(const struct session *s, struct stop *stop)
+{
+	struct stack_range code = {.lo = s->late_code, .hi = s->late_code + ARCH_REMOTE_MAX + 1};
+	struct dinst_error ignored = {0};
+	struct snapshot *shot;
+	bool inside;
+
+	if (!s->late_code || target_pid(stop_target(stop)) != s->pid)
+		return false;
+	if (snapshot_take(stop, &shot, &ignored) < 0)
+		return true;
+	inside = snapshot_scan(shot, &code, 1) != 0;
+	snapshot_free(shot);
+	return inside;
+}
+
 bool late_calls_last(struct session *s, struct stop *stop)
 {
 	const struct target *t = stop_target(stop);
@@ -34,6 +52,8 @@ bool late_calls_last(struct session *s, struct stop *stop)
 	bool late = target_left_program(t);
 	size_t cleaned;
 
+	if (makes_them_inside(s, stop))
+		return true;
 	for (size_t i = 0; i < s->late_count && !late; i++)
 		late = target_pid(s->late[i]) == target_pid(t);
 	if (!late)

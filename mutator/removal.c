@@ -409,26 +409,36 @@ static uint64_t now_us(void)
 	return clock_ns() / 1000;
 }
 
-/* Private copies of text pages that equal the file again go back to the page cache. */
-static void give_back_pages(struct session *s, struct stop *stop)
+/*
+ * Private copies of text pages that equal the file again go back to the page cache. Memory only:
+ * the bytes are right whether or not this succeeds, and it is tried once. False if a thread did
+ * not come back from it, perhaps: the code that it is in then stays.
+ */
+static bool give_back_pages(struct session *s, struct stop *stop)
 {
 	struct dinst_error ignored = {0};
 	struct place *p = s->places;
-	taddr_t scratch;
+	const size_t count = s->page_count;
+	taddr_t scratch = 0;
+	int status;
 
-	if (!p || p->unmapped || !s->page_count)
-		return;
+	if (!p || p->unmapped || !count)
+		return true;
 	/* What we write into a private arena is not there before it is sent. */
-	if (p->arena->mode == ARENA_PRIVATE) {
-		patch_drop_private_pages(stop, s->pages, s->page_count, 0, NULL, &ignored);
-		return;
+	if (p->arena->mode != ARENA_PRIVATE &&
+	    heap_alloc_code(p->heap, ARCH_REMOTE_MAX, &scratch, &ignored) < 0)
+		return true;
+	status = patch_drop_private_pages(
+		stop, s->pages, count, scratch,
+		scratch ? heap_map(p->heap, scratch, ARCH_REMOTE_MAX) : NULL, &ignored);
+	if (status < 0 && target_left_program(stop_target(stop))) {
+		s->page_count = 0;
+		s->late_code = scratch;
+		return false;
 	}
-	if (heap_alloc_code(p->heap, ARCH_REMOTE_MAX, &scratch, &ignored) < 0)
-		return;
-	/* Memory only: the bytes are right whether or not this succeeds. */
-	patch_drop_private_pages(stop, s->pages, s->page_count, scratch,
-				 heap_map(p->heap, scratch, ARCH_REMOTE_MAX), &ignored);
-	heap_free_code(p->heap, scratch);
+	if (scratch)
+		heap_free_code(p->heap, scratch);
+	return true;
 }
 
 /* For one process of the family. */
@@ -437,13 +447,12 @@ static int unmap_everything(struct stop *stop, void *arg, struct dinst_error *e)
 	struct session *s = arg;
 	pid_t pid = target_pid(stop_target(stop));
 
-	if (late_calls_last(s, stop))
+	if (late_calls_last(s, stop) ||
+	    (pid == s->pid && !s->unmapped && !give_back_pages(s, stop)))
 		return dinst_fail(e, DINST_BUSY,
 				  "a thread of process %d has not come back from a call of ours: "
 				  "where it goes on may be code that is to go",
 				  (int)pid);
-	if (pid == s->pid && !s->unmapped)
-		give_back_pages(s, stop);
 	for (struct place *p = s->places; p; p = p->next) {
 		int status;
 
