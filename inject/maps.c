@@ -19,6 +19,11 @@
 
 enum { FIRST_SIZE = 1 << 16 };
 
+/* /proc/PID/pagemap: Documentation/admin-guide/mm/pagemap.rst */
+static const uint64_t PAGEMAP_PRESENT = (uint64_t)1 << 63;
+static const uint64_t PAGEMAP_SWAPPED = (uint64_t)1 << 62;
+static const uint64_t PAGEMAP_FILE = (uint64_t)1 << 61;
+
 static const size_t SIZE_LIMIT = (size_t)1
 				 << 28; /* 2 million mappings: far beyond any real limit */
 
@@ -269,4 +274,16 @@ const struct maps_entry *maps_named(const struct maps *m, const char *name)
 		if (!strcmp(m->entries[i].name, name))
 			return &m->entries[i];
 	return NULL;
+}
+
+bool maps_page_is_copy(int pagemap, taddr_t page)
+{
+	const off_t at = (off_t)(page / (taddr_t)sysconf(_SC_PAGESIZE) * sizeof(uint64_t));
+	uint64_t entry;
+
+	if (pagemap < 0 || pread(pagemap, &entry, sizeof(entry), at) != (ssize_t)sizeof(entry))
+		return true;
+	if (entry & PAGEMAP_SWAPPED)
+		return true;
+	return (entry & PAGEMAP_PRESENT) && !(entry & PAGEMAP_FILE);
 }

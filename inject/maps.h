@@ -57,6 +57,12 @@ size_t maps_index(const struct maps *m, taddr_t address);
 /* True if nothing is mapped in [lo, hi). */
 bool maps_is_free(const struct maps *m, taddr_t lo, taddr_t hi);
 
+/*
+ * False if what is at `page` is a file's as it stands there, or nothing yet; true if it is, or may
+ * be, a private copy. By a descriptor of /proc/PID/pagemap; with -1 nothing is known.
+ */
+bool maps_page_is_copy(int pagemap, taddr_t page);
+
 /* The first entry with that exact name ("[stack]", "[heap]", a path), or NULL. */
 const struct maps_entry *maps_named(const struct maps *m, const char *name);
 

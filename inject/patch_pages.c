@@ -28,11 +28,6 @@ enum {
 	GAP_MAX = 64,	     /* pages between two that may be dropped along with them */
 };
 
-/* /proc/PID/pagemap: Documentation/admin-guide/mm/pagemap.rst */
-static const uint64_t PAGEMAP_PRESENT = (uint64_t)1 << 63;
-static const uint64_t PAGEMAP_SWAPPED = (uint64_t)1 << 62;
-static const uint64_t PAGEMAP_FILE = (uint64_t)1 << 61;
-
 struct run {
 	taddr_t lo, hi;
 	size_t pages; /* of the caller's, in it */
@@ -71,19 +66,6 @@ static bool sort_pages(struct drop *d, const taddr_t *pages, size_t count)
 		if (!d->count || d->pages[d->count - 1] != d->pages[i])
 			d->pages[d->count++] = d->pages[i];
 	return true;
-}
-
-/* True if the page is, or may be, a private copy. */
-static bool is_copy(const struct drop *d, taddr_t page)
-{
-	uint64_t entry;
-
-	if (d->pagemap < 0 || pread(d->pagemap, &entry, sizeof(entry),
-				    (off_t)(page / PAGE * sizeof(entry))) != (ssize_t)sizeof(entry))
-		return true;
-	if (entry & PAGEMAP_SWAPPED)
-		return true;
-	return (entry & PAGEMAP_PRESENT) && !(entry & PAGEMAP_FILE);
 }
 
 /*
@@ -149,7 +131,7 @@ static bool gap_is_clean(const struct drop *d, taddr_t lo, taddr_t hi)
 	if (hi - lo > (taddr_t)GAP_MAX * PAGE || (lo < hi && d->pagemap < 0))
 		return false;
 	for (; lo < hi; lo += PAGE)
-		if (is_copy(d, lo))
+		if (maps_page_is_copy(d->pagemap, lo))
 			return false;
 	return true;
 }
@@ -176,7 +158,7 @@ static size_t check_mapping(struct drop *d, const struct maps_entry *entry, size
 	for (; at < d->count && d->pages[at] < entry->hi; at++) {
 		taddr_t page = d->pages[at];
 
-		if (fits && !is_copy(d, page))
+		if (fits && !maps_page_is_copy(d->pagemap, page))
 			continue;
 		/* The program that drops pages may stand in the tail of this one. */
 		if (d->in_tail && page + PAGE == entry->hi) {

@@ -37,14 +37,24 @@ int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_
 /* The thread that runs the program; for `between`, 0 elsewhere. */
 pid_t remote_victim(const struct stop *s);
 
+/* What there was behind the code of modules, where programs run that have no arena yet. */
+struct remote_tails {
+	size_t cleaned; /* modules put right */
+	pid_t inside;	/* a thread that is in such a program, or comes back to it; 0: none */
+	size_t unknown; /* what looks like one where nobody is, and the module's file is not readable */
+};
+
 /*
  * Zeroes what the program of a mutator that died may have left behind the code
  * of modules: what begins as such a program does and is zero in the file, where no
- * thread is. *cleaned is the number of modules put right.
+ * thread is. What cannot be compared with the file is left as it is.
  */
-int remote_clean_tails(struct stop *s, size_t *cleaned, struct dinst_error *e);
+int remote_clean_tails(struct stop *s, struct remote_tails *tails, struct dinst_error *e);
 
-/* True if remote_clean_tails() would find something; looks only, while the target runs. */
+/*
+ * True if remote_clean_tails() would find something, of whatever kind; looks only, while the
+ * target runs.
+ */
 bool remote_tails_dirty(const struct target *t);
 
 #endif

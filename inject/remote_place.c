@@ -168,48 +168,72 @@ static bool read_own_vdso(const struct maps_entry *m, uint64_t offset, uint8_t *
 	return found;
 }
 
+/*
+ * The file that is mapped there: where we may, also one that has been deleted; that of the
+ * program itself always; else by its name, under which there may be anything by now, also what
+ * waits for somebody at its other end. -1: none of that is it.
+ */
+static int open_file(const struct target *t, const struct maps_entry *m)
+{
+	const int tid = (int)target_memory_tid(t);
+	char path[4096];
+	struct stat st;
+	int fd = -1;
+
+	for (int way = 0; way < 3 && fd < 0; way++) {
+		if (way == 0)
+			snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", tid,
+				 (unsigned long long)m->lo, (unsigned long long)m->hi);
+		else if (way == 1)
+			snprintf(path, sizeof(path), "/proc/%d/exe", tid);
+		else
+			snprintf(path, sizeof(path), "/proc/%d/root%s", tid, m->name);
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_ino != m->inode)) {
+			close(fd);
+			fd = -1;
+		}
+	}
+	return fd;
+}
+
 /* Bytes of the file that is mapped there; what is behind its end is zero. */
 static bool read_file(const struct target *t, const struct maps_entry *m, uint64_t offset,
 		      uint8_t *bytes, size_t size)
 {
-	char path[4096];
-	struct stat st;
-	ssize_t got = -1;
+	ssize_t got;
 	int fd;
 
 	if (is_vdso(m))
 		return read_own_vdso(m, offset, bytes, size);
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)target_memory_tid(t),
-		 (unsigned long long)m->lo, (unsigned long long)m->hi);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
-		snprintf(path, sizeof(path), "/proc/%d/root%s", (int)target_memory_tid(t), m->name);
-		/* by now it may be anything, also what waits for somebody at its other end */
-		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	}
+	fd = open_file(t, m);
 	if (fd < 0)
 		return false;
 	memset(bytes, 0, size);
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == m->inode)
-		got = pread(fd, bytes, size, (off_t)offset);
+	got = pread(fd, bytes, size, (off_t)offset);
 	close(fd);
 	return got >= 0;
 }
 
 /*
- * A thread is in the tail, or comes back to it: a signal handler that runs on
- * top of an unfinished program has its pc in a signal frame.
+ * A thread that is in the tail, or comes back to it: a signal handler that runs on
+ * top of an unfinished program has its pc in a signal frame. 0: nobody; where it cannot be told
+ * whose stack it is, the process.
  */
-static bool someone_is_in(struct stop *s, const struct snapshot *shot,
-			  const struct remote_tail *tail)
+static pid_t who_is_in(struct stop *s, const struct snapshot *shot, const struct remote_tail *tail)
 {
 	/* One past the end too: a call that restarts goes back from there. */
 	struct stack_range range = {.lo = tail->address, .hi = tail->address + tail->size + 1};
 
 	for (size_t i = 0; i < stop_thread_count(s); i++)
 		if (arch_pc(&stop_thread(s, i)->regs) - range.lo < range.hi - range.lo)
-			return true;
-	return snapshot_scan(shot, &range, 1) != 0;
+			return stop_thread(s, i)->tid;
+	if (!snapshot_scan(shot, &range, 1))
+		return 0;
+	for (size_t i = 0; i < stop_thread_count(s); i++)
+		if (snapshot_touches(shot, stop_thread(s, i)->tid, &range, 1))
+			return stop_thread(s, i)->tid;
+	return target_pid(s->target);
 }
 
 /* What a program of ours leaves, whole or not at all; other tools may keep code there, too. */
@@ -220,36 +244,67 @@ static bool is_program(const uint8_t *bytes, size_t size)
 		is_zero(bytes + ARCH_REMOTE_MAX, size - ARCH_REMOTE_MAX));
 }
 
-/*
- * True if the tail of mapping i is zero in the file, and in memory begins with a program of ours;
- * `bytes` (a page) is zero then.
- */
-static bool is_dirty(const struct target *t, const struct maps *maps, size_t i,
-		     struct remote_tail *tail, uint8_t *bytes)
+static bool may_be_copy(const struct target *t, taddr_t address)
 {
-	return tail_of(t, maps, i, tail) && tail->size <= page_size() &&
-	       !target_read(t, tail->address, bytes, tail->size, NULL) &&
-	       is_program(bytes, tail->size) &&
-	       read_file(t, &maps->entries[i], tail->offset, bytes, tail->size) &&
-	       is_zero(bytes, tail->size);
+	char path[64];
+	bool copy;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(t));
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	copy = maps_page_is_copy(fd, address);
+	if (fd >= 0)
+		close(fd);
+	return copy;
+}
+
+enum rest {
+	REST_NONE,    /* nothing of ours */
+	REST_OURS,    /* zero in the file, and in memory it begins with a program of ours */
+	REST_UNKNOWN, /* it begins so, and the file cannot be read */
+};
+
+/* Behind mapping i; `bytes` is for a page. */
+static enum rest look_behind(const struct target *t, const struct maps *maps, size_t i,
+			     struct remote_tail *tail, uint8_t *bytes)
+{
+	if (!tail_of(t, maps, i, tail) || tail->size > page_size() ||
+	    target_read(t, tail->address, bytes, tail->size, NULL) ||
+	    !is_program(bytes, tail->size))
+		return REST_NONE;
+	if (read_file(t, &maps->entries[i], tail->offset, bytes, tail->size))
+		return is_zero(bytes, tail->size) ? REST_OURS : REST_NONE;
+	/* What nobody has ever written to is the file. */
+	return may_be_copy(t, tail->address) ? REST_UNKNOWN : REST_NONE;
 }
 
 static int clean_tails(struct stop *s, const struct snapshot *shot, const struct maps *maps,
-		       uint8_t *bytes, size_t *cleaned, struct dinst_error *e)
+		       uint8_t *bytes, struct remote_tails *tails, struct dinst_error *e)
 {
 	struct remote_tail tail;
+	enum rest rest;
 	int code = 0;
+	pid_t inside;
 
 	for (size_t i = 0; !code && i < maps->count; i++) {
-		if (!is_dirty(s->target, maps, i, &tail, bytes) || someone_is_in(s, shot, &tail))
+		rest = look_behind(s->target, maps, i, &tail, bytes);
+		if (rest == REST_NONE)
 			continue;
-		code = stop_write(s, tail.address, bytes, tail.size, e);
-		*cleaned += !code;
+		inside = who_is_in(s, shot, &tail);
+		if (inside) {
+			tails->inside = inside;
+		} else if (rest == REST_UNKNOWN) {
+			tails->unknown++;
+		} else {
+			memset(bytes, 0, tail.size);
+			code = stop_write(s, tail.address, bytes, tail.size, e);
+			tails->cleaned += !code;
+		}
 	}
 	return code;
 }
 
-int remote_clean_tails(struct stop *s, size_t *cleaned, struct dinst_error *e)
+int remote_clean_tails(struct stop *s, struct remote_tails *tails, struct dinst_error *e)
 {
 	struct snapshot *shot = NULL;
 	struct maps maps;
@@ -257,12 +312,12 @@ int remote_clean_tails(struct stop *s, size_t *cleaned, struct dinst_error *e)
 	int code = bytes ? maps_read(target_memory_tid(s->target), &maps, e)
 			 : dinst_fail(e, DINST_NO_MEMORY, "no memory for a page");
 
-	*cleaned = 0;
+	*tails = (struct remote_tails){0};
 	if (code)
 		goto free_bytes;
 	code = snapshot_take(s, &shot, e);
 	if (!code)
-		code = clean_tails(s, shot, &maps, bytes, cleaned, e);
+		code = clean_tails(s, shot, &maps, bytes, tails, e);
 	snapshot_free(shot);
 	maps_release(&maps);
 free_bytes:
@@ -279,7 +334,7 @@ bool remote_tails_dirty(const struct target *t)
 
 	if (bytes && !maps_read(target_memory_tid(t), &maps, NULL)) {
 		for (size_t i = 0; !dirty && i < maps.count; i++)
-			dirty = is_dirty(t, &maps, i, &tail, bytes);
+			dirty = look_behind(t, &maps, i, &tail, bytes) != REST_NONE;
 		maps_release(&maps);
 	}
 	free(bytes);

@@ -485,6 +485,7 @@ void removal_unlink(struct session *s, struct instance *i);
 void removal_release(struct session *s, struct instance *i);
 struct flush_result {
 	size_t freed, queued; /* things: bodies and sites */
+	pid_t late;	      /* for whose sake nothing was freed: late_calls_last(); 0: nobody's */
 	uint64_t stop_ns;
 };
 /* Switches the instance off at once, frees it and queues what it used in the target. */
@@ -545,10 +546,13 @@ void family_release(struct session *s);
 /* late_calls.c: takes a member in which a thread was given up in a call of ours; false: it did not. */
 bool late_calls_keep(struct session *s, struct target *member);
 /*
- * True if a thread of the stopped process was given up in a call of ours and is still in it: it goes
- * on where it was interrupted, which may be any code of ours, and no stack tells.
+ * A thread of the stopped process that was given up in a call of ours and is still in it: it goes
+ * on where it was interrupted, which may be any code of ours, and no stack tells. 0: there is none;
+ * where it cannot be told which, the process.
  */
-bool late_calls_last(struct session *s, struct stop *stop);
+pid_t late_calls_last(struct session *s, struct stop *stop);
+/* DINST_BUSY, and who it is; 0: somebody. */
+int late_calls_fail(pid_t tid, struct dinst_error *e);
 /* Detach: what such threads have made of our calls. Until `deadline`, in us of clock_ns(). */
 int late_calls_clean(struct session *s, uint64_t deadline, struct detach_result *result,
 		     struct dinst_error *e);
@@ -558,6 +562,7 @@ struct leftovers {
 	size_t patches;	 /* in the journals that were found */
 	size_t restored; /* windows that were ours and are the original now */
 	size_t arenas, arenas_left;
+	size_t unknown_tails; /* struct remote_tails */
 	uint64_t stop_ns;
 };
 /* Takes out what a dead mutator left in the target and its family. */

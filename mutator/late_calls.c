@@ -7,6 +7,7 @@
  * and on no stack. So while it lasts nothing of ours is freed; and at detach what
  * the call has left in the process is taken out.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "inject/remote.h"
@@ -29,37 +30,59 @@ bool late_calls_keep(struct session *s, struct target *member)
 }
 
 /* The calls themselves lie in an arena. One past the end too: a call that restarts goes back. */
-static bool makes_them_inside(const struct session *s, struct stop *stop)
+static pid_t who_makes_them_inside(struct session *s, struct stop *stop)
 {
 	struct stack_range code = {.lo = s->late_code, .hi = s->late_code + ARCH_REMOTE_MAX + 1};
 	struct dinst_error ignored = {0};
 	struct snapshot *shot;
-	bool inside;
+	pid_t inside = 0;
 
 	if (!s->late_code || target_pid(stop_target(stop)) != s->pid)
-		return false;
+		return 0;
 	if (snapshot_take(stop, &shot, &ignored) < 0)
-		return true;
-	inside = snapshot_scan(shot, &code, 1) != 0;
+		return s->pid;
+	if (snapshot_scan(shot, &code, 1))
+		inside = s->pid;
+	for (size_t i = 0; inside && i < stop_thread_count(stop); i++)
+		if (snapshot_touches(shot, stop_thread(stop, i)->tid, &code, 1))
+			inside = stop_thread(stop, i)->tid;
 	snapshot_free(shot);
+	/* Nobody comes back to it: from now on it may be other memory. */
+	if (!inside)
+		s->late_code = 0;
 	return inside;
 }
 
-bool late_calls_last(struct session *s, struct stop *stop)
+pid_t late_calls_last(struct session *s, struct stop *stop)
 {
 	const struct target *t = stop_target(stop);
+	const pid_t inside = who_makes_them_inside(s, stop);
 	struct dinst_error ignored = {0};
 	bool late = target_left_program(t);
-	size_t cleaned;
+	struct remote_tails tails;
 
-	if (makes_them_inside(s, stop))
-		return true;
+	if (inside)
+		return inside;
 	for (size_t i = 0; i < s->late_count && !late; i++)
 		late = target_pid(s->late[i]) == target_pid(t);
 	if (!late)
-		return false;
-	remote_clean_tails(stop, &cleaned, &ignored);
-	return remote_tails_dirty(t);
+		return 0;
+	return remote_clean_tails(stop, &tails, &ignored) < 0 ? target_pid(t) : tails.inside;
+}
+
+int late_calls_fail(pid_t tid, struct dinst_error *e)
+{
+	char who[32] = "a thread", where[64] = "";
+
+	if (tid) {
+		snprintf(who, sizeof(who), "thread %d", (int)tid);
+		snprintf(where, sizeof(where), " (/proc/%d/wchan says what it waits for)",
+			 (int)tid);
+	}
+	return dinst_fail(
+		e, DINST_BUSY,
+		"%s has not come back from a system call that it was to make for us, and goes on in code that would go%s",
+		who, where);
 }
 
 static int clean(struct target *t, uint64_t deadline, struct detach_result *result,
@@ -75,7 +98,7 @@ static int clean(struct target *t, uint64_t deadline, struct detach_result *resu
 				 e);
 	if (late.stop_ns > result->stop_ns)
 		result->stop_ns = late.stop_ns;
-	result->left += status < 0 || remote_tails_dirty(t) ? 1 : late.arenas_left;
+	result->left += status < 0 ? 1 : late.arenas_left;
 	return status;
 }
 

@@ -37,12 +37,23 @@ static int clean_tails(struct stop *stop, void *arg, struct dinst_error *e)
 	return remote_clean_tails(stop, arg, e);
 }
 
-static int is_late(const struct target *t, struct dinst_error *e)
+/* Says who it is, and what it waits for: there may be somebody who can do something about that. */
+static int is_late(const struct target *t, pid_t tid, struct dinst_error *e)
 {
-	return dinst_fail(e, DINST_BUSY,
-			  "a thread of process %d has not come back from a system call that an "
-			  "earlier session had it make; try `dinst repair %d` later",
-			  (int)target_pid(t), (int)target_pid(t));
+	const int pid = (int)target_pid(t);
+	char channel[64], advice[64] = "";
+	struct proc_stat stat;
+
+	proc_word(tid, "wchan", channel, sizeof(channel));
+	if (proc_thread_stat_read(target_pid(t), tid, &stat))
+		stat = (struct proc_stat){.name = "?", .state = '?'};
+	if (stat.state == 'T')
+		snprintf(advice, sizeof(advice), " (it is stopped: `kill -CONT %d`)", pid);
+	return dinst_fail(
+		e, DINST_BUSY,
+		"thread %d (%s) of process %d (%s) has not come back from a system call that an earlier session had it make: state %c, waiting in %s; nothing is taken out until it has%s, then by `dinst repair %d`",
+		(int)tid, stat.name, pid, target_name(t), stat.state,
+		channel[0] == '0' ? "nothing" : channel, advice, pid);
 }
 
 /*
@@ -54,25 +65,27 @@ static int is_late(const struct target *t, struct dinst_error *e)
 static int wait_for_programs(struct target *t, uint64_t deadline, struct leftovers *result,
 			     struct dinst_error *e)
 {
+	bool over = !remote_tails_dirty(t);
 	unsigned pause = PAUSE_MIN_US;
+	struct remote_tails tails = {0};
 	int status = 0;
 
-	while (remote_tails_dirty(t)) {
+	while (!over) {
 		struct stop_report report = {0};
-		size_t cleaned;
 
 		dinst_error_clear(e);
-		status = target_stop(t, NULL, clean_tails, &cleaned, &report, e);
+		status = target_stop(t, NULL, clean_tails, &tails, &report, e);
 		if (report.stop_ns > result->stop_ns)
 			result->stop_ns = report.stop_ns;
-		if ((status < 0 && status != DINST_BUSY) || now_us() >= deadline)
+		over = status >= 0 && !tails.inside;
+		if (over || (status < 0 && status != DINST_BUSY) || now_us() >= deadline)
 			break;
-		if (status < 0 || !cleaned)
-			usleep(pause);
+		usleep(pause);
 		pause = pause * 2 > PAUSE_MAX_US ? PAUSE_MAX_US : pause * 2;
 	}
-	if (status >= 0 && target_alive(t) && remote_tails_dirty(t))
-		status = is_late(t, e);
+	if (status >= 0 && !over && target_alive(t))
+		status = is_late(t, tails.inside, e);
+	result->unknown_tails += tails.unknown;
 	return status;
 }
 
@@ -111,17 +124,17 @@ static int close_in_target(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct arch_remote_call call = {.number = SYS_close};
 	struct arch_remote_program program = {.calls = &call, .count = 1};
-	size_t cleaned;
+	struct remote_tails tails;
 	long result;
-	int status = remote_clean_tails(stop, &cleaned, e);
+	int status = remote_clean_tails(stop, &tails, e);
 	int fd;
 
 	(void)arg;
 	if (status < 0)
 		return status;
 	/* One of ours that was given up: its number may be another file's by the time it closes. */
-	if (remote_tails_dirty(stop_target(stop)))
-		return is_late(stop_target(stop), e);
+	if (tails.inside)
+		return is_late(stop_target(stop), tails.inside, e);
 	fd = find_descriptor(target_pid(stop_target(stop)));
 	if (fd < 0)
 		return 0;

@@ -360,12 +360,12 @@ static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct one_arena *a = arg;
 	struct stack_range code[FOUND_MAX];
-	size_t cleaned;
-	int status = remote_clean_tails(stop, &cleaned, e);
+	struct remote_tails tails;
+	int status = remote_clean_tails(stop, &tails, e);
 
 	if (status < 0)
 		return status;
-	a->late = remote_tails_dirty(stop_target(stop));
+	a->late = tails.inside != 0;
 	status = follow_jumps(a, stop, e);
 	if (status >= 0)
 		status = restore_twice(a, stop, e);

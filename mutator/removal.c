@@ -391,6 +391,7 @@ int removal_flush(struct session *s, struct flush_result *result, struct dinst_e
 	result->freed += give_back_codes(s, ranges, count);
 	result->freed += give_back_sites(s);
 	result->queued = s->queue_length;
+	result->late = f.late;
 	for (struct place *p = s->places; p && result->freed; p = p->next)
 		p->full = false;
 
@@ -445,14 +446,10 @@ static bool give_back_pages(struct session *s, struct stop *stop)
 static int unmap_everything(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct session *s = arg;
-	pid_t pid = target_pid(stop_target(stop));
+	pid_t pid = target_pid(stop_target(stop)), late = late_calls_last(s, stop);
 
-	if (late_calls_last(s, stop) ||
-	    (pid == s->pid && !s->unmapped && !give_back_pages(s, stop)))
-		return dinst_fail(e, DINST_BUSY,
-				  "a thread of process %d has not come back from a call of ours: "
-				  "where it goes on may be code that is to go",
-				  (int)pid);
+	if (late || (pid == s->pid && !s->unmapped && !give_back_pages(s, stop)))
+		return late_calls_fail(late, e);
 	for (struct place *p = s->places; p; p = p->next) {
 		int status;
 
@@ -526,12 +523,11 @@ static void pause_us(unsigned *us, uint64_t stop_ns, uint64_t deadline)
 static int drain(struct session *s, uint64_t deadline, struct detach_result *result,
 		 struct dinst_error *e)
 {
+	struct flush_result flush = {0};
 	unsigned pause = RETRY_MIN_US;
 	int status = 0;
 
 	while (s->queue_length) {
-		struct flush_result flush;
-
 		dinst_error_clear(e);
 		status = removal_flush(s, &flush, e);
 		if (flush.stop_ns > result->stop_ns)
@@ -540,6 +536,8 @@ static int drain(struct session *s, uint64_t deadline, struct detach_result *res
 			break;
 		pause_us(&pause, s->last_stop_ns, deadline);
 	}
+	if (status >= 0 && s->queue_length && flush.late)
+		status = late_calls_fail(flush.late, e);
 	return status;
 }
 

@@ -43,7 +43,7 @@ struct flush {
 	size_t move_count;
 	struct snapshot **shots;
 	size_t shot_count;
-	bool late; /* some thread may come back from a call of ours to where nobody sees */
+	pid_t late; /* one that may come back from a call of ours to where nobody sees */
 };
 
 /* Finds out what is to be restored. */

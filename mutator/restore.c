@@ -313,7 +313,8 @@ int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
 		status = snapshot_take(stop, &f->shots[f->shot_count], e);
 	if (status < 0)
 		return status;
-	f->late |= late_calls_last(f->session, stop);
+	if (!f->late)
+		f->late = late_calls_last(f->session, stop);
 	keep_holes_in_use(f, f->shots[f->shot_count++]);
 	status = repatch(f, &process, e);
 	if (status >= 0)

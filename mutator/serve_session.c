@@ -58,16 +58,38 @@ static json_t *attach_row(const struct session *s, double ms, const struct lefto
 			 (json_int_t)left->restored);
 }
 
-/* What may harm the target, though not by us. */
-static void warn(json_t *row, pid_t pid)
+/* What cannot be told of a program of an earlier session. */
+static void note_unknown(json_t *notes, const struct leftovers *left)
+{
+	if (left->unknown_tails)
+		json_array_append_new(
+			notes,
+			json_string(
+				"behind the code of a module is what looks like system calls of an earlier session; its file cannot be read to compare (deleted?), so that stays: no thread is in it"));
+}
+
+/* Takes over the list, and forgets it if there is nothing to say. */
+static void set_notes(json_t *row, json_t *notes)
+{
+	if (json_array_size(notes))
+		json_object_set_new(row, "notes", notes);
+	else
+		json_decref(notes);
+}
+
+/* What may harm the target, though not by us, and what stays in it. */
+static void warn(json_t *row, pid_t pid, const struct leftovers *left)
 {
 	char text[sizeof(struct target_check)];
+	json_t *notes = json_array();
 	struct target_check c;
 
-	if (!target_warns_of_uprobes(pid, &c))
-		return;
-	snprintf(text, sizeof(text), "beware: %s; %s", c.why, c.fix);
-	json_object_set_new(row, "notes", json_pack("[s]", text));
+	note_unknown(notes, left);
+	if (target_warns_of_uprobes(pid, &c)) {
+		snprintf(text, sizeof(text), "beware: %s; %s", c.why, c.fix);
+		json_array_append_new(notes, json_string(text));
+	}
+	set_notes(row, notes);
 }
 
 static int attach(struct server *sv, pid_t pid, const char *name, enum session_state state,
@@ -102,7 +124,7 @@ static int attach(struct server *sv, pid_t pid, const char *name, enum session_s
 		return status;
 	}
 	*result = attach_row(sv->session, now_ms() - start, &left);
-	warn(*result, pid);
+	warn(*result, pid, &left);
 	return 0;
 }
 
@@ -253,6 +275,7 @@ int serve_detach(struct server *sv, const json_t *params, json_t **result, struc
 int serve_repair(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
 {
 	struct leftovers left = {0};
+	json_t *notes;
 	struct target *t;
 	pid_t pid = 0;
 	int status = pid_param(params, &pid, e);
@@ -273,9 +296,12 @@ int serve_repair(struct server *sv, const json_t *params, json_t **result, struc
 			    "restored", (json_int_t)left.restored, "arenas_left",
 			    (json_int_t)left.arenas_left, "stop_us", serve_us(left.stop_ns),
 			    "partial", left.arenas_left > 0);
+	notes = json_array();
+	note_unknown(notes, &left);
 	if (left.arenas_left)
-		json_object_set_new(*result, "notes",
-				    json_pack("[s]", "a thread is still inside code of an earlier "
-						     "session; try again later"));
+		json_array_append_new(notes,
+				      json_string("a thread is still inside code of an earlier "
+						  "session; try again later"));
+	set_notes(*result, notes);
 	return 0;
 }

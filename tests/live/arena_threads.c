@@ -162,10 +162,10 @@ static int clean_tails(struct stop *s, void *arg, struct dinst_error *e)
 /* A thread that was running our calls finishes them by itself. */
 static void let_finish(struct target *t)
 {
-	size_t cleaned;
+	struct remote_tails tails;
 
 	for (int i = 0; i < 5000 && remote_tails_dirty(t); i++) {
-		help_stop_well(t, clean_tails, &cleaned);
+		help_stop_well(t, clean_tails, &tails);
 		usleep(1000);
 	}
 	assert_false(remote_tails_dirty(t));

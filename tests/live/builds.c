@@ -224,7 +224,7 @@ static void test_dead_behind_vdso(void **state)
 	struct harness *h = *state;
 	struct dinst_error e = {0};
 	struct target *t = NULL;
-	size_t cleaned = 0;
+	struct remote_tails tails = {0};
 	struct rest rest = {0};
 	struct maps maps;
 	const char *where = NULL;
@@ -240,8 +240,8 @@ static void test_dead_behind_vdso(void **state)
 	assert_string_equal(where, "[vdso]");
 	maps_release(&maps);
 	assert_true(remote_tails_dirty(t));
-	assert_int_equal(target_stop(t, NULL, clean, &cleaned, NULL, &e), 0);
-	assert_int_equal(cleaned, 1);
+	assert_int_equal(target_stop(t, NULL, clean, &tails, NULL, &e), 0);
+	assert_int_equal(tails.cleaned, 1);
 	assert_false(remote_tails_dirty(t));
 	target_close(t);
 	harness_verify(h);

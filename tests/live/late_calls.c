@@ -6,16 +6,19 @@
  */
 #include "tests/live/harness_session.h"
 
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "inject/arena.h"
 #include "inject/heap.h"
+#include "inject/maps.h"
 #include "inject/remote.h"
 
 enum { SOON_MS = 300, CLEAN_MS = 60000, TRIES = 100000, SLEEP_MS = 4000, DESCRIPTORS = 64 };
@@ -255,6 +258,163 @@ static void test_dead_in_a_call_of_a_child(void **state)
 	harness_end(h, 0);
 }
 
+/* -------------------------------------------------- what cannot be compared */
+
+/* Something behind the code of a library, and the thread that is sent there. */
+struct behind {
+	pid_t tid;
+	taddr_t address;
+	uint8_t bytes[ARCH_REMOTE_MAX];
+	size_t size;
+	struct arch_regs before;
+};
+
+/* Behind the last byte of the library's code: its segment does not fill its page. */
+static taddr_t find_behind(struct target *t)
+{
+	struct dinst_error e = {0};
+	const struct maps_entry *text = NULL;
+	uint8_t page[4096];
+	struct maps maps;
+	size_t used = sizeof(page);
+	taddr_t end;
+
+	assert_int_equal(maps_read(target_pid(t), &maps, &e), 0);
+	for (size_t i = 0; i < maps.count; i++)
+		if (strstr(maps.entries[i].name, "memfd:plugin") &&
+		    maps.entries[i].protection == (PROT_READ | PROT_EXEC))
+			text = &maps.entries[i];
+	assert_non_null(text);
+	end = text->hi;
+	maps_release(&maps);
+	assert_int_equal(target_read(t, end - sizeof(page), page, sizeof(page), &e), 0);
+	while (used && !page[used - 1])
+		used--;
+	assert_in_range(used, 1, sizeof(page) - ARCH_REMOTE_MAX - 16);
+	return (end - sizeof(page) + used + 15) & ~(taddr_t)15;
+}
+
+/* A program as a mutator leaves it. */
+static int leave_program(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	const struct arch_remote_call call = {.number = SYS_getpid};
+	const struct arch_remote_program program = {.calls = &call, .count = 1};
+	struct behind *b = arg;
+	struct arch_buf out = {.bytes = b->bytes, .size = sizeof(b->bytes), .pc = b->address};
+
+	arch_emit_remote(&program, &stop_thread(stop, 0)->regs, &out);
+	assert_int_equal(out.status, ARCH_OK);
+	b->size = out.used;
+	return stop_write(stop, b->address, b->bytes, b->size, e);
+}
+
+/* One that begins likewise and does not end, with the thread in it. */
+static int send_thread(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	static const uint8_t jump_to_itself[] = {0xeb, 0xfe};
+	struct behind *b = arg;
+	uint8_t bytes[4 + sizeof(jump_to_itself)];
+
+	memcpy(bytes, b->bytes, 4);
+	memcpy(bytes + 4, jump_to_itself, sizeof(jump_to_itself));
+	for (size_t i = 0; i < stop_thread_count(stop); i++) {
+		struct stop_thread *thread = stop_thread(stop, i);
+
+		if (thread->tid != b->tid)
+			continue;
+		if (arch_in_syscall(&thread->regs))
+			return dinst_fail(e, DINST_BUSY, "it is in a call");
+		b->before = thread->regs;
+		arch_set_pc(&thread->regs, b->address + 4);
+		thread->changed = true;
+		return stop_write(stop, b->address, bytes, sizeof(bytes), e);
+	}
+	return dinst_fail(e, DINST_FAILED, "it is not there");
+}
+
+static int bring_back(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	static const uint8_t zeros[ARCH_REMOTE_MAX];
+	const struct behind *b = arg;
+
+	for (size_t i = 0; i < stop_thread_count(stop); i++)
+		if (stop_thread(stop, i)->tid == b->tid) {
+			stop_thread(stop, i)->regs = b->before;
+			stop_thread(stop, i)->changed = true;
+		}
+	return stop_write(stop, b->address, zeros, b->size, e);
+}
+
+static void work_on(struct target *t, stop_work work, void *arg)
+{
+	struct dinst_error e = {0};
+
+	while (target_stop(t, NULL, work, arg, NULL, &e)) {
+		if (e.code != DINST_BUSY)
+			fail_msg("%s", e.text);
+		dinst_error_clear(&e);
+	}
+}
+
+/* What opens files of others that have no name any more, or can lift what forbids it. */
+static void may_open_all(bool may)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2];
+
+	assert_int_equal(syscall(SYS_capget, &header, data), 0);
+	for (int i = 0; i < 2; i++)
+		data[i].effective = data[i].permitted;
+	if (!may) {
+		data[CAP_TO_INDEX(CAP_SYS_ADMIN)].effective &= ~CAP_TO_MASK(CAP_SYS_ADMIN);
+		data[CAP_TO_INDEX(CAP_CHECKPOINT_RESTORE)].effective &=
+			~CAP_TO_MASK(CAP_CHECKPOINT_RESTORE);
+	}
+	assert_int_equal(syscall(SYS_capset, &header, data), 0);
+}
+
+/*
+ * fear J2, J4: what looks like system calls of an earlier session, behind code whose file cannot be
+ * read: nothing is taken out while a thread is in it, and where nobody is it is left and told of
+ */
+static void test_file_not_readable(void **state)
+{
+	const char *const argv[] = {harness_path("tests/live/targets/pages-watched"), NULL};
+	struct harness *h = *state;
+	struct behind b = {0};
+	struct dinst_error e = {0};
+	struct leftovers left;
+	uint8_t now[ARCH_REMOTE_MAX];
+	char name[32];
+	struct target *t;
+
+	harness_start_argv(h, argv, false);
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "ready %d", &b.tid), 1);
+	h->before = harness_snapshot_settled(h->pid);
+	t = open_target(h->pid);
+	b.address = find_behind(t);
+	work_on(t, leave_program, &b);
+	assert_true(remote_tails_dirty(t));
+	may_open_all(false);
+	assert_true(remote_tails_dirty(t));
+	if (leftovers_clean(t, CLEAN_MS, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_equal(left.unknown_tails, 1);
+	assert_int_equal(target_read(t, b.address, now, b.size, &e), 0);
+	assert_memory_equal(now, b.bytes, b.size);
+	work_on(t, send_thread, &b);
+	assert_int_equal(leftovers_clean(t, SOON_MS, &left, &e), DINST_BUSY);
+	print_message("%s\n", e.text);
+	snprintf(name, sizeof(name), "thread %d ", (int)b.tid);
+	assert_non_null(strstr(e.text, name));
+	work_on(t, bring_back, &b);
+	may_open_all(true);
+	assert_false(remote_tails_dirty(t));
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
@@ -262,6 +422,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_dead_in_a_call),
 		CASE(test_dead_in_a_call_of_a_child),
+		CASE(test_file_not_readable),
 	};
 
 	return cmocka_run_group_tests_name("live/late_calls", tests, NULL, NULL);

@@ -70,12 +70,12 @@ static void clean_up(pid_t pid)
 {
 	struct dinst_error e = {0};
 	struct target *t = NULL;
-	size_t cleaned;
+	struct remote_tails tails;
 
 	if (target_open(pid, &t, &e))
 		fail_msg("%s", e.text);
 	for (int i = 0; i < 5000 && remote_tails_dirty(t); i++) {
-		if (target_stop(t, NULL, clean, &cleaned, NULL, &e) && e.code != DINST_BUSY)
+		if (target_stop(t, NULL, clean, &tails, NULL, &e) && e.code != DINST_BUSY)
 			fail_msg("%s", e.text);
 		dinst_error_clear(&e);
 		usleep(1000);

@@ -320,7 +320,7 @@ static void test_not_back(void **state)
 	struct harness *h = *state;
 	const struct stop_options once = {.tries = 1};
 	struct dinst_error e = {0};
-	size_t cleaned = 0;
+	struct remote_tails tails = {0};
 	struct target *t;
 
 	harness_start(h, "remote-registers", "read", NULL);
@@ -330,9 +330,9 @@ static void test_not_back(void **state)
 	assert_true(target_alive(t));
 	stop(t, map_and_unmap, NULL);
 	/* What it ran, and has left by itself, is wiped out. */
-	while (!cleaned && remote_tails_dirty(t))
-		stop(t, clean, &cleaned);
-	assert_int_equal(cleaned, 1);
+	while (!tails.cleaned && remote_tails_dirty(t))
+		stop(t, clean, &tails);
+	assert_int_equal(tails.cleaned, 1);
 	harness_verify(h);
 	target_close(t);
 	harness_end(h, 0);
@@ -342,18 +342,18 @@ static void test_clean_tails(void **state)
 {
 	struct harness *h = *state;
 	struct rest rest = {0};
-	size_t cleaned = 99;
+	struct remote_tails tails = {.cleaned = 99};
 	struct target *t;
 
 	harness_start(h, "remote-registers", "read", NULL);
 	t = open_target(h->pid);
 	assert_false(remote_tails_dirty(t));
-	stop(t, clean, &cleaned);
-	assert_int_equal(cleaned, 0);
+	stop(t, clean, &tails);
+	assert_int_equal(tails.cleaned, 0);
 	stop(t, dirty_a_tail, &rest);
 	assert_true(remote_tails_dirty(t));
-	stop(t, clean, &cleaned);
-	assert_int_equal(cleaned, 1);
+	stop(t, clean, &tails);
+	assert_int_equal(tails.cleaned, 1);
 	assert_false(remote_tails_dirty(t));
 	harness_verify(h);
 	target_close(t);
@@ -375,15 +375,15 @@ static void test_tails_of_others(void **state)
 	/* push %rbp; mov %rsp,%rbp; nop; pop %rbp; ret: a hook */
 	struct rest rest = {.bytes = {0x55, 0x48, 0x89, 0xe5, 0x90, 0x5d, 0xc3}, .size = 7};
 	uint8_t bytes[7];
-	size_t cleaned = 99;
+	struct remote_tails tails = {.cleaned = 99};
 	struct target *t;
 
 	harness_start(h, "remote-registers", "read", NULL);
 	t = open_target(h->pid);
 	stop(t, dirty_a_tail, &rest);
 	assert_false(remote_tails_dirty(t));
-	stop(t, clean, &cleaned);
-	assert_int_equal(cleaned, 0);
+	stop(t, clean, &tails);
+	assert_int_equal(tails.cleaned, 0);
 	/* ... nor is it a place for what we run. */
 	stop(t, map_and_unmap, NULL);
 	assert_int_equal(target_read(t, rest.address, bytes, sizeof(bytes), NULL), 0);

@@ -7,6 +7,7 @@
  */
 #include "tests/live/harness_session.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,11 +243,152 @@ static void test_late_call_of_a_child(void **state)
 	harness_end(h, 0);
 }
 
+/* Returns the thread that runs all the time: it is the one that is made to call. */
+static pid_t start_watched(struct harness *h)
+{
+	const char *const argv[] = {harness_path("tests/live/targets/pages-watched"), NULL};
+	int tid = 0;
+
+	harness_start_argv(h, argv, false);
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "ready %d", &tid), 1);
+	h->before = harness_snapshot_settled(h->pid);
+	return tid;
+}
+
+static unsigned long rounds(struct harness *h)
+{
+	unsigned long count = 0;
+
+	harness_send(h, "rounds\n");
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "rounds %lu", &count), 1);
+	return count;
+}
+
+static bool has_arena(pid_t pid)
+{
+	char path[64], line[4096];
+	bool found = false;
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	maps = fopen(path, "re");
+	assert_non_null(maps);
+	while (!found && fgets(line, sizeof(line), maps))
+		found = strstr(line, "memfd:dinst") != NULL;
+	fclose(maps);
+	return found;
+}
+
+/* What there is to go on in stays, as often as one tries, and that thread is named. */
+static void expect_kept(struct harness *h, struct session *s, pid_t tid)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "thread %d ", (int)tid);
+	for (int i = 0; i < 2; i++) {
+		struct detach_result result;
+		struct dinst_error e = {0};
+
+		assert_int_equal(session_detach(s, 1, &result, &e), DINST_BUSY);
+		print_message("%s\n", e.text);
+		if (i)
+			assert_non_null(strstr(e.text, name));
+		assert_true(result.left > 0);
+		assert_true(has_arena(h->pid));
+	}
+}
+
+/*
+ * fear J1, J3: the program that gives pages of text back at the end of a detach does not come back,
+ * because the kernel keeps its thread as long as the target likes: the arena, in which that program
+ * itself lies, stays until the thread has left it
+ */
+static void test_lost_giving_back(void **state)
+{
+	struct harness *h = *state;
+	unsigned long before, pages;
+	struct session *s;
+	const char *line;
+	pid_t spinner;
+	unsigned id;
+
+	spinner = start_watched(h);
+	s = session_begin(h);
+	id = session_insert(s, "plugin_work");
+	session_go(h, 100);
+	assert_int_equal(session_value(s, id), 100);
+	harness_send(h, "watch\n");
+	line = harness_line(h, HARNESS_ANSWER_MS);
+	if (strcmp(line, "watched") != 0) {
+		print_message("SKIP %s\n", line);
+		session_end(s);
+		harness_end(h, 0);
+		skip();
+	}
+	expect_kept(h, s, spinner);
+	expect_text(h);
+	before = rounds(h);
+	usleep(1000);
+	assert_int_equal(rounds(h), before);
+	harness_send(h, "read\n");
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "pages %lu", &pages), 1);
+	assert_int_equal(pages, 1);
+	harness_until(rounds(h) > before);
+	session_end(s);
+	assert_false(has_arena(h->pid));
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* A call that never ends, unless by a signal. */
+static int sleep_for_ever(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	struct arch_remote_call call = {.number = SYS_poll};
+	struct arch_remote_program program = {.calls = &call, .count = 1};
+	long result;
+
+	(void)arg;
+	call.args[2].value = (uint64_t)-1;
+	return remote_run(stop, &program, 0, NULL, NULL, NULL, &result, e);
+}
+
+/*
+ * fear J1, J3: a call of ours never ends: nothing is taken out, and the thread is named; when it
+ * leaves the call by longjmp from a signal handler, nobody goes on there any more, and all goes
+ */
+static void test_call_left_by_longjmp(void **state)
+{
+	const struct stop_options once = {.tries = 1};
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	unsigned long before;
+	struct session *s;
+	pid_t spinner;
+
+	spinner = start_watched(h);
+	s = session_begin(h);
+	session_insert(s, "plugin_work");
+	assert_int_equal(target_stop(s->target, &once, sleep_for_ever, NULL, NULL, &e), DINST_BUSY);
+	expect_kept(h, s, spinner);
+	before = rounds(h);
+	assert_int_equal(syscall(SYS_tgkill, h->pid, spinner, SIGUSR1), 0);
+	harness_until(rounds(h) > before);
+	session_end(s);
+	assert_false(has_arena(h->pid));
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_blocked),   CASE(test_below_a_handler),      CASE(test_detach_meanwhile),
-		CASE(test_late_call), CASE(test_late_call_of_a_child),
+		CASE(test_blocked),
+		CASE(test_below_a_handler),
+		CASE(test_detach_meanwhile),
+		CASE(test_late_call),
+		CASE(test_late_call_of_a_child),
+		CASE(test_lost_giving_back),
+		CASE(test_call_left_by_longjmp),
 	};
 
 	return cmocka_run_group_tests_name("live/removal_inside", tests, NULL, NULL);
