@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * parks.c - programs that switch between tasks of their own by getcontext() and
- * its like. If they do so in signal handlers, what was interrupted is in memory
+ * its like, or by OpenSSL's jobs. If they do so in signal handlers, what was interrupted is in memory
  * that no thread's stack leads to. Those that have switches of their own making
  * are not known by anything.
  */
@@ -14,7 +14,8 @@
 
 static bool is_switch(const char *name)
 {
-	return !strcmp(name, "swapcontext") || !strcmp(name, "setcontext");
+	return !strcmp(name, "swapcontext") || !strcmp(name, "setcontext") ||
+	       !strcmp(name, "ASYNC_start_job") || !strcmp(name, "ASYNC_pause_job");
 }
 
 static void look_at_slot(void *arg, vaddr_t place, const char *name, vaddr_t value)
@@ -38,15 +39,24 @@ static bool has_switch(const struct module *m)
 	return found;
 }
 
+/*
+ * OpenSSL begins its jobs by it, and never in a signal handler of its own: whoever switches them
+ * in one of theirs calls it.
+ */
+static bool is_openssl(const char *module)
+{
+	static const char *const names[] = {"libcrypto.so", "libssl.so"};
+
+	return !strncmp(module, names[0], strlen(names[0])) ||
+	       !strncmp(module, names[1], strlen(names[1]));
+}
+
 void modules_tell_parks(const struct module_list *l, struct target *t)
 {
 	for (size_t i = 0; i < module_count(l) && !target_parks(t); i++) {
 		const struct module *m = module_get(l, i);
 
-		/* OpenSSL begins its tasks by it, and never switches in a signal handler. */
-		if (!strncmp(m->name, "libcrypto.so", strlen("libcrypto.so")))
-			continue;
-		if (m->image && !m->gone && has_switch(m))
+		if (m->image && !m->gone && !is_openssl(m->name) && has_switch(m))
 			target_set_parks(t);
 	}
 }

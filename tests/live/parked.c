@@ -37,14 +37,14 @@ static bool becomes_active(struct session *s, unsigned id)
  * Parked in the window: it is not patched before the task has gone on. `unknown`:
  * as if nothing told that the program switches.
  */
-static void run_window(struct harness *h, const char *how, bool unknown)
+static void run_window(struct harness *h, const char *program, const char *how, bool unknown)
 {
 	uint8_t before[16], after[16];
 	struct session *s;
 	taddr_t at;
 	unsigned id;
 
-	harness_start(h, "parked", how, NULL);
+	harness_start(h, program, how, NULL);
 	s = session_begin(h);
 	assert_true(target_parks(s->target));
 	s->target->parks = !unknown;
@@ -70,7 +70,7 @@ static void run_window(struct harness *h, const char *how, bool unknown)
 }
 
 /* Parked in a trampoline: nothing of it is given back before the task has gone on. */
-static void run_trampoline(struct harness *h, const char *how)
+static void run_trampoline(struct harness *h, const char *program, const char *how)
 {
 	struct flush_result flushed = {0};
 	struct detach_result detached;
@@ -78,7 +78,7 @@ static void run_trampoline(struct harness *h, const char *how)
 	struct session *s;
 	unsigned id;
 
-	harness_start(h, "parked", how, NULL);
+	harness_start(h, program, how, NULL);
 	s = session_begin(h);
 	id = session_insert_kind(s, "parked_function", POINT_ENTRY);
 	ask(h, "go 100", "done");
@@ -104,43 +104,55 @@ static void run_trampoline(struct harness *h, const char *how)
 /* fear C2, H5: the handler gave way to another stack; the frame is on the stack that was left */
 static void test_window_away(void **state)
 {
-	run_window(*state, "away", false);
+	run_window(*state, "parked", "away", false);
 }
 
 /* fear C2, H5: the same with a switch that is not known: the stack that the thread was given is seen */
 static void test_window_left(void **state)
 {
-	run_window(*state, "away", true);
+	run_window(*state, "parked", "away", true);
 }
 
 /* fear C2, H5: the interrupted task lies on a stack from the heap that no thread is on */
 static void test_window_fiber(void **state)
 {
-	run_window(*state, "fiber", false);
+	run_window(*state, "parked", "fiber", false);
 }
 
 /* fear C2, H5: the interrupted context was copied to the heap, its frame is gone */
 static void test_window_copied(void **state)
 {
-	run_window(*state, "copied", false);
+	run_window(*state, "parked", "copied", false);
 }
 
 /* fear C2, H5, J1: the same three with the task in a trampoline that is removed */
 static void test_trampoline_away(void **state)
 {
-	run_trampoline(*state, "away");
+	run_trampoline(*state, "parked", "away");
 }
 
 /* fear C2, H5, J1: on a stack from the heap */
 static void test_trampoline_fiber(void **state)
 {
-	run_trampoline(*state, "fiber");
+	run_trampoline(*state, "parked", "fiber");
 }
 
 /* fear C2, H5, J1: copied to the heap */
 static void test_trampoline_copied(void **state)
 {
-	run_trampoline(*state, "copied");
+	run_trampoline(*state, "parked", "copied");
+}
+
+/* fear C2, H5: a signal handler of the program's gives way in the middle of one of OpenSSL's jobs */
+static void test_window_job(void **state)
+{
+	run_window(*state, "parked-jobs", NULL, false);
+}
+
+/* fear C2, H5, J1: the same with the job in a trampoline that is removed */
+static void test_trampoline_job(void **state)
+{
+	run_trampoline(*state, "parked-jobs", NULL);
 }
 
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
@@ -151,7 +163,8 @@ int main(void)
 		CASE(test_window_away),	      CASE(test_window_left),
 		CASE(test_window_fiber),      CASE(test_window_copied),
 		CASE(test_trampoline_away),   CASE(test_trampoline_fiber),
-		CASE(test_trampoline_copied),
+		CASE(test_trampoline_copied), CASE(test_window_job),
+		CASE(test_trampoline_job),
 	};
 
 	return cmocka_run_group_tests_name("live/parked", tests, NULL, NULL);
