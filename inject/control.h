@@ -42,6 +42,7 @@ struct target {
 	pid_t pid;
 	int pidfd;
 	uint64_t start_time;
+	int64_t clock_offset; /* target_clock_offset() */
 	char name[PROC_NAME_MAX];
 	pid_t memory_tid;	   /* a thread through which memory can be reached */
 	pthread_mutex_t stop_lock; /* one stop at a time */

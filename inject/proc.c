@@ -392,3 +392,49 @@ long proc_births(int fd)
 	last = strrchr(text, ' ');
 	return last ? strtol(last, NULL, 10) : -1;
 }
+
+static bool namespace_of(const char *who, const char *name, struct stat *st)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%s/ns/%s", who, name);
+	return !stat(path, st);
+}
+
+static bool is_same_namespace(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Of the namespace that it is in: the file is about the one that its children will be in. */
+static bool monotonic_offset(const char *who, int64_t *ns)
+{
+	struct stat own, children;
+	char path[64], text[256];
+	long long seconds, rest;
+
+	if (!namespace_of(who, "time", &own) ||
+	    !namespace_of(who, "time_for_children", &children) ||
+	    !is_same_namespace(&own, &children))
+		return false;
+	snprintf(path, sizeof(path), "/proc/%s/timens_offsets", who);
+	if (proc_read(path, text, sizeof(text)) <= 0 ||
+	    sscanf(text, "monotonic %lld %lld", &seconds, &rest) != 2)
+		return false;
+	*ns = (int64_t)seconds * 1000000000 + rest;
+	return true;
+}
+
+int64_t proc_clock_offset(pid_t pid)
+{
+	int64_t its, ours;
+	struct stat a, b;
+	char who[16];
+
+	snprintf(who, sizeof(who), "%d", (int)pid);
+	if (!namespace_of(who, "time", &a) || !namespace_of("self", "time", &b) ||
+	    is_same_namespace(&a, &b) || !monotonic_offset(who, &its) ||
+	    !monotonic_offset("self", &ours))
+		return 0;
+	return its - ours;
+}

@@ -83,6 +83,13 @@ void proc_usage_read(pid_t tid, struct proc_usage *usage);
 /* How often thread `tid` was given a processor since it was born; 0 where that is not told. */
 uint64_t proc_switches(pid_t tid);
 
+/*
+ * What CLOCK_MONOTONIC of process `pid` is ahead of ours, in ns: not 0 where one of the two is in
+ * a time namespace (time_namespaces(7)). 0 too where that is not told: of a process that has made
+ * a namespace for its children and is itself in another one than we are.
+ */
+int64_t proc_clock_offset(pid_t pid);
+
 /* A list of thread or process ids; zero-initialised is empty. */
 struct proc_ids {
 	pid_t *ids;

@@ -83,6 +83,7 @@ int target_open(pid_t pid, struct target **out, struct dinst_error *e)
 		goto free_target;
 	}
 	t->start_time = stat.start_time;
+	t->clock_offset = proc_clock_offset(pid);
 	snprintf(t->name, sizeof(t->name), "%s", stat.name);
 	pthread_mutex_init(&t->stop_lock, NULL);
 	*out = t;
@@ -104,6 +105,11 @@ void target_close(struct target *t)
 	close(t->pidfd);
 	free(t->restarts);
 	free(t);
+}
+
+int64_t target_clock_offset(const struct target *t)
+{
+	return t ? t->clock_offset : 0;
 }
 
 bool target_left_program(const struct target *t)

@@ -88,6 +88,9 @@ int target_read_many(const struct target *t, const struct target_range *ranges, 
 void target_set_parks(struct target *t);
 bool target_parks(const struct target *t);
 
+/* What the target's CLOCK_MONOTONIC is ahead of ours, in ns; t may be NULL: 0. */
+int64_t target_clock_offset(const struct target *t);
+
 /* CLOCK_MONOTONIC in nanoseconds: the time of deadlines and pauses. */
 uint64_t clock_ns(void);
 

@@ -101,7 +101,7 @@ static bool reset(struct late_record *r, bool has_key)
 	return put(r, field(r, offsetof(struct pair_record, tid)), &r->own, 4);
 }
 
-static uint64_t anew(uint8_t kind)
+static uint64_t anew(const struct late_record *r, uint8_t kind)
 {
 	struct timespec now;
 
@@ -109,7 +109,8 @@ static uint64_t anew(uint8_t kind)
 		return arch_clock_ticks();
 	if (kind != 1 + ARCH_CLOCK_MONOTONIC || clock_gettime(CLOCK_MONOTONIC, &now))
 		return 0; /* CPU time of a process that was forked begins at 0 */
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec +
+	       (uint64_t)target_clock_offset(r->tables->target);
 }
 
 static bool is_timer(uint8_t kind)
@@ -132,7 +133,7 @@ static bool inherit(struct late_record *r)
 	/* Chunks that were never given out are not timers. */
 	for (size_t i = 0; i < words; i += 2)
 		if (is_timer(t->chunks[i / PAIR_CHUNK]) && (uint32_t)record->words[i])
-			record->words[i + 1] = anew(t->chunks[i / PAIR_CHUNK]);
+			record->words[i + 1] = anew(r, t->chunks[i / PAIR_CHUNK]);
 	record->tid = r->own;
 	if (!put(r, r->at, record, t->used) ||
 	    !put(r, t->area + pair_owners(t->shift) + 4 * r->number, &r->own, 4))

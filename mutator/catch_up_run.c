@@ -78,7 +78,8 @@ static bool clock_says(const struct run *run, uint64_t number, uint64_t *value)
 		*value = arch_clock_ticks();
 		return true;
 	case ARCH_CLOCK_MONOTONIC:
-		*value = time_of(CLOCK_MONOTONIC);
+		*value = time_of(CLOCK_MONOTONIC) +
+			 (uint64_t)target_clock_offset(run->record->tables->target);
 		return true;
 	case ARCH_CLOCK_THREAD:
 		return thread_time(run, value);

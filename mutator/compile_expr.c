@@ -134,7 +134,9 @@ static unsigned compile_now(struct compiler *c)
 	if (clock != ARCH_CLOCK_TICKS)
 		return compile_clock(c, ARCH_CLOCK_MONOTONIC);
 	ns = compile_ticks_to_ns(c, compile_clock(c, clock));
-	return compile_with(c, ARCH_OP_ADD, ns, ticks_epoch());
+	/* As the program itself reads that clock. */
+	return compile_with(c, ARCH_OP_ADD, ns,
+			    ticks_epoch() + target_clock_offset(c->q->session->target));
 }
 
 /* ns since this activation's entry; -1 where that is not known. */

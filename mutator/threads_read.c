@@ -226,7 +226,7 @@ static uint64_t now_of(const struct look *l, enum arch_clock clock, struct own_i
 	case ARCH_CLOCK_TICKS:
 		return arch_clock_ticks();
 	case ARCH_CLOCK_MONOTONIC:
-		return clock_of(CLOCK_MONOTONIC);
+		return clock_of(CLOCK_MONOTONIC) + (uint64_t)target_clock_offset(l->target);
 	case ARCH_CLOCK_THREAD:
 		return thread_time(target_pid(l->target), l->owner, ids);
 	default:

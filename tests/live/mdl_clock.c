@@ -100,6 +100,69 @@ static void test_running(void **state)
 	mdl_end(h);
 }
 
+static const char when[] =
+	"metric called_at {\n"
+	"	constraint here /Code/*/* is replace counter {\n"
+	"		prepend preInsn $constraint[0].entry (* called_at += $now; *)\n"
+	"	}\n"
+	"	base is counter { }\n"
+	"}\n";
+
+static void run_in_namespace(struct harness *h)
+{
+	enum { AHEAD = 1000000 };
+	const char *const argv[] = {"unshare",
+				    "--time",
+				    "--monotonic",
+				    harness_number(AHEAD),
+				    harness_path("tests/live/targets/mdl_time"),
+				    NULL};
+	const int64_t begun = (int64_t)clock_ns(), ahead = INT64_C(1000000000) * AHEAD;
+	int64_t before, after;
+	unsigned wall, at;
+
+	if (geteuid()) {
+		print_message("skipped: time namespaces are root's to make\n");
+		skip();
+	}
+	harness_start_argv(h, argv, true);
+	mdl_attach(h, when);
+	at = timed(h, "called_at", "held");
+	assert_string_equal(mdl_ask(h, "wait 5"), "inside");
+	wall = timed(h, "wall_inclusive", "held");
+	before = mdl_value(h, wall);
+	usleep(100000);
+	after = mdl_value(h, wall);
+	assert_true(after - before >= 100000000);
+	mdl_ask(h, "on");
+	between("wall_inclusive", mdl_value(h, wall), after, (int64_t)clock_ns() - begun);
+	between("$now", mdl_value(h, at), begun + ahead, (int64_t)clock_ns() + ahead);
+	mdl_end(h);
+}
+
+/*
+ * fear K4: a program in a time namespace: a timer that was running before anything was inserted
+ * begins, is read, and ends by that program's own clock, which is far ahead of ours
+ */
+static void test_namespace(void **state)
+{
+	run_in_namespace(*state);
+}
+
+/* The same by system calls. */
+static void test_namespace_by_calls(void **state)
+{
+	setenv("DINST_UNSTEADY", "call", 1);
+	run_in_namespace(*state);
+}
+
+/* The same where the processor's clock is steady: what it says is made into that program's. */
+static void test_namespace_steady(void **state)
+{
+	unsetenv("DINST_UNSTEADY");
+	run_in_namespace(*state);
+}
+
 /*
  * A thread that ends inside takes with it what its timer has run since its last start; all
  * that was counted before stays, and who gets its record next begins at nothing.
@@ -257,6 +320,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_timers_by_calls, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_predicted_of_vdso, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_running, setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_namespace, setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_namespace_by_calls, setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_namespace_steady, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_ends_inside, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_predicted, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_told, setup, harness_teardown),
