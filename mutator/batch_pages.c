@@ -118,6 +118,7 @@ int batch_check_room(struct session *s, struct site *const *sites, size_t count,
 			  "process %d (%s) would need %llu KiB for what is written into its code, "
 			  "and its control group has only %llu KiB left, so that the kernel might "
 			  "kill it: raise the limit of memory of %s, or insert less",
-			  (int)s->pid, s->name, (unsigned long long)((wanted + SLACK) >> 10),
+			  (int)s->pid, target_name(s->target),
+			  (unsigned long long)((wanted + SLACK) >> 10),
 			  (unsigned long long)(room >> 10), group);
 }

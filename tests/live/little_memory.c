@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * little_memory.c - a program whose control group has hardly any memory left: what
+ * is counted and measured in it is not its own to pay for, what would be is refused
+ * by the group's name, and with more room it goes in. The kernel kills nobody.
+ */
+#include "tests/live/harness_session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mutator/variable.h"
+
+/*
+ * LIMIT is more than the copies of the functions' pages and what is left free for the program, and
+ * less than a page for each distribution.
+ */
+enum { PARTS = 256, ROUNDS = 20, LIMIT = 1 << 20, MORE = 32 << 20 };
+
+static bool limit(struct harness *h, char *directory, size_t size)
+{
+	char bytes[32];
+
+	snprintf(bytes, sizeof(bytes), "%d", LIMIT);
+	if (harness_limit_memory(h->pid, bytes, directory, size))
+		return true;
+	print_message("skipped: no memory control group can be made here\n");
+	return false;
+}
+
+/* Writes to, or looks into, a file of the group by its name in either version. */
+static FILE *open_of(const char *directory, const char *old, const char *name, const char *mode)
+{
+	char path[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, old);
+	f = fopen(path, mode);
+	if (f)
+		return f;
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return fopen(path, mode);
+}
+
+static void raise_limit(const char *directory)
+{
+	FILE *f = open_of(directory, "memory.limit_in_bytes", "memory.max", "r+e");
+
+	assert_non_null(f);
+	assert_true(fprintf(f, "%d", MORE) > 0);
+	assert_int_equal(fclose(f), 0);
+}
+
+static void expect_nobody_killed(const char *directory)
+{
+	FILE *f = open_of(directory, "memory.oom_control", "memory.events", "re");
+	char line[64];
+	bool told = false;
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		if (!strncmp(line, "oom_kill ", 9)) {
+			told = true;
+			assert_string_equal(line, "oom_kill 0\n");
+		}
+	fclose(f);
+	assert_true(told);
+}
+
+static int try_insert(struct session *s, const char *metric, const char *focus,
+		      struct insert_result *result, struct dinst_error *e)
+{
+	const struct insert_options options = {.each = true};
+	int status;
+
+	do {
+		dinst_error_clear(e);
+		status = request_insert(s, metric, &focus, 1, &options, result, e);
+	} while (status == DINST_BUSY);
+	return status;
+}
+
+static void end(struct harness *h, struct session *s, const char *directory)
+{
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+	harness_until(!rmdir(directory));
+}
+
+/*
+ * fear I3: distributions of more than its group has room for, in functions that all run: they are
+ * dinst's to pay for, every value is there, and the program lives
+ */
+static void test_distributions(void **state)
+{
+	struct harness *h = *state;
+	struct insert_result result;
+	struct dinst_error e = {0};
+	char directory[64];
+	struct session *s;
+
+	harness_start(h, "fragments", "1", NULL);
+	session_go(h, 1);
+	s = session_begin(h);
+	if (!limit(h, directory, sizeof(directory)))
+		skip();
+	if (try_insert(s, "latency", "part_0*", &result, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_equal(result.count, PARTS);
+	session_go(h, ROUNDS);
+	for (size_t n = 0; n < result.count; n++) {
+		struct variable_value value;
+
+		assert_int_equal(instance_read(result.instances[n], 0, &value, &e), 0);
+		assert_int_equal(value.count, ROUNDS);
+		variable_value_release(&value);
+	}
+	free(result.instances);
+	expect_nobody_killed(directory);
+	end(h, s, directory);
+}
+
+/*
+ * fear I3: more pages of code than its group has room for are refused, with the group's name, and
+ * nothing is changed; with more room the same goes in
+ */
+static void test_refused(void **state)
+{
+	struct harness *h = *state;
+	struct insert_result result;
+	struct dinst_error e = {0};
+	char directory[64];
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "fragments", "1", NULL);
+	session_go(h, 1);
+	s = session_begin(h);
+	if (!limit(h, directory, sizeof(directory)))
+		skip();
+	assert_int_equal(try_insert(s, "calls", "/Code/libc.so.6/*", &result, &e), DINST_REFUSED);
+	assert_non_null(strstr(e.text, strrchr(directory, '/')));
+	print_message("%s\n", e.text);
+	id = session_insert(s, "part_0ff");
+	session_go(h, ROUNDS);
+	assert_int_equal(session_value(s, id), ROUNDS);
+	raise_limit(directory);
+	if (try_insert(s, "calls", "/Code/libc.so.6/*", &result, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_true(result.count > 1000);
+	free(result.instances);
+	session_go(h, ROUNDS);
+	expect_nobody_killed(directory);
+	end(h, s, directory);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_distributions),
+		CASE(test_refused),
+	};
+
+	return cmocka_run_group_tests_name("live/little_memory", tests, NULL, NULL);
+}
