@@ -239,7 +239,7 @@ user_namespaces() {
 
 	as=("$confine" user=54321 caps=none --)
 	title="user namespace: the user who made it"
-	"${as[@]}" unshare --user --map-root-user true 2>/dev/null || { as=(); say "no user namespaces for users here"; return; }
+	"${as[@]}" unshare --user --map-root-user true 2>/dev/null || { as=(); absent "$title" "no user namespaces for users here"; return; }
 	start_container plain --user --map-root-user -- /opt/only-here /run/s 3
 	as=()
 	pid=$server
@@ -289,7 +289,7 @@ filtered() {
 #   may not make memory executable: private arenas, from outside and from inside
 no_memfd() {
 	title="no executable memfd"
-	[ -e /proc/sys/vm/memfd_noexec ] || { say "$title: this kernel does not know vm.memfd_noexec"; return; }
+	[ -e /proc/sys/vm/memfd_noexec ] || { absent "$title" "this kernel does not know vm.memfd_noexec"; return; }
 	start_container readonly,memfd -- /bin/confine mdwe "${plain[@]}" /opt/only-here /run/s 3
 	pid=$server
 	cycle dinst

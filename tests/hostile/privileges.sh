@@ -208,7 +208,7 @@ tracers() {
 
 	for command in strace gdb; do
 		place=()
-		command -v $command >/dev/null || { say "$command is not installed"; continue; }
+		have $command || { absent "traced by $command" "is not installed"; continue; }
 		title="traced by $command"
 		start_server
 		if [ $command = strace ]; then
@@ -267,7 +267,7 @@ kept_from_him() {
 		denied 'effective 0, ' raised
 		end_own
 	else
-		say "$title: set-uid has no effect here"
+		absent "$title" "set-uid has no effect here"
 		end_own
 	fi
 	title="a file that he may run, not read"

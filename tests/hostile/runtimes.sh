@@ -33,20 +33,6 @@ if [ $# -eq 0 ]; then
 		awk -v seed="$SEED" 'BEGIN { srand(seed) } { print rand(), $0 }' | sort | head -2 | cut -d' ' -f2)
 fi
 
-# absent NAME WHAT: it is left out, and that is told.
-absent() {
-	echo "SKIP $1: $2"
-}
-
-# have COMMAND...: all are installed.
-have() {
-	local command
-
-	for command in "$@"; do
-		command -v "$command" >/dev/null || return 1
-	done
-}
-
 # try NAME ROUNDS KINDS RESOURCES COMMAND...
 try() {
 	local title=$1 input=$work/input.$1 kinds=$3 resources=$4

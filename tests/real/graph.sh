@@ -63,23 +63,23 @@ EOF
 say "$(cat "$work/tree.txt")"
 total=$(python3 -c 'import json,sys; print(json.loads(open(sys.argv[1]).readlines()[1])["total_ns"])' "$work/tree.json")
 
-if command -v callgrind_annotate >/dev/null; then
+if have callgrind_annotate; then
 	callgrind_annotate --inclusive=yes "$work/callgrind.out" >"$work/annotated" 2>&1 ||
 		fail "callgrind_annotate: $(cat "$work/annotated")"
 	grep -q ':processCommand \[redis-server\]' "$work/annotated" || fail "callgrind_annotate: no processCommand"
 	say "callgrind_annotate: $(grep 'PROGRAM TOTALS' "$work/annotated" | tr -s ' ')"
 else
-	say "callgrind_annotate: skipped, not installed"
+	absent callgrind_annotate "is not installed"
 fi
-if command -v go >/dev/null; then
+if have go; then
 	HOME=$work go tool pprof -unit=ns -top -cum "$work/out.pb.gz" >"$work/pprof" 2>&1 ||
 		fail "pprof: $(cat "$work/pprof")"
 	grep -q "${total}ns.*processCommand" "$work/pprof" || fail "pprof: $(head -12 "$work/pprof")"
 	say "pprof: $(grep processCommand "$work/pprof" | tr -s ' ')"
 else
-	say "pprof: skipped, go is not installed"
+	absent pprof "go is not installed"
 fi
-if command -v chromium >/dev/null; then
+if have chromium; then
 	HOME=$work timeout 400 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
 		--virtual-time-budget=2000 --dump-dom "file://$work/out.svg" >"$work/dom" 2>/dev/null ||
 		fail "chromium ends with $?"
@@ -88,7 +88,7 @@ if command -v chromium >/dev/null; then
 	grep -q 'data-f="setCommand"' "$work/dom" || fail "no setCommand is drawn"
 	say "chromium: $(grep -o 'class="f' "$work/dom" | wc -l) boxes"
 else
-	say "chromium: skipped, not installed"
+	absent chromium "is not installed"
 fi
 
 # Ctrl-C in the middle of it, a signal while it still looks, and a client that is killed.

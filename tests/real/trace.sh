@@ -49,10 +49,12 @@ redis_part() {
 	# and the benchmark's own CONFIG GETs
 	[ $(((ours + dropped) % 4)) = 0 ] && [ "$calls" -ge 10000 ] && [ "$calls" -le 10010 ] ||
 		fail "$ours events and $dropped dropped are no 4 for each of 10000 requests"
-	if command -v babeltrace2 >/dev/null; then
+	if have babeltrace2; then
 		events=$(babeltrace2 "$work/redis.ctf" 2>/dev/null | wc -l)
 		[ "$events" = "$ours" ] || fail "babeltrace2 reads $events events, there are $ours"
 		say "redis: $calls calls, $events events read by babeltrace2, $dropped dropped"
+	else
+		absent babeltrace2 "is not installed"
 	fi
 	dinst report "$work/redis.ctf" --flame "$work/redis.svg" 2>/dev/null && grep -q processCommand "$work/redis.svg" ||
 		fail "no flame graph of the recording"
@@ -92,7 +94,7 @@ postgres_part() {
 
 	bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -1)
 	if ! [ -x "$bin/initdb" ] || ! id postgres >/dev/null 2>&1; then
-		say "postgres is not installed"
+		absent postgres "is not installed"
 		return
 	fi
 	as_postgres=(setpriv --reuid=postgres --regid=postgres --clear-groups env HOME="$work/data" PATH="$bin:$PATH")
@@ -132,7 +134,7 @@ postgres_part() {
 python_part() {
 	local target
 
-	command -v python3 >/dev/null || return
+	have python3 || { absent python "is not installed"; return; }
 	python3 -c 'import time
 print("ready", flush=True)
 while True:
