@@ -221,6 +221,12 @@ static bool find_gnat(const struct elf_file *f)
 	return false;
 }
 
+/* C# and its like, compiled ahead of time: the runtime finds a null reference by the fault's address. */
+static bool find_managed(const struct elf_file *f)
+{
+	return elf_section_named(f, "__managedcode") != NULL;
+}
+
 /* ------------------------------------------------------------ unwind data */
 
 /* Where .eh_frame is if there are no sections: .eh_frame_hdr points to it (LSB 10.6.2). */
@@ -282,7 +288,7 @@ int image_open(int fd, const char *name, const char *debug_root, struct image **
 		goto close;
 	find_span(img);
 	img->go = find_go(&img->file);
-	img->turns_faults = img->go || find_gnat(&img->file);
+	img->turns_faults = img->go || find_gnat(&img->file) || find_managed(&img->file);
 	img->soname = find_soname(&img->file);
 	result = find_text(img, e);
 	if (!result)

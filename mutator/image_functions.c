@@ -74,7 +74,9 @@ static size_t cold_base(const char *name, size_t length)
 /*
  * Code that must stay as it is although it looks like a function: others find
  * it by its bytes (signal return), set breakpoints on it (the loader's hook),
- * or enter and leave it by other ways than call and return.
+ * enter and leave it by other ways than call and return, know a fault in it by
+ * its address (where a JVM tries whether something can be read; where a CLR keeps
+ * what is written to an object), or copy it (the CLR's again).
  */
 static bool is_stub_name(const char *name)
 {
@@ -85,14 +87,22 @@ static bool is_stub_name(const char *name)
 		"swapcontext",	   "__setcontext",    "__swapcontext",
 		"_dl_start_user",  "__sigreturn",     "_dl_rtld_di_serinfo_unused",
 	};
+	static const char *const beginnings[] = {
+		"_dl_runtime_resolve", "_dl_runtime_profile",	  "SafeFetch32_",
+		"SafeFetchN_",	       "_SafeFetch32_",		  "_SafeFetchN_",
+		"JIT_WriteBarrier",    "JIT_CheckedWriteBarrier", "JIT_ByRefWriteBarrier",
+		"RhpAssignRef",	       "RhpCheckedAssignRef",	  "RhpByRefAssignRef",
+	};
 
-	if ((name[0] != '_' && name[0] != 's') || (name[0] == '_' && name[1] == 'Z'))
+	if (!strchr("_sSJR", name[0]) || (name[0] == '_' && name[1] == 'Z'))
 		return false;
 	for (size_t i = 0; i < sizeof(stubs) / sizeof(*stubs); i++)
 		if (!strcmp(name, stubs[i]))
 			return true;
-	return !strncmp(name, "_dl_runtime_resolve", 19) ||
-	       !strncmp(name, "_dl_runtime_profile", 19);
+	for (size_t i = 0; i < sizeof(beginnings) / sizeof(*beginnings); i++)
+		if (!strncmp(name, beginnings[i], strlen(beginnings[i])))
+			return true;
+	return false;
 }
 
 uint8_t name_flags(const char *name, size_t length)

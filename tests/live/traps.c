@@ -62,6 +62,29 @@ static void test_own_traps(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear G5, H4: a function in which a fault is known by the address of the instruction, as JVMs have one, is left
+ * alone: with everything instrumented it still tells what can be read
+ */
+static void test_probes(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "traps", NULL);
+	ask(h, "probe 100\n");
+	s = session_begin(h);
+	insert_everything(s, "/Code/traps/*");
+	ask(h, "probe 100\n");
+	assert_true(session_try_insert_kind(s, "SafeFetchN_impl", POINT_ENTRY, &id, &e) < 0);
+	session_end(s);
+	ask(h, "probe 100\n");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* fear E1: threads cancelled at any instruction, in inserted code too: each ends, and cleans up */
 static void test_cancelled_anywhere(void **state)
 {
@@ -84,7 +107,8 @@ static void test_cancelled_anywhere(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {CASE(test_own_traps), CASE(test_cancelled_anywhere)};
+	const struct CMUnitTest tests[] = {CASE(test_own_traps), CASE(test_probes),
+					   CASE(test_cancelled_anywhere)};
 
 	return cmocka_run_group_tests_name("live/traps", tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * points_plan.c - plans of the functions in tests/live/targets/points-layout.S,
- * points-flow.S, points-tactics.S, points-fixed.S and points-go.S, one line a case.
+ * points-flow.S, points-tactics.S, points-fixed.S, points-go.S and points-managed.S, one line a
+ * case.
  *
  * A plan is written as its points in order: KIND+OFFSET, then either =TACTIC
  * with the window as (start offset, bytes of instructions[+padding]) or
@@ -340,6 +341,22 @@ static void test_go(void **state)
 	check_cases(img, go_cases, sizeof(go_cases) / sizeof(*go_cases));
 }
 
+/* Whatever language it is of: what may fault is not moved. */
+static void test_managed(void **state)
+{
+	static const struct plan_case cases[] = {
+		{"n_null", "entry+0=!unmovable exit+5=padding(5,1+4)"},
+		{"n_stack", "entry+0=jump(0,7) exit+6=merged(0,7)"},
+	};
+	struct image *img = open_target("points-managed");
+
+	(void)state;
+	assert_non_null(img);
+	assert_false(image_is_go(img));
+	assert_true(image_turns_faults(img));
+	check_cases(img, cases, sizeof(cases) / sizeof(*cases));
+}
+
 static bool same_plan(const struct function_plan *a, const struct function_plan *b)
 {
 	if (a->point_count != b->point_count || a->window_count != b->window_count)
@@ -483,6 +500,7 @@ int main(void)
 		cmocka_unit_test(test_tactics),
 		cmocka_unit_test(test_fixed),
 		cmocka_unit_test(test_go),
+		cmocka_unit_test(test_managed),
 		cmocka_unit_test(test_order_does_not_matter),
 		cmocka_unit_test(test_stubs_and_fragments),
 		cmocka_unit_test(test_no_such_function),

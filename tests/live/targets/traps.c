@@ -9,6 +9,8 @@
  *              SIGTRAP; "done": each handler was called for its own address, as often
  *   cancel N   N threads that may be cancelled at any instruction are; "done": each
  *              cleanup has run, each thread was told to be cancelled
+ *   probe N    tries N times whether something can be read, as JVMs do: by a function in which a
+ *              fault is known by its address; "done": each time the answer was right
  * Exits with 1 if anything was not as it should be.
  */
 #include <malloc.h>
@@ -49,6 +51,19 @@ __asm__(".text\n"
 	".cfi_endproc\n"
 	".size undefined_function,.-undefined_function\n");
 
+extern char _SafeFetchN_fault[], _SafeFetchN_continuation[];
+long SafeFetchN_impl(const long *address, long otherwise);
+__asm__(".text\n"
+	".type SafeFetchN_impl,@function\n"
+	".type _SafeFetchN_continuation,@function\n"
+	"SafeFetchN_impl:\n"
+	"_SafeFetchN_fault:\n"
+	"	mov (%rdi),%rax\n"
+	"	ret\n"
+	"_SafeFetchN_continuation:\n"
+	"	mov %rsi,%rax\n"
+	"	ret\n");
+
 static atomic_long traps, raised, undefined, wrong, cleanups;
 static long count;
 
@@ -80,6 +95,27 @@ static void on_undefined(int sig, siginfo_t *info, void *context)
 		wrong++;
 	r[REG_RIP] += 2;
 	(void)sig;
+}
+
+static void on_fault(int sig, siginfo_t *info, void *context)
+{
+	greg_t *r = ((ucontext_t *)context)->uc_mcontext.gregs;
+
+	(void)info;
+	if ((uintptr_t)r[REG_RIP] == (uintptr_t)_SafeFetchN_fault)
+		r[REG_RIP] = (greg_t)(uintptr_t)_SafeFetchN_continuation;
+	else
+		signal(sig, SIG_DFL);
+}
+
+static void do_probe(long n)
+{
+	static const long *const nowhere = (const long *)16;
+	const long here = 7;
+
+	for (long i = 0; i < n; i++)
+		if (SafeFetchN_impl(nowhere, i) != i || SafeFetchN_impl(&here, i) != here)
+			wrong++;
 }
 
 static void *trap_thread(void *arg)
@@ -184,11 +220,13 @@ int main(void)
 {
 	struct sigaction trap = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO | SA_ONSTACK};
 	struct sigaction ud = {.sa_sigaction = on_undefined, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+	struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
 	char line[64];
 
 	mallopt(M_ARENA_MAX, 1);
 	sigaction(SIGTRAP, &trap, NULL);
 	sigaction(SIGILL, &ud, NULL);
+	sigaction(SIGSEGV, &fault, NULL);
 	/* What happens once: a handler of the C library, memory, libgcc_s. */
 	do_traps(1);
 	do_cancel(2);
@@ -199,6 +237,8 @@ int main(void)
 			do_traps(atol(line + 6));
 		else if (!strncmp(line, "cancel ", 7))
 			do_cancel(atol(line + 7));
+		else if (!strncmp(line, "probe ", 6))
+			do_probe(atol(line + 6));
 		puts(wrong ? "wrong" : "done");
 		fflush(stdout);
 	}
