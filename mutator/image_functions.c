@@ -76,7 +76,7 @@ static size_t cold_base(const char *name, size_t length)
  * it by its bytes (signal return), set breakpoints on it (the loader's hook),
  * enter and leave it by other ways than call and return, know a fault in it by
  * its address (where a JVM tries whether something can be read; where a CLR keeps
- * what is written to an object), or copy it (the CLR's again).
+ * what is written to an object), or copy it (the CLR's again, CPython's for perf).
  */
 static bool is_stub_name(const char *name)
 {
@@ -92,6 +92,7 @@ static bool is_stub_name(const char *name)
 		"SafeFetchN_",	       "_SafeFetch32_",		  "_SafeFetchN_",
 		"JIT_WriteBarrier",    "JIT_CheckedWriteBarrier", "JIT_ByRefWriteBarrier",
 		"RhpAssignRef",	       "RhpCheckedAssignRef",	  "RhpByRefAssignRef",
+		"_Py_trampoline_func",
 	};
 
 	if (!strchr("_sSJR", name[0]) || (name[0] == '_' && name[1] == 'Z'))
