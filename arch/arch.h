@@ -161,10 +161,9 @@ static inline taddr_t arch_here(const struct arch_buf *b)
 int arch_decode(const uint8_t *bytes, size_t size, taddr_t address, struct arch_insn *insn);
 
 /*
- * Registers and flags: *reads are those whose old value may matter, *writes
- * those that are wholly overwritten whatever the values are. What may be kept
- * in part or on a condition (16 bits, cmov) is in neither. `insn` as
- * arch_decode() filled it; computed anew by each call.
+ * Registers and flags: *reads are those whose old value may matter, *writes those that are wholly
+ * overwritten whatever the values are. What may be kept in part or on a condition (16 bits, cmov) is
+ * in neither. `insn` as arch_decode() filled it; computed anew by each call.
  */
 void arch_effects(const struct arch_insn *insn, arch_regset *reads, arch_regset *writes);
 
@@ -194,11 +193,10 @@ bool arch_compares(const struct arch_insn *insn, arch_regset *reg, uint64_t *lim
 enum arch_condition arch_condition(const struct arch_insn *insn);
 
 /*
- * True if the instruction makes a register `factor` times what the one register
- * that it reads held, perhaps itself, and writes nothing else but flags: a
- * shift, a multiplication by a constant, a sum of one register with itself, a
- * copy. All of 32 or 64 bits, what does not fit is lost. arch_effects() names
- * the registers.
+ * True if the instruction makes a register `factor` times what the one register that it reads held,
+ * perhaps itself, and writes nothing else but flags: a shift, a multiplication by a constant, a sum
+ * of one register with itself, a copy. All of 32 or 64 bits, what does not fit is lost.
+ * arch_effects() names the registers.
  */
 bool arch_multiplies(const struct arch_insn *insn, uint64_t *factor);
 
@@ -208,13 +206,13 @@ bool arch_multiplies(const struct arch_insn *insn, uint64_t *factor);
  *
  *	offset + base + (index extended, << shift) + thread pointer
  *
- * where the thread pointer takes part if thread_relative says so. Where the
- * pieces do not tell the address (a vector of addresses, a bit string, 32-bit
- * addresses, %gs), computable is false and they mean nothing.
+ * where the thread pointer takes part if thread_relative says so. Where the pieces do not tell the
+ * address (a vector of addresses, a bit string, 32-bit addresses, %gs), computable is false and they
+ * mean nothing.
  *
- * size is 0 where it depends on values or there are many places: repeated
- * string instructions (the address is that of the first element; there may be
- * none), state saved by xsave, gathers. Elements that a mask leaves out count.
+ * size is 0 where it depends on values or there are many places: repeated string instructions (the
+ * address is that of the first element; there may be none), state saved by xsave, gathers. Elements
+ * that a mask leaves out count.
  */
 enum { ARCH_MEMORY_MAX = 2, ARCH_NO_REGISTER = 0xff };
 
@@ -230,33 +228,34 @@ struct arch_memory {
 };
 
 /*
- * Lists what the instruction loads and stores, explicit operands and what
- * push, pop, call, return and string instructions do by themselves, loads
- * first. Returns how many there are. Prefetches, lea and nops have none.
+ * Lists what the instruction loads and stores, explicit operands and what push, pop, call, return
+ * and string instructions do by themselves, loads first. Returns how many there are. Prefetches, lea
+ * and nops have none.
  */
 unsigned arch_memory_operands(const struct arch_insn *insn,
 			      struct arch_memory memory[ARCH_MEMORY_MAX]);
 
 /*
- * Looks at every offset of `bytes` (not only at instruction heads) for things
- * that would be a direct branch, a call or the computation of a code address,
- * and calls `found` with the target of each: a cheap superset of "who jumps
- * where" over a whole section. Targets outside [lo, hi) are not reported.
+ * Looks at every offset of `bytes` (not only at instruction heads) for things that would be a direct
+ * branch, a call or the computation of a code address, and calls `found` with the target of each: a
+ * cheap superset of "who jumps where" over a whole section. Targets outside [lo, hi) are not reported.
  */
 void arch_scan_references(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo,
 			  taddr_t hi, void (*found)(void *arg, taddr_t from, taddr_t target),
 			  void *arg);
 
 /*
- * The registers and flags that may still be needed just before insns[at],
- * proved only by the instructions given (sorted by address, contiguous pieces
- * of one function; branches are followed inside the array, anything that
- * leaves it counts as "everything live"). Never assumes a calling convention.
+ * The registers and flags that may still be needed just before insns[at], proved only by the
+ * instructions given (sorted by address, contiguous pieces of one function; branches are followed
+ * inside the array, anything that leaves it counts as "everything live"). Never assumes a convention.
  */
 arch_regset arch_live_before(const struct arch_insn *insns, size_t count, size_t at);
 
 /* Everything: the answer for a place about which nothing is known. */
 extern const arch_regset arch_all_live;
+
+/* What nobody looks at where a function begins, unless its code does: no argument is in there. */
+extern const arch_regset arch_entry_scratch;
 
 /* The stack pointer: every instruction that leaves a function counts as reading it. */
 extern const arch_regset arch_always_live;
@@ -297,19 +296,17 @@ void arch_emit_jump(struct arch_buf *out, taddr_t target);
 void arch_emit_call_tail(const struct arch_insn *call, struct arch_buf *out);
 
 /*
- * Emits a gate: stores 1 to the 32-bit word at `arrived`, waits until the word
- * at `go` is not 0 or the word at `budget` has been counted down to 0 by one a
- * turn (some ten nanoseconds), then goes to `next`. Clobbers the flags: for a
- * program's entry point, where the psABI leaves them undefined.
+ * Emits a gate: stores 1 to the 32-bit word at `arrived`, waits until the word at `go` is not 0 or
+ * the word at `budget` has been counted down to 0 by one a turn (some ten nanoseconds), then goes to
+ * `next`. Clobbers the flags: for a program's entry point, where the psABI leaves them undefined.
  */
 enum { ARCH_GATE_MAX = 64 };
 void arch_emit_gate(struct arch_buf *out, taddr_t arrived, taddr_t go, taddr_t budget,
 		    taddr_t next);
 
 /*
- * Fills memory that nobody may run through with code in which a thread stays,
- * wherever it comes in (but for the last byte, where instructions may begin at any): it
- * spins, harms nothing, and can be found. No trap, which the program would see.
+ * Fills memory that nobody may run through with code in which a thread stays, wherever it comes in
+ * (but for the last byte): it spins, harms nothing, can be found. No trap, which the program would see.
  */
 void arch_fill_poison(uint8_t *bytes, size_t size);
 
@@ -401,11 +398,10 @@ void arch_emit_record_address(const struct arch_memory *memory, taddr_t word, si
  *     counter_address + (cpu << cpu_shift)       cpu = 0 .. cpus-1
  *     counter_address + (cpus << cpu_shift)      the locked slot
  *
- * ARCH_COUNT_PER_CPU increments the current CPU's slot in a restartable
- * sequence (rseq, include/uapi/linux/rseq.h), falling back to the locked slot
- * where the thread has no CPU id; it needs counter_address + all blocks and
- * the table of CPUs below 2 GiB. ARCH_COUNT_LOCKED increments the locked slot atomically, and uses no
- * thread pointer.
+ * ARCH_COUNT_PER_CPU increments the current CPU's slot in a restartable sequence (rseq,
+ * include/uapi/linux/rseq.h), falling back to the locked slot where the thread has no CPU id; it
+ * needs counter_address + all blocks and the table of CPUs below 2 GiB. ARCH_COUNT_LOCKED
+ * increments the locked slot atomically, and uses no thread pointer.
  */
 enum arch_count_mode { ARCH_COUNT_PER_CPU, ARCH_COUNT_LOCKED };
 
@@ -433,10 +429,9 @@ void arch_count_needs(const struct arch_counter *spec, struct arch_frame *frame)
  * and the rseq_cs descriptor, goes to `cold` (ARCH_COUNT_COLD bytes at most,
  * aligned to ARCH_COUNT_ALIGN by itself): the abort handler and the locked path.
  *
- * Unless it `clears`, rseq_cs may go on pointing to the descriptor long after
- * the sequence, and the kernel kills a thread whose rseq_cs leads to something
- * else. So before `cold` is given back or written anew, each must be cleared while
- * its thread is stopped; one whose pc is in the sequence keeps it from being freed.
+ * Unless it `clears`, rseq_cs may go on pointing to the descriptor long after the sequence, and the
+ * kernel kills a thread whose rseq_cs leads to something else. So before `cold` is given back or written
+ * anew, each must be cleared while its thread is stopped; one whose pc is in the sequence keeps it.
  */
 enum { ARCH_COUNT_COLD = 96, ARCH_COUNT_HOT = 96, ARCH_COUNT_ALIGN = 32 };
 void arch_emit_count(const struct arch_counter *spec, const struct arch_frame *frame,
@@ -458,6 +453,11 @@ extern const size_t arch_short_jump_size;   /* 2 */
 extern const int64_t arch_jump_reach;	    /* bytes either way, from the end of the jump */
 extern const int64_t arch_short_jump_reach; /* the shorter of the two directions */
 extern const size_t arch_call_pushes;	    /* bytes of stack that a call takes: 8 */
+/*
+ * A near jump that has one byte too little room before a direct call may have the call's first
+ * byte for its last: then it leads so far below the call, least and most. 0: there are none.
+ */
+extern const taddr_t arch_shared_jump_least, arch_shared_jump_most;
 
 /*
  * True if `insn` can be patched in itself as `kind` (RETARGET: direct calls,

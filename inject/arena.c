@@ -22,6 +22,8 @@ enum {
 	PAGE = 4096,
 	CPU_SHIFT_MIN = 16,
 	CODE_PER_TEXT = 128, /* bytes of code half for a byte of text: all of it, several times */
+	SHARED_JUMP_ROOM =
+		64 << 20, /* bytes kept free around a code half that lies as jumps want it */
 };
 
 /*
@@ -89,11 +91,29 @@ static bool choose_low(struct arena *a, const struct maps *m, const struct arena
 	return false;
 }
 
+/*
+ * Where the jumps lead that share a byte with a call behind them (arch_shared_jump_least): code is
+ * handed out from the end of the half down, so that it ends where those of [lo, hi) all reach.
+ */
+static bool choose_shared(struct arena *a, const struct maps *m, const struct arena_limits *limits,
+			  taddr_t lo, taddr_t hi)
+{
+	const taddr_t end = (lo - arch_shared_jump_least) / PAGE * PAGE;
+
+	if (!arch_shared_jump_most || lo <= arch_shared_jump_most + a->code_size ||
+	    hi - (end - a->code_size) > ARENA_REACH ||
+	    !arena_place_is_free(m, limits, end, a->code_size, SHARED_JUMP_ROOM))
+		return false;
+	a->code = end - a->code_size;
+	return true;
+}
+
 /* Sets the addresses of both halves; false if there is no room for them. */
 static bool choose_places(struct arena *a, const struct maps *m, const struct arena_limits *limits,
 			  taddr_t lo, taddr_t hi)
 {
-	if (!arena_place_near(m, limits, lo, hi, a->code_size, 0, 0, &a->code))
+	if (!choose_shared(a, m, limits, lo, hi) &&
+	    !arena_place_near(m, limits, lo, hi, a->code_size, 0, 0, &a->code))
 		return false;
 	a->low_data = choose_low(a, m, limits);
 	if (!a->low_data &&

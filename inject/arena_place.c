@@ -291,6 +291,21 @@ bool arena_place_near(const struct maps *m, const struct arena_limits *limits, t
 	return found;
 }
 
+bool arena_place_is_free(const struct maps *m, const struct arena_limits *limits, taddr_t end,
+			 size_t size, size_t room)
+{
+	bool found = false;
+	struct used u;
+
+	if (end < size + room || end + room < end || !used_init(&u, m, limits, 0, 0))
+		return false;
+	/* Nothing goes above the highest mapping, as above. */
+	for (size_t i = 0; i + 1 < u.count && !found; i++)
+		found = u.at[i].hi <= end - size - room && end + room <= u.at[i + 1].lo;
+	free(u.at);
+	return found;
+}
+
 bool arena_place_low(const struct maps *m, const struct arena_limits *limits, size_t size,
 		     taddr_t avoid_lo, taddr_t avoid_hi, taddr_t *out)
 {

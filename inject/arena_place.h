@@ -32,6 +32,10 @@ void arena_limits_read(pid_t pid, struct arena_limits *limits);
 bool arena_place_near(const struct maps *m, const struct arena_limits *limits, taddr_t lo,
 		      taddr_t hi, size_t size, taddr_t avoid_lo, taddr_t avoid_hi, taddr_t *out);
 
+/* True if `size` bytes that end at `end` are free, with `room` free bytes below and above. */
+bool arena_place_is_free(const struct maps *m, const struct arena_limits *limits, taddr_t end,
+			 size_t size, size_t room);
+
 /* The highest place for `size` bytes that ends below 2 GiB. False if there is none. */
 bool arena_place_low(const struct maps *m, const struct arena_limits *limits, size_t size,
 		     taddr_t avoid_lo, taddr_t avoid_hi, taddr_t *out);

@@ -85,6 +85,8 @@ void heap_read_counters(const struct heap *h, taddr_t first, size_t count, uint6
 /* `count` words from any of a row on: each whole, not all at one moment. As above once the target
  * has ended. */
 void heap_read_words(const struct heap *h, taddr_t first, size_t count, uint64_t *values);
+/* Shared arenas: one more of what is counted, `number` of them, beside all code that counts. */
+void heap_add_to_counter(struct heap *h, taddr_t counter, uint64_t number);
 /* For words that no code uses yet. In a private arena the target has it after arena_sync(). */
 void heap_write_word(struct heap *h, taddr_t word, uint64_t value);
 

@@ -403,6 +403,15 @@ uint64_t heap_read_counter(const struct heap *h, taddr_t counter)
 	return value;
 }
 
+void heap_add_to_counter(struct heap *h, taddr_t counter, uint64_t number)
+{
+	unsigned block;
+	const size_t slot = slot_number(h, counter, &block);
+
+	assert(h->arena->mode == ARENA_SHARED && block == 0);
+	__atomic_fetch_add(slot_map(h, h->arena->cpus, slot), number, __ATOMIC_RELAXED);
+}
+
 void heap_read_counters(const struct heap *h, taddr_t first, size_t count, uint64_t *values)
 {
 	unsigned block;

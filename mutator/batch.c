@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "mutator/batch_private.h"
+#include "mutator/body.h"
 
 enum { TEXT_SPAN = 4096 }; /* most bytes of text that are read together */
 
@@ -122,6 +123,7 @@ int batch_move_threads(struct batch *b, struct stop *stop, struct dinst_error *e
 			continue;
 		}
 		inside->home->entered = true;
+		count_place_passed(inside->home, pc);
 		arch_set_pc(&t->regs, to);
 		t->changed = true;
 		moved = true;

@@ -64,6 +64,7 @@ static struct body *body_new(const struct session *s, struct site *site, bool is
 			.snippet = l->snippet,
 			.live = l->live,
 			.insn = l->insn,
+			.point_insn = l->point_insn,
 			.place = l->place,
 			.kind = l->kind,
 			.red_zone = l->red_zone,

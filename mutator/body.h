@@ -69,8 +69,22 @@ const struct code_run *code_run_at(const struct code *c, unsigned piece);
  * overwrites: it need not move, and a return is predicted by the call before it.
  */
 bool code_can_keep_call(const struct site *site);
+/*
+ * True if its last instruction is a call whose first byte is the last one that the patch overwrites.
+ * It need not move either where the jump has that very byte there: site_lead_to() says so.
+ */
+bool code_can_share_call(const struct site *site);
 /* True if the site's copy ends in a call that stood in the window. */
 bool code_moves_call(const struct site *site);
+
+/* count_place.c */
+/* Sets where in the window the link runs, by its point: an exit that is only counted, earlier. */
+void count_place_choose(struct link *l);
+/*
+ * A thread is led from `pc` of the window to where the same is in the body: what it has left behind
+ * there, but not here, is counted for it. To be called once; whatever becomes of the patch.
+ */
+void count_place_passed(const struct site *site, taddr_t pc);
 
 /* Writes the site's base; its address and size. */
 int base_write(struct session *s, struct site *site, struct dinst_error *e);

@@ -357,6 +357,16 @@ bool code_can_keep_call(const struct site *site)
 	       insns[count - 1].address >= site->key.start + overwritten;
 }
 
+bool code_can_share_call(const struct site *site)
+{
+	struct arch_insn insns[WINDOW_INSNS_MAX];
+	size_t count = site_instructions(site, insns);
+
+	return arch_shared_jump_most && count > 1 && site->window.kind == ARCH_PATCH_JUMP &&
+	       insns[count - 1].flow == ARCH_FLOW_CALL &&
+	       insns[count - 1].address + 1 == site->key.start + arch_jump_size;
+}
+
 bool code_moves_call(const struct site *site)
 {
 	struct arch_insn insns[WINDOW_INSNS_MAX];

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Instructions around a slot that are looked at to prove registers dead. */
-enum { LIVE_BEFORE = 32, LIVE_BEHIND = 64 };
+enum { LIVE_BEFORE = 32, LIVE_BEHIND = 64, LIVE_ELSEWHERE = 24 };
 
 const char *point_kind_name(enum point_kind kind)
 {
@@ -137,16 +137,62 @@ static arch_regset live_before(const struct flow *f, size_t at)
 	return arch_live_before(insns + lo, hi - lo, at - lo);
 }
 
+/*
+ * Where control goes on at the beginning of another function, by its code. What may be
+ * an argument is live there whatever that does: it may be inserted code that looks at it.
+ */
+static arch_regset live_elsewhere(const struct flow *f, vaddr_t v)
+{
+	struct arch_insn insns[LIVE_ELSEWHERE];
+	size_t size = 0, at = 0, count = 0;
+	const uint8_t *code = image_code(f->img, v, &size);
+
+	while (code && count < LIVE_ELSEWHERE && at < size &&
+	       arch_decode(code + at, size - at, v + at, &insns[count]) == ARCH_OK)
+		at += insns[count++].length;
+	return arch_live_before(insns, count, 0) | ~arch_entry_scratch;
+}
+
+/*
+ * The same before the first instruction that goes there, and back over those that lead
+ * straight to it. A call is followed as a jump is: nothing is known of its return.
+ */
+static arch_regset live_through(const struct flow *f, size_t at)
+{
+	const struct arch_insn *insns = f->insns.items;
+	size_t end = at;
+	arch_regset live, reads, writes;
+
+	while (end - at < LIVE_BEFORE && end + 1 < f->insns.count &&
+	       insns[end].flow == ARCH_FLOW_NEXT &&
+	       insns[end].address + insns[end].length == insns[end + 1].address)
+		end++;
+	if (insns[end].flow != ARCH_FLOW_CALL &&
+	    (insns[end].flow != ARCH_FLOW_JUMP || flow_insn_at(f, insns[end].target) >= 0))
+		return arch_all_live;
+	live = live_elsewhere(f, insns[end].target);
+	while (end-- > at) {
+		arch_effects(&insns[end], &reads, &writes);
+		live = (live & ~writes) | reads;
+	}
+	return live | arch_always_live;
+}
+
 arch_regset plan_live(const struct flow *f, size_t at, enum point_place place)
 {
 	const struct arch_insn *insn = &f->insns.items[at];
 	long to = (long)at;
+	vaddr_t v = insn->address;
 
 	if (place == PLACE_TAKEN)
-		to = flow_insn_at(f, insn->target);
+		v = insn->target;
 	else if (place == PLACE_FALLS)
-		to = flow_insn_at(f, insn->address + insn->length);
-	return to < 0 ? arch_all_live : live_before(f, (size_t)to);
+		v = insn->address + insn->length;
+	if (place != PLACE_BEFORE)
+		to = flow_insn_at(f, v);
+	if (to < 0)
+		return (live_elsewhere(f, v) | arch_always_live) & arch_all_live;
+	return live_before(f, (size_t)to) & live_through(f, (size_t)to);
 }
 
 size_t window_instructions(const struct image *img, const struct window *w, struct arch_insn *insns)

@@ -154,7 +154,7 @@ static int make_patches(const struct site *site, taddr_t to, struct patch *patch
 	int status;
 
 	*count = 0;
-	if (!site_instructions(site, insns))
+	if (site_instructions(site, insns) != w->insn_count)
 		return dinst_fail(e, DINST_REFUSED, "cannot decode %#llx",
 				  (unsigned long long)site->key.start);
 	if (w->kind == ARCH_PATCH_SHORT_JUMP) {
@@ -165,8 +165,14 @@ static int make_patches(const struct site *site, taddr_t to, struct patch *patch
 			return status;
 		to = w->hole + site->module->bias;
 	}
-	return make_patch(site, w->kind, &insns[0], w->start, (size_t)w->length + w->padding, to,
-			  &patches[(*count)++], e);
+	status = make_patch(site, w->kind, &insns[0], w->start, (size_t)w->length + w->padding, to,
+			    &patches[*count], e);
+	if (status >= 0 && site->keeps_call &&
+	    patches[*count].address + patches[*count].length > insns[w->insn_count - 1].address)
+		return dinst_fail(e, DINST_REFUSED, "the jump at %#llx is over the call behind it",
+				  (unsigned long long)site->key.start);
+	(*count)++;
+	return status;
 }
 
 /* Written down before anything can be patched; the last line of a site's life takes it back. */
@@ -315,7 +321,11 @@ int site_make(struct session *s, struct module *m, struct place *p,
 	site->place = p;
 	site->window = *w;
 	site->key.start = w->start + m->bias;
-	site->keeps_call = !is_host(plan, window) && code_can_keep_call(site);
+	/* Where it comes to moving the call after all it must be allowed. */
+	site->shares_call =
+		!is_host(plan, window) && !s->shadow_stacks && code_can_share_call(site);
+	site->keeps_call =
+		site->shares_call || (!is_host(plan, window) && code_can_keep_call(site));
 	if (s->shadow_stacks && code_moves_call(site))
 		status = dinst_fail(e, DINST_REFUSED, "the call at the end of %#llx must not move",
 				    (unsigned long long)site->key.start);

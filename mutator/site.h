@@ -71,22 +71,22 @@ struct snippet {
 struct link {
 	struct site *site;
 	struct instance *instance;
-	struct snippet snippet; /* the link holds references to its counter and code */
-	arch_regset live;
-	uint8_t insn;		    /* of the window */
-	uint8_t place;		    /* enum point_place */
-	uint8_t kind;		    /* enum point_kind */
-	bool red_zone;		    /* bytes below the stack pointer may be live */
-	bool part;		    /* not the point's first part */
-	struct link *next;	    /* of the site, in the order in which they run */
-	struct link *next_instance; /* of the same instance; parts before the first part */
+	struct snippet snippet;	      /* the link holds references to its counter and code */
+	arch_regset live, point_live; /* where it runs, and at the point (count_place.c) */
+	uint8_t insn, point_insn;     /* of the window, likewise */
+	uint8_t place;		      /* enum point_place */
+	uint8_t kind;		      /* enum point_kind */
+	bool red_zone;		      /* bytes below the stack pointer may be live */
+	bool part;		      /* not the point's first part */
+	struct link *next;	      /* of the site, in the order in which they run */
+	struct link *next_instance;   /* of the same instance; parts before the first part */
 };
 
 /* The same as a body has it, for as long as the body exists. */
 struct body_piece {
 	struct snippet snippet; /* the body holds references to its counter and code */
 	arch_regset live;
-	uint8_t insn, place, kind;
+	uint8_t insn, point_insn, place, kind;
 	bool red_zone;
 };
 
@@ -149,6 +149,7 @@ struct site {
 	unsigned guests; /* sites whose host this is */
 	/* Its last instruction, a call, stays where it is and is gone back to: no room for guests. */
 	bool keeps_call;
+	bool shares_call; /* ... and its first byte is the last one of the window's jump */
 	taddr_t base; /* the plain relocated copy: where control goes when nothing is inserted */
 	size_t base_size;
 	struct body

@@ -111,10 +111,31 @@ static void forget_change(struct session *s, struct site *site)
 	site->changed = false;
 }
 
+/* Into the site's list, at its place. */
+static void enter(struct link *link)
+{
+	struct link **at = &link->site->first_link;
+
+	count_place_choose(link);
+	while (*at && goes_first(*at, link))
+		at = &(*at)->next;
+	link->next = *at;
+	*at = link;
+}
+
+static void leave(struct link *link)
+{
+	struct link **at = &link->site->first_link;
+
+	while (*at != link)
+		at = &(*at)->next;
+	*at = link->next;
+}
+
 int site_link(struct session *s, struct site *site, const struct point *p,
 	      const struct snippet *snippet, struct instance *instance, struct dinst_error *e)
 {
-	struct link *link = calloc(1, sizeof(*link)), **at = &site->first_link;
+	struct link *link = calloc(1, sizeof(*link));
 
 	if (!link)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
@@ -122,18 +143,15 @@ int site_link(struct session *s, struct site *site, const struct point *p,
 		.site = site,
 		.instance = instance,
 		.snippet = *snippet,
-		.live = p->live,
-		.insn = p->insn,
+		.point_live = p->live,
+		.point_insn = p->insn,
 		.place = (uint8_t)p->place,
 		.kind = (uint8_t)p->kind,
 		.part = p->part != 0,
 		/* Only at a function's entry has the caller's call just overwritten what lies below. */
 		.red_zone = p->kind != POINT_ENTRY || p->place != PLACE_BEFORE || p->insn != 0,
 	};
-	while (*at && goes_first(*at, link))
-		at = &(*at)->next;
-	link->next = *at;
-	*at = link;
+	enter(link);
 	site->links++;
 	snippet_hold(snippet, site->place);
 	link->next_instance = instance->links;
@@ -148,17 +166,19 @@ void site_replace_code(struct session *s, struct link *link, struct snippet_code
 	snippet_code_ref(code);
 	snippet_code_unref(link->snippet.code);
 	link->snippet.code = code;
+	/* What it does may be more than to count. */
+	if (link->insn != link->point_insn) {
+		leave(link);
+		enter(link);
+	}
 	note_change(s, link->site);
 }
 
 void site_unlink(struct session *s, struct link *link)
 {
 	struct site *site = link->site;
-	struct link **at = &site->first_link;
 
-	while (*at != link)
-		at = &(*at)->next;
-	*at = link->next;
+	leave(link);
 	site->links--;
 	snippet_release(&link->snippet, site->place);
 	free(link);
@@ -173,19 +193,57 @@ static bool is_unreached(const struct site *site)
 	return site->state == SITE_PLANNED && !site->touched && !site->entered;
 }
 
-/* The window will lead to a new head, with what is linked now in it. */
-static int remake_head(struct session *s, struct site *site, struct dinst_error *e)
+/* A head with what is linked now, and the patches that lead to it. */
+static int lead_to_head(struct session *s, struct site *site, struct body **head,
+			struct dinst_error *e)
 {
-	struct body *head;
-	int status = body_write(s, site, true, &head, e);
+	int status = body_write(s, site, true, head, e);
 
 	if (status < 0)
 		return status;
-	status = site_lead_to(site, head->code, e);
-	if (status < 0) {
-		body_free(head);
-		return status;
+	status = site_lead_to(site, (*head)->code, e);
+	if (status < 0)
+		body_free(*head);
+	return status;
+}
+
+/* The head does not lie where a jump would have the call's first byte in it: the call moves. */
+static int lead_over_call(struct session *s, struct site *site, struct body **head,
+			  struct dinst_error *e)
+{
+	const taddr_t base = site->base;
+	const size_t size = site->base_size;
+	int status;
+
+	if (s->shadow_stacks)
+		return dinst_fail(e, DINST_REFUSED, "the call at the end of %#llx must not move",
+				  (unsigned long long)site->key.start);
+	site->shares_call = site->keeps_call = false;
+	status = base_write(s, site, e);
+	if (status >= 0) {
+		status = lead_to_head(s, site, head, e);
+		heap_free_code(site->place->heap, status < 0 ? site->base : base);
 	}
+	if (status < 0) {
+		site->shares_call = site->keeps_call = true;
+		site->base = base;
+		site->base_size = size;
+	}
+	return status;
+}
+
+/* The window will lead to a new head. */
+static int remake_head(struct session *s, struct site *site, struct dinst_error *e)
+{
+	struct body *head;
+	int status = lead_to_head(s, site, &head, e);
+
+	if (status == DINST_REFUSED && site->shares_call) {
+		dinst_error_clear(e);
+		status = lead_over_call(s, site, &head, e);
+	}
+	if (status < 0)
+		return status;
 	if (site->head)
 		body_free(site->head);
 	site->head = site->body = head;

@@ -14,6 +14,8 @@ const char *const arch_name = "AArch64";
 
 const arch_regset arch_all_live = SET_ALL;
 const arch_regset arch_always_live = SET_SP;
+/* x9 to x15 (AAPCS64): what is behind them linkers use on the way to a function. */
+const arch_regset arch_entry_scratch = 0xfe00ull | SET_FLAGS;
 
 enum { HINT_NOP = 0, HINT_PACIASP = 25, HINT_PACIBSP = 27 };
 

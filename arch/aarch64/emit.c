@@ -16,6 +16,8 @@ const size_t arch_short_jump_size = A64_SIZE;
 const int64_t arch_short_jump_reach = 0;
 /* The return address is in a register. */
 const size_t arch_call_pushes = 0;
+const taddr_t arch_shared_jump_least = 0;
+const taddr_t arch_shared_jump_most = 0;
 
 enum { ADR_REACH = 1 << 20, PAGE = 4096 };
 

@@ -14,6 +14,7 @@ const char *const arch_name = "x86-64";
 
 const arch_regset arch_all_live = SET_ALL;
 const arch_regset arch_always_live = SET(RSP);
+const arch_regset arch_entry_scratch = SET(RAX) | SET(R10) | SET(R11) | SET_FLAGS;
 
 /* Forms of valid opcodes that do not exist, or that we are not sure of. */
 static bool is_undefined(const struct x86_layout *l)

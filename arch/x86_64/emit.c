@@ -13,6 +13,9 @@ const size_t arch_short_jump_size = 2;
 const int64_t arch_jump_reach = INT32_MAX;
 const int64_t arch_short_jump_reach = INT8_MAX;
 const size_t arch_call_pushes = 8;
+/* With e8 in front a displacement is from -0x18000000 to -0x17000001, from one byte behind it. */
+const taddr_t arch_shared_jump_least = 0x17000000;
+const taddr_t arch_shared_jump_most = 0x17ffffff;
 
 void x86_fail(struct arch_buf *out, int status)
 {

@@ -2,7 +2,8 @@
 /*
  * tactics.c - points that need more than the bytes around them, on a running
  * program: near jumps in the tails of other windows, points on the ways that
- * lead to them, entries that loops go round. Counted exactly, inserted and
+ * lead to them, entries that loops go round, jumps that share a byte with a call,
+ * exits that are counted before they restore registers. Counted exactly, inserted and
  * removed under threads, with threads that stand in the bytes that are
  * overwritten, and with a mutator that is killed at each step.
  */
@@ -21,7 +22,8 @@
 
 enum { THREADS = 4, RUNGS = 5, SEED = 7, CLEAN_MS = 60000 };
 
-static const char *const names[] = {"ladder", "ways", "looped", "spun", "tight", "tight_door"};
+static const char *const names[] = {"ladder", "ways",	    "looped", "spun",
+				    "tight",  "tight_door", "shared", "restored"};
 static const enum point_kind kinds[] = {POINT_ENTRY, POINT_EXIT};
 
 enum { NAMES = sizeof(names) / sizeof(*names) };
@@ -182,6 +184,129 @@ static void test_threads_in_the_hole(void **state)
 	harness_end(h, 0);
 }
 
+/* ---------------------------------------------------------- shared bytes */
+
+enum { CALL_AT = 4, CALL_END = 9 };
+
+/* Counts `shared` and says what its first bytes are meanwhile. */
+static void count_shared(struct harness *h, uint8_t now[CALL_END])
+{
+	struct session *s = session_begin(h);
+	const taddr_t at = session_address(s, "shared");
+	unsigned entry = session_insert_kind(s, "shared", POINT_ENTRY), call;
+
+	thread_peek(h->pid, at, now, CALL_END);
+	assert_string_equal(say(h, "go 2000"), "done");
+	assert_int_equal(session_value(s, entry), THREADS * 2000);
+	call = session_insert_kind(s, "shared", POINT_CALL);
+	assert_string_equal(say(h, "go 2000"), "done");
+	assert_int_equal(session_value(s, call), THREADS * 2000);
+	session_end(s);
+	harness_verify(h);
+}
+
+/* fear C3: an entry whose fifth byte is a call's first one: the call is not touched */
+static void test_shared_call(void **state)
+{
+	uint8_t before[CALL_END], now[CALL_END];
+	struct harness *h = *state;
+	struct session *s;
+
+	harness_start(h, "tactics", harness_number(THREADS), NULL);
+	s = session_begin(h);
+	thread_peek(h->pid, session_address(s, "shared"), before, CALL_END);
+	session_end(s);
+	count_shared(h, now);
+	assert_int_equal(now[0], 0xe9);
+	assert_int_equal(before[CALL_AT], 0xe8);
+	assert_memory_equal(now + CALL_AT, before + CALL_AT, CALL_END - CALL_AT);
+	harness_end(h, 0);
+}
+
+/* fear C3: the same where such a jump leads to memory of the program's: the call moves */
+static void test_shared_call_crowded(void **state)
+{
+	struct harness *h = *state;
+	uint8_t now[CALL_END];
+
+	harness_start(h, "tactics", harness_number(THREADS), "crowded", NULL);
+	count_shared(h, now);
+	assert_int_equal(now[0], 0xe9);
+	assert_int_not_equal(now[CALL_AT], 0xe8);
+	harness_end(h, 0);
+}
+
+/* ------------------------------------------------------- counted earlier */
+
+/* Holds the thread at a byte of the exit's window, as if the worker had called. */
+static taddr_t put_at_exit(struct harness *h, pid_t tid, unsigned byte, taddr_t bias)
+{
+	enum { ROUNDS = 0, EXPECTED = 24 };
+	static const uint8_t popped[] = {[0] = 3, [4] = 2, [6] = 1, [7] = 0};
+	struct user_regs_struct r;
+	uint64_t words[4], rounds = 1, expected = 101;
+
+	thread_seize_at(tid, symbol("park") + bias, symbol("park_end") + bias, &r);
+	words[0] = symbol("back") + bias;
+	words[1] = r.rbx;
+	words[2] = r.r12;
+	words[3] = 0;
+	r.rbp = 1;
+	r.rax = expected;
+	for (unsigned i = 0; i <= popped[byte]; i++) {
+		r.rsp -= sizeof(words[i]);
+		thread_poke(h->pid, r.rsp, &words[i], sizeof(words[i]));
+	}
+	thread_poke(h->pid, words[1] + ROUNDS, &rounds, sizeof(rounds));
+	thread_poke(h->pid, words[1] + EXPECTED, &expected, sizeof(expected));
+	r.rip = symbol("restored_out") + bias + byte;
+	if (popped[byte] > 0)
+		r.rbx = 1;
+	if (popped[byte] > 1)
+		r.r12 = 2;
+	thread_set(tid, &r);
+	return words[1];
+}
+
+/*
+ * fear C1: an exit is counted three instructions early: threads in the bytes that are overwritten
+ * are counted as they would be right before it, those behind are as little as ever
+ */
+static void test_threads_behind_the_count(void **state)
+{
+	static const unsigned bytes[] = {0, 4, 6, 7};
+	enum { AT = sizeof(bytes) / sizeof(*bytes), OVERWRITTEN = 2 };
+	struct harness *h = *state;
+	taddr_t controls[AT], bias;
+	const struct link *l;
+	pid_t tids[AT];
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "tactics", harness_number(AT), NULL);
+	s = session_begin(h);
+	bias = session_address(s, "restored") - symbol("restored");
+	assert_int_equal(harness_numbers(say(h, "tids"), tids, AT), AT);
+	for (unsigned i = 0; i < AT; i++)
+		controls[i] = put_at_exit(h, tids[i], bytes[i], bias);
+	thread_freeze_all(h->pid, tids, AT);
+	id = session_insert_kind(s, "restored", POINT_EXIT);
+	assert_int_equal(session_pending(s, id), 0);
+	l = session_instance(s, id)->links;
+	assert_int_equal(l->point_insn, 3);
+	assert_int_equal(l->insn, 0);
+	thread_thaw(h->pid);
+	for (unsigned i = 0; i < AT; i++)
+		for (uint64_t rounds = 1; rounds; usleep(1000))
+			thread_peek(h->pid, controls[i], &rounds, sizeof(rounds));
+	assert_int_equal(session_value(s, id), OVERWRITTEN);
+	assert_string_equal(say(h, "go 1000"), "done");
+	assert_int_equal(session_value(s, id), OVERWRITTEN + AT * 1000);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* In any order, under threads that execute all of it all the time. */
 /* fear C1, C5: the same in and out in any order under four threads */
 static void test_churn(void **state)
@@ -320,6 +445,9 @@ int main(void)
 		CASE(test_tactics_are_used),
 		CASE(test_exact),
 		CASE(test_threads_in_the_hole),
+		CASE(test_shared_call),
+		CASE(test_shared_call_crowded),
+		CASE(test_threads_behind_the_count),
 		CASE(test_churn),
 		CASE(test_deaths),
 	};

@@ -72,7 +72,7 @@ static void test_throw_through(void **state)
 	enum { ROUNDS = 300 };
 	struct harness *h = *state;
 	struct session *s = begin(h);
-	unsigned ids[3], throwers, passings, exits;
+	unsigned ids[3], throwers, passings, exits, narrows[2];
 
 	for (int kind = POINT_ENTRY; kind <= POINT_STORE; kind++) {
 		ids[0] = session_insert_kind(s, "/Code/throws/*", (enum point_kind)kind);
@@ -84,7 +84,11 @@ static void test_throw_through(void **state)
 	throwers = session_insert_kind(s, "thrower", POINT_ENTRY);
 	exits = session_insert_kind(s, "next_frame", POINT_EXIT);
 	passings = session_insert_kind(s, "passing", POINT_ENTRY);
+	for (unsigned kind = POINT_ENTRY; kind <= POINT_EXIT; kind++)
+		narrows[kind] = session_insert_kind(s, "narrow", (enum point_kind)kind);
 	ask(h, "go 300", "done");
+	assert_int_equal(session_value(s, narrows[POINT_ENTRY]), (uint64_t)THREADS * ROUNDS);
+	assert_int_equal(session_value(s, narrows[POINT_EXIT]), 0);
 	assert_int_equal(session_value(s, throwers), (uint64_t)THREADS * ROUNDS * 6);
 	assert_int_equal(session_value(s, passings), (uint64_t)THREADS * ROUNDS * 7);
 	assert_int_equal(session_value(s, exits), (uint64_t)THREADS * ROUNDS);

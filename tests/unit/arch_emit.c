@@ -363,6 +363,38 @@ static void test_patch_leads_there(void **state)
 	}
 }
 
+/* A jump into the room of four bytes before a call, to where the call's first byte is its last. */
+static void test_shared_jump(void **state)
+{
+	const taddr_t call = HIGH + 4;
+	static const struct {
+		taddr_t below;
+		const char *after;
+		size_t count;
+	} cases[] = {
+		{0x16ffffff, "e9000000e911223344", 5}, {0x17000000, "e9ffffffe811223344", 4},
+		{0x17abcdef, "e9103254e811223344", 4}, {0x17ffffff, "e9000000e811223344", 4},
+		{0x18000000, "e9ffffffe711223344", 5},
+	};
+
+	(void)state;
+	assert_int_equal(arch_shared_jump_least, cases[1].below);
+	assert_int_equal(arch_shared_jump_most, cases[3].below);
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		uint8_t bytes[32] = {0};
+		size_t size = parse("4883ec08e811223344", bytes), first = 99, count = 99;
+		char text[65];
+
+		assert_int_equal(arch_patch(ARCH_PATCH_JUMP, NULL, HIGH, call - cases[i].below,
+					    bytes, size, &first, &count),
+				 ARCH_OK);
+		print(bytes, size, text);
+		assert_string_equal(text, cases[i].after);
+		assert_int_equal(first, 0);
+		assert_int_equal(count, cases[i].count);
+	}
+}
+
 /* ---------------------------------------------------------------- liveness */
 
 enum { A = 1 << RAX, C = 1 << RCX, D = 1 << RDX, S = 1 << RSP, DEAD_MAX = 64 };
@@ -547,6 +579,7 @@ int main(void)
 		cmocka_unit_test(test_patchable),
 		cmocka_unit_test(test_patch),
 		cmocka_unit_test(test_patch_leads_there),
+		cmocka_unit_test(test_shared_jump),
 		cmocka_unit_test(test_liveness),
 		cmocka_unit_test(test_liveness_is_bounded),
 		cmocka_unit_test(test_scan),

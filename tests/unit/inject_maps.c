@@ -185,6 +185,31 @@ static void away_from_where_mmap_grows(void **state)
 	maps_release(&m);
 }
 
+/* fear B7: a place that was chosen for where jumps lead is taken only with room on both sides */
+static void at_a_chosen_end(void **state)
+{
+	const taddr_t lo = 0x555555554000, end = lo - 368 * MIB, low = 256 * MIB;
+	struct maps m;
+
+	(void)state;
+	assert_int_equal(parse(PIE, &m), 0);
+	assert_true(arena_place_is_free(&m, &ordinary, end, 144 * MIB, 64 * MIB));
+	assert_true(arena_place_is_free(&m, &ordinary, lo - 64 * MIB, 144 * MIB, 64 * MIB));
+	assert_false(arena_place_is_free(&m, &ordinary, lo - 64 * MIB + 4096, MIB, 64 * MIB));
+	assert_false(arena_place_is_free(&m, &ordinary, lo + 4096, MIB, 0));
+	/* Behind the heap what it may grow into counts. */
+	assert_false(arena_place_is_free(&m, &ordinary, 0x555555591000 + 64 * MIB, MIB, 0));
+	assert_true(arena_place_is_free(&m, &ordinary, 0x555555591000 + 65 * MIB, MIB, 0));
+	/* The bottom, and what is no address. */
+	assert_true(arena_place_is_free(&m, &ordinary, low, low - 64 * MIB - 0x10000, 64 * MIB));
+	assert_false(arena_place_is_free(&m, &ordinary, low, low - 64 * MIB, 64 * MIB));
+	assert_false(arena_place_is_free(&m, &ordinary, low, low + MIB, 0));
+	assert_false(arena_place_is_free(&m, &ordinary, UINT64_MAX - 4095, MIB, 64 * MIB));
+	/* Nothing above the highest mapping. */
+	assert_false(arena_place_is_free(&m, &ordinary, 0x7ffffffff000 + 8 * MIB, MIB, 0));
+	maps_release(&m);
+}
+
 /* fear B7: clear of where the brk heap may grow to */
 static void clear_of_heap_and_bottom(void **state)
 {
@@ -322,6 +347,7 @@ int main(void)
 		cmocka_unit_test(own_maps_are_read),
 		cmocka_unit_test(below_a_pie),
 		cmocka_unit_test(away_from_where_mmap_grows),
+		cmocka_unit_test(at_a_chosen_end),
 		cmocka_unit_test(clear_of_heap_and_bottom),
 		cmocka_unit_test(clear_of_a_growing_stack),
 		cmocka_unit_test(crowded),

@@ -4,7 +4,8 @@
  * another window, on the ways that lead to them, or round a loop only. Each
  * comes back with a sum that shows an instruction executed twice or not at all.
  *
- * tactics THREADS: prints "ready". Commands, one a line:
+ * tactics THREADS [crowded]: prints "ready"; `crowded`: memory is taken where jumps lead that
+ * share a byte with a call. Commands, one a line:
  *   tids         the workers' thread ids
  *   go N         every worker calls each function N times; "done"
  *   start / end  every worker calls them until told to end; "started", then the
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,11 +31,12 @@ struct control {
 
 extern long worker(struct control *c);
 extern void ladder(void), ways(void), looped(void), spun(void), tight(void), tight_door(void);
+extern void shared(void), restored(void);
 
 /* The functions use rax, rcx and rdx, and look at rbp: the rounds that are left. */
 __asm__(".text\n"
 	".globl worker, park, park_end, back, ladder, ladder_in, ways, looped, spun, tight\n"
-	".globl tight_door\n"
+	".globl tight_door, shared, restored, restored_out\n"
 	".macro BEGIN name\n"
 	"	.type \\name,@function\n"
 	"\\name:\n"
@@ -146,12 +149,36 @@ __asm__(".text\n"
 	"BEGIN behind_door\n"
 	"	add $1,%rax\n"
 	"	ret\n"
-	"END behind_door\n");
+	"END behind_door\n"
+	/* The fifth byte is a call's first one. */
+	".p2align 4\n"
+	"BEGIN shared\n"
+	"	sub $8,%rsp\n.cfi_adjust_cfa_offset 8\n"
+	"	call leaf\n"
+	"	add $8,%rsp\n.cfi_adjust_cfa_offset -8\n"
+	"	ret\n"
+	"END shared\n"
+	/* At its return nothing is free, three instructions before it much is. */
+	".p2align 4\n"
+	"BEGIN restored\n"
+	"	push %rbx\n.cfi_adjust_cfa_offset 8\n.cfi_rel_offset %rbx,0\n"
+	"	push %r12\n.cfi_adjust_cfa_offset 8\n.cfi_rel_offset %r12,0\n"
+	"	sub $8,%rsp\n.cfi_adjust_cfa_offset 8\n"
+	"	lea 1(%rbp),%rbx\n"
+	"	lea 2(%rbp),%r12\n"
+	"	call leaf\n"
+	"restored_out:\n"
+	"	add $8,%rsp\n.cfi_adjust_cfa_offset -8\n"
+	"	pop %r12\n.cfi_adjust_cfa_offset -8\n.cfi_restore %r12\n"
+	"	pop %rbx\n.cfi_adjust_cfa_offset -8\n.cfi_restore %rbx\n"
+	"	ret\n"
+	"END restored\n");
 
 static const struct {
 	void (*function)(void);
 	long result;
-} functions[] = {{ladder, 107}, {ways, 5}, {looped, 9}, {spun, 5}, {tight, 7}, {tight_door, 7}};
+} functions[] = {{ladder, 107}, {ways, 5},	 {looped, 9},	{spun, 5},
+		 {tight, 7},	{tight_door, 7}, {shared, 101}, {restored, 101}};
 
 enum { THREADS_MAX = 64, FUNCTIONS = sizeof(functions) / sizeof(*functions) };
 
@@ -235,6 +262,17 @@ static void command(char *line)
 	}
 }
 
+/* All that a jump of this program with the fifth byte e8 leads to, and some more. */
+static int crowd(void)
+{
+	const unsigned long mib = 1UL << 20, size = 160 * mib;
+	const unsigned long at = ((unsigned long)&shared & ~(mib - 1)) - 0x18000000 - 64 * mib;
+
+	return mmap((void *)at, size, PROT_NONE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1,
+		    0) == (void *)at;
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t ids[THREADS_MAX], at_work;
@@ -242,7 +280,7 @@ int main(int argc, char **argv)
 	long wrong = 0;
 
 	threads = argc > 1 ? atoi(argv[1]) : 1;
-	if (threads < 1 || threads > THREADS_MAX)
+	if (threads < 1 || threads > THREADS_MAX || (argc > 2 && !crowd()))
 		return 2;
 	pthread_barrier_init(&started, NULL, (unsigned)threads + 1);
 	for (int i = 0; i < threads; i++)

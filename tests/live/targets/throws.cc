@@ -93,12 +93,28 @@ extern "C" KEEP long passing(long n, long &count)
 	return thrower(77) + 1;
 }
 
+/* Its window is four bytes long: the fifth is the call's. */
+extern "C" long narrow(long depth, long &count);
+__asm__(".text\n"
+	".globl narrow\n"
+	".type narrow,@function\n"
+	"narrow:\n"
+	"	.cfi_startproc\n"
+	"	sub $8,%rsp\n"
+	"	.cfi_adjust_cfa_offset 8\n"
+	"	call passing\n"
+	"	add $8,%rsp\n"
+	"	.cfi_adjust_cfa_offset -8\n"
+	"	ret\n"
+	"	.cfi_endproc\n"
+	".size narrow,.-narrow\n");
+
 extern "C" KEEP long far_away(long depth)
 {
 	long count = 0;
 
 	try {
-		passing(depth, count);
+		narrow(depth, count);
 	} catch (const failure &f) {
 		return f.value + count;
 	}
