@@ -360,11 +360,23 @@ bool code_can_keep_call(const struct site *site)
 bool code_can_share_call(const struct site *site)
 {
 	struct arch_insn insns[WINDOW_INSNS_MAX];
-	size_t count = site_instructions(site, insns);
+	const size_t count = site_instructions(site, insns), at = arch_jump_size - 1;
+	const struct arch_insn *call = &insns[count ? count - 1 : 0];
+	uint8_t bytes[WINDOW_BYTES_MAX];
+	size_t size = 0, first, patched;
 
-	return arch_shared_jump_most && count > 1 && site->window.kind == ARCH_PATCH_JUMP &&
-	       insns[count - 1].flow == ARCH_FLOW_CALL &&
-	       insns[count - 1].address + 1 == site->key.start + arch_jump_size;
+	if (!arch_shared_jump_most || count < 2 || site->window.kind != ARCH_PATCH_JUMP ||
+	    call->flow != ARCH_FLOW_CALL || call->address != site->key.start + at)
+		return false;
+	for (size_t i = 0; i < count && size + insns[i].length <= sizeof(bytes); i++) {
+		memcpy(bytes + size, insns[i].bytes, insns[i].length);
+		size += insns[i].length;
+	}
+	/* Not all calls begin alike: what would be written tells. */
+	return arch_patch(ARCH_PATCH_JUMP, NULL, site->key.start,
+			  call->address - arch_shared_jump_least, bytes, size, &first,
+			  &patched) == ARCH_OK &&
+	       first + patched <= at;
 }
 
 bool code_moves_call(const struct site *site)

@@ -429,6 +429,45 @@ static void test_liveness(void **state)
 	image_close(img);
 }
 
+/* What is live at the function's first point of that kind. */
+static arch_regset live_at(struct image *img, const char *function, enum point_kind kind)
+{
+	struct function_plan *plan = NULL;
+	struct dinst_error e = {0};
+	arch_regset live = 0;
+
+	assert_int_equal(plan_function(img, (uint32_t)function_named(img, function), &plan, &e), 0);
+	for (size_t i = plan->point_count; i-- > 0;)
+		if (plan->points[i].kind == kind)
+			live = plan->points[i].live;
+	plan_free(img, plan);
+	return live;
+}
+
+/*
+ * fear D3: what is dead is proved by the code that comes, in another function as well, and an
+ * argument is live at its beginning whatever that does: inserted code may look at it
+ */
+static void test_liveness_elsewhere(void **state)
+{
+	enum { RAX = 1 << 0, RDI = 1 << 7, R10 = 1 << 10, R11 = 1 << 11 };
+	const arch_regset flags = arch_entry_scratch & ~(arch_regset)(RAX | R10 | R11);
+	struct image *img = open_target("points-tactics");
+
+	(void)state;
+	assert_non_null(img);
+	assert_true(flags != 0);
+	/* At its own beginning it is its own affair. */
+	assert_int_equal(live_at(img, "l_callee", POINT_ENTRY) & (flags | RAX | RDI | R10 | R11),
+			 R11);
+	assert_int_equal(live_at(img, "l_tail", POINT_EXIT), arch_all_live & ~(flags | RAX | R10));
+	assert_int_equal(live_at(img, "l_taken", POINT_EXIT), arch_all_live & ~(flags | RAX | R10));
+	/* Its own instructions read rax first. */
+	assert_int_equal(live_at(img, "l_call", POINT_ENTRY), arch_all_live & ~(flags | R10));
+	assert_int_equal(live_at(img, "l_unknown", POINT_ENTRY), arch_all_live);
+	image_close(img);
+}
+
 /* Stubs are listed and refused; fragments have their points in their function's plan. */
 /* fear F3: linker stubs are refused */
 static void test_stubs_and_fragments(void **state)
@@ -505,6 +544,7 @@ int main(void)
 		cmocka_unit_test(test_stubs_and_fragments),
 		cmocka_unit_test(test_no_such_function),
 		cmocka_unit_test(test_liveness),
+		cmocka_unit_test(test_liveness_elsewhere),
 	};
 
 	return cmocka_run_group_tests_name("points: plans", tests, NULL, NULL);

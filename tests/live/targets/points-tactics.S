@@ -253,6 +253,49 @@ FN t_loop_table
 	ret
 END t_loop_table
 
+/* ------------------------------------------ what is free where others go on */
+
+	/* Overwrites the flags, rax, r10 and an argument, and looks at r11. */
+FN l_callee
+	xor %edi, %edi
+	mov $1, %eax
+	mov $2, %r10d
+	lea (%rdi, %r11), %rax
+	ret
+END l_callee
+
+FN l_tail
+	mov $7, %ecx
+	jmp l_callee
+END l_tail
+
+FN l_taken
+	mov $7, %ecx
+	test %esi, %esi
+	{disp32} je l_callee
+	mov %esi, %eax
+	ret
+END l_taken
+
+FN l_call
+	push %rbx
+	mov %rax, %rbx
+	mov $1, %eax
+	call l_callee
+	pop %rbx
+	ret
+END l_call
+
+	/* Nobody knows where this goes. */
+FN l_unknown
+	push %rbx
+	mov %rax, %rbx
+	mov $1, %eax
+	call *%rdx
+	pop %rbx
+	ret
+END l_unknown
+
 	.section .rodata
 	.p2align 2
 t_table:
