@@ -430,8 +430,8 @@ void arch_count_needs(const struct arch_counter *spec, struct arch_frame *frame)
  * aligned to ARCH_COUNT_ALIGN by itself): the abort handler and the locked path.
  *
  * Unless it `clears`, rseq_cs may go on pointing to the descriptor long after the sequence, and the
- * kernel kills a thread whose rseq_cs leads to something else. So before `cold` is given back or written
- * anew, each must be cleared while its thread is stopped; one whose pc is in the sequence keeps it.
+ * kernel kills who has one that leads to something else. So before `cold` is given back or written anew,
+ * each must be cleared while its thread is stopped; one whose pc is in it keeps it from being freed.
  */
 enum { ARCH_COUNT_COLD = 96, ARCH_COUNT_HOT = 96, ARCH_COUNT_ALIGN = 32 };
 void arch_emit_count(const struct arch_counter *spec, const struct arch_frame *frame,
