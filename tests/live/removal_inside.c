@@ -181,20 +181,29 @@ static int sleep_long(struct stop *stop, void *arg, struct dinst_error *e)
 	return remote_run(stop, &program, 0, NULL, NULL, NULL, &result, e);
 }
 
+/* Until a thread is lost in it: on a busy machine the stop itself may fail, and nobody is then. */
+static void lose_a_call(struct session *s, stop_work work)
+{
+	const struct stop_options once = {.tries = 1};
+	struct dinst_error e = {0};
+
+	do {
+		dinst_error_clear(&e);
+		assert_int_equal(target_stop(s->target, &once, work, NULL, NULL, &e), DINST_BUSY);
+	} while (!target_left_program(s->target));
+}
+
 /* The only thread does not come back from a call of ours: what it leaves by itself goes as well. */
 static void test_late_call(void **state)
 {
-	const struct stop_options once = {.tries = 1};
 	struct harness *h = *state;
-	struct dinst_error e = {0};
 	struct session *s;
 	unsigned id;
 
 	harness_start(h, "calls", "4", NULL);
 	s = session_begin(h);
 	id = session_insert(s, "tiny");
-	assert_int_equal(target_stop(s->target, &once, sleep_long, NULL, NULL, &e), DINST_BUSY);
-	assert_true(target_left_program(s->target));
+	lose_a_call(s, sleep_long);
 	assert_true(remote_tails_dirty(s->target));
 	session_go(h, 100);
 	assert_int_equal(session_value(s, id), 400);
@@ -279,22 +288,24 @@ static bool has_arena(pid_t pid)
 	return found;
 }
 
-/* What there is to go on in stays, as often as one tries, and that thread is named. */
+/*
+ * What there is to go on in stays, as often as one tries, and that thread is named twice. On a busy
+ * machine a try may get no further than to another one that does not stop in its second.
+ */
 static void expect_kept(struct harness *h, struct session *s, pid_t tid)
 {
 	char name[32];
 
 	snprintf(name, sizeof(name), "thread %d ", (int)tid);
-	for (int i = 0; i < 2; i++) {
+	for (int named = 0; named < 2;) {
 		struct detach_result result;
 		struct dinst_error e = {0};
+		const int status = session_detach(s, 1, &result, &e);
 
-		assert_int_equal(session_detach(s, 1, &result, &e), DINST_BUSY);
-		print_message("%s\n", e.text);
-		if (i)
-			assert_non_null(strstr(e.text, name));
+		assert_true(status == DINST_BUSY || (status == 0 && !e.code));
 		assert_true(result.left > 0);
 		assert_true(has_arena(h->pid));
+		named += status == DINST_BUSY && strstr(e.text, name);
 	}
 }
 
@@ -358,9 +369,7 @@ static int sleep_for_ever(struct stop *stop, void *arg, struct dinst_error *e)
  */
 static void test_call_left_by_longjmp(void **state)
 {
-	const struct stop_options once = {.tries = 1};
 	struct harness *h = *state;
-	struct dinst_error e = {0};
 	unsigned long before;
 	struct session *s;
 	pid_t spinner;
@@ -368,7 +377,7 @@ static void test_call_left_by_longjmp(void **state)
 	spinner = start_watched(h);
 	s = session_begin(h);
 	session_insert(s, "plugin_work");
-	assert_int_equal(target_stop(s->target, &once, sleep_for_ever, NULL, NULL, &e), DINST_BUSY);
+	lose_a_call(s, sleep_for_ever);
 	expect_kept(h, s, spinner);
 	before = rounds(h);
 	assert_int_equal(syscall(SYS_tgkill, h->pid, spinner, SIGUSR1), 0);
