@@ -77,9 +77,9 @@ start() {
 	children+=("$program")
 }
 
-# operations STRESSOR NAME
+# operations STRESSOR NAME: of the first of its lines; others have what else it has measured.
 operations() {
-	awk -v name="$1" '$2 == "metrc:" && $4 == name && NF > 10 { print $5 }' "$work/$2.out"
+	awk -v name="$1" '$2 == "metrc:" && $4 == name && NF > 10 { print $5; exit }' "$work/$2.out"
 }
 
 # land PID NAME STRESSOR: it has ended well.
