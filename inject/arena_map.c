@@ -339,7 +339,7 @@ static int keep_sparse(struct stop *s, const struct arena *a, struct dinst_error
 enum arena_attempt arena_map_shared(struct stop *s, struct arena *a, struct dinst_error *e)
 {
 	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	struct dinst_error inner = {0};
+	struct dinst_error inner = {0}, undo = {0};
 	long results[SHARED_CALLS];
 	enum arena_attempt outcome;
 	int result;
@@ -364,8 +364,12 @@ enum arena_attempt arena_map_shared(struct stop *s, struct arena *a, struct dins
 		outcome = ARENA_ATTEMPT_ERROR;
 	if (outcome == ARENA_ATTEMPT_DONE)
 		return outcome;
-	if (undo_mappings(s, a, results[CALL_DATA], results[CALL_CODE], e))
+	/* Where a thread is lost, this fails, too; what is told is the first failure. */
+	if (undo_mappings(s, a, results[CALL_DATA], results[CALL_CODE], &undo)) {
 		outcome = ARENA_ATTEMPT_ERROR;
+		if (e && !e->code)
+			*e = undo;
+	}
 	arena_close_ours(a);
 	return outcome;
 }
