@@ -409,8 +409,9 @@ static bool is_same_namespace(const struct stat *a, const struct stat *b)
 /* Of the namespace that it is in: the file is about the one that its children will be in. */
 static bool monotonic_offset(const char *who, int64_t *ns)
 {
+	static const char word[] = "monotonic";
 	struct stat own, children;
-	char path[64], text[256];
+	char path[64], text[256], *second, *end;
 	long long seconds, rest;
 
 	if (!namespace_of(who, "time", &own) ||
@@ -418,8 +419,12 @@ static bool monotonic_offset(const char *who, int64_t *ns)
 	    !is_same_namespace(&own, &children))
 		return false;
 	snprintf(path, sizeof(path), "/proc/%s/timens_offsets", who);
-	if (proc_read(path, text, sizeof(text)) <= 0 ||
-	    sscanf(text, "monotonic %lld %lld", &seconds, &rest) != 2)
+	if (proc_read(path, text, sizeof(text)) <= 0 || strncmp(text, word, sizeof(word) - 1) != 0)
+		return false;
+	/* signed, as proc_number() is not */
+	seconds = strtoll(text + sizeof(word) - 1, &second, 10);
+	rest = strtoll(second, &end, 10);
+	if (second == text + sizeof(word) - 1 || end == second)
 		return false;
 	*ns = (int64_t)seconds * 1000000000 + rest;
 	return true;
