@@ -325,7 +325,11 @@ static void test_not_back(void **state)
 
 	harness_start(h, "remote-registers", "read", NULL);
 	t = open_target(h->pid);
-	assert_int_equal(target_stop(t, &once, sleep_long, NULL, NULL, &e), DINST_BUSY);
+	/* On a busy machine the stop itself may fail, and nothing is lost then. */
+	do {
+		dinst_error_clear(&e);
+		assert_int_equal(target_stop(t, &once, sleep_long, NULL, NULL, &e), DINST_BUSY);
+	} while (!target_left_program(t));
 	assert_non_null(strstr(e.text, "did not come back from a remote call"));
 	assert_true(target_alive(t));
 	stop(t, map_and_unmap, NULL);
