@@ -167,7 +167,8 @@ static arch_regset live_through(const struct flow *f, size_t at)
 	       insns[end].flow == ARCH_FLOW_NEXT &&
 	       insns[end].address + insns[end].length == insns[end + 1].address)
 		end++;
-	if (insns[end].flow != ARCH_FLOW_CALL &&
+	/* Before the call itself it would cost most, of all points, and win least. */
+	if ((insns[end].flow != ARCH_FLOW_CALL || end == at) &&
 	    (insns[end].flow != ARCH_FLOW_JUMP || flow_insn_at(f, insns[end].target) >= 0))
 		return arch_all_live;
 	live = live_elsewhere(f, insns[end].target);
