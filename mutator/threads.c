@@ -83,6 +83,16 @@ static int make_state(struct stop *stop, void *arg, struct dinst_error *e)
 		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
 				  (int)m->session->pid);
 	status = threads_learn(stop, &lesson, e);
+	if (status == DINST_REFUSED && !is_target) {
+		/* As after clone() without CLONE_VM: glibc keeps the parent's id there. */
+		dinst_error_clear(e);
+		status = dinst_fail(
+			e, DINST_BUSY,
+			"process %d came of %d in a way that its C library knows nothing "
+			"of, so nothing can be kept for its threads: try again when it "
+			"has ended, or before anything else is inserted",
+			(int)pid, (int)m->session->pid);
+	}
 	if (status >= 0 && t->area && lesson.tid_offset != t->tid_offset)
 		status = dinst_fail(e, DINST_REFUSED,
 				    "processes that were forked from %d keep the ids of their "

@@ -164,7 +164,15 @@ int threads_learn(struct stop *stop, struct threads_lesson *lesson, struct dinst
 			status = look_at(find, stop, stop_thread(stop, i), e);
 	if (status < 0)
 		goto out;
-	tid = find->threads ? only_one(find->tid, find->size / 4) : -1;
+	if (!find->threads) {
+		status = dinst_fail(e, DINST_BUSY,
+				    "no thread of process %d stands in the program's own code just "
+				    "now, so where its C library keeps what it knows of a thread "
+				    "cannot be found out; try again",
+				    (int)target_pid(stop_target(stop)));
+		goto out;
+	}
+	tid = only_one(find->tid, find->size / 4);
 	if (tid < 0) {
 		status = dinst_fail(e, DINST_REFUSED,
 				    "where this program's C library keeps the ids of its threads "

@@ -206,6 +206,59 @@ static void test_odd_processes(void **state)
 	mdl_end(h);
 }
 
+/* The only child of a process; waits for it. */
+static pid_t child_of(pid_t pid)
+{
+	char path[80], line[64];
+	int child = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	for (int i = 0; i < 5000 && !child; i++) {
+		FILE *f = fopen(path, "r");
+
+		if (f && fgets(line, sizeof(line), f))
+			child = atoi(line);
+		if (f)
+			fclose(f);
+		if (!child)
+			usleep(1000);
+	}
+	assert_true(child);
+	return (pid_t)child;
+}
+
+/*
+ * fear G1: a child of clone() keeps its parent's id where the C library keeps a thread's: what needs to know
+ * its threads is not inserted while it is there, which is told, and all else is
+ */
+static void test_child_with_the_id_of_its_parent(void **state)
+{
+	struct harness *h = *state;
+	unsigned calls, time;
+	pid_t child;
+
+	begin(h);
+	calls = mdl_insert(h, "calls", "handle");
+	harness_send(h, "clone files 100000000\n");
+	child = child_of(h->pid);
+	assert_int_equal(kill(child, SIGSTOP), 0);
+	assert_int_not_equal(harness_dinst(h, NULL, "insert", "cpu_inclusive", "handle", "-p",
+					   harness_number(h->pid)),
+			     0);
+	if (!strstr(h->messages, harness_number(child)) ||
+	    !strstr(h->messages, "try again when it has ended"))
+		fail_msg("it says: %s", h->messages);
+	mdl_remove(h, mdl_insert(h, "calls", "handle_all"));
+	assert_int_equal(kill(child, SIGCONT), 0);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	assert_int_equal(mdl_value(h, calls), 100000000);
+	time = mdl_insert(h, "cpu_inclusive", "handle");
+	ask(h, "call 1000");
+	assert_int_equal(mdl_value(h, calls), 100001000);
+	assert_true(mdl_value(h, time) > 0);
+	mdl_end(h);
+}
+
 /*
  * fear G3: executions that fail, from each thread and from children: nothing of the instrumentation is
  * lost, and counts go on.
@@ -373,9 +426,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_workers),	  CASE(test_workers_came_first),
-		CASE(test_odd_processes), CASE(test_failing_exec),
-		CASE(test_crash),	  CASE(test_core),
-		CASE(test_out_of_memory),
+		CASE(test_odd_processes), CASE(test_child_with_the_id_of_its_parent),
+		CASE(test_failing_exec),  CASE(test_crash),
+		CASE(test_core),	  CASE(test_out_of_memory),
 	};
 
 	return cmocka_run_group_tests_name("live/life_family", tests, NULL, NULL);
