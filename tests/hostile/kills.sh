@@ -337,7 +337,7 @@ start_daemon() {
 	daemon=$!
 	children+=("$daemon")
 	disown "$daemon"
-	wait_for 100 dinst ls || fail "the daemon does not start"
+	wait_for 100 daemon_answers || fail "the daemon does not start"
 }
 
 # is_dead PID: or dies as soon as it may.

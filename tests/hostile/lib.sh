@@ -20,6 +20,11 @@ goes_on() {
 	wait_for 60 has_answered "$(answered)"
 }
 
+# daemon_answers: it listens. To list the sessions of a daemon that does not run is no failure.
+daemon_answers() {
+	dinst ls >"$work/daemon.answers" 2>&1 && ! grep -q 'no daemon' "$work/daemon.answers"
+}
+
 # counts ID SESSION: an instance has counted something.
 counts() {
 	[ "$(read_value "$1" "$2")" -gt 0 ]

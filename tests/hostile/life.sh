@@ -115,7 +115,7 @@ start_daemon() {
 	"$build/dinstd" -s "$DINST_SOCKET" -i 0 2>>"$work/dinstd/dinstd.log" &
 	daemon=$!
 	children+=("$daemon")
-	wait_for 100 dinst ls || fail "the daemon does not start"
+	wait_for 100 daemon_answers || fail "the daemon does not start"
 }
 
 # What an ordinary failure says; anything else is none.
