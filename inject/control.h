@@ -5,6 +5,7 @@
  * Private to the files that control the target: target*.c, stop*.c, remote*.c.
  *
  *   target.c         identity and reading
+ *   target_pages.c   what is in memory, in a stop
  *   target_facts.c   what decides whether we may attach
  *   target_checks.c  may we, can we, and why not
  *   target_claim.c   one dinst at a time
@@ -38,6 +39,16 @@ struct restart {
 	uint64_t serial;	 /* of the stop that saw it last */
 };
 
+enum { HOLD_BLOCKS = 32 };
+
+/* What is known of the target's pages in a stop (target_pages.c). */
+struct hold {
+	bool held;
+	int pagemap;		       /* -1: cannot be read */
+	taddr_t blocks[HOLD_BLOCKS];   /* number of a block of pages, and 1; 0: none */
+	uint64_t present[HOLD_BLOCKS]; /* which of them are there */
+};
+
 struct target {
 	pid_t pid;
 	int pidfd;
@@ -53,7 +64,17 @@ struct target {
 	int claim;	   /* the descriptor whose lock it is, -1 without */
 	bool parks;	   /* target_set_parks() */
 	bool left_program; /* target_left_program() */
+	struct hold hold;
 };
+
+/*
+ * From target_hold() to target_unhold() threads of the target stand still, and nothing must be read
+ * that one of them might have to provide. target_at_hand(): all of these bytes are in
+ * memory, or the target runs.
+ */
+void target_hold(struct target *t);
+void target_unhold(struct target *t);
+bool target_at_hand(const struct target *t, taddr_t address, size_t size);
 
 /* Through which thread's id memory is reached: the leader's, unless it has exited. */
 pid_t target_memory_tid(const struct target *t);
@@ -74,6 +95,13 @@ int target_test_access(pid_t pid);
 int target_explain_filter(pid_t pid, struct dinst_error *e);
 
 /* ---------------------------------------------------------------- stops */
+
+/*
+ * The last resort, in ms: a try to stop that has not ended by then, since our own thread hangs in the
+ * kernel or was stopped itself, kills this process, so that the kernel lets the target go. Ten
+ * seconds; tests make it less.
+ */
+extern unsigned stop_last_resort_ms;
 
 /* One tracee of a stop. `pub` is what others see. */
 struct held {

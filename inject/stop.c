@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -133,6 +134,7 @@ static void run(struct attempt *a, struct stop *s)
 {
 	unsigned deadline_us = a->options ? a->options->deadline_us : 0;
 
+	target_hold(s->target);
 	a->code = stop_gather(s, deadline_us, a->patience, a->e);
 	a->starved = s->starved;
 	if (!a->code)
@@ -149,6 +151,7 @@ static void run(struct attempt *a, struct stop *s)
 		}
 	}
 	release_all(s);
+	target_unhold(s->target);
 	a->held_ns = s->longest_ns;
 	if (a->report) {
 		if (s->longest_ns > a->report->stop_ns)
@@ -201,16 +204,52 @@ static void wait_until_let_go(pid_t tracer_tid)
 		nanosleep(&pause, NULL);
 }
 
+unsigned stop_last_resort_ms = 10000;
+
+/*
+ * Kills us a second after that, even where we are stopped ourselves. Without it (no room for
+ * another timer) there is join() alone, which says why.
+ */
+static bool arm_last_resort(timer_t *timer, struct timespec *until)
+{
+	struct sigevent kill_us = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
+	const uint64_t ns = clock_ns() + stop_last_resort_ms * 1000000ull;
+	const struct itimerspec when = {.it_value = {.tv_sec = stop_last_resort_ms / 1000 + 1}};
+
+	*until = (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+	if (timer_create(CLOCK_MONOTONIC, &kill_us, timer))
+		return false;
+	timer_settime(*timer, 0, &when, NULL);
+	return true;
+}
+
+static void join(pthread_t tracer, const struct attempt *a, const struct timespec *until)
+{
+	if (!pthread_clockjoin_np(tracer, NULL, CLOCK_MONOTONIC, until))
+		return;
+	fprintf(stderr,
+		"process %d (%s) has been kept from running for %u ms: this mutator ends, so that the "
+		"kernel lets it go\n",
+		(int)a->target->pid, a->target->name, stop_last_resort_ms);
+	kill(getpid(), SIGKILL);
+}
+
 static int attempt(struct attempt *a)
 {
+	struct timespec until;
 	pthread_t tracer;
+	timer_t timer;
+	const bool armed = arm_last_resort(&timer, &until);
 	int error = pthread_create(&tracer, NULL, tracer_main, a);
 
+	if (!error)
+		join(tracer, a, &until);
+	if (armed)
+		timer_delete(timer);
 	if (error)
 		return dinst_fail_errno(a->e, DINST_NO_MEMORY, error,
 					"cannot create a thread to trace process %d",
 					(int)a->target->pid);
-	pthread_join(tracer, NULL);
 	if (a->left_attached)
 		wait_until_let_go(a->tracer_tid);
 	return a->code;

@@ -280,13 +280,17 @@ static size_t read_by_file(pid_t tid, taddr_t address, void *to, size_t size)
 	return done;
 }
 
-static size_t read_from(pid_t tid, taddr_t address, void *to, size_t size, int *error)
+static size_t read_from(const struct target *t, taddr_t address, void *to, size_t size, int *error)
 {
 	struct iovec local = {to, size};
 	struct iovec remote = {(void *)(uintptr_t)address, size};
-	ssize_t got = process_vm_readv(tid, &local, 1, &remote, 1, 0);
-	size_t done = got > 0 ? (size_t)got : 0;
+	const pid_t tid = target_memory_tid(t);
+	ssize_t got = 0;
+	size_t done;
 
+	if (target_at_hand(t, address, size))
+		got = process_vm_readv(tid, &local, 1, &remote, 1, 0);
+	done = got > 0 ? (size_t)got : 0;
 	*error = got < 0 ? errno : 0;
 	if (done < size && *error != ESRCH)
 		done += read_by_file(tid, address + done, (char *)to + done, size - done);
@@ -300,10 +304,10 @@ size_t target_read_some(const struct target *t, taddr_t address, void *to, size_
 
 	if (!size || address > (taddr_t)LLONG_MAX - size)
 		return 0;
-	done = read_from(target_memory_tid(t), address, to, size, &error);
+	done = read_from(t, address, to, size, &error);
 	if (!done && error == ESRCH && target_alive(t) &&
 	    target_find_memory_tid((struct target *)t))
-		done = read_from(target_memory_tid(t), address, to, size, &error);
+		done = read_from(t, address, to, size, &error);
 	/* Alive now, so the pid was still its own while we read. */
 	return done && target_alive(t) ? done : 0;
 }
@@ -337,6 +341,8 @@ static bool read_batch(const struct target *t, const struct target_range *ranges
 	size_t total = 0;
 
 	for (size_t i = 0; i < count; i++) {
+		if (!target_at_hand(t, ranges[i].address, ranges[i].size))
+			return false;
 		local[i] = (struct iovec){ranges[i].to, ranges[i].size};
 		remote[i] = (struct iovec){(void *)(uintptr_t)ranges[i].address, ranges[i].size};
 		total += ranges[i].size;

@@ -163,7 +163,7 @@ try() {
 		-v all=$((over - began)) -v held=$((removed - inserted)) -v counted="$work/counted" '
 		/^  e .* = / { hits += $4; n++ }
 		END {
-			print hits + 0 >>counted
+			printf "%.0f\n", hits >>counted
 			part = held / all
 			ratio = plain ? other / plain : 1
 			now = (ratio - (1 - part)) / part

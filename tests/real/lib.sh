@@ -132,7 +132,7 @@ field() {
 }
 
 sum() {
-	awk '{ n += $1 } END { print n + 0 }'
+	awk '{ n += $1 } END { printf "%.0f\n", n }'
 }
 
 largest() {

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * waits.c - while the target stands still nobody waits for what only the target could do, and
+ * whatever else may keep us from letting it go does not keep it.
+ */
+#include "tests/live/harness.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "inject/control.h"
+#include "tests/live/mdl_help.h"
+
+enum { SOON_MS = 300 };
+
+static int insert(struct harness *h, const char *metric, const char *focus)
+{
+	return harness_dinst(h, NULL, "insert", metric, focus, "-p", harness_number(h->pid));
+}
+
+static void ask(struct harness *h, const char *command)
+{
+	assert_string_equal(mdl_ask(h, "%s", command), "done");
+}
+
+/*
+ * fear K2: a thread of the program provides the pages of another one's stack by userfaultfd, and some are
+ * missing: the program goes on after each request, and when they are there all is done
+ */
+static void test_pages_of_the_program(void **state)
+{
+	struct harness *h = *state;
+	const char *first;
+	unsigned id;
+
+	harness_start_argv(
+		h, (const char *const[]){harness_path("tests/live/targets/pages-provided"), NULL},
+		false);
+	first = harness_line(h, HARNESS_ANSWER_MS);
+	if (strcmp(first, "ready")) {
+		print_message("skipped: %s\n", first);
+		harness_wait(h, HARNESS_ANSWER_MS);
+		skip();
+	}
+	mdl_attach(h, NULL);
+	/* What needs to know the whole stack cannot be had; no matter which of them. */
+	for (int i = 0; i < 2; i++) {
+		insert(h, "calls", "/Code/pages-provided/*");
+		ask(h, "go 10");
+		insert(h, "cpu_inclusive", "step");
+		ask(h, "go 10");
+		harness_dinst(h, NULL, "remove", "--all", "-p", harness_number(h->pid));
+		ask(h, "go 10");
+		harness_dinst(h, NULL, "flush", "-p", harness_number(h->pid));
+		ask(h, "go 10");
+	}
+	ask(h, "fill");
+	id = mdl_insert(h, "cpu_inclusive", "step");
+	ask(h, "go 100000");
+	assert_true(mdl_value(h, id) > 0);
+	mdl_remove(h, id);
+	id = mdl_insert(h, "calls", "step");
+	ask(h, "go 1000");
+	assert_int_equal(mdl_value(h, id), 1000);
+	assert_int_equal(harness_dinst(h, NULL, "detach", harness_number(h->pid)), 0);
+	ask(h, "go 10");
+	harness_end(h, 0);
+}
+
+static int wait_for_ever(struct stop *s, void *arg, struct dinst_error *e)
+{
+	(void)arg;
+	while (stop_thread_count(s))
+		pause();
+	return dinst_fail(e, DINST_FAILED, "nothing is stopped");
+}
+
+static int stop_ourselves(struct stop *s, void *arg, struct dinst_error *e)
+{
+	kill(getpid(), SIGSTOP);
+	return wait_for_ever(s, arg, e);
+}
+
+static void check_last_resort(struct harness *h, stop_work work)
+{
+	struct dinst_error e = {0};
+	struct target *t = NULL;
+	int status = 0;
+	pid_t child;
+
+	harness_start(h, "calls", NULL);
+	child = fork();
+	if (!child) {
+		stop_last_resort_ms = SOON_MS;
+		if (!target_open(h->pid, &t, &e))
+			target_stop(t, NULL, work, NULL, NULL, &e);
+		_exit(1);
+	}
+	harness_until(!strcmp(harness_status(h->pid, h->pid, "TracerPid:"), "0") == false);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	harness_until(!strcmp(harness_status(h->pid, h->pid, "TracerPid:"), "0"));
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* fear J2, K2: work in a stop that does not come to its end: we do, and the target goes on */
+static void test_hanging(void **state)
+{
+	check_last_resort(*state, wait_for_ever);
+}
+
+/* fear J2, K2: somebody stops us in a stop (SIGSTOP) for good: the same */
+static void test_stopped(void **state)
+{
+	check_last_resort(*state, stop_ourselves);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_pages_of_the_program),
+		CASE(test_hanging),
+		CASE(test_stopped),
+	};
+
+	return cmocka_run_group_tests_name("live/waits", tests, NULL, NULL);
+}
