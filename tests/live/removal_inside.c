@@ -212,11 +212,39 @@ static void test_late_call(void **state)
 	harness_end(h, 0);
 }
 
+struct asking {
+	pid_t child;
+	bool asked;
+};
+
 static int sleep_in_child(struct stop *stop, void *arg, struct dinst_error *e)
 {
-	const struct session *s = arg;
+	struct asking *a = arg;
 
-	return target_pid(stop_target(stop)) == s->pid ? 0 : sleep_long(stop, NULL, e);
+	if (target_pid(stop_target(stop)) != a->child)
+		return 0;
+	a->asked = true;
+	return sleep_long(stop, NULL, e);
+}
+
+/*
+ * Until it is lost: on a busy machine the stop itself may fail, or nobody looks at the clock before
+ * the call has come back. But the child is always found.
+ */
+static void lose_a_call_of_child(struct session *s, pid_t child, struct target *t)
+{
+	struct dinst_error e = {0};
+
+	do {
+		struct asking a = {.child = child};
+		int status = family_stop(s, sleep_in_child, &a, NULL, &e);
+
+		if (!a.asked && status != DINST_BUSY)
+			fail_msg("the child was not stopped: %d, %s", status, e.text);
+		if (status && status != DINST_BUSY)
+			fail_msg("%s", e.text);
+		dinst_error_clear(&e);
+	} while (!remote_tails_dirty(t));
 }
 
 /*
@@ -239,10 +267,9 @@ static void test_late_call_of_a_child(void **state)
 	line = harness_line(h, HARNESS_ANSWER_MS);
 	assert_int_equal(strncmp(line, "child ", 6), 0);
 	child = (pid_t)strtol(line + 6, NULL, 10);
-	assert_int_equal(family_stop(s, sleep_in_child, s, NULL, &e), DINST_BUSY);
 	if (target_open(child, &t, &e) < 0)
 		fail_msg("%s", e.text);
-	assert_true(remote_tails_dirty(t));
+	lose_a_call_of_child(s, child, t);
 	session_end(s);
 	assert_false(remote_tails_dirty(t));
 	target_close(t);
