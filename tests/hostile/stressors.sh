@@ -136,7 +136,12 @@ try() {
 		pids+=($!)
 	done
 	exec 5>"$work/stay"
-	wait_for 200 grep -q 'points,' "$work/mutator.$worker" || fail "$1: not inserted: $(cat "$work/mutator.$worker")"
+	if ! wait_for 200 grep -q 'points,' "$work/mutator.$worker"; then
+		say "$1: after $(($(date +%s%3N) - began)) ms: $(cat "$work/mutator.$worker"); worker $(grep ^State: "/proc/$worker/status")"
+		exec 5>&-
+		wait "${pids[@]}"
+		fail "$1: not inserted: $(cat "$work/mutator.$worker")"
+	fi
 	inserted=$(date +%s%3N)
 	# Most of the time it is to be there, however long all of it takes here; a stressor of a
 	# real-time priority may leave us so little of a busy machine that this has to end, too.
