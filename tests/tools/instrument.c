@@ -60,7 +60,13 @@ static const struct raw_metric metrics[] = {
 
 #define UNTIL_INPUT_ENDS UINT_MAX
 
-enum { METRICS = sizeof(metrics) / sizeof(metrics[0]), FOCI_MAX = 16, CATCH_MS = 20 * 1000 };
+enum {
+	METRICS = sizeof(metrics) / sizeof(metrics[0]),
+	FOCI_MAX = 16,
+	CATCH_MS = 20 * 1000,
+	AGAIN = 20,
+	AGAIN_US = 200 * 1000
+};
 
 struct order {
 	const char *kinds;
@@ -109,6 +115,13 @@ static int insert_kind(struct session *s, const struct raw_metric *m, const char
 	double start = now_ms();
 	int status = request_insert_raw(s, m, foci, count, false, &r, e);
 
+	/* As anybody would who is told so: a vfork child may not get a processor for long. */
+	for (int i = 0; status == DINST_BUSY && i < AGAIN; i++) {
+		printf("busy: %s\n", e->text);
+		usleep(AGAIN_US);
+		dinst_error_clear(e);
+		status = request_insert_raw(s, m, foci, count, false, &r, e);
+	}
 	for (size_t i = 0; status >= 0 && i < r.count; i++) {
 		size_t points, pending;
 
