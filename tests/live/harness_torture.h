@@ -68,6 +68,7 @@ struct torture_truth {
 	uint64_t counted[2]; /* at the points that have a window */
 	uint64_t planned[2]; /* at all points that were found */
 	uint64_t all[2];     /* at all points that there are; for the kinds that a trace tells */
+	uint64_t more[2];    /* `counted` may be as many more: what no trace can see happen */
 	size_t points, refused;
 	bool exact;	/* `counted` is known for this kind */
 	bool undecoded; /* not all of it can be read, and some points are not known */

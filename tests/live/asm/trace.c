@@ -56,6 +56,18 @@ static bool is_syscall(uint64_t pc)
 	return ((const uint8_t *)pc)[0] == 0x0f && ((const uint8_t *)pc)[1] == 0x05;
 }
 
+/* Where it goes on when a transaction that begins there comes to nothing; 0: none begins. */
+static uint64_t transaction_end(uint64_t pc)
+{
+	const uint8_t *code = (const uint8_t *)pc;
+	int32_t distance;
+
+	if (code[0] != 0xc7 || code[1] != 0xf8)
+		return 0;
+	memcpy(&distance, code + 2, sizeof(distance));
+	return pc + 6 + (uint64_t)(int64_t)distance;
+}
+
 static void count(uint64_t pc)
 {
 	bool inside = pc >= trace_low && pc < trace_high;
@@ -78,6 +90,9 @@ static void on_trap(int sig, siginfo_t *info, void *context)
 	/* After a system call the trap comes one instruction late. */
 	while (previous && is_syscall(previous) && pc != previous + 2)
 		count(previous + 2);
+	/* So it does where it ends a transaction, which it always does. */
+	if (previous && transaction_end(previous) && pc != transaction_end(previous))
+		count(transaction_end(previous));
 	count(pc);
 	if (is_syscall(pc)) {
 		long number = ((ucontext_t *)context)->uc_mcontext.gregs[REG_RAX];
