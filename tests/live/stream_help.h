@@ -71,9 +71,41 @@ static inline unsigned insert(struct session *s, const char *metric)
 
 struct events {
 	uint8_t *data;
-	size_t size, count;
+	size_t size, room, count;
 	uint64_t dropped, damaged;
 };
+
+/* Twice the room each time: sanitizers copy all of it whenever it grows. */
+static inline void add(struct events *all, const void *data, size_t size)
+{
+	if (all->size + size > all->room) {
+		all->room = 2 * (all->size + size);
+		all->data = realloc(all->data, all->room);
+		assert_non_null(all->data);
+	}
+	if (size)
+		memcpy(all->data + all->size, data, size);
+	all->size += size;
+}
+
+/* A mebibyte at most of what is there; true if there is more. */
+static inline bool take_part(struct session *s, struct events *all)
+{
+	struct stream_taken taken;
+	struct dinst_error e = {0};
+	json_t *threads;
+
+	stream_collect(s);
+	if (stream_take(s, NULL, 0, 1 << 20, &taken, &threads, &e) < 0)
+		fail_msg("%s", e.text);
+	json_decref(threads);
+	json_decref(taken.places);
+	add(all, taken.data, taken.size);
+	all->dropped = taken.dropped;
+	all->damaged = taken.damaged;
+	free(taken.data);
+	return taken.more;
+}
 
 /*
  * All that is there; of what writes on and on, more than queues and rings hold together: it may
@@ -81,26 +113,10 @@ struct events {
  */
 static inline void take(struct session *s, struct events *all)
 {
-	enum { PARTS = 100 }; /* of 1 MiB */
-	struct stream_taken taken;
-	struct dinst_error e = {0};
-	json_t *threads;
-	unsigned parts = 0;
+	enum { PARTS = 100 };
 
-	do {
-		stream_collect(s);
-		if (stream_take(s, NULL, 0, 1 << 20, &taken, &threads, &e) < 0)
-			fail_msg("%s", e.text);
-		json_decref(threads);
-		json_decref(taken.places);
-		all->data = realloc(all->data, all->size + taken.size + 1);
-		assert_non_null(all->data);
-		memcpy(all->data + all->size, taken.data, taken.size);
-		all->size += taken.size;
-		all->dropped = taken.dropped;
-		all->damaged = taken.damaged;
-		free(taken.data);
-	} while (taken.more && ++parts < PARTS);
+	for (unsigned parts = 0; take_part(s, all) && parts < PARTS - 1; parts++)
+		continue;
 }
 
 static inline const struct arch_record *next(const struct events *all, size_t *at)
