@@ -140,6 +140,8 @@ void log_start(void)
 
 void log_end(void)
 {
+	bool ended;
+
 	if (!log_state.started)
 		return;
 	uv_mutex_lock(&log_state.lock);
@@ -148,5 +150,9 @@ void log_end(void)
 	while (!log_state.ended &&
 	       uv_cond_timedwait(&log_state.done, &log_state.lock, LOG_END_NS) == 0)
 		;
+	ended = log_state.ended;
 	uv_mutex_unlock(&log_state.lock);
+	/* else it is in a write that may last for good */
+	if (ended)
+		uv_thread_join(&log_state.thread);
 }
