@@ -12,7 +12,7 @@ enum { CLEAN_MS = 120000, KILLS = 15, PATIENCE_MS = ANSWER_MS };
 static struct output *o;
 static struct program program;
 static char prove_path[600], picture[100];
-static volatile int busy;
+static int busy; /* asked by the worker */
 static pthread_t worker;
 
 /* ---------------------------------------------------------------- the scene */
@@ -21,7 +21,7 @@ static pthread_t worker;
 static void *work(void *arg)
 {
 	(void)arg;
-	while (busy) {
+	while (__atomic_load_n(&busy, __ATOMIC_RELAXED)) {
 		go(&program, 200);
 		nap_ms(1);
 	}
@@ -41,7 +41,7 @@ static void set_busy(int on)
 {
 	if (busy == on)
 		return;
-	busy = on;
+	__atomic_store_n(&busy, on, __ATOMIC_RELAXED);
 	if (on)
 		assert_int_equal(pthread_create(&worker, NULL, work, NULL), 0);
 	else
