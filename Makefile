@@ -497,9 +497,9 @@ cppcheck: need-cppcheck
 
 # The unit tests that run no generated code. valgrind 3.19 knows no openat2() (image_debug), no
 # process by its descriptor (inject_journal), and no page that a signal handler puts where one
-# was missing (image_cut). It makes system calls of its own, which a filter sees (types_reader),
-# its stack has no name (inject_maps), and its clocks are late (variable_values).
-valgrind_not := $(addprefix %/,image_debug inject_journal image_cut types_reader inject_maps variable_values)
+# was missing (image_cut). It makes system calls of its own, which a filter sees (types_reader,
+# types_describe), its stack has no name (inject_maps), and its clocks are late (variable_values).
+valgrind_not := $(addprefix %/,image_debug inject_journal image_cut types_reader types_describe inject_maps variable_values)
 valgrind_bin := $(filter-out $(valgrind_not),$(filter $(addprefix $(O)/tests/unit/,daemon_% \
 	evaluate_% image_% inject_% mdl_% points_plan report_% search stream_% types_% variable_%),$(unit_bin)))
 
