@@ -491,6 +491,13 @@ const char *harness_string(const json_t *rows, const char *key)
 	return json_string_value(value);
 }
 
+uint64_t harness_setting(const char *name, uint64_t otherwise)
+{
+	const char *text = getenv(name);
+
+	return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
+
 const char *harness_number(int64_t value)
 {
 	static char text[4][24];

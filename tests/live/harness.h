@@ -165,5 +165,7 @@ const char *harness_string(const json_t *rows, const char *key);
 
 /* Decimal text of a number, for argument lists; four may be in use at a time. */
 const char *harness_number(int64_t value);
+/* The number in a variable of the environment, with which tests/hostile makes cases longer. */
+uint64_t harness_setting(const char *name, uint64_t otherwise);
 
 #endif

@@ -152,39 +152,61 @@ static void test_thready_sessions(void **state)
 }
 
 /*
- * fear A2, A4: 64 threads that are in signal-delivery-stops nearly all the time, since each sends to
- * the next as fast as it can: everybody goes on after each of at least fifty stops, and no signal is
- * lost, doubled or out of order.
+ * Stops a target for LIFE_MS (2.5 s) and `least` times, whose 64 threads are in
+ * signal-delivery-stops nearly all the time; then takes code in and out.
  */
-static void test_ring_of_signals(void **state)
+static void stop_all_the_time(struct harness *h, const char *what, int least)
 {
-	struct harness *h = *state;
+	const uint64_t ms = harness_setting("LIFE_MS", 2500), until = now_ms() + ms;
 	struct dinst_error e = {0};
 	struct look seen = {0};
-	uint64_t until;
 	struct session *s;
+	unsigned id = 0;
 	int stops = 0;
 
+	harness_limit(HARNESS_SECONDS + (unsigned)ms / 1000);
 	begin(h);
-	tell(h, "ring 64", "begun");
+	tell(h, what, "begun");
 	s = session_begin(h);
-	for (until = now_ms() + 2500; now_ms() < until || stops < 50;) {
+	while (now_ms() < until || stops < least) {
 		dinst_error_clear(&e);
 		if (!target_stop(s->target, NULL, look, &seen, NULL, &e))
 			stops++;
 		else if (e.code != DINST_BUSY)
 			fail_msg("%d: %s", stops, e.text);
 	}
-	print_message("%d stops\n", stops);
 	assert_int_equal(seen.awake, 0);
 	assert_true(seen.threads >= 64 * (size_t)stops);
 	for (int i = 0; i < 10; i++) {
-		session_remove(s, session_insert(s, "/Code/life-threads/*"));
+		if (id)
+			session_remove(s, id);
+		id = session_insert(s, "/Code/life-threads/*");
 		session_flush_all(s);
 	}
+	harness_until(session_value(s, id) > 0);
 	session_end(s);
 	assert_int_equal(stop(h), 64);
+	print_message("%d stops; the target: %s\n", stops, h->line);
 	end(h);
+}
+
+/*
+ * fear A2, A4: 64 threads that are in signal-delivery-stops nearly all the time, since each sends to
+ * the next as fast as it can: everybody goes on after each of at least fifty stops, and no signal is
+ * lost, doubled or out of order.
+ */
+static void test_ring_of_signals(void **state)
+{
+	stop_all_the_time(*state, "ring 64", 50);
+}
+
+/*
+ * fear A2, A5: the same with 64 threads that all run into breakpoints of the program's own as fast as
+ * its handler lets them (hostile/longer.sh: for a minute): each is handled once, as the processor's.
+ */
+static void test_breakpoints(void **state)
+{
+	stop_all_the_time(*state, "traps 64", 10);
 }
 
 /* ------------------------------------------------------------------- exact */
@@ -310,17 +332,21 @@ static void test_no_more_threads(void **state)
 
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
-int main(void)
+/* life_threads [CASES]: those whose names it fits */
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_thready_thousand_stops),
 		CASE(test_thready_sessions),
 		CASE(test_ring_of_signals),
+		CASE(test_breakpoints),
 		CASE(test_hundred_thousand),
 		CASE(test_sixty_four),
 		CASE(test_crowd),
 		CASE(test_no_more_threads),
 	};
 
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests_name("live/life_threads", tests, NULL, NULL);
 }

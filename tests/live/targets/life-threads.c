@@ -5,10 +5,13 @@
  *
  * Prints "ready". Commands, each answered by a line:
  *   chain N MS     N threads; each lives MS ms and then starts its successor; "begun"
- *   stop           ends what "chain", "ring" and "crowd" began; "done BORN" where
+ *   stop           ends what "chain", "ring", "traps" and "crowd" began; "done BORN" where
  *                  as many have ended, "wrong ..." otherwise
  *   ring N         N threads send real-time signals to their neighbours as fast as these take
  *                  them, each with its number; "begun"; wrong if one is lost, doubled or out of order
+ *   traps N        N threads run into breakpoints of the program's own, by the ten thousand in a second, which
+ *                  its handler of SIGTRAP counts; "begun"; wrong if one is lost, doubled, or not the
+ *                  processor's; "stop" tells behind BORN how many there were
  *   short N        N threads that live as long as one call of outer(), 8 at a time; "done"
  *   work N M       N threads call outer() M times each, all at once; "done"
  *   crowd N        N threads wait; then some are replaced all the time; "begun"
@@ -41,7 +44,7 @@ enum {
 };
 
 static atomic_int ended, wrong;
-static atomic_long born, dead;
+static atomic_long born, dead, traps;
 static long life_ms;
 
 KEEP long leaf(long n)
@@ -175,6 +178,46 @@ static void end_ring(void)
 	ring_size = 0;
 }
 
+/* ------------------------------------------------------------------ traps */
+
+static __thread volatile long hits;
+
+static void on_trap(int sig, siginfo_t *info, void *context)
+{
+	(void)sig;
+	(void)context;
+	if (info->si_code != SI_KERNEL)
+		wrong = 5;
+	hits++;
+}
+
+static void *trapped(void *arg)
+{
+	long runs = 0;
+
+	while (!ended) {
+		check(runs);
+		__asm__ volatile("int3" : : : "memory");
+		if (hits != ++runs)
+			wrong = 6;
+		/* A breath: all of them at once would otherwise wait for a CPU most of the time. */
+		if (runs % 4 == 0)
+			usleep(50);
+	}
+	traps += runs;
+	dead++;
+	return arg;
+}
+
+static void begin_traps(long n)
+{
+	for (long i = 0; i < n; i++) {
+		born++;
+		if (start(trapped, NULL, NULL))
+			abort();
+	}
+}
+
 /* ------------------------------------------------------------------ short */
 
 static void *once(void *arg)
@@ -281,8 +324,8 @@ static void stop(void)
 	if (born != dead || wrong)
 		printf("wrong %d: %ld born, %ld ended\n", (int)wrong, (long)born, (long)dead);
 	else
-		printf("done %ld\n", (long)born);
-	born = dead = 0;
+		printf("done %ld %ld\n", (long)born, (long)traps);
+	born = dead = traps = 0;
 	ended = 0;
 }
 
@@ -299,6 +342,9 @@ static void obey(const char *line)
 		puts("begun");
 	} else if (sscanf(line, "ring %ld", &n) == 1) {
 		begin_ring((int)n);
+		puts("begun");
+	} else if (sscanf(line, "traps %ld", &n) == 1) {
+		begin_traps(n);
 		puts("begun");
 	} else if (sscanf(line, "short %ld", &n) == 1) {
 		run_short(n);
@@ -322,6 +368,8 @@ int main(void)
 	char line[64];
 
 	sigaction(SIGRTMIN + 2, &action, NULL);
+	action.sa_sigaction = on_trap;
+	sigaction(SIGTRAP, &action, NULL);
 	setvbuf(stdin, NULL, _IONBF, 0);
 	/* libc installs a handler of its own with the first thread. */
 	run_short(WIDTH);
