@@ -4,7 +4,7 @@
  * instructions, across cache lines and across pages, which are patched and
  * restored all the time. Each instruction changes the result.
  *
- * Environment: STORM_MS, STORM_THREADS, STORM_SEED. A stop waits for every thread to
+ * Environment: STORM_MS, STORM_CHANGES (both at least), STORM_THREADS, STORM_SEED. A stop waits for every thread to
  * get a CPU, so with 32 of them on few CPUs the changes are few.
  */
 #include <stdio.h>
@@ -18,13 +18,6 @@
 enum { ALL = 8 };
 
 static const char *const names[] = {"five", "crossing", "straddle_in", "straddle_out"};
-
-static unsigned long setting(const char *name, unsigned long otherwise)
-{
-	const char *text = getenv(name);
-
-	return text && *text ? strtoul(text, NULL, 10) : otherwise;
-}
 
 static uint64_t now_ms(void)
 {
@@ -74,23 +67,24 @@ enum { CHANGES_MIN = 60 };
  */
 static void test_storm(void **state)
 {
-	unsigned long ms = setting("STORM_MS", getenv("DINST_SHORT") ? 1000 : 2000);
-	unsigned long threads = setting("STORM_THREADS", 8), changes = 0;
+	unsigned long ms = harness_setting("STORM_MS", getenv("DINST_SHORT") ? 1000 : 2000);
+	unsigned long threads = harness_setting("STORM_THREADS", 8), changes = 0;
+	const unsigned long least = harness_setting("STORM_CHANGES", CHANGES_MIN);
 	uint64_t until;
-	unsigned short seed[3] = {(unsigned short)setting("STORM_SEED", 1), 0, 0};
+	unsigned short seed[3] = {(unsigned short)harness_setting("STORM_SEED", 1), 0, 0};
 	struct harness *h = *state;
 	unsigned ids[ALL] = {0};
 	struct session *s;
 	unsigned id;
 
-	harness_limit(HARNESS_SECONDS + (unsigned)ms / 1000);
+	harness_limit(HARNESS_SECONDS + (unsigned)(ms / 1000 + least / 20));
 	harness_start(h, "windows", harness_number((int64_t)threads), NULL);
 	s = session_begin(h);
 	assert_int_equal(session_address(s, "straddle_in") % 64, 62);
 	assert_int_equal(session_address(s, "straddle_out") % 64, 23);
 	ask(h, "start all", "started");
 	until = now_ms() + ms;
-	for (unsigned long turn = 0; now_ms() < until || changes < CHANGES_MIN; turn++) {
+	for (unsigned long turn = 0; now_ms() < until || changes < least; turn++) {
 		for (int i = 0; i < 4; i++) {
 			unsigned which = (unsigned)(nrand48(seed) % ALL), was = ids[which];
 
