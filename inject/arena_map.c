@@ -431,8 +431,13 @@ enum arena_attempt arena_map_private(struct stop *s, struct arena *a, struct din
 	for (size_t i = 0; i < 2; i++)
 		if (!mapped_at(results[i]) && results[i] != -ENOMEM && results[i] != -EEXIST &&
 		    results[i] != -EAGAIN) {
-			dinst_fail_errno(e, DINST_NOT_PERMITTED, (int)-results[i],
-					 "the target may not map memory for an arena");
+			dinst_fail_errno(
+				e, DINST_NOT_PERMITTED, (int)-results[i],
+				"the target may not map %s memory for an arena%s",
+				i ? "executable" : "writable",
+				results[i] == -EACCES
+					? " (forbidden by a security module, such as SELinux: execmem)"
+					: "");
 			return ARENA_ATTEMPT_ERROR;
 		}
 	return ARENA_ATTEMPT_SMALLER;
