@@ -2,10 +2,10 @@
 /*
  * calls.c - what a call costs with nothing, with a jump, with counters (the
  * table of "Dynamic Program Instrumentation for Scalable Performance Tools",
- * figure 6), and with a kernel uprobe, in one thread and in two.
+ * figure 6), and with a kernel uprobe, in one thread, in two, and in 64.
  *
  * The target is a child of ours: it runs a loop of calls of an empty function
- * or of one of some 10 ns on request, each thread on a CPU of its own. Every
+ * or of one of some 10 ns on request, each thread on one of two CPUs. Every
  * cost is CPU time, the median of some windows; counts are compared with the
  * calls made.
  */
@@ -27,7 +27,11 @@
 
 #include "mutator/core.h"
 
-enum { WINDOWS = 9, WINDOW_NS = 40000000, THREADS_MAX = 2 };
+enum { WINDOWS = 9, WINDOW_NS = 40000000, CPUS = 2, THREADS_MAX = 64 };
+
+static const unsigned thread_counts[] = {1, CPUS, THREADS_MAX};
+
+enum { COUNTS = sizeof(thread_counts) / sizeof(thread_counts[0]) };
 
 /* Functions of their own, aligned like a compiler's, that no compiler looks into. */
 #ifdef __clang__
@@ -114,7 +118,8 @@ static struct answer run_order(const struct order *order)
 
 	pthread_barrier_init(&start, NULL, order->threads);
 	for (unsigned i = 0; i < order->threads; i++) {
-		runners[i] = (struct runner){.order = order, .start = &start, .cpu = (int)i};
+		runners[i] =
+			(struct runner){.order = order, .start = &start, .cpu = (int)(i % CPUS)};
 		if (pthread_create(&runners[i].thread, NULL, runner_main, &runners[i]) != 0)
 			_exit(1);
 	}
@@ -186,7 +191,8 @@ static int by_size(const void *a, const void *b)
 static double measure(const struct child *c, bool work, unsigned threads)
 {
 	double ns[WINDOWS], once = ask(c, work, threads, 20000);
-	uint64_t calls = (uint64_t)(WINDOW_NS / once);
+	const unsigned each = threads > CPUS ? threads / CPUS : 1;
+	uint64_t calls = (uint64_t)(WINDOW_NS / once / each);
 
 	for (int i = 0; i < WINDOWS; i++)
 		ns[i] = ask(c, work, threads, calls);
@@ -201,18 +207,18 @@ struct bench {
 	struct session *session;
 	bool work;
 	const char *focus;
-	double plain[THREADS_MAX + 1];
+	double plain[COUNTS];
 };
 
 static void show(struct bench *b, const char *what, const char *remark)
 {
 	printf("  %-34s", what);
-	for (unsigned threads = 1; threads <= THREADS_MAX; threads++) {
-		double ns = measure(&b->child, b->work, threads);
+	for (unsigned n = 0; n < COUNTS; n++) {
+		double ns = measure(&b->child, b->work, thread_counts[n]);
 
-		if (b->plain[threads] == 0)
-			b->plain[threads] = ns;
-		printf("  %9.2f %+9.2f %7.2fx", ns, ns - b->plain[threads], ns / b->plain[threads]);
+		if (b->plain[n] == 0)
+			b->plain[n] = ns;
+		printf("  %9.2f %+9.2f %7.2fx", ns, ns - b->plain[n], ns / b->plain[n]);
 	}
 	printf("  %s\n", remark);
 	fflush(stdout);
@@ -244,10 +250,10 @@ static bool show_counted(struct bench *b, const char *what, const struct instanc
 	bool exact;
 
 	printf("  %-34s", what);
-	for (unsigned threads = 1; threads <= THREADS_MAX; threads++) {
-		double ns = measure(&b->child, b->work, threads);
+	for (unsigned n = 0; n < COUNTS; n++) {
+		double ns = measure(&b->child, b->work, thread_counts[n]);
 
-		printf("  %9.2f %+9.2f %7.2fx", ns, ns - b->plain[threads], ns / b->plain[threads]);
+		printf("  %9.2f %+9.2f %7.2fx", ns, ns - b->plain[n], ns / b->plain[n]);
 	}
 	exact = instance_value(instance) - before == calls_made - made;
 	if (exact)
@@ -433,22 +439,22 @@ static int open_uprobe(int cpu, taddr_t address)
 static void show_uprobe(struct bench *b)
 {
 	taddr_t address = (taddr_t)(uintptr_t)(b->work ? &bench_work : &bench_empty);
-	int fds[THREADS_MAX] = {-1, -1};
+	int fds[CPUS] = {-1, -1};
 
-	for (int i = 0; i < THREADS_MAX; i++)
+	for (int i = 0; i < CPUS; i++)
 		fds[i] = open_uprobe(i, address);
 	if (fds[0] < 0)
 		printf("  %-34s  not available here\n", "kernel uprobe");
 	else
 		show(b, "kernel uprobe (perf)", "");
-	for (int i = 0; i < THREADS_MAX; i++)
+	for (int i = 0; i < CPUS; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
 }
 
 /*
- * fear D8: what a counter costs a call, and what more where two threads on CPUs of their own count at
- * the same place, by CPU time; the counts are compared with the calls
+ * fear D8: what a counter costs a call, and what more where two threads on CPUs of their own, and 64
+ * on both, count at the same place, by CPU time; the counts are compared with the calls
  */
 int main(void)
 {
@@ -465,8 +471,9 @@ int main(void)
 
 		if (!start_child(&b.child))
 			return 1;
-		printf("%-36s  %27s  %29s\n", functions[i].title, "1 thread: ns     more   ratio",
-		       "2 threads: ns     more   ratio");
+		printf("%-36s  %27s  %29s  %29s\n", functions[i].title,
+		       "1 thread: ns     more   ratio", "2 threads: ns     more   ratio",
+		       "64 threads: ns    more   ratio");
 		if (!run_states(&b, &e)) {
 			fprintf(stderr, "calls: %s\n", e.code != 0 ? e.text : "a count was wrong");
 			good = false;
