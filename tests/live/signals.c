@@ -267,7 +267,7 @@ static int wait_once(struct harness *h, struct session *s, double wait, int most
 static void run_blocking(struct harness *h, struct session *s,
 			 void (*run_cycle)(struct harness *, struct session *))
 {
-	enum { CYCLES = 100, FIRST = 10 };
+	enum { CYCLES = 100, FIRST = 10, WAIT_MS_MAX = 30000 };
 	const double least = (double)harness_setting("BLOCKING_MS", 2500);
 	uint64_t start;
 	double wait;
@@ -278,6 +278,8 @@ static void run_blocking(struct harness *h, struct session *s,
 	for (int i = 0; i < FIRST; i++)
 		run_cycle(h, s);
 	wait = least + (double)(now_ms() - start) * 6 * CYCLES / FIRST;
+	if (wait > WAIT_MS_MAX)
+		wait = WAIT_MS_MAX;
 	for (int cycles = 0; cycles < CYCLES;)
 		cycles += wait_once(h, s, wait, CYCLES - cycles, run_cycle);
 }
