@@ -73,7 +73,9 @@ static const struct {
 	[REFUSAL_STUB] = {"stub", "a linker stub, signal return or loader hook"},
 	[REFUSAL_LOOP_ENTRY] = {"loop-entry", "the function loops back to its first instruction"},
 	[REFUSAL_TAKEN] = {"taken", "its bytes are needed for another point"},
-	[REFUSAL_IFUNC] = {"ifunc", "the name stands for a resolver, not for the code"},
+	[REFUSAL_IFUNC] =
+		{"ifunc",
+		 "the name stands for a resolver; give the name of what it chooses (funcs lists it)"},
 	[REFUSAL_FOREIGN] = {"foreign",
 			     "the bytes in memory are not the file's: another tool's patch"},
 	[REFUSAL_UNMAPPED] = {"unmapped", "the module is no longer mapped"},
