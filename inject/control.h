@@ -96,10 +96,13 @@ int target_explain_filter(pid_t pid, struct dinst_error *e);
 
 /* ---------------------------------------------------------------- stops */
 
+/* How long a try may take until so many threads stand still. */
+uint64_t stop_budget_ns(size_t threads, unsigned deadline_us, unsigned patience);
+
 /*
- * The last resort, in ms: a try to stop that has not ended by then, since our own thread hangs in the
- * kernel or was stopped itself, kills this process, so that the kernel lets the target go. Ten
- * seconds; tests make it less.
+ * The last resort: a try that has not ended after four of those budgets and so many ms (ten
+ * seconds; tests make it less), since our own thread hangs in the kernel or was stopped itself,
+ * kills this process, so that the kernel lets the target go.
  */
 extern unsigned stop_last_resort_ms;
 

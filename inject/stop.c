@@ -28,6 +28,7 @@ enum {
 	LET_GO_POLL_NS = 50000,
 	STRAGGLER_NS = 200000,	    /* one look at one of them */
 	STRAGGLERS_NS = 1000000000, /* at all of them */
+	BUDGETS = 4,		    /* to stop, to work, to let go, and for luck */
 };
 
 struct attempt {
@@ -44,7 +45,18 @@ struct attempt {
 	bool left_attached;
 	bool worked; /* work() was called: its answer is final */
 	int code;
+	struct attempt *outer; /* the one whose work this is part of, or NULL */
+	struct last_resort *last_resort;
 };
+
+/* stop_last_resort_ms: when, and the timer that kills us. */
+struct last_resort {
+	uint64_t until_ns;
+	timer_t timer;
+	bool armed;
+};
+
+static _Thread_local struct attempt *traced_for; /* by this thread */
 
 struct target *stop_target(struct stop *s)
 {
@@ -171,6 +183,7 @@ static void *tracer_main(void *arg)
 	s.serial = ++a->target->stop_serial;
 	s.memory_fd = -1;
 	s.births_fd = proc_births_open();
+	traced_for = a;
 	a->tracer_tid = gettid();
 	error = tracer_init(&s.tracer);
 	if (error) {
@@ -206,52 +219,83 @@ static void wait_until_let_go(pid_t tracer_tid)
 
 unsigned stop_last_resort_ms = 10000;
 
-/*
- * Kills us a second after that, even where we are stopped ourselves. Without it (no room for
- * another timer) there is join() alone, which says why.
- */
-static bool arm_last_resort(timer_t *timer, struct timespec *until)
+static struct timespec timespec_of(uint64_t ns)
 {
-	struct sigevent kill_us = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
-	const uint64_t ns = clock_ns() + stop_last_resort_ms * 1000000ull;
-	const struct itimerspec when = {.it_value = {.tv_sec = stop_last_resort_ms / 1000 + 1}};
-
-	*until = (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
-	if (timer_create(CLOCK_MONOTONIC, &kill_us, timer))
-		return false;
-	timer_settime(*timer, 0, &when, NULL);
-	return true;
+	return (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
 }
 
-static void join(pthread_t tracer, const struct attempt *a, const struct timespec *until)
+/*
+ * From now on for as long as this try may take. Without a timer (no room for another one) there
+ * is only join_or_die(), which says why; with it we die a second later, even where we are
+ * stopped ourselves.
+ */
+static void last_resort_extend(struct last_resort *l, const struct attempt *a)
 {
-	if (!pthread_clockjoin_np(tracer, NULL, CLOCK_MONOTONIC, until))
-		return;
+	const long threads = proc_thread_count(a->target->pid);
+	const unsigned deadline_us = a->options ? a->options->deadline_us : 0;
+	const uint64_t ns = stop_last_resort_ms * 1000000ull +
+			    BUDGETS * stop_budget_ns(threads > 0 ? (size_t)threads : 0, deadline_us,
+						     a->patience);
+	const struct itimerspec when = {.it_value = timespec_of(ns + 1000000000)};
+
+	__atomic_store_n(&l->until_ns, clock_ns() + ns, __ATOMIC_RELAXED);
+	if (l->armed)
+		timer_settime(l->timer, 0, &when, NULL);
+}
+
+static void join_or_die(pthread_t tracer, const struct last_resort *l, const struct target *t)
+{
+	struct timespec until;
+	uint64_t ns;
+
+	do {
+		ns = __atomic_load_n(&l->until_ns, __ATOMIC_RELAXED);
+		until = timespec_of(ns);
+		if (!pthread_clockjoin_np(tracer, NULL, CLOCK_MONOTONIC, &until))
+			return;
+	} while (ns != __atomic_load_n(&l->until_ns, __ATOMIC_RELAXED));
 	fprintf(stderr,
-		"process %d (%s) has been kept from running for %u ms: this mutator ends, so that the "
-		"kernel lets it go\n",
-		(int)a->target->pid, a->target->name, stop_last_resort_ms);
+		"process %d (%s) is kept from running, and nothing goes on: this mutator ends, so "
+		"that the kernel lets it go\n",
+		(int)t->pid, t->name);
 	kill(getpid(), SIGKILL);
 }
 
-static int attempt(struct attempt *a)
+static void trace(struct attempt *a)
 {
-	struct timespec until;
 	pthread_t tracer;
-	timer_t timer;
-	const bool armed = arm_last_resort(&timer, &until);
 	int error = pthread_create(&tracer, NULL, tracer_main, a);
 
-	if (!error)
-		join(tracer, a, &until);
-	if (armed)
-		timer_delete(timer);
-	if (error)
-		return dinst_fail_errno(a->e, DINST_NO_MEMORY, error,
-					"cannot create a thread to trace process %d",
-					(int)a->target->pid);
+	if (error) {
+		a->code = dinst_fail_errno(a->e, DINST_NO_MEMORY, error,
+					   "cannot create a thread to trace process %d",
+					   (int)a->target->pid);
+		return;
+	}
+	if (a->outer)
+		pthread_join(tracer, NULL);
+	else
+		join_or_die(tracer, a->last_resort, a->target);
 	if (a->left_attached)
 		wait_until_let_go(a->tracer_tid);
+}
+
+/* One inside another has the outermost one's last resort, and begins and ends by extending it. */
+static int attempt(struct attempt *a)
+{
+	struct sigevent kill_us = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
+	struct last_resort own = {0};
+
+	a->outer = traced_for;
+	a->last_resort = a->outer ? a->outer->last_resort : &own;
+	if (!a->outer)
+		own.armed = !timer_create(CLOCK_MONOTONIC, &kill_us, &own.timer);
+	last_resort_extend(a->last_resort, a);
+	trace(a);
+	if (a->outer)
+		last_resort_extend(a->last_resort, a->outer);
+	else if (own.armed)
+		timer_delete(own.timer);
 	return a->code;
 }
 

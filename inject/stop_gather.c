@@ -553,6 +553,11 @@ static int check_identity(struct stop *s, struct dinst_error *e)
 			  s->target->name);
 }
 
+uint64_t stop_budget_ns(size_t threads, unsigned deadline_us, unsigned patience)
+{
+	return deadline_us ? deadline_us * 1000ull : patience * (20000000ull + 200000ull * threads);
+}
+
 int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct dinst_error *e)
 {
 	uint64_t budget_ns;
@@ -566,8 +571,7 @@ int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct 
 		return code;
 	qsort(s->held, s->held_count, sizeof(*s->held), by_state);
 	index_held(s); /* as many as before: cannot fail */
-	budget_ns = deadline_us ? deadline_us * 1000ull
-				: patience * (20000000ull + 200000ull * s->held_count);
+	budget_ns = stop_budget_ns(s->held_count, deadline_us, patience);
 	code = wait_uninterruptible(s, budget_ns, e);
 	if (!code) {
 		s->deadline_ns = clock_ns() + budget_ns;

@@ -7,6 +7,7 @@
 
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "inject/control.h"
@@ -117,6 +118,85 @@ static void test_stopped(void **state)
 	check_last_resort(*state, stop_ourselves);
 }
 
+/* A process that does nothing, and ends with us. */
+static pid_t start_idle(void)
+{
+	const pid_t pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	return pid;
+}
+
+static int nap(struct stop *s, void *arg, struct dinst_error *e)
+{
+	(void)s, (void)arg, (void)e;
+	usleep(SOON_MS * 1000 / 2);
+	return 0;
+}
+
+/* Stops of another process inside of this one's: each in time, and all together not. */
+static int stop_others(struct stop *s, void *arg, struct dinst_error *e)
+{
+	int status = 0;
+
+	(void)s;
+	for (int i = 0; i < 6 && !status; i++)
+		status = target_stop(arg, NULL, nap, NULL, NULL, e);
+	return status;
+}
+
+static int hang_in_another(struct stop *s, void *arg, struct dinst_error *e)
+{
+	(void)s;
+	return target_stop(arg, NULL, wait_for_ever, NULL, NULL, e);
+}
+
+/* How a process ends that does this: 0 if the stop succeeded. */
+static int status_of(pid_t pid, pid_t other, stop_work work)
+{
+	struct target *outer = NULL, *inner = NULL;
+	struct dinst_error e = {0};
+	int status = 0;
+	pid_t child = fork();
+
+	if (!child) {
+		stop_last_resort_ms = SOON_MS;
+		if (target_open(pid, &outer, &e) || target_open(other, &inner, &e))
+			_exit(2);
+		_exit(target_stop(outer, NULL, work, inner, NULL, &e) ? 1 : 0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return status;
+}
+
+/*
+ * fear J2, K2: a family is stopped one inside the other: as long as it goes on we live, however many they
+ * are, and where it does not all of them are let go
+ */
+static void test_one_inside_the_other(void **state)
+{
+	struct harness *h = *state;
+	pid_t other;
+	int status;
+
+	harness_start(h, "calls", NULL);
+	other = start_idle();
+	assert_true(other > 0);
+	assert_int_equal(status_of(h->pid, other, stop_others), 0);
+	status = status_of(h->pid, other, hang_in_another);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	harness_until(!strcmp(harness_status(h->pid, h->pid, "TracerPid:"), "0"));
+	harness_until(!strcmp(harness_status(other, other, "TracerPid:"), "0"));
+	kill(other, SIGKILL);
+	waitpid(other, NULL, 0);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
@@ -125,6 +205,7 @@ int main(void)
 		CASE(test_pages_of_the_program),
 		CASE(test_hanging),
 		CASE(test_stopped),
+		CASE(test_one_inside_the_other),
 	};
 
 	return cmocka_run_group_tests_name("live/waits", tests, NULL, NULL);
