@@ -92,18 +92,8 @@ static void check_pairs(struct harness *h, struct session *s, const char *focus,
 			uint64_t exits)
 {
 	struct threads_statistics found;
-	struct insert_result result;
-	struct dinst_error e = {0};
-	const struct instance *i;
-	int status = DINST_BUSY;
+	const struct instance *i = session_insert_raw(s, &pairs, focus);
 
-	for (int tries = 0; tries < 50 && status == DINST_BUSY; tries++) {
-		dinst_error_clear(&e);
-		status = request_insert_raw(s, &pairs, &focus, 1, false, &result, &e);
-	}
-	if (status < 0)
-		fail_msg("%s: %s", focus, e.text);
-	i = result.instances[0];
 	session_go(h, ROUNDS);
 	assert_int_equal(instance_value(i), entries);
 	assert_int_equal(instance_exits(i), exits);
@@ -113,7 +103,6 @@ static void check_pairs(struct harness *h, struct session *s, const char *focus,
 	assert_int_equal(found.overflow, 0);
 	assert_int_equal(found.orphans, 0);
 	session_remove(s, i->id);
-	free(result.instances);
 }
 
 static void check(struct harness *h, const char *path, const struct build *b)

@@ -78,6 +78,60 @@ unsigned session_insert(struct session *s, const char *focus)
 	return id;
 }
 
+int session_insert_patiently(struct session *s, const char *focus, unsigned *id,
+			     struct dinst_error *e)
+{
+	unsigned tries = 0;
+	size_t count;
+	int status;
+
+	do
+		status = session_try_insert(s, focus, false, &count, id, e);
+	while (busy_again(status, e, &tries));
+	return status;
+}
+
+static const struct instance *only_one(struct insert_result *result)
+{
+	const struct instance *i;
+
+	assert_int_equal(result->count, 1);
+	i = result->instances[0];
+	free(result->instances);
+	return i;
+}
+
+const struct instance *session_insert_metric(struct session *s, const char *metric,
+					     const char *focus,
+					     const struct insert_options *options)
+{
+	struct insert_result result;
+	struct dinst_error e = {0};
+	unsigned tries = 0;
+	int status;
+
+	do
+		status = request_insert(s, metric, &focus, 1, options, &result, &e);
+	while (busy_again(status, &e, &tries));
+	must(status, &e, focus);
+	return only_one(&result);
+}
+
+const struct instance *session_insert_raw(struct session *s, const struct raw_metric *metric,
+					  const char *focus)
+{
+	struct insert_result result;
+	struct dinst_error e = {0};
+	unsigned tries = 0;
+	int status;
+
+	do
+		status = request_insert_raw(s, metric, &focus, 1, false, &result, &e);
+	while (busy_again(status, &e, &tries));
+	must(status, &e, focus);
+	return only_one(&result);
+}
+
 int session_try_insert_kind(struct session *s, const char *focus, enum point_kind kind,
 			    unsigned *id, struct dinst_error *e)
 {

@@ -22,6 +22,15 @@ unsigned session_insert(struct session *s, const char *focus);
 /* The same; returns 0 or the error's code instead of failing, text in *e. */
 int session_try_insert(struct session *s, const char *focus, bool each, size_t *count,
 		       unsigned *first_id, struct dinst_error *e);
+/* The same for one instance, asked again while the answer is busy, as a user would. */
+int session_insert_patiently(struct session *s, const char *focus, unsigned *id,
+			     struct dinst_error *e);
+/* A metric by its name, or one of the test's own, at one focus; asked again while it is busy. */
+const struct instance *session_insert_metric(struct session *s, const char *metric,
+					     const char *focus,
+					     const struct insert_options *options);
+const struct instance *session_insert_raw(struct session *s, const struct raw_metric *metric,
+					  const char *focus);
 /* Counts another kind of point than the metrics that have a name. */
 unsigned session_insert_kind(struct session *s, const char *focus, enum point_kind kind);
 int session_try_insert_kind(struct session *s, const char *focus, enum point_kind kind,

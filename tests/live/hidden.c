@@ -31,19 +31,6 @@ static void wait_for(int byte_from)
 		_exit(9);
 }
 
-/* A machine that is busy lets a stop fail: it is tried again, as a user would. */
-static int insert(struct session *s, const char *focus, unsigned *id, struct dinst_error *e)
-{
-	int status = DINST_BUSY;
-	size_t count;
-
-	for (int tries = 0; tries < 50 && status == DINST_BUSY; tries++) {
-		dinst_error_clear(e);
-		status = session_try_insert(s, focus, false, &count, id, e);
-	}
-	return status;
-}
-
 /* As an ordinary user: insert; the child is made; remove, reuse, detach; the child ends; detach. */
 static void mutate(pid_t pid, int tell, int hear)
 {
@@ -57,7 +44,8 @@ static void mutate(pid_t pid, int tell, int hear)
 	alarm(600);
 	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
 		_exit(8);
-	if (session_attach(pid, "ordinary", &s, &e) < 0 || insert(s, "hit", &id, &e) < 0)
+	if (session_attach(pid, "ordinary", &s, &e) < 0 ||
+	    session_insert_patiently(s, "hit", &id, &e) < 0)
 		give_up(3, &e, "insert");
 	if (write(tell, "i", 1) != 1)
 		_exit(9);
@@ -71,7 +59,7 @@ static void mutate(pid_t pid, int tell, int hear)
 	if (status >= 0 || e.code != DINST_NOT_PERMITTED || !s->queue_length)
 		give_up(5, &e, "a flush freed what a hidden child may run through");
 	dinst_error_clear(&e);
-	if (insert(s, "other", &id, &e) < 0)
+	if (session_insert_patiently(s, "other", &id, &e) < 0)
 		give_up(6, &e, "insert again");
 	dinst_error_clear(&e);
 	session_detach(s, 1, &detached, &e);

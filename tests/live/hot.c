@@ -33,21 +33,10 @@ static const struct instance *insert(struct session *s, double limit)
 {
 	const struct insert_options options = {.limit = limit};
 	/* Whichever of them this processor has: the name itself is a resolver. */
-	const char *focus = "/Code/libc.so.6/__strlen_*";
-	struct insert_result result;
-	struct dinst_error e = {0};
-	const struct instance *i;
-	int status = DINST_BUSY;
+	const struct instance *i =
+		session_insert_metric(s, "latency", "/Code/libc.so.6/__strlen_*", &options);
 
-	for (int tries = 0; tries < 50 && status == DINST_BUSY; tries++) {
-		dinst_error_clear(&e);
-		status = request_insert(s, "latency", &focus, 1, &options, &result, &e);
-	}
-	if (status < 0)
-		fail_msg("%s", e.text);
-	i = result.instances[0];
 	assert_int_equal(i->refused_count, 0);
-	free(result.instances);
 	return i;
 }
 

@@ -37,19 +37,8 @@ static void end(struct harness *h, struct session *s)
 
 static const struct instance *pair(struct session *s, const char *focus)
 {
-	struct insert_result result;
-	struct dinst_error e = {0};
-	const struct instance *i;
-	int status = DINST_BUSY;
+	const struct instance *i = session_insert_raw(s, &pairs, focus);
 
-	for (int tries = 0; tries < 50 && status == DINST_BUSY; tries++) {
-		dinst_error_clear(&e);
-		status = request_insert_raw(s, &pairs, &focus, 1, false, &result, &e);
-	}
-	if (status < 0)
-		fail_msg("%s: %s", focus, e.text);
-	assert_int_equal(result.count, 1);
-	i = result.instances[0];
 	if (i->refused_count && !strchr(focus, '*'))
 		fail_msg("%s: %s", i->refused[0].where, refusal_name(i->refused[0].refusal));
 	for (int turn = 0; turn < 50000 && session_pending(s, i->id); turn++) {
@@ -57,7 +46,6 @@ static const struct instance *pair(struct session *s, const char *focus)
 		usleep(2000);
 	}
 	assert_int_equal(session_pending(s, i->id), 0);
-	free(result.instances);
 	return i;
 }
 

@@ -85,19 +85,6 @@ static void test_churn(void **state)
 	end(h, s);
 }
 
-/* A machine that is busy lets a stop fail: it is tried again, as a user would. */
-static int put_in(struct session *s, const char *focus, unsigned *id, struct dinst_error *e)
-{
-	int status = DINST_BUSY;
-	size_t count;
-
-	for (int tries = 0; tries < 50 && status == DINST_BUSY; tries++) {
-		dinst_error_clear(e);
-		status = session_try_insert(s, focus, false, &count, id, e);
-	}
-	return status;
-}
-
 static void live_and_die(pid_t pid, unsigned long countdown)
 {
 	struct dinst_error e = {0};
@@ -112,10 +99,11 @@ static void live_and_die(pid_t pid, unsigned long countdown)
 		_exit(3);
 	s->private_arenas = true;
 	for (int turn = 0; turn < 2; turn++) {
-		if (put_in(s, "many", &first, &e) < 0 || put_in(s, "/Code/calls/*", &id, &e) < 0 ||
-		    put_in(s, "many", &id, &e) < 0 ||
+		if (session_insert_patiently(s, "many", &first, &e) < 0 ||
+		    session_insert_patiently(s, "/Code/calls/*", &id, &e) < 0 ||
+		    session_insert_patiently(s, "many", &id, &e) < 0 ||
 		    removal_remove(s, session_instance(s, first), &flush, &e) < 0 ||
-		    put_in(s, "leaf", &id, &e) < 0)
+		    session_insert_patiently(s, "leaf", &id, &e) < 0)
 			_exit(4);
 	}
 	_exit(session_detach(s, 100, &detached, &e) < 0 || detached.left ? 5 : 0);
