@@ -255,8 +255,8 @@ static void join_or_die(pthread_t tracer, const struct last_resort *l, const str
 			return;
 	} while (ns != __atomic_load_n(&l->until_ns, __ATOMIC_RELAXED));
 	fprintf(stderr,
-		"process %d (%s) is kept from running, and nothing goes on: this mutator ends, so "
-		"that the kernel lets it go\n",
+		"dinst-mutator: process %d (%s) is kept from running, and nothing goes on: this mutator "
+		"ends, so that the kernel lets it go\n",
 		(int)t->pid, t->name);
 	kill(getpid(), SIGKILL);
 }

@@ -99,8 +99,12 @@ static void mutator_dead(struct mutator *m)
 		snprintf(why, sizeof(why), "the mutator (pid %d) was ended: %s", (int)m->pid,
 			 m->why);
 	else if (m->signal)
-		snprintf(why, sizeof(why), "the mutator (pid %d) died of signal %d (%s)",
-			 (int)m->pid, m->signal, strsignal(m->signal));
+		snprintf(why, sizeof(why), "the mutator (pid %d) died of signal %d (%s)%s",
+			 (int)m->pid, m->signal, strsignal(m->signal),
+			 m->signal == SIGKILL
+				 ? ": from somebody, for want of memory, or its own since a stop "
+				   "did not end, as the daemon's log tells"
+				 : "");
 	else
 		snprintf(why, sizeof(why), "the mutator (pid %d) ended with status %d", (int)m->pid,
 			 (int)m->status);
