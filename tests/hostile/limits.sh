@@ -61,7 +61,7 @@ prlimit --pid "$server" --nofile="$count:$count"
 one "no descriptor is free"
 
 start_server
-size=$(awk '/^VmSize/ { print $2 * 1024 }' "/proc/$server/status")
+size=$(awk '/^VmSize/ { printf "%.0f\n", $2 * 1024 }' "/proc/$server/status")
 prlimit --pid "$server" --as=$((size + 8 * 1024 * 1024))
 one "8 MiB of address space left"
 

@@ -44,7 +44,7 @@ fetch() {
 	done >"$work/urls.$1"
 	curl -s -K "$work/urls.$1" -w '%{size_download} %{size_header} %{size_request} %{num_connects}\n' >"$work/said.$1" ||
 		fail "curl: status $?"
-	awk '{ n += $1 + $2 + $3; c += $4 } END { print n, c }' "$work/said.$1"
+	awk '{ n += $1 + $2 + $3; c += $4 } END { printf "%.0f %.0f\n", n, c }' "$work/said.$1"
 }
 large=$(fetch large)
 small=$(fetch small)

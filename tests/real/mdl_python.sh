@@ -43,7 +43,7 @@ value() {
 scheduled() {
 	for tid in "/proc/$target/task/"*; do
 		[ "${tid##*/}" = "$target" ] || cat "$tid/schedstat"
-	done | awk '{ c += $1; d += $2 } END { print c, d }'
+	done | awk '{ c += $1; d += $2 } END { printf "%.0f %.0f\n", c, d }'
 }
 
 json attach attach "$target" -M examples/mdl/gil_wait.mdl
