@@ -47,6 +47,7 @@ struct attempt {
 	int code;
 	struct attempt *outer; /* the one whose work this is part of, or NULL */
 	struct last_resort *last_resort;
+	uint64_t may_take_ns; /* without anything going on */
 };
 
 /* stop_last_resort_ms: when, and the timer that kills us. */
@@ -231,16 +232,21 @@ static struct timespec timespec_of(uint64_t ns)
  */
 static void last_resort_extend(struct last_resort *l, const struct attempt *a)
 {
-	const long threads = proc_thread_count(a->target->pid);
-	const unsigned deadline_us = a->options ? a->options->deadline_us : 0;
-	const uint64_t ns = stop_last_resort_ms * 1000000ull +
-			    BUDGETS * stop_budget_ns(threads > 0 ? (size_t)threads : 0, deadline_us,
-						     a->patience);
-	const struct itimerspec when = {.it_value = timespec_of(ns + 1000000000)};
+	const struct itimerspec when = {.it_value = timespec_of(a->may_take_ns + 1000000000)};
 
-	__atomic_store_n(&l->until_ns, clock_ns() + ns, __ATOMIC_RELAXED);
+	__atomic_store_n(&l->until_ns, clock_ns() + a->may_take_ns, __ATOMIC_RELAXED);
 	if (l->armed)
 		timer_settime(l->timer, 0, &when, NULL);
+}
+
+static uint64_t may_take_ns(const struct attempt *a)
+{
+	const long threads = proc_thread_count(a->target->pid);
+	const unsigned deadline_us = a->options ? a->options->deadline_us : 0;
+
+	return stop_last_resort_ms * 1000000ull +
+	       BUDGETS *
+		       stop_budget_ns(threads > 0 ? (size_t)threads : 0, deadline_us, a->patience);
 }
 
 static void join_or_die(pthread_t tracer, const struct last_resort *l, const struct target *t)
@@ -288,6 +294,7 @@ static int attempt(struct attempt *a)
 
 	a->outer = traced_for;
 	a->last_resort = a->outer ? a->outer->last_resort : &own;
+	a->may_take_ns = may_take_ns(a);
 	if (!a->outer)
 		own.armed = !timer_create(CLOCK_MONOTONIC, &kill_us, &own.timer);
 	last_resort_extend(a->last_resort, a);
