@@ -3,7 +3,9 @@
  * prove.c - proves that a process looks as it did before.
  *
  *   prove save PID FILE             writes down what the process looks like
- *   prove check PID FILE [exact]    compares; says what differs, exits with 1
+ *   prove check PID FILE [exact | all]
+ *                                   compares; says what differs (at most ten things, or
+ *                                   all), exits with 1
  *
  * Compared are the mappings, all bytes of all executable mappings, and whether
  * a thread is stopped or traced. Mappings of anonymous writable memory come
@@ -162,11 +164,11 @@ static void load(struct picture *p, const char *name)
 
 /* ------------------------------------------------------------ comparing */
 
-static size_t differences;
+static size_t differences, shown_most = SHOW_MAX;
 
 static void differ(const char *what, const char *detail)
 {
-	if (differences++ < SHOW_MAX)
+	if (differences++ < shown_most)
 		printf("  %s: %s\n", what, detail);
 }
 
@@ -291,9 +293,13 @@ int main(int argc, char **argv)
 		save(&p, argv[3]);
 		return 0;
 	}
-	if (argc >= 4 && strcmp(argv[1], "check") == 0)
-		return check((pid_t)atoi(argv[2]), argv[3],
-			     argc > 4 && strcmp(argv[4], "exact") == 0);
-	fprintf(stderr, "usage: prove save|check PID FILE [exact]\n");
+	if (argc >= 4 && strcmp(argv[1], "check") == 0) {
+		const char *how = argc > 4 ? argv[4] : "";
+
+		if (strcmp(how, "all") == 0)
+			shown_most = SIZE_MAX;
+		return check((pid_t)atoi(argv[2]), argv[3], strcmp(how, "exact") == 0);
+	}
+	fprintf(stderr, "usage: prove save PID FILE | check PID FILE [exact | all]\n");
 	return 2;
 }

@@ -13,8 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mutator/types.h"
+
 enum {
 	NEAREST = 3,	   /* names offered for one that is not there */
+	CALLERS = 3,	   /* of a function that is in others only */
 	MODULES_TOLD = 12, /* modules named in an error */
 };
 
@@ -131,6 +134,35 @@ static int explain_withheld(struct search *s)
 	return 0;
 }
 
+/* Is it in the source, and the compiler has put it into its callers? */
+static int explain_inlined(struct search *s)
+{
+	const char *callers[CALLERS];
+	char where[DINST_ERROR_TEXT / 2] = "";
+	size_t count;
+
+	if (strpbrk(s->name, "*?["))
+		return 0;
+	for (size_t i = 0; i < module_count(s->list); i++) {
+		const struct module *m = module_get(s->list, i);
+
+		if (m->gone || !m->image || !matches_module(s, m) ||
+		    !types_inlined(m->image, s->name, callers, CALLERS, &count))
+			continue;
+		for (size_t k = 0; k < count; k++) {
+			append(where, sizeof(where), k ? ", '" : "; measure what it is part of: '");
+			append(where, sizeof(where), callers[k]);
+			append(where, sizeof(where), "'");
+		}
+		return dinst_fail(
+			s->e, DINST_NO_FUNCTION,
+			"'%.120s' has no code of its own in %.60s: the compiler has inlined "
+			"it wherever it is called%s%s",
+			s->name, m->name, where, count == CALLERS ? ", ..." : "");
+	}
+	return 0;
+}
+
 /* Appends the names in module m that resemble what was looked for, `told` of NEAREST so far. */
 static size_t append_nearest(const struct search *s, const struct module *m, char *known,
 			     size_t size, size_t told)
@@ -179,7 +211,7 @@ static int no_function(struct search *s)
 	if (bad)
 		return dinst_fail(s->e, DINST_NO_FUNCTION, "%s has no functions to offer: %s",
 				  bad->name, bad->problem);
-	if (explain_withheld(s))
+	if (explain_withheld(s) || explain_inlined(s))
 		return DINST_NO_FUNCTION;
 	for (size_t i = 0; i < module_count(s->list) && told < NEAREST; i++) {
 		const struct module *m = module_get(s->list, i);

@@ -56,6 +56,14 @@ struct type_function {
 /* Argument and result types of a function; `known` is false where there is no DWARF. */
 void types_of_function(struct image *img, uint32_t function, struct type_function *out);
 
+/*
+ * Whether the source has a function of that name which the compiler has inlined: "f",
+ * "scope::f" or "f(int)". At most `max` of the functions that have its code go to
+ * `callers`; they may be none. Looks through all of the file's DWARF: seconds for a large one.
+ */
+bool types_inlined(struct image *img, const char *name, const char **callers, size_t max,
+		   size_t *count);
+
 /* The type of the variable at an address of link time; *out stays where it is not known. */
 void types_of_variable(struct image *img, vaddr_t address, struct type *out);
 

@@ -74,6 +74,13 @@ static void read_units(struct types *t)
 	}
 }
 
+bool types_unit(struct types *t, size_t i, Dwarf_Die *die)
+{
+	if (!t->units_known)
+		read_units(t);
+	return i < t->unit_count && dwarf_offdie(t->dwarf, t->units[i].die, die);
+}
+
 static void add_function(struct types_unit *unit, Dwarf_Die *die)
 {
 	struct function_die *grown;

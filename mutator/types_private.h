@@ -5,6 +5,7 @@
  *   types.c          opening, types, members
  *   types_index.c    which DIE describes which function or variable
  *   types_die.c      steps from DIE to DIE that end, whatever a file says
+ *   types_inlined.c  functions that are in others only
  *   types_class.c    classes that are passed by value, and those that are not
  *   types_symbols.c  symbols of data
  *   types_describe.c types in words
@@ -49,6 +50,8 @@ bool types_is_within(const struct type *type, const struct type_field *f);
 /* types_index.c: false if there is none. The address is one of link time. */
 bool types_find_function(struct types *t, vaddr_t address, Dwarf_Die *die);
 bool types_find_variable(struct types *t, vaddr_t address, Dwarf_Die *die);
+/* The unit number i; false behind the last one. */
+bool types_unit(struct types *t, size_t i, Dwarf_Die *die);
 void types_release_units(struct types *t);
 
 /* The type that a DIE is, without its names and qualifiers. */

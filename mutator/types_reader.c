@@ -27,7 +27,16 @@ enum {
 	NAME_SHOWN = 128,
 };
 
-enum op { OP_FUNCTION, OP_VARIABLE, OP_TARGET, OP_FIELD, OP_WORDS, OP_NAMES, OP_DESCRIBE };
+enum op {
+	OP_FUNCTION,
+	OP_VARIABLE,
+	OP_TARGET,
+	OP_FIELD,
+	OP_WORDS,
+	OP_NAMES,
+	OP_INLINED,
+	OP_DESCRIBE
+};
 
 struct question {
 	enum op op;
@@ -38,7 +47,8 @@ struct question {
 };
 
 struct answer {
-	unsigned yes; /* or how many names, or bytes of text that follow */
+	unsigned
+		yes; /* or how many names (and one, for OP_INLINED), or bytes of text that follow */
 	unsigned char is_float[2];
 	struct type type;
 	struct type_field field;
@@ -101,14 +111,31 @@ static bool take_all(int fd, void *bytes, size_t size, int patience)
 
 /* ------------------------------------------------------------------- the child */
 
+static void tell_names(struct answer *a, const char *const *names, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		snprintf(a->names[i], NAME_SHOWN, "%s", names[i]);
+}
+
 static void answer_names(const struct question *q, struct answer *a)
 {
 	const char *names[NAMES_MAX];
 
 	a->yes = (unsigned)read_field_names(&q->type, names,
 					    q->function < NAMES_MAX ? q->function : NAMES_MAX);
-	for (unsigned i = 0; i < a->yes; i++)
-		snprintf(a->names[i], NAME_SHOWN, "%s", names[i]);
+	tell_names(a, names, a->yes);
+}
+
+static void answer_inlined(struct image *img, const struct question *q, struct answer *a)
+{
+	const char *names[NAMES_MAX];
+	size_t count;
+
+	if (!read_inlined(img, q->name, names, q->function < NAMES_MAX ? q->function : NAMES_MAX,
+			  &count))
+		return;
+	a->yes = 1 + (unsigned)count;
+	tell_names(a, names, count);
 }
 
 /* *text is what follows the answer, malloc'ed, or NULL. */
@@ -137,6 +164,9 @@ static void answer_question(struct image *img, const struct question *q, struct 
 		break;
 	case OP_NAMES:
 		answer_names(q, a);
+		break;
+	case OP_INLINED:
+		answer_inlined(img, q, a);
 		break;
 	case OP_DESCRIBE:
 		*text = read_description(img, q->function);
@@ -421,22 +451,49 @@ bool type_words(const struct type *type, bool is_float[2])
 	return a.yes != 0;
 }
 
+/* What a child says are names becomes the image's; at most `max`. */
+static size_t as_names(struct image *img, const struct answer *a, size_t count, const char **names,
+		       size_t max)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < count && kept < max; i++) {
+		size_t length = strnlen(a->names[i], NAME_SHOWN - 1);
+
+		names[kept] = strings_copy(&img->strings, a->names[i], length);
+		kept += names[kept] != NULL;
+	}
+	return kept;
+}
+
+bool types_inlined(struct image *img, const char *name, const char **callers, size_t max,
+		   size_t *count)
+{
+	struct types_reader *r = reader_of(img);
+	struct question q = {.op = OP_INLINED, .function = (uint32_t)max};
+	struct answer a;
+
+	*count = 0;
+	if (!r)
+		return read_inlined(img, name, callers, max, count);
+	if (strlen(name) >= sizeof(q.name))
+		return false;
+	memcpy(q.name, name, strlen(name) + 1);
+	if (!ask(r, &q, &a) || !a.yes || a.yes > 1 + NAMES_MAX)
+		return false;
+	*count = as_names(img, &a, a.yes - 1, callers, max);
+	return true;
+}
+
 size_t type_field_names(const struct type *type, const char **names, size_t max)
 {
 	struct types_reader *r = type->image ? reader_of(type->image) : NULL;
 	struct question q = {.op = OP_NAMES, .type = *type, .function = (uint32_t)max};
 	struct answer a;
-	size_t count = 0;
 
 	if (!r)
 		return read_field_names(type, names, max);
 	if (!ask(r, &q, &a) || a.yes > NAMES_MAX)
 		return 0;
-	for (unsigned i = 0; i < a.yes && count < max; i++) {
-		size_t length = strnlen(a.names[i], NAME_SHOWN - 1);
-
-		names[count] = strings_copy(&type->image->strings, a.names[i], length);
-		count += names[count] != NULL;
-	}
-	return count;
+	return as_names(type->image, &a, a.yes, names, max);
 }

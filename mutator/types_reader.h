@@ -34,6 +34,8 @@ void read_variable(struct image *img, vaddr_t address, struct type *out);
 void read_target(const struct type *type, struct type *out);
 bool read_field(const struct type *type, const char *name, struct type_field *out);
 bool read_words(const struct type *type, bool is_float[2]);
+bool read_inlined(struct image *img, const char *name, const char **callers, size_t max,
+		  size_t *count);
 size_t read_field_names(const struct type *type, const char **names, size_t max);
 
 #endif

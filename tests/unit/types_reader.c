@@ -85,6 +85,45 @@ static void same_type(const struct type *a, const struct type *b, unsigned depth
 	}
 }
 
+/* fear L1: what it says of functions that were inlined is what is read without it; there is more than none */
+static void test_inlined(void **state)
+{
+	static const struct {
+		const char *target, *name, *caller;
+	} known[] = {
+		{"names", "names_inlined", "main"},
+		{"names", "names_real", NULL},
+		{"names", "inlined", NULL},
+		{"names", "", NULL},
+		{"classes", "made_of::add", "main"},
+		{"classes", "add", "main"},
+		{"classes", "made_of::add(int, made_of::parts const&)", "main"},
+		{"classes", "made_of::add(int)", NULL},
+		{"classes", "of::add", NULL},
+		{"classes", "made_of::parts::get", "main"},
+		{"classes", "made_of::parts::get() const", "main"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		struct image *img = open_target(known[i].target);
+		const char *callers[2][3];
+		size_t count[2];
+
+		for (int n = 0; n < 2; n++) {
+			types_reader_enable(n == 0);
+			if (types_inlined(img, known[i].name, callers[n], 3, &count[n]) !=
+			    (known[i].caller != NULL))
+				fail_msg("%s in %s", known[i].name, known[i].target);
+			assert_int_equal(count[n], known[i].caller ? 1 : 0);
+			if (known[i].caller)
+				assert_string_equal(callers[n][0], known[i].caller);
+		}
+		assert_true(types_reader_pid(img) > 0);
+		image_close(img);
+	}
+}
+
 /* fear L1: types that the confined child reads are those that are read without it */
 static void test_answers(void **state)
 {
@@ -354,9 +393,8 @@ static void test_filter(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_filter),
-		cmocka_unit_test(test_answers),
-		cmocka_unit_test(test_confined),
+		cmocka_unit_test(test_filter),	cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_inlined), cmocka_unit_test(test_confined),
 		cmocka_unit_test(test_death),
 	};
 

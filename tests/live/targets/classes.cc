@@ -93,6 +93,20 @@ int KEEP reference_box(Box<WithCopy> a) { return a.value.x; }
 int KEEP reference_string(std::string a) { return (int)a.size(); }
 }
 
+/* Nowhere in the code as functions. */
+namespace made_of
+{
+struct parts {
+	int n;
+	__attribute__((always_inline)) int get() const { return n + 1; }
+};
+
+__attribute__((always_inline)) inline int add(int n, const parts &p)
+{
+	return n + p.get();
+}
+}
+
 int main()
 {
 	WithCopy c(3);
@@ -102,6 +116,7 @@ int main()
 	sum += reference_move(WithMove(8)) + reference_virtual(Virtual()) + reference_holder({9, {1}});
 	sum += reference_heir(Heir(2)) + reference_base(VirtualBase()) + reference_box({c});
 	sum += reference_string("text");
+	sum = made_of::add(sum, {sum});
 	printf("%d\n", sum);
 	return 0;
 }

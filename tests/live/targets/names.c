@@ -21,10 +21,12 @@ long names_real(long n)
 	return n * 3 + 1;
 }
 
+static volatile long two = 2;
+
 /* Nowhere in the code as a function. */
 __attribute__((always_inline)) static inline long names_inlined(long n)
 {
-	return n * 5 - 2;
+	return n * 5 - two;
 }
 
 static volatile size_t size = 24;
