@@ -48,6 +48,7 @@ finish() {
 		wait_for 10 is_no_child "$pid" || kill -9 "$pid" 2>/dev/null
 	done
 	if [ "$ended" = fail ]; then
+		set +f
 		for log in "$work"/*.err "$work"/*.log "$work/dinstd"/*.log; do
 			[ -s "$log" ] && { echo "--- $(basename "$log")"; tail -n 15 "$log"; }
 		done
