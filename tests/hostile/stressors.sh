@@ -143,9 +143,9 @@ try() {
 		fail "$1: not inserted: $(cat "$work/mutator.$worker")"
 	fi
 	inserted=$(date +%s%3N)
-	# It is to be there half of the time, however long all of it takes here; a stressor of a
+	# Most of the time it is to be there, however long all of it takes here; a stressor of a
 	# real-time priority may leave us so little of a busy machine that this has to end, too.
-	sleep "$(awk -v least="$hold" -v ms=$((inserted - began)) 'BEGIN { t = ms / 1000; t = t < 60 ? t : 60; print (t > least ? t : least) }')"
+	sleep "$(awk -v least="$hold" -v ms=$((inserted - began)) 'BEGIN { t = ms / 500; t = t < 60 ? t : 60; print (t > least ? t : least) }')"
 	exec 5>&-
 	removed=$(date +%s%3N)
 	for at in "${pids[@]}"; do
