@@ -53,6 +53,7 @@ struct attempt {
 /* stop_last_resort_ms: when, and the timer that kills us. */
 struct last_resort {
 	uint64_t until_ns;
+	pid_t tracer_tid; /* of the innermost */
 	timer_t timer;
 	bool armed;
 };
@@ -186,6 +187,7 @@ static void *tracer_main(void *arg)
 	s.births_fd = proc_births_open();
 	traced_for = a;
 	a->tracer_tid = gettid();
+	__atomic_store_n(&a->last_resort->tracer_tid, a->tracer_tid, __ATOMIC_RELAXED);
 	error = tracer_init(&s.tracer);
 	if (error) {
 		a->code = dinst_fail_errno(a->e, DINST_FAILED, -error, "cannot make a timer");
@@ -249,6 +251,22 @@ static uint64_t may_take_ns(const struct attempt *a)
 		       stop_budget_ns(threads > 0 ? (size_t)threads : 0, deadline_us, a->patience);
 }
 
+static void tell_last_resort(const struct last_resort *l, const struct target *t)
+{
+	const pid_t tracer = __atomic_load_n(&l->tracer_tid, __ATOMIC_RELAXED);
+	struct proc_usage usage;
+	char where[64];
+
+	proc_usage_read(tracer, &usage);
+	proc_word(tracer, "wchan", where, sizeof(where));
+	fprintf(stderr,
+		"dinst-mutator: process %d (%s) is kept from running, and nothing goes on: this mutator "
+		"ends, so that the kernel lets it go (of this stop %.1f s on a processor and %.1f s "
+		"waiting for one, now in %s)\n",
+		(int)t->pid, t->name, usage.known ? (double)usage.run_ns / 1e9 : 0,
+		usage.known ? (double)usage.wait_ns / 1e9 : 0, where);
+}
+
 static void join_or_die(pthread_t tracer, const struct last_resort *l, const struct target *t)
 {
 	struct timespec until;
@@ -260,10 +278,7 @@ static void join_or_die(pthread_t tracer, const struct last_resort *l, const str
 		if (!pthread_clockjoin_np(tracer, NULL, CLOCK_MONOTONIC, &until))
 			return;
 	} while (ns != __atomic_load_n(&l->until_ns, __ATOMIC_RELAXED));
-	fprintf(stderr,
-		"dinst-mutator: process %d (%s) is kept from running, and nothing goes on: this mutator "
-		"ends, so that the kernel lets it go\n",
-		(int)t->pid, t->name);
+	tell_last_resort(l, t);
 	kill(getpid(), SIGKILL);
 }
 
@@ -299,6 +314,8 @@ static int attempt(struct attempt *a)
 		own.armed = !timer_create(CLOCK_MONOTONIC, &kill_us, &own.timer);
 	last_resort_extend(a->last_resort, a);
 	trace(a);
+	__atomic_store_n(&a->last_resort->tracer_tid, a->outer ? a->outer->tracer_tid : 0,
+			 __ATOMIC_RELAXED);
 	if (a->outer)
 		last_resort_extend(a->last_resort, a->outer);
 	else if (own.armed)
