@@ -347,6 +347,7 @@ static int finish(struct listing *l, struct function_plan *plan)
 	size_t total = windows_in_use(&l->d->windows);
 	struct window *windows = calloc(total + 1, sizeof(*windows));
 	int32_t *place_of = calloc(l->d->windows.count + 1, sizeof(*place_of));
+	struct point *points;
 	int r = 0;
 
 	if (!windows || !place_of) {
@@ -366,7 +367,9 @@ static int finish(struct listing *l, struct function_plan *plan)
 		qsort(l->points, l->count, sizeof(*l->points), by_address);
 	free(plan->points);
 	free(plan->windows);
-	plan->points = l->points;
+	/* It stays for as long as the session. */
+	points = realloc(l->points, (l->count + 1) * sizeof(*points));
+	plan->points = points ? points : l->points;
 	plan->point_count = l->count;
 	plan->windows = windows;
 	plan->window_count = total;

@@ -130,16 +130,17 @@ struct window {
  * patched. Either all parts have a window, or the point has one part, refused.
  */
 struct point {
-	enum point_kind kind;
-	enum tactic tactic;
-	enum refusal refusal;
-	enum point_place place;
-	uint16_t part;
 	vaddr_t address;  /* of the instruction: first of the function, exit, call */
-	int32_t window;	  /* index into plan->windows, -1 if refused */
-	uint8_t insn;	  /* index into the window: see place */
 	vaddr_t callee;	  /* direct calls and tail jumps, else 0; edges: where they lead */
 	arch_regset live; /* what may be needed at the place; everything where refused */
+	int32_t window;	  /* index into plan->windows, -1 if refused */
+	uint16_t part;
+	uint8_t insn; /* index into the window: see place */
+	/* There are dozens of points for each function. */
+	enum point_kind kind : 8;
+	enum tactic tactic : 8;
+	enum refusal refusal : 8;
+	enum point_place place : 8;
 };
 
 /*

@@ -6,6 +6,7 @@
  * not: a line that is no request gets an error, and the loop goes on.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ enum {
 	RETRY_PENDING_MS = 50,
 	COST_MS = 1000, /* how often the cost of what has a limit is looked at */
 	READ_CHUNK = 65536,
+	GIVEN_BACK_BYTES = 4 << 20, /* of free memory: less is not worth a look at all of it */
 };
 
 static const struct {
@@ -144,6 +146,21 @@ static void explain_end(const struct server *sv, struct dinst_error *e)
 	dinst_fail(e, DINST_GONE, "process %d has ended", (int)s->pid);
 }
 
+/*
+ * A mutator lives as long as its session: what a large request has needed goes back to the
+ * system. What malloc() counts as free afterwards has no pages, or shares them.
+ */
+static void give_back(struct server *sv)
+{
+	size_t unused = mallinfo2().fordblks;
+
+	if (unused > sv->unused_bytes + GIVEN_BACK_BYTES) {
+		malloc_trim(0);
+		unused = mallinfo2().fordblks;
+	}
+	sv->unused_bytes = unused;
+}
+
 static void call(struct server *sv, const json_t *id, const char *name, const json_t *params)
 {
 	struct dinst_error e = {0};
@@ -160,6 +177,7 @@ static void call(struct server *sv, const json_t *id, const char *name, const js
 		else
 			send_error(sv, id, -32000, "no memory for the answer",
 				   dinst_code_name(DINST_NO_MEMORY));
+		give_back(sv);
 		return;
 	}
 	send_error(sv, id, -32601, "no such method", "protocol");

@@ -21,6 +21,7 @@ struct server {
 	bool exit_told;		 /* the event "exited" was sent */
 	bool exec_told;		 /* the event "exec" was sent */
 	struct values_seen seen; /* by the daemon's histories */
+	size_t unused_bytes;	 /* of malloc(), when the last request had been served */
 	bool broken;		 /* the daemon is gone: finish and end */
 };
 

@@ -152,13 +152,65 @@ static void exec_from_the_start(void **state)
 	assert_int_equal(o->status, 0);
 }
 
+/* KiB that the mutator has of its own. */
+static long own_memory(void)
+{
+	char path[64], line[256];
+	long kib = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)mutator_pid());
+	f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "RssAnon: %ld", &kib) == 1)
+			break;
+	fclose(f);
+	return kib;
+}
+
+/*
+ * fear K1: what a large request has needed goes back to the system when its instances are removed,
+ * but for the plans of functions
+ */
+static void memory_goes_back(void **state)
+{
+	struct program p;
+	long before, with, after = 0;
+
+	(void)state;
+#ifdef __SANITIZE_ADDRESS__
+	skip(); /* keeps what was freed */
+#endif
+	start_calls(&p);
+	run_dinst(o, "attach %d", (int)p.pid);
+	assert_int_equal(o->status, 0);
+	before = own_memory();
+	run_dinst(o, "insert wall '/Code/libc.so.6/*'");
+	assert_true(o->status == 0 || o->status == 3);
+	with = own_memory();
+	run_dinst(o, "remove --all");
+	assert_int_equal(o->status, 0);
+	run_dinst(o, "flush");
+	/* It is given back after the answer. */
+	for (int i = 0; i < 500 && (!after || after - before > (with - before) * 3 / 4); i++) {
+		nap_ms(20);
+		after = own_memory();
+	}
+	print_message("%ld KiB, with all of libc %ld, afterwards %ld\n", before, with, after);
+	assert_true(with - before > 10000);
+	assert_true(after - before < (with - before) * 3 / 4);
+	run_dinst(o, "detach");
+	assert_int_equal(o->status, 0);
+	end_calls(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(counts_are_exact),
-		cmocka_unit_test(mutator_is_killed),
-		cmocka_unit_test(daemon_is_killed),
-		cmocka_unit_test(exec_from_the_start),
+		cmocka_unit_test(counts_are_exact), cmocka_unit_test(mutator_is_killed),
+		cmocka_unit_test(daemon_is_killed), cmocka_unit_test(exec_from_the_start),
+		cmocka_unit_test(memory_goes_back),
 	};
 
 	return cmocka_run_group_tests_name("daemon_real", tests, setup, teardown);
