@@ -12,6 +12,7 @@
  *   target_exec.c    catching a process at its execve()
  *   stop.c           the tracer thread, tries and deadline
  *   stop_gather.c    seizing and stopping to a fixed point
+ *   stop_sharers.c   other processes in the target's memory
  *   stop_restart.c   system calls that our stop would have cut short
  *   stop_memory.c    writing memory and registers
  *   stop_seccomp.c   which filters there are, and what they let pass
@@ -63,6 +64,7 @@ struct target {
 	unsigned patience; /* multiplies the default deadline; 1 unless CPUs are short */
 	int claim;	   /* the descriptor whose lock it is, -1 without */
 	bool parks;	   /* target_set_parks() */
+	bool placed_alike; /* an exec may put everything where it was: addresses do not tell */
 	bool left_program; /* target_left_program() */
 	struct hold hold;
 };
@@ -139,6 +141,7 @@ struct stop {
 	uint64_t longest_ns;
 	int memory_fd;	      /* /proc/TID/mem, -1 until it is needed */
 	uint64_t incarnation; /* of the program, before the first thread was seized */
+	bool overlooked;      /* a process with the target's memory that is not to be seized yet */
 	bool suspect;	      /* a leader went away: this may be another program now */
 	bool executed;	      /* it is */
 	bool starved;	      /* who did not stop in time only waited for a CPU */
@@ -152,6 +155,16 @@ struct stop {
  * and others not: release all.
  */
 int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct dinst_error *e);
+
+/*
+ * Other processes in the target's memory (stop_sharers.c). stop_find_sharers(): those that `h`
+ * created; *more where there are new ones, s->overlooked where they must be left alone for now;
+ * -ENOMEM. stop_find_creator(): the process that created the target; DINST_BUSY while that waits
+ * for the target in vfork().
+ */
+bool stop_shares_memory(struct stop *s, pid_t pid);
+int stop_find_sharers(struct stop *s, const struct held *h, bool *more);
+int stop_find_creator(struct stop *s, struct dinst_error *e);
 
 /*
  * From index *at on: the next thread that was interrupted and has not been seen

@@ -229,31 +229,6 @@ static int take_new(struct stop *s, pid_t tgid, bool *more, struct dinst_error *
 	return code;
 }
 
-static bool shares_memory(struct stop *s, pid_t pid)
-{
-	return task_same_memory(target_memory_tid(s->target), pid);
-}
-
-/* Processes that `h` created and that use the target's memory. */
-static int find_sharers(struct stop *s, struct held *h, bool *more)
-{
-	struct proc_ids children = {0};
-	int error = proc_children(h->tgid, h->pub.tid, &children);
-	bool known;
-
-	for (size_t i = 0; error != -ENOMEM && i < children.count; i++) {
-		known = false;
-		for (size_t g = 0; g < s->groups.count; g++)
-			known |= s->groups.ids[g] == children.ids[i];
-		if (known || !task_same_memory(h->pub.tid, children.ids[i]))
-			continue;
-		error = proc_ids_add(&s->groups, children.ids[i]);
-		*more = true;
-	}
-	proc_ids_release(&children);
-	return error == -ENOMEM ? error : 0;
-}
-
 /*
  * One look around: new threads of all groups, then new groups. While there are
  * new threads nobody looks for groups: they may have created others meanwhile,
@@ -264,12 +239,13 @@ static int look_around(struct stop *s, bool *more, struct dinst_error *e)
 	int code = 0;
 
 	for (size_t g = 0; !code && g < s->groups.count; g++)
-		if (!g || shares_memory(s, s->groups.ids[g]))
+		if (!g || stop_shares_memory(s, s->groups.ids[g]))
 			code = take_new(s, s->groups.ids[g], more, e);
 	if (*more)
 		return code;
 	for (size_t i = 0; !code && i < s->held_count; i++)
-		if (s->held[i].seized && !s->held[i].gone && find_sharers(s, &s->held[i], more))
+		if (s->held[i].seized && !s->held[i].gone &&
+		    stop_find_sharers(s, &s->held[i], more))
 			code = dinst_fail(e, DINST_NO_MEMORY,
 					  "no memory for the stop of process %d",
 					  (int)s->target->pid);
@@ -279,7 +255,6 @@ static int look_around(struct stop *s, bool *more, struct dinst_error *e)
 /* While all run. s->births is set if the last look showed nobody new. */
 static int seize_running(struct stop *s, struct dinst_error *e)
 {
-	struct proc_stat stat;
 	bool more = true;
 	long births;
 	int code = 0;
@@ -287,16 +262,14 @@ static int seize_running(struct stop *s, struct dinst_error *e)
 	if (proc_ids_add(&s->groups, s->target->pid))
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the stop of process %d",
 				  (int)s->target->pid);
-	/* The target may itself be the vfork child of its parent. */
-	if (!proc_stat_read(s->target->pid, &stat) && stat.parent > 0 &&
-	    shares_memory(s, stat.parent))
-		proc_ids_add(&s->groups, stat.parent);
+	code = stop_find_creator(s, e);
 	s->births = -1;
 	for (int round = 0; !code && more && round < SEIZE_ROUNDS; round++) {
 		births = proc_births(s->births_fd);
 		more = false;
+		s->overlooked = false;
 		code = look_around(s, &more, e);
-		if (!more)
+		if (!more && !s->overlooked)
 			s->births = births;
 	}
 	return code;
@@ -516,7 +489,9 @@ static int look_again(struct stop *s, bool *more, struct dinst_error *e)
 	*more = false;
 	if (births >= 0 && births == s->births && !s->suspect && all_are_known(s))
 		return 0;
+	s->overlooked = false;
 	code = look_around(s, more, e);
+	*more |= s->overlooked;
 	if (!code && !*more) {
 		s->births = births;
 		check_still_stopped(s, more);

@@ -7,10 +7,14 @@
  */
 #include "tests/live/harness.h"
 
+#include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -351,6 +355,92 @@ static void test_killed_in_stop(void **state)
 	target_close(t);
 }
 
+/* ---------------------------------------------------- programs with privileges */
+
+enum { NOBODY = 65534, SPAWN_STOPS = 150, SPAWN_STOPPED = 10, SPAWN_TRIES = 2000, SPAWNS = 10 };
+
+/* A copy of the target's program that gives whoever executes it root's id. */
+static void make_set_uid(const char *path)
+{
+	int from = open(harness_path("tests/live/targets/stop-states"), O_RDONLY | O_CLOEXEC);
+	int to = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+	struct stat st;
+
+	assert_true(from >= 0 && to >= 0);
+	assert_int_equal(fstat(from, &st), 0);
+	assert_int_equal(sendfile(to, from, NULL, (size_t)st.st_size), st.st_size);
+	assert_int_equal(fchmod(to, 04755), 0);
+	close(from);
+	close(to);
+}
+
+/* In a child without privileges: 0, or what was not as expected. */
+static int stop_as_nobody(pid_t pid)
+{
+	struct dinst_error e = {0};
+	struct target *t;
+	int stopped = 0, code;
+
+	if (setgroups(0, NULL) || setgid(NOBODY) || setuid(NOBODY))
+		return 1;
+	if (target_open(pid, &t, &e))
+		return 2;
+	for (int i = 0; i < SPAWN_STOPS || stopped < SPAWN_STOPPED; i++) {
+		dinst_error_clear(&e);
+		code = target_stop(t, NULL, check_all_stopped, NULL, NULL, &e);
+		if ((code && code != DINST_BUSY) || i > SPAWN_TRIES)
+			return 3;
+		stopped += !code;
+		usleep((unsigned)(i * 37) % 5000);
+	}
+	target_close(t);
+	return 0;
+}
+
+/*
+ * fear G2, A12: an ordinary user's program starts set-uid ones by vfork() while it is stopped again
+ * and again by that user: the kernel takes privileges from who is traced, so its children are not
+ */
+static void test_set_uid_children(void **state)
+{
+	char directory[] = "/tmp/dinst-spawn-XXXXXX", path[64];
+	struct harness *h = *state;
+	unsigned with, without;
+	int status = 0;
+	pid_t child;
+
+	if (geteuid()) {
+		print_message("skipped: only root can make a set-uid program\n");
+		skip();
+	}
+	assert_non_null(mkdtemp(directory));
+	assert_int_equal(chmod(directory, 0755), 0);
+	snprintf(path, sizeof(path), "%s/who", directory);
+	make_set_uid(path);
+	/* From there, too: nobody may not come to where we were built. */
+	harness_start_argv(h, (const char *const[]){path, "spawn", path, NULL}, false);
+	if (strcmp(harness_line(h, HARNESS_ANSWER_MS), "ready")) {
+		unlink(path);
+		rmdir(directory);
+		print_message("skipped: set-uid has no effect here\n");
+		skip();
+	}
+	child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		_exit(stop_as_nobody(h->pid));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	harness_send(h, "on\n");
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "%u %u", &with, &without), 2);
+	unlink(path);
+	rmdir(directory);
+	assert_int_equal(status, 0);
+	print_message("%u of %u children had no privileges\n", without, with + without);
+	assert_int_equal(without, 0);
+	assert_true(with >= SPAWNS);
+	harness_end(h, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -366,6 +456,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_kernel_worker, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_killed_in_stop, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_set_uid_children, harness_setup,
 						harness_teardown),
 	};
 

@@ -8,10 +8,13 @@
  *   exec     a thread other than the leader executes this program again and again
  *   worker   an io_uring worker blocks in a read that ends with the input
  *   filter   a seccomp filter kills at restart_syscall and at mmap
+ *   spawn X  an ordinary user's process executes X, a set-uid copy of this program, again and
+ *            again, by vfork(); at the end it prints how often with privileges and how often without
  *
  * Ends when standard input does, with 0 if all was well.
  */
 #include <errno.h>
+#include <grp.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/io_uring.h>
@@ -241,6 +244,51 @@ static int mode_filter(void)
 	}
 }
 
+/* -------------------------------------------------------------- set-uid */
+
+enum { NOBODY = 65534 };
+
+/* What the program that a child of vfork() executes ends with: 0 with privileges, 1 without. */
+static int spawn(const char *path, long wait_ns)
+{
+	const struct timespec wait = {0, wait_ns};
+	int status = 0;
+	pid_t child = vfork();
+
+	if (!child) {
+		syscall(SYS_nanosleep, &wait, NULL);
+		execl(path, path, "who", NULL);
+		_exit(9);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+		return 9;
+	return WEXITSTATUS(status);
+}
+
+static int mode_spawn(const char *path)
+{
+	struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+	unsigned counts[2] = {0};
+	int got;
+
+	if (setgroups(0, NULL) || setgid(NOBODY) || setuid(NOBODY) ||
+	    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0))
+		return 77;
+	/* Where the file system gives none anyway. */
+	if (spawn(path, 0))
+		return 77;
+	ready();
+	while (!poll(&input, 1, 5)) {
+		got = spawn(path, 3000000);
+		if (got > 1)
+			return 3;
+		counts[got]++;
+	}
+	dprintf(STDOUT_FILENO, "%u %u\n", counts[0], counts[1]);
+	wait_for_end();
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 1 ? argv[1] : "";
@@ -257,5 +305,9 @@ int main(int argc, char **argv)
 		return mode_worker();
 	if (!strcmp(mode, "filter"))
 		return mode_filter();
+	if (!strcmp(mode, "who"))
+		return geteuid() != 0;
+	if (!strcmp(mode, "spawn") && argc > 2)
+		return mode_spawn(argv[2]);
 	return 2;
 }

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stop_sharers.c - processes other than the target that are in its memory.
+ *
+ * Such a process is mostly the child of a vfork(), of posix_spawn() or the like, about to execute
+ * another program. Where that has privileges of its own (set-uid, capabilities of the file, a domain
+ * of a security module) the kernel withholds them from a process that is traced (LSM_UNSAFE_PTRACE),
+ * so such a child is never seized: nor would it be of any use, for the thread that waits for
+ * it does not stop before it has gone. So nobody is seized before the thread that created it stands still.
+ */
+#include <errno.h>
+
+#include "inject/control.h"
+#include "inject/tasks.h"
+
+bool stop_shares_memory(struct stop *s, pid_t pid)
+{
+	return task_same_memory(target_memory_tid(s->target), pid);
+}
+
+int stop_find_sharers(struct stop *s, const struct held *h, bool *more)
+{
+	struct proc_ids children = {0};
+	int error = proc_children(h->tgid, h->pub.tid, &children);
+	bool known;
+
+	for (size_t i = 0; error != -ENOMEM && i < children.count; i++) {
+		known = false;
+		for (size_t g = 0; g < s->groups.count; g++)
+			known |= s->groups.ids[g] == children.ids[i];
+		if (known || !task_same_memory(h->pub.tid, children.ids[i]))
+			continue;
+		if (!h->stopped) {
+			s->overlooked = true;
+			continue;
+		}
+		error = proc_ids_add(&s->groups, children.ids[i]);
+		*more = true;
+	}
+	proc_ids_release(&children);
+	return error == -ENOMEM ? error : 0;
+}
+
+/* True if a thread of `parent` that created the target sleeps as one in vfork() does. */
+static bool is_awaited_by(const struct target *t, pid_t parent)
+{
+	struct proc_ids tasks = {0}, children = {0};
+	struct proc_stat stat;
+	bool awaited = false;
+
+	if (!proc_tasks(parent, &tasks))
+		for (size_t i = 0; !awaited && i < tasks.count; i++) {
+			if (proc_thread_stat_read(parent, tasks.ids[i], &stat) ||
+			    stat.state != 'D' || proc_children(parent, tasks.ids[i], &children))
+				continue;
+			for (size_t n = 0; n < children.count; n++)
+				awaited |= children.ids[n] == t->pid;
+			proc_ids_release(&children);
+			children = (struct proc_ids){0};
+		}
+	proc_ids_release(&children);
+	proc_ids_release(&tasks);
+	return awaited;
+}
+
+int stop_find_creator(struct stop *s, struct dinst_error *e)
+{
+	const struct target *t = s->target;
+	struct proc_stat stat;
+
+	if (proc_stat_read(t->pid, &stat) || stat.parent <= 0 ||
+	    !stop_shares_memory(s, stat.parent))
+		return 0;
+	if (is_awaited_by(t, stat.parent))
+		return dinst_fail(
+			e, DINST_BUSY,
+			"process %d (%s) has yet to execute its program: process %d waits for that in vfork(), and stopping it might take privileges from the program; try again later",
+			(int)t->pid, t->name, (int)stat.parent);
+	return proc_ids_add(&s->groups, stat.parent)
+		       ? dinst_fail(e, DINST_NO_MEMORY, "no memory for the stop of process %d",
+				    (int)t->pid)
+		       : 0;
+}
