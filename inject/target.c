@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@
 /* Entries of the auxiliary vector (elf.h, getauxval(3)). */
 enum { AUX_NULL = 0, AUX_RANDOM = 25 };
 
-enum { RANDOM_BYTES = 16, READ_BATCH = 256 };
+enum { RANDOM_BYTES = 16, AUX_WORDS = 128, READ_BATCH = 256 };
 
 static int open_pidfd(pid_t pid, int *pidfd, struct dinst_error *e)
 {
@@ -44,6 +45,22 @@ static int open_pidfd(pid_t pid, int *pidfd, struct dinst_error *e)
 	if (pid <= 0 || error == ESRCH)
 		return dinst_fail(e, DINST_NO_PROCESS, "no process has the pid %d", (int)pid);
 	return dinst_fail_errno(e, DINST_FAILED, error, "cannot open process %d", (int)pid);
+}
+
+/*
+ * True if an exec of the same program may put everything where it was (personality(2),
+ * Documentation/admin-guide/sysctl/kernel.rst).
+ */
+static bool is_placed_alike(pid_t pid)
+{
+	char path[64], text[32];
+
+	if (proc_read("/proc/sys/kernel/randomize_va_space", text, sizeof(text)) > 0 &&
+	    !strtoul(text, NULL, 10))
+		return true;
+	snprintf(path, sizeof(path), "/proc/%d/personality", (int)pid);
+	return proc_read(path, text, sizeof(text)) <= 0 ||
+	       (strtoul(text, NULL, 16) & ADDR_NO_RANDOMIZE);
 }
 
 int target_open(pid_t pid, struct target **out, struct dinst_error *e)
@@ -84,6 +101,7 @@ int target_open(pid_t pid, struct target **out, struct dinst_error *e)
 	}
 	t->start_time = stat.start_time;
 	t->clock_offset = proc_clock_offset(pid);
+	t->placed_alike = is_placed_alike(pid);
 	snprintf(t->name, sizeof(t->name), "%s", stat.name);
 	pthread_mutex_init(&t->stop_lock, NULL);
 	*out = t;
@@ -184,21 +202,23 @@ static uint64_t mix(uint64_t hash, const void *data, size_t size)
 	return hash;
 }
 
-static taddr_t random_address(pid_t tid, bool *denied)
+/* All that the kernel told the program when it began; returns its size in words, 0: nothing. */
+static size_t read_auxv(pid_t tid, uint64_t *vector, size_t words, bool *denied)
 {
-	uint64_t vector[2 * 64];
 	char path[64];
 	ssize_t got;
 
 	snprintf(path, sizeof(path), "/proc/%d/auxv", (int)tid);
-	got = proc_read(path, (char *)vector, sizeof(vector));
+	got = proc_read(path, (char *)vector, words * sizeof(*vector));
 	*denied = got == -EACCES;
-	for (size_t i = 0; got > 0 && i + 1 < (size_t)got / sizeof(vector[0]); i += 2) {
-		if (vector[i] == AUX_NULL)
-			break;
+	return got > 0 ? (size_t)got / sizeof(*vector) : 0;
+}
+
+static taddr_t random_address(const uint64_t *vector, size_t words)
+{
+	for (size_t i = 0; i + 1 < words && vector[i] != AUX_NULL; i += 2)
 		if (vector[i] == AUX_RANDOM)
 			return vector[i + 1];
-	}
 	return 0;
 }
 
@@ -232,25 +252,32 @@ static uint64_t layout_hash(const struct target *t, uint64_t hash)
 	return hash ? hash : 1;
 }
 
+/*
+ * The bytes that AT_RANDOM leads to are the program's to change, and Go's runtime does when it begins
+ * (runtime/rand.go, since 1.22): where addresses are random these are enough.
+ */
 uint64_t target_incarnation(const struct target *t)
 {
-	uint64_t hash = 0xcbf29ce484222325ull;
-	uint8_t random[RANDOM_BYTES];
+	uint64_t hash = 0xcbf29ce484222325ull, vector[AUX_WORDS];
+	uint8_t random[RANDOM_BYTES] = {0};
 	taddr_t address;
+	size_t words;
 	bool denied;
 
 	/* An exec between the two reads shows as a failure: looked at again. */
 	for (int i = 0; i < 3 && target_alive(t); i++) {
-		address = random_address(target_memory_tid(t), &denied);
+		words = read_auxv(target_memory_tid(t), vector, AUX_WORDS, &denied);
 		if (denied)
 			return layout_hash(t, hash);
-		if (!address && target_find_memory_tid((struct target *)t))
-			address = random_address(target_memory_tid(t), &denied);
+		if (!words && target_find_memory_tid((struct target *)t))
+			words = read_auxv(target_memory_tid(t), vector, AUX_WORDS, &denied);
+		address = random_address(vector, words);
 		if (!address || target_read(t, address, random, sizeof(random), NULL))
 			continue;
 		hash = mix(hash, &t->start_time, sizeof(t->start_time));
-		hash = mix(hash, &address, sizeof(address));
-		hash = mix(hash, random, sizeof(random));
+		hash = mix(hash, vector, words * sizeof(*vector));
+		if (t->placed_alike)
+			hash = mix(hash, random, sizeof(random));
 		return hash ? hash : 1;
 	}
 	return 0;

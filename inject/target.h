@@ -59,8 +59,8 @@ bool target_left_program(const struct target *t);
 bool target_alive(const struct target *t);
 
 /*
- * Changes whenever the process executes another program (start time and
- * AT_RANDOM's address and bytes); 0 if the target is gone.
+ * Changes whenever the process executes another program (start time and where the kernel
+ * put what, or where that is not random AT_RANDOM's bytes); 0 if the target is gone.
  */
 uint64_t target_incarnation(const struct target *t);
 

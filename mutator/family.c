@@ -230,12 +230,22 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 	return status;
 }
 
+/*
+ * Of a program that seems to be another one: an exec leaves no arena. Where addresses are
+ * not random a program can make us believe in one (target_incarnation()).
+ */
+static bool is_what_it_was(const struct session *s)
+{
+	return shares_an_arena(s, s->pid);
+}
+
 /* The target itself is stopped: it counts only if it is still the same program. */
 static int with_target(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct family *f = arg;
 
-	if (target_incarnation(stop_target(stop)) == f->session->incarnation)
+	if (target_incarnation(stop_target(stop)) == f->session->incarnation ||
+	    is_what_it_was(f->session))
 		return with_one_more(stop, f, e);
 	f->session->state = SESSION_EXECED;
 	return stop_the_rest(f, e);
@@ -253,7 +263,7 @@ static int stop_all(struct family *f, struct stop_report *own, struct dinst_erro
 	status = look_for_members(f, e);
 	if (status < 0)
 		return status;
-	if (target_alive(s->target) && s->state != SESSION_EXECED)
+	if (target_alive(s->target) && (s->state != SESSION_EXECED || is_what_it_was(s)))
 		return target_stop(s->target, NULL, with_target, f, own, e);
 	return stop_the_rest(f, e);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +25,8 @@ static void armed(void *arg)
 		fail_msg("cannot let the program begin: %s", strerror(errno));
 }
 
+static bool placed_alike; /* the program lies where it always does */
+
 /* The child waits for one byte and becomes the program. */
 static pid_t fork_waiting(const char *path, const char *argument, int gate, int in, int out)
 {
@@ -38,6 +41,8 @@ static pid_t fork_waiting(const char *path, const char *argument, int gate, int 
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setenv("STARTING", "as told", 1);
+	if (placed_alike)
+		personality(ADDR_NO_RANDOMIZE);
 	if (read(gate, &byte, 1) != 1 || dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0)
 		_exit(126);
 	close_range(3, ~0u, 0);
@@ -82,6 +87,19 @@ static struct session *begin_held(struct harness *h, const char *program, const 
 	return session_begin(h);
 }
 
+static int arena_count(pid_t pid)
+{
+	struct arena_found found[4];
+	struct dinst_error e = {0};
+	struct target *t;
+	int count;
+
+	assert_int_equal(target_open(pid, &t, &e), 0);
+	count = arena_find(t, found, 4, &e);
+	target_close(t);
+	return count;
+}
+
 static void release(struct session *s)
 {
 	struct dinst_error e = {0};
@@ -113,6 +131,59 @@ static void test_from_the_first_instruction(void **state)
 	assert_true(session_value(s, loader) > 100);
 	session_end(s);
 	harness_verify_what(h, HARNESS_TEXT | HARNESS_FDS);
+	harness_end(h, 42);
+}
+
+/*
+ * fear G3, H1, J3: a program that overwrites the random bytes which the kernel gave it, as Go's do when
+ * they begin, has not executed another one
+ */
+static void test_overwritten_random_bytes(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin_held(h, "starting", harness_number(THREADS));
+	const unsigned steps = session_insert(s, "step");
+	unsigned later;
+
+	release(s);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
+	later = session_insert(s, "prepare");
+	assert_int_equal(session_value(s, steps), THREADS * 1000);
+	assert_int_equal(session_value(s, later), 0);
+	session_end(s);
+	harness_verify_what(h, HARNESS_TEXT | HARNESS_FDS);
+	assert_int_equal(arena_count(h->pid), 0);
+	harness_end(h, 42);
+}
+
+/*
+ * fear G3, J3: the same where nothing else would tell an exec: no more can be inserted, but what is in
+ * goes with the session, and the next one finds nothing to clean
+ */
+static void test_overwritten_without_randomness(void **state)
+{
+	struct harness *h = *state;
+	struct detach_result detached;
+	struct dinst_error e = {0};
+	struct session *s;
+	unsigned id;
+	size_t count;
+
+	placed_alike = true;
+	s = begin_held(h, "starting", harness_number(THREADS));
+	placed_alike = false;
+	session_insert(s, "step");
+	release(s);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
+	assert_int_equal(session_try_insert(s, "prepare", false, &count, &id, &e), DINST_GONE);
+	dinst_error_clear(&e);
+	if (session_detach(s, 100, &detached, &e) < 0)
+		fail_msg("detach: %s", e.text);
+	assert_int_equal(detached.left, 0);
+	assert_int_equal(detached.restored, 1);
+	session_free(s);
+	harness_verify_what(h, HARNESS_TEXT | HARNESS_FDS);
+	assert_int_equal(arena_count(h->pid), 0);
 	harness_end(h, 42);
 }
 
@@ -307,6 +378,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_from_the_first_instruction),
+		CASE(test_overwritten_random_bytes),
+		CASE(test_overwritten_without_randomness),
 		CASE(test_values_after_the_end),
 		CASE(test_library_to_come),
 		CASE(test_detached_while_held),
