@@ -324,6 +324,19 @@ static bool check_bits(const struct facts *f, struct target_check *c)
 	return false;
 }
 
+/* Code is read where it is in the file, and run elsewhere: memory that we map is none to Valgrind. */
+static bool check_translated(const struct facts *f, struct target_check *c)
+{
+	if (!f->translated) {
+		WHY(c, "it runs its own code, as far as can be seen");
+		return true;
+	}
+	WHY(c,
+	    "it runs under Valgrind, which executes translations of its code, and would crash where one leads to ours");
+	FIX(c, "run it without Valgrind");
+	return false;
+}
+
 static bool check_strict(const struct facts *f, struct target_check *c)
 {
 	if (f->status.seccomp != PROC_SECCOMP_STRICT) {
@@ -464,6 +477,7 @@ static const struct {
 	{"yama", check_yama, 0, false, true},
 	{"access", check_access, 0, true, true},
 	{"bits", check_bits, DINST_UNSUPPORTED, true, false},
+	{"translated", check_translated, DINST_UNSUPPORTED, true, false},
 	{"strict", check_strict, DINST_UNSUPPORTED, true, false},
 	{"seccomp", check_filter, 0, true, false},
 	{"frozen", check_frozen, DINST_BUSY, true, false},
@@ -552,16 +566,6 @@ int facts_filter(const struct facts *f, struct dinst_error *e)
 			  c.why, c.fix);
 }
 
-/* --------------------------------------------------- the same, of a process */
-
-size_t target_checks(pid_t pid, struct target_check *out, size_t max)
-{
-	struct facts f;
-
-	facts_read(&f, pid);
-	return facts_checks(&f, out, max);
-}
-
 bool target_warns_of_uprobes(pid_t pid, struct target_check *c)
 {
 	const struct facts f = {.pid = pid, .uprobed = facts_uprobed(pid)};
@@ -570,28 +574,4 @@ bool target_warns_of_uprobes(pid_t pid, struct target_check *c)
 	c->check = "uprobes";
 	c->ok = check_uprobes(&f, c);
 	return f.uprobed;
-}
-
-int target_find_obstacle(pid_t pid, struct dinst_error *e)
-{
-	struct facts f;
-
-	facts_read(&f, pid);
-	return facts_obstacle(&f, e);
-}
-
-int target_explain_denial(pid_t pid, struct dinst_error *e)
-{
-	struct facts f;
-
-	facts_read(&f, pid);
-	return facts_denial(&f, e);
-}
-
-int target_explain_filter(pid_t pid, struct dinst_error *e)
-{
-	struct facts f;
-
-	facts_read(&f, pid);
-	return facts_filter(&f, e);
 }

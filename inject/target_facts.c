@@ -249,6 +249,33 @@ bool facts_uprobed(pid_t pid)
 	return found;
 }
 
+bool facts_is_valgrind(const char *name)
+{
+	static const char preloaded[] = "vgpreload_core-", system[] = "-linux";
+	const char *base = strrchr(name, '/');
+	const size_t length = strlen(name);
+
+	if (!base)
+		return false;
+	/* Of a static program there is the tool itself only, .../valgrind/memcheck-amd64-linux. */
+	return !strncmp(base + 1, preloaded, sizeof(preloaded) - 1) ||
+	       (strstr(name, "/valgrind/") && length >= sizeof(system) &&
+		!strcmp(name + length - (sizeof(system) - 1), system));
+}
+
+static bool is_translated(pid_t pid)
+{
+	bool found = false;
+	struct maps m;
+
+	if (maps_read(pid, &m, NULL))
+		return false;
+	for (size_t i = 0; i < m.count && !found; i++)
+		found = facts_is_valgrind(m.entries[i].name);
+	maps_release(&m);
+	return found;
+}
+
 /* Without /proc there is still one way to know that somebody has this pid. */
 static bool is_somebody(const struct facts *f)
 {
@@ -304,6 +331,7 @@ static void read_target(struct facts *f)
 	if (f->own_calls[OWN_READ] != PROBE_KILLED)
 		f->access = -target_test_access(f->pid);
 	f->uprobed = facts_uprobed(f->pid);
+	f->translated = is_translated(f->pid);
 	read_elf_header(f);
 	f->frozen = cgroup_is_frozen(f->pid, f->frozen_by, sizeof(f->frozen_by));
 	f->limited =
@@ -317,4 +345,38 @@ void facts_read(struct facts *f, pid_t pid)
 	read_own(f);
 	if (pid > 0)
 		read_target(f);
+}
+
+/* --------------------------------------------------- the same, of a process */
+
+size_t target_checks(pid_t pid, struct target_check *out, size_t max)
+{
+	struct facts f;
+
+	facts_read(&f, pid);
+	return facts_checks(&f, out, max);
+}
+
+int target_find_obstacle(pid_t pid, struct dinst_error *e)
+{
+	struct facts f;
+
+	facts_read(&f, pid);
+	return facts_obstacle(&f, e);
+}
+
+int target_explain_denial(pid_t pid, struct dinst_error *e)
+{
+	struct facts f;
+
+	facts_read(&f, pid);
+	return facts_denial(&f, e);
+}
+
+int target_explain_filter(pid_t pid, struct dinst_error *e)
+{
+	struct facts f;
+
+	facts_read(&f, pid);
+	return facts_filter(&f, e);
 }

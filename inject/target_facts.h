@@ -53,6 +53,7 @@ struct facts {
 	char label[128];	      /* of the security module; "?" */
 	int access;		      /* 0 or errno of the kernel's own check */
 	bool uprobed;		      /* a kernel uprobe was hit in it */
+	bool translated;	      /* Valgrind runs copies of its code */
 	bool frozen;
 	char frozen_by[CGROUP_PATH_MAX];
 	bool limited; /* in memory */
@@ -76,6 +77,9 @@ void facts_read(struct facts *f, pid_t pid);
  * elsewhere, and leaves it there (kernel/events/uprobes.c, xol_add_vma()).
  */
 bool facts_uprobed(pid_t pid);
+
+/* What is mapped as `name` belongs to Valgrind's core (its manual, "How Valgrind works"). */
+bool facts_is_valgrind(const char *name);
 
 /* As target_checks(). */
 size_t facts_checks(const struct facts *f, struct target_check *out, size_t max);

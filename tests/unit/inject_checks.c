@@ -430,6 +430,26 @@ static void test_machine(void **state)
 	assert_fails(&f, "frozen", "frozen (xxx", "thaw it");
 }
 
+/* fear G5: a program under Valgrind, which is not at hand everywhere, is refused with the reason */
+static void test_valgrind(void **state)
+{
+	struct facts f = fine();
+
+	(void)state;
+	f.translated = true;
+	assert_fails(&f, "translated", "under Valgrind", "without Valgrind");
+	assert_obstacle(&f, DINST_UNSUPPORTED, "under Valgrind");
+	assert_true(facts_is_valgrind("/usr/libexec/valgrind/vgpreload_core-amd64-linux.so"));
+	assert_true(facts_is_valgrind("/src/valgrind-3/.in_place/vgpreload_core-arm64-linux.so"));
+	assert_true(facts_is_valgrind("/usr/lib/valgrind/memcheck-amd64-linux"));
+	assert_false(facts_is_valgrind("/usr/bin/valgrind"));
+	assert_false(facts_is_valgrind("/opt/valgrind/server"));
+	assert_false(facts_is_valgrind("/opt/exporter-amd64-linux"));
+	assert_false(facts_is_valgrind("/valgrind/x-linux.so"));
+	assert_false(facts_is_valgrind("[vdso]"));
+	assert_false(facts_is_valgrind(""));
+}
+
 /* fear J4: where a kernel uprobe was hit, that is told with what to beware of, and is no obstacle. */
 static void test_uprobes(void **state)
 {
@@ -502,6 +522,7 @@ int main(void)
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_machine),
 		cmocka_unit_test(test_uprobes),
+		cmocka_unit_test(test_valgrind),
 		cmocka_unit_test(test_no_target),
 		cmocka_unit_test(test_reading),
 	};
