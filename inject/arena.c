@@ -134,7 +134,7 @@ static int no_room(const struct arena *a, taddr_t lo, taddr_t hi, bool placed,
 	if (placed)
 		return dinst_fail(
 			e, DINST_NO_MEMORY,
-			"the target has no memory left for an arena of %zu KiB (RLIMIT_AS?)",
+			"the target has no memory left for an arena of %zu KiB (RLIMIT_AS, RLIMIT_DATA?)",
 			(a->code_size + a->data_size) >> 10);
 	return dinst_fail(e, DINST_NO_MEMORY,
 			  "no free %zu KiB of address space within 2 GiB of %#llx-%#llx",
@@ -163,6 +163,10 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 		if (!choose_sizes(a, which, hi - lo) || !choose_places(a, &m, &limits, lo, hi))
 			continue;
 		placed = true;
+		/* What is left is the target's, which may need it at any time. */
+		if (a->code_size + a->data_size >
+		    (private ? limits.own_room : limits.room) / ARENA_SHARE)
+			continue;
 		outcome = private ? arena_map_private(s, a, e) : arena_map_shared(s, a, e);
 		if (outcome == ARENA_ATTEMPT_PRIVATE) {
 			/* Again from the largest private size on; it never says PRIVATE. */

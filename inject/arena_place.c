@@ -85,6 +85,36 @@ static bool locks_memory(pid_t pid)
 	return at && strtoul(at + strlen("\nVmLck:"), NULL, 10) >= LOCKED_LEAST;
 }
 
+/* The number behind `name` in /proc/PID/status, in bytes; 0 where there is none. */
+static uint64_t status_bytes(const char *status, const char *name)
+{
+	const char *at = strstr(status, name);
+
+	return at ? strtoull(at + strlen(name), NULL, 10) << 10 : 0;
+}
+
+static uint64_t left(pid_t pid, int resource, uint64_t used)
+{
+	struct rlimit limit;
+
+	if (prlimit(pid, resource, NULL, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return UINT64_MAX;
+	return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
+}
+
+/* As may_expand_vm() of the kernel's mm/mmap.c counts: total_vm, and data_vm of it. */
+static void read_room(pid_t pid, struct arena_limits *limits)
+{
+	char path[64], text[4096];
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	read_small(path, text, sizeof(text));
+	limits->room = left(pid, RLIMIT_AS, status_bytes(text, "\nVmSize:"));
+	limits->own_room = left(pid, RLIMIT_DATA, status_bytes(text, "\nVmData:"));
+	if (limits->own_room > limits->room)
+		limits->own_room = limits->room;
+}
+
 void arena_limits_read(pid_t pid, struct arena_limits *limits)
 {
 	struct rlimit stack;
@@ -99,6 +129,7 @@ void arena_limits_read(pid_t pid, struct arena_limits *limits)
 	}
 	limits->brk_start = brk_start(pid);
 	limits->locks_memory = locks_memory(pid);
+	read_room(pid, limits);
 	limits->stack_limit = STACK_ROOM;
 	if (!prlimit(pid, RLIMIT_STACK, NULL, &stack) && stack.rlim_cur != RLIM_INFINITY &&
 	    stack.rlim_cur > STACK_ROOM)

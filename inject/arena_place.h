@@ -19,7 +19,12 @@ struct arena_limits {
 	taddr_t brk_start;   /* where the brk heap begins, 0 if not known */
 	taddr_t stack_limit; /* bytes that the main stack may grow to */
 	bool locks_memory;   /* new mappings may be populated at once (mlockall) */
+	uint64_t room;	     /* bytes that it may map (RLIMIT_AS) */
+	uint64_t own_room;   /* the same, private and to be written to (RLIMIT_DATA) */
 };
+
+/* What an arena may take of the room that is left to a target: a part in so many. */
+enum { ARENA_SHARE = 4 };
 
 /* Never fails: what cannot be read is replaced by a cautious value. */
 void arena_limits_read(pid_t pid, struct arena_limits *limits);

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "inject/arena.h"
@@ -86,16 +85,6 @@ static int read_family(struct stop *s, const struct arena *a, struct maps *m, st
 	return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 }
 
-/* A small share of what the process may map at all, where that is limited. */
-static bool is_affordable(pid_t pid, size_t size)
-{
-	enum { SHARE = 8 };
-	struct rlimit limit;
-
-	return prlimit(pid, RLIMIT_AS, NULL, &limit) || limit.rlim_cur == RLIM_INFINITY ||
-	       size <= limit.rlim_cur / SHARE;
-}
-
 static int find_place(struct stop *s, struct arena *a, size_t size, taddr_t *out,
 		      struct dinst_error *e)
 {
@@ -107,7 +96,8 @@ static int find_place(struct stop *s, struct arena *a, size_t size, taddr_t *out
 
 	arena_limits_read(pid, &limits);
 	/* All of it is made to exist at once, and not ours to make the target pay for. */
-	if (is_affordable(pid, size) && (!limits.locks_memory || size <= (size_t)5 << 20)) {
+	if (size <= limits.own_room / ARENA_SHARE &&
+	    (!limits.locks_memory || size <= (size_t)5 << 20)) {
 		result = read_family(s, a, &m, e);
 		if (result)
 			return result;

@@ -197,7 +197,38 @@ static void small_hole(void **state)
 static void address_space_limit(void **state)
 {
 	harness_start(*state, "arena-space", "as", "24", NULL);
-	whole_life(*state, "text", false, 16 * MIB, true);
+	whole_life(*state, "text", false, 4 * MIB, true);
+}
+
+/* What remains is the target's: with an arena it can still have most of what it could have had. */
+static void leaves_room(struct harness *h, const char *limit, bool private)
+{
+	struct job job = {.private = private};
+	struct target *t;
+
+	harness_start(h, "arena-space", limit, "120", NULL);
+	t = help_open(h->pid);
+	job.lo = help_ask_address(h, "text") / 4096 * 4096;
+	job.hi = job.lo + 4096;
+	assert_string_equal(help_ask(h, "room 110"), "enough");
+	assert_string_equal(help_ask(h, "room 130"), "too little");
+	help_stop_well(t, make, &job);
+	assert_string_equal(help_ask(h, "room 80"), "enough");
+	help_stop_well(t, destroy, &job);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/*
+ * fear B7, I3: a limit leaves the target 120 MiB, of address space or of data: an arena takes no more
+ * than a quarter, so that what the target wants next is there
+ */
+static void limits_leave_room(void **state)
+{
+	leaves_room(*state, "as", false);
+	leaves_room(*state, "as", true);
+	leaves_room(*state, "data", true);
 }
 
 /* The thread that makes our calls has a descriptor table of its own. */
@@ -498,6 +529,7 @@ int main(void)
 		CASE(no_low_memory),
 		CASE(small_hole),
 		CASE(address_space_limit),
+		CASE(limits_leave_room),
 		CASE(own_descriptors),
 		CASE(leader_gone),
 		CASE(no_executable_memfd),

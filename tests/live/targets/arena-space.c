@@ -9,6 +9,7 @@
  *   fsize    RLIMIT_FSIZE is 4096
  *   nolow    nothing is free below 2 GiB
  *   as       RLIMIT_AS leaves ARG MiB
+ *   data     RLIMIT_DATA leaves ARG MiB
  *   unshare  each thread but the first has a descriptor table of its own
  *   leaderless the first thread exits
  *   noexec   a child in a pid namespace where no memfd may be executable; "pid" names it
@@ -19,6 +20,7 @@
  *   attack LO HI    tries to make [LO, HI) writable in every way; "held", or what worked
  *   sum ADDRESS     calls the code at ADDRESS (no arguments); its result
  *   pid             the process that is meant, as seen from outside
+ *   room MIB        "enough" if it can have so much more memory, for a moment
  *   fork            makes a child that sleeps until the end; its pid
  */
 #include <errno.h>
@@ -110,6 +112,30 @@ static unsigned long used_pages(void)
 	return pages;
 }
 
+static unsigned long data_bytes(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	unsigned long kib = 0;
+	char row[256];
+
+	while (f && fgets(row, sizeof(row), f) && sscanf(row, "VmData: %lu", &kib) != 1)
+		;
+	if (!kib)
+		exit(2);
+	fclose(f);
+	return kib * 1024;
+}
+
+static const char *has_room(uintptr_t size)
+{
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return "too little";
+	munmap(memory, size);
+	return "enough";
+}
+
 static void set_up(const char *mode, unsigned long arg)
 {
 	if (!strcmp(mode, "crowded") || !strcmp(mode, "hole"))
@@ -120,6 +146,8 @@ static void set_up(const char *mode, unsigned long arg)
 		crowd(0x10000, 0x80000000);
 	if (!strcmp(mode, "as"))
 		set_limit(RLIMIT_AS, used_pages() * 4096 + arg * MIB);
+	if (!strcmp(mode, "data"))
+		set_limit(RLIMIT_DATA, data_bytes() + arg * MIB);
 }
 
 static const char *attack(uintptr_t lo, uintptr_t hi)
@@ -151,6 +179,8 @@ static void answer(char *line)
 		printf("%s\n", attack(lo, hi));
 	} else if (sscanf(line, "sum %lx", &lo) == 1) {
 		printf("%d\n", ((int (*)(void))lo)());
+	} else if (sscanf(line, "room %lu", &lo) == 1) {
+		printf("%s\n", has_room(lo * MIB));
 	} else if (!strncmp(line, "pid", 3)) {
 		printf("%d\n", (int)outer_pid);
 	} else if (!strncmp(line, "fork", 4)) {
