@@ -56,6 +56,9 @@ static const struct {
 	{"read", KEPT, 0, 0, true},
 	{"inotify", KEPT, 0, 0, true},
 	{"msgrcv", KEPT, 0, 0, true},
+	/* Ended with a part by a stop, the rest is another call, in which no handler need find it. */
+	{"write-parts", KEPT, 0, 0, false},
+	{"recv-parts", KEPT, 0, 0, false},
 };
 
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };
@@ -146,7 +149,7 @@ static bool stop_once(struct run *run, const struct stop_options *options, stop_
 
 /*
  * fear A6, A7: twenty blocking calls under a hundred stops each: none returns early or with EINTR,
- * none lasts longer than the documentation says
+ * none lasts longer than the documentation says; what moves data in parts loses and doubles none
  */
 static void test_hundred_stops(void **state)
 {
@@ -256,17 +259,23 @@ static void test_handler_still_interrupts(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < CASES; i++)
-		start(&runs[i], cases[i].name, LONG_S);
+		if (cases[i].eintr)
+			start(&runs[i], cases[i].name, LONG_S);
 	/* They are in their calls. */
 	for (size_t i = 0; i < CASES; i++)
-		harness_until(harness_status(runs[i].pid, runs[i].pid, "State:")[0] == 'S');
+		if (cases[i].eintr)
+			harness_until(harness_status(runs[i].pid, runs[i].pid, "State:")[0] == 'S');
 	for (size_t i = 0; i < CASES; i++) {
+		if (!cases[i].eintr)
+			continue;
 		stop_once(&runs[i], NULL, nothing);
 		stop_once(&runs[i], NULL, send_signal);
 	}
 	for (size_t i = 0; i < CASES; i++) {
+		if (!cases[i].eintr)
+			continue;
 		finish(&runs[i], &result, &error, &ms);
-		if (cases[i].eintr && (result != -1 || error != EINTR || ms > LONG_S * 1000 - 1000))
+		if (result != -1 || error != EINTR || ms > LONG_S * 1000 - 1000)
 			fail_msg("%s: returned %d, errno %d after %ld ms", cases[i].name, result,
 				 error, ms);
 	}

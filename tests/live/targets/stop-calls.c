@@ -243,6 +243,82 @@ static int on_msgrcv(void)
 	return result == 1 ? 0 : -1;
 }
 
+/*
+ * Calls that may move a part of their data. A stop then ends them with that part, as a signal
+ * would, and who goes on with the rest has all of it, once.
+ */
+enum { PARTS = 1 << 20, HALF = PARTS / 2 };
+
+static unsigned char sent[PARTS], received[PARTS];
+
+static void fill_parts(void)
+{
+	for (size_t i = 0; i < PARTS; i++)
+		sent[i] = (unsigned char)(i * 7 + i / 251);
+}
+
+static size_t read_parts(int fd, int flags)
+{
+	size_t done = 0;
+	ssize_t got;
+
+	while (done < PARTS) {
+		got = flags ? recv(fd, received + done, PARTS - done, flags)
+			    : read(fd, received + done, PARTS - done);
+		if (got <= 0)
+			break;
+		done += (size_t)got;
+	}
+	return done;
+}
+
+static size_t write_parts(int fd, size_t from, size_t to)
+{
+	ssize_t put;
+
+	for (; from < to; from += (size_t)put) {
+		put = write(fd, sent + from, to - from);
+		if (put < 0)
+			break;
+	}
+	return from;
+}
+
+static int on_write_parts(void)
+{
+	int answer[2];
+	char right = 0;
+
+	fill_parts();
+	if (pipe(answer))
+		return -2;
+	if (!fork()) {
+		nanosleep(&second, NULL);
+		right = read_parts(pipe_fds[0], 0) == PARTS && !memcmp(sent, received, PARTS);
+		_exit(write(answer[1], &right, 1) != 1);
+	}
+	if (write_parts(pipe_fds[1], 0, PARTS) < PARTS)
+		return -1;
+	return read(answer[0], &right, 1) == 1 && right ? 0 : -2;
+}
+
+static int on_recv_parts(void)
+{
+	int pair[2];
+
+	fill_parts();
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
+		return -2;
+	if (!fork()) {
+		write_parts(pair[1], 0, HALF);
+		nanosleep(&second, NULL);
+		_exit(write_parts(pair[1], HALF, PARTS) != PARTS);
+	}
+	if (read_parts(pair[0], MSG_WAITALL) < PARTS)
+		return -1;
+	return memcmp(sent, received, PARTS) ? -2 : 0;
+}
+
 static const struct {
 	const char *name;
 	int (*call)(void);
@@ -267,6 +343,8 @@ static const struct {
 	{"read", on_read},
 	{"inotify", on_inotify},
 	{"msgrcv", on_msgrcv},
+	{"write-parts", on_write_parts},
+	{"recv-parts", on_recv_parts},
 };
 
 static void handler(int signal)
