@@ -152,7 +152,7 @@ try() {
 		wait "$at" || n=$((n + 1))
 	done
 	# A process that came to its end, or is traced by the one beside it, is no failure; others are.
-	if grep -h '^instrument: ' "$work"/mutator.* | grep -vE 'has the pid|zombie|has ended|is gone' | grep .; then
+	if grep -h '^instrument: ' "$work"/mutator.* | grep -vE 'has the pid|zombie|has ended|is gone|already traced by process [0-9]+ \(instrument\)' | grep .; then
 		fail "$1: a mutator failed"
 	fi
 	grep -q '^detached: 0 left' "$work/mutator.$worker" || fail "$1: $(tail -1 "$work/mutator.$worker")"
