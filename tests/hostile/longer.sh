@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # longer.sh - tests of the live suite that take seconds there, for as long and as
-# often as it takes to believe them: some six minutes on an idle machine. Not part
+# often as it takes to believe them: some four minutes on an idle machine. Not part
 # of `make test`, which has the live suite.
 #
 # fear A2: a minute of stops of 64 threads that send signals, and of 64 that run into breakpoints
