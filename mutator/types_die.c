@@ -18,6 +18,14 @@ bool types_sibling(Dwarf_Die *die)
 	return true;
 }
 
+bool types_is_new(const void **last, const Dwarf_Die *die)
+{
+	if ((const char *)die->addr <= (const char *)*last)
+		return false;
+	*last = die->addr;
+	return true;
+}
+
 bool types_number(Dwarf_Die *die, unsigned name, uint64_t *number)
 {
 	Dwarf_Attribute attribute;

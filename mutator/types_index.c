@@ -101,18 +101,6 @@ static void add_function(struct types_unit *unit, Dwarf_Die *die)
 		(struct function_die){.address = low, .die = dwarf_dieoffset(die)};
 }
 
-/*
- * DIEs are walked through in the order of the file. What lies before the last
- * one has been seen: scopes of a damaged file overlap, and a walk would not end.
- */
-static bool is_new(const void **last, const Dwarf_Die *die)
-{
-	if ((const char *)die->addr <= (const char *)*last)
-		return false;
-	*last = die->addr;
-	return true;
-}
-
 /* Functions in a unit, and in namespaces and classes in it. */
 static void look_in_scope(struct types_unit *unit, Dwarf_Die *scope, unsigned depth)
 {
@@ -121,7 +109,7 @@ static void look_in_scope(struct types_unit *unit, Dwarf_Die *scope, unsigned de
 	if (depth == SCOPES_MAX || dwarf_child(scope, &die) != 0)
 		return;
 	do {
-		if (!is_new(&unit->last, &die))
+		if (!types_is_new(&unit->last, &die))
 			return;
 		switch (dwarf_tag(&die)) {
 		case DW_TAG_subprogram:
@@ -211,7 +199,7 @@ static bool find_in_scope(struct walk *w, Dwarf_Die *scope)
 		return false;
 	w->depth++;
 	do {
-		if (!is_new(&w->last, &die))
+		if (!types_is_new(&w->last, &die))
 			break;
 		switch (dwarf_tag(&die)) {
 		case DW_TAG_variable:

@@ -24,15 +24,6 @@ struct inlined_search {
 	const void *last; /* DIE that was looked at */
 };
 
-/* Scopes of a damaged file overlap, and a walk through them would not end. */
-static bool is_new(struct inlined_search *s, const Dwarf_Die *die)
-{
-	if ((const char *)die->addr <= (const char *)s->last)
-		return false;
-	s->last = die->addr;
-	return true;
-}
-
 /* The name of C++ with its scopes; of others the plain one. NULL where there is none. */
 static const char *name_of(struct image *img, Dwarf_Die *die)
 {
@@ -77,7 +68,7 @@ static void find_roots(struct inlined_search *s, Dwarf_Die *scope, unsigned dept
 	if (depth == DEPTH_MAX || dwarf_child(scope, &die) != 0)
 		return;
 	do {
-		if (!is_new(s, &die) || s->root_count == ROOTS_MAX)
+		if (!types_is_new(&s->last, &die) || s->root_count == ROOTS_MAX)
 			return;
 		switch (dwarf_tag(&die)) {
 		case DW_TAG_subprogram:
@@ -132,7 +123,7 @@ static void find_copies(struct inlined_search *s, Dwarf_Die *scope, Dwarf_Die *f
 	if (depth == DEPTH_MAX || dwarf_child(scope, &die) != 0)
 		return;
 	do {
-		if (s->count == s->max || !is_new(s, &die))
+		if (s->count == s->max || !types_is_new(&s->last, &die))
 			return;
 		switch (dwarf_tag(&die)) {
 		case DW_TAG_inlined_subroutine:

@@ -65,6 +65,11 @@ void types_from_die(struct image *img, Dwarf_Die *die, struct type *out);
  * file leads back.
  */
 bool types_sibling(Dwarf_Die *die);
+/*
+ * DIEs are walked through in the order of the file. What lies before *last, the one before,
+ * has been seen: scopes of a damaged file overlap, and a walk would not end.
+ */
+bool types_is_new(const void **last, const Dwarf_Die *die);
 /* An attribute that is an unsigned number. */
 bool types_number(Dwarf_Die *die, unsigned name, uint64_t *number);
 /* The type that the DIE's DW_AT_type names. */

@@ -56,8 +56,9 @@ static void look_at(const struct type *type, unsigned depth)
 	type_field(type, "no such member", &field);
 }
 
-static void use_image(int fd)
+static void use_image(int fd, size_t size)
 {
+	static const char *const inlined[] = {"add", "made_of::parts::get", "no_such_function"};
 	const struct image_function *functions;
 	struct dinst_error e = {0};
 	struct image *img;
@@ -77,6 +78,14 @@ static void use_image(int fd)
 			look_at(&f.arguments[j], 0);
 	}
 	/* One that is in some files, and one that is nowhere: all of it is walked. */
+	for (size_t i = 0; i < sizeof(inlined) / sizeof(*inlined); i++) {
+		const char *callers[3];
+
+		types_inlined(img, inlined[i], callers, 3, &count);
+		for (size_t k = 0; k < count; k++)
+			if (strlen(callers[k]) > size)
+				abort();
+	}
 	if (types_of(img)) {
 		struct type type;
 		Dwarf_Die die;
@@ -97,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 
 	if (fd < 0 || write(fd, bytes, size) != (ssize_t)size)
 		abort();
-	use_image(fd);
+	use_image(fd, size);
 	close(fd);
 	return 0;
 }
