@@ -17,6 +17,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "inject/proc.h"
+
 static const taddr_t PAGE = 4096;
 static const taddr_t MIB = (taddr_t)1 << 20;
 static const taddr_t BOTTOM_MIN = 64 << 10;
@@ -25,7 +27,7 @@ static const taddr_t STACK_ROOM = (taddr_t)64 << 20; /* the least kept free for 
 static const taddr_t STACK_MOST = (taddr_t)16 << 30; /* of a limit that is no limit */
 static const taddr_t STACK_GAP = (taddr_t)1 << 20;   /* the kernel's stack_guard_gap */
 static const taddr_t LOW_TOP = 0x7ff00000;	     /* below 2 GiB, for the data half */
-enum { LOCKED_LEAST = 1024 };			     /* KiB of locked memory that make us careful */
+enum { LOCKED_LEAST = 1 << 20 }; /* bytes of locked memory that make us careful */
 
 static const taddr_t KERNEL_HALF = (taddr_t)1 << 63; /* [vsyscall] lies above it */
 
@@ -74,17 +76,6 @@ static taddr_t brk_start(pid_t pid)
 	return at ? strtoull(at, NULL, 10) : 0;
 }
 
-/* mlockall(MCL_FUTURE) cannot be seen; that some memory is locked already, can. */
-static bool locks_memory(pid_t pid)
-{
-	char path[64], text[4096], *at;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	read_small(path, text, sizeof(text));
-	at = strstr(text, "\nVmLck:");
-	return at && strtoul(at + strlen("\nVmLck:"), NULL, 10) >= LOCKED_LEAST;
-}
-
 /* The number behind `name` in /proc/PID/status, in bytes; 0 where there is none. */
 static uint64_t status_bytes(const char *status, const char *name)
 {
@@ -102,17 +93,22 @@ static uint64_t left(pid_t pid, int resource, uint64_t used)
 	return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
 }
 
-/* As may_expand_vm() of the kernel's mm/mmap.c counts: total_vm, and data_vm of it. */
+/*
+ * What is left of limits, as may_expand_vm() of the kernel's mm/mmap.c counts: total_vm, and data_vm
+ * of it. mlockall(MCL_FUTURE) cannot be seen; that some memory is locked already, can.
+ */
 static void read_room(pid_t pid, struct arena_limits *limits)
 {
-	char path[64], text[4096];
+	char text[4096], *whole = proc_status_text(pid, pid, text, sizeof(text));
+	const char *status = whole ? whole : "";
 
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	read_small(path, text, sizeof(text));
-	limits->room = left(pid, RLIMIT_AS, status_bytes(text, "\nVmSize:"));
-	limits->own_room = left(pid, RLIMIT_DATA, status_bytes(text, "\nVmData:"));
+	limits->locks_memory = status_bytes(status, "\nVmLck:") >= LOCKED_LEAST;
+	limits->room = left(pid, RLIMIT_AS, status_bytes(status, "\nVmSize:"));
+	limits->own_room = left(pid, RLIMIT_DATA, status_bytes(status, "\nVmData:"));
 	if (limits->own_room > limits->room)
 		limits->own_room = limits->room;
+	if (whole != text)
+		free(whole);
 }
 
 void arena_limits_read(pid_t pid, struct arena_limits *limits)
@@ -128,7 +124,6 @@ void arena_limits_read(pid_t pid, struct arena_limits *limits)
 			limits->bottom = least;
 	}
 	limits->brk_start = brk_start(pid);
-	limits->locks_memory = locks_memory(pid);
 	read_room(pid, limits);
 	limits->stack_limit = STACK_ROOM;
 	if (!prlimit(pid, RLIMIT_STACK, NULL, &stack) && stack.rlim_cur != RLIM_INFINITY &&
