@@ -4,7 +4,11 @@
  *
  * Owns what makes sure that there is one daemon per socket: the lock file is
  * held for the whole life of the process, and only its holder binds, replaces
- * or removes the socket. Never removes anything that is not a dead socket.
+ * or removes the socket. Never removes anything that is not a dead socket, or our own.
+ *
+ * The directory does not always live as long as the daemon: that of an ordinary user
+ * goes when he logs out, and comes back empty when he logs in. Sessions go on
+ * meanwhile, so the socket is made anew as soon as there is a place for it.
  */
 #include "daemon/server/server.h"
 
@@ -104,9 +108,19 @@ static void listener_event(uv_stream_t *listener, int status)
 		peer_accept(listener->data);
 }
 
+/* Another one may have come in place of what we have bound. */
+static bool is_bound_at(const struct server *s, int directory, const char *name)
+{
+	struct stat st;
+
+	return fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       st.st_dev == s->socket_device && st.st_ino == s->socket_inode;
+}
+
 static int bind_socket(struct server *s, struct dinst_error *e)
 {
 	struct sockaddr_un address;
+	struct stat st;
 	mode_t mask;
 	int fd, err;
 
@@ -124,6 +138,13 @@ static int bind_socket(struct server *s, struct dinst_error *e)
 		close(fd);
 		return e->code;
 	}
+	if (fstatat(s->place.fd, s->place.socket, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+		dinst_fail_errno(e, DINST_FAILED, errno, "cannot look at %s", s->place.path);
+		close(fd);
+		return e->code;
+	}
+	s->socket_device = st.st_dev;
+	s->socket_inode = st.st_ino;
 	s->bound = true;
 	uv_pipe_init(&s->loop, &s->listener, 0);
 	s->listener.data = s;
@@ -154,9 +175,42 @@ int server_listen(struct server *s, struct dinst_error *e)
 	return err;
 }
 
+/* The listener is closed, or there was none. */
+static void listen_anew(uv_handle_t *listener)
+{
+	struct server *s = listener->data;
+	struct dinst_error e = {0, ""};
+
+	if (s->stopping)
+		return;
+	s->listening = s->bound = false;
+	if (s->lock_fd >= 0)
+		close(s->lock_fd);
+	s->lock_fd = -1;
+	socket_place_close(&s->place);
+	if (!server_listen(s, &e)) {
+		server_log("the socket %s was gone: made anew", s->place.path);
+		s->unreachable = false;
+	} else if (!s->unreachable) {
+		server_log("the socket %s is gone, and cannot be made anew yet: %s", s->place.path,
+			   e.text);
+		s->unreachable = true;
+	}
+}
+
+void server_look_after_socket(struct server *s)
+{
+	if (s->stopping || (s->bound && is_bound_at(s, AT_FDCWD, s->place.path)))
+		return;
+	if (!s->listening)
+		listen_anew((uv_handle_t *)&s->listener);
+	else if (!uv_is_closing((uv_handle_t *)&s->listener))
+		uv_close((uv_handle_t *)&s->listener, listen_anew);
+}
+
 void server_unlisten(struct server *s)
 {
-	if (s->bound)
+	if (s->bound && is_bound_at(s, s->place.fd, s->place.socket))
 		unlinkat(s->place.fd, s->place.socket, 0);
 	s->bound = false;
 	if (s->listening && !uv_is_closing((uv_handle_t *)&s->listener))

@@ -64,6 +64,7 @@ static void on_idle(uv_timer_t *timer)
 	struct server *s = timer->data;
 
 	hold_sweep(s);
+	server_look_after_socket(s);
 	if (s->sessions || s->peers) {
 		server_busy(s);
 	} else if (s->idle_ms && uv_now(&s->loop) - s->busy_at >= s->idle_ms) {

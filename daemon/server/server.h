@@ -85,7 +85,10 @@ struct server {
 	struct http *http; /* NULL: nothing is served */
 	struct otlp *otlp; /* NULL: nothing is exported */
 	unsigned peer_count;
+	dev_t socket_device; /* of the socket that is bound */
+	ino_t socket_inode;
 	bool listening, bound;
+	bool unreachable; /* it is told in the log that the socket cannot be made anew */
 	bool stopping; /* no new sessions; the end is near */
 	bool ending;   /* handles are being closed */
 };
@@ -121,6 +124,8 @@ void stalls_step(struct server *s, const char *what);
 
 /* Takes the lock and binds the socket. DINST_BUSY: another dinstd has the lock. */
 int server_listen(struct server *s, struct dinst_error *e);
+/* Makes the socket anew, with its directory and lock, if it is no more where it was bound. */
+void server_look_after_socket(struct server *s);
 /* Removes the socket; the lock goes with the process. */
 void server_unlisten(struct server *s);
 

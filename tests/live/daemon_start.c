@@ -4,6 +4,7 @@
  * nobody else could have put there, and never leaving anything behind.
  */
 #include <grp.h>
+#include <stdbool.h>
 
 #include "tests/live/daemon_fixture.h"
 
@@ -268,6 +269,105 @@ static void signalled(void **state)
 	assert_int_equal(access(fixture_socket, F_OK), -1);
 }
 
+/* Waits until the socket is another file than `old`, which may be 0. */
+static bool made_anew(const char *path, ino_t old)
+{
+	struct stat st;
+
+	for (int ms = 0; ms < ANSWER_MS; ms += 10) {
+		if (stat(path, &st) == 0 && st.st_ino != old)
+			return true;
+		nap_ms(10);
+	}
+	return false;
+}
+
+static ino_t inode_of(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_ino;
+}
+
+/*
+ * A user logs out, and what XDG_RUNTIME_DIR names goes; he logs in, and it comes back
+ * empty: the daemon that went on is reached again, with its session.
+ */
+static void directory_is_lost(void **state)
+{
+	pid_t pid = spawn_dinstd("-i", "0");
+	char aside[100], bound[400];
+	int status, fd;
+	ino_t old;
+
+	(void)state;
+	run_dinst(o, "attach %d -q", (int)fixture_target);
+	assert_int_equal(o->status, 0);
+	/* the socket alone is removed: as things are in /tmp */
+	old = inode_of(fixture_socket);
+	snprintf(bound, sizeof(bound), "%s/bound", fixture_directory);
+	assert_int_equal(link(fixture_socket, bound), 0); /* so that its number is not used again */
+	assert_int_equal(unlink(fixture_socket), 0);
+	assert_true(made_anew(fixture_socket, old));
+	run_dinst(o, "ls --json");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->out, "\"state\""));
+	/* the directory, for longer than one look */
+	snprintf(aside, sizeof(aside), "%s.aside", fixture_directory);
+	assert_int_equal(rename(fixture_directory, aside), 0);
+	fd = open(fixture_directory, O_CREAT | O_EXCL | O_WRONLY, 0600);
+	assert_true(fd >= 0);
+	close(fd);
+	nap_ms(2500);
+	assert_int_equal(unlink(fixture_directory), 0);
+	assert_true(made_anew(fixture_socket, 0));
+	assert_int_equal(daemon_pid(), pid);
+	run_dinst(o, "ls --json");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->out, "\"state\""));
+	kill(pid, SIGTERM);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(access(fixture_socket, F_OK), -1);
+	/* back to where the fake mutator writes */
+	snprintf(bound, sizeof(bound), "rm -rf %s && mv %s %s && rm -f %s/bound %s/d.sock",
+		 fixture_directory, aside, fixture_directory, fixture_directory, fixture_directory);
+	assert_int_equal(system(bound), 0);
+}
+
+/* Another daemon has come in the place of one whose socket and lock were removed. */
+static void another_came(void **state)
+{
+	pid_t pid = spawn_dinstd("-i", "0"), second;
+	char path[100];
+	int status;
+	ino_t old;
+
+	(void)state;
+	kill(pid, SIGSTOP); /* so that it cannot look meanwhile */
+	snprintf(path, sizeof(path), "%s/d.lock", fixture_directory);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(unlink(fixture_socket), 0);
+	second = spawn_dinstd("-i", "0");
+	old = inode_of(fixture_socket);
+	kill(pid, SIGCONT);
+	nap_ms(2500);
+	assert_int_equal(inode_of(fixture_socket), old);
+	assert_int_equal(daemon_pid(), second);
+	/* which goes on when the first ends */
+	kill(pid, SIGTERM);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(inode_of(fixture_socket), old);
+	run_dinst(o, "ls -q");
+	assert_int_equal(o->status, 0);
+	kill(second, SIGTERM);
+	assert_int_equal(waitpid(second, &status, 0), second);
+	assert_int_equal(status, 0);
+	assert_int_equal(access(fixture_socket, F_OK), -1);
+}
+
 /* fear L3: nobody takes the daemon's log (a full pipe, a disk that is busy): its clients are served, and it ends */
 static void log_nobody_takes(void **state)
 {
@@ -397,6 +497,8 @@ int main(void)
 		cmocka_unit_test(place_is_taken),
 		cmocka_unit_test(silent_server),
 		cmocka_unit_test(signalled),
+		cmocka_unit_test(directory_is_lost),
+		cmocka_unit_test(another_came),
 		cmocka_unit_test(log_nobody_takes),
 		cmocka_unit_test(idle),
 		cmocka_unit_test(no_mutator),
