@@ -153,6 +153,8 @@ static void note_jumps(struct making *m)
 			add_bits(m, insn->data_ref, IS_LEADER | IS_ENTERED);
 		if (ends_block(m, i) && i + 1 < f->insns.count)
 			m->bits[i + 1] |= IS_LEADER;
+		if (flow_is_breakpoint(f, insn))
+			add_bits(m, end_of(insn), IS_LEADER | IS_ENTERED);
 	}
 	for (size_t i = 0; i < f->odd.count; i++) {
 		const struct arch_insn *insn = &f->odd.items[i];

@@ -230,8 +230,9 @@ static bool ends_line(struct flow *f, const struct arch_insn *insn)
 	case ARCH_FLOW_JUMP:
 	case ARCH_FLOW_JUMP_INDIRECT:
 	case ARCH_FLOW_RETURN:
-	case ARCH_FLOW_STOP:
 		return true;
+	case ARCH_FLOW_STOP:
+		return !flow_is_breakpoint(f, insn);
 	case ARCH_FLOW_CALL:
 	case ARCH_FLOW_CALL_INDIRECT:
 		break;

@@ -106,6 +106,13 @@ static inline long flow_insn_at(const struct flow *f, vaddr_t v)
  */
 bool flow_begins_block(const struct flow *f, vaddr_t v);
 
+/* True for a breakpoint that is executed: whoever handles the trap goes on behind it. */
+static inline bool flow_is_breakpoint(const struct flow *f, const struct arch_insn *insn)
+{
+	return insn->flow == ARCH_FLOW_STOP && insn->flags & ARCH_INSN_PADDING &&
+	       flow_marks(f, insn->address) & MARK_REACHED;
+}
+
 /* Index of the instruction that the byte at v is part of, -1 if there is none. */
 long flow_covering(const struct flow *f, vaddr_t v);
 

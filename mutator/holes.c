@@ -16,6 +16,22 @@
 
 enum { PAGE = 4096 };
 
+/*
+ * True if insns[at], padding, stands right behind something that traps: whoever
+ * handles that may go on behind it.
+ */
+static bool follows_trap(const struct flow *f, size_t at)
+{
+	const struct arch_insn *insns = f->insns.items;
+
+	for (; at > 0 && insns[at - 1].address + insns[at - 1].length == insns[at].address; at--)
+		if (flow_marks(f, insns[at - 1].address) & MARK_REACHED)
+			return insns[at - 1].flow == ARCH_FLOW_STOP;
+		else if (!(insns[at - 1].flags & ARCH_INSN_PADDING))
+			return false;
+	return false;
+}
+
 bool is_dead(const struct windows *w, vaddr_t v)
 {
 	const struct flow *f = w->flow;
@@ -29,7 +45,8 @@ bool is_dead(const struct windows *w, vaddr_t v)
 		return false;
 	at = flow_covering(f, v);
 	return at >= 0 && f->insns.items[at].flags & ARCH_INSN_PADDING &&
-	       !(flow_marks(f, f->insns.items[at].address) & MARK_REACHED);
+	       !(flow_marks(f, f->insns.items[at].address) & MARK_REACHED) &&
+	       !follows_trap(f, (size_t)at);
 }
 
 bool is_in_short_reach(vaddr_t from, vaddr_t hole)

@@ -19,6 +19,7 @@ enum origin {
 	ORIGIN_WHOLE,	   /* loaded or handed over whole: the references know it */
 	ORIGIN_TABLE,	   /* a base and an offset that was loaded */
 	ORIGIN_ARITHMETIC, /* computed in another way */
+	ORIGIN_ODD,	   /* a base and an offset from a table of a form that is not read */
 };
 
 /* A place where ways meet is gone back from once for each set of registers. */
@@ -29,6 +30,7 @@ struct search {
 		arch_regset wanted;
 	} joins[JOINS_MAX];
 	size_t join_count;
+	bool odd; /* what was loaded is no entry of a table that tables.c reads */
 };
 
 enum seen { SEEN_NEW, SEEN_BEFORE, SEEN_TOO_MANY };
@@ -65,8 +67,9 @@ static bool is_run_into(const struct flow *f, size_t at)
 	case ARCH_FLOW_JUMP:
 	case ARCH_FLOW_JUMP_INDIRECT:
 	case ARCH_FLOW_RETURN:
-	case ARCH_FLOW_STOP:
 		return false;
+	case ARCH_FLOW_STOP:
+		return flow_is_breakpoint(f, &insn[-1]);
 	default:
 		return flow_marks(f, insn[-1].address) & MARK_REACHED;
 	}
@@ -90,6 +93,40 @@ static size_t ways_to(const struct flow *f, size_t at, size_t *from)
 		n++;
 	}
 	return n;
+}
+
+static arch_regset bit_of(uint8_t reg)
+{
+	return reg == ARCH_NO_REGISTER ? 0 : (arch_regset)1 << reg;
+}
+
+/* The registers that only say where the instruction loads from. */
+static arch_regset address_of(const struct arch_insn *insn)
+{
+	struct arch_memory m[ARCH_MEMORY_MAX];
+	unsigned n = arch_memory_operands(insn, m);
+	arch_regset set = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		set |= bit_of(m[i].base) | bit_of(m[i].index);
+	return set;
+}
+
+/*
+ * Offsets of 32 bits are read. Others (differences of labels, kept in one byte,
+ * in two or in eight) are not. Eight bytes without an index may be a base that
+ * was spilled.
+ */
+static bool loads_odd_entry(const struct arch_insn *insn)
+{
+	struct arch_memory m[ARCH_MEMORY_MAX];
+	unsigned n = arch_memory_operands(insn, m);
+
+	for (unsigned i = 0; i < n; i++)
+		if (m[i].load &&
+		    (m[i].size < 4 || (m[i].size > 4 && bit_of(m[i].index) & ~arch_always_live)))
+			return true;
+	return false;
 }
 
 static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned steps);
@@ -128,8 +165,10 @@ static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned
 		arch_effects(def, &reads, &writes);
 		if (!(writes & wanted) || is_address_of(def))
 			continue;
-		if (def->flags & ARCH_INSN_MEMORY)
+		if (def->flags & ARCH_INSN_MEMORY) {
+			s->odd |= loads_odd_entry(def);
 			return true;
+		}
 		if (__builtin_popcountll(reads) != 1)
 			return false;
 		wanted = reads;
@@ -141,7 +180,9 @@ static enum origin loaded_or_computed(const struct flow *f, arch_regset wanted, 
 {
 	struct search s = {.f = f};
 
-	return was_loaded(&s, wanted, at, 0) ? ORIGIN_TABLE : ORIGIN_ARITHMETIC;
+	if (!was_loaded(&s, wanted, at, 0))
+		return s.odd ? ORIGIN_ODD : ORIGIN_ARITHMETIC;
+	return s.odd ? ORIGIN_ODD : ORIGIN_TABLE;
 }
 
 static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsigned steps);
@@ -180,10 +221,11 @@ static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsign
 		if (!(writes & wanted))
 			continue;
 		if (def->flags & ARCH_INSN_MEMORY) {
-			if (!(def->flags & ARCH_INSN_STACK_OPERAND) || !(reads & wanted))
+			if (!(reads & wanted & ~address_of(def)))
 				return ORIGIN_WHOLE;
-			/* The base was spilled and is added from the stack. */
-			return loaded_or_computed(s->f, wanted, at);
+			/* Added from memory: a base that was spilled, or an entry. */
+			return loads_odd_entry(def) ? ORIGIN_ODD
+						    : loaded_or_computed(s->f, wanted, at);
 		}
 		if (__builtin_popcountll(reads) >= 2)
 			return loaded_or_computed(s->f, reads, at);
@@ -231,6 +273,8 @@ bool flow_is_riddle(const struct flow *f, size_t at, size_t tables, size_t code_
 		return false;
 	case ORIGIN_TABLE:
 		return !tables;
+	case ORIGIN_ODD:
+		return true;
 	default:
 		return !tables || code_bases;
 	}

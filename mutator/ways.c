@@ -83,9 +83,9 @@ static bool find_fall(const struct flow *f, size_t at, struct way_list *list)
 		return false;
 	if (!(flow_marks(f, before->address) & MARK_REACHED) || before->flow == ARCH_FLOW_JUMP ||
 	    before->flow == ARCH_FLOW_JUMP_INDIRECT || before->flow == ARCH_FLOW_RETURN ||
-	    before->flow == ARCH_FLOW_STOP)
+	    (before->flow == ARCH_FLOW_STOP && !flow_is_breakpoint(f, before)))
 		return true;
-	/* What is behind a call or a system call is come to by returning. */
+	/* What is behind a call, a system call or a trap is come to by returning. */
 	if (before->flow != ARCH_FLOW_NEXT && before->flow != ARCH_FLOW_BRANCH)
 		return false;
 	add_way(list, (size_t)i, PLACE_FALLS);

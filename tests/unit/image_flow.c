@@ -18,6 +18,7 @@
 
 #include "mutator/flow.h"
 #include "mutator/hits.h"
+#include "mutator/window.h"
 
 static struct image *img;
 static struct freemap *map;
@@ -163,6 +164,42 @@ static void test_tables(void **state)
 	/* What is behind an address inside the table is read, too. */
 	assert_int_equal(table_heads("t_cut"), 4);
 	assert_false(is_unresolved("t_whole"));
+}
+
+/* fear C4: tables of a width that is not read, beside one that is: nothing is taken for known */
+static void test_odd_tables(void **state)
+{
+	static const char *const names[] = {"t_bytes", "t_words", "t_quads", "t_added"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!is_unresolved(names[i]))
+			fail_msg("%s: all jumps are taken for known", names[i]);
+}
+
+/* How many bytes of the padding in the function are taken for dead. */
+static size_t dead_bytes(const char *name)
+{
+	struct flow f = build(name);
+	struct dinst_error e = {0};
+	struct windows w;
+	size_t n = 0;
+
+	assert_int_equal(windows_init(&w, &f, &e), 0);
+	for (size_t i = 0; i < f.byte_count; i++)
+		n += is_dead(&w, start_of(name) + i);
+	windows_release(&w);
+	flow_release(&f);
+	return n;
+}
+
+/* fear A5: what is behind a breakpoint or an undefined instruction may be executed, by whom handles the trap */
+static void test_traps(void **state)
+{
+	(void)state;
+	assert_int_equal(dead_bytes("p_breakpoint"), 11);
+	assert_int_equal(dead_bytes("p_undefined"), 10);
+	assert_true(marks_of("p_breakpoint", 5) & MARK_REACHED);
 }
 
 static void test_rows(void **state)
@@ -382,6 +419,7 @@ int main(void)
 		cmocka_unit_test(test_tail_jumps), cmocka_unit_test(test_data),
 		cmocka_unit_test(test_between),	   cmocka_unit_test(test_noreturn),
 		cmocka_unit_test(test_falls_out),  cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_odd_tables), cmocka_unit_test(test_traps),
 	};
 
 	return cmocka_run_group_tests_name("image: flow", tests, open_target, close_target);

@@ -213,6 +213,62 @@ FN t_row_of_any
 	ret
 END t_row_of_any
 
+	/* Offsets of a width that no compiler uses for switches, but people do for labels. A
+	 * switch stands beside them. */
+.macro T_ODD name, adds, load:vararg
+FN \name
+	lea .Lts\@(%rip), %rdx
+	and $1, %edi
+	movslq (%rdx, %rdi, 4), %rcx
+	add %rdx, %rcx
+	jmp *%rcx
+.Lta\@:	mov $1, %eax
+.Ltb\@:	lea .Lto\@(%rip), %rdx
+	lea .Lte\@(%rip), %rsi
+	\load
+	.if \adds
+	add %rcx, %rdx
+	.endif
+	jmp *%rdx
+.Lto\@:	inc %eax
+	inc %eax
+	inc %eax
+	ret
+	.pushsection .rodata
+	.p2align 3
+.Lts\@:	.long .Lta\@ - .Lts\@, .Ltb\@ - .Lts\@
+.Lte\@:	.quad 2, 4
+	.popsection
+END \name
+.endm
+	T_ODD t_bytes, 1, movzbl (%rsi, %rdi), %ecx
+	T_ODD t_words, 1, movzwl (%rsi, %rdi, 2), %ecx
+	T_ODD t_quads, 1, mov (%rsi, %rdi, 8), %rcx
+	T_ODD t_added, 0, add (%rsi, %rdi, 8), %rdx
+
+	/* --------------------------------------------------------- traps */
+
+	/* What is behind a trap may be executed: its handler says where to go on. */
+FN p_breakpoint
+	test %edi, %edi
+	jne 1f
+	int3
+	.nops 10
+1:	lea 1(%rdi), %eax
+	ret
+	int3
+	.nops 10
+END p_breakpoint
+FN p_undefined
+	test %edi, %edi
+	jne 1f
+	ud2
+	.nops 10
+1:	lea 1(%rdi), %eax
+	ret
+	.nops 10
+END p_undefined
+
 	/* --------------------------------------------------------- data */
 
 	/* A string that is read, with the bytes of jumps and returns in it. */
