@@ -26,9 +26,11 @@ struct freemap {
 	uint64_t clock;
 	void *extra;
 	void (*release)(void *extra);
-	struct vaddr_list targets; /* of all jump tables, sorted */
-	struct vaddr_list bases;   /* where tables may begin, sorted */
-	uint8_t *verdicts;	   /* enum verdict of each function, made on first use */
+	struct vaddr_list targets;   /* of all jump tables, sorted */
+	struct vaddr_list bases;     /* where tables may begin, sorted */
+	uint8_t *verdicts;	     /* enum verdict of each function, made on first use */
+	struct vaddr_list constants; /* in the code, sorted, made on first use */
+	bool has_constants;
 };
 
 static void freemap_free(void *extra)
@@ -44,6 +46,7 @@ static void freemap_free(void *extra)
 		map->release(map->extra);
 	free(map->targets.items);
 	free(map->bases.items);
+	free(map->constants.items);
 	free(map->verdicts);
 	free(map);
 }
@@ -162,6 +165,27 @@ bool freemap_is_base(const struct freemap *map, vaddr_t v)
 	size_t i = list_from(&map->bases, v);
 
 	return i < map->bases.count && map->bases.items[i] == v;
+}
+
+bool freemap_is_used(struct freemap *map, vaddr_t lo, vaddr_t hi)
+{
+	size_t i;
+	unsigned refs;
+
+	if (!map->has_constants && image_constants(map->img, &map->constants) < 0) {
+		free(map->constants.items);
+		map->constants = (struct vaddr_list){0};
+		return true;
+	}
+	map->has_constants = true;
+	i = list_from(&map->constants, lo);
+	if (i < map->constants.count && map->constants.items[i] < hi)
+		return true;
+	/* A name alone is not: the end of a function may have one. */
+	for (vaddr_t v = lo; image_references_next(map->img, &v, hi, &refs); v++)
+		if (refs & ~(unsigned)REFERENCE_SYMBOL)
+			return true;
+	return false;
 }
 
 struct image_range freemap_primary(const struct freemap *map, uint32_t index)

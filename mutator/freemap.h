@@ -61,6 +61,12 @@ long freemap_starting_at(const struct freemap *map, vaddr_t v);
  */
 bool freemap_gap(struct freemap *map, vaddr_t v, struct image_range *gap);
 
+/*
+ * True if something branches or refers to one of the bytes [lo, hi), or has it as
+ * an operand: it may be a constant that looks like padding. Or may do so.
+ */
+bool freemap_is_used(struct freemap *map, vaddr_t lo, vaddr_t hi);
+
 /* True if control may run off the end of function `index` into what is behind it. May use sweeps. */
 bool freemap_runs_off(struct freemap *map, uint32_t index);
 

@@ -17,19 +17,22 @@
 enum { PAGE = 4096 };
 
 /*
- * True if insns[at], padding, stands right behind something that traps: whoever
- * handles that may go on behind it.
+ * True if the run of padding that insns[at] is a part of stands right behind
+ * something that traps, whose handler may go on there, or is, up to v, used.
  */
-static bool follows_trap(const struct flow *f, size_t at)
+static bool is_needed(const struct flow *f, size_t at, vaddr_t v)
 {
 	const struct arch_insn *insns = f->insns.items;
 
 	for (; at > 0 && insns[at - 1].address + insns[at - 1].length == insns[at].address; at--)
-		if (flow_marks(f, insns[at - 1].address) & MARK_REACHED)
-			return insns[at - 1].flow == ARCH_FLOW_STOP;
-		else if (!(insns[at - 1].flags & ARCH_INSN_PADDING))
-			return false;
-	return false;
+		if (flow_marks(f, insns[at - 1].address) & MARK_REACHED) {
+			if (insns[at - 1].flow == ARCH_FLOW_STOP)
+				return true;
+			break;
+		} else if (!(insns[at - 1].flags & ARCH_INSN_PADDING)) {
+			break;
+		}
+	return freemap_is_used(f->map, insns[at].address, v + 1);
 }
 
 bool is_dead(const struct windows *w, vaddr_t v)
@@ -40,13 +43,14 @@ bool is_dead(const struct windows *w, vaddr_t v)
 
 	if (!flow_contains(f, v))
 		return !image_references_at(f->img, v) && freemap_gap(f->map, v, &gap) &&
-		       !freemap_is_branched_to(f->map, v);
+		       !freemap_is_branched_to(f->map, v) &&
+		       !freemap_is_used(f->map, gap.lo, v + 1);
 	if (flow_marks(f, v) & (MARK_TARGET | MARK_CONFLICT | MARK_RSEQ | MARK_REFERRED))
 		return false;
 	at = flow_covering(f, v);
 	return at >= 0 && f->insns.items[at].flags & ARCH_INSN_PADDING &&
 	       !(flow_marks(f, f->insns.items[at].address) & MARK_REACHED) &&
-	       !follows_trap(f, (size_t)at);
+	       !is_needed(f, (size_t)at, v);
 }
 
 bool is_in_short_reach(vaddr_t from, vaddr_t hole)

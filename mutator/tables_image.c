@@ -11,6 +11,8 @@
  */
 #include "mutator/freemap_tables.h"
 
+#include "arch/scan.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +74,15 @@ static void found(void *arg, taddr_t from, taddr_t base)
 		s->failed = true;
 }
 
+static void found_constant(void *arg, taddr_t from, taddr_t target)
+{
+	struct scan *s = arg;
+
+	(void)from;
+	if (in_text(s->img, target) && vaddr_list_add(s->bases, target) < 0)
+		s->failed = true;
+}
+
 static int order(const void *a, const void *b)
 {
 	vaddr_t x = *(const vaddr_t *)a, y = *(const vaddr_t *)b;
@@ -128,4 +139,24 @@ int image_table_targets(struct image *img, struct vaddr_list *targets, struct va
 		r = dinst_fail(e, DINST_NO_MEMORY, "no memory for the jump tables of the image");
 	vaddr_list_sort(targets);
 	return r;
+}
+
+int image_constants(struct image *img, struct vaddr_list *constants)
+{
+	struct scan scan = {.img = img, .bases = constants};
+	const struct image_range *text;
+	size_t n = image_text(img, &text);
+
+	for (size_t i = 0; i < n; i++) {
+		size_t size = 0;
+		const uint8_t *bytes = image_code(img, text[i].lo, &size);
+
+		if (size > text[i].hi - text[i].lo)
+			size = text[i].hi - text[i].lo;
+		if (bytes)
+			arch_scan_operands(bytes, size, text[i].lo, text[0].lo, text[n - 1].hi,
+					   found_constant, &scan);
+	}
+	vaddr_list_sort(constants);
+	return scan.failed ? -1 : 0;
 }

@@ -6,6 +6,7 @@
  * the first add to the same register among the words that follow.
  */
 #include "arch/aarch64/a64.h"
+#include "arch/scan.h"
 
 enum { ADD_WITHIN = 16 };
 
@@ -54,4 +55,17 @@ void arch_scan_references(const uint8_t *bytes, size_t size, taddr_t address, ta
 	for (size_t i = -address & 3; i + A64_SIZE <= size; i += A64_SIZE)
 		if (reference(bytes, size, i, address + i, &target) && target >= lo && target < hi)
 			found(arg, address + i, target);
+}
+
+/* ldr, ldrsw, prfm (literal); what adr and adrp make is a reference. */
+void arch_scan_operands(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo, taddr_t hi,
+			void (*found)(void *arg, taddr_t from, taddr_t target), void *arg)
+{
+	for (size_t i = -address & 3; i + A64_SIZE <= size; i += A64_SIZE) {
+		uint32_t w = a64_load(bytes + i);
+		taddr_t target = address + i + 4 * a64_signed(w, 5, 19);
+
+		if ((w & 0x3b000000) == 0x18000000 && target >= lo && target < hi)
+			found(arg, address + i, target);
+	}
 }

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "arch/scan.h"
 #include "arch/x86_64/x86.h"
 
 /* Offset of the displacement behind the first byte; 0: cannot start a reference. */
@@ -45,5 +46,28 @@ void arch_scan_references(const uint8_t *bytes, size_t size, taddr_t address, ta
 		target = address + i + offset + 4 + (int64_t)(int32_t)displacement;
 		if (target >= lo && target < hi)
 			found(arg, address + i, target);
+	}
+}
+
+/* The displacement counts from the end of the instruction, behind an immediate of some size. */
+void arch_scan_operands(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo, taddr_t hi,
+			void (*found)(void *arg, taddr_t from, taddr_t target), void *arg)
+{
+	static const uint8_t immediates[] = {0, 1, 2, 4};
+	enum { LARGEST = 4 };
+
+	for (size_t i = 0; i + 5 <= size; i++) {
+		uint32_t displacement;
+		taddr_t target;
+
+		if ((bytes[i] & 0xc7) != 0x05) /* ModRM */
+			continue;
+		memcpy(&displacement, bytes + i + 1, 4);
+		target = address + i + 5 + (int64_t)(int32_t)displacement;
+		if (target + LARGEST < lo || target >= hi)
+			continue;
+		for (size_t k = 0; k < sizeof(immediates); k++)
+			if (target + immediates[k] >= lo && target + immediates[k] < hi)
+				found(arg, address + i, target + immediates[k]);
 	}
 }

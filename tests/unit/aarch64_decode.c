@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "arch/aarch64/a64.h"
+#include "arch/scan.h"
 
 #define ADDRESS 0x400000ull
 
@@ -390,6 +391,12 @@ static void test_scan(void **state)
 	arch_scan_references(bytes, sizeof(bytes), ADDRESS, ADDRESS + 0x11, ADDRESS + 0x25,
 			     count_target, &sum);
 	assert_true(sum == ADDRESS + 0x24);
+	/* ldr x1,+0x40; ldr q1,-4 */
+	a64_store(bytes, 0x58000201);
+	a64_store(bytes + 4, 0x9cffffe1);
+	sum = 0;
+	arch_scan_operands(bytes, 8, ADDRESS, 0, UINT64_MAX, count_target, &sum);
+	assert_true(sum == ADDRESS + 0x40 + ADDRESS);
 }
 
 int main(void)

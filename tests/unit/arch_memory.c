@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "arch/scan.h"
 #include "arch/x86_64/x86.h"
 #include "tests/unit/arch_run.h"
 
@@ -487,6 +488,45 @@ static void test_destinations(void **state)
 	assert_int_equal(out.status, ARCH_OUT_OF_RANGE);
 }
 
+static void on_operand(void *arg, taddr_t from, taddr_t target)
+{
+	taddr_t *sum = arg;
+
+	assert_true(from >= CODE);
+	*sum += target - CODE;
+}
+
+/* What is named relative to the program counter is found by looking, however the instruction ends. */
+static void test_scan(void **state)
+{
+	static const struct {
+		uint8_t bytes[12], size;
+	} cases[] = {
+		{{0x48, 0x8b, 0x05, 0, 1, 0, 0}, 7}, /* mov 0x100(%rip),%rax */
+		{{0x66, 0x0f, 0x6f, 0x0d, 0, 1, 0, 0}, 8},
+		{{0x80, 0x3d, 0, 1, 0, 0, 1}, 7}, /* cmpb $1,0x100(%rip) */
+		{{0x66, 0x81, 0x3d, 0, 1, 0, 0, 1, 1}, 9},
+		{{0x81, 0x3d, 0, 1, 0, 0, 1, 1, 1, 1}, 10},
+		{{0x62, 0xf1, 0x7c, 0x48, 0x28, 0x05, 0, 1, 0, 0}, 10}, /* vmovaps */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		const taddr_t target = CODE + 0x100 + cases[i].size;
+		taddr_t sum = 0;
+
+		assert_int_equal(decode(cases[i].bytes, cases[i].size).data_ref, target);
+		arch_scan_operands(cases[i].bytes, cases[i].size, CODE, target, target + 1,
+				   on_operand, &sum);
+		assert_int_equal(sum, 0x100 + cases[i].size);
+		/* Cut off, or outside of what is asked for: nothing. */
+		arch_scan_operands(cases[i].bytes, 5, CODE, 0, UINT64_MAX, on_operand, &sum);
+		arch_scan_operands(cases[i].bytes, cases[i].size, CODE, 0, CODE + 0x100, on_operand,
+				   &sum);
+		assert_int_equal(sum, 0x100 + cases[i].size);
+	}
+}
+
 static void test_summary(void **state)
 {
 	(void)state;
@@ -502,7 +542,8 @@ int main(void)
 		cmocka_unit_test(test_plain_forms),	cmocka_unit_test(test_sib_forms),
 		cmocka_unit_test(test_thread_relative), cmocka_unit_test(test_other_encodings),
 		cmocka_unit_test(test_implicit),	cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_destinations),	cmocka_unit_test(test_summary),
+		cmocka_unit_test(test_destinations),	cmocka_unit_test(test_scan),
+		cmocka_unit_test(test_summary),
 	};
 
 	alarm(120);

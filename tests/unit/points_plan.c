@@ -50,6 +50,8 @@ static const struct plan_case layout_cases[] = {
 	{"a_after_zeros", "entry+0=jump(0,6) exit+5=merged(0,6)"},
 	{"a_table_behind", "entry+0=!no-room exit+0=!no-room"},
 	{"a_zero_constant", "entry+0=!no-room exit+0=!no-room"},
+	{"a_zero_read", "entry+0=!no-room exit+0=!no-room"},
+	{"a_mask_read", "entry+0=!no-room exit+0=!no-room"},
 	{"a_run_into", "entry+0=evicted(0,3>cold+30) exit+2=merged(0,3>cold+30)"},
 	{"a_called_into", "entry+0=evicted(0,3>cold+31) exit+2=merged(0,3>cold+31)"},
 	{"a_int3", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)"},

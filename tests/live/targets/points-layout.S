@@ -125,6 +125,26 @@ FN_HERE a_zero_user
 	lea zeroes(%rip), %rax
 	ret
 END a_zero_user
+
+	/* Constants that look like padding, and that somebody reads where they are. */
+	.p2align 4
+FN_HERE a_zero_read
+	ret
+END a_zero_read
+.Lzero_read:	.quad 0
+	.p2align 4, 0
+FN_HERE a_zero_reader
+	mov .Lzero_read(%rip), %rax
+	ret
+END a_zero_reader
+FN_HERE a_mask_read
+	ret
+.Lmask_read:	.quad 0xcccccccccccccccc
+END a_mask_read
+FN_HERE a_mask_reader
+	testb $1, .Lmask_read(%rip)
+	ret
+END a_mask_reader
 	FILL fill_4
 
 	/* Control runs through the padding into the next function: no hole there. */
