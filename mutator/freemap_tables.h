@@ -25,7 +25,10 @@ void vaddr_list_sort(struct vaddr_list *list);
 int image_table_targets(struct image *img, struct vaddr_list *targets, struct vaddr_list *bases,
 			struct dinst_error *e);
 
-/* Fills *constants, which is empty: places in the code that an instruction may read or write. */
+/*
+ * Fills *constants, which is empty: places in the code that an instruction may read or write,
+ * as far as they look like padding.
+ */
 int image_constants(struct image *img, struct vaddr_list *constants);
 
 #endif

@@ -74,12 +74,33 @@ static void found(void *arg, taddr_t from, taddr_t base)
 		s->failed = true;
 }
 
+/* True if an instruction that ends behind `from` names the target: by one reading at least. */
+static bool is_operand(const struct image *img, vaddr_t from, vaddr_t target)
+{
+	struct arch_insn insn;
+
+	for (vaddr_t back = 0; back < ARCH_INSN_MAX; back++) {
+		size_t size = 0;
+		const uint8_t *bytes = image_code(img, from - back, &size);
+
+		if (bytes && arch_decode(bytes, size, from - back, &insn) == ARCH_OK &&
+		    insn.flags & ARCH_INSN_PC_RELATIVE && insn.data_ref == target)
+			return true;
+	}
+	return false;
+}
+
+/* What looks like padding, and could be a number: one byte, again and again. */
 static void found_constant(void *arg, taddr_t from, taddr_t target)
 {
 	struct scan *s = arg;
+	size_t size = 0;
+	const uint8_t *bytes = in_text(s->img, target) ? image_code(s->img, target, &size) : NULL;
 
-	(void)from;
-	if (in_text(s->img, target) && vaddr_list_add(s->bases, target) < 0)
+	if (!bytes || size < sizeof(uint32_t) || memcmp(bytes, bytes + 1, sizeof(uint32_t) - 1) ||
+	    !is_operand(s->img, from, target))
+		return;
+	if (vaddr_list_add(s->bases, target) < 0)
 		s->failed = true;
 }
 

@@ -30,7 +30,8 @@ struct search {
 		arch_regset wanted;
 	} joins[JOINS_MAX];
 	size_t join_count;
-	bool odd; /* what was loaded is no entry of a table that tables.c reads */
+	bool odd;   /* what was loaded is no entry of a table that tables.c reads */
+	bool whole; /* ... but as large as an address, and not of a row */
 };
 
 enum seen { SEEN_NEW, SEEN_BEFORE, SEEN_TOO_MANY };
@@ -114,8 +115,7 @@ static arch_regset address_of(const struct arch_insn *insn)
 
 /*
  * Offsets of 32 bits are read. Others (differences of labels, kept in one byte,
- * in two or in eight) are not. Eight bytes without an index may be a base that
- * was spilled.
+ * in two or in eight) are not.
  */
 static bool loads_odd_entry(const struct arch_insn *insn)
 {
@@ -127,6 +127,15 @@ static bool loads_odd_entry(const struct arch_insn *insn)
 		    (m[i].size < 4 || (m[i].size > 4 && bit_of(m[i].index) & ~arch_always_live)))
 			return true;
 	return false;
+}
+
+/* A word that stands alone: a base that was spilled, or an address. */
+static bool loads_whole(const struct arch_insn *insn)
+{
+	struct arch_memory m[ARCH_MEMORY_MAX];
+	unsigned n = arch_memory_operands(insn, m);
+
+	return n && m[0].load && m[0].size > 4 && !loads_odd_entry(insn);
 }
 
 static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned steps);
@@ -167,6 +176,7 @@ static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned
 			continue;
 		if (def->flags & ARCH_INSN_MEMORY) {
 			s->odd |= loads_odd_entry(def);
+			s->whole |= loads_whole(def);
 			return true;
 		}
 		if (__builtin_popcountll(reads) != 1)
@@ -183,6 +193,23 @@ static enum origin loaded_or_computed(const struct flow *f, arch_regset wanted, 
 	if (!was_loaded(&s, wanted, at, 0))
 		return s.odd ? ORIGIN_ODD : ORIGIN_ARITHMETIC;
 	return s.odd ? ORIGIN_ODD : ORIGIN_TABLE;
+}
+
+/*
+ * insns[at] adds something in memory to what is in `wanted`: a base that was
+ * spilled, or an entry. Or two words are added that are both elsewhere, where a
+ * module lies and how far in it something is.
+ */
+static enum origin added_from_memory(const struct flow *f, arch_regset wanted, size_t at)
+{
+	const struct arch_insn *insn = &f->insns.items[at];
+	struct search s = {.f = f};
+
+	if (loads_odd_entry(insn))
+		return ORIGIN_ODD;
+	if (!(insn->flags & ARCH_INSN_STACK_OPERAND) && was_loaded(&s, wanted, at, 0) && s.whole)
+		return ORIGIN_WHOLE;
+	return loaded_or_computed(f, wanted, at);
 }
 
 static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsigned steps);
@@ -221,11 +248,10 @@ static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsign
 		if (!(writes & wanted))
 			continue;
 		if (def->flags & ARCH_INSN_MEMORY) {
-			if (!(reads & wanted & ~address_of(def)))
+			/* Loaded; or hidden, with a key of the thread or of the file. */
+			if (!(reads & wanted & ~address_of(def)) || !address_of(def))
 				return ORIGIN_WHOLE;
-			/* Added from memory: a base that was spilled, or an entry. */
-			return loads_odd_entry(def) ? ORIGIN_ODD
-						    : loaded_or_computed(s->f, wanted, at);
+			return added_from_memory(s->f, wanted, at);
 		}
 		if (__builtin_popcountll(reads) >= 2)
 			return loaded_or_computed(s->f, reads, at);
