@@ -166,7 +166,10 @@ void journal_remove(struct journal *j, unsigned index)
 
 /* ---------------------------------------------------------------- reading */
 
-enum { JOURNAL_SAME_MAX = 8 };
+enum {
+	JOURNAL_SAME_MAX = 8,
+	NO_CHANCE = 3, /* so many bytes are not as we wrote them by chance */
+};
 
 /* True if all of the entry's bytes are executable memory of a file. */
 static bool is_text(const struct maps *m, taddr_t address, size_t length)
@@ -183,6 +186,23 @@ static bool is_text(const struct maps *m, taddr_t address, size_t length)
 		address = at->hi;
 	}
 	return true;
+}
+
+/*
+ * A program may put its text into other memory (on huge pages), or take its rights from it for a
+ * while: what we wrote there is there still, and leads to us. Anything may lie in such memory, a byte
+ * or two as we wrote them by chance: they are believed where more is.
+ */
+static bool is_copied(const struct target *t, const struct maps *m,
+		      const struct journal_entry *entry)
+{
+	const struct maps_entry *at = maps_find(m, entry->address);
+	uint8_t now[ARCH_PATCH_MAX];
+
+	return at && !at->shared && strncmp(at->name, "[v", 2) != 0 &&
+	       entry->length <= at->hi - entry->address &&
+	       target_read_some(t, entry->address, now, entry->length) == entry->length &&
+	       !memcmp(now, entry->patched, entry->length);
 }
 
 static bool overlaps(const struct journal_entry *entry, taddr_t start, size_t size)
@@ -244,6 +264,37 @@ static bool drop_repeated(struct journal_entry *entries, size_t *count)
 	return true;
 }
 
+/* What is in text, and what is in copies of it. False without memory. */
+static bool keep_text(const struct target *t, const struct maps *m, struct journal_entry *entries,
+		      size_t *count)
+{
+	bool *has_copies = calloc(m->count + 1, sizeof(*has_copies));
+	size_t texts = 0, copies = 0, kept;
+
+	if (!has_copies)
+		return false;
+	for (size_t i = 0; i < *count; i++) {
+		const struct journal_entry entry = entries[i];
+
+		if (is_text(m, entry.address, entry.length)) {
+			/* Copies gather behind the texts. */
+			entries[texts + copies] = entries[texts];
+			entries[texts++] = entry;
+		} else if (is_copied(t, m, &entry)) {
+			entries[texts + copies++] = entry;
+			if (entry.length >= NO_CHANCE)
+				has_copies[maps_index(m, entry.address)] = true;
+		}
+	}
+	kept = texts;
+	for (size_t i = texts; i < texts + copies; i++)
+		if (has_copies[maps_index(m, entries[i].address)])
+			entries[kept++] = entries[i];
+	*count = kept;
+	free(has_copies);
+	return true;
+}
+
 int journal_read(const struct target *t, const struct arena_found *found,
 		 struct journal_entry **out, size_t *count, struct dinst_error *e)
 {
@@ -277,11 +328,10 @@ int journal_read(const struct target *t, const struct arena_found *found,
 		struct journal_entry *entry = &entries[used];
 
 		if (journal_check_slot(&slots[i], h.checksum, entry) &&
-		    !overlaps(entry, found->code, found->code_size) &&
-		    is_text(&m, entry->address, entry->length))
+		    !overlaps(entry, found->code, found->code_size))
 			used++;
 	}
-	if (!drop_repeated(entries, &used)) {
+	if (!keep_text(t, &m, entries, &used) || !drop_repeated(entries, &used)) {
 		result = dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu journal entries", used);
 		goto out;
 	}

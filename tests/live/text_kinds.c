@@ -6,17 +6,19 @@
  * instrumented as any other, or refused; the file is never written to.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/live/harness_session.h"
 #include "tests/live/harness_thread.h"
 
-enum { ROUNDS = 5000, FILE_MAX = 1 << 20 };
+enum { ROUNDS = 5000, FILE_MAX = 1 << 20, CLEAN_MS = 60000 };
 
 static void ask(struct harness *h, const char *command, const char *answer)
 {
@@ -256,6 +258,94 @@ static void test_becomes_shared_writable(void **state)
 	run_remapped(*state, "writable", false);
 }
 
+/* ------------------------------------------------------ nobody is there any more */
+
+/* A mutator that has entries and exits of the function, and dies. */
+static void leave(struct harness *h)
+{
+	int status;
+	pid_t child;
+
+	fflush(NULL);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		struct session *s = session_begin(h);
+
+		session_insert_kind(s, "plugin_work", POINT_ENTRY);
+		session_insert_kind(s, "plugin_work", POINT_EXIT);
+		kill(getpid(), SIGKILL);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static void clean(struct harness *h, size_t *arenas_left)
+{
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct target *t;
+
+	if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, CLEAN_MS, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	*arenas_left = left.arenas_left;
+	target_close(t);
+}
+
+/* The text is mapped anew with our jumps in it, and somebody else comes and takes them out. */
+static void run_left(struct harness *h, const char *how)
+{
+	uint8_t code[64], now[64];
+	char command[32];
+	struct session *s;
+	size_t arenas_left;
+	taddr_t at;
+
+	if (!begin(h, "tests/live/targets/text-kinds", "plain"))
+		skip();
+	s = session_begin(h);
+	session_insert_kind(s, "plugin_work", POINT_ENTRY);
+	at = s->instances->links->site->key.start;
+	session_end(s);
+	thread_peek(h->pid, at, code, sizeof(code));
+	leave(h);
+	thread_peek(h->pid, at, now, sizeof(now));
+	assert_memory_not_equal(code, now, sizeof(code));
+	snprintf(command, sizeof(command), "map %s", how);
+	ask(h, command, "mapped");
+	clean(h, &arenas_left);
+	ask(h, "map text", "mapped");
+	ask(h, "go 5000", "done");
+	thread_peek(h->pid, at, now, sizeof(now));
+	assert_memory_equal(code, now, sizeof(code));
+	assert_int_equal(arenas_left, 0);
+	harness_end(h, 0);
+}
+
+/* fear J2, B3: a mutator dies, and text with its jumps becomes anonymous: they are taken out */
+static void test_left_in_anonymous(void **state)
+{
+	run_left(*state, "anon");
+}
+
+/* fear J2, B3: the same by mremap(2) */
+static void test_left_in_moved(void **state)
+{
+	run_left(*state, "moved");
+}
+
+/* fear J2, B3: the same with text that may be written, and not executed, just then */
+static void test_left_in_data(void **state)
+{
+	run_left(*state, "data");
+}
+
+/* fear J2, B3: the same with text that nobody may touch just then */
+static void test_left_in_nothing(void **state)
+{
+	run_left(*state, "none");
+}
+
 /* -------------------------------------------------------------- huge pages */
 
 static unsigned long huge_kib(struct harness *h)
@@ -414,6 +504,10 @@ int main(void)
 		CASE(test_becomes_execute_only),
 		CASE(test_becomes_shared),
 		CASE(test_becomes_shared_writable),
+		CASE(test_left_in_anonymous),
+		CASE(test_left_in_moved),
+		CASE(test_left_in_data),
+		CASE(test_left_in_nothing),
 		CASE(test_huge),
 		CASE(test_becomes_huge),
 		CASE(test_becomes_small),

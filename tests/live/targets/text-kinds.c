@@ -12,6 +12,9 @@
  *   wx       private, writable and executable
  *   anon     anonymous memory with the same bytes at the same place
  *   moved    the same by mremap(2)
+ *   data     private and writable, not executable; not to be called until it is "text" again
+ *   none     the same without any right
+ *   text     readable and executable
  * Prints "ready", or "no WHY" and ends. Commands:
  *   go N     calls the library's function N times; "done"
  *   map HOW  maps the text anew, as above; "mapped"
@@ -128,6 +131,12 @@ static void map_anew(const char *how)
 		mprotect((void *)r.lo, size, PROT_EXEC);
 	} else if (!strcmp(how, "wx")) {
 		mprotect((void *)r.lo, size, PROT_READ | PROT_WRITE | PROT_EXEC);
+	} else if (!strcmp(how, "data")) {
+		mprotect((void *)r.lo, size, PROT_READ | PROT_WRITE);
+	} else if (!strcmp(how, "none")) {
+		mprotect((void *)r.lo, size, PROT_NONE);
+	} else if (!strcmp(how, "text")) {
+		mprotect((void *)r.lo, size, PROT_READ | PROT_EXEC);
 	} else if (!strcmp(how, "anon")) {
 		fresh(&r, MAP_FIXED);
 	} else if (!strcmp(how, "moved")) {
