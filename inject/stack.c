@@ -219,7 +219,7 @@ static int add_stack(struct snapshot *shot, struct stack_shot *thread, taddr_t s
 	if (!grown)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for copies of stacks");
 	thread->spans = grown;
-	thread->spans[thread->span_count++] = (struct stack_span){lo, hi};
+	thread->spans[thread->span_count++] = (struct stack_span){.lo = lo, .hi = hi};
 	return copy(shot, lo, hi, &thread->partial, e);
 }
 
@@ -288,9 +288,10 @@ static bool read_signal_frame(struct taking *t, const uint8_t *frame, size_t siz
 }
 
 /* Looks for signal frames in one span; the stacks that they interrupted become spans too. */
-static int follow_span(struct taking *t, struct stack_shot *thread, struct stack_span span,
+static int follow_span(struct taking *t, struct stack_shot *thread, size_t number,
 		       struct dinst_error *e)
 {
+	const struct stack_span span = thread->spans[number];
 	taddr_t at = span.lo;
 
 	/* No program has so many different addresses where those of sigreturn belong. */
@@ -307,8 +308,10 @@ static int follow_span(struct taking *t, struct stack_shot *thread, struct stack
 			at = r->lo;
 		end = r->hi < span.hi ? r->hi : span.hi;
 		for (; at + WORD <= end && t->looks <= SIGRETURN_LOOKS; at += WORD) {
-			if (!read_signal_frame(t, r->bytes + (at - r->lo), r->hi - at, &sp) ||
-			    has_span(thread, sp))
+			if (!read_signal_frame(t, r->bytes + (at - r->lo), r->hi - at, &sp))
+				continue;
+			thread->spans[number].has_signals = true;
+			if (has_span(thread, sp))
 				continue;
 			/* Adding moves the regions. */
 			if (add_stack(t->shot, thread, sp, e))
@@ -358,7 +361,7 @@ static int follow_spans(struct taking *t, struct stack_shot *thread, size_t from
 	int result = DINST_OK;
 
 	for (size_t i = from; i < thread->span_count && !result; i++)
-		result = follow_span(t, thread, thread->spans[i], e);
+		result = follow_span(t, thread, i, e);
 	return result;
 }
 
@@ -473,28 +476,38 @@ static void mark_all(struct stack_range *ranges, size_t count)
 		ranges[i].hit = true;
 }
 
+static void scan_span(const struct snapshot *shot, const struct stack_span *span,
+		      struct stack_range *ranges, size_t count)
+{
+	size_t at = region_index(shot, span->lo);
+
+	for (; at < shot->region_count && shot->regions[at].lo < span->hi; at++) {
+		const struct stack_region *r = &shot->regions[at];
+		taddr_t lo = r->lo > span->lo ? r->lo : span->lo;
+		taddr_t hi = r->hi < span->hi ? r->hi : span->hi;
+
+		scan_words(r->bytes + (lo - r->lo), hi - lo, ranges, count);
+	}
+}
+
 void snapshot_scan_thread(const struct snapshot *shot, const struct stack_shot *thread,
 			  bool with_pc, struct stack_range *ranges, size_t count)
 {
-	if (!count)
-		return;
-	if (thread->partial) {
+	if (thread->partial)
 		mark_all(ranges, count);
+	if (!count || thread->partial)
 		return;
-	}
 	scan_registers(thread, with_pc, ranges, count);
-	for (size_t i = 0; i < thread->span_count; i++) {
-		const struct stack_span *span = &thread->spans[i];
-		size_t at = region_index(shot, span->lo);
+	for (size_t i = 0; i < thread->span_count; i++)
+		scan_span(shot, &thread->spans[i], ranges, count);
+}
 
-		for (; at < shot->region_count && shot->regions[at].lo < span->hi; at++) {
-			const struct stack_region *r = &shot->regions[at];
-			taddr_t lo = r->lo > span->lo ? r->lo : span->lo;
-			taddr_t hi = r->hi < span->hi ? r->hi : span->hi;
-
-			scan_words(r->bytes + (lo - r->lo), hi - lo, ranges, count);
-		}
-	}
+void snapshot_scan_left(const struct snapshot *shot, const struct stack_shot *thread,
+			uint32_t walked, struct stack_range *ranges, size_t count)
+{
+	for (size_t i = 0; i < thread->span_count && count; i++)
+		if (thread->spans[i].has_signals && !(walked >> i & 1))
+			scan_span(shot, &thread->spans[i], ranges, count);
 }
 
 static size_t scan(const struct snapshot *shot, bool with_pc, struct stack_range *ranges,

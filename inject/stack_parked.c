@@ -59,7 +59,7 @@ static bool find_code(struct search *s)
 		if (last && last->hi == m->lo)
 			last->hi = m->hi;
 		else
-			s->code[s->code_count++] = (struct stack_span){m->lo, m->hi};
+			s->code[s->code_count++] = (struct stack_span){.lo = m->lo, .hi = m->hi};
 	}
 	return s->code_count > 0;
 }

@@ -19,6 +19,7 @@ struct stack_region {
 
 struct stack_span {
 	taddr_t lo, hi;
+	bool has_signals; /* what looks like a signal frame lies there */
 };
 
 enum { STACK_SPANS_MAX = 32 }; /* stacks of one thread: its own and what signals interrupted */
@@ -56,6 +57,13 @@ const uint8_t *snapshot_bytes(const struct snapshot *shot, taddr_t address, size
 /* As snapshot_scan() for one thread. */
 void snapshot_scan_thread(const struct snapshot *shot, const struct stack_shot *thread,
 			  bool with_pc, struct stack_range *ranges, size_t count);
+
+/*
+ * The same for those of its stacks that signal frames lie on, and that are not in `walked`
+ * (a bit each): a handler may have left one for another stack.
+ */
+void snapshot_scan_left(const struct snapshot *shot, const struct stack_shot *thread,
+			uint32_t walked, struct stack_range *ranges, size_t count);
 
 /* Sets `hit` on the range that contains `value`, if there is one. */
 void stack_ranges_mark(struct stack_range *ranges, size_t count, taddr_t value);

@@ -399,14 +399,21 @@ static bool walk_thread(struct stack_walk *w, const struct stack_shot *thread, f
 /* ------------------------------------------------------------------ public */
 
 struct marking {
+	const struct stack_shot *thread;
+	uint32_t walked; /* of its spans, those that frames were seen on */
 	struct stack_range *ranges;
 	size_t count;
 };
+
+_Static_assert(STACK_SPANS_MAX <= 32, "a bit each");
 
 static bool mark_frame(void *arg, const struct stack_frame *frame)
 {
 	struct marking *m = arg;
 
+	for (size_t i = 0; i < m->thread->span_count; i++)
+		if (frame->sp >= m->thread->spans[i].lo && frame->sp < m->thread->spans[i].hi)
+			m->walked |= 1u << i;
 	stack_ranges_mark(m->ranges, m->count, frame->pc);
 	stack_ranges_mark(m->ranges, m->count, frame->home);
 	return true;
@@ -415,16 +422,21 @@ static bool mark_frame(void *arg, const struct stack_frame *frame)
 size_t snapshot_walk(const struct snapshot *shot, stack_home home, void *arg,
 		     struct stack_range *ranges, size_t count)
 {
-	struct marking m = {ranges, count};
+	struct marking m = {.ranges = ranges, .count = count};
 	struct stack_walk w;
 
 	if (!count)
 		return 0;
 	if (!stack_walker_init(&w, shot, home, arg))
 		return snapshot_scan(shot, ranges, count);
-	for (size_t i = 0; i < shot->thread_count; i++)
-		if (!walk_thread(&w, &shot->threads[i], mark_frame, &m))
-			snapshot_scan_thread(shot, &shot->threads[i], true, ranges, count);
+	for (size_t i = 0; i < shot->thread_count; i++) {
+		m.thread = &shot->threads[i];
+		m.walked = 0;
+		if (!walk_thread(&w, m.thread, mark_frame, &m))
+			snapshot_scan_thread(shot, m.thread, true, ranges, count);
+		else
+			snapshot_scan_left(shot, m.thread, m.walked, ranges, count);
+	}
 	walker_release(&w);
 	snapshot_mark_parked(shot, ranges, count);
 	return stack_ranges_hits(ranges, count);

@@ -70,7 +70,7 @@ static void run_window(struct harness *h, const char *program, const char *how, 
 }
 
 /* Parked in a trampoline: nothing of it is given back before the task has gone on. */
-static void run_trampoline(struct harness *h, const char *program, const char *how)
+static void run_trampoline(struct harness *h, const char *program, const char *how, bool unknown)
 {
 	struct flush_result flushed = {0};
 	struct detach_result detached;
@@ -80,6 +80,7 @@ static void run_trampoline(struct harness *h, const char *program, const char *h
 
 	harness_start(h, program, how, NULL);
 	s = session_begin(h);
+	s->target->parks = !unknown;
 	id = session_insert_kind(s, "parked_function", POINT_ENTRY);
 	ask(h, "go 100", "done");
 	ask(h, "park", "parked");
@@ -128,19 +129,25 @@ static void test_window_copied(void **state)
 /* fear C2, H5, J1: the same three with the task in a trampoline that is removed */
 static void test_trampoline_away(void **state)
 {
-	run_trampoline(*state, "parked", "away");
+	run_trampoline(*state, "parked", "away", false);
+}
+
+/* fear C2, H5, J1: the same with a switch that is not known: the stack that the thread was given is seen */
+static void test_trampoline_left(void **state)
+{
+	run_trampoline(*state, "parked", "own", true);
 }
 
 /* fear C2, H5, J1: on a stack from the heap */
 static void test_trampoline_fiber(void **state)
 {
-	run_trampoline(*state, "parked", "fiber");
+	run_trampoline(*state, "parked", "fiber", false);
 }
 
 /* fear C2, H5, J1: copied to the heap */
 static void test_trampoline_copied(void **state)
 {
-	run_trampoline(*state, "parked", "copied");
+	run_trampoline(*state, "parked", "copied", false);
 }
 
 /* fear C2, H5: a signal handler of the program's gives way in the middle of one of OpenSSL's jobs */
@@ -152,7 +159,7 @@ static void test_window_job(void **state)
 /* fear C2, H5, J1: the same with the job in a trampoline that is removed */
 static void test_trampoline_job(void **state)
 {
-	run_trampoline(*state, "parked-jobs", NULL);
+	run_trampoline(*state, "parked-jobs", NULL, false);
 }
 
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
@@ -160,11 +167,11 @@ static void test_trampoline_job(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_window_away),	      CASE(test_window_left),
-		CASE(test_window_fiber),      CASE(test_window_copied),
-		CASE(test_trampoline_away),   CASE(test_trampoline_fiber),
-		CASE(test_trampoline_copied), CASE(test_window_job),
-		CASE(test_trampoline_job),
+		CASE(test_window_away),	     CASE(test_window_left),
+		CASE(test_window_fiber),     CASE(test_window_copied),
+		CASE(test_trampoline_away),  CASE(test_trampoline_left),
+		CASE(test_trampoline_fiber), CASE(test_trampoline_copied),
+		CASE(test_window_job),	     CASE(test_trampoline_job),
 	};
 
 	return cmocka_run_group_tests_name("live/parked", tests, NULL, NULL);

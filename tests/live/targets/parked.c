@@ -9,7 +9,8 @@
  * parked HOW:
  *   away     the handler gives way to another stack and stays on the thread's own
  *   fiber    the function runs on a stack from the heap; the handler on it gives way
- *   copied   the same, but what is interrupted is copied to the heap, and the
+ *   own      as away, by a switch of the program's own; nothing lies above the other stack's begin
+ *   copied   the same as fiber, but what is interrupted is copied to the heap, and the
  *            handler's frame is wiped out
  * Prints "ready". Commands:
  *   park     calls the function, which gets stuck so; "parked"
@@ -30,6 +31,17 @@
 
 enum { STACK = 65536, VALUE = 41 };
 
+/* Saves where it is in *from, and goes on where `to` was saved. */
+void own_switch(void **from, void *to);
+__asm__(".text\n"
+	"own_switch:\n"
+	"	push %rbp\n	push %rbx\n	push %r12\n	push %r13\n	push %r14\n	push %r15\n"
+	"	mov %rsp,(%rdi)\n"
+	"	mov %rsi,%rsp\n"
+	"	pop %r15\n	pop %r14\n	pop %r13\n	pop %r12\n	pop %rbx\n	pop %rbp\n"
+	"	ret\n");
+
+static void *own_server, *own_task;
 static ucontext_t server, task, in_handler;
 static ucontext_t *saved;
 static volatile int *page;
@@ -49,6 +61,10 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	mprotect((void *)page, 4096, PROT_READ | PROT_WRITE);
 	parked = 1;
+	if (mode == 'o') {
+		own_switch(&own_task, own_server);
+		return;
+	}
 	if (mode == 'c') {
 		const greg_t sp = ((ucontext_t *)context)->uc_mcontext.gregs[REG_RSP];
 
@@ -85,6 +101,10 @@ static void park(void)
 
 	finished = 0;
 	mprotect((void *)page, 4096, PROT_NONE);
+	if (mode == 'o') {
+		own_switch(&own_server, own_task);
+		return;
+	}
 	if (mode == 'a') {
 		swapcontext(&server, &task);
 		return;
@@ -106,6 +126,10 @@ static void park(void)
 
 static void resume(void)
 {
+	if (mode == 'o') {
+		own_switch(&own_server, own_task);
+		return;
+	}
 	if (mode != 'c') {
 		swapcontext(&server, &in_handler);
 		return;
@@ -158,6 +182,20 @@ static void away(void)
 	}
 }
 
+/* The same; serve() returns to 0. */
+static void own_away(void)
+{
+	void **stack = aligned_alloc(16, STACK);
+
+	memset(stack, 0, STACK);
+	own_server = stack + STACK / sizeof(*stack) - 8;
+	stack[STACK / sizeof(*stack) - 2] = (void *)serve;
+	for (;;) {
+		own_switch(&own_task, own_server);
+		call();
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER};
@@ -171,5 +209,7 @@ int main(int argc, char **argv)
 	sigaction(SIGUSR1, &again, NULL);
 	if (mode == 'a')
 		away();
+	if (mode == 'o')
+		own_away();
 	serve();
 }
