@@ -30,6 +30,7 @@ struct file_image {
 	dev_t device;
 	uint64_t inode;
 	struct image *image;
+	struct file_stamp stamp;
 	char problem[160];
 	bool exact; /* it is the mapped file for sure, not only one of its name */
 	bool none;  /* not ELF, and not a file that anybody meant to be: no module */
@@ -40,7 +41,8 @@ struct entry {
 	struct module module;
 	dev_t device;
 	uint64_t inode;
-	bool seen; /* in the maps that are being looked at */
+	bool seen;     /* in the maps that are being looked at */
+	bool replaced; /* gone, and its file was written anew */
 };
 
 struct module_list {
@@ -98,13 +100,6 @@ bool path_is_deleted(const char *name)
 
 	return length > sizeof(path_deleted) - 1 &&
 	       !strcmp(name + length - (sizeof(path_deleted) - 1), path_deleted);
-}
-
-const char *path_base(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
 }
 
 /* ----------------------------------------------------------------- opening */
@@ -192,7 +187,19 @@ static struct file_image *find_file(struct module_list *l, const struct maps_ent
 	return NULL;
 }
 
-/* The image of a mapping's file, opened at most once. NULL without memory. */
+/* The file was written anew: what is mapped of it now are other modules. */
+static void replace(struct reading *r, struct file_image *f)
+{
+	for (size_t i = 0; i < r->list->count; i++) {
+		struct entry *x = r->list->entries[i];
+
+		if (x->inode == f->inode && x->device == f->device)
+			x->module.gone = x->replaced = r->changed = true;
+	}
+	f->inode = 0;
+}
+
+/* The image of a mapping's file, opened once while it is not written. NULL without memory. */
 static struct file_image *file_of(struct reading *r, const struct maps_entry *m, const char *path)
 {
 	struct module_list *l = r->list;
@@ -200,8 +207,10 @@ static struct file_image *file_of(struct reading *r, const struct maps_entry *m,
 	struct dinst_error e = {0};
 	int fd;
 
-	if (f)
+	if (f && (!f->image || !file_is_rewritten(&f->stamp, r->target, m, path)))
 		return f;
+	if (f)
+		replace(r, f);
 	if (l->file_count == l->file_capacity) {
 		size_t capacity = l->file_capacity ? l->file_capacity * 2 : 16;
 		struct file_image *more = realloc(l->files, capacity * sizeof(*more));
@@ -220,6 +229,7 @@ static struct file_image *file_of(struct reading *r, const struct maps_entry *m,
 		f->none = is_no_program(path);
 		return f;
 	}
+	f->stamp = file_stamp(fd);
 	if (image_open(fd, path, r->root, &f->image, &e)) {
 		snprintf(f->problem, sizeof(f->problem), "%.*s", (int)sizeof(f->problem) - 1,
 			 e.text);
@@ -561,7 +571,7 @@ bool module_is_mapped(const struct module *m, const struct maps *maps, taddr_t a
 		(const struct entry *)((const char *)m - offsetof(struct entry, module));
 	const struct maps_entry *at = maps_find(maps, address);
 
-	return at && at->inode == x->inode && at->device == x->device;
+	return at && !x->replaced && at->inode == x->inode && at->device == x->device;
 }
 
 bool module_has_name(const struct module *m, const char *name)

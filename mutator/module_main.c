@@ -13,6 +13,13 @@
 
 #include "mutator/module_private.h"
 
+const char *path_base(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
 /* The string that the program was executed by (AT_EXECFN, getauxval(3)); "" if unknown. */
 static void read_execfn(const struct target *t, char *text, size_t size)
 {

@@ -5,6 +5,9 @@
 #ifndef DINST_MUTATOR_MODULE_PRIVATE_H
 #define DINST_MUTATOR_MODULE_PRIVATE_H
 
+#include <time.h>
+
+#include "inject/maps.h"
 #include "mutator/module.h"
 
 enum { PATH_MAX_TEXT = 4096 + 64 };
@@ -22,6 +25,20 @@ struct main_program {
 	char path[PATH_MAX_TEXT]; /* as the target sees it, "" if unknown */
 	char name[64];		  /* by which it was started, or its base name */
 };
+
+/* What tells a file from what was written into its place. */
+struct file_stamp {
+	uint64_t inode;
+	dev_t device;
+	off_t size;
+	struct timespec written;
+};
+
+struct file_stamp file_stamp(int fd);
+
+/* True if the file of that mapping is the stamp's, and has been written since. */
+bool file_is_rewritten(const struct file_stamp *stamp, const struct target *t,
+		       const struct maps_entry *m, const char *path);
 
 /* Finds out what `t` runs; `root` is its /proc/PID/root. */
 void main_program_find(const struct target *t, const char *root, struct main_program *p);

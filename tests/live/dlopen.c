@@ -191,6 +191,55 @@ static void test_child_keeps_the_plugin(void **state)
 	harness_end(h, 0);
 }
 
+/* Built anew between two looks, or under the eyes of dinst; points of the old one are in it or not. */
+static void run_reload(struct harness *h, const char *how, bool looks, bool stays)
+{
+	struct session *s;
+	struct dinst_error e = {0};
+	size_t count = 0;
+	unsigned id, again;
+
+	harness_start(h, "reloads", NULL);
+	s = session_begin(h);
+	ask(h, "open");
+	id = session_insert(s, "reload_work");
+	ask(h, "call 100");
+	assert_int_equal(session_value(s, id), 100);
+	if (!stays)
+		session_remove(s, id);
+	ask(h, "close");
+	if (looks)
+		request_retry_pending(s);
+	/* Times of files may be as coarse as the clock's ticks. */
+	usleep(20000);
+	ask(h, how);
+	ask(h, "open");
+	ask(h, "call 100");
+	/* What is in the new one is not where it was in the old one. */
+	if (session_try_insert(s, "reload_work", false, &count, &again, &e) >= 0) {
+		ask(h, "call 100");
+		assert_int_equal(session_value(s, again), 100);
+	}
+	ask(h, "call 100");
+	session_end(s);
+	ask(h, "call 100");
+	harness_end(h, 0);
+}
+
+/* fear G4: a plugin is built anew in place and loaded again to where it was: it is another one */
+static void test_built_anew(void **state)
+{
+	for (int n = 0; n < 4; n++)
+		run_reload(*state, "write", n & 1, n & 2);
+}
+
+/* fear G4: the same with a new file of its name */
+static void test_new_file(void **state)
+{
+	for (int n = 0; n < 4; n++)
+		run_reload(*state, "renew", n & 1, n & 2);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
@@ -202,6 +251,8 @@ int main(void)
 		CASE(test_removed_while_waiting),
 		CASE(test_churn),
 		CASE(test_child_keeps_the_plugin),
+		CASE(test_built_anew),
+		CASE(test_new_file),
 	};
 
 	return cmocka_run_group_tests_name("live/dlopen", tests, NULL, NULL);
