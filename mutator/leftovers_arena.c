@@ -7,10 +7,13 @@
  * original is left alone, and the arena goes when no thread can be in it: in it
  * or, where arenas lead into each other, in any of the process.
  */
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "inject/maps.h"
 #include "inject/remote.h"
 #include "mutator/leftovers.h"
 
@@ -349,6 +352,36 @@ static size_t code_ranges(const struct one_arena *a, struct stack_range *ranges)
 	return count;
 }
 
+/* The file's own bytes are there: another module has come to where ours was, and nobody wrote into it. */
+static bool is_untouched(int pagemap, const struct patch *p)
+{
+	enum { PAGE = 4096 };
+	const taddr_t last = p->address + p->length - 1;
+
+	return !maps_page_is_copy(pagemap, p->address / PAGE * PAGE) &&
+	       !maps_page_is_copy(pagemap, last / PAGE * PAGE);
+}
+
+/* Patches in whose places there is what somebody else has written. */
+static size_t count_foreign(const struct one_arena *a, const struct target *t)
+{
+	size_t foreign = 0;
+	char path[64];
+	int pagemap;
+
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_pid(t));
+	pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	for (size_t i = 0; i < a->count; i++) {
+		const struct patch *p = &a->patches[i];
+
+		foreign += p->outcome == PATCH_FAILED ||
+			   (p->outcome == PATCH_FOREIGN && !is_untouched(pagemap, p));
+	}
+	if (pagemap >= 0)
+		close(pagemap);
+	return foreign;
+}
+
 /*
  * Restores the windows. The arena goes at once if nothing on any stack looks
  * like an address in it; else a copy of the stacks stays for a closer look
@@ -371,10 +404,7 @@ static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
 		status = restore_twice(a, stop, e);
 	if (status < 0)
 		return status;
-	a->foreign = 0;
-	for (size_t i = 0; i < a->count; i++)
-		a->foreign += a->patches[i].outcome == PATCH_FOREIGN ||
-			      a->patches[i].outcome == PATCH_FAILED;
+	a->foreign = count_foreign(a, stop_target(stop));
 	if (a->foreign || a->held || a->stays)
 		return 0;
 	if (!a->left) {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/live/harness_session.h"
@@ -240,6 +241,44 @@ static void test_new_file(void **state)
 		run_reload(*state, "renew", n & 1, n & 2);
 }
 
+/*
+ * fear G4, J2: a mutator dies, and where its points were is another module: nobody leads to what it
+ * has left, and that is taken out
+ */
+static void test_left_in_another(void **state)
+{
+	struct harness *h = *state;
+	struct leftovers left;
+	struct dinst_error e = {0};
+	struct target *t;
+	int status;
+	pid_t child;
+
+	harness_start(h, "reloads", NULL);
+	ask(h, "open");
+	fflush(NULL);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		session_insert_kind(session_begin(h), "reload_work", POINT_EXIT);
+		kill(getpid(), SIGKILL);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	ask(h, "call 100");
+	ask(h, "close");
+	ask(h, "write");
+	ask(h, "open");
+	if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, 5000, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_equal(left.arenas, 1);
+	assert_int_equal(left.arenas_left, 0);
+	assert_int_equal(left.restored, 0);
+	target_close(t);
+	ask(h, "call 100");
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
@@ -253,6 +292,7 @@ int main(void)
 		CASE(test_child_keeps_the_plugin),
 		CASE(test_built_anew),
 		CASE(test_new_file),
+		CASE(test_left_in_another),
 	};
 
 	return cmocka_run_group_tests_name("live/dlopen", tests, NULL, NULL);
