@@ -207,7 +207,7 @@ static struct file_image *file_of(struct reading *r, const struct maps_entry *m,
 	struct dinst_error e = {0};
 	int fd;
 
-	if (f && (!f->image || !file_is_rewritten(&f->stamp, r->target, m, path)))
+	if (f && (!f->image || !file_is_rewritten(&f->stamp, r->target, &r->maps, m, path)))
 		return f;
 	if (f)
 		replace(r, f);

@@ -36,9 +36,13 @@ struct file_stamp {
 
 struct file_stamp file_stamp(int fd);
 
-/* True if the file of that mapping is the stamp's, and has been written since. */
+/*
+ * True if the file of mapping `m`, one of `maps`, is the stamp's and has been written since,
+ * and nothing in its code is ours or another tool's: then it may have been loaded anew, and
+ * it does no harm to take it for that.
+ */
 bool file_is_rewritten(const struct file_stamp *stamp, const struct target *t,
-		       const struct maps_entry *m, const char *path);
+		       const struct maps *maps, const struct maps_entry *m, const char *path);
 
 /* Finds out what `t` runs; `root` is its /proc/PID/root. */
 void main_program_find(const struct target *t, const char *root, struct main_program *p);

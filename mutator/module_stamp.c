@@ -2,12 +2,15 @@
 /*
  * module_stamp.c - whether the file of a mapping is still the one that was read. A plugin may be
  * unloaded, written anew into the same file, and loaded again to where it was: then nothing but
- * the time of writing tells.
+ * the time of writing tells, and that nothing of ours is there any more.
  *
  * Reads /proc and the file system, changes nothing.
  */
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "mutator/module_private.h"
 
@@ -26,8 +29,32 @@ struct file_stamp file_stamp(int fd)
 	return fstat(fd, &st) ? (struct file_stamp){0} : stamp_of(&st);
 }
 
+/* Somebody wrote into its code where it is mapped, as we do: a mapping that is new has none of that. */
+static bool has_copies(const struct target *t, const struct maps *maps, const struct maps_entry *of)
+{
+	const taddr_t page = (taddr_t)sysconf(_SC_PAGESIZE);
+	char path[64];
+	bool found = false;
+	int pagemap;
+
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_pid(t));
+	pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	for (size_t i = 0; i < maps->count && !found; i++) {
+		const struct maps_entry *m = &maps->entries[i];
+
+		if (m->inode != of->inode || m->device != of->device ||
+		    !(m->protection & PROT_EXEC))
+			continue;
+		for (taddr_t at = m->lo; at < m->hi && !found; at += page)
+			found = maps_page_is_copy(pagemap, at);
+	}
+	if (pagemap >= 0)
+		close(pagemap);
+	return found;
+}
+
 bool file_is_rewritten(const struct file_stamp *stamp, const struct target *t,
-		       const struct maps_entry *m, const char *path)
+		       const struct maps *maps, const struct maps_entry *m, const char *path)
 {
 	const int pid = target_pid(t);
 	char name[PATH_MAX_TEXT + 32];
@@ -45,6 +72,9 @@ bool file_is_rewritten(const struct file_stamp *stamp, const struct target *t,
 	/* Another file has taken its name, and it is mapped still. */
 	if (now.inode != stamp->inode || now.device != stamp->device)
 		return false;
-	return now.size != stamp->size || now.written.tv_sec != stamp->written.tv_sec ||
-	       now.written.tv_nsec != stamp->written.tv_nsec;
+	if (now.size == stamp->size && now.written.tv_sec == stamp->written.tv_sec &&
+	    now.written.tv_nsec == stamp->written.tv_nsec)
+		return false;
+	/* A time alone may change, too (touch(1)): what we have put into a module says that it stays. */
+	return !has_copies(t, maps, m);
 }

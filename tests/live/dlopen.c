@@ -241,6 +241,36 @@ static void test_new_file(void **state)
 		run_reload(*state, "renew", n & 1, n & 2);
 }
 
+/* fear G4: a plugin's file seems to have been written while the plugin is loaded: it is what it was */
+static void test_touched(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+	unsigned entry, exit;
+
+	harness_start(h, "reloads", NULL);
+	s = session_begin(h);
+	ask(h, "open");
+	entry = session_insert(s, "reload_work");
+	ask(h, "call 100");
+	usleep(20000);
+	ask(h, "touch");
+	exit = session_insert_kind(s, "reload_work", POINT_EXIT);
+	ask(h, "call 100");
+	assert_int_equal(session_value(s, entry), 200);
+	assert_int_equal(session_value(s, exit), 100);
+	session_remove(s, entry);
+	session_remove(s, exit);
+	/* Nothing of ours is in it: it is looked at anew. */
+	entry = session_insert(s, "reload_work");
+	ask(h, "call 100");
+	assert_int_equal(session_value(s, entry), 100);
+	/* With it goes the memory that a jump of ours would lead to. */
+	session_end(s);
+	ask(h, "call 100");
+	harness_end(h, 0);
+}
+
 /*
  * fear G4, J2: a mutator dies, and where its points were is another module: nobody leads to what it
  * has left, and that is taken out
@@ -292,6 +322,7 @@ int main(void)
 		CASE(test_child_keeps_the_plugin),
 		CASE(test_built_anew),
 		CASE(test_new_file),
+		CASE(test_touched),
 		CASE(test_left_in_another),
 	};
 
