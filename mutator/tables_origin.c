@@ -30,8 +30,9 @@ struct search {
 		arch_regset wanted;
 	} joins[JOINS_MAX];
 	size_t join_count;
-	bool odd;   /* what was loaded is no entry of a table that tables.c reads */
-	bool whole; /* ... but as large as an address, and not of a row */
+	arch_regset added; /* registers of which the address is the sum */
+	bool odd;	   /* what was loaded is no entry of a table that tables.c reads */
+	bool whole;	   /* ... but as large as an address, and not of a row */
 };
 
 enum seen { SEEN_NEW, SEEN_BEFORE, SEEN_TOO_MANY };
@@ -129,13 +130,43 @@ static bool loads_odd_entry(const struct arch_insn *insn)
 	return false;
 }
 
-/* A word that stands alone: a base that was spilled, or an address. */
-static bool loads_whole(const struct arch_insn *insn)
+/* Something as large as an address. */
+static bool loads_word(const struct arch_insn *insn)
 {
 	struct arch_memory m[ARCH_MEMORY_MAX];
-	unsigned n = arch_memory_operands(insn, m);
 
-	return n && m[0].load && m[0].size > 4 && !loads_odd_entry(insn);
+	return arch_memory_operands(insn, m) && m[0].load && m[0].size > 4;
+}
+
+/*
+ * True if the table that insns[at] loads an entry of is one that is chosen while
+ * the program runs: its address was loaded itself, just before. A switch adds
+ * that address again to what it has loaded; then it is at most a base that was
+ * spilled.
+ */
+static bool loads_from_chosen(const struct search *s, size_t at)
+{
+	arch_regset regs = address_of(&s->f->insns.items[at]), reads, writes;
+	bool loaded = false;
+
+	arch_effects(&s->f->insns.items[at], &reads, &writes);
+	if (regs & s->added & ~writes)
+		return false;
+	for (unsigned steps = 0; regs && steps < LOOK_BACK && is_run_into(s->f, at); steps++) {
+		const struct arch_insn *def = &s->f->insns.items[--at];
+
+		if (is_call(def))
+			break;
+		arch_effects(def, &reads, &writes);
+		if (!(writes & regs))
+			continue;
+		if (is_address_of(def))
+			return false;
+		loaded |= def->flags & ARCH_INSN_MEMORY &&
+			  !(def->flags & ARCH_INSN_STACK_OPERAND) && loads_word(def);
+		regs &= ~writes;
+	}
+	return loaded;
 }
 
 static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned steps);
@@ -175,8 +206,8 @@ static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned
 		if (!(writes & wanted) || is_address_of(def))
 			continue;
 		if (def->flags & ARCH_INSN_MEMORY) {
-			s->odd |= loads_odd_entry(def);
-			s->whole |= loads_whole(def);
+			s->odd |= loads_odd_entry(def) || loads_from_chosen(s, at);
+			s->whole |= loads_word(def) && !loads_odd_entry(def);
 			return true;
 		}
 		if (__builtin_popcountll(reads) != 1)
@@ -188,7 +219,7 @@ static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned
 
 static enum origin loaded_or_computed(const struct flow *f, arch_regset wanted, size_t at)
 {
-	struct search s = {.f = f};
+	struct search s = {.f = f, .added = wanted};
 
 	if (!was_loaded(&s, wanted, at, 0))
 		return s.odd ? ORIGIN_ODD : ORIGIN_ARITHMETIC;
@@ -203,7 +234,7 @@ static enum origin loaded_or_computed(const struct flow *f, arch_regset wanted, 
 static enum origin added_from_memory(const struct flow *f, arch_regset wanted, size_t at)
 {
 	const struct arch_insn *insn = &f->insns.items[at];
-	struct search s = {.f = f};
+	struct search s = {.f = f, .added = wanted};
 
 	if (loads_odd_entry(insn))
 		return ORIGIN_ODD;

@@ -169,7 +169,7 @@ static void test_tables(void **state)
 /* fear C4: tables of a width that is not read, beside one that is: nothing is taken for known */
 static void test_odd_tables(void **state)
 {
-	static const char *const names[] = {"t_bytes", "t_words", "t_quads", "t_added"};
+	static const char *const names[] = {"t_bytes", "t_words", "t_quads", "t_added", "t_chosen"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)

@@ -225,6 +225,9 @@ FN \name
 .Lta\@:	mov $1, %eax
 .Ltb\@:	lea .Lto\@(%rip), %rdx
 	lea .Lte\@(%rip), %rsi
+	.if \adds > 1
+	mov (%rsi, %r8, 8), %rsi
+	.endif
 	\load
 	.if \adds
 	add %rcx, %rdx
@@ -244,6 +247,7 @@ END \name
 	T_ODD t_bytes, 1, movzbl (%rsi, %rdi), %ecx
 	T_ODD t_words, 1, movzwl (%rsi, %rdi, 2), %ecx
 	T_ODD t_quads, 1, mov (%rsi, %rdi, 8), %rcx
+	T_ODD t_chosen, 2, movslq (%rsi, %rdi, 4), %rcx
 	T_ODD t_added, 0, add (%rsi, %rdi, 8), %rdx
 
 	/* --------------------------------------------------------- traps */
