@@ -89,8 +89,8 @@ struct server {
 	ino_t socket_inode;
 	bool listening, bound;
 	bool unreachable; /* it is told in the log that the socket cannot be made anew */
-	bool stopping; /* no new sessions; the end is near */
-	bool ending;   /* handles are being closed */
+	bool stopping;	  /* no new sessions; the end is near */
+	bool ending;	  /* handles are being closed */
 };
 
 /* ---------------------------------------------------------------- server.c */
