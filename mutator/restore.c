@@ -219,6 +219,22 @@ static bool is_unloaded_in(struct process *p, const struct site *site, taddr_t a
 	return p->has_maps && !module_is_mapped(site->module, &p->maps, address);
 }
 
+/*
+ * Its module was unloaded, loaded again to the same place, and instrumented anew: what is there is of
+ * the newer site, and what it has in common with ours (a short jump) is not ours.
+ */
+static bool is_of_newer(const struct flush *f, const struct process *p, const struct site *site)
+{
+	const struct site *newer = site->dropped ? site_find(f->session, site->key.start) : NULL;
+	const struct patch *jump = newer ? &newer->patches[0] : NULL;
+	uint8_t now[ARCH_PATCH_MAX];
+
+	return newer && newer->patch_count &&
+	       target_read_some(stop_target(p->stop), jump->address, now, jump->length) ==
+		       jump->length &&
+	       !memcmp(now, jump->after, jump->length);
+}
+
 /* Restores patch number `which` (1: windows, 0: holes) in one process. */
 static int restore_round(struct flush *f, struct process *process, unsigned which,
 			 struct dinst_error *e)
@@ -231,7 +247,8 @@ static int restore_round(struct flush *f, struct process *process, unsigned whic
 		const struct patch *p;
 
 		/* A window is restored also where its hole has to wait. */
-		if ((!which && !f->restored[i]) || (site->patch_count == 1 && !which))
+		if ((!which && !f->restored[i]) || (site->patch_count == 1 && !which) ||
+		    is_of_newer(f, process, site))
 			continue;
 		p = &site->patches[site->patch_count == 1 ? 0 : which];
 		f->patches[count] = *p;

@@ -271,6 +271,37 @@ static void test_touched(void **state)
 	harness_end(h, 0);
 }
 
+/* fear G4: what is removed of a library that was loaded anew takes nothing from what is new in it */
+static void test_old_ones_removed(void **state)
+{
+	static const char *const functions[] = {"reload_tiny", "reload_work"};
+	struct harness *h = *state;
+	unsigned old[2], new[2];
+	struct session *s;
+
+	harness_start(h, "reloads", NULL);
+	s = session_begin(h);
+	ask(h, "open");
+	for (int n = 0; n < 2; n++)
+		old[n] = session_insert(s, functions[n]);
+	ask(h, "call 10");
+	ask(h, "close");
+	request_retry_pending(s);
+	ask(h, "open");
+	for (int n = 0; n < 2; n++)
+		new[n] = session_insert(s, functions[n]);
+	ask(h, "call 10");
+	for (int n = 0; n < 2; n++)
+		session_remove(s, old[n]);
+	session_flush_all(s);
+	ask(h, "call 10");
+	for (int n = 0; n < 2; n++)
+		assert_int_equal(session_value(s, new[n]), 20);
+	session_end(s);
+	ask(h, "call 10");
+	harness_end(h, 0);
+}
+
 /*
  * fear G4, J2: a mutator dies, and where its points were is another module: nobody leads to what it
  * has left, and that is taken out
@@ -323,6 +354,7 @@ int main(void)
 		CASE(test_built_anew),
 		CASE(test_new_file),
 		CASE(test_touched),
+		CASE(test_old_ones_removed),
 		CASE(test_left_in_another),
 	};
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libreload.c - a shared object that is written anew while it is not loaded; see reloads.c,
- * which puts another instruction into the place of the nop: a branch to the second one.
+ * which puts another instruction into the place of the nop: a branch to the second one. The
+ * other function has that, so that only a short jump fits in front of it.
  */
 __asm__(".text\n"
 	".globl reload_work\n"
@@ -14,4 +15,17 @@ __asm__(".text\n"
 	"	xchg %ax,%ax\n"
 	"	ret\n"
 	".cfi_endproc\n"
-	".size reload_work,.-reload_work\n");
+	".size reload_work,.-reload_work\n"
+	".p2align 5\n"
+	".globl reload_tiny\n"
+	".type reload_tiny,@function\n"
+	"reload_tiny:\n"
+	".cfi_startproc\n"
+	"	mov %edi,%eax\n"
+	"1:	add $1,%eax\n"
+	"	test $3,%al\n"
+	"	jne 1b\n"
+	"	ret\n"
+	".cfi_endproc\n"
+	".size reload_tiny,.-reload_tiny\n"
+	".p2align 5\n");

@@ -5,7 +5,7 @@
  * written in place, and loaded again to where it was. Prints "ready". Commands, each answered
  * with "done":
  *   open      loads it
- *   call N    calls reload_work() N times
+ *   call N    calls reload_work() and reload_tiny() N times
  *   close     unloads it
  *   write     makes it another one: reload_work() has a loop
  *   renew     the same by a new file of its name
@@ -24,7 +24,7 @@ enum { LIBRARY_MAX = 1 << 20 };
 
 static int wrong, is_new;
 static void *plugin;
-static int (*work)(int);
+static int (*work)(int), (*tiny)(int);
 static char path[] = "/tmp/dinst-reload.XXXXXX";
 static char bytes[LIBRARY_MAX];
 static size_t size;
@@ -55,7 +55,8 @@ static void do_open(void)
 
 	plugin = dlopen(path, RTLD_NOW);
 	*(void **)&work = plugin ? dlsym(plugin, "reload_work") : NULL;
-	if (!work || (before && before != *(void **)&work))
+	*(void **)&tiny = plugin ? dlsym(plugin, "reload_tiny") : NULL;
+	if (!work || !tiny || (before && before != *(void **)&work))
 		wrong = 1;
 	before = *(void **)&work;
 }
@@ -63,7 +64,7 @@ static void do_open(void)
 static void do_call(int n)
 {
 	for (int i = 0; i < n; i++)
-		if (work(i) != (is_new ? i / 4 * 4 + 4 : i + 1))
+		if (work(i) != (is_new ? i / 4 * 4 + 4 : i + 1) || tiny(i) != i / 4 * 4 + 4)
 			wrong = 1;
 }
 
