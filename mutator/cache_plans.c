@@ -467,7 +467,9 @@ void plan_cache_flush(struct image *img)
 	if (!c || !c->name[0] || !img->references || c->fresh_count < NEW_MIN ||
 	    c->fresh_count < c->old_count / 16)
 		return;
-	write_file(img, c);
+	/* Of a file that was written meanwhile nobody knows what the plans were made of. */
+	if (image_hash(img) == c->image)
+		write_file(img, c);
 	/* Written once, whether it worked or not: who plans on adds to the next one. */
 	c->old_count += c->fresh_count;
 	c->fresh_count = 0;

@@ -24,6 +24,7 @@
 #include "mutator/cache.h"
 #include "mutator/cache_pack.h"
 #include "mutator/cache_plans.h"
+#include "mutator/image_private.h"
 
 static char home[64], directory[80];
 
@@ -70,21 +71,32 @@ static unsigned files(char *name, size_t size)
 
 /* -------------------------------------------------------------- plans */
 
-static struct image *open_target(void)
+static void target_path(char *path, size_t size)
 {
 	const char *build = getenv("DINST_BUILD");
+
+	snprintf(path, size, "%s/tests/live/targets/points-flow", build ? build : "build");
+}
+
+static struct image *open_file(const char *path)
+{
 	struct dinst_error e = {0};
 	struct image *img = NULL;
-	char path[4096];
-	int fd;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-	snprintf(path, sizeof(path), "%s/tests/live/targets/points-flow", build ? build : "build");
-	fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
 	if (image_open(fd, path, NULL, &img, &e) < 0)
 		fail_msg("%s", e.text);
 	close(fd);
 	return img;
+}
+
+static struct image *open_target(void)
+{
+	char path[4096];
+
+	target_path(path, sizeof(path));
+	return open_file(path);
 }
 
 struct plans {
@@ -178,6 +190,42 @@ static void test_round_trip(void **state)
 	/* Nothing new: nothing is written. */
 	plan_cache_flush(img);
 	assert_int_equal(files(NULL, 0), 1);
+	free_plans(img, &p);
+	image_close(img);
+}
+
+/* fear L1, F6: plans of a file that is written anew while it is looked at are nobody's: none is kept */
+static void test_written_anew(void **state)
+{
+	const struct image_function *functions;
+	char path[4096], copy[128], command[4300];
+	struct function_plan *plan = NULL;
+	const uint8_t *code;
+	struct image *img;
+	struct plans p;
+	uint8_t byte;
+	size_t size;
+	int fd;
+
+	(void)state;
+	target_path(path, sizeof(path));
+	snprintf(copy, sizeof(copy), "%s/copy", home);
+	snprintf(command, sizeof(command), "cp %s %s", path, copy);
+	assert_int_equal(system(command), 0);
+	img = open_file(copy);
+	/* What the file is now is what plans are kept for. */
+	assert_false(plan_cache_get(img, 0, &plan));
+	assert_true(image_functions(img, &functions) > 0);
+	code = image_code(img, functions[0].address, &size);
+	assert_non_null(code);
+	byte = (uint8_t)~code[0];
+	fd = open(copy, O_WRONLY | O_CLOEXEC);
+	assert_int_equal(pwrite(fd, &byte, 1, code - img->file.bytes), 1);
+	close(fd);
+	assert_int_equal(code[0], byte);
+	make_plans(img, &p);
+	plan_cache_flush(img);
+	assert_int_equal(files(NULL, 0), 0);
 	free_plans(img, &p);
 	image_close(img);
 }
@@ -449,9 +497,10 @@ static void test_nowhere(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_round_trip), CASE(test_off),	     CASE(test_damage),
-		CASE(test_pack),       CASE(test_files),     CASE(test_writers),
-		CASE(test_limit),      CASE(test_strangers), CASE(test_nowhere),
+		CASE(test_round_trip),	 CASE(test_off),   CASE(test_damage),
+		CASE(test_written_anew), CASE(test_pack),  CASE(test_files),
+		CASE(test_writers),	 CASE(test_limit), CASE(test_strangers),
+		CASE(test_nowhere),
 	};
 
 	return cmocka_run_group_tests_name("image: cache", tests, NULL, NULL);
