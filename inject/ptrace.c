@@ -269,6 +269,20 @@ bool tracee_was_dispatched(pid_t tid, taddr_t lo, taddr_t hi)
 	       (taddr_t)(uintptr_t)info.si_call_addr - lo <= hi - lo;
 }
 
+bool tracee_has_faulted(pid_t tid, taddr_t lo, taddr_t hi)
+{
+	struct arch_regs regs;
+	siginfo_t info;
+
+	memset(&info, 0, sizeof(info));
+	if (ptrace(PTRACE_GETSIGINFO, tid, NULL, &info) || tracee_get_regs(tid, &regs) ||
+	    arch_pc(&regs) - lo > hi - lo)
+		return false;
+	/* The kernel's, because of what was executed: kill(2) and its like have codes below. */
+	return info.si_code > 0 && (info.si_signo == SIGSEGV || info.si_signo == SIGILL ||
+				    (info.si_signo == SIGBUS && info.si_code != BUS_MCEERR_AO));
+}
+
 int tracee_poke(pid_t tid, taddr_t address, uint64_t word)
 {
 	fault_point();

@@ -95,6 +95,9 @@ bool tracee_dispatches(pid_t tid, taddr_t *selector);
  */
 bool tracee_was_dispatched(pid_t tid, taddr_t lo, taddr_t hi);
 
+/* True if that signal says that what the tracee executes in [lo, hi] cannot be executed. */
+bool tracee_has_faulted(pid_t tid, taddr_t lo, taddr_t hi);
+
 /* One word of the tracee's memory, at any address, where /proc/PID/mem refuses. */
 int tracee_poke(pid_t tid, taddr_t address, uint64_t word);
 

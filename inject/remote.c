@@ -35,6 +35,7 @@ enum ending {
 	ENDED_DEAD,
 	ENDED_LOST,	  /* it did not come back in time */
 	ENDED_ASTRAY,	  /* it did something that is not in the program */
+	ENDED_FAULTED,	  /* the program cannot be executed: its memory is gone */
 	ENDED_DISPATCHED, /* the kernel made a signal of our call (before Linux 6.4 it does not say) */
 };
 
@@ -154,6 +155,9 @@ static enum ending next_syscall_stop(struct remote *r)
 		if (event.kind == TRACEE_SYSCALL)
 			return ENDED_DONE;
 		if (event.kind == TRACEE_SIGNAL) {
+			/* That is of our making, and not for the thread's handlers. */
+			if (tracee_has_faulted(r->victim->pub.tid, r->place, r->place + r->room))
+				return ENDED_FAULTED;
 			r->signal = event.signal;
 			return tracee_was_dispatched(r->victim->pub.tid, r->place,
 						     r->place + r->used)
@@ -285,6 +289,11 @@ static int machinery_failed(struct remote *r, enum ending ending, int error)
 			r->e, DINST_FAILED,
 			"thread %d of process %d (%s) made a system call that is not ours",
 			(int)h->pub.tid, (int)t->pid, t->name);
+	if (ending == ENDED_FAULTED && !error)
+		return dinst_fail(
+			r->e, DINST_FAILED,
+			"thread %d of process %d (%s) cannot execute system calls at %#llx for us",
+			(int)h->pub.tid, (int)t->pid, t->name, (unsigned long long)r->place);
 	h->gone = true;
 	h->stopped = false;
 	return dinst_fail(r->e, DINST_GONE,
@@ -311,7 +320,7 @@ static int run_once(struct remote *r, const size_t *order, size_t count)
 	if (ending == ENDED_DEAD || ending == ENDED_LOST)
 		return machinery_failed(r, ending, 0);
 	error = put_back(r, ending);
-	if (error || ending == ENDED_ASTRAY)
+	if (error || ending == ENDED_ASTRAY || ending == ENDED_FAULTED)
 		return machinery_failed(r, ending, error);
 	return ending == ENDED_DISPATCHED ? remote_is_dispatched(r->s, r->e) : 0;
 }

@@ -425,6 +425,8 @@ static bool give_back_pages(struct session *s, struct stop *stop)
 
 	if (!p || p->unmapped || !count)
 		return true;
+	/* The arena may be half gone when this fails and is tried again. */
+	s->page_count = 0;
 	/* What we write into a private arena is not there before it is sent. */
 	if (p->arena->mode != ARENA_PRIVATE &&
 	    heap_alloc_code(p->heap, ARCH_REMOTE_MAX, &scratch, &ignored) < 0)
@@ -433,7 +435,6 @@ static bool give_back_pages(struct session *s, struct stop *stop)
 		stop, s->pages, count, scratch,
 		scratch ? heap_map(p->heap, scratch, ARCH_REMOTE_MAX) : NULL, &ignored);
 	if (status < 0 && target_left_program(stop_target(stop))) {
-		s->page_count = 0;
 		s->late_code = scratch;
 		return false;
 	}

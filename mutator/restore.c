@@ -208,7 +208,8 @@ struct process {
 
 /*
  * Bytes that are neither ours nor the original count as somebody's only where
- * the module is: after a dlclose() they may be of anything.
+ * the module is: after a dlclose() they may be of anything. Likewise what cannot
+ * be read where the module is comes to light again (PROT_NONE for a while).
  */
 static bool is_unloaded_in(struct process *p, const struct site *site, taddr_t address)
 {
@@ -264,7 +265,7 @@ static int restore_round(struct flush *f, struct process *process, unsigned whic
 		const struct patch *p = &f->patches[i];
 
 		if (status < 0 || p->outcome == PATCH_FAILED ||
-		    (p->outcome == PATCH_FOREIGN &&
+		    ((p->outcome == PATCH_FOREIGN || p->outcome == PATCH_UNMAPPED) &&
 		     !is_unloaded_in(process, f->restores[f->patch_site[i]], p->address)))
 			f->restored[f->patch_site[i]] = false;
 	}
@@ -300,7 +301,8 @@ static int repatch(struct flush *f, struct process *process, struct dinst_error 
 		const struct patch *p = &f->patches[i];
 
 		if (p->outcome == PATCH_FAILED ||
-		    (p->outcome == PATCH_FOREIGN && !is_original(process->stop, m) &&
+		    ((p->outcome == PATCH_FOREIGN || p->outcome == PATCH_UNMAPPED) &&
+		     !is_original(process->stop, m) &&
 		     !is_unloaded_in(process, m->site, p->address)))
 			m->failed = true;
 	}

@@ -156,7 +156,13 @@ try() {
 		fail "$1: a mutator failed"
 	fi
 	grep -q '^detached: 0 left' "$work/mutator.$worker" || fail "$1: $(tail -1 "$work/mutator.$worker")"
-	as_before "$1" "$worker" || fail "$1: not as before: $(head -c 300 "$work/proof")"
+	if ! as_before "$1" "$worker"; then
+		# If it has ended, what stress-ng says of that tells why.
+		[ -d "/proc/$worker" ] || wait "$other"
+		cat "$work/mutator.$worker"
+		tail -n 20 "$work/instrumented.out"
+		fail "$1: worker $worker is not as before: $(head -c 300 "$work/proof")"
+	fi
 	kill -INT "$plain" "$other"
 	# alarm takes the signal by which stress-ng ends its workers for one of its own.
 	# shellcheck disable=SC2046

@@ -163,6 +163,25 @@ static void test_detach(void **state)
 	end(h, child);
 }
 
+/*
+ * fear A1, J3: detaching failed between the two, and is tried again: our program in the half that has
+ * gone cannot be executed, and its fault is none of the target's
+ */
+static void test_detach_again(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+
+	while (s->instances)
+		session_remove(s, s->instances->id);
+	session_flush_all(s);
+	assert_true(s->page_count > 0);
+	take(h->pid, s->places->arena, CODE);
+	session_end(s);
+	assert_int_equal(halves_of(h->pid), 0);
+	end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
@@ -171,6 +190,7 @@ int main(void)
 		CASE(test_in_target),
 		CASE(test_in_child),
 		CASE(test_detach),
+		CASE(test_detach_again),
 	};
 
 	return cmocka_run_group_tests_name("live/halves", tests, NULL, NULL);
