@@ -52,23 +52,27 @@ static enum passed passed_how(const struct type *t, bool is_float[2])
 	}
 }
 
-static void on_stack(struct passing *p, const struct type *t, uint64_t first, struct operand *out)
+/* False: there may be a gap in front of it. */
+static bool on_stack(struct passing *p, const struct type *t, uint64_t first, struct operand *out)
 {
 	const uint64_t size = t->kind == TYPE_STRUCT ? (t->size + 7) / 8 * 8 : 8;
 
+	if (t->is_aligned && p->stack)
+		return false;
 	*out = (struct operand){.kind = OPERAND_MEMORY,
 				.on_stack = true,
 				.offset = first + p->stack,
 				.mapped = true,
 				.type = *t};
 	p->stack += size;
+	return true;
 }
 
 static unsigned take_register(struct compiler *c, struct passing *p, bool is_float, bool wanted)
 {
 	const unsigned number = is_float ? p->floats++ : p->integers++;
 
-	if (!wanted)
+	if (!wanted || !c)
 		return 0;
 	return compile_get(c, is_float ? ARCH_OP_FLOAT_ARGUMENT : ARCH_OP_ARGUMENT, number);
 }
@@ -83,7 +87,10 @@ static bool fit(const struct passing *p, unsigned words, const bool is_float[2])
 	       p->integers + (words - floats) <= arch_calling.integer_arguments;
 }
 
-/* Goes past one argument; what it is is stored where it is the one that is wanted. */
+/*
+ * Goes past one argument; what it is is stored where it is the one that is wanted. Without a
+ * compiler it is only asked whether that is known.
+ */
 static bool pass(struct compiler *c, struct passing *p, const struct type *t, uint64_t first,
 		 bool wanted, struct operand *out)
 {
@@ -99,10 +106,7 @@ static bool pass(struct compiler *c, struct passing *p, const struct type *t, ui
 	if (how == PASSED_ON_STACK || !fit(p, words, is_float)) {
 		if (words == 2 && arch_calling.no_return_to_registers)
 			p->integers = arch_calling.integer_arguments;
-		on_stack(p, t, first, out);
-		if (how == PASSED_BY_ADDRESS)
-			return !wanted;
-		return true;
+		return on_stack(p, t, first, out) && !(how == PASSED_BY_ADDRESS && wanted);
 	}
 	if (how == PASSED_BY_ADDRESS) {
 		address = take_register(c, p, false, wanted);
@@ -232,11 +236,48 @@ static bool is_in_memory(const struct type *t)
 				      : t->kind == TYPE_BY_REFERENCE;
 }
 
+/*
+ * Where arguments begin. False: a struct that is packed may be returned where the first of them
+ * says. One of a single byte never is.
+ */
+static bool begin(const struct type_function *types, struct passing *p)
+{
+	const struct type *t = &types->result;
+	bool is_float[2];
+
+	*p = (struct passing){0};
+	if (!types->known || !arch_calling.result_address_is_first)
+		return true;
+	if (is_in_memory(t))
+		p->integers = 1;
+	return t->kind != TYPE_STRUCT || t->size == 1 || passed_how(t, is_float) != PASSED_UNKNOWN;
+}
+
+bool compile_knows_argument(const struct type_function *types, size_t n)
+{
+	struct operand ignored;
+	struct passing p;
+
+	if (!begin(types, &p) || n >= types->argument_count)
+		return false;
+	for (size_t i = 0; i <= n; i++)
+		if (!pass(NULL, &p, &types->arguments[i], 0, i == n, &ignored))
+			return false;
+	return true;
+}
+
+bool compile_knows_result(const struct type_function *types)
+{
+	bool is_float[2];
+
+	return passed_how(&types->result, is_float) != PASSED_UNKNOWN;
+}
+
 void compile_argument(struct compiler *c, const struct mdl_expr *x, struct operand *out)
 {
 	static const struct type unknown;
-	struct passing p = {0};
 	const struct type *t;
+	struct passing p;
 	uint64_t first;
 
 	if (x->number < 0 || x->number > ARGUMENT_NUMBER_MAX) {
@@ -251,9 +292,12 @@ void compile_argument(struct compiler *c, const struct mdl_expr *x, struct opera
 			     c->types.argument_count, c->types.argument_count == 1 ? "" : "s");
 		return;
 	}
-	if (c->types.known && arch_calling.result_address_is_first &&
-	    is_in_memory(&c->types.result))
-		p.integers = 1;
+	if (!begin(&c->types, &p)) {
+		compile_fail(c, &x->place, DINST_REFUSED,
+			     "how this function gives back its result is not known, so neither is "
+			     "where its arguments are");
+		return;
+	}
 	for (int64_t i = 0; i <= x->number; i++) {
 		t = c->types.known && (size_t)i < c->types.argument_count ? &c->types.arguments[i]
 									  : &unknown;

@@ -173,6 +173,9 @@ void compile_argument(struct compiler *c, const struct mdl_expr *x, struct opera
 void compile_return(struct compiler *c, const struct mdl_expr *x, struct operand *out);
 /* Compilers that change how a function is called say so in its name. */
 bool compile_is_changed(const struct function_ref *f);
+/* Whether compile_argument() and compile_return() can tell where that is, for a function whose types are known. */
+bool compile_knows_argument(const struct type_function *types, size_t n);
+bool compile_knows_result(const struct type_function *types);
 
 /* ------------------------------------------------------ compile_call.c */
 

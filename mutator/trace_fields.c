@@ -179,7 +179,6 @@ static bool add_argument(struct making *m, size_t n, const struct type *t, json_
 	const char *name = json_string_value(json_object_get(told, "name"));
 	json_t *type = json_object_get(told, "type");
 	struct trace_field *f;
-	bool floats[2];
 	char value[64], path[64];
 
 	snprintf(path, sizeof(path), "$arg[%zu]", n);
@@ -197,8 +196,6 @@ static bool add_argument(struct making *m, size_t n, const struct type *t, json_
 		return true;
 	}
 	if (t->kind == TYPE_BY_REFERENCE || t->kind == TYPE_STRUCT) {
-		if (t->kind == TYPE_STRUCT && t->size <= 16 && !type_words(t, floats))
-			return false;
 		if (!kept)
 			add_parts(m, "argument", name ? name : "", path, type);
 		return true;
@@ -233,7 +230,8 @@ static void add_arguments(struct making *m, const struct type_function *types, j
 		return;
 	}
 	for (size_t n = 0; n < types->argument_count && n < json_array_size(arguments); n++)
-		if (!add_argument(m, n, &types->arguments[n], json_array_get(arguments, n), kept))
+		if (!compile_knows_argument(types, n) ||
+		    !add_argument(m, n, &types->arguments[n], json_array_get(arguments, n), kept))
 			return;
 }
 
@@ -246,7 +244,7 @@ static void add_result(struct making *m, const struct type_function *types, json
 	if (types->known && types->result.kind == TYPE_VOID)
 		return;
 	if (types->known && !is_number(&types->result)) {
-		if (types->result.kind == TYPE_STRUCT || types->result.kind == TYPE_BY_REFERENCE)
+		if (compile_knows_result(types))
 			add_parts(m, "result", "", "$return", type);
 		return;
 	}

@@ -520,6 +520,7 @@ void read_function(struct image *img, uint32_t function, struct type_function *o
 	const struct image_function *functions;
 	struct types *t = types_of(img);
 	Dwarf_Die die, child;
+	bool promotes;
 	int language;
 
 	memset(out, 0, sizeof(*out));
@@ -532,7 +533,8 @@ void read_function(struct image *img, uint32_t function, struct type_function *o
 		return;
 	out->known = true;
 	/* What a function without a prototype takes is its own business. */
-	out->variadic = types_is_c(language) && !dwarf_hasattr_integrate(&die, DW_AT_prototyped);
+	promotes = types_is_c(language) && !dwarf_hasattr_integrate(&die, DW_AT_prototyped);
+	out->variadic = promotes;
 	types_from_die(img, &die, &out->result);
 	types_by_value(&out->result, language);
 	if (dwarf_child(&die, &child) != 0)
@@ -550,6 +552,10 @@ void read_function(struct image *img, uint32_t function, struct type_function *o
 		}
 		types_from_die(img, &child, type);
 		types_by_value(type, language);
+		types_align(type);
+		/* A float is passed as a double there. */
+		if (promotes && type->kind == TYPE_FLOAT)
+			type->size = sizeof(double);
 		out->argument_count++;
 	} while (types_sibling(&child));
 }

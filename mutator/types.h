@@ -28,7 +28,8 @@ enum type_kind {
 struct type {
 	enum type_kind kind;
 	bool is_signed;
-	uint32_t size; /* bytes; 0: not known */
+	bool is_aligned; /* of arguments: a struct that may have to lie at a multiple of 16 or more */
+	uint32_t size;	 /* bytes; 0: not known */
 	/* What it is made of: the image and the offset of its DIE, 0 where there is none. */
 	struct image *image;
 	uint64_t die;

@@ -4,6 +4,7 @@
  * or move constructor, that does something is passed by the address of a copy
  * (Itanium C++ ABI, 3.1.2.3, "non-trivial for the purposes of calls"). Some
  * compilers say which it is; else its declaration tells. When in doubt, in doubt.
+ * And: may a struct have to lie at a multiple of more than a word?
  */
 #include <string.h>
 
@@ -204,4 +205,67 @@ void types_by_value(struct type *type, int language)
 		type->kind = TYPE_BY_REFERENCE;
 	else if (how == PASSED_UNSURE)
 		type->kind = TYPE_OTHER;
+}
+
+/* ---------------------------------------------------------------- alignment */
+
+static bool is_aligned(struct search *s, const struct type *type);
+
+static bool is_wide(Dwarf_Die *die)
+{
+	return number_of(die, DW_AT_alignment) > sizeof(uint64_t);
+}
+
+static bool has_aligned_member(struct search *s, const struct type *type)
+{
+	Dwarf_Die class, die;
+	struct type part;
+
+	if (!types_die(type, &class) || is_wide(&class))
+		return true;
+	if (dwarf_child(&class, &die) != 0)
+		return false;
+	do {
+		const int tag = dwarf_tag(&die);
+
+		if (!s->left)
+			return true;
+		s->left--;
+		if ((tag != DW_TAG_member && tag != DW_TAG_inheritance) ||
+		    is_set(&die, DW_AT_external) || is_set(&die, DW_AT_declaration))
+			continue;
+		types_from_die(s->img, &die, &part);
+		if (is_wide(&die) || is_aligned(s, &part))
+			return true;
+	} while (types_sibling(&die));
+	return false;
+}
+
+/* No type is aligned to more than its size. */
+static bool is_aligned(struct search *s, const struct type *type)
+{
+	struct type element;
+	bool aligned = true;
+
+	if (s->depth == DEPTH_MAX)
+		return true;
+	s->depth++;
+	if (type->kind == TYPE_STRUCT) {
+		aligned = has_aligned_member(s, type);
+	} else if (type->kind == TYPE_ARRAY) {
+		type_target(type, &element);
+		aligned = is_aligned(s, &element);
+	} else {
+		aligned = !type->size || type->size > sizeof(uint64_t);
+	}
+	s->depth--;
+	return aligned;
+}
+
+void types_align(struct type *type)
+{
+	struct search s = {.img = type->image, .left = MEMBERS_MAX};
+
+	type->is_aligned =
+		type->kind == TYPE_STRUCT && type->size % 16 == 0 && is_aligned(&s, type);
 }

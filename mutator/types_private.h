@@ -90,6 +90,8 @@ bool types_is_c(int language);
  * the type becomes TYPE_BY_REFERENCE, or TYPE_OTHER where that is not sure.
  */
 void types_by_value(struct type *type, int language);
+/* Sets is_aligned. */
+void types_align(struct type *type);
 
 /* True if the DIE is in the file itself, not in one that several share. */
 bool types_is_own(const struct types *t, const Dwarf_Die *die);

@@ -310,7 +310,9 @@ static bool as_bool(const bool *theirs)
 
 static struct type as_type(struct image *img, const struct type *theirs)
 {
-	struct type t = {.size = theirs->size, .is_signed = as_bool(&theirs->is_signed)};
+	struct type t = {.size = theirs->size,
+			 .is_signed = as_bool(&theirs->is_signed),
+			 .is_aligned = as_bool(&theirs->is_aligned)};
 
 	if ((unsigned)theirs->kind > TYPE_VOID)
 		return (struct type){0};

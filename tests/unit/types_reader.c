@@ -60,6 +60,7 @@ static void same_type(const struct type *a, const struct type *b, unsigned depth
 	assert_int_equal(a->size, b->size);
 	assert_int_equal(a->die, b->die);
 	assert_int_equal(a->is_signed, b->is_signed);
+	assert_int_equal(a->is_aligned, b->is_aligned);
 	if (depth == 3 || !a->die)
 		return;
 	type_target(a, &target[0]);

@@ -43,6 +43,22 @@ struct node {
 	struct pair pairs[2];
 };
 
+/* On the stack these lie at multiples of 16. */
+struct aligned {
+	_Alignas(16) int64_t words[4];
+};
+
+struct wide {
+	long double d;
+	int64_t i;
+};
+
+/* Is returned in memory, small as it is. */
+struct __attribute__((packed)) packed {
+	int8_t before;
+	int64_t i;
+};
+
 int64_t KEEP takes_small(int8_t a, uint8_t b, int16_t c, uint16_t d, int32_t e, uint32_t f);
 int64_t KEEP takes_many(int a, int b, int c, int d, int e, int f, int8_t g, int64_t h, uint16_t i);
 int64_t KEEP takes_floats(float a, int b, double c, double d);
@@ -59,6 +75,12 @@ struct mixed KEEP gives_mixed(int a);
 struct large KEEP gives_large(int a);
 struct node *KEEP gives_node(void);
 int64_t KEEP takes_any(int count, ...);
+int64_t KEEP takes_aligned(struct aligned s, int64_t h);
+int64_t KEEP takes_gap(int a, int b, int c, int d, int e, int f, int64_t g, struct wide s,
+		       int64_t h);
+int64_t KEEP takes_gap_told(double a, struct large l, int b, int c, int d, int e, int f, int g,
+			    int64_t h, struct aligned s);
+struct packed KEEP gives_packed(int a);
 
 int8_t global_small = -5;
 uint16_t global_unsigned = 65000;
@@ -156,6 +178,40 @@ int64_t takes_any(int count, ...)
 	return count;
 }
 
+int64_t takes_aligned(struct aligned s, int64_t h)
+{
+	return s.words[0] + h;
+}
+
+int64_t takes_gap(int a, int b, int c, int d, int e, int f, int64_t g, struct wide s, int64_t h)
+{
+	return a + b + c + d + e + f + g + s.i + h;
+}
+
+int64_t takes_gap_told(double a, struct large l, int b, int c, int d, int e, int f, int g,
+		       int64_t h, struct aligned s)
+{
+	return (int64_t)a + l.last + b + c + d + e + f + g + h + s.words[0];
+}
+
+/* Without a prototype: a float is passed as a double. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-definition"
+#pragma GCC diagnostic ignored "-Wstrict-prototypes"
+int64_t KEEP takes_old(a, b, c)
+float a;
+int16_t b;
+float c;
+{
+	return (int64_t)(a + (float)b + c);
+}
+#pragma GCC diagnostic pop
+
+struct packed gives_packed(int a)
+{
+	return (struct packed){1, a};
+}
+
 /* Everything once. */
 static __attribute__((noinline)) int64_t round_of(unsigned i)
 {
@@ -170,6 +226,11 @@ static __attribute__((noinline)) int64_t round_of(unsigned i)
 	sum += takes_long_double(3.5L, 9) + takes_any(2, 3, 4);
 	gives_nothing(1);
 	sum += (int64_t)gives_double(3) + gives_small(-3) + gives_pair(7).x;
+	sum += takes_old(1.5f, 2, 3.5f);
+	sum += takes_aligned((struct aligned){{1, 2, 3, 4}}, 5) + gives_packed(6).i;
+	sum += takes_gap(1, 2, 3, 4, 5, 6, 7, (struct wide){8.5L, 9}, 10);
+	sum += takes_gap_told(1, (struct large){{2, 3, 4}, 5}, 6, 7, 8, 9, 10, 11, 12,
+			      (struct aligned){{13, 14, 15, 16}});
 	sum += gives_mixed(5).i + gives_large(6).last + gives_node()->value;
 	return sum + global_small + global_unsigned + global_numbers[i % 4];
 }
