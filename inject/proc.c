@@ -327,6 +327,27 @@ int proc_tasks(pid_t pid, struct proc_ids *list)
 	return status;
 }
 
+/* The name is that of the kernel's fs/userfaultfd.c. */
+bool proc_provides_pages(pid_t pid)
+{
+	static const char name[] = "anon_inode:[userfaultfd]";
+	char path[64], link[sizeof(name)];
+	struct dirent *entry;
+	bool found = false;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	dir = opendir(path);
+	if (!dir)
+		return false;
+	while (!found && (entry = readdir(dir)))
+		found = readlinkat(dirfd(dir), entry->d_name, link, sizeof(link)) ==
+				sizeof(name) - 1 &&
+			!memcmp(link, name, sizeof(name) - 1);
+	closedir(dir);
+	return found;
+}
+
 /* The task directory has a link for each (fs/proc/base.c, proc_task_getattr). */
 long proc_thread_count(pid_t pid)
 {

@@ -101,6 +101,8 @@ void proc_ids_release(struct proc_ids *list);
 
 /* The threads of `pid`; replaces the list's contents. */
 int proc_tasks(pid_t pid, struct proc_ids *list);
+/* True if `pid` may provide pages of its memory itself: it has a descriptor of userfaultfd(2). */
+bool proc_provides_pages(pid_t pid);
 /* How many threads `pid` has, dead ones that nobody has collected included; -1 if it has ended. */
 long proc_thread_count(pid_t pid);
 /* The child processes of thread `tid` of `pid`; adds to the list. */

@@ -285,7 +285,8 @@ static void tell_limit(void *arg, const struct instance *i, double percent)
 	if (percent < 0)
 		snprintf(text, sizeof(text),
 			 "%s %.200s was switched off: the program, or a child of it, has a seccomp "
-			 "filter now that may forbid what it does",
+			 "filter now that may forbid what it does, or provides pages of its memory "
+			 "itself (userfaultfd)",
 			 i->metric, i->focus);
 	else
 		snprintf(

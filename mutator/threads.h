@@ -128,6 +128,11 @@ int threads_read_word(struct session *s, uint32_t offset,
  * forbid itself later is not known.
  */
 int threads_may_call(struct session *s, struct dinst_error *e);
+/*
+ * False if a thread that reads memory by a system call might wait for a page that it
+ * would have to provide itself.
+ */
+bool threads_may_read(struct session *s, struct dinst_error *e);
 
 /*
  * Functions that put such filters on the program, NULL ends the list, and what is to

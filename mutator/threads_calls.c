@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "inject/proc.h"
 #include "mutator/threads_private.h"
 
 enum { VALID_NS = 200 * 1000 * 1000 };
@@ -64,9 +65,9 @@ int threads_may_call(struct session *s, struct dinst_error *e)
 	}
 	if (known.answer == NOT_YET)
 		dinst_fail(e, DINST_REFUSED,
-			   "process %d has begun to put a seccomp filter on itself, or one that "
-			   "shares its memory has, and it is not known to be done: try again "
-			   "when it is",
+			   "process %d has begun to put a seccomp filter on itself (or to provide "
+			   "pages of its memory itself, by userfaultfd), or one that shares its "
+			   "memory has, and it is not known to be done: try again when it is",
 			   (int)s->pid);
 	else if (known.answer == NEVER)
 		dinst_fail(
@@ -76,4 +77,36 @@ int threads_may_call(struct session *s, struct dinst_error *e)
 			"or makes its system calls itself (PR_SET_SYSCALL_USER_DISPATCH)",
 			(int)s->pid);
 	return known.answer == MAY;
+}
+
+/* Descriptors may be many: they are looked through at most a few times a second. */
+static bool provides_pages(const struct session *s)
+{
+	static struct {
+		const struct session *session;
+		uint64_t incarnation, ns;
+		bool provides;
+	} last;
+	const uint64_t now = clock_ns();
+
+	if (last.session != s || last.incarnation != s->incarnation || now - last.ns >= VALID_NS) {
+		last.session = s;
+		last.incarnation = s->incarnation;
+		last.ns = now;
+		last.provides = proc_provides_pages(s->pid);
+	}
+	return last.provides;
+}
+
+bool threads_may_read(struct session *s, struct dinst_error *e)
+{
+	if (!provides_pages(s))
+		return true;
+	dinst_fail(
+		e, DINST_REFUSED,
+		"process %d provides pages of its memory itself (userfaultfd): a thread that does so "
+		"would wait for ever where inserted code reads one that is not there yet, so "
+		"nothing is read through pointers",
+		(int)s->pid);
+	return false;
 }

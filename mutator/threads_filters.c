@@ -7,6 +7,9 @@
  * nothing of ours makes a call in that process. A forked child inherits the count
  * and has its own from then on; one that shares the memory counts for all of it.
  * Who makes the system call by an instruction of its own is not seen.
+ *
+ * userfaultfd(2) is taken for one, too: a thread that provides pages and reads one that
+ * is not there would wait for itself.
  */
 #include <assert.h>
 #include <linux/seccomp.h>
@@ -70,6 +73,7 @@ static void put_prctl(struct arch_program *p, unsigned first)
 static void put_seccomp(struct arch_program *p)
 {
 	put_if(p, 0, false, ARCH_TEST_EQ, SYS_prctl, BY_PRCTL);
+	put_if(p, 0, false, ARCH_TEST_EQ, SYS_userfaultfd, COUNT);
 	put_if(p, 0, false, ARCH_TEST_NE, SYS_seccomp, END);
 	put_if(p, 1, false, ARCH_TEST_EQ, SECCOMP_SET_MODE_STRICT, COUNT);
 	put_if(p, 1, false, ARCH_TEST_NE, SECCOMP_SET_MODE_FILTER, END);

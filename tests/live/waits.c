@@ -197,12 +197,69 @@ static void test_one_inside_the_other(void **state)
 	harness_end(h, 0);
 }
 
+static const char supplying[] =
+	"list suppliers is procedure { items { \"supply\" }; }\n"
+	"metric texts { units events; base is stream { foreach f in suppliers\n"
+	"	append preInsn f.entry (* record(texts, string($arg[0], 24)); *) } }\n"
+	"metric first { units bytes; base is counter { foreach f in suppliers\n"
+	"	append preInsn f.entry (* if (readMemory($arg[0], 8) == 0) first++; *) } }\n";
+
+static void leave(struct harness *h)
+{
+	assert_int_equal(harness_dinst(h, NULL, "detach", harness_number(h->pid)), 0);
+	ask(h, "touch 10");
+	harness_end(h, 0);
+}
+
+/*
+ * fear K2: a thread provides pages of the program's own by userfaultfd: code that would read them before
+ * they are there, and so wait for itself, does not go in; where it is in already it reads nothing any more
+ */
+static void test_pages_of_its_own(void **state)
+{
+	struct harness *h = *state;
+	char path[512];
+	const char *first;
+	unsigned calls;
+
+	snprintf(path, sizeof(path), "%s", harness_path("tests/live/targets/pages-supplied"));
+	harness_start_argv(h, (const char *const[]){path, "now", NULL}, false);
+	first = harness_line(h, HARNESS_ANSWER_MS);
+	if (strcmp(first, "ready") != 0) {
+		print_message("skipped: %s\n", first);
+		harness_wait(h, HARNESS_ANSWER_MS);
+		skip();
+	}
+	mdl_attach(h, supplying);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(harness_dinst(h, NULL, "insert", i ? "first" : "texts", "-p",
+					       harness_number(h->pid)),
+				 1);
+		assert_non_null(strstr(h->messages, "userfaultfd"));
+	}
+	calls = mdl_insert(h, "calls", "/Code/pages-supplied/supply");
+	ask(h, "touch 100");
+	assert_int_equal(mdl_value(h, calls), 100);
+	leave(h);
+
+	harness_start_argv(h, (const char *const[]){path, NULL}, true);
+	mdl_attach(h, supplying);
+	mdl_insert(h, "texts");
+	mdl_insert(h, "first");
+	calls = mdl_insert(h, "calls", "/Code/pages-supplied/supply");
+	ask(h, "begin");
+	ask(h, "touch 100");
+	assert_int_equal(mdl_value(h, calls), 100);
+	leave(h);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_pages_of_the_program),
+		CASE(test_pages_of_its_own),
 		CASE(test_hanging),
 		CASE(test_stopped),
 		CASE(test_one_inside_the_other),
