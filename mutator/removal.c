@@ -425,7 +425,7 @@ static bool give_back_pages(struct session *s, struct stop *stop)
 
 	if (!p || p->unmapped || !count)
 		return true;
-	/* The arena may be half gone when this fails and is tried again. */
+	/* When unmapping fails after this, and is tried again, half of the arena may be gone. */
 	s->page_count = 0;
 	/* What we write into a private arena is not there before it is sent. */
 	if (p->arena->mode != ARENA_PRIVATE &&

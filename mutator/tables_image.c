@@ -137,24 +137,36 @@ static int read_all(struct image *img, const struct vaddr_list *bases, struct va
 	return 0;
 }
 
-int image_table_targets(struct image *img, struct vaddr_list *targets, struct vaddr_list *bases,
-			struct dinst_error *e)
+/* arch_scan_references() and its like. */
+typedef void (*scan_code)(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo,
+			  taddr_t hi, void (*found)(void *arg, taddr_t from, taddr_t target),
+			  void *arg);
+
+/* All code of the image, for what lies in [lo, hi). */
+static void scan_text(struct scan *s, scan_code scan, vaddr_t lo, vaddr_t hi,
+		      void (*found)(void *arg, taddr_t from, taddr_t target))
 {
-	struct scan scan = {.img = img, .bases = bases};
 	const struct image_range *text;
-	size_t n = image_text(img, &text);
-	int r = 0;
+	size_t n = image_text(s->img, &text);
 
 	for (size_t i = 0; i < n; i++) {
 		size_t size = 0;
-		const uint8_t *bytes = image_code(img, text[i].lo, &size);
+		const uint8_t *bytes = image_code(s->img, text[i].lo, &size);
 
 		if (size > text[i].hi - text[i].lo)
 			size = text[i].hi - text[i].lo;
 		if (bytes)
-			arch_scan_references(bytes, size, text[i].lo, image_lowest(img),
-					     image_highest(img), found, &scan);
+			scan(bytes, size, text[i].lo, lo, hi, found, s);
 	}
+}
+
+int image_table_targets(struct image *img, struct vaddr_list *targets, struct vaddr_list *bases,
+			struct dinst_error *e)
+{
+	struct scan scan = {.img = img, .bases = bases};
+	int r = 0;
+
+	scan_text(&scan, arch_scan_references, image_lowest(img), image_highest(img), found);
 	vaddr_list_sort(bases);
 	if (scan.failed || read_all(img, bases, targets) < 0)
 		r = dinst_fail(e, DINST_NO_MEMORY, "no memory for the jump tables of the image");
@@ -168,16 +180,8 @@ int image_constants(struct image *img, struct vaddr_list *constants)
 	const struct image_range *text;
 	size_t n = image_text(img, &text);
 
-	for (size_t i = 0; i < n; i++) {
-		size_t size = 0;
-		const uint8_t *bytes = image_code(img, text[i].lo, &size);
-
-		if (size > text[i].hi - text[i].lo)
-			size = text[i].hi - text[i].lo;
-		if (bytes)
-			arch_scan_operands(bytes, size, text[i].lo, text[0].lo, text[n - 1].hi,
-					   found_constant, &scan);
-	}
+	if (n)
+		scan_text(&scan, arch_scan_operands, text[0].lo, text[n - 1].hi, found_constant);
 	vaddr_list_sort(constants);
 	return scan.failed ? -1 : 0;
 }
