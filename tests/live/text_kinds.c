@@ -5,13 +5,18 @@
  * pages; and text that the program maps anew while it is instrumented. It is
  * instrumented as any other, or refused; the file is never written to.
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -256,6 +261,67 @@ static void test_becomes_shared(void **state)
 static void test_becomes_shared_writable(void **state)
 {
 	run_remapped(*state, "writable", false);
+}
+
+/* From now on this process cannot read through /proc/PID/mem, which asks for no rights. */
+static bool forbid_override(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pread64, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof(code) / sizeof(*code), code};
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* The exit status says how it went. */
+static void remove_unreadable(struct harness *h)
+{
+	struct session *s = session_begin(h);
+	struct flush_result result = {0};
+	struct dinst_error e = {0};
+	unsigned id = session_insert_kind(s, "plugin_work", POINT_ENTRY);
+
+	ask(h, "go 5000", "done");
+	ask(h, "map none", "mapped");
+	if (!forbid_override())
+		_exit(2);
+	if (removal_remove(s, session_instance(s, id), &result, &e) < 0 ||
+	    removal_flush(s, &result, &e) < 0)
+		_exit(3);
+	if (!result.queued)
+		_exit(4);
+	ask(h, "map text", "mapped");
+	ask(h, "go 5000", "done");
+	session_end(s);
+	_exit(0);
+}
+
+/*
+ * fear B3, J1: text that nobody can read just then, we neither: nothing that its jumps lead to is
+ * freed before they are out
+ */
+static void test_unreadable(void **state)
+{
+	struct harness *h = *state;
+	int status;
+	pid_t child;
+
+	if (!begin(h, "tests/live/targets/text-kinds", "plain"))
+		skip();
+	fflush(NULL);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0)
+		remove_unreadable(h);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	ask(h, "go 5000", "done");
+	harness_end(h, 0);
 }
 
 /* ------------------------------------------------------ nobody is there any more */
@@ -504,6 +570,7 @@ int main(void)
 		CASE(test_becomes_execute_only),
 		CASE(test_becomes_shared),
 		CASE(test_becomes_shared_writable),
+		CASE(test_unreadable),
 		CASE(test_left_in_anonymous),
 		CASE(test_left_in_moved),
 		CASE(test_left_in_data),
