@@ -14,6 +14,7 @@ const char *const arch_name = "AArch64";
 
 const arch_regset arch_all_live = SET_ALL;
 const arch_regset arch_always_live = SET_SP;
+const arch_regset arch_callee_saved = 0x3ff80000ull; /* x19 to x29 */
 /* x9 to x15 (AAPCS64): what is behind them linkers use on the way to a function. */
 const arch_regset arch_entry_scratch = 0xfe00ull | SET_FLAGS;
 

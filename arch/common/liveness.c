@@ -3,7 +3,8 @@
  * liveness.c - which registers and flags may still be needed at a place,
  * proved by the instructions that follow and by nothing else. Wherever the
  * proof ends (a call, a return, a system call, the edge of what is known, the
- * end of patience) everything still undecided is live.
+ * end of patience) everything still undecided is live, and callee-saved
+ * registers always are: an instruction that faults may go on in a handler.
  */
 #include "arch/common/common.h"
 
@@ -105,7 +106,7 @@ arch_regset arch_live_before(const struct arch_insn *insns, size_t count, size_t
 	/* Field by field: zeros for all that could be seen would cost more than the search. */
 	s.insns = insns;
 	s.count = count;
-	s.live = arch_always_live;
+	s.live = arch_always_live | arch_callee_saved;
 	s.pending_count = 0;
 	s.seen_count = 0;
 	if (at >= count)

@@ -14,6 +14,8 @@ const char *const arch_name = "x86-64";
 
 const arch_regset arch_all_live = SET_ALL;
 const arch_regset arch_always_live = SET(RSP);
+const arch_regset arch_callee_saved =
+	SET(RBX) | SET(RBP) | SET(R12) | SET(R13) | SET(R14) | SET(R15);
 const arch_regset arch_entry_scratch = SET(RAX) | SET(R10) | SET(R11) | SET_FLAGS;
 
 /* Forms of valid opcodes that do not exist, or that we are not sure of. */

@@ -397,7 +397,7 @@ static void test_shared_jump(void **state)
 
 /* ---------------------------------------------------------------- liveness */
 
-enum { A = 1 << RAX, C = 1 << RCX, D = 1 << RDX, S = 1 << RSP, DEAD_MAX = 64 };
+enum { A = 1 << RAX, B = 1 << RBX, C = 1 << RCX, D = 1 << RDX, S = 1 << RSP, DEAD_MAX = 64 };
 
 /* Code at LOW; what is dead before its first instruction, of the registers and flags asked about. */
 static const struct {
@@ -463,6 +463,10 @@ static const struct {
 	 FLAG_DF, 0},
 	{"31c0", A | C, C}, /* then it ends */
 	{"06", A, A},
+	{"488b07"
+	 "bb00000000"
+	 "c3",
+	 A | B, B}, /* where the load faults, a landing pad may look at rbx */
 };
 
 static size_t decode_all(const char *text, struct arch_insn *insns)
