@@ -394,7 +394,7 @@ $(O)/$(target_dir)/torture-fixed: $(call asm_objects,fixed)
 $(O)/examples/lib/%: examples/lib/%.c lib/dinst.h $(O)/libdinst.a
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(TARGET_CC) -std=gnu11 -O2 -g $(WARNINGS) -Ilib $(if $(SAN),-fsanitize=$(SAN)) -o $@ $< $(O)/libdinst.a $(JANSSON_LIBS)
+	$(Q)$(TARGET_CC) -std=gnu11 -O2 -g $(WARNINGS) -Ilib $(if $(SAN),-fsanitize=$(SAN)) -o $@ $< $(O)/libdinst.a $(LDFLAGS) $(JANSSON_LIBS)
 
 $(O)/examples/%: examples/%.c
 	@mkdir -p $(@D)
