@@ -275,8 +275,12 @@ bool tracee_has_faulted(pid_t tid, taddr_t lo, taddr_t hi)
 	siginfo_t info;
 
 	memset(&info, 0, sizeof(info));
+	/*
+	 * A thread may be stopped between its fault and the signal for it, which then comes when the program
+	 * counter is another one: it is told by its address. What is executed in there uses no memory elsewhere.
+	 */
 	if (ptrace(PTRACE_GETSIGINFO, tid, NULL, &info) || tracee_get_regs(tid, &regs) ||
-	    arch_pc(&regs) - lo > hi - lo)
+	    arch_pc(&regs) - lo > hi - lo || (taddr_t)(uintptr_t)info.si_addr - lo > hi - lo)
 		return false;
 	/* The kernel's, because of what was executed: kill(2) and its like have codes below. */
 	return info.si_code > 0 && (info.si_signo == SIGSEGV || info.si_signo == SIGILL ||

@@ -150,7 +150,8 @@ static void setup_mode(struct harness *h, const char *mode)
 	memset(account, 0, sizeof(*account));
 	account->tries = 1;
 	harness_limit(600);
-	harness_start(h, "enemy", mode, NULL);
+	/* Of the stacks fewer with sanitizers: a stop may take ten seconds of a processor, not more. */
+	harness_start(h, "enemy", mode, HARNESS_SLOWER > 1 ? "12" : "64", NULL);
 }
 
 /* Fails unless the child ends by itself, soon, and has not taken the memory of the machine. */

@@ -398,6 +398,31 @@ static void test_tails_of_others(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear A4, B4: calls made by a thread whose own fault has not come to its handler yet: it comes there
+ * afterwards, for its own address, and is not taken for a fault of ours
+ */
+static void test_own_faults(void **state)
+{
+	static const char *const commands[] = {"probe 1000000\n", "traps 100000\n"};
+	struct harness *h = *state;
+	struct target *t;
+
+	harness_start(h, "traps", NULL);
+	t = open_target(h->pid);
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		harness_send(h, commands[i]);
+		for (int k = 0; k < 300; k++) {
+			stop(t, map_and_unmap, NULL);
+			usleep(100 + 7 * k % 50);
+		}
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	}
+	harness_verify(h);
+	target_close(t);
+	harness_end(h, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
@@ -417,6 +442,7 @@ int main(void)
 		TEST(test_clean_tails),
 		TEST(test_tails_of_others),
 		TEST(test_not_back),
+		TEST(test_own_faults),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -330,14 +330,15 @@ static void *sleep_there(void *arg)
 	return arg;
 }
 
+static int stack_count = 64;
+
 /* Each has its stack at the low end of a mapping of 32 MiB. */
 static void stacks(void)
 {
-	enum { THREADS = 64 };
 	pthread_attr_t attr;
 	pthread_t thread;
 
-	for (int i = 0; i < THREADS; i++) {
+	for (int i = 0; i < stack_count; i++) {
 		void *stack = mmap(NULL, 32 * MIB, PROT_READ | PROT_WRITE,
 				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -403,6 +404,8 @@ int main(int argc, char **argv)
 	memset(on_the_stack, 0, sizeof(on_the_stack));
 	leads = on_the_stack;
 	__asm__ volatile("" : : "r"(on_the_stack) : "memory");
+	if (argc > 2)
+		stack_count = atoi(argv[2]);
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
 		if (argc > 1 && !strcmp(modes[i].name, argv[1]))
 			modes[i].set_up();
