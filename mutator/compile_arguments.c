@@ -34,7 +34,8 @@ static enum passed passed_how(const struct type *t, bool is_float[2])
 	case TYPE_POINTER:
 		return PASSED_INTEGER;
 	case TYPE_INTEGER:
-		return t->size <= 8 ? PASSED_INTEGER : PASSED_UNKNOWN;
+		/* Of no size: Rust's (), which is not passed at all. */
+		return t->size && t->size <= 8 ? PASSED_INTEGER : PASSED_UNKNOWN;
 	case TYPE_FLOAT:
 		return PASSED_FLOAT;
 	case TYPE_BY_REFERENCE:
@@ -159,6 +160,15 @@ static bool callee_of(const struct compiler *c, struct function_ref *callee)
 	return true;
 }
 
+/* The compiler says so, in the name or in the debug information. */
+static bool fail_changed(struct compiler *c, const struct mdl_expr *x)
+{
+	compile_fail(c, &x->place, DINST_REFUSED,
+		     "the compiler has changed how this function is called: its arguments are "
+		     "not where they should be");
+	return false;
+}
+
 bool compile_is_changed(const struct function_ref *f)
 {
 	const struct image_function *functions;
@@ -189,15 +199,10 @@ static bool ask_types(struct compiler *c, const struct mdl_expr *x)
 			     "Go passes arguments in a way of its own, which is not known here");
 		return false;
 	}
-	if (compile_is_changed(&f)) {
-		compile_fail(
-			c, &x->place, DINST_REFUSED,
-			"the compiler has changed how this function is called: its arguments are "
-			"not where they should be");
-		return false;
-	}
+	if (compile_is_changed(&f))
+		return fail_changed(c, x);
 	types_of_function(f.module->image, f.index, &c->types);
-	return true;
+	return !c->types.is_changed || fail_changed(c, x);
 }
 
 /* Stack arguments: bytes from the stack pointer at the point. */
@@ -237,8 +242,8 @@ static bool is_in_memory(const struct type *t)
 }
 
 /*
- * Where arguments begin. False: a struct that is packed may be returned where the first of them
- * says. One of a single byte never is.
+ * Where arguments begin. False: a struct that is packed, or of a language with rules of its own, may be
+ * returned where the first of them says. One of a single byte never is.
  */
 static bool begin(const struct type_function *types, struct passing *p)
 {
@@ -250,6 +255,8 @@ static bool begin(const struct type_function *types, struct passing *p)
 		return true;
 	if (is_in_memory(t))
 		p->integers = 1;
+	if (t->kind == TYPE_UNSURE)
+		return false;
 	return t->kind != TYPE_STRUCT || t->size == 1 || passed_how(t, is_float) != PASSED_UNKNOWN;
 }
 
@@ -258,7 +265,7 @@ bool compile_knows_argument(const struct type_function *types, size_t n)
 	struct operand ignored;
 	struct passing p;
 
-	if (!begin(types, &p) || n >= types->argument_count)
+	if (types->is_changed || !begin(types, &p) || n >= types->argument_count)
 		return false;
 	for (size_t i = 0; i <= n; i++)
 		if (!pass(NULL, &p, &types->arguments[i], 0, i == n, &ignored))
@@ -270,7 +277,7 @@ bool compile_knows_result(const struct type_function *types)
 {
 	bool is_float[2];
 
-	return passed_how(&types->result, is_float) != PASSED_UNKNOWN;
+	return !types->is_changed && passed_how(&types->result, is_float) != PASSED_UNKNOWN;
 }
 
 void compile_argument(struct compiler *c, const struct mdl_expr *x, struct operand *out)

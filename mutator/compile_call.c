@@ -121,7 +121,7 @@ static bool is_as_in_file(const struct call *call)
 static bool is_number_type(const struct type *t)
 {
 	return t->kind == TYPE_UNKNOWN ||
-	       ((t->kind == TYPE_INTEGER || t->kind == TYPE_POINTER) && t->size <= 8);
+	       ((t->kind == TYPE_INTEGER || t->kind == TYPE_POINTER) && t->size && t->size <= 8);
 }
 
 static bool check_types(struct call *call)
@@ -130,6 +130,10 @@ static bool check_types(struct call *call)
 
 	if (!t->known)
 		return true;
+	if (t->is_changed) {
+		refuse(call, "the compiler has changed how it is called");
+		return false;
+	}
 	if (t->variadic || t->argument_count != call->x->arg_count) {
 		compile_fail(call->c, &call->x->place, DINST_USAGE,
 			     t->variadic ? "'%.60s' cannot be called: it takes any number of "

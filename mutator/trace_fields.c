@@ -169,7 +169,7 @@ static void add_parts(struct making *m, const char *role, const char *name, cons
 static bool is_number(const struct type *t)
 {
 	return t->kind == TYPE_UNKNOWN || t->kind == TYPE_POINTER || t->kind == TYPE_FLOAT ||
-	       (t->kind == TYPE_INTEGER && t->size <= 8);
+	       (t->kind == TYPE_INTEGER && t->size && t->size <= 8);
 }
 
 /* False: where the next argument is, nobody knows. */
@@ -241,7 +241,7 @@ static void add_result(struct making *m, const struct type_function *types, json
 	struct trace_field *f;
 
 	m->needs_result = true;
-	if (types->known && types->result.kind == TYPE_VOID)
+	if (types->is_changed || (types->known && types->result.kind == TYPE_VOID))
 		return;
 	if (types->known && !is_number(&types->result)) {
 		if (compile_knows_result(types))

@@ -244,6 +244,21 @@ bool types_die(const struct type *type, Dwarf_Die *die)
 	return dwarf_offdie(t->dwarf, type->die, die);
 }
 
+/* An element of an array of several dimensions is an array of one less. */
+static void make_row(const struct type *array, Dwarf_Die *die, struct type *element)
+{
+	const unsigned taken = array->taken + 1u;
+	uint64_t count, size;
+
+	if (array->kind != TYPE_ARRAY || !types_elements(die, taken, &count))
+		return;
+	if (__builtin_mul_overflow(count, element->size, &size) || size > UINT32_MAX)
+		size = 0;
+	*element = *array;
+	element->size = (uint32_t)size;
+	element->taken = (uint8_t)taken;
+}
+
 void read_target(const struct type *type, struct type *out)
 {
 	const struct type from = *type; /* which may be *out */
@@ -252,6 +267,7 @@ void read_target(const struct type *type, struct type *out)
 	*out = (struct type){0};
 	if ((from.kind == TYPE_POINTER || from.kind == TYPE_ARRAY) && types_die(&from, &die)) {
 		types_from_die(from.image, &die, out);
+		make_row(&from, &die, out);
 	} else if (from.kind == TYPE_BY_REFERENCE) {
 		*out = from;
 		out->kind = TYPE_STRUCT;
@@ -515,6 +531,23 @@ void read_variable(struct image *img, vaddr_t address, struct type *out)
 		types_from_die(img, &die, out);
 }
 
+/* Values of DW_AT_calling_convention of LLVM's. */
+enum { CC_SYSTEM_V = 0xc2, CC_PRESERVE_MOST = 0xc9, CC_PRESERVE_ALL = 0xca };
+
+/* Not by the psABI: ms_abi, regcall, or a local function whose arguments were changed (DW_CC_nocall). */
+static bool has_own_convention(Dwarf_Die *function)
+{
+	Dwarf_Attribute attribute;
+	Dwarf_Word convention;
+
+	if (!dwarf_attr_integrate(function, DW_AT_calling_convention, &attribute) ||
+	    dwarf_formudata(&attribute, &convention) != 0)
+		return false;
+	return convention != DW_CC_normal && convention != DW_CC_program &&
+	       convention != CC_SYSTEM_V && convention != CC_PRESERVE_MOST &&
+	       convention != CC_PRESERVE_ALL;
+}
+
 void read_function(struct image *img, uint32_t function, struct type_function *out)
 {
 	const struct image_function *functions;
@@ -532,6 +565,7 @@ void read_function(struct image *img, uint32_t function, struct type_function *o
 	if (language == DW_LANG_Mips_Assembler)
 		return;
 	out->known = true;
+	out->is_changed = has_own_convention(&die);
 	/* What a function without a prototype takes is its own business. */
 	promotes = types_is_c(language) && !dwarf_hasattr_integrate(&die, DW_AT_prototyped);
 	out->variadic = promotes;

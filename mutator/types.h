@@ -21,6 +21,7 @@ enum type_kind {
 	TYPE_STRUCT,  /* struct, union, class */
 	TYPE_ARRAY,
 	TYPE_OTHER,	   /* long double, vectors, complex numbers: nothing can be done with it */
+	TYPE_UNSURE,	   /* a struct of which nobody says whether it is passed in memory */
 	TYPE_BY_REFERENCE, /* a class that is passed by the address of a copy */
 	TYPE_VOID,
 };
@@ -29,6 +30,7 @@ struct type {
 	enum type_kind kind;
 	bool is_signed;
 	bool is_aligned; /* of arguments: a struct that may have to lie at a multiple of 16 or more */
+	uint8_t taken;	 /* of an array: how many of its dimensions have been indexed */
 	uint32_t size;	 /* bytes; 0: not known */
 	/* What it is made of: the image and the offset of its DIE, 0 where there is none. */
 	struct image *image;
@@ -49,6 +51,7 @@ enum { TYPE_ARGUMENTS = 32 };
 struct type_function {
 	bool known; /* there is DWARF of it */
 	bool variadic;
+	bool is_changed; /* the compiler says that it is called in a way of its own */
 	struct type result;
 	struct type arguments[TYPE_ARGUMENTS];
 	size_t argument_count;

@@ -191,20 +191,58 @@ static enum passing by_class(struct search *s, Dwarf_Die *class)
 	return how;
 }
 
+/* The type is, or holds nothing but, a vector of that many bytes. */
+static bool is_vector(struct search *s, const struct type *type, uint32_t size)
+{
+	Dwarf_Die whole, die;
+	struct type part;
+	bool found = false;
+
+	if (type->size != size || s->depth == DEPTH_MAX || !types_die(type, &whole))
+		return false;
+	if (type->kind == TYPE_OTHER)
+		return dwarf_tag(&whole) == DW_TAG_array_type;
+	s->depth++;
+	if (type->kind == TYPE_ARRAY) {
+		type_target(type, &part);
+		found = is_vector(s, &part, size);
+	} else if (type->kind == TYPE_STRUCT && dwarf_child(&whole, &die) == 0) {
+		do {
+			const int tag = dwarf_tag(&die);
+
+			if (!s->left || (tag != DW_TAG_member && tag != DW_TAG_inheritance) ||
+			    is_set(&die, DW_AT_external) || is_set(&die, DW_AT_declaration))
+				continue;
+			s->left--;
+			types_from_die(s->img, &die, &part);
+			found = is_vector(s, &part, size);
+		} while (!found && types_sibling(&die));
+	}
+	s->depth--;
+	return found;
+}
+
 void types_by_value(struct type *type, int language)
 {
 	struct search s = {.img = type->image, .left = MEMBERS_MAX};
 	enum passing how = PASSED_UNSURE;
 	Dwarf_Die die;
 
-	if (type->kind != TYPE_STRUCT || types_is_c(language))
+	if (type->kind != TYPE_STRUCT)
+		return;
+	/* Large as it is, it goes into a vector register, where the code is made for such (psABI, 3.2.3). */
+	if ((type->size == 32 || type->size == 64) && is_vector(&s, type, type->size)) {
+		type->kind = TYPE_UNSURE;
+		return;
+	}
+	if (types_is_c(language))
 		return;
 	if (is_cplusplus(language) && types_die(type, &die))
 		how = by_class(&s, &die);
 	if (how == PASSED_BY_REFERENCE)
 		type->kind = TYPE_BY_REFERENCE;
 	else if (how == PASSED_UNSURE)
-		type->kind = TYPE_OTHER;
+		type->kind = TYPE_UNSURE;
 }
 
 /* ---------------------------------------------------------------- alignment */

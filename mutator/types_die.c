@@ -69,10 +69,20 @@ bool types_peel(Dwarf_Die *die, Dwarf_Die *out)
 	return false;
 }
 
-/* Elements of an array in all its dimensions; false if that is not told. */
-static bool elements_of(Dwarf_Die *array, uint64_t *count)
+/* One whose cold code lies elsewhere has no low_pc but ranges, that with its entry first. */
+bool types_entry(Dwarf_Die *function, vaddr_t *entry)
 {
-	unsigned left = DIMENSIONS_MAX;
+	Dwarf_Addr base, from, to;
+
+	if (dwarf_lowpc(function, &from) != 0 && dwarf_ranges(function, 0, &base, &from, &to) <= 0)
+		return false;
+	*entry = from;
+	return true;
+}
+
+bool types_elements(Dwarf_Die *array, unsigned taken, uint64_t *count)
+{
+	unsigned left = DIMENSIONS_MAX, dimension = 0;
 	Dwarf_Die die;
 
 	*count = 1;
@@ -81,7 +91,7 @@ static bool elements_of(Dwarf_Die *array, uint64_t *count)
 	do {
 		uint64_t n;
 
-		if (dwarf_tag(&die) != DW_TAG_subrange_type)
+		if (dwarf_tag(&die) != DW_TAG_subrange_type || dimension++ < taken)
 			continue;
 		if (!types_number(&die, DW_AT_count, &n)) {
 			if (!types_number(&die, DW_AT_upper_bound, &n))
@@ -91,7 +101,7 @@ static bool elements_of(Dwarf_Die *array, uint64_t *count)
 		if (__builtin_mul_overflow(*count, n, count))
 			return false;
 	} while (--left && types_sibling(&die));
-	return true;
+	return dimension > taken;
 }
 
 uint64_t types_size(Dwarf_Die *type)
@@ -102,7 +112,7 @@ uint64_t types_size(Dwarf_Die *type)
 	for (unsigned i = 0; i < ARRAYS_MAX; i++) {
 		if (types_number(&die, DW_AT_byte_size, &size))
 			return __builtin_mul_overflow(product, size, &product) ? 0 : product;
-		if (dwarf_tag(&die) != DW_TAG_array_type || !elements_of(&die, &count) ||
+		if (dwarf_tag(&die) != DW_TAG_array_type || !types_elements(&die, 0, &count) ||
 		    __builtin_mul_overflow(product, count, &product) ||
 		    !types_named_type(&die, &element) || !types_peel(&element, &die))
 			return 0;

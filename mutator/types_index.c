@@ -84,9 +84,9 @@ bool types_unit(struct types *t, size_t i, Dwarf_Die *die)
 static void add_function(struct types_unit *unit, Dwarf_Die *die)
 {
 	struct function_die *grown;
-	Dwarf_Addr low;
+	vaddr_t entry;
 
-	if (dwarf_lowpc(die, &low) != 0 || low == 0)
+	if (!types_entry(die, &entry) || entry == 0)
 		return;
 	if (unit->count == unit->room) {
 		unit->room = unit->room ? unit->room * 2 : 64;
@@ -98,7 +98,7 @@ static void add_function(struct types_unit *unit, Dwarf_Die *die)
 		unit->functions = grown;
 	}
 	unit->functions[unit->count++] =
-		(struct function_die){.address = low, .die = dwarf_dieoffset(die)};
+		(struct function_die){.address = entry, .die = dwarf_dieoffset(die)};
 }
 
 /* Functions in a unit, and in namespaces and classes in it. */
@@ -171,16 +171,22 @@ bool types_find_function(struct types *t, vaddr_t address, Dwarf_Die *die)
 
 /* ------------------------------------------------------------- variables */
 
-/* True if the DIE is of a variable at that address. */
+/* True if the DIE is of a variable at that address, which may stand in a table (clang, DWARF 5). */
 static bool is_at(Dwarf_Die *die, vaddr_t address)
 {
-	Dwarf_Attribute attribute;
+	Dwarf_Attribute attribute, entry;
+	Dwarf_Addr there;
 	Dwarf_Op *ops;
 	size_t count;
 
-	return dwarf_attr(die, DW_AT_location, &attribute) &&
-	       dwarf_getlocation(&attribute, &ops, &count) == 0 && count == 1 &&
-	       ops[0].atom == DW_OP_addr && ops[0].number == address;
+	if (!dwarf_attr(die, DW_AT_location, &attribute) ||
+	    dwarf_getlocation(&attribute, &ops, &count) != 0 || count != 1)
+		return false;
+	if (ops[0].atom == DW_OP_addr)
+		return ops[0].number == address;
+	return (ops[0].atom == DW_OP_addrx || ops[0].atom == DW_OP_GNU_addr_index) &&
+	       dwarf_getlocation_attr(&attribute, ops, &entry) == 0 &&
+	       dwarf_formaddr(&entry, &there) == 0 && there == address;
 }
 
 struct walk {

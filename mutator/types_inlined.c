@@ -117,7 +117,7 @@ static void add_caller(struct inlined_search *s, Dwarf_Die *function)
 static void find_copies(struct inlined_search *s, Dwarf_Die *scope, Dwarf_Die *function,
 			unsigned depth)
 {
-	Dwarf_Addr low;
+	vaddr_t entry;
 	Dwarf_Die die;
 
 	if (depth == DEPTH_MAX || dwarf_child(scope, &die) != 0)
@@ -132,7 +132,7 @@ static void find_copies(struct inlined_search *s, Dwarf_Die *scope, Dwarf_Die *f
 			find_copies(s, &die, function, depth + 1);
 			break;
 		case DW_TAG_subprogram: /* the abstract ones have no code */
-			find_copies(s, &die, dwarf_lowpc(&die, &low) == 0 ? &die : NULL, depth + 1);
+			find_copies(s, &die, types_entry(&die, &entry) ? &die : NULL, depth + 1);
 			break;
 		case DW_TAG_lexical_block:
 		case DW_TAG_namespace:

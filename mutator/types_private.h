@@ -78,6 +78,13 @@ bool types_named_type(Dwarf_Die *die, Dwarf_Die *type);
 bool types_peel(Dwarf_Die *die, Dwarf_Die *out);
 /* Bytes of a type that was peeled; 0: not known. */
 uint64_t types_size(Dwarf_Die *type);
+/* Where the code of a function begins; false where it has none. */
+bool types_entry(Dwarf_Die *function, vaddr_t *entry);
+/*
+ * Elements of an array in those of its dimensions that are left when `taken` of them have been
+ * indexed; false if there is none left, or it is not told.
+ */
+bool types_elements(Dwarf_Die *array, unsigned taken, uint64_t *count);
 
 /* The DIE behind a type; false if there is none. */
 bool types_die(const struct type *type, Dwarf_Die *die);
@@ -87,7 +94,7 @@ int types_language(Dwarf_Die *die);
 bool types_is_c(int language);
 /*
  * How a struct is passed depends on more than its members where it is a class:
- * the type becomes TYPE_BY_REFERENCE, or TYPE_OTHER where that is not sure.
+ * the type becomes TYPE_BY_REFERENCE, or TYPE_UNSURE where that is not told.
  */
 void types_by_value(struct type *type, int language);
 /* Sets is_aligned. */

@@ -312,7 +312,8 @@ static struct type as_type(struct image *img, const struct type *theirs)
 {
 	struct type t = {.size = theirs->size,
 			 .is_signed = as_bool(&theirs->is_signed),
-			 .is_aligned = as_bool(&theirs->is_aligned)};
+			 .is_aligned = as_bool(&theirs->is_aligned),
+			 .taken = theirs->taken};
 
 	if ((unsigned)theirs->kind > TYPE_VOID)
 		return (struct type){0};
@@ -355,6 +356,7 @@ void types_of_function(struct image *img, uint32_t function, struct type_functio
 		return;
 	out->known = as_bool(&a.function.known);
 	out->variadic = as_bool(&a.function.variadic);
+	out->is_changed = as_bool(&a.function.is_changed);
 	out->result = as_type(img, &a.function.result);
 	out->argument_count = a.function.argument_count;
 	for (size_t i = 0; i < out->argument_count; i++)

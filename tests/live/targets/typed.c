@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* build: -Wno-psabi */
 /*
  * typed.c - a target whose arguments, results and globals are of every type
  * that the psABI passes in a way of its own; what is passed is known to the tests.
@@ -59,6 +60,16 @@ struct __attribute__((packed)) packed {
 	int64_t i;
 };
 
+struct tiled {
+	int8_t rows[4][5];
+	int32_t after;
+};
+
+/* Passed and returned in a vector register, or in memory, as the compiler was told. */
+struct vector {
+	float v __attribute__((vector_size(32)));
+};
+
 int64_t KEEP takes_small(int8_t a, uint8_t b, int16_t c, uint16_t d, int32_t e, uint32_t f);
 int64_t KEEP takes_many(int a, int b, int c, int d, int e, int f, int8_t g, int64_t h, uint16_t i);
 int64_t KEEP takes_floats(float a, int b, double c, double d);
@@ -81,6 +92,13 @@ int64_t KEEP takes_gap(int a, int b, int c, int d, int e, int f, int64_t g, stru
 int64_t KEEP takes_gap_told(double a, struct large l, int b, int c, int d, int e, int f, int g,
 			    int64_t h, struct aligned s);
 struct packed KEEP gives_packed(int a);
+int64_t KEEP takes_tiled(struct tiled *t);
+int64_t KEEP takes_cold(double a, int b);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpsabi"
+int64_t KEEP takes_vector(struct vector v, int after);
+struct vector KEEP gives_vector(int a);
+#pragma GCC diagnostic pop
 
 int8_t global_small = -5;
 uint16_t global_unsigned = 65000;
@@ -95,6 +113,7 @@ struct node global_node = {
 };
 struct node *global_pointer = &global_node;
 int32_t global_numbers[4] = {10, -20, 30, -40};
+int32_t global_matrix[3][4] = {{0, 1, 2, 3}, {10, 11, 12, 13}, {20, 21, 22, -23}};
 __thread int global_of_thread = 1;
 static int64_t global_hidden = 99;
 
@@ -212,6 +231,39 @@ struct packed gives_packed(int a)
 	return (struct packed){1, a};
 }
 
+int64_t takes_tiled(struct tiled *t)
+{
+	return t->rows[1][3] + t->after;
+}
+
+/* Its code lies in two places: the compiler thinks that this is seldom called. */
+static void __attribute__((cold, noinline)) seldom(int64_t a)
+{
+	fprintf(stderr, "seldom: %lld\n", (long long)a);
+}
+
+int64_t takes_cold(double a, int b)
+{
+	if (b < 0) {
+		seldom(b);
+		seldom((int64_t)a);
+	}
+	return (int64_t)a + b;
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpsabi"
+int64_t takes_vector(struct vector v, int after)
+{
+	return (int64_t)v.v[1] + after;
+}
+
+struct vector gives_vector(int a)
+{
+	return (struct vector){{(float)a}};
+}
+#pragma GCC diagnostic pop
+
 /* Everything once. */
 static __attribute__((noinline)) int64_t round_of(unsigned i)
 {
@@ -232,6 +284,8 @@ static __attribute__((noinline)) int64_t round_of(unsigned i)
 	sum += takes_gap_told(1, (struct large){{2, 3, 4}, 5}, 6, 7, 8, 9, 10, 11, 12,
 			      (struct aligned){{13, 14, 15, 16}});
 	sum += gives_mixed(5).i + gives_large(6).last + gives_node()->value;
+	sum += takes_tiled(&(struct tiled){.rows = {{0}, {1, 2, 3, 4, 5}}}) + takes_cold(-2.5, 17);
+	sum += takes_vector(gives_vector(1), 2) + global_matrix[i % 3][i % 4];
 	return sum + global_small + global_unsigned + global_numbers[i % 4];
 }
 
