@@ -78,15 +78,19 @@ int lookup_exact(struct image *img, const char *name, size_t length,
 		 void (*found)(void *arg, uint32_t function), void *arg, struct dinst_error *e)
 {
 	const struct name_table *t = &img->names;
+	const char *version = length ? memchr(name + 1, '@', length - 1) : NULL;
+	const size_t plain = version ? (size_t)(version - name) : length;
 	uint32_t at;
 
 	if (build_table(img, e))
 		return DINST_NO_MEMORY;
-	for (at = t->slots[name_hash(name, length) & (t->size - 1)]; at; at = t->next[at - 1]) {
+	for (at = t->slots[name_hash(name, plain) & (t->size - 1)]; at; at = t->next[at - 1]) {
 		uint32_t index = at - 1;
 		const char *other = name_of(img, index);
 
-		if (name_plain_length(other) == length && !memcmp(other, name, length))
+		/* With its version it is that one, without any of them. */
+		if ((version ? strlen(other) : name_plain_length(other)) == length &&
+		    !memcmp(other, name, length))
 			found(arg, function_of(img, index));
 	}
 	return 0;
@@ -263,6 +267,29 @@ static void match_each(const struct matcher *m, struct match_set *set)
 	}
 }
 
+/*
+ * A pattern that is itself the whole name of a function is no glob: f(char *) is not every f that takes
+ * a char first, and <impl [T]>::len has no set of characters in it.
+ */
+static void match_literally(const struct matcher *m, struct match_set *set)
+{
+	const size_t names = m->img->function_count + m->img->alias_count;
+
+	for (size_t i = 0; i < names; i++) {
+		const uint32_t function = function_of(m->img, i);
+		const char *name = name_of(m->img, i);
+		char *readable;
+
+		if (set->in[function] || !is_offered(m->img, function) || !name_is_mangled(name) ||
+		    (m->piece_length && !strstr(name, m->piece)))
+			continue;
+		readable = demangle(name);
+		if (readable && !strcmp(readable, m->pattern))
+			match_add(set, function);
+		free(readable);
+	}
+}
+
 int image_match(struct image *img, const char *pattern, uint32_t **out, size_t *count,
 		struct dinst_error *e)
 {
@@ -283,8 +310,10 @@ int image_match(struct image *img, const char *pattern, uint32_t **out, size_t *
 		set.left_out &= ~(uint32_t)(m.glob ? 0 : FUNCTION_IFUNC);
 		if (!m.glob)
 			r = lookup_exact(img, pattern, strlen(pattern), match_add, &set, e);
+		else if (strpbrk(pattern, "(<"))
+			match_literally(&m, &set);
 		/* A mangled name in full is meant literally. */
-		if (!r && (m.glob || !name_is_mangled(pattern)))
+		if (!r && (m.glob ? !set.count : !name_is_mangled(pattern)))
 			match_each(&m, &set);
 	}
 	if (!r) {

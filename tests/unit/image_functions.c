@@ -400,6 +400,48 @@ static void test_libc(void **unused)
 	image_close(img);
 }
 
+/* fear F3: what is the whole name of a function means that one, whatever else it would match as a pattern */
+static void test_names_like_patterns(void **unused)
+{
+	static const struct {
+		const char *pattern;
+		size_t count;
+	} cases[] = {
+		{"named::pick(char*)", 1},
+		{"named::pick(char const*)", 1},
+		{"named::pick(char, int)", 1},
+		{"named::sum(int (&) [4])", 1},
+		{"named::pair::operator*(int)", 1},
+		{"named::pick(char*", 3}, /* a glob */
+		{"named::pick*", 3},
+		{"named::pick", 3},
+		{"named::*", 5},
+	};
+	struct image *img = open_path(target_path("named"));
+
+	(void)unused;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		if (match_count(img, cases[i].pattern) != cases[i].count)
+			fail_msg("%s: %zu, not %zu", cases[i].pattern,
+				 match_count(img, cases[i].pattern), cases[i].count);
+	image_close(img);
+}
+
+/* fear F3: a name with its version is that of one function, without it of all versions */
+static void test_versions(void **unused)
+{
+	struct image *img = open_path(target_path("libversions.so"));
+
+	(void)unused;
+	assert_int_equal(match_count(img, "pick"), 2);
+	assert_int_equal(match_count(img, "pick@FIRST"), 1);
+	assert_int_equal(match_count(img, "pick@@SECOND"), 1);
+	assert_int_equal(match_count(img, "pick@SECOND"), 0);
+	assert_int_equal(match_count(img, "pick@*"), 2);
+	assert_ptr_equal(the(img, "pick@FIRST"), the(img, "first_pick"));
+	image_close(img);
+}
+
 static void test_questions(void **unused)
 {
 	struct image *img = open_path(libc_path);
@@ -542,6 +584,8 @@ int main(void)
 		cmocka_unit_test(test_fragments_and_resolvers),
 		cmocka_unit_test(test_nearest),
 		cmocka_unit_test(test_libc),
+		cmocka_unit_test(test_names_like_patterns),
+		cmocka_unit_test(test_versions),
 		cmocka_unit_test(test_questions),
 		cmocka_unit_test(test_build_id),
 		cmocka_unit_test(test_errors),
