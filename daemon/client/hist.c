@@ -73,13 +73,14 @@ static const char *focus_of(const struct hist *h)
 					  : "/SyncObject/Argument/*";
 }
 
-/* Whatever is no name of a function has no business in a text of ours. */
-static bool name_is_plain(const char *name)
+/* Whatever is no address has no business in a text of ours. */
+static bool is_address(const char *text)
 {
-	return name && *name && !strpbrk(name, "\"\\\n*?[");
+	return text && !strncmp(text, "0x", 2) && text[2] &&
+	       !text[2 + strspn(text + 2, "0123456789abcdef")];
 }
 
-/* "redis-server:call", "libc.so.6:read": what is meant, and nothing of the same name elsewhere. */
+/* By their addresses: several functions of a module may have one name. */
 static void list_text(json_t *rows, FILE *to)
 {
 	const char *between = "";
@@ -89,12 +90,11 @@ static void list_text(json_t *rows, FILE *to)
 	fprintf(to, "list hist_functions is procedure { items {");
 	json_array_foreach(rows, index, row)
 	{
-		const char *module = json_string_value(json_object_get(row, "module"));
-		const char *symbol = json_string_value(json_object_get(row, "symbol"));
+		const char *address = json_string_value(json_object_get(row, "address"));
 
-		if (!name_is_plain(module) || !name_is_plain(symbol))
+		if (!is_address(address))
 			continue;
-		fprintf(to, "%s \"%s:%s\"", between, module, symbol);
+		fprintf(to, "%s \"%s\"", between, address);
 		between = ",\n\t";
 	}
 	fprintf(to, " }; }\n");

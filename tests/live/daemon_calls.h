@@ -21,25 +21,31 @@ static inline void target_path(const char *name, char *path, size_t size)
 	snprintf(path, size, "%.*s/%s", (int)(slash - fixture_fake), fixture_fake, name);
 }
 
-static inline void hear_line(struct program *p, const char *expected)
+static inline void read_line(struct program *p, char line[64])
 {
-	char line[64];
 	size_t used = 0;
 	struct pollfd fd = {p->out, POLLIN, 0};
 
-	while (used < sizeof(line) - 1 && poll(&fd, 1, ANSWER_MS) > 0 &&
-	       read(p->out, line + used, 1) == 1 && line[used] != '\n')
+	while (used < 63 && poll(&fd, 1, ANSWER_MS) > 0 && read(p->out, line + used, 1) == 1 &&
+	       line[used] != '\n')
 		used++;
 	line[used] = '\0';
+}
+
+static inline void hear_line(struct program *p, const char *expected)
+{
+	char line[64];
+
+	read_line(p, line);
 	assert_string_equal(line, expected);
 }
 
-static inline void start_calls(struct program *p)
+static inline void start_program(struct program *p, const char *name)
 {
 	int in[2], out[2];
 	char path[600];
 
-	target_path("calls", path, sizeof(path));
+	target_path(name, path, sizeof(path));
 	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
 	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
 	p->pid = fork();
@@ -47,13 +53,18 @@ static inline void start_calls(struct program *p)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(in[0], 0);
 		dup2(out[1], 1);
-		execl(path, "calls", "2", (char *)NULL);
+		execl(path, name, "2", (char *)NULL);
 		_exit(126);
 	}
 	close(in[0]);
 	close(out[1]);
 	p->in = in[1];
 	p->out = out[0];
+}
+
+static inline void start_calls(struct program *p)
+{
+	start_program(p, "calls");
 	hear_line(p, "ready");
 }
 

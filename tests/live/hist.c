@@ -163,6 +163,26 @@ static void what_people_see(void **state)
 	assert_non_null(strstr(o->out, "many in calls"));
 }
 
+/* fear F3: of two functions of one name that is measured which was meant */
+static void one_of_two_names(void **state)
+{
+	const struct program calls = program;
+	char where[64];
+	json_t *answer;
+
+	(void)state;
+	start_program(&program, "twins");
+	read_line(&program, where);
+	answer = answer_of(where, 100);
+	assert_int_equal(number(answer, "count"), 100);
+	json_decref(answer);
+	answer = answer_of("twins:same_name", 100);
+	assert_int_equal(number(answer, "count"), 300);
+	json_decref(answer);
+	end_calls(&program);
+	program = calls;
+}
+
 static void refused(const char *line, int status, const char *text)
 {
 	run_dinst(o, "hist %s", line);
@@ -192,9 +212,8 @@ static void what_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(counts_are_exact),
-		cmocka_unit_test(one_for_each_key),
-		cmocka_unit_test(what_people_see),
+		cmocka_unit_test(counts_are_exact), cmocka_unit_test(one_for_each_key),
+		cmocka_unit_test(what_people_see),  cmocka_unit_test(one_of_two_names),
 		cmocka_unit_test(what_is_refused),
 	};
 
