@@ -151,8 +151,8 @@ static void method_history(struct server *s, struct request *r, const char *meth
 	(void)method;
 	if (!se) {
 		request_error_from(r, &e);
-	} else if (ids && !json_is_array(ids)) {
-		request_error_rpc(r, RPC_PARAMS, "ids is a list of numbers");
+	} else if (ids && (!json_is_array(ids) || json_array_size(ids) > SAMPLER_RECORDS)) {
+		request_error_rpc(r, RPC_PARAMS, "ids is a list of at most 4096 numbers");
 	} else {
 		session_tell_news(se, r);
 		sampler_answer(se, r, params);

@@ -360,6 +360,9 @@ static void start_change(struct exchange *ex, const char *method, const char *co
 		http_reply_error(ex, HTTP_BAD, e.code ? e.text : "no memory");
 	} else {
 		server_log("http: %s in session %s", method, se->name);
+		/* what is inserted there is to stay, whoever attached to it for himself */
+		if (done == inserted)
+			hold_session(se, NULL, false);
 		params = pick(body, names);
 		mutator_call(se->mutator, method, params, NULL, done, ex);
 		json_decref(params);

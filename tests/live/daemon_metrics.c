@@ -190,11 +190,44 @@ static void who_leaves_is_not_missed(void **state)
 	scrape_has("dinst_build_info");
 }
 
+/*
+ * fear L3: what is inserted over HTTP stays, also where the session was attached to by a client for
+ * the time of its connection only, which ends then
+ */
+static void what_is_inserted_stays(void **state)
+{
+	pid_t target = start_target("fleet-held");
+	char params[200], line[400];
+	int fd;
+
+	(void)state;
+	for (int inserts = 1; inserts >= 0; inserts--) {
+		fd = raw_connect();
+		snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"held\",\"hold\":true}",
+			 (int)target);
+		request(line, sizeof(line), "attach", params);
+		raw_say(fd, line);
+		assert_int_equal(raw_code(fd, ANSWER_MS), 0);
+		if (inserts)
+			assert_int_equal(insert("{\"session\":\"held\",\"metric\":\"calls\","
+						"\"focus\":[]}"),
+					 200);
+		close(fd);
+		nap_ms(1500);
+		expect_word("read", "{\"session\":\"held\"}", inserts ? "" : "no-such-session");
+		if (inserts)
+			expect_word("detach", "{\"session\":\"held\"}", "");
+	}
+	end_target(target);
+	still_well();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(values_are_served),
 		cmocka_unit_test(who_leaves_is_not_missed),
+		cmocka_unit_test(what_is_inserted_stays),
 		cmocka_unit_test(the_dead_take_their_values_along),
 		cmocka_unit_test(who_is_at_work_is_not_waited_for),
 	};
