@@ -4,8 +4,9 @@
  *
  * Owns the child between fork and execve: it waits on a pipe until the mutator
  * has hold of it ("armed"), then executes the program with the client's own
- * standard files and default signals. Never leaves it standing: a client that
- * fails kills it, one that dies has it released by the daemon.
+ * standard files, and with the signals ignored and blocked that are so for the client
+ * (nohup). Never leaves it standing: a client that fails kills it, one that dies has it
+ * released by the daemon.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +30,7 @@ struct launch {
 /* The child's side; never returns. */
 static void launch_child(struct launch *l, char **argv, pid_t daemon, bool own_group)
 {
-	sigset_t none;
+	struct sigaction action;
 	char byte;
 	int err;
 
@@ -37,10 +38,10 @@ static void launch_child(struct launch *l, char **argv, pid_t daemon, bool own_g
 	prctl(PR_SET_PTRACER, (unsigned long)daemon, 0, 0, 0);
 	if (own_group)
 		setpgid(0, 0);
+	/* our handlers are not the program's, also until it is executed */
 	for (int sig = 1; sig < NSIG; sig++)
-		signal(sig, SIG_DFL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+		if (sigaction(sig, NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+			signal(sig, SIG_DFL);
 	close(l->go[1]);
 	if (read(l->go[0], &byte, 1) != 1)
 		_exit(127);

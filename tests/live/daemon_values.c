@@ -117,6 +117,27 @@ static void exec_with_files(void **state)
 	still_well();
 }
 
+/* What is ignored or blocked by whoever starts dinst (nohup) is so for the program that it starts */
+static void exec_with_signals(void **state)
+{
+	static const char program[] = "kill -HUP $$; kill -USR1 $$; echo it runs";
+	sigset_t blocked, before;
+
+	(void)state;
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGUSR1);
+	signal(SIGHUP, SIG_IGN);
+	sigprocmask(SIG_BLOCK, &blocked, &before);
+	run_dinst(o, "exec -n nohup --wait -- /bin/sh -c '%s'", program);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	signal(SIGHUP, SIG_DFL);
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->out, "it runs"));
+	run_dinst(o, "exec -n not --wait -- /bin/sh -c '%s'", program);
+	assert_int_equal(o->status, 128 + SIGHUP);
+	still_well();
+}
+
 static void load_limits(void **state)
 {
 	pid_t target = start_target("limits");
@@ -286,9 +307,9 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(loads_files),	 cmocka_unit_test(exec_with_files),
-		cmocka_unit_test(load_limits),	 cmocka_unit_test(samples_are_kept),
-		cmocka_unit_test(busy_mutators),
+		cmocka_unit_test(loads_files),	     cmocka_unit_test(exec_with_files),
+		cmocka_unit_test(exec_with_signals), cmocka_unit_test(load_limits),
+		cmocka_unit_test(samples_are_kept),  cmocka_unit_test(busy_mutators),
 	};
 
 	return cmocka_run_group_tests_name("daemon_values", tests, setup, teardown);
