@@ -50,18 +50,21 @@ const struct option_spec hist_options[] = {
 /* What tells the distributions apart, as a constraint; "" if nothing does, or a thread. */
 static void key_text(const struct hist *h, char *text, size_t size)
 {
+	const char *n = h->name;
+
 	text[0] = '\0';
 	if (h->by && !strcmp(h->by, "caller"))
 		snprintf(text, size,
-			 "constraint hist_key /SyncObject/Caller/* is counter {\n"
-			 "\t(* hist_key = ($caller == $constraint[0]); *)\n}\n");
+			 "constraint %s_key /SyncObject/Caller/* is counter {\n"
+			 "\t(* %s_key = ($caller == $constraint[0]); *)\n}\n",
+			 n, n);
 	else if (h->by && !strncmp(h->by, "arg", 3))
 		snprintf(text, size,
-			 "constraint hist_key /SyncObject/Argument/* is counter {\n"
-			 "\tappend preInsn hist_functions.entry (* hist_key = ($arg[%s] == "
+			 "constraint %s_key /SyncObject/Argument/* is counter {\n"
+			 "\tappend preInsn %s_functions.entry (* %s_key = ($arg[%s] == "
 			 "$constraint[0]); *)\n"
-			 "\tprepend preInsn hist_functions.return (* hist_key = 0; *)\n}\n",
-			 h->by + 3);
+			 "\tprepend preInsn %s_functions.return (* %s_key = 0; *)\n}\n",
+			 n, n, n, h->by + 3, n, n);
 }
 
 static const char *focus_of(const struct hist *h)
@@ -81,13 +84,13 @@ static bool is_address(const char *text)
 }
 
 /* By their addresses: several functions of a module may have one name. */
-static void list_text(json_t *rows, FILE *to)
+static void list_text(const struct hist *h, json_t *rows, FILE *to)
 {
 	const char *between = "";
 	size_t index;
 	json_t *row;
 
-	fprintf(to, "list hist_functions is procedure { items {");
+	fprintf(to, "list %s_functions is procedure { items {", h->name);
 	json_array_foreach(rows, index, row)
 	{
 		const char *address = json_string_value(json_object_get(row, "address"));
@@ -109,20 +112,24 @@ static int load_text(struct hist *h, json_t *rows, struct dinst_error *e)
 
 	if (!to)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for a text");
-	key_text(h, key, sizeof(key));
-	/* a name for each process of ours: two may ask the same session */
+	/* names for each process of ours: two may ask the same session */
 	snprintf(h->name, sizeof(h->name), "hist_%d", (int)getpid());
-	list_text(rows, to);
+	key_text(h, key, sizeof(key));
+	list_text(h, rows, to);
 	fprintf(to,
 		"%smetric %s {\n\tunits ns; description \"How long calls take.\";\n"
-		"\tconstraint thread;%s\n\tbase is distribution {\n"
-		"\t\tforeach f in hist_functions\n"
+		"\tconstraint thread;",
+		key, h->name);
+	if (key[0])
+		fprintf(to, " constraint %s_key;", h->name);
+	fprintf(to,
+		"\n\tbase is distribution {\n\t\tforeach f in %s_functions\n"
 		"\t\t\tprepend preInsn f.return (* record(%s, $elapsed); *)\n\t}\n}\n",
-		key, h->name, key[0] ? " constraint hist_key;" : "", h->name);
+		h->name, h->name);
 	if (fclose(to) != 0)
 		err = dinst_fail(e, DINST_NO_MEMORY, "no memory for a text");
 	else
-		err = question_load(&h->q, h->name, text, e);
+		err = question_load(&h->q, "hist", text, e);
 	free(text);
 	return err;
 }

@@ -198,14 +198,14 @@ static int load_callers(struct top *t, struct view *v, struct dinst_error *e)
 	t->serial++;
 	snprintf(v->latency, sizeof(v->latency), "top_who_%d_%u", (int)getpid(), t->serial);
 	if (asprintf(&text,
-		     "list top_functions is procedure { items { \"%s\" }; }\n"
-		     "constraint top_caller /SyncObject/Caller/* is counter {\n"
-		     "\t(* top_caller = ($caller == $constraint[0]); *)\n}\n"
-		     "metric %s {\n\tunits ns; description \"Calls by who calls.\";\n"
-		     "\tconstraint thread; constraint top_caller;\n\tbase is distribution {\n"
-		     "\t\tforeach f in top_functions\n"
-		     "\t\t\tprepend preInsn f.return (* record(%s, $elapsed); *)\n\t}\n}\n",
-		     item, v->latency, v->latency) < 0)
+		     "list %2$s_functions is procedure { items { \"%1$s\" }; }\n"
+		     "constraint %2$s_caller /SyncObject/Caller/* is counter {\n"
+		     "\t(* %2$s_caller = ($caller == $constraint[0]); *)\n}\n"
+		     "metric %2$s {\n\tunits ns; description \"Calls by who calls.\";\n"
+		     "\tconstraint thread; constraint %2$s_caller;\n\tbase is distribution {\n"
+		     "\t\tforeach f in %2$s_functions\n"
+		     "\t\t\tprepend preInsn f.return (* record(%2$s, $elapsed); *)\n\t}\n}\n",
+		     item, v->latency) < 0)
 		err = dinst_fail(e, DINST_NO_MEMORY, "no memory for a text");
 	else
 		err = question_load(&t->q, "top", text, e);

@@ -135,7 +135,8 @@ static void method_load(struct server *s, struct request *r, const char *method,
 		request_error_rpc(r, RPC_PARAMS, "load takes a name and a text, two strings");
 	else if (json_string_length(json_object_get(params, "text")) > TEXT_MAX)
 		request_error(r, DINST_REFUSED, "a file of metrics has at most 128 KiB");
-	else if (json_array_size(se->texts) >= TEXTS_MAX)
+	else if (!session_has_text(se, json_object_get(params, "name")) &&
+		 json_array_size(se->texts) >= TEXTS_MAX)
 		request_error(r, DINST_REFUSED, "a session takes no more than 64 files of metrics");
 	else
 		forward(se, r, method, params, load_done);

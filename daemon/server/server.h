@@ -280,6 +280,8 @@ void session_tell_news(struct session *se, struct request *r);
 
 /* ----------------------------------------------------------------- texts.c */
 
+/* One of that name was loaded; another one takes its place. */
+bool session_has_text(const struct session *se, const json_t *name);
 /* A file of metrics was loaded: the next mutator gets it, too. */
 void session_keep_text(struct session *se, json_t *params);
 /* Gives a new mutator what the one before it had loaded, before anybody asks it for something. */

@@ -5,6 +5,19 @@
  */
 #include "daemon/server/server.h"
 
+bool session_has_text(const struct session *se, const json_t *name)
+{
+	const json_t *text;
+	size_t index;
+
+	json_array_foreach(se->texts, index, text)
+	{
+		if (json_equal(json_object_get(text, "name"), name))
+			return true;
+	}
+	return false;
+}
+
 void session_keep_text(struct session *se, json_t *params)
 {
 	json_t *name = json_object_get(params, "name");

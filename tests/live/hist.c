@@ -183,6 +183,38 @@ static void one_of_two_names(void **state)
 	program = calls;
 }
 
+/*
+ * fear L3: two who ask one session at a time do not load what the other one has meant by
+ * its names, and a session takes more questions than files of metrics
+ */
+static void many_who_ask(void **state)
+{
+	json_t *loaded, *answer;
+
+	(void)state;
+	run_dinst(o, "attach %d -n asked", (int)program.pid);
+	assert_int_equal(o->status, 0);
+	for (int i = 0; i < 63; i++) {
+		char params[100];
+
+		snprintf(params, sizeof(params),
+			 "{\"session\":\"asked\",\"name\":\"%d.mdl\",\"text\":\"\"}", i);
+		loaded = ask("load", params);
+		assert_non_null(json_object_get(loaded, "result"));
+		json_decref(loaded);
+	}
+	for (int i = 0; i < 3; i++) {
+		answer = answer_of("many --by arg0", 10);
+		assert_int_equal(number(answer, "count"), 20);
+		json_decref(answer);
+	}
+	run_dinst(o, "metrics --json -p asked");
+	assert_non_null(strstr(o->out, "\"hist_"));
+	assert_null(strstr(o->out, "\"hist_key\""));
+	run_dinst(o, "detach asked");
+	assert_int_equal(o->status, 0);
+}
+
 static void refused(const char *line, int status, const char *text)
 {
 	run_dinst(o, "hist %s", line);
@@ -214,7 +246,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counts_are_exact), cmocka_unit_test(one_for_each_key),
 		cmocka_unit_test(what_people_see),  cmocka_unit_test(one_of_two_names),
-		cmocka_unit_test(what_is_refused),
+		cmocka_unit_test(many_who_ask),	    cmocka_unit_test(what_is_refused),
 	};
 
 	return cmocka_run_group_tests_name("live/hist", tests, setup, teardown);
