@@ -180,6 +180,8 @@ void slots_release(struct slot_table *t);
 
 /* types.c: may be NULL */
 void types_release(struct types *t);
+/* The file, or a debug file of it, has debug information. */
+bool types_are_told(const struct image *img);
 
 /* references.c */
 void references_release(struct reference_map *m);

@@ -395,13 +395,18 @@ static bool debug_by_link(struct image *img, const char *root)
 	return false;
 }
 
-/* A debug file that is damaged after all leaves things as they were without it. */
+/*
+ * A debug file that is damaged after all leaves things as they were without it. Where the names
+ * are in the file itself (strip -g) it is opened for the types.
+ */
 static void read_debug(struct image *img, const char *root, struct symbol_list *list, bool *symtab)
 {
 	struct dinst_error ignored = {0};
 	size_t before = list->count;
 
 	if (!debug_by_build_id(img, root) && !debug_by_link(img, root))
+		return;
+	if (*symtab)
 		return;
 	if (read_sections(img, &img->debug, "its debug file", list, symtab, &ignored)) {
 		list->count = before;
@@ -418,7 +423,7 @@ int symbols_read(struct image *img, const char *debug_root, struct symbol_list *
 
 	if (!r && !img->file.section_count)
 		r = read_by_dynamic(img, list, e);
-	if (!r && !symtab && debug_root)
+	if (!r && debug_root && (!symtab || !types_are_told(img)))
 		read_debug(img, debug_root, list, &symtab);
 	if (!r && !symtab)
 		r = read_mini(img, list, e);

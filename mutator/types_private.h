@@ -42,8 +42,6 @@ struct types {
 /* What is known of the image's types; NULL where nothing is. */
 struct types *types_of(struct image *img);
 
-/* The file, or a debug file of it, has debug information. */
-bool types_are_told(const struct image *img);
 /* A member lies in the struct that it is a member of. */
 bool types_is_within(const struct type *type, const struct type_field *f);
 

@@ -21,7 +21,7 @@
 #include <cmocka.h>
 #include <elf.h>
 
-#include "mutator/image.h"
+#include "mutator/types.h"
 
 struct bytes {
 	uint8_t *p;
@@ -124,6 +124,37 @@ static bool knows_names(const struct bytes *b, const char *name, const char *roo
 	return yes;
 }
 
+/* As strip -g leaves it: names are there, and no debug information. */
+static void hide_types(struct bytes *b)
+{
+	Elf64_Ehdr *h = (Elf64_Ehdr *)b->p;
+	const char *names = (const char *)b->p + sections(b)[h->e_shstrndx].sh_offset;
+
+	for (unsigned i = 0; i < h->e_shnum; i++)
+		if (strstr(names + sections(b)[i].sh_name, "debug_") ==
+		    names + sections(b)[i].sh_name + 1)
+			sections(b)[i].sh_type = SHT_NOBITS;
+}
+
+/* Is it known what a function of typed takes? */
+static bool knows_types(const struct bytes *b, const char *root)
+{
+	struct dinst_error e = {0};
+	struct image *img = open_bytes(b, "file", root, &e);
+	struct type_function f;
+	uint32_t *found;
+	size_t count;
+
+	if (!img)
+		fail_msg("%s", e.text);
+	assert_int_equal(image_match(img, "takes_small", &found, &count, &e), 0);
+	assert_int_equal(count, 1);
+	types_of_function(img, found[0], &f);
+	free(found);
+	image_close(img);
+	return f.known;
+}
+
 /* ------------------------------------------------------------ a root of files */
 
 static char root[64];
@@ -183,6 +214,25 @@ static void build_id_path(const struct bytes *b, char *path, size_t size)
 		used += snprintf(path + used, size - used, "%02x", id[i]);
 	snprintf(path + used, size - used, ".debug");
 	image_close(img);
+}
+
+/* The types are in a file of their own, the names are not (strip -g). */
+static void test_types_only(void **unused)
+{
+	struct bytes whole = read_target("typed"), bare = read_target("typed");
+	char path[512];
+
+	(void)unused;
+	hide_types(&bare);
+	build_id_path(&bare, path, sizeof(path));
+	assert_true(knows_types(&whole, root));
+	assert_false(knows_types(&bare, root));
+	write_file(path, &whole);
+	assert_true(knows_types(&bare, root));
+	assert_false(knows_types(&bare, NULL));
+	unlink(path);
+	free(whole.p);
+	free(bare.p);
 }
 
 static void test_by_build_id(void **unused)
@@ -344,6 +394,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_by_build_id, make_root, remove_root),
 		cmocka_unit_test_setup_teardown(test_by_link, make_root, remove_root),
+		cmocka_unit_test_setup_teardown(test_types_only, make_root, remove_root),
 		cmocka_unit_test(test_compressed),
 		cmocka_unit_test(test_damaged_compressed),
 		cmocka_unit_test(test_no_sections),
