@@ -85,11 +85,6 @@ void types_release(struct types *t)
 	free(t);
 }
 
-bool types_is_own(const struct types *t, const Dwarf_Die *die)
-{
-	return die->cu && dwarf_cu_getdwarf(die->cu) == t->dwarf;
-}
-
 /* ---------------------------------------------------------------- types */
 
 static void base_type(Dwarf_Die *die, struct type *out)
@@ -156,21 +151,6 @@ static bool has(Dwarf_Die *die, unsigned attribute)
 	return dwarf_hasattr(die, attribute) == 1;
 }
 
-/* Offsets in .debug_types (DWARF 4) are marked. */
-#define IN_TYPES (1ull << 63)
-
-static uint64_t number_of_die(const struct types *t, Dwarf_Die *die)
-{
-	const Dwarf_Off offset = dwarf_dieoffset(die);
-	Dwarf_Die found;
-
-	if (dwarf_offdie(t->dwarf, offset, &found) && found.addr == die->addr)
-		return offset;
-	if (dwarf_offdie_types(t->dwarf, offset, &found) && found.addr == die->addr)
-		return offset | IN_TYPES;
-	return 0;
-}
-
 /* A type without its names and qualifiers. */
 void types_from_type(struct image *img, Dwarf_Die *die, struct type *out)
 {
@@ -191,7 +171,7 @@ void types_from_type(struct image *img, Dwarf_Die *die, struct type *out)
 	if (size <= UINT32_MAX)
 		out->size = (uint32_t)size;
 	out->image = img;
-	out->die = number_of_die(img->types, &peeled);
+	out->die = types_number_of(img->types, &peeled);
 	switch (dwarf_tag(&peeled)) {
 	case DW_TAG_base_type:
 		base_type(&peeled, out);
@@ -231,17 +211,6 @@ void types_from_die(struct image *img, Dwarf_Die *die, struct type *out)
 	*out = (struct type){0};
 	if (dwarf_formref_die(&attribute, &type))
 		types_from_type(img, &type, out);
-}
-
-bool types_die(const struct type *type, Dwarf_Die *die)
-{
-	struct types *t = type->image ? types_of(type->image) : NULL;
-
-	if (!t || !type->die)
-		return false;
-	if (type->die & IN_TYPES)
-		return dwarf_offdie_types(t->dwarf, type->die & ~IN_TYPES, die);
-	return dwarf_offdie(t->dwarf, type->die, die);
 }
 
 /* An element of an array of several dimensions is an array of one less. */
@@ -553,7 +522,7 @@ void read_function(struct image *img, uint32_t function, struct type_function *o
 	const struct image_function *functions;
 	struct types *t = types_of(img);
 	Dwarf_Die die, child;
-	bool promotes;
+	bool promotes, is_told;
 	int language;
 
 	memset(out, 0, sizeof(*out));
@@ -571,8 +540,11 @@ void read_function(struct image *img, uint32_t function, struct type_function *o
 	out->variadic = promotes;
 	types_from_die(img, &die, &out->result);
 	types_by_value(&out->result, language);
-	if (dwarf_child(&die, &child) != 0)
+	is_told = out->result.kind != TYPE_UNKNOWN;
+	if (dwarf_child(&die, &child) != 0) {
+		out->known = is_told;
 		return;
+	}
 	do {
 		struct type *type = &out->arguments[out->argument_count];
 
@@ -591,5 +563,9 @@ void read_function(struct image *img, uint32_t function, struct type_function *o
 		if (promotes && type->kind == TYPE_FLOAT)
 			type->size = sizeof(double);
 		out->argument_count++;
+		is_told = is_told && type->kind != TYPE_UNKNOWN;
 	} while (types_sibling(&child));
+	/* What is told elsewhere, and that is not there: nothing is known of where anything is. */
+	if (!is_told)
+		memset(out, 0, sizeof(*out));
 }

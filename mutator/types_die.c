@@ -8,6 +8,44 @@
 
 enum { NAMES_MAX = 32, ARRAYS_MAX = 8, DIMENSIONS_MAX = 16 };
 
+/* Offsets in .debug_types (DWARF 4), and in the file that several share (dwz), are marked. */
+#define IN_TYPES  (1ull << 63)
+#define IN_SHARED (1ull << 62)
+
+bool types_is_own(const struct types *t, const Dwarf_Die *die)
+{
+	const Dwarf *of = die->cu ? dwarf_cu_getdwarf(die->cu) : NULL;
+
+	return of && (of == t->dwarf || of == dwarf_getalt(t->dwarf));
+}
+
+uint64_t types_number_of(const struct types *t, Dwarf_Die *die)
+{
+	const Dwarf_Off offset = dwarf_dieoffset(die);
+	Dwarf *of = dwarf_cu_getdwarf(die->cu);
+	Dwarf_Die found;
+
+	if (dwarf_offdie(of, offset, &found) && found.addr == die->addr)
+		return of == t->dwarf ? offset : offset | IN_SHARED;
+	if (of == t->dwarf && dwarf_offdie_types(of, offset, &found) && found.addr == die->addr)
+		return offset | IN_TYPES;
+	return 0;
+}
+
+bool types_die(const struct type *type, Dwarf_Die *die)
+{
+	const Dwarf_Off offset = type->die & ~(IN_TYPES | IN_SHARED);
+	struct types *t = type->image ? types_of(type->image) : NULL;
+	Dwarf *of;
+
+	if (!t || !type->die)
+		return false;
+	if (type->die & IN_TYPES)
+		return dwarf_offdie_types(t->dwarf, offset, die);
+	of = type->die & IN_SHARED ? dwarf_getalt(t->dwarf) : t->dwarf;
+	return of && dwarf_offdie(of, offset, die);
+}
+
 bool types_sibling(Dwarf_Die *die)
 {
 	Dwarf_Die next;

@@ -84,6 +84,8 @@ bool types_entry(Dwarf_Die *function, vaddr_t *entry);
  */
 bool types_elements(Dwarf_Die *array, unsigned taken, uint64_t *count);
 
+/* What a type's `die` says of such a DIE; 0: there is no number for it. */
+uint64_t types_number_of(const struct types *t, Dwarf_Die *die);
 /* The DIE behind a type; false if there is none. */
 bool types_die(const struct type *type, Dwarf_Die *die);
 
@@ -98,7 +100,7 @@ void types_by_value(struct type *type, int language);
 /* Sets is_aligned. */
 void types_align(struct type *type);
 
-/* True if the DIE is in the file itself, not in one that several share. */
+/* True if the DIE is in the file itself, or in the one that it says it shares with others (dwz). */
 bool types_is_own(const struct types *t, const Dwarf_Die *die);
 
 #endif

@@ -21,14 +21,14 @@
 #include <cmocka.h>
 #include <elf.h>
 
-#include "mutator/types.h"
+#include "mutator/types_reader.h"
 
 struct bytes {
 	uint8_t *p;
 	size_t size;
 };
 
-static struct bytes read_target(const char *name)
+static struct bytes target_bytes(const char *name)
 {
 	const char *build = getenv("DINST_BUILD");
 	struct bytes b = {0};
@@ -219,7 +219,7 @@ static void build_id_path(const struct bytes *b, char *path, size_t size)
 /* The types are in a file of their own, the names are not (strip -g). */
 static void test_types_only(void **unused)
 {
-	struct bytes whole = read_target("typed"), bare = read_target("typed");
+	struct bytes whole = target_bytes("typed"), bare = target_bytes("typed");
 	char path[512];
 
 	(void)unused;
@@ -235,9 +235,65 @@ static void test_types_only(void **unused)
 	free(bare.p);
 }
 
+/* What is known of typed-shared's function, which shares its types with the file at `path`. */
+static void shared_types(const char *path, struct type_function *f)
+{
+	struct bytes b = target_bytes("typed-shared"), types = target_bytes("typed-shared-types");
+	struct dinst_error e = {0};
+	struct image *img = open_bytes(&types, "types", NULL, &e);
+	uint8_t link[4096 + 64];
+	const uint8_t *id;
+	uint32_t *found;
+	size_t size, used = strlen(path) + 1, count;
+
+	assert_non_null(img);
+	id = image_build_id(img, &size);
+	assert_non_null(id);
+	memcpy(link, path, used);
+	memcpy(link + used, id, size);
+	image_close(img);
+	add_section(&b, ".gnu_debugaltlink", link, used + size);
+	img = open_bytes(&b, "file", NULL, &e);
+	assert_non_null(img);
+	assert_int_equal(image_match(img, "takes_shared", &found, &count, &e), 0);
+	types_of_function(img, found[0], f);
+	free(found);
+	image_close(img);
+	free(b.p);
+	free(types.p);
+}
+
+/* Types that dwz has put into a file that several share; without it nothing is known of where anything is. */
+static void test_shared_types(void **unused)
+{
+	const char *build = getenv("DINST_BUILD");
+	struct type_function f;
+	char path[4096], relative[512];
+
+	(void)unused;
+	snprintf(relative, sizeof(relative), "%s/tests/live/targets/typed-shared-types",
+		 build ? build : "build");
+	assert_non_null(realpath(relative, path));
+	for (int by_child = 0; by_child < 2; by_child++) {
+		types_reader_enable(by_child);
+		shared_types(path, &f);
+		assert_true(f.known);
+		assert_int_equal(f.argument_count, 2);
+		assert_int_equal(f.arguments[0].kind, TYPE_FLOAT);
+		assert_int_equal(f.arguments[0].size, 8);
+		assert_int_equal(f.arguments[1].kind, TYPE_INTEGER);
+		assert_true(f.result.kind == TYPE_INTEGER && f.result.is_signed &&
+			    f.result.size == 4);
+		shared_types("/no/such/file", &f);
+		assert_false(f.known);
+		assert_int_equal(f.argument_count, 0);
+	}
+	types_reader_enable(false);
+}
+
 static void test_by_build_id(void **unused)
 {
-	struct bytes whole = read_target("image-cxx"), bare = read_target("image-cxx");
+	struct bytes whole = target_bytes("image-cxx"), bare = target_bytes("image-cxx");
 	char path[512], elsewhere[512];
 
 	(void)unused;
@@ -262,7 +318,7 @@ static void test_by_build_id(void **unused)
 	write_file(path, &whole);
 	assert_false(knows_names(&bare, "file", root));
 	free(whole.p);
-	whole = read_target("image-asm");
+	whole = target_bytes("image-asm");
 	write_file(path, &whole);
 	assert_false(knows_names(&bare, "file", root));
 	/* A pipe in its place must not stop us. */
@@ -277,7 +333,7 @@ static void test_by_link(void **unused)
 {
 	static const char *const places[] = {"%s/usr/bin/the.debug", "%s/usr/bin/.debug/the.debug",
 					     "%s/usr/lib/debug/usr/bin/the.debug"};
-	struct bytes whole = read_target("image-cxx"), bare = read_target("image-cxx");
+	struct bytes whole = target_bytes("image-cxx"), bare = target_bytes("image-cxx");
 	uint8_t link[16] = "the.debug"; /* 9 and a zero, up to 12, then the checksum */
 	uint32_t crc = lzma_crc32(whole.p, whole.size, 0);
 	char path[512];
@@ -315,7 +371,7 @@ static struct bytes compress(const struct bytes *b)
 /* fear F5: symbols in .gnu_debugdata */
 static void test_compressed(void **unused)
 {
-	struct bytes whole = read_target("image-cxx"), bare = read_target("image-cxx");
+	struct bytes whole = target_bytes("image-cxx"), bare = target_bytes("image-cxx");
 	struct bytes packed = compress(&whole);
 
 	(void)unused;
@@ -338,7 +394,7 @@ static void expect_bad(const struct bytes *b)
 
 static void test_damaged_compressed(void **unused)
 {
-	struct bytes whole = read_target("image-cxx"), bare = read_target("image-cxx");
+	struct bytes whole = target_bytes("image-cxx"), bare = target_bytes("image-cxx");
 	struct bytes packed = compress(&whole), zeros = {calloc(1, 72 << 20), 72 << 20};
 
 	(void)unused;
@@ -349,7 +405,7 @@ static void test_damaged_compressed(void **unused)
 	free(bare.p);
 	free(packed.p);
 	/* Little that would become a lot is not let. */
-	bare = read_target("image-cxx");
+	bare = target_bytes("image-cxx");
 	hide_symbols(&bare);
 	packed = (struct bytes){malloc(1 << 20), 0};
 	assert_int_equal(lzma_easy_buffer_encode(0, LZMA_CHECK_CRC64, NULL, zeros.p, zeros.size,
@@ -366,7 +422,7 @@ static void test_damaged_compressed(void **unused)
 /* Without a section table the dynamic segment tells the names, .eh_frame_hdr the frames. */
 static void test_no_sections(void **unused)
 {
-	struct bytes b = read_target("image-cxx");
+	struct bytes b = target_bytes("image-cxx");
 	Elf64_Ehdr *h = (Elf64_Ehdr *)b.p;
 	struct dinst_error e = {0};
 	const struct image_function *functions;
@@ -395,6 +451,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_by_build_id, make_root, remove_root),
 		cmocka_unit_test_setup_teardown(test_by_link, make_root, remove_root),
 		cmocka_unit_test_setup_teardown(test_types_only, make_root, remove_root),
+		cmocka_unit_test(test_shared_types),
 		cmocka_unit_test(test_compressed),
 		cmocka_unit_test(test_damaged_compressed),
 		cmocka_unit_test(test_no_sections),
