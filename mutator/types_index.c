@@ -9,7 +9,7 @@
 
 #include "mutator/types_private.h"
 
-enum { SCOPES_MAX = 8 };
+enum { SCOPES_MAX = 16 };
 
 struct function_die {
 	vaddr_t address;
@@ -101,7 +101,7 @@ static void add_function(struct types_unit *unit, Dwarf_Die *die)
 		(struct function_die){.address = entry, .die = dwarf_dieoffset(die)};
 }
 
-/* Functions in a unit, and in namespaces and classes in it. */
+/* Functions in a unit, and in namespaces, classes and functions in it (lambdas). */
 static void look_in_scope(struct types_unit *unit, Dwarf_Die *scope, unsigned depth)
 {
 	Dwarf_Die die;
@@ -114,11 +114,14 @@ static void look_in_scope(struct types_unit *unit, Dwarf_Die *scope, unsigned de
 		switch (dwarf_tag(&die)) {
 		case DW_TAG_subprogram:
 			add_function(unit, &die);
+			look_in_scope(unit, &die, depth + 1);
 			break;
+		case DW_TAG_lexical_block:
 		case DW_TAG_namespace:
 		case DW_TAG_module:
 		case DW_TAG_class_type:
 		case DW_TAG_structure_type:
+		case DW_TAG_union_type:
 			look_in_scope(unit, &die, depth + 1);
 			break;
 		default:

@@ -497,8 +497,23 @@ static void test_rules(void **state)
 	assert_int_equal(type.size, 8);
 }
 
+/* What is described inside of another function: a lambda's call operator, as gcc has it. */
+static void test_inner(void **state)
+{
+	struct thread t = a_thread();
+	struct dinst_error e = {0};
+	int64_t got;
+
+	(void)state;
+	if (take("main::{lambda*}::operator()*", POINT_ENTRY, path_of("arg2"), &t, &got, &e))
+		fail_msg("%s", e.text);
+	/* the object, a double, an int */
+	assert_int_equal(got, 0x05060708);
+}
+
 int main(void)
 {
+	const struct CMUnitTest inner[] = {cmocka_unit_test(test_inner)};
 	const struct CMUnitTest rules[] = {cmocka_unit_test(test_rules)};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_taken),
@@ -514,5 +529,7 @@ int main(void)
 	target = "typed-old";
 	failed += cmocka_run_group_tests_name("typed-old", tests, set_up, tear_down);
 	target = "typed-rules";
-	return failed + cmocka_run_group_tests_name("typed-rules", rules, set_up, tear_down);
+	failed += cmocka_run_group_tests_name("typed-rules", rules, set_up, tear_down);
+	target = "named";
+	return failed + cmocka_run_group_tests_name("named", inner, set_up, tear_down);
 }

@@ -37,12 +37,22 @@ pair KEEP pair::operator*(int by)
 }
 } /* namespace named */
 
+template <typename F> static int KEEP call(F f)
+{
+	return f(1.5, 2);
+}
+
 int main()
 {
 	char text[] = "x";
 	int four[4] = {1, 2, 3, 4};
+	/* described inside of this function, as its type is */
+	auto inner = [&](double a, int b) KEEP
+	{
+		return static_cast<int>(a) + b + four[1];
+	};
 
 	return named::pick(text) + named::pick('a', 1) + named::pick("y") + named::sum(four) +
-		       (named::pair{1} * 2).a ==
+		       (named::pair{1} * 2).a + call(inner) ==
 	       0;
 }
