@@ -19,7 +19,7 @@ struct function_die {
 struct types_unit {
 	vaddr_t lo, hi;
 	uint64_t die; /* of the unit */
-	bool looked;
+	bool looked, has_types;
 	const void *last;		/* DIE that was looked at */
 	struct function_die *functions; /* by address */
 	size_t count, room;
@@ -101,6 +101,22 @@ static void add_function(struct types_unit *unit, Dwarf_Die *die)
 		(struct function_die){.address = entry, .die = dwarf_dieoffset(die)};
 }
 
+static bool is_type(int tag)
+{
+	switch (tag) {
+	case DW_TAG_base_type:
+	case DW_TAG_pointer_type:
+	case DW_TAG_structure_type:
+	case DW_TAG_class_type:
+	case DW_TAG_enumeration_type:
+	case DW_TAG_typedef:
+	case DW_TAG_imported_unit: /* they may be in that */
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* Functions in a unit, and in namespaces, classes and functions in it (lambdas). */
 static void look_in_scope(struct types_unit *unit, Dwarf_Die *scope, unsigned depth)
 {
@@ -111,6 +127,7 @@ static void look_in_scope(struct types_unit *unit, Dwarf_Die *scope, unsigned de
 	do {
 		if (!types_is_new(&unit->last, &die))
 			return;
+		unit->has_types = unit->has_types || is_type(dwarf_tag(&die));
 		switch (dwarf_tag(&die)) {
 		case DW_TAG_subprogram:
 			add_function(unit, &die);
@@ -149,6 +166,27 @@ static void look(struct types *t, struct types_unit *unit)
 		qsort(unit->functions, unit->count, sizeof(*unit->functions), by_address);
 }
 
+/*
+ * A unit made with line numbers only (-g1) names its functions and nothing of what they take and give.
+ * Of one that has a type, or that another unit says more about, something is told.
+ */
+static bool is_told(const struct types_unit *unit, Dwarf_Die *function)
+{
+	Dwarf_Die die;
+
+	if (unit->has_types || dwarf_hasattr(function, DW_AT_type) ||
+	    dwarf_hasattr(function, DW_AT_abstract_origin) ||
+	    dwarf_hasattr(function, DW_AT_specification))
+		return true;
+	if (dwarf_child(function, &die) != 0)
+		return false;
+	do {
+		if (dwarf_tag(&die) == DW_TAG_formal_parameter)
+			return true;
+	} while (types_sibling(&die));
+	return false;
+}
+
 bool types_find_function(struct types *t, vaddr_t address, Dwarf_Die *die)
 {
 	const struct function_die wanted = {.address = address};
@@ -167,7 +205,7 @@ bool types_find_function(struct types *t, vaddr_t address, Dwarf_Die *die)
 					      by_address)
 				    : NULL;
 		if (found)
-			return dwarf_offdie(t->dwarf, found->die, die) != NULL;
+			return dwarf_offdie(t->dwarf, found->die, die) && is_told(unit, die);
 	}
 	return false;
 }

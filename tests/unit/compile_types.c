@@ -511,8 +511,28 @@ static void test_inner(void **state)
 	assert_int_equal(got, 0x05060708);
 }
 
+/* Functions without their types (-g1): that nothing is told does not mean that they take nothing. */
+static void test_lines(void **state)
+{
+	struct thread t = a_thread();
+	struct dinst_error e = {0};
+	struct type_function f;
+	int64_t got;
+
+	(void)state;
+	types_of_function(module.image, function("takes_small"), &f);
+	assert_false(f.known);
+	if (take("takes_small", POINT_ENTRY, path_of("arg1"), &t, &got, &e))
+		fail_msg("%s", e.text);
+	assert_int_equal(got, 0x0102030405060708);
+	if (take("gives_node", POINT_EXIT, path_of("return"), &t, &got, &e))
+		fail_msg("%s", e.text);
+	assert_int_equal(got, 0x11111111fffefffd);
+}
+
 int main(void)
 {
+	const struct CMUnitTest lines[] = {cmocka_unit_test(test_lines)};
 	const struct CMUnitTest inner[] = {cmocka_unit_test(test_inner)};
 	const struct CMUnitTest rules[] = {cmocka_unit_test(test_rules)};
 	const struct CMUnitTest tests[] = {
@@ -531,5 +551,7 @@ int main(void)
 	target = "typed-rules";
 	failed += cmocka_run_group_tests_name("typed-rules", rules, set_up, tear_down);
 	target = "named";
-	return failed + cmocka_run_group_tests_name("named", inner, set_up, tear_down);
+	failed += cmocka_run_group_tests_name("named", inner, set_up, tear_down);
+	target = "typed-lines";
+	return failed + cmocka_run_group_tests_name("typed-lines", lines, set_up, tear_down);
 }
