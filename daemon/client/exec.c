@@ -23,8 +23,9 @@
 struct launch {
 	struct context *context;
 	pid_t pid;
-	int go[2];     /* a byte lets the child call execve */
-	int failed[2]; /* receives errno if execve fails; closed by its success */
+	int go[2];		   /* a byte lets the child call execve */
+	int failed[2];		   /* receives errno if execve fails; closed by its success */
+	struct sigaction children; /* what the program does about them: as we were started */
 };
 
 /* The child's side; never returns. */
@@ -42,6 +43,7 @@ static void launch_child(struct launch *l, char **argv, pid_t daemon, bool own_g
 	for (int sig = 1; sig < NSIG; sig++)
 		if (sigaction(sig, NULL, &action) == 0 && action.sa_handler != SIG_IGN)
 			signal(sig, SIG_DFL);
+	sigaction(SIGCHLD, &l->children, NULL);
 	close(l->go[1]);
 	if (read(l->go[0], &byte, 1) != 1)
 		_exit(127);
@@ -54,7 +56,11 @@ static void launch_child(struct launch *l, char **argv, pid_t daemon, bool own_g
 
 static int launch_start(struct launch *l, char **argv, bool own_group, struct dinst_error *e)
 {
+	const struct sigaction usual = {.sa_handler = SIG_DFL};
+
 	fflush(NULL);
+	/* who ignores his children is not told how they end */
+	sigaction(SIGCHLD, &usual, &l->children);
 	if (pipe2(l->go, O_CLOEXEC) != 0 || pipe2(l->failed, O_CLOEXEC) != 0)
 		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot make a pipe");
 	l->pid = fork();
@@ -186,7 +192,7 @@ static int launch_wait_program(struct launch *l, int status)
 
 int exec_run(struct context *c, const struct arguments *a)
 {
-	struct launch l = {c, -1, {-1, -1}, {-1, -1}};
+	struct launch l = {.context = c, .pid = -1, .go = {-1, -1}, .failed = {-1, -1}};
 	bool wait = arguments_get(a, OPTION_WAIT) != NULL;
 	bool prompt = !wait && prompt_wanted(c);
 	struct dinst_error e = {0, ""};

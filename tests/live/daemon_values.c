@@ -138,6 +138,35 @@ static void exec_with_signals(void **state)
 	still_well();
 }
 
+/* How `dinst exec --wait` ends of a caller who does not want to hear of his children. */
+static int end_without_children(const char *program, const char *option, const char *what,
+				const char *file)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		signal(SIGCHLD, SIG_IGN);
+		execl(fixture_dinst, "dinst", "exec", "-q", "--wait", "--", program, option, what,
+		      file, (char *)NULL);
+		_exit(126);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* The program's end is told all the same, and the program ignores its own children. */
+static void exec_without_children(void **state)
+{
+	(void)state;
+	assert_int_equal(end_without_children("/bin/sh", "-c", "exit 7", NULL), 7);
+	assert_int_equal(
+		end_without_children("grep", "-q", "^SigIgn:.*1....$", "/proc/self/status"), 0);
+	assert_int_equal(end_without_children("grep", "-q", "^nothing$", "/proc/self/status"), 1);
+	still_well();
+}
+
 static void load_limits(void **state)
 {
 	pid_t target = start_target("limits");
@@ -308,8 +337,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(loads_files),	     cmocka_unit_test(exec_with_files),
-		cmocka_unit_test(exec_with_signals), cmocka_unit_test(load_limits),
-		cmocka_unit_test(samples_are_kept),  cmocka_unit_test(busy_mutators),
+		cmocka_unit_test(exec_with_signals), cmocka_unit_test(exec_without_children),
+		cmocka_unit_test(load_limits),	     cmocka_unit_test(samples_are_kept),
+		cmocka_unit_test(busy_mutators),
 	};
 
 	return cmocka_run_group_tests_name("daemon_values", tests, setup, teardown);
