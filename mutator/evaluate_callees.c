@@ -84,19 +84,34 @@ bool function_starting(struct module *m, vaddr_t v, struct function_ref *out)
 	return true;
 }
 
+/* The first of a set that is not only its own source file's; NULL if there is none. */
+static const struct function_ref *exported(const struct function_set *set)
+{
+	const struct image_function *functions;
+
+	for (size_t i = 0; i < set->count; i++) {
+		image_functions(set->items[i].module->image, &functions);
+		if (!(functions[set->items[i].index].flags & FUNCTION_LOCAL))
+			return &set->items[i];
+	}
+	return NULL;
+}
+
 /* The first module, in the loader's order, that exports the name. */
 static int function_bound(struct evaluation *v, const char *name, struct known_callee *k)
 {
 	for (size_t i = 0; i < module_count(v->s->modules); i++) {
 		struct module *m = module_get(v->s->modules, i);
+		const struct function_ref *found;
 		struct function_set set = {0};
 		int status;
 
 		if (m->gone || !m->image)
 			continue;
 		status = functions_named(v, m, name, &set);
-		if (status >= 0 && set.count) {
-			k->function = set.items[0];
+		found = status >= 0 ? exported(&set) : NULL;
+		if (found) {
+			k->function = *found;
 			k->known = true;
 		}
 		set_release(&set);

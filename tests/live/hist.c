@@ -168,7 +168,7 @@ static void one_of_two_names(void **state)
 {
 	const struct program calls = program;
 	char where[64];
-	json_t *answer;
+	json_t *answer, *row;
 
 	(void)state;
 	start_program(&program, "twins");
@@ -179,6 +179,16 @@ static void one_of_two_names(void **state)
 	answer = answer_of("twins:same_name", 100);
 	assert_int_equal(number(answer, "count"), 300);
 	json_decref(answer);
+	/* what a stub will be bound to is no other file's own function */
+	run_dinst(o, "attach %d -n twins", (int)program.pid);
+	assert_int_equal(o->status, 0);
+	answer = ask("callees", "{\"session\":\"twins\",\"functions\":[\"twins:parse\"]}");
+	row = json_array_get(json_object_get(json_object_get(answer, "result"), "rows"), 0);
+	row = json_array_get(json_object_get(row, "callees"), 0);
+	assert_string_equal(json_string_value(json_object_get(row, "function")), "strfry");
+	assert_string_equal(json_string_value(json_object_get(row, "module")), "libc.so.6");
+	json_decref(answer);
+	run_dinst(o, "detach twins");
 	end_calls(&program);
 	program = calls;
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* build: -x c tests/live/targets/twins.inc */
+/* build: -Wl,-z,lazy -x c tests/live/targets/twins.inc */
 /*
  * twins.c - two functions of one name, one of each source file. "go N": N rounds, in each of
- * which the one of this file is called once and the other one twice.
+ * which the one of this file is called once and the other one twice. strfry() is the C library's
+ * here, and is not bound before it is called.
  */
 #include <stdio.h>
+#include <string.h>
 
 int call_other(int a);
 
@@ -14,7 +16,12 @@ __attribute__((noinline, noclone)) static int same_name(int a)
 	return a * 3 + 1;
 }
 
-int main(void)
+__attribute__((noinline, noclone)) static int parse(char *text)
+{
+	return strfry(text)[0] + 1;
+}
+
+int main(int argc, char **argv)
 {
 	char line[64];
 	int rounds, sum = 0;
@@ -29,5 +36,5 @@ int main(void)
 			sum += same_name(i) ^ call_other(i);
 		printf("done\n");
 	}
-	return sum == 12345;
+	return argc > 9 ? parse(argv[9]) : sum == 12345;
 }
