@@ -15,6 +15,7 @@
 
 #include "arch/pairing.h"
 #include "mutator/references_relocations.h"
+#include "mutator/references_sleds.h"
 
 struct rseq_descriptor {
 	uint32_t version, flags;
@@ -163,12 +164,13 @@ static size_t make_ranges(const struct finding *f, struct image_range *ranges)
 		if (is_code(f->img, d->abort) && d->abort >= SIGNATURE)
 			ranges[count++] = (struct image_range){d->abort - SIGNATURE, d->abort + 1};
 	}
-	return ranges_tidy(ranges, count);
+	return count;
 }
 
 int sequences_find(struct image *img, struct image_range **out, size_t *count,
 		   struct dinst_error *e)
 {
+	const size_t sleds = sleds_most(img);
 	struct finding f = {.img = img};
 	struct image_range *ranges = NULL;
 
@@ -181,11 +183,14 @@ int sequences_find(struct image *img, struct image_range **out, size_t *count,
 	if (f.count && !f.failed) {
 		qsort(f.list, f.count, sizeof(*f.list), by_address);
 		relocations_each(&img->file, relocate, &f);
-		ranges = calloc(f.count * 2, sizeof(*ranges));
+	}
+	if (f.count + sleds && !f.failed) {
+		ranges = calloc(f.count * 2 + sleds, sizeof(*ranges));
 		f.failed = !ranges;
 	}
 	if (ranges) {
 		*count = make_ranges(&f, ranges);
+		*count = ranges_tidy(ranges, *count + sleds_find(img, ranges + *count));
 		*out = ranges;
 	}
 	free(f.list);

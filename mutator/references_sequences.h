@@ -10,7 +10,8 @@
 #include "mutator/image_private.h"
 
 /*
- * Where the sequences of the file and their abort handlers lie. *out is
+ * Where the sequences of the file and their abort handlers lie, and what the program
+ * writes to by itself (references_sleds.h): no window may be there. *out is
  * malloc'ed, sorted, disjoint; NULL where there are none. DINST_NO_MEMORY.
  */
 int sequences_find(struct image *img, struct image_range **out, size_t *count,
