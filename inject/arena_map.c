@@ -400,6 +400,15 @@ static bool map_ours_private(struct arena *a)
 	return true;
 }
 
+/* The target pays for all of a huge page at the first byte. What `map` returned, if it mapped. */
+static struct arch_remote_call small_pages(uint64_t map, size_t size)
+{
+	return (struct arch_remote_call){
+		SYS_madvise,
+		{{ARCH_ARG_RESULT, map}, constant(size), constant(MADV_NOHUGEPAGE)},
+		true};
+}
+
 enum arena_attempt arena_map_private(struct stop *s, struct arena *a, struct dinst_error *e)
 {
 	const int map_flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
@@ -408,9 +417,11 @@ enum arena_attempt arena_map_private(struct stop *s, struct arena *a, struct din
 			 constant(UINT64_MAX), 0),
 		map_call(a->code, a->code_size, PROT_READ | PROT_EXEC, map_flags,
 			 constant(UINT64_MAX), 0),
+		small_pages(0, a->data_size),
+		small_pages(1, a->code_size),
 	};
-	const struct arch_remote_program program = {.calls = calls, .count = 2};
-	long results[2] = {-ECANCELED, -ECANCELED};
+	const struct arch_remote_program program = {.calls = calls, .count = 4};
+	long results[4] = {-ECANCELED, -ECANCELED, -ECANCELED, -ECANCELED};
 
 	a->mode = ARENA_PRIVATE;
 	if (!map_ours_private(a)) {

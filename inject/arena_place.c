@@ -27,6 +27,7 @@ static const taddr_t STACK_ROOM = (taddr_t)64 << 20; /* the least kept free for 
 static const taddr_t STACK_MOST = (taddr_t)16 << 30; /* of a limit that is no limit */
 static const taddr_t STACK_GAP = (taddr_t)1 << 20;   /* the kernel's stack_guard_gap */
 static const taddr_t LOW_TOP = 0x7ff00000;	     /* below 2 GiB, for the data half */
+static const taddr_t LOW_SHARED = (taddr_t)1 << 30;  /* from here on MAP_32BIT gives what is free */
 enum { LOCKED_LEAST = 1 << 20 }; /* bytes of locked memory that make us careful */
 
 static const taddr_t KERNEL_HALF = (taddr_t)1 << 63; /* [vsyscall] lies above it */
@@ -332,6 +333,23 @@ bool arena_place_is_free(const struct maps *m, const struct arena_limits *limits
 	return found;
 }
 
+/* Bytes that programs can have which want addresses of 32 bits (mmap(2), MAP_32BIT). */
+static taddr_t free_low(const struct used *u)
+{
+	taddr_t sum = 0;
+
+	for (size_t i = 0; i + 1 < u->count; i++) {
+		const taddr_t lo = u->at[i].hi > LOW_SHARED ? u->at[i].hi : LOW_SHARED;
+
+		sum += minus(least(u->at[i + 1].lo, LOW_TOP), lo);
+	}
+	return sum;
+}
+
+/*
+ * What lies above may be a stack that grows as it is used (MAP_GROWSDOWN): the maps do not tell,
+ * and the kernel keeps others from mapping close below it, but not us, who name the address.
+ */
 bool arena_place_low(const struct maps *m, const struct arena_limits *limits, size_t size,
 		     taddr_t avoid_lo, taddr_t avoid_hi, taddr_t *out)
 {
@@ -340,10 +358,10 @@ bool arena_place_low(const struct maps *m, const struct arena_limits *limits, si
 
 	if (!used_init(&u, m, limits, avoid_lo, avoid_hi))
 		return false;
-	for (size_t i = 0; i + 1 < u.count && u.at[i].hi < LOW_TOP; i++) {
-		taddr_t end = least(u.at[i + 1].lo, LOW_TOP);
+	for (size_t i = 0; i + 1 < u.count && size <= free_low(&u) / ARENA_SHARE; i++) {
+		const taddr_t end = least(minus(u.at[i + 1].lo, STACK_ROOM), LOW_TOP);
 
-		if (end - u.at[i].hi < size)
+		if (minus(end, u.at[i].hi) < size)
 			continue;
 		found = true;
 		*out = (end - size) / PAGE * PAGE;

@@ -41,7 +41,10 @@ bool arena_place_near(const struct maps *m, const struct arena_limits *limits, t
 bool arena_place_is_free(const struct maps *m, const struct arena_limits *limits, taddr_t end,
 			 size_t size, size_t room);
 
-/* The highest place for `size` bytes that ends below 2 GiB. False if there is none. */
+/*
+ * The highest place for `size` bytes that ends below 2 GiB, with room for a stack between it and what
+ * lies above. False if there is none, or if it took too much of what is left there (ARENA_SHARE).
+ */
 bool arena_place_low(const struct maps *m, const struct arena_limits *limits, size_t size,
 		     taddr_t avoid_lo, taddr_t avoid_hi, taddr_t *out);
 

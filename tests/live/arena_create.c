@@ -124,6 +124,28 @@ static void check_found(struct target *t, const struct job *job)
 	assert_string_equal(found[0].session, "test");
 }
 
+/* True if the mapping that begins at `at` never gets huge pages (nh, proc_pid_smaps(5)). */
+static bool has_small_pages(pid_t pid, taddr_t at)
+{
+	bool here = false, found = false;
+	char line[512], *end;
+	FILE *smaps;
+
+	snprintf(line, sizeof(line), "/proc/%d/smaps", (int)pid);
+	smaps = fopen(line, "re");
+	while (smaps && fgets(line, sizeof(line), smaps)) {
+		const taddr_t first = strtoull(line, &end, 16);
+
+		if (*end == '-')
+			here = first == at;
+		else if (here && !strncmp(line, "VmFlags:", 8))
+			found = strstr(line, " nh");
+	}
+	if (smaps)
+		fclose(smaps);
+	return found;
+}
+
 /* The whole life of an arena around the address that the target names. */
 static void whole_life(struct harness *h, const char *where, bool private, size_t code_size,
 		       int low_data)
@@ -138,6 +160,8 @@ static void whole_life(struct harness *h, const char *where, bool private, size_
 	harness_verify(h);
 	help_stop_well(t, make, &job);
 	check_reach(&job);
+	assert_true(has_small_pages(h->pid, job.arena->data));
+	assert_true(has_small_pages(h->pid, job.arena->code));
 	assert_int_equal(job.arena->mode, private ? ARENA_PRIVATE : ARENA_SHARED);
 	assert_int_equal(job.arena->code_size, code_size);
 	assert_int_equal(job.arena->low_data, low_data);
@@ -163,7 +187,7 @@ static void near_a_library(void **state)
 	whole_life(*state, "libc", false, 64 * MIB, true);
 }
 
-/* fear B8: the fallback by itself */
+/* fear B8, I3: the fallback by itself; no huge page is made for a few bytes that the target pays for */
 static void private_memory(void **state)
 {
 	harness_start(*state, "arena-space", "threads", NULL);
@@ -181,6 +205,34 @@ static void no_low_memory(void **state)
 {
 	harness_start(*state, "arena-space", "nolow", NULL);
 	whole_life(*state, "text", false, 64 * MIB, false);
+}
+
+/*
+ * fear B7: a stack that the program has mapped for itself below 2 GiB grows: not into our data, where
+ * nothing would stop it
+ */
+static void growing_stack(void **state)
+{
+	static const uint8_t zeros[4096];
+	struct harness *h = *state;
+	const struct arena *a;
+	struct job job = {0};
+	struct target *t;
+
+	harness_start(h, "arena-space", "grows", NULL);
+	t = help_open(h->pid);
+	job.lo = help_ask_address(h, "text") / 4096 * 4096;
+	job.hi = job.lo + 4096;
+	assert_string_equal(help_ask(h, "grow 1024"), "grown");
+	help_stop_well(t, make, &job);
+	a = job.arena;
+	assert_true(a->low_data);
+	assert_string_equal(help_ask(h, "grow 4096"), "grown");
+	for (size_t at = 0; at < a->data_size; at += sizeof(zeros))
+		assert_memory_equal(a->data_map + at, zeros, sizeof(zeros));
+	help_stop_well(t, destroy, &job);
+	target_close(t);
+	harness_end(h, 0);
 }
 
 /*
@@ -527,6 +579,7 @@ int main(void)
 		CASE(private_memory),
 		CASE(file_size_limit),
 		CASE(no_low_memory),
+		CASE(growing_stack),
 		CASE(small_hole),
 		CASE(address_space_limit),
 		CASE(limits_leave_room),

@@ -172,6 +172,27 @@ static void below_a_pie(void **state)
 	maps_release(&m);
 }
 
+/*
+ * fear B7: below 2 GiB there stays room for those who need addresses of 32 bits, and for a stack
+ * that what lies above may be
+ */
+static void low_memory_is_shared(void **state)
+{
+	static const char stack[] = "7fe00000-7fe10000 rw-p 00000000 00:00 0 \n" PIE;
+	taddr_t at;
+	struct maps m;
+
+	(void)state;
+	assert_int_equal(parse(PIE, &m), 0);
+	assert_true(arena_place_low(&m, &ordinary, 255 * MIB, 0, 0, &at));
+	assert_false(arena_place_low(&m, &ordinary, 256 * MIB, 0, 0, &at));
+	maps_release(&m);
+	assert_int_equal(parse(stack, &m), 0);
+	assert_true(arena_place_low(&m, &ordinary, 3 * MIB, 0, 0, &at));
+	assert_int_equal(at, 0x7fe00000 - 64 * MIB - 3 * MIB);
+	maps_release(&m);
+}
+
 static void away_from_where_mmap_grows(void **state)
 {
 	taddr_t lo = 0x7ffff7d00000, hi = 0x7ffff7f00000, at;
@@ -346,6 +367,7 @@ int main(void)
 		cmocka_unit_test(broken_lines_are_refused),
 		cmocka_unit_test(own_maps_are_read),
 		cmocka_unit_test(below_a_pie),
+		cmocka_unit_test(low_memory_is_shared),
 		cmocka_unit_test(away_from_where_mmap_grows),
 		cmocka_unit_test(at_a_chosen_end),
 		cmocka_unit_test(clear_of_heap_and_bottom),

@@ -8,6 +8,7 @@
  *   hole     the same, with one hole of ARG MiB
  *   fsize    RLIMIT_FSIZE is 4096
  *   nolow    nothing is free below 2 GiB
+ *   grows    there is a stack of the program's own below 2 GiB (MAP_GROWSDOWN)
  *   as       RLIMIT_AS leaves ARG MiB
  *   data     RLIMIT_DATA leaves ARG MiB
  *   unshare  each thread but the first has a descriptor table of its own
@@ -21,6 +22,7 @@
  *   sum ADDRESS     calls the code at ADDRESS (no arguments); its result
  *   pid             the process that is meant, as seen from outside
  *   room MIB        "enough" if it can have so much more memory, for a moment
+ *   grow KIB        uses so much more of its own stack; "grown"
  *   fork            makes a child that sleeps until the end; its pid
  */
 #include <errno.h>
@@ -136,8 +138,30 @@ static const char *has_room(uintptr_t size)
 	return "enough";
 }
 
+static volatile char *own_stack;
+
+/* As high as nothing else fits above it. */
+static void make_own_stack(void)
+{
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN | MAP_FIXED_NOREPLACE;
+
+	own_stack = mmap((void *)0x7fe00000, 65536, PROT_READ | PROT_WRITE, flags, -1, 0);
+	if (own_stack == MAP_FAILED)
+		exit(2);
+}
+
+static void grow(unsigned long kib)
+{
+	volatile char *lowest = own_stack - kib * 1024;
+
+	while (own_stack > lowest)
+		*(own_stack -= 1024) = 1;
+}
+
 static void set_up(const char *mode, unsigned long arg)
 {
+	if (!strcmp(mode, "grows"))
+		make_own_stack();
 	if (!strcmp(mode, "crowded") || !strcmp(mode, "hole"))
 		crowd_around((uintptr_t)&set_up, arg);
 	if (!strcmp(mode, "fsize"))
@@ -181,6 +205,9 @@ static void answer(char *line)
 		printf("%d\n", ((int (*)(void))lo)());
 	} else if (sscanf(line, "room %lu", &lo) == 1) {
 		printf("%s\n", has_room(lo * MIB));
+	} else if (sscanf(line, "grow %lu", &lo) == 1) {
+		grow(lo);
+		printf("grown\n");
 	} else if (!strncmp(line, "pid", 3)) {
 		printf("%d\n", (int)outer_pid);
 	} else if (!strncmp(line, "fork", 4)) {
