@@ -42,6 +42,7 @@ struct entry {
 	dev_t device;
 	uint64_t inode;
 	bool seen;     /* in the maps that are being looked at */
+	bool placed;   /* its bias is known, whether it has an image or not */
 	bool replaced; /* gone, and its file was written anew */
 };
 
@@ -301,9 +302,9 @@ static struct entry *find_entry(struct module_list *l, const struct maps_entry *
 
 		if (x->module.gone || x->inode != m->inode || x->device != m->device)
 			continue;
-		/* What has no image has no bias to go by: its mappings are one module. */
-		if (!biased || (x->module.image ? x->module.bias == bias
-						: m->lo >= x->module.lo && m->lo < x->module.hi))
+		/* What has no bias to go by is one module with all its mappings. */
+		if (!biased || (x->placed ? x->module.bias == bias
+					  : m->lo >= x->module.lo && m->lo < x->module.hi))
 			return x;
 	}
 	return NULL;
@@ -371,6 +372,7 @@ static void settle(const struct reading *r, struct entry *x, const struct file_i
 		span_by_maps(r, x);
 		return;
 	}
+	x->placed = true;
 	module->bias = bias;
 	module->lo = image_lowest(f->image) + bias;
 	module->hi = (image_highest(f->image) + bias + 0xfff) & ~UINT64_C(0xfff);
@@ -554,17 +556,6 @@ struct module *module_get(const struct module_list *l, size_t index)
 	return index < l->count ? &l->entries[index]->module : NULL;
 }
 
-struct module *module_at(const struct module_list *l, taddr_t address)
-{
-	for (size_t i = 0; i < l->count; i++) {
-		struct module *m = &l->entries[i]->module;
-
-		if (!m->gone && address >= m->lo && address < m->hi)
-			return m;
-	}
-	return NULL;
-}
-
 bool module_is_mapped(const struct module *m, const struct maps *maps, taddr_t address)
 {
 	const struct entry *x =
@@ -582,15 +573,4 @@ bool module_has_name(const struct module *m, const char *name)
 		return true;
 	soname = m->image ? image_soname(m->image) : NULL;
 	return soname && !strcmp(soname, name);
-}
-
-struct module *module_named(const struct module_list *l, const char *name)
-{
-	for (size_t i = 0; i < l->count; i++) {
-		struct module *m = &l->entries[i]->module;
-
-		if (!m->gone && module_has_name(m, name))
-			return m;
-	}
-	return NULL;
 }

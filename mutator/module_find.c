@@ -412,3 +412,44 @@ int find_resource(const struct module_list *l, const char *resource, struct func
 		s.name = slash + 1;
 	return finish(&s, search_names(&s), out, count);
 }
+
+/* ------------------------------------------------------------- modules */
+
+/*
+ * Of a file that is mapped once more in part (as libffi maps its trampolines) it is not known how
+ * much of its span is its own: there the others come first.
+ */
+struct module *module_at(const struct module_list *l, taddr_t address)
+{
+	struct module *found = NULL;
+
+	for (size_t i = 0; i < module_count(l); i++) {
+		struct module *m = module_get(l, i);
+
+		if (m->gone || address < m->lo || address >= m->hi)
+			continue;
+		if (m->image)
+			return m;
+		if (!found)
+			found = m;
+	}
+	return found;
+}
+
+/* The same: one of which nothing is known only where there is no other. */
+struct module *module_named(const struct module_list *l, const char *name)
+{
+	struct module *found = NULL;
+
+	for (size_t i = 0; i < module_count(l); i++) {
+		struct module *m = module_get(l, i);
+
+		if (m->gone || !module_has_name(m, name))
+			continue;
+		if (m->image)
+			return m;
+		if (!found)
+			found = m;
+	}
+	return found;
+}

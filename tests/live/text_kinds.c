@@ -110,6 +110,12 @@ static void test_memfd(void **state)
 	run_counted(*state, "memfd");
 }
 
+/* fear B3: text of which there is a second mapping nearby, as libffi makes one of its trampolines */
+static void test_twice(void **state)
+{
+	run_counted(*state, "twice");
+}
+
 /* fear B3, B8: text that may be executed and not read, by a protection key where there are some */
 static void test_execute_only(void **state)
 {
@@ -559,6 +565,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_plain),
 		CASE(test_memfd),
+		CASE(test_twice),
 		CASE(test_execute_only),
 		CASE(test_writable),
 		CASE(test_shared),

@@ -6,6 +6,7 @@
  * text-kinds HOW: loads a copy of libplugin.so, then maps its text anew:
  *   plain    not at all
  *   memfd    the library was loaded from a memfd
+ *   twice    once more, right below the library
  *   shared   MAP_SHARED, from a descriptor that can only be read
  *   writable MAP_SHARED and writable: what is written there goes into the file
  *   xonly    PROT_EXEC alone (a protection key where the processor has them)
@@ -120,12 +121,26 @@ static void map_shared(const struct range *r, int writable)
 	close(fd);
 }
 
+/* Its text is the second of its pages: right below the first. */
+static void map_again(const struct range *r)
+{
+	const size_t size = r->hi - r->lo;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (mmap((char *)r->lo - 2 * size, size, PROT_READ | PROT_EXEC,
+		 MAP_PRIVATE | MAP_FIXED_NOREPLACE, fd, (off_t)r->offset) == MAP_FAILED)
+		give_up("room below the library");
+	close(fd);
+}
+
 static void map_anew(const char *how)
 {
 	struct range r = find((uintptr_t)work);
 	size_t size = r.hi - r.lo;
 
-	if (!strcmp(how, "shared") || !strcmp(how, "writable")) {
+	if (!strcmp(how, "twice")) {
+		map_again(&r);
+	} else if (!strcmp(how, "shared") || !strcmp(how, "writable")) {
 		map_shared(&r, *how == 'w');
 	} else if (!strcmp(how, "xonly")) {
 		mprotect((void *)r.lo, size, PROT_EXEC);
