@@ -237,12 +237,12 @@ static void find_shared(const struct target *t, const struct maps *m, struct are
 		const struct maps_entry *entry = &m->entries[i];
 
 		/* A mutator maps the whole file to write to it: that is no arena in a target. */
-		if (!is_ours(entry) || (!(entry->protection & PROT_EXEC) && !entry->offset))
+		if (!is_ours(entry) || (!(arena_rights(entry) & PROT_EXEC) && !entry->offset))
 			continue;
 		record = record_of(found, count, max, entry);
 		if (!record)
 			break;
-		if (entry->protection & PROT_EXEC)
+		if (arena_rights(entry) & PROT_EXEC)
 			extend(&record->code, &record->code_size, entry);
 		else
 			extend(&record->data, &record->data_size, entry);
@@ -264,7 +264,7 @@ static bool is_anonymous(const struct maps *m, taddr_t lo, taddr_t hi, int prote
 	const struct maps_entry *entry = maps_find(m, lo);
 
 	return entry && entry->hi >= hi && !entry->inode && !entry->shared && !entry->name[0] &&
-	       entry->protection == protection;
+	       arena_rights(entry) == protection;
 }
 
 /* A private arena is known by its header alone. */
@@ -332,11 +332,11 @@ bool arena_has_half(pid_t pid)
 
 			if (other->inode != entry->inode || other->device != entry->device)
 				continue;
-			code = code || (other->protection & PROT_EXEC);
+			code = code || (arena_rights(other) & PROT_EXEC);
 			/* A mutator shows the whole file, from its start on. */
-			data = data || !(other->protection & PROT_EXEC);
+			data = data || !(arena_rights(other) & PROT_EXEC);
 		}
-		half = code != data && ((entry->protection & PROT_EXEC) || entry->offset);
+		half = code != data && ((arena_rights(entry) & PROT_EXEC) || entry->offset);
 	}
 	maps_release(&m);
 	return half;

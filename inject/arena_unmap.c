@@ -121,7 +121,7 @@ static enum presence find_half(const struct maps *m, const struct half *h)
 		if (entry->inode != h->inode || (h->inode && entry->device != h->device))
 			return HALF_FOREIGN;
 		/* Anonymous memory has no name tag; it must at least be as we made it, whole. */
-		if (!h->inode && (entry->protection != h->protection || entry->shared ||
+		if (!h->inode && (arena_rights(entry) != h->protection || entry->shared ||
 				  entry->name[0] || entry->lo > h->address || entry->hi < end))
 			return HALF_FOREIGN;
 		found = HALF_OURS;
@@ -178,7 +178,7 @@ bool arena_is_threads(const struct target *t, const struct maps *m, taddr_t thre
 		const struct maps_entry *entry = &m->entries[i];
 
 		if (entry->lo > at || entry->inode || entry->shared || entry->name[0] ||
-		    entry->protection != (PROT_READ | PROT_WRITE))
+		    arena_rights(entry) != (PROT_READ | PROT_WRITE))
 			return false;
 		at = entry->hi;
 	}

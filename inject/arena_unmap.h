@@ -5,6 +5,8 @@
 #ifndef DINST_INJECT_ARENA_UNMAP_H
 #define DINST_INJECT_ARENA_UNMAP_H
 
+#include <sys/mman.h>
+
 #include "inject/arena.h"
 #include "inject/maps.h"
 
@@ -27,5 +29,14 @@ int arena_evict(struct stop *s, taddr_t lo, taddr_t hi, struct dinst_error *e);
  */
 bool arena_is_threads(const struct target *t, const struct maps *m, taddr_t threads, size_t size,
 		      bool unfinished);
+
+/*
+ * What may be done with a mapping, as far as it was asked for: in some processes all that can be read
+ * can be executed (READ_IMPLIES_EXEC, personality(2)). Ours is never both written and executed.
+ */
+static inline int arena_rights(const struct maps_entry *entry)
+{
+	return entry->protection & PROT_WRITE ? entry->protection & ~PROT_EXEC : entry->protection;
+}
 
 #endif

@@ -273,7 +273,8 @@ static bool is_in_memory(const struct reading *r, const struct image *img, taddr
 /*
  * vaddr + bias = address, from a segment that this mapping shows: the first
  * from *segment on. Two segments may share a page of the file, so that more
- * than one may answer. False if none does; else *segment is the one after it.
+ * than one may answer; and what comes before it in the file may be a part of the mapping
+ * (shows_data()). False if none does; else *segment is the one after it.
  */
 static bool find_bias(const struct image *img, const struct maps_entry *m, size_t *segment,
 		      taddr_t *bias)
@@ -284,10 +285,26 @@ static bool find_bias(const struct image *img, const struct maps_entry *m, size_
 		const struct elf_segment *s = &f->loads[(*segment)++];
 		uint64_t lo = s->offset & ~UINT64_C(0xfff), hi = s->offset + s->file_size;
 
-		if (!(s->flags & PF_X) || m->offset < lo || m->offset >= hi)
+		if (!(s->flags & PF_X) || m->offset >= hi || m->offset + (m->hi - m->lo) <= lo)
 			continue;
 		*bias = m->lo - ((s->address & ~UINT64_C(0xfff)) + (m->offset - lo));
 		return true;
+	}
+	return false;
+}
+
+/*
+ * It shows data of the file: in some processes all that can be read can be executed
+ * (READ_IMPLIES_EXEC, personality(2)).
+ */
+static bool shows_data(const struct image *img, const struct maps_entry *m)
+{
+	for (size_t i = 0; i < img->file.load_count; i++) {
+		const struct elf_segment *s = &img->file.loads[i];
+		const uint64_t lo = s->offset & ~UINT64_C(0xfff), hi = s->offset + s->file_size;
+
+		if (!(s->flags & PF_X) && m->offset >= lo && m->offset < hi)
+			return true;
 	}
 	return false;
 }
@@ -417,7 +434,7 @@ static int look_at_file(struct reading *r, const struct maps_entry *m)
 		return no_memory(r->e);
 	}
 	x = known_entry(r, m, f, &biased, &bias);
-	if (x || f->none) {
+	if (x || f->none || (!biased && f->image && shows_data(f->image, m))) {
 		free(path);
 		if (x) {
 			x->seen = true;
