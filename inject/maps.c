@@ -261,6 +261,23 @@ const struct maps_entry *maps_find(const struct maps *m, taddr_t address)
 	return at < m->count && m->entries[at].lo <= address ? &m->entries[at] : NULL;
 }
 
+static bool is_memory(const struct maps_entry *entry)
+{
+	const int both = PROT_READ | PROT_WRITE;
+
+	return !entry->inode && (entry->protection & both) == both;
+}
+
+const struct maps_entry *maps_last_of_run(const struct maps *m, const struct maps_entry *entry)
+{
+	const struct maps_entry *end = m->entries + m->count;
+
+	while (entry + 1 < end && entry[1].lo == entry->hi && is_memory(entry) &&
+	       is_memory(&entry[1]))
+		entry++;
+	return entry;
+}
+
 bool maps_is_free(const struct maps *m, taddr_t lo, taddr_t hi)
 {
 	size_t at = maps_index(m, lo);

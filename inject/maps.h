@@ -54,6 +54,12 @@ const struct maps_entry *maps_find(const struct maps *m, taddr_t address);
 /* Index of the first entry that ends above `address`; m->count if there is none. */
 size_t maps_index(const struct maps *m, taddr_t address);
 
+/*
+ * The last of the mappings that follow on `entry`, one of m's, without a gap, where all of them are
+ * anonymous memory to be read and written: they may have been one. `entry` where there are none.
+ */
+const struct maps_entry *maps_last_of_run(const struct maps *m, const struct maps_entry *entry);
+
 /* True if nothing is mapped in [lo, hi). */
 bool maps_is_free(const struct maps *m, taddr_t lo, taddr_t hi);
 

@@ -8,7 +8,8 @@
  *     mapping   |.......................#####################|
  *               lo            sp - red zone ^      live      ^ hi
  *
- * The live part of a stack is taken to reach to the end of its mapping. A
+ * The live part of a stack is taken to reach to the end of its mapping, and of those that follow
+ * on it: where a program has locked a page of its stack, or keeps it out of core dumps, there are several. A
  * signal frame in it tells where the interrupted code's stack is, which is
  * another mapping when the handler runs on an alternate stack.
  *
@@ -193,7 +194,7 @@ static bool is_stack_memory(const struct maps_entry *entry)
 static int add_stack(struct snapshot *shot, struct stack_shot *thread, taddr_t sp,
 		     struct dinst_error *e)
 {
-	const struct maps_entry *entry = maps_find(&shot->maps, sp);
+	const struct maps_entry *entry = maps_find(&shot->maps, sp), *last;
 	taddr_t lo = sp > arch_red_zone ? sp - arch_red_zone : 0;
 	taddr_t hi;
 	struct stack_span *grown;
@@ -208,8 +209,9 @@ static int add_stack(struct snapshot *shot, struct stack_shot *thread, taddr_t s
 	if (lo < entry->lo)
 		lo = entry->lo;
 	lo -= lo % WORD;
-	hi = entry->hi;
-	if (strcmp(entry->name, "[stack]") && hi - lo > OTHER_MOST) {
+	last = maps_last_of_run(&shot->maps, entry);
+	hi = last->hi;
+	if (strcmp(last->name, "[stack]") && hi - lo > OTHER_MOST) {
 		hi = lo + OTHER_MOST;
 	} else if (hi - lo > MAIN_MOST) {
 		hi = lo + MAIN_MOST;

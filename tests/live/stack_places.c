@@ -51,6 +51,19 @@ static void one_mapping_for_many(void **state)
 	finish(*state);
 }
 
+/* fear C2: a stack that consists of several mappings, since a page of it is treated otherwise */
+static void several_mappings(void **state)
+{
+	struct stack_range range, other;
+	taddr_t address = begin(*state, "split");
+
+	range = (struct stack_range){address, address + 1, false};
+	other = (struct stack_range){address + 1, address + 2, false};
+	assert_int_equal(snapshot_scan_stacks(shot, &range, 1), 1);
+	assert_int_equal(snapshot_scan(shot, &other, 1), 0);
+	finish(*state);
+}
+
 /* fear C2: a stack too deep to be copied: everything counts as found */
 static void too_deep(void **state)
 {
@@ -88,6 +101,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(one_mapping_for_many),
+		CASE(several_mappings),
 		CASE(too_deep),
 		CASE(endless_table),
 	};

@@ -4,6 +4,7 @@
  *
  *   shared  three threads whose stacks lie in one mapping of 256 MiB, at its low end
  *   deep    the main thread is 80 MiB deep in its stack
+ *   split   two pages of the main thread's stack are kept out of core dumps
  *
  * Prints after "ready" an address that every blocked thread will return to.
  */
@@ -93,6 +94,22 @@ static int run_shared(void)
 	return 0;
 }
 
+/* As a library for secrets does with a variable; between two of them somebody is called. */
+__attribute__((noinline, noclone)) static int run_split(int again)
+{
+	volatile char secret[3 * 4096];
+	const uintptr_t page = ((uintptr_t)secret + 4095) & ~(uintptr_t)4095;
+
+	if (madvise((void *)page, 4096, MADV_DONTDUMP))
+		return 2;
+	if (again)
+		return run_split(0) + secret[page - (uintptr_t)secret];
+	returns_to = (uintptr_t)__builtin_return_address(0);
+	say_ready();
+	wait_for_end();
+	return secret[0] = 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct rlimit limit = {(rlim_t)100 << 20, (rlim_t)100 << 20};
@@ -101,6 +118,8 @@ int main(int argc, char **argv)
 		return 2;
 	if (!strcmp(argv[1], "shared"))
 		return run_shared();
+	if (!strcmp(argv[1], "split"))
+		return run_split(1) ? 2 : 0;
 	if (setrlimit(RLIMIT_STACK, &limit))
 		return 2;
 	return descend(1280) == 1280 ? 0 : 1;
