@@ -25,6 +25,7 @@ enum {
 	ERESTART_RESTARTBLOCK_VALUE = 516,
 
 	SYSCALL_SIZE = 2,
+	TRAP_FLAG = 1 << 8,
 };
 
 /* rdi rsi rdx r10 r8 r9 (System V psABI x86-64, A.2.1). */
@@ -241,6 +242,8 @@ void arch_begin_remote(struct arch_regs *r, taddr_t pc)
 	r->user.rip = pc;
 	/* No system call is being left: the kernel must restart nothing. */
 	r->user.orig_rax = -1L;
+	/* A thread that executes itself step by step gets its traps for its own instructions. */
+	r->user.eflags &= ~(uint64_t)TRAP_FLAG;
 }
 
 long arch_remote_result(const struct arch_regs *r)

@@ -198,6 +198,23 @@ static int twice(struct stop *s, void *arg, struct dinst_error *e)
 }
 
 /*
+ * fear B4: calls made by a thread that executes itself step by step: it gets no trap for what is
+ * not its own
+ */
+static void test_steps(void **state)
+{
+	struct harness *h = *state;
+	struct target *t;
+
+	harness_start(h, "steps", NULL);
+	t = open_target(h->pid);
+	for (int i = 0; i < 300; i++)
+		stop(t, map_and_unmap, NULL);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+/*
  * fear A3, B4: calls made in a target that is stopped by job control, which stays stopped; its
  * registers, the carry flag and the red zone are compared
  */
@@ -435,6 +452,7 @@ int main(void)
 		TEST(test_epoll),
 		TEST(test_running),
 		TEST(test_stackless),
+		TEST(test_steps),
 		TEST(test_group_stopped),
 		TEST(test_sequence),
 		TEST(test_filter),
