@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inject/tasks.h"
 #include "mutator/threads_private.h"
 
 /* --------------------------------------------------------------- making */
@@ -189,6 +190,32 @@ static struct threads *threads_new(struct place *p)
 	return NULL;
 }
 
+enum {
+	RECORD_USED = 16 << 10, /* bytes that a thread writes to of its record, mostly */
+	SLACK = 256 << 10,	/* the tables, and what the target takes meanwhile */
+};
+
+/* It is the target's own memory: where its group has none left, the kernel would kill it. */
+static int check_room(const struct session *s, struct dinst_error *e)
+{
+	uint64_t room, wanted = SLACK;
+	char group[512];
+	size_t count;
+
+	if (!target_memory_room(s->target, &room, group, sizeof(group)))
+		return 0;
+	free(task_list(s->pid, &count));
+	wanted += (uint64_t)count * RECORD_USED;
+	if (wanted <= room)
+		return 0;
+	return dinst_fail(e, DINST_REFUSED,
+			  "process %d (%s) would need %llu KiB for what is kept for its %zu "
+			  "threads, and its control group has only %llu KiB left, so that the "
+			  "kernel might kill it: raise the limit of memory of %s",
+			  (int)s->pid, target_name(s->target), (unsigned long long)(wanted >> 10),
+			  count, (unsigned long long)(room >> 10), group);
+}
+
 static int make(struct session *s, struct place *p, uint64_t *stop_ns, struct dinst_error *e)
 {
 	struct dinst_error ignored = {0};
@@ -199,7 +226,9 @@ static int make(struct session *s, struct place *p, uint64_t *stop_ns, struct di
 
 	if (!t)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for per-thread state");
-	status = heap_alloc_counter(p->heap, &t->lost, e);
+	status = check_room(s, e);
+	if (status >= 0)
+		status = heap_alloc_counter(p->heap, &t->lost, e);
 	if (status >= 0)
 		status = heap_alloc_counter(p->heap, &t->overflow, e);
 	if (status >= 0)

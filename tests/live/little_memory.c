@@ -19,6 +19,8 @@
  */
 enum { PARTS = 256, ROUNDS = 20, LIMIT = 1 << 20, MORE = 32 << 20 };
 
+enum { THREADS = 200 };
+
 static bool limit(struct harness *h, char *directory, size_t size)
 {
 	char bytes[32];
@@ -157,6 +159,36 @@ static void test_refused(void **state)
 	end(h, s, directory);
 }
 
+/*
+ * fear I3: what is kept for each of many threads is more than its group has room for: refused, with
+ * the group's name; with more room it goes in
+ */
+static void test_threads(void **state)
+{
+	struct harness *h = *state;
+	struct insert_result result;
+	struct dinst_error e = {0};
+	char directory[64];
+	struct session *s;
+
+	harness_start(h, "calls", harness_number(THREADS), NULL);
+	session_go(h, 1);
+	s = session_begin(h);
+	if (!limit(h, directory, sizeof(directory)))
+		skip();
+	assert_int_equal(try_insert(s, "latency", "many", &result, &e), DINST_UNSUPPORTED);
+	assert_non_null(strstr(e.text, strrchr(directory, '/')));
+	print_message("%s\n", e.text);
+	session_go(h, 1);
+	raise_limit(directory);
+	if (try_insert(s, "latency", "many", &result, &e) < 0)
+		fail_msg("%s", e.text);
+	free(result.instances);
+	session_go(h, 1);
+	expect_nobody_killed(directory);
+	end(h, s, directory);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
@@ -164,6 +196,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_distributions),
 		CASE(test_refused),
+		CASE(test_threads),
 	};
 
 	return cmocka_run_group_tests_name("live/little_memory", tests, NULL, NULL);

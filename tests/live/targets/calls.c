@@ -121,7 +121,7 @@ static void *thread(void *arg)
 int main(int argc, char **argv)
 {
 	int threads = argc > 1 ? atoi(argv[1]) : 1;
-	pthread_t tids[64];
+	pthread_t tids[256];
 	char line[64];
 
 	pthread_barrier_init(&start, NULL, (unsigned)threads + 1);
