@@ -445,21 +445,11 @@ static void test_own_faults(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_read),
-		TEST(test_nanosleep),
-		TEST(test_futex),
-		TEST(test_poll),
-		TEST(test_epoll),
-		TEST(test_running),
-		TEST(test_stackless),
-		TEST(test_steps),
-		TEST(test_group_stopped),
-		TEST(test_sequence),
-		TEST(test_filter),
-		TEST(test_dead_leader),
-		TEST(test_clean_tails),
-		TEST(test_tails_of_others),
-		TEST(test_not_back),
+		TEST(test_read),	TEST(test_nanosleep),	    TEST(test_futex),
+		TEST(test_poll),	TEST(test_epoll),	    TEST(test_running),
+		TEST(test_stackless),	TEST(test_steps),	    TEST(test_group_stopped),
+		TEST(test_sequence),	TEST(test_filter),	    TEST(test_dead_leader),
+		TEST(test_clean_tails), TEST(test_tails_of_others), TEST(test_not_back),
 		TEST(test_own_faults),
 	};
 
