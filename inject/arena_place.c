@@ -29,6 +29,7 @@ static const taddr_t STACK_GAP = (taddr_t)1 << 20;   /* the kernel's stack_guard
 static const taddr_t LOW_TOP = 0x7ff00000;	     /* below 2 GiB, for the data half */
 static const taddr_t LOW_SHARED = (taddr_t)1 << 30;  /* from here on MAP_32BIT gives what is free */
 enum { LOCKED_LEAST = 1 << 20 }; /* bytes of locked memory that make us careful */
+enum { COMMIT_SHARE = 64 };	 /* of the memory that is left to all processes together */
 
 static const taddr_t KERNEL_HALF = (taddr_t)1 << 63; /* [vsyscall] lies above it */
 
@@ -40,6 +41,16 @@ struct used {
 	struct interval *at; /* sorted, merged */
 	size_t count;
 };
+
+static taddr_t minus(taddr_t a, taddr_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+static taddr_t least(taddr_t a, taddr_t b)
+{
+	return a < b ? a : b;
+}
 
 /* ----------------------------------------------------------------- limits */
 
@@ -77,7 +88,7 @@ static taddr_t brk_start(pid_t pid)
 	return at ? strtoull(at, NULL, 10) : 0;
 }
 
-/* The number behind `name` in /proc/PID/status, in bytes; 0 where there is none. */
+/* The number behind `name` in /proc/PID/status or /proc/meminfo, in bytes; 0 where there is none. */
 static uint64_t status_bytes(const char *status, const char *name)
 {
 	const char *at = strstr(status, name);
@@ -94,6 +105,18 @@ static uint64_t left(pid_t pid, int resource, uint64_t used)
 	return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
 }
 
+/* Documentation/mm/overcommit-accounting.rst: MAP_NORESERVE counts for nothing then. */
+uint64_t arena_commit_room(const char *overcommit, const char *meminfo)
+{
+	enum { OVERCOMMIT_NEVER = 2 };
+
+	if (strtol(overcommit, NULL, 10) != OVERCOMMIT_NEVER)
+		return UINT64_MAX;
+	return minus(status_bytes(meminfo, "\nCommitLimit:"),
+		     status_bytes(meminfo, "\nCommitted_AS:")) /
+	       COMMIT_SHARE;
+}
+
 /*
  * What is left of limits, as may_expand_vm() of the kernel's mm/mmap.c counts: total_vm, and data_vm
  * of it. mlockall(MCL_FUTURE) cannot be seen; that some memory is locked already, can.
@@ -102,6 +125,7 @@ static void read_room(pid_t pid, struct arena_limits *limits)
 {
 	char text[4096], *whole = proc_status_text(pid, pid, text, sizeof(text));
 	const char *status = whole ? whole : "";
+	char overcommit[16], meminfo[8192];
 
 	limits->locks_memory = status_bytes(status, "\nVmLck:") >= LOCKED_LEAST;
 	limits->room = left(pid, RLIMIT_AS, status_bytes(status, "\nVmSize:"));
@@ -110,6 +134,9 @@ static void read_room(pid_t pid, struct arena_limits *limits)
 		limits->own_room = limits->room;
 	if (whole != text)
 		free(whole);
+	read_small("/proc/sys/vm/overcommit_memory", overcommit, sizeof(overcommit));
+	read_small("/proc/meminfo", meminfo, sizeof(meminfo));
+	limits->own_room = least(limits->own_room, arena_commit_room(overcommit, meminfo));
 }
 
 void arena_limits_read(pid_t pid, struct arena_limits *limits)
@@ -184,11 +211,6 @@ static void add(struct used *u, taddr_t lo, taddr_t hi)
 		u->at[u->count++] = (struct interval){lo, hi};
 }
 
-static taddr_t minus(taddr_t a, taddr_t b)
-{
-	return a > b ? a - b : 0;
-}
-
 /* Where the brk heap is, and what it may grow into. */
 static void add_heap(struct used *u, const struct maps *m, const struct arena_limits *limits)
 {
@@ -244,11 +266,6 @@ static bool used_init(struct used *u, const struct maps *m, const struct arena_l
 }
 
 /* ---------------------------------------------------------------- choosing */
-
-static taddr_t least(taddr_t a, taddr_t b)
-{
-	return a < b ? a : b;
-}
 
 /*
  * The kernel maps downwards into the gap below a mapping, and a heap grows

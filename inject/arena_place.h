@@ -30,6 +30,13 @@ enum { ARENA_SHARE = 4 };
 void arena_limits_read(pid_t pid, struct arena_limits *limits);
 
 /*
+ * Bytes of private memory that a process may map where the kernel promises no more memory than there
+ * is (vm.overcommit_memory is 2), by the texts of that file and of /proc/meminfo; UINT64_MAX where
+ * it does. What is left is everybody's, and each child takes as much once more.
+ */
+uint64_t arena_commit_room(const char *overcommit, const char *meminfo);
+
+/*
  * A place for `size` bytes such that each of them is at most ARENA_REACH from
  * each byte of [lo, hi), with as much room above and below as possible.
  * [avoid_lo, avoid_hi) counts as used. False if there is none.

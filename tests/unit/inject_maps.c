@@ -193,6 +193,23 @@ static void low_memory_is_shared(void **state)
 	maps_release(&m);
 }
 
+/* fear I3: where the kernel promises no more memory than there is, what we map is a small part of what is left */
+static void promised_memory(void **state)
+{
+	static const char meminfo[] =
+		"MemTotal:       24676608 kB\nCommitLimit:    12342048 kB\n"
+		"Committed_AS:    1856288 kB\nVmallocTotal:   34359738367 kB\n";
+	static const char full[] = "MemTotal: 9 kB\nCommitLimit: 1000 kB\nCommitted_AS: 1001 kB\n";
+
+	(void)state;
+	assert_true(arena_commit_room("0\n", meminfo) == UINT64_MAX);
+	assert_true(arena_commit_room("1\n", full) == UINT64_MAX);
+	assert_true(arena_commit_room("", "") == UINT64_MAX);
+	assert_int_equal(arena_commit_room("2\n", meminfo), 10485760 / 64 * 1024);
+	assert_int_equal(arena_commit_room("2\n", full), 0);
+	assert_int_equal(arena_commit_room("2\n", ""), 0);
+}
+
 static void away_from_where_mmap_grows(void **state)
 {
 	taddr_t lo = 0x7ffff7d00000, hi = 0x7ffff7f00000, at;
@@ -368,6 +385,7 @@ int main(void)
 		cmocka_unit_test(own_maps_are_read),
 		cmocka_unit_test(below_a_pie),
 		cmocka_unit_test(low_memory_is_shared),
+		cmocka_unit_test(promised_memory),
 		cmocka_unit_test(away_from_where_mmap_grows),
 		cmocka_unit_test(at_a_chosen_end),
 		cmocka_unit_test(clear_of_heap_and_bottom),
