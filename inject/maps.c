@@ -268,14 +268,18 @@ static bool is_memory(const struct maps_entry *entry)
 	return !entry->inode && (entry->protection & both) == both;
 }
 
-const struct maps_entry *maps_last_of_run(const struct maps *m, const struct maps_entry *entry)
+const struct maps_entry *maps_stack_end(const struct maps *m, const struct maps_entry *entry,
+					taddr_t pointer)
 {
-	const struct maps_entry *end = m->entries + m->count;
+	const struct maps_entry *last = entry, *end = m->entries + m->count;
 
-	while (entry + 1 < end && entry[1].lo == entry->hi && is_memory(entry) &&
-	       is_memory(&entry[1]))
-		entry++;
-	return entry;
+	while (strcmp(last->name, "[stack]") != 0 && (pointer < last->lo || pointer >= last->hi)) {
+		if (last + 1 == end || last[1].lo != last->hi || !is_memory(last) ||
+		    !is_memory(&last[1]))
+			return entry;
+		last++;
+	}
+	return last;
 }
 
 bool maps_is_free(const struct maps *m, taddr_t lo, taddr_t hi)

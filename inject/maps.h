@@ -55,10 +55,11 @@ const struct maps_entry *maps_find(const struct maps *m, taddr_t address);
 size_t maps_index(const struct maps *m, taddr_t address);
 
 /*
- * The last of the mappings that follow on `entry`, one of m's, without a gap, where all of them are
- * anonymous memory to be read and written: they may have been one. `entry` where there are none.
+ * Where the stack ends that `entry`, one of m's, is a part of: in itself, or in the mapping that is called
+ * [stack] or has `pointer`, the thread's, in it, where nothing but anonymous memory lies between.
  */
-const struct maps_entry *maps_last_of_run(const struct maps *m, const struct maps_entry *entry);
+const struct maps_entry *maps_stack_end(const struct maps *m, const struct maps_entry *entry,
+					taddr_t pointer);
 
 /* True if nothing is mapped in [lo, hi). */
 bool maps_is_free(const struct maps *m, taddr_t lo, taddr_t hi);

@@ -8,8 +8,8 @@
  *     mapping   |.......................#####################|
  *               lo            sp - red zone ^      live      ^ hi
  *
- * The live part of a stack is taken to reach to the end of its mapping, and of those that follow
- * on it: where a program has locked a page of its stack, or keeps it out of core dumps, there are several. A
+ * The live part of a stack is taken to reach to the end of its mapping. Where a program has locked a page
+ * of its stack, or keeps it out of core dumps, there are several, up to that with the thread's block. A
  * signal frame in it tells where the interrupted code's stack is, which is
  * another mapping when the handler runs on an alternate stack.
  *
@@ -209,7 +209,7 @@ static int add_stack(struct snapshot *shot, struct stack_shot *thread, taddr_t s
 	if (lo < entry->lo)
 		lo = entry->lo;
 	lo -= lo % WORD;
-	last = maps_last_of_run(&shot->maps, entry);
+	last = maps_stack_end(&shot->maps, entry, arch_thread_pointer(&thread->regs));
 	hi = last->hi;
 	if (strcmp(last->name, "[stack]") && hi - lo > OTHER_MOST) {
 		hi = lo + OTHER_MOST;
