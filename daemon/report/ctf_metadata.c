@@ -14,7 +14,7 @@
 
 #include "daemon/report/ctf.h"
 
-enum { NAME_MOST = 120 };
+enum { NAME_MOST = 120, FIELD_NAME = NAME_MOST + 32 };
 
 static void write_uuid(FILE *to, const uint8_t uuid[16])
 {
@@ -32,8 +32,36 @@ static void write_plain(FILE *to, const char *text)
 		      to);
 }
 
-/* A name that no other field before it has. */
-static void field_name(const struct event_kind *k, size_t n, char *name, size_t size)
+/* What of a text can stand in a name. Returns where the name ends. */
+static size_t put_name(char *name, size_t used, const char *from)
+{
+	for (; *from && used < NAME_MOST; from++)
+		if (isalnum((unsigned char)*from) || *from == '_')
+			name[used++] = *from;
+		else if (*from == '.')
+			name[used++] = '_';
+	name[used] = '\0';
+	return used;
+}
+
+/* One would be the other, or the other's number of elements. */
+static bool clashes(const char *a, const char *b)
+{
+	const size_t x = strlen(a), y = strlen(b), common = x < y ? x : y;
+
+	return !strncmp(a, b, common) && (x == y || !strcmp((x > y ? a : b) + common, "_length"));
+}
+
+static bool is_taken(char (*names)[FIELD_NAME], size_t count, const char *name)
+{
+	for (size_t i = 0; i < count; i++)
+		if (clashes(names[i], name))
+			return true;
+	return false;
+}
+
+/* names[n], one that no field before it has: readers refuse all of it if two are alike. */
+static void name_field(const struct event_kind *k, size_t n, char (*names)[FIELD_NAME])
 {
 	const struct event_field *f = &k->fields[n];
 	const char *from = f->role == EVENT_ARGUMENT && !f->name[0] ? "arg"
@@ -42,25 +70,19 @@ static void field_name(const struct event_kind *k, size_t n, char *name, size_t 
 			   : f->role == EVENT_BACKTRACE		    ? "backtrace"
 			   : f->name[0]				    ? f->name
 								    : f->text;
-	size_t used = 0;
+	char *name = names[n];
+	size_t used = put_name(name, 0, "_");
 
-	name[used++] = '_';
-	for (; *from && used < size - 8; from++)
-		if (isalnum((unsigned char)*from) || *from == '_')
-			name[used++] = *from;
-		else if (*from == '.')
-			name[used++] = '_';
+	used = put_name(name, used, from);
+	/* A struct that is returned comes in parts. */
+	if (f->role == EVENT_RESULT && f->name[0])
+		used = put_name(name, put_name(name, used, "_"), f->name);
 	/* Numbers keep names apart that are alike: of arguments without one, of members. */
 	if (f->role == EVENT_POINTEE || f->role == EVENT_MEMBER || f->role == EVENT_FIELD ||
 	    used == 1 || (f->role == EVENT_ARGUMENT && !f->name[0]))
-		used += (size_t)snprintf(name + used, size - used, "%zu", n);
-	name[used] = '\0';
-	for (size_t i = 0; i < n; i++)
-		if (k->fields[i].role == f->role && f->name[0] &&
-		    !strcmp(k->fields[i].name, f->name)) {
-			snprintf(name + used, size - used, "%zu", n);
-			return;
-		}
+		used += (size_t)snprintf(name + used, FIELD_NAME - used, "%zu", n);
+	for (size_t number = n; is_taken(names, n, name); number++)
+		snprintf(name + used, FIELD_NAME - used, "_%zu", number);
 }
 
 static void write_enum(FILE *to, const struct value_type *type)
@@ -97,12 +119,8 @@ static void write_value(FILE *to, const struct event_field *f)
 			pointer ? 16 : 10);
 }
 
-static void write_field(FILE *to, const struct event_kind *k, size_t n)
+static void write_field(FILE *to, const struct event_field *f, const char *name)
 {
-	const struct event_field *f = &k->fields[n];
-	char name[NAME_MOST + 16];
-
-	field_name(k, n, name, sizeof(name));
 	fprintf(to, "\t\t");
 	if (f->form == EVENT_VALUE) {
 		write_value(to, f);
@@ -122,19 +140,27 @@ static void write_field(FILE *to, const struct event_kind *k, size_t n)
 	}
 }
 
-static void write_event(FILE *to, const struct event_kind *k)
+/* False without memory. */
+static bool write_event(FILE *to, const struct event_kind *k)
 {
 	static const char *const whats[] = {"event", "entry", "return", "call"};
+	char(*names)[FIELD_NAME] = calloc(k->field_count + 1, sizeof(*names));
 
+	if (!names)
+		return false;
 	fprintf(to, "event {\n\tname = \"");
 	write_plain(to, k->module);
 	fputc(':', to);
 	write_plain(to, k->function);
 	fprintf(to, ":%s\";\n\tid = %" PRIu32 ";\n\tstream_id = 0;\n\tfields := struct {\n",
 		whats[k->what], k->id);
-	for (size_t n = 0; n < k->field_count; n++)
-		write_field(to, k, n);
+	for (size_t n = 0; n < k->field_count; n++) {
+		name_field(k, n, names);
+		write_field(to, &k->fields[n], names[n]);
+	}
 	fprintf(to, "\t};\n};\n\n");
+	free(names);
+	return true;
 }
 
 static void write_head(FILE *to, const struct ctf_writer *w, const struct event_log *log)
@@ -178,13 +204,14 @@ char *ctf_metadata(const struct ctf_writer *w, const struct event_log *log)
 	char *text = NULL;
 	size_t size;
 	FILE *to = open_memstream(&text, &size);
+	bool whole = true;
 
 	if (!to)
 		return NULL;
 	write_head(to, w, log);
-	for (size_t i = 0; i < log->kind_count; i++)
-		write_event(to, log->kinds[i]);
-	if (fclose(to) == 0)
+	for (size_t i = 0; i < log->kind_count && whole; i++)
+		whole = write_event(to, log->kinds[i]);
+	if (fclose(to) == 0 && whole)
 		return text;
 	free(text);
 	return NULL;

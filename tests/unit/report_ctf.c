@@ -35,7 +35,12 @@ static const char kinds[] =
 	"{\"text\":\"$stack\",\"role\":\"sp\",\"name\":\"\",\"form\":\"value\",\"offset\":24,\"size\":8,\"type\":null},"
 	"{\"text\":\"$arg[0]\",\"name\":\"ratio\",\"role\":\"argument\",\"form\":\"value\",\"offset\":32,\"size\":8,"
 	"\"type\":{\"form\":\"float\",\"size\":4}},"
-	"{\"text\":\"bytes($arg[1], 8)\",\"name\":\"\",\"role\":\"pointee\",\"form\":\"bytes\",\"offset\":40,\"size\":16}]}"
+	"{\"text\":\"bytes($arg[1], 8)\",\"name\":\"\",\"role\":\"pointee\",\"form\":\"bytes\",\"offset\":40,\"size\":16}]},"
+	"{\"id\":4,\"function\":\"move\",\"module\":\"server\",\"kind\":\"return\",\"address\":\"0x40\",\"fields\":["
+	"{\"text\":\"$stack\",\"role\":\"sp\",\"name\":\"\",\"form\":\"value\",\"offset\":24,\"size\":8,\"type\":null},"
+	"{\"text\":\"$arg[0]\",\"name\":\"stack\",\"role\":\"argument\",\"form\":\"value\",\"offset\":32,\"size\":8},"
+	"{\"text\":\"$return.x\",\"name\":\"x\",\"role\":\"result\",\"form\":\"value\",\"offset\":40,\"size\":8},"
+	"{\"text\":\"$return.y\",\"name\":\"y\",\"role\":\"result\",\"form\":\"value\",\"offset\":48,\"size\":8}]}"
 	"]}]";
 
 static char directory[] = "/tmp/dinst-ctf-XXXXXX";
@@ -454,6 +459,30 @@ static void test_babeltrace(void **state)
 	free(text);
 }
 
+/* Arguments called as what we add ourselves, and the parts of a struct that is returned: no two names are alike. */
+static void test_alike(void **state)
+{
+	char command[600], text[4096] = "";
+	struct writing w;
+	FILE *from;
+	size_t used;
+
+	(void)state;
+	begin(&w, "alike");
+	feed(&w, 4, 1000, 5, "abc");
+	end(&w);
+	if (system("command -v babeltrace2 >/dev/null 2>&1") != 0) {
+		print_message("babeltrace2 is not there\n");
+		skip();
+	}
+	snprintf(command, sizeof(command), "babeltrace2 --clock-gmt %s 2>&1", path);
+	from = popen(command, "r");
+	used = fread(text, 1, sizeof(text) - 1, from);
+	assert_true(used > 0);
+	if (pclose(from) != 0 || !strstr(text, "stack_1 = 5, return_x = 3, return_y = "))
+		fail_msg("%s", text);
+}
+
 #define RECORDING_TEST(name) cmocka_unit_test_teardown(name, remove_path)
 
 int main(void)
@@ -463,6 +492,7 @@ int main(void)
 		RECORDING_TEST(test_many),    RECORDING_TEST(test_taken),
 		RECORDING_TEST(test_cut),     RECORDING_TEST(test_damaged),
 		RECORDING_TEST(test_strange), RECORDING_TEST(test_babeltrace),
+		RECORDING_TEST(test_alike),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
