@@ -128,6 +128,19 @@ static int make_stream(struct session *s, struct place *p, struct dinst_error *e
 	return 0;
 }
 
+/*
+ * The kernel steers CLOCK_MONOTONIC, and a machine that sleeps stops it: over weeks it goes away from
+ * what was measured once. Times of a stream that is there do not jump; where there is none, what comes
+ * is told in the time of now.
+ */
+static void set_clock(struct stream *st)
+{
+	for (const struct stream_queue *q = st->queues; q; q = q->next)
+		if (!q->retired_ns)
+			return;
+	st->epoch = ticks_epoch_now();
+}
+
 int stream_prepare(struct session *s, struct place *p, struct stream_queue **queue,
 		   struct dinst_error *e)
 {
@@ -135,6 +148,7 @@ int stream_prepare(struct session *s, struct place *p, struct stream_queue **que
 
 	if (status < 0 || *queue)
 		return status;
+	set_clock(s->stream);
 	*queue = calloc(1, sizeof(**queue));
 	if (!*queue)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for a stream");

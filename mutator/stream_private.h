@@ -76,7 +76,8 @@ struct stream {
 	size_t queued; /* bytes of all queues */
 	uint64_t sequence;
 	uint64_t lost, damaged;
-	uint64_t asked_ns;		    /* when somebody asked for events last; 0: never */
+	int64_t epoch;	   /* what is added to ns of ticks to get CLOCK_MONOTONIC */
+	uint64_t asked_ns; /* when somebody asked for events last; 0: never */
 	uint64_t stopped_ns, stop_pause_ns; /* when a stop was made for rings that are stuck */
 	struct stream_thread *threads;
 	size_t thread_count, thread_room;

@@ -277,7 +277,7 @@ static void pass_on(struct stream *st, uint8_t *bytes, const struct arch_record 
 		return;
 	}
 	thread = stream_thread(st, record->tid);
-	told.ticks = ticks_to_ns(record->ticks) + (uint64_t)ticks_epoch();
+	told.ticks = ticks_to_ns(record->ticks) + (uint64_t)st->epoch;
 	if (thread != SIZE_MAX)
 		told.tid = st->threads[thread].tid;
 	told.flags = (uint32_t)thread;
@@ -315,6 +315,21 @@ static void merge(struct reading *rd)
 
 /* -------------------------------------------------------------- the whole */
 
+static bool is_over(const struct stream_queue *q, uint64_t now)
+{
+	return q->retired_ns && now - q->retired_ns > RETIRED_NS;
+}
+
+static bool any_is_over(const struct stream *st)
+{
+	const uint64_t now = clock_ns();
+	const struct stream_queue *q = st->queues;
+
+	while (q && !is_over(q, now))
+		q = q->next;
+	return q != NULL;
+}
+
 /* True if some are kept for a while yet. */
 static bool forget_retired(struct stream *st)
 {
@@ -324,7 +339,7 @@ static bool forget_retired(struct stream *st)
 
 	for (struct stream_queue *q = st->queues; q; q = next) {
 		next = q->next;
-		if (q->retired_ns && now - q->retired_ns > RETIRED_NS)
+		if (is_over(q, now))
 			stream_forget(st, q);
 		else
 			kept |= q->retired_ns != 0;
@@ -369,6 +384,11 @@ int stream_pump(struct session *s)
 		stream_collect(s);
 		return PUMP_MS;
 	}
-	/* Nobody asks any more: what nobody took goes all the same. */
+	/*
+	 * Nobody asks any more: what nobody took goes all the same. Out of the rings first: what is
+	 * of no known kind would stand in front of what the next stream writes.
+	 */
+	if (any_is_over(st))
+		stream_collect(s);
 	return forget_retired(st) ? FORGET_MS : -1;
 }

@@ -162,6 +162,14 @@ int64_t ticks_epoch(void)
 	return now.epoch;
 }
 
+int64_t ticks_epoch_now(void)
+{
+	uint64_t ticks = 0, ns = 0;
+
+	read_both(&ticks, &ns);
+	return (int64_t)(ns - ticks_to_ns(ticks));
+}
+
 enum arch_clock ticks_wall_clock(void)
 {
 	struct dinst_error ignored = {0};

@@ -180,6 +180,8 @@ uint64_t ticks_to_ns(uint64_t ticks);
 void ticks_factor(uint64_t *multiplier, unsigned *shift);
 /* CLOCK_MONOTONIC ns at tick 0, for $now. */
 int64_t ticks_epoch(void);
+/* The same as it is at this moment: clocks go away from each other. After ticks_calibrate(). */
+int64_t ticks_epoch_now(void);
 /* False where ticks_calibrate() is certain to fail; takes no time. */
 bool ticks_may_do(void);
 /* The clock that wall timers use on this machine: ARCH_CLOCK_TICKS or ARCH_CLOCK_MONOTONIC. */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -25,6 +26,17 @@ static struct arena arena = {.mode = ARENA_PRIVATE, .fd = -1};
 static struct stream *stream;
 static struct stream_queue *queues[2];
 static uint64_t seed = 88172645463325252ull;
+static time_t steered; /* s by which CLOCK_MONOTONIC has gone away from the processor's clock */
+
+/* The C library's, and what suspended machines and NTP do to it. */
+int clock_gettime(clockid_t clock, struct timespec *to)
+{
+	const long status = syscall(SYS_clock_gettime, clock, to);
+
+	if (!status && clock == CLOCK_MONOTONIC)
+		to->tv_sec += steered;
+	return (int)status;
+}
 
 static uint64_t next(void)
 {
@@ -362,6 +374,7 @@ static void test_rubbish(void **state)
 /* Of a kind that is gone nothing comes out, and its queue goes. */
 static void test_retired(void **state)
 {
+	const uint64_t damaged = stream->damaged;
 	struct stream_taken taken;
 
 	(void)state;
@@ -377,8 +390,17 @@ static void test_retired(void **state)
 	assert_in_range(stream_pump(&session), 1, 60000);
 	assert_ptr_not_equal(stream->queues, queues[0]);
 	queues[1]->retired_ns = 1;
+	/* What nobody took out of the rings goes with it: it does not stand before what comes then. */
+	assert_true(write_record(0, 1, 7, 1));
 	assert_int_equal(stream_pump(&session), -1);
 	assert_ptr_equal(stream->queues, queues[0]);
+	assert_true(write_record(0, 0, 7, 1));
+	usleep(1000);
+	stream_collect(&session);
+	take(&taken);
+	assert_int_equal(check(&taken), 1);
+	assert_int_equal(stream->damaged, damaged);
+	free(taken.data);
 	assert_true(write_record(0, 0, 7, 1));
 	assert_true(write_record(0, 1, 7, 1));
 	usleep(1000);
@@ -388,12 +410,47 @@ static void test_retired(void **state)
 	free(taken.data);
 }
 
+/*
+ * fear K4: events of a session that is weeks old are told in another time than that of now, and who
+ * takes those of a moment gets none.
+ */
+static void test_steered(void **state)
+{
+	struct stream_queue *queue = NULL;
+	struct dinst_error e = {0};
+	struct stream_taken taken;
+	struct arch_record record;
+	uint64_t begin;
+
+	(void)state;
+	steered = 3600;
+	/* One that is there goes on in the time in which it began. */
+	assert_int_equal(stream_prepare(&session, NULL, &queue, &e), 0);
+	assert_int_equal(stream->epoch, 0);
+	stream_retire(&session, queue);
+	stream_retire(&session, queues[0]);
+	queue = NULL;
+	assert_int_equal(stream_prepare(&session, NULL, &queue, &e), 0);
+	stream->events[0]->queue = queue;
+	begin = clock_ns();
+	assert_true(write_record(0, 0, 7, (uint32_t)getpid()));
+	usleep(1000);
+	stream_collect(&session);
+	take(&taken);
+	assert_int_equal(check(&taken), 1);
+	memcpy(&record, taken.data, sizeof(record));
+	assert_in_range(record.ticks, begin - 1000000, clock_ns());
+	free(taken.data);
+	steered = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_order),	    cmocka_unit_test(test_held_back),
 		cmocka_unit_test(test_never_empty), cmocka_unit_test(test_gone),
 		cmocka_unit_test(test_rubbish),	    cmocka_unit_test(test_retired),
+		cmocka_unit_test(test_steered),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
