@@ -132,6 +132,23 @@ static int read_answer(struct tracing *t, json_t *answer, struct dinst_error *e)
 	return event_log_kinds(&t->log, t->rows, e);
 }
 
+/* What streams of others have lost in this session is not lost to this one. */
+static int skip_losses(struct tracing *t, struct dinst_error *e)
+{
+	json_t *params, *answer = NULL;
+	int status;
+
+	if (t->q.attached)
+		return 0;
+	/* of no stream: events of others are left alone */
+	params = json_pack("{s:[i]}", "ids", 0);
+	status = question_call(&t->q, "events", params, &answer, e);
+	t->log.dropped_before = (uint64_t)integer_of(answer, "dropped");
+	json_decref(answer);
+	json_decref(params);
+	return status;
+}
+
 int tracing_begin(struct tracing *t, struct context *c, const struct arguments *a)
 {
 	struct dinst_error e = {0, ""};
@@ -149,7 +166,8 @@ int tracing_begin(struct tracing *t, struct context *c, const struct arguments *
 		json_decref(t->ids);
 		return status;
 	}
-	if (question_call(&t->q, "trace", params, &answer, &e) || read_answer(t, answer, &e))
+	if (skip_losses(t, &e) || question_call(&t->q, "trace", params, &answer, &e) ||
+	    read_answer(t, answer, &e))
 		status = report(c, &e);
 	json_decref(answer);
 	json_decref(params);

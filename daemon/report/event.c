@@ -379,9 +379,11 @@ int event_log_add(struct event_log *log, const json_t *answer, event_each *each,
 {
 	json_t *data = json_object_get(answer, "data");
 	size_t length = json_string_length(data), size;
+	uint64_t dropped;
 	int status;
 
-	log->dropped = count_of(answer, "dropped", log->dropped);
+	dropped = count_of(answer, "dropped", log->dropped_before + log->dropped);
+	log->dropped = dropped > log->dropped_before ? dropped - log->dropped_before : 0;
 	log->now_ns = count_of(answer, "now_ns", log->now_ns);
 	log->epoch_ns = (int64_t)count_of(answer, "epoch_ns", (uint64_t)log->epoch_ns);
 	log->more = json_is_true(json_object_get(answer, "more"));

@@ -156,14 +156,15 @@ struct event_log {
 	struct event_place **places; /* sorted by word */
 	size_t place_count;
 	struct event_place **place_order; /* the same as they came; for who writes them down */
-	uint64_t dropped;  /* that the target could not write, since the stream began */
-	uint64_t damaged;  /* that were none, or of no known kind */
-	uint64_t events;   /* that were passed on */
-	int64_t epoch_ns;  /* CLOCK_REALTIME minus CLOCK_MONOTONIC */
-	uint64_t now_ns;   /* of the target's mutator at the last answer */
-	uint64_t first_ns; /* of the first event, 0: there was none */
-	bool more;	   /* there was more when the last answer was made */
-	uint8_t *buffer;   /* of decoded bytes, kept from one answer to the next */
+	uint64_t dropped;	 /* that the target could not write, since the log was begun */
+	uint64_t dropped_before; /* that were dropped in the session by then */
+	uint64_t damaged;	 /* that were none, or of no known kind */
+	uint64_t events;	 /* that were passed on */
+	int64_t epoch_ns;	 /* CLOCK_REALTIME minus CLOCK_MONOTONIC */
+	uint64_t now_ns;	 /* of the target's mutator at the last answer */
+	uint64_t first_ns;	 /* of the first event, 0: there was none */
+	bool more;		 /* there was more when the last answer was made */
+	uint8_t *buffer;	 /* of decoded bytes, kept from one answer to the next */
 	size_t buffer_size;
 };
 

@@ -465,6 +465,46 @@ static void test_hot(void **state)
 	stop();
 }
 
+/* A client that stands still for so long that the rings fill up: events are dropped. */
+static void lose_some(struct output *o)
+{
+	enum { CALLS = 200000, STANDS_MS = 3000 };
+	long long dropped = 0;
+	pid_t pid = record("step -a", "lossy.ctf");
+
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	nap_ms(STANDS_MS); /* what it asked for last is taken out of the rings for a while */
+	tell("hot", CALLS);
+	assert_int_equal(kill(pid, SIGCONT), 0);
+	end_record(pid);
+	run_dinst(o, "report %s/lossy.ctf", fixture_directory);
+	assert_int_equal(sscanf(o->out, "%*[^:]: %*d events in %*f s, %lld dropped", &dropped), 1);
+	assert_true(dropped > 1000);
+}
+
+/* What was dropped in a session before is not told of what is recorded later. */
+static void test_lost_before(void **state)
+{
+	struct output *o = malloc(sizeof(*o));
+	pid_t pid;
+
+	(void)state;
+	start("traced", NULL);
+	run_dinst(o, "attach %d", (int)target.pid);
+	assert_int_equal(o->status, 0);
+	lose_some(o);
+	pid = record("step -a", "later.ctf");
+	tell("round", 10);
+	end_record(pid);
+	run_dinst(o, "report %s/later.ctf", fixture_directory);
+	assert_non_null(strstr(o->out, ": 40 events in "));
+	assert_non_null(strstr(o->out, ", 0 dropped"));
+	run_dinst(o, "detach");
+	assert_int_equal(o->status, 0);
+	free(o);
+	stop();
+}
+
 /* Who cannot write its output for long ends soon all the same, and tells how much that cost. */
 static void test_left_out(void **state)
 {
@@ -532,7 +572,7 @@ int main(void)
 		cmocka_unit_test(test_json),	      cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_target_ends),   cmocka_unit_test(test_record),
 		cmocka_unit_test(test_record_killed), cmocka_unit_test(test_hot),
-		cmocka_unit_test(test_left_out),
+		cmocka_unit_test(test_left_out),      cmocka_unit_test(test_lost_before),
 	};
 
 	return cmocka_run_group_tests(tests, setup, fixture_teardown);
