@@ -4,6 +4,8 @@
  */
 #include "daemon/client/graph.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -164,6 +166,15 @@ static int find_root(struct graph *g, const char *pattern, struct dinst_error *e
 
 /* ---------------------------------------------------------------- the end */
 
+/* pid 0: it is not known, but each thread has a directory. */
+static bool is_there(uint32_t pid, uint32_t tid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/task/%" PRIu32, pid ? pid : tid, tid);
+	return access(path, F_OK) == 0 || errno != ENOENT;
+}
+
 static int write_out(struct graph *g)
 {
 	char title[300], subtitle[300];
@@ -176,6 +187,9 @@ static int write_out(struct graph *g)
 	int status, shown;
 
 	graph_title(g, title, sizeof(title));
+	/* where all have ended it was counted until then */
+	if (!g->c->target_ended && is_there((uint32_t)g->q.pid, (uint32_t)g->q.pid))
+		call_tree_gone(g->exports.tree, is_there);
 	/* the tree's counts are known when it has ended */
 	call_tree_end(g->exports.tree, g->ended_ns);
 	graph_subtitle(g, subtitle, sizeof(subtitle));

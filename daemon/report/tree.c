@@ -462,6 +462,18 @@ void call_tree_lost(struct call_tree *t)
 	}
 }
 
+void call_tree_gone(struct call_tree *t, call_tree_is_there *is_there)
+{
+	for (size_t i = 0; i < t->thread_size; i++) {
+		struct thread *thread = &t->threads[i];
+
+		if (!thread->depth || is_there(thread->pid, thread->tid))
+			continue;
+		pop_left(t, thread, 0, thread->last_ns);
+		thread->beyond = 0;
+	}
+}
+
 /* ------------------------------------------------------------- the end */
 
 static int by_time(const void *a, const void *b)

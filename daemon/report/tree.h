@@ -107,6 +107,13 @@ void call_tree_lost(struct call_tree *t);
 void call_tree_doubt(struct call_tree *t, uint64_t from_ns, uint64_t until_ns);
 
 /*
+ * Of threads that are not there any more, what they were inside of ended with them: by their last event, as far
+ * as is known. Before call_tree_end(), which lets it run on.
+ */
+typedef bool call_tree_is_there(uint32_t pid, uint32_t tid);
+void call_tree_gone(struct call_tree *t, call_tree_is_there *is_there);
+
+/*
  * What is running now has run until `now_ns`; self times; children by time, the largest first,
  * then by name. To be called once; no event may follow.
  */

@@ -57,6 +57,42 @@ static void recursion_is_a_path(void **state)
 }
 
 /* Threads share the tree, however their events are interleaved. */
+static bool is_first(uint32_t pid, uint32_t tid)
+{
+	return pid == 77 && tid == 1;
+}
+
+/*
+ * fear E3: a thread that ended inside of a function (pthread_exit, a child's exit) is taken to be in it for as
+ * long as is looked.
+ */
+static void ended_threads_do_not_run_on(void **state)
+{
+	struct call_tree_facts facts;
+	struct calls a, b;
+	char *text;
+
+	(void)state;
+	calls_begin(&a, true);
+	b = a;
+	b.tid = 2;
+	b.stack -= 1 << 30;
+	enter(&a, "f", 0);
+	enter(&b, "f", 0);
+	enter(&b, "g", 10);
+	leave(&b, "g", 10);
+	a.ns += 1000;
+	call_tree_gone(a.tree, is_first);
+	call_tree_facts(a.tree, &facts);
+	assert_int_equal(facts.left, 1);
+	call_tree_end(a.tree, a.ns);
+	text = tree_text(a.tree);
+	assert_string_equal(text, "f 2 1020 1010 (g 1 10 10)");
+	assert_int_equal(call_tree_root(a.tree)->open, 1);
+	free(text);
+	call_tree_free(a.tree);
+}
+
 static void threads_are_merged(void **state)
 {
 	char *first = NULL;
@@ -403,6 +439,7 @@ int main(void)
 		cmocka_unit_test(counts_and_times),
 		cmocka_unit_test(recursion_is_a_path),
 		cmocka_unit_test(threads_are_merged),
+		cmocka_unit_test(ended_threads_do_not_run_on),
 		cmocka_unit_test(a_jump_out_is_seen_by_the_stack),
 		cmocka_unit_test(a_jump_out_ends_with_the_return),
 		cmocka_unit_test(who_was_inside_already),
