@@ -278,6 +278,59 @@ static bool is_in_place(const struct session *s, const struct instance *i)
 	return true;
 }
 
+static bool same_text(const char *a, const char *b)
+{
+	return a && b ? !strcmp(a, b) : a == b;
+}
+
+static bool same_bindings(const struct mdl_placement *a, const struct mdl_placement *b)
+{
+	if (a->binding_count != b->binding_count)
+		return false;
+	for (size_t n = 0; n < a->binding_count; n++) {
+		const struct mdl_binding *x = &a->bindings[n], *y = &b->bindings[n];
+
+		if (strcmp(x->name, y->name) != 0 || x->index != y->index || x->kind != y->kind ||
+		    x->number != y->number || !same_text(x->text, y->text) ||
+		    x->function.module != y->function.module ||
+		    x->function.index != y->function.index)
+			return false;
+	}
+	return true;
+}
+
+static bool same_placement(const struct mdl_placement *a, const struct mdl_placement *b)
+{
+	return a->function.module == b->function.module && a->function.index == b->function.index &&
+	       a->kind == b->kind && a->code == b->code && a->role == b->role &&
+	       a->prepend == b->prepend && a->guarded == b->guarded &&
+	       !a->addresses == !b->addresses && a->address_count == b->address_count &&
+	       (!a->addresses ||
+		!memcmp(a->addresses, b->addresses, a->address_count * sizeof(*a->addresses))) &&
+	       same_bindings(a, b);
+}
+
+/*
+ * The same words may come to something else by now: a library has been loaded, a
+ * file opened anew, a thread of that name begun, a list replaced.
+ */
+static bool same_plan(const struct mdl_plan *a, const struct mdl_plan *b)
+{
+	if (a->flag_count != b->flag_count || a->placement_count != b->placement_count ||
+	    a->key_count != b->key_count || a->replaced_by != b->replaced_by)
+		return false;
+	for (size_t n = 0; n < a->flag_count; n++)
+		if (strcmp(a->flags[n].key, b->flags[n].key) != 0)
+			return false;
+	for (size_t n = 0; n < a->key_count; n++)
+		if (a->keys[n] != b->keys[n])
+			return false;
+	for (size_t n = 0; n < a->placement_count; n++)
+		if (!same_placement(&a->placements[n], &b->placements[n]))
+			return false;
+	return true;
+}
+
 static bool is_same(const struct request *r, const struct instance *i, const struct mdl_plan *plan)
 {
 	/* Of its events everybody wants all. */
@@ -287,7 +340,7 @@ static bool is_same(const struct request *r, const struct instance *i, const str
 	/* One that is to be switched off above a limit is its own, and so is what it counts. */
 	if (i->limit > 0 || (r->options && r->options->limit > 0) || (!i->hits && counts_hits(r)))
 		return false;
-	return is_in_place(r->session, i);
+	return same_plan(i->plan, plan) && is_in_place(r->session, i);
 }
 
 struct instance *request_find_same(const struct request *r, const struct mdl_plan *plan)

@@ -224,11 +224,40 @@ static void test_system_calls(void **state)
 	mdl_end(h);
 }
 
+/* fear G4: the same again, when a library has been loaded that it names, is not what was there before */
+static void test_same_words(void **state)
+{
+	static const char text[] =
+		"list part_func is procedure { items { \"do_call\", \"plugin_work\" }; }\n"
+		"metric parts { base is counter {\n"
+		"	foreach f in part_func append preInsn f.entry (* parts++; *)\n"
+		"} }\n";
+	struct harness *h = *state;
+	unsigned before, behind, same;
+
+	harness_start(h, "loads", NULL);
+	mdl_attach(h, text);
+	before = mdl_insert(h, "parts");
+	mdl_ask(h, "open");
+	behind = mdl_insert(h, "parts");
+	same = mdl_insert(h, "parts");
+	mdl_ask(h, "call 10");
+	assert_int_equal(mdl_value(h, before), 1);
+	assert_int_equal(mdl_value(h, behind), 11);
+	assert_int_equal(mdl_value(h, same), 11);
+	mdl_remove(h, behind);
+	mdl_ask(h, "call 10");
+	assert_int_equal(mdl_value(h, same), 22);
+	mdl_ask(h, "close");
+	mdl_end(h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_calls, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_threads, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_same_words, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_catch_up, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_by_thread, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_cpu_by_thread, harness_setup,
