@@ -32,7 +32,8 @@ static void test_flag(struct compiler *c, const struct compile_guard *g, unsigne
 
 	compile_if_constant(c, ARCH_TEST_EQ, word, 0, end);
 	if (g->many) {
-		compile_copy(c, c->place, word);
+		/* Of its upper half constraints may make a count. */
+		compile_copy(c, c->place, compile_with(c, ARCH_OP_AND, word, INT32_MAX));
 		c->place_known = true;
 	}
 }

@@ -9,6 +9,7 @@
 #include "mutator/evaluate.h"
 #include "mutator/serve.h"
 #include "mutator/stream.h"
+#include "mutator/values.h"
 #include "mutator/wall_clock.h"
 
 enum { REFUSED_SHOWN = 20 }; /* refused points told one by one for an instance */
@@ -184,9 +185,12 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 	rows = json_array();
 	notes = json_array();
 	for (size_t i = 0; i < inserted.count; i++) {
-		const struct instance *instance = inserted.instances[i];
+		struct instance *instance = inserted.instances[i];
+		struct dinst_error ignored = {0};
 		size_t points, pending;
 
+		/* If that cannot be read, values cannot be either. */
+		values_keep_running(instance, &ignored);
 		instance_points(instance, &points, &pending);
 		if (pending)
 			note_pending(notes, instance, pending);

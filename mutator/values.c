@@ -265,7 +265,7 @@ static void attribute(void *arg, pid_t tid, uint64_t word, uint64_t units)
 		struct element *element = &a->vector->elements[k];
 
 		if (a->by_thread ? !element->other && element->key == (uint64_t)tid
-				 : word == (uint64_t)element->number + 1) {
+				 : (word & INT32_MAX) == (uint64_t)element->number + 1) {
 			element->value.value += ns;
 			return;
 		}
@@ -330,6 +330,23 @@ static int vector_read(const struct instance *i, struct vector *out, struct dins
 	else if (out->count)
 		qsort(out->elements, out->count, sizeof(*out->elements), by_value);
 	return status;
+}
+
+int values_keep_running(struct instance *i, struct dinst_error *e)
+{
+	struct vector v;
+	int status;
+
+	if (!i->base_count || !is_vector(i) || variable_of(i)->form != VARIABLE_TIMER)
+		return 0;
+	status = vector_read(i, &v, e);
+	if (status < 0)
+		return status;
+	for (size_t k = 0; k < v.count; k++)
+		if (v.elements[k].number < i->base_count)
+			i->bases[v.elements[k].number].value += v.elements[k].value.value;
+	vector_release(&v);
+	return 0;
 }
 
 /* The vector as one value, by the metric's operator. */

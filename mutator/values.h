@@ -22,6 +22,12 @@
  */
 int values_row(struct instance *i, bool verbose, json_t **row, struct dinst_error *e);
 
+/*
+ * For one that has only just begun, as one more name for what is there: what runs
+ * already in a vector of timers is none of its business either.
+ */
+int values_keep_running(struct instance *i, struct dinst_error *e);
+
 /* What was told last, for values_sample(). All zeros at first. */
 struct values_seen {
 	struct values_told {

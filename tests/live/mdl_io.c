@@ -147,6 +147,84 @@ static void test_wait(void **state)
 	mdl_end(h);
 }
 
+/* The value of the vector's element of that descriptor. */
+static int64_t element_of(struct harness *h, unsigned id, int fd)
+{
+	json_t *rows = mdl_rows(h, id), *element;
+	int64_t value = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(json_array_get(rows, 0), "elements"), i, element)
+	{
+		const json_t *key = json_object_get(element, "key");
+		const char *text = json_string_value(key);
+
+		if (text ? atoi(text) == fd : json_integer_value(key) == fd)
+			value = json_integer_value(json_object_get(element, "value"));
+	}
+	json_decref(rows);
+	return value;
+}
+
+/*
+ * fear E4: a signal's handler writes while its thread reads: the reader's timer stops where it
+ * has read, and what it has read counts
+ */
+static void test_handler(void **state)
+{
+	struct harness *h = *state;
+	unsigned one, each, ops, why;
+	int64_t waited, value;
+	char focus[40];
+	int fd;
+
+	begin(h);
+	fd = (int)mdl_number(mdl_ask(h, "wait 1"), "from");
+	snprintf(focus, sizeof(focus), "/File/%d", fd);
+	one = mdl_insert(h, "io_wait", focus);
+	each = mdl_insert(h, "io_wait", "/File/*");
+	why = mdl_insert(h, "read_wait", focus);
+	ops = mdl_insert(h, "io_ops", focus);
+	waited = mdl_number(mdl_ask(h, "signal 200"), "waited");
+	value = mdl_value(h, one);
+	mdl_near("io_wait", value, waited, 5, 5000000);
+	mdl_near("its element", element_of(h, each, fd), waited, 5, 5000000);
+	mdl_near("read_wait", mdl_value(h, why), waited, 5, 5000000);
+	/* the handler's write is in it */
+	assert_int_equal(mdl_value(h, ops), 2);
+	usleep(300000);
+	assert_int_equal(mdl_value(h, one), value);
+	mdl_ask(h, "wait 100");
+	assert_int_equal(mdl_value(h, ops), 3);
+	mdl_end(h);
+}
+
+/* What was running when the same is asked for once more is not the second one's. */
+static void test_second(void **state)
+{
+	struct harness *h = *state;
+	unsigned first, second;
+	int64_t before, waited, sum;
+	int fd;
+
+	begin(h);
+	fd = (int)mdl_number(mdl_ask(h, "wait 1"), "from");
+	first = mdl_insert(h, "io_wait", "/File/*");
+	harness_send(h, "wait 1500\n");
+	usleep(500000);
+	before = element_of(h, first, fd);
+	second = mdl_insert(h, "io_wait", "/File/*");
+	sum = before + element_of(h, second, fd);
+	assert_true(before > 300000000);
+	if (sum > element_of(h, first, fd) + 1000000)
+		fail_msg("the second one began %ld ns too early",
+			 (long)(sum - element_of(h, first, fd)));
+	waited = mdl_number(harness_line(h, HARNESS_ANSWER_MS), "waited");
+	mdl_near("the first", element_of(h, first, fd), waited, 5, 5000000);
+	assert_true(element_of(h, second, fd) <= waited - before);
+	mdl_end(h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -154,6 +232,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_operations, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_descriptors, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_wait, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_handler, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_second, harness_setup, harness_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

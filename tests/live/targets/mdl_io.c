@@ -8,11 +8,13 @@
  *   files R     a file, a pipe, stdio: all that /proc/PID/io counts
  *   sockets R   a pair of sockets (/proc/PID/io does not count these)
  *   fail R      operations that fail: none counts
- *   wait MS     a thread reads a pipe that is written to after MS; "waited NS"
+ *   wait MS     a thread reads a pipe that is written to after MS; "waited NS from FD"
+ *   signal MS   the same, and half way a signal's handler of that thread writes to another pipe
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +26,7 @@
 #include <unistd.h>
 
 static long ops, bytes, fd_ops, fd_bytes, pipe_bytes, waited;
-static int file, pipes[2], pair[2];
+static int file, pipes[2], other[2], pair[2];
 static char buffer[8192];
 
 /* Writes down what a function did with a descriptor. */
@@ -120,13 +122,22 @@ __attribute__((noinline, noclone)) void *read_pipe(void *arg)
 	return (void *)((b.tv_sec - a.tv_sec) * 1000000000l + b.tv_nsec - a.tv_nsec);
 }
 
-static void wait_once(long ms)
+static void on_signal(int sig)
+{
+	if (write(other[1], &sig, 1) != 1)
+		_exit(1);
+}
+
+static void wait_once(long ms, int signals)
 {
 	pthread_t thread;
 	void *ns;
 
 	pthread_create(&thread, NULL, read_pipe, NULL);
-	usleep(ms * 1000);
+	usleep(ms * 500);
+	if (signals && pthread_kill(thread, SIGUSR1))
+		exit(1);
+	usleep(ms * 500);
 	if (write(pipes[1], "x", 1) != 1)
 		exit(1);
 	pthread_join(thread, &ns);
@@ -135,23 +146,25 @@ static void wait_once(long ms)
 
 int main(void)
 {
+	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 	char line[100], name[32];
 	long rounds;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	file = memfd_create("mdl_io", 0);
-	if (file < 0 || pipe(pipes) != 0 || socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
+	if (file < 0 || pipe(pipes) != 0 || pipe(other) != 0 || sigaction(SIGUSR1, &action, NULL) ||
+	    socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
 		return 1;
 	/* The first thread leaves a stack and a signal's handler behind. */
-	wait_once(1);
+	wait_once(1, 0);
 	puts("ready");
 	while (fgets(line, sizeof(line), stdin)) {
 		if (sscanf(line, "%31s %ld", name, &rounds) != 2)
 			continue;
 		ops = bytes = fd_ops = fd_bytes = pipe_bytes = 0;
-		if (!strcmp(name, "wait")) {
-			wait_once(rounds);
-			printf("waited %ld\n", waited);
+		if (!strcmp(name, "wait") || !strcmp(name, "signal")) {
+			wait_once(rounds, name[0] == 's');
+			printf("waited %ld from %d\n", waited, pipes[0]);
 			continue;
 		}
 		for (int i = 0; i < rounds; i++) {
