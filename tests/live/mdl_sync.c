@@ -150,6 +150,22 @@ static void test_waits(void **state)
 	mdl_end(h);
 }
 
+/* fear E5: one that waits until a certain time jumps to what waits */
+static void test_timed(void **state)
+{
+	struct harness *h = *state;
+	unsigned locks;
+	int64_t waited;
+
+	begin(h, "100");
+	locks = mdl_insert(h, "lock_wait", "/Code/mdl_mutexes/waiter");
+	waited = mdl_number(mdl_ask(h, "wait 10 20"), "waited");
+	mdl_near("lock_wait", mdl_value(h, locks), waited, 5, 5000000);
+	waited += mdl_number(mdl_ask(h, "timed 10 20"), "waited");
+	mdl_near("lock_wait of timed locks", mdl_value(h, locks), waited, 5, 5000000);
+	mdl_end(h);
+}
+
 static void test_held(void **state)
 {
 	struct harness *h = *state;
@@ -180,6 +196,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_vector, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_one, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_waits, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_timed, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_held, harness_setup, harness_teardown),
 	};
 

@@ -66,6 +66,22 @@ static void test_recursion(void **state)
 	mdl_end(h);
 }
 
+/* fear E4: one call in 64 is timed, of a function that calls itself: to its end, not to the inner one's */
+static void test_sampled(void **state)
+{
+	enum { ROUNDS = 320, TURNS = 64 / 2 };
+	struct harness *h = *state;
+	unsigned sampled;
+	const char *line;
+
+	begin(h);
+	sampled = timed(h, "cpu_sampled", "again");
+	line = mdl_ask(h, "again %d 1", ROUNDS);
+	mdl_near("cpu_sampled", mdl_value(h, sampled), mdl_number(line, "cpu") / TURNS, 10,
+		 SLACK_NS);
+	mdl_end(h);
+}
+
 /* Moves the main thread from one CPU to the other, until it is killed. */
 static pid_t start_mover(pid_t pid)
 {
@@ -375,6 +391,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_recursion, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_sampled, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_migrations, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_mutual_recursion, harness_setup,
 						harness_teardown),

@@ -11,6 +11,7 @@
  *   go N        two threads lock and unlock mutex i (i % 7 + 1) * N times each; "done"
  *   wait N MS   N times: one thread sleeps MS with mutex 3 locked, the other one waits for it;
  *               "waited NS": by the program's own clock, around each lock
+ *   timed N MS  the same, by pthread_mutex_timedlock
  *   hold N      locks mutexes 0 to N - 1; "done"
  *   drop N      unlocks them; "done"
  */
@@ -23,7 +24,7 @@
 #include <unistd.h>
 
 static pthread_mutex_t *mutexes;
-static long count, rounds, sleep_ms;
+static long count, rounds, sleep_ms, timed;
 static sem_t locked, begin[2], end;
 static long long waited;
 static char command;
@@ -60,12 +61,18 @@ __attribute__((noinline, noclone)) void sleeper(void)
 __attribute__((noinline, noclone)) void waiter(void)
 {
 	for (long i = 0; i < rounds; i++) {
+		struct timespec late;
 		long long t;
 
 		while (sem_trywait(&locked) != 0)
 			usleep(200);
+		clock_gettime(CLOCK_REALTIME, &late);
+		late.tv_sec += 100;
 		t = now();
-		pthread_mutex_lock(&mutexes[3]);
+		if (!timed)
+			pthread_mutex_lock(&mutexes[3]);
+		else if (pthread_mutex_timedlock(&mutexes[3], &late) != 0)
+			exit(1);
 		waited += now() - t;
 		pthread_mutex_unlock(&mutexes[3]);
 	}
@@ -109,7 +116,9 @@ static void answer(const char *line)
 	} else if (sscanf(line, "go %ld", &rounds) == 1) {
 		both('g');
 		puts("done");
-	} else if (sscanf(line, "wait %ld %ld", &rounds, &sleep_ms) == 2) {
+	} else if (sscanf(line, "wait %ld %ld", &rounds, &sleep_ms) == 2 ||
+		   sscanf(line, "timed %ld %ld", &rounds, &sleep_ms) == 2) {
+		timed = line[0] == 't';
 		waited = 0;
 		both('w');
 		printf("waited %lld\n", waited);

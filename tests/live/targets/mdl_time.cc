@@ -16,6 +16,7 @@
  *   request R    works and sleeps for random times             spent, p50, p99
  *   wait MS      stays inside of held() while its caller is asked for more: "inside",
  *                then on the command "on": the rest of its time   rest
+ *   again R MS   again(): calls itself once, and then spins       cpu
  *   leave R MS   threads, one after the other: each is in leaver() for MS, returns, and is in
  *                there again for MS, where it ends              returned: all of the first times
  */
@@ -242,6 +243,15 @@ KEEP void held(int64_t ns)
 	printf("rest %ld cpu %ld\n", (long)(wall() - start), (long)(cpu() - c));
 }
 
+/* What is called before is over before it begins. */
+KEEP void again(int64_t ns, bool more)
+{
+	if (more)
+		again(0, false);
+	spin(ns);
+	asm volatile("");
+}
+
 static int64_t returned;
 
 KEEP void leaver(int64_t ns, bool ends)
@@ -304,6 +314,8 @@ static void answer(const char *name, long rounds, long more)
 			left += catcher(ns);
 		else if (!strcmp(name, "jump"))
 			left += lander(ns);
+		else if (!strcmp(name, "again"))
+			again(ns, true);
 		else if (!strcmp(name, "leave"))
 			leave_in_thread(ns);
 		else if (!strcmp(name, "request")) {
