@@ -48,11 +48,64 @@ static void test_calls(void **state)
 	mdl_end(h);
 }
 
+/* fear E5: aligned_alloc jumps to malloc where that does: one call */
+static void test_aligned(void **state)
+{
+	struct harness *h = *state;
+	unsigned calls, bytes;
+	const char *line;
+
+	harness_start(h, "mdl_memory", NULL);
+	mdl_attach(h, NULL);
+	mdl_ask(h, "align 2");
+	calls = mdl_insert(h, "alloc_calls");
+	bytes = mdl_insert(h, "alloc_bytes");
+	line = mdl_ask(h, "align 100");
+	assert_int_equal(mdl_value(h, calls), mdl_number(line, "calls"));
+	assert_int_equal(mdl_value(h, bytes), mdl_number(line, "bytes"));
+	mdl_end(h);
+}
+
+/*
+ * fear F5: a program with functions of its own in the place of the C library's, and nobody knows
+ * their types: what is told of them is right
+ */
+static void test_own(void **state)
+{
+	struct harness *h = *state;
+	unsigned calls, bytes, ops, of, naps;
+
+	harness_start(h, "mdl_own", NULL);
+	mdl_attach(h, NULL);
+	mdl_ask(h, "nap 1");
+	calls = mdl_insert(h, "alloc_calls");
+	bytes = mdl_insert(h, "alloc_bytes");
+	ops = mdl_insert(h, "io_ops", "/Code/mdl_own/sync_it");
+	of = mdl_insert(h, "io_bytes", "/File/7");
+	naps = mdl_insert(h, "syscall_wrappers", "/Code/mdl_own/nap");
+	/* realloc of nothing allocates, whoever does it */
+	mdl_ask(h, "grow 10");
+	assert_int_equal(mdl_value(h, calls), 10 * 2);
+	assert_int_equal(mdl_value(h, bytes), 10 * (100 + 200));
+	/* an int below 0 is a failure, whatever is above it */
+	mdl_ask(h, "sync 10");
+	assert_int_equal(mdl_value(h, ops), 0);
+	/* a descriptor is an int, whatever is above it */
+	mdl_ask(h, "tee 10");
+	assert_int_equal(mdl_value(h, of), 10 * 5);
+	/* one system call, though one function calls another */
+	mdl_ask(h, "nap 10");
+	assert_int_equal(mdl_value(h, naps), 10);
+	mdl_end(h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_live, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_calls, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_aligned, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_own, harness_setup, harness_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

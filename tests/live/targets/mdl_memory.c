@@ -9,6 +9,7 @@
  *   go N     N random operations; "calls N bytes N": asked for, as the program sees it
  *   info     "used N": mallinfo2().uordblks + hblkhd
  *   drop     frees all
+ *   align N  N blocks aligned as malloc aligns, and as many that are not; "calls N bytes N"
  */
 #include <malloc.h>
 #include <stdint.h>
@@ -81,6 +82,20 @@ static void once(void)
 	}
 }
 
+static void align(long n)
+{
+	void *volatile p;
+
+	for (long i = 0; i < n; i++) {
+		p = aligned_alloc(i % 2 ? 16 : 64, 128);
+		free(p);
+		p = malloc(128);
+		free(p);
+	}
+	calls = 2 * n;
+	bytes = calls * 128;
+}
+
 int main(int argc, char **argv)
 {
 	char line[100];
@@ -99,6 +114,9 @@ int main(int argc, char **argv)
 			calls = bytes = 0;
 			for (long i = 0; i < n; i++)
 				once();
+			printf("calls %ld bytes %ld\n", calls, bytes);
+		} else if (sscanf(line, "align %ld", &n) == 1) {
+			align(n);
 			printf("calls %ld bytes %ld\n", calls, bytes);
 		} else if (!strncmp(line, "info", 4)) {
 			const struct mallinfo2 m = mallinfo2();
