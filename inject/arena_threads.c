@@ -107,7 +107,9 @@ static int find_place(struct stop *s, struct arena *a, size_t size, taddr_t *out
 	}
 	return placed ? DINST_OK
 		      : dinst_fail(e, DINST_NO_MEMORY,
-				   "the target has no room for %zu KiB of per-thread state",
+				   "the target has no room for %zu KiB of per-thread state, or "
+				   "its limits leave too little (RLIMIT_AS, RLIMIT_DATA, "
+				   "mlockall, vm.overcommit_memory)",
 				   size >> 10);
 }
 
