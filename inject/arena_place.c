@@ -370,12 +370,13 @@ static taddr_t free_low(const struct used *u)
 bool arena_place_low(const struct maps *m, const struct arena_limits *limits, size_t size,
 		     taddr_t avoid_lo, taddr_t avoid_hi, taddr_t *out)
 {
-	bool found = false;
+	bool found = false, enough;
 	struct used u;
 
 	if (!used_init(&u, m, limits, avoid_lo, avoid_hi))
 		return false;
-	for (size_t i = 0; i + 1 < u.count && size <= free_low(&u) / ARENA_SHARE; i++) {
+	enough = size <= free_low(&u) / ARENA_SHARE;
+	for (size_t i = 0; enough && i + 1 < u.count; i++) {
 		const taddr_t end = least(minus(u.at[i + 1].lo, STACK_ROOM), LOW_TOP);
 
 		if (minus(end, u.at[i].hi) < size)
