@@ -355,7 +355,7 @@ static taddr_t free_low(const struct used *u)
 {
 	taddr_t sum = 0;
 
-	for (size_t i = 0; i + 1 < u->count; i++) {
+	for (size_t i = 0; i + 1 < u->count && u->at[i].hi < LOW_TOP; i++) {
 		const taddr_t lo = u->at[i].hi > LOW_SHARED ? u->at[i].hi : LOW_SHARED;
 
 		sum += minus(least(u->at[i + 1].lo, LOW_TOP), lo);
@@ -376,7 +376,7 @@ bool arena_place_low(const struct maps *m, const struct arena_limits *limits, si
 	if (!used_init(&u, m, limits, avoid_lo, avoid_hi))
 		return false;
 	enough = size <= free_low(&u) / ARENA_SHARE;
-	for (size_t i = 0; enough && i + 1 < u.count; i++) {
+	for (size_t i = 0; enough && i + 1 < u.count && u.at[i].hi < LOW_TOP; i++) {
 		const taddr_t end = least(minus(u.at[i + 1].lo, STACK_ROOM), LOW_TOP);
 
 		if (minus(end, u.at[i].hi) < size)

@@ -416,9 +416,14 @@ int find_resource(const struct module_list *l, const char *resource, struct func
 /* ------------------------------------------------------------- modules */
 
 /*
- * Of a file that is mapped once more in part (as libffi maps its trampolines) it is not known how
- * much of its span is its own: there the others come first.
+ * Of a file that is mapped once more in part (as libffi maps its trampolines) nothing is known, not
+ * even how much of its span is its own: there the others come first.
  */
+static struct module *better(struct module *found, struct module *m)
+{
+	return found && (found->image || !m->image) ? found : m;
+}
+
 struct module *module_at(const struct module_list *l, taddr_t address)
 {
 	struct module *found = NULL;
@@ -426,17 +431,12 @@ struct module *module_at(const struct module_list *l, taddr_t address)
 	for (size_t i = 0; i < module_count(l); i++) {
 		struct module *m = module_get(l, i);
 
-		if (m->gone || address < m->lo || address >= m->hi)
-			continue;
-		if (m->image)
-			return m;
-		if (!found)
-			found = m;
+		if (!m->gone && address >= m->lo && address < m->hi)
+			found = better(found, m);
 	}
 	return found;
 }
 
-/* The same: one of which nothing is known only where there is no other. */
 struct module *module_named(const struct module_list *l, const char *name)
 {
 	struct module *found = NULL;
@@ -444,12 +444,8 @@ struct module *module_named(const struct module_list *l, const char *name)
 	for (size_t i = 0; i < module_count(l); i++) {
 		struct module *m = module_get(l, i);
 
-		if (m->gone || !module_has_name(m, name))
-			continue;
-		if (m->image)
-			return m;
-		if (!found)
-			found = m;
+		if (!m->gone && module_has_name(m, name))
+			found = better(found, m);
 	}
 	return found;
 }

@@ -31,39 +31,32 @@ static void test_live(void **state)
 	mdl_end(h);
 }
 
-static void test_calls(void **state)
+/* What the program says of `work` is what was counted of it; `first` it does a little. */
+static void counts_as_told(struct harness *h, const char *first, const char *work)
 {
-	struct harness *h = *state;
 	unsigned calls, bytes;
 	const char *line;
 
 	harness_start(h, "mdl_memory", NULL);
 	mdl_attach(h, NULL);
-	mdl_ask(h, "go 10");
+	mdl_ask(h, first);
 	calls = mdl_insert(h, "alloc_calls");
 	bytes = mdl_insert(h, "alloc_bytes");
-	line = mdl_ask(h, "go 5000");
+	line = mdl_ask(h, work);
 	assert_int_equal(mdl_value(h, calls), mdl_number(line, "calls"));
 	assert_int_equal(mdl_value(h, bytes), mdl_number(line, "bytes"));
 	mdl_end(h);
 }
 
+static void test_calls(void **state)
+{
+	counts_as_told(*state, "go 10", "go 5000");
+}
+
 /* fear E5: aligned_alloc jumps to malloc where that does: one call */
 static void test_aligned(void **state)
 {
-	struct harness *h = *state;
-	unsigned calls, bytes;
-	const char *line;
-
-	harness_start(h, "mdl_memory", NULL);
-	mdl_attach(h, NULL);
-	mdl_ask(h, "align 2");
-	calls = mdl_insert(h, "alloc_calls");
-	bytes = mdl_insert(h, "alloc_bytes");
-	line = mdl_ask(h, "align 100");
-	assert_int_equal(mdl_value(h, calls), mdl_number(line, "calls"));
-	assert_int_equal(mdl_value(h, bytes), mdl_number(line, "bytes"));
-	mdl_end(h);
+	counts_as_told(*state, "align 2", "align 100");
 }
 
 /*
