@@ -402,7 +402,7 @@ $(O)/examples/%: examples/%.c
 	$(Q)$(TARGET_CC) -std=gnu11 -O2 -g -pthread -D_GNU_SOURCE $(WARNINGS) -o $@ $< $(own_flags)
 
 export DINST_BUILD := $(O)
-run := CC='$(CC)' tests/run.sh
+run := CC='$(CC)' tests/run.sh $(if $(SAN),-t 1200)
 
 unit: $(unit_bin) $(target_bin)
 	$(run) -p $(unit_bin)
@@ -542,6 +542,7 @@ install: all
 	ln -sf $(library_soname) $(DESTDIR)$(libdir)/libdinst.so
 	sed -e 's,@prefix@,$(PREFIX),; s,@libdir@,$(libdir),; s,@includedir@,$(includedir),; s,@version@,$(version),' \
 		lib/dinst.pc.in > $(DESTDIR)$(libdir)/pkgconfig/dinst.pc
+	chmod 644 $(DESTDIR)$(libdir)/pkgconfig/dinst.pc
 	$(INSTALL) -d $(DESTDIR)$(bashcompdir) $(DESTDIR)$(zshcompdir) $(DESTDIR)$(fishcompdir)
 	$(INSTALL) -m 644 completions/dinst.bash $(DESTDIR)$(bashcompdir)/dinst
 	$(INSTALL) -m 644 completions/_dinst $(DESTDIR)$(zshcompdir)/_dinst

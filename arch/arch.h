@@ -79,9 +79,9 @@ enum arch_insn_flag {
 	ARCH_INSN_MEMORY = 1 << 7,	   /* reads or writes memory: may fault */
 	ARCH_INSN_INDEXED_JUMP = 1 << 8,   /* indirect jump through a scaled table operand */
 	ARCH_INSN_NO_TRACK = 1 << 9,	   /* notrack jump: a jump table by construction */
-	ARCH_INSN_STACK_OPERAND = 1 << 10, /* memory operand based on the stack pointer, or
-					      a push or pop that has no other */
+	ARCH_INSN_STACK_OPERAND = 1 << 10, /* memory by the stack pointer, a push, a pop */
 	ARCH_INSN_FRAME = 1 << 11,	   /* tears down a frame (pop, leave, add to sp) */
+	ARCH_INSN_DIVIDES = 1 << 12,	   /* faults where the result does not fit */
 };
 
 /* One decoded instruction. A plain value. */

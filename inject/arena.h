@@ -143,6 +143,7 @@ enum { ARENA_SESSION_MAX = 64 };
 struct arena_found {
 	taddr_t code, data;
 	size_t code_size, data_size; /* data_size is 0 where the data half is not to be found */
+	size_t code_floor; /* no code of ours was ever below code + this; 0: the header does not tell */
 	bool header_valid;
 	bool strange; /* ours, but of another version or damaged: code may lead there, leave it */
 	char session[ARENA_SESSION_MAX]; /* "" unless the header is valid; printable */

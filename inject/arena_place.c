@@ -88,14 +88,6 @@ static taddr_t brk_start(pid_t pid)
 	return at ? strtoull(at, NULL, 10) : 0;
 }
 
-/* The number behind `name` in /proc/PID/status or /proc/meminfo, in bytes; 0 where there is none. */
-static uint64_t status_bytes(const char *status, const char *name)
-{
-	const char *at = strstr(status, name);
-
-	return at ? strtoull(at + strlen(name), NULL, 10) << 10 : 0;
-}
-
 static uint64_t left(pid_t pid, int resource, uint64_t used)
 {
 	struct rlimit limit;
@@ -112,8 +104,8 @@ uint64_t arena_commit_room(const char *overcommit, const char *meminfo)
 
 	if (strtol(overcommit, NULL, 10) != OVERCOMMIT_NEVER)
 		return UINT64_MAX;
-	return minus(status_bytes(meminfo, "\nCommitLimit:"),
-		     status_bytes(meminfo, "\nCommitted_AS:")) /
+	return minus(proc_bytes(meminfo, "\nCommitLimit:"),
+		     proc_bytes(meminfo, "\nCommitted_AS:")) /
 	       COMMIT_SHARE;
 }
 
@@ -127,9 +119,9 @@ static void read_room(pid_t pid, struct arena_limits *limits)
 	const char *status = whole ? whole : "";
 	char overcommit[16], meminfo[8192];
 
-	limits->locks_memory = status_bytes(status, "\nVmLck:") >= LOCKED_LEAST;
-	limits->room = left(pid, RLIMIT_AS, status_bytes(status, "\nVmSize:"));
-	limits->own_room = left(pid, RLIMIT_DATA, status_bytes(status, "\nVmData:"));
+	limits->locks_memory = proc_bytes(status, "\nVmLck:") >= LOCKED_LEAST;
+	limits->room = left(pid, RLIMIT_AS, proc_bytes(status, "\nVmSize:"));
+	limits->own_room = left(pid, RLIMIT_DATA, proc_bytes(status, "\nVmData:"));
 	if (limits->own_room > limits->room)
 		limits->own_room = limits->room;
 	if (whole != text)

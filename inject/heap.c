@@ -58,6 +58,7 @@ void heap_destroy(struct heap *h)
 static int alloc(struct heap *h, enum heap_warmth warmth, size_t size, taddr_t *out,
 		 struct dinst_error *e)
 {
+	const size_t floor = h->code.floor;
 	size_t offset;
 
 	if (!size)
@@ -67,6 +68,8 @@ static int alloc(struct heap *h, enum heap_warmth warmth, size_t size, taddr_t *
 			e, DINST_NO_MEMORY,
 			"the instrumentation heap at %#llx has no room for %zu bytes of code",
 			(unsigned long long)h->arena->code, size);
+	if (h->code.floor != floor)
+		journal_note_floor(h->arena, h->code.floor * HEAP_PAGE);
 	if (h->code.pages_taken > h->high_water)
 		h->high_water = h->code.pages_taken;
 	*out = h->arena->code + offset;

@@ -36,9 +36,18 @@ size_t journal_size(const struct arena *a)
 	return JOURNAL_HEADER_SIZE + (slots + 4095) / 4096 * 4096;
 }
 
-static uint64_t encode_high(size_t high)
+/* With its complement, so that what is not one is told from it. */
+static uint64_t encode_hint(size_t number)
 {
-	return (uint64_t)(uint32_t)high | (uint64_t) ~(uint32_t)high << 32;
+	return (uint64_t)(uint32_t)number | (uint64_t) ~(uint32_t)number << 32;
+}
+
+void journal_note_floor(struct arena *a, size_t offset)
+{
+	struct journal_header *h = (struct journal_header *)(void *)a->code_map;
+
+	fault_point();
+	__atomic_store_n(&h->floor, encode_hint(offset / 4096), __ATOMIC_SEQ_CST);
 }
 
 int journal_create(struct arena *a, const char *session, struct journal **out,
@@ -73,7 +82,7 @@ int journal_create(struct arena *a, const char *session, struct journal **out,
 	h->cpus = a->cpus;
 	h->cpu_shift = a->cpu_shift;
 	h->low_data = a->low_data;
-	h->high = encode_high(0);
+	h->high = encode_hint(0);
 	if (!proc_stat_read(getpid(), &own)) {
 		h->owner = (uint64_t)getpid();
 		h->owner_start = own.start_time;
@@ -117,7 +126,7 @@ static int take_slot(struct journal *j, size_t *index, struct dinst_error *e)
 		j->free_room = room;
 	}
 	*index = j->high++;
-	__atomic_store_n(&j->header->high, encode_high(j->high), __ATOMIC_RELEASE);
+	__atomic_store_n(&j->header->high, encode_hint(j->high), __ATOMIC_RELEASE);
 	return DINST_OK;
 }
 

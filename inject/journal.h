@@ -26,6 +26,12 @@ void journal_destroy(struct journal *j); /* our side only */
 /* Bytes at the start of the code half that header and journal take. */
 size_t journal_size(const struct arena *a);
 
+/*
+ * Says in the header of `a` that below `offset` of the code half, where the journal does not lie, there
+ * is no code of ours and never was: before any is written there. For heap.c.
+ */
+void journal_note_floor(struct arena *a, size_t offset);
+
 struct journal_entry {
 	taddr_t address;
 	uint8_t length; /* 1 .. ARCH_PATCH_MAX */

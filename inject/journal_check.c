@@ -108,20 +108,29 @@ bool journal_check_header(const struct journal_header *h, taddr_t code, size_t m
 		.mode = h->mode == ARENA_SHARED ? ARENA_SHARED : ARENA_PRIVATE,
 		.owner = h->owner <= INT_MAX ? (pid_t)h->owner : 0,
 		.owner_start = h->owner_start,
+		.code_floor = journal_floor(h),
 	};
 	memcpy(found->session, h->session, sizeof(found->session));
 	return true;
 }
 
+/* A number with its complement above it; `otherwise` if it is none, or more than `most`. */
+static size_t decode_hint(uint64_t hint, size_t most, size_t otherwise)
+{
+	const uint32_t number = (uint32_t)hint;
+
+	return (uint32_t)(hint >> 32) == (uint32_t)~number && number <= most ? number : otherwise;
+}
+
 size_t journal_high(const struct journal_header *h)
 {
-	uint32_t high = (uint32_t)h->high;
-	uint32_t check = (uint32_t)(h->high >> 32);
-
 	/* If the hint is broken every slot may be an entry. */
-	if (check != (uint32_t)~high || high > h->capacity)
-		return h->capacity;
-	return high;
+	return decode_hint(h->high, h->capacity, h->capacity);
+}
+
+size_t journal_floor(const struct journal_header *h)
+{
+	return decode_hint(h->floor, h->code_size / PAGE, 0) * PAGE;
 }
 
 bool journal_check_slot(const struct journal_slot *slot, uint32_t header_checksum,

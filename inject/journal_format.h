@@ -39,6 +39,8 @@ struct journal_header {
 	uint64_t threads, threads_size, threads_check;
 	/* The mutator: its pid, and its start time, which tells it from a later one; 0: not told. */
 	uint64_t owner, owner_start;
+	/* Pages of the code half below this one never held code: the number, and its complement above it. */
+	uint64_t floor;
 };
 
 struct journal_slot {
@@ -69,6 +71,9 @@ bool journal_check_header(const struct journal_header *h, taddr_t code, size_t m
 
 /* The number of slots that can hold entries, never more than the capacity. */
 size_t journal_high(const struct journal_header *h);
+
+/* The bytes at the start of the code half that never held code; 0 where that is not told. */
+size_t journal_floor(const struct journal_header *h);
 
 /* Fills *entry from a slot; false if it is empty, torn or wrong. Knows no maps. */
 bool journal_check_slot(const struct journal_slot *slot, uint32_t header_checksum,

@@ -79,6 +79,13 @@ char *proc_status_text(pid_t pid, pid_t tid, char *text, size_t size)
 	return (size_t)got + 1 < size ? text : read_long(path, size * 4);
 }
 
+uint64_t proc_bytes(const char *text, const char *name)
+{
+	const char *at = strstr(text, name);
+
+	return at ? strtoull(at + strlen(name), NULL, 10) << 10 : 0;
+}
+
 static ssize_t read_of(pid_t tid, const char *name, char *text, size_t size)
 {
 	char path[64];

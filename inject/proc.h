@@ -64,6 +64,9 @@ bool proc_number(const char **at, int base, uint64_t *value);
  */
 char *proc_status_text(pid_t pid, pid_t tid, char *text, size_t size);
 
+/* The number of kB behind `name` ("\nVmLck:") in a status or in /proc/meminfo, in bytes; 0 where there is none. */
+uint64_t proc_bytes(const char *text, const char *name);
+
 int proc_stat_read(pid_t pid, struct proc_stat *stat);
 /* Of a thread of process `pid`; -ENOENT if it is none. /proc/TID/stat would add up all threads. */
 int proc_thread_stat_read(pid_t pid, pid_t tid, struct proc_stat *stat);

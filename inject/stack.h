@@ -35,6 +35,12 @@ int snapshot_take(struct stop *s, struct snapshot **out, struct dinst_error *e);
 void snapshot_free(struct snapshot *shot);
 
 /*
+ * True if what the program may have parked (target_set_parks()) could not be looked for: it has
+ * more memory than can be searched in a stop. Every range counts as hit then.
+ */
+bool snapshot_is_unsearched(const struct snapshot *shot);
+
+/*
  * Sets `hit` on each range that contains a program counter, a register or any
  * aligned word of a live stack or signal frame. Where a stack could not be
  * copied whole every range is hit. Returns how many of the ranges are hit now,

@@ -19,6 +19,7 @@
 
 #include "inject/arena.h"
 #include "inject/control.h"
+#include "inject/proc.h"
 #include "inject/stack_snapshot.h"
 
 enum {
@@ -26,6 +27,7 @@ enum {
 	WORD = 8,
 	PIECE_PAGES = 256,    /* looked at together */
 	PAGES_MOST = 64 << 8, /* 64 MiB: what is more takes too long in a stop */
+	TEXT = 4096,
 	WORDS_MOST = 1 << 22,
 	ARENAS_MOST = 64,
 };
@@ -167,11 +169,33 @@ static bool search_mapping(struct search *s, const struct maps_entry *m)
 	return true;
 }
 
+/*
+ * Twice as much as is looked at, all in all: some of it is not to be searched, hardly half. So nothing is
+ * read in vain: 64 MiB of single pages, each a mapping of its own, take a tenth of a second.
+ */
+static bool is_too_much(const struct target *t)
+{
+	char text[TEXT], *status;
+	uint64_t bytes = 0;
+
+	status = proc_status_text(target_pid(t), target_memory_tid(t), text, TEXT);
+	if (status)
+		bytes = proc_bytes(status, "\nRssAnon:") + proc_bytes(status, "\nVmSwap:");
+	if (status != text)
+		free(status);
+	return bytes / PAGE > (uint64_t)PAGES_MOST * 2;
+}
+
+bool snapshot_is_unsearched(const struct snapshot *shot)
+{
+	return shot->parked_unknown;
+}
+
 void snapshot_find_parked(struct snapshot *shot)
 {
 	struct search *s = calloc(1, sizeof(*s));
 	char path[64];
-	bool whole = s != NULL;
+	bool whole = s && !is_too_much(shot->target);
 
 	if (!whole)
 		goto out;

@@ -5,15 +5,17 @@
  * libunwind does the DWARF; what it reads comes from the copies, and constant
  * memory (unwind tables) from the target, which runs meanwhile. A walk counts
  * as complete only if every step was made by a table and the last one said
- * that there is no caller: libunwind's guesses by frame pointers do not count.
+ * that there is no caller: libunwind's guesses by frame pointers do not count,
+ * nor, where memory is to be freed, a zero on the stack, to which a table that is wrong may lead.
  *
  * Where a frame's program counter is in our own code, which no table
  * describes, the walk starts afresh at the place in the target's own code that
  * stands for it (`home`), with what we have pushed taken off the stack.
  *
  * The tables are the target's, who may have written anything there: what they
- * make libunwind read and keep is bounded for each step, and a division that
- * the processor refuses (INT64_MIN / -1 in an expression) ends the walk, not us.
+ * make libunwind read and keep is bounded for each step, and what the processor
+ * refuses (INT64_MIN / -1 in an expression, a register number that libunwind
+ * takes for an index) ends the walk, not us.
  */
 #include <libunwind.h>
 
@@ -90,6 +92,7 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
 	if (write || w->accesses >= ACCESSES_MAX || w->accesses >= w->step_end)
 		return -UNW_EINVAL;
 	w->accesses++;
+	w->last_access = address;
 	bytes = snapshot_bytes(w->shot, address, sizeof(*value));
 	if (bytes) {
 		memcpy(value, bytes, sizeof(*value));
@@ -182,34 +185,59 @@ static void walker_release(struct stack_walk *w)
 
 /* ------------------------------------------------------------------ a step */
 
-/* Where a step of this thread goes on that divided as it must not. */
+/* Where a step of this thread goes on that did what it must not. */
 static _Thread_local sigjmp_buf *way_out;
 
-static void divided(int sig)
+enum { FAULTS = 3 };
+static const int faults[FAULTS] = {SIGFPE, SIGSEGV, SIGBUS};
+static struct sigaction others[FAULTS]; /* whose faults these are outside of steps */
+
+static void at_fault(int sig, siginfo_t *info, void *context)
 {
+	size_t at = 0;
+
 	if (way_out)
 		siglongjmp(*way_out, 1);
-	/* Not in a step: it is made again, and ends us. */
-	signal(sig, SIG_DFL);
+	while (at + 1 < FAULTS && faults[at] != sig)
+		at++;
+	if (others[at].sa_flags & SA_SIGINFO)
+		others[at].sa_sigaction(sig, info, context);
+	else if (others[at].sa_handler != SIG_DFL && others[at].sa_handler != SIG_IGN)
+		others[at].sa_handler(sig);
+	else
+		signal(sig, SIG_DFL); /* it is made again, and ends us */
 }
 
-static void install(void)
+/* At each walk: others may have come in between (image_map.c). */
+static void install(sigset_t *set)
 {
-	struct sigaction action;
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct sigaction own, now;
 
-	memset(&action, 0, sizeof(action));
-	action.sa_handler = divided;
-	sigemptyset(&action.sa_mask);
-	sigaction(SIGFPE, &action, NULL);
+	memset(&own, 0, sizeof(own));
+	own.sa_sigaction = at_fault;
+	own.sa_flags = SA_SIGINFO | SA_NODEFER;
+	sigemptyset(&own.sa_mask);
+	sigemptyset(set);
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < FAULTS; i++) {
+		sigaddset(set, faults[i]);
+		if (sigaction(faults[i], NULL, &now) || now.sa_sigaction == at_fault)
+			continue;
+		others[i] = now;
+		sigaction(faults[i], &own, NULL);
+	}
+	pthread_mutex_unlock(&lock);
 }
 
-/* As unw_step(). libunwind holds no lock where it evaluates expressions. */
+/* As unw_step(). libunwind holds no lock where it goes by what tables say of registers. */
 static int step(struct stack_walk *w, unw_cursor_t *cursor)
 {
 	sigjmp_buf here;
 	int result;
 
 	w->step_end = w->accesses + STEP_MAX;
+	w->last_access = 0;
 	if (!sigsetjmp(here, 0)) {
 		way_out = &here;
 		result = unw_step(cursor);
@@ -289,6 +317,28 @@ static struct by_pointer pointer_of(const struct stack_walk *w, unw_cursor_t *cu
 	return p;
 }
 
+/*
+ * True if a table has said that nobody called the frame. Where it says where that is, that is
+ * read last, and libunwind ends at a zero, and where the frame pointer is said to be lost. Zero
+ * is what threads and fibers may begin with, but on a stack it may be anything.
+ */
+static bool is_start(const struct stack_walk *w)
+{
+	const struct maps_entry *entry;
+	const uint8_t *bytes;
+	uint64_t caller;
+
+	if (!w->last_access)
+		return true;
+	bytes = snapshot_bytes(w->shot, w->last_access, sizeof(caller));
+	if (bytes) {
+		memcpy(&caller, bytes, sizeof(caller));
+		return !caller && !w->wary;
+	}
+	entry = maps_find(&w->shot->maps, w->last_access);
+	return entry && !(entry->protection & PROT_WRITE);
+}
+
 static bool is_code(const struct stack_walk *w, taddr_t address)
 {
 	const struct maps_entry *entry = maps_find(&w->shot->maps, address);
@@ -350,7 +400,7 @@ static int walk_piece(struct stack_walk *w, size_t *frames, frame_seen seen, voi
 		if (result < 0)
 			return -1;
 		if (result == 0 || unw_get_reg(&cursor, UNW_REG_IP, &ip) || ip == 0)
-			return result == 0 || ip == 0 ? 0 : -1;
+			return (result == 0 || ip == 0) && is_start(w) ? 0 : -1;
 		/* A signal handler interrupted our own code. */
 		if (w->home && w->home(w->home_arg, ip, &again, &pushed))
 			return save_frame(w, &cursor) ? 1 : -1;
@@ -367,16 +417,13 @@ static int walk_piece(struct stack_walk *w, size_t *frames, frame_seen seen, voi
 
 bool stack_walk_registers(struct stack_walk *w, frame_seen seen, void *arg)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	sigset_t division, before;
+	sigset_t let_through, before;
 	size_t frames = 0;
 	int result;
 
-	/* It is let through: tracer threads block all signals, and one that is blocked is fatal. */
-	pthread_once(&once, install);
-	sigemptyset(&division);
-	sigaddset(&division, SIGFPE);
-	pthread_sigmask(SIG_UNBLOCK, &division, &before);
+	/* Tracer threads block all signals, and one of these that is blocked is fatal. */
+	install(&let_through);
+	pthread_sigmask(SIG_UNBLOCK, &let_through, &before);
 	do
 		result = walk_piece(w, &frames, seen, arg);
 	while (result > 0);
@@ -429,6 +476,7 @@ size_t snapshot_walk(const struct snapshot *shot, stack_home home, void *arg,
 		return 0;
 	if (!stack_walker_init(&w, shot, home, arg))
 		return snapshot_scan(shot, ranges, count);
+	w.wary = true;
 	for (size_t i = 0; i < shot->thread_count; i++) {
 		m.thread = &shot->threads[i];
 		m.walked = 0;

@@ -25,10 +25,12 @@ struct stack_walk {
 	bool behind;	 /* the frame to start at is that of a call, one byte in front of its end */
 	bool by_pointer; /* ... which a frame pointer has led to */
 	bool copied;	 /* of a stack_copy */
+	bool wary;	 /* a zero on the stack is not taken for the start of a thread */
 	taddr_t own_lo, own_hi; /* the mapping of its stack: nothing else is read of it */
 	struct snapshot *own;	/* what `shot` is then */
 	unsigned long accesses; /* of memory; bounded, since expressions can loop */
 	unsigned long step_end; /* how many there may be when this step is done */
+	taddr_t last_access;	/* of this step; 0: none */
 	bool guessed;		/* a table was missing: libunwind goes by guesses */
 };
 

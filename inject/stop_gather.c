@@ -131,7 +131,8 @@ static int seize_denied(struct stop *s, struct held *h, bool last, struct dinst_
 		return last ? target_explain_denial(s->target->pid, e) : -EAGAIN;
 	if (proc_status_read(status.tracer, &tracer))
 		return -EAGAIN;
-	if (tracer.tgid == getpid() && !last)
+	/* The kernel shows the parent, too, for a moment (target_facts.c, read_tracer()). */
+	if ((tracer.tgid == getpid() || tracer.tgid == status.parent) && !last)
 		return -EAGAIN;
 	if (tracer.tgid == getpid())
 		return dinst_fail(e, DINST_BUSY, "process %d (%s) is in another stop of ours",

@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "inject/maps.h"
@@ -26,6 +27,8 @@
 enum {
 	FILTERED_LOOKS = 64, /* threads that are asked for their filters, at most */
 	TRACERS_MAX = 100,   /* that end one after the other while we look */
+	PARENT_LOOKS = 10,   /* that have to show the parent as the tracer */
+	PARENT_PAUSE_NS = 10000000,
 };
 
 static int number_in(const char *path, int otherwise)
@@ -289,11 +292,14 @@ static bool is_somebody(const struct facts *f)
 /*
  * Who traces it: the same one twice. The thread of another dinst's stop may end between two looks,
  * and where a tracer comes or goes the kernel shows the parent for a moment (ptrace_link(),
- * __ptrace_unlink(): `ptrace` and `parent` are not set at once).
+ * __ptrace_unlink(): `ptrace` and `parent` are not set at once). A processor that a hypervisor takes
+ * away just then makes the moment a long one, so the parent has to be seen for a while.
  */
 static void read_tracer(struct facts *f)
 {
+	const struct timespec pause = {0, PARENT_PAUSE_NS};
 	struct proc_status tracer, again;
+	int parent_looks = 0;
 	bool there, named;
 
 	snprintf(f->tracer, sizeof(f->tracer), "?");
@@ -306,8 +312,14 @@ static void read_tracer(struct facts *f)
 		if (proc_status_read(f->pid, &again))
 			return;
 		f->status = again;
-		if (!there || again.tracer != seen)
+		if (!there || again.tracer != seen) {
+			parent_looks = 0;
 			continue;
+		}
+		if (named && tracer.tgid == again.parent && ++parent_looks < PARENT_LOOKS) {
+			clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+			continue;
+		}
 		if (named)
 			snprintf(f->tracer, sizeof(f->tracer), "%s", tracer.name);
 		return;

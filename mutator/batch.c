@@ -136,11 +136,13 @@ int batch_look_at_stacks(struct batch *b, struct stop *stop, struct dinst_error 
 	struct snapshot *shot;
 	int status;
 
+	b->session->unsearched = false;
 	if (!b->inside_count)
 		return 0;
 	status = snapshot_take(stop, &shot, e);
 	if (status < 0)
 		return status;
+	b->session->unsearched = snapshot_is_unsearched(shot);
 	if (snapshot_scan_stacks(shot, b->ranges, b->inside_count))
 		for (size_t i = 0; i < b->inside_count; i++)
 			if (b->ranges[i].hit)
@@ -183,14 +185,6 @@ static bool plan_texts(struct batch *b)
 	return b->text_bytes != NULL;
 }
 
-static bool equals_file(const struct site *site, const uint8_t *now)
-{
-	size_t size;
-	const uint8_t *code = image_code(site->module->image, site->window.start, &size);
-
-	return code && size >= site->window.length && !memcmp(now, code, site->window.length);
-}
-
 /*
  * All instructions that have moved must be what they were when the trampoline
  * was made, not only those that the patch overwrites: the module may have been
@@ -216,7 +210,7 @@ void batch_check_windows(struct batch *b, struct stop *stop)
 			      (site->key.start - b->texts[text].address);
 		else if (target_read_some(t, site->key.start, alone, length) != length)
 			now = NULL;
-		if (!now || !equals_file(site, now))
+		if (!now || memcmp(now, site->original, length) != 0)
 			b->foreign[i] = true;
 	}
 }

@@ -335,6 +335,7 @@ static void make_key(int directory)
 {
 	struct siphash_key key;
 	char path[64];
+	bool done;
 	int fd;
 
 	if (getrandom(&key, sizeof(key), GRND_NONBLOCK) != sizeof(key))
@@ -344,8 +345,9 @@ static void make_key(int directory)
 	fd = openat(directory, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return;
-	if (!write_all(fd, (const uint8_t *)&key, sizeof(key)) || close(fd) != 0 ||
-	    renameat(directory, path, directory, key_name) != 0)
+	done = write_all(fd, (const uint8_t *)&key, sizeof(key));
+	done = close(fd) == 0 && done;
+	if (!done || renameat(directory, path, directory, key_name) != 0)
 		unlinkat(directory, path, 0);
 }
 

@@ -51,6 +51,8 @@ struct part {
 
 struct plan_cache {
 	char name[ID_MAX * 2 + 32]; /* of the file; "" if there is none */
+	uint8_t id[ID_MAX];	    /* that of the name: the file may say another by now */
+	size_t id_size;
 	uint64_t image;
 	uint8_t *file; /* what was read, NULL if nothing */
 	size_t file_size;
@@ -104,6 +106,7 @@ static uint64_t hash_on(const struct siphash_key *key, uint64_t before, const vo
 
 uint64_t plan_cache_shape(const struct image *img)
 {
+	const uint64_t traits[] = {img->go, img->turns_faults};
 	uint64_t hash = img->file.size;
 	struct siphash_key key;
 
@@ -116,6 +119,9 @@ uint64_t plan_cache_shape(const struct image *img)
 
 		hash = siphash(&key, words, sizeof(words));
 	}
+	/* What only names tell: they may be in a debug file, or where no segment has them. */
+	hash = hash_on(&key, hash, img->labels, img->label_count * sizeof(*img->labels));
+	hash = hash_on(&key, hash, traits, sizeof(traits));
 	return hash ? hash : 1;
 }
 
@@ -180,8 +186,10 @@ static bool make_name(const struct image *img, struct plan_cache *c)
 
 	if (!id || size < 8 || size > ID_MAX || !program_hash())
 		return false;
+	memcpy(c->id, id, size);
+	c->id_size = size;
 	for (size_t i = 0; i < size; i++)
-		used += snprintf(c->name + used, sizeof(c->name) - used, "%02x", id[i]);
+		used += snprintf(c->name + used, sizeof(c->name) - used, "%02x", c->id[i]);
 	snprintf(c->name + used, sizeof(c->name) - used, "-%016llx.plans",
 		 (unsigned long long)program_hash());
 	return true;
@@ -192,8 +200,6 @@ static bool make_name(const struct image *img, struct plan_cache *c)
 static bool header_is_right(const struct image *img, const struct plan_cache *c,
 			    const struct header *h)
 {
-	size_t id_size = 0;
-	const uint8_t *id = image_build_id(img, &id_size);
 	struct header blank = *h;
 	uint64_t hash;
 
@@ -201,7 +207,7 @@ static bool header_is_right(const struct image *img, const struct plan_cache *c,
 	    h->machine != arch_elf_machine || h->program != program_hash() ||
 	    h->image != c->image || h->size != c->file_size)
 		return false;
-	if (h->id_size != id_size || id_size > ID_MAX || memcmp(h->id, id, id_size) != 0 ||
+	if (h->id_size != c->id_size || memcmp(h->id, c->id, c->id_size) != 0 ||
 	    h->function_count != img->function_count)
 		return false;
 	blank.hash = 0;
@@ -301,10 +307,22 @@ static bool window_is_right(const struct image *img, const struct function_plan 
 	       (!i || w[-1].start + w[-1].length <= w->start);
 }
 
+/* Hosts are windows of the plan, and none is in its own tail by way of others. */
+static bool host_is_right(const struct function_plan *plan, size_t i)
+{
+	int32_t host = plan->windows[i].host;
+	size_t steps = 0;
+
+	for (; host >= 0; host = plan->windows[host].host)
+		if ((size_t)host >= plan->window_count || ++steps > plan->window_count)
+			return false;
+	return host == -1;
+}
+
 static bool plan_is_right(const struct image *img, const struct function_plan *plan)
 {
 	for (size_t i = 0; i < plan->window_count; i++)
-		if (!window_is_right(img, plan, i))
+		if (!window_is_right(img, plan, i) || !host_is_right(plan, i))
 			return false;
 	for (size_t i = 0; i < plan->point_count; i++)
 		if (!point_is_right(plan, &plan->points[i]))
@@ -437,14 +455,12 @@ static void write_file(struct image *img, struct plan_cache *c)
 		.machine = arch_elf_machine,
 		.program = program_hash(),
 		.image = c->image,
+		.id_size = (uint32_t)c->id_size,
 		.function_count = (uint32_t)img->function_count,
 	};
-	size_t id_size = 0;
-	const uint8_t *id = image_build_id(img, &id_size);
 
 	memcpy(h.magic, magic, sizeof(magic));
-	h.id_size = (uint32_t)id_size;
-	memcpy(h.id, id, id_size);
+	memcpy(h.id, c->id, c->id_size);
 	pack_put_bytes(&b, &h, sizeof(h));
 	pack_put_zeroes(&b, img->function_count * sizeof(uint32_t));
 	put_parts(img, &b, &h);

@@ -50,6 +50,7 @@ enum { STACK_COLUMN = 7, ENTRY_CFA_OFFSET = 8 };
 enum {
 	CIE_PROGRAM_MAX = 256, /* bytes of a CIE's or FDE's program that we look at */
 	CIE_CACHE = 64,
+	ADDRESS_SIZE = 8,
 };
 
 /* ------------------------------------------------------------ first rows */
@@ -229,7 +230,7 @@ static void read_cie(struct cfi_reader r, const struct cfi_bases *b, struct cie 
 	cie->pointer_encoding = CFI_FORMAT_POINTER;
 	cie->lsda_encoding = CFI_ENCODING_OMIT;
 	cie->row = (struct row){0};
-	if (version != 1 && version != 3)
+	if (version != 1 && version != 3 && version != 4)
 		return;
 	/* No augmentation string is longer than its letters; 16 is generous. */
 	zero = memchr(r.p, 0, (r.end - r.p) < 16 ? (size_t)(r.end - r.p) : 16);
@@ -237,6 +238,13 @@ static void read_cie(struct cfi_reader r, const struct cfi_bases *b, struct cie 
 		return;
 	letters = (const char *)r.p;
 	r.p = zero + 1;
+	/* The sizes of an address and of a segment's number. */
+	if (version == 4) {
+		const uint64_t address_size = cfi_take(&r, 1), segment_size = cfi_take(&r, 1);
+
+		if (address_size != ADDRESS_SIZE || segment_size)
+			return;
+	}
 	cfi_take_uleb(&r);
 	cie->row.data_align = cfi_take_sleb(&r);
 	cie->row.return_column = version == 1 ? cfi_take(&r, 1) : cfi_take_uleb(&r);

@@ -48,17 +48,11 @@ int cfi_read(const struct cfi_input *in, struct cfi_range **out, size_t *count,
 	     struct dinst_error *e);
 
 /*
- * Calls `found` with the address of every landing pad in the exception table
- * at `lsda` of the function at `function`; `bytes` are `size` bytes from the
- * table on; *used: how many of them were looked at. Returns false if the table
- * is damaged (what came before it counts).
- */
-bool cfi_landing_pads(const uint8_t *bytes, size_t size, vaddr_t lsda, vaddr_t function,
-		      void (*found)(void *arg, vaddr_t pad), void *arg, size_t *used);
-
-/*
- * The same with the call sites: a call in [lo, hi) that throws may lead to
- * `pad` (Itanium C++ ABI, exception handling, the call site table).
+ * Reads the exception table at `lsda` of the function at `function`; `bytes` are
+ * `size` bytes from the table on. Calls `found` with every call site that has a
+ * landing pad: what is in [lo, hi) may throw, and lead to `pad` (Itanium C++ ABI,
+ * exception handling, the call site table). *used: how many bytes were looked at.
+ * Returns false if the table is damaged (what came before it counts).
  */
 bool cfi_call_sites(const uint8_t *bytes, size_t size, vaddr_t lsda, vaddr_t function,
 		    void (*found)(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad), void *arg,

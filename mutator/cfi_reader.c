@@ -188,25 +188,3 @@ bool cfi_call_sites(const uint8_t *bytes, size_t size, vaddr_t lsda, vaddr_t fun
 	}
 	return true;
 }
-
-struct pads {
-	void (*found)(void *arg, vaddr_t pad);
-	void *arg;
-};
-
-static void found_site(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad)
-{
-	const struct pads *p = arg;
-
-	(void)lo;
-	(void)hi;
-	p->found(p->arg, pad);
-}
-
-bool cfi_landing_pads(const uint8_t *bytes, size_t size, vaddr_t lsda, vaddr_t function,
-		      void (*found)(void *arg, vaddr_t pad), void *arg, size_t *used)
-{
-	struct pads pads = {found, arg};
-
-	return cfi_call_sites(bytes, size, lsda, function, found_site, &pads, used);
-}

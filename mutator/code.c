@@ -246,6 +246,24 @@ static void settle(struct code *c, uint32_t *assumed)
 	*assumed = (uint32_t)c->hot.used;
 }
 
+/* What a window has in the target, at its addresses there: 0 if that cannot be decoded. */
+static size_t instructions_of(const struct code *c, const struct window *w, struct arch_insn *insns)
+{
+	const struct module *m = c->site->module;
+	const struct site *there = site_find(c->session, w->start + m->bias);
+	struct arch_insn in_file[WINDOW_INSNS_MAX];
+	size_t count;
+
+	if (there)
+		return site_instructions(there, insns);
+	count = window_instructions(m->image, w, in_file);
+	for (size_t i = 0; i < count; i++)
+		if (arch_decode(in_file[i].bytes, in_file[i].length, in_file[i].address + m->bias,
+				&insns[i]) != ARCH_OK)
+			return 0;
+	return count;
+}
+
 /* Leaves for where the branch goes: as it is, or past what is inserted there. */
 static void emit_around(struct code *c, unsigned insn)
 {
@@ -271,21 +289,18 @@ static void emit_around(struct code *c, unsigned insn)
 		arch_emit_jump(&c->hot, branch->target);
 		return;
 	}
-	count = window_instructions(site->module->image, w, insns);
+	count = instructions_of(c, w, insns);
+	if (!count)
+		c->hot.status = ARCH_UNKNOWN;
 	for (size_t i = 0; i < count; i++) {
-		struct arch_insn moved;
+		const struct arch_insn *moved = &insns[i];
 
-		if (arch_decode(insns[i].bytes, insns[i].length,
-				insns[i].address + site->module->bias, &moved) != ARCH_OK) {
-			c->hot.status = ARCH_UNKNOWN;
-			return;
-		}
-		mark(c, SITE_LINE_AROUND, (unsigned)i, moved.address, true);
-		arch_relocate(&moved, &c->hot);
-		if (i + 1 < count || !arch_falls_through(&moved))
+		mark(c, SITE_LINE_AROUND, (unsigned)i, moved->address, true);
+		arch_relocate(moved, &c->hot);
+		if (i + 1 < count || !arch_falls_through(moved))
 			continue;
-		mark(c, SITE_LINE_BACK, insn, moved.address + moved.length, true);
-		arch_emit_jump(&c->hot, moved.address + moved.length);
+		mark(c, SITE_LINE_BACK, insn, moved->address + moved->length, true);
+		arch_emit_jump(&c->hot, moved->address + moved->length);
 	}
 }
 

@@ -216,7 +216,10 @@ struct session {
 	bool shadow_offered, shadow_stacks;
 	/* counts changes of the module list, and those that waiting foci have seen */
 	unsigned module_changes, changes_seen;
+	/* when that list was read, CLOCK_MONOTONIC, and how long it took */
+	uint64_t modules_ns, modules_cost_ns;
 	bool maybe_pending;
+	bool unsearched;   /* windows of the last batch wait because of snapshot_is_unsearched() */
 	uint64_t retry_ns; /* CLOCK_MONOTONIC: windows that wait are not tried before */
 	uint64_t retry_pause_ns;
 	uint64_t incarnation;

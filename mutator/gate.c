@@ -174,7 +174,10 @@ int gate_release(struct session *s, struct dinst_error *e)
 	}
 	s->state = SESSION_RUNNING;
 	if (status < 0) {
-		if (g.site)
+		/* The window may lead there all the same. */
+		if (g.site && g.site->gated)
+			open_gate(&g);
+		else if (g.site)
 			removal_retire(s, g.site);
 		return target_release(s->target, e);
 	}

@@ -333,8 +333,7 @@ void image_close(struct image *img)
 	free(img->fdes);
 	free(img->text);
 	free(img->stubs);
-	elf_file_release(&img->mini);
-	elf_file_release(&img->debug);
+	symbols_close(img);
 	elf_file_release(&img->file);
 	free(img->name);
 	free(img);

@@ -38,7 +38,10 @@ vaddr_t image_highest(const struct image *img); /* end of the highest PT_LOAD */
 vaddr_t image_entry(const struct image *img);	/* e_entry */
 bool image_is_fixed(const struct image *img);	/* ET_EXEC: runs at its link-time addresses */
 bool image_is_go(const struct image *img);	/* Go code: pcs are parked off the stacks */
-/* Code of Go or Ada: makes exceptions of faults, and finds them by where they happened. */
+/*
+ * Code that makes exceptions of faults, and finds them by where they happened: of Go, Ada, C#, or
+ * compiled so (-fnon-call-exceptions), which image_references() finds out.
+ */
 bool image_turns_faults(const struct image *img);
 
 /*

@@ -137,6 +137,8 @@ const struct image_range *range_at(const struct image_range *ranges, size_t coun
 int symbols_read(struct image *img, const char *debug_root, struct symbol_list *list,
 		 struct dinst_error *e);
 void symbols_release(struct symbol_list *list);
+/* Gives back img->debug and img->mini, which names of functions may point into. */
+void symbols_close(struct image *img);
 
 /* image_functions.c: fills functions, outer, aliases and labels. */
 int functions_build(struct image *img, struct symbol_list *symbols, struct dinst_error *e);

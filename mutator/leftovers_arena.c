@@ -332,6 +332,16 @@ static int restore_twice(struct one_arena *a, struct stop *stop, struct dinst_er
 	return status < 0 ? status : apply_wanted(a, stop, 0, is_foreign, e);
 }
 
+/*
+ * Where code ever was. The halves are much larger: of the numbers below 2 GiB that a stack may hold one
+ * in ten would look like an address.
+ */
+static struct stack_range code_of(const struct arena_found *found)
+{
+	return (struct stack_range){.lo = found->code + found->code_floor,
+				    .hi = found->code + found->code_size};
+}
+
 /* The code that nobody may be in when the arena goes. Returns how many ranges. */
 static size_t code_ranges(const struct one_arena *a, struct stack_range *ranges)
 {
@@ -339,15 +349,12 @@ static size_t code_ranges(const struct one_arena *a, struct stack_range *ranges)
 	size_t count = 0;
 
 	if (!p->linked) {
-		ranges[0] = (struct stack_range){.lo = a->found->code,
-						 .hi = a->found->code + a->found->code_size};
+		ranges[0] = code_of(a->found);
 		return 1;
 	}
 	for (size_t i = 0; i < p->count; i++)
 		if (!p->found[i].strange)
-			ranges[count++] = (struct stack_range){.lo = p->found[i].code,
-							       .hi = p->found[i].code +
-								     p->found[i].code_size};
+			ranges[count++] = code_of(&p->found[i]);
 	qsort(ranges, count, sizeof(*ranges), by_lo);
 	return count;
 }

@@ -26,7 +26,9 @@ struct file_stamp file_stamp(int fd)
 {
 	struct stat st;
 
-	return fstat(fd, &st) ? (struct file_stamp){0} : stamp_of(&st);
+	if (fstat(fd, &st))
+		return (struct file_stamp){0};
+	return stamp_of(&st);
 }
 
 /* Somebody wrote into its code where it is mapped, as we do: a mapping that is new has none of that. */

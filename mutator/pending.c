@@ -14,6 +14,13 @@
 static const uint64_t PAUSE_MIN_NS = UINT64_C(50000000);
 static const uint64_t PAUSE_MAX_NS = UINT64_C(5000000000);
 
+/*
+ * What nobody asked for just now costs the target one part in so many of its
+ * time, at most: with tens of thousands of mappings a look at the maps, which
+ * holds up whoever maps memory, and a stop take tens of milliseconds each.
+ */
+static const uint64_t SHARE = 20;
+
 static bool site_waits(const struct site *site)
 {
 	return site->state == SITE_PLANNED && site->links;
@@ -91,14 +98,15 @@ size_t request_retry_pending(struct session *s)
 void request_poll(struct session *s)
 {
 	struct dinst_error ignored = {0};
-	uint64_t now = clock_ns();
+	uint64_t now = clock_ns(), pause;
 	bool due = s->retry_pause_ns && now >= s->retry_ns;
 
 	if (session_check(s, &ignored) < 0)
 		return;
 	threads_poll(s);
 	/* A failure is not repeated more often than windows are. */
-	if (s->changes_seen == s->module_changes || due || !s->retry_pause_ns)
+	if ((s->changes_seen == s->module_changes || due || !s->retry_pause_ns) &&
+	    now - s->modules_ns >= s->modules_cost_ns * SHARE)
 		begin_waiting(s);
 	if (s->retry_pause_ns && !due)
 		return;
@@ -109,5 +117,6 @@ void request_poll(struct session *s)
 		s->retry_pause_ns *= 2;
 	if (s->retry_pause_ns > PAUSE_MAX_NS)
 		s->retry_pause_ns = PAUSE_MAX_NS;
-	s->retry_ns = clock_ns() + s->retry_pause_ns;
+	pause = s->last_stop_ns * SHARE;
+	s->retry_ns = clock_ns() + (pause > s->retry_pause_ns ? pause : s->retry_pause_ns);
 }

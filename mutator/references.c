@@ -15,7 +15,11 @@
 
 #include <stdlib.h>
 
-enum { SCAN_PIECE = 1 << 20 };
+enum {
+	SCAN_PIECE = 1 << 20,
+	THROWING_MAX = 32, /* bytes of code that may throw: with a call in it often 5 */
+	LOOKS_PART = 16,   /* bytes of a file for each time that one is looked at */
+};
 
 /* One piece of the address space, two bytes of code to a byte of marks. */
 struct mark_span {
@@ -37,7 +41,8 @@ struct scan {
 	struct parts *parts;
 	size_t cursor; /* the last function that starts at or before the scan's place */
 	struct hit_list hits;
-	bool failed; /* no memory for hits */
+	bool failed;	/* no memory for hits */
+	uint64_t looks; /* how many ranges of exception tables may still be looked at */
 	struct dinst_error *e;
 };
 
@@ -224,9 +229,40 @@ static void scan_words(struct scan *s)
 
 /* ------------------------------------------- exceptions and symbols */
 
-static void mark_pad(void *arg, vaddr_t pad)
+/* True if it is code that may fault and calls nobody. */
+static bool only_faults(const struct image *img, vaddr_t lo, vaddr_t hi)
 {
-	mark(arg, pad, REFERENCE_LANDING);
+	size_t size = 0, at = 0;
+	const uint8_t *code = image_code(img, lo, &size);
+	bool faults = false;
+
+	if (!code || hi - lo > THROWING_MAX || hi - lo > size)
+		return false;
+	while (at < hi - lo) {
+		struct arch_insn insn;
+
+		if (arch_decode(code + at, size - at, lo + at, &insn) != ARCH_OK ||
+		    insn.flow != ARCH_FLOW_NEXT)
+			return false;
+		faults |= (insn.flags & (ARCH_INSN_MEMORY | ARCH_INSN_DIVIDES)) != 0;
+		at += insn.length;
+	}
+	return faults && at == hi - lo;
+}
+
+/*
+ * Only compilers that were told to make exceptions of faults (-fnon-call-exceptions) write of
+ * code without a call that it may throw. What else they compiled in this file may throw, too.
+ */
+static void found_throwing(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad)
+{
+	struct scan *s = arg;
+
+	mark(s, pad, REFERENCE_LANDING);
+	if (s->img->turns_faults || !s->looks)
+		return;
+	s->looks--;
+	s->img->turns_faults = only_faults(s->img, lo, hi);
 }
 
 static int scan_exceptions(struct scan *s)
@@ -236,6 +272,7 @@ static int scan_exceptions(struct scan *s)
 	 * times is made to keep us busy. */
 	uint64_t budget = (uint64_t)img->file.size * 4;
 
+	s->looks = img->file.size / LOOKS_PART;
 	for (size_t i = 0; i < img->fde_count; i++) {
 		const struct cfi_range *fde = &img->fdes[i];
 		const uint8_t *bytes;
@@ -245,7 +282,7 @@ static int scan_exceptions(struct scan *s)
 			continue;
 		bytes = elf_at(&img->file, fde->lsda, &size, NULL);
 		if (!bytes ||
-		    !cfi_landing_pads(bytes, size, fde->lsda, fde->lo, mark_pad, s, &used) ||
+		    !cfi_call_sites(bytes, size, fde->lsda, fde->lo, found_throwing, s, &used) ||
 		    used > budget)
 			return dinst_fail(s->e, DINST_BAD_FILE,
 					  "%s: damaged exception table at 0x%llx", img->name,

@@ -255,7 +255,8 @@ static bool range_hit(const struct stack_range *ranges, size_t count, taddr_t lo
 
 static bool body_hit(const struct stack_range *ranges, size_t count, const struct body *b)
 {
-	return range_hit(ranges, count, b->code) || (b->cold && range_hit(ranges, count, b->cold));
+	return !b->site->unreached && (range_hit(ranges, count, b->code) ||
+				       (b->cold && range_hit(ranges, count, b->cold)));
 }
 
 /*
@@ -266,7 +267,7 @@ static void mark_busy_sites(struct session *s, const struct stack_range *ranges,
 {
 	for (struct site *site = s->retired; site; site = site->next_queued) {
 		site->busy = site->gate && range_hit(ranges, count, site->gate);
-		if (site->state == SITE_DRAINING &&
+		if (site->state == SITE_DRAINING && !site->unreached &&
 		    (range_hit(ranges, count, site->base) ||
 		     (site->head && body_hit(ranges, count, site->head))))
 			site->busy = true;
@@ -349,6 +350,7 @@ static void begin_draining(struct flush *f)
 		if (site->state == SITE_PLANNED && !site->touched && !site->links &&
 		    !site->guests) {
 			site->state = SITE_DRAINING;
+			site->unreached = !site->entered;
 			site_forget(f->session, site);
 		}
 }

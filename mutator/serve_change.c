@@ -36,13 +36,21 @@ static void note_refused(json_t *notes, const struct instance *i)
 	}
 }
 
-static void note_pending(json_t *notes, const struct instance *i, size_t pending)
+static void note_pending(json_t *notes, const struct session *s, const struct instance *i,
+			 size_t pending)
 {
 	char text[1400];
 
 	if (i->waiting)
 		snprintf(text, sizeof(text), "pending: %s waits until its module is loaded",
 			 i->focus);
+	else if (s->unsearched)
+		snprintf(
+			text, sizeof(text),
+			"pending: %zu points of %s wait: the program switches between tasks of its "
+			"own (swapcontext() or the like), one that a signal interrupted may go on "
+			"inside of them, and its memory is too large to be searched for that",
+			pending, i->focus);
 	else
 		snprintf(text, sizeof(text),
 			 "pending: %zu points of %s wait until no thread is inside them", pending,
@@ -193,7 +201,7 @@ int serve_insert(struct server *sv, const json_t *params, json_t **result, struc
 		values_keep_running(instance, &ignored);
 		instance_points(instance, &points, &pending);
 		if (pending)
-			note_pending(notes, instance, pending);
+			note_pending(notes, s, instance, pending);
 		partial = partial || pending || instance_source(instance)->refused_count;
 		note_refused(notes, instance_source(instance));
 		if (instance->unwalked)

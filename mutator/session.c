@@ -304,9 +304,12 @@ int session_check(struct session *s, struct dinst_error *e)
 
 int session_update_modules(struct session *s, struct dinst_error *e)
 {
+	const uint64_t began = clock_ns();
 	bool changed = false;
 	int status = module_list_update(s->modules, s->target, &changed, e);
 
+	s->modules_ns = clock_ns();
+	s->modules_cost_ns = s->modules_ns - began;
 	if (status < 0)
 		return status;
 	if (changed) {

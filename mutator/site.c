@@ -134,6 +134,9 @@ static int make_patch(const struct site *site, enum arch_patch_kind kind,
 	status = file_bytes(site, vaddr, length, before, e);
 	if (status < 0)
 		return status;
+	if (vaddr == site->window.start)
+		memcpy(before, site->original,
+		       length < site->window.length ? length : site->window.length);
 	memcpy(after, before, length);
 	status = arch_patch(kind, insn, address, to, after, length, &first, &count);
 	if (status != ARCH_OK || !count)
@@ -154,7 +157,7 @@ static int make_patches(const struct site *site, taddr_t to, struct patch *patch
 	int status;
 
 	*count = 0;
-	if (site_instructions(site, insns) != w->insn_count)
+	if (!w->insn_count || site_instructions(site, insns) != w->insn_count)
 		return dinst_fail(e, DINST_REFUSED, "cannot decode %#llx",
 				  (unsigned long long)site->key.start);
 	if (w->kind == ARCH_PATCH_SHORT_JUMP) {
@@ -269,14 +272,15 @@ int site_move_to(struct site *site, taddr_t to, struct site_move *move, struct d
 
 size_t site_instructions(const struct site *site, struct arch_insn *insns)
 {
-	struct arch_insn in_file[WINDOW_INSNS_MAX];
-	size_t count = window_instructions(site->module->image, &site->window, in_file);
+	const struct window *w = &site->window;
+	size_t count = 0, at = 0;
 
-	for (size_t i = 0; i < count; i++)
-		if (arch_decode(in_file[i].bytes, in_file[i].length,
-				in_file[i].address + site->module->bias, &insns[i]) != ARCH_OK)
-			return i;
-	return count;
+	for (; count < w->insn_count && at < w->length; at += insns[count++].length)
+		if (arch_decode(site->original + at, w->length - at, site->key.start + at,
+				&insns[count]) != ARCH_OK)
+			return 0;
+	/* The plan was made of other bytes. */
+	return at == w->length ? count : 0;
 }
 
 /* Something else of the plan is to be written into the window's tail. */
@@ -321,6 +325,15 @@ int site_make(struct session *s, struct module *m, struct place *p,
 	site->place = p;
 	site->window = *w;
 	site->key.start = w->start + m->bias;
+	if (w->length <= sizeof(site->original))
+		status = file_bytes(site, w->start, w->length, site->original, e);
+	else
+		status = dinst_fail(e, DINST_REFUSED, "the window at %#llx is too long",
+				    (unsigned long long)site->key.start);
+	if (status < 0) {
+		free(site);
+		return status;
+	}
 	/* Where it comes to moving the call after all it must be allowed. */
 	site->shares_call =
 		!is_host(plan, window) && !s->shadow_stacks && code_can_share_call(site);

@@ -137,6 +137,11 @@ struct site {
 	uint32_t function; /* that asked for it first */
 	struct place *place;
 	struct window window; /* link-time addresses; + module->bias */
+	/*
+	 * The window's bytes when it was made: all code of the site is made of them, and what
+	 * is patched must be them. Whoever owns the file may write it meanwhile.
+	 */
+	uint8_t original[WINDOW_BYTES_MAX];
 	struct window_key {
 		taddr_t start; /* address in the target of the window */
 	} key;
@@ -170,6 +175,7 @@ struct site {
 	bool foreign;	      /* its bytes were somebody else's when it was to be patched */
 	bool gated;	      /* the switch leads to the gate */
 	taddr_t gate;	      /* code of the gate, 0 if none (gate.c) */
+	bool unreached;	      /* draining, and nothing ever led to its code */
 	bool busy;	      /* during a flush: a thread may be in something of it */
 	bool listed;	      /* in the batch that is being prepared */
 	unsigned journal[2];  /* window, hole */
@@ -210,7 +216,7 @@ int site_lead_to(struct site *site, taddr_t to, struct dinst_error *e);
  * written in one go, or are not the bytes that are patched now.
  */
 int site_move_to(struct site *site, taddr_t to, struct site_move *move, struct dinst_error *e);
-/* The instructions of the site's window as they stand in the target. */
+/* The instructions of the site's window as they stand in the target; 0 if the plan was made of other bytes. */
 size_t site_instructions(const struct site *site, struct arch_insn *insns);
 
 /* site_links.c */

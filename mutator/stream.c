@@ -7,6 +7,7 @@
  */
 #include "mutator/stream_private.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,8 +44,11 @@ static unsigned first_shift(const struct arena *a)
 static void touch_block(const struct stream *st, unsigned block)
 {
 	const uint64_t size = ARCH_RINGS_EACH * arch_ring_stride(&st->at);
-	volatile uint8_t *bytes = (volatile uint8_t *)st->rings[ARCH_RINGS_EACH * block].ring;
+	volatile uint8_t *bytes =
+		(volatile uint8_t *)st->rings[(size_t)ARCH_RINGS_EACH * block].ring;
 
+	/* It was handed out. */
+	assert(bytes);
 	for (uint64_t at = 0; at < size; at += PAGE)
 		bytes[at] = 0;
 	bytes[size - 1] = 0;

@@ -23,6 +23,7 @@
 enum {
 	/* A mini debug file holds a symbol table and nothing else. */
 	MINI_MAX = 64 << 20,
+	MINI_ALL_MAX = 256 << 20,    /* of all files together */
 	MINI_MEMORY_MAX = 128 << 20, /* what the decompressor may use */
 	NAMES_SHARED = 16,	     /* how often a byte of a file is looked at as a name */
 };
@@ -278,6 +279,9 @@ static void decompress_to(const void *arg, int fd)
 	_exit(r == LZMA_STREAM_END ? 0 : 1);
 }
 
+/* Bytes of all that are open: a program may map any number of files, and little becomes a lot. */
+static size_t mini_held;
+
 static int read_mini(struct image *img, struct symbol_list *list, struct dinst_error *e)
 {
 	const struct elf_section *s = elf_section_named(&img->file, ".gnu_debugdata");
@@ -286,7 +290,8 @@ static int read_mini(struct image *img, struct symbol_list *list, struct dinst_e
 	bool symtab;
 	int r, forked;
 
-	if (!s)
+	/* Where there are too many already the names are done without. */
+	if (!s || mini_held > MINI_ALL_MAX - MINI_MAX)
 		return 0;
 	bytes = confine_run(decompress_to, s, MINI_MAX, &size, &forked);
 	/* No room for another process: these names are done without. */
@@ -296,7 +301,15 @@ static int read_mini(struct image *img, struct symbol_list *list, struct dinst_e
 		return dinst_fail(e, DINST_BAD_FILE, "%s: .gnu_debugdata cannot be decompressed",
 				  img->name);
 	r = elf_file_memory(bytes, size, img->name, ELF_DEBUG, &img->mini, e);
+	mini_held += img->mini.size;
 	return r ? r : read_sections(img, &img->mini, ".gnu_debugdata", list, &symtab, e);
+}
+
+void symbols_close(struct image *img)
+{
+	mini_held -= img->mini.size;
+	elf_file_release(&img->mini);
+	elf_file_release(&img->debug);
 }
 
 /* ---------------------------------------------------- separate debug files */

@@ -344,6 +344,9 @@ static uint64_t took(bool by_call)
 /* The code of the vdso; without a target it is our own. */
 static bool copy_code(const struct target *t, taddr_t from, void *to, size_t size)
 {
+	/* There is none. */
+	if (!from)
+		return false;
 	if (t)
 		return !target_read(t, from, to, size, NULL);
 	memcpy(to, (const void *)(uintptr_t)from, size);

@@ -52,8 +52,18 @@ static bool is_sigreturn(const struct windows *w, vaddr_t v)
  */
 static bool may_fault(const struct arch_insn *insn)
 {
-	return insn->flow == ARCH_FLOW_NEXT && insn->flags & ARCH_INSN_MEMORY &&
-	       !(insn->flags & (ARCH_INSN_PC_RELATIVE | ARCH_INSN_STACK_OPERAND));
+	struct arch_memory memory[ARCH_MEMORY_MAX];
+
+	if (insn->flags & ARCH_INSN_DIVIDES)
+		return true;
+	if (!(insn->flags & ARCH_INSN_MEMORY) ||
+	    insn->flags &
+		    (ARCH_INSN_PC_RELATIVE | ARCH_INSN_STACK_OPERAND | ARCH_INSN_INDEXED_JUMP))
+		return false;
+	if (insn->flow == ARCH_FLOW_CALL_INDIRECT || insn->flow == ARCH_FLOW_JUMP_INDIRECT)
+		/* Where it leads may be in memory; what a call stores is on the stack. */
+		return arch_memory_operands(insn, memory) && memory[0].load;
+	return insn->flow == ARCH_FLOW_NEXT;
 }
 
 /* One instruction of a window; `first` and `last` say where it stands in it. */

@@ -25,8 +25,11 @@ fail() {
 }
 
 # The same build directory as for the packages: what is built for /usr is built once.
-make -s -j"$(nproc)" O="$build/deb/build" PREFIX=/usr DESTDIR="$root" install >"$work/log" 2>&1 ||
+# Root's umask may be 077: what is installed is everybody's all the same.
+(umask 077 && make -s -j"$(nproc)" O="$build/deb/build" PREFIX=/usr DESTDIR="$root" install) >"$work/log" 2>&1 ||
 	fail "make install: $(tail -3 "$work/log")"
+closed=$(find "$root/usr" ! -type l ! -perm -o=r | head -3)
+[ -z "$closed" ] || fail "others cannot read $closed"
 for file in bin/dinst sbin/dinstd libexec/dinst/dinst-mutator; do
 	[ -x "$root/usr/$file" ] || fail "$file is missing"
 done

@@ -112,6 +112,9 @@ static bool look(const struct x86_layout *l, struct arch_insn *insn)
 		insn->flags |= ARCH_INSN_NO_MOVE;
 	if (l->map == 0 && l->opcode == 0xff) {
 		look_at_group_5(l, insn);
+	} else if (l->map == 0 && (l->opcode | 1) == 0xf7) {
+		if (x86_extension(l) >= 6)
+			insn->flags |= ARCH_INSN_DIVIDES;
 	} else if (l->map == 0 && l->opcode == 0x90) {
 		if (!(l->rex & REX_B) && !(l->prefixes & PREFIX_F3))
 			insn->flags |= ARCH_INSN_NOP | ARCH_INSN_PADDING;

@@ -51,6 +51,7 @@ static void record_idle(void *arg, uint64_t ns)
 				  (double)r->writer.bytes / 1e6);
 }
 
+/* Here, and to be seen, whatever the process calls itself. */
 static void default_path(const char *process, char *path, size_t size)
 {
 	const time_t now = time(NULL);
@@ -59,6 +60,10 @@ static void default_path(const char *process, char *path, size_t size)
 	localtime_r(&now, &when);
 	snprintf(path, size, "%s-%02d%02d%02d.ctf", process, when.tm_hour, when.tm_min,
 		 when.tm_sec);
+	if (path[0] == '.')
+		path[0] = '_';
+	for (char *p = path; (p = strchr(p, '/'));)
+		*p = '_';
 }
 
 /* Two connections must not be needed to leave: the directory is made when all is inserted. */

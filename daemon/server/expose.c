@@ -188,41 +188,50 @@ struct exposing {
 	uint64_t start_ns;
 };
 
+/* NULL: no place for all of it. */
+static struct distribution *take_distribution(struct exposition *x, json_t *value)
+{
+	struct distribution made, *d = exposition_take(x, sizeof(*d));
+
+	if (!expose_distribution(value, &made))
+		return d;
+	set_sums(value, &made);
+	if (d) {
+		*d = made;
+		d->buckets = exposition_take(x, made.bucket_count * sizeof(*d->buckets) + 1);
+	}
+	if (d && d->buckets)
+		memcpy(d->buckets, made.buckets, made.bucket_count * sizeof(*d->buckets));
+	else
+		d = NULL;
+	free(made.buckets);
+	return d;
+}
+
 /* `value` is a row, or an element of it; labels are set. */
 static void add_value(struct exposing *g, json_t *row, json_t *value, bool distribution)
 {
 	struct family *f = family_of(g->x, row, distribution);
 	const json_int_t id = json_integer_value(json_object_get(row, "id"));
-	struct sample *s = exposition_sample(g->x, f, g->labels->list, g->labels->count, id);
-	struct distribution *d, made;
-	json_int_t whole;
+	const json_int_t whole = json_integer_value(json_object_get(value, "value"));
+	struct distribution *d = distribution ? take_distribution(g->x, value) : NULL;
+	struct sample *s;
 
+	/* one without it would be none, and is in the family for good once it is made */
+	if (distribution && !d) {
+		g->x->left_out++;
+		return;
+	}
+	s = exposition_sample(g->x, f, g->labels->list, g->labels->count, id);
 	if (!s)
 		return;
 	s->session = exposition_string(g->x, g->session->name);
 	s->start_ns = g->start_ns;
-	if (!distribution) {
-		whole = json_integer_value(json_object_get(value, "value"));
-		s->amount = f->unit == FAMILY_SECONDS ? amount_ns(whole) : amount_whole(whole);
-		return;
-	}
-	d = s->distribution = exposition_take(g->x, sizeof(*d));
-	if (!d) {
-		g->x->left_out++;
-		return;
-	}
-	d->ns = f->unit == FAMILY_SECONDS;
-	if (!expose_distribution(value, &made))
-		return;
-	made.ns = d->ns;
-	set_sums(value, &made);
-	*d = made;
-	d->buckets = exposition_take(g->x, made.bucket_count * sizeof(*d->buckets) + 1);
-	if (d->buckets)
-		memcpy(d->buckets, made.buckets, made.bucket_count * sizeof(*d->buckets));
+	s->distribution = d;
+	if (d)
+		d->ns = f->unit == FAMILY_SECONDS;
 	else
-		d->bucket_count = 0;
-	free(made.buckets);
+		s->amount = f->unit == FAMILY_SECONDS ? amount_ns(whole) : amount_whole(whole);
 }
 
 static void add_row(struct exposing *g, json_t *row)

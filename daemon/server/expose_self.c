@@ -54,8 +54,8 @@ struct own {
 	const char *help;
 };
 
-static void add(struct exposition *x, const struct own *o, const struct label *labels,
-		unsigned count, struct amount amount, const char *session)
+static struct sample *add(struct exposition *x, const struct own *o, const struct label *labels,
+			  unsigned count, struct amount amount, const char *session)
 {
 	struct family *f = exposition_family(x, o->name, o->type, o->unit, o->help);
 	struct sample *s = exposition_sample(x, f, labels, count, 0);
@@ -64,6 +64,7 @@ static void add(struct exposition *x, const struct own *o, const struct label *l
 		s->amount = amount;
 		s->session = session ? exposition_string(x, session) : NULL;
 	}
+	return s;
 }
 
 static void add_daemon(struct exposition *x, const char *name, enum family_type type,
@@ -94,9 +95,13 @@ void expose_daemon(struct exposition *x, struct server *s)
 	const struct own build = {"dinst_build_info", FAMILY_GAUGE, FAMILY_PLAIN,
 				  "The version of dinst; always 1."};
 	const struct label version = {"version", DINST_VERSION};
+	const struct own left_out = {"dinst_left_out_samples", FAMILY_GAUGE, FAMILY_PLAIN,
+				     "Samples for which there was no place in this answer."};
 	struct http_stats http = {0};
 	struct otlp_stats otlp = {0};
 
+	/* at the end there may be no place for it */
+	x->told_left_out = add(x, &left_out, NULL, 0, amount_whole(0), NULL);
 	add(x, &build, &version, 1, amount_whole(1), NULL);
 	add_own_process(x);
 	add_daemon(x, "dinst_sessions", FAMILY_GAUGE, FAMILY_PLAIN,
@@ -121,9 +126,8 @@ void expose_daemon(struct exposition *x, struct server *s)
 
 void expose_end(struct exposition *x)
 {
-	add_daemon(x, "dinst_left_out_samples", FAMILY_GAUGE, FAMILY_PLAIN,
-		   "Samples for which there was no place in this answer.",
-		   amount_whole((int64_t)x->left_out));
+	if (x->told_left_out)
+		x->told_left_out->amount = amount_whole((int64_t)x->left_out);
 }
 
 /* ----------------------------------------------------------------- sessions */

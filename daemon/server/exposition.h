@@ -83,7 +83,8 @@ struct exposition {
 	struct family *families, **end;
 	struct chunk *chunks; /* of memory; private */
 	size_t bytes, lines;
-	size_t left_out; /* samples */
+	size_t left_out;	      /* samples */
+	struct sample *told_left_out; /* which tells it; NULL: none does */
 	struct sample **table;
 	size_t table_size, table_used;
 };

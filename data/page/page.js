@@ -9,7 +9,7 @@ const SECOND = 1000, CHARTS = 12, SERIES = 8, HEATS = 4;
 const $ = (id) => document.getElementById(id);
 const page = {
 	session: null, token: '', state: null, values: new Map(), last: new Map(), rates: new Map(),
-	recording: 0, tree: null, inside: null, busy: false, charts: new Map(), heats: new Map(),
+	recording: 0, tree: null, inside: null, busy: false, again: false, charts: new Map(), heats: new Map(),
 };
 
 function make(tag, attributes, ...children) {
@@ -22,8 +22,9 @@ function make(tag, attributes, ...children) {
 	return element;
 }
 
+/* What was asked for a session that is not shown any more is nobody's. */
 async function ask(path, body) {
-	const headers = {};
+	const headers = {}, session = page.session;
 
 	if (page.token)
 		headers.Authorization = 'Bearer ' + page.token;
@@ -32,6 +33,8 @@ async function ask(path, body) {
 	const answer = await fetch(path, {method: body ? 'POST' : 'GET', headers, body: body && JSON.stringify(body), cache: 'no-store'});
 	const value = await answer.json();
 
+	if (!body && page.session !== session)
+		throw Object.assign(new Error('another session was chosen'), {stale: true});
 	if (!answer.ok)
 		throw Object.assign(new Error(value.error || value.message || answer.statusText), {status: answer.status});
 	return value;
@@ -61,6 +64,7 @@ function choose(name) {
 	page.tree = null;
 	$('charts').replaceChildren();
 	$('heats').replaceChildren();
+	showRows([]);
 	location.hash = name ? 'session=' + encodeURIComponent(name) : '';
 	refresh();
 }
@@ -112,6 +116,8 @@ function sayRate(row, rate) {
 }
 
 function showRows(rows) {
+	const session = page.session;
+
 	$('values').hidden = !rows.length;
 	$('values-about').textContent = `${rows.length} inserted`;
 	$('rows').replaceChildren(...rows.slice(0, 400).map((row) => {
@@ -121,7 +127,7 @@ function showRows(rows) {
 		if (page.state && page.state.authorized) {
 			const button = make('button', {type: 'button'}, 'remove');
 
-			button.addEventListener('click', () => change('api/remove', {session: page.session, ids: [row.id]}));
+			button.addEventListener('click', () => change('api/remove', {session, ids: [row.id]}));
 			action.append(button);
 		}
 		return make('tr', {},
@@ -243,6 +249,8 @@ async function showHeats(rows, from, to) {
 		try {
 			heat = await ask(`api/heat?session=${encodeURIComponent(page.session)}&id=${row.id}`);
 		} catch (e) {
+			if (e.stale)
+				throw e;
 			continue;
 		}
 		let card = page.heats.get(row.id);
@@ -332,10 +340,7 @@ function showEmpty(text) {
 	$('empty').textContent = text;
 }
 
-async function refresh() {
-	if (page.busy)
-		return;
-	page.busy = true;
+async function refreshOnce() {
 	try {
 		const state = await ask('api/state'), sessions = state.sessions;
 
@@ -371,12 +376,26 @@ async function refresh() {
 		}
 		say('live');
 	} catch (e) {
+		if (e.stale)
+			return;
 		if (e.status === 401 && !page.token) {
 			$('write').hidden = false;
 			showEmpty('Beyond its own machine this daemon shows values to those who have the token.');
 		}
 		say(e.status ? e.message : 'the daemon does not answer', true);
 	}
+}
+
+/* One at a time; who asks meanwhile has chosen something, and is not kept waiting for the next second. */
+async function refresh() {
+	page.again = page.busy;
+	if (page.busy)
+		return;
+	page.busy = true;
+	do {
+		page.again = false;
+		await refreshOnce();
+	} while (page.again);
 	page.busy = false;
 }
 
@@ -399,4 +418,4 @@ window.addEventListener('resize', () => {
 		drawTree();
 });
 refresh();
-setInterval(refresh, SECOND);
+setInterval(() => page.busy || refresh(), SECOND);

@@ -63,21 +63,19 @@ static void open_image(void)
 }
 
 /* A file that is right but for what is in it. */
-static void make_file(const uint8_t *bytes, size_t size, uint64_t image)
+static void make_file(const uint8_t *bytes, size_t size, const struct plan_cache *c)
 {
 	struct header h = {
 		.format = FORMAT,
 		.machine = arch_elf_machine,
 		.program = program_hash(),
-		.image = image,
+		.image = c->image,
+		.id_size = (uint32_t)c->id_size,
 		.function_count = (uint32_t)img->function_count,
 	};
-	size_t id_size = 0;
-	const uint8_t *id = image_build_id(img, &id_size);
 
 	memcpy(h.magic, magic, sizeof(magic));
-	h.id_size = (uint32_t)id_size;
-	memcpy(h.id, id, id_size);
+	memcpy(h.id, c->id, c->id_size);
 	h.part_count = size > 1 ? bytes[0] | (uint32_t)bytes[1] << 8 : 0;
 	size = size > 2 ? size - 2 : 0;
 	h.size = sizeof(h) + size;
@@ -101,10 +99,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	c = calloc(1, sizeof(*c));
 	require(c);
 	c->image = 1;
-	c->name[0] = 'x';
+	require(make_name(img, c));
 	img->plans = c;
-	make_file(bytes, size, c->image);
+	make_file(bytes, size, c);
 	load(img, c);
+	/* as far as its tables fit */
+	require(c->file ||
+		sizeof(struct header) + img->function_count * sizeof(uint32_t) > input_size ||
+		bytes[0] || bytes[1]);
 	for (uint32_t i = 0; i < img->function_count; i++) {
 		struct function_plan *plan;
 
@@ -116,6 +118,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 			require(plan->windows[k].start >= img->lowest &&
 				plan->windows[k].start + plan->windows[k].length <=
 					img->highest + WINDOW_BYTES_MAX);
+		for (size_t k = 0; k < plan->window_count; k++)
+			require(plan->windows[k].host < (long)plan->window_count);
 		for (size_t k = 0; k < plan->point_count; k++)
 			require(plan->points[k].window < (long)plan->window_count);
 		free_plan(plan);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # longer.sh - tests of the live suite that take seconds there, for as long and as
-# often as it takes to believe them: some four minutes on an idle machine. Not part
+# often as it takes to believe them: some three minutes on an idle machine. Not part
 # of `make test`, which has the live suite.
 #
 # fear A2: a minute of stops of 64 threads that send signals, and of 64 that run into breakpoints
@@ -17,10 +17,12 @@
 
 # live PROGRAM CASES: at least one case of that name, and all of them pass.
 live() {
+	local log="$work/$1.$BASHPID"
+
 	say "$1 $2"
-	"$build/tests/live/$1" "$2" >"$work/live" 2>&1 || fail "$1 $2: $(grep -v '^\[' "$work/live" | tail -8)"
-	grep -q '^\[       OK' "$work/live" || fail "$1 $2: there is no such test"
-	grep -v '^\[' "$work/live" | tail -2 | sed 's/^/    /'
+	"$build/tests/live/$1" "$2" >"$log" 2>&1 || fail "$1 $2: $(grep -v '^\[' "$log" | tail -8)"
+	grep -q '^\[       OK' "$log" || fail "$1 $2: there is no such test"
+	grep -v '^\[' "$log" | tail -2 | sed 's/^/    /'
 }
 
 unset DINST_SHORT
@@ -41,8 +43,11 @@ large_library() {
 	}' | ${CC:-gcc} -x assembler -shared -Wl,-Bsymbolic -o "$work/liblarge.so" -
 }
 
-LIFE_MS=60000 live life_threads test_ring_of_signals
-LIFE_MS=60000 live life_threads test_breakpoints
+LIFE_MS=60000 live life_threads test_ring_of_signals &
+ring=$!
+LIFE_MS=60000 live life_threads test_breakpoints &
+breakpoints=$!
+wait $ring && wait $breakpoints || exit 1
 BLOCKING_MS=25000 live signals 'test_blocking_*'
 LOADING_ATTACHES=1000 live loading test_often
 DEATHS=200 live death test_hundred_deaths

@@ -144,7 +144,7 @@ static void test_redis(void **state)
 	if (!is_installed(argv[0]) || !is_installed("/usr/bin/redis-benchmark"))
 		skip();
 	/* With sanitizers adding all up takes longer than redis is quiet between two of its timers. */
-	if (HARNESS_SLOWER > 1)
+	if (SLOWER > 1)
 		skip();
 	harness_limit(600);
 	snprintf(socket, sizeof(socket), "%s/redis", h->directory);

@@ -4,7 +4,11 @@
  * while it repairs or adopts, it finds processes that were forked meanwhile, or
  * one that lives and is not to be touched. As death.c.
  */
+#include <fcntl.h>
+
+#include "inject/arena.h"
 #include "tests/live/death_help.h"
+#include "tests/live/harness_thread.h"
 
 /* ---------------------------------------------------- the one that cleans up */
 
@@ -270,6 +274,66 @@ static void test_child_of_the_orphaned(void **state)
 	harness_end(h, 0);
 }
 
+/* Which word of the stack, above what the thread is blocked with; its function never looks there. */
+enum { WORD_OF_CALLER = 24 };
+
+static taddr_t word_at; /* in the target */
+
+static int find_word(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	(void)arg;
+	(void)e;
+	word_at = arch_sp(&stop_thread(stop, 0)->regs) + WORD_OF_CALLER;
+	return 0;
+}
+
+static size_t arenas_left_with(struct target *t, uint64_t word)
+{
+	struct leftovers left = {0};
+	struct dinst_error e = {0};
+	char path[64];
+	int memory;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)target_pid(t));
+	memory = open(path, O_RDWR | O_CLOEXEC);
+	assert_int_equal(pwrite(memory, &word, sizeof(word), (off_t)word_at), sizeof(word));
+	close(memory);
+	if (leftovers_clean(t, 300, &left, &e) < 0)
+		fail_msg("cleaning with %#llx on the stack: %s", (unsigned long long)word, e.text);
+	return left.arenas_left;
+}
+
+/*
+ * fear C2: a number on a stack that cannot be walked keeps what a mutator left if it is an address of its
+ * code, and not if it only lies in the room that was set apart for that
+ */
+static void test_numbers_like_addresses(void **state)
+{
+	struct harness *h = *state;
+	struct arena_found found[4];
+	struct dinst_error e = {0};
+	struct session *s;
+	struct target *t;
+
+	harness_start(h, "stack-lies", "pointer", NULL);
+	thread_wait_input(h->pid);
+	s = session_begin(h);
+	session_insert_kind(s, "pointer", POINT_ENTRY);
+	/* As a mutator that dies. */
+	session_free(s);
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	assert_int_equal(target_stop(t, NULL, find_word, NULL, NULL, &e), 0);
+	assert_int_equal(arena_find(t, found, 4, &e), 1);
+	assert_in_range(found[0].code_floor, 1, found[0].code_size - 1);
+	assert_int_equal(arenas_left_with(t, found[0].code + found[0].code_size - 1), 1);
+	assert_int_equal(arenas_left_with(t, found[0].code + found[0].code_floor), 1);
+	assert_int_equal(arenas_left_with(t, found[0].code + found[0].code_floor - 1), 0);
+	assert_int_equal(arenas_left_with(t, 0), 0);
+	target_close(t);
+	verify(h, 0);
+	harness_end(h, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, death_setup, death_teardown)
 
 int main(void)
@@ -277,7 +341,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_deaths_of_repair),	  TEST(test_deaths_of_adoption),
 		TEST(test_child_of_the_orphaned), TEST(test_living_mutator),
-		TEST(test_deaths_in_a_family),
+		TEST(test_deaths_in_a_family),	  TEST(test_numbers_like_addresses),
 	};
 
 	return cmocka_run_group_tests_name("live/death_repair", tests, NULL, NULL);

@@ -271,6 +271,39 @@ static void test_touched(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear F6, G4: code is written anew in place, where nothing tells that, behind what a jump overwrites: a
+ * point that was prepared for what was there before, and has waited, does not go in
+ */
+static void test_edited_while_waiting(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+	char held[64];
+	unsigned id;
+
+	harness_start(h, "reloads", NULL);
+	s = session_begin(h);
+	ask(h, "open");
+	request_retry_pending(s);
+	snprintf(held, sizeof(held), "hold %llx",
+		 (unsigned long long)session_address(s, "reload_wide") + 2);
+	ask(h, held);
+	id = session_insert(s, "reload_wide");
+	assert_int_equal(session_pending(s, id), 1);
+	ask(h, "edit");
+	ask(h, "wide 10");
+	ask(h, "hold 0");
+	for (int i = 0; i < 100 && session_pending(s, id); i++) {
+		request_retry_pending(s);
+		usleep(2000);
+	}
+	ask(h, "wide 10");
+	session_end(s);
+	ask(h, "wide 10");
+	harness_end(h, 0);
+}
+
 /* fear G4: what is removed of a library that was loaded anew takes nothing from what is new in it */
 static void test_old_ones_removed(void **state)
 {
@@ -354,6 +387,7 @@ int main(void)
 		CASE(test_built_anew),
 		CASE(test_new_file),
 		CASE(test_touched),
+		CASE(test_edited_while_waiting),
 		CASE(test_old_ones_removed),
 		CASE(test_left_in_another),
 	};

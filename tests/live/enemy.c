@@ -151,7 +151,7 @@ static void setup_mode(struct harness *h, const char *mode)
 	account->tries = 1;
 	harness_limit(600);
 	/* Of the stacks fewer with sanitizers: a stop may take ten seconds of a processor, not more. */
-	harness_start(h, "enemy", mode, HARNESS_SLOWER > 1 ? "12" : "64", NULL);
+	harness_start(h, "enemy", mode, SLOWER > 1 ? "12" : "64", NULL);
 }
 
 /* Fails unless the child ends by itself, soon, and has not taken the memory of the machine. */

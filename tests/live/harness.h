@@ -36,15 +36,10 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "tests/slower.h"
+
 /* Seconds that a case may take unless harness_limit() says otherwise. */
 enum { HARNESS_SECONDS = 300, HARNESS_ANSWER_MS = 120000 };
-
-/* How much slower our own processes are with sanitizers, about; targets are not built with them. */
-#ifdef __SANITIZE_ADDRESS__
-enum { HARNESS_SLOWER = 5 };
-#else
-enum { HARNESS_SLOWER = 1 };
-#endif
 
 struct harness_snapshot; /* opaque */
 

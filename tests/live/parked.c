@@ -162,16 +162,74 @@ static void test_trampoline_job(void **state)
 	run_trampoline(*state, "parked-jobs", NULL, false);
 }
 
+/* A window of a program that switches and has so much memory, and a trampoline of it. */
+static void run_large(struct harness *h, const char *fill)
+{
+	struct flush_result flushed = {0};
+	struct detach_result detached;
+	struct dinst_error e = {0};
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "parked", "fiber", NULL);
+	ask(h, fill, "filled");
+	s = session_begin(h);
+	id = session_insert_kind(s, "parked_function", POINT_ENTRY);
+	assert_int_equal(session_pending(s, id), 1);
+	assert_true(s->unsearched);
+	/* Nothing ever led to what was written: it can go. */
+	assert_int_equal(session_detach(s, 1, &detached, &e), 0);
+	assert_int_equal(detached.left, 0);
+	session_free(s);
+	ask(h, "fill 0", "filled");
+	harness_verify(h);
+	ask(h, fill, "filled");
+	s = session_begin(h);
+	id = session_insert_kind(s, "parked_function", POINT_ENTRY);
+	ask(h, "fill 0", "filled");
+	assert_true(becomes_active(s, id));
+	assert_false(s->unsearched);
+	ask(h, fill, "filled");
+	ask(h, "go 100", "done");
+	assert_int_equal(session_value(s, id), 100);
+	session_remove(s, id);
+	assert_int_equal(removal_flush(s, &flushed, &e), 0);
+	assert_int_not_equal(flushed.queued, 0);
+	ask(h, "fill 0", "filled");
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* fear C2, H5: too much memory to be searched in a stop for what is parked: windows and trampolines wait, and say so */
+static void test_large(void **state)
+{
+	run_large(*state, "fill 100");
+}
+
+/* fear C2, H5: so much that nothing of it is read */
+static void test_very_large(void **state)
+{
+	run_large(*state, "fill 200");
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_window_away),	     CASE(test_window_left),
-		CASE(test_window_fiber),     CASE(test_window_copied),
-		CASE(test_trampoline_away),  CASE(test_trampoline_left),
-		CASE(test_trampoline_fiber), CASE(test_trampoline_copied),
-		CASE(test_window_job),	     CASE(test_trampoline_job),
+		CASE(test_window_away),
+		CASE(test_window_left),
+		CASE(test_window_fiber),
+		CASE(test_window_copied),
+		CASE(test_trampoline_away),
+		CASE(test_trampoline_left),
+		CASE(test_trampoline_fiber),
+		CASE(test_trampoline_copied),
+		CASE(test_window_job),
+		CASE(test_trampoline_job),
+		CASE(test_large),
+		CASE(test_very_large),
 	};
 
 	return cmocka_run_group_tests_name("live/parked", tests, NULL, NULL);

@@ -82,7 +82,7 @@ static void storm_cycle(struct harness *h, struct session *s, int n)
 /* As many cycles as there is time for, and at least 200; a storm may need another one. */
 static void storm(struct harness *h, bool attached)
 {
-	enum { CYCLES = 200 / HARNESS_SLOWER, STORM_MS = 4000 };
+	enum { CYCLES = 200 / SLOWER, STORM_MS = 4000 };
 	struct session *s;
 	uint64_t end;
 	int cycles = 0;
@@ -267,7 +267,7 @@ static int wait_once(struct harness *h, struct session *s, double wait, int most
 static void run_blocking(struct harness *h, struct session *s,
 			 void (*run_cycle)(struct harness *, struct session *))
 {
-	enum { CYCLES = 100 / HARNESS_SLOWER, FIRST = 10, WAIT_MS_MAX = 30000 };
+	enum { CYCLES = 100 / SLOWER, FIRST = 10, WAIT_MS_MAX = 30000 };
 	const double least = (double)harness_setting("BLOCKING_MS", 2500);
 	uint64_t start;
 	double wait;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "inject/stack.h"
+#include "tests/live/harness_thread.h"
 #include "tests/live/inject_help.h"
 
 static struct snapshot *shot;
@@ -95,15 +96,67 @@ static void endless_table(void **state)
 	finish(h);
 }
 
+static taddr_t top; /* where the thread's stack pointer leads to */
+
+static int take_top(struct stop *s, void *arg, struct dinst_error *e)
+{
+	const taddr_t sp = arch_sp(&stop_thread(s, 0)->regs);
+	int status = target_read(stop_target(s), sp, &top, sizeof(top), e);
+
+	return status < 0 ? status : take(s, arg, e);
+}
+
+/* What a table leaves out is found: a walk by it has not come to the start of the thread for sure. */
+static void walk_by_lies(struct harness *h, const char *mode, bool may_end)
+{
+	struct stack_range back = {0};
+	bool complete = !may_end;
+	struct target *t;
+	taddr_t pcs[8];
+
+	harness_start(h, "stack-lies", mode, NULL);
+	thread_wait_input(h->pid);
+	t = help_open(h->pid);
+	help_stop_well(t, take_top, NULL);
+	assert_int_equal(snapshot_backtrace(shot, h->pid, NULL, NULL, pcs, 8, &complete), 1);
+	assert_int_equal(complete, may_end);
+	back = (struct stack_range){top, top + 1, false};
+	assert_int_equal(snapshot_walk(shot, NULL, NULL, &back, 1), 1);
+	target_close(t);
+	finish(h);
+}
+
+/* fear C2: a table that leads to a zero: shown as the start of the thread, not taken for it */
+static void zero_is_no_end(void **state)
+{
+	walk_by_lies(*state, "zero", true);
+}
+
+/* fear C2: a table that says that the frame pointer is lost: not the start of the thread */
+static void lost_pointer_is_no_end(void **state)
+{
+	walk_by_lies(*state, "pointer", false);
+}
+
+/* fear L1: registers that no processor has */
+static void strange_register(void **state)
+{
+	walk_by_lies(*state, "register", false);
+}
+
+static void strange_column(void **state)
+{
+	walk_by_lies(*state, "column", false);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(one_mapping_for_many),
-		CASE(several_mappings),
-		CASE(too_deep),
-		CASE(endless_table),
+		CASE(one_mapping_for_many), CASE(several_mappings), CASE(too_deep),
+		CASE(endless_table),	    CASE(zero_is_no_end),   CASE(lost_pointer_is_no_end),
+		CASE(strange_register),	    CASE(strange_column),
 	};
 
 	return cmocka_run_group_tests_name("live/stack_places", tests, NULL, NULL);

@@ -103,12 +103,36 @@ static void test_cancelled_anywhere(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear E1: a handler of SIGSEGV that throws, through the instruction that faulted
+ * (-fnon-call-exceptions): what may fault stays where the tables know it
+ */
+static void test_thrown_by_faults(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "faulting", NULL);
+	ask(h, "go 100\n");
+	s = session_begin(h);
+	insert_everything(s, "/Code/faulting/*");
+	id = session_insert(s, "fault_around");
+	ask(h, "go 1000\n");
+	assert_int_equal(session_value(s, id), 2000);
+	session_end(s);
+	ask(h, "go 100\n");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {CASE(test_own_traps), CASE(test_probes),
-					   CASE(test_cancelled_anywhere)};
+					   CASE(test_cancelled_anywhere),
+					   CASE(test_thrown_by_faults)};
 
 	return cmocka_run_group_tests_name("live/traps", tests, NULL, NULL);
 }

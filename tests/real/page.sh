@@ -83,6 +83,11 @@ rows=$(grep -o '<tr><td>[0-9]*</td>' "$work/full.html" | wc -l)
 [ "$rows" -eq 3 ] || fail "$rows rows instead of 3"
 say "in Chromium: $rows values, $(grep -o '<article' "$work/full.html" | wc -l) charts, $(grep -o '<rect' "$work/full.html" | wc -l) frames, no error"
 
+# Another session is chosen while values are on their way: its buttons are those of the session that is shown.
+if command -v node >/dev/null; then
+	node tests/tools/page_sessions.js data/page >"$work/chosen" 2>&1 || fail "two sessions: $(cat "$work/chosen")"
+fi
+
 # What the page is told is what dinst says. The values are asked for last: what came meanwhile is
 # in them and in nothing else; at rest there is nothing that came.
 kill "$loader"

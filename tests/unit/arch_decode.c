@@ -43,6 +43,7 @@ enum {
 	NOTRACK = ARCH_INSN_NO_TRACK,
 	STACK = ARCH_INSN_STACK_OPERAND,
 	FRAME = ARCH_INSN_FRAME,
+	DIVIDES = ARCH_INSN_DIVIDES,
 };
 
 #define NEXT  ARCH_FLOW_NEXT
@@ -163,6 +164,11 @@ static const struct {
 	{"4889ec", NEXT, FRAME, 0, 0},
 	{"4889e5", NEXT, 0, 0, 0},
 	{"488d65d8", NEXT, FRAME, 0, 0}, /* lea -40(%rbp),%rsp */
+	{"48f7fe", NEXT, DIVIDES, 0, 0}, /* idiv %rsi */
+	{"f6f1", NEXT, DIVIDES, 0, 0},	 /* div %cl */
+	{"48f73f", NEXT, MEM | DIVIDES, 0, 0},
+	{"48f7ee", NEXT, 0, 0, 0}, /* imul, neg */
+	{"48f7de", NEXT, 0, 0, 0},
 	{"48b88877665544332211", NEXT, 0, 0, 0},
 	{"48a18877665544332211", NEXT, MEM, 0, 0},
 	{"c8100001", NEXT, MEM | STACK, 0, 0},

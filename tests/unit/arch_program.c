@@ -5,6 +5,7 @@
  * arch_program_run(): results, memory, counters, and whatever the frame promises
  * to keep. Then what has a reason of its own.
  */
+#include "tests/slower.h"
 #include "tests/unit/arch_program.h"
 #include "tests/unit/arch_program_random.h"
 
@@ -368,6 +369,6 @@ int main(void)
 		cmocka_unit_test(test_plain_count),
 	};
 
-	alarm(100);
+	alarm(100 * SLOWER);
 	return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "tests/slower.h"
 #include "tests/unit/arch_program.h"
 
 enum { PAGE = 4096, ROUNDS = 400 };
@@ -427,6 +428,6 @@ int main(void)
 		cmocka_unit_test(test_refusals),     cmocka_unit_test(test_records),
 	};
 
-	alarm(100);
+	alarm(100 * SLOWER);
 	return cmocka_run_group_tests(tests, setup, NULL);
 }

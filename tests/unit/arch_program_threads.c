@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "tests/slower.h"
 #include "tests/unit/arch_program.h"
 
 enum {
@@ -549,6 +550,6 @@ int main(void)
 		cmocka_unit_test(test_events),	     cmocka_unit_test(test_thread_clock),
 	};
 
-	alarm(100);
+	alarm(100 * SLOWER);
 	return cmocka_run_group_tests(tests, setup, NULL);
 }

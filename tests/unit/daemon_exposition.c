@@ -14,7 +14,8 @@
 
 #include <cmocka.h>
 
-#include "daemon/server/exposition.h"
+#include "daemon/server/expose.h"
+#include "daemon/server/snapshot.h"
 
 static struct sample *add(struct exposition *x, const char *name, enum family_type type,
 			  enum family_unit unit, const char *label, struct amount amount)
@@ -260,6 +261,59 @@ static void there_is_an_end_to_it(void **state)
 	exposition_free(x);
 }
 
+/* So many distributions that there is no place for the last ones. */
+static json_t *many_rows(unsigned count)
+{
+	json_t *rows = json_array(), *buckets = json_array();
+	char focus[1024];
+
+	for (unsigned i = 0; i < 400; i++)
+		json_array_append_new(buckets, json_pack("[i, i, i]", 2 * i, 2 * i + 2, 1));
+	for (unsigned i = 0; i < count; i++) {
+		snprintf(focus, sizeof(focus), "/Code/m/%u%*s", i, (int)(i * 37 % 900), "x");
+		json_array_append_new(rows, json_pack("{s:i, s:s, s:s, s:s, s:O}", "id", i,
+						      "metric", "sizes", "unit", "bytes", "focus",
+						      focus, "buckets", buckets));
+	}
+	json_decref(buckets);
+	return rows;
+}
+
+/* Where there is no place for its buckets a distribution is left out as a whole, and that is told. */
+static void distributions_are_whole(void **state)
+{
+	enum { ROWS = 6000 };
+	struct snapshot snapshot = {.rows = many_rows(ROWS)};
+	struct session session = {.name = "a", .process = "a", .pid = 1, .snapshot = &snapshot};
+	struct server *server = calloc(1, sizeof(*server));
+	struct exposition *x;
+	struct text out = {0};
+	char told[64];
+	size_t kept = 0;
+
+	(void)state;
+	server->sessions = &session;
+	x = expose(server);
+	assert_non_null(x);
+	for (const struct family *f = x->families; f; f = f->next)
+		for (const struct sample *s = f->samples; s && f->type == FAMILY_HISTOGRAM;
+		     s = s->next) {
+			assert_non_null(s->distribution);
+			assert_int_equal(s->distribution->bucket_count, 400);
+			kept++;
+		}
+	assert_true(kept > 1000);
+	assert_int_equal(kept + x->left_out, ROWS);
+	exposition_text(x, &out);
+	assert_false(out.failed);
+	snprintf(told, sizeof(told), "\ndinst_left_out_samples %zu\n", ROWS - kept);
+	assert_non_null(strstr(out.data, told));
+	text_release(&out);
+	exposition_free(x);
+	json_decref(snapshot.rows);
+	free(server);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -272,6 +326,7 @@ int main(void)
 		cmocka_unit_test(empty_distributions_are_fine),
 		cmocka_unit_test(protobuf_is_as_it_should),
 		cmocka_unit_test(there_is_an_end_to_it),
+		cmocka_unit_test(distributions_are_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

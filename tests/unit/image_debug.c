@@ -21,6 +21,7 @@
 #include <cmocka.h>
 #include <elf.h>
 
+#include "mutator/image_private.h"
 #include "mutator/types_reader.h"
 
 struct bytes {
@@ -419,6 +420,44 @@ static void test_damaged_compressed(void **unused)
 	free(packed.p);
 }
 
+/* fear L1: files that become large when they are decompressed do not take the machine's memory, however many they are */
+static void test_many_compressed(void **unused)
+{
+	enum { FILES = 16, SIZE = 60 << 20 };
+	struct bytes whole = target_bytes("image-cxx"), bare = target_bytes("image-cxx");
+	struct bytes large = {calloc(1, SIZE), SIZE}, packed = {malloc(1 << 20), 0};
+	struct dinst_error e = {0};
+	struct image *images[FILES];
+	size_t held = 0, known = 0;
+	uint32_t flags;
+
+	(void)unused;
+	memcpy(large.p, whole.p, whole.size);
+	assert_int_equal(lzma_easy_buffer_encode(0, LZMA_CHECK_NONE, NULL, large.p, large.size,
+						 packed.p, &packed.size, 1 << 20),
+			 LZMA_OK);
+	free(large.p);
+	hide_symbols(&bare);
+	add_section(&bare, ".gnu_debugdata", packed.p, packed.size);
+	for (size_t i = 0; i < FILES; i++) {
+		images[i] = open_bytes(&bare, "file", NULL, &e);
+		/* Its names are done without, it is not. */
+		if (!images[i])
+			fail_msg("%s", e.text);
+		held += images[i]->mini.size;
+		known += image_name_flags(images[i], "mostly_warm.cold", &flags);
+		assert_true(held <= (size_t)256 << 20);
+	}
+	assert_true(known > 1 && known < FILES);
+	for (size_t i = 0; i < FILES; i++)
+		image_close(images[i]);
+	/* What was given back can be had again. */
+	assert_true(knows_names(&bare, "file", NULL));
+	free(whole.p);
+	free(bare.p);
+	free(packed.p);
+}
+
 /* Without a section table the dynamic segment tells the names, .eh_frame_hdr the frames. */
 static void test_no_sections(void **unused)
 {
@@ -454,6 +493,7 @@ int main(void)
 		cmocka_unit_test(test_shared_types),
 		cmocka_unit_test(test_compressed),
 		cmocka_unit_test(test_damaged_compressed),
+		cmocka_unit_test(test_many_compressed),
 		cmocka_unit_test(test_no_sections),
 	};
 

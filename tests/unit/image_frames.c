@@ -208,6 +208,35 @@ static void test_augmentations(void **unused)
 	expect(2, 0x2000, 1, CFI_SIGNAL_FRAME, 0);
 }
 
+/* What assemblers write that are told to (--gdwarf-cie-version=4): the sizes of addresses are said. */
+static void test_version_4(void **unused)
+{
+	size_t at = t.size;
+
+	(void)unused;
+	put(0, 4);
+	put(0, 4);
+	put(4, 1);
+	put_bytes("zLR", 4);
+	put(8, 1);
+	put(0, 1);
+	put(1, 1);
+	put(0x78, 1);
+	put(16, 1);
+	put(2, 1);
+	put_bytes("\x1b\x1b", 2);
+	put_bytes(PROGRAM(ENTRY));
+	close_record(at);
+	put_fde(at, 0x1000, 10, 0x9000, PROGRAM(""));
+	assert_int_equal(run(), 0);
+	assert_int_equal(t.count, 1);
+	expect(0, 0x1000, 10, 0, 0x9000);
+	/* Of another machine. */
+	t.bytes[at + 13] = 4;
+	assert_int_equal(run(), 0);
+	assert_int_equal(t.count, 0);
+}
+
 /* Plain addresses, and a length of 64 bits. */
 static void test_other_encodings(void **unused)
 {
@@ -265,6 +294,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_fragments, start, finish),
 		cmocka_unit_test_setup_teardown(test_augmentations, start, finish),
 		cmocka_unit_test_setup_teardown(test_other_encodings, start, finish),
+		cmocka_unit_test_setup_teardown(test_version_4, start, finish),
 		cmocka_unit_test_setup_teardown(test_damaged, start, finish),
 	};
 

@@ -25,6 +25,7 @@
 #include "mutator/cfi.h"
 #include "mutator/image_private.h"
 #include "mutator/siphash.h"
+#include "tests/slower.h"
 
 enum { TEXT_OFFSET = 4096, STEP = 16, SECONDS = 10 };
 
@@ -35,7 +36,7 @@ static double most_seconds(void)
 {
 	const char *preloaded = getenv("LD_PRELOAD");
 
-	return preloaded && strstr(preloaded, "vgpreload") ? 10 * SECONDS : SECONDS;
+	return preloaded && strstr(preloaded, "vgpreload") ? 10 * SECONDS : SLOWER * SECONDS;
 }
 
 static double cpu_seconds(void)

@@ -134,9 +134,11 @@ static void test_not_everything(void **unused)
 static vaddr_t pads[8];
 static size_t pad_count;
 
-static void note_pad(void *arg, vaddr_t pad)
+static void note_pad(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad)
 {
 	(void)arg;
+	(void)lo;
+	(void)hi;
 	assert_true(pad_count < 8);
 	pads[pad_count++] = pad;
 }
@@ -150,7 +152,7 @@ static void test_exception_table(void **unused)
 
 	(void)unused;
 	pad_count = 0;
-	assert_true(cfi_landing_pads(table, sizeof(table), 0x5000, 0x1000, note_pad, NULL, &used));
+	assert_true(cfi_call_sites(table, sizeof(table), 0x5000, 0x1000, note_pad, NULL, &used));
 	assert_int_equal(pad_count, 2);
 	assert_int_equal(pads[0], 0x1020);
 	assert_int_equal(pads[1], 0x10a0);
@@ -158,7 +160,7 @@ static void test_exception_table(void **unused)
 	/* It says that it is longer than what there is: nothing of it is believed. */
 	pad_count = 0;
 	for (size_t size = 0; size < sizeof(table); size++)
-		assert_false(cfi_landing_pads(table, size, 0x5000, 0x1000, note_pad, NULL, &used));
+		assert_false(cfi_call_sites(table, size, 0x5000, 0x1000, note_pad, NULL, &used));
 	assert_int_equal(pad_count, 0);
 }
 
@@ -173,9 +175,9 @@ static void test_damaged_exception_table(void **unused)
 
 	(void)unused;
 	pad_count = 0;
-	assert_false(cfi_landing_pads(table, sizeof(table), 0, 0x1000, note_pad, NULL, &used));
+	assert_false(cfi_call_sites(table, sizeof(table), 0, 0x1000, note_pad, NULL, &used));
 	assert_int_equal(pad_count, 1);
-	assert_false(cfi_landing_pads(unknown, sizeof(unknown), 0, 0x1000, note_pad, NULL, &used));
+	assert_false(cfi_call_sites(unknown, sizeof(unknown), 0, 0x1000, note_pad, NULL, &used));
 	assert_int_equal(pad_count, 1);
 }
 
@@ -317,6 +319,23 @@ static void test_relocations_without_sections(void **unused)
 	}
 }
 
+/* fear E1: a file that was compiled so that faults throw is known by its exception tables */
+static void test_throwing_faults(void **unused)
+{
+	struct image *img = open_path(target_path("faulting"));
+
+	(void)unused;
+	assert_true(image_turns_faults(img));
+	image_close(img);
+	img = open_path(target_path("throws"));
+	assert_false(image_turns_faults(img));
+	image_close(img);
+	/* It has thousands of them, and all are of calls. */
+	img = open_path("/usr/lib/x86_64-linux-gnu/libstdc++.so.6");
+	assert_false(image_turns_faults(img));
+	image_close(img);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -326,6 +345,7 @@ int main(void)
 		cmocka_unit_test(test_exception_table),
 		cmocka_unit_test(test_damaged_exception_table),
 		cmocka_unit_test(test_landing_pads),
+		cmocka_unit_test(test_throwing_faults),
 		cmocka_unit_test(test_relocations),
 		cmocka_unit_test(test_stored_in_program),
 		cmocka_unit_test(test_packed_relocations),

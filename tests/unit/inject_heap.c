@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "inject/journal.h"
+#include "inject/journal_format.h"
 #include "tests/unit/heap_fixture.h"
 
 /* --------------------------------------------------------------- property */
@@ -72,6 +72,7 @@ static void check_counter_is_fresh(struct fixture *f, const struct piece *p)
 static bool allocate(struct fixture *f, struct piece *p, unsigned *seed)
 {
 	struct dinst_error e = {0};
+	size_t floor;
 	int result;
 
 	p->kind = (enum kind)(1 + rand_r(seed) % 3);
@@ -100,6 +101,9 @@ static bool allocate(struct fixture *f, struct piece *p, unsigned *seed)
 	}
 	assert_int_equal(p->address % (p->kind == COLD ? 32 : 16), 0);
 	assert_true(p->address >= f->arena.code + journal_size(&f->arena));
+	/* The header tells a reader where code can be. */
+	floor = journal_floor((const struct journal_header *)(void *)f->arena.code_map);
+	assert_true(floor >= journal_size(&f->arena) && p->address >= f->arena.code + floor);
 	assert_true(p->address + p->size <= f->arena.code + f->arena.code_size);
 	fill(f, p, (uint8_t)rand_r(seed));
 	return true;
@@ -160,6 +164,8 @@ static void random_use(void **state)
 
 	(void)state;
 	start(&f, (size_t)4 << 20, 16);
+	/* What of the header says how much of it can be believed. */
+	((struct journal_header *)(void *)f.arena.code_map)->code_size = f.arena.code_size;
 	assert_non_null(pieces);
 	for (int step = 0; step < STEPS; step++) {
 		struct piece *p = &pieces[rand_r(&seed) % PIECES];

@@ -339,6 +339,16 @@ static void header_fields_are_checked(void **state)
 	assert_int_equal(journal_high(h), good.capacity);
 	h->high = 5 | (uint64_t)~5u << 32;
 	assert_int_equal(journal_high(h), 5);
+	/* And where code begins: not told, told, damaged, behind the end. */
+	assert_int_equal(journal_floor(h), 0);
+	journal_note_floor(&f->arena, size - 4096);
+	assert_int_equal(journal_floor(h), size - 4096);
+	assert_true(journal_check_header(h, good.code, size, &found));
+	assert_int_equal(found.code_floor, size - 4096);
+	h->floor ^= 1;
+	assert_int_equal(journal_floor(h), 0);
+	journal_note_floor(&f->arena, size + 4096);
+	assert_int_equal(journal_floor(h), 0);
 }
 
 /* Makes both checksums right again, so that the other checks have to do the work. */
@@ -378,7 +388,7 @@ static void fuzz(void **state)
 {
 	enum { SLOTS = 4 };
 	struct fixture *f = *state;
-	const size_t header = offsetof(struct journal_header, high) + 8;
+	const size_t header = offsetof(struct journal_header, floor) + 8;
 	const size_t slots = SLOTS * sizeof(struct journal_slot);
 	uint8_t *map = f->arena.code_map, *good;
 	unsigned seed = 99, index, readable = 0, entries = 0;

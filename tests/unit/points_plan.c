@@ -349,6 +349,8 @@ static void test_managed(void **state)
 	static const struct plan_case cases[] = {
 		{"n_null", "entry+0=!unmovable exit+5=padding(5,1+4)"},
 		{"n_stack", "entry+0=jump(0,7) exit+6=merged(0,7)"},
+		{"n_calls",
+		 "entry+0=jump(0,10) call+8=merged(0,10) call+14=!unmovable exit+18=evicted(17,2>0+5)"},
 	};
 	struct image *img = open_target("points-managed");
 

@@ -2,7 +2,8 @@
 /*
  * libreload.c - a shared object that is written anew while it is not loaded; see reloads.c,
  * which puts another instruction into the place of the nop: a branch to the second one. The
- * other function has that, so that only a short jump fits in front of it.
+ * other function has that, so that only a short jump fits in front of it. A third one has two
+ * instructions, of which a jump overwrites all but the last bytes of the second one.
  */
 __asm__(".text\n"
 	".globl reload_work\n"
@@ -28,4 +29,14 @@ __asm__(".text\n"
 	"	ret\n"
 	".cfi_endproc\n"
 	".size reload_tiny,.-reload_tiny\n"
+	".p2align 5\n"
+	".globl reload_wide\n"
+	".type reload_wide,@function\n"
+	"reload_wide:\n"
+	".cfi_startproc\n"
+	"	mov %edi,%eax\n"
+	"	add $0x10001,%eax\n"
+	"	ret\n"
+	".cfi_endproc\n"
+	".size reload_wide,.-reload_wide\n"
 	".p2align 5\n");

@@ -16,6 +16,7 @@
  *   park     calls the function, which gets stuck so; "parked"
  *   resume   it goes on and returns; "resumed"
  *   go N     calls it N times without a fault; "done"
+ *   fill N   N MiB more of memory that is in use, instead of what there was so far; "filled"
  * Exits with 1 if a result was wrong.
  */
 #include <signal.h>
@@ -140,6 +141,19 @@ static void resume(void)
 		raise(SIGUSR1);
 }
 
+static void fill(size_t bytes)
+{
+	static void *memory;
+	static size_t size;
+
+	if (size)
+		munmap(memory, size);
+	size = bytes;
+	if (size)
+		memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+}
+
 static void serve(void)
 {
 	char line[64];
@@ -155,6 +169,9 @@ static void serve(void)
 			resume();
 			wipe();
 			puts(finished ? "resumed" : "not resumed");
+		} else if (!strncmp(line, "fill", 4)) {
+			fill((size_t)atol(line + 5) << 20);
+			puts("filled");
 		} else {
 			for (long n = atol(line + 3); n > 0; n--)
 				if (parked_function(page) != VALUE + 1)

@@ -19,6 +19,20 @@ FN_HERE n_stack
 	ret
 END n_stack
 
+	.p2align 5, 0xcc
+
+	/* Where the second leads is behind a pointer, which may be null. */
+FN_HERE n_calls
+	push %rbx
+	mov %rdi, %rbx
+	lea 16(%rsi), %rdi
+	call *%rax
+	lea 24(%rsi), %rdi
+	call *8(%rbx)
+	pop %rbx
+	ret
+END n_calls
+
 	.section __managedcode, "ax", @progbits
 	ret
 

@@ -10,6 +10,9 @@
  *   write     makes it another one: reload_work() has a loop
  *   renew     the same by a new file of its name
  *   touch     makes the file look as if it had been written just now
+ *   wide N    calls reload_wide() N times
+ *   edit      writes another number into it, in the file that is loaded, whose times stay
+ *   hold X    keeps a hexadecimal number on the stack
  * Exits with 1 if a result was wrong, or if it was loaded elsewhere.
  */
 #include <dlfcn.h>
@@ -22,9 +25,9 @@
 
 enum { LIBRARY_MAX = 1 << 20 };
 
-static int wrong, is_new;
+static int wrong, is_new, is_edited;
 static void *plugin;
-static int (*work)(int), (*tiny)(int);
+static int (*work)(int), (*tiny)(int), (*wide)(int);
 static char path[] = "/tmp/dinst-reload.XXXXXX";
 static char bytes[LIBRARY_MAX];
 static size_t size;
@@ -56,7 +59,8 @@ static void do_open(void)
 	plugin = dlopen(path, RTLD_NOW);
 	*(void **)&work = plugin ? dlsym(plugin, "reload_work") : NULL;
 	*(void **)&tiny = plugin ? dlsym(plugin, "reload_tiny") : NULL;
-	if (!work || !tiny || (before && before != *(void **)&work))
+	*(void **)&wide = plugin ? dlsym(plugin, "reload_wide") : NULL;
+	if (!work || !tiny || !wide || (before && before != *(void **)&work))
 		wrong = 1;
 	before = *(void **)&work;
 }
@@ -68,7 +72,32 @@ static void do_call(int n)
 			wrong = 1;
 }
 
-static void command(const char *line)
+/* What is mapped of it follows. */
+static void edit(void)
+{
+	static const char old[] = "\x89\xf8\x05\x01\x00\x01\x00\xc3";
+	const char *at = memmem(bytes, size, old, sizeof(old) - 1);
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	struct timespec times[2];
+	struct stat st;
+
+	if (!at || fstat(fd, &st) || pwrite(fd, "\x02", 1, at - bytes + 5) != 1)
+		exit(2);
+	times[0] = st.st_atim;
+	times[1] = st.st_mtim;
+	futimens(fd, times);
+	close(fd);
+	is_edited = 1;
+}
+
+static void do_wide(int n)
+{
+	for (int i = 0; i < n; i++)
+		if (wide(i) != i + (is_edited ? 0x20001 : 0x10001))
+			wrong = 1;
+}
+
+static void command(const char *line, volatile unsigned long *held)
 {
 	int n = 0;
 
@@ -87,6 +116,12 @@ static void command(const char *line)
 		store(O_CREAT | O_EXCL);
 	} else if (!strncmp(line, "touch", 5)) {
 		utimensat(AT_FDCWD, path, NULL, 0);
+	} else if (sscanf(line, "wide %d", &n) == 1) {
+		do_wide(n);
+	} else if (!strncmp(line, "edit", 4)) {
+		edit();
+	} else if (!strncmp(line, "hold ", 5)) {
+		*held = strtoul(line + 5, NULL, 16);
 	}
 	puts("done");
 	fflush(stdout);
@@ -95,6 +130,7 @@ static void command(const char *line)
 int main(void)
 {
 	char from[4096], line[64];
+	volatile unsigned long held = 0;
 	ssize_t length = readlink("/proc/self/exe", from, sizeof(from) - 32);
 	int fd;
 
@@ -109,7 +145,7 @@ int main(void)
 	puts("ready");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin))
-		command(line);
+		command(line, &held);
 	unlink(path);
 	return wrong;
 }

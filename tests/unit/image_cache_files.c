@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * image_cache_files.c - the directory of the cache: whole files or none, not too
+ * many, ours alone, and nobody is bothered where there is no room.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/cache_home.h"
+
+static void test_files(void **state)
+{
+	uint8_t *bytes;
+	size_t size;
+
+	(void)state;
+	assert_false(cache_read("a.plans", &bytes, &size));
+	assert_true(cache_write("a.plans", "one", 3));
+	assert_true(cache_write("a.plans", "three", 5));
+	assert_true(cache_read("a.plans", &bytes, &size));
+	assert_int_equal(size, 5);
+	assert_memory_equal(bytes, "three", 5);
+	free(bytes);
+	assert_false(cache_write("../a", "one", 3));
+	assert_false(cache_write("", "one", 3));
+	assert_false(cache_write("other", "one", 3));
+	assert_false(cache_write("b.plans", "", 0));
+	assert_int_equal(files(NULL, 0), 1);
+	cache_remove("a.plans");
+	assert_int_equal(files(NULL, 0), 0);
+}
+
+/* Many write the same file: one of them is there, whole, and nothing else. */
+static void test_writers(void **state)
+{
+	enum { WRITERS = 8, ROUNDS = 20, SIZE = 100000 };
+	static uint8_t content[SIZE];
+	uint8_t *bytes;
+	size_t size;
+	unsigned done = 0;
+
+	(void)state;
+	for (int i = 0; i < WRITERS; i++)
+		if (fork() == 0) {
+			memset(content, 'a' + i, SIZE);
+			for (int k = 0; k < ROUNDS; k++)
+				if (!cache_write("same.plans", content, SIZE - (size_t)i))
+					_exit(1);
+			_exit(0);
+		}
+	while (done < WRITERS) {
+		int status;
+
+		if (cache_read("same.plans", &bytes, &size)) {
+			for (size_t i = 0; i < size; i++)
+				assert_int_equal(bytes[i], bytes[0]);
+			assert_int_equal(size, SIZE - (size_t)(bytes[0] - 'a'));
+			free(bytes);
+		}
+		if (waitpid(-1, &status, WNOHANG) > 0) {
+			assert_int_equal(status, 0);
+			done++;
+		}
+	}
+	assert_int_equal(files(NULL, 0), 1);
+}
+
+/* Files that have not been used for longest go, as many as need be. */
+static void test_limit(void **state)
+{
+	enum { FILES = 10, EACH = 30 << 20 };
+	uint8_t *bytes;
+	size_t size;
+
+	(void)state;
+	assert_true(cache_write("first.plans", "one", 3));
+	for (int i = 0; i < FILES; i++) {
+		struct timespec times[2] = {{.tv_sec = 1000 + i}, {.tv_sec = 1000 + i}};
+		char path[512];
+		int fd;
+
+		snprintf(path, sizeof(path), "%s/f%d.plans", directory, i);
+		fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		assert_true(fd >= 0);
+		assert_int_equal(ftruncate(fd, EACH), 0);
+		futimens(fd, times);
+		close(fd);
+	}
+	/* 300 MiB: two must go, and the oldest but one has just been read. */
+	assert_true(cache_read("f1.plans", &bytes, &size));
+	free(bytes);
+	assert_true(cache_write("last.plans", "one", 3));
+	assert_int_equal(files(NULL, 0), FILES);
+	assert_false(cache_read("f0.plans", &bytes, &size));
+	assert_false(cache_read("f2.plans", &bytes, &size));
+	assert_true(cache_read("f1.plans", &bytes, &size));
+	free(bytes);
+	assert_true(cache_read("last.plans", &bytes, &size));
+	free(bytes);
+	assert_false(cache_write("huge.plans", home, (size_t)CACHE_FILE_MAX + 1));
+}
+
+/* fear L2: a cache or a file in it that others own, may read, or have linked there is left alone */
+static void test_strangers(void **state)
+{
+	char path[512];
+	uint8_t *bytes;
+	size_t size;
+
+	(void)state;
+	assert_true(cache_write("a.plans", "one", 3));
+	snprintf(path, sizeof(path), "%s/a.plans", directory);
+	chmod(path, 0644);
+	assert_false(cache_read("a.plans", &bytes, &size));
+	chmod(path, 0600);
+	if (geteuid() == 0) {
+		assert_int_equal(chown(path, 65534, 65534), 0);
+		assert_false(cache_read("a.plans", &bytes, &size));
+		assert_int_equal(chown(path, 0, 0), 0);
+		assert_int_equal(chown(directory, 65534, 65534), 0);
+		assert_false(cache_read("a.plans", &bytes, &size));
+		assert_false(cache_write("b.plans", "one", 3));
+		assert_int_equal(chown(directory, 0, 0), 0);
+	} else {
+		print_message("not root: files of other users are not tried\n");
+	}
+	assert_true(cache_read("a.plans", &bytes, &size));
+	free(bytes);
+	chmod(directory, 0755);
+	assert_false(cache_read("a.plans", &bytes, &size));
+	chmod(directory, 0700);
+	/* Neither a link in the place of the file nor one in that of the directory is followed. */
+	snprintf(path, sizeof(path), "%s/link.plans", directory);
+	assert_int_equal(symlink("a.plans", path), 0);
+	assert_false(cache_read("link.plans", &bytes, &size));
+	snprintf(path, sizeof(path), "%s/real", home);
+	assert_int_equal(rename(directory, path), 0);
+	assert_int_equal(symlink("real", directory), 0);
+	assert_false(cache_read("a.plans", &bytes, &size));
+	assert_false(cache_write("a.plans", "one", 3));
+}
+
+/* Nowhere to write to, and no room: nobody is bothered, nothing is left behind. */
+static void test_nowhere(void **state)
+{
+	struct rlimit limit = {1000, 1000}, old;
+	static char content[5000];
+	uint8_t *bytes;
+	size_t size;
+
+	(void)state;
+	setenv("XDG_CACHE_HOME", "/proc/none", 1);
+	assert_false(cache_write("a.plans", "one", 3));
+	setenv("XDG_CACHE_HOME", "relative", 1);
+	unsetenv("HOME");
+	assert_false(cache_write("a.plans", "one", 3));
+	setenv("HOME", home, 1);
+	assert_true(cache_write("a.plans", "one", 3));
+	setenv("XDG_CACHE_HOME", home, 1);
+	assert_false(cache_read("a.plans", &bytes, &size));
+	assert_true(cache_write("b.plans", "one", 3));
+	signal(SIGXFSZ, SIG_IGN);
+	getrlimit(RLIMIT_FSIZE, &old);
+	limit.rlim_max = old.rlim_max;
+	setrlimit(RLIMIT_FSIZE, &limit);
+	assert_false(cache_write("b.plans", content, sizeof(content)));
+	setrlimit(RLIMIT_FSIZE, &old);
+	assert_true(cache_read("b.plans", &bytes, &size));
+	assert_int_equal(size, 3);
+	free(bytes);
+	assert_int_equal(files(NULL, 0), 1);
+}
+
+static unsigned descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* A full disk, whoever asks how often: there is no key, and nothing else is different. */
+static void test_no_key(void **state)
+{
+	struct rlimit limit = {8, 8}, old;
+	struct siphash_key key;
+	unsigned before, after;
+	bool made;
+
+	(void)state;
+	signal(SIGXFSZ, SIG_IGN);
+	getrlimit(RLIMIT_FSIZE, &old);
+	limit.rlim_max = old.rlim_max;
+	setrlimit(RLIMIT_FSIZE, &limit);
+	before = descriptors();
+	made = cache_key(&key);
+	after = descriptors();
+	/* What the test says goes to a file, too. */
+	setrlimit(RLIMIT_FSIZE, &old);
+	assert_false(made);
+	assert_int_equal(after, before);
+	assert_true(cache_key(&key));
+	assert_int_equal(files(NULL, 0), 0);
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, make_home, drop_home)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_files),     CASE(test_writers), CASE(test_limit),
+		CASE(test_strangers), CASE(test_nowhere), CASE(test_no_key),
+	};
+
+	return cmocka_run_group_tests_name("image: files of the cache", tests, NULL, NULL);
+}
