@@ -13,6 +13,7 @@
  *   stop.c           the tracer thread, tries and deadline
  *   stop_gather.c    seizing and stopping to a fixed point
  *   stop_sharers.c   other processes in the target's memory
+ *   stop_release.c   letting all go, back into the calls in which they were
  *   stop_restart.c   system calls that our stop would have cut short
  *   stop_memory.c    writing memory and registers
  *   stop_seccomp.c   which filters there are, and what they let pass
@@ -115,9 +116,12 @@ struct held {
 	char state; /* as /proc said before the stop */
 	bool seized;
 	bool interrupted;
-	bool stopped; /* in a ptrace-stop now */
-	bool gone;    /* exited or never attached */
-	bool lost;    /* runs and could not be stopped again in time */
+	bool stopped;	 /* in a ptrace-stop now */
+	bool gone;	 /* exited or never attached */
+	bool lost;	 /* runs and could not be stopped again in time */
+	bool returning;	 /* our tracee, and runs back into its system call (stop_release.c) */
+	bool back;	 /* it is there */
+	uint64_t run_ns; /* on its way: time on CPUs when that was first read, or 0 */
 	bool seccomp_suspended;
 	bool restarted;		   /* stop_restart_begin() made its system call restart */
 	uint64_t since_ns;	   /* when it was interrupted */
@@ -194,6 +198,12 @@ bool held_is_dispatched(const struct stop *s, const struct held *h);
 
 /* True once the target has been killed, though its process may not have ended yet. */
 bool stop_is_dying(struct stop *s);
+
+/*
+ * Lets all threads go as they were (stop_release.c). s->left_attached: who is still ours runs, and
+ * is let go by the end of this thread.
+ */
+void stop_release(struct stop *s);
 
 /*
  * A call that our stop would have cut short is made to restart. Called with the

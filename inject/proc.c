@@ -277,17 +277,29 @@ void proc_usage_read(pid_t tid, struct proc_usage *usage)
 	usage->known = true;
 }
 
-/* The third number of schedstat (Documentation/scheduler/sched-stats.rst). */
-uint64_t proc_switches(pid_t tid)
+/* schedstat (Documentation/scheduler/sched-stats.rst): false if it cannot be read. */
+static bool read_schedstat(pid_t tid, uint64_t numbers[3])
 {
-	uint64_t run, wait, count;
 	char text[100];
 	const char *at = text;
 
-	if (read_of(tid, "schedstat", text, sizeof(text)) <= 0 || !proc_number(&at, 10, &run) ||
-	    !proc_number(&at, 10, &wait) || !proc_number(&at, 10, &count))
-		return 0;
-	return count;
+	return read_of(tid, "schedstat", text, sizeof(text)) > 0 &&
+	       proc_number(&at, 10, &numbers[0]) && proc_number(&at, 10, &numbers[1]) &&
+	       proc_number(&at, 10, &numbers[2]);
+}
+
+uint64_t proc_switches(pid_t tid)
+{
+	uint64_t numbers[3];
+
+	return read_schedstat(tid, numbers) ? numbers[2] : 0;
+}
+
+uint64_t proc_run_ns(pid_t tid)
+{
+	uint64_t numbers[3];
+
+	return read_schedstat(tid, numbers) ? numbers[0] : 0;
 }
 
 int proc_ids_add(struct proc_ids *list, pid_t id)

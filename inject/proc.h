@@ -86,6 +86,9 @@ void proc_usage_read(pid_t tid, struct proc_usage *usage);
 /* How often thread `tid` was given a processor since it was born; 0 where that is not told. */
 uint64_t proc_switches(pid_t tid);
 
+/* The time that thread `tid` has had on processors, in ns; 0 where that is not told. */
+uint64_t proc_run_ns(pid_t tid);
+
 /*
  * What CLOCK_MONOTONIC of process `pid` is ahead of ours, in ns: not 0 where one of the two is in
  * a time namespace (time_namespaces(7)). 0 too where that is not told: of a process that has made

@@ -330,36 +330,52 @@ static bool is_left(const struct tracee_event *event, bool leader)
 	return event->kind == TRACEE_SIGNAL || (event->kind == TRACEE_EXITED && leader);
 }
 
-static int wait_error(const struct tracer *tr, int error)
+enum { WAIT_OPTIONS = WEXITED | WSTOPPED | __WALL | __WNOTHREAD };
+
+/* What has become of it: 0, -EAGAIN (with WNOHANG), or another -errno. */
+static int look(pid_t tid, bool leader, int hang, struct tracee_event *event)
 {
-	if (error != EINTR)
-		return -error;
-	return tr->deadline_ns && clock_ns() >= tr->deadline_ns ? -ETIMEDOUT : 0;
+	siginfo_t info;
+
+	memset(&info, 0, sizeof(info));
+	event->signal = 0;
+	if (waitid(P_PID, (id_t)tid, &info, WAIT_OPTIONS | WNOWAIT | hang))
+		return -errno;
+	if (!info.si_pid)
+		return -EAGAIN;
+	decode(&info, event);
+	if (!is_left(event, leader) && waitid(P_PID, (id_t)tid, &info, WAIT_OPTIONS | WNOHANG))
+		return -errno;
+	return 0;
+}
+
+/* Nobody with that id is ours. */
+static int vanished(struct tracee_event *event)
+{
+	event->kind = TRACEE_VANISHED;
+	return 0;
+}
+
+int tracee_poll(pid_t tid, bool leader, struct tracee_event *event)
+{
+	int error;
+
+	do
+		error = look(tid, leader, WNOHANG, event);
+	while (error == -EINTR);
+	return error == -ECHILD ? vanished(event) : error;
 }
 
 int tracee_wait(struct tracer *tr, pid_t tid, bool leader, struct tracee_event *event)
 {
-	const int options = WEXITED | WSTOPPED | __WALL | __WNOTHREAD;
-	siginfo_t info;
-	int error = 0;
+	int error;
 
-	memset(&info, 0, sizeof(info));
-	event->signal = 0;
-	while (!error) {
-		if (waitid(P_PID, (id_t)tid, &info, options | WNOWAIT)) {
-			error = wait_error(tr, errno);
-			continue;
-		}
-		decode(&info, event);
-		if (!is_left(event, leader) && waitid(P_PID, (id_t)tid, &info, options | WNOHANG))
-			error = wait_error(tr, errno);
-		if (!error)
-			return 0;
-	}
-	if (error != -ECHILD)
-		return error;
-	event->kind = TRACEE_VANISHED;
-	return 0;
+	do {
+		error = look(tid, leader, 0, event);
+		if (error == -EINTR && tr->deadline_ns && clock_ns() >= tr->deadline_ns)
+			error = -ETIMEDOUT;
+	} while (error == -EINTR);
+	return error == -ECHILD ? vanished(event) : error;
 }
 
 int tracer_ask(void)

@@ -23,7 +23,7 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include "arch/arch.h"
+#include "arch/thread.h"
 
 /* The bound on waiting: a timer whose signal interrupts this thread only. */
 struct tracer {
@@ -107,6 +107,9 @@ int tracee_poke(pid_t tid, taddr_t address, uint64_t word);
  * a tracee that is no longer ours is TRACEE_VANISHED.
  */
 int tracee_wait(struct tracer *tr, pid_t tid, bool leader, struct tracee_event *event);
+
+/* The same without waiting: -EAGAIN while it runs. */
+int tracee_poll(pid_t tid, bool leader, struct tracee_event *event);
 
 /* What ptrace() answers us about nobody at all: -ESRCH unless we may not even ask. */
 int tracer_ask(void);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "arch/arch.h"
+#include "arch/thread.h"
 #include "inject/proc.h"
 
 enum { PATH_SIZE = 512, STATUS_SIZE = 8192, CPUINFO_SIZE = 16384 };

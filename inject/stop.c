@@ -26,9 +26,7 @@ enum {
 	RUNS_FOR_STOOD = 2,
 	LET_GO_NS = 1000000000, /* for the kernel to let go after a tracer's end */
 	LET_GO_POLL_NS = 50000,
-	STRAGGLER_NS = 200000,	    /* one look at one of them */
-	STRAGGLERS_NS = 1000000000, /* at all of them */
-	BUDGETS = 4,		    /* to stop, to work, to let go, and for luck */
+	BUDGETS = 4, /* to stop, to work, to let go, and for luck */
 };
 
 struct attempt {
@@ -90,60 +88,6 @@ static int show(struct stop *s, struct dinst_error *e)
 			  s->target->name);
 }
 
-/* Lets one thread go as it was. */
-static void release(struct stop *s, struct held *h)
-{
-	uint64_t kept;
-
-	if (!h->stopped || h->gone)
-		return;
-	stop_restart_finish(s, h);
-	if (h->pub.changed && memcmp(&h->pub.regs, &h->original, sizeof(h->original)))
-		tracee_set_regs(h->pub.tid, &h->pub.regs);
-	/* ESRCH: it was killed; nothing to let go. */
-	tracee_detach(h->pub.tid, 0);
-	h->stopped = false;
-	h->seized = false;
-	kept = clock_ns() - h->since_ns;
-	if (h->since_ns && kept > s->longest_ns)
-		s->longest_ns = kept;
-}
-
-/*
- * Threads that were interrupted but did not stop in time must not just be left
- * to the kernel: their system call has been woken up, and would end with EINTR
- * (stop_restart.c). Each is let go as soon as it stops; nobody waits for it.
- */
-static void release_stragglers(struct stop *s)
-{
-	uint64_t until = clock_ns() + STRAGGLERS_NS;
-	struct held *h;
-	bool more = true;
-	size_t at;
-
-	while (more && clock_ns() < until) {
-		more = false;
-		at = 0;
-		while ((h = stop_next_straggler(s, &at))) {
-			tracer_arm(&s->tracer, clock_ns() + STRAGGLER_NS);
-			if (!held_settle(s, h))
-				release(s, h);
-			more = true;
-		}
-	}
-	tracer_arm(&s->tracer, 0);
-}
-
-static void release_all(struct stop *s)
-{
-	for (size_t i = s->held_count; i-- > 0;)
-		release(s, &s->held[i]);
-	release_stragglers(s);
-	stop_restart_expire(s);
-	for (size_t i = 0; i < s->held_count; i++)
-		s->left_attached |= s->held[i].seized && !s->held[i].gone;
-}
-
 static void run(struct attempt *a, struct stop *s)
 {
 	unsigned deadline_us = a->options ? a->options->deadline_us : 0;
@@ -164,7 +108,7 @@ static void run(struct attempt *a, struct stop *s)
 					     (int)s->target->pid, s->target->name);
 		}
 	}
-	release_all(s);
+	stop_release(s);
 	target_unhold(s->target);
 	a->held_ns = s->longest_ns;
 	if (a->report) {

@@ -173,7 +173,7 @@ static int seize(struct stop *s, struct held *h, struct dinst_error *e)
 
 static bool is_awaited(const struct held *h)
 {
-	return h->seized && !h->stopped && !h->gone && !h->lost;
+	return h->seized && !h->stopped && !h->gone && !h->lost && !h->returning;
 }
 
 static void interrupt(struct held *h)

@@ -20,7 +20,7 @@
 
 #include <sys/types.h>
 
-#include "arch/arch.h"
+#include "arch/thread.h"
 #include "inject/error.h"
 
 struct target; /* opaque */

@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include "arch/thread.h"
+
 enum { PAGE = 4096 };
 
 static bool same_page(vaddr_t a, vaddr_t b)

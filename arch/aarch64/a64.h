@@ -8,7 +8,7 @@
 #ifndef DINST_ARCH_AARCH64_A64_H
 #define DINST_ARCH_AARCH64_A64_H
 
-#include "arch/arch.h"
+#include "arch/thread.h"
 
 enum { A64_SIZE = 4, ZR = 31, SP = 31, X16 = 16, X17 = 17, X29 = 29, X30 = 30 };
 

@@ -105,6 +105,20 @@ void arch_restart_interrupted(struct arch_regs *r)
 		r->user.regs[0] = -(long)ERESTARTNOHAND_VALUE;
 }
 
+/* The kernel has forgotten it by then: see above. */
+bool arch_will_restart(const struct arch_regs *r)
+{
+	(void)r;
+	return false;
+}
+
+bool arch_is_before_restart(const struct arch_regs *now, const struct arch_regs *stopped)
+{
+	(void)now;
+	(void)stopped;
+	return false;
+}
+
 void arch_leave_syscall(struct arch_regs *r)
 {
 	r->system_call = -1;

@@ -4,7 +4,7 @@
  * are: struct sigcontext has the program counter and pstate, whose mode is zero
  * for programs (arch/arm64/include/uapi/asm/sigcontext.h).
  */
-#include "arch/arch.h"
+#include "arch/thread.h"
 
 enum { MODE = 0x1f };
 

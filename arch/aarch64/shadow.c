@@ -3,7 +3,7 @@
  * shadow.c - guarded control stacks of AArch64 (Documentation/arch/arm64/gcs.rst).
  * /proc does not tell which threads have one: where there could be some, all do.
  */
-#include "arch/arch.h"
+#include "arch/thread.h"
 #include "arch/common/common.h"
 
 bool arch_shadow_offered(const char *cpuinfo)

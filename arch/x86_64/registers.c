@@ -11,9 +11,6 @@
 
 const size_t arch_red_zone = 128; /* System V psABI x86-64, 3.2.2 */
 
-/* What the kernel puts in rax of a call it would restart (include/linux/errno.h). */
-enum { ERESTARTNOHAND_VALUE = 514, ERESTART_RESTARTBLOCK_VALUE = 516, EINTR_VALUE = 4 };
-
 bool arch_is_native(const struct arch_regs *r)
 {
 	/* __USER_CS (arch/x86/include/asm/segment.h); 32-bit code runs with 0x23. */
@@ -141,6 +138,32 @@ void arch_restart_interrupted(struct arch_regs *r)
 	if (arch_in_syscall(r) &&
 	    (result == -EINTR_VALUE || result == -ERESTART_RESTARTBLOCK_VALUE))
 		r->user.rax = -(long)ERESTARTNOHAND_VALUE;
+}
+
+bool arch_will_restart(const struct arch_regs *r)
+{
+	const long result = -arch_syscall_result(r);
+
+	return arch_in_syscall(r) &&
+	       (result == ERESTARTSYS_VALUE || result == ERESTARTNOINTR_VALUE ||
+		result == ERESTARTNOHAND_VALUE || result == ERESTART_RESTARTBLOCK_VALUE);
+}
+
+/* arch_do_signal_or_restart() (arch/x86/kernel/signal.c). All else is as it was, but for the resume flag. */
+bool arch_is_before_restart(const struct arch_regs *now, const struct arch_regs *stopped)
+{
+	enum { FLAG_RF = 1 << 16 };
+	const long number = arch_syscall_result(stopped) == -ERESTART_RESTARTBLOCK_VALUE
+				    ? SYS_restart_syscall
+				    : arch_syscall_number(stopped);
+	struct arch_regs expected = *stopped;
+
+	expected.user.rip -= SYSCALL_SIZE;
+	expected.user.rax = (uint64_t)number;
+	/* It may have reached user mode, and have been interrupted there. */
+	expected.user.orig_rax = now->user.orig_rax;
+	expected.user.eflags ^= (expected.user.eflags ^ now->user.eflags) & FLAG_RF;
+	return !memcmp(&expected, now, sizeof(expected));
 }
 
 void arch_leave_syscall(struct arch_regs *r)

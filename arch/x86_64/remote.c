@@ -17,14 +17,6 @@ enum {
 	RESULT_FIRST = R12, /* result of call n is in r12 + n */
 	CALLS_MAX = 4,
 
-	/* include/linux/errno.h; seen in rax of an interrupted call */
-	EINTR_VALUE = 4,
-	ERESTARTSYS_VALUE = 512,
-	ERESTARTNOINTR_VALUE = 513,
-	ERESTARTNOHAND_VALUE = 514,
-	ERESTART_RESTARTBLOCK_VALUE = 516,
-
-	SYSCALL_SIZE = 2,
 	TRAP_FLAG = 1 << 8,
 };
 

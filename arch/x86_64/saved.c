@@ -4,7 +4,7 @@
  * are: struct sigcontext has rip, eflags, and cs in the lowest part of a word
  * (arch/x86/include/uapi/asm/sigcontext.h).
  */
-#include "arch/arch.h"
+#include "arch/thread.h"
 
 enum { USER_CS = 0x33, FLAGS_ALWAYS = 0x2, FLAGS_MOST = 1 << 22 };
 

@@ -4,7 +4,7 @@
  * (Documentation/arch/x86/shstk.rst): a word in /proc/cpuinfo, and one in the
  * status of each thread that has one.
  */
-#include "arch/arch.h"
+#include "arch/thread.h"
 #include "arch/common/common.h"
 
 bool arch_shadow_offered(const char *cpuinfo)

@@ -7,7 +7,7 @@
 #ifndef DINST_ARCH_X86_64_X86_H
 #define DINST_ARCH_X86_64_X86_H
 
-#include "arch/arch.h"
+#include "arch/thread.h"
 
 /* Numbers as encoded in ModRM, SIB and REX (Intel SDM volume 2, table 2-2). */
 enum x86_register {
@@ -32,6 +32,17 @@ enum x86_register {
 /* Registers that calls preserve, in the order of arch_preserved(). */
 enum { X86_PRESERVED = 6 };
 extern const uint8_t x86_preserved[X86_PRESERVED];
+
+/* What the kernel puts in rax of a call that was interrupted (include/linux/errno.h). */
+enum x86_interrupted {
+	EINTR_VALUE = 4,
+	ERESTARTSYS_VALUE = 512,
+	ERESTARTNOINTR_VALUE = 513,
+	ERESTARTNOHAND_VALUE = 514,
+	ERESTART_RESTARTBLOCK_VALUE = 516,
+};
+
+enum { SYSCALL_SIZE = 2 }; /* of the instruction */
 
 /*
  * arch_regset: bit n is general register n (all 64 bits of it), bits 16 to 22

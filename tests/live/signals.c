@@ -350,8 +350,9 @@ static void test_handlers_still_interrupt(void **state)
 	passed = (double)(now_ms() - start);
 	while (next_outcome(h, WAIT_MS, &o)) {
 		if (o.result != -1 || o.error != EINTR)
-			fail_msg("%s returned %ld (%s), not EINTR", o.name, o.result,
-				 strerror(o.error));
+			fail_msg(
+				"%s returned %ld (%s) after %.0f ms, not EINTR after %.0f ms at most",
+				o.name, o.result, strerror(o.error), o.ms, passed);
 		assert_true(o.ms < passed + 1000);
 		outcomes++;
 	}

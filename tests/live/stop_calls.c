@@ -281,6 +281,43 @@ static void test_handler_still_interrupts(void **state)
 	}
 }
 
+/*
+ * Signals for threads that sleep in calls, while stop follows upon stop and other threads of theirs
+ * compute: some come when a thread that we have let go waits for a CPU, and has not made its
+ * call anew yet.
+ *
+ * fear A6, A4: a signal with a handler ends a call with EINTR, also in the moment behind a stop
+ */
+static void test_signals_behind_stops(void **state)
+{
+	const unsigned long run_ms = harness_setting("SIGNALS_MS", 8000);
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct target *target;
+	int rounds, lost, stops = 0;
+	char line[64];
+	long end;
+
+	harness_start(h, "interrupted", NULL);
+	assert_int_equal(target_open(h->pid, &target, &e), 0);
+	snprintf(line, sizeof(line), "run %lu\n", run_ms);
+	harness_send(h, line);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "begun");
+	end = now_ms() + (long)run_ms;
+	for (; now_ms() < end; stops++) {
+		if (target_stop(target, NULL, nothing, NULL, NULL, &e))
+			fail_msg("%s", e.text);
+		usleep((useconds_t)(random() % 2000));
+	}
+	target_close(target);
+	assert_int_equal(
+		sscanf(harness_line(h, 30000 + HARNESS_ANSWER_MS), "%d %d", &rounds, &lost), 2);
+	print_message("%d rounds, %d stops\n", rounds, stops);
+	assert_int_equal(lost, 0);
+	assert_true(rounds >= 10 && stops >= 10);
+	harness_end(h, 0);
+}
+
 /* One stop in the middle of a wait: what had passed counts from the second stop on. */
 /* fear A7: what had passed of a timeout before a stop counts */
 static void test_timeout_is_not_begun_anew(void **state)
@@ -311,6 +348,8 @@ int main(void)
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_late_stops, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_handler_still_interrupts, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_signals_behind_stops, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_timeout_is_not_begun_anew, harness_setup,
 						harness_teardown),

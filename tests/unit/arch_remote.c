@@ -277,6 +277,49 @@ static void test_refusals(void **state)
 	assert_int_equal(buf.status, ARCH_REFUSED);
 }
 
+/* What the kernel makes of an interrupted call, and nothing else, is taken for that. */
+static void check_restart(const struct arch_regs *interrupted)
+{
+	static const struct {
+		long result, number;
+		bool restarts;
+	} cases[] = {{-512, SYS_epoll_wait, true},
+		     {-513, SYS_epoll_wait, true},
+		     {-514, SYS_epoll_wait, true},
+		     {-515, SYS_epoll_wait, false},
+		     {-516, SYS_restart_syscall, true},
+		     {-517, 0, false},
+		     {-511, 0, false},
+		     {-EINTR, 0, false},
+		     {0, 0, false},
+		     {SYS_epoll_wait, 0, false}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct arch_regs stopped = *interrupted, now;
+
+		stopped.user.rax = (uint64_t)cases[i].result;
+		assert_int_equal(arch_will_restart(&stopped), cases[i].restarts);
+		if (!cases[i].restarts)
+			continue;
+		assert_false(arch_is_before_restart(&stopped, &stopped));
+		now = stopped;
+		now.user.rip -= 2;
+		now.user.rax = (uint64_t)cases[i].number;
+		assert_true(arch_is_before_restart(&now, &stopped));
+		now.user.orig_rax = (uint64_t)-1;
+		now.user.eflags |= 1 << 16;
+		assert_true(arch_is_before_restart(&now, &stopped));
+		for (size_t n = 0; n < sizeof(now.user) / sizeof(uint64_t); n++) {
+			struct arch_regs other = now;
+
+			if (n == offsetof(struct user_regs_struct, orig_rax) / sizeof(uint64_t))
+				continue;
+			((uint64_t *)&other.user)[n]++;
+			assert_false(arch_is_before_restart(&other, &stopped));
+		}
+	}
+}
+
 static void test_registers(void **state)
 {
 	struct arch_regs r = random_registers();
@@ -311,8 +354,10 @@ static void test_registers(void **state)
 	r.user.rax = (uint64_t)-512;
 	arch_restart_interrupted(&r);
 	assert_int_equal(arch_syscall_result(&r), -512);
+	check_restart(&r);
 	arch_leave_syscall(&r);
 	assert_false(arch_in_syscall(&r));
+	assert_false(arch_will_restart(&r));
 	assert_true(arch_dwarf_register(&r, 16, &value) && value == r.user.rip);
 	assert_true(arch_dwarf_register(&r, 1, &value) && value == r.user.rdx);
 	assert_true(arch_dwarf_register(&r, 7, &value) && value == r.user.rsp);

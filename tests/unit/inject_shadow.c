@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "arch/arch.h"
+#include "arch/thread.h"
 #include "inject/shadow.h"
 
 #define CPU(flags)                                                             \
