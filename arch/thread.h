@@ -44,7 +44,7 @@ void arch_restart_interrupted(struct arch_regs *r);
 /* True if the kernel makes the interrupted call anew when the thread goes on and no handler runs. */
 bool arch_will_restart(const struct arch_regs *r);
 /*
- * True if `now` is what the kernel has made of `stopped`, of which arch_will_restart() is true, in
+ * True if arch_will_restart() is true of `stopped`, and `now` is what the kernel has made of it in
  * order to make the call anew: the system call instruction is next, and a signal that is handled
  * now would not be told to the call.
  */

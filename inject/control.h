@@ -149,6 +149,8 @@ struct stop {
 	bool suspect;	      /* a leader went away: this may be another program now */
 	bool executed;	      /* it is */
 	bool starved;	      /* who did not stop in time only waited for a CPU */
+	bool nested;	      /* part of another one's work */
+	bool handles_signals; /* before the stop: the target has handlers of its own */
 	bool left_attached;   /* somebody could not be detached: our end does it */
 	pid_t remote_victim;  /* while a remote program runs */
 };
@@ -212,6 +214,8 @@ void stop_release(struct stop *s);
 void stop_restart_begin(struct held *h);
 /* At the release: a call that is restarted goes on with what is left of its timeout. */
 void stop_restart_finish(struct stop *s, struct held *h);
+/* The thread stood still again meanwhile: how often it slept tells nothing of its call. */
+void stop_restart_forget(struct stop *s, const struct held *h);
 /* Forgets the calls of threads that this stop did not see any more. */
 void stop_restart_expire(struct stop *s);
 

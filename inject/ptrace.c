@@ -294,6 +294,18 @@ int tracee_poke(pid_t tid, taddr_t address, uint64_t word)
 		ptrace(PTRACE_POKEDATA, tid, (void *)(uintptr_t)address, (void *)(uintptr_t)word));
 }
 
+int tracee_peek(pid_t tid, taddr_t address, uint64_t *word)
+{
+	long value;
+
+	errno = 0;
+	value = ptrace(PTRACE_PEEKDATA, tid, (void *)(uintptr_t)address, NULL);
+	if (errno)
+		return -errno;
+	*word = (uint64_t)value;
+	return 0;
+}
+
 /* What waitid(2) says, as ptrace(2) describes it for a seized tracee. */
 static void decode(const siginfo_t *info, struct tracee_event *event)
 {
@@ -364,6 +376,14 @@ int tracee_poll(pid_t tid, bool leader, struct tracee_event *event)
 		error = look(tid, leader, WNOHANG, event);
 	while (error == -EINTR);
 	return error == -ECHILD ? vanished(event) : error;
+}
+
+bool tracee_any(void)
+{
+	siginfo_t info;
+
+	memset(&info, 0, sizeof(info));
+	return waitid(P_ALL, 0, &info, WAIT_OPTIONS | WNOWAIT | WNOHANG) || info.si_pid;
 }
 
 int tracee_wait(struct tracer *tr, pid_t tid, bool leader, struct tracee_event *event)

@@ -101,6 +101,9 @@ bool tracee_has_faulted(pid_t tid, taddr_t lo, taddr_t hi);
 /* One word of the tracee's memory, at any address, where /proc/PID/mem refuses. */
 int tracee_poke(pid_t tid, taddr_t address, uint64_t word);
 
+/* One word of a stopped tracee's memory: 0 or -errno. */
+int tracee_peek(pid_t tid, taddr_t address, uint64_t *word);
+
 /*
  * Waits until `tid` stops or ends. A dead leader is reported but not reaped,
  * since it may be our process's own child. 0, -ETIMEDOUT, or another -errno;
@@ -110,6 +113,9 @@ int tracee_wait(struct tracer *tr, pid_t tid, bool leader, struct tracee_event *
 
 /* The same without waiting: -EAGAIN while it runs. */
 int tracee_poll(pid_t tid, bool leader, struct tracee_event *event);
+
+/* False if tracee_poll() has nothing to tell of any tracee of this thread. */
+bool tracee_any(void);
 
 /* What ptrace() answers us about nobody at all: -ESRCH unless we may not even ask. */
 int tracer_ask(void);

@@ -13,10 +13,12 @@
  * no stop. Nobody stands still for that, and our death changes nothing else.
  *
  * A tracee that runs can be let go by the end of its tracer only; what has come
- * for it by then, it gets.
+ * for it by then, it gets. So this is done where it matters only, and the end
+ * follows soon.
  */
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "inject/control.h"
@@ -24,10 +26,11 @@
 enum {
 	STRAGGLER_NS = 200000,	    /* one look at one of them */
 	STRAGGLERS_NS = 1000000000, /* at all of them */
-	RETURN_NS = 300000000,	    /* for all to be back in their calls */
+	RETURN_NS = 100000000,	    /* for all to be back in their calls */
 	RETURN_RUN_NS = 100000,	    /* on a CPU: many times what the way back takes */
 	ROUND_NS = 10000,	    /* between two looks at them; doubled each time */
-	ROUND_NS_MAX = 500000,
+	ROUND_NS_MAX = 200000,
+	LOOK_NS = 1000000, /* between two looks at them while others are stopped yet */
 };
 
 /* Lets one thread go for good. */
@@ -40,6 +43,20 @@ static void let_go(struct held *h)
 	h->returning = false;
 }
 
+/*
+ * Whether the thread has to be watched on its way back into its call. Not where the program handles no
+ * signal; nor where it would run without the filter that a remote call has suspended; where privileges
+ * would be withheld from what it executes; or while others stand still until we are done.
+ */
+static bool has_to_be_watched(const struct stop *s, const struct held *h)
+{
+	const long number = arch_syscall_number(&h->pub.regs);
+
+	return arch_will_restart(&h->pub.regs) && s->handles_signals && !s->nested &&
+	       !s->executed && !h->pub.foreign && !h->pub.group_stopped && !h->seccomp_suspended &&
+	       number != SYS_execve && number != SYS_execveat;
+}
+
 /* Lets one thread run as it was, if it stands still. */
 static void release(struct stop *s, struct held *h)
 {
@@ -50,9 +67,7 @@ static void release(struct stop *s, struct held *h)
 	stop_restart_finish(s, h);
 	if (h->pub.changed && memcmp(&h->pub.regs, &h->original, sizeof(h->original)))
 		tracee_set_regs(h->pub.tid, &h->pub.regs);
-	/* In a group-stop it would not stay where it is. */
-	if (!s->executed && !h->pub.group_stopped && arch_will_restart(&h->pub.regs) &&
-	    !tracee_resume(h->pub.tid, 0)) {
+	if (has_to_be_watched(s, h) && !tracee_resume(h->pub.tid, 0)) {
 		h->stopped = false;
 		h->returning = true;
 		h->run_ns = 0;
@@ -65,36 +80,83 @@ static void release(struct stop *s, struct held *h)
 }
 
 /*
- * It stands still once more, for a signal or (0) since the kernel told us of a SIGCONT. Before the
- * call is made anew the signal goes first, as if the call had never been left. In a call, that goes on
- * unless a handler runs, as it would if it were not traced.
+ * Some calls wait with a signal mask of their own, which is not that of a thread on its way back:
+ * true if the interrupted call would not have been told of `signal`, or if we cannot know.
  */
-static void go_on(struct held *h, int signal)
+static bool call_blocks(const struct held *h, int signal)
+{
+	const struct arch_regs *regs = &h->pub.regs;
+	uint64_t mask, at;
+
+	switch (arch_syscall_number(regs)) {
+	case SYS_rt_sigsuspend:
+		at = (uint64_t)arch_syscall_argument(regs, 0);
+		break;
+	case SYS_ppoll:
+		at = (uint64_t)arch_syscall_argument(regs, 3);
+		break;
+	case SYS_epoll_pwait:
+	case SYS_epoll_pwait2:
+		at = (uint64_t)arch_syscall_argument(regs, 4);
+		break;
+	case SYS_pselect6:
+	case SYS_io_pgetevents: /* a pointer to one and its size */
+		at = (uint64_t)arch_syscall_argument(regs, 5);
+		if (at && tracee_peek(h->pub.tid, at, &at))
+			return true;
+		break;
+	default:
+		at = 0;
+	}
+	if (!at)
+		return false;
+	return tracee_peek(h->pub.tid, at, &mask) || (mask >> (signal - 1) & 1);
+}
+
+/*
+ * It stands still once more, for `signal` or (0) since the kernel told us of a SIGCONT, or in a group-stop. Before
+ * the call is made anew: as if the call had never been left. In a call: that goes on unless a
+ * handler runs, as it would if it were not traced.
+ */
+static void put_right(struct stop *s, struct held *h, int signal)
 {
 	struct arch_regs regs;
 
-	if (!tracee_get_regs(h->pub.tid, &regs)) {
-		if (!h->back && arch_is_before_restart(&regs, &h->pub.regs)) {
+	stop_restart_forget(s, h);
+	if (tracee_get_regs(h->pub.tid, &regs))
+		return;
+	if (!h->back && arch_is_before_restart(&regs, &h->pub.regs)) {
+		if (!signal || !call_blocks(h, signal))
 			tracee_set_regs(h->pub.tid, &h->pub.regs);
-		} else {
-			h->pub.regs = regs;
-			stop_restart_begin(h);
-		}
+	} else {
+		h->pub.regs = regs;
+		stop_restart_begin(h);
 	}
-	tracee_resume(h->pub.tid, signal);
-	h->back = false;
+	h->back = !arch_will_restart(&h->pub.regs);
 	h->run_ns = 0;
 }
 
-static void handle(struct held *h, const struct tracee_event *event)
+/* The leader's id may be that of one of our tracees now, whose own is gone: it executed a program. */
+static void find_executed(struct stop *s, const struct held *h)
+{
+	struct tracee_event event;
+
+	s->left_attached = true;
+	if (!h->pub.leader && !tracee_poll(h->tgid, true, &event) && event.kind == TRACEE_EXEC)
+		tracee_detach(h->tgid, 0);
+}
+
+static void handle(struct stop *s, struct held *h, const struct tracee_event *event)
 {
 	switch (event->kind) {
 	case TRACEE_SIGNAL:
-		go_on(h, event->signal);
+		put_right(s, h, event->signal);
+		tracee_resume(h->pub.tid, event->signal);
 		break;
 	case TRACEE_STOPPED:
+		put_right(s, h, 0);
 		if (event->signal == SIGTRAP)
-			go_on(h, 0);
+			tracee_resume(h->pub.tid, 0);
 		else
 			let_go(h); /* a group-stop: there it stays */
 		break;
@@ -103,8 +165,10 @@ static void handle(struct held *h, const struct tracee_event *event)
 	case TRACEE_EVENT:
 		let_go(h);
 		break;
-	case TRACEE_EXITED:
 	case TRACEE_VANISHED:
+		find_executed(s, h);
+		/* fall through */
+	case TRACEE_EXITED:
 		h->returning = false;
 		h->gone = true;
 		break;
@@ -132,25 +196,27 @@ static bool is_back(struct held *h)
 
 /*
  * Looks once at all that are our tracees still, and run; how many may not be back. Who is back may
- * get signals all the same, as long as others are waited for.
+ * get signals all the same, as long as others are waited for. *came: somebody stood still.
  */
-static size_t look_at_returning(struct stop *s)
+static size_t look_at_returning(struct stop *s, bool *came)
 {
+	const bool any = tracee_any();
 	struct tracee_event event;
 	size_t left = 0;
 	struct held *h;
 
+	*came = false;
 	for (size_t i = 0; i < s->held_count; i++) {
 		h = &s->held[i];
 		if (!h->returning)
 			continue;
-		if (!tracee_poll(h->pub.tid, h->pub.leader, &event)) {
-			handle(h, &event);
-			left += h->returning;
+		if (any && !tracee_poll(h->pub.tid, h->pub.leader, &event)) {
+			handle(s, h, &event);
+			*came = true;
 		} else if (!h->back) {
 			h->back = is_back(h);
-			left += !h->back;
 		}
+		left += h->returning && !h->back;
 	}
 	return left;
 }
@@ -163,8 +229,9 @@ static size_t look_at_returning(struct stop *s)
 static void release_stragglers(struct stop *s)
 {
 	uint64_t until = clock_ns() + STRAGGLERS_NS;
+	uint64_t looked = clock_ns();
 	struct held *h;
-	bool more = true;
+	bool came, more = true;
 	size_t at;
 
 	while (more && clock_ns() < until) {
@@ -174,19 +241,26 @@ static void release_stragglers(struct stop *s)
 			tracer_arm(&s->tracer, clock_ns() + STRAGGLER_NS);
 			if (!held_settle(s, h))
 				release(s, h);
-			look_at_returning(s);
 			more = true;
+			if (clock_ns() < looked + LOOK_NS)
+				continue;
+			look_at_returning(s, &came);
+			looked = clock_ns();
 		}
 	}
 	tracer_arm(&s->tracer, 0);
 }
 
+/* Until all are back, and for a last look in which nobody stands still: our end follows. */
 static void wait_for_returning(struct stop *s)
 {
 	uint64_t until = clock_ns() + RETURN_NS;
 	struct timespec pause = {0, ROUND_NS};
+	bool came;
 
-	while (look_at_returning(s) && clock_ns() < until) {
+	while ((look_at_returning(s, &came) || came) && clock_ns() < until) {
+		if (came)
+			pause.tv_nsec = ROUND_NS;
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 		if (2 * pause.tv_nsec <= ROUND_NS_MAX)
 			pause.tv_nsec *= 2;

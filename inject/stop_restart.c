@@ -197,6 +197,14 @@ void stop_restart_finish(struct stop *s, struct held *h)
 		continue_timeout(s, h, (unsigned)argument);
 }
 
+void stop_restart_forget(struct stop *s, const struct held *h)
+{
+	struct restart *r = find(s->target, h->pub.tid);
+
+	if (r)
+		r->serial = 0; /* of no stop: it goes with the next stop_restart_expire() */
+}
+
 void stop_restart_expire(struct stop *s)
 {
 	struct target *t = s->target;

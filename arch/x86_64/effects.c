@@ -41,28 +41,6 @@ static unsigned register_of(const struct x86_layout *l, unsigned number)
 	return l->attributes & OP_BYTE ? byte_register(l, number) : number;
 }
 
-static arch_regset condition_flags(unsigned condition)
-{
-	switch (condition >> 1 & 7) {
-	case 0:
-		return FLAG_OF;
-	case 1:
-		return FLAG_CF;
-	case 2:
-		return FLAG_ZF;
-	case 3:
-		return FLAG_CF | FLAG_ZF;
-	case 4:
-		return FLAG_SF;
-	case 5:
-		return FLAG_PF;
-	case 6:
-		return FLAG_SF | FLAG_OF;
-	default:
-		return FLAG_ZF | FLAG_SF | FLAG_OF;
-	}
-}
-
 /* Base and index. A vector index (gather) is taken for a general register: harmless. */
 static arch_regset address_registers(const struct x86_layout *l)
 {
@@ -108,7 +86,7 @@ static void operands(const struct x86_layout *l, struct effect *e)
 	if ((at & OP_RAX_W) && whole(l))
 		e->writes |= SET(RAX);
 	if (at & OP_FLAGS)
-		e->writes |= SET_FLAGS;
+		e->writes |= x86_result_flags(l);
 	if (at & OP_CARRY)
 		e->reads |= FLAG_CF;
 	/* vvvv is a general register in andn, bzhi, shlx and their kin only. */
@@ -179,7 +157,9 @@ static void unary_group(const struct x86_layout *l, struct effect *e)
 		if (whole(l) && (ext == 2 || ext == 3))
 			e->writes |= SET(rm);
 	}
-	if (ext != 2 && ext < 6) /* div leaves the flags, undefined as they are, alone */
+	if (ext == 4 || ext == 5)
+		e->writes |= X86_PRODUCT_FLAGS;
+	else if (ext != 2 && ext < 6) /* div leaves the flags, undefined as they are, alone */
 		e->writes |= SET_FLAGS;
 	if (ext >= 4) {
 		e->reads |= SET(RAX);
@@ -335,7 +315,7 @@ static void one_byte_special(const struct x86_layout *l, struct effect *e)
 		string_instruction(l, e);
 		break;
 	case 0x70 ... 0x7f:
-		e->reads |= condition_flags(l->opcode);
+		e->reads |= x86_condition_flags(l->opcode);
 		break;
 	case 0x98: /* cbw, cwde, cdqe */
 		e->reads |= SET(RAX);
@@ -444,7 +424,7 @@ static void two_byte_special(const struct x86_layout *l, struct effect *e)
 	case 0x40 ... 0x4f:
 	case 0x80 ... 0x8f:
 	case 0x90 ... 0x9f:
-		e->reads |= condition_flags(l->opcode);
+		e->reads |= x86_condition_flags(l->opcode);
 		break;
 	case 0x7e: /* movd, movq to a register; with f3 between vector registers */
 		if (!(l->prefixes & PREFIX_F3) && x86_mod(l) == 3)

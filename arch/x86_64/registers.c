@@ -163,7 +163,7 @@ bool arch_is_before_restart(const struct arch_regs *now, const struct arch_regs 
 	/* It may have reached user mode, and have been interrupted there. */
 	expected.user.orig_rax = now->user.orig_rax;
 	expected.user.eflags ^= (expected.user.eflags ^ now->user.eflags) & FLAG_RF;
-	return !memcmp(&expected, now, sizeof(expected));
+	return arch_will_restart(stopped) && !memcmp(&expected, now, sizeof(expected));
 }
 
 void arch_leave_syscall(struct arch_regs *r)

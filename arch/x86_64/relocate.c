@@ -127,7 +127,7 @@ void arch_emit_call_tail(const struct arch_insn *call, struct arch_buf *out)
 /*
  * jcc as its 32-bit form. loop and jrcxz have none:
  *
- *	op    1f        (with its 67 prefix)
+ *	op    1f        (with its prefixes: to AMD's Zen 4 f2 loope is loopne)
  *	jmp   2f
  * 1:	jmp   taken
  * 2:
@@ -135,8 +135,16 @@ void arch_emit_call_tail(const struct arch_insn *call, struct arch_buf *out)
 static void emit_branch(const struct x86_layout *l, taddr_t taken, struct arch_buf *out)
 {
 	if (l->map == 0 && l->opcode >= 0xe0) {
+		if ((l->prefixes & PREFIX_F2) && (l->prefixes & PREFIX_F3)) {
+			x86_fail(out, ARCH_REFUSED); /* in which order? */
+			return;
+		}
 		if (l->prefixes & PREFIX_67)
 			x86_emit8(out, 0x67);
+		if (l->prefixes & PREFIX_F2)
+			x86_emit8(out, 0xf2);
+		if (l->prefixes & PREFIX_F3)
+			x86_emit8(out, 0xf3);
 		x86_emit8(out, l->opcode);
 		x86_emit8(out, 2);
 		x86_emit8(out, 0xeb);

@@ -60,6 +60,8 @@ enum { SYSCALL_SIZE = 2 }; /* of the instruction */
 #define SET_FLAGS     (FLAG_CF | FLAG_PF | FLAG_AF | FLAG_ZF | FLAG_SF | FLAG_OF)
 #define SET_ALL	      (SET_REGISTERS | SET_FLAGS | FLAG_DF)
 
+#define X86_PRODUCT_FLAGS (FLAG_CF | FLAG_OF) /* which mul and imul overwrite */
+
 /* ------------------------------------------------------ instruction layout */
 
 enum x86_encoding { X86_LEGACY, X86_VEX, X86_EVEX };
@@ -246,5 +248,10 @@ static inline bool x86_fits32(int64_t value)
 {
 	return value == (int32_t)value;
 }
+
+/* The flags that condition 0 to 15 looks at (Intel SDM volume 1, appendix B). */
+arch_regset x86_condition_flags(unsigned condition);
+/* Those that an instruction overwrites which sets flags by its result (OP_FLAGS). */
+arch_regset x86_result_flags(const struct x86_layout *l);
 
 #endif
