@@ -150,7 +150,7 @@ struct stop {
 	bool executed;	      /* it is */
 	bool starved;	      /* who did not stop in time only waited for a CPU */
 	bool nested;	      /* part of another one's work */
-	bool handles_signals; /* before the stop: the target has handlers of its own */
+	uint64_t caught;      /* before the stop: signals with handlers of the target's own */
 	bool left_attached;   /* somebody could not be detached: our end does it */
 	pid_t remote_victim;  /* while a remote program runs */
 };

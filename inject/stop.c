@@ -88,13 +88,13 @@ static int show(struct stop *s, struct dinst_error *e)
 			  s->target->name);
 }
 
-/* Those of the C library's threads (pthread_cancel, setuid) do without: they restart calls. */
-static bool handles_signals(pid_t pid)
+/* Signals with handlers, but for those of the C library's threads (pthread_cancel, setuid): these restart calls. */
+static uint64_t caught_signals(pid_t pid)
 {
 	const uint64_t of_threads = 3ull << 31; /* signals 32 and 33 */
 	struct proc_status status;
 
-	return proc_status_read(pid, &status) || (status.caught & ~of_threads);
+	return proc_status_read(pid, &status) ? ~of_threads : status.caught & ~of_threads;
 }
 
 static void run(struct attempt *a, struct stop *s)
@@ -102,7 +102,7 @@ static void run(struct attempt *a, struct stop *s)
 	unsigned deadline_us = a->options ? a->options->deadline_us : 0;
 
 	s->nested = a->outer != NULL;
-	s->handles_signals = handles_signals(s->target->pid);
+	s->caught = caught_signals(s->target->pid);
 	target_hold(s->target);
 	a->code = stop_gather(s, deadline_us, a->patience, a->e);
 	a->starved = s->starved;

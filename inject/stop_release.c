@@ -30,6 +30,7 @@ enum {
 	RETURN_RUN_NS = 100000,	    /* on a CPU: many times what the way back takes */
 	ROUND_NS = 10000,	    /* between two looks at them; doubled each time */
 	ROUND_NS_MAX = 200000,
+	LOOKS = 16,
 	LOOK_NS = 1000000, /* between two looks at them while others are stopped yet */
 };
 
@@ -52,9 +53,22 @@ static bool has_to_be_watched(const struct stop *s, const struct held *h)
 {
 	const long number = arch_syscall_number(&h->pub.regs);
 
-	return arch_will_restart(&h->pub.regs) && s->handles_signals && !s->nested &&
-	       !s->executed && !h->pub.foreign && !h->pub.group_stopped && !h->seccomp_suspended &&
+	return arch_will_restart(&h->pub.regs) && s->caught && !s->nested && !s->executed &&
+	       !h->pub.foreign && !h->pub.group_stopped && !h->seccomp_suspended &&
 	       number != SYS_execve && number != SYS_execveat;
+}
+
+/*
+ * A thread that executes a program gets the leader's id, whatever was known of that: nothing of the
+ * old one must be written into the new program.
+ */
+static bool is_another(const struct held *h)
+{
+	struct arch_regs now;
+
+	return h->pub.leader &&
+	       (tracee_get_regs(h->pub.tid, &now) || arch_pc(&now) != arch_pc(&h->original) ||
+		arch_sp(&now) != arch_sp(&h->original));
 }
 
 /* Lets one thread run as it was, if it stands still. */
@@ -64,6 +78,11 @@ static void release(struct stop *s, struct held *h)
 
 	if (!h->stopped || h->gone)
 		return;
+	if (s->executed || is_another(h)) {
+		let_go(h);
+		s->left_attached = true;
+		return;
+	}
 	stop_restart_finish(s, h);
 	if (h->pub.changed && memcmp(&h->pub.regs, &h->original, sizeof(h->original)))
 		tracee_set_regs(h->pub.tid, &h->pub.regs);
@@ -80,12 +99,14 @@ static void release(struct stop *s, struct held *h)
 }
 
 /*
- * Some calls wait with a signal mask of their own, which is not that of a thread on its way back:
- * true if the interrupted call would not have been told of `signal`, or if we cannot know.
+ * Some calls wait with a signal mask of their own, which is not that of a thread on its way back.
+ * Whether the interrupted call would have been told of `signal`; no if we cannot know. (0 and what has no handler
+ * would have had no effect, and another one may follow before the call is made.)
  */
-static bool call_blocks(const struct held *h, int signal)
+static bool call_is_told(const struct stop *s, const struct held *h, int signal)
 {
 	const struct arch_regs *regs = &h->pub.regs;
+	const uint64_t bit = signal ? 1ull << (signal - 1) : 0;
 	uint64_t mask, at;
 
 	switch (arch_syscall_number(regs)) {
@@ -103,14 +124,16 @@ static bool call_blocks(const struct held *h, int signal)
 	case SYS_io_pgetevents: /* a pointer to one and its size */
 		at = (uint64_t)arch_syscall_argument(regs, 5);
 		if (at && tracee_peek(h->pub.tid, at, &at))
-			return true;
+			return false;
 		break;
+	case SYS_io_uring_enter: /* one or something else */
+		return !arch_syscall_argument(regs, 4);
 	default:
-		at = 0;
+		return true;
 	}
 	if (!at)
-		return false;
-	return tracee_peek(h->pub.tid, at, &mask) || (mask >> (signal - 1) & 1);
+		return true;
+	return (s->caught & bit) && !tracee_peek(h->pub.tid, at, &mask) && !(mask & bit);
 }
 
 /*
@@ -126,7 +149,7 @@ static void put_right(struct stop *s, struct held *h, int signal)
 	if (tracee_get_regs(h->pub.tid, &regs))
 		return;
 	if (!h->back && arch_is_before_restart(&regs, &h->pub.regs)) {
-		if (!signal || !call_blocks(h, signal))
+		if (call_is_told(s, h, signal))
 			tracee_set_regs(h->pub.tid, &h->pub.regs);
 	} else {
 		h->pub.regs = regs;
@@ -200,16 +223,19 @@ static bool is_back(struct held *h)
  */
 static size_t look_at_returning(struct stop *s, bool *came)
 {
-	const bool any = tracee_any();
 	struct tracee_event event;
-	size_t left = 0;
+	size_t left = 0, looked = 0;
 	struct held *h;
+	bool any = false;
 
 	*came = false;
 	for (size_t i = 0; i < s->held_count; i++) {
 		h = &s->held[i];
 		if (!h->returning)
 			continue;
+		/* Looking at many takes time, in which somebody may come to stand still. */
+		if (looked++ % LOOKS == 0)
+			any = tracee_any();
 		if (any && !tracee_poll(h->pub.tid, h->pub.leader, &event)) {
 			handle(s, h, &event);
 			*came = true;
@@ -224,31 +250,35 @@ static size_t look_at_returning(struct stop *s, bool *came)
 /*
  * Threads that were interrupted but did not stop in time must not just be left
  * to the kernel: their system call has been woken up, and would end with EINTR
- * (stop_restart.c). Each is let go as soon as it stops; nobody waits for it.
+ * (stop_restart.c). Each is let go as soon as it stops; nobody waits for it. One look at each: false if
+ * there was none.
  */
+static bool look_at_stragglers(struct stop *s)
+{
+	uint64_t looked = clock_ns();
+	bool came, any = false;
+	struct held *h;
+	size_t at = 0;
+
+	while ((h = stop_next_straggler(s, &at))) {
+		tracer_arm(&s->tracer, clock_ns() + STRAGGLER_NS);
+		if (!held_settle(s, h))
+			release(s, h);
+		any = true;
+		if (clock_ns() < looked + LOOK_NS)
+			continue;
+		look_at_returning(s, &came);
+		looked = clock_ns();
+	}
+	return any;
+}
+
 static void release_stragglers(struct stop *s)
 {
 	uint64_t until = clock_ns() + STRAGGLERS_NS;
-	uint64_t looked = clock_ns();
-	struct held *h;
-	bool came, more = true;
-	size_t at;
 
-	while (more && clock_ns() < until) {
-		more = false;
-		at = 0;
-		while ((h = stop_next_straggler(s, &at))) {
-			tracer_arm(&s->tracer, clock_ns() + STRAGGLER_NS);
-			if (!held_settle(s, h))
-				release(s, h);
-			more = true;
-			if (clock_ns() < looked + LOOK_NS)
-				continue;
-			look_at_returning(s, &came);
-			looked = clock_ns();
-		}
-	}
-	tracer_arm(&s->tracer, 0);
+	while (look_at_stragglers(s) && clock_ns() < until)
+		continue;
 }
 
 /* Until all are back, and for a last look in which nobody stands still: our end follows. */
@@ -264,6 +294,8 @@ static void wait_for_returning(struct stop *s)
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 		if (2 * pause.tv_nsec <= ROUND_NS_MAX)
 			pause.tv_nsec *= 2;
+		/* One that could not be woken up then may be awake by now. */
+		look_at_stragglers(s);
 	}
 }
 
@@ -273,6 +305,7 @@ void stop_release(struct stop *s)
 		release(s, &s->held[i]);
 	release_stragglers(s);
 	wait_for_returning(s);
+	tracer_arm(&s->tracer, 0);
 	stop_restart_expire(s);
 	for (size_t i = 0; i < s->held_count; i++)
 		s->left_attached |= s->held[i].seized && !s->held[i].gone;

@@ -132,19 +132,13 @@ void arch_emit_call_tail(const struct arch_insn *call, struct arch_buf *out)
  * 1:	jmp   taken
  * 2:
  */
-static void emit_branch(const struct x86_layout *l, taddr_t taken, struct arch_buf *out)
+static void emit_branch(const struct arch_insn *insn, const struct x86_layout *l, taddr_t taken,
+			struct arch_buf *out)
 {
 	if (l->map == 0 && l->opcode >= 0xe0) {
-		if ((l->prefixes & PREFIX_F2) && (l->prefixes & PREFIX_F3)) {
-			x86_fail(out, ARCH_REFUSED); /* in which order? */
-			return;
-		}
-		if (l->prefixes & PREFIX_67)
-			x86_emit8(out, 0x67);
-		if (l->prefixes & PREFIX_F2)
-			x86_emit8(out, 0xf2);
-		if (l->prefixes & PREFIX_F3)
-			x86_emit8(out, 0xf3);
+		for (unsigned i = 0; i < l->opcode_offset; i++)
+			if (insn->bytes[i] == 0x67 || (insn->bytes[i] & 0xfe) == 0xf2)
+				x86_emit8(out, insn->bytes[i]);
 		x86_emit8(out, l->opcode);
 		x86_emit8(out, 2);
 		x86_emit8(out, 0xeb);
@@ -164,7 +158,7 @@ void arch_relocate_branch(const struct arch_insn *insn, taddr_t taken, struct ar
 	if (!prepare(insn, out, &l))
 		return;
 	if (insn->flow == ARCH_FLOW_BRANCH)
-		emit_branch(&l, taken, out);
+		emit_branch(insn, &l, taken, out);
 	else if (insn->flow == ARCH_FLOW_JUMP)
 		arch_emit_jump(out, taken);
 	else
@@ -187,7 +181,7 @@ void arch_relocate(const struct arch_insn *insn, struct arch_buf *out)
 		arch_emit_jump(out, insn->target);
 		break;
 	case ARCH_FLOW_BRANCH:
-		emit_branch(&l, insn->target, out);
+		emit_branch(insn, &l, insn->target, out);
 		break;
 	default:
 		emit_copy(insn, &l, insn->bytes, out);

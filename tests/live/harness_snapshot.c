@@ -454,12 +454,19 @@ size_t harness_differences(const struct harness_snapshot *before, unsigned what,
 	return out.count;
 }
 
-/* True if some thread blocks all but a few signals, as one does that is being made. */
-static bool is_starting(const struct harness_snapshot *shot)
+/*
+ * True if some thread blocks all but a few signals, as one does that is being made, or has not been
+ * on a CPU since a signal came for it that it does not block.
+ */
+static bool is_moving(const struct harness_snapshot *shot)
 {
-	for (size_t i = 0; i < shot->thread_count; i++)
-		if (__builtin_popcountll(strtoull(shot->threads[i].signals[0], NULL, 16)) > 56)
+	for (size_t i = 0; i < shot->thread_count; i++) {
+		const uint64_t blocked = strtoull(shot->threads[i].signals[0], NULL, 16);
+		const uint64_t pending = strtoull(shot->threads[i].signals[3], NULL, 16);
+
+		if (__builtin_popcountll(blocked) > 56 || (pending & ~blocked))
 			return true;
+	}
 	return false;
 }
 
@@ -473,7 +480,7 @@ struct harness_snapshot *harness_snapshot_settled(pid_t pid)
 	 */
 	for (int i = 0; i < START_TRIES; i++) {
 		char text[64];
-		bool settled = shot != NULL && !is_starting(shot);
+		bool settled = shot != NULL && !is_moving(shot);
 
 		usleep(SETTLE_US / 2);
 		if (settled &&
