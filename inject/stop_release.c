@@ -53,9 +53,9 @@ static bool has_to_be_watched(const struct stop *s, const struct held *h)
 {
 	const long number = arch_syscall_number(&h->pub.regs);
 
-	return arch_will_restart(&h->pub.regs) && s->caught && !s->nested && !s->executed &&
-	       !h->pub.foreign && !h->pub.group_stopped && !h->seccomp_suspended &&
-	       number != SYS_execve && number != SYS_execveat;
+	return arch_will_restart(&h->pub.regs) && s->caught && !s->nested && !h->pub.foreign &&
+	       !h->pub.group_stopped && !h->seccomp_suspended && number != SYS_execve &&
+	       number != SYS_execveat;
 }
 
 /*
