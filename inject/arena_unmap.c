@@ -142,7 +142,7 @@ static bool is_marked_as_ours(const struct target *t, taddr_t lo, taddr_t end)
 	char path[64], line[512], *end_of_first;
 	FILE *smaps;
 
-	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)target_pid(t));
+	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)target_memory_tid(t));
 	smaps = fopen(path, "re");
 	if (!smaps)
 		return false;

@@ -79,9 +79,6 @@ void target_hold(struct target *t);
 void target_unhold(struct target *t);
 bool target_at_hand(const struct target *t, taddr_t address, size_t size);
 
-/* Through which thread's id memory is reached: the leader's, unless it has exited. */
-pid_t target_memory_tid(const struct target *t);
-
 /* Finds another one after an access failed; false if there is none. */
 bool target_find_memory_tid(struct target *t);
 

@@ -75,16 +75,16 @@ static bool sort_pages(struct drop *d, const taddr_t *pages, size_t count)
  */
 static int open_mapped(const struct drop *d, const struct maps_entry *entry)
 {
-	pid_t pid = target_pid(stop_target(d->s));
+	pid_t tid = target_memory_tid(stop_target(d->s));
 	char path[4400];
 	struct stat st;
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)pid,
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)tid,
 		 (unsigned long long)entry->lo, (unsigned long long)entry->hi);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 && entry->name[0] == '/') {
-		snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, entry->name);
+		snprintf(path, sizeof(path), "/proc/%d/root%s", (int)tid, entry->name);
 		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	}
 	if (fd < 0)
@@ -249,7 +249,7 @@ int patch_drop_private_pages(struct stop *s, const taddr_t *pages, size_t count,
 		result = dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu pages", count);
 		goto out;
 	}
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_pid(stop_target(s)));
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(stop_target(s)));
 	d.pagemap = open(path, O_RDONLY | O_CLOEXEC);
 	find_runs(&d, &kept);
 	result = drop_runs(&d, scratch, scratch_map, &kept, e);

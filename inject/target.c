@@ -171,7 +171,8 @@ bool target_alive(const struct target *t)
 	return ready == 0;
 }
 
-pid_t target_memory_tid(const struct target *t)
+/* As target_memory_tid(), but it may have exited since: to be tried, then target_find_memory_tid(). */
+static pid_t last_memory_tid(const struct target *t)
 {
 	return __atomic_load_n(&t->memory_tid, __ATOMIC_RELAXED);
 }
@@ -184,12 +185,23 @@ bool target_find_memory_tid(struct target *t)
 
 	if (!proc_tasks(t->pid, &tasks))
 		for (size_t i = 0; i < tasks.count && !found; i++)
-			if (!proc_stat_read(tasks.ids[i], &stat) && !strchr("ZXx", stat.state)) {
+			if (!proc_thread_stat_read(t->pid, tasks.ids[i], &stat) &&
+			    !strchr("ZXx", stat.state)) {
 				__atomic_store_n(&t->memory_tid, tasks.ids[i], __ATOMIC_RELAXED);
 				found = true;
 			}
 	proc_ids_release(&tasks);
 	return found;
+}
+
+pid_t target_memory_tid(const struct target *t)
+{
+	pid_t tid = last_memory_tid(t);
+	struct proc_stat stat;
+
+	if (proc_thread_stat_read(t->pid, tid, &stat) || strchr("ZXx", stat.state))
+		target_find_memory_tid((struct target *)t);
+	return last_memory_tid(t);
 }
 
 /* FNV-1a (Fowler, Noll, Vo), 64 bits: only to tell two programs apart. */
@@ -233,7 +245,7 @@ static uint64_t layout_hash(const struct target *t, uint64_t hash)
 	char path[64], text[1024], *at;
 	uint64_t value;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)target_memory_tid(t));
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)last_memory_tid(t));
 	if (proc_read(path, text, sizeof(text)) <= 0 || !(at = strrchr(text, ')')))
 		return 0;
 	hash = mix(hash, &t->start_time, sizeof(t->start_time));
@@ -266,11 +278,11 @@ uint64_t target_incarnation(const struct target *t)
 
 	/* An exec between the two reads shows as a failure: looked at again. */
 	for (int i = 0; i < 3 && target_alive(t); i++) {
-		words = read_auxv(target_memory_tid(t), vector, AUX_WORDS, &denied);
+		words = read_auxv(last_memory_tid(t), vector, AUX_WORDS, &denied);
 		if (denied)
 			return layout_hash(t, hash);
 		if (!words && target_find_memory_tid((struct target *)t))
-			words = read_auxv(target_memory_tid(t), vector, AUX_WORDS, &denied);
+			words = read_auxv(last_memory_tid(t), vector, AUX_WORDS, &denied);
 		address = random_address(vector, words);
 		if (!address || target_read(t, address, random, sizeof(random), NULL))
 			continue;
@@ -311,7 +323,7 @@ static size_t read_from(const struct target *t, taddr_t address, void *to, size_
 {
 	struct iovec local = {to, size};
 	struct iovec remote = {(void *)(uintptr_t)address, size};
-	const pid_t tid = target_memory_tid(t);
+	const pid_t tid = last_memory_tid(t);
 	ssize_t got = 0;
 	size_t done;
 
@@ -374,7 +386,7 @@ static bool read_batch(const struct target *t, const struct target_range *ranges
 		remote[i] = (struct iovec){(void *)(uintptr_t)ranges[i].address, ranges[i].size};
 		total += ranges[i].size;
 	}
-	return total <= SSIZE_MAX && process_vm_readv(target_memory_tid(t), local, count, remote,
+	return total <= SSIZE_MAX && process_vm_readv(last_memory_tid(t), local, count, remote,
 						      count, 0) == (ssize_t)total;
 }
 

@@ -46,6 +46,11 @@ int target_claim(struct target *t, unsigned wait_ms, struct dinst_error *e);
 void target_unclaim(struct target *t);
 
 pid_t target_pid(const struct target *t);
+/*
+ * The thread whose entry in /proc shows the process's memory, files and root: the leader, unless it
+ * has exited. Asks /proc each time; it may have ended when it is used, as the process may have.
+ */
+pid_t target_memory_tid(const struct target *t);
 int target_pidfd(const struct target *t);	 /* borrowed */
 const char *target_name(const struct target *t); /* comm, as of target_open() */
 

@@ -153,7 +153,7 @@ static void read_elf_header(struct facts *f)
 	Elf64_Ehdr header;
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/exe", (int)f->pid);
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)f->tid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;
@@ -202,10 +202,16 @@ static void look_at_threads(struct facts *f)
 		for (size_t i = 0; i < tasks.count && i < FILTERED_LOOKS; i++) {
 			if (proc_status_read(tasks.ids[i], &status) || strchr("ZXx", status.state))
 				continue;
-			f->alive_threads |= f->stat.state == 'Z';
+			if (f->stat.state == 'Z' && !f->alive_threads) {
+				f->alive_threads = true;
+				f->tid = tasks.ids[i];
+			}
 			f->all_filtered &= status.seccomp > 0;
 		}
 	proc_ids_release(&tasks);
+	/* A thread that executed a program meanwhile has become the leader. */
+	if (f->stat.state == 'Z' && !f->alive_threads)
+		proc_stat_read(f->pid, &f->stat);
 }
 
 static enum relation compare_user_namespaces(pid_t pid)
@@ -341,7 +347,7 @@ static void read_target(struct facts *f)
 	f->user_namespace = compare_user_namespaces(f->pid);
 	proc_word(f->pid, "attr/current", f->label, sizeof(f->label));
 	if (f->own_calls[OWN_READ] != PROBE_KILLED)
-		f->access = -target_test_access(f->pid);
+		f->access = -target_test_access(f->tid);
 	f->uprobed = facts_uprobed(f->pid);
 	f->translated = is_translated(f->pid);
 	read_elf_header(f);
@@ -353,7 +359,7 @@ static void read_target(struct facts *f)
 void facts_read(struct facts *f, pid_t pid)
 {
 	memset(f, 0, sizeof(*f));
-	f->pid = pid;
+	f->pid = f->tid = pid;
 	read_own(f);
 	if (pid > 0)
 		read_target(f);

@@ -38,6 +38,7 @@ enum relation { RELATION_UNKNOWN, RELATION_SAME, RELATION_OTHER };
 
 struct facts {
 	pid_t pid; /* 0: no process in particular */
+	pid_t tid; /* shows memory and files in /proc: the leader, or who lives if it has exited */
 	bool exists;
 	bool hidden; /* it is there, but /proc does not show it to us (hidepid) */
 	struct proc_status status;

@@ -111,7 +111,7 @@ size_t task_stack_limit(pid_t pid, size_t most)
  * is shared has one size, in each of its parts, whoever is asked. That of a
  * forked child differs from its parent's from the beginning, since nothing is
  * copied that can be read from a file; were it ever equal, the child would be
- * stopped along with its parent, and no harm be done.
+ * stopped along with its parent, and no harm be done. Who has exited has none ("0 0 0 ...").
  */
 static bool same_sizes(pid_t a, pid_t b)
 {
@@ -122,7 +122,7 @@ static bool same_sizes(pid_t a, pid_t b)
 	for (int i = 0; i < SIZE_LOOKS; i++)
 		if (proc_read(paths[0], texts[0], sizeof(texts[0])) > 0 &&
 		    proc_read(paths[1], texts[1], sizeof(texts[1])) > 0 &&
-		    !strcmp(texts[0], texts[1]))
+		    strncmp(texts[0], "0 ", 2) != 0 && !strcmp(texts[0], texts[1]))
 			return true;
 	return false;
 }

@@ -148,7 +148,7 @@ static int list_files(struct evaluation *v, struct objects *o)
 	int status = 0;
 	DIR *fds;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)target_pid(v->s->target));
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)target_memory_tid(v->s->target));
 	fds = opendir(path);
 	if (!fds)
 		return dinst_fail_errno(v->e, DINST_FAILED, errno, "cannot list %s", path);

@@ -92,14 +92,14 @@ static int wait_for_programs(struct target *t, uint64_t deadline, struct leftove
 /* ----------------------------------------------------------- descriptors */
 
 /* The lowest descriptor of the target that is an arena's, -1 if none is. */
-static int find_descriptor(pid_t pid)
+static int find_descriptor(pid_t tid)
 {
 	char path[64], link[64];
 	struct dirent *entry;
 	int lowest = -1;
 	DIR *dir;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)tid);
 	dir = opendir(path);
 	while (dir && (entry = readdir(dir))) {
 		ssize_t size;
@@ -135,7 +135,7 @@ static int close_in_target(struct stop *stop, void *arg, struct dinst_error *e)
 	/* One of ours that was given up: its number may be another file's by the time it closes. */
 	if (tails.inside)
 		return is_late(stop_target(stop), tails.inside, e);
-	fd = find_descriptor(target_pid(stop_target(stop)));
+	fd = find_descriptor(target_memory_tid(stop_target(stop)));
 	if (fd < 0)
 		return 0;
 	call.args[0] = (struct arch_remote_arg){.kind = ARCH_ARG_CONST, .value = (uint64_t)fd};
@@ -151,7 +151,7 @@ static int close_descriptors(struct target *t, uint64_t deadline, struct leftove
 {
 	int status = 0;
 
-	while (status >= 0 && find_descriptor(target_pid(t)) >= 0) {
+	while (status >= 0 && find_descriptor(target_memory_tid(t)) >= 0) {
 		struct stop_report report = {0};
 
 		dinst_error_clear(e);

@@ -376,7 +376,7 @@ static size_t count_foreign(const struct one_arena *a, const struct target *t)
 	char path[64];
 	int pagemap;
 
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_pid(t));
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(t));
 	pagemap = open(path, O_RDONLY | O_CLOEXEC);
 	for (size_t i = 0; i < a->count; i++) {
 		const struct patch *p = &a->patches[i];

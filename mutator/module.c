@@ -142,17 +142,17 @@ static int open_mapped(const struct reading *r, const struct maps_entry *m, cons
 		       bool *exact)
 {
 	char candidates[3][PATH_MAX_TEXT];
-	int pid = target_pid(r->target), inexact = -1, fd;
+	int tid = target_memory_tid(r->target), inexact = -1, fd;
 
 	*exact = true;
-	snprintf(candidates[0], sizeof(candidates[0]), "/proc/%d/map_files/%llx-%llx", pid,
+	snprintf(candidates[0], sizeof(candidates[0]), "/proc/%d/map_files/%llx-%llx", tid,
 		 (unsigned long long)m->lo, (unsigned long long)m->hi);
 	fd = open_regular(candidates[0]);
 	if (fd >= 0)
 		return fd;
 	snprintf(candidates[0], sizeof(candidates[0]), "%s%s", r->root, path);
 	snprintf(candidates[1], sizeof(candidates[1]), "%s", path);
-	snprintf(candidates[2], sizeof(candidates[2]), "/proc/%d/exe", pid);
+	snprintf(candidates[2], sizeof(candidates[2]), "/proc/%d/exe", tid);
 	for (size_t i = 0; i < 3; i++) {
 		fd = open_regular(candidates[i]);
 		if (fd >= 0 && is_file(fd, m->inode, i == 1 ? m->device : 0)) {
@@ -486,7 +486,7 @@ static int look(struct reading *r)
 
 	if (status)
 		return status;
-	snprintf(r->root, sizeof(r->root), "/proc/%d/root", (int)target_pid(r->target));
+	snprintf(r->root, sizeof(r->root), "/proc/%d/root", (int)target_memory_tid(r->target));
 	main_program_find(r->target, r->root, &r->main);
 	for (size_t i = 0; i < l->count; i++)
 		l->entries[i]->seen = false;

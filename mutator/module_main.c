@@ -29,7 +29,7 @@ static void read_execfn(const struct target *t, char *text, size_t size)
 	int fd;
 
 	text[0] = 0;
-	snprintf(link, sizeof(link), "/proc/%d/auxv", (int)target_pid(t));
+	snprintf(link, sizeof(link), "/proc/%d/auxv", (int)target_memory_tid(t));
 	fd = open(link, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0) {
 		n = read(fd, entries, sizeof(entries));
@@ -78,7 +78,7 @@ void main_program_find(const struct target *t, const char *root, struct main_pro
 	struct stat st;
 	ssize_t n;
 
-	snprintf(text, sizeof(text), "/proc/%d/exe", (int)target_pid(t));
+	snprintf(text, sizeof(text), "/proc/%d/exe", (int)target_memory_tid(t));
 	if (!stat(text, &st))
 		p->inode = st.st_ino;
 	n = readlink(text, p->path, sizeof(p->path) - 1);

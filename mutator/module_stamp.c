@@ -39,7 +39,7 @@ static bool has_copies(const struct target *t, const struct maps *maps, const st
 	bool found = false;
 	int pagemap;
 
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_pid(t));
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(t));
 	pagemap = open(path, O_RDONLY | O_CLOEXEC);
 	for (size_t i = 0; i < maps->count && !found; i++) {
 		const struct maps_entry *m = &maps->entries[i];
@@ -58,15 +58,15 @@ static bool has_copies(const struct target *t, const struct maps *maps, const st
 bool file_is_rewritten(const struct file_stamp *stamp, const struct target *t,
 		       const struct maps *maps, const struct maps_entry *m, const char *path)
 {
-	const int pid = target_pid(t);
+	const int tid = target_memory_tid(t);
 	char name[PATH_MAX_TEXT + 32];
 	struct file_stamp now;
 	struct stat st;
 
-	snprintf(name, sizeof(name), "/proc/%d/map_files/%llx-%llx", pid, (unsigned long long)m->lo,
+	snprintf(name, sizeof(name), "/proc/%d/map_files/%llx-%llx", tid, (unsigned long long)m->lo,
 		 (unsigned long long)m->hi);
 	if (stat(name, &st)) {
-		snprintf(name, sizeof(name), "/proc/%d/root%s", pid, path);
+		snprintf(name, sizeof(name), "/proc/%d/root%s", tid, path);
 		if (stat(name, &st))
 			return false;
 	}

@@ -156,7 +156,7 @@ int threads_learn(struct stop *stop, struct threads_lesson *lesson, struct dinst
 		goto out;
 	}
 	find->size = (size_t)(arch_thread_block_hi - arch_thread_block_lo);
-	find->start_stack = task_start_stack(target_pid(stop_target(stop)));
+	find->start_stack = task_start_stack(target_memory_tid(stop_target(stop)));
 	memset(find->tid, 1, sizeof(find->tid));
 	memset(find->stack, 1, sizeof(find->stack));
 	for (size_t i = 0; i < stop_thread_count(stop) && status >= 0; i++)

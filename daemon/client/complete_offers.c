@@ -239,7 +239,7 @@ static bool is_candidate(pid_t pid)
 	if (stat(path, &st) != 0 || (geteuid() != 0 && st.st_uid != geteuid()))
 		return false;
 	/* kernel threads have no program */
-	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)process_thread(pid));
 	return pid != getpid() && readlink(path, program, sizeof(program)) > 0;
 }
 

@@ -312,7 +312,7 @@ static int find_module(struct top *t, struct dinst_error *e)
 
 	if (err)
 		return err;
-	snprintf(link, sizeof(link), "/proc/%d/exe", (int)t->q.pid);
+	snprintf(link, sizeof(link), "/proc/%d/exe", (int)process_thread(t->q.pid));
 	length = readlink(link, path, sizeof(path) - 1);
 	path[length > 0 ? length : 0] = '\0';
 	row = choose_module(json_object_get(answer, "rows"), path);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/client/why.h"
+#include "daemon/common/process.h"
 #include "inject/maps.h"
 #include "inject/proc.h"
 #include "inject/target.h"
@@ -31,7 +32,7 @@ static bool read_file(pid_t pid, const char *name, char *text, size_t size)
 {
 	char path[80];
 
-	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)process_thread(pid), name);
 	return proc_read(path, text, size) > 0;
 }
 
@@ -212,7 +213,7 @@ void why_descriptor(pid_t pid, const char *fd, char *text, size_t size, bool *is
 
 	*is_file = false;
 	text[0] = '\0';
-	snprintf(path, sizeof(path), "/proc/%d/fd/%.20s", (int)pid, fd);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%.20s", (int)process_thread(pid), fd);
 	n = readlink(path, text, size - 1);
 	if (n <= 0)
 		return;

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "daemon/common/rpc.h"
+#include "inject/proc.h"
 #include "inject/target.h"
 
 enum { CHECKS_MAX = 32 };
@@ -65,45 +66,63 @@ int process_name(pid_t pid, char *name, struct dinst_error *e)
 	return 0;
 }
 
-/* The text behind the name in /proc/PID/stat, which may hold anything; NULL if gone. */
-static const char *stat_fields(pid_t pid, char *text, size_t size)
+/*
+ * A thread of `pid` that lives, its state in *state: the leader as a rule, another one where the
+ * leader has exited or is just being replaced by a thread that executes a program. 0 if none does.
+ */
+static pid_t living_thread(pid_t pid, char *state)
 {
-	const char *end;
+	struct proc_ids tasks = {0};
+	struct proc_stat stat;
+	pid_t found = 0;
 
-	if (read_proc(pid, "stat", text, size) <= 0)
-		return NULL;
-	end = strrchr(text, ')');
-	return end && end[1] ? end + 2 : NULL;
+	/* Twice: a thread that executes a program has the leader's number from then on. */
+	for (int look = 0; look < 2 && !found; look++) {
+		if (proc_stat_read(pid, &stat))
+			break;
+		if (!strchr("ZXx", stat.state)) {
+			found = pid;
+			*state = stat.state;
+		} else if (!proc_tasks(pid, &tasks)) {
+			for (size_t i = 0; i < tasks.count && !found; i++)
+				if (!proc_thread_stat_read(pid, tasks.ids[i], &stat) &&
+				    !strchr("ZXx", stat.state)) {
+					found = tasks.ids[i];
+					*state = stat.state;
+				}
+		}
+	}
+	proc_ids_release(&tasks);
+	return found;
 }
 
 uint64_t process_start(pid_t pid)
 {
-	char text[1024];
-	const char *p = stat_fields(pid, text, sizeof(text));
+	struct proc_stat stat;
 
-	/* p is at field 3, the start time is field 22 */
-	for (int field = 3; p && field < 22; field++) {
-		p = strchr(p, ' ');
-		if (p)
-			p++;
-	}
-	return p ? strtoull(p, NULL, 10) : 0;
+	return proc_stat_read(pid, &stat) ? 0 : stat.start_time;
 }
 
-int process_alive(pid_t pid)
+pid_t process_thread(pid_t pid)
 {
-	char text[1024];
-	const char *p = stat_fields(pid, text, sizeof(text));
+	char state;
+	pid_t tid = living_thread(pid, &state);
 
-	return p && *p != 'Z' && *p != 'X';
+	return tid ? tid : pid;
 }
 
-int process_stopped(pid_t pid)
+bool process_alive(pid_t pid)
 {
-	char text[1024];
-	const char *p = stat_fields(pid, text, sizeof(text));
+	char state;
 
-	return p && *p == 'T';
+	return living_thread(pid, &state) != 0;
+}
+
+bool process_stopped(pid_t pid)
+{
+	char state;
+
+	return living_thread(pid, &state) && state == 'T';
 }
 
 static const char *base_name(const char *path)
@@ -116,6 +135,7 @@ static const char *base_name(const char *path)
 static bool process_matches(pid_t pid, const char *name)
 {
 	char text[PATH_MAX], link[64];
+	char state;
 	bool match;
 	ssize_t n;
 
@@ -123,8 +143,12 @@ static bool process_matches(pid_t pid, const char *name)
 		return false;
 	text[strcspn(text, "\n")] = '\0';
 	match = strcmp(text, name) == 0;
-	/* argv[0]; empty for kernel threads, which are nobody's target */
+	/* argv[0]; empty for kernel threads, which are nobody's target, and for exited leaders */
 	n = read_proc(pid, "cmdline", text, sizeof(text));
+	if (n <= 0) {
+		pid = living_thread(pid, &state);
+		n = pid ? read_proc(pid, "cmdline", text, sizeof(text)) : 0;
+	}
 	if (n <= 0)
 		return false;
 	if (!match)
@@ -137,7 +161,7 @@ static bool process_matches(pid_t pid, const char *name)
 			match = strcmp(base_name(text), name) == 0;
 		}
 	}
-	return match && process_alive(pid);
+	return match && living_thread(pid, &state);
 }
 
 static int by_pid(const void *a, const void *b)

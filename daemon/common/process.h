@@ -6,6 +6,7 @@
 #ifndef DINST_DAEMON_PROCESS_H
 #define DINST_DAEMON_PROCESS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -23,11 +24,17 @@ int process_name(pid_t pid, char *name, struct dinst_error *e);
 /* Start time in clock ticks since boot (proc_pid_stat(5), field 22); 0 if there is no such process. */
 uint64_t process_start(pid_t pid);
 
-/* True if it exists and is not a zombie. */
-int process_alive(pid_t pid);
+/*
+ * The thread whose entry in /proc shows the process's program, memory and files: the leader, which
+ * has `pid`, unless it has exited and others live.
+ */
+pid_t process_thread(pid_t pid);
+
+/* True if a thread of it lives; its main thread may have exited. */
+bool process_alive(pid_t pid);
 
 /* True if it is stopped by a signal (and not by a tracer). */
-int process_stopped(pid_t pid);
+bool process_stopped(pid_t pid);
 
 /*
  * Pids of the processes whose comm, program file or argv[0] has the base name

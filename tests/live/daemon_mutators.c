@@ -4,6 +4,9 @@
  * are slow, and sessions whose targets end. After every case it must still
  * answer `ping` and serve the session that was there before.
  */
+#include <pthread.h>
+#include <sys/syscall.h>
+
 #include "tests/live/daemon_fixture.h"
 
 static void bad_mutators(void **state)
@@ -248,6 +251,60 @@ static void exited_target(void **state)
 	still_well();
 }
 
+static void *idle(void *name)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, name);
+	for (;;)
+		pause();
+	return NULL;
+}
+
+/*
+ * fear A13: the main thread has exited and others live, so that /proc calls the process a zombie:
+ * it is found by its name, and when its mutator dies the session is taken over and not given up.
+ */
+static void leader_has_exited(void **state)
+{
+	struct output *o = malloc(sizeof(*o));
+	char path[40], text[256] = "";
+	pthread_t thread;
+	pid_t target;
+	FILE *f;
+
+	(void)state;
+	target = fork();
+	if (target == 0) {
+		prctl(PR_SET_NAME, "headless");
+		if (pthread_create(&thread, NULL, idle, "headless"))
+			_exit(1);
+		syscall(SYS_exit, 0);
+	}
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)target);
+	for (int ms = 0; ms < ANSWER_MS && !strstr(text, "(headless) Z"); ms += 5) {
+		nap_ms(5);
+		f = fopen(path, "r");
+		assert_non_null(f);
+		assert_non_null(fgets(text, sizeof(text), f));
+		fclose(f);
+	}
+	assert_non_null(strstr(text, "(headless) Z"));
+	run_dinst(o, "attach headless");
+	assert_string_equal(o->err, "");
+	assert_int_equal(o->status, 0);
+	expect_word("funcs", "{\"session\":\"headless\",\"pattern\":\"@crash\"}", "daemon");
+	run_dinst(o, "funcs -p headless");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->err, "started again"));
+	run_dinst(o, "ls");
+	assert_null(strstr(o->out, "exited"));
+	run_dinst(o, "detach headless");
+	assert_int_equal(o->status, 0);
+	end_target(target);
+	free(o);
+	still_well();
+}
+
 /* Two clients attach the same process at once: one session, both are answered. */
 static void attach_twice(void **state)
 {
@@ -388,12 +445,13 @@ static void storm(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bad_mutators),	   cmocka_unit_test(answer_too_long),
-		cmocka_unit_test(death_is_told),   cmocka_unit_test(crash_loop),
-		cmocka_unit_test(death_in_attach), cmocka_unit_test(attach_fails_for_many),
-		cmocka_unit_test(no_blocking),	   cmocka_unit_test(progress),
-		cmocka_unit_test(exited_target),   cmocka_unit_test(attach_twice),
-		cmocka_unit_test(holder_dies),	   cmocka_unit_test(storm),
+		cmocka_unit_test(bad_mutators),	     cmocka_unit_test(answer_too_long),
+		cmocka_unit_test(death_is_told),     cmocka_unit_test(crash_loop),
+		cmocka_unit_test(death_in_attach),   cmocka_unit_test(attach_fails_for_many),
+		cmocka_unit_test(no_blocking),	     cmocka_unit_test(progress),
+		cmocka_unit_test(exited_target),     cmocka_unit_test(attach_twice),
+		cmocka_unit_test(holder_dies),	     cmocka_unit_test(storm),
+		cmocka_unit_test(leader_has_exited),
 	};
 
 	return cmocka_run_group_tests_name("daemon_mutators", tests, fixture_setup_base,

@@ -43,6 +43,7 @@ struct descriptor {
 
 struct harness_snapshot {
 	pid_t pid;
+	pid_t tid; /* shows memory and descriptors in /proc: the leader, unless it has exited */
 	struct region *regions;
 	struct thread *threads;
 	struct descriptor *descriptors;
@@ -101,7 +102,7 @@ static bool take_regions(struct harness_snapshot *shot)
 	char path[64], line[PATH_MAX + 128];
 	FILE *file;
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)shot->pid);
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)shot->tid);
 	file = fopen(path, "re");
 	if (file == NULL)
 		return false;
@@ -120,7 +121,7 @@ static bool take_regions(struct harness_snapshot *shot)
 		line[strcspn(line, "\n")] = '\0';
 		snprintf(r.name, sizeof(r.name), "%.*s", NAME_MAX_SHOWN - 1, line + used);
 		if (r.protection[2] == 'x' && r.inode == 0)
-			r.bytes = copy_bytes(shot->pid, &r);
+			r.bytes = copy_bytes(shot->tid, &r);
 		*(struct region *)grow(&shot->regions, &shot->region_count, sizeof(r)) = r;
 	}
 	fclose(file);
@@ -182,7 +183,7 @@ static void take_descriptors(struct harness_snapshot *shot)
 	struct dirent *entry;
 	DIR *dir;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)shot->pid);
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)shot->tid);
 	dir = opendir(path);
 	while (dir != NULL && (entry = readdir(dir)) != NULL) {
 		struct descriptor d = {.fd = atoi(entry->d_name)};
@@ -190,7 +191,7 @@ static void take_descriptors(struct harness_snapshot *shot)
 
 		if (!isdigit((unsigned char)entry->d_name[0]))
 			continue;
-		snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)shot->pid, d.fd);
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)shot->tid, d.fd);
 		size = readlink(path, d.target, sizeof(d.target) - 1);
 		if (size < 0)
 			continue;
@@ -208,12 +209,17 @@ struct harness_snapshot *harness_snapshot_take(pid_t pid)
 
 	if (shot == NULL)
 		return NULL;
-	shot->pid = pid;
+	shot->pid = shot->tid = pid;
+	take_threads(shot);
+	for (size_t i = 0; i < shot->thread_count; i++)
+		if (!strchr("ZX", shot->threads[i].state)) {
+			shot->tid = shot->threads[i].tid;
+			break;
+		}
 	if (!take_regions(shot)) {
 		harness_snapshot_free(shot);
 		return NULL;
 	}
-	take_threads(shot);
 	take_descriptors(shot);
 	return shot;
 }
@@ -355,12 +361,12 @@ static void compare_text(const struct harness_snapshot *a, const struct harness_
 		have = malloc(size);
 		if (want == NULL || have == NULL)
 			abort();
-		if (!read_memory(b->pid, r->lo, have, size))
+		if (!read_memory(b->tid, r->lo, have, size))
 			differ(out, "text of %s at %llx cannot be read", r->name,
 			       (unsigned long long)r->lo);
 		else if (r->inode == 0 && r->bytes != NULL)
 			compare_bytes(r, r->bytes, have, size, out);
-		else if (r->inode != 0 && file_bytes(b->pid, r, want))
+		else if (r->inode != 0 && file_bytes(b->tid, r, want))
 			compare_bytes(r, want, have, size, out);
 		else
 			differ(out, "nothing to compare the text of %s at %llx with", r->name,
