@@ -153,7 +153,7 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 	result = maps_read(target_pid(a->target), &m, e);
 	if (result)
 		return result;
-	arena_limits_read(target_pid(a->target), &limits);
+	arena_limits_read(target_memory_tid(a->target), &limits);
 	for (size_t which = limits.locks_memory ? FIRST_LOCKED_SIZE
 			    : private		? FIRST_PRIVATE_SIZE
 						: 0;

@@ -114,18 +114,35 @@ static bool is_descendant(pid_t pid, pid_t of)
 	return false;
 }
 
+/* *empty: there is nothing in them, as in those of a kernel thread and of a leader that has exited. */
+static bool maps_are_denied(pid_t tid, bool *empty)
+{
+	char path[64], byte;
+	int fd;
+
+	*empty = false;
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == EACCES || errno == EPERM;
+	*empty = read(fd, &byte, 1) == 0;
+	close(fd);
+	return false;
+}
+
 bool arena_may_be_hidden_in(pid_t pid, const struct target *t)
 {
 	struct proc_stat stat, parent;
 	struct proc_status status;
-	char path[64];
-	int fd;
+	bool denied, empty;
+	pid_t tid;
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0)
-		close(fd);
-	if (fd >= 0 || (errno != EACCES && errno != EPERM))
+	denied = maps_are_denied(pid, &empty);
+	if (empty) {
+		tid = proc_memory_tid(pid, NULL);
+		denied = tid && tid != pid && maps_are_denied(tid, &empty);
+	}
+	if (!denied)
 		return false;
 	if (proc_stat_read(pid, &stat) || proc_status_read(pid, &status))
 		return false;

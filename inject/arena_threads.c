@@ -88,13 +88,12 @@ static int read_family(struct stop *s, const struct arena *a, struct maps *m, st
 static int find_place(struct stop *s, struct arena *a, size_t size, taddr_t *out,
 		      struct dinst_error *e)
 {
-	const pid_t pid = target_pid(stop_target(s));
 	struct arena_limits limits;
 	bool placed = false;
 	struct maps m;
 	int result;
 
-	arena_limits_read(pid, &limits);
+	arena_limits_read(target_memory_tid(stop_target(s)), &limits);
 	/* All of it is made to exist at once, and not ours to make the target pay for. */
 	if (size <= limits.own_room / ARENA_SHARE &&
 	    (!limits.locks_memory || size <= (size_t)5 << 20)) {

@@ -170,6 +170,15 @@ int stop_find_sharers(struct stop *s, const struct held *h, bool *more);
 int stop_find_creator(struct stop *s, struct dinst_error *e);
 
 /*
+ * Main threads that exit while others live (stop_leader.c). stop_leader_has_exited(): `h` is one, and
+ * has done so since it was seized: it never stops, nobody is told, and our end lets it go.
+ * stop_leader_is_another(): it had when we came, and a thread that executed a program has its id now:
+ * that one has to be taken in.
+ */
+bool stop_leader_has_exited(struct stop *s, struct held *h);
+bool stop_leader_is_another(struct stop *s);
+
+/*
  * From index *at on: the next thread that was interrupted and has not been seen
  * to stop, but will (it is in no uninterruptible sleep). NULL at the end.
  */

@@ -123,11 +123,14 @@ int maps_read(pid_t pid, struct maps *m, struct dinst_error *e)
 
 	memset(m, 0, sizeof(*m));
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	result = slurp(path, &text, &size);
-	if (!result && !size) {
-		free(text);
-		text = NULL;
-		result = slurp_any_thread(pid, &text, &size);
+	/* Twice: a thread that executes a program has the leader's number from then on. */
+	for (int look = 0; look < 2 && (!look || result == ESRCH); look++) {
+		result = slurp(path, &text, &size);
+		if (!result && !size) {
+			free(text);
+			text = NULL;
+			result = slurp_any_thread(pid, &text, &size);
+		}
 	}
 	if (!result && !text)
 		result = ESRCH;

@@ -348,6 +348,34 @@ int proc_tasks(pid_t pid, struct proc_ids *list)
 	return status;
 }
 
+/* A thread gives up its memory, files and root when it begins to exit (do_exit(), kernel/exit.c). */
+static bool has_memory(pid_t pid, pid_t tid, struct proc_stat *stat)
+{
+	return !proc_thread_stat_read(pid, tid, stat) && !strchr("ZXx", stat->state) &&
+	       !(stat->flags & PROC_EXITING);
+}
+
+pid_t proc_memory_tid(pid_t pid, struct proc_stat *stat)
+{
+	struct proc_ids tasks = {0};
+	struct proc_stat own;
+	pid_t found = 0;
+
+	if (!stat)
+		stat = &own;
+	/* Twice: a thread that executes a program has the leader's number from then on. */
+	for (int look = 0; look < 2 && !found; look++) {
+		if (has_memory(pid, pid, stat))
+			found = pid;
+		else if (!proc_tasks(pid, &tasks))
+			for (size_t i = 0; i < tasks.count && !found; i++)
+				if (has_memory(pid, tasks.ids[i], stat))
+					found = tasks.ids[i];
+	}
+	proc_ids_release(&tasks);
+	return found;
+}
+
 /* The name is that of the kernel's fs/userfaultfd.c. */
 bool proc_provides_pages(pid_t pid)
 {

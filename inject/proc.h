@@ -73,6 +73,13 @@ int proc_stat_read(pid_t pid, struct proc_stat *stat);
 int proc_thread_stat_read(pid_t pid, pid_t tid, struct proc_stat *stat);
 int proc_status_read(pid_t tid, struct proc_status *status);
 
+/*
+ * The thread whose entry in /proc shows what process `pid` has (memory, files, root): the leader, or
+ * another one where it has exited or is being replaced by one that executes a program. What it was
+ * doing goes to *stat, which may be NULL. 0 if no thread lives.
+ */
+pid_t proc_memory_tid(pid_t pid, struct proc_stat *stat);
+
 /* The first line of /proc/TID/NAME ("wchan", "comm"), or "?". */
 void proc_word(pid_t tid, const char *name, char *text, size_t size);
 

@@ -385,7 +385,7 @@ int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_
 	int code, clear_code;
 
 	/* It would stay stopped, but not come back: its calls would be made when it is thawed. */
-	if (cgroup_is_frozen(s->target->pid, group, sizeof(group)))
+	if (cgroup_is_frozen(target_memory_tid(s->target), group, sizeof(group)))
 		return dinst_fail(
 			e, DINST_BUSY,
 			"process %d (%s) cannot make a system call for us: its control group is frozen (%s); thaw it first",

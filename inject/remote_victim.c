@@ -30,10 +30,10 @@ enum rank {
 /* The kernel's ERESTART_RESTARTBLOCK (include/linux/errno.h). */
 enum { RESTART_BLOCK = -516 };
 
-static bool has_other_files(struct stop *s, const struct held *h)
+/* Other files than thread `like`, whose files are the process's. */
+static bool has_other_files(pid_t like, const struct held *h)
 {
-	return !h->pub.leader &&
-	       syscall(SYS_kcmp, s->target->pid, h->pub.tid, KCMP_FILES, 0, 0) > 0;
+	return h->pub.tid != like && syscall(SYS_kcmp, like, h->pub.tid, KCMP_FILES, 0, 0) > 0;
 }
 
 /* What its registers alone tell. */
@@ -50,7 +50,7 @@ static int rank_cheaply(const struct held *h)
 }
 
 /* What has to be looked up: only for those that are as good as can be otherwise. */
-static int rank_of_lookups(struct stop *s, const struct held *h)
+static int rank_of_lookups(struct stop *s, const struct held *h, pid_t like)
 {
 	taddr_t abort_pc;
 	int value = stop_in_sequence(s, &h->pub, &abort_pc) ? RANK_SEQUENCE : 0;
@@ -59,12 +59,13 @@ static int rank_of_lookups(struct stop *s, const struct held *h)
 		return RANK_NEVER;
 	if (held_is_filtered(h))
 		value += RANK_FILTERED;
-	return has_other_files(s, h) ? value + RANK_OTHER_FILES : value;
+	return has_other_files(like, h) ? value + RANK_OTHER_FILES : value;
 }
 
 /* The first thread of the lowest rank; NULL if there is no thread. */
 static struct held *best_thread(struct stop *s)
 {
+	const pid_t like = target_memory_tid(s->target);
 	struct held *best = NULL;
 	int best_rank = RANK_NEVER;
 	int value;
@@ -75,7 +76,7 @@ static struct held *best_thread(struct stop *s)
 				return best;
 			if (rank_cheaply(&s->held[i]) != level)
 				continue;
-			value = level + rank_of_lookups(s, &s->held[i]);
+			value = level + rank_of_lookups(s, &s->held[i], like);
 			if (value < best_rank) {
 				best_rank = value;
 				best = &s->held[i];

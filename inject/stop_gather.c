@@ -312,7 +312,7 @@ static int busy(struct stop *s, const struct held *h, const char *what, struct d
 	char channel[64], name[PROC_NAME_MAX], group[CGROUP_PATH_MAX];
 	struct proc_stat stat;
 
-	if (cgroup_is_frozen(s->target->pid, group, sizeof(group)))
+	if (cgroup_is_frozen(target_memory_tid(s->target), group, sizeof(group)))
 		return dinst_fail(
 			e, DINST_BUSY,
 			"process %d (%s) cannot be stopped: its control group is frozen (%s); thaw it first",
@@ -423,6 +423,11 @@ static int wait_all(struct stop *s, struct dinst_error *e)
 		if (!is_awaited(&s->held[i]))
 			continue;
 		error = held_settle(s, &s->held[i]);
+		if (error == -ETIMEDOUT && stop_leader_has_exited(s, &s->held[i]))
+			return dinst_fail(
+				e, DINST_BUSY,
+				"the main thread of process %d (%s) exits just now; try again later",
+				(int)s->target->pid, s->target->name);
 		if (error == -ETIMEDOUT) {
 			code = busy(s, &s->held[i], "did not stop in time", e);
 			s->starved = !is_uninterruptible(&s->held[i]);
@@ -488,6 +493,7 @@ static int look_again(struct stop *s, bool *more, struct dinst_error *e)
 	int code;
 
 	*more = false;
+	s->suspect |= stop_leader_is_another(s);
 	if (births >= 0 && births == s->births && !s->suspect && all_are_known(s))
 		return 0;
 	s->overlooked = false;

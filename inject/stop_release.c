@@ -251,11 +251,10 @@ static size_t look_at_returning(struct stop *s, bool *came)
  * Threads that were interrupted but did not stop in time must not just be left
  * to the kernel: their system call has been woken up, and would end with EINTR
  * (stop_restart.c). Each is let go as soon as it stops; nobody waits for it. One look at each: false if
- * there was none.
+ * there was none. *looked: when we looked at those who return.
  */
-static bool look_at_stragglers(struct stop *s)
+static bool look_at_stragglers(struct stop *s, uint64_t *looked)
 {
-	uint64_t looked = clock_ns();
 	bool came, any = false;
 	struct held *h;
 	size_t at = 0;
@@ -265,26 +264,26 @@ static bool look_at_stragglers(struct stop *s)
 		if (!held_settle(s, h))
 			release(s, h);
 		any = true;
-		if (clock_ns() < looked + LOOK_NS)
+		if (clock_ns() < *looked + LOOK_NS)
 			continue;
 		look_at_returning(s, &came);
-		looked = clock_ns();
+		*looked = clock_ns();
 	}
 	return any;
 }
 
 static void release_stragglers(struct stop *s)
 {
-	uint64_t until = clock_ns() + STRAGGLERS_NS;
+	uint64_t looked = clock_ns(), until = looked + STRAGGLERS_NS;
 
-	while (look_at_stragglers(s) && clock_ns() < until)
+	while (look_at_stragglers(s, &looked) && clock_ns() < until)
 		continue;
 }
 
 /* Until all are back, and for a last look in which nobody stands still: our end follows. */
 static void wait_for_returning(struct stop *s)
 {
-	uint64_t until = clock_ns() + RETURN_NS;
+	uint64_t looked, until = clock_ns() + RETURN_NS;
 	struct timespec pause = {0, ROUND_NS};
 	bool came;
 
@@ -295,7 +294,8 @@ static void wait_for_returning(struct stop *s)
 		if (2 * pause.tv_nsec <= ROUND_NS_MAX)
 			pause.tv_nsec *= 2;
 		/* One that could not be woken up then may be awake by now. */
-		look_at_stragglers(s);
+		looked = clock_ns();
+		look_at_stragglers(s, &looked);
 	}
 }
 

@@ -86,9 +86,7 @@ int target_open(pid_t pid, struct target **out, struct dinst_error *e)
 	code = target_find_obstacle(pid, e);
 	if (code)
 		goto free_target;
-	error = target_test_access(pid);
-	if (error == -ESRCH && target_find_memory_tid(t))
-		error = target_test_access(t->memory_tid);
+	error = target_test_access(target_memory_tid(t));
 	if (error == -EPERM) {
 		code = target_explain_denial(pid, e);
 		goto free_target;
@@ -100,7 +98,7 @@ int target_open(pid_t pid, struct target **out, struct dinst_error *e)
 		goto free_target;
 	}
 	t->start_time = stat.start_time;
-	t->clock_offset = proc_clock_offset(pid);
+	t->clock_offset = proc_clock_offset(t->memory_tid);
 	t->placed_alike = is_placed_alike(pid);
 	snprintf(t->name, sizeof(t->name), "%s", stat.name);
 	pthread_mutex_init(&t->stop_lock, NULL);
@@ -179,28 +177,16 @@ static pid_t last_memory_tid(const struct target *t)
 
 bool target_find_memory_tid(struct target *t)
 {
-	struct proc_ids tasks = {0};
-	struct proc_stat stat;
-	bool found = false;
+	pid_t tid = proc_memory_tid(t->pid, NULL);
 
-	if (!proc_tasks(t->pid, &tasks))
-		for (size_t i = 0; i < tasks.count && !found; i++)
-			if (!proc_thread_stat_read(t->pid, tasks.ids[i], &stat) &&
-			    !strchr("ZXx", stat.state)) {
-				__atomic_store_n(&t->memory_tid, tasks.ids[i], __ATOMIC_RELAXED);
-				found = true;
-			}
-	proc_ids_release(&tasks);
-	return found;
+	if (tid)
+		__atomic_store_n(&t->memory_tid, tid, __ATOMIC_RELAXED);
+	return tid != 0;
 }
 
 pid_t target_memory_tid(const struct target *t)
 {
-	pid_t tid = last_memory_tid(t);
-	struct proc_stat stat;
-
-	if (proc_thread_stat_read(t->pid, tid, &stat) || strchr("ZXx", stat.state))
-		target_find_memory_tid((struct target *)t);
+	target_find_memory_tid((struct target *)t);
 	return last_memory_tid(t);
 }
 
@@ -245,7 +231,7 @@ static uint64_t layout_hash(const struct target *t, uint64_t hash)
 	char path[64], text[1024], *at;
 	uint64_t value;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)last_memory_tid(t));
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)target_memory_tid(t));
 	if (proc_read(path, text, sizeof(text)) <= 0 || !(at = strrchr(text, ')')))
 		return 0;
 	hash = mix(hash, &t->start_time, sizeof(t->start_time));
@@ -283,6 +269,8 @@ uint64_t target_incarnation(const struct target *t)
 			return layout_hash(t, hash);
 		if (!words && target_find_memory_tid((struct target *)t))
 			words = read_auxv(last_memory_tid(t), vector, AUX_WORDS, &denied);
+		if (denied)
+			return layout_hash(t, hash);
 		address = random_address(vector, words);
 		if (!address || target_read(t, address, random, sizeof(random), NULL))
 			continue;
@@ -413,5 +401,5 @@ int target_read_many(const struct target *t, const struct target_range *ranges, 
 
 bool target_memory_room(const struct target *t, uint64_t *bytes, char *group, size_t size)
 {
-	return cgroup_memory_room(t->pid, bytes, group, size);
+	return cgroup_memory_room(target_memory_tid(t), bytes, group, size);
 }

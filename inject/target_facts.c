@@ -171,7 +171,7 @@ static bool looks_dumpable(const struct facts *f)
 	char path[64];
 	struct stat file;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)f->pid);
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)f->tid);
 	return stat(path, &file) || file.st_uid == f->status.uid[1];
 }
 
@@ -189,29 +189,37 @@ static bool is_descendant(pid_t pid)
 	return false;
 }
 
-/* What the threads say: does one live, is one without a filter? */
-static void look_at_threads(struct facts *f)
+/* Who speaks for the process: a leader that has exited has neither memory nor a tracer. */
+static void find_living_thread(struct facts *f)
+{
+	if (f->stat.state != 'Z')
+		return;
+	f->tid = proc_memory_tid(f->pid, NULL);
+	if (!f->tid || f->tid == f->pid || proc_status_read(f->tid, &f->status)) {
+		/* A thread that executed a program meanwhile has become the leader. */
+		f->tid = f->pid;
+		proc_stat_read(f->pid, &f->stat);
+		proc_status_read(f->pid, &f->status);
+	} else {
+		f->alive_threads = true;
+	}
+}
+
+/* Is one without a filter? */
+static void look_at_filters(struct facts *f)
 {
 	struct proc_ids tasks = {0};
 	struct proc_status status;
 
 	f->all_filtered = f->status.seccomp > 0;
-	if (f->stat.state != 'Z' && !f->all_filtered)
+	if (!f->all_filtered)
 		return;
 	if (!proc_tasks(f->pid, &tasks))
-		for (size_t i = 0; i < tasks.count && i < FILTERED_LOOKS; i++) {
-			if (proc_status_read(tasks.ids[i], &status) || strchr("ZXx", status.state))
-				continue;
-			if (f->stat.state == 'Z' && !f->alive_threads) {
-				f->alive_threads = true;
-				f->tid = tasks.ids[i];
-			}
-			f->all_filtered &= status.seccomp > 0;
-		}
+		for (size_t i = 0; i < tasks.count && i < FILTERED_LOOKS; i++)
+			if (!proc_status_read(tasks.ids[i], &status) &&
+			    !strchr("ZXx", status.state))
+				f->all_filtered &= status.seccomp > 0;
 	proc_ids_release(&tasks);
-	/* A thread that executed a program meanwhile has become the leader. */
-	if (f->stat.state == 'Z' && !f->alive_threads)
-		proc_stat_read(f->pid, &f->stat);
 }
 
 static enum relation compare_user_namespaces(pid_t pid)
@@ -315,7 +323,7 @@ static void read_tracer(struct facts *f)
 		named = !proc_status_read(seen, &tracer);
 		/* It may be hidden from us. */
 		there = named || !kill(seen, 0) || errno != ESRCH;
-		if (proc_status_read(f->pid, &again))
+		if (proc_status_read(f->tid, &again))
 			return;
 		f->status = again;
 		if (!there || again.tracer != seen) {
@@ -340,20 +348,21 @@ static void read_target(struct facts *f)
 		f->hidden = f->proc == PROC_FINE && is_somebody(f);
 		return;
 	}
+	find_living_thread(f);
 	read_tracer(f);
-	look_at_threads(f);
+	look_at_filters(f);
 	f->dumpable = looks_dumpable(f);
 	f->descendant = is_descendant(f->pid);
 	f->user_namespace = compare_user_namespaces(f->pid);
-	proc_word(f->pid, "attr/current", f->label, sizeof(f->label));
+	proc_word(f->tid, "attr/current", f->label, sizeof(f->label));
 	if (f->own_calls[OWN_READ] != PROBE_KILLED)
 		f->access = -target_test_access(f->tid);
 	f->uprobed = facts_uprobed(f->pid);
 	f->translated = is_translated(f->pid);
 	read_elf_header(f);
-	f->frozen = cgroup_is_frozen(f->pid, f->frozen_by, sizeof(f->frozen_by));
+	f->frozen = cgroup_is_frozen(f->tid, f->frozen_by, sizeof(f->frozen_by));
 	f->limited =
-		cgroup_memory_room(f->pid, &f->memory_room, f->limited_by, sizeof(f->limited_by));
+		cgroup_memory_room(f->tid, &f->memory_room, f->limited_by, sizeof(f->limited_by));
 }
 
 void facts_read(struct facts *f, pid_t pid)

@@ -129,8 +129,14 @@ static bool same_sizes(pid_t a, pid_t b)
 
 bool task_same_memory(pid_t a, pid_t b)
 {
-	long order = syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0);
+	long order;
 
+	/* Of two that have exited the kernel says that they have the same: none. */
+	a = proc_memory_tid(a, NULL);
+	b = proc_memory_tid(b, NULL);
+	if (!a || !b)
+		return false;
+	order = syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0);
 	if (order < 0 && errno != ESRCH)
 		return same_sizes(a, b);
 	return order == 0;

@@ -212,7 +212,13 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 	status = open_member(f->session, pid, &member, e);
 	if (status == DINST_NO_PROCESS || status == DINST_GONE) {
 		dinst_error_clear(e);
-		return stop_the_rest(f, e);
+		if (!shares_an_arena(f->session, pid))
+			return stop_the_rest(f, e);
+		f->member_busy = true;
+		return dinst_fail(e, DINST_BUSY,
+				  "process %d, which descends from process %d, cannot be looked at "
+				  "just now; try again later",
+				  (int)pid, (int)f->session->pid);
 	}
 	if (status < 0)
 		return status;

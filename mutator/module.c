@@ -58,7 +58,7 @@ struct reading {
 	struct module_list *list;
 	const struct target *target;
 	struct maps maps;
-	char root[64]; /* /proc/PID/root */
+	char root[MAIN_ROOT_TEXT];
 	struct main_program main;
 	bool changed;
 	struct dinst_error *e;
@@ -224,6 +224,8 @@ static struct file_image *file_of(struct reading *r, const struct maps_entry *m,
 	f = &l->files[l->file_count++];
 	*f = (struct file_image){.device = m->device, .inode = m->inode};
 	fd = open_mapped(r, m, path, &f->exact);
+	if (fd < 0 && main_root_find(r->target, r->root))
+		fd = open_mapped(r, m, path, &f->exact);
 	if (fd < 0) {
 		snprintf(f->problem, sizeof(f->problem), "%s",
 			 path_is_deleted(m->name) ? replaced : "the file cannot be opened");
@@ -486,7 +488,7 @@ static int look(struct reading *r)
 
 	if (status)
 		return status;
-	snprintf(r->root, sizeof(r->root), "/proc/%d/root", (int)target_memory_tid(r->target));
+	main_root_find(r->target, r->root);
 	main_program_find(r->target, r->root, &r->main);
 	for (size_t i = 0; i < l->count; i++)
 		l->entries[i]->seen = false;

@@ -20,6 +20,17 @@ const char *path_base(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
+bool main_root_find(const struct target *t, char root[MAIN_ROOT_TEXT])
+{
+	char now[MAIN_ROOT_TEXT] = "";
+
+	snprintf(now, sizeof(now), "/proc/%d/root", (int)target_memory_tid(t));
+	if (!strcmp(now, root))
+		return false;
+	memcpy(root, now, sizeof(now));
+	return true;
+}
+
 /* The string that the program was executed by (AT_EXECFN, getauxval(3)); "" if unknown. */
 static void read_execfn(const struct target *t, char *text, size_t size)
 {

@@ -44,7 +44,15 @@ struct file_stamp file_stamp(int fd);
 bool file_is_rewritten(const struct file_stamp *stamp, const struct target *t,
 		       const struct maps *maps, const struct maps_entry *m, const char *path);
 
-/* Finds out what `t` runs; `root` is its /proc/PID/root. */
+enum { MAIN_ROOT_TEXT = 64 };
+
+/*
+ * "/proc/TID/root" of a thread of `t` that lives into root; "" before the first time. True if it is
+ * another one than before.
+ */
+bool main_root_find(const struct target *t, char root[MAIN_ROOT_TEXT]);
+
+/* Finds out what `t` runs; `root` is main_root_find()'s. */
 void main_program_find(const struct target *t, const char *root, struct main_program *p);
 
 /* True if `name` is the module's base name, path or soname. */

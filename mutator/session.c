@@ -284,6 +284,8 @@ void session_free(struct session *s)
 
 int session_check(struct session *s, struct dinst_error *e)
 {
+	uint64_t incarnation;
+
 	if (s->state == SESSION_DETACHED)
 		return dinst_fail(e, DINST_GONE, "session %s is detached", s->name);
 	if (s->state == SESSION_EXITED || !target_alive(s->target)) {
@@ -292,7 +294,13 @@ int session_check(struct session *s, struct dinst_error *e)
 				  "process %d (%s) has ended; its last values can be read",
 				  (int)s->pid, s->name);
 	}
-	if (s->state == SESSION_EXECED || target_incarnation(s->target) != s->incarnation) {
+	incarnation = s->state == SESSION_EXECED ? 0 : target_incarnation(s->target);
+	if (!incarnation && s->state != SESSION_EXECED)
+		return dinst_fail(
+			e, DINST_GONE,
+			"process %d (%s) is ending, or is executing another program just now",
+			(int)s->pid, s->name);
+	if (incarnation != s->incarnation) {
 		s->state = SESSION_EXECED;
 		return dinst_fail(
 			e, DINST_GONE,

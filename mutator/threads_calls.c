@@ -93,7 +93,7 @@ static bool provides_pages(const struct session *s)
 		last.session = s;
 		last.incarnation = s->incarnation;
 		last.ns = now;
-		last.provides = proc_provides_pages(s->pid);
+		last.provides = proc_provides_pages(target_memory_tid(s->target));
 	}
 	return last.provides;
 }

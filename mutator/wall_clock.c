@@ -388,7 +388,7 @@ static struct wall_clock *make(const struct target *t, pid_t pid, const struct m
 struct wall_clock *wall_clock_make(const struct target *t, struct dinst_error *e)
 {
 	const char *set = getenv("DINST_UNSTEADY");
-	const pid_t pid = t ? target_pid(t) : getpid();
+	const pid_t pid = t ? target_memory_tid(t) : getpid();
 	struct wall_clock *clock;
 	struct maps maps;
 

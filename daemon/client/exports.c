@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/report/callgrind.h"
 #include "daemon/report/flame.h"
@@ -52,6 +53,8 @@ static void span_ended(void *arg, const struct call_span *span)
 
 int exports_begin(struct exports *x, const struct arguments *a, struct dinst_error *e)
 {
+	int error;
+
 	*x = (struct exports){.tree = call_tree_new()};
 	if (!x->tree)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
@@ -60,10 +63,14 @@ int exports_begin(struct exports *x, const struct arguments *a, struct dinst_err
 
 		if (!path)
 			continue;
-		x->out[i].path = path;
-		x->out[i].file = fopen(path, "we");
-		if (!x->out[i].file) {
-			dinst_fail_errno(e, DINST_BAD_FILE, errno, "cannot write %s", path);
+		error = result_file_open(&x->out[i].result, path);
+		if (!error && !(x->out[i].file = fdopen(x->out[i].result.fd, "w"))) {
+			error = -errno;
+			result_file_drop(&x->out[i].result);
+			close(x->out[i].result.fd);
+		}
+		if (error) {
+			dinst_fail_errno(e, DINST_BAD_FILE, -error, "cannot write %s", path);
 			exports_release(x);
 			return DINST_BAD_FILE;
 		}
@@ -78,8 +85,10 @@ static void begin_traces(struct exports *x, uint64_t base_ns)
 {
 	x->begun = true;
 	for (size_t i = 0; i < 2; i++)
-		if (x->out[CHROME + i].file)
+		if (x->out[CHROME + i].file) {
+			result_file_begin(&x->out[CHROME + i].result);
 			chrome_begin(&x->chrome[i], x->out[CHROME + i].file, base_ns);
+		}
 }
 
 int exports_event(struct exports *x, const struct event *event)
@@ -123,16 +132,20 @@ static int write_kind(struct exports *x, enum kind kind, const struct export_fac
 /* A file is right only if all of it could be written. */
 static int finish(struct exports *x, struct context *c, size_t i, const struct export_facts *facts)
 {
-	int status = write_kind(x, (enum kind)i, facts), failed = ferror(x->out[i].file);
+	const char *path = x->out[i].result.path;
+	int status, failed;
 
+	if (i != CHROME && i != PERFETTO)
+		result_file_begin(&x->out[i].result);
+	status = write_kind(x, (enum kind)i, facts);
+	failed = ferror(x->out[i].file);
 	failed = fclose(x->out[i].file) != 0 || failed;
 	x->out[i].file = NULL;
 	if (status < 0)
-		return report_text(c, status, "no memory to write %s", x->out[i].path);
+		return report_text(c, status, "no memory to write %s", path);
 	if (failed)
-		return report_text(c, DINST_BAD_FILE, "cannot write %s: %s", x->out[i].path,
-				   strerror(errno));
-	note(c, "%s: %s (%s)", x->out[i].path, kinds[i].name, kinds[i].then);
+		return report_text(c, DINST_BAD_FILE, "cannot write %s: %s", path, strerror(errno));
+	note(c, "%s: %s (%s)", path, kinds[i].name, kinds[i].then);
 	return EXIT_DONE;
 }
 
@@ -153,7 +166,7 @@ int exports_end(struct exports *x, struct context *c, const struct export_facts 
 	for (size_t i = 0; i < 2; i++)
 		if (x->chrome[i].left_out)
 			note(c, "%s has the first %d calls; %llu that came later are left out",
-			     x->out[CHROME + i].path, CHROME_SPANS,
+			     x->out[CHROME + i].result.path, CHROME_SPANS,
 			     (unsigned long long)x->chrome[i].left_out);
 	return status;
 }
@@ -181,9 +194,13 @@ void exports_recording(struct exports *x, struct context *c, const char *title)
 
 void exports_release(struct exports *x)
 {
-	for (size_t i = 0; i < EXPORT_KINDS; i++)
-		if (x->out[i].file)
-			fclose(x->out[i].file);
+	for (size_t i = 0; i < EXPORT_KINDS; i++) {
+		if (!x->out[i].file)
+			continue;
+		if (!x->begun || (i != CHROME && i != PERFETTO))
+			result_file_drop(&x->out[i].result);
+		fclose(x->out[i].file);
+	}
 	call_tree_free(x->tree);
 	*x = (struct exports){0};
 }

@@ -14,6 +14,7 @@
 #define DINST_DAEMON_EXPORTS_H
 
 #include "daemon/client/command.h"
+#include "daemon/client/result_file.h"
 #include "daemon/report/chrome.h"
 #include "daemon/report/tree.h"
 
@@ -54,7 +55,7 @@ struct exports {
 	struct call_tree *tree;
 	struct {
 		FILE *file; /* NULL: not wanted */
-		const char *path;
+		struct result_file result;
 	} out[EXPORT_KINDS];
 	struct chrome chrome[2];
 	bool begun; /* an event has come */

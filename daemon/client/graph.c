@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "inject/proc.h"
+
 enum { DURATION_S = 10, DEPTH_MOST = 64, NAMES_TOLD = 5 };
 
 /* Events per second that are worth 1 or 2 % of a processor. */
@@ -169,10 +171,11 @@ static int find_root(struct graph *g, const char *pattern, struct dinst_error *e
 /* pid 0: it is not known, but each thread has a directory. */
 static bool is_there(uint32_t pid, uint32_t tid)
 {
-	char path[64];
+	struct proc_stat stat;
+	const int error = proc_thread_stat_read((pid_t)(pid ? pid : tid), (pid_t)tid, &stat);
 
-	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/task/%" PRIu32, pid ? pid : tid, tid);
-	return access(path, F_OK) == 0 || errno != ENOENT;
+	/* A main thread that has exited stays listed as long as others live. */
+	return error ? error != -ENOENT && error != -ESRCH : !strchr("ZXx", stat.state);
 }
 
 static int write_out(struct graph *g)
@@ -188,7 +191,7 @@ static int write_out(struct graph *g)
 
 	graph_title(g, title, sizeof(title));
 	/* where all have ended it was counted until then */
-	if (!g->c->target_ended && is_there((uint32_t)g->q.pid, (uint32_t)g->q.pid))
+	if (!g->c->target_ended && process_alive(g->q.pid))
 		call_tree_gone(g->exports.tree, is_there);
 	/* the tree's counts are known when it has ended */
 	call_tree_end(g->exports.tree, g->ended_ns);

@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/client/result_file.h"
+
 enum { SLICE_NS = 100 * 1000 * 1000, AGAIN_NS = 250 * 1000 * 1000 };
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
@@ -64,26 +66,30 @@ static int read_duration(struct question *q, const struct arguments *a)
 
 /* ------------------------------------------------------------------- output */
 
-static int open_output(struct question *q, const struct arguments *a)
+static int open_output(struct question *q, const struct arguments *a, struct result_file *file)
 {
 	const char *path = q->own_output ? NULL : arguments_get(a, 'o');
-	int fd;
+	int error;
 
+	*file = (struct result_file){.fd = -1};
 	q->terminal = !path && !q->c->json && isatty(STDOUT_FILENO);
 	if (!path || !strcmp(path, "-"))
 		return EXIT_DONE;
 	output_flush();
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
-	if (fd < 0)
+	error = result_file_open(file, path);
+	if (error)
 		return report_text(q->c, DINST_BAD_FILE, "cannot write %s: %s", path,
-				   strerror(errno));
+				   strerror(-error));
 	q->saved_output = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	if (q->saved_output < 0 || dup2(fd, STDOUT_FILENO) < 0) {
-		close(fd);
+	if (q->saved_output < 0 || dup2(file->fd, STDOUT_FILENO) < 0) {
+		error = errno;
+		result_file_drop(file);
+		close(file->fd);
 		return report_text(q->c, DINST_FAILED, "cannot write %s: %s", path,
-				   strerror(errno));
+				   strerror(error));
 	}
-	close(fd);
+	close(file->fd);
+	file->fd = STDOUT_FILENO;
 	return EXIT_DONE;
 }
 
@@ -234,6 +240,7 @@ static int join(struct question *q, struct dinst_error *e)
 int question_begin(struct question *q, struct context *c, const struct arguments *a)
 {
 	struct dinst_error e = {0, ""};
+	struct result_file file;
 	int status;
 
 	q->c = c;
@@ -241,15 +248,20 @@ int question_begin(struct question *q, struct context *c, const struct arguments
 	c->target_ended = false;
 	status = read_duration(q, a);
 	if (status == EXIT_DONE)
-		status = open_output(q, a);
+		status = open_output(q, a, &file);
 	if (status != EXIT_DONE)
 		return status;
 	q->ids = json_array();
 	catch_signals(q);
-	if (join(q, &e) == 0)
+	if (join(q, &e) == 0) {
+		if (file.path)
+			result_file_begin(&file);
 		return EXIT_DONE;
+	}
 	restore_signals(q);
 	json_decref(q->ids);
+	if (file.path)
+		result_file_drop(&file);
 	close_output(q, EXIT_DONE);
 	return report(c, &e);
 }

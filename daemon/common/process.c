@@ -66,36 +66,6 @@ int process_name(pid_t pid, char *name, struct dinst_error *e)
 	return 0;
 }
 
-/*
- * A thread of `pid` that lives, its state in *state: the leader as a rule, another one where the
- * leader has exited or is just being replaced by a thread that executes a program. 0 if none does.
- */
-static pid_t living_thread(pid_t pid, char *state)
-{
-	struct proc_ids tasks = {0};
-	struct proc_stat stat;
-	pid_t found = 0;
-
-	/* Twice: a thread that executes a program has the leader's number from then on. */
-	for (int look = 0; look < 2 && !found; look++) {
-		if (proc_stat_read(pid, &stat))
-			break;
-		if (!strchr("ZXx", stat.state)) {
-			found = pid;
-			*state = stat.state;
-		} else if (!proc_tasks(pid, &tasks)) {
-			for (size_t i = 0; i < tasks.count && !found; i++)
-				if (!proc_thread_stat_read(pid, tasks.ids[i], &stat) &&
-				    !strchr("ZXx", stat.state)) {
-					found = tasks.ids[i];
-					*state = stat.state;
-				}
-		}
-	}
-	proc_ids_release(&tasks);
-	return found;
-}
-
 uint64_t process_start(pid_t pid)
 {
 	struct proc_stat stat;
@@ -105,24 +75,21 @@ uint64_t process_start(pid_t pid)
 
 pid_t process_thread(pid_t pid)
 {
-	char state;
-	pid_t tid = living_thread(pid, &state);
+	pid_t tid = proc_memory_tid(pid, NULL);
 
 	return tid ? tid : pid;
 }
 
 bool process_alive(pid_t pid)
 {
-	char state;
-
-	return living_thread(pid, &state) != 0;
+	return proc_memory_tid(pid, NULL) != 0;
 }
 
 bool process_stopped(pid_t pid)
 {
-	char state;
+	struct proc_stat stat;
 
-	return living_thread(pid, &state) && state == 'T';
+	return proc_memory_tid(pid, &stat) && stat.state == 'T';
 }
 
 static const char *base_name(const char *path)
@@ -135,7 +102,6 @@ static const char *base_name(const char *path)
 static bool process_matches(pid_t pid, const char *name)
 {
 	char text[PATH_MAX], link[64];
-	char state;
 	bool match;
 	ssize_t n;
 
@@ -146,7 +112,7 @@ static bool process_matches(pid_t pid, const char *name)
 	/* argv[0]; empty for kernel threads, which are nobody's target, and for exited leaders */
 	n = read_proc(pid, "cmdline", text, sizeof(text));
 	if (n <= 0) {
-		pid = living_thread(pid, &state);
+		pid = proc_memory_tid(pid, NULL);
 		n = pid ? read_proc(pid, "cmdline", text, sizeof(text)) : 0;
 	}
 	if (n <= 0)
@@ -161,7 +127,7 @@ static bool process_matches(pid_t pid, const char *name)
 			match = strcmp(base_name(text), name) == 0;
 		}
 	}
-	return match && living_thread(pid, &state);
+	return match && proc_memory_tid(pid, NULL);
 }
 
 static int by_pid(const void *a, const void *b)

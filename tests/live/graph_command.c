@@ -229,15 +229,30 @@ static void all_files(void **state)
 
 static void what_cannot_be_asked(void **state)
 {
+	char before[100], none[100], pid[16];
 	struct harness *h = *state;
 	json_t *rows = NULL;
-	char pid[16];
+	struct stat st;
+	FILE *file;
 
 	harness_start(h, "call_tree", "5000", NULL);
 	snprintf(pid, sizeof(pid), "%d", (int)h->pid);
-	assert_int_equal(harness_dinst(h, &rows, "graph", "-p", pid, "wrok"), 1);
+	snprintf(before, sizeof(before), "%s/before", h->directory);
+	snprintf(none, sizeof(none), "%s/none", h->directory);
+	file = fopen(before, "we");
+	assert_non_null(file);
+	fputs("of before\n", file);
+	assert_int_equal(fclose(file), 0);
+	assert_int_equal(harness_dinst(h, &rows, "graph", "-p", pid, "wrok", "--folded", before,
+				       "--chrome", none),
+			 1);
 	assert_non_null(strstr(h->messages, "did you mean"));
 	json_decref(rows);
+	/* Where there is no result the file is as it was, and none is left. */
+	assert_int_equal(stat(before, &st), 0);
+	assert_int_equal(st.st_size, strlen("of before\n"));
+	assert_int_equal(stat(none, &st), -1);
+	unlink(before);
 	assert_int_equal(harness_dinst(h, &rows, "graph", "-p", pid, "target_*"), 2);
 	assert_non_null(strstr(h->messages, "call_tree:target_b"));
 	json_decref(rows);

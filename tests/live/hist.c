@@ -163,6 +163,40 @@ static void what_people_see(void **state)
 	assert_non_null(strstr(o->out, "many in calls"));
 }
 
+static void write_text(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "we");
+
+	assert_non_null(f);
+	fputs(text, f);
+	assert_int_equal(fclose(f), 0);
+}
+
+/* Where there is no result the file is as it was, and none is left; a shorter result is all of it. */
+static void file_of_before(void **state)
+{
+	char path[200], text[6001];
+
+	(void)state;
+	memset(text, '#', sizeof(text) - 1);
+	text[sizeof(text) - 1] = 0;
+	snprintf(path, sizeof(path), "%s/before", fixture_directory);
+	write_text(path, text);
+	run_dinst(o, "hist -p nobody-has-this-name many -d 0.2 -o %s", path);
+	assert_int_equal(o->status, 1);
+	read_all(open(path, O_RDONLY), o->out);
+	assert_string_equal(o->out, text);
+	run_dinst(o, "hist -p %d many -d 0.2 -o %s", (int)program.pid, path);
+	assert_int_equal(o->status, 0);
+	read_all(open(path, O_RDONLY), o->out);
+	assert_non_null(strstr(o->out, "many in calls"));
+	assert_null(strchr(o->out, '#'));
+	snprintf(path, sizeof(path), "%s/none", fixture_directory);
+	run_dinst(o, "hist -p nobody-has-this-name many -d 0.2 -o %s", path);
+	assert_int_equal(o->status, 1);
+	assert_int_equal(access(path, F_OK), -1);
+}
+
 /* fear F3: of two functions of one name that is measured which was meant */
 static void one_of_two_names(void **state)
 {
@@ -259,8 +293,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counts_are_exact), cmocka_unit_test(one_for_each_key),
-		cmocka_unit_test(what_people_see),  cmocka_unit_test(one_of_two_names),
-		cmocka_unit_test(many_who_ask),	    cmocka_unit_test(what_is_refused),
+		cmocka_unit_test(what_people_see),  cmocka_unit_test(file_of_before),
+		cmocka_unit_test(one_of_two_names), cmocka_unit_test(many_who_ask),
+		cmocka_unit_test(what_is_refused),
 	};
 
 	return cmocka_run_group_tests_name("live/hist", tests, setup, teardown);

@@ -2,22 +2,26 @@
 /*
  * life_states.c - targets in states that make them hard to stop, or to know:
  * uninterruptible sleeps, a frozen container, filters that come at the wrong
- * moment, no leader, another program under the same pid, workers of the kernel.
+ * moment, workers of the kernel. Leaders and pids are in life_leader.c.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/sched.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "inject/maps.h"
+#include "inject/proc.h"
 #include "inject/tasks.h"
 #include "tests/live/harness_session.h"
 
@@ -353,184 +357,6 @@ static void test_filter_for_all(void **state)
 	harness_end(h, 0);
 }
 
-/* --------------------------------------------------------- leaders and pids */
-
-/* Private copies of the code of libc in KiB, as one of its threads that live shows them. */
-static unsigned text_copies(pid_t pid)
-{
-	unsigned long lo, hi, kib, total = 0;
-	char path[64], line[512], kind[5];
-	bool inside = false;
-	size_t count;
-	pid_t *tids = task_list(pid, &count);
-	FILE *f;
-
-	assert_true(count > 0);
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/smaps", (int)pid, (int)tids[count - 1]);
-	free(tids);
-	f = fopen(path, "re");
-	assert_non_null(f);
-	while (fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%lx-%lx %4s", &lo, &hi, kind) == 3)
-			inside = kind[2] == 'x' && strstr(line, "/libc.so");
-		else if (inside && sscanf(line, "Anonymous: %lu kB", &kib) == 1)
-			total += kib;
-	}
-	fclose(f);
-	return (unsigned)total;
-}
-
-/*
- * fear A13: the main thread has ended before dinst comes, or in the middle of a session: points go in
- * and out, count, and leave nothing.
- */
-static void test_leader_exits(void **state)
-{
-	struct harness *h = *state;
-	unsigned id, given_back = 0;
-	uint8_t before[16], after[16];
-	struct session *s;
-	uint64_t value;
-
-	assert_true(start(h, states, "threads"));
-	s = session_begin(h);
-	read_code(s, "step", before, sizeof(before));
-	id = session_insert(s, "step");
-	harness_send(h, "exit\n");
-	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "exits");
-	for (int i = 0; i < 60000 && harness_status(h->pid, h->pid, "State:")[0] != 'Z'; i++)
-		usleep(1000);
-	value = session_value(s, id);
-	harness_until(session_value(s, id) > value);
-	session_insert_kind(s, "/Code/life-states/*", POINT_EXIT);
-	session_insert_kind(s, "/Code/libc.so*/*nanosleep*", POINT_ENTRY);
-	assert_true(text_copies(h->pid) > 0);
-	session_end(s);
-	given_back += text_copies(h->pid) == 0;
-	harness_snapshot_free(h->before);
-	h->before = harness_snapshot_settled(h->pid);
-	for (int i = 0; i < 5; i++) {
-		s = session_begin(h);
-		read_code(s, "step", after, sizeof(after));
-		assert_memory_equal(before, after, sizeof(before));
-		id = session_insert(s, "step");
-		session_insert_kind(s, "/Code/libc.so*/*nanosleep*", POINT_ENTRY);
-		harness_until(session_value(s, id) > 0);
-		session_end(s);
-		given_back += text_copies(h->pid) == 0;
-		harness_verify(h);
-	}
-	/* Pages are given back as far as the stop has time for it. */
-	assert_true(given_back > 0);
-	harness_end(h, 0);
-}
-
-/*
- * fear A13, G3: a thread that is not the leader executes the program anew every few milliseconds, at
- * whatever moment of attaching, inserting and detaching: an ordinary answer, and it goes on.
- */
-static void test_thread_executes(void **state)
-{
-	struct harness *h = *state;
-	uint64_t until = now_ms() + 4000;
-	unsigned id, done = 0, turns = 0;
-	siginfo_t ended = {0};
-
-	assert_true(start(h, stops, "exec"));
-	while (now_ms() < until || (done < 5 && now_ms() < until + 200000)) {
-		struct detach_result detached;
-		struct dinst_error e = {0};
-		struct session *s;
-		int status = session_attach(h->pid, "test", &s, &e);
-
-		turns++;
-		if (status < 0) {
-			if (e.code != DINST_GONE && e.code != DINST_BUSY && e.code != DINST_FAILED)
-				fail_msg("attach: %s", e.text);
-			continue;
-		}
-		status = session_try_insert_kind(s, "/Code/stop-states/*", POINT_ENTRY, &id, &e);
-		if (status < 0 && e.code != DINST_GONE && e.code != DINST_BUSY)
-			fail_msg("insert: %s (%s)", e.text, dinst_code_name(e.code));
-		done += status >= 0;
-		dinst_error_clear(&e);
-		if (session_detach(s, 100, &detached, &e) < 0 && e.code != DINST_GONE &&
-		    e.code != DINST_BUSY)
-			fail_msg("detach: %s", e.text);
-		session_free(s);
-	}
-	print_message("%u of %u met no exec\n", done, turns);
-	/* "State: Z" would not tell: a leader shows it while another thread takes its place. */
-	assert_int_equal(waitid(P_PID, (id_t)h->pid, &ended, WEXITED | WNOHANG | WNOWAIT), 0);
-	if (ended.si_pid)
-		fail_msg("the target has ended: code %d, status %d", ended.si_code,
-			 ended.si_status);
-	assert_true(done > 0);
-	/* Every fresh program is as its file is; it ends well. */
-	harness_end(h, 0);
-}
-
-/* Another process with the pid that the target had. */
-static pid_t start_under(pid_t pid)
-{
-	struct clone_args args = {.exit_signal = SIGCHLD, .set_tid_size = 1};
-	pid_t child;
-
-	args.set_tid = (uintptr_t)&pid;
-	fflush(NULL);
-	child = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
-	if (child)
-		return child;
-	for (;;)
-		pause();
-}
-
-/*
- * fear A13: the target has ended and another process has its pid: every request says that the target is
- * gone, and the stranger is never touched.
- */
-static void test_pid_is_used_again(void **state)
-{
-	struct harness *h = *state;
-	struct detach_result detached;
-	struct dinst_error e = {0};
-	struct harness_snapshot *stranger_before;
-	struct session *s;
-	pid_t stranger, pid;
-	size_t count = 0;
-	char text[1024];
-	unsigned id;
-
-	harness_start(h, "calls", "2", NULL);
-	s = session_begin(h);
-	id = session_insert(s, "tiny");
-	session_go(h, 100);
-	pid = h->pid;
-	kill(pid, SIGKILL);
-	harness_wait(h, HARNESS_ANSWER_MS);
-	stranger = start_under(pid);
-	if (stranger != pid) {
-		print_message("skipped: a pid cannot be asked for here\n");
-		skip();
-	}
-	stranger_before = harness_snapshot_take(stranger);
-	assert_non_null(stranger_before);
-	assert_int_equal(session_value(s, id), 100 * 2);
-	assert_false(target_alive(s->target));
-	assert_int_equal(session_try_insert(s, "main", false, &count, &id, &e), DINST_GONE);
-	dinst_error_clear(&e);
-	assert_int_equal(target_stop(s->target, NULL, nothing, NULL, NULL, &e), DINST_GONE);
-	dinst_error_clear(&e);
-	if (session_detach(s, 100, &detached, &e) < 0)
-		fail_msg("detach: %s", e.text);
-	session_free(s);
-	if (harness_differences(stranger_before, HARNESS_ALL, text, sizeof(text)))
-		fail_msg("the stranger was touched:\n%s", text);
-	harness_snapshot_free(stranger_before);
-	kill(stranger, SIGKILL);
-	waitpid(stranger, NULL, 0);
-}
-
 /* ------------------------------------------------------------ kernel's own */
 
 /*
@@ -561,10 +387,9 @@ static void test_io_uring(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_uninterruptible), CASE(test_frozen),
-		CASE(test_filters_come),    CASE(test_filter),
-		CASE(test_filter_for_all),  CASE(test_leader_exits),
-		CASE(test_thread_executes), CASE(test_pid_is_used_again),
+		CASE(test_uninterruptible), CASE(test_frozen),	       CASE(test_filters_come),
+		CASE(test_filter),	    CASE(test_filter_for_all),
+
 		CASE(test_io_uring),
 	};
 
