@@ -9,10 +9,12 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -441,6 +443,51 @@ static void test_set_uid_children(void **state)
 	harness_end(h, 0);
 }
 
+static int see_policy(struct stop *s, void *policy, struct dinst_error *e)
+{
+	(void)s;
+	(void)e;
+	*(int *)policy = sched_getscheduler(0);
+	return 0;
+}
+
+/*
+ * fear K2: while the target stands still its tracer waits for no CPU where it may go first, and
+ * takes no more than its share where real-time work is limited; the mutator's other threads never do.
+ */
+static void test_tracer_goes_first(void **state)
+{
+	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_RR)};
+	const struct sched_param none = {0};
+	struct harness *h = *state;
+	struct rlimit before, limited;
+	struct dinst_error e = {0};
+	struct target *t;
+	int policy = -1;
+	bool may;
+
+	harness_start(h, "stop-busy", "3", NULL);
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	may = !sched_setscheduler(0, SCHED_RR, &lowest);
+	assert_int_equal(sched_setscheduler(0, SCHED_OTHER, &none), 0);
+	assert_int_equal(getrlimit(RLIMIT_RTTIME, &before), 0);
+	assert_int_equal(target_stop(t, NULL, see_policy, &policy, NULL, &e), 0);
+	assert_int_equal(policy, may && before.rlim_cur == RLIM_INFINITY
+					 ? SCHED_RR | SCHED_RESET_ON_FORK
+					 : SCHED_OTHER);
+	assert_int_equal(sched_getscheduler(0), SCHED_OTHER);
+	limited = (struct rlimit){.rlim_cur = before.rlim_max == RLIM_INFINITY ? 1000000000
+									       : before.rlim_max,
+				  .rlim_max = before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_RTTIME, &limited), 0);
+	assert_int_equal(target_stop(t, NULL, see_policy, &policy, NULL, &e), 0);
+	assert_int_equal(policy, SCHED_OTHER);
+	assert_int_equal(setrlimit(RLIMIT_RTTIME, &before), 0);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -458,6 +505,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_killed_in_stop, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_set_uid_children, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_tracer_goes_first, harness_setup,
 						harness_teardown),
 	};
 
