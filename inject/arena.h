@@ -112,6 +112,8 @@ void arena_release(struct arena *a);
 
 /* True if the maps of `pid` show the arena, or a half of it; never true for a private one. */
 bool arena_shared_by(pid_t pid, const struct arena *a);
+/* As arena_shared_by(): 1, 0, or why it cannot be told (DINST_NOT_PERMITTED, DINST_FAILED). */
+int arena_look_for(pid_t pid, const struct arena *a, struct dinst_error *e);
 
 /*
  * True if the maps of `pid` are kept from us (it made itself undumpable) and it

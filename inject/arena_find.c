@@ -46,16 +46,28 @@ static bool shows_arena(const struct maps *m, const struct arena *a)
 	return false;
 }
 
-bool arena_shared_by(pid_t pid, const struct arena *a)
+int arena_look_for(pid_t pid, const struct arena *a, struct dinst_error *e)
 {
+	struct dinst_error why = {0};
 	struct maps m;
 	bool shows;
+	int status;
 
-	if (a->mode != ARENA_SHARED || maps_read(pid, &m, NULL))
-		return false;
+	if (a->mode != ARENA_SHARED)
+		return 0;
+	status = maps_read(pid, &m, &why);
+	if (status == DINST_GONE)
+		return 0;
+	if (status)
+		return dinst_fail(e, status, "%s", why.text);
 	shows = shows_arena(&m, a);
 	maps_release(&m);
 	return shows;
+}
+
+bool arena_shared_by(pid_t pid, const struct arena *a)
+{
+	return arena_look_for(pid, a, NULL) > 0;
 }
 
 int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *count)

@@ -148,9 +148,17 @@ struct stop {
 	bool starved;	      /* who did not stop in time only waited for a CPU */
 	bool nested;	      /* part of another one's work */
 	uint64_t caught;      /* before the stop: signals with handlers of the target's own */
+	bool first;	      /* we go before all fair work: stop_go_first() */
 	bool left_attached;   /* somebody could not be detached: our end does it */
 	pid_t remote_victim;  /* while a remote program runs */
 };
+
+/*
+ * From before the first thread is interrupted until the last one has been let go, the tracer goes
+ * before all work that has a fair share of the CPUs, if it may (stop.c).
+ */
+void stop_go_first(struct stop *s);
+void stop_step_back(struct stop *s);
 
 /*
  * Stops everything to a fixed point. The deadline is `deadline_us`, or where
@@ -162,7 +170,7 @@ int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct 
 /*
  * Other processes in the target's memory (stop_sharers.c). stop_find_sharers(): those that `h`
  * created; *more where there are new ones, s->overlooked where they must be left alone for now;
- * -ENOMEM. stop_find_creator(): the process that created the target; DINST_BUSY while that waits
+ * -errno where that cannot be told. stop_find_creator(): the process that created the target; DINST_BUSY while that waits
  * for the target in vfork().
  */
 bool stop_shares_memory(struct stop *s, pid_t pid);

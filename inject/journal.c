@@ -200,18 +200,23 @@ static bool is_text(const struct maps *m, taddr_t address, size_t length)
 /*
  * A program may put its text into other memory (on huge pages), or take its rights from it for a
  * while: what we wrote there is there still, and leads to us. Anything may lie in such memory, a byte
- * or two as we wrote them by chance: they are believed where more is.
+ * or two as we wrote them by chance: they are believed where more is. What cannot be read may be text
+ * again later: it is not known to be clean.
  */
-static bool is_copied(const struct target *t, const struct maps *m,
-		      const struct journal_entry *entry)
+enum copied { COPIED_NOT, COPIED, COPIED_UNKNOWN };
+
+static enum copied is_copied(const struct target *t, const struct maps *m,
+			     const struct journal_entry *entry)
 {
 	const struct maps_entry *at = maps_find(m, entry->address);
 	uint8_t now[ARCH_PATCH_MAX];
 
-	return at && !at->shared && strncmp(at->name, "[v", 2) != 0 &&
-	       entry->length <= at->hi - entry->address &&
-	       target_read_some(t, entry->address, now, entry->length) == entry->length &&
-	       !memcmp(now, entry->patched, entry->length);
+	if (!at || at->shared || !strncmp(at->name, "[v", 2) ||
+	    entry->length > at->hi - entry->address)
+		return COPIED_NOT;
+	if (target_read_some(t, entry->address, now, entry->length) != entry->length)
+		return COPIED_UNKNOWN;
+	return memcmp(now, entry->patched, entry->length) ? COPIED_NOT : COPIED;
 }
 
 static bool overlaps(const struct journal_entry *entry, taddr_t start, size_t size)
@@ -284,12 +289,14 @@ static bool keep_text(const struct target *t, const struct maps *m, struct journ
 		return false;
 	for (size_t i = 0; i < *count; i++) {
 		const struct journal_entry entry = entries[i];
+		const bool text = is_text(m, entry.address, entry.length);
+		const enum copied copied = text ? COPIED_NOT : is_copied(t, m, &entry);
 
-		if (is_text(m, entry.address, entry.length)) {
+		if (text || copied == COPIED_UNKNOWN) {
 			/* Copies gather behind the texts. */
 			entries[texts + copies] = entries[texts];
 			entries[texts++] = entry;
-		} else if (is_copied(t, m, &entry)) {
+		} else if (copied == COPIED) {
 			entries[texts + copies++] = entry;
 			if (entry.length >= NO_CHANCE)
 				has_copies[maps_index(m, entry.address)] = true;

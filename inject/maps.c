@@ -89,7 +89,7 @@ static int slurp_any_thread(pid_t pid, char **text, size_t *size)
 {
 	struct dirent *entry;
 	char path[64];
-	int result = ESRCH;
+	int result = ESRCH, error;
 	DIR *tasks;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
@@ -102,7 +102,11 @@ static int slurp_any_thread(pid_t pid, char **text, size_t *size)
 		if (tid <= 0 || tid == pid)
 			continue;
 		snprintf(path, sizeof(path), "/proc/%d/task/%ld/maps", (int)pid, tid);
-		if (slurp(path, text, size))
+		error = slurp(path, text, size);
+		/* One that has ended says nothing; what it is denied for is denied for all. */
+		if (error && error != ESRCH && error != ENOENT)
+			result = error;
+		if (error)
 			continue;
 		if (*size) {
 			result = 0;

@@ -28,7 +28,9 @@ enum {
 	RUNS_FOR_STOOD = 2,
 	LET_GO_NS = 1000000000, /* for the kernel to let go after a tracer's end */
 	LET_GO_POLL_NS = 50000,
-	BUDGETS = 4, /* to stop, to work, to let go, and for luck */
+	FIRST_NS =
+		50000000, /* it goes first for so long at most; a stop takes a fraction of that */
+	BUDGETS = 4,	  /* to stop, to work, to let go, and for luck */
 };
 
 struct attempt {
@@ -54,6 +56,8 @@ struct attempt {
 struct last_resort {
 	uint64_t until_ns;
 	pid_t tracer_tid; /* of the innermost */
+	pid_t outermost_tid;
+	uint64_t first_until_ns; /* the outermost goes first until then; 0: it has not begun */
 	timer_t timer;
 	bool armed;
 };
@@ -133,17 +137,31 @@ static void run(struct attempt *a, struct stop *s)
 
 /*
  * While the target stands still its tracer waits for no CPU: on a machine with far more work than
- * CPUs a fair share would be a long stop. It sleeps whenever it waits, and it is over soon; where
- * that is not permitted (CAP_SYS_NICE, RLIMIT_RTPRIO, a limit for all real-time work) it has its
- * fair share.
+ * CPUs a fair share would be a long stop. It sleeps whenever it waits. Where that is not permitted
+ * (CAP_SYS_NICE, RLIMIT_RTPRIO, a limit for all real-time work) it has its fair share, and so it has
+ * after FIRST_NS: where others of a real-time priority take the CPUs for good, the kernel keeps
+ * something for fair shares only, and without that even its end would let nobody go.
  */
-static void go_first(void)
+void stop_go_first(struct stop *s)
 {
 	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_RR)};
 	struct rlimit limit;
 
-	if (!getrlimit(RLIMIT_RTTIME, &limit) && limit.rlim_cur == RLIM_INFINITY)
-		sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &lowest);
+	if (s->nested || getrlimit(RLIMIT_RTTIME, &limit) || limit.rlim_cur != RLIM_INFINITY)
+		return;
+	/* First: who is to make it fair again must not wait for it. */
+	__atomic_store_n(&traced_for->last_resort->first_until_ns, clock_ns() + FIRST_NS,
+			 __ATOMIC_SEQ_CST);
+	s->first = !sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &lowest);
+}
+
+static const struct sched_param fair;
+
+void stop_step_back(struct stop *s)
+{
+	if (s->first)
+		sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &fair);
+	s->first = false;
 }
 
 static void *tracer_main(void *arg)
@@ -152,7 +170,6 @@ static void *tracer_main(void *arg)
 	struct stop s;
 	int error;
 
-	go_first();
 	memset(&s, 0, sizeof(s));
 	s.target = a->target;
 	s.serial = ++a->target->stop_serial;
@@ -161,6 +178,8 @@ static void *tracer_main(void *arg)
 	traced_for = a;
 	a->tracer_tid = gettid();
 	__atomic_store_n(&a->last_resort->tracer_tid, a->tracer_tid, __ATOMIC_RELAXED);
+	if (!a->outer)
+		a->last_resort->outermost_tid = a->tracer_tid;
 	error = tracer_init(&s.tracer);
 	if (error) {
 		a->code = dinst_fail_errno(a->e, DINST_FAILED, -error, "cannot make a timer");
@@ -240,17 +259,27 @@ static void tell_last_resort(const struct last_resort *l, const struct target *t
 		usage.known ? (double)usage.wait_ns / 1e9 : 0, where);
 }
 
-static void join_or_die(pthread_t tracer, const struct last_resort *l, const struct target *t)
+/* A tracer has gone first for long enough: it is not joined, so its id is its own. */
+static void make_fair(struct last_resort *l, uint64_t now)
+{
+	const uint64_t until = __atomic_load_n(&l->first_until_ns, __ATOMIC_SEQ_CST);
+
+	if (until && now >= until)
+		sched_setscheduler(l->outermost_tid, SCHED_OTHER | SCHED_RESET_ON_FORK, &fair);
+}
+
+static void join_or_die(pthread_t tracer, struct last_resort *l, const struct target *t)
 {
 	struct timespec until;
-	uint64_t ns;
+	uint64_t now;
 
 	do {
-		ns = __atomic_load_n(&l->until_ns, __ATOMIC_RELAXED);
-		until = timespec_of(ns);
+		now = clock_ns();
+		make_fair(l, now);
+		until = timespec_of(now + FIRST_NS);
 		if (!pthread_clockjoin_np(tracer, NULL, CLOCK_MONOTONIC, &until))
 			return;
-	} while (ns != __atomic_load_n(&l->until_ns, __ATOMIC_RELAXED));
+	} while (clock_ns() < __atomic_load_n(&l->until_ns, __ATOMIC_RELAXED));
 	tell_last_resort(l, t);
 	kill(getpid(), SIGKILL);
 }

@@ -244,12 +244,17 @@ static int look_around(struct stop *s, bool *more, struct dinst_error *e)
 			code = take_new(s, s->groups.ids[g], more, e);
 	if (*more)
 		return code;
-	for (size_t i = 0; !code && i < s->held_count; i++)
-		if (s->held[i].seized && !s->held[i].gone &&
-		    stop_find_sharers(s, &s->held[i], more))
-			code = dinst_fail(e, DINST_NO_MEMORY,
-					  "no memory for the stop of process %d",
-					  (int)s->target->pid);
+	for (size_t i = 0; !code && i < s->held_count; i++) {
+		const int error = s->held[i].seized && !s->held[i].gone
+					  ? stop_find_sharers(s, &s->held[i], more)
+					  : 0;
+
+		if (error)
+			code = dinst_fail_errno(e, DINST_NO_MEMORY, -error,
+						"cannot look for processes that share the memory "
+						"of process %d",
+						(int)s->target->pid);
+	}
 	return code;
 }
 
@@ -493,7 +498,12 @@ static int look_again(struct stop *s, bool *more, struct dinst_error *e)
 	int code;
 
 	*more = false;
-	s->suspect |= stop_leader_is_another(s);
+	if (stop_leader_is_another(s)) {
+		s->suspect = true;
+		s->executed |= target_incarnation(s->target) != s->incarnation;
+		if (s->executed)
+			return 0;
+	}
 	if (births >= 0 && births == s->births && !s->suspect && all_are_known(s))
 		return 0;
 	s->overlooked = false;
@@ -556,6 +566,7 @@ int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct 
 	budget_ns = stop_budget_ns(s->held_count, deadline_us, patience);
 	code = wait_uninterruptible(s, budget_ns, e);
 	if (!code) {
+		stop_go_first(s);
 		s->deadline_ns = clock_ns() + budget_ns;
 		tracer_arm(&s->tracer, s->deadline_ns);
 		code = gather_all(s, e);

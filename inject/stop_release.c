@@ -303,6 +303,7 @@ void stop_release(struct stop *s)
 {
 	for (size_t i = s->held_count; i-- > 0;)
 		release(s, &s->held[i]);
+	stop_step_back(s);
 	release_stragglers(s);
 	wait_for_returning(s);
 	tracer_arm(&s->tracer, 0);

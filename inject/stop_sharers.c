@@ -24,7 +24,7 @@ int stop_find_sharers(struct stop *s, const struct held *h, bool *more)
 	int error = proc_children(h->tgid, h->pub.tid, &children);
 	bool known;
 
-	for (size_t i = 0; error != -ENOMEM && i < children.count; i++) {
+	for (size_t i = 0; !error && i < children.count; i++) {
 		known = false;
 		for (size_t g = 0; g < s->groups.count; g++)
 			known |= s->groups.ids[g] == children.ids[i];
@@ -38,7 +38,8 @@ int stop_find_sharers(struct stop *s, const struct held *h, bool *more)
 		*more = true;
 	}
 	proc_ids_release(&children);
-	return error == -ENOMEM ? error : 0;
+	/* It has ended, or the kernel does not tell (CONFIG_PROC_CHILDREN). */
+	return error == -ENOENT || error == -ESRCH ? 0 : error;
 }
 
 /* True if a thread of `parent` that created the target sleeps as one in vfork() does. */

@@ -220,6 +220,9 @@ static taddr_t random_address(const uint64_t *vector, size_t words)
 	return 0;
 }
 
+/* The lowest bit of an incarnation tells what it was made of. */
+static const uint64_t BY_LAYOUT = 1;
+
 /*
  * For those who may look into memory but not open the files of others
  * (CAP_SYS_PTRACE alone): where the kernel has put the program's code, data and
@@ -247,7 +250,7 @@ static uint64_t layout_hash(const struct target *t, uint64_t hash)
 			return 0;
 		hash = mix(hash, &value, sizeof(value));
 	}
-	return hash ? hash : 1;
+	return hash | BY_LAYOUT;
 }
 
 /*
@@ -278,9 +281,21 @@ uint64_t target_incarnation(const struct target *t)
 		hash = mix(hash, vector, words * sizeof(*vector));
 		if (t->placed_alike)
 			hash = mix(hash, random, sizeof(random));
-		return hash ? hash : 1;
+		hash &= ~BY_LAYOUT;
+		return hash ? hash : 2;
 	}
 	return 0;
+}
+
+int target_may_be_read(const struct target *t, struct dinst_error *e)
+{
+	return target_test_access(target_memory_tid(t)) == -EPERM ? target_explain_denial(t->pid, e)
+								  : 0;
+}
+
+bool target_incarnations_compare(uint64_t a, uint64_t b)
+{
+	return a && b && (a & BY_LAYOUT) == (b & BY_LAYOUT);
 }
 
 /* Through /proc/PID/mem: also pages that may only be executed. */

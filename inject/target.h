@@ -69,6 +69,15 @@ bool target_alive(const struct target *t);
  */
 uint64_t target_incarnation(const struct target *t);
 
+/* 0 if its memory may be read just now, or DINST_NOT_PERMITTED with the reason and the way out. */
+int target_may_be_read(const struct target *t, struct dinst_error *e);
+
+/*
+ * True if both tell something (neither is 0) of the same kind: what we may look at may have changed,
+ * and what tells programs apart with it.
+ */
+bool target_incarnations_compare(uint64_t a, uint64_t b);
+
 /* Reads exactly `size` bytes or fails; runs while the target runs. */
 int target_read(const struct target *t, taddr_t address, void *to, size_t size,
 		struct dinst_error *e);

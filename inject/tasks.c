@@ -131,13 +131,13 @@ bool task_same_memory(pid_t a, pid_t b)
 {
 	long order;
 
-	/* Of two that have exited the kernel says that they have the same: none. */
-	a = proc_memory_tid(a, NULL);
-	b = proc_memory_tid(b, NULL);
-	if (!a || !b)
-		return false;
 	order = syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0);
 	if (order < 0 && errno != ESRCH)
 		return same_sizes(a, b);
-	return order == 0;
+	/* Most do not, and have their leader; of two that have exited it says that they do. */
+	if (order && proc_thread_count(b) <= 1)
+		return false;
+	a = proc_memory_tid(a, NULL);
+	b = proc_memory_tid(b, NULL);
+	return a && b && syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0;
 }

@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "mutator/core.h"
@@ -59,14 +60,6 @@ static int by_number(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static bool shares_an_arena(const struct session *s, pid_t pid)
-{
-	for (const struct place *p = s->places; p; p = p->next)
-		if (arena_shared_by(pid, p->arena))
-			return true;
-	return false;
-}
-
 /* A task of another thread group in the same memory is stopped with those it shares it with. */
 static bool stopped_already(const struct family *f, pid_t pid)
 {
@@ -77,14 +70,22 @@ static bool stopped_already(const struct family *f, pid_t pid)
 	return false;
 }
 
-/* What we cannot look at may be a member: then nothing may be freed. */
-static int check_hidden(const struct session *s, pid_t pid, struct dinst_error *e)
+/*
+ * 1, 0, or why it cannot be told. What we may not look at may be a member: then nothing may be freed.
+ * What we cannot look at for a reason of our own (no descriptor, no memory) may be one, too.
+ */
+static int is_member(const struct session *s, pid_t pid, struct dinst_error *e)
 {
-	bool shared = false;
+	struct dinst_error why = {0};
+	int shares = 0;
 
-	for (const struct place *p = s->places; p; p = p->next)
-		shared = shared || p->arena->mode == ARENA_SHARED;
-	if (!shared || !arena_may_be_hidden_in(pid, s->target))
+	for (const struct place *p = s->places; p && !shares; p = p->next)
+		shares = arena_look_for(pid, p->arena, &why);
+	if (shares >= 0)
+		return shares;
+	if (shares != DINST_NOT_PERMITTED)
+		return dinst_fail(e, DINST_BUSY, "%s; try again later", why.text);
+	if (!arena_may_be_hidden_in(pid, s->target))
 		return 0;
 	return dinst_fail(
 		e, DINST_NOT_PERMITTED,
@@ -112,10 +113,9 @@ static int look_for_members(struct family *f, struct dinst_error *e)
 		status = pids_add(&f->looked_at, pid, e);
 		if (status < 0)
 			break;
-		if (!shares_an_arena(f->session, pid))
-			status = check_hidden(f->session, pid, e);
-		else if (!stopped_already(f, pid))
-			status = pids_add(&f->waiting, pid, e);
+		status = is_member(f->session, pid, e);
+		if (status > 0)
+			status = stopped_already(f, pid) ? 0 : pids_add(&f->waiting, pid, e);
 	}
 	closedir(proc);
 	if (f->looked_at.count)
@@ -206,15 +206,21 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 			return 0;
 		pid = f->waiting.pids[--f->waiting.count];
 		/* It may have ended or executed another program meanwhile. */
-		if (stopped_already(f, pid) || !shares_an_arena(f->session, pid))
+		status = stopped_already(f, pid) ? 0 : is_member(f->session, pid, e);
+		if (status < 0)
+			return status;
+		if (!status)
 			pid = 0;
 	}
 	status = open_member(f->session, pid, &member, e);
 	if (status == DINST_NO_PROCESS || status == DINST_GONE) {
 		dinst_error_clear(e);
-		if (!shares_an_arena(f->session, pid))
+		status = is_member(f->session, pid, e);
+		if (!status)
 			return stop_the_rest(f, e);
 		f->member_busy = true;
+		if (status < 0)
+			return status;
 		return dinst_fail(e, DINST_BUSY,
 				  "process %d, which descends from process %d, cannot be looked at "
 				  "just now; try again later",
@@ -240,9 +246,24 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
  * Of a program that seems to be another one: an exec leaves no arena. Where addresses are
  * not random a program can make us believe in one (target_incarnation()).
  */
-static bool is_what_it_was(const struct session *s)
+static int is_what_it_was(const struct session *s, struct dinst_error *e)
 {
-	return shares_an_arena(s, s->pid);
+	const struct maps_entry *code;
+	int status = 0;
+	struct maps m;
+
+	for (const struct place *p = s->places; p && !status; p = p->next) {
+		status = arena_look_for(s->pid, p->arena, e);
+		if (status || p->arena->mode == ARENA_SHARED)
+			continue;
+		status = maps_read(s->pid, &m, e);
+		if (status)
+			return status;
+		code = maps_find(&m, p->arena->code);
+		status = code && !code->inode && (code->protection & PROT_EXEC);
+		maps_release(&m);
+	}
+	return status;
 }
 
 /* The target itself is stopped: it counts only if it is still the same program. */
@@ -250,10 +271,22 @@ static int with_target(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct family *f = arg;
 
-	if (target_incarnation(stop_target(stop)) == f->session->incarnation ||
-	    is_what_it_was(f->session))
+	struct session *s = f->session;
+	const uint64_t incarnation = target_incarnation(stop_target(stop));
+	int same = incarnation == s->incarnation ? 1 : is_what_it_was(s, e);
+
+	if (same < 0)
+		return same;
+	if (same)
 		return with_one_more(stop, f, e);
-	f->session->state = SESSION_EXECED;
+	/* Another program only if that is known: what cannot be looked at may be full of patches. */
+	if (!target_incarnations_compare(incarnation, s->incarnation))
+		return dinst_fail(
+			e, DINST_BUSY,
+			"whether process %d (%s) is still the same program cannot be told "
+			"just now; try again later",
+			(int)s->pid, s->name);
+	s->state = SESSION_EXECED;
 	return stop_the_rest(f, e);
 }
 
@@ -269,7 +302,13 @@ static int stop_all(struct family *f, struct stop_report *own, struct dinst_erro
 	status = look_for_members(f, e);
 	if (status < 0)
 		return status;
-	if (target_alive(s->target) && (s->state != SESSION_EXECED || is_what_it_was(s)))
+	if (target_alive(s->target) && s->state == SESSION_EXECED)
+		status = is_what_it_was(s, e);
+	if (status < 0 && status != DINST_GONE)
+		return status;
+	if (status == DINST_GONE)
+		dinst_error_clear(e);
+	if (target_alive(s->target) && (s->state != SESSION_EXECED || status > 0))
 		return target_stop(s->target, NULL, with_target, f, own, e);
 	return stop_the_rest(f, e);
 }

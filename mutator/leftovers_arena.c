@@ -373,6 +373,8 @@ static bool is_untouched(int pagemap, const struct patch *p)
 static size_t count_foreign(const struct one_arena *a, const struct target *t)
 {
 	size_t foreign = 0;
+	bool unread = false;
+	struct maps maps;
 	char path[64];
 	int pagemap;
 
@@ -383,9 +385,19 @@ static size_t count_foreign(const struct one_arena *a, const struct target *t)
 
 		foreign += p->outcome == PATCH_FAILED ||
 			   (p->outcome == PATCH_FOREIGN && !is_untouched(pagemap, p));
+		unread |= p->outcome == PATCH_UNMAPPED;
 	}
 	if (pagemap >= 0)
 		close(pagemap);
+	/* What cannot be read, and is mapped all the same, may lead to us when it is code again. */
+	if (!unread)
+		return foreign;
+	if (maps_read(target_pid(t), &maps, NULL))
+		return foreign + 1;
+	for (size_t i = 0; i < a->count; i++)
+		foreign += a->patches[i].outcome == PATCH_UNMAPPED &&
+			   maps_find(&maps, a->patches[i].address);
+	maps_release(&maps);
 	return foreign;
 }
 

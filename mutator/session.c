@@ -285,6 +285,7 @@ void session_free(struct session *s)
 int session_check(struct session *s, struct dinst_error *e)
 {
 	uint64_t incarnation;
+	int status;
 
 	if (s->state == SESSION_DETACHED)
 		return dinst_fail(e, DINST_GONE, "session %s is detached", s->name);
@@ -294,20 +295,22 @@ int session_check(struct session *s, struct dinst_error *e)
 				  "process %d (%s) has ended; its last values can be read",
 				  (int)s->pid, s->name);
 	}
-	incarnation = s->state == SESSION_EXECED ? 0 : target_incarnation(s->target);
-	if (!incarnation && s->state != SESSION_EXECED)
-		return dinst_fail(
-			e, DINST_GONE,
-			"process %d (%s) is ending, or is executing another program just now",
-			(int)s->pid, s->name);
-	if (incarnation != s->incarnation) {
-		s->state = SESSION_EXECED;
-		return dinst_fail(
-			e, DINST_GONE,
-			"process %d has executed another program; detach and attach again",
-			(int)s->pid);
+	incarnation = target_incarnation(s->target);
+	if (s->state != SESSION_EXECED && incarnation == s->incarnation)
+		return 0;
+	if (s->state != SESSION_EXECED &&
+	    !target_incarnations_compare(incarnation, s->incarnation)) {
+		status = target_may_be_read(s->target, e);
+		return status ? status
+			      : dinst_fail(
+					e, DINST_GONE,
+					"process %d (%s) is ending, or is executing another program just now",
+					(int)s->pid, s->name);
 	}
-	return 0;
+	s->state = SESSION_EXECED;
+	return dinst_fail(e, DINST_GONE,
+			  "process %d has executed another program; detach and attach again",
+			  (int)s->pid);
 }
 
 int session_update_modules(struct session *s, struct dinst_error *e)

@@ -17,8 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/client/result_file.h"
-
 enum { SLICE_NS = 100 * 1000 * 1000, AGAIN_NS = 250 * 1000 * 1000 };
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
@@ -66,9 +64,10 @@ static int read_duration(struct question *q, const struct arguments *a)
 
 /* ------------------------------------------------------------------- output */
 
-static int open_output(struct question *q, const struct arguments *a, struct result_file *file)
+static int open_output(struct question *q, const struct arguments *a)
 {
 	const char *path = q->own_output ? NULL : arguments_get(a, 'o');
+	struct result_file *file = &q->output;
 	int error;
 
 	*file = (struct result_file){.fd = -1};
@@ -108,6 +107,11 @@ static int close_output(struct question *q, int status)
 	else
 		status = flush_output(q->c, status);
 	if (q->saved_output >= 0) {
+		result_file_settle(&q->output);
+		if (!q->output.begun && status == EXIT_DONE)
+			result_file_begin(&q->output);
+		else if (!q->output.begun)
+			result_file_drop(&q->output);
 		dup2(q->saved_output, STDOUT_FILENO);
 		close(q->saved_output);
 		clearerr(stdout);
@@ -240,7 +244,6 @@ static int join(struct question *q, struct dinst_error *e)
 int question_begin(struct question *q, struct context *c, const struct arguments *a)
 {
 	struct dinst_error e = {0, ""};
-	struct result_file file;
 	int status;
 
 	q->c = c;
@@ -248,21 +251,16 @@ int question_begin(struct question *q, struct context *c, const struct arguments
 	c->target_ended = false;
 	status = read_duration(q, a);
 	if (status == EXIT_DONE)
-		status = open_output(q, a, &file);
+		status = open_output(q, a);
 	if (status != EXIT_DONE)
 		return status;
 	q->ids = json_array();
 	catch_signals(q);
-	if (join(q, &e) == 0) {
-		if (file.path)
-			result_file_begin(&file);
+	if (join(q, &e) == 0)
 		return EXIT_DONE;
-	}
 	restore_signals(q);
 	json_decref(q->ids);
-	if (file.path)
-		result_file_drop(&file);
-	close_output(q, EXIT_DONE);
+	close_output(q, EXIT_FAILED);
 	return report(c, &e);
 }
 
@@ -285,6 +283,8 @@ bool question_wait(struct question *q, unsigned milliseconds)
 	uint64_t now;
 
 	output_flush();
+	if (q->saved_output >= 0)
+		result_file_settle(&q->output);
 	if (!q->begun_ns)
 		q->begun_ns = now_ns();
 	/* in short pieces: a signal may come right before one of them begins */
@@ -488,7 +488,7 @@ int question_end(struct question *q, int status)
 		fputc('\n', stderr);
 	left = leave(q);
 	snprintf(q->c->session, sizeof(q->c->session), "%s", q->session_before);
-	closed = close_output(q, EXIT_DONE);
+	closed = close_output(q, status);
 	restore_signals(q);
 	json_decref(q->ids);
 	q->ids = NULL;

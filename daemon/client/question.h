@@ -28,6 +28,7 @@
 #include <signal.h>
 
 #include "daemon/client/command.h"
+#include "daemon/client/result_file.h"
 
 /* Two rows for the table of options of every such command. */
 #define QUESTION_OPTIONS                                                               \
@@ -51,9 +52,10 @@ struct question {
 	bool over;     /* the duration is over, a signal came, the target ended, nobody reads */
 
 	/* For question.c only. */
-	uint64_t begun_ns; /* at the first wait; 0: none yet */
-	json_t *ids;	   /* what was inserted and is not removed */
-	int saved_output;  /* standard output while -o stands in for it; -1: none */
+	uint64_t begun_ns;	   /* at the first wait; 0: none yet */
+	json_t *ids;		   /* what was inserted and is not removed */
+	int saved_output;	   /* standard output while -o stands in for it; -1: none */
+	struct result_file output; /* that file */
 	struct sigaction before[4];
 	char session_before[PROCESS_NAME_MAX]; /* c->session */
 	const char *waiting;		       /* the method that is called */

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int result_file_open(struct result_file *f, const char *path)
@@ -19,15 +20,30 @@ int result_file_open(struct result_file *f, const char *path)
 	return f->fd < 0 ? -errno : 0;
 }
 
-void result_file_begin(const struct result_file *f)
+static void cut(struct result_file *f, off_t size)
 {
 	/* EINVAL: not a regular file; what else may fail shows when it is written. */
-	if (ftruncate(f->fd, 0) != 0)
-		return;
+	f->begun = ftruncate(f->fd, size) == 0 || errno == EINVAL;
+}
+
+void result_file_begin(struct result_file *f)
+{
+	cut(f, 0);
+}
+
+void result_file_settle(struct result_file *f)
+{
+	const off_t at = f->begun ? 0 : lseek(f->fd, 0, SEEK_CUR);
+
+	if (at > 0)
+		cut(f, at);
 }
 
 void result_file_drop(const struct result_file *f)
 {
-	if (f->created)
+	struct stat ours, theirs;
+
+	if (f->created && !fstat(f->fd, &ours) && !stat(f->path, &theirs) &&
+	    ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev && !ours.st_size)
 		unlink(f->path);
 }

@@ -191,7 +191,15 @@ static void file_of_before(void **state)
 	read_all(open(path, O_RDONLY), o->out);
 	assert_non_null(strstr(o->out, "many in calls"));
 	assert_null(strchr(o->out, '#'));
+	write_text(path, text);
+	run_dinst(o, "hist -p %d no-such-function -d 0.2 -o %s", (int)program.pid, path);
+	assert_int_equal(o->status, 1);
+	read_all(open(path, O_RDONLY), o->out);
+	assert_string_equal(o->out, text);
 	snprintf(path, sizeof(path), "%s/none", fixture_directory);
+	run_dinst(o, "hist -p %d no-such-function -d 0.2 -o %s", (int)program.pid, path);
+	assert_int_equal(o->status, 1);
+	assert_int_equal(access(path, F_OK), -1);
 	run_dinst(o, "hist -p nobody-has-this-name many -d 0.2 -o %s", path);
 	assert_int_equal(o->status, 1);
 	assert_int_equal(access(path, F_OK), -1);
