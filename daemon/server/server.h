@@ -11,6 +11,7 @@
  *   sampler.c  histories of values, and when mutators are asked for them
  *   methods.c  what each method of a client does
  *   find.c     the process of a name
+ *   pool.c     the threads that look for it
  *   gather.c   what asks all mutators at once: `sessions` and `stop`
  *   snapshot.c, heat.c, recording.c   what scrapes, exports and the page are told
  *   expose.c, exposition.c, prometheus.c, otlp_json.c   the same in others' words
@@ -102,6 +103,11 @@ int server_init(struct server *s, struct dinst_error *e);
 void server_busy(struct server *s);
 /* Closes everything; the loop then ends. Unwritten answers have been waited for. */
 void server_end(struct server *s);
+
+/* ------------------------------------------------------------------ pool.c */
+
+/* Makes the threads that uv_queue_work() and uv_getaddrinfo() use; nothing that can fail is left for later. */
+int pool_start(struct dinst_error *e);
 
 /* ------------------------------------------------------------------- log.c */
 
