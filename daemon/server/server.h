@@ -113,8 +113,11 @@ int pool_start(struct dinst_error *e);
 
 /* One line of the log; never waits once log_start() was called. */
 void server_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* From now on a thread writes it; call it where no more than the loop's thread runs. */
-void log_start(void);
+/*
+ * From now on a thread writes it; call it where no other thread logs. `bounded`: it is a file of
+ * ours alone, which does not become longer than a few MiB.
+ */
+void log_start(bool bounded);
 /* Waits until it is written, but not for long. */
 void log_end(void);
 
