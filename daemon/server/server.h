@@ -5,6 +5,7 @@
  *   listen.c   the socket, its directory, the lock
  *   peer.c     one connected client: requests in, answers out
  *   session.c  the table of sessions: names, states, their mutators' deaths
+ *   orphan.c   a process whose mutator died while it attached
  *   mutator.c  one dinst-mutator process and the queue of calls to it
  *   texts.c    files of metrics of a session
  *   hold.c     what lasts no longer than a client's connection
@@ -275,6 +276,8 @@ void session_release_target(struct session *se);
 /* It is not to be held any more: SIGCONT if it stands still all the same. */
 void session_continue(struct session *se);
 
+/* False only if it is certain that its target has ended. */
+bool session_target_is_there(const struct session *se);
 struct session *session_named(struct server *s, const char *name);
 struct session *session_of_pid(struct server *s, pid_t pid);
 unsigned session_count(const struct server *s);
@@ -286,6 +289,11 @@ json_t *session_row(const struct session *se, const char *busy);
 void session_status(struct session *se, const struct reply *reply);
 /* Tells the client of `r` what has happened to the session, once. */
 void session_tell_news(struct session *se, struct request *r);
+
+/* ---------------------------------------------------------------- orphan.c */
+
+/* A mutator died while it attached: another one takes out what it may have left. */
+void repair_orphan(struct server *s, pid_t pid);
 
 /* ----------------------------------------------------------------- texts.c */
 
