@@ -59,6 +59,9 @@ int process_name(pid_t pid, char *name, struct dinst_error *e)
 {
 	ssize_t n = read_proc(pid, "comm", name, PROCESS_NAME_MAX);
 
+	if (n < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot look at process %d",
+					(int)pid);
 	if (n < 0)
 		return no_process(pid, e);
 	if (n > 0 && name[n - 1] == '\n')

@@ -18,7 +18,7 @@ enum {
 	PROCESS_FOUND_MAX = 64,
 };
 
-/* Name of `pid` (comm) into name[PROCESS_NAME_MAX]. Returns 0 or DINST_NO_PROCESS. */
+/* Name of `pid` (comm) into name[PROCESS_NAME_MAX]. Returns 0, DINST_NO_PROCESS, or DINST_FAILED. */
 int process_name(pid_t pid, char *name, struct dinst_error *e);
 
 /* Start time in clock ticks since boot (proc_pid_stat(5), field 22); 0 if there is no such process. */
