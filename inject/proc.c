@@ -348,32 +348,66 @@ int proc_tasks(pid_t pid, struct proc_ids *list)
 	return status;
 }
 
-/* A thread gives up its memory, files and root when it begins to exit (do_exit(), kernel/exit.c). */
-static bool has_memory(pid_t pid, pid_t tid, struct proc_stat *stat)
+/* What the kernel says of one that is no more (fs/proc/base.c); anything else keeps us from looking. */
+static int unless_gone(int error)
 {
-	return !proc_thread_stat_read(pid, tid, stat) && !strchr("ZXx", stat->state) &&
-	       !(stat->flags & PROC_EXITING);
+	return error == -ENOENT || error == -ESRCH ? 0 : error;
+}
+
+/*
+ * 1 or 0, or why it cannot be told. A thread gives up its memory, files and root when it
+ * begins to exit (do_exit(), kernel/exit.c).
+ */
+static int has_memory(pid_t pid, pid_t tid, struct proc_stat *stat)
+{
+	const int error = proc_thread_stat_read(pid, tid, stat);
+
+	if (error)
+		return unless_gone(error);
+	return !strchr("ZXx", stat->state) && !(stat->flags & PROC_EXITING);
+}
+
+/* The same of the first of its threads that has: its id, or 0, or why it cannot be told. */
+static int look_for_memory(pid_t pid, struct proc_ids *tasks, struct proc_stat *stat)
+{
+	int has = has_memory(pid, pid, stat), error = has < 0 ? has : 0;
+
+	if (has > 0)
+		return pid;
+	has = unless_gone(proc_tasks(pid, tasks));
+	if (has)
+		return has;
+	for (size_t i = 0; i < tasks->count; i++) {
+		has = has_memory(pid, tasks->ids[i], stat);
+		if (has > 0)
+			return tasks->ids[i];
+		if (has < 0)
+			error = has;
+	}
+	return error;
+}
+
+int proc_memory_look(pid_t pid, struct proc_stat *stat, pid_t *tid)
+{
+	struct proc_ids tasks = {0};
+	struct proc_stat own;
+	int found = 0;
+
+	/* Twice: a thread that executes a program has the leader's number from then on. */
+	for (int look = 0; look < 2 && found <= 0; look++)
+		found = look_for_memory(pid, &tasks, stat ? stat : &own);
+	proc_ids_release(&tasks);
+	if (found < 0)
+		return found;
+	*tid = found;
+	return 0;
 }
 
 pid_t proc_memory_tid(pid_t pid, struct proc_stat *stat)
 {
-	struct proc_ids tasks = {0};
-	struct proc_stat own;
-	pid_t found = 0;
+	pid_t tid = 0;
 
-	if (!stat)
-		stat = &own;
-	/* Twice: a thread that executes a program has the leader's number from then on. */
-	for (int look = 0; look < 2 && !found; look++) {
-		if (has_memory(pid, pid, stat))
-			found = pid;
-		else if (!proc_tasks(pid, &tasks))
-			for (size_t i = 0; i < tasks.count && !found; i++)
-				if (has_memory(pid, tasks.ids[i], stat))
-					found = tasks.ids[i];
-	}
-	proc_ids_release(&tasks);
-	return found;
+	return proc_memory_look(pid, stat, &tid) ? 0 : tid;
 }
 
 /* The name is that of the kernel's fs/userfaultfd.c. */

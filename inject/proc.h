@@ -79,6 +79,8 @@ int proc_status_read(pid_t tid, struct proc_status *status);
  * doing goes to *stat, which may be NULL. 0 if no thread lives.
  */
 pid_t proc_memory_tid(pid_t pid, struct proc_stat *stat);
+/* The same in *tid, and 0; or why nobody could look (-EMFILE), where proc_memory_tid() says 0 too. */
+int proc_memory_look(pid_t pid, struct proc_stat *stat, pid_t *tid);
 
 /* The first line of /proc/TID/NAME ("wchan", "comm"), or "?". */
 void proc_word(pid_t tid, const char *name, char *text, size_t size);

@@ -59,6 +59,9 @@ int process_name(pid_t pid, char *name, struct dinst_error *e)
 {
 	ssize_t n = read_proc(pid, "comm", name, PROCESS_NAME_MAX);
 
+	if (n < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot look at process %d",
+					(int)pid);
 	if (n < 0)
 		return no_process(pid, e);
 	if (n > 0 && name[n - 1] == '\n')
@@ -85,11 +88,26 @@ bool process_alive(pid_t pid)
 	return proc_memory_tid(pid, NULL) != 0;
 }
 
+bool process_ended(pid_t pid, uint64_t start)
+{
+	struct proc_stat stat;
+	pid_t tid;
+	int error;
+
+	if (proc_memory_look(pid, NULL, &tid) != 0)
+		return false;
+	error = tid ? proc_stat_read(pid, &stat) : -ESRCH;
+	if (error)
+		return error == -ESRCH || error == -ENOENT;
+	return start && stat.start_time != start;
+}
+
 bool process_stopped(pid_t pid)
 {
 	struct proc_stat stat;
+	pid_t tid;
 
-	return proc_memory_tid(pid, &stat) && stat.state == 'T';
+	return proc_memory_look(pid, &stat, &tid) != 0 || (tid && stat.state == 'T');
 }
 
 static const char *base_name(const char *path)

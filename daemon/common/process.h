@@ -18,7 +18,7 @@ enum {
 	PROCESS_FOUND_MAX = 64,
 };
 
-/* Name of `pid` (comm) into name[PROCESS_NAME_MAX]. Returns 0 or DINST_NO_PROCESS. */
+/* Name of `pid` (comm) into name[PROCESS_NAME_MAX]. Returns 0, DINST_NO_PROCESS, or DINST_FAILED. */
 int process_name(pid_t pid, char *name, struct dinst_error *e);
 
 /* Start time in clock ticks since boot (proc_pid_stat(5), field 22); 0 if there is no such process. */
@@ -33,7 +33,13 @@ pid_t process_thread(pid_t pid);
 /* True if a thread of it lives; its main thread may have exited. */
 bool process_alive(pid_t pid);
 
-/* True if it is stopped by a signal (and not by a tracer). */
+/*
+ * True only if it is certain that the process which began at `start` (process_start(); 0: any) has
+ * ended: one that cannot be looked at for want of a descriptor or memory has not.
+ */
+bool process_ended(pid_t pid, uint64_t start);
+
+/* True if it is stopped by a signal (and not by a tracer), or if that cannot be seen. */
 bool process_stopped(pid_t pid);
 
 /*

@@ -37,7 +37,10 @@ static void looked(uv_work_t *work, int status)
 	struct find *f = work->data;
 
 	stalls_step(f->server, f->method);
-	if (status != 0 || f->error.code) {
+	if (status != 0)
+		dinst_fail(&f->error, DINST_FAILED, "cannot look for the process '%.64s': %s",
+			   f->name, uv_strerror(status));
+	if (f->error.code) {
 		request_error_from(f->request, &f->error);
 	} else if (!f->request->peer) {
 		/* nobody waits for it any more: what has not begun does not begin */
@@ -55,6 +58,7 @@ void find_process(struct server *s, struct request *r, const char *name, const c
 		  json_t *params, method_server *serve)
 {
 	struct find *f = calloc(1, sizeof(*f));
+	int err;
 
 	if (!f || !(f->name = strdup(name)) || !(f->params = json_copy(params))) {
 		if (f)
@@ -68,6 +72,7 @@ void find_process(struct server *s, struct request *r, const char *name, const c
 	f->request = r;
 	f->method = method;
 	f->serve = serve;
-	if (uv_queue_work(&s->loop, &f->work, look, looked) != 0)
-		looked(&f->work, UV_ENOMEM);
+	err = uv_queue_work(&s->loop, &f->work, look, looked);
+	if (err)
+		looked(&f->work, err);
 }

@@ -206,6 +206,23 @@ void hold_inserted(struct session *se, struct peer *p, struct rpc_span result)
 
 /* ---------------------------------------------------------------- detaching */
 
+/* Nobody is there any more who could be told. */
+static void log_left(struct session *se, struct rpc_span result)
+{
+	struct dinst_error e = {0, ""};
+	json_t *answer = rpc_load(result.text, result.length, &e), *note;
+	const json_int_t left = json_integer_value(json_object_get(answer, "left"));
+	size_t index;
+
+	if (left > 0 || json_is_true(json_object_get(answer, "partial")))
+		server_log("session %s: %lld pieces had to stay in pid %d: dinst repair %d "
+			   "takes them out later",
+			   se->name, (long long)left, (int)se->pid, (int)se->pid);
+	json_array_foreach(json_object_get(answer, "notes"), index, note) server_log(
+		"session %s: %s", se->name, json_is_string(note) ? json_string_value(note) : "?");
+	json_decref(answer);
+}
+
 static void left_detached(void *arg, const struct reply *reply)
 {
 	struct session *se = arg;
@@ -228,6 +245,8 @@ static void left_detached(void *arg, const struct reply *reply)
 			return;
 		}
 	}
+	if (reply->result.text)
+		log_left(se, reply->result);
 	session_close(se, "who attached it has gone");
 }
 

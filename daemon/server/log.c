@@ -5,24 +5,30 @@
  * Owns what is on its way there. The loop never waits for who takes the log: a write
  * to a file lasts a minute where its disk is busy (a transaction of the file system
  * that another's gigabyte belongs to), and one to a pipe that nobody reads
- * lasts for good. What finds no room in the meantime is lost and counted.
+ * lasts for good. What finds no room in the meantime is lost and counted. A file that
+ * is ours alone, and that mutators write to as well, is cut to its end when it has become
+ * large: it lies in memory.
  */
 #include "daemon/server/server.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LOG_ROOM = 256 << 10, LINE_ROOM = 1200 };
-#define LOG_END_NS (2 * UINT64_C(1000000000)) /* what is left may take so long at the end */
+enum { LOG_ROOM = 256 << 10, LINE_ROOM = 1200, FILE_MAX = 4 << 20, FILE_KEPT = 1 << 20 };
+#define LOG_END_NS  (2 * UINT64_C(1000000000)) /* what is left may take so long at the end */
+#define LOG_LOOK_NS (2 * UINT64_C(1000000000)) /* mutators write without us */
 
 static struct {
 	uv_mutex_t lock;
 	uv_cond_t more, done;
 	uv_thread_t thread;
-	bool started, ending, ended;
+	bool started, ending, ended, bounded;
 	size_t used;
 	unsigned long long lost; /* lines */
 	char waiting[LOG_ROOM], writing[LOG_ROOM];
@@ -56,6 +62,42 @@ static size_t make_line(char line[LINE_ROOM], const char *text)
 	return n < LINE_ROOM ? (size_t)n : LINE_ROOM - 1;
 }
 
+/* The last FILE_KEPT bytes of the log, from where a line begins; *size 0 without memory or /proc. */
+static char *read_end(off_t length, size_t *size)
+{
+	char *text = malloc(FILE_KEPT), *line;
+	int fd = open("/proc/self/fd/2", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	ssize_t n = fd < 0 || !text ? 0 : pread(fd, text, FILE_KEPT, length - FILE_KEPT);
+
+	if (fd >= 0)
+		close(fd);
+	line = n > 0 ? memchr(text, '\n', (size_t)n) : NULL;
+	*size = line ? (size_t)(text + n - (line + 1)) : 0;
+	if (*size)
+		memmove(text, line + 1, *size);
+	return text;
+}
+
+/* What mutators write in between is lost. */
+static void bound_file(void)
+{
+	char line[LINE_ROOM], *kept;
+	struct stat st;
+	size_t size;
+	int flags = fcntl(STDERR_FILENO, F_GETFL);
+
+	if (flags < 0 || !(flags & O_APPEND) || fstat(STDERR_FILENO, &st) != 0 ||
+	    !S_ISREG(st.st_mode) || st.st_size <= FILE_MAX)
+		return;
+	kept = read_end(st.st_size, &size);
+	if (ftruncate(STDERR_FILENO, 0) == 0) {
+		write_all(line, make_line(line, "this log was longer than 4 MiB: only its end is "
+						"left"));
+		write_all(kept, size);
+	}
+	free(kept);
+}
+
 static bool put(const char *line, size_t size)
 {
 	if (size > sizeof(log_state.waiting) - log_state.used)
@@ -83,6 +125,17 @@ static void put_line(const char *line, size_t size)
 		log_state.lost++;
 }
 
+static void wait_for_more(void)
+{
+	if (!log_state.bounded) {
+		uv_cond_wait(&log_state.more, &log_state.lock);
+	} else if (uv_cond_timedwait(&log_state.more, &log_state.lock, LOG_LOOK_NS) != 0) {
+		uv_mutex_unlock(&log_state.lock);
+		bound_file();
+		uv_mutex_lock(&log_state.lock);
+	}
+}
+
 static void run(void *arg)
 {
 	(void)arg;
@@ -95,11 +148,13 @@ static void run(void *arg)
 			log_state.used = 0;
 			uv_mutex_unlock(&log_state.lock);
 			write_all(log_state.writing, size);
+			if (log_state.bounded)
+				bound_file();
 			uv_mutex_lock(&log_state.lock);
 		} else if (log_state.ending) {
 			break;
 		} else {
-			uv_cond_wait(&log_state.more, &log_state.lock);
+			wait_for_more();
 		}
 	}
 	log_state.ended = true;
@@ -121,6 +176,8 @@ void server_log(const char *format, ...)
 	size = make_line(line, text);
 	if (!log_state.started) {
 		write_all(line, size);
+		if (log_state.bounded)
+			bound_file();
 		return;
 	}
 	uv_mutex_lock(&log_state.lock);
@@ -129,8 +186,9 @@ void server_log(const char *format, ...)
 	uv_mutex_unlock(&log_state.lock);
 }
 
-void log_start(void)
+void log_start(bool bounded)
 {
+	log_state.bounded = bounded;
 	if (uv_mutex_init(&log_state.lock) != 0 || uv_cond_init(&log_state.more) != 0 ||
 	    uv_cond_init(&log_state.done) != 0)
 		return;

@@ -247,7 +247,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "dinstd: %s\n", e.text);
 		return 1;
 	}
-	log_start();
+	/* the file that a client has made for us (start.c); any other is not ours to cut */
+	log_start(start.ready_fd >= 0);
 	/* no directory is kept busy by us */
 	if (chdir("/") != 0)
 		server_log("cannot change to /");

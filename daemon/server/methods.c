@@ -228,8 +228,7 @@ static const char *target_text(json_t *params, char *number)
 
 static bool still_there(const struct session *se)
 {
-	return se->mutator && se->state != SESSION_EXITED && process_alive(se->pid) &&
-	       process_start(se->pid) == se->start;
+	return se->mutator && se->state != SESSION_EXITED && session_target_is_there(se);
 }
 
 /* True if a target is neither a number nor the name of a session: /proc has to be asked. */
@@ -321,15 +320,25 @@ static void method_catch_exec(struct server *s, struct request *r, const char *m
 
 /* ---------------------------------------------------------------- detach */
 
-/* Where the target has ended, or nobody is there who could: only the session is left. */
+/*
+ * Where the target has ended, or nobody is there who could: only the session is left. That it has
+ * ended a mutator may have said that could not see it.
+ */
 static void detach_alone(struct session *se, struct request *r)
 {
 	json_t *answer = json_pack("{s:s,s:i,s:i,s:i}", "session", se->name, "restored", 0, "left",
 				   0, "stop_us", 0);
+	char text[DINST_ERROR_TEXT];
 
-	if (se->state == SESSION_LOST) {
+	snprintf(text, sizeof(text), "%s", se->why);
+	if (se->state != SESSION_LOST)
+		snprintf(
+			text, sizeof(text),
+			"pid %d is there all the same: dinst repair %d takes out what is left in it",
+			(int)se->pid, (int)se->pid);
+	if (se->state == SESSION_LOST || session_target_is_there(se)) {
 		json_object_set_new(answer, "partial", json_true());
-		json_object_set_new(answer, "notes", json_pack("[s]", se->why));
+		json_object_set_new(answer, "notes", json_pack("[o]", rpc_text(text)));
 	}
 	request_result(r, answer);
 	session_close(se, "detached");

@@ -78,8 +78,11 @@ static void on_idle(uv_timer_t *timer)
 
 int server_init(struct server *s, struct dinst_error *e)
 {
-	int err = uv_loop_init(&s->loop);
+	int err = pool_start(e);
 
+	if (err)
+		return err;
+	err = uv_loop_init(&s->loop);
 	if (err)
 		return dinst_fail(e, DINST_FAILED, "cannot make an event loop: %s",
 				  uv_strerror(err));

@@ -5,12 +5,14 @@
  *   listen.c   the socket, its directory, the lock
  *   peer.c     one connected client: requests in, answers out
  *   session.c  the table of sessions: names, states, their mutators' deaths
+ *   orphan.c   a process whose mutator died while it attached
  *   mutator.c  one dinst-mutator process and the queue of calls to it
  *   texts.c    files of metrics of a session
  *   hold.c     what lasts no longer than a client's connection
  *   sampler.c  histories of values, and when mutators are asked for them
  *   methods.c  what each method of a client does
  *   find.c     the process of a name
+ *   pool.c     the threads that look for it
  *   gather.c   what asks all mutators at once: `sessions` and `stop`
  *   snapshot.c, heat.c, recording.c   what scrapes, exports and the page are told
  *   expose.c, exposition.c, prometheus.c, otlp_json.c   the same in others' words
@@ -103,12 +105,20 @@ void server_busy(struct server *s);
 /* Closes everything; the loop then ends. Unwritten answers have been waited for. */
 void server_end(struct server *s);
 
+/* ------------------------------------------------------------------ pool.c */
+
+/* Makes the threads that uv_queue_work() and uv_getaddrinfo() use; nothing that can fail is left for later. */
+int pool_start(struct dinst_error *e);
+
 /* ------------------------------------------------------------------- log.c */
 
 /* One line of the log; never waits once log_start() was called. */
 void server_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* From now on a thread writes it; call it where no more than the loop's thread runs. */
-void log_start(void);
+/*
+ * From now on a thread writes it; call it where no other thread logs. `bounded`: it is a file of
+ * ours alone, which does not become longer than a few MiB.
+ */
+void log_start(bool bounded);
 /* Waits until it is written, but not for long. */
 void log_end(void);
 
@@ -266,6 +276,8 @@ void session_release_target(struct session *se);
 /* It is not to be held any more: SIGCONT if it stands still all the same. */
 void session_continue(struct session *se);
 
+/* False only if it is certain that its target has ended. */
+bool session_target_is_there(const struct session *se);
 struct session *session_named(struct server *s, const char *name);
 struct session *session_of_pid(struct server *s, pid_t pid);
 unsigned session_count(const struct server *s);
@@ -277,6 +289,11 @@ json_t *session_row(const struct session *se, const char *busy);
 void session_status(struct session *se, const struct reply *reply);
 /* Tells the client of `r` what has happened to the session, once. */
 void session_tell_news(struct session *se, struct request *r);
+
+/* ---------------------------------------------------------------- orphan.c */
+
+/* A mutator died while it attached: another one takes out what it may have left. */
+void repair_orphan(struct server *s, pid_t pid);
 
 /* ----------------------------------------------------------------- texts.c */
 

@@ -228,9 +228,9 @@ static void session_notified(void *owner, const char *method, json_t *params);
 
 static const struct mutator_events session_events = {session_died, session_notified};
 
-static bool target_is_there(const struct session *se)
+bool session_target_is_there(const struct session *se)
 {
-	return process_alive(se->pid) && process_start(se->pid) == se->start;
+	return !process_ended(se->pid, se->start);
 }
 
 /* Without a mutator from here on. */
@@ -240,6 +240,17 @@ static void session_lose(struct session *se, enum session_state state, const cha
 	snprintf(se->why, sizeof(se->why), "%s", why);
 	session_news(se, why);
 	server_log("session %s: %s", se->name, why);
+}
+
+/* Nobody is left who could take out what is in the target. */
+static void session_forsake(struct session *se, const char *why, const char *failure)
+{
+	char text[DINST_ERROR_TEXT];
+
+	snprintf(text, sizeof(text), "%.500s%s%.400s; dinst repair %d takes out what it left", why,
+		 failure[0] ? ", and another one could not take over: " : "", failure,
+		 (int)se->pid);
+	session_lose(se, SESSION_LOST, text);
 }
 
 static void restart_done(void *arg, const struct reply *reply)
@@ -256,15 +267,18 @@ static void restart_done(void *arg, const struct reply *reply)
 		answer = rpc_load(reply->error.text, reply->error.length, &e);
 		rpc_error_read(answer, &e);
 		json_decref(answer);
-		snprintf(text, sizeof(text),
-			 "the mutator of %s died, and another one could not take over: %.300s",
-			 se->name, e.text);
 		se->mutator = NULL;
-		session_lose(se,
-			     e.code == DINST_GONE || e.code == DINST_NO_PROCESS ? SESSION_EXITED
-										: SESSION_LOST,
-			     text);
-		mutator_release(m, text);
+		/* whatever it says: what it could not see may be there */
+		if (session_target_is_there(se)) {
+			snprintf(text, sizeof(text), "the mutator of %s died", se->name);
+			session_forsake(se, text, e.text);
+		} else {
+			snprintf(text, sizeof(text),
+				 "the mutator of %s died, and its target has ended: %.300s",
+				 se->name, e.text);
+			session_lose(se, SESSION_EXITED, text);
+		}
+		mutator_release(m, se->why);
 		return;
 	}
 	answer = rpc_load(reply->result.text, reply->result.length, &e);
@@ -291,8 +305,12 @@ static void session_died(void *owner, const char *why)
 	snapshot_lost(se);
 	hold_lost(se);
 	snprintf(text, sizeof(text), "%s: %.300s", se->name, why);
-	if (se->state == SESSION_EXITED || !target_is_there(se)) {
+	if (!session_target_is_there(se)) {
 		session_lose(se, SESSION_EXITED, text);
+		return;
+	}
+	if (se->state == SESSION_EXITED) {
+		session_forsake(se, text, "");
 		return;
 	}
 	if (se->restarts == 0 || now - se->first_restart > RESTART_SPAN_MS) {
@@ -300,17 +318,15 @@ static void session_died(void *owner, const char *why)
 		se->first_restart = now;
 	}
 	if (++se->restarts > RESTARTS_MAX) {
-		snprintf(
-			text, sizeof(text),
-			"%s: %.200s; it died %d times in a minute and is not started again: dinst repair "
-			"%d takes out what it left",
-			se->name, why, RESTARTS_MAX + 1, (int)se->pid);
-		session_lose(se, SESSION_LOST, text);
+		snprintf(text, sizeof(text),
+			 "%s: %.300s; it died %d times in a minute and is not started again",
+			 se->name, why, RESTARTS_MAX + 1);
+		session_forsake(se, text, "");
 		return;
 	}
 	se->mutator = mutator_start(se->server, &session_events, se, &e);
 	if (!se->mutator) {
-		session_lose(se, SESSION_LOST, e.text);
+		session_forsake(se, text, e.text);
 		return;
 	}
 	se->state = SESSION_RESTARTING;
@@ -345,44 +361,6 @@ static void session_notified(void *owner, const char *method, json_t *params)
 
 /* -------------------------------------------------------- opening, closing */
 
-static void orphan_died(void *owner, const char *why)
-{
-	(void)owner;
-	(void)why;
-}
-
-static void orphan_notified(void *owner, const char *method, json_t *params)
-{
-	(void)owner;
-	(void)method;
-	(void)params;
-}
-
-static void orphan_done(void *arg, const struct reply *reply)
-{
-	server_log("repair after a mutator's death: %.*s",
-		   (int)(reply->result.text ? reply->result.length : 6),
-		   reply->result.text ? reply->result.text : "failed");
-	mutator_release(arg, "done");
-}
-
-/* A mutator died while it attached: another one takes out what it may have left. */
-static void repair_orphan(struct server *s, pid_t pid)
-{
-	static const struct mutator_events events = {orphan_died, orphan_notified};
-	struct dinst_error e = {0, ""};
-	struct mutator *m = mutator_start(s, &events, NULL, &e);
-	json_t *params;
-
-	if (!m) {
-		server_log("%s", e.text);
-		return;
-	}
-	params = json_pack("{s:i}", "pid", (int)pid);
-	mutator_call(m, "repair", params, NULL, orphan_done, m);
-	json_decref(params);
-}
-
 /* "redis-server", or with a number that makes it unique. */
 static void unique_name(struct server *s, const char *process, char *name)
 {
@@ -397,7 +375,8 @@ static void unique_name(struct server *s, const char *process, char *name)
 
 static bool is_over(const struct session *se)
 {
-	return se->state == SESSION_EXITED || se->state == SESSION_LOST || !target_is_there(se);
+	return se->state == SESSION_EXITED || se->state == SESSION_LOST ||
+	       !session_target_is_there(se);
 }
 
 /* Makes room for the name; what is over gives way. */
@@ -466,6 +445,7 @@ static void attach_failed(struct session *se, struct request *r, const struct re
 {
 	struct server *s = se->server;
 	pid_t pid = se->pid;
+	uint64_t start = se->start;
 	bool died = reply->failure.code != 0 && !se->closing;
 
 	if (reply->error.text)
@@ -474,7 +454,7 @@ static void attach_failed(struct session *se, struct request *r, const struct re
 		request_error_from(r, &reply->failure);
 	if (!se->closing)
 		session_close(se, "it could not be attached");
-	if (died && process_alive(pid))
+	if (died && !process_ended(pid, start))
 		repair_orphan(s, pid);
 }
 
@@ -537,7 +517,7 @@ void session_continue(struct session *se)
 {
 	se->held = false;
 	se->holder = NULL;
-	if (target_is_there(se) && process_stopped(se->pid)) {
+	if (session_target_is_there(se) && process_stopped(se->pid)) {
 		server_log("session %s: pid %d goes on", se->name, (int)se->pid);
 		kill(se->pid, SIGCONT);
 	}

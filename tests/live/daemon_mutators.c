@@ -5,6 +5,7 @@
  * answer `ping` and serve the session that was there before.
  */
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "tests/live/daemon_fixture.h"
@@ -83,6 +84,105 @@ static void death_is_told(void **state)
 	end_target(target);
 	free(o);
 	still_well();
+}
+
+/* Returns 1 once the daemon's log has the text. */
+static int log_says(const char *text)
+{
+	char command[300];
+
+	snprintf(command, sizeof(command), "grep -qF '%s' %s/d.log", text, fixture_directory);
+	for (int ms = 0; ms < ANSWER_MS; ms += 50) {
+		if (system(command) == 0)
+			return 1;
+		nap_ms(50);
+	}
+	return 0;
+}
+
+/* Who attached it has gone, and what had to stay is told where he can find it. */
+static void remains_are_logged(void **state)
+{
+	pid_t target = start_target("remains");
+	int fd = raw_connect();
+	char line[200], params[100];
+
+	(void)state;
+	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"@remains\",\"hold\":true}",
+		 (int)target);
+	request(line, sizeof(line), "attach", params);
+	raw_say(fd, line);
+	assert_int_equal(raw_code(fd, ANSWER_MS), 0);
+	close(fd);
+	snprintf(line, sizeof(line), "2 pieces had to stay in pid %d: dinst repair %d", (int)target,
+		 (int)target);
+	assert_true(log_says(line));
+	assert_true(log_says("session @remains: 2 trampolines stay"));
+	end_target(target);
+	still_well();
+}
+
+/* The session of a target that is there, by its number: lost, and all say what to do. */
+static void expect_lost(pid_t target, const char *why)
+{
+	struct output *o = malloc(sizeof(*o));
+	char repair[40];
+
+	snprintf(repair, sizeof(repair), "dinst repair %d", (int)target);
+	run_dinst(o, "ls --json");
+	assert_non_null(strstr(o->out, "\"state\":\"lost\""));
+	run_dinst(o, "funcs -p %d", (int)target);
+	assert_int_equal(o->status, 1);
+	assert_non_null(strstr(o->err, why));
+	assert_non_null(strstr(o->err, repair));
+	run_dinst(o, "detach %d", (int)target);
+	assert_int_not_equal(o->status, 0);
+	assert_non_null(strstr(o->err, repair));
+	free(o);
+	end_target(target);
+	still_well();
+}
+
+/* The next mutator says that the process has ended, and it has not. */
+static void blind_successor(void **state)
+{
+	pid_t target = start_target("blind");
+	char params[100];
+
+	(void)state;
+	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"@blind\"}", (int)target);
+	expect_word("attach", params, "");
+	expect_word("funcs", "{\"session\":\"@blind\",\"pattern\":\"@crash\"}", "daemon");
+	assert_true(log_says("session @blind: the mutator of @blind died"));
+	expect_lost(target, "another one could not take over: it has ended");
+}
+
+/* The daemon has no descriptor when a mutator dies: neither for /proc nor for another mutator. */
+static void no_descriptor(void **state)
+{
+	pid_t target = start_target("wanting");
+	struct rlimit before;
+	int fd, code;
+	char line[200], params[100];
+
+	(void)state;
+	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"wanting\"}", (int)target);
+	expect_word("attach", params, "");
+	fd = raw_connect();
+	raw_say(fd, PING);
+	assert_int_equal(raw_code(fd, ANSWER_MS), 0);
+	assert_int_equal(prlimit(daemon_pid(), RLIMIT_NOFILE, NULL, &before), 0);
+	assert_int_equal(prlimit(daemon_pid(), RLIMIT_NOFILE, &(struct rlimit){0, before.rlim_max},
+				 NULL),
+			 0);
+	request(line, sizeof(line), "funcs", "{\"session\":\"wanting\",\"pattern\":\"@crash\"}");
+	raw_say(fd, line);
+	code = raw_code(fd, ANSWER_MS);
+	assert_true(log_says("session wanting: wanting: the mutator"));
+	assert_int_equal(prlimit(daemon_pid(), RLIMIT_NOFILE, &before, NULL), 0);
+	assert_int_equal(code, -32000);
+	close(fd);
+	expect_lost(target, "another one could not take over: cannot start");
 }
 
 /* One that dies again and again is given up; the session says so. */
@@ -451,7 +551,8 @@ int main(void)
 		cmocka_unit_test(no_blocking),	     cmocka_unit_test(progress),
 		cmocka_unit_test(exited_target),     cmocka_unit_test(attach_twice),
 		cmocka_unit_test(holder_dies),	     cmocka_unit_test(storm),
-		cmocka_unit_test(leader_has_exited),
+		cmocka_unit_test(leader_has_exited), cmocka_unit_test(remains_are_logged),
+		cmocka_unit_test(blind_successor),   cmocka_unit_test(no_descriptor),
 	};
 
 	return cmocka_run_group_tests_name("daemon_mutators", tests, fixture_setup_base,

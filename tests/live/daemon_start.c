@@ -5,6 +5,7 @@
  */
 #include <grp.h>
 #include <stdbool.h>
+#include <sys/resource.h>
 
 #include "tests/live/daemon_fixture.h"
 
@@ -405,6 +406,80 @@ static void log_nobody_takes(void **state)
 	close(log[0]);
 }
 
+static long long thread_count(pid_t pid)
+{
+	char path[40];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	assert_int_equal(stat(path, &st), 0);
+	return (long long)st.st_nlink - 2;
+}
+
+/* What libuv would abort for want of later is there, or missed, before the first session */
+static void threads_at_the_start(void **state)
+{
+	enum { THREADS = 4 }; /* the loop, the log, two for names */
+	struct rlimit stack, space, small;
+
+	(void)state;
+	start_daemon_by_client();
+	assert_true(thread_count(daemon_pid()) >= THREADS);
+	stop();
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	/* no thread can be made: its stack finds no room */
+	assert_int_equal(getrlimit(RLIMIT_STACK, &stack), 0);
+	assert_int_equal(getrlimit(RLIMIT_AS, &space), 0);
+	small = (struct rlimit){(rlim_t)1 << 30, stack.rlim_max};
+	if (setrlimit(RLIMIT_STACK, &small) != 0)
+		skip();
+	small = (struct rlimit){(rlim_t)900 << 20, space.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_AS, &small), 0);
+	run_dinstd("-s %s", fixture_socket);
+	setrlimit(RLIMIT_AS, &space);
+	setrlimit(RLIMIT_STACK, &stack);
+	assert_int_equal(o->status, 1);
+	assert_non_null(strstr(o->err, "cannot make threads"));
+	assert_int_equal(access(fixture_socket, F_OK), -1);
+#endif
+}
+
+/* A daemon that lives long does not fill a small file system: mutators write to its log, too. */
+static void log_is_bounded(void **state)
+{
+	enum { LINES = 600, MIB = 1 << 20 };
+	static char line[10000];
+	char path[100];
+	struct stat st;
+	int fd, count;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/d.log", fixture_directory);
+	start_daemon_by_client();
+	fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+	assert_true(fd >= 0);
+	memset(line, 'x', sizeof(line));
+	line[sizeof(line) - 1] = '\n';
+	for (int i = 0; i < LINES; i++)
+		assert_int_equal(write(fd, line, sizeof(line)), sizeof(line));
+	assert_int_equal(write(fd, "the end\n", 8), 8);
+	for (int ms = 0; ms < ANSWER_MS && !fstat(fd, &st) && st.st_size > MIB + 100; ms += 20)
+		nap_ms(20);
+	close(fd);
+	/* its line, which comes first, and whole lines up to the last one */
+	for (int ms = 0; ms < ANSWER_MS && !stat(path, &st) && st.st_size < MIB - 20000; ms += 20)
+		nap_ms(20);
+	assert_in_range(st.st_size, MIB - 20000, MIB + 4000);
+	assert_true(file_has("d.log", "dinstd: this log was longer than 4 MiB", &count));
+	stop();
+	/* the daemon has gone on below */
+	snprintf(path, sizeof(path), "tail -c 4000 %s/d.log | grep -q 'dinstd: end'",
+		 fixture_directory);
+	assert_int_equal(system(path), 0);
+	snprintf(path, sizeof(path), "tail -n 20 %s/d.log | grep -qx 'the end'", fixture_directory);
+	assert_int_equal(system(path), 0);
+}
+
 /* Without sessions it leaves by itself; with one it stays. */
 static void idle(void **state)
 {
@@ -500,6 +575,8 @@ int main(void)
 		cmocka_unit_test(directory_is_lost),
 		cmocka_unit_test(another_came),
 		cmocka_unit_test(log_nobody_takes),
+		cmocka_unit_test(threads_at_the_start),
+		cmocka_unit_test(log_is_bounded),
 		cmocka_unit_test(idle),
 		cmocka_unit_test(no_mutator),
 		cmocka_unit_test(other_users),

@@ -3,6 +3,7 @@
  * inject_proc.c - what /proc says about ourselves, under names that were chosen to
  * mislead a parser.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <setjmp.h>
@@ -98,6 +99,26 @@ static void test_nobody(void **state)
 	proc_ids_release(&ids);
 }
 
+/* Whether a thread lives cannot be told without a descriptor. */
+static void test_cannot_look(void **state)
+{
+	struct rlimit before, none;
+	pid_t tid = 1;
+	int error;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = (struct rlimit){0, before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	error = proc_memory_look(getpid(), NULL, &tid);
+	setrlimit(RLIMIT_NOFILE, &before);
+	assert_int_equal(error, -EMFILE);
+	assert_int_equal(proc_memory_look(getpid(), NULL, &tid), 0);
+	assert_int_equal(tid, getpid());
+	assert_int_equal(proc_memory_look(0x3ffffffe, NULL, &tid), 0);
+	assert_int_equal(tid, 0);
+}
+
 static bool has(const struct proc_ids *ids, pid_t id)
 {
 	for (size_t i = 0; i < ids->count; i++)
@@ -186,7 +207,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),  cmocka_unit_test(test_figures),
 		cmocka_unit_test(test_nobody), cmocka_unit_test(test_lists),
-		cmocka_unit_test(test_births),
+		cmocka_unit_test(test_births), cmocka_unit_test(test_cannot_look),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,8 @@
  *   @huge     a listing of about 3 MB  @partial  partial, with notes
  *   @progress three progress notifications   @error  error no-such-function
  *   @event    tells that the target has exited   @flood  a line of 70 MiB
+ * In the name of a session: @remains leaves something when it is detached, @blind says
+ * of a second attach that the process has gone.
  * FAKE_MUTATOR_LOG=FILE appends every request. FAKE_CRASH_ATTACH=N: the first N
  * mutators (counted in $FAKE_MUTATOR_LOG.crashes) die in attach.
  */
@@ -118,12 +120,30 @@ static void crash_in_attach(void)
 	close(fd);
 }
 
+/* A file tells the second one that it is the second. */
+static int was_attached(void)
+{
+	const char *log = getenv("FAKE_MUTATOR_LOG");
+	char path[4200];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s.attached", log ? log : "");
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+	if (fd >= 0)
+		close(fd);
+	return fd < 0;
+}
+
 static void attach(int id)
 {
 	pid = number_after("\"pid\":", 0);
 	string_after("\"session\":\"", session, sizeof(session));
 	crash_in_attach();
-	if (kill(pid, 0) != 0 && errno == ESRCH)
+	if (strstr(session, "@blind") && was_attached())
+		say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"error\":{\"code\":-32000,\"message\":\"it has "
+		    "ended\",\"data\":{\"code\":\"gone\"}}}\n",
+		    id);
+	else if (kill(pid, 0) != 0 && errno == ESRCH)
 		say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"error\":{\"code\":-32000,\"message\":\"there is no "
 		    "process %d\",\"data\":{\"code\":\"no-such-process\"}}}\n",
 		    id, pid);
@@ -314,6 +334,11 @@ static int misbehave(int id)
 	return 0;
 }
 
+static int remains(void)
+{
+	return strstr(line, "\"seconds\":77") || strstr(session, "@remains");
+}
+
 static void listing(int id)
 {
 	if (is("modules"))
@@ -391,10 +416,8 @@ static void serve(void)
 		OBJECT(id, "{\"freed\":%d,\"queued\":0,\"stop_us\":5}", removed);
 	else if (is("detach"))
 		OBJECT(id, "{\"session\":\"%s\",\"restored\":%d,\"left\":%d,\"stop_us\":11%s}",
-		       session, (next_id - 1) * 4, strstr(line, "\"seconds\":77") ? 2 : 0,
-		       strstr(line, "\"seconds\":77")
-			       ? ",\"partial\":true,\"notes\":[\"2 trampolines stay\"]"
-			       : "");
+		       session, (next_id - 1) * 4, remains() ? 2 : 0,
+		       remains() ? ",\"partial\":true,\"notes\":[\"2 trampolines stay\"]" : "");
 	else if (is("repair"))
 		OBJECT(id, "{\"patches\":%d,\"restored\":3}", 3);
 	else
