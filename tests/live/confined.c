@@ -360,7 +360,10 @@ static void filtered_and_hidden(pid_t pid, int tell, int hear)
 	_exit(0);
 }
 
-/* fear A9: the same, and the child made itself undumpable, so that we may not look at it */
+/*
+ * fear A9: a forked child takes on such a filter and makes itself undumpable, so that we may not look at
+ * it: calls are switched off all the same
+ */
 static void test_hidden_child(void **state)
 {
 	struct harness *h = *state;
