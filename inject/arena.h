@@ -89,7 +89,8 @@ int arena_unmap(struct stop *s, const struct arena *a, struct dinst_error *e);
  * pages behind the first, is zeros again in a forked child. The journal has
  * been created, and the arena has no such part yet; nothing is mapped there in
  * any process that shows the arena. DINST_NO_MEMORY: not of that size;
- * DINST_UNSUPPORTED: the kernel cannot do it, the text says what.
+ * DINST_UNSUPPORTED: the kernel cannot do it, the text says what. a->threads is set after a
+ * failure, too, where something was mapped that could not be taken back.
  */
 int arena_add_threads(struct stop *s, struct arena *a, size_t size, size_t wipe, size_t wipe_size,
 		      struct dinst_error *e);
@@ -102,6 +103,11 @@ int arena_add_threads(struct stop *s, struct arena *a, size_t size, size_t wipe,
 int arena_add_threads_too(struct stop *s, const struct arena *a, size_t wipe, size_t wipe_size,
 			  struct dinst_error *e);
 
+/*
+ * Takes the part out of one process that may have it, where nothing uses it. Every process that shares
+ * the arena comes first; then it is forgotten, so that it can be made again.
+ */
+int arena_unmap_threads(struct stop *s, const struct arena *a, struct dinst_error *e);
 /* Nobody is told of the part any more; where it is mapped it stays. */
 void arena_forget_threads(struct stop *s, struct arena *a);
 

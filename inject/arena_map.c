@@ -72,7 +72,7 @@ static bool is_our_memfd(int fd, struct stat *st)
 static int open_memfd(pid_t tid, int number, struct stat *st)
 {
 	char path[96];
-	int found, fd = -1;
+	int found, error, fd = -1;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)tid, number);
 	found = open(path, O_PATH | O_CLOEXEC);
@@ -80,9 +80,17 @@ static int open_memfd(pid_t tid, int number, struct stat *st)
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", found);
 		fd = open(path, O_RDWR | O_CLOEXEC);
 	}
+	error = errno;
 	if (found >= 0)
 		close(found);
+	errno = error;
 	return fd;
+}
+
+/* What we have run out of, the target has not: no reason for another kind of arena. */
+static bool is_our_lack(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
 /*
@@ -92,19 +100,24 @@ static int open_memfd(pid_t tid, int number, struct stat *st)
  */
 static int copy_descriptor(struct stop *s, int number, struct stat *st)
 {
-	int fd;
+	int fd, error;
 
 	fault_point();
 	fd = (int)syscall(SYS_pidfd_getfd, target_pidfd(stop_target(s)), number, 0);
 	if (fd >= 0 && is_our_memfd(fd, st))
 		return fd;
+	error = fd < 0 ? errno : EBADF;
 	if (fd >= 0)
 		close(fd);
 	for (size_t i = 0; i < stop_thread_count(s); i++) {
+		errno = 0;
 		fd = open_memfd(stop_thread(s, i)->tid, number, st);
 		if (fd >= 0)
 			return fd;
+		if (!is_our_lack(error))
+			error = errno;
 	}
+	errno = error;
 	return -1;
 }
 
@@ -122,13 +135,16 @@ static bool may_size(size_t size)
 }
 
 /* Step 2: our copy of the descriptor and our mapping of the whole file. */
-static int adopt_memfd(struct stop *s, struct arena *a, int number)
+static int adopt_memfd(struct stop *s, struct arena *a, int number, struct dinst_error *e)
 {
 	size_t size = a->code_size + a->data_size;
 	struct stat st;
 	void *map;
 
 	a->fd = copy_descriptor(s, number, &st);
+	if (a->fd < 0 && is_our_lack(errno))
+		return dinst_fail_errno(e, DINST_FAILED, errno,
+					"dinst itself cannot take over the target's memfd");
 	if (a->fd < 0) {
 		snprintf(a->note, sizeof(a->note),
 			 "the memfd cannot be copied out of the target: %s", strerror(errno));
@@ -141,11 +157,10 @@ static int adopt_memfd(struct stop *s, struct arena *a, int number)
 		return -1;
 	}
 	map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
-	if (map == MAP_FAILED) {
-		snprintf(a->note, sizeof(a->note), "the memfd cannot be mapped here: %s",
-			 strerror(errno));
-		return -1;
-	}
+	if (map == MAP_FAILED)
+		return dinst_fail_errno(e, DINST_FAILED, errno,
+					"dinst itself cannot map the %zu KiB of an arena",
+					size >> 10);
 	/* What we share with a target is for us alone: no child of ours gets it. */
 	madvise(map, size, MADV_DONTFORK);
 	a->code_map = map;
@@ -175,7 +190,10 @@ static int seal_memfd(struct arena *a)
 	return -1;
 }
 
-/* Our half of the set-up; a refusal is told in a->note, and the rest is skipped. */
+/*
+ * Our half of the set-up; a refusal is told in a->note, and the rest is skipped. Where that is
+ * empty it has failed.
+ */
 static int set_up_between(struct stop *s, size_t next, const long *results, void *arg,
 			  struct dinst_error *e)
 {
@@ -183,10 +201,12 @@ static int set_up_between(struct stop *s, size_t next, const long *results, void
 	int result = 0;
 
 	if (next == 1)
-		result = adopt_memfd(s, a, (int)results[0]);
+		result = adopt_memfd(s, a, (int)results[0], e);
 	if (next == 2)
 		result = seal_memfd(a);
-	return result ? dinst_fail(e, DINST_UNSUPPORTED, "%s", a->note) : 0;
+	if (result && a->note[0])
+		result = dinst_fail(e, DINST_UNSUPPORTED, "%s", a->note);
+	return result;
 }
 
 enum { CALL_MEMFD, CALL_DATA, CALL_CODE, CALL_CLOSE, SHARED_CALLS };
@@ -422,6 +442,7 @@ enum arena_attempt arena_map_private(struct stop *s, struct arena *a, struct din
 	};
 	const struct arch_remote_program program = {.calls = calls, .count = 4};
 	long results[4] = {-ECANCELED, -ECANCELED, -ECANCELED, -ECANCELED};
+	struct dinst_error ignored = {0};
 
 	a->mode = ARENA_PRIVATE;
 	if (!map_ours_private(a)) {
@@ -429,6 +450,8 @@ enum arena_attempt arena_map_private(struct stop *s, struct arena *a, struct din
 		return ARENA_ATTEMPT_ERROR;
 	}
 	if (remote_run(s, &program, 0, NULL, NULL, NULL, results, e)) {
+		/* What was mapped by then; what is told is the first failure. */
+		undo_mappings(s, a, results[0], results[1], &ignored);
 		arena_close_ours(a);
 		return ARENA_ATTEMPT_ERROR;
 	}

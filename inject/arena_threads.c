@@ -223,11 +223,11 @@ int arena_add_threads(struct stop *s, struct arena *a, size_t size, size_t wipe,
 	if (result)
 		return result;
 	result = make_part(s, at, size, wipe, wipe_size, &left, e);
-	if (!result) {
+	/* Where something is left of it, the header goes on saying where. */
+	if (!result || left) {
 		a->threads = at;
 		a->threads_size = size;
-	} else if (!left) {
-		/* Else the header goes on saying where it is. */
+	} else {
 		tell_header(s, a, 0, 0, &ignored);
 	}
 	return result;
@@ -239,6 +239,20 @@ int arena_add_threads_too(struct stop *s, const struct arena *a, size_t wipe, si
 	bool left;
 
 	return make_part(s, a->threads, a->threads_size, wipe, wipe_size, &left, e);
+}
+
+int arena_unmap_threads(struct stop *s, const struct arena *a, struct dinst_error *e)
+{
+	struct target *t = stop_target(s);
+	bool there;
+	struct maps m;
+	int result = maps_read(target_pid(t), &m, e);
+
+	if (result)
+		return result;
+	there = arena_is_threads(t, &m, a->threads, a->threads_size, true);
+	maps_release(&m);
+	return there ? arena_munmap(s, 0, 0, a->threads, a->threads_size, e) : DINST_OK;
 }
 
 void arena_forget_threads(struct stop *s, struct arena *a)

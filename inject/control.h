@@ -46,7 +46,8 @@ enum { HOLD_BLOCKS = 32 };
 /* What is known of the target's pages in a stop (target_pages.c). */
 struct hold {
 	bool held;
-	int pagemap;		       /* -1: cannot be read */
+	int pagemap;		       /* -1: cannot be opened */
+	bool denied;		       /* since it may not be */
 	taddr_t blocks[HOLD_BLOCKS];   /* number of a block of pages, and 1; 0: none */
 	uint64_t present[HOLD_BLOCKS]; /* which of them are there */
 };

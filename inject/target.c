@@ -169,6 +169,13 @@ bool target_alive(const struct target *t)
 	return ready == 0;
 }
 
+bool target_is_denied(const struct target *t)
+{
+	pid_t tid = proc_memory_tid(t->pid, NULL);
+
+	return tid && target_test_access(tid) == -EPERM && target_alive(t);
+}
+
 /* As target_memory_tid(), but it may have exited since: to be tried, then target_find_memory_tid(). */
 static pid_t last_memory_tid(const struct target *t)
 {

@@ -63,6 +63,9 @@ bool target_left_program(const struct target *t);
 /* False once the process has ended or its pid names another one. */
 bool target_alive(const struct target *t);
 
+/* True if it lives and may not be looked at any more (it became undumpable, Yama). */
+bool target_is_denied(const struct target *t);
+
 /*
  * Changes whenever the process executes another program (start time and where the kernel
  * put what, or where that is not random AT_RANDOM's bytes); 0 if the target is gone.

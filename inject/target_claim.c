@@ -111,17 +111,23 @@ int target_claim(struct target *t, unsigned wait_ms, struct dinst_error *e)
 	struct holder holder;
 	unsigned unseen = 0;
 	char path[64];
-	int fd;
+	int fd, error;
 
 	if (t->claim >= 0)
 		return 0;
 	snprintf(path, sizeof(path), "/proc/%d/personality", (int)t->pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	/* CAP_SYS_PTRACE alone does not open it; the journal names its owner all the same. */
-	if (fd < 0 && target_alive(t))
-		return 0;
-	if (fd < 0)
+	error = fd < 0 ? errno : 0;
+	if (error && !target_alive(t))
 		return dinst_fail(e, DINST_GONE, "process %d (%s) has ended", (int)t->pid, t->name);
+	/* CAP_SYS_PTRACE alone does not open it; the journal names its owner all the same. */
+	if (error == EACCES || error == EPERM)
+		return 0;
+	if (error)
+		return dinst_fail_errno(e, DINST_FAILED, error,
+					"cannot find out whether another dinst works on process "
+					"%d (%s): %s",
+					(int)t->pid, t->name, path);
 	while (flock(fd, LOCK_EX | LOCK_NB)) {
 		if (errno == EINTR)
 			continue;

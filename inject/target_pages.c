@@ -22,7 +22,10 @@ enum { PAGE = 4096, BLOCK = 64 };
 /* Documentation/admin-guide/mm/pagemap.rst */
 static const uint64_t PRESENT = 1ull << 63;
 
-/* False where that thread has exited: it has no memory any more. */
+/*
+ * False where that thread has exited: it has no memory any more. Where only we have run out of
+ * something (descriptors), nothing is known to be there.
+ */
 static bool open_pagemap(struct target *t)
 {
 	uint64_t entry;
@@ -30,6 +33,7 @@ static bool open_pagemap(struct target *t)
 
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(t));
 	t->hold.pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	t->hold.denied = t->hold.pagemap < 0 && (errno == EACCES || errno == EPERM);
 	if (t->hold.pagemap < 0)
 		return errno != ESRCH;
 	if (pread(t->hold.pagemap, &entry, sizeof(entry), 0) == sizeof(entry))
@@ -78,7 +82,7 @@ bool target_at_hand(const struct target *t, taddr_t address, size_t size)
 	const taddr_t first = address / PAGE, last = (address + size - 1) / PAGE;
 
 	/* Where pagemap cannot be opened (CAP_SYS_PTRACE alone), the file of the memory cannot. */
-	if (!h->held || !size || h->pagemap < 0)
+	if (!h->held || !size || h->denied)
 		return true;
 	for (taddr_t page = first; page <= last; page++)
 		if (!(find_block(h, page / BLOCK) & 1ull << page % BLOCK))

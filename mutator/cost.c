@@ -81,6 +81,19 @@ static uint64_t count_filters(const pid_t *tids, size_t count, uint64_t *most)
 	return filters;
 }
 
+/* A child that may not be looked at may run our code, too. */
+static bool may_run_our_code(const struct session *s, pid_t child)
+{
+	bool shared = false;
+
+	for (const struct place *p = s->places; p; p = p->next) {
+		if (arena_shared_by(child, p->arena))
+			return true;
+		shared = shared || p->arena->mode == ARENA_SHARED;
+	}
+	return shared && arena_may_be_hidden_in(child, s->target);
+}
+
 /*
  * A forked child that runs our code, and has taken on a filter of its own. What that says of our
  * calls is not asked: the next child may be killed by it before anybody can.
@@ -99,8 +112,7 @@ static bool has_filtered_child(const struct session *s, const pid_t *tids, size_
 		if (proc_status_read(children.ids[n], &status) || status.seccomp <= 0 ||
 		    1 + status.filters <= most)
 			continue;
-		for (const struct place *p = s->places; p && !found; p = p->next)
-			found = arena_shared_by(children.ids[n], p->arena);
+		found = may_run_our_code(s, children.ids[n]);
 	}
 	proc_ids_release(&children);
 	return found;

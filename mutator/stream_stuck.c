@@ -8,6 +8,9 @@
  * without a stop, in which nothing in its registers and live stacks leads into our
  * code: that costs a stop, so it is seldom done, and only where a ring stays taken for long.
  */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "inject/proc.h"
@@ -47,12 +50,14 @@ static bool may_be_there(struct stream *st, uint64_t holder)
 	tid = at == SIZE_MAX ? (pid_t)holder : (pid_t)st->threads[at].tid;
 	text = proc_status_text(tid, tid, small, sizeof(small));
 	if (!text)
-		return false;
+		return !kill(tid, 0) || errno != ESRCH;
 	state = strstr(text, "\nState:\t");
 	group = strstr(text, "\nTgid:\t");
 	pid = group ? (pid_t)strtol(group + strlen("\nTgid:\t"), NULL, 10) : 0;
 	if (state && !strchr("ZX", state[strlen("\nState:\t")]))
-		there = pid == st->session->pid || arena_shared_by(pid, st->arena);
+		there = pid == st->session->pid || arena_shared_by(pid, st->arena) ||
+			(st->arena->mode == ARENA_SHARED &&
+			 arena_may_be_hidden_in(pid, st->session->target));
 	if (text != small)
 		free(text);
 	return there;

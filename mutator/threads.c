@@ -36,7 +36,7 @@ static int add_part(struct stop *stop, struct threads *t, struct dinst_error *e)
 		dinst_error_clear(e);
 		status = arena_add_threads(stop, t->place->arena, pair_area_size(t->shift),
 					   pair_owners(t->shift), pair_owners_size(t->shift), e);
-		if (!status || t->shift == PAIR_SHIFT_MIN)
+		if (!status || t->place->arena->threads || t->shift == PAIR_SHIFT_MIN)
 			break;
 	}
 	return status;
@@ -114,16 +114,45 @@ static int make_state(struct stop *stop, void *arg, struct dinst_error *e)
 	return status < 0 ? status : configure(stop, t, &lesson, e);
 }
 
-/* A process has it and another has not: nothing may use it. */
+struct unmaking {
+	struct session *session;
+	struct arena *arena;
+};
+
 static int unmake_state(struct stop *stop, void *arg, struct dinst_error *e)
 {
-	struct making *m = arg;
-	struct arena *a = m->threads->place->arena;
+	const struct unmaking *u = arg;
+	const pid_t pid = target_pid(stop_target(stop));
+	const bool is_target = pid == u->session->pid;
+	int status;
 
-	(void)e;
-	if (a->threads)
-		arena_forget_threads(stop, a);
-	return 0;
+	if (!is_target && !arena_shared_by(pid, u->arena))
+		return 0;
+	if (is_target && target_incarnation(stop_target(stop)) != u->session->incarnation)
+		return 0;
+	status = arena_unmap_threads(stop, u->arena, e);
+	/* The target is the last one. */
+	if (status >= 0 && is_target)
+		arena_forget_threads(stop, u->arena);
+	return status;
+}
+
+/*
+ * A process has it and another has not: nothing uses it, and it is taken out of all. Where that
+ * fails the header goes on saying where it is, for the next try and for who detaches.
+ */
+static int unmake(struct session *s, struct arena *a, uint64_t *stop_ns, struct dinst_error *e)
+{
+	struct unmaking u = {.session = s, .arena = a};
+	struct stop_report report = {0};
+	int status;
+
+	if (!a->threads)
+		return 0;
+	status = family_stop(s, unmake_state, &u, &report, e);
+	session_note_stop(s, &report, stop_ns);
+	family_release(s);
+	return status;
 }
 
 void threads_free(struct threads *t)
@@ -227,6 +256,9 @@ static int make(struct session *s, struct place *p, uint64_t *stop_ns, struct di
 	if (!t)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for per-thread state");
 	status = check_room(s, e);
+	/* Of an earlier try. */
+	if (status >= 0)
+		status = unmake(s, p->arena, stop_ns, e);
 	if (status >= 0)
 		status = heap_alloc_counter(p->heap, &t->lost, e);
 	if (status >= 0)
@@ -243,8 +275,8 @@ static int make(struct session *s, struct place *p, uint64_t *stop_ns, struct di
 	/* A target that is gone is left out of its family's stop. */
 	if (status >= 0 && !t->area)
 		status = dinst_fail(e, DINST_GONE, "process %d has ended", (int)s->pid);
-	if (status < 0 && m.made && p->arena->threads)
-		target_stop(s->target, NULL, unmake_state, &m, NULL, &ignored);
+	if (status < 0 && m.made)
+		unmake(s, p->arena, stop_ns, &ignored);
 	if (status < 0) {
 		if (t->shared)
 			heap_free_code(p->heap, t->shared);

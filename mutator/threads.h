@@ -104,6 +104,7 @@ int threads_catch_up(struct session *s, struct stop *stop, const struct threads_
  * family now, in units of its clock, added to what total() gives: read so that
  * the sum is one that was true at one moment (the versions in the records are
  * the same before and after total() was called). Does not stop anything.
+ * DINST_NOT_PERMITTED, here and below: the target lives, and may not be looked at any more.
  */
 int threads_read_timer(struct session *s, uint32_t offset, enum arch_clock clock,
 		       uint64_t (*total)(void *arg), void *arg, uint64_t *value,

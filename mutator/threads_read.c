@@ -99,9 +99,13 @@ static void read_each(const struct target *target, const struct target_range *ra
 		target_read_some(target, ranges[i].address, ranges[i].to, ranges[i].size);
 }
 
-/* The words at `offset` of every record of a living thread that has found it its own. */
+/*
+ * The words at `offset` of every record of a living thread that has found it its own. *seen: a
+ * process that has ended, or has no such state, has none; of one that may not be looked at
+ * any more nobody knows.
+ */
 static bool look_at(const struct threads *t, const struct target *target, uint32_t offset,
-		    struct looks *looks)
+		    struct looks *looks, bool *seen)
 {
 	const size_t records = (size_t)1 << t->shift, first = looks->count;
 	struct target_range *ranges = NULL;
@@ -110,8 +114,11 @@ static bool look_at(const struct threads *t, const struct target *target, uint32
 	bool complete = true;
 	size_t kept = first;
 
-	if (!threads_tables_read(&tables, t, target))
-		return true; /* it has ended, or has no such state */
+	*seen = threads_tables_read(&tables, t, target);
+	if (!*seen) {
+		*seen = !target_is_denied(target);
+		return true;
+	}
 	for (size_t i = 0; i < records && complete; i++)
 		if (tables.keys[i] && tables.owners[i])
 			complete = add(looks, &(struct look){.target = target,
@@ -137,6 +144,8 @@ static bool look_at(const struct threads *t, const struct target *target, uint32
 	for (size_t i = first; complete && i < looks->count; i++)
 		if (ids[i - first] == looks->items[i].owner)
 			looks->items[kept++] = looks->items[i];
+	/* The right to look may have ended since. */
+	*seen = kept == looks->count || !target_is_denied(target);
 	looks->count = complete ? kept : first;
 	free(ids);
 	free(ranges);
@@ -148,13 +157,19 @@ static int look_around(struct session *s, uint32_t offset, struct looks *looks,
 		       struct dinst_error *e)
 {
 	struct threads *t = s->threads;
-	bool complete;
+	bool complete, seen, ignored;
 
 	looks->count = 0;
-	complete = look_at(t, s->target, offset, looks);
+	complete = look_at(t, s->target, offset, looks, &seen);
 	for (size_t i = 0; i < t->family_count && complete; i++)
-		complete = look_at(t, t->family[i], offset, looks);
-	return complete ? 0 : dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		complete = look_at(t, t->family[i], offset, looks, &ignored);
+	if (!complete)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	return seen ? 0
+		    : dinst_fail(e, DINST_NOT_PERMITTED,
+				 "process %d may not be looked at any more, so what its threads "
+				 "are doing cannot be told",
+				 (int)s->pid);
 }
 
 /* ---------------------------------------------------------------- timers */

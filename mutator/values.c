@@ -230,6 +230,7 @@ struct vector {
 	struct element *elements;
 	size_t count;
 	uint64_t full;
+	bool unseen; /* what runs now is not in it: the target may not be looked at any more */
 };
 
 static void vector_release(struct vector *v)
@@ -325,6 +326,11 @@ static int vector_read(const struct instance *i, struct vector *out, struct dins
 	free(used);
 	if (status >= 0)
 		status = add_running(i, out, e);
+	out->unseen = status == DINST_NOT_PERMITTED;
+	if (out->unseen) {
+		dinst_error_clear(e);
+		status = 0;
+	}
 	if (status < 0)
 		vector_release(out);
 	else if (out->count)
@@ -507,6 +513,7 @@ static int one_value(const struct instance *i, int64_t *out, struct dinst_error 
 		status = vector_read(i, &v, e);
 		if (status >= 0) {
 			*out = aggregate(&v, aggregate_of(i));
+			status = v.unseen ? DINST_NOT_PERMITTED : 0;
 			vector_release(&v);
 		}
 	} else if (variable_of(i)) {

@@ -66,17 +66,20 @@ static uint64_t total_of(void *v)
 
 /*
  * What runs is in memory of the target that goes with it: a timer that was
- * running when it ended has run until it was read last.
+ * running when it ended has run until it was read last. Likewise one of a target
+ * that may not be looked at any more, as far as anybody can tell.
  */
 static int read_timer(struct session *s, struct variable *v, int64_t *out, struct dinst_error *e)
 {
 	uint64_t units = 0;
+	bool denied;
 	int64_t value;
 	int status = 0;
 
 	if (v->record_offset)
 		status = threads_read_timer(s, v->record_offset, v->clock, total_of, v, &units, e);
-	if (status < 0 && !is_gone(s))
+	denied = status == DINST_NOT_PERMITTED;
+	if (status < 0 && !denied && !is_gone(s))
 		return status;
 	if (status < 0)
 		dinst_error_clear(e);
@@ -85,7 +88,7 @@ static int read_timer(struct session *s, struct variable *v, int64_t *out, struc
 	value = (int64_t)in_ns(v, units);
 	/* Clocks of different threads are apart by some ns. Looked at afterwards: if the target is
 	 * there now, it was there when the records were read. */
-	if (value < v->last && (v->last - value < JITTER_NS || is_gone(s)))
+	if (value < v->last && (v->last - value < JITTER_NS || denied || is_gone(s)))
 		value = v->last;
 	v->last = value;
 	*out = value;
@@ -100,17 +103,20 @@ static void add_word(void *sum, pid_t tid, uint64_t word)
 	*(uint64_t *)sum += word;
 }
 
-static int read_flag(struct session *s, const struct variable *v, int64_t *out,
-		     struct dinst_error *e)
+static int read_flag(struct session *s, struct variable *v, int64_t *out, struct dinst_error *e)
 {
 	uint64_t sum = 0;
 	int status = 0;
 
 	if (v->record_offset)
 		status = threads_read_word(s, v->record_offset, add_word, &sum, e);
-	if (status < 0)
+	if (status == DINST_NOT_PERMITTED)
+		dinst_error_clear(e);
+	else if (status < 0)
 		return status;
-	*out = (int64_t)sum;
+	else
+		v->last = (int64_t)sum;
+	*out = v->last;
 	return 0;
 }
 

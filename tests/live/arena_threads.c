@@ -6,6 +6,7 @@
  */
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -297,15 +298,51 @@ static void somebody_elses_zeros(void **state)
 	harness_kill(h);
 }
 
+static rlim_t own_pages(void)
+{
+	unsigned long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	assert_true(f && fscanf(f, "%lu", &pages) == 1);
+	fclose(f);
+	return pages;
+}
+
+/* Our own limit on address space: no reason to give the target another kind of arena. */
+static void own_address_space(void **state)
+{
+	struct harness *h = *state;
+	struct job job = {0};
+	struct target *t = begin(h, &job);
+	struct dinst_error e = {0};
+	pid_t child = fork();
+	int status = 0;
+
+	if (!child) {
+		const rlim_t most = own_pages() * 4096 + (48 << 20);
+		const struct rlimit small = {most, most};
+
+		alarm(600);
+		if (setrlimit(RLIMIT_AS, &small))
+			_exit(1);
+		if (help_stop(t, make, &job, &e) != DINST_FAILED || job.arena)
+			_exit(2);
+		_exit(strstr(e.text, "dinst itself cannot map") ? 0 : 3);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(copied_by_fork),
-		CASE(death_at_every_step),
-		CASE(not_ours_any_more),
-		CASE(somebody_elses_zeros),
+		CASE(copied_by_fork),	    CASE(death_at_every_step), CASE(not_ours_any_more),
+		CASE(somebody_elses_zeros), CASE(own_address_space),
 	};
 
 	return cmocka_run_group_tests_name("live/arena_threads", tests, NULL, NULL);

@@ -338,6 +338,41 @@ static void test_child(void **state)
 	harness_end(h, 0);
 }
 
+static void filtered_and_hidden(pid_t pid, int tell, int hear)
+{
+	struct insert_result result;
+	struct dinst_error e = {0};
+	struct session *s;
+	int times = 0;
+	char byte;
+
+	if (session_attach(pid, "ordinary", &s, &e) < 0 ||
+	    session_load_mdl(s, "test.mdl", reading, strlen(reading), &e) < 0 ||
+	    request_insert(s, "texts", NULL, 0, NULL, &result, &e) < 0)
+		give_up(3, &e, "insert");
+	free(result.instances);
+	if (write(tell, "i", 1) != 1 || read(hear, &byte, 1) != 1)
+		_exit(9);
+	for (unsigned n = 0; n < 20 && !times; n++)
+		poll_for(s, 500, &times);
+	if (times != 1)
+		give_up(4, &e, "calls were not switched off");
+	_exit(0);
+}
+
+/*
+ * fear A9: a forked child takes on such a filter and makes itself undumpable, so that we may not look at
+ * it: calls are switched off all the same
+ */
+static void test_hidden_child(void **state)
+{
+	struct harness *h = *state;
+
+	harness_start(h, "confined", harness_number(THREADS), USER, NULL);
+	as_nobody(h, filtered_and_hidden, "child hidden\n");
+	harness_kill(h);
+}
+
 /* ------------------------------------------- filters that forbid what code of ours does */
 
 static unsigned insert(struct session *s, const char *metric)
@@ -479,7 +514,7 @@ int main(void)
 		CASE(test_from_the_beginning), CASE(test_later),	  CASE(test_unprivileged),
 		CASE(test_unprivileged_later), CASE(test_undumpable),	  CASE(test_child),
 		CASE(test_children_at_once),   CASE(test_itself_at_once), CASE(test_vfork_at_once),
-		CASE(test_harmless_filter),
+		CASE(test_harmless_filter),    CASE(test_hidden_child),
 	};
 
 	if (geteuid()) {

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "mutator/variable.h"
 #include "tests/live/harness_session.h"
 
 enum { NOBODY = 65534 };
@@ -124,10 +125,112 @@ static void test_hidden_child(void **state)
 	munmap(text, 4096);
 }
 
+/* ------------------------------------------------- the target itself, for a while */
+
+static const char timing[] =
+	"metric time { name \"time\"; units ns; style EventCounter;\n"
+	"	base is wallTimer { foreach f in holders {\n"
+	"		append preInsn f.entry (* startWallTimer(time); *)\n"
+	"		prepend preInsn f.return (* stopWallTimer(time); *) } } }\n"
+	"list holders is procedure { items { \"held\" }; }\n";
+
+static int64_t value_of(const struct instance *i)
+{
+	struct dinst_error e = {0};
+	struct variable_value value;
+
+	if (instance_read(i, 0, &value, &e) < 0)
+		give_up(11, &e, "a value");
+	variable_value_release(&value);
+	return value.value;
+}
+
+/* A timer runs when the target becomes undumpable: it keeps its value, and goes on afterwards. */
+static void measure(pid_t pid, int tell, int hear)
+{
+	struct insert_result result;
+	struct dinst_error e = {0};
+	struct detach_result detached;
+	struct session *s;
+	int64_t seen, hidden;
+
+	alarm(600);
+	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
+		_exit(8);
+	if (session_attach(pid, "ordinary", &s, &e) < 0 ||
+	    session_load_mdl(s, "test.mdl", timing, strlen(timing), &e) < 0 ||
+	    request_insert(s, "time", NULL, 0, NULL, &result, &e) < 0)
+		give_up(3, &e, "insert");
+	if (write(tell, "i", 1) != 1)
+		_exit(9);
+	wait_for(hear);
+	usleep(50000);
+	seen = value_of(result.instances[0]);
+	if (seen <= 0)
+		give_up(4, &e, "the timer does not run");
+	if (write(tell, "r", 1) != 1)
+		_exit(9);
+	wait_for(hear);
+	hidden = value_of(result.instances[0]);
+	if (hidden != seen)
+		give_up(5, &e, "the value of a hidden target has changed");
+	if (write(tell, "h", 1) != 1)
+		_exit(9);
+	wait_for(hear);
+	if (value_of(result.instances[0]) <= seen)
+		give_up(6, &e, "it does not go on");
+	free(result.instances);
+	if (session_detach(s, 100, &detached, &e) < 0 || detached.left)
+		give_up(10, &e, "detach");
+	_exit(0);
+}
+
+/* fear A12: the target may not be looked at for a while: what was measured stays */
+static void test_hidden_for_a_while(void **state)
+{
+	static const char *const steps[] = {"stay\n", "hide\n", "show\n"};
+	struct harness *h = *state;
+	int to[2], from[2], status = 0;
+	pid_t mutator;
+	char byte;
+
+	text = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(text != MAP_FAILED);
+	harness_start(h, "hidden", harness_number(NOBODY), NULL);
+	assert_int_equal(pipe(to), 0);
+	assert_int_equal(pipe(from), 0);
+	fflush(NULL);
+	mutator = fork();
+	if (mutator == 0)
+		measure(h->pid, from[1], to[0]);
+	close(from[1]);
+	for (size_t k = 0; k < 3 && read(from[0], &byte, 1) == 1; k++) {
+		harness_send(h, steps[k]);
+		if (k)
+			assert_int_equal(strncmp(harness_line(h, HARNESS_ANSWER_MS), steps[k], 4),
+					 0);
+		assert_int_equal(write(to[1], "g", 1), 1);
+	}
+	assert_int_equal(waitpid(mutator, &status, 0), mutator);
+	if (status)
+		fail_msg("the mutator ended with %x: %s", (unsigned)status, text);
+	harness_send(h, "leave\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "leave");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "left");
+	harness_verify(h);
+	harness_end(h, 0);
+	close(from[0]);
+	close(to[0]);
+	close(to[1]);
+	munmap(text, 4096);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_hidden_child, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_hidden_for_a_while, harness_setup,
+						harness_teardown),
 	};
 
 	if (geteuid()) {

@@ -206,8 +206,20 @@ static void test_odd_processes(void **state)
 	mdl_end(h);
 }
 
-/* The only child of a process; waits for it. */
-static pid_t child_of(pid_t pid)
+static int last_number(const char *text)
+{
+	char *end;
+	int number = 0;
+
+	for (long next = strtol(text, &end, 10); end != text; next = strtol(text, &end, 10)) {
+		number = (int)next;
+		text = end;
+	}
+	return number;
+}
+
+/* The youngest child of a process, and not `older`; waits for it. */
+static pid_t child_of(pid_t pid, pid_t older)
 {
 	char path[80], line[64];
 	int child = 0;
@@ -217,9 +229,11 @@ static pid_t child_of(pid_t pid)
 		FILE *f = fopen(path, "r");
 
 		if (f && fgets(line, sizeof(line), f))
-			child = atoi(line);
+			child = last_number(line);
 		if (f)
 			fclose(f);
+		if (child == (int)older)
+			child = 0;
 		if (!child)
 			usleep(1000);
 	}
@@ -240,7 +254,7 @@ static void test_child_with_the_id_of_its_parent(void **state)
 	begin(h);
 	calls = mdl_insert(h, "calls", "handle");
 	harness_send(h, "clone files 100000000\n");
-	child = child_of(h->pid);
+	child = child_of(h->pid, 0);
 	assert_int_equal(kill(child, SIGSTOP), 0);
 	assert_int_not_equal(harness_dinst(h, NULL, "insert", "cpu_inclusive", "handle", "-p",
 					   harness_number(h->pid)),
@@ -256,6 +270,51 @@ static void test_child_with_the_id_of_its_parent(void **state)
 	ask(h, "call 1000");
 	assert_int_equal(mdl_value(h, calls), 100001000);
 	assert_true(mdl_value(h, time) > 0);
+	mdl_end(h);
+}
+
+/* Pages of address space. */
+static unsigned long pages_of(pid_t pid)
+{
+	unsigned long pages = 0;
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
+	f = fopen(path, "r");
+	if (!f || fscanf(f, "%lu", &pages) != 1)
+		fail_msg("cannot read %s", path);
+	fclose(f);
+	return pages;
+}
+
+/* The same beside children that could be prepared: nothing of any try is left in them. */
+static void test_nothing_is_left_in_a_worker(void **state)
+{
+	struct harness *h = *state;
+	pid_t workers[WORKERS], child;
+	unsigned long before;
+	unsigned calls;
+
+	begin(h);
+	calls = mdl_insert(h, "calls", "handle");
+	serve(h, workers, NULL);
+	ask(h, "requests 1");
+	harness_send(h, "clone files 1000000\n");
+	child = child_of(h->pid, workers[WORKERS - 1]);
+	assert_int_equal(kill(child, SIGSTOP), 0);
+	before = pages_of(workers[0]);
+	for (int i = 0; i < 3; i++)
+		assert_int_not_equal(harness_dinst(h, NULL, "insert", "cpu_inclusive", "handle",
+						   "-p", harness_number(h->pid)),
+				     0);
+	assert_in_range(pages_of(workers[0]), before - 16, before + 16);
+	assert_int_equal(kill(child, SIGCONT), 0);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	mdl_insert(h, "cpu_inclusive", "handle");
+	ask(h, "requests 1");
+	assert_true(mdl_value(h, calls) > 1000000);
+	ask(h, "dismiss");
 	mdl_end(h);
 }
 
@@ -425,10 +484,15 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_workers),	  CASE(test_workers_came_first),
-		CASE(test_odd_processes), CASE(test_child_with_the_id_of_its_parent),
-		CASE(test_failing_exec),  CASE(test_crash),
-		CASE(test_core),	  CASE(test_out_of_memory),
+		CASE(test_workers),
+		CASE(test_workers_came_first),
+		CASE(test_odd_processes),
+		CASE(test_child_with_the_id_of_its_parent),
+		CASE(test_nothing_is_left_in_a_worker),
+		CASE(test_failing_exec),
+		CASE(test_crash),
+		CASE(test_core),
+		CASE(test_out_of_memory),
 	};
 
 	return cmocka_run_group_tests_name("live/life_family", tests, NULL, NULL);

@@ -16,13 +16,14 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "inject/target.h"
+#include "inject/control.h"
 
 enum { NOBODY = 65534 };
 
@@ -256,6 +257,40 @@ static void test_traced_by_dinst(void **state)
 	close(fds[1]);
 }
 
+static void stay(void)
+{
+}
+
+/* A process of ours that has no descriptor left: what it cannot find out, by its exit status. */
+static void be_short_of_descriptors(pid_t pid)
+{
+	const struct rlimit none = {1, 1}; /* standard input; poll() of one fails with less */
+	struct dinst_error e = {0};
+	struct target *t = NULL;
+
+	if (target_open(pid, &t, &e) || setrlimit(RLIMIT_NOFILE, &none))
+		_exit(1);
+	if (target_claim(t, 0, &e) != DINST_FAILED || !strstr(e.text, strerror(EMFILE)))
+		_exit(2);
+	target_hold(t);
+	_exit(target_at_hand(t, (taddr_t)(uintptr_t)&none, 1) ? 3 : 0);
+}
+
+/* Where our own descriptors have run out, nobody is said to be free and no page to be there. */
+static void test_no_descriptors(void **state)
+{
+	pid_t pid = start_child(stay), child;
+	int status = 0;
+
+	(void)state;
+	child = fork();
+	if (!child)
+		be_short_of_descriptors(pid);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	end_child(pid);
+}
+
 /* A dinst that makes one stop after the other, each by a thread that ends with it. */
 static void stop_always(pid_t pid)
 {
@@ -398,10 +433,6 @@ static void become_undumpable(void)
 	prctl(PR_SET_DUMPABLE, 0);
 }
 
-static void stay(void)
-{
-}
-
 /* As nobody: what target_open() and the check say, through the exit status. */
 static bool refused_as_nobody(pid_t pid, const char *check, const char *words)
 {
@@ -485,6 +516,7 @@ int main(void)
 		TEST(test_thread),	    TEST(test_traced),	    TEST(test_traced_later),
 		TEST(test_traced_by_dinst), TEST(test_tracer_ends), TEST(test_strict_seccomp),
 		TEST(test_32_bit),	    TEST(test_other_users), TEST(test_open_changes_nothing),
+		TEST(test_no_descriptors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,6 +138,8 @@ static int take(const char *what)
 		return forbid_calls(what + 5);
 	if (!strcmp(what, "undumpable"))
 		return prctl(PR_SET_DUMPABLE, 0);
+	if (!strcmp(what, "hidden"))
+		return filter(SECCOMP_RET_KILL_PROCESS, all) || prctl(PR_SET_DUMPABLE, 0);
 	if (!strcmp(what, "no-new-privs"))
 		return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	return 1;

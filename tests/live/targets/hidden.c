@@ -7,6 +7,8 @@
  *   linger    an undumpable child that calls hit() until told to end; prints "child PID"
  *   count     prints how often it has called hit() so far
  *   unlinger  ends it; prints "ended STATUS"
+ *   stay      calls held(), which waits in it for three lines: "hide" (it becomes undumpable),
+ *             "show" (dumpable again) and "leave", each answered with itself
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +33,20 @@ __attribute__((noinline, noclone)) long hit(long n)
 __attribute__((noinline, noclone)) long other(long n)
 {
 	return n * 7 + 2;
+}
+
+__attribute__((noinline, noclone)) int held(void)
+{
+	char line[64];
+	int wrong = 0;
+
+	for (int step = 0; step < 3 && fgets(line, sizeof(line), stdin); step++) {
+		if (step < 2)
+			wrong |= prctl(PR_SET_DUMPABLE, step) != 0;
+		fputs(line, stdout);
+		fflush(stdout);
+	}
+	return wrong;
 }
 
 static void linger(void)
@@ -71,6 +87,8 @@ int main(int argc, char **argv)
 			shared->end = 1;
 			waitpid(child, &status, 0);
 			printf("ended %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+		} else if (!strncmp(line, "stay", 4)) {
+			printf("%s\n", held() ? "wrong" : "left");
 		}
 		fflush(stdout);
 	}
