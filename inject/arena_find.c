@@ -158,6 +158,9 @@ bool arena_may_be_hidden_in(pid_t pid, const struct target *t)
 		return false;
 	if (proc_stat_read(pid, &stat) || proc_status_read(pid, &status))
 		return false;
+	/* What it has executed has no arena. */
+	if (!(stat.flags & PROC_FORKED))
+		return false;
 	/* Children of a process of ours keep our user id, or had it when they were made. */
 	if (status.uid[0] != getuid() && status.uid[1] != getuid() && status.uid[2] != getuid())
 		return false;

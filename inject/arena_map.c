@@ -157,6 +157,11 @@ static int adopt_memfd(struct stop *s, struct arena *a, int number, struct dinst
 		return -1;
 	}
 	map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
+	if (map == MAP_FAILED && !is_our_lack(errno)) {
+		snprintf(a->note, sizeof(a->note), "the memfd cannot be mapped here: %s",
+			 strerror(errno));
+		return -1;
+	}
 	if (map == MAP_FAILED)
 		return dinst_fail_errno(e, DINST_FAILED, errno,
 					"dinst itself cannot map the %zu KiB of an arena",

@@ -200,8 +200,8 @@ static bool is_text(const struct maps *m, taddr_t address, size_t length)
 /*
  * A program may put its text into other memory (on huge pages), or take its rights from it for a
  * while: what we wrote there is there still, and leads to us. Anything may lie in such memory, a byte
- * or two as we wrote them by chance: they are believed where more is. What cannot be read may be text
- * again later: it is not known to be clean.
+ * or two as we wrote them by chance: they are believed where more is. What of a file cannot be
+ * read may be text again later: it is not known to be clean.
  */
 enum copied { COPIED_NOT, COPIED, COPIED_UNKNOWN };
 
@@ -215,7 +215,7 @@ static enum copied is_copied(const struct target *t, const struct maps *m,
 	    entry->length > at->hi - entry->address)
 		return COPIED_NOT;
 	if (target_read_some(t, entry->address, now, entry->length) != entry->length)
-		return COPIED_UNKNOWN;
+		return at->inode ? COPIED_UNKNOWN : COPIED_NOT;
 	return memcmp(now, entry->patched, entry->length) ? COPIED_NOT : COPIED;
 }
 

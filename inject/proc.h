@@ -18,6 +18,7 @@ enum { PROC_NAME_MAX = 64 };
 /* Flags of the kernel's task structure (include/linux/sched.h), as in stat field 9. */
 enum proc_flag {
 	PROC_EXITING = 0x00000004,
+	PROC_FORKED = 0x00000040, /* and has executed nothing since */
 	PROC_IO_WORKER = 0x00000010,
 	PROC_USER_WORKER = 0x00004000,
 	PROC_KERNEL_THREAD = 0x00200000,

@@ -29,7 +29,8 @@ enum {
 	LET_GO_NS = 1000000000, /* for the kernel to let go after a tracer's end */
 	LET_GO_POLL_NS = 50000,
 	FIRST_NS =
-		50000000, /* it goes first for so long at most; a stop takes a fraction of that */
+		50000000, /* a tracer goes first for so long at most: far more than a stop takes */
+	FIRST_MOST = 64,  /* nested ones that do */
 	BUDGETS = 4,	  /* to stop, to work, to let go, and for luck */
 };
 
@@ -47,6 +48,7 @@ struct attempt {
 	bool left_attached;
 	bool worked; /* work() was called: its answer is final */
 	int code;
+	unsigned depth;
 	struct attempt *outer; /* the one whose work this is part of, or NULL */
 	struct last_resort *last_resort;
 	uint64_t may_take_ns; /* without anything going on */
@@ -56,8 +58,9 @@ struct attempt {
 struct last_resort {
 	uint64_t until_ns;
 	pid_t tracer_tid; /* of the innermost */
-	pid_t outermost_tid;
-	uint64_t first_until_ns; /* the outermost goes first until then; 0: it has not begun */
+	/* Tracers that go first, by how deep they are nested, and until when; 0: none does yet. */
+	pid_t first[FIRST_MOST];
+	uint64_t first_until_ns;
 	timer_t timer;
 	bool armed;
 };
@@ -145,14 +148,23 @@ static void run(struct attempt *a, struct stop *s)
 void stop_go_first(struct stop *s)
 {
 	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_RR)};
+	struct last_resort *l = traced_for->last_resort;
+	const uint64_t now = clock_ns();
 	struct rlimit limit;
 
-	if (s->nested || getrlimit(RLIMIT_RTTIME, &limit) || limit.rlim_cur != RLIM_INFINITY)
+	if (traced_for->depth >= FIRST_MOST || getrlimit(RLIMIT_RTTIME, &limit) ||
+	    limit.rlim_cur != RLIM_INFINITY)
 		return;
-	/* First: who is to make it fair again must not wait for it. */
-	__atomic_store_n(&traced_for->last_resort->first_until_ns, clock_ns() + FIRST_NS,
-			 __ATOMIC_SEQ_CST);
+	if (!s->nested)
+		__atomic_store_n(&l->first_until_ns, now + FIRST_NS, __ATOMIC_SEQ_CST);
+	else if (now >= __atomic_load_n(&l->first_until_ns, __ATOMIC_SEQ_CST))
+		return;
+	/* Told before: who is to make it fair again must not wait for it. */
+	__atomic_store_n(&l->first[traced_for->depth], gettid(), __ATOMIC_SEQ_CST);
 	s->first = !sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &lowest);
+	/* Too late perhaps: nobody may have lowered it in the meantime. */
+	if (clock_ns() >= __atomic_load_n(&l->first_until_ns, __ATOMIC_SEQ_CST))
+		stop_step_back(s);
 }
 
 static const struct sched_param fair;
@@ -161,6 +173,9 @@ void stop_step_back(struct stop *s)
 {
 	if (s->first)
 		sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &fair);
+	if (traced_for->depth < FIRST_MOST)
+		__atomic_store_n(&traced_for->last_resort->first[traced_for->depth], 0,
+				 __ATOMIC_SEQ_CST);
 	s->first = false;
 }
 
@@ -178,8 +193,6 @@ static void *tracer_main(void *arg)
 	traced_for = a;
 	a->tracer_tid = gettid();
 	__atomic_store_n(&a->last_resort->tracer_tid, a->tracer_tid, __ATOMIC_RELAXED);
-	if (!a->outer)
-		a->last_resort->outermost_tid = a->tracer_tid;
 	error = tracer_init(&s.tracer);
 	if (error) {
 		a->code = dinst_fail_errno(a->e, DINST_FAILED, -error, "cannot make a timer");
@@ -259,24 +272,28 @@ static void tell_last_resort(const struct last_resort *l, const struct target *t
 		usage.known ? (double)usage.wait_ns / 1e9 : 0, where);
 }
 
-/* A tracer has gone first for long enough: it is not joined, so its id is its own. */
-static void make_fair(struct last_resort *l, uint64_t now)
+/* Tracers have gone first for long enough. Each takes its id away before it ends. */
+static void make_fair(struct last_resort *l)
 {
-	const uint64_t until = __atomic_load_n(&l->first_until_ns, __ATOMIC_SEQ_CST);
+	for (size_t i = 0; i < FIRST_MOST; i++) {
+		const pid_t tid = __atomic_load_n(&l->first[i], __ATOMIC_SEQ_CST);
 
-	if (until && now >= until)
-		sched_setscheduler(l->outermost_tid, SCHED_OTHER | SCHED_RESET_ON_FORK, &fair);
+		if (tid)
+			sched_setscheduler(tid, SCHED_OTHER | SCHED_RESET_ON_FORK, &fair);
+	}
 }
 
 static void join_or_die(pthread_t tracer, struct last_resort *l, const struct target *t)
 {
 	struct timespec until;
-	uint64_t now;
+	uint64_t now, first_until;
 
 	do {
 		now = clock_ns();
-		make_fair(l, now);
-		until = timespec_of(now + FIRST_NS);
+		first_until = __atomic_load_n(&l->first_until_ns, __ATOMIC_SEQ_CST);
+		if (first_until && now >= first_until)
+			make_fair(l);
+		until = timespec_of(now + FIRST_NS / 5);
 		if (!pthread_clockjoin_np(tracer, NULL, CLOCK_MONOTONIC, &until))
 			return;
 	} while (clock_ns() < __atomic_load_n(&l->until_ns, __ATOMIC_RELAXED));
@@ -310,6 +327,7 @@ static int attempt(struct attempt *a)
 	struct last_resort own = {0};
 
 	a->outer = traced_for;
+	a->depth = a->outer ? a->outer->depth + 1 : 0;
 	a->last_resort = a->outer ? a->outer->last_resort : &own;
 	a->may_take_ns = may_take_ns(a);
 	if (!a->outer)

@@ -218,6 +218,9 @@ static int take_new(struct stop *s, pid_t tgid, bool *more, struct dinst_error *
 	if (error == -ENOMEM)
 		code = dinst_fail(e, DINST_NO_MEMORY, "no memory for the threads of process %d",
 				  (int)tgid);
+	else if (error && error != -ENOENT && error != -ESRCH)
+		code = dinst_fail_errno(e, DINST_FAILED, -error,
+					"cannot list the threads of process %d", (int)tgid);
 	else if (error && tgid == s->target->pid)
 		code = dinst_fail(e, DINST_GONE, "process %d (%s) has ended", (int)tgid,
 				  s->target->name);

@@ -300,6 +300,11 @@ int target_may_be_read(const struct target *t, struct dinst_error *e)
 								  : 0;
 }
 
+bool target_incarnation_is_sure(const struct target *t)
+{
+	return !t->placed_alike;
+}
+
 bool target_incarnations_compare(uint64_t a, uint64_t b)
 {
 	return a && b && (a & BY_LAYOUT) == (b & BY_LAYOUT);

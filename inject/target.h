@@ -81,6 +81,9 @@ int target_may_be_read(const struct target *t, struct dinst_error *e);
  */
 bool target_incarnations_compare(uint64_t a, uint64_t b);
 
+/* True if another incarnation is another program for sure: a program cannot make us believe in one. */
+bool target_incarnation_is_sure(const struct target *t);
+
 /* Reads exactly `size` bytes or fails; runs while the target runs. */
 int target_read(const struct target *t, taddr_t address, void *to, size_t size,
 		struct dinst_error *e);

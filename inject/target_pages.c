@@ -30,17 +30,21 @@ static bool open_pagemap(struct target *t)
 {
 	uint64_t entry;
 	char path[64];
+	ssize_t got;
 
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(t));
 	t->hold.pagemap = open(path, O_RDONLY | O_CLOEXEC);
-	t->hold.denied = t->hold.pagemap < 0 && (errno == EACCES || errno == EPERM);
+	t->hold.denied = t->hold.pagemap < 0 && errno != EMFILE && errno != ENFILE &&
+			 errno != ENOMEM && errno != ESRCH;
 	if (t->hold.pagemap < 0)
 		return errno != ESRCH;
-	if (pread(t->hold.pagemap, &entry, sizeof(entry), 0) == sizeof(entry))
+	got = pread(t->hold.pagemap, &entry, sizeof(entry), 0);
+	if (got == sizeof(entry))
 		return true;
+	t->hold.denied = got < 0;
 	close(t->hold.pagemap);
 	t->hold.pagemap = -1;
-	return false;
+	return got < 0;
 }
 
 void target_hold(struct target *t)

@@ -132,8 +132,11 @@ bool task_same_memory(pid_t a, pid_t b)
 	long order;
 
 	order = syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0);
-	if (order < 0 && errno != ESRCH)
-		return same_sizes(a, b);
+	if (order < 0 && errno != ESRCH) {
+		a = proc_memory_tid(a, NULL);
+		b = proc_memory_tid(b, NULL);
+		return a && b && same_sizes(a, b);
+	}
 	/* Most do not, and have their leader; of two that have exited it says that they do. */
 	if (order && proc_thread_count(b) <= 1)
 		return false;

@@ -36,6 +36,7 @@ struct family {
 	bool worked;	  /* work() was called for somebody: its answer is final */
 };
 
+enum { PRIVATE_LOOK = 64 }; /* bytes of the journal's header */
 enum { TRIES = 6, MEMBER_DEADLINE_US = 20 * 1000, FIRST_PAUSE_US = 5 * 1000 };
 
 static int pids_add(struct pid_list *l, pid_t pid, struct dinst_error *e)
@@ -248,20 +249,16 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
  */
 static int is_what_it_was(const struct session *s, struct dinst_error *e)
 {
-	const struct maps_entry *code;
+	uint8_t now[PRIVATE_LOOK];
 	int status = 0;
-	struct maps m;
 
 	for (const struct place *p = s->places; p && !status; p = p->next) {
 		status = arena_look_for(s->pid, p->arena, e);
-		if (status || p->arena->mode == ARENA_SHARED)
-			continue;
-		status = maps_read(s->pid, &m, e);
-		if (status)
-			return status;
-		code = maps_find(&m, p->arena->code);
-		status = code && !code->inode && (code->protection & PROT_EXEC);
-		maps_release(&m);
+		/* Nobody else has a private one; what is at its place may be anything by now. */
+		if (!status && p->arena->mode == ARENA_PRIVATE && !p->unmapped)
+			status = target_read_some(s->target, p->arena->code, now, sizeof(now)) ==
+					 sizeof(now) &&
+				 !memcmp(now, p->arena->code_sent, sizeof(now));
 	}
 	return status;
 }
@@ -273,8 +270,14 @@ static int with_target(struct stop *stop, void *arg, struct dinst_error *e)
 
 	struct session *s = f->session;
 	const uint64_t incarnation = target_incarnation(stop_target(stop));
+	const bool other = target_incarnations_compare(incarnation, s->incarnation) &&
+			   target_incarnation_is_sure(s->target);
 	int same = incarnation == s->incarnation ? 1 : is_what_it_was(s, e);
 
+	if (same == DINST_NOT_PERMITTED && other) {
+		dinst_error_clear(e);
+		same = 0;
+	}
 	if (same < 0)
 		return same;
 	if (same)
@@ -304,10 +307,13 @@ static int stop_all(struct family *f, struct stop_report *own, struct dinst_erro
 		return status;
 	if (target_alive(s->target) && s->state == SESSION_EXECED)
 		status = is_what_it_was(s, e);
-	if (status < 0 && status != DINST_GONE)
-		return status;
-	if (status == DINST_GONE)
+	/* What was another program for sure may keep itself from us. */
+	if (status == DINST_NOT_PERMITTED && target_incarnation_is_sure(s->target)) {
 		dinst_error_clear(e);
+		status = 0;
+	}
+	if (status < 0)
+		return status;
 	if (target_alive(s->target) && (s->state != SESSION_EXECED || status > 0))
 		return target_stop(s->target, NULL, with_target, f, own, e);
 	return stop_the_rest(f, e);

@@ -28,11 +28,16 @@ static int add_sharer(struct owners *o, pid_t pid, struct dinst_error *e)
 
 static int look_at_process(struct owners *o, pid_t pid, struct dinst_error *e)
 {
+	struct dinst_error why = {0};
 	bool runs = false, writes = false;
 	struct maps m;
+	int status = maps_read(pid, &m, &why);
 
-	if (maps_read(pid, &m, NULL))
+	/* Others' processes are none of ours; for want of descriptors nobody can be known. */
+	if (status == DINST_GONE || status == DINST_NOT_PERMITTED)
 		return 0;
+	if (status)
+		return dinst_fail(e, DINST_BUSY, "%s; try again later", why.text);
 	for (size_t i = 0; i < m.count; i++) {
 		const struct maps_entry *entry = &m.entries[i];
 
