@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "inject/descriptors.h"
 #include "mutator/cache_plans.h"
 #include "mutator/serve.h"
 #include "mutator/types_reader.h"
@@ -75,6 +76,7 @@ int main(int argc, char **argv)
 	}
 	/* The daemon's death shows as end of file; writing to it must not kill us first. */
 	signal(SIGPIPE, SIG_IGN);
+	descriptors_make_room();
 	/* Nor does a limit on the size of files: the log or the cache is incomplete, then. */
 	signal(SIGXFSZ, SIG_IGN);
 	/* A Ctrl-C at the terminal that started the daemon is not for us. */

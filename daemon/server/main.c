@@ -8,6 +8,7 @@
 #include "daemon/server/http.h"
 #include "daemon/server/otlp.h"
 #include "daemon/server/server.h"
+#include "inject/descriptors.h"
 
 #include <fcntl.h>
 #include <getopt.h>
@@ -230,6 +231,7 @@ int main(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	signal(SIGPIPE, SIG_IGN);
+	descriptors_make_room();
 	signal(SIGXFSZ, SIG_IGN); /* as a full disk */
 	signal(SIGHUP, SIG_IGN);
 	keep_descriptors();
