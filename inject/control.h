@@ -171,8 +171,8 @@ int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct 
 /*
  * Other processes in the target's memory (stop_sharers.c). stop_find_sharers(): those that `h`
  * created; *more where there are new ones, s->overlooked where they must be left alone for now;
- * -errno where that cannot be told. stop_find_creator(): the process that created the target; DINST_BUSY while that waits
- * for the target in vfork().
+ * -errno where that cannot be told. stop_find_creator(): the process that created the target;
+ * DINST_BUSY while that waits for the target in vfork().
  */
 bool stop_shares_memory(struct stop *s, pid_t pid);
 int stop_find_sharers(struct stop *s, const struct held *h, bool *more);

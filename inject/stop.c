@@ -28,10 +28,9 @@ enum {
 	RUNS_FOR_STOOD = 2,
 	LET_GO_NS = 1000000000, /* for the kernel to let go after a tracer's end */
 	LET_GO_POLL_NS = 50000,
-	FIRST_NS =
-		50000000, /* a tracer goes first for so long at most: far more than a stop takes */
-	FIRST_MOST = 64,  /* nested ones that do */
-	BUDGETS = 4,	  /* to stop, to work, to let go, and for luck */
+	FIRST_NS = 50000000, /* a tracer goes first for so long, and a fifth more */
+	FIRST_MOST = 64,     /* nested ones that do */
+	BUDGETS = 4,	     /* to stop, to work, to let go, and for luck */
 };
 
 struct attempt {

@@ -245,7 +245,8 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 
 /*
  * Of a program that seems to be another one: an exec leaves no arena. Where addresses are
- * not random a program can make us believe in one (target_incarnation()).
+ * not random a program can make us believe in one (target_incarnation()). 1, 0, or why it cannot be
+ * told.
  */
 static int is_what_it_was(const struct session *s, struct dinst_error *e)
 {
@@ -267,7 +268,6 @@ static int is_what_it_was(const struct session *s, struct dinst_error *e)
 static int with_target(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct family *f = arg;
-
 	struct session *s = f->session;
 	const uint64_t incarnation = target_incarnation(stop_target(stop));
 	const bool other = target_incarnations_compare(incarnation, s->incarnation) &&

@@ -75,32 +75,59 @@ static void mutate(pid_t pid, int tell, int hear)
 	_exit(0);
 }
 
+/* A process of an ordinary user that works on the target, and the pipes by which they take turns. */
+struct mutator {
+	int to[2], from[2];
+	pid_t pid;
+};
+
+static void begin(struct harness *h, void (*work)(pid_t pid, int tell, int hear), struct mutator *m)
+{
+	text = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(text != MAP_FAILED);
+	harness_start(h, "hidden", harness_number(NOBODY), NULL);
+	assert_int_equal(pipe(m->to), 0);
+	assert_int_equal(pipe(m->from), 0);
+	fflush(NULL);
+	m->pid = fork();
+	if (m->pid == 0)
+		work(h->pid, m->from[1], m->to[0]);
+	close(m->from[1]);
+}
+
+static void wait_for_mutator(const struct mutator *m)
+{
+	int status = 0;
+
+	assert_int_equal(waitpid(m->pid, &status, 0), m->pid);
+	if (status)
+		fail_msg("the mutator ended with %x: %s", (unsigned)status, text);
+}
+
+static void end(const struct mutator *m)
+{
+	close(m->from[0]);
+	close(m->to[0]);
+	close(m->to[1]);
+	munmap(text, 4096);
+}
+
 /* fear A12, J1: a forked child that may not be looked at: nothing that it may run through is freed */
 static void test_hidden_child(void **state)
 {
 	struct harness *h = *state;
-	int to[2], from[2], status = 0;
 	unsigned long hits, now;
-	pid_t mutator;
+	struct mutator m;
 	char byte;
 
-	text = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(text != MAP_FAILED);
-	harness_start(h, "hidden", harness_number(NOBODY), NULL);
-	assert_int_equal(pipe(to), 0);
-	assert_int_equal(pipe(from), 0);
-	fflush(NULL);
-	mutator = fork();
-	if (mutator == 0)
-		mutate(h->pid, from[1], to[0]);
-	close(from[1]);
-	if (read(from[0], &byte, 1) == 1) {
+	begin(h, mutate, &m);
+	if (read(m.from[0], &byte, 1) == 1) {
 		harness_send(h, "linger\n");
 		assert_int_equal(strncmp(harness_line(h, HARNESS_ANSWER_MS), "child ", 6), 0);
 		usleep(20000);
-		assert_int_equal(write(to[1], "g", 1), 1);
+		assert_int_equal(write(m.to[1], "g", 1), 1);
 	}
-	if (read(from[0], &byte, 1) == 1) {
+	if (read(m.from[0], &byte, 1) == 1) {
 		harness_send(h, "count\n");
 		hits = now = strtoul(harness_line(h, HARNESS_ANSWER_MS), NULL, 10);
 		/* It may have to wait long for a CPU. */
@@ -112,17 +139,12 @@ static void test_hidden_child(void **state)
 		assert_true(now > hits);
 		harness_send(h, "unlinger\n");
 		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ended 7");
-		assert_int_equal(write(to[1], "g", 1), 1);
+		assert_int_equal(write(m.to[1], "g", 1), 1);
 	}
-	assert_int_equal(waitpid(mutator, &status, 0), mutator);
-	if (status)
-		fail_msg("the mutator ended with %x: %s", (unsigned)status, text);
+	wait_for_mutator(&m);
 	harness_verify(h);
 	harness_end(h, 0);
-	close(from[0]);
-	close(to[0]);
-	close(to[1]);
-	munmap(text, 4096);
+	end(&m);
 }
 
 /* ------------------------------------------------- the target itself, for a while */
@@ -190,39 +212,24 @@ static void test_hidden_for_a_while(void **state)
 {
 	static const char *const steps[] = {"stay\n", "hide\n", "show\n"};
 	struct harness *h = *state;
-	int to[2], from[2], status = 0;
-	pid_t mutator;
+	struct mutator m;
 	char byte;
 
-	text = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(text != MAP_FAILED);
-	harness_start(h, "hidden", harness_number(NOBODY), NULL);
-	assert_int_equal(pipe(to), 0);
-	assert_int_equal(pipe(from), 0);
-	fflush(NULL);
-	mutator = fork();
-	if (mutator == 0)
-		measure(h->pid, from[1], to[0]);
-	close(from[1]);
-	for (size_t k = 0; k < 3 && read(from[0], &byte, 1) == 1; k++) {
+	begin(h, measure, &m);
+	for (size_t k = 0; k < 3 && read(m.from[0], &byte, 1) == 1; k++) {
 		harness_send(h, steps[k]);
 		if (k)
 			assert_int_equal(strncmp(harness_line(h, HARNESS_ANSWER_MS), steps[k], 4),
 					 0);
-		assert_int_equal(write(to[1], "g", 1), 1);
+		assert_int_equal(write(m.to[1], "g", 1), 1);
 	}
-	assert_int_equal(waitpid(mutator, &status, 0), mutator);
-	if (status)
-		fail_msg("the mutator ended with %x: %s", (unsigned)status, text);
+	wait_for_mutator(&m);
 	harness_send(h, "leave\n");
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "leave");
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "left");
 	harness_verify(h);
 	harness_end(h, 0);
-	close(from[0]);
-	close(to[0]);
-	close(to[1]);
-	munmap(text, 4096);
+	end(&m);
 }
 
 int main(void)
