@@ -13,6 +13,8 @@ enum {
 	CPU_OFFSET = offsetof(struct pair_record, cpu_offset),
 	MOMENTS = offsetof(struct pair_record, moments),
 	MUL = 4, /* of f7 */
+	/* Ticks that a system call may take if the clock it has read is to be one with them. */
+	CALL_TICKS = 1 << 16,
 };
 
 static bool is_cheap_thread_clock(const struct arch_environment *env, const struct arch_op *op)
@@ -126,10 +128,10 @@ static void emit_ticks(struct arch_buf *out)
 	asm_op_reg(out, true, 0x09, RDX, RAX); /* or */
 }
 
-/* Ticks, as ns, into rdx; rax is changed, and `temp`. */
-static void emit_ticks_ns(struct arch_buf *out, const struct arch_environment *env, unsigned temp)
+/* Ticks in rax, as ns, into rdx; rax is changed, and `temp`. */
+static void emit_ns_of_ticks(struct arch_buf *out, const struct arch_environment *env,
+			     unsigned temp)
 {
-	emit_ticks(out);
 	asm_number64(out, temp, env->ticks_multiplier);
 	asm_op_reg(out, true, 0xf7, MUL, temp);
 	if (env->ticks_shift)
@@ -150,6 +152,11 @@ static void emit_descriptor(struct arch_buf *out, const struct arch_environment 
  * kernel does when it switches the thread out. The order matters: whatever
  * happened before the clock was read is seen behind it, and a handler that has
  * taken a new offset in between is known by it.
+ *
+ * Interrupts and hypervisors do not change rseq_cs, and most interrupts that come
+ * while the kernel reads the clock are taken on the way back from it. What they
+ * took would be missing until the next switch, so ticks are read on both sides of
+ * the call, and where it took long nothing is remembered.
  */
 static void emit_thread_clock(struct emitter *e)
 {
@@ -160,7 +167,8 @@ static void emit_thread_clock(struct emitter *e)
 	asm_op_reg(out, true, ASM_TEST, record, record);
 	asm_jump(out, ASM_JUMP_E, &none);
 	asm_load(out, r, asm_at(record, CPU_OFFSET));
-	emit_ticks_ns(out, e->env, temp);
+	emit_ticks(out);
+	emit_ns_of_ticks(out, e->env, temp);
 	emit_descriptor(out, e->env, ASM_CMP_STORE, temp);
 	asm_jump(out, ASM_JUMP_NE, &slow);
 	asm_op_mem(out, true, ASM_CMP_STORE, r, asm_at(record, CPU_OFFSET));
@@ -174,11 +182,17 @@ static void emit_thread_clock(struct emitter *e)
 	arch_note_pushed(cold, e->frame->pushed);
 	emit_descriptor(cold, e->env, ASM_STORE, temp);
 	asm_store_number(cold, true, 0, asm_at(record, CPU_OFFSET));
+	emit_ticks(cold);
+	asm_move(cold, RAX, temp);
 	calls_emit_clock(cold, e->env, e->frame->pushed, ARCH_CLOCK_THREAD, r);
 	/* Nothing is known from what could not be had. */
 	asm_op_reg(cold, true, ASM_TEST, r, r);
 	asm_jump(cold, ASM_JUMP_E, &done);
-	emit_ticks_ns(cold, e->env, temp);
+	emit_ticks(cold);
+	asm_op_reg(cold, true, 0x29, RAX, temp); /* sub: less than 0 then */
+	asm_immediate(cold, true, ASM_IMM_CMP, -CALL_TICKS, temp);
+	asm_jump(cold, 0xc, &done); /* jl */
+	emit_ns_of_ticks(cold, e->env, temp);
 	asm_move(cold, r, temp);
 	asm_op_reg(cold, true, 0x29, RDX, temp); /* sub */
 	asm_exchange_if_zero(cold, false, temp, asm_at(record, CPU_OFFSET));
