@@ -7,6 +7,8 @@
  */
 #include "inject/arena.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,6 +156,7 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 	if (result)
 		return result;
 	arena_limits_read(target_memory_tid(a->target), &limits);
+	a->commits = limits.commits;
 	for (size_t which = limits.locks_memory ? FIRST_LOCKED_SIZE
 			    : private		? FIRST_PRIVATE_SIZE
 						: 0;
@@ -226,6 +229,24 @@ int arena_destroy(struct stop *s, struct arena *a, struct dinst_error *e)
 	if (!result)
 		arena_release(a);
 	return result;
+}
+
+int arena_make_pages(const struct arena *a, size_t at, size_t size, struct dinst_error *e)
+{
+	int status;
+
+	if (!a->commits || a->mode != ARENA_SHARED)
+		return DINST_OK;
+	do
+		status = fallocate(a->fd, 0, (off_t)at, (off_t)size);
+	while (status && errno == EINTR);
+	if (!status)
+		return DINST_OK;
+	return dinst_fail(
+		e, DINST_NO_MEMORY,
+		"no memory for %zu KiB of instrumentation (%s): where vm.overcommit_memory "
+		"is 2 it must be there beforehand; insert less, or raise the limit",
+		(size + 1023) >> 10, strerror(errno));
 }
 
 void arena_release(struct arena *a)

@@ -45,6 +45,7 @@ struct arena {
 	taddr_t reach_lo, reach_hi; /* code in [lo, hi) can be led here and back */
 	unsigned cpus, cpu_shift;   /* blocks of counters, see struct arch_counter */
 	char note[160];		    /* why it is private; "" if it is shared */
+	bool commits;		    /* what is given out exists by then: arena_make_pages() */
 
 	taddr_t threads; /* the private part; 0: none */
 	size_t threads_size;
@@ -112,6 +113,13 @@ int arena_unmap_threads(struct stop *s, const struct arena *a, struct dinst_erro
 void arena_forget_threads(struct stop *s, struct arena *a);
 
 #define ARENA_THREADS_MAGIC 0x7364616572687464ull
+
+/*
+ * Before bytes [at, at + size) of the arena's file, the code half and then the data half, are given
+ * out: they are made to exist, where else whoever touches them might get SIGBUS (a->commits).
+ * DINST_NO_MEMORY: there is nothing left, and none of them was made.
+ */
+int arena_make_pages(const struct arena *a, size_t at, size_t size, struct dinst_error *e);
 
 /* Gives back our side only: the target keeps its mappings. */
 void arena_release(struct arena *a);

@@ -98,11 +98,16 @@ static uint64_t left(pid_t pid, int resource, uint64_t used)
 }
 
 /* Documentation/mm/overcommit-accounting.rst: MAP_NORESERVE counts for nothing then. */
-uint64_t arena_commit_room(const char *overcommit, const char *meminfo)
+bool arena_commits(const char *overcommit)
 {
 	enum { OVERCOMMIT_NEVER = 2 };
 
-	if (strtol(overcommit, NULL, 10) != OVERCOMMIT_NEVER)
+	return strtol(overcommit, NULL, 10) == OVERCOMMIT_NEVER;
+}
+
+uint64_t arena_commit_room(const char *overcommit, const char *meminfo)
+{
+	if (!arena_commits(overcommit))
 		return UINT64_MAX;
 	return minus(proc_bytes(meminfo, "\nCommitLimit:"),
 		     proc_bytes(meminfo, "\nCommitted_AS:")) /
@@ -128,6 +133,7 @@ static void read_room(pid_t pid, struct arena_limits *limits)
 		free(whole);
 	read_small("/proc/sys/vm/overcommit_memory", overcommit, sizeof(overcommit));
 	read_small("/proc/meminfo", meminfo, sizeof(meminfo));
+	limits->commits = arena_commits(overcommit);
 	limits->own_room = least(limits->own_room, arena_commit_room(overcommit, meminfo));
 }
 

@@ -21,6 +21,7 @@ struct arena_limits {
 	bool locks_memory;   /* new mappings may be populated at once (mlockall) */
 	uint64_t room;	     /* bytes that it may map (RLIMIT_AS) */
 	uint64_t own_room;   /* the same, private and to be written to (RLIMIT_DATA) */
+	bool commits;	     /* arena_commits() */
 };
 
 /* What an arena may take of the room that is left to a target: a part in so many. */
@@ -30,9 +31,15 @@ enum { ARENA_SHARE = 4 };
 void arena_limits_read(pid_t pid, struct arena_limits *limits);
 
 /*
- * Bytes of private memory that a process may map where the kernel promises no more memory than there
- * is (vm.overcommit_memory is 2), by the texts of that file and of /proc/meminfo; UINT64_MAX where
- * it does. What is left is everybody's, and each child takes as much once more.
+ * True where the kernel promises no more memory than there is (vm.overcommit_memory is 2), by the
+ * text of that file. A page of shared memory counts when it comes to exist there: whoever is first
+ * to touch it, when nothing is left, gets SIGBUS.
+ */
+bool arena_commits(const char *overcommit);
+
+/*
+ * Bytes of private memory that a process may map where arena_commits(), by the text of that file and
+ * of /proc/meminfo; UINT64_MAX elsewhere. What is left is everybody's, and each child takes as much once more.
  */
 uint64_t arena_commit_room(const char *overcommit, const char *meminfo);
 

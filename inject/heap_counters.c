@@ -21,7 +21,7 @@
  * A page is paid for by the control group of who writes it first. Where that of the
  * target has no room the kernel would kill it for an increment of ours: so what is
  * given out is written by us, for the CPUs that there are; not rows that are huge,
- * and for the most part never used.
+ * and for the most part never used. Where arena.commits all is made, or nothing.
  */
 #include <assert.h>
 #include <errno.h>
@@ -252,6 +252,21 @@ static void make_row(struct heap *h, size_t first, size_t count, bool words)
 	make_pages(h, a->cpus, first, count);
 }
 
+/* Of all CPUs, whether they are there or not: in place of make_row(), where that is not enough. */
+static int commit_row(const struct heap *h, size_t first, size_t count, bool words,
+		      struct dinst_error *e)
+{
+	const struct arena *a = h->arena;
+	int status = DINST_OK;
+
+	if (!a->commits)
+		return DINST_OK;
+	for (unsigned block = words ? a->cpus : 0; block <= a->cpus && !status; block++)
+		status = arena_make_pages(a, a->code_size + slot_offset(h, block, first),
+					  count * HEAP_SLOT, e);
+	return status;
+}
+
 /* Number of a free slot; counter_room: there is none. */
 static size_t find_single(struct heap *h)
 {
@@ -291,6 +306,7 @@ static int take(struct heap *h, size_t count, bool words, size_t *first, struct 
 {
 	const struct arena *a = h->arena;
 	size_t number;
+	int status;
 
 	if (!count)
 		return dinst_fail(e, DINST_FAILED, "an empty row of counters was asked for");
@@ -301,6 +317,9 @@ static int take(struct heap *h, size_t count, bool words, size_t *first, struct 
 				  "of %zu are in use",
 				  (unsigned long long)a->data, count, h->counters_used,
 				  h->counter_room - h->first_counter);
+	status = commit_row(h, number, count, words, e);
+	if (status)
+		return status;
 	clear_row(h, number, count, words);
 	make_row(h, number, count, words);
 	for (size_t i = 0; i < count; i++) {

@@ -6,12 +6,17 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "inject/cpus.h"
+#include "inject/heap_private.h"
 #include "tests/unit/heap_fixture.h"
 
 static size_t exists(const struct fixture *f, unsigned block, size_t size)
@@ -70,9 +75,72 @@ static void test_memory_is_made(void **state)
 	finish(&f);
 }
 
+/* KiB of the arena's file that exist. */
+static size_t kib_of_file(int fd)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	return (size_t)st.st_blocks / 2;
+}
+
+/*
+ * fear I3: where the kernel promises no memory that it does not have (vm.overcommit_memory=2), all that
+ * is given out exists, however large, for each CPU that can be: inserted code never meets SIGBUS
+ */
+static void test_memory_is_committed(void **state)
+{
+	enum { SHIFT = 18, HUGE = 10240 };
+	const size_t size = (1 << 20) + ((CPUS + 1) << SHIFT);
+	struct dinst_error e = {0};
+	struct fixture f;
+	taddr_t at, words, code;
+	int fd = memfd_create("committed", MFD_CLOEXEC), reader;
+	size_t before;
+	char path[32];
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)size), 0);
+	start(&f, 1 << 20, SHIFT);
+	f.arena.fd = fd;
+	f.arena.commits = true;
+	assert_int_equal(heap_alloc_counters(f.heap, HUGE, &at, &e), 0);
+	assert_int_equal(kib_of_file(fd), (CPUS + 1) * HUGE * 8 / 1024);
+	before = kib_of_file(fd);
+	assert_int_equal(heap_alloc_words(f.heap, HUGE, &words, &e), 0);
+	assert_in_range(kib_of_file(fd) - before, HUGE * 8 / 1024, HUGE * 8 / 1024 + 4);
+	before = kib_of_file(fd);
+	assert_int_equal(heap_alloc_code(f.heap, 60000, &code, &e), 0);
+	assert_in_range(kib_of_file(fd) - before, 56, 64);
+
+	/* A descriptor that may not write: there is no more, and nothing is given out. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	reader = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(reader >= 0);
+	f.arena.fd = reader;
+	before = f.heap->counters_used;
+	assert_int_equal(heap_alloc_counters(f.heap, 600, &at, &e), DINST_NO_MEMORY);
+	assert_non_null(strstr(e.text, "vm.overcommit_memory"));
+	assert_int_equal(f.heap->counters_used, before);
+	dinst_error_clear(&e);
+	before = f.heap->code.pages_taken;
+	assert_int_equal(heap_alloc_code(f.heap, 60000, &code, &e), DINST_NO_MEMORY);
+	assert_int_equal(f.heap->code.pages_taken, before);
+	f.arena.fd = fd;
+	dinst_error_clear(&e);
+	assert_int_equal(heap_alloc_code(f.heap, 60000, &code, &e), 0);
+	finish(&f);
+	close(reader);
+	close(fd);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory_is_made)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_memory_is_made),
+		cmocka_unit_test(test_memory_is_committed),
+	};
 
 	return cmocka_run_group_tests_name("inject_heap_memory", tests, NULL, NULL);
 }
