@@ -140,6 +140,7 @@ static int adopt_memfd(struct stop *s, struct arena *a, int number, struct dinst
 	size_t size = a->code_size + a->data_size;
 	struct stat st;
 	void *map;
+	int result;
 
 	a->fd = copy_descriptor(s, number, &st);
 	if (a->fd < 0 && is_our_lack(errno))
@@ -172,7 +173,9 @@ static int adopt_memfd(struct stop *s, struct arena *a, int number, struct dinst
 	a->data_map = a->code_map + a->code_size;
 	a->device = st.st_dev;
 	a->inode = st.st_ino;
-	return 0;
+	/* Where is_shared() writes. */
+	result = arena_make_pages(a, 0, PAGE, e);
+	return result ? result : arena_make_pages(a, a->code_size, PAGE, e);
 }
 
 /*

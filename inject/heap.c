@@ -31,14 +31,19 @@ static bool above(size_t used, size_t capacity)
 int heap_create(struct arena *a, struct heap **out, struct dinst_error *e)
 {
 	struct heap *h = calloc(1, sizeof(*h));
+	int status = DINST_OK;
 
 	if (!h)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the heap's book-keeping");
 	h->arena = a;
 	h->code_begin = journal_size(a);
-	if (!heap_code_init(&h->code, a->code_size) || !heap_counters_init(h)) {
+	if (!heap_code_init(&h->code, a->code_size))
+		status = dinst_fail(e, DINST_NO_MEMORY, "no memory for the heap's book-keeping");
+	if (!status)
+		status = heap_counters_init(h, e);
+	if (status) {
 		heap_destroy(h);
-		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the heap's book-keeping");
+		return status;
 	}
 	*out = h;
 	return DINST_OK;

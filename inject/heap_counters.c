@@ -45,29 +45,37 @@ enum {
 };
 
 /* Where there is room for it: not with thousands of CPUs and small blocks. */
-static void make_cpu_table(struct heap *h)
+static int make_cpu_table(struct heap *h, struct dinst_error *e)
 {
 	struct arena *a = h->arena;
 	size_t words = ((size_t)NO_CPU + a->cpus + LINE - 1) / LINE * LINE;
 	uint64_t *table = (uint64_t *)(void *)a->data_map + RESERVED + NO_CPU;
 	const size_t at = (size_t)(RESERVED + NO_CPU) * HEAP_SLOT;
+	int status;
 
 	h->first_counter = RESERVED;
 	if (RESERVED + 2 * words > h->counter_room)
-		return;
+		return DINST_OK;
+	status = arena_make_pages(a, a->code_size, (RESERVED + words) * HEAP_SLOT, e);
+	if (status)
+		return status;
 	h->first_counter += words;
 	for (unsigned cpu = 0; cpu < a->cpus; cpu++)
 		table[cpu] = ((uint64_t)cpu << a->cpu_shift) + 1;
 	arena_data_written(a, at, (size_t)a->cpus * HEAP_SLOT);
 	h->cpu_table = a->data + at;
+	return DINST_OK;
 }
 
-bool heap_counters_init(struct heap *h)
+int heap_counters_init(struct heap *h, struct dinst_error *e)
 {
 	const bool private = h->arena->mode == ARENA_PRIVATE;
+	int status;
 
 	h->counter_room = ((size_t)1 << h->arena->cpu_shift) / HEAP_SLOT;
-	make_cpu_table(h);
+	status = make_cpu_table(h, e);
+	if (status)
+		return status;
 	h->counter_hint = h->first_counter;
 	h->row_end = h->counter_room;
 	h->references = calloc(h->counter_room, sizeof(*h->references));
@@ -79,7 +87,9 @@ bool heap_counters_init(struct heap *h)
 		h->baseline = calloc(h->counter_room, sizeof(*h->baseline));
 		h->last = calloc(h->counter_room, sizeof(*h->last));
 	}
-	return h->references && h->was_used && h->online && (!private || (h->baseline && h->last));
+	if (!h->references || !h->was_used || !h->online || (private && (!h->baseline || !h->last)))
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the heap's book-keeping");
+	return DINST_OK;
 }
 
 void heap_counters_release(struct heap *h)

@@ -40,8 +40,8 @@ struct heap {
 };
 
 /* heap_counters.c */
-/* False: out of memory. The table of CPUs is written. */
-bool heap_counters_init(struct heap *h);
+/* The table of CPUs is written, too. DINST_OK or DINST_NO_MEMORY. */
+int heap_counters_init(struct heap *h, struct dinst_error *e);
 void heap_counters_release(struct heap *h);
 
 #endif

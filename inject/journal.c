@@ -20,6 +20,7 @@
 #include "inject/proc.h"
 
 struct journal {
+	const struct arena *arena;
 	struct journal_header *header; /* in our mapping of the arena */
 	struct journal_slot *slots;
 	uint32_t checksum; /* the header's, kept out of the target's reach */
@@ -65,6 +66,11 @@ int journal_create(struct arena *a, const char *session, struct journal **out,
 		free(j);
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for the journal's book-keeping");
 	}
+	if (arena_make_pages(a, 0, JOURNAL_HEADER_SIZE, e)) {
+		journal_destroy(j);
+		return DINST_NO_MEMORY;
+	}
+	j->arena = a;
 	j->header = h;
 	j->slots = (struct journal_slot *)(void *)(a->code_map + JOURNAL_HEADER_SIZE);
 	memset(h, 0, sizeof(*h));
@@ -125,6 +131,9 @@ static int take_slot(struct journal *j, size_t *index, struct dinst_error *e)
 		j->free = grown;
 		j->free_room = room;
 	}
+	if (arena_make_pages(j->arena, JOURNAL_HEADER_SIZE + j->high * sizeof(*j->slots),
+			     sizeof(*j->slots), e))
+		return DINST_NO_MEMORY;
 	*index = j->high++;
 	__atomic_store_n(&j->header->high, encode_hint(j->high), __ATOMIC_RELEASE);
 	return DINST_OK;
