@@ -39,7 +39,8 @@ bool arena_commits(const char *overcommit);
 
 /*
  * Bytes of private memory that a process may map where arena_commits(), by the text of that file and
- * of /proc/meminfo; UINT64_MAX elsewhere. What is left is everybody's, and each child takes as much once more.
+ * of /proc/meminfo; UINT64_MAX elsewhere. What is left is everybody's, and each child takes as much
+ * once more.
  */
 uint64_t arena_commit_room(const char *overcommit, const char *meminfo);
 

@@ -74,13 +74,13 @@ static int alloc(struct heap *h, enum heap_warmth warmth, size_t size, taddr_t *
 			e, DINST_NO_MEMORY,
 			"the instrumentation heap at %#llx has no room for %zu bytes of code",
 			(unsigned long long)h->arena->code, size);
+	if (h->code.floor != floor)
+		journal_note_floor(h->arena, h->code.floor * HEAP_PAGE);
 	status = arena_make_pages(h->arena, offset, size, e);
 	if (status) {
 		heap_code_free(&h->code, offset);
 		return status;
 	}
-	if (h->code.floor != floor)
-		journal_note_floor(h->arena, h->code.floor * HEAP_PAGE);
 	if (h->code.pages_taken > h->high_water)
 		h->high_water = h->code.pages_taken;
 	*out = h->arena->code + offset;

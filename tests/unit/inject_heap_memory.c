@@ -17,6 +17,7 @@
 
 #include "inject/cpus.h"
 #include "inject/heap_private.h"
+#include "inject/journal_format.h"
 #include "tests/unit/heap_fixture.h"
 
 static size_t exists(const struct fixture *f, unsigned block, size_t size)
@@ -96,6 +97,7 @@ static void test_memory_is_committed(void **state)
 	struct fixture f;
 	taddr_t at, words, code;
 	int fd = memfd_create("committed", MFD_CLOEXEC), reader;
+	const struct journal_header *header;
 	size_t before;
 	char path[32];
 
@@ -103,6 +105,7 @@ static void test_memory_is_committed(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(ftruncate(fd, (off_t)size), 0);
 	start(&f, 1 << 20, SHIFT);
+	header = (const struct journal_header *)(void *)f.arena.code_map;
 	f.arena.fd = fd;
 	f.arena.commits = true;
 	assert_int_equal(heap_alloc_counters(f.heap, HUGE, &at, &e), 0);
@@ -130,6 +133,8 @@ static void test_memory_is_committed(void **state)
 	f.arena.fd = fd;
 	dinst_error_clear(&e);
 	assert_int_equal(heap_alloc_code(f.heap, 60000, &code, &e), 0);
+	/* Whoever finds the arena later does not look below the floor. */
+	assert_true((uint32_t)header->floor * (taddr_t)4096 <= code - f.arena.code);
 	finish(&f);
 	close(reader);
 	close(fd);
