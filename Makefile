@@ -407,7 +407,7 @@ run := CC='$(CC)' tests/run.sh $(if $(SAN),-t 1200)
 unit: $(unit_bin) $(target_bin)
 	$(run) -p $(unit_bin)
 
-live: all $(live_bin)
+live: all examples $(live_bin)
 	$(run) $(live_bin)
 
 real: all examples $(tool_bin)
