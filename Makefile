@@ -402,7 +402,7 @@ $(O)/examples/%: examples/%.c
 	$(Q)$(TARGET_CC) -std=gnu11 -O2 -g -pthread -D_GNU_SOURCE $(WARNINGS) -o $@ $< $(own_flags)
 
 export DINST_BUILD := $(O)
-run := CC='$(CC)' tests/run.sh $(if $(SAN),-t 1200)
+run := CC='$(CC)' tests/run.sh $(if $(SAN)$(SLOW),-t 1200)
 
 unit: $(unit_bin) $(target_bin)
 	$(run) -p $(unit_bin)
@@ -450,8 +450,8 @@ COVERED := 85
 coverage: need-gcovr
 	@! test -d $(O)-coverage || find $(O)-coverage -name '*.gcda' -delete
 	@failed=0; \
-	$(MAKE) O=$(O)-coverage OPT='$(LOOKED_AT)' CFLAGS='--coverage -fprofile-update=atomic' \
-		LDFLAGS=--coverage -k unit live fuzz-tests || failed=1; \
+	$(MAKE) O=$(O)-coverage OPT='$(LOOKED_AT)' SLOW=1 LDFLAGS=--coverage \
+		CFLAGS='--coverage -fprofile-update=atomic -DDINST_SLOW' -k unit live fuzz-tests || failed=1; \
 	gcovr --root . --object-directory $(O)-coverage --sort-percentage --print-summary \
 		--filter 'arch/' --filter inject/ --filter mutator/ --filter daemon/ --filter lib/ \
 		--exclude arch/aarch64 --fail-under-line $(COVERED) || failed=1; \
