@@ -23,8 +23,9 @@ enum {
 	RESTART_LOWEST = -516, /* the kernel's own results for interrupted calls */
 	RESTART_HIGHEST = -512,
 	REMOTE_NS = 2000000000, /* for one program */
-	ATTEMPTS_MAX = 256,	/* programs begun, each ended by a signal */
-	STRAY_STOPS_MAX = 1000,
+	/* Signals and stops of job control between two calls: more than both, and it is given up. */
+	STORM_LEAST = 64,
+	STORM_NS = 100000000,
 };
 
 /* How a program ended. */
@@ -34,6 +35,7 @@ enum ending {
 	ENDED_SIGNAL, /* `signal` wants to be delivered */
 	ENDED_DEAD,
 	ENDED_LOST,	  /* it did not come back in time */
+	ENDED_STORM,	  /* stopped by others again and again: the next call was not begun */
 	ENDED_ASTRAY,	  /* it did something that is not in the program */
 	ENDED_FAULTED,	  /* the program cannot be executed: its memory is gone */
 	ENDED_DISPATCHED, /* the kernel made a signal of our call (before Linux 6.4 it does not say) */
@@ -56,6 +58,7 @@ struct remote {
 	bool failed[CALLS_MAX]; /* ... an error; or it was refused by `between` */
 	int refusal;		/* what `between` answered when it said no */
 	int signal;
+	uint64_t storm_ns; /* clock_ns() up to which a storm is waited out */
 };
 
 /* ---------------------------------------------- the calls that are left */
@@ -137,13 +140,16 @@ static int place_program(struct remote *r, const size_t *order, size_t count)
 
 /* ---------------------------------------------------- running a program */
 
-/* Lets the victim run to its next system call's entry or exit. */
+/*
+ * Lets the victim run to its next system call's entry or exit. Stops of job control come on
+ * the way back to the program only, thus never between the entry and the exit of a call.
+ */
 static enum ending next_syscall_stop(struct remote *r)
 {
 	struct tracee_event event;
 	int error;
 
-	for (int stray = 0; stray < STRAY_STOPS_MAX; stray++) {
+	for (int stray = 0; stray < STORM_LEAST || clock_ns() < r->storm_ns; stray++) {
 		error = tracee_resume_to_syscall(r->victim->pub.tid, 0);
 		if (!error)
 			error = tracee_wait(&r->s->tracer, r->victim->pub.tid,
@@ -166,7 +172,7 @@ static enum ending next_syscall_stop(struct remote *r)
 		}
 		/* An old interrupt or a group-stop: it goes on all the same. */
 	}
-	return ENDED_LOST;
+	return ENDED_STORM;
 }
 
 static bool is_error(long result)
@@ -301,6 +307,14 @@ static int machinery_failed(struct remote *r, enum ending ending, int error)
 			  (int)h->pub.tid, (int)t->pid, t->name);
 }
 
+static int fail_storm(struct remote *r)
+{
+	return dinst_fail(
+		r->e, DINST_BUSY,
+		"process %d (%s) gets signals faster than a system call can be made; try again",
+		(int)r->s->target->pid, r->s->target->name);
+}
+
 /* One program on one victim, up to its end or to a signal. */
 static int run_once(struct remote *r, const size_t *order, size_t count)
 {
@@ -322,6 +336,8 @@ static int run_once(struct remote *r, const size_t *order, size_t count)
 	error = put_back(r, ending);
 	if (error || ending == ENDED_ASTRAY || ending == ENDED_FAULTED)
 		return machinery_failed(r, ending, error);
+	if (ending == ENDED_STORM)
+		return fail_storm(r);
 	return ending == ENDED_DISPATCHED ? remote_is_dispatched(r->s, r->e) : 0;
 }
 
@@ -332,11 +348,8 @@ static int run_all(struct remote *r)
 	int code = 0;
 
 	for (int attempt = 0; !code && (count = pending(r, order)); attempt++) {
-		if (attempt == ATTEMPTS_MAX)
-			return dinst_fail(
-				r->e, DINST_BUSY,
-				"process %d (%s) gets signals faster than a system call can be made",
-				(int)r->s->target->pid, r->s->target->name);
+		if (attempt >= STORM_LEAST && clock_ns() >= r->storm_ns)
+			return fail_storm(r);
 		code = run_once(r, order, count);
 	}
 	return code;
@@ -398,6 +411,7 @@ int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_
 	code = find_place(&r, scratch, scratch_map);
 	if (code)
 		return code;
+	r.storm_ns = clock_ns() + STORM_NS;
 	tracer_arm(&s->tracer, clock_ns() + REMOTE_NS);
 	code = run_all(&r);
 	tracer_arm(&s->tracer, 0);

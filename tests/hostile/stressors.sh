@@ -83,16 +83,36 @@ operations() {
 	awk -v name="$1" '$2 == "metrc:" && $4 == name && NF > 10 { print $5; exit }' "$work/$2.out"
 }
 
-# land PID NAME STRESSOR: it has ended well.
+# show_stuck PID: each process below it, its signals, and where its threads are.
+show_stuck() {
+	local pid
+
+	for pid in "$1" $(below "$1"); do
+		grep -sE '^(Name|Pid|PPid|State|TracerPid|SigPnd|ShdPnd|SigBlk|SigIgn|SigCgt):' "/proc/$pid/status" | paste -sd' '
+		grep -sH . "/proc/$pid/task/"*/{wchan,syscall,stack}
+	done
+}
+
+# land PID NAME STRESSOR: it has ended well; 1 if the one that nobody touched does not end.
 land() {
 	local status
 
+	if ! wait_for 60 is_gone "$1"; then
+		show_stuck "$1"
+		[ "$2" = plain ] || fail "$3 $2: did not end within 60 s"
+		say "$3 $2: did not end within 60 s"
+		# shellcheck disable=SC2046
+		kill -KILL $(below "$1") "$1"
+		wait "$1"
+		return 1
+	fi
 	wait "$1"
 	status=$?
 	if [ $status -ne 0 ] || grep -qE 'fail:|FAIL|unsuccessful' "$work/$2.out"; then
 		tail -n 20 "$work/$2.out"
 		fail "$3 $2: status $status: $(grep -m1 -E 'fail' "$work/$2.out")"
 	fi
+	return 0
 }
 
 # as_before STRESSOR PID: but for what stressors themselves map otherwise all the time: memory that
@@ -107,9 +127,9 @@ as_before() {
 		! grep -qvE "^DIFFERENT|^  mapping (gone|new): .* (/dev/zero \(deleted\)|$work/.*)\$" "$work/proof"
 }
 
-# try STRESSOR: a line about it; 1 if it was too slow, 2 if it does not run here.
+# try STRESSOR: a line about it; 1 if it was too slow, or not to be compared, 2 if it does not run here.
 try() {
-	local plain other worker first pids=() at began inserted removed over pid n=0
+	local untouched=0 plain other worker first pids=() at began inserted removed over pid n=0
 
 	rm -f "$work"/mutator.*
 	start "$1" plain
@@ -168,8 +188,9 @@ try() {
 	# shellcheck disable=SC2046
 	[ "$1" != alarm ] || kill -INT $(cat "/proc/$plain/task/$plain/children" "/proc/$other/task/$other/children")
 	over=$(date +%s%3N)
-	land "$plain" plain "$1"
+	land "$plain" plain "$1" || untouched=1
 	land "$other" instrumented "$1"
+	[ $untouched -eq 0 ] || return 1
 	cat "$work"/mutator.* | awk -v name="$1" -v plain="$(operations "$1" plain)" -v other="$(operations "$1" instrumented)" \
 		-v all=$((over - began)) -v held=$((removed - inserted)) -v counted="$work/counted" '
 		/^  e .* = / { hits += $4; n++ }

@@ -75,6 +75,26 @@ static pid_t start_job_control(pid_t target)
 	}
 }
 
+/* Without a break, or with one of 10 ms after each 20: no system call comes between two of its signals. */
+static pid_t start_fast_job_control(pid_t target, bool pauses)
+{
+	uint64_t until;
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;) {
+		until = clock_ns() + 20000000;
+		do {
+			kill(target, SIGSTOP);
+			kill(target, SIGCONT);
+		} while (clock_ns() < until);
+		if (pauses)
+			usleep(10000);
+	}
+}
+
 static void end_job_control(pid_t pid)
 {
 	kill(pid, SIGKILL);
@@ -119,6 +139,44 @@ static void test_job_control(void **state)
 		if (stop_at_last(t, remote_getpid, NULL, &e))
 			fail_msg("continued, %d: %s", i, e.text);
 	wait_for_state(h->pid, false);
+	harness_verify(h);
+	target_close(t);
+	harness_end(h, 0);
+}
+
+/*
+ * fear A2, A3: somebody else stops and continues the target faster than it can make a system call:
+ * busy is the answer, no program is left behind, and what is between two storms is made use of
+ */
+static void test_fast_job_control(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	int made[2] = {0};
+	struct target *t;
+	pid_t control;
+	int code;
+
+	harness_start(h, "stop-busy", "3", NULL);
+	t = open_target(h->pid);
+	for (int pauses = 0; pauses < 2; pauses++) {
+		control = start_fast_job_control(h->pid, pauses);
+		for (int i = 0; i < 50; i++) {
+			dinst_error_clear(&e);
+			code = target_stop(t, NULL, remote_getpid, NULL, NULL, &e);
+			if (code && code != DINST_BUSY)
+				fail_msg("pauses %d, stop %d: %s", pauses, i, e.text);
+			if (target_left_program(t))
+				fail_msg("pauses %d, stop %d left its program: %s", pauses, i,
+					 e.text);
+			made[pauses] += !code;
+		}
+		end_job_control(control);
+	}
+	print_message("%d of 50 calls made in a storm, %d of 50 in one with breaks\n", made[0],
+		      made[1]);
+	assert_int_not_equal(made[1], 0);
+	kill(h->pid, SIGCONT);
 	harness_verify(h);
 	target_close(t);
 	harness_end(h, 0);
@@ -228,6 +286,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_job_control),
+		TEST(test_fast_job_control),
 		TEST(test_killed_at_any_moment),
 		TEST(test_nested_and_parallel),
 	};
