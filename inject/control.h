@@ -68,6 +68,7 @@ struct target {
 	bool parks;	   /* target_set_parks() */
 	bool placed_alike; /* an exec may put everything where it was: addresses do not tell */
 	bool left_program; /* target_left_program() */
+	bool left_calls;   /* target_left_calls() */
 	struct hold hold;
 };
 

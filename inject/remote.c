@@ -284,7 +284,7 @@ static int machinery_failed(struct remote *r, enum ending ending, int error)
 		/* It finishes alone; the kernel lets it go when the stop ends. */
 		h->lost = true;
 		h->stopped = false;
-		t->left_program = true;
+		t->left_program = t->left_calls = true;
 		return dinst_fail(
 			r->e, DINST_BUSY,
 			"thread %d of process %d (%s) did not come back from a remote call",
@@ -309,6 +309,8 @@ static int machinery_failed(struct remote *r, enum ending ending, int error)
 
 static int fail_storm(struct remote *r)
 {
+	for (size_t i = 0; i < r->program->count; i++)
+		r->s->target->left_calls |= r->made[i] && !r->failed[i];
 	return dinst_fail(
 		r->e, DINST_BUSY,
 		"process %d (%s) gets signals faster than a system call can be made; try again",

@@ -133,6 +133,11 @@ bool target_left_program(const struct target *t)
 	return t->left_program;
 }
 
+bool target_left_calls(const struct target *t)
+{
+	return t->left_calls;
+}
+
 pid_t target_pid(const struct target *t)
 {
 	return t->pid;

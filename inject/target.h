@@ -60,6 +60,9 @@ const char *target_name(const struct target *t); /* comm, as of target_open() */
  */
 bool target_left_program(const struct target *t);
 
+/* The same, or some calls were made and the rest given up: what those made may be left in it. */
+bool target_left_calls(const struct target *t);
+
 /* False once the process has ended or its pid names another one. */
 bool target_alive(const struct target *t);
 

@@ -5,7 +5,8 @@
  * Such a thread ends the call by itself, later, and goes on where it was
  * interrupted, perhaps in a trampoline: in the meantime that is in no register
  * and on no stack. So while it lasts nothing of ours is freed; and at detach what
- * the call has left in the process is taken out.
+ * the call has left in the process is taken out, as is what calls have made
+ * of which the rest was given up.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ bool late_calls_keep(struct session *s, struct target *member)
 {
 	struct target **late;
 
-	if (!target_left_program(member) || !target_alive(member))
+	if (!target_left_calls(member) || !target_alive(member))
 		return false;
 	late = realloc(s->late, (s->late_count + 1) * sizeof(struct target *));
 	if (!late)
@@ -92,7 +93,7 @@ static int clean(struct target *t, uint64_t deadline, struct detach_result *resu
 	struct leftovers late;
 	int status;
 
-	if (!target_left_program(t) || !target_alive(t))
+	if (!target_left_calls(t) || !target_alive(t))
 		return 0;
 	status = leftovers_clean(t, deadline > now ? (unsigned)((deadline - now) / 1000) : 0, &late,
 				 e);

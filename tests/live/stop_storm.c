@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -75,8 +76,11 @@ static pid_t start_job_control(pid_t target)
 	}
 }
 
-/* Without a break, or with one of 10 ms after each 20: no system call comes between two of its signals. */
-static pid_t start_fast_job_control(pid_t target, bool pauses)
+/*
+ * Faster than the target can make a system call, as long as *on: without a break, or with one of
+ * 10 ms after each 20.
+ */
+static pid_t start_fast_job_control(pid_t target, const atomic_int *on, bool pauses)
 {
 	uint64_t until;
 	pid_t pid = fork();
@@ -86,10 +90,12 @@ static pid_t start_fast_job_control(pid_t target, bool pauses)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (;;) {
 		until = clock_ns() + 20000000;
-		do {
+		while (clock_ns() < until) {
+			if (!*on)
+				continue;
 			kill(target, SIGSTOP);
 			kill(target, SIGCONT);
-		} while (clock_ns() < until);
+		}
 		if (pauses)
 			usleep(10000);
 	}
@@ -152,6 +158,7 @@ static void test_fast_job_control(void **state)
 {
 	struct harness *h = *state;
 	struct dinst_error e = {0};
+	const atomic_int on = 1;
 	int made[2] = {0};
 	struct target *t;
 	pid_t control;
@@ -160,7 +167,7 @@ static void test_fast_job_control(void **state)
 	harness_start(h, "stop-busy", "3", NULL);
 	t = open_target(h->pid);
 	for (int pauses = 0; pauses < 2; pauses++) {
-		control = start_fast_job_control(h->pid, pauses);
+		control = start_fast_job_control(h->pid, &on, pauses);
 		for (int i = 0; i < 50; i++) {
 			dinst_error_clear(&e);
 			code = target_stop(t, NULL, remote_getpid, NULL, NULL, &e);
@@ -180,6 +187,81 @@ static void test_fast_job_control(void **state)
 	harness_verify(h);
 	target_close(t);
 	harness_end(h, 0);
+}
+
+struct given_up {
+	atomic_int *storm;
+	long results[4];
+};
+
+/* The storm begins when one call has been made. */
+static int begin_storm(struct stop *s, size_t next, const long *results, void *arg,
+		       struct dinst_error *e)
+{
+	struct given_up *g = arg;
+
+	(void)s;
+	(void)results;
+	(void)e;
+	*g->storm = next > 0;
+	if (next == 1)
+		usleep(200);
+	return 0;
+}
+
+static int remote_getpids(struct stop *s, void *arg, struct dinst_error *e)
+{
+	static const struct arch_remote_call calls[] = {
+		{.number = SYS_getpid},
+		{.number = SYS_getpid},
+		{.number = SYS_getpid},
+		{.number = SYS_getpid},
+	};
+	static const struct arch_remote_program program = {.calls = calls, .count = 4};
+	struct given_up *g = arg;
+
+	return remote_run(s, &program, 0, NULL, begin_storm, g, g->results, e);
+}
+
+/*
+ * fear A2, A3: the same, when one of several calls has been made: it is known that the rest was
+ * given up, so that what the first has made is taken out
+ */
+static void test_calls_given_up(void **state)
+{
+	struct harness *h = *state;
+	struct given_up g = {.storm = mmap(NULL, sizeof(*g.storm), PROT_READ | PROT_WRITE,
+					   MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
+	struct dinst_error e = {0};
+	int given_up = 0, tries;
+	struct target *t;
+	pid_t control;
+	int code;
+
+	assert_true(g.storm != MAP_FAILED);
+	harness_start(h, "stop-busy", "3", NULL);
+	control = start_fast_job_control(h->pid, g.storm, false);
+	for (tries = 0; tries < 3000 && given_up < 3; tries++) {
+		t = open_target(h->pid);
+		g.results[0] = g.results[3] = -ECANCELED;
+		dinst_error_clear(&e);
+		code = target_stop(t, NULL, remote_getpids, &g, NULL, &e);
+		*g.storm = 0;
+		if (code && code != DINST_BUSY)
+			fail_msg("stop %d: %s", tries, e.text);
+		given_up += code && g.results[0] == h->pid;
+		assert_int_equal(target_left_calls(t), code && g.results[0] == h->pid);
+		assert_false(target_left_program(t));
+		assert_int_equal(!code, g.results[3] == h->pid);
+		target_close(t);
+	}
+	end_job_control(control);
+	print_message("%d of %d given up\n", given_up, tries);
+	assert_int_equal(given_up, 3);
+	kill(h->pid, SIGCONT);
+	harness_verify(h);
+	harness_end(h, 0);
+	munmap(g.storm, sizeof(*g.storm));
 }
 
 struct killer {
@@ -285,9 +367,8 @@ static void test_nested_and_parallel(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_job_control),
-		TEST(test_fast_job_control),
-		TEST(test_killed_at_any_moment),
+		TEST(test_job_control),		TEST(test_fast_job_control),
+		TEST(test_calls_given_up),	TEST(test_killed_at_any_moment),
 		TEST(test_nested_and_parallel),
 	};
 
