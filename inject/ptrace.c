@@ -32,6 +32,9 @@
 /* The signal is repeated in case it came just before the wait began. */
 enum { WAKE_INTERVAL_NS = 2000000 };
 
+/* Without a timer: from one look to the next. */
+enum { LOOK_MIN_NS = 20000, LOOK_MAX_NS = 1000000 };
+
 /* include/uapi/linux/ptrace.h; that header and libc's cannot be used together. */
 enum {
 	SECCOMP_GET_FILTER = 0x420c,
@@ -95,7 +98,7 @@ uint64_t clock_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-int tracer_init(struct tracer *tr)
+void tracer_init(struct tracer *tr)
 {
 	struct sigevent event;
 	sigset_t all;
@@ -109,14 +112,13 @@ int tracer_init(struct tracer *tr)
 	event.sigev_notify = SIGEV_THREAD_ID;
 	event.sigev_signo = WAKE_SIGNAL;
 	event._sigev_un._tid = gettid();
-	if (timer_create(CLOCK_MONOTONIC, &event, &tr->timer))
-		return -errno;
-	return 0;
+	tr->looks = timer_create(CLOCK_MONOTONIC, &event, &tr->timer) != 0;
 }
 
 void tracer_release(struct tracer *tr)
 {
-	timer_delete(tr->timer);
+	if (!tr->looks)
+		timer_delete(tr->timer);
 	tr->armed = false;
 }
 
@@ -126,7 +128,7 @@ void tracer_arm(struct tracer *tr, uint64_t deadline_ns)
 
 	memset(&when, 0, sizeof(when));
 	tr->deadline_ns = deadline_ns;
-	if (!deadline_ns && !tr->armed)
+	if (tr->looks || (!deadline_ns && !tr->armed))
 		return;
 	if (deadline_ns) {
 		when.it_value.tv_sec = (time_t)(deadline_ns / 1000000000u);
@@ -388,13 +390,22 @@ bool tracee_any(void)
 
 int tracee_wait(struct tracer *tr, pid_t tid, bool leader, struct tracee_event *event)
 {
+	struct timespec pause = {0, LOOK_MIN_NS};
 	int error;
 
-	do {
-		error = look(tid, leader, 0, event);
-		if (error == -EINTR && tr->deadline_ns && clock_ns() >= tr->deadline_ns)
+	for (;;) {
+		error = look(tid, leader, tr->looks ? WNOHANG : 0, event);
+		if (error != -EINTR && error != -EAGAIN)
+			break;
+		if (tr->deadline_ns && clock_ns() >= tr->deadline_ns) {
 			error = -ETIMEDOUT;
-	} while (error == -EINTR);
+			break;
+		}
+		if (!tr->looks)
+			continue;
+		nanosleep(&pause, NULL);
+		pause.tv_nsec = pause.tv_nsec < LOOK_MAX_NS ? 2 * pause.tv_nsec : LOOK_MAX_NS;
+	}
 	return error == -ECHILD ? vanished(event) : error;
 }
 

@@ -25,14 +25,19 @@
 
 #include "arch/thread.h"
 
-/* The bound on waiting: a timer whose signal interrupts this thread only. */
+/*
+ * The bound on waiting: a timer whose signal interrupts this thread only. The kernel refuses it
+ * where the user's processes have as many signals pending as RLIMIT_SIGPENDING allows all of
+ * them together (getrlimit(2)): then waits look again and again.
+ */
 struct tracer {
 	timer_t timer;
+	bool looks; /* without a timer */
 	bool armed;
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
 };
 
-int tracer_init(struct tracer *tr);
+void tracer_init(struct tracer *tr);
 void tracer_release(struct tracer *tr);
 
 /* From now on waits end with -ETIMEDOUT at `deadline_ns`; 0: no deadline, no signals. */

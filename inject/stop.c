@@ -182,7 +182,6 @@ static void *tracer_main(void *arg)
 {
 	struct attempt *a = arg;
 	struct stop s;
-	int error;
 
 	memset(&s, 0, sizeof(s));
 	s.target = a->target;
@@ -192,13 +191,9 @@ static void *tracer_main(void *arg)
 	traced_for = a;
 	a->tracer_tid = gettid();
 	__atomic_store_n(&a->last_resort->tracer_tid, a->tracer_tid, __ATOMIC_RELAXED);
-	error = tracer_init(&s.tracer);
-	if (error) {
-		a->code = dinst_fail_errno(a->e, DINST_FAILED, -error, "cannot make a timer");
-	} else {
-		run(a, &s);
-		tracer_release(&s.tracer);
-	}
+	tracer_init(&s.tracer);
+	run(a, &s);
+	tracer_release(&s.tracer);
 	a->left_attached = s.left_attached;
 	if (s.memory_fd >= 0)
 		close(s.memory_fd);

@@ -87,12 +87,9 @@ static void *catch_main(void *arg)
 {
 	struct catch *c = arg;
 	struct tracer tracer;
-	int error = tracer_init(&tracer);
+	int error;
 
-	if (error) {
-		c->code = dinst_fail_errno(c->e, DINST_FAILED, -error, "cannot make a timer");
-		return NULL;
-	}
+	tracer_init(&tracer);
 	error = tracee_seize(c->pid, false);
 	if (error == -ESRCH)
 		c->code = dinst_fail(c->e, DINST_NO_PROCESS, "no process has the pid %d",

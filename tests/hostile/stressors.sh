@@ -15,7 +15,7 @@
 # does less than a fifth of the other one's work while it is instrumented: that
 # one gets a second and a third chance, since a second of work is little of it.
 #
-# fear A4, A6, B5, E3, G1, G2, G9, K3: 42 stressors of stress-ng, of 82 (signals, timers, pipes, vectors,
+# fear A4, A6, B5, E3, G1, G2, G9, K3: 42 stressors of stress-ng, of 81 (signals, timers, pipes, vectors,
 #   contexts, longjmp, forks, threads, memory) by SEED, verify all they do and keep a fifth of their
 #   speed with all functions of theirs and of libc instrumented in mid-run
 . "$(dirname "$0")/../real/lib.sh"
@@ -26,6 +26,7 @@ SEED=${SEED:-1}
 hold=$(short 1.2 0.8)
 
 # Not funcret: a call of its functions, one instruction each, costs a cycle, and to count it another eight.
+# Nor alarm: with nobody beside it it did not end in 6 of 770 tries, and took its own counter for damaged in 3.
 # Nor hrtimers: its real-time processes take all processors, so that for seconds nobody comes to what we ask: busy.
 stressors=(
 	cpu fp funccall bsearch hash heapsort qsort mergesort radixsort str wcs tree skiplist regs
@@ -34,7 +35,7 @@ stressors=(
 	fork vfork clone daemon wait
 	pthread mutex futex sem race-sched
 	signal signest sigq sigfd sigfpe sigsegv sigsuspend sigpending sigchld sigtrap sigio sigabrt kill
-	timer timerfd itimer alarm nanosleep clock cyclic
+	timer timerfd itimer nanosleep clock cyclic
 	schedpolicy affinity yield switch
 	context longjmp bad-altstack
 	pipe fifo eventfd poll epoll mq sock msg io-uring
@@ -127,6 +128,11 @@ as_before() {
 		! grep -qvE "^DIFFERENT|^  mapping (gone|new): .* (/dev/zero \(deleted\)|$work/.*)\$" "$work/proof"
 }
 
+# is_answered PID: its mutator has inserted, or failed.
+is_answered() {
+	grep -qE 'points,|^instrument: ' "$work/mutator.$1"
+}
+
 # try STRESSOR: a line about it; 1 if it was too slow, or not to be compared, 2 if it does not run here.
 try() {
 	local untouched=0 plain other worker first pids=() at began inserted removed over pid n=0
@@ -156,7 +162,8 @@ try() {
 		pids+=($!)
 	done
 	exec 5>"$work/stay"
-	if ! wait_for 200 grep -q 'points,' "$work/mutator.$worker"; then
+	wait_for 200 is_answered "$worker"
+	if ! grep -q 'points,' "$work/mutator.$worker"; then
 		say "$1: after $(($(date +%s%3N) - began)) ms: $(cat "$work/mutator.$worker"); worker $(grep ^State: "/proc/$worker/status")"
 		exec 5>&-
 		wait "${pids[@]}"
@@ -184,9 +191,6 @@ try() {
 		fail "$1: worker $worker is not as before: $(head -c 300 "$work/proof")"
 	fi
 	kill -INT "$plain" "$other"
-	# alarm takes the signal by which stress-ng ends its workers for one of its own.
-	# shellcheck disable=SC2046
-	[ "$1" != alarm ] || kill -INT $(cat "/proc/$plain/task/$plain/children" "/proc/$other/task/$other/children")
 	over=$(date +%s%3N)
 	land "$plain" plain "$1" || untouched=1
 	land "$other" instrumented "$1"

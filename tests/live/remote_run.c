@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "inject/remote.h"
@@ -359,6 +361,33 @@ static void test_not_back(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear A2, A3: the user's processes have as many signals pending as they may, so that the kernel
+ * makes no timer for us: calls are made, and one that does not return is given up in time
+ */
+static void test_no_timers(void **state)
+{
+	struct harness *h = *state;
+	struct rlimit limit, none;
+	struct target *t;
+	timer_t timer;
+
+	assert_int_equal(getrlimit(RLIMIT_SIGPENDING, &limit), 0);
+	none = (struct rlimit){0, limit.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_SIGPENDING, &none), 0);
+	assert_int_equal(timer_create(CLOCK_MONOTONIC, NULL, &timer), -1);
+	assert_int_equal(errno, EAGAIN);
+	harness_start(h, "remote-registers", "read", NULL);
+	t = open_target(h->pid);
+	for (int i = 0; i < 50; i++)
+		stop(t, map_and_unmap, NULL);
+	harness_verify(h);
+	target_close(t);
+	harness_end(h, 0);
+	test_not_back(state);
+	assert_int_equal(setrlimit(RLIMIT_SIGPENDING, &limit), 0);
+}
+
 static void test_clean_tails(void **state)
 {
 	struct harness *h = *state;
@@ -450,7 +479,7 @@ int main(void)
 		TEST(test_stackless),	TEST(test_steps),	    TEST(test_group_stopped),
 		TEST(test_sequence),	TEST(test_filter),	    TEST(test_dead_leader),
 		TEST(test_clean_tails), TEST(test_tails_of_others), TEST(test_not_back),
-		TEST(test_own_faults),
+		TEST(test_own_faults),	TEST(test_no_timers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
