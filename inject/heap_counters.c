@@ -254,7 +254,7 @@ static void make_row(struct heap *h, size_t first, size_t count, bool words)
 {
 	const struct arena *a = h->arena;
 
-	if (a->mode != ARENA_SHARED || count > MADE_SLOTS || h->made > MADE_BYTES)
+	if (a->mode != ARENA_SHARED || a->commits || count > MADE_SLOTS || h->made > MADE_BYTES)
 		return;
 	for (unsigned cpu = 0; !words && cpu < a->cpus; cpu++)
 		if (h->online[cpu])

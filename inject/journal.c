@@ -19,6 +19,9 @@
 #include "inject/maps.h"
 #include "inject/proc.h"
 
+/* Where memory has to be made beforehand, it is for so many slots at once. */
+enum { MADE_AT_ONCE = 1024 * sizeof(struct journal_slot) };
+
 struct journal {
 	const struct arena *arena;
 	struct journal_header *header; /* in our mapping of the arena */
@@ -28,6 +31,7 @@ struct journal {
 	size_t free_count, free_room;
 	uint8_t *taken; /* by slot */
 	size_t capacity, high;
+	size_t made; /* bytes from the arena's beginning that arena_make_pages() has made */
 };
 
 size_t journal_size(const struct arena *a)
@@ -70,6 +74,7 @@ int journal_create(struct arena *a, const char *session, struct journal **out,
 		journal_destroy(j);
 		return DINST_NO_MEMORY;
 	}
+	j->made = JOURNAL_HEADER_SIZE;
 	j->arena = a;
 	j->header = h;
 	j->slots = (struct journal_slot *)(void *)(a->code_map + JOURNAL_HEADER_SIZE);
@@ -111,6 +116,21 @@ void journal_destroy(struct journal *j)
 	free(j);
 }
 
+/* Memory for the next slot that was never used. */
+static int make_slot(struct journal *j, struct dinst_error *e)
+{
+	size_t size = journal_size(j->arena) - j->made;
+
+	if (JOURNAL_HEADER_SIZE + (j->high + 1) * sizeof(*j->slots) <= j->made)
+		return DINST_OK;
+	if (size > MADE_AT_ONCE)
+		size = MADE_AT_ONCE;
+	if (arena_make_pages(j->arena, j->made, size, e))
+		return DINST_NO_MEMORY;
+	j->made += size;
+	return DINST_OK;
+}
+
 static int take_slot(struct journal *j, size_t *index, struct dinst_error *e)
 {
 	if (j->free_count) {
@@ -131,8 +151,7 @@ static int take_slot(struct journal *j, size_t *index, struct dinst_error *e)
 		j->free = grown;
 		j->free_room = room;
 	}
-	if (arena_make_pages(j->arena, JOURNAL_HEADER_SIZE + j->high * sizeof(*j->slots),
-			     sizeof(*j->slots), e))
+	if (make_slot(j, e))
 		return DINST_NO_MEMORY;
 	*index = j->high++;
 	__atomic_store_n(&j->header->high, encode_hint(j->high), __ATOMIC_RELEASE);

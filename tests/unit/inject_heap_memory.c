@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * inject_heap_memory.c - when the memory of counters comes to exist, and so who pays for it.
+ * inject_heap_memory.c - when the memory of an arena comes to exist, and so who pays for it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +17,7 @@
 
 #include "inject/cpus.h"
 #include "inject/heap_private.h"
+#include "inject/journal.h"
 #include "inject/journal_format.h"
 #include "tests/unit/heap_fixture.h"
 
@@ -140,11 +141,61 @@ static void test_memory_is_committed(void **state)
 	close(fd);
 }
 
+/* fear I3: the same for the journal: its header, and each slot before it is written */
+static void test_journal_is_committed(void **state)
+{
+	enum { SLOTS = 3000, KIB = SLOTS * 64 / 1024 };
+	const size_t code = 16 << 20, size = code + ((CPUS + 1) << 18);
+	struct journal_entry entry = {.address = 0x1000, .length = 5};
+	struct dinst_error e = {0};
+	struct fixture f;
+	struct journal *j;
+	unsigned index, more;
+	int fd = memfd_create("committed", MFD_CLOEXEC), reader;
+	char path[32];
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)size), 0);
+	start(&f, code, 18);
+	f.arena.fd = fd;
+	f.arena.commits = true;
+	assert_int_equal(journal_create(&f.arena, "committed", &j, &e), 0);
+	assert_int_equal(kib_of_file(fd), JOURNAL_HEADER_SIZE / 1024);
+	for (unsigned i = 0; i < SLOTS; i++) {
+		assert_int_equal(journal_add(j, &entry, &index, &e), 0);
+		assert_int_equal(index, i);
+		assert_true(kib_of_file(fd) * 1024 >= JOURNAL_HEADER_SIZE + (i + 1) * 64);
+	}
+	assert_in_range(kib_of_file(fd), JOURNAL_HEADER_SIZE / 1024 + KIB,
+			JOURNAL_HEADER_SIZE / 1024 + KIB + 64);
+
+	/* A descriptor that may not write: what exists is used up, no slot is given out behind it. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	reader = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(reader >= 0);
+	f.arena.fd = reader;
+	for (more = SLOTS; !journal_add(j, &entry, &index, &e); more++)
+		assert_int_equal(index, more);
+	assert_non_null(strstr(e.text, "vm.overcommit_memory"));
+	assert_int_equal(kib_of_file(fd) * 1024, JOURNAL_HEADER_SIZE + (size_t)more * 64);
+	f.arena.fd = fd;
+	dinst_error_clear(&e);
+	assert_int_equal(journal_add(j, &entry, &index, &e), 0);
+	assert_int_equal(index, more);
+	journal_destroy(j);
+	f.arena.fd = -1;
+	close(reader);
+	close(fd);
+	finish(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_memory_is_made),
 		cmocka_unit_test(test_memory_is_committed),
+		cmocka_unit_test(test_journal_is_committed),
 	};
 
 	return cmocka_run_group_tests_name("inject_heap_memory", tests, NULL, NULL);
