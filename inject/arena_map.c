@@ -276,6 +276,22 @@ static int undo_mappings(struct stop *s, const struct arena *a, long data, long 
 	return arena_munmap(s, mapped_at(code), a->code_size, mapped_at(data), a->data_size, e);
 }
 
+/* The descriptor, where the program was given up before it closed it. Fails as undo_mappings(). */
+static void close_memfd(struct stop *s, const long *results)
+{
+	const struct arch_remote_call call = {
+		SYS_close, {constant((uint64_t)results[CALL_MEMFD])}, true};
+	const struct arch_remote_program program = {.calls = &call, .count = 1};
+	struct dinst_error ignored = {0};
+	long result;
+
+	if (results[CALL_MEMFD] < 0 || results[CALL_CLOSE] != -ECANCELED)
+		return;
+	/* A thread that is lost closes it by itself. */
+	if (!target_left_program(stop_target(s)))
+		remote_run(s, &program, 0, NULL, NULL, NULL, &result, &ignored);
+}
+
 void arena_close_ours(struct arena *a)
 {
 	if (a->mode == ARENA_SHARED && a->code_map) {
@@ -378,7 +394,7 @@ enum arena_attempt arena_map_shared(struct stop *s, struct arena *a, struct dins
 	/* Linux before 6.3 does not know MFD_EXEC, and does not need it. */
 	if (!result && results[CALL_MEMFD] == -EINVAL)
 		result = run_shared(s, a, flags, results, &inner);
-	if (result && !a->note[0]) {
+	if (result && (result != DINST_UNSUPPORTED || !a->note[0])) {
 		/* The machinery's own failure; what it mapped it may have mapped. */
 		outcome = ARENA_ATTEMPT_ERROR;
 		if (e && !e->code)
@@ -392,6 +408,7 @@ enum arena_attempt arena_map_shared(struct stop *s, struct arena *a, struct dins
 		outcome = ARENA_ATTEMPT_ERROR;
 	if (outcome == ARENA_ATTEMPT_DONE)
 		return outcome;
+	close_memfd(s, results);
 	/* Where a thread is lost, this fails, too; what is told is the first failure. */
 	if (undo_mappings(s, a, results[CALL_DATA], results[CALL_CODE], &undo)) {
 		outcome = ARENA_ATTEMPT_ERROR;

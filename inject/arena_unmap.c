@@ -45,6 +45,9 @@ int arena_munmap(struct stop *s, taddr_t code, size_t code_size, taddr_t data, s
 		return DINST_OK;
 	program.calls = calls;
 	result = remote_run(s, &program, 0, NULL, NULL, NULL, results, e);
+	/* Who goes on without it leaves it. */
+	if (result)
+		target_note_left(stop_target(s));
 	for (size_t i = 0; !result && i < program.count; i++)
 		if (results[i])
 			result = dinst_fail_errno(e, DINST_FAILED, (int)-results[i],

@@ -12,6 +12,7 @@
  * the calls that are still to be made are made by a new program, from there.
  */
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 
 #include "inject/cgroup.h"
@@ -26,6 +27,12 @@ enum {
 	/* Signals and stops of job control between two calls: more than both, and it is given up. */
 	STORM_LEAST = 64,
 	STORM_NS = 100000000,
+	/*
+	 * Each signal puts a frame on the stack of a thread that we then keep from running its
+	 * handler: a handler that does not block its signal gets one upon the other. Frames of
+	 * 1 to 11 KiB, on a stack that may be an alternate one of SIGSTKSZ.
+	 */
+	FRAMES_MAX = 8,
 };
 
 /* How a program ended. */
@@ -57,7 +64,9 @@ struct remote {
 	bool made[CALLS_MAX];	/* results[i] is what it returned */
 	bool failed[CALLS_MAX]; /* ... an error; or it was refused by `between` */
 	int refusal;		/* what `between` answered when it said no */
+	struct dinst_error why; /* ... and its reason: told if nothing worse comes */
 	int signal;
+	int frames;	   /* of handlers, built in between */
 	uint64_t storm_ns; /* clock_ns() up to which a storm is waited out */
 };
 
@@ -193,7 +202,7 @@ static enum ending enter_call(struct remote *r, size_t index)
 	if (arch_syscall_number(&regs) != r->program->calls[index].number || pc < r->place ||
 	    pc > r->place + r->used)
 		return ENDED_ASTRAY;
-	code = r->between ? r->between(r->s, index, r->results, r->arg, r->e) : 0;
+	code = r->between ? r->between(r->s, index, r->results, r->arg, &r->why) : 0;
 	if (code >= 0)
 		return ENDED_DONE;
 	r->refusal = r->refusal ? r->refusal : code;
@@ -249,6 +258,7 @@ static int put_back(struct remote *r, enum ending ending)
 {
 	struct held *h = r->victim;
 	struct tracee_event event = {.kind = TRACEE_SIGNAL, .signal = r->signal};
+	taddr_t sp;
 	int error = 0;
 
 	while (!error && ending != ENDED_SIGNAL) {
@@ -267,12 +277,18 @@ static int put_back(struct remote *r, enum ending ending)
 		return error;
 	h->original = h->pub.regs;
 	h->pub.changed = false;
-	if (event.kind == TRACEE_STOPPED)
+	if (event.kind == TRACEE_STOPPED) {
+		h->pub.group_stopped = event.signal != SIGTRAP;
 		return 0;
+	}
 	/* The signal first; then the thread stands at its handler, or where it was. */
+	sp = arch_sp(&h->pub.regs);
 	tracee_interrupt(h->pub.tid);
 	error = tracee_resume(h->pub.tid, event.signal);
-	return error ? error : held_settle(r->s, h);
+	if (!error)
+		error = held_settle(r->s, h);
+	r->frames += !error && arch_sp(&h->pub.regs) != sp;
+	return error;
 }
 
 static int machinery_failed(struct remote *r, enum ending ending, int error)
@@ -309,8 +325,6 @@ static int machinery_failed(struct remote *r, enum ending ending, int error)
 
 static int fail_storm(struct remote *r)
 {
-	for (size_t i = 0; i < r->program->count; i++)
-		r->s->target->left_calls |= r->made[i] && !r->failed[i];
 	return dinst_fail(
 		r->e, DINST_BUSY,
 		"process %d (%s) gets signals faster than a system call can be made; try again",
@@ -350,9 +364,11 @@ static int run_all(struct remote *r)
 	int code = 0;
 
 	for (int attempt = 0; !code && (count = pending(r, order)); attempt++) {
-		if (attempt >= STORM_LEAST && clock_ns() >= r->storm_ns)
-			return fail_storm(r);
-		code = run_once(r, order, count);
+		if (r->frames >= FRAMES_MAX ||
+		    (attempt >= STORM_LEAST && clock_ns() >= r->storm_ns))
+			code = fail_storm(r);
+		else
+			code = run_once(r, order, count);
 	}
 	return code;
 }
@@ -417,9 +433,15 @@ int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_
 	tracer_arm(&s->tracer, clock_ns() + REMOTE_NS);
 	code = run_all(&r);
 	tracer_arm(&s->tracer, 0);
+	for (size_t i = 0; code && i < program->count; i++)
+		s->target->left_calls |= r.made[i] && !r.failed[i];
 	clear_code = clear_place(&r);
-	if (!code)
+	s->target->left_calls |= clear_code != 0;
+	if (!code && r.refusal) {
 		code = r.refusal;
+		if (e && !e->code)
+			*e = r.why;
+	}
 	return code ? code : clear_code;
 }
 

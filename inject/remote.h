@@ -28,7 +28,10 @@ typedef int (*remote_between)(struct stop *s, size_t next, const long *results, 
  * (through *scratch_map), or 0: then the unused zero tail of some module's last
  * executable page serves, and is zero again afterwards.
  * results[i] gets what call i returned (negative errno on failure); calls that
- * were skipped get -ECANCELED. Returns an error only when the machinery failed.
+ * were skipped get -ECANCELED. Returns an error only when the machinery failed: some
+ * of the calls may have been made then, as their results tell (DINST_BUSY: the target
+ * gets signals faster than calls can be made, or a thread is still at them), and
+ * target_left_calls() says so from then on.
  */
 int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_t scratch,
 	       void *scratch_map, remote_between between, void *arg, long *results,

@@ -133,6 +133,11 @@ bool target_left_program(const struct target *t)
 	return t->left_program;
 }
 
+void target_note_left(struct target *t)
+{
+	t->left_calls = true;
+}
+
 bool target_left_calls(const struct target *t)
 {
 	return t->left_calls;

@@ -60,8 +60,12 @@ const char *target_name(const struct target *t); /* comm, as of target_open() */
  */
 bool target_left_program(const struct target *t);
 
-/* The same, or some calls were made and the rest given up: what those made may be left in it. */
+/*
+ * The same, or some calls were made and the rest given up, or those that were to take something
+ * out: what there was may be left in it.
+ */
 bool target_left_calls(const struct target *t);
+void target_note_left(struct target *t); /* from now on it says so */
 
 /* False once the process has ended or its pid names another one. */
 bool target_alive(const struct target *t);

@@ -15,7 +15,7 @@
 #include "inject/stack.h"
 #include "mutator/core.h"
 
-/* Without memory for it `dinst repair` finds what is left. */
+/* Without memory for it `dinst repair` finds what is left, as it finds what a dead mutator left. */
 bool late_calls_keep(struct session *s, struct target *member)
 {
 	struct target **late;

@@ -12,7 +12,12 @@
 
 #include "mutator/core.h"
 
-enum { ARENA_TRIES = 20, ARENA_PAUSE_US = 3000 };
+enum {
+	ARENA_TRIES = 20,
+	ARENA_PAUSE_US = 3000,
+	STORM_STOP_NS =
+		50000000, /* no stop is that long for want of a thread that can make calls */
+};
 
 struct place *place_at(const struct session *s, taddr_t address)
 {
@@ -159,6 +164,7 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 {
 	struct make_place make = {.session = s, .lo = m->lo, .hi = m->hi};
 	struct dinst_error ignored = {0};
+	const bool left = target_left_calls(s->target);
 	struct stop_report report = {0};
 	struct place *p;
 	int status;
@@ -180,7 +186,9 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 	for (int turn = 0; turn < ARENA_TRIES; turn++) {
 		status = target_stop(s->target, NULL, make_arena, &make, &report, e);
 		session_note_stop(s, &report, stop_ns);
-		if (status != DINST_BUSY || !report.threads || turn + 1 == ARENA_TRIES)
+		/* Nor is somebody held up again and again who gets signals without a break. */
+		if (status != DINST_BUSY || !report.threads || turn + 1 == ARENA_TRIES ||
+		    report.stop_ns > STORM_STOP_NS || target_left_calls(s->target) != left)
 			break;
 		dinst_error_clear(e);
 		usleep(ARENA_PAUSE_US);
@@ -202,7 +210,8 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 	return 0;
 
 unmake:
-	target_stop(s->target, NULL, unmake_arena, &make, NULL, &ignored);
+	if (target_stop(s->target, NULL, unmake_arena, &make, NULL, &ignored) < 0)
+		target_note_left(s->target);
 free_place:
 	place_free(p, true);
 	return status;

@@ -4,6 +4,7 @@
  * stop it and make it call: every answer comes in time, and what job control
  * said last holds afterwards. The moments are drawn from a fixed seed.
  */
+#include "tests/live/fast_job_control.h"
 #include "tests/live/harness.h"
 
 #include <errno.h>
@@ -76,37 +77,6 @@ static pid_t start_job_control(pid_t target)
 	}
 }
 
-/*
- * Faster than the target can make a system call, as long as *on: without a break, or with one of
- * 10 ms after each 20.
- */
-static pid_t start_fast_job_control(pid_t target, const atomic_int *on, bool pauses)
-{
-	uint64_t until;
-	pid_t pid = fork();
-
-	if (pid)
-		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	for (;;) {
-		until = clock_ns() + 20000000;
-		while (clock_ns() < until) {
-			if (!*on)
-				continue;
-			kill(target, SIGSTOP);
-			kill(target, SIGCONT);
-		}
-		if (pauses)
-			usleep(10000);
-	}
-}
-
-static void end_job_control(pid_t pid)
-{
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-}
-
 static void wait_for_state(pid_t pid, bool stopped)
 {
 	for (int i = 0; i < 60000; i++) {
@@ -158,16 +128,17 @@ static void test_fast_job_control(void **state)
 {
 	struct harness *h = *state;
 	struct dinst_error e = {0};
-	const atomic_int on = 1;
+	storm_from *from = make_storm();
 	int made[2] = {0};
 	struct target *t;
 	pid_t control;
 	int code;
 
+	*from = 1;
 	harness_start(h, "stop-busy", "3", NULL);
 	t = open_target(h->pid);
 	for (int pauses = 0; pauses < 2; pauses++) {
-		control = start_fast_job_control(h->pid, &on, pauses);
+		control = start_fast_job_control(h->pid, from, pauses);
 		for (int i = 0; i < 50; i++) {
 			dinst_error_clear(&e);
 			code = target_stop(t, NULL, remote_getpid, NULL, NULL, &e);
@@ -187,10 +158,11 @@ static void test_fast_job_control(void **state)
 	harness_verify(h);
 	target_close(t);
 	harness_end(h, 0);
+	munmap(from, sizeof(*from));
 }
 
 struct given_up {
-	atomic_int *storm;
+	storm_from *storm;
 	long results[4];
 };
 
@@ -230,15 +202,13 @@ static int remote_getpids(struct stop *s, void *arg, struct dinst_error *e)
 static void test_calls_given_up(void **state)
 {
 	struct harness *h = *state;
-	struct given_up g = {.storm = mmap(NULL, sizeof(*g.storm), PROT_READ | PROT_WRITE,
-					   MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
+	struct given_up g = {.storm = make_storm()};
 	struct dinst_error e = {0};
 	int given_up = 0, tries;
 	struct target *t;
 	pid_t control;
 	int code;
 
-	assert_true(g.storm != MAP_FAILED);
 	harness_start(h, "stop-busy", "3", NULL);
 	control = start_fast_job_control(h->pid, g.storm, false);
 	for (tries = 0; tries < 3000 && given_up < 3; tries++) {
