@@ -55,8 +55,13 @@ make_it() {
 }
 
 run_node() {
+	local node library
+
 	have node || { absent node "nodejs is not installed"; return; }
-	try node 100 e "@main @libc" "$(command -v node)" "$programs/jit.js"
+	node=$(realpath "$(command -v node)")
+	# Debian's is a small program, with all that counts in a library.
+	library=$(ldd "$node" | awk '$1 ~ /^libnode/ { print $3 }')
+	try node 100 e "@main ${library:+/Code/$(basename "$(realpath "$library")")/* }@libc" "$node" "$programs/jit.js"
 }
 
 run_java() {

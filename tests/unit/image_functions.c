@@ -178,10 +178,18 @@ static void test_twins(void **unused)
 	compare_twins("/proc/self/exe");
 }
 
+/* Where node's code is: Debian's is a small program with a library. */
+static const char *large_path(void)
+{
+	static const char library[] = "/usr/lib/x86_64-linux-gnu/libnode.so.108";
+
+	return access(library, R_OK) ? "/usr/bin/node" : library;
+}
+
 static void test_large_twins(void **unused)
 {
 	(void)unused;
-	compare_twins("/usr/bin/node");
+	compare_twins(large_path());
 }
 
 /* fear F5: a stripped program: functions by their frames */
@@ -554,7 +562,7 @@ static void test_errors(void **unused)
 static void test_large_file(void **unused)
 {
 	double before = milliseconds(), opened, matched;
-	struct image *img = open_path("/usr/bin/node");
+	struct image *img = open_path(large_path());
 	size_t all;
 
 	(void)unused;
@@ -567,7 +575,7 @@ static void test_large_file(void **unused)
 	/* Sanitizers and a busy machine are allowed for; the aim is 300 and 100. */
 	assert_true(opened - before < 3000);
 	assert_true(matched - opened < 1000);
-	assert_int_equal(match_count(img, "uv_run"), 1);
+	assert_int_equal(match_count(img, "node::Environment::RunTimers(uv_timer_s*)"), 1);
 	assert_true(match_count(img, "v8::internal::Heap::*") > 100);
 	image_close(img);
 }
