@@ -8,9 +8,11 @@
 
 lib=/usr/lib/x86_64-linux-gnu
 files=()
+# Debian's node is a small program, with its code in a library.
+node=$(find $lib -maxdepth 1 -name 'libnode.so.*' 2>/dev/null | head -1)
 for file in /usr/bin/redis-server /usr/sbin/nginx /usr/bin/memcached /usr/lib/postgresql/*/bin/postgres \
 	$lib/libc.so.6 $lib/ld-linux-x86-64.so.2 $lib/libstdc++.so.6 $lib/libpython3.11.so.1.0 \
-	$lib/libsqlite3.so.0 $lib/libcrypto.so.3 /usr/bin/perl /usr/sbin/mariadbd /usr/bin/node; do
+	$lib/libsqlite3.so.0 $lib/libcrypto.so.3 /usr/bin/perl /usr/sbin/mariadbd ${node:-/usr/bin/node}; do
 	[ -r "$file" ] && files+=("$file")
 done
 timeout 850 "$build/tests/tools/coverage" "${files[@]}" >"$work/table" 2>"$work/coverage.err"
