@@ -433,9 +433,11 @@ test: tests
 	DINST_SHORT=1 $(run) -t 1800 -p $(unit_bin) $(fuzz_bin) -s $(live_bin) \
 		$(filter-out %/longer.sh,$(hostile_scripts)) $(real_scripts) $(install_scripts)
 
-# One table, against what else is installed; what it is made of in docs/performance.md.
-bench: all
+# One table, against what else is installed; what it is made of in docs/performance.md. Then how
+# long a program stands still: distributions, beside those of stops that do nothing.
+bench: all $(O)/tests/bench/stops
 	tests/bench/table.py
+	$(O)/tests/bench/stops
 
 # The pieces: decoding, kinds of points, primitives, stops, attaching to large programs.
 bench-parts: all examples $(bench_bin)

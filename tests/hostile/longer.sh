@@ -50,7 +50,7 @@ breakpoints=$!
 wait $ring && wait $breakpoints || exit 1
 BLOCKING_MS=25000 live signals 'test_blocking_*'
 LOADING_ATTACHES=1000 live loading test_often
-DEATHS=200 live death test_hundred_deaths
+DINST_SEED=${SEED:-20} DEATHS=200 live death test_hundred_deaths
 large_library || fail "no large library can be made"
 LARGE_LIBRARY=$work/liblarge.so LARGE_FUNCTION=work_in_a_large_library_270000 live large test_library
 pass

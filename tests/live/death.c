@@ -45,7 +45,7 @@ static void test_hundred_deaths(void **state)
 	enum { THREADS = 8 };
 	const int wanted = (int)harness_setting("DEATHS", 100);
 	struct harness *h = *state;
-	unsigned short seed[3] = {SEED, 0, 0};
+	unsigned short seed[3] = {(unsigned short)harness_setting("DINST_SEED", SEED), 0, 0};
 	unsigned long points;
 	int deaths = 0;
 
