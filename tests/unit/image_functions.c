@@ -186,12 +186,6 @@ static const char *large_path(void)
 	return access(library, R_OK) ? "/usr/bin/node" : library;
 }
 
-static void test_large_twins(void **unused)
-{
-	(void)unused;
-	compare_twins(large_path());
-}
-
 /* fear F5: a stripped program: functions by their frames */
 static void test_stripped_parents(void **unused)
 {
@@ -557,7 +551,7 @@ static void test_errors(void **unused)
 	expect_error(bytes, sizeof(bytes), DINST_BAD_FILE, "program headers");
 }
 
-/* -------------------------------------------------------------------- speed */
+/* -------------------------------------------------------- speed, and twins */
 
 static void test_large_file(void **unused)
 {
@@ -578,13 +572,13 @@ static void test_large_file(void **unused)
 	assert_int_equal(match_count(img, "node::Environment::RunTimers(uv_timer_s*)"), 1);
 	assert_true(match_count(img, "v8::internal::Heap::*") > 100);
 	image_close(img);
+	compare_twins(large_path());
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_twins),
-		cmocka_unit_test(test_large_twins),
 		cmocka_unit_test(test_stripped_parents),
 		cmocka_unit_test(test_assembler),
 		cmocka_unit_test(test_sequence),
