@@ -15,8 +15,8 @@
 enum {
 	ARENA_TRIES = 20,
 	ARENA_PAUSE_US = 3000,
-	STORM_STOP_NS =
-		50000000, /* no stop is that long for want of a thread that can make calls */
+	ARENA_STOOD_NS =
+		200000000, /* in all tries; each of one in a storm of signals takes 0.1 s */
 };
 
 struct place *place_at(const struct session *s, taddr_t address)
@@ -166,6 +166,7 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 	struct dinst_error ignored = {0};
 	const bool left = target_left_calls(s->target);
 	struct stop_report report = {0};
+	uint64_t stood = 0;
 	struct place *p;
 	int status;
 
@@ -186,9 +187,10 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 	for (int turn = 0; turn < ARENA_TRIES; turn++) {
 		status = target_stop(s->target, NULL, make_arena, &make, &report, e);
 		session_note_stop(s, &report, stop_ns);
+		stood += report.stop_ns;
 		/* Nor is somebody held up again and again who gets signals without a break. */
 		if (status != DINST_BUSY || !report.threads || turn + 1 == ARENA_TRIES ||
-		    report.stop_ns > STORM_STOP_NS || target_left_calls(s->target) != left)
+		    stood > ARENA_STOOD_NS || target_left_calls(s->target) != left)
 			break;
 		dinst_error_clear(e);
 		usleep(ARENA_PAUSE_US);
