@@ -316,6 +316,8 @@ static void test_child(void **state)
 	struct session *s;
 	int times = 0;
 
+	if (!harness_has_clock(false))
+		skip();
 	harness_start(h, "confined", harness_number(THREADS), NULL);
 	s = session_begin(h);
 	if (session_load_mdl(s, "test.mdl", reading, strlen(reading), &e) < 0 ||
@@ -368,6 +370,8 @@ static void test_hidden_child(void **state)
 {
 	struct harness *h = *state;
 
+	if (!harness_has_clock(false))
+		skip();
 	harness_start(h, "confined", harness_number(THREADS), USER, NULL);
 	as_nobody(h, filtered_and_hidden, "child hidden\n");
 	harness_kill(h);
@@ -394,6 +398,8 @@ static struct session *read_and_time(struct harness *h, unsigned *time)
 	struct dinst_error e = {0};
 	struct session *s;
 
+	if (!harness_has_clock(false))
+		skip();
 	harness_start(h, "confined", harness_number(THREADS), NULL);
 	s = session_begin(h);
 	if (session_load_mdl(s, "test.mdl", reading, strlen(reading), &e) < 0)

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/live/harness_session.h"
 #include "tests/live/harness.h"
 
 /* The node with that path ("work/middle"), else NULL. */
@@ -297,5 +298,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(never_called, harness_setup, harness_teardown),
 	};
 
+	if (!harness_has_clock(true))
+		return 0;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

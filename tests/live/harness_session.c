@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "mutator/variable.h"
+
 static void must(int status, const struct dinst_error *e, const char *what)
 {
 	if (status < 0)
@@ -242,4 +244,13 @@ void session_go(struct harness *h, unsigned long n)
 	snprintf(text, sizeof(text), "go %lu\n", n);
 	harness_send(h, text);
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+}
+
+bool harness_has_clock(bool whole)
+{
+	if (ticks_may_do())
+		return true;
+	print_message("%s: the kernel does not trust this processor's clock\n",
+		      whole ? "SKIP events" : "skipped");
+	return false;
 }

@@ -47,4 +47,11 @@ taddr_t session_address(struct session *s, const char *function);
 /* Tells the target to do a round of work ("go N") and waits for its line "done". */
 void session_go(struct harness *h, unsigned long n);
 
+/*
+ * False, and says so, where the kernel does not trust the processor's clock: events cannot be
+ * recorded there, and requests for them are refused. The `whole` program is left out then (it is
+ * counted as one that was skipped), or the test, which calls skip().
+ */
+bool harness_has_clock(bool whole);
+
 #endif

@@ -175,6 +175,7 @@ static void run_both(const char *text, uint8_t *home, uint8_t *away)
 		run_random_extended(&in);
 		for (unsigned k = 0; k < 16; k++)
 			in.r[k] = run_random();
+		in.r[RSP] = run_stack_pointer(in.r[RSP]);
 		in.r[RCX] = (run_random() & 1 ? 1ull << 32 : 0) | (run_random() & 1);
 		in.flags = run_random() & ~0x400ull;
 		in.pc = HOME + 256;

@@ -70,6 +70,7 @@ static struct arch_regs random_registers(void)
 	struct arch_regs r;
 
 	run_fill(&r, sizeof(r));
+	r.user.rsp = run_stack_pointer(r.user.rsp);
 	r.user.rip = home();
 	r.user.orig_rax = -1ul;
 	r.user.eflags = (run_random() & RUN_FLAGS) | 0x202;

@@ -194,4 +194,32 @@ static inline void run_random_extended(struct run_state *s)
 	memcpy(s->extended + 512, &wanted, 8); /* XSTATE_BV: nothing in its initial state */
 }
 
+/*
+ * `wanted` as a stack pointer. There are hypervisors with which no thread goes back to user mode with
+ * one that cannot be an address (that is not canonical): it gets SIGSEGV where it stands. That is
+ * tried out; there it is made an address.
+ */
+static inline uint64_t run_stack_pointer(uint64_t wanted)
+{
+	static struct run_state in, out;
+	static int any = -1;
+	uint8_t *page;
+
+	if (any < 0) {
+		page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (page == MAP_FAILED)
+			abort();
+		memset(page, RUN_END, 4096);
+		run_init();
+		run_random_extended(&in);
+		in.r[4] = 0x5a5a5a5a5a5a5a5a;
+		in.pc = (uint64_t)(uintptr_t)page;
+		run_code(&in, &out);
+		any = out.signal == SIGILL;
+		munmap(page, 4096);
+	}
+	return any ? wanted : (uint64_t)((int64_t)(wanted << 17) >> 17);
+}
+
 #endif

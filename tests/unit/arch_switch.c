@@ -138,6 +138,7 @@ static void run_gate(uint8_t *words, uint32_t go, uint32_t budget, uint32_t left
 	run_random_extended(&in);
 	for (unsigned i = 0; i < 16; i++)
 		in.r[i] = run_random();
+	in.r[4] = run_stack_pointer(in.r[4]);
 	in.pc = (uint64_t)(uintptr_t)code;
 	run_code(&in, &out);
 	memcpy(values, words, sizeof(values));
