@@ -3,6 +3,7 @@
  * waits.c - while the target stands still nobody waits for what only the target could do, and
  * whatever else may keep us from letting it go does not keep it.
  */
+#include "tests/live/harness_session.h"
 #include "tests/live/harness.h"
 
 #include <signal.h>
@@ -222,6 +223,8 @@ static void test_pages_of_its_own(void **state)
 	const char *first;
 	unsigned calls;
 
+	if (!harness_has_clock(false))
+		skip();
 	snprintf(path, sizeof(path), "%s", harness_path("tests/live/targets/pages-supplied"));
 	harness_start_argv(h, (const char *const[]){path, "now", NULL}, false);
 	first = harness_line(h, HARNESS_ANSWER_MS);

@@ -7,6 +7,7 @@
 . "$(dirname "$0")/lib.sh"
 
 need redis-server redis-cli redis-benchmark python3
+need_clock
 port=$(free_port)
 
 cli() {

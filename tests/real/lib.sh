@@ -101,6 +101,16 @@ absent() {
 	echo "SKIP $1: $2"
 }
 
+# has_clock: the kernel trusts the processor's clock, without which no events are recorded (mutator/ticks.c).
+has_clock() {
+	grep -qwsE 'tsc|arch_sys_counter' /sys/devices/system/clocksource/clocksource0/available_clocksource
+}
+
+# need_clock: skips the test where it does not.
+need_clock() {
+	has_clock || skip "the kernel does not trust this processor's clock"
+}
+
 # need COMMAND...: skips the test where one is missing.
 need() {
 	local command

@@ -110,10 +110,12 @@ children+=("$load")
 
 # --- as programs want it
 json insert insert latency processCommand
+events=('trace processCommand -c 2' 'graph commandCheckArity -d 0.2')
+has_clock || { events=(); absent "trace and graph" "the kernel does not trust this processor's clock"; }
 for command in ls modules 'funcs process*' 'points processCommand' 'points --summary redis-server' \
 	'cfg commandCheckArity' metrics read 'watch -c 2 -i 0.1' history "doctor $server" 'insert calls call' \
-	'hist processCommand -d 0.2' 'hist processCommand -d 0.2 --by thread' 'trace processCommand -c 2' \
-	'graph commandCheckArity -d 0.2' 'top -c 2' 'why -d 2' flush; do
+	'hist processCommand -d 0.2' 'hist processCommand -d 0.2 --by thread' "${events[@]}" \
+	'top -c 2' 'why -d 2' flush; do
 	# shellcheck disable=SC2086
 	objects $command
 done
@@ -140,7 +142,7 @@ for columns in 80 200; do
 	fits $columns hist processCommand -d 1.2 -p "$session"
 	fits $columns read -p "$session"
 done
-fits 80 -q graph commandCheckArity -d 0.2 -p "$session"
+! has_clock || fits 80 -q graph commandCheckArity -d 0.2 -p "$session"
 
 # --- two at once, each with its own answer
 dinst --json hist processCommand -d 1 -p "$session" >"$work/one" 2>"$work/one.err" &

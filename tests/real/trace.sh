@@ -151,6 +151,7 @@ while True:
 }
 
 need redis-server redis-cli redis-benchmark setpriv
+need_clock
 redis_part
 postgres_part
 python_part

@@ -7,6 +7,7 @@
 . "$(dirname "$0")/lib.sh"
 
 need redis-server redis-cli redis-benchmark python3 unshare git setpriv ip
+need_clock
 git rev-parse HEAD >/dev/null 2>&1 || skip "not a git repository, nothing to clone"
 [ -f docs/tutorial.md ] || fail "no tutorial"
 
