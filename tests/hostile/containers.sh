@@ -145,7 +145,7 @@ enter=()
 # counted COMMAND...: both instances have a value.
 counted() {
 	"$@" read -p c --json >"$work/values" 2>&1
-	[ "$(field value values | awk '$1 > 0' | wc -l)" -eq 2 ]
+	[ "$(field value values | awk '$1 > 0' | wc -l)" -eq "$(has_clock && echo 2 || echo 1)" ]
 }
 
 # cycle COMMAND...: attaches to $pid, inserts everything there, counts, detaches. COMMAND runs dinst.
@@ -158,7 +158,10 @@ cycle() {
 	status=$?
 	[ $status -eq 0 ] || [ $status -eq 3 ] || fail "$title: insert: $(cat "$work/insert.err")"
 	[ "$(field points insert | sum)" -ge 30 ] || fail "$title: only $(field points insert | sum) points"
-	"$@" insert latency /Code/only-here/answer_request -p c --json >"$work/latency" 2>"$work/latency.err"
+	# Without the processor's clock it may need system calls, which a filter of the server's forbids.
+	if has_clock; then
+		"$@" insert latency /Code/only-here/answer_request -p c --json >"$work/latency" 2>"$work/latency.err"
+	fi
 	status=$?
 	[ $status -eq 0 ] || [ $status -eq 3 ] || fail "$title: latency: $(cat "$work/latency.err")"
 	wait_for 60 counted "$@" || fail "$title: nothing was counted: $(cat "$work/values")"
@@ -393,4 +396,5 @@ for ((round = 0; round < $(short 3 1); round++)); do
 	deleted_root
 	proc_mounts
 done
+has_clock || absent "latencies in containers" "the kernel does not trust this processor's clock"
 pass "nine kinds of containers"

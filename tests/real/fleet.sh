@@ -126,7 +126,7 @@ value_of() {
 
 # has_run PID: ns that its threads have run, says the kernel.
 has_run() {
-	awk '{ n += $1 } END { printf "%d", n }' "/proc/$1/task/"*/schedstat
+	awk '{ n += $1 } END { printf "%.0f", n }' "/proc/$1/task/"*/schedstat
 }
 
 start_host 1
