@@ -80,8 +80,9 @@ chmod 644 "$work/script.sql"
 "${as_postgres[@]}" timeout 880 pgbench -n -c 1 -T 870 -f "$work/script.sql" >"$work/pgbench.log" 2>&1 &
 load=$!
 children+=("$load")
+# The one that runs the script: pgbench asks for its tables over a connection that ends before.
 has_backend() {
-	backend=$(query "select pid from pg_stat_activity where application_name = 'pgbench' limit 1")
+	backend=$(query "select pid from pg_stat_activity where application_name = 'pgbench' and query ~ 'abalance|texts' limit 1")
 	[ -d "/proc/$backend/task" ]
 }
 wait_for 60 has_backend || fail "pgbench has no backend"
