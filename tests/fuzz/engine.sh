@@ -54,7 +54,7 @@ seeds() {
 # options NAME: the longest input, and what one may take of memory (MiB) and time (s).
 options() {
 	case $1 in
-	elf | dwarf) echo "-max_len=65536 -rss_limit_mb=1500 -timeout=20" ;;
+	elf | dwarf) echo "-max_len=131072 -rss_limit_mb=1500 -timeout=20" ;;
 	request) echo "-max_len=16384 -rss_limit_mb=2000 -timeout=30" ;;
 	*) echo "-max_len=8192 -rss_limit_mb=1000 -timeout=10" ;;
 	esac

@@ -139,7 +139,7 @@ is_answered() {
 
 # try STRESSOR: a line about it; 1 if it was too slow, or not to be compared, 2 if it does not run here.
 try() {
-	local untouched=0 plain other worker first pids=() at began inserted removed over pid n=0
+	local untouched=0 plain other worker first pids=() at began inserted removed over pid status
 
 	rm -f "$work"/mutator.*
 	start "$1" plain
@@ -161,8 +161,9 @@ try() {
 	sleep 0.05
 	# No picture of libraries that come and go: one may be gone before it is read.
 	[ "$1" = dynlib ] || prove save "$worker" "$work/picture" || fail "$1: cannot look at its worker"
+	# Before the stressors, which may be many and would leave us little of two processors.
 	for pid in $(below "$other" | grep -xF "$first" | head -8); do
-		"$instrument" "$pid" e 1 - @main @libc <"$work/stay" >"$work/mutator.$pid" 2>&1 &
+		nice -n -10 "$instrument" "$pid" e 1 - @main @libc <"$work/stay" >"$work/mutator.$pid" 2>&1 &
 		pids+=($!)
 	done
 	exec 5>"$work/stay"
@@ -174,13 +175,18 @@ try() {
 		fail "$1: not inserted: $(cat "$work/mutator.$worker")"
 	fi
 	inserted=$(date +%s%3N)
-	# Most of the time it is to be there, however long all of it takes here; a stressor of a
-	# real-time priority may leave us so little of a busy machine that this has to end, too.
-	sleep "$(awk -v least="$hold" -v ms=$((inserted - began)) 'BEGIN { t = ms / 500; t = t < 60 ? t : 60; print (t > least ? t : least) }')"
+	# Most of the time it is to be there, however long all of it takes here; half of it where that takes
+	# long. A stressor of a real-time priority may leave us so little of a busy machine that this has to end, too.
+	sleep "$(awk -v least="$hold" -v ms=$((inserted - began)) 'BEGIN {
+		t = ms < 4000 ? ms / 500 : 4 + ms / 1000
+		t = t < 60 ? t : 60
+		print (t > least ? t : least) }')"
 	exec 5>&-
 	removed=$(date +%s%3N)
 	for at in "${pids[@]}"; do
-		wait "$at" || n=$((n + 1))
+		wait "$at"
+		status=$?
+		[ $status -lt 124 ] || fail "$1: a mutator died (status $status): $(tail -2 "$work"/mutator.*)"
 	done
 	# A process that came to its end, or is traced by the one beside it, is no failure; others are.
 	if grep -h '^instrument: ' "$work"/mutator.* | grep -vE 'has the pid|zombie|has ended|is gone|already traced by process [0-9]+ \(instrument\)' | grep .; then
