@@ -272,8 +272,9 @@ static void find_shared(const struct target *t, const struct maps *m, struct are
 		if (!is_ours(entry) || (!(arena_rights(entry) & PROT_EXEC) && !entry->offset))
 			continue;
 		record = record_of(found, count, max, entry);
+		/* Those that are known get both of their halves: one that seems to have one only is taken out. */
 		if (!record)
-			break;
+			continue;
 		if (arena_rights(entry) & PROT_EXEC)
 			extend(&record->code, &record->code_size, entry);
 		else

@@ -276,8 +276,11 @@ static int undo_mappings(struct stop *s, const struct arena *a, long data, long 
 	return arena_munmap(s, mapped_at(code), a->code_size, mapped_at(data), a->data_size, e);
 }
 
-/* The descriptor, where the program was given up before it closed it. Fails as undo_mappings(). */
-static void close_memfd(struct stop *s, const long *results)
+/*
+ * The descriptor, where the program was given up before it closed it. Fails as undo_mappings(). `lost`: how
+ * many threads had been lost before.
+ */
+static void close_memfd(struct stop *s, const long *results, unsigned lost)
 {
 	const struct arch_remote_call call = {
 		SYS_close, {constant((uint64_t)results[CALL_MEMFD])}, true};
@@ -288,7 +291,7 @@ static void close_memfd(struct stop *s, const long *results)
 	if (results[CALL_MEMFD] < 0 || results[CALL_CLOSE] != -ECANCELED)
 		return;
 	/* A thread that is lost closes it by itself. */
-	if (!target_left_program(stop_target(s)))
+	if (target_left_program(stop_target(s)) == lost)
 		remote_run(s, &program, 0, NULL, NULL, NULL, &result, &ignored);
 }
 
@@ -383,6 +386,7 @@ static int keep_sparse(struct stop *s, const struct arena *a, struct dinst_error
 enum arena_attempt arena_map_shared(struct stop *s, struct arena *a, struct dinst_error *e)
 {
 	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	const unsigned lost = target_left_program(stop_target(s));
 	struct dinst_error inner = {0}, undo = {0};
 	long results[SHARED_CALLS];
 	enum arena_attempt outcome;
@@ -408,7 +412,7 @@ enum arena_attempt arena_map_shared(struct stop *s, struct arena *a, struct dins
 		outcome = ARENA_ATTEMPT_ERROR;
 	if (outcome == ARENA_ATTEMPT_DONE)
 		return outcome;
-	close_memfd(s, results);
+	close_memfd(s, results, lost);
 	/* Where a thread is lost, this fails, too; what is told is the first failure. */
 	if (undo_mappings(s, a, results[CALL_DATA], results[CALL_CODE], &undo)) {
 		outcome = ARENA_ATTEMPT_ERROR;
@@ -467,14 +471,23 @@ enum arena_attempt arena_map_private(struct stop *s, struct arena *a, struct din
 	};
 	const struct arch_remote_program program = {.calls = calls, .count = 4};
 	long results[4] = {-ECANCELED, -ECANCELED, -ECANCELED, -ECANCELED};
-	struct dinst_error ignored = {0};
+	const unsigned lost = target_left_program(stop_target(s));
+	struct dinst_error own = {0}, ignored = {0};
+	int result;
 
 	a->mode = ARENA_PRIVATE;
 	if (!map_ours_private(a)) {
 		dinst_fail(e, DINST_NO_MEMORY, "no memory for the copy of a private arena");
 		return ARENA_ATTEMPT_ERROR;
 	}
-	if (remote_run(s, &program, 0, NULL, NULL, NULL, results, e)) {
+	result = remote_run(s, &program, 0, NULL, NULL, NULL, results, &own);
+	/* Small pages are no more than better: without them it is used, or else both halves might stay. */
+	if (result == DINST_BUSY && target_left_program(stop_target(s)) == lost &&
+	    mapped_at(results[0]) == a->data && mapped_at(results[1]) == a->code)
+		return ARENA_ATTEMPT_DONE;
+	if (result) {
+		if (e && !e->code)
+			*e = own;
 		/* What was mapped by then; what is told is the first failure. */
 		undo_mappings(s, a, results[0], results[1], &ignored);
 		arena_close_ours(a);

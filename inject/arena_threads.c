@@ -200,6 +200,7 @@ static int make_part(struct stop *s, taddr_t at, size_t size, size_t wipe, size_
 {
 	const uint64_t magic = ARENA_THREADS_MAGIC ^ at;
 	struct dinst_error ignored = {0};
+	const unsigned lost = target_left_program(stop_target(s));
 	long results[CALLS];
 	int result = map_it(s, at, size, wipe, wipe_size, results, e);
 
@@ -207,7 +208,9 @@ static int make_part(struct stop *s, taddr_t at, size_t size, size_t wipe, size_
 		result = judge(results, at, size, e);
 	if (!result)
 		result = stop_write(s, at, &magic, sizeof(magic), e);
-	*left = result && !take_back(s, results, size);
+	/* A thread that is lost maps it by itself, and marks it where nothing else may be by then. */
+	*left = result &&
+		(target_left_program(stop_target(s)) != lost || !take_back(s, results, size));
 	/* By its number it is known also where the calls that mark it were not made. */
 	if (*left && (taddr_t)results[CALL_MAP] == at)
 		stop_write(s, at, &magic, sizeof(magic), &ignored);

@@ -63,12 +63,12 @@ struct target {
 	struct restart *restarts;  /* guarded by stop_lock */
 	size_t restart_count, restart_capacity;
 	uint64_t stop_serial;
-	unsigned patience; /* multiplies the default deadline; 1 unless CPUs are short */
-	int claim;	   /* the descriptor whose lock it is, -1 without */
-	bool parks;	   /* target_set_parks() */
-	bool placed_alike; /* an exec may put everything where it was: addresses do not tell */
-	bool left_program; /* target_left_program() */
-	bool left_calls;   /* target_left_calls() */
+	unsigned patience;     /* multiplies the default deadline; 1 unless CPUs are short */
+	int claim;	       /* the descriptor whose lock it is, -1 without */
+	bool parks;	       /* target_set_parks() */
+	bool placed_alike;     /* an exec may put everything where it was: addresses do not tell */
+	unsigned left_program; /* target_left_program() */
+	unsigned left_calls;   /* target_left_calls() */
 	struct hold hold;
 };
 
@@ -123,6 +123,7 @@ struct held {
 	uint64_t run_ns; /* on its way: time on CPUs when that was first read, or 0 */
 	bool seccomp_suspended;
 	bool restarted;		   /* stop_restart_begin() made its system call restart */
+	unsigned frames;	   /* of signal handlers, put on its stack between our calls */
 	uint64_t since_ns;	   /* when it was interrupted */
 	struct arch_regs original; /* as the kernel has them */
 };

@@ -30,9 +30,9 @@ enum {
 	/*
 	 * Each signal puts a frame on the stack of a thread that we then keep from running its
 	 * handler: a handler that does not block its signal gets one upon the other. Frames of
-	 * 1 to 11 KiB, on a stack that may be an alternate one of SIGSTKSZ.
+	 * 1 to 11 KiB, on a stack that may be an alternate one of SIGSTKSZ: so many in all of a stop.
 	 */
-	FRAMES_MAX = 8,
+	FRAMES_MAX = 4,
 };
 
 /* How a program ended. */
@@ -66,7 +66,6 @@ struct remote {
 	int refusal;		/* what `between` answered when it said no */
 	struct dinst_error why; /* ... and its reason: told if nothing worse comes */
 	int signal;
-	int frames;	   /* of handlers, built in between */
 	uint64_t storm_ns; /* clock_ns() up to which a storm is waited out */
 };
 
@@ -287,7 +286,7 @@ static int put_back(struct remote *r, enum ending ending)
 	error = tracee_resume(h->pub.tid, event.signal);
 	if (!error)
 		error = held_settle(r->s, h);
-	r->frames += !error && arch_sp(&h->pub.regs) != sp;
+	h->frames += !error && arch_sp(&h->pub.regs) != sp;
 	return error;
 }
 
@@ -300,7 +299,8 @@ static int machinery_failed(struct remote *r, enum ending ending, int error)
 		/* It finishes alone; the kernel lets it go when the stop ends. */
 		h->lost = true;
 		h->stopped = false;
-		t->left_program = t->left_calls = true;
+		t->left_program++;
+		t->left_calls++;
 		return dinst_fail(
 			r->e, DINST_BUSY,
 			"thread %d of process %d (%s) did not come back from a remote call",
@@ -340,6 +340,8 @@ static int run_once(struct remote *r, const size_t *order, size_t count)
 
 	if (code)
 		return code;
+	if (r->victim->frames >= FRAMES_MAX)
+		return fail_storm(r);
 	code = place_program(r, order, count);
 	if (code)
 		return code;
@@ -364,8 +366,7 @@ static int run_all(struct remote *r)
 	int code = 0;
 
 	for (int attempt = 0; !code && (count = pending(r, order)); attempt++) {
-		if (r->frames >= FRAMES_MAX ||
-		    (attempt >= STORM_LEAST && clock_ns() >= r->storm_ns))
+		if (attempt >= STORM_LEAST && clock_ns() >= r->storm_ns)
 			code = fail_storm(r);
 		else
 			code = run_once(r, order, count);
@@ -414,6 +415,7 @@ int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_
 			   .e = e};
 	char group[CGROUP_PATH_MAX];
 	int code, clear_code;
+	bool left;
 
 	/* It would stay stopped, but not come back: its calls would be made when it is thawed. */
 	if (cgroup_is_frozen(target_memory_tid(s->target), group, sizeof(group)))
@@ -433,10 +435,11 @@ int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_
 	tracer_arm(&s->tracer, clock_ns() + REMOTE_NS);
 	code = run_all(&r);
 	tracer_arm(&s->tracer, 0);
-	for (size_t i = 0; code && i < program->count; i++)
-		s->target->left_calls |= r.made[i] && !r.failed[i];
 	clear_code = clear_place(&r);
-	s->target->left_calls |= clear_code != 0;
+	left = clear_code != 0;
+	for (size_t i = 0; code && i < program->count; i++)
+		left |= r.made[i] && !r.failed[i];
+	s->target->left_calls += left;
 	if (!code && r.refusal) {
 		code = r.refusal;
 		if (e && !e->code)

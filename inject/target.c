@@ -128,17 +128,17 @@ int64_t target_clock_offset(const struct target *t)
 	return t ? t->clock_offset : 0;
 }
 
-bool target_left_program(const struct target *t)
+unsigned target_left_program(const struct target *t)
 {
 	return t->left_program;
 }
 
 void target_note_left(struct target *t)
 {
-	t->left_calls = true;
+	t->left_calls++;
 }
 
-bool target_left_calls(const struct target *t)
+unsigned target_left_calls(const struct target *t)
 {
 	return t->left_calls;
 }

@@ -55,17 +55,17 @@ int target_pidfd(const struct target *t);	 /* borrowed */
 const char *target_name(const struct target *t); /* comm, as of target_open() */
 
 /*
- * True once a thread did not come back from system calls that it made for us: it makes the rest
+ * How often a thread did not come back from system calls that it made for us: it makes the rest
  * of them by itself, and what they were to make may be left in the process.
  */
-bool target_left_program(const struct target *t);
+unsigned target_left_program(const struct target *t);
 
 /*
- * The same, or some calls were made and the rest given up, or those that were to take something
- * out: what there was may be left in it.
+ * How often that was so, or some calls were made and the rest given up, or those that were to take
+ * something out: what there was may be left in it.
  */
-bool target_left_calls(const struct target *t);
-void target_note_left(struct target *t); /* from now on it says so */
+unsigned target_left_calls(const struct target *t);
+void target_note_left(struct target *t); /* once more */
 
 /* False once the process has ended or its pid names another one. */
 bool target_alive(const struct target *t);

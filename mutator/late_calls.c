@@ -15,12 +15,21 @@
 #include "inject/stack.h"
 #include "mutator/core.h"
 
+/* A child that is looked at again and again is kept once: its claim can be had once only. */
+static bool is_kept(const struct session *s, const struct target *member)
+{
+	for (size_t i = 0; i < s->late_count; i++)
+		if (target_pid(s->late[i]) == target_pid(member) && target_alive(s->late[i]))
+			return true;
+	return false;
+}
+
 /* Without memory for it `dinst repair` finds what is left, as it finds what a dead mutator left. */
 bool late_calls_keep(struct session *s, struct target *member)
 {
 	struct target **late;
 
-	if (!target_left_calls(member) || !target_alive(member))
+	if (!target_left_calls(member) || !target_alive(member) || is_kept(s, member))
 		return false;
 	late = realloc(s->late, (s->late_count + 1) * sizeof(struct target *));
 	if (!late)
@@ -106,11 +115,18 @@ static int clean(struct target *t, uint64_t deadline, struct detach_result *resu
 int late_calls_clean(struct session *s, uint64_t deadline, struct detach_result *result,
 		     struct dinst_error *e)
 {
-	int status;
+	int status = 0;
 
 	family_release(s);
-	status = clean(s->target, deadline, result, e);
-	for (size_t i = 0; i < s->late_count && status >= 0; i++)
-		status = clean(s->late[i], deadline, result, e);
+	/* Nothing of ours outlives the program, also where the one that it executed may not be looked at. */
+	if (s->state != SESSION_EXECED || !target_incarnation_is_sure(s->target))
+		status = clean(s->target, deadline, result, e);
+	for (size_t i = 0; i < s->late_count; i++) {
+		struct dinst_error ignored = {0};
+		const int next = clean(s->late[i], deadline, result, status < 0 ? &ignored : e);
+
+		target_unclaim(s->late[i]);
+		status = status < 0 ? status : next;
+	}
 	return status;
 }

@@ -217,7 +217,10 @@ static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadli
 		return status;
 	if (target_parks(of->target))
 		target_set_parks(child.target);
-	status = arena_find(child.target, child.found, FOUND_MAX, e);
+	/* One that was open in its parent when it was forked. */
+	status = close_descriptors(child.target, deadline, result, e);
+	if (status >= 0)
+		status = arena_find(child.target, child.found, FOUND_MAX, e);
 	if (status >= 0) {
 		child.count = (size_t)status;
 		keep_common(&child, of);
@@ -323,12 +326,16 @@ static void clean_descendant(pid_t pid, bool program, uint64_t deadline, struct 
 	struct dinst_error ignored = {0};
 	struct process child = {0};
 
-	if (!program && !arena_has_half(pid))
+	const bool open = find_descriptor(pid) >= 0;
+
+	if (!program && !open && !arena_has_half(pid))
 		return;
 	if (target_open(pid, &child.target, &ignored) < 0)
 		return;
 	if (program)
 		wait_for_programs(child.target, deadline, &own, &ignored);
+	if (open)
+		close_descriptors(child.target, deadline, &own, &ignored);
 	clean_halves(&child, deadline, &own, &ignored);
 	if (target_alive(child.target))
 		result->arenas_left += own.arenas_left;

@@ -79,8 +79,13 @@ int main(int argc, char **argv)
 	descriptors_make_room();
 	/* Nor does a limit on the size of files: the log or the cache is incomplete, then. */
 	signal(SIGXFSZ, SIG_IGN);
-	/* A Ctrl-C at the terminal that started the daemon is not for us. */
+	/*
+	 * What ends the daemon is not for us, where it goes to all of its process group (a Ctrl-C, a
+	 * terminal that goes, timeout(1), a service manager): we detach when it says so, and end when it has.
+	 */
 	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
 	plan_cache_enable(true);
 	types_reader_enable(true);
 	return serve_on_large_stack();

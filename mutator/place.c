@@ -17,6 +17,7 @@ enum {
 	ARENA_PAUSE_US = 3000,
 	ARENA_STOOD_NS =
 		200000000, /* in all tries; each of one in a storm of signals takes 0.1 s */
+	LEFT_MAX = 8,	   /* each an arena at worst, and a descriptor */
 };
 
 struct place *place_at(const struct session *s, taddr_t address)
@@ -159,12 +160,26 @@ static int unmake_arena(struct stop *stop, void *arg, struct dinst_error *e)
 	return arena_unmap(stop, m->arena, e);
 }
 
+/* What is left by tries that were given up is taken out at detach, and must not become more and more. */
+static int may_make(struct session *s, struct dinst_error *e)
+{
+	const unsigned left = target_left_calls(s->target);
+
+	if (left >= LEFT_MAX)
+		return dinst_fail(
+			e, DINST_BUSY,
+			"process %d (%s) has kept us from making room for code %u times, and something may "
+			"have been left in it each time: detach, which takes that out, and attach again",
+			(int)s->pid, target_name(s->target), left);
+	return session_wanted(s, e);
+}
+
 int place_for(struct session *s, struct module *m, struct place **out, uint64_t *stop_ns,
 	      struct dinst_error *e)
 {
 	struct make_place make = {.session = s, .lo = m->lo, .hi = m->hi};
 	struct dinst_error ignored = {0};
-	const bool left = target_left_calls(s->target);
+	const unsigned left = target_left_calls(s->target);
 	struct stop_report report = {0};
 	uint64_t stood = 0;
 	struct place *p;
@@ -176,7 +191,7 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 			*out = p;
 			return 0;
 		}
-	status = session_wanted(s, e);
+	status = may_make(s, e);
 	if (status < 0)
 		return status;
 	p = calloc(1, sizeof(*p));

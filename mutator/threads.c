@@ -64,6 +64,14 @@ static int configure(struct stop *stop, struct threads *t, const struct threads_
 	return stop_write(stop, t->area, &config, sizeof(config), e);
 }
 
+/* A thread that has not come back from calls of ours may yet map or unmap the state that was to be made. */
+static int nobody_is_late(struct session *s, struct stop *stop, struct dinst_error *e)
+{
+	const pid_t late = late_calls_last(s, stop);
+
+	return late ? late_calls_fail(late, e) : 0;
+}
+
 /*
  * For each process that has the arena, the target last: all of them run the
  * same code, so the state is at one address in all of them, or there is none.
@@ -80,6 +88,9 @@ static int make_state(struct stop *stop, void *arg, struct dinst_error *e)
 	/* One that has other arenas only: nothing that uses the state is led to there. */
 	if (!is_target && !arena_shared_by(pid, t->place->arena))
 		return 0;
+	status = nobody_is_late(m->session, stop, e);
+	if (status < 0)
+		return status;
 	if (is_target && target_incarnation(stop_target(stop)) != m->session->incarnation)
 		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
 				  (int)m->session->pid);
@@ -128,6 +139,9 @@ static int unmake_state(struct stop *stop, void *arg, struct dinst_error *e)
 
 	if (!is_target && !arena_shared_by(pid, u->arena))
 		return 0;
+	status = nobody_is_late(u->session, stop, e);
+	if (status < 0)
+		return status;
 	if (is_target && target_incarnation(stop_target(stop)) != u->session->incarnation)
 		return 0;
 	status = arena_unmap_threads(stop, u->arena, e);

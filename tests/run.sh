@@ -11,6 +11,9 @@
 # The last line is "N passed, N failed, N skipped"; the exit status is 0 only
 # if something ran and nothing failed. The logs of failures are shown, and the
 # logs of all are in $DINST_BUILD/test-logs.
+#
+# With STRICT=1 a program that skips something because that is not installed has
+# failed, too: ./bootstrap has installed all that the tests can use.
 set -u
 
 limit=300
@@ -85,6 +88,11 @@ report_one() {
 		"$skip" $((ms / 1000)) $((ms % 1000)) "$word"
 	if [ "$skip" -gt 0 ]; then
 		grep -iE '^(skip|\[  SKIPPED \] [^0-9])' "$log" | awk '!seen[$0]++ { print "    " $0 }'
+	fi
+	if [ -n "${STRICT:-}" ] && grep -iE '^skip.* is not installed' "$log"; then
+		echo "    FAIL $name: this was to be installed here (STRICT)"
+		failed=$((failed + 1))
+		bad=1
 	fi
 	if [ "$bad" -gt 0 ]; then
 		failures+=("$name")

@@ -41,7 +41,7 @@ int report(struct context *c, const struct dinst_error *e)
 	if (c->json) {
 		error = json_pack("{s:{s:s,s:o}}", "error", "code", dinst_code_name(e->code),
 				  "message", rpc_text(text));
-		line = json_dumps(error, JSON_COMPACT);
+		line = rpc_shown(error, JSON_COMPACT);
 		fprintf(stderr, "%s\n", line ? line : "{\"error\":{\"code\":\"no-memory\"}}");
 		free(line);
 		json_decref(error);

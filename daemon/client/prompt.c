@@ -187,7 +187,9 @@ static bool prompt_open(struct prompt *p)
 	el_set(p->edit, EL_ADDFN, "dinst-complete", "complete a word", on_tab);
 	el_set(p->edit, EL_BIND, "^I", "dinst-complete", NULL);
 	el_set(p->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
-	el_source(p->edit, NULL);
+	/* What is bound in another user's .editrc is not what we type. */
+	if (home_is_own())
+		el_source(p->edit, NULL);
 	history(p->history, &event, H_SETSIZE, HISTORY_SIZE);
 	history(p->history, &event, H_SETUNIQUE, 1);
 	if (history_path(p->path))

@@ -57,21 +57,32 @@ static bool put_path(struct socket_place *p, const char *given)
 	return put(p->path, sizeof(p->path), "/tmp/dinst-%u/dinstd.sock", (unsigned)geteuid());
 }
 
-/* A directory stands for the socket dinstd.sock in it. */
-static bool complete_path(struct socket_place *p)
+/*
+ * A directory stands for the socket dinstd.sock in it, but not one that somebody else has made where
+ * a socket was meant: that would be his.
+ */
+static int complete_path(struct socket_place *p, struct dinst_error *e)
 {
 	static const char name[] = "/dinstd.sock";
 	size_t length = strlen(p->path);
 	struct stat st;
 
-	if (p->path[length - 1] != '/' && (stat(p->path, &st) != 0 || !S_ISDIR(st.st_mode)))
-		return true;
+	const bool there = stat(p->path, &st) == 0 && S_ISDIR(st.st_mode);
+
+	if (p->path[length - 1] != '/' && !there)
+		return 0;
+	if (there && st.st_uid != geteuid() && st.st_uid != 0)
+		return dinst_fail(
+			e, DINST_NOT_PERMITTED,
+			"%s is a directory of uid %u and you are uid %u: set DINST_SOCKET "
+			"to a place of your own, or to the path of that user's socket",
+			p->path, (unsigned)st.st_uid, (unsigned)geteuid());
 	while (length > 0 && p->path[length - 1] == '/')
 		length--;
 	if (length + sizeof(name) > sizeof(p->path))
-		return false;
+		return dinst_fail(e, DINST_USAGE, "the path of the socket is too long");
 	memcpy(p->path + length, name, sizeof(name));
-	return true;
+	return 0;
 }
 
 int socket_place_find(struct socket_place *p, const char *given, struct dinst_error *e)
@@ -79,14 +90,18 @@ int socket_place_find(struct socket_place *p, const char *given, struct dinst_er
 	const char *env = getenv("DINST_SOCKET");
 	size_t stem;
 	char *slash;
+	int status;
 
 	memset(p, 0, sizeof(*p));
 	p->fd = -1;
 	if (!given && env && *env)
 		given = env;
 	p->chosen = given != NULL;
-	if (!put_path(p, given) || !complete_path(p))
+	if (!put_path(p, given))
 		return dinst_fail(e, DINST_USAGE, "the path of the socket is too long");
+	status = complete_path(p, e);
+	if (status < 0)
+		return status;
 	slash = strrchr(p->path, '/');
 	stem = strlen(slash + 1);
 	if (stem > 5 && strcmp(slash + 1 + stem - 5, ".sock") == 0)
@@ -201,15 +216,22 @@ int program_find(const char *name, const char *variable, char *path, struct dins
 			  name, own);
 }
 
+bool home_is_own(void)
+{
+	const char *home = getenv("HOME");
+
+	return home && home[0] == '/' && !is_others(home);
+}
+
 bool history_path(char *path)
 {
 	const char *state = getenv("XDG_STATE_HOME");
 	const char *home = getenv("HOME");
 
 	if (state && state[0] == '/') {
-		if (!put(path, PATH_MAX, "%s", state))
+		if (is_others(state) || !put(path, PATH_MAX, "%s", state))
 			return false;
-	} else if (home && home[0] == '/') {
+	} else if (home_is_own()) {
 		if (!put(path, PATH_MAX, "%s/.local", home))
 			return false;
 		mkdir(path, 0700);

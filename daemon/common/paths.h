@@ -59,8 +59,11 @@ void socket_place_address(const struct socket_place *p, struct sockaddr_un *addr
  */
 int program_find(const char *name, const char *variable, char *path, struct dinst_error *e);
 
+/* False where $HOME is another user's, as it may be for root after sudo or su. */
+bool home_is_own(void);
+
 /* $XDG_STATE_HOME/dinst/history (else ~/.local/state/dinst/history), directories made; false if
- * there is no place for it. Fills path[PATH_MAX]. */
+ * there is no place of our own for it. Fills path[PATH_MAX]. */
 bool history_path(char *path);
 
 #endif

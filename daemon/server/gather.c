@@ -39,6 +39,16 @@ static void gather_closed(uv_handle_t *handle)
 	gather_release(handle->data);
 }
 
+/* Nothing of a session is in use any more, as it may be where one of its calls has just been answered. */
+static void gather_end(uv_timer_t *timer)
+{
+	struct gather *g = timer->data;
+	struct server *s = g->server;
+
+	uv_close((uv_handle_t *)timer, gather_closed);
+	server_end(s);
+}
+
 static void gather_answer(struct gather *g)
 {
 	json_t *result;
@@ -53,13 +63,14 @@ static void gather_answer(struct gather *g)
 		json_object_set(result, "notes", g->notes);
 	json_decref(g->notes);
 	g->rows = g->notes = NULL;
-	uv_close((uv_handle_t *)&g->timer, gather_closed);
+	if (g->stop)
+		uv_timer_start(&g->timer, gather_end, 0, 0);
+	else
+		uv_close((uv_handle_t *)&g->timer, gather_closed);
 	if (g->request)
 		request_result(g->request, result);
 	else
 		json_decref(result);
-	if (g->stop)
-		server_end(g->server);
 }
 
 static void gather_note(struct gather *g, const char *name, const char *text)

@@ -112,7 +112,31 @@ static int open_network(struct listening *l, const char *text, struct dinst_erro
 	return 0;
 }
 
-/* The directory of a socket must be nobody else's, or sticky: as for our own socket. */
+/* The directory of a socket must be nobody else's but root's, or sticky: as for our own socket. */
+static int check_place(const char *path, struct dinst_error *e)
+{
+	char directory[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	struct stat st;
+	char *slash;
+
+	snprintf(directory, sizeof(directory), "%s", path);
+	slash = strrchr(directory, '/');
+	slash[slash == directory] = '\0';
+	if (stat(directory, &st) != 0)
+		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot look at %s", directory);
+	if (st.st_uid != geteuid() && st.st_uid != 0)
+		return dinst_fail(
+			e, DINST_NOT_PERMITTED,
+			"%s belongs to uid %u, who could put a socket of his own in the place "
+			"of ours: choose another directory",
+			directory, (unsigned)st.st_uid);
+	if ((st.st_mode & (S_IWGRP | S_IWOTH)) && !(st.st_mode & S_ISVTX))
+		return dinst_fail(e, DINST_NOT_PERMITTED,
+				  "%s is open to others (mode %04o): chmod 700 %s", directory,
+				  (unsigned)st.st_mode & 07777, directory);
+	return 0;
+}
+
 static int open_unix(struct listening *l, const char *path, struct dinst_error *e)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -123,6 +147,11 @@ static int open_unix(struct listening *l, const char *path, struct dinst_error *
 	if (!path[0] || strlen(path) >= sizeof(a.sun_path))
 		return dinst_fail(e, DINST_USAGE, "unix: takes a path of 1 to %zu characters",
 				  sizeof(a.sun_path) - 1);
+	if (path[0] != '/')
+		return dinst_fail(e, DINST_USAGE, "unix: takes an absolute path, not %.100s", path);
+	err = check_place(path, e);
+	if (err)
+		return err;
 	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
 	l->local = true;
 	if (lstat(path, &st) == 0) {
@@ -148,6 +177,7 @@ static int open_unix(struct listening *l, const char *path, struct dinst_error *
 	umask(mask);
 	if (err != 0 || listen(l->fd, BACKLOG) != 0)
 		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot serve HTTP at %s", path);
+	l->inode = stat(path, &st) == 0 ? st.st_ino : 0;
 	snprintf(l->unix_path, sizeof(l->unix_path), "%s", path);
 	snprintf(l->text, sizeof(l->text), "unix:%s", path);
 	return 0;
@@ -186,10 +216,13 @@ int listening_open(struct listening *l, const struct http_options *o, struct din
 
 void listening_close(struct listening *l)
 {
+	struct stat st;
+
 	if (l->fd >= 0)
 		close(l->fd);
 	l->fd = -1;
-	if (l->unix_path[0])
+	/* Somebody else's who came meanwhile stays. */
+	if (l->unix_path[0] && lstat(l->unix_path, &st) == 0 && st.st_ino == l->inode)
 		unlink(l->unix_path);
 	l->unix_path[0] = '\0';
 	for (unsigned i = 0; i < l->host_count; i++)

@@ -11,6 +11,7 @@ struct listening {
 	int fd;			     /* not blocking; -1: none */
 	char text[HTTP_ADDRESS_MAX]; /* for people, and as part of a URL: "127.0.0.1:9464" */
 	char unix_path[108];	     /* to be removed at the end; "": none */
+	ino_t inode;		     /* of it */
 	bool local;		     /* nobody but this machine's users can connect */
 	char *hosts[HTTP_HOSTS + 1]; /* names that are allowed besides; lower case */
 	unsigned host_count;

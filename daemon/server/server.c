@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { IDLE_LOOK_MS = 1000 };
+enum { IDLE_LOOK_MS = 1000, SAME_SIGNAL_MS = 250 };
 
 void server_busy(struct server *s)
 {
@@ -48,10 +48,14 @@ void server_end(struct server *s)
 	}
 }
 
+/* The second one ends it at once; but timeout(1) and sudo(8) pass on what the group gets as well. */
 static void on_signal(uv_signal_t *handle, int number)
 {
 	struct server *s = handle->data;
 
+	if (s->stopping && uv_now(&s->loop) - s->signalled_at < SAME_SIGNAL_MS)
+		return;
+	s->signalled_at = uv_now(&s->loop);
 	server_log("signal %d (%s)", number, strsignal(number));
 	if (s->stopping)
 		server_end(s);

@@ -79,8 +79,9 @@ struct server {
 	struct socket_place place;
 	char mutator_path[PATH_MAX];
 	int lock_fd;
-	uint64_t idle_ms; /* leave after so long without sessions; 0: never */
-	uint64_t busy_at; /* loop time at which there was work last */
+	uint64_t idle_ms;      /* leave after so long without sessions; 0: never */
+	uint64_t busy_at;      /* loop time at which there was work last */
+	uint64_t signalled_at; /* and at which a signal to end came */
 	struct session *sessions;
 	struct peer *peers;
 	struct snapshot_waits snapshots;

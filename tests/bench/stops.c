@@ -125,7 +125,8 @@ static void judge(const char *what, const struct samples *s, size_t percent, uns
 	if (s->count && part(s, percent) <= ms)
 		return;
 	too_long++;
-	printf("  TOO LONG: %s, %zu %% of %zu stops: at most %u ms wanted\n", what, percent, s->count, ms);
+	printf("  TOO LONG: %s, %zu %% of %zu stops: at most %u ms wanted\n", what, percent,
+	       s->count, ms);
 }
 
 static void add(struct samples *s, uint64_t ns)

@@ -23,7 +23,6 @@
 need stress-ng awk
 instrument=$build/tests/tools/instrument
 SEED=${SEED:-1}
-hold=$(short 1.2 0.8)
 
 # Not funcret: a call of its functions, one instruction each, costs a cycle, and to count it another eight.
 # Nor alarm: told to end half a second after it had begun, without any mutator, it did not in 6 of 770 runs
@@ -56,6 +55,15 @@ options() {
 	vm-addr) echo --vm-addr-method inc ;;
 	cyclic) echo --cyclic-policy rr ;;
 	sock) echo --sock-port "$(free_port)" ;;
+	esac
+}
+
+# least STRESSOR: the shortest time, in s, for which it is instrumented. Those whose operations are few
+# and long, or whose stacks cannot be known, so that it takes long to be rid of us, need more of it.
+least() {
+	case $1 in
+	mmapmany | malloc) short 6 2 ;;
+	*) short 1.5 0.8 ;;
 	esac
 }
 
@@ -139,7 +147,7 @@ is_answered() {
 
 # try STRESSOR: a line about it; 1 if it was too slow, or not to be compared, 2 if it does not run here.
 try() {
-	local untouched=0 plain other worker first pids=() at began inserted removed over pid status
+	local untouched=0 plain other worker first pids=() at began asked inserted removed over pid status
 
 	rm -f "$work"/mutator.*
 	start "$1" plain
@@ -161,6 +169,7 @@ try() {
 	sleep 0.05
 	# No picture of libraries that come and go: one may be gone before it is read.
 	[ "$1" = dynlib ] || prove save "$worker" "$work/picture" || fail "$1: cannot look at its worker"
+	asked=$(date +%s%3N)
 	# Before the stressors, which may be many and would leave us little of two processors.
 	for pid in $(below "$other" | grep -xF "$first" | head -8); do
 		nice -n -10 "$instrument" "$pid" e 1 - @main @libc <"$work/stay" >"$work/mutator.$pid" 2>&1 &
@@ -177,7 +186,7 @@ try() {
 	inserted=$(date +%s%3N)
 	# Most of the time it is to be there, however long all of it takes here; half of it where that takes
 	# long. A stressor of a real-time priority may leave us so little of a busy machine that this has to end, too.
-	sleep "$(awk -v least="$hold" -v ms=$((inserted - began)) 'BEGIN {
+	sleep "$(awk -v least="$(least "$1")" -v ms=$((inserted - asked)) 'BEGIN {
 		t = ms < 4000 ? ms / 500 : 4 + ms / 1000
 		t = t < 60 ? t : 60
 		print (t > least ? t : least) }')"

@@ -88,21 +88,21 @@ static inline void end_calls(struct program *p)
 	close(p->out);
 }
 
-/* The daemon's first child. */
+/* The daemon's newest child: one of a session that has ended may still be there for a moment. */
 static inline pid_t mutator_pid(void)
 {
-	char path[80], line[64] = "";
-	pid_t daemon = daemon_pid();
+	char path[80];
+	pid_t daemon = daemon_pid(), last = 0, pid;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)daemon, (int)daemon);
 	f = fopen(path, "r");
 	if (f) {
-		if (!fgets(line, sizeof(line), f))
-			line[0] = '\0';
+		while (fscanf(f, "%d", &pid) == 1)
+			last = pid;
 		fclose(f);
 	}
-	return atoi(line);
+	return last;
 }
 
 #endif

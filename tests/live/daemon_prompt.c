@@ -117,6 +117,66 @@ static void typing(void **state)
 	assert_true(st.st_size > 20);
 }
 
+/*
+ * fear L3: root's prompt, started with another user's home as sudo -E leaves it, keeps no history there,
+ * and takes no keys from there
+ */
+static void home_of_another(void **state)
+{
+	struct output *o = malloc(sizeof(*o));
+	const char *typed;
+	char path[200], pid_text[20];
+	int terminal, status = -1;
+	FILE *f;
+	pid_t pid;
+
+	(void)state;
+	if (geteuid() != 0) {
+		print_message("only root can be somebody else\n");
+		skip();
+	}
+	snprintf(path, sizeof(path), "%s/home", fixture_directory);
+	assert_int_equal(mkdir(path, 0755), 0);
+	setenv("HOME", path, 1);
+	unsetenv("XDG_STATE_HOME");
+	snprintf(path, sizeof(path), "%s/home/.editrc", fixture_directory);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs("bind -s q \"version\"\n", f);
+	fclose(f);
+	snprintf(path, sizeof(path), "%s/home", fixture_directory);
+	snprintf(pid_text, sizeof(pid_text), "%d", (int)fixture_target);
+	for (int own = 1; own >= 0; own--) {
+		struct stat st;
+
+		assert_int_equal(chown(path, own ? 0 : 65534, own ? 0 : 65534), 0);
+		screen_used = screen_seen = 0;
+		screen[0] = '\0';
+		pid = forkpty(&terminal, NULL, NULL, NULL);
+		if (pid == 0) {
+			execl(fixture_dinst, "dinst", "attach", "-n", "homely", pid_text,
+			      (char *)NULL);
+			_exit(126);
+		}
+		if (!see(terminal, "dinst homely> "))
+			fail_msg("no prompt: %s", screen);
+		/* With the keys of that home there is no way to type it. */
+		typed = own ? "ls\n\004" : "quit\n";
+		assert_int_equal(write(terminal, typed, strlen(typed)), strlen(typed));
+		for (int i = 0; i < 3000 && waitpid(pid, &status, WNOHANG) == 0; i++)
+			nap_ms(10);
+		assert_int_equal(status, 0);
+		close(terminal);
+		snprintf(path, sizeof(path), "%s/home/.local/state/dinst/history",
+			 fixture_directory);
+		assert_int_equal(stat(path, &st), own ? 0 : -1);
+		assert_true(!own || unlink(path) == 0);
+		snprintf(path, sizeof(path), "%s/home", fixture_directory);
+		run_dinst(o, "detach homely");
+	}
+	free(o);
+}
+
 /* More instances than lines: the busiest are shown, and how many are not. */
 static void small_screen(void **state)
 {
@@ -155,6 +215,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(typing),
 		cmocka_unit_test(small_screen),
+		cmocka_unit_test(home_of_another),
 	};
 
 	return cmocka_run_group_tests_name("daemon_prompt", tests, fixture_setup, fixture_teardown);

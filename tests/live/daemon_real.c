@@ -3,6 +3,8 @@
  * daemon_real.c - the whole way from dinst to a target and back, with the real
  * mutator: exact counts, a mutator that is killed in between, exec, stop.
  */
+#include <stdbool.h>
+
 #include "tests/live/daemon_calls.h"
 
 static struct output *o;
@@ -133,6 +135,55 @@ static void daemon_is_killed(void **state)
 	end_calls(&p);
 }
 
+/* True if the process has a mapping of that name. */
+static bool has_mapping(pid_t pid, const char *name)
+{
+	char path[64], line[600];
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		found = found || strstr(line, name);
+	fclose(f);
+	return found;
+}
+
+/*
+ * fear J3: what ends the daemon's whole process group, as timeout(1), a shell's kill and service managers
+ * do, some of them twice, ends no mutator before it has detached; and a terminal that goes ends nothing
+ */
+static void group_is_ended(void **state)
+{
+	struct program p;
+	pid_t daemon, group;
+
+	(void)state;
+	start_calls(&p);
+	run_dinst(o, "attach %d", (int)p.pid);
+	assert_int_equal(o->status, 0);
+	run_dinst(o, "insert calls /Code/calls/many");
+	assert_int_equal(o->status, 0);
+	go(&p, 100);
+	daemon = daemon_pid();
+	group = getpgid(daemon);
+	assert_true(group > 1 && group != getpgrp() && getpgid(mutator_pid()) == group);
+	assert_int_equal(kill(-group, SIGHUP), 0);
+	nap_ms(100);
+	go(&p, 100);
+	assert_int_equal(value_of("many"), 400);
+	assert_true(has_mapping(p.pid, "/memfd:dinst"));
+	assert_int_equal(kill(-group, SIGTERM), 0);
+	nap_ms(10);
+	kill(-group, SIGTERM);
+	assert_true(wait_gone(daemon, ANSWER_MS));
+	assert_false(has_mapping(p.pid, "/memfd:dinst"));
+	go(&p, 100);
+	end_calls(&p);
+}
+
 /* main() is counted, so it was there before the first instruction. */
 static void exec_from_the_start(void **state)
 {
@@ -210,7 +261,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counts_are_exact), cmocka_unit_test(mutator_is_killed),
 		cmocka_unit_test(daemon_is_killed), cmocka_unit_test(exec_from_the_start),
-		cmocka_unit_test(memory_goes_back),
+		cmocka_unit_test(memory_goes_back), cmocka_unit_test(group_is_ended),
 	};
 
 	return cmocka_run_group_tests_name("daemon_real", tests, setup, teardown);
