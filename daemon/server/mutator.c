@@ -119,6 +119,8 @@ static void mutator_dead(struct mutator *m)
 		m->events->died(m->owner, why);
 }
 
+static void mutator_hang_up(struct mutator *m);
+
 static void grace_over(uv_timer_t *timer)
 {
 	struct mutator *m = timer->data;
@@ -126,6 +128,8 @@ static void grace_over(uv_timer_t *timer)
 	if (!m->exited) {
 		server_log("mutator %d does not end: killed", (int)m->pid);
 		uv_process_kill(&m->process, SIGKILL);
+	} else {
+		mutator_hang_up(m);
 	}
 }
 

@@ -88,6 +88,22 @@ static inline void end_calls(struct program *p)
 	close(p->out);
 }
 
+/* True if an arena is mapped in it. */
+static inline int has_arena(pid_t pid)
+{
+	char path[40], line[512];
+	int found = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		found |= strstr(line, "memfd:dinst") != NULL;
+	fclose(f);
+	return found;
+}
+
 /* The daemon's newest child: one of a session that has ended may still be there for a moment. */
 static inline pid_t mutator_pid(void)
 {

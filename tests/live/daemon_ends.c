@@ -4,7 +4,7 @@
  * children, it executed another program, or nobody is left to let it go. And
  * requests whose parameters have the wrong type, with the real mutator.
  */
-#include "tests/live/daemon_fixture.h"
+#include "tests/live/daemon_calls.h"
 
 static struct output *o;
 
@@ -37,21 +37,6 @@ static char state_of(pid_t pid)
 		fclose(f);
 	}
 	return state;
-}
-
-static int has_arena(pid_t pid)
-{
-	char path[40], line[512];
-	int found = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	f = fopen(path, "r");
-	assert_non_null(f);
-	while (fgets(line, sizeof(line), f))
-		found |= strstr(line, "memfd:dinst") != NULL;
-	fclose(f);
-	return found;
 }
 
 /* A program that goes to the background: what its child has inherited is taken out of it, too. */
@@ -221,13 +206,61 @@ static void wrong_types(void **state)
 	expect_word("detach", "{}", "");
 }
 
+/*
+ * fear L3: a lookup of a name that the kernel does not answer, since somebody holds the memory of a process,
+ * is answered in time, also where all who look are held; and what names its process by pid is served
+ */
+static void lookup_hangs(void **state)
+{
+	int fds[4], status;
+	pid_t pid;
+
+	(void)state;
+#ifdef __SANITIZE_ADDRESS__
+	skip(); /* its library wants to be the first one */
+#endif
+	run_dinst(o, "stop");
+	assert_int_equal(access(fixture_socket, F_OK), -1);
+	pid = fork();
+	if (pid == 0) {
+		char path[600];
+
+		target_path("libslow_proc.so", path, sizeof(path));
+		setenv("LD_PRELOAD", path, 1);
+		execl(fixture_dinstd, "dinstd", "-s", fixture_socket, "-i", "0", (char *)NULL);
+		_exit(126);
+	}
+	for (int i = 0; i < 12000 && access(fixture_socket, F_OK) != 0; i++)
+		nap_ms(10);
+	for (size_t i = 0; i < 4; i++) {
+		fds[i] = raw_connect();
+		raw_say(fds[i], "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"attach\",\"params\":{"
+				"\"target\":\"nobody-has-this-name\"}}\n");
+	}
+	run_dinst(o, "attach %d -n known", (int)fixture_target);
+	assert_int_equal(o->status, 0);
+	for (size_t i = 0; i < 4; i++) {
+		json_t *answer = raw_hear(fds[i], ANSWER_MS);
+		const json_t *error = json_object_get(answer, "error");
+
+		assert_string_equal(
+			json_string_value(json_object_get(json_object_get(error, "data"), "code")),
+			"busy");
+		json_decref(answer);
+		close(fds[i]);
+	}
+	run_dinst(o, "detach known");
+	assert_int_equal(o->status, 0);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(child_outlives),
-		cmocka_unit_test(target_executes),
-		cmocka_unit_test(held_and_forsaken),
-		cmocka_unit_test(wrong_types),
+		cmocka_unit_test(child_outlives),    cmocka_unit_test(target_executes),
+		cmocka_unit_test(held_and_forsaken), cmocka_unit_test(wrong_types),
+		cmocka_unit_test(lookup_hangs),
 	};
 
 	return cmocka_run_group_tests_name("daemon_ends", tests, setup, teardown);

@@ -12,7 +12,8 @@
 
 static void bad_mutators(void **state)
 {
-	static const char *const words[] = {"@crash", "@exit", "@garbage", "@wrong", "@truncated"};
+	static const char *const words[] = {"@crash", "@exit",	    "@garbage",
+					    "@wrong", "@truncated", "@orphan"};
 	char params[100];
 
 	(void)state;

@@ -3,8 +3,6 @@
  * daemon_real.c - the whole way from dinst to a target and back, with the real
  * mutator: exact counts, a mutator that is killed in between, exec, stop.
  */
-#include <stdbool.h>
-
 #include "tests/live/daemon_calls.h"
 
 static struct output *o;
@@ -135,22 +133,6 @@ static void daemon_is_killed(void **state)
 	end_calls(&p);
 }
 
-/* True if the process has a mapping of that name. */
-static bool has_mapping(pid_t pid, const char *name)
-{
-	char path[64], line[600];
-	bool found = false;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	f = fopen(path, "r");
-	assert_non_null(f);
-	while (fgets(line, sizeof(line), f))
-		found = found || strstr(line, name);
-	fclose(f);
-	return found;
-}
-
 /*
  * fear J3: what ends the daemon's whole process group, as timeout(1), a shell's kill and service managers
  * do, some of them twice, ends no mutator before it has detached; and a terminal that goes ends nothing
@@ -174,12 +156,12 @@ static void group_is_ended(void **state)
 	nap_ms(100);
 	go(&p, 100);
 	assert_int_equal(value_of("many"), 400);
-	assert_true(has_mapping(p.pid, "/memfd:dinst"));
+	assert_true(has_arena(p.pid));
 	assert_int_equal(kill(-group, SIGTERM), 0);
 	nap_ms(10);
 	kill(-group, SIGTERM);
 	assert_true(wait_gone(daemon, ANSWER_MS));
-	assert_false(has_mapping(p.pid, "/memfd:dinst"));
+	assert_false(has_arena(p.pid));
 	go(&p, 100);
 	end_calls(&p);
 }

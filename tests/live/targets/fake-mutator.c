@@ -8,6 +8,7 @@
  *   @slow     answers after 0.4 s      @silent   never answers
  *   @garbage  answers with garbage     @wrong    answers another id
  *   @truncated  half an answer, then ends
+ *   @orphan   dies, and a child of its own has the connection for five minutes
  *   @huge     a listing of about 3 MB  @partial  partial, with notes
  *   @progress three progress notifications   @error  error no-such-function
  *   @event    tells that the target has exited   @flood  a line of 70 MiB
@@ -289,7 +290,11 @@ static int misbehave(int id)
 {
 	if (strstr(line, "@slow"))
 		nap(400);
-	if (strstr(line, "@crash"))
+	if (strstr(line, "@orphan") && fork() == 0) {
+		nap(300000);
+		_exit(0);
+	}
+	if (strstr(line, "@crash") || strstr(line, "@orphan"))
 		abort();
 	if (strstr(line, "@exit"))
 		exit(7);
