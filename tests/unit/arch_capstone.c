@@ -267,7 +267,7 @@ static void test_judge(void **state)
 		if (text_each(i, judge_text))
 			judged++;
 		else
-			print_message("skipped: %s is not installed\n", text_files[i].name);
+			print_message("without %s, which is not here\n", text_files[i].name);
 	}
 	cs_close(&judge.handle);
 	print_message("%ld instructions; unknown to us alone %ld, to capstone alone %ld\n",

@@ -28,7 +28,7 @@ static void test_programs(void **state)
 		long before = judge.total;
 
 		if (!text_each(i, judge_text)) {
-			print_message("skipped: %s is not installed\n", text_files[i].name);
+			print_message("without %s, which is not here\n", text_files[i].name);
 			continue;
 		}
 		judged++;
