@@ -4,6 +4,7 @@
  * threads that come back late, and however many arenas there are.
  */
 #include "tests/live/harness_session.h"
+#include "tests/live/inject_help.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,16 +22,6 @@
 enum { WORKERS = 2, DETACH_S = 20, NOTES = 8, ARENAS = 40, HALF = 1 << 16, FOUND = 32 };
 
 static const char descriptor_name[] = "dinst";
-
-static struct target *open_target(pid_t pid)
-{
-	struct dinst_error e = {0};
-	struct target *t;
-
-	if (target_open(pid, &t, &e) < 0)
-		fail_msg("%s", e.text);
-	return t;
-}
 
 /* What a storm of job control leaves that lasts until after the undo. */
 static int leave_descriptor(struct stop *stop, void *arg, struct dinst_error *e)
@@ -91,8 +82,8 @@ static void test_children(void **state)
 	for (size_t i = 0; i < WORKERS; i++)
 		assert_true(has_descriptor(workers[i], fd));
 	/* The other one was looked at without a storm. */
-	first = open_target(workers[0]);
-	second = open_target(workers[0]);
+	first = help_open(workers[0]);
+	second = help_open(workers[0]);
 	assert_false(late_calls_keep(s, first));
 	target_note_left(first);
 	target_note_left(second);
@@ -236,7 +227,7 @@ static void test_many_arenas(void **state)
 	}
 	assert_int_equal(read(pipes[0], &ready, 1), 1);
 	assert_int_equal(ready, 0);
-	t = open_target(child);
+	t = help_open(child);
 	assert_int_equal(arena_find(t, found, FOUND, &e), FOUND);
 	for (size_t i = 0; i < FOUND; i++) {
 		assert_int_equal(found[i].code_size, HALF);
