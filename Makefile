@@ -150,7 +150,7 @@ endif
 # libdinst: the client's end of the socket, with a face of its own (lib/dinst.h).
 library_src := $(wildcard lib/*.c) daemon/client/connect.c daemon/client/start.c \
 	daemon/common/lines.c daemon/common/paths.c daemon/common/rpc.c $(wildcard daemon/report/event*.c) \
-	inject/error.c
+	inject/error.c inject/proc.c
 library_soname := libdinst.so.0
 library_real := $(library_soname).1.0
 library := $(O)/libdinst.a $(O)/$(library_real) $(O)/$(library_soname) $(O)/libdinst.so
@@ -200,7 +200,7 @@ endif
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: check cppcheck valgrind memcheck all tests unit live real fuzz fuzz-tests fuzz-engine hostile safety tidy test bench bench-parts coverage bare lint fmt install uninstall deb demo clean examples FORCE
+.PHONY: check cppcheck valgrind memcheck races racing all tests unit live real fuzz fuzz-tests fuzz-engine hostile safety tidy test bench bench-parts coverage bare lint fmt install uninstall deb demo clean examples FORCE
 
 all: $(programs) $(library)
 
@@ -521,6 +521,16 @@ memcheck: $(valgrind_bin) $(target_bin)
 			$$test >$(O)/valgrind-$${test##*/}.log 2>&1 || \
 			{ cat $(O)/valgrind-$${test##*/}.log; failed=1; }; \
 	done; exit $$failed
+
+# Races of dinstd, which looks names up in threads, and of the mutator, which serves in one and measures
+# its clock in others, under the thread sanitizer: the tests that have them at work, ten minutes.
+race_bin := $(filter $(addprefix $(O)/tests/live/,daemon_% mdl_clock),$(live_bin))
+
+races:
+	$(MAKE) O=$(O)-races SAN=thread racing
+
+racing: all examples $(race_bin) $(target_bin) $(tool_bin)
+	$(run) $(race_bin)
 
 fmt: need-clang-format
 	clang-format -i $(style_src)

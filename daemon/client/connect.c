@@ -14,10 +14,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "inject/proc.h"
+
 enum {
 	OPEN_TRIES_MS = 10000, /* a daemon that is leaving may still hold the lock */
 	OPEN_PAUSE_MS = 20,
 	GREET_S = 5, /* a daemon answers `ping` at once, whatever it does */
+	/* ... once it is run: on a machine with far too much to do (a control group or a session
+	 * of its own among busy ones, Linux 6.18) one waited 23 s for a processor */
+	STARVED_S = 60,
 };
 
 /* Rows of a long listing come in one line. */
@@ -185,6 +190,14 @@ static int send_line(struct link *l, char *line, struct dinst_error *e)
 	return 0;
 }
 
+/* True if the daemon is on a processor, or waits for one. */
+static bool daemon_runs(const struct link *l)
+{
+	struct proc_stat stat;
+
+	return proc_stat_read(l->daemon_pid, &stat) == 0 && stat.state == 'R';
+}
+
 /* The next line from the daemon, however long it takes. */
 static int read_line(struct link *l, char **line, size_t *length, struct dinst_error *e)
 {
@@ -203,7 +216,8 @@ static int read_line(struct link *l, char **line, size_t *length, struct dinst_e
 		if (poll(&fd, 1, 1000) <= 0) {
 			if (l->tick)
 				l->tick(l->tick_arg);
-			if (!l->patience || ++silent < l->patience)
+			if (!l->patience || ++silent < l->patience ||
+			    (silent < STARVED_S && daemon_runs(l)))
 				continue;
 			link_close(l);
 			return dinst_fail(

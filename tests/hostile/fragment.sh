@@ -50,7 +50,7 @@ must() {
 		# A distribution for each of a thousand functions is more than fits.
 		[ "$1" = insert ] && grep -q '"code": *"no-memory"' "$work/out" "$work/out.err" && return 1
 		grep -qE '"code": *"busy"|did not stop' "$work/out" "$work/out.err" || break
-		sleep 0.1
+		nap 0.1
 	done
 	fail "$(where): dinst $*: $(head -c 400 "$work/out") $(head -c 400 "$work/out.err")"
 }

@@ -25,7 +25,7 @@
 seed=${SEED:-20}
 rounds=${ROUNDS:-1000000}
 wanted_kills=${KILLS:-1000000}
-seconds=$(short 100 15)
+seconds=$(short 80 15)
 [ -n "${ROUNDS:-}${KILLS:-}" ] && seconds=1000000
 [ -n "${HOURS:-}" ] && seconds=$(awk -v h="$HOURS" 'BEGIN { print int(h * 3600) }')
 RANDOM=$seed
@@ -83,7 +83,7 @@ turn_of() {
 # my_turn NAME: waits for it, in a driver.
 my_turn() {
 	while [ ! -e "$work/$1.turn" ]; do
-		sleep 0.05
+		nap 0.05
 	done
 }
 
@@ -105,7 +105,7 @@ converse() {
 			return 1
 		fi
 		echo "$i"
-		sleep 0.02
+		nap 0.02
 	done
 }
 
@@ -150,7 +150,7 @@ ask_redis() {
 		fi
 		i=$((i + 1))
 		echo "$i"
-		sleep 0.02
+		nap 0.02
 	done
 }
 
@@ -176,7 +176,7 @@ fetch_nginx() {
 		i=$((i + 1))
 		[ $((i % 20)) -eq 0 ] && kill -HUP "$1"
 		echo "$i"
-		sleep 0.05
+		nap 0.05
 	done
 }
 
@@ -251,7 +251,7 @@ ask_backend() {
 		done
 		i=$((i + 1))
 		echo "$i"
-		sleep 0.05
+		nap 0.05
 	done
 }
 
@@ -272,7 +272,7 @@ ask_postmaster() {
 		fi
 		i=$((i + 1))
 		echo "$i"
-		sleep 0.1
+		nap 0.1
 	done
 }
 
@@ -413,7 +413,8 @@ plan_round() {
 some_time() {
 	local ms=$(((RANDOM % 1024) >> (RANDOM % 11)))
 
-	sleep "$(printf '%d.%03d' $((ms / 1000)) $((ms % 1000)))"
+	printf -v ms '%d.%03d' $((ms / 1000)) $((ms % 1000))
+	nap "$ms"
 }
 
 # The one in which it happens runs in the background.
@@ -449,7 +450,7 @@ recover() {
 			status=$?
 		fi
 		[ $status -eq 0 ] && return
-		sleep 0.25
+		nap 0.25
 	done
 	fail "round $round ($what): cannot be taken out: $(head -c 600 "$work/recover")"
 }

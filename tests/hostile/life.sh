@@ -232,7 +232,7 @@ take_out() {
 		else
 			break
 		fi
-		sleep 0.2
+		nap 0.2
 	done
 	[ $tries -lt 40 ] || fail "$(where): cannot be detached: $(cat "$work/answer" "$work/answer.err" | head -c 400)"
 }

@@ -48,12 +48,14 @@ ring=$!
 LIFE_MS=60000 live life_threads test_breakpoints &
 breakpoints=$!
 wait $ring && wait $breakpoints || exit 1
-# They wait nearly all the time.
+# They wait nearly all the time, and a library is made by one process.
 BLOCKING_MS=25000 live signals 'test_blocking_*' &
 blocking=$!
+large_library &
+library=$!
 LOADING_ATTACHES=1000 live loading test_often
 DINST_SEED=${SEED:-20} DEATHS=200 live death test_hundred_deaths
-large_library || fail "no large library can be made"
+wait $library || fail "no large library can be made"
 wait $blocking || exit 1
 LARGE_LIBRARY=$work/liblarge.so LARGE_FUNCTION=work_in_a_large_library_270000 live large test_library
 pass

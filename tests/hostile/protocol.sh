@@ -57,7 +57,7 @@ while kill -0 "$bad" 2>/dev/null; do
 	size=$(awk '/^VmRSS:/ { print $2 }' "/proc/$daemon/status" 2>/dev/null)
 	[ -n "$size" ] || fail "seed $seed: the daemon has ended: $(tail -3 "$work/dinstd/dinstd.log")"
 	[ "$size" -gt "$most" ] && most=$size
-	sleep 0.1
+	nap 0.1
 done
 wait "$bad" || fail "seed $seed: the bad clients: $(tail -2 "$work/bad.out")"
 wait "$good" || fail "seed $seed: the good client: $(tail -2 "$work/good.out")"

@@ -67,14 +67,16 @@ least() {
 	esac
 }
 
-# below PID: all processes below it.
+# below PID: all processes below it, its own children first; there may be thousands.
 below() {
-	local child
-
-	for child in $(cat "/proc/$1/task/"*/children 2>/dev/null); do
-		echo "$child"
-		below "$child"
-	done
+	ps -e -o pid=,ppid= | awk -v top="$1" '
+		{ children[$2] = children[$2] " " $1 }
+		END {
+			for (next_one = top; next_one != ""; next_one = queue[++at]) {
+				n = split(children[next_one], words)
+				for (i = 1; i <= n; i++) print queue[++last] = words[i]
+			}
+		}'
 }
 
 has_worker() {
@@ -85,7 +87,7 @@ has_worker() {
 start() {
 	mkdir -p "$work/$2"
 	# shellcheck disable=SC2046
-	(cd "$work/$2" && exec stress-ng --seed "$SEED" --temp-path . --verify --metrics --timeout 1200 \
+	(cd "$work/$2" && exec chrt --other 0 stress-ng --seed "$SEED" --temp-path . --verify --metrics --timeout 1200 \
 		"--$1" 1 $(options "$1") >"$work/$2.out" 2>&1) &
 	program=$!
 	children+=("$program")
@@ -170,9 +172,8 @@ try() {
 	# No picture of libraries that come and go: one may be gone before it is read.
 	[ "$1" = dynlib ] || prove save "$worker" "$work/picture" || fail "$1: cannot look at its worker"
 	asked=$(date +%s%3N)
-	# Before the stressors, which may be many and would leave us little of two processors.
 	for pid in $(below "$other" | grep -xF "$first" | head -8); do
-		nice -n -10 "$instrument" "$pid" e 1 - @main @libc <"$work/stay" >"$work/mutator.$pid" 2>&1 &
+		"$instrument" "$pid" e 1 - @main @libc <"$work/stay" >"$work/mutator.$pid" 2>&1 &
 		pids+=($!)
 	done
 	exec 5>"$work/stay"
@@ -242,6 +243,9 @@ if [ $# -eq 0 ]; then
 		sort | head -"$number" | cut -d' ' -f2,3 | sort | cut -d' ' -f2)
 fi
 say "SEED=$SEED"
+# We and the mutators go before the stressors, which may be many, some of a real-time priority, and
+# would leave us little of two processors.
+chrt --rr -p 99 $$ || say "no real-time priority here: this takes longer"
 mkfifo "$work/stay"
 done=0 absent=
 for stressor in "${wanted[@]}"; do
