@@ -227,8 +227,9 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 	return 0;
 
 unmake:
-	if (target_stop(s->target, NULL, unmake_arena, &make, NULL, &ignored) < 0)
-		target_note_left(s->target);
+	/* A child that was forked in the meantime has it, too. */
+	target_stop(s->target, NULL, unmake_arena, &make, NULL, &ignored);
+	target_note_left(s->target);
 free_place:
 	place_free(p, true);
 	return status;

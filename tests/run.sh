@@ -3,11 +3,10 @@
 #
 # run.sh - runs test programs and scripts, one line each, and adds them up.
 #
-#   tests/run.sh [-t SECONDS] [-p PROGRAM...] [-l PROGRAM...]... [-s PROGRAM...]
+#   tests/run.sh [-t SECONDS] [-p] PROGRAM... [-s] PROGRAM...
 #
-# Programs behind -p run beside each other, as many as there are processors. Each
-# -l begins a lane: its programs run one after the other, and the lanes beside each
-# other. Those behind -s (the default) come last, one at a time. A program speaks cmocka's output, or lines that start with PASS,
+# Programs behind -p run beside each other, those behind -s (the default) one
+# at a time. A program speaks cmocka's output, or lines that start with PASS,
 # FAIL or SKIP. One that dies, hangs, or reports no test at all has failed.
 # The last line is "N passed, N failed, N skipped"; the exit status is 0 only
 # if something ran and nothing failed. The logs of failures are shown, and the
@@ -44,7 +43,7 @@ run_one() {
 	name=$(log_name "$program")
 	rm -f "$logs/$name.log" "$logs/$name.result"
 	start=$(now_ms)
-	timeout --kill-after=10 "$limit" "$program" </dev/null >"$logs/$name.log" 2>&1 3>&-
+	timeout --kill-after=10 "$limit" "$program" </dev/null >"$logs/$name.log" 2>&1
 	status=$?
 	echo "$status $(($(now_ms) - start))" >"$logs/$name.result"
 }
@@ -105,75 +104,29 @@ count_summary() {
 	awk -v word="$1" '$1 == "[" && $2 == word && $5 == "test(s)," { n += $4 } END { print n + 0 }' "$2"
 }
 
-# lane PROGRAM...: runs them one after the other, and says of each that it has ended.
-lane() {
-	local program
-
-	for program in "$@"; do
-		run_one "$program"
-		echo "$program" >&3
-	done
-}
-
-# pool PROGRAM...: runs them beside each other.
-pool() {
-	local program
-
-	for program in "$@"; do
-		while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do
-			wait -n
-		done
-		lane "$program" &
-	done
-	wait
-}
-
-# report NUMBER: so many that run beside us, as they end.
-report() {
-	local program left=$1
-
-	while [ "$left" -gt 0 ]; do
-		read -r program <&3
-		report_one "$program"
-		left=$((left - 1))
-	done
-	wait
-}
-
 parallel=()
-# The programs of each lane, separated by newlines.
-lanes=()
-in_lanes=0
 sequential=()
 mode=sequential
 while [ $# -gt 0 ]; do
 	case $1 in
 	-t) limit=$2; shift ;;
 	-p) mode=parallel ;;
-	-l) mode=lane lanes+=("") ;;
 	-s) mode=sequential ;;
-	*)
-		case $mode in
-		parallel) parallel+=("$1") ;;
-		lane) lanes[-1]+=$1$'\n' in_lanes=$((in_lanes + 1)) ;;
-		sequential) sequential+=("$1") ;;
-		esac
-		;;
+	*) if [ $mode = parallel ]; then parallel+=("$1"); else sequential+=("$1"); fi ;;
 	esac
 	shift
 done
 
-ended=$(mktemp -u "$logs/ended.XXXXXX")
-mkfifo "$ended" && exec 3<>"$ended" && rm "$ended" || exit 2
-
-pool "${parallel[@]}" &
-report ${#parallel[@]}
-for each in "${lanes[@]}"; do
-	[ -n "$each" ] || continue
-	mapfile -t programs <<<"${each%$'\n'}"
-	lane "${programs[@]}" &
+for program in "${parallel[@]}"; do
+	while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do
+		wait -n
+	done
+	run_one "$program" &
 done
-report $in_lanes
+wait
+for program in "${parallel[@]}"; do
+	report_one "$program"
+done
 for program in "${sequential[@]}"; do
 	run_one "$program"
 	report_one "$program"

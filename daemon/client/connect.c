@@ -190,12 +190,22 @@ static int send_line(struct link *l, char *line, struct dinst_error *e)
 	return 0;
 }
 
-/* True if the daemon is on a processor, or waits for one. */
-static bool daemon_runs(const struct link *l)
+/*
+ * True if a thread of the daemon is on a processor or waits for one, or for something in the kernel
+ * that another one has which waits: it goes on when that one does.
+ */
+static bool daemon_is_starved(const struct link *l)
 {
+	struct proc_ids tasks = {0};
 	struct proc_stat stat;
+	bool starved = false;
 
-	return proc_stat_read(l->daemon_pid, &stat) == 0 && stat.state == 'R';
+	if (proc_tasks(l->daemon_pid, &tasks) == 0)
+		for (size_t i = 0; i < tasks.count && !starved; i++)
+			starved = proc_stat_read(tasks.ids[i], &stat) == 0 &&
+				  (stat.state == 'R' || stat.state == 'D');
+	proc_ids_release(&tasks);
+	return starved;
 }
 
 /* The next line from the daemon, however long it takes. */
@@ -217,7 +227,7 @@ static int read_line(struct link *l, char **line, size_t *length, struct dinst_e
 			if (l->tick)
 				l->tick(l->tick_arg);
 			if (!l->patience || ++silent < l->patience ||
-			    (silent < STARVED_S && daemon_runs(l)))
+			    (silent < STARVED_S && daemon_is_starved(l)))
 				continue;
 			link_close(l);
 			return dinst_fail(

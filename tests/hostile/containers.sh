@@ -386,7 +386,7 @@ proc_mounts() {
 	end_container "$container"
 }
 
-for ((round = 0; round < $(short 3 1); round++)); do
+for ((round = 0; round < $(short 2 1); round++)); do
 	namespaces
 	ordinary_user
 	user_namespaces

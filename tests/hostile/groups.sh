@@ -93,13 +93,13 @@ cramped() {
 	"$confine" cgroup="$group" -- env DINST_SOCKET="$work/dinstd/cramped.sock" timeout 60 "$build/dinst" --json "$@"
 }
 
-# fear I3: at the limit of memory (what it uses and 1 MB) all of libc is refused, for its pages would
+# fear I3: at the limit of memory (what it uses and half a MB) all of libc is refused, for its pages would
 #   have the kernel kill the target; what is small goes in; with more room all does
 memory() {
 	title="little memory"
 	new_group memory || { absent "$title" "no memory controller here"; return; }
 	start_server "$confine" cgroup="$group" --
-	put $(($(usage) + 1024 * 1024)) memory.limit_in_bytes memory.max || fail "$title: no limit"
+	put $(($(usage) + 512 * 1024)) memory.limit_in_bytes memory.max || fail "$title: no limit"
 	json attach attach "$server" -n limited
 	refused 'its control group has only' insert calls '/Code/libc.so.6/*' -p limited
 	grep -q '"code":"refused"' "$work/refusal" || fail "$title: $(cat "$work/refusal")"
@@ -237,7 +237,7 @@ frozen() {
 	say "$title: refused, and put right afterwards"
 }
 
-for ((turn = 0; turn < $(short 3 1); turn++)); do
+for ((turn = 0; turn < $(short 2 1); turn++)); do
 	memory
 	shared_memory
 	processes

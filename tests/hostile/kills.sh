@@ -25,7 +25,7 @@
 seed=${SEED:-20}
 rounds=${ROUNDS:-1000000}
 wanted_kills=${KILLS:-1000000}
-seconds=$(short 80 15)
+seconds=$(short 70 15)
 [ -n "${ROUNDS:-}${KILLS:-}" ] && seconds=1000000
 [ -n "${HOURS:-}" ] && seconds=$(awk -v h="$HOURS" 'BEGIN { print int(h * 3600) }')
 RANDOM=$seed

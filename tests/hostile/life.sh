@@ -24,7 +24,7 @@
 [ "$(id -u)" -eq 0 ] || skip "needs root"
 seed=${SEED:-7}
 rounds=${ROUNDS:-1000000}
-seconds=$(short 90 20)
+seconds=$(short 75 20)
 [ -n "${ROUNDS:-}" ] && seconds=1000000
 [ -n "${HOURS:-}" ] && seconds=$(awk -v h="$HOURS" 'BEGIN { print int(h * 3600) }')
 RANDOM=$seed

@@ -279,7 +279,7 @@ kept_from_him() {
 }
 
 make_space
-for ((turn = 0; turn < $(short 3 1); turn++)); do
+for ((turn = 0; turn < $(short 2 1); turn++)); do
 	start_own "$work/bin/demo-server"
 	ordinary
 	disks

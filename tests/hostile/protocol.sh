@@ -11,7 +11,7 @@
 . "$(dirname "$0")/lib.sh"
 
 need prlimit
-seconds=$(short 60 8)
+seconds=$(short 50 8)
 seed=${SEED:-20261121}
 memory_max=$((900 << 10)) # KiB of the daemon: 512 MiB of answers that nobody takes, and what else is allowed
 

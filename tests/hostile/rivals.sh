@@ -12,7 +12,7 @@
 
 need setpriv
 id nobody >/dev/null 2>&1 || skip "there is no user nobody"
-rounds=$(short 60 8)
+rounds=$(short 45 8)
 export XDG_CACHE_HOME=$work/cache
 
 # The program is nobody's, so that both may have it.

@@ -6,9 +6,6 @@
 #
 #   tests/hostile/run.sh [PROGRAM...]     (make hostile [HOURS=n] [SEED=n])
 #
-# What waits most of its time goes beside the others, in a lane of its own; what fills
-# the processors, or judges speed, comes last, alone.
-#
 # A failure in a round is told with the command that repeats it; the rounds go on,
 # and the exit status says that there was one.
 set -u
@@ -23,15 +20,7 @@ if [ $# -eq 0 ]; then
 fi
 
 if [ -z "${HOURS:-}" ]; then
-	waiting=() others=() alone=()
-	for program in "${programs[@]}"; do
-		case ${program##*/} in
-		groups.sh | gdb.sh | files.sh | limits.sh | places.sh | users.sh) waiting+=("$program") ;;
-		containers.sh | privileges.sh | rivals.sh) others+=("$program") ;;
-		*) alone+=("$program") ;;
-		esac
-	done
-	exec tests/run.sh -t 1800 -l "${waiting[@]}" -l "${others[@]}" -s "${alone[@]}"
+	exec tests/run.sh -t 1800 "${programs[@]}"
 fi
 
 end=$(($(date +%s) + $(awk -v h="$HOURS" 'BEGIN { print int(h * 3600) }')))
