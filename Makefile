@@ -527,7 +527,7 @@ memcheck: $(valgrind_bin) $(target_bin)
 race_bin := $(filter $(addprefix $(O)/tests/live/,daemon_% mdl_clock),$(live_bin))
 
 races:
-	$(MAKE) O=$(O)-races SAN=thread racing
+	TSAN_OPTIONS='suppressions=$(CURDIR)/.tsan' $(MAKE) O=$(O)-races SAN=thread racing
 
 racing: all examples $(race_bin) $(target_bin) $(tool_bin)
 	$(run) $(race_bin)

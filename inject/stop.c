@@ -277,9 +277,27 @@ static void make_fair(struct last_resort *l)
 	}
 }
 
+/* Returns 0 when the thread has ended, or what pthread_clockjoin_np(3) says. */
+static int join_until(pthread_t thread, uint64_t until_ns)
+{
+	struct timespec until = timespec_of(until_ns);
+
+#ifdef __SANITIZE_THREAD__
+	/* gcc 12's does not know pthread_clockjoin_np(), and would take all that the thread has done
+	 * for a race with what we do afterwards. */
+	const uint64_t now = clock_ns();
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until = timespec_of((uint64_t)until.tv_sec * 1000000000 + (uint64_t)until.tv_nsec +
+			    (until_ns > now ? until_ns - now : 0));
+	return pthread_timedjoin_np(thread, NULL, &until);
+#else
+	return pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until);
+#endif
+}
+
 static void join_or_die(pthread_t tracer, struct last_resort *l, const struct target *t)
 {
-	struct timespec until;
 	uint64_t now, first_until;
 
 	do {
@@ -287,8 +305,7 @@ static void join_or_die(pthread_t tracer, struct last_resort *l, const struct ta
 		first_until = __atomic_load_n(&l->first_until_ns, __ATOMIC_SEQ_CST);
 		if (first_until && now >= first_until)
 			make_fair(l);
-		until = timespec_of(now + FIRST_NS / 5);
-		if (!pthread_clockjoin_np(tracer, NULL, CLOCK_MONOTONIC, &until))
+		if (!join_until(tracer, now + FIRST_NS / 5))
 			return;
 	} while (clock_ns() < __atomic_load_n(&l->until_ns, __ATOMIC_RELAXED));
 	tell_last_resort(l, t);

@@ -249,13 +249,39 @@ static void call_notified(void *arg, const char *method, json_t *params)
 	show_notification(arg, method, params);
 }
 
+/* The daemon has not answered for a second: it may be waiting for a processor itself. */
+static void not_greeted(void *arg)
+{
+	struct context *c = arg;
+
+	if (c->quiet || !isatty(STDERR_FILENO))
+		return;
+	fprintf(stderr, "\r\033[Kwaiting for dinstd (pid %d)", (int)c->link.daemon_pid);
+	c->progress_shown = true;
+}
+
+static int open_link(struct context *c, bool start, struct dinst_error *e)
+{
+	const bool ticks = c->link.tick != NULL;
+	int err;
+
+	if (!ticks) {
+		c->link.tick = not_greeted;
+		c->link.tick_arg = c;
+	}
+	err = link_open(&c->link, start, e);
+	if (!ticks)
+		c->link.tick = NULL;
+	return err;
+}
+
 int call_daemon(struct context *c, bool start, const char *method, json_t *params,
 		link_notified notified, void *arg, json_t **result, struct dinst_error *e)
 {
 	int err;
 
 	c->started_ns = now_ns();
-	err = link_open(&c->link, start, e);
+	err = open_link(c, start, e);
 	if (!err && start && strcmp(c->link.version, DINST_VERSION) != 0)
 		note(c,
 		     "the daemon is version %s and this is " DINST_VERSION

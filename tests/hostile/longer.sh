@@ -43,16 +43,16 @@ large_library() {
 	}' | ${CC:-gcc} -x assembler -shared -Wl,-Bsymbolic -o "$work/liblarge.so" -
 }
 
+large_library &
+library=$!
 LIFE_MS=60000 live life_threads test_ring_of_signals &
 ring=$!
 LIFE_MS=60000 live life_threads test_breakpoints &
 breakpoints=$!
 wait $ring && wait $breakpoints || exit 1
-# They wait nearly all the time, and a library is made by one process.
+# They wait nearly all the time.
 BLOCKING_MS=25000 live signals 'test_blocking_*' &
 blocking=$!
-large_library &
-library=$!
 LOADING_ATTACHES=1000 live loading test_often
 DINST_SEED=${SEED:-20} DEATHS=200 live death test_hundred_deaths
 wait $library || fail "no large library can be made"
