@@ -22,10 +22,9 @@ end='<!-- end of what tests/fears.sh made -->'
 
 # Lines "ID<tab>file: function<tab>text", one for each fear that a test names.
 named() {
+	# A file that is gone, and git still knows, names nothing.
 	git ls-files -co --exclude-standard -- tests ':!tests/fears.*' | grep -E '\.(c|h|cc|sh)$' |
-		while read -r file; do
-			[ -f "$file" ] && grep -lE '\bfear [A-L][0-9]' "$file"
-		done | xargs -r awk '
+		xargs -r grep -lsE '\bfear [A-L][0-9]' | xargs -r awk '
 		function flush_text(place,   i, ids, n) {
 			if (text == "") return
 			gsub(/[ \t]+/, " ", text)
@@ -87,9 +86,9 @@ table() {
 check() {
 	local known
 	known=$(grep -oE '^[A-L][0-9]+ ' tests/fears.txt | tr -d ' ')
-	named | cut -f1,2 | while IFS=$'\t' read -r id place; do
-		grep -qx "$id" <<<"$known" || echo "$place names fear $id, which tests/fears.txt does not have"
-	done
+	named | awk -F'\t' -v known="$known" '
+		BEGIN { n = split(known, ids, "\n"); while (n) is_known[ids[n--]] = 1 }
+		!($1 in is_known) { print $2 " names fear " $1 ", which tests/fears.txt does not have" }'
 	table | sed -n 's/^| \*\*\([A-L][0-9]*\)\*\* .* |  *|$/fear \1 has no test and no reason/p'
 	[ "$(sed -n "\|^$begin\$|,\|^$end\$|p" $document | sed '1d;$d')" = "$(table)" ] ||
 		echo "the table in $document is old: tests/fears.sh --write"

@@ -73,23 +73,26 @@ search '#include <(stdio|unistd|fcntl|sys/ptrace)\.h>' 'arch/*' | grep -v '<stdi
 search '__x86_64__|__aarch64__|__i386__|__amd64__' 'inject/*' 'mutator/*' 'daemon/*' 'arch/arch.h' |
 	rule 'architecture macros stand in arch/ only'
 # Code only: comments may name what they talk about.
-echo "$ours" | grep -vE '^arch/' | while read -r file; do
-	[ -n "$file" ] || continue
-	$CC -fpreprocessed -dD -E -P "$file" 2>/dev/null |
-		grep -nwE 'rip|rsp|rax|rbx|rcx|rdx|rsi|rdi|rbp|orig_rax|r(8|9|1[0-5])|eflags|fs_base|user_regs_struct' |
-		grep -v '"' | sed "s,^,$file:,"
+registers='rip|rsp|rax|rbx|rcx|rdx|rsi|rdi|rbp|orig_rax|r(8|9|1[0-5])|eflags|fs_base|user_regs_struct'
+echo "$ours" | grep -vE '^arch/' | xargs -r grep -lwE "$registers" | while read -r file; do
+	$CC -fpreprocessed -dD -E -P "$file" 2>/dev/null | grep -nwE "$registers" | grep -v '"' | sed "s,^,$file:,"
 done | rule 'register names stand in arch/ only'
 
 # ---------------------------------------------------------------- looks
 
 for file in $sources; do
-	head -1 "$file" | grep -q '^/\* SPDX-License-Identifier: MIT \*/$' || echo "$file"
+	line=
+	IFS= read -r line <"$file"
+	[ "$line" = '/* SPDX-License-Identifier: MIT */' ] || echo "$file"
 done | rule 'sources start with the SPDX line'
 for file in $(files '*.sh' Makefile bootstrap .ci/run .clang-format); do
-	head -3 "$file" | grep -q '^# SPDX-License-Identifier: MIT$' || echo "$file"
+	mapfile -t -n 3 lines <"$file"
+	printf -v head '\n%s\n' "${lines[@]}"
+	[[ $head == *$'\n# SPDX-License-Identifier: MIT\n'* ]] || echo "$file"
 done | rule 'scripts carry the SPDX line'
 for file in $ours; do
-	sed -n 2p "$file" | grep -q '^/\*' || echo "$file"
+	mapfile -t -n 2 lines <"$file"
+	[[ ${lines[1]:-} == '/*'* ]] || echo "$file"
 done | rule 'sources say in their head what they own'
 # A line up to its first // that is in no string.
 search '^(?:[^"\x27/]|/(?!/)|"(?:[^"\\]|\\.)*"|\x27(?:[^\x27\\]|\\.)\x27|\x27|(?<=:)//)*(?<!:)//' '*.c' '*.h' '*.cc' |
@@ -97,14 +100,14 @@ search '^(?:[^"\x27/]|/(?!/)|"(?:[^"\\]|\\.)*"|\x27(?:[^\x27\\]|\\.)\x27|\x27|(?
 search '\b(TO[D]O|FIX[M]E|XX[X]|HA[C]K)\b' '*.c' '*.h' '*.cc' '*.S' '*.sh' '*.md' Makefile |
 	rule 'nothing marked as unfinished'
 search '[ \t]+$' '*.c' '*.h' '*.sh' Makefile | rule 'no blanks at the end of a line'
-for file in $sources; do
-	lines=$(wc -l <"$file")
-	[ "$lines" -le 600 ] || echo "$file: $lines lines"
-done | rule 'files have at most 600 lines'
+echo "$sources" | xargs -r wc -l | awk '$2 != "total" && $1 > 600 { print $2 ": " $1 " lines" }' |
+	rule 'files have at most 600 lines'
 # A function's body is what stands between "{" and "}" in the first column.
-for file in $(echo "$ours" | grep '\.c$'); do
-	awk -v file="$file" '/^\{/ { start = NR } /^\}/ && start { if (NR - start > 61) print file ":" start ": " NR - start - 1 " lines"; start = 0 }' "$file"
-done | rule 'functions have at most 60 lines'
+echo "$ours" | grep '\.c$' | xargs -r awk '
+	FNR == 1 { start = 0 }
+	/^\{/ { start = FNR }
+	/^\}/ && start { if (FNR - start > 61) print FILENAME ":" start ": " FNR - start - 1 " lines"; start = 0 }' |
+	rule 'functions have at most 60 lines'
 search '(?<![\w}])/(work|home|root)/|\.librar''y|/tmp/dins''t/' '*' ':!LICENSE' | rule 'no path of somebody'"'"'s machine'
 
 if command -v clang-format >/dev/null 2>&1; then
@@ -116,10 +119,8 @@ tests/fears.sh --check | rule 'every fear has its test, and docs/safety.md the t
 
 # ------------------------------------------------------------- checkers
 
-for file in $(echo "$sources" | grep '\.h$'); do
-	$CC -std=gnu11 -D_GNU_SOURCE -I. -Iarch/x86_64 -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes -Wvla \
-		-fsyntax-only -x c "$file" 2>&1 | grep -v 'pragma once in main file'
-done | rule 'headers compile alone'
+echo "$sources" | grep '\.h$' | xargs -r -n 8 -P "$(nproc)" $CC -std=gnu11 -D_GNU_SOURCE -I. -Iarch/x86_64 -Wall -Wextra \
+	-Wmissing-prototypes -Wstrict-prototypes -Wvla -fsyntax-only -x c 2>&1 | grep -v 'pragma once in main file' | rule 'headers compile alone'
 for file in $(files '*.sh' .ci/run); do
 	bash -n "$file" 2>&1
 done | rule 'bash -n'
