@@ -523,7 +523,7 @@ memcheck: $(valgrind_bin) $(target_bin)
 	done; exit $$failed
 
 # Races of dinstd, which looks names up in threads, and of the mutator, which serves in one and measures
-# its clock in others, under the thread sanitizer: the tests that have them at work, ten minutes.
+# its clock in others, under the thread sanitizer: the tests that have them at work.
 race_bin := $(filter $(addprefix $(O)/tests/live/,daemon_% mdl_clock),$(live_bin))
 
 races:

@@ -50,10 +50,14 @@ must() {
 		# A distribution for each of a thousand functions is more than fits.
 		[ "$1" = insert ] && grep -q '"code": *"no-memory"' "$work/out" "$work/out.err" && return 1
 		grep -qE '"code": *"busy"|did not stop' "$work/out" "$work/out.err" || break
-		# The thread whose handler waits was perhaps interrupted there, and is for as long as that lasts.
-		[ -z "${held:-}" ] || [ $tries -lt 3 ] || { tell unhold unheld && held= && say "$(where): $1 was busy, and is asked again without that"; }
 		nap 0.1
 	done
+	# Was it the thread whose handler waits, interrupted in what is to be patched? And where are all?
+	if [ -n "${held:-}" ]; then
+		tell unhold unheld
+		say "once its handler has returned: $(dinst --json "$@" 2>&1 | head -c 200)"
+	fi
+	grep -H . "/proc/$pid/task/"*/syscall
 	fail "$(where): dinst $*: $(head -c 400 "$work/out") $(head -c 400 "$work/out.err")"
 }
 
@@ -207,7 +211,7 @@ fragments_round() {
 			'/Code/fragments/*' '/Code/libc.so.6/*context*' '/Code/libc.so.6/mem*'
 		[ $((RANDOM % 3)) -eq 0 ] && tell wake awake
 	done
-	[ -n "$held" ] && tell unhold unheld
+	[ -n "$held" ] && tell unhold unheld && held=
 	tell stop "done"
 	exact
 }

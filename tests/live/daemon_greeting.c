@@ -4,61 +4,53 @@
  */
 #include "tests/live/daemon_fixture.h"
 
-static struct output *o;
-
-static int setup(void **state)
+/* Listens where a daemon would; -1 if that fails. Who calls it is the peer that clients see. */
+static int listen_here(void)
 {
-	o = malloc(sizeof(*o));
-	return fixture_setup(state);
-}
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 
-static int teardown(void **state)
-{
-	int status = fixture_teardown(state);
-
-	free(o);
-	return status;
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", fixture_socket);
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 || listen(fd, 5) != 0)
+		return -1;
+	return fd;
 }
 
 /* A server that takes the connection and says nothing does not hang a client for ever. */
 static void silent_server(void **state)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	struct output *o = malloc(sizeof(*o));
+	int fd = listen_here();
 
 	(void)state;
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s", fixture_socket);
-	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(listen(fd, 5), 0);
+	assert_true(fd >= 0);
 	run_dinst(o, "ls");
 	assert_int_equal(o->status, 1);
 	assert_non_null(strstr(o->err, "does not answer"));
 	close(fd);
 	unlink(fixture_socket);
+	free(o);
 }
 
 /* One that has not been run yet is waited for: what it says then, or does, is what counts. */
 static void starved_server(void **state)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_STREAM, 0), status;
+	struct output *o = malloc(sizeof(*o));
 	struct timespec start, now;
 	pid_t server;
+	int status;
 
 	(void)state;
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s", fixture_socket);
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	server = fork();
 	if (server == 0) {
-		/* The socket is its own: it is the peer. */
-		if (bind(fd, (struct sockaddr *)&address, sizeof(address)) || listen(fd, 5))
+		if (listen_here() < 0)
 			_exit(1);
 		do
 			clock_gettime(CLOCK_MONOTONIC, &now);
 		while (now.tv_sec - start.tv_sec < 9);
 		_exit(0);
 	}
-	close(fd);
 	for (int i = 0; i < 1000 && access(fixture_socket, F_OK) != 0; i++)
 		nap_ms(5);
 	run_dinst(o, "ls");
@@ -70,6 +62,7 @@ static void starved_server(void **state)
 	assert_null(strstr(o->err, "does not answer"));
 	assert_non_null(strstr(o->err, "closed the connection"));
 	assert_true(now.tv_sec - start.tv_sec >= 8);
+	free(o);
 }
 
 int main(void)
@@ -79,5 +72,6 @@ int main(void)
 		cmocka_unit_test(starved_server),
 	};
 
-	return cmocka_run_group_tests_name("daemon_greeting", tests, setup, teardown);
+	return cmocka_run_group_tests_name("daemon_greeting", tests, fixture_setup,
+					   fixture_teardown);
 }
