@@ -120,6 +120,7 @@ struct held {
 	bool lost;	 /* runs and could not be stopped again in time */
 	bool returning;	 /* our tracee, and runs back into its system call (stop_release.c) */
 	bool back;	 /* it is there */
+	bool asked;	 /* interrupted once more, to see where it is */
 	uint64_t run_ns; /* on its way: time on CPUs when that was first read, or 0 */
 	bool seccomp_suspended;
 	bool restarted;		   /* stop_restart_begin() made its system call restart */

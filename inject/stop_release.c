@@ -26,8 +26,8 @@
 enum {
 	STRAGGLER_NS = 200000,	    /* one look at one of them */
 	STRAGGLERS_NS = 1000000000, /* at all of them */
-	RETURN_NS = 100000000,	    /* for all to be back in their calls */
-	RETURN_RUN_NS = 100000,	    /* on a CPU: many times what the way back takes */
+	RETURN_NS = 1000000000,	    /* for all to be back in their calls */
+	RETURN_RUN_NS = 100000,	    /* on a CPU: the way back takes far less */
 	ROUND_NS = 10000,	    /* between two looks at them; doubled each time */
 	ROUND_NS_MAX = 200000,
 	LOOKS = 16,
@@ -171,6 +171,8 @@ static void find_executed(struct stop *s, const struct held *h)
 
 static void handle(struct stop *s, struct held *h, const struct tracee_event *event)
 {
+	h->asked =
+		false; /* whatever it stopped for: that was it (ptrace_stop() in kernel/signal.c) */
 	switch (event->kind) {
 	case TRACEE_SIGNAL:
 		put_right(s, h, event->signal);
@@ -199,22 +201,30 @@ static void handle(struct stop *s, struct held *h, const struct tracee_event *ev
 }
 
 /*
- * It sleeps, in its call if not elsewhere, or it has run for so long that it was there. The time
- * of one that runs is known as of the last tick.
+ * It sleeps: in its call, if not elsewhere. Who has run for longer than the way back takes is through
+ * with its call, or in it, or its virtual CPU was taken away on that way: it is interrupted once more,
+ * and handle() sees where it is. (The time of one that runs is known as of the last tick.) Who gets no
+ * CPU is waited for: in a container that has used up its share that lasts some tenths of a second.
  */
-static bool is_back(struct held *h)
+static bool is_back(struct stop *s, struct held *h)
 {
 	struct proc_stat stat;
 	uint64_t run_ns;
 
 	if (proc_thread_stat_read(h->tgid, h->pub.tid, &stat))
 		return true;
-	if (stat.state != 'R')
-		return stat.state != 't'; /* a stop, which we are about to be told */
+	if (stat.state != 'R' || h->asked)
+		return !h->asked && stat.state != 't'; /* of a stop we are about to be told */
 	run_ns = proc_run_ns(h->pub.tid);
+	if (!run_ns)
+		return true; /* this kernel does not count it */
 	if (!h->run_ns)
 		h->run_ns = run_ns;
-	return !run_ns || run_ns > h->run_ns + RETURN_RUN_NS;
+	if (run_ns > h->run_ns + RETURN_RUN_NS) {
+		stop_go_first(s); /* as it is about to stand still */
+		h->asked = !tracee_interrupt(h->pub.tid);
+	}
+	return false;
 }
 
 /*
@@ -240,7 +250,7 @@ static size_t look_at_returning(struct stop *s, bool *came)
 			handle(s, h, &event);
 			*came = true;
 		} else if (!h->back) {
-			h->back = is_back(h);
+			h->back = is_back(s, h);
 		}
 		left += h->returning && !h->back;
 	}
@@ -280,14 +290,28 @@ static void release_stragglers(struct stop *s)
 		continue;
 }
 
-/* Until all are back, and for a last look in which nobody stands still: our end follows. */
+static bool is_somebody_asked(const struct stop *s)
+{
+	for (size_t i = 0; i < s->held_count; i++)
+		if (s->held[i].returning && s->held[i].asked)
+			return true;
+	return false;
+}
+
+/*
+ * Until all are back, and for a last look in which nobody stands still: our end follows. Not in time: who was
+ * interrupted by us is waited for all the same, once more as long, since its call has been woken up.
+ */
 static void wait_for_returning(struct stop *s)
 {
 	uint64_t looked, until = clock_ns() + RETURN_NS;
 	struct timespec pause = {0, ROUND_NS};
 	bool came;
 
-	while ((look_at_returning(s, &came) || came) && clock_ns() < until) {
+	while ((look_at_returning(s, &came) || came) &&
+	       (clock_ns() < until || (is_somebody_asked(s) && clock_ns() < until + RETURN_NS))) {
+		if (s->first && !is_somebody_asked(s))
+			stop_step_back(s);
 		if (came)
 			pause.tv_nsec = ROUND_NS;
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
@@ -297,6 +321,7 @@ static void wait_for_returning(struct stop *s)
 		looked = clock_ns();
 		look_at_stragglers(s, &looked);
 	}
+	stop_step_back(s);
 }
 
 void stop_release(struct stop *s)

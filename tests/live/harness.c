@@ -508,26 +508,45 @@ const char *harness_number(int64_t value)
 	return out;
 }
 
-bool harness_limit_memory(pid_t pid, const char *bytes, char *directory, size_t size)
+static bool write_setting(const char *directory, const char *name, const char *value)
 {
-	static const char *const limits[] = {"memory.limit_in_bytes", "memory.max"};
-	static const char *const roots[] = {"/sys/fs/cgroup/memory", "/sys/fs/cgroup"};
 	char path[256];
 	FILE *file;
+	bool done;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	file = fopen(path, "we");
+	if (!file)
+		return false;
+	done = fputs(value, file) >= 0;
+	return !fclose(file) && done;
+}
+
+bool harness_join(pid_t pid, const char *directory)
+{
+	return write_setting(directory, "cgroup.procs", harness_number(pid));
+}
+
+bool harness_confine(pid_t pid, enum harness_limit limit, const char *value, char *directory,
+		     size_t size)
+{
+	/* Of version 1 and 2; the kernel's period is 100 ms in both. */
+	static const char *const limits[][2] = {
+		[HARNESS_LIMIT_MEMORY] = {"memory.limit_in_bytes", "memory.max"},
+		[HARNESS_LIMIT_CPU] = {"cpu.cfs_quota_us", "cpu.max"},
+	};
+	static const char *const roots[][2] = {
+		[HARNESS_LIMIT_MEMORY] = {"/sys/fs/cgroup/memory", "/sys/fs/cgroup"},
+		[HARNESS_LIMIT_CPU] = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup"},
+	};
 	bool done = false;
 
 	for (int i = 0; i < 2 && !done; i++) {
-		snprintf(directory, size, "%s/dinst-test-%d", roots[i], (int)pid);
+		snprintf(directory, size, "%s/dinst-test-%d", roots[limit][i], (int)pid);
 		if (mkdir(directory, 0755))
 			continue;
-		snprintf(path, sizeof(path), "%s/%s", directory, limits[i]);
-		file = fopen(path, "we");
-		done = file && fputs(bytes, file) >= 0;
-		done = file && !fclose(file) && done;
-		snprintf(path, sizeof(path), "%s/cgroup.procs", directory);
-		file = done ? fopen(path, "we") : NULL;
-		done = file && fprintf(file, "%d", (int)pid) > 0;
-		done = file && !fclose(file) && done;
+		done = write_setting(directory, limits[limit][i], value) &&
+		       harness_join(pid, directory);
 		if (!done)
 			rmdir(directory);
 	}

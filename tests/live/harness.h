@@ -101,11 +101,20 @@ void harness_end(struct harness *h, int status);
 /* Waits for the target to end by itself; what waitpid(2) says about it. */
 int harness_wait(struct harness *h, unsigned milliseconds);
 
+enum harness_limit {
+	HARNESS_LIMIT_MEMORY, /* bytes */
+	HARNESS_LIMIT_CPU, /* microseconds of CPU time in each tenth of a second, at least 1000 */
+};
+
 /*
- * Puts a process into a memory control group of its own, of so many bytes; false if that cannot be
+ * Puts a process into a control group of its own, with that limit; false if that cannot be
  * had. `directory` is the caller's to remove when the process has ended.
  */
-bool harness_limit_memory(pid_t pid, const char *bytes, char *directory, size_t size);
+bool harness_confine(pid_t pid, enum harness_limit limit, const char *value, char *directory,
+		     size_t size);
+
+/* Puts another one into that group. */
+bool harness_join(pid_t pid, const char *directory);
 
 /* Kills the target, if there is one. No test of anything. */
 void harness_kill(struct harness *h);

@@ -468,7 +468,8 @@ static void test_out_of_memory(void **state)
 	pid = h->pid;
 	id = mdl_insert(h, "calls", "handle");
 	ask(h, "call 4321");
-	if (!harness_limit_memory(h->pid, "33554432", directory, sizeof(directory))) {
+	if (!harness_confine(h->pid, HARNESS_LIMIT_MEMORY, "33554432", directory,
+			     sizeof(directory))) {
 		print_message("skipped: no memory control group can be made here\n");
 		skip();
 	}

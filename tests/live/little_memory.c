@@ -26,7 +26,7 @@ static bool limit(struct harness *h, char *directory, size_t size)
 	char bytes[32];
 
 	snprintf(bytes, sizeof(bytes), "%d", LIMIT);
-	if (harness_limit_memory(h->pid, bytes, directory, size))
+	if (harness_confine(h->pid, HARNESS_LIMIT_MEMORY, bytes, directory, size))
 		return true;
 	print_message("skipped: no memory control group can be made here\n");
 	return false;

@@ -189,6 +189,20 @@ static void test_hundred_stops(void **state)
 	}
 }
 
+/* A child that computes until it is killed. */
+static pid_t spin(void)
+{
+	pid_t spinner = fork();
+
+	assert_true(spinner >= 0);
+	if (spinner)
+		return spinner;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(600);
+	for (;;)
+		;
+}
+
 /* Makes `pid` wait long for a CPU whenever it wakes up; returns who is in its way. */
 static pid_t starve(pid_t pid)
 {
@@ -200,14 +214,9 @@ static pid_t starve(pid_t pid)
 	CPU_SET(0, &first);
 	assert_int_equal(sched_setaffinity(pid, sizeof(first), &first), 0);
 	assert_int_equal(sched_setscheduler(pid, SCHED_IDLE, &none), 0);
-	spinner = fork();
-	if (spinner)
-		return spinner;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm(600);
-	sched_setaffinity(0, sizeof(first), &first);
-	for (;;)
-		;
+	spinner = spin();
+	assert_int_equal(sched_setaffinity(spinner, sizeof(first), &first), 0);
+	return spinner;
 }
 
 /* Woken up by an interrupt, and not stopped in time: that is no reason for EINTR either. */
@@ -283,6 +292,52 @@ static void test_handler_still_interrupts(void **state)
 }
 
 /*
+ * The container has used up its share of the CPUs: on its way back into its call a thread waits, for
+ * some tenths of a second, until it may run again (since Linux 6.18 that is where it waits). A
+ * signal that comes then, behind a stop or in the next one, ends the call all the same.
+ *
+ * fear A6, K2: under a limit of CPU time each call still returns EINTR when a handler runs
+ */
+static void test_throttled(void **state)
+{
+	const int rounds = (int)harness_setting("THROTTLED", 2);
+	static const char *const names[] = {"read", "nanosleep", "epoll_wait", "inotify"};
+	enum { CALLED = sizeof(names) / sizeof(names[0]) };
+	char directory[64];
+	struct run run;
+	pid_t spinner;
+	int result, error;
+	long ms;
+
+	(void)state;
+	for (int i = 0; i < rounds * CALLED; i++) {
+		start(&run, names[i % CALLED], LONG_S);
+		harness_until(harness_status(run.pid, run.pid, "State:")[0] == 'S');
+		/* A child of ours that spins: the one that is to wait is in its call already. */
+		spinner = spin();
+		if (!harness_confine(spinner, HARNESS_LIMIT_CPU, "1000", directory,
+				     sizeof(directory))) {
+			print_message("skipped: no limit of CPU time can be set here\n");
+			skip();
+		}
+		assert_true(harness_join(run.pid, directory));
+		usleep(20000 + (useconds_t)(i * 30011) % 300000);
+		stop_once(&run, NULL, nothing);
+		if (i % 2)
+			stop_once(&run, NULL, send_signal);
+		else
+			assert_int_equal(kill(run.pid, SIGUSR1), 0);
+		kill(spinner, SIGKILL);
+		waitpid(spinner, NULL, 0);
+		finish(&run, &result, &error, &ms);
+		rmdir(directory);
+		if (result != -1 || error != EINTR || ms > LONG_S * 1000 - 1000)
+			fail_msg("%s: returned %d, errno %d after %ld ms", names[i % CALLED],
+				 result, error, ms);
+	}
+}
+
+/*
  * Signals for threads that sleep in calls, while stop follows upon stop and other threads of theirs
  * compute: some come when a thread that we have let go waits for a CPU, and has not made its
  * call anew yet.
@@ -350,6 +405,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_late_stops, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_handler_still_interrupts, harness_setup,
 						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_throttled, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_signals_behind_stops, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_timeout_is_not_begun_anew, harness_setup,

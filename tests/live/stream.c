@@ -262,7 +262,8 @@ static void test_little_memory(void **state)
 	char directory[64];
 	unsigned id;
 
-	if (!harness_limit_memory(h->pid, "1572864", directory, sizeof(directory))) {
+	if (!harness_confine(h->pid, HARNESS_LIMIT_MEMORY, "1572864", directory,
+			     sizeof(directory))) {
 		print_message("skipped: no memory control group can be made here\n");
 		skip();
 	}
