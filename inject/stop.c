@@ -142,12 +142,15 @@ static void run(struct attempt *a, struct stop *s)
  * CPUs a fair share would be a long stop. It sleeps whenever it waits. Where that is not permitted
  * (CAP_SYS_NICE, RLIMIT_RTPRIO, a limit for all real-time work) it has its fair share, and so it has
  * after FIRST_NS: where others of a real-time priority take the CPUs for good, the kernel keeps
- * something for fair shares only, and without that even its end would let nobody go.
+ * something for fair shares only, and without that even its end would let nobody go. Who has
+ * a real-time policy of somebody else's is not put below that, but has it for FIRST_NS only as well.
  */
 void stop_go_first(struct stop *s)
 {
 	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_RR)};
 	struct last_resort *l = traced_for->last_resort;
+	const int policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
+	const bool is_fair = policy == SCHED_OTHER || policy == SCHED_BATCH || policy == SCHED_IDLE;
 	const uint64_t now = clock_ns();
 	struct rlimit limit;
 
@@ -160,7 +163,7 @@ void stop_go_first(struct stop *s)
 		return;
 	/* Told before: who is to make it fair again must not wait for it. */
 	__atomic_store_n(&l->first[traced_for->depth], gettid(), __ATOMIC_SEQ_CST);
-	s->first = !sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &lowest);
+	s->first = !is_fair || !sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &lowest);
 	/* Too late perhaps: nobody may have lowered it in the meantime. */
 	if (clock_ns() >= __atomic_load_n(&l->first_until_ns, __ATOMIC_SEQ_CST))
 		stop_step_back(s);

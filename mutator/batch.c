@@ -131,6 +131,18 @@ int batch_move_threads(struct batch *b, struct stop *stop, struct dinst_error *e
 	return moved ? stop_store_regs(stop, e) : 0;
 }
 
+/* Whose stack it was found on, if that is a thread's. */
+static void note_first(struct batch *b, struct stop *stop, const struct snapshot *shot,
+		       const struct inside *inside)
+{
+	if (b->found_in)
+		return;
+	b->found_in = inside->home;
+	for (size_t i = 0; i < stop_thread_count(stop) && !b->found; i++)
+		if (snapshot_touches(shot, stop_thread(stop, i)->tid, &inside->range, 1))
+			b->found = stop_thread(stop, i)->tid;
+}
+
 int batch_look_at_stacks(struct batch *b, struct stop *stop, struct dinst_error *e)
 {
 	struct snapshot *shot;
@@ -145,8 +157,10 @@ int batch_look_at_stacks(struct batch *b, struct stop *stop, struct dinst_error 
 	b->session->unsearched = snapshot_is_unsearched(shot);
 	if (snapshot_scan_stacks(shot, b->ranges, b->inside_count))
 		for (size_t i = 0; i < b->inside_count; i++)
-			if (b->ranges[i].hit)
+			if (b->ranges[i].hit) {
 				b->waits[b->insides[i].site] = true;
+				note_first(b, stop, shot, &b->insides[i]);
+			}
 	snapshot_free(shot);
 	return 0;
 }
@@ -325,18 +339,20 @@ static int undo_holes(struct batch *b, struct stop *stop, struct dinst_error *e)
 	return count ? patch_apply(stop, b->patches, count, e) : 0;
 }
 
-bool batch_has_stuck_threads(const struct batch *b, struct stop *stop)
+pid_t batch_stuck_thread(const struct batch *b, struct stop *stop, const struct site **in)
 {
 	for (size_t i = 0; i < stop_thread_count(stop); i++) {
 		const struct stop_thread *t = stop_thread(stop, i);
 		taddr_t pc = arch_pc(&t->regs), to;
 		const struct inside *inside = t->kernel_worker ? NULL : inside_of(b, pc);
 
-		if (inside &&
-		    (arch_in_syscall(&t->regs) || !site_copy_of(b->session, inside->home, pc, &to)))
-			return true;
+		if (inside && (arch_in_syscall(&t->regs) ||
+			       !site_copy_of(b->session, inside->home, pc, &to))) {
+			*in = inside->home;
+			return t->tid;
+		}
 	}
-	return false;
+	return 0;
 }
 
 int batch_patch(struct batch *b, struct stop *stop, struct dinst_error *e)

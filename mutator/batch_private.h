@@ -20,6 +20,9 @@ struct batch {
 	struct site **sites; /* by address */
 	size_t count;
 	bool *waits; /* the window must wait for a better moment */
+	/* Where batch_look_at_stacks() first found somebody, and which thread; 0: on no thread's stack. */
+	const struct site *found_in;
+	pid_t found;
 	bool *foreign;
 	bool patching;		    /* the first byte may have been written */
 	struct inside *insides;	    /* sorted; two a site at most */
@@ -46,8 +49,8 @@ int batch_look_at_stacks(struct batch *b, struct stop *stop, struct dinst_error 
 void batch_share_fate(struct batch *b, struct stop *stop);
 int batch_move_threads(struct batch *b, struct stop *stop, struct dinst_error *e);
 int batch_patch(struct batch *b, struct stop *stop, struct dinst_error *e);
-/* True if some thread would have to be moved and cannot be. */
-bool batch_has_stuck_threads(const struct batch *b, struct stop *stop);
+/* A thread that would have to be moved and cannot be, and *in, where it is; 0: there is none. */
+pid_t batch_stuck_thread(const struct batch *b, struct stop *stop, const struct site **in);
 
 /* batch_pages.c: remembers the pages of a site's patches */
 void batch_note_pages(struct session *s, const struct site *site);

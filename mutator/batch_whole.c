@@ -36,10 +36,31 @@ static size_t first(const bool *flags, size_t count)
 	return i;
 }
 
+static int tell_busy(pid_t tid, const struct site *in, struct dinst_error *e)
+{
+	const struct image_function *functions;
+
+	if (!in)
+		return dinst_fail(e, DINST_BUSY,
+				  "what is to be patched waits for what others insert");
+	image_functions(in->module->image, &functions);
+	if (!tid)
+		return dinst_fail(e, DINST_BUSY,
+				  "a task that no thread executes now is in the middle of what is "
+				  "to be patched, in %s of %s: try again, or leave it out",
+				  functions[in->function].name, in->module->name);
+	return dinst_fail(e, DINST_BUSY,
+			  "thread %d is in the middle of what is to be patched, or will return "
+			  "there, in %s of %s: try again, or leave it out",
+			  (int)tid, functions[in->function].name, in->module->name);
+}
+
 static int check(struct job *job, struct stop *stop, struct dinst_error *e)
 {
 	struct batch *b = &job->batch;
+	const struct site *in;
 	size_t foreign;
+	pid_t stuck;
 	int status;
 
 	if (target_incarnation(stop_target(stop)) != job->session->incarnation)
@@ -58,10 +79,10 @@ static int check(struct job *job, struct stop *stop, struct dinst_error *e)
 				  "functions: leave it out",
 				  (unsigned long long)b->sites[foreign]->key.start,
 				  b->sites[foreign]->module->name);
-	if (first(b->waits, b->count) < b->count || batch_has_stuck_threads(b, stop))
-		return dinst_fail(e, DINST_BUSY,
-				  "a thread is in the middle of what is to be patched");
-	return 0;
+	if (first(b->waits, b->count) < b->count)
+		return tell_busy(b->found, b->found_in, e);
+	stuck = batch_stuck_thread(b, stop, &in);
+	return stuck ? tell_busy(stuck, in, e) : 0;
 }
 
 static int ready(struct stop *const *stops, size_t count, void *arg, struct dinst_error *e)

@@ -14,6 +14,7 @@
 #include "mutator/request.h"
 #include "tests/live/harness_session.h"
 #include "tests/live/harness_thread.h"
+#include "tests/live/mdl_help.h"
 
 static void ask(struct harness *h, const char *command, const char *answer)
 {
@@ -67,6 +68,27 @@ static void run_window(struct harness *h, const char *program, const char *how, 
 	ask(h, "go 100", "done");
 	harness_verify(h);
 	harness_end(h, 0);
+}
+
+/* The same for a request that is done as a whole or not at all: who asks is told what it waits for. */
+static void run_whole(struct harness *h, const char *how, const char *message)
+{
+	const char *pid;
+	int status;
+
+	harness_start(h, "parked", how, NULL);
+	pid = harness_number(h->pid);
+	mdl_attach(h, NULL);
+	ask(h, "park", "parked");
+	status = harness_dinst(h, NULL, "insert", "wall_inclusive", "/Code/parked/parked_function",
+			       "-p", pid);
+	assert_int_equal(status, 1);
+	if (!strstr(h->messages, message))
+		fail_msg("%s", h->messages);
+	ask(h, "resume", "resumed");
+	mdl_insert(h, "wall_inclusive", "/Code/parked/parked_function");
+	ask(h, "go 100", "done");
+	mdl_end(h);
 }
 
 /* Parked in a trampoline: nothing of it is given back before the task has gone on. */
@@ -124,6 +146,18 @@ static void test_window_fiber(void **state)
 static void test_window_copied(void **state)
 {
 	run_window(*state, "parked", "copied", false);
+}
+
+/* fear C2, H5: a request that is all or nothing waits for a thread that has left its stack, and names it */
+static void test_whole_away(void **state)
+{
+	run_whole(*state, "away", "in parked_function of parked");
+}
+
+/* fear C2, H5: the same for a task on a stack from the heap */
+static void test_whole_fiber(void **state)
+{
+	run_whole(*state, "fiber", "in parked_function of parked");
 }
 
 /* fear C2, H5, J1: the same three with the task in a trampoline that is removed */
@@ -226,6 +260,8 @@ int main(void)
 		CASE(test_trampoline_left),
 		CASE(test_trampoline_fiber),
 		CASE(test_trampoline_copied),
+		CASE(test_whole_away),
+		CASE(test_whole_fiber),
 		CASE(test_window_job),
 		CASE(test_trampoline_job),
 		CASE(test_large),

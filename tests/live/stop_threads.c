@@ -459,6 +459,7 @@ static int see_policy(struct stop *s, void *policy, struct dinst_error *e)
 static void test_tracer_goes_first(void **state)
 {
 	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_RR)};
+	const struct sched_param more = {.sched_priority = sched_get_priority_min(SCHED_RR) + 1};
 	const struct sched_param none = {0};
 	struct harness *h = *state;
 	struct rlimit before, limited;
@@ -477,6 +478,14 @@ static void test_tracer_goes_first(void **state)
 					 ? SCHED_RR | SCHED_RESET_ON_FORK
 					 : SCHED_OTHER);
 	assert_int_equal(sched_getscheduler(0), SCHED_OTHER);
+	if (may) {
+		/* Who starts us with more is not put below that. */
+		assert_int_equal(sched_setscheduler(0, SCHED_FIFO, &more), 0);
+		assert_int_equal(target_stop(t, NULL, see_policy, &policy, NULL, &e), 0);
+		assert_int_equal(policy, SCHED_FIFO);
+		assert_int_equal(sched_getscheduler(0), SCHED_FIFO);
+		assert_int_equal(sched_setscheduler(0, SCHED_OTHER, &none), 0);
+	}
 	limited = (struct rlimit){.rlim_cur = before.rlim_max == RLIM_INFINITY ? 1000000000
 									       : before.rlim_max,
 				  .rlim_max = before.rlim_max};
