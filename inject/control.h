@@ -121,6 +121,7 @@ struct held {
 	bool returning;	 /* our tracee, and runs back into its system call (stop_release.c) */
 	bool back;	 /* it is there */
 	bool asked;	 /* interrupted once more, to see where it is */
+	unsigned in;	 /* how often that was the call, made anew or not yet left */
 	uint64_t run_ns; /* on its way: time on CPUs when that was first read, or 0 */
 	bool seccomp_suspended;
 	bool restarted;		   /* stop_restart_begin() made its system call restart */
@@ -144,17 +145,18 @@ struct stop {
 	size_t shown_count;
 	uint64_t deadline_ns;
 	uint64_t longest_ns;
-	int memory_fd;	      /* /proc/TID/mem, -1 until it is needed */
-	uint64_t incarnation; /* of the program, before the first thread was seized */
-	bool overlooked;      /* a process with the target's memory that is not to be seized yet */
-	bool suspect;	      /* a leader went away: this may be another program now */
-	bool executed;	      /* it is */
-	bool starved;	      /* who did not stop in time only waited for a CPU */
-	bool nested;	      /* part of another one's work */
-	uint64_t caught;      /* before the stop: signals with handlers of the target's own */
-	bool first;	      /* we go before all fair work: stop_go_first() */
-	bool left_attached;   /* somebody could not be detached: our end does it */
-	pid_t remote_victim;  /* while a remote program runs */
+	int memory_fd;	       /* /proc/TID/mem, -1 until it is needed */
+	uint64_t incarnation;  /* of the program, before the first thread was seized */
+	bool overlooked;       /* a process with the target's memory that is not to be seized yet */
+	bool suspect;	       /* a leader went away: this may be another program now */
+	bool executed;	       /* it is */
+	bool starved;	       /* who did not stop in time only waited for a CPU */
+	bool nested;	       /* part of another one's work */
+	uint64_t caught;       /* before the stop: signals with handlers of the target's own */
+	bool first;	       /* we go before all fair work: stop_go_first() */
+	uint64_t ask_until_ns; /* on their way back threads are interrupted once more until then */
+	bool left_attached;    /* somebody could not be detached: our end does it */
+	pid_t remote_victim;   /* while a remote program runs */
 };
 
 /*

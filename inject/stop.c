@@ -154,7 +154,7 @@ void stop_go_first(struct stop *s)
 	const uint64_t now = clock_ns();
 	struct rlimit limit;
 
-	if (traced_for->depth >= FIRST_MOST || getrlimit(RLIMIT_RTTIME, &limit) ||
+	if (s->first || traced_for->depth >= FIRST_MOST || getrlimit(RLIMIT_RTTIME, &limit) ||
 	    limit.rlim_cur != RLIM_INFINITY)
 		return;
 	if (!s->nested)

@@ -10,7 +10,7 @@
  * waits for a CPU. So these threads run, but stay our tracees, until they are
  * seen to be back in their calls. Who gets a signal before gets the registers of the
  * interrupted call back first, so that the kernel decides as if there had been
- * no stop. Nobody stands still for that, and our death changes nothing else.
+ * no stop. Nobody stands still for that, but for a moment who has run for so long that it may be anywhere.
  *
  * A tracee that runs can be let go by the end of its tracer only; what has come
  * for it by then, it gets. So this is done where it matters only, and the end
@@ -28,20 +28,27 @@ enum {
 	STRAGGLERS_NS = 1000000000, /* at all of them */
 	RETURN_NS = 1000000000,	    /* for all to be back in their calls */
 	RETURN_RUN_NS = 100000,	    /* on a CPU: the way back takes far less */
-	ROUND_NS = 10000,	    /* between two looks at them; doubled each time */
+	IN_MOST = 8,	  /* who was in its call so often when it was interrupted once more is */
+	ROUND_NS = 10000, /* between two looks at them; doubled each time */
 	ROUND_NS_MAX = 200000,
+	REST_NS_MAX = 20000000, /* where a round takes longer */
 	LOOKS = 16,
 	LOOK_NS = 1000000, /* between two looks at them while others are stopped yet */
 };
 
-/* Lets one thread go for good. */
-static void let_go(struct held *h)
+/* Lets one thread go for good, with a signal that it stands still for, or 0. */
+static void let_go_with(struct held *h, int signal)
 {
 	/* ESRCH: it was killed; nothing to let go. */
-	tracee_detach(h->pub.tid, 0);
+	tracee_detach(h->pub.tid, signal);
 	h->stopped = false;
 	h->seized = false;
 	h->returning = false;
+}
+
+static void let_go(struct held *h)
+{
+	let_go_with(h, 0);
 }
 
 /*
@@ -154,9 +161,22 @@ static void put_right(struct stop *s, struct held *h, int signal)
 	} else {
 		h->pub.regs = regs;
 		stop_restart_begin(h);
+		h->in++;
 	}
 	h->back = !arch_will_restart(&h->pub.regs);
 	h->run_ns = 0;
+}
+
+/* It goes on: for good, if it is in no call that it has to be back in. */
+static void go_on(struct stop *s, struct held *h, int signal)
+{
+	if (h->asked && clock_ns() - h->since_ns > s->longest_ns)
+		s->longest_ns = clock_ns() - h->since_ns;
+	put_right(s, h, signal);
+	if (h->back)
+		let_go_with(h, signal);
+	else
+		tracee_resume(h->pub.tid, signal);
 }
 
 /* The leader's id may be that of one of our tracees now, whose own is gone: it executed a program. */
@@ -171,19 +191,17 @@ static void find_executed(struct stop *s, const struct held *h)
 
 static void handle(struct stop *s, struct held *h, const struct tracee_event *event)
 {
-	h->asked =
-		false; /* whatever it stopped for: that was it (ptrace_stop() in kernel/signal.c) */
 	switch (event->kind) {
 	case TRACEE_SIGNAL:
-		put_right(s, h, event->signal);
-		tracee_resume(h->pub.tid, event->signal);
+		go_on(s, h, event->signal);
 		break;
 	case TRACEE_STOPPED:
-		put_right(s, h, 0);
-		if (event->signal == SIGTRAP)
-			tracee_resume(h->pub.tid, 0);
-		else
+		if (event->signal == SIGTRAP) {
+			go_on(s, h, 0);
+		} else {
+			put_right(s, h, 0);
 			let_go(h); /* a group-stop: there it stays */
+		}
 		break;
 	case TRACEE_SYSCALL:
 	case TRACEE_EXEC:
@@ -198,21 +216,38 @@ static void handle(struct stop *s, struct held *h, const struct tracee_event *ev
 		h->gone = true;
 		break;
 	}
+	/* Whatever it stopped for: the interrupt is over (ptrace_stop() in kernel/signal.c). */
+	h->asked = false;
 }
 
 /*
- * It sleeps: in its call, if not elsewhere. Who has run for longer than the way back takes is through
- * with its call, or in it, or its virtual CPU was taken away on that way: it is interrupted once more,
- * and handle() sees where it is. (The time of one that runs is known as of the last tick.) Who gets no
- * CPU is waited for: in a container that has used up its share that lasts some tenths of a second.
+ * It has run for longer than the way back takes: it is through with its call, or works in it, or its
+ * virtual CPU was taken away on that way. Interrupted once more it shows where it is, to handle().
+ */
+static void ask(struct stop *s, struct held *h)
+{
+	if (clock_ns() >= s->ask_until_ns)
+		return;
+	stop_go_first(s); /* as it is about to stand still */
+	h->since_ns = clock_ns();
+	h->asked = !tracee_interrupt(h->pub.tid);
+}
+
+/*
+ * It sleeps: in its call, if not elsewhere. Who gets no CPU is waited for: in a container that has used
+ * up its share that lasts some tenths of a second. (The time of one that runs is known as of the
+ * last tick.)
  */
 static bool is_back(struct stop *s, struct held *h)
 {
 	struct proc_stat stat;
 	uint64_t run_ns;
 
-	if (proc_thread_stat_read(h->tgid, h->pub.tid, &stat))
+	if (proc_thread_stat_read(h->tgid, h->pub.tid, &stat) || stat.state == 'Z' ||
+	    stat.state == 'X') {
+		h->asked = false; /* who exits does not stop any more */
 		return true;
+	}
 	if (stat.state != 'R' || h->asked)
 		return !h->asked && stat.state != 't'; /* of a stop we are about to be told */
 	run_ns = proc_run_ns(h->pub.tid);
@@ -220,10 +255,11 @@ static bool is_back(struct stop *s, struct held *h)
 		return true; /* this kernel does not count it */
 	if (!h->run_ns)
 		h->run_ns = run_ns;
-	if (run_ns > h->run_ns + RETURN_RUN_NS) {
-		stop_go_first(s); /* as it is about to stand still */
-		h->asked = !tracee_interrupt(h->pub.tid);
-	}
+	if (run_ns <= h->run_ns + RETURN_RUN_NS)
+		return false;
+	if (h->in >= IN_MOST)
+		return true; /* it works there: KVM_RUN for one */
+	ask(s, h);
 	return false;
 }
 
@@ -290,6 +326,13 @@ static void release_stragglers(struct stop *s)
 		continue;
 }
 
+static void rest(uint64_t ns)
+{
+	const struct timespec t = {0, (long)(ns < REST_NS_MAX ? ns : REST_NS_MAX)};
+
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL);
+}
+
 static bool is_somebody_asked(const struct stop *s)
 {
 	for (size_t i = 0; i < s->held_count; i++)
@@ -301,25 +344,30 @@ static bool is_somebody_asked(const struct stop *s)
 /*
  * Until all are back, and for a last look in which nobody stands still: our end follows. Not in time: who was
  * interrupted by us is waited for all the same, once more as long, since its call has been woken up.
+ * Where many have no CPU, looking at them does not take it: half of the time, nobody is looked at.
  */
 static void wait_for_returning(struct stop *s)
 {
-	uint64_t looked, until = clock_ns() + RETURN_NS;
-	struct timespec pause = {0, ROUND_NS};
-	bool came;
+	uint64_t looked = clock_ns(), until = looked + RETURN_NS, pause = ROUND_NS, took;
+	bool came, asked;
 
-	while ((look_at_returning(s, &came) || came) &&
-	       (clock_ns() < until || (is_somebody_asked(s) && clock_ns() < until + RETURN_NS))) {
-		if (s->first && !is_somebody_asked(s))
+	s->ask_until_ns = until;
+	while ((look_at_returning(s, &came) || came) && clock_ns() < until + RETURN_NS) {
+		took = clock_ns() - looked;
+		asked = is_somebody_asked(s);
+		if (!asked)
 			stop_step_back(s);
+		if (!asked && clock_ns() >= until)
+			break;
 		if (came)
-			pause.tv_nsec = ROUND_NS;
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
-		if (2 * pause.tv_nsec <= ROUND_NS_MAX)
-			pause.tv_nsec *= 2;
+			pause = ROUND_NS;
+		rest(asked || took < pause ? pause : took);
+		if (2 * pause <= ROUND_NS_MAX)
+			pause *= 2;
 		/* One that could not be woken up then may be awake by now. */
 		looked = clock_ns();
 		look_at_stragglers(s, &looked);
+		looked = clock_ns();
 	}
 	stop_step_back(s);
 }

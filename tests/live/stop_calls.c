@@ -235,7 +235,8 @@ static void test_late_stops(void **state)
 	(void)state;
 	start(&run, "epoll_wait", SECONDS);
 	spinner = starve(run.pid);
-	for (int i = 0; i < 10; i++) {
+	/* On a busy machine it may get a CPU in time for long. */
+	for (int i = 0; i < 10 || (!late && i < 100); i++) {
 		usleep(20000);
 		late += stop_once(&run, &at_once, nothing);
 	}
@@ -291,6 +292,20 @@ static void test_handler_still_interrupts(void **state)
 	}
 }
 
+/* Who waits for a CPU may not stop in time, and is asked again. */
+static void stop_at_last(struct run *run, stop_work work)
+{
+	const long until = now_ms() + HARNESS_ANSWER_MS;
+	struct dinst_error e = {0};
+
+	while (target_stop(run->target, NULL, work, run, NULL, &e)) {
+		if (e.code != DINST_BUSY || now_ms() > until)
+			fail_msg("%s", e.text);
+		dinst_error_clear(&e);
+		usleep(10000);
+	}
+}
+
 /*
  * The container has used up its share of the CPUs: on its way back into its call a thread waits, for
  * some tenths of a second, until it may run again (since Linux 6.18 that is where it waits). A
@@ -322,9 +337,9 @@ static void test_throttled(void **state)
 		}
 		assert_true(harness_join(run.pid, directory));
 		usleep(20000 + (useconds_t)(i * 30011) % 300000);
-		stop_once(&run, NULL, nothing);
+		stop_at_last(&run, nothing);
 		if (i % 2)
-			stop_once(&run, NULL, send_signal);
+			stop_at_last(&run, send_signal);
 		else
 			assert_int_equal(kill(run.pid, SIGUSR1), 0);
 		kill(spinner, SIGKILL);
