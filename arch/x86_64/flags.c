@@ -28,7 +28,8 @@ arch_regset x86_condition_flags(unsigned condition)
 
 /*
  * Which flags an instruction overwrites that sets flags by its result. AMD's Zen leaves those
- * alone that are undefined after imul (69, 6b, 0f af), tzcnt and lzcnt (f3 0f bc, bd).
+ * alone that are undefined after imul (69, 6b, 0f af), bsf, bsr, tzcnt and lzcnt (0f bc, bd).
+ * CF is of the last two, which processors without them execute as the first two.
  */
 arch_regset x86_result_flags(const struct x86_layout *l)
 {
@@ -36,8 +37,7 @@ arch_regset x86_result_flags(const struct x86_layout *l)
 	    ((l->map == 0 && (l->opcode == 0x69 || l->opcode == 0x6b)) ||
 	     (l->map == 1 && l->opcode == 0xaf)))
 		return X86_PRODUCT_FLAGS;
-	if (l->encoding == X86_LEGACY && l->map == 1 && (l->opcode == 0xbc || l->opcode == 0xbd) &&
-	    (l->prefixes & PREFIX_F3))
-		return FLAG_CF | FLAG_ZF;
+	if (l->encoding == X86_LEGACY && l->map == 1 && (l->opcode == 0xbc || l->opcode == 0xbd))
+		return FLAG_ZF;
 	return SET_FLAGS;
 }

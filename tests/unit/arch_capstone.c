@@ -46,7 +46,6 @@ static const struct {
 	{"stosq", "capstone: rcx is read without rep"},
 	{"movsd", "capstone takes the SSE move for the string move: DF"},
 	{"movss", "capstone: the same"},
-	{"lzcnt", "capstone leaves CF out"},
 	{"pcmpistri", "capstone knows of no flags"},
 	{"vpcmpistri", "capstone knows of no flags"},
 	{"ptest", "capstone leaves OF out"},

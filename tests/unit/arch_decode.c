@@ -246,8 +246,8 @@ static const struct {
 	{"f6e3", R(AX) | R(BX), CF | OF},
 	{"480fafc3", R(AX) | R(BX), R(AX) | CF | OF},
 	{"486bc305", R(BX), R(AX) | CF | OF},
-	{"f3480fbcc3", R(BX), CF | ZF},
-	{"f30fbdc3", R(BX), CF | ZF},
+	{"f3480fbcc3", R(BX), ZF},
+	{"f30fbdc3", R(BX), ZF},
 	{"48c1e005", R(AX), R(AX) | F6},
 	{"48c1e000", R(AX), R(AX)},
 	{"48d3e0", R(AX) | R(CX), R(AX)},
@@ -267,7 +267,7 @@ static const struct {
 	{"f3480f1ec8", R(AX), 0},
 	{"0fb7c3", R(BX), R(AX)},
 	{"4863c3", R(BX), R(AX)},
-	{"480fbcc3", R(BX), F6}, /* bsf: rax is kept if zero */
+	{"480fbcc3", R(BX), ZF}, /* bsf: rax is kept if zero, flags that are undefined too */
 	{"f3480fb8c3", R(BX), R(AX) | F6},
 	{"480fa3c3", R(AX) | R(BX), CF},
 	{"480fc8", R(AX), 0},
