@@ -161,7 +161,8 @@ struct stop {
 
 /*
  * From before the first thread is interrupted until the last one has been let go, the tracer goes
- * before all work that has a fair share of the CPUs, if it may (stop.c).
+ * before all work that has a fair share of the CPUs, if it may (stop.c); and once more while
+ * threads on their way back are looked at (stop_release.c).
  */
 void stop_go_first(struct stop *s);
 void stop_step_back(struct stop *s);

@@ -588,13 +588,12 @@ static bool thread_touches(const struct snapshot *shot, const struct stack_shot 
 	return thread->partial;
 }
 
-bool snapshot_touches(const struct snapshot *shot, pid_t tid, const struct stack_range *ranges,
-		      size_t count)
+pid_t snapshot_touches(const struct snapshot *shot, pid_t tid, const struct stack_range *ranges,
+		       size_t count)
 {
-	bool touches = false;
-
-	for (size_t i = 0; i < shot->thread_count && !touches && count; i++)
-		if (shot->threads[i].tid == tid)
-			touches = thread_touches(shot, &shot->threads[i], ranges, count);
-	return touches;
+	for (size_t i = 0; i < shot->thread_count && count; i++)
+		if ((!tid || shot->threads[i].tid == tid) &&
+		    thread_touches(shot, &shot->threads[i], ranges, count))
+			return shot->threads[i].tid;
+	return 0;
 }

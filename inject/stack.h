@@ -75,11 +75,12 @@ size_t snapshot_backtrace(const struct snapshot *shot, pid_t tid, stack_home hom
 			  taddr_t *pcs, size_t max, bool *complete);
 
 /*
- * False if nothing in the thread's registers and live stacks is in one of the
- * ranges, its program counter included. Sets no `hit`.
+ * The thread, if something in its registers and live stacks is in one of the
+ * ranges, its program counter included, or may be; 0 if not. `tid` 0: the first
+ * thread of all of which that is true. Sets no `hit`.
  */
-bool snapshot_touches(const struct snapshot *shot, pid_t tid, const struct stack_range *ranges,
-		      size_t count);
+pid_t snapshot_touches(const struct snapshot *shot, pid_t tid, const struct stack_range *ranges,
+		       size_t count);
 
 /* ------------------------------------------------------------- frames */
 

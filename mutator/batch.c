@@ -131,18 +131,6 @@ int batch_move_threads(struct batch *b, struct stop *stop, struct dinst_error *e
 	return moved ? stop_store_regs(stop, e) : 0;
 }
 
-/* Whose stack it was found on, if that is a thread's. */
-static void note_first(struct batch *b, struct stop *stop, const struct snapshot *shot,
-		       const struct inside *inside)
-{
-	if (b->found_in)
-		return;
-	b->found_in = inside->home;
-	for (size_t i = 0; i < stop_thread_count(stop) && !b->found; i++)
-		if (snapshot_touches(shot, stop_thread(stop, i)->tid, &inside->range, 1))
-			b->found = stop_thread(stop, i)->tid;
-}
-
 int batch_look_at_stacks(struct batch *b, struct stop *stop, struct dinst_error *e)
 {
 	struct snapshot *shot;
@@ -155,13 +143,13 @@ int batch_look_at_stacks(struct batch *b, struct stop *stop, struct dinst_error 
 	if (status < 0)
 		return status;
 	b->session->unsearched = snapshot_is_unsearched(shot);
-	if (snapshot_scan_stacks(shot, b->ranges, b->inside_count))
-		for (size_t i = 0; i < b->inside_count; i++)
-			if (b->ranges[i].hit) {
-				b->waits[b->insides[i].site] = true;
-				note_first(b, stop, shot, &b->insides[i]);
-			}
-	snapshot_free(shot);
+	snapshot_free(b->shot);
+	b->shot = shot;
+	if (!snapshot_scan_stacks(shot, b->ranges, b->inside_count))
+		return 0;
+	for (size_t i = 0; i < b->inside_count; i++)
+		if (b->ranges[i].hit)
+			b->waits[b->insides[i].site] = true;
 	return 0;
 }
 
@@ -436,6 +424,7 @@ int batch_begin(struct batch *b, struct session *s, struct site **sites, size_t 
 
 void batch_end(struct batch *b)
 {
+	snapshot_free(b->shot);
 	free(b->text_bytes);
 	free(b->texts);
 	free(b->hole_written);

@@ -20,13 +20,11 @@ struct batch {
 	struct site **sites; /* by address */
 	size_t count;
 	bool *waits; /* the window must wait for a better moment */
-	/* Where batch_look_at_stacks() first found somebody, and which thread; 0: on no thread's stack. */
-	const struct site *found_in;
-	pid_t found;
 	bool *foreign;
 	bool patching;		    /* the first byte may have been written */
 	struct inside *insides;	    /* sorted; two a site at most */
 	struct stack_range *ranges; /* theirs */
+	struct snapshot *shot;	    /* what they were last looked for in */
 	size_t inside_count;
 	struct patch *patches; /* room for one patch a site */
 	size_t *patch_site;

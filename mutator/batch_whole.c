@@ -22,6 +22,9 @@ struct job {
 	struct threads_function *here; /* those that are in one process */
 	uint8_t *absent;	       /* by number: those that are not */
 	bool turned;
+	bool busy;   /* somebody is in a window */
+	pid_t stuck; /* that thread, 0 if it is found on a stack */
+	const struct site *stuck_in;
 };
 
 /* ------------------------------------------------------- all are stopped */
@@ -36,31 +39,44 @@ static size_t first(const bool *flags, size_t count)
 	return i;
 }
 
-static int tell_busy(pid_t tid, const struct site *in, struct dinst_error *e)
+/* Says, when all run again, what the request waits for: the thread that is stuck, or on whose stack it was found. */
+static void tell_busy(struct job *job, struct dinst_error *e)
 {
+	const struct batch *b = &job->batch;
 	const struct image_function *functions;
+	const char *function, *module;
+	size_t i = 0;
 
-	if (!in)
-		return dinst_fail(e, DINST_BUSY,
-				  "what is to be patched waits for what others insert");
-	image_functions(in->module->image, &functions);
-	if (!tid)
-		return dinst_fail(e, DINST_BUSY,
-				  "a task that no thread executes now is in the middle of what is "
-				  "to be patched, in %s of %s: try again, or leave it out",
-				  functions[in->function].name, in->module->name);
-	return dinst_fail(e, DINST_BUSY,
-			  "thread %d is in the middle of what is to be patched, or will return "
-			  "there, in %s of %s: try again, or leave it out",
-			  (int)tid, functions[in->function].name, in->module->name);
+	dinst_error_clear(e);
+	while (i < b->inside_count && !b->ranges[i].hit)
+		i++;
+	if (i < b->inside_count) {
+		job->stuck_in = b->insides[i].home;
+		job->stuck = snapshot_touches(b->shot, 0, &b->ranges[i], 1);
+	}
+	if (!job->stuck_in) {
+		dinst_fail(e, DINST_BUSY, "what is to be patched waits for what others insert");
+		return;
+	}
+	image_functions(job->stuck_in->module->image, &functions);
+	function = functions[job->stuck_in->function].name;
+	module = job->stuck_in->module->name;
+	if (job->stuck)
+		dinst_fail(e, DINST_BUSY,
+			   "thread %d is in the middle of what is to be patched, or may return "
+			   "there, in %s of %s: try again, or leave it out",
+			   (int)job->stuck, function, module);
+	else
+		dinst_fail(e, DINST_BUSY,
+			   "a task that no thread executes now is in the middle of what is to be "
+			   "patched, in %s of %s: try again, or leave it out",
+			   function, module);
 }
 
 static int check(struct job *job, struct stop *stop, struct dinst_error *e)
 {
 	struct batch *b = &job->batch;
-	const struct site *in;
 	size_t foreign;
-	pid_t stuck;
 	int status;
 
 	if (target_incarnation(stop_target(stop)) != job->session->incarnation)
@@ -79,10 +95,10 @@ static int check(struct job *job, struct stop *stop, struct dinst_error *e)
 				  "functions: leave it out",
 				  (unsigned long long)b->sites[foreign]->key.start,
 				  b->sites[foreign]->module->name);
-	if (first(b->waits, b->count) < b->count)
-		return tell_busy(b->found, b->found_in, e);
-	stuck = batch_stuck_thread(b, stop, &in);
-	return stuck ? tell_busy(stuck, in, e) : 0;
+	job->stuck_in = NULL;
+	job->stuck = batch_stuck_thread(b, stop, &job->stuck_in);
+	job->busy = job->stuck || first(b->waits, b->count) < b->count;
+	return job->busy ? dinst_fail(e, DINST_BUSY, "somebody is in what is to be patched") : 0;
 }
 
 static int ready(struct stop *const *stops, size_t count, void *arg, struct dinst_error *e)
@@ -169,6 +185,8 @@ int batch_apply_whole(struct session *s, struct batch_whole *whole, struct batch
 		session_note_stop(s, &report, &result->stop_ns);
 		if (job.turned)
 			batch_settle(&job.batch, result);
+		if (status == DINST_BUSY && job.busy)
+			tell_busy(&job, e);
 	}
 	batch_end(&job.batch);
 	free(job.absent);

@@ -508,7 +508,7 @@ const char *harness_number(int64_t value)
 	return out;
 }
 
-static bool write_setting(const char *directory, const char *name, const char *value)
+bool harness_set(const char *directory, const char *name, const char *value)
 {
 	char path[256];
 	FILE *file;
@@ -524,7 +524,7 @@ static bool write_setting(const char *directory, const char *name, const char *v
 
 bool harness_join(pid_t pid, const char *directory)
 {
-	return write_setting(directory, "cgroup.procs", harness_number(pid));
+	return harness_set(directory, "cgroup.procs", harness_number(pid));
 }
 
 bool harness_confine(pid_t pid, enum harness_limit limit, const char *value, char *directory,
@@ -545,7 +545,7 @@ bool harness_confine(pid_t pid, enum harness_limit limit, const char *value, cha
 		snprintf(directory, size, "%s/dinst-test-%d", roots[limit][i], (int)pid);
 		if (mkdir(directory, 0755))
 			continue;
-		done = write_setting(directory, limits[limit][i], value) &&
+		done = harness_set(directory, limits[limit][i], value) &&
 		       harness_join(pid, directory);
 		if (!done)
 			rmdir(directory);

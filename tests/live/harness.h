@@ -113,6 +113,9 @@ enum harness_limit {
 bool harness_confine(pid_t pid, enum harness_limit limit, const char *value, char *directory,
 		     size_t size);
 
+/* Writes one setting of a control group. */
+bool harness_set(const char *directory, const char *name, const char *value);
+
 /* Puts another one into that group. */
 bool harness_join(pid_t pid, const char *directory);
 

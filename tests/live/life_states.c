@@ -6,7 +6,6 @@
  */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/sched.h>
 #include <pthread.h>
@@ -158,33 +157,19 @@ static void test_uninterruptible(void **state)
 	harness_end(h, 0);
 }
 
-static bool write_file(const char *directory, const char *name, const char *text)
-{
-	char path[256];
-	bool done;
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/%s", directory, name);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-	if (fd >= 0)
-		close(fd);
-	return done;
-}
-
 /* Nothing may fail while it is frozen: what is frozen cannot be killed. */
 static struct answer try_frozen(struct harness *h, struct session *s, const char *directory,
 				unsigned id, uint64_t *value)
 {
 	struct answer a = {0};
 
-	if (!write_file(directory, "freezer.state", "FROZEN"))
+	if (!harness_set(directory, "freezer.state", "FROZEN"))
 		return a;
 	for (int i = 0; i < 60000 && harness_status(h->pid, h->pid, "State:")[0] != 'D'; i++)
 		usleep(1000);
 	a = try_insert(h, s, "main");
 	*value = instance_value(session_instance(s, id));
-	write_file(directory, "freezer.state", "THAWED");
+	harness_set(directory, "freezer.state", "THAWED");
 	return a;
 }
 
@@ -203,8 +188,7 @@ static void test_frozen(void **state)
 
 	harness_start(h, "calls", "3", NULL);
 	snprintf(directory, sizeof(directory), "/sys/fs/cgroup/freezer/dinst-test-%d", (int)h->pid);
-	if (mkdir(directory, 0755) ||
-	    !write_file(directory, "cgroup.procs", harness_number(h->pid))) {
+	if (mkdir(directory, 0755) || !harness_join(h->pid, directory)) {
 		rmdir(directory);
 		print_message("skipped: no freezer of the first version here\n");
 		skip();
