@@ -157,6 +157,9 @@ struct stop {
 	uint64_t ask_until_ns; /* on their way back threads are interrupted once more until then */
 	bool left_attached;    /* somebody could not be detached: our end does it */
 	pid_t remote_victim;   /* while a remote program runs */
+	bool thawed;	       /* once, when a remote program was about to run */
+	taddr_t tail;	       /* where remote programs run that have no arena; 0: not looked for */
+	size_t tail_size;
 };
 
 /*

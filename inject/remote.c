@@ -376,6 +376,7 @@ static int run_all(struct remote *r)
 
 static int find_place(struct remote *r, taddr_t scratch, void *scratch_map)
 {
+	struct stop *s = r->s;
 	struct remote_tail tail;
 	int code;
 
@@ -384,11 +385,15 @@ static int find_place(struct remote *r, taddr_t scratch, void *scratch_map)
 	r->map = scratch_map;
 	if (scratch)
 		return 0;
-	code = remote_find_tail(r->s, &tail, r->e);
-	if (code)
-		return code;
-	r->place = tail.address;
-	r->room = tail.size;
+	if (!s->tail || !remote_tail_is_zero(s, s->tail, s->tail_size)) {
+		code = remote_find_tail(s, &tail, r->e);
+		if (code)
+			return code;
+		s->tail = tail.address;
+		s->tail_size = tail.size;
+	}
+	r->place = s->tail;
+	r->room = s->tail_size;
 	r->in_tail = true;
 	return 0;
 }
@@ -417,12 +422,16 @@ int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_
 	int code, clear_code;
 	bool left;
 
-	/* It would stay stopped, but not come back: its calls would be made when it is thawed. */
-	if (cgroup_is_frozen(target_memory_tid(s->target), group, sizeof(group)))
+	/*
+	 * It would stay stopped, but not come back: its calls would be made when it is thawed. Looking
+	 * takes as long as a call or two: it is not done for each program of a stop.
+	 */
+	if (!s->thawed && cgroup_is_frozen(target_memory_tid(s->target), group, sizeof(group)))
 		return dinst_fail(
 			e, DINST_BUSY,
 			"process %d (%s) cannot make a system call for us: its control group is frozen (%s); thaw it first",
 			(int)s->target->pid, s->target->name, group);
+	s->thawed = true;
 	if (!program->count || program->count > CALLS_MAX)
 		return dinst_fail(e, DINST_FAILED, "a remote program has 1 to %d calls, not %zu",
 				  CALLS_MAX, program->count);

@@ -120,22 +120,28 @@ static bool is_zero(const uint8_t *bytes, size_t size)
 	return true;
 }
 
+bool remote_tail_is_zero(const struct stop *s, taddr_t address, size_t size)
+{
+	uint8_t *bytes = malloc(size);
+	const bool zero = bytes && !target_read(s->target, address, bytes, size, NULL) &&
+			  is_zero(bytes, size);
+
+	free(bytes);
+	return zero;
+}
+
 int remote_find_tail(struct stop *s, struct remote_tail *best, struct dinst_error *e)
 {
 	struct remote_tail tail;
 	struct maps maps;
-	uint8_t *bytes = malloc(page_size());
-	int code = bytes ? maps_read(target_memory_tid(s->target), &maps, e)
-			 : dinst_fail(e, DINST_NO_MEMORY, "no memory for a page");
+	int code = maps_read(target_memory_tid(s->target), &maps, e);
 
 	if (code)
-		goto free_bytes;
+		return code;
 	best->size = 0;
 	for (size_t i = 0; i < maps.count && best->size < ARCH_REMOTE_MAX; i++)
 		if (tail_of(s->target, &maps, i, &tail) && tail.size > best->size &&
-		    tail.size <= page_size() &&
-		    !target_read(s->target, tail.address, bytes, tail.size, NULL) &&
-		    is_zero(bytes, tail.size))
+		    tail.size <= page_size() && remote_tail_is_zero(s, tail.address, tail.size))
 			*best = tail;
 	maps_release(&maps);
 	if (!best->size)
@@ -143,8 +149,6 @@ int remote_find_tail(struct stop *s, struct remote_tail *best, struct dinst_erro
 			e, DINST_REFUSED,
 			"process %d (%s) has no module with room behind its code for the first system calls",
 			(int)s->target->pid, s->target->name);
-free_bytes:
-	free(bytes);
 	return code;
 }
 

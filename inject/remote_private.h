@@ -18,6 +18,9 @@ struct remote_tail {
 /* The biggest tail that is zero, in a stop; DINST_REFUSED if there is none. */
 int remote_find_tail(struct stop *s, struct remote_tail *best, struct dinst_error *e);
 
+/* True if all of a tail, which was found in this stop, can be read and is zero. */
+bool remote_tail_is_zero(const struct stop *s, taddr_t address, size_t size);
+
 /*
  * The thread that may best be made to run system calls, ready to do so: out of
  * restartable sequences, seccomp suspended. DINST_REFUSED says why there is none;

@@ -14,7 +14,7 @@
  *   wake     a byte for the thread that waits in wait_for_byte(), which waits for
  *            the next one then; prints "awake N": bytes so far
  *   hold     between "run" and "stop": a signal for one of those that work, whose
- *            handler waits on another stack; prints "held"
+ *            handler waits on another stack; prints "held TID"
  *   unhold   ends that; prints "unheld"
  * Ends with its input; status 1 if a result was wrong.
  */
@@ -36,7 +36,7 @@ static volatile int wrong, running, ending;
 static volatile long ticks, awake;
 static long rounds;
 static int bytes[2], releases[2];
-static volatile int held;
+static volatile pid_t held; /* the thread that is */
 static pthread_t handles[THREADS_MAX], waiting;
 
 struct runner {
@@ -160,7 +160,7 @@ static void on_user(int sig)
 {
 	char byte;
 
-	held = 1;
+	held = gettid();
 	while (read(releases[0], &byte, 1) != 1)
 		;
 	held = 0;
@@ -277,7 +277,7 @@ static void answer(const char *line, int threads)
 		pthread_kill(handles[0], SIGUSR1);
 		while (!held)
 			usleep(100);
-		puts("held");
+		printf("held %d\n", (int)held);
 	} else if (!strncmp(line, "unhold", 6)) {
 		if (write(releases[1], "b", 1) != 1)
 			wrong = 1;
