@@ -34,6 +34,8 @@ extern const size_t arch_red_zone;
  * restart or that reports a result when it is resumed (orig_rax >= 0). */
 bool arch_in_syscall(const struct arch_regs *r);
 long arch_syscall_number(const struct arch_regs *r); /* -1 if none */
+/* At the entry of a call: another one is made instead. */
+void arch_set_syscall_number(struct arch_regs *r, long number);
 long arch_syscall_result(const struct arch_regs *r);
 long arch_syscall_argument(const struct arch_regs *r, unsigned n); /* n = 0..5 */
 void arch_set_syscall_argument(struct arch_regs *r, unsigned n, long value);

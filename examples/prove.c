@@ -3,7 +3,7 @@
  * prove.c - proves that a process looks as it did before.
  *
  *   prove save PID FILE             writes down what the process looks like
- *   prove check PID FILE [exact | all]
+ *   prove check PID FILE [exact | all | child]
  *                                   compares; says what differs (at most ten things, or
  *                                   all), exits with 1
  *
@@ -11,7 +11,9 @@
  * a thread is stopped or traced. Mappings of anonymous writable memory come
  * and go with the program's own malloc: they are counted, and only with
  * `exact` is a difference there a failure. Anything executable, anything with
- * a name or a file, and anything of dinst is compared always.
+ * a name or a file is compared always, and memory that dinst keeps for threads is known by its first
+ * word. For a `child`, forked by what the picture is of, the mappings of its own are no
+ * difference: what is executable in both must have the same bytes.
  *
  * Stands alone on purpose: it shares no code with what it checks.
  */
@@ -29,10 +31,14 @@
 
 enum { LINE_SIZE = PATH_MAX + 128, SHOW_MAX = 10 };
 
+/* What dinst's memory for threads begins with, but for its address. */
+static const uint64_t THREADS_MAGIC = 0x7364616572687464;
+
 struct region {
 	uint64_t lo, hi;
 	char *line;	/* as in /proc/PID/maps */
 	uint8_t *bytes; /* of executable mappings, else NULL */
+	bool of_dinst;	/* memory for threads */
 };
 
 struct picture {
@@ -76,6 +82,7 @@ static struct region *add_region(struct picture *p, const char *line)
 	r = &p->regions[p->count++];
 	r->line = strdup(line);
 	r->bytes = NULL;
+	r->of_dinst = false;
 	if (r->line == NULL || sscanf(line, "%" SCNx64 "-%" SCNx64, &r->lo, &r->hi) != 2)
 		die(line);
 	return r;
@@ -90,6 +97,15 @@ static void read_fully(int fd, void *bytes, size_t size, uint64_t at, const char
 			die(what);
 		done += (size_t)got;
 	}
+}
+
+static bool is_for_threads(int mem, const struct region *r)
+{
+	uint64_t first;
+
+	return is_own_memory(r) &&
+	       pread(mem, &first, sizeof(first), (off_t)r->lo) == sizeof(first) &&
+	       first == (THREADS_MAGIC ^ r->lo);
 }
 
 static void take(pid_t pid, struct picture *p)
@@ -114,6 +130,7 @@ static void take(pid_t pid, struct picture *p)
 	for (size_t i = 0; i < p->count; i++) {
 		struct region *r = &p->regions[i];
 
+		r->of_dinst = is_for_threads(mem, r);
 		if (!is_executable(r))
 			continue;
 		r->bytes = malloc(r->hi - r->lo);
@@ -261,15 +278,20 @@ static size_t check_threads(pid_t pid)
 	return count;
 }
 
-static int check(pid_t pid, const char *name, bool exact)
+static int check(pid_t pid, const char *name, bool exact, bool child)
 {
 	struct picture before = {0}, now = {0};
-	size_t own, bytes, threads;
+	size_t own = 0, bytes, threads;
 
 	load(&before, name);
 	take(pid, &now);
-	own = compare_maps(&before, &now, "mapping gone", exact);
-	own += compare_maps(&now, &before, "mapping new", exact);
+	if (!child) {
+		own = compare_maps(&before, &now, "mapping gone", exact);
+		own += compare_maps(&now, &before, "mapping new", exact);
+	}
+	for (size_t i = 0; i < now.count; i++)
+		if (now.regions[i].of_dinst)
+			differ("memory of dinst", now.regions[i].line);
 	bytes = compare_bytes(&before, &now);
 	threads = check_threads(pid);
 	if (differences != 0) {
@@ -298,8 +320,9 @@ int main(int argc, char **argv)
 
 		if (strcmp(how, "all") == 0)
 			shown_most = SIZE_MAX;
-		return check((pid_t)atoi(argv[2]), argv[3], strcmp(how, "exact") == 0);
+		return check((pid_t)atoi(argv[2]), argv[3], strcmp(how, "exact") == 0,
+			     strcmp(how, "child") == 0);
 	}
-	fprintf(stderr, "usage: prove save PID FILE | check PID FILE [exact | all]\n");
+	fprintf(stderr, "usage: prove save PID FILE | check PID FILE [exact | all | child]\n");
 	return 2;
 }

@@ -214,6 +214,8 @@ int held_settle(struct stop *s, struct held *h);
  * long as another thread runs, that one may put both under a filter.
  */
 bool held_is_filtered(const struct held *h);
+/* A call without effect that all filters of the thread let pass, such as getpid; -1 if there is none. */
+long held_harmless_call(const struct held *h);
 
 /*
  * True if the stopped thread would be sent SIGSYS now for a system call of ours, since it

@@ -3,16 +3,16 @@
  * patch.c - compare, then write.
  *
  * Owns the grouping of patches by page. Never writes a byte next to a patch
- * that it has not read in the same stop, and never one whose old value is not
+ * that it has not read just before, and never one whose old value is not
  * what the caller expected.
  *
  *     patches    a  b   c        d d        e
  *     pages    |-----------|------------|------------|
  *     groups     [a..b..c]  (d: alone)    [e]
  *
- * A group is written by one call from its first to its last changed byte: the
- * kernel copies within one page without looking at signals, so that not even
- * SIGKILL to us leaves half of it.
+ * A group is written by one call from its first to its last changed byte, or by a few where
+ * breakpoints lie between: the kernel copies within one page without looking at signals, so
+ * that not even SIGKILL to us leaves half of a patch.
  */
 #include "inject/patch.h"
 
@@ -50,12 +50,13 @@ static bool joins(const struct group *g, const struct patch *p)
 	       page_of(end_of(p) - 1) == page_of(g->lo);
 }
 
-/* Fills `groups` (room for `count`) and returns how many there are; *span: bytes of all. */
-static size_t make_groups(struct patch *patches, size_t count, struct group *groups, size_t *span)
+/* Fills `groups` (room for `count`) and returns how many there are; *largest: bytes of one, at most. */
+static size_t make_groups(struct patch *patches, size_t count, struct group *groups,
+			  size_t *largest)
 {
 	size_t used = 0;
 
-	*span = 0;
+	*largest = 0;
 	for (size_t i = 0; i < count; i++) {
 		const struct patch *p = &patches[i];
 
@@ -72,25 +73,9 @@ static size_t make_groups(struct patch *patches, size_t count, struct group *gro
 		groups[used++] = (struct group){i, 1, p->address, end_of(p), NULL};
 	}
 	for (size_t i = 0; i < used; i++)
-		*span += groups[i].hi - groups[i].lo;
+		if (*largest < groups[i].hi - groups[i].lo)
+			*largest = groups[i].hi - groups[i].lo;
 	return used;
-}
-
-/* True if all groups could be read at once, which is the ordinary case. */
-static bool read_groups(const struct target *t, const struct group *groups, size_t count)
-{
-	struct target_range *ranges = calloc(count, sizeof(*ranges));
-	struct dinst_error ignored = {0};
-	bool done;
-
-	if (!ranges)
-		return false;
-	for (size_t i = 0; i < count; i++)
-		ranges[i] = (struct target_range){groups[i].lo, groups[i].hi - groups[i].lo,
-						  groups[i].bytes};
-	done = !target_read_many(t, ranges, count, &ignored);
-	free(ranges);
-	return done;
 }
 
 /*
@@ -137,30 +122,49 @@ static void decide(const struct group *g, struct patch *p)
 	}
 }
 
-/* Marks those that were to be written as failed. */
-static void fail_group(struct patch *patches, const struct group *g)
+/* Marks those of patches [first, end) that were to be written as failed. */
+static void fail(struct patch *patches, size_t first, size_t end)
 {
-	for (size_t i = g->first; i < g->first + g->count; i++)
+	for (size_t i = first; i < end; i++)
 		if (patches[i].outcome == PATCH_DONE)
 			patches[i].outcome = PATCH_FAILED;
 }
 
-/* All in one page: one write. */
-static bool write_page(struct stop *s, const struct patch *patches, const struct group *g)
+static bool has_breakpoint(const uint8_t *bytes, size_t size)
 {
-	taddr_t lo = g->hi, hi = g->lo;
+	for (size_t i = 0; i < size; i++)
+		if (arch_breakpoint(bytes + i, size - i))
+			return true;
+	return false;
+}
 
-	for (size_t i = g->first; i < g->first + g->count; i++) {
-		const struct patch *p = &patches[i];
+/*
+ * All in one page, in as few writes as there may be: what lies between two is written along with
+ * them. But a breakpoint there is left alone: where it is a uprobe's the kernel may take it away in
+ * this moment, also while the target stands still, and nobody would expect it afterwards.
+ */
+static void write_page(struct stop *s, struct patch *patches, const struct group *g)
+{
+	const size_t end = g->first + g->count;
+	taddr_t lo = 0, hi = 0;
+	size_t first = g->first;
 
-		if (p->outcome != PATCH_DONE)
+	for (size_t i = g->first; i <= end; i++) {
+		const struct patch *p = i < end ? &patches[i] : NULL;
+
+		if (p && p->outcome != PATCH_DONE)
 			continue;
-		if (p->address < lo)
-			lo = p->address;
-		if (end_of(p) > hi)
+		if (p && hi && p->address >= hi &&
+		    !has_breakpoint(g->bytes + (hi - g->lo), p->address - hi)) {
 			hi = end_of(p);
+			continue;
+		}
+		if (hi && stop_write(s, lo, g->bytes + (lo - g->lo), hi - lo, NULL))
+			fail(patches, first, i);
+		first = i;
+		lo = p ? p->address : 0;
+		hi = p ? end_of(p) : 0;
 	}
-	return lo >= hi || !stop_write(s, lo, g->bytes + (lo - g->lo), hi - lo, NULL);
 }
 
 /* True if the first instruction of the bytes reaches beyond `head` of them. */
@@ -198,49 +202,38 @@ static bool write_across(struct stop *s, const struct patch *p, const uint8_t *w
 	return false;
 }
 
+/*
+ * Read just before it is written: others (the kernel, for uprobes) may write to the page, too. A page
+ * is mapped as a whole, so what cannot be read is wholly there or, across two, half.
+ */
 static void apply_group(struct stop *s, struct patch *patches, const struct group *g)
 {
 	const bool across = page_of(g->lo) != page_of(g->hi - 1);
+	const size_t size = g->hi - g->lo, end = g->first + g->count;
 	uint8_t was[ARCH_PATCH_MAX] = {0};
-	bool written;
 
-	/* Then it is the only one of its group. */
-	if (across)
-		memcpy(was, g->bytes, g->hi - g->lo);
-	for (size_t i = g->first; i < g->first + g->count; i++)
-		decide(g, &patches[i]);
-	if (across)
-		written = write_across(s, &patches[g->first], was, g->bytes);
-	else
-		written = write_page(s, patches, g);
-	if (!written)
-		fail_group(patches, g);
-}
-
-/*
- * The way for a group when not all could be read at once. A page is mapped as
- * a whole, so what cannot be read is wholly there or, across two, half.
- */
-static void apply_group_alone(struct stop *s, struct patch *patches, const struct group *g)
-{
-	size_t size = g->hi - g->lo;
-
-	if (target_read_some(stop_target(s), g->lo, g->bytes, size) == size) {
-		apply_group(s, patches, g);
+	if (target_read_some(stop_target(s), g->lo, g->bytes, size) != size) {
+		for (size_t i = g->first; i < end; i++)
+			patches[i].outcome = PATCH_UNMAPPED;
 		return;
 	}
-	for (size_t i = g->first; i < g->first + g->count; i++)
-		patches[i].outcome = PATCH_UNMAPPED;
+	/* Then it is the only one of its group. */
+	if (across)
+		memcpy(was, g->bytes, size);
+	for (size_t i = g->first; i < end; i++)
+		decide(g, &patches[i]);
+	if (!across)
+		write_page(s, patches, g);
+	else if (!write_across(s, &patches[g->first], was, g->bytes))
+		fail(patches, g->first, end);
 }
 
 int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dinst_error *e)
 {
 	struct group *groups = NULL;
-	uint8_t *bytes = NULL, *at;
-	size_t group_count = 0, span = 0;
-	taddr_t highest = 0;
+	uint8_t *bytes = NULL;
+	size_t group_count = 0, largest = 0;
 	int result = DINST_OK;
-	bool all;
 
 	for (size_t i = 0; i < count; i++) {
 		patches[i].outcome = PATCH_FAILED;
@@ -254,27 +247,16 @@ int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dins
 		return DINST_OK;
 	groups = calloc(count, sizeof(*groups));
 	if (groups) {
-		group_count = make_groups(patches, count, groups, &span);
-		bytes = malloc(span);
+		group_count = make_groups(patches, count, groups, &largest);
+		bytes = malloc(largest);
 	}
 	if (!groups || !bytes) {
 		result = dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu patches", count);
 		goto out;
 	}
-	at = bytes;
 	for (size_t i = 0; i < group_count; i++) {
-		groups[i].bytes = at;
-		at += groups[i].hi - groups[i].lo;
-	}
-	all = read_groups(stop_target(s), groups, group_count);
-	for (size_t i = 0; i < group_count; i++) {
-		/* Where the array is not sorted an earlier group may have written here. */
-		if (all && groups[i].lo >= highest)
-			apply_group(s, patches, &groups[i]);
-		else
-			apply_group_alone(s, patches, &groups[i]);
-		if (groups[i].hi > highest)
-			highest = groups[i].hi;
+		groups[i].bytes = bytes;
+		apply_group(s, patches, &groups[i]);
 	}
 	if (!target_alive(stop_target(s)))
 		result = dinst_fail(e, DINST_GONE, "the target has ended");

@@ -68,6 +68,8 @@ int tracee_interrupt(pid_t tid);
 int tracee_resume(pid_t tid, int signal);
 /* As tracee_resume(), up to the next entry or exit of a system call. */
 int tracee_resume_to_syscall(pid_t tid, int signal);
+/* At the entry of a system call: sets the registers and goes on to its exit, with nothing in between. */
+int tracee_enter_syscall(pid_t tid, const struct arch_regs *regs);
 int tracee_detach(pid_t tid, int signal);
 
 int tracee_get_regs(pid_t tid, struct arch_regs *regs);

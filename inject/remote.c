@@ -7,6 +7,10 @@
  * call and set the interrupted registers ourselves, in a stop at which the
  * kernel still restarts interrupted system calls.
  *
+ * The filter of a thread is suspended for as long as we live. Were we to die, the calls of its program
+ * that are left would meet the filter, which may kill: so they are calls that do nothing, which
+ * the filter lets pass, and each is made the one that is meant when the thread is about to enter it.
+ *
  * A signal that wants delivery in between goes first: the interrupted
  * registers are put back, the kernel builds the handler's frame on them, and
  * the calls that are still to be made are made by a new program, from there.
@@ -51,6 +55,8 @@ enum ending {
 struct remote {
 	struct stop *s;
 	struct held *victim;
+	long harmless; /* what its program calls instead; -1: it has no filter */
+	bool resumed;  /* at the entry of a call already */
 	const struct arch_remote_program *program;
 	remote_between between;
 	void *arg;
@@ -127,6 +133,8 @@ static int place_program(struct remote *r, const size_t *order, size_t count)
 		calls[i] = r->program->calls[order[i]];
 		for (size_t a = 0; a < 6; a++)
 			translate(r, order, count, &calls[i].args[a]);
+		if (r->harmless >= 0)
+			calls[i].number = r->harmless;
 	}
 	rest.calls = calls;
 	rest.count = count;
@@ -158,7 +166,8 @@ static enum ending next_syscall_stop(struct remote *r)
 	int error;
 
 	for (int stray = 0; stray < STORM_LEAST || clock_ns() < r->storm_ns; stray++) {
-		error = tracee_resume_to_syscall(r->victim->pub.tid, 0);
+		error = r->resumed ? 0 : tracee_resume_to_syscall(r->victim->pub.tid, 0);
+		r->resumed = false;
 		if (!error)
 			error = tracee_wait(&r->s->tracer, r->victim->pub.tid,
 					    r->victim->pub.leader, &event);
@@ -191,6 +200,7 @@ static bool is_error(long result)
 /* At the entry of call `index`: is it the one, and may it go on? */
 static enum ending enter_call(struct remote *r, size_t index)
 {
+	const long number = r->program->calls[index].number;
 	struct arch_regs regs;
 	taddr_t pc;
 	int code;
@@ -198,13 +208,20 @@ static enum ending enter_call(struct remote *r, size_t index)
 	if (tracee_get_regs(r->victim->pub.tid, &regs))
 		return ENDED_DEAD;
 	pc = arch_pc(&regs);
-	if (arch_syscall_number(&regs) != r->program->calls[index].number || pc < r->place ||
-	    pc > r->place + r->used)
+	if (arch_syscall_number(&regs) != (r->harmless < 0 ? number : r->harmless) ||
+	    pc < r->place || pc > r->place + r->used)
 		return ENDED_ASTRAY;
 	code = r->between ? r->between(r->s, index, r->results, r->arg, &r->why) : 0;
-	if (code >= 0)
+	if (code >= 0 && r->harmless < 0)
 		return ENDED_DONE;
+	if (code >= 0) {
+		arch_set_syscall_number(&regs, number);
+		r->resumed = true;
+		return tracee_enter_syscall(r->victim->pub.tid, &regs) ? ENDED_DEAD : ENDED_DONE;
+	}
 	r->refusal = r->refusal ? r->refusal : code;
+	if (r->harmless >= 0)
+		return ENDED_BROKEN;
 	/* The call is not made: the kernel skips a call without a number. */
 	arch_leave_syscall(&regs);
 	return tracee_set_regs(r->victim->pub.tid, &regs) ? ENDED_DEAD : ENDED_BROKEN;
@@ -336,7 +353,7 @@ static int run_once(struct remote *r, const size_t *order, size_t count)
 {
 	enum ending ending;
 	int error;
-	int code = remote_choose_victim(r->s, &r->victim, r->e);
+	int code = remote_choose_victim(r->s, &r->victim, &r->harmless, r->e);
 
 	if (code)
 		return code;
@@ -346,6 +363,7 @@ static int run_once(struct remote *r, const size_t *order, size_t count)
 	if (code)
 		return code;
 	r->signal = 0;
+	r->resumed = false;
 	r->s->remote_victim = r->victim->pub.tid;
 	ending = run_program(r);
 	r->s->remote_victim = 0;

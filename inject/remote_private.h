@@ -23,10 +23,12 @@ bool remote_tail_is_zero(const struct stop *s, taddr_t address, size_t size);
 
 /*
  * The thread that may best be made to run system calls, ready to do so: out of
- * restartable sequences, seccomp suspended. DINST_REFUSED says why there is none;
+ * restartable sequences, seccomp suspended. Then *harmless is the call that its program has to make
+ * instead of each (remote.c), else -1. DINST_REFUSED says why there is none;
  * DINST_BUSY that all dispatch their system calls to themselves just now.
  */
-int remote_choose_victim(struct stop *s, struct held **victim, struct dinst_error *e);
+int remote_choose_victim(struct stop *s, struct held **victim, long *harmless,
+			 struct dinst_error *e);
 
 /* The words for that. */
 int remote_is_dispatched(const struct stop *s, struct dinst_error *e);

@@ -102,7 +102,8 @@ int remote_is_dispatched(const struct stop *s, struct dinst_error *e)
 		(int)s->target->pid, s->target->name);
 }
 
-int remote_choose_victim(struct stop *s, struct held **victim, struct dinst_error *e)
+int remote_choose_victim(struct stop *s, struct held **victim, long *harmless,
+			 struct dinst_error *e)
 {
 	struct held *best = best_thread(s);
 
@@ -115,6 +116,12 @@ int remote_choose_victim(struct stop *s, struct held **victim, struct dinst_erro
 			(int)s->target->pid, s->target->name);
 	if (!lift_filter(best))
 		return target_explain_filter(s->target->pid, e);
+	*harmless = best->seccomp_suspended ? held_harmless_call(best) : -1;
+	if (best->seccomp_suspended && *harmless < 0)
+		return dinst_fail(
+			e, DINST_REFUSED,
+			"process %d (%s): the seccomp filter of thread %d lets no harmless system call pass, such as getpid: it could not survive the end of dinst in the middle of one of ours",
+			(int)s->target->pid, s->target->name, (int)best->pub.tid);
 	stop_leave_sequence(s, &best->pub);
 	*victim = best;
 	return 0;

@@ -129,8 +129,15 @@ static int seize_denied(struct stop *s, struct held *h, bool last, struct dinst_
 	}
 	if (!status.tracer)
 		return last ? target_explain_denial(s->target->pid, e) : -EAGAIN;
-	if (proc_status_read(status.tracer, &tracer))
-		return -EAGAIN;
+	if (proc_status_read(status.tracer, &tracer)) {
+		/* It has ended just now; or it is hidden from us. */
+		if (!last || (kill(status.tracer, 0) && errno == ESRCH))
+			return -EAGAIN;
+		return dinst_fail(
+			e, DINST_TRACED,
+			"process %d (%s) is already traced by process %d; end that tracer first",
+			(int)s->target->pid, s->target->name, (int)status.tracer);
+	}
 	/* The kernel shows the parent, too, for a moment (target_facts.c, read_tracer()). */
 	if ((tracer.tgid == getpid() || tracer.tgid == status.parent) && !last)
 		return -EAGAIN;

@@ -6,6 +6,8 @@
  * Filters are run over a description of the call as the thread would make it
  * now; where they cannot be read, or do anything but let it pass, it may not.
  */
+#include <sys/syscall.h>
+
 #include "inject/control.h"
 
 bool held_is_filtered(const struct held *h)
@@ -16,6 +18,18 @@ bool held_is_filtered(const struct held *h)
 	if (has >= 0)
 		return has > 0;
 	return !proc_status_read(h->pub.tid, &status) && status.seccomp > 0;
+}
+
+long held_harmless_call(const struct held *h)
+{
+	/* Whatever their arguments are. */
+	static const long harmless[] = {SYS_getpid,  SYS_gettid, SYS_getppid, SYS_getuid,
+					SYS_geteuid, SYS_getgid, SYS_getegid, SYS_sched_yield};
+
+	for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
+		if (tracee_filters_allow(h->pub.tid, harmless[i], &h->pub.regs))
+			return harmless[i];
+	return -1;
 }
 
 bool held_is_dispatched(const struct stop *s, const struct held *h)

@@ -59,6 +59,11 @@ long arch_syscall_number(const struct arch_regs *r)
 	return arch_in_syscall(r) ? r->system_call : -1;
 }
 
+void arch_set_syscall_number(struct arch_regs *r, long number)
+{
+	r->system_call = number;
+}
+
 long arch_syscall_result(const struct arch_regs *r)
 {
 	return (long)r->user.regs[0];

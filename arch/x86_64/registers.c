@@ -47,6 +47,11 @@ long arch_syscall_number(const struct arch_regs *r)
 	return arch_in_syscall(r) ? (long)r->user.orig_rax : -1;
 }
 
+void arch_set_syscall_number(struct arch_regs *r, long number)
+{
+	r->user.orig_rax = (unsigned long)number;
+}
+
 long arch_syscall_result(const struct arch_regs *r)
 {
 	return (long)r->user.rax;

@@ -379,6 +379,8 @@ ask() {
 	dinst --json "$@" >"$work/out" 2>"$work/out.err"
 	local status=$?
 
+	# Nobody kills clients.
+	[ $status -lt 124 ] || echo "dinst $* has ended with $status: $(tail -c 300 "$work/out.err")" >>"$work/crashes"
 	[ "$1" != insert ] || [ $status -ne 0 ] || inserted=$((inserted + 1))
 	[ $status -eq 0 ] || [ $status -eq 3 ] || echo "$1 $2: $(cat "$work/out" "$work/out.err" | sed -n 's/.*"message": *"\([^"]*\)".*/\1/p' | head -1)" >>"$work/refused"
 	return $status
@@ -440,7 +442,10 @@ run_round() {
 recover() {
 	local tries status way=$((RANDOM % 2))
 
-	is_dead "$daemon" && start_daemon
+	if is_dead "$daemon"; then
+		[[ " $victims " == *" $daemon "* ]] || fail "round $round ($what): the daemon has ended by itself: $(tail -3 "$work/dinstd/dinstd.log")"
+		start_daemon
+	fi
 	for ((tries = 0; tries < 60; tries++)); do
 		if [ $way -eq 0 ] && ! dinst ls 2>/dev/null | grep -qw "$1"; then
 			dinst --json repair "$1" >"$work/recover" 2>&1
@@ -475,7 +480,15 @@ check() {
 	for one in $(family "$target"); do
 		grep -q memfd:dinst "/proc/$one/maps" 2>/dev/null && fail "$where: process $one has an arena"
 		grep -q '^TracerPid:[[:space:]]*[1-9]' "/proc/$one/status" 2>/dev/null && fail "$where: process $one is traced"
+		# One that has ended meanwhile, or executes a program, is nobody's child any more.
+		[ "$one" = "$target" ] || [ "$(readlink "/proc/$one/exe")" != "$(readlink "/proc/$target/exe")" ] ||
+			prove check "$one" "$work/$1.picture" child >"$work/proof" 2>&1 || ! kill -0 "$one" 2>/dev/null ||
+			fail "$where: its child $one: $(head -c 900 "$work/proof")"
 	done
+	# Who is killed by us dies of signal 9; nobody has another reason.
+	grep -E 'died of signal|ended with status' "$work/dinstd/dinstd.log" | grep -v 'died of signal 9 ' | head -3 >>"$work/crashes"
+	[ ! -s "$work/crashes" ] || fail "$where: $(cat "$work/crashes")"
+	[ ! -e "$work/nginx.errors" ] || ! grep 'exited on signal' "$work/nginx.errors" >"$work/proof" || fail "$where: $(head -3 "$work/proof")"
 	"$build/tests/tools/rseqwords" "$target" >"$work/words" || fail "$where: $(cat "$work/words")"
 }
 

@@ -10,100 +10,7 @@
 #include <unistd.h>
 
 #include "inject/fault.h"
-#include "inject/patch.h"
-#include "tests/live/inject_help.h"
-
-enum { PAGE = 4096, PAGES = 320, NOP = 0x90, LENGTH = 5 };
-
-/* One instruction that does nothing, five bytes long. */
-static const uint8_t long_nop[LENGTH] = {0x0f, 0x1f, 0x44, 0, 0};
-
-struct scene {
-	struct harness *h;
-	struct target *target;
-	taddr_t blob;
-	struct patch *patches;
-	size_t count;
-	taddr_t *pages;
-	size_t page_count;
-	int kept;    /* what patch_drop_private_pages() returned */
-	uint64_t ns; /* what the work took */
-};
-
-/* The calling thread's own: how long it had to wait for a CPU says nothing. */
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static void begin(struct scene *c, struct harness *h)
-{
-	memset(c, 0, sizeof(*c));
-	c->h = h;
-	harness_start(h, "patch-text", NULL);
-	c->blob = strtoull(harness_line(h, HARNESS_ANSWER_MS), NULL, 16);
-	c->target = help_open(h->pid);
-}
-
-static void finish(struct scene *c)
-{
-	free(c->patches);
-	free(c->pages);
-	target_close(c->target);
-	harness_verify(c->h);
-	harness_end(c->h, 0);
-}
-
-static struct patch patch_at(taddr_t address)
-{
-	struct patch p = {.address = address, .length = LENGTH, .outcome = PATCH_FAILED};
-
-	memset(p.before, NOP, LENGTH);
-	memcpy(p.after, long_nop, LENGTH);
-	return p;
-}
-
-static int apply(struct stop *s, void *arg, struct dinst_error *e)
-{
-	struct scene *c = arg;
-	uint64_t began = now_ns();
-	int result = patch_apply(s, c->patches, c->count, e);
-
-	c->ns = now_ns() - began;
-	return result;
-}
-
-static void apply_all(struct scene *c, struct patch *patches, size_t count)
-{
-	struct patch *owned = c->patches;
-
-	c->patches = patches;
-	c->count = count;
-	help_stop_well(c->target, apply, c);
-	c->patches = owned;
-}
-
-/* Turns patches that were made into those that take them back. */
-static void reverse(struct patch *patches, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		memcpy(patches[i].before, long_nop, LENGTH);
-		memset(patches[i].after, NOP, LENGTH);
-		patches[i].outcome = PATCH_FAILED;
-	}
-}
-
-static void expect_bytes(struct scene *c, taddr_t address, const uint8_t *bytes, size_t size)
-{
-	struct dinst_error e = {0};
-	uint8_t now[64];
-
-	assert_int_equal(target_read(c->target, address, now, size, &e), 0);
-	assert_memory_equal(now, bytes, size);
-}
+#include "tests/live/patch_scene.h"
 
 /* fear J4: bytes that are not as expected are never written */
 static void outcomes(void **state)
@@ -182,108 +89,6 @@ static void foreign_bytes_stay(void **state)
 	apply_all(&c, p, 3);
 	assert_int_equal(p[1].outcome, PATCH_FOREIGN);
 	help_stop_well(c.target, write_back, &c);
-	finish(&c);
-}
-
-/* What a uprobe puts over the first byte of our bytes, and what its removal leaves there. */
-static int write_breakpoint(struct stop *s, void *arg, struct dinst_error *e)
-{
-	static const uint8_t breakpoint = 0xcc, files = NOP, theirs = 0x66;
-	struct scene *c = arg;
-
-	if (stop_write(s, c->blob + 16, &breakpoint, 1, e) < 0 ||
-	    stop_write(s, c->blob + 32, &files, 1, e) < 0)
-		return -1;
-	return stop_write(s, c->blob + 48, &theirs, 1, e);
-}
-
-/*
- * fear J4: a breakpoint that the kernel put over our bytes stays when they go, and all the others
- * go; where it was removed before, they go as well; another's byte keeps all of them
- */
-static void breakpoints_stay(void **state)
-{
-	static const uint8_t want[LENGTH] = {0xcc, NOP, NOP, NOP, NOP};
-	static const uint8_t nops[LENGTH] = {NOP, NOP, NOP, NOP, NOP};
-	uint8_t theirs[LENGTH];
-	struct patch p[3];
-	struct scene c;
-
-	begin(&c, *state);
-	for (int i = 0; i < 3; i++)
-		p[i] = patch_at(c.blob + 16 + 16 * (taddr_t)i);
-	apply_all(&c, p, 3);
-	help_stop_well(c.target, write_breakpoint, &c);
-	reverse(p, 3);
-	apply_all(&c, p, 3);
-	for (int i = 0; i < 3; i++)
-		assert_int_equal(p[i].outcome, PATCH_FOREIGN);
-	for (int i = 0; i < 3; i++)
-		p[i].removal = true;
-	apply_all(&c, p, 3);
-	assert_int_equal(p[0].outcome, PATCH_DONE);
-	assert_int_equal(p[1].outcome, PATCH_DONE);
-	assert_int_equal(p[2].outcome, PATCH_FOREIGN);
-	expect_bytes(&c, c.blob + 16, want, LENGTH);
-	expect_bytes(&c, c.blob + 32, nops, LENGTH);
-	memcpy(theirs, long_nop, LENGTH);
-	theirs[0] = 0x66;
-	expect_bytes(&c, c.blob + 48, theirs, LENGTH);
-	/* Once more: nothing of ours is left. */
-	apply_all(&c, p, 2);
-	assert_int_equal(p[0].outcome, PATCH_ALREADY);
-	assert_int_equal(p[1].outcome, PATCH_ALREADY);
-	/* As it was, for those who look at the end. */
-	memcpy(p[0].before, want, LENGTH);
-	memcpy(p[2].before, theirs, LENGTH);
-	p[0].removal = p[2].removal = false;
-	apply_all(&c, p, 3);
-	assert_int_equal(p[2].outcome, PATCH_DONE);
-	finish(&c);
-}
-
-/* Over the first of the bytes, which are in two pages, and over the first one in the second page. */
-static int write_breakpoints_across(struct stop *s, void *arg, struct dinst_error *e)
-{
-	static const uint8_t breakpoint = 0xcc;
-	struct scene *c = arg;
-
-	if (stop_write(s, c->blob + 3 * PAGE - 2, &breakpoint, 1, e) < 0)
-		return -1;
-	return stop_write(s, c->blob + 5 * PAGE, &breakpoint, 1, e);
-}
-
-/* fear J4: the same where our bytes lie in two pages, in either of which the breakpoint is */
-static void breakpoints_stay_across_pages(void **state)
-{
-	static const uint8_t want[2][LENGTH] = {{0xcc, NOP, NOP, NOP, NOP},
-						{NOP, NOP, 0xcc, NOP, NOP}};
-	struct patch p[2];
-	struct scene c;
-
-	begin(&c, *state);
-	for (int i = 0; i < 2; i++)
-		p[i] = patch_at(c.blob + (taddr_t)(3 + 2 * i) * PAGE - 2);
-	apply_all(&c, p, 2);
-	help_stop_well(c.target, write_breakpoints_across, &c);
-	reverse(p, 2);
-	for (int i = 0; i < 2; i++)
-		p[i].removal = true;
-	apply_all(&c, p, 2);
-	for (int i = 0; i < 2; i++) {
-		assert_int_equal(p[i].outcome, PATCH_DONE);
-		expect_bytes(&c, p[i].address, want[i], LENGTH);
-	}
-	apply_all(&c, p, 2);
-	for (int i = 0; i < 2; i++) {
-		assert_int_equal(p[i].outcome, PATCH_ALREADY);
-		/* As it was, for those who look at the end. */
-		memcpy(p[i].before, want[i], LENGTH);
-		p[i].removal = false;
-	}
-	apply_all(&c, p, 2);
-	assert_int_equal(p[0].outcome, PATCH_DONE);
-	assert_int_equal(p[1].outcome, PATCH_DONE);
 	finish(&c);
 }
 
@@ -542,8 +347,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(outcomes),
 		CASE(foreign_bytes_stay),
-		CASE(breakpoints_stay),
-		CASE(breakpoints_stay_across_pages),
 		CASE(across_pages_unsorted_overlapping),
 		CASE(half_of_it),
 		CASE(malformed),

@@ -186,6 +186,12 @@ static void test_running(void **state)
 }
 
 /* fear B4: the same by one whose stack pointer leads nowhere: what runs in it needs no stack at all */
+/* fear D2: a thread whose registers the kernel refuses to take back as they are (a selector in es) */
+static void test_selector(void **state)
+{
+	run_in_state(*state, "selector");
+}
+
 static void test_stackless(void **state)
 {
 	run_in_state(*state, "stackless");
@@ -474,12 +480,12 @@ static void test_own_faults(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_read),	TEST(test_nanosleep),	    TEST(test_futex),
-		TEST(test_poll),	TEST(test_epoll),	    TEST(test_running),
-		TEST(test_stackless),	TEST(test_steps),	    TEST(test_group_stopped),
-		TEST(test_sequence),	TEST(test_filter),	    TEST(test_dead_leader),
-		TEST(test_clean_tails), TEST(test_tails_of_others), TEST(test_not_back),
-		TEST(test_own_faults),	TEST(test_no_timers),
+		TEST(test_read),	  TEST(test_nanosleep),	  TEST(test_futex),
+		TEST(test_poll),	  TEST(test_epoll),	  TEST(test_running),
+		TEST(test_stackless),	  TEST(test_selector),	  TEST(test_steps),
+		TEST(test_group_stopped), TEST(test_sequence),	  TEST(test_filter),
+		TEST(test_dead_leader),	  TEST(test_clean_tails), TEST(test_tails_of_others),
+		TEST(test_not_back),	  TEST(test_own_faults),  TEST(test_no_timers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

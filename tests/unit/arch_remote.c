@@ -356,6 +356,9 @@ static void test_registers(void **state)
 	arch_restart_interrupted(&r);
 	assert_int_equal(arch_syscall_result(&r), -512);
 	check_restart(&r);
+	arch_set_syscall_number(&r, SYS_getpid);
+	assert_int_equal(r.user.orig_rax, SYS_getpid);
+	assert_int_equal(arch_syscall_number(&r), SYS_getpid);
 	arch_leave_syscall(&r);
 	assert_false(arch_in_syscall(&r));
 	assert_false(arch_will_restart(&r));

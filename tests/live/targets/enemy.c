@@ -110,6 +110,36 @@ static uint64_t vdso(void)
 	return lo;
 }
 
+/*
+ * What is no text, with the bytes that are there for what was patched: only its place
+ * keeps dinst from putting back what never was there.
+ */
+static struct untouched {
+	uint64_t address;
+	uint8_t bytes[ARCH_PATCH_MAX];
+} untouched[2];
+static size_t untouched_count;
+
+static void leave_alone(struct forged *f, uint64_t address)
+{
+	static const uint8_t others[ARCH_PATCH_MAX] = {0x0f, 0x0b, 0x0f, 0x0b};
+	struct untouched *u = &untouched[untouched_count];
+
+	u->address = address;
+	memcpy(u->bytes, (const void *)(uintptr_t)address, ARCH_PATCH_MAX);
+	entry(f, address, ARCH_PATCH_MAX, u->bytes, others);
+	untouched_count++;
+}
+
+static bool is_untouched(void)
+{
+	for (size_t i = 0; i < untouched_count; i++)
+		if (memcmp((const void *)(uintptr_t)untouched[i].address, untouched[i].bytes,
+			   ARCH_PATCH_MAX))
+			return false;
+	return true;
+}
+
 static void entries_everywhere(struct forged *f)
 {
 	static const uint8_t ours[ARCH_PATCH_MAX] = {0xe9, 1, 2, 3, 4};
@@ -144,7 +174,7 @@ static void entries_everywhere(struct forged *f)
 		entry(f, wild[i], 16, ours, theirs);
 		entry(f, wild[i], 255, ours, theirs); /* no such length */
 		entry(f, wild[i], 0, ours, theirs);
-		/* What is there: whoever wrote "original" would change it. */
+		/* As it is already. */
 		if (i >= 17 && i <= 20)
 			entry(f, wild[i], 4, ours, (const void *)(uintptr_t)wild[i]);
 	}
@@ -155,6 +185,9 @@ static void wild(void)
 	struct forged f = forge(4 * MIB, 8 * MIB);
 
 	entries_everywhere(&f);
+	/* The kernel's code, which has no file. */
+	leave_alone(&f, vdso() + 64);
+	leave_alone(&f, vdso() + 0x600);
 	/* The private part: memory of the program that is something else. */
 	f.h->threads = (uintptr_t)f.data;
 	f.h->threads_size = f.data_size;
@@ -423,5 +456,5 @@ int main(int argc, char **argv)
 	}
 	__atomic_store_n(&flips, false, __ATOMIC_RELAXED);
 	/* Nobody else's stack is used any more: the others wait for ever. */
-	_exit(sum != want);
+	_exit(sum != want || !is_untouched());
 }

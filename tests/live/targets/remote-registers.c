@@ -5,7 +5,8 @@
  * input: in read, nanosleep, futex, poll, epoll_wait, or running. Then all of
  * it must be as it was. "sequence": it runs inside a restartable sequence, counts
  * its aborts and notices one that was swallowed. "stackless": it runs with a stack pointer
- * below which, and above, nothing is mapped.
+ * below which, and above, nothing is mapped. "selector": it runs with a value in es that it may give
+ * itself and a tracer may not.
  *
  * Exit: 0 right, 1 something differs (the line says what), 2 not set up.
  */
@@ -156,6 +157,22 @@ static void on_sequence(void)
 	arguments[3] = (long)((char *)__builtin_thread_pointer() + __rseq_offset + 8);
 }
 
+enum { OWN_SELECTOR = 0x28 }; /* of user data, but for the privilege that it asks for */
+
+static unsigned selector(void)
+{
+	unsigned es;
+
+	__asm__ volatile("mov %%es, %0" : "=r"(es));
+	return es;
+}
+
+static void on_selector(void)
+{
+	watch_input();
+	__asm__ volatile("mov %0, %%es" : : "r"(OWN_SELECTOR));
+}
+
 static const struct {
 	const char *mode;
 	void (*prepare)(void);
@@ -170,6 +187,7 @@ static const struct {
 	{"epoll", on_epoll, regs_syscall, true, 1},
 	{"running", watch_input, regs_spin, false, 0},
 	{"stackless", watch_input, regs_stackless, false, 0},
+	{"selector", on_selector, regs_spin, false, 0},
 	{"sequence", on_sequence, regs_sequence, false, 0},
 };
 
@@ -198,6 +216,8 @@ static int check(size_t mode)
 	wrong |= differ("red zone + 120", regs_red[2], 0x3333);
 	wrong |= differ("stack pointer", regs_stack, 0);
 	wrong |= differ("swallowed aborts", regs_swallowed, 0);
+	if (modes[mode].prepare == on_selector)
+		wrong |= differ("es", selector(), OWN_SELECTOR);
 	return wrong;
 }
 
