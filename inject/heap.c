@@ -49,10 +49,38 @@ int heap_create(struct arena *a, struct heap **out, struct dinst_error *e)
 	return DINST_OK;
 }
 
+static void tell_totals(struct heap *h, size_t used, size_t counters)
+{
+	struct heap_totals *t = h->totals;
+
+	if (!t)
+		return;
+	t->used += used - h->told_used;
+	t->counter_bytes += counters - h->told_counters;
+	h->told_used = used;
+	h->told_counters = counters;
+	if (t->used > t->used_most)
+		t->used_most = t->used;
+	if (t->counter_bytes > t->counter_most)
+		t->counter_most = t->counter_bytes;
+}
+
+void heap_tell(struct heap *h)
+{
+	tell_totals(h, h->code.pages_taken * HEAP_PAGE, h->counter_bytes);
+}
+
+void heap_count_in(struct heap *h, struct heap_totals *totals)
+{
+	h->totals = totals;
+	heap_tell(h);
+}
+
 void heap_destroy(struct heap *h)
 {
 	if (!h)
 		return;
+	tell_totals(h, 0, 0);
 	heap_code_release(&h->code);
 	heap_counters_release(h);
 	free(h);
@@ -83,6 +111,7 @@ static int alloc(struct heap *h, enum heap_warmth warmth, size_t size, taddr_t *
 	}
 	if (h->code.pages_taken > h->high_water)
 		h->high_water = h->code.pages_taken;
+	heap_tell(h);
 	*out = h->arena->code + offset;
 	return DINST_OK;
 }
@@ -105,6 +134,7 @@ void heap_free_code(struct heap *h, taddr_t address)
 		arch_fill_poison(h->arena->code_map + (address - h->arena->code),
 				 heap_code_piece(&h->code, address - h->arena->code));
 	heap_code_free(&h->code, address - h->arena->code);
+	heap_tell(h);
 }
 
 void heap_poison_freed(struct heap *h)

@@ -19,6 +19,15 @@ struct heap; /* opaque; one per arena */
 int heap_create(struct arena *a, struct heap **out, struct dinst_error *e);
 void heap_destroy(struct heap *h); /* our side only; not the arena */
 
+/* Bytes of several heaps together, as in struct heap_stats: in use, and the most at a time. */
+struct heap_totals {
+	size_t used, used_most;
+	size_t counter_bytes, counter_most;
+};
+
+/* From now on, until its end, what the heap has in use is a part of *totals; borrowed. */
+void heap_count_in(struct heap *h, struct heap_totals *totals);
+
 /*
  * `size` bytes of code, 16-byte aligned (32 where the size is a multiple of
  * 32). The address in the target; heap_map() is our view. Cold code, which is

@@ -340,6 +340,7 @@ static int take(struct heap *h, size_t count, bool words, size_t *first, struct 
 	h->counter_bytes += count * HEAP_SLOT * (words ? 1 : a->cpus + 1);
 	if (h->counter_bytes > h->counter_most)
 		h->counter_most = h->counter_bytes;
+	heap_tell(h);
 	*first = number;
 	return DINST_OK;
 }
@@ -411,6 +412,7 @@ void heap_unref_counter(struct heap *h, taddr_t counter)
 		h->references[number + count++] = 0;
 	h->counters_used -= count;
 	h->counter_bytes -= count * HEAP_SLOT * (block ? 1 : h->arena->cpus + 1);
+	heap_tell(h);
 	if (number < h->counter_hint)
 		h->counter_hint = number;
 	if (number + count > h->row_end)

@@ -18,9 +18,11 @@ struct heap {
 	struct arena *arena;
 	struct heap_code code;
 
-	size_t code_begin; /* offset in the code half: behind the journal */
-	size_t high_water; /* pages of code in use at a time, the most */
-	bool poison;	   /* what is freed is filled */
+	size_t code_begin;		 /* offset in the code half: behind the journal */
+	size_t high_water;		 /* pages of code in use at a time, the most */
+	bool poison;			 /* what is freed is filled */
+	struct heap_totals *totals;	 /* NULL: nobody wants to know */
+	size_t told_used, told_counters; /* our part of them */
 
 	/* Slots are numbered alike in all blocks. */
 	size_t first_counter; /* those below stay unused, or are the table of CPUs */
@@ -38,6 +40,9 @@ struct heap {
 	bool *online;	      /* by CPU: those for which memory is made when it is given out */
 	size_t made;	      /* bytes of it, of rows */
 };
+
+/* heap.c: what is in use has changed. */
+void heap_tell(struct heap *h);
 
 /* heap_counters.c */
 /* The table of CPUs is written, too. DINST_OK or DINST_NO_MEMORY. */

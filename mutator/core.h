@@ -37,6 +37,12 @@ struct variable_value; /* variable.h */
 /* --------------------------------------------------------------- places */
 
 /* An arena and what we keep in it. */
+/*
+ * Arenas of one process: who finds it after our death takes out so many of them together, as code in
+ * each may lead into any other.
+ */
+enum { ARENAS_MOST = 32 };
+
 struct place {
 	struct arena *arena;
 	struct heap *heap;
@@ -192,7 +198,8 @@ struct session {
 	pid_t pid;
 	struct target *target;
 	struct module_list *modules;
-	struct place *places;
+	struct place *places;	  /* the newest one first */
+	struct heap_totals heaps; /* of all of them */
 	struct site **site_hash;
 	size_t site_count, site_buckets;
 	struct mdl_library *library;

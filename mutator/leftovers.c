@@ -220,7 +220,7 @@ static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadli
 	/* One that was open in its parent when it was forked. */
 	status = close_descriptors(child.target, deadline, result, e);
 	if (status >= 0)
-		status = arena_find(child.target, child.found, FOUND_MAX, e);
+		status = arena_find(child.target, child.found, ARENAS_MOST, e);
 	if (status >= 0) {
 		child.count = (size_t)status;
 		keep_common(&child, of);
@@ -297,7 +297,7 @@ static int check_owners(const struct process *p, struct dinst_error *e)
 static int clean_halves(struct process *child, uint64_t deadline, struct leftovers *result,
 			struct dinst_error *e)
 {
-	int status = arena_find(child->target, child->found, FOUND_MAX, e);
+	int status = arena_find(child->target, child->found, ARENAS_MOST, e);
 
 	child->count = status > 0 ? (size_t)status : 0;
 	for (size_t i = 0; i < child->count && status >= 0; i++) {
@@ -417,7 +417,7 @@ int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *r
 	/* That nothing is left is not believed but seen. */
 	do {
 		if (status >= 0)
-			status = arena_find(t, p.found, FOUND_MAX, e);
+			status = arena_find(t, p.found, ARENAS_MOST, e);
 		if (status <= 0)
 			break;
 		p.count = (size_t)status;

@@ -7,12 +7,12 @@
 
 #include "mutator/core.h"
 
-enum { FOUND_MAX = 32, PAUSE_MIN_US = 500, PAUSE_MAX_US = 50 * 1000 };
+enum { PAUSE_MIN_US = 500, PAUSE_MAX_US = 50 * 1000 };
 
 /* What one process has of what is to be taken out. */
 struct process {
 	struct target *target;
-	struct arena_found found[FOUND_MAX];
+	struct arena_found found[ARENAS_MOST];
 	size_t count;
 	bool linked;  /* they lead into each other */
 	bool blocked; /* a window of one of them may still lead to it */

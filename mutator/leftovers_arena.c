@@ -411,7 +411,7 @@ static size_t count_foreign(const struct one_arena *a, const struct target *t)
 static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct one_arena *a = arg;
-	struct stack_range code[FOUND_MAX];
+	struct stack_range code[ARENAS_MOST];
 	struct remote_tails tails;
 	int status = remote_clean_tails(stop, &tails, e);
 
@@ -439,7 +439,7 @@ static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
 /* True if no frame of any thread is in the arena; what only looks like an address does not count. */
 static bool nobody_inside(struct one_arena *a)
 {
-	struct stack_range code[FOUND_MAX];
+	struct stack_range code[ARENAS_MOST];
 
 	return a->shot && !snapshot_walk(a->shot, NULL, NULL, code, code_ranges(a, code));
 }

@@ -164,7 +164,15 @@ static int unmake_arena(struct stop *stop, void *arg, struct dinst_error *e)
 static int may_make(struct session *s, struct dinst_error *e)
 {
 	const unsigned left = target_left_calls(s->target);
+	unsigned count = 0;
 
+	for (const struct place *p = s->places; p; p = p->next)
+		count++;
+	if (count >= ARENAS_MOST - LEFT_MAX)
+		return dinst_fail(
+			e, DINST_NO_MEMORY,
+			"process %d (%s) has %u arenas of ours, which is as many as there may be, and what is asked for has room in none: remove something first",
+			(int)s->pid, target_name(s->target), count);
 	if (left >= LEFT_MAX)
 		return dinst_fail(
 			e, DINST_BUSY,
@@ -185,12 +193,14 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 	struct place *p;
 	int status;
 
+	*out = NULL;
+	/* The oldest one that has room: memory that was used once stays, and there should be little of it. */
 	for (p = s->places; p; p = p->next)
 		if (!p->full && !p->unmapped && m->lo >= p->arena->reach_lo &&
-		    m->hi <= p->arena->reach_hi) {
+		    m->hi <= p->arena->reach_hi)
 			*out = p;
-			return 0;
-		}
+	if (*out)
+		return 0;
 	status = may_make(s, e);
 	if (status < 0)
 		return status;
@@ -221,6 +231,7 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 		goto unmake;
 	if (getenv("DINST_POISON"))
 		heap_poison_freed(p->heap);
+	heap_count_in(p->heap, &s->heaps);
 	p->next = s->places;
 	s->places = p;
 	*out = p;

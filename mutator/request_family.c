@@ -12,15 +12,18 @@
 
 #include "mutator/request.h"
 
-enum { PLACES_MAX = 64 };
-
 /* Which places code in each place leads to. */
 struct needs {
-	struct place *places[PLACES_MAX];
+	const struct place **places;
 	unsigned count;
-	bool to[PLACES_MAX][PLACES_MAX]; /* [of][what] */
-	bool threads[PLACES_MAX];
+	bool *leads; /* count rows, one a place, of count */
+	bool *threads;
 };
+
+static bool *leads(const struct needs *n, unsigned of, unsigned to)
+{
+	return &n->leads[(size_t)of * n->count + to];
+}
 
 static int index_of(const struct needs *n, const struct place *p)
 {
@@ -53,14 +56,12 @@ static void look_at_piece(struct needs *n, int of, const struct snippet *snippet
 		const int what = v->word ? index_of(n, v->word_place) : -1;
 
 		if (what >= 0 && what != of)
-			n->to[of][what] = true;
+			*leads(n, (unsigned)of, (unsigned)what) = true;
 	}
 }
 
 static void look_at_held(struct needs *n, const struct session *s)
 {
-	for (const struct place *p = s->places; p && n->count < PLACES_MAX; p = p->next)
-		n->places[n->count++] = (struct place *)p;
 	for (const struct site *site = s->held; site; site = site->next_held) {
 		const int of = index_of(n, site->place);
 
@@ -70,7 +71,7 @@ static void look_at_held(struct needs *n, const struct session *s)
 	for (unsigned i = 0; i < n->count; i++)
 		for (unsigned k = 0; k < n->count; k++)
 			if (n->threads[i] && n->places[k]->arena->threads && i != k)
-				n->to[i][k] = true;
+				*leads(n, i, k) = true;
 }
 
 /* The per-thread state begins with a number that nobody else writes. */
@@ -113,7 +114,7 @@ static int check_place(struct request *r, const struct needs *n, unsigned of, st
 	int status;
 
 	for (unsigned k = 0; k < n->count; k++)
-		any |= n->to[of][k];
+		any |= *leads(n, of, k);
 	if (!any || n->places[of]->arena->mode == ARENA_PRIVATE)
 		return 0;
 	/* That stop finds those that we may not look at, and is refused. */
@@ -124,7 +125,7 @@ static int check_place(struct request *r, const struct needs *n, unsigned of, st
 				  (int)s->pid);
 	for (size_t i = 0; i < count && status >= 0; i++) {
 		for (unsigned k = 0; k < n->count && status >= 0; k++)
-			if (n->to[of][k] && !arena_shared_by(pids[i], n->places[k]->arena))
+			if (*leads(n, of, k) && !arena_shared_by(pids[i], n->places[k]->arena))
 				status = refuse(s, pids[i], e);
 		if (status >= 0 && n->threads[of] && !has_threads(pids[i], n))
 			status = refuse(s, pids[i], e);
@@ -133,19 +134,42 @@ static int check_place(struct request *r, const struct needs *n, unsigned of, st
 	return status;
 }
 
+static void free_needs(struct needs *n)
+{
+	free(n->places);
+	free(n->leads);
+	free(n->threads);
+}
+
+static bool list_places(struct needs *n, const struct session *s)
+{
+	size_t count = 0;
+
+	for (const struct place *p = s->places; p; p = p->next)
+		count++;
+	n->places = calloc(count + 1, sizeof(*n->places));
+	n->leads = calloc(count * count + 1, sizeof(*n->leads));
+	n->threads = calloc(count + 1, sizeof(*n->threads));
+	if (!n->places || !n->leads || !n->threads)
+		return false;
+	for (const struct place *p = s->places; p; p = p->next)
+		n->places[n->count++] = p;
+	return true;
+}
+
 int request_check_family(struct request *r, struct dinst_error *e)
 {
-	struct needs *n;
+	struct needs n = {0};
 	int status = 0;
 
 	if (!r->session->held)
 		return 0;
-	n = calloc(1, sizeof(*n));
-	if (!n)
-		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	look_at_held(n, r->session);
-	for (unsigned of = 0; of < n->count && status >= 0; of++)
-		status = check_place(r, n, of, e);
-	free(n);
+	if (!list_places(&n, r->session))
+		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	else
+		look_at_held(&n, r->session);
+	for (unsigned of = 0; of < n.count && status >= 0; of++)
+		status = check_place(r, &n, of, e);
+	free_needs(&n);
 	return status;
 }

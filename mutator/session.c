@@ -382,11 +382,11 @@ void session_heap(const struct session *s, struct heap_stats *sum)
 		sum->used += stats.used;
 		sum->code_bytes += stats.code_bytes;
 		sum->counter_bytes += stats.counter_bytes;
-		sum->counter_most += stats.counter_most;
-		sum->high_water += stats.high_water;
 		sum->resident += stats.resident;
 		sum->capacity += stats.capacity;
 	}
+	sum->counter_most = s->heaps.counter_most;
+	sum->high_water = s->heaps.used_most;
 }
 
 size_t session_heap_bytes(const struct session *s)

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * many_arenas.c - a session that has more arenas than one: which of them is used, how many there
+ * may be, and that all go together after our death. Arenas are said to be full for that.
+ */
+#include "tests/live/harness_session.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { THREADS = 2, ROUNDS = 3, DIES_AT = 20 };
+
+static void fill(struct session *s, bool full)
+{
+	for (struct place *p = s->places; p; p = p->next)
+		p->full = full;
+}
+
+static size_t count_places(const struct session *s)
+{
+	size_t count = 0;
+
+	for (const struct place *p = s->places; p; p = p->next)
+		count++;
+	return count;
+}
+
+/* The place of a site of that instance. */
+static const struct place *place_of(struct session *s, unsigned id)
+{
+	const struct instance *i = session_instance(s, id);
+
+	assert_non_null(i);
+	assert_non_null(i->links);
+	return i->links->site->place;
+}
+
+static const char *part(unsigned number)
+{
+	static char name[16];
+
+	snprintf(name, sizeof(name), "part_%03x", number);
+	return name;
+}
+
+static struct session *begin(struct harness *h)
+{
+	harness_start(h, "fragments", harness_number(THREADS), NULL);
+	session_go(h, 1);
+	return session_begin(h);
+}
+
+static void end(struct harness *h, struct session *s)
+{
+	session_end(s);
+	harness_verify(h);
+	session_go(h, 1);
+	harness_end(h, 0);
+}
+
+/* fear J7: what has room in the first arena goes there, also when there are others by then */
+static void test_oldest_first(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned ids[3];
+
+	ids[0] = session_insert(s, part(0));
+	fill(s, true);
+	ids[1] = session_insert(s, part(1));
+	fill(s, false);
+	ids[2] = session_insert(s, part(2));
+	assert_int_equal(count_places(s), 2);
+	assert_ptr_equal(place_of(s, ids[1]), s->places);
+	assert_ptr_equal(place_of(s, ids[0]), s->places->next);
+	assert_ptr_equal(place_of(s, ids[2]), s->places->next);
+	session_go(h, ROUNDS);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(session_value(s, ids[i]), THREADS * ROUNDS);
+	end(h, s);
+}
+
+/* fear J7: the most that was in use at a time is told for all arenas together, not for each by itself */
+static void test_most_at_a_time(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct heap_stats one, both, after;
+	unsigned first = session_insert(s, "part_0*"), second;
+
+	session_heap(s, &one);
+	assert_int_equal(one.high_water, one.used);
+	assert_int_equal(one.counter_most, one.counter_bytes);
+	session_remove(s, first);
+	session_flush_all(s);
+	fill(s, true);
+	second = session_insert(s, "part_0*");
+	session_heap(s, &both);
+	assert_int_equal(count_places(s), 2);
+	/* The first one's routines and tables stay. */
+	assert_true(both.used < 2 * one.used);
+	assert_int_equal(both.high_water, both.used > one.used ? both.used : one.used);
+	session_remove(s, second);
+	session_flush_all(s);
+	session_heap(s, &after);
+	assert_true(after.used < both.used);
+	assert_int_equal(after.high_water, both.high_water);
+	assert_int_equal(after.counter_most, both.counter_most);
+	end(h, s);
+}
+
+/* fear J7, B7: there are no more arenas than are taken out together after a death; then it is refused */
+static void test_no_more(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned ids[ARENAS_MOST], count = 0;
+	struct dinst_error e = {0};
+	int status = 0;
+
+	while (count < ARENAS_MOST) {
+		fill(s, true);
+		status = session_insert_patiently(s, part(count), &ids[count], &e);
+		if (status < 0)
+			break;
+		count++;
+	}
+	assert_int_equal(status, DINST_NO_MEMORY);
+	assert_non_null(strstr(e.text, "arenas of ours"));
+	assert_in_range(count, ARENAS_MOST / 2, ARENAS_MOST - 1);
+	assert_int_equal(count_places(s), count);
+	session_go(h, ROUNDS);
+	for (unsigned i = 0; i < count; i++)
+		assert_int_equal(session_value(s, ids[i]), THREADS * ROUNDS);
+	/* There is room again once something is free. */
+	session_remove(s, ids[0]);
+	session_flush_all(s);
+	session_insert(s, part(count));
+	end(h, s);
+}
+
+static void live_and_die(pid_t pid)
+{
+	struct dinst_error e = {0};
+	struct insert_result result;
+	struct session *s;
+
+	alarm(600);
+	if (session_attach(pid, "doomed", &s, &e) < 0)
+		_exit(3);
+	for (unsigned i = 0; i < DIES_AT; i++) {
+		const char *focus = part(i);
+		int status;
+
+		fill(s, true);
+		do {
+			dinst_error_clear(&e);
+			status = request_insert(s, "latency", &focus, 1, NULL, &result, &e);
+		} while (status == DINST_BUSY);
+		if (status < 0)
+			_exit(4);
+	}
+	kill(getpid(), SIGKILL);
+}
+
+/*
+ * fear J2, J7: killed with twenty arenas, whose code uses the state of threads in one of them, while the
+ * program runs in all: they go together
+ */
+static void test_death(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct target *t;
+	int status;
+	pid_t child;
+
+	harness_start(h, "fragments", harness_number(THREADS), NULL);
+	session_go(h, 1);
+	harness_send(h, "run\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "running");
+	fflush(NULL);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		live_and_die(h->pid);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+		fail_msg("the mutator ended with %x", (unsigned)status);
+	if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, 60000, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	target_close(t);
+	assert_in_range(left.arenas, DIES_AT, ARENAS_MOST);
+	assert_int_equal(left.arenas_left, 0);
+	harness_send(h, "stop\n");
+	assert_memory_equal(harness_line(h, HARNESS_ANSWER_MS), "done", 4);
+	harness_verify(h);
+	session_go(h, 1);
+	harness_end(h, 0);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_oldest_first),
+		CASE(test_most_at_a_time),
+		CASE(test_no_more),
+		CASE(test_death),
+	};
+
+	return cmocka_run_group_tests_name("live/many_arenas", tests, NULL, NULL);
+}
