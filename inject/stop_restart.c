@@ -16,8 +16,9 @@
  * register it is shortened by what had passed; where it is behind a pointer
  * (epoll_pwait2, rt_sigtimedwait, semtimedop, io_getevents; under such
  * a filter nanosleep and futex) or belongs to the socket there is no safe place to write another one, and the call may last
- * longer, by at most the time that it had waited before the last stop. Never
- * makes a call shorter than the target asked for.
+ * longer, by at most the time that it had waited before the last stop. A call is not made
+ * shorter than the target asked for; but code that does not load the register before each call
+ * (a system call instruction in a loop of its own) keeps what we wrote until a stop finds that out.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@
 
 enum {
 	NS_PER_MS = 1000000,
+	OVER_NS = 100000000,  /* a thread is back in its call by then */
 	RESTART_BLOCK = -516, /* ERESTART_RESTARTBLOCK (include/linux/errno.h) */
 };
 
@@ -123,6 +125,17 @@ static void continue_timeout(struct stop *s, struct held *h, unsigned argument)
 		r = add(s->target, thread->tid);
 	if (!r)
 		return;
+	/*
+	 * The call that this was left of is over: so it is another one, of code that leaves the register as
+	 * it is from call to call. It gets its own value back.
+	 */
+	if (passed && timeout == r->written && r->written != r->original &&
+	    now >= r->end_ns + OVER_NS) {
+		timeout = r->original;
+		passed = 0;
+		arch_set_syscall_argument(&thread->regs, argument, timeout);
+		thread->changed = true;
+	}
 	if (!passed) {
 		r->original = timeout;
 		r->end_ns = now + (uint64_t)timeout * NS_PER_MS;
@@ -131,8 +144,9 @@ static void continue_timeout(struct stop *s, struct held *h, unsigned argument)
 	}
 	r->written = timeout;
 	if (passed) {
+		/* Never 0: see above. */
 		r->written =
-			r->end_ns > now ? (long)((r->end_ns - now + NS_PER_MS - 1) / NS_PER_MS) : 0;
+			r->end_ns > now ? (long)((r->end_ns - now + NS_PER_MS - 1) / NS_PER_MS) : 1;
 		arch_set_syscall_argument(&thread->regs, argument, r->written);
 		thread->changed = true;
 	}
