@@ -96,11 +96,20 @@ cramped() {
 # fear I3: at the limit of memory (what it uses and half a MB) all of libc is refused, for its pages would
 #   have the kernel kill the target; what is small goes in; with more room all does
 memory() {
+	local daemon one first
+
 	title="little memory"
 	new_group memory || { absent "$title" "no memory controller here"; return; }
 	start_server "$confine" cgroup="$group" --
 	put $(($(usage) + 512 * 1024)) memory.limit_in_bytes memory.max || fail "$title: no limit"
 	json attach attach "$server" -n limited
+	# fear I3: the daemon and its mutators are the first that the kernel ends where memory runs out
+	daemon=$(sed -n 's/.* dinstd: version .*, pid \([0-9]*\), socket .*/\1/p' "$work/dinstd/dinstd.log" | tail -1)
+	for one in "$daemon" $(cat "/proc/$daemon/task/$daemon/children"); do
+		[ "$(cat "/proc/$one/oom_score_adj")" = 1000 ] || fail "$title: $(cat "/proc/$one/comm") is not the first to go: $(cat "/proc/$one/oom_score_adj")"
+		first=$((${first:-0} + 1))
+	done
+	[ "$first" -ge 2 ] || fail "$title: no mutator was looked at"
 	refused 'its control group has only' insert calls '/Code/libc.so.6/*' -p limited
 	grep -q '"code":"refused"' "$work/refusal" || fail "$title: $(cat "$work/refusal")"
 	json insert insert calls /Code/demo-server/answer_request -p limited

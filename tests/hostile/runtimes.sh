@@ -155,10 +155,16 @@ serve() {
 	json go.read read -p "$title"
 	[ "$(field value go.read | sum)" -gt 0 ] || fail "$title: nothing was counted"
 	say "$title: $(describe go.all), counted $(field value go.read | sum)"
+	"$work/goserver" ask "127.0.0.1:$port" "$(short 10000 3000)" >"$work/$title.load" 2>&1 &
+	load=$!
+	children+=("$load")
 	dinst --json detach -t 20 -p "$title" >"$work/go.detach" 2>"$work/go.detach.err"
 	id=$?
-	# A stale word on a stack of Go's may keep something for now: that is told.
+	wait "$load" || fail "$title: while it was taken out: $(tail -3 "$work/$title.load")"
+	# A stale word on a stack of Go's may keep something for now: that is told, and goes later.
 	[ $id -eq 0 ] || [ $id -eq 3 ] || fail "$title: detach: $(cat "$work/go.detach.err")"
+	[ $id -eq 0 ] || wait_for 60 dinst repair "$server" || fail "$title: what was left cannot be taken out: $(dinst repair "$server" 2>&1)"
+	prove check "$server" "$work/picture" >"$work/proof" || fail "$title: not as before: $(head -c 600 "$work/proof")"
 	"$work/goserver" ask "127.0.0.1:$port" 100 >/dev/null || fail "$title: wrong after us"
 	kill "$server"
 	wait "$server" || fail "$title ended with status $?: $(tail -3 "$work/$title.log")"

@@ -86,6 +86,73 @@ static void test_another_version(void **state)
 	assert_int_equal(left.arenas_left, 1);
 }
 
+static void instrument_and_die(pid_t pid)
+{
+	struct dinst_error e = {0};
+	struct journal_header *h;
+	struct session *s;
+	unsigned id;
+
+	alarm(100);
+	if (session_attach(pid, "later", &s, &e) < 0 ||
+	    session_insert_patiently(s, "many", &id, &e) < 0)
+		_exit(3);
+	h = (struct journal_header *)(void *)s->places->arena->code_map;
+	h->version++;
+	h->checksum = journal_header_checksum(h);
+	kill(getpid(), SIGKILL);
+}
+
+/*
+ * fear J5: the program is really instrumented by another version that died: what it has patched is
+ * left alone and goes on working, other functions can be instrumented, and that is gone afterwards
+ */
+static void test_another_version_at_work(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct leftovers left;
+	uint8_t before[5], now[5];
+	unsigned many, leaf;
+	size_t count;
+	struct session *s;
+	struct target *t;
+	taddr_t address;
+	int status;
+	pid_t child;
+
+	harness_start(h, "calls", "2", NULL);
+	fflush(NULL);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		instrument_and_die(h->pid);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	session_go(h, 100);
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	assert_true(leftovers_clean(t, 1000, &left, &e) >= 0);
+	assert_int_equal(left.arenas_left, 1);
+	target_close(t);
+	session_go(h, 100);
+	s = session_begin(h);
+	address = session_address(s, "many");
+	assert_int_equal(target_read(s->target, address, before, sizeof(before), &e), 0);
+	assert_int_equal(session_try_insert(s, "many", false, &count, &many, &e), DINST_REFUSED);
+	assert_non_null(strstr(e.text, "another tool's patch"));
+	dinst_error_clear(&e);
+	leaf = session_insert(s, "leaf");
+	session_go(h, 100);
+	assert_true(session_value(s, leaf) > 0);
+	session_end(s);
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	assert_int_equal(target_read(t, address, now, sizeof(now), &e), 0);
+	assert_memory_equal(now, before, sizeof(now));
+	target_close(t);
+	session_go(h, 100);
+	harness_end(h, 0);
+}
+
 /* Its maker died before it was of any use: that one goes. */
 static void test_unfinished(void **state)
 {
@@ -102,6 +169,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_namesake, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_another_version, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_another_version_at_work, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_unfinished, harness_setup, harness_teardown),
 	};
