@@ -10,10 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "inject/mounts.h"
 #include "inject/proc.h"
 
-enum { TEXT_MAX = 1 << 20, STAT_MAX = 16384 };
+enum { STAT_MAX = 16384 };
 
 /* What version 1 shows where there is no limit: near the largest number of pages. */
 static const uint64_t NO_LIMIT = (uint64_t)1 << 60;
@@ -79,37 +81,17 @@ static bool unescape(const char *from, size_t length, char *to, size_t size)
 	return true;
 }
 
-/* Field `index` (from 0) of a line whose fields have single blanks between them. */
-static const char *field(const char *line, const char *end, unsigned index, size_t *length)
-{
-	for (; index && line < end; index--) {
-		line = memchr(line, ' ', (size_t)(end - line));
-		if (!line)
-			return NULL;
-		line++;
-	}
-	*length = 0;
-	while (line + *length < end && line[*length] != ' ')
-		++*length;
-	return *length ? line : NULL;
-}
-
 /* "ID PARENT DEVICE ROOT POINT OPTIONS [TAGS] - TYPE SOURCE SUPER" (proc_pid_mountinfo(5)). */
 static bool parse_mount(const char *line, const char *end, const char *controller, char *root,
 			char *point, size_t size)
 {
 	size_t root_length, point_length, type_length, super_length;
-	const char *root_at = field(line, end, 3, &root_length);
-	const char *point_at = field(line, end, 4, &point_length);
-	const char *dash = line, *type, *super;
+	const char *root_at = mounts_field(line, end, 3, &root_length);
+	const char *point_at = mounts_field(line, end, 4, &point_length);
+	const char *type = mounts_type(line, end, &type_length);
+	const char *super = type ? mounts_field(type, end, 2, &super_length) : NULL;
 
-	while (dash && dash + 3 <= end && memcmp(dash, " - ", 3) != 0)
-		dash = memchr(dash + 1, ' ', (size_t)(end - dash - 1));
-	if (!dash || dash + 3 > end || !root_at || !point_at)
-		return false;
-	type = field(dash + 3, end, 0, &type_length);
-	super = field(dash + 3, end, 2, &super_length);
-	if (!type || !super)
+	if (!root_at || !point_at || !super)
 		return false;
 	if (controller ? type_length != 6 || memcmp(type, "cgroup", 6) != 0 ||
 				 !has_word(super, super_length, controller)
@@ -175,11 +157,10 @@ static bool read_texts(pid_t pid, char **mounts, char **groups)
 {
 	char path[64];
 
-	*mounts = malloc(TEXT_MAX);
+	*mounts = mounts_read(getpid());
 	*groups = malloc(STAT_MAX);
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-	if (*mounts && *groups && proc_read("/proc/self/mountinfo", *mounts, TEXT_MAX) > 0 &&
-	    proc_read(path, *groups, STAT_MAX) > 0)
+	if (*mounts && *groups && proc_read(path, *groups, STAT_MAX) > 0)
 		return true;
 	free(*mounts);
 	free(*groups);

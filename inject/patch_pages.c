@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "inject/maps.h"
+#include "inject/mounts.h"
 #include "inject/patch.h"
 #include "inject/remote.h"
 
@@ -42,6 +43,7 @@ struct drop {
 	struct run *runs;
 	size_t run_count;
 	uint64_t deadline;
+	char *mounts; /* NULL: they cannot be read, and no file is */
 	bool in_tail; /* the program that does it is in the tail of some module */
 };
 
@@ -153,7 +155,9 @@ static void add_page(struct drop *d, const struct maps_entry *entry, taddr_t pag
 static size_t check_mapping(struct drop *d, const struct maps_entry *entry, size_t at, int *kept)
 {
 	bool fits = entry->inode && !entry->shared && !(entry->protection & PROT_WRITE);
-	int fd = fits ? open_mapped(d, entry) : -1;
+	/* The target stands still: nobody waits for a server now, who may even be the target. */
+	bool served = !d->mounts || mounts_may_wait(d->mounts, entry->device);
+	int fd = fits && !served ? open_mapped(d, entry) : -1;
 
 	for (; at < d->count && d->pages[at] < entry->hi; at++) {
 		taddr_t page = d->pages[at];
@@ -251,12 +255,14 @@ int patch_drop_private_pages(struct stop *s, const taddr_t *pages, size_t count,
 	}
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(stop_target(s)));
 	d.pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	d.mounts = mounts_read(target_memory_tid(stop_target(s)));
 	find_runs(&d, &kept);
 	result = drop_runs(&d, scratch, scratch_map, &kept, e);
 out:
 	if (d.pagemap >= 0)
 		close(d.pagemap);
 	maps_release(&d.maps);
+	free(d.mounts);
 	free(d.pages);
 	free(d.runs);
 	return result ? result : kept;

@@ -22,6 +22,7 @@
 
 #include "inject/control.h"
 #include "inject/maps.h"
+#include "inject/mounts.h"
 #include "inject/remote_private.h"
 #include "inject/stack.h"
 
@@ -173,17 +174,21 @@ static bool read_own_vdso(const struct maps_entry *m, uint64_t offset, uint8_t *
 }
 
 /*
- * The file that is mapped there: where we may, also one that has been deleted; that of the
+ * The file that is mapped there, if nobody has to be waited for: where we may, also one that has been deleted; that of the
  * program itself always; else by its name, under which there may be anything by now, also what
  * waits for somebody at its other end. -1: none of that is it.
  */
 static int open_file(const struct target *t, const struct maps_entry *m)
 {
 	const int tid = (int)target_memory_tid(t);
-	char path[4096];
+	char path[4096], *mounts = mounts_read(tid);
+	const bool served = !mounts || mounts_may_wait(mounts, m->device);
 	struct stat st;
 	int fd = -1;
 
+	free(mounts);
+	if (served)
+		return -1;
 	for (int way = 0; way < 3 && fd < 0; way++) {
 		if (way == 0)
 			snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", tid,
