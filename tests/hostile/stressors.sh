@@ -188,6 +188,8 @@ try() {
 		fail "$1: not inserted: $(cat "$work/mutator.$worker")"
 	fi
 	inserted=$(date +%s%3N)
+	points=$(sed -n 's/.* \([0-9]*\) points,.*/\1/p' "$work/mutator.$worker" | sum)
+	[ "$points" -ge 500 ] || fail "$1: only $points points: $(cat "$work/mutator.$worker")"
 	# Most of the time it is to be there, however long all of it takes here; half of it where that takes
 	# long. A stressor of a real-time priority may leave us so little of a busy machine that this has to end, too.
 	sleep "$(awk -v least="$(least "$1")" -v ms=$((inserted - asked)) 'BEGIN {
@@ -219,7 +221,7 @@ try() {
 	land "$other" instrumented "$1"
 	[ $untouched -eq 0 ] || return 1
 	cat "$work"/mutator.* | awk -v name="$1" -v plain="$(operations "$1" plain)" -v other="$(operations "$1" instrumented)" \
-		-v all=$((over - began)) -v held=$((removed - inserted)) -v counted="$work/counted" '
+		-v all=$((over - began)) -v held=$((removed - inserted)) -v counted="$work/counted" -v judged="$work/judged" '
 		/^  e .* = / { hits += $4; n++ }
 		END {
 			printf "%.0f\n", hits >>counted
@@ -227,6 +229,7 @@ try() {
 			ratio = plain ? other / plain : 1
 			now = (ratio - (1 - part)) / part
 			slow = now < 0.2 && plain >= 20
+			print (plain >= 20) + 0 >>judged
 			printf "  %-12s %9d of %9d operations, %3d %% of its speed for %d %% of the time, %d processes, %d entries counted\n",
 				name, other, plain, now * 100, part * 100, n / 2, hits
 			exit slow
@@ -264,4 +267,7 @@ done
 [ $done -gt 0 ] || skip "none of them runs here:$absent"
 [ $done -ge "$least" ] || fail "only $done of $least run here; not:$absent"
 [ "$(sum <"$work/counted")" -gt 0 ] || fail "nothing was counted in any of them"
+# Of the others too few operations are told to say how fast they were.
+judged=$(sum <"$work/judged")
+[ $((4 * judged)) -ge $((3 * done)) ] || fail "of only $judged of $done the speed can be told"
 pass "$done stressors verified all they did${absent:+; not here:$absent}"
