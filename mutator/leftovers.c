@@ -174,9 +174,9 @@ static int restore_all(struct process *p, uint64_t deadline, struct leftovers *r
 {
 	int status = 0;
 
-	p->linked = p->blocked = p->late = false;
-	for (size_t i = 0; i < p->count; i++)
-		p->linked = p->linked || (p->count > 1 && p->found[i].threads);
+	/* Code in one arena uses words, rings and routines in any other. */
+	p->linked = p->count > 1;
+	p->blocked = p->late = false;
 	for (size_t i = 0; p->linked && i < p->count && status >= 0; i++)
 		status = leftovers_take_out(p, i, true, deadline, result, e);
 	return status;

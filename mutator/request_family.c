@@ -11,13 +11,19 @@
 #include <stdlib.h>
 
 #include "mutator/request.h"
+#include "mutator/stream.h"
+#include "mutator/threads.h"
+#include "mutator/variable.h"
 
 /* Which places code in each place leads to. */
 struct needs {
+	const struct session *session;
 	const struct place **places;
 	unsigned count;
 	bool *leads; /* count rows, one a place, of count */
 	bool *threads;
+	const struct place *
+		*undos; /* by function: of the routine that the request gives it, or NULL */
 };
 
 static bool *leads(const struct needs *n, unsigned of, unsigned to)
@@ -33,31 +39,67 @@ static int index_of(const struct needs *n, const struct place *p)
 	return -1;
 }
 
-static bool uses_threads(const struct snippet *snippet)
+/* The number is an address in some arena's state of threads. */
+static bool is_in_threads(const struct needs *n, uint64_t number)
+{
+	for (unsigned i = 0; i < n->count; i++)
+		if (number - n->places[i]->arena->threads < n->places[i]->arena->threads_size)
+			return true;
+	return false;
+}
+
+static bool uses_threads(const struct needs *n, const struct snippet *snippet)
 {
 	const struct arch_program *p = snippet->code ? &snippet->code->program : NULL;
 
 	if (snippet->pair)
 		return true;
-	for (unsigned n = 0; p && n < p->count; n++)
-		if (p->ops[n].kind == ARCH_OP_RECORD || p->ops[n].kind == ARCH_OP_ENTER ||
-		    p->ops[n].kind == ARCH_OP_LEAVE || p->ops[n].kind == ARCH_OP_CLOCK)
+	for (unsigned k = 0; p && k < p->count; k++)
+		if (p->ops[k].kind == ARCH_OP_RECORD || p->ops[k].kind == ARCH_OP_ENTER ||
+		    p->ops[k].kind == ARCH_OP_LEAVE || p->ops[k].kind == ARCH_OP_CLOCK ||
+		    is_in_threads(n, p->ops[k].number))
 			return true;
 	return snippet->kind == SNIPPET_ENTER || snippet->kind == SNIPPET_LEAVE;
+}
+
+/* The place of the rings, where code of the snippet records events; else NULL. */
+static const struct place *rings_of(const struct needs *n, const struct snippet *snippet)
+{
+	const struct arch_program *p = snippet->code ? &snippet->code->program : NULL;
+	const struct arena *rings = stream_arena(n->session);
+	bool records = false;
+
+	for (unsigned k = 0; p && k < p->count; k++)
+		records |= p->ops[k].kind == ARCH_OP_RING_OPEN;
+	for (unsigned i = 0; records && i < n->count; i++)
+		if (n->places[i]->arena == rings)
+			return n->places[i];
+	return NULL;
+}
+
+static void note_lead(struct needs *n, int of, const struct place *to)
+{
+	const int what = to ? index_of(n, to) : -1;
+
+	if (what >= 0 && what != of)
+		*leads(n, (unsigned)of, (unsigned)what) = true;
 }
 
 static void look_at_piece(struct needs *n, int of, const struct snippet *snippet)
 {
 	const struct snippet_code *code = snippet->code;
 
-	n->threads[of] |= uses_threads(snippet);
-	for (size_t k = 0; code && k < code->variable_count; k++) {
-		const struct variable *v = code->variables[k];
-		const int what = v->word ? index_of(n, v->word_place) : -1;
+	n->threads[of] |= uses_threads(n, snippet);
+	for (size_t k = 0; code && k < code->variable_count; k++)
+		note_lead(n, of, code->variables[k]->word ? code->variables[k]->word_place : NULL);
+	note_lead(n, of, rings_of(n, snippet));
+	note_lead(n, of, n->undos[snippet->pair]);
+}
 
-		if (what >= 0 && what != of)
-			*leads(n, (unsigned)of, (unsigned)what) = true;
-	}
+static void list_undos(struct needs *n, const struct instance *i)
+{
+	for (size_t k = 0; k < i->undo_count; k++)
+		n->undos[i->undos[k].pair] = i->undos[k].place;
 }
 
 static void look_at_held(struct needs *n, const struct session *s)
@@ -139,18 +181,22 @@ static void free_needs(struct needs *n)
 	free(n->places);
 	free(n->leads);
 	free(n->threads);
+	free(n->undos);
 }
 
 static bool list_places(struct needs *n, const struct session *s)
 {
 	size_t count = 0;
 
+	n->session = s;
+	n->undos = calloc(PAIR_ID_MASK + 1, sizeof(*n->undos));
+
 	for (const struct place *p = s->places; p; p = p->next)
 		count++;
 	n->places = calloc(count + 1, sizeof(*n->places));
 	n->leads = calloc(count * count + 1, sizeof(*n->leads));
 	n->threads = calloc(count + 1, sizeof(*n->threads));
-	if (!n->places || !n->leads || !n->threads)
+	if (!n->places || !n->leads || !n->threads || !n->undos)
 		return false;
 	for (const struct place *p = s->places; p; p = p->next)
 		n->places[n->count++] = p;
@@ -164,10 +210,15 @@ int request_check_family(struct request *r, struct dinst_error *e)
 
 	if (!r->session->held)
 		return 0;
-	if (!list_places(&n, r->session))
-		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	else
-		look_at_held(&n, r->session);
+	if (!list_places(&n, r->session)) {
+		free_needs(&n);
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	}
+	for (size_t k = 0; k < r->count; k++)
+		list_undos(&n, r->instances[k]);
+	for (const struct instance *i = r->hidden; i; i = i->next)
+		list_undos(&n, i);
+	look_at_held(&n, r->session);
 	for (unsigned of = 0; of < n.count && status >= 0; of++)
 		status = check_place(r, &n, of, e);
 	free_needs(&n);

@@ -303,6 +303,8 @@ int request_function(struct request *r, struct instance *i, struct function_work
 	const size_t listed = r->site_count, refused = i->refused_count;
 	const size_t functions = r->function_count, late = r->late_count, undos = i->undo_count;
 	int status = session_plan_for(s, f->module, f->index, widest_kind(w), &plan, e);
+	/* What stands for exits that never come is one routine for all that measure a function. */
+	struct place *bound = w->pair ? threads_undo_place(s, w->pair) : NULL;
 	bool again, flushed = false;
 
 	if (status < 0)
@@ -312,7 +314,9 @@ int request_function(struct request *r, struct instance *i, struct function_work
 		struct place *place;
 
 		again = false;
-		status = place_for(s, f->module, &place, &r->stop_ns, e);
+		place = bound;
+		if (!bound)
+			status = place_for(s, f->module, &place, &r->stop_ns, e);
 		if (status < 0)
 			return status;
 		status = w->raw ? link_points(r, i, w, plan, place, e)

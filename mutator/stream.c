@@ -161,6 +161,11 @@ int stream_prepare(struct session *s, struct place *p, struct stream_queue **que
 	return 0;
 }
 
+const struct arena *stream_arena(const struct session *s)
+{
+	return s->stream ? s->stream->arena : NULL;
+}
+
 void stream_environment(const struct session *s, struct arch_environment *environment)
 {
 	if (s->stream)

@@ -98,6 +98,9 @@ struct stream_event {
  */
 int stream_prepare(struct session *s, struct place *p, struct stream_queue **queue,
 		   struct dinst_error *e);
+/* The arena that the session's rings are in; NULL: there are none. */
+const struct arena *stream_arena(const struct session *s);
+
 /* What programs must know of the rings; leaves zeros where there are none. */
 void stream_environment(const struct session *s, struct arch_environment *environment);
 /* The most bytes that a record may have. */

@@ -114,8 +114,7 @@ static void look_for_threads(struct stream *st)
 	if (now - st->looked_ns < LOOK_AGAIN_NS)
 		return;
 	look_through(st, st->session->pid);
-	if (st->session->places &&
-	    arena_sharers(st->session->places->arena, st->session->pid, &sharers, &count) >= 0)
+	if (arena_sharers(st->arena, st->session->pid, &sharers, &count) >= 0)
 		for (size_t n = 0; n < count; n++)
 			look_through(st, sharers[n]);
 	free(sharers);

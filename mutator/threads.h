@@ -52,6 +52,9 @@ int threads_take_words(struct session *s, unsigned count, const enum arch_clock 
 		       uint32_t *offset, struct dinst_error *e);
 void threads_drop_words(struct session *s, uint32_t offset, unsigned count);
 
+/* The arena that the undo routine of function `id` is in; NULL: it has none. */
+struct place *threads_undo_place(const struct session *s, uint32_t id);
+
 /*
  * What stands for the exit of activations of function `id` that are dropped:
  * a routine of code in place p made of `codes`, COMPILE_UNDO; none: count 0.

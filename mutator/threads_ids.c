@@ -63,7 +63,7 @@ static int reuse_retired(struct session *s, struct dinst_error *e)
 	struct flush_result flushed;
 	int status = removal_flush(s, &flushed, e);
 
-	if (status >= 0 && s->spent)
+	if (status >= 0 && (s->spent || s->queue_length))
 		status = dinst_fail(e, DINST_BUSY, "threads are still in code that was removed");
 	if (status >= 0)
 		status = threads_sweep(s, true, e);

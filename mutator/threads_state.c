@@ -320,7 +320,9 @@ void threads_tidy(struct session *s, struct stop *stop)
 		return;
 	learned = target_pid(target) == s->pid && learn_more(t, stop);
 	if (!threads_tables_read(&tables, t, target)) {
-		t->keep_dropped = true;
+		/* A child that has another arena only, and never ran what uses the state, has none. */
+		t->keep_dropped = t->keep_dropped || target_pid(target) == s->pid ||
+				  arena_shared_by(target_pid(target), t->place->arena);
 		return;
 	}
 	pointers = pointers_of(stop, &count);

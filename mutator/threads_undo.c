@@ -365,6 +365,13 @@ static void exchange(struct session *s, uint32_t id, const struct paired *new, u
 				   old.code_count);
 }
 
+struct place *threads_undo_place(const struct session *s, uint32_t id)
+{
+	const struct paired *p = s->threads && s->threads->paired ? &s->threads->paired[id] : NULL;
+
+	return p && p->undo ? p->place : NULL;
+}
+
 void threads_drop_undo(struct session *s, uint32_t id)
 {
 	const struct paired none = {0};

@@ -7,11 +7,33 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { THREADS = 2, ROUNDS = 3, DIES_AT = 20 };
+enum { THREADS = 2, ROUNDS = 3, DIES_AT = 20, DEATHS = 2 };
+
+/* Events of a function each: both use the rings, which are in the arena of whoever came first. */
+static int load_streams(struct session *s, const char *first, const char *second,
+			struct dinst_error *e)
+{
+	static const char *const names[] = {"first", "second"};
+	const char *const functions[] = {first, second};
+	char text[400];
+	int status = 0;
+
+	for (int i = 0; i < 2 && status >= 0; i++) {
+		snprintf(text, sizeof(text),
+			 "metric %s { name \"%s\"; units events; style EventCounter;\n"
+			 "	base is stream { foreach f in of_%s\n"
+			 "		append preInsn f.entry (* record(%s, $arg[0]); *) } }\n"
+			 "list of_%s is procedure { items { \"%s\" }; }\n",
+			 names[i], names[i], names[i], names[i], names[i], functions[i]);
+		status = session_load_mdl(s, names[i], text, strlen(text), e);
+	}
+	return status;
+}
 
 static void fill(struct session *s, bool full)
 {
@@ -142,37 +164,67 @@ static void test_no_more(void **state)
 	end(h, s);
 }
 
+static int insert_patiently(struct session *s, const char *metric, const char *focus,
+			    struct dinst_error *e)
+{
+	struct insert_result result;
+	int status;
+
+	do {
+		dinst_error_clear(e);
+		status = request_insert(s, metric, focus ? &focus : NULL, focus != NULL, NULL,
+					&result, e);
+	} while (status == DINST_BUSY);
+	if (status >= 0)
+		free(result.instances);
+	return status;
+}
+
+/* The rings are in the second arena, and the first one's code uses them. */
+static int insert_streams(struct session *s, const char *in_the_first, struct dinst_error *e)
+{
+	int status = insert_patiently(s, "calls", in_the_first, e);
+
+	fill(s, true);
+	if (status >= 0)
+		status = insert_patiently(s, "first", NULL, e);
+	fill(s, false);
+	return status < 0 ? status : insert_patiently(s, "second", NULL, e);
+}
+
+static void stream_and_die(pid_t pid)
+{
+	struct dinst_error e = {0};
+	struct session *s;
+
+	alarm(600);
+	if (session_attach(pid, "doomed", &s, &e) < 0)
+		_exit(3);
+	if (load_streams(s, "part_001", "part_000", &e) < 0 ||
+	    insert_streams(s, "part_000", &e) < 0 || count_places(s) != 2)
+		_exit(4);
+	kill(getpid(), SIGKILL);
+}
+
 static void live_and_die(pid_t pid)
 {
 	struct dinst_error e = {0};
-	struct insert_result result;
 	struct session *s;
 
 	alarm(600);
 	if (session_attach(pid, "doomed", &s, &e) < 0)
 		_exit(3);
 	for (unsigned i = 0; i < DIES_AT; i++) {
-		const char *focus = part(i);
-		int status;
-
 		fill(s, true);
-		do {
-			dinst_error_clear(&e);
-			status = request_insert(s, "latency", &focus, 1, NULL, &result, &e);
-		} while (status == DINST_BUSY);
-		if (status < 0)
+		if (insert_patiently(s, "latency", part(i), &e) < 0)
 			_exit(4);
 	}
 	kill(getpid(), SIGKILL);
 }
 
-/*
- * fear J2, J7: killed with twenty arenas, whose code uses the state of threads in one of them, while the
- * program runs in all: they go together
- */
-static void test_death(void **state)
+/* A mutator dies so while the program runs in all that it has inserted, and all of that goes. */
+static void die_and_clean(struct harness *h, void (*die)(pid_t pid), size_t least)
 {
-	struct harness *h = *state;
 	struct dinst_error e = {0};
 	struct leftovers left;
 	struct target *t;
@@ -187,14 +239,14 @@ static void test_death(void **state)
 	child = fork();
 	assert_true(child >= 0);
 	if (!child)
-		live_and_die(h->pid);
+		die(h->pid);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
 		fail_msg("the mutator ended with %x", (unsigned)status);
 	if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, 60000, &left, &e) < 0)
 		fail_msg("%s", e.text);
 	target_close(t);
-	assert_in_range(left.arenas, DIES_AT, ARENAS_MOST);
+	assert_in_range(left.arenas, least, ARENAS_MOST);
 	assert_int_equal(left.arenas_left, 0);
 	harness_send(h, "stop\n");
 	assert_memory_equal(harness_line(h, HARNESS_ANSWER_MS), "done", 4);
@@ -203,15 +255,56 @@ static void test_death(void **state)
 	harness_end(h, 0);
 }
 
+/* fear J2, J7: killed with twenty arenas, whose code uses the state of threads in one of them */
+static void test_death(void **state)
+{
+	die_and_clean(*state, live_and_die, DIES_AT);
+}
+
+/* fear J2: killed with two arenas, where code in one writes events into rings in the other */
+static void test_death_of_streams(void **state)
+{
+	if (!harness_has_clock(false))
+		skip();
+	for (int i = 0; i < DEATHS; i++)
+		die_and_clean(*state, stream_and_die, 2);
+}
+
+/*
+ * fear G1: a child that has the arena of a function, and not the one with the rings that the function's code
+ * is to write to: it would run into nothing, so that is refused
+ */
+static void test_child_without_rings(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct session *s;
+
+	if (!harness_has_clock(false))
+		skip();
+	harness_start(h, "confined", harness_number(THREADS), NULL);
+	s = session_begin(h);
+	assert_int_equal(load_streams(s, "other", "step", &e), 0);
+	session_insert(s, "step");
+	harness_send(h, "child plain\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "taken");
+	assert_int_equal(insert_streams(s, "step", &e), DINST_REFUSED);
+	assert_non_null(strstr(e.text, "was forked from"));
+	session_go(h, ROUNDS);
+	session_end(s);
+	harness_verify(h);
+	session_go(h, ROUNDS);
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_oldest_first),
-		CASE(test_most_at_a_time),
-		CASE(test_no_more),
-		CASE(test_death),
+		CASE(test_oldest_first),     CASE(test_most_at_a_time),
+		CASE(test_no_more),	     CASE(test_death),
+		CASE(test_death_of_streams), CASE(test_child_without_rings),
 	};
 
 	return cmocka_run_group_tests_name("live/many_arenas", tests, NULL, NULL);
