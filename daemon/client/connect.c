@@ -101,6 +101,8 @@ static int greet(struct link *l, struct dinst_error *e)
 		return err;
 	version = json_string_value(json_object_get(answer, "version"));
 	snprintf(l->version, sizeof(l->version), "%s", version ? version : "unknown");
+	/* It goes to a terminal, and the daemon may be somebody else's. */
+	text_clean(l->version, false);
 	json_decref(answer);
 	return 0;
 }

@@ -110,11 +110,12 @@ static int read_verdict(int ready, const struct socket_place *place, struct dins
 	char *space;
 
 	while (used < sizeof(line) - 1) {
-		if (poll(&fd, 1, START_WAIT_MS) <= 0) {
-			if (errno == EINTR && !link_interrupted)
-				continue;
+		const int came = poll(&fd, 1, START_WAIT_MS);
+
+		if (came < 0 && errno == EINTR && !link_interrupted)
+			continue;
+		if (came <= 0)
 			break;
-		}
 		n = read(ready, line + used, sizeof(line) - 1 - used);
 		if (n <= 0)
 			break;

@@ -100,11 +100,13 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *connection, 
 	ex->connection = connection;
 	ex->may_write = h->token[0] != '\0';
 	h->stats.requests++;
-	set_phase(h, connection, true, false);
+	/* It answers when the body has come, too: until then it may be the most silent one. */
+	set_phase(h, connection, false, false);
 	server_busy(h->server);
-	if (!admit(ex, path, method))
-		return queue(ex);
-	return MHD_YES;
+	if (admit(ex, path, method))
+		return MHD_YES;
+	set_phase(h, connection, true, false);
+	return queue(ex);
 }
 
 static void add_body(struct exchange *ex, const char *data, size_t *size)

@@ -46,7 +46,8 @@ static void forward_done(void *arg, const struct reply *reply)
 	}
 	if (strcmp(f->method, "remove") == 0 && reply->result.text)
 		hold_removed(se, reply->result);
-	if (strcmp(f->method, "release") == 0 && reply->result.text)
+	/* One that its user has stopped, and nobody holds, stays so. */
+	if (strcmp(f->method, "release") == 0 && reply->result.text && se->held)
 		session_continue(se);
 	session_tell_news(se, r);
 	if (reply->result.text)

@@ -277,6 +277,8 @@ static void on_written(uv_write_t *write, int status)
 static void on_connected(uv_connect_t *connect, int status)
 {
 	struct attempt *a = connect->data;
+	/* An address of IPv6 stands in brackets (RFC 3986, 3.2.2). */
+	const bool six = strchr(a->otlp->host, ':') != NULL;
 	uv_buf_t parts[2];
 	int n;
 
@@ -287,10 +289,11 @@ static void on_connected(uv_connect_t *connect, int status)
 		return;
 	}
 	n = snprintf(a->head, sizeof(a->head),
-		     "POST %s HTTP/1.1\r\nHost: %s:%s\r\nUser-Agent: dinst/%s\r\n"
+		     "POST %s HTTP/1.1\r\nHost: %s%s%s:%s\r\nUser-Agent: dinst/%s\r\n"
 		     "Content-Type: application/json\r\nContent-Length: %zu\r\n"
 		     "Connection: close\r\n\r\n",
-		     a->otlp->path, a->otlp->host, a->otlp->port, DINST_VERSION, a->length);
+		     a->otlp->path, six ? "[" : "", a->otlp->host, six ? "]" : "", a->otlp->port,
+		     DINST_VERSION, a->length);
 	parts[0] = uv_buf_init(a->head, (unsigned)n);
 	parts[1] = uv_buf_init(a->body, (unsigned)a->length);
 	a->write.data = a;

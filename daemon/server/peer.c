@@ -15,8 +15,12 @@
 
 /* ------------------------------------------------------------------- flow */
 
-/* Reads from the client only while it takes its answers. */
-static void peer_flow(struct peer *p)
+/*
+ * Reads from the client only while it takes its answers. Where a request is being answered, whoever
+ * answers it may go on with what the client's next line would change: that line waits for the
+ * loop (`answering`).
+ */
+static void peer_flow(struct peer *p, bool answering)
 {
 	if (p->stream.closing)
 		return;
@@ -32,8 +36,25 @@ static void peer_flow(struct peer *p)
 	} else if (p->input_ended && p->pending == 0 && p->stream.unwritten == 0 &&
 		   !p->stream.paused) {
 		peer_close(p);
-	} else {
+	} else if (!answering) {
 		stream_resume(&p->stream);
+	} else if (p->stream.paused) {
+		uv_timer_start(&p->server->resume, peers_resume, 0, 0);
+	}
+}
+
+void peers_resume(uv_timer_t *timer)
+{
+	struct server *s = timer->data;
+	struct peer *next;
+
+	for (struct peer *p = s->peers; p; p = next) {
+		next = p->next;
+		if (p->stream.paused)
+			peer_flow(p, false);
+		/* Its last line may have been read. */
+		if (p->input_ended)
+			peer_flow(p, false);
 	}
 }
 
@@ -66,12 +87,12 @@ static void peer_send(struct peer *p, char *line)
 
 void peer_finish(struct peer *p)
 {
-	peer_flow(p);
+	peer_flow(p, false);
 }
 
 static void peer_drained(struct stream *st)
 {
-	peer_flow(st->owner);
+	peer_flow(st->owner, false);
 }
 
 /* ---------------------------------------------------------------- answers */
@@ -93,7 +114,7 @@ static void request_finish(struct request *r, char *line)
 			peer_send(p, line);
 			line = NULL;
 		}
-		peer_flow(p);
+		peer_flow(p, true);
 	}
 	free(line);
 	json_decref(r->id);
@@ -205,7 +226,7 @@ static void peer_line(struct stream *st, char *line, size_t length)
 	else
 		method_dispatch(p->server, r, parsed.method, parsed.params);
 	rpc_request_release(&parsed);
-	peer_flow(p);
+	peer_flow(p, false);
 }
 
 static void peer_too_long(struct stream *st)
@@ -231,7 +252,7 @@ static void peer_end(struct stream *st, int status)
 		return;
 	}
 	p->input_ended = true;
-	peer_flow(p);
+	peer_flow(p, false);
 }
 
 /* ------------------------------------------------------------- connection */

@@ -38,6 +38,7 @@ void server_end(struct server *s)
 	otlp_end(s);
 	stalls_end(s);
 	uv_close((uv_handle_t *)&s->idle, NULL);
+	uv_close((uv_handle_t *)&s->resume, NULL);
 	uv_close((uv_handle_t *)&s->sigterm, NULL);
 	uv_close((uv_handle_t *)&s->sigint, NULL);
 	/* the last answers go out first; who does not take them is cut off by SIGALRM */
@@ -91,9 +92,10 @@ int server_init(struct server *s, struct dinst_error *e)
 		return dinst_fail(e, DINST_FAILED, "cannot make an event loop: %s",
 				  uv_strerror(err));
 	uv_timer_init(&s->loop, &s->idle);
+	uv_timer_init(&s->loop, &s->resume);
 	uv_signal_init(&s->loop, &s->sigterm);
 	uv_signal_init(&s->loop, &s->sigint);
-	s->idle.data = s->sigterm.data = s->sigint.data = s;
+	s->idle.data = s->resume.data = s->sigterm.data = s->sigint.data = s;
 	uv_timer_start(&s->idle, on_idle, IDLE_LOOK_MS, IDLE_LOOK_MS);
 	uv_signal_start(&s->sigterm, on_signal, SIGTERM);
 	uv_signal_start(&s->sigint, on_signal, SIGINT);

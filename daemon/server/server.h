@@ -75,6 +75,7 @@ struct server {
 	struct stalls stalls;
 	uv_pipe_t listener;
 	uv_timer_t idle;
+	uv_timer_t resume; /* of clients whose lines wait: peers_resume() */
 	uv_signal_t sigterm, sigint;
 	struct socket_place place;
 	char mutator_path[PATH_MAX];
@@ -167,6 +168,8 @@ void peer_accept(struct server *s);
 void peer_close(struct peer *p);
 /* At the end of the server: closes as soon as everything is written. */
 void peer_finish(struct peer *p);
+/* Lines of clients that waited until a request was answered. */
+void peers_resume(uv_timer_t *timer);
 /* Tells the clients of a session (NULL: all) something; returns how many were told. */
 unsigned peers_notify(struct server *s, struct session *session, const char *method,
 		      json_t *params);

@@ -303,6 +303,8 @@ static void session_died(void *owner, const char *why)
 	se->mutator = NULL;
 	sampler_lost(se);
 	snapshot_lost(se);
+	/* Ids begin anew. */
+	heat_close(se);
 	hold_lost(se);
 	snprintf(text, sizeof(text), "%s: %.300s", se->name, why);
 	if (!session_target_is_there(se)) {

@@ -187,6 +187,22 @@ def silence():
         s.close()
 
 
+def promised_bodies():
+    """More connections than there may be, with whole heads that promise bodies which never come."""
+    crowd = []
+    try:
+        for i in range(150):
+            s = connect()
+            s.sendall(b"GET /metrics HTTP/1.1\r\n" + HOST + b"Content-Length: 5\r\n\r\n")
+            crowd.append(s)
+            if i % 25 == 24:
+                honest("%d bodies that do not come" % (i + 1))
+    except OSError as e:
+        failures.append("promised bodies: %s" % e)
+    for s in crowd:
+        s.close()
+
+
 def slow_readers():
     """Asks much and takes nothing."""
     crowd = []
@@ -246,7 +262,7 @@ def main():
     before, open_before = resident(), descriptors()
     rights()
     count = 0
-    for attack in (garbage, big_heads, bodies, hang_up, pipelines, silence, slow_readers, arguments, fuzz):
+    for attack in (garbage, big_heads, bodies, hang_up, pipelines, silence, promised_bodies, slow_readers, arguments, fuzz):
         try:
             count = attack() or count
         except OSError as e:
