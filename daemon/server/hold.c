@@ -206,21 +206,35 @@ void hold_inserted(struct session *se, struct peer *p, struct rpc_span result)
 
 /* ---------------------------------------------------------------- detaching */
 
-/* Nobody is there any more who could be told. */
-static void log_left(struct session *se, struct rpc_span result)
+/* Nobody is there any more who could be told. True if something had to stay. */
+static bool log_left(struct session *se, struct rpc_span result)
 {
 	struct dinst_error e = {0, ""};
 	json_t *answer = rpc_load(result.text, result.length, &e), *note;
 	const json_int_t left = json_integer_value(json_object_get(answer, "left"));
+	const bool stays = left > 0 || json_is_true(json_object_get(answer, "partial"));
 	size_t index;
 
-	if (left > 0 || json_is_true(json_object_get(answer, "partial")))
+	if (stays)
 		server_log("session %s: %lld pieces had to stay in pid %d: dinst repair %d "
-			   "takes them out later",
+			   "takes them out, which is tried from here, too",
 			   se->name, (long long)left, (int)se->pid, (int)se->pid);
 	json_array_foreach(json_object_get(answer, "notes"), index, note) server_log(
 		"session %s: %s", se->name, json_is_string(note) ? json_string_value(note) : "?");
 	json_decref(answer);
+	return stays;
+}
+
+/* Nobody wants the session any more; what may be left in its process is taken out all the same. */
+static void forsake(struct session *se, bool stays)
+{
+	struct server *s = se->server;
+	const uint64_t start = se->start;
+	const pid_t pid = se->pid;
+
+	session_close(se, "who attached it has gone");
+	if (stays && !process_ended(pid, start))
+		repair_orphan(s, pid, start);
 }
 
 static void left_detached(void *arg, const struct reply *reply)
@@ -228,6 +242,7 @@ static void left_detached(void *arg, const struct reply *reply)
 	struct session *se = arg;
 	struct dinst_error e = {0, ""};
 	json_t *answer;
+	bool stays = false;
 
 	if (se->closing)
 		return;
@@ -246,8 +261,8 @@ static void left_detached(void *arg, const struct reply *reply)
 		}
 	}
 	if (reply->result.text)
-		log_left(se, reply->result);
-	session_close(se, "who attached it has gone");
+		stays = log_left(se, reply->result);
+	forsake(se, stays);
 }
 
 /* Detaches a session whose clients have all gone. Never closes it at once: callers may still need it. */
@@ -266,7 +281,7 @@ void hold_sweep(struct server *s)
 	for (se = s->sessions; se; se = next) {
 		next = se->next;
 		if (se->transient && !se->holds && !se->mutator && se->state != SESSION_ATTACHING)
-			session_close(se, "who attached it has gone");
+			forsake(se, true);
 		else
 			hold_check(se);
 	}

@@ -1,44 +1,159 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * orphan.c - a process whose mutator died while it attached, and that has no session.
+ * orphan.c - processes that have something of ours left, and no session that would take it out.
  *
- * Owns the mutator that takes out what the first one may have left.
+ * Owns the mutators that do, one after the other where the process cannot be stopped yet, and the
+ * pauses between them. Gives up after some minutes, and says what is to be done then.
  */
 #include "daemon/server/server.h"
 
-static void orphan_died(void *owner, const char *why)
+#include <stdlib.h>
+
+#include "daemon/common/process.h"
+
+enum { PAUSE_FIRST_MS = 1000, PAUSE_MOST_MS = 60000, TRIES_MOST = 12 };
+
+struct orphan {
+	struct server *server;
+	struct orphan *next;
+	pid_t pid;
+	uint64_t start; /* of the process: another one may get its number */
+	unsigned tries;
+	uint64_t pause_ms;
+	struct mutator *mutator; /* at work, or NULL */
+	uv_timer_t again;
+	bool ending;
+};
+
+static void freed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+static void end(struct orphan *o)
+{
+	struct orphan **at = &o->server->orphans;
+
+	while (*at != o)
+		at = &(*at)->next;
+	*at = o->next;
+	uv_close((uv_handle_t *)&o->again, freed);
+}
+
+static void tell(const struct orphan *o)
+{
+	server_log("pid %d: dinst repair %d takes out what is left in it", (int)o->pid,
+		   (int)o->pid);
+}
+
+static void try_again(struct orphan *o);
+
+static void on_again(uv_timer_t *timer)
+{
+	try_again(timer->data);
+}
+
+static void wait_or_give_up(struct orphan *o)
+{
+	if (++o->tries == TRIES_MOST) {
+		tell(o);
+		end(o);
+		return;
+	}
+	uv_timer_start(&o->again, on_again, o->pause_ms, 0);
+	o->pause_ms = 2 * o->pause_ms < PAUSE_MOST_MS ? 2 * o->pause_ms : PAUSE_MOST_MS;
+}
+
+static void died(void *owner, const char *why)
 {
 	(void)owner;
 	(void)why;
 }
 
-static void orphan_notified(void *owner, const char *method, json_t *params)
+static void notified(void *owner, const char *method, json_t *params)
 {
 	(void)owner;
 	(void)method;
 	(void)params;
 }
 
-static void orphan_done(void *arg, const struct reply *reply)
+static void done(void *arg, const struct reply *reply)
 {
-	server_log("repair after a mutator's death: %.*s",
-		   (int)(reply->result.text ? reply->result.length : 6),
-		   reply->result.text ? reply->result.text : "failed");
-	mutator_release(arg, "done");
+	struct orphan *o = arg;
+	struct mutator *m = o->mutator;
+	struct dinst_error e = {0, ""};
+	json_t *answer = NULL;
+	bool clean;
+
+	o->mutator = NULL;
+	if (reply->result.text)
+		answer = rpc_load(reply->result.text, reply->result.length, &e);
+	clean = json_is_object(answer) && !json_is_true(json_object_get(answer, "partial"));
+	json_decref(answer);
+	server_log("pid %d is repaired: %.*s", (int)o->pid,
+		   (int)(reply->result.text ? reply->result.length : 7),
+		   reply->result.text ? reply->result.text : "not yet");
+	mutator_release(m, "done");
+	if (clean && !o->ending)
+		end(o);
+	else if (!o->ending)
+		wait_or_give_up(o);
 }
 
-void repair_orphan(struct server *s, pid_t pid)
+static void try_again(struct orphan *o)
 {
-	static const struct mutator_events events = {orphan_died, orphan_notified};
+	static const struct mutator_events events = {died, notified};
 	struct dinst_error e = {0, ""};
-	struct mutator *m = mutator_start(s, &events, NULL, &e);
 	json_t *params;
 
-	if (!m) {
-		server_log("%s; dinst repair %d takes out what it left", e.text, (int)pid);
+	if (process_ended(o->pid, o->start)) {
+		end(o);
 		return;
 	}
-	params = json_pack("{s:i}", "pid", (int)pid);
-	mutator_call(m, "repair", params, NULL, orphan_done, m);
+	o->mutator = mutator_start(o->server, &events, o, &e);
+	if (!o->mutator) {
+		server_log("%s", e.text);
+		wait_or_give_up(o);
+		return;
+	}
+	params = json_pack("{s:i}", "pid", (int)o->pid);
+	mutator_call(o->mutator, "repair", params, NULL, done, o);
 	json_decref(params);
+}
+
+void repair_orphan(struct server *s, pid_t pid, uint64_t start)
+{
+	struct orphan *o;
+
+	for (o = s->orphans; o; o = o->next)
+		if (o->pid == pid && o->start == start)
+			return;
+	o = calloc(1, sizeof(*o));
+	if (!o) {
+		server_log("no memory to repair pid %d: dinst repair %d does", (int)pid, (int)pid);
+		return;
+	}
+	*o = (struct orphan){.server = s,
+			     .next = s->orphans,
+			     .pid = pid,
+			     .start = start,
+			     .pause_ms = PAUSE_FIRST_MS};
+	s->orphans = o;
+	uv_timer_init(&s->loop, &o->again);
+	o->again.data = o;
+	/* Not from here: who calls may be about to let go of what it needs itself. */
+	uv_timer_start(&o->again, on_again, 0, 0);
+}
+
+void orphans_end(struct server *s)
+{
+	while (s->orphans) {
+		struct orphan *o = s->orphans;
+
+		tell(o);
+		o->ending = true;
+		if (o->mutator)
+			mutator_release(o->mutator, "the daemon ends");
+		end(o);
+	}
 }

@@ -37,6 +37,7 @@ void server_end(struct server *s)
 	http_end(s);
 	otlp_end(s);
 	stalls_end(s);
+	orphans_end(s);
 	uv_close((uv_handle_t *)&s->idle, NULL);
 	uv_close((uv_handle_t *)&s->resume, NULL);
 	uv_close((uv_handle_t *)&s->sigterm, NULL);
@@ -70,7 +71,7 @@ static void on_idle(uv_timer_t *timer)
 
 	hold_sweep(s);
 	server_look_after_socket(s);
-	if (s->sessions || s->peers) {
+	if (s->sessions || s->peers || s->orphans) {
 		server_busy(s);
 	} else if (s->idle_ms && uv_now(&s->loop) - s->busy_at >= s->idle_ms) {
 		server_log("nothing to do for %llu s: leaving",

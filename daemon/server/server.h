@@ -75,7 +75,8 @@ struct server {
 	struct stalls stalls;
 	uv_pipe_t listener;
 	uv_timer_t idle;
-	uv_timer_t resume; /* of clients whose lines wait: peers_resume() */
+	struct orphan *orphans; /* processes that are to be repaired: orphan.c */
+	uv_timer_t resume;	/* of clients whose lines wait: peers_resume() */
 	uv_signal_t sigterm, sigint;
 	struct socket_place place;
 	char mutator_path[PATH_MAX];
@@ -296,8 +297,13 @@ void session_tell_news(struct session *se, struct request *r);
 
 /* ---------------------------------------------------------------- orphan.c */
 
-/* A mutator died while it attached: another one takes out what it may have left. */
-void repair_orphan(struct server *s, pid_t pid);
+/*
+ * Something of ours may be left in the process, which began at `start`, and no session takes it out: a mutator
+ * of its own does, soon and, where it cannot be stopped yet, again and again for some minutes.
+ */
+void repair_orphan(struct server *s, pid_t pid, uint64_t start);
+/* The daemon ends: says what is to be done. */
+void orphans_end(struct server *s);
 
 /* ----------------------------------------------------------------- texts.c */
 

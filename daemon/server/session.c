@@ -457,7 +457,7 @@ static void attach_failed(struct session *se, struct request *r, const struct re
 	if (!se->closing)
 		session_close(se, "it could not be attached");
 	if (died && !process_ended(pid, start))
-		repair_orphan(s, pid);
+		repair_orphan(s, pid, start);
 }
 
 static void attach_done(void *arg, const struct reply *reply)

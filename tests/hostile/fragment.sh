@@ -80,7 +80,7 @@ insert() {
 	last=$(field id out | sort -n | tail -1)
 	[ -n "$first" ] || fail "$(where): no instance for $metric $*"
 	# Somebody is inside: these count once the mutator has tried again, some seconds later at most.
-	sed -n 's/.*"id":\([0-9]*\),.*"pending":[1-9].*/\1/p' <(sed 's/},{/},\n{/g' "$work/out") >>"$work/pending"
+	sed 's/},{/},\n{/g' "$work/out" | sed -n 's/.*"id":\([0-9]*\),.*"pending":[1-9].*/\1/p' >>"$work/pending"
 	requests+=("$first-$last")
 }
 
