@@ -327,6 +327,8 @@ void instances_release(struct session *s);
 int place_for(struct session *s, struct module *m, struct place **out, uint64_t *stop_ns,
 	      struct dinst_error *e);
 struct place *place_at(const struct session *s, taddr_t address);
+/* One routine may use counters of both: they are divided among CPUs alike. */
+bool place_is_alike(const struct place *a, const struct place *b);
 /*
  * Makes what was written reach the target where an arena is private; no-op for
  * shared ones. Everything new first, then the switches that lead to it: at every

@@ -20,6 +20,12 @@ enum {
 	LEFT_MAX = 8,	   /* each an arena at worst, and a descriptor */
 };
 
+bool place_is_alike(const struct place *a, const struct place *b)
+{
+	return a->arena->cpus == b->arena->cpus && a->arena->cpu_shift == b->arena->cpu_shift &&
+	       a->arena->low_data == b->arena->low_data;
+}
+
 struct place *place_at(const struct session *s, taddr_t address)
 {
 	for (struct place *p = s->places; p; p = p->next)

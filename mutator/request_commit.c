@@ -167,8 +167,7 @@ static int set_undo(struct session *s, const struct undoing *u, uint32_t id,
 	size_t count = 0;
 
 	for (size_t n = first; n < u->count && u->all[n]->pair == id; n++) {
-		/* Its counters are told from each other by how the arena is divided. */
-		if (count && u->all[n]->place != place)
+		if (count && !place_is_alike(u->all[n]->place, place))
 			return dinst_fail(
 				e, DINST_NO_MEMORY,
 				"the arena with what measures one of the functions has no room for more of it: remove something first");

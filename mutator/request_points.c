@@ -303,7 +303,8 @@ int request_function(struct request *r, struct instance *i, struct function_work
 	const size_t listed = r->site_count, refused = i->refused_count;
 	const size_t functions = r->function_count, late = r->late_count, undos = i->undo_count;
 	int status = session_plan_for(s, f->module, f->index, widest_kind(w), &plan, e);
-	/* What stands for exits that never come is one routine for all that measure a function. */
+	/* What stands for exits that never come is one routine for all that measure a function: its
+	 * counters are told from each other by how the arenas are divided. */
 	struct place *bound = w->pair ? threads_undo_place(s, w->pair) : NULL;
 	bool again, flushed = false;
 
@@ -314,11 +315,11 @@ int request_function(struct request *r, struct instance *i, struct function_work
 		struct place *place;
 
 		again = false;
-		place = bound;
-		if (!bound)
-			status = place_for(s, f->module, &place, &r->stop_ns, e);
+		status = place_for(s, f->module, &place, &r->stop_ns, e);
 		if (status < 0)
 			return status;
+		if (bound && !place_is_alike(place, bound))
+			place = bound;
 		status = w->raw ? link_points(r, i, w, plan, place, e)
 				: request_link_placements(r, i, w, plan, place, e);
 		if (status >= 0)
