@@ -3,6 +3,7 @@
  * daemon_prompt.c - the prompt on a terminal: what is typed, and what must
  * then be seen, one line a case, all in one prompt.
  */
+#include <termios.h>
 #include <pty.h>
 
 #include "tests/live/daemon_fixture.h"
@@ -117,6 +118,19 @@ static void typing(void **state)
 	assert_true(st.st_size > 20);
 }
 
+/* What is typed while it reads no keys goes through the terminal's own editing, and is another thing then. */
+static void wait_for_keys(int terminal)
+{
+	struct termios t;
+
+	for (int i = 0; i < 6000; i++) {
+		if (!tcgetattr(terminal, &t) && !(t.c_lflag & ICANON))
+			return;
+		nap_ms(10);
+	}
+	fail_msg("it does not read keys: %s", screen);
+}
+
 /*
  * fear L3: root's prompt, started with another user's home as sudo -E leaves it, keeps no history there,
  * and takes no keys from there
@@ -161,8 +175,15 @@ static void home_of_another(void **state)
 		if (!see(terminal, "dinst homely> "))
 			fail_msg("no prompt: %s", screen);
 		/* With the keys of that home there is no way to type it. */
-		typed = own ? "ls\n\004" : "quit\n";
+		typed = own ? "ls\n" : "quit\n";
+		wait_for_keys(terminal);
 		assert_int_equal(write(terminal, typed, strlen(typed)), strlen(typed));
+		if (own) {
+			if (!see(terminal, "running"))
+				fail_msg("no answer to ls: %s", screen);
+			wait_for_keys(terminal);
+			assert_int_equal(write(terminal, "\004", 1), 1);
+		}
 		for (int i = 0; i < 3000 && waitpid(pid, &status, WNOHANG) == 0; i++)
 			nap_ms(10);
 		assert_int_equal(status, 0);
