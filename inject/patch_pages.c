@@ -156,8 +156,8 @@ static size_t check_mapping(struct drop *d, const struct maps_entry *entry, size
 {
 	bool fits = entry->inode && !entry->shared && !(entry->protection & PROT_WRITE);
 	/* The target stands still: nobody waits for a server now, who may even be the target. */
-	bool served = !d->mounts || mounts_may_wait(d->mounts, entry->device);
-	int fd = fits && !served ? open_mapped(d, entry) : -1;
+	bool waits = fits && (!d->mounts || mounts_may_wait(d->mounts, entry->device));
+	int fd = fits && !waits ? open_mapped(d, entry) : -1;
 
 	for (; at < d->count && d->pages[at] < entry->hi; at++) {
 		taddr_t page = d->pages[at];

@@ -123,12 +123,16 @@ static bool is_zero(const uint8_t *bytes, size_t size)
 
 bool remote_tail_is_zero(const struct stop *s, taddr_t address, size_t size)
 {
-	uint8_t *bytes = malloc(size);
-	const bool zero = bytes && !target_read(s->target, address, bytes, size, NULL) &&
-			  is_zero(bytes, size);
+	uint8_t bytes[4096];
+	size_t part;
 
-	free(bytes);
-	return zero;
+	for (size_t at = 0; at < size; at += part) {
+		part = size - at < sizeof(bytes) ? size - at : sizeof(bytes);
+		if (target_read(s->target, address + at, bytes, part, NULL) ||
+		    !is_zero(bytes, part))
+			return false;
+	}
+	return true;
 }
 
 int remote_find_tail(struct stop *s, struct remote_tail *best, struct dinst_error *e)

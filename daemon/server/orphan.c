@@ -90,9 +90,11 @@ static void done(void *arg, const struct reply *reply)
 		answer = rpc_load(reply->result.text, reply->result.length, &e);
 	clean = json_is_object(answer) && !json_is_true(json_object_get(answer, "partial"));
 	json_decref(answer);
-	server_log("pid %d is repaired: %.*s", (int)o->pid,
-		   (int)(reply->result.text ? reply->result.length : 7),
-		   reply->result.text ? reply->result.text : "not yet");
+	server_log("pid %d is %srepaired: %.*s", (int)o->pid, clean ? "" : "not yet ",
+		   (int)(reply->result.text ? reply->result.length : reply->error.length),
+		   reply->result.text  ? reply->result.text
+		   : reply->error.text ? reply->error.text
+				       : "");
 	mutator_release(m, "done");
 	if (clean && !o->ending)
 		end(o);
