@@ -186,6 +186,9 @@ int arena_find(const struct target *t, struct arena_found *found, size_t max,
 /* True if the maps of `pid` show one half of some arena without the other. */
 bool arena_has_half(pid_t pid);
 
+/* False if the maps of `pid` are kept from us, or nothing in them can be an arena: reads no more of it. */
+bool arena_may_be_in(pid_t pid);
+
 /* Unmaps what arena_find() found, after the same checks as arena_unmap(). */
 int arena_unmap_found(struct stop *s, const struct arena_found *found, struct dinst_error *e);
 

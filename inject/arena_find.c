@@ -349,6 +349,25 @@ int arena_find(const struct target *t, struct arena_found *found, size_t max, st
 	return (int)count;
 }
 
+bool arena_may_be_in(pid_t pid)
+{
+	struct maps m;
+	bool may = false;
+
+	if (maps_read(pid, &m, NULL))
+		return false;
+	for (size_t i = 0; i < m.count && !may; i++) {
+		const struct maps_entry *entry = &m.entries[i];
+
+		may = is_ours(entry) ? (entry->protection & PROT_EXEC) || entry->offset
+				     : entry->hi - entry->lo >= PRIVATE_LEAST &&
+					       is_anonymous(&m, entry->lo, entry->hi,
+							    PROT_READ | PROT_EXEC);
+	}
+	maps_release(&m);
+	return may;
+}
+
 bool arena_has_half(pid_t pid)
 {
 	struct maps m;

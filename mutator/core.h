@@ -580,5 +580,12 @@ struct leftovers {
 /* Takes out what a dead mutator left in the target and its family. */
 int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *result,
 		    struct dinst_error *e);
+/*
+ * heirs.c: the same for all processes with something that the dead mutator `maker`, which began at
+ * `start` (in ticks, as proc_stat), has made: where its target has ended, its children may live on. What
+ * cannot be done in one of them is counted in arenas_left.
+ */
+int leftovers_clean_heirs(pid_t maker, uint64_t start, unsigned milliseconds,
+			  struct leftovers *result, struct dinst_error *e);
 
 #endif

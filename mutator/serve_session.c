@@ -272,24 +272,38 @@ int serve_detach(struct server *sv, const json_t *params, json_t **result, struc
 	return 0;
 }
 
-int serve_repair(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
+/* {pid}, or {maker, maker_start}: whoever has what that mutator made. */
+static int repair(const json_t *params, struct leftovers *left, struct dinst_error *e)
 {
-	struct leftovers left = {0};
-	json_t *notes;
+	const json_int_t maker = json_integer_value(json_object_get(params, "maker"));
+	const json_int_t start = json_integer_value(json_object_get(params, "maker_start"));
 	struct target *t;
 	pid_t pid = 0;
-	int status = pid_param(params, &pid, e);
+	int status;
 
-	if (status >= 0 && sv->session)
-		status = dinst_fail(e, DINST_BUSY,
-				    "process %d has a session; detach it instead of repairing it",
-				    (int)sv->session->pid);
+	if (maker > 0 && maker <= 0x7fffffff)
+		return leftovers_clean_heirs((pid_t)maker, (uint64_t)start, REPAIR_MS, left, e);
+	status = pid_param(params, &pid, e);
 	if (status >= 0)
 		status = target_open(pid, &t, e);
 	if (status < 0)
 		return status;
-	status = leftovers_clean(t, REPAIR_MS, &left, e);
+	status = leftovers_clean(t, REPAIR_MS, left, e);
 	target_close(t);
+	return status;
+}
+
+int serve_repair(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
+{
+	struct leftovers left = {0};
+	json_t *notes;
+	int status;
+
+	if (sv->session)
+		return dinst_fail(e, DINST_BUSY,
+				  "process %d has a session; detach it instead of repairing it",
+				  (int)sv->session->pid);
+	status = repair(params, &left, e);
 	if (status < 0)
 		return status;
 	*result = json_pack("{s:I, s:I, s:I, s:I, s:b}", "patches", (json_int_t)left.patches,

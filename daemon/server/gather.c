@@ -197,7 +197,11 @@ static void stopped(void *arg, const struct reply *reply)
 		if (e.code != DINST_GONE)
 			gather_note(g, se->name, e.text);
 	} else if (reply->failure.code && !g->answered) {
-		gather_note(g, se->name, reply->failure.text);
+		char text[DINST_ERROR_TEXT];
+
+		snprintf(text, sizeof(text), "%.600s; dinst repair %d takes out what it leaves",
+			 reply->failure.text, (int)se->pid);
+		gather_note(g, se->name, text);
 	}
 	json_decref(answer);
 	free(c);

@@ -229,12 +229,13 @@ static bool log_left(struct session *se, struct rpc_span result)
 static void forsake(struct session *se, bool stays)
 {
 	struct server *s = se->server;
+	const struct maker maker = se->mutator ? mutator_identity(se->mutator) : se->maker;
 	const uint64_t start = se->start;
 	const pid_t pid = se->pid;
 
 	session_close(se, "who attached it has gone");
-	if (stays && !process_ended(pid, start))
-		repair_orphan(s, pid, start);
+	if (stays)
+		repair_orphan(s, pid, start, maker);
 }
 
 static void left_detached(void *arg, const struct reply *reply)

@@ -35,7 +35,7 @@ struct mutator {
 	struct stream stream;
 	uv_process_t process;
 	uv_timer_t grace;
-	pid_t pid;
+	struct maker identity;
 	struct call *queue, **queue_end; /* the first one is being served if `serving` */
 	bool serving;
 	json_int_t last_id;
@@ -96,18 +96,18 @@ static void mutator_dead(struct mutator *m)
 		return;
 	m->dead = true;
 	if (m->why[0])
-		snprintf(why, sizeof(why), "the mutator (pid %d) was ended: %s", (int)m->pid,
-			 m->why);
+		snprintf(why, sizeof(why), "the mutator (pid %d) was ended: %s",
+			 (int)m->identity.pid, m->why);
 	else if (m->signal)
 		snprintf(why, sizeof(why), "the mutator (pid %d) died of signal %d (%s)%s",
-			 (int)m->pid, m->signal, strsignal(m->signal),
+			 (int)m->identity.pid, m->signal, strsignal(m->signal),
 			 m->signal == SIGKILL
 				 ? ": from somebody, for want of memory, or its own since a stop "
 				   "did not end, as the daemon's log tells"
 				 : "");
 	else
-		snprintf(why, sizeof(why), "the mutator (pid %d) ended with status %d", (int)m->pid,
-			 (int)m->status);
+		snprintf(why, sizeof(why), "the mutator (pid %d) ended with status %d",
+			 (int)m->identity.pid, (int)m->status);
 	if (!m->released)
 		server_log("%s", why);
 	uv_timer_stop(&m->grace);
@@ -126,7 +126,7 @@ static void grace_over(uv_timer_t *timer)
 	struct mutator *m = timer->data;
 
 	if (!m->exited) {
-		server_log("mutator %d does not end: killed", (int)m->pid);
+		server_log("mutator %d does not end: killed", (int)m->identity.pid);
 		uv_process_kill(&m->process, SIGKILL);
 	} else {
 		mutator_hang_up(m);
@@ -208,7 +208,7 @@ static void take_notification(struct mutator *m, const struct rpc_message *messa
 	if (message->params.text)
 		params = rpc_load(message->params.text, message->params.length, &e);
 	if (!name || e.code)
-		server_log("mutator %d: a notification that cannot be read", (int)m->pid);
+		server_log("mutator %d: a notification that cannot be read", (int)m->identity.pid);
 	else if (strcmp(name, "progress") == 0 && m->serving && m->queue->about)
 		request_notify(m->queue->about, name, params);
 	else if (strcmp(name, "progress") != 0 && !m->released)
@@ -307,7 +307,8 @@ static int spawn(struct mutator *m, struct dinst_error *e)
 	if (err)
 		return dinst_fail(e, DINST_DAEMON, "cannot start %s: %s", s->mutator_path,
 				  uv_strerror(err));
-	m->pid = m->process.pid;
+	m->identity.pid = m->process.pid;
+	m->identity.start = process_start(m->process.pid);
 	return 0;
 }
 
@@ -337,7 +338,7 @@ struct mutator *mutator_start(struct server *s, const struct mutator_events *eve
 	if (spawn(m, e) != 0 || stream_start(&m->stream) != 0) {
 		dinst_fail(e, DINST_DAEMON, "cannot read from the mutator");
 		m->released = m->dead = true;
-		if (m->pid)
+		if (m->identity.pid)
 			uv_process_kill(&m->process, SIGKILL);
 		uv_close((uv_handle_t *)&m->process, handle_closed);
 		uv_close((uv_handle_t *)&m->grace, handle_closed);
@@ -356,7 +357,7 @@ void mutator_call(struct mutator *m, const char *method, json_t *params, struct 
 	memset(&reply, 0, sizeof(reply));
 	if (m->input_ended) {
 		dinst_fail(&reply.failure, DINST_DAEMON, "the mutator (pid %d) has ended",
-			   (int)m->pid);
+			   (int)m->identity.pid);
 	} else {
 		c = calloc(1, sizeof(*c));
 		if (c)
@@ -390,7 +391,53 @@ const char *mutator_busy(const struct mutator *m)
 
 pid_t mutator_pid(const struct mutator *m)
 {
-	return m->pid;
+	return m->identity.pid;
+}
+
+struct maker mutator_identity(const struct mutator *m)
+{
+	return m->identity;
+}
+
+static void nobody_listens(void *arg, const struct reply *reply)
+{
+	(void)arg;
+	(void)reply;
+}
+
+/* Answers a call before its time. */
+static void answer_early(struct call *c, const char *why)
+{
+	struct reply reply;
+
+	memset(&reply, 0, sizeof(reply));
+	dinst_fail(&reply.failure, DINST_DAEMON, "%s", why);
+	c->done(c->arg, &reply);
+}
+
+void mutator_hand_over(struct mutator *m, const struct mutator_events *events, void *owner,
+		       const char *why)
+{
+	/* Its answer comes all the same, before those of the new owner's calls. */
+	struct call *served = m->serving ? m->queue : NULL;
+	struct call **first = served ? &served->next : &m->queue;
+	struct call *c;
+
+	m->events = events;
+	m->owner = owner;
+	while ((c = *first) != NULL) {
+		*first = c->next;
+		if (!c->next)
+			m->queue_end = first;
+		answer_early(c, why);
+		free(c->line);
+		free(c);
+	}
+	if (!served)
+		return;
+	answer_early(served, why);
+	served->about = NULL;
+	served->done = nobody_listens;
 }
 
 void mutator_release(struct mutator *m, const char *why)

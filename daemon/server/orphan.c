@@ -3,7 +3,8 @@
  * orphan.c - processes that have something of ours left, and no session that would take it out.
  *
  * Owns the mutators that do, one after the other where the process cannot be stopped yet, and the
- * pauses between them. Gives up after some minutes, and says what is to be done then.
+ * pauses between them. Gives up after some minutes, and says what is to be done then. A process that
+ * has ended may have left children with what was in it: they are found by who made that.
  */
 #include "daemon/server/server.h"
 
@@ -17,7 +18,8 @@ struct orphan {
 	struct server *server;
 	struct orphan *next;
 	pid_t pid;
-	uint64_t start; /* of the process: another one may get its number */
+	uint64_t start;	    /* of the process: another one may get its number */
+	struct maker maker; /* of what it and its children have */
 	unsigned tries;
 	uint64_t pause_ms;
 	struct mutator *mutator; /* at work, or NULL */
@@ -42,8 +44,13 @@ static void end(struct orphan *o)
 
 static void tell(const struct orphan *o)
 {
-	server_log("pid %d: dinst repair %d takes out what is left in it", (int)o->pid,
-		   (int)o->pid);
+	if (process_ended(o->pid, o->start))
+		server_log("pid %d has ended: dinst repair of a child takes out what is left in it "
+			   "and its like",
+			   (int)o->pid);
+	else
+		server_log("pid %d: dinst repair %d takes out what is left in it", (int)o->pid,
+			   (int)o->pid);
 }
 
 static void try_again(struct orphan *o);
@@ -102,13 +109,15 @@ static void done(void *arg, const struct reply *reply)
 		wait_or_give_up(o);
 }
 
+static const struct mutator_events events = {died, notified};
+
 static void try_again(struct orphan *o)
 {
-	static const struct mutator_events events = {died, notified};
+	const bool ended = process_ended(o->pid, o->start);
 	struct dinst_error e = {0, ""};
 	json_t *params;
 
-	if (process_ended(o->pid, o->start)) {
+	if (ended && !o->maker.pid) {
 		end(o);
 		return;
 	}
@@ -118,33 +127,58 @@ static void try_again(struct orphan *o)
 		wait_or_give_up(o);
 		return;
 	}
-	params = json_pack("{s:i}", "pid", (int)o->pid);
+	params = ended ? json_pack("{s:i, s:I}", "maker", (int)o->maker.pid, "maker_start",
+				   (json_int_t)o->maker.start)
+		       : json_pack("{s:i}", "pid", (int)o->pid);
 	mutator_call(o->mutator, "repair", params, NULL, done, o);
 	json_decref(params);
 }
 
-void repair_orphan(struct server *s, pid_t pid, uint64_t start)
+/* NULL, and told in the log, without memory. */
+static struct orphan *add(struct server *s, pid_t pid, uint64_t start, struct maker maker)
 {
-	struct orphan *o;
+	struct orphan *o = calloc(1, sizeof(*o));
 
-	for (o = s->orphans; o; o = o->next)
-		if (o->pid == pid && o->start == start)
-			return;
-	o = calloc(1, sizeof(*o));
 	if (!o) {
 		server_log("no memory to repair pid %d: dinst repair %d does", (int)pid, (int)pid);
-		return;
+		return NULL;
 	}
 	*o = (struct orphan){.server = s,
 			     .next = s->orphans,
 			     .pid = pid,
 			     .start = start,
+			     .maker = maker,
 			     .pause_ms = PAUSE_FIRST_MS};
 	s->orphans = o;
 	uv_timer_init(&s->loop, &o->again);
 	o->again.data = o;
+	return o;
+}
+
+void repair_orphan(struct server *s, pid_t pid, uint64_t start, struct maker maker)
+{
+	struct orphan *o;
+
+	for (o = s->orphans; o; o = o->next)
+		if (o->pid == pid && o->start == start && o->maker.pid == maker.pid)
+			return;
+	o = add(s, pid, start, maker);
 	/* Not from here: who calls may be about to let go of what it needs itself. */
-	uv_timer_start(&o->again, on_again, 0, 0);
+	if (o)
+		uv_timer_start(&o->again, on_again, 0, 0);
+}
+
+void detach_orphan(struct session *se)
+{
+	struct mutator *m = se->mutator;
+	struct orphan *o = add(se->server, se->pid, se->start, mutator_identity(m));
+
+	if (!o)
+		return;
+	o->mutator = m;
+	se->mutator = NULL;
+	mutator_hand_over(m, &events, o, "another session takes its place");
+	mutator_call(m, "detach", NULL, NULL, done, o);
 }
 
 void orphans_end(struct server *s)

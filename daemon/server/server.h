@@ -198,6 +198,12 @@ typedef void (*call_done)(void *arg, const struct reply *reply);
 
 struct mutator; /* opaque */
 
+/* Who a mutator is, also when it has ended: what it made is known by that. */
+struct maker {
+	pid_t pid;	/* 0: nobody */
+	uint64_t start; /* process_start() */
+};
+
 struct mutator_events {
 	/* It ended without being released; its calls have been answered. */
 	void (*died)(void *owner, const char *why);
@@ -219,6 +225,11 @@ void mutator_call(struct mutator *m, const char *method, json_t *params, struct 
 /* The method that it works on; NULL if it is idle, or only asked for a sample. */
 const char *mutator_busy(const struct mutator *m);
 pid_t mutator_pid(const struct mutator *m);
+struct maker mutator_identity(const struct mutator *m);
+
+/* It is somebody else's from now on; calls that are not answered yet fail with `why`. */
+void mutator_hand_over(struct mutator *m, const struct mutator_events *events, void *owner,
+		       const char *why);
 
 /* Closes the connection, upon which it ends; pending calls fail with `why`. */
 void mutator_release(struct mutator *m, const char *why);
@@ -259,6 +270,7 @@ struct session {
 	bool leaving;	     /* is being detached because of that */
 	struct request *opening; /* attach or catch_exec, not answered yet */
 	bool closing;
+	struct maker maker; /* the last mutator that died with the target attached */
 	unsigned restarts;
 	uint64_t first_restart;
 };
@@ -298,10 +310,13 @@ void session_tell_news(struct session *se, struct request *r);
 /* ---------------------------------------------------------------- orphan.c */
 
 /*
- * Something of ours may be left in the process, which began at `start`, and no session takes it out: a mutator
- * of its own does, soon and, where it cannot be stopped yet, again and again for some minutes.
+ * Something of ours may be left in the process, which began at `start`, or, where it has ended, in children that
+ * have what `maker` made (if it is somebody), and no session takes it out: a mutator of its own does, soon
+ * and, where one cannot be stopped yet, again and again for some minutes.
  */
-void repair_orphan(struct server *s, pid_t pid, uint64_t start);
+void repair_orphan(struct server *s, pid_t pid, uint64_t start, struct maker maker);
+/* The same, where the mutator that made it lives: it detaches first. Takes it from the session, which closes. */
+void detach_orphan(struct session *se);
 /* The daemon ends: says what is to be done. */
 void orphans_end(struct server *s);
 

@@ -277,6 +277,7 @@ static void restart_done(void *arg, const struct reply *reply)
 				 "the mutator of %s died, and its target has ended: %.300s",
 				 se->name, e.text);
 			session_lose(se, SESSION_EXITED, text);
+			repair_orphan(se->server, se->pid, se->start, se->maker);
 		}
 		mutator_release(m, se->why);
 		return;
@@ -300,6 +301,8 @@ static void session_died(void *owner, const char *why)
 	json_t *params;
 
 	/* a program that is held stays so until its client lets it go, or goes itself */
+	if (se->state != SESSION_RESTARTING)
+		se->maker = mutator_identity(se->mutator);
 	se->mutator = NULL;
 	sampler_lost(se);
 	snapshot_lost(se);
@@ -309,6 +312,7 @@ static void session_died(void *owner, const char *why)
 	snprintf(text, sizeof(text), "%s: %.300s", se->name, why);
 	if (!session_target_is_there(se)) {
 		session_lose(se, SESSION_EXITED, text);
+		repair_orphan(se->server, se->pid, se->start, se->maker);
 		return;
 	}
 	if (se->state == SESSION_EXITED) {
@@ -381,6 +385,8 @@ static bool is_over(const struct session *se)
 	       !session_target_is_there(se);
 }
 
+static void give_way(struct session *se, const char *why);
+
 /* Makes room for the name; what is over gives way. */
 static int take_name(struct server *s, const char *name, struct dinst_error *e)
 {
@@ -395,7 +401,7 @@ static int take_name(struct server *s, const char *name, struct dinst_error *e)
 		return dinst_fail(e, DINST_BUSY, "the name '%s' is taken by the session of pid %d",
 				  name, (int)other->pid);
 	if (other)
-		session_close(other, "its name was taken by a new session");
+		give_way(other, "its name was taken by a new session");
 	return 0;
 }
 
@@ -420,14 +426,14 @@ int session_open(struct server *s, pid_t pid, const char *name, const char *prog
 	if (name && take_name(s, name, e) != 0)
 		goto fail;
 	if (old && (old = session_of_pid(s, pid)) != NULL)
-		session_close(old, "a new session takes its place");
+		give_way(old, "a new session takes its place");
 	if (name) {
 		snprintf(se->name, sizeof(se->name), "%s", name);
 	} else {
 		/* a session of the same program that is over gives its name */
 		same = session_named(s, se->process);
 		if (same && is_over(same))
-			session_close(same, "a new session takes its name");
+			give_way(same, "a new session takes its name");
 		unique_name(s, se->process, se->name);
 	}
 	se->mutator = mutator_start(s, &session_events, se, e);
@@ -457,7 +463,7 @@ static void attach_failed(struct session *se, struct request *r, const struct re
 	if (!se->closing)
 		session_close(se, "it could not be attached");
 	if (died && !process_ended(pid, start))
-		repair_orphan(s, pid, start);
+		repair_orphan(s, pid, start, (struct maker){0, 0});
 }
 
 static void attach_done(void *arg, const struct reply *reply)
@@ -547,7 +553,8 @@ void session_release_target(struct session *se)
 		session_continue(se);
 }
 
-void session_close(struct session *se, const char *why)
+/* With `detach` its mutator, where it has one, takes out what there is before it ends. */
+static void close_session(struct session *se, const char *why, bool detach)
 {
 	struct server *s = se->server;
 	struct session **at = &s->sessions;
@@ -558,6 +565,8 @@ void session_close(struct session *se, const char *why)
 		at = &(*at)->next;
 	*at = se->next;
 	server_log("session %s closed: %s", se->name, why);
+	if (se->mutator && detach)
+		detach_orphan(se);
 	if (se->mutator)
 		mutator_release(se->mutator, why);
 	if (se->held)
@@ -575,4 +584,15 @@ void session_close(struct session *se, const char *why)
 	free(se->news);
 	free(se);
 	server_busy(s);
+}
+
+void session_close(struct session *se, const char *why)
+{
+	close_session(se, why, false);
+}
+
+/* Children that its target has forked may live on with what was inserted: nobody could name them any more. */
+static void give_way(struct session *se, const char *why)
+{
+	close_session(se, why, true);
 }

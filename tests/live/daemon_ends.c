@@ -39,40 +39,92 @@ static char state_of(pid_t pid)
 	return state;
 }
 
-/* A program that goes to the background: what its child has inherited is taken out of it, too. */
-static void child_outlives(void **state)
-{
-	char fifo[100];
-	const char *text;
-	int child = 0, writer;
+static char fifo[100];
 
-	(void)state;
-	snprintf(fifo, sizeof(fifo), "%s/fifo", fixture_directory);
+/* A program with a child that lives on after it, with everything inserted into it: the child. */
+static int start_background(const char *name)
+{
+	const char *text;
+	int child = 0;
+
+	snprintf(fifo, sizeof(fifo), "%s/%s", fixture_directory, name);
 	assert_int_equal(mkfifo(fifo, 0600), 0);
 	run_dinst(
 		o,
-		"exec -q --wait -e 'insert calls' -- /bin/sh -c '(read x <%s; exit 0) & echo child $!'",
-		fifo);
+		"exec -q -n %s --wait -e 'insert calls' -- /bin/sh -c '(read x <%s; exit 0) & echo child $!'",
+		name, fifo);
 	text = strstr(o->out, "child ");
 	assert_non_null(text);
 	assert_int_equal(sscanf(text, "child %d", &child), 1);
 	for (int i = 0; i < 6000 && !strstr(o->out, "exited"); i++) {
 		nap_ms(10);
-		run_dinst(o, "ls");
+		run_dinst(o, "ls -p %s", name);
 	}
 	assert_non_null(strstr(o->out, "exited"));
 	assert_true(has_arena(child));
-	run_dinst(o, "detach --json");
-	assert_int_equal(o->status, 0);
-	assert_non_null(strstr(o->out, "\"left\":0"));
-	assert_null(strstr(o->out, "\"restored\":0"));
+	return child;
+}
+
+/* It still knows how to go on and end. */
+static void end_background(int child)
+{
+	int writer;
+
 	assert_false(has_arena(child));
-	/* it still knows how to go on and end */
 	writer = open(fifo, O_WRONLY | O_CLOEXEC);
 	assert_true(writer >= 0);
 	assert_int_equal(write(writer, "x\n", 2), 2);
 	close(writer);
 	assert_true(wait_gone(child, ANSWER_MS));
+}
+
+static void wait_clean(int child)
+{
+	for (int i = 0; i < 6000 && has_arena(child); i++)
+		nap_ms(10);
+}
+
+/* A program that goes to the background: what its child has inherited is taken out of it, too. */
+static void child_outlives(void **state)
+{
+	const int child = start_background("background");
+
+	(void)state;
+	run_dinst(o, "detach background --json");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->out, "\"left\":0"));
+	assert_null(strstr(o->out, "\"restored\":0"));
+	end_background(child);
+}
+
+/* fear J1: the same where nobody detaches, but another program gets the session's name */
+static void child_outlives_name(void **state)
+{
+	const int child = start_background("taken");
+
+	(void)state;
+	run_dinst(o, "attach %d -n taken", (int)fixture_target);
+	assert_int_equal(o->status, 0);
+	wait_clean(child);
+	end_background(child);
+	run_dinst(o, "detach taken");
+	assert_int_equal(o->status, 0);
+}
+
+/*
+ * fear J2: a mutator dies after its target has ended and left a child with what was inserted: nobody can name
+ * the child, and all is taken out of it
+ */
+static void child_outlives_mutator(void **state)
+{
+	const int child = start_background("orphaned");
+
+	(void)state;
+	assert_int_equal(kill(mutator_pid(), SIGKILL), 0);
+	wait_clean(child);
+	end_background(child);
+	run_dinst(o, "detach orphaned");
+	assert_int_equal(o->status, 0);
 }
 
 /* Its values stay, and whoever asks is told why they do not change. */
@@ -258,8 +310,9 @@ static void lookup_hangs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(child_outlives),    cmocka_unit_test(target_executes),
-		cmocka_unit_test(held_and_forsaken), cmocka_unit_test(wrong_types),
+		cmocka_unit_test(child_outlives),	  cmocka_unit_test(child_outlives_name),
+		cmocka_unit_test(child_outlives_mutator), cmocka_unit_test(target_executes),
+		cmocka_unit_test(held_and_forsaken),	  cmocka_unit_test(wrong_types),
 		cmocka_unit_test(lookup_hangs),
 	};
 
