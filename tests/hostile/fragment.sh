@@ -101,8 +101,9 @@ remove() {
 		done
 	fi
 	dinst --json read -p "$pid" >"$work/there" 2>/dev/null
+	field id there >"$work/known"
 	# shellcheck disable=SC2207
-	ids=($(printf '%s\n' "${ids[@]}" | grep -Fxf <(field id there)))
+	ids=($(printf '%s\n' "${ids[@]}" | grep -Fxf "$work/known"))
 	[ ${#ids[@]} -gt 0 ] && must remove "${ids[@]}" -p "$pid"
 }
 
