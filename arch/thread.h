@@ -34,6 +34,10 @@ extern const size_t arch_red_zone;
  * restart or that reports a result when it is resumed (orig_rax >= 0). */
 bool arch_in_syscall(const struct arch_regs *r);
 long arch_syscall_number(const struct arch_regs *r); /* -1 if none */
+/* True if the last of these bytes, which are in front of the program counter of a thread in a call, are the
+ * instruction whose calls have the numbers of this architecture. */
+enum { ARCH_SYSCALL_MAX = 4 };
+bool arch_is_native_call(const uint8_t before[ARCH_SYSCALL_MAX]);
 /* At the entry of a call: another one is made instead. */
 void arch_set_syscall_number(struct arch_regs *r, long number);
 long arch_syscall_result(const struct arch_regs *r);

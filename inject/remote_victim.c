@@ -6,8 +6,8 @@
  * restarts plainly; then one with a restart block. A thread under a seccomp
  * filter only where the filter can be suspended for the length of the stop.
  * A thread inside a restartable sequence only when there is no other, and then
- * its sequence is aborted first. Never one that runs 32-bit code, or whose system
- * calls become signals to itself (a program under Wine, for example).
+ * its sequence is aborted first. Never one that runs 32-bit code or sleeps in a call of
+ * it (int $0x80), or whose system calls become signals to itself (a program under Wine, for example).
  */
 #include <errno.h>
 #include <linux/kcmp.h>
@@ -49,13 +49,25 @@ static int rank_cheaply(const struct held *h)
 	return value;
 }
 
+/* If we died it would be sent back with the number that goes on with a sleep of a native call. */
+static bool is_in_compat_sleep(struct stop *s, const struct held *h)
+{
+	uint8_t before[ARCH_SYSCALL_MAX];
+
+	return arch_in_syscall(&h->pub.regs) &&
+	       arch_syscall_result(&h->pub.regs) == RESTART_BLOCK &&
+	       (target_read(s->target, arch_pc(&h->pub.regs) - sizeof(before), before,
+			    sizeof(before), NULL) ||
+		!arch_is_native_call(before));
+}
+
 /* What has to be looked up: only for those that are as good as can be otherwise. */
 static int rank_of_lookups(struct stop *s, const struct held *h, pid_t like)
 {
 	taddr_t abort_pc;
 	int value = stop_in_sequence(s, &h->pub, &abort_pc) ? RANK_SEQUENCE : 0;
 
-	if (held_is_dispatched(s, h))
+	if (held_is_dispatched(s, h) || is_in_compat_sleep(s, h))
 		return RANK_NEVER;
 	if (held_is_filtered(h))
 		value += RANK_FILTERED;

@@ -54,6 +54,11 @@ bool arch_in_syscall(const struct arch_regs *r)
 	return r->system_call >= 0;
 }
 
+bool arch_is_native_call(const uint8_t before[ARCH_SYSCALL_MAX])
+{
+	return a64_load(before) == 0xd4000001; /* svc #0; a 64-bit thread has no others */
+}
+
 long arch_syscall_number(const struct arch_regs *r)
 {
 	return arch_in_syscall(r) ? r->system_call : -1;

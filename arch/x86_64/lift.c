@@ -161,9 +161,16 @@ struct x86_operand x86_lift_top(struct x86_step *t, int64_t before, int64_t afte
 
 static void lift_push(struct x86_step *t, unsigned reg)
 {
-	/* Of a word that is not known nothing is kept. */
-	struct x86_operand from = x86_lift_register(t, reg, 8), to = x86_lift_top(t, -8, 0);
+	struct x86_operand from, to;
 
+	/* Its value before the push: SDM, PUSH. */
+	if (reg == RSP) {
+		lift_refuse(t->l, UNKNOWN);
+		return;
+	}
+	/* Of a word that is not known nothing is kept. */
+	from = x86_lift_register(t, reg, 8);
+	to = x86_lift_top(t, -8, 0);
 	move_word(t, &to, &from);
 }
 

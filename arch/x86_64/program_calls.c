@@ -226,6 +226,7 @@ void calls_emit_ring_bytes(struct emitter *e)
 	struct arch_buf *out = e->out;
 	const unsigned local = e->temps[0];
 	struct asm_label some = {0}, forbidden = {0};
+	unsigned remote;
 
 	if (!e->env->pairing.tid_offset || !e->op->a || !e->op->b || size <= 0 ||
 	    size > ARCH_RECORD_MAX || e->op->number > ARCH_RECORD_MAX || e->env->undo) {
@@ -233,10 +234,12 @@ void calls_emit_ring_bytes(struct emitter *e)
 		return;
 	}
 	asm_op_mem(out, true, ASM_LEA, local, asm_at(emitter_a(e), (int32_t)e->op->number + 8));
+	/* Before the stack pointer moves: it may come from the stack. */
+	remote = emitter_b(e);
 	emit_step(out, -(int32_t)sizeof(struct bytes_area), pushed);
 	asm_store(out, local, asm_at(RSP, LOCAL));
 	asm_store_number(out, true, size, asm_at(RSP, LOCAL_SIZE));
-	asm_store(out, emitter_b(e), asm_at(RSP, REMOTE));
+	asm_store(out, remote, asm_at(RSP, REMOTE));
 	asm_store_number(out, true, size, asm_at(RSP, REMOTE_SIZE));
 	emit_save(out, SAVED, pushed);
 	emit_test_filters(out, e->env, &forbidden);

@@ -42,6 +42,13 @@ bool arch_in_syscall(const struct arch_regs *r)
 	return (long)r->user.orig_rax >= 0;
 }
 
+bool arch_is_native_call(const uint8_t before[ARCH_SYSCALL_MAX])
+{
+	static const uint8_t syscall[SYSCALL_SIZE] = {0x0f, 0x05}; /* int $0x80 has others */
+
+	return !memcmp(before + ARCH_SYSCALL_MAX - SYSCALL_SIZE, syscall, SYSCALL_SIZE);
+}
+
 long arch_syscall_number(const struct arch_regs *r)
 {
 	return arch_in_syscall(r) ? (long)r->user.orig_rax : -1;

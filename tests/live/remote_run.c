@@ -15,9 +15,11 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "inject/remote.h"
+#include "tests/live/harness_thread.h"
 #include "tests/live/tails.h"
 
 static struct target *open_target(pid_t pid)
@@ -185,16 +187,53 @@ static void test_running(void **state)
 	run_in_state(*state, "running");
 }
 
-/* fear B4: the same by one whose stack pointer leads nowhere: what runs in it needs no stack at all */
 /* fear D2: a thread whose registers the kernel refuses to take back as they are (a selector in es) */
 static void test_selector(void **state)
 {
 	run_in_state(*state, "selector");
 }
 
+/* fear B4: the same by one whose stack pointer leads nowhere: what runs in it needs no stack at all */
 static void test_stackless(void **state)
 {
 	run_in_state(*state, "stackless");
+}
+
+/* Some kernels and machines have no calls of 32-bit programs: SIGSEGV. */
+static bool has_compat_calls(void)
+{
+	int status = 0;
+	pid_t child = fork();
+
+	if (child == 0) {
+		long number = 20; /* getpid */
+
+		__asm__ volatile("int $0x80" : "+a"(number) : : "memory", "r8", "r9", "r10", "r11");
+		_exit(number != getpid());
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return status == 0;
+}
+
+/*
+ * fear B4: one that sleeps in a call of 32-bit programs makes none for us: if we died in the middle of ours it
+ * could not go on with its own, whose number is another one
+ */
+static void test_compat(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct target *t;
+
+	if (!has_compat_calls())
+		skip();
+	harness_start(h, "remote-registers", "compat", NULL);
+	thread_wait_syscall(h->pid, h->pid, 162);
+	t = open_target(h->pid);
+	assert_int_equal(target_stop(t, NULL, map_and_unmap, NULL, NULL, &e), DINST_REFUSED);
+	assert_non_null(strstr(e.text, "no thread that can make a system call"));
+	target_close(t);
+	assert_int_equal(harness_wait(h, HARNESS_ANSWER_MS), 0);
 }
 
 /* Two programs in one stop, on the same victim, and a thread stopped by job control. */
@@ -480,12 +519,16 @@ static void test_own_faults(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_read),	  TEST(test_nanosleep),	  TEST(test_futex),
-		TEST(test_poll),	  TEST(test_epoll),	  TEST(test_running),
-		TEST(test_stackless),	  TEST(test_selector),	  TEST(test_steps),
-		TEST(test_group_stopped), TEST(test_sequence),	  TEST(test_filter),
-		TEST(test_dead_leader),	  TEST(test_clean_tails), TEST(test_tails_of_others),
-		TEST(test_not_back),	  TEST(test_own_faults),  TEST(test_no_timers),
+		TEST(test_read),	  TEST(test_nanosleep),
+		TEST(test_futex),	  TEST(test_poll),
+		TEST(test_epoll),	  TEST(test_running),
+		TEST(test_stackless),	  TEST(test_selector),
+		TEST(test_compat),	  TEST(test_steps),
+		TEST(test_group_stopped), TEST(test_sequence),
+		TEST(test_filter),	  TEST(test_dead_leader),
+		TEST(test_clean_tails),	  TEST(test_tails_of_others),
+		TEST(test_not_back),	  TEST(test_own_faults),
+		TEST(test_no_timers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -324,6 +324,74 @@ static void test_bytes(void **state)
 	}
 }
 
+/* As many addresses at once as there are fields: not all of them have a register. */
+static void check_fields(unsigned fields)
+{
+	enum { SIZE = 8, FIELD = 16, FIRST = 24, VALUE = 10 };
+	const uint64_t address = address_of(pages) + 100;
+	const struct arch_record *r = NULL;
+	struct arch_stream s = stream_in(low_area);
+	const char *changed;
+	static struct made m;
+
+	start(&m, low_area);
+	clear_rings(low_area);
+	for (unsigned n = 0; n < fields; n++)
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_LOAD,
+					    .size = 8,
+					    .result = (uint16_t)(VALUE + n),
+					    .number = address_of(data) + 8 * n});
+	add_op(&m, (struct arch_op){.kind = ARCH_OP_RING_OPEN,
+				    .result = 3,
+				    .second = 4,
+				    .number = 5,
+				    .immediate = (int32_t)(FIRST + FIELD * fields)});
+	add_op(&m,
+	       (struct arch_op){.kind = ARCH_OP_IF, .condition = ARCH_TEST_EQ, .a = 3, .label = 1});
+	for (unsigned n = 0; n < fields; n++)
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_RING_BYTES,
+					    .a = 3,
+					    .b = (uint16_t)(VALUE + n),
+					    .number = FIRST + FIELD * n,
+					    .immediate = SIZE});
+	add_op(&m, (struct arch_op){.kind = ARCH_OP_RING_CLOSE,
+				    .a = 4,
+				    .immediate = (int32_t)(FIRST + FIELD * fields)});
+	add_op(&m, (struct arch_op){.kind = ARCH_OP_LABEL, .label = 1});
+	emit_program(&m);
+	check_trace(&m);
+	random_state();
+	for (unsigned n = 0; n < fields; n++) {
+		const uint64_t at = address + SIZE * n;
+
+		memcpy(data + 8 * n, &at, sizeof(at));
+	}
+	changed = run_program(&m);
+	if (changed)
+		fail_msg("%u fields: %s", fields, changed);
+	for (unsigned n = 0; n < ALL_RINGS; n++)
+		if (any_ring(&s, n)->head)
+			r = (const void *)any_ring(&s, n)->records;
+	assert_non_null(r);
+	for (unsigned n = 0; n < fields; n++) {
+		uint64_t length;
+
+		memcpy(&length, r->fields + FIELD * n, sizeof(length));
+		assert_int_equal(length, SIZE);
+		assert_memory_equal(r->fields + FIELD * n + sizeof(length),
+				    (const void *)(uintptr_t)(address + SIZE * n), SIZE);
+	}
+}
+
+/* Bytes of an event whose addresses have to be kept on the stack meanwhile. */
+static void test_many_fields(void **state)
+{
+	(void)state;
+	run_init();
+	for (unsigned fields = 1; fields <= 16; fields++)
+		check_fields(fields);
+}
+
 /* ----------------------------------------------------------------- refusals */
 
 static void test_refused(void **state)
@@ -362,7 +430,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_writer), cmocka_unit_test(test_two_events),
 		cmocka_unit_test(test_taken),	   cmocka_unit_test(test_rubbish),
-		cmocka_unit_test(test_bytes),	   cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_bytes),	   cmocka_unit_test(test_many_fields),
+		cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

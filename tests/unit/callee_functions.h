@@ -164,6 +164,8 @@ FUNCTION(no_overwrite, "mov %rdi,(%rsp)\nret");
 FUNCTION(no_large_frame, "sub $4096,%rsp\nmov %rdi,(%rsp)\nadd $4096,%rsp\nret");
 FUNCTION(no_alignment, "push %rbp\nmov %rsp,%rbp\nand $-32,%rsp\nleave\nret");
 FUNCTION(no_balance, "push %rdi\nret");
+FUNCTION(no_stack_pointer, "push %rsp\npop %rax\nmov %rsi,-8(%rsp)\nmov %rdi,-16(%rsp)\n"
+			   "mov -8(%rax),%rax\nret");
 FUNCTION(no_kept, "mov %rdi,%rbx\nret");
 FUNCTION(no_lost, "push %rbx\nmov %rdi,%rbx\nadd $8,%rsp\nret");
 FUNCTION(no_argument, "mov %rdx,%rax\nret");
@@ -212,6 +214,7 @@ static const struct {
 	{"no_string", "goes through memory"},
 	{"no_one_string", "goes through memory"},
 	{"no_atomic", "atomic"},
+	{"no_stack_pointer", "not one of those"},
 	{"no_exchange", "not one of those"},
 	{"no_thread", "belongs to its thread"},
 	{"no_privileged", "privileged"},

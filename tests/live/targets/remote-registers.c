@@ -6,7 +6,7 @@
  * it must be as it was. "sequence": it runs inside a restartable sequence, counts
  * its aborts and notices one that was swallowed. "stackless": it runs with a stack pointer
  * below which, and above, nothing is mapped. "selector": it runs with a value in es that it may give
- * itself and a tracer may not.
+ * itself and a tracer may not. "compat": it sleeps for three seconds, in a call of 32-bit programs.
  *
  * Exit: 0 right, 1 something differs (the line says what), 2 not set up.
  */
@@ -221,6 +221,30 @@ static int check(size_t mode)
 	return wrong;
 }
 
+/* nanosleep is number 162 (arch/x86/entry/syscalls/syscall_32.tbl), and what goes on with it number 0. */
+static int sleep_compat(void)
+{
+	enum { NUMBER = 162, SECONDS = 3 };
+	struct timespec *time = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	struct timespec before, after;
+	long result;
+
+	if (time == MAP_FAILED)
+		return 2;
+	*(uint64_t *)time = SECONDS; /* two numbers of 32 bits */
+	printf("ready\n");
+	fflush(stdout);
+	clock_gettime(CLOCK_MONOTONIC, &before);
+	__asm__ volatile("int $0x80"
+			 : "=a"(result)
+			 : "a"(NUMBER), "b"(time), "c"(0)
+			 : "memory", "r8", "r9", "r10", "r11");
+	clock_gettime(CLOCK_MONOTONIC, &after);
+	return differ("result", (uint64_t)result, 0) |
+	       differ("too short", after.tv_sec - before.tv_sec < SECONDS - 1, 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const int places[] = {RAX, RDI, RSI, RDX, R10, R8};
@@ -228,6 +252,8 @@ int main(int argc, char **argv)
 
 	while (mode < count && strcmp(modes[mode].mode, argc > 1 ? argv[1] : ""))
 		mode++;
+	if (argc > 1 && !strcmp(argv[1], "compat"))
+		return sleep_compat();
 	if (mode == count)
 		return 2;
 	alarm(600);
