@@ -12,6 +12,7 @@
  *   target_exec.c    catching a process at its execve()
  *   stop.c           the tracer thread, tries and deadline
  *   stop_gather.c    seizing and stopping to a fixed point
+ *   stop_seize.c     one thread becomes a tracee
  *   stop_sharers.c   other processes in the target's memory
  *   stop_release.c   letting all go, back into the calls in which they were
  *   stop_restart.c   system calls that our stop would have cut short
@@ -176,6 +177,11 @@ void stop_step_back(struct stop *s);
  * and others not: release all.
  */
 int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct dinst_error *e);
+/*
+ * stop_seize.c: h->seized, or h->gone, or neither, where it is no obstacle. DINST_BUSY and s->left_attached: its process
+ * executes a program, and the kernel answers nobody.
+ */
+int stop_seize(struct stop *s, struct held *h, struct dinst_error *e);
 
 /*
  * Other processes in the target's memory (stop_sharers.c). stop_find_sharers(): those that `h`

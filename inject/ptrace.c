@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -74,9 +75,21 @@ static const unsigned long seize_options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRAC
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool tells_filters; /* CONFIG_CHECKPOINT_RESTORE: otherwise EINVAL, whatever there is */
 
+/* A seize that is under way in this thread. */
+static _Thread_local struct {
+	sigjmp_buf out;
+	uint64_t until_ns;
+	volatile sig_atomic_t under_way;
+} seizing;
+
+/* Its arrival is all that matters to a wait, which returns EINTR. A seize would go on. */
 static void wake(int signal)
 {
-	(void)signal; /* its arrival is all that matters: the wait returns EINTR */
+	(void)signal;
+	if (!seizing.under_way || clock_ns() < seizing.until_ns)
+		return;
+	seizing.under_way = 0;
+	siglongjmp(seizing.out, 1);
 }
 
 static void prepare(void)
@@ -144,14 +157,18 @@ static int answer(long result)
 	return result < 0 ? -errno : 0;
 }
 
-int tracee_seize(pid_t tid, bool suspend_seccomp)
+int tracee_seize(pid_t tid, uint64_t until_ns)
 {
-	unsigned long options = seize_options;
+	int error;
 
-	if (suspend_seccomp)
-		options |= PTRACE_O_SUSPEND_SECCOMP;
 	fault_point();
-	return answer(ptrace(PTRACE_SEIZE, tid, NULL, (void *)options));
+	if (until_ns && sigsetjmp(seizing.out, 1))
+		return -ETIMEDOUT;
+	seizing.until_ns = until_ns;
+	seizing.under_way = until_ns != 0;
+	error = answer(ptrace(PTRACE_SEIZE, tid, NULL, (void *)seize_options));
+	seizing.under_way = 0;
+	return error;
 }
 
 int tracee_suspend_seccomp(pid_t tid)

@@ -58,9 +58,14 @@ struct tracee_event {
 	int signal; /* TRACEE_STOPPED, TRACEE_SIGNAL */
 };
 
-/* Makes `tid` a tracee that goes on running. `suspend_seccomp` needs CAP_SYS_ADMIN. */
-int tracee_seize(pid_t tid, bool suspend_seccomp);
-/* The option alone, later, on a stopped tracee. */
+/*
+ * Makes `tid` a tracee that goes on running. While its process executes another program the kernel
+ * keeps everybody who asks waiting: for as long as the program is read and, where the exec itself waits for
+ * a thread that has ended as our tracee, for ever. -ETIMEDOUT at `until_ns` (0: never), or later at the first signal
+ * of the timer (tracer_arm()): it may have become a tracee all the same, which only the end of this thread undoes.
+ */
+int tracee_seize(pid_t tid, uint64_t until_ns);
+/* On a stopped tracee; needs CAP_SYS_ADMIN. */
 int tracee_suspend_seccomp(pid_t tid);
 int tracee_interrupt(pid_t tid);
 

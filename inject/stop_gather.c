@@ -25,8 +25,7 @@
 enum {
 	SEIZE_ROUNDS = 4, /* while running; the rest is found in the stop */
 	POLL_NS = 300000,
-	DENIED_PATIENCE_NS = 30000000,
-	DENIALS_MAX = 50,
+	WAKE_NS = 20000000, /* who waits to seize a thread is woken up from then on */
 };
 
 /* The slot of `tid` in the table: its own, or the free one where it would go. */
@@ -108,76 +107,6 @@ static void pause_ns(long ns)
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 }
 
-/*
- * Seizing was not permitted: the thread is dying, or changes places with the
- * leader in an exec, or somebody else traces it, or an earlier try of ours has
- * not quite ended. 0 if the thread is no obstacle, -EAGAIN to try again, or a
- * code: `last` says that there is no more patience.
- */
-static int seize_denied(struct stop *s, struct held *h, bool last, struct dinst_error *e)
-{
-	struct proc_status status, tracer;
-
-	if (proc_status_read(h->pub.tid, &status)) {
-		h->gone = true;
-		return 0;
-	}
-	if (strchr("ZXx", status.state)) {
-		/* A dead leader stays listed as long as other threads live. */
-		h->gone = !h->pub.leader;
-		return 0;
-	}
-	if (!status.tracer)
-		return last ? target_explain_denial(s->target->pid, e) : -EAGAIN;
-	if (proc_status_read(status.tracer, &tracer)) {
-		/* It has ended just now; or it is hidden from us. */
-		if (!last || (kill(status.tracer, 0) && errno == ESRCH))
-			return -EAGAIN;
-		return dinst_fail(
-			e, DINST_TRACED,
-			"process %d (%s) is already traced by process %d; end that tracer first",
-			(int)s->target->pid, s->target->name, (int)status.tracer);
-	}
-	/* The kernel shows the parent, too, for a moment (target_facts.c, read_tracer()). */
-	if ((tracer.tgid == getpid() || tracer.tgid == status.parent) && !last)
-		return -EAGAIN;
-	if (tracer.tgid == getpid())
-		return dinst_fail(e, DINST_BUSY, "process %d (%s) is in another stop of ours",
-				  (int)s->target->pid, s->target->name);
-	return dinst_fail(
-		e, DINST_TRACED,
-		"process %d (%s) is already traced by process %d (%s); end that tracer first",
-		(int)s->target->pid, s->target->name, (int)status.tracer, tracer.name);
-}
-
-static int seize(struct stop *s, struct held *h, struct dinst_error *e)
-{
-	uint64_t patience = clock_ns() + DENIED_PATIENCE_NS;
-	int error, code;
-
-	/* Both counts: one request alone may wait longer for an exec to end. */
-	for (int denials = 0;; denials++) {
-		error = tracee_seize(h->pub.tid, false);
-		if (!error) {
-			h->seized = true;
-			return 0;
-		}
-		if (error == -ESRCH) {
-			h->gone = true;
-			return 0;
-		}
-		if (error != -EPERM)
-			return dinst_fail_errno(e, DINST_FAILED, -error,
-						"cannot seize thread %d of process %d (%s)",
-						(int)h->pub.tid, (int)s->target->pid,
-						s->target->name);
-		code = seize_denied(s, h, denials > DENIALS_MAX && clock_ns() > patience, e);
-		if (code != -EAGAIN)
-			return code;
-		pause_ns(POLL_NS);
-	}
-}
-
 static bool is_awaited(const struct held *h)
 {
 	return h->seized && !h->stopped && !h->gone && !h->lost && !h->returning;
@@ -209,7 +138,7 @@ static int take(struct stop *s, pid_t tid, pid_t tgid, struct dinst_error *e)
 	h->pub.kernel_worker = (stat.flags & (PROC_IO_WORKER | PROC_USER_WORKER)) != 0;
 	if (h->pub.kernel_worker)
 		return 0;
-	code = seize(s, h, e);
+	code = stop_seize(s, h, e);
 	if (!code && s->deadline_ns)
 		interrupt(h);
 	return code;
@@ -280,6 +209,7 @@ static int seize_running(struct stop *s, struct dinst_error *e)
 				  (int)s->target->pid);
 	code = stop_find_creator(s, e);
 	s->births = -1;
+	tracer_arm(&s->tracer, clock_ns() + WAKE_NS);
 	for (int round = 0; !code && more && round < SEIZE_ROUNDS; round++) {
 		births = proc_births(s->births_fd);
 		more = false;
@@ -288,6 +218,7 @@ static int seize_running(struct stop *s, struct dinst_error *e)
 		if (!more && !s->overlooked)
 			s->births = births;
 	}
+	tracer_arm(&s->tracer, 0);
 	return code;
 }
 

@@ -90,7 +90,7 @@ static void *catch_main(void *arg)
 	int error;
 
 	tracer_init(&tracer);
-	error = tracee_seize(c->pid, false);
+	error = tracee_seize(c->pid, 0);
 	if (error == -ESRCH)
 		c->code = dinst_fail(c->e, DINST_NO_PROCESS, "no process has the pid %d",
 				     (int)c->pid);

@@ -274,29 +274,42 @@ static void test_shared_memory(void **state)
 }
 
 /* Whatever moment of an exec we meet: an answer in time, and the program goes on. */
-/* fear A13: 300 stops at whatever moment of executions by another thread */
-static void test_exec(void **state)
+static void stop_execs(struct harness *h, const char *mode, int stops, unsigned pause_us)
 {
-	struct harness *h = *state;
 	struct dinst_error e;
 	unsigned stopped = 0;
 	struct target *t;
 	int code;
 
-	start_without_snapshot(h, "exec");
+	start_without_snapshot(h, mode);
 	t = open_target(h->pid);
-	for (int i = 0; i < 300 || stopped < 10; i++) {
+	for (int i = 0; i < stops || stopped < 10; i++) {
 		dinst_error_clear(&e);
 		code = target_stop(t, NULL, check_all_stopped, NULL, NULL, &e);
 		if (code && code != DINST_GONE && code != DINST_BUSY)
 			fail_msg("%s", e.text);
 		stopped += !code;
-		usleep((unsigned)(i * 37) % 3000);
+		usleep((unsigned)(i * 37) % pause_us);
 	}
 	print_message("%u of them met no exec\n", stopped);
 	assert_true(target_alive(t));
 	target_close(t);
 	harness_end(h, 0);
+}
+
+/* fear A13: 300 stops at whatever moment of executions by another thread */
+static void test_exec(void **state)
+{
+	stop_execs(*state, "exec", 300, 3000);
+}
+
+/*
+ * fear A13: the same with thirty threads more, each of which has to end before the new program begins: one
+ * that has ended as our tracee while we wait for the exec would keep both waiting for ever
+ */
+static void test_exec_many(void **state)
+{
+	stop_execs(*state, "exec-many", 2000, 700);
 }
 
 /*
@@ -453,6 +466,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_shared_memory, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_exec, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_exec_many, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_kernel_worker, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_killed_in_stop, harness_setup,

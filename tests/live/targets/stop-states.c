@@ -6,6 +6,7 @@
  *   vfork    the main thread waits in vfork() for a child that waits for a line
  *   clone    a process of its own shares the memory and counts in it
  *   exec     a thread other than the leader executes this program again and again
+ *   exec-many  the same with thirty others, who just stand around; it ends where that takes too long
  *   worker   an io_uring worker blocks in a read that ends with the input
  *   filter   a seccomp filter kills at restart_syscall and at mmap
  *   spawn X  an ordinary user's process executes X, a set-uid copy of this program, again and
@@ -137,7 +138,20 @@ static int mode_clone(void)
 
 /* ------------------------------------------------------------------- exec */
 
+/* However busy the machine is. */
+#define EXEC_NS_MOST 5000000000ull
+
 static char **exec_argv;
+
+static char exec_began[24]; /* in ns */
+
+static unsigned long long now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (unsigned long long)now.tv_sec * 1000000000 + (unsigned long long)now.tv_nsec;
+}
 
 static void *execute(void *arg)
 {
@@ -146,18 +160,34 @@ static void *execute(void *arg)
 
 	if (poll(&input, 1, 5) > 0)
 		exit(0);
+	snprintf(exec_began, sizeof(exec_began), "%llu", now_ns());
 	execv("/proc/self/exe", exec_argv);
 	exit(5);
 }
 
-static int mode_exec(char **argv)
+static void *stand_around(void *arg)
 {
+	(void)arg;
+	for (;;)
+		pause();
+	return NULL;
+}
+
+static int mode_exec(char **argv, int others)
+{
+	pthread_attr_t small;
 	pthread_t thread;
 
-	exec_argv = argv;
 	if (!argv[2])
 		ready();
-	exec_argv = (char *[]){argv[0], argv[1], "again", NULL};
+	else if (now_ns() - strtoull(argv[2], NULL, 10) > EXEC_NS_MOST)
+		return 6;
+	exec_argv = (char *[]){argv[0], argv[1], exec_began, NULL};
+	pthread_attr_init(&small);
+	pthread_attr_setstacksize(&small, 65536);
+	for (int i = 0; i < others; i++)
+		if (pthread_create(&thread, &small, stand_around, NULL))
+			return 2;
 	if (pthread_create(&thread, NULL, execute, NULL))
 		return 2;
 	pthread_join(thread, NULL);
@@ -300,7 +330,9 @@ int main(int argc, char **argv)
 	if (!strcmp(mode, "clone"))
 		return mode_clone();
 	if (!strcmp(mode, "exec"))
-		return mode_exec(argv);
+		return mode_exec(argv, 0);
+	if (!strcmp(mode, "exec-many"))
+		return mode_exec(argv, 30);
 	if (!strcmp(mode, "worker"))
 		return mode_worker();
 	if (!strcmp(mode, "filter"))
