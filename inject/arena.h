@@ -28,6 +28,7 @@
 #ifndef DINST_INJECT_ARENA_H
 #define DINST_INJECT_ARENA_H
 
+#include "inject/maps.h"
 #include "inject/target.h"
 
 enum arena_mode {
@@ -126,6 +127,8 @@ void arena_release(struct arena *a);
 
 /* True if the maps of `pid` show the arena, or a half of it; never true for a private one. */
 bool arena_shared_by(pid_t pid, const struct arena *a);
+/* The same of maps that were read already. */
+bool arena_is_in(const struct maps *m, const struct arena *a);
 /* As arena_shared_by(): 1, 0, or why it cannot be told (DINST_NOT_PERMITTED, DINST_FAILED). */
 int arena_look_for(pid_t pid, const struct arena *a, struct dinst_error *e);
 

@@ -34,8 +34,10 @@ static const size_t PRIVATE_LEAST = (size_t)1 << 20;
  * One half is enough: a process may have been forked, by another thread, when only
  * one was mapped. What shows the start of the file, writable, is a mutator.
  */
-static bool shows_arena(const struct maps *m, const struct arena *a)
+bool arena_is_in(const struct maps *m, const struct arena *a)
 {
+	if (a->mode != ARENA_SHARED)
+		return false;
 	for (size_t i = 0; i < m->count; i++) {
 		const struct maps_entry *entry = &m->entries[i];
 
@@ -60,7 +62,7 @@ int arena_look_for(pid_t pid, const struct arena *a, struct dinst_error *e)
 		return 0;
 	if (status)
 		return dinst_fail(e, status, "%s", why.text);
-	shows = shows_arena(&m, a);
+	shows = arena_is_in(&m, a);
 	maps_release(&m);
 	return shows;
 }

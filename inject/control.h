@@ -89,7 +89,7 @@ bool target_find_memory_tid(struct target *t);
 int target_explain_denial(pid_t pid, struct dinst_error *e);
 
 /* Everything that rules a target out before we try: 0 or a code, with the reason. */
-int target_find_obstacle(pid_t pid, struct dinst_error *e);
+int target_find_obstacle(pid_t pid, enum target_origin origin, struct dinst_error *e);
 
 /* The check that the kernel makes for ptrace, without any effect on the target: 0 or -errno. */
 int target_test_access(pid_t pid);

@@ -25,7 +25,7 @@ enum { AUX_NULL = 0, AUX_RANDOM = 25 };
 
 enum { RANDOM_BYTES = 16, AUX_WORDS = 128, READ_BATCH = 256 };
 
-static int open_pidfd(pid_t pid, int *pidfd, struct dinst_error *e)
+static int open_pidfd(pid_t pid, enum target_origin origin, int *pidfd, struct dinst_error *e)
 {
 	struct proc_status status;
 	int error, code;
@@ -39,7 +39,7 @@ static int open_pidfd(pid_t pid, int *pidfd, struct dinst_error *e)
 		return 0;
 	error = errno;
 	/* A filter on us, or a /proc that is not ours: told with what to do about it. */
-	code = pid > 0 ? target_find_obstacle(pid, e) : 0;
+	code = pid > 0 ? target_find_obstacle(pid, origin, e) : 0;
 	if (code)
 		return code;
 	if (pid <= 0 || error == ESRCH)
@@ -63,14 +63,15 @@ static bool is_placed_alike(pid_t pid)
 	       (strtoul(text, NULL, 16) & ADDR_NO_RANDOMIZE);
 }
 
-int target_open(pid_t pid, struct target **out, struct dinst_error *e)
+int target_open_known(pid_t pid, enum target_origin origin, struct target **out,
+		      struct dinst_error *e)
 {
 	struct proc_stat stat;
 	struct target *t;
 	int pidfd = -1;
 	int error, code;
 
-	code = open_pidfd(pid, &pidfd, e);
+	code = open_pidfd(pid, origin, &pidfd, e);
 	if (code)
 		return code;
 	t = calloc(1, sizeof(*t));
@@ -83,7 +84,7 @@ int target_open(pid_t pid, struct target **out, struct dinst_error *e)
 	t->patience = 1;
 	t->claim = -1;
 	t->pidfd = pidfd;
-	code = target_find_obstacle(pid, e);
+	code = target_find_obstacle(pid, origin, e);
 	if (code)
 		goto free_target;
 	error = target_test_access(target_memory_tid(t));
@@ -110,6 +111,11 @@ free_target:
 close_pidfd:
 	close(pidfd);
 	return code;
+}
+
+int target_open(pid_t pid, struct target **out, struct dinst_error *e)
+{
+	return target_open_known(pid, TARGET_ANY, out, e);
 }
 
 void target_close(struct target *t)

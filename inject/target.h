@@ -32,6 +32,20 @@ struct target; /* opaque */
  * success and is given back with target_close().
  */
 int target_open(pid_t pid, struct target **out, struct dinst_error *e);
+
+/* What is known of a process before it is opened. */
+enum target_origin {
+	TARGET_ANY, /* nothing */
+	TARGET_FORKED, /* forked from an open one and runs the same program: what that is is not asked again */
+	TARGET_BORN, /* likewise, and others stand still: only what cannot be found out later */
+};
+
+/*
+ * The same for a process of known origin. But for TARGET_ANY, no file is opened that somebody may
+ * have to provide (mounts.h): others may stand still meanwhile.
+ */
+int target_open_known(pid_t pid, enum target_origin origin, struct target **out,
+		      struct dinst_error *e);
 void target_close(struct target *t);
 
 /*

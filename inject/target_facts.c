@@ -340,15 +340,8 @@ static void read_tracer(struct facts *f)
 	}
 }
 
-static void read_target(struct facts *f)
+static void read_state(struct facts *f)
 {
-	f->exists = f->proc == PROC_FINE && !proc_status_read(f->pid, &f->status) &&
-		    !proc_stat_read(f->pid, &f->stat);
-	if (!f->exists) {
-		f->hidden = f->proc == PROC_FINE && is_somebody(f);
-		return;
-	}
-	find_living_thread(f);
 	read_tracer(f);
 	look_at_filters(f);
 	f->dumpable = looks_dumpable(f);
@@ -357,21 +350,43 @@ static void read_target(struct facts *f)
 	proc_word(f->tid, "attr/current", f->label, sizeof(f->label));
 	if (f->own_calls[OWN_READ] != PROBE_KILLED)
 		f->access = -target_test_access(f->tid);
+	f->frozen = cgroup_is_frozen(f->tid, f->frozen_by, sizeof(f->frozen_by));
+}
+
+static void read_program(struct facts *f)
+{
 	f->uprobed = facts_uprobed(f->pid);
 	f->translated = is_translated(f->pid);
 	read_elf_header(f);
-	f->frozen = cgroup_is_frozen(f->tid, f->frozen_by, sizeof(f->frozen_by));
 	f->limited =
 		cgroup_memory_room(f->tid, &f->memory_room, f->limited_by, sizeof(f->limited_by));
 }
 
-void facts_read(struct facts *f, pid_t pid)
+static void read_target(struct facts *f, unsigned parts)
+{
+	f->exists = f->proc == PROC_FINE && !proc_status_read(f->pid, &f->status) &&
+		    !proc_stat_read(f->pid, &f->stat);
+	if (!f->exists) {
+		f->hidden = f->proc == PROC_FINE && is_somebody(f);
+		return;
+	}
+	find_living_thread(f);
+	if (parts & FACTS_STATE)
+		read_state(f);
+	else
+		f->status.tracer = 0; /* not looked for */
+	if (parts & FACTS_PROGRAM)
+		read_program(f);
+}
+
+void facts_read(struct facts *f, pid_t pid, unsigned parts)
 {
 	memset(f, 0, sizeof(*f));
 	f->pid = f->tid = pid;
-	read_own(f);
+	if (parts & FACTS_OWN)
+		read_own(f);
 	if (pid > 0)
-		read_target(f);
+		read_target(f, parts);
 }
 
 /* --------------------------------------------------- the same, of a process */
@@ -380,15 +395,17 @@ size_t target_checks(pid_t pid, struct target_check *out, size_t max)
 {
 	struct facts f;
 
-	facts_read(&f, pid);
+	facts_read(&f, pid, FACTS_ALL);
 	return facts_checks(&f, out, max);
 }
 
-int target_find_obstacle(pid_t pid, struct dinst_error *e)
+int target_find_obstacle(pid_t pid, enum target_origin origin, struct dinst_error *e)
 {
+	static const unsigned parts[] = {
+		[TARGET_ANY] = FACTS_ALL, [TARGET_FORKED] = FACTS_STATE, [TARGET_BORN] = 0};
 	struct facts f;
 
-	facts_read(&f, pid);
+	facts_read(&f, pid, parts[origin]);
 	return facts_obstacle(&f, e);
 }
 
@@ -396,7 +413,8 @@ int target_explain_denial(pid_t pid, struct dinst_error *e)
 {
 	struct facts f;
 
-	facts_read(&f, pid);
+	/* Also asked in a stop. */
+	facts_read(&f, pid, FACTS_OWN | FACTS_STATE);
 	return facts_denial(&f, e);
 }
 
@@ -404,6 +422,6 @@ int target_explain_filter(pid_t pid, struct dinst_error *e)
 {
 	struct facts f;
 
-	facts_read(&f, pid);
+	facts_read(&f, pid, FACTS_OWN | FACTS_STATE);
 	return facts_filter(&f, e);
 }

@@ -71,7 +71,16 @@ struct facts {
 	bool children_told, compare_ok; /* what tells who shares memory */
 };
 
-void facts_read(struct facts *f, pid_t pid);
+/* What is looked at besides whether the process is there; the rest stays zero. */
+enum facts_part {
+	FACTS_OWN = 1,	   /* ourselves */
+	FACTS_STATE = 2,   /* what may become different while it runs */
+	FACTS_PROGRAM = 4, /* what it runs, for which its file is opened, and what is only told */
+	FACTS_ALL = 7,
+};
+
+/* Without FACTS_PROGRAM nothing is opened that somebody else may have to provide (mounts.h). */
+void facts_read(struct facts *f, pid_t pid, unsigned parts);
 
 /*
  * The kernel maps [uprobes] where the first uprobe is hit whose instruction it has to execute

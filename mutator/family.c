@@ -6,7 +6,8 @@
  * while any process of the family can be inside. The family is every process
  * whose maps show an arena's device and inode. It can only grow by fork, so
  * once every known member is stopped a look at the processes that were born
- * since is enough to reach the fixed point.
+ * since is enough to reach the fixed point. What takes long is done before: all
+ * that are found while the target runs are opened then.
  */
 #include <dirent.h>
 #include <stdlib.h>
@@ -21,10 +22,20 @@ struct pid_list {
 	size_t count, room;
 };
 
+/* A member that is not stopped yet. */
+struct waiting {
+	pid_t pid;
+	struct target *member; /* opened while nobody stood still; NULL: not yet */
+	uint64_t incarnation;  /* in which it was one; 0: not known */
+};
+
 struct family {
 	struct session *session;
 	struct pid_list looked_at; /* processes that are known to be members or not, sorted */
-	struct pid_list waiting;   /* members that are not stopped yet */
+	struct waiting *waiting;
+	size_t waiting_count, waiting_room;
+	struct pid_list
+		sharers; /* stopped, in the memory of one whose thread group is another one */
 	struct stop **stops;
 	size_t stop_count, stop_room;
 	struct stop_report report;
@@ -61,14 +72,58 @@ static int by_number(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+static int add_waiting(struct family *f, pid_t pid, struct dinst_error *e)
+{
+	if (f->waiting_count == f->waiting_room) {
+		size_t room = f->waiting_room ? f->waiting_room * 2 : 16;
+		struct waiting *waiting = realloc(f->waiting, room * sizeof(*waiting));
+
+		if (!waiting)
+			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		f->waiting = waiting;
+		f->waiting_room = room;
+	}
+	f->waiting[f->waiting_count++] = (struct waiting){.pid = pid};
+	return 0;
+}
+
 /* A task of another thread group in the same memory is stopped with those it shares it with. */
 static bool stopped_already(const struct family *f, pid_t pid)
 {
-	for (size_t i = 0; i < f->stop_count; i++)
-		for (size_t k = 0; k < stop_thread_count(f->stops[i]); k++)
-			if (stop_thread(f->stops[i], k)->tid == pid)
-				return true;
+	for (size_t i = 0; i < f->sharers.count; i++)
+		if (f->sharers.pids[i] == pid)
+			return true;
 	return false;
+}
+
+static int note_sharers(struct family *f, struct stop *stop, struct dinst_error *e)
+{
+	int status = 0;
+
+	for (size_t i = 0; i < stop_thread_count(stop) && status >= 0; i++)
+		if (stop_thread(stop, i)->foreign)
+			status = pids_add(&f->sharers, stop_thread(stop, i)->tid, e);
+	return status;
+}
+
+/* The maps of all processes are read: once for all arenas. 1, 0, or why it cannot be told. */
+static int shows_an_arena(const struct session *s, pid_t pid, struct dinst_error *e)
+{
+	bool shows = false, any = false;
+	struct maps m;
+	int status;
+
+	for (const struct place *p = s->places; p; p = p->next)
+		any = any || p->arena->mode == ARENA_SHARED;
+	if (!any)
+		return 0;
+	status = maps_read(pid, &m, e);
+	if (status < 0)
+		return status == DINST_GONE ? 0 : status;
+	for (const struct place *p = s->places; p && !shows; p = p->next)
+		shows = arena_is_in(&m, p->arena);
+	maps_release(&m);
+	return shows;
 }
 
 /*
@@ -78,10 +133,8 @@ static bool stopped_already(const struct family *f, pid_t pid)
 static int is_member(const struct session *s, pid_t pid, struct dinst_error *e)
 {
 	struct dinst_error why = {0};
-	int shares = 0;
+	const int shares = shows_an_arena(s, pid, &why);
 
-	for (const struct place *p = s->places; p && !shares; p = p->next)
-		shares = arena_look_for(pid, p->arena, &why);
 	if (shares >= 0)
 		return shares;
 	if (shares != DINST_NOT_PERMITTED)
@@ -116,7 +169,7 @@ static int look_for_members(struct family *f, struct dinst_error *e)
 			break;
 		status = is_member(f->session, pid, e);
 		if (status > 0)
-			status = stopped_already(f, pid) ? 0 : pids_add(&f->waiting, pid, e);
+			status = stopped_already(f, pid) ? 0 : add_waiting(f, pid, e);
 	}
 	closedir(proc);
 	if (f->looked_at.count)
@@ -126,7 +179,8 @@ static int look_for_members(struct family *f, struct dinst_error *e)
 
 static int stop_the_rest(struct family *f, struct dinst_error *e);
 
-static int open_member(struct session *s, pid_t pid, struct target **out, struct dinst_error *e)
+static int open_member(struct session *s, pid_t pid, enum target_origin origin, struct target **out,
+		       struct dinst_error *e)
 {
 	int status;
 
@@ -139,12 +193,58 @@ static int open_member(struct session *s, pid_t pid, struct target **out, struct
 		s->members = members;
 		s->member_room = room;
 	}
-	status = target_open(pid, out, e);
+	status = target_open_known(pid, origin, out, e);
 	if (status >= 0 && target_parks(s->target))
 		target_set_parks(*out);
 	if (status >= 0)
 		s->members[s->member_count++] = *out;
 	return status;
+}
+
+/*
+ * While all run: what takes long of stopping them is done before, and nobody is opened in the stop but
+ * those who were born since. Who has ended or executed another program by now is left to is_still_member().
+ */
+static int open_waiting(struct family *f, struct dinst_error *e)
+{
+	struct dinst_error why;
+	int status = 0;
+
+	for (size_t i = 0; i < f->waiting_count && status >= 0; i++) {
+		struct waiting *w = &f->waiting[i];
+
+		dinst_error_clear(&why);
+		status = open_member(f->session, w->pid, TARGET_FORKED, &w->member, &why);
+		if (status < 0) {
+			if (status != DINST_NO_PROCESS && status != DINST_GONE &&
+			    is_member(f->session, w->pid, &(struct dinst_error){0}))
+				return dinst_fail(e, status, "%s", why.text);
+			status = 0;
+			continue;
+		}
+		w->incarnation = target_incarnation(w->member);
+		/* In this incarnation, and no earlier one. */
+		status = is_member(f->session, w->pid, e);
+		if (!status)
+			w->incarnation = 0;
+	}
+	return status < 0 ? status : 0;
+}
+
+/*
+ * As is_member(), just before it is stopped: it may have ended, another process may have its pid (it
+ * is to be opened then), or it has executed another program. Maps of a large program are long: they are
+ * not read where it is seen to be what it was.
+ */
+static int is_still_member(struct family *f, struct waiting *w, struct dinst_error *e)
+{
+	if (stopped_already(f, w->pid))
+		return 0;
+	if (w->member && !target_alive(w->member))
+		w->member = NULL;
+	if (w->member && w->incarnation && target_incarnation(w->member) == w->incarnation)
+		return 1;
+	return is_member(f->session, w->pid, e);
 }
 
 void family_release(struct session *s)
@@ -163,6 +263,7 @@ void family_release(struct session *s)
 static int with_one_more(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct family *f = arg;
+	const size_t sharers = f->sharers.count;
 	int status;
 
 	if (f->stop_count == f->stop_room) {
@@ -175,10 +276,13 @@ static int with_one_more(struct stop *stop, void *arg, struct dinst_error *e)
 		f->stop_room = room;
 	}
 	f->stops[f->stop_count++] = stop;
-	status = stop_the_rest(f, e);
+	status = note_sharers(f, stop, e);
+	if (status >= 0)
+		status = stop_the_rest(f, e);
 	if (status >= 0 && !f->worked && f->ready)
 		status = f->ready(f->stops, f->stop_count, f->arg, e);
 	f->stop_count--;
+	f->sharers.count = sharers;
 	if (status < 0)
 		return status;
 	/* All are stopped, or were until their own turn: only this thread may touch this one. */
@@ -192,31 +296,27 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 	/* The others are kept waiting meanwhile: no second try here, but of all (family_stop). */
 	const struct stop_options once = {.tries = 1, .deadline_us = f->member_deadline_us};
 	struct stop_report report = {0};
-	struct target *member;
+	struct waiting w;
 	int status = 0;
-	pid_t pid = 0;
 	bool gone;
 
-	while (!pid) {
-		if (!f->waiting.count) {
+	while (!status) {
+		if (!f->waiting_count) {
 			status = look_for_members(f, e);
 			if (status < 0)
 				return status;
 		}
-		if (!f->waiting.count)
+		if (!f->waiting_count)
 			return 0;
-		pid = f->waiting.pids[--f->waiting.count];
-		/* It may have ended or executed another program meanwhile. */
-		status = stopped_already(f, pid) ? 0 : is_member(f->session, pid, e);
+		w = f->waiting[--f->waiting_count];
+		status = is_still_member(f, &w, e);
 		if (status < 0)
 			return status;
-		if (!status)
-			pid = 0;
 	}
-	status = open_member(f->session, pid, &member, e);
+	status = w.member ? 0 : open_member(f->session, w.pid, TARGET_BORN, &w.member, e);
 	if (status == DINST_NO_PROCESS || status == DINST_GONE) {
 		dinst_error_clear(e);
-		status = is_member(f->session, pid, e);
+		status = is_member(f->session, w.pid, e);
 		if (!status)
 			return stop_the_rest(f, e);
 		f->member_busy = true;
@@ -225,16 +325,16 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 		return dinst_fail(e, DINST_BUSY,
 				  "process %d, which descends from process %d, cannot be looked at "
 				  "just now; try again later",
-				  (int)pid, (int)f->session->pid);
+				  (int)w.pid, (int)f->session->pid);
 	}
 	if (status < 0)
 		return status;
-	status = target_stop(member, &once, with_one_more, f, &report, e);
+	status = target_stop(w.member, &once, with_one_more, f, &report, e);
 	if (report.stop_ns > f->report.stop_ns)
 		f->report.stop_ns = report.stop_ns;
 	f->report.threads += report.threads;
 	f->member_busy |= status == DINST_BUSY;
-	gone = status == DINST_GONE && !target_alive(member);
+	gone = status == DINST_GONE && !target_alive(w.member);
 	if (gone) {
 		/* It ended before it was stopped, or was killed while it was: one member less. */
 		dinst_error_clear(e);
@@ -300,9 +400,11 @@ static int stop_all(struct family *f, struct stop_report *own, struct dinst_erro
 	int status;
 
 	family_release(s);
-	f->looked_at.count = f->waiting.count = 0;
+	f->looked_at.count = f->waiting_count = f->sharers.count = 0;
 	/* The costly look at everybody happens while the target runs. */
 	status = look_for_members(f, e);
+	if (status >= 0)
+		status = open_waiting(f, e);
 	if (status < 0)
 		return status;
 	if (target_alive(s->target) && s->state == SESSION_EXECED)
@@ -352,7 +454,8 @@ int family_stop_all(struct session *s, family_ready ready, family_work work, voi
 	if (report)
 		*report = f.report;
 	free(f.looked_at.pids);
-	free(f.waiting.pids);
+	free(f.waiting);
+	free(f.sharers.pids);
 	free(f.stops);
 	return status;
 }

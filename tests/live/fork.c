@@ -4,10 +4,14 @@
  * same counters, goes on when instrumentation comes and goes, and is given
  * everything back together.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/live/harness_session.h"
@@ -304,6 +308,60 @@ static void test_orphan(void **state)
 	kill(child, SIGKILL);
 }
 
+/* ------------------------------------------------------ files of members */
+
+/* A program that nobody else runs or opens. */
+static void copy_program(const struct harness *h, char *path, size_t size)
+{
+	const int from = open(harness_path("tests/live/targets/forks"), O_RDONLY | O_CLOEXEC);
+	struct stat file;
+	int to;
+
+	snprintf(path, size, "%s/forks", h->directory);
+	to = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0700);
+	assert_true(from >= 0 && to >= 0);
+	assert_int_equal(fstat(from, &file), 0);
+	assert_int_equal(sendfile(to, from, NULL, (size_t)file.st_size), file.st_size);
+	close(to);
+	close(from);
+}
+
+/*
+ * fear K2: in a stop of a family nobody opens the program that its members run: where that is of a file system that
+ * a program or a server provides, the family would stand still for as long as those take
+ */
+static void test_program_is_not_opened(void **state)
+{
+	struct harness *h = *state;
+	char path[128], events[4096];
+	const char *argv[] = {path, NULL};
+	struct session *s;
+	unsigned id;
+	int watch;
+
+	copy_program(h, path, sizeof(path));
+	harness_start_argv(h, argv, true);
+	s = session_begin(h);
+	id = session_insert(s, "hit");
+	for (int i = 0; i < 3; i++) {
+		harness_send(h, "linger\n");
+		assert_int_equal(strncmp(harness_line(h, HARNESS_ANSWER_MS), "child ", 6), 0);
+	}
+	watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	assert_true(watch >= 0);
+	assert_true(inotify_add_watch(watch, path, IN_OPEN) >= 0);
+	session_remove(s, id);
+	session_flush_all(s);
+	assert_int_equal(read(watch, events, sizeof(events)), -1);
+	/* ... and who does is seen. */
+	close(open(path, O_RDONLY | O_CLOEXEC));
+	assert_true(read(watch, events, sizeof(events)) > 0);
+	close(watch);
+	session_end(s);
+	harness_kill(h);
+	unlink(path);
+}
+
 /* ---------------------------------------------------------------- exec */
 
 /* fear G3: after an exec the old session says so, keeps its values, and a new one works */
@@ -353,6 +411,7 @@ int main(void)
 		CASE(test_child_is_restored),
 		CASE(test_stopped_child),
 		CASE(test_orphan),
+		CASE(test_program_is_not_opened),
 		CASE(test_target_executes_another_program),
 	};
 

@@ -493,7 +493,7 @@ static void test_reading(void **state)
 		pause();
 		_exit(0);
 	}
-	facts_read(&f, child);
+	facts_read(&f, child, FACTS_ALL);
 	assert_true(f.exists && !f.hidden && f.proc == PROC_FINE);
 	assert_int_equal(f.status.tgid, child);
 	assert_int_equal(f.elf_class, ELFCLASS64);
@@ -503,7 +503,7 @@ static void test_reading(void **state)
 	assert_true(f.children_told);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
-	facts_read(&f, child);
+	facts_read(&f, child, FACTS_ALL);
 	assert_true(!f.exists && !f.hidden);
 }
 
