@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -91,7 +92,26 @@ static int wait_for_programs(struct target *t, uint64_t deadline, struct leftove
 
 /* ----------------------------------------------------------- descriptors */
 
-/* The lowest descriptor of the target that is an arena's, -1 if none is. */
+/*
+ * A process may be a mutator itself, of another daemon: what it has mapped to write code there is what it works with.
+ * Where that cannot be told nothing is taken from it.
+ */
+static bool is_at_work_with(pid_t tid, int directory, const char *name)
+{
+	struct stat file;
+	struct maps m;
+	bool works = false;
+
+	if (fstatat(directory, name, &file, 0) || maps_read(tid, &m, NULL))
+		return true;
+	for (size_t i = 0; i < m.count && !works; i++)
+		works = m.entries[i].inode == file.st_ino && m.entries[i].device == file.st_dev &&
+			owners_writes(&m.entries[i]);
+	maps_release(&m);
+	return works;
+}
+
+/* The lowest descriptor of the target that is an arena's which was made in it, -1 if none is. */
 static int find_descriptor(pid_t tid)
 {
 	char path[64], link[64];
@@ -112,7 +132,8 @@ static int find_descriptor(pid_t tid)
 			continue;
 		link[size] = '\0';
 		fd = (int)strtol(entry->d_name, NULL, 10);
-		if (!strcmp(link, "/memfd:dinst (deleted)") && (lowest < 0 || fd < lowest))
+		if (!strcmp(link, "/memfd:dinst (deleted)") && (lowest < 0 || fd < lowest) &&
+		    !is_at_work_with(tid, dirfd(dir), entry->d_name))
 			lowest = fd;
 	}
 	if (dir)

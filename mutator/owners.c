@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "inject/maps.h"
 #include "mutator/owners.h"
 
 static int add_sharer(struct owners *o, pid_t pid, struct dinst_error *e)
@@ -24,6 +23,11 @@ static int add_sharer(struct owners *o, pid_t pid, struct dinst_error *e)
 	}
 	o->sharers[o->count++] = pid;
 	return 0;
+}
+
+bool owners_writes(const struct maps_entry *entry)
+{
+	return !entry->offset && (entry->protection & PROT_WRITE);
 }
 
 static int look_at_process(struct owners *o, pid_t pid, struct dinst_error *e)
@@ -43,8 +47,7 @@ static int look_at_process(struct owners *o, pid_t pid, struct dinst_error *e)
 
 		if (entry->inode != o->found->inode || entry->device != o->found->device)
 			continue;
-		/* The code half is at the start of the file: only a mutator writes there. */
-		writes = writes || (!entry->offset && (entry->protection & PROT_WRITE));
+		writes = writes || owners_writes(entry);
 		/* One half alone counts, too: arena_shared_by(). */
 		runs = runs || (entry->protection & PROT_EXEC) || entry->offset;
 	}

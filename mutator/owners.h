@@ -5,7 +5,11 @@
 #ifndef DINST_MUTATOR_OWNERS_H
 #define DINST_MUTATOR_OWNERS_H
 
+#include "inject/maps.h"
 #include "mutator/core.h"
+
+/* True for a mapping of an arena by a mutator: only that writes to the start of the file, the code half. */
+bool owners_writes(const struct maps_entry *entry);
 
 struct owners {
 	const struct arena_found *found;

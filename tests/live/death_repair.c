@@ -250,6 +250,50 @@ static void test_living_mutator(void **state)
 	harness_end(h, 0);
 }
 
+/* How many descriptors of arenas a process has. */
+static unsigned count_descriptors(pid_t pid)
+{
+	char command[128], text[16] = "";
+	FILE *pipe;
+
+	snprintf(command, sizeof(command), "ls -l /proc/%d/fd | grep -c memfd:dinst", (int)pid);
+	pipe = popen(command, "r");
+	assert_non_null(pipe);
+	assert_non_null(fgets(text, sizeof(text), pipe));
+	pclose(pipe);
+	return (unsigned)atoi(text);
+}
+
+/*
+ * fear J6: somebody looks into a mutator: its descriptors of arenas are what it works with, and stay; those that
+ * one has left in its target are closed as ever
+ */
+static void test_mutator_as_a_target(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct target *t;
+	unsigned count;
+	pid_t mutator;
+
+	harness_start(h, "forks", NULL);
+	mutator = start_inserter(h);
+	count = count_descriptors(mutator);
+	assert_true(count > 0);
+	assert_int_equal(target_open(mutator, &t, &e), 0);
+	if (leftovers_clean(t, CLEAN_MS, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_equal(left.arenas, 0);
+	target_close(t);
+	assert_int_equal(count_descriptors(mutator), count);
+	kill(mutator, SIGKILL);
+	assert_int_equal(waitpid(mutator, NULL, 0), mutator);
+	clean_up(h, 0);
+	verify(h, 0);
+	harness_end(h, 0);
+}
+
 /* What was inherited from a target whose mutator died is taken out of the child as well. */
 static void test_child_of_the_orphaned(void **state)
 {
@@ -339,9 +383,10 @@ static void test_numbers_like_addresses(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_deaths_of_repair),	  TEST(test_deaths_of_adoption),
-		TEST(test_child_of_the_orphaned), TEST(test_living_mutator),
-		TEST(test_deaths_in_a_family),	  TEST(test_numbers_like_addresses),
+		TEST(test_deaths_of_repair),	   TEST(test_deaths_of_adoption),
+		TEST(test_child_of_the_orphaned),  TEST(test_living_mutator),
+		TEST(test_mutator_as_a_target),	   TEST(test_deaths_in_a_family),
+		TEST(test_numbers_like_addresses),
 	};
 
 	return cmocka_run_group_tests_name("live/death_repair", tests, NULL, NULL);
