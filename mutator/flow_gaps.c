@@ -2,13 +2,23 @@
 /*
  * flow_gaps.c - bytes between functions that are more than padding: code that
  * nobody has named, or data. What may run there is walked, from wherever
- * something refers to, to see whether it branches into a function next door.
- * Bytes that nothing leads to are never run.
+ * something branches or refers to, to see whether it branches into a function
+ * next door. Bytes that nothing leads to are never run.
+ *
+ * Behind a function that lies in another one comes the rest of that one. It is
+ * read as a whole, as the code of any function next door is.
  */
 #include "mutator/flow_private.h"
 #include "mutator/hits.h"
 
 #include <stdlib.h>
+
+/* What is known of the bytes that are walked. */
+enum footing {
+	MAY_BE_CODE,
+	IS_CODE,     /* something unknown is an instruction */
+	IS_FUNCTION, /* code, and so is what stands behind its jumps */
+};
 
 struct walk {
 	struct flow *f;
@@ -21,7 +31,7 @@ struct walk {
 
 static void add_work(struct walk *w, vaddr_t v)
 {
-	if (v < w->lo || v >= w->hi || w->seen[v - w->lo])
+	if (v < w->lo || v >= w->hi || w->seen[v - w->lo] || flow_contains(w->f, v))
 		return;
 	w->seen[v - w->lo] = 1;
 	w->work[w->work_count++] = v;
@@ -54,15 +64,27 @@ static void try_offsets(struct walk *w, vaddr_t v)
 	try_range(w, v > far ? v : far, w->hi);
 }
 
-/* Straight on from v; `sure`: it is code, so something unknown is an instruction. */
-static int walk_line(struct walk *w, vaddr_t v, bool sure, struct dinst_error *e)
+static bool ends_line(const struct arch_insn *insn)
 {
-	while (v < w->hi) {
+	return insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_JUMP_INDIRECT ||
+	       insn->flow == ARCH_FLOW_RETURN || insn->flow == ARCH_FLOW_STOP;
+}
+
+/* Straight on from v, up to `end` or into what is behind. */
+static int walk_line(struct walk *w, vaddr_t v, vaddr_t end, enum footing footing,
+		     struct dinst_error *e)
+{
+	bool runs_on = footing != IS_FUNCTION;
+
+	while (v < end) {
 		struct arch_insn insn;
 		int r = 0;
 
+		/* The far end of a function in which another one lies. */
+		if (flow_contains(w->f, v))
+			break;
 		if (arch_decode(w->bytes + (v - w->lo), w->hi - v, v, &insn) != ARCH_OK) {
-			if (sure)
+			if (footing != MAY_BE_CODE)
 				try_offsets(w, v);
 			return 0;
 		}
@@ -73,26 +95,27 @@ static int walk_line(struct walk *w, vaddr_t v, bool sure, struct dinst_error *e
 		}
 		if (r < 0)
 			return r;
-		if (insn.flow == ARCH_FLOW_JUMP || insn.flow == ARCH_FLOW_JUMP_INDIRECT ||
-		    insn.flow == ARCH_FLOW_RETURN || insn.flow == ARCH_FLOW_STOP)
+		if (footing != IS_FUNCTION && ends_line(&insn))
 			return 0;
+		if (!(insn.flags & ARCH_INSN_PADDING))
+			runs_on = !ends_line(&insn);
 		v += insn.length;
-		if (v < w->hi && w->seen[v - w->lo])
+		if (v < w->hi && w->seen[v - w->lo] && footing != IS_FUNCTION)
 			return 0;
 		if (v < w->hi)
 			w->seen[v - w->lo] = 1;
 	}
 	/* It runs on into what is behind. */
-	return flow_contains(w->f, w->hi) ? flow_enter(w->f, w->hi, e) : 0;
+	return runs_on && flow_contains(w->f, v) ? flow_enter(w->f, v, e) : 0;
 }
 
-static int walk_from(struct walk *w, vaddr_t root, bool sure, struct dinst_error *e)
+/* Follows all that is to be followed. */
+static int walk_work(struct walk *w, enum footing footing, struct dinst_error *e)
 {
 	int r = 0;
 
-	add_work(w, root);
 	while (w->work_count && r == 0)
-		r = walk_line(w, w->work[--w->work_count], sure, e);
+		r = walk_line(w, w->work[--w->work_count], w->hi, footing, e);
 	return r;
 }
 
@@ -108,12 +131,94 @@ static bool is_branched_to(const struct flow *f, vaddr_t v)
 	return false;
 }
 
+/* What is left of functions in which others lie. */
+static int walk_outer(struct walk *w, struct dinst_error *e)
+{
+	const struct image_function *functions;
+	vaddr_t v = w->lo;
+	int r = 0;
+
+	image_functions(w->f->img, &functions);
+	while (v < w->hi && r == 0) {
+		long outer = image_function_at(w->f->img, v);
+		vaddr_t end = outer < 0 ? v : functions[outer].address + functions[outer].size;
+
+		if (end <= v)
+			break;
+		if (end > w->hi)
+			end = w->hi;
+		if (!flow_contains(w->f, v))
+			r = walk_line(w, v, end, IS_FUNCTION, e);
+		v = end;
+	}
+	return r < 0 ? r : walk_work(w, IS_CODE, e);
+}
+
+static bool note_branch(void *arg, vaddr_t target)
+{
+	add_work(arg, target);
+	return false;
+}
+
+static void note_own(struct walk *w, const struct insn_list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		if (list->items[i].flow == ARCH_FLOW_JUMP ||
+		    list->items[i].flow == ARCH_FLOW_BRANCH)
+			add_work(w, list->items[i].target);
+}
+
+/* From where branches of the functions around it lead to: short ones are no references. */
+static int walk_branched_to(struct walk *w, struct dinst_error *e)
+{
+	int r = freemap_branches_into(w->f->map, (struct image_range){w->lo, w->hi}, note_branch, w,
+				      e);
+
+	/* The function itself is known better, and by and by. */
+	do {
+		note_own(w, &w->f->insns);
+		note_own(w, &w->f->odd);
+		if (r < 0 || !w->work_count)
+			return r;
+		r = walk_work(w, IS_CODE, e);
+	} while (true);
+}
+
+/* From what is referred to: code for sure first, since no byte is walked twice. */
+static int walk_referred_to(struct walk *w, enum footing footing, struct dinst_error *e)
+{
+	unsigned refs;
+	int r = 0;
+
+	for (vaddr_t v = w->lo; r == 0 && image_references_next(w->f->img, &v, w->hi, &refs); v++) {
+		if (is_branched_to(w->f, v) != (footing == IS_CODE))
+			continue;
+		add_work(w, v);
+		r = walk_work(w, footing, e);
+	}
+	return r;
+}
+
+static int walk_all(struct walk *w, bool run_into, struct dinst_error *e)
+{
+	int r = walk_outer(w, e);
+
+	if (r == 0 && run_into) {
+		add_work(w, w->lo);
+		r = walk_work(w, IS_CODE, e);
+	}
+	if (r == 0)
+		r = walk_branched_to(w, e);
+	if (r == 0)
+		r = walk_referred_to(w, IS_CODE, e);
+	return r < 0 ? r : walk_referred_to(w, MAY_BE_CODE, e);
+}
+
 int flow_walk_gap(struct flow *f, vaddr_t lo, vaddr_t hi, bool run_into, struct dinst_error *e)
 {
 	size_t size = 0;
 	struct walk w = {.f = f, .lo = lo, .hi = hi, .bytes = image_code(f->img, lo, &size)};
-	unsigned refs;
-	int r = 0;
+	int r;
 
 	if (!w.bytes || lo >= hi)
 		return 0;
@@ -124,10 +229,8 @@ int flow_walk_gap(struct flow *f, vaddr_t lo, vaddr_t hi, bool run_into, struct 
 	if (!w.seen || !w.work)
 		r = dinst_fail(e, DINST_NO_MEMORY, "no memory for %llu bytes between functions",
 			       (unsigned long long)(w.hi - lo));
-	if (r == 0 && run_into)
-		r = walk_from(&w, lo, true, e);
-	for (vaddr_t v = lo; r == 0 && image_references_next(f->img, &v, w.hi, &refs); v++)
-		r = walk_from(&w, v, is_branched_to(f, v), e);
+	else
+		r = walk_all(&w, run_into, e);
 	free(w.seen);
 	free(w.work);
 	return r;

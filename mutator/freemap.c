@@ -410,15 +410,23 @@ bool freemap_gap(struct freemap *map, vaddr_t v, struct image_range *gap)
 	return false;
 }
 
-static bool leads_to(const struct arch_insn *insn, vaddr_t v)
+/* Asked of every branch to a place in `into`; true: that is enough. */
+struct branch_search {
+	struct image_range into;
+	bool (*found)(void *arg, vaddr_t target);
+	void *arg;
+};
+
+static bool answers(const struct branch_search *b, const struct arch_insn *insn)
 {
 	return (insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_BRANCH) &&
-	       insn->target == v;
+	       insn->target >= b->into.lo && insn->target < b->into.hi &&
+	       b->found(b->arg, insn->target);
 }
 
 /* What has not been decoded of a sweep may branch anywhere: every offset is tried. */
-static bool unknown_leads_to(const struct freemap *map, const struct sweep *s, vaddr_t lo,
-			     vaddr_t hi, vaddr_t v)
+static bool unknown_answers(const struct freemap *map, const struct sweep *s, vaddr_t lo,
+			    vaddr_t hi, const struct branch_search *b)
 {
 	size_t size = 0;
 	vaddr_t from = s->end > lo ? s->end : lo;
@@ -428,30 +436,46 @@ static bool unknown_leads_to(const struct freemap *map, const struct sweep *s, v
 		struct arch_insn insn;
 
 		if (arch_decode(bytes + (at - from), size - (at - from), at, &insn) == ARCH_OK &&
-		    leads_to(&insn, v))
+		    answers(b, &insn))
 			return true;
 	}
 	return false;
 }
 
-bool freemap_is_branched_to(struct freemap *map, vaddr_t v)
+int freemap_branches_into(struct freemap *map, struct image_range into,
+			  bool (*found)(void *arg, vaddr_t target), void *arg,
+			  struct dinst_error *e)
 {
+	const struct branch_search b = {into, found, arg};
 	vaddr_t reach = (vaddr_t)arch_short_jump_reach + ARCH_INSN_MAX;
-	vaddr_t lo = v > reach ? v - reach : 0, hi = v + reach;
+	vaddr_t lo = into.lo > reach ? into.lo - reach : 0, hi = into.hi - 1 + reach;
 	long k = freemap_before(map, lo);
 
 	for (k = k < 0 ? 0 : k; (size_t)k < map->count && map->functions[k].address < hi; k++) {
 		const struct sweep *s;
+		int r = freemap_sweep(map, (uint32_t)k, &s, e);
 
-		if (freemap_sweep(map, (uint32_t)k, &s, NULL) < 0)
-			return true;
+		if (r < 0)
+			return r;
 		for (size_t i = freemap_first(s, lo); i < s->count && s->insns[i].address < hi; i++)
-			if (leads_to(&s->insns[i], v))
-				return true;
-		if (unknown_leads_to(map, s, lo, hi, v))
-			return true;
+			if (answers(&b, &s->insns[i]))
+				return 1;
+		if (unknown_answers(map, s, lo, hi, &b))
+			return 1;
 	}
-	return false;
+	return 0;
+}
+
+static bool any(void *arg, vaddr_t target)
+{
+	(void)arg;
+	(void)target;
+	return true;
+}
+
+bool freemap_is_branched_to(struct freemap *map, vaddr_t v)
+{
+	return freemap_branches_into(map, (struct image_range){v, v + 1}, any, NULL, NULL) != 0;
 }
 
 void *freemap_extra(const struct freemap *map)

@@ -77,6 +77,15 @@ bool freemap_runs_off(struct freemap *map, uint32_t index);
 bool freemap_is_branched_to(struct freemap *map, vaddr_t v);
 
 /*
+ * Calls `found` for each branch from the functions in and around `into`, as far as a
+ * short one reaches, to a place in it, or what may be one; until it says true, then 1
+ * is returned. Else 0, or negative without memory. `found` uses no sweep.
+ */
+int freemap_branches_into(struct freemap *map, struct image_range into,
+			  bool (*found)(void *arg, vaddr_t target), void *arg,
+			  struct dinst_error *e);
+
+/*
  * True if the call does not come back: its callee, in this file or a well-known
  * one of another, is proved or known never to return. May use sweeps. returns.c
  */

@@ -321,6 +321,21 @@ static void test_between(void **state)
 	assert_true(marks_of("d_called_behind", 2) & MARK_TARGET);
 }
 
+/* fear C3: code that stands behind the end of its function, and is reached by short jumps alone, jumps back */
+static void test_outside(void **state)
+{
+	(void)state;
+	assert_true(marks_of("g_work", 7) & MARK_TARGET);
+	assert_true(marks_of("g_behind", 2) & MARK_TARGET);
+	assert_true(marks_of("g_inner", 2) & MARK_TARGET);
+	assert_true(marks_of("g_next", 2) & MARK_TARGET);
+	/* Nothing runs from the one into the other. */
+	assert_false(marks_of("g_next", 0) & MARK_FOREIGN);
+	/* What is its own is not taken for a stranger's. */
+	assert_false(marks_of("g_outer", 32) & MARK_FOREIGN);
+	assert_true(marks_of("g_outer", 32) & MARK_LOOP);
+}
+
 /* ------------------------------------------------- calls that do not return */
 
 /* fear F1: calls that never return, proved or known by name, end a function */
@@ -417,9 +432,10 @@ int main(void)
 		cmocka_unit_test(test_hits),	   cmocka_unit_test(test_tables),
 		cmocka_unit_test(test_rows),	   cmocka_unit_test(test_jump_targets),
 		cmocka_unit_test(test_tail_jumps), cmocka_unit_test(test_data),
-		cmocka_unit_test(test_between),	   cmocka_unit_test(test_noreturn),
-		cmocka_unit_test(test_falls_out),  cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_odd_tables), cmocka_unit_test(test_traps),
+		cmocka_unit_test(test_between),	   cmocka_unit_test(test_outside),
+		cmocka_unit_test(test_noreturn),   cmocka_unit_test(test_falls_out),
+		cmocka_unit_test(test_parts),	   cmocka_unit_test(test_odd_tables),
+		cmocka_unit_test(test_traps),
 	};
 
 	return cmocka_run_group_tests_name("image: flow", tests, open_target, close_target);

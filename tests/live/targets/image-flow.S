@@ -333,6 +333,64 @@ FN d_calls
 	ret
 END d_calls
 
+	/* Its slow path stands behind its end, and only short jumps lead there and back. */
+FN g_work
+	test %rdi, %rdi
+	je .Lgslow
+	mov %edi, %eax
+.Lgback:
+	sub $2, %eax
+	ret
+END g_work
+	.p2align 4
+.Lgslow:
+	mov $77, %eax
+	cmp $5, %esi
+	jne .Lgslower
+	jmp .Lgback
+	.p2align 4
+.Lgslower:
+	inc %esi
+	js g_behind + 2
+	jmp .Lgback
+	.p2align 4
+FN_HERE g_behind
+	mov %edi, %eax
+	inc %eax
+	ret
+END g_behind
+
+	/* A function in another one, whose far end jumps into it, and into the next one. */
+FN g_outer
+	test %rdi, %rdi
+	jne .Lgtail
+	xor %eax, %eax
+	jmp g_inner
+	.p2align 4
+	.type g_inner, @function
+g_inner:
+	mov %edi, %eax
+.Lgmid:	sub $2, %eax
+	add $1, %eax
+	ret
+	.size g_inner, . - g_inner
+	.p2align 4
+.Lgtail:
+	mov %edi, %eax
+	cmp $5, %edi
+	jg .Lgmid
+	add $9, %eax
+	ret
+	cmp $6, %edi
+	jg g_next + 2
+	ret
+END g_outer
+FN_HERE g_next
+	mov %edi, %eax
+	inc %eax
+	ret
+END g_next
+
 	/* ------------------------------------------------ calls that end it */
 
 FN n_loops
