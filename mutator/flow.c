@@ -246,6 +246,27 @@ static bool ends_line(struct flow *f, const struct arch_insn *insn)
 	return freemap_never_returns(f->map, insn);
 }
 
+/*
+ * What -fsplit-stack puts in front of a function calls __morestack, which comes back
+ * twice: to the return that stands right behind the call, and before that one byte
+ * further on, to run the function on another stack (libgcc, morestack.S). There may
+ * be padding. A library has the name, a program that is stripped has not.
+ */
+static int follow_behind(struct flow *f, struct work *w, const struct arch_insn *call,
+			 struct dinst_error *e)
+{
+	long at = flow_insn_at(f, call->address + call->length);
+	vaddr_t behind;
+
+	if (at < 0 || f->insns.items[at].flow != ARCH_FLOW_RETURN)
+		return 0;
+	behind = f->insns.items[at].address + f->insns.items[at].length;
+	if (!flow_contains(f, behind))
+		return 0;
+	flow_mark(f, behind, MARK_TARGET | MARK_RETURN);
+	return work_add(w, behind, e);
+}
+
 static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_error *e)
 {
 	struct arch_insn insn;
@@ -267,6 +288,8 @@ static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_er
 		    insn.flow == ARCH_FLOW_CALL)
 			if (flow_contains(f, insn.target))
 				r = work_add(w, insn.target, e);
+		if (r == 0 && (insn.flow == ARCH_FLOW_CALL || insn.flow == ARCH_FLOW_CALL_INDIRECT))
+			r = follow_behind(f, w, &insn, e);
 		if (r < 0)
 			return r;
 		if (ends_line(f, &insn))

@@ -202,6 +202,16 @@ static void test_traps(void **state)
 	assert_true(marks_of("p_breakpoint", 5) & MARK_REACHED);
 }
 
+/* fear C2: with -fsplit-stack a call comes back behind the return that follows it, be there padding */
+static void test_split_stack(void **state)
+{
+	(void)state;
+	assert_int_equal(dead_bytes("p_split"), 0);
+	assert_true(marks_of("p_split", 29) & MARK_RETURN);
+	assert_true(marks_of("p_split", 29) & MARK_REACHED);
+	assert_int_equal(dead_bytes("p_not_split"), 10);
+}
+
 static void test_rows(void **state)
 {
 	struct flow f = build("t_row");
@@ -429,13 +439,13 @@ static void test_parts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hits),	   cmocka_unit_test(test_tables),
-		cmocka_unit_test(test_rows),	   cmocka_unit_test(test_jump_targets),
-		cmocka_unit_test(test_tail_jumps), cmocka_unit_test(test_data),
-		cmocka_unit_test(test_between),	   cmocka_unit_test(test_outside),
-		cmocka_unit_test(test_noreturn),   cmocka_unit_test(test_falls_out),
-		cmocka_unit_test(test_parts),	   cmocka_unit_test(test_odd_tables),
-		cmocka_unit_test(test_traps),
+		cmocka_unit_test(test_hits),	    cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_rows),	    cmocka_unit_test(test_jump_targets),
+		cmocka_unit_test(test_tail_jumps),  cmocka_unit_test(test_data),
+		cmocka_unit_test(test_split_stack), cmocka_unit_test(test_between),
+		cmocka_unit_test(test_outside),	    cmocka_unit_test(test_noreturn),
+		cmocka_unit_test(test_falls_out),   cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_odd_tables),  cmocka_unit_test(test_traps),
 	};
 
 	return cmocka_run_group_tests_name("image: flow", tests, open_target, close_target);

@@ -273,6 +273,29 @@ FN p_undefined
 	.nops 10
 END p_undefined
 
+	/* What is called may come back behind the return, as __morestack does. */
+FN p_split
+	cmp %fs:0x70, %rsp
+	jae 1f
+	mov $8, %r10d
+	mov $0, %r11d
+	call n_returns
+	ret
+	.nops 10
+1:	lea 1(%rdi), %eax
+	ret
+END p_split
+FN p_not_split
+	test %edi, %edi
+	jae 1f
+	call n_returns
+	inc %eax
+	ret
+	.nops 10
+1:	lea 1(%rdi), %eax
+	ret
+END p_not_split
+
 	/* --------------------------------------------------------- data */
 
 	/* A string that is read, with the bytes of jumps and returns in it. */
