@@ -132,6 +132,20 @@ pid_t mutator_pid(const struct mutator *m)
 	return 4711;
 }
 
+struct maker mutator_identity(const struct mutator *m)
+{
+	return (struct maker){mutator_pid(m), 1};
+}
+
+/* All of its calls are new ones: none is on its way. */
+void mutator_hand_over(struct mutator *m, const struct mutator_events *events, void *owner,
+		       const char *why)
+{
+	m->events = events;
+	m->owner = owner;
+	fail_calls(m, why);
+}
+
 void mutator_release(struct mutator *m, const char *why)
 {
 	if (m->released)
