@@ -262,6 +262,12 @@ extern const arch_regset arch_entry_scratch;
 /* The stack pointer: every instruction that leaves a function counts as reading it. */
 extern const arch_regset arch_always_live;
 
+/*
+ * What a call leaves as it was, and what a function finds there is its caller's. Where a load or a division raises an exception
+ * (-fnon-call-exceptions, Ada), its landing pad finds them as they were then, whatever follows the load.
+ */
+extern const arch_regset arch_callee_saved;
+
 /* ------------------------------------------- relocation and emission */
 
 /*

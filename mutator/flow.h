@@ -56,6 +56,8 @@ struct flow {
 	struct insn_list insns; /* sorted by address, no overlaps */
 	struct insn_list odd;	/* reached by jumps into the middle of others */
 	size_t labels;		/* inner instructions whose address is stored or computed */
+	size_t code_bases;	/* addresses in the pieces that the function itself computes */
+	size_t inner_bases;	/* ... other than that of its start */
 	bool unsorted;
 	bool unsure;	   /* while building: what is reached now may be no code */
 	bool linear;	   /* decoded without a gap from the first byte to the last */

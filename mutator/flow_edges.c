@@ -185,12 +185,13 @@ bool flow_is_exit(const struct flow *f, size_t at)
 {
 	const struct arch_insn *insn = &f->insns.items[at];
 	const struct image_function *functions;
+	struct indirect jump;
 	long own, other;
 
+	if (flow_jumps_indirectly(f, at, &jump))
+		return !flow_is_switch(f, at);
 	if (insn->flow == ARCH_FLOW_RETURN)
 		return true;
-	if (insn->flow == ARCH_FLOW_JUMP_INDIRECT)
-		return !flow_is_switch(f, at);
 	if (insn->flow != ARCH_FLOW_JUMP && insn->flow != ARCH_FLOW_BRANCH)
 		return false;
 	if (flow_contains(f, insn->target))

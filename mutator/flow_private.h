@@ -7,7 +7,7 @@
  *   flow_hits.c    branches from elsewhere: true or chance
  *   flow_edges.c   short branches from next door; exits
  *   flow_gaps.c    branches from bytes that are in no function
- *   tables*.c      jump tables
+ *   tables*.c      jump tables: see tables_private.h
  */
 #ifndef DINST_MUTATOR_FLOW_PRIVATE_H
 #define DINST_MUTATOR_FLOW_PRIVATE_H
@@ -35,17 +35,30 @@ bool flow_hit_branches(const struct flow *f, const struct image_hit *hit);
 int flow_enter(struct flow *f, vaddr_t v, struct dinst_error *e);
 
 /*
- * tables_origin.c: true if `tables` tables, found in the function, cannot be all
- * that the indirect jump insns[at] leads to; `code_bases` computed addresses are
- * in the function's own code.
+ * tables_jumps.c: true if insns[at] jumps to what a register holds, or to what it
+ * loads itself: an indirect jump, a jump to a thunk that does it, a return to what
+ * has just been stored as the return address. flow_end_is_indirect() is the same for
+ * what may be one.
  */
-bool flow_is_riddle(const struct flow *f, size_t at, size_t tables, size_t code_bases);
+struct indirect {
+	size_t before;	    /* the instruction in front of which `wanted` has the address */
+	arch_regset wanted; /* 0: loaded by the jump itself */
+};
+bool flow_end_is_indirect(const struct flow *f, size_t at, struct indirect *jump);
 
-/*
- * tables_strides.c: follows where the indirect jump insns[at] may lead if that is
- * an address in the function plus a multiple of something; *known if it is.
- */
-int flow_row(struct flow *f, size_t at, bool *known, struct dinst_error *e);
+/* Asked of every instruction: inline. */
+static inline bool flow_jumps_indirectly(const struct flow *f, size_t at, struct indirect *jump)
+{
+	switch (f->insns.items[at].flow) {
+	case ARCH_FLOW_JUMP:
+	case ARCH_FLOW_JUMP_INDIRECT:
+	case ARCH_FLOW_BRANCH:
+	case ARCH_FLOW_RETURN:
+		return flow_end_is_indirect(f, at, jump);
+	default:
+		return false;
+	}
+}
 
 /* flow.c: as flow_build(), but no hit is settled: all count as real. */
 int flow_build_probe(struct flow *f, struct image *img, struct freemap *map, uint32_t index,

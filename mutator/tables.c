@@ -8,7 +8,7 @@
  * leaves the text. Whole code addresses (computed gotos, 8-byte tables of
  * position-independent code) are in the image's references already.
  */
-#include "mutator/flow_private.h"
+#include "mutator/tables_private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +20,11 @@ enum {
 
 struct base {
 	vaddr_t address;
-	bool jumped; /* a jump right behind takes an entry and adds this address to it */
+	bool jumped;   /* a jump right behind takes an entry and adds this address to it */
+	unsigned read; /* enum table_form: it has an entry at least */
 };
 
-struct bases {
+struct table_bases {
 	struct base *items;
 	size_t count, room;
 	size_t insns, odd; /* instructions of either kind that they were collected from */
@@ -38,11 +39,6 @@ static bool in_text(const struct flow *f, vaddr_t v)
 		if (v >= text[i].lo && v < text[i].hi)
 			return true;
 	return false;
-}
-
-static bool is_address_of(const struct arch_insn *insn)
-{
-	return insn->flags & ARCH_INSN_PC_RELATIVE && insn->flags & ARCH_INSN_ADDRESS_OF;
 }
 
 /* The addresses at which a table may start: computed ones and absolute operands. */
@@ -65,7 +61,7 @@ static bool splits_known(const struct flow *f, vaddr_t v)
 	       !(flow_marks(f, v) & MARK_CONFLICT);
 }
 
-static struct base *base_at(const struct bases *b, vaddr_t base)
+static struct base *base_at(const struct table_bases *b, vaddr_t base)
 {
 	for (size_t i = 0; i < b->count; i++)
 		if (b->items[i].address == base)
@@ -73,7 +69,7 @@ static struct base *base_at(const struct bases *b, vaddr_t base)
 	return NULL;
 }
 
-static int add_base(struct bases *b, vaddr_t base, bool jumped, struct dinst_error *e)
+static int add_base(struct table_bases *b, vaddr_t base, bool jumped, struct dinst_error *e)
 {
 	struct base *known = base_at(b, base);
 
@@ -90,7 +86,7 @@ static int add_base(struct bases *b, vaddr_t base, bool jumped, struct dinst_err
 		b->items = more;
 		b->room = room;
 	}
-	b->items[b->count++] = (struct base){base, jumped};
+	b->items[b->count++] = (struct base){base, jumped, 0};
 	return 0;
 }
 
@@ -177,7 +173,7 @@ static bool is_jumped(const struct insn_list *list, const struct usage *u, size_
 }
 
 static int collect_bases(const struct flow *f, const struct insn_list *list, const struct usage *u,
-			 struct bases *b, struct dinst_error *e)
+			 struct table_bases *b, struct dinst_error *e)
 {
 	int r = 0;
 
@@ -187,7 +183,7 @@ static int collect_bases(const struct flow *f, const struct insn_list *list, con
 	return r;
 }
 
-enum entry_form { ENTRY_RELATIVE, ENTRY_WORD, ENTRY_HALF };
+enum entry_form { ENTRY_RELATIVE, ENTRY_WORD, ENTRY_HALF, ENTRY_LONG };
 
 static vaddr_t entry_target(const uint8_t *at, vaddr_t base, enum entry_form form)
 {
@@ -204,7 +200,7 @@ static vaddr_t entry_target(const uint8_t *at, vaddr_t base, enum entry_form for
 		return half;
 	default:
 		memcpy(&word, at, sizeof(word));
-		return word;
+		return form == ENTRY_LONG ? base + word : word;
 	}
 }
 
@@ -233,17 +229,17 @@ static bool ends_table(const struct flow *f, vaddr_t target)
  * Reads the table at `table`, whose offsets count from `base`, and follows the
  * entries that lead into the function. Its own entries end where one leads
  * elsewhere or where somebody takes another table to start, at the latest; if
- * the first is one, *hit is set: it is really a table. What is behind is more
+ * the first is one, `read` has the form: it is really a table. What is behind is more
  * likely than not another table, read from the wrong base. But somebody may
  * compute an address inside a table for his own reasons, so what is behind
  * counts, too, up to the first entry that cannot be one, or up to where another
  * table is known to start. It is read in a second round, `behind`, after all
  * that is sure, and what it leads to may be no code unless it looks like a block.
  */
-static int read_table(struct flow *f, const struct bases *b, vaddr_t table, vaddr_t base,
-		      enum entry_form form, bool behind, bool *hit, struct dinst_error *e)
+static int read_table(struct flow *f, const struct table_bases *b, vaddr_t table, vaddr_t base,
+		      enum entry_form form, bool behind, unsigned *read, struct dinst_error *e)
 {
-	size_t size = 0, width = form == ENTRY_WORD ? 8 : 4;
+	size_t size = 0, width = form == ENTRY_WORD || form == ENTRY_LONG ? 8 : 4;
 	const uint8_t *bytes = image_data(f->img, table, &size);
 	bool own = true;
 
@@ -260,7 +256,8 @@ static int read_table(struct flow *f, const struct bases *b, vaddr_t table, vadd
 			break;
 		if (!mine || (!own && splits_known(f, target)))
 			continue;
-		*hit |= own;
+		if (own)
+			*read |= form == ENTRY_LONG ? TABLE_LONG_OFFSETS : TABLE_OFFSETS;
 		flow_mark(f, target, MARK_LOOP | MARK_TABLE);
 		f->unsure = !own && !flow_begins_block(f, target);
 		r = flow_follow(f, target, e);
@@ -275,25 +272,31 @@ static int read_table(struct flow *f, const struct bases *b, vaddr_t table, vadd
  * All that a table at `table` can be. The offsets mostly count from the table
  * itself, but also from a label in the code (tables of label differences).
  */
-static int read_forms(struct flow *f, const struct bases *b, vaddr_t table, bool behind, bool *hit,
+static int read_forms(struct flow *f, struct table_bases *b, size_t index, bool behind,
 		      struct dinst_error *e)
 {
+	vaddr_t table = b->items[index].address;
 	bool fixed = image_is_fixed(f->img);
-	int r = read_table(f, b, table, table, ENTRY_RELATIVE, behind, hit, e);
+	unsigned read = 0;
+	int r = read_table(f, b, table, table, ENTRY_RELATIVE, behind, &read, e);
 
+	if (r == 0)
+		r = read_table(f, b, table, table, ENTRY_LONG, behind, &read, e);
 	if (r == 0 && fixed)
-		r = read_table(f, b, table, 0, ENTRY_WORD, behind, hit, e);
+		r = read_table(f, b, table, 0, ENTRY_WORD, behind, &read, e);
 	if (r == 0 && fixed)
-		r = read_table(f, b, table, 0, ENTRY_HALF, behind, hit, e);
+		r = read_table(f, b, table, 0, ENTRY_HALF, behind, &read, e);
 	for (size_t i = 0; i < b->count && r == 0; i++)
 		if (b->items[i].address != table && flow_contains(f, b->items[i].address))
 			r = read_table(f, b, table, b->items[i].address, ENTRY_RELATIVE, behind,
-				       hit, e);
+				       &read, e);
+	if (!behind)
+		b->items[index].read |= read;
 	return r;
 }
 
 /* Instructions are only ever added: with none more there is nothing more to collect. */
-static int collect(const struct flow *f, struct bases *b, struct dinst_error *e)
+static int collect(const struct flow *f, struct table_bases *b, struct dinst_error *e)
 {
 	struct usage u;
 	int r;
@@ -307,18 +310,8 @@ static int collect(const struct flow *f, struct bases *b, struct dinst_error *e)
 	return r < 0 ? r : collect_bases(f, &f->odd, NULL, b, e);
 }
 
-struct table_count {
-	size_t tables;	   /* bases that hold one */
-	size_t code_bases; /* bases in the function's own code */
-};
-
-/*
- * Reads the tables of all bases until no new code, and so no new base, turns
- * up. A base in the function's own code is noted: a jump computed from it by
- * arithmetic (into an unrolled loop) can lead anywhere.
- */
-static int read_tables(struct flow *f, struct bases *b, struct table_count *n,
-		       struct dinst_error *e)
+/* Reads the tables of all bases until no new code, and so no new base, turns up. */
+static int read_tables(struct flow *f, struct table_bases *b, struct dinst_error *e)
 {
 	size_t known;
 	int r;
@@ -327,27 +320,51 @@ static int read_tables(struct flow *f, struct bases *b, struct table_count *n,
 		r = collect(f, b, e);
 		do {
 			known = b->count;
-			n->tables = 0;
-			for (size_t i = 0; i < known && r == 0; i++) {
-				bool hit = false;
-
-				r = read_forms(f, b, b->items[i].address, false, &hit, e);
-				n->tables += hit;
-			}
+			for (size_t i = 0; i < known && r == 0; i++)
+				r = read_forms(f, b, i, false, e);
 			if (r == 0)
 				r = collect(f, b, e);
 		} while (r == 0 && b->count > known);
-		for (size_t i = 0; i < known && r == 0; i++) {
-			bool hit = false;
-
-			r = read_forms(f, b, b->items[i].address, true, &hit, e);
-		}
+		for (size_t i = 0; i < known && r == 0; i++)
+			r = read_forms(f, b, i, true, e);
 		if (r == 0)
 			r = collect(f, b, e);
 	} while (r == 0 && b->count > known);
-	for (size_t i = 0; i < b->count; i++)
-		n->code_bases += flow_contains(f, b->items[i].address);
 	return r;
+}
+
+bool flow_has_read(const struct table_bases *b, vaddr_t v, unsigned forms)
+{
+	const struct base *base = base_at(b, v);
+
+	return base && base->read & forms;
+}
+
+size_t flow_tables_read(const struct table_bases *b)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < b->count; i++)
+		n += b->items[i].read != 0;
+	return n;
+}
+
+bool flow_starts_at(const struct flow *f, vaddr_t v)
+{
+	const struct image_function *functions;
+
+	image_functions(f->img, &functions);
+	return functions[f->function].address == v;
+}
+
+/*
+ * An address in the function's own code is noted: a jump that is computed from it
+ * by arithmetic (into an unrolled loop) can lead anywhere.
+ */
+static void count_code_base(struct flow *f, vaddr_t v)
+{
+	f->code_bases += flow_contains(f, v);
+	f->inner_bases += flow_contains(f, v) && !flow_starts_at(f, v);
 }
 
 /*
@@ -369,6 +386,7 @@ static void mark_immediates(struct flow *f)
 		if (flow_insn_at(f, value) < 0)
 			continue;
 		f->labels += flow_byte(f, value) != 0;
+		count_code_base(f, value);
 		flow_mark(f, value, MARK_REFERRED);
 	}
 }
@@ -377,6 +395,16 @@ static bool has_indirect_jump(const struct insn_list *list)
 {
 	for (size_t i = 0; i < list->count; i++)
 		if (list->items[i].flow == ARCH_FLOW_JUMP_INDIRECT)
+			return true;
+	return false;
+}
+
+static bool jumps_indirectly(const struct flow *f)
+{
+	struct indirect jump;
+
+	for (size_t i = 0; i < f->insns.count; i++)
+		if (flow_jumps_indirectly(f, i, &jump))
 			return true;
 	return false;
 }
@@ -391,31 +419,40 @@ static void count_labels(struct flow *f)
 	}
 }
 
+static int settle_jumps(struct flow *f, const struct table_bases *b, struct dinst_error *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < f->insns.count && r == 0; i++) {
+		bool known;
+
+		if (!flow_is_riddle(f, i, b))
+			continue;
+		r = flow_row(f, i, &known, e);
+		f->unresolved |= !known;
+	}
+	return r;
+}
+
 int flow_tables(struct flow *f, struct dinst_error *e)
 {
-	struct bases bases = {0};
-	struct table_count n = {0, 0};
-	bool any = has_indirect_jump(&f->insns) || has_indirect_jump(&f->odd);
+	struct table_bases bases = {0};
+	bool any = has_indirect_jump(&f->odd) || jumps_indirectly(f);
 	int r = 0;
 
 	if (image_is_fixed(f->img))
 		mark_immediates(f);
 	if (any)
-		r = read_tables(f, &bases, &n, e);
-	free(bases.items);
+		r = read_tables(f, &bases, e);
 	flow_sort(f);
-	if (r < 0 || !any)
-		return r;
-	f->unresolved |= has_indirect_jump(&f->odd);
-	count_labels(f);
-	for (size_t i = 0; i < f->insns.count && r == 0; i++) {
-		bool known;
-
-		if (!flow_is_riddle(f, i, n.tables, n.code_bases))
-			continue;
-		r = flow_row(f, i, &known, e);
-		f->unresolved |= !known;
+	if (r == 0 && any) {
+		f->unresolved |= has_indirect_jump(&f->odd);
+		count_labels(f);
+		for (size_t i = 0; i < bases.count; i++)
+			count_code_base(f, bases.items[i].address);
+		r = settle_jumps(f, &bases, e);
+		flow_sort(f);
 	}
-	flow_sort(f);
+	free(bases.items);
 	return r;
 }

@@ -5,7 +5,9 @@
  * back from the jump, along the ways by which control may have come, as far as
  * direct branches tell them.
  */
-#include "mutator/flow_private.h"
+#include "mutator/tables_private.h"
+
+#include <string.h>
 
 enum {
 	LOOK_BACK = 40, /* instructions before a jump in which its register is computed */
@@ -25,14 +27,16 @@ enum origin {
 /* A place where ways meet is gone back from once for each set of registers. */
 struct search {
 	const struct flow *f;
+	const struct table_bases *tables; /* NULL: none have been read yet */
+	const struct addition *sum;	  /* what was_loaded() looks for the parts of */
+	unsigned entries;		  /* enum loaded_flag of all that it has found */
+	bool unread;			  /* one may be of no table that has been read */
+	bool lost; /* the address may be anything: the way back ends too early */
 	struct join {
 		size_t at;
 		arch_regset wanted;
 	} joins[JOINS_MAX];
 	size_t join_count;
-	arch_regset added; /* registers of which the address is the sum */
-	bool odd;	   /* what was loaded is no entry of a table that tables.c reads */
-	bool whole;	   /* ... but as large as an address, and not of a row */
 };
 
 enum seen { SEEN_NEW, SEEN_BEFORE, SEEN_TOO_MANY };
@@ -48,18 +52,7 @@ static enum seen enter_join(struct search *s, size_t at, arch_regset wanted)
 	return SEEN_NEW;
 }
 
-static bool is_call(const struct arch_insn *insn)
-{
-	return insn->flow == ARCH_FLOW_CALL || insn->flow == ARCH_FLOW_CALL_INDIRECT;
-}
-
-static bool is_address_of(const struct arch_insn *insn)
-{
-	return insn->flags & ARCH_INSN_PC_RELATIVE && insn->flags & ARCH_INSN_ADDRESS_OF;
-}
-
-/* True if control comes to insns[at] from the instruction in front of it. */
-static bool is_run_into(const struct flow *f, size_t at)
+bool flow_is_run_into(const struct flow *f, size_t at)
 {
 	const struct arch_insn *insn = &f->insns.items[at];
 
@@ -77,96 +70,30 @@ static bool is_run_into(const struct flow *f, size_t at)
 	}
 }
 
-/* The direct branches to insns[at]; fills at most WAYS_MAX, returns how many there are. */
+/*
+ * The direct branches to insns[at]; fills at most WAYS_MAX, returns how many there
+ * are. A call whose return address is overwritten at once is a branch, too.
+ */
 static size_t ways_to(const struct flow *f, size_t at, size_t *from)
 {
+	struct indirect jump;
+	bool calls = at + 1 < f->insns.count && flow_jumps_indirectly(f, at + 1, &jump) &&
+		     jump.before == at;
 	vaddr_t v = f->insns.items[at].address;
 	size_t n = 0;
 
-	if (!(flow_marks(f, v) & MARK_LOOP))
+	if (!calls && !(flow_marks(f, v) & MARK_LOOP))
 		return 0;
 	for (size_t i = 0; i < f->insns.count; i++) {
 		const struct arch_insn *insn = &f->insns.items[i];
 
-		if (insn->target != v || is_call(insn))
+		if (insn->target != v || (is_call(insn) && !calls))
 			continue;
 		if (n < WAYS_MAX)
 			from[n] = i;
 		n++;
 	}
 	return n;
-}
-
-static arch_regset bit_of(uint8_t reg)
-{
-	return reg == ARCH_NO_REGISTER ? 0 : (arch_regset)1 << reg;
-}
-
-/* The registers that only say where the instruction loads from. */
-static arch_regset address_of(const struct arch_insn *insn)
-{
-	struct arch_memory m[ARCH_MEMORY_MAX];
-	unsigned n = arch_memory_operands(insn, m);
-	arch_regset set = 0;
-
-	for (unsigned i = 0; i < n; i++)
-		set |= bit_of(m[i].base) | bit_of(m[i].index);
-	return set;
-}
-
-/*
- * Offsets of 32 bits are read. Others (differences of labels, kept in one byte,
- * in two or in eight) are not.
- */
-static bool loads_odd_entry(const struct arch_insn *insn)
-{
-	struct arch_memory m[ARCH_MEMORY_MAX];
-	unsigned n = arch_memory_operands(insn, m);
-
-	for (unsigned i = 0; i < n; i++)
-		if (m[i].load &&
-		    (m[i].size < 4 || (m[i].size > 4 && bit_of(m[i].index) & ~arch_always_live)))
-			return true;
-	return false;
-}
-
-/* Something as large as an address. */
-static bool loads_word(const struct arch_insn *insn)
-{
-	struct arch_memory m[ARCH_MEMORY_MAX];
-
-	return arch_memory_operands(insn, m) && m[0].load && m[0].size > 4;
-}
-
-/*
- * True if the table that insns[at] loads an entry of is one that is chosen while
- * the program runs: its address was loaded itself, just before. A switch adds
- * that address again to what it has loaded; then it is at most a base that was
- * spilled.
- */
-static bool loads_from_chosen(const struct search *s, size_t at)
-{
-	arch_regset regs = address_of(&s->f->insns.items[at]), reads, writes;
-	bool loaded = false;
-
-	arch_effects(&s->f->insns.items[at], &reads, &writes);
-	if (regs & s->added & ~writes)
-		return false;
-	for (unsigned steps = 0; regs && steps < LOOK_BACK && is_run_into(s->f, at); steps++) {
-		const struct arch_insn *def = &s->f->insns.items[--at];
-
-		if (is_call(def))
-			break;
-		arch_effects(def, &reads, &writes);
-		if (!(writes & regs))
-			continue;
-		if (is_address_of(def))
-			return false;
-		loaded |= def->flags & ARCH_INSN_MEMORY &&
-			  !(def->flags & ARCH_INSN_STACK_OPERAND) && loads_word(def);
-		regs &= ~writes;
-	}
-	return loaded;
 }
 
 static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned steps);
@@ -197,7 +124,7 @@ static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned
 		const struct arch_insn *def;
 		arch_regset reads, writes;
 
-		if (!is_run_into(s->f, at))
+		if (!flow_is_run_into(s->f, at))
 			return was_loaded_before(s, wanted, at, steps);
 		def = &s->f->insns.items[--at];
 		if (is_call(def))
@@ -206,8 +133,10 @@ static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned
 		if (!(writes & wanted) || is_address_of(def))
 			continue;
 		if (def->flags & ARCH_INSN_MEMORY) {
-			s->odd |= loads_odd_entry(def) || loads_from_chosen(s, at);
-			s->whole |= loads_word(def) && !loads_odd_entry(def);
+			unsigned entry = flow_entry(s->sum, at);
+
+			s->entries |= entry;
+			s->unread |= !(entry & LOADED_KNOWN);
 			return true;
 		}
 		if (__builtin_popcountll(reads) != 1)
@@ -217,33 +146,70 @@ static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned
 	return false;
 }
 
-static enum origin loaded_or_computed(const struct flow *f, arch_regset wanted, size_t at)
+/* The sum is made of parts, of which one was loaded; or of what else? */
+static enum origin loaded_or_computed(struct search *s, const struct addition *sum)
 {
-	struct search s = {.f = f, .added = wanted};
+	struct search parts = {.f = s->f, .sum = sum};
+	bool loaded = was_loaded(&parts, sum->added, sum->at, 0);
 
-	if (!was_loaded(&s, wanted, at, 0))
-		return s.odd ? ORIGIN_ODD : ORIGIN_ARITHMETIC;
-	return s.odd ? ORIGIN_ODD : ORIGIN_TABLE;
+	s->unread |= parts.unread;
+	if (parts.entries & (LOADED_ODD | LOADED_CHOSEN))
+		return ORIGIN_ODD;
+	return loaded ? ORIGIN_TABLE : ORIGIN_ARITHMETIC;
 }
 
 /*
- * insns[at] adds something in memory to what is in `wanted`: a base that was
- * spilled, or an entry. Or two words are added that are both elsewhere, where a
- * module lies and how far in it something is.
+ * What is added is in memory: a base that was spilled, or an entry. Or two words
+ * are added that are both elsewhere, where a module lies and how far in it
+ * something is.
  */
-static enum origin added_from_memory(const struct flow *f, arch_regset wanted, size_t at)
+static enum origin added_from_memory(struct search *s, const struct addition *sum)
 {
-	const struct arch_insn *insn = &f->insns.items[at];
-	struct search s = {.f = f, .added = wanted};
+	const struct arch_insn *insn = &s->f->insns.items[sum->at];
+	struct search parts = {.f = s->f, .sum = sum};
+	unsigned entry = flow_entry(sum, sum->at);
 
-	if (loads_odd_entry(insn))
-		return ORIGIN_ODD;
-	if (!(insn->flags & ARCH_INSN_STACK_OPERAND) && was_loaded(&s, wanted, at, 0) && s.whole)
+	if (entry & (LOADED_ODD | LOADED_LONG))
+		return entry & LOADED_ODD ? ORIGIN_ODD : ORIGIN_TABLE;
+	if (!(insn->flags & ARCH_INSN_STACK_OPERAND) &&
+	    was_loaded(&parts, sum->added, sum->at, 0) && parts.entries & LOADED_WHOLE)
 		return ORIGIN_WHOLE;
-	return loaded_or_computed(f, wanted, at);
+	return loaded_or_computed(s, sum);
 }
 
 static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsigned steps);
+
+static enum origin worse(enum origin a, enum origin b)
+{
+	return a > b ? a : b;
+}
+
+/* True if all that the function ever puts into register `reg` are addresses that it computes. */
+static bool only_has_addresses(const struct search *s, arch_regset reg)
+{
+	arch_regset reads, writes;
+
+	for (size_t i = 0; i < s->f->insns.count; i++) {
+		const struct arch_insn *insn = &s->f->insns.items[i];
+
+		if (insn->flags & ARCH_INSN_FRAME || is_address_of(insn))
+			continue;
+		arch_effects(insn, &reads, &writes);
+		if (writes & reg)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Nothing more can be found out, of registers `wanted` or (0) of memory: no sum, as far as is known. The
+ * address of the function's start is computed for other reasons, too: handed over, compared.
+ */
+static enum origin give_up(struct search *s, arch_regset wanted)
+{
+	s->lost |= s->f->inner_bases && !(wanted && only_has_addresses(s, wanted));
+	return ORIGIN_WHOLE;
+}
 
 static enum origin trace_before(struct search *s, arch_regset wanted, size_t at, unsigned steps)
 {
@@ -255,84 +221,202 @@ static enum origin trace_before(struct search *s, arch_regset wanted, size_t at,
 		return ORIGIN_WHOLE;
 	if (seen == SEEN_TOO_MANY || n > WAYS_MAX)
 		return ORIGIN_ARITHMETIC;
-	for (size_t i = 0; i < n; i++) {
-		enum origin o = trace(s, wanted, from[i], steps + 1);
-
-		worst = o > worst ? o : worst;
-	}
+	/* An argument is handed over whole. */
+	if (n == 0 && !flow_starts_at(s->f, s->f->insns.items[at].address))
+		return give_up(s, wanted);
+	for (size_t i = 0; i < n; i++)
+		worst = worse(worst, trace(s, wanted, from[i], steps + 1));
 	return worst;
+}
+
+/* What register, whole, insn stores to the place that m is; 0 if it does not. */
+static arch_regset stored_to(const struct arch_insn *insn, const struct arch_memory *m)
+{
+	struct arch_memory other[ARCH_MEMORY_MAX];
+	arch_regset reads, writes;
+
+	if (!(insn->flags & ARCH_INSN_MEMORY) || insn->flow != ARCH_FLOW_NEXT ||
+	    arch_memory_operands(insn, other) != 1 || !other[0].store || other[0].load ||
+	    other[0].size != m->size || other[0].base != m->base || other[0].index != m->index ||
+	    other[0].offset != m->offset)
+		return 0;
+	arch_effects(insn, &reads, &writes);
+	return reads & ~bit_of(m->base);
+}
+
+/* Fills *m with where in the frame insns[at] loads an address from; false if that is elsewhere. */
+static bool loads_from_frame(const struct flow *f, size_t at, struct arch_memory *m)
+{
+	struct arch_memory all[ARCH_MEMORY_MAX];
+
+	if (!arch_memory_operands(&f->insns.items[at], all))
+		return false;
+	*m = all[0];
+	return m->load && m->computable && m->size == sizeof(vaddr_t) &&
+	       m->index == ARCH_NO_REGISTER &&
+	       bit_of(m->base) & (arch_always_live | arch_callee_saved);
+}
+
+/*
+ * insns[at] loads the address whole. If that is from the function's own frame, it
+ * came about as what was put there did: the stores to the place of the same name
+ * tell. Where there is none it is an argument, or has another name there.
+ */
+static enum origin loaded_whole(struct search *s, size_t at)
+{
+	enum origin worst = ORIGIN_WHOLE;
+	struct arch_memory m;
+	size_t found = 0;
+
+	/* Without a base in the code it would not matter: see flow_is_riddle(). */
+	if (!s->f->code_bases || !loads_from_frame(s->f, at, &m))
+		return ORIGIN_WHOLE;
+	if (s->f->insns.items[at].flags & ARCH_INSN_FRAME)
+		return give_up(s, 0);
+	if (enter_join(s, at, 0) != SEEN_NEW)
+		return ORIGIN_WHOLE;
+	for (size_t i = 0; i < s->f->insns.count; i++) {
+		arch_regset stored = stored_to(&s->f->insns.items[i], &m);
+
+		if (stored)
+			worst = worse(worst, trace(s, stored, i, 0));
+		found += stored != 0;
+	}
+	return found || !(bit_of(m.base) & arch_always_live) ? worst : give_up(s, 0);
+}
+
+/* True if insn only loads a register: what it held before, and the flags, have no part. */
+static bool only_loads(const struct arch_insn *insn, arch_regset wanted)
+{
+	arch_regset reads, writes, address = flow_address_registers(insn);
+
+	arch_effects(insn, &reads, &writes);
+	return !(reads & wanted & ~address) && !(writes & ~(wanted | arch_always_live));
+}
+
+/* insns[at] makes what is in `wanted`, and reads memory for that. */
+static enum origin made_with_memory(struct search *s, arch_regset wanted, size_t at)
+{
+	const struct arch_insn *insn = &s->f->insns.items[at];
+
+	if (only_loads(insn, wanted))
+		return loaded_whole(s, at);
+	/* Hidden, with a key of the thread or of the file; or a base that is a variable. */
+	if (!flow_address_registers(insn))
+		return give_up(s, 0);
+	return added_from_memory(s, &(struct addition){s->f, s->tables, at, wanted});
+}
+
+/* The last bytes of the instruction, where addresses are fixed, are one of the function. */
+static bool names_code(const struct flow *f, const struct arch_insn *insn)
+{
+	uint32_t value;
+
+	if (!image_is_fixed(f->img) || insn->length <= sizeof(value))
+		return false;
+	memcpy(&value, insn->bytes + insn->length - sizeof(value), sizeof(value));
+	return flow_contains(f, value);
 }
 
 /* How what is in `wanted` before insns[at] came about. */
 static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsigned steps)
 {
+	enum origin others = ORIGIN_WHOLE;
+
 	for (; steps < LOOK_BACK; steps++) {
 		const struct arch_insn *def;
 		arch_regset reads, writes;
 
-		if (!is_run_into(s->f, at))
-			return trace_before(s, wanted, at, steps);
+		if (!flow_is_run_into(s->f, at))
+			return worse(others, trace_before(s, wanted, at, steps));
+		if (s->f->code_bases && ways_to(s->f, at, (size_t[WAYS_MAX]){0}))
+			others = worse(others, trace_before(s, wanted, at, steps));
 		def = &s->f->insns.items[--at];
-		if (is_call(def))
-			return ORIGIN_WHOLE;
+		if (is_call(def)) {
+			/* What the call returns, or what it leaves as it was. */
+			if (wanted & ~arch_callee_saved)
+				return others;
+			continue;
+		}
 		arch_effects(def, &reads, &writes);
 		if (!(writes & wanted))
 			continue;
-		if (def->flags & ARCH_INSN_MEMORY) {
-			/* Loaded; or hidden, with a key of the thread or of the file. */
-			if (!(reads & wanted & ~address_of(def)) || !address_of(def))
-				return ORIGIN_WHOLE;
-			return added_from_memory(s->f, wanted, at);
-		}
+		if (def->flags & ARCH_INSN_MEMORY)
+			return worse(others, made_with_memory(s, wanted, at));
 		if (__builtin_popcountll(reads) >= 2)
-			return loaded_or_computed(s->f, reads, at);
-		if (is_address_of(def))
-			return ORIGIN_WHOLE;
-		if (reads)
-			wanted = reads;
+			return worse(others,
+				     loaded_or_computed(s, &(struct addition){s->f, s->tables, at,
+									      reads}));
+		if (!reads || is_address_of(def))
+			return others;
+		if (names_code(s->f, def))
+			return ORIGIN_ARITHMETIC;
+		wanted = reads;
 	}
-	return ORIGIN_WHOLE;
+	return worse(others, give_up(s, wanted));
 }
 
-/* How the address that insns[at] jumps to came about. */
-static enum origin origin_of(const struct flow *f, size_t at)
+/* How the address that the indirect jump insns[at] jumps to came about. */
+static enum origin origin_of(struct search *s, const struct indirect *jump)
+{
+	return jump->wanted ? trace(s, jump->wanted, jump->before, 0)
+			    : loaded_whole(s, jump->before);
+}
+
+/*
+ * The way back was lost where the address may be one of the function's own plus
+ * something. But what a return has from nobody knows where is its return address,
+ * that was out of the way for a while.
+ */
+static bool is_lost(const struct flow *f, size_t at, const struct search *s)
+{
+	return s->lost && f->insns.items[at].flow != ARCH_FLOW_RETURN;
+}
+
+static bool is_switch(const struct flow *f, size_t at, const struct indirect *jump)
 {
 	struct search s = {.f = f};
-	arch_regset wanted, writes;
 
-	if (f->insns.items[at].flags & ARCH_INSN_MEMORY)
-		return ORIGIN_WHOLE;
-	arch_effects(&f->insns.items[at], &wanted, &writes);
-	return trace(&s, wanted & ~arch_always_live, at, 0);
+	return origin_of(&s, jump) != ORIGIN_WHOLE || is_lost(f, at, &s);
 }
 
 bool flow_is_switch(const struct flow *f, size_t at)
 {
-	const struct arch_insn *jump = &f->insns.items[at];
+	const struct arch_insn *insn = &f->insns.items[at];
+	struct indirect jump;
 
-	if (jump->flags & ARCH_INSN_PC_RELATIVE)
+	if (insn->flags & ARCH_INSN_PC_RELATIVE || !flow_jumps_indirectly(f, at, &jump))
 		return false;
-	if (jump->flags & ARCH_INSN_NO_TRACK && jump->flags & ARCH_INSN_INDEXED_JUMP)
+	if (insn->flags & ARCH_INSN_NO_TRACK && insn->flags & ARCH_INSN_INDEXED_JUMP)
 		return true;
-	return f->labels >= LABELS_MIN || origin_of(f, at) != ORIGIN_WHOLE;
+	return f->labels >= LABELS_MIN || is_switch(f, at, &jump);
 }
 
-bool flow_is_riddle(const struct flow *f, size_t at, size_t tables, size_t code_bases)
+static bool is_riddle(const struct flow *f, size_t at, const struct indirect *jump,
+		      const struct table_bases *tables)
 {
-	const struct arch_insn *jump = &f->insns.items[at];
+	struct search s = {.f = f, .tables = tables};
+	enum origin origin = origin_of(&s, jump);
 
-	/* Through memory whole addresses are loaded, and those are known. */
-	if (jump->flow != ARCH_FLOW_JUMP_INDIRECT ||
-	    jump->flags & (ARCH_INSN_PC_RELATIVE | ARCH_INSN_INDEXED_JUMP))
-		return false;
-	switch (origin_of(f, at)) {
+	/* An address of its own code plus something that nobody has read leads anywhere. */
+	if ((f->code_bases && (origin == ORIGIN_ARITHMETIC || s.unread)) || is_lost(f, at, &s))
+		return true;
+	switch (origin) {
 	case ORIGIN_WHOLE:
 		return false;
-	case ORIGIN_TABLE:
-		return !tables;
 	case ORIGIN_ODD:
 		return true;
 	default:
-		return !tables || code_bases;
+		return !flow_tables_read(tables);
 	}
+}
+
+bool flow_is_riddle(const struct flow *f, size_t at, const struct table_bases *tables)
+{
+	struct indirect jump;
+
+	/* Through other memory whole addresses are loaded, and those are known. */
+	return flow_jumps_indirectly(f, at, &jump) &&
+	       !(f->insns.items[at].flags & (ARCH_INSN_PC_RELATIVE | ARCH_INSN_INDEXED_JUMP)) &&
+	       is_riddle(f, at, &jump, tables);
 }

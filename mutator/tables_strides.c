@@ -6,7 +6,7 @@
  * a multiple of the factor away, either way. Of the factor only the power of two
  * in it is sure, since what does not fit into a register is lost.
  */
-#include "mutator/flow_private.h"
+#include "mutator/tables_private.h"
 
 enum {
 	LOOK_BACK = 24, /* instructions before the jump */

@@ -11,12 +11,6 @@
 /* What is needed at every place: the stack pointer. A signal may come at any moment. */
 extern const arch_regset arch_always_live;
 
-/*
- * What a function finds in them its caller has left there. Where a load or a division raises an exception
- * (-fnon-call-exceptions, Ada), its landing pad finds them as they were then, whatever follows the load.
- */
-extern const arch_regset arch_callee_saved;
-
 /* How capstone is opened: cs_arch, cs_mode, and the syntax (0: its own). */
 struct arch_disassembler {
 	int arch;

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tables_private.h - what the files that find jump tables share; see flow_private.h.
+ *
+ *   tables.c          reads the tables of one function, and settles its jumps
+ *   tables_jumps.c    which instructions are indirect jumps
+ *   tables_origin.c   how the address that one jumps to came about
+ *   tables_entries.c  whether what is loaded for it is an entry of a table that was read
+ *   tables_strides.c  jumps into rows of equal pieces of code
+ *   tables_targets.c  the tables of a finished flow, a jump at a time
+ *   tables_image.c    those of the whole image (freemap_tables.h)
+ */
+#ifndef DINST_MUTATOR_TABLES_PRIVATE_H
+#define DINST_MUTATOR_TABLES_PRIVATE_H
+
+#include "mutator/flow_private.h"
+
+/* tables.c: true if v is where the function starts. */
+bool flow_starts_at(const struct flow *f, vaddr_t v);
+
+/* tables.c: the addresses of a function at which tables may start, and those where one has been read. */
+enum table_form {
+	TABLE_OFFSETS = 1 << 0,	     /* whole addresses, or offsets of 32 bits from anything */
+	TABLE_LONG_OFFSETS = 1 << 1, /* offsets of 64 bits from the table itself */
+};
+struct table_bases;
+/* True if the table at v has been read, in one of the forms. */
+bool flow_has_read(const struct table_bases *b, vaddr_t v, unsigned forms);
+/* How many tables have been. */
+size_t flow_tables_read(const struct table_bases *b);
+
+/* A jump to a sum: the instruction that makes it, and the registers that it adds. */
+struct addition {
+	const struct flow *f;
+	const struct table_bases *tables; /* NULL: none have been read yet */
+	size_t at;
+	arch_regset added;
+};
+
+/* tables_entries.c: what an instruction loads that a sum is made of. */
+enum loaded_flag {
+	LOADED_WHOLE = 1 << 0,	/* as large as an address, and not of a row */
+	LOADED_ODD = 1 << 1,	/* of a table that is not read: offsets of one byte, two or eight */
+	LOADED_LONG = 1 << 2,	/* of eight bytes, and the table has been read */
+	LOADED_CHOSEN = 1 << 3, /* of a table whose address was loaded itself */
+	LOADED_KNOWN = 1 << 4,	/* of a table that has been read in the form of this entry */
+};
+unsigned flow_entry(const struct addition *sum, size_t at);
+
+/* The registers that only say where the instruction loads from. */
+arch_regset flow_address_registers(const struct arch_insn *insn);
+
+/* tables_origin.c: true if control comes to insns[at] from the instruction in front of it. */
+bool flow_is_run_into(const struct flow *f, size_t at);
+
+/*
+ * tables_origin.c: true if the tables that have been read cannot be all that the
+ * jump insns[at] leads to, if it is an indirect one.
+ */
+bool flow_is_riddle(const struct flow *f, size_t at, const struct table_bases *tables);
+
+/*
+ * tables_strides.c: follows where the indirect jump insns[at] may lead if that is
+ * an address in the function plus a multiple of something; *known if it is.
+ */
+int flow_row(struct flow *f, size_t at, bool *known, struct dinst_error *e);
+
+static inline bool is_call(const struct arch_insn *insn)
+{
+	return insn->flow == ARCH_FLOW_CALL || insn->flow == ARCH_FLOW_CALL_INDIRECT;
+}
+
+static inline bool is_address_of(const struct arch_insn *insn)
+{
+	return insn->flags & ARCH_INSN_PC_RELATIVE && insn->flags & ARCH_INSN_ADDRESS_OF;
+}
+
+static inline arch_regset bit_of(uint8_t reg)
+{
+	return reg == ARCH_NO_REGISTER ? 0 : (arch_regset)1 << reg;
+}
+
+#endif
