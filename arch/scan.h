@@ -15,4 +15,16 @@
 void arch_scan_operands(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo, taddr_t hi,
 			void (*found)(void *arg, taddr_t from, taddr_t target), void *arg);
 
+/*
+ * As arch_scan_references(), for whole addresses that are constants of instructions, as code has
+ * them that runs where it was linked to: what is moved, pushed, stored, added or compared, and what
+ * lea adds to registers. `from` is the first byte of the instruction, prefixes not included, and the
+ * constant is the last that it has (arch_ends_in()).
+ */
+void arch_scan_constants(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo, taddr_t hi,
+			 void (*found)(void *arg, taddr_t from, taddr_t target), void *arg);
+
+/* True if the instruction may have been found by that: its last bytes are `value`. */
+bool arch_ends_in(const struct arch_insn *insn, taddr_t value);
+
 #endif

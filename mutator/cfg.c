@@ -190,7 +190,7 @@ static uint8_t bits_of(const struct making *m, vaddr_t v)
 	if (marks & (MARK_LOOP | MARK_TABLE))
 		bits |= IS_LEADER;
 	/* REFERENCE_BRANCH may be a branch from another part of this function. */
-	if (marks & MARK_FOREIGN || refs & (REFERENCE_SYMBOL | REFERENCE_ADDRESS))
+	if (marks & (MARK_FOREIGN | MARK_CONSTANT) || refs & (REFERENCE_SYMBOL | REFERENCE_ADDRESS))
 		bits |= IS_LEADER | IS_ENTERED;
 	/* A target of which nobody can say why. */
 	if (marks & MARK_TARGET && !(marks & MARK_RETURN) && !(bits & IS_LEADER) &&

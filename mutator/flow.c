@@ -351,13 +351,13 @@ static int follow_sure(struct flow *f, struct dinst_error *e)
 }
 
 /*
- * In a file that is linked to fixed addresses any word may look like one. In
- * the middle of an instruction that is reached, and that a compiler has made,
- * it is chance, if nothing else leads there.
+ * In a file that is linked to fixed addresses any word, and any constant of an
+ * instruction, may look like one. In the middle of an instruction that is reached,
+ * and that a compiler has made, it is chance, if nothing else leads there.
  */
 static bool is_chance(const struct flow *f, vaddr_t v)
 {
-	unsigned marks = flow_marks(f, v);
+	unsigned marks = flow_marks(f, v), refs = image_references_at(f->img, v);
 	const struct image_function *functions;
 	const struct arch_insn *insn;
 	const vaddr_t *targets;
@@ -367,7 +367,8 @@ static bool is_chance(const struct flow *f, vaddr_t v)
 	if (!f->linear || !image_is_fixed(f->img) ||
 	    functions[f->function].flags & FUNCTION_NO_FRAME ||
 	    marks & (MARK_CONFLICT | MARK_FOREIGN | MARK_LOOP | MARK_RETURN | MARK_TABLE) ||
-	    image_references_at(f->img, v) != REFERENCE_ADDRESS ||
+	    (refs != REFERENCE_ADDRESS &&
+	     (!(marks & MARK_CONSTANT) || refs & ~(REFERENCE_ADDRESS | REFERENCE_BRANCH))) ||
 	    freemap_table_targets(f->map, v, v + 1, &targets))
 		return false;
 	at = flow_covering(f, v);
@@ -411,7 +412,7 @@ static int follow_unsure_at(struct flow *f, vaddr_t v, struct dinst_error *e)
 		return 0;
 	if (!is_chance(f, v))
 		return flow_follow(f, v, e);
-	f->marks[flow_byte(f, v)] &= (uint16_t) ~(MARK_TARGET | MARK_REFERRED);
+	f->marks[flow_byte(f, v)] &= (uint16_t) ~(MARK_TARGET | MARK_REFERRED | MARK_CONSTANT);
 	return 0;
 }
 

@@ -184,15 +184,21 @@ static int walk_branched_to(struct walk *w, struct dinst_error *e)
 	} while (true);
 }
 
-/* From what is referred to: code for sure first, since no byte is walked twice. */
-static int walk_referred_to(struct walk *w, enum footing footing, struct dinst_error *e)
+/*
+ * From what is referred to: code for sure first, since no byte is walked twice.
+ * *more: there is something that is not.
+ */
+static int walk_referred_to(struct walk *w, enum footing footing, bool *more, struct dinst_error *e)
 {
 	unsigned refs;
 	int r = 0;
 
+	*more = false;
 	for (vaddr_t v = w->lo; r == 0 && image_references_next(w->f->img, &v, w->hi, &refs); v++) {
-		if (is_branched_to(w->f, v) != (footing == IS_CODE))
+		if (footing == IS_CODE && !is_branched_to(w->f, v)) {
+			*more = true;
 			continue;
+		}
 		add_work(w, v);
 		r = walk_work(w, footing, e);
 	}
@@ -201,6 +207,7 @@ static int walk_referred_to(struct walk *w, enum footing footing, struct dinst_e
 
 static int walk_all(struct walk *w, bool run_into, struct dinst_error *e)
 {
+	bool more = false;
 	int r = walk_outer(w, e);
 
 	if (r == 0 && run_into) {
@@ -210,8 +217,8 @@ static int walk_all(struct walk *w, bool run_into, struct dinst_error *e)
 	if (r == 0)
 		r = walk_branched_to(w, e);
 	if (r == 0)
-		r = walk_referred_to(w, IS_CODE, e);
-	return r < 0 ? r : walk_referred_to(w, MAY_BE_CODE, e);
+		r = walk_referred_to(w, IS_CODE, &more, e);
+	return r < 0 || !more ? r : walk_referred_to(w, MAY_BE_CODE, &more, e);
 }
 
 int flow_walk_gap(struct flow *f, vaddr_t lo, vaddr_t hi, bool run_into, struct dinst_error *e)

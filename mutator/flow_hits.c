@@ -14,11 +14,14 @@
 #include "mutator/flow_private.h"
 #include "mutator/hits.h"
 
-/* What the instruction refers to, as the scan would report it. */
-static bool leads_to(const struct arch_insn *insn, vaddr_t target)
+#include "arch/scan.h"
+
+/* What the instruction refers to, as the scans would report it. */
+static bool leads_to(const struct flow *f, const struct arch_insn *insn, vaddr_t target)
 {
 	return insn->target == target ||
-	       (insn->flags & ARCH_INSN_ADDRESS_OF && insn->data_ref == target);
+	       (insn->flags & ARCH_INSN_ADDRESS_OF && insn->data_ref == target) ||
+	       (image_is_fixed(f->img) && arch_ends_in(insn, target));
 }
 
 /*
@@ -38,7 +41,7 @@ static long doubtful_source(const struct flow *f, const struct image_hit *hit)
 		return -1;
 	at = freemap_first(s, hit->from);
 	insn = &s->insns[at];
-	if (at == s->count || insn->address >= hit->from || leads_to(insn, hit->target))
+	if (at == s->count || insn->address >= hit->from || leads_to(f, insn, hit->target))
 		return -1;
 	return index;
 }
@@ -51,7 +54,7 @@ static enum hit_state judge(const struct flow *g, const struct image_hit *hit)
 		return HIT_REAL;
 	if (flow_marks(g, hit->from) & (MARK_TARGET | MARK_CONFLICT | MARK_REFERRED))
 		return HIT_REAL;
-	return leads_to(&g->insns.items[insn], hit->target) ? HIT_REAL : HIT_CHANCE;
+	return leads_to(g, &g->insns.items[insn], hit->target) ? HIT_REAL : HIT_CHANCE;
 }
 
 /* Settles all hits that come from function `index`. */
@@ -96,14 +99,53 @@ static int settle(struct flow *f, size_t index, struct dinst_error *e)
 	return r;
 }
 
-bool flow_hit_branches(const struct flow *f, const struct image_hit *hit)
+static bool read_hit(const struct flow *f, const struct image_hit *hit, struct arch_insn *insn)
 {
-	struct arch_insn insn;
 	size_t size = 0;
 	const uint8_t *bytes = image_code(f->img, hit->from, &size);
 
-	return bytes && arch_decode(bytes, size, hit->from, &insn) == ARCH_OK &&
-	       insn.target == hit->target;
+	return bytes && arch_decode(bytes, size, hit->from, insn) == ARCH_OK;
+}
+
+bool flow_hit_branches(const struct flow *f, const struct image_hit *hit)
+{
+	struct arch_insn insn;
+
+	return read_hit(f, hit, &insn) && insn.target == hit->target;
+}
+
+/* A constant of position-dependent code: a number may look like an address. See is_chance(). */
+static bool is_constant(const struct flow *f, const struct image_hit *hit)
+{
+	struct arch_insn insn;
+
+	return image_is_fixed(f->img) && read_hit(f, hit, &insn) && insn.target != hit->target &&
+	       !(insn.flags & ARCH_INSN_ADDRESS_OF && insn.data_ref == hit->target);
+}
+
+/* True if the linear decode has v in the middle of an instruction. */
+static bool is_inside(const struct flow *f, vaddr_t v)
+{
+	long index = freemap_before(f->map, v);
+	const struct sweep *s;
+	size_t at;
+
+	if (index < 0 || freemap_sweep(f->map, (uint32_t)index, &s, NULL) < 0)
+		return false;
+	at = freemap_first(s, v);
+	return at < s->count && s->insns[at].address < v;
+}
+
+/*
+ * Whether the hit is worth to be settled: that costs another flow. Constants are many,
+ * and most of those that are chance are found to be by where they lead to: is_chance().
+ */
+static bool is_open(const struct flow *f, size_t index)
+{
+	const struct image_hit *hit = image_hit(f->img, index);
+
+	return !f->probe && image_hit_state(f->img, index) == HIT_UNKNOWN &&
+	       !(is_constant(f, hit) && is_inside(f, hit->target));
 }
 
 int flow_hits(struct flow *f, struct dinst_error *e)
@@ -118,13 +160,15 @@ int flow_hits(struct flow *f, struct dinst_error *e)
 			/* What the function itself does is found by decoding it. */
 			if (flow_contains(f, hit->from))
 				continue;
-			if (!f->probe && image_hit_state(f->img, k) == HIT_UNKNOWN)
+			if (is_open(f, k))
 				r = settle(f, k, e);
 			if (r < 0)
 				return r;
 			if (image_hit_state(f->img, k) == HIT_CHANCE)
 				continue;
-			flow_mark(f, hit->target, MARK_TARGET | MARK_REFERRED | MARK_FOREIGN);
+			flow_mark(f, hit->target,
+				  MARK_TARGET | MARK_REFERRED |
+					  (is_constant(f, hit) ? MARK_CONSTANT : MARK_FOREIGN));
 			if (flow_hit_branches(f, hit))
 				flow_mark(f, hit->target, MARK_SURE);
 		}

@@ -3,7 +3,8 @@
  * hits.h - who may branch into the middle of a function from outside it.
  *
  * The scan of all code for byte sequences that would be a branch, a call or the
- * computation of a code address finds what is there and what is chance. Those
+ * computation of a code address (where addresses are fixed also a constant that is
+ * one) finds what is there and what is chance. Those
  * that lead from one function to a byte that is not the start of another are
  * few; they are kept with their source, so that chance can be told from truth
  * when somebody wants to know (flow_hits.c does that). A hit that has turned out

@@ -15,6 +15,8 @@
 
 #include <stdlib.h>
 
+#include "arch/scan.h"
+
 enum {
 	SCAN_PIECE = 1 << 20,
 	THROWING_MAX = 32, /* bytes of code that may throw: with a call in it often 5 */
@@ -189,6 +191,9 @@ static int scan_code(struct scan *s)
 
 			arch_scan_references(bytes + at, piece + more, img->text[i].lo + at, lo, hi,
 					     found_reference, s);
+			if (image_is_fixed(img))
+				arch_scan_constants(bytes + at, piece + more, img->text[i].lo + at,
+						    lo, hi, found_reference, s);
 			elf_file_forget(&img->file, bytes + at, piece);
 		}
 	}

@@ -69,3 +69,23 @@ void arch_scan_operands(const uint8_t *bytes, size_t size, taddr_t address, tadd
 			found(arg, address + i, target);
 	}
 }
+
+/* Whole addresses are no constants of instructions: adrp makes them, or a literal is loaded. */
+void arch_scan_constants(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo, taddr_t hi,
+			 void (*found)(void *arg, taddr_t from, taddr_t target), void *arg)
+{
+	(void)bytes;
+	(void)size;
+	(void)address;
+	(void)lo;
+	(void)hi;
+	(void)found;
+	(void)arg;
+}
+
+bool arch_ends_in(const struct arch_insn *insn, taddr_t value)
+{
+	(void)insn;
+	(void)value;
+	return false;
+}

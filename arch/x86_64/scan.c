@@ -71,3 +71,89 @@ void arch_scan_operands(const uint8_t *bytes, size_t size, taddr_t address, tadd
 				found(arg, address + i, target + immediates[k]);
 	}
 }
+
+/* What the opcode may be of. */
+enum constant_form {
+	CONSTANT_NONE,
+	CONSTANT_MOVE, /* mov r32, imm32; with REX.W movabs */
+	CONSTANT_PUSH,
+	CONSTANT_RAX, /* add, cmp and their like; with REX.W only: rip-relative operands look so */
+	CONSTANT_MODRM,
+	CONSTANT_LEA,
+};
+
+static const uint8_t constant_forms[256] = {
+	[0x05] = CONSTANT_RAX,	 [0x0d] = CONSTANT_RAX, [0x15] = CONSTANT_RAX,
+	[0x1d] = CONSTANT_RAX,	 [0x25] = CONSTANT_RAX, [0x2d] = CONSTANT_RAX,
+	[0x35] = CONSTANT_RAX,	 [0x3d] = CONSTANT_RAX, [0x68] = CONSTANT_PUSH,
+	[0x81] = CONSTANT_MODRM, [0x8d] = CONSTANT_LEA, [0xb8 ... 0xbf] = CONSTANT_MOVE,
+	[0xc7] = CONSTANT_MODRM,
+};
+
+/* Bytes of ModRM, SIB and displacement (Intel SDM volume 2, 2.1.5). */
+static unsigned modrm_size(const uint8_t *modrm, bool *wide, bool *relative)
+{
+	unsigned mod = modrm[0] >> 6, rm = modrm[0] & 7, sib = mod != 3 && rm == 4;
+
+	*relative = mod == 0 && rm == 5;
+	*wide = mod == 2 || *relative || (mod == 0 && sib && (modrm[1] & 7) == 5);
+	return 1 + sib + (*wide ? 4 : mod == 1);
+}
+
+/* Where the constant begins, and its size; 0: there is none. Three bytes are looked at. */
+static unsigned constant_at(const uint8_t *at, bool rex_w, unsigned *size)
+{
+	bool wide, relative;
+	unsigned length;
+
+	*size = 4;
+	switch ((enum constant_form)constant_forms[at[0]]) {
+	case CONSTANT_MOVE:
+		*size = rex_w ? 8 : 4;
+		return 1;
+	case CONSTANT_PUSH:
+		return 1;
+	case CONSTANT_RAX:
+		return rex_w;
+	case CONSTANT_MODRM:
+		/* c7 has one operation, and xbegin. */
+		if (at[0] == 0xc7 && at[1] & 0x38)
+			return 0;
+		return 1 + modrm_size(at + 1, &wide, &relative);
+	case CONSTANT_LEA:
+		length = modrm_size(at + 1, &wide, &relative);
+		return wide && !relative ? length - 3 : 0;
+	default:
+		return 0;
+	}
+}
+
+void arch_scan_constants(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo, taddr_t hi,
+			 void (*found)(void *arg, taddr_t from, taddr_t target), void *arg)
+{
+	for (size_t i = 0; i + 5 <= size; i++) {
+		unsigned width, offset;
+		taddr_t value = 0;
+
+		if (!constant_forms[bytes[i]])
+			continue;
+		offset = constant_at(bytes + i, i && (bytes[i - 1] & 0xf8) == 0x48, &width);
+		if (!offset || i + offset + width > size)
+			continue;
+		memcpy(&value, bytes + i + offset, width);
+		if (value >= lo && value < hi)
+			found(arg, address + i, value);
+	}
+}
+
+bool arch_ends_in(const struct arch_insn *insn, taddr_t value)
+{
+	uint64_t wide = 0;
+	uint32_t narrow = 0;
+
+	if (insn->length > sizeof(narrow))
+		memcpy(&narrow, insn->bytes + insn->length - sizeof(narrow), sizeof(narrow));
+	if (insn->length > sizeof(wide))
+		memcpy(&wide, insn->bytes + insn->length - sizeof(wide), sizeof(wide));
+	return narrow == value || wide == value;
+}

@@ -517,62 +517,6 @@ static void test_liveness_is_bounded(void **state)
 	assert_int_equal(arch_live_before(insns, count, count), SET_ALL);
 }
 
-/* -------------------------------------------------------------------- scan */
-
-struct finding {
-	taddr_t from, target;
-};
-
-static struct {
-	struct finding list[64];
-	size_t count;
-} findings;
-
-static void on_reference(void *arg, taddr_t from, taddr_t target)
-{
-	assert_ptr_equal(arg, &findings);
-	if (findings.count < COUNT(findings.list))
-		findings.list[findings.count] = (struct finding){from, target};
-	findings.count++;
-}
-
-static void test_scan(void **state)
-{
-	static const struct {
-		const char *bytes;
-		taddr_t from, target; /* relative to LOW */
-	} cases[] = {
-		{"e800010000", 0, 0x105},     {"90e900010000", 1, 0x106},
-		{"0f8500010000", 0, 0x106},   {"488d0500010000", 1, 0x107},
-		{"4c8d3d00010000", 1, 0x107}, {"c7f800010000", 0, 0x106},
-		{"9090e8feffffff", 2, 5},
-	};
-
-	(void)state;
-	for (size_t i = 0; i < COUNT(cases); i++) {
-		uint8_t bytes[32];
-		size_t size = parse(cases[i].bytes, bytes);
-
-		findings.count = 0;
-		arch_scan_references(bytes, size, LOW, LOW, LOW + 0x1000, on_reference, &findings);
-		if (findings.count != 1 || findings.list[0].from != LOW + cases[i].from ||
-		    findings.list[0].target != LOW + cases[i].target)
-			fail_msg("%s: %zu findings", cases[i].bytes, findings.count);
-		/* Cut off, or outside of what is asked for: nothing. */
-		findings.count = 0;
-		arch_scan_references(bytes, size - 1, LOW, LOW, LOW + 0x1000, on_reference,
-				     &findings);
-		arch_scan_references(bytes, size, LOW, LOW + 0x800, LOW + 0x1000, on_reference,
-				     &findings);
-		arch_scan_references(bytes, size, LOW, 0, LOW + cases[i].target, on_reference,
-				     &findings);
-		assert_int_equal(findings.count, 0);
-	}
-	findings.count = 0;
-	arch_scan_references((const uint8_t *)"", 0, LOW, 0, UINT64_MAX, on_reference, &findings);
-	assert_int_equal(findings.count, 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -586,7 +530,6 @@ int main(void)
 		cmocka_unit_test(test_shared_jump),
 		cmocka_unit_test(test_liveness),
 		cmocka_unit_test(test_liveness_is_bounded),
-		cmocka_unit_test(test_scan),
 	};
 
 	alarm(60);

@@ -169,6 +169,15 @@ static const struct plan_case fixed_cases[] = {
 	{"x_load", "entry+0=jump(0,10) exit+23=padding(23,1+4)"},
 	{"x_goto", "entry+0=jump(0,9) exit+20=padding(20,1+4)"},
 	{"x_immediate", "entry+0=jump(0,5) exit+24=!undecoded"},
+	{"x_moved", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=padding(21,1+4)"},
+	{"x_wide", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=padding(21,1+4)"},
+	{"x_stored", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=padding(21,1+4)"},
+	{"x_pushed", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=padding(21,1+4)"},
+	{"x_added", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=padding(21,1+4)"},
+	{"x_based", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=padding(21,1+4)"},
+	{"x_signed", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=padding(21,1+4)"},
+	{"x_not", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=previous(16,6)"},
+	{"x_number", "entry+0=jump(0,8) exit+7=merged(0,8)"},
 };
 
 static const struct plan_case go_cases[] = {
@@ -323,6 +332,7 @@ static void test_tactics(void **state)
 	check_cases(img, tactics_cases, sizeof(tactics_cases) / sizeof(*tactics_cases));
 }
 
+/* fear C3: where addresses are fixed, those in constants of other functions, and what only looks so */
 static void test_fixed(void **state)
 {
 	struct image *img = open_target("points-fixed");

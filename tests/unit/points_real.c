@@ -212,15 +212,16 @@ static void check_dead(struct check *c, vaddr_t v, size_t size)
 }
 
 /*
- * True if something names the address. Where addresses are fixed any word may
- * look like one: in the middle of an instruction that is chance.
+ * True if something names the address. Where addresses are fixed any word and any
+ * constant may look like one: in the middle of an instruction that is chance. (What
+ * branches there is a target.)
  */
 static bool is_referred(struct check *c, vaddr_t v)
 {
 	unsigned references = image_references_at(c->img, v);
 
-	if (references == REFERENCE_ADDRESS && image_is_fixed(c->img) && !(get(c, v) & HEAD))
-		return false;
+	if (image_is_fixed(c->img) && !(get(c, v) & HEAD))
+		references &= ~(unsigned)(REFERENCE_ADDRESS | REFERENCE_BRANCH);
 	return references != 0;
 }
 

@@ -60,6 +60,56 @@ FN x_immediate
 	ret
 END x_immediate
 
+	/* Another function has an address inside this one in a constant. */
+.macro X_ENTERED name, inner
+FN \name
+	mov %rdi, %rax
+	test %edi, %edi
+	js 1f
+	add $1, %rax
+	ret
+	.p2align 4
+1:	dec %eax
+\inner: sub $1, %eax
+	ret
+END \name
+.endm
+	X_ENTERED x_moved, .Lxe0
+	X_ENTERED x_wide, .Lxe1
+	X_ENTERED x_stored, .Lxe2
+	X_ENTERED x_pushed, .Lxe3
+	X_ENTERED x_added, .Lxe4
+	X_ENTERED x_based, .Lxe5
+	X_ENTERED x_signed, .Lxe6
+	X_ENTERED x_not, .Lxe7
+FN x_enters
+	mov $.Lxe0, %r9d
+	movabs $.Lxe1, %rax
+	movq $.Lxe2, 8(%rsp, %rdi)
+	push $.Lxe3
+	add $.Lxe4, %rax
+	lea .Lxe5(, %rdi, 8), %rax
+	mov $.Lxe6, %rax
+	ret
+END x_enters
+
+	/* It only looks so: inside the instruction that this is, and of the one that it is in. */
+FN x_number
+	mov $5, %eax
+	inc %eax
+	ret
+END x_number
+FN x_numbers
+	mov $x_number + 1, %eax
+	ret
+END x_numbers
+FN x_operand
+	.byte 0x48, 0xbe, 0xb8 /* movabs $..., %rsi */
+	.long .Lxe7
+	.byte 0, 4, 0
+	ret
+END x_operand
+
 	.section .rodata
 	.p2align 3
 .Lxtab:	.quad .Lxt0, .Lxt1, .Lxt9, 0

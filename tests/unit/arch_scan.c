@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arch_scan.c (test) - what is found in code without decoding it, a line a case:
+ * branches and addresses that are computed, and whole addresses as constants.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "arch/scan.h"
+
+#define LOW	 0x400000ull
+#define COUNT(x) (sizeof(x) / sizeof(*(x)))
+
+static size_t parse(const char *text, uint8_t *bytes)
+{
+	size_t size = strlen(text) / 2;
+
+	for (size_t i = 0; i < size; i++) {
+		unsigned byte;
+
+		assert_int_equal(sscanf(text + 2 * i, "%2x", &byte), 1);
+		bytes[i] = (uint8_t)byte;
+	}
+	return size;
+}
+
+struct finding {
+	taddr_t from, target;
+};
+
+static struct {
+	struct finding list[64];
+	size_t count;
+} findings;
+
+static void on_reference(void *arg, taddr_t from, taddr_t target)
+{
+	assert_ptr_equal(arg, &findings);
+	if (findings.count < COUNT(findings.list))
+		findings.list[findings.count] = (struct finding){from, target};
+	findings.count++;
+}
+
+static void test_scan(void **state)
+{
+	static const struct {
+		const char *bytes;
+		taddr_t from, target; /* relative to LOW */
+	} cases[] = {
+		{"e800010000", 0, 0x105},     {"90e900010000", 1, 0x106},
+		{"0f8500010000", 0, 0x106},   {"488d0500010000", 1, 0x107},
+		{"4c8d3d00010000", 1, 0x107}, {"c7f800010000", 0, 0x106},
+		{"9090e8feffffff", 2, 5},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		uint8_t bytes[32];
+		size_t size = parse(cases[i].bytes, bytes);
+
+		findings.count = 0;
+		arch_scan_references(bytes, size, LOW, LOW, LOW + 0x1000, on_reference, &findings);
+		if (findings.count != 1 || findings.list[0].from != LOW + cases[i].from ||
+		    findings.list[0].target != LOW + cases[i].target)
+			fail_msg("%s: %zu findings", cases[i].bytes, findings.count);
+		/* Cut off, or outside of what is asked for: nothing. */
+		findings.count = 0;
+		arch_scan_references(bytes, size - 1, LOW, LOW, LOW + 0x1000, on_reference,
+				     &findings);
+		arch_scan_references(bytes, size, LOW, LOW + 0x800, LOW + 0x1000, on_reference,
+				     &findings);
+		arch_scan_references(bytes, size, LOW, 0, LOW + cases[i].target, on_reference,
+				     &findings);
+		assert_int_equal(findings.count, 0);
+	}
+	findings.count = 0;
+	arch_scan_references((const uint8_t *)"", 0, LOW, 0, UINT64_MAX, on_reference, &findings);
+	assert_int_equal(findings.count, 0);
+}
+
+/* Whole addresses as constants, in each form that has room for one. */
+static void test_scan_constants(void **state)
+{
+	enum { TO = 0x400105 };
+	static const struct {
+		const char *bytes;
+		taddr_t from, target; /* from LOW, as it is */
+	} cases[] = {
+		{"bf05014000", 0, TO},
+		{"41b905014000", 1, TO}, /* mov, reg */
+		{"48c7c005014000", 1, TO},
+		{"c744240805014000", 0, TO},
+		{"48c7050101010105014000", 1, TO},
+		{"c784240101010105014000", 0, TO},
+		{"c704250101010105014000", 0, TO},
+		{"6805014000", 0, TO}, /* push */
+		{"480505014000", 1, TO},
+		{"483d05014000", 1, TO}, /* add, cmp */
+		{"4881ff05014000", 1, TO},
+		{"48817f0805014000", 1, TO},
+		{"8d04fd05014000", 0, TO},
+		{"488d8005014000", 1, TO}, /* lea */
+		{"488d84c705014000", 1, TO},
+		{"48b80501400000000000", 1, TO}, /* movabs */
+		{"49bf0501400007000000", 1, UINT64_C(0x700000000) + TO},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		uint8_t bytes[32];
+		size_t size = parse(cases[i].bytes, bytes);
+		taddr_t to = cases[i].target;
+		struct arch_insn insn;
+
+		findings.count = 0;
+		arch_scan_constants(bytes, size, LOW, to, to + 1, on_reference, &findings);
+		if (findings.count != 1 || findings.list[0].from != LOW + cases[i].from ||
+		    findings.list[0].target != to)
+			fail_msg("%s: %zu findings", cases[i].bytes, findings.count);
+		assert_int_equal(arch_decode(bytes, size, LOW, &insn), ARCH_OK);
+		assert_true(arch_ends_in(&insn, to));
+		assert_false(arch_ends_in(&insn, to + 1));
+		/* Cut off, or not asked for: nothing. */
+		findings.count = 0;
+		arch_scan_constants(bytes, size - 1, LOW, to, to + 1, on_reference, &findings);
+		arch_scan_constants(bytes, size, LOW, to + 1, to + 9, on_reference, &findings);
+		assert_int_equal(findings.count, 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_scan),
+		cmocka_unit_test(test_scan_constants),
+	};
+
+	return cmocka_run_group_tests_name("architecture: scans", tests, NULL, NULL);
+}
