@@ -208,28 +208,16 @@ static void mark_stored(void *arg, vaddr_t place, vaddr_t value)
 	mark(arg, value, REFERENCE_ADDRESS);
 }
 
-/* Linked to fixed addresses there is nothing to relocate: any word may be a pointer. */
-static void scan_words(struct scan *s)
+/*
+ * Whatever is eight bytes may be an address. Among code it is a table, which is
+ * aligned: constants of instructions are found otherwise, with less chance.
+ */
+static void mark_word(void *arg, vaddr_t place, vaddr_t value)
 {
-	const struct elf_file *f = &s->img->file;
-	vaddr_t lo = s->img->text[0].lo, hi = s->img->text[s->img->text_count - 1].hi;
+	struct scan *s = arg;
 
-	for (size_t i = 0; i < f->load_count; i++) {
-		const struct elf_segment *g = &f->loads[i];
-
-		size_t begin = -g->address & 7, forgotten = 0;
-
-		for (size_t at = begin; at + 8 <= g->file_size; at += 8) {
-			uint64_t value = elf_u64(g->bytes + at);
-
-			if (value >= lo && value < hi)
-				mark(s, value, REFERENCE_ADDRESS);
-			if (at - forgotten >= SCAN_PIECE) {
-				elf_file_forget(f, g->bytes + forgotten, at - forgotten);
-				forgotten = at;
-			}
-		}
-	}
+	if (place % sizeof(value) == 0 || !range_at(s->img->text, s->img->text_count, place))
+		mark(s, value, REFERENCE_ADDRESS);
 }
 
 /* ------------------------------------------- exceptions and symbols */
@@ -326,8 +314,10 @@ int image_references(struct image *img, struct dinst_error *e)
 	if (!r && img->text_count) {
 		scan_symbols(&s);
 		relocations_each(&img->file, mark_stored, &s);
+		/* Linked to fixed addresses there is nothing to relocate: any word may be one. */
 		if (image_is_fixed(img))
-			scan_words(&s);
+			words_each(&img->file, 0, img->text[0].lo,
+				   img->text[img->text_count - 1].hi, mark_word, &s);
 		r = scan_exceptions(&s);
 		if (!r)
 			r = sequences_find(img, &s.map->rseq, &s.map->rseq_count, e);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * references_relocations.c - reads the relocations that the loader applies.
+ * references_relocations.c - reads the relocations that the loader applies, and
+ * what may be addresses where there are none.
  *
  * Only those whose value is known when the file is linked. Types are those of
  * the psABI, by the names of elf.h. Bounded by the size of the tables.
@@ -15,6 +16,8 @@
 #define DT_RELRSZ 35
 #define DT_RELR	  36
 #endif
+
+enum { WORDS_PIECE = 1 << 20 }; /* bytes that are in our memory at once */
 
 /* Bytes that a relocation table consists of, and its symbols where it has some. */
 struct relocations {
@@ -228,4 +231,38 @@ void relocations_each(const struct elf_file *f, relocation_found found, void *ar
 void slots_each(const struct elf_file *f, slot_found slot, void *arg)
 {
 	run(f, &(struct visitor){.slot = slot, .arg = arg});
+}
+
+/* ------------------------------------------------------------------- words */
+
+static void words_of(const struct elf_file *f, const struct elf_segment *g, vaddr_t lo, vaddr_t hi,
+		     relocation_found found, void *arg)
+{
+	/* Of the highest bytes of all that is looked for: one that is not zero rules out several. */
+	const size_t zeros = (size_t)__builtin_clzll(hi | 1) / 8;
+	size_t at = 0, forgotten = 0;
+
+	while (at + sizeof(uint64_t) <= g->file_size) {
+		uint64_t value = elf_u64(g->bytes + at);
+
+		if (zeros && value >> 56) {
+			at += zeros;
+			continue;
+		}
+		if (value >= lo && value < hi)
+			found(arg, g->address + at, value);
+		at++;
+		if (at - forgotten >= WORDS_PIECE) {
+			elf_file_forget(f, g->bytes + forgotten, at - forgotten);
+			forgotten = at;
+		}
+	}
+}
+
+void words_each(const struct elf_file *f, uint32_t without, vaddr_t lo, vaddr_t hi,
+		relocation_found found, void *arg)
+{
+	for (size_t i = 0; i < f->load_count; i++)
+		if (!(f->loads[i].flags & without))
+			words_of(f, &f->loads[i], lo, hi, found, arg);
 }

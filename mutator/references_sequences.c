@@ -104,21 +104,6 @@ static void look_at_stored(void *arg, vaddr_t place, vaddr_t value)
 		add(f, place - ABORT_AT);
 }
 
-/* In a program with a fixed address nothing tells what is an address. */
-static void by_words(struct finding *f)
-{
-	const struct elf_file *file = &f->img->file;
-
-	for (size_t i = 0; i < file->load_count; i++) {
-		const struct elf_segment *g = &file->loads[i];
-
-		if (g->flags & PF_X)
-			continue;
-		for (size_t at = -g->address & 7; at + 8 <= g->file_size; at += 8)
-			look_at_stored(f, g->address + at, elf_u64(g->bytes + at));
-	}
-}
-
 /* ------------------------------------------------------------ relocating */
 
 static int by_address(const void *a, const void *b)
@@ -178,8 +163,10 @@ int sequences_find(struct image *img, struct image_range **out, size_t *count,
 	*count = 0;
 	by_sections(&f);
 	relocations_each(&img->file, look_at_stored, &f);
-	if (image_is_fixed(img))
-		by_words(&f);
+	/* In a program with a fixed address nothing tells what is an address. */
+	if (image_is_fixed(img) && img->text_count)
+		words_each(&img->file, PF_X, img->text[0].lo, img->text[img->text_count - 1].hi,
+			   look_at_stored, &f);
 	if (f.count && !f.failed) {
 		qsort(f.list, f.count, sizeof(*f.list), by_address);
 		relocations_each(&img->file, relocate, &f);

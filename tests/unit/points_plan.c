@@ -176,6 +176,8 @@ static const struct plan_case fixed_cases[] = {
 	{"x_added", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=padding(21,1+4)"},
 	{"x_based", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=padding(21,1+4)"},
 	{"x_signed", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=padding(21,1+4)"},
+	{"x_record", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=padding(21,1+4)"},
+	{"x_unlike", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=previous(16,6)"},
 	{"x_not", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=previous(16,6)"},
 	{"x_number", "entry+0=jump(0,8) exit+7=merged(0,8)"},
 };

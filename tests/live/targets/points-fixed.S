@@ -93,6 +93,10 @@ FN x_enters
 	ret
 END x_enters
 
+	/* Records without padding have addresses anywhere. */
+	X_ENTERED x_record, .Lxp0
+	X_ENTERED x_unlike, .Lxp1
+
 	/* It only looks so: inside the instruction that this is, and of the one that it is in. */
 FN x_number
 	mov $5, %eax
@@ -114,6 +118,13 @@ END x_operand
 	.p2align 3
 .Lxtab:	.quad .Lxt0, .Lxt1, .Lxt9, 0
 .Lxltab: .quad .Lxl0, .Lxl1, 0
+
+	.p2align 3
+	.byte 1
+	.quad .Lxp0
+	.byte 2
+	.long .Lxp1 /* no address: what follows is not zero */
+	.long 1
 
 	.data
 	.p2align 3
