@@ -75,18 +75,23 @@ static const unsigned long seize_options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRAC
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool tells_filters; /* CONFIG_CHECKPOINT_RESTORE: otherwise EINVAL, whatever there is */
 
-/* A seize that is under way in this thread. */
+/*
+ * A seize that is under way in this thread. One that waits is woken up again and again; one that only had no
+ * CPU gets a single signal, however long that was, and comes to its end.
+ */
+enum { WAKES_LEAST = 3 };
+
 static _Thread_local struct {
 	sigjmp_buf out;
 	uint64_t until_ns;
-	volatile sig_atomic_t under_way;
+	volatile sig_atomic_t under_way, wakes;
 } seizing;
 
 /* Its arrival is all that matters to a wait, which returns EINTR. A seize would go on. */
 static void wake(int signal)
 {
 	(void)signal;
-	if (!seizing.under_way || clock_ns() < seizing.until_ns)
+	if (!seizing.under_way || ++seizing.wakes < WAKES_LEAST || clock_ns() < seizing.until_ns)
 		return;
 	seizing.under_way = 0;
 	siglongjmp(seizing.out, 1);
@@ -165,6 +170,7 @@ int tracee_seize(pid_t tid, uint64_t until_ns)
 	if (until_ns && sigsetjmp(seizing.out, 1))
 		return -ETIMEDOUT;
 	seizing.until_ns = until_ns;
+	seizing.wakes = 0;
 	seizing.under_way = until_ns != 0;
 	error = answer(ptrace(PTRACE_SEIZE, tid, NULL, (void *)seize_options));
 	seizing.under_way = 0;

@@ -33,6 +33,8 @@ os.environ["DINST_SOCKET"] = os.path.join(WORK, "d.sock")
 QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 running = []
 skipped = []
+# Started in the background by a shell it would be ignored, by the tools as well, which are ended by it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def start(command, cpu, **how):
