@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "arch/arch.h"
+#include "tests/unit/arch_bytes.h"
 
 #define ADDRESS 0x400000ull
 
@@ -333,19 +334,6 @@ static const struct {
 	{"c4e2e8f3c9", R(CX), R(DX) | F6},	   /* blsr %rcx,%rdx */
 	{"c4e2fbf6c3", R(DX) | R(BX), R(AX)},	   /* mulx %rbx,%rax,%rax */
 };
-
-static size_t parse(const char *text, uint8_t *bytes)
-{
-	size_t size = strlen(text) / 2;
-
-	for (size_t i = 0; i < size; i++) {
-		unsigned byte;
-
-		assert_int_equal(sscanf(text + 2 * i, "%2x", &byte), 1);
-		bytes[i] = (uint8_t)byte;
-	}
-	return size;
-}
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 

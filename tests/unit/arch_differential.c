@@ -26,6 +26,7 @@
 #include "arch/x86_64/x86.h"
 #include "tests/unit/arch_forms.h"
 #include "tests/unit/arch_run.h"
+#include "tests/unit/arch_bytes.h"
 
 /* Most of it above 4 GiB; the forms of a table below 2 GiB as well. */
 #define HIGH 0x200000000000ull
@@ -385,19 +386,6 @@ static int sweep(struct dl_phdr_info *info, size_t size, void *name)
 		}
 	}
 	return 1;
-}
-
-static size_t parse(const char *text, uint8_t *bytes)
-{
-	size_t size = strlen(text) / 2;
-
-	for (size_t k = 0; k < size; k++) {
-		unsigned byte;
-
-		assert_int_equal(sscanf(text + 2 * k, "%2x", &byte), 1);
-		bytes[k] = (uint8_t)byte;
-	}
-	return size;
 }
 
 /* One form of a rule; what became of it must be what the rule says. */

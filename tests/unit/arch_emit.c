@@ -14,25 +14,13 @@
 #include <cmocka.h>
 
 #include "arch/x86_64/x86.h"
+#include "tests/unit/arch_bytes.h"
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
 #define LOW	 0x10000000ull	   /* where the instructions are ... */
 #define HIGH	 0x7f0000000000ull /* ... or here, above 4 GiB */
 #define DISTANCE 0x1000000ull	   /* their copies lie that much above */
-
-static size_t parse(const char *text, uint8_t *bytes)
-{
-	size_t size = strlen(text) / 2;
-
-	for (size_t i = 0; i < size; i++) {
-		unsigned byte;
-
-		assert_int_equal(sscanf(text + 2 * i, "%2x", &byte), 1);
-		bytes[i] = (uint8_t)byte;
-	}
-	return size;
-}
 
 static void print(const uint8_t *bytes, size_t size, char *text)
 {

@@ -15,25 +15,13 @@
 
 #include "arch/x86_64/x86.h"
 #include "tests/unit/arch_run.h"
+#include "tests/unit/arch_bytes.h"
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
 #define HOME  0x10000000ull /* where the branch is */
 #define AWAY  0x11000000ull /* where its copy is */
 #define TAKEN 0x12000000ull
-
-static size_t parse(const char *text, uint8_t *bytes)
-{
-	size_t size = strlen(text) / 2;
-
-	for (size_t i = 0; i < size; i++) {
-		unsigned byte;
-
-		assert_int_equal(sscanf(text + 2 * i, "%2x", &byte), 1);
-		bytes[i] = (uint8_t)byte;
-	}
-	return size;
-}
 
 static struct arch_insn decode(const char *text, taddr_t address)
 {

@@ -13,22 +13,10 @@
 #include <cmocka.h>
 
 #include "arch/scan.h"
+#include "tests/unit/arch_bytes.h"
 
 #define LOW	 0x400000ull
 #define COUNT(x) (sizeof(x) / sizeof(*(x)))
-
-static size_t parse(const char *text, uint8_t *bytes)
-{
-	size_t size = strlen(text) / 2;
-
-	for (size_t i = 0; i < size; i++) {
-		unsigned byte;
-
-		assert_int_equal(sscanf(text + 2 * i, "%2x", &byte), 1);
-		bytes[i] = (uint8_t)byte;
-	}
-	return size;
-}
 
 struct finding {
 	taddr_t from, target;

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "mutator/points.h"
+#include "tests/unit/points_constants.h"
 
 enum { HEAD = 1, TARGET = 2, CLAIMED = 4, BASE = 8, RETURN = 16, OTHER = 32, HOLE = 64 };
 
@@ -213,15 +214,18 @@ static void check_dead(struct check *c, vaddr_t v, size_t size)
 
 /*
  * True if something names the address. Where addresses are fixed any word and any
- * constant may look like one: in the middle of an instruction that is chance. (What
- * branches there is a target.)
+ * constant may look like one: in the middle of an instruction that is chance.
  */
 static bool is_referred(struct check *c, vaddr_t v)
 {
 	unsigned references = image_references_at(c->img, v);
 
-	if (image_is_fixed(c->img) && !(get(c, v) & HEAD))
-		references &= ~(unsigned)(REFERENCE_ADDRESS | REFERENCE_BRANCH);
+	if (image_is_fixed(c->img) && !(get(c, v) & HEAD)) {
+		if (references & REFERENCE_BRANCH && named_as_constant(c->img, v))
+			references &= ~(unsigned)REFERENCE_BRANCH;
+		if (references == REFERENCE_ADDRESS)
+			return false;
+	}
 	return references != 0;
 }
 
