@@ -149,12 +149,9 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 {
 	struct arena_limits limits;
 	bool placed = false;
-	struct maps m;
+	const struct maps *m;
 	int result;
 
-	result = maps_read(target_pid(a->target), &m, e);
-	if (result)
-		return result;
 	arena_limits_read(target_memory_tid(a->target), &limits);
 	a->commits = limits.commits;
 	for (size_t which = limits.locks_memory ? FIRST_LOCKED_SIZE
@@ -163,7 +160,10 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 	     which < SIZES; which++) {
 		enum arena_attempt outcome;
 
-		if (!choose_sizes(a, which, hi - lo) || !choose_places(a, &m, &limits, lo, hi))
+		result = stop_maps(s, &m, e);
+		if (result)
+			return result;
+		if (!choose_sizes(a, which, hi - lo) || !choose_places(a, m, &limits, lo, hi))
 			continue;
 		placed = true;
 		/* What is left is the target's, which may need it at any time. */
@@ -179,14 +179,10 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 		}
 		if (outcome == ARENA_ATTEMPT_SMALLER)
 			continue;
-		result = outcome == ARENA_ATTEMPT_DONE ? DINST_OK
-						       : (e && e->code ? e->code : DINST_FAILED);
-		goto out;
+		return outcome == ARENA_ATTEMPT_DONE ? DINST_OK
+						     : (e && e->code ? e->code : DINST_FAILED);
 	}
-	result = no_room(a, lo, hi, placed, e);
-out:
-	maps_release(&m);
-	return result;
+	return no_room(a, lo, hi, placed, e);
 }
 
 static int create_any(struct stop *s, taddr_t lo, taddr_t hi, bool private, struct arena **out,

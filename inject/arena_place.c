@@ -10,6 +10,7 @@
 #include "inject/arena_place.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,7 +123,7 @@ static void read_room(pid_t pid, struct arena_limits *limits)
 {
 	char text[4096], *whole = proc_status_text(pid, pid, text, sizeof(text));
 	const char *status = whole ? whole : "";
-	char overcommit[16], meminfo[8192];
+	char overcommit[16], meminfo[8192] = "";
 
 	limits->locks_memory = proc_bytes(status, "\nVmLck:") >= LOCKED_LEAST;
 	limits->room = left(pid, RLIMIT_AS, proc_bytes(status, "\nVmSize:"));
@@ -132,8 +133,9 @@ static void read_room(pid_t pid, struct arena_limits *limits)
 	if (whole != text)
 		free(whole);
 	read_small("/proc/sys/vm/overcommit_memory", overcommit, sizeof(overcommit));
-	read_small("/proc/meminfo", meminfo, sizeof(meminfo));
 	limits->commits = arena_commits(overcommit);
+	if (limits->commits)
+		read_small("/proc/meminfo", meminfo, sizeof(meminfo));
 	limits->own_room = least(limits->own_room, arena_commit_room(overcommit, meminfo));
 }
 
@@ -178,7 +180,7 @@ unsigned arena_parse_cpus(const char *list)
 	return highest < 1u << 20 ? (unsigned)highest + 1 : 0;
 }
 
-unsigned arena_possible_cpus(void)
+static unsigned ask_possible_cpus(void)
 {
 	unsigned long mask[1 << 14];
 	char text[4096];
@@ -194,13 +196,29 @@ unsigned arena_possible_cpus(void)
 	return bytes > 0 ? (unsigned)bytes * 8 : 8192;
 }
 
+unsigned arena_possible_cpus(void)
+{
+	static atomic_uint known; /* it never changes while the machine runs */
+	unsigned cpus = known;
+
+	if (!cpus)
+		known = cpus = ask_possible_cpus();
+	return cpus;
+}
+
 /* -------------------------------------------------------------- what is used */
 
-static int by_lo(const void *a, const void *b)
+/* By insertion: all but the first few are in order already. */
+static void sort(struct used *u)
 {
-	const struct interval *x = a, *y = b;
+	for (size_t i = 1; i < u->count; i++) {
+		const struct interval moved = u->at[i];
+		size_t to = i;
 
-	return x->lo < y->lo ? -1 : x->lo > y->lo;
+		for (; to && u->at[to - 1].lo > moved.lo; to--)
+			u->at[to] = u->at[to - 1];
+		u->at[to] = moved;
+	}
 }
 
 static void add(struct used *u, taddr_t lo, taddr_t hi)
@@ -230,7 +248,7 @@ static void settle(struct used *u)
 {
 	size_t kept = 0;
 
-	qsort(u->at, u->count, sizeof(*u->at), by_lo);
+	sort(u);
 	for (size_t i = 0; i < u->count; i++) {
 		if (kept && u->at[i].lo <= u->at[kept - 1].hi) {
 			if (u->at[i].hi > u->at[kept - 1].hi)

@@ -251,15 +251,14 @@ int arena_add_threads_too(struct stop *s, const struct arena *a, size_t wipe, si
 int arena_unmap_threads(struct stop *s, const struct arena *a, struct dinst_error *e)
 {
 	struct target *t = stop_target(s);
-	bool there;
-	struct maps m;
-	int result = maps_read(target_pid(t), &m, e);
+	const struct maps *m;
+	int result = stop_maps(s, &m, e);
 
 	if (result)
 		return result;
-	there = arena_is_threads(t, &m, a->threads, a->threads_size, true);
-	maps_release(&m);
-	return there ? arena_munmap(s, 0, 0, a->threads, a->threads_size, e) : DINST_OK;
+	return arena_is_threads(t, m, a->threads, a->threads_size, true)
+		       ? arena_munmap(s, 0, 0, a->threads, a->threads_size, e)
+		       : DINST_OK;
 }
 
 void arena_forget_threads(struct stop *s, struct arena *a)

@@ -207,16 +207,16 @@ static int unmap_halves(struct stop *s, const struct half *code, const struct ha
 			taddr_t threads, size_t threads_size, struct dinst_error *e)
 {
 	enum presence has_code = HALF_ABSENT, has_data = HALF_ABSENT;
-	struct maps m;
+	const struct maps *m;
 	int result;
 
-	result = maps_read(target_pid(stop_target(s)), &m, e);
+	result = stop_maps(s, &m, e);
 	if (result)
 		return result;
 	if (code->size)
-		has_code = find_half(&m, code);
+		has_code = find_half(m, code);
 	if (data->size)
-		has_data = find_half(&m, data);
+		has_data = find_half(m, data);
 	if (has_code == HALF_FOREIGN || has_data == HALF_FOREIGN)
 		result = dinst_fail(
 			e, DINST_REFUSED,
@@ -227,8 +227,7 @@ static int unmap_halves(struct stop *s, const struct half *code, const struct ha
 	if (!result && code->size)
 		result = arena_evict(s, code->address, code->address + code->size, e);
 	if (!result)
-		result = unmap_threads(s, &m, threads, threads_size, e);
-	maps_release(&m);
+		result = unmap_threads(s, m, threads, threads_size, e);
 	if (result)
 		return result;
 	return arena_munmap(s, has_code == HALF_OURS ? code->address : 0, code->size,

@@ -152,36 +152,63 @@ static bool go_up(struct cgroup_place *place)
 	return true;
 }
 
-/* The texts that cgroup_locate() wants; false without memory. */
-static bool read_texts(pid_t pid, char **mounts, char **groups)
+/* The groups of a process, to be freed; NULL if it has ended, or without memory. */
+static char *read_groups(pid_t pid)
 {
-	char path[64];
+	char path[64], *groups = malloc(STAT_MAX);
 
-	*mounts = mounts_read(getpid());
-	*groups = malloc(STAT_MAX);
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-	if (*mounts && *groups && proc_read(path, *groups, STAT_MAX) > 0)
-		return true;
-	free(*mounts);
-	free(*groups);
-	return false;
+	if (groups && proc_read(path, groups, STAT_MAX) > 0)
+		return groups;
+	free(groups);
+	return NULL;
 }
 
-bool cgroup_is_frozen(pid_t pid, char *group, size_t size)
+void cgroup_freezer_release(struct cgroup_freezer *f)
+{
+	free(f->groups);
+	*f = (struct cgroup_freezer){0};
+}
+
+void cgroup_freezer_find(struct cgroup_freezer *f, pid_t pid)
+{
+	/* Before they are read: what changes meanwhile is seen the next time. */
+	const uint64_t generation = mounts_generation();
+	char *mounts, *groups = read_groups(pid);
+
+	if (groups && generation && generation == f->mounts && !strcmp(groups, f->groups)) {
+		free(groups);
+		return;
+	}
+	cgroup_freezer_release(f);
+	/* Without a generation it is looked up again each time. */
+	mounts = groups ? mounts_read(getpid()) : NULL;
+	if (!mounts) {
+		free(groups);
+		return;
+	}
+	f->mounts = generation;
+	f->groups = groups;
+	f->has_state = cgroup_locate(mounts, groups, "freezer", &f->state);
+	f->has_events = cgroup_locate(mounts, groups, NULL, &f->events);
+	free(mounts);
+}
+
+bool cgroup_freezer_is_frozen(struct cgroup_freezer *f, pid_t pid, char *group, size_t size)
 {
 	struct cgroup_place place;
-	char *mounts, *groups, text[256];
 	bool frozen = false;
+	char text[256];
 
-	if (!read_texts(pid, &mounts, &groups))
-		return false;
-	if (cgroup_locate(mounts, groups, "freezer", &place)) {
+	cgroup_freezer_find(f, pid);
+	if (f->has_state) {
 		/* The state of a group says what those above it make of it. */
-		frozen = read_in(place.directory, "freezer.state", text, sizeof(text)) > 0 &&
+		frozen = read_in(f->state.directory, "freezer.state", text, sizeof(text)) > 0 &&
 			 strncmp(text, "THAWED", 6) != 0;
-		snprintf(group, size, "%s", place.directory);
+		snprintf(group, size, "%s", f->state.directory);
 	}
-	if (!frozen && cgroup_locate(mounts, groups, NULL, &place)) {
+	if (!frozen && f->has_events) {
+		place = f->events;
 		frozen = read_in(place.directory, "cgroup.events", text, sizeof(text)) > 0 &&
 			 strstr(text, "frozen 1");
 		snprintf(group, size, "%s", place.directory);
@@ -194,8 +221,15 @@ bool cgroup_is_frozen(pid_t pid, char *group, size_t size)
 			break;
 		} while (go_up(&place));
 	}
-	free(mounts);
-	free(groups);
+	return frozen;
+}
+
+bool cgroup_is_frozen(pid_t pid, char *group, size_t size)
+{
+	struct cgroup_freezer f = {0};
+	const bool frozen = cgroup_freezer_is_frozen(&f, pid, group, size);
+
+	cgroup_freezer_release(&f);
 	return frozen;
 }
 
@@ -243,13 +277,10 @@ static uint64_t room_in(const char *directory, const struct memory_files *files,
 bool cgroup_memory_room(pid_t pid, uint64_t *bytes, char *group, size_t size)
 {
 	struct cgroup_place place;
-	char *mounts, *groups, *stat;
+	char *mounts = mounts_read(getpid()), *groups = read_groups(pid), *stat = malloc(STAT_MAX);
 	uint64_t least = UINT64_MAX, room;
 
-	if (!read_texts(pid, &mounts, &groups))
-		return false;
-	stat = malloc(STAT_MAX);
-	for (int version = 0; stat && version < 2; version++) {
+	for (int version = 0; mounts && groups && stat && version < 2; version++) {
 		if (!cgroup_locate(mounts, groups, version ? NULL : "memory", &place))
 			continue;
 		do {

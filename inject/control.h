@@ -16,7 +16,7 @@
  *   stop_sharers.c   other processes in the target's memory
  *   stop_release.c   letting all go, back into the calls in which they were
  *   stop_restart.c   system calls that our stop would have cut short
- *   stop_memory.c    writing memory and registers
+ *   stop_memory.c    mappings, writing memory and registers
  *   stop_seccomp.c   which filters there are, and what they let pass
  *   remote*.c        system calls made by a thread of the target
  */
@@ -25,6 +25,8 @@
 
 #include <pthread.h>
 
+#include "inject/cgroup.h"
+#include "inject/maps.h"
 #include "inject/proc.h"
 #include "inject/ptrace.h"
 #include "inject/target.h"
@@ -60,6 +62,7 @@ struct target {
 	int64_t clock_offset; /* target_clock_offset() */
 	char name[PROC_NAME_MAX];
 	pid_t memory_tid;	   /* a thread through which memory can be reached */
+	bool memory_tid_stays;	   /* all stand still: none exits, but by a signal that ends all */
 	pthread_mutex_t stop_lock; /* one stop at a time */
 	struct restart *restarts;  /* guarded by stop_lock */
 	size_t restart_count, restart_capacity;
@@ -71,6 +74,7 @@ struct target {
 	unsigned left_program; /* target_left_program() */
 	unsigned left_calls;   /* target_left_calls() */
 	struct hold hold;
+	struct cgroup_freezer freezer;
 };
 
 /*
@@ -159,7 +163,9 @@ struct stop {
 	bool left_attached;    /* somebody could not be detached: our end does it */
 	pid_t remote_victim;   /* while a remote program runs */
 	bool thawed;	       /* once, when a remote program was about to run */
-	taddr_t tail;	       /* where remote programs run that have no arena; 0: not looked for */
+	struct maps maps;      /* stop_maps() */
+	bool has_maps;
+	taddr_t tail; /* where remote programs run that have no arena; 0: not looked for */
 	size_t tail_size;
 };
 
@@ -232,6 +238,9 @@ bool held_is_dispatched(const struct stop *s, const struct held *h);
 
 /* True once the target has been killed, though its process may not have ended yet. */
 bool stop_is_dying(struct stop *s);
+
+/* Forgets what stop_maps() gave. */
+void stop_forget_maps(struct stop *s);
 
 /*
  * Lets all threads go as they were (stop_release.c). s->left_attached: who is still ours runs, and

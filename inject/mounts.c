@@ -5,6 +5,9 @@
  */
 #include "inject/mounts.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +68,24 @@ bool mounts_may_wait(const char *mounts, dev_t device)
 			return true;
 	}
 	return false;
+}
+
+uint64_t mounts_generation(void)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct pollfd own = {.fd = -1, .events = POLLPRI};
+	static uint64_t changes = 1;
+	uint64_t generation = 0;
+
+	pthread_mutex_lock(&lock);
+	if (own.fd < 0)
+		own.fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+	if (own.fd >= 0 && poll(&own, 1, 0) >= 0) {
+		changes += (own.revents & (POLLPRI | POLLERR)) != 0;
+		generation = changes;
+	}
+	pthread_mutex_unlock(&lock);
+	return generation;
 }
 
 char *mounts_read(pid_t tid)

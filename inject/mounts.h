@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /*
@@ -23,6 +24,12 @@ const char *mounts_type(const char *line, const char *end, size_t *length);
  * the network, or a program that serves the file system. `mounts` is the text of all lines.
  */
 bool mounts_may_wait(const char *mounts, dev_t device);
+
+/*
+ * Changes whenever what is mounted where we are does (poll(2) of our own mountinfo tells); 0: that
+ * cannot be told.
+ */
+uint64_t mounts_generation(void);
 
 /* The text for a thread's mount namespace, to be freed; NULL if it cannot be read. */
 char *mounts_read(pid_t tid);

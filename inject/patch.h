@@ -46,14 +46,24 @@ struct patch {
 int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dinst_error *e);
 
 /*
+ * The files that are mapped at these pages, while the target runs: in a stop nothing is opened. Those
+ * that somebody may have to provide (mounts.h) are left out, as is what cannot be opened. NULL without
+ * memory, which is as good as none; given back with patch_files_close().
+ */
+struct patch_files;
+struct patch_files *patch_files_open(const struct target *t, const taddr_t *pages, size_t count);
+void patch_files_close(struct patch_files *files);
+
+/*
  * Gives back private copies of the text pages given (any address in the page,
- * in any order) that equal the mapped file again: MADV_DONTNEED by remote
+ * in any order) that equal the mapped file again, which is one of `files`: MADV_DONTNEED by remote
  * calls, through `scratch` as remote_run() has it. Bounded to a few
  * milliseconds. Returns how many of the pages stay private copies (0: all were
  * given back or never were copies; more is no failure), or a negative code if
  * the machinery failed.
  */
-int patch_drop_private_pages(struct stop *s, const taddr_t *pages, size_t count, taddr_t scratch,
-			     void *scratch_map, struct dinst_error *e);
+int patch_drop_private_pages(struct stop *s, const taddr_t *pages, size_t count,
+			     const struct patch_files *files, taddr_t scratch, void *scratch_map,
+			     struct dinst_error *e);
 
 #endif

@@ -29,6 +29,16 @@ enum {
 	GAP_MAX = 64,	     /* pages between two that may be dropped along with them */
 };
 
+/* Files that are mapped where the pages are, opened before the stop. */
+struct patch_files {
+	struct patch_file {
+		dev_t device;
+		uint64_t inode;
+		int fd;
+	} * at;
+	size_t count;
+};
+
 struct run {
 	taddr_t lo, hi;
 	size_t pages; /* of the caller's, in it */
@@ -36,16 +46,109 @@ struct run {
 
 struct drop {
 	struct stop *s;
-	struct maps maps;
+	const struct maps *maps;
 	taddr_t *pages; /* sorted, each once */
 	size_t count;
 	int pagemap; /* -1 if it cannot be read */
 	struct run *runs;
 	size_t run_count;
 	uint64_t deadline;
-	char *mounts; /* NULL: they cannot be read, and no file is */
+	const struct patch_files *files;
 	bool in_tail; /* the program that does it is in the tail of some module */
 };
+
+/* ------------------------------------------------------- before the stop */
+
+/* Pages of it may be given back: it shows a file, as that is. */
+static bool shows_file(const struct maps_entry *entry)
+{
+	return entry->inode && !entry->shared && !(entry->protection & PROT_WRITE);
+}
+
+/*
+ * The file of a mapping, only if it is still the file that is mapped. Through
+ * map_files where we may (it works for deleted files and in containers), else
+ * by its name in the target's own root.
+ */
+static int open_mapped(pid_t tid, const struct maps_entry *entry)
+{
+	char path[4400];
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)tid,
+		 (unsigned long long)entry->lo, (unsigned long long)entry->hi);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && entry->name[0] == '/') {
+		snprintf(path, sizeof(path), "/proc/%d/root%s", (int)tid, entry->name);
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	}
+	if (fd < 0)
+		return -1;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_dev == entry->device &&
+	    st.st_ino == entry->inode)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* The descriptor of what `entry` shows; -1 if it is not among them. */
+static int find_file(const struct patch_files *files, const struct maps_entry *entry)
+{
+	for (size_t i = 0; files && i < files->count; i++)
+		if (files->at[i].inode == entry->inode && files->at[i].device == entry->device)
+			return files->at[i].fd;
+	return -1;
+}
+
+static void add_file(struct patch_files *files, pid_t tid, const struct maps_entry *entry)
+{
+	struct patch_file *grown;
+	const int fd = open_mapped(tid, entry);
+
+	if (fd < 0)
+		return;
+	grown = realloc(files->at, (files->count + 1) * sizeof(*grown));
+	if (!grown) {
+		close(fd);
+		return;
+	}
+	files->at = grown;
+	files->at[files->count++] = (struct patch_file){entry->device, entry->inode, fd};
+}
+
+struct patch_files *patch_files_open(const struct target *t, const taddr_t *pages, size_t count)
+{
+	const pid_t tid = target_memory_tid(t);
+	struct patch_files *files = calloc(1, sizeof(*files));
+	char *mounts = mounts_read(tid);
+	struct maps maps;
+
+	if (files && mounts && !maps_read(target_pid(t), &maps, NULL)) {
+		for (size_t i = 0; i < count; i++) {
+			const struct maps_entry *entry = maps_find(&maps, pages[i]);
+
+			/* Whoever provides it may be the target, which is about to stand still. */
+			if (entry && shows_file(entry) && find_file(files, entry) < 0 &&
+			    !mounts_may_wait(mounts, entry->device))
+				add_file(files, tid, entry);
+		}
+		maps_release(&maps);
+	}
+	free(mounts);
+	return files;
+}
+
+void patch_files_close(struct patch_files *files)
+{
+	for (size_t i = 0; files && i < files->count; i++)
+		close(files->at[i].fd);
+	if (files)
+		free(files->at);
+	free(files);
+}
+
+/* ------------------------------------------------------------ in the stop */
 
 static int by_value(const void *a, const void *b)
 {
@@ -68,34 +171,6 @@ static bool sort_pages(struct drop *d, const taddr_t *pages, size_t count)
 		if (!d->count || d->pages[d->count - 1] != d->pages[i])
 			d->pages[d->count++] = d->pages[i];
 	return true;
-}
-
-/*
- * The file of a mapping, only if it is still the file that is mapped. Through
- * map_files where we may (it works for deleted files and in containers), else
- * by its name in the target's own root.
- */
-static int open_mapped(const struct drop *d, const struct maps_entry *entry)
-{
-	pid_t tid = target_memory_tid(stop_target(d->s));
-	char path[4400];
-	struct stat st;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)tid,
-		 (unsigned long long)entry->lo, (unsigned long long)entry->hi);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 && entry->name[0] == '/') {
-		snprintf(path, sizeof(path), "/proc/%d/root%s", (int)tid, entry->name);
-		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	}
-	if (fd < 0)
-		return -1;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_dev == entry->device &&
-	    st.st_ino == entry->inode)
-		return fd;
-	close(fd);
-	return -1;
 }
 
 /* What the file would show at `page`, zeros behind its end. False if it cannot be read. */
@@ -154,10 +229,8 @@ static void add_page(struct drop *d, const struct maps_entry *entry, taddr_t pag
 /* Goes through the pages of one mapping from index `at` on; returns the index behind them. */
 static size_t check_mapping(struct drop *d, const struct maps_entry *entry, size_t at, int *kept)
 {
-	bool fits = entry->inode && !entry->shared && !(entry->protection & PROT_WRITE);
-	/* The target stands still: nobody waits for a server now, who may even be the target. */
-	bool waits = fits && (!d->mounts || mounts_may_wait(d->mounts, entry->device));
-	int fd = fits && !waits ? open_mapped(d, entry) : -1;
+	const bool fits = shows_file(entry);
+	const int fd = fits ? find_file(d->files, entry) : -1;
 
 	for (; at < d->count && d->pages[at] < entry->hi; at++) {
 		taddr_t page = d->pages[at];
@@ -174,8 +247,6 @@ static size_t check_mapping(struct drop *d, const struct maps_entry *entry, size
 		else
 			++*kept;
 	}
-	if (fd >= 0)
-		close(fd);
 	return at;
 }
 
@@ -184,7 +255,7 @@ static void find_runs(struct drop *d, int *kept)
 	size_t at = 0;
 
 	while (at < d->count) {
-		const struct maps_entry *entry = maps_find(&d->maps, d->pages[at]);
+		const struct maps_entry *entry = maps_find(d->maps, d->pages[at]);
 
 		/* What is not mapped any more is no copy of anything. */
 		if (entry)
@@ -236,17 +307,21 @@ static int drop_runs(struct drop *d, taddr_t scratch, void *scratch_map, int *ke
 	return result;
 }
 
-int patch_drop_private_pages(struct stop *s, const taddr_t *pages, size_t count, taddr_t scratch,
-			     void *scratch_map, struct dinst_error *e)
+int patch_drop_private_pages(struct stop *s, const taddr_t *pages, size_t count,
+			     const struct patch_files *files, taddr_t scratch, void *scratch_map,
+			     struct dinst_error *e)
 {
-	struct drop d = {
-		.s = s, .pagemap = -1, .deadline = clock_ns() + BUDGET_NS, .in_tail = !scratch};
+	struct drop d = {.s = s,
+			 .pagemap = -1,
+			 .deadline = clock_ns() + BUDGET_NS,
+			 .files = files,
+			 .in_tail = !scratch};
 	char path[64];
 	int kept = 0, result;
 
 	if (!count)
 		return 0;
-	result = maps_read(target_pid(stop_target(s)), &d.maps, e);
+	result = stop_maps(s, &d.maps, e);
 	if (result)
 		return result;
 	if (!sort_pages(&d, pages, count)) {
@@ -255,14 +330,11 @@ int patch_drop_private_pages(struct stop *s, const taddr_t *pages, size_t count,
 	}
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(stop_target(s)));
 	d.pagemap = open(path, O_RDONLY | O_CLOEXEC);
-	d.mounts = mounts_read(target_memory_tid(stop_target(s)));
 	find_runs(&d, &kept);
 	result = drop_runs(&d, scratch, scratch_map, &kept, e);
 out:
 	if (d.pagemap >= 0)
 		close(d.pagemap);
-	maps_release(&d.maps);
-	free(d.mounts);
 	free(d.pages);
 	free(d.runs);
 	return result ? result : kept;

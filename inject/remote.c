@@ -18,6 +18,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "inject/cgroup.h"
 #include "inject/remote_private.h"
@@ -426,6 +428,16 @@ static int clear_place(struct remote *r)
 	return stop_write(r->s, r->place, zeros, r->used, r->e);
 }
 
+/* Dropping pages leaves the mappings as they are; what else is called for would rather not. */
+static bool changes_mappings(const struct arch_remote_program *program)
+{
+	for (size_t i = 0; i < program->count; i++)
+		if (program->calls[i].number != SYS_madvise ||
+		    program->calls[i].args[2].value != MADV_DONTNEED)
+			return true;
+	return false;
+}
+
 int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_t scratch,
 	       void *scratch_map, remote_between between, void *arg, long *results,
 	       struct dinst_error *e)
@@ -444,7 +456,9 @@ int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_
 	 * It would stay stopped, but not come back: its calls would be made when it is thawed. Looking
 	 * takes as long as a call or two: it is not done for each program of a stop.
 	 */
-	if (!s->thawed && cgroup_is_frozen(target_memory_tid(s->target), group, sizeof(group)))
+	if (!s->thawed &&
+	    cgroup_freezer_is_frozen(&s->target->freezer, target_memory_tid(s->target), group,
+				     sizeof(group)))
 		return dinst_fail(
 			e, DINST_BUSY,
 			"process %d (%s) cannot make a system call for us: its control group is frozen (%s); thaw it first",
@@ -458,6 +472,8 @@ int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_
 	code = find_place(&r, scratch, scratch_map);
 	if (code)
 		return code;
+	if (changes_mappings(program))
+		stop_forget_maps(s);
 	r.storm_ns = clock_ns() + STORM_NS;
 	tracer_arm(&s->tracer, clock_ns() + REMOTE_NS);
 	code = run_all(&r);

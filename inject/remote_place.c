@@ -138,17 +138,16 @@ bool remote_tail_is_zero(const struct stop *s, taddr_t address, size_t size)
 int remote_find_tail(struct stop *s, struct remote_tail *best, struct dinst_error *e)
 {
 	struct remote_tail tail;
-	struct maps maps;
-	int code = maps_read(target_memory_tid(s->target), &maps, e);
+	const struct maps *maps;
+	int code = stop_maps(s, &maps, e);
 
 	if (code)
 		return code;
 	best->size = 0;
-	for (size_t i = 0; i < maps.count && best->size < ARCH_REMOTE_MAX; i++)
-		if (tail_of(s->target, &maps, i, &tail) && tail.size > best->size &&
+	for (size_t i = 0; i < maps->count && best->size < ARCH_REMOTE_MAX; i++)
+		if (tail_of(s->target, maps, i, &tail) && tail.size > best->size &&
 		    tail.size <= page_size() && remote_tail_is_zero(s, tail.address, tail.size))
 			*best = tail;
-	maps_release(&maps);
 	if (!best->size)
 		code = dinst_fail(
 			e, DINST_REFUSED,
@@ -320,9 +319,9 @@ static int clean_tails(struct stop *s, const struct snapshot *shot, const struct
 int remote_clean_tails(struct stop *s, struct remote_tails *tails, struct dinst_error *e)
 {
 	struct snapshot *shot = NULL;
-	struct maps maps;
+	const struct maps *maps;
 	uint8_t *bytes = malloc(page_size());
-	int code = bytes ? maps_read(target_memory_tid(s->target), &maps, e)
+	int code = bytes ? stop_maps(s, &maps, e)
 			 : dinst_fail(e, DINST_NO_MEMORY, "no memory for a page");
 
 	*tails = (struct remote_tails){0};
@@ -330,9 +329,8 @@ int remote_clean_tails(struct stop *s, struct remote_tails *tails, struct dinst_
 		goto free_bytes;
 	code = snapshot_take(s, &shot, e);
 	if (!code)
-		code = clean_tails(s, shot, &maps, bytes, tails, e);
+		code = clean_tails(s, shot, maps, bytes, tails, e);
 	snapshot_free(shot);
-	maps_release(&maps);
 free_bytes:
 	free(bytes);
 	return code;

@@ -111,14 +111,17 @@ static void run(struct attempt *a, struct stop *s)
 
 	s->nested = a->outer != NULL;
 	s->caught = caught_signals(s->target->pid);
+	cgroup_freezer_find(&s->target->freezer, target_memory_tid(s->target));
 	target_hold(s->target);
 	a->code = stop_gather(s, deadline_us, a->patience, a->e);
 	a->starved = s->starved;
 	if (!a->code)
 		a->code = show(s, a->e);
 	if (!a->code) {
+		s->target->memory_tid_stays = target_find_memory_tid(s->target);
 		a->worked = true;
 		a->code = a->work(s, a->arg, a->e);
+		s->target->memory_tid_stays = false;
 		/* Whatever failed for want of a target, that is the reason. */
 		if (a->code < 0 && a->code != DINST_GONE && stop_is_dying(s)) {
 			dinst_error_clear(a->e);
@@ -203,6 +206,7 @@ static void *tracer_main(void *arg)
 	if (s.births_fd >= 0)
 		close(s.births_fd);
 	proc_ids_release(&s.groups);
+	stop_forget_maps(&s);
 	free(s.shown);
 	free(s.table);
 	free(s.held);

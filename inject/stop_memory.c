@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stop_memory.c - writing the memory and the registers of a stopped target.
+ * stop_memory.c - mappings, writing memory and registers of a stopped target.
  *
  * Writes through /proc/TID/mem, which reaches pages of any protection and
  * leaves the mapping's own protection as it is; where a kernel restricts that
@@ -47,6 +47,22 @@ static bool any_lost(const struct stop *s)
 		if (s->held[i].lost)
 			return true;
 	return false;
+}
+
+int stop_maps(struct stop *s, const struct maps **out, struct dinst_error *e)
+{
+	const int code = s->has_maps ? 0 : maps_read(s->target->pid, &s->maps, e);
+
+	s->has_maps = !code;
+	*out = code ? NULL : &s->maps;
+	return code;
+}
+
+void stop_forget_maps(struct stop *s)
+{
+	if (s->has_maps)
+		maps_release(&s->maps);
+	s->has_maps = false;
 }
 
 /* A killed thread is no tracee of ours any more, long before its process is a zombie. */

@@ -124,6 +124,7 @@ void target_close(struct target *t)
 		return;
 	pthread_mutex_destroy(&t->stop_lock);
 	target_unclaim(t);
+	cgroup_freezer_release(&t->freezer);
 	close(t->pidfd);
 	free(t->restarts);
 	free(t);
@@ -209,7 +210,8 @@ bool target_find_memory_tid(struct target *t)
 
 pid_t target_memory_tid(const struct target *t)
 {
-	target_find_memory_tid((struct target *)t);
+	if (!t->memory_tid_stays)
+		target_find_memory_tid((struct target *)t);
 	return last_memory_tid(t);
 }
 

@@ -24,6 +24,7 @@
 #include "inject/error.h"
 
 struct target; /* opaque */
+struct maps;   /* maps.h */
 
 /*
  * Opens process `pid`. Errors name the obstacle and the way out: no such
@@ -62,7 +63,7 @@ void target_unclaim(struct target *t);
 pid_t target_pid(const struct target *t);
 /*
  * The thread whose entry in /proc shows the process's memory, files and root: the leader, unless it
- * has exited. Asks /proc each time; it may have ended when it is used, as the process may have.
+ * has exited. Asks /proc each time, but in a stop; it may have ended when it is used, as the process may have.
  */
 pid_t target_memory_tid(const struct target *t);
 int target_pidfd(const struct target *t);	 /* borrowed */
@@ -170,6 +171,12 @@ int stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
  * of us. DINST_GONE if a thread is dead.
  */
 int stop_store_regs(struct stop *s, struct dinst_error *e);
+
+/*
+ * The target's mappings, exact until a call is made in it that changes them (remote_run()), which
+ * is when *out goes, as it does at the end of the stop. Read once for everybody who asks.
+ */
+int stop_maps(struct stop *s, const struct maps **out, struct dinst_error *e);
 
 /*
  * True if the thread stands inside a restartable sequence (rseq(2)), with the

@@ -524,6 +524,7 @@ void removal_forget_spent(struct session *s);
 void removal_retire(struct session *s, struct site *site);
 int removal_flush(struct session *s, struct flush_result *result, struct dinst_error *e);
 
+/* detach.c */
 struct detach_result {
 	size_t restored; /* windows */
 	size_t left;	 /* things that a thread still uses: arena and journal stay */

@@ -202,8 +202,8 @@ out:
 /* What of one process is known, as far as it was needed. */
 struct process {
 	struct stop *stop;
-	struct maps maps;
-	bool has_maps, cannot_tell;
+	const struct maps *maps; /* NULL: not asked for, or cannot be read */
+	bool cannot_tell;
 };
 
 /*
@@ -213,11 +213,9 @@ struct process {
  */
 static bool is_unloaded_in(struct process *p, const struct site *site, taddr_t address)
 {
-	if (!p->has_maps && !p->cannot_tell) {
-		p->has_maps = !maps_read(target_pid(stop_target(p->stop)), &p->maps, NULL);
-		p->cannot_tell = !p->has_maps;
-	}
-	return p->has_maps && !module_is_mapped(site->module, &p->maps, address);
+	if (!p->maps && !p->cannot_tell)
+		p->cannot_tell = stop_maps(p->stop, &p->maps, NULL) != 0;
+	return p->maps && !module_is_mapped(site->module, p->maps, address);
 }
 
 /*
@@ -340,8 +338,6 @@ int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
 		status = restore_round(f, &process, 1, e);
 	if (status >= 0)
 		status = restore_round(f, &process, 0, e);
-	if (process.has_maps)
-		maps_release(&process.maps);
 	threads_tidy(f->session, stop);
 	return status;
 }

@@ -250,7 +250,7 @@ static int drop(struct stop *s, void *arg, struct dinst_error *e)
 	struct scene *c = arg;
 	uint64_t began = now_ns();
 
-	c->kept = patch_drop_private_pages(s, c->pages, c->page_count, 0, NULL, e);
+	c->kept = patch_drop_private_pages(s, c->pages, c->page_count, c->files, 0, NULL, e);
 	c->ns = now_ns() - began;
 	return c->kept < 0 ? c->kept : 0;
 }
@@ -258,11 +258,13 @@ static int drop(struct stop *s, void *arg, struct dinst_error *e)
 /* It is bounded in time, and the machine may be busy: what is left is for the next stop. */
 static void drop_until(struct scene *c, int kept)
 {
+	c->files = patch_files_open(c->target, c->pages, c->page_count);
 	for (int i = 0; i < 50; i++) {
 		help_stop_well(c->target, drop, c);
 		if (c->kept <= kept)
 			break;
 	}
+	patch_files_close(c->files);
 	assert_int_equal(c->kept, kept);
 }
 

@@ -23,8 +23,9 @@ struct scene {
 	size_t count;
 	taddr_t *pages;
 	size_t page_count;
-	int kept;    /* what patch_drop_private_pages() returned */
-	uint64_t ns; /* what the work took */
+	struct patch_files *files; /* of the pages */
+	int kept;		   /* what patch_drop_private_pages() returned */
+	uint64_t ns;		   /* what the work took */
 };
 
 /* The calling thread's own: how long it had to wait for a CPU says nothing. */

@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "inject/maps.h"
 #include "inject/remote.h"
 #include "tests/live/harness_thread.h"
 #include "tests/live/tails.h"
@@ -148,7 +149,62 @@ static int refuse_between(struct stop *s, void *arg, struct dinst_error *e)
 	return code ? code : check_long("getuid", results[3], getuid(), e);
 }
 
-static const stop_work programs[] = {map_and_unmap, fail_and_go_on, refuse_between};
+static int call_once(struct stop *s, long number, const uint64_t args[6], long *result,
+		     struct dinst_error *e)
+{
+	struct arch_remote_call call = {.number = number};
+	struct arch_remote_program program = {.calls = &call, .count = 1};
+
+	set_args(&call, args);
+	return remote_run(s, &program, 0, NULL, NULL, NULL, result, e);
+}
+
+/* Mappings are read once, and once more after calls that change them; dropping pages changes none. */
+static int look_at_mappings(struct stop *s, void *arg, struct dinst_error *e)
+{
+	const uint64_t map[6] = {
+		0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, (uint64_t)-1, 0};
+	const struct maps *before, *again, *after;
+	const struct maps_entry *all;
+	long made = 0, result = 0;
+	int code;
+
+	(void)arg;
+	code = stop_maps(s, &before, e);
+	if (!code)
+		code = stop_maps(s, &again, e);
+	if (!code)
+		code = check_long("one copy", before == again && before->count > 4, 1, e);
+	if (!code)
+		code = call_once(s, SYS_mmap, map, &made, e);
+	if (!code)
+		code = stop_maps(s, &after, e);
+	if (!code)
+		code = check_long("shown", maps_find(after, (taddr_t)made + 4096) != NULL, 1, e);
+	if (!code)
+		code = call_once(s, SYS_madvise,
+				 (const uint64_t[6]){(uint64_t)made, 8192, MADV_DONTNEED}, &result,
+				 e);
+	if (!code)
+		code = check_long("madvise", result, 0, e);
+	if (code)
+		return code;
+	all = after->entries;
+	code = stop_maps(s, &again, e);
+	if (!code)
+		code = check_long("kept", again->entries == all, 1, e);
+	if (!code)
+		code = call_once(s, SYS_munmap, (const uint64_t[6]){(uint64_t)made, 8192}, &result,
+				 e);
+	if (!code)
+		code = stop_maps(s, &after, e);
+	return code ? code
+		    : check_long("gone", maps_is_free(after, (taddr_t)made, (taddr_t)made + 8192),
+				 1, e);
+}
+
+static const stop_work programs[] = {map_and_unmap, fail_and_go_on, refuse_between,
+				     look_at_mappings};
 
 /* A target in one state, all programs, several times; everything is as before. */
 static void run_in_state(struct harness *h, const char *mode)
@@ -158,7 +214,7 @@ static void run_in_state(struct harness *h, const char *mode)
 	harness_start(h, "remote-registers", mode, NULL);
 	t = open_target(h->pid);
 	for (size_t i = 0; i < 4 * sizeof(programs) / sizeof(programs[0]); i++) {
-		stop(t, programs[i % 3], NULL);
+		stop(t, programs[i % 4], NULL);
 		usleep(i % 2 ? 0 : 2000);
 	}
 	harness_verify(h);

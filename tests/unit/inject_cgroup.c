@@ -99,12 +99,40 @@ static void test_ourselves(void **state)
 	assert_false(cgroup_memory_room(0x3ffffffe, &room, group, sizeof(group)));
 }
 
+/* What was found is kept, until groups or mounts are others. */
+static void test_freezer(void **state)
+{
+	struct cgroup_freezer f = {0};
+	char group[CGROUP_PATH_MAX], *kept;
+
+	(void)state;
+	cgroup_freezer_find(&f, getpid());
+	assert_non_null(f.groups);
+	kept = f.groups;
+	f.state.root = f.events.root = 12345;
+	assert_false(cgroup_freezer_is_frozen(&f, getpid(), group, sizeof(group)));
+	assert_ptr_equal(f.groups, kept);
+	assert_int_equal(f.events.root, 12345);
+	f.mounts--;
+	cgroup_freezer_find(&f, getpid());
+	assert_int_not_equal(f.events.root, 12345);
+	f.events.root = 12345;
+	f.groups[0] = f.groups[0] == 'x' ? 'y' : 'x';
+	cgroup_freezer_find(&f, getpid());
+	assert_int_not_equal(f.events.root, 12345);
+	/* A process that has ended is in no group. */
+	assert_false(cgroup_freezer_is_frozen(&f, 0x3ffffffe, group, sizeof(group)));
+	assert_null(f.groups);
+	cgroup_freezer_release(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_too_long),
 		cmocka_unit_test(test_ourselves),
+		cmocka_unit_test(test_freezer),
 	};
 
 	return cmocka_run_group_tests_name("unit/inject_cgroup", tests, NULL, NULL);

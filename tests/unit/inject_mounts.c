@@ -3,14 +3,17 @@
  * inject_mounts.c - whose files may be read while a target stands still: by the type of the file
  * system that they are on.
  */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -71,12 +74,49 @@ static void of_this_process(void **state)
 	assert_null(mounts_read(0x3ffffffe));
 }
 
+/* In a mount namespace of its own: 0 if it was told, 77 where that cannot be had. */
+static int mount_something(void)
+{
+	uint64_t before, same, after;
+
+	if (unshare(CLONE_NEWNS) && unshare(CLONE_NEWUSER | CLONE_NEWNS))
+		return 77;
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return 77;
+	before = mounts_generation();
+	same = mounts_generation();
+	if (mount("none", "/tmp", "tmpfs", 0, NULL))
+		return 77;
+	after = mounts_generation();
+	if (!before || same != before || after == before)
+		return 1;
+	return umount("/tmp") || mounts_generation() != after + 1;
+}
+
+static void changes_are_told(void **state)
+{
+	const pid_t child = fork();
+	int status;
+
+	(void)state;
+	assert_true(child >= 0);
+	if (!child)
+		_exit(mount_something());
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_true(mounts_generation() > 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(by_type),
 		cmocka_unit_test(fields),
 		cmocka_unit_test(of_this_process),
+		cmocka_unit_test(changes_are_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
