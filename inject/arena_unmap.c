@@ -8,7 +8,6 @@
 #include "inject/arena_unmap.h"
 
 #include <errno.h>
-#include <linux/rseq.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,31 +56,18 @@ int arena_munmap(struct stop *s, taddr_t code, size_t code_size, taddr_t data, s
 	return result;
 }
 
-/*
- * The kernel reads the descriptor that rseq_cs points to when the thread is
- * next preempted or gets a signal, long after the sequence, and kills the
- * thread with SIGSEGV if nothing is there (tests/live/arena_rseq.c).
- */
-static int clear_rseq(struct stop *s, const struct stop_thread *t, taddr_t lo, taddr_t hi,
-		      struct dinst_error *e)
+static bool is_inside(const struct stop_thread *thread, taddr_t descriptor, const void *arg)
 {
-	taddr_t at = t->rseq + offsetof(struct rseq, rseq_cs);
-	uint64_t descriptor = 0;
-	const uint64_t none = 0;
+	const taddr_t *range = arg;
 
-	if (!t->rseq)
-		return DINST_OK;
-	if (target_read(stop_target(s), at, &descriptor, sizeof(descriptor), e))
-		return e && e->code ? e->code : DINST_FAILED;
-	if (descriptor < lo || descriptor >= hi)
-		return DINST_OK;
-	return stop_write(s, at, &none, sizeof(none), e);
+	(void)thread;
+	return descriptor >= range[0] && descriptor < range[1];
 }
 
 int arena_evict(struct stop *s, taddr_t lo, taddr_t hi, struct dinst_error *e)
 {
+	const taddr_t range[2] = {lo, hi};
 	size_t count = stop_thread_count(s);
-	int result = DINST_OK;
 
 	for (size_t i = 0; i < count; i++) {
 		const struct stop_thread *t = stop_thread(s, i);
@@ -93,10 +79,7 @@ int arena_evict(struct stop *s, taddr_t lo, taddr_t hi, struct dinst_error *e)
 				"thread %d is inside the arena (at %#llx); try again later",
 				(int)t->tid, (unsigned long long)pc);
 	}
-	for (size_t i = 0; i < count && !result; i++)
-		if (!stop_thread(s, i)->kernel_worker)
-			result = clear_rseq(s, stop_thread(s, i), lo, hi, e);
-	return result;
+	return stop_clear_descriptors(s, is_inside, range, e);
 }
 
 /* ------------------------------------------------------------ what is ours */

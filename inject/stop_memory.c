@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -227,4 +228,37 @@ bool stop_leave_sequence(struct stop *s, struct stop_thread *thread)
 	arch_set_pc(&thread->regs, abort_pc);
 	thread->changed = true;
 	return true;
+}
+
+int stop_clear_descriptors(struct stop *s, stop_leads leads, const void *arg, struct dinst_error *e)
+{
+	const size_t count = stop_thread_count(s);
+	struct target_range *ranges = calloc(count + 1, sizeof(*ranges));
+	uint64_t *pointers = calloc(count + 1, sizeof(*pointers));
+	const struct stop_thread **threads = calloc(count + 1, sizeof(*threads));
+	const uint64_t none = 0;
+	size_t n = 0;
+	int code = 0;
+
+	if (!ranges || !pointers || !threads)
+		code = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	for (size_t i = 0; i < count && !code; i++) {
+		const struct stop_thread *t = stop_thread(s, i);
+
+		if (t->kernel_worker || !t->rseq)
+			continue;
+		ranges[n] = (struct target_range){.address = t->rseq + RSEQ_CS_OFFSET,
+						  .size = sizeof(*pointers),
+						  .to = &pointers[n]};
+		threads[n++] = t;
+	}
+	if (n)
+		code = target_read_many(s->target, ranges, n, e);
+	for (size_t i = 0; i < n && !code; i++)
+		if (pointers[i] && leads(threads[i], pointers[i], arg))
+			code = stop_write(s, ranges[i].address, &none, sizeof(none), e);
+	free(threads);
+	free(pointers);
+	free(ranges);
+	return code;
 }

@@ -188,6 +188,16 @@ bool stop_in_sequence(struct stop *s, const struct stop_thread *thread, taddr_t 
 bool stop_leave_sequence(struct stop *s, struct stop_thread *thread);
 
 /*
+ * The kernel reads the descriptor that rseq_cs points to when a thread is next preempted or gets a
+ * signal, long after the sequence, and kills it with SIGSEGV if nothing is there: so a pointer that
+ * leads to what is about to go is cleared, in every thread for which leads(thread, descriptor, arg)
+ * is true (tests/live/arena_rseq.c). Threads without a pointer are not asked about.
+ */
+typedef bool (*stop_leads)(const struct stop_thread *thread, taddr_t descriptor, const void *arg);
+int stop_clear_descriptors(struct stop *s, stop_leads leads, const void *arg,
+			   struct dinst_error *e);
+
+/*
  * True if no seccomp filter of any thread does anything about this system call,
  * and no thread dispatches system calls to itself. False also where filters
  * cannot be read (which needs CAP_SYS_ADMIN).

@@ -160,41 +160,11 @@ static bool stands_in(const struct session *s, taddr_t descriptor, taddr_t pc)
 	return pc - cs.start_ip < cs.post_commit_offset;
 }
 
-static int leave_descriptors(const struct flush *f, struct stop *stop, struct dinst_error *e)
+static bool is_left(const struct stop_thread *thread, taddr_t descriptor, const void *arg)
 {
-	size_t count = stop_thread_count(stop), n = 0;
-	struct target_range *ranges = calloc(count + 1, sizeof(*ranges));
-	uint64_t *words = calloc(count + 1, sizeof(*words));
-	const struct stop_thread **threads = calloc(count + 1, sizeof(*threads));
-	const uint64_t none = 0;
-	int status = 0;
+	const struct session *s = arg;
 
-	if (!ranges || !words || !threads) {
-		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-		goto out;
-	}
-	for (size_t i = 0; i < count; i++) {
-		const struct stop_thread *t = stop_thread(stop, i);
-
-		if (t->kernel_worker || !t->rseq)
-			continue;
-		ranges[n] =
-			(struct target_range){.address = t->rseq + offsetof(struct rseq, rseq_cs),
-					      .size = sizeof(*words),
-					      .to = &words[n]};
-		threads[n++] = t;
-	}
-	if (n)
-		status = target_read_many(stop_target(stop), ranges, n, e);
-	for (size_t i = 0; i < n && status >= 0; i++)
-		if (words[i] && place_at(f->session, words[i]) &&
-		    !stands_in(f->session, words[i], arch_pc(&threads[i]->regs)))
-			status = stop_write(stop, ranges[i].address, &none, sizeof(none), e);
-out:
-	free(threads);
-	free(words);
-	free(ranges);
-	return status;
+	return place_at(s, descriptor) && !stands_in(s, descriptor, arch_pc(&thread->regs));
 }
 
 /* ------------------------------------------------------------ restoring */
@@ -323,7 +293,7 @@ int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
 	if (target_pid(stop_target(stop)) == f->session->pid)
 		status = place_sync(stop, f->session, e);
 	if (status >= 0)
-		status = leave_descriptors(f, stop, e);
+		status = stop_clear_descriptors(stop, is_left, f->session, e);
 	if (status >= 0)
 		status = leave_holes(f, stop, e);
 	if (status >= 0)
