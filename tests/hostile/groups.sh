@@ -223,6 +223,7 @@ throttled() {
 forsaken() {
 	local tracer
 
+	rm -f "$work/trace"
 	"$build/dinst" trace answer_request -p "$server" >"$work/trace" 2>&1 &
 	tracer=$!
 	children+=("$tracer")
