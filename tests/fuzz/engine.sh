@@ -45,7 +45,7 @@ make -s O="$out" CC="$clang" SAN=address,undefined OPT='-O1 -g' \
 seeds() {
 	local targets=$build/tests/live/targets
 	case $1 in
-	elf) cp "$targets"/{image-asm,image-flow,image-parts,points-fixed,points-flow,image-stripped} "$2" ;;
+	elf) cp "$targets"/{image-asm,image-flow,image-jumps,image-fixed,image-parts,points-fixed,points-flow,image-stripped} "$2" ;;
 	dwarf) cp "$targets"/{typed,classes} "$2" ;;
 	mdl) cp data/metrics/*.mdl "$2" ;;
 	esac
