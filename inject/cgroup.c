@@ -7,6 +7,7 @@
  */
 #include "inject/cgroup.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,51 +165,76 @@ static char *read_groups(pid_t pid)
 	return NULL;
 }
 
-void cgroup_freezer_release(struct cgroup_freezer *f)
+/* Where the groups of a process say whether they are frozen. */
+struct freezer {
+	uint64_t mounts; /* mounts_generation() before it was looked up */
+	char *groups;	 /* of the process, as /proc says; NULL: not looked up */
+	bool has_state, has_events;
+	struct cgroup_place state;  /* version 1 */
+	struct cgroup_place events; /* version 2 */
+};
+
+/* The last one: processes that are forked from each other are mostly in the same groups. */
+static struct freezer last;
+static pthread_mutex_t last_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void look_up(struct freezer *f, uint64_t generation, char *groups)
 {
+	char *mounts = mounts_read(getpid());
+
 	free(f->groups);
-	*f = (struct cgroup_freezer){0};
-}
-
-void cgroup_freezer_find(struct cgroup_freezer *f, pid_t pid)
-{
-	/* Before they are read: what changes meanwhile is seen the next time. */
-	const uint64_t generation = mounts_generation();
-	char *mounts, *groups = read_groups(pid);
-
-	if (groups && generation && generation == f->mounts && !strcmp(groups, f->groups)) {
+	*f = (struct freezer){.mounts = generation};
+	if (mounts) {
+		f->groups = groups;
+		f->has_state = cgroup_locate(mounts, groups, "freezer", &f->state);
+		f->has_events = cgroup_locate(mounts, groups, NULL, &f->events);
+	} else {
 		free(groups);
-		return;
 	}
-	cgroup_freezer_release(f);
-	/* Without a generation it is looked up again each time. */
-	mounts = groups ? mounts_read(getpid()) : NULL;
-	if (!mounts) {
-		free(groups);
-		return;
-	}
-	f->mounts = generation;
-	f->groups = groups;
-	f->has_state = cgroup_locate(mounts, groups, "freezer", &f->state);
-	f->has_events = cgroup_locate(mounts, groups, NULL, &f->events);
 	free(mounts);
 }
 
-bool cgroup_freezer_is_frozen(struct cgroup_freezer *f, pid_t pid, char *group, size_t size)
+/* A copy without the text. Without a generation it is looked up each time. */
+static struct freezer find_freezer(pid_t pid)
 {
-	struct cgroup_place place;
+	/* Asked for before mounts are read: what changes meanwhile is seen the next time. */
+	const uint64_t generation = mounts_generation();
+	char *groups = read_groups(pid);
+	struct freezer found = {0};
+
+	if (!groups)
+		return found;
+	pthread_mutex_lock(&last_lock);
+	if (last.groups && generation && generation == last.mounts && !strcmp(groups, last.groups))
+		free(groups);
+	else
+		look_up(&last, generation, groups);
+	if (last.groups)
+		found = last;
+	pthread_mutex_unlock(&last_lock);
+	found.groups = NULL;
+	return found;
+}
+
+void cgroup_find_freezer(pid_t pid)
+{
+	find_freezer(pid);
+}
+
+bool cgroup_is_frozen(pid_t pid, char *group, size_t size)
+{
+	const struct freezer f = find_freezer(pid);
+	struct cgroup_place place = f.events;
 	bool frozen = false;
 	char text[256];
 
-	cgroup_freezer_find(f, pid);
-	if (f->has_state) {
+	if (f.has_state) {
 		/* The state of a group says what those above it make of it. */
-		frozen = read_in(f->state.directory, "freezer.state", text, sizeof(text)) > 0 &&
+		frozen = read_in(f.state.directory, "freezer.state", text, sizeof(text)) > 0 &&
 			 strncmp(text, "THAWED", 6) != 0;
-		snprintf(group, size, "%s", f->state.directory);
+		snprintf(group, size, "%s", f.state.directory);
 	}
-	if (!frozen && f->has_events) {
-		place = f->events;
+	if (!frozen && f.has_events) {
 		frozen = read_in(place.directory, "cgroup.events", text, sizeof(text)) > 0 &&
 			 strstr(text, "frozen 1");
 		snprintf(group, size, "%s", place.directory);
@@ -221,15 +247,6 @@ bool cgroup_freezer_is_frozen(struct cgroup_freezer *f, pid_t pid, char *group, 
 			break;
 		} while (go_up(&place));
 	}
-	return frozen;
-}
-
-bool cgroup_is_frozen(pid_t pid, char *group, size_t size)
-{
-	struct cgroup_freezer f = {0};
-	const bool frozen = cgroup_freezer_is_frozen(&f, pid, group, size);
-
-	cgroup_freezer_release(&f);
 	return frozen;
 }
 

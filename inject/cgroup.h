@@ -31,25 +31,13 @@ struct cgroup_place {
 bool cgroup_locate(const char *mounts, const char *groups, const char *controller,
 		   struct cgroup_place *place);
 
-/* True if the process's group, or one above it, is frozen; *group names its directory. */
-bool cgroup_is_frozen(pid_t pid, char *group, size_t size);
-
 /*
- * The same for a process that is asked about again and again, and may stand still meanwhile: where its groups' files
- * are is kept until its groups or our mounts change. All zeros at first; given back with
- * cgroup_freezer_release(). cgroup_freezer_find() does beforehand what takes long.
+ * True if the process's group, or one above it, is frozen; *group names its directory. Where the
+ * files are that tell is looked up once, until somebody of other groups is asked about, or our mounts change:
+ * cgroup_find_freezer() does that beforehand for a process that is about to stand still.
  */
-struct cgroup_freezer {
-	uint64_t mounts; /* mounts_generation() when it was looked up; 0: it has to be */
-	char *groups;	 /* the process's, as /proc says */
-	bool has_state, has_events;
-	struct cgroup_place state;  /* version 1 */
-	struct cgroup_place events; /* version 2 */
-};
-
-void cgroup_freezer_find(struct cgroup_freezer *f, pid_t pid);
-bool cgroup_freezer_is_frozen(struct cgroup_freezer *f, pid_t pid, char *group, size_t size);
-void cgroup_freezer_release(struct cgroup_freezer *f);
+bool cgroup_is_frozen(pid_t pid, char *group, size_t size);
+void cgroup_find_freezer(pid_t pid);
 
 /*
  * How many bytes the process and those in its groups may still take before the

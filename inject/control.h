@@ -25,7 +25,6 @@
 
 #include <pthread.h>
 
-#include "inject/cgroup.h"
 #include "inject/maps.h"
 #include "inject/proc.h"
 #include "inject/ptrace.h"
@@ -61,8 +60,8 @@ struct target {
 	uint64_t start_time;
 	int64_t clock_offset; /* target_clock_offset() */
 	char name[PROC_NAME_MAX];
-	pid_t memory_tid;	   /* a thread through which memory can be reached */
-	bool memory_tid_stays;	   /* all stand still: none exits, but by a signal that ends all */
+	pid_t memory_tid;      /* a thread through which memory can be reached */
+	bool memory_tid_stays; /* it stands still: it does not exit, but by a signal that ends all */
 	pthread_mutex_t stop_lock; /* one stop at a time */
 	struct restart *restarts;  /* guarded by stop_lock */
 	size_t restart_count, restart_capacity;
@@ -74,7 +73,6 @@ struct target {
 	unsigned left_program; /* target_left_program() */
 	unsigned left_calls;   /* target_left_calls() */
 	struct hold hold;
-	struct cgroup_freezer freezer;
 };
 
 /*

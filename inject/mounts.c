@@ -80,7 +80,7 @@ uint64_t mounts_generation(void)
 	pthread_mutex_lock(&lock);
 	if (own.fd < 0)
 		own.fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-	if (own.fd >= 0 && poll(&own, 1, 0) >= 0) {
+	if (own.fd >= 0 && poll(&own, 1, 0) >= 0 && !(own.revents & POLLNVAL)) {
 		changes += (own.revents & (POLLPRI | POLLERR)) != 0;
 		generation = changes;
 	}

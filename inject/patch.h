@@ -47,8 +47,8 @@ int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dins
 
 /*
  * The files that are mapped at these pages, while the target runs: in a stop nothing is opened. Those
- * that somebody may have to provide (mounts.h) are left out, as is what cannot be opened. NULL without
- * memory, which is as good as none; given back with patch_files_close().
+ * that somebody may have to provide (mounts.h) are left out, as is what cannot be opened, or is one too
+ * many. NULL where there are no pages, or no memory, which is as good as none; given back with patch_files_close().
  */
 struct patch_files;
 struct patch_files *patch_files_open(const struct target *t, const taddr_t *pages, size_t count);

@@ -26,6 +26,7 @@ enum {
 	PAGE = 4096,
 	CALLS = 4,	     /* of one remote program */
 	BUDGET_NS = 4000000, /* for all of it, in the stop */
+	FILES_MAX = 256,     /* open at a time */
 	GAP_MAX = 64,	     /* pages between two that may be dropped along with them */
 };
 
@@ -92,46 +93,44 @@ static int open_mapped(pid_t tid, const struct maps_entry *entry)
 	return -1;
 }
 
-/* The descriptor of what `entry` shows; -1 if it is not among them. */
-static int find_file(const struct patch_files *files, const struct maps_entry *entry)
+/* NULL: nobody has tried to open what `entry` shows. */
+static const struct patch_file *find_file(const struct patch_files *files,
+					  const struct maps_entry *entry)
 {
 	for (size_t i = 0; files && i < files->count; i++)
 		if (files->at[i].inode == entry->inode && files->at[i].device == entry->device)
-			return files->at[i].fd;
-	return -1;
+			return &files->at[i];
+	return NULL;
 }
 
-static void add_file(struct patch_files *files, pid_t tid, const struct maps_entry *entry)
+/* Whoever provides it may be the target, which is about to stand still: such a file is not opened. */
+static void add_file(struct patch_files *files, pid_t tid, const char *mounts,
+		     const struct maps_entry *entry)
 {
-	struct patch_file *grown;
-	const int fd = open_mapped(tid, entry);
+	struct patch_file *grown = realloc(files->at, (files->count + 1) * sizeof(*grown));
+	int fd = -1;
 
-	if (fd < 0)
+	if (!grown)
 		return;
-	grown = realloc(files->at, (files->count + 1) * sizeof(*grown));
-	if (!grown) {
-		close(fd);
-		return;
-	}
 	files->at = grown;
+	if (files->count < FILES_MAX && !mounts_may_wait(mounts, entry->device))
+		fd = open_mapped(tid, entry);
 	files->at[files->count++] = (struct patch_file){entry->device, entry->inode, fd};
 }
 
 struct patch_files *patch_files_open(const struct target *t, const taddr_t *pages, size_t count)
 {
 	const pid_t tid = target_memory_tid(t);
-	struct patch_files *files = calloc(1, sizeof(*files));
-	char *mounts = mounts_read(tid);
+	struct patch_files *files = count ? calloc(1, sizeof(*files)) : NULL;
+	char *mounts = files ? mounts_read(tid) : NULL;
 	struct maps maps;
 
-	if (files && mounts && !maps_read(target_pid(t), &maps, NULL)) {
+	if (mounts && !maps_read(target_pid(t), &maps, NULL)) {
 		for (size_t i = 0; i < count; i++) {
 			const struct maps_entry *entry = maps_find(&maps, pages[i]);
 
-			/* Whoever provides it may be the target, which is about to stand still. */
-			if (entry && shows_file(entry) && find_file(files, entry) < 0 &&
-			    !mounts_may_wait(mounts, entry->device))
-				add_file(files, tid, entry);
+			if (entry && shows_file(entry) && !find_file(files, entry))
+				add_file(files, tid, mounts, entry);
 		}
 		maps_release(&maps);
 	}
@@ -142,7 +141,8 @@ struct patch_files *patch_files_open(const struct target *t, const taddr_t *page
 void patch_files_close(struct patch_files *files)
 {
 	for (size_t i = 0; files && i < files->count; i++)
-		close(files->at[i].fd);
+		if (files->at[i].fd >= 0)
+			close(files->at[i].fd);
 	if (files)
 		free(files->at);
 	free(files);
@@ -230,7 +230,8 @@ static void add_page(struct drop *d, const struct maps_entry *entry, taddr_t pag
 static size_t check_mapping(struct drop *d, const struct maps_entry *entry, size_t at, int *kept)
 {
 	const bool fits = shows_file(entry);
-	const int fd = fits ? find_file(d->files, entry) : -1;
+	const struct patch_file *file = fits ? find_file(d->files, entry) : NULL;
+	const int fd = file ? file->fd : -1;
 
 	for (; at < d->count && d->pages[at] < entry->hi; at++) {
 		taddr_t page = d->pages[at];

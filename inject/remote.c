@@ -318,6 +318,7 @@ static int machinery_failed(struct remote *r, enum ending ending, int error)
 		/* It finishes alone; the kernel lets it go when the stop ends. */
 		h->lost = true;
 		h->stopped = false;
+		t->memory_tid_stays = false;
 		t->left_program++;
 		t->left_calls++;
 		return dinst_fail(
@@ -456,9 +457,7 @@ int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_
 	 * It would stay stopped, but not come back: its calls would be made when it is thawed. Looking
 	 * takes as long as a call or two: it is not done for each program of a stop.
 	 */
-	if (!s->thawed &&
-	    cgroup_freezer_is_frozen(&s->target->freezer, target_memory_tid(s->target), group,
-				     sizeof(group)))
+	if (!s->thawed && cgroup_is_frozen(target_memory_tid(s->target), group, sizeof(group)))
 		return dinst_fail(
 			e, DINST_BUSY,
 			"process %d (%s) cannot make a system call for us: its control group is frozen (%s); thaw it first",

@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "inject/cgroup.h"
 #include "inject/control.h"
 
 enum {
@@ -105,20 +106,31 @@ static uint64_t caught_signals(pid_t pid)
 	return proc_status_read(pid, &status) ? ~of_threads : status.caught & ~of_threads;
 }
 
+/* The thread through which memory is reached stands still: it does not exit, but with all others. */
+static bool holds_memory(const struct stop *s)
+{
+	for (size_t i = 0; i < s->held_count; i++)
+		if (s->held[i].pub.tid == s->target->memory_tid)
+			return s->held[i].stopped;
+	return false;
+}
+
 static void run(struct attempt *a, struct stop *s)
 {
 	unsigned deadline_us = a->options ? a->options->deadline_us : 0;
 
 	s->nested = a->outer != NULL;
 	s->caught = caught_signals(s->target->pid);
-	cgroup_freezer_find(&s->target->freezer, target_memory_tid(s->target));
+	/* In a nested one others stand still already: what they found mostly is right for it, too. */
+	if (!s->nested)
+		cgroup_find_freezer(target_memory_tid(s->target));
 	target_hold(s->target);
 	a->code = stop_gather(s, deadline_us, a->patience, a->e);
 	a->starved = s->starved;
 	if (!a->code)
 		a->code = show(s, a->e);
 	if (!a->code) {
-		s->target->memory_tid_stays = target_find_memory_tid(s->target);
+		s->target->memory_tid_stays = target_find_memory_tid(s->target) && holds_memory(s);
 		a->worked = true;
 		a->code = a->work(s, a->arg, a->e);
 		s->target->memory_tid_stays = false;

@@ -50,20 +50,24 @@ static bool any_lost(const struct stop *s)
 	return false;
 }
 
-int stop_maps(struct stop *s, const struct maps **out, struct dinst_error *e)
-{
-	const int code = s->has_maps ? 0 : maps_read(s->target->pid, &s->maps, e);
-
-	s->has_maps = !code;
-	*out = code ? NULL : &s->maps;
-	return code;
-}
-
 void stop_forget_maps(struct stop *s)
 {
 	if (s->has_maps)
 		maps_release(&s->maps);
 	s->has_maps = false;
+}
+
+int stop_maps(struct stop *s, const struct maps **out, struct dinst_error *e)
+{
+	int code;
+
+	/* Somebody runs, and may change them. */
+	if (any_lost(s))
+		stop_forget_maps(s);
+	code = s->has_maps ? 0 : maps_read(s->target->pid, &s->maps, e);
+	s->has_maps = !code;
+	*out = code ? NULL : &s->maps;
+	return code;
 }
 
 /* A killed thread is no tracee of ours any more, long before its process is a zombie. */

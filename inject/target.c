@@ -124,7 +124,6 @@ void target_close(struct target *t)
 		return;
 	pthread_mutex_destroy(&t->stop_lock);
 	target_unclaim(t);
-	cgroup_freezer_release(&t->freezer);
 	close(t->pidfd);
 	free(t->restarts);
 	free(t);

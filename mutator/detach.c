@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "inject/remote.h"
-#include "mutator/removal.h"
+#include "mutator/core.h"
 
 enum {
 	DETACH_SECONDS = 5, /* how long it is tried where nothing is said */

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -99,31 +100,21 @@ static void test_ourselves(void **state)
 	assert_false(cgroup_memory_room(0x3ffffffe, &room, group, sizeof(group)));
 }
 
-/* What was found is kept, until groups or mounts are others. */
-static void test_freezer(void **state)
+/* Asked again and again, about others meanwhile, the answer stays. */
+static void test_again(void **state)
 {
-	struct cgroup_freezer f = {0};
-	char group[CGROUP_PATH_MAX], *kept;
+	char group[CGROUP_PATH_MAX], first[CGROUP_PATH_MAX] = "";
 
 	(void)state;
-	cgroup_freezer_find(&f, getpid());
-	assert_non_null(f.groups);
-	kept = f.groups;
-	f.state.root = f.events.root = 12345;
-	assert_false(cgroup_freezer_is_frozen(&f, getpid(), group, sizeof(group)));
-	assert_ptr_equal(f.groups, kept);
-	assert_int_equal(f.events.root, 12345);
-	f.mounts--;
-	cgroup_freezer_find(&f, getpid());
-	assert_int_not_equal(f.events.root, 12345);
-	f.events.root = 12345;
-	f.groups[0] = f.groups[0] == 'x' ? 'y' : 'x';
-	cgroup_freezer_find(&f, getpid());
-	assert_int_not_equal(f.events.root, 12345);
-	/* A process that has ended is in no group. */
-	assert_false(cgroup_freezer_is_frozen(&f, 0x3ffffffe, group, sizeof(group)));
-	assert_null(f.groups);
-	cgroup_freezer_release(&f);
+	cgroup_find_freezer(getpid());
+	for (int i = 0; i < 20; i++) {
+		snprintf(group, sizeof(group), "%s", "");
+		assert_false(cgroup_is_frozen(getpid(), group, sizeof(group)));
+		if (!i)
+			snprintf(first, sizeof(first), "%s", group);
+		assert_string_equal(group, first);
+		cgroup_find_freezer(i % 2 ? 1 : 0x3ffffffe);
+	}
 }
 
 int main(void)
@@ -132,7 +123,7 @@ int main(void)
 		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_too_long),
 		cmocka_unit_test(test_ourselves),
-		cmocka_unit_test(test_freezer),
+		cmocka_unit_test(test_again),
 	};
 
 	return cmocka_run_group_tests_name("unit/inject_cgroup", tests, NULL, NULL);
