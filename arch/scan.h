@@ -16,6 +16,13 @@ void arch_scan_operands(const uint8_t *bytes, size_t size, taddr_t address, tadd
 			void (*found)(void *arg, taddr_t from, taddr_t target), void *arg);
 
 /*
+ * As arch_scan_operands(), for memory that is named by its whole address, with registers added or without,
+ * as code may that runs where it was linked to. `from` is where the address stands.
+ */
+void arch_scan_absolute(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo, taddr_t hi,
+			void (*found)(void *arg, taddr_t from, taddr_t target), void *arg);
+
+/*
  * As arch_scan_references(), for whole addresses that are constants of instructions, as code has
  * them that runs where it was linked to: what is moved, pushed, stored, added or compared, and what
  * lea adds to registers. `from` is the first byte of the instruction, prefixes not included, and the

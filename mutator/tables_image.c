@@ -91,16 +91,30 @@ static bool is_operand(const struct image *img, vaddr_t from, vaddr_t target)
 }
 
 /* What looks like padding, and could be a number: one byte, again and again. */
+static bool is_like_padding(const struct image *img, vaddr_t v)
+{
+	size_t size = 0;
+	const uint8_t *bytes = in_text(img, v) ? image_code(img, v, &size) : NULL;
+
+	return bytes && size >= sizeof(uint32_t) && !memcmp(bytes, bytes + 1, sizeof(uint32_t) - 1);
+}
+
 static void found_constant(void *arg, taddr_t from, taddr_t target)
 {
 	struct scan *s = arg;
-	size_t size = 0;
-	const uint8_t *bytes = in_text(s->img, target) ? image_code(s->img, target, &size) : NULL;
 
-	if (!bytes || size < sizeof(uint32_t) || memcmp(bytes, bytes + 1, sizeof(uint32_t) - 1) ||
-	    !is_operand(s->img, from, target))
-		return;
-	if (vaddr_list_add(s->bases, target) < 0)
+	if (is_like_padding(s->img, target) && is_operand(s->img, from, target) &&
+	    vaddr_list_add(s->bases, target) < 0)
+		s->failed = true;
+}
+
+/* Four bytes that name what looks like padding are seldom chance: they are believed. */
+static void found_absolute(void *arg, taddr_t from, taddr_t target)
+{
+	struct scan *s = arg;
+
+	(void)from;
+	if (is_like_padding(s->img, target) && vaddr_list_add(s->bases, target) < 0)
 		s->failed = true;
 }
 
@@ -182,6 +196,8 @@ int image_constants(struct image *img, struct vaddr_list *constants)
 
 	if (n)
 		scan_text(&scan, arch_scan_operands, text[0].lo, text[n - 1].hi, found_constant);
+	if (n && image_is_fixed(img))
+		scan_text(&scan, arch_scan_absolute, text[0].lo, text[n - 1].hi, found_absolute);
 	vaddr_list_sort(constants);
 	return scan.failed ? -1 : 0;
 }

@@ -72,6 +72,36 @@ void arch_scan_operands(const uint8_t *bytes, size_t size, taddr_t address, tadd
 	}
 }
 
+/* True if the four bytes behind the first `i` may be a displacement that registers are added to, or none. */
+static bool is_displacement(const uint8_t *bytes, size_t i)
+{
+	const uint8_t last = i ? bytes[i - 1] : 0, modrm = i > 1 ? bytes[i - 2] : 0;
+
+	/* ModRM with a register; SIB without a base, or with one; movabs al, ax, eax, rax. */
+	return ((last & 0xc0) == 0x80 && (last & 7) != 4) ||
+	       ((modrm & 0xc7) == 0x04 && (last & 7) == 5) || (modrm & 0xc7) == 0x84 ||
+	       (last & 0xfc) == 0xa0;
+}
+
+void arch_scan_absolute(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo, taddr_t hi,
+			void (*found)(void *arg, taddr_t from, taddr_t target), void *arg)
+{
+	for (size_t i = 1; i + 4 <= size; i++) {
+		int32_t displacement;
+		taddr_t target;
+
+		if (!is_displacement(bytes, i))
+			continue;
+		memcpy(&displacement, bytes + i, 4);
+		target = (taddr_t)(int64_t)displacement;
+		/* Of movabs all eight bytes count, and what lies that far does for nobody else. */
+		if ((bytes[i - 1] & 0xfc) == 0xa0 && i + 8 <= size && (target < lo || target >= hi))
+			memcpy(&target, bytes + i, 8);
+		if (target >= lo && target < hi)
+			found(arg, address + i, target);
+	}
+}
+
 /* What the opcode may be of. */
 enum constant_form {
 	CONSTANT_NONE,

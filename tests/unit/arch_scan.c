@@ -122,11 +122,53 @@ static void test_scan_constants(void **state)
 	}
 }
 
+static void test_scan_absolute(void **state)
+{
+	enum { TO = 0x400105 };
+	static const struct {
+		const char *bytes;
+		taddr_t from, target; /* from LOW, as it is */
+	} cases[] = {
+		{"48a10501400000000000", 2, TO},
+		{"a30501400007000000", 1, UINT64_C(0x700000000) + TO},
+		{"678b042505014000", 4, TO},
+		{"488b042505014000", 4, TO},
+		{"8b14fd05014000", 3, TO},
+		{"408a8605014000", 3, TO},
+		{"0f10847e05014000", 4, TO},
+		{"8004250501400001", 3, TO},
+		{"8005fbff3f00", 0, 0}, /* what counts from the next instruction */
+		{"6805014000", 0, 0},
+		{"8b440505014000", 0, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		uint8_t bytes[32];
+		size_t size = parse(cases[i].bytes, bytes);
+		taddr_t to = cases[i].target ? cases[i].target : TO;
+
+		findings.count = 0;
+		arch_scan_absolute(bytes, size, LOW, to, to + 1, on_reference, &findings);
+		if (!cases[i].target
+			    ? findings.count != 0
+			    : findings.count != 1 || findings.list[0].from != LOW + cases[i].from ||
+				      findings.list[0].target != to)
+			fail_msg("%s: %zu findings", cases[i].bytes, findings.count);
+		/* Cut off before it: nothing. */
+		findings.count = 0;
+		arch_scan_absolute(bytes, cases[i].from + 3, LOW, to, to + 1, on_reference,
+				   &findings);
+		assert_int_equal(findings.count, 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_scan),
 		cmocka_unit_test(test_scan_constants),
+		cmocka_unit_test(test_scan_absolute),
 	};
 
 	return cmocka_run_group_tests_name("architecture: scans", tests, NULL, NULL);

@@ -180,6 +180,12 @@ static const struct plan_case fixed_cases[] = {
 	{"x_unlike", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=previous(16,6)"},
 	{"x_not", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=previous(16,6)"},
 	{"x_number", "entry+0=jump(0,8) exit+7=merged(0,8)"},
+	{"x_read_plain", "entry+0=!no-room exit+0=!no-room"},
+	{"x_read_indexed", "entry+0=!no-room exit+0=!no-room"},
+	{"x_read_based", "entry+0=!no-room exit+0=!no-room"},
+	{"x_read_both", "entry+0=!no-room exit+0=!no-room"},
+	{"x_read_wide", "entry+0=!no-room exit+0=!no-room"},
+	{"x_read_never", "entry+0=padding(0,1+4) exit+0=merged(0,1+4)"},
 };
 
 static const struct plan_case go_cases[] = {
