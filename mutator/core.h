@@ -493,6 +493,8 @@ int gate_release(struct session *s, struct dinst_error *e);
 void removal_unlink_only(struct session *s, struct instance *i);
 /* Takes the links away and makes that so; what they used is queued. */
 void removal_unlink(struct session *s, struct instance *i);
+/* The same for all that nobody else uses, in one go: no code is written for those that are still to go. */
+void removal_unlink_all(struct session *s, struct instance *const *list, size_t count);
 /* One user less of an instance that is somebody's source or flag. */
 void removal_release(struct session *s, struct instance *i);
 struct flush_result {

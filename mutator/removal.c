@@ -119,6 +119,14 @@ void removal_unlink(struct session *s, struct instance *i)
 	site_update_all(s);
 }
 
+void removal_unlink_all(struct session *s, struct instance *const *list, size_t count)
+{
+	for (size_t k = 0; k < count; k++)
+		if (list[k]->references == 1)
+			removal_unlink_only(s, list[k]);
+	site_update_all(s);
+}
+
 void removal_release(struct session *s, struct instance *i)
 {
 	if (--i->references)

@@ -106,6 +106,8 @@ int request_link(struct request *r, struct instance *i, struct site *site, const
 		 const struct snippet *snippet, struct dinst_error *e);
 /* Takes back the links that the instance got since `mark` was its first. */
 void request_unlink(struct session *s, struct instance *i, const struct link *mark);
+/* The same without writing anything: where those links have no code yet. */
+void request_unlink_only(struct session *s, struct instance *i, const struct link *mark);
 /* The same with whole points that have a part at a site that is `foreign`. */
 void request_drop_points(struct session *s, struct instance *i, const struct function_ref *f,
 			 enum refusal why);

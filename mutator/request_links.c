@@ -75,7 +75,7 @@ int request_link(struct request *r, struct instance *i, struct site *site, const
 	return status < 0 || !site->host ? status : link_host(s, i, site->host, p, e);
 }
 
-void request_unlink(struct session *s, struct instance *i, const struct link *mark)
+void request_unlink_only(struct session *s, struct instance *i, const struct link *mark)
 {
 	while (i->links != mark) {
 		struct link *l = i->links;
@@ -87,6 +87,11 @@ void request_unlink(struct session *s, struct instance *i, const struct link *ma
 		if (site_is_fresh(site))
 			site_free(s, site);
 	}
+}
+
+void request_unlink(struct session *s, struct instance *i, const struct link *mark)
+{
+	request_unlink_only(s, i, mark);
 	site_update_all(s);
 }
 

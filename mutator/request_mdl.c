@@ -495,7 +495,8 @@ static int leave_out(struct linking *l, const struct link *mark, struct dinst_er
 
 	snprintf(why, sizeof(why), "%.190s", e->text);
 	dinst_error_clear(e);
-	request_unlink(l->request->session, l->instance, mark);
+	/* No code was written for them yet, and what else has changed waits for the end (write_sites()). */
+	request_unlink_only(l->request->session, l->instance, mark);
 	return request_leave_out(l->instance, &l->work->function, why, e);
 }
 

@@ -243,6 +243,7 @@ int serve_remove(struct server *sv, const json_t *params, json_t **result, struc
 	for (size_t k = 0; k < count && !all; k++)
 		if (repeated(list, k))
 			list[k--] = list[--count];
+	removal_unlink_all(s, list, count);
 	rows = json_array();
 	for (size_t k = 0; k < count && status >= 0; k++) {
 		unsigned id = list[k]->id;
