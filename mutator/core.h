@@ -493,8 +493,6 @@ int gate_release(struct session *s, struct dinst_error *e);
 void removal_unlink_only(struct session *s, struct instance *i);
 /* Takes the links away and makes that so; what they used is queued. */
 void removal_unlink(struct session *s, struct instance *i);
-/* The same for all that nobody else uses, in one go: no code is written for those that are still to go. */
-void removal_unlink_all(struct session *s, struct instance *const *list, size_t count);
 /* One user less of an instance that is somebody's source or flag. */
 void removal_release(struct session *s, struct instance *i);
 struct flush_result {
@@ -504,6 +502,9 @@ struct flush_result {
 };
 /* Switches the instance off at once, frees it and queues what it used in the target. */
 int removal_switch_off(struct session *s, struct instance *i, struct dinst_error *e);
+/* All of them, each in the list once: no code is written for those that are still to go. */
+int removal_switch_off_all(struct session *s, struct instance *const *list, size_t count,
+			   struct dinst_error *e);
 /* Flushes if the queue is longer than its threshold or the heap is above its mark. */
 void removal_settle(struct session *s, struct flush_result *result);
 /* Both. */

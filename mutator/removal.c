@@ -119,14 +119,6 @@ void removal_unlink(struct session *s, struct instance *i)
 	site_update_all(s);
 }
 
-void removal_unlink_all(struct session *s, struct instance *const *list, size_t count)
-{
-	for (size_t k = 0; k < count; k++)
-		if (list[k]->references == 1)
-			removal_unlink_only(s, list[k]);
-	site_update_all(s);
-}
-
 void removal_release(struct session *s, struct instance *i)
 {
 	if (--i->references)
@@ -151,6 +143,21 @@ int removal_switch_off(struct session *s, struct instance *i, struct dinst_error
 		hide(s, i);
 	removal_release(s, i);
 	return 0;
+}
+
+int removal_switch_off_all(struct session *s, struct instance *const *list, size_t count,
+			   struct dinst_error *e)
+{
+	int status = 0;
+
+	/* What others still use goes on. */
+	for (size_t k = 0; k < count; k++)
+		if (list[k]->references == 1)
+			removal_unlink_only(s, list[k]);
+	site_update_all(s);
+	for (size_t k = 0; k < count && status >= 0; k++)
+		status = removal_switch_off(s, list[k], e);
+	return status;
 }
 
 void removal_settle(struct session *s, struct flush_result *result)

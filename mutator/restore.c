@@ -169,44 +169,36 @@ static bool is_left(const struct stop_thread *thread, taddr_t descriptor, const 
 
 /* ------------------------------------------------------------ restoring */
 
-/* What of one process is known, as far as it was needed. */
-struct process {
-	struct stop *stop;
-	const struct maps *maps; /* NULL: not asked for, or cannot be read */
-	bool cannot_tell;
-};
-
 /*
  * Bytes that are neither ours nor the original count as somebody's only where
  * the module is: after a dlclose() they may be of anything. Likewise what cannot
  * be read where the module is comes to light again (PROT_NONE for a while).
  */
-static bool is_unloaded_in(struct process *p, const struct site *site, taddr_t address)
+static bool is_unloaded_in(struct stop *stop, const struct site *site, taddr_t address)
 {
-	if (!p->maps && !p->cannot_tell)
-		p->cannot_tell = stop_maps(p->stop, &p->maps, NULL) != 0;
-	return p->maps && !module_is_mapped(site->module, p->maps, address);
+	const struct maps *maps;
+
+	return !stop_maps(stop, &maps, NULL) && !module_is_mapped(site->module, maps, address);
 }
 
 /*
  * Its module was unloaded, loaded again to the same place, and instrumented anew: what is there is of
  * the newer site, and what it has in common with ours (a short jump) is not ours.
  */
-static bool is_of_newer(const struct flush *f, const struct process *p, const struct site *site)
+static bool is_of_newer(const struct flush *f, struct stop *stop, const struct site *site)
 {
 	const struct site *newer = site->dropped ? site_find(f->session, site->key.start) : NULL;
 	const struct patch *jump = newer ? &newer->patches[0] : NULL;
 	uint8_t now[ARCH_PATCH_MAX];
 
 	return newer && newer->patch_count &&
-	       target_read_some(stop_target(p->stop), jump->address, now, jump->length) ==
+	       target_read_some(stop_target(stop), jump->address, now, jump->length) ==
 		       jump->length &&
 	       !memcmp(now, jump->after, jump->length);
 }
 
 /* Restores patch number `which` (1: windows, 0: holes) in one process. */
-static int restore_round(struct flush *f, struct process *process, unsigned which,
-			 struct dinst_error *e)
+static int restore_round(struct flush *f, struct stop *stop, unsigned which, struct dinst_error *e)
 {
 	size_t count = 0;
 	int status;
@@ -217,7 +209,7 @@ static int restore_round(struct flush *f, struct process *process, unsigned whic
 
 		/* A window is restored also where its hole has to wait. */
 		if ((!which && !f->restored[i]) || (site->patch_count == 1 && !which) ||
-		    is_of_newer(f, process, site))
+		    is_of_newer(f, stop, site))
 			continue;
 		p = &site->patches[site->patch_count == 1 ? 0 : which];
 		f->patches[count] = *p;
@@ -228,13 +220,13 @@ static int restore_round(struct flush *f, struct process *process, unsigned whic
 	}
 	if (!count)
 		return 0;
-	status = patch_apply(process->stop, f->patches, count, e);
+	status = patch_apply(stop, f->patches, count, e);
 	for (size_t i = 0; i < count; i++) {
 		const struct patch *p = &f->patches[i];
 
 		if (status < 0 || p->outcome == PATCH_FAILED ||
 		    ((p->outcome == PATCH_FOREIGN || p->outcome == PATCH_UNMAPPED) &&
-		     !is_unloaded_in(process, f->restores[f->patch_site[i]], p->address)))
+		     !is_unloaded_in(stop, f->restores[f->patch_site[i]], p->address)))
 			f->restored[f->patch_site[i]] = false;
 	}
 	return status;
@@ -255,7 +247,7 @@ static bool is_original(struct stop *stop, const struct site_move *m)
  * restored, so that there is one jump only to be known by. The bytes are those of one
  * jump, which a thread is in front of or not at all.
  */
-static int repatch(struct flush *f, struct process *process, struct dinst_error *e)
+static int repatch(struct flush *f, struct stop *stop, struct dinst_error *e)
 {
 	int status;
 
@@ -263,15 +255,14 @@ static int repatch(struct flush *f, struct process *process, struct dinst_error 
 		return 0;
 	for (size_t i = 0; i < f->move_count; i++)
 		f->patches[i] = f->moves[i]->patch;
-	status = patch_apply(process->stop, f->patches, f->move_count, e);
+	status = patch_apply(stop, f->patches, f->move_count, e);
 	for (size_t i = 0; i < f->move_count && status >= 0; i++) {
 		struct site_move *m = f->moves[i];
 		const struct patch *p = &f->patches[i];
 
 		if (p->outcome == PATCH_FAILED ||
 		    ((p->outcome == PATCH_FOREIGN || p->outcome == PATCH_UNMAPPED) &&
-		     !is_original(process->stop, m) &&
-		     !is_unloaded_in(process, m->site, p->address)))
+		     !is_original(stop, m) && !is_unloaded_in(stop, m->site, p->address)))
 			m->failed = true;
 	}
 	return status;
@@ -282,7 +273,6 @@ int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
 	struct flush *f = arg;
 	struct snapshot **shots =
 		realloc(f->shots, (f->shot_count + 1) * sizeof(struct snapshot *));
-	struct process process = {.stop = stop};
 	int status = 0;
 
 	if (!shots)
@@ -303,11 +293,11 @@ int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
 	if (!f->late)
 		f->late = late_calls_last(f->session, stop);
 	keep_holes_in_use(f, f->shots[f->shot_count++]);
-	status = repatch(f, &process, e);
+	status = repatch(f, stop, e);
 	if (status >= 0)
-		status = restore_round(f, &process, 1, e);
+		status = restore_round(f, stop, 1, e);
 	if (status >= 0)
-		status = restore_round(f, &process, 0, e);
+		status = restore_round(f, stop, 0, e);
 	threads_tidy(f->session, stop);
 	return status;
 }

@@ -243,15 +243,11 @@ int serve_remove(struct server *sv, const json_t *params, json_t **result, struc
 	for (size_t k = 0; k < count && !all; k++)
 		if (repeated(list, k))
 			list[k--] = list[--count];
-	removal_unlink_all(s, list, count);
 	rows = json_array();
-	for (size_t k = 0; k < count && status >= 0; k++) {
-		unsigned id = list[k]->id;
-
-		status = removal_switch_off(s, list[k], e);
-		json_array_append_new(rows, json_pack("{s:I, s:I}", "id", (json_int_t)id, "freed",
-						      (json_int_t)0));
-	}
+	for (size_t k = 0; k < count; k++)
+		json_array_append_new(rows, json_pack("{s:I, s:I}", "id", (json_int_t)list[k]->id,
+						      "freed", (json_int_t)0));
+	status = removal_switch_off_all(s, list, count, e);
 	free(list);
 	if (status < 0) {
 		json_decref(rows);

@@ -70,19 +70,6 @@ void arch_scan_operands(const uint8_t *bytes, size_t size, taddr_t address, tadd
 	}
 }
 
-/* No instruction has room for one. */
-void arch_scan_absolute(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo, taddr_t hi,
-			void (*found)(void *arg, taddr_t from, taddr_t target), void *arg)
-{
-	(void)bytes;
-	(void)size;
-	(void)address;
-	(void)lo;
-	(void)hi;
-	(void)found;
-	(void)arg;
-}
-
 /* Whole addresses are no constants of instructions: adrp makes them, or a literal is loaded. */
 void arch_scan_constants(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo, taddr_t hi,
 			 void (*found)(void *arg, taddr_t from, taddr_t target), void *arg)
@@ -94,6 +81,13 @@ void arch_scan_constants(const uint8_t *bytes, size_t size, taddr_t address, tad
 	(void)hi;
 	(void)found;
 	(void)arg;
+}
+
+/* No operand has room for one either. */
+void arch_scan_absolute(const uint8_t *bytes, size_t size, taddr_t address, taddr_t lo, taddr_t hi,
+			void (*found)(void *arg, taddr_t from, taddr_t target), void *arg)
+{
+	arch_scan_constants(bytes, size, address, lo, hi, found, arg);
 }
 
 bool arch_ends_in(const struct arch_insn *insn, taddr_t value)

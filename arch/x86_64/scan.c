@@ -72,10 +72,10 @@ void arch_scan_operands(const uint8_t *bytes, size_t size, taddr_t address, tadd
 	}
 }
 
-/* True if the four bytes behind the first `i` may be a displacement that registers are added to, or none. */
+/* True if what begins at `i`, which is not 0, may be a displacement, with registers added or without. */
 static bool is_displacement(const uint8_t *bytes, size_t i)
 {
-	const uint8_t last = i ? bytes[i - 1] : 0, modrm = i > 1 ? bytes[i - 2] : 0;
+	const uint8_t last = bytes[i - 1], modrm = i > 1 ? bytes[i - 2] : 0;
 
 	/* ModRM with a register; SIB without a base, or with one; movabs al, ax, eax, rax. */
 	return ((last & 0xc0) == 0x80 && (last & 7) != 4) ||

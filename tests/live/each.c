@@ -52,9 +52,7 @@ static void remove_all(struct session *s)
 		assert_true(count < sizeof(list) / sizeof(list[0]));
 		list[count++] = i;
 	}
-	removal_unlink_all(s, list, count);
-	for (size_t n = 0; n < count; n++)
-		assert_int_equal(removal_switch_off(s, list[n], &e), 0);
+	assert_int_equal(removal_switch_off_all(s, list, count, &e), 0);
 	removal_settle(s, &flush);
 	assert_null(s->instances);
 }

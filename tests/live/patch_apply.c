@@ -258,6 +258,10 @@ static int drop(struct stop *s, void *arg, struct dinst_error *e)
 /* It is bounded in time, and the machine may be busy: what is left is for the next stop. */
 static void drop_until(struct scene *c, int kept)
 {
+	/* Nothing is opened in a stop: without files nothing can be compared, and all copies stay. */
+	c->files = NULL;
+	help_stop_well(c->target, drop, c);
+	assert_true(c->kept > kept);
 	c->files = patch_files_open(c->target, c->pages, c->page_count);
 	for (int i = 0; i < 50; i++) {
 		help_stop_well(c->target, drop, c);

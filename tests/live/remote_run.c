@@ -205,6 +205,7 @@ static int look_at_mappings(struct stop *s, void *arg, struct dinst_error *e)
 
 static const stop_work programs[] = {map_and_unmap, fail_and_go_on, refuse_between,
 				     look_at_mappings};
+enum { PROGRAMS = sizeof(programs) / sizeof(programs[0]) };
 
 /* A target in one state, all programs, several times; everything is as before. */
 static void run_in_state(struct harness *h, const char *mode)
@@ -213,9 +214,10 @@ static void run_in_state(struct harness *h, const char *mode)
 
 	harness_start(h, "remote-registers", mode, NULL);
 	t = open_target(h->pid);
-	for (size_t i = 0; i < 4 * sizeof(programs) / sizeof(programs[0]); i++) {
-		stop(t, programs[i % 4], NULL);
-		usleep(i % 2 ? 0 : 2000);
+	/* Each with a pause and without one, in turns. */
+	for (size_t i = 0; i < 4 * PROGRAMS; i++) {
+		stop(t, programs[i % PROGRAMS], NULL);
+		usleep((i + i / PROGRAMS) % 2 ? 0 : 2000);
 	}
 	harness_verify(h);
 	target_close(t);

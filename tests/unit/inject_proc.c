@@ -68,8 +68,9 @@ static void test_figures(void **state)
 	} while (before.ru_utime.tv_sec * 1000000 + before.ru_utime.tv_usec < 60000);
 	assert_int_equal(proc_stat_read(getpid(), &stat), 0);
 	assert_int_equal(getrusage(RUSAGE_SELF, &after), 0);
-	/* Both have a part of a second. */
-	ticks = (uint64_t)(after.ru_utime.tv_sec + after.ru_stime.tv_sec + 2) * (uint64_t)hz;
+	ticks = ((uint64_t)(after.ru_utime.tv_sec + after.ru_stime.tv_sec) * 1000000 +
+		 (uint64_t)(after.ru_utime.tv_usec + after.ru_stime.tv_usec)) *
+		(uint64_t)hz / 1000000;
 	assert_in_range(stat.user_ticks, 60 * (uint64_t)hz / 1000 - 1, ticks);
 	assert_in_range(stat.user_ticks + stat.system_ticks, stat.user_ticks, ticks);
 	assert_in_range(stat.major_faults, before.ru_majflt, after.ru_majflt);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * points_plan.c - plans of the functions in tests/live/targets/points-layout.S,
- * points-flow.S, points-tactics.S, points-fixed.S, points-go.S and points-managed.S, one line a
+ * points-flow.S, points-tactics.S, points-fixed.S, points-absolute.S, points-go.S and points-managed.S, one line a
  * case.
  *
  * A plan is written as its points in order: KIND+OFFSET, then either =TACTIC
@@ -180,6 +180,9 @@ static const struct plan_case fixed_cases[] = {
 	{"x_unlike", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=previous(16,6)"},
 	{"x_not", "entry+0=jump(0,5) exit+11=previous(7,5) exit+21=previous(16,6)"},
 	{"x_number", "entry+0=jump(0,8) exit+7=merged(0,8)"},
+};
+
+static const struct plan_case absolute_cases[] = {
 	{"x_read_plain", "entry+0=!no-room exit+0=!no-room"},
 	{"x_read_indexed", "entry+0=!no-room exit+0=!no-room"},
 	{"x_read_based", "entry+0=!no-room exit+0=!no-room"},
@@ -349,6 +352,17 @@ static void test_fixed(void **state)
 	assert_non_null(img);
 	assert_true(image_is_fixed(img));
 	check_cases(img, fixed_cases, sizeof(fixed_cases) / sizeof(*fixed_cases));
+}
+
+/* fear C3: constants that look like padding, read by their whole addresses */
+static void test_absolute(void **state)
+{
+	struct image *img = open_target("points-absolute");
+
+	(void)state;
+	assert_non_null(img);
+	assert_true(image_is_fixed(img));
+	check_cases(img, absolute_cases, sizeof(absolute_cases) / sizeof(*absolute_cases));
 }
 
 static void test_go(void **state)
@@ -560,6 +574,7 @@ int main(void)
 		cmocka_unit_test(test_flow),
 		cmocka_unit_test(test_tactics),
 		cmocka_unit_test(test_fixed),
+		cmocka_unit_test(test_absolute),
 		cmocka_unit_test(test_go),
 		cmocka_unit_test(test_managed),
 		cmocka_unit_test(test_order_does_not_matter),
