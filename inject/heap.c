@@ -100,7 +100,7 @@ static int alloc(struct heap *h, enum heap_warmth warmth, size_t size, taddr_t *
 	if (!heap_code_alloc(&h->code, warmth, size, h->code_begin, &offset))
 		return dinst_fail(
 			e, DINST_NO_MEMORY,
-			"the instrumentation heap at %#llx has no room for %zu bytes of code",
+			"the instrumentation heap at %#llx has no room for %zu bytes of code: remove something first",
 			(unsigned long long)h->arena->code, size);
 	if (h->code.floor != floor)
 		journal_note_floor(h->arena, h->code.floor * HEAP_PAGE);

@@ -324,7 +324,7 @@ static int take(struct heap *h, size_t count, bool words, size_t *first, struct 
 	if (number == h->counter_room)
 		return dinst_fail(e, DINST_NO_MEMORY,
 				  "the arena at %#llx has no room for %zu counters in a row: %zu "
-				  "of %zu are in use",
+				  "of %zu are in use; remove something first",
 				  (unsigned long long)a->data, count, h->counters_used,
 				  h->counter_room - h->first_counter);
 	status = commit_row(h, number, count, words, e);

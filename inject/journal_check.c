@@ -94,7 +94,9 @@ bool journal_check_header(const struct journal_header *h, taddr_t code, size_t m
 		return false;
 	if (h->code != code || h->code_size != mapped)
 		return false;
+	/* One of a single page would have its slots behind it. */
 	if (h->capacity != journal_capacity(mapped) ||
+	    JOURNAL_HEADER_SIZE + h->capacity * sizeof(struct journal_slot) > mapped ||
 	    (h->mode != ARENA_SHARED && h->mode != ARENA_PRIVATE) || h->low_data > 1)
 		return false;
 	*found = (struct arena_found){

@@ -36,6 +36,9 @@ enum { WAKE_INTERVAL_NS = 2000000 };
 /* Without a timer: from one look to the next. */
 enum { LOOK_MIN_NS = 20000, LOOK_MAX_NS = 1000000 };
 
+/* What comes within this is not slept for. */
+enum { EAGER_NS = 100000 };
+
 /* include/uapi/linux/ptrace.h; that header and libc's cannot be used together. */
 enum {
 	SECCOMP_GET_FILTER = 0x420c,
@@ -146,6 +149,7 @@ void tracer_arm(struct tracer *tr, uint64_t deadline_ns)
 
 	memset(&when, 0, sizeof(when));
 	tr->deadline_ns = deadline_ns;
+	tr->eager = false;
 	if (tr->looks || (!deadline_ns && !tr->armed))
 		return;
 	if (deadline_ns) {
@@ -431,12 +435,29 @@ bool tracee_any(void)
 	return waitid(P_ALL, 0, &info, WAIT_OPTIONS | WNOWAIT | WNOHANG) || info.si_pid;
 }
 
+/*
+ * What comes at once is not slept for: on virtual machines being woken takes longer than all that
+ * the thread does in between. The first time that it does not come at once is the last one: then
+ * the thread may be waiting for this very CPU.
+ */
+static int look_eagerly(struct tracer *tr, pid_t tid, bool leader, struct tracee_event *event)
+{
+	const uint64_t until = clock_ns() + EAGER_NS;
+	int error;
+
+	do
+		error = look(tid, leader, WNOHANG, event);
+	while (error == -EAGAIN && clock_ns() < until);
+	tr->eager = error != -EAGAIN;
+	return error;
+}
+
 int tracee_wait(struct tracer *tr, pid_t tid, bool leader, struct tracee_event *event)
 {
 	struct timespec pause = {0, LOOK_MIN_NS};
-	int error;
+	int error = tr->eager ? look_eagerly(tr, tid, leader, event) : -EAGAIN;
 
-	for (;;) {
+	while (error == -EINTR || error == -EAGAIN) {
 		error = look(tid, leader, tr->looks ? WNOHANG : 0, event);
 		if (error != -EINTR && error != -EAGAIN)
 			break;

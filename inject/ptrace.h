@@ -34,6 +34,7 @@ struct tracer {
 	timer_t timer;
 	bool looks; /* without a timer */
 	bool armed;
+	bool eager; /* waits look for a moment before they sleep: as long as that helps, until it is armed */
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
 };
 

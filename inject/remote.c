@@ -475,6 +475,8 @@ int remote_run(struct stop *s, const struct arch_remote_program *program, taddr_
 		stop_forget_maps(s);
 	r.storm_ns = clock_ns() + STORM_NS;
 	tracer_arm(&s->tracer, clock_ns() + REMOTE_NS);
+	/* Everybody else stands still: the thread has a CPU of its own, as a rule. */
+	s->tracer.eager = true;
 	code = run_all(&r);
 	tracer_arm(&s->tracer, 0);
 	clear_code = clear_place(&r);

@@ -233,9 +233,10 @@ static int add_run(struct code *c, unsigned first, unsigned end, struct arch_op 
 		stop = merge(c->body, first, end, &run->program);
 	}
 	if (stop == first || splits_activation(c->body, first, stop, end))
-		return dinst_fail(e, DINST_REFUSED,
-				  "more is inserted at %#llx than one program can hold",
-				  (unsigned long long)c->site->key.start);
+		return dinst_fail(
+			e, DINST_REFUSED,
+			"more is inserted at %#llx than one program can hold: remove some of it first",
+			(unsigned long long)c->site->key.start);
 	run->end = stop;
 	if (!alone)
 		arch_program_optimise(&run->program);

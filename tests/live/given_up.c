@@ -20,8 +20,7 @@ enum {
 	THREADS_SIZE = 1 << 20,
 	WIPE = 4096,
 	WIPE_SIZE = 4096,
-	/* The longest time from the beginning of a stop to that of a storm. */
-	BEGINS_NS = 600000,
+	USUAL = 9, /* stops that nobody disturbs, to know how long they take here */
 	OFTEN = 8,
 	TRIES = 4000,
 };
@@ -66,7 +65,14 @@ static int take_threads(struct stop *s, void *arg, struct dinst_error *e)
 
 static int destroy(struct stop *s, void *arg, struct dinst_error *e)
 {
-	return arena_unmap(s, ((struct job *)arg)->arena, e);
+	struct job *job = arg;
+	int result = arena_unmap(s, job->arena, e);
+
+	if (!result) {
+		arena_release(job->arena);
+		job->arena = NULL;
+	}
+	return result;
 }
 
 static taddr_t some_text(pid_t pid)
@@ -99,16 +105,67 @@ struct storm {
 	storm_from *from;
 	pid_t control;
 	unsigned seed;
+	uint64_t longest_ns; /* from the beginning of the work in a stop to that of a storm */
+	stop_work work;
+	struct job *job;
 };
 
-/* Stops for `work`; some time after that has begun there is a storm, until it ends. */
+static int begin_storm(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct storm *storm = arg;
+
+	*storm->from = clock_ns() + (uint64_t)rand_r(&storm->seed) % storm->longest_ns;
+	return storm->work(s, storm->job, e);
+}
+
+struct timed {
+	stop_work work;
+	struct job *job;
+	uint64_t took_ns;
+};
+
+static int time_work(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct timed *timed = arg;
+	const uint64_t begin = clock_ns();
+	const int result = timed->work(s, timed->job, e);
+
+	timed->took_ns = clock_ns() - begin;
+	return result;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* What `work` takes in the middle, on this machine and beside what else it does. */
+static uint64_t usual_ns(struct target *t, stop_work work, stop_work undo, struct job *job)
+{
+	struct timed timed = {.work = work, .job = job};
+	uint64_t took[USUAL];
+
+	for (size_t i = 0; i < USUAL; i++) {
+		help_stop_well(t, time_work, &timed);
+		took[i] = timed.took_ns;
+		help_stop_well(t, undo, job);
+	}
+	qsort(took, USUAL, sizeof(took[0]), compare);
+	print_message("it takes %.2f ms\n", (double)took[USUAL / 2] / 1e6);
+	return took[USUAL / 2];
+}
+
+/* Stops for `work`; some time after that has begun there is a storm, until the stop ends. */
 static int stop_in_storm(struct storm *storm, struct target *t, stop_work work, struct job *job)
 {
 	struct dinst_error e = {0};
 	int code;
 
-	*storm->from = clock_ns() + (uint64_t)rand_r(&storm->seed) % BEGINS_NS;
-	code = target_stop(t, NULL, work, job, NULL, &e);
+	storm->work = work;
+	storm->job = job;
+	code = target_stop(t, NULL, begin_storm, storm, NULL, &e);
 	*storm->from = 0;
 	/* Its last pair of signals may be half sent. */
 	usleep(1000);
@@ -145,6 +202,8 @@ static void test_arenas(void **state)
 		struct target *t = help_open(h->pid);
 		struct job job = {.lo = some_text(h->pid)};
 
+		if (!tries)
+			storm.longest_ns = usual_ns(t, make, destroy, &job);
 		if (stop_in_storm(&storm, t, make, &job)) {
 			given_up++;
 			if (is_told(h, t)) {
@@ -153,7 +212,6 @@ static void test_arenas(void **state)
 			}
 		} else {
 			help_stop_well(t, destroy, &job);
-			arena_release(job.arena);
 		}
 		target_close(t);
 		harness_verify_what(h, HARNESS_MAPS | HARNESS_FDS);
@@ -184,6 +242,8 @@ static void test_parts(void **state)
 		struct job job = {.lo = some_text(h->pid)};
 
 		help_stop_well(t, make_known, &job);
+		if (!tries)
+			storm.longest_ns = usual_ns(t, add_threads, take_threads, &job);
 		if (stop_in_storm(&storm, t, add_threads, &job)) {
 			given_up++;
 			left += job.arena->threads != 0;

@@ -198,7 +198,7 @@ static int have_arenas(void)
 		if (fd < 0 || ftruncate(fd, 2 * HALF) != 0 ||
 		    map_half(0x50000000 + i * HALF, PROT_READ | PROT_WRITE, fd, HALF) ==
 			    MAP_FAILED ||
-		    map_half(0x100000000000 + i * HALF, PROT_READ | PROT_EXEC, fd, 0) == MAP_FAILED)
+		    map_half(0x200000000000 + i * HALF, PROT_READ | PROT_EXEC, fd, 0) == MAP_FAILED)
 			return 1;
 		close(fd);
 	}
@@ -232,7 +232,7 @@ static void test_many_arenas(void **state)
 	for (size_t i = 0; i < FOUND; i++) {
 		assert_int_equal(found[i].code_size, HALF);
 		assert_int_equal(found[i].data_size, HALF);
-		assert_int_equal(found[i].code - 0x100000000000, found[i].data - 0x50000000);
+		assert_int_equal(found[i].code - 0x200000000000, found[i].data - 0x50000000);
 	}
 	target_close(t);
 	kill(child, SIGKILL);

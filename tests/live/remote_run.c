@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * remote_run.c - system calls made by a thread of the target: their results,
- * and that the thread notices nothing, whatever it was doing. The target
- * program checks its registers, its flags, its red zone and the result of the
- * call that was interrupted.
+ * remote_run.c - system calls made by a thread of the target: their results, and that the thread
+ * notices nothing, whatever it was doing. The target program checks its registers, its flags, its
+ * red zone and the result of the call that was interrupted.
  */
 #include "tests/live/harness.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -242,7 +241,15 @@ STATE(epoll)
 /* fear B4: calls made by a thread that spins with known values in all registers and in its red zone */
 static void test_running(void **state)
 {
+	cpu_set_t all, here = {0};
+
 	run_in_state(*state, "running");
+	/* And where it has our CPU only: who waits for it must not keep it from running. */
+	CPU_SET(sched_getcpu(), &here);
+	assert_false(sched_getaffinity(0, sizeof(all), &all) ||
+		     sched_setaffinity(0, sizeof(here), &here));
+	run_in_state(*state, "running");
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
 /* fear D2: a thread whose registers the kernel refuses to take back as they are (a selector in es) */
