@@ -125,6 +125,14 @@ int arena_make_pages(const struct arena *a, size_t at, size_t size, struct dinst
 /* Gives back our side only: the target keeps its mappings. */
 void arena_release(struct arena *a);
 
+/*
+ * True if a mapping of an arena's file begins in one of its halves (size 0: there is none). Who was
+ * forked has them where they were; a program that was given the file by another one shows it
+ * elsewhere, and that is no arena in it.
+ */
+bool arena_is_half(const struct maps_entry *entry, taddr_t code, size_t code_size, taddr_t data,
+		   size_t data_size);
+
 /* True if the maps of `pid` show the arena, or a half of it; never true for a private one. */
 bool arena_shared_by(pid_t pid, const struct arena *a);
 /* The same of maps that were read already. */

@@ -22,8 +22,6 @@
 #include "inject/maps.h"
 #include "inject/proc.h"
 
-enum { ANCESTORS_MAX = 64 };
-
 #define MEMFD_PATH "/memfd:dinst (deleted)"
 
 static const size_t PRIVATE_LEAST = (size_t)1 << 20;
@@ -34,6 +32,12 @@ static const size_t PRIVATE_LEAST = (size_t)1 << 20;
  * One half is enough: a process may have been forked, by another thread, when only
  * one was mapped. What shows the start of the file, writable, is a mutator.
  */
+bool arena_is_half(const struct maps_entry *entry, taddr_t code, size_t code_size, taddr_t data,
+		   size_t data_size)
+{
+	return entry->lo - code < code_size || entry->lo - data < data_size;
+}
+
 bool arena_is_in(const struct maps *m, const struct arena *a)
 {
 	if (a->mode != ARENA_SHARED)
@@ -42,7 +46,7 @@ bool arena_is_in(const struct maps *m, const struct arena *a)
 		const struct maps_entry *entry = &m->entries[i];
 
 		if (entry->inode == a->inode && entry->device == a->device &&
-		    ((entry->protection & PROT_EXEC) || entry->offset))
+		    arena_is_half(entry, a->code, a->code_size, a->data, a->data_size))
 			return true;
 	}
 	return false;
@@ -114,20 +118,6 @@ int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *coun
 	return DINST_OK;
 }
 
-static bool is_descendant(pid_t pid, pid_t of)
-{
-	struct proc_stat stat;
-
-	for (int level = 0; level < ANCESTORS_MAX && pid > 1; level++) {
-		if (proc_stat_read(pid, &stat))
-			return false;
-		if (stat.parent == of)
-			return true;
-		pid = stat.parent;
-	}
-	return false;
-}
-
 /* *empty: there is nothing in them, as in those of a kernel thread and of a leader that has exited. */
 static bool maps_are_denied(pid_t tid, bool *empty)
 {
@@ -168,7 +158,7 @@ bool arena_may_be_hidden_in(pid_t pid, const struct target *t)
 		return false;
 	if (!proc_stat_read(target_pid(t), &parent) && stat.start_time < parent.start_time)
 		return false;
-	return is_descendant(pid, target_pid(t)) || !strcmp(stat.name, target_name(t));
+	return proc_descends(pid, target_pid(t)) || !strcmp(stat.name, target_name(t));
 }
 
 /* --------------------------------------------------- what was left behind */

@@ -19,7 +19,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { PROC_TEXT_MAX = 4 << 20 };
+enum { PROC_TEXT_MAX = 4 << 20, ANCESTORS_MAX = 64 };
 
 ssize_t proc_read(const char *path, char *text, size_t size)
 {
@@ -546,4 +546,18 @@ int64_t proc_clock_offset(pid_t pid)
 	    !monotonic_offset("self", &ours))
 		return 0;
 	return its - ours;
+}
+
+bool proc_descends(pid_t pid, pid_t of)
+{
+	struct proc_stat stat;
+
+	for (int level = 0; level < ANCESTORS_MAX && pid > 1; level++) {
+		if (proc_stat_read(pid, &stat))
+			return false;
+		if (stat.parent == of)
+			return true;
+		pid = stat.parent;
+	}
+	return false;
 }

@@ -70,6 +70,8 @@ char *proc_status_text(pid_t pid, pid_t tid, char *text, size_t size);
 uint64_t proc_bytes(const char *text, const char *name);
 
 int proc_stat_read(pid_t pid, struct proc_stat *stat);
+/* True if `of` made `pid`, or who made it, and so on; for as long as none of those in between has ended. */
+bool proc_descends(pid_t pid, pid_t of);
 /* Of a thread of process `pid`; -ENOENT if it is none. /proc/TID/stat would add up all threads. */
 int proc_thread_stat_read(pid_t pid, pid_t tid, struct proc_stat *stat);
 int proc_status_read(pid_t tid, struct proc_status *status);

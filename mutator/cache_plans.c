@@ -50,7 +50,7 @@ struct part {
 };
 
 struct plan_cache {
-	char name[ID_MAX * 2 + 32]; /* of the file; "" if there is none */
+	char name[ID_MAX * 2 + 64]; /* of the file; "" if there is none */
 	uint8_t id[ID_MAX];	    /* that of the name: the file may say another by now */
 	size_t id_size;
 	uint64_t image;
@@ -146,7 +146,9 @@ static uint64_t hash_sections(const struct image *img, const struct siphash_key 
 /*
  * The build id says it all, if everybody behaves. But a file with that of libc may be
  * somebody's who wants us to make wrong plans for libc: so all that plans are made of is
- * looked at, with a key that he does not know. 0: there is no such key.
+ * looked at, with a key that he does not know. And since a file may be written between two looks
+ * at it, and shown as it was again, plans are those of the very file that they were made of: who
+ * may write to it has none but those that run it to deceive. 0: there is no such key.
  */
 static uint64_t image_hash(const struct image *img)
 {
@@ -166,6 +168,7 @@ static uint64_t image_hash(const struct image *img)
 			return 0;
 		hash = hash_on(&key, hash, s->bytes, s->file_size);
 	}
+	hash = hash_on(&key, hash, &img->file.version, sizeof(img->file.version));
 	hash = hash_sections(img, &key, hash);
 	/* Unwind data are read once, and then they are these. */
 	for (size_t i = 0; i < img->fde_count; i++) {
@@ -182,16 +185,18 @@ static bool make_name(const struct image *img, struct plan_cache *c)
 {
 	size_t size = 0;
 	const uint8_t *id = image_build_id(img, &size);
+	struct siphash_key key;
 	int used = 0;
 
-	if (!id || size < 8 || size > ID_MAX || !program_hash())
+	if (!id || size < 8 || size > ID_MAX || !program_hash() || !cache_key(&key))
 		return false;
 	memcpy(c->id, id, size);
 	c->id_size = size;
 	for (size_t i = 0; i < size; i++)
 		used += snprintf(c->name + used, sizeof(c->name) - used, "%02x", c->id[i]);
-	snprintf(c->name + used, sizeof(c->name) - used, "-%016llx.plans",
-		 (unsigned long long)program_hash());
+	snprintf(c->name + used, sizeof(c->name) - used, "-%016llx-%016llx.plans",
+		 (unsigned long long)program_hash(),
+		 (unsigned long long)siphash(&key, &img->file.version, sizeof(img->file.version)));
 	return true;
 }
 

@@ -68,18 +68,16 @@ bool name_is_mangled(const char *name)
 char *demangle(const char *name)
 {
 	char plain[MANGLED_MAX + 1];
-	const char *at;
+	const size_t length = strnlen(name, sizeof(plain));
 
-	if (!name_is_mangled(name) || strnlen(name, MANGLED_MAX + 1) > MANGLED_MAX)
+	if (length > MANGLED_MAX)
 		return NULL;
+	/* It may be in a file that is being written: what is looked at is a copy. */
+	memcpy(plain, name, length);
+	plain[length] = 0;
 	/* A symbol version is no part of the name. */
-	at = strchr(name, '@');
-	if (at) {
-		memcpy(plain, name, at - name);
-		plain[at - name] = 0;
-		name = plain;
-	}
-	return read_mangled(name);
+	plain[strcspn(plain, "@")] = 0;
+	return name_is_mangled(plain) ? read_mangled(plain) : NULL;
 }
 
 /*

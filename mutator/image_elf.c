@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 enum {
+	NAMES_MAX = 1 << 24,	/* bytes of names of sections */
 	SECTIONS_MAX = 1 << 20, /* what one string of linkers makes at most, and then some */
 	SEGMENTS_MAX = 4096,
 };
@@ -134,11 +135,28 @@ static int read_segments(struct elf_file *f, const char *name, const Elf64_Ehdr 
 	return 0;
 }
 
-static const char *section_name(const struct elf_section *names, uint32_t offset)
+/*
+ * The names of sections, copied: by them it is decided what a section is, and whoever may write to
+ * the file could change them between two looks.
+ */
+static int name_sections(struct elf_file *f, const char *name, const struct elf_section *strings,
+			 const uint8_t *table, struct dinst_error *e)
 {
-	if (!names || !names->bytes || offset >= names->size)
-		return "";
-	return (const char *)names->bytes + offset;
+	Elf64_Shdr s;
+
+	if (strings->size > NAMES_MAX)
+		return bad(e, name, "the names of its sections are too long", strings->offset);
+	f->section_names = malloc(strings->size);
+	if (!f->section_names)
+		return dinst_fail(e, DINST_NO_MEMORY, "%s: no memory", name);
+	memcpy(f->section_names, strings->bytes, strings->size);
+	f->section_names[strings->size - 1] = 0;
+	for (size_t i = 0; i < f->section_count; i++) {
+		memcpy(&s, table + i * sizeof(s), sizeof(s));
+		if (s.sh_name < strings->size)
+			f->sections[i].name = f->section_names + s.sh_name;
+	}
+	return 0;
 }
 
 /* A string table is usable if it ends with a zero byte. */
@@ -151,7 +169,6 @@ static int read_sections(struct elf_file *f, const char *name, const Elf64_Ehdr 
 			 struct dinst_error *e)
 {
 	uint64_t count = h->e_shnum, names = h->e_shstrndx, named = 0;
-	const struct elf_section *strings = NULL;
 	const uint8_t *table;
 	Elf64_Shdr s;
 
@@ -200,11 +217,7 @@ static int read_sections(struct elf_file *f, const char *name, const Elf64_Ehdr 
 				   h->e_shoff + i * sizeof(s));
 	}
 	if (names < count && is_strings(&f->sections[names]))
-		strings = &f->sections[names];
-	for (uint64_t i = 0; strings && i < count; i++) {
-		memcpy(&s, table + i * sizeof(s), sizeof(s));
-		f->sections[i].name = section_name(strings, s.sh_name);
-	}
+		return name_sections(f, name, &f->sections[names], table, e);
 	return 0;
 }
 
@@ -241,6 +254,8 @@ int elf_file_map(int fd, const char *name, enum elf_kind kind, struct elf_file *
 		return dinst_fail_errno(e, DINST_FAILED, errno, "%s: mmap", name);
 	f->bytes = p;
 	f->size = st.st_size;
+	f->version = (struct elf_version){st.st_dev, st.st_ino, (uint64_t)st.st_ctim.tv_sec,
+					  (uint64_t)st.st_ctim.tv_nsec};
 	r = parse(f, name, kind, e);
 	if (r)
 		elf_file_release(f);
@@ -264,6 +279,7 @@ void elf_file_release(struct elf_file *f)
 	free(f->segments);
 	free(f->loads);
 	free(f->sections);
+	free(f->section_names);
 	if (f->mapped && f->bytes)
 		file_unmap(f->bytes, f->size);
 	else

@@ -37,6 +37,11 @@ struct elf_segment {
 	uint32_t type, flags;
 };
 
+/* Which file it was: what somebody else shows under the same build id is another one. Zero: memory. */
+struct elf_version {
+	uint64_t device, inode, change_s, change_ns;
+};
+
 struct elf_file {
 	uint8_t *bytes;
 	size_t size;
@@ -49,6 +54,8 @@ struct elf_file {
 	size_t load_count;
 	struct elf_section *sections;
 	size_t section_count;
+	char *section_names;
+	struct elf_version version;
 };
 
 enum elf_kind {

@@ -96,26 +96,22 @@ static int wait_for_programs(struct target *t, uint64_t deadline, struct leftove
  * A process may be a mutator itself, of another daemon: what it has mapped to write code there is what it works with.
  * Where that cannot be told nothing is taken from it.
  */
-static bool is_at_work_with(pid_t tid, int directory, const char *name)
+static bool is_at_work_with(const struct maps *m, const struct stat *file)
 {
-	struct stat file;
-	struct maps m;
-	bool works = false;
-
-	if (fstatat(directory, name, &file, 0) || maps_read(tid, &m, NULL))
-		return true;
-	for (size_t i = 0; i < m.count && !works; i++)
-		works = m.entries[i].inode == file.st_ino && m.entries[i].device == file.st_dev &&
-			owners_writes(&m.entries[i]);
-	maps_release(&m);
-	return works;
+	for (size_t i = 0; i < m->count; i++)
+		if (m->entries[i].inode == file->st_ino && m->entries[i].device == file->st_dev &&
+		    owners_writes(&m->entries[i]))
+			return true;
+	return false;
 }
 
 /* The lowest descriptor of the target that is an arena's which was made in it, -1 if none is. */
 static int find_descriptor(pid_t tid)
 {
 	char path[64], link[64];
+	struct stat file, last = {0}; /* one file may have as many descriptors as there can be */
 	struct dirent *entry;
+	struct maps m = {0};
 	int lowest = -1;
 	DIR *dir;
 
@@ -132,10 +128,18 @@ static int find_descriptor(pid_t tid)
 			continue;
 		link[size] = '\0';
 		fd = (int)strtol(entry->d_name, NULL, 10);
-		if (!strcmp(link, "/memfd:dinst (deleted)") && (lowest < 0 || fd < lowest) &&
-		    !is_at_work_with(tid, dirfd(dir), entry->d_name))
+		if (strcmp(link, "/memfd:dinst (deleted)") || (lowest >= 0 && fd > lowest) ||
+		    fstatat(dirfd(dir), entry->d_name, &file, 0) ||
+		    (file.st_ino == last.st_ino && file.st_dev == last.st_dev))
+			continue;
+		if (!m.count && maps_read(tid, &m, NULL))
+			break;
+		if (is_at_work_with(&m, &file))
+			last = file;
+		else
 			lowest = fd;
 	}
+	maps_release(&m);
 	if (dir)
 		closedir(dir);
 	return lowest;
@@ -208,6 +212,18 @@ static bool is_same(const struct arena_found *a, const struct arena_found *b)
 	return a->inode && a->inode == b->inode && a->device == b->device;
 }
 
+/*
+ * True if `a` of another process is `b` of the target: a fork leaves it where it was.
+ */
+static bool is_inherited(const struct target *child, const struct arena_found *a,
+			 const struct target *of, const struct arena_found *b)
+{
+	if (!is_same(a, b) || (a->code_size && a->code != b->code) ||
+	    (a->data_size && a->data != b->data))
+		return false;
+	return owners_inherited(target_pid(child), target_pid(of), true, a->code_size != 0);
+}
+
 /* Keeps those that the target has, too: others are not ours to take out. */
 static void keep_common(struct process *child, const struct process *of)
 {
@@ -215,11 +231,21 @@ static void keep_common(struct process *child, const struct process *of)
 
 	for (size_t i = 0; i < child->count; i++)
 		for (size_t k = 0; k < of->count; k++)
-			if (is_same(&child->found[i], &of->found[k])) {
+			if (is_inherited(child->target, &child->found[i], of->target,
+					 &of->found[k])) {
 				child->found[kept++] = child->found[i];
 				break;
 			}
 	child->count = kept;
+}
+
+static int find_common(struct process *child, const struct process *of, struct dinst_error *e)
+{
+	const int status = arena_find(child->target, child->found, ARENAS_MOST, e);
+
+	child->count = status < 0 ? 0 : (size_t)status;
+	keep_common(child, of);
+	return status;
 }
 
 /* The same arenas, out of a process that was forked with arena `n` of them. */
@@ -238,15 +264,14 @@ static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadli
 		return status;
 	if (target_parks(of->target))
 		target_set_parks(child.target);
-	/* One that was open in its parent when it was forked. */
-	status = close_descriptors(child.target, deadline, result, e);
+	status = find_common(&child, of, e);
+	/* One that was open in its parent when it was forked; nothing of a process that has none. */
+	if (status >= 0 && child.count)
+		status = close_descriptors(child.target, deadline, result, e);
+	if (status >= 0 && child.count)
+		status = find_common(&child, of, e);
 	if (status >= 0)
-		status = arena_find(child.target, child.found, ARENAS_MOST, e);
-	if (status >= 0) {
-		child.count = (size_t)status;
-		keep_common(&child, of);
 		status = restore_all(&child, deadline, result, e);
-	}
 	for (size_t i = 0; status >= 0 && i < child.count; i++)
 		if (is_same(&child.found[i], &of->found[n]))
 			status = leftovers_take_out(&child, i, false, deadline, result, e);

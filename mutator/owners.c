@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "inject/proc.h"
 #include "mutator/owners.h"
 
 static int add_sharer(struct owners *o, pid_t pid, struct dinst_error *e)
@@ -30,10 +31,15 @@ bool owners_writes(const struct maps_entry *entry)
 	return !entry->offset && (entry->protection & PROT_WRITE);
 }
 
-static int look_at_process(struct owners *o, pid_t pid, struct dinst_error *e)
+bool owners_inherited(pid_t pid, pid_t target, bool shows, bool runs)
+{
+	return runs || (shows && proc_descends(pid, target));
+}
+
+static int look_at_process(struct owners *o, pid_t pid, pid_t target, struct dinst_error *e)
 {
 	struct dinst_error why = {0};
-	bool runs = false, writes = false;
+	bool runs = false, shows = false, writes = false;
 	struct maps m;
 	int status = maps_read(pid, &m, &why);
 
@@ -49,12 +55,16 @@ static int look_at_process(struct owners *o, pid_t pid, struct dinst_error *e)
 			continue;
 		writes = writes || owners_writes(entry);
 		/* One half alone counts, too: arena_shared_by(). */
-		runs = runs || (entry->protection & PROT_EXEC) || entry->offset;
+		if (!arena_is_half(entry, o->found->code, o->found->code_size, o->found->data,
+				   o->found->data_size))
+			continue;
+		shows = true;
+		runs = runs || (entry->protection & PROT_EXEC);
 	}
 	maps_release(&m);
 	if (writes)
 		o->mutator = pid;
-	return runs ? add_sharer(o, pid, e) : 0;
+	return owners_inherited(pid, target, shows, runs) ? add_sharer(o, pid, e) : 0;
 }
 
 int find_owners(struct owners *o, pid_t target, struct dinst_error *e)
@@ -75,7 +85,7 @@ int find_owners(struct owners *o, pid_t target, struct dinst_error *e)
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
 		if (pid > 0 && pid != getpid() && pid != target)
-			status = look_at_process(o, pid, e);
+			status = look_at_process(o, pid, target, e);
 	}
 	closedir(proc);
 	return status;

@@ -11,6 +11,13 @@
 /* True for a mapping of an arena by a mutator: only that writes to the start of the file, the code half. */
 bool owners_writes(const struct maps_entry *entry);
 
+/*
+ * True if a process that shows an arena where the target has it, or runs code there, was forked with it.
+ * Anybody may be given the file, and map it; but nobody runs what he was given. Where it is
+ * not known to be code the process has to be one of the target's.
+ */
+bool owners_inherited(pid_t pid, pid_t target, bool shows, bool runs);
+
 struct owners {
 	const struct arena_found *found;
 	pid_t mutator;	/* has it mapped to write code into it; 0: none */

@@ -155,7 +155,8 @@ static size_t make_ranges(const struct finding *f, struct image_range *ranges)
 int sequences_find(struct image *img, struct image_range **out, size_t *count,
 		   struct dinst_error *e)
 {
-	const size_t sleds = sleds_most(img);
+	const struct elf_section *map = sleds_map(img);
+	const size_t sleds = sleds_most(map);
 	struct finding f = {.img = img};
 	struct image_range *ranges = NULL;
 
@@ -177,7 +178,7 @@ int sequences_find(struct image *img, struct image_range **out, size_t *count,
 	}
 	if (ranges) {
 		*count = make_ranges(&f, ranges);
-		*count = ranges_tidy(ranges, *count + sleds_find(img, ranges + *count));
+		*count = ranges_tidy(ranges, *count + sleds_find(img, map, ranges + *count));
 		*out = ranges;
 	}
 	free(f.list);

@@ -17,22 +17,19 @@ enum {
 	SLED_OF_EVENT = 24,
 };
 
-static const struct elf_section *map_of(const struct image *img)
+const struct elf_section *sleds_map(const struct image *img)
 {
 	return elf_section_named(&img->file, "xray_instr_map");
 }
 
-size_t sleds_most(const struct image *img)
+size_t sleds_most(const struct elf_section *map)
 {
-	const struct elf_section *map = map_of(img);
-
 	return map ? map->size / ENTRY : 0;
 }
 
-size_t sleds_find(const struct image *img, struct image_range *out)
+size_t sleds_find(const struct image *img, const struct elf_section *map, struct image_range *out)
 {
-	const struct elf_section *map = map_of(img);
-	const size_t most = sleds_most(img);
+	const size_t most = sleds_most(map);
 	size_t count = 0;
 
 	for (size_t i = 0; i < most; i++) {

@@ -11,20 +11,22 @@
 
 #include "inject/proc.h"
 #include "inject/tasks.h"
+#include "mutator/siphash.h"
 #include "mutator/stream_private.h"
 
-enum { THREADS_MOST = 1 << 20, STATUS_TEXT = 4096 };
+/* Ids come from the target, which may say any: as many as keep the chains short. */
+enum { THREADS_MOST = 1 << 17, STATUS_TEXT = 4096 };
 
 static const uint64_t LOOK_AGAIN_NS = 50000000;
 
-static unsigned hash_of(uint32_t own)
+static size_t bucket_of(uint32_t own)
 {
-	return own * 0x9e3779b1u >> 22;
+	return name_hash((const char *)&own, sizeof(own)) % STREAM_HASH;
 }
 
 static size_t find(const struct stream *st, uint32_t own)
 {
-	uint32_t at = st->thread_at[hash_of(own)];
+	uint32_t at = st->thread_at[bucket_of(own)];
 
 	while (at && st->threads[at - 1].own != own)
 		at = st->threads[at - 1].next;
@@ -33,7 +35,7 @@ static size_t find(const struct stream *st, uint32_t own)
 
 static size_t add(struct stream *st, uint32_t own, uint32_t tid)
 {
-	uint32_t *first = &st->thread_at[hash_of(own)];
+	uint32_t *first = &st->thread_at[bucket_of(own)];
 
 	if (st->thread_count == st->thread_room) {
 		const size_t room = st->thread_room ? st->thread_room * 2 : 64;

@@ -6,6 +6,8 @@
 #include "tests/live/harness_session.h"
 #include "tests/live/inject_help.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 #include <unistd.h>
 
 #include "inject/arena.h"
+#include "inject/maps.h"
 #include "inject/remote.h"
 
 enum { WORKERS = 2, DETACH_S = 20, NOTES = 8, ARENAS = 40, HALF = 1 << 16, FOUND = 32 };
@@ -189,9 +192,33 @@ static uint8_t *map_half(uintptr_t at, int protection, int fd, off_t offset)
 	return mmap((void *)at, HALF, protection, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, offset);
 }
 
-/* The data halves are low, the code halves high, as those of arenas. */
-static int have_arenas(void)
+/* Begins a process that does `work`, says whether that went well, and stays. */
+static pid_t begin(int (*work)(pid_t other), pid_t other)
 {
+	char failed = 1;
+	int pipes[2];
+	pid_t pid;
+
+	assert_int_equal(pipe(pipes), 0);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		failed = (char)work(other);
+		if (write(pipes[1], &failed, 1) == 1)
+			pause();
+		_exit(1);
+	}
+	assert_int_equal(read(pipes[0], &failed, 1), 1);
+	assert_int_equal(failed, 0);
+	close(pipes[0]);
+	close(pipes[1]);
+	return pid;
+}
+
+/* The data halves are low, the code halves high, as those of arenas. */
+static int have_arenas(pid_t other)
+{
+	(void)other;
 	for (uintptr_t i = 0; i < ARENAS; i++) {
 		int fd = memfd_create(descriptor_name, MFD_CLOEXEC);
 
@@ -211,22 +238,9 @@ static void test_many_arenas(void **state)
 	struct arena_found found[FOUND];
 	struct dinst_error e = {0};
 	struct target *t;
-	int pipes[2];
-	char ready = 1;
-	pid_t child;
+	const pid_t child = begin(have_arenas, 0);
 
 	(void)state;
-	assert_int_equal(pipe(pipes), 0);
-	child = fork();
-	if (!child) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		ready = (char)have_arenas();
-		if (write(pipes[1], &ready, 1) == 1)
-			pause();
-		_exit(1);
-	}
-	assert_int_equal(read(pipes[0], &ready, 1), 1);
-	assert_int_equal(ready, 0);
 	t = help_open(child);
 	assert_int_equal(arena_find(t, found, FOUND, &e), FOUND);
 	for (size_t i = 0; i < FOUND; i++) {
@@ -237,8 +251,72 @@ static void test_many_arenas(void **state)
 	target_close(t);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
-	close(pipes[0]);
-	close(pipes[1]);
+}
+
+enum { GIVEN = 100, LOW = 0x50000000, ELSEWHERE = LOW + 16 * HALF };
+
+/* What looks like an arena that was left unfinished; all of it is our own. */
+static int make_bait(pid_t other)
+{
+	const int fd = memfd_create(descriptor_name, MFD_CLOEXEC);
+
+	(void)other;
+	return fd < 0 || ftruncate(fd, 2 * HALF) != 0 || dup2(fd, GIVEN) != GIVEN ||
+	       close(fd) != 0 || map_half(LOW, PROT_READ | PROT_WRITE, GIVEN, HALF) == MAP_FAILED ||
+	       map_half(LOW + HALF, PROT_READ | PROT_EXEC, GIVEN, 0) == MAP_FAILED;
+}
+
+/* Shares its memory, as programs do that give each other files: at the same place and at another one. */
+static int take_bait(pid_t other)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)other, GIVEN);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	return fd < 0 || dup2(fd, GIVEN) != GIVEN || close(fd) != 0 ||
+	       map_half(LOW, PROT_READ | PROT_WRITE, GIVEN, HALF) == MAP_FAILED ||
+	       map_half(ELSEWHERE, PROT_READ, GIVEN, HALF) == MAP_FAILED;
+}
+
+static size_t count_mappings(pid_t pid)
+{
+	struct dinst_error e = {0};
+	size_t count = 0;
+	struct maps m;
+
+	assert_int_equal(maps_read(pid, &m, &e), 0);
+	for (size_t i = 0; i < m.count; i++)
+		count += !strcmp(m.entries[i].name, "/memfd:dinst (deleted)");
+	maps_release(&m);
+	return count;
+}
+
+/*
+ * fear L1: a target gives a file that looks like an arena to a process that is none of its own: nothing
+ * is unmapped or closed there when what was left in the target is taken out
+ */
+static void test_bait(void **state)
+{
+	const pid_t enemy = begin(make_bait, 0), other = begin(take_bait, enemy);
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct target *t;
+
+	(void)state;
+	assert_int_equal(count_mappings(enemy), 2);
+	t = help_open(enemy);
+	if (leftovers_clean(t, 20000, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	target_close(t);
+	assert_int_equal(count_mappings(enemy), 0);
+	assert_false(has_descriptor(enemy, GIVEN));
+	assert_int_equal(count_mappings(other), 2);
+	assert_true(has_descriptor(other, GIVEN));
+	for (int i = 0; i < 2; i++) {
+		kill(i ? enemy : other, SIGKILL);
+		waitpid(i ? enemy : other, NULL, 0);
+	}
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
@@ -246,10 +324,8 @@ static void test_many_arenas(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_children),
-		TEST(test_no_more_arenas),
-		TEST(test_late_thread),
-		TEST(test_many_arenas),
+		TEST(test_children),	TEST(test_no_more_arenas), TEST(test_late_thread),
+		TEST(test_many_arenas), TEST(test_bait),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
