@@ -161,6 +161,8 @@ bool arena_may_be_hidden_in(pid_t pid, const struct target *t)
 	return proc_descends(pid, target_pid(t)) || !strcmp(stat.name, target_name(t));
 }
 
+enum { HALVES_MOST = 64 };
+
 /* --------------------------------------------------- what was left behind */
 
 static bool is_ours(const struct maps_entry *entry)
@@ -362,26 +364,30 @@ bool arena_may_be_in(pid_t pid)
 
 bool arena_has_half(pid_t pid)
 {
-	struct maps m;
+	struct arena_found seen[HALVES_MOST];
+	size_t count = 0;
 	bool half = false;
+	struct maps m;
 
 	if (maps_read(pid, &m, NULL))
 		return false;
-	for (size_t i = 0; i < m.count && !half; i++) {
+	/* Which halves there are, and not where; more files than that are an enemy's. */
+	for (size_t i = 0; i < m.count; i++) {
 		const struct maps_entry *entry = &m.entries[i];
-		bool code = false, data = false;
+		struct arena_found *file =
+			is_ours(entry) ? record_of(seen, &count, HALVES_MOST, entry) : NULL;
 
-		for (size_t k = 0; is_ours(entry) && k < m.count; k++) {
-			const struct maps_entry *other = &m.entries[k];
-
-			if (other->inode != entry->inode || other->device != entry->device)
-				continue;
-			code = code || (arena_rights(other) & PROT_EXEC);
-			/* A mutator shows the whole file, from its start on. */
-			data = data || !(arena_rights(other) & PROT_EXEC);
-		}
-		half = code != data && ((arena_rights(entry) & PROT_EXEC) || entry->offset);
+		if (!file)
+			continue;
+		if (arena_rights(entry) & PROT_EXEC)
+			file->code_size = 1;
+		else
+			file->data_size = 1;
+		/* A mutator shows the whole file, from its start on. */
+		file->strange = file->strange || (arena_rights(entry) & PROT_EXEC) || entry->offset;
 	}
+	for (size_t i = 0; i < count; i++)
+		half = half || (seen[i].strange && seen[i].code_size != seen[i].data_size);
 	maps_release(&m);
 	return half;
 }

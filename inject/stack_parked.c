@@ -25,8 +25,9 @@
 enum {
 	PAGE = 4096,
 	WORD = 8,
-	PIECE_PAGES = 256,    /* looked at together */
-	PAGES_MOST = 64 << 8, /* 64 MiB: what is more takes too long in a stop */
+	PIECE_PAGES = 256,	/* looked at together */
+	PAGES_MOST = 64 << 8,	/* 64 MiB: what is more takes too long in a stop */
+	LOOKED_MOST = 16 << 20, /* 64 GiB of addresses, a quarter of a second */
 	TEXT = 4096,
 	WORDS_MOST = 1 << 22,
 	ARENAS_MOST = 64,
@@ -39,7 +40,7 @@ struct search {
 	struct snapshot *shot;
 	struct stack_span *code; /* executable mappings, sorted, merged */
 	size_t code_count;
-	size_t room, pages;
+	size_t room, pages, looked;
 	int pagemap;
 	struct arena_found arenas[ARENAS_MOST]; /* memory of ours, which names code of ours */
 	size_t arena_count;
@@ -152,6 +153,10 @@ static bool search_mapping(struct search *s, const struct maps_entry *m)
 			(m->hi - lo) / PAGE < PIECE_PAGES ? (m->hi - lo) / PAGE : PIECE_PAGES;
 		size_t run = 0;
 
+		/* Where terabytes are mapped and empty (the shadow of sanitizers), looking takes seconds. */
+		s->looked += count;
+		if (s->looked > LOOKED_MOST)
+			return false;
 		if (pread(s->pagemap, s->entries, count * WORD, (off_t)(lo / PAGE * WORD)) !=
 		    (ssize_t)(count * WORD))
 			return false;

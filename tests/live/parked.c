@@ -247,6 +247,12 @@ static void test_very_large(void **state)
 	run_large(*state, "fill 200");
 }
 
+/* fear C2, H5, K2: terabytes that are mapped and empty, as the shadow of a sanitizer */
+static void test_empty(void **state)
+{
+	run_large(*state, "fill 4000000");
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
@@ -266,6 +272,7 @@ int main(void)
 		CASE(test_trampoline_job),
 		CASE(test_large),
 		CASE(test_very_large),
+		CASE(test_empty),
 	};
 
 	return cmocka_run_group_tests_name("live/parked", tests, NULL, NULL);

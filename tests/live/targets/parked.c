@@ -16,7 +16,8 @@
  *   park     calls the function, which gets stuck so; "parked"
  *   resume   it goes on and returns; "resumed"
  *   go N     calls it N times without a fault; "done"
- *   fill N   N MiB more of memory that is in use, instead of what there was so far; "filled"
+ *   fill N   N MiB more of memory that is in use, instead of what there was so far; "filled".
+ *            Above 1,024 it is mapped only, and empty.
  * Exits with 1 if a result was wrong.
  */
 #include <signal.h>
@@ -151,7 +152,11 @@ static void fill(size_t bytes)
 	size = bytes;
 	if (size)
 		memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
-			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+			      MAP_PRIVATE | MAP_ANONYMOUS |
+				      (size >> 30 ? MAP_NORESERVE : MAP_POPULATE),
+			      -1, 0);
+	if (size && memory == MAP_FAILED)
+		exit(2);
 }
 
 static void serve(void)
