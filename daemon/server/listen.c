@@ -19,12 +19,35 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { LEAVING_MS = 5000, LEAVING_PAUSE_MS = 10 };
+
+/*
+ * Locks as soon as it can be had. Who ends takes the socket away first, and has the lock for a moment
+ * longer: that one is waited for, and nobody who serves.
+ */
+static int lock_behind(const struct server *s, int fd)
+{
+	const struct timespec pause = {0, LEAVING_PAUSE_MS * 1000000L};
+	struct stat st;
+
+	for (int ms = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; ms += LEAVING_PAUSE_MS) {
+		const int saved = errno;
+
+		if (saved != EWOULDBLOCK || ms >= LEAVING_MS ||
+		    fstatat(s->place.fd, s->place.socket, &st, AT_SYMLINK_NOFOLLOW) == 0)
+			return saved;
+		nanosleep(&pause, NULL);
+	}
+	return 0;
+}
 
 static int take_lock(struct server *s, struct dinst_error *e)
 {
 	char owner[32] = "";
-	int fd, n;
+	int fd, n, saved;
 
 	fd = openat(s->place.fd, s->place.lock,
 		    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
@@ -36,8 +59,8 @@ static int take_lock(struct server *s, struct dinst_error *e)
 		return dinst_fail(e, DINST_NOT_PERMITTED, "the lock %s/%s is not ours",
 				  s->place.directory, s->place.lock);
 	}
-	if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-		int saved = errno;
+	saved = lock_behind(s, fd);
+	if (saved) {
 		ssize_t got = pread(fd, owner, sizeof(owner) - 1, 0);
 
 		close(fd);

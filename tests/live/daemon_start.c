@@ -352,6 +352,23 @@ static void another_came(void **state)
 	assert_int_equal(access(fixture_socket, F_OK), -1);
 }
 
+/* One that ends has its lock for a moment longer than its socket: the next one waits for that. */
+static void another_leaves(void **state)
+{
+	char command[200];
+	int status;
+	pid_t pid;
+
+	(void)state;
+	snprintf(command, sizeof(command), "flock %s/d.lock sleep 0.5 & sleep 0.1",
+		 fixture_directory);
+	assert_int_equal(system(command), 0);
+	pid = spawn_dinstd("-i", "0");
+	assert_int_equal(daemon_pid(), pid);
+	kill(pid, SIGTERM);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
 /* fear L3: nobody takes the daemon's log (a full pipe, a disk that is busy): its clients are served, and it ends */
 static void log_nobody_takes(void **state)
 {
@@ -567,6 +584,7 @@ int main(void)
 		cmocka_unit_test(signalled),
 		cmocka_unit_test(directory_is_lost),
 		cmocka_unit_test(another_came),
+		cmocka_unit_test(another_leaves),
 		cmocka_unit_test(log_nobody_takes),
 		cmocka_unit_test(threads_at_the_start),
 		cmocka_unit_test(log_is_bounded),
