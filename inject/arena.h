@@ -126,7 +126,7 @@ int arena_make_pages(const struct arena *a, size_t at, size_t size, struct dinst
 void arena_release(struct arena *a);
 
 /*
- * True if a mapping of an arena's file begins in one of its halves (size 0: there is none). Who was
+ * True if a mapping of an arena's file, but for a mutator's, begins in one of its halves (size 0: there is none). Who was
  * forked has them where they were; a program that was given the file by another one shows it
  * elsewhere, and that is no arena in it.
  */

@@ -22,22 +22,32 @@
 #include "inject/maps.h"
 #include "inject/proc.h"
 
+/* Files that are looked at for halves; more of them in one process are an enemy's. */
+enum { HALVES_MOST = 64 };
+
 #define MEMFD_PATH "/memfd:dinst (deleted)"
 
 static const size_t PRIVATE_LEAST = (size_t)1 << 20;
 
 /* ------------------------------------------------------ sharers of an arena */
 
-/*
- * One half is enough: a process may have been forked, by another thread, when only
- * one was mapped. What shows the start of the file, writable, is a mutator.
- */
+/* What shows the start of the file, to write, is a mutator. */
+static bool is_mutators(const struct maps_entry *entry)
+{
+	return !(arena_rights(entry) & PROT_EXEC) && !entry->offset;
+}
+
 bool arena_is_half(const struct maps_entry *entry, taddr_t code, size_t code_size, taddr_t data,
 		   size_t data_size)
 {
-	return entry->lo - code < code_size || entry->lo - data < data_size;
+	return !is_mutators(entry) &&
+	       (entry->lo - code < code_size || entry->lo - data < data_size);
 }
 
+/*
+ * One half is enough: a process may have been forked, by another thread, when only
+ * one was mapped.
+ */
 bool arena_is_in(const struct maps *m, const struct arena *a)
 {
 	if (a->mode != ARENA_SHARED)
@@ -161,8 +171,6 @@ bool arena_may_be_hidden_in(pid_t pid, const struct target *t)
 	return proc_descends(pid, target_pid(t)) || !strcmp(stat.name, target_name(t));
 }
 
-enum { HALVES_MOST = 64 };
-
 /* --------------------------------------------------- what was left behind */
 
 static bool is_ours(const struct maps_entry *entry)
@@ -254,8 +262,8 @@ static bool is_strange(const struct target *t, const struct arena_found *found)
 	       !memcmp(h.magic, JOURNAL_MAGIC, sizeof(h.magic)) && h.checksum;
 }
 
-static void find_shared(const struct target *t, const struct maps *m, struct arena_found *found,
-			size_t *count, size_t max)
+/* The halves that are mapped, whatever is in them. */
+static void find_halves(const struct maps *m, struct arena_found *found, size_t *count, size_t max)
 {
 	struct arena_found *record;
 
@@ -263,7 +271,7 @@ static void find_shared(const struct target *t, const struct maps *m, struct are
 		const struct maps_entry *entry = &m->entries[i];
 
 		/* A mutator maps the whole file to write to it: that is no arena in a target. */
-		if (!is_ours(entry) || (!(arena_rights(entry) & PROT_EXEC) && !entry->offset))
+		if (!is_ours(entry) || is_mutators(entry))
 			continue;
 		record = record_of(found, count, max, entry);
 		/* Those that are known get both of their halves: one that seems to have one only is taken out. */
@@ -274,6 +282,12 @@ static void find_shared(const struct target *t, const struct maps *m, struct are
 		else
 			extend(&record->data, &record->data_size, entry);
 	}
+}
+
+static void find_shared(const struct target *t, const struct maps *m, struct arena_found *found,
+			size_t *count, size_t max)
+{
+	find_halves(m, found, count, max);
 	for (size_t i = 0; i < *count; i++)
 		believe(t, m, &found[i]);
 	for (size_t i = *count; i-- > 0;) {
@@ -371,23 +385,9 @@ bool arena_has_half(pid_t pid)
 
 	if (maps_read(pid, &m, NULL))
 		return false;
-	/* Which halves there are, and not where; more files than that are an enemy's. */
-	for (size_t i = 0; i < m.count; i++) {
-		const struct maps_entry *entry = &m.entries[i];
-		struct arena_found *file =
-			is_ours(entry) ? record_of(seen, &count, HALVES_MOST, entry) : NULL;
-
-		if (!file)
-			continue;
-		if (arena_rights(entry) & PROT_EXEC)
-			file->code_size = 1;
-		else
-			file->data_size = 1;
-		/* A mutator shows the whole file, from its start on. */
-		file->strange = file->strange || (arena_rights(entry) & PROT_EXEC) || entry->offset;
-	}
+	find_halves(&m, seen, &count, HALVES_MOST);
 	for (size_t i = 0; i < count; i++)
-		half = half || (seen[i].strange && seen[i].code_size != seen[i].data_size);
+		half = half || !seen[i].code_size != !seen[i].data_size;
 	maps_release(&m);
 	return half;
 }

@@ -455,10 +455,11 @@ static int look_eagerly(struct tracer *tr, pid_t tid, bool leader, struct tracee
 int tracee_wait(struct tracer *tr, pid_t tid, bool leader, struct tracee_event *event)
 {
 	struct timespec pause = {0, LOOK_MIN_NS};
-	int error = tr->eager ? look_eagerly(tr, tid, leader, event) : -EAGAIN;
+	int error;
 
-	while (error == -EINTR || error == -EAGAIN) {
-		error = look(tid, leader, tr->looks ? WNOHANG : 0, event);
+	for (;;) {
+		error = tr->eager ? look_eagerly(tr, tid, leader, event)
+				  : look(tid, leader, tr->looks ? WNOHANG : 0, event);
 		if (error != -EINTR && error != -EAGAIN)
 			break;
 		if (tr->deadline_ns && clock_ns() >= tr->deadline_ns) {

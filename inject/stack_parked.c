@@ -27,7 +27,7 @@ enum {
 	WORD = 8,
 	PIECE_PAGES = 256,	/* looked at together */
 	PAGES_MOST = 64 << 8,	/* 64 MiB: what is more takes too long in a stop */
-	LOOKED_MOST = 16 << 20, /* 64 GiB of addresses, a quarter of a second */
+	LOOKED_MOST = 16 << 20, /* 64 GiB of addresses, some 0.15 s */
 	TEXT = 4096,
 	WORDS_MOST = 1 << 22,
 	ARENAS_MOST = 64,

@@ -221,7 +221,7 @@ static bool is_inherited(const struct target *child, const struct arena_found *a
 	if (!is_same(a, b) || (a->code_size && a->code != b->code) ||
 	    (a->data_size && a->data != b->data))
 		return false;
-	return owners_inherited(target_pid(child), target_pid(of), true, a->code_size != 0);
+	return owners_inherited(target_pid(child), target_pid(of), a->code_size != 0);
 }
 
 /* Keeps those that the target has, too: others are not ours to take out. */

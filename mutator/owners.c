@@ -31,9 +31,9 @@ bool owners_writes(const struct maps_entry *entry)
 	return !entry->offset && (entry->protection & PROT_WRITE);
 }
 
-bool owners_inherited(pid_t pid, pid_t target, bool shows, bool runs)
+bool owners_inherited(pid_t pid, pid_t target, bool runs)
 {
-	return runs || (shows && proc_descends(pid, target));
+	return runs || proc_descends(pid, target);
 }
 
 static int look_at_process(struct owners *o, pid_t pid, pid_t target, struct dinst_error *e)
@@ -64,7 +64,7 @@ static int look_at_process(struct owners *o, pid_t pid, pid_t target, struct din
 	maps_release(&m);
 	if (writes)
 		o->mutator = pid;
-	return owners_inherited(pid, target, shows, runs) ? add_sharer(o, pid, e) : 0;
+	return shows && owners_inherited(pid, target, runs) ? add_sharer(o, pid, e) : 0;
 }
 
 int find_owners(struct owners *o, pid_t target, struct dinst_error *e)

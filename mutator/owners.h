@@ -12,11 +12,11 @@
 bool owners_writes(const struct maps_entry *entry);
 
 /*
- * True if a process that shows an arena where the target has it, or runs code there, was forked with it.
+ * True if a process that shows an arena where the target has it, and its code (`runs`) or not, was forked with it.
  * Anybody may be given the file, and map it; but nobody runs what he was given. Where it is
  * not known to be code the process has to be one of the target's.
  */
-bool owners_inherited(pid_t pid, pid_t target, bool shows, bool runs);
+bool owners_inherited(pid_t pid, pid_t target, bool runs);
 
 struct owners {
 	const struct arena_found *found;

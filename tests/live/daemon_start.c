@@ -367,6 +367,7 @@ static void another_leaves(void **state)
 	assert_int_equal(daemon_pid(), pid);
 	kill(pid, SIGTERM);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
 }
 
 /* fear L3: nobody takes the daemon's log (a full pipe, a disk that is busy): its clients are served, and it ends */

@@ -16,14 +16,18 @@
 enum { PAGE = 4096 };
 
 /*
- * Where the address sanitizer has its shadow (LLVM, AddressSanitizerAlgorithm: offset 0x7fff8000):
- * terabytes, so that many a number is an address there. What is ours lies above.
+ * Where the address sanitizer has its shadow (LLVM, AddressSanitizerAlgorithm: offset 0x7fff8000), and its
+ * heaps begin at multiples of 4 GiB: so many a number, read askew, is an address there.
  */
+static bool is_sanitizers(uint64_t word)
+{
 #ifdef __SANITIZE_ADDRESS__
-static const uint64_t shadow = 0x7fff8000, shadow_end = 0x10007fff8000;
+	return (word >= 0x7fff8000 && word < 0x10007fff8000) || !(uint32_t)word;
 #else
-static const uint64_t shadow, shadow_end;
+	(void)word;
+	return false;
 #endif
+}
 
 /* Mappings of ours, and where the target's memory is among them. */
 struct own {
@@ -36,11 +40,10 @@ static bool is_own_address(const struct own *o, uint64_t word)
 {
 	const struct maps_entry *at;
 
-	/* No object of ours begins at a multiple of 4 GiB: that is a small number, read askew. */
-	if (word < PAGE || !(uint32_t)word || (word >= o->arena && word < o->arena_end))
+	if (word < PAGE || is_sanitizers(word) || (word >= o->arena && word < o->arena_end))
 		return false;
 	at = maps_find(&o->maps, word);
-	return at && (word < shadow || word >= shadow_end) && strcmp(at->name, "[vsyscall]") != 0;
+	return at && strcmp(at->name, "[vsyscall]") != 0;
 }
 
 /* At every byte: addresses in code are not aligned. */

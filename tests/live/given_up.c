@@ -20,7 +20,7 @@ enum {
 	THREADS_SIZE = 1 << 20,
 	WIPE = 4096,
 	WIPE_SIZE = 4096,
-	USUAL = 9, /* stops that nobody disturbs, to know how long they take here */
+	USUAL = 9, /* times that nobody disturbs, to know how long the work takes here */
 	OFTEN = 8,
 	TRIES = 4000,
 };
@@ -105,32 +105,24 @@ struct storm {
 	storm_from *from;
 	pid_t control;
 	unsigned seed;
-	uint64_t longest_ns; /* from the beginning of the work in a stop to that of a storm */
+	uint64_t
+		longest_ns; /* from the beginning of the work to that of a storm; 0: there is none */
+	uint64_t took_ns;   /* the work, last time */
 	stop_work work;
 	struct job *job;
 };
 
-static int begin_storm(struct stop *s, void *arg, struct dinst_error *e)
+/* The work; some time after it has begun there is a storm, if one is wanted. */
+static int do_work(struct stop *s, void *arg, struct dinst_error *e)
 {
 	struct storm *storm = arg;
-
-	*storm->from = clock_ns() + (uint64_t)rand_r(&storm->seed) % storm->longest_ns;
-	return storm->work(s, storm->job, e);
-}
-
-struct timed {
-	stop_work work;
-	struct job *job;
-	uint64_t took_ns;
-};
-
-static int time_work(struct stop *s, void *arg, struct dinst_error *e)
-{
-	struct timed *timed = arg;
 	const uint64_t begin = clock_ns();
-	const int result = timed->work(s, timed->job, e);
+	int result;
 
-	timed->took_ns = clock_ns() - begin;
+	if (storm->longest_ns)
+		*storm->from = begin + (uint64_t)rand_r(&storm->seed) % storm->longest_ns;
+	result = storm->work(s, storm->job, e);
+	storm->took_ns = clock_ns() - begin;
 	return result;
 }
 
@@ -141,23 +133,25 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* What `work` takes in the middle, on this machine and beside what else it does. */
-static uint64_t usual_ns(struct target *t, stop_work work, stop_work undo, struct job *job)
+/* Storms come while `work` is done, however long that takes on this machine, beside what else it does. */
+static void learn_length(struct storm *storm, struct target *t, stop_work work, stop_work undo,
+			 struct job *job)
 {
-	struct timed timed = {.work = work, .job = job};
 	uint64_t took[USUAL];
 
+	storm->work = work;
+	storm->job = job;
 	for (size_t i = 0; i < USUAL; i++) {
-		help_stop_well(t, time_work, &timed);
-		took[i] = timed.took_ns;
+		help_stop_well(t, do_work, storm);
+		took[i] = storm->took_ns;
 		help_stop_well(t, undo, job);
 	}
 	qsort(took, USUAL, sizeof(took[0]), compare);
-	print_message("it takes %.2f ms\n", (double)took[USUAL / 2] / 1e6);
-	return took[USUAL / 2];
+	storm->longest_ns = took[USUAL / 2];
+	print_message("it takes %.2f ms\n", (double)storm->longest_ns / 1e6);
 }
 
-/* Stops for `work`; some time after that has begun there is a storm, until the stop ends. */
+/* Stops for `work`, in a storm until the stop ends. */
 static int stop_in_storm(struct storm *storm, struct target *t, stop_work work, struct job *job)
 {
 	struct dinst_error e = {0};
@@ -165,7 +159,7 @@ static int stop_in_storm(struct storm *storm, struct target *t, stop_work work, 
 
 	storm->work = work;
 	storm->job = job;
-	code = target_stop(t, NULL, begin_storm, storm, NULL, &e);
+	code = target_stop(t, NULL, do_work, storm, NULL, &e);
 	*storm->from = 0;
 	/* Its last pair of signals may be half sent. */
 	usleep(1000);
@@ -203,7 +197,7 @@ static void test_arenas(void **state)
 		struct job job = {.lo = some_text(h->pid)};
 
 		if (!tries)
-			storm.longest_ns = usual_ns(t, make, destroy, &job);
+			learn_length(&storm, t, make, destroy, &job);
 		if (stop_in_storm(&storm, t, make, &job)) {
 			given_up++;
 			if (is_told(h, t)) {
@@ -243,7 +237,7 @@ static void test_parts(void **state)
 
 		help_stop_well(t, make_known, &job);
 		if (!tries)
-			storm.longest_ns = usual_ns(t, add_threads, take_threads, &job);
+			learn_length(&storm, t, add_threads, take_threads, &job);
 		if (stop_in_storm(&storm, t, add_threads, &job)) {
 			given_up++;
 			left += job.arena->threads != 0;
