@@ -16,14 +16,16 @@
 enum { PAGE = 4096 };
 
 /*
- * Where the address sanitizer has its shadow (LLVM, AddressSanitizerAlgorithm: offset 0x7fff8000), and its
- * heaps begin at multiples of 4 GiB: so many a number, read askew, is an address there.
+ * The address sanitizer has its shadow (LLVM, AddressSanitizerAlgorithm: offset 0x7fff8000), heaps that begin
+ * at multiples of 4 GiB, and terabytes set apart for more of them, where nothing is: many a
+ * number, read askew, is an address there.
  */
-static bool is_sanitizers(uint64_t word)
+static bool is_sanitizers(const struct maps_entry *at, uint64_t word)
 {
 #ifdef __SANITIZE_ADDRESS__
-	return (word >= 0x7fff8000 && word < 0x10007fff8000) || !(uint32_t)word;
+	return (word >= 0x7fff8000 && word < 0x10007fff8000) || !(uint32_t)word || !at->protection;
 #else
+	(void)at;
 	(void)word;
 	return false;
 #endif
@@ -40,10 +42,10 @@ static bool is_own_address(const struct own *o, uint64_t word)
 {
 	const struct maps_entry *at;
 
-	if (word < PAGE || is_sanitizers(word) || (word >= o->arena && word < o->arena_end))
+	if (word < PAGE || (word >= o->arena && word < o->arena_end))
 		return false;
 	at = maps_find(&o->maps, word);
-	return at && strcmp(at->name, "[vsyscall]") != 0;
+	return at && !is_sanitizers(at, word) && strcmp(at->name, "[vsyscall]") != 0;
 }
 
 /* At every byte: addresses in code are not aligned. */
