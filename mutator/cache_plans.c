@@ -181,14 +181,14 @@ static uint64_t image_hash(const struct image *img)
 	return hash ? hash : 1;
 }
 
+/* Only where to look: whether it is of this image, the hashes in the file tell. */
 static bool make_name(const struct image *img, struct plan_cache *c)
 {
 	size_t size = 0;
 	const uint8_t *id = image_build_id(img, &size);
-	struct siphash_key key;
 	int used = 0;
 
-	if (!id || size < 8 || size > ID_MAX || !program_hash() || !cache_key(&key))
+	if (!id || size < 8 || size > ID_MAX || !program_hash())
 		return false;
 	memcpy(c->id, id, size);
 	c->id_size = size;
@@ -196,7 +196,7 @@ static bool make_name(const struct image *img, struct plan_cache *c)
 		used += snprintf(c->name + used, sizeof(c->name) - used, "%02x", c->id[i]);
 	snprintf(c->name + used, sizeof(c->name) - used, "-%016llx-%016llx.plans",
 		 (unsigned long long)program_hash(),
-		 (unsigned long long)siphash(&key, &img->file.version, sizeof(img->file.version)));
+		 (unsigned long long)cache_hash(&img->file.version, sizeof(img->file.version), 0));
 	return true;
 }
 

@@ -60,6 +60,14 @@ static inline size_t fuzz_below(size_t limit)
 	return limit ? (size_t)(fuzz_random() % limit) : 0;
 }
 
+static inline int fuzz_by_name(const void *a, const void *b)
+{
+	const struct fuzz_file *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+/* In the order of names: that of a directory is another one in each copy of the tree. */
 static inline void fuzz_read(const char *directory)
 {
 	DIR *d = opendir(directory);
@@ -84,6 +92,7 @@ static inline void fuzz_read(const char *directory)
 	}
 	closedir(d);
 	assert_true(fuzz_count > 0);
+	qsort(fuzz_files, fuzz_count, sizeof(*fuzz_files), fuzz_by_name);
 }
 
 static inline double fuzz_cpu(void)
