@@ -17,7 +17,11 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-enum { FIRST_SIZE = 1 << 16 };
+enum {
+	FIRST_SIZE = 1 << 16,
+	START_LOOKS =
+		1000, /* many times the mappings of one file: what is made of 65,530 is no reason to wait */
+};
 
 /* /proc/PID/pagemap: Documentation/admin-guide/mm/pagemap.rst */
 static const uint64_t PAGEMAP_PRESENT = (uint64_t)1 << 63;
@@ -287,6 +291,20 @@ const struct maps_entry *maps_stack_end(const struct maps *m, const struct maps_
 		last++;
 	}
 	return last;
+}
+
+const struct maps_entry *maps_file_start(const struct maps *m, const struct maps_entry *entry)
+{
+	const size_t at = (size_t)(entry - m->entries);
+
+	for (size_t back = 0; entry->inode && back <= at && back <= START_LOOKS; back++) {
+		const struct maps_entry *other = entry - back;
+
+		if (other->inode == entry->inode && other->device == entry->device &&
+		    !other->offset)
+			return other;
+	}
+	return NULL;
 }
 
 bool maps_is_free(const struct maps *m, taddr_t lo, taddr_t hi)

@@ -61,6 +61,12 @@ size_t maps_index(const struct maps *m, taddr_t address);
 const struct maps_entry *maps_stack_end(const struct maps *m, const struct maps_entry *entry,
 					taddr_t pointer);
 
+/*
+ * The mapping of the start of the file that `entry`, one of m's, shows: at or below it, and not
+ * behind a thousand others. NULL if there is none.
+ */
+const struct maps_entry *maps_file_start(const struct maps *m, const struct maps_entry *entry);
+
 /* True if nothing is mapped in [lo, hi). */
 bool maps_is_free(const struct maps *m, taddr_t lo, taddr_t hi);
 

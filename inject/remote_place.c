@@ -65,31 +65,22 @@ static bool is_candidate(const struct maps_entry *m)
 	       (m->protection & (PROT_READ | PROT_EXEC | PROT_WRITE)) == (PROT_READ | PROT_EXEC);
 }
 
-/* The mapping of the start of the same file, at or below entry i. */
-static const struct maps_entry *start_of(const struct maps *maps, size_t i)
-{
-	const struct maps_entry *m = &maps->entries[i];
-
-	for (size_t k = i + 1; k-- > 0;)
-		if (maps->entries[k].inode == m->inode && maps->entries[k].device == m->device &&
-		    !maps->entries[k].offset)
-			return &maps->entries[k];
-	return NULL;
-}
-
 /* The unused end of the executable mapping i, by its module's program headers. */
 static bool tail_of(const struct target *t, const struct maps *maps, size_t i,
 		    struct remote_tail *tail)
 {
 	const struct maps_entry *m = &maps->entries[i];
-	const struct maps_entry *start = start_of(maps, i);
+	const struct maps_entry *start;
 	taddr_t mask = page_size() - 1;
 	const Elf64_Phdr *p;
 	struct header h;
 	taddr_t bias = 0, end;
 	bool have_bias = false;
 
-	if (!is_candidate(m) || !start || !read_header(t, start->lo, &h))
+	if (!is_candidate(m))
+		return false;
+	start = is_vdso(m) ? m : maps_file_start(maps, m);
+	if (!start || !read_header(t, start->lo, &h))
 		return false;
 	for (size_t k = 0; k < h.count; k++) {
 		p = &h.segments[k];

@@ -24,7 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "inject/stack_snapshot.h"
+#include "inject/stack_signals.h"
 
 static const size_t MAIN_MOST = (size_t)64 << 20;  /* bytes copied of the main thread's stack */
 static const size_t OTHER_MOST = (size_t)16 << 20; /* ... of any other */
@@ -35,19 +35,15 @@ static const size_t HOME_MOST = (size_t)1 << 20;   /* ... of one that its thread
  */
 static const size_t ALL_MOST = (size_t)512 << 20;
 
+/*
+ * ... counted as often as threads share them (some seconds' looking at each of them): of the
+ * stacks beyond everything counts, too.
+ */
+static const size_t SPANNED_MOST = (size_t)16 << 30;
+
 enum {
 	WORD = 8,
-	SIGRETURN_CACHE = 256,
-	SIGRETURN_LOOKS = 1 << 16, /* into the target, for all threads: 50 ms or so */
-};
-
-/* What a take in progress remembers. */
-struct taking {
-	struct snapshot *shot;
-	taddr_t text_lo, text_hi;	 /* all executable mappings lie between */
-	taddr_t cached[SIGRETURN_CACHE]; /* addresses that were looked at */
-	bool is_sigreturn[SIGRETURN_CACHE];
-	unsigned looks; /* that were taken */
+	THREAD_FRAMES = 1024, /* of signals, on the stacks of one thread */
 };
 
 /* ------------------------------------------------------------------ ranges */
@@ -148,7 +144,8 @@ static int add_region(struct snapshot *shot, taddr_t lo, taddr_t hi, bool *parti
 	}
 	memmove(&shot->regions[at + 1], &shot->regions[at],
 		(shot->region_count - at) * sizeof(*shot->regions));
-	shot->regions[at] = (struct stack_region){lo, lo + got / WORD * WORD, bytes};
+	shot->regions[at] =
+		(struct stack_region){.lo = lo, .hi = lo + got / WORD * WORD, .bytes = bytes};
 	shot->region_count++;
 	shot->copied += hi - lo;
 	return DINST_OK;
@@ -185,7 +182,7 @@ static bool has_span(const struct stack_shot *thread, taddr_t sp)
 	return false;
 }
 
-static bool is_stack_memory(const struct maps_entry *entry)
+bool is_stack_memory(const struct maps_entry *entry)
 {
 	return entry && (entry->protection & PROT_WRITE) && (entry->protection & PROT_READ);
 }
@@ -222,119 +219,57 @@ static int add_stack(struct snapshot *shot, struct stack_shot *thread, taddr_t s
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for copies of stacks");
 	thread->spans = grown;
 	thread->spans[thread->span_count++] = (struct stack_span){.lo = lo, .hi = hi};
+	shot->spanned += hi - lo;
+	thread->partial |= shot->spanned > SPANNED_MOST;
 	return copy(shot, lo, hi, &thread->partial, e);
 }
 
 /* ----------------------------------------------------------- signal frames */
 
-static void find_text(struct taking *t)
-{
-	t->text_lo = UINT64_MAX;
-	t->text_hi = 0;
-	for (size_t i = 0; i < t->shot->maps.count; i++) {
-		const struct maps_entry *entry = &t->shot->maps.entries[i];
-
-		if (!(entry->protection & PROT_EXEC))
-			continue;
-		if (entry->lo < t->text_lo)
-			t->text_lo = entry->lo;
-		if (entry->hi > t->text_hi)
-			t->text_hi = entry->hi;
-	}
-}
-
-static bool is_text(const struct taking *t, taddr_t address)
-{
-	const struct maps_entry *entry;
-
-	if (address < t->text_lo || address >= t->text_hi)
-		return false;
-	entry = maps_find(&t->shot->maps, address);
-	return entry && (entry->protection & PROT_EXEC);
-}
-
-/* True if the code at `address` calls sigreturn; looks once at each address. */
-static bool is_sigreturn(struct taking *t, taddr_t address)
-{
-	size_t slot = (size_t)(address ^ address >> 8 ^ address >> 16) % SIGRETURN_CACHE;
-	uint8_t code[ARCH_SIGRETURN_CODE];
-	size_t got;
-
-	if (t->cached[slot] == address)
-		return t->is_sigreturn[slot];
-	t->looks++;
-	got = target_read_some(t->shot->target, address, code, sizeof(code));
-	t->cached[slot] = address;
-	t->is_sigreturn[slot] = arch_is_sigreturn(code, got);
-	return t->is_sigreturn[slot];
-}
-
-/*
- * True if a signal frame begins at `frame`. The contents are judged before the
- * return address is, because that costs no look into the target: nearly every
- * return address on a stack is followed by something else.
- */
-static bool read_signal_frame(struct taking *t, const uint8_t *frame, size_t size, taddr_t *sp)
-{
-	taddr_t code, pc;
-
-	memcpy(&code, frame, sizeof(code));
-	if (code < t->text_lo || code >= t->text_hi)
-		return false;
-	if (size > ARCH_SIGNAL_FRAME)
-		size = ARCH_SIGNAL_FRAME;
-	if (arch_signal_frame(frame, size, &pc, sp) != ARCH_OK || !is_text(t, pc))
-		return false;
-	return is_text(t, code) && is_stack_memory(maps_find(&t->shot->maps, *sp)) &&
-	       is_sigreturn(t, code);
-}
-
-/* Looks for signal frames in one span; the stacks that they interrupted become spans too. */
-static int follow_span(struct taking *t, struct stack_shot *thread, size_t number,
+/* Follows the signal frames in one span; the stacks that they interrupted become spans too. */
+static int follow_span(struct signal_search *search, struct stack_shot *thread, size_t number,
 		       struct dinst_error *e)
 {
+	struct snapshot *shot = search->shot;
 	const struct stack_span span = thread->spans[number];
 	taddr_t at = span.lo;
 
-	/* No program has so many different addresses where those of sigreturn belong. */
-	thread->partial = thread->partial || t->looks > SIGRETURN_LOOKS;
-	while (at + WORD <= span.hi && t->looks <= SIGRETURN_LOOKS) {
-		const struct stack_region *r;
-		size_t index = region_index(t->shot, at);
-		taddr_t end, sp;
+	while (at < span.hi && !thread->unfollowed) {
+		size_t index = region_index(shot, at);
+		struct signal_frame frame;
 
-		if (index == t->shot->region_count || t->shot->regions[index].lo >= span.hi)
+		if (index == shot->region_count || shot->regions[index].lo >= span.hi)
 			break;
-		r = &t->shot->regions[index];
-		if (at < r->lo)
-			at = r->lo;
-		end = r->hi < span.hi ? r->hi : span.hi;
-		for (; at + WORD <= end && t->looks <= SIGRETURN_LOOKS; at += WORD) {
-			if (!read_signal_frame(t, r->bytes + (at - r->lo), r->hi - at, &sp))
-				continue;
-			thread->spans[number].has_signals = true;
-			if (has_span(thread, sp))
-				continue;
-			/* Adding moves the regions. */
-			if (add_stack(t->shot, thread, sp, e))
-				return e && e->code ? e->code : DINST_NO_MEMORY;
-			r = &t->shot->regions[region_index(t->shot, at)];
+		if (signal_frames_find(search, &shot->regions[index], e))
+			return DINST_NO_MEMORY;
+		if (!signal_frames_from(&shot->regions[index], at, &frame)) {
+			at = shot->regions[index].hi;
+			thread->unfollowed |= shot->regions[index].signals->incomplete;
+			continue;
 		}
-		at = end;
+		at = frame.at + WORD;
+		if (frame.at + WORD > span.hi)
+			break;
+		thread->spans[number].has_signals = true;
+		thread->unfollowed |= ++thread->frames > THREAD_FRAMES;
+		/* Adding moves the regions. */
+		if (!has_span(thread, frame.sp) && add_stack(shot, thread, frame.sp, e))
+			return e && e->code ? e->code : DINST_NO_MEMORY;
 	}
-	thread->partial = thread->partial || t->looks > SIGRETURN_LOOKS;
+	thread->partial |= thread->unfollowed;
 	return DINST_OK;
 }
 
 /* The stack that the thread was given when it began; NULL where it cannot be told. */
-static const struct maps_entry *home_of(const struct taking *t, const struct stack_shot *thread)
+static const struct maps_entry *home_of(const struct snapshot *shot,
+					const struct stack_shot *thread)
 {
 	const struct maps_entry *entry;
 
-	if (thread->tid == target_pid(t->shot->target))
-		return maps_named(&t->shot->maps, "[stack]");
+	if (thread->tid == target_pid(shot->target))
+		return maps_named(&shot->maps, "[stack]");
 	/* The C library puts a thread's block on top of its stack. */
-	entry = maps_find(&t->shot->maps, arch_thread_pointer(&thread->regs));
+	entry = maps_find(&shot->maps, arch_thread_pointer(&thread->regs));
 	return is_stack_memory(entry) && !entry->shared ? entry : NULL;
 }
 
@@ -343,9 +278,9 @@ static const struct maps_entry *home_of(const struct taking *t, const struct sta
  * a signal handler, has left a frame on the one that it was given. How deep that
  * is in use is not known, so that all of it counts.
  */
-static int add_home(struct taking *t, struct stack_shot *thread, struct dinst_error *e)
+static int add_home(struct snapshot *shot, struct stack_shot *thread, struct dinst_error *e)
 {
-	const struct maps_entry *home = home_of(t, thread);
+	const struct maps_entry *home = home_of(shot, thread);
 	taddr_t lo;
 
 	for (size_t i = 0; home && i < thread->span_count; i++)
@@ -354,30 +289,31 @@ static int add_home(struct taking *t, struct stack_shot *thread, struct dinst_er
 	if (!home)
 		return DINST_OK;
 	lo = home->hi - home->lo > HOME_MOST ? home->hi - HOME_MOST : home->lo;
-	return add_stack(t->shot, thread, lo + arch_red_zone, e);
+	return add_stack(shot, thread, lo + arch_red_zone, e);
 }
 
-static int follow_spans(struct taking *t, struct stack_shot *thread, size_t from,
+static int follow_spans(struct signal_search *search, struct stack_shot *thread, size_t from,
 			struct dinst_error *e)
 {
 	int result = DINST_OK;
 
 	for (size_t i = from; i < thread->span_count && !result; i++)
-		result = follow_span(t, thread, i, e);
+		result = follow_span(search, thread, i, e);
 	return result;
 }
 
-static int take_thread(struct taking *t, struct stack_shot *thread, struct dinst_error *e)
+static int take_thread(struct signal_search *search, struct stack_shot *thread,
+		       struct dinst_error *e)
 {
-	int result = add_stack(t->shot, thread, arch_sp(&thread->regs), e);
+	int result = add_stack(search->shot, thread, arch_sp(&thread->regs), e);
 	size_t followed;
 
 	if (!result)
-		result = follow_spans(t, thread, 0, e);
+		result = follow_spans(search, thread, 0, e);
 	followed = thread->span_count;
 	if (!result)
-		result = add_home(t, thread, e);
-	return result ? result : follow_spans(t, thread, followed, e);
+		result = add_home(search->shot, thread, e);
+	return result ? result : follow_spans(search, thread, followed, e);
 }
 
 /* ------------------------------------------------------------ life of one */
@@ -385,11 +321,11 @@ static int take_thread(struct taking *t, struct stack_shot *thread, struct dinst
 int snapshot_take(struct stop *s, struct snapshot **out, struct dinst_error *e)
 {
 	struct snapshot *shot = calloc(1, sizeof(*shot));
-	struct taking *t = calloc(1, sizeof(*t));
+	struct signal_search *search = calloc(1, sizeof(*search));
 	size_t count = stop_thread_count(s);
 	int result;
 
-	if (!shot || !t) {
+	if (!shot || !search) {
 		result = dinst_fail(e, DINST_NO_MEMORY, "no memory for a snapshot");
 		goto out;
 	}
@@ -402,8 +338,7 @@ int snapshot_take(struct stop *s, struct snapshot **out, struct dinst_error *e)
 	result = maps_read(target_pid(shot->target), &shot->maps, e);
 	if (result)
 		goto out;
-	t->shot = shot;
-	find_text(t);
+	signal_search_begin(search, shot);
 	for (size_t i = 0; i < count && !result; i++) {
 		const struct stop_thread *thread = stop_thread(s, i);
 		struct stack_shot *copied = &shot->threads[shot->thread_count];
@@ -413,12 +348,12 @@ int snapshot_take(struct stop *s, struct snapshot **out, struct dinst_error *e)
 		copied->tid = thread->tid;
 		copied->regs = thread->regs;
 		shot->thread_count++;
-		result = take_thread(t, copied, e);
+		result = take_thread(search, copied, e);
 	}
 	if (!result && target_parks(shot->target))
 		snapshot_find_parked(shot);
 out:
-	free(t);
+	free(search);
 	if (result)
 		snapshot_free(shot);
 	else
@@ -432,8 +367,10 @@ void snapshot_free(struct snapshot *shot)
 		return;
 	for (size_t i = 0; i < shot->thread_count; i++)
 		free(shot->threads[i].spans);
-	for (size_t i = 0; i < shot->region_count; i++)
+	for (size_t i = 0; i < shot->region_count; i++) {
 		free(shot->regions[i].bytes);
+		free(shot->regions[i].signals);
+	}
 	free(shot->parked);
 	free(shot->threads);
 	free(shot->regions);

@@ -12,9 +12,12 @@
 #include "inject/maps.h"
 #include "inject/stack.h"
 
+struct region_signals; /* stack_signals.h */
+
 struct stack_region {
 	taddr_t lo, hi; /* lo is aligned to 8 */
 	uint8_t *bytes;
+	struct region_signals *signals; /* NULL: not searched yet */
 };
 
 struct stack_span {
@@ -29,8 +32,13 @@ struct stack_shot {
 	struct arch_regs regs;
 	struct stack_span *spans;
 	size_t span_count;
-	bool partial; /* something of its stack could not be copied */
+	size_t frames; /* of signals, on all of them */
+	bool partial;  /* something of its stack could not be copied, or nobody has looked there */
+	bool unfollowed; /* ... since there were too many signal frames */
 };
+
+/* True if it can be a stack; NULL is none. */
+bool is_stack_memory(const struct maps_entry *entry);
 
 struct snapshot {
 	const struct target *target;
@@ -40,6 +48,7 @@ struct snapshot {
 	struct stack_region *regions;
 	size_t region_count, region_room;
 	size_t copied;	 /* bytes of all regions */
+	size_t spanned;	 /* bytes of all spans: of one region there may be many */
 	taddr_t *parked; /* words of private memory that lead into code: stack_parked.c */
 	size_t parked_count;
 	bool parked_unknown; /* there may be any */

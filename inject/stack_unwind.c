@@ -79,27 +79,20 @@ bool unwind_read(struct unwind_memory *u, taddr_t address, void *to, size_t size
 	return true;
 }
 
-/* Where the file of `entry` begins in memory: the mapping of its offset 0 at or below it. */
+/* Where the file of `entry` begins in memory. */
 static bool find_file_start(const struct unwind_memory *u, const struct maps_entry *entry,
 			    taddr_t *start)
 {
-	size_t at = (size_t)(entry - u->maps->entries);
+	const struct maps_entry *first = entry;
 
 	/* The vdso has no file, and is one mapping that begins with its header. */
-	if (!entry->inode) {
-		*start = entry->lo;
-		return !strcmp(entry->name, "[vdso]");
-	}
-	for (size_t i = at + 1; i > 0; i--) {
-		const struct maps_entry *other = &u->maps->entries[i - 1];
-
-		if (other->inode == entry->inode && other->device == entry->device &&
-		    other->offset == 0) {
-			*start = other->lo;
-			return true;
-		}
-	}
-	return false;
+	if (entry->inode)
+		first = maps_file_start(u->maps, entry);
+	else if (strcmp(entry->name, "[vdso]"))
+		first = NULL;
+	if (first)
+		*start = first->lo;
+	return first != NULL;
 }
 
 /* Finds the address of .eh_frame_hdr by the program headers of the file at `start`. */

@@ -480,7 +480,7 @@ size_t snapshot_walk(const struct snapshot *shot, stack_home home, void *arg,
 	for (size_t i = 0; i < shot->thread_count; i++) {
 		m.thread = &shot->threads[i];
 		m.walked = 0;
-		if (!walk_thread(&w, m.thread, mark_frame, &m))
+		if (m.thread->unfollowed || !walk_thread(&w, m.thread, mark_frame, &m))
 			snapshot_scan_thread(shot, m.thread, true, ranges, count);
 		else
 			snapshot_scan_left(shot, m.thread, m.walked, ranges, count);

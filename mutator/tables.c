@@ -16,6 +16,12 @@
 enum {
 	TABLE_ENTRIES_MAX = 65536,
 	JUMP_WITHIN = 12,
+	/*
+	 * Looks at one entry or one base, for all tables of one function: a second or so. A pass
+	 * of gcc's that is made of tables takes 15 million; what is made to take hours is
+	 * unresolved.
+	 */
+	LOOKS_MOST = 1 << 28,
 };
 
 struct base {
@@ -28,7 +34,13 @@ struct table_bases {
 	struct base *items;
 	size_t count, room;
 	size_t insns, odd; /* instructions of either kind that they were collected from */
+	uint64_t looks;
 };
+
+static bool is_given_up(const struct table_bases *b)
+{
+	return b->looks > LOOKS_MOST;
+}
 
 static bool in_text(const struct flow *f, vaddr_t v)
 {
@@ -73,6 +85,7 @@ static int add_base(struct table_bases *b, vaddr_t base, bool jumped, struct din
 {
 	struct base *known = base_at(b, base);
 
+	b->looks += b->count;
 	if (known) {
 		known->jumped |= jumped;
 		return 0;
@@ -177,7 +190,7 @@ static int collect_bases(const struct flow *f, const struct insn_list *list, con
 {
 	int r = 0;
 
-	for (size_t i = 0; i < list->count && r == 0; i++)
+	for (size_t i = 0; i < list->count && r == 0 && !is_given_up(b); i++)
 		if (is_base(f, &list->items[i]))
 			r = add_base(b, list->items[i].data_ref, u && is_jumped(list, u, i), e);
 	return r;
@@ -236,7 +249,7 @@ static bool ends_table(const struct flow *f, vaddr_t target)
  * table is known to start. It is read in a second round, `behind`, after all
  * that is sure, and what it leads to may be no code unless it looks like a block.
  */
-static int read_table(struct flow *f, const struct table_bases *b, vaddr_t table, vaddr_t base,
+static int read_table(struct flow *f, struct table_bases *b, vaddr_t table, vaddr_t base,
 		      enum entry_form form, bool behind, unsigned *read, struct dinst_error *e)
 {
 	size_t size = 0, width = form == ENTRY_WORD || form == ENTRY_LONG ? 8 : 4;
@@ -250,6 +263,9 @@ static int read_table(struct flow *f, const struct table_bases *b, vaddr_t table
 		bool mine = flow_contains(f, target);
 		int r;
 
+		b->looks += 1 + b->count;
+		if (is_given_up(b))
+			break;
 		own &= mine && !other && (i == 0 || !freemap_is_base(f->map, at));
 		if ((other && other->jumped) || !in_text(f, target) || (!own && !behind) ||
 		    ends_table(f, target))
@@ -286,7 +302,8 @@ static int read_forms(struct flow *f, struct table_bases *b, size_t index, bool 
 		r = read_table(f, b, table, 0, ENTRY_WORD, behind, &read, e);
 	if (r == 0 && fixed)
 		r = read_table(f, b, table, 0, ENTRY_HALF, behind, &read, e);
-	for (size_t i = 0; i < b->count && r == 0; i++)
+	b->looks += b->count;
+	for (size_t i = 0; i < b->count && r == 0 && !is_given_up(b); i++)
 		if (b->items[i].address != table && flow_contains(f, b->items[i].address))
 			r = read_table(f, b, table, b->items[i].address, ENTRY_RELATIVE, behind,
 				       &read, e);
@@ -310,7 +327,7 @@ static int collect(const struct flow *f, struct table_bases *b, struct dinst_err
 	return r < 0 ? r : collect_bases(f, &f->odd, NULL, b, e);
 }
 
-/* Reads the tables of all bases until no new code, and so no new base, turns up. */
+/* Reads the tables of all bases until no new code, and so no new base, turns up, or enough is. */
 static int read_tables(struct flow *f, struct table_bases *b, struct dinst_error *e)
 {
 	size_t known;
@@ -320,12 +337,12 @@ static int read_tables(struct flow *f, struct table_bases *b, struct dinst_error
 		r = collect(f, b, e);
 		do {
 			known = b->count;
-			for (size_t i = 0; i < known && r == 0; i++)
+			for (size_t i = 0; i < known && r == 0 && !is_given_up(b); i++)
 				r = read_forms(f, b, i, false, e);
 			if (r == 0)
 				r = collect(f, b, e);
 		} while (r == 0 && b->count > known);
-		for (size_t i = 0; i < known && r == 0; i++)
+		for (size_t i = 0; i < known && r == 0 && !is_given_up(b); i++)
 			r = read_forms(f, b, i, true, e);
 		if (r == 0)
 			r = collect(f, b, e);
@@ -446,7 +463,7 @@ int flow_tables(struct flow *f, struct dinst_error *e)
 		r = read_tables(f, &bases, e);
 	flow_sort(f);
 	if (r == 0 && any) {
-		f->unresolved |= has_indirect_jump(&f->odd);
+		f->unresolved |= has_indirect_jump(&f->odd) || is_given_up(&bases);
 		count_labels(f);
 		for (size_t i = 0; i < bases.count; i++)
 			count_code_base(f, bases.items[i].address);

@@ -60,6 +60,7 @@ static void find_family(struct session *s)
 /* One thread's words. */
 struct look {
 	const struct target *target;
+	size_t member; /* 0: the target, else one of its family */
 	size_t number; /* of the record */
 	uint32_t owner;
 	uint64_t words[TIMER_WORDS];
@@ -104,8 +105,8 @@ static void read_each(const struct target *target, const struct target_range *ra
  * process that has ended, or has no such state, has none; of one that may not be looked at
  * any more nobody knows.
  */
-static bool look_at(const struct threads *t, const struct target *target, uint32_t offset,
-		    struct looks *looks, bool *seen)
+static bool look_at(const struct threads *t, size_t member, const struct target *target,
+		    uint32_t offset, struct looks *looks, bool *seen)
 {
 	const size_t records = (size_t)1 << t->shift, first = looks->count;
 	struct target_range *ranges = NULL;
@@ -122,6 +123,7 @@ static bool look_at(const struct threads *t, const struct target *target, uint32
 	for (size_t i = 0; i < records && complete; i++)
 		if (tables.keys[i] && tables.owners[i])
 			complete = add(looks, &(struct look){.target = target,
+							     .member = member,
 							     .number = i,
 							     .owner = tables.owners[i]});
 	ranges = calloc(2 * (looks->count - first) + 1, sizeof(*ranges));
@@ -160,9 +162,9 @@ static int look_around(struct session *s, uint32_t offset, struct looks *looks,
 	bool complete, seen, ignored;
 
 	looks->count = 0;
-	complete = look_at(t, s->target, offset, looks, &seen);
+	complete = look_at(t, 0, s->target, offset, looks, &seen);
 	for (size_t i = 0; i < t->family_count && complete; i++)
-		complete = look_at(t, t->family[i], offset, looks, &ignored);
+		complete = look_at(t, i + 1, t->family[i], offset, looks, &ignored);
 	if (!complete)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	return seen ? 0
@@ -184,34 +186,50 @@ static uint64_t clock_of(clockid_t clock)
 }
 
 /* The threads of one process and the ids that they have there; looked up once for all records. */
+struct own_id {
+	pid_t own, tid;
+};
+
 struct own_ids {
-	pid_t pid; /* 0: not looked up */
-	pid_t *tids, *own;
+	pid_t pid;	      /* 0: not looked up */
+	struct own_id *items; /* by `own` */
 	size_t count;
 };
 
 static void own_ids_release(struct own_ids *ids)
 {
-	free(ids->tids);
-	free(ids->own);
+	free(ids->items);
 	memset(ids, 0, sizeof(*ids));
+}
+
+static int by_own_id(const void *a, const void *b)
+{
+	const struct own_id *x = a, *y = b;
+
+	return (x->own > y->own) - (x->own < y->own);
 }
 
 static void own_ids_read(struct own_ids *ids, pid_t pid)
 {
+	pid_t *tids;
+
 	own_ids_release(ids);
 	ids->pid = pid;
-	ids->tids = task_list(pid, &ids->count);
-	ids->own = calloc(ids->count + 1, sizeof(*ids->own));
-	if (!ids->tids || !ids->own)
+	tids = task_list(pid, &ids->count);
+	ids->items = calloc(ids->count + 1, sizeof(*ids->items));
+	if (!tids || !ids->items)
 		ids->count = 0;
 	for (size_t i = 0; i < ids->count; i++)
-		ids->own[i] = task_own_id(pid, ids->tids[i]);
+		ids->items[i] = (struct own_id){task_own_id(pid, tids[i]), tids[i]};
+	free(tids);
+	if (ids->count)
+		qsort(ids->items, ids->count, sizeof(*ids->items), by_own_id);
 }
 
 /* CPU time of another process's thread in ns, as of the last tick. */
 static uint64_t thread_time(pid_t pid, uint32_t own, struct own_ids *ids)
 {
+	const struct own_id wanted = {.own = (pid_t)own}, *found;
 	struct proc_usage usage;
 	pid_t tid = (pid_t)own;
 
@@ -219,9 +237,11 @@ static uint64_t thread_time(pid_t pid, uint32_t own, struct own_ids *ids)
 		/* It is in a namespace of its own. */
 		if (ids->pid != pid)
 			own_ids_read(ids, pid);
-		for (size_t i = 0; i < ids->count; i++)
-			if (ids->own[i] == (pid_t)own)
-				tid = ids->tids[i];
+		found = ids->count ? bsearch(&wanted, ids->items, ids->count, sizeof(*ids->items),
+					     by_own_id)
+				   : NULL;
+		if (found)
+			tid = found->tid;
 	}
 	proc_usage_read(tid, &usage);
 	return usage.known ? usage.run_ns : 0;
@@ -366,13 +386,21 @@ int threads_read_word(struct session *s, uint32_t offset,
 	return status;
 }
 
-/* The first word of the same record in other looks; 0 if it is not there. */
-static uint64_t word_beside(const struct looks *l, const struct look *of)
+/*
+ * The first word of the same record in other looks; 0 if it is not there. Both are in the
+ * order in which records are looked at: `*from` is where to go on.
+ */
+static uint64_t word_beside(const struct looks *l, const struct look *of, size_t *from)
 {
-	for (size_t i = 0; i < l->count; i++)
-		if (l->items[i].target == of->target && l->items[i].number == of->number &&
-		    l->items[i].owner == of->owner)
-			return l->items[i].words[0];
+	for (; *from < l->count; (*from)++) {
+		const struct look *at = &l->items[*from];
+
+		if (at->member == of->member && at->number == of->number)
+			return at->owner == of->owner ? at->words[0] : 0;
+		if (at->member > of->member ||
+		    (at->member == of->member && at->number > of->number))
+			break;
+	}
 	return 0;
 }
 
@@ -382,6 +410,7 @@ int threads_each_running(struct session *s, uint32_t offset, enum arch_clock clo
 {
 	struct looks timers = {0}, words = {0};
 	struct own_ids ids = {0};
+	size_t from = 0;
 	int status;
 
 	if (!s->threads || !s->threads->area)
@@ -395,7 +424,7 @@ int threads_each_running(struct session *s, uint32_t offset, enum arch_clock clo
 		const uint64_t units = running_of(s->threads, l, clock, &ids);
 
 		if (units)
-			each(arg, (pid_t)l->owner, word_beside(&words, l), units);
+			each(arg, (pid_t)l->owner, word_beside(&words, l, &from), units);
 	}
 	own_ids_release(&ids);
 	free(timers.items);

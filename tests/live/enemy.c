@@ -60,7 +60,7 @@ static int clean(pid_t pid, struct dinst_error *e)
 
 struct walking {
 	struct snapshot *shot;
-	pid_t tids[1024];
+	pid_t tids[2048];
 	size_t count;
 };
 
@@ -68,7 +68,7 @@ static int take(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct walking *w = arg;
 
-	for (size_t i = 0; i < stop_thread_count(stop) && w->count < 1024; i++)
+	for (size_t i = 0; i < stop_thread_count(stop) && w->count < 2048; i++)
 		w->tids[w->count++] = stop_thread(stop, i)->tid;
 	return snapshot_take(stop, &w->shot, e);
 }
@@ -154,8 +154,11 @@ static void setup_mode(struct harness *h, const char *mode)
 	harness_start(h, "enemy", mode, SLOWER > 1 ? "12" : "64", NULL);
 }
 
-/* Fails unless the child ends by itself, soon, and has not taken the memory of the machine. */
-static void run_child(struct harness *h)
+/*
+ * Fails unless the child ends by itself, soon, and has not taken the memory of the machine.
+ * Returns the seconds of CPU time that it took.
+ */
+static long run_child(struct harness *h)
 {
 	struct rusage usage;
 	time_t begun = time(NULL);
@@ -179,6 +182,7 @@ static void run_child(struct harness *h)
 	/* Of CPU time: how long it had to wait for that says nothing. */
 	assert_in_range(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec, 0, SECONDS_MOST);
 	assert_in_range(usage.ru_maxrss, 0, KIB_MOST);
+	return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec;
 }
 
 /* What of a mapping of a file is not as in the file. */
@@ -344,6 +348,19 @@ static void test_stacks(void **state)
 	expect_well(h);
 }
 
+/* fear L1, H5: two thousand stacks in one mapping, below tens of thousands of signal frames: they are looked at once */
+static void test_shared(void **state)
+{
+	struct harness *h = *state;
+
+	setup_mode(h, "shared");
+	/* 2 s; 20 and more where each thread's stack is looked at by itself */
+	assert_in_range(run_child(h), 0, 8 * SLOWER);
+	assert_true(account->done >= 2);
+	assert_in_range(account->threads, 2000, 2001);
+	expect_well(h);
+}
+
 /* fear L1: 12,000 mappings, half of them executable */
 static void test_mappings(void **state)
 {
@@ -405,7 +422,7 @@ int main(void)
 		TEST(test_nothing),	 TEST(test_wild_journal), TEST(test_private_journal),
 		TEST(test_cut_off),	 TEST(test_flipping),	  TEST(test_crowd),
 		TEST(test_full_journal), TEST(test_unwinding),	  TEST(test_stacks),
-		TEST(test_mappings),	 TEST(test_names),
+		TEST(test_shared),	 TEST(test_mappings),	  TEST(test_names),
 	};
 
 	return cmocka_run_group_tests_name("live/enemy", tests, NULL, NULL);

@@ -11,6 +11,7 @@
  */
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -383,6 +384,44 @@ static void stacks(void)
 	usleep(100000);
 }
 
+static char *forged; /* where they go */
+
+/* Signal frames, as the kernel has made this one, to the end of the mapping. */
+static void forge_frames(int signal, siginfo_t *info, void *context)
+{
+	/* struct rt_sigframe: the way back, the context, the siginfo (arch/x86/include/asm/sigframe.h). */
+	const char *frame = (char *)context - sizeof(void *);
+	const size_t size = (size_t)((char *)(info + 1) - frame);
+
+	(void)signal;
+	for (size_t at = 0; at + size <= 16 * MIB; at += (size + 7) & ~(size_t)7)
+		memcpy(forged + at, frame, size);
+}
+
+/* All have their stacks in one mapping, and all that is above them is full of signal frames. */
+static void shared(void)
+{
+	enum { THREADS = 2000, STACK = 32 * 1024 };
+	struct sigaction sa = {.sa_sigaction = forge_frames, .sa_flags = SA_SIGINFO};
+	char *all = mmap(NULL, (size_t)THREADS * STACK + 16 * MIB, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	if (all == MAP_FAILED)
+		exit(3);
+	forged = all + (size_t)THREADS * STACK;
+	sigaction(SIGUSR1, &sa, NULL);
+	raise(SIGUSR1);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_attr_init(&attr);
+		if (pthread_attr_setstack(&attr, all + (size_t)i * STACK, STACK) ||
+		    pthread_create(&thread, &attr, sleep_there, NULL))
+			exit(3);
+	}
+	usleep(100000);
+}
+
 /* ----------------------------------------------------------- names and maps */
 
 static void names(void)
@@ -425,7 +464,7 @@ static const struct {
 	{"nothing", nothing}, {"wild", wild},		{"private", private_arena},
 	{"cut-off", cut_off}, {"flipping", flipping},	{"crowd", crowd},
 	{"full", full},	      {"unwinding", unwinding}, {"stacks", stacks},
-	{"names", names},     {"mappings", mappings},
+	{"names", names},     {"mappings", mappings},	{"shared", shared},
 };
 
 int main(int argc, char **argv)
