@@ -473,9 +473,9 @@ static bool any(void *arg, vaddr_t target)
 	return true;
 }
 
-bool freemap_is_branched_to(struct freemap *map, vaddr_t v)
+bool freemap_is_branched_into(struct freemap *map, vaddr_t lo, vaddr_t hi)
 {
-	return freemap_branches_into(map, (struct image_range){v, v + 1}, any, NULL, NULL) != 0;
+	return freemap_branches_into(map, (struct image_range){lo, hi}, any, NULL, NULL) != 0;
 }
 
 void *freemap_extra(const struct freemap *map)

@@ -71,10 +71,10 @@ bool freemap_is_used(struct freemap *map, vaddr_t lo, vaddr_t hi);
 bool freemap_runs_off(struct freemap *map, uint32_t index);
 
 /*
- * True if a short branch of a function around v leads to v, or may: long ones
+ * True if a short branch of a function around it leads into [lo, hi), or may: long ones
  * are in the image's references. For bytes that belong to no function.
  */
-bool freemap_is_branched_to(struct freemap *map, vaddr_t v);
+bool freemap_is_branched_into(struct freemap *map, vaddr_t lo, vaddr_t hi);
 
 /*
  * Calls `found` for each branch from the functions in and around `into`, as far as a

@@ -81,6 +81,8 @@ static const struct plan_case layout_cases[] = {
 	{"e_sigreturn", "entry+0=!stub"},
 	{"e_from_next", "entry+0=jump(0,6) exit+9=short(8,2)"},
 	{"e_next_door", "entry+0=jump(0,10) exit+4=merged/taken(0,10) exit+9=merged(0,10)"},
+	{"e_into_padding", "entry+0=short(0,2) exit+2=evicted/taken(2,2>cold+30)"},
+	{"e_behind_padding", "entry+0=jump(0,8) exit+7=merged(0,8)"},
 	{"a_section_end", "entry+0=!no-room exit+0=!no-room"},
 };
 

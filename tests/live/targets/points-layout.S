@@ -412,6 +412,22 @@ FN_HERE e_next_door
 	ret
 END e_next_door
 
+	/* A short branch to the padding behind its own function, which runs on through it. */
+	FILL fill_branched_1
+	.p2align 4
+FN_HERE e_into_padding
+	test %edi, %edi
+	jns .Leip
+	ud2
+END e_into_padding
+.Leip:	.p2align 4
+FN_HERE e_behind_padding
+	mov %rdi, %rax
+	imul $5, %rax, %rax
+	ret
+END e_behind_padding
+	FILL fill_branched_2
+
 	/* The last byte of its section: nothing is behind it. */
 	.section points_end, "ax", @progbits
 FN_HERE a_section_end
