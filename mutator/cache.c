@@ -250,7 +250,7 @@ static size_t list(int directory, const char *except, struct entry *entries)
 	return n;
 }
 
-/* Removes what was used longest ago, until `size` more bytes fit. */
+/* Removes what was used longest ago, until `size` more bytes fit, and one more file. */
 static bool make_room(int directory, const char *except, size_t size)
 {
 	struct entry *entries = calloc(ENTRIES_MAX, sizeof(*entries));
@@ -263,7 +263,9 @@ static bool make_room(int directory, const char *except, size_t size)
 	qsort(entries, n, sizeof(*entries), by_use);
 	for (size_t i = 0; i < n; i++)
 		total += (uint64_t)entries[i].size;
-	for (size_t i = 0; i < n && total > CACHE_TOTAL_MAX; i++)
+	/* Where there are more than are looked at, those are too many. */
+	for (size_t i = 0; i < n && (total > CACHE_TOTAL_MAX || (n == ENTRIES_MAX && i < n / 4));
+	     i++)
 		if (unlinkat(directory, entries[i].name, 0) == 0)
 			total -= (uint64_t)entries[i].size;
 	free(entries);

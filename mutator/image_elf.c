@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 enum {
-	NAMES_MAX = 1 << 24,	/* bytes of names of sections */
+	NAMES_MAX =
+		1 << 28, /* bytes of names of sections: some linkers put all others there, too */
 	SECTIONS_MAX = 1 << 20, /* what one string of linkers makes at most, and then some */
 	SEGMENTS_MAX = 4096,
 };

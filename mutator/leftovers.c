@@ -248,14 +248,18 @@ static int find_common(struct process *child, const struct process *of, struct d
 	return status;
 }
 
-/* The same arenas, out of a process that was forked with arena `n` of them. */
-static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadline,
+/*
+ * The same arenas, out of a process that was forked with arena `n` of them. *none: it lives, and has
+ * none that a fork would have left there.
+ */
+static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadline, bool *none,
 			struct leftovers *result, struct dinst_error *e)
 {
 	struct process child = {0};
 	size_t left = result->arenas_left;
 	int status = target_open(pid, &child.target, e);
 
+	*none = false;
 	if (status == DINST_NO_PROCESS || status == DINST_GONE) {
 		dinst_error_clear(e);
 		return 0;
@@ -265,6 +269,7 @@ static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadli
 	if (target_parks(of->target))
 		target_set_parks(child.target);
 	status = find_common(&child, of, e);
+	*none = status >= 0 && !child.count;
 	/* One that was open in its parent when it was forked; nothing of a process that has none. */
 	if (status >= 0 && child.count)
 		status = close_descriptors(child.target, deadline, result, e);
@@ -310,15 +315,19 @@ static int clean_sharers(struct process *p, size_t n, uint64_t deadline, struct 
 			 struct dinst_error *e)
 {
 	struct owners o = {.found = &p->found[n]};
-	size_t left;
+	size_t left, cleaned;
+	bool none;
 	int status;
 
 	do {
 		left = result->arenas_left;
+		cleaned = 0;
 		status = find_sharers(p, n, &o, e);
-		for (size_t i = 0; status >= 0 && i < o.count; i++)
-			status = clean_sharer(o.sharers[i], p, n, deadline, result, e);
-	} while (status >= 0 && o.count && result->arenas_left == left && now_us() < deadline);
+		for (size_t i = 0; status >= 0 && i < o.count; i++) {
+			status = clean_sharer(o.sharers[i], p, n, deadline, &none, result, e);
+			cleaned += !none;
+		}
+	} while (status >= 0 && cleaned && result->arenas_left == left && now_us() < deadline);
 	free(o.sharers);
 	return status;
 }

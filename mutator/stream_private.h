@@ -20,6 +20,7 @@
 struct stuck {
 	uint64_t lock, opened; /* lock 0: it was free */
 	uint64_t since_ns, looked_ns;
+	pid_t tid; /* of its holder, when it was last looked for */
 };
 
 /* One ring as its reader knows it: nothing here was taken from the target unchecked. */
@@ -60,7 +61,7 @@ struct stream_queue {
 	struct stream_told places;
 };
 
-enum { STREAM_HASH = 1024 };
+enum { STREAM_HASH = 1 << 13 };
 
 struct stream {
 	struct session *session;
@@ -94,6 +95,12 @@ enum { STREAM_SEQUENCE = 8 };
 
 /* Index of the thread with that id of its own; a new one where it is not known. SIZE_MAX: no memory. */
 size_t stream_thread(struct stream *st, uint32_t own);
+
+/*
+ * *tid is the living thread that calls itself so, by its id as we see it; 0: there is none. False: that
+ * cannot be told. Looks through all threads of the target and its sharers where they have ids of their own.
+ */
+bool stream_holder(struct stream *st, uint32_t own, pid_t *tid);
 
 /* Frees rings whose holder never comes back. Seldom a stop. */
 void stream_look_for_stuck(struct stream *st);

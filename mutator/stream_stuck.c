@@ -35,22 +35,27 @@ static void free_ring(struct stream *st, struct ring_reader *r)
 	r->stuck = (struct stuck){0};
 }
 
-/* True if it may still finish its record: a living thread of a process that has the rings. */
-static bool may_be_there(struct stream *st, uint64_t holder)
+/*
+ * True if it may still finish its record: a living thread of a process that has the rings, whose
+ * id, as we see it, is in *tid; 0: not known.
+ */
+static bool may_be_there(struct stream *st, uint64_t holder, pid_t *tid)
 {
 	char small[STATUS_TEXT], *text;
 	const char *state, *group;
 	bool there = false;
-	size_t at;
-	pid_t tid, pid;
+	pid_t pid;
 
+	*tid = 0;
 	if (!holder || holder > INT32_MAX)
 		return false;
-	at = stream_thread(st, (uint32_t)holder);
-	tid = at == SIZE_MAX ? (pid_t)holder : (pid_t)st->threads[at].tid;
-	text = proc_status_text(tid, tid, small, sizeof(small));
+	if (!stream_holder(st, (uint32_t)holder, tid))
+		return true;
+	if (!*tid)
+		return false;
+	text = proc_status_text(*tid, *tid, small, sizeof(small));
 	if (!text)
-		return !kill(tid, 0) || errno != ESRCH;
+		return !kill(*tid, 0) || errno != ESRCH;
 	state = strstr(text, "\nState:\t");
 	group = strstr(text, "\nTgid:\t");
 	pid = group ? (pid_t)strtol(group + strlen("\nTgid:\t"), NULL, 10) : 0;
@@ -103,16 +108,13 @@ static int look_at_process(struct stop *stop, void *arg, struct dinst_error *e)
 
 	for (unsigned n = 0; n < st->ring_count && count && status >= 0; n++) {
 		struct ring_reader *r = &st->rings[n];
-		size_t thread;
-		pid_t tid;
+		const pid_t tid = r->stuck.tid;
 
 		if (!r->stuck.lock || now - r->stuck.since_ns < STUCK_NS ||
 		    __atomic_load_n(&r->ring->lock, __ATOMIC_RELAXED) != r->stuck.lock ||
 		    __atomic_load_n(&r->ring->opened, __ATOMIC_RELAXED) != r->stuck.opened)
 			continue;
-		thread = stream_thread(st, (uint32_t)r->stuck.lock);
-		tid = thread == SIZE_MAX ? (pid_t)r->stuck.lock : (pid_t)st->threads[thread].tid;
-		if (!has_thread(stop, tid))
+		if (!tid || !has_thread(stop, tid))
 			continue;
 		if (!shot)
 			status = snapshot_take(stop, &shot, e);
@@ -158,7 +160,7 @@ static bool look_at_ring(struct stream *st, struct ring_reader *r, uint64_t now)
 	if (now - r->stuck.looked_ns < GONE_NS)
 		return false;
 	r->stuck.looked_ns = now;
-	if (!may_be_there(st, lock)) {
+	if (!may_be_there(st, lock, &r->stuck.tid)) {
 		free_ring(st, r);
 		return false;
 	}

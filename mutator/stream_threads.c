@@ -15,7 +15,7 @@
 #include "mutator/stream_private.h"
 
 /* Ids come from the target, which may say any: as many as keep the chains short. */
-enum { THREADS_MOST = 1 << 17, STATUS_TEXT = 4096 };
+enum { THREADS_MOST = 1 << 20, STATUS_TEXT = 4096 };
 
 static const uint64_t LOOK_AGAIN_NS = 50000000;
 
@@ -107,20 +107,22 @@ static bool ids_are_ours(const struct stream *st)
 	return !own || own == pid;
 }
 
-static void look_for_threads(struct stream *st)
+/* False: that was done just now, and may be again a moment later. */
+static bool look_for_threads(struct stream *st)
 {
 	const uint64_t now = clock_ns();
 	pid_t *sharers = NULL;
 	size_t count = 0;
 
 	if (now - st->looked_ns < LOOK_AGAIN_NS)
-		return;
+		return false;
 	look_through(st, st->session->pid);
 	if (arena_sharers(st->arena, st->session->pid, &sharers, &count) >= 0)
 		for (size_t n = 0; n < count; n++)
 			look_through(st, sharers[n]);
 	free(sharers);
 	st->looked_ns = clock_ns();
+	return true;
 }
 
 size_t stream_thread(struct stream *st, uint32_t own)
@@ -132,13 +134,47 @@ size_t stream_thread(struct stream *st, uint32_t own)
 	if (!st->thread_count)
 		st->own_ids = !ids_are_ours(st);
 	if (st->own_ids) {
-		look_for_threads(st);
+		const bool looked = look_for_threads(st);
+
 		at = find(st, own);
-		if (at != SIZE_MAX)
+		/* What nobody has looked for may be found the next time. */
+		if (at != SIZE_MAX || !looked)
 			return at;
 	}
 	at = add(st, own, own);
 	if (at != SIZE_MAX && !st->own_ids)
 		look_up(&st->threads[at]);
 	return at;
+}
+
+/* The thread of this process that calls itself so; 0: none does. */
+static pid_t thread_of(pid_t pid, uint32_t own)
+{
+	size_t count;
+	pid_t *tids = task_list(pid, &count), tid = 0;
+
+	for (size_t n = 0; n < count && !tid; n++)
+		if (task_own_id(pid, tids[n]) == (pid_t)own)
+			tid = tids[n];
+	free(tids);
+	return tid;
+}
+
+bool stream_holder(struct stream *st, uint32_t own, pid_t *tid)
+{
+	pid_t *sharers = NULL;
+	size_t count = 0;
+
+	*tid = (pid_t)own;
+	if (ids_are_ours(st))
+		return true;
+	*tid = thread_of(st->session->pid, own);
+	if (*tid)
+		return true;
+	if (arena_sharers(st->arena, st->session->pid, &sharers, &count) < 0)
+		return false;
+	for (size_t n = 0; n < count && !*tid; n++)
+		*tid = thread_of(sharers[n], own);
+	free(sharers);
+	return true;
 }

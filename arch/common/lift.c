@@ -445,7 +445,7 @@ void lift_address(struct lift *l, struct lift_place to, const struct lift_where 
 		to.word->kind = LIFT_VARIABLE;
 		to.word->which = w->which;
 		to.word->number = w->number;
-		to.word->most = 0;
+		to.word->most = UINT64_MAX; /* it is an address, and may be any */
 	}
 }
 

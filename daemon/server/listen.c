@@ -26,9 +26,9 @@ enum { LEAVING_MS = 5000, LEAVING_PAUSE_MS = 10 };
 
 /*
  * Locks as soon as it can be had. Who ends takes the socket away first, and has the lock for a moment
- * longer: that one is waited for, and nobody who serves.
+ * longer: that one is waited for, by somebody who does not serve yet, and nobody who serves.
  */
-static int lock_behind(const struct server *s, int fd)
+static int lock_behind(const struct server *s, int fd, int most_ms)
 {
 	const struct timespec pause = {0, LEAVING_PAUSE_MS * 1000000L};
 	struct stat st;
@@ -36,7 +36,7 @@ static int lock_behind(const struct server *s, int fd)
 	for (int ms = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; ms += LEAVING_PAUSE_MS) {
 		const int saved = errno;
 
-		if (saved != EWOULDBLOCK || ms >= LEAVING_MS ||
+		if (saved != EWOULDBLOCK || ms >= most_ms ||
 		    fstatat(s->place.fd, s->place.socket, &st, AT_SYMLINK_NOFOLLOW) == 0)
 			return saved;
 		nanosleep(&pause, NULL);
@@ -44,7 +44,7 @@ static int lock_behind(const struct server *s, int fd)
 	return 0;
 }
 
-static int take_lock(struct server *s, struct dinst_error *e)
+static int take_lock(struct server *s, int most_ms, struct dinst_error *e)
 {
 	char owner[32] = "";
 	int fd, n, saved;
@@ -59,7 +59,7 @@ static int take_lock(struct server *s, struct dinst_error *e)
 		return dinst_fail(e, DINST_NOT_PERMITTED, "the lock %s/%s is not ours",
 				  s->place.directory, s->place.lock);
 	}
-	saved = lock_behind(s, fd);
+	saved = lock_behind(s, fd, most_ms);
 	if (saved) {
 		ssize_t got = pread(fd, owner, sizeof(owner) - 1, 0);
 
@@ -184,13 +184,13 @@ static int bind_socket(struct server *s, struct dinst_error *e)
 	return 0;
 }
 
-int server_listen(struct server *s, struct dinst_error *e)
+int server_listen(struct server *s, bool serves, struct dinst_error *e)
 {
 	int err;
 
 	err = socket_place_open(&s->place, true, e);
 	if (!err)
-		err = take_lock(s, e);
+		err = take_lock(s, serves ? 0 : LEAVING_MS, e);
 	if (!err)
 		err = clear_place(s, e);
 	if (!err)
@@ -211,7 +211,7 @@ static void listen_anew(uv_handle_t *listener)
 		close(s->lock_fd);
 	s->lock_fd = -1;
 	socket_place_close(&s->place);
-	if (!server_listen(s, &e)) {
+	if (!server_listen(s, true, &e)) {
 		server_log("the socket %s was gone: made anew", s->place.path);
 		s->unreachable = false;
 	} else if (!s->unreachable) {

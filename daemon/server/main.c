@@ -241,7 +241,7 @@ int main(int argc, char **argv)
 	server.idle_ms = start.idle * 1000;
 	if (socket_place_find(&server.place, start.socket, &e) == 0 &&
 	    program_find("dinst-mutator", "DINST_MUTATOR", server.mutator_path, &e) == 0 &&
-	    server_init(&server, &e) == 0 && server_listen(&server, &e) == 0 &&
+	    server_init(&server, &e) == 0 && server_listen(&server, false, &e) == 0 &&
 	    serve_more(&server, &start, &e) != 0)
 		server_unlisten(&server);
 	tell_starter(start.ready_fd, &e);

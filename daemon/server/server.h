@@ -135,8 +135,11 @@ void stalls_step(struct server *s, const char *what);
 
 /* ---------------------------------------------------------------- listen.c */
 
-/* Takes the lock and binds the socket. DINST_BUSY: another dinstd has the lock. */
-int server_listen(struct server *s, struct dinst_error *e);
+/*
+ * Takes the lock and binds the socket. DINST_BUSY: another dinstd has the lock; one that is about
+ * to end is waited for, some seconds at most, unless this one `serves` already.
+ */
+int server_listen(struct server *s, bool serves, struct dinst_error *e);
 /* Makes the socket anew, with its directory and lock, if it is no more where it was bound. */
 void server_look_after_socket(struct server *s);
 /* Removes the socket; the lock goes with the process. */

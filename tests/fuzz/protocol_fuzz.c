@@ -264,7 +264,7 @@ static void start_server(void)
 	server.lock_fd = -1;
 	require(socket_place_find(&server.place, directory, &e) == 0);
 	require(server_init(&server, &e) == 0);
-	require(server_listen(&server, &e) == 0);
+	require(server_listen(&server, false, &e) == 0);
 }
 
 static void end_server(void)

@@ -92,6 +92,27 @@ static void test_own(void **state)
 	mdl_end(h);
 }
 
+/*
+ * fear D3: arguments that nobody has declared, and that would be behind the end of the stack, are
+ * nothing, and the program goes on
+ */
+static void test_edge(void **state)
+{
+	static const char text[] =
+		"list edge_func is procedure { items { \"on_edge\" }; }\n"
+		"metric far { counter unused; base is counter { foreach f in edge_func append preInsn f.entry "
+		"(* far += $arg[0] + $arg[63]; *) } }\n";
+	struct harness *h = *state;
+	unsigned far;
+
+	harness_start(h, "mdl_own", NULL);
+	mdl_attach(h, text);
+	far = mdl_insert(h, "far");
+	mdl_ask(h, "edge 10");
+	assert_int_equal(mdl_value(h, far), 10 * 5);
+	mdl_end(h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -99,6 +120,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_calls, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_aligned, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_own, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_edge, harness_setup, harness_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

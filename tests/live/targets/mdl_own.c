@@ -10,11 +10,14 @@
  *   sync N   fsync, which fails
  *   tee N    tee of descriptor 7, with something else in the register's upper half: 5 bytes
  *   nap N    nanosleep of the C library
+ *   edge N   on_edge(5) on a stack that ends, and all memory with it, right above what it needs
  */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <ucontext.h>
 
 #define KEEP __attribute__((noinline, noclone, used, externally_visible))
 
@@ -95,6 +98,30 @@ KEEP void nap(void)
 	__asm__ volatile("");
 }
 
+KEEP long on_edge(long n)
+{
+	__asm__ volatile("" : "+r"(n));
+	return n;
+}
+
+static ucontext_t here, there;
+
+static void edge(void)
+{
+	enum { STACK = 65536 };
+	char *stack = mmap(NULL, 2 * STACK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (stack == MAP_FAILED || mprotect(stack, STACK, PROT_READ | PROT_WRITE) ||
+	    getcontext(&there))
+		return;
+	there.uc_stack.ss_sp = stack;
+	there.uc_stack.ss_size = STACK;
+	there.uc_link = &here;
+	makecontext(&there, (void (*)(void))on_edge, 1, 5);
+	swapcontext(&here, &there);
+	munmap(stack, 2 * STACK);
+}
+
 int main(void)
 {
 	char line[100], name[32];
@@ -112,6 +139,8 @@ int main(void)
 				sync_it();
 			else if (!strcmp(name, "tee"))
 				tee(7 | 5l << 40, 8, 5, 0);
+			else if (!strcmp(name, "edge"))
+				edge();
 			else
 				nap();
 		puts("done");
