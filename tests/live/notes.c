@@ -279,6 +279,26 @@ static int take_bait(pid_t other)
 	       map_half(ELSEWHERE, PROT_READ, GIVEN, HALF) == MAP_FAILED;
 }
 
+/* Runs it where it would be code of the arena, but as no fork leaves it. */
+static int run_bait(pid_t other)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)other, GIVEN);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	return fd < 0 ||
+	       map_half(LOW + HALF + HALF / 2, PROT_READ | PROT_EXEC, fd, HALF / 2) == MAP_FAILED;
+}
+
+static uint64_t cpu_ms(void)
+{
+	struct timespec t;
+
+	assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t), 0);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 static size_t count_mappings(pid_t pid)
 {
 	struct dinst_error e = {0};
@@ -319,13 +339,39 @@ static void test_bait(void **state)
 	}
 }
 
+/*
+ * fear L1: the same where that process runs the file, as none of the target's children would: it is left
+ * alone, and not looked at again and again
+ */
+static void test_bait_that_runs(void **state)
+{
+	const pid_t enemy = begin(make_bait, 0), other = begin(run_bait, enemy);
+	const uint64_t before = cpu_ms();
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct target *t;
+
+	(void)state;
+	t = help_open(enemy);
+	if (leftovers_clean(t, 20000, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	target_close(t);
+	assert_in_range(cpu_ms() - before, 0, 4000 * SLOWER);
+	assert_int_equal(count_mappings(enemy), 0);
+	assert_int_equal(count_mappings(other), 1);
+	for (int i = 0; i < 2; i++) {
+		kill(i ? enemy : other, SIGKILL);
+		waitpid(i ? enemy : other, NULL, 0);
+	}
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_children),	TEST(test_no_more_arenas), TEST(test_late_thread),
-		TEST(test_many_arenas), TEST(test_bait),
+		TEST(test_many_arenas), TEST(test_bait),	   TEST(test_bait_that_runs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
