@@ -242,6 +242,12 @@ extern const uint32_t arch_rseq_signature;
 /* Where, relative to the thread pointer, a C library keeps what it knows of a thread. */
 extern const int64_t arch_thread_block_lo, arch_thread_block_hi;
 
+/*
+ * The same in musl's struct pthread (src/internal/pthread_impl.h): the links in the list of all
+ * threads, next to one another, and the id. Both 0 where that is not known.
+ */
+extern const int64_t arch_musl_links, arch_musl_id;
+
 /* True if code may read through that thread pointer; `first` is the word that it points to. */
 bool arch_thread_pointer_is_sane(taddr_t pointer, uint64_t first);
 

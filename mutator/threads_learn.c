@@ -3,10 +3,16 @@
  * threads_learn.c - where a program's C library keeps what it knows of a thread.
  *
  * Nothing is assumed about versions: a place counts only if it holds the right
- * value for every thread of the stopped process, and no other place does.
+ * value for every thread of the stopped process, and no other place does. The first
+ * process of a container calls itself 1, as many a word is: of several places that one
+ * counts which lies where glibc has it beside what the kernel knows, or musl beside the links
+ * of the only thread with itself.
  */
+#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "inject/maps.h"
 #include "inject/tasks.h"
@@ -17,6 +23,8 @@ enum {
 	PAGE = 4096,
 	BEHIND_STACK = 64 * 1024, /* most that lies between a thread pointer and its stack's end */
 	STACK_LEAST = 2048,
+	/* struct pthread (glibc, nptl/descr.h): the id, a word unused, robust_prev, robust_head. */
+	BEFORE_ROBUST = 16,
 };
 
 static const size_t MAIN_MOST = (size_t)256 << 20;
@@ -26,6 +34,9 @@ struct search {
 	uint8_t tid[BLOCK_MAX / 4], stack[BLOCK_MAX / 8]; /* 1: may be there */
 	size_t size;					  /* bytes that are looked at */
 	taddr_t start_stack;
+	taddr_t beside; /* the id's place by the lists of robust mutexes, where threads agree */
+	bool unsure;
+	bool is_linked; /* a thread with itself, as musl's only one is */
 	taddr_t *pointers;
 	size_t threads;
 };
@@ -57,6 +68,26 @@ static void read_block(const struct search *find, struct stop *stop, taddr_t at,
 		target_read_some(stop_target(stop), at + skip, bytes + skip, find->size - skip);
 }
 
+static void look_at_robust(struct search *find, pid_t tid, taddr_t block)
+{
+	struct robust_list_head *head = NULL;
+	size_t size = 0;
+	taddr_t beside;
+
+	if (syscall(SYS_get_robust_list, tid, &head, &size) || !head)
+		return;
+	beside = (taddr_t)(uintptr_t)head - BEFORE_ROBUST - block;
+	find->unsure |= find->beside && find->beside != beside;
+	find->beside = beside;
+}
+
+static bool is_linked(const uint64_t *block, taddr_t pointer)
+{
+	const uint64_t *links = block + (arch_musl_links - arch_thread_block_lo) / 8;
+
+	return arch_musl_id && links[0] == pointer && links[1] == pointer;
+}
+
 static int look_at(struct search *find, struct stop *stop, const struct stop_thread *t,
 		   struct dinst_error *e)
 {
@@ -83,7 +114,9 @@ static int look_at(struct search *find, struct stop *stop, const struct stop_thr
 					  "they cannot be told apart",
 					  (int)pid);
 	find->pointers[find->threads++] = pointer;
+	look_at_robust(find, t->tid, pointer + (taddr_t)arch_thread_block_lo);
 	read_block(find, stop, pointer + (taddr_t)arch_thread_block_lo, words);
+	find->is_linked = is_linked(words, pointer);
 	for (size_t i = 0; i < find->size / 4; i++) {
 		uint32_t id;
 
@@ -108,6 +141,19 @@ static long only_one(const uint8_t *places, size_t count)
 		else if (places[i])
 			found = (long)i;
 	return found;
+}
+
+static long id_place(const struct search *find)
+{
+	const long one = only_one(find->tid, find->size / 4);
+	const long musl = (long)(arch_musl_id - arch_thread_block_lo) / 4;
+
+	if (one >= 0)
+		return one;
+	if (find->beside && !find->unsure && find->beside % 4 == 0 && find->beside < find->size &&
+	    find->tid[find->beside / 4])
+		return (long)(find->beside / 4);
+	return find->threads == 1 && find->is_linked && find->tid[musl] ? musl : -1;
 }
 
 /* The stack that the kernel made for the program: what it may grow into, as far as it is free. */
@@ -172,7 +218,7 @@ int threads_learn(struct stop *stop, struct threads_lesson *lesson, struct dinst
 				    (int)target_pid(stop_target(stop)));
 		goto out;
 	}
-	tid = only_one(find->tid, find->size / 4);
+	tid = id_place(find);
 	if (tid < 0) {
 		status = dinst_fail(e, DINST_REFUSED,
 				    "where this program's C library keeps the ids of its threads "

@@ -23,6 +23,7 @@
 
 /* glibc's and musl's struct pthread ends where the thread pointer points to. */
 const int64_t arch_thread_block_lo = -2048, arch_thread_block_hi = 0;
+const int64_t arch_musl_links = 0, arch_musl_id = 0;
 
 bool arch_thread_pointer_is_sane(taddr_t pointer, uint64_t first)
 {

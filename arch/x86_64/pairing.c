@@ -17,6 +17,7 @@ const uint32_t arch_rseq_signature = 0x53053053;
 
 /* glibc's and musl's struct pthread begins at the thread pointer; TLS lies below. */
 const int64_t arch_thread_block_lo = 0, arch_thread_block_hi = 4096;
+const int64_t arch_musl_links = 16, arch_musl_id = 48;
 
 bool arch_thread_pointer_is_sane(taddr_t pointer, uint64_t first)
 {

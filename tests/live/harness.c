@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,6 +212,25 @@ void harness_start_argv(struct harness *h, const char *const *argv, bool wait_re
 	harness_snapshot_free(h->before);
 	h->before = harness_snapshot_settled(pid);
 	assert_non_null(h->before);
+}
+
+int harness_container_begin(void)
+{
+	const int ours = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+
+	assert_true(ours >= 0);
+	if (unshare(CLONE_NEWPID) != 0) {
+		print_message("SKIP in a container: %s\n", strerror(errno));
+		close(ours);
+		skip();
+	}
+	return ours;
+}
+
+void harness_container_end(int container)
+{
+	assert_int_equal(setns(container, CLONE_NEWPID), 0);
+	close(container);
 }
 
 void harness_start(struct harness *h, const char *program, ...)

@@ -72,6 +72,13 @@ const char *harness_path(const char *relative);
  */
 void harness_start(struct harness *h, const char *program, ...) __attribute__((sentinel));
 
+/*
+ * What is started between these two is the first process of a container (a pid namespace) of its
+ * own, and calls itself 1. One at a time. Skips the test where that cannot be made.
+ */
+int harness_container_begin(void);
+void harness_container_end(int container);
+
 /* As harness_start with any program (absolute path in argv[0], or one of $PATH); waits for
  * "ready" only if told so. */
 void harness_start_argv(struct harness *h, const char *const *argv, bool wait_ready);

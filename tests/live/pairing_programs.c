@@ -72,26 +72,78 @@ static void test_static_pie(void **state)
 	check_calls(*state);
 }
 
-/* fear H3, D7: per-thread state under musl, as in static programs: entries and exits exact */
-static void test_musl(void **state)
+static void build_musl(const struct harness *h, const char *options, const char *source, char *path,
+		       size_t size)
 {
-	struct harness *h = *state;
-	char command[512], path[128];
-	const char *argv[] = {path, harness_number(THREADS), NULL};
+	char command[512];
 
 	if (system("command -v musl-gcc >/dev/null 2>&1") != 0) {
 		print_message("SKIP musl: musl-gcc is not installed\n");
 		skip();
 	}
-	snprintf(path, sizeof(path), "%s/calls-musl", h->directory);
+	snprintf(path, size, "%s/for-musl", h->directory);
 	snprintf(command, sizeof(command),
-		 "musl-gcc -O2 -g -pthread -D_GNU_SOURCE -fno-inline -fno-ipa-cp -o '%s' "
-		 "tests/live/targets/calls.c",
-		 path);
+		 "musl-gcc -O2 -g -pthread -D_GNU_SOURCE -fno-inline -fno-ipa-cp %s -o '%s' "
+		 "tests/live/targets/%s",
+		 options, path, source);
 	if (system(command) != 0)
 		fail_msg("%s failed", command);
+}
+
+/* fear H3, D7: per-thread state under musl, as in static programs: entries and exits exact */
+static void test_musl(void **state)
+{
+	struct harness *h = *state;
+	char path[128];
+	const char *argv[] = {path, harness_number(THREADS), NULL};
+
+	build_musl(h, "", "calls.c", path, sizeof(path));
 	harness_start_argv(h, argv, true);
 	check_calls(h);
+}
+
+/* One thread that calls itself 1, as much else in its C library's memory is. */
+static void check_alone(struct harness *h, const char *path)
+{
+	const char *argv[] = {path, NULL};
+	const int container = harness_container_begin();
+	struct dinst_error e = {0};
+	const struct instance *leaf;
+	struct session *s;
+
+	harness_start_argv(h, argv, true);
+	harness_container_end(container);
+	s = session_begin(h);
+	if (pair(s, "leaf", &leaf, &e) < 0)
+		fail_msg("%s: %s", path, e.text);
+	session_go(h, ROUNDS);
+	assert_int_equal(instance_value(leaf), ROUNDS);
+	assert_int_equal(instance_exits(leaf), ROUNDS);
+	assert_int_equal(threads_alive(s, leaf), 0);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/*
+ * fear I1, H3: the first process of a container, with one thread: where glibc has its id is found, though it is 1
+ */
+static void test_process_1(void **state)
+{
+	check_alone(*state, harness_path("tests/live/targets/alone-thread"));
+}
+
+/* fear I1, H3: the same where the C library is musl, in all forms */
+static void test_process_1_musl(void **state)
+{
+	static const char *const forms[] = {"", "-static", "-static-pie"};
+	struct harness *h = *state;
+	char path[128];
+
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		build_musl(h, forms[i], "alone-thread.c", path, sizeof(path));
+		check_alone(h, path);
+	}
 }
 
 /* fear H1: Go's threads cannot be told from each other: pairing is refused, and nothing was changed */
@@ -214,8 +266,9 @@ static void test_deaths(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_static), CASE(test_static_pie), CASE(test_musl),
-		CASE(test_go),	   CASE(test_deaths),
+		CASE(test_static),    CASE(test_static_pie),	 CASE(test_musl),
+		CASE(test_process_1), CASE(test_process_1_musl), CASE(test_go),
+		CASE(test_deaths),
 	};
 
 	return cmocka_run_group_tests_name("live/pairing_programs", tests, NULL, NULL);

@@ -40,16 +40,21 @@ static const char text[] =
 	"list functions is procedure { items { \"step\" }; }\n"
 	"list fractions is procedure { items { \"half\" }; }\n";
 
-static inline struct session *begin(struct harness *h)
+/* To a target that has been started. */
+static inline struct session *begin_with(struct harness *h)
 {
 	struct dinst_error e = {0};
-	struct session *s;
+	struct session *s = session_begin(h);
 
-	harness_start(h, "stream", NULL);
-	s = session_begin(h);
 	if (session_load_mdl(s, "test.mdl", text, strlen(text), &e) < 0)
 		fail_msg("%s", e.text);
 	return s;
+}
+
+static inline struct session *begin(struct harness *h)
+{
+	harness_start(h, "stream", NULL);
+	return begin_with(h);
 }
 
 static inline unsigned insert(struct session *s, const char *metric)

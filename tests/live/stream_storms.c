@@ -60,11 +60,8 @@ static unsigned taken_rings(const struct session *s)
 }
 
 /* A thread that jumps out of a record leaves its ring taken until somebody notices. */
-static void test_jumps(void **state)
+static void jump(struct harness *h, struct session *s)
 {
-	enum { N = 60000 };
-	struct harness *h = *state;
-	struct session *s = begin(h);
 	unsigned id = insert(s, "entries");
 	struct events all = {0};
 	long kept, calls;
@@ -94,11 +91,16 @@ static void test_jumps(void **state)
 	harness_end(h, 0);
 }
 
-/* Threads that end in a record: their rings come back without a stop. */
-static void test_exits(void **state)
+static void test_jumps(void **state)
 {
 	struct harness *h = *state;
-	struct session *s = begin(h);
+
+	jump(h, begin(h));
+}
+
+/* Threads that end in a record: their rings come back without a stop. */
+static void end_in_records(struct harness *h, struct session *s)
+{
 	unsigned id = insert(s, "entries");
 	struct events all = {0};
 	long kept, calls;
@@ -129,6 +131,38 @@ static void test_exits(void **state)
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);
+}
+
+static void test_exits(void **state)
+{
+	struct harness *h = *state;
+
+	end_in_records(h, begin(h));
+}
+
+/* The target is the first process of a container: its threads have ids of their own. */
+static struct session *begin_in_container(struct harness *h)
+{
+	const int container = harness_container_begin();
+
+	harness_start(h, "stream", NULL);
+	harness_container_end(container);
+	return begin_with(h);
+}
+
+/* Whose ring it is, is told by ids of the container's own */
+static void test_jumps_in_container(void **state)
+{
+	struct harness *h = *state;
+
+	jump(h, begin_in_container(h));
+}
+
+static void test_exits_in_container(void **state)
+{
+	struct harness *h = *state;
+
+	end_in_records(h, begin_in_container(h));
 }
 
 /* ------------------------------------------------------------- in and out */
@@ -261,6 +295,8 @@ int main(void)
 		CASE(test_signals),
 		CASE(test_jumps),
 		CASE(test_exits),
+		CASE(test_jumps_in_container),
+		CASE(test_exits_in_container),
 		CASE(test_removed_under_load),
 		CASE(test_detached_under_load),
 		CASE(test_deaths),
