@@ -44,6 +44,22 @@ enum cfg_edge_kind {
 
 enum { CFG_NONE = -1 };
 
+/*
+ * Beyond this a function has no graph: a file that an enemy has made could ask for any number.
+ * Each is several times what the largest function that was found needs. Those are of
+ * PHP's interpreter, which has 1.3 million edges, 2.7 million blocks in 950 loops and takes
+ * 1.5 thousand million steps, and one of GCC's with 20,000 blocks.
+ */
+enum {
+	CFG_BLOCKS_MOST = 1 << 20,
+	CFG_EDGES_MOST = 1 << 24,
+	CFG_BODIES_MOST = 1 << 25, /* blocks of loops, each counted in each loop around it */
+};
+
+/* Steps take about a nanosecond each: ten seconds or so. */
+static const uint64_t CFG_WORK_MOST = (uint64_t)1 << 33;
+enum { CFG_LOOK = 16 /* steps: at an instruction, an entry of a table, a block, ... */ };
+
 struct cfg_block {
 	vaddr_t start, end;
 	uint32_t first, count;	 /* instructions of the flow */
@@ -80,10 +96,14 @@ struct cfg {
 	int32_t *block_of; /* of each instruction of the flow; CFG_NONE for padding */
 	uint32_t block_count, edge_count, loop_count, body_count;
 	uint32_t block_room, edge_room, loop_room, body_room;
+	uint64_t work; /* so far: see CFG_WORK_MOST */
 	bool unresolved;
 };
 
-/* Builds the graph of f's function. On failure (no memory) nothing is held. */
+/*
+ * Builds the graph of f's function. On failure nothing is held: no memory, or
+ * DINST_UNSUPPORTED for a function that is too complex.
+ */
 int cfg_build(struct cfg *g, const struct flow *f, struct dinst_error *e);
 void cfg_release(struct cfg *g);
 
@@ -97,6 +117,16 @@ bool cfg_in_loop(const struct cfg *g, int32_t loop, int32_t block);
 bool cfg_dominates(const struct cfg *g, int32_t by, int32_t block);
 
 const char *cfg_edge_name(enum cfg_edge_kind kind); /* "fall", "branch", ... */
+
+/* Counts `steps` of work; false if that is more than any function may take. */
+static inline bool cfg_work(struct cfg *g, uint64_t steps)
+{
+	g->work += steps;
+	return g->work <= CFG_WORK_MOST;
+}
+
+/* The error for more than `most` of something: "steps", "edges". */
+int cfg_too_complex(const struct cfg *g, uint64_t most, const char *what, struct dinst_error *e);
 
 /*
  * cfg_loops.c, for a graph whose blocks and edges are there. First BLOCK_SURE:

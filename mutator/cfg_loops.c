@@ -8,7 +8,7 @@
  * dominator makes a region irreducible; its body is what reaches the edge's
  * source within the same strongly connected part.
  */
-#include "mutator/cfg.h"
+#include "mutator/cfg_private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 enum { ROOT = -2, UNSEEN = UINT32_MAX };
 
 struct order {
-	const struct cfg *g;
+	struct cfg *g;
 	uint32_t *number; /* of each block in postorder; UNSEEN */
 	uint32_t *blocks; /* in postorder */
 	uint32_t count;
@@ -24,6 +24,8 @@ struct order {
 	bool *open;		/* on the stack now */
 	int32_t *dominator;	/* CFG_NONE: unknown yet; ROOT */
 	uint32_t *part;		/* 1 + strongly connected part; 0 */
+	/* Which blocks of its own part lead to each block: `count` from its `in` on. */
+	uint32_t *before, *before_count;
 };
 
 static bool is_root(const struct cfg_block *b)
@@ -106,9 +108,10 @@ int cfg_mark_sure(struct cfg *g, struct dinst_error *e)
 
 /* ----------------------------------------------------------- dominators */
 
-static int32_t meet(const struct order *o, int32_t a, int32_t b)
+static int32_t meet(struct order *o, int32_t a, int32_t b)
 {
 	while (a != b) {
+		o->g->work += CFG_LOOK;
 		if (a == ROOT || b == ROOT)
 			return ROOT;
 		if (o->number[a] < o->number[b])
@@ -119,7 +122,7 @@ static int32_t meet(const struct order *o, int32_t a, int32_t b)
 	return a;
 }
 
-static int32_t dominator_of(const struct order *o, uint32_t block)
+static int32_t dominator_of(struct order *o, uint32_t block)
 {
 	const struct cfg *g = o->g;
 	const struct cfg_block *b = &g->blocks[block];
@@ -130,6 +133,8 @@ static int32_t dominator_of(const struct order *o, uint32_t block)
 	for (uint32_t i = b->in; i < b->in + b->in_count; i++) {
 		int32_t from = g->edges[g->in[i]].from;
 
+		if (!cfg_work(o->g, CFG_LOOK))
+			break;
 		if (o->number[from] == UNSEEN || o->dominator[from] == CFG_NONE)
 			continue;
 		best = best == CFG_NONE ? from : meet(o, best, from);
@@ -137,11 +142,11 @@ static int32_t dominator_of(const struct order *o, uint32_t block)
 	return best;
 }
 
-static void find_dominators(struct order *o)
+static int find_dominators(struct order *o, struct dinst_error *e)
 {
-	bool changed = true;
+	bool changed;
 
-	while (changed) {
+	do {
 		changed = false;
 		for (uint32_t i = o->count; i-- > 0;) {
 			uint32_t block = o->blocks[i];
@@ -152,7 +157,18 @@ static void find_dominators(struct order *o)
 			o->dominator[block] = dominator;
 			changed = true;
 		}
-	}
+		if (!cfg_work(o->g, o->count))
+			return cfg_too_complex(o->g, CFG_WORK_MOST, "steps", e);
+	} while (changed);
+	return 0;
+}
+
+/* cfg_dominates() while the graph is made: what dominates a block has a higher number. */
+static bool dominates(struct order *o, int32_t by, int32_t block)
+{
+	while (block >= 0 && o->number[block] < o->number[by] && cfg_work(o->g, CFG_LOOK))
+		block = o->dominator[block];
+	return block == by;
 }
 
 bool cfg_dominates(const struct cfg *g, int32_t by, int32_t block)
@@ -195,41 +211,44 @@ static void find_parts(struct order *o)
 			collect_part(o, o->blocks[i], ++parts);
 }
 
+/* The lists of what leads to each block: they are gone through for each loop around it. */
+static void list_before(struct order *o)
+{
+	const struct cfg *g = o->g;
+
+	for (uint32_t block = 0; block < g->block_count; block++) {
+		const struct cfg_block *b = &g->blocks[block];
+
+		for (uint32_t i = b->in; i < b->in + b->in_count && o->part[block]; i++) {
+			uint32_t from = (uint32_t)g->edges[g->in[i]].from;
+
+			if (o->part[from] == o->part[block])
+				o->before[b->in + o->before_count[block]++] = from;
+		}
+	}
+}
+
 /* ---------------------------------------------------------------- loops */
 
 struct looping {
 	struct cfg *g;
 	struct order *o;
-	bool *inside; /* blocks of the loop at hand */
+	bool *inside;	 /* blocks of the loop at hand */
+	uint32_t lo, hi; /* the first and the last of them */
+	struct dinst_error *e;
 };
 
-static int32_t loop_with(const struct cfg *g, int32_t header)
+static int add_loop(struct looping *l, uint32_t header, bool irreducible)
 {
-	for (uint32_t i = 0; i < g->loop_count; i++)
-		if (g->loops[i].header == header)
-			return (int32_t)i;
-	return CFG_NONE;
-}
+	struct cfg *g = l->g;
+	void *loops = cfg_grow(g->loops, g->loop_count, &g->loop_room, sizeof(*g->loops));
 
-static int add_loop(struct cfg *g, int32_t header, bool irreducible, struct dinst_error *e)
-{
-	int32_t known = loop_with(g, header);
-
-	if (known != CFG_NONE) {
-		g->loops[known].irreducible |= irreducible;
-		return 0;
-	}
-	if (g->loop_count == g->loop_room) {
-		uint32_t room = g->loop_room ? g->loop_room * 2 : 16;
-		void *loops = reallocarray(g->loops, room, sizeof(*g->loops));
-
-		if (!loops)
-			return dinst_fail(e, DINST_NO_MEMORY, "no memory for %u loops", room);
-		g->loops = loops;
-		g->loop_room = room;
-	}
+	/* There are no more than blocks. */
+	if (!loops)
+		return dinst_fail(l->e, DINST_NO_MEMORY, "no memory for %u loops", g->loop_count);
+	g->loops = loops;
 	g->loops[g->loop_count++] = (struct cfg_loop){
-		.header = header,
+		.header = (int32_t)header,
 		.parent = CFG_NONE,
 		.irreducible = irreducible,
 	};
@@ -243,85 +262,102 @@ static bool goes_back(const struct order *o, const struct cfg_edge *edge)
 	       o->number[edge->to] != UNSEEN && o->number[edge->to] >= o->number[edge->from];
 }
 
-static int find_headers(struct cfg *g, const struct order *o, struct dinst_error *e)
+static void put_inside(struct looping *l, uint32_t block)
 {
-	int r = 0;
-
-	for (uint32_t i = 0; i < g->edge_count && r == 0; i++) {
-		struct cfg_edge *edge = &g->edges[i];
-
-		if (!goes_back(o, edge))
-			continue;
-		edge->back = cfg_dominates(g, edge->to, edge->from);
-		r = add_loop(g, edge->to, !edge->back, e);
-	}
-	return r;
+	l->inside[block] = true;
+	l->lo = block < l->lo ? block : l->lo;
+	l->hi = block > l->hi ? block : l->hi;
 }
 
 /* Marks what reaches `from` without passing the header, within its part. */
-static void mark_body(struct looping *l, int32_t header, int32_t from)
+static void mark_body(struct looping *l, uint32_t from)
 {
 	const struct order *o = l->o;
 	uint32_t depth = 0;
 
 	if (l->inside[from])
 		return;
-	l->inside[from] = true;
-	o->stack[depth++] = (uint32_t)from;
+	put_inside(l, from);
+	o->stack[depth++] = from;
 	while (depth) {
-		const struct cfg_block *b = &l->g->blocks[o->stack[--depth]];
+		uint32_t block = o->stack[--depth], count = o->before_count[block];
+		const uint32_t *before = &o->before[l->g->blocks[block].in];
 
-		for (uint32_t i = b->in; i < b->in + b->in_count; i++) {
-			int32_t before = l->g->edges[l->g->in[i]].from;
-
-			if (l->inside[before] || o->part[before] != o->part[header])
+		/* Too much: what has been found will be thrown away. */
+		if (!cfg_work(l->g, count))
+			return;
+		for (uint32_t i = 0; i < count; i++) {
+			if (l->inside[before[i]])
 				continue;
-			l->inside[before] = true;
-			o->stack[depth++] = (uint32_t)before;
+			put_inside(l, before[i]);
+			o->stack[depth++] = before[i];
 		}
 	}
 }
 
-static int store_body(struct looping *l, struct cfg_loop *loop, struct dinst_error *e)
+/* Enters the blocks that are marked, in their order, and takes the marks away. */
+static int store_body(struct looping *l)
 {
 	struct cfg *g = l->g;
+	struct cfg_loop *loop = &g->loops[g->loop_count - 1];
 
 	loop->body = g->body_count;
-	for (uint32_t b = 0; b < g->block_count; b++) {
+	for (uint32_t b = l->lo; b <= l->hi; b++) {
+		void *bodies;
+
 		if (!l->inside[b])
 			continue;
-		if (g->body_count == g->body_room) {
-			uint32_t room = g->body_room ? g->body_room * 2 : 64;
-			void *bodies = reallocarray(g->bodies, room, sizeof(*g->bodies));
-
-			if (!bodies)
-				return dinst_fail(e, DINST_NO_MEMORY, "no memory for %u loops",
-						  g->loop_count);
-			g->bodies = bodies;
-			g->body_room = room;
-		}
+		l->inside[b] = false;
+		if (g->body_count == CFG_BODIES_MOST)
+			return cfg_too_complex(g, CFG_BODIES_MOST, "blocks in loops", l->e);
+		bodies = cfg_grow(g->bodies, g->body_count, &g->body_room, sizeof(*g->bodies));
+		if (!bodies)
+			return dinst_fail(l->e, DINST_NO_MEMORY, "no memory for %u loops",
+					  g->loop_count);
+		g->bodies = bodies;
 		g->bodies[g->body_count++] = b;
 	}
 	loop->body_count = g->body_count - loop->body;
 	return 0;
 }
 
-static int find_bodies(struct looping *l, struct dinst_error *e)
+/* The loop of which `block` is the header, if it is one. */
+static int find_loop(struct looping *l, uint32_t block)
 {
 	struct cfg *g = l->g;
+	const struct cfg_block *header = &g->blocks[block];
+	bool loops = false, irreducible = false;
+	int r;
+
+	for (uint32_t i = header->in; i < header->in + header->in_count; i++) {
+		struct cfg_edge *edge = &g->edges[g->in[i]];
+
+		if (!goes_back(l->o, edge))
+			continue;
+		edge->back = dominates(l->o, edge->to, edge->from);
+		irreducible |= !edge->back;
+		loops = true;
+	}
+	if (!loops)
+		return 0;
+	r = add_loop(l, block, irreducible);
+	if (r < 0)
+		return r;
+	l->lo = l->hi = block;
+	l->inside[block] = true;
+	for (uint32_t i = header->in; i < header->in + header->in_count; i++)
+		if (goes_back(l->o, &g->edges[g->in[i]]))
+			mark_body(l, (uint32_t)g->edges[g->in[i]].from);
+	return cfg_work(g, l->hi - l->lo) ? store_body(l)
+					  : cfg_too_complex(g, CFG_WORK_MOST, "steps", l->e);
+}
+
+static int find_all_loops(struct looping *l)
+{
 	int r = 0;
 
-	for (uint32_t i = 0; i < g->loop_count && r == 0; i++) {
-		struct cfg_loop *loop = &g->loops[i];
-		const struct cfg_block *header = &g->blocks[loop->header];
-
-		memset(l->inside, 0, g->block_count * sizeof(*l->inside));
-		l->inside[loop->header] = true;
-		for (uint32_t k = header->in; k < header->in + header->in_count; k++)
-			if (goes_back(l->o, &g->edges[g->in[k]]))
-				mark_body(l, loop->header, g->edges[g->in[k]].from);
-		r = store_body(l, loop, e);
-	}
+	for (uint32_t i = 0; i < l->o->count && r == 0; i++)
+		r = find_loop(l, l->o->blocks[i]);
 	return r;
 }
 
@@ -378,25 +414,33 @@ int cfg_find_loops(struct cfg *g, struct dinst_error *e)
 		.open = calloc(n, sizeof(bool)),
 		.dominator = malloc(n * sizeof(int32_t)),
 		.part = calloc(n, sizeof(uint32_t)),
+		.before = malloc(((size_t)g->edge_count + 1) * sizeof(uint32_t)),
+		.before_count = calloc(n, sizeof(uint32_t)),
 	};
-	struct looping l = {.g = g, .o = &o, .inside = calloc(n, sizeof(bool))};
+	struct looping l = {
+		.g = g,
+		.o = &o,
+		.inside = calloc(n, sizeof(bool)),
+		.e = e,
+	};
 	int r = 0;
 
 	if (!o.number || !o.blocks || !o.stack || !o.next || !o.open || !o.dominator || !o.part ||
-	    !l.inside) {
+	    !o.before || !o.before_count || !l.inside) {
 		r = dinst_fail(e, DINST_NO_MEMORY, "no memory for %u blocks", g->block_count);
 		goto out;
 	}
 	memset(o.number, 0xff, n * sizeof(uint32_t));
 	memset(o.dominator, 0xff, n * sizeof(int32_t));
 	walk(&o);
-	find_dominators(&o);
+	r = find_dominators(&o, e);
+	if (r < 0)
+		goto out;
 	for (uint32_t b = 0; b < g->block_count; b++)
 		g->blocks[b].dominator = o.dominator[b] == ROOT ? CFG_NONE : o.dominator[b];
 	find_parts(&o);
-	r = find_headers(g, &o, e);
-	if (r == 0)
-		r = find_bodies(&l, e);
+	list_before(&o);
+	r = find_all_loops(&l);
 	if (r == 0)
 		nest(g);
 out:
@@ -407,6 +451,8 @@ out:
 	free(o.open);
 	free(o.dominator);
 	free(o.part);
+	free(o.before);
+	free(o.before_count);
 	free(l.inside);
 	return r;
 }

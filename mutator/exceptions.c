@@ -23,16 +23,17 @@ static const struct cfi_range *range_of(const struct image *img, vaddr_t v)
 	return lo && v - img->fdes[lo - 1].lo < img->fdes[lo - 1].size ? &img->fdes[lo - 1] : NULL;
 }
 
-void image_handlers(const struct image *img, vaddr_t v,
-		    void (*found)(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad), void *arg)
+size_t image_handlers(const struct image *img, vaddr_t v,
+		      void (*found)(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad), void *arg)
 {
 	const struct cfi_range *fde = range_of(img, v);
 	const uint8_t *bytes;
-	size_t size, used;
+	size_t size, used = 0;
 
 	if (!fde || !fde->lsda)
-		return;
+		return 0;
 	bytes = elf_at(&img->file, fde->lsda, &size, NULL);
 	if (bytes)
 		cfi_call_sites(bytes, size, fde->lsda, fde->lo, found, arg, &used);
+	return used;
 }

@@ -11,8 +11,9 @@
  * Reads the exception table of the code at v, if it has one: calls `found` with
  * every range of calls [lo, hi) and the handler `pad` that one of them may lead
  * to. A damaged table ends where it is damaged: image_references() has said so.
+ * Returns how many bytes the table has.
  */
-void image_handlers(const struct image *img, vaddr_t v,
-		    void (*found)(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad), void *arg);
+size_t image_handlers(const struct image *img, vaddr_t v,
+		      void (*found)(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad), void *arg);
 
 #endif

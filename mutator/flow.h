@@ -157,9 +157,11 @@ bool flow_is_noreturn(const struct flow *f, size_t at);
  * Where the indirect jump insns[at] may lead inside the function, as far as
  * tables of the function and stored addresses tell: sorted, without doubles,
  * malloc'ed. A superset; none: nothing is known (or it only leaves the function).
+ * Takes no more than *left steps, and says how many it has left: with none the
+ * list is not whole.
  */
 int flow_jump_targets(const struct flow *f, size_t at, vaddr_t **targets, size_t *count,
-		      struct dinst_error *e);
+		      uint64_t *left, struct dinst_error *e);
 
 /* Marks what short branches of the code around the pieces lead to. flow_edges.c */
 int flow_neighbours(struct flow *f, struct dinst_error *e);

@@ -257,19 +257,17 @@ static int add_of_edges(struct listing *l)
 	return r;
 }
 
-/* Which of a loop's points an edge belongs to; POINT_EDGE: none. */
-static enum point_kind side_of(const struct cfg *g, int32_t loop, const struct cfg_edge *edge)
+/* True if an edge of a block of the loop belongs to the loop's point of that kind. */
+static bool is_on_side(const struct cfg *g, int32_t loop, enum point_kind kind,
+		       const struct cfg_edge *edge)
 {
-	bool from = cfg_in_loop(g, loop, edge->from);
-	bool to = edge->to != CFG_NONE && cfg_in_loop(g, loop, edge->to);
-
 	if (edge->kind == EDGE_EXCEPTION)
-		return POINT_EDGE;
-	if (!from && to)
-		return POINT_LOOP_ENTRY;
-	if (from && !to)
-		return POINT_LOOP_EXIT;
-	return from && edge->to == g->loops[loop].header ? POINT_LOOP_ROUND : POINT_EDGE;
+		return false;
+	if (kind == POINT_LOOP_ENTRY)
+		return !cfg_in_loop(g, loop, edge->from);
+	if (kind == POINT_LOOP_ROUND)
+		return edge->to == g->loops[loop].header;
+	return edge->to == CFG_NONE || !cfg_in_loop(g, loop, edge->to);
 }
 
 /* What makes a loop's edges not all the ways that its point stands for. */
@@ -289,30 +287,58 @@ static enum refusal loop_refusal(const struct cfg *g, int32_t loop, enum point_k
 	return REFUSAL_NONE;
 }
 
+/* The point of one kind of one loop, while its parts are found. */
+struct side {
+	int32_t loop;
+	struct point like;
+	size_t before; /* points that were there already */
+	enum refusal why;
+};
+
+/* The edges of one block of the loop that are on this side: parts of the point. */
+static int add_of_side(struct listing *l, struct side *side, const struct cfg_block *b)
+{
+	struct cfg *g = &l->d->cfg;
+	bool entry = side->like.kind == POINT_LOOP_ENTRY;
+	uint32_t first = entry ? b->in : b->out, count = entry ? b->in_count : b->out_count;
+	int r = 0;
+
+	for (uint32_t i = first; i < first + count && r == 0 && !side->why; i++) {
+		uint32_t edge = entry ? g->in[i] : i;
+		struct spots s;
+
+		if (!cfg_work(g, CFG_LOOK))
+			return cfg_too_complex(g, CFG_WORK_MOST, "steps", l->e);
+		if (!is_on_side(g, side->loop, side->like.kind, &g->edges[edge]))
+			continue;
+		side->why = detail_on_edge(l->d, edge, &s);
+		if (!side->why && l->count - side->before + s.count > UINT16_MAX)
+			side->why = REFUSAL_NO_ROOM;
+		if (!side->why)
+			r = add_parts(l, &side->like, &s, (unsigned)(l->count - side->before));
+	}
+	return r;
+}
+
 /* All edges of one kind of one loop: the parts of one point, or a refusal. */
 static int add_of_loop(struct listing *l, int32_t loop, enum point_kind kind)
 {
 	const struct cfg *g = &l->d->cfg;
-	struct point like = {.kind = kind, .address = g->blocks[g->loops[loop].header].start};
-	enum refusal why = l->all ? l->all : loop_refusal(g, loop, kind);
-	size_t before = l->count;
+	const struct cfg_loop *of = &g->loops[loop];
+	struct side side = {
+		.loop = loop,
+		.like = {.kind = kind, .address = g->blocks[of->header].start},
+		.before = l->count,
+		.why = l->all ? l->all : loop_refusal(g, loop, kind),
+	};
 	int r = 0;
 
-	for (uint32_t i = 0; i < g->edge_count && r == 0 && !why; i++) {
-		struct spots s;
-
-		if (side_of(g, loop, &g->edges[i]) != kind)
-			continue;
-		why = detail_on_edge(l->d, i, &s);
-		if (!why && l->count - before + s.count > UINT16_MAX)
-			why = REFUSAL_NO_ROOM;
-		if (!why)
-			r = add_parts(l, &like, &s, (unsigned)(l->count - before));
-	}
-	if (r < 0 || !why)
+	for (uint32_t i = 0; i < of->body_count && r == 0 && !side.why; i++)
+		r = add_of_side(l, &side, &g->blocks[g->bodies[of->body + i]]);
+	if (r < 0 || !side.why)
 		return r;
-	l->count = before;
-	return add_refused(l, &like, why);
+	l->count = side.before;
+	return add_refused(l, &side.like, side.why);
 }
 
 static int add_of_loops(struct listing *l)

@@ -12,6 +12,12 @@
 #include "mutator/cfg.h"
 #include "mutator/serve.h"
 
+/*
+ * Edges that are told in one answer, which takes about a gigabyte to make. PHP's interpreter,
+ * one function, has 1.3 million.
+ */
+enum { EDGES_MOST = 2000000 };
+
 /* A function's graph while it is told. */
 struct telling {
 	struct session *session;
@@ -21,6 +27,7 @@ struct telling {
 	struct flow flow;
 	struct cfg cfg;
 	const struct function_plan *plan; /* for marking points */
+	size_t *edges;			  /* of all functions so far */
 };
 
 static int open_graph(struct telling *t, struct dinst_error *e)
@@ -149,14 +156,38 @@ static void put_quoted(FILE *out, const char *text)
 	}
 }
 
+/* The first point at v or behind it; the entry, which comes before all, apart. */
+static size_t point_from(const struct function_plan *plan, vaddr_t v)
+{
+	size_t lo = 0, hi = plan->point_count;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+		const struct point *p = &plan->points[mid];
+
+		if (p->kind == POINT_ENTRY || p->address < v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
 /* "; entry jump", for the points at an instruction. */
 static void put_points(const struct telling *t, FILE *out, vaddr_t v)
 {
+	const struct function_plan *plan = t->plan;
 	bool any = false;
+	size_t i = plan->point_count && plan->points[0].kind == POINT_ENTRY &&
+				   plan->points[0].address == v
+			   ? 0
+			   : point_from(plan, v);
 
-	for (size_t i = 0; i < t->plan->point_count; i++) {
-		const struct point *p = &t->plan->points[i];
+	for (; i < plan->point_count; i++) {
+		const struct point *p = &plan->points[i];
 
+		if (p->kind != POINT_ENTRY && p->address > v)
+			break;
 		if (p->address != v || p->part || p->kind > POINT_CALL)
 			continue;
 		fprintf(out, "%s %s: ", any ? "," : "   ;", point_kind_name(p->kind));
@@ -294,7 +325,13 @@ static int tell(struct telling *t, bool dot, json_t *rows, json_t **result, stru
 
 	if (status < 0)
 		return status;
-	status = dot ? draw(t, result, e) : tell_rows(t, rows, e);
+	*t->edges += t->cfg.edge_count;
+	if (*t->edges > EDGES_MOST)
+		status = dinst_fail(e, DINST_UNSUPPORTED,
+				    "too many edges to tell: more than %d with those of %.100s",
+				    EDGES_MOST, t->name);
+	else
+		status = dot ? draw(t, result, e) : tell_rows(t, rows, e);
 	close_graph(t);
 	return status;
 }
@@ -306,7 +343,7 @@ int serve_cfg(struct server *sv, const json_t *params, json_t **result, struct d
 	struct function_ref *found = NULL;
 	json_t *rows = NULL;
 	struct session *s;
-	size_t count = 0;
+	size_t count = 0, edges = 0;
 	int status = serve_session(sv, &s, e);
 
 	if (status >= 0 && !pattern)
@@ -323,8 +360,10 @@ int serve_cfg(struct server *sv, const json_t *params, json_t **result, struct d
 				    "MODULE:NAME",
 				    count, pattern);
 	for (size_t i = 0; i < count && status >= 0; i++) {
-		struct telling t = {
-			.session = s, .module = found[i].module, .index = found[i].index};
+		struct telling t = {.session = s,
+				    .module = found[i].module,
+				    .index = found[i].index,
+				    .edges = &edges};
 
 		status = tell(&t, dot, rows, result, e);
 	}

@@ -11,10 +11,28 @@
 
 enum { LOOK_BACK = 40 };
 
-static int add(struct vaddr_list *list, vaddr_t v, struct dinst_error *e)
+/* What one jump leads to, while it is looked for. */
+struct looking {
+	const struct flow *f;
+	struct vaddr_list list;
+	uint64_t *left; /* steps that it may still take */
+	struct dinst_error *e;
+};
+
+/* Counts steps; false if there are none left. */
+static bool may_look(struct looking *l, uint64_t steps)
 {
-	return vaddr_list_add(list, v) < 0
-		       ? dinst_fail(e, DINST_NO_MEMORY, "no memory for jump targets")
+	*l->left -= steps < *l->left ? steps : *l->left;
+	return *l->left;
+}
+
+static int add(struct looking *l, vaddr_t v)
+{
+	/* There are only so many to lead to: with more on the list, most are doubles. */
+	if (l->list.count > 2 * l->f->insns.count)
+		vaddr_list_sort(&l->list);
+	return vaddr_list_add(&l->list, v) < 0
+		       ? dinst_fail(l->e, DINST_NO_MEMORY, "no memory for jump targets")
 		       : 0;
 }
 
@@ -65,90 +83,90 @@ static arch_regset added(const struct flow *f, size_t at, size_t *adds)
 	return 0;
 }
 
-static int add_table(const struct flow *f, vaddr_t table, size_t width, struct vaddr_list *list,
-		     struct dinst_error *e);
-
-/*
- * The tables that a register of `bases` may point to: the one that the line
- * before insns[at] says, else all that any instruction of the function does.
- */
-static int add_tables(const struct flow *f, size_t at, arch_regset bases, struct vaddr_list *list,
-		      struct dinst_error *e)
-{
-	arch_regset reads, writes;
-	int r = 0;
-
-	for (size_t i = at; i-- > 0 && f->insns.items[i].flow == ARCH_FLOW_NEXT;) {
-		if (!is_table(f, i))
-			continue;
-		arch_effects(&f->insns.items[i], &reads, &writes);
-		if (writes & bases)
-			return add_table(f, f->insns.items[i].data_ref, sizeof(int32_t), list, e);
-	}
-	for (size_t i = 0; i < f->insns.count && r == 0; i++) {
-		if (!is_table(f, i))
-			continue;
-		arch_effects(&f->insns.items[i], &reads, &writes);
-		if (writes & bases)
-			r = add_table(f, f->insns.items[i].data_ref, sizeof(int32_t), list, e);
-	}
-	return r;
-}
-
 /* An instruction of the function takes v for the start of something. */
-static bool is_own_base(const struct flow *f, vaddr_t v)
+static bool is_own_base(struct looking *l, vaddr_t v)
 {
+	const struct flow *f = l->f;
+
 	if (!freemap_is_base(f->map, v))
 		return false;
+	may_look(l, f->insns.count);
 	for (size_t i = 0; i < f->insns.count; i++)
 		if (f->insns.items[i].data_ref == v)
 			return true;
 	return false;
 }
 
-static int add_table(const struct flow *f, vaddr_t table, size_t width, struct vaddr_list *list,
-		     struct dinst_error *e)
+static int add_table(struct looking *l, vaddr_t table, size_t width)
 {
 	vaddr_t target;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && entry(f, table, i, width, &target); i++) {
-		if (i && is_own_base(f, table + i * width))
+	for (size_t i = 0; r == 0 && entry(l->f, table, i, width, &target); i++) {
+		if (!may_look(l, 1) || (i && is_own_base(l, table + i * width)))
 			break;
-		r = add(list, target, e);
+		r = add(l, target);
 	}
 	return r;
 }
 
-static int add_marked(const struct flow *f, unsigned marks, struct vaddr_list *list,
-		      struct dinst_error *e)
+/*
+ * The tables that a register of `bases` may point to: the one that the line
+ * before insns[at] says, else all that any instruction of the function does.
+ */
+static int add_tables(struct looking *l, size_t at, arch_regset bases)
 {
+	const struct insn_list *insns = &l->f->insns;
+	arch_regset reads, writes;
 	int r = 0;
 
-	for (size_t i = 0; i < f->insns.count && r == 0; i++)
-		if (flow_marks(f, f->insns.items[i].address) & marks)
-			r = add(list, f->insns.items[i].address, e);
+	for (size_t i = at; i-- > 0 && insns->items[i].flow == ARCH_FLOW_NEXT && may_look(l, 1);) {
+		if (!is_table(l->f, i))
+			continue;
+		arch_effects(&insns->items[i], &reads, &writes);
+		if (writes & bases)
+			return add_table(l, insns->items[i].data_ref, sizeof(int32_t));
+	}
+	for (size_t i = 0; i < insns->count && r == 0 && may_look(l, 1); i++) {
+		if (!is_table(l->f, i))
+			continue;
+		arch_effects(&insns->items[i], &reads, &writes);
+		if (writes & bases)
+			r = add_table(l, insns->items[i].data_ref, sizeof(int32_t));
+	}
 	return r;
 }
 
-static int add_stored(const struct flow *f, struct vaddr_list *list, struct dinst_error *e)
+static int add_marked(struct looking *l, unsigned marks)
 {
+	const struct flow *f = l->f;
 	int r = 0;
 
-	for (size_t i = 0; i < f->insns.count && r == 0; i++) {
+	for (size_t i = 0; i < f->insns.count && r == 0 && may_look(l, 1); i++)
+		if (flow_marks(f, f->insns.items[i].address) & marks)
+			r = add(l, f->insns.items[i].address);
+	return r;
+}
+
+static int add_stored(struct looking *l)
+{
+	const struct flow *f = l->f;
+	int r = 0;
+
+	for (size_t i = 0; i < f->insns.count && r == 0 && may_look(l, 1); i++) {
 		vaddr_t v = f->insns.items[i].address;
 		unsigned refs = image_references_at(f->img, v);
 
 		if (refs & REFERENCE_ADDRESS && !(refs & (REFERENCE_SYMBOL | REFERENCE_LANDING)))
-			r = add(list, v, e);
+			r = add(l, v);
 	}
 	return r;
 }
 
 int flow_jump_targets(const struct flow *f, size_t at, vaddr_t **targets, size_t *count,
-		      struct dinst_error *e)
+		      uint64_t *left, struct dinst_error *e)
 {
-	struct vaddr_list list = {0};
+	struct looking l = {.f = f, .left = left, .e = e};
 	const struct arch_insn *jump = &f->insns.items[at];
 	arch_regset bases;
 	size_t adds = at;
@@ -160,20 +178,20 @@ int flow_jump_targets(const struct flow *f, size_t at, vaddr_t **targets, size_t
 		return 0;
 	bases = jump->flags & ARCH_INSN_MEMORY ? 0 : added(f, at, &adds);
 	if (jump->data_ref)
-		r = add_table(f, jump->data_ref, sizeof(vaddr_t), &list, e);
+		r = add_table(&l, jump->data_ref, sizeof(vaddr_t));
 	else if (bases)
-		r = add_tables(f, adds, bases, &list, e);
-	if (r == 0 && !list.count)
-		r = add_stored(f, &list, e);
+		r = add_tables(&l, adds, bases);
+	if (r == 0 && !l.list.count)
+		r = add_stored(&l);
 	/* Not found out: any table of the function. */
-	if (r == 0 && !list.count)
-		r = add_marked(f, MARK_TABLE, &list, e);
+	if (r == 0 && !l.list.count)
+		r = add_marked(&l, MARK_TABLE);
 	if (r < 0) {
-		free(list.items);
+		free(l.list.items);
 		return r;
 	}
-	vaddr_list_sort(&list);
-	*targets = list.items;
-	*count = list.count;
+	vaddr_list_sort(&l.list);
+	*targets = l.list.items;
+	*count = l.list.count;
 	return 0;
 }

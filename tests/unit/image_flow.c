@@ -240,12 +240,13 @@ static size_t jump_targets(const char *name, unsigned nth, size_t *jumps)
 	size_t count = 0, n = 0;
 
 	for (size_t i = 0; i < f.insns.count; i++) {
+		uint64_t left = UINT64_MAX;
 		vaddr_t *targets;
 		size_t here;
 
 		if (f.insns.items[i].flow != ARCH_FLOW_JUMP_INDIRECT)
 			continue;
-		assert_int_equal(flow_jump_targets(&f, i, &targets, &here, &e), 0);
+		assert_int_equal(flow_jump_targets(&f, i, &targets, &here, &left, &e), 0);
 		for (size_t k = 1; k < here; k++)
 			assert_true(targets[k - 1] < targets[k]);
 		if (n++ == nth)
