@@ -9,6 +9,7 @@
  * points or windows.
  */
 #include "mutator/flow_private.h"
+#include "mutator/flow_ways.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -449,6 +450,7 @@ void flow_sort(struct flow *f)
 {
 	if (!f->unsorted)
 		return;
+	flow_ways_forget(f);
 	qsort(f->insns.items, f->insns.count, sizeof(*f->insns.items), insn_order);
 	for (size_t i = 0; i < f->insns.count; i++)
 		f->heads[flow_byte(f, f->insns.items[i].address)] = (uint32_t)i + 1;
@@ -519,6 +521,7 @@ static void mark_compared(struct flow *f)
 static int build(struct flow *f, struct dinst_error *e)
 {
 	int r = flow_make_pieces(f, e);
+	size_t settled;
 
 	if (r == 0)
 		r = flow_mark_references(f, e);
@@ -532,13 +535,15 @@ static int build(struct flow *f, struct dinst_error *e)
 		goto fail;
 	flow_sort(f);
 	r = flow_tables(f, e);
+	settled = f->insns.count;
 	if (r == 0)
 		r = follow_tables(f, e);
 	if (r == 0)
 		r = follow_unsure(f, e);
+	if (r == 0)
+		r = flow_tables_late(f, settled, e);
 	if (r < 0)
 		goto fail;
-	flow_sort(f);
 	mark_from_unknown(f);
 	if (f->unresolved)
 		reach_everything(f);
@@ -574,5 +579,6 @@ void flow_release(struct flow *f)
 	free(f->heads);
 	free(f->insns.items);
 	free(f->odd.items);
+	flow_ways_release(f);
 	*f = (struct flow){0};
 }

@@ -46,6 +46,8 @@ struct insn_list {
 	size_t count, room;
 };
 
+struct flow_ways; /* flow_ways.h */
+
 struct flow {
 	struct image *img;
 	struct freemap *map;
@@ -60,6 +62,7 @@ struct flow {
 	size_t labels;		/* inner instructions whose address is stored or computed */
 	size_t code_bases;	/* addresses in the pieces that the function itself computes */
 	size_t inner_bases;	/* ... other than that of its start */
+	struct flow_ways *ways; /* what is found out on the side; NULL: nothing yet */
 	bool unsorted;
 	bool unsure;	   /* while building: what is reached now may be no code */
 	bool linear;	   /* decoded without a gap from the first byte to the last */
@@ -137,6 +140,11 @@ int flow_follow(struct flow *f, vaddr_t v, struct dinst_error *e);
  * follows it. Sets f->unresolved if some indirect jump remains a riddle.
  */
 int flow_tables(struct flow *f, struct dinst_error *e);
+
+/*
+ * Puts all in order that has been found since then, behind the first `settled` instructions.
+ */
+int flow_tables_late(struct flow *f, size_t settled, struct dinst_error *e);
 
 /* True if the indirect jump insns[at] looks like a switch: computed, not loaded whole. */
 bool flow_is_switch(const struct flow *f, size_t at);

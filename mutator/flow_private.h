@@ -7,6 +7,7 @@
  *   flow_hits.c    branches from elsewhere: true or chance
  *   flow_edges.c   short branches from next door; exits
  *   flow_gaps.c    branches from bytes that are in no function
+ *   flow_ways.c    the branches of the function itself, by where they lead
  *   tables*.c      jump tables: see tables_private.h
  */
 #ifndef DINST_MUTATOR_FLOW_PRIVATE_H

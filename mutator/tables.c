@@ -8,6 +8,7 @@
  * leaves the text. Whole code addresses (computed gotos, 8-byte tables of
  * position-independent code) are in the image's references already.
  */
+#include "mutator/flow_ways.h"
 #include "mutator/tables_private.h"
 
 #include <stdlib.h>
@@ -350,17 +351,18 @@ static int read_tables(struct flow *f, struct table_bases *b, struct dinst_error
 	return r;
 }
 
-bool flow_has_read(const struct table_bases *b, vaddr_t v, unsigned forms)
+bool flow_has_read(const struct flow *f, const struct table_bases *b, vaddr_t v, unsigned forms)
 {
-	const struct base *base = base_at(b, v);
+	const struct base *base = flow_look(f, b->count) ? base_at(b, v) : NULL;
 
 	return base && base->read & forms;
 }
 
-size_t flow_tables_read(const struct table_bases *b)
+size_t flow_tables_read(const struct flow *f, const struct table_bases *b)
 {
 	size_t n = 0;
 
+	flow_look(f, b->count);
 	for (size_t i = 0; i < b->count; i++)
 		n += b->items[i].read != 0;
 	return n;
@@ -436,11 +438,23 @@ static void count_labels(struct flow *f)
 	}
 }
 
+/* What ways jumps are come to by, and what is put aside where that may matter. */
+static int prepare(struct flow *f, struct dinst_error *e)
+{
+	int r = flow_ways_find(f, e);
+
+	return r == 0 && f->code_bases ? flow_stores_find(f, e) : r;
+}
+
+/*
+ * All of them, even if one is unresolved: what others lead to inside of instructions is
+ * known all the same. Only what asks for too much ends it.
+ */
 static int settle_jumps(struct flow *f, const struct table_bases *b, struct dinst_error *e)
 {
-	int r = 0;
+	int r = prepare(f, e);
 
-	for (size_t i = 0; i < f->insns.count && r == 0; i++) {
+	for (size_t i = 0; i < f->insns.count && r == 0 && !flow_looked_too_often(f); i++) {
 		bool known;
 
 		if (!flow_is_riddle(f, i, b))
@@ -448,6 +462,7 @@ static int settle_jumps(struct flow *f, const struct table_bases *b, struct dins
 		r = flow_row(f, i, &known, e);
 		f->unresolved |= !known;
 	}
+	f->unresolved |= r == 0 && flow_looked_too_often(f);
 	return r;
 }
 
@@ -472,4 +487,12 @@ int flow_tables(struct flow *f, struct dinst_error *e)
 	}
 	free(bases.items);
 	return r;
+}
+
+int flow_tables_late(struct flow *f, size_t settled, struct dinst_error *e)
+{
+	bool grown = f->insns.count > settled;
+
+	flow_sort(f);
+	return f->ways || (grown && jumps_indirectly(f)) ? prepare(f, e) : 0;
 }

@@ -3,6 +3,7 @@
  * tables_entries.c - whether what is loaded, to be added to something and jumped
  * to, is an entry of a table that has been read, and of which form it is.
  */
+#include "mutator/flow_ways.h"
 #include "mutator/tables_private.h"
 
 enum { LOOK_BACK = 40 }; /* instructions before a load in which its address is computed */
@@ -56,7 +57,9 @@ static bool loads_from_chosen(const struct addition *s, size_t at)
 	arch_effects(&s->f->insns.items[at], &reads, &writes);
 	if (regs & s->added & ~writes)
 		return false;
-	for (unsigned steps = 0; regs && steps < LOOK_BACK && flow_is_run_into(s->f, at); steps++) {
+	for (unsigned steps = 0;
+	     regs && steps < LOOK_BACK && flow_look(s->f, 1) && flow_is_run_into(s->f, at);
+	     steps++) {
 		const struct arch_insn *def = &s->f->insns.items[--at];
 
 		if (is_call(def))
@@ -85,7 +88,8 @@ static vaddr_t computed_in(const struct addition *s, arch_regset reg, size_t at)
 {
 	arch_regset reads, writes;
 
-	for (unsigned steps = 0; steps < LOOK_BACK && flow_is_run_into(s->f, at); steps++) {
+	for (unsigned steps = 0;
+	     steps < LOOK_BACK && flow_look(s->f, 1) && flow_is_run_into(s->f, at); steps++) {
 		const struct arch_insn *def;
 
 		if (flow_marks(s->f, s->f->insns.items[at].address) & (MARK_LOOP | MARK_REFERRED))
@@ -110,6 +114,8 @@ static bool only_has_tables(const struct addition *s, arch_regset reg, unsigned 
 {
 	bool any = false;
 
+	if (!flow_look(s->f, s->f->insns.count))
+		return false;
 	for (size_t i = 0; i < s->f->insns.count; i++) {
 		const struct arch_insn *insn = &s->f->insns.items[i];
 		arch_regset reads, writes;
@@ -119,7 +125,7 @@ static bool only_has_tables(const struct addition *s, arch_regset reg, unsigned 
 		arch_effects(insn, &reads, &writes);
 		if (!(writes & reg))
 			continue;
-		if (!is_address_of(insn) || !flow_has_read(s->tables, insn->data_ref, forms))
+		if (!is_address_of(insn) || !flow_has_read(s->f, s->tables, insn->data_ref, forms))
 			return false;
 		any = true;
 	}
@@ -133,13 +139,14 @@ static bool loads_read_entry(const struct addition *s, size_t at, unsigned forms
 
 	if (!s->tables)
 		return false;
-	if (insn->data_ref && flow_has_read(s->tables, insn->data_ref, forms))
+	if (insn->data_ref && flow_has_read(s->f, s->tables, insn->data_ref, forms))
 		return true;
 	for (arch_regset rest = flow_address_registers(insn); rest; rest &= rest - 1) {
 		arch_regset reg = rest & -rest;
 		vaddr_t table = computed_in(s, reg, at);
 
-		if (table ? flow_has_read(s->tables, table, forms) : only_has_tables(s, reg, forms))
+		if (table ? flow_has_read(s->f, s->tables, table, forms)
+			  : only_has_tables(s, reg, forms))
 			return true;
 	}
 	return false;
@@ -150,6 +157,8 @@ static bool is_written_between(const struct flow *f, size_t lo, size_t hi, arch_
 {
 	arch_regset reads, writes;
 
+	if (!flow_look(f, hi - lo))
+		return true;
 	for (size_t i = lo + 1; i < hi; i++) {
 		arch_effects(&f->insns.items[i], &reads, &writes);
 		if (writes & reg)

@@ -5,6 +5,7 @@
  * back from the jump, along the ways by which control may have come, as far as
  * direct branches tell them.
  */
+#include "mutator/flow_ways.h"
 #include "mutator/tables_private.h"
 
 #include <string.h>
@@ -72,7 +73,8 @@ bool flow_is_run_into(const struct flow *f, size_t at)
 
 /*
  * The direct branches to insns[at]; fills at most WAYS_MAX, returns how many there
- * are. A call whose return address is overwritten at once is a branch, too.
+ * are, or WAYS_MAX + 1: too many, or it has been looked too often. A call whose return
+ * address is overwritten at once is a branch, too.
  */
 static size_t ways_to(const struct flow *f, size_t at, size_t *from)
 {
@@ -84,14 +86,14 @@ static size_t ways_to(const struct flow *f, size_t at, size_t *from)
 
 	if (!calls && !(flow_marks(f, v) & MARK_LOOP))
 		return 0;
-	for (size_t i = 0; i < f->insns.count; i++) {
-		const struct arch_insn *insn = &f->insns.items[i];
-
-		if (insn->target != v || (is_call(insn) && !calls))
+	for (long i = flow_ways_first(f, v); i >= 0; i = flow_ways_next(f, i)) {
+		if (!flow_look(f, 1))
+			return WAYS_MAX + 1;
+		if (is_call(&f->insns.items[i]) && !calls)
 			continue;
-		if (n < WAYS_MAX)
-			from[n] = i;
-		n++;
+		if (n == WAYS_MAX)
+			return WAYS_MAX + 1;
+		from[n++] = (size_t)i;
 	}
 	return n;
 }
@@ -120,7 +122,7 @@ static bool was_loaded_before(struct search *s, arch_regset wanted, size_t at, u
  */
 static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned steps)
 {
-	for (; steps < LOOK_BACK; steps++) {
+	for (; steps < LOOK_BACK && flow_look(s->f, 1); steps++) {
 		const struct arch_insn *def;
 		arch_regset reads, writes;
 
@@ -189,6 +191,8 @@ static bool only_has_addresses(const struct search *s, arch_regset reg)
 {
 	arch_regset reads, writes;
 
+	if (!flow_look(s->f, s->f->insns.count))
+		return false;
 	for (size_t i = 0; i < s->f->insns.count; i++) {
 		const struct arch_insn *insn = &s->f->insns.items[i];
 
@@ -229,32 +233,15 @@ static enum origin trace_before(struct search *s, arch_regset wanted, size_t at,
 	return worst;
 }
 
-/* What register, whole, insn stores to the place that m is; 0 if it does not. */
-static arch_regset stored_to(const struct arch_insn *insn, const struct arch_memory *m)
-{
-	struct arch_memory other[ARCH_MEMORY_MAX];
-	arch_regset reads, writes;
-
-	if (!(insn->flags & ARCH_INSN_MEMORY) || insn->flow != ARCH_FLOW_NEXT ||
-	    arch_memory_operands(insn, other) != 1 || !other[0].store || other[0].load ||
-	    other[0].size != m->size || other[0].base != m->base || other[0].index != m->index ||
-	    other[0].offset != m->offset)
-		return 0;
-	arch_effects(insn, &reads, &writes);
-	return reads & ~bit_of(m->base);
-}
-
-/* Fills *m with where in the frame insns[at] loads an address from; false if that is elsewhere. */
-static bool loads_from_frame(const struct flow *f, size_t at, struct arch_memory *m)
+/* Fills *m with where in the frame insn loads an address from; false if that is elsewhere. */
+static bool loads_from_frame(const struct arch_insn *insn, struct arch_memory *m)
 {
 	struct arch_memory all[ARCH_MEMORY_MAX];
 
-	if (!arch_memory_operands(&f->insns.items[at], all))
+	if (!arch_memory_operands(insn, all))
 		return false;
 	*m = all[0];
-	return m->load && m->computable && m->size == sizeof(vaddr_t) &&
-	       m->index == ARCH_NO_REGISTER &&
-	       bit_of(m->base) & (arch_always_live | arch_callee_saved);
+	return m->load && m->computable && flow_frame_place(m);
 }
 
 /*
@@ -265,23 +252,20 @@ static bool loads_from_frame(const struct flow *f, size_t at, struct arch_memory
 static enum origin loaded_whole(struct search *s, size_t at)
 {
 	enum origin worst = ORIGIN_WHOLE;
+	const struct frame_store *stores;
 	struct arch_memory m;
-	size_t found = 0;
+	size_t found;
 
 	/* Without a base in the code it would not matter: see flow_is_riddle(). */
-	if (!s->f->code_bases || !loads_from_frame(s->f, at, &m))
+	if (!s->f->code_bases || !loads_from_frame(&s->f->insns.items[at], &m))
 		return ORIGIN_WHOLE;
 	if (s->f->insns.items[at].flags & ARCH_INSN_FRAME)
 		return give_up(s, 0);
 	if (enter_join(s, at, 0) != SEEN_NEW)
 		return ORIGIN_WHOLE;
-	for (size_t i = 0; i < s->f->insns.count; i++) {
-		arch_regset stored = stored_to(&s->f->insns.items[i], &m);
-
-		if (stored)
-			worst = worse(worst, trace(s, stored, i, 0));
-		found += stored != 0;
-	}
+	found = flow_stores_to(s->f, &m, &stores);
+	for (size_t i = 0; i < found && flow_look(s->f, 1); i++)
+		worst = worse(worst, trace(s, stores[i].stored, stores[i].at, 0));
 	return found || !(bit_of(m.base) & arch_always_live) ? worst : give_up(s, 0);
 }
 
@@ -323,7 +307,7 @@ static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsign
 {
 	enum origin others = ORIGIN_WHOLE;
 
-	for (; steps < LOOK_BACK; steps++) {
+	for (; steps < LOOK_BACK && flow_look(s->f, 1); steps++) {
 		const struct arch_insn *def;
 		arch_regset reads, writes;
 
@@ -380,7 +364,7 @@ static bool is_switch(const struct flow *f, size_t at, const struct indirect *ju
 	return origin_of(&s, jump) != ORIGIN_WHOLE || is_lost(f, at, &s);
 }
 
-bool flow_is_switch(const struct flow *f, size_t at)
+static bool looks_like_switch(const struct flow *f, size_t at)
 {
 	const struct arch_insn *insn = &f->insns.items[at];
 	struct indirect jump;
@@ -389,7 +373,25 @@ bool flow_is_switch(const struct flow *f, size_t at)
 		return false;
 	if (insn->flags & ARCH_INSN_NO_TRACK && insn->flags & ARCH_INSN_INDEXED_JUMP)
 		return true;
-	return f->labels >= LABELS_MIN || is_switch(f, at, &jump);
+	return f->labels >= LABELS_MIN || flow_looked_too_often(f) || is_switch(f, at, &jump);
+}
+
+/*
+ * All are judged at once, so that what too many looks leave out is the same for whoever
+ * asks, in whatever order. Where the jumps could not be settled nothing is looked at again.
+ */
+bool flow_is_switch(const struct flow *f, size_t at)
+{
+	struct flow_ways *w = f->ways;
+
+	if (!w->judged) {
+		w->judged = true;
+		if (!flow_looked_too_often(f))
+			w->looks = 0;
+		for (size_t i = 0; i < f->insns.count; i++)
+			w->switches[i] = looks_like_switch(f, i);
+	}
+	return w->switches[at];
 }
 
 static bool is_riddle(const struct flow *f, size_t at, const struct indirect *jump,
@@ -399,7 +401,8 @@ static bool is_riddle(const struct flow *f, size_t at, const struct indirect *ju
 	enum origin origin = origin_of(&s, jump);
 
 	/* An address of its own code plus something that nobody has read leads anywhere. */
-	if ((f->code_bases && (origin == ORIGIN_ARITHMETIC || s.unread)) || is_lost(f, at, &s))
+	if ((f->code_bases && (origin == ORIGIN_ARITHMETIC || s.unread)) || is_lost(f, at, &s) ||
+	    flow_looked_too_often(f))
 		return true;
 	switch (origin) {
 	case ORIGIN_WHOLE:
@@ -407,7 +410,7 @@ static bool is_riddle(const struct flow *f, size_t at, const struct indirect *ju
 	case ORIGIN_ODD:
 		return true;
 	default:
-		return !flow_tables_read(tables);
+		return !flow_tables_read(f, tables);
 	}
 }
 

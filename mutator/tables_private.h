@@ -6,6 +6,7 @@
  *   tables_jumps.c    which instructions are indirect jumps
  *   tables_origin.c   how the address that one jumps to came about
  *   tables_entries.c  whether what is loaded for it is an entry of a table that was read
+ *   tables_stores.c   what it puts aside in its frame
  *   tables_strides.c  jumps into rows of equal pieces of code
  *   tables_targets.c  the tables of a finished flow, a jump at a time
  *   tables_image.c    those of the whole image (freemap_tables.h)
@@ -25,9 +26,9 @@ enum table_form {
 };
 struct table_bases;
 /* True if the table at v has been read, in one of the forms. */
-bool flow_has_read(const struct table_bases *b, vaddr_t v, unsigned forms);
+bool flow_has_read(const struct flow *f, const struct table_bases *b, vaddr_t v, unsigned forms);
 /* How many tables have been. */
-size_t flow_tables_read(const struct table_bases *b);
+size_t flow_tables_read(const struct flow *f, const struct table_bases *b);
 
 /* A jump to a sum: the instruction that makes it, and the registers that it adds. */
 struct addition {
@@ -49,6 +50,15 @@ unsigned flow_entry(const struct addition *sum, size_t at);
 
 /* The registers that only say where the instruction loads from. */
 arch_regset flow_address_registers(const struct arch_insn *insn);
+
+/* tables_stores.c: true for a place in the frame that holds as much as an address. */
+bool flow_frame_place(const struct arch_memory *m);
+/* Finds all stores to such places, if that has not been done: after flow_ways_find(). */
+int flow_stores_find(struct flow *f, struct dinst_error *e);
+/* Those to the place that m is; how many. */
+struct frame_store;
+size_t flow_stores_to(const struct flow *f, const struct arch_memory *m,
+		      const struct frame_store **stores);
 
 /* tables_origin.c: true if control comes to insns[at] from the instruction in front of it. */
 bool flow_is_run_into(const struct flow *f, size_t at);
