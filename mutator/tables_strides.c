@@ -6,6 +6,7 @@
  * a multiple of the factor away, either way. Of the factor only the power of two
  * in it is sure, since what does not fit into a register is lost.
  */
+#include "mutator/flow_ways.h"
 #include "mutator/tables_private.h"
 
 enum {
@@ -89,7 +90,7 @@ static int follow_row(struct flow *f, const struct sum *sum, struct dinst_error 
 		const struct piece *p = &f->pieces[i];
 		vaddr_t v = p->lo + ((sum->base - p->lo) & (sum->stride - 1));
 
-		for (; v < p->hi && r == 0; v += sum->stride) {
+		for (; v < p->hi && r == 0 && flow_look(f, 1); v += sum->stride) {
 			/* Nobody begins a row with the function itself: its entry is no loop. */
 			flow_mark(f, v, MARK_TARGET | (v == p->lo ? 0 : MARK_LOOP | MARK_TABLE));
 			if (flow_insn_at(f, v) < 0)
