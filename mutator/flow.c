@@ -417,22 +417,30 @@ static int follow_unsure_at(struct flow *f, vaddr_t v, struct dinst_error *e)
 	return 0;
 }
 
+/*
+ * Once for each label that there is. What is decoded because of that may refer to
+ * others: it is at the end of the lists, and is looked at as it comes.
+ */
 static int follow_unsure(struct flow *f, struct dinst_error *e)
 {
-	size_t known;
+	size_t insns = f->insns.count, odd = f->odd.count;
 	int r = 0;
 
 	f->unsure = true;
-	do {
-		known = f->insns.count + f->odd.count;
-		for (size_t i = 0; i < f->piece_count && r == 0; i++) {
-			const struct piece *p = &f->pieces[i];
+	for (size_t i = 0; i < f->piece_count && r == 0; i++) {
+		const struct piece *p = &f->pieces[i];
 
-			for (vaddr_t v = next_with(f, p, p->lo, MARK_REFERRED); v < p->hi && r == 0;
-			     v = next_with(f, p, v + 1, MARK_REFERRED))
-				r = follow_unsure_at(f, v, e);
-		}
-	} while (r == 0 && f->insns.count + f->odd.count > known);
+		for (vaddr_t v = next_with(f, p, p->lo, MARK_REFERRED); v < p->hi && r == 0;
+		     v = next_with(f, p, v + 1, MARK_REFERRED))
+			r = follow_unsure_at(f, v, e);
+	}
+	while (r == 0 && (insns < f->insns.count || odd < f->odd.count)) {
+		const struct arch_insn *insn =
+			insns < f->insns.count ? &f->insns.items[insns++] : &f->odd.items[odd++];
+
+		if (insn->flags & ARCH_INSN_ADDRESS_OF)
+			r = follow_unsure_at(f, insn->data_ref, e);
+	}
 	f->unsure = false;
 	return r;
 }
