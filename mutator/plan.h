@@ -26,7 +26,8 @@ struct planning {
 	struct windows windows;
 	struct wish *wishes;
 	size_t count, room;
-	bool closed; /* nothing may be placed at all */
+	bool closed;	 /* nothing may be placed at all */
+	uint64_t copied; /* windows and instructions, to try ways: ways.c */
 };
 
 /* Decodes the function and places all that its own bytes have room for. */

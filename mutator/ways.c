@@ -15,9 +15,18 @@
  * loop's jumps are parts of the entry that go round what is inserted there.
  * A point gets all of its parts or none.
  */
+#include "mutator/flow_ways.h"
 #include "mutator/plan.h"
 
-enum { WAYS_MAX = 64 };
+enum {
+	WAYS_MAX = 64,
+	/*
+	 * Instructions and windows that are put aside, for all tries of one function: a second
+	 * or so. What is refused beyond that stays refused. Of 200,000 functions the one that
+	 * takes most, in gdb, takes 4,991.
+	 */
+	COPIED_MOST = 1 << 25,
+};
 
 struct way {
 	size_t insn;
@@ -50,22 +59,23 @@ static bool is_direct(const struct arch_insn *insn)
 static bool find_branches(const struct flow *f, vaddr_t v, enum point_place place,
 			  struct way_list *list)
 {
-	for (size_t i = 0; i < f->insns.count; i++) {
+	for (long i = flow_ways_first(f, v); i >= 0; i = flow_ways_next(f, i)) {
 		const struct arch_insn *insn = &f->insns.items[i];
 
-		if (insn->target != v)
-			continue;
 		/* A function that calls itself is entered anew. */
 		if (insn->flow == ARCH_FLOW_CALL && place == PLACE_BYPASS)
 			continue;
 		if (!is_direct(insn) || !(flow_marks(f, insn->address) & MARK_REACHED))
 			return false;
-		add_way(list, i, place);
+		add_way(list, (size_t)i, place);
+		if (list->too_many)
+			return false;
 	}
-	for (size_t i = 0; i < f->odd.count; i++)
+	/* Those that an odd one leads to are marked. */
+	for (size_t i = 0; i < f->odd.count && flow_marks(f, v) & MARK_FOREIGN; i++)
 		if (f->odd.items[i].target == v)
 			return false;
-	return !list->too_many;
+	return true;
 }
 
 /* Where control runs into insns[at] from the instruction before it. */
@@ -154,6 +164,7 @@ static int place_ways(struct planning *p, size_t wish, const struct way_list *li
 	size_t count = p->count;
 	int r = windows_save(&p->windows, &mark, e);
 
+	p->copied += p->windows.count + p->flow.insns.count;
 	*done = false;
 	if (r < 0)
 		return r;
@@ -183,6 +194,7 @@ int ways_into(struct planning *p, size_t at, struct dinst_error *e)
 	const struct arch_insn *insn = &f->insns.items[wish->insn];
 	struct way_list list = {0};
 	bool done;
+	int r;
 
 	/* Reached in ways that are no jumps of this function: a return, a table, a pointer. */
 	if (f->unresolved || wish->point.place != PLACE_BEFORE || (size_t)wish->insn == 0 ||
@@ -190,6 +202,11 @@ int ways_into(struct planning *p, size_t at, struct dinst_error *e)
 	    flow_marks(f, insn->address) & (MARK_FOREIGN | MARK_RETURN | MARK_TABLE | MARK_SURE |
 					    MARK_REFERRED | MARK_CONFLICT | MARK_RSEQ))
 		return 0;
+	if (p->copied > COPIED_MOST)
+		return 0;
+	r = flow_ways_find(&p->flow, e);
+	if (r < 0)
+		return r;
 	if (!find_fall(f, (size_t)wish->insn, &list) ||
 	    !find_branches(f, insn->address, PLACE_TAKEN, &list) || list.count == 0)
 		return 0;
@@ -208,6 +225,9 @@ int ways_around(struct planning *p, size_t entry, struct dinst_error *e)
 
 	if (!(marks & (MARK_LOOP | MARK_TABLE)))
 		return 0;
+	r = flow_ways_find(&p->flow, e);
+	if (r < 0)
+		return r;
 	known = !f->unresolved && !(marks & MARK_TABLE) &&
 		find_branches(f, first, PLACE_BYPASS, &list);
 	if (known && behind != first)
