@@ -142,7 +142,8 @@ int flow_follow(struct flow *f, vaddr_t v, struct dinst_error *e);
 int flow_tables(struct flow *f, struct dinst_error *e);
 
 /*
- * Puts all in order that has been found since then, behind the first `settled` instructions.
+ * The same for what has been found since then, behind the first `settled` instructions:
+ * with an indirect jump among it f->unresolved is set. Puts all in order.
  */
 int flow_tables_late(struct flow *f, size_t settled, struct dinst_error *e);
 

@@ -489,10 +489,20 @@ int flow_tables(struct flow *f, struct dinst_error *e)
 	return r;
 }
 
+/*
+ * Whatever more has been decoded is code for all that is known, and its tables have not
+ * been read: with it no indirect jump is understood, since it may lead to an old one, too.
+ */
 int flow_tables_late(struct flow *f, size_t settled, struct dinst_error *e)
 {
-	bool grown = f->insns.count > settled;
+	bool jumps = f->ways;
 
 	flow_sort(f);
-	return f->ways || (grown && jumps_indirectly(f)) ? prepare(f, e) : 0;
+	if (f->insns.count > settled) {
+		jumps = jumps_indirectly(f);
+		f->unresolved |= jumps;
+	}
+	for (size_t i = 0; i < f->odd.count; i++)
+		f->unresolved |= flow_odd_is_riddle(&f->odd.items[i]);
+	return jumps ? prepare(f, e) : 0;
 }

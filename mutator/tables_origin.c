@@ -423,3 +423,11 @@ bool flow_is_riddle(const struct flow *f, size_t at, const struct table_bases *t
 	       !(f->insns.items[at].flags & (ARCH_INSN_PC_RELATIVE | ARCH_INSN_INDEXED_JUMP)) &&
 	       is_riddle(f, at, &jump, tables);
 }
+
+bool flow_odd_is_riddle(const struct arch_insn *insn)
+{
+	struct arch_memory m;
+
+	return insn->flow == ARCH_FLOW_JUMP_INDIRECT &&
+	       (!(insn->flags & ARCH_INSN_MEMORY) || loads_from_frame(insn, &m));
+}

@@ -70,6 +70,12 @@ bool flow_is_run_into(const struct flow *f, size_t at);
 bool flow_is_riddle(const struct flow *f, size_t at, const struct table_bases *tables);
 
 /*
+ * tables_origin.c: the same for an instruction that overlaps others, which is not among
+ * insns[]: nobody knows what is in registers there, or in the frame.
+ */
+bool flow_odd_is_riddle(const struct arch_insn *insn);
+
+/*
  * tables_strides.c: follows where the indirect jump insns[at] may lead if that is
  * an address in the function plus a multiple of something; *known if it is.
  */
