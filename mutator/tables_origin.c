@@ -384,6 +384,9 @@ bool flow_is_switch(const struct flow *f, size_t at)
 {
 	struct flow_ways *w = f->ways;
 
+	/* Nothing in it jumps indirectly. */
+	if (!w)
+		return false;
 	if (!w->judged) {
 		w->judged = true;
 		if (!flow_looked_too_often(f))
