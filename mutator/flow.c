@@ -107,17 +107,13 @@ static int decode_at(const struct flow *f, vaddr_t v, struct arch_insn *insn)
 {
 	size_t size = 0;
 	const uint8_t *bytes = image_code(f->img, v, &size);
+	const struct piece *p = flow_piece(f, v);
 
-	for (size_t i = 0; bytes && i < f->piece_count; i++) {
-		const struct piece *p = &f->pieces[i];
-
-		if (v < p->lo || v >= p->hi)
-			continue;
-		if (size > p->hi - v)
-			size = p->hi - v;
-		return arch_decode(bytes, size, v, insn);
-	}
-	return ARCH_TRUNCATED;
+	if (!bytes || !p)
+		return ARCH_TRUNCATED;
+	if (size > p->hi - v)
+		size = p->hi - v;
+	return arch_decode(bytes, size, v, insn);
 }
 
 /* Linear decode from v up to something that is unknown or decoded already. */

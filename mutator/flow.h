@@ -52,7 +52,7 @@ struct flow {
 	struct image *img;
 	struct freemap *map;
 	uint32_t function;
-	struct piece *pieces; /* sorted by address */
+	struct piece *pieces; /* sorted by address, disjoint */
 	size_t piece_count, piece_room;
 	size_t byte_count;
 	uint16_t *marks;	/* enum flow_mark of every byte of the pieces */
@@ -77,13 +77,32 @@ int flow_build(struct flow *f, struct image *img, struct freemap *map, uint32_t 
 	       struct dinst_error *e);
 void flow_release(struct flow *f);
 
-/* Index of v's marks, or -1 if v is in none of the pieces. Asked for every instruction: inline. */
+/* Index of the first piece that ends behind v, of any number; piece_count if none does. */
+size_t flow_piece_behind(const struct flow *f, vaddr_t v);
+
+/* A function has one piece or two; who makes it of a hundred thousand has them searched. */
+enum { PIECES_FEW = 4 };
+
+/* The piece that v is in, NULL if it is in none. Asked for every instruction: inline. */
+static inline const struct piece *flow_piece(const struct flow *f, vaddr_t v)
+{
+	size_t i = f->piece_count > PIECES_FEW ? flow_piece_behind(f, v) : 0;
+
+	for (; i < f->piece_count; i++) {
+		if (v - f->pieces[i].lo < f->pieces[i].hi - f->pieces[i].lo)
+			return &f->pieces[i];
+		if (f->piece_count > PIECES_FEW)
+			break;
+	}
+	return NULL;
+}
+
+/* Index of v's marks, or -1 if v is in none of the pieces. */
 static inline long flow_byte(const struct flow *f, vaddr_t v)
 {
-	for (size_t i = 0; i < f->piece_count; i++)
-		if (v - f->pieces[i].lo < f->pieces[i].hi - f->pieces[i].lo)
-			return (long)(f->pieces[i].base + (v - f->pieces[i].lo));
-	return -1;
+	const struct piece *p = flow_piece(f, v);
+
+	return p ? (long)(p->base + (v - p->lo)) : -1;
 }
 
 static inline bool flow_contains(const struct flow *f, vaddr_t v)

@@ -87,30 +87,10 @@ static int mark_from_function(struct flow *f, uint32_t index, vaddr_t lo, vaddr_
 	return r;
 }
 
-/* All that is between function `before` (-1: none) and the next one. */
-static int walk_gap(struct flow *f, long before, struct dinst_error *e)
-{
-	const struct image_function *functions;
-	const struct image_range *text;
-	size_t n = image_functions(f->img, &functions), texts = image_text(f->img, &text);
-	vaddr_t lo = before < 0 ? 0 : freemap_primary(f->map, (uint32_t)before).hi;
-	vaddr_t hi = (size_t)(before + 1) < n ? functions[before + 1].address : UINT64_MAX;
-	bool into = before >= 0 && freemap_runs_off(f->map, (uint32_t)before);
-	int r = 0;
-
-	for (size_t i = 0; i < texts && r == 0; i++) {
-		vaddr_t from = text[i].lo > lo ? text[i].lo : lo;
-		vaddr_t to = text[i].hi < hi ? text[i].hi : hi;
-
-		if (from < to)
-			r = flow_walk_gap(f, from, to, into && from == lo, e);
-	}
-	return r;
-}
-
 /* What the code in [lo, hi) around a piece branches to. */
-static int mark_stretch(struct flow *f, vaddr_t lo, vaddr_t hi, struct dinst_error *e)
+static int mark_stretch(struct gap_walks *walks, vaddr_t lo, vaddr_t hi, struct dinst_error *e)
 {
+	struct flow *f = walks->f;
 	const struct image_function *functions;
 	size_t n = image_functions(f->img, &functions);
 	long at = freemap_before(f->map, lo);
@@ -133,7 +113,7 @@ static int mark_stretch(struct flow *f, vaddr_t lo, vaddr_t hi, struct dinst_err
 		if ((size_t)(at + 1) < n && functions[at + 1].address < hi)
 			next = functions[at + 1].address;
 		if (v < next && !freemap_gap(f->map, v, &gap)) {
-			r = walk_gap(f, at, e);
+			r = gap_walks_add(walks, at, e);
 			if (r < 0)
 				return r;
 		}
@@ -143,20 +123,29 @@ static int mark_stretch(struct flow *f, vaddr_t lo, vaddr_t hi, struct dinst_err
 	return 0;
 }
 
+/*
+ * Where pieces are close together what is around one is around the next one, too:
+ * it is looked at once.
+ */
 int flow_neighbours(struct flow *f, struct dinst_error *e)
 {
-	vaddr_t reach = short_reach();
+	struct gap_walks walks = {.f = f};
+	vaddr_t reach = short_reach(), done = 0;
+	int r = 0;
 
-	for (size_t i = 0; i < f->piece_count; i++) {
+	for (size_t i = 0; i < f->piece_count && r == 0; i++) {
 		vaddr_t lo = f->pieces[i].lo, hi = f->pieces[i].hi;
-		int r = mark_stretch(f, lo > reach ? lo - reach : 0, lo, e);
+		vaddr_t from = lo > reach ? lo - reach : 0;
 
+		r = mark_stretch(&walks, from > done ? from : done, lo, e);
 		if (r == 0)
-			r = mark_stretch(f, hi, hi + reach, e);
-		if (r < 0)
-			return r;
+			r = mark_stretch(&walks, hi > done ? hi : done, hi + reach, e);
+		done = hi + reach;
 	}
-	return 0;
+	if (r == 0)
+		r = gap_walks_again(&walks, e);
+	gap_walks_release(&walks);
+	return r;
 }
 
 bool flow_falls_out(const struct flow *f, size_t at)

@@ -20,8 +20,12 @@ enum footing {
 	IS_FUNCTION, /* code, and so is what stands behind its jumps */
 };
 
+/* How often gaps are looked at again for what the function is found to be. */
+enum { AGAIN_MAX = 4 };
+
 struct walk {
 	struct flow *f;
+	struct outs *outs;
 	const uint8_t *bytes; /* of the gap */
 	vaddr_t lo, hi;
 	uint8_t *seen; /* a byte for each of the gap's */
@@ -160,28 +164,39 @@ static bool note_branch(void *arg, vaddr_t target)
 	return false;
 }
 
-static void note_own(struct walk *w, const struct insn_list *list)
+/* From instruction number `from` on; returns how many there are. */
+static size_t note_own(struct walk *w, const struct insn_list *list, size_t from)
 {
-	for (size_t i = 0; i < list->count; i++)
+	for (size_t i = from; i < list->count; i++)
 		if (list->items[i].flow == ARCH_FLOW_JUMP ||
 		    list->items[i].flow == ARCH_FLOW_BRANCH)
 			add_work(w, list->items[i].target);
+	return list->count;
 }
 
 /* From where branches of the functions around it lead to: short ones are no references. */
 static int walk_branched_to(struct walk *w, struct dinst_error *e)
 {
+	size_t insns, odd;
 	int r = freemap_branches_into(w->f->map, (struct image_range){w->lo, w->hi}, note_branch, w,
 				      e);
 
+	if (r == 0)
+		r = outs_update(w->outs, w->f, e);
+	if (r < 0)
+		return r;
+	outs_into(w->outs, w->lo, w->hi, 0, note_branch, w);
 	/* The function itself is known better, and by and by. */
-	do {
-		note_own(w, &w->f->insns);
-		note_own(w, &w->f->odd);
-		if (r < 0 || !w->work_count)
-			return r;
+	insns = w->outs->insns;
+	odd = w->outs->odd;
+	while (w->work_count) {
 		r = walk_work(w, IS_CODE, e);
-	} while (true);
+		if (r < 0)
+			return r;
+		insns = note_own(w, &w->f->insns, insns);
+		odd = note_own(w, &w->f->odd, odd);
+	}
+	return outs_update(w->outs, w->f, e);
 }
 
 /*
@@ -221,16 +236,27 @@ static int walk_all(struct walk *w, bool run_into, struct dinst_error *e)
 	return r < 0 || !more ? r : walk_referred_to(w, MAY_BE_CODE, &more, e);
 }
 
-int flow_walk_gap(struct flow *f, vaddr_t lo, vaddr_t hi, bool run_into, struct dinst_error *e)
+/* `run_into`: control may come to lo from what is in front of it. */
+static int walk_range(struct gap_walks *walks, vaddr_t lo, vaddr_t hi, bool run_into,
+		      struct dinst_error *e)
 {
+	struct flow *f = walks->f;
+	const struct piece *own = flow_piece(f, lo);
 	size_t size = 0;
-	struct walk w = {.f = f, .lo = lo, .hi = hi, .bytes = image_code(f->img, lo, &size)};
+	struct walk w = {.f = f,
+			 .outs = &walks->outs,
+			 .lo = lo,
+			 .hi = hi,
+			 .bytes = image_code(f->img, lo, &size)};
 	int r;
 
 	if (!w.bytes || lo >= hi)
 		return 0;
 	if (w.hi - lo > size)
 		w.hi = lo + size;
+	/* The function's own: it is decoded, and nothing is walked there. */
+	if (own && w.hi <= own->hi)
+		return 0;
 	w.seen = calloc(w.hi - lo, sizeof(*w.seen));
 	w.work = calloc(w.hi - lo, sizeof(*w.work));
 	if (!w.seen || !w.work)
@@ -241,4 +267,99 @@ int flow_walk_gap(struct flow *f, vaddr_t lo, vaddr_t hi, bool run_into, struct 
 	free(w.seen);
 	free(w.work);
 	return r;
+}
+
+/* All that is between function `before` (-1: none) and the next one. */
+static struct image_range gap_behind(const struct flow *f, long before)
+{
+	const struct image_function *functions;
+	size_t n = image_functions(f->img, &functions);
+
+	return (struct image_range){before < 0 ? 0 : freemap_primary(f->map, (uint32_t)before).hi,
+				    (size_t)(before + 1) < n ? functions[before + 1].address
+							     : UINT64_MAX};
+}
+
+static int walk_gap(struct gap_walks *walks, struct gap_walk *gap, struct dinst_error *e)
+{
+	struct flow *f = walks->f;
+	struct image_range all = gap_behind(f, gap->before);
+	const struct image_range *text;
+	size_t texts = image_text(f->img, &text);
+	bool into = gap->before >= 0 && freemap_runs_off(f->map, (uint32_t)gap->before);
+	int r = 0;
+
+	for (size_t i = 0; i < texts && r == 0; i++) {
+		vaddr_t from = text[i].lo > all.lo ? text[i].lo : all.lo;
+		vaddr_t to = text[i].hi < all.hi ? text[i].hi : all.hi;
+
+		if (from < to)
+			r = walk_range(walks, from, to, into && from == all.lo, e);
+	}
+	gap->known = walks->outs.updates;
+	return r;
+}
+
+int gap_walks_add(struct gap_walks *walks, long before, struct dinst_error *e)
+{
+	if (walks->count && walks->items[walks->count - 1].before == before)
+		return 0;
+	if (walks->count == walks->room) {
+		size_t room = walks->room ? walks->room * 2 : 8;
+		void *more = reallocarray(walks->items, room, sizeof(*walks->items));
+
+		if (!more)
+			return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu gaps", room);
+		walks->items = more;
+		walks->room = room;
+	}
+	walks->items[walks->count] = (struct gap_walk){.before = before};
+	return walk_gap(walks, &walks->items[walks->count++], e);
+}
+
+static bool is_any(void *arg, vaddr_t target)
+{
+	(void)arg;
+	(void)target;
+	return true;
+}
+
+/*
+ * A gap may lead to instructions of the function that nobody has known of, and those into
+ * a gap that has been walked. A compiler makes no such code; if it goes on and on, what
+ * is in the gaps may lead anywhere.
+ */
+int gap_walks_again(struct gap_walks *walks, struct dinst_error *e)
+{
+	struct flow *f = walks->f;
+
+	for (unsigned again = 0; walks->count; again++) {
+		bool found = false;
+		int r = outs_update(&walks->outs, f, e);
+
+		for (size_t i = 0; i < walks->count && r == 0; i++) {
+			struct image_range all = gap_behind(f, walks->items[i].before);
+
+			if (!outs_into(&walks->outs, all.lo, all.hi, walks->items[i].known, is_any,
+				       NULL))
+				continue;
+			found = true;
+			if (again < AGAIN_MAX)
+				r = walk_gap(walks, &walks->items[i], e);
+		}
+		if (r < 0 || !found)
+			return r;
+		if (again == AGAIN_MAX) {
+			f->unresolved = true;
+			return 0;
+		}
+	}
+	return 0;
+}
+
+void gap_walks_release(struct gap_walks *walks)
+{
+	free(walks->items);
+	outs_release(&walks->outs);
+	*walks = (struct gap_walks){0};
 }

@@ -47,6 +47,21 @@ bool flow_begins_block(const struct flow *f, vaddr_t v)
 
 /* ---------------------------------------------------------------- pieces */
 
+size_t flow_piece_behind(const struct flow *f, vaddr_t v)
+{
+	size_t lo = 0, hi = f->piece_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (f->pieces[mid].hi <= v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
 static int add_piece(struct flow *f, vaddr_t lo, vaddr_t hi, struct dinst_error *e)
 {
 	if (lo >= hi)

@@ -7,7 +7,11 @@
  *   flow_hits.c    branches from elsewhere: true or chance
  *   flow_edges.c   short branches from next door; exits
  *   flow_gaps.c    branches from bytes that are in no function
+<<<<<<< HEAD
  *   flow_ways.c    the branches of the function itself, by where they lead
+=======
+ *   flow_outs.c    where the function branches to outside of itself
+>>>>>>> 31684aa (a function that others cut into a hundred thousand pieces is planned soon: pieces are searched, what is around them is read once, and a gap asks for the branches into it)
  *   tables*.c      jump tables: see tables_private.h
  */
 #ifndef DINST_MUTATOR_FLOW_PRIVATE_H
@@ -21,10 +25,51 @@ int flow_make_pieces(struct flow *f, struct dinst_error *e);
 int flow_mark_references(struct flow *f, struct dinst_error *e);
 
 /*
- * flow_gaps.c: marks and follows what the bytes [lo, hi), which no function has,
- * branch to. `run_into`: control may come to lo from what is in front of it.
+ * flow_outs.c: where jumps and branches of the function, reached or not, lead to that
+ * is not in its pieces. Instructions are added as they are found, and never sorted
+ * meanwhile.
  */
-int flow_walk_gap(struct flow *f, vaddr_t lo, vaddr_t hi, bool run_into, struct dinst_error *e);
+struct out {
+	vaddr_t target;
+	uint64_t found; /* the update that has brought it */
+};
+
+struct outs {
+	struct out *items;
+	size_t count, room;
+	size_t insns, odd; /* how many of f's have been looked at */
+	uint64_t updates;
+	/* Where sorted runs begin: each more than twice as long as the next one. */
+	size_t runs[64];
+	unsigned run_count;
+};
+
+int outs_update(struct outs *o, const struct flow *f, struct dinst_error *e);
+/* Calls `found` for those in [lo, hi) that came after update `after`; until it says true: then true. */
+bool outs_into(const struct outs *o, vaddr_t lo, vaddr_t hi, uint64_t after,
+	       bool (*found)(void *arg, vaddr_t target), void *arg);
+void outs_release(struct outs *o);
+
+/*
+ * flow_gaps.c: marks and follows what the bytes between functions branch to. Each
+ * gap is walked once, and again if the function turns out to branch into it.
+ */
+struct gap_walk {
+	long before;	/* the function in front of the gap, -1: none */
+	uint64_t known; /* the update of outs that it was walked with */
+};
+
+struct gap_walks {
+	struct flow *f;
+	struct gap_walk *items; /* by address */
+	size_t count, room;
+	struct outs outs;
+};
+
+/* Walks what is between function `before` and the next one, if it is not the last that was. */
+int gap_walks_add(struct gap_walks *walks, long before, struct dinst_error *e);
+int gap_walks_again(struct gap_walks *walks, struct dinst_error *e);
+void gap_walks_release(struct gap_walks *walks);
 
 /* flow_hits.c: marks what branches from elsewhere lead to. */
 int flow_hits(struct flow *f, struct dinst_error *e);

@@ -114,11 +114,10 @@ static void search_gaps(struct hole_search *s, vaddr_t lo, vaddr_t hi)
 {
 	const struct flow *f = s->w->flow;
 
-	for (size_t i = 0; i < f->piece_count; i++) {
+	for (size_t i = flow_piece_behind(f, lo ? lo - 1 : 0);
+	     i < f->piece_count && f->pieces[i].hi <= hi; i++) {
 		struct image_range gap;
 
-		if (f->pieces[i].hi < lo || f->pieces[i].hi > hi)
-			continue;
 		if (freemap_gap(f->map, f->pieces[i].hi, &gap) && gap.lo == f->pieces[i].hi)
 			search_run(s, gap.lo, gap.hi);
 	}
