@@ -95,7 +95,8 @@ static int add_pieces(struct flow *f, uint32_t index, struct dinst_error *e)
 	if (!image_code(f->img, lo, &size))
 		return 0;
 	end = lo + (fn->size < size ? fn->size : size);
-	for (size_t i = (size_t)index + 1; i < n && functions[i].address < end && r == 0; i++) {
+	for (size_t i = (size_t)index + 1;
+	     i < n && functions[i].address < end && lo < end && r == 0; i++) {
 		vaddr_t next = functions[i].address + functions[i].size;
 
 		if (functions[i].address > lo)

@@ -17,10 +17,29 @@ enum {
 	/* Two functions that are further apart than this never want the same byte. */
 	CLAIM_REACH = 3 * HOST_REACH,
 	NESTED_MAX = 32, /* functions looked back for one that reaches over others */
+	/*
+	 * What no compiler makes, and would take hours. In 813 programs and libraries, with
+	 * compilers, qemu and node among them, there are at most 167 functions within CLAIM_REACH of
+	 * one, found by looking at 233, and to settle one function costs at most 1,600,000.
+	 * What is more than 20 times as much is too much.
+	 */
+	NEAR_MAX = 4096,
+	LOOKS_MAX = 1 << 14, /* functions and fragments that are looked at to find those near one */
+	COST_MAX = 1 << 26,  /* of settling a function, in bytes of code that have to be planned */
+	PART_COST = 1024,    /* what planning any function or fragment costs, besides */
 };
 
 /* What is known about a function. */
-enum { UNKNOWN, CONTENT, NEEDY, SETTLED };
+enum need { UNKNOWN, CONTENT, NEEDY, SETTLED };
+enum crowd { CROWD_UNKNOWN, CROWD_FEW, CROWD_MANY };
+
+struct known {
+	uint32_t near, before; /* the last list of neighbours, or of those before it, that has it */
+	uint32_t cost;	       /* of asking all its neighbours, in bytes of code to be planned */
+	uint8_t need;	       /* enum need */
+	uint8_t crowd;	       /* enum crowd */
+	bool deep;	       /* too much has to be settled before it: it takes nothing */
+};
 
 struct claim {
 	vaddr_t lo, hi;
@@ -28,9 +47,13 @@ struct claim {
 };
 
 struct claims {
+	struct image *img;
 	struct freemap *map;
-	uint8_t *state;	     /* of each function */
-	struct claim *items; /* by address, disjoint */
+	const struct image_function *functions;
+	size_t function_count;
+	struct known *of;	/* each function */
+	uint32_t lists, chains; /* how many have been made, for struct known */
+	struct claim *items;	/* by address, disjoint */
 	size_t count, room;
 };
 
@@ -43,7 +66,7 @@ static void claims_free_all(void *arg)
 {
 	struct claims *c = arg;
 
-	free(c->state);
+	free(c->of);
 	free(c->items);
 	free(c);
 }
@@ -51,17 +74,19 @@ static void claims_free_all(void *arg)
 static int claims_of(struct image *img, struct freemap *map, struct claims **out,
 		     struct dinst_error *e)
 {
-	const struct image_function *functions;
 	struct claims *c = freemap_extra(map);
 
 	if (!c) {
 		c = calloc(1, sizeof(*c));
-		if (c)
-			c->state = calloc(image_functions(img, &functions) + 1, 1);
-		if (!c || !c->state) {
+		if (c) {
+			c->function_count = image_functions(img, &c->functions);
+			c->of = calloc(c->function_count + 1, sizeof(*c->of));
+		}
+		if (!c || !c->of) {
 			free(c);
 			return dinst_fail(e, DINST_NO_MEMORY, "no memory for claims");
 		}
+		c->img = img;
 		c->map = map;
 		freemap_set_extra(map, c, claims_free_all);
 	}
@@ -116,9 +141,6 @@ static int add_claim(struct claims *c, vaddr_t lo, vaddr_t hi, uint32_t by, stru
 
 static int list_add(struct index_list *list, uint32_t index, struct dinst_error *e)
 {
-	for (size_t i = 0; i < list->count; i++)
-		if (list->items[i] == index)
-			return 0;
 	if (list->count == list->room) {
 		size_t room = list->room ? list->room * 2 : 16;
 		void *more = reallocarray(list->items, room, sizeof(*list->items));
@@ -132,48 +154,113 @@ static int list_add(struct index_list *list, uint32_t index, struct dinst_error 
 	return 0;
 }
 
+/* A list of the functions near one. */
+struct vicinity {
+	struct claims *c;
+	uint32_t self;
+	vaddr_t reach;
+	struct index_list list;
+	size_t looks;
+	bool crowded; /* there are too many, or it would take too long to say */
+};
+
 /* Adds the functions with code in [lo, hi), `self` left out. */
-static int add_near(struct index_list *list, struct image *img, struct freemap *map, vaddr_t lo,
-		    vaddr_t hi, uint32_t self, struct dinst_error *e)
+static int add_near(struct vicinity *n, vaddr_t lo, vaddr_t hi, struct dinst_error *e)
 {
-	const struct image_function *functions;
-	size_t n = image_functions(img, &functions);
-	long k = freemap_before(map, lo) - NESTED_MAX;
+	struct claims *c = n->c;
+	long k = freemap_before(c->map, lo) - NESTED_MAX;
 	int r = 0;
 
-	for (k = k < 0 ? 0 : k; (size_t)k < n && functions[k].address < hi && r == 0; k++) {
-		const struct image_function *fn = &functions[k];
+	for (k = k < 0 ? 0 : k; (size_t)k < c->function_count && c->functions[k].address < hi;
+	     k++) {
+		const struct image_function *fn = &c->functions[k];
 		uint32_t owner = fn->flags & FUNCTION_COLD ? fn->parent : (uint32_t)k;
 
-		if (fn->address + fn->size > lo && owner != self && owner < n)
-			r = list_add(list, owner, e);
+		n->crowded = n->list.count > NEAR_MAX || ++n->looks > LOOKS_MAX;
+		if (r < 0 || n->crowded)
+			return r;
+		if (fn->address + fn->size <= lo || owner == n->self ||
+		    owner >= c->function_count || c->of[owner].near == c->lists)
+			continue;
+		c->of[owner].near = c->lists;
+		r = list_add(&n->list, owner, e);
 	}
+	n->crowded = n->list.count > NEAR_MAX;
 	return r;
 }
 
-static int add_around(struct index_list *list, struct image *img, struct freemap *map,
-		      const struct image_function *fn, vaddr_t reach, uint32_t self,
-		      struct dinst_error *e)
+static int add_around(struct vicinity *n, uint32_t part, struct dinst_error *e)
 {
-	vaddr_t lo = fn->address > reach ? fn->address - reach : 0;
+	const struct image_function *fn = &n->c->functions[part];
+	vaddr_t lo = fn->address > n->reach ? fn->address - n->reach : 0;
 
-	return add_near(list, img, map, lo, fn->address + fn->size + reach, self, e);
+	return add_near(n, lo, fn->address + fn->size + n->reach, e);
 }
 
-/* The functions with code within `reach` of function `self`'s. */
-static int neighbours(struct index_list *list, struct image *img, struct freemap *map,
-		      uint32_t self, vaddr_t reach, struct dinst_error *e)
+/*
+ * The functions with code within `reach` of function `self`'s, each once. Whoever
+ * makes the list of n frees it.
+ */
+static int neighbours(struct vicinity *n, struct claims *c, uint32_t self, vaddr_t reach,
+		      struct dinst_error *e)
 {
-	const struct image_function *functions;
 	const uint32_t *fragments;
-	size_t n = freemap_fragments(map, self, &fragments);
+	size_t count = freemap_fragments(c->map, self, &fragments);
 	int r;
 
-	list->count = 0;
-	image_functions(img, &functions);
-	r = add_around(list, img, map, &functions[self], reach, self, e);
-	for (size_t i = 0; i < n && r == 0; i++)
-		r = add_around(list, img, map, &functions[fragments[i]], reach, self, e);
+	*n = (struct vicinity){.c = c, .self = self, .reach = reach};
+	c->lists++;
+	r = add_around(n, self, e);
+	for (size_t i = 0; i < count && r == 0 && !n->crowded; i++)
+		r = add_around(n, fragments[i], e);
+	return r;
+}
+
+/* Adds what it costs to plan function `index`; false: that is too much. */
+static bool add_cost(const struct claims *c, uint32_t index, uint32_t *cost)
+{
+	const uint32_t *fragments;
+	size_t count = freemap_fragments(c->map, index, &fragments);
+	uint64_t size = c->functions[index].size;
+
+	for (size_t i = 0; size + PART_COST <= COST_MAX - *cost; i++) {
+		*cost += (uint32_t)size + PART_COST;
+		if (i == count)
+			return true;
+		size = c->functions[fragments[i]].size;
+	}
+	return false;
+}
+
+static int count_neighbours(struct claims *c, uint32_t index, struct dinst_error *e)
+{
+	struct known *known = &c->of[index];
+	struct vicinity near;
+	int r = neighbours(&near, c, index, CLAIM_REACH, e);
+
+	known->cost = 0;
+	if (r == 0 && !near.crowded) {
+		free(near.list.items);
+		r = neighbours(&near, c, index, HOST_REACH, e);
+	}
+	for (size_t i = 0; i < near.list.count && !near.crowded; i++)
+		near.crowded = !add_cost(c, near.list.items[i], &known->cost);
+	free(near.list.items);
+	if (r == 0)
+		known->crowd = near.crowded ? CROWD_MANY : CROWD_FEW;
+	return r;
+}
+
+/*
+ * A function that has too many neighbours neither takes anything of theirs nor gives them
+ * any of its own. That is known from the image alone: its plan does not depend on who is
+ * asked when.
+ */
+static int find_crowd(struct claims *c, uint32_t index, bool *crowded, struct dinst_error *e)
+{
+	int r = c->of[index].crowd == CROWD_UNKNOWN ? count_neighbours(c, index, e) : 0;
+
+	*crowded = c->of[index].crowd == CROWD_MANY;
 	return r;
 }
 
@@ -196,108 +283,178 @@ static int record(struct claims *c, const struct planning *p, size_t first, stru
 	return r;
 }
 
-/* Asks each neighbour for what p still lacks. Everybody before p is settled. */
+/* Asks one neighbour for what p still lacks. */
+static int ask_one(struct claims *c, struct planning *p, uint32_t index, struct dinst_error *e)
+{
+	struct planning other;
+	bool crowded;
+	int r = 0;
+
+	if (c->functions[index].flags & (FUNCTION_STUB | FUNCTION_IFUNC))
+		return 0;
+	r = find_crowd(c, index, &crowded, e);
+	if (r < 0 || crowded)
+		return r;
+	r = planning_make(&other, c->img, c->map, index, e);
+	if (r < 0)
+		return r;
+	other.windows.claims = c;
+	other.windows.claims_below = p->flow.function;
+	r = plan_place_in(p, &other.windows, e);
+	planning_release(&other);
+	return r;
+}
+
+/* Asks each neighbour. Everybody before p is settled. */
 static int ask(struct claims *c, struct planning *p, struct dinst_error *e)
 {
-	struct image *img = p->flow.img;
-	const struct image_function *functions;
 	uint32_t self = p->flow.function;
 	size_t first = p->windows.count;
-	struct index_list near = {0};
-	int r = neighbours(&near, img, c->map, self, HOST_REACH, e);
+	struct vicinity near;
+	int r = neighbours(&near, c, self, HOST_REACH, e);
 
-	image_functions(img, &functions);
 	p->windows.claims = c;
 	p->windows.claims_below = self;
-	for (size_t i = 0; i < near.count && r == 0 && plan_is_needy(p); i++) {
-		struct planning other;
-
-		if (functions[near.items[i]].flags & (FUNCTION_STUB | FUNCTION_IFUNC))
-			continue;
-		r = planning_make(&other, img, c->map, near.items[i], e);
-		if (r < 0)
-			break;
-		other.windows.claims = c;
-		other.windows.claims_below = self;
-		r = plan_place_in(p, &other.windows, e);
-		planning_release(&other);
-	}
-	free(near.items);
-	if (r == 0 && c->state[self] != SETTLED) {
+	for (size_t i = 0; i < near.list.count && r == 0 && plan_is_needy(p); i++)
+		r = ask_one(c, p, near.list.items[i], e);
+	free(near.list.items);
+	if (r == 0 && c->of[self].need != SETTLED) {
 		r = record(c, p, first, e);
-		c->state[self] = SETTLED;
+		c->of[self].need = SETTLED;
 	}
 	return r;
 }
 
 /* What the function lacks, if that is not known yet. */
-static int look_at(struct claims *c, struct image *img, uint32_t index, struct dinst_error *e)
+static int look_at(struct claims *c, uint32_t index, struct dinst_error *e)
 {
 	struct planning p;
 	int r;
 
-	if (c->state[index] != UNKNOWN)
+	if (c->of[index].need != UNKNOWN)
 		return 0;
-	r = planning_make(&p, img, c->map, index, e);
+	r = planning_make(&p, c->img, c->map, index, e);
 	if (r < 0)
 		return r;
-	c->state[index] = plan_is_needy(&p) ? NEEDY : CONTENT;
+	c->of[index].need = plan_is_needy(&p) ? NEEDY : CONTENT;
 	planning_release(&p);
 	return 0;
 }
 
-/* Puts on the stack who has to be settled before `self`: one with a smaller index, or none. */
-static int push_before(struct claims *c, struct image *img, uint32_t self, struct index_list *stack,
-		       bool *pushed, struct dinst_error *e)
+/* True in *takes if the function may take something of its neighbours. */
+static int find_taker(struct claims *c, uint32_t index, bool *takes, struct dinst_error *e)
 {
-	struct index_list near = {0};
-	int r = neighbours(&near, img, c->map, self, CLAIM_REACH, e);
+	bool crowded;
+	int r = find_crowd(c, index, &crowded, e);
 
-	*pushed = false;
-	for (size_t i = 0; i < near.count && r == 0 && !*pushed; i++) {
-		if (near.items[i] >= self)
+	*takes = false;
+	if (r < 0 || crowded)
+		return r;
+	r = look_at(c, index, e);
+	*takes = r == 0 && c->of[index].need != CONTENT;
+	return r;
+}
+
+/* What has to be settled before a function is: they are added one by one. */
+struct chain {
+	struct index_list list;
+	uint32_t number; /* for struct known */
+	uint64_t cost;
+	bool deep; /* it costs too much */
+};
+
+static int chain_add(struct chain *chain, struct claims *c, uint32_t index, struct dinst_error *e)
+{
+	c->of[index].before = chain->number;
+	chain->cost += c->of[index].cost + PART_COST;
+	chain->deep |= c->of[index].deep || chain->cost > COST_MAX;
+	return list_add(&chain->list, index, e);
+}
+
+/* Adds those near function `at` that take, and have a smaller index. */
+static int add_before(struct chain *chain, struct claims *c, uint32_t at, struct dinst_error *e)
+{
+	struct vicinity near;
+	int r = neighbours(&near, c, at, CLAIM_REACH, e);
+
+	for (size_t i = 0; i < near.list.count && r == 0 && !chain->deep; i++) {
+		uint32_t index = near.list.items[i];
+		bool takes;
+
+		if (index >= at || c->of[index].before == chain->number)
 			continue;
-		r = look_at(c, img, near.items[i], e);
-		if (r < 0 || c->state[near.items[i]] != NEEDY)
-			continue;
-		r = list_add(stack, near.items[i], e);
-		*pushed = r == 0;
+		r = find_taker(c, index, &takes, e);
+		if (r == 0 && takes)
+			r = chain_add(chain, c, index, e);
 	}
-	free(near.items);
+	free(near.list.items);
+	return r;
+}
+
+static int index_order(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/*
+ * Function `self`, and all that has to be settled before it is, in order. Those that
+ * are settled already count, too: whether there are too many depends on the image only.
+ */
+static int find_before(struct chain *chain, struct claims *c, uint32_t self, struct dinst_error *e)
+{
+	int r;
+
+	*chain = (struct chain){.number = ++c->chains};
+	r = chain_add(chain, c, self, e);
+	for (size_t i = 0; i < chain->list.count && r == 0 && !chain->deep; i++)
+		r = add_before(chain, c, chain->list.items[i], e);
+	if (r == 0 && !chain->deep)
+		qsort(chain->list.items, chain->list.count, sizeof(*chain->list.items),
+		      index_order);
+	return r;
+}
+
+/* Function `index`, whose planning is p, or is made. */
+static int settle_one(struct claims *c, uint32_t index, struct planning *p, struct dinst_error *e)
+{
+	struct planning own;
+	int r;
+
+	if (p)
+		return ask(c, p, e);
+	if (c->of[index].need == SETTLED)
+		return 0;
+	r = planning_make(&own, c->img, c->map, index, e);
+	if (r < 0)
+		return r;
+	r = ask(c, &own, e);
+	planning_release(&own);
 	return r;
 }
 
 /*
- * Settles all that has to be before function `self` is, and, unless `p` is its
- * planning, the function itself. Each step either finds one with a smaller index
- * that is not settled, or settles the last that was found.
+ * Settles all that has to be before function `self` is, and the function itself, by `p`
+ * if that is its planning.
  */
-static int settle(struct claims *c, struct image *img, uint32_t self, struct planning *p,
-		  struct dinst_error *e)
+static int settle(struct claims *c, uint32_t self, struct planning *p, struct dinst_error *e)
 {
-	struct index_list stack = {0};
-	int r = list_add(&stack, self, e);
+	struct chain chain = {0};
+	bool crowded;
+	int r = find_crowd(c, self, &crowded, e);
 
-	while (r == 0 && stack.count) {
-		uint32_t top = stack.items[stack.count - 1];
-		struct planning other;
-		bool pushed;
-
-		r = push_before(c, img, top, &stack, &pushed, e);
-		if (r < 0 || pushed)
-			continue;
-		stack.count--;
-		if (top == self && p) {
-			r = ask(c, p, e);
-			continue;
-		}
-		r = planning_make(&other, img, c->map, top, e);
-		if (r < 0)
-			break;
-		r = ask(c, &other, e);
-		planning_release(&other);
+	if (r == 0 && !crowded)
+		r = find_before(&chain, c, self, e);
+	if (r == 0 && (crowded || chain.deep)) {
+		c->of[self].deep = chain.deep;
+		c->of[self].need = SETTLED;
+	} else {
+		for (size_t i = 0; i < chain.list.count && r == 0; i++)
+			r = settle_one(c, chain.list.items[i],
+				       chain.list.items[i] == self ? p : NULL, e);
 	}
-	free(stack.items);
+	free(chain.list.items);
 	return r;
 }
 
@@ -306,26 +463,37 @@ int settle_needs(struct planning *p, struct dinst_error *e)
 	struct claims *c;
 	int r = claims_of(p->flow.img, p->flow.map, &c, e);
 
-	if (r == 0)
-		r = settle(c, p->flow.img, p->flow.function, p, e);
+	return r < 0 ? r : settle(c, p->flow.function, p, e);
+}
+
+/* All that may take something of function `self` has done so. */
+static int settle_around(struct claims *c, uint32_t self, struct dinst_error *e)
+{
+	struct vicinity near;
+	bool takes;
+	int r = neighbours(&near, c, self, HOST_REACH, e);
+
+	for (size_t i = 0; i < near.list.count && r == 0; i++) {
+		uint32_t index = near.list.items[i];
+
+		r = find_taker(c, index, &takes, e);
+		if (r == 0 && takes && c->of[index].need == NEEDY)
+			r = settle(c, index, NULL, e);
+	}
+	free(near.list.items);
 	return r;
 }
 
 int windows_respect_claims(struct windows *w, struct dinst_error *e)
 {
-	struct image *img = w->flow->img;
-	struct index_list near = {0};
 	struct claims *c;
-	int r = claims_of(img, w->flow->map, &c, e);
+	bool crowded = false;
+	int r = claims_of(w->flow->img, w->flow->map, &c, e);
 
 	if (r == 0)
-		r = neighbours(&near, img, c->map, w->flow->function, HOST_REACH, e);
-	for (size_t i = 0; i < near.count && r == 0; i++) {
-		r = look_at(c, img, near.items[i], e);
-		if (r == 0 && c->state[near.items[i]] == NEEDY)
-			r = settle(c, img, near.items[i], NULL, e);
-	}
-	free(near.items);
+		r = find_crowd(c, w->flow->function, &crowded, e);
+	if (r == 0 && !crowded)
+		r = settle_around(c, w->flow->function, e);
 	if (r == 0) {
 		w->claims = c;
 		w->claims_below = UINT32_MAX;

@@ -18,7 +18,7 @@
 
 #include "mutator/points.h"
 
-enum { INNER = 100000 };
+enum { INNER = 100000, REACHING = 30000 };
 
 static struct image *open_target(void)
 {
@@ -71,12 +71,48 @@ static void test_pieces(void **state)
 	image_close(img);
 }
 
+static void check_refused(struct image *img, unsigned number)
+{
+	struct function_plan *plan;
+	char name[64];
+
+	snprintf(name, sizeof(name), "reaching.%u", number);
+	plan = plan_of(img, name);
+	assert_int_equal(plan->point_count, 2);
+	assert_int_equal(plan->window_count, 0);
+	assert_int_equal(plan->points[0].refusal, REFUSAL_NO_ROOM);
+	assert_int_equal(plan->points[1].refusal, REFUSAL_NO_ROOM);
+	plan_free(img, plan);
+}
+
+/*
+ * fear L1: a function with tens of thousands of neighbours, all of which want something of
+ * theirs, gets nothing of them, soon; whoever is asked for first
+ */
+static void test_neighbours(void **state)
+{
+	enum { STEP = 1999 };
+	struct image *img = open_target();
+
+	(void)state;
+	for (unsigned i = 0; i < REACHING; i += STEP)
+		check_refused(img, INNER + i);
+	check_refused(img, INNER + REACHING - 1);
+	image_close(img);
+	img = open_target();
+	check_refused(img, INNER + REACHING - 1);
+	for (unsigned i = 0; i < REACHING; i += STEP)
+		check_refused(img, INNER + REACHING - 2 - i);
+	image_close(img);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pieces),
+		cmocka_unit_test(test_neighbours),
 	};
 
-	alarm(120); /* without a bound it takes hours */
+	alarm(120); /* without a bound each takes hours */
 	return cmocka_run_group_tests_name("points: pieces", tests, NULL, NULL);
 }

@@ -6,8 +6,12 @@
  *
  * `outer` is one function, and in every second byte of it is another one: it has a hundred
  * thousand pieces, and as many gaps.
+ *
+ * Each of the `reaching` ones goes up to the end of the section, and lacks bytes that a
+ * neighbour may have: so do all those before it.
  */
 	.set INNER, 100000
+	.set REACHING, 30000
 
 	.macro inner
 	nop
@@ -15,6 +19,14 @@
 inner.\@:
 	nop
 	.size inner.\@, 1
+	.endm
+
+	.macro reaching
+	.type reaching.\@, @function
+reaching.\@:
+	push %rax
+	ret
+	.size reaching.\@, end - reaching.\@
 	.endm
 
 	.text
@@ -36,3 +48,9 @@ outer:
 	.endr
 	ret
 	.size outer, . - outer
+
+	.section .text.reaching, "ax", @progbits
+	.rept REACHING
+	reaching
+	.endr
+end:
