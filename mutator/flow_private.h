@@ -7,11 +7,8 @@
  *   flow_hits.c    branches from elsewhere: true or chance
  *   flow_edges.c   short branches from next door; exits
  *   flow_gaps.c    branches from bytes that are in no function
-<<<<<<< HEAD
  *   flow_ways.c    the branches of the function itself, by where they lead
-=======
  *   flow_outs.c    where the function branches to outside of itself
->>>>>>> 31684aa (a function that others cut into a hundred thousand pieces is planned soon: pieces are searched, what is around them is read once, and a gap asks for the branches into it)
  *   tables*.c      jump tables: see tables_private.h
  */
 #ifndef DINST_MUTATOR_FLOW_PRIVATE_H
