@@ -28,6 +28,7 @@ enum {
 	ARENA_SIZE = 0x20000,
 	PLAIN = 0x900000, /* the target's own memory */
 	PLAIN_SIZE = 0x100,
+	STACK = 0xa00000, /* where the stack pointer is */
 	FLAG_AT = 0x80, /* in the record */
 	TEMPORARY_AT = 0x88,
 	TIMER_AT = 0x90,
@@ -56,6 +57,8 @@ static inline uint8_t *at(struct world *w, taddr_t address, size_t size)
 		return w->arena + (address - ARENA);
 	if (address >= PLAIN && address + size <= PLAIN + PLAIN_SIZE)
 		return w->plain + (address - PLAIN);
+	if (address >= STACK && address + size <= STACK + sizeof(w->stack))
+		return (uint8_t *)w->stack + (address - STACK);
 	return NULL;
 }
 
@@ -116,6 +119,9 @@ static inline bool other(void *arg, const struct arch_op *op, uint64_t a, uint64
 	case ARCH_OP_STACK:
 		*result = w->stack[op->number / 8];
 		return op->number % 8 == 0;
+	case ARCH_OP_STACK_POINTER:
+		*result = STACK;
+		return true;
 	case ARCH_OP_CALLER:
 		*result = 0x4242;
 		return true;
