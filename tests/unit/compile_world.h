@@ -29,7 +29,7 @@ enum {
 	PLAIN = 0x900000, /* the target's own memory */
 	PLAIN_SIZE = 0x100,
 	STACK = 0xa00000, /* where the stack pointer is */
-	FLAG_AT = 0x80, /* in the record */
+	FLAG_AT = 0x80,	  /* in the record */
 	TEMPORARY_AT = 0x88,
 	TIMER_AT = 0x90,
 	TOTAL_AT = ARENA,
