@@ -280,18 +280,6 @@ bool compile_knows_result(const struct type_function *types)
 	return !types->is_changed && passed_how(&types->result, is_float) != PASSED_UNKNOWN;
 }
 
-/*
- * An argument on the stack that nobody has declared: with a number that is too large, or a function
- * that begins a stack, it may be behind the end of that. So it is read with care.
- */
-static void read_with_care(struct compiler *c, struct operand *out)
-{
-	if (out->kind != OPERAND_MEMORY || !out->on_stack)
-		return;
-	out->value = compile_get(c, ARCH_OP_STACK_POINTER, 0);
-	out->on_stack = out->mapped = false;
-}
-
 void compile_argument(struct compiler *c, const struct mdl_expr *x, struct operand *out)
 {
 	static const struct type unknown;
@@ -321,8 +309,9 @@ void compile_argument(struct compiler *c, const struct mdl_expr *x, struct opera
 		t = c->types.known && (size_t)i < c->types.argument_count ? &c->types.arguments[i]
 									  : &unknown;
 		if (pass(c, &p, t, first, i == x->number, out)) {
+			/* Nobody has declared it: with a number too large it is behind the stack. */
 			if (i == x->number && t == &unknown)
-				read_with_care(c, out);
+				compile_read_with_care(c, out);
 			continue;
 		}
 		compile_fail(

@@ -165,6 +165,14 @@ unsigned compile_load_bits(struct compiler *c, const struct operand *o, const st
 	return load_bytes(c, o, o->offset, o->type.size, false);
 }
 
+void compile_read_with_care(struct compiler *c, struct operand *o)
+{
+	if (o->kind != OPERAND_MEMORY || !o->on_stack)
+		return;
+	o->value = compile_get(c, ARCH_OP_STACK_POINTER, 0);
+	o->on_stack = o->mapped = false;
+}
+
 /* ----------------------------------------------------------------- members */
 
 /* What a pointer leads to, in memory that may not be there. */
@@ -249,6 +257,8 @@ void compile_element(struct compiler *c, const struct mdl_expr *x, int64_t index
 		return;
 	o->offset += (uint64_t)index * o->type.size;
 	o->mapped = index >= 0 && o->type.size && (uint64_t)index < size / o->type.size;
+	if (!o->mapped)
+		compile_read_with_care(c, o);
 }
 
 void compile_index(struct compiler *c, const struct mdl_expr *x, struct operand *o)

@@ -161,6 +161,8 @@ void compile_field(struct compiler *c, const struct mdl_expr *x, const char *nam
 		   struct operand *o);
 void compile_index(struct compiler *c, const struct mdl_expr *x, struct operand *o);
 /* o[index] */
+/* Of something on the stack that may be behind its end, or below it: it is read as memory that may not be there. */
+void compile_read_with_care(struct compiler *c, struct operand *o);
 void compile_element(struct compiler *c, const struct mdl_expr *x, int64_t index,
 		     struct operand *o);
 /* The integer in front of the point of a float (4 bytes) or double (8); beyond 64 bits the

@@ -15,6 +15,7 @@
 enum {
 	ARENA_TRIES = 20,
 	ARENA_PAUSE_US = 3000,
+	STATIC_TLS_MOST = 1 << 16, /* bytes; of all that is seen a few thousand are used */
 	ARENA_STOOD_NS =
 		200000000, /* in all tries; each of one in a storm of signals takes 0.1 s */
 	LEFT_MAX = 8,	   /* each an arena at worst, and a descriptor */
@@ -34,6 +35,16 @@ struct place *place_at(const struct session *s, taddr_t address)
 	return NULL;
 }
 
+/*
+ * Where each thread has it at the same distance, it is in the C library's block or in static TLS
+ * (psABI, "Thread-Local Storage"), right beside the thread pointer. One thread alone agrees with
+ * itself wherever its own is: in memory that it has allocated, those to come have something else.
+ */
+static bool is_thread_local(int64_t offset)
+{
+	return offset >= -STATIC_TLS_MOST && offset <= STATIC_TLS_MOST;
+}
+
 void place_look_at_rseq(struct session *s, struct stop *stop)
 {
 	bool usable = true, seen = false;
@@ -48,7 +59,7 @@ void place_look_at_rseq(struct session *s, struct stop *stop)
 		if (!t->rseq ||
 		    (seen &&
 		     (offset != s->rseq_offset || t->rseq_signature != s->rseq_signature)) ||
-		    offset != (int32_t)offset)
+		    !is_thread_local(offset))
 			usable = false;
 		s->rseq_offset = offset;
 		s->rseq_signature = t->rseq_signature;

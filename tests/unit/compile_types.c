@@ -110,6 +110,9 @@ static bool other(void *arg, const struct arch_op *op, uint64_t a, uint64_t b, u
 	case ARCH_OP_STACK:
 		*result = t->stack[op->number / 8];
 		return op->number % 8 == 0;
+	case ARCH_OP_STACK_POINTER: /* what is read by it is not there */
+		*result = 0x7000;
+		return true;
 	case ARCH_OP_COUNT:
 		t->sum += b;
 		return true;
@@ -276,6 +279,9 @@ static void test_taken(void **state)
 		{"takes_mixed", POINT_ENTRY, "arg3", -3842},
 		/* Too large: on the stack, and what follows still has registers. */
 		{"takes_large", POINT_ENTRY, "arg1.words[1]", (int64_t)0xf1f2f3f4f5f60202},
+		/* What is behind its end, or in front of it, may be behind the end of the stack. */
+		{"takes_large", POINT_ENTRY, "arg1.words[100000]", 0},
+		{"takes_large", POINT_ENTRY, "arg1.words[-100000]", 0},
 		{"takes_large", POINT_ENTRY, "arg1.last", (int32_t)0xf5f60404},
 		{"takes_large", POINT_ENTRY, "arg2", 0x05060708},
 		{"takes_aligned", POINT_ENTRY, "arg0.words[1]", (int64_t)0xf1f2f3f4f5f60202},
