@@ -16,20 +16,27 @@
 
 enum { PAGE = 4096 };
 
+static bool leaves(const struct arch_insn *insn)
+{
+	return insn->flow == ARCH_FLOW_JUMP || insn->flow == ARCH_FLOW_JUMP_INDIRECT ||
+	       insn->flow == ARCH_FLOW_RETURN;
+}
+
 /*
- * True if the run of padding that insns[at] is a part of stands right behind
- * something that traps, whose handler may go on there, or is, up to v, used.
+ * True if the run of padding that insns[at] is a part of is, up to v, used, or does not stand
+ * behind what leaves for certain: the handler of a trap may go on there, what has been
+ * called may come back, though its name is that of a function that never does, and in
+ * front of what nobody is known to come to somebody may come to.
  */
 static bool is_needed(const struct flow *f, size_t at, vaddr_t v)
 {
 	const struct arch_insn *insns = f->insns.items;
 
 	for (; at > 0 && insns[at - 1].address + insns[at - 1].length == insns[at].address; at--)
-		if (flow_marks(f, insns[at - 1].address) & MARK_REACHED) {
-			if (insns[at - 1].flow == ARCH_FLOW_STOP)
+		if (flow_marks(f, insns[at - 1].address) & MARK_REACHED ||
+		    !(insns[at - 1].flags & ARCH_INSN_PADDING)) {
+			if (!leaves(&insns[at - 1]))
 				return true;
-			break;
-		} else if (!(insns[at - 1].flags & ARCH_INSN_PADDING)) {
 			break;
 		}
 	return freemap_is_used(f->map, insns[at].address, v + 1);
@@ -38,6 +45,7 @@ static bool is_needed(const struct flow *f, size_t at, vaddr_t v)
 bool is_dead(const struct windows *w, vaddr_t v)
 {
 	const struct flow *f = w->flow;
+	const vaddr_t *targets;
 	struct image_range gap;
 	long at;
 
@@ -45,6 +53,7 @@ bool is_dead(const struct windows *w, vaddr_t v)
 	if (!flow_contains(f, v))
 		return !image_references_at(f->img, v) && freemap_gap(f->map, v, &gap) &&
 		       !freemap_is_branched_into(f->map, gap.lo, v + 1) &&
+		       !freemap_table_targets(f->map, gap.lo, v + 1, &targets) &&
 		       !freemap_is_used(f->map, gap.lo, v + 1);
 	if (flow_marks(f, v) & (MARK_TARGET | MARK_CONFLICT | MARK_RSEQ | MARK_REFERRED))
 		return false;

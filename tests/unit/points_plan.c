@@ -83,6 +83,8 @@ static const struct plan_case layout_cases[] = {
 	{"e_next_door", "entry+0=jump(0,10) exit+4=merged/taken(0,10) exit+9=merged(0,10)"},
 	{"e_into_padding", "entry+0=short(0,2) exit+2=evicted/taken(2,2>cold+30)"},
 	{"e_behind_padding", "entry+0=jump(0,8) exit+7=merged(0,8)"},
+	{"e_may_return", "entry+0=jump(0,5) call+5=retarget(5,5) exit+21=evicted(20,2>cold+31)"},
+	{"e_table_behind", "entry+0=jump(0,11) exit+18=evicted(16,3>0+5)"},
 	{"a_section_end", "entry+0=!no-room exit+0=!no-room"},
 };
 

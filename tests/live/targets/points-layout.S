@@ -428,6 +428,37 @@ FN_HERE e_behind_padding
 END e_behind_padding
 	FILL fill_branched_2
 
+	/* What is called never returns, by its name; whose it is nobody knows. */
+	.p2align 4
+FN_HERE e_may_return
+	push %rbx
+	test %edi, %edi
+	jne .Lemr
+	call err@plt
+	.byte 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0
+.Lemr:	pop %rbx
+	ret
+END e_may_return
+	FILL fill_may_return
+
+	/* A jump table leads to padding behind its function. */
+	.p2align 4
+FN_HERE e_table_behind
+	lea .Letb(%rip), %rcx
+	movslq (%rcx,%rdi,4), %rax
+	add %rcx, %rax
+	jmp *%rax
+.Letb0:	inc %eax
+	ret
+END e_table_behind
+.Letb1:	.p2align 4
+FN_HERE e_behind_table
+	mov %rdi, %rax
+	imul $5, %rax, %rax
+	ret
+END e_behind_table
+	FILL fill_table_behind
+
 	/* The last byte of its section: nothing is behind it. */
 	.section points_end, "ax", @progbits
 FN_HERE a_section_end
@@ -435,6 +466,8 @@ FN_HERE a_section_end
 END a_section_end
 
 	.section .rodata
+	.p2align 2
+.Letb:	.long .Letb0 - .Letb, .Letb1 - .Letb
 message: .asciz "hello"
 
 	.data
