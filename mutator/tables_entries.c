@@ -76,7 +76,7 @@ static bool loads_from_chosen(const struct addition *s, size_t at)
 	return loaded;
 }
 
-static bool is_copy(const struct arch_insn *insn)
+bool flow_is_copy(const struct arch_insn *insn)
 {
 	uint64_t factor;
 
@@ -102,7 +102,7 @@ static vaddr_t computed_in(const struct addition *s, arch_regset reg, size_t at)
 			continue;
 		if (is_address_of(def))
 			return def->data_ref;
-		if (!is_copy(def))
+		if (!flow_is_copy(def))
 			return 0;
 		reg = reads;
 	}

@@ -335,6 +335,9 @@ static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsign
 			return others;
 		if (names_code(s->f, def))
 			return ORIGIN_ARITHMETIC;
+		/* An address of the code that something is added to is another one. */
+		if (s->f->code_bases && !flow_is_copy(def))
+			others = worse(others, ORIGIN_ARITHMETIC);
 		wanted = reads;
 	}
 	return worse(others, give_up(s, wanted));

@@ -48,6 +48,8 @@ enum loaded_flag {
 };
 unsigned flow_entry(const struct addition *sum, size_t at);
 
+/* True if a register has what another had: nothing is added, and nothing multiplied. */
+bool flow_is_copy(const struct arch_insn *insn);
 /* The registers that only say where the instruction loads from. */
 arch_regset flow_address_registers(const struct arch_insn *insn);
 

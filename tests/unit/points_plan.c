@@ -137,6 +137,7 @@ static const struct plan_case flow_cases[] = {
 	{"f_in_text", "entry+0=jump(0,7) exit+35=padding(35,1+4)"},
 	{"f_label_base", "entry+0=jump(0,7) exit+37=padding(37,1+4)"},
 	{"f_computed", "entry+0=jump(0,7) exit+28=!undecoded"},
+	{"f_shifted", "entry+0=jump(0,7) exit+25=!undecoded"},
 	{"f_goto", "entry+0=jump(0,7) exit+21=padding(21,1+4)"},
 	{"f_handlers", "entry+0=jump(0,7) exit+11=previous(7,7)"},
 	{"f_cold", "entry+0=jump(0,5) exit+21=padding(21,1+4)"},

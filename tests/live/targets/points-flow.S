@@ -432,6 +432,20 @@ FN f_computed
 	ret
 END f_computed
 
+	/* Into it by a constant, which a register alone shows to be no address of a label. */
+FN f_shifted
+	lea .Lfs(%rip), %rdx
+	add $4, %rdx
+	jmp *%rdx
+	inc %eax
+.Lfs:	inc %eax
+	inc %eax
+	xchg %eax, %ecx
+	inc %eax
+	lea 3(%rax), %eax
+	ret
+END f_shifted
+
 	/* Labels as values: the addresses are in relocations. */
 FN f_goto
 	lea labels(%rip), %rdx
