@@ -34,8 +34,6 @@ struct search {
 	uint8_t tid[BLOCK_MAX / 4], stack[BLOCK_MAX / 8]; /* 1: may be there */
 	size_t size;					  /* bytes that are looked at */
 	taddr_t start_stack;
-	taddr_t beside; /* the id's place by the lists of robust mutexes, where threads agree */
-	bool unsure;
 	bool is_linked; /* a thread with itself, as musl's only one is */
 	taddr_t *pointers;
 	size_t threads;
@@ -66,19 +64,6 @@ static void read_block(const struct search *find, struct stop *stop, taddr_t at,
 
 	if (!got && skip < find->size)
 		target_read_some(stop_target(stop), at + skip, bytes + skip, find->size - skip);
-}
-
-static void look_at_robust(struct search *find, pid_t tid, taddr_t block)
-{
-	struct robust_list_head *head = NULL;
-	size_t size = 0;
-	taddr_t beside;
-
-	if (syscall(SYS_get_robust_list, tid, &head, &size) || !head)
-		return;
-	beside = (taddr_t)(uintptr_t)head - BEFORE_ROBUST - block;
-	find->unsure |= find->beside && find->beside != beside;
-	find->beside = beside;
 }
 
 static bool is_linked(const uint64_t *block, taddr_t pointer)
@@ -114,7 +99,6 @@ static int look_at(struct search *find, struct stop *stop, const struct stop_thr
 					  "they cannot be told apart",
 					  (int)pid);
 	find->pointers[find->threads++] = pointer;
-	look_at_robust(find, t->tid, pointer + (taddr_t)arch_thread_block_lo);
 	read_block(find, stop, pointer + (taddr_t)arch_thread_block_lo, words);
 	find->is_linked = is_linked(words, pointer);
 	for (size_t i = 0; i < find->size / 4; i++) {
@@ -143,16 +127,39 @@ static long only_one(const uint8_t *places, size_t count)
 	return found;
 }
 
-static long id_place(const struct search *find)
+/* Where glibc has the id, by the lists of robust mutexes; -1 if threads do not agree, or have none. */
+static long beside_robust(struct stop *stop)
 {
-	const long one = only_one(find->tid, find->size / 4);
-	const long musl = (long)(arch_musl_id - arch_thread_block_lo) / 4;
+	taddr_t beside = 0;
 
-	if (one >= 0)
-		return one;
-	if (find->beside && !find->unsure && find->beside % 4 == 0 && find->beside < find->size &&
-	    find->tid[find->beside / 4])
-		return (long)(find->beside / 4);
+	for (size_t i = 0; i < stop_thread_count(stop); i++) {
+		const struct stop_thread *t = stop_thread(stop, i);
+		const taddr_t block = arch_thread_pointer(&t->regs) + (taddr_t)arch_thread_block_lo;
+		struct robust_list_head *head = NULL;
+		size_t size = 0;
+		taddr_t found;
+
+		if (!is_ordinary(t) || syscall(SYS_get_robust_list, t->tid, &head, &size) || !head)
+			continue;
+		found = (taddr_t)(uintptr_t)head - BEFORE_ROBUST - block;
+		if (!found || found % 4 || (beside && found != beside))
+			return -1;
+		beside = found;
+	}
+	return beside && beside < BLOCK_MAX ? (long)(beside / 4) : -1;
+}
+
+/* Index of the word that is the id, of those that may be. Only where it is doubtful more is looked at. */
+static long id_place(const struct search *find, struct stop *stop)
+{
+	const long musl = (long)(arch_musl_id - arch_thread_block_lo) / 4;
+	long place = only_one(find->tid, find->size / 4);
+
+	if (place >= 0)
+		return place;
+	place = beside_robust(stop);
+	if (place >= 0 && (size_t)place < find->size / 4 && find->tid[place])
+		return place;
 	return find->threads == 1 && find->is_linked && find->tid[musl] ? musl : -1;
 }
 
@@ -218,7 +225,7 @@ int threads_learn(struct stop *stop, struct threads_lesson *lesson, struct dinst
 				    (int)target_pid(stop_target(stop)));
 		goto out;
 	}
-	tid = id_place(find);
+	tid = id_place(find, stop);
 	if (tid < 0) {
 		status = dinst_fail(e, DINST_REFUSED,
 				    "where this program's C library keeps the ids of its threads "

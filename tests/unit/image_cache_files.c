@@ -79,6 +79,31 @@ static void test_writers(void **state)
 	assert_int_equal(files(NULL, 0), 1);
 }
 
+/* Files may be small, and of files that are changed again and again: there are not more and more. */
+static void test_many(void **state)
+{
+	enum { FILES = 4200, MOST = 4096 };
+	uint8_t *bytes;
+	size_t size, left;
+
+	(void)state;
+	assert_true(cache_write("first.plans", "one", 3));
+	for (int i = 0; i < FILES; i++) {
+		char path[512];
+		int fd;
+
+		snprintf(path, sizeof(path), "%s/f%d.plans", directory, i);
+		fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		assert_true(fd >= 0);
+		close(fd);
+	}
+	assert_true(cache_write("last.plans", "one", 3));
+	left = files(NULL, 0);
+	assert_in_range(left, MOST / 2, MOST);
+	assert_true(cache_read("last.plans", &bytes, &size));
+	free(bytes);
+}
+
 /* Files that have not been used for longest go, as many as need be. */
 static void test_limit(void **state)
 {
@@ -225,7 +250,7 @@ static void test_no_key(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_files),     CASE(test_writers), CASE(test_limit),
+		CASE(test_files),     CASE(test_writers), CASE(test_many),   CASE(test_limit),
 		CASE(test_strangers), CASE(test_nowhere), CASE(test_no_key),
 	};
 
