@@ -91,8 +91,10 @@ static void emit_claim(struct arch_buf *out, const struct arch_pairing *spec,
 }
 
 /*
- * rax: now, by CLOCK_MONOTONIC in ns; 0 where a filter of system calls has come that nobody has
- * looked at yet. rdi: the area. Keeps all other registers but r11.
+ * rax: now, by CLOCK_MONOTONIC in ns. Where a filter of system calls has come that nobody has looked
+ * at yet: later than all that ever comes, so that a timer which starts there ends with nothing, even
+ * if its end may read the clock (the vdso's needs no system call). rdi: the area. Keeps all other
+ * registers but r11.
  */
 static void emit_monotonic(struct arch_buf *out)
 {
@@ -103,7 +105,7 @@ static void emit_monotonic(struct arch_buf *out)
 	for (size_t i = 0; i < sizeof(saved); i++)
 		asm_push_pop(out, 0x50, saved[i]);
 	asm_op_mem(out, true, ASM_LEA, RSP, asm_at(RSP, -16));
-	asm_number32(out, RAX, 0);
+	asm_number64(out, RAX, INT64_MAX);
 	asm_load(out, RCX, asm_at(RDI, offsetof(struct pair_config, filters_begun)));
 	asm_op_mem(out, true, ASM_CMP_STORE, RCX,
 		   asm_at(RDI, offsetof(struct pair_config, filters_seen)));

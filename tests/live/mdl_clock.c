@@ -207,6 +207,32 @@ static void test_ends_inside(void **state)
 	mdl_end(h);
 }
 
+/*
+ * fear K4: a forked child takes on a filter of system calls inside of a function that is timed, and ends
+ * there, too: what it adds is a time that it can have run, not one since the machine was started
+ */
+static void test_filtered_child(void **state)
+{
+	enum { CHILDREN = 10 };
+	static const char *const clocks[] = {"1", "call"};
+	struct harness *h = *state;
+
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t begun;
+		unsigned wall;
+
+		setenv("DINST_UNSTEADY", clocks[i], 1);
+		harness_start(h, "confined", "1", NULL);
+		mdl_attach(h, NULL);
+		wall = mdl_insert(h, "wall_inclusive", "/Code/confined/forks");
+		begun = clock_ns();
+		assert_string_equal(mdl_ask(h, "inside %d calls-prctl", CHILDREN), "died 0");
+		between("wall_inclusive", mdl_value(h, wall), 1,
+			(int64_t)(clock_ns() - begun) * (1 + CHILDREN));
+		mdl_end(h);
+	}
+}
+
 static double predicted(struct harness *h)
 {
 	const char *const words[] = {"wall_inclusive", "/Code/mdl_time/outer", NULL};
@@ -348,6 +374,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_namespace_by_calls, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_namespace_steady, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_ends_inside, setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_filtered_child, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_predicted, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_told, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_told_call, setup, harness_teardown),

@@ -7,7 +7,8 @@
  * thread call step() N times and prints "done"; "take WHAT" takes it on now and prints "taken";
  * "child WHAT" makes a child that does so and stays ("plain": takes on nothing), and prints "taken".
  * "children N WHAT" makes N, one after the other, that take it on, call step() at once and end; "vfork
- * N WHAT" does so by vfork(). Both print "died K": how many of them a signal ended.
+ * N WHAT" does so by vfork(), "inside N WHAT" takes it on inside of forks(), from which the child returns,
+ * too. All print "died K": how many of them a signal ended.
  * It never makes one of the forbidden calls itself, and ends with its input. WHAT is
  *
  *   errno kill trap notify   all threads: mmap, mprotect, munmap, memfd_create, madvise and mremap fail
@@ -180,7 +181,7 @@ static void confined_steps(const char *what)
 {
 	volatile long n = 0;
 
-	if (take(what))
+	if (what && take(what))
 		_exit(1);
 	for (; n < 100; n++)
 		if (other(n) != n * 3 + 6)
@@ -188,8 +189,19 @@ static void confined_steps(const char *what)
 	_exit(0);
 }
 
+__attribute__((noinline, noclone)) static pid_t forks(const char *what)
+{
+	const pid_t pid = fork();
+
+	if (!pid && take(what))
+		_exit(1);
+	return pid;
+}
+
+enum how { BY_FORK, BY_VFORK, INSIDE };
+
 /* How many of so many children a signal ended; -1 if one did wrong. */
-static int children(const char *line, int by_vfork)
+static int children(const char *line, enum how how)
 {
 	char what[32];
 	int count, died = 0;
@@ -197,11 +209,11 @@ static int children(const char *line, int by_vfork)
 	if (sscanf(line, "%d %31s", &count, what) != 2)
 		return -1;
 	for (int i = 0; i < count; i++) {
-		const pid_t pid = by_vfork ? vfork() : fork();
+		const pid_t pid = how == BY_VFORK ? vfork() : how == INSIDE ? forks(what) : fork();
 		int status;
 
 		if (!pid)
-			confined_steps(what);
+			confined_steps(how == INSIDE ? NULL : what);
 		if (pid < 0 || waitpid(pid, &status, 0) != pid ||
 		    (WIFEXITED(status) && WEXITSTATUS(status)))
 			return -1;
@@ -234,9 +246,11 @@ int main(int argc, char **argv)
 		if (!strncmp(line, "take ", 5)) {
 			puts(take(line + 5) ? "failed" : "taken");
 		} else if (!strncmp(line, "children ", 9)) {
-			printf("died %d\n", children(line + 9, 0));
+			printf("died %d\n", children(line + 9, BY_FORK));
 		} else if (!strncmp(line, "vfork ", 6)) {
-			printf("died %d\n", children(line + 6, 1));
+			printf("died %d\n", children(line + 6, BY_VFORK));
+		} else if (!strncmp(line, "inside ", 7)) {
+			printf("died %d\n", children(line + 7, INSIDE));
 		} else if (!strncmp(line, "child ", 6)) {
 			puts(child(line + 6) ? "failed" : "taken");
 		} else {
