@@ -20,7 +20,8 @@
 struct stuck {
 	uint64_t lock, opened; /* lock 0: it was free */
 	uint64_t since_ns, looked_ns;
-	pid_t tid; /* of its holder, when it was last looked for */
+	pid_t tid;   /* of its holder, when it was last looked for; 0: not known */
+	bool wanted; /* that is to be looked for */
 };
 
 /* One ring as its reader knows it: nothing here was taken from the target unchecked. */
@@ -79,7 +80,8 @@ struct stream {
 	uint64_t lost, damaged;
 	int64_t epoch;	   /* what is added to ns of ticks to get CLOCK_MONOTONIC */
 	uint64_t asked_ns; /* when somebody asked for events last; 0: never */
-	uint64_t stopped_ns, stop_pause_ns; /* when a stop was made for rings that are stuck */
+	uint64_t stopped_ns, stop_pause_ns;   /* when a stop was made for rings that are stuck */
+	uint64_t searched_ns, search_took_ns; /* when holders were looked for last, and how long */
 	struct stream_thread *threads;
 	size_t thread_count, thread_room;
 	uint32_t thread_at[STREAM_HASH]; /* index + 1 */
@@ -96,11 +98,18 @@ enum { STREAM_SEQUENCE = 8 };
 /* Index of the thread with that id of its own; a new one where it is not known. SIZE_MAX: no memory. */
 size_t stream_thread(struct stream *st, uint32_t own);
 
+/* True if the target's threads call themselves as we call them. */
+bool stream_ids_are_ours(const struct stream *st);
+
+/* True if thread `tid`, by our id, lives, has the rings, and calls itself `own`, or if that cannot be told. */
+bool stream_is_holder(const struct stream *st, pid_t tid, uint32_t own);
+
 /*
- * *tid is the living thread that calls itself so, by its id as we see it; 0: there is none. False: that
- * cannot be told. Looks through all threads of the target and its sharers where they have ids of their own.
+ * Looks through all threads that have the rings, for those that have taken a ring whose stuck.wanted is
+ * set: those that live are in stuck.tid. False: not now, for that has just been done, and it takes
+ * long; or it cannot be told.
  */
-bool stream_holder(struct stream *st, uint32_t own, pid_t *tid);
+bool stream_find_holders(struct stream *st);
 
 /* Frees rings whose holder never comes back. Seldom a stop. */
 void stream_look_for_stuck(struct stream *st);

@@ -8,16 +8,10 @@
  * without a stop, in which nothing in its registers and live stacks leads into our
  * code: that costs a stop, so it is seldom done, and only where a ring stays taken for long.
  */
-#include <errno.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "inject/proc.h"
 #include "inject/stack.h"
 #include "mutator/stream_private.h"
 
-enum { RANGES_MOST = 64, STATUS_TEXT = 4096 };
+enum { RANGES_MOST = 64 };
 
 static const uint64_t GONE_NS = 100000000;   /* a holder is looked for after so long */
 static const uint64_t STUCK_NS = 500000000;  /* ... and in a stop after so long */
@@ -33,39 +27,6 @@ static void free_ring(struct stream *st, struct ring_reader *r)
 					__ATOMIC_RELAXED))
 		st->lost++;
 	r->stuck = (struct stuck){0};
-}
-
-/*
- * True if it may still finish its record: a living thread of a process that has the rings, whose
- * id, as we see it, is in *tid; 0: not known.
- */
-static bool may_be_there(struct stream *st, uint64_t holder, pid_t *tid)
-{
-	char small[STATUS_TEXT], *text;
-	const char *state, *group;
-	bool there = false;
-	pid_t pid;
-
-	*tid = 0;
-	if (!holder || holder > INT32_MAX)
-		return false;
-	if (!stream_holder(st, (uint32_t)holder, tid))
-		return true;
-	if (!*tid)
-		return false;
-	text = proc_status_text(*tid, *tid, small, sizeof(small));
-	if (!text)
-		return !kill(*tid, 0) || errno != ESRCH;
-	state = strstr(text, "\nState:\t");
-	group = strstr(text, "\nTgid:\t");
-	pid = group ? (pid_t)strtol(group + strlen("\nTgid:\t"), NULL, 10) : 0;
-	if (state && !strchr("ZX", state[strlen("\nState:\t")]))
-		there = pid == st->session->pid || arena_shared_by(pid, st->arena) ||
-			(st->arena->mode == ARENA_SHARED &&
-			 arena_may_be_hidden_in(pid, st->session->target));
-	if (text != small)
-		free(text);
-	return there;
 }
 
 /* ------------------------------------------------------------ in a stop */
@@ -146,25 +107,49 @@ static void look_in_stop(struct stream *st)
 
 /* -------------------------------------------------------------- the whole */
 
-/* True if one is taken for so long that a stop is worth it. */
+/* True if its holder, who is there, has it for so long that a stop is worth it. */
 static bool look_at_ring(struct stream *st, struct ring_reader *r, uint64_t now)
 {
 	const uint64_t lock = __atomic_load_n(&r->ring->lock, __ATOMIC_ACQUIRE);
 	const uint64_t opened = __atomic_load_n(&r->ring->opened, __ATOMIC_ACQUIRE);
+	struct stuck *stuck = &r->stuck;
+	pid_t holder;
 
-	if (!lock || lock != r->stuck.lock || opened != r->stuck.opened) {
-		r->stuck = (struct stuck){
+	if (!lock || lock != stuck->lock || opened != stuck->opened) {
+		*stuck = (struct stuck){
 			.lock = lock, .opened = opened, .since_ns = now, .looked_ns = now};
 		return false;
 	}
-	if (now - r->stuck.looked_ns < GONE_NS)
+	if (now - stuck->looked_ns < GONE_NS)
 		return false;
-	r->stuck.looked_ns = now;
-	if (!may_be_there(st, lock, &r->stuck.tid)) {
+	stuck->looked_ns = now;
+	if (lock > INT32_MAX) {
 		free_ring(st, r);
 		return false;
 	}
-	return now - r->stuck.since_ns >= STUCK_NS;
+	/* By the id that it has for us, if that has been found out. */
+	holder = stuck->tid ? stuck->tid : (pid_t)lock;
+	stuck->wanted = !stream_is_holder(st, holder, (uint32_t)lock);
+	stuck->tid = stuck->wanted ? 0 : holder;
+	return !stuck->wanted && now - stuck->since_ns >= STUCK_NS;
+}
+
+/* Who is not found by the id that a ring has is looked for everywhere, for all rings at once. */
+static void free_the_gone(struct stream *st)
+{
+	bool any = false;
+
+	for (unsigned n = 0; n < st->ring_count; n++)
+		any |= st->rings[n].stuck.wanted;
+	if (!any || !stream_find_holders(st))
+		return;
+	for (unsigned n = 0; n < st->ring_count; n++) {
+		struct ring_reader *r = &st->rings[n];
+
+		if (r->stuck.wanted && !r->stuck.tid)
+			free_ring(st, r);
+		r->stuck.wanted = false;
+	}
 }
 
 void stream_look_for_stuck(struct stream *st)
@@ -174,6 +159,7 @@ void stream_look_for_stuck(struct stream *st)
 
 	for (unsigned n = 0; n < st->ring_count; n++)
 		stop |= look_at_ring(st, &st->rings[n], now);
+	free_the_gone(st);
 	if (!st->stop_pause_ns)
 		st->stop_pause_ns = PAUSE_NS;
 	if (stop && (!st->stopped_ns || now - st->stopped_ns >= st->stop_pause_ns))

@@ -99,8 +99,7 @@ static void look_through(struct stream *st, pid_t pid)
 	free(tids);
 }
 
-/* True if the target's threads call themselves as we call them. */
-static bool ids_are_ours(const struct stream *st)
+bool stream_ids_are_ours(const struct stream *st)
 {
 	const pid_t pid = st->session->pid, own = task_own_id(pid, pid);
 
@@ -132,7 +131,7 @@ size_t stream_thread(struct stream *st, uint32_t own)
 	if (at != SIZE_MAX)
 		return at;
 	if (!st->thread_count)
-		st->own_ids = !ids_are_ours(st);
+		st->own_ids = !stream_ids_are_ours(st);
 	if (st->own_ids) {
 		const bool looked = look_for_threads(st);
 
@@ -145,36 +144,4 @@ size_t stream_thread(struct stream *st, uint32_t own)
 	if (at != SIZE_MAX && !st->own_ids)
 		look_up(&st->threads[at]);
 	return at;
-}
-
-/* The thread of this process that calls itself so; 0: none does. */
-static pid_t thread_of(pid_t pid, uint32_t own)
-{
-	size_t count;
-	pid_t *tids = task_list(pid, &count), tid = 0;
-
-	for (size_t n = 0; n < count && !tid; n++)
-		if (task_own_id(pid, tids[n]) == (pid_t)own)
-			tid = tids[n];
-	free(tids);
-	return tid;
-}
-
-bool stream_holder(struct stream *st, uint32_t own, pid_t *tid)
-{
-	pid_t *sharers = NULL;
-	size_t count = 0;
-
-	*tid = (pid_t)own;
-	if (ids_are_ours(st))
-		return true;
-	*tid = thread_of(st->session->pid, own);
-	if (*tid)
-		return true;
-	if (arena_sharers(st->arena, st->session->pid, &sharers, &count) < 0)
-		return false;
-	for (size_t n = 0; n < count && !*tid; n++)
-		*tid = thread_of(sharers[n], own);
-	free(sharers);
-	return true;
 }

@@ -7,6 +7,7 @@
 
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 /* -------------------------------------------------------------- interruptions */
 
@@ -165,6 +166,54 @@ static void test_exits_in_container(void **state)
 	end_in_records(h, begin_in_container(h));
 }
 
+/* So many times it is looked whose rings are taken. */
+static void look_on(struct session *s, unsigned times)
+{
+	struct events all = {0};
+
+	for (unsigned n = 0; n < times; n++) {
+		usleep(10000);
+		take_part(s, &all);
+	}
+	release(&all);
+}
+
+/*
+ * fear I1: who has taken a ring lives in a namespace below the target's, and calls itself as another
+ * process here: it keeps the ring for as long as it is there, and no longer
+ */
+static void test_holder_below(void **state)
+{
+	struct harness *h = *state;
+	struct arch_ring *ring;
+	struct session *s;
+
+	if (geteuid() != 0) {
+		print_message("SKIP below: makes a namespace, which root may\n");
+		skip();
+	}
+	s = begin(h);
+	insert(s, "entries");
+	session_go(h, 100);
+	tell(h, "below\n");
+	/* What a stop would tell, of one that is not really there, is not asked. */
+	s->stream->stopped_ns = clock_ns();
+	s->stream->stop_pause_ns = UINT64_MAX;
+	ring = s->stream->rings[0].ring;
+	look_on(s, 10);
+	assert_int_equal(ring->lock, 0);
+	ring->lock = 1;
+	look_on(s, 100);
+	assert_int_equal(ring->lock, 1);
+	tell(h, "ended\n");
+	for (unsigned tries = 0; ring->lock && tries < 600; tries++)
+		look_on(s, 10);
+	assert_int_equal(ring->lock, 0);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* ------------------------------------------------------------- in and out */
 
 /* From when there is something on; for a second, where sanitizers need minutes for all of it. */
@@ -297,6 +346,7 @@ int main(void)
 		CASE(test_exits),
 		CASE(test_jumps_in_container),
 		CASE(test_exits_in_container),
+		CASE(test_holder_below),
 		CASE(test_removed_under_load),
 		CASE(test_detached_under_load),
 		CASE(test_deaths),

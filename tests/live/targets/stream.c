@@ -11,16 +11,20 @@
  *   signals N     two threads do so and are interrupted by a handler that does it, too
  *   jumps N       ... by one that jumps out of the function
  *   exits N       N times two threads do so until the handler ends them
+ *   below         a child is made that calls itself 1, in a namespace of its own, and waits, until
+ *   ended         ... now
  *
  * Each is answered with "done". step() says what it did by its result: 2 * number.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -128,6 +132,25 @@ static void do_fork(long count)
 		exit(6);
 }
 
+static pid_t below;
+
+static void do_below(void)
+{
+	if (unshare(CLONE_NEWPID) || (below = fork()) < 0)
+		exit(7);
+	if (below)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;)
+		pause();
+}
+
+static void do_ended(void)
+{
+	if (kill(below, SIGKILL) || waitpid(below, NULL, 0) != below)
+		exit(8);
+}
+
 static void on_signal(int signal)
 {
 	(void)signal;
@@ -214,6 +237,10 @@ int main(void)
 			do_stop();
 		else if (sscanf(line, "fork %ld", &a) == 1)
 			do_fork(a);
+		else if (!strcmp(line, "below\n"))
+			do_below();
+		else if (!strcmp(line, "ended\n"))
+			do_ended();
 		else if (sscanf(line, "signals %ld", &a) == 1)
 			do_interrupted(a, RETURNS);
 		else if (sscanf(line, "jumps %ld", &a) == 1)

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stream_holders.c - whose rings are taken, as far as /proc tells. A ring has no more
+ * than the id by which its holder knows itself, and that may be another one's here: of a
+ * container's threads, or of a child that was forked into a namespace of its own.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "inject/proc.h"
+#include "inject/tasks.h"
+#include "mutator/stream_private.h"
+
+/* One part in so many of our time, at most, goes into looking for holders. */
+enum { SEARCH_PART = 20, STATUS_TEXT = 4096 };
+
+static bool has_the_rings(const struct stream *st, pid_t pid)
+{
+	return pid == st->session->pid || arena_shared_by(pid, st->arena) ||
+	       (st->arena->mode == ARENA_SHARED &&
+		arena_may_be_hidden_in(pid, st->session->target));
+}
+
+bool stream_is_holder(const struct stream *st, pid_t tid, uint32_t own)
+{
+	char small[STATUS_TEXT], *text = proc_status_text(tid, tid, small, sizeof(small));
+	const char *state, *group;
+	bool living;
+	pid_t pid;
+
+	if (!text)
+		return !kill(tid, 0) || errno != ESRCH;
+	state = strstr(text, "\nState:\t");
+	group = strstr(text, "\nTgid:\t");
+	pid = group ? (pid_t)strtol(group + strlen("\nTgid:\t"), NULL, 10) : 0;
+	living = state && !strchr("ZX", state[strlen("\nState:\t")]);
+	if (text != small)
+		free(text);
+	return living && task_own_id(tid, tid) == (pid_t)own && has_the_rings(st, pid);
+}
+
+/* Those of its threads that have taken a ring. */
+static void look_through(struct stream *st, pid_t pid)
+{
+	size_t count;
+	pid_t *tids = task_list(pid, &count);
+
+	for (size_t i = 0; i < count; i++) {
+		const pid_t own = task_own_id(pid, tids[i]);
+
+		for (unsigned n = 0; n < st->ring_count && own > 0; n++) {
+			struct stuck *stuck = &st->rings[n].stuck;
+
+			if (stuck->wanted && stuck->lock == (uint64_t)own &&
+			    stream_is_holder(st, tids[i], (uint32_t)own))
+				stuck->tid = tids[i];
+		}
+	}
+	free(tids);
+}
+
+static bool look_through_all(struct stream *st)
+{
+	const pid_t target = st->session->pid;
+	struct dirent *entry;
+	DIR *proc;
+
+	/* Where their ids are ours it was asked for by its id already. */
+	if (!stream_ids_are_ours(st))
+		look_through(st, target);
+	if (st->arena->mode != ARENA_SHARED)
+		return true;
+	proc = opendir("/proc");
+	if (!proc)
+		return false;
+	while ((entry = readdir(proc))) {
+		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (pid > 0 && pid != target && pid != getpid() && has_the_rings(st, pid))
+			look_through(st, pid);
+	}
+	closedir(proc);
+	return true;
+}
+
+bool stream_find_holders(struct stream *st)
+{
+	const uint64_t begun = clock_ns();
+	bool told;
+
+	if (begun - st->searched_ns < SEARCH_PART * st->search_took_ns)
+		return false;
+	told = look_through_all(st);
+	st->searched_ns = clock_ns();
+	st->search_took_ns = st->searched_ns - begun;
+	return told;
+}
