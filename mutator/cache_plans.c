@@ -28,7 +28,6 @@ enum {
 	ID_MAX = 32,	      /* longest build id that is looked at */
 	NEW_MIN = 16,	      /* new plans that are worth writing a file */
 	POINTS_MAX = 1 << 22, /* of one function */
-	SECTION_NAME_MAX = 64,
 };
 
 static const char magic[8] = "dinst-p";
@@ -135,7 +134,7 @@ static uint64_t hash_sections(const struct image *img, const struct siphash_key 
 		size_t size = 0;
 
 		hash = hash_on(key, hash, words, sizeof(words));
-		hash = hash_on(key, hash, s->name, strnlen(s->name, SECTION_NAME_MAX));
+		hash = hash_on(key, hash, s->name, strlen(s->name));
 		if (s->bytes && (s->flags & SHF_ALLOC) &&
 		    (elf_at(&img->file, s->address, &size, NULL) != s->bytes || size < s->size))
 			hash = hash_on(key, hash, s->bytes, s->size);

@@ -16,8 +16,6 @@
 #include <unistd.h>
 
 enum {
-	NAMES_MAX =
-		1 << 28, /* bytes of names of sections: some linkers put all others there, too */
 	SECTIONS_MAX = 1 << 20, /* what one string of linkers makes at most, and then some */
 	SEGMENTS_MAX = 4096,
 };
@@ -138,26 +136,25 @@ static int read_segments(struct elf_file *f, const char *name, const Elf64_Ehdr 
 
 /*
  * The names of sections, copied: by them it is decided what a section is, and whoever may write to
- * the file could change them between two looks.
+ * the file could change them between two looks. Not all of the table: some linkers put all other
+ * names there, too, and a file may have a large hole for one.
  */
-static int name_sections(struct elf_file *f, const char *name, const struct elf_section *strings,
-			 const uint8_t *table, struct dinst_error *e)
+static void name_sections(struct elf_file *f, const struct elf_section *strings,
+			  const uint8_t *table)
 {
-	Elf64_Shdr s;
-
-	if (strings->size > NAMES_MAX)
-		return bad(e, name, "the names of its sections are too long", strings->offset);
-	f->section_names = malloc(strings->size);
-	if (!f->section_names)
-		return dinst_fail(e, DINST_NO_MEMORY, "%s: no memory", name);
-	memcpy(f->section_names, strings->bytes, strings->size);
-	f->section_names[strings->size - 1] = 0;
 	for (size_t i = 0; i < f->section_count; i++) {
+		char *to = f->sections[i].name;
+		Elf64_Shdr s;
+		size_t left;
+
 		memcpy(&s, table + i * sizeof(s), sizeof(s));
-		if (s.sh_name < strings->size)
-			f->sections[i].name = f->section_names + s.sh_name;
+		if (f->sections[i].type == SHT_NULL || s.sh_name >= strings->size)
+			continue;
+		left = strings->size - s.sh_name;
+		strncpy(to, (const char *)strings->bytes + s.sh_name,
+			left < ELF_NAME_ROOM ? left : ELF_NAME_ROOM - 1);
+		to[ELF_NAME_ROOM - 1] = 0;
 	}
-	return 0;
 }
 
 /* A string table is usable if it ends with a zero byte. */
@@ -194,8 +191,10 @@ static int read_sections(struct elf_file *f, const char *name, const Elf64_Ehdr 
 		struct elf_section *to = &f->sections[i];
 
 		memcpy(&s, table + i * sizeof(s), sizeof(s));
+		/* Not written to: headers that are a hole of the file take no memory here either. */
+		if (s.sh_type == SHT_NULL)
+			continue;
 		*to = (struct elf_section){
-			.name = "",
 			.address = s.sh_addr,
 			.offset = s.sh_offset,
 			.size = s.sh_size,
@@ -205,7 +204,7 @@ static int read_sections(struct elf_file *f, const char *name, const Elf64_Ehdr 
 			.link = s.sh_link,
 			.info = s.sh_info,
 		};
-		if (s.sh_type == SHT_NULL || s.sh_type == SHT_NOBITS || !s.sh_size)
+		if (s.sh_type == SHT_NOBITS || !s.sh_size)
 			continue;
 		to->bytes = elf_bytes(f, s.sh_offset, s.sh_size);
 		if (!to->bytes)
@@ -218,7 +217,7 @@ static int read_sections(struct elf_file *f, const char *name, const Elf64_Ehdr 
 				   h->e_shoff + i * sizeof(s));
 	}
 	if (names < count && is_strings(&f->sections[names]))
-		return name_sections(f, name, &f->sections[names], table, e);
+		name_sections(f, &f->sections[names], table);
 	return 0;
 }
 
@@ -280,7 +279,6 @@ void elf_file_release(struct elf_file *f)
 	free(f->segments);
 	free(f->loads);
 	free(f->sections);
-	free(f->section_names);
 	if (f->mapped && f->bytes)
 		file_unmap(f->bytes, f->size);
 	else

@@ -22,9 +22,11 @@
 #include "inject/error.h"
 #include "mutator/image.h"
 
+enum { ELF_NAME_ROOM = 32 }; /* the longest name that anything here asks for has 22 bytes */
+
 struct elf_section {
-	const char *name;     /* "" if there are no names */
-	const uint8_t *bytes; /* NULL where the file has none (SHT_NOBITS) */
+	char name[ELF_NAME_ROOM]; /* a longer one is cut; "" if there are no names */
+	const uint8_t *bytes;	  /* NULL where the file has none (SHT_NOBITS) */
 	uint64_t address, offset, size, entry_size;
 	uint64_t flags;
 	uint32_t type, link, info;
@@ -54,7 +56,6 @@ struct elf_file {
 	size_t load_count;
 	struct elf_section *sections;
 	size_t section_count;
-	char *section_names;
 	struct elf_version version;
 };
 

@@ -497,6 +497,54 @@ static void test_hash(void **state)
 	assert_true(name_hash("abc", 3) != name_hash("abd", 3));
 }
 
+/* ------------------------------------------------------------------- holes */
+
+static long own_memory_kb(void)
+{
+	FILE *status = fopen("/proc/self/status", "re");
+	char line[256];
+	long kb = -1;
+
+	assert_non_null(status);
+	while (kb < 0 && fgets(line, sizeof(line), status))
+		if (sscanf(line, "RssAnon: %ld", &kb) != 1)
+			kb = -1;
+	fclose(status);
+	assert_true(kb >= 0);
+	return kb;
+}
+
+/* fear L1: a million section headers and their names, both holes of the file, take no memory of ours */
+static void test_holes(void **state)
+{
+	enum { MB = 1 << 20, HEADERS = 1000000, NAMES_MB = 512, MOST_KB = 32 << 10 };
+	const struct made m = {16, same_name, "\0same", 6, 1};
+	const int fd = make_file(&m);
+	struct dinst_error e = {0};
+	struct image *img;
+	Elf64_Shdr s[5];
+	Elf64_Ehdr h;
+	long before;
+
+	(void)state;
+	assert_int_equal(pread(fd, &h, sizeof(h), 0), sizeof(h));
+	assert_int_equal(pread(fd, s, sizeof(s), (off_t)h.e_shoff), sizeof(s));
+	s[0].sh_size = HEADERS;
+	s[3].sh_offset = MB;
+	s[3].sh_size = (uint64_t)NAMES_MB * MB;
+	h.e_shnum = 0;
+	h.e_shoff = (uint64_t)(1 + NAMES_MB) * MB;
+	assert_int_equal(ftruncate(fd, (off_t)(h.e_shoff + HEADERS * sizeof(*s))), 0);
+	assert_int_equal(pwrite(fd, s, sizeof(s), (off_t)h.e_shoff), sizeof(s));
+	assert_int_equal(pwrite(fd, &h, sizeof(h), 0), sizeof(h));
+	before = own_memory_kb();
+	if (image_open(fd, "holes", NULL, &img, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_in_range(own_memory_kb(), 0, before + MOST_KB);
+	image_close(img);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -504,7 +552,7 @@ int main(void)
 		cmocka_unit_test(test_cold),	 cmocka_unit_test(test_names_in_names),
 		cmocka_unit_test(test_tables),	 cmocka_unit_test(test_long_numbers),
 		cmocka_unit_test(test_doubling), cmocka_unit_test(test_flipping_names),
-		cmocka_unit_test(test_twins),
+		cmocka_unit_test(test_twins),	 cmocka_unit_test(test_holes),
 	};
 
 	alarm(200);
