@@ -424,22 +424,35 @@ static bool answers(const struct branch_search *b, const struct arch_insn *insn)
 	       b->found(b->arg, insn->target);
 }
 
-/* What has not been decoded of a sweep may branch anywhere: every offset is tried. */
+/* What may be read in more than one way: an instruction at any offset of [from, to). */
+static bool any_offset_answers(const struct freemap *map, vaddr_t from, vaddr_t to,
+			       const struct branch_search *b)
+{
+	size_t left = 0;
+	const uint8_t *bytes = NULL;
+
+	for (vaddr_t at = from; at < to; at++) {
+		struct arch_insn insn;
+
+		if (!left)
+			bytes = image_code(map->img, at, &left);
+		if (!bytes || !left)
+			continue;
+		if (arch_decode(bytes, left, at, &insn) == ARCH_OK && answers(b, &insn))
+			return true;
+		bytes++;
+		left--;
+	}
+	return false;
+}
+
+/* What has not been decoded of a sweep may branch anywhere. */
 static bool unknown_answers(const struct freemap *map, const struct sweep *s, vaddr_t lo,
 			    vaddr_t hi, const struct branch_search *b)
 {
-	size_t size = 0;
-	vaddr_t from = s->end > lo ? s->end : lo;
-	const uint8_t *bytes = from < s->hi ? image_code(map->img, from, &size) : NULL;
+	const vaddr_t from = s->end > lo ? s->end : lo, to = s->hi < hi ? s->hi : hi;
 
-	for (vaddr_t at = from; bytes && at < s->hi && at < hi && at - from < size; at++) {
-		struct arch_insn insn;
-
-		if (arch_decode(bytes + (at - from), size - (at - from), at, &insn) == ARCH_OK &&
-		    answers(b, &insn))
-			return true;
-	}
-	return false;
+	return from < to && any_offset_answers(map, from, to, b);
 }
 
 int freemap_branches_into(struct freemap *map, struct image_range into,
@@ -473,9 +486,30 @@ static bool any(void *arg, vaddr_t target)
 	return true;
 }
 
+/* The same of code that is no function's, which nobody has swept: each offset between them is tried. */
+static bool nameless_branch_into(const struct freemap *map, vaddr_t lo, vaddr_t hi)
+{
+	const struct branch_search b = {{lo, hi}, any, NULL};
+	vaddr_t reach = (vaddr_t)arch_short_jump_reach + ARCH_INSN_MAX;
+	vaddr_t from = lo > reach ? lo - reach : 0, to = hi - 1 + reach;
+
+	for (long k = freemap_before(map, from); from < to; k++) {
+		vaddr_t end = k < 0 ? 0 : freemap_primary(map, (uint32_t)k).hi;
+		vaddr_t next = (size_t)(k + 1) < map->count ? map->functions[k + 1].address : to;
+
+		from = end > from ? end : from;
+		next = next < to ? next : to;
+		if (from < next && any_offset_answers(map, from, next, &b))
+			return true;
+		from = next > from ? next : from;
+	}
+	return false;
+}
+
 bool freemap_is_branched_into(struct freemap *map, vaddr_t lo, vaddr_t hi)
 {
-	return freemap_branches_into(map, (struct image_range){lo, hi}, any, NULL, NULL) != 0;
+	return nameless_branch_into(map, lo, hi) ||
+	       freemap_branches_into(map, (struct image_range){lo, hi}, any, NULL, NULL) != 0;
 }
 
 void *freemap_extra(const struct freemap *map)

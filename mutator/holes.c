@@ -39,6 +39,10 @@ static bool is_needed(const struct flow *f, size_t at, vaddr_t v)
 				return true;
 			break;
 		}
+	/* A short branch of somebody else's is no reference, and where it comes in is not gone on from. */
+	for (vaddr_t before = insns[at].address; before < v; before++)
+		if (flow_marks(f, before) & MARK_TARGET)
+			return true;
 	return freemap_is_used(f->map, insns[at].address, v + 1);
 }
 

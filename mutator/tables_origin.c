@@ -254,6 +254,7 @@ static enum origin loaded_whole(struct search *s, size_t at)
 	enum origin worst = ORIGIN_WHOLE;
 	const struct frame_store *stores;
 	struct arch_memory m;
+	enum seen seen;
 	size_t found;
 
 	/* Without a base in the code it would not matter: see flow_is_riddle(). */
@@ -261,8 +262,9 @@ static enum origin loaded_whole(struct search *s, size_t at)
 		return ORIGIN_WHOLE;
 	if (s->f->insns.items[at].flags & ARCH_INSN_FRAME)
 		return give_up(s, 0);
-	if (enter_join(s, at, 0) != SEEN_NEW)
-		return ORIGIN_WHOLE;
+	seen = enter_join(s, at, 0);
+	if (seen != SEEN_NEW)
+		return seen == SEEN_BEFORE ? ORIGIN_WHOLE : ORIGIN_ARITHMETIC;
 	found = flow_stores_to(s->f, &m, &stores);
 	for (size_t i = 0; i < found && flow_look(s->f, 1); i++)
 		worst = worse(worst, trace(s, stores[i].stored, stores[i].at, 0));

@@ -84,6 +84,8 @@ static const struct plan_case layout_cases[] = {
 	{"e_into_padding", "entry+0=short(0,2) exit+2=evicted/taken(2,2>cold+30)"},
 	{"e_behind_padding", "entry+0=jump(0,8) exit+7=merged(0,8)"},
 	{"e_may_return", "entry+0=jump(0,5) call+5=retarget(5,5) exit+21=evicted(20,2>cold+31)"},
+	{"e_own_padding", "entry+0=evicted(0,2>cold+31) exit+27=evicted(25,3>cold+20)"},
+	{"e_by_nameless", "entry+0=evicted(0,2>cold+31) exit+14=previous(8,7)"},
 	{"e_table_behind", "entry+0=jump(0,11) exit+18=evicted(16,3>0+5)"},
 	{"a_section_end", "entry+0=!no-room exit+0=!no-room"},
 };
@@ -137,6 +139,7 @@ static const struct plan_case flow_cases[] = {
 	{"f_in_text", "entry+0=jump(0,7) exit+35=padding(35,1+4)"},
 	{"f_label_base", "entry+0=jump(0,7) exit+37=padding(37,1+4)"},
 	{"f_computed", "entry+0=jump(0,7) exit+28=!undecoded"},
+	{"f_many_places", "entry+0=jump(0,7) exit+1109=!unresolved exit+1912=!undecoded"},
 	{"f_shifted", "entry+0=jump(0,7) exit+25=!undecoded"},
 	{"f_goto", "entry+0=jump(0,7) exit+21=padding(21,1+4)"},
 	{"f_handlers", "entry+0=jump(0,7) exit+11=previous(7,7)"},

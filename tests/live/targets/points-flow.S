@@ -446,6 +446,63 @@ FN f_shifted
 	ret
 END f_shifted
 
+	/* Out of more places in the frame than anybody looks at; one has a label plus something. */
+	.macro STORE n
+	mov %rbx, \n * 8 + 8(%rsp)
+	.endm
+	.macro CHOOSE n
+	cmp $\n, %edi
+	je .Lfmp\n
+	.endm
+	.macro LOAD n
+.Lfmp\n:	mov \n * 8 + 8(%rsp), %rax
+	.if \n < 30
+	jmp .Lfmp_0
+	.elseif \n < 60
+	jmp .Lfmp_1
+	.else
+	jmp .Lfmp_2
+	.endif
+	.endm
+FN f_many_places
+	sub $1400, %rsp
+	lea callee(%rip), %rbx
+	.set place, 0
+	.rept 65
+	STORE %place
+	.set place, place + 1
+	.endr
+	lea .Lfmp(%rip), %rcx
+	lea (%rcx, %rdx, 4), %rcx
+	mov %rcx, 65 * 8 + 8(%rsp)
+	.set place, 0
+	.rept 66
+	CHOOSE %place
+	.set place, place + 1
+	.endr
+	add $1400, %rsp
+	ret
+	.set place, 0
+	.rept 66
+	LOAD %place
+	.set place, place + 1
+	.endr
+	.irp n, 0, 1, 2
+.Lfmp_\n:
+	nop
+	jmp .Lfmp_all
+	.endr
+.Lfmp_all:
+	jmp *%rax
+.Lfmp:	inc %eax
+	inc %eax
+	inc %eax
+	inc %eax
+	inc %eax
+	add $1400, %rsp
+	ret
+END f_many_places
+
 	/* Labels as values: the addresses are in relocations. */
 FN f_goto
 	lea labels(%rip), %rdx

@@ -459,6 +459,56 @@ FN_HERE e_behind_table
 END e_behind_table
 	FILL fill_table_behind
 
+	/* A neighbour's short branch to padding between blocks, which runs on through it. */
+FN_HERE e_own_padding
+	test %edi, %edi
+	je .Leop1
+.Leop0:	dec %edi
+	jne .Leop0
+.Leop1:	mov $7, %eax
+	jmp .Leop2
+.Leop:	.byte 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0
+.Leop2:	inc %eax
+	ret
+END e_own_padding
+FN_HERE e_to_own_padding
+	mov $1, %eax
+	test %edi, %edi
+	jns .Leop
+	mov $2, %eax
+	ret
+END e_to_own_padding
+	FILL fill_own_padding
+
+	/* The same of code without a name, to padding behind a function. */
+FN_HERE e_calls_nameless
+	mov $1, %eax
+	call .Lecn
+	nop
+	mov $3, %edx
+	ret
+END e_calls_nameless
+.Lecn:	test %edi, %edi
+	jns .Lebn
+	mov $1, %eax
+	ret
+FN_HERE e_by_nameless
+	test %edi, %edi
+	je .Lebn1
+.Lebn0:	dec %edi
+	jne .Lebn0
+.Lebn1:	mov $7, %eax
+	nop
+	ret
+END e_by_nameless
+.Lebn:	.byte 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0
+FN_HERE e_behind_nameless
+	mov $7, %eax
+	inc %eax
+	ret
+END e_behind_nameless
+	FILL fill_nameless
+
 	/* The last byte of its section: nothing is behind it. */
 	.section points_end, "ax", @progbits
 FN_HERE a_section_end
