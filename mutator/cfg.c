@@ -186,17 +186,9 @@ static void note_references(struct making *m)
 static bool in_cold_piece(const struct making *m, vaddr_t v)
 {
 	const struct image_function *functions;
-	vaddr_t entry;
 
 	image_functions(m->f->img, &functions);
-	entry = functions[m->f->function].address;
-	for (size_t i = 0; i < m->f->piece_count; i++) {
-		const struct piece *p = &m->f->pieces[i];
-
-		if (v >= p->lo && v < p->hi)
-			return !(entry >= p->lo && entry < p->hi);
-	}
-	return false;
+	return flow_piece(m->f, v) != flow_piece(m->f, functions[m->f->function].address);
 }
 
 static uint32_t flags_of(const struct making *m, size_t first, size_t last)

@@ -129,39 +129,123 @@ static void add_edges(struct making *m, int32_t from)
 
 /* ----------------------------------------------------------- exceptions */
 
-struct throwing {
-	struct making *m;
-	int32_t from;
+/* Calls in [lo, hi) may lead to the handler. */
+struct site {
+	vaddr_t lo, hi, pad;
 };
 
-static bool has_call(const struct making *m, const struct cfg_block *b, vaddr_t lo, vaddr_t hi)
+/* The exception table of some code, read once for all blocks of it. */
+struct sites {
+	struct making *m;
+	struct image_range code;
+	struct site *items;
+	uint32_t count, room;
+	bool ordered; /* and disjoint, as the ABI wants them */
+};
+
+static void keep_site(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad)
 {
-	for (size_t i = b->first; i < b->first + b->count; i++)
-		if (is_call(insn_at(m, i)) && insn_at(m, i)->address >= lo &&
-		    insn_at(m, i)->address < hi)
+	struct sites *s = arg;
+	void *items;
+
+	if (s->m->status < 0)
+		return;
+	items = cfg_grow(s->items, s->count, &s->room, sizeof(*s->items));
+	if (!items) {
+		s->m->status =
+			dinst_fail(s->m->e, DINST_NO_MEMORY, "no memory for %u handlers", s->count);
+		return;
+	}
+	s->items = items;
+	if (lo > hi || (s->count && lo < s->items[s->count - 1].hi))
+		s->ordered = false;
+	s->items[s->count++] = (struct site){lo, hi, pad};
+}
+
+static void read_sites(struct sites *s, vaddr_t v)
+{
+	s->count = 0;
+	s->ordered = true;
+	may_go_on(s->m, 1 + image_handlers(s->m->f->img, v, &s->code, keep_site, s));
+}
+
+static uint32_t first_behind(const struct sites *s, vaddr_t v)
+{
+	uint32_t lo = 0, hi = s->count;
+
+	while (lo < hi) {
+		uint32_t mid = (lo + hi) / 2;
+
+		if (s->items[mid].hi <= v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* Index of the block's first instruction at or behind v; behind its last one if there is none. */
+static uint32_t insn_from(const struct making *m, const struct cfg_block *b, vaddr_t v)
+{
+	uint32_t lo = b->first, hi = b->first + b->count;
+
+	while (lo < hi) {
+		uint32_t mid = (lo + hi) / 2;
+
+		if (insn_at(m, mid)->address < v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static bool has_call(struct making *m, const struct cfg_block *b, vaddr_t lo, vaddr_t hi)
+{
+	for (uint32_t i = insn_from(m, b, lo);
+	     i < b->first + b->count && insn_at(m, i)->address < hi && may_go_on(m, 1); i++)
+		if (is_call(insn_at(m, i)))
 			return true;
 	return false;
 }
 
-static void found_handler(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad)
+/* True if there is no such edge yet. */
+static bool is_new_handler(struct making *m, const struct cfg_block *b, vaddr_t pad)
 {
-	const struct throwing *t = arg;
-	struct cfg *g = t->m->g;
-	const struct cfg_block *b = &g->blocks[t->from];
+	const struct cfg *g = m->g;
 
-	if (lo >= b->end || hi <= b->start || !may_go_on(t->m, b->count + b->out_count))
-		return;
-	if (!has_call(t->m, b, lo, hi))
-		return;
 	for (uint32_t i = b->out; i < b->out + b->out_count; i++)
 		if (g->edges[i].kind == EDGE_EXCEPTION && g->edges[i].target == pad)
-			return;
-	add_edge(t->m, t->from, pad, EDGE_EXCEPTION);
+			return false;
+	return may_go_on(m, 1 + b->out_count / CFG_LOOK);
+}
+
+static void add_handler(struct making *m, int32_t from, const struct site *site)
+{
+	const struct cfg_block *b = &m->g->blocks[from];
+
+	if (site->lo < b->end && site->hi > b->start && has_call(m, b, site->lo, site->hi) &&
+	    is_new_handler(m, b, site->pad))
+		add_edge(m, from, site->pad, EDGE_EXCEPTION);
+}
+
+static void add_handlers(struct making *m, struct sites *s, int32_t from)
+{
+	const struct cfg_block *b = &m->g->blocks[from];
+
+	if (b->start < s->code.lo || b->start >= s->code.hi)
+		read_sites(s, b->start);
+	for (uint32_t i = s->ordered ? first_behind(s, b->start) : 0; i < s->count; i++) {
+		if (!may_go_on(m, 1) || (s->ordered && s->items[i].lo >= b->end))
+			break;
+		add_handler(m, from, &s->items[i]);
+	}
 }
 
 static int make_all_edges(struct making *m)
 {
 	struct cfg *g = m->g;
+	struct sites sites = {.m = m};
 	bool handlers = false;
 
 	g->edge_count = 0;
@@ -169,18 +253,15 @@ static int make_all_edges(struct making *m)
 	for (size_t i = 0; i < m->f->insns.count; i++)
 		handlers |= m->bits[i] & IS_LANDING;
 	for (uint32_t b = 0; b < g->block_count && m->status == 0; b++) {
-		struct throwing t = {.m = m, .from = (int32_t)b};
-
 		g->blocks[b].out = g->edge_count;
 		g->blocks[b].out_count = 0;
 		if (g->blocks[b].flags & BLOCK_UNREACHED)
 			continue;
 		add_edges(m, (int32_t)b);
-		/* The table is read anew for each. */
 		if (handlers && g->blocks[b].flags & BLOCK_CALLS)
-			may_go_on(m,
-				  image_handlers(m->f->img, g->blocks[b].start, found_handler, &t));
+			add_handlers(m, &sites, (int32_t)b);
 	}
+	free(sites.items);
 	return m->status;
 }
 

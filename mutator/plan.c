@@ -108,9 +108,17 @@ static int collect_unknown(struct planning *p, struct dinst_error *e)
 	return r;
 }
 
+static int by_address(const void *a, const void *b)
+{
+	const struct wish *x = a, *y = b;
+
+	return x->point.address < y->point.address ? -1 : x->point.address > y->point.address;
+}
+
 int plan_collect(struct planning *p, const struct image_function *fn, struct dinst_error *e)
 {
 	const struct flow *f = &p->flow;
+	size_t known;
 	int r = add_wish(p, POINT_ENTRY, fn->address, entry_insn(f, fn->address), 0, e);
 
 	for (size_t i = 0; i < f->insns.count && r == 0; i++) {
@@ -126,7 +134,12 @@ int plan_collect(struct planning *p, const struct image_function *fn, struct din
 			 flow_falls_out(f, i))
 			r = add_falling(p, insn, i, e);
 	}
-	return r < 0 ? r : collect_unknown(p, e);
+	known = p->count;
+	if (r == 0)
+		r = collect_unknown(p, e);
+	if (p->count > known)
+		qsort(p->wishes + 1, p->count - 1, sizeof(*p->wishes), by_address);
+	return r;
 }
 
 void plan_refuse(struct planning *p, enum refusal why)
@@ -319,6 +332,8 @@ static int try_host(struct planning *p, struct wish *wish, struct draft *d, void
 		if (r < 0)
 			return r;
 	} else {
+		/* A longer one is for the same as it was before. */
+		host.draft.alone = w->items[host.index].alone;
 		w->items[host.index] = host.draft;
 		windows_set_owner(w, &host.draft, host.index + 1);
 	}

@@ -148,13 +148,38 @@ static void test_selves(void **state)
 	plan_free(img, plan);
 }
 
+/* Not an enemy's: who constructs thousands of objects in a row, each of which is to be destroyed, has a graph. */
+static void test_catches(void **state)
+{
+	enum { CATCHES = 20000 };
+	struct dinst_error e = {0};
+	uint32_t found = 0;
+	struct flow f;
+	struct cfg g;
+
+	(void)state;
+	if (graph_of("catches", &f, &g, &e) < 0)
+		fail_msg("%s", e.text);
+	for (uint32_t i = 0; i < g.blocks[0].out_count; i++) {
+		const struct cfg_edge *edge = &g.edges[g.blocks[0].out + i];
+
+		if (edge->kind != EDGE_EXCEPTION)
+			continue;
+		assert_int_equal(edge->target, g.blocks[0].start + 5 * CATCHES + 1 + found);
+		assert_int_not_equal(edge->to, CFG_NONE);
+		found++;
+	}
+	assert_int_equal(found, CATCHES);
+	cfg_release(&g);
+	flow_release(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nested),
-		cmocka_unit_test(test_tables),
-		cmocka_unit_test(test_ladder),
-		cmocka_unit_test(test_selves),
+		cmocka_unit_test(test_nested),	cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_ladder),	cmocka_unit_test(test_selves),
+		cmocka_unit_test(test_catches),
 	};
 	const struct rlimit memory = {(rlim_t)MEMORY_MOST_MB << 20, (rlim_t)MEMORY_MOST_MB << 20};
 

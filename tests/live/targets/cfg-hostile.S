@@ -8,6 +8,7 @@
 	.set TARGETS, 65536
 	.set SELF, 250000
 	.set LADDER, 400000
+	.set CATCHES, 20000
 
 	.text
 /*
@@ -71,6 +72,24 @@ ladder:
 	ret
 	.size ladder, . - ladder
 
+/* A line of calls, each of which has a handler of its own, as constructors in a row do. */
+	.p2align 4
+	.globl catches
+	.type catches, @function
+catches:
+	.cfi_startproc
+	.cfi_personality 0x1b, main
+	.cfi_lsda 0x1b, sites
+	.rept CATCHES
+	call main
+	.endr
+	ret
+handlers:
+	.fill CATCHES, 1, 0xf9
+	ret
+	.cfi_endproc
+	.size catches, . - catches
+
 	.globl main
 	.type main, @function
 main:
@@ -89,5 +108,16 @@ table:
 	.set n, 0
 	.rept TARGETS - JUMPS
 	.quad places + n
+	.set n, n + 1
+	.endr
+
+	.section .gcc_except_table, "a", @progbits
+sites:
+	.byte 0xff, 0xff, 3 /* fields of 4 bytes */
+	.uleb128 CATCHES * 13
+	.set n, 0
+	.rept CATCHES
+	.long 5 * n, 5, 5 * CATCHES + 1 + n
+	.byte 0
 	.set n, n + 1
 	.endr
