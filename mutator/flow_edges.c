@@ -50,18 +50,27 @@ static void mark_every_offset(struct flow *f, vaddr_t lo, vaddr_t hi)
 	}
 }
 
-/* Code that is read in two ways: a neighbour's last instruction runs into f, whose bytes stay. */
-static void mark_run_over(struct flow *f, const struct sweep *s)
+/*
+ * Code that is read in two ways: a neighbour's last instruction runs into f, whose bytes stay, and
+ * control goes on behind it. The sweep may go.
+ */
+static int mark_run_over(struct flow *f, const struct sweep *s, struct dinst_error *e)
 {
 	size_t size = 0;
 	const uint8_t *bytes = image_code(f->img, s->end, &size);
 	struct arch_insn insn;
+	vaddr_t end;
 
 	if (!bytes || arch_decode(bytes, size, s->end, &insn) != ARCH_OK)
-		return;
-	for (vaddr_t v = s->hi; v < s->end + insn.length; v++)
+		return 0;
+	end = s->end + insn.length;
+	for (vaddr_t v = s->hi; v < end; v++)
 		if (flow_contains(f, v))
 			flow_mark(f, v, MARK_CONFLICT | MARK_FOREIGN);
+	if (end <= s->hi || !flow_contains(f, end) || insn.flow == ARCH_FLOW_JUMP ||
+	    insn.flow == ARCH_FLOW_JUMP_INDIRECT || insn.flow == ARCH_FLOW_RETURN)
+		return 0;
+	return flow_enter(f, end, e);
 }
 
 /* The part of [lo, hi) that belongs to the function `index`. */
@@ -82,7 +91,8 @@ static int mark_from_function(struct flow *f, uint32_t index, vaddr_t lo, vaddr_
 			r = flow_enter(f, s->insns[i].target, e);
 	if (s->end < s->hi) {
 		mark_every_offset(f, s->end > lo ? s->end : lo, s->hi < hi ? s->hi : hi);
-		mark_run_over(f, s);
+		if (r == 0)
+			r = mark_run_over(f, s, e);
 	}
 	return r;
 }

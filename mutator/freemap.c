@@ -349,67 +349,6 @@ static bool all_padding(const struct freemap *map, vaddr_t lo, vaddr_t hi)
 	return true;
 }
 
-/*
- * True if control may run off the end of function `index` into what is behind
- * it: hand-written code falls through nops into the next function (memcpy_chk
- * of glibc).
- */
-bool freemap_runs_off(struct freemap *map, uint32_t index)
-{
-	const struct sweep *s;
-	struct arch_insn insn;
-	size_t last;
-
-	if (freemap_sweep(map, index, &s, NULL) < 0 || s->end < s->hi)
-		return true;
-	for (last = s->count; last > 0; last--)
-		if (!(s->insns[last - 1].flags & ARCH_INSN_PADDING))
-			break;
-	if (!last)
-		return true;
-	switch (s->insns[last - 1].flow) {
-	case ARCH_FLOW_JUMP:
-	case ARCH_FLOW_JUMP_INDIRECT:
-	case ARCH_FLOW_RETURN:
-	case ARCH_FLOW_STOP:
-		return false;
-	default:
-		insn = s->insns[last - 1]; /* the sweep may go */
-		return !freemap_never_returns(map, &insn);
-	}
-}
-
-bool freemap_gap(struct freemap *map, vaddr_t v, struct image_range *gap)
-{
-	const struct image_range *text;
-	size_t texts = image_text(map->img, &text);
-	long before = freemap_before(map, v);
-
-	for (size_t i = 0; i < texts; i++) {
-		if (v < text[i].lo || v >= text[i].hi)
-			continue;
-		*gap = text[i];
-		if (before >= 0) {
-			struct image_range r = freemap_primary(map, (uint32_t)before);
-
-			if (v < r.hi)
-				return false;
-			if (r.hi > gap->lo)
-				gap->lo = r.hi;
-		}
-		if ((size_t)(before + 1) < map->count &&
-		    map->functions[before + 1].address <= gap->hi)
-			gap->hi = map->functions[before + 1].address;
-		/* The far end of a function in which others lie is code, not space. */
-		if (image_function_at(map->img, gap->lo) >= 0)
-			return false;
-		if (before >= 0 && freemap_runs_off(map, (uint32_t)before))
-			return false;
-		return all_padding(map, gap->lo, gap->hi);
-	}
-	return false;
-}
-
 /* Asked of every branch to a place in `into`; true: that is enough. */
 struct branch_search {
 	struct image_range into;
@@ -506,10 +445,79 @@ static bool nameless_branch_into(const struct freemap *map, vaddr_t lo, vaddr_t 
 	return false;
 }
 
-bool freemap_is_branched_into(struct freemap *map, vaddr_t lo, vaddr_t hi)
+bool freemap_is_come_to(struct freemap *map, vaddr_t lo, vaddr_t hi)
 {
-	return nameless_branch_into(map, lo, hi) ||
+	const vaddr_t *targets;
+
+	return freemap_is_used(map, lo, hi) || freemap_table_targets(map, lo, hi, &targets) ||
+	       nameless_branch_into(map, lo, hi) ||
 	       freemap_branches_into(map, (struct image_range){lo, hi}, any, NULL, NULL) != 0;
+}
+
+/*
+ * True if control may run off the end of function `index` into what is behind
+ * it: hand-written code falls through nops into the next function (memcpy_chk
+ * of glibc), or somebody else branches to them.
+ */
+bool freemap_runs_off(struct freemap *map, uint32_t index)
+{
+	const struct sweep *s;
+	struct arch_insn insn;
+	vaddr_t end, hi;
+	size_t last;
+
+	if (freemap_sweep(map, index, &s, NULL) < 0 || s->end < s->hi)
+		return true;
+	for (last = s->count; last > 0; last--)
+		if (!(s->insns[last - 1].flags & ARCH_INSN_PADDING))
+			break;
+	if (!last)
+		return true;
+	insn = s->insns[last - 1]; /* the sweep may go */
+	end = insn.address + insn.length;
+	hi = s->hi;
+	switch (insn.flow) {
+	case ARCH_FLOW_JUMP:
+	case ARCH_FLOW_JUMP_INDIRECT:
+	case ARCH_FLOW_RETURN:
+	case ARCH_FLOW_STOP:
+		break;
+	default:
+		if (!freemap_never_returns(map, &insn))
+			return true;
+	}
+	return end < hi && freemap_is_come_to(map, end, hi);
+}
+
+bool freemap_gap(struct freemap *map, vaddr_t v, struct image_range *gap)
+{
+	const struct image_range *text;
+	size_t texts = image_text(map->img, &text);
+	long before = freemap_before(map, v);
+
+	for (size_t i = 0; i < texts; i++) {
+		if (v < text[i].lo || v >= text[i].hi)
+			continue;
+		*gap = text[i];
+		if (before >= 0) {
+			struct image_range r = freemap_primary(map, (uint32_t)before);
+
+			if (v < r.hi)
+				return false;
+			if (r.hi > gap->lo)
+				gap->lo = r.hi;
+		}
+		if ((size_t)(before + 1) < map->count &&
+		    map->functions[before + 1].address <= gap->hi)
+			gap->hi = map->functions[before + 1].address;
+		/* The far end of a function in which others lie is code, not space. */
+		if (image_function_at(map->img, gap->lo) >= 0)
+			return false;
+		if (before >= 0 && freemap_runs_off(map, (uint32_t)before))
+			return false;
+		return all_padding(map, gap->lo, gap->hi);
+	}
+	return false;
 }
 
 void *freemap_extra(const struct freemap *map)

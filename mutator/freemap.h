@@ -71,10 +71,10 @@ bool freemap_is_used(struct freemap *map, vaddr_t lo, vaddr_t hi);
 bool freemap_runs_off(struct freemap *map, uint32_t index);
 
 /*
- * True if a short branch of a function around it leads into [lo, hi), or may: long ones
- * are in the image's references. For bytes that belong to no function.
+ * True if something leads to one of the bytes [lo, hi), or may: what freemap_is_used() knows, an entry
+ * of a table, or a short branch of code around it, which is no reference.
  */
-bool freemap_is_branched_into(struct freemap *map, vaddr_t lo, vaddr_t hi);
+bool freemap_is_come_to(struct freemap *map, vaddr_t lo, vaddr_t hi);
 
 /*
  * Calls `found` for each branch from the functions in and around `into`, as far as a

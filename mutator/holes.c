@@ -49,16 +49,13 @@ static bool is_needed(const struct flow *f, size_t at, vaddr_t v)
 bool is_dead(const struct windows *w, vaddr_t v)
 {
 	const struct flow *f = w->flow;
-	const vaddr_t *targets;
 	struct image_range gap;
 	long at;
 
 	/* What leads to an earlier byte of the gap runs on through the padding to this one. */
 	if (!flow_contains(f, v))
 		return !image_references_at(f->img, v) && freemap_gap(f->map, v, &gap) &&
-		       !freemap_is_branched_into(f->map, gap.lo, v + 1) &&
-		       !freemap_table_targets(f->map, gap.lo, v + 1, &targets) &&
-		       !freemap_is_used(f->map, gap.lo, v + 1);
+		       !freemap_is_come_to(f->map, gap.lo, v + 1);
 	if (flow_marks(f, v) & (MARK_TARGET | MARK_CONFLICT | MARK_RSEQ | MARK_REFERRED))
 		return false;
 	at = flow_covering(f, v);

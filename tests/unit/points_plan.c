@@ -86,6 +86,10 @@ static const struct plan_case layout_cases[] = {
 	{"e_may_return", "entry+0=jump(0,5) call+5=retarget(5,5) exit+21=evicted(20,2>cold+31)"},
 	{"e_own_padding", "entry+0=evicted(0,2>cold+31) exit+27=evicted(25,3>cold+20)"},
 	{"e_by_nameless", "entry+0=evicted(0,2>cold+31) exit+14=previous(8,7)"},
+	{"e_tail",
+	 "entry+0=evicted(0,2>cold+31) exit+14=previous(8,7) exit+15=evicted/falls(15,2>cold+10)"},
+	{"e_cut",
+	 "entry+0=jump(0,5) exit+2=merged/falls(0,5) exit+16=!undecoded exit+21=!undecoded exit+23=!no-room"},
 	{"e_table_behind", "entry+0=jump(0,11) exit+18=evicted(16,3>0+5)"},
 	{"a_section_end", "entry+0=!no-room exit+0=!no-room"},
 };

@@ -509,6 +509,47 @@ FN_HERE e_behind_nameless
 END e_behind_nameless
 	FILL fill_nameless
 
+	/* A branch from far away to padding at the end of a function, which runs on into what is behind. */
+FN_HERE e_tail
+	test %edi, %edi
+	je .Letp1
+.Letp0:	dec %edi
+	jne .Letp0
+.Letp1:	mov $7, %eax
+	nop
+	ret
+.Letp:	.byte 0x66, 0x90
+END e_tail
+	.byte 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0
+FN_HERE e_behind_tail
+	mov $7, %eax
+	inc %eax
+	ret
+END e_behind_tail
+	FILL fill_tail
+FN_HERE e_to_tail
+	mov $1, %eax
+	test %edi, %edi
+	{disp32} jns .Letp
+	ret
+END e_to_tail
+	FILL fill_to_tail
+
+	/* A function in it ends within its own instruction, and that one goes on. */
+FN_HERE e_cut
+	mov %edi, %eax
+	inc %r9d
+	.type e_inside, @function
+e_inside:
+	.size e_inside, 1
+	inc %eax
+	imul $1000003, %r13, %rcx
+	lea 1(%r11, %r10, 4), %rsi
+	rol $17, %r13d
+	ret
+END e_cut
+	FILL fill_cut
+
 	/* The last byte of its section: nothing is behind it. */
 	.section points_end, "ax", @progbits
 FN_HERE a_section_end
