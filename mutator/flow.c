@@ -264,6 +264,18 @@ static int follow_behind(struct flow *f, struct work *w, const struct arch_insn 
 	return work_add(w, behind, e);
 }
 
+/*
+ * What control comes to cannot be decoded, and how long it is is not known either. In the middle of
+ * what is known it is most likely that nothing comes there, and only the place itself is doubtful.
+ */
+static void mark_unknown(struct flow *f, vaddr_t v)
+{
+	const unsigned length = flow_marks(f, v) & MARK_COVER ? 1 : ARCH_INSN_MAX;
+
+	for (unsigned i = 0; i < length; i++)
+		flow_mark(f, v + i, MARK_CONFLICT);
+}
+
 static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_error *e)
 {
 	struct arch_insn insn;
@@ -278,7 +290,7 @@ static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_er
 		if (f->unsure && known)
 			mark_bytes(f, &insn, MARK_CONFLICT);
 		if (!known) {
-			flow_mark(f, v, MARK_CONFLICT);
+			mark_unknown(f, v);
 			return 0;
 		}
 		if (insn.flow == ARCH_FLOW_JUMP || insn.flow == ARCH_FLOW_BRANCH ||

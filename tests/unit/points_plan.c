@@ -89,7 +89,7 @@ static const struct plan_case layout_cases[] = {
 	{"e_tail",
 	 "entry+0=evicted(0,2>cold+31) exit+14=previous(8,7) exit+15=evicted/falls(15,2>cold+10)"},
 	{"e_cut",
-	 "entry+0=jump(0,5) exit+2=merged/falls(0,5) exit+16=!undecoded exit+21=!undecoded exit+23=!no-room"},
+	 "entry+0=jump(0,5) exit+2=merged/falls(0,5) exit+16=!undecoded exit+21=!undecoded exit+23=!undecoded"},
 	{"e_table_behind", "entry+0=jump(0,11) exit+18=evicted(16,3>0+5)"},
 	{"a_section_end", "entry+0=!no-room exit+0=!no-room"},
 };
