@@ -42,16 +42,22 @@ def label(name):
 NAMED, FRAME, BOTH, NOTHING, SIZELESS = range(5)
 
 
+MOST = r.choice([2, 6, 12])  # blocks of a function
+
+
 class Function:
     def __init__(self, n):
         self.n = n
         self.name = "f%d" % n
         self.kind = r.choices([NAMED, FRAME, BOTH, NOTHING, SIZELESS], [2, 2, 8, 1, 1])[0]
-        self.blocks = ["B%d_%d" % (n, i) for i in range(r.randint(1, 6))]
+        self.blocks = ["B%d_%d" % (n, i) for i in range(r.randint(1, MOST))]
 
 
 FUNCTIONS = r.randint(20, 60)
 ODD = r.random() < 0.4
+LENGTHS = r.choice([[0, 0, 1, 1, 2, 3, 5], [0, 0, 0, 1], [1, 4, 8]])  # of what a block does
+ALIGNED = r.choice([0, 0.4, 1])  # of the functions
+PADDED = r.choice([0.05, 0.25, 0.5])  # of the blocks
 skips = []
 PLACES = r.random() < 0.3 # who learns its own address
 functions = [Function(n) for n in range(FUNCTIONS)]
@@ -66,7 +72,7 @@ def some_registers():
 
 def body():
     """Instructions that go nowhere."""
-    for _ in range(r.choice([0, 0, 1, 1, 2, 3, 5])):
+    for _ in range(r.choice(LENGTHS)):
         a, b = some_registers()
         k = r.randrange(22)
         if k == 0:
@@ -282,16 +288,67 @@ def transfer(at, last):
             emit("and $%d, %s" % (count - 1, d(a)))
             emit("cmp $%d, %s" % (count - 1, d(a)))
             emit("ja R%d" % r.randrange(RETURNS))
+        form = r.randrange(4)
+        if form == 0:
+            # whole addresses
+            tables[-1] = (n, tables[-1][1], True)
+            emit("lea T%d(%%rip), %s" % (n, q(b)))
+            emit("%sjmp *(%s,%s,8)" % (r.choice(["", "notrack "]), q(b), q(a)))
+            return False
         emit("lea T%d(%%rip), %s" % (n, q(b)))
         emit("movslq (%s,%s,4), %s" % (q(b), q(a), q(a)))
-        emit("add %s, %s" % (q(b), q(a)))
-        emit("jmp *%s" % q(a))
+        if form == 1:
+            emit("lea (%s,%s), %s" % (q(a), q(b), q(b)))
+            a = b
+        else:
+            emit("add %s, %s" % (q(b), q(a)))
+        if form == 2:
+            # spilled, and loaded again by name
+            emit("mov %s, -24(%%rsp)" % q(a))
+            emit("jmp *-24(%rsp)")
+        else:
+            emit("%sjmp *%s" % (r.choice(["", "notrack "]), q(a)))
+        if form == 3 and r.random() < 0.3:
+            # the table lies in the code
+            emit(".p2align 2")
+            label("T%d" % n)
+            for t in tables.pop()[1]:
+                emit(".long %s - T%d" % (t, n))
+            tables.append((n, None, False))
         return False
     if k == 5:
         fuel()
         a = r.choice(REGS)
-        emit("lea %s(%%rip), %s" % (pick(at, False), q(a)))
-        emit("jmp *%s" % q(a))
+        target = pick(at, False)
+        form = r.randrange(5)
+        if form == 0:
+            more = r.choice([4, 8, 100])
+            emit("lea %s-%d(%%rip), %s" % (target, more, q(a)))
+            if r.random() < 0.5:
+                emit("add $%d, %s" % (more, q(a)))
+            else:
+                emit("lea %d(%s), %s" % (more, q(a), q(a)))
+            emit("jmp *%s" % q(a))
+        elif form == 1:
+            emit("lea %s(%%rip), %s" % (target, q(a)))
+            emit("push %s" % q(a))
+            emit("ret")
+        elif form == 2:
+            b = r.choice([x for x in REGS if x != a])
+            emit("lea %s(%%rip), %s" % (target, q(a)))
+            emit("lea %s(%%rip), %s" % (pick(at, False), q(b)))
+            emit("test $%d, %%edi" % r.choice([1, 2, 4]))
+            emit("cmovz %s, %s" % (q(b), q(a)))
+            emit("jmp *%s" % q(a))
+        elif form == 3:
+            b = r.choice(REGS)
+            emit("lea %s(%%rip), %s" % (target, q(a)))
+            emit("mov %s, -32(%%rsp)" % q(a))
+            emit("mov -32(%%rsp), %s" % q(b))
+            emit("jmp *%s" % q(b))
+        else:
+            emit("lea %s(%%rip), %s" % (target, q(a)))
+            emit("jmp *%s" % q(a))
         return False
     if k == 6:
         fuel()
@@ -312,7 +369,7 @@ def transfer(at, last):
 WAYS = [r.choice([2, 5]), r.choice([2, 4]), r.choice([3, 6]), r.choice([0, 0, 1]), r.choice([0, 0, 0, 1]),
         r.choice([0, 0, 0, 1]), r.choice([0, 1]), r.choice([1, 3]), r.choice([0, 1]), r.choice([1, 2])]
 RETURNS = max(2, len(order) // 8)
-padded = {b for f, b in order if r.random() < 0.25}
+padded = {b for f, b in order if r.random() < PADDED}
 return_at = {}
 for n in range(RETURNS):
     return_at.setdefault(r.randrange(len(order)), []).append(n)
@@ -322,7 +379,7 @@ previous = None
 for at, (f, b) in enumerate(order):
     first, last = b == f.blocks[0], b == f.blocks[-1]
     if first:
-        if r.random() < 0.4:
+        if r.random() < ALIGNED:
             emit(".p2align %d" % r.choice([3, 4, 4, 5]))
         if f.kind in (NAMED, BOTH, SIZELESS):
             if r.random() < 0.3:
@@ -365,12 +422,15 @@ for at, (f, b) in enumerate(order):
 
 emit(".section .rodata")
 for n, targets, whole in tables:
+    if targets is None:
+        continue
     emit(".p2align 3")
     if whole:
         emit(".section .data.rel.ro, \"aw\"")
         emit(".p2align 3")
         label("T%d" % n)
-        emit(".quad %s" % targets[0])
+        for t in targets:
+            emit(".quad %s" % t)
         emit(".section .rodata")
     else:
         label("T%d" % n)
