@@ -67,7 +67,6 @@ static struct body *body_new(const struct session *s, struct site *site, bool is
 			.point_insn = l->point_insn,
 			.place = l->place,
 			.kind = l->kind,
-			.red_zone = l->red_zone,
 		};
 	return b;
 }

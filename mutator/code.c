@@ -53,10 +53,28 @@ static bool has_piece(const struct code *c, unsigned insn, enum point_place plac
 	return false;
 }
 
+/*
+ * Where the window begins that is to be gone round by a branch to `target`: there, or behind the
+ * landing pad that stands there, which is never in a window.
+ */
+static taddr_t window_at(const struct code *c, taddr_t target)
+{
+	const struct module *module = c->site->module;
+	struct arch_insn insn;
+	size_t size = 0;
+	const uint8_t *bytes = image_code(module->image, target - module->bias, &size);
+
+	if (bytes && arch_decode(bytes, size, target, &insn) == ARCH_OK &&
+	    insn.flags & ARCH_INSN_LANDING_PAD)
+		return target + insn.length;
+	return target;
+}
+
 /* A branch to the window's own beginning that must pass by the entry snippets. */
 static bool bypasses_itself(const struct code *c, unsigned insn)
 {
-	return c->insns[insn].target == c->site->key.start && has_piece(c, insn, PLACE_BYPASS);
+	return has_piece(c, insn, PLACE_BYPASS) &&
+	       window_at(c, c->insns[insn].target) == c->site->key.start;
 }
 
 static bool any_bypasses_itself(const struct code *c)
@@ -192,12 +210,11 @@ static void emit_run(struct code *c, unsigned piece, const struct arch_frame *fr
 /* The pieces [first, end) at one place, in one frame. */
 static void emit_frame(struct code *c, unsigned first, unsigned end, taddr_t home)
 {
-	struct arch_frame frame = {.before = (uint8_t)c->pushed};
+	/* Also at a function's entry: who falls or jumps into it may have put something there. */
+	struct arch_frame frame = {.before = (uint8_t)c->pushed, .red_zone = true};
 
-	for (unsigned i = first; i < end; i++) {
+	for (unsigned i = first; i < end; i++)
 		frame.live |= c->body->pieces[i].live;
-		frame.red_zone |= c->body->pieces[i].red_zone;
-	}
 	for (unsigned i = first; i < end; i = run_end(c, i))
 		need(c, i, &frame);
 	mark(c, SITE_LINE_SNIPPET, first, home, false);
@@ -272,6 +289,7 @@ static void emit_around(struct code *c, unsigned insn)
 	struct arch_insn insns[WINDOW_INSNS_MAX];
 	const struct window *w = NULL;
 	const struct function_plan *plan;
+	const taddr_t start = window_at(c, branch->target);
 	size_t count;
 
 	if (bypasses_itself(c, insn)) {
@@ -281,7 +299,7 @@ static void emit_around(struct code *c, unsigned insn)
 	}
 	plan = session_known_plan(c->session, site->module, site->function);
 	for (size_t i = 0; plan && i < plan->window_count && !w; i++)
-		if (plan->windows[i].start + site->module->bias == branch->target)
+		if (plan->windows[i].start + site->module->bias == start)
 			w = &plan->windows[i];
 	if (!w) {
 		/* It goes where nothing is inserted. */

@@ -34,7 +34,7 @@ static taddr_t only_counts(const struct snippet *s, uint64_t *number)
 static bool goes_on(const struct arch_insn *insn)
 {
 	return insn->flow == ARCH_FLOW_NEXT &&
-	       !(insn->flags & (ARCH_INSN_NO_MOVE | ARCH_INSN_LANDING_PAD)) &&
+	       !(insn->flags & (ARCH_INSN_NO_MOVE | ARCH_INSN_LANDING_PAD | ARCH_INSN_DIVIDES)) &&
 	       (!(insn->flags & ARCH_INSN_MEMORY) ||
 		insn->flags & (ARCH_INSN_PC_RELATIVE | ARCH_INSN_STACK_OPERAND));
 }

@@ -32,6 +32,9 @@ int detail_adopt(struct detail *d, struct dinst_error *e)
 			vaddr_t to = d->flow.insns.items[first + p->insn].target;
 			long at = flow_covering(&d->flow, to);
 
+			/* A landing pad stays where it is: the window begins behind it. */
+			if (at >= 0 && d->flow.insns.items[at].flags & ARCH_INSN_LANDING_PAD)
+				at++;
 			if (at >= 0 && d->windows.owner[at])
 				d->bypassed[d->windows.owner[at] - 1] = true;
 		}

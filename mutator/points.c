@@ -180,7 +180,8 @@ static arch_regset live_through(const struct flow *f, size_t at)
 		arch_effects(&insns[end], &reads, &writes);
 		live = (live & ~writes) | reads;
 	}
-	return live | arch_always_live;
+	/* What has to be as it was where an instruction in between raises an exception is read nowhere. */
+	return live | arch_always_live | arch_callee_saved;
 }
 
 arch_regset plan_live(const struct flow *f, size_t at, enum point_place place)

@@ -144,7 +144,12 @@ static size_t make_ranges(const struct finding *f, struct image_range *ranges)
 
 		if (!is_code(f->img, d->start) || !d->length || d->length > LENGTH_MOST)
 			continue;
-		ranges[count++] = (struct image_range){d->start, d->start + d->length};
+		/*
+		 * The instruction in front, too: it stores where the descriptor is, as a rule, and
+		 * nothing of ours may come between, for that has a descriptor of its own.
+		 */
+		ranges[count++] = (struct image_range){d->start - is_code(f->img, d->start - 1),
+						       d->start + d->length};
 		/* The kernel looks for the signature before the handler. */
 		if (is_code(f->img, d->abort) && d->abort >= SIGNATURE)
 			ranges[count++] = (struct image_range){d->abort - SIGNATURE, d->abort + 1};

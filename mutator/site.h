@@ -76,7 +76,6 @@ struct link {
 	uint8_t insn, point_insn;     /* of the window, likewise */
 	uint8_t place;		      /* enum point_place */
 	uint8_t kind;		      /* enum point_kind */
-	bool red_zone;		      /* bytes below the stack pointer may be live */
 	bool part;		      /* not the point's first part */
 	struct link *next;	      /* of the site, in the order in which they run */
 	struct link *next_instance;   /* of the same instance; parts before the first part */
@@ -87,7 +86,6 @@ struct body_piece {
 	struct snippet snippet; /* the body holds references to its counter and code */
 	arch_regset live;
 	uint8_t insn, point_insn, place, kind;
-	bool red_zone;
 };
 
 /*

@@ -148,8 +148,6 @@ int site_link(struct session *s, struct site *site, const struct point *p,
 		.place = (uint8_t)p->place,
 		.kind = (uint8_t)p->kind,
 		.part = p->part != 0,
-		/* Only at a function's entry has the caller's call just overwritten what lies below. */
-		.red_zone = p->kind != POINT_ENTRY || p->place != PLACE_BEFORE || p->insn != 0,
 	};
 	enter(link);
 	site->links++;

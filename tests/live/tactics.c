@@ -22,8 +22,8 @@
 
 enum { THREADS = 4, RUNGS = 5, SEED = 7, CLEAN_MS = 60000 };
 
-static const char *const names[] = {"ladder", "ways",	    "looped", "spun",
-				    "tight",  "tight_door", "shared", "restored"};
+static const char *const names[] = {"ladder",	  "ways",   "looped",	"spun",	 "tight",
+				    "tight_door", "shared", "restored", "landed"};
 static const enum point_kind kinds[] = {POINT_ENTRY, POINT_EXIT};
 
 enum { NAMES = sizeof(names) / sizeof(*names) };
@@ -49,7 +49,7 @@ static void test_tactics_are_used(void **state)
 	} cases[] = {
 		{"ladder", POINT_EXIT, TACTIC_EVICTED}, {"ways", POINT_EXIT, TACTIC_EDGES},
 		{"looped", POINT_ENTRY, TACTIC_BYPASS}, {"spun", POINT_ENTRY, TACTIC_BYPASS},
-		{"tight", POINT_ENTRY, TACTIC_EVICTED},
+		{"tight", POINT_ENTRY, TACTIC_EVICTED}, {"landed", POINT_ENTRY, TACTIC_BYPASS},
 	};
 	struct harness *h = *state;
 	struct session *s;

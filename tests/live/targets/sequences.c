@@ -49,6 +49,7 @@ static atomic_ulong added;
 	".type " #name ",@function\n" #name ":\n"                                      \
 	".cfi_startproc\n"                                                             \
 	"	lea " #name "_cs(%rip),%rax\n"                                         \
+	"	.byte 0x3e\n" /* as long as with a thread's own memory: 5 bytes */     \
 	"	mov %rax,8(%rdi)\n" #name "_begin:\n"                                  \
 	"	mov 4(%rdi),%eax\n"                                                          \
 	"	shl $6,%rax\n"                                                               \

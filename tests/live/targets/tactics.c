@@ -30,12 +30,13 @@ struct control {
 };
 
 extern long worker(struct control *c);
-extern void ladder(void), ways(void), looped(void), spun(void), tight(void), tight_door(void);
+extern void ladder(void), ways(void), looped(void), spun(void), tight(void), tight_door(void),
+	landed(void);
 extern void shared(void), restored(void);
 
 /* The functions use rax, rcx and rdx, and look at rbp: the rounds that are left. */
 __asm__(".text\n"
-	".globl worker, park, park_end, back, ladder, ladder_in, ways, looped, spun, tight\n"
+	".globl worker, park, park_end, back, ladder, ladder_in, ways, looped, landed, spun, tight\n"
 	".globl tight_door, shared, restored, restored_out\n"
 	".macro BEGIN name\n"
 	"	.type \\name,@function\n"
@@ -122,6 +123,21 @@ __asm__(".text\n"
 	"7:	mov $9,%eax\n"
 	"	ret\n"
 	"END looped\n"
+	/* The same where a landing pad is the first, before which nothing stands. */
+	"BEGIN landed\n"
+	"	endbr64\n"
+	"	inc %rax\n"
+	"	lea (%rax,%rax),%rcx\n"
+	"	lea 1(%rcx),%rcx\n"
+	"	cmp $5,%rax\n"
+	"	jb landed\n"
+	"	test $1,%bpl\n"
+	"	je 7f\n"
+	"	cmp $9,%rax\n"
+	"	{disp32} jb landed\n"
+	"7:	mov $9,%eax\n"
+	"	ret\n"
+	"END landed\n"
 	/* The same from within the entry's own window, as a spin lock does. */
 	"BEGIN spun\n"
 	"	inc %rax\n"
@@ -177,8 +193,8 @@ __asm__(".text\n"
 static const struct {
 	void (*function)(void);
 	long result;
-} functions[] = {{ladder, 107}, {ways, 5},	 {looped, 9},	{spun, 5},
-		 {tight, 7},	{tight_door, 7}, {shared, 101}, {restored, 101}};
+} functions[] = {{ladder, 107},	  {ways, 5},	 {looped, 9},	  {spun, 5},  {tight, 7},
+		 {tight_door, 7}, {shared, 101}, {restored, 101}, {landed, 9}};
 
 enum { THREADS_MAX = 64, FUNCTIONS = sizeof(functions) / sizeof(*functions) };
 
