@@ -149,6 +149,7 @@ struct stop {
 	uint64_t deadline_ns;
 	uint64_t longest_ns;
 	int memory_fd;	       /* /proc/TID/mem, -1 until it is needed */
+	bool wrote_words;      /* the last time, for want of that */
 	uint64_t incarnation;  /* of the program, before the first thread was seized */
 	bool overlooked;       /* a process with the target's memory that is not to be seized yet */
 	bool suspect;	       /* a leader went away: this may be another program now */

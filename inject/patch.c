@@ -141,9 +141,10 @@ static bool has_breakpoint(const uint8_t *bytes, size_t size)
 /*
  * All in one page, in as few writes as there may be: what lies between two is written along with
  * them. But a breakpoint there is left alone: where it is a uprobe's the kernel may take it away in
- * this moment, also while the target stands still, and nobody would expect it afterwards.
+ * this moment, also while the target stands still, and nobody would expect it afterwards. And only
+ * after one write has shown that writes are whole, *whole: of words some might be missing if we died.
  */
-static void write_page(struct stop *s, struct patch *patches, const struct group *g)
+static void write_page(struct stop *s, struct patch *patches, const struct group *g, bool *whole)
 {
 	const size_t end = g->first + g->count;
 	taddr_t lo = 0, hi = 0;
@@ -154,13 +155,15 @@ static void write_page(struct stop *s, struct patch *patches, const struct group
 
 		if (p && p->outcome != PATCH_DONE)
 			continue;
-		if (p && hi && p->address >= hi &&
+		if (p && hi && *whole && p->address >= hi &&
 		    !has_breakpoint(g->bytes + (hi - g->lo), p->address - hi)) {
 			hi = end_of(p);
 			continue;
 		}
 		if (hi && stop_write(s, lo, g->bytes + (lo - g->lo), hi - lo, NULL))
 			fail(patches, first, i);
+		else if (hi)
+			*whole = !stop_wrote_words(s);
 		first = i;
 		lo = p ? p->address : 0;
 		hi = p ? end_of(p) : 0;
@@ -206,7 +209,7 @@ static bool write_across(struct stop *s, const struct patch *p, const uint8_t *w
  * Read just before it is written: others (the kernel, for uprobes) may write to the page, too. A page
  * is mapped as a whole, so what cannot be read is wholly there or, across two, half.
  */
-static void apply_group(struct stop *s, struct patch *patches, const struct group *g)
+static void apply_group(struct stop *s, struct patch *patches, const struct group *g, bool *whole)
 {
 	const bool across = page_of(g->lo) != page_of(g->hi - 1);
 	const size_t size = g->hi - g->lo, end = g->first + g->count;
@@ -223,7 +226,7 @@ static void apply_group(struct stop *s, struct patch *patches, const struct grou
 	for (size_t i = g->first; i < end; i++)
 		decide(g, &patches[i]);
 	if (!across)
-		write_page(s, patches, g);
+		write_page(s, patches, g, whole);
 	else if (!write_across(s, &patches[g->first], was, g->bytes))
 		fail(patches, g->first, end);
 }
@@ -234,6 +237,7 @@ int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dins
 	uint8_t *bytes = NULL;
 	size_t group_count = 0, largest = 0;
 	int result = DINST_OK;
+	bool whole = false;
 
 	for (size_t i = 0; i < count; i++) {
 		patches[i].outcome = PATCH_FAILED;
@@ -256,7 +260,7 @@ int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dins
 	}
 	for (size_t i = 0; i < group_count; i++) {
 		groups[i].bytes = bytes;
-		apply_group(s, patches, &groups[i]);
+		apply_group(s, patches, &groups[i], &whole);
 	}
 	if (!target_alive(stop_target(s)))
 		result = dinst_fail(e, DINST_GONE, "the target has ended");

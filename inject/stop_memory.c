@@ -151,6 +151,7 @@ int stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
 		return dinst_fail(e, DINST_FAILED,
 				  "cannot write %zu bytes at 0x%llx: no such memory", size,
 				  (unsigned long long)address);
+	s->wrote_words = false;
 	while (done < size) {
 		fault_point();
 		put = s->memory_fd < 0 ? -1
@@ -166,6 +167,7 @@ int stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
 			error = put < 0 ? errno : ESRCH;
 		if (error == EINTR)
 			continue;
+		s->wrote_words |= error == EIO;
 		put = error == EIO
 			      ? (ssize_t)write_words(s, address + done, bytes + done, size - done)
 			      : 0;
@@ -181,6 +183,11 @@ int stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
 				"cannot write %zu bytes at 0x%llx of process %d (%s), only %zu",
 				size, (unsigned long long)address, (int)s->target->pid,
 				s->target->name, done);
+}
+
+bool stop_wrote_words(const struct stop *s)
+{
+	return s->wrote_words;
 }
 
 int stop_store_regs(struct stop *s, struct dinst_error *e)

@@ -164,6 +164,11 @@ struct stop_thread *stop_thread(struct stop *s, size_t index);
  */
 int stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
 	       struct dinst_error *e);
+/*
+ * True if the last stop_write() had to write word by word, by ptrace(): if we died in the middle of
+ * more than 8 bytes, some words would be there and others not.
+ */
+bool stop_wrote_words(const struct stop *s);
 
 /*
  * Writes the registers of all threads that are `changed` now, and clears the

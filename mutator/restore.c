@@ -197,9 +197,23 @@ static bool is_of_newer(const struct flush *f, struct stop *stop, const struct s
 	       !memcmp(now, jump->after, jump->length);
 }
 
+/*
+ * Where the module is not what is mapped, another one may be, whose bytes may be ours or the file's by
+ * chance: only all of ours together are taken for ours.
+ */
+static bool is_of_another(struct stop *stop, const struct patch *p)
+{
+	uint8_t now[ARCH_PATCH_MAX];
+
+	return target_read_some(stop_target(stop), p->address, now, p->length) != p->length ||
+	       memcmp(now, p->after, p->length) != 0;
+}
+
 /* Restores patch number `which` (1: windows, 0: holes) in one process. */
 static int restore_round(struct flush *f, struct stop *stop, unsigned which, struct dinst_error *e)
 {
+	const struct module *looked_at = NULL;
+	bool unloaded = false;
 	size_t count = 0;
 	int status;
 
@@ -211,7 +225,13 @@ static int restore_round(struct flush *f, struct stop *stop, unsigned which, str
 		if ((!which && !f->restored[i]) || (site->patch_count == 1 && !which) ||
 		    is_of_newer(f, stop, site))
 			continue;
+		if (site->module != looked_at) {
+			looked_at = site->module;
+			unloaded = is_unloaded_in(stop, site, site->key.start);
+		}
 		p = &site->patches[site->patch_count == 1 ? 0 : which];
+		if (unloaded && is_of_another(stop, p))
+			continue;
 		f->patches[count] = *p;
 		f->patches[count].removal = true;
 		memcpy(f->patches[count].before, p->after, p->length);

@@ -86,7 +86,9 @@ int arch_patch(enum arch_patch_kind kind, const struct arch_insn *insn, taddr_t 
 		status = write_displacement(insn, kind, address, to, after, length);
 	if (status != ARCH_OK)
 		return status;
-	while (lo < length && before[lo] == after[lo])
+	/* Whoever stands at a jump, or comes to it, is looked for by where that begins. */
+	while (kind != ARCH_PATCH_JUMP && kind != ARCH_PATCH_SHORT_JUMP && lo < length &&
+	       before[lo] == after[lo])
 		lo++;
 	for (hi = length; hi > lo && before[hi - 1] == after[hi - 1]; hi--)
 		;

@@ -168,22 +168,25 @@ static void breakpoint_between(void **state)
 		apply_all(&c, p, 4);
 		for (size_t i = 0; i < 4; i++)
 			assert_int_equal(p[i].outcome, PATCH_DONE);
-		assert_int_equal(written_count, 2);
-		expect_written(0, c.blob + 8, 8 + LENGTH);
-		expect_written(1, c.blob + 64, 16 + LENGTH);
+		/* The first shows that what is written is written whole. */
+		assert_int_equal(written_count, 3);
+		expect_written(0, c.blob + 8, LENGTH);
+		expect_written(1, c.blob + 16, LENGTH);
+		expect_written(2, c.blob + 64, 16 + LENGTH);
 		expect_bytes(&c, c.blob + 80, round ? p[3].after : long_nop, LENGTH);
 		expect_bytes(&c, foreign.at, &foreign.value, 1);
 		reverse(p, 4);
 	}
 	foreign.value = NOP;
 	help_stop_well(c.target, put_byte, &foreign);
-	/* Without it all is one write. */
+	/* Without it all others are one write. */
 	for (size_t i = 0; i < 4; i++)
 		p[i] = patch_at(p[i].address);
 	written_count = 0;
 	apply_all(&c, p, 4);
-	assert_int_equal(written_count, 1);
-	expect_written(0, c.blob + 8, 72 + LENGTH);
+	assert_int_equal(written_count, 2);
+	expect_written(0, c.blob + 8, LENGTH);
+	expect_written(1, c.blob + 16, 64 + LENGTH);
 	reverse(p, 4);
 	apply_all(&c, p, 4);
 	finish(&c);

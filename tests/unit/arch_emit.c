@@ -383,6 +383,21 @@ static void test_shared_jump(void **state)
 	}
 }
 
+/* Over a jump of the file's: who is to be kept from a jump's bytes is told where it begins all the same. */
+static void test_jump_over_jump(void **state)
+{
+	uint8_t bytes[32] = {0};
+	size_t size = parse("e911223344", bytes), first = 99, count = 99;
+
+	(void)state;
+	assert_int_equal(arch_patch(ARCH_PATCH_JUMP, NULL, HIGH, HIGH + 0x1000000, bytes, size,
+				    &first, &count),
+			 ARCH_OK);
+	assert_int_equal(bytes[0], 0xe9);
+	assert_int_equal(first, 0);
+	assert_int_equal(count, 5);
+}
+
 /* ---------------------------------------------------------------- liveness */
 
 enum { A = 1 << RAX, B = 1 << RBX, C = 1 << RCX, D = 1 << RDX, S = 1 << RSP, DEAD_MAX = 64 };
@@ -516,6 +531,7 @@ int main(void)
 		cmocka_unit_test(test_patch),
 		cmocka_unit_test(test_patch_leads_there),
 		cmocka_unit_test(test_shared_jump),
+		cmocka_unit_test(test_jump_over_jump),
 		cmocka_unit_test(test_liveness),
 		cmocka_unit_test(test_liveness_is_bounded),
 	};
