@@ -184,26 +184,11 @@ static uint32_t first_behind(const struct sites *s, vaddr_t v)
 	return lo;
 }
 
-/* Index of the block's first instruction at or behind v; behind its last one if there is none. */
-static uint32_t insn_from(const struct making *m, const struct cfg_block *b, vaddr_t v)
-{
-	uint32_t lo = b->first, hi = b->first + b->count;
-
-	while (lo < hi) {
-		uint32_t mid = (lo + hi) / 2;
-
-		if (insn_at(m, mid)->address < v)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
 static bool has_call(struct making *m, const struct cfg_block *b, vaddr_t lo, vaddr_t hi)
 {
-	for (uint32_t i = insn_from(m, b, lo);
-	     i < b->first + b->count && insn_at(m, i)->address < hi && may_go_on(m, 1); i++)
+	size_t i = flow_insn_from(m->f, lo > b->start ? lo : b->start);
+
+	for (; i < b->first + b->count && insn_at(m, i)->address < hi && may_go_on(m, 1); i++)
 		if (is_call(insn_at(m, i)))
 			return true;
 	return false;

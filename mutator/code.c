@@ -292,7 +292,7 @@ static void emit_around(struct code *c, unsigned insn)
 	const taddr_t start = window_at(c, branch->target);
 	size_t count;
 
-	if (bypasses_itself(c, insn)) {
+	if (start == site->key.start) {
 		mark(c, SITE_LINE_BACK, insn, branch->target, true);
 		arch_emit_jump(&c->hot, c->hot.pc + c->behind_entry);
 		return;

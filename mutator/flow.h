@@ -77,6 +77,9 @@ int flow_build(struct flow *f, struct image *img, struct freemap *map, uint32_t 
 	       struct dinst_error *e);
 void flow_release(struct flow *f);
 
+/* Index of the first of the sorted instructions at or behind v; their number if there is none. */
+size_t flow_insn_from(const struct flow *f, vaddr_t v);
+
 /* Index of the first piece that ends behind v, of any number; piece_count if none does. */
 size_t flow_piece_behind(const struct flow *f, vaddr_t v);
 

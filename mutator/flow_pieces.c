@@ -19,6 +19,21 @@ long flow_covering(const struct flow *f, vaddr_t v)
 	return -1;
 }
 
+size_t flow_insn_from(const struct flow *f, vaddr_t v)
+{
+	size_t lo = 0, hi = f->insns.count;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (f->insns.items[mid].address < v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
 bool flow_begins_block(const struct flow *f, vaddr_t v)
 {
 	long at = flow_insn_at(f, v);

@@ -133,27 +133,11 @@ static void search_gaps(struct hole_search *s, vaddr_t lo, vaddr_t hi)
 	}
 }
 
-/* Index of the first instruction at or behind v. */
-static size_t insn_from(const struct flow *f, vaddr_t v)
-{
-	size_t lo = 0, hi = f->insns.count;
-
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (f->insns.items[mid].address < v)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
 /* Padding between the blocks of the function itself. */
 static void search_own(struct hole_search *s, vaddr_t lo, vaddr_t hi)
 {
 	const struct insn_list *insns = &s->w->flow->insns;
-	size_t at = insn_from(s->w->flow, lo);
+	size_t at = flow_insn_from(s->w->flow, lo);
 
 	while (at > 0 && insns->items[at - 1].flags & ARCH_INSN_PADDING)
 		at--;
@@ -303,7 +287,7 @@ bool find_host(const struct windows *w, vaddr_t from, size_t first, unsigned cou
 
 	if (w->flow->single_only)
 		return false;
-	for (size_t at = insn_from(w->flow, lo);
+	for (size_t at = flow_insn_from(w->flow, lo);
 	     at < insns->count && insns->items[at].address < from + reach && s.effort > EFFORT_NONE;
 	     at++)
 		try_from(&s, at);
