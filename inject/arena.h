@@ -133,24 +133,15 @@ void arena_release(struct arena *a);
 bool arena_is_half(const struct maps_entry *entry, taddr_t code, size_t code_size, taddr_t data,
 		   size_t data_size);
 
-/* True if the maps of `pid` show the arena, or a half of it; never true for a private one. */
-bool arena_shared_by(pid_t pid, const struct arena *a);
-/* The same of maps that were read already. */
+/* True if the maps show the arena, or a half of it; never true for a private one. */
 bool arena_is_in(const struct maps *m, const struct arena *a);
-/* As arena_shared_by(): 1, 0, or why it cannot be told (DINST_NOT_PERMITTED, DINST_FAILED). */
+/* The same of the maps of `pid`: 1, 0, or why it cannot be told (DINST_NOT_PERMITTED, DINST_FAILED). */
 int arena_look_for(pid_t pid, const struct arena *a, struct dinst_error *e);
 
 /*
- * True if the maps of `pid` are kept from us (it made itself undumpable) and it
- * may have been forked from the target: nobody can tell whether it runs through
- * the target's arenas.
- */
-bool arena_may_be_hidden_in(pid_t pid, const struct target *t);
-
-/*
- * All processes but `except` whose maps show the arena, as arena_shared_by(), as far
- * as we may look. Our own process does not count.
- * *out is malloc'ed, NULL where there are none. DINST_OK or DINST_NO_MEMORY.
+ * All processes but `except` whose maps show the arena, as far as we may look. Our own process
+ * does not count. *out is malloc'ed, NULL where there are none. DINST_OK, DINST_NO_MEMORY, or
+ * DINST_FAILED if we cannot look for a reason of our own (no descriptor).
  */
 int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *count);
 

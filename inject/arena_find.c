@@ -81,17 +81,12 @@ int arena_look_for(pid_t pid, const struct arena *a, struct dinst_error *e)
 	return shows;
 }
 
-bool arena_shared_by(pid_t pid, const struct arena *a)
-{
-	return arena_look_for(pid, a, NULL) > 0;
-}
-
 int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *count)
 {
 	size_t used = 0, room = 0;
 	struct dirent *entry;
 	pid_t *pids = NULL;
-	int result = DINST_OK;
+	int result = DINST_OK, has;
 	DIR *proc;
 
 	*out = NULL;
@@ -104,8 +99,15 @@ int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *coun
 	while ((entry = readdir(proc))) {
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (pid <= 0 || pid == except || pid == getpid() || !arena_shared_by(pid, a))
+		if (pid <= 0 || pid == except || pid == getpid())
 			continue;
+		has = arena_look_for(pid, a, NULL);
+		if (!has || has == DINST_NOT_PERMITTED)
+			continue;
+		if (has < 0) {
+			result = has;
+			break;
+		}
 		if (used == room) {
 			pid_t *grown = realloc(pids, (room + 16) * sizeof(*pids));
 
@@ -126,49 +128,6 @@ int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *coun
 	*out = pids;
 	*count = used;
 	return DINST_OK;
-}
-
-/* *empty: there is nothing in them, as in those of a kernel thread and of a leader that has exited. */
-static bool maps_are_denied(pid_t tid, bool *empty)
-{
-	char path[64], byte;
-	int fd;
-
-	*empty = false;
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return errno == EACCES || errno == EPERM;
-	*empty = read(fd, &byte, 1) == 0;
-	close(fd);
-	return false;
-}
-
-bool arena_may_be_hidden_in(pid_t pid, const struct target *t)
-{
-	struct proc_stat stat, parent;
-	struct proc_status status;
-	bool denied, empty;
-	pid_t tid;
-
-	denied = maps_are_denied(pid, &empty);
-	if (empty) {
-		tid = proc_memory_tid(pid, NULL);
-		denied = tid && tid != pid && maps_are_denied(tid, &empty);
-	}
-	if (!denied)
-		return false;
-	if (proc_stat_read(pid, &stat) || proc_status_read(pid, &status))
-		return false;
-	/* What it has executed has no arena. */
-	if (!(stat.flags & PROC_FORKED))
-		return false;
-	/* Children of a process of ours keep our user id, or had it when they were made. */
-	if (status.uid[0] != getuid() && status.uid[1] != getuid() && status.uid[2] != getuid())
-		return false;
-	if (!proc_stat_read(target_pid(t), &parent) && stat.start_time < parent.start_time)
-		return false;
-	return proc_descends(pid, target_pid(t)) || !strcmp(stat.name, target_name(t));
 }
 
 /* --------------------------------------------------- what was left behind */

@@ -82,7 +82,7 @@ static int read_family(struct stop *s, const struct arena *a, struct maps *m, st
 	if (!result)
 		return DINST_OK;
 	maps_release(m);
-	return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	return dinst_fail(e, result, "cannot look through the processes forked from %d", (int)pid);
 }
 
 static int find_place(struct stop *s, struct arena *a, size_t size, taddr_t *out,

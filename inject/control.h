@@ -60,6 +60,7 @@ struct target {
 	uint64_t start_time;
 	int64_t clock_offset; /* target_clock_offset() */
 	char name[PROC_NAME_MAX];
+	uint64_t text_kib;     /* as of struct proc_status, when it was opened; 0: not known */
 	pid_t memory_tid;      /* a thread through which memory can be reached */
 	bool memory_tid_stays; /* it stands still: it does not exit, but by a signal that ends all */
 	pthread_mutex_t stop_lock; /* one stop at a time */

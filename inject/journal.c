@@ -205,7 +205,6 @@ void journal_remove(struct journal *j, unsigned index)
 
 enum {
 	JOURNAL_SAME_MAX = 8,
-	NO_CHANCE = 3, /* so many bytes are not as we wrote them by chance */
 };
 
 /* True if all of the entry's bytes are executable memory of a file. */
@@ -326,7 +325,7 @@ static bool keep_text(const struct target *t, const struct maps *m, struct journ
 			entries[texts++] = entry;
 		} else if (copied == COPIED) {
 			entries[texts + copies++] = entry;
-			if (entry.length >= NO_CHANCE)
+			if (entry.length >= JOURNAL_NO_CHANCE)
 				has_copies[maps_index(m, entry.address)] = true;
 		}
 	}

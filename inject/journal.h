@@ -39,6 +39,8 @@ struct journal_entry {
 	uint8_t patched[ARCH_PATCH_MAX];
 };
 
+enum { JOURNAL_NO_CHANCE = 3 }; /* so many bytes are not as we wrote them by chance */
+
 /* Records that `entry` may be applied from now on. *index names it. */
 int journal_add(struct journal *j, const struct journal_entry *entry, unsigned *index,
 		struct dinst_error *e);

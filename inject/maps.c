@@ -333,3 +333,13 @@ bool maps_page_is_copy(int pagemap, taddr_t page)
 		return true;
 	return (entry & PAGEMAP_PRESENT) && !(entry & PAGEMAP_FILE);
 }
+
+bool maps_is_untouched(int pagemap, taddr_t address, size_t length)
+{
+	const taddr_t size = (taddr_t)sysconf(_SC_PAGESIZE);
+
+	for (taddr_t page = address / size * size; page < address + length; page += size)
+		if (maps_page_is_copy(pagemap, page))
+			return false;
+	return true;
+}

@@ -205,6 +205,8 @@ static void parse_status_line(const char *key, const char *value, struct proc_st
 		parse_ids(value, status->gid);
 	else if (!strcmp(key, "Threads"))
 		status->threads = (unsigned)strtoul(value, NULL, 10);
+	else if (!strcmp(key, "VmExe"))
+		status->text_kib = strtoull(value, NULL, 10);
 	else if (!strcmp(key, "SigCgt"))
 		status->caught = strtoull(value, NULL, 16);
 	else if (!strcmp(key, "CapEff"))

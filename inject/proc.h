@@ -44,6 +44,7 @@ struct proc_status {
 	unsigned threads;
 	uint64_t capabilities; /* effective */
 	uint64_t permitted;    /* capabilities that it may make effective */
+	uint64_t text_kib;     /* of the executable's code (VmExe); 0 without memory */
 	uint64_t caught;       /* signals with handlers, number 1 is bit 0 */
 	int seccomp;	       /* 0 none, 1 strict, 2 filter; -1 not told */
 	unsigned filters;      /* of seccomp; 0 where the kernel does not tell */

@@ -169,20 +169,11 @@ static int take_new(struct stop *s, pid_t tgid, bool *more, struct dinst_error *
 	return code;
 }
 
-/*
- * One look around: new threads of all groups, then new groups. While there are
- * new threads nobody looks for groups: they may have created others meanwhile,
- * and each thread has to be asked.
- */
-static int look_around(struct stop *s, bool *more, struct dinst_error *e)
+/* Processes that threads of the stop have created, and that share the target's memory. */
+static int find_groups(struct stop *s, bool *more, struct dinst_error *e)
 {
 	int code = 0;
 
-	for (size_t g = 0; !code && g < s->groups.count; g++)
-		if (!g || stop_shares_memory(s, s->groups.ids[g]))
-			code = take_new(s, s->groups.ids[g], more, e);
-	if (*more)
-		return code;
 	for (size_t i = 0; !code && i < s->held_count; i++) {
 		const int error = s->held[i].seized && !s->held[i].gone
 					  ? stop_find_sharers(s, &s->held[i], more)
@@ -195,6 +186,21 @@ static int look_around(struct stop *s, bool *more, struct dinst_error *e)
 						(int)s->target->pid);
 	}
 	return code;
+}
+
+/*
+ * One look around: new threads of all groups, then new groups. While there are
+ * new threads nobody looks for groups: they may have created others meanwhile,
+ * and each thread has to be asked.
+ */
+static int look_around(struct stop *s, bool *more, struct dinst_error *e)
+{
+	int code = 0;
+
+	for (size_t g = 0; !code && g < s->groups.count; g++)
+		if (!g || stop_shares_memory(s, s->groups.ids[g]))
+			code = take_new(s, s->groups.ids[g], more, e);
+	return code || *more ? code : find_groups(s, more, e);
 }
 
 /* While all run. s->births is set if the last look showed nobody new. */
@@ -430,8 +436,8 @@ static bool all_are_known(struct stop *s)
 
 /*
  * All known threads stand still. Nobody else is there if no task at all was
- * born since the last look (and none was just being born then: it is counted
- * by now), or if another look shows nobody. *more: somebody is.
+ * born since the last look (and none was just being born then: threads are counted
+ * by now, and a process is seen as a child), or if another look shows nobody. *more: somebody is.
  */
 static int look_again(struct stop *s, bool *more, struct dinst_error *e)
 {
@@ -445,9 +451,12 @@ static int look_again(struct stop *s, bool *more, struct dinst_error *e)
 		if (s->executed)
 			return 0;
 	}
-	if (births >= 0 && births == s->births && !s->suspect && all_are_known(s))
-		return 0;
 	s->overlooked = false;
+	if (births >= 0 && births == s->births && !s->suspect && all_are_known(s)) {
+		code = find_groups(s, more, e);
+		*more |= s->overlooked;
+		return code;
+	}
 	code = look_around(s, more, e);
 	*more |= s->overlooked;
 	if (!code && !*more) {

@@ -66,6 +66,7 @@ static bool is_placed_alike(pid_t pid)
 int target_open_known(pid_t pid, enum target_origin origin, struct target **out,
 		      struct dinst_error *e)
 {
+	struct proc_status status;
 	struct proc_stat stat;
 	struct target *t;
 	int pidfd = -1;
@@ -99,6 +100,8 @@ int target_open_known(pid_t pid, enum target_origin origin, struct target **out,
 		goto free_target;
 	}
 	t->start_time = stat.start_time;
+	if (!proc_status_read(target_memory_tid(t), &status))
+		t->text_kib = status.text_kib;
 	t->clock_offset = proc_clock_offset(t->memory_tid);
 	t->placed_alike = is_placed_alike(pid);
 	snprintf(t->name, sizeof(t->name), "%s", stat.name);

@@ -21,6 +21,7 @@
 
 #include "inject/arena.h"
 #include "inject/heap.h"
+#include "inject/hidden.h"
 #include "inject/journal.h"
 #include "inject/patch.h"
 #include "inject/stack.h"
@@ -197,6 +198,7 @@ struct session {
 	char name[64];
 	pid_t pid;
 	struct target *target;
+	struct hidden *unseen; /* who kept themselves from us before anything was inserted */
 	struct module_list *modules;
 	struct place *places;	  /* the newest one first */
 	struct heap_totals heaps; /* of all of them */

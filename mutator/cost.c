@@ -84,14 +84,10 @@ static uint64_t count_filters(const pid_t *tids, size_t count, uint64_t *most)
 /* A child that may not be looked at may run our code, too. */
 static bool may_run_our_code(const struct session *s, pid_t child)
 {
-	bool shared = false;
-
-	for (const struct place *p = s->places; p; p = p->next) {
-		if (arena_shared_by(child, p->arena))
+	for (const struct place *p = s->places; p; p = p->next)
+		if (hidden_may_have(s->unseen, child, s->target, p->arena))
 			return true;
-		shared = shared || p->arena->mode == ARENA_SHARED;
-	}
-	return shared && arena_may_be_hidden_in(child, s->target);
+	return false;
 }
 
 /*

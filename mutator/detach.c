@@ -75,9 +75,11 @@ static int unmap_everything(struct stop *stop, void *arg, struct dinst_error *e)
 		int status;
 
 		/* What is not there any more must not be unmapped: it may be another's by now. */
-		if (pid == s->pid ? p->unmapped : !arena_shared_by(pid, p->arena))
+		status = pid == s->pid ? !p->unmapped : arena_look_for(pid, p->arena, e);
+		if (!status)
 			continue;
-		status = arena_unmap(stop, p->arena, e);
+		if (status > 0)
+			status = arena_unmap(stop, p->arena, e);
 		if (status < 0)
 			return status;
 		if (pid == s->pid)

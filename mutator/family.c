@@ -32,6 +32,7 @@ struct waiting {
 struct family {
 	struct session *session;
 	struct pid_list looked_at; /* processes that are known to be members or not, sorted */
+	long births;		   /* up to which those that /proc does not list were looked for */
 	struct waiting *waiting;
 	size_t waiting_count, waiting_room;
 	struct pid_list
@@ -126,6 +127,15 @@ static int shows_an_arena(const struct session *s, pid_t pid, struct dinst_error
 	return shows;
 }
 
+static int refuse_hidden(const struct session *s, pid_t pid, struct dinst_error *e)
+{
+	return dinst_fail(
+		e, DINST_NOT_PERMITTED,
+		"process %d was forked from %d, it seems, and may not be looked at: what it "
+		"may run through stays; run dinst as root, or try again when it has ended",
+		(int)pid, (int)s->pid);
+}
+
 /*
  * 1, 0, or why it cannot be told. What we may not look at may be a member: then nothing may be freed.
  * What we cannot look at for a reason of our own (no descriptor, no memory) may be one, too.
@@ -139,13 +149,27 @@ static int is_member(const struct session *s, pid_t pid, struct dinst_error *e)
 		return shares;
 	if (shares != DINST_NOT_PERMITTED)
 		return dinst_fail(e, DINST_BUSY, "%s; try again later", why.text);
-	if (!arena_may_be_hidden_in(pid, s->target))
+	return hidden_may_share(s->unseen, pid, s->target) ? refuse_hidden(s, pid, e) : 0;
+}
+
+/* Those that /proc does not list: the first time all, then whoever was born since. */
+static int look_for_unlisted(struct family *f, struct dinst_error *e)
+{
+	const struct session *s = f->session;
+	struct proc_ids unlisted = {0};
+	bool shared = false;
+	int status = 0;
+
+	for (const struct place *p = s->places; p; p = p->next)
+		shared = shared || p->arena->mode == ARENA_SHARED;
+	if (!shared)
 		return 0;
-	return dinst_fail(
-		e, DINST_NOT_PERMITTED,
-		"process %d was forked from %d, it seems, and may not be looked at: what it "
-		"may run through stays; run dinst as root, or try again when it has ended",
-		(int)pid, (int)s->pid);
+	if (hidden_unlisted(s->unseen, s->target, &f->births, &unlisted))
+		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	else if (unlisted.count)
+		status = refuse_hidden(s, unlisted.ids[0], e);
+	proc_ids_release(&unlisted);
+	return status;
 }
 
 /* Looks at every process that has not been looked at yet; members go to `waiting`. */
@@ -174,7 +198,7 @@ static int look_for_members(struct family *f, struct dinst_error *e)
 	closedir(proc);
 	if (f->looked_at.count)
 		qsort(f->looked_at.pids, f->looked_at.count, sizeof(*f->looked_at.pids), by_number);
-	return status;
+	return status < 0 ? status : look_for_unlisted(f, e);
 }
 
 static int stop_the_rest(struct family *f, struct dinst_error *e);
@@ -401,6 +425,7 @@ static int stop_all(struct family *f, struct stop_report *own, struct dinst_erro
 
 	family_release(s);
 	f->looked_at.count = f->waiting_count = f->sharers.count = 0;
+	f->births = -1;
 	/* The costly look at everybody happens while the target runs. */
 	status = look_for_members(f, e);
 	if (status >= 0)

@@ -56,19 +56,26 @@ static int by_place(const void *a, const void *b)
 	return x->hash == y->hash ? 0 : strcmp(x->name, y->name);
 }
 
-/* Length of "foo" in "foo.cold" and "foo.cold.3", code that the compiler moved out of foo; else 0. */
+/*
+ * Length of "foo" in the names of code that compilers moved out of foo: "foo.cold", "foo.cold.3", and of
+ * clang's basic block sections (-fbasic-block-sections) "foo.__part.3" and "foo.eh"; else 0.
+ */
 static size_t cold_base(const char *name, size_t length)
 {
-	static const char cold[] = ".cold";
+	static const char *const endings[] = {".cold", ".__part", ".eh"};
 	size_t end = length, digits = length;
 
 	while (digits && name[digits - 1] >= '0' && name[digits - 1] <= '9')
 		digits--;
 	if (digits < end && digits && name[digits - 1] == '.')
 		end = digits - 1;
-	if (end < sizeof(cold) || memcmp(name + end - (sizeof(cold) - 1), cold, sizeof(cold) - 1))
-		return 0;
-	return end - (sizeof(cold) - 1);
+	for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+		const size_t size = strlen(endings[i]);
+
+		if (end > size && !memcmp(name + end - size, endings[i], size))
+			return end - size;
+	}
+	return 0;
 }
 
 /*

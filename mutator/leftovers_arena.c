@@ -143,11 +143,33 @@ static int holes_in_order(struct one_arena *a, struct dinst_error *e)
 	return 0;
 }
 
+static int open_pagemap(const struct target *t)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(t));
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/*
+ * Another module has come to where ours was, nobody wrote into it, and a byte or two are there as we
+ * wrote them: by chance.
+ */
+static bool is_chance(const struct target *t, int pagemap, const struct journal_entry *j)
+{
+	uint8_t now[ARCH_PATCH_MAX];
+
+	return j->length < JOURNAL_NO_CHANCE &&
+	       target_read_some(t, j->address, now, j->length) == j->length &&
+	       !memcmp(now, j->patched, j->length) &&
+	       maps_is_untouched(pagemap, j->address, j->length);
+}
+
 static int read_patches(const struct target *t, struct one_arena *a, struct dinst_error *e)
 {
 	struct journal_entry *entries = NULL;
 	size_t count = 0;
-	int status = 0;
+	int status = 0, pagemap;
 
 	if (a->found->header_valid)
 		status = journal_read(t, a->found, &entries, &count, e);
@@ -160,17 +182,22 @@ static int read_patches(const struct target *t, struct one_arena *a, struct dins
 		free(entries);
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	}
-	a->count = count;
+	pagemap = open_pagemap(t);
 	for (size_t i = 0; i < count; i++) {
 		const struct journal_entry *j = &entries[i];
-		struct patch *p = &a->patches[i];
+		struct patch *p = &a->patches[a->count];
 
+		if (is_chance(t, pagemap, j))
+			continue;
+		a->count++;
 		p->address = j->address;
 		p->length = j->length;
 		p->removal = true;
 		memcpy(p->before, j->patched, j->length);
 		memcpy(p->after, j->original, j->length);
 	}
+	if (pagemap >= 0)
+		close(pagemap);
 	free(entries);
 	return holes_in_order(a, e);
 }
@@ -359,32 +386,20 @@ static size_t code_ranges(const struct one_arena *a, struct stack_range *ranges)
 	return count;
 }
 
-/* The file's own bytes are there: another module has come to where ours was, and nobody wrote into it. */
-static bool is_untouched(int pagemap, const struct patch *p)
-{
-	enum { PAGE = 4096 };
-	const taddr_t last = p->address + p->length - 1;
-
-	return !maps_page_is_copy(pagemap, p->address / PAGE * PAGE) &&
-	       !maps_page_is_copy(pagemap, last / PAGE * PAGE);
-}
-
 /* Patches in whose places there is what somebody else has written. */
 static size_t count_foreign(const struct one_arena *a, const struct target *t)
 {
+	const int pagemap = open_pagemap(t);
 	size_t foreign = 0;
 	bool unread = false;
 	struct maps maps;
-	char path[64];
-	int pagemap;
 
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(t));
-	pagemap = open(path, O_RDONLY | O_CLOEXEC);
 	for (size_t i = 0; i < a->count; i++) {
 		const struct patch *p = &a->patches[i];
 
 		foreign += p->outcome == PATCH_FAILED ||
-			   (p->outcome == PATCH_FOREIGN && !is_untouched(pagemap, p));
+			   (p->outcome == PATCH_FOREIGN &&
+			    !maps_is_untouched(pagemap, p->address, p->length));
 		unread |= p->outcome == PATCH_UNMAPPED;
 	}
 	if (pagemap >= 0)

@@ -54,7 +54,7 @@ static int look_at_process(struct owners *o, pid_t pid, pid_t target, struct din
 		if (entry->inode != o->found->inode || entry->device != o->found->device)
 			continue;
 		writes = writes || owners_writes(entry);
-		/* One half alone counts, too: arena_shared_by(). */
+		/* One half alone counts, too: arena_is_in(). */
 		if (!arena_is_half(entry, o->found->code, o->found->code_size, o->found->data,
 				   o->found->data_size))
 			continue;

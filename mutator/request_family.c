@@ -124,7 +124,7 @@ static bool has_threads(pid_t pid, const struct needs *n)
 	bool has = true;
 
 	if (target_open(pid, &child, &ignored) < 0)
-		return !arena_shared_by(pid, n->places[0]->arena);
+		return arena_look_for(pid, n->places[0]->arena, NULL) == 0;
 	for (unsigned i = 0; i < n->count && has; i++) {
 		const taddr_t at = n->places[i]->arena->threads;
 		uint64_t magic = 0;
@@ -167,7 +167,8 @@ static int check_place(struct request *r, const struct needs *n, unsigned of, st
 				  (int)s->pid);
 	for (size_t i = 0; i < count && status >= 0; i++) {
 		for (unsigned k = 0; k < n->count && status >= 0; k++)
-			if (*leads(n, of, k) && !arena_shared_by(pids[i], n->places[k]->arena))
+			if (*leads(n, of, k) &&
+			    arena_look_for(pids[i], n->places[k]->arena, NULL) <= 0)
 				status = refuse(s, pids[i], e);
 		if (status >= 0 && n->threads[of] && !has_threads(pids[i], n))
 			status = refuse(s, pids[i], e);

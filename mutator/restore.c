@@ -7,10 +7,13 @@
  * is restored while a thread may come back to it. A window with holes in its
  * tail is not restored before a flush that finds them gone. Never frees anything.
  */
+#include <fcntl.h>
 #include <linux/rseq.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "inject/maps.h"
 #include "mutator/removal.h"
@@ -199,14 +202,27 @@ static bool is_of_newer(const struct flush *f, struct stop *stop, const struct s
 
 /*
  * Where the module is not what is mapped, another one may be, whose bytes may be ours or the file's by
- * chance: only all of ours together are taken for ours.
+ * chance: only all of ours together are taken for ours, and few of them only where somebody has written.
  */
 static bool is_of_another(struct stop *stop, const struct patch *p)
 {
+	const struct target *t = stop_target(stop);
 	uint8_t now[ARCH_PATCH_MAX];
+	bool untouched = false;
+	char path[64];
+	int pagemap;
 
-	return target_read_some(stop_target(stop), p->address, now, p->length) != p->length ||
-	       memcmp(now, p->after, p->length) != 0;
+	if (target_read_some(t, p->address, now, p->length) != p->length ||
+	    memcmp(now, p->after, p->length) != 0)
+		return true;
+	if (p->length < JOURNAL_NO_CHANCE) {
+		snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(t));
+		pagemap = open(path, O_RDONLY | O_CLOEXEC);
+		untouched = maps_is_untouched(pagemap, p->address, p->length);
+		if (pagemap >= 0)
+			close(pagemap);
+	}
+	return untouched;
 }
 
 /* Restores patch number `which` (1: windows, 0: holes) in one process. */

@@ -156,6 +156,9 @@ int session_attach(pid_t pid, const char *name, struct session **out, struct din
 	status = target_claim(s->target, CLAIM_MS, e);
 	if (status < 0)
 		goto fail;
+	status = hidden_note(&s->unseen, e);
+	if (status < 0)
+		goto fail;
 	s->incarnation = target_incarnation(s->target);
 	s->shadow_offered = shadow_offered("/proc");
 	session_look_at_shadows(s);
@@ -268,6 +271,7 @@ void session_free(struct session *s)
 	while (s->late_count)
 		target_close(s->late[--s->late_count]);
 	free(s->late);
+	hidden_free(s->unseen);
 	plans_free(s->plans);
 	mdl_library_free(s->library);
 	threads_free(s->threads);

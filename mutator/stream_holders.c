@@ -20,9 +20,9 @@ enum { SEARCH_PART = 20, STATUS_TEXT = 4096 };
 
 static bool has_the_rings(const struct stream *st, pid_t pid)
 {
-	return pid == st->session->pid || arena_shared_by(pid, st->arena) ||
-	       (st->arena->mode == ARENA_SHARED &&
-		arena_may_be_hidden_in(pid, st->session->target));
+	const struct session *s = st->session;
+
+	return pid == s->pid || hidden_may_have(s->unseen, pid, s->target, st->arena);
 }
 
 bool stream_is_holder(const struct stream *st, pid_t tid, uint32_t own)

@@ -86,8 +86,11 @@ static int make_state(struct stop *stop, void *arg, struct dinst_error *e)
 	int status;
 
 	/* One that has other arenas only: nothing that uses the state is led to there. */
-	if (!is_target && !arena_shared_by(pid, t->place->arena))
-		return 0;
+	if (!is_target) {
+		status = arena_look_for(pid, t->place->arena, e);
+		if (status <= 0)
+			return status;
+	}
 	status = nobody_is_late(m->session, stop, e);
 	if (status < 0)
 		return status;
@@ -137,8 +140,11 @@ static int unmake_state(struct stop *stop, void *arg, struct dinst_error *e)
 	const bool is_target = pid == u->session->pid;
 	int status;
 
-	if (!is_target && !arena_shared_by(pid, u->arena))
-		return 0;
+	if (!is_target) {
+		status = arena_look_for(pid, u->arena, e);
+		if (status <= 0)
+			return status;
+	}
 	status = nobody_is_late(u->session, stop, e);
 	if (status < 0)
 		return status;

@@ -322,7 +322,7 @@ void threads_tidy(struct session *s, struct stop *stop)
 	if (!threads_tables_read(&tables, t, target)) {
 		/* A child that has another arena only, and never ran what uses the state, has none. */
 		t->keep_dropped = t->keep_dropped || target_pid(target) == s->pid ||
-				  arena_shared_by(target_pid(target), t->place->arena);
+				  arena_look_for(target_pid(target), t->place->arena, NULL) != 0;
 		return;
 	}
 	pointers = pointers_of(stop, &count);

@@ -56,18 +56,11 @@ named() {
 }
 
 table() {
-	local names
-	names=$(named | sort -u)
-	awk -F'\t' -v names="$names" '
-	BEGIN {
-		n = split(names, lines, "\n")
-		for (i = 1; i <= n; i++) {
-			split(lines[i], part, "\t")
-			where = part[2]; sub(/^tests\//, "", where)
-			file = where; sub(/:.*/, "", file)
-			item = "`" where "` " part[3]
-			shown[part[1]] = shown[part[1]] (shown[part[1]] == "" ? "" : "<br>") item
-		}
+	named | sort -u | awk -F'\t' '
+	NR == FNR {
+		where = $2; sub(/^tests\//, "", where)
+		shown[$1] = shown[$1] (shown[$1] == "" ? "" : "<br>") "`" where "` " $3
+		next
 	}
 	function flush_fear() {
 		if (id == "") return
@@ -80,7 +73,7 @@ table() {
 	/^== / { flush_fear(); printf "\n### %s\n\n| fear | shown by (in `tests/`) |\n| --- | --- |\n", substr($0, 4); next }
 	/^(untested|partly): / { note = note (note == "" ? "" : " ") "*" $0 "*"; next }
 	{ flush_fear(); id = $1; sub(/ .*/, "", id); fear = substr($0, length(id) + 2) }
-	END { flush_fear() }' tests/fears.txt
+	END { flush_fear() }' - tests/fears.txt
 }
 
 check() {

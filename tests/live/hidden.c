@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hidden.c - without privileges: a forked child that made itself undumpable
- * cannot be looked at, and may run through our code. Nothing of it is freed
- * until it has ended.
+ * hidden.c - without privileges: a forked child that made itself undumpable, or another user's, cannot
+ * be looked at, and may run through our code. Nothing of it is freed until it has ended. Other processes
+ * that may not be looked at either do not matter.
  */
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +38,76 @@ static void wait_for(int byte_from)
 		_exit(9);
 }
 
+/* What the mutator and the child are like. */
+struct setting {
+	const char *proc;  /* how the mutator's /proc is mounted; NULL: as ours */
+	const char *child; /* the target's command */
+	uid_t user;
+};
+
+static struct setting setting;
+
+static void become(uid_t user)
+{
+	struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+	struct __user_cap_data_struct data[2] = {{0}};
+
+	if (user) {
+		if (setresgid(user, user, user) || setresuid(user, user, user))
+			_exit(8);
+		return;
+	}
+	/* As root in a container: with the right to change the user, and few others. */
+	data[0].effective = data[0].permitted = 1u << CAP_SETUID | 1u << CAP_SETGID;
+	if (syscall(SYS_capset, &header, data))
+		_exit(8);
+}
+
+/*
+ * Somebody else's process of the same user that may not be looked at either, has executed nothing, as
+ * an agent does that goes into the background, and ends with us.
+ */
+static pid_t make_stranger(void)
+{
+	int ready[2];
+	pid_t pid;
+	char byte;
+
+	assert_int_equal(pipe(ready), 0);
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		become(setting.user ? setting.user : NOBODY);
+		/* The target's end of input is not kept from it. */
+		if (prctl(PR_SET_NAME, "agent") || prctl(PR_SET_DUMPABLE, 0) ||
+		    dup2(ready[1], STDIN_FILENO) || close_range(3, ~0u, 0) ||
+		    write(STDIN_FILENO, "r", 1) != 1)
+			_exit(1);
+		alarm(600);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+static void end_stranger(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+/* In a mount namespace that ends with us. */
+static void hide_others(void)
+{
+	if (setting.proc &&
+	    (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	     mount("proc", "/proc", "proc", 0, setting.proc)))
+		_exit(12);
+}
+
 /* As an ordinary user: insert; the child is made; remove, reuse, detach; the child ends; detach. */
 static void mutate(pid_t pid, int tell, int hear)
 {
@@ -43,8 +119,8 @@ static void mutate(pid_t pid, int tell, int hear)
 	int status;
 
 	alarm(600);
-	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
-		_exit(8);
+	hide_others();
+	become(setting.user);
 	if (session_attach(pid, "ordinary", &s, &e) < 0 ||
 	    session_insert_patiently(s, "hit", &id, &e) < 0)
 		give_up(3, &e, "insert");
@@ -85,7 +161,7 @@ static void begin(struct harness *h, void (*work)(pid_t pid, int tell, int hear)
 {
 	text = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(text != MAP_FAILED);
-	harness_start(h, "hidden", harness_number(NOBODY), NULL);
+	harness_start(h, "hidden", harness_number(setting.user), NULL);
 	assert_int_equal(pipe(m->to), 0);
 	assert_int_equal(pipe(m->from), 0);
 	fflush(NULL);
@@ -112,18 +188,26 @@ static void end(const struct mutator *m)
 	munmap(text, 4096);
 }
 
-/* fear A12, J1: a forked child that may not be looked at: nothing that it may run through is freed */
-static void test_hidden_child(void **state)
+/* The child runs through what was inserted, and nothing of it goes before the child has. */
+static void check_child(struct harness *h, const struct setting *how)
 {
-	struct harness *h = *state;
+	pid_t before, after = 0, child = 0;
 	unsigned long hits, now;
+	const char *line;
 	struct mutator m;
 	char byte;
 
+	setting = *how;
+	before = make_stranger();
 	begin(h, mutate, &m);
 	if (read(m.from[0], &byte, 1) == 1) {
-		harness_send(h, "linger\n");
-		assert_int_equal(strncmp(harness_line(h, HARNESS_ANSWER_MS), "child ", 6), 0);
+		/* Where /proc tells nothing of it, whoever comes later may be a child. */
+		if (!setting.proc)
+			after = make_stranger();
+		harness_send(h, setting.child);
+		line = harness_line(h, HARNESS_ANSWER_MS);
+		assert_int_equal(strncmp(line, "child ", 6), 0);
+		child = (pid_t)strtol(line + 6, NULL, 10);
 		usleep(20000);
 		assert_int_equal(write(m.to[1], "g", 1), 1);
 	}
@@ -139,12 +223,47 @@ static void test_hidden_child(void **state)
 		assert_true(now > hits);
 		harness_send(h, "unlinger\n");
 		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ended 7");
+		/* An orphan is ours, and is gone when we have waited for it. */
+		waitpid(child, NULL, 0);
 		assert_int_equal(write(m.to[1], "g", 1), 1);
 	}
 	wait_for_mutator(&m);
 	harness_verify(h);
 	harness_end(h, 0);
 	end(&m);
+	end_stranger(before);
+	if (after)
+		end_stranger(after);
+}
+
+/* fear A12, J1: a forked child that may not be looked at: nothing that it may run through is freed */
+static void test_hidden_child(void **state)
+{
+	check_child(*state, &(struct setting){NULL, "linger\n", NOBODY});
+}
+
+/* fear A12, J1: the same of a child whose parent has ended, that is in another session and has another name */
+static void test_hidden_orphan(void **state)
+{
+	check_child(*state, &(struct setting){NULL, "orphan\n", NOBODY});
+}
+
+/* fear A12, J1: the same where /proc keeps what it knows of the child (hidepid=1) */
+static void test_child_of_unknown_origin(void **state)
+{
+	check_child(*state, &(struct setting){"hidepid=1", "orphan\n", NOBODY});
+}
+
+/* fear A12, J1: the same where /proc does not list the child (hidepid=2) */
+static void test_unlisted_child(void **state)
+{
+	check_child(*state, &(struct setting){"hidepid=2", "orphan\n", NOBODY});
+}
+
+/* fear A12, I2, J1: root in a container, without CAP_SYS_PTRACE: a worker that has become another user */
+static void test_worker_of_another_user(void **state)
+{
+	check_child(*state, &(struct setting){NULL, "user\n", 0});
 }
 
 /* ------------------------------------------------- the target itself, for a while */
@@ -177,8 +296,8 @@ static void measure(pid_t pid, int tell, int hear)
 	int64_t seen, hidden;
 
 	alarm(600);
-	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
-		_exit(8);
+	hide_others();
+	become(setting.user);
 	if (session_attach(pid, "ordinary", &s, &e) < 0 ||
 	    session_load_mdl(s, "test.mdl", timing, strlen(timing), &e) < 0 ||
 	    request_insert(s, "time", NULL, 0, NULL, &result, &e) < 0)
@@ -215,6 +334,7 @@ static void test_hidden_for_a_while(void **state)
 	struct mutator m;
 	char byte;
 
+	setting = (struct setting){.user = NOBODY};
 	begin(h, measure, &m);
 	for (size_t k = 0; k < 3 && read(m.from[0], &byte, 1) == 1; k++) {
 		harness_send(h, steps[k]);
@@ -236,6 +356,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_hidden_child, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_hidden_orphan, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_child_of_unknown_origin, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_unlisted_child, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_worker_of_another_user, harness_setup,
+						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_hidden_for_a_while, harness_setup,
 						harness_teardown),
 	};
@@ -244,5 +372,7 @@ int main(void)
 		printf("live/hidden: skipped: only root can start a program of another user\n");
 		return 0;
 	}
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1))
+		return 1;
 	return cmocka_run_group_tests_name("live/hidden", tests, NULL, NULL);
 }

@@ -215,14 +215,14 @@ static void test_stripped_parents(void **unused)
 
 /* ------------------------------------------------------------ assembler code */
 
-/* fear F5, F7: assembler code that no frame covers */
+/* fear F3, F5, F7: assembler code that no frame covers, and the names of basic block sections */
 static void test_assembler(void **unused)
 {
 	struct image *img = open_path(target_path("image-asm"));
 	const struct image_function *functions, *outer, *inner, *f;
 	const char *names[4];
 	struct dinst_error e = {0};
-	size_t n = image_functions(img, &functions), cold = 0, unnamed = 0;
+	size_t n = image_functions(img, &functions), cold = 0, parts = 0, unnamed = 0;
 
 	(void)unused;
 	assert_true(image_is_fixed(img));
@@ -253,13 +253,15 @@ static void test_assembler(void **unused)
 	assert_true(f->flags & FUNCTION_NO_FRAME);
 	assert_int_equal(match_count(img, "table"), 0);
 	for (size_t i = 0; i < n; i++) {
-		cold += !!(functions[i].flags & FUNCTION_COLD);
 		unnamed += !!(functions[i].flags & FUNCTION_NO_SYMBOL);
+		f = &functions[functions[i].parent];
 		if (functions[i].flags & FUNCTION_COLD)
-			assert_ptr_equal(&functions[functions[i].parent],
-					 the(img, "with_fragment"));
+			*(f == the(img, "parted") ? &parts : &cold) += 1;
+		assert_true(f == &functions[i] || f == the(img, "parted") ||
+			    f == the(img, "with_fragment"));
 	}
 	assert_int_equal(cold, 1);
+	assert_int_equal(parts, 2);
 	assert_int_equal(unnamed, 2);
 	image_close(img);
 }

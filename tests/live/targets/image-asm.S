@@ -41,6 +41,29 @@ inner_function:
 	.cfi_endproc
 	.size	outer, . - outer
 
+/* As clang names basic block sections: labels with unwind data of their own, and no type. */
+	.globl	parted
+	.type	parted, @function
+parted:
+	.cfi_startproc
+	testl	%edi, %edi
+	js.d32	parted.__part.1
+	jmp.d32	parted.__part.2
+	.cfi_endproc
+	.size	parted, . - parted
+parted.__part.1:
+	.cfi_startproc
+	negl	%edi
+	jmp.d32	parted.__part.2
+	.cfi_endproc
+	.size	parted.__part.1, . - parted.__part.1
+parted.__part.2:
+	.cfi_startproc
+	leal	1(%rdi), %eax
+	ret
+	.cfi_endproc
+	.size	parted.__part.2, . - parted.__part.2
+
 /* No FDE, no size: ends where the next begins. */
 	.p2align 4
 	.globl	bare
