@@ -69,6 +69,28 @@ static int tell_left_out(struct drawing *d, const struct function_ref *f, vaddr_
 	return text ? plan_skip(d->v, d->plan, text) : DINST_NO_MEMORY;
 }
 
+/*
+ * A call that comes back more than once: the code behind it would start once more what runs
+ * already (a longjmp out of a signal's handler or a callee, a vfork child that ends by _exit).
+ */
+static int returns_twice(struct evaluation *v, const struct site_ref *site, bool *twice)
+{
+	static const char *const names[] = {"setjmp", "_setjmp", "sigsetjmp", "__sigsetjmp",
+					    "vfork",  "__vfork", "getcontext"};
+	const struct image_function *functions;
+	struct function_ref callee;
+	bool known = false;
+	int status = callee_of(v, site, &callee, &known);
+
+	*twice = false;
+	if (status < 0 || !known)
+		return status;
+	image_functions(callee.module->image, &functions);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		*twice |= !strcmp(functions[callee.index].name, names[i]);
+	return 0;
+}
+
 /* The calls of f that can be left and come back from: *count of calls[]. */
 static int usable_calls(struct drawing *d, const struct function_ref *f, vaddr_t **calls,
 			size_t *count)
@@ -90,6 +112,11 @@ static int usable_calls(struct drawing *d, const struct function_ref *f, vaddr_t
 	if (status >= 0 && sites.count)
 		status = after_usable(d->v, f, list, sites.count, usable, has);
 	for (size_t i = 0; i < sites.count && status >= 0; i++) {
+		bool twice;
+
+		status = returns_twice(d->v, &sites.sites[i], &twice);
+		if (status < 0 || twice)
+			continue;
 		if (usable[i])
 			list[(*count)++] = list[i];
 		else if (has[i])

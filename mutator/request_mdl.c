@@ -503,7 +503,6 @@ static int leave_out(struct linking *l, const struct link *mark, struct dinst_er
 static int link_placement(struct linking *l, const struct mdl_placement *pl, struct dinst_error *e)
 {
 	struct instance *i = l->instance;
-	bool undone = false;
 	int status = 0;
 
 	for (size_t n = 0; n < l->plan->point_count && status >= 0; n++) {
@@ -528,11 +527,10 @@ static int link_placement(struct linking *l, const struct mdl_placement *pl, str
 		}
 		if (status >= 0 && l->work->pair)
 			status = note_late(l, pl, p, e);
-		if (status >= 0 && l->work->pair && p->kind == POINT_EXIT && !undone) {
-			status = note_undo(l, pl, e);
-			undone = true;
-		}
 	}
+	/* Also where there is no exit at all: what never returns can be left, too. */
+	if (status >= 0 && l->work->pair && pl->kind == POINT_EXIT)
+		status = note_undo(l, pl, e);
 	return status;
 }
 

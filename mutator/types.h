@@ -95,7 +95,7 @@ struct data_symbol {
 
 /*
  * "name" (in all modules, the executable first) or "module:name" is a variable in
- * one of the modules. DINST_NO_FUNCTION, with the nearest names, or DINST_NO_MODULE;
+ * one of the modules; of what the linker copied to the executable it is the copy. DINST_NO_FUNCTION, with the nearest names, or DINST_NO_MODULE;
  * DINST_REFUSED for what has no fixed address (thread-local variables).
  */
 int data_symbol_find(const struct module_list *modules, const char *name, struct data_symbol *out,

@@ -12,15 +12,16 @@
 
 enum { NAMES_MAX = 8192 };
 
-/* Calls each() for every symbol of data until it returns true. */
-static void walk_file(const struct elf_file *f,
+/* Calls each() for every symbol of data until it returns true; `dynamic`: of what is exported only. */
+static void walk_file(const struct elf_file *f, bool dynamic,
 		      bool (*each)(void *arg, const char *name, const Elf64_Sym *s), void *arg)
 {
 	for (size_t i = 0; i < f->section_count; i++) {
 		const struct elf_section *table = &f->sections[i], *names;
 
-		if ((table->type != SHT_SYMTAB && table->type != SHT_DYNSYM) || !table->bytes ||
-		    table->entry_size != sizeof(Elf64_Sym) || table->link >= f->section_count)
+		if ((table->type != SHT_DYNSYM && (dynamic || table->type != SHT_SYMTAB)) ||
+		    !table->bytes || table->entry_size != sizeof(Elf64_Sym) ||
+		    table->link >= f->section_count)
 			continue;
 		names = &f->sections[table->link];
 		if (!names->bytes || !names->size || names->bytes[names->size - 1])
@@ -43,11 +44,11 @@ static void walk_file(const struct elf_file *f,
 static void walk_image(const struct image *img,
 		       bool (*each)(void *arg, const char *name, const Elf64_Sym *s), void *arg)
 {
-	walk_file(&img->file, each, arg);
+	walk_file(&img->file, false, each, arg);
 	if (img->debug.bytes)
-		walk_file(&img->debug, each, arg);
+		walk_file(&img->debug, false, each, arg);
 	if (img->mini.bytes)
-		walk_file(&img->mini, each, arg);
+		walk_file(&img->mini, false, each, arg);
 }
 
 struct search {
@@ -138,6 +139,26 @@ static bool search_modules(const struct module_list *modules, struct module *onl
 	return false;
 }
 
+/*
+ * A library's variable that the executable exports, too, is the executable's: the linker made a copy
+ * there (R_X86_64_COPY and the like), and the library uses that one as well.
+ */
+static struct module *copied_to(const struct module_list *modules, const struct search *s,
+				struct search *copy)
+{
+	for (size_t i = 0; i < module_count(modules) && s->global; i++) {
+		struct module *m = module_get(modules, i);
+
+		if (!m->main || !m->image || m->image == s->img)
+			continue;
+		*copy = (struct search){.img = m->image, .name = s->name, .readable = s->readable};
+		walk_file(&m->image->file, true, try_symbol, copy);
+		if (copy->found && copy->global && !copy->several && copy->size == s->size)
+			return m;
+	}
+	return NULL;
+}
+
 struct names {
 	const char **names;
 	size_t count;
@@ -176,8 +197,8 @@ static int not_found(const struct module_list *modules, struct module *only, con
 int data_symbol_find(const struct module_list *modules, const char *name, struct data_symbol *out,
 		     struct dinst_error *e)
 {
-	struct module *only, *found;
-	struct search s;
+	struct module *only, *found, *owner;
+	struct search s, copy;
 	int r = named_module(modules, &name, &only, e);
 
 	if (r)
@@ -192,13 +213,18 @@ int data_symbol_find(const struct module_list *modules, const char *name, struct
 			e, DINST_REFUSED,
 			"%s has several variables named '%s': which is meant cannot be told",
 			found->name, name);
+	owner = copied_to(modules, &s, &copy);
+	if (!owner) {
+		owner = found;
+		copy = s;
+	}
 	*out = (struct data_symbol){
-		.module = found, .address = s.address + found->bias, .size = s.size};
-	out->end = image_readable_end(found->image, s.address);
+		.module = owner, .address = copy.address + owner->bias, .size = s.size};
+	out->end = image_readable_end(owner->image, copy.address);
 	if (!out->end)
 		return dinst_fail(e, DINST_REFUSED, "'%s' is not in the memory of %s", name,
-				  found->name);
-	out->end += found->bias;
+				  owner->name);
+	out->end += owner->bias;
 	types_of_variable(found->image, s.address, &out->type);
 	/* Without DWARF the symbol's size says how wide it is. */
 	if (out->type.kind == TYPE_UNKNOWN && (s.size == 1 || s.size == 2 || s.size == 4))

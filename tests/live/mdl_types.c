@@ -57,6 +57,7 @@ static const struct reading readings[] = {
 	{"tiled", "takes_tiled", "entry", "$arg[0].rows[1][3]", 4},
 	{"g9", "gives_nothing", "entry", "readSymbol(\"global_matrix[2][3]\")", -23},
 	{"g10", "gives_nothing", "entry", "readSymbol(\"global_matrix[1]\")[2]", 12},
+	{"g11", "gives_nothing", "entry", "readSymbol(\"libc.so.6:optind\")", 4321},
 	{"g7", "gives_nothing", "entry", "readSymbol(\"global_pointer\").sign", -2},
 	{"g8", "gives_nothing", "entry", "readMemory(readSymbol(\"global_pointer\") + 8, 4)",
 	 0xffffffb3},
