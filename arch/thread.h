@@ -45,7 +45,8 @@ long arch_syscall_argument(const struct arch_regs *r, unsigned n); /* n = 0..5 *
 void arch_set_syscall_argument(struct arch_regs *r, unsigned n, long value);
 /* A call that ended with EINTR only because of our stop, or that the kernel
  * would continue by restart_syscall, is made to be called anew unless a handler
- * runs: what the kernel calls ERESTARTNOHAND (-514). Nothing else is changed. */
+ * runs: what the kernel calls ERESTARTNOHAND (-514); one that ended with EAGAIN
+ * for that reason in any case: ERESTARTNOINTR (-513). Nothing else is changed. */
 void arch_restart_interrupted(struct arch_regs *r);
 /* True if the kernel makes the interrupted call anew when the thread goes on and no handler runs. */
 bool arch_will_restart(const struct arch_regs *r);

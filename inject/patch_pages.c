@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "inject/files.h"
 #include "inject/maps.h"
 #include "inject/mounts.h"
 #include "inject/patch.h"
@@ -79,15 +80,14 @@ static int open_mapped(pid_t tid, const struct maps_entry *entry)
 
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)tid,
 		 (unsigned long long)entry->lo, (unsigned long long)entry->hi);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = file_open_regular(path);
 	if (fd < 0 && entry->name[0] == '/') {
 		snprintf(path, sizeof(path), "/proc/%d/root%s", (int)tid, entry->name);
-		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+		fd = file_open_regular(path);
 	}
 	if (fd < 0)
 		return -1;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_dev == entry->device &&
-	    st.st_ino == entry->inode)
+	if (!fstat(fd, &st) && st.st_dev == entry->device && st.st_ino == entry->inode)
 		return fd;
 	close(fd);
 	return -1;

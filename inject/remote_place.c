@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "inject/control.h"
+#include "inject/files.h"
 #include "inject/maps.h"
 #include "inject/mounts.h"
 #include "inject/remote_private.h"
@@ -191,8 +192,8 @@ static int open_file(const struct target *t, const struct maps_entry *m)
 			snprintf(path, sizeof(path), "/proc/%d/exe", tid);
 		else
 			snprintf(path, sizeof(path), "/proc/%d/root%s", tid, m->name);
-		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-		if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_ino != m->inode)) {
+		fd = file_open_regular(path);
+		if (fd >= 0 && (fstat(fd, &st) || st.st_ino != m->inode)) {
 			close(fd);
 			fd = -1;
 		}

@@ -131,6 +131,14 @@ static int take(struct stop *s, pid_t tid, pid_t tgid, struct dinst_error *e)
 
 	if (proc_thread_stat_read(tgid, tid, &stat))
 		return 0; /* it has ended already: the next listing does not show it */
+	/*
+	 * Interrupted, it gives up what it writes into a pipe (to systemd-coredump and the like): signals end
+	 * a write there. Those that go before it have been taken at most, and are let go as they were.
+	 */
+	if (stat.flags & PROC_DUMPS_CORE)
+		return dinst_fail(e, DINST_BUSY,
+				  "process %d (%s) has crashed and is writing its core dump",
+				  (int)tgid, s->target->name);
 	h = add(s, tid, tgid);
 	if (!h)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for thread %d", (int)tid);
@@ -281,6 +289,19 @@ static int busy(struct stop *s, const struct held *h, const char *what, struct d
 }
 
 /*
+ * A supervisor makes its call for it (SECCOMP_RET_USER_NOTIF, seccomp_unotify(2)), and may have done so
+ * already: interrupted, the call would be made once more, and a second mkdir() of a directory fails.
+ */
+static bool is_supervised(const struct held *h)
+{
+	static const char waits[] = "seccomp_do_user_notification";
+	char channel[64];
+
+	proc_word(h->pub.tid, "wchan", channel, sizeof(channel));
+	return !strncmp(channel, waits, sizeof(waits) - 1);
+}
+
+/*
  * A thread in an uninterruptible sleep (a vfork parent, a disk) would keep all
  * the others standing until the deadline: it is waited for while they run.
  */
@@ -292,6 +313,9 @@ static int wait_uninterruptible(struct stop *s, uint64_t budget_ns, struct dinst
 
 	for (size_t i = 0; i < s->held_count; i++) {
 		h = &s->held[i];
+		/* Not waited for: what it does next may well be the next such call. */
+		if (is_awaited(h) && is_supervised(h))
+			return busy(s, h, "is in a system call that its supervisor makes", e);
 		while (is_awaited(h) && h->state == 'D') {
 			if (proc_thread_stat_read(h->tgid, h->pub.tid, &stat))
 				break;

@@ -21,6 +21,7 @@
  * (a system call instruction in a loop of its own) keeps what we wrote until a stop finds that out.
  */
 #include <errno.h>
+#include <linux/bpf.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -178,6 +179,9 @@ static bool is_cut_short(const struct held *h)
 	if (arch_syscall_result(regs) == RESTART_BLOCK)
 		return held_is_filtered(h) &&
 		       !tracee_filters_allow(h->pub.tid, SYS_restart_syscall, regs);
+	/* The verifier gives up at any signal; nothing has been made by then (kernel/bpf/verifier.c). */
+	if (arch_syscall_result(regs) == -EAGAIN && arch_syscall_number(regs) == SYS_bpf)
+		return arch_syscall_argument(regs, 0) == BPF_PROG_LOAD;
 	/* An interrupted close() has closed the descriptor: never twice (close(2)). */
 	return arch_syscall_result(regs) == -EINTR && arch_syscall_number(regs) != SYS_close;
 }

@@ -40,14 +40,17 @@ static const int refused[] = {
 #endif
 };
 
-/* Where certain bits of the third argument must be clear. */
+/*
+ * Where certain bits of the third argument must be clear. What is to be read is open already: what a program's
+ * file names may be a device, and opening one may do something.
+ */
 static const struct {
 	int number;
-	unsigned bits;
+	unsigned bits, otherwise;
 } restricted[] = {
-	{SYS_mmap, PROT_EXEC},
-	{SYS_mprotect, PROT_EXEC},
-	{SYS_openat, O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND},
+	{SYS_mmap, PROT_EXEC, SECCOMP_RET_ALLOW},
+	{SYS_mprotect, PROT_EXEC, SECCOMP_RET_ALLOW},
+	{SYS_openat, O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND, SECCOMP_RET_ERRNO | EPERM},
 };
 
 enum {
@@ -106,7 +109,7 @@ static void make_program(struct program *p)
 		load(p, offsetof(struct seccomp_data, args[2]));
 		test(p, BPF_JSET, restricted[i].bits, 1);
 		give(p, SECCOMP_RET_KILL_PROCESS);
-		give(p, SECCOMP_RET_ALLOW);
+		give(p, restricted[i].otherwise);
 	}
 	give(p, SECCOMP_RET_KILL_PROCESS);
 }

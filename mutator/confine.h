@@ -3,9 +3,9 @@
  * confine.h - a process that can think and answer, and nothing else.
  *
  * For a child that reads what others have made with code that is not ours. What it may
- * still do: read and write what it has open, open files to read them, get memory that
- * is not executable, tell the time, end. Anything else ends it (SIGSYS): no program is
- * started, no socket opened, no process touched, nothing written to a file.
+ * still do: read and write what it has open, get memory that is not executable, tell the
+ * time, end. To open a file is refused, and anything else ends it (SIGSYS): no program is
+ * started, no socket opened, no process touched, no file opened to write to it.
  *
  * The filter is the kernel's (seccomp_filter.rst) and stays for ever. It cannot be put on
  * a mutator itself: the kernel lets nobody who is filtered suspend or read the filter of

@@ -15,10 +15,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "inject/files.h"
+
 enum {
 	SECTIONS_MAX = 1 << 20, /* what one string of linkers makes at most, and then some */
 	SEGMENTS_MAX = 4096,
 };
+
+/* Smaller ones are read in seconds, whatever is in them. */
+static const off_t HOLES_FROM = (off_t)4 << 30;
 
 const uint8_t *elf_bytes(const struct elf_file *f, uint64_t offset, uint64_t size)
 {
@@ -249,6 +254,11 @@ int elf_file_map(int fd, const char *name, enum elf_kind kind, struct elf_file *
 		return dinst_fail_errno(e, DINST_FAILED, errno, "%s: fstat", name);
 	if (!S_ISREG(st.st_mode) || st.st_size <= 0)
 		return dinst_fail(e, DINST_UNSUPPORTED, "%s: not an ELF file", name);
+	if (st.st_size > HOLES_FROM && !file_is_stored(fd))
+		return dinst_fail(
+			e, DINST_UNSUPPORTED,
+			"%s: %lld bytes, most of which are holes that take for ever to read", name,
+			(long long)st.st_size);
 	p = file_map(fd, (size_t)st.st_size);
 	if (!p)
 		return dinst_fail_errno(e, DINST_FAILED, errno, "%s: mmap", name);

@@ -98,6 +98,8 @@ struct image {
 	struct elf_file file;  /* the program or shared object itself */
 	struct elf_file debug; /* a separate debug file; empty if none */
 	struct elf_file mini;  /* what .gnu_debugdata held; empty if none */
+	struct elf_file
+		shared; /* what `debug`, or else `file`, shares with others' (dwz); empty if none */
 	const char *soname;
 	vaddr_t lowest, highest;
 	struct image_range *text, *stubs; /* sorted, disjoint; stubs are PLT sections */
@@ -133,11 +135,18 @@ size_t ranges_tidy(struct image_range *ranges, size_t count);
 /* The range of `ranges` (sorted) that contains `vaddr`; NULL if none. */
 const struct image_range *range_at(const struct image_range *ranges, size_t count, vaddr_t vaddr);
 
-/* symbols.c: all symbols that name a place in img->text; opens img->debug and img->mini. */
+/* debug_files.c: fill img->debug (false if there is none) and img->shared. */
+bool debug_file_open(struct image *img, const char *root);
+void debug_shared_open(struct image *img, const char *root);
+
+/* types.c: the file that has the types, NULL if none. */
+const struct elf_file *types_file(const struct image *img);
+
+/* symbols.c: all symbols that name a place in img->text; opens img->debug, img->mini and img->shared. */
 int symbols_read(struct image *img, const char *debug_root, struct symbol_list *list,
 		 struct dinst_error *e);
 void symbols_release(struct symbol_list *list);
-/* Gives back img->debug and img->mini, which names of functions may point into. */
+/* Gives back img->debug, img->mini and img->shared, which names of functions may point into. */
 void symbols_close(struct image *img);
 
 /* image_functions.c: fills functions, outer, aliases and labels. */

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "inject/files.h"
 #include "inject/maps.h"
 #include "mutator/image_private.h"
 
@@ -105,23 +106,6 @@ bool path_is_deleted(const char *name)
 
 /* ----------------------------------------------------------------- opening */
 
-/* Opens a regular file and nothing else: opening a device may do something. */
-static int open_regular(const char *path)
-{
-	int found = open(path, O_PATH | O_CLOEXEC), fd = -1;
-	char link[64];
-	struct stat st;
-
-	if (found < 0)
-		return -1;
-	if (!fstat(found, &st) && S_ISREG(st.st_mode)) {
-		snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
-		fd = open(link, O_RDONLY | O_CLOEXEC);
-	}
-	close(found);
-	return fd;
-}
-
 /* `device`: 0 if only the inode is to be compared. */
 static bool is_file(int fd, uint64_t inode, dev_t device)
 {
@@ -147,14 +131,14 @@ static int open_mapped(const struct reading *r, const struct maps_entry *m, cons
 	*exact = true;
 	snprintf(candidates[0], sizeof(candidates[0]), "/proc/%d/map_files/%llx-%llx", tid,
 		 (unsigned long long)m->lo, (unsigned long long)m->hi);
-	fd = open_regular(candidates[0]);
+	fd = file_open_regular(candidates[0]);
 	if (fd >= 0)
 		return fd;
 	snprintf(candidates[0], sizeof(candidates[0]), "%s%s", r->root, path);
 	snprintf(candidates[1], sizeof(candidates[1]), "%s", path);
 	snprintf(candidates[2], sizeof(candidates[2]), "/proc/%d/exe", tid);
 	for (size_t i = 0; i < 3; i++) {
-		fd = open_regular(candidates[i]);
+		fd = file_open_regular(candidates[i]);
 		if (fd >= 0 && is_file(fd, m->inode, i == 1 ? m->device : 0)) {
 			if (inexact >= 0)
 				close(inexact);

@@ -4,20 +4,15 @@
  * the compressed file in .gnu_debugdata, and of a separate debug file.
  *
  * Keeps what names a place in the executable ranges, as the file says it;
- * what becomes a function is decided elsewhere. Files it opens are looked for
- * inside the given root only, whatever symbolic links say.
+ * what becomes a function is decided elsewhere.
  */
 #include "mutator/confine.h"
 #include "mutator/image_private.h"
 #include "mutator/siphash.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/openat2.h>
 #include <lzma.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
@@ -310,102 +305,7 @@ void symbols_close(struct image *img)
 	mini_held -= img->mini.size;
 	elf_file_release(&img->mini);
 	elf_file_release(&img->debug);
-}
-
-/* ---------------------------------------------------- separate debug files */
-
-/* Opens `path` below `root`, which no link or ".." leaves. -1 if it is not to be had. */
-static int open_below(const char *root, const char *path)
-{
-	struct open_how how = {
-		.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
-		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
-	};
-	int top = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	int fd;
-
-	if (top < 0)
-		return -1;
-	fd = syscall(SYS_openat2, top, path, &how, sizeof(how));
-	if (fd < 0 && errno == ENOSYS)
-		fd = openat(top, path, how.flags | O_NOFOLLOW);
-	close(top);
-	return fd;
-}
-
-static bool same_build_id(const struct elf_file *a, const struct elf_file *b)
-{
-	size_t x = 0, y = 0;
-	const uint8_t *p = elf_build_id(a, &x), *q = elf_build_id(b, &y);
-
-	return p && q && x == y && !memcmp(p, q, x);
-}
-
-/* Opens a debug file; a wrong or damaged one is passed over: we can do without. */
-static bool try_debug(struct image *img, const char *root, const char *path, const uint32_t *crc)
-{
-	struct dinst_error ignored = {0};
-	bool right;
-	int fd = open_below(root, path + strspn(path, "/"));
-
-	if (fd < 0)
-		return false;
-	if (elf_file_map(fd, path, ELF_DEBUG, &img->debug, &ignored)) {
-		close(fd);
-		return false;
-	}
-	close(fd);
-	if (crc)
-		right = lzma_crc32(img->debug.bytes, img->debug.size, 0) == *crc;
-	else
-		right = same_build_id(&img->file, &img->debug);
-	if (!right)
-		elf_file_release(&img->debug);
-	return right;
-}
-
-static bool debug_by_build_id(struct image *img, const char *root)
-{
-	char path[256];
-	size_t size = 0;
-	const uint8_t *id = elf_build_id(&img->file, &size);
-	int used;
-
-	if (!id || size < 2 || size > 64)
-		return false;
-	used = snprintf(path, sizeof(path), "usr/lib/debug/.build-id/%02x/", id[0]);
-	for (size_t i = 1; i < size; i++)
-		used += snprintf(path + used, sizeof(path) - used, "%02x", id[i]);
-	snprintf(path + used, sizeof(path) - used, ".debug");
-	return try_debug(img, root, path, NULL);
-}
-
-/* .gnu_debuglink: a file name, zeros up to a multiple of 4, the CRC of the file. */
-static bool debug_by_link(struct image *img, const char *root)
-{
-	static const char *const places[] = {"%.*s/%s", "%.*s/.debug/%s", "usr/lib/debug%.*s/%s"};
-	const struct elf_section *s = elf_section_named(&img->file, ".gnu_debuglink");
-	const char *link, *slash = strrchr(img->name, '/');
-	char path[4096];
-	uint32_t crc;
-	size_t length, at;
-
-	if (!s || img->name[0] != '/')
-		return false;
-	link = (const char *)s->bytes;
-	length = strnlen(link, s->size);
-	at = (length + 4) & ~(size_t)3;
-	if (!length || at > s->size || s->size - at < 4 || memchr(link, '/', length))
-		return false;
-	crc = elf_u32(s->bytes + at);
-	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
-		int n = snprintf(path, sizeof(path), places[i], (int)(slash - img->name), img->name,
-				 link);
-
-		if (n > 0 && (size_t)n < sizeof(path) && try_debug(img, root, path, &crc))
-			return true;
-	}
-	return false;
+	elf_file_release(&img->shared);
 }
 
 /*
@@ -417,7 +317,7 @@ static void read_debug(struct image *img, const char *root, struct symbol_list *
 	struct dinst_error ignored = {0};
 	size_t before = list->count;
 
-	if (!debug_by_build_id(img, root) && !debug_by_link(img, root))
+	if (!debug_file_open(img, root))
 		return;
 	if (*symtab)
 		return;
@@ -440,5 +340,7 @@ int symbols_read(struct image *img, const char *debug_root, struct symbol_list *
 		read_debug(img, debug_root, list, &symtab);
 	if (!r && !symtab)
 		r = read_mini(img, list, e);
+	if (!r && debug_root)
+		debug_shared_open(img, debug_root);
 	return r;
 }

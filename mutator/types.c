@@ -23,7 +23,7 @@ static bool is_compressed(const struct elf_file *f)
 	return false;
 }
 
-static const struct elf_file *file_with_dwarf(const struct image *img)
+const struct elf_file *types_file(const struct image *img)
 {
 	static const char *const names[] = {".debug_info", ".zdebug_info"};
 
@@ -38,28 +38,52 @@ static const struct elf_file *file_with_dwarf(const struct image *img)
 
 bool types_are_told(const struct image *img)
 {
-	return file_with_dwarf(img) != NULL;
+	return types_file(img) != NULL;
 }
 
-static void open_dwarf(struct types *t, const struct image *img)
+static Dwarf *open_file(struct types_file *t, const struct elf_file *f)
 {
-	const struct elf_file *f = file_with_dwarf(img);
-	uint8_t *bytes;
+	uint8_t *bytes = f->bytes;
 
-	if (!f || elf_version(EV_CURRENT) == EV_NONE)
-		return;
-	bytes = f->bytes;
 	if (is_compressed(f)) {
 		/* libelf changes headers of what it decompresses, and the file is mapped to be read. */
 		t->bytes = malloc(f->size);
 		if (!t->bytes)
-			return;
+			return NULL;
 		memcpy(t->bytes, f->bytes, f->size);
 		bytes = t->bytes;
 	}
 	t->elf = elf_memory((char *)bytes, f->size);
 	if (t->elf)
 		t->dwarf = dwarf_begin_elf(t->elf, DWARF_C_READ, NULL);
+	return t->dwarf;
+}
+
+static void close_file(struct types_file *t)
+{
+	if (t->dwarf)
+		dwarf_end(t->dwarf);
+	if (t->elf)
+		elf_end(t->elf);
+	free(t->bytes);
+}
+
+/*
+ * Asked for the file that several share, libdw would open whatever the program's file names. It gets what
+ * debug_files.c has found; without it nothing is known of where anything is.
+ */
+static void open_dwarf(struct types *t, const struct image *img)
+{
+	const struct elf_file *f = types_file(img);
+
+	if (!f || elf_version(EV_CURRENT) == EV_NONE)
+		return;
+	if (elf_section_named(f, ".gnu_debugaltlink") &&
+	    (!img->shared.bytes || !open_file(&t->shared, &img->shared)))
+		return;
+	t->dwarf = open_file(&t->own, f);
+	if (t->dwarf && t->shared.dwarf)
+		dwarf_setalt(t->dwarf, t->shared.dwarf);
 }
 
 struct types *types_of(struct image *img)
@@ -77,11 +101,8 @@ void types_release(struct types *t)
 	if (!t)
 		return;
 	types_release_units(t);
-	if (t->dwarf)
-		dwarf_end(t->dwarf);
-	if (t->elf)
-		elf_end(t->elf);
-	free(t->bytes);
+	close_file(&t->own);
+	close_file(&t->shared);
 	free(t);
 }
 

@@ -16,7 +16,7 @@ bool types_is_own(const struct types *t, const Dwarf_Die *die)
 {
 	const Dwarf *of = die->cu ? dwarf_cu_getdwarf(die->cu) : NULL;
 
-	return of && (of == t->dwarf || of == dwarf_getalt(t->dwarf));
+	return of && (of == t->dwarf || of == t->shared.dwarf);
 }
 
 uint64_t types_number_of(const struct types *t, Dwarf_Die *die)
@@ -42,7 +42,7 @@ bool types_die(const struct type *type, Dwarf_Die *die)
 		return false;
 	if (type->die & IN_TYPES)
 		return dwarf_offdie_types(t->dwarf, offset, die);
-	of = type->die & IN_SHARED ? dwarf_getalt(t->dwarf) : t->dwarf;
+	of = type->die & IN_SHARED ? t->shared.dwarf : t->dwarf;
 	return of && dwarf_offdie(of, offset, die);
 }
 

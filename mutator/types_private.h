@@ -25,9 +25,12 @@ struct types_unit; /* types_index.c */
 enum { TYPES_REMEMBERED = 64 };
 
 struct types {
-	Elf *elf;
-	Dwarf *dwarf;	/* NULL: there is none, or it is damaged */
-	uint8_t *bytes; /* of a file that had to be copied, else NULL */
+	Dwarf *dwarf; /* NULL: there is none, or it is damaged */
+	struct types_file {
+		Elf *elf;
+		Dwarf *dwarf;
+		uint8_t *bytes; /* of one that had to be copied, else NULL */
+	} own, shared;
 	struct types_unit *units;
 	size_t unit_count;
 	bool units_known;

@@ -19,9 +19,11 @@ const size_t arch_red_zone = 0; /* AAPCS64, 6.4.5.1 */
 
 enum {
 	STATE_32_BIT = 1 << 4, /* pstate, as in SPSR_EL1: M[4] */
+	ERESTARTNOINTR_VALUE = 513,
 	ERESTARTNOHAND_VALUE = 514,
 	ERESTART_RESTARTBLOCK_VALUE = 516,
 	EINTR_VALUE = 4,
+	EAGAIN_VALUE = 11,
 };
 
 taddr_t arch_pc(const struct arch_regs *r)
@@ -110,9 +112,12 @@ void arch_restart_interrupted(struct arch_regs *r)
 {
 	long result = arch_syscall_result(r);
 
-	if (arch_in_syscall(r) &&
-	    (result == -EINTR_VALUE || result == -ERESTART_RESTARTBLOCK_VALUE))
+	if (!arch_in_syscall(r))
+		return;
+	if (result == -EINTR_VALUE || result == -ERESTART_RESTARTBLOCK_VALUE)
 		r->user.regs[0] = -(long)ERESTARTNOHAND_VALUE;
+	else if (result == -EAGAIN_VALUE)
+		r->user.regs[0] = -(long)ERESTARTNOINTR_VALUE;
 }
 
 /* The kernel has forgotten it by then: see above. */

@@ -147,9 +147,12 @@ void arch_restart_interrupted(struct arch_regs *r)
 {
 	long result = arch_syscall_result(r);
 
-	if (arch_in_syscall(r) &&
-	    (result == -EINTR_VALUE || result == -ERESTART_RESTARTBLOCK_VALUE))
+	if (!arch_in_syscall(r))
+		return;
+	if (result == -EINTR_VALUE || result == -ERESTART_RESTARTBLOCK_VALUE)
 		r->user.rax = -(long)ERESTARTNOHAND_VALUE;
+	else if (result == -EAGAIN_VALUE)
+		r->user.rax = -(long)ERESTARTNOINTR_VALUE;
 }
 
 bool arch_will_restart(const struct arch_regs *r)

@@ -36,6 +36,7 @@ extern const uint8_t x86_preserved[X86_PRESERVED];
 /* What the kernel puts in rax of a call that was interrupted (include/linux/errno.h). */
 enum x86_interrupted {
 	EINTR_VALUE = 4,
+	EAGAIN_VALUE = 11,
 	ERESTARTSYS_VALUE = 512,
 	ERESTARTNOINTR_VALUE = 513,
 	ERESTARTNOHAND_VALUE = 514,

@@ -352,6 +352,9 @@ static void test_registers(void **state)
 	r.user.rax = (uint64_t)-516;
 	arch_restart_interrupted(&r);
 	assert_int_equal(arch_syscall_result(&r), -514);
+	r.user.rax = (uint64_t)-EAGAIN;
+	arch_restart_interrupted(&r);
+	assert_int_equal(arch_syscall_result(&r), -513);
 	r.user.rax = (uint64_t)-512;
 	arch_restart_interrupted(&r);
 	assert_int_equal(arch_syscall_result(&r), -512);

@@ -335,11 +335,10 @@ static void try_unknown(void)
 /* What reading needs. */
 static void use_what_is_allowed(void)
 {
-	char byte, *memory;
-	int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+	char *memory = malloc(8 << 20);
 
-	memory = malloc(8 << 20);
-	if (fd < 0 || read(fd, &byte, 1) != 1 || !memory || close(fd))
+	/* Libraries may ask, and do without. */
+	if (!memory || open("/proc/self/stat", O_RDONLY | O_CLOEXEC) != -1 || errno != EPERM)
 		_exit(1);
 	memset(memory, 1, 8 << 20);
 	memory = realloc(memory, 32 << 20);

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * debug_files.c - files that a program's file names for what it does not say itself: its separate debug file,
+ * and the one that several of those share (dwz).
+ *
+ * They are looked for inside the given root only, whatever symbolic links say, and nothing is opened but
+ * regular files. A wrong or damaged one is passed over: we can do without.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <lzma.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "inject/files.h"
+#include "mutator/image_private.h"
+
+enum { PATH_TEXT = 4096, ID_MOST = 64 };
+
+/* Opens the file at `path` below `root`, which no link or ".." leaves. -1 if it is not to be had. */
+static int open_below(const char *root, const char *path)
+{
+	struct open_how how = {
+		.flags = O_PATH | O_CLOEXEC,
+		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
+	};
+	int top = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int fd;
+
+	if (top < 0)
+		return -1;
+	fd = syscall(SYS_openat2, top, path, &how, sizeof(how));
+	if (fd < 0 && errno == ENOSYS)
+		fd = openat(top, path, how.flags | O_NOFOLLOW);
+	close(top);
+	return file_reopen_regular(fd, true);
+}
+
+static bool same_build_id(const struct elf_file *a, const struct elf_file *b)
+{
+	size_t x = 0, y = 0;
+	const uint8_t *p = elf_build_id(a, &x), *q = elf_build_id(b, &y);
+
+	return p && q && x == y && !memcmp(p, q, x);
+}
+
+/* Maps a debug file of somebody, perhaps the wrong one. */
+static bool map_below(const char *root, const char *path, struct elf_file *f)
+{
+	struct dinst_error ignored = {0};
+	const int fd = open_below(root, path + strspn(path, "/"));
+	bool mapped;
+
+	if (fd < 0)
+		return false;
+	mapped = !elf_file_map(fd, path, ELF_DEBUG, f, &ignored);
+	close(fd);
+	return mapped;
+}
+
+static bool try_debug(struct image *img, const char *root, const char *path, const uint32_t *crc)
+{
+	bool right;
+
+	if (!map_below(root, path, &img->debug))
+		return false;
+	if (crc)
+		right = lzma_crc32(img->debug.bytes, img->debug.size, 0) == *crc;
+	else
+		right = same_build_id(&img->file, &img->debug);
+	if (!right)
+		elf_file_release(&img->debug);
+	return right;
+}
+
+/* Where the file with that build id is kept; false for ids that nobody makes. */
+static bool path_of_id(const uint8_t *id, size_t size, char *path, size_t room)
+{
+	int used;
+
+	if (!id || size < 2 || size > ID_MOST)
+		return false;
+	used = snprintf(path, room, "usr/lib/debug/.build-id/%02x/", id[0]);
+	for (size_t i = 1; i < size; i++)
+		used += snprintf(path + used, room - used, "%02x", id[i]);
+	snprintf(path + used, room - used, ".debug");
+	return true;
+}
+
+static bool debug_by_build_id(struct image *img, const char *root)
+{
+	char path[256];
+	size_t size = 0;
+	const uint8_t *id = elf_build_id(&img->file, &size);
+
+	return path_of_id(id, size, path, sizeof(path)) && try_debug(img, root, path, NULL);
+}
+
+/* .gnu_debuglink: a file name, zeros up to a multiple of 4, the CRC of the file. */
+static bool debug_by_link(struct image *img, const char *root)
+{
+	static const char *const places[] = {"%.*s/%s", "%.*s/.debug/%s", "usr/lib/debug%.*s/%s"};
+	const struct elf_section *s = elf_section_named(&img->file, ".gnu_debuglink");
+	const char *link, *slash = strrchr(img->name, '/');
+	char path[PATH_TEXT];
+	uint32_t crc;
+	size_t length, at;
+
+	if (!s || img->name[0] != '/')
+		return false;
+	link = (const char *)s->bytes;
+	length = strnlen(link, s->size);
+	at = (length + 4) & ~(size_t)3;
+	if (!length || at > s->size || s->size - at < 4 || memchr(link, '/', length))
+		return false;
+	crc = elf_u32(s->bytes + at);
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+		int n = snprintf(path, sizeof(path), places[i], (int)(slash - img->name), img->name,
+				 link);
+
+		if (n > 0 && (size_t)n < sizeof(path) && try_debug(img, root, path, &crc))
+			return true;
+	}
+	return false;
+}
+
+bool debug_file_open(struct image *img, const char *root)
+{
+	return debug_by_build_id(img, root) || debug_by_link(img, root);
+}
+
+/* ------------------------------------------------------- what several share */
+
+static bool try_shared(struct image *img, const char *root, const char *path, const uint8_t *id,
+		       size_t size)
+{
+	const uint8_t *its;
+	size_t its_size = 0;
+
+	if (!map_below(root, path, &img->shared))
+		return false;
+	its = elf_build_id(&img->shared, &its_size);
+	if (its && its_size == size && !memcmp(its, id, size))
+		return true;
+	elf_file_release(&img->shared);
+	return false;
+}
+
+/* `link` from where the file at `from` is. */
+static bool try_beside(struct image *img, const char *root, const char *from, const char *link,
+		       const uint8_t *id, size_t size)
+{
+	const char *slash = strrchr(from, '/');
+	char path[PATH_TEXT];
+	int n;
+
+	if (!slash)
+		return false;
+	n = snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - from), from, link);
+	return n > 0 && (size_t)n < sizeof(path) && try_shared(img, root, path, id, size);
+}
+
+/* .gnu_debugaltlink: a path and a zero, the build id of the file. */
+void debug_shared_open(struct image *img, const char *root)
+{
+	const struct elf_file *f = types_file(img);
+	const struct elf_section *s = f ? elf_section_named(f, ".gnu_debugaltlink") : NULL;
+	size_t length, size, own_size = 0;
+	const uint8_t *id, *own;
+	const char *link;
+	char path[256];
+
+	if (!s || !s->bytes)
+		return;
+	link = (const char *)s->bytes;
+	length = strnlen(link, s->size);
+	if (!length || length + 1 >= s->size)
+		return;
+	id = s->bytes + length + 1;
+	size = s->size - length - 1;
+	if (path_of_id(id, size, path, sizeof(path)) && try_shared(img, root, path, id, size))
+		return;
+	if (link[0] == '/') {
+		try_shared(img, root, link, id, size);
+		return;
+	}
+	own = elf_build_id(&img->file, &own_size);
+	if (f == &img->debug && path_of_id(own, own_size, path, sizeof(path)) &&
+	    try_beside(img, root, path, link, id, size))
+		return;
+	try_beside(img, root, img->name, link, id, size);
+}
