@@ -8,7 +8,8 @@ layouts.py - a program of random control flow in machine code, from a seed.
 Whatever a linker and an assembler let one write, and what defines itself: blocks
 fall, branch and jump into their own and into others' functions, into padding that
 runs on, through tables and registers; they are called in the middle, return
-anywhere, keep registers, flags and the red zone across all of that; functions have
+anywhere, keep registers, flags and the red zone across all of that; what one leaves in the
+red zone another one reads, also where that is a function's first instruction; functions have
 names, sizes, unwind data, or none of these, and data lies between them.
 
 It ends: what goes backwards or calls counts %edi down, and below zero it returns.
@@ -60,9 +61,15 @@ ALIGNED = r.choice([0, 0.4, 1])  # of the functions
 PADDED = r.choice([0.05, 0.25, 0.5])  # of the blocks
 skips = []
 PLACES = r.random() < 0.3 # who learns its own address
+SPILLED = r.choice([0, 0.1, 0.3])
 functions = [Function(n) for n in range(FUNCTIONS)]
 order = [(f, b) for f in functions for b in f.blocks]
 data = []
+# Blocks that read what whoever comes there has left in the red zone; nobody calls them.
+RED = [8 * n for n in range(2, 17) if n not in (3, 4)]  # not what others use
+readers = {b: r.choice(RED) for f, b in order if r.random() < SPILLED}
+callable_blocks = [b for f, b in order if b not in readers]
+callable_starts = [f.blocks[0] for f in functions if f.blocks[0] not in readers] or callable_blocks
 
 
 def some_registers():
@@ -184,6 +191,12 @@ def nops(n):
         n -= k
 
 
+def leave(target):
+    """Whoever goes there leaves what is read there."""
+    if target in readers:
+        emit("mov %s, -%d(%%rsp)" % (q(r.choice(REGS)), readers[target]))
+
+
 def pick(at, forward):
     """A place to go to: near, mostly. forward: it must be behind block number `at`."""
     if r.random() < 0.85:
@@ -198,6 +211,7 @@ def pick(at, forward):
             return None
     i = r.randint(lo, hi)
     b = order[i][1]
+    leave(b)
     return "P" + b if b in padded and r.random() < 0.5 else b
 
 
@@ -221,7 +235,7 @@ tables = []
 def some_call():
     fuel()
     k = r.randrange(4)
-    target = r.choice(functions).blocks[0] if r.random() < 0.85 else r.choice(order)[1]
+    target = r.choice(callable_starts if r.random() < 0.85 else callable_blocks)
     if k < 2:
         emit("call %s" % target)
     elif k == 2:
@@ -352,7 +366,9 @@ def transfer(at, last):
         return False
     if k == 6:
         fuel()
-        emit("jmp %s" % r.choice(functions).blocks[0])
+        target = r.choice(functions).blocks[0]
+        leave(target)
+        emit("jmp %s" % target)
         return False
     if k == 7:
         some_call()
@@ -397,6 +413,8 @@ for at, (f, b) in enumerate(order):
     label(b)
     if first and r.random() < 0.2:
         emit("endbr64")
+    if b in readers:
+        emit("%s -%d(%%rsp), %s" % (r.choice(["add", "mov", "xor"]), readers[b], q(r.choice(REGS))))
     if not first and r.random() < 0.06:
         emit(".type g_%s, @function" % b)
         label("g_%s" % b)
@@ -414,6 +432,8 @@ for at, (f, b) in enumerate(order):
             label("9")
     if not goes_on:
         between()
+    elif at + 1 < len(order):
+        leave(order[at + 1][1])
     if last:
         if f.kind in (FRAME, BOTH):
             emit(".cfi_endproc")
@@ -444,7 +464,7 @@ emit(".section .data.rel.ro, \"aw\"")
 emit(".p2align 3")
 emit(".globl layout_starts, layout_count")
 label("layout_starts")
-starts = [f.blocks[0] for f in functions if r.random() < 0.8] or [functions[0].blocks[0]]
+starts = [b for b in callable_starts if r.random() < 0.8] or callable_starts[:1]
 for s in starts:
     emit(".quad %s" % s)
 label("layout_count")

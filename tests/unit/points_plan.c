@@ -493,12 +493,12 @@ static arch_regset live_at(struct image *img, const char *function, enum point_k
 }
 
 /*
- * fear D3: what is dead is proved by the code that comes, in another function as well, and an
- * argument is live at its beginning whatever that does: inserted code may look at it
+ * fear D3: what is dead is proved by the code that comes, in another function as well; an argument is live
+ * at its beginning whatever that does, and what a handler finds where an access raises an exception
  */
 static void test_liveness_elsewhere(void **state)
 {
-	enum { RAX = 1 << 0, RDI = 1 << 7, R10 = 1 << 10, R11 = 1 << 11 };
+	enum { RAX = 1 << 0, RBX = 1 << 3, RDI = 1 << 7, R10 = 1 << 10, R11 = 1 << 11 };
 	const arch_regset flags = arch_entry_scratch & ~(arch_regset)(RAX | R10 | R11);
 	struct image *img = open_target("points-tactics");
 
@@ -513,11 +513,11 @@ static void test_liveness_elsewhere(void **state)
 	/* Its own instructions read rax first. */
 	assert_int_equal(live_at(img, "l_call", POINT_ENTRY), arch_all_live & ~(flags | R10));
 	assert_int_equal(live_at(img, "l_unknown", POINT_ENTRY), arch_all_live);
+	assert_true(live_at(img, "l_raise", POINT_ENTRY) & RBX);
 	image_close(img);
 }
 
-/* Stubs are listed and refused; fragments have their points in their function's plan. */
-/* fear F3: linker stubs are refused */
+/* fear F3: linker stubs are listed and refused; fragments have their points in their function's plan */
 static void test_stubs_and_fragments(void **state)
 {
 	struct image *img = open_target("points-flow");

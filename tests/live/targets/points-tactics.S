@@ -286,6 +286,14 @@ FN l_call
 	ret
 END l_call
 
+	/* rbx is overwritten; where the load raises an exception its caller's handler finds it as it is. */
+FN l_raise
+	mov (%rsi), %eax
+	pop %rbx
+	mov $7, %ecx
+	jmp l_callee
+END l_raise
+
 	/* Nobody knows where this goes. */
 FN l_unknown
 	push %rbx
