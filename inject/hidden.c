@@ -39,18 +39,23 @@ struct hidden {
 	bool sees_hidden; /* hidepid is not for us */
 };
 
-/* *empty: there is nothing in them, as in those of a kernel thread and of a leader that has exited. */
+/*
+ * *empty: there is nothing in them, as in those of a kernel thread and of a leader that has exited. NULL: they
+ * are not read, which would wait for whoever holds the memory.
+ */
 static bool maps_are_denied(pid_t tid, bool *empty)
 {
 	char path[64], byte;
 	int fd;
 
-	*empty = false;
+	if (empty)
+		*empty = false;
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)tid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == EACCES || errno == EPERM;
-	*empty = read(fd, &byte, 1) == 0;
+	if (empty)
+		*empty = read(fd, &byte, 1) == 0;
 	close(fd);
 	return false;
 }
@@ -242,7 +247,7 @@ static bool note(struct hidden *h, pid_t pid)
 	if (pidfd < 0)
 		return errno != ENOMEM;
 	/* Still hidden: it is what we have a descriptor of. */
-	if (!denied_tid(pid) && !is_unlisted(h, pid))
+	if (!maps_are_denied(pid, NULL) && !is_unlisted(h, pid))
 		close(pidfd);
 	else
 		h->noted[h->count++] = (struct noted){pid, pidfd};
@@ -281,7 +286,7 @@ int hidden_note(struct hidden **out, struct dinst_error *e)
 	while (noted && (entry = readdir(proc))) {
 		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (pid > 0 && pid != getpid() && may_be_ours(h, pid) && denied_tid(pid))
+		if (pid > 0 && pid != getpid() && may_be_ours(h, pid) && maps_are_denied(pid, NULL))
 			noted = note(h, pid);
 	}
 	closedir(proc);

@@ -154,37 +154,86 @@ bool cfi_take_pointer(struct cfi_reader *r, uint8_t encoding, const struct cfi_b
 
 /* ------------------------------------------------------ exception tables */
 
+/* What an exception table begins with. */
+struct table_head {
+	uint64_t start; /* of landing pads */
+	uint8_t start_encoding, type_encoding, encoding;
+	const uint8_t *end; /* of the call sites */
+};
+
+static bool take_head(struct cfi_reader *r, const struct cfi_bases *b, struct table_head *h)
+{
+	uint64_t length;
+
+	h->start = b->function;
+	h->start_encoding = cfi_take(r, 1);
+	if (h->start_encoding != CFI_ENCODING_OMIT &&
+	    !cfi_take_pointer(r, h->start_encoding, b, true, &h->start))
+		return false;
+	h->type_encoding = cfi_take(r, 1);
+	if (h->type_encoding != CFI_ENCODING_OMIT)
+		cfi_take_uleb(r);
+	h->encoding = cfi_take(r, 1);
+	length = cfi_take_uleb(r);
+	if (r->bad || length > (uint64_t)(r->end - r->p))
+		return false;
+	h->end = r->p + length;
+	return true;
+}
+
+enum {
+	FILLING = 4
+}; /* clang aligns what follows on call sites to it, with zeros: fewer than a record has */
+
+/*
+ * A function of which clang has put each basic block into a section of its own has a table for each, and each
+ * says that its call sites go on up to the end of the last: they end where the next table begins.
+ */
+static bool is_at_end(const struct cfi_reader *r, const struct cfi_bases *b,
+		      const struct table_head *h)
+{
+	for (size_t zeros = 0; zeros < FILLING; zeros++) {
+		struct cfi_reader ahead = {r->p + zeros, r->end, false};
+		struct table_head next;
+
+		if (ahead.p == r->end)
+			return true;
+		if (h->start_encoding != CFI_ENCODING_OMIT && *ahead.p == h->start_encoding &&
+		    take_head(&ahead, b, &next) && next.start == h->start &&
+		    next.type_encoding == h->type_encoding && next.encoding == h->encoding &&
+		    next.end == h->end)
+			return true;
+		if (*(r->p + zeros))
+			return false;
+	}
+	return false;
+}
+
 bool cfi_call_sites(const uint8_t *bytes, size_t size, vaddr_t lsda, vaddr_t function,
 		    void (*found)(void *arg, vaddr_t lo, vaddr_t hi, vaddr_t pad), void *arg,
 		    size_t *used)
 {
 	struct cfi_reader r = {bytes, bytes + size, false};
 	struct cfi_bases b = {bytes, lsda, 0, 0, function};
-	uint64_t start = function, length, lo = 0, extent = 0, pad = 0;
-	uint8_t encoding;
+	uint64_t lo = 0, extent = 0, pad = 0;
+	struct table_head h;
 
 	*used = 0;
-	encoding = cfi_take(&r, 1);
-	if (encoding != CFI_ENCODING_OMIT && !cfi_take_pointer(&r, encoding, &b, true, &start))
+	if (!take_head(&r, &b, &h))
 		return false;
-	if (cfi_take(&r, 1) != CFI_ENCODING_OMIT)
-		cfi_take_uleb(&r);
-	encoding = cfi_take(&r, 1);
-	length = cfi_take_uleb(&r);
-	if (r.bad || length > (uint64_t)(r.end - r.p))
-		return false;
-	r.end = r.p + length;
+	r.end = h.end;
 	*used = r.end - bytes;
-	while (r.p < r.end) {
-		if (!cfi_take_pointer(&r, encoding, &b, false, &lo) ||
-		    !cfi_take_pointer(&r, encoding, &b, false, &extent) ||
-		    !cfi_take_pointer(&r, encoding, &b, false, &pad))
+	while (!is_at_end(&r, &b, &h)) {
+		if (!cfi_take_pointer(&r, h.encoding, &b, false, &lo) ||
+		    !cfi_take_pointer(&r, h.encoding, &b, false, &extent) ||
+		    !cfi_take_pointer(&r, h.encoding, &b, false, &pad))
 			return false;
 		cfi_take_uleb(&r);
 		if (r.bad)
 			return false;
 		if (pad)
-			found(arg, function + lo, function + lo + extent, start + pad);
+			found(arg, function + lo, function + lo + extent, h.start + pad);
 	}
+	*used = r.p - bytes;
 	return true;
 }

@@ -198,7 +198,8 @@ struct session {
 	char name[64];
 	pid_t pid;
 	struct target *target;
-	struct hidden *unseen; /* who kept themselves from us before anything was inserted */
+	struct hidden *
+		unseen; /* who kept themselves from us before the first place was made; NULL: there is none */
 	struct module_list *modules;
 	struct place *places;	  /* the newest one first */
 	struct heap_totals heaps; /* of all of them */

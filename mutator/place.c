@@ -182,6 +182,7 @@ static int may_make(struct session *s, struct dinst_error *e)
 {
 	const unsigned left = target_left_calls(s->target);
 	unsigned count = 0;
+	int status;
 
 	for (const struct place *p = s->places; p; p = p->next)
 		count++;
@@ -196,7 +197,9 @@ static int may_make(struct session *s, struct dinst_error *e)
 			"process %d (%s) has kept us from making room for code %u times, and something may "
 			"have been left in it each time: detach, which takes that out, and attach again",
 			(int)s->pid, target_name(s->target), left);
-	return session_wanted(s, e);
+	status = session_wanted(s, e);
+	/* Who is there before the first of them has none. */
+	return status < 0 || s->unseen ? status : hidden_note(&s->unseen, e);
 }
 
 int place_for(struct session *s, struct module *m, struct place **out, uint64_t *stop_ns,

@@ -156,9 +156,6 @@ int session_attach(pid_t pid, const char *name, struct session **out, struct din
 	status = target_claim(s->target, CLAIM_MS, e);
 	if (status < 0)
 		goto fail;
-	status = hidden_note(&s->unseen, e);
-	if (status < 0)
-		goto fail;
 	s->incarnation = target_incarnation(s->target);
 	s->shadow_offered = shadow_offered("/proc");
 	session_look_at_shadows(s);

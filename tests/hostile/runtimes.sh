@@ -16,6 +16,8 @@
 #   abort (-C panic=abort) as they should
 # fear H5, E1: C++ coroutines that go on in another thread, throw and are destroyed half-way; fibers
 #   by swapcontext() and Boost.Context; greenlets and Ruby's fibers: same output
+# fear E1, F2: C++ built by clang with each basic block in a section of its own: exceptions find their
+#   handlers in whatever section
 # fear H3, E1: Ada's exceptions that are made of SIGSEGV find their handlers
 . "$(dirname "$0")/lib.sh"
 
@@ -25,7 +27,7 @@ export SEED
 times=$(short 2 1)
 programs=$PWD/tests/hostile/programs
 failures=0 done=0
-all=(node java luajit rust rust-abort coroutines contexts greenlets ruby ada go)
+all=(node java luajit rust rust-abort coroutines contexts greenlets ruby ada sections go)
 wanted=("$@")
 if [ $# -eq 0 ]; then
 	wanted=("${all[@]}")
@@ -124,6 +126,12 @@ run_ada() {
 	have gnatmake || { absent ada "gnat is not installed"; return; }
 	make_it ada gnatmake -q -D "$work" -O1 -fnon-call-exceptions "$programs/faults.adb" -o "$work/faults" || return
 	try ada 1000 exc "@main /Code/libgnat-12.so/* @libc" "$work/faults"
+}
+
+run_sections() {
+	have clang++ || { absent sections "clang is not installed"; return; }
+	make_it sections clang++ -O2 -std=c++17 -pthread -fbasic-block-sections=all -o "$work/sections" "$programs/sections.cc" || return
+	try sections 100 excbdlim "@main" "$work/sections"
 }
 
 # serve NAME SETTING...: a Go server under those settings, counted while it is asked.

@@ -164,6 +164,30 @@ static void test_exception_table(void **unused)
 	assert_int_equal(pad_count, 0);
 }
 
+/* fear F2: each basic block in a section of its own: the first table says that it goes on over the second */
+static void test_tables_of_sections(void **unused)
+{
+	static const uint8_t tables[] = {0x04, 0,    0x20, 0,	 0,    0,    0,
+					 0,    0,    0xff, 0x01, 21, /* a record, a zero */
+					 0x00, 0x05, 0x20, 0x01, 0x00, 0x04, 0,
+					 0x20, 0,    0,	   0,	 0,    0,    0,
+					 0xff, 0x01, 4,	   0x03, 0x05, 0x40, 0x01};
+	size_t used;
+
+	(void)unused;
+	pad_count = 0;
+	assert_true(cfi_call_sites(tables, sizeof(tables), 0x5000, 0x1000, note_pad, NULL, &used));
+	assert_int_equal(pad_count, 1);
+	assert_int_equal(pads[0], 0x2020);
+	assert_int_equal(used, 16);
+	pad_count = 0;
+	assert_true(cfi_call_sites(tables + 17, sizeof(tables) - 17, 0x5000, 0x1000, note_pad, NULL,
+				   &used));
+	assert_int_equal(pad_count, 1);
+	assert_int_equal(pads[0], 0x2040);
+	assert_int_equal(used, 16);
+}
+
 static void test_damaged_exception_table(void **unused)
 {
 	/* The length ends the last record before its action. */
@@ -343,6 +367,7 @@ int main(void)
 		cmocka_unit_test(test_branches_of_fixed_program),
 		cmocka_unit_test(test_not_everything),
 		cmocka_unit_test(test_exception_table),
+		cmocka_unit_test(test_tables_of_sections),
 		cmocka_unit_test(test_damaged_exception_table),
 		cmocka_unit_test(test_landing_pads),
 		cmocka_unit_test(test_throwing_faults),
