@@ -345,6 +345,17 @@ static void detach_alone(struct session *se, struct request *r)
 	session_close(se, "detached");
 }
 
+/*
+ * Nothing is in it yet, and for how long its mutator waits may be up to the target, which can provide its
+ * own memory or files: that one ends, or is ended, and whoever attaches is told.
+ */
+static void detach_unfinished(struct session *se, struct request *r)
+{
+	request_result(r, json_pack("{s:s,s:i,s:i,s:i}", "session", se->name, "restored", 0, "left",
+				    0, "stop_us", 0));
+	session_close(se, "it was detached while it was attached to");
+}
+
 static void exited_detach_done(void *arg, const struct reply *reply)
 {
 	struct forward *f = arg;
@@ -368,6 +379,8 @@ static void method_detach(struct server *s, struct request *r, const char *metho
 		/* others use it: only what was his goes */
 	} else if (!se->mutator) {
 		detach_alone(se, r);
+	} else if (se->state == SESSION_ATTACHING && !se->held) {
+		detach_unfinished(se, r);
 	} else if (se->state == SESSION_EXITED) {
 		/* children that it forked may live on with what was inserted */
 		forward(se, r, method, params, exited_detach_done);

@@ -307,13 +307,68 @@ static void lookup_hangs(void **state)
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 }
 
+/* fear L1, L3: a target that lets nobody come to an end with attaching to it can be left all the same */
+static void attaching_hangs(void **state)
+{
+	json_t *answer;
+	char path[600];
+	int fd, out[2];
+	pid_t pid;
+	FILE *f;
+
+	(void)state;
+	assert_int_equal(pipe(out), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(out[1], STDOUT_FILENO);
+		target_path("pages-header", path, sizeof(path));
+		execl(path, path, (char *)NULL);
+		_exit(126);
+	}
+	close(out[1]);
+	f = fdopen(out[0], "r");
+	assert_non_null(fgets(path, sizeof(path), f));
+	fclose(f);
+	if (strcmp(path, "ready\n") != 0) {
+		end_target(pid);
+		skip();
+	}
+	start_daemon_by_client();
+	fd = raw_connect();
+	snprintf(path, sizeof(path),
+		 "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"attach\",\"params\":{"
+		 "\"target\":%d,\"name\":\"stuck\"}}\n",
+		 (int)pid);
+	raw_say(fd, path);
+	run_dinst(o, "ls");
+	for (int i = 0; i < 600 && !strstr(o->out, "attaching"); i++) {
+		nap_ms(10);
+		run_dinst(o, "ls");
+	}
+	assert_non_null(strstr(o->out, "attaching"));
+	nap_ms(300);
+	run_dinst(o, "detach stuck");
+	assert_int_equal(o->status, 0);
+	answer = raw_hear(fd, ANSWER_MS);
+	assert_non_null(json_object_get(answer, "error"));
+	json_decref(answer);
+	close(fd);
+	run_dinst(o, "ls");
+	assert_null(strstr(o->out, "stuck"));
+	/* Nor does it keep the daemon. */
+	run_dinst(o, "stop");
+	assert_int_equal(o->status, 0);
+	end_target(pid);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(child_outlives),	  cmocka_unit_test(child_outlives_name),
 		cmocka_unit_test(child_outlives_mutator), cmocka_unit_test(target_executes),
 		cmocka_unit_test(held_and_forsaken),	  cmocka_unit_test(wrong_types),
-		cmocka_unit_test(lookup_hangs),
+		cmocka_unit_test(lookup_hangs),		  cmocka_unit_test(attaching_hangs),
 	};
 
 	return cmocka_run_group_tests_name("daemon_ends", tests, setup, teardown);
