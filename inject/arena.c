@@ -150,10 +150,16 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 	struct arena_limits limits;
 	bool placed = false;
 	const struct maps *m;
+	char group[256];
+	uint64_t room;
 	int result;
 
 	arena_limits_read(target_memory_tid(a->target), &limits);
+	/* Private memory that is locked is filled at once, by the target. */
+	if (limits.locks_memory && target_memory_room(a->target, &room, group, sizeof(group)))
+		limits.own_room = room < limits.own_room ? room : limits.own_room;
 	a->commits = limits.commits;
+	a->locks_memory = limits.locks_memory;
 	for (size_t which = limits.locks_memory ? FIRST_LOCKED_SIZE
 			    : private		? FIRST_PRIVATE_SIZE
 						: 0;
@@ -176,6 +182,11 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 			private = true;
 			which = (limits.locks_memory ? FIRST_LOCKED_SIZE : FIRST_PRIVATE_SIZE) - 1;
 			continue;
+		}
+		/* It locks what is mapped, as was seen only now. */
+		if (outcome == ARENA_ATTEMPT_SMALLER && a->locks_memory && !limits.locks_memory) {
+			limits.locks_memory = true;
+			which = FIRST_LOCKED_SIZE - 1;
 		}
 		if (outcome == ARENA_ATTEMPT_SMALLER)
 			continue;

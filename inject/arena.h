@@ -46,6 +46,8 @@ struct arena {
 	taddr_t reach_lo, reach_hi; /* code in [lo, hi) can be led here and back */
 	unsigned cpus, cpu_shift;   /* blocks of counters, see struct arch_counter */
 	char note[160];		    /* why it is private; "" if it is shared */
+	bool locks_memory;	    /* the kernel fills what is mapped at once (mlockall) */
+	uint64_t locked;	    /* bytes of locked memory before anything was mapped */
 	bool commits;		    /* what is given out exists by then: arena_make_pages() */
 
 	taddr_t threads; /* the private part; 0: none */

@@ -32,8 +32,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "inject/arena_place.h"
 #include "inject/arena_unmap.h"
 #include "inject/fault.h"
+#include "inject/proc.h"
 #include "inject/remote.h"
 
 #ifndef MFD_EXEC
@@ -140,7 +142,6 @@ static int adopt_memfd(struct stop *s, struct arena *a, int number, struct dinst
 	size_t size = a->code_size + a->data_size;
 	struct stat st;
 	void *map;
-	int result;
 
 	a->fd = copy_descriptor(s, number, &st);
 	if (a->fd < 0 && is_our_lack(errno))
@@ -152,7 +153,9 @@ static int adopt_memfd(struct stop *s, struct arena *a, int number, struct dinst
 		return -1;
 	}
 	fault_point();
-	if (!may_size(size) || ftruncate(a->fd, (off_t)size)) {
+	/* Not the data half yet: what is mapped behind the file's end cannot be filled. */
+	a->locked = arena_locked_bytes(target_memory_tid(stop_target(s)));
+	if (!may_size(size) || ftruncate(a->fd, (off_t)a->code_size)) {
 		snprintf(a->note, sizeof(a->note), "the memfd cannot be given %zu bytes: %s", size,
 			 strerror(errno));
 		return -1;
@@ -174,8 +177,35 @@ static int adopt_memfd(struct stop *s, struct arena *a, int number, struct dinst
 	a->device = st.st_dev;
 	a->inode = st.st_ino;
 	/* Where is_shared() writes. */
-	result = arena_make_pages(a, 0, PAGE, e);
-	return result ? result : arena_make_pages(a, a->code_size, PAGE, e);
+	return arena_make_pages(a, 0, PAGE, e);
+}
+
+/*
+ * Step 3 is behind us, and the data half is mapped, of which nothing exists: now it is seen
+ * whether the target has asked for all to be locked that is mapped from now on
+ * (mlockall(MCL_FUTURE)). Then whole halves are filled at its expense, and only small ones will do.
+ */
+static int grow_memfd(struct stop *s, struct arena *a, struct dinst_error *e)
+{
+	const size_t size = a->code_size + a->data_size;
+
+	if (!a->locks_memory && arena_locked_bytes(target_memory_tid(stop_target(s))) > a->locked) {
+		a->locks_memory = true;
+		snprintf(a->note, sizeof(a->note), "the target locks what is mapped");
+		return -1;
+	}
+	if (ftruncate(a->fd, (off_t)size)) {
+		snprintf(a->note, sizeof(a->note), "the memfd cannot be given %zu bytes: %s", size,
+			 strerror(errno));
+		return -1;
+	}
+	/* What is there already when the target maps it is not made at its group's expense. */
+	if (a->locks_memory && fallocate(a->fd, 0, 0, (off_t)size)) {
+		snprintf(a->note, sizeof(a->note), "no memory for %zu bytes at once: %s", size,
+			 strerror(errno));
+		return -1;
+	}
+	return arena_make_pages(a, a->code_size, PAGE, e);
 }
 
 /*
@@ -210,8 +240,11 @@ static int set_up_between(struct stop *s, size_t next, const long *results, void
 
 	if (next == 1)
 		result = adopt_memfd(s, a, (int)results[0], e);
-	if (next == 2)
-		result = seal_memfd(a);
+	if (next == 2) {
+		result = grow_memfd(s, a, e);
+		if (!result)
+			result = seal_memfd(a);
+	}
 	if (result && a->note[0])
 		result = dinst_fail(e, DINST_UNSUPPORTED, "%s", a->note);
 	return result;
@@ -383,10 +416,35 @@ static int keep_sparse(struct stop *s, const struct arena *a, struct dinst_error
 	return remote_run(s, &program, 0, NULL, NULL, NULL, results, e);
 }
 
+/* What is locked counts against a limit (RLIMIT_MEMLOCK; CAP_IPC_LOCK has none). */
+static bool is_locking_limited(pid_t tid)
+{
+	enum { IPC_LOCK = 14 };
+	char text[4096], *whole = proc_status_text(tid, tid, text, sizeof(text));
+	const char *caps = whole ? strstr(whole, "\nCapEff:") : NULL;
+	const bool may = caps && strtoull(caps + sizeof("\nCapEff:") - 1, NULL, 16) >> IPC_LOCK & 1;
+
+	if (whole != text)
+		free(whole);
+	return !may && arena_limit(tid, RLIMIT_MEMLOCK) != UINT64_MAX;
+}
+
+void arena_unlock(struct stop *s, taddr_t at, size_t size)
+{
+	const struct arch_remote_call call = {SYS_munlock, {constant(at), constant(size)}, true};
+	const struct arch_remote_program program = {.calls = &call, .count = 1};
+	struct dinst_error ignored = {0};
+	long result;
+
+	if (is_locking_limited(target_memory_tid(stop_target(s))))
+		remote_run(s, &program, 0, NULL, NULL, NULL, &result, &ignored);
+}
+
 enum arena_attempt arena_map_shared(struct stop *s, struct arena *a, struct dinst_error *e)
 {
 	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
 	const unsigned lost = target_left_program(stop_target(s));
+	const bool careful = a->locks_memory;
 	struct dinst_error inner = {0}, undo = {0};
 	long results[SHARED_CALLS];
 	enum arena_attempt outcome;
@@ -404,12 +462,17 @@ enum arena_attempt arena_map_shared(struct stop *s, struct arena *a, struct dins
 		if (e && !e->code)
 			*e = inner;
 	} else if (result) {
-		outcome = ARENA_ATTEMPT_PRIVATE;
+		outcome =
+			a->locks_memory && !careful ? ARENA_ATTEMPT_SMALLER : ARENA_ATTEMPT_PRIVATE;
 	} else {
 		outcome = judge_shared(a, results);
 	}
 	if (outcome == ARENA_ATTEMPT_DONE && keep_sparse(s, a, e))
 		outcome = ARENA_ATTEMPT_ERROR;
+	if (outcome == ARENA_ATTEMPT_DONE && a->locks_memory) {
+		arena_unlock(s, a->code, a->code_size);
+		arena_unlock(s, a->data, a->data_size);
+	}
 	if (outcome == ARENA_ATTEMPT_DONE)
 		return outcome;
 	close_memfd(s, results, lost);

@@ -21,6 +21,12 @@ enum arena_attempt {
 	ARENA_ATTEMPT_ERROR,   /* the machinery failed: *e is filled */
 };
 
+/*
+ * Where the target locks all that it maps, and may lock so much only (RLIMIT_MEMLOCK): what is ours
+ * takes nothing of that. As good as can be.
+ */
+void arena_unlock(struct stop *s, taddr_t at, size_t size);
+
 enum arena_attempt arena_map_shared(struct stop *s, struct arena *a, struct dinst_error *e);
 
 /* Never ARENA_ATTEMPT_PRIVATE. */

@@ -89,13 +89,41 @@ static taddr_t brk_start(pid_t pid)
 	return at ? strtoull(at, NULL, 10) : 0;
 }
 
-static uint64_t left(pid_t pid, int resource, uint64_t used)
+/* As everybody may read it: prlimit(2) takes CAP_SYS_RESOURCE for another user's process. */
+static uint64_t read_limit(pid_t pid, int resource)
+{
+	const char *name = resource == RLIMIT_AS      ? "\nMax address space "
+			   : resource == RLIMIT_DATA  ? "\nMax data size "
+			   : resource == RLIMIT_STACK ? "\nMax stack size "
+						      : "\nMax locked memory ";
+	char path[64], text[4096], *at, *end;
+	uint64_t value;
+
+	snprintf(path, sizeof(path), "/proc/%d/limits", (int)pid);
+	if (!read_small(path, text, sizeof(text)))
+		return UINT64_MAX;
+	at = strstr(text, name);
+	if (!at)
+		return UINT64_MAX;
+	at += strlen(name);
+	value = strtoull(at, &end, 10);
+	return end == at ? UINT64_MAX : value; /* "unlimited" */
+}
+
+uint64_t arena_limit(pid_t pid, int resource)
 {
 	struct rlimit limit;
 
-	if (prlimit(pid, resource, NULL, &limit) || limit.rlim_cur == RLIM_INFINITY)
-		return UINT64_MAX;
-	return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
+	if (prlimit(pid, resource, NULL, &limit))
+		return read_limit(pid, resource);
+	return limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
+}
+
+static uint64_t left(pid_t pid, int resource, uint64_t used)
+{
+	const uint64_t limit = arena_limit(pid, resource);
+
+	return limit == UINT64_MAX ? limit : minus(limit, used);
 }
 
 /* Documentation/mm/overcommit-accounting.rst: MAP_NORESERVE counts for nothing then. */
@@ -117,7 +145,8 @@ uint64_t arena_commit_room(const char *overcommit, const char *meminfo)
 
 /*
  * What is left of limits, as may_expand_vm() of the kernel's mm/mmap.c counts: total_vm, and data_vm
- * of it. mlockall(MCL_FUTURE) cannot be seen; that some memory is locked already, can.
+ * of it. mlockall(MCL_FUTURE) cannot be seen before something is mapped (arena_map.c);
+ * that some memory is locked already, can.
  */
 static void read_room(pid_t pid, struct arena_limits *limits)
 {
@@ -139,9 +168,19 @@ static void read_room(pid_t pid, struct arena_limits *limits)
 	limits->own_room = least(limits->own_room, arena_commit_room(overcommit, meminfo));
 }
 
+uint64_t arena_locked_bytes(pid_t pid)
+{
+	char text[4096], *whole = proc_status_text(pid, pid, text, sizeof(text));
+	const uint64_t bytes = whole ? proc_bytes(whole, "\nVmLck:") : 0;
+
+	if (whole != text)
+		free(whole);
+	return bytes;
+}
+
 void arena_limits_read(pid_t pid, struct arena_limits *limits)
 {
-	struct rlimit stack;
+	const uint64_t stack = arena_limit(pid, RLIMIT_STACK);
 	char text[64];
 
 	limits->bottom = BOTTOM_MIN;
@@ -154,9 +193,8 @@ void arena_limits_read(pid_t pid, struct arena_limits *limits)
 	limits->brk_start = brk_start(pid);
 	read_room(pid, limits);
 	limits->stack_limit = STACK_ROOM;
-	if (!prlimit(pid, RLIMIT_STACK, NULL, &stack) && stack.rlim_cur != RLIM_INFINITY &&
-	    stack.rlim_cur > STACK_ROOM)
-		limits->stack_limit = stack.rlim_cur < STACK_MOST ? stack.rlim_cur : STACK_MOST;
+	if (stack != UINT64_MAX && stack > STACK_ROOM)
+		limits->stack_limit = least(stack, STACK_MOST);
 }
 
 unsigned arena_parse_cpus(const char *list)

@@ -30,6 +30,12 @@ enum { ARENA_SHARE = 4 };
 /* Never fails: what cannot be read is replaced by a cautious value. */
 void arena_limits_read(pid_t pid, struct arena_limits *limits);
 
+/* RLIMIT_AS, DATA, STACK or MEMLOCK of a process; UINT64_MAX: none, or it cannot be read. */
+uint64_t arena_limit(pid_t pid, int resource);
+
+/* Bytes of locked memory, as the kernel counts mappings; 0 if that cannot be read. */
+uint64_t arena_locked_bytes(pid_t pid);
+
 /*
  * True where the kernel promises no more memory than there is (vm.overcommit_memory is 2), by the
  * text of that file. A page of shared memory counts when it comes to exist there: whoever is first

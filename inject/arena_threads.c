@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "inject/arena_map.h"
 #include "inject/arena.h"
 #include "inject/arena_place.h"
 #include "inject/arena_unmap.h"
@@ -90,10 +91,19 @@ static int find_place(struct stop *s, struct arena *a, size_t size, taddr_t *out
 {
 	struct arena_limits limits;
 	bool placed = false;
+	char group[256];
+	uint64_t room;
 	struct maps m;
 	int result;
 
 	arena_limits_read(target_memory_tid(stop_target(s)), &limits);
+	if (limits.locks_memory &&
+	    target_memory_room(stop_target(s), &room, group, sizeof(group)) && size > room / 2)
+		return dinst_fail(
+			e, DINST_NO_MEMORY,
+			"the target locks its memory, and %zu KiB of per-thread state would "
+			"leave its control group %.160s too little: it has %llu KiB left",
+			size >> 10, group, (unsigned long long)(room >> 10));
 	/* All of it is made to exist at once, and not ours to make the target pay for. */
 	if (size <= limits.own_room / ARENA_SHARE &&
 	    (!limits.locks_memory || size <= (size_t)5 << 20)) {
@@ -231,6 +241,8 @@ int arena_add_threads(struct stop *s, struct arena *a, size_t size, size_t wipe,
 		return result;
 	result = make_part(s, at, size, wipe, wipe_size, &left, e);
 	/* Where something is left of it, the header goes on saying where. */
+	if (!result && a->locks_memory)
+		arena_unlock(s, at, size);
 	if (!result || left) {
 		a->threads = at;
 		a->threads_size = size;

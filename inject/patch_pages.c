@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "inject/files.h"
@@ -31,12 +32,17 @@ enum {
 	GAP_MAX = 64,	     /* pages between two that may be dropped along with them */
 };
 
-/* Files that are mapped where the pages are, opened before the stop. */
+/*
+ * Files that are mapped where the pages are, mapped here, too, before the stop: in it no file is
+ * read. Somebody may have to allow that (fanotify's FAN_ACCESS_PERM, which reading a mapping does not
+ * ask for), and it may be the target.
+ */
 struct patch_files {
 	struct patch_file {
 		dev_t device;
 		uint64_t inode;
-		int fd;
+		const uint8_t *map; /* NULL: cannot be read */
+		size_t size;	    /* of the file */
 	} * at;
 	size_t count;
 };
@@ -108,6 +114,9 @@ static void add_file(struct patch_files *files, pid_t tid, const char *mounts,
 		     const struct maps_entry *entry)
 {
 	struct patch_file *grown = realloc(files->at, (files->count + 1) * sizeof(*grown));
+	struct patch_file file = {.device = entry->device, .inode = entry->inode};
+	struct stat st;
+	void *map;
 	int fd = -1;
 
 	if (!grown)
@@ -115,7 +124,30 @@ static void add_file(struct patch_files *files, pid_t tid, const char *mounts,
 	files->at = grown;
 	if (files->count < FILES_MAX && !mounts_may_wait(mounts, entry->device))
 		fd = open_mapped(tid, entry);
-	files->at[files->count++] = (struct patch_file){entry->device, entry->inode, fd};
+	if (fd >= 0 && !fstat(fd, &st) && st.st_size > 0) {
+		map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+		if (map != MAP_FAILED) {
+			file.map = map;
+			file.size = (size_t)st.st_size;
+		}
+	}
+	if (fd >= 0)
+		close(fd);
+	files->at[files->count++] = file;
+}
+
+/* What the file shows at `page`. False if it cannot be read; a file that was cut off is no SIGBUS. */
+static bool read_file_page(const struct patch_file *file, const struct maps_entry *entry,
+			   taddr_t page, uint8_t *bytes)
+{
+	const uint64_t offset = entry->offset + (page - entry->lo);
+	const struct iovec to = {bytes, PAGE};
+	struct iovec from = {NULL, PAGE};
+
+	if (!file->map || offset >= file->size)
+		return false;
+	from.iov_base = (void *)(file->map + offset);
+	return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == PAGE;
 }
 
 struct patch_files *patch_files_open(const struct target *t, const taddr_t *pages, size_t count)
@@ -123,14 +155,21 @@ struct patch_files *patch_files_open(const struct target *t, const taddr_t *page
 	const pid_t tid = target_memory_tid(t);
 	struct patch_files *files = count ? calloc(1, sizeof(*files)) : NULL;
 	char *mounts = files ? mounts_read(tid) : NULL;
+	uint8_t bytes[PAGE];
 	struct maps maps;
 
 	if (mounts && !maps_read(target_pid(t), &maps, NULL)) {
 		for (size_t i = 0; i < count; i++) {
 			const struct maps_entry *entry = maps_find(&maps, pages[i]);
+			const struct patch_file *file;
 
-			if (entry && shows_file(entry) && !find_file(files, entry))
+			if (!entry || !shows_file(entry))
+				continue;
+			if (!find_file(files, entry))
 				add_file(files, tid, mounts, entry);
+			file = find_file(files, entry);
+			if (file) /* a disk is waited for here, not in the stop */
+				read_file_page(file, entry, pages[i] / PAGE * PAGE, bytes);
 		}
 		maps_release(&maps);
 	}
@@ -141,8 +180,8 @@ struct patch_files *patch_files_open(const struct target *t, const taddr_t *page
 void patch_files_close(struct patch_files *files)
 {
 	for (size_t i = 0; files && i < files->count; i++)
-		if (files->at[i].fd >= 0)
-			close(files->at[i].fd);
+		if (files->at[i].map)
+			munmap((void *)files->at[i].map, files->at[i].size);
 	if (files)
 		free(files->at);
 	free(files);
@@ -173,33 +212,13 @@ static bool sort_pages(struct drop *d, const taddr_t *pages, size_t count)
 	return true;
 }
 
-/* What the file would show at `page`, zeros behind its end. False if it cannot be read. */
-static bool read_file_page(int fd, const struct maps_entry *entry, taddr_t page, uint8_t *bytes)
-{
-	off_t offset = (off_t)(entry->offset + (page - entry->lo));
-	size_t used = 0;
-	ssize_t got;
-
-	memset(bytes, 0, PAGE);
-	while (used < PAGE) {
-		got = pread(fd, bytes + used, PAGE - used, offset + (off_t)used);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return false;
-		if (got == 0)
-			break;
-		used += (size_t)got;
-	}
-	return used > 0;
-}
-
-static bool equals_file(const struct drop *d, int fd, const struct maps_entry *entry, taddr_t page)
+static bool equals_file(const struct drop *d, const struct patch_file *from,
+			const struct maps_entry *entry, taddr_t page)
 {
 	uint8_t memory[PAGE], file[PAGE];
 
 	return target_read_some(stop_target(d->s), page, memory, PAGE) == PAGE &&
-	       read_file_page(fd, entry, page, file) && !memcmp(memory, file, PAGE);
+	       read_file_page(from, entry, page, file) && !memcmp(memory, file, PAGE);
 }
 
 /* Pages between two of ours may be dropped along if none is anybody's copy. */
@@ -231,7 +250,6 @@ static size_t check_mapping(struct drop *d, const struct maps_entry *entry, size
 {
 	const bool fits = shows_file(entry);
 	const struct patch_file *file = fits ? find_file(d->files, entry) : NULL;
-	const int fd = file ? file->fd : -1;
 
 	for (; at < d->count && d->pages[at] < entry->hi; at++) {
 		taddr_t page = d->pages[at];
@@ -243,7 +261,7 @@ static size_t check_mapping(struct drop *d, const struct maps_entry *entry, size
 			++*kept;
 			continue;
 		}
-		if (fd >= 0 && clock_ns() < d->deadline && equals_file(d, fd, entry, page))
+		if (file && clock_ns() < d->deadline && equals_file(d, file, entry, page))
 			add_page(d, entry, page);
 		else
 			++*kept;

@@ -15,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "daemon/client/command.h"
@@ -150,6 +152,23 @@ static int launch_catch(struct launch *l, const struct arguments *a, json_t **an
 	return err;
 }
 
+/* execve(2): who is traced then, by one who may not do everything, gets no privileges of the file's. */
+static void tell_privileges(const struct launch *l)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)l->pid);
+	if (geteuid() == 0 || stat(path, &st))
+		return;
+	if (((st.st_mode & S_ISUID) && st.st_uid != geteuid()) ||
+	    ((st.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && st.st_gid != getegid()) ||
+	    getxattr(path, "security.capability", NULL, 0) > 0)
+		note(l->context,
+		     "it runs without the privileges that its file would give it (set-uid, "
+		     "set-gid, capabilities), since it was traced as it was executed");
+}
+
 /* The program stands before its first instruction: the commands, then off it goes. */
 static int launch_run(struct launch *l, json_t *answer, const struct arguments *a, json_t *files)
 {
@@ -162,6 +181,7 @@ static int launch_run(struct launch *l, json_t *answer, const struct arguments *
 	snprintf(c->session, sizeof(c->session), "%s", name ? name : "");
 	c->target = NULL;
 	status = print_object(c, answer, attach_format);
+	tell_privileges(l);
 	given = load_send(c, files) ?: run_given(c, a);
 	if (given)
 		status = given;

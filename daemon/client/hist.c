@@ -357,7 +357,7 @@ static int show(struct hist *h)
 	int err = question_read(&h->q, h->ids, &rows, &e);
 
 	/* a target that has ended, or a second signal: there is nothing to show any more */
-	if (err && (h->q.c->target_ended || h->q.over))
+	if (err && (h->q.c->target_ended || link_interrupted))
 		return EXIT_DONE;
 	if (err)
 		return report(h->q.c, &e);

@@ -189,6 +189,7 @@ static void print_summary(struct reporter *r)
 
 static int write_exports(struct reporter *r)
 {
+	struct call_tree_facts tree;
 	char title[400], subtitle[200];
 	struct export_facts facts = {
 		.title = title,
@@ -199,6 +200,13 @@ static int write_exports(struct reporter *r)
 		.duration_ns = r->facts.last_ns - r->facts.first_ns,
 	};
 
+	call_tree_facts(r->exports.tree, &tree);
+	/* of calls that are told when they are over nobody knows what was called from where */
+	if (!tree.nodes && r->log.events)
+		return report_text(
+			r->c, DINST_UNSUPPORTED,
+			"these calls were recorded when they were over (--min-time, or a "
+			"condition on $return or $elapsed): there is no tree of them");
 	snprintf(title, sizeof(title), "%.120s in %.64s", r->facts.words, r->facts.process);
 	snprintf(subtitle, sizeof(subtitle), "%" PRIu64 " events in %.3f s, %" PRIu64 " dropped",
 		 r->log.events, (double)facts.duration_ns / 1e9, r->log.dropped);

@@ -85,8 +85,9 @@ struct view {
 	struct function *functions;	      /* sorted by focus */
 	size_t count;
 	bool surveyed;
-	unsigned rounds; /* refreshes of it so far */
-	size_t scouted;	 /* where the next scouts begin */
+	unsigned rounds;  /* refreshes of it so far */
+	size_t resampled; /* where the next of those that are too hot to be counted on begin */
+	size_t scouted;	  /* where the next scouts begin */
 	struct probe_set counts, latencies, walls, cpus;
 	json_t *ids;  /* of vectors: callers, threads */
 	json_t *last; /* their rows at the last reading */

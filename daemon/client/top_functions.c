@@ -231,10 +231,13 @@ static size_t choose_sampled(struct view *v, bool scouts, struct function **some
 {
 	size_t count = 0, looked = 0;
 
-	for (size_t n = 0; n < v->count && count < TOP_SCOUT; n++)
-		if (v->functions[n].seen && !v->functions[n].counted &&
-		    !v->functions[n].uncountable)
-			some[count++] = &v->functions[n];
+	/* from where the last ones ended: where there are more, each has its turn */
+	for (size_t n = 0; n < v->count && count < TOP_SCOUT; n++) {
+		struct function *f = &v->functions[v->resampled++ % v->count];
+
+		if (f->seen && !f->counted && !f->uncountable)
+			some[count++] = f;
+	}
 	for (; scouts && looked < v->count && count < (size_t)2 * TOP_SCOUT; looked++) {
 		struct function *f = &v->functions[v->scouted++ % v->count];
 
@@ -272,6 +275,20 @@ static int choose_anew(struct top *t, struct view *v, struct dinst_error *e)
 	return err ? err : count_chosen(t, v, e);
 }
 
+/* How long those are counted, in ns: shorter where that would cost more than a quarter of the limit. */
+static uint64_t sample_ns(const struct top *t, struct function *const *some, size_t count)
+{
+	const double most = t->limit * t->scale * 1e7 * t->interval / 4;
+	double sum = 0;
+	uint64_t ns = TOP_SAMPLE_MS * 1000000ull;
+
+	for (size_t n = 0; n < count; n++)
+		sum += counting_ns(some[n]);
+	if (sum * TOP_SAMPLE_MS / 1e3 > most)
+		ns = (uint64_t)(most / sum * 1e9);
+	return ns > 5000000 ? ns : 5000000;
+}
+
 int functions_count(struct top *t, struct view *v, struct dinst_error *e)
 {
 	struct function *some[2 * TOP_SCOUT];
@@ -289,7 +306,7 @@ int functions_count(struct top *t, struct view *v, struct dinst_error *e)
 	err = probe_insert(t, &set, v->calls, some, count, v->kind == VIEW_CALLEES, e);
 	if (!err && set.count) {
 		err = probe_read(t, &set, NULL, e);
-		top_pause(t, top_now() + TOP_SAMPLE_MS * 1000000ull);
+		top_pause(t, top_now() + sample_ns(t, some, count));
 		if (!err)
 			err = probe_read(t, &set, take_rate, e);
 	}

@@ -241,6 +241,8 @@ int tracing_run(struct tracing *t, const struct tracing_calls *calls)
 	bool told = false;
 	int status;
 
+	/* the time begins now: where there is always more, nothing is ever waited for */
+	question_wait(&t->q, 0);
 	do {
 		status = ask(t, calls, &e);
 		if (calls->idle)

@@ -205,8 +205,13 @@ static int write_packet(struct ctf_writer *w, const struct event_log *log, uint6
 	put64(w, size * 8);
 	put64(w, dropped);
 	w->used = CTF_PACKET_HEAD;
-	w->bytes += size;
-	return write_all(w->stream, w->packet, size, e);
+	status = write_all(w->stream, w->packet, size, e);
+	/* A part of a packet would make other readers refuse all that is there; as good as can be. */
+	if (status && ftruncate(w->stream, (off_t)w->bytes) == 0)
+		lseek(w->stream, (off_t)w->bytes, SEEK_SET);
+	if (!status)
+		w->bytes += size;
+	return status;
 }
 
 int ctf_flush(struct ctf_writer *w, const struct event_log *log, struct dinst_error *e)

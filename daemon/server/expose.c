@@ -188,13 +188,16 @@ struct exposing {
 	uint64_t start_ns;
 };
 
-/* NULL: no place for all of it. */
-static struct distribution *take_distribution(struct exposition *x, json_t *value)
+/* NULL: no place for all of it. `ns`: the unit of the row, which its elements do not repeat. */
+static struct distribution *take_distribution(struct exposition *x, json_t *value, bool ns)
 {
 	struct distribution made, *d = exposition_take(x, sizeof(*d));
 
+	if (d)
+		d->ns = ns;
 	if (!expose_distribution(value, &made))
 		return d;
+	made.ns = ns;
 	set_sums(value, &made);
 	if (d) {
 		*d = made;
@@ -214,7 +217,9 @@ static void add_value(struct exposing *g, json_t *row, json_t *value, bool distr
 	struct family *f = family_of(g->x, row, distribution);
 	const json_int_t id = json_integer_value(json_object_get(row, "id"));
 	const json_int_t whole = json_integer_value(json_object_get(value, "value"));
-	struct distribution *d = distribution ? take_distribution(g->x, value) : NULL;
+	struct distribution *d =
+		distribution ? take_distribution(g->x, value, f && f->unit == FAMILY_SECONDS)
+			     : NULL;
 	struct sample *s;
 
 	/* one without it would be none, and is in the family for good once it is made */
@@ -228,9 +233,7 @@ static void add_value(struct exposing *g, json_t *row, json_t *value, bool distr
 	s->session = exposition_string(g->x, g->session->name);
 	s->start_ns = g->start_ns;
 	s->distribution = d;
-	if (d)
-		d->ns = f->unit == FAMILY_SECONDS;
-	else
+	if (!d)
 		s->amount = f->unit == FAMILY_SECONDS ? amount_ns(whole) : amount_whole(whole);
 }
 

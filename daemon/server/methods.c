@@ -183,6 +183,10 @@ static void joined(void *arg, const struct reply *reply)
 		json_object_set_new(answer, "session", json_string(se->name));
 		json_object_set_new(answer, "pid", json_integer(se->pid));
 		json_object_set_new(answer, "joined", json_true());
+		if (se->executed)
+			json_object_set_new(answer, "notes",
+					    json_pack("[s]", "it has executed another program: "
+							     "detach, and attach again"));
 		request_result(f->request, answer);
 	}
 	json_decref(f->params);

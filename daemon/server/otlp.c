@@ -277,17 +277,19 @@ static void on_written(uv_write_t *write, int status)
 static void on_connected(uv_connect_t *connect, int status)
 {
 	struct attempt *a = connect->data;
-	/* An address of IPv6 stands in brackets (RFC 3986, 3.2.2). */
-	const bool six = strchr(a->otlp->host, ':') != NULL;
 	uv_buf_t parts[2];
+	bool six;
 	int n;
 
+	/* given up in between: nobody waits for it any more, a->otlp is NULL */
 	if (a->over)
 		return;
 	if (status < 0) {
 		attempt_failed(a, uv_strerror(status));
 		return;
 	}
+	/* An address of IPv6 stands in brackets (RFC 3986, 3.2.2). */
+	six = strchr(a->otlp->host, ':') != NULL;
 	n = snprintf(a->head, sizeof(a->head),
 		     "POST %s HTTP/1.1\r\nHost: %s%s%s:%s\r\nUser-Agent: dinst/%s\r\n"
 		     "Content-Type: application/json\r\nContent-Length: %zu\r\n"

@@ -273,6 +273,7 @@ struct session {
 	bool leaving;	     /* is being detached because of that */
 	struct request *opening; /* attach or catch_exec, not answered yet */
 	bool closing;
+	bool executed;	    /* its target has become another program: values are the last ones */
 	struct maker maker; /* the last mutator that died with the target attached */
 	unsigned restarts;
 	uint64_t first_restart;

@@ -35,6 +35,11 @@ own_is() {
 	[ "$(own "$1")" -ge "$2" ]
 }
 
+of_threads() {
+	curl -s -m 60 "http://127.0.0.1:$web/metrics" >"$work/metrics"
+	grep -q '^dinst_latency_seconds_sum{.*key=' "$work/metrics"
+}
+
 redis-server --port 0 --unixsocket "$work/redis.sock" --save "" --dir "$work" >"$work/redis.log" 2>&1 &
 redis=$!
 children+=($!)
@@ -59,6 +64,31 @@ dinst insert io_bytes >/dev/null || fail "insert io_bytes"
 redis-benchmark -s "$work/redis.sock" -n $requests -c 5 -q -t set >/dev/null 2>&1
 wait_for 60 own_is failures_total 2 || fail "nothing failed without a receiver: $(own failures_total)"
 say "without a receiver: $(own failures_total) failures, $(own queue_length) wait"
+
+# one that does not even answer that somebody connects: it is given up
+python3 - "$port" <<'END' >"$work/silent" &
+import socket, sys, time
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(("127.0.0.1", int(sys.argv[1])))
+listener.listen(0)
+waiting = []
+for i in range(4):
+    waiting.append(socket.socket())
+    waiting[-1].setblocking(False)
+    waiting[-1].connect_ex(("127.0.0.1", int(sys.argv[1])))
+print("silent", flush=True)
+time.sleep(300)
+END
+silent=$!
+children+=($!)
+wait_for 60 grep -q silent "$work/silent" || fail "the silent receiver does not start"
+failures=$(own failures_total)
+wait_for 100 own_is failures_total $((failures + 1)) || fail "dinstd waits for ever: $(tail -2 "$work/dinstd.err")"
+pause 1
+[ -n "$(own failures_total)" ] || fail "dinstd has ended: $(tail -2 "$work/dinstd.err")"
+kill "$silent"
+wait_for 60 is_gone "$silent"
 
 # one that is busy, hangs up, and then takes what has waited
 receiver 503 0 429
@@ -89,6 +119,13 @@ END
 # what waited was from before the load's end: the last export has all of it
 wait_for 60 python3 "$work/check" "$work/got.json" $requests
 python3 "$work/check" "$work/got.json" $requests || fail "the values"
+
+# of a vector's elements the unit is that of the whole
+dinst insert latency processCommand '/Process/*' >/dev/null || fail "insert latency for each thread"
+redis-benchmark -s "$work/redis.sock" -n 2000 -c 5 -q -t set >/dev/null 2>&1
+wait_for 60 of_threads || fail "no latency of a thread: $(grep latency "$work/metrics" | head -5)"
+awk '/^dinst_latency_seconds_sum/ && $NF > 1000 { print; bad = 1 } END { exit bad }' "$work/metrics" ||
+	fail "that is longer than we have been here"
 
 # what is refused is given up, and said
 stop_receiver

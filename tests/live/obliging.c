@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * obliging.c - programs that have asked the kernel for something that what is done to them must respect:
+ * to lock what they map, to be asked before a file is read.
+ */
+#include "tests/live/harness_session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NOBODY = 65534, CALLS = 1000, FILLED_MOST_KIB = 24 << 10 };
+
+/* False if the program says that it cannot do what it is for. */
+static bool start(struct harness *h, const char *const *argv)
+{
+	char path[256];
+	const char *words[8] = {NULL};
+
+	snprintf(path, sizeof(path), "tests/live/targets/%s", argv[0]);
+	words[0] = harness_path(path);
+	for (size_t i = 1; argv[i]; i++)
+		words[i] = argv[i];
+	harness_start_argv(h, words, false);
+	return !strcmp(harness_line(h, HARNESS_ANSWER_MS), "ready");
+}
+
+static const char *ask(struct harness *h, const char *command)
+{
+	char line[64];
+
+	snprintf(line, sizeof(line), "%s\n", command);
+	harness_send(h, line);
+	return harness_line(h, HARNESS_ANSWER_MS);
+}
+
+/* Counted and measured, right, and out again. */
+static void measure(struct harness *h, struct session *s)
+{
+	const struct instance *latency;
+	unsigned calls = session_insert(s, "work");
+	char go[32];
+
+	latency = session_insert_metric(s, "latency", "work", NULL);
+	assert_non_null(latency);
+	snprintf(go, sizeof(go), "go %d", CALLS);
+	assert_string_equal(ask(h, go), "done");
+	assert_int_equal(session_value(s, calls), CALLS);
+}
+
+/* fear I3: what is mapped from now on is filled at once, and nothing shows that: it is little */
+static void test_future_is_locked(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+	long before, after;
+
+	if (!start(h, (const char *const[]){"locking", "future", NULL})) {
+		harness_end(h, 0);
+		skip();
+	}
+	before = strtol(ask(h, "resident"), NULL, 10);
+	s = session_begin(h);
+	measure(h, s);
+	after = strtol(ask(h, "resident"), NULL, 10);
+	if (before <= 0 || after - before > FILLED_MOST_KIB)
+		fail_msg("%ld KiB were in memory, then %ld", before, after);
+	session_end(s);
+	assert_string_equal(ask(h, "map"), "mapped");
+	harness_end(h, 0);
+}
+
+/* fear I3: the program may lock little, and all of that is its own */
+static void test_limit_of_locked(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+
+	if (!start(h, (const char *const[]){"locking", "all", harness_number(NOBODY), NULL})) {
+		harness_end(h, 0);
+		skip();
+	}
+	assert_string_equal(ask(h, "map"), "mapped");
+	s = session_begin(h);
+	measure(h, s);
+	assert_string_equal(ask(h, "map"), "mapped");
+	session_end(s);
+	assert_string_equal(ask(h, "map"), "mapped");
+	harness_end(h, 0);
+}
+
+/* fear K2: nobody may read the program's file without asking the program, which stands still */
+static void test_asked_for_reads(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+
+	if (!start(h, (const char *const[]){"permitting", NULL})) {
+		harness_end(h, 0);
+		skip();
+	}
+	s = session_begin(h);
+	measure(h, s);
+	session_end(s);
+	assert_string_equal(ask(h, "go 1"), "done");
+	harness_end(h, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_future_is_locked, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_limit_of_locked, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_asked_for_reads, harness_setup,
+						harness_teardown),
+	};
+
+	return cmocka_run_group_tests_name("live/obliging", tests, NULL, NULL);
+}
