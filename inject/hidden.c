@@ -77,7 +77,10 @@ static pid_t denied_tid(pid_t pid)
 /* Where nobody may change his user, children of a process of ours keep our user id. */
 static bool may_be_ours(const struct hidden *h, pid_t pid)
 {
-	return !kill(pid, 0) || (errno == EPERM && h->any_user);
+	if (!kill(pid, 0))
+		return true;
+	/* Whatever else somebody has to say (a security module), it is there. */
+	return errno == EPERM ? h->any_user : errno != ESRCH;
 }
 
 /* True if it is there and /proc does not show it: a process, no thread of one. */
