@@ -107,6 +107,8 @@ memory() {
 	put $(($(usage) + (512 + aside * 256) * 1024)) memory.limit_in_bytes memory.max || fail "$title: no limit"
 	json attach attach "$server" -n limited
 	# fear I3: the daemon and its mutators are the first that the kernel ends where memory runs out
+	# its log is written by a thread of its own, behind the answers
+	wait_for 60 grep -q ' dinstd: version .*, socket ' "$work/dinstd/dinstd.log" || fail "$title: the daemon does not say who it is"
 	daemon=$(sed -n 's/.* dinstd: version .*, pid \([0-9]*\), socket .*/\1/p' "$work/dinstd/dinstd.log" | tail -1)
 	for one in "$daemon" $(cat "/proc/$daemon/task/$daemon/children"); do
 		[ "$(cat "/proc/$one/oom_score_adj")" = 1000 ] || fail "$title: $(cat "/proc/$one/comm") is not the first to go: $(cat "/proc/$one/oom_score_adj")"
