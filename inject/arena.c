@@ -160,6 +160,7 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 		limits.own_room = room < limits.own_room ? room : limits.own_room;
 	a->commits = limits.commits;
 	a->locks_memory = limits.locks_memory;
+	a->locked = limits.locked;
 	for (size_t which = limits.locks_memory ? FIRST_LOCKED_SIZE
 			    : private		? FIRST_PRIVATE_SIZE
 						: 0;

@@ -20,6 +20,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/magic.h>
 #include <linux/memfd.h>
 #include <stdio.h>
@@ -154,7 +155,6 @@ static int adopt_memfd(struct stop *s, struct arena *a, int number, struct dinst
 	}
 	fault_point();
 	/* Not the data half yet: what is mapped behind the file's end cannot be filled. */
-	a->locked = arena_locked_bytes(target_memory_tid(stop_target(s)));
 	if (!may_size(size) || ftruncate(a->fd, (off_t)a->code_size)) {
 		snprintf(a->note, sizeof(a->note), "the memfd cannot be given %zu bytes: %s", size,
 			 strerror(errno));
@@ -419,25 +419,24 @@ static int keep_sparse(struct stop *s, const struct arena *a, struct dinst_error
 /* What is locked counts against a limit (RLIMIT_MEMLOCK; CAP_IPC_LOCK has none). */
 static bool is_locking_limited(pid_t tid)
 {
-	enum { IPC_LOCK = 14 };
-	char text[4096], *whole = proc_status_text(tid, tid, text, sizeof(text));
-	const char *caps = whole ? strstr(whole, "\nCapEff:") : NULL;
-	const bool may = caps && strtoull(caps + sizeof("\nCapEff:") - 1, NULL, 16) >> IPC_LOCK & 1;
+	struct proc_status status;
+	const bool may = !proc_status_read(tid, &status) && status.capabilities >> CAP_IPC_LOCK & 1;
 
-	if (whole != text)
-		free(whole);
 	return !may && arena_limit(tid, RLIMIT_MEMLOCK) != UINT64_MAX;
 }
 
-void arena_unlock(struct stop *s, taddr_t at, size_t size)
+void arena_unlock(struct stop *s, taddr_t at, size_t size, taddr_t other, size_t other_size)
 {
-	const struct arch_remote_call call = {SYS_munlock, {constant(at), constant(size)}, true};
-	const struct arch_remote_program program = {.calls = &call, .count = 1};
+	const struct arch_remote_call calls[] = {
+		{SYS_munlock, {constant(at), constant(size)}, true},
+		{SYS_munlock, {constant(other), constant(other_size)}, true},
+	};
+	const struct arch_remote_program program = {.calls = calls, .count = other_size ? 2 : 1};
 	struct dinst_error ignored = {0};
-	long result;
+	long results[2];
 
 	if (is_locking_limited(target_memory_tid(stop_target(s))))
-		remote_run(s, &program, 0, NULL, NULL, NULL, &result, &ignored);
+		remote_run(s, &program, 0, NULL, NULL, NULL, results, &ignored);
 }
 
 enum arena_attempt arena_map_shared(struct stop *s, struct arena *a, struct dinst_error *e)
@@ -469,10 +468,8 @@ enum arena_attempt arena_map_shared(struct stop *s, struct arena *a, struct dins
 	}
 	if (outcome == ARENA_ATTEMPT_DONE && keep_sparse(s, a, e))
 		outcome = ARENA_ATTEMPT_ERROR;
-	if (outcome == ARENA_ATTEMPT_DONE && a->locks_memory) {
-		arena_unlock(s, a->code, a->code_size);
-		arena_unlock(s, a->data, a->data_size);
-	}
+	if (outcome == ARENA_ATTEMPT_DONE && a->locks_memory)
+		arena_unlock(s, a->code, a->code_size, a->data, a->data_size);
 	if (outcome == ARENA_ATTEMPT_DONE)
 		return outcome;
 	close_memfd(s, results, lost);

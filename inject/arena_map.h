@@ -23,9 +23,9 @@ enum arena_attempt {
 
 /*
  * Where the target locks all that it maps, and may lock so much only (RLIMIT_MEMLOCK): what is ours
- * takes nothing of that. As good as can be.
+ * takes nothing of that. As good as can be. Two ranges; the second one may be empty.
  */
-void arena_unlock(struct stop *s, taddr_t at, size_t size);
+void arena_unlock(struct stop *s, taddr_t at, size_t size, taddr_t other, size_t other_size);
 
 enum arena_attempt arena_map_shared(struct stop *s, struct arena *a, struct dinst_error *e);
 

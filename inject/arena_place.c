@@ -154,7 +154,8 @@ static void read_room(pid_t pid, struct arena_limits *limits)
 	const char *status = whole ? whole : "";
 	char overcommit[16], meminfo[8192] = "";
 
-	limits->locks_memory = proc_bytes(status, "\nVmLck:") >= LOCKED_LEAST;
+	limits->locked = proc_bytes(status, "\nVmLck:");
+	limits->locks_memory = limits->locked >= LOCKED_LEAST;
 	limits->room = left(pid, RLIMIT_AS, proc_bytes(status, "\nVmSize:"));
 	limits->own_room = left(pid, RLIMIT_DATA, proc_bytes(status, "\nVmData:"));
 	if (limits->own_room > limits->room)

@@ -22,6 +22,7 @@ struct arena_limits {
 	uint64_t room;	     /* bytes that it may map (RLIMIT_AS) */
 	uint64_t own_room;   /* the same, private and to be written to (RLIMIT_DATA) */
 	bool commits;	     /* arena_commits() */
+	uint64_t locked;     /* arena_locked_bytes() */
 };
 
 /* What an arena may take of the room that is left to a target: a part in so many. */

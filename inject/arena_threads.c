@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "inject/arena_map.h"
 #include "inject/arena.h"
+#include "inject/arena_map.h"
 #include "inject/arena_place.h"
 #include "inject/arena_unmap.h"
 #include "inject/fault.h"
@@ -242,7 +242,7 @@ int arena_add_threads(struct stop *s, struct arena *a, size_t size, size_t wipe,
 	result = make_part(s, at, size, wipe, wipe_size, &left, e);
 	/* Where something is left of it, the header goes on saying where. */
 	if (!result && a->locks_memory)
-		arena_unlock(s, at, size);
+		arena_unlock(s, at, size, 0, 0);
 	if (!result || left) {
 		a->threads = at;
 		a->threads_size = size;

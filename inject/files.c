@@ -9,10 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum {
-	BLOCK = 512,
-	HOLES_MOST = 64
-}; /* of stat(2); a file may be so many times what is stored of it */
+enum { BLOCK = 512 };	  /* bytes of st_blocks (stat(2)) */
+enum { HOLES_MOST = 64 }; /* a file may be so many times what is stored of it */
 
 bool file_is_stored(int fd)
 {

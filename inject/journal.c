@@ -203,9 +203,7 @@ void journal_remove(struct journal *j, unsigned index)
 
 /* ---------------------------------------------------------------- reading */
 
-enum {
-	JOURNAL_SAME_MAX = 8,
-};
+enum { JOURNAL_SAME_MAX = 8 };
 
 /* True if all of the entry's bytes are executable memory of a file. */
 static bool is_text(const struct maps *m, taddr_t address, size_t length)

@@ -322,6 +322,14 @@ const struct maps_entry *maps_named(const struct maps *m, const char *name)
 	return NULL;
 }
 
+int maps_open_pagemap(pid_t tid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)tid);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 bool maps_page_is_copy(int pagemap, taddr_t page)
 {
 	const off_t at = (off_t)(page / (taddr_t)sysconf(_SC_PAGESIZE) * sizeof(uint64_t));

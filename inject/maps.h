@@ -75,6 +75,8 @@ bool maps_is_free(const struct maps *m, taddr_t lo, taddr_t hi);
  * be, a private copy. By a descriptor of /proc/PID/pagemap; with -1 nothing is known.
  */
 bool maps_page_is_copy(int pagemap, taddr_t page);
+/* Opens it; -1 if it cannot be. */
+int maps_open_pagemap(pid_t tid);
 /* True if no byte of [address, address + length), length > 0, lies in what may be a copy: nobody wrote there. */
 bool maps_is_untouched(int pagemap, taddr_t address, size_t length);
 

@@ -335,7 +335,6 @@ int patch_drop_private_pages(struct stop *s, const taddr_t *pages, size_t count,
 			 .deadline = clock_ns() + BUDGET_NS,
 			 .files = files,
 			 .in_tail = !scratch};
-	char path[64];
 	int kept = 0, result;
 
 	if (!count)
@@ -347,8 +346,7 @@ int patch_drop_private_pages(struct stop *s, const taddr_t *pages, size_t count,
 		result = dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu pages", count);
 		goto out;
 	}
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(stop_target(s)));
-	d.pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	d.pagemap = maps_open_pagemap(target_memory_tid(stop_target(s)));
 	find_runs(&d, &kept);
 	result = drop_runs(&d, scratch, scratch_map, &kept, e);
 out:

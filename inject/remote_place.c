@@ -250,13 +250,9 @@ static bool is_program(const uint8_t *bytes, size_t size)
 
 static bool may_be_copy(const struct target *t, taddr_t address)
 {
-	char path[64];
-	bool copy;
-	int fd;
+	const int fd = maps_open_pagemap(target_memory_tid(t));
+	const bool copy = maps_page_is_copy(fd, address);
 
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(t));
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	copy = maps_page_is_copy(fd, address);
 	if (fd >= 0)
 		close(fd);
 	return copy;

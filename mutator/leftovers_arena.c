@@ -143,14 +143,6 @@ static int holes_in_order(struct one_arena *a, struct dinst_error *e)
 	return 0;
 }
 
-static int open_pagemap(const struct target *t)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(t));
-	return open(path, O_RDONLY | O_CLOEXEC);
-}
-
 /*
  * Another module has come to where ours was, nobody wrote into it, and a byte or two are there as we
  * wrote them: by chance.
@@ -182,7 +174,7 @@ static int read_patches(const struct target *t, struct one_arena *a, struct dins
 		free(entries);
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	}
-	pagemap = open_pagemap(t);
+	pagemap = maps_open_pagemap(target_memory_tid(t));
 	for (size_t i = 0; i < count; i++) {
 		const struct journal_entry *j = &entries[i];
 		struct patch *p = &a->patches[a->count];
@@ -389,7 +381,7 @@ static size_t code_ranges(const struct one_arena *a, struct stack_range *ranges)
 /* Patches in whose places there is what somebody else has written. */
 static size_t count_foreign(const struct one_arena *a, const struct target *t)
 {
-	const int pagemap = open_pagemap(t);
+	const int pagemap = maps_open_pagemap(target_memory_tid(t));
 	size_t foreign = 0;
 	bool unread = false;
 	struct maps maps;

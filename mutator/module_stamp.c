@@ -35,12 +35,9 @@ struct file_stamp file_stamp(int fd)
 static bool has_copies(const struct target *t, const struct maps *maps, const struct maps_entry *of)
 {
 	const taddr_t page = (taddr_t)sysconf(_SC_PAGESIZE);
-	char path[64];
+	const int pagemap = maps_open_pagemap(target_memory_tid(t));
 	bool found = false;
-	int pagemap;
 
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(t));
-	pagemap = open(path, O_RDONLY | O_CLOEXEC);
 	for (size_t i = 0; i < maps->count && !found; i++) {
 		const struct maps_entry *m = &maps->entries[i];
 

@@ -7,10 +7,8 @@
  * is restored while a thread may come back to it. A window with holes in its
  * tail is not restored before a flush that finds them gone. Never frees anything.
  */
-#include <fcntl.h>
 #include <linux/rseq.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -209,15 +207,13 @@ static bool is_of_another(struct stop *stop, const struct patch *p)
 	const struct target *t = stop_target(stop);
 	uint8_t now[ARCH_PATCH_MAX];
 	bool untouched = false;
-	char path[64];
 	int pagemap;
 
 	if (target_read_some(t, p->address, now, p->length) != p->length ||
 	    memcmp(now, p->after, p->length) != 0)
 		return true;
 	if (p->length < JOURNAL_NO_CHANCE) {
-		snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(t));
-		pagemap = open(path, O_RDONLY | O_CLOEXEC);
+		pagemap = maps_open_pagemap(target_memory_tid(t));
 		untouched = maps_is_untouched(pagemap, p->address, p->length);
 		if (pagemap >= 0)
 			close(pagemap);

@@ -243,7 +243,7 @@ static void test_assembler(void **unused)
 	assert_int_equal(image_references_at(img, outer->address + 1), 0);
 	f = the(img, "bare");
 	assert_int_equal(f->size, 16);
-	assert_true(f->flags & FUNCTION_NO_SIZE && f->flags & FUNCTION_NO_FRAME);
+	assert_true((f->flags & FUNCTION_NO_SIZE) && (f->flags & FUNCTION_NO_FRAME));
 	assert_true(image_references_at(img, f->address) & REFERENCE_BRANCH);
 	/* Two names, one function. */
 	f = the(img, "sized");
@@ -259,7 +259,8 @@ static void test_assembler(void **unused)
 		parts += functions[i].flags & FUNCTION_COLD && f == the(img, "parted");
 		all += !!(functions[i].flags & FUNCTION_COLD);
 	}
-	assert_true(cold == 1 && parts == 2 && all == 3);
+	assert_int_equal(cold, 1);
+	assert_true(parts == 2 && all == 3);
 	assert_int_equal(unnamed, 2);
 	image_close(img);
 }

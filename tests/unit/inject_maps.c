@@ -126,7 +126,7 @@ static void own_maps_are_read(void **state)
 
 /* ---------------------------------------------------------------- placing */
 
-static const struct arena_limits ordinary = {0x10000, 0, 64 * MIB, false, 0, 0, false};
+static const struct arena_limits ordinary = {0x10000, 0, 64 * MIB, false, 0, 0, false, 0};
 
 #define PIE                                                                \
 	"555555554000-555555560000 r-xp 00000000 08:02 1 /bin/x\n"         \
@@ -254,7 +254,7 @@ static void at_a_chosen_end(void **state)
 /* fear B7: clear of where the brk heap may grow to */
 static void clear_of_heap_and_bottom(void **state)
 {
-	struct arena_limits limits = {0x10000, 0x700000, 64 * MIB, false, 0, 0, false};
+	struct arena_limits limits = {0x10000, 0x700000, 64 * MIB, false, 0, 0, false, 0};
 	taddr_t lo = 0x400000, hi = 0x480000, code, data;
 	struct maps m;
 
@@ -285,7 +285,7 @@ static void clear_of_heap_and_bottom(void **state)
 /* fear B7: clear of where a stack may grow to */
 static void clear_of_a_growing_stack(void **state)
 {
-	struct arena_limits limits = {0x10000, 0, 512 * MIB, false, 0, 0, false};
+	struct arena_limits limits = {0x10000, 0, 512 * MIB, false, 0, 0, false, 0};
 	taddr_t lo = 0x7fffe0000000, hi = 0x7fffe0100000, at;
 	struct maps m;
 
