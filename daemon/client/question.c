@@ -441,20 +441,23 @@ void question_progress(struct question *q, const char *format, ...)
 
 /* ------------------------------------------------------------------ leaving */
 
-/* What was inserted goes, and the session if it was made for this. */
-static int leave(struct question *q)
+/* What was inserted goes, and the session if it was made for this. `failed`: and it was told why. */
+static int leave(struct question *q, bool failed)
 {
 	struct dinst_error e = {0, ""};
 	json_t *params, *answer = NULL;
 	json_int_t left;
 	int err;
 
-	/* cut off: by a second signal, or by the daemon's end */
-	if (q->c->link.fd < 0) {
-		if (link_interrupted)
-			note(q->c, "the daemon takes out what is left");
+	/* cut off: by a second signal, or by the daemon's end, which nobody need have noticed */
+	if (q->c->link.fd < 0 && link_interrupted)
+		note(q->c, "the daemon takes out what is left");
+	else if (q->c->link.fd < 0 && !q->c->target_ended && !failed)
+		return report_text(
+			q->c, DINST_DAEMON,
+			"the daemon has ended before this did: what is shown ends there");
+	if (q->c->link.fd < 0)
 		return EXIT_DONE;
-	}
 	params = json_pack("{s:b}", "hold", 1);
 	err = ask(q, "detach", params, &answer, &e);
 	json_decref(params);
@@ -486,7 +489,7 @@ int question_end(struct question *q, int status)
 	/* the terminal has shown ^C: what follows begins on a line of its own */
 	if (signals_seen && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO))
 		fputc('\n', stderr);
-	left = leave(q);
+	left = leave(q, status == EXIT_FAILED);
 	snprintf(q->c->session, sizeof(q->c->session), "%s", q->session_before);
 	closed = close_output(q, status);
 	restore_signals(q);

@@ -185,12 +185,13 @@ static void stopped(void *arg, const struct reply *reply)
 	struct session *se = c->session;
 	struct dinst_error e = {0, ""};
 	struct rpc_span text = reply->result.text ? reply->result : reply->error;
-	json_t *answer = text.text ? rpc_load(text.text, text.length, &e) : NULL;
+	json_t *answer = text.text ? rpc_load(text.text, text.length, &e) : NULL, *told;
+	size_t n;
 
 	if (reply->result.text && !g->answered) {
-		if (json_integer_value(json_object_get(answer, "left")) > 0)
-			gather_note(g, se->name,
-				    "something had to stay for now; dinst repair ends it");
+		/* what had to stay, and what takes it out */
+		json_array_foreach(json_object_get(answer, "notes"), n, told)
+			gather_note(g, se->name, json_string_value(told));
 		json_array_append(g->rows, answer);
 	} else if (reply->error.text) {
 		rpc_error_read(answer, &e);

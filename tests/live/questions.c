@@ -213,6 +213,29 @@ static void second_signal(void **state)
 	}
 }
 
+/* Somebody stops the daemon: whoever reads a half answer is told that it is one. */
+static void daemon_goes_first(void **state)
+{
+	static const char *const asked[] = {"hist -p %d leaf", "top %d --json", "trace -p %d leaf",
+					    "why %d -d 60", "why %d -d 60 --json"};
+
+	(void)state;
+	for (size_t n = 0; n < sizeof(asked) / sizeof(asked[0]); n++) {
+		pid_t pid;
+		int status;
+
+		set_busy(1);
+		pid = start_dinst(asked[n]);
+		wait_active(o);
+		run_dinst(o, "stop");
+		assert_int_equal(o->status, 0);
+		status = end_of(pid);
+		if (status != 1)
+			fail_msg("%s: status %d, its daemon was stopped", asked[n], status);
+		assert_clean(asked[n]);
+	}
+}
+
 /* A pipe whose reader has what it wanted. */
 static void reader_goes_away(void **state)
 {
@@ -425,7 +448,7 @@ int main(void)
 		cmocka_unit_test(letting_go),		cmocka_unit_test(mutator_dies_too),
 		cmocka_unit_test(signals_end_it),	cmocka_unit_test(second_signal),
 		cmocka_unit_test(reader_goes_away),	cmocka_unit_test(one_after_the_other),
-		cmocka_unit_test(killed_at_any_moment),
+		cmocka_unit_test(killed_at_any_moment), cmocka_unit_test(daemon_goes_first),
 	};
 
 	return cmocka_run_group_tests_name("live/questions", tests, setup, teardown);
