@@ -310,7 +310,7 @@ static int wait_if_needed(struct evaluation *v, struct mdl_plan *plan)
 		return 0;
 	if (!early && !v->awaited)
 		return no_points(v, plan);
-	plan->flag_count = plan->placement_count = plan->skipped_count = 0;
+	plan->flag_count = plan->placement_count = plan->skipped_count = plan->own_calls = 0;
 	plan->many = false;
 	plan->many_of = NULL;
 	plan->waits_for = early ? mdl_print(v->memory, v->e, "shared objects") : v->awaited;

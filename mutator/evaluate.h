@@ -110,6 +110,8 @@ struct mdl_plan {
 	/* Functions of lists that this program does not have: for -v. */
 	char **skipped;
 	size_t skipped_count;
+	/* Calls that `exclusive` could not take out: what is called there counts as the function's own. */
+	size_t own_calls;
 	struct mdl_memory *memory; /* all of the above */
 };
 

@@ -60,6 +60,7 @@ static int tell_left_out(struct drawing *d, const struct function_ref *f, vaddr_
 	const struct image_function *functions;
 	char name[512], *text;
 
+	d->plan->own_calls++;
 	image_functions(f->module->image, &functions);
 	function_text(f, name, sizeof(name));
 	text = mdl_print(d->v->memory, d->v->e,

@@ -96,6 +96,9 @@ static json_t *instance_row(const struct instance *i, uint64_t stop_ns)
 			refused_json(source->left_out, source->left_out_count), "skipped",
 			skipped_json(source), "shared", i->source != NULL, "predicted_ns",
 			(double)source->cost_ps / 1000);
+	if (source->plan && source->plan->own_calls)
+		json_object_set_new(row, "own_calls",
+				    json_integer((json_int_t)source->plan->own_calls));
 	events = stream_events_json(i);
 	if (events)
 		json_object_set_new(row, "events", events);

@@ -148,7 +148,25 @@ static const char *base_form(Dwarf_Die *die, uint64_t size)
 	}
 }
 
-static json_t *enum_names(Dwarf_Die *enumeration)
+/*
+ * The value of an enumerator as the enumeration has it. Only forms of signed numbers say that they are signed; what
+ * is in as many bytes as it takes (200 in one) is the number itself.
+ */
+static bool enum_value(Dwarf_Attribute *attribute, const struct type *of, Dwarf_Sword *value)
+{
+	const unsigned form = dwarf_whatform(attribute);
+	const unsigned shift = of->size && of->size < 8 ? 64 - 8 * of->size : 0;
+	Dwarf_Word bits;
+
+	if (form == DW_FORM_sdata || form == DW_FORM_implicit_const)
+		return dwarf_formsdata(attribute, value) == 0;
+	if (dwarf_formudata(attribute, &bits) != 0)
+		return false;
+	*value = of->is_signed ? (Dwarf_Sword)(bits << shift) >> shift : (Dwarf_Sword)bits;
+	return true;
+}
+
+static json_t *enum_names(const struct type *of, Dwarf_Die *enumeration)
 {
 	json_t *names = json_object();
 	unsigned left = CHILDREN_MOST;
@@ -164,7 +182,7 @@ static json_t *enum_names(Dwarf_Die *enumeration)
 
 		if (!name || dwarf_tag(&die) != DW_TAG_enumerator ||
 		    !dwarf_attr(&die, DW_AT_const_value, &attribute) ||
-		    dwarf_formsdata(&attribute, &value) != 0)
+		    !enum_value(&attribute, of, &value))
 			continue;
 		snprintf(key, sizeof(key), "%lld", (long long)value);
 		/* Of two names the first one counts. */
@@ -265,6 +283,21 @@ static json_t *described(const char *form, const char *name, uint64_t size)
 			 (json_int_t)size);
 }
 
+/* Unsigned ones say so: of 200 in a byte nobody else knows that it is not -56. */
+static json_t *enum_json(struct description *d, Dwarf_Die *die, const char *name, uint64_t size)
+{
+	json_t *described_enum = described("enum", name, size ? size : 4);
+	struct type type;
+
+	types_from_type(d->img, die, &type);
+	if (!type.size)
+		type.size = 4;
+	if (!type.is_signed)
+		set_part(described_enum, "unsigned", json_true());
+	set_part(described_enum, "names", enum_names(&type, die));
+	return described_enum;
+}
+
 /* A type as it is named there; `levels` of structs are shown inside. NULL: nothing can be shown. */
 static json_t *describe(struct description *d, Dwarf_Die *named, unsigned levels)
 {
@@ -288,9 +321,7 @@ static json_t *describe(struct description *d, Dwarf_Die *named, unsigned levels
 		form = base_form(&die, size);
 		return form ? described(form, name, size) : NULL;
 	case DW_TAG_enumeration_type:
-		type = described("enum", name, size ? size : 4);
-		set_part(type, "names", enum_names(&die));
-		return type;
+		return enum_json(d, &die, name, size);
 	case DW_TAG_pointer_type:
 	case DW_TAG_reference_type:
 	case DW_TAG_rvalue_reference_type:

@@ -80,6 +80,9 @@ static json_t *describe(const struct instance *i, int64_t value)
 
 	if (variable_of(i) && variable_of(i)->form == VARIABLE_DISTRIBUTION)
 		json_object_set_new(row, "distribution", json_true());
+	if (instance_source(i)->plan && instance_source(i)->plan->own_calls)
+		json_object_set_new(row, "own_calls",
+				    json_integer((json_int_t)instance_source(i)->plan->own_calls));
 	if (m && m->units_type)
 		json_object_set_new(row, "units_type", serve_text(m->units_type));
 	return row;
@@ -109,10 +112,14 @@ static void add_distribution(json_t *row, const struct variable_value *d)
 	json_object_set_new(row, "min", json_integer((json_int_t)d->min));
 	json_object_set_new(row, "max", json_integer((json_int_t)d->max));
 	add_quantiles(row, d);
-	for (size_t b = 0; b < d->bucket_count; b++)
-		json_array_append_new(buckets, json_pack("[I, I, I]", (json_int_t)d->buckets[b].lo,
-							 (json_int_t)d->buckets[b].hi,
-							 (json_int_t)d->buckets[b].count));
+	for (size_t b = 0; b < d->bucket_count; b++) {
+		/* the last one ends where numbers of JSON do, and not below zero */
+		const uint64_t hi = d->buckets[b].hi < INT64_MAX ? d->buckets[b].hi : INT64_MAX;
+
+		json_array_append_new(buckets,
+				      json_pack("[I, I, I]", (json_int_t)d->buckets[b].lo,
+						(json_int_t)hi, (json_int_t)d->buckets[b].count));
+	}
 	json_object_set_new(row, "buckets", buckets);
 }
 

@@ -6,6 +6,7 @@
 #include "daemon/client/exports.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -169,6 +170,22 @@ int exports_end(struct exports *x, struct context *c, const struct export_facts 
 			     x->out[CHROME + i].result.path, CHROME_SPANS,
 			     (unsigned long long)x->chrome[i].left_out);
 	return status;
+}
+
+void note_tree(struct context *c, const struct call_tree *t)
+{
+	struct call_tree_facts facts;
+
+	call_tree_facts(t, &facts);
+	if (facts.too_deep)
+		note(c, "%" PRIu64 " calls deeper than %d are left out", facts.too_deep,
+		     CALL_TREE_DEPTH);
+	if (facts.left)
+		note(c,
+		     "%" PRIu64
+		     " calls ended without a return (an exception, a jump, a thread that ended): "
+		     "their times are what is known of them, until the last or next event",
+		     facts.left);
 }
 
 void exports_recording(struct exports *x, struct context *c, const char *title)

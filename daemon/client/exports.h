@@ -74,6 +74,9 @@ void exports_thread(struct exports *x, uint32_t pid, uint32_t tid, const char *n
  */
 int exports_end(struct exports *x, struct context *c, const struct export_facts *facts,
 		uint64_t now_ns);
+/* What of the calls is not in the tree, and whose times are not what others' are. */
+void note_tree(struct context *c, const struct call_tree *t);
+
 /*
  * Leaves the tree with the daemon, for its page (docs/protocol.md, `recording`). Nothing depends on it, so
  * failures are not told. Within the session, after exports_end().

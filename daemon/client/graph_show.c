@@ -266,10 +266,8 @@ static void note_hot(const struct graph *g)
 
 static void notes(const struct graph *g)
 {
-	struct call_tree_facts facts;
 	const char *uncovered = NULL;
 
-	call_tree_facts(g->exports.tree, &facts);
 	note_hot(g);
 	if (lost(g))
 		note(g->c,
@@ -293,9 +291,7 @@ static void notes(const struct graph *g)
 	if (uncovered)
 		note(g->c, "%s is too large to find in it what is called through pointers",
 		     uncovered);
-	if (g->exports.tree && facts.too_deep)
-		note(g->c, "%" PRIu64 " calls deeper than %d are left out", facts.too_deep,
-		     CALL_TREE_DEPTH);
+	note_tree(g->c, g->exports.tree);
 }
 
 /* ------------------------------------------------------------------- JSON */

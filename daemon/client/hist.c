@@ -19,6 +19,7 @@ enum {
 	KEYS_SHOWN = 10,
 	ARGUMENTS = 6,
 	PIPED_SECONDS = 10,
+	LOOK_MS = 200,
 	FUNCTIONS_MAX = 1000, /* that a pattern may match */
 	CALL_NS = 3,	      /* what the way to the inserted code and back takes beside it */
 	SMALL_KEY = 1 << 20,  /* arguments below are shown as numbers, others as addresses */
@@ -371,15 +372,25 @@ static int show(struct hist *h)
 
 /* ------------------------------------------------------------------- command */
 
+/* Only an answer tells that the target has ended: then the time is over, and with it what rates are of. */
+static int look(struct hist *h)
+{
+	struct dinst_error e = {0, ""};
+	json_t *rows = NULL;
+	int err = question_read(&h->q, h->ids, &rows, &e);
+
+	json_decref(rows);
+	return err && !h->q.c->target_ended && !link_interrupted ? report(h->q.c, &e) : EXIT_DONE;
+}
+
 static int watch(struct hist *h)
 {
 	const unsigned wait = (unsigned)(h->interval * 1000);
 	const bool live = h->q.terminal || h->repeated;
 	int status = EXIT_DONE;
 
-	while (status == EXIT_DONE && question_wait(&h->q, live ? wait : 3600 * 1000))
-		if (live)
-			status = show(h);
+	while (status == EXIT_DONE && question_wait(&h->q, live ? wait : LOOK_MS))
+		status = live ? show(h) : look(h);
 	return status == EXIT_DONE ? show(h) : status;
 }
 

@@ -38,6 +38,22 @@ static bool read_limit(const char *text, double *percent)
 	return end != text && !*end && *percent > 0 && *percent <= 100000;
 }
 
+/* What `exclusive` does not hold for: the value will have the time of callees in it. */
+static void note_own_calls(struct context *c, json_t *rows)
+{
+	json_int_t calls = 0;
+	size_t index;
+	json_t *row;
+
+	json_array_foreach(rows, index, row) calls +=
+		json_integer_value(json_object_get(row, "own_calls"));
+	if (calls)
+		note(c,
+		     "of %lld call%s the return cannot be seen: what is called there counts as the function's "
+		     "own, and the value is at most what is shown (--json says which)",
+		     (long long)calls, calls == 1 ? "" : "s");
+}
+
 int insert_run(struct context *c, const struct arguments *a)
 {
 	const char *limit = arguments_get(a, OPTION_LIMIT);
@@ -66,6 +82,7 @@ int insert_run(struct context *c, const struct arguments *a)
 		status = report(c, &e);
 	else
 		status = print_rows(c, answer, insert_columns);
+	note_own_calls(c, json_object_get(answer, "rows"));
 	json_decref(params);
 	json_decref(answer);
 	return status;

@@ -234,6 +234,7 @@ static int show(struct reporter *r)
 		status = write_exports(r);
 	else
 		print_summary(r);
+	note_tree(r->c, r->summary.tree);
 	return status;
 }
 

@@ -104,11 +104,12 @@ static void print_object_of(struct top *t, const struct view *v)
 		const struct line *l = &v->lines[n];
 
 		json_array_append_new(rows,
-				      json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:b}", "function",
+				      json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b}", "function",
 						rpc_text(l->name), "calls_per_s", known(l->rate, 1),
 						"cpu_percent", known(l->cpu, 1e7), "wall_percent",
 						known(l->wall, 1e7), "p50_ns", known(l->p50, 1),
-						"p99_ns", known(l->p99, 1), "sampled", l->sampled));
+						"p99_ns", known(l->p99, 1), "sampled", l->sampled,
+						"cpu_at_most", l->at_most));
 	}
 	object = json_pack("{s:s,s:i,s:f,s:o,s:f,s:I,s:o}", "session", t->q.c->session, "pid",
 			   (int)t->q.pid, "seconds", question_seconds(&t->q), "cost_percent",
@@ -325,7 +326,7 @@ static int find_module(struct top *t, struct dinst_error *e)
 static int begin(struct top *t, const char *module, struct dinst_error *e)
 {
 	struct view *v = view_new(VIEW_FUNCTIONS, NULL);
-	char pattern[PROCESS_NAME_MAX + 16];
+	char pattern[NAME_MAX + 16];
 	int err = v ? find_module(t, e) : dinst_fail(e, DINST_NO_MEMORY, "no memory for a view");
 
 	if (!v)
@@ -337,7 +338,7 @@ static int begin(struct top *t, const char *module, struct dinst_error *e)
 	snprintf(v->own, sizeof(v->own), "wall");
 	if (!err && module)
 		snprintf(t->module, sizeof(t->module), "%s", module);
-	snprintf(pattern, sizeof(pattern), "/Code/%.60s/*", t->module);
+	snprintf(pattern, sizeof(pattern), "/Code/%s/*", t->module);
 	if (!err)
 		err = functions_add(t, v, pattern, e);
 	functions_sort(v);

@@ -19,6 +19,8 @@
 #ifndef DINST_DAEMON_TOP_H
 #define DINST_DAEMON_TOP_H
 
+#include <limits.h>
+
 #include "daemon/client/question.h"
 
 enum {
@@ -71,6 +73,7 @@ struct function {
 	bool counted;	     /* all the time */
 	bool timed[TIMINGS]; /* now */
 	bool sampled;	     /* rate comes from samples */
+	bool at_most;	     /* cpu has the time of callees in it that could not be taken out */
 	bool refused;	     /* its times cannot be had */
 	bool uncountable;    /* nor its count */
 };
@@ -103,7 +106,7 @@ struct line {
 	char name[TOP_NAME];
 	struct function *function; /* NULL in views of callers and threads */
 	double rate, cpu, wall, p50, p99;
-	bool sampled;
+	bool sampled, at_most;
 };
 
 /* What a key asks for that cannot be done in the middle of a refresh. */
@@ -122,7 +125,7 @@ struct top {
 	struct question q;
 	double interval, limit;
 	unsigned long long refreshes; /* 0: no end */
-	char module[PROCESS_NAME_MAX];
+	char module[NAME_MAX + 1];    /* a file's name */
 	enum top_sort sort;
 	bool descending;
 	char filter[80];

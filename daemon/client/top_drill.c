@@ -313,7 +313,7 @@ static void element_line(struct top *t, struct view *v, struct line *l, json_t *
 	l->p99 = calls > 0 ? buckets_quantile(since, number(element, "min"), number(element, "max"),
 					      0.99)
 			   : -1;
-	l->sampled = false;
+	l->sampled = l->at_most = false;
 	json_decref(since);
 }
 

@@ -36,6 +36,7 @@ static void from_function(struct line *l, struct function *f)
 	l->p50 = f->p50;
 	l->p99 = f->p99;
 	l->sampled = f->sampled;
+	l->at_most = f->at_most;
 }
 
 static double sort_number(const struct line *l, enum top_sort sort)
@@ -137,11 +138,15 @@ static void count_cell(double value, bool sampled, char *text)
 }
 
 /* Of one CPU, or of one thread's time. */
-static void percent_cell(double ns, char *text)
+static void percent_cell(double ns, bool at_most, char *text)
 {
 	const double percent = ns / 1e7;
 
-	snprintf(text, TOP_CELL, "%.*f%%", percent < 0.995 ? 2 : percent < 99.5 ? 1 : 0, percent);
+	snprintf(text, TOP_CELL, "%s%.*f%%", at_most ? "<" : "",
+		 percent < 0.995  ? 2
+		 : percent < 99.5 ? 1
+				  : 0,
+		 percent);
 }
 
 static void time_cell(double ns, char *text)
@@ -162,7 +167,7 @@ void line_cells(const struct line *l, char cells[TOP_CELLS][TOP_CELL])
 		count_cell(l->rate, l->sampled, cells[0]);
 	for (size_t n = 0; n < 2; n++)
 		if (percents[n] >= 0)
-			percent_cell(percents[n], cells[1 + n]);
+			percent_cell(percents[n], !n && l->at_most, cells[1 + n]);
 	for (size_t n = 0; n < 2; n++)
 		if (times[n] >= 0)
 			time_cell(times[n], cells[3 + n]);

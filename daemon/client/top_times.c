@@ -88,6 +88,7 @@ static void take_own(struct top *t, struct probe *p, json_t *row, double seconds
 	(void)t;
 	f->timed_ns[TIMING_OWN] = top_now();
 	f->cpu = (member(row, "value") - p->value) / seconds;
+	f->at_most = json_object_get(row, "own_calls") != NULL;
 	take_cost(p, row, TIMING_OWN, f->rate * seconds);
 }
 

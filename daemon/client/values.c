@@ -523,6 +523,8 @@ static json_t *row_shown(json_t *row)
 		json_object_set_new(shown, "note", json_string("stopped"));
 	else if (json_is_true(json_object_get(row, "waiting")))
 		json_object_set_new(shown, "note", json_string("waiting"));
+	else if (json_object_get(row, "own_calls"))
+		json_object_set_new(shown, "note", json_string("at most"));
 	if (cost) {
 		snprintf(text, sizeof(text), "%.2f %%", json_number_value(cost) / 1e7);
 		json_object_set_new(shown, "cost", json_string(text));

@@ -61,8 +61,9 @@ enum { WHY_METRICS_MAX = 3 };
 
 /* What a test inserts. */
 struct why_plan {
-	const char *metric[WHY_METRICS_MAX];	       /* the first one gives the value */
-	char focus[WHY_METRICS_MAX][SEARCH_NAME + 80]; /* "" for the whole program */
+	const char *metric[WHY_METRICS_MAX]; /* the first one gives the value */
+	/* "" for the whole program */
+	char focus[WHY_METRICS_MAX][SEARCH_SYMBOL + SEARCH_NAME + 80];
 	unsigned count;
 	char *text; /* to be loaded before; NULL: the library has it. free() */
 };

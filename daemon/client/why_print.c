@@ -194,13 +194,6 @@ void why_print(const struct why *w)
 
 /* ------------------------------------------------------------------------ JSON */
 
-static json_t *text_json(const char *text)
-{
-	json_t *string = json_string(text);
-
-	return string ? string : json_string_nocheck(text);
-}
-
 static json_t *node_json(const struct search_node *n)
 {
 	json_t *children = json_array();
@@ -208,10 +201,10 @@ static json_t *node_json(const struct search_node *n)
 	for (size_t i = 0; i < n->child_count; i++)
 		json_array_append_new(children, node_json(n->children[i]));
 	return json_pack("{s:s, s:o, s:s, s:o, s:o, s:f, s:b, s:o, s:o}", "kind", n->kind, "what",
-			 text_json(n->what), "state", search_state_name(n->state), "module",
-			 n->module[0] ? text_json(n->module) : json_null(), "function",
-			 n->function[0] ? text_json(n->function) : json_null(), "share", n->share,
-			 "culprit", n->is_culprit, "figure", text_json(n->figure), "children",
+			 rpc_text(n->what), "state", search_state_name(n->state), "module",
+			 n->module[0] ? rpc_text(n->module) : json_null(), "function",
+			 n->function[0] ? rpc_text(n->function) : json_null(), "share", n->share,
+			 "culprit", n->is_culprit, "figure", rpc_text(n->figure), "children",
 			 children);
 }
 
@@ -225,9 +218,9 @@ static json_t *findings_json(const struct why *w)
 		json_array_append_new(
 			list,
 			json_pack("{s:s, s:o, s:o, s:o, s:f}", "why", search_why_name(f->why),
-				  "text", text_json(f->text), "module",
-				  f->module[0] ? text_json(f->module) : json_null(), "function",
-				  f->function[0] ? text_json(f->function) : json_null(), "share",
+				  "text", rpc_text(f->text), "module",
+				  f->module[0] ? rpc_text(f->module) : json_null(), "function",
+				  f->function[0] ? rpc_text(f->function) : json_null(), "share",
 				  f->share));
 	}
 	return list;
@@ -242,11 +235,11 @@ void why_print_json(const struct why *w)
 	for (unsigned i = 0; i < SEARCH_WHYS; i++) {
 		json_t *root = node_json(s->roots[i]);
 
-		json_object_set_new(root, "rejected", text_json(s->rejected[i]));
+		json_object_set_new(root, "rejected", rpc_text(s->rejected[i]));
 		json_array_append_new(tree, root);
 	}
 	for (unsigned i = 0; i < s->note_count; i++)
-		json_array_append_new(notes, text_json(s->notes[i]));
+		json_array_append_new(notes, rpc_text(s->notes[i]));
 	for (unsigned i = 0; i < w->facts.when_count; i++)
 		json_array_append_new(when, json_real(w->facts.when[i]));
 	if (s->finding_count)
@@ -254,9 +247,9 @@ void why_print_json(const struct why *w)
 	else
 		verdict_text(w, verdict, sizeof(verdict));
 	all = json_pack("{s:o, s:I, s:f, s:b, s:o, s:o, s:o, s:o, s:o}", "target",
-			text_json(s->program), "pid", (json_int_t)w->q.pid, "seconds",
+			rpc_text(s->program), "pid", (json_int_t)w->q.pid, "seconds",
 			question_seconds(&w->q), "complete", !s->is_over, "verdict",
-			text_json(verdict), "findings", findings_json(w), "tree", tree, "notes",
+			rpc_text(verdict), "findings", findings_json(w), "tree", tree, "notes",
 			notes, "cpu_by_second", when);
 	json_object_set_new(all, "facts",
 			    json_pack("{s:f, s:f, s:f, s:f, s:i, s:f, s:f}", "cpu", s->facts.cpu,

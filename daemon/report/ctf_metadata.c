@@ -89,11 +89,13 @@ static void write_enum(FILE *to, const struct value_type *type)
 {
 	const char *between = "";
 
-	fprintf(to, "enum : integer { size = 64; align = 8; signed = true; } { ");
+	fprintf(to, "enum : integer { size = 64; align = 8; signed = %s; } { ",
+		type->is_unsigned ? "false" : "true");
 	for (size_t i = 0; i < type->name_count; i++) {
 		fprintf(to, "%s\"", between);
 		write_plain(to, type->names[i].name);
-		fprintf(to, "\" = %" PRId64, type->names[i].value);
+		fprintf(to, type->is_unsigned ? "\" = %" PRIu64 : "\" = %" PRId64,
+			type->names[i].value);
 		between = ", ";
 	}
 	fprintf(to, " }");

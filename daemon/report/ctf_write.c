@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/common/rpc.h"
 #include "daemon/report/ctf.h"
 #include "daemon/report/ctf_private.h"
 
@@ -99,9 +100,10 @@ static int write_description(struct ctf_writer *w, const json_t *rows, struct di
 	/* Of the rows only what is about events. */
 	json_array_foreach((json_t *)rows, i, row) json_array_append_new(
 		kinds, json_pack("{s:O?}", "events", json_object_get(row, "events")));
-	whole = json_pack("{s:i, s:s, s:I, s:s, s:o}", "dinst", CTF_VERSION, "process",
-			  w->facts.process, "pid", (json_int_t)w->facts.pid, "words",
-			  w->facts.words, "rows", kinds);
+	/* Both may be cut in the middle of a character. */
+	whole = json_pack("{s:i, s:o, s:I, s:o, s:o}", "dinst", CTF_VERSION, "process",
+			  rpc_text(w->facts.process), "pid", (json_int_t)w->facts.pid, "words",
+			  rpc_text(w->facts.words), "rows", kinds);
 	text = whole ? json_dumps(whole, JSON_COMPACT) : NULL;
 	json_decref(whole);
 	if (!text)

@@ -85,6 +85,7 @@ struct value_type {
 	enum value_form form;
 	char *name;		  /* as in C: "struct client *"; may be "" */
 	uint32_t size;		  /* bytes */
+	bool is_unsigned;	  /* an enum; of others the form says it */
 	struct value_name *names; /* of an enum, in no order */
 	size_t name_count;
 	struct value_member *members; /* of a struct */

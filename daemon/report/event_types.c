@@ -112,6 +112,7 @@ static struct value_type *type_read(const json_t *from, unsigned depth)
 	type->form = i;
 	type->name = strdup(name ? name : "");
 	type->size = bounded(from, "size", TYPE_SIZE_MAX);
+	type->is_unsigned = json_is_true(json_object_get(from, "unsigned"));
 	type->to = type_read(json_object_get(from, "to"), depth - 1);
 	if (type->name && names_read(type, json_object_get(from, "names")) &&
 	    members_read(type, json_object_get(from, "members"), depth))

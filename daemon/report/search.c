@@ -77,6 +77,19 @@ void search_test_release(struct search_test *t)
 
 /* -------------------------------------------------------------------- tree */
 
+/* A text that would have been so long, and was cut, says so. Names of templates may be of any length. */
+static void end_cut(char *text, size_t size, int length)
+{
+	size_t at = size - sizeof("...");
+
+	if (length < 0 || (size_t)length < size)
+		return;
+	/* between two characters */
+	while (at && ((unsigned char)text[at] & 0xc0) == 0x80)
+		at--;
+	memcpy(text + at, "...", sizeof("..."));
+}
+
 struct search_node *search_node_add(struct search_node *parent, const char *kind,
 				    const char *format, ...)
 {
@@ -98,7 +111,7 @@ struct search_node *search_node_add(struct search_node *parent, const char *kind
 	n->state = SEARCH_HOLDS;
 	snprintf(n->kind, sizeof(n->kind), "%s", kind);
 	va_start(args, format);
-	vsnprintf(n->what, sizeof(n->what), format, args);
+	end_cut(n->what, sizeof(n->what), vsnprintf(n->what, sizeof(n->what), format, args));
 	va_end(args);
 	return n;
 }
@@ -138,14 +151,14 @@ static struct search_node *child_for(struct search *s, struct search_node *n, ui
 	struct search_node *child;
 
 	for (size_t i = 0; i < n->child_count; i++)
-		if (!strcmp(n->children[i]->kind, "function") &&
-		    !strcmp(n->children[i]->function, f->function) &&
-		    !strcmp(n->children[i]->module, f->module))
+		if (n->children[i]->number == function + 1)
 			return n->children[i];
 	child = search_node_add(n, "function", "%s:%s", f->module, f->function);
 	if (child) {
 		snprintf(child->module, sizeof(child->module), "%s", f->module);
-		snprintf(child->function, sizeof(child->function), "%s", f->function);
+		end_cut(child->function, sizeof(child->function),
+			snprintf(child->function, sizeof(child->function), "%s", f->function));
+		child->number = function + 1;
 	}
 	return child;
 }
@@ -171,28 +184,25 @@ static void add_chain(struct search *s, struct search_node *parent, const struct
 }
 
 /* How often a function was seen, in all nodes that are about it. */
-static unsigned seen_in(const struct search_node *n, const struct chain_function *f)
+static unsigned seen_in(const struct search_node *n, uint32_t number)
 {
-	const bool is = !strcmp(n->kind, "function") && !strcmp(n->function, f->function) &&
-			!strcmp(n->module, f->module);
-	unsigned seen = is ? n->seen : 0;
+	unsigned seen = n->number == number ? n->seen : 0;
 
 	for (size_t i = 0; i < n->child_count; i++)
-		seen += seen_in(n->children[i], f);
+		seen += seen_in(n->children[i], number);
 	return seen;
 }
 
-static void share_out(struct search *s, const struct search_node *top, struct search_node *n,
+static void share_out(const struct search_node *top, struct search_node *n,
 		      const struct search_measured *list, size_t count)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < n->child_count; i++) {
 		struct search_node *child = n->children[i];
-		long f = chains_find(&s->chains, child->module, child->function);
 		const struct search_measured *m =
-			f >= 0 ? accepted(list, count, (uint32_t)f) : NULL;
-		unsigned all = m ? seen_in(top, &s->chains.functions[f]) : 0;
+			child->number ? accepted(list, count, child->number - 1) : NULL;
+		unsigned all = m ? seen_in(top, child->number) : 0;
 
 		if (strcmp(child->kind, "function") == 0 && m)
 			child->share = all ? m->share * child->seen / all : 0;
@@ -208,7 +218,7 @@ static void share_out(struct search *s, const struct search_node *top, struct se
 			node_free(child);
 			continue;
 		}
-		share_out(s, top, child, list, count);
+		share_out(top, child, list, count);
 		n->children[kept++] = child;
 	}
 	n->child_count = kept;
@@ -238,7 +248,7 @@ void search_tree(struct search *s, struct search_node *parent, unsigned kinds,
 	for (size_t i = 0; i < s->chains.sample_count; i++)
 		if (kinds & 1u << s->chains.samples[i].kind)
 			add_chain(s, parent, &s->chains.samples[i], list, count);
-	share_out(s, parent, parent, list, count);
+	share_out(parent, parent, list, count);
 	sort_tree(parent);
 }
 

@@ -28,6 +28,9 @@ enum search_why { SEARCH_CPU, SEARCH_LOCK, SEARCH_IO, SEARCH_MEMORY, SEARCH_WHYS
 enum search_state { SEARCH_UNTESTED, SEARCH_HOLDS, SEARCH_FAILS, SEARCH_UNKNOWN };
 
 enum { SEARCH_THREADS_MAX = 16, SEARCH_TEXT = 400, SEARCH_NAME = 256, SEARCH_WHEN_MAX = 120 };
+enum {
+	SEARCH_SYMBOL = 2048
+}; /* what a function is asked for by; longer than names that are shown */
 
 /* When a hypothesis holds; docs/why.md explains each. Shares of one CPU, or of one thread's time. */
 #define SEARCH_CPU_BOUND  0.5 /* the busiest thread runs, or waits for a CPU, so much of its time */
@@ -89,7 +92,8 @@ struct search_element {
 
 struct search_test {
 	enum search_measure what;
-	char module[64], symbol[SEARCH_NAME]; /* the function; "" if it is not about one */
+	/* the function; "" if it is not about one */
+	char module[SEARCH_NAME], symbol[SEARCH_SYMBOL];
 	uint64_t object;
 	double seconds; /* how long it should run */
 	long user;	/* for whoever made the test */
@@ -114,7 +118,8 @@ struct search_node {
 	char what[SEARCH_NAME];	  /* "CPU-bound", "redis-server:main", "thread 12 (worker)" */
 	char figure[SEARCH_TEXT]; /* the evidence, in words */
 	char kind[16];		  /* "program", "module", "function", "thread", "lock", "file" */
-	char module[64], function[SEARCH_NAME];
+	char module[64], function[SEARCH_NAME]; /* as they are shown: cut where they are longer */
+	uint32_t number; /* 1 + the function's among the chains'; 0: of none */
 	double share;
 	unsigned seen; /* in how many looks; what several callers share is divided by it */
 	bool is_culprit;

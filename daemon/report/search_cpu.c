@@ -189,10 +189,8 @@ static double self_of(const struct search_node *n)
 
 static void figures(struct search *s, struct search_part *p, struct search_node *n)
 {
-	long f = n->function[0] ? chains_find(&s->chains, n->module, n->function) : -1;
-
-	for (size_t i = 0; f >= 0 && i < p->candidate_count; i++)
-		if (p->candidates[i].function == (uint32_t)f)
+	for (size_t i = 0; n->number && i < p->candidate_count; i++)
+		if (p->candidates[i].function == n->number - 1)
 			search_figure(n, "%s%.0f %% of the CPU time, %.0f %% itself%s",
 				      p->candidates[i].by_looks ? "by looks alone about " : "",
 				      n->share * 100, self_of(n) * 100,
@@ -207,9 +205,8 @@ static void figures(struct search *s, struct search_part *p, struct search_node 
  */
 static bool is_own(const struct search *s, const struct search_node *n)
 {
-	const long f = chains_find(&s->chains, n->module, n->function);
 	const double looks =
-		f < 0 ? 0 : chains_leaf_share(&s->chains, 1u << CHAIN_RUNS, (uint32_t)f);
+		n->number ? chains_leaf_share(&s->chains, 1u << CHAIN_RUNS, n->number - 1) : 0;
 
 	return !strcmp(n->kind, "function") && self_of(n) >= SEARCH_REFINE &&
 	       looks >= self_of(n) / 2;
@@ -299,7 +296,6 @@ static void take_times(struct search *s, struct search_part *p, struct search_te
 		       size_t count)
 {
 	struct search_node *root = s->roots[SEARCH_CPU], *most;
-	long f;
 
 	for (size_t i = 0; i < count; i++) {
 		struct search_measured *c = &p->candidates[list[i].user];
@@ -333,9 +329,8 @@ static void take_times(struct search *s, struct search_part *p, struct search_te
 	p->done = most == root;
 	if (p->done)
 		return;
-	f = chains_find(&s->chains, most->module, most->function);
-	p->has_culprit = f >= 0;
-	p->culprit = f >= 0 ? (uint32_t)f : 0;
+	p->has_culprit = most->number != 0;
+	p->culprit = most->number ? most->number - 1 : 0;
 	p->node = most;
 	if (s->world->told)
 		s->world->told(s->world->arg, most, s->findings[0].text);

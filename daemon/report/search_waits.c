@@ -292,10 +292,8 @@ static void io_decide(struct search *s, struct search_part *p, const struct sear
 
 static void io_figures(struct search *s, struct search_part *p, struct search_node *n)
 {
-	long f = n->function[0] ? chains_find(&s->chains, n->module, n->function) : -1;
-
-	for (size_t i = 0; f >= 0 && i < p->candidate_count; i++)
-		if (p->candidates[i].function == (uint32_t)f)
+	for (size_t i = 0; n->number && i < p->candidate_count; i++)
+		if (p->candidates[i].function == n->number - 1)
 			search_figure(n, "%sin it %.0f %% of a thread's time",
 				      p->candidates[i].by_looks ? "by looks alone: " : "",
 				      n->share * 100);

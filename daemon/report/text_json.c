@@ -129,7 +129,9 @@ static json_t *value(const struct value_type *type, const uint8_t *bytes, size_t
 	case VALUE_BOOL:
 		return json_boolean(number);
 	case VALUE_ENUM:
-		return name ? rpc_text(name) : json_integer(number);
+		return name		   ? rpc_text(name)
+		       : type->is_unsigned ? unsigned_number((uint64_t)number)
+					   : json_integer(number);
 	case VALUE_POINTER:
 	case VALUE_STRING:
 		return address((uint64_t)number);

@@ -32,7 +32,8 @@ int64_t value_widened(const struct value_type *type, const uint8_t *bytes)
 	const uint64_t value = number_at(bytes, size);
 	const unsigned shift = 64 - 8 * (unsigned)size;
 
-	if (type->form == VALUE_UINT || type->form == VALUE_BOOL || type->form == VALUE_POINTER)
+	if (type->form == VALUE_UINT || type->form == VALUE_BOOL || type->form == VALUE_POINTER ||
+	    (type->form == VALUE_ENUM && type->is_unsigned))
 		return (int64_t)value;
 	return (int64_t)(value << shift) >> shift;
 }
@@ -79,7 +80,7 @@ static void add_enum(struct text *t, const struct value_type *type, int64_t valu
 	if (name)
 		text_add_clean(t, name);
 	else if (!add_bits(t, type, value))
-		text_addf(t, "%" PRId64, value);
+		text_addf(t, type->is_unsigned ? "%" PRIu64 : "%" PRId64, value);
 }
 
 /* An argument's, a field's or a member's, before its value. */
@@ -163,7 +164,9 @@ static bool bit_field(const struct value_member *m, const uint8_t *bytes, size_t
 	*value = number_at(bytes + m->offset, needed) >> m->bit_offset;
 	if (m->bit_size < 64) {
 		*value &= (UINT64_C(1) << m->bit_size) - 1;
-		if (m->type->form == VALUE_INT && *value >> (m->bit_size - 1))
+		if ((m->type->form == VALUE_INT ||
+		     (m->type->form == VALUE_ENUM && !m->type->is_unsigned)) &&
+		    *value >> (m->bit_size - 1))
 			*value |= ~UINT64_C(0) << m->bit_size;
 	}
 	return true;

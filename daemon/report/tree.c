@@ -265,23 +265,29 @@ static void settle(struct call_tree *t, struct thread *thread, uint64_t begun, u
 	thread->guessed = false;
 }
 
-/* The uppermost activation is over. There is room for it, see push(). */
-static void pop(struct call_tree *t, struct thread *thread, uint64_t now, bool left)
+/* The uppermost activation is over, since `end`, as is known `now`. There is room for it, see push(). */
+static void pop(struct call_tree *t, struct thread *thread, uint64_t end, uint64_t now, bool left)
 {
 	struct frame *frame = &thread->frames[--thread->depth];
-	const uint64_t ns = now > frame->begun_ns ? now - frame->begun_ns : 0;
+	const uint64_t ns = end > frame->begun_ns ? end - frame->begun_ns : 0;
 
 	thread->done[thread->done_count++] = (struct done){frame->node, frame->begun_ns, ns, left};
 	if (!thread->depth)
 		settle(t, thread, frame->begun_ns, now);
 }
 
-/* Activations from `depth` on have ended in some other way than by their return. */
+/*
+ * Activations from `depth` on have ended in some other way than by their return. Where one around them goes on
+ * that was by `now`, as its time says. Where none does, the thread may have been elsewhere for long: what is known
+ * is that they ran until its last event.
+ */
 static void pop_left(struct call_tree *t, struct thread *thread, size_t depth, uint64_t now)
 {
+	const uint64_t end = depth ? now : thread->last_ns;
+
 	for (; thread->depth > depth; t->facts.left++) {
 		thread->guessed = true;
-		pop(t, thread, now, true);
+		pop(t, thread, end, now, true);
 	}
 }
 
@@ -395,7 +401,7 @@ static void leave(struct call_tree *t, struct thread *thread, const char *functi
 	}
 	thread->beyond = 0;
 	pop_left(t, thread, at, now);
-	pop(t, thread, now, false);
+	pop(t, thread, now, now, false);
 	t->facts.events++;
 }
 
@@ -413,37 +419,27 @@ static uint64_t field_of(const struct event *e, const char *text)
 	return 0;
 }
 
-/* The return of what the thread was inside of has been lost: when it was is not known. */
-static void begin_run(struct call_tree *t, struct thread *thread, uint64_t run)
+/*
+ * What the thread was inside of is over. Where events were lost meanwhile its return may have been one of them: when
+ * that was is not known. Else there was none.
+ */
+static void begin_run(struct call_tree *t, struct thread *thread, uint64_t run, uint64_t now)
 {
 	if (thread->run != run && thread->depth) {
-		thread->depth = thread->beyond = thread->done_count = 0;
-		thread->guessed = false;
-		t->facts.doubtful++;
+		pop_left(t, thread, 0, now);
+		thread->beyond = 0;
 	}
 	thread->run = run;
 }
 
-int call_tree_event(struct call_tree *t, const struct event *e)
+static int take_event(struct call_tree *t, struct thread *thread, const struct event *e,
+		      const char *function, const char *module)
 {
-	const enum event_what what = e->kind->what;
-	struct frame frame = {.begun_ns = e->ns};
-	const char *function, *module;
-	struct thread *thread;
+	const struct frame frame = {.begun_ns = e->ns, .stack = field_of(e, "$stack")};
 
-	if (t->ended || !e->tid || (what != EVENT_ENTRY && what != EVENT_RETURN))
-		return 0;
-	function = name_of(&t->names, e->kind->function);
-	module = name_of(&t->names, e->kind->module ? e->kind->module : "");
-	thread = thread_of(t, e->tid);
-	if (!function || !module || !thread)
-		return DINST_NO_MEMORY;
-	frame.stack = field_of(e, "$stack");
 	if (t->run)
-		begin_run(t, thread, field_of(e, t->run));
-	thread->last_ns = t->last_ns = e->ns;
-	thread->pid = e->pid;
-	if (what == EVENT_RETURN) {
+		begin_run(t, thread, field_of(e, t->run), e->ns);
+	if (e->kind->what == EVENT_RETURN) {
 		leave(t, thread, function, module, frame.stack, e->ns);
 		return 0;
 	}
@@ -452,6 +448,27 @@ int call_tree_event(struct call_tree *t, const struct event *e)
 	    (function != t->only || (t->only_module && module != t->only_module)))
 		return 0;
 	return push(t, thread, function, module, &frame);
+}
+
+int call_tree_event(struct call_tree *t, const struct event *e)
+{
+	const enum event_what what = e->kind->what;
+	const char *function, *module;
+	struct thread *thread;
+	int status;
+
+	if (t->ended || !e->tid || (what != EVENT_ENTRY && what != EVENT_RETURN))
+		return 0;
+	function = name_of(&t->names, e->kind->function);
+	module = name_of(&t->names, e->kind->module ? e->kind->module : "");
+	thread = thread_of(t, e->tid);
+	if (!function || !module || !thread)
+		return DINST_NO_MEMORY;
+	t->last_ns = e->ns;
+	thread->pid = e->pid;
+	status = take_event(t, thread, e, function, module);
+	thread->last_ns = e->ns;
+	return status;
 }
 
 void call_tree_lost(struct call_tree *t)
@@ -547,6 +564,7 @@ void call_tree_end(struct call_tree *t, uint64_t now_ns)
 	t->ended = true;
 	for (size_t i = 0; i < t->thread_size; i++) {
 		struct thread *thread = &t->threads[i];
+		const uint64_t now = now_ns > thread->last_ns ? now_ns : thread->last_ns;
 
 		/* its return may be among what was lost */
 		if (thread->depth && thread->frames[0].begun_ns <= t->doubt_until) {
@@ -556,7 +574,7 @@ void call_tree_end(struct call_tree *t, uint64_t now_ns)
 		for (size_t k = 0; k < thread->depth; k++)
 			thread->frames[k].node->open++;
 		while (thread->depth)
-			pop(t, thread, now_ns > thread->last_ns ? now_ns : thread->last_ns, true);
+			pop(t, thread, now, now, true);
 	}
 	t->root.count = t->root.total_ns = t->root.open = 0;
 	for (const struct call_node *n = t->root.children; n; n = n->next) {

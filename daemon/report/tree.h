@@ -48,7 +48,8 @@ struct call_node {
 struct call_tree_facts {
 	uint64_t events;    /* that became part of the tree */
 	uint64_t unmatched; /* returns without an entry */
-	uint64_t left;	    /* activations that ended without a return of their own */
+	/* activations that ended without a return of their own; where all around them did, too, by their last event */
+	uint64_t left;
 	uint64_t
 		doubtful; /* activations of outermost functions that were left out, see call_tree_doubt() */
 	uint64_t too_deep; /* entries on a stack that was too deep already */
@@ -83,7 +84,8 @@ int call_tree_only(struct call_tree *t, const char *function, const char *module
 
 /*
  * The field `text` differs from one activation of an outermost function to the thread's next: where it
- * changes within one, the return was lost, and that activation is left out. Returns 0 or DINST_NO_MEMORY.
+ * changes within one, that one is over. If events were lost meanwhile it is left out, else it was left by a jump.
+ * Returns 0 or DINST_NO_MEMORY.
  */
 int call_tree_run(struct call_tree *t, const char *text);
 

@@ -271,6 +271,32 @@ static void many_who_ask(void **state)
 	assert_int_equal(o->status, 0);
 }
 
+/* With the program the time ends that rates are of, whatever -d says. */
+static void ends_with_the_program(void **state)
+{
+	char path[200];
+	json_t *answer;
+	int status, fd;
+	pid_t pid;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/ended", fixture_directory);
+	pid = begin(path, "many -d 500 --json");
+	go(&program, 10);
+	end_calls(&program);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	start_calls(&program);
+	assert_int_equal(status, 0);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	read_all(fd, o->out);
+	close(fd);
+	answer = json_loads(o->out, 0, NULL);
+	assert_int_equal(number(answer, "count"), 20);
+	assert_true(json_number_value(json_object_get(answer, "seconds")) < 400);
+	json_decref(answer);
+}
+
 static void refused(const char *line, int status, const char *text)
 {
 	run_dinst(o, "hist %s", line);
@@ -303,7 +329,7 @@ int main(void)
 		cmocka_unit_test(counts_are_exact), cmocka_unit_test(one_for_each_key),
 		cmocka_unit_test(what_people_see),  cmocka_unit_test(file_of_before),
 		cmocka_unit_test(one_of_two_names), cmocka_unit_test(many_who_ask),
-		cmocka_unit_test(what_is_refused),
+		cmocka_unit_test(what_is_refused),  cmocka_unit_test(ends_with_the_program),
 	};
 
 	return cmocka_run_group_tests_name("live/hist", tests, setup, teardown);

@@ -186,6 +186,23 @@ static void test_exclusive(void **state)
 	mdl_end(h);
 }
 
+/* Where a call cannot be taken out its time is in the value, and whoever reads that is told. */
+static void test_own_calls(void **state)
+{
+	struct harness *h = *state;
+	const char *line;
+	unsigned own, all;
+
+	begin(h);
+	own = timed(h, "wall", "tight");
+	all = timed(h, "wall_inclusive", "tight");
+	line = mdl_ask(h, "tight 20 5");
+	near(h, "wall of tight", own, mdl_number(line, "inner_wall"), line);
+	assert_int_equal(mdl_field(h, own, "own_calls"), 2);
+	assert_null(json_object_get(mdl_rows(h, all), "own_calls"));
+	mdl_end(h);
+}
+
 /* A function that ends by a jump to another one has been left. */
 static void test_tail_calls(void **state)
 {
@@ -396,6 +413,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_mutual_recursion, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_exclusive, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_own_calls, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_tail_calls, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_exceptions, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_longjmp, harness_setup, harness_teardown),

@@ -441,14 +441,42 @@ static void mutator_dies_too(void **state)
 	}
 }
 
+/* A program's file may have a name that is longer than any process's: top looks at its functions all the same. */
+static void a_program_of_a_long_name(void **state)
+{
+	char name[140], from[600], to[600];
+	struct program p;
+
+	(void)state;
+	snprintf(name, sizeof(name), "%0120d", 7);
+	target_path("calls", from, sizeof(from));
+	target_path(name, to, sizeof(to));
+	unlink(to);
+	assert_int_equal(link(from, to), 0);
+	start_program(&p, name);
+	hear_line(&p, "ready");
+	run_dinst(o, "top %d -m %s -c 1 -i 0.2", (int)p.pid, name);
+	end_calls(&p);
+	unlink(to);
+	if (o->status)
+		fail_msg("top: %s", o->err);
+	assert_non_null(strstr(o->out, name));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(others_keep_theirs),	cmocka_unit_test(joining),
-		cmocka_unit_test(letting_go),		cmocka_unit_test(mutator_dies_too),
-		cmocka_unit_test(signals_end_it),	cmocka_unit_test(second_signal),
-		cmocka_unit_test(reader_goes_away),	cmocka_unit_test(one_after_the_other),
-		cmocka_unit_test(killed_at_any_moment), cmocka_unit_test(daemon_goes_first),
+		cmocka_unit_test(others_keep_theirs),
+		cmocka_unit_test(joining),
+		cmocka_unit_test(letting_go),
+		cmocka_unit_test(mutator_dies_too),
+		cmocka_unit_test(signals_end_it),
+		cmocka_unit_test(second_signal),
+		cmocka_unit_test(reader_goes_away),
+		cmocka_unit_test(one_after_the_other),
+		cmocka_unit_test(killed_at_any_moment),
+		cmocka_unit_test(daemon_goes_first),
+		cmocka_unit_test(a_program_of_a_long_name),
 	};
 
 	return cmocka_run_group_tests_name("live/questions", tests, setup, teardown);

@@ -422,6 +422,25 @@ static void test_strange(void **state)
 	done(&r);
 }
 
+/* What was asked for is cut where there is no more room for it, in the middle of a character or not. */
+static void test_cut_words(void **state)
+{
+	const struct ctf_facts facts = {
+		.process = "server\xc3", .pid = 70, .words = "lookup \xe4\xb8"};
+	struct ctf_writer w;
+	struct event_log log;
+	struct dinst_error e = {0};
+	json_t *rows = json_array();
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/words", directory);
+	event_log_init(&log);
+	if (ctf_create(&w, path, &facts, rows, &e) || ctf_close(&w, &log, &e))
+		fail_msg("%s", e.text);
+	event_log_release(&log);
+	json_decref(rows);
+}
+
 /* ---------------------------------------------------------------- babeltrace2 */
 
 static void test_babeltrace(void **state)
@@ -488,11 +507,11 @@ static void test_alike(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		RECORDING_TEST(test_back),    RECORDING_TEST(test_records),
-		RECORDING_TEST(test_many),    RECORDING_TEST(test_taken),
-		RECORDING_TEST(test_cut),     RECORDING_TEST(test_damaged),
-		RECORDING_TEST(test_strange), RECORDING_TEST(test_babeltrace),
-		RECORDING_TEST(test_alike),
+		RECORDING_TEST(test_back),	RECORDING_TEST(test_records),
+		RECORDING_TEST(test_many),	RECORDING_TEST(test_taken),
+		RECORDING_TEST(test_cut),	RECORDING_TEST(test_damaged),
+		RECORDING_TEST(test_strange),	RECORDING_TEST(test_babeltrace),
+		RECORDING_TEST(test_cut_words), RECORDING_TEST(test_alike),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

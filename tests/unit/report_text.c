@@ -82,6 +82,18 @@ static void test_numbers(void **state)
 	       "7");
 	NUMBER("{\"form\":\"enum\",\"size\":4,\"names\":{\"1\":\"R\",\"2\":\"W\",\"4\":\"X\"}}", 5,
 	       "R|X", "5");
+	/* 200 in a byte is -56 only where the enum has a sign. */
+	NUMBER("{\"form\":\"enum\",\"size\":1,\"unsigned\":true,\"names\":{\"200\":\"OK\"}}", 200,
+	       "OK", "\"OK\"");
+	NUMBER("{\"form\":\"enum\",\"size\":1,\"unsigned\":true,\"names\":{\"200\":\"OK\"}}", 201,
+	       "201", "201");
+	NUMBER("{\"form\":\"enum\",\"size\":8,\"unsigned\":true}", UINT64_MAX,
+	       "18446744073709551615", "\"18446744073709551615\"");
+	NUMBER("{\"form\":\"enum\",\"size\":4,\"unsigned\":true,\"names\":{\"1\":\"R\",\"2147483648\":\"S\"}}",
+	       0x80000001, "R|S", "2147483649");
+	NUMBER("{\"form\":\"struct\",\"size\":4,\"members\":[{\"name\":\"e\",\"offset\":0,\"bit_offset\":2,"
+	       "\"bit_size\":2,\"type\":{\"form\":\"enum\",\"size\":4,\"names\":{\"-1\":\"NONE\"}}}]}",
+	       0xc, "{e=NONE}", "{\"e\":\"NONE\"}");
 	/* Names are a target's, too. */
 	NUMBER("{\"form\":\"enum\",\"size\":4,\"names\":{\"1\":\"\\u001b[2J\",\"2\":\"\\u009b2J\"}}",
 	       1, "?[2J", "\"\\u001B[2J\"");

@@ -157,6 +157,41 @@ static void a_jump_out_is_seen_by_the_stack(void **state)
 	expect_tree(&c, "f 1 50 20 (g 1 20 10 (h 1 10 10) k 1 10 10)");
 }
 
+/*
+ * An exception takes f and g away altogether, and the thread is idle before f is called again: that time is
+ * nobody's. The same where what is called next is none of f's.
+ */
+static void who_is_left_does_not_wait_for_the_next(void **state)
+{
+	struct call_tree_facts facts;
+	struct calls c;
+
+	(void)state;
+	for (int others = 0; others < 2; others++) {
+		calls_begin(&c, true);
+		if (!others)
+			assert_int_equal(call_tree_only(c.tree, "f", NULL), 0);
+		for (int i = 0; i < 3; i++) {
+			enter(&c, "f", 1000000);
+			enter(&c, "g", 10);
+			enter(&c, "h", 10);
+			leave(&c, "h", 10);
+			c.stack += 128;
+			if (others) {
+				enter(&c, "z", 500000);
+				leave(&c, "z", 1);
+			}
+		}
+		c.ns += 1000000;
+		enter(&c, others ? "z" : "f", 0);
+		leave(&c, others ? "z" : "f", 1);
+		call_tree_facts(c.tree, &facts);
+		assert_int_equal(facts.left, 6);
+		expect_tree(&c, others ? "f 3 90 30 (g 3 60 30 (h 3 30 30)) z 4 4 4"
+				       : "f 4 91 31 (g 3 60 30 (h 3 30 30))");
+	}
+}
+
 /* Without it, when f returns: k is taken for h's, and nothing is left for the next. */
 static void a_jump_out_ends_with_the_return(void **state)
 {
@@ -243,7 +278,8 @@ static void a_dropped_return(void **state)
 	c.stack += 64;
 	enter(&c, "f", 5);
 	leave(&c, "f", 10);
-	expect_tree(&c, "f 2 25 25");
+	/* nothing is known of the first one after it was entered */
+	expect_tree(&c, "f 2 10 10");
 	calls_begin(&c, false);
 	enter(&c, "f", 0);
 	leave(&c, "f", 10);
@@ -283,28 +319,41 @@ static void what_is_doubtful_is_left_out(void **state)
 	expect_tree(&c, "f 3 19 13 (g 2 6 6)");
 }
 
-/* The field says that this is another activation: the return of the first one was lost. */
+/*
+ * The field says that this is another activation: the return of the first one was lost. Where nothing was lost it has
+ * been left by an exception, and it counts.
+ */
 static void an_activation_that_goes_on_in_another(void **state)
 {
 	struct call_tree_facts facts;
 	struct calls c;
 
 	(void)state;
-	calls_begin(&c, true);
-	c.run = 1;
-	assert_int_equal(call_tree_run(c.tree, "run"), 0);
-	assert_int_equal(call_tree_only(c.tree, "f", NULL), 0);
-	enter(&c, "f", 1);
-	c.run = 2;
-	enter(&c, "g", 1000);
-	leave(&c, "g", 1);
-	leave(&c, "f", 1);
-	c.run = 3;
-	enter(&c, "f", 1);
-	leave(&c, "f", 1);
-	call_tree_facts(c.tree, &facts);
-	assert_int_equal(facts.doubtful, 1);
-	expect_tree(&c, "f 1 1 1");
+	for (int lost = 0; lost < 2; lost++) {
+		calls_begin(&c, true);
+		c.run = 1;
+		assert_int_equal(call_tree_run(c.tree, "run"), 0);
+		assert_int_equal(call_tree_only(c.tree, "f", NULL), 0);
+		enter(&c, "f", 1);
+		if (lost)
+			call_tree_doubt(c.tree, c.ns + 1, c.ns + 1000);
+		c.run = 2;
+		enter(&c, "g", 1000);
+		leave(&c, "g", 1);
+		leave(&c, "f", 1);
+		c.run = 3;
+		enter(&c, "f", 1);
+		enter(&c, "h", 2);
+		leave(&c, "h", 3);
+		c.stack += 64;
+		c.run = 4;
+		enter(&c, "f", 5000);
+		leave(&c, "f", 1);
+		call_tree_facts(c.tree, &facts);
+		assert_int_equal(facts.doubtful, lost);
+		assert_int_equal(facts.left, 2);
+		expect_tree(&c, lost ? "f 2 6 3 (h 1 3 3)" : "f 3 6 3 (h 1 3 3)");
+	}
 }
 
 /* Deeper than what is kept: counted, and back up nothing is mixed up. */
@@ -441,6 +490,7 @@ int main(void)
 		cmocka_unit_test(threads_are_merged),
 		cmocka_unit_test(ended_threads_do_not_run_on),
 		cmocka_unit_test(a_jump_out_is_seen_by_the_stack),
+		cmocka_unit_test(who_is_left_does_not_wait_for_the_next),
 		cmocka_unit_test(a_jump_out_ends_with_the_return),
 		cmocka_unit_test(who_was_inside_already),
 		cmocka_unit_test(who_is_inside_still),

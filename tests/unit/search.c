@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -220,6 +221,49 @@ static void test_hot(void **state)
 	assert_int_equal(w.counted, 6);
 	assert_int_equal(w.timed, 6);
 	assert_non_null(strstr(s.rejected[SEARCH_CPU], "parse() 13 %"));
+	search_release(&s);
+}
+
+/*
+ * Names of templates are longer than what is shown of them, and alike as far as that goes: they are measured all the
+ * same, told apart, and cut between characters.
+ */
+static void test_long_names(void **state)
+{
+	static char one[400], other[400];
+	const struct made_chain chains[] = {
+		{CHAIN_RUNS, 12, {"main", "loop", one}},
+		{CHAIN_RUNS, 8, {"main", "loop", other}},
+		{0},
+	};
+	const struct made_function functions[] = {
+		{"main", 0.99, 0, false},
+		{"loop", 0.99, 1000, false},
+		{one, 0.59, 1000, false},
+		{other, 0.39, 1000, false},
+		{0},
+	};
+	struct world w = {.facts = busy(0.99), .chains = chains, .functions = functions};
+	const struct search_finding *f;
+	struct search s;
+	json_t *text;
+
+	(void)state;
+	for (size_t i = 0; i < 300; i += 2)
+		memcpy(one + i, "\xc3\xa4", 3);
+	memcpy(other, one, sizeof(one));
+	memcpy(one + 300, "one", 4);
+	memcpy(other + 300, "other", 6);
+	search(&s, &w);
+	f = &s.findings[0];
+	assert_int_equal(s.finding_count, 2);
+	assert_true(f->share > 0.55 && f->share < 0.6);
+	assert_memory_equal(f->function, one, 250);
+	assert_string_equal(f->function + 252, "...");
+	text = json_string(f->function);
+	assert_non_null(text);
+	json_decref(text);
+	assert_int_equal(w.timed, 4);
 	search_release(&s);
 }
 
@@ -443,11 +487,12 @@ static void test_chains(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hot),	cmocka_unit_test(test_limit),
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_split),
-		cmocka_unit_test(test_lock),	cmocka_unit_test(test_io),
-		cmocka_unit_test(test_leak),	cmocka_unit_test(test_over),
-		cmocka_unit_test(test_kinds),	cmocka_unit_test(test_chains),
+		cmocka_unit_test(test_hot),	   cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_long_names), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_split),	   cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_io),	   cmocka_unit_test(test_leak),
+		cmocka_unit_test(test_over),	   cmocka_unit_test(test_kinds),
+		cmocka_unit_test(test_chains),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

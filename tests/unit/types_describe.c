@@ -77,6 +77,14 @@ static const struct {
 	 "{\"name\":\"flag\",\"type\":{\"name\":\"_Bool\",\"form\":\"bool\",\"size\":1}},"
 	 "{\"name\":\"colour\",\"type\":{\"name\":\"enum colour\",\"form\":\"enum\",\"size\":4,\"names\":"
 	 "{\"0\":\"RED\",\"7\":\"GREEN\",\"-3\":\"BLUE\"}}}]}"},
+	{"takes_codes",
+	 "{\"result\":{\"name\":\"int64_t\",\"form\":\"int\",\"size\":8},\"arguments\":["
+	 "{\"name\":\"code\",\"type\":{\"name\":\"enum code\",\"form\":\"enum\",\"size\":4,\"unsigned\":true,"
+	 "\"names\":{\"200\":\"CODE_OK\",\"40000\":\"CODE_MANY\",\"2147483648\":\"CODE_LAST\"}}},"
+	 "{\"name\":\"small\",\"type\":{\"name\":\"enum small_code\",\"form\":\"enum\",\"size\":1,"
+	 "\"unsigned\":true,\"names\":{\"1\":\"SMALL_ONE\",\"200\":\"SMALL_OK\"}}},"
+	 "{\"name\":\"balance\",\"type\":{\"name\":\"enum balance\",\"form\":\"enum\",\"size\":4,"
+	 "\"names\":{\"-56\":\"BALANCE_LOW\",\"200\":\"BALANCE_HIGH\"}}}]}"},
 	{"takes_floats",
 	 "{\"result\":{\"name\":\"int64_t\",\"form\":\"int\",\"size\":8},\"arguments\":["
 	 "{\"name\":\"a\",\"type\":{\"name\":\"float\",\"form\":\"float\",\"size\":4}},"

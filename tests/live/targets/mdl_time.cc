@@ -10,6 +10,7 @@
  *   fib R N      fib(N) R times            calls, wall, cpu (of the outermost)
  *   mutual R N   even(N) and odd           calls, wall, cpu
  *   share R MS   outer: own work, then inner's      outer_wall, outer_own, inner_wall, cpu ones
+ *   tight R MS   tight() calls itself and inner, with no room for a jump behind that   inner_wall
  *   tail R MS    first -> second -> third by jumps  first, second, third: until the jump
  *   throw R MS   left by an exception; the catcher works on    left, left_cpu
  *   jump R MS    left by longjmp; the lander works on          left, left_cpu
@@ -121,6 +122,14 @@ KEEP void outer(int64_t ns)
 	outer_own += t1 - t0;
 	outer_cpu += c1 - c0;
 }
+
+/* Calls itself, then inner. A jump leads to close behind the first call, and another function to behind the second. */
+asm(".text\n.globl tight\n.type tight, @function\ntight:\n\tpushq %rbx\n\tmovl %edi, %ebx\n"
+    "\ttestl %edi, %edi\n\tje 2f\n\tleal -1(%rdi), %edi\n\tcall tight\n\taddl $1, %eax\n"
+    "1:\tpopq %rbx\n\tret\n2:\tmovq %rsi, %rdi\n\tcall inner@PLT\n\tmovl %ebx, %eax\n\tjmp 1b\n"
+    ".size tight, .-tight\n.type behind_tight, @function\nbehind_tight:\n\tret\n"
+    ".size behind_tight, .-behind_tight\n");
+extern "C" int tight(int depth, int64_t ns);
 
 /* Jumps, not calls: the time until the jump is the function's own. */
 static int64_t chain[3], chain_since;
@@ -307,7 +316,12 @@ static void answer(const char *name, long rounds, long more)
 			sum += even(more);
 		else if (!strcmp(name, "share"))
 			outer(ns);
-		else if (!strcmp(name, "tail")) {
+		else if (!strcmp(name, "tight")) {
+			const int64_t t = wall();
+
+			tight(3, ns);
+			inner_wall += wall() - t;
+		} else if (!strcmp(name, "tail")) {
 			chain_since = wall();
 			first(ns);
 		} else if (!strcmp(name, "throw"))

@@ -12,6 +12,10 @@
 #define KEEP __attribute__((noinline, noclone, used, externally_visible))
 
 enum colour { RED, GREEN = 7, BLUE = -3 };
+/* Numbers that take all bits of a byte, of two and of four, unsigned and not. */
+enum code { CODE_OK = 200, CODE_MANY = 40000, CODE_LAST = 0x80000000 };
+enum __attribute__((packed)) small_code { SMALL_ONE = 1, SMALL_OK = 200 };
+enum balance { BALANCE_LOW = -56, BALANCE_HIGH = 200 };
 
 struct pair {
 	int32_t x;
@@ -78,6 +82,7 @@ int64_t KEEP takes_pair(struct pair p, int after);
 int64_t KEEP takes_mixed(int before, struct mixed m, struct floats f, int after);
 int64_t KEEP takes_large(int before, struct large l, int after);
 int64_t KEEP takes_node(struct node *n, bool flag, enum colour colour);
+int64_t KEEP takes_codes(enum code code, enum small_code small, enum balance balance);
 int64_t KEEP takes_long_double(long double d, int after);
 void KEEP gives_nothing(int a);
 double KEEP gives_double(int a);
@@ -151,6 +156,11 @@ int64_t takes_large(int before, struct large l, int after)
 int64_t takes_node(struct node *n, bool flag, enum colour colour)
 {
 	return n->value + flag + colour;
+}
+
+int64_t takes_codes(enum code code, enum small_code small, enum balance balance)
+{
+	return (int64_t)code + small + balance;
 }
 
 int64_t takes_long_double(long double d, int after)
