@@ -32,6 +32,8 @@ struct arch_calling {
 	/* A struct that does not fit into what is left of the integer (vector) registers leaves none for
 	 * those that follow. */
 	bool no_return_to_registers;
+	/* DWARF numbers of the integer argument registers in their order, and of the first vector one. */
+	uint8_t integer_numbers[8], float_number;
 };
 
 extern const struct arch_calling arch_calling;

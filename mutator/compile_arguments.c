@@ -242,6 +242,17 @@ static bool is_in_memory(const struct type *t)
 }
 
 /*
+ * Arrays (Rust returns them), and what is wider than two registers and no struct: vectors, which go
+ * into one or into memory as the compiler was told, numbers of any width.
+ */
+static bool may_be_in_memory(const struct type *t)
+{
+	return t->kind == TYPE_UNSURE || t->kind == TYPE_ARRAY ||
+	       (t->size > arch_calling.largest_in_registers &&
+		(t->kind == TYPE_OTHER || t->kind == TYPE_INTEGER));
+}
+
+/*
  * Where arguments begin. False: a struct that is packed, or of a language with rules of its own, may be
  * returned where the first of them says. One of a single byte never is.
  */
@@ -255,7 +266,7 @@ static bool begin(const struct type_function *types, struct passing *p)
 		return true;
 	if (is_in_memory(t))
 		p->integers = 1;
-	if (t->kind == TYPE_UNSURE)
+	if (may_be_in_memory(t))
 		return false;
 	return t->kind != TYPE_STRUCT || t->size == 1 || passed_how(t, is_float) != PASSED_UNKNOWN;
 }

@@ -90,6 +90,12 @@ static unsigned load_bytes(struct compiler *c, const struct operand *o, uint64_t
 		word = o->words[offset / 8 & 1];
 	if (offset % 8)
 		word = compile_with(c, ARCH_OP_SHR, word, (int64_t)(offset % 8 * 8));
+	/* Of a packed struct: its upper part is in the next word. */
+	if (o->kind == OPERAND_MEMORY && offset % 8 + size > 8)
+		word = compile_binary(c, ARCH_OP_OR, word,
+				      compile_with(c, ARCH_OP_SHL,
+						   compile_get(c, ARCH_OP_STACK, (offset | 7) + 1),
+						   (int64_t)(64 - offset % 8 * 8)));
 	return compile_extend(c, word, size, is_signed);
 }
 

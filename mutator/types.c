@@ -521,23 +521,6 @@ void read_variable(struct image *img, vaddr_t address, struct type *out)
 		types_from_die(img, &die, out);
 }
 
-/* Values of DW_AT_calling_convention of LLVM's. */
-enum { CC_SYSTEM_V = 0xc2, CC_PRESERVE_MOST = 0xc9, CC_PRESERVE_ALL = 0xca };
-
-/* Not by the psABI: ms_abi, regcall, or a local function whose arguments were changed (DW_CC_nocall). */
-static bool has_own_convention(Dwarf_Die *function)
-{
-	Dwarf_Attribute attribute;
-	Dwarf_Word convention;
-
-	if (!dwarf_attr_integrate(function, DW_AT_calling_convention, &attribute) ||
-	    dwarf_formudata(&attribute, &convention) != 0)
-		return false;
-	return convention != DW_CC_normal && convention != DW_CC_program &&
-	       convention != CC_SYSTEM_V && convention != CC_PRESERVE_MOST &&
-	       convention != CC_PRESERVE_ALL;
-}
-
 void read_function(struct image *img, uint32_t function, struct type_function *out)
 {
 	const struct image_function *functions;
@@ -555,7 +538,7 @@ void read_function(struct image *img, uint32_t function, struct type_function *o
 	if (language == DW_LANG_Mips_Assembler)
 		return;
 	out->known = true;
-	out->is_changed = has_own_convention(&die);
+	out->is_changed = types_has_own_convention(img, &die);
 	/* What a function without a prototype takes is its own business. */
 	promotes = types_is_c(language) && !dwarf_hasattr_integrate(&die, DW_AT_prototyped);
 	out->variadic = promotes;

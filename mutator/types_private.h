@@ -7,6 +7,7 @@
  *   types_die.c      steps from DIE to DIE that end, whatever a file says
  *   types_inlined.c  functions that are in others only
  *   types_class.c    classes that are passed by value, and those that are not
+ *   types_calling.c  functions that are not called as the psABI says
  *   types_symbols.c  symbols of data
  *   types_describe.c types in words
  *   types_reader.c   the child that all of this runs in
@@ -54,6 +55,9 @@ bool types_find_variable(struct types *t, vaddr_t address, Dwarf_Die *die);
 /* The unit number i; false behind the last one. */
 bool types_unit(struct types *t, size_t i, Dwarf_Die *die);
 void types_release_units(struct types *t);
+
+/* types_calling.c: arguments are not where the psABI has them. */
+bool types_has_own_convention(struct image *img, Dwarf_Die *function);
 
 /* The type that a DIE is, without its names and qualifiers. */
 void types_from_type(struct image *img, Dwarf_Die *die, struct type *out);

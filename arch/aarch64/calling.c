@@ -17,4 +17,6 @@ const struct arch_calling arch_calling = {
 	.large_by_address = true,
 	.result_address_is_first = false,
 	.no_return_to_registers = true,
+	.integer_numbers = {0, 1, 2, 3, 4, 5, 6, 7},
+	.float_number = 64,
 };

@@ -10,6 +10,8 @@
  */
 #include "arch/common/program_pass.h"
 
+enum { DEPTH_MAX = 8 };
+
 /* ---------------------------------------------------------------- memory */
 
 static bool same_key(const struct pass_key *x, const struct pass_key *y)
@@ -42,11 +44,29 @@ void pass_add_fact(struct pass *s, const struct pass_key *key, uint16_t number)
 	w->facts[w->fact_count++] = (struct pass_fact){.key = *key, .number = number};
 }
 
+/* The address lies in the record: what is added to that is a number. */
 static bool is_record(const struct pass *s, uint16_t base)
 {
-	while (base && s->numbers[base].key.kind == ARCH_OP_ADD)
+	while (base && s->numbers[base].key.kind == ARCH_OP_ADD && !s->numbers[base].key.b)
 		base = s->numbers[base].key.a;
 	return base && s->numbers[base].key.kind == ARCH_OP_RECORD;
+}
+
+/* It may lie there: it is computed from such an address, or nothing is known of it. */
+static bool may_be_record(const struct pass *s, uint16_t base, unsigned depth)
+{
+	const struct pass_key *k = &s->numbers[base].key;
+	const unsigned class = program_class(k->kind);
+
+	if (!base)
+		return false;
+	if (k->kind == ARCH_OP_NONE || k->kind == ARCH_OP_RECORD || k->kind == ARCH_OP_ENTER ||
+	    !depth)
+		return true;
+	if (!(class & PROGRAM_PURE))
+		return false;
+	return ((class & PROGRAM_FIRST) && may_be_record(s, k->a, depth - 1)) ||
+	       ((class & PROGRAM_SECOND) && may_be_record(s, k->b, depth - 1));
 }
 
 static bool apart(const struct pass *s, const struct pass_key *fact, const struct pass_key *write)
@@ -55,8 +75,8 @@ static bool apart(const struct pass *s, const struct pass_key *fact, const struc
 	if (fact->a == write->a)
 		return write->number - fact->number >= fact->size &&
 		       fact->number - write->number >= write->size;
-	return is_record(s, fact->a) != is_record(s, write->a) &&
-	       s->numbers[is_record(s, fact->a) ? write->a : fact->a].key.kind != ARCH_OP_ENTER;
+	return (is_record(s, fact->a) && !may_be_record(s, write->a, DEPTH_MAX)) ||
+	       (is_record(s, write->a) && !may_be_record(s, fact->a, DEPTH_MAX));
 }
 
 static bool is_memory(const struct pass_key *k)

@@ -17,4 +17,6 @@ const struct arch_calling arch_calling = {
 	.large_by_address = false,
 	.result_address_is_first = true,
 	.no_return_to_registers = false,
+	.integer_numbers = {5, 4, 1, 2, 8, 9}, /* figure 3.36 */
+	.float_number = 17,
 };

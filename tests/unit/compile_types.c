@@ -284,6 +284,11 @@ static void test_taken(void **state)
 		{"takes_large", POINT_ENTRY, "arg1.words[-100000]", 0},
 		{"takes_large", POINT_ENTRY, "arg1.last", (int32_t)0xf5f60404},
 		{"takes_large", POINT_ENTRY, "arg2", 0x05060708},
+		/* Packed, its members lie across words. */
+		{"takes_packed", POINT_ENTRY, "arg0.before", 0x01},
+		{"takes_packed", POINT_ENTRY, "arg0.i", 0x02f1f2f3f4f5f601},
+		{"takes_packed", POINT_ENTRY, "arg0.last", 0x0303f1f2},
+		{"takes_packed", POINT_ENTRY, "arg1", HEAP},
 		{"takes_aligned", POINT_ENTRY, "arg0.words[1]", (int64_t)0xf1f2f3f4f5f60202},
 		{"takes_aligned", POINT_ENTRY, "arg1", HEAP},
 		{"takes_old", POINT_ENTRY, "arg0", -2},
@@ -367,9 +372,14 @@ static void test_refused(void **state)
 		{"gives_packed", POINT_ENTRY, "arg0", "its result is not known"},
 		{"gives_packed", POINT_EXIT, "return.i", "cannot be read"},
 		{"takes_tiled", POINT_ENTRY, "arg0.rows[1][3][0]", "[] needs"},
+#ifdef __x86_64__
+		{"takes_elsewhere", POINT_ENTRY, "arg0", "has changed how this function is called"},
+#endif
+		{"takes_turned", POINT_ENTRY, "arg0", NULL},
 		/* In a vector register or in memory. */
 		{"takes_vector", POINT_ENTRY, "arg1", "follows one of a type"},
 		{"gives_vector", POINT_ENTRY, "arg0", "its result is not known"},
+		{"gives_bare_vector", POINT_ENTRY, "arg0", "its result is not known"},
 	};
 
 	(void)state;

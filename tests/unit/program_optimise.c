@@ -489,6 +489,15 @@ static void test_guards(void **state)
 	       OP(STORE, .size = 8, .a = 3, .number = 0x88, .immediate = 5),
 	       OP(LOAD, .result = 5, .size = 8, .a = 3, .number = 0x80),
 	       OP(COUNT, .number = 0x40, .b = 5));
+	EXPECT("a number plus the record's address may be what is changed",
+	       "v3 = argument\nv4 = record\nv5 = add v3, v4\nv6 = read.u8 [v5 + 0]\n"
+	       "count [v0 + 0x40], v6\nstore.u8 [v4 + 0x80], 7\nv6 = read.u8 [v5 + 0]\n"
+	       "count [v0 + 0x48], v6\n",
+	       OP(ARGUMENT, .result = 3), OP(RECORD, .result = 4),
+	       OP(ADD, .result = 5, .a = 3, .b = 4), OP(READ, .result = 6, .size = 1, .a = 5),
+	       OP(COUNT, .number = 0x40, .b = 6),
+	       OP(STORE, .size = 1, .a = 4, .number = 0x80, .immediate = 7),
+	       OP(READ, .result = 6, .size = 1, .a = 5), OP(COUNT, .number = 0x48, .b = 6));
 }
 
 static void test_control(void **state)

@@ -65,6 +65,14 @@ struct __attribute__((packed)) packed {
 	int64_t i;
 };
 
+/* Its members lie across words of the stack. */
+struct __attribute__((packed)) packed_large {
+	int8_t before;
+	int64_t i;
+	char between[5];
+	int32_t last;
+};
+
 struct tiled {
 	int8_t rows[4][5];
 	int32_t after;
@@ -98,12 +106,19 @@ int64_t KEEP takes_gap(int a, int b, int c, int d, int e, int f, int64_t g, stru
 int64_t KEEP takes_gap_told(double a, struct large l, int b, int c, int d, int e, int f, int g,
 			    int64_t h, struct aligned s);
 struct packed KEEP gives_packed(int a);
+int64_t KEEP takes_packed(struct packed_large p, int after);
 int64_t KEEP takes_tiled(struct tiled *t);
 int64_t KEEP takes_cold(double a, int b);
+#ifdef __x86_64__
+/* The compiler does not say so. */
+int64_t KEEP __attribute__((ms_abi)) takes_elsewhere(int64_t a, double b, int64_t *c);
+#endif
+int64_t KEEP takes_turned(int64_t a, int64_t b);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpsabi"
 int64_t KEEP takes_vector(struct vector v, int after);
 struct vector KEEP gives_vector(int a);
+float __attribute__((vector_size(32))) KEEP gives_bare_vector(int a);
 #pragma GCC diagnostic pop
 
 int8_t global_small = -5;
@@ -242,6 +257,11 @@ struct packed gives_packed(int a)
 	return (struct packed){1, a};
 }
 
+int64_t takes_packed(struct packed_large p, int after)
+{
+	return p.before + p.i + p.last + after;
+}
+
 int64_t takes_tiled(struct tiled *t)
 {
 	return t->rows[1][3] + t->after;
@@ -262,6 +282,20 @@ int64_t takes_cold(double a, int b)
 	return (int64_t)a + b;
 }
 
+#ifdef __x86_64__
+int64_t __attribute__((ms_abi)) takes_elsewhere(int64_t a, double b, int64_t *c)
+{
+	return a + (int64_t)b + *c;
+}
+#endif
+
+/* Where it begins, a is in b's register already. */
+int64_t takes_turned(int64_t a, int64_t b)
+{
+	a = b;
+	return a * 3 + b;
+}
+
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpsabi"
 int64_t takes_vector(struct vector v, int after)
@@ -272,6 +306,11 @@ int64_t takes_vector(struct vector v, int after)
 struct vector gives_vector(int a)
 {
 	return (struct vector){{(float)a}};
+}
+
+float __attribute__((vector_size(32))) gives_bare_vector(int a)
+{
+	return gives_vector(a).v;
 }
 #pragma GCC diagnostic pop
 
@@ -291,12 +330,17 @@ static __attribute__((noinline)) int64_t round_of(unsigned i)
 	sum += (int64_t)gives_double(3) + gives_small(-3) + gives_pair(7).x;
 	sum += takes_old(1.5f, 2, 3.5f);
 	sum += takes_aligned((struct aligned){{1, 2, 3, 4}}, 5) + gives_packed(6).i;
+	sum += takes_packed((struct packed_large){1, -2, "", -3}, 4);
+#ifdef __x86_64__
+	sum += takes_elsewhere(1, 2.5, &sum);
+#endif
+	sum += takes_turned(1, 2);
 	sum += takes_gap(1, 2, 3, 4, 5, 6, 7, (struct wide){8.5L, 9}, 10);
 	sum += takes_gap_told(1, (struct large){{2, 3, 4}, 5}, 6, 7, 8, 9, 10, 11, 12,
 			      (struct aligned){{13, 14, 15, 16}});
 	sum += gives_mixed(5).i + gives_large(6).last + gives_node()->value;
 	sum += takes_tiled(&(struct tiled){.rows = {{0}, {1, 2, 3, 4, 5}}}) + takes_cold(-2.5, 17);
-	sum += takes_vector(gives_vector(1), 2) + global_matrix[i % 3][i % 4];
+	sum += takes_vector((struct vector){gives_bare_vector(1)}, 2) + global_matrix[i % 3][i % 4];
 	return sum + global_small + global_unsigned + global_numbers[i % 4];
 }
 
