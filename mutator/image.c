@@ -227,6 +227,15 @@ static bool find_managed(const struct elf_file *f)
 	return elf_section_named(f, "__managedcode") != NULL;
 }
 
+/* The one symbol that an image of Mono's has for others. */
+static bool find_mono(const struct elf_file *f)
+{
+	static const char wanted[] = "\0mono_aot_file_info";
+	const struct elf_section *s = elf_section_named(f, ".dynstr");
+
+	return s && s->bytes && memmem(s->bytes, s->size, wanted, sizeof(wanted));
+}
+
 /* ------------------------------------------------------------ unwind data */
 
 /* Where .eh_frame is if there are no sections: .eh_frame_hdr points to it (LSB 10.6.2). */
@@ -289,12 +298,15 @@ int image_open(int fd, const char *name, const char *debug_root, struct image **
 	find_span(img);
 	img->go = find_go(&img->file);
 	img->turns_faults = img->go || find_gnat(&img->file) || find_managed(&img->file);
+	img->mono = find_mono(&img->file);
 	img->soname = find_soname(&img->file);
 	result = find_text(img, e);
 	if (!result)
 		result = read_frames(img, e);
 	if (!result)
 		result = symbols_read(img, debug_root, &symbols, e);
+	if (!result)
+		result = ocaml_find(img, &symbols, e);
 	if (!result)
 		result = functions_build(img, &symbols, e);
 	symbols_release(&symbols);
@@ -333,6 +345,7 @@ void image_close(struct image *img)
 	free(img->fdes);
 	free(img->text);
 	free(img->stubs);
+	ocaml_release(img);
 	symbols_close(img);
 	elf_file_release(&img->file);
 	free(img->name);
@@ -390,6 +403,11 @@ bool image_is_go(const struct image *img)
 bool image_turns_faults(const struct image *img)
 {
 	return img->turns_faults;
+}
+
+bool image_is_mono(const struct image *img)
+{
+	return img->mono;
 }
 
 const uint8_t *image_code(const struct image *img, vaddr_t vaddr, size_t *size)

@@ -43,6 +43,13 @@ bool image_is_go(const struct image *img);	/* Go code: pcs are parked off the st
  * compiled so (-fnon-call-exceptions), which image_references() finds out.
  */
 bool image_turns_faults(const struct image *img);
+/*
+ * Code at v whose runtime makes an exception of a stack overflow, and finds it by the pc: whatever
+ * touches the end of the stack has to be in it (OCaml before version 5).
+ */
+bool image_overflows(const struct image *img, vaddr_t v);
+/* Compiled ahead of time by Mono, whose runtime reads the calls that lead to it. */
+bool image_is_mono(const struct image *img);
 
 /*
  * The file's bytes at `vaddr` in an executable, readable, file-backed part;

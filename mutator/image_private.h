@@ -57,6 +57,13 @@ struct symbol_list {
 	uint64_t looked; /* bytes of names that were looked at */
 };
 
+/* image_ocaml.c: where code of OCaml begins and ends, sorted; nothing where there is none. */
+struct image_ocaml {
+	vaddr_t *begins, *ends;
+	size_t begin_count, end_count;
+	bool everywhere; /* nothing says where */
+};
+
 struct image_alias {
 	uint32_t function;
 	uint32_t bind;
@@ -125,6 +132,8 @@ struct image {
 	uint64_t shape;		     /* which functions there are, as a hash */
 	bool go;
 	bool turns_faults;
+	bool mono; /* compiled ahead of time by Mono */
+	struct image_ocaml ocaml;
 	void *extra; /* the planner's */
 	void (*release_extra)(void *extra);
 };
@@ -151,6 +160,9 @@ void symbols_close(struct image *img);
 
 /* image_functions.c: fills functions, outer, aliases and labels. */
 int functions_build(struct image *img, struct symbol_list *symbols, struct dinst_error *e);
+
+int ocaml_find(struct image *img, const struct symbol_list *list, struct dinst_error *e);
+void ocaml_release(struct image *img);
 
 /* lookup.c: calls `found` with every function that has exactly this name. */
 int lookup_exact(struct image *img, const char *name, size_t length,

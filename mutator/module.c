@@ -383,6 +383,10 @@ static void settle(const struct reading *r, struct entry *x, const struct file_i
 		snprintf(
 			module->problem, sizeof(module->problem),
 			"not patched: its code is mapped shared, and a patch would be everybody's");
+	else if (image_is_mono(f->image))
+		snprintf(
+			module->problem, sizeof(module->problem),
+			"not patched: Mono has compiled it ahead of time, and reads its calls while it runs");
 	else if (is_in_memory(r, f->image, bias, f->exact))
 		module->image = f->image;
 	else

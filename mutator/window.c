@@ -79,7 +79,8 @@ static enum refusal insn_rules(const struct windows *w, size_t at, bool first, b
 	if (insn->flags & (ARCH_INSN_NO_MOVE | ARCH_INSN_LANDING_PAD) ||
 	    insn->flow == ARCH_FLOW_SYSCALL || insn->flow == ARCH_FLOW_STOP)
 		return REFUSAL_UNMOVABLE;
-	if (w->flow->turns_faults && may_fault(insn))
+	if (image_overflows(w->flow->img, insn->address) ||
+	    (w->flow->turns_faults && may_fault(insn)))
 		return REFUSAL_UNMOVABLE;
 	if (is_sigreturn(w, insn->address))
 		return REFUSAL_STUB;

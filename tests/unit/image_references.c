@@ -343,6 +343,19 @@ static void test_relocations_without_sections(void **unused)
 	}
 }
 
+/* Of Mono's images, and of no others: what its runtime reads is not patched. */
+static void test_mono(void **unused)
+{
+	struct image *img = open_path(target_path("image-mono"));
+
+	(void)unused;
+	assert_true(image_is_mono(img));
+	image_close(img);
+	img = open_path(target_path("image-relr"));
+	assert_false(image_is_mono(img));
+	image_close(img);
+}
+
 /* fear E1: a file that was compiled so that faults throw is known by its exception tables */
 static void test_throwing_faults(void **unused)
 {
@@ -371,6 +384,7 @@ int main(void)
 		cmocka_unit_test(test_damaged_exception_table),
 		cmocka_unit_test(test_landing_pads),
 		cmocka_unit_test(test_throwing_faults),
+		cmocka_unit_test(test_mono),
 		cmocka_unit_test(test_relocations),
 		cmocka_unit_test(test_stored_in_program),
 		cmocka_unit_test(test_packed_relocations),

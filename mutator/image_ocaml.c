@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * image_ocaml.c - which code is OCaml's, of versions whose stack ends in a guard page.
+ *
+ * Before version 5, Stack_overflow is made of a SIGSEGV, and only of one whose pc lies between two
+ * symbols caml<Unit>__code_begin and caml<Unit>__code_end (runtime/signals_nat.c, segv_handler()):
+ * any other ends the program. What touches the guard page first is whatever needs the most stack: a
+ * call, a store to the frame, or what we push. Version 5 looks before it grows a stack.
+ */
+#include "mutator/image_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool names_symbol(const struct elf_file *f, const char *wanted, size_t size)
+{
+	static const char *const names[] = {".dynstr", ".strtab"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const struct elf_section *s = elf_section_named(f, names[i]);
+
+		if (s && s->bytes && memmem(s->bytes, s->size, wanted, size))
+			return true;
+	}
+	return false;
+}
+
+static bool has_guarded_stack(const struct elf_file *f)
+{
+	static const char runtime[] = "\0caml_call_gc", grows[] = "\0caml_call_realloc_stack";
+
+	return names_symbol(f, runtime, sizeof(runtime)) && !names_symbol(f, grows, sizeof(grows));
+}
+
+static bool ends_with(const struct symbol *s, const char *ending)
+{
+	size_t size = strlen(ending);
+
+	return s->length > size && !memcmp(s->name, "caml", 4) &&
+	       !memcmp(s->name + s->length - size, ending, size);
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const vaddr_t x = *(const vaddr_t *)a, y = *(const vaddr_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+int ocaml_find(struct image *img, const struct symbol_list *list, struct dinst_error *e)
+{
+	struct image_ocaml *o = &img->ocaml;
+
+	if (!has_guarded_stack(&img->file))
+		return 0;
+	o->begins = calloc(list->count + 1, sizeof(*o->begins));
+	o->ends = calloc(list->count + 1, sizeof(*o->ends));
+	if (!o->begins || !o->ends)
+		return dinst_fail(e, DINST_NO_MEMORY, "%s: no memory for symbols", img->name);
+	for (size_t i = 0; i < list->count; i++) {
+		const struct symbol *s = &list->symbols[i];
+
+		if (ends_with(s, "__code_begin"))
+			o->begins[o->begin_count++] = s->address;
+		else if (ends_with(s, "__code_end"))
+			o->ends[o->end_count++] = s->address;
+	}
+	qsort(o->begins, o->begin_count, sizeof(*o->begins), by_address);
+	qsort(o->ends, o->end_count, sizeof(*o->ends), by_address);
+	/* Without them it cannot be told from the rest. */
+	o->everywhere = !o->begin_count || !o->end_count;
+	return 0;
+}
+
+void ocaml_release(struct image *img)
+{
+	free(img->ocaml.begins);
+	free(img->ocaml.ends);
+}
+
+/* How many of the sorted addresses are not above v. */
+static size_t count_to(const vaddr_t *addresses, size_t count, vaddr_t v)
+{
+	size_t lo = 0, hi = count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (addresses[mid] <= v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+bool image_overflows(const struct image *img, vaddr_t v)
+{
+	const struct image_ocaml *o = &img->ocaml;
+	size_t begun, ended;
+
+	if (o->everywhere || !o->begin_count)
+		return o->everywhere;
+	begun = count_to(o->begins, o->begin_count, v);
+	ended = count_to(o->ends, o->end_count, v);
+	return begun && (!ended || o->begins[begun - 1] >= o->ends[ended - 1]);
+}
