@@ -70,6 +70,7 @@ struct target {
 	unsigned patience;     /* multiplies the default deadline; 1 unless CPUs are short */
 	int claim;	       /* the descriptor whose lock it is, -1 without */
 	bool parks;	       /* target_set_parks() */
+	size_t parks_spent;    /* target_spend_parks() */
 	bool placed_alike;     /* an exec may put everything where it was: addresses do not tell */
 	unsigned left_program; /* target_left_program() */
 	unsigned left_calls;   /* target_left_calls() */

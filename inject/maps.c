@@ -27,6 +27,7 @@ enum {
 static const uint64_t PAGEMAP_PRESENT = (uint64_t)1 << 63;
 static const uint64_t PAGEMAP_SWAPPED = (uint64_t)1 << 62;
 static const uint64_t PAGEMAP_FILE = (uint64_t)1 << 61;
+const uint64_t MAPS_PAGEMAP_GUARD = (uint64_t)1 << 58; /* since Linux 6.15 */
 
 static const size_t SIZE_LIMIT = (size_t)1
 				 << 28; /* 2 million mappings: far beyond any real limit */
@@ -340,6 +341,19 @@ bool maps_page_is_copy(int pagemap, taddr_t page)
 	if (entry & PAGEMAP_SWAPPED)
 		return true;
 	return (entry & PAGEMAP_PRESENT) && !(entry & PAGEMAP_FILE);
+}
+
+taddr_t maps_skip_guards(int pagemap, taddr_t address, taddr_t end)
+{
+	const taddr_t size = (taddr_t)sysconf(_SC_PAGESIZE);
+	uint64_t entry;
+
+	while (address < end && address % size == 0 &&
+	       pread(pagemap, &entry, sizeof(entry), (off_t)(address / size * sizeof(entry))) ==
+		       (ssize_t)sizeof(entry) &&
+	       entry & MAPS_PAGEMAP_GUARD)
+		address += size;
+	return address < end ? address : end;
 }
 
 bool maps_is_untouched(int pagemap, taddr_t address, size_t length)

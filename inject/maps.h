@@ -77,6 +77,12 @@ bool maps_is_free(const struct maps *m, taddr_t lo, taddr_t hi);
 bool maps_page_is_copy(int pagemap, taddr_t page);
 /* Opens it; -1 if it cannot be. */
 int maps_open_pagemap(pid_t tid);
+/*
+ * Behind the pages from `address` on that are guards (MADV_GUARD_INSTALL), at most `end`; `address` if there
+ * are none, or none that this kernel tells.
+ */
+taddr_t maps_skip_guards(int pagemap, taddr_t address, taddr_t end);
+extern const uint64_t MAPS_PAGEMAP_GUARD; /* in an entry of a page: it is one */
 /* True if no byte of [address, address + length), length > 0, lies in what may be a copy: nobody wrote there. */
 bool maps_is_untouched(int pagemap, taddr_t address, size_t length);
 

@@ -14,9 +14,10 @@
  * another mapping when the handler runs on an alternate stack.
  *
  * A stack inside of something larger (fibers on a heap, Go) would be copied
- * with all that lies above it, so outside of the main thread's own mapping a
- * stack is taken to be no deeper than OTHER_MOST: what could be missed so is
- * a signal frame that lies deeper still.
+ * with all that lies above it, so one that is not known to be a thread's own
+ * is taken to be no deeper than OTHER_MOST: what could be missed so is
+ * a signal frame that lies deeper still. Of a thread's own that is deeper than
+ * OWN_MOST both ends are copied, which a walk may get along with.
  */
 #include "inject/stack.h"
 
@@ -24,19 +25,17 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "arch/pairing.h"
 #include "inject/stack_signals.h"
 
-static const size_t MAIN_MOST = (size_t)64 << 20;  /* bytes copied of the main thread's stack */
-static const size_t OTHER_MOST = (size_t)16 << 20; /* ... of any other */
+static const size_t OWN_MOST = (size_t)64
+			       << 20; /* bytes copied of a stack that its thread was given */
+static const size_t OWN_END = (size_t)16
+			      << 20; /* ... of these, at its other end where it is deeper */
+static const size_t OTHER_MOST = (size_t)16 << 20; /* ... of any other stack */
 static const size_t HOME_MOST = (size_t)1 << 20;   /* ... of one that its thread has left */
 /*
- * ... of all stacks: what a program can make of its stack pointers must not take the
- * memory of the machine. Of a stack that is not copied everything counts.
- */
-static const size_t ALL_MOST = (size_t)512 << 20;
-
-/*
- * ... counted as often as threads share them (some seconds' looking at each of them): of the
+ * ... of all, counted as often as threads share them (some seconds' looking at each of them): of the
  * stacks beyond everything counts, too.
  */
 static const size_t SPANNED_MOST = (size_t)16 << 30;
@@ -44,6 +43,9 @@ static const size_t SPANNED_MOST = (size_t)16 << 30;
 enum {
 	WORD = 8,
 	THREAD_FRAMES = 1024, /* of signals, on the stacks of one thread */
+	BLOCK_MOST =
+		1
+		<< 16, /* bytes of a thread's block behind its pointer; of all that is seen a few thousand */
 };
 
 /* ------------------------------------------------------------------ ranges */
@@ -81,97 +83,6 @@ size_t stack_ranges_hits(const struct stack_range *ranges, size_t count)
 	return hits;
 }
 
-/* ----------------------------------------------------------------- regions */
-
-/* Index of the first region that ends above `address`. */
-static size_t region_index(const struct snapshot *shot, taddr_t address)
-{
-	size_t lo = 0, hi = shot->region_count;
-
-	while (lo < hi) {
-		size_t middle = lo + (hi - lo) / 2;
-
-		if (shot->regions[middle].hi <= address)
-			lo = middle + 1;
-		else
-			hi = middle;
-	}
-	return lo;
-}
-
-const uint8_t *snapshot_bytes(const struct snapshot *shot, taddr_t address, size_t size)
-{
-	size_t at = region_index(shot, address);
-	const struct stack_region *r = &shot->regions[at];
-
-	if (at == shot->region_count || address < r->lo || r->hi - address < size)
-		return NULL;
-	return r->bytes + (address - r->lo);
-}
-
-/* Copies [lo, hi), of which nothing is copied yet. *partial if not all can be read. */
-static int add_region(struct snapshot *shot, taddr_t lo, taddr_t hi, bool *partial,
-		      struct dinst_error *e)
-{
-	size_t at = region_index(shot, lo);
-	struct stack_region *grown;
-	uint8_t *bytes;
-	size_t got;
-
-	if (shot->region_count == shot->region_room) {
-		size_t room = shot->region_room ? shot->region_room * 2 : 64;
-
-		grown = realloc(shot->regions, room * sizeof(*grown));
-		if (!grown)
-			return dinst_fail(e, DINST_NO_MEMORY, "no memory for copies of stacks");
-		shot->regions = grown;
-		shot->region_room = room;
-	}
-	if (hi - lo > ALL_MOST - shot->copied) {
-		*partial = true;
-		return DINST_OK;
-	}
-	bytes = malloc(hi - lo);
-	if (!bytes)
-		return dinst_fail(e, DINST_NO_MEMORY, "no memory for a copy of %llu KiB of stack",
-				  (unsigned long long)(hi - lo) >> 10);
-	got = target_read_some(shot->target, lo, bytes, hi - lo);
-	if (got < hi - lo)
-		*partial = true;
-	if (got < WORD) {
-		free(bytes);
-		return DINST_OK;
-	}
-	memmove(&shot->regions[at + 1], &shot->regions[at],
-		(shot->region_count - at) * sizeof(*shot->regions));
-	shot->regions[at] =
-		(struct stack_region){.lo = lo, .hi = lo + got / WORD * WORD, .bytes = bytes};
-	shot->region_count++;
-	shot->copied += hi - lo;
-	return DINST_OK;
-}
-
-/* Makes sure that all of [lo, hi) is copied. */
-static int copy(struct snapshot *shot, taddr_t lo, taddr_t hi, bool *partial, struct dinst_error *e)
-{
-	int result = DINST_OK;
-
-	while (lo < hi && !result) {
-		size_t at = region_index(shot, lo);
-		taddr_t end = hi;
-
-		if (at < shot->region_count && shot->regions[at].lo <= lo) {
-			lo = shot->regions[at].hi;
-			continue;
-		}
-		if (at < shot->region_count && shot->regions[at].lo < hi)
-			end = shot->regions[at].lo;
-		result = add_region(shot, lo, end, partial, e);
-		lo = end;
-	}
-	return result;
-}
-
 /* ------------------------------------------------------------------- spans */
 
 static bool has_span(const struct stack_shot *thread, taddr_t sp)
@@ -187,32 +98,15 @@ bool is_stack_memory(const struct maps_entry *entry)
 	return entry && (entry->protection & PROT_WRITE) && (entry->protection & PROT_READ);
 }
 
-/* Adds the stack that `sp` points into to the thread's spans, and copies it. */
-static int add_stack(struct snapshot *shot, struct stack_shot *thread, taddr_t sp,
-		     struct dinst_error *e)
+/* Copies [lo, hi), and says that it is the thread's. */
+static int add_span(struct snapshot *shot, struct stack_shot *thread, taddr_t lo, taddr_t hi,
+		    struct dinst_error *e)
 {
-	const struct maps_entry *entry = maps_find(&shot->maps, sp), *last;
-	taddr_t lo = sp > arch_red_zone ? sp - arch_red_zone : 0;
-	taddr_t hi;
 	struct stack_span *grown;
 
-	/* An empty stack: sp is the end of the mapping. */
-	if (!is_stack_memory(entry) && sp)
-		entry = maps_find(&shot->maps, sp - 1);
-	if (!is_stack_memory(entry) || thread->span_count == STACK_SPANS_MAX) {
+	if (thread->span_count == STACK_SPANS_MAX) {
 		thread->partial = true;
 		return DINST_OK;
-	}
-	if (lo < entry->lo)
-		lo = entry->lo;
-	lo -= lo % WORD;
-	last = maps_stack_end(&shot->maps, entry, arch_thread_pointer(&thread->regs));
-	hi = last->hi;
-	if (strcmp(last->name, "[stack]") && hi - lo > OTHER_MOST) {
-		hi = lo + OTHER_MOST;
-	} else if (hi - lo > MAIN_MOST) {
-		hi = lo + MAIN_MOST;
-		thread->partial = true;
 	}
 	grown = realloc(thread->spans, (thread->span_count + 1) * sizeof(*grown));
 	if (!grown)
@@ -221,7 +115,61 @@ static int add_stack(struct snapshot *shot, struct stack_shot *thread, taddr_t s
 	thread->spans[thread->span_count++] = (struct stack_span){.lo = lo, .hi = hi};
 	shot->spanned += hi - lo;
 	thread->partial |= shot->spanned > SPANNED_MOST;
-	return copy(shot, lo, hi, &thread->partial, e);
+	return snapshot_copy(shot, lo, hi, &thread->partial, e);
+}
+
+/*
+ * The end of the stack that the thread was given, if `lo` is in it; 0 where that is not known. The
+ * C library puts a thread's block on top of its stack. In the mapping anything may follow: the
+ * kernel merges neighbours, with stacks of others where a guard is no mapping (MADV_GUARD_INSTALL).
+ */
+static taddr_t end_of_own(const struct snapshot *shot, const struct stack_shot *thread, taddr_t lo,
+			  const struct maps_entry *last)
+{
+	const taddr_t pointer = arch_thread_pointer(&thread->regs);
+	uint64_t first;
+
+	if (!strcmp(last->name, "[stack]"))
+		return last->hi;
+	if (pointer < lo || pointer >= last->hi)
+		return 0;
+	if (last->hi - pointer <= BLOCK_MOST)
+		return last->hi;
+	if (target_read_some(shot->target, pointer, &first, sizeof(first)) != sizeof(first) ||
+	    !arch_thread_pointer_is_sane(pointer, first))
+		return 0;
+	return pointer - pointer % WORD;
+}
+
+/* Adds the stack that `sp` points into to the thread's spans, and copies it. */
+static int add_stack(struct snapshot *shot, struct stack_shot *thread, taddr_t sp,
+		     struct dinst_error *e)
+{
+	const struct maps_entry *entry = maps_find(&shot->maps, sp), *last;
+	taddr_t lo = sp > arch_red_zone ? sp - arch_red_zone : 0;
+	taddr_t hi, own;
+	int result;
+
+	/* An empty stack: sp is the end of the mapping. */
+	if (!is_stack_memory(entry) && sp)
+		entry = maps_find(&shot->maps, sp - 1);
+	if (!is_stack_memory(entry)) {
+		thread->partial = true;
+		return DINST_OK;
+	}
+	if (lo < entry->lo)
+		lo = entry->lo;
+	lo -= lo % WORD;
+	last = maps_stack_end(&shot->maps, entry, arch_thread_pointer(&thread->regs));
+	own = end_of_own(shot, thread, lo, last);
+	hi = own ? own : last->hi;
+	if (!own && hi - lo > OTHER_MOST)
+		hi = lo + OTHER_MOST;
+	if (hi - lo <= OWN_MOST)
+		return add_span(shot, thread, lo, hi, e);
+	thread->partial = true;
+	result = add_span(shot, thread, lo, lo + (OWN_MOST - OWN_END), e);
+	return result ? result : add_span(shot, thread, hi - OWN_END, hi, e);
 }
 
 /* ----------------------------------------------------------- signal frames */
@@ -235,7 +183,7 @@ static int follow_span(struct signal_search *search, struct stack_shot *thread, 
 	taddr_t at = span.lo;
 
 	while (at < span.hi && !thread->unfollowed) {
-		size_t index = region_index(shot, at);
+		size_t index = snapshot_region_index(shot, at);
 		struct signal_frame frame;
 
 		if (index == shot->region_count || shot->regions[index].lo >= span.hi)
@@ -281,14 +229,15 @@ static const struct maps_entry *home_of(const struct snapshot *shot,
 static int add_home(struct snapshot *shot, struct stack_shot *thread, struct dinst_error *e)
 {
 	const struct maps_entry *home = home_of(shot, thread);
-	taddr_t lo;
+	taddr_t own = home ? end_of_own(shot, thread, home->lo, home) : 0, lo, hi;
 
-	for (size_t i = 0; home && i < thread->span_count; i++)
-		if (thread->spans[i].lo < home->hi && thread->spans[i].hi > home->lo)
-			home = NULL;
 	if (!home)
 		return DINST_OK;
-	lo = home->hi - home->lo > HOME_MOST ? home->hi - HOME_MOST : home->lo;
+	hi = own ? own : home->hi;
+	lo = hi - home->lo > HOME_MOST ? hi - HOME_MOST : home->lo;
+	for (size_t i = 0; i < thread->span_count; i++)
+		if (thread->spans[i].lo < hi && thread->spans[i].hi > (own ? lo : home->lo))
+			return DINST_OK;
 	return add_stack(shot, thread, lo + arch_red_zone, e);
 }
 
@@ -318,7 +267,7 @@ static int take_thread(struct signal_search *search, struct stack_shot *thread,
 
 /* ------------------------------------------------------------ life of one */
 
-int snapshot_take(struct stop *s, struct snapshot **out, struct dinst_error *e)
+int snapshot_take_threads(struct stop *s, struct snapshot **out, struct dinst_error *e)
 {
 	struct snapshot *shot = calloc(1, sizeof(*shot));
 	struct signal_search *search = calloc(1, sizeof(*search));
@@ -350,14 +299,21 @@ int snapshot_take(struct stop *s, struct snapshot **out, struct dinst_error *e)
 		shot->thread_count++;
 		result = take_thread(search, copied, e);
 	}
-	if (!result && target_parks(shot->target))
-		snapshot_find_parked(shot);
 out:
 	free(search);
 	if (result)
 		snapshot_free(shot);
 	else
 		*out = shot;
+	return result;
+}
+
+int snapshot_take(struct stop *s, struct snapshot **out, struct dinst_error *e)
+{
+	int result = snapshot_take_threads(s, out, e);
+
+	if (!result && target_parks(stop_target(s)))
+		snapshot_find_parked(*out);
 	return result;
 }
 
@@ -418,7 +374,7 @@ static void mark_all(struct stack_range *ranges, size_t count)
 static void scan_span(const struct snapshot *shot, const struct stack_span *span,
 		      struct stack_range *ranges, size_t count)
 {
-	size_t at = region_index(shot, span->lo);
+	size_t at = snapshot_region_index(shot, span->lo);
 
 	for (; at < shot->region_count && shot->regions[at].lo < span->hi; at++) {
 		const struct stack_region *r = &shot->regions[at];
@@ -511,7 +467,7 @@ static bool thread_touches(const struct snapshot *shot, const struct stack_shot 
 			return true;
 	for (size_t i = 0; i < thread->span_count; i++) {
 		const struct stack_span *span = &thread->spans[i];
-		size_t at = region_index(shot, span->lo);
+		size_t at = snapshot_region_index(shot, span->lo);
 
 		for (; at < shot->region_count && shot->regions[at].lo < span->hi; at++) {
 			const struct stack_region *r = &shot->regions[at];

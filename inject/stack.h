@@ -32,6 +32,8 @@ struct snapshot; /* copies of registers and live stacks */
  * keeps a pointer to the target, which must stay open as long as it is used.
  */
 int snapshot_take(struct stop *s, struct snapshot **out, struct dinst_error *e);
+/* The same without what the program may have parked, whose search takes long: for walks, and snapshot_touches(). */
+int snapshot_take_threads(struct stop *s, struct snapshot **out, struct dinst_error *e);
 void snapshot_free(struct snapshot *shot);
 
 /*
@@ -39,6 +41,8 @@ void snapshot_free(struct snapshot *shot);
  * more memory than can be searched in a stop. Every range counts as hit then.
  */
 bool snapshot_is_unsearched(const struct snapshot *shot);
+/* How much was searched for that, in pages. */
+size_t snapshot_searched(const struct snapshot *shot);
 
 /*
  * Sets `hit` on each range that contains a program counter, a register or any

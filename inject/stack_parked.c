@@ -34,13 +34,14 @@ enum {
 };
 
 /* /proc/PID/pagemap: Documentation/admin-guide/mm/pagemap.rst */
-static const uint64_t IN_MEMORY = (uint64_t)3 << 62; /* present, or swapped out */
+static const uint64_t IN_MEMORY = (uint64_t)3
+				  << 62; /* present, or swapped out; so is a guard, as it says */
 
 struct search {
 	struct snapshot *shot;
 	struct stack_span *code; /* executable mappings, sorted, merged */
 	size_t code_count;
-	size_t room, pages, looked;
+	size_t room, pages, most, looked; /* pages that are searched, at most so many */
 	int pagemap;
 	struct arena_found arenas[ARENAS_MOST]; /* memory of ours, which names code of ours */
 	size_t arena_count;
@@ -101,6 +102,21 @@ static bool add(struct search *s, taddr_t word)
 	return true;
 }
 
+/*
+ * In an arena, where code ever was. Routines there are called by bodies, so that also what merely returns to
+ * one counts: the saved program counter may be a routine's.
+ */
+static bool is_our_code(const struct search *s, taddr_t word)
+{
+	for (size_t i = 0; i < s->arena_count; i++) {
+		const struct arena_found *a = &s->arenas[i];
+
+		if (word - a->code >= a->code_floor && word - a->code < a->code_size)
+			return true;
+	}
+	return false;
+}
+
 /* `count` pages that are all there. */
 static bool search_pages(struct search *s, taddr_t lo, size_t count)
 {
@@ -108,12 +124,13 @@ static bool search_pages(struct search *s, taddr_t lo, size_t count)
 	const taddr_t least = s->code[0].lo, width = s->code[s->code_count - 1].hi - least;
 
 	s->pages += count;
-	if (s->pages > PAGES_MOST ||
+	if (s->pages > s->most ||
 	    target_read_some(s->shot->target, lo, s->bytes, count * PAGE) != count * PAGE)
 		return false;
 	for (size_t at = 0; at + sizeof(words) <= count * PAGE; at += WORD) {
 		memcpy(words, s->bytes + at, sizeof(words));
-		if (words[0] - least < width && arch_may_be_saved_pc(words) &&
+		if (words[0] - least < width &&
+		    (arch_may_be_saved_pc(words) || is_our_code(s, words[0])) &&
 		    is_code(s, words[0]) && !add(s, words[0]))
 			return false;
 	}
@@ -138,12 +155,13 @@ static bool is_ours(const struct search *s, taddr_t address)
 	return false;
 }
 
-static void find_arenas(struct search *s)
+static bool find_arenas(struct search *s)
 {
 	struct dinst_error ignored = {0};
 	int count = arena_find(s->shot->target, s->arenas, ARENAS_MOST, &ignored);
 
 	s->arena_count = count > 0 ? (size_t)count : 0;
+	return count >= 0;
 }
 
 static bool search_mapping(struct search *s, const struct maps_entry *m)
@@ -162,7 +180,8 @@ static bool search_mapping(struct search *s, const struct maps_entry *m)
 			return false;
 		/* Pages that nobody has touched are not brought into being. */
 		for (size_t i = 0; i <= count; i++) {
-			if (i < count && s->entries[i] & IN_MEMORY) {
+			if (i < count && s->entries[i] & IN_MEMORY &&
+			    !(s->entries[i] & MAPS_PAGEMAP_GUARD)) {
 				run++;
 				continue;
 			}
@@ -178,7 +197,7 @@ static bool search_mapping(struct search *s, const struct maps_entry *m)
  * Twice as much as is looked at, all in all: some of it is not to be searched, hardly half. So nothing is
  * read in vain: 64 MiB of single pages, each a mapping of its own, take a tenth of a second.
  */
-static bool is_too_much(const struct target *t)
+static bool is_too_much(const struct target *t, size_t most)
 {
 	char text[TEXT], *status;
 	uint64_t bytes = 0;
@@ -188,7 +207,7 @@ static bool is_too_much(const struct target *t)
 		bytes = proc_bytes(status, "\nRssAnon:") + proc_bytes(status, "\nVmSwap:");
 	if (status != text)
 		free(status);
-	return bytes / PAGE > (uint64_t)PAGES_MOST * 2;
+	return bytes / PAGE > (uint64_t)most * 2;
 }
 
 bool snapshot_is_unsearched(const struct snapshot *shot)
@@ -196,19 +215,27 @@ bool snapshot_is_unsearched(const struct snapshot *shot)
 	return shot->parked_unknown;
 }
 
+size_t snapshot_searched(const struct snapshot *shot)
+{
+	return shot->searched;
+}
+
 void snapshot_find_parked(struct snapshot *shot)
 {
 	struct search *s = calloc(1, sizeof(*s));
 	char path[64];
-	bool whole = s && !is_too_much(shot->target);
+	bool whole;
 
+	if (s) {
+		s->shot = shot;
+		s->most = target_parks_room(shot->target, PAGES_MOST);
+	}
+	whole = s && !is_too_much(shot->target, s->most);
 	if (!whole)
 		goto out;
-	s->shot = shot;
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(shot->target));
 	s->pagemap = open(path, O_RDONLY | O_CLOEXEC);
-	whole = s->pagemap >= 0 && find_code(s);
-	find_arenas(s);
+	whole = s->pagemap >= 0 && find_code(s) && find_arenas(s);
 	for (size_t i = 0; whole && i < shot->maps.count; i++) {
 		const struct maps_entry *m = &shot->maps.entries[i];
 
@@ -218,6 +245,7 @@ void snapshot_find_parked(struct snapshot *shot)
 	}
 	if (s->pagemap >= 0)
 		close(s->pagemap);
+	shot->searched = s->pages < s->most ? s->pages : s->most;
 	free(s->code);
 out:
 	free(s);

@@ -48,11 +48,20 @@ struct snapshot {
 	struct stack_region *regions;
 	size_t region_count, region_room;
 	size_t copied;	 /* bytes of all regions */
+	size_t guards;	 /* that copying has gone round */
 	size_t spanned;	 /* bytes of all spans: of one region there may be many */
 	taddr_t *parked; /* words of private memory that lead into code: stack_parked.c */
 	size_t parked_count;
+	size_t searched;     /* pages, for them */
 	bool parked_unknown; /* there may be any */
 };
+
+/* Index of the first region that ends above `address`. */
+size_t snapshot_region_index(const struct snapshot *shot, taddr_t address);
+
+/* Makes sure that all of [lo, hi) is copied; *partial if not all can be. */
+int snapshot_copy(struct snapshot *shot, taddr_t lo, taddr_t hi, bool *partial,
+		  struct dinst_error *e);
 
 /* Fills in what may be parked; in the stop. */
 void snapshot_find_parked(struct snapshot *shot);

@@ -162,6 +162,21 @@ void target_set_parks(struct target *t)
 	t->parks = true;
 }
 
+/* 2 GiB in all, some 0.8 s: where several processes stand still together all wait for the search of each. */
+static const size_t PARKS_ALL_MOST = (size_t)2048 << 8;
+
+void target_spend_parks(struct target *t, size_t pages)
+{
+	t->parks_spent = pages;
+}
+
+size_t target_parks_room(const struct target *t, size_t most)
+{
+	const size_t left = t->parks_spent < PARKS_ALL_MOST ? PARKS_ALL_MOST - t->parks_spent : 0;
+
+	return left < most ? left : most;
+}
+
 bool target_parks(const struct target *t)
 {
 	return t->parks;

@@ -129,6 +129,10 @@ int target_read_many(const struct target *t, const struct target_range *ranges, 
  */
 void target_set_parks(struct target *t);
 bool target_parks(const struct target *t);
+/* So many pages of other processes have been searched already in this stop; 0 in another one. */
+void target_spend_parks(struct target *t, size_t pages);
+/* How many of this one may be: `most` if there were no others. */
+size_t target_parks_room(const struct target *t, size_t most);
 
 /* What the target's CLOCK_MONOTONIC is ahead of ours, in ns; t may be NULL: 0. */
 int64_t target_clock_offset(const struct target *t);

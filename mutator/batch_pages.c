@@ -31,6 +31,13 @@ static void forget_duplicates(struct session *s)
 	s->page_count = kept;
 }
 
+size_t session_text_pages(struct session *s)
+{
+	if (s->page_count)
+		forget_duplicates(s);
+	return s->page_count;
+}
+
 static bool make_page_room(struct session *s)
 {
 	size_t room = s->page_room ? s->page_room * 2 : 256;

@@ -321,7 +321,7 @@ static int prepare(struct catching *c, const struct threads_function *functions,
 		return 0;
 	if (!collect_ranges(c))
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	status = snapshot_take(c->stop, &c->shot, e);
+	status = snapshot_take_threads(c->stop, &c->shot, e);
 	if (status >= 0)
 		status = stack_walk_begin(c->shot, site_home, c->session, &c->walk, e);
 	return status;

@@ -26,24 +26,24 @@
 #include "inject/patch.h"
 #include "inject/stack.h"
 #include "inject/target.h"
+#include "mutator/mdl/mdl.h"
 #include "mutator/module.h"
 #include "mutator/points.h"
 #include "mutator/site.h"
 
 struct variable;       /* variable.h */
-struct mdl_library;    /* mdl/mdl.h */
 struct mdl_plan;       /* evaluate.h */
 struct variable_value; /* variable.h */
 
 /* --------------------------------------------------------------- places */
 
-/* An arena and what we keep in it. */
 /*
  * Arenas of one process: who finds it after our death takes out so many of them together, as code in
  * each may lead into any other.
  */
 enum { ARENAS_MOST = 32 };
 
+/* An arena and what we keep in it. */
 struct place {
 	struct arena *arena;
 	struct heap *heap;
@@ -89,6 +89,7 @@ struct plan_set {
 	struct mdl_plan *plans;
 	size_t count;
 	unsigned references;
+	struct mdl_reader reader; /* of the library's trees that they point to */
 };
 
 /*
@@ -303,6 +304,7 @@ size_t session_points(const struct session *s);
 size_t session_heap_bytes(const struct session *s);
 /* The same, the most that it was, what exists, and the room, of all arenas together; others 0. */
 void session_heap(const struct session *s, struct heap_stats *sum);
+size_t session_text_pages(struct session *s); /* of which the target has copies of its own */
 
 /* instances.c */
 struct instance *session_instance(const struct session *s, unsigned id);
@@ -501,6 +503,7 @@ void removal_release(struct session *s, struct instance *i);
 struct flush_result {
 	size_t freed, queued; /* things: bodies and sites */
 	pid_t late;	      /* for whose sake nothing was freed: late_calls_last(); 0: nobody's */
+	bool unsearched;      /* nothing was freed: snapshot_is_unsearched() */
 	uint64_t stop_ns;
 };
 /* Switches the instance off at once, frees it and queues what it used in the target. */
@@ -529,6 +532,7 @@ void removal_forget_spent(struct session *s);
 /* Queues a site that was never patched or is not to be used; does nothing while it has links. */
 void removal_retire(struct session *s, struct site *site);
 int removal_flush(struct session *s, struct flush_result *result, struct dinst_error *e);
+void removal_look_for_tasks(struct session *s); /* before it, in no request */
 
 /* detach.c */
 struct detach_result {
@@ -565,9 +569,8 @@ void family_release(struct session *s);
 /* late_calls.c: takes a member in which a thread was given up in a call of ours; false: it did not. */
 bool late_calls_keep(struct session *s, struct target *member);
 /*
- * A thread of the stopped process that was given up in a call of ours and is still in it: it goes
- * on where it was interrupted, which may be any code of ours, and no stack tells. 0: there is none;
- * where it cannot be told which, the process.
+ * A thread of the stopped process that was given up in a call of ours and is still in it: it goes on in any
+ * code of ours, and no stack tells. 0: there is none; where it cannot be told which, the process.
  */
 pid_t late_calls_last(struct session *s, struct stop *stop);
 /* DINST_BUSY, and who it is; 0: somebody. */
@@ -580,17 +583,16 @@ int late_calls_clean(struct session *s, uint64_t deadline, struct detach_result 
 struct leftovers {
 	size_t patches;	 /* in the journals that were found */
 	size_t restored; /* windows that were ours and are the original now */
-	size_t arenas, arenas_left;
-	size_t unknown_tails; /* struct remote_tails */
+	size_t arenas, arenas_left, unsearched; /* snapshot_is_unsearched() */
+	size_t unknown_tails;			/* struct remote_tails */
 	uint64_t stop_ns;
 };
 /* Takes out what a dead mutator left in the target and its family. */
 int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *result,
 		    struct dinst_error *e);
 /*
- * heirs.c: the same for all processes with something that the dead mutator `maker`, which began at
- * `start` (in ticks, as proc_stat), has made: where its target has ended, its children may live on. What
- * cannot be done in one of them is counted in arenas_left.
+ * heirs.c: the same for all processes with something that the dead mutator `maker`, which began at `start` (in
+ * ticks, as proc_stat), has made. What cannot be done in one of them is counted in arenas_left.
  */
 int leftovers_clean_heirs(pid_t maker, uint64_t start, unsigned milliseconds,
 			  struct leftovers *result, struct dinst_error *e);

@@ -142,6 +142,16 @@ static void pause_us(unsigned *us, uint64_t stop_ns, uint64_t deadline)
 	*us = *us * 2 > RETRY_MAX_US ? RETRY_MAX_US : *us * 2;
 }
 
+static int fail_unsearched(const struct session *s, struct dinst_error *e)
+{
+	return dinst_fail(
+		e, DINST_BUSY,
+		"%s switches between tasks of its own (swapcontext() or the like), one that a signal "
+		"interrupted may go on in there, and its memory is too large to be searched for that; "
+		"it stays, and does nothing, until there is less, or the program ends",
+		target_name(s->target));
+}
+
 /* Flushes until the queue is empty or the time is over; the last error stays in *e. */
 static int drain(struct session *s, uint64_t deadline, struct detach_result *result,
 		 struct dinst_error *e)
@@ -152,6 +162,7 @@ static int drain(struct session *s, uint64_t deadline, struct detach_result *res
 
 	while (s->queue_length) {
 		dinst_error_clear(e);
+		removal_look_for_tasks(s);
 		status = removal_flush(s, &flush, e);
 		if (flush.stop_ns > result->stop_ns)
 			result->stop_ns = flush.stop_ns;
@@ -161,6 +172,8 @@ static int drain(struct session *s, uint64_t deadline, struct detach_result *res
 	}
 	if (status >= 0 && s->queue_length && flush.late)
 		status = late_calls_fail(flush.late, e);
+	else if (status >= 0 && s->queue_length && flush.unsearched)
+		status = fail_unsearched(s, e);
 	return status;
 }
 

@@ -101,6 +101,7 @@ static void drop_plan(struct instance *i)
 	if (!set || --set->references)
 		return;
 	mdl_plans_free(set->plans, set->count);
+	mdl_reader_leave(&set->reader);
 	free(set);
 }
 

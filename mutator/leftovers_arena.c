@@ -469,8 +469,10 @@ static int take_out_in_stops(struct one_arena *a, bool *restored, uint64_t deadl
 			restored[i] = restored[i] || a->patches[i].outcome == PATCH_DONE;
 		if (status >= 0 && !a->unmapped && !a->foreign && !a->held)
 			a->left = a->left || nobody_inside(a);
-		if (a->shot)
+		if (a->shot) {
+			result->unsearched += !a->unmapped && snapshot_is_unsearched(a->shot);
 			snapshot_free(a->shot);
+		}
 		a->shot = NULL;
 		if (a->unmapped || a->foreign || now_us() >= deadline)
 			break;

@@ -366,6 +366,15 @@ static void begin_draining(struct flush *f)
 		}
 }
 
+/* A library that has come since the modules were last looked at may switch between tasks. */
+void removal_look_for_tasks(struct session *s)
+{
+	struct dinst_error ignored = {0};
+
+	if (!target_parks(s->target))
+		session_update_modules(s, &ignored);
+}
+
 int removal_flush(struct session *s, struct flush_result *result, struct dinst_error *e)
 {
 	struct flush f = {.session = s};
@@ -405,6 +414,8 @@ int removal_flush(struct session *s, struct flush_result *result, struct dinst_e
 	result->freed += give_back_sites(s);
 	result->queued = s->queue_length;
 	result->late = f.late;
+	for (size_t i = 0; i < f.shot_count; i++)
+		result->unsearched |= snapshot_is_unsearched(f.shots[i]);
 	for (struct place *p = s->places; p && result->freed; p = p->next)
 		p->full = false;
 

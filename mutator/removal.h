@@ -43,7 +43,8 @@ struct flush {
 	size_t move_count;
 	struct snapshot **shots;
 	size_t shot_count;
-	pid_t late; /* one that may come back from a call of ours to where nobody sees */
+	size_t searched; /* pages of all of them, for what is parked */
+	pid_t late;	 /* one that may come back from a call of ours to where nobody sees */
 };
 
 /* Finds out what is to be restored. */

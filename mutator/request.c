@@ -272,9 +272,11 @@ static struct plan_set *evaluate(struct session *s, const char *metric, const ch
 		return NULL;
 	}
 	set->references = 1;
+	mdl_reader_enter(s->library, &set->reader);
 	if (mdl_evaluate(s, s->library, metric, words, word_count, each, &set->plans, &set->count,
 			 e) >= 0)
 		return set;
+	mdl_reader_leave(&set->reader);
 	free(set);
 	return NULL;
 }
@@ -284,6 +286,7 @@ static void release(struct plan_set *set)
 	if (--set->references)
 		return;
 	mdl_plans_free(set->plans, set->count);
+	mdl_reader_leave(&set->reader);
 	free(set);
 }
 

@@ -300,6 +300,19 @@ static int repatch(struct flush *f, struct stop *stop, struct dinst_error *e)
 	return status;
 }
 
+static int copy_stacks(struct flush *f, struct stop *stop, struct dinst_error *e)
+{
+	struct target *t = stop_target(stop);
+	int status;
+
+	target_spend_parks(t, f->searched);
+	status = snapshot_take(stop, &f->shots[f->shot_count], e);
+	target_spend_parks(t, 0);
+	if (status >= 0)
+		f->searched += snapshot_searched(f->shots[f->shot_count]);
+	return status;
+}
+
 int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct flush *f = arg;
@@ -319,7 +332,7 @@ int restore_and_copy(struct stop *stop, void *arg, struct dinst_error *e)
 	if (status >= 0)
 		status = leave_holes(f, stop, e);
 	if (status >= 0)
-		status = snapshot_take(stop, &f->shots[f->shot_count], e);
+		status = copy_stacks(f, stop, e);
 	if (status < 0)
 		return status;
 	if (!f->late)

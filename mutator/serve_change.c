@@ -256,6 +256,7 @@ int serve_remove(struct server *sv, const json_t *params, json_t **result, struc
 		json_decref(rows);
 		return status;
 	}
+	removal_look_for_tasks(s);
 	/* One flush for all of them: what it freed stands with the last. */
 	removal_settle(s, &flush);
 	json_array_foreach(rows, index, row)
@@ -274,6 +275,8 @@ int serve_flush(struct server *sv, const json_t *params, json_t **result, struct
 	int status = serve_session(sv, &s, e);
 
 	(void)params;
+	if (status >= 0)
+		removal_look_for_tasks(s);
 	if (status >= 0)
 		status = removal_flush(s, &flush, e);
 	if (status < 0)

@@ -45,6 +45,8 @@ static json_t *attach_row(const struct session *s, double ms, const struct lefto
 		const struct module *m = module_get(s->modules, i);
 		const struct image_function *list;
 
+		if (m->gone)
+			continue;
 		modules++;
 		if (m->image)
 			functions += image_functions(m->image, &list);
@@ -92,6 +94,16 @@ static void warn(json_t *row, pid_t pid, const struct leftovers *left)
 	set_notes(row, notes);
 }
 
+/* Why what an earlier session left stays, and when it does not. */
+static const char *why_left(const struct leftovers *left)
+{
+	return left->unsearched
+		       ? "a task of the program's own that a signal interrupted may go on inside code of an earlier "
+			 "session (it uses swapcontext() or the like), and its memory is too large to be searched for "
+			 "that: try again when there is less"
+		       : "a thread is still inside code of an earlier session; try again later";
+}
+
 static int attach(struct server *sv, pid_t pid, const char *name, enum session_state state,
 		  json_t **result, struct dinst_error *e)
 {
@@ -113,11 +125,8 @@ static int attach(struct server *sv, pid_t pid, const char *name, enum session_s
 	sv->session->progress_arg = sv;
 	status = leftovers_clean(sv->session->target, LEFTOVER_MS, &left, e);
 	if (status >= 0 && left.arenas_left)
-		status = dinst_fail(
-			e, DINST_BUSY,
-			"an earlier session left code in %d that a thread still uses; try "
-			"`dinst repair %d` later",
-			(int)pid, (int)pid);
+		status = dinst_fail(e, DINST_BUSY, "%s (`dinst repair %d`)", why_left(&left),
+				    (int)pid);
 	if (status < 0) {
 		session_free(sv->session);
 		sv->session = NULL;
@@ -203,7 +212,7 @@ static const char *state_name(struct session *s)
 int serve_status(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
 {
 	enum { PAGE = 4096 };
-	size_t active = 0, functions = 0;
+	size_t active = 0, functions = 0, modules = 0;
 	struct heap_stats heap;
 	bool private = false;
 	struct session *s;
@@ -218,10 +227,12 @@ int serve_status(struct server *sv, const json_t *params, json_t **result, struc
 	for (const struct place *p = s->places; p; p = p->next)
 	private = private || p->arena->mode == ARENA_PRIVATE;
 	for (size_t i = 0; i < module_count(s->modules); i++) {
+		const struct module *m = module_get(s->modules, i);
 		const struct image_function *list;
 
-		if (module_get(s->modules, i)->image)
-			functions += image_functions(module_get(s->modules, i)->image, &list);
+		modules += !m->gone;
+		if (m->image && !m->gone)
+			functions += image_functions(m->image, &list);
 	}
 	*result = json_pack(
 		"{s:o, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I}",
@@ -232,13 +243,13 @@ int serve_status(struct server *sv, const json_t *params, json_t **result, struc
 		(json_int_t)heap.code_bytes, "heap_most", (json_int_t)heap.high_water,
 		"heap_values", (json_int_t)heap.counter_bytes, "heap_values_most",
 		(json_int_t)heap.counter_most, "heap_memory", (json_int_t)heap.resident,
-		"text_memory", (json_int_t)s->page_count * PAGE, "arena",
+		"text_memory", (json_int_t)session_text_pages(s) * PAGE, "arena",
 		!s->places ? "none"
 		: private  ? "private"
 			   : "shared",
 		"longest_stop_us", serve_us(s->longest_stop_ns), "stops", (json_int_t)s->stop_count,
-		"stops_us", serve_us(s->stops_ns), "modules", (json_int_t)module_count(s->modules),
-		"functions", (json_int_t)functions);
+		"stops_us", serve_us(s->stops_ns), "modules", (json_int_t)modules, "functions",
+		(json_int_t)functions);
 	return 0;
 }
 
@@ -313,9 +324,7 @@ int serve_repair(struct server *sv, const json_t *params, json_t **result, struc
 	notes = json_array();
 	note_unknown(notes, &left);
 	if (left.arenas_left)
-		json_array_append_new(notes,
-				      json_string("a thread is still inside code of an earlier "
-						  "session; try again later"));
+		json_array_append_new(notes, json_string(why_left(&left)));
 	set_notes(*result, notes);
 	return 0;
 }

@@ -78,7 +78,7 @@ static int copy_stacks(struct stop *stop, void *arg, struct dinst_error *e)
 		k->threads[k->count++] =
 			(struct seen_thread){.tid = t->tid, .in_call = arch_in_syscall(&t->regs)};
 	}
-	return snapshot_take(stop, &k->shot, e);
+	return snapshot_take_threads(stop, &k->shot, e);
 }
 
 /* ------------------------------------------------------------------ after */

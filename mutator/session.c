@@ -133,7 +133,10 @@ static int load_library(struct session *s, struct dinst_error *e)
 int session_load_mdl(struct session *s, const char *name, const char *text, size_t size,
 		     struct dinst_error *e)
 {
-	return mdl_load_text(s->library, name, text, size, e);
+	const int status = mdl_load_text(s->library, name, text, size, e);
+
+	mdl_library_sweep(s->library);
+	return status;
 }
 
 int session_attach(pid_t pid, const char *name, struct session **out, struct dinst_error *e)

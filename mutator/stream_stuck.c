@@ -78,7 +78,7 @@ static int look_at_process(struct stop *stop, void *arg, struct dinst_error *e)
 		if (!tid || !has_thread(stop, tid))
 			continue;
 		if (!shot)
-			status = snapshot_take(stop, &shot, e);
+			status = snapshot_take_threads(stop, &shot, e);
 		if (shot && !snapshot_touches(shot, tid, ranges, count))
 			free_ring(st, r);
 	}

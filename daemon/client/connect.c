@@ -114,8 +114,17 @@ static void pause_ms(long milliseconds)
 	nanosleep(&pause, NULL);
 }
 
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
 int link_open(struct link *l, bool start, struct dinst_error *e)
 {
+	const uint64_t began = now_ms();
 	struct dinst_error why = {0, ""};
 	struct socket_place place;
 	int err;
@@ -124,14 +133,14 @@ int link_open(struct link *l, bool start, struct dinst_error *e)
 		return 0;
 	if (socket_place_find(&place, l->socket, e) != 0)
 		return e->code;
-	for (int waited = 0;; waited += OPEN_PAUSE_MS) {
+	for (;;) {
 		dinst_error_clear(&why);
 		err = try_connect(l, &place, &why);
 		if (!err)
 			err = greet(l, &why);
 		if (err)
 			link_close(l);
-		if (err != DINST_DAEMON || !start || waited >= OPEN_TRIES_MS)
+		if (err != DINST_DAEMON || !start || now_ms() - began >= OPEN_TRIES_MS)
 			break;
 		dinst_error_clear(&why);
 		socket_place_close(&place);
@@ -183,8 +192,11 @@ static int send_line(struct link *l, char *line, struct dinst_error *e)
 		if (n < 0 && errno == EINTR && !*l->interrupted)
 			continue;
 		if (n <= 0) {
+			const bool hung_up = n < 0 && (errno == EPIPE || errno == ECONNRESET);
+
 			free(line);
-			return ended(l, e);
+			/* it may have said why: that is read next */
+			return hung_up ? 0 : ended(l, e);
 		}
 		at += (size_t)n;
 	}

@@ -135,6 +135,24 @@ static void add_extremes(json_t *row, json_t *history)
 	json_object_set_new(row, "highest", any ? json_real(high) : json_null());
 }
 
+/*
+ * True if what has that number has come since the reading before: where somebody has detached and attached
+ * again, or a mutator has died, numbers begin anew.
+ */
+static bool is_another(const struct watch *w, json_t *history)
+{
+	return json_integer_value(json_object_get(history, "start")) > w->before_time;
+}
+
+static void drop_rates(json_t *row)
+{
+	json_object_set_new(row, "rate", json_null());
+	if (json_object_get(row, "buckets")) {
+		json_object_set_new(row, "interval_p50", json_null());
+		json_object_set_new(row, "interval_p99", json_null());
+	}
+}
+
 /* What happened between two readings, as far as the daemon looked in between. */
 static void look_between(struct watch *w, json_t *rows)
 {
@@ -148,8 +166,11 @@ static void look_between(struct watch *w, json_t *rows)
 		json_array_foreach(rows, index, row)
 		{
 			history = row_of(histories, json_object_get(row, "id"));
-			if (history)
-				add_extremes(row, history);
+			if (!history)
+				continue;
+			add_extremes(row, history);
+			if (is_another(w, history))
+				drop_rates(row);
 		}
 	}
 	json_decref(answer);
@@ -262,11 +283,13 @@ static int reading(struct watch *w)
 {
 	struct dinst_error e = {0, ""};
 	json_t *answer = NULL, *rows;
+	json_int_t time;
 	uint64_t now;
 
 	if (call(w->context, "read", w->params, &answer, &e) != 0)
 		return link_interrupted ? EXIT_DONE : report(w->context, &e);
 	now = clock_ns(CLOCK_MONOTONIC);
+	time = (json_int_t)clock_ns(CLOCK_REALTIME);
 	rows = json_object_get(answer, "rows");
 	/* an empty table for ever would look like a program that hangs */
 	if (!w->before && json_array_size(rows) == 0) {
@@ -280,7 +303,7 @@ static int reading(struct watch *w)
 	json_decref(w->before);
 	w->before = json_incref(rows);
 	w->before_ns = now;
-	w->before_time = (json_int_t)clock_ns(CLOCK_REALTIME);
+	w->before_time = time;
 	json_decref(answer);
 	return ferror(stdout) && !link_interrupted ? EXIT_FAILED : -1;
 }

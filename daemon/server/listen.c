@@ -123,12 +123,35 @@ static int clear_place(struct server *s, struct dinst_error *e)
 	return err;
 }
 
+/* The socket's file stays, and the lock: nobody else is to serve meanwhile. */
+static void crowded_closed(uv_handle_t *listener)
+{
+	struct server *s = listener->data;
+
+	s->listening = false;
+}
+
+/*
+ * libuv asks for the connection again at once, and for nothing else, until it gets it: without a free
+ * descriptor that is for ever, unless it has one in reserve. So nobody is listened to until a look at the
+ * socket later on (server_look_after_socket()).
+ */
 static void listener_event(uv_stream_t *listener, int status)
 {
-	if (status < 0)
+	struct server *s = listener->data;
+
+	if (status >= 0) {
+		s->crowded_told = false;
+		peer_accept(s);
+		return;
+	}
+	if (!s->crowded_told)
 		server_log("accept: %s", uv_strerror(status));
-	else
-		peer_accept(listener->data);
+	s->crowded_told = true;
+	if (uv_is_closing((uv_handle_t *)listener))
+		return;
+	s->crowded = true;
+	uv_close((uv_handle_t *)listener, crowded_closed);
 }
 
 /* Another one may have come in place of what we have bound. */
@@ -221,10 +244,31 @@ static void listen_anew(uv_handle_t *listener)
 	}
 }
 
+/* Again, where there was no descriptor for a client. */
+static void listen_again(struct server *s)
+{
+	struct dinst_error e = {0, ""};
+
+	if (s->listening)
+		return;
+	s->crowded = clear_place(s, &e) || bind_socket(s, &e);
+	/* what has come so far of one that cannot be used is closed; then all is made anew */
+	if (s->crowded && s->listening)
+		uv_close((uv_handle_t *)&s->listener, crowded_closed);
+}
+
 void server_look_after_socket(struct server *s)
 {
-	if (s->stopping || (s->bound && is_bound_at(s, AT_FDCWD, s->place.path)))
+	const bool there = s->bound && is_bound_at(s, AT_FDCWD, s->place.path);
+
+	if (s->stopping)
 		return;
+	if (there) {
+		if (s->crowded)
+			listen_again(s);
+		return;
+	}
+	s->crowded = false;
 	if (!s->listening)
 		listen_anew((uv_handle_t *)&s->listener);
 	else if (!uv_is_closing((uv_handle_t *)&s->listener))

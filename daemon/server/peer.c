@@ -309,6 +309,22 @@ static bool peer_allowed(struct peer *p)
 	return false;
 }
 
+/* So that the client does not take us for a daemon that leaves, and start others all the time. */
+static void turn_away(struct peer *p)
+{
+	char *line = rpc_make_error(NULL, RPC_FAILED, dinst_code_name(DINST_BUSY),
+				    "the daemon has as many clients as it takes: try again later");
+	uv_buf_t buf;
+
+	server_log("more than %d clients: client %d turned away", PEER_MAX, (int)p->pid);
+	if (line) {
+		buf = uv_buf_init(line, (unsigned)strlen(line));
+		uv_try_write((uv_stream_t *)&p->stream.pipe, &buf, 1);
+	}
+	free(line);
+	peer_close(p);
+}
+
 void peer_accept(struct server *s)
 {
 	struct peer *p = calloc(1, sizeof(*p));
@@ -337,8 +353,7 @@ void peer_accept(struct server *s)
 		return;
 	}
 	if (s->peer_count > PEER_MAX) {
-		server_log("more than %d clients: client %d turned away", PEER_MAX, (int)p->pid);
-		peer_close(p);
+		turn_away(p);
 		return;
 	}
 	if (stream_start(&p->stream) != 0)

@@ -93,9 +93,11 @@ struct server {
 	dev_t socket_device; /* of the socket that is bound */
 	ino_t socket_inode;
 	bool listening, bound;
-	bool unreachable; /* it is told in the log that the socket cannot be made anew */
-	bool stopping;	  /* no new sessions; the end is near */
-	bool ending;	  /* handles are being closed */
+	bool crowded;	   /* bound, but not listening: there was no descriptor for a client */
+	bool crowded_told; /* and that is told in the log */
+	bool unreachable;  /* it is told in the log that the socket cannot be made anew */
+	bool stopping;	   /* no new sessions; the end is near */
+	bool ending;	   /* handles are being closed */
 };
 
 /* ---------------------------------------------------------------- server.c */

@@ -3,8 +3,8 @@
  * library.c - what is loaded.
  *
  * Owns the definitions of all texts and the memory they lie in. A text goes in
- * whole or not at all; what a newer one replaces stays in memory, for those who
- * use it.
+ * whole or not at all; what a newer one replaces stays in memory as long as
+ * somebody reads who began before it was replaced, and goes when all of its text is.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -60,6 +60,28 @@ DEFINE_PUT(put_list, mdl_list, name)
 DEFINE_PUT(put_constraint, mdl_constraint, name)
 DEFINE_PUT(put_metric, mdl_metric, id)
 
+static bool counts(const struct mdl_library *l, const struct pool *p)
+{
+	for (const struct mdl_list *list = l->lists; list; list = list->next)
+		if (pool_has(p, list))
+			return true;
+	for (const struct mdl_constraint *c = l->constraints; c; c = c->next)
+		if (pool_has(p, c))
+			return true;
+	for (const struct mdl_metric *m = l->metrics; m; m = m->next)
+		if (pool_has(p, m))
+			return true;
+	return false;
+}
+
+/* Texts of which nothing is left that counts. */
+static void bury(struct mdl_library *l)
+{
+	for (struct kept_pool *k = l->pools; k; k = k->next)
+		if (!k->died && !counts(l, &k->pool))
+			k->died = l->time;
+}
+
 void library_commit(struct mdl_library *l, struct parser *p, struct kept_pool *k)
 {
 	struct mdl_list *list, *next_list;
@@ -80,8 +102,69 @@ void library_commit(struct mdl_library *l, struct parser *p, struct kept_pool *k
 	}
 	p->source->next = l->sources;
 	l->sources = p->source;
+	k->source = p->source;
+	k->born = ++l->time;
 	k->next = l->pools;
 	l->pools = k;
+	bury(l);
+}
+
+/* ------------------------------------------------------------- giving back */
+
+void mdl_reader_enter(struct mdl_library *l, struct mdl_reader *r)
+{
+	*r = (struct mdl_reader){.of = l, .since = l->time};
+	r->next = l->readers;
+	r->link = &l->readers;
+	if (r->next)
+		r->next->link = &r->next;
+	l->readers = r;
+}
+
+void mdl_reader_leave(struct mdl_reader *r)
+{
+	struct mdl_library *l = r->of;
+
+	*r->link = r->next;
+	if (r->next)
+		r->next->link = r->link;
+	mdl_library_sweep(l);
+}
+
+/* Somebody has begun to read while its definitions counted, and has not ended. */
+static bool is_read(const struct mdl_library *l, const struct kept_pool *k)
+{
+	for (const struct mdl_reader *r = l->readers; r; r = r->next)
+		if (r->since >= k->born && r->since < k->died)
+			return true;
+	return false;
+}
+
+static void forget_source(struct mdl_library *l, const struct source *source)
+{
+	struct source **at = &l->sources;
+
+	while (*at != source)
+		at = &(*at)->next;
+	*at = (*at)->next;
+}
+
+void mdl_library_sweep(struct mdl_library *l)
+{
+	struct kept_pool **at = &l->pools, *k;
+	struct pool pool;
+
+	while ((k = *at)) {
+		if (!k->died || is_read(l, k)) {
+			at = &k->next;
+			continue;
+		}
+		*at = k->next;
+		forget_source(l, k->source);
+		/* it lies in its own pool */
+		pool = k->pool;
+		pool_free(&pool);
+	}
 }
 
 /* --------------------------------------------------------------------- find */

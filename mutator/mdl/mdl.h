@@ -5,8 +5,8 @@
  *   1. mdl_library_create(), mdl_library_load_installed(), then mdl_load_file()
  *      or mdl_load_text() for what the user gives. A text with an error loads
  *      nothing; a name that is loaded again replaces the older one.
- *   2. mdl_find_metric() and its like; the trees are the library's and live as
- *      long as it does, also those that were replaced.
+ *   2. mdl_find_metric() and its like; the trees are the library's. Those that are
+ *      replaced live until mdl_library_sweep(), or as long as a struct mdl_reader needs them.
  *
  * Knows no target: no image, session or register. What a tree means for a
  * program is evaluate.h's; what its code becomes, compile.h's. Any input gives
@@ -277,6 +277,23 @@ int mdl_load_files(struct mdl_library *l, const char *const *paths, size_t count
  * shipped library is looked for, installed.c says; $DINST_METRICS goes first.
  */
 int mdl_library_load_installed(struct mdl_library *l, char **warnings, struct dinst_error *e);
+
+/*
+ * Whoever keeps trees, or what points into them, longer than until the next text is loaded
+ * enters before looking for them, and leaves when they are not used any more. What was replaced
+ * before it entered is none of its business.
+ */
+struct mdl_reader {
+	struct mdl_library *of;
+	uint64_t since;
+	struct mdl_reader *next, **link;
+};
+
+void mdl_reader_enter(struct mdl_library *l, struct mdl_reader *r);
+/* Gives back, too, what was kept for it alone. */
+void mdl_reader_leave(struct mdl_reader *r);
+/* Gives back what was replaced and nobody reads. */
+void mdl_library_sweep(struct mdl_library *l);
 
 /* By id, then by name. */
 const struct mdl_metric *mdl_find_metric(const struct mdl_library *l, const char *name);

@@ -64,6 +64,16 @@ char *pool_copy(struct pool *p, const char *bytes, size_t size)
 	return copy;
 }
 
+bool pool_has(const struct pool *p, const void *at)
+{
+	const char *byte = at;
+
+	for (const struct pool_block *b = p->blocks; b; b = b->next)
+		if (byte >= b->bytes && byte < b->bytes + b->size)
+			return true;
+	return false;
+}
+
 void pool_free(struct pool *p)
 {
 	struct pool_block *b, *next;

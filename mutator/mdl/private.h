@@ -47,6 +47,8 @@ struct pool {
 void *pool_take(struct pool *p, size_t size);
 /* A copy with a zero behind it. */
 char *pool_copy(struct pool *p, const char *bytes, size_t size);
+/* True if it was taken from this one. */
+bool pool_has(const struct pool *p, const void *at);
 void pool_free(struct pool *p);
 
 /* -------------------------------------------------------------- messages.c */
@@ -165,12 +167,17 @@ int read_file(const char *path, char **text, size_t *size, struct dinst_error *e
 
 /* ---------------------------------------------------------------- library.c */
 
+/* Of one text. */
 struct kept_pool {
 	struct pool pool;
+	const struct source *source; /* lies in it */
+	uint64_t born, died; /* in the library's time; died 0: it has a definition that counts */
 	struct kept_pool *next;
 };
 
 struct mdl_library {
+	uint64_t time; /* texts that were loaded */
+	struct mdl_reader *readers;
 	struct kept_pool *pools;
 	struct source *sources;
 	struct mdl_list *lists;

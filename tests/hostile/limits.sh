@@ -111,4 +111,31 @@ kill -CONT "$server"
 sleep 0.2
 end_server
 say "stopped by a signal: worked"
+# --- a daemon without a free descriptor for its clients, nor one in reserve: it waits, and can be told to end
+crowded() {
+	"$build/dinstd" -s "$work/crowded/d.sock" 2>"$work/crowded.log" &
+	crowded=$!
+	children+=("$crowded")
+	wait_for 60 test -S "$work/crowded/d.sock"
+}
+mkdir -m 700 "$work/crowded"
+crowded || fail "the daemon with all descriptors does not start"
+# The last one of its own is libuv's reserve: the next daemon does not get it, and has nothing else left.
+# High numbers are the shell's.
+last=$(find "/proc/$crowded/fd" -mindepth 1 -printf '%f\n' | awk '$1 < 100' | largest)
+kill "$crowded"
+wait "$crowded"
+(ulimit -n "$last" && exec "$build/dinstd" -s "$work/crowded/d.sock" 2>"$work/crowded.log") &
+crowded=$!
+children+=("$crowded")
+if wait_for 60 grep -q 'socket' "$work/crowded.log" && is_child "$crowded"; then
+	for _ in 1 2 3; do
+		DINST_SOCKET=$work/crowded/d.sock timeout 3 "$build/dinst" ls >/dev/null 2>&1
+	done
+	[ "$(grep -c 'too many open files' "$work/crowded.log")" -le 20 ] || fail "without a descriptor for clients it does nothing but say so"
+	kill "$crowded"
+	wait_for 20 is_no_child "$crowded" || fail "without a descriptor for clients it cannot be told to end"
+	wait "$crowded" || fail "without a descriptor for clients it ended with status $?"
+	say "no descriptor for clients: waits, and ends when it is told to"
+fi
 pass "five limits and a stopped process"

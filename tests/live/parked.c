@@ -5,6 +5,7 @@
  * and in contexts that it has copied to its heap. A window that one leads into
  * waits, and a trampoline that one leads into stays.
  */
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,10 +173,44 @@ static void test_trampoline_left(void **state)
 	run_trampoline(*state, "parked", "own", true);
 }
 
+/* fear C2, H5, J1: the same where other memory follows upon that stack, in one mapping */
+static void test_trampoline_within(void **state)
+{
+	run_trampoline(*state, "parked", "within", true);
+}
+
 /* fear C2, H5, J1: on a stack from the heap */
 static void test_trampoline_fiber(void **state)
 {
 	run_trampoline(*state, "parked", "fiber", false);
+}
+
+/* fear C2, H5, J1: that the program switches is to be seen since something was inserted, and not before */
+static void test_trampoline_loaded(void **state)
+{
+	struct harness *h = *state;
+	struct detach_result detached;
+	struct dinst_error e = {0};
+	struct session *s;
+	char command[1024];
+	unsigned id;
+
+	harness_start(h, "parked", "fiber", NULL);
+	s = session_begin(h);
+	s->target->parks = false;
+	id = session_insert_kind(s, "parked_function", POINT_ENTRY);
+	snprintf(command, sizeof(command), "load %s\n",
+		 harness_path("tests/live/targets/libplugin.so"));
+	harness_send(h, command);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "loaded");
+	ask(h, "park", "parked");
+	session_remove(s, id);
+	assert_int_equal(session_detach(s, 1, &detached, &e), 0);
+	assert_int_not_equal(detached.left, 0);
+	ask(h, "resume", "resumed");
+	ask(h, "go 100", "done");
+	session_end(s);
+	harness_end(h, 0);
 }
 
 /* fear C2, H5, J1: copied to the heap */
@@ -253,6 +288,53 @@ static void test_empty(void **state)
 	run_large(*state, "fill 4000000");
 }
 
+/* fear C2, H5, K2: others that stand still, too, have taken all the time that there is for such a search */
+static void test_spent(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "parked", "fiber", NULL);
+	s = session_begin(h);
+	target_spend_parks(s->target, SIZE_MAX);
+	id = session_insert_kind(s, "parked_function", POINT_ENTRY);
+	assert_int_equal(session_pending(s, id), 1);
+	assert_true(s->unsearched);
+	target_spend_parks(s->target, 0);
+	assert_true(becomes_active(s, id));
+	ask(h, "go 100", "done");
+	assert_int_equal(session_value(s, id), 100);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* fear C2, H5, J7: a guard that is no mapping cannot be read; nothing is in it, and nothing waits for it */
+static void test_guard(void **state)
+{
+	struct harness *h = *state;
+	const char *answer;
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "parked", "fiber", NULL);
+	harness_send(h, "guard\n");
+	answer = harness_line(h, HARNESS_ANSWER_MS);
+	if (strcmp(answer, "guarded") != 0) {
+		print_message("SKIP %s: the kernel knows no such guards, or does not tell\n",
+			      answer);
+		skip();
+	}
+	s = session_begin(h);
+	id = session_insert_kind(s, "parked_function", POINT_ENTRY);
+	assert_int_equal(session_pending(s, id), 0);
+	assert_false(s->unsearched);
+	session_end(s);
+	ask(h, "go 100", "done");
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
@@ -264,8 +346,10 @@ int main(void)
 		CASE(test_window_copied),
 		CASE(test_trampoline_away),
 		CASE(test_trampoline_left),
+		CASE(test_trampoline_within),
 		CASE(test_trampoline_fiber),
 		CASE(test_trampoline_copied),
+		CASE(test_trampoline_loaded),
 		CASE(test_whole_away),
 		CASE(test_whole_fiber),
 		CASE(test_window_job),
@@ -273,6 +357,8 @@ int main(void)
 		CASE(test_large),
 		CASE(test_very_large),
 		CASE(test_empty),
+		CASE(test_guard),
+		CASE(test_spent),
 	};
 
 	return cmocka_run_group_tests_name("live/parked", tests, NULL, NULL);

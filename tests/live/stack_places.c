@@ -52,6 +52,27 @@ static void one_mapping_for_many(void **state)
 	finish(*state);
 }
 
+/*
+ * fear C2, J7: stacks that share one mapping, with guards between them that are no mappings, as glibc
+ * makes them since 2.42: that these cannot be read keeps nobody waiting
+ */
+static void guards_between(void **state)
+{
+	struct stack_range range, other;
+	taddr_t address = begin(*state, "guards");
+
+	if (!address) {
+		print_message("SKIP the kernel knows no such guards, or does not tell\n");
+		snapshot_free(shot);
+		skip();
+	}
+	range = (struct stack_range){address, address + 1, false};
+	other = (struct stack_range){address + 1, address + 2, false};
+	assert_int_equal(snapshot_scan_stacks(shot, &range, 1), 1);
+	assert_int_equal(snapshot_scan(shot, &other, 1), 0);
+	finish(*state);
+}
+
 /* fear C2: a stack that consists of several mappings, since a page of it is treated otherwise */
 static void several_mappings(void **state)
 {
@@ -76,6 +97,44 @@ static void too_deep(void **state)
 	assert_int_equal(snapshot_scan_stacks(shot, ranges, 2), 2);
 	assert_true(ranges[0].hit && ranges[1].hit);
 	finish(*state);
+}
+
+/* fear C2: deep in the stack of a thread that was given a large one: nothing at its other end is missed */
+static void deep_thread(void **state)
+{
+	struct stack_range range, other;
+	taddr_t address = begin(*state, "thread");
+
+	range = (struct stack_range){address, address + 1, false};
+	other = (struct stack_range){address + 1, address + 2, false};
+	assert_int_equal(snapshot_scan_stacks(shot, &range, 1), 1);
+	assert_int_equal(snapshot_scan(shot, &other, 1), 0);
+	finish(*state);
+}
+
+/*
+ * fear J7: a stack that is too deep to be copied because of one array: a walk passes it by, so that
+ * what is removed need not wait for the array to go
+ */
+static void below_an_array(void **state)
+{
+	struct stack_range range, other;
+	struct harness *h = *state;
+	taddr_t address;
+	struct target *t;
+
+	harness_start(h, "stack-places", "array", NULL);
+	address = strtoull(harness_line(h, HARNESS_ANSWER_MS), NULL, 16);
+	t = help_open(h->pid);
+	help_stop_well(t, take, NULL);
+	range = (struct stack_range){address, address + 1, false};
+	other = (struct stack_range){address + 1, address + 2, false};
+	assert_int_equal(snapshot_scan(shot, &other, 1), 1);
+	other.hit = false;
+	assert_int_equal(snapshot_walk(shot, NULL, NULL, &range, 1), 1);
+	assert_int_equal(snapshot_walk(shot, NULL, NULL, &other, 1), 0);
+	target_close(t);
+	finish(h);
 }
 
 /* Unwind tables are outside input: a walk that would never end does end. */
@@ -156,7 +215,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(one_mapping_for_many), CASE(several_mappings), CASE(too_deep),
 		CASE(endless_table),	    CASE(zero_is_no_end),   CASE(lost_pointer_is_no_end),
-		CASE(strange_register),	    CASE(strange_column),
+		CASE(strange_register),	    CASE(strange_column),   CASE(deep_thread),
+		CASE(below_an_array),	    CASE(guards_between),
 	};
 
 	return cmocka_run_group_tests_name("live/stack_places", tests, NULL, NULL);

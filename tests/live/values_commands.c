@@ -206,12 +206,77 @@ static void test_no_sampling_for_nothing(void **state)
 	harness_end(h, 0);
 }
 
+/* Somebody else begins anew under the same name and number, while it is watched. */
+static pid_t begin_anew_later(struct harness *h)
+{
+	const pid_t child = fork();
+
+	assert_true(child >= 0);
+	if (child)
+		return child;
+	usleep(1500 * 1000);
+	_exit(harness_dinst(h, NULL, "detach") ||
+	      harness_dinst(h, NULL, "attach", harness_number(h->pid), "-n", "v") ||
+	      harness_dinst(h, NULL, "insert", "calls", "/Code/values/observe"));
+}
+
+/* Numbers begin anew with a session: what two of them counted is no rate. */
+static void test_watch_of_another(void **state)
+{
+	struct harness *h = *state;
+	json_t *rows = NULL;
+	pid_t child;
+	int status;
+
+	harness_start(h, "values", NULL);
+	assert_int_equal(harness_dinst(h, NULL, "attach", harness_number(h->pid), "-n", "v"), 0);
+	assert_int_equal(harness_dinst(h, NULL, "insert", "calls", "/Code/values/observe"), 0);
+	feed(h);
+	child = begin_anew_later(h);
+	assert_int_equal(harness_dinst(h, &rows, "watch", "1", "-i", "5", "-c", "2"), 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(json_array_size(rows), 2);
+	assert_true(member(json_array_get(rows, 0), "value") == THREADS * CALLS);
+	assert_true(member(json_array_get(rows, 1), "value") == 0);
+	assert_true(json_is_null(json_object_get(json_array_get(rows, 1), "rate")));
+	json_decref(rows);
+	assert_int_equal(harness_dinst(h, NULL, "detach"), 0);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* Of a page of code the target has one copy, however often something went in there and out. */
+static void test_text_memory(void **state)
+{
+	static const char *const foci[] = {"/Code/values/observe", "/Code/libc.so.6/getppid"};
+	struct harness *h = *state;
+	json_t *rows = NULL;
+
+	harness_start(h, "values", NULL);
+	assert_int_equal(harness_dinst(h, NULL, "attach", harness_number(h->pid), "-n", "v"), 0);
+	for (unsigned n = 0; n < 20; n++) {
+		assert_int_equal(harness_dinst(h, NULL, "insert", "calls", foci[n % 2]), 0);
+		assert_int_equal(harness_dinst(h, NULL, "remove", "--all"), 0);
+		assert_int_equal(harness_dinst(h, NULL, "flush"), 0);
+	}
+	assert_int_equal(harness_dinst(h, &rows, "ls"), 0);
+	assert_in_range(member(json_array_get(rows, 0), "text_memory"), 4096, 4 * 4096);
+	json_decref(rows);
+	assert_int_equal(harness_dinst(h, NULL, "detach"), 0);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_commands, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_no_sampling_for_nothing, harness_setup,
 						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_watch_of_another, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_text_memory, harness_setup, harness_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

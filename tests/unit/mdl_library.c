@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <glob.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -54,6 +55,44 @@ static void test_replaced(void **state)
 			 DINST_USAGE);
 	assert_string_equal(mdl_find_metric(l, "a")->units, "new");
 	assert_null(mdl_find_metric(l, "d"));
+	mdl_library_free(l);
+}
+
+/* A session is asked for days, each time with a text of that name: what was replaced and nobody reads is gone. */
+static void test_given_back(void **state)
+{
+	static const char text[] =
+		"metric a { units old; base is counter { } }\n"
+		"constraint c /Code is default;\nlist l is int { items { 1 }; }\n";
+	struct mdl_library *l = test_library();
+	const struct mdl_metric *old;
+	struct mdl_reader reader, later;
+	size_t used = 0;
+
+	(void)state;
+	test_load(l, text);
+	mdl_reader_enter(l, &reader);
+	old = mdl_find_metric(l, "a");
+	for (int i = 0; i < 1000; i++) {
+		test_load(l, text);
+		mdl_reader_enter(l, &later);
+		assert_ptr_not_equal(mdl_find_metric(l, "a"), old);
+		test_load(l, "\n");
+		mdl_library_sweep(l);
+		mdl_reader_leave(&later);
+		if (i == 10)
+			used = mallinfo2().uordblks;
+	}
+	assert_in_range(mallinfo2().uordblks, 0, used + 64 * 1024);
+	/* it began before the first of them was replaced, and has not ended */
+	assert_string_equal(old->units, "old");
+	assert_string_equal(mdl_find_metric(l, "a")->units, "old");
+	/* a text of which one definition still counts stays as a whole */
+	test_load(l, "metric a { units new; base is counter { } }\n");
+	mdl_reader_leave(&reader);
+	mdl_library_sweep(l);
+	assert_int_equal(mdl_find_list(l, "l")->item_count, 1);
+	assert_string_equal(mdl_find_metric(l, "a")->units, "new");
 	mdl_library_free(l);
 }
 
@@ -418,7 +457,7 @@ int main(void)
 		cmocka_unit_test(test_others),	 cmocka_unit_test(test_too_many),
 		cmocka_unit_test(test_missing),	 cmocka_unit_test(test_together),
 		cmocka_unit_test(test_shipped),	 cmocka_unit_test(test_examples),
-		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_limits),	 cmocka_unit_test(test_given_back),
 	};
 
 	return cmocka_run_group_tests(tests, make_directories, remove_directories);

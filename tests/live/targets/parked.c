@@ -10,6 +10,7 @@
  *   away     the handler gives way to another stack and stays on the thread's own
  *   fiber    the function runs on a stack from the heap; the handler on it gives way
  *   own      as away, by a switch of the program's own; nothing lies above the other stack's begin
+ *   within   as own, by a thread whose stack is the lowest part of a larger mapping
  *   copied   the same as fiber, but what is interrupted is copied to the heap, and the
  *            handler's frame is wiped out
  * Prints "ready". Commands:
@@ -18,8 +19,14 @@
  *   go N     calls it N times without a fault; "done"
  *   fill N   N MiB more of memory that is in use, instead of what there was so far; "filled".
  *            Above 1,024 it is mapped only, and empty.
+ *   load F   loads the shared object F; "loaded"
+ *   guard    a guard that is no mapping, in memory of its own; "guarded", or "none" where the
+ *            kernel knows none, or does not tell
  * Exits with 1 if a result was wrong.
  */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -159,9 +166,24 @@ static void fill(size_t bytes)
 		exit(2);
 }
 
+static int guard(void)
+{
+	enum { GUARD_INSTALL = 102 };
+	char *memory = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t entry = 0;
+	int fd = open("/proc/self/pagemap", O_RDONLY);
+
+	memory[0] = 1;
+	if (madvise(memory + 4096, 4096, GUARD_INSTALL) ||
+	    pread(fd, &entry, sizeof(entry), (off_t)((uintptr_t)(memory + 4096) / 4096 * 8)) != 8)
+		entry = 0;
+	close(fd);
+	return entry >> 58 & 1;
+}
+
 static void serve(void)
 {
-	char line[64];
+	char line[1024];
 
 	/* Memory for input and output is there before anybody looks. */
 	puts("ready");
@@ -177,6 +199,11 @@ static void serve(void)
 		} else if (!strncmp(line, "fill", 4)) {
 			fill((size_t)atol(line + 5) << 20);
 			puts("filled");
+		} else if (!strncmp(line, "guard", 5)) {
+			puts(guard() ? "guarded" : "none");
+		} else if (!strncmp(line, "load", 4)) {
+			line[strcspn(line, "\n")] = '\0';
+			puts(dlopen(line + 5, RTLD_NOW) ? "loaded" : "not loaded");
 		} else {
 			for (long n = atol(line + 3); n > 0; n--)
 				if (parked_function(page) != VALUE + 1)
@@ -218,6 +245,26 @@ static void own_away(void)
 	}
 }
 
+static void *thread(void *arg)
+{
+	own_away();
+	return arg;
+}
+
+static void within(void)
+{
+	char *memory =
+		mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_attr_t attr;
+	pthread_t id;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstack(&attr, memory, 1 << 20);
+	if (pthread_create(&id, &attr, thread, NULL))
+		exit(2);
+	pthread_join(id, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER};
@@ -233,5 +280,9 @@ int main(int argc, char **argv)
 		away();
 	if (mode == 'o')
 		own_away();
+	if (mode == 'w') {
+		mode = 'o';
+		within();
+	}
 	serve();
 }
