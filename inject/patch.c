@@ -252,7 +252,7 @@ int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dins
 	groups = calloc(count, sizeof(*groups));
 	if (groups) {
 		group_count = make_groups(patches, count, groups, &largest);
-		bytes = malloc(largest);
+		bytes = malloc(largest + 1);
 	}
 	if (!groups || !bytes) {
 		result = dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu patches", count);

@@ -199,7 +199,7 @@ static int by_value(const void *a, const void *b)
 static bool sort_pages(struct drop *d, const taddr_t *pages, size_t count)
 {
 	d->pages = malloc((count + 1) * sizeof(*d->pages));
-	d->runs = malloc((count + 1) * sizeof(*d->runs));
+	d->runs = calloc(count + 1, sizeof(*d->runs));
 	if (!d->pages || !d->runs)
 		return false;
 	for (size_t i = 0; i < count; i++)
