@@ -231,6 +231,76 @@ static void test_trampoline_job(void **state)
 	run_trampoline(*state, "parked-jobs", NULL, false);
 }
 
+/*
+ * Parked before one of every STRIDE instructions of a pairing at an entry and an exit: in its bodies, and in
+ * the routines that they share, whose way back is in a register. What is freed is filled (DINST_POISON):
+ * the task does not come back from there.
+ */
+static void run_routines(struct harness *h, const char *how)
+{
+	enum { STRIDE = 23 };
+	static const struct raw_metric pairs = {
+		.name = "pairs",
+		.unit = "activations",
+		.constraints = "/Code",
+		.kind = POINT_ENTRY,
+		.snippet = SNIPPET_ENTER,
+	};
+	const struct instance *pair, *stays;
+	struct flush_result flushed = {0};
+	struct dinst_error e = {0};
+	struct session *s;
+	char command[32];
+	long steps = 0;
+
+	/* A trap in a restartable sequence begins it anew, for ever. */
+	setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0", 1);
+	harness_start(h, "parked", how, NULL);
+	unsetenv("GLIBC_TUNABLES");
+	s = session_begin(h);
+	assert_true(target_parks(s->target));
+	/* The routines stay, and the arena does. */
+	stays = session_insert_raw(s, &pairs, "serve");
+	for (bool parks = true; parks; steps += STRIDE) {
+		pair = session_insert_raw(s, &pairs, "parked_function");
+		assert_int_equal(session_pending(s, pair->id), 0);
+		snprintf(command, sizeof(command), "step %ld\n", steps + 1);
+		harness_send(h, command);
+		parks = !strcmp(harness_line(h, HARNESS_ANSWER_MS), "parked");
+		session_remove(s, pair->id);
+		assert_int_equal(removal_flush(s, &flushed, &e), 0);
+		assert_true(!parks || flushed.queued);
+		if (parks)
+			ask(h, "resume", "resumed");
+		ask(h, "go 100", "done");
+		session_flush_all(s);
+	}
+	assert_true(steps > STRIDE);
+	session_remove(s, stays->id);
+	session_end(s);
+	ask(h, "go 100", "done");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* fear C2, H5, J1: instructions of a pairing, its task on the thread's stack */
+static void test_routines_away(void **state)
+{
+	run_routines(*state, "away");
+}
+
+/* fear C2, H5, J1: instructions of a pairing, its task on a stack from the heap */
+static void test_routines_fiber(void **state)
+{
+	run_routines(*state, "fiber");
+}
+
+/* fear C2, H5, J1: the same with the context copied to the heap */
+static void test_routines_copied(void **state)
+{
+	run_routines(*state, "copied");
+}
+
 /* A window of a program that switches and has so much memory, and a trampoline of it. */
 static void run_large(struct harness *h, const char *fill)
 {
@@ -350,6 +420,9 @@ int main(void)
 		CASE(test_trampoline_fiber),
 		CASE(test_trampoline_copied),
 		CASE(test_trampoline_loaded),
+		CASE(test_routines_away),
+		CASE(test_routines_fiber),
+		CASE(test_routines_copied),
 		CASE(test_whole_away),
 		CASE(test_whole_fiber),
 		CASE(test_window_job),
@@ -361,5 +434,6 @@ int main(void)
 		CASE(test_spent),
 	};
 
+	setenv("DINST_POISON", "1", 1);
 	return cmocka_run_group_tests_name("live/parked", tests, NULL, NULL);
 }

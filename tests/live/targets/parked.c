@@ -15,6 +15,8 @@
  *            handler's frame is wiped out
  * Prints "ready". Commands:
  *   park     calls the function, which gets stuck so; "parked"
+ *   step N   the same before the Nth instruction that is not the program's own: the processor's
+ *            trap flag stops it there; "not parked" where there are not so many
  *   resume   it goes on and returns; "resumed"
  *   go N     calls it N times without a fault; "done"
  *   fill N   N MiB more of memory that is in use, instead of what there was so far; "filled".
@@ -56,19 +58,38 @@ static ucontext_t *saved;
 static volatile int *page;
 static char mode;
 static volatile int wrong, parked, finished;
+static volatile long steps_left; /* until it gives way; 0: it does by a fault, or not at all */
+static char step_stack[STACK]; /* one frame lies over the other: none of an earlier step is left */
+
+/* parked_function(page), with a trap behind each instruction. */
+static long step(void)
+{
+	long value;
+
+	__asm__ volatile("	lea -128(%%rsp),%%rsp\n"
+			 "	pushf\n	orq $0x100,(%%rsp)\n	popf\n"
+			 "	call parked_function\n"
+			 "	pushf\n	andq $~0x100,(%%rsp)\n	popf\n"
+			 "	lea 128(%%rsp),%%rsp\n"
+			 : "=a"(value)
+			 : "D"(page)
+			 : "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "cc", "memory");
+	return value;
+}
 
 static void call(void)
 {
-	if (parked_function(page) != VALUE + 1)
+	if ((steps_left ? step() : parked_function(page)) != VALUE + 1)
 		wrong = 1;
 	wipe();
+	memset(step_stack, 0, sizeof(step_stack));
+	memset(&in_handler, 0, sizeof(in_handler)); /* has registers of what was interrupted */
 	finished = 1;
 	parked = 0;
 }
 
-static void on_fault(int sig, siginfo_t *info, void *context)
+static void give_way(void *context)
 {
-	mprotect((void *)page, 4096, PROT_READ | PROT_WRITE);
 	parked = 1;
 	if (mode == 'o') {
 		own_switch(&own_task, own_server);
@@ -83,6 +104,29 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 		setcontext(&server);
 	}
 	swapcontext(&in_handler, &server);
+}
+
+static void on_fault(int sig, siginfo_t *info, void *context)
+{
+	mprotect((void *)page, 4096, PROT_READ | PROT_WRITE);
+	give_way(context);
+	(void)sig;
+	(void)info;
+}
+
+static void on_step(int sig, siginfo_t *info, void *context)
+{
+	enum { TRAP_FLAG = 0x100 };
+	extern char __executable_start, etext;
+	greg_t *regs = ((ucontext_t *)context)->uc_mcontext.gregs;
+	const uintptr_t pc = (uintptr_t)regs[REG_RIP];
+
+	if (pc >= (uintptr_t)&__executable_start && pc < (uintptr_t)&etext)
+		return;
+	if (!--steps_left) {
+		regs[REG_EFL] &= ~TRAP_FLAG;
+		give_way(context);
+	}
 	(void)sig;
 	(void)info;
 }
@@ -109,7 +153,8 @@ static void park(void)
 	static char *stack;
 
 	finished = 0;
-	mprotect((void *)page, 4096, PROT_NONE);
+	if (!steps_left)
+		mprotect((void *)page, 4096, PROT_NONE);
 	if (mode == 'o') {
 		own_switch(&own_server, own_task);
 		return;
@@ -130,6 +175,7 @@ static void park(void)
 		char *sp = (char *)in_handler.uc_mcontext.gregs[REG_RSP];
 
 		memset(stack, 0, (size_t)(sp - 128 - stack));
+		memset(step_stack, 0, sizeof(step_stack));
 	}
 }
 
@@ -189,7 +235,8 @@ static void serve(void)
 	puts("ready");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
-		if (!strncmp(line, "park", 4)) {
+		if (!strncmp(line, "park", 4) || !strncmp(line, "step", 4)) {
+			steps_left = line[0] == 's' ? atol(line + 5) : 0;
 			park();
 			puts(parked ? "parked" : "not parked");
 		} else if (!strncmp(line, "resume", 6)) {
@@ -269,6 +316,9 @@ int main(int argc, char **argv)
 {
 	struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER};
 	struct sigaction again = {.sa_sigaction = on_resume, .sa_flags = SA_SIGINFO | SA_NODEFER};
+	struct sigaction trap = {.sa_sigaction = on_step,
+				 .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
+	stack_t alternate = {.ss_sp = step_stack, .ss_size = sizeof(step_stack)};
 
 	mode = argc > 1 ? argv[1][0] : 'f';
 	saved = malloc(sizeof(*saved));
@@ -276,6 +326,8 @@ int main(int argc, char **argv)
 	*page = VALUE;
 	sigaction(SIGSEGV, &fault, NULL);
 	sigaction(SIGUSR1, &again, NULL);
+	sigaction(SIGTRAP, &trap, NULL);
+	sigaltstack(&alternate, NULL);
 	if (mode == 'a')
 		away();
 	if (mode == 'o')
