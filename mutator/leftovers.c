@@ -453,6 +453,14 @@ static void look_for_tasks(struct target *t)
 	module_list_free(modules);
 }
 
+bool leftovers_any(struct target *t)
+{
+	struct arena_found found[ARENAS_MOST];
+	struct dinst_error ignored = {0};
+
+	return arena_find(t, found, ARENAS_MOST, &ignored) > 0;
+}
+
 int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *result,
 		    struct dinst_error *e)
 {

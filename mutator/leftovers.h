@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * leftovers.h - what leftovers.c and leftovers_arena.c share.
+ * leftovers.h - what leftovers.c and leftovers_arena.c share, and serve_session.c asks.
  */
 #ifndef DINST_MUTATOR_LEFTOVERS_H
 #define DINST_MUTATOR_LEFTOVERS_H
@@ -18,6 +18,9 @@ struct process {
 	bool blocked; /* a window of one of them may still lead to it */
 	bool late; /* one stays in it, or in who was forked with it, for as long as a call lasts */
 };
+
+/* An arena of somebody is in the target; false also where that cannot be seen. */
+bool leftovers_any(struct target *t);
 
 /*
  * Arena `n` of the process: its windows become the original, and it goes when

@@ -161,15 +161,30 @@ static void give_back(struct server *sv)
 	sv->unused_bytes = unused;
 }
 
+/*
+ * Before the answer with which they become known: should this one die, its successor goes on from there, so
+ * that nobody's old numbers become somebody else's.
+ */
+static void tell_numbered(struct server *sv)
+{
+	if (!sv->session || sv->session->next_id <= sv->numbered)
+		return;
+	sv->numbered = sv->session->next_id;
+	serve_notify(sv, "numbered", json_pack("{s:I}", "next", (json_int_t)sv->numbered));
+}
+
 static void call(struct server *sv, const json_t *id, const char *name, const json_t *params)
 {
 	struct dinst_error e = {0};
 	json_t *result = NULL;
+	int status;
 
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
 		if (strcmp(methods[i].name, name))
 			continue;
-		if (methods[i].call(sv, params, &result, &e) < 0) {
+		status = methods[i].call(sv, params, &result, &e);
+		tell_numbered(sv);
+		if (status < 0) {
 			explain_end(sv, &e);
 			send_error(sv, id, -32000, e.text, dinst_code_name(e.code));
 		} else if (result)
@@ -318,7 +333,7 @@ static int look_after(struct server *sv, struct session *s, uint64_t *polled)
 
 int serve(int fd)
 {
-	struct server sv = {.fd = fd};
+	struct server sv = {.fd = fd, .numbered = 1};
 	struct dinst_error ignored = {0};
 	uint64_t polled = 0;
 

@@ -18,6 +18,7 @@ struct server {
 	char *input; /* bytes received that are not a whole line yet */
 	size_t input_size, input_room;
 	struct session *session; /* NULL before attach */
+	unsigned numbered;	 /* what the daemon was told as "numbered" */
 	bool exit_told;		 /* the event "exited" was sent */
 	bool exec_told;		 /* the event "exec" was sent */
 	struct values_seen seen; /* by the daemon's histories */
@@ -35,7 +36,7 @@ typedef int (*serve_method)(struct server *sv, const json_t *params, json_t **re
 /* Serves until the daemon closes the socket. Returns the process's exit status. */
 int serve(int fd);
 
-/* Sends a notification ("armed", "progress", "event"). Steals params. */
+/* Sends a notification ("armed", "leftovers", "numbered", "progress", "event"). Steals params. */
 void serve_notify(struct server *sv, const char *method, json_t *params);
 
 /* DINST_NO_SESSION unless attach was called. */

@@ -2,10 +2,12 @@
 /*
  * serve_session.c - the methods for a session's beginning and end.
  */
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "mutator/leftovers.h"
 #include "mutator/serve.h"
 #include "mutator/variable.h"
 
@@ -123,6 +125,9 @@ static int attach(struct server *sv, pid_t pid, const char *name, enum session_s
 	sv->session->progress = tell_progress;
 	sv->session->deserted = is_deserted;
 	sv->session->progress_arg = sv;
+	/* Should it be given up before that is out, it is told. */
+	if (leftovers_any(sv->session->target))
+		serve_notify(sv, "leftovers", NULL);
 	status = leftovers_clean(sv->session->target, LEFTOVER_MS, &left, e);
 	if (status >= 0 && left.arenas_left)
 		status = dinst_fail(e, DINST_BUSY, "%s (`dinst repair %d`)", why_left(&left),
@@ -151,9 +156,17 @@ int serve_attach(struct server *sv, const json_t *params, json_t **result, struc
 {
 	const char *name = json_string_value(json_object_get(params, "session"));
 	pid_t pid = 0;
+	const json_int_t first = json_integer_value(json_object_get(params, "first_id"));
 	int status = pid_param(params, &pid, e);
 
-	return status < 0 ? status : attach(sv, pid, name, SESSION_RUNNING, result, e);
+	if (first < 0 || first > INT_MAX)
+		return dinst_fail(e, DINST_PROTOCOL, "first_id must be a positive number");
+	if (status >= 0)
+		status = attach(sv, pid, name, SESSION_RUNNING, result, e);
+	/* where another mutator of the session ended */
+	if (status >= 0 && first > 0)
+		sv->session->next_id = sv->numbered = (unsigned)first;
+	return status;
 }
 
 static void armed(void *arg)

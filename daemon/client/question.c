@@ -446,6 +446,7 @@ static int leave(struct question *q, bool failed)
 {
 	struct dinst_error e = {0, ""};
 	json_t *params, *answer = NULL;
+	bool unknown;
 	json_int_t left;
 	int err;
 
@@ -462,7 +463,8 @@ static int leave(struct question *q, bool failed)
 	err = ask(q, "detach", params, &answer, &e);
 	json_decref(params);
 	left = json_integer_value(json_object_get(answer, "left"));
-	if (!err && q->attached && left == 0 && q->c->verbose)
+	unknown = json_is_null(json_object_get(answer, "left"));
+	if (!err && q->attached && left == 0 && !unknown && q->c->verbose)
 		note(q->c, "detached: %lld places restored, stopped for %lld us",
 		     (long long)json_integer_value(json_object_get(answer, "restored")),
 		     (long long)json_integer_value(json_object_get(answer, "stop_us")));
@@ -471,6 +473,10 @@ static int leave(struct question *q, bool failed)
 		note(q->c, "the daemon takes out what is left");
 		return EXIT_DONE;
 	}
+	if (unknown)
+		return report_text(q->c, DINST_FAILED,
+				   "nobody could take out what is left: dinst repair %d does",
+				   (int)q->pid);
 	if (left > 0)
 		return report_text(
 			q->c, DINST_FAILED,

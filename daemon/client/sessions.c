@@ -17,6 +17,7 @@ const char attach_format[] = "session {session} (pid {pid}): {modules} modules, 
 			     "functions, attached in {attach_ms} ms, stopped for {stop_us} us";
 static const char detach_format[] =
 	"{session}: {restored} patches restored, {left} left, stopped for {stop_us} us";
+static const char unknown_format[] = "{session}: nothing restored; how much is left is not known";
 
 /* ------------------------------------------------------------------ attach */
 
@@ -135,7 +136,9 @@ static int detach_one(struct context *c, const char *target, json_t *params)
 	c->target = target;
 	if (call(c, "detach", params, &answer, &e) != 0)
 		return report(c, &e);
-	status = print_object(c, answer, detach_format);
+	status = print_object(c, answer,
+			      json_is_null(json_object_get(answer, "left")) ? unknown_format
+									    : detach_format);
 	if (json_integer_value(json_object_get(answer, "left")) > 0)
 		status = EXIT_PARTIAL;
 	json_decref(answer);

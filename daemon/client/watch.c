@@ -137,7 +137,7 @@ static void add_extremes(json_t *row, json_t *history)
 
 /*
  * True if what has that number has come since the reading before: where somebody has detached and attached
- * again, or a mutator has died, numbers begin anew.
+ * again, numbers begin anew.
  */
 static bool is_another(const struct watch *w, json_t *history)
 {

@@ -133,16 +133,18 @@ static void crowded_closed(uv_handle_t *listener)
 
 /*
  * libuv asks for the connection again at once, and for nothing else, until it gets it: without a free
- * descriptor that is for ever, unless it has one in reserve. So nobody is listened to until a look at the
+ * descriptor that is for ever, unless it has one in reserve. And one that is not accepted it keeps, and
+ * asks for no other. So nobody is listened to until a look at the
  * socket later on (server_look_after_socket()).
  */
 static void listener_event(uv_stream_t *listener, int status)
 {
 	struct server *s = listener->data;
 
+	if (status >= 0)
+		status = peer_accept(s);
 	if (status >= 0) {
 		s->crowded_told = false;
-		peer_accept(s);
 		return;
 	}
 	if (!s->crowded_told)
@@ -212,6 +214,9 @@ int server_listen(struct server *s, bool serves, struct dinst_error *e)
 	int err;
 
 	err = socket_place_open(&s->place, true, e);
+	/* first, so that whoever serves already finds the lock free when he makes the socket anew */
+	if (!err && !serves)
+		err = guard_take(s, e);
 	if (!err)
 		err = take_lock(s, serves ? 0 : LEAVING_MS, e);
 	if (!err)
@@ -261,6 +266,7 @@ void server_look_after_socket(struct server *s)
 {
 	const bool there = s->bound && is_bound_at(s, AT_FDCWD, s->place.path);
 
+	guard_look(s);
 	if (s->stopping)
 		return;
 	if (there) {
@@ -280,6 +286,7 @@ void server_unlisten(struct server *s)
 	if (s->bound && is_bound_at(s, s->place.fd, s->place.socket))
 		unlinkat(s->place.fd, s->place.socket, 0);
 	s->bound = false;
+	guard_release(s);
 	if (s->listening && !uv_is_closing((uv_handle_t *)&s->listener))
 		uv_close((uv_handle_t *)&s->listener, NULL);
 }

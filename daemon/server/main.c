@@ -237,7 +237,7 @@ int main(int argc, char **argv)
 	keep_descriptors();
 	raise_limits();
 	go_first();
-	server.lock_fd = -1;
+	server.lock_fd = server.guard_fd = -1;
 	server.idle_ms = start.idle * 1000;
 	if (socket_place_find(&server.place, start.socket, &e) == 0 &&
 	    program_find("dinst-mutator", "DINST_MUTATOR", server.mutator_path, &e) == 0 &&

@@ -163,6 +163,20 @@ static void method_history(struct server *s, struct request *r, const char *meth
 
 /* ---------------------------------------------------------------- attach */
 
+/* params.target or params.pid, as a text in number[24] or the string itself; NULL if missing. */
+static const char *target_text(json_t *params, char *number)
+{
+	json_t *target = json_object_get(params, "target");
+
+	if (!target)
+		target = json_object_get(params, "pid");
+	if (json_is_integer(target)) {
+		snprintf(number, 24, "%lld", (long long)json_integer_value(target));
+		return number;
+	}
+	return json_string_value(target);
+}
+
 static void method_attach(struct server *s, struct request *r, const char *method, json_t *params);
 
 static void joined(void *arg, const struct reply *reply)
@@ -170,12 +184,17 @@ static void joined(void *arg, const struct reply *reply)
 	struct forward *f = arg;
 	struct session *se = f->session;
 	json_t *answer;
+	char number[24];
 
 	session_status(se, reply);
 	session_tell_news(se, f->request);
 	if (reply->failure.code && se->closing && !se->server->stopping && f->request->peer) {
-		/* it was about to go: the process is to have a session all the same */
-		method_attach(se->server, f->request, "attach", f->params);
+		/*
+		 * It was about to go: the process is to have a session all the same. Not from here:
+		 * it may be another one that takes its place, and is not in the table yet.
+		 */
+		find_process(se->server, f->request, target_text(f->params, number), "attach",
+			     f->params, method_attach);
 	} else if (reply->failure.code) {
 		request_error_from(f->request, &reply->failure);
 	} else {
@@ -215,20 +234,6 @@ static bool is_ours(struct server *s, pid_t pid)
 		if (se->mutator && mutator_pid(se->mutator) == pid)
 			return true;
 	return pid == getpid();
-}
-
-/* params.target or params.pid, as a text in number[24] or the string itself; NULL if missing. */
-static const char *target_text(json_t *params, char *number)
-{
-	json_t *target = json_object_get(params, "target");
-
-	if (!target)
-		target = json_object_get(params, "pid");
-	if (json_is_integer(target)) {
-		snprintf(number, 24, "%lld", (long long)json_integer_value(target));
-		return number;
-	}
-	return json_string_value(target);
 }
 
 static bool still_there(const struct session *se)
@@ -325,14 +330,25 @@ static void method_catch_exec(struct server *s, struct request *r, const char *m
 
 /* ---------------------------------------------------------------- detach */
 
+/* `note` NULL: nothing is left. Else nobody knows how much is. */
+static void answer_detached(struct session *se, struct request *r, const char *note)
+{
+	json_t *answer = json_pack("{s:s,s:i,s:o,s:i}", "session", se->name, "restored", 0, "left",
+				   note ? json_null() : json_integer(0), "stop_us", 0);
+
+	if (note) {
+		json_object_set_new(answer, "partial", json_true());
+		json_object_set_new(answer, "notes", json_pack("[o]", rpc_text(note)));
+	}
+	request_result(r, answer);
+}
+
 /*
  * Where the target has ended, or nobody is there who could: only the session is left. That it has
  * ended a mutator may have said that could not see it.
  */
 static void detach_alone(struct session *se, struct request *r)
 {
-	json_t *answer = json_pack("{s:s,s:i,s:i,s:i}", "session", se->name, "restored", 0, "left",
-				   0, "stop_us", 0);
 	char text[DINST_ERROR_TEXT];
 
 	snprintf(text, sizeof(text), "%s", se->why);
@@ -341,23 +357,33 @@ static void detach_alone(struct session *se, struct request *r)
 			text, sizeof(text),
 			"pid %d is there all the same: dinst repair %d takes out what is left in it",
 			(int)se->pid, (int)se->pid);
-	if (se->state == SESSION_LOST || session_target_is_there(se)) {
-		json_object_set_new(answer, "partial", json_true());
-		json_object_set_new(answer, "notes", json_pack("[o]", rpc_text(text)));
-	}
-	request_result(r, answer);
+	answer_detached(se, r,
+			se->state == SESSION_LOST || session_target_is_there(se) ? text : NULL);
 	session_close(se, "detached");
 }
 
 /*
- * Nothing is in it yet, and for how long its mutator waits may be up to the target, which can provide its
- * own memory or files: that one ends, or is ended, and whoever attaches is told.
+ * Nothing of its own is in it yet, and for how long its mutator waits may be up to the target, which can
+ * provide its own memory or files: that one ends, or is ended, and whoever attaches is told. What it was
+ * taking out of an earlier session another one goes on with.
  */
 static void detach_unfinished(struct session *se, struct request *r)
 {
-	request_result(r, json_pack("{s:s,s:i,s:i,s:i}", "session", se->name, "restored", 0, "left",
-				    0, "stop_us", 0));
+	struct server *s = se->server;
+	const uint64_t start = se->start;
+	const pid_t pid = se->pid;
+	const bool cleaning = se->cleaning;
+	char text[200];
+
+	snprintf(
+		text, sizeof(text),
+		"what an earlier session left in pid %d was being taken out, which the daemon goes "
+		"on with; dinst repair %d tells what came of it",
+		(int)pid, (int)pid);
+	answer_detached(se, r, cleaning ? text : NULL);
 	session_close(se, "it was detached while it was attached to");
+	if (cleaning)
+		repair_orphan(s, pid, start, (struct maker){0, 0});
 }
 
 static void exited_detach_done(void *arg, const struct reply *reply)

@@ -325,12 +325,12 @@ static void turn_away(struct peer *p)
 	peer_close(p);
 }
 
-void peer_accept(struct server *s)
+int peer_accept(struct server *s)
 {
 	struct peer *p = calloc(1, sizeof(*p));
 
 	if (!p)
-		return;
+		return UV_ENOMEM;
 	stalls_step(s, "a new client");
 	p->server = s;
 	p->stream.owner = p;
@@ -341,7 +341,7 @@ void peer_accept(struct server *s)
 	p->stream.on_closed = peer_closed;
 	if (stream_init(&p->stream, &s->loop, RPC_CLIENT_LINE) != 0) {
 		free(p);
-		return;
+		return UV_ENOMEM;
 	}
 	p->next = s->peers;
 	s->peers = p;
@@ -350,12 +350,13 @@ void peer_accept(struct server *s)
 	if (uv_accept((uv_stream_t *)&s->listener, (uv_stream_t *)&p->stream.pipe) != 0 ||
 	    !peer_allowed(p) || s->ending) {
 		peer_close(p);
-		return;
+		return 0;
 	}
 	if (s->peer_count > PEER_MAX) {
 		turn_away(p);
-		return;
+		return 0;
 	}
 	if (stream_start(&p->stream) != 0)
 		peer_close(p);
+	return 0;
 }

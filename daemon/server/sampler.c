@@ -110,7 +110,7 @@ static bool make_room(struct sampler *s)
 	return true;
 }
 
-/* An instance that was not heard of before, or one that has the number of a lost one. */
+/* An instance that was not heard of before. */
 static void take_new(struct sampler *s, json_t *about, int64_t value)
 {
 	const char *style = json_string_value(json_object_get(about, "style"));

@@ -3,8 +3,10 @@
  * server.h - what the parts of dinstd know of each other.
  *
  *   listen.c   the socket, its directory, the lock
+ *   guard.c    one daemon per socket, also where the directory has gone
  *   peer.c     one connected client: requests in, answers out
  *   session.c  the table of sessions: names, states, their mutators' deaths
+ *   choose.c   which of them a client means
  *   orphan.c   a process whose mutator died while it attached
  *   mutator.c  one dinst-mutator process and the queue of calls to it
  *   texts.c    files of metrics of a session
@@ -81,6 +83,7 @@ struct server {
 	struct socket_place place;
 	char mutator_path[PATH_MAX];
 	int lock_fd;
+	int guard_fd;	       /* -1: none */
 	uint64_t idle_ms;      /* leave after so long without sessions; 0: never */
 	uint64_t busy_at;      /* loop time at which there was work last */
 	uint64_t signalled_at; /* and at which a signal to end came */
@@ -147,6 +150,14 @@ void server_look_after_socket(struct server *s);
 /* Removes the socket; the lock goes with the process. */
 void server_unlisten(struct server *s);
 
+/* ----------------------------------------------------------------- guard.c */
+
+/* DINST_BUSY: another daemon of this user serves the same path, also where it has just made the socket anew. */
+int guard_take(struct server *s, struct dinst_error *e);
+/* Who has asked for the name need not be kept. */
+void guard_look(struct server *s);
+void guard_release(struct server *s);
+
 /* ------------------------------------------------------------------ peer.c */
 
 struct peer {
@@ -170,7 +181,8 @@ struct request {
 	size_t size;	      /* of its line */
 };
 
-void peer_accept(struct server *s);
+/* UV_ENOMEM: the connection is not accepted. */
+int peer_accept(struct server *s);
 void peer_close(struct peer *p);
 /* At the end of the server: closes as soon as everything is written. */
 void peer_finish(struct peer *p);
@@ -269,6 +281,7 @@ struct session {
 	char *news;		   /* to be told to the next client that asks; may be NULL */
 	char why[DINST_ERROR_TEXT];
 	bool held;	     /* stands before its first instruction */
+	bool cleaning;	     /* its first mutator has found something of an earlier session */
 	struct peer *holder; /* the client for which it is held: when it goes, so do we */
 	struct hold *holds;  /* what goes with clients (hold.c) */
 	bool transient;	     /* attached by a client for itself alone: goes with the last hold */
@@ -277,6 +290,7 @@ struct session {
 	bool closing;
 	bool executed;	    /* its target has become another program: values are the last ones */
 	struct maker maker; /* the last mutator that died with the target attached */
+	json_int_t next_id; /* of an instance, for the next mutator; 0: none has a number yet */
 	unsigned restarts;
 	uint64_t first_restart;
 };

@@ -16,108 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------ lookup */
-
-struct session *session_named(struct server *s, const char *name)
-{
-	struct session *se = s->sessions;
-
-	while (se && strcmp(se->name, name) != 0)
-		se = se->next;
-	return se;
-}
-
-struct session *session_of_pid(struct server *s, pid_t pid)
-{
-	struct session *se = s->sessions;
-
-	while (se && se->pid != pid)
-		se = se->next;
-	return se;
-}
-
-unsigned session_count(const struct server *s)
-{
-	unsigned count = 0;
-
-	for (struct session *se = s->sessions; se; se = se->next)
-		count++;
-	return count;
-}
-
-/* "redis-server (pid 12), nginx (pid 34)" */
-static void list_sessions(struct server *s, const char *process, char *text, size_t size)
-{
-	size_t used = 0;
-
-	text[0] = '\0';
-	for (struct session *se = s->sessions; se && used + 1 < size; se = se->next)
-		if (!process || strcmp(se->process, process) == 0)
-			used += (size_t)snprintf(text + used, size - used, "%s%s (pid %d)",
-						 used ? ", " : "", se->name, (int)se->pid);
-}
-
-static struct session *choose_only(struct server *s, struct dinst_error *e)
-{
-	char list[300];
-
-	if (s->sessions && !s->sessions->next)
-		return s->sessions;
-	if (!s->sessions) {
-		dinst_fail(e, DINST_NO_SESSION, "there is no session: dinst attach TARGET first");
-		return NULL;
-	}
-	list_sessions(s, NULL, list, sizeof(list));
-	dinst_fail(e, DINST_USAGE, "there are several sessions, choose one with -p: %s", list);
-	return NULL;
-}
-
-static struct session *choose_named(struct server *s, const char *name, struct dinst_error *e)
-{
-	struct session *se = session_named(s, name);
-	unsigned long long pid;
-	unsigned matches = 0;
-	char list[300];
-
-	if (!se && parse_number(name, INT_MAX, &pid))
-		se = session_of_pid(s, (pid_t)pid);
-	if (se)
-		return se;
-	for (struct session *at = s->sessions; at; at = at->next)
-		if (strcmp(at->process, name) == 0) {
-			se = at;
-			matches++;
-		}
-	if (matches == 1)
-		return se;
-	list_sessions(s, matches ? name : NULL, list, sizeof(list));
-	if (matches > 1)
-		dinst_fail(e, DINST_USAGE, "%u sessions have a process named '%s': %s", matches,
-			   name, list);
-	else
-		dinst_fail(e, DINST_NO_SESSION,
-			   "there is no session '%.64s': dinst attach it first%s%s", name,
-			   list[0] ? "; there are: " : "", list);
-	return NULL;
-}
-
-struct session *session_choose(struct server *s, json_t *params, struct dinst_error *e)
-{
-	json_t *which = json_object_get(params, "session");
-	char number[24];
-
-	if (!which || json_is_null(which))
-		return choose_only(s, e);
-	if (json_is_string(which))
-		return choose_named(s, json_string_value(which), e);
-	if (!json_is_integer(which)) {
-		dinst_fail(e, DINST_USAGE, "session is neither a string nor a number");
-		return NULL;
-	}
-	snprintf(number, sizeof(number), "%lld", (long long)json_integer_value(which));
-	return choose_named(s, number, e);
-}
-
 /* ------------------------------------------------------------- their news */
 
 /* Remembers something for the next client that asks. */
@@ -307,7 +205,6 @@ static void session_died(void *owner, const char *why)
 	se->mutator = NULL;
 	sampler_lost(se);
 	snapshot_lost(se);
-	/* Ids begin anew. */
 	heat_close(se);
 	hold_lost(se);
 	snprintf(text, sizeof(text), "%s: %.300s", se->name, why);
@@ -341,7 +238,8 @@ static void session_died(void *owner, const char *why)
 		 se->name, why);
 	session_event(se, "restarted", text);
 	session_news(se, text);
-	params = json_pack("{s:i,s:s}", "pid", (int)se->pid, "session", se->name);
+	params = json_pack("{s:i,s:s,s:I}", "pid", (int)se->pid, "session", se->name, "first_id",
+			   se->next_id);
 	mutator_call(se->mutator, "attach", params, NULL, restart_done, se);
 	json_decref(params);
 	session_reload(se);
@@ -352,12 +250,16 @@ static void session_notified(void *owner, const char *method, json_t *params)
 	struct session *se = owner;
 	const char *kind = json_string_value(json_object_get(params, "kind"));
 	const char *text = json_string_value(json_object_get(params, "text"));
+	const json_int_t next = json_integer_value(json_object_get(params, "next"));
 
 	if (strcmp(method, "armed") == 0) {
 		if (se->opening)
 			request_notify(se->opening, "armed", params);
 		return;
 	}
+	se->cleaning |= strcmp(method, "leftovers") == 0;
+	if (strcmp(method, "numbered") == 0 && next > se->next_id && next <= INT_MAX)
+		se->next_id = next;
 	if (strcmp(method, "event") != 0 || !kind)
 		return;
 	if (strcmp(kind, "exited") == 0 && se->state == SESSION_LIVE)
@@ -369,22 +271,23 @@ static void session_notified(void *owner, const char *method, json_t *params)
 
 /* -------------------------------------------------------- opening, closing */
 
-/* "redis-server", or with a number that makes it unique. */
+static bool is_over(const struct session *se)
+{
+	return se->state == SESSION_EXITED || se->state == SESSION_LOST ||
+	       !session_target_is_there(se);
+}
+
+/* "redis-server", or with a number, so that no session that is not over has it. */
 static void unique_name(struct server *s, const char *process, char *name)
 {
+	const struct session *other;
 	char base[PROCESS_NAME_MAX];
 
 	snprintf(base, sizeof(base), "%s", process);
 	session_name_clean(base);
 	snprintf(name, PROCESS_NAME_MAX, "%s", base);
-	for (unsigned n = 2; session_named(s, name); n++)
+	for (unsigned n = 2; (other = session_named(s, name)) && !is_over(other); n++)
 		snprintf(name, PROCESS_NAME_MAX, "%.50s-%u", base, n);
-}
-
-static bool is_over(const struct session *se)
-{
-	return se->state == SESSION_EXITED || se->state == SESSION_LOST ||
-	       !session_target_is_there(se);
 }
 
 static void give_way(struct session *se, const char *why);
@@ -432,11 +335,11 @@ int session_open(struct server *s, pid_t pid, const char *name, const char *prog
 	if (name) {
 		snprintf(se->name, sizeof(se->name), "%s", name);
 	} else {
-		/* a session of the same program that is over gives its name */
-		same = session_named(s, se->process);
-		if (same && is_over(same))
-			give_way(same, "a new session takes its name");
+		/* a session of the same program that is over gives its name: they would become ever more */
 		unique_name(s, se->process, se->name);
+		same = session_named(s, se->name);
+		if (same)
+			give_way(same, "a new session takes its name");
 	}
 	se->mutator = mutator_start(s, &session_events, se, e);
 	if (!se->mutator)

@@ -96,6 +96,12 @@ static void mutator_is_killed(void **state)
 	assert_int_equal(o->status, 0);
 	go(&p, 100);
 	assert_int_equal(value_of("many"), 200);
+	/* Old numbers are nobody's: who has one neither reads nor removes what came since. */
+	run_dinst(o, "read 1");
+	assert_int_equal(o->status, 1);
+	run_dinst(o, "remove 1");
+	assert_int_equal(o->status, 1);
+	assert_int_equal(value_of("many"), 200);
 	run_dinst(o, "detach");
 	assert_int_equal(o->status, 0);
 	go(&p, 10);

@@ -11,6 +11,7 @@
  *   @orphan   dies, and a child of its own has the connection for five minutes
  *   @huge     a listing of about 3 MB  @partial  partial, with notes
  *   @progress three progress notifications   @error  error no-such-function
+ *   @leftovers  tells that something is left of an earlier session, and answers after 2 s
  *   @event    tells that the target has exited   @flood  a line of 70 MiB
  * In the name of a session: @remains leaves something when it is detached, @blind says
  * of a second attach that the process has gone.
@@ -290,6 +291,10 @@ static int misbehave(int id)
 {
 	if (strstr(line, "@slow"))
 		nap(400);
+	if (strstr(line, "@leftovers")) {
+		say("{\"jsonrpc\":\"2.0\",\"method\":\"leftovers\",\"params\":{}}\n");
+		nap(2000);
+	}
 	if (strstr(line, "@orphan") && fork() == 0) {
 		nap(300000);
 		_exit(0);
