@@ -37,14 +37,22 @@ enum {
 static const uint64_t IN_MEMORY = (uint64_t)3
 				  << 62; /* present, or swapped out; so is a guard, as it says */
 
+struct words {
+	taddr_t *words;
+	size_t count, room;
+};
+
 struct search {
 	struct snapshot *shot;
 	struct stack_span *code; /* executable mappings, sorted, merged */
 	size_t code_count;
-	size_t room, pages, most, looked; /* pages that are searched, at most so many */
+	size_t pages, most, looked; /* pages that are searched, at most so many */
 	int pagemap;
 	struct arena_found arenas[ARENAS_MOST]; /* memory of ours, which names code of ours */
 	size_t arena_count;
+	struct words saved,
+		other; /* of what is saved for a handler; all others that lead into our code */
+	bool in_ours;  /* one that was interrupted in our code */
 	uint64_t entries[PIECE_PAGES];
 	uint8_t bytes[PIECE_PAGES * PAGE];
 };
@@ -85,27 +93,22 @@ static bool is_code(const struct search *s, taddr_t word)
 	return false;
 }
 
-static bool add(struct search *s, taddr_t word)
+static bool add(struct words *w, taddr_t word)
 {
-	struct snapshot *shot = s->shot;
-
-	if (shot->parked_count == s->room) {
-		size_t room = s->room ? s->room * 2 : 4096;
-		taddr_t *more = room > WORDS_MOST ? NULL : realloc(shot->parked, room * WORD);
+	if (w->count == w->room) {
+		size_t room = w->room ? w->room * 2 : 4096;
+		taddr_t *more = room > WORDS_MOST ? NULL : realloc(w->words, room * WORD);
 
 		if (!more)
 			return false;
-		shot->parked = more;
-		s->room = room;
+		w->words = more;
+		w->room = room;
 	}
-	shot->parked[shot->parked_count++] = word;
+	w->words[w->count++] = word;
 	return true;
 }
 
-/*
- * In an arena, where code ever was. Routines there are called by bodies, so that also what merely returns to
- * one counts: the saved program counter may be a routine's.
- */
+/* In an arena, where code ever was. */
 static bool is_our_code(const struct search *s, taddr_t word)
 {
 	for (size_t i = 0; i < s->arena_count; i++) {
@@ -115,6 +118,29 @@ static bool is_our_code(const struct search *s, taddr_t word)
 			return true;
 	}
 	return false;
+}
+
+static bool add_saved(struct search *s, taddr_t word)
+{
+	s->in_ours = s->in_ours || is_our_code(s, word);
+	return add(&s->saved, word);
+}
+
+/*
+ * Bodies call routines: of a task that was interrupted in one of these the program counter does not lead
+ * into the body, but a register does, or a word on its stack, which is anywhere. There are old ones of such in
+ * all memory, so they count only where somebody was interrupted in code of ours.
+ */
+static bool take_words(struct search *s)
+{
+	bool whole = true;
+
+	for (size_t i = 0; i < s->other.count && s->in_ours && whole; i++)
+		whole = add(&s->saved, s->other.words[i]);
+	s->shot->parked = s->saved.words;
+	s->shot->parked_count = s->saved.count;
+	free(s->other.words);
+	return whole;
 }
 
 /* `count` pages that are all there. */
@@ -129,16 +155,18 @@ static bool search_pages(struct search *s, taddr_t lo, size_t count)
 		return false;
 	for (size_t at = 0; at + sizeof(words) <= count * PAGE; at += WORD) {
 		memcpy(words, s->bytes + at, sizeof(words));
-		if (words[0] - least < width &&
-		    (arch_may_be_saved_pc(words) || is_our_code(s, words[0])) &&
-		    is_code(s, words[0]) && !add(s, words[0]))
+		if (words[0] - least >= width || !is_code(s, words[0]))
+			continue;
+		if (arch_may_be_saved_pc(words) ? !add_saved(s, words[0])
+		    : is_our_code(s, words[0])	? !add(&s->other, words[0])
+						: false)
 			return false;
 	}
 	/* What lies across the end of these pages: the words behind are not known. */
 	for (size_t at = count * PAGE - (size_t)(ARCH_SAVED_WORDS - 1) * WORD; at < count * PAGE;
 	     at += WORD) {
 		memcpy(words, s->bytes + at, WORD);
-		if (words[0] - least < width && is_code(s, words[0]) && !add(s, words[0]))
+		if (words[0] - least < width && is_code(s, words[0]) && !add_saved(s, words[0]))
 			return false;
 	}
 	return true;
@@ -245,6 +273,7 @@ void snapshot_find_parked(struct snapshot *shot)
 	}
 	if (s->pagemap >= 0)
 		close(s->pagemap);
+	whole = take_words(s) && whole;
 	shot->searched = s->pages < s->most ? s->pages : s->most;
 	free(s->code);
 out:

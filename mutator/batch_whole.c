@@ -112,6 +112,7 @@ static int ready(struct stop *const *stops, size_t count, void *arg, struct dins
 	if (status < 0)
 		return dinst_fail(e, status, "process %d has ended", (int)job->session->pid);
 	site_turn_held(job->session);
+	threads_turn_undos(job->session);
 	job->turned = true;
 	return 0;
 }

@@ -71,28 +71,45 @@ static bool visit_all(const struct request *r, const struct session *s,
 	return more;
 }
 
+enum { LOOK_SIZE = 4096 };
+
 struct looking {
 	struct stop *stop;
 	uint8_t *absent; /* by function number */
+	taddr_t from;	 /* what was read last: links that follow each other are mostly near */
+	size_t size;
+	uint8_t bytes[LOOK_SIZE];
 };
 
-static bool leads_to_us(struct stop *stop, const struct site *site)
+/* A stop lasts as long as this: most of what is looked at costs no system call. */
+static bool is_at(struct looking *l, taddr_t address, const uint8_t *bytes, size_t length)
 {
-	const struct patch *p = &site->patches[site->patch_count - 1];
 	uint8_t now[ARCH_PATCH_MAX];
 
-	return site->patch_count &&
-	       target_read_some(stop_target(stop), p->address, now, p->length) == p->length &&
-	       !memcmp(now, p->after, p->length);
+	if (address < l->from || address - l->from >= LOOK_SIZE || !l->size) {
+		l->from = address & ~(taddr_t)(LOOK_SIZE - 1);
+		l->size = target_read_some(stop_target(l->stop), l->from, l->bytes, LOOK_SIZE);
+	}
+	if (address - l->from + length <= l->size)
+		return !memcmp(l->bytes + (address - l->from), bytes, length);
+	return target_read_some(stop_target(l->stop), address, now, length) == length &&
+	       !memcmp(now, bytes, length);
+}
+
+static bool leads_to_us(struct looking *l, const struct site *site)
+{
+	const struct patch *p = &site->patches[site->patch_count - 1];
+
+	return site->patch_count && is_at(l, p->address, p->after, p->length);
 }
 
 static bool look_at_links(void *arg, const struct instance *i)
 {
-	const struct looking *l = arg;
+	struct looking *l = arg;
 
 	for (const struct link *link = i->links; link; link = link->next_instance)
 		if (link->snippet.pair && !l->absent[link->snippet.pair] &&
-		    !leads_to_us(l->stop, link->site))
+		    !leads_to_us(l, link->site))
 			l->absent[link->snippet.pair] = 1;
 	return true;
 }
@@ -228,7 +245,7 @@ static void let_run(unsigned *pause_us, uint64_t stop_ns)
 	*pause_us = *pause_us * 2 > PAUSE_MAX_US ? PAUSE_MAX_US : *pause_us * 2;
 }
 
-static int apply_whole(struct request *r, struct dinst_error *e)
+static int try_whole(struct request *r, struct dinst_error *e)
 {
 	struct session *s = r->session;
 	struct batch_whole whole = {
@@ -240,10 +257,8 @@ static int apply_whole(struct request *r, struct dinst_error *e)
 		.arg = r,
 	};
 	unsigned pause = PAUSE_MIN_US;
-	int status = set_all_undos(r, e);
+	int status = 0;
 
-	if (status < 0)
-		return status;
 	for (unsigned try = 0; try < TRIES; try++) {
 		struct batch_result result;
 
@@ -268,6 +283,19 @@ static int apply_whole(struct request *r, struct dinst_error *e)
 	for (size_t n = 0; n < r->count && status >= 0; n++)
 		r->instances[n]->unwalked = whole.unwalked;
 	unlist(r);
+	return status;
+}
+
+static int apply_whole(struct request *r, struct dinst_error *e)
+{
+	int status;
+
+	threads_hold_undos(r->session);
+	status = set_all_undos(r, e);
+	if (status >= 0)
+		status = try_whole(r, e);
+	/* what failed is taken out by the caller: until then its values are nobody's */
+	threads_turn_undos(r->session);
 	return status;
 }
 

@@ -65,6 +65,13 @@ int threads_set_undo(struct session *s, struct place *p, uint32_t id,
 		     struct snippet_code *const *codes, size_t count, struct dinst_error *e);
 
 /*
+ * What is set in between waits for threads_turn_undos(), in the stop in which the code at entries comes:
+ * it would take back, for activations that are dropped before, what no entry has done.
+ */
+void threads_hold_undos(struct session *s);
+void threads_turn_undos(struct session *s);
+
+/*
  * What is to run at the entries of these functions, before all else there,
  * while something is paired or timed. At ways out it notes the time, so that
  * activations that the thread drops end then; where it arrives, they are

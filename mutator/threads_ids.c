@@ -30,6 +30,7 @@ void threads_free_ids(struct threads *t)
 			if (t->ids[id] != ID_FREE)
 				free(t->paired[id].codes);
 	free(t->paired);
+	free(t->held_undos);
 	free(t->ids);
 }
 

@@ -32,6 +32,12 @@ struct paired {
 
 enum { PAIRED_HASH = 1 << 12 };
 
+/* What the routine of function `id` was, and still is for the target, until threads_turn_undos(). */
+struct held_undo {
+	uint32_t id;
+	struct paired old;
+};
+
 struct threads {
 	struct place *place; /* whose arena the state is a part of */
 	taddr_t area;
@@ -42,8 +48,11 @@ struct threads {
 	/* What is in it is kept here too: it is written, and never read back. */
 	size_t used; /* bytes of a record up to the end of `words` */
 	taddr_t tables[PAIR_UNDO_TABLES];
-	uint8_t *ids;		    /* enum id_state */
-	struct paired *paired;	    /* by number */
+	uint8_t *ids;	       /* enum id_state */
+	struct paired *paired; /* by number */
+	bool holding_undos;
+	struct held_undo *held_undos;
+	size_t held_undo_count, held_undo_room;
 	uint32_t hash[PAIRED_HASH]; /* of functions: the first number, 0: none */
 	uint32_t next_id, next_raw;
 	size_t retired;

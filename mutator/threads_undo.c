@@ -347,6 +347,31 @@ static uint64_t *word_of(struct threads *t, uint32_t id, struct dinst_error *e)
 }
 
 /* What was there before goes on the queue; if there is no memory for that it stays for ever. */
+static void spend(struct session *s, const struct paired *old)
+{
+	if (old->undo)
+		removal_spend_code(s, old->place, old->undo, old->undo_size, old->codes,
+				   old->code_count);
+}
+
+/* False: not held, or no memory. */
+static bool hold(struct threads *t, uint32_t id, const struct paired *old)
+{
+	if (!t->holding_undos)
+		return false;
+	if (t->held_undo_count == t->held_undo_room) {
+		const size_t room = t->held_undo_room * 2 + 16;
+		struct held_undo *grown = realloc(t->held_undos, room * sizeof(*grown));
+
+		if (!grown)
+			return false;
+		t->held_undos = grown;
+		t->held_undo_room = room;
+	}
+	t->held_undos[t->held_undo_count++] = (struct held_undo){.id = id, .old = *old};
+	return true;
+}
+
 static void exchange(struct session *s, uint32_t id, const struct paired *new, uint64_t *word)
 {
 	struct paired *p = &s->threads->paired[id];
@@ -358,11 +383,38 @@ static void exchange(struct session *s, uint32_t id, const struct paired *new, u
 	p->codes = new->codes;
 	p->code_count = new->code_count;
 	fault_point();
+	if (word && hold(s->threads, id, &old))
+		return;
 	if (word)
 		__atomic_store_n(word, new->undo, __ATOMIC_RELEASE);
-	if (old.undo)
-		removal_spend_code(s, old.place, old.undo, old.undo_size, old.codes,
-				   old.code_count);
+	spend(s, &old);
+}
+
+void threads_hold_undos(struct session *s)
+{
+	if (s->threads)
+		s->threads->holding_undos = true;
+}
+
+void threads_turn_undos(struct session *s)
+{
+	struct threads *t = s->threads;
+	struct dinst_error ignored = {0};
+
+	if (!t)
+		return;
+	for (size_t i = 0; i < t->held_undo_count; i++) {
+		const struct held_undo *h = &t->held_undos[i];
+
+		/* its table was made before it was held */
+		__atomic_store_n(word_of(t, h->id, &ignored), t->paired[h->id].undo,
+				 __ATOMIC_RELEASE);
+		spend(s, &h->old);
+	}
+	free(t->held_undos);
+	t->held_undos = NULL;
+	t->held_undo_count = t->held_undo_room = 0;
+	t->holding_undos = false;
 }
 
 struct place *threads_undo_place(const struct session *s, uint32_t id)

@@ -5,7 +5,8 @@
  */
 #include "tests/live/mdl_help.h"
 
-enum { ROUNDS = 50 };
+/* What one thread had left, and had not come by since, when the request came (docs/mdl.md). */
+enum { ROUNDS = 50, LEFT_MAX = 8 };
 
 static const char operations[] =
 	"list opf is procedure { items { \"op\" }; }\n"
@@ -77,6 +78,25 @@ static void test_only_jumps(void **state)
 	mdl_end(h);
 }
 
+/* fear E3: what is dropped while a request comes, and was entered before it, is not taken from its counts */
+static void test_comes_while_it_jumps(void **state)
+{
+	struct harness *h = *state;
+	unsigned active;
+	int64_t value;
+
+	begin(h);
+	of(h, "wall", "leap_with");
+	of(h, "active", "fail_with");
+	harness_send(h, "leap 3000000\n");
+	active = of(h, "active", "leap_with");
+	assert_string_equal(harness_line(h, MDL_ANSWER_MS), "done");
+	assert_string_equal(mdl_ask(h, "fail 1"), "done");
+	value = mdl_value(h, active);
+	assert_true(value <= 0 && value >= -LEFT_MAX);
+	mdl_end(h);
+}
+
 static void check_twice(struct harness *h, const char *command, const char *function)
 {
 	unsigned wall, calls;
@@ -108,6 +128,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_never_returns, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_only_jumps, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_comes_while_it_jumps, harness_setup,
+						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_returns_twice, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_vfork, harness_setup, harness_teardown),
