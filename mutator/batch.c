@@ -20,7 +20,9 @@ static int by_lo(const void *a, const void *b)
 {
 	const struct inside *x = a, *y = b;
 
-	return x->range.lo < y->range.lo ? -1 : x->range.lo > y->range.lo;
+	if (x->range.lo != y->range.lo)
+		return x->range.lo < y->range.lo ? -1 : 1;
+	return x->range.hi < y->range.hi ? -1 : x->range.hi > y->range.hi;
 }
 
 static int by_address(const void *a, const void *b)
@@ -81,6 +83,42 @@ static void add_inside(struct batch *b, size_t site, struct site *home, taddr_t 
 }
 
 /*
+ * A hole in a host. Threads that were behind its jump when that was written run on there, and into the hole:
+ * none may be in front of it either, from where none is known to be.
+ */
+static void add_hole(struct batch *b, size_t number, const struct site *site)
+{
+	struct site *host = site->host;
+	const taddr_t hole = site->patches[0].address, end = patched_end(host);
+	const taddr_t from = host->left_to > end ? host->left_to : end;
+
+	add_inside(b, number, host, from < hole ? from : hole, hole + site->patches[0].length);
+}
+
+/* Several holes in one host: each range begins where the one before it ends. */
+static void part_insides(struct batch *b)
+{
+	qsort(b->insides, b->inside_count, sizeof(*b->insides), by_lo);
+	for (size_t i = 1; i < b->inside_count; i++) {
+		const struct inside *before = &b->insides[i - 1];
+		struct inside *next = &b->insides[i];
+
+		if (next->range.lo < before->range.hi && next->home == before->home)
+			next->range.lo = before->range.hi;
+	}
+}
+
+/* Who waits in front of one hole would run into those behind it, too. */
+static void wait_for_all_holes(struct batch *b)
+{
+	for (size_t i = 0; i < b->inside_count; i++)
+		for (size_t k = i + 1; k < b->inside_count && b->waits[b->insides[i].site] &&
+				       b->insides[k].home == b->insides[i].home;
+		     k++)
+			b->waits[b->insides[k].site] = true;
+}
+
+/*
  * The first byte of a window may be under a thread: it executes the jump then.
  * The first byte of a hole in a host may not: it is an instruction of the host,
  * not of the window that jumps there.
@@ -95,11 +133,10 @@ static void collect_insides(struct batch *b)
 		if (site->window.insn_count > 1)
 			add_inside(b, i, site, site->key.start + 1, patched_end(site));
 		if (site->host)
-			add_inside(b, i, site->host, site->patches[0].address,
-				   site->patches[0].address + site->patches[0].length);
+			add_hole(b, i, site);
 	}
 	if (b->inside_count)
-		qsort(b->insides, b->inside_count, sizeof(*b->insides), by_lo);
+		part_insides(b);
 	for (size_t i = 0; i < b->inside_count; i++)
 		b->ranges[i] = b->insides[i].range;
 }
@@ -128,6 +165,7 @@ int batch_move_threads(struct batch *b, struct stop *stop, struct dinst_error *e
 		t->changed = true;
 		moved = true;
 	}
+	wait_for_all_holes(b);
 	return moved ? stop_store_regs(stop, e) : 0;
 }
 
@@ -262,6 +300,7 @@ static bool is_in_place(struct stop *stop, const struct patch *p)
  */
 void batch_share_fate(struct batch *b, struct stop *stop)
 {
+	wait_for_all_holes(b);
 	for (size_t i = 0; i < b->count; i++) {
 		const struct site *host = b->sites[i]->host;
 		long n = host ? number_of(b, host) : -1;
@@ -278,6 +317,14 @@ void batch_share_fate(struct batch *b, struct stop *stop)
 		if (n >= 0 && b->foreign[n])
 			b->foreign[i] = true;
 	}
+}
+
+static void note_hole(const struct site *site)
+{
+	const taddr_t end = site->patches[0].address + site->patches[0].length;
+
+	if (site->host && site->host->left_to < end)
+		site->host->left_to = end;
 }
 
 static int apply_round(struct batch *b, struct stop *stop, enum round round, struct dinst_error *e)
@@ -305,8 +352,10 @@ static int apply_round(struct batch *b, struct stop *stop, enum round round, str
 	for (size_t i = 0; status >= 0 && i < count; i++)
 		if (b->patches[i].outcome != PATCH_DONE && b->patches[i].outcome != PATCH_ALREADY)
 			b->foreign[b->patch_site[i]] = true;
-		else if (round == ROUND_HOLES)
+		else if (round == ROUND_HOLES) {
 			b->hole_written[b->patch_site[i]] = true;
+			note_hole(b->sites[b->patch_site[i]]);
+		}
 	return status;
 }
 

@@ -150,6 +150,7 @@ struct site {
 	 */
 	struct site *host;
 	unsigned guests; /* sites whose host this is */
+	taddr_t left_to; /* of a host: no thread is before this address in its bytes, but in holes; 0: none is known */
 	/* Its last instruction, a call, stays where it is and is gone back to: no room for guests. */
 	bool keeps_call;
 	bool shares_call; /* ... and its first byte is the last one of the window's jump */
