@@ -28,10 +28,9 @@
 #include "arch/pairing.h"
 #include "inject/stack_signals.h"
 
-static const size_t OWN_MOST = (size_t)64
-			       << 20; /* bytes copied of a stack that its thread was given */
-static const size_t OWN_END = (size_t)16
-			      << 20; /* ... of these, at its other end where it is deeper */
+/* Bytes copied of a stack that its thread was given, and of these at its other end where it is deeper. */
+static const size_t OWN_MOST = (size_t)64 << 20;
+static const size_t OWN_END = (size_t)16 << 20;
 static const size_t OTHER_MOST = (size_t)16 << 20; /* ... of any other stack */
 static const size_t HOME_MOST = (size_t)1 << 20;   /* ... of one that its thread has left */
 /*
@@ -43,9 +42,8 @@ static const size_t SPANNED_MOST = (size_t)16 << 30;
 enum {
 	WORD = 8,
 	THREAD_FRAMES = 1024, /* of signals, on the stacks of one thread */
-	BLOCK_MOST =
-		1
-		<< 16, /* bytes of a thread's block behind its pointer; of all that is seen a few thousand */
+	/* Bytes of a thread's block behind its pointer; of all that is seen a few thousand. */
+	BLOCK_MOST = 1 << 16,
 };
 
 /* ------------------------------------------------------------------ ranges */

@@ -33,9 +33,8 @@ enum {
 	ARENAS_MOST = 64,
 };
 
-/* /proc/PID/pagemap: Documentation/admin-guide/mm/pagemap.rst */
-static const uint64_t IN_MEMORY = (uint64_t)3
-				  << 62; /* present, or swapped out; so is a guard, as it says */
+/* /proc/PID/pagemap: Documentation/admin-guide/mm/pagemap.rst; present, or swapped out; so is a guard, as it says. */
+static const uint64_t IN_MEMORY = (uint64_t)3 << 62;
 
 struct words {
 	taddr_t *words;
@@ -50,9 +49,9 @@ struct search {
 	int pagemap;
 	struct arena_found arenas[ARENAS_MOST]; /* memory of ours, which names code of ours */
 	size_t arena_count;
-	struct words saved,
-		other; /* of what is saved for a handler; all others that lead into our code */
-	bool in_ours;  /* one that was interrupted in our code */
+	struct words saved; /* by the kernel for a handler */
+	struct words other; /* all others that lead into our code */
+	bool in_ours;	    /* one that was interrupted in our code */
 	uint64_t entries[PIECE_PAGES];
 	uint8_t bytes[PIECE_PAGES * PAGE];
 };

@@ -165,7 +165,6 @@ int batch_move_threads(struct batch *b, struct stop *stop, struct dinst_error *e
 		t->changed = true;
 		moved = true;
 	}
-	wait_for_all_holes(b);
 	return moved ? stop_store_regs(stop, e) : 0;
 }
 
@@ -319,14 +318,6 @@ void batch_share_fate(struct batch *b, struct stop *stop)
 	}
 }
 
-static void note_hole(const struct site *site)
-{
-	const taddr_t end = site->patches[0].address + site->patches[0].length;
-
-	if (site->host && site->host->left_to < end)
-		site->host->left_to = end;
-}
-
 static int apply_round(struct batch *b, struct stop *stop, enum round round, struct dinst_error *e)
 {
 	size_t count = 0;
@@ -352,10 +343,8 @@ static int apply_round(struct batch *b, struct stop *stop, enum round round, str
 	for (size_t i = 0; status >= 0 && i < count; i++)
 		if (b->patches[i].outcome != PATCH_DONE && b->patches[i].outcome != PATCH_ALREADY)
 			b->foreign[b->patch_site[i]] = true;
-		else if (round == ROUND_HOLES) {
+		else if (round == ROUND_HOLES)
 			b->hole_written[b->patch_site[i]] = true;
-			note_hole(b->sites[b->patch_site[i]]);
-		}
 	return status;
 }
 
@@ -427,6 +416,15 @@ static int apply_in_stop(struct stop *stop, void *arg, struct dinst_error *e)
 	return status < 0 ? status : batch_patch(b, stop, e);
 }
 
+/* In all processes by now. */
+static void note_hole(const struct site *site)
+{
+	const taddr_t end = site->patches[0].address + site->patches[0].length;
+
+	if (site->host->left_to < end)
+		site->host->left_to = end;
+}
+
 /*
  * Records what became of each site. If the machinery failed after the first
  * write a window may or may not be patched: it counts as patched, since taking
@@ -439,6 +437,8 @@ void batch_settle(struct batch *b, struct batch_result *result)
 
 		if (b->patching && !b->waits[i] && !b->foreign[i]) {
 			site->state = SITE_PATCHED;
+			if (site->host)
+				note_hole(site);
 			batch_note_pages(b->session, site);
 			result->patched++;
 			continue;
