@@ -64,7 +64,7 @@ in_and_out() {
 	exec 7>"$work/input"
 	wait_for 60 test -s "$work/result" || fail "seed $1: it does not start"
 	timeout 60 "$instrument" "$program" excabdlimp 2 20 @main >"$work/program.log" 2>&1 ||
-		fail "seed $1: taken in and out: $(tail -1 "$work/program.log")"
+		fail "seed $1: taken in and out: status $?: $(grep -v ' = ' "$work/program.log" | tail -4 | tr '\n' ' ')"
 	exec 7>&-
 	wait "$program"
 	status=$?

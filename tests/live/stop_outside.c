@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "inject/proc.h"
 #include "inject/target.h"
 
 static int nothing(struct stop *s, void *arg, struct dinst_error *e)
@@ -23,6 +24,20 @@ static void wait_ms(long ms)
 	const struct timespec pause = {.tv_nsec = ms * 1000000};
 
 	nanosleep(&pause, NULL);
+}
+
+/* Asked is not yet asleep: between the two it looks like one that runs, and is stopped as that. */
+static bool sleeps_in(const struct harness *h, const char *function)
+{
+	char channel[64];
+
+	for (unsigned ms = 0; ms < HARNESS_ANSWER_MS; ms++) {
+		proc_word(h->pid, "wchan", channel, sizeof(channel));
+		if (!strncmp(channel, function, strlen(function)))
+			return true;
+		wait_ms(1);
+	}
+	return false;
 }
 
 /* fear A6: the supervisor of a filter has been asked to make the call: it is not asked twice */
@@ -43,6 +58,7 @@ static void test_supervised(void **state)
 			target_close(t);
 			skip();
 		}
+		assert_true(sleeps_in(h, "seccomp_do_user_notification"));
 		for (int k = 0; k < STOPS; k++) {
 			dinst_error_clear(&e);
 			assert_int_equal(target_stop(t, &once, nothing, NULL, NULL, &e),

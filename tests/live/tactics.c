@@ -20,7 +20,7 @@
 #include "tests/live/harness_session.h"
 #include "tests/live/harness_thread.h"
 
-enum { THREADS = 4, RUNGS = 5, SEED = 7, CLEAN_MS = 60000 };
+enum { THREADS = 4, RUNGS = 5, SEED = 7, ROOMS = 7, CLEAN_MS = 60000 };
 
 static const char *const names[] = {"ladder",	  "ways",   "looped",	"spun",	 "tight",
 				    "tight_door", "shared", "restored", "landed"};
@@ -179,6 +179,77 @@ static void test_threads_in_the_hole(void **state)
 	assert_int_equal(session_value(s, id), RUNGS);
 	assert_string_equal(say(h, "go 1000"), "done");
 	assert_int_equal(session_value(s, id), RUNGS + RUNGS * 1000);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* Holds the thread at an instruction of `roomy`, as if the worker had called it. */
+static taddr_t put_in_room(struct harness *h, pid_t tid, unsigned insn, taddr_t bias)
+{
+	enum { ROUNDS = 0, EXPECTED = 24 };
+	static const uint8_t insns[ROOMS] = {0, 3, 6, 9, 12, 19, 22};
+	struct user_regs_struct r;
+	uint64_t back = symbol("back") + bias, rounds = 1, expected = ROOMS;
+
+	thread_seize_at(tid, symbol("park") + bias, symbol("park_end") + bias, &r);
+	r.rbp = 1;
+	r.rax = insn;
+	r.rsp -= 8;
+	thread_poke(h->pid, r.rsp, &back, sizeof(back));
+	thread_poke(h->pid, r.rbx + ROUNDS, &rounds, sizeof(rounds));
+	thread_poke(h->pid, r.rbx + EXPECTED, &expected, sizeof(expected));
+	r.rip = symbol("roomy") + bias + insns[insn];
+	thread_set(tid, &r);
+	return r.rbx;
+}
+
+/* One of the instructions is between the host's jump and the hole, and runs on into that. */
+static void assert_gap(const struct session *s, unsigned id, taddr_t insn)
+{
+	const struct site *host = NULL;
+	taddr_t hole = 0;
+
+	for (const struct link *l = session_instance(s, id)->links; l; l = l->next_instance)
+		if (l->site->host) {
+			host = l->site->host;
+			hole = l->site->patches[0].address;
+		}
+	assert_non_null(host);
+	assert_true(host->patches[0].address + host->patches[0].length <= insn);
+	assert_true(insn < hole);
+}
+
+/*
+ * fear C1: a thread that stands behind a window's jump, in front of bytes that get another
+ * function's near jump, does not run into that
+ */
+static void test_threads_before_the_hole(void **state)
+{
+	enum { GAP = 12 };
+	struct harness *h = *state;
+	taddr_t controls[ROOMS], bias;
+	pid_t tids[ROOMS];
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "tactics", harness_number(ROOMS), NULL);
+	s = session_begin(h);
+	bias = session_address(s, "roomy") - symbol("roomy");
+	assert_int_equal(harness_numbers(say(h, "tids"), tids, ROOMS), ROOMS);
+	for (unsigned i = 0; i < ROOMS; i++)
+		controls[i] = put_in_room(h, tids[i], i, bias);
+	thread_freeze_all(h->pid, tids, ROOMS);
+	id = session_insert_kind(s, "narrow", POINT_ENTRY);
+	assert_gap(s, id, symbol("roomy") + bias + GAP);
+	thread_thaw(h->pid);
+	for (unsigned i = 0; i < ROOMS; i++)
+		for (uint64_t rounds = 1; rounds; usleep(1000))
+			thread_peek(h->pid, controls[i], &rounds, sizeof(rounds));
+	request_retry_pending(s);
+	assert_int_equal(session_pending(s, id), 0);
+	assert_string_equal(say(h, "go 1000"), "done");
+	assert_int_equal(session_value(s, id), ROOMS * 1000);
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);
@@ -445,6 +516,7 @@ int main(void)
 		CASE(test_tactics_are_used),
 		CASE(test_exact),
 		CASE(test_threads_in_the_hole),
+		CASE(test_threads_before_the_hole),
 		CASE(test_shared_call),
 		CASE(test_shared_call_crowded),
 		CASE(test_threads_behind_the_count),

@@ -32,6 +32,7 @@ struct control {
 extern long worker(struct control *c);
 extern void ladder(void), ways(void), looped(void), spun(void), tight(void), tight_door(void),
 	landed(void);
+extern void roomy(void), narrow(void);
 extern void shared(void), restored(void);
 
 /* The functions use rax, rcx and rdx, and look at rbp: the rounds that are left. */
@@ -188,13 +189,34 @@ __asm__(".text\n"
 	"	pop %r12\n.cfi_adjust_cfa_offset -8\n.cfi_restore %r12\n"
 	"	pop %rbx\n.cfi_adjust_cfa_offset -8\n.cfi_restore %rbx\n"
 	"	ret\n"
-	"END restored\n");
+	"END restored\n"
+	/*
+	 * No room at all but in its neighbour, and for the sake of the page not right behind that one's
+	 * jump; no other is near: those are bytes of nobody, and no padding.
+	 */
+	".section holes,\"ax\",@progbits\n"
+	".globl roomy, narrow\n"
+	".p2align 12\n"
+	".fill 4096 - 14,1,0x06\n"
+	"BEGIN roomy\n"
+	"	inc %rax\n	inc %rax\n"
+	"	inc %rax\n	inc %rax\n"
+	"	{disp32} lea 1(%rax),%rax\n"
+	"	inc %rax\n	inc %rax\n"
+	"	ret\n"
+	"END roomy\n"
+	"BEGIN narrow\n"
+	"	add $7,%eax\n"
+	"	ret\n"
+	"END narrow\n"
+	".text\n");
 
 static const struct {
 	void (*function)(void);
 	long result;
-} functions[] = {{ladder, 107},	  {ways, 5},	 {looped, 9},	  {spun, 5},  {tight, 7},
-		 {tight_door, 7}, {shared, 101}, {restored, 101}, {landed, 9}};
+} functions[] = {{ladder, 107}, {ways, 5},	 {looped, 9},	{spun, 5},
+		 {tight, 7},	{tight_door, 7}, {shared, 101}, {restored, 101},
+		 {landed, 9},	{roomy, 7},	 {narrow, 7}};
 
 enum { THREADS_MAX = 64, FUNCTIONS = sizeof(functions) / sizeof(*functions) };
 
