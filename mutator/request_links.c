@@ -27,6 +27,7 @@ static void notice_reverted(struct session *s, const struct module *m)
 				continue;
 			site->state = SITE_PLANNED;
 			site->touched = true;
+			site->left_to = 0;
 			s->maybe_pending = true;
 		}
 }

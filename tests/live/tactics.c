@@ -204,6 +204,25 @@ static taddr_t put_in_room(struct harness *h, pid_t tid, unsigned insn, taddr_t 
 	return r.rbx;
 }
 
+/* The target stands still, a thread at each instruction of `roomy`. */
+static void fill_room(struct harness *h, taddr_t bias, taddr_t controls[ROOMS])
+{
+	pid_t tids[ROOMS];
+
+	assert_int_equal(harness_numbers(say(h, "tids"), tids, ROOMS), ROOMS);
+	for (unsigned i = 0; i < ROOMS; i++)
+		controls[i] = put_in_room(h, tids[i], i, bias);
+	thread_freeze_all(h->pid, tids, ROOMS);
+}
+
+static void empty_room(struct harness *h, const taddr_t controls[ROOMS])
+{
+	thread_thaw(h->pid);
+	for (unsigned i = 0; i < ROOMS; i++)
+		for (uint64_t rounds = 1; rounds; usleep(1000))
+			thread_peek(h->pid, controls[i], &rounds, sizeof(rounds));
+}
+
 /* One of the instructions is between the host's jump and the hole, and runs on into that. */
 static void assert_gap(const struct session *s, unsigned id, taddr_t insn)
 {
@@ -222,34 +241,41 @@ static void assert_gap(const struct session *s, unsigned id, taddr_t insn)
 
 /*
  * fear C1: a thread that stands behind a window's jump, in front of bytes that get another
- * function's near jump, does not run into that
+ * function's near jump, does not run into that; nor when somebody has written back what was there
  */
 static void test_threads_before_the_hole(void **state)
 {
-	enum { GAP = 12 };
+	enum { GAP = 12, TEXT = 64 };
 	struct harness *h = *state;
 	taddr_t controls[ROOMS], bias;
-	pid_t tids[ROOMS];
+	uint8_t text[TEXT];
 	struct session *s;
-	unsigned id;
+	unsigned id, next;
 
 	harness_start(h, "tactics", harness_number(ROOMS), NULL);
 	s = session_begin(h);
 	bias = session_address(s, "roomy") - symbol("roomy");
-	assert_int_equal(harness_numbers(say(h, "tids"), tids, ROOMS), ROOMS);
-	for (unsigned i = 0; i < ROOMS; i++)
-		controls[i] = put_in_room(h, tids[i], i, bias);
-	thread_freeze_all(h->pid, tids, ROOMS);
+	thread_peek(h->pid, symbol("roomy") + bias, text, TEXT);
+	fill_room(h, bias, controls);
 	id = session_insert_kind(s, "narrow", POINT_ENTRY);
 	assert_gap(s, id, symbol("roomy") + bias + GAP);
-	thread_thaw(h->pid);
-	for (unsigned i = 0; i < ROOMS; i++)
-		for (uint64_t rounds = 1; rounds; usleep(1000))
-			thread_peek(h->pid, controls[i], &rounds, sizeof(rounds));
+	empty_room(h, controls);
 	request_retry_pending(s);
 	assert_int_equal(session_pending(s, id), 0);
 	assert_string_equal(say(h, "go 1000"), "done");
 	assert_int_equal(session_value(s, id), ROOMS * 1000);
+
+	thread_poke(h->pid, symbol("roomy") + bias, text, TEXT);
+	fill_room(h, bias, controls);
+	next = session_insert_kind(s, "narrow", POINT_ENTRY);
+	request_retry_pending(s);
+	empty_room(h, controls);
+	request_retry_pending(s);
+	assert_int_equal(session_pending(s, id), 0);
+	assert_int_equal(session_pending(s, next), 0);
+	assert_string_equal(say(h, "go 1000"), "done");
+	assert_int_equal(session_value(s, id), 2 * ROOMS * 1000);
+	assert_int_equal(session_value(s, next), ROOMS * 1000);
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);
