@@ -56,7 +56,7 @@ from_the_start() {
 in_and_out() {
 	local program status
 
-	rm -f "$work/input"
+	rm -f "$work/input" "$work/result"
 	mkfifo "$work/input"
 	setarch -R "$work/program" 1 2 <"$work/input" >"$work/result" &
 	program=$!
