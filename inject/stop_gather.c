@@ -440,6 +440,20 @@ static void check_still_stopped(struct stop *s, bool *more)
 		s->executed |= target_incarnation(s->target) != s->incarnation;
 }
 
+/* The kernel's own workers do not stand still, and end whenever they like. */
+static void forget_ended_workers(struct stop *s)
+{
+	struct proc_stat stat;
+
+	for (size_t i = 0; i < s->held_count; i++) {
+		struct held *h = &s->held[i];
+
+		if (h->pub.kernel_worker && !h->gone &&
+		    proc_thread_stat_read(h->tgid, h->pub.tid, &stat))
+			h->gone = true;
+	}
+}
+
 /*
  * The number is enough here: all that we know are among the living (and stand
  * still), so if there are no more of these, they are the same.
@@ -448,6 +462,7 @@ static bool all_are_known(struct stop *s)
 {
 	long known;
 
+	forget_ended_workers(s);
 	for (size_t g = 0; g < s->groups.count; g++) {
 		known = 0;
 		for (size_t i = 0; i < s->held_count; i++)

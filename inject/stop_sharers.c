@@ -42,8 +42,8 @@ int stop_find_sharers(struct stop *s, const struct held *h, bool *more)
 	return error == -ENOENT || error == -ESRCH ? 0 : error;
 }
 
-/* True if a thread of `parent` that created the target sleeps as one in vfork() does. */
-static bool is_awaited_by(const struct target *t, pid_t parent)
+/* True if a thread of `parent` that created process `pid` sleeps as one in vfork() does. */
+static bool is_awaited_by(pid_t pid, pid_t parent)
 {
 	struct proc_ids tasks = {0}, children = {0};
 	struct proc_stat stat;
@@ -55,7 +55,7 @@ static bool is_awaited_by(const struct target *t, pid_t parent)
 			    stat.state != 'D' || proc_children(parent, tasks.ids[i], &children))
 				continue;
 			for (size_t n = 0; n < children.count; n++)
-				awaited |= children.ids[n] == t->pid;
+				awaited |= children.ids[n] == pid;
 			proc_ids_release(&children);
 			children = (struct proc_ids){0};
 		}
@@ -64,21 +64,24 @@ static bool is_awaited_by(const struct target *t, pid_t parent)
 	return awaited;
 }
 
+/* And who created that one, as far as they share the memory: each of them may be in the middle of what is written. */
 int stop_find_creator(struct stop *s, struct dinst_error *e)
 {
 	const struct target *t = s->target;
 	struct proc_stat stat;
+	pid_t pid = t->pid;
 
-	if (proc_stat_read(t->pid, &stat) || stat.parent <= 0 ||
-	    !stop_shares_memory(s, stat.parent))
-		return 0;
-	if (is_awaited_by(t, stat.parent))
-		return dinst_fail(
-			e, DINST_BUSY,
-			"process %d (%s) has yet to execute its program: process %d waits for that in vfork(), and stopping it might take privileges from the program; try again later",
-			(int)t->pid, t->name, (int)stat.parent);
-	return proc_ids_add(&s->groups, stat.parent)
-		       ? dinst_fail(e, DINST_NO_MEMORY, "no memory for the stop of process %d",
-				    (int)t->pid)
-		       : 0;
+	while (!proc_stat_read(pid, &stat) && stat.parent > 0 &&
+	       stop_shares_memory(s, stat.parent)) {
+		if (is_awaited_by(pid, stat.parent))
+			return dinst_fail(
+				e, DINST_BUSY,
+				"process %d (%s) has yet to execute its program: process %d waits for that in vfork(), and stopping it might take privileges from the program; try again later",
+				(int)pid, stat.name, (int)stat.parent);
+		pid = stat.parent;
+		if (proc_ids_add(&s->groups, pid))
+			return dinst_fail(e, DINST_NO_MEMORY,
+					  "no memory for the stop of process %d", (int)t->pid);
+	}
+	return 0;
 }

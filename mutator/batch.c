@@ -141,6 +141,42 @@ static void collect_insides(struct batch *b)
 		b->ranges[i] = b->insides[i].range;
 }
 
+static long number_of(const struct batch *b, const struct site *site)
+{
+	size_t lo = 0, hi = b->count;
+
+	while (lo < hi) {
+		size_t middle = (lo + hi) / 2;
+
+		if (b->sites[middle]->key.start < site->key.start)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	return lo < b->count && b->sites[lo] == site ? (long)lo : -1;
+}
+
+static bool is_in_place(struct stop *stop, const struct patch *p)
+{
+	uint8_t now[ARCH_PATCH_MAX];
+
+	return target_read_some(stop_target(stop), p->address, now, p->length) == p->length &&
+	       !memcmp(now, p->after, p->length);
+}
+
+/*
+ * False where the bytes are not those that the site's code was made of: what it has of an instruction
+ * is not what a thread there would execute.
+ */
+static bool is_ours(const struct batch *b, struct stop *stop, const struct site *home)
+{
+	const long n = number_of(b, home);
+
+	if (n >= 0)
+		return !b->foreign[n];
+	return home->patch_count && is_in_place(stop, &home->patches[home->patch_count - 1]);
+}
+
 int batch_move_threads(struct batch *b, struct stop *stop, struct dinst_error *e)
 {
 	bool moved = false;
@@ -153,7 +189,7 @@ int batch_move_threads(struct batch *b, struct stop *stop, struct dinst_error *e
 		if (t->kernel_worker)
 			continue;
 		inside = inside_of(b, pc);
-		if (!inside)
+		if (!inside || !is_ours(b, stop, inside->home))
 			continue;
 		if (arch_in_syscall(&t->regs) || !site_copy_of(b->session, inside->home, pc, &to)) {
 			b->waits[inside->site] = true;
@@ -268,29 +304,6 @@ static const struct patch *patch_in(const struct site *site, enum round round)
 	default:
 		return site->guests ? NULL : &site->patches[site->patch_count - 1];
 	}
-}
-
-static long number_of(const struct batch *b, const struct site *site)
-{
-	size_t lo = 0, hi = b->count;
-
-	while (lo < hi) {
-		size_t middle = (lo + hi) / 2;
-
-		if (b->sites[middle]->key.start < site->key.start)
-			lo = middle + 1;
-		else
-			hi = middle;
-	}
-	return lo < b->count && b->sites[lo] == site ? (long)lo : -1;
-}
-
-static bool is_in_place(struct stop *stop, const struct patch *p)
-{
-	uint8_t now[ARCH_PATCH_MAX];
-
-	return target_read_some(stop_target(stop), p->address, now, p->length) == p->length &&
-	       !memcmp(now, p->after, p->length);
 }
 
 /*

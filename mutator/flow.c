@@ -213,37 +213,6 @@ static int reach(struct flow *f, vaddr_t v, struct arch_insn *insn, bool *known,
 }
 
 /*
- * True if control does not go on behind the instruction. For a call that costs
- * something to find out, and is not asked where it makes no difference: behind
- * one that does not return a compiler leaves nothing but space and what
- * something else leads to.
- */
-static bool ends_line(struct flow *f, const struct arch_insn *insn)
-{
-	vaddr_t end = insn->address + insn->length;
-	long next;
-
-	switch (insn->flow) {
-	case ARCH_FLOW_JUMP:
-	case ARCH_FLOW_JUMP_INDIRECT:
-	case ARCH_FLOW_RETURN:
-		return true;
-	case ARCH_FLOW_STOP:
-		return !flow_is_breakpoint(f, insn);
-	case ARCH_FLOW_CALL:
-	case ARCH_FLOW_CALL_INDIRECT:
-		break;
-	default:
-		return false;
-	}
-	next = flow_insn_at(f, end);
-	if (next >= 0 && !(f->insns.items[next].flags & ARCH_INSN_PADDING) &&
-	    !(flow_marks(f, end) & (MARK_LOOP | MARK_REFERRED | MARK_FOREIGN)))
-		return false;
-	return freemap_never_returns(f->map, insn);
-}
-
-/*
  * What -fsplit-stack puts in front of a function calls __morestack, which comes back
  * twice: to the return that stands right behind the call, and before that one byte
  * further on, to run the function on another stack (libgcc, morestack.S). There may
@@ -279,7 +248,7 @@ static void mark_unknown(struct flow *f, vaddr_t v)
 static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_error *e)
 {
 	struct arch_insn insn;
-	bool known;
+	bool known, trapped = false;
 
 	while (flow_contains(f, v) && !(flow_marks(f, v) & MARK_REACHED)) {
 		int r = reach(f, v, &insn, &known, e);
@@ -287,7 +256,7 @@ static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_er
 		if (r < 0)
 			return r;
 		flow_mark(f, v, MARK_REACHED);
-		if (f->unsure && known)
+		if ((f->unsure || trapped) && known)
 			mark_bytes(f, &insn, MARK_CONFLICT);
 		if (!known) {
 			mark_unknown(f, v);
@@ -301,8 +270,10 @@ static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_er
 			r = follow_behind(f, w, &insn, e);
 		if (r < 0)
 			return r;
-		if (ends_line(f, &insn))
+		if (flow_ends_line(f, &insn))
 			return 0;
+		/* Who handles the trap, or is called, may read what stands behind, and go on further on. */
+		trapped |= flow_is_breakpoint(f, &insn) || flow_takes_return(f, &insn);
 		v += insn.length;
 	}
 	return 0;

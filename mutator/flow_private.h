@@ -8,6 +8,7 @@
  *   flow_edges.c   short branches from next door; exits
  *   flow_gaps.c    branches from bytes that are in no function
  *   flow_ways.c    the branches of the function itself, by where they lead
+ *   flow_returns.c what ends a line, and calls behind which there may be data
  *   flow_outs.c    where the function branches to outside of itself
  *   tables*.c      jump tables: see tables_private.h
  */
@@ -20,6 +21,20 @@
 int flow_make_pieces(struct flow *f, struct dinst_error *e);
 /* Marks what the image and its jump tables know of, and what is true of the hits. */
 int flow_mark_references(struct flow *f, struct dinst_error *e);
+
+/*
+ * True if control does not go on behind the instruction. For a call that costs
+ * something to find out, and is not asked where it makes no difference: behind
+ * one that does not return a compiler leaves nothing but space and what
+ * something else leads to.
+ */
+bool flow_ends_line(struct flow *f, const struct arch_insn *insn);
+
+/*
+ * True if what is called begins by taking its return address off the stack: then what stands behind the
+ * call may be data, a text whose address is had by that. A call of the next instruction is no such.
+ */
+bool flow_takes_return(const struct flow *f, const struct arch_insn *call);
 
 /*
  * flow_outs.c: where jumps and branches of the function, reached or not, lead to that

@@ -36,8 +36,11 @@ const char *image_soname(const struct image *img);		      /* DT_SONAME; NULL if 
 vaddr_t image_lowest(const struct image *img);	/* lowest PT_LOAD, page aligned down */
 vaddr_t image_highest(const struct image *img); /* end of the highest PT_LOAD */
 vaddr_t image_entry(const struct image *img);	/* e_entry */
-bool image_is_fixed(const struct image *img);	/* ET_EXEC: runs at its link-time addresses */
-bool image_is_go(const struct image *img);	/* Go code: pcs are parked off the stacks */
+/* What offsets of the code to its own addresses may count from (@GOTOFF): at most OFFSET_BASES. */
+enum { OFFSET_BASES = 2 };
+size_t image_offset_bases(const struct image *img, vaddr_t bases[OFFSET_BASES]);
+bool image_is_fixed(const struct image *img); /* ET_EXEC: runs at its link-time addresses */
+bool image_is_go(const struct image *img);    /* Go code: pcs are parked off the stacks */
 /*
  * Code that makes exceptions of faults, and finds them by where they happened: of Go, Ada, C#, or
  * compiled so (-fnon-call-exceptions), which image_references() finds out.

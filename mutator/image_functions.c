@@ -95,11 +95,20 @@ static bool is_stub_name(const char *name)
 		"_dl_start_user",  "__sigreturn",     "_dl_rtld_di_serinfo_unused",
 	};
 	static const char *const beginnings[] = {
-		"_dl_runtime_resolve", "_dl_runtime_profile",	  "SafeFetch32_",
-		"SafeFetchN_",	       "_SafeFetch32_",		  "_SafeFetchN_",
-		"JIT_WriteBarrier",    "JIT_CheckedWriteBarrier", "JIT_ByRefWriteBarrier",
-		"RhpAssignRef",	       "RhpCheckedAssignRef",	  "RhpByRefAssignRef",
+		"_dl_runtime_resolve",
+		"_dl_runtime_profile",
+		"SafeFetch32_",
+		"SafeFetchN_",
+		"_SafeFetch32_",
+		"_SafeFetchN_",
+		"JIT_WriteBarrier",
+		"JIT_CheckedWriteBarrier",
+		"JIT_ByRefWriteBarrier",
+		"RhpAssignRef",
+		"RhpCheckedAssignRef",
+		"RhpByRefAssignRef",
 		"_Py_trampoline_func",
+		"__cfi_", /* no code: the number that callers compare (-fsanitize=kcfi) */
 	};
 
 	if (!strchr("_sSJR", name[0]) || (name[0] == '_' && name[1] == 'Z'))

@@ -27,9 +27,10 @@ struct relocations {
 	bool packed; /* SHT_RELR */
 };
 
-/* Who is told what. One of the two is asked for. */
+/* Who is told what. One of the three is asked for. */
 struct visitor {
 	relocation_found found;
+	relocation_found written;
 	slot_found slot;
 	void *arg;
 };
@@ -62,6 +63,17 @@ static void run_rela(const struct relocations *t, relocation_found found, void *
 				found(arg, r.r_offset, symbol.st_value + r.r_addend);
 			break;
 		}
+	}
+}
+
+static void run_written(const struct relocations *t, relocation_found found, void *arg)
+{
+	for (size_t at = 0; at + sizeof(Elf64_Rela) <= t->size; at += sizeof(Elf64_Rela)) {
+		Elf64_Rela r;
+
+		memcpy(&r, t->bytes + at, sizeof(r));
+		if (ELF64_R_TYPE(r.r_info))
+			found(arg, r.r_offset, 0);
 	}
 }
 
@@ -115,6 +127,10 @@ static void run_table(const struct elf_file *f, const struct relocations *t,
 		return;
 	if (v->slot && !t->packed)
 		run_slots(t, v->slot, v->arg);
+	else if (v->written && t->packed)
+		run_relr(f, t, v->written, v->arg);
+	else if (v->written)
+		run_written(t, v->written, v->arg);
 	else if (v->found && t->packed)
 		run_relr(f, t, v->found, v->arg);
 	else if (v->found)
@@ -226,6 +242,11 @@ static void run(const struct elf_file *f, const struct visitor *v)
 void relocations_each(const struct elf_file *f, relocation_found found, void *arg)
 {
 	run(f, &(struct visitor){.found = found, .arg = arg});
+}
+
+void written_each(const struct elf_file *f, relocation_found found, void *arg)
+{
+	run(f, &(struct visitor){.written = found, .arg = arg});
 }
 
 void slots_each(const struct elf_file *f, slot_found slot, void *arg)

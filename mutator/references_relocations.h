@@ -19,6 +19,12 @@ typedef void (*relocation_found)(void *arg, vaddr_t place, vaddr_t value);
 void relocations_each(const struct elf_file *f, relocation_found found, void *arg);
 
 /*
+ * Calls `found` for every place to which the loader writes anything, of whatever type; `value`
+ * means nothing.
+ */
+void written_each(const struct elf_file *f, relocation_found found, void *arg);
+
+/*
  * For files without relocations, where any eight bytes may be an address, aligned or not
  * (records without padding): calls `found` for all that are in [lo, hi), in segments that
  * have none of the flags `without` (PF_*).

@@ -135,6 +135,33 @@ static void relocate(void *arg, vaddr_t place, vaddr_t value)
 	}
 }
 
+/* -------------------------------------------------- what the loader writes */
+
+enum { RELOCATED = 8 }; /* bytes, at most */
+
+struct written {
+	const struct image *img;
+	struct image_range *out; /* NULL: they are only counted */
+	size_t count;
+};
+
+/*
+ * Code with relocations in it (DT_TEXTREL). The loader writes there after we have, where a program is
+ * instrumented before its first instruction, and would add to our bytes; and what is moved before
+ * that is moved as the file has it.
+ */
+static void look_at_written(void *arg, vaddr_t place, vaddr_t value)
+{
+	struct written *w = arg;
+
+	(void)value;
+	if (!is_code(w->img, place) && !is_code(w->img, place + RELOCATED - 1))
+		return;
+	if (w->out)
+		w->out[w->count] = (struct image_range){place, place + RELOCATED};
+	w->count++;
+}
+
 static size_t make_ranges(const struct finding *f, struct image_range *ranges)
 {
 	size_t count = 0;
@@ -164,6 +191,7 @@ int sequences_find(struct image *img, struct image_range **out, size_t *count,
 	const size_t sleds = sleds_most(map);
 	struct finding f = {.img = img};
 	struct image_range *ranges = NULL;
+	struct written written = {.img = img};
 
 	*out = NULL;
 	*count = 0;
@@ -177,13 +205,17 @@ int sequences_find(struct image *img, struct image_range **out, size_t *count,
 		qsort(f.list, f.count, sizeof(*f.list), by_address);
 		relocations_each(&img->file, relocate, &f);
 	}
-	if (f.count + sleds && !f.failed) {
-		ranges = calloc(f.count * 2 + sleds, sizeof(*ranges));
+	written_each(&img->file, look_at_written, &written);
+	if (f.count + sleds + written.count && !f.failed) {
+		ranges = calloc(f.count * 2 + sleds + written.count, sizeof(*ranges));
 		f.failed = !ranges;
 	}
 	if (ranges) {
 		*count = make_ranges(&f, ranges);
-		*count = ranges_tidy(ranges, *count + sleds_find(img, map, ranges + *count));
+		*count += sleds_find(img, map, ranges + *count);
+		written = (struct written){.img = img, .out = ranges + *count};
+		written_each(&img->file, look_at_written, &written);
+		*count = ranges_tidy(ranges, *count + written.count);
 		*out = ranges;
 	}
 	free(f.list);

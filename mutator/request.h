@@ -104,6 +104,8 @@ int request_site(struct request *r, struct module *m, struct place *place,
 /* The site of a part of a point gets the snippet. */
 int request_link(struct request *r, struct instance *i, struct site *site, const struct point *p,
 		 const struct snippet *snippet, struct dinst_error *e);
+/* Nothing was linked to the site after all: where it is new it goes, or its host could never be restored. */
+void request_let_go(struct session *s, struct site *site);
 /* Takes back the links that the instance got since `mark` was its first. */
 void request_unlink(struct session *s, struct instance *i, const struct link *mark);
 /* The same without writing anything: where those links have no code yet. */

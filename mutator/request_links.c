@@ -18,6 +18,17 @@ static bool site_is_fresh(const struct site *site)
 	       !site->links && !site->queued && !site->spent && !site->guests;
 }
 
+void request_let_go(struct session *s, struct site *site)
+{
+	struct site *host = site->host;
+
+	if (!site_is_fresh(site))
+		return;
+	site_free(s, site);
+	if (host && site_is_fresh(host))
+		site_free(s, host);
+}
+
 /* A window is the original again: look at all of its module, which was loaded anew perhaps. */
 static void notice_reverted(struct session *s, const struct module *m)
 {

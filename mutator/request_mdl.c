@@ -460,7 +460,7 @@ static int link_point(struct linking *l, const struct mdl_placement *pl, const s
 	for (size_t k = 0; k < parts && status >= 0; k++) {
 		struct snippet snippet = {.kind = SNIPPET_PROGRAM, .role = MDL_MEASURES};
 		struct snippet_code *code = NULL;
-		struct site *site;
+		struct site *site = NULL;
 
 		status = request_site(l->request, f->module, l->place, l->plan, &p[k], &site, e);
 		if (status >= 0 && l->work->pair)
@@ -470,8 +470,11 @@ static int link_point(struct linking *l, const struct mdl_placement *pl, const s
 			status =
 				request_code(l->request, l->instance, pl, site->place, CODE_POINT,
 					     p->kind == POINT_EXIT && is_tail_exit(f, p), &code, e);
-		if (status < 0 || (pl && !code))
+		if (status < 0 || (pl && !code)) {
+			if (site)
+				request_let_go(l->request->session, site);
 			continue;
+		}
 		snippet.code = code;
 		snippet.pair = !code || code->activation ? l->work->pair : 0;
 		snippet.start = l->work->start && p->kind == POINT_ENTRY;

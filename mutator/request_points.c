@@ -169,6 +169,19 @@ static int link_points(struct request *r, struct instance *i, struct function_wo
 
 /* ----------------------------------------------------------------- code */
 
+/* Those of the request's sites that have lost all their links are not to be patched: they are freed soon. */
+static void unlist_empty(struct request *r)
+{
+	size_t kept = 0;
+
+	for (size_t k = 0; k < r->site_count; k++)
+		if (r->sites[k]->links)
+			r->sites[kept++] = r->sites[k];
+		else
+			r->sites[k]->listed = false;
+	r->site_count = kept;
+}
+
 /*
  * Writes the code of the sites that got their first links since `mark`, and
  * lists those that are to be patched. What cannot be generated is refused after
@@ -199,6 +212,7 @@ static int write_sites(struct request *r, struct instance *i, const struct funct
 	}
 	if (refused) {
 		request_drop_points(r->session, i, &w->function, REFUSAL_UNMOVABLE);
+		unlist_empty(r);
 		for (struct site *site = r->session->changed; site; site = site->next_changed)
 			site->foreign = false;
 		site_update_all(r->session);

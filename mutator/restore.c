@@ -98,6 +98,35 @@ void restore_release(struct flush *f)
 
 /* ---------------------------------------------------------------- holes */
 
+/* True if these are the bytes of our jump; a breakpoint may stand among them (struct patch). */
+static bool is_jump(const uint8_t *now, const uint8_t *jump, size_t length)
+{
+	bool found = false;
+	size_t size;
+
+	for (size_t i = 0; i < length; i += size) {
+		size = now[i] == jump[i] ? 1 : found ? 0 : arch_breakpoint(now + i, length - i);
+		if (!size)
+			return false;
+		found |= now[i] != jump[i];
+	}
+	return true;
+}
+
+/*
+ * True if the hole has the near jump in this process: in one that was forked before it was written, or
+ * whose module was loaded anew, its bytes are live code, of the host's tail or of whatever is there.
+ */
+static bool is_written(struct stop *stop, const struct site *site)
+{
+	const struct patch *p = &site->patches[0];
+	uint8_t now[ARCH_PATCH_MAX];
+
+	return target_read_some(stop_target(stop), p->address, now, p->length) == p->length &&
+	       (is_jump(now, p->after, p->length) ||
+		(site->move && is_jump(now, site->move->patch.before, p->length)));
+}
+
 /* Threads that are about to execute the near jump in a hole go where it leads. */
 static int leave_holes(const struct flush *f, struct stop *stop, struct dinst_error *e)
 {
@@ -111,7 +140,7 @@ static int leave_holes(const struct flush *f, struct stop *stop, struct dinst_er
 		if (t->kernel_worker || arch_in_syscall(&t->regs))
 			continue;
 		hole = bsearch(&key, f->holes, f->hole_count, sizeof(key), by_hole);
-		if (!hole)
+		if (!hole || !is_written(stop, f->restores[hole->restore]))
 			continue;
 		arch_set_pc(&t->regs, f->restores[hole->restore]->base);
 		t->changed = true;
@@ -133,9 +162,18 @@ static void keep_holes_in_use(struct flush *f, const struct snapshot *shot)
 			(struct stack_range){.lo = f->holes[i].at, .hi = f->holes[i].at + 1};
 	if (!snapshot_scan_stacks(shot, f->hole_ranges, f->hole_count))
 		return;
-	for (size_t i = 0; i < f->hole_count; i++)
-		if (f->hole_ranges[i].hit)
+	/* Two sites may have one hole, of a module that came to the same place again: one of them is hit. */
+	for (size_t i = 0, first = 0; i < f->hole_count; i++) {
+		if (f->holes[i].at != f->holes[first].at)
+			first = i;
+		f->hole_ranges[first].hit |= f->hole_ranges[i].hit;
+	}
+	for (size_t i = 0, first = 0; i < f->hole_count; i++) {
+		if (f->holes[i].at != f->holes[first].at)
+			first = i;
+		if (f->hole_ranges[first].hit)
 			f->restored[f->holes[i].restore] = false;
+	}
 }
 
 /* ------------------------------------------------- restartable sequences */

@@ -410,6 +410,34 @@ static void mark_immediates(struct flow *f)
 	}
 }
 
+/*
+ * Position-independent code of the large models has addresses of its own as offsets of 64 bits from
+ * the global offset table (@GOTOFF), which end their instructions and are added to a register.
+ */
+static void mark_offsets(struct flow *f)
+{
+	vaddr_t bases[OFFSET_BASES];
+	size_t n = image_offset_bases(f->img, bases);
+
+	for (size_t i = 0; i < f->insns.count; i++) {
+		struct arch_insn insn = f->insns.items[i];
+		uint64_t value;
+
+		if (insn.length <= sizeof(value) || insn.target)
+			continue;
+		memcpy(&value, insn.bytes + insn.length - sizeof(value), sizeof(value));
+		for (size_t k = 0; k < n; k++) {
+			vaddr_t v = bases[k] + value;
+
+			if (!flow_contains(f, v))
+				continue;
+			f->labels += flow_byte(f, v) != 0;
+			count_code_base(f, v);
+			flow_mark(f, v, MARK_TARGET | MARK_REFERRED);
+		}
+	}
+}
+
 static bool has_indirect_jump(const struct insn_list *list)
 {
 	for (size_t i = 0; i < list->count; i++)
@@ -474,6 +502,7 @@ int flow_tables(struct flow *f, struct dinst_error *e)
 
 	if (image_is_fixed(f->img))
 		mark_immediates(f);
+	mark_offsets(f);
 	if (any)
 		r = read_tables(f, &bases, e);
 	flow_sort(f);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "tests/live/harness_session.h"
+#include "tests/live/harness_thread.h"
 
 enum { THREADS = 4, ROUNDS = 20000 };
 
@@ -322,20 +323,14 @@ static void test_musl(void **state)
 static void test_stripped(void **state)
 {
 	struct harness *h = *state;
-	char command[4096], text[64] = "", focus[128];
 	unsigned id, all;
 	struct session *s;
-	FILE *nm;
+	char focus[128];
 
-	snprintf(command, sizeof(command), "nm '%s' | awk '$3 == \"many\" { print $1 }'",
-		 harness_path("tests/live/targets/calls"));
-	nm = popen(command, "r");
-	assert_non_null(nm);
-	assert_non_null(fgets(text, sizeof(text), nm));
-	pclose(nm);
 	harness_start(h, "calls-stripped", harness_number(THREADS), NULL);
 	s = session_begin(h);
-	snprintf(focus, sizeof(focus), "calls-stripped+0x%llx", strtoull(text, NULL, 16));
+	snprintf(focus, sizeof(focus), "calls-stripped+0x%llx",
+		 (unsigned long long)harness_symbol("tests/live/targets/calls", "many"));
 	id = session_insert(s, focus);
 	all = session_insert(s, "/Code/calls-stripped/*");
 	session_go(h, ROUNDS);

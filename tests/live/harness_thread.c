@@ -225,3 +225,18 @@ size_t harness_numbers(const char *line, pid_t *numbers, size_t max)
 	}
 	return count;
 }
+
+uint64_t harness_symbol(const char *program, const char *name)
+{
+	char command[1024], text[64] = "";
+	FILE *nm;
+
+	snprintf(command, sizeof(command), "nm '%s' | awk '$3 == \"%s\" { print $1 }'",
+		 harness_path(program), name);
+	nm = popen(command, "r");
+	assert_non_null(nm);
+	if (!fgets(text, sizeof(text), nm))
+		fail_msg("no symbol %s", name);
+	pclose(nm);
+	return strtoull(text, NULL, 16);
+}

@@ -48,6 +48,9 @@ void thread_wait_syscall(pid_t pid, pid_t tid, long number);
 /* Waits until the main thread is in read(2) of its standard input. */
 void thread_wait_input(pid_t pid);
 
+/* Where a symbol of a program of ours (harness_path()) stands in its file; fails if it has none of that name. */
+uint64_t harness_symbol(const char *program, const char *name);
+
 /* Reads numbers from a line; returns how many. */
 size_t harness_numbers(const char *line, pid_t *numbers, size_t max);
 

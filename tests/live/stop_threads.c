@@ -273,6 +273,34 @@ static void test_shared_memory(void **state)
 	harness_end(h, 0);
 }
 
+/* fear G2: who created the process that created the target, all in one memory, stands still, too */
+static void test_creators(void **state)
+{
+	struct shared shared = {0};
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	unsigned long counter;
+	struct target *t;
+	int last;
+
+	harness_start_argv(h,
+			   (const char *const[]){harness_path("tests/live/targets/stop-states"),
+						 "creators", NULL},
+			   false);
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "%d %lx", &last, &counter), 2);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
+	shared.other = h->pid;
+	shared.counter = counter;
+	t = open_target(last);
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(target_stop(t, NULL, watch_counter, &shared, NULL, &e), 0);
+		assert_int_equal(shared.foreign, 1);
+		assert_true(shared.stood_still);
+	}
+	target_close(t);
+	harness_end(h, 0);
+}
+
 /* Whatever moment of an exec we meet: an answer in time, and the program goes on. */
 static void stop_execs(struct harness *h, const char *mode, int stops, unsigned pause_us)
 {
@@ -465,6 +493,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_vfork_parent, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_shared_memory, harness_setup,
 						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_creators, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_exec, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_exec_many, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_kernel_worker, harness_setup,

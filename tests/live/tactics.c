@@ -4,8 +4,8 @@
  * program: near jumps in the tails of other windows, points on the ways that
  * lead to them, entries that loops go round, jumps that share a byte with a call,
  * exits that are counted before they restore registers. Counted exactly, inserted and
- * removed under threads, with threads that stand in the bytes that are
- * overwritten, and with a mutator that is killed at each step.
+ * removed under threads, and with a mutator that is killed at each step. Threads
+ * that stand in the bytes: tactics_holes.c.
  */
 #include <errno.h>
 #include <signal.h>
@@ -20,7 +20,9 @@
 #include "tests/live/harness_session.h"
 #include "tests/live/harness_thread.h"
 
-enum { THREADS = 4, RUNGS = 5, SEED = 7, ROOMS = 7, CLEAN_MS = 60000 };
+static const char PROGRAM[] = "tests/live/targets/tactics";
+
+enum { THREADS = 4, SEED = 7, CLEAN_MS = 60000 };
 
 static const char *const names[] = {"ladder",	  "ways",   "looped",	"spun",	 "tight",
 				    "tight_door", "shared", "restored", "landed"};
@@ -115,172 +117,6 @@ static void test_exact(void **state)
 	harness_end(h, 0);
 }
 
-/* ------------------------------------------------------ threads inside it */
-
-static taddr_t symbol(const char *name)
-{
-	char command[1024], text[64] = "";
-	FILE *nm;
-
-	snprintf(command, sizeof(command), "nm '%s' | awk '$3 == \"%s\" { print $1 }'",
-		 harness_path("tests/live/targets/tactics"), name);
-	nm = popen(command, "r");
-	assert_non_null(nm);
-	if (!fgets(text, sizeof(text), nm))
-		fail_msg("no symbol %s", name);
-	pclose(nm);
-	return strtoull(text, NULL, 16);
-}
-
-/* Holds the thread before the rung, as if the worker had called: so many are behind it. */
-static taddr_t put_on_rung(struct harness *h, pid_t tid, unsigned rung, taddr_t bias)
-{
-	enum { ROUNDS = 0, EXPECTED = 24, RUNG_BYTES = 3 };
-	struct user_regs_struct r;
-	uint64_t back = symbol("back") + bias, rounds = 1, expected = 107;
-
-	thread_seize_at(tid, symbol("park") + bias, symbol("park_end") + bias, &r);
-	r.rbp = 1;
-	r.rax = rung + 1;
-	r.rsp -= 8;
-	thread_poke(h->pid, r.rsp, &back, sizeof(back));
-	r.rsp -= 8;
-	thread_poke(h->pid, r.rsp, &r.r12, sizeof(r.r12));
-	thread_poke(h->pid, r.rbx + ROUNDS, &rounds, sizeof(rounds));
-	thread_poke(h->pid, r.rbx + EXPECTED, &expected, sizeof(expected));
-	r.rip = symbol("ladder_in") + bias + rung * RUNG_BYTES;
-	thread_set(tid, &r);
-	return r.rbx;
-}
-
-/* The second to fourth rung are overwritten: by the host's jump, and by the near jump in its tail. */
-/* fear C1: threads in bytes that get another function's near jump */
-static void test_threads_in_the_hole(void **state)
-{
-	struct harness *h = *state;
-	taddr_t controls[RUNGS], bias;
-	pid_t tids[RUNGS];
-	struct session *s;
-	unsigned id;
-
-	harness_start(h, "tactics", harness_number(RUNGS), NULL);
-	s = session_begin(h);
-	bias = session_address(s, "ladder") - symbol("ladder");
-	assert_int_equal(harness_numbers(say(h, "tids"), tids, RUNGS), RUNGS);
-	for (unsigned i = 0; i < RUNGS; i++)
-		controls[i] = put_on_rung(h, tids[i], i, bias);
-	thread_freeze_all(h->pid, tids, RUNGS);
-	id = session_insert_kind(s, "ladder", POINT_EXIT);
-	assert_int_equal(session_pending(s, id), 0);
-	thread_thaw(h->pid);
-	for (unsigned i = 0; i < RUNGS; i++)
-		for (uint64_t rounds = 1; rounds; usleep(1000))
-			thread_peek(h->pid, controls[i], &rounds, sizeof(rounds));
-	assert_int_equal(session_value(s, id), RUNGS);
-	assert_string_equal(say(h, "go 1000"), "done");
-	assert_int_equal(session_value(s, id), RUNGS + RUNGS * 1000);
-	session_end(s);
-	harness_verify(h);
-	harness_end(h, 0);
-}
-
-/* Holds the thread at an instruction of `roomy`, as if the worker had called it. */
-static taddr_t put_in_room(struct harness *h, pid_t tid, unsigned insn, taddr_t bias)
-{
-	enum { ROUNDS = 0, EXPECTED = 24 };
-	static const uint8_t insns[ROOMS] = {0, 3, 6, 9, 12, 19, 22};
-	struct user_regs_struct r;
-	uint64_t back = symbol("back") + bias, rounds = 1, expected = ROOMS;
-
-	thread_seize_at(tid, symbol("park") + bias, symbol("park_end") + bias, &r);
-	r.rbp = 1;
-	r.rax = insn;
-	r.rsp -= 8;
-	thread_poke(h->pid, r.rsp, &back, sizeof(back));
-	thread_poke(h->pid, r.rbx + ROUNDS, &rounds, sizeof(rounds));
-	thread_poke(h->pid, r.rbx + EXPECTED, &expected, sizeof(expected));
-	r.rip = symbol("roomy") + bias + insns[insn];
-	thread_set(tid, &r);
-	return r.rbx;
-}
-
-/* The target stands still, a thread at each instruction of `roomy`. */
-static void fill_room(struct harness *h, taddr_t bias, taddr_t controls[ROOMS])
-{
-	pid_t tids[ROOMS];
-
-	assert_int_equal(harness_numbers(say(h, "tids"), tids, ROOMS), ROOMS);
-	for (unsigned i = 0; i < ROOMS; i++)
-		controls[i] = put_in_room(h, tids[i], i, bias);
-	thread_freeze_all(h->pid, tids, ROOMS);
-}
-
-static void empty_room(struct harness *h, const taddr_t controls[ROOMS])
-{
-	thread_thaw(h->pid);
-	for (unsigned i = 0; i < ROOMS; i++)
-		for (uint64_t rounds = 1; rounds; usleep(1000))
-			thread_peek(h->pid, controls[i], &rounds, sizeof(rounds));
-}
-
-/* One of the instructions is between the host's jump and the hole, and runs on into that. */
-static void assert_gap(const struct session *s, unsigned id, taddr_t insn)
-{
-	const struct site *host = NULL;
-	taddr_t hole = 0;
-
-	for (const struct link *l = session_instance(s, id)->links; l; l = l->next_instance)
-		if (l->site->host) {
-			host = l->site->host;
-			hole = l->site->patches[0].address;
-		}
-	assert_non_null(host);
-	assert_true(host->patches[0].address + host->patches[0].length <= insn);
-	assert_true(insn < hole);
-}
-
-/*
- * fear C1: a thread that stands behind a window's jump, in front of bytes that get another
- * function's near jump, does not run into that; nor when somebody has written back what was there
- */
-static void test_threads_before_the_hole(void **state)
-{
-	enum { GAP = 12, TEXT = 64 };
-	struct harness *h = *state;
-	taddr_t controls[ROOMS], bias;
-	uint8_t text[TEXT];
-	struct session *s;
-	unsigned id, next;
-
-	harness_start(h, "tactics", harness_number(ROOMS), NULL);
-	s = session_begin(h);
-	bias = session_address(s, "roomy") - symbol("roomy");
-	thread_peek(h->pid, symbol("roomy") + bias, text, TEXT);
-	fill_room(h, bias, controls);
-	id = session_insert_kind(s, "narrow", POINT_ENTRY);
-	assert_gap(s, id, symbol("roomy") + bias + GAP);
-	empty_room(h, controls);
-	request_retry_pending(s);
-	assert_int_equal(session_pending(s, id), 0);
-	assert_string_equal(say(h, "go 1000"), "done");
-	assert_int_equal(session_value(s, id), ROOMS * 1000);
-
-	thread_poke(h->pid, symbol("roomy") + bias, text, TEXT);
-	fill_room(h, bias, controls);
-	next = session_insert_kind(s, "narrow", POINT_ENTRY);
-	request_retry_pending(s);
-	empty_room(h, controls);
-	request_retry_pending(s);
-	assert_int_equal(session_pending(s, id), 0);
-	assert_int_equal(session_pending(s, next), 0);
-	assert_string_equal(say(h, "go 1000"), "done");
-	assert_int_equal(session_value(s, id), 2 * ROOMS * 1000);
-	assert_int_equal(session_value(s, next), ROOMS * 1000);
-	session_end(s);
-	harness_verify(h);
-	harness_end(h, 0);
-}
-
 /* ---------------------------------------------------------- shared bytes */
 
 enum { CALL_AT = 4, CALL_END = 9 };
@@ -343,8 +179,9 @@ static taddr_t put_at_exit(struct harness *h, pid_t tid, unsigned byte, taddr_t 
 	struct user_regs_struct r;
 	uint64_t words[4], rounds = 1, expected = 101;
 
-	thread_seize_at(tid, symbol("park") + bias, symbol("park_end") + bias, &r);
-	words[0] = symbol("back") + bias;
+	thread_seize_at(tid, harness_symbol(PROGRAM, "park") + bias,
+			harness_symbol(PROGRAM, "park_end") + bias, &r);
+	words[0] = harness_symbol(PROGRAM, "back") + bias;
 	words[1] = r.rbx;
 	words[2] = r.r12;
 	words[3] = 0;
@@ -356,7 +193,7 @@ static taddr_t put_at_exit(struct harness *h, pid_t tid, unsigned byte, taddr_t 
 	}
 	thread_poke(h->pid, words[1] + ROUNDS, &rounds, sizeof(rounds));
 	thread_poke(h->pid, words[1] + EXPECTED, &expected, sizeof(expected));
-	r.rip = symbol("restored_out") + bias + byte;
+	r.rip = harness_symbol(PROGRAM, "restored_out") + bias + byte;
 	if (popped[byte] > 0)
 		r.rbx = 1;
 	if (popped[byte] > 1)
@@ -382,7 +219,7 @@ static void test_threads_behind_the_count(void **state)
 
 	harness_start(h, "tactics", harness_number(AT), NULL);
 	s = session_begin(h);
-	bias = session_address(s, "restored") - symbol("restored");
+	bias = session_address(s, "restored") - harness_symbol(PROGRAM, "restored");
 	assert_int_equal(harness_numbers(say(h, "tids"), tids, AT), AT);
 	for (unsigned i = 0; i < AT; i++)
 		controls[i] = put_at_exit(h, tids[i], bytes[i], bias);
@@ -541,8 +378,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_tactics_are_used),
 		CASE(test_exact),
-		CASE(test_threads_in_the_hole),
-		CASE(test_threads_before_the_hole),
 		CASE(test_shared_call),
 		CASE(test_shared_call_crowded),
 		CASE(test_threads_behind_the_count),

@@ -5,6 +5,7 @@
  *   leader   the main thread has exited, two others live
  *   vfork    the main thread waits in vfork() for a child that waits for a line
  *   clone    a process of its own shares the memory and counts in it
+ *   creators the first of three processes with one memory, each created by the one before, counts; tells of the last
  *   exec     a thread other than the leader executes this program again and again
  *   exec-many  the same with thirty others, who just stand around; it ends where that takes too long
  *   worker   an io_uring worker blocks in a read that ends with the input
@@ -133,6 +134,52 @@ static int mode_clone(void)
 	ready();
 	wait_for_end();
 	shared_end = 1;
+	return waitpid(child, &status, 0) != child || status;
+}
+
+static volatile pid_t last_of_creators;
+
+static int be_last(void *arg)
+{
+	(void)arg;
+	while (!shared_end)
+		usleep(1000);
+	return 0;
+}
+
+static int be_middle(void *stack)
+{
+	int status;
+
+	last_of_creators = clone(be_last, stack, CLONE_VM | SIGCHLD, NULL);
+	if (last_of_creators < 0)
+		return 2;
+	return waitpid(last_of_creators, &status, 0) < 0 || status;
+}
+
+static void *count_in_thread(void *arg)
+{
+	count_forever(arg);
+	return NULL;
+}
+
+static int mode_creators(void)
+{
+	static char stacks[2][65536] __attribute__((aligned(16)));
+	pid_t child = clone(be_middle, stacks[0] + sizeof(stacks[0]), CLONE_VM | SIGCHLD,
+			    stacks[1] + sizeof(stacks[1]));
+	pthread_t thread;
+	int status;
+
+	if (child < 0 || pthread_create(&thread, NULL, count_in_thread, NULL))
+		return 2;
+	while (!last_of_creators)
+		usleep(1000);
+	dprintf(STDOUT_FILENO, "%d %lx\n", (int)last_of_creators, (unsigned long)&shared_count);
+	ready();
+	wait_for_end();
+	shared_end = 1;
+	pthread_join(thread, NULL);
 	return waitpid(child, &status, 0) != child || status;
 }
 
@@ -329,6 +376,8 @@ int main(int argc, char **argv)
 		return mode_vfork();
 	if (!strcmp(mode, "clone"))
 		return mode_clone();
+	if (!strcmp(mode, "creators"))
+		return mode_creators();
 	if (!strcmp(mode, "exec"))
 		return mode_exec(argv, 0);
 	if (!strcmp(mode, "exec-many"))

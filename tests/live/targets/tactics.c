@@ -17,7 +17,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -32,7 +35,7 @@ struct control {
 extern long worker(struct control *c);
 extern void ladder(void), ways(void), looped(void), spun(void), tight(void), tight_door(void),
 	landed(void);
-extern void roomy(void), narrow(void);
+extern void roomy(void), narrow(void), evened(void), thin(void);
 extern void shared(void), restored(void);
 
 /* The functions use rax, rcx and rdx, and look at rbp: the rounds that are left. */
@@ -209,14 +212,29 @@ __asm__(".text\n"
 	"	add $7,%eax\n"
 	"	ret\n"
 	"END narrow\n"
+	/* The same; an instruction begins where the near jump is put, behind one where time is spent. */
+	".globl evened, thin\n"
+	".p2align 12\n"
+	".fill 64,1,0x06\n"
+	"BEGIN evened\n"
+	"	add $1,%eax\n	add $1,%eax\n"
+	"	add $1,%eax\n	pause\n	mov %eax,%eax\n	add $1,%eax\n"
+	"	add $1,%eax\n	add $1,%eax\n"
+	"	ret\n"
+	"END evened\n"
+	"BEGIN thin\n"
+	"	add $7,%eax\n"
+	"	ret\n"
+	"END thin\n"
+	".fill 64,1,0x06\n"
 	".text\n");
 
 static const struct {
 	void (*function)(void);
 	long result;
-} functions[] = {{ladder, 107}, {ways, 5},	 {looped, 9},	{spun, 5},
-		 {tight, 7},	{tight_door, 7}, {shared, 101}, {restored, 101},
-		 {landed, 9},	{roomy, 7},	 {narrow, 7}};
+} functions[] = {{ladder, 107},	  {ways, 5},	 {looped, 9},	  {spun, 5},   {tight, 7},
+		 {tight_door, 7}, {shared, 101}, {restored, 101}, {landed, 9}, {roomy, 7},
+		 {narrow, 7},	  {evened, 6},	 {thin, 7}};
 
 enum { THREADS_MAX = 64, FUNCTIONS = sizeof(functions) / sizeof(*functions) };
 
@@ -275,6 +293,32 @@ static void *driver(void *arg)
 	return NULL;
 }
 
+static volatile int *apart; /* shared with the child: it goes on */
+static pid_t child;
+
+/* A child that does nothing but to call a function, and sees what comes of it. */
+static void part(void)
+{
+	long result;
+
+	apart = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	*apart = 1;
+	child = fork();
+	if (child)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (*apart) {
+		__asm__ volatile("lea -256(%%rsp),%%rsp\n	xor %%eax,%%eax\n"
+				 "	call evened\n	lea 256(%%rsp),%%rsp"
+				 : "=a"(result)
+				 :
+				 : "rcx", "rdx", "memory", "cc");
+		if (result != 6)
+			_exit(1);
+	}
+	_exit(0);
+}
+
 static void command(char *line)
 {
 	char text[64];
@@ -293,6 +337,16 @@ static void command(char *line)
 			usleep(100);
 		snprintf(text, sizeof(text), "%ld", turns * 1000 * threads);
 		say(text);
+	} else if (!strcmp(line, "part")) {
+		part();
+		say("parted");
+	} else if (!strcmp(line, "join")) {
+		int status = -1;
+
+		*apart = 0;
+		waitpid(child, &status, 0);
+		munmap((void *)apart, 4096);
+		say(status ? "wrong" : "right");
 	} else if (!strcmp(line, "tids")) {
 		for (int i = 0; i < threads; i++)
 			printf("%s%d", i ? " " : "", (int)tids[i]);
