@@ -83,7 +83,8 @@ static size_t cold_base(const char *name, size_t length)
  * it by its bytes (signal return), set breakpoints on it (the loader's hook),
  * enter and leave it by other ways than call and return, know a fault in it by
  * its address (where a JVM tries whether something can be read; where a CLR keeps
- * what is written to an object), or copy it (the CLR's again, CPython's for perf).
+ * what is written to an object), or copy it (the CLR's again, CPython's for perf);
+ * and what is none: a number that callers compare (-fsanitize=kcfi).
  */
 static bool is_stub_name(const char *name)
 {
@@ -95,20 +96,13 @@ static bool is_stub_name(const char *name)
 		"_dl_start_user",  "__sigreturn",     "_dl_rtld_di_serinfo_unused",
 	};
 	static const char *const beginnings[] = {
-		"_dl_runtime_resolve",
-		"_dl_runtime_profile",
-		"SafeFetch32_",
-		"SafeFetchN_",
-		"_SafeFetch32_",
-		"_SafeFetchN_",
-		"JIT_WriteBarrier",
-		"JIT_CheckedWriteBarrier",
-		"JIT_ByRefWriteBarrier",
-		"RhpAssignRef",
-		"RhpCheckedAssignRef",
-		"RhpByRefAssignRef",
-		"_Py_trampoline_func",
-		"__cfi_", /* no code: the number that callers compare (-fsanitize=kcfi) */
+		"_dl_runtime_resolve",	 "_dl_runtime_profile",
+		"SafeFetch32_",		 "SafeFetchN_",
+		"_SafeFetch32_",	 "_SafeFetchN_",
+		"JIT_WriteBarrier",	 "JIT_CheckedWriteBarrier",
+		"JIT_ByRefWriteBarrier", "RhpAssignRef",
+		"RhpCheckedAssignRef",	 "RhpByRefAssignRef",
+		"_Py_trampoline_func",	 "__cfi_",
 	};
 
 	if (!strchr("_sSJR", name[0]) || (name[0] == '_' && name[1] == 'Z'))

@@ -1,0 +1,45 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# oddities.sh - programs with bytes in their text that are no instructions, or are not yet what they
+# will be, print the same with everything in them instrumented from their first instruction on.
+#
+# fear C5: code that the loader writes to, texts behind calls that take their return address for the text's,
+#   what a trap's handler reads behind the trap, kCFI's numbers, labels as distances from the global
+#   offset table: same output with each kind of point instrumented
+. "$(dirname "$0")/lib.sh"
+
+need gcc readelf strip
+instrument=$build/tests/tools/instrument
+[ -x "$instrument" ] || skip "instrument is not built (make tests)"
+mkdir "$work/log"
+export INSTRUMENT_LOG=$work/log
+
+make_it() {
+	local name=$1
+
+	shift
+	gcc -O1 -Wall "$@" "tests/hostile/programs/$name.c" -o "$work/$name" || fail "$name cannot be built"
+}
+
+make_it textrel -pie -fPIE -Wl,-z,notext
+readelf -d "$work/textrel" | grep -q TEXTREL || fail "textrel has no relocations in its text"
+make_it behind -pie -fPIE
+make_it offsets -pie -fPIE
+strip -N .Llabel "$work/offsets"
+
+points=0 runs=0
+for program in textrel behind offsets; do
+	"$work/$program" >"$work/plain" || fail "$program does not run by itself"
+	for kind in e x c a b d l i m excabdlim; do
+		timeout 60 "$instrument" --exec "$kind" @main -- "$work/$program" >"$work/result" 2>"$work/err" ||
+			fail "$program, $kind: status $?: $(tail -1 "$work/err")"
+		cmp -s "$work/plain" "$work/result" ||
+			fail "$program, $kind: $(cat "$work/result") instead of $(cat "$work/plain")"
+		points=$((points + $(cat "$work"/log/* | sed -n 's/^. [^ ]*: \([0-9]*\) points.*/\1/p' | sum)))
+		runs=$((runs + 1))
+		rm -f "$work"/log/*
+	done
+done
+[ "$points" -ge 300 ] || fail "only $points points"
+pass "$runs runs, $points points"
