@@ -193,8 +193,8 @@ int stop_seize(struct stop *s, struct held *h, struct dinst_error *e);
 /*
  * Other processes in the target's memory (stop_sharers.c). stop_find_sharers(): those that `h`
  * created; *more where there are new ones, s->overlooked where they must be left alone for now;
- * -errno where that cannot be told. stop_find_creator(): the process that created the target;
- * DINST_BUSY while that waits for the target in vfork().
+ * -errno where that cannot be told. stop_find_creator(): the process that created the target,
+ * and who created that one, as far as they share the memory; DINST_BUSY while one of them waits in vfork().
  */
 bool stop_shares_memory(struct stop *s, pid_t pid);
 int stop_find_sharers(struct stop *s, const struct held *h, bool *more);

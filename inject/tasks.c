@@ -140,7 +140,8 @@ bool task_same_memory(pid_t a, pid_t b)
 	/* Most do not, and have their leader; of two that have exited it says that they do. */
 	if (order && proc_thread_count(b) <= 1)
 		return false;
-	a = proc_memory_tid(a, NULL);
-	b = proc_memory_tid(b, NULL);
+	/* Where nobody can look now, who may share it is not left alone. */
+	if (proc_memory_look(a, NULL, &a) || proc_memory_look(b, NULL, &b))
+		return true;
 	return a && b && syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0;
 }
