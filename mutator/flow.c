@@ -248,13 +248,15 @@ static void mark_unknown(struct flow *f, vaddr_t v)
 static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_error *e)
 {
 	struct arch_insn insn;
-	bool known, trapped = false;
+	bool known, trapped = false, called = false;
 
 	while (flow_contains(f, v) && !(flow_marks(f, v) & MARK_REACHED)) {
 		int r = reach(f, v, &insn, &known, e);
 
 		if (r < 0)
 			return r;
+		/* What somebody jumps to is code. */
+		trapped &= !(flow_marks(f, v) & (MARK_TARGET | MARK_LOOP | MARK_REFERRED));
 		flow_mark(f, v, MARK_REACHED);
 		if ((f->unsure || trapped) && known)
 			mark_bytes(f, &insn, MARK_CONFLICT);
@@ -272,8 +274,12 @@ static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_er
 			return r;
 		if (flow_ends_line(f, &insn))
 			return 0;
-		/* Who handles the trap, or is called, may read what stands behind, and go on further on. */
-		trapped |= flow_is_breakpoint(f, &insn) || flow_takes_return(f, &insn);
+		/*
+		 * Who handles the trap, or is called, may read what stands behind, and go on further on. A
+		 * breakpoint behind a call says that it does not return (V8's builtins).
+		 */
+		trapped |= (flow_is_breakpoint(f, &insn) && !called) || flow_takes_return(f, &insn);
+		called = insn.flow == ARCH_FLOW_CALL || insn.flow == ARCH_FLOW_CALL_INDIRECT;
 		v += insn.length;
 	}
 	return 0;
