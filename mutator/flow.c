@@ -248,17 +248,18 @@ static void mark_unknown(struct flow *f, vaddr_t v)
 static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_error *e)
 {
 	struct arch_insn insn;
-	bool known, trapped = false, called = false;
+	bool known, taken = false, trapped = false, called = false;
 
 	while (flow_contains(f, v) && !(flow_marks(f, v) & MARK_REACHED)) {
 		int r = reach(f, v, &insn, &known, e);
 
 		if (r < 0)
 			return r;
-		/* What somebody jumps to is code. */
-		trapped &= !(flow_marks(f, v) & (MARK_TARGET | MARK_LOOP | MARK_REFERRED));
+		/* What somebody jumps to, and no call returns to, is code. */
+		if (flow_marks(f, v) & MARK_TARGET && !(flow_marks(f, v) & MARK_RETURN))
+			taken = trapped = false;
 		flow_mark(f, v, MARK_REACHED);
-		if ((f->unsure || trapped) && known)
+		if ((f->unsure || taken || trapped) && known)
 			mark_bytes(f, &insn, MARK_CONFLICT);
 		if (!known) {
 			mark_unknown(f, v);
@@ -278,7 +279,8 @@ static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_er
 		 * Who handles the trap, or is called, may read what stands behind, and go on further on. A
 		 * breakpoint behind a call says that it does not return (V8's builtins).
 		 */
-		trapped |= (flow_is_breakpoint(f, &insn) && !called) || flow_takes_return(f, &insn);
+		trapped |= !called && flow_traps(f, &insn);
+		taken |= flow_takes_return(f, &insn);
 		called = insn.flow == ARCH_FLOW_CALL || insn.flow == ARCH_FLOW_CALL_INDIRECT;
 		v += insn.length;
 	}

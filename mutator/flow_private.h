@@ -29,6 +29,8 @@ int flow_mark_references(struct flow *f, struct dinst_error *e);
  * something else leads to.
  */
 bool flow_ends_line(struct flow *f, const struct arch_insn *insn);
+/* True for a breakpoint that is executed for its handler; in front of padding it says that nobody comes there. */
+bool flow_traps(const struct flow *f, const struct arch_insn *insn);
 
 /*
  * True if what is called begins by taking its return address off the stack: then what stands behind the

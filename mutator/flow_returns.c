@@ -56,3 +56,11 @@ bool flow_ends_line(struct flow *f, const struct arch_insn *insn)
 		return false;
 	return freemap_never_returns(f->map, insn);
 }
+
+bool flow_traps(const struct flow *f, const struct arch_insn *insn)
+{
+	const long next = flow_insn_at(f, insn->address + insn->length);
+
+	return flow_is_breakpoint(f, insn) &&
+	       !(next >= 0 && f->insns.items[next].flags & ARCH_INSN_PADDING);
+}
