@@ -78,11 +78,7 @@ static size_t make_groups(struct patch *patches, size_t count, struct group *gro
 	return used;
 }
 
-/*
- * For a removal: true if each byte is ours, the file's, or part of one breakpoint. Fills `wanted` with
- * what shall be there. More than one is no uprobe's doing, but a hook's, who may put ours back.
- */
-static bool is_shared(const struct patch *p, const uint8_t *now, uint8_t *wanted)
+bool patch_is_shared(const struct patch *p, const uint8_t *now, uint8_t *wanted)
 {
 	bool found = false;
 	size_t size;
@@ -111,7 +107,7 @@ static void decide(const struct group *g, struct patch *p)
 
 	if (!memcmp(now, p->after, p->length)) {
 		p->outcome = PATCH_ALREADY;
-	} else if (p->removal && is_shared(p, now, wanted)) {
+	} else if (p->removal && patch_is_shared(p, now, wanted)) {
 		p->outcome = memcmp(now, wanted, p->length) ? PATCH_DONE : PATCH_ALREADY;
 		memcpy(now, wanted, p->length);
 	} else if (memcmp(now, p->before, p->length)) {

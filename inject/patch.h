@@ -38,6 +38,12 @@ struct patch {
 };
 
 /*
+ * For a removal: true if each byte is ours, the file's, or part of one breakpoint. Fills `wanted` with
+ * what shall be there. More than one is no uprobe's doing, but a hook's, who may put ours back.
+ */
+bool patch_is_shared(const struct patch *p, const uint8_t *now, uint8_t *wanted);
+
+/*
  * Applies the patches in the order of the array (sorted by address within a
  * page is fastest). Patches that overlap see each other's bytes in that order.
  * Returns an error only when the target could not be accessed at all; otherwise

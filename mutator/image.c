@@ -390,25 +390,36 @@ vaddr_t image_entry(const struct image *img)
 	return img->file.entry;
 }
 
+static size_t add_base(vaddr_t bases[OFFSET_BASES], size_t count, vaddr_t base)
+{
+	for (size_t i = 0; i < count; i++)
+		if (bases[i] == base)
+			return count;
+	if (count < OFFSET_BASES)
+		bases[count++] = base;
+	return count;
+}
+
 /* _GLOBAL_OFFSET_TABLE_ is the start of .got.plt, or of .got where linkers make no other. */
 size_t image_offset_bases(const struct image *img, vaddr_t bases[OFFSET_BASES])
 {
-	const struct elf_file *f = &img->file;
-	size_t n = 0;
+	const struct elf_section *sections[] = {elf_section_named(&img->file, ".got.plt"),
+						elf_section_named(&img->file, ".got")};
+	size_t count = 0;
 
-	for (size_t i = 0; i < f->segment_count; i++) {
-		const struct elf_segment *s = &f->segments[i];
+	for (size_t i = 0; i < img->file.segment_count; i++) {
+		const struct elf_segment *s = &img->file.segments[i];
 
 		if (s->type != PT_DYNAMIC || !s->bytes)
 			continue;
 		for (size_t at = 0; at + 16 <= s->file_size && elf_u64(s->bytes + at); at += 16)
-			if (elf_u64(s->bytes + at) == DT_PLTGOT && n < OFFSET_BASES - 1)
-				bases[n++] = elf_u64(s->bytes + at + 8);
+			if (elf_u64(s->bytes + at) == DT_PLTGOT)
+				count = add_base(bases, count, elf_u64(s->bytes + at + 8));
 	}
-	for (size_t i = 0; i < f->section_count && n < OFFSET_BASES; i++)
-		if (!strcmp(f->sections[i].name, n ? ".got" : ".got.plt"))
-			bases[n++] = f->sections[i].address;
-	return n;
+	for (size_t i = 0; i < sizeof(sections) / sizeof(*sections); i++)
+		if (sections[i])
+			count = add_base(bases, count, sections[i]->address);
+	return count;
 }
 
 bool image_is_fixed(const struct image *img)

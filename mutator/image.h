@@ -37,7 +37,7 @@ vaddr_t image_lowest(const struct image *img);	/* lowest PT_LOAD, page aligned d
 vaddr_t image_highest(const struct image *img); /* end of the highest PT_LOAD */
 vaddr_t image_entry(const struct image *img);	/* e_entry */
 /* What offsets of the code to its own addresses may count from (@GOTOFF): at most OFFSET_BASES. */
-enum { OFFSET_BASES = 2 };
+enum { OFFSET_BASES = 3 };
 size_t image_offset_bases(const struct image *img, vaddr_t bases[OFFSET_BASES]);
 bool image_is_fixed(const struct image *img); /* ET_EXEC: runs at its link-time addresses */
 bool image_is_go(const struct image *img);    /* Go code: pcs are parked off the stacks */

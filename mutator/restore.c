@@ -101,16 +101,12 @@ void restore_release(struct flush *f)
 /* True if these are the bytes of our jump; a breakpoint may stand among them (struct patch). */
 static bool is_jump(const uint8_t *now, const uint8_t *jump, size_t length)
 {
-	bool found = false;
-	size_t size;
+	struct patch only = {.length = length};
+	uint8_t wanted[ARCH_PATCH_MAX];
 
-	for (size_t i = 0; i < length; i += size) {
-		size = now[i] == jump[i] ? 1 : found ? 0 : arch_breakpoint(now + i, length - i);
-		if (!size)
-			return false;
-		found |= now[i] != jump[i];
-	}
-	return true;
+	memcpy(only.before, jump, length);
+	memcpy(only.after, jump, length);
+	return patch_is_shared(&only, now, wanted);
 }
 
 /*
@@ -155,23 +151,20 @@ static int leave_holes(const struct flush *f, struct stop *stop, struct dinst_er
  */
 static void keep_holes_in_use(struct flush *f, const struct snapshot *shot)
 {
+	size_t count = 0;
+
 	if (!f->hole_count)
 		return;
+	/* Two sites may have one hole, of a module that came to the same place again. */
 	for (size_t i = 0; i < f->hole_count; i++)
-		f->hole_ranges[i] =
-			(struct stack_range){.lo = f->holes[i].at, .hi = f->holes[i].at + 1};
-	if (!snapshot_scan_stacks(shot, f->hole_ranges, f->hole_count))
+		if (!count || f->hole_ranges[count - 1].lo != f->holes[i].at)
+			f->hole_ranges[count++] = (struct stack_range){.lo = f->holes[i].at,
+								       .hi = f->holes[i].at + 1};
+	if (!snapshot_scan_stacks(shot, f->hole_ranges, count))
 		return;
-	/* Two sites may have one hole, of a module that came to the same place again: one of them is hit. */
-	for (size_t i = 0, first = 0; i < f->hole_count; i++) {
-		if (f->holes[i].at != f->holes[first].at)
-			first = i;
-		f->hole_ranges[first].hit |= f->hole_ranges[i].hit;
-	}
-	for (size_t i = 0, first = 0; i < f->hole_count; i++) {
-		if (f->holes[i].at != f->holes[first].at)
-			first = i;
-		if (f->hole_ranges[first].hit)
+	for (size_t i = 0, at = 0; i < f->hole_count; i++) {
+		at += f->hole_ranges[at].lo != f->holes[i].at;
+		if (f->hole_ranges[at].hit)
 			f->restored[f->holes[i].restore] = false;
 	}
 }

@@ -64,7 +64,7 @@ options() {
 # and long, or whose stacks cannot be known, so that it takes long to be rid of us, need more of it.
 least() {
 	case $1 in
-	mmapmany | clone) short 6 2 ;;
+	mmapmany | malloc | clone) short 6 2 ;;
 	*) short 1.5 0.8 ;;
 	esac
 }
@@ -210,6 +210,9 @@ try() {
 		t = ms < 4000 ? ms / 500 : 4 + ms / 1000
 		t = t < 60 ? t : 60
 		print (t > least ? t : least) }')"
+	for pid in $first; do
+		! is_large "$pid" || echo "$pid"
+	done >"$work/large"
 	exec 5>&-
 	removed=$(date +%s%3N)
 	for at in "${pids[@]}"; do
@@ -224,6 +227,10 @@ try() {
 	fi
 	for pid in $(below "$other" | grep -xF "$first" | head -8); do
 		! left_over "$pid" || fail "$1: a mutator left something in process $pid"
+	done
+	for at in $(grep -l 'too large to be searched' "$work"/mutator.*); do
+		pid=${at##*.}
+		grep -qx "$pid" "$work/large" || is_large "$pid" || fail "$1: process $pid is not large: $(tail -2 "$at")"
 	done
 	grep -q '^detached: 0 left' "$work/mutator.$worker" || fail "$1: $(tail -1 "$work/mutator.$worker")"
 	if ! as_before "$1" "$worker"; then
