@@ -8,7 +8,12 @@
  * so such a child is never seized: nor would it be of any use, for the thread that waits for
  * it does not stop before it has gone. So nobody is seized before the thread that created it stands still.
  */
+#include <dirent.h>
 #include <errno.h>
+#include <linux/kcmp.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "inject/control.h"
 #include "inject/tasks.h"
@@ -18,17 +23,22 @@ bool stop_shares_memory(struct stop *s, pid_t pid)
 	return task_same_memory(target_memory_tid(s->target), pid);
 }
 
+static bool is_in_stop(const struct stop *s, pid_t pid)
+{
+	for (size_t g = 0; g < s->groups.count; g++)
+		if (s->groups.ids[g] == pid)
+			return true;
+	return false;
+}
+
 int stop_find_sharers(struct stop *s, const struct held *h, bool *more)
 {
 	struct proc_ids children = {0};
 	int error = proc_children(h->tgid, h->pub.tid, &children);
-	bool known;
 
 	for (size_t i = 0; !error && i < children.count; i++) {
-		known = false;
-		for (size_t g = 0; g < s->groups.count; g++)
-			known |= s->groups.ids[g] == children.ids[i];
-		if (known || !task_same_memory(h->pub.tid, children.ids[i]))
+		if (is_in_stop(s, children.ids[i]) ||
+		    !task_same_memory(h->pub.tid, children.ids[i]))
 			continue;
 		if (!h->stopped) {
 			s->overlooked = true;
@@ -84,4 +94,37 @@ int stop_find_creator(struct stop *s, struct dinst_error *e)
 					  "no memory for the stop of process %d", (int)t->pid);
 	}
 	return 0;
+}
+
+/* Only where the kernel itself says so: who cannot be looked at is mostly somebody else's. */
+static bool is_stranger(const struct stop *s, pid_t pid)
+{
+	const pid_t target = target_memory_tid(s->target);
+
+	return syscall(SYS_kcmp, target, pid, KCMP_VM, 0, 0) == 0 && !is_in_stop(s, pid);
+}
+
+int stop_check_strangers(struct stop *s, struct dinst_error *e)
+{
+	struct proc_stat stat = {0};
+	struct dirent *entry;
+	DIR *proc = opendir("/proc");
+	pid_t pid = 0;
+
+	if (!proc)
+		return dinst_fail_errno(e, DINST_NO_MEMORY, errno, "cannot list all processes");
+	while (!pid && (entry = readdir(proc))) {
+		pid = (pid_t)strtol(entry->d_name, NULL, 10);
+		/* A worker of the kernel (vhost) borrows the memory, and executes nothing there. */
+		if (pid <= 0 || !is_stranger(s, pid) || proc_stat_read(pid, &stat) ||
+		    stat.flags & PROC_KERNEL_THREAD)
+			pid = 0;
+	}
+	closedir(proc);
+	if (!pid)
+		return 0;
+	return dinst_fail(
+		e, DINST_REFUSED,
+		"process %d (%s) is in the memory of process %d, and neither its child nor its creator (clone(2) with CLONE_VM; its creator has ended, or CLONE_PARENT): it cannot be stopped along with it, and would run through what is half written; instrument them when it has ended",
+		(int)pid, stat.name, (int)s->target->pid);
 }

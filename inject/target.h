@@ -188,6 +188,12 @@ int stop_store_regs(struct stop *s, struct dinst_error *e);
 int stop_maps(struct stop *s, const struct maps **out, struct dinst_error *e);
 
 /*
+ * DINST_REFUSED where a process is in the target's memory that no stop finds (docs/safety.md): whoever is
+ * about to write code that others execute asks once. Looks at all processes: 1 us each, or so.
+ */
+int stop_check_strangers(struct stop *s, struct dinst_error *e);
+
+/*
  * True if the thread stands inside a restartable sequence (rseq(2)), with the
  * address at which the kernel would abort it. Its pc must not be moved then
  * but to that address: stop_leave_sequence() does it for good and sets

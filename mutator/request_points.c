@@ -111,7 +111,7 @@ static int link_raw(struct request *r, struct instance *i, struct function_work 
 				  .argument = w->pair};
 	const bool is_program = w->raw->snippet == SNIPPET_PROGRAM;
 	struct module *m = w->function.module;
-	struct site *site;
+	struct site *site = NULL;
 	int status;
 
 	if (snippet.kind == SNIPPET_ADDRESS &&
@@ -129,7 +129,11 @@ static int link_raw(struct request *r, struct instance *i, struct function_work 
 	/* The site may be in another place than the one that was asked for. */
 	if (status >= 0 && (w->pair || is_program))
 		status = threads_prepare(r->session, site->place, &r->stop_ns, e);
-	return status < 0 ? status : request_link(r, i, site, p, &snippet, e);
+	if (status >= 0)
+		status = request_link(r, i, site, p, &snippet, e);
+	if (status < 0 && site)
+		request_let_go(r->session, site);
+	return status;
 }
 
 /* Links every point of the metric's kind; the refused ones are listed with the instance. */

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "inject/arena.h"
 #include "inject/target.h"
 
 static struct target *open_target(pid_t pid)
@@ -244,59 +245,88 @@ static int watch_counter(struct stop *s, void *arg, struct dinst_error *e)
 	return 0;
 }
 
-/* A process of its own with the same memory is stopped too. */
-/* fear G2: a process of its own that shares the memory stands still in each stop, too */
-static void test_shared_memory(void **state)
+/* Starts a mode of stop-states that tells of a process, and of where one of its processes counts. */
+static pid_t start_sharers(struct harness *h, const char *mode, unsigned long *counter)
 {
-	struct shared shared = {0};
-	struct harness *h = *state;
-	struct dinst_error e = {0};
-	unsigned long counter;
-	struct target *t;
-	int other;
+	int told;
 
 	harness_start_argv(h,
 			   (const char *const[]){harness_path("tests/live/targets/stop-states"),
-						 "clone", NULL},
+						 mode, NULL},
 			   false);
-	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "%d %lx", &other, &counter), 2);
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "%d %lx", &told, counter), 2);
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
-	shared.other = other;
-	shared.counter = counter;
-	t = open_target(h->pid);
+	return told;
+}
+
+/* In each stop of `pid` process `other`, which counts, stands still. */
+static void expect_still(pid_t pid, pid_t other, unsigned long counter)
+{
+	struct shared shared = {.other = other, .counter = counter};
+	struct dinst_error e = {0};
+	struct target *t = open_target(pid);
+
 	for (int i = 0; i < 10; i++) {
 		assert_int_equal(target_stop(t, NULL, watch_counter, &shared, NULL, &e), 0);
 		assert_int_equal(shared.foreign, 1);
 		assert_true(shared.stood_still);
 	}
 	target_close(t);
+}
+
+/* fear G2: a process of its own that shares the memory stands still in each stop, too */
+static void test_shared_memory(void **state)
+{
+	struct harness *h = *state;
+	unsigned long counter;
+	const pid_t other = start_sharers(h, "clone", &counter);
+
+	expect_still(h->pid, other, counter);
 	harness_end(h, 0);
 }
 
 /* fear G2: who created the process that created the target, all in one memory, stands still, too */
 static void test_creators(void **state)
 {
-	struct shared shared = {0};
+	struct harness *h = *state;
+	unsigned long counter;
+	const pid_t last = start_sharers(h, "creators", &counter);
+
+	expect_still(last, h->pid, counter);
+	harness_end(h, 0);
+}
+
+static int make_arena(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct arena *a;
+	int status;
+
+	status = arena_create(s, *(unsigned long *)arg, *(unsigned long *)arg + 1, &a, e);
+	return status < 0 ? status : arena_destroy(s, a, e);
+}
+
+/* fear G2: nothing is written while a process is in the memory that no stop finds (a sibling of its creator) */
+static void test_strangers(void **state)
+{
 	struct harness *h = *state;
 	struct dinst_error e = {0};
 	unsigned long counter;
-	struct target *t;
-	int last;
+	const pid_t other = start_sharers(h, "sibling", &counter);
+	struct target *t = open_target(h->pid);
+	char name[32];
 
-	harness_start_argv(h,
-			   (const char *const[]){harness_path("tests/live/targets/stop-states"),
-						 "creators", NULL},
-			   false);
-	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "%d %lx", &last, &counter), 2);
-	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
-	shared.other = h->pid;
-	shared.counter = counter;
-	t = open_target(last);
-	for (int i = 0; i < 10; i++) {
-		assert_int_equal(target_stop(t, NULL, watch_counter, &shared, NULL, &e), 0);
-		assert_int_equal(shared.foreign, 1);
-		assert_true(shared.stood_still);
+	snprintf(name, sizeof(name), "process %d ", (int)other);
+	for (int i = 0; i < 3; i++) {
+		dinst_error_clear(&e);
+		assert_int_equal(target_stop(t, NULL, make_arena, &counter, NULL, &e),
+				 DINST_REFUSED);
+		assert_non_null(strstr(e.text, name));
 	}
+	/* It is ours to wait for. */
+	kill(other, SIGKILL);
+	assert_int_equal(waitpid(other, NULL, __WALL), other);
+	dinst_error_clear(&e);
+	assert_int_equal(target_stop(t, NULL, make_arena, &counter, NULL, &e), 0);
 	target_close(t);
 	harness_end(h, 0);
 }
@@ -494,6 +524,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_shared_memory, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_creators, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_strangers, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_exec, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_exec_many, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_kernel_worker, harness_setup,

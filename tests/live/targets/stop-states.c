@@ -6,6 +6,7 @@
  *   vfork    the main thread waits in vfork() for a child that waits for a line
  *   clone    a process of its own shares the memory and counts in it
  *   creators the first of three processes with one memory, each created by the one before, counts; tells of the last
+ *   sibling  a process of its own shares the memory and counts in it, and is its creator's sibling
  *   exec     a thread other than the leader executes this program again and again
  *   exec-many  the same with thirty others, who just stand around; it ends where that takes too long
  *   worker   an io_uring worker blocks in a read that ends with the input
@@ -26,6 +27,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -122,10 +124,11 @@ static int count_forever(void *arg)
 	return 0;
 }
 
-static int mode_clone(void)
+static int mode_clone(bool sibling)
 {
 	static char stack[65536] __attribute__((aligned(16)));
-	pid_t child = clone(count_forever, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
+	pid_t child = clone(count_forever, stack + sizeof(stack),
+			    CLONE_VM | SIGCHLD | (sibling ? CLONE_PARENT : 0), NULL);
 	int status;
 
 	if (child < 0)
@@ -134,7 +137,8 @@ static int mode_clone(void)
 	ready();
 	wait_for_end();
 	shared_end = 1;
-	return waitpid(child, &status, 0) != child || status;
+	/* Its creator's parent waits for a sibling. */
+	return !sibling && (waitpid(child, &status, 0) != child || status);
 }
 
 static volatile pid_t last_of_creators;
@@ -375,7 +379,9 @@ int main(int argc, char **argv)
 	if (!strcmp(mode, "vfork"))
 		return mode_vfork();
 	if (!strcmp(mode, "clone"))
-		return mode_clone();
+		return mode_clone(false);
+	if (!strcmp(mode, "sibling"))
+		return mode_clone(true);
 	if (!strcmp(mode, "creators"))
 		return mode_creators();
 	if (!strcmp(mode, "exec"))
