@@ -32,7 +32,22 @@ enum {
 	NS_PER_MS = 1000000,
 	OVER_NS = 100000000,  /* a thread is back in its call by then */
 	RESTART_BLOCK = -516, /* ERESTART_RESTARTBLOCK (include/linux/errno.h) */
+	/* Of 32-bit calls (arch/x86/entry/syscalls/syscall_32.tbl). */
+	NARROW_RESTART = 0,
+	NARROW_CLOSE = 6,
 };
+
+/* A 64-bit program can make calls by the numbers of 32-bit ones, too (int $0x80). */
+static bool is_wide(const struct held *h)
+{
+	uint8_t before[ARCH_SYSCALL_MAX];
+	uint64_t word;
+
+	if (tracee_peek(h->pub.tid, arch_pc(&h->pub.regs) - sizeof(word), &word))
+		return true;
+	memcpy(before, (uint8_t *)&word + sizeof(word) - sizeof(before), sizeof(before));
+	return arch_is_native_call(before);
+}
 
 /* Calls that take a relative timeout in milliseconds as an argument. */
 static int timeout_argument(long number)
@@ -165,14 +180,17 @@ static void continue_timeout(struct stop *s, struct held *h, unsigned argument)
  */
 static bool is_past_restart(const struct held *h)
 {
+	const long number = is_wide(h) ? SYS_restart_syscall : NARROW_RESTART;
+
 	return arch_syscall_result(&h->pub.regs) == RESTART_BLOCK &&
-	       arch_syscall_number(&h->pub.regs) == SYS_restart_syscall;
+	       arch_syscall_number(&h->pub.regs) == number;
 }
 
 /* Would the call end with EINTR, or with the filter's verdict, only because of us? */
 static bool is_cut_short(const struct held *h)
 {
 	const struct arch_regs *regs = &h->pub.regs;
+	const long number = arch_syscall_number(regs);
 
 	if (!arch_in_syscall(regs))
 		return false;
@@ -180,10 +198,11 @@ static bool is_cut_short(const struct held *h)
 		return held_is_filtered(h) &&
 		       !tracee_filters_allow(h->pub.tid, SYS_restart_syscall, regs);
 	/* The verifier gives up at any signal; nothing has been made by then (kernel/bpf/verifier.c). */
-	if (arch_syscall_result(regs) == -EAGAIN && arch_syscall_number(regs) == SYS_bpf)
-		return arch_syscall_argument(regs, 0) == BPF_PROG_LOAD;
+	if (arch_syscall_result(regs) == -EAGAIN && number == SYS_bpf)
+		return arch_syscall_argument(regs, 0) == BPF_PROG_LOAD && is_wide(h);
 	/* An interrupted close() has closed the descriptor: never twice (close(2)). */
-	return arch_syscall_result(regs) == -EINTR && arch_syscall_number(regs) != SYS_close;
+	return arch_syscall_result(regs) == -EINTR &&
+	       number != (is_wide(h) ? SYS_close : NARROW_CLOSE);
 }
 
 void stop_restart_begin(struct held *h)
@@ -211,7 +230,7 @@ void stop_restart_finish(struct stop *s, struct held *h)
 	if (!h->restarted || !arch_in_syscall(&h->pub.regs))
 		return;
 	argument = timeout_argument(arch_syscall_number(&h->pub.regs));
-	if (argument >= 0)
+	if (argument >= 0 && is_wide(h))
 		continue_timeout(s, h, (unsigned)argument);
 }
 

@@ -61,16 +61,30 @@ static int seize_denied(struct stop *s, struct held *h, bool last, struct dinst_
 		(int)s->target->pid, s->target->name, (int)status.tracer, tracer.name);
 }
 
+/* One that hangs is ended by the timer's signals only: where others stand still, long before the deadline. */
+static int seize(struct stop *s, pid_t tid)
+{
+	const bool stands = s->nested || s->deadline_ns;
+	const uint64_t until = clock_ns() + (stands ? STANDING_NS : RUNNING_NS);
+	int error;
+
+	if (stands)
+		tracer_arm(&s->tracer, until);
+	error = tracee_seize(tid, until);
+	if (stands)
+		tracer_arm(&s->tracer, s->deadline_ns ? s->deadline_ns : until);
+	return error;
+}
+
 int stop_seize(struct stop *s, struct held *h, struct dinst_error *e)
 {
 	const uint64_t patience = clock_ns() + DENIED_PATIENCE_NS;
-	const bool stands = s->nested || s->deadline_ns;
 	const struct timespec pause = {0, PAUSE_NS};
 	int error, code;
 
 	/* Both counts: one request alone may wait longer for an exec to end. */
 	for (int denials = 0;; denials++) {
-		error = tracee_seize(h->pub.tid, clock_ns() + (stands ? STANDING_NS : RUNNING_NS));
+		error = seize(s, h->pub.tid);
 		if (!error) {
 			h->seized = true;
 			return 0;

@@ -162,6 +162,47 @@ static void change_local(struct compiler *c, const struct mdl_expr *x, int op)
 	compile_copy(c, c->local, value);
 }
 
+/* Compares with many objects anywhere in it. */
+static bool mentions_any(const struct compiler *c, const struct mdl_expr *x)
+{
+	const struct mdl_expr *other;
+
+	if (!x)
+		return false;
+	for (size_t i = 0; i < x->arg_count; i++)
+		if (mentions_any(c, x->args[i]))
+			return true;
+	return compile_is_any(c, x, &other) || mentions_any(c, x->left) ||
+	       mentions_any(c, x->right) || mentions_any(c, x->condition);
+}
+
+/* Its value is a place, or has nothing to do with one. */
+static bool gives_place(const struct compiler *c, const struct mdl_expr *x)
+{
+	const struct mdl_expr *other;
+
+	if (x->kind == MDL_CHOICE)
+		return !mentions_any(c, x->condition) && gives_place(c, x->left) &&
+		       gives_place(c, x->right);
+	return (x->op == MDL_OP_EQ && compile_is_any(c, x, &other)) || !mentions_any(c, x);
+}
+
+/*
+ * A flag of many objects holds the place of the one that it is set for: 1 where one was met would
+ * stand for whichever object has the first place.
+ */
+static bool loses_place(const struct compiler *c, const struct mdl_expr *x, int op)
+{
+	int64_t constant;
+
+	if (!c->q->vector || c->q->placement->role == MDL_MEASURES || op == '-')
+		return false;
+	if (op)
+		return c->place_known;
+	return !gives_place(c, x->right) ||
+	       (c->place_known && mdl_constant(x->right, &constant) && constant);
+}
+
 void compile_assign(struct compiler *c, const struct mdl_expr *x, struct operand *out)
 {
 	const int op = x->kind == MDL_STEP ? (x->number < 0 ? '-' : '+') : x->op;
@@ -180,6 +221,13 @@ void compile_assign(struct compiler *c, const struct mdl_expr *x, struct operand
 	*out = operand_value(value);
 	switch (v->form) {
 	case VARIABLE_FLAG:
+		if (loses_place(c, x, op)) {
+			compile_fail(c, &x->place, DINST_USAGE,
+				     "with '*' this must tell which object it is: %s = (... == "
+				     "$constraint[n])",
+				     v->name);
+			break;
+		}
 		value = change_flag(c, v, op, value);
 		result_of(c, x, v, value, out);
 		break;

@@ -55,10 +55,23 @@ bool instance_makes_calls(const struct instance *i)
 	return false;
 }
 
+/* Of something hidden: a flag, or a hook. */
+static bool is_calling(const struct instance *i)
+{
+	for (const struct link *l = i->links; l; l = l->next_instance)
+		if (l->snippet.code && l->snippet.code->system_calls)
+			return true;
+	return false;
+}
+
 bool session_makes_calls(const struct session *s)
 {
 	for (const struct instance *i = s->instances; i; i = i->next)
 		if (!i->stopped && !i->source && instance_makes_calls(i))
+			return true;
+	/* A hook reads the clock whatever it is there for. */
+	for (const struct instance *i = s->hidden; i; i = i->next)
+		if (!i->stopped && is_calling(i))
 			return true;
 	return false;
 }
@@ -145,24 +158,15 @@ static bool may_go_on_calling(struct session *s)
 bool session_needs_poll(const struct session *s)
 {
 	for (const struct instance *i = s->instances; i; i = i->next)
-		if (!i->stopped && !i->source && (i->limit > 0 || instance_makes_calls(i)))
+		if (!i->stopped && !i->source && i->limit > 0)
 			return true;
-	return false;
+	return session_makes_calls(s);
 }
 
 static void switch_off(struct session *s, struct instance *i)
 {
 	i->stopped = true;
 	removal_unlink(s, i);
-}
-
-/* Of something hidden: a flag, or a hook. */
-static bool is_calling(const struct instance *i)
-{
-	for (const struct link *l = i->links; l; l = l->next_instance)
-		if (l->snippet.code && l->snippet.code->system_calls)
-			return true;
-	return false;
 }
 
 /* Instances, flags and hooks: what makes calls before it is known what for. */

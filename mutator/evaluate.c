@@ -266,8 +266,10 @@ static int make_measure(struct evaluation *v, struct mdl_plan *plan, const struc
 /* Callees that `.calls` leaves out: of the lists that all of this request names. */
 static int find_excluded(struct evaluation *v, const struct selection *s, struct function_set *set)
 {
-	int status = excluded_add(v, s->replace ? s->replace->body : v->metric->base, set);
+	int status;
 
+	v->exclusion++;
+	status = excluded_add(v, s->replace ? s->replace->body : v->metric->base, set);
 	for (size_t i = 0; i < s->flag_count && status >= 0; i++)
 		status = excluded_add(v, s->flags[i]->body, set);
 	set_sort(set);

@@ -12,6 +12,8 @@
 
 #include "mutator/evaluate_private.h"
 
+enum { NAMES_A_STEP = 64 };
+
 /* ----------------------------------------------------------------- sets */
 
 bool function_is(const struct function_ref *a, const struct function_ref *b)
@@ -200,8 +202,23 @@ static int keep_functions(struct evaluation *v, const struct function_set *set, 
 	return status;
 }
 
+/* What looking for one item takes: of a glob, all names are compared with it. */
+static uint64_t steps_of_item(const struct evaluation *v)
+{
+	const struct image_function *functions;
+	uint64_t names = 0;
+
+	for (size_t i = 0; i < module_count(v->s->modules); i++) {
+		const struct module *m = module_get(v->s->modules, i);
+
+		names += m->gone || !m->image ? 0 : image_functions(m->image, &functions);
+	}
+	return 1 + names / NAMES_A_STEP;
+}
+
 static int fill_procedures(struct evaluation *v, struct known_list *k)
 {
+	const uint64_t each = steps_of_item(v);
 	struct function_set set = {0};
 	int status = 0;
 
@@ -209,6 +226,9 @@ static int fill_procedures(struct evaluation *v, struct known_list *k)
 		size_t before = set.count;
 
 		status = find_item(v, k->list->items[i]->text, &set);
+		/* Items may be many, and each of them match everything there is. */
+		if (status >= 0)
+			status = spend(v, each + set.count - before);
 		if (status >= 0 && set.count == before)
 			status = skip_item(v, k, k->list->items[i]->text);
 	}
@@ -390,7 +410,7 @@ static int exclude_list(void *arg, const struct mdl_expr *x)
 {
 	struct exclusion *ex = arg;
 	const struct mdl_list *list;
-	struct value value = {0};
+	struct known_list *k = NULL;
 	int status = 0;
 
 	if (x->kind != MDL_NAME)
@@ -398,9 +418,13 @@ static int exclude_list(void *arg, const struct mdl_expr *x)
 	list = mdl_find_list(ex->v->l, x->text);
 	if (!list || list->element != MDL_OF_PROCEDURES)
 		return 0;
-	status = list_value(ex->v, list, &value);
-	for (size_t i = 0; i < value.count && status >= 0; i++)
-		status = set_add(ex->set, &value.functions[i], ex->v->e);
+	status = know_list(ex->v, list, &k);
+	/* A list may be named by thousands of statements. */
+	if (status < 0 || k->excluded == ex->v->exclusion)
+		return status;
+	k->excluded = ex->v->exclusion;
+	for (size_t i = 0; i < k->value.count && status >= 0; i++)
+		status = set_add(ex->set, &k->value.functions[i], ex->v->e);
 	return status;
 }
 

@@ -107,6 +107,7 @@ struct known_list {
 	struct value value;
 	char **skipped; /* items that nothing matches */
 	size_t skipped_count;
+	unsigned excluded; /* evaluation.exclusion that it was taken into last */
 	struct known_list *next;
 };
 
@@ -131,7 +132,8 @@ struct evaluation {
 	struct call_edge *callers; /* who calls whom, sorted by callee; malloc'ed */
 	size_t caller_count;
 	bool has_callers;
-	uint64_t steps; /* taken so far: what loops inside of loops cost is bounded */
+	unsigned exclusion; /* number of the set of callees left out that is made, from 1 on */
+	uint64_t steps;	    /* taken so far: what loops inside of loops cost is bounded */
 };
 
 /* A loop variable that is in force. */

@@ -168,8 +168,9 @@ static int attribute_of_modules(struct drawing *d, const struct mdl_expr *x, con
 	}
 	if (strcmp(x->text, "funcs"))
 		return no_attribute(d, x, VALUE_MODULES);
-	/* The focus knows them already. */
-	if (r && r->value.kind == VALUE_MODULES && r->value.modules == m->modules) {
+	/* The focus knows them already; of several modules the first one is where all of them begin. */
+	if (r && r->value.kind == VALUE_MODULES && r->value.modules == m->modules &&
+	    r->value.count == m->count) {
 		*out = (struct value){.kind = VALUE_FUNCTIONS,
 				      .functions = r->functions,
 				      .count = r->function_count};

@@ -284,6 +284,14 @@ void family_release(struct session *s)
 	s->member_room = 0;
 }
 
+/* It executed another program while it was being stopped: that has nothing of ours. */
+static bool has_executed(const struct family *f, pid_t pid)
+{
+	struct dinst_error ignored = {0};
+
+	return !f->worked && !is_member(f->session, pid, &ignored);
+}
+
 static int with_one_more(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct family *f = arg;
@@ -358,7 +366,7 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 		f->report.stop_ns = report.stop_ns;
 	f->report.threads += report.threads;
 	f->member_busy |= status == DINST_BUSY;
-	gone = status == DINST_GONE && !target_alive(w.member);
+	gone = status == DINST_GONE && (!target_alive(w.member) || has_executed(f, w.pid));
 	if (gone) {
 		/* It ended before it was stopped, or was killed while it was: one member less. */
 		dinst_error_clear(e);

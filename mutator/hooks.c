@@ -120,6 +120,15 @@ static struct instance *make_hidden(struct request *r, const struct raw_metric *
 	return i;
 }
 
+static bool makes_calls(const struct arch_program *program)
+{
+	for (unsigned n = 0; n < program->count; n++)
+		if (program->ops[n].kind == ARCH_OP_CLOCK &&
+		    program->ops[n].number != ARCH_CLOCK_TICKS)
+			return true;
+	return false;
+}
+
 static struct snippet_code *code_of(struct request *r, struct arch_program *program,
 				    struct dinst_error *e)
 {
@@ -129,9 +138,7 @@ static struct snippet_code *code_of(struct request *r, struct arch_program *prog
 		dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 		return NULL;
 	}
-	for (unsigned n = 0; n < program->count; n++)
-		code->system_calls |= program->ops[n].kind == ARCH_OP_CLOCK &&
-				      program->ops[n].number != ARCH_CLOCK_TICKS;
+	code->system_calls = makes_calls(program);
 	return code;
 }
 
@@ -179,27 +186,6 @@ static int extend(struct request *r, struct instance *hook, struct arch_program 
 	return 0;
 }
 
-static int hook_ways_out(struct request *r, struct instance *i, struct dinst_error *e)
-{
-	struct arch_program program = {0};
-	struct instance *hook;
-	int status = threads_hook_program(r->session, &program, e);
-
-	if (status < 0)
-		return status;
-	hook = request_find_hidden(r, hook_metric.name);
-	if (hook) {
-		hook->references++;
-		status = extend(r, hook, &program, e);
-	} else {
-		status = make(r, &program, &hook, e);
-	}
-	if (hook)
-		i->flags[i->flag_count++] = hook;
-	free(program.ops);
-	return status;
-}
-
 /* ----------------------------------------------------------------- filters */
 
 static int hook_taker(struct request *r, struct instance *hook, size_t n, struct hooked *hooked,
@@ -225,6 +211,10 @@ static int hook_filters(struct request *r, struct instance *i, struct dinst_erro
 	struct hooked hooked = {.count = 0};
 	int status = 0;
 
+	if (!i->flags)
+		i->flags = calloc(INSTANCE_HOOKS, sizeof(*i->flags));
+	if (!i->flags)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	if (hook) {
 		hook->references++;
 		i->flags[i->flag_count++] = hook;
@@ -236,6 +226,38 @@ static int hook_filters(struct request *r, struct instance *i, struct dinst_erro
 	i->flags[i->flag_count++] = hook;
 	for (size_t n = 0; threads_filter_functions[n] && status >= 0; n++)
 		status = hook_taker(r, hook, n, &hooked, e);
+	return status;
+}
+
+/* --------------------------------------------------------------- ways out */
+
+/*
+ * They may make system calls, whatever the instance itself does and for as long as anybody needs
+ * them: so they hold on to the filters' hook themselves. Where the target may not, there are none.
+ */
+static int hook_ways_out(struct request *r, struct instance *i, struct dinst_error *e)
+{
+	struct arch_program program = {0};
+	struct dinst_error ignored = {0};
+	struct instance *hook = NULL;
+	int status = threads_hook_program(r->session, &program, e);
+	const bool calls = status >= 0 && makes_calls(&program);
+
+	if (status < 0 || (calls && threads_may_call(r->session, &ignored) <= 0))
+		goto out;
+	hook = request_find_hidden(r, hook_metric.name);
+	if (hook) {
+		hook->references++;
+		status = extend(r, hook, &program, e);
+	} else {
+		status = make(r, &program, &hook, e);
+	}
+	if (hook)
+		i->flags[i->flag_count++] = hook;
+	if (status >= 0 && calls && !hook->flag_count)
+		status = hook_filters(r, hook, e);
+out:
+	free(program.ops);
 	return status;
 }
 

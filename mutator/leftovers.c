@@ -280,8 +280,11 @@ static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadli
 	for (size_t i = 0; status >= 0 && i < child.count; i++)
 		if (is_same(&child.found[i], &of->found[n]))
 			status = leftovers_take_out(&child, i, false, deadline, result, e);
-	/* What has ended meanwhile, or executed another program, has nothing left in it. */
-	if (!target_alive(child.target)) {
+	/*
+	 * What has ended meanwhile, or executed another program, has nothing left in it. One that ends has
+	 * no memory any more before its end can be seen; were it wrong, the next round would find it again.
+	 */
+	if (status == DINST_GONE || !target_alive(child.target)) {
 		dinst_error_clear(e);
 		result->arenas_left = left;
 		status = 0;

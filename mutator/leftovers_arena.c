@@ -490,6 +490,23 @@ static int take_out_in_stops(struct one_arena *a, bool *restored, uint64_t deadl
 	return status;
 }
 
+/*
+ * The process has executed another program meanwhile, or the arena was taken out of another process that is
+ * in the same memory (clone(CLONE_VM)): there is nothing left to read, and nothing of ours.
+ */
+static bool has_gone(const struct target *t, const struct arena_found *found)
+{
+	struct arena_found now[ARENAS_MOST];
+	struct dinst_error ignored = {0};
+	const int count = arena_find(t, now, ARENAS_MOST, &ignored);
+
+	for (int i = 0; i < count; i++)
+		if (now[i].inode == found->inode && now[i].device == found->device &&
+		    (found->inode || now[i].code == found->code))
+			return false;
+	return count >= 0;
+}
+
 int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadline,
 		       struct leftovers *result, struct dinst_error *e)
 {
@@ -504,12 +521,15 @@ int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadlin
 		return 0;
 	}
 	status = read_patches(p->target, &a, e);
-	if (status >= 0)
+	if (status >= 0) {
 		restored = calloc(a.count + 1, sizeof(*restored));
-	if (status >= 0 && !restored)
-		status = dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	if (status >= 0)
-		status = take_out_in_stops(&a, restored, deadline, result, e);
+		status = restored ? take_out_in_stops(&a, restored, deadline, result, e)
+				  : dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	} else if (has_gone(p->target, a.found)) {
+		dinst_error_clear(e);
+		a.unmapped = true;
+		status = 0;
+	}
 	for (size_t i = 0; restored && i < a.count; i++)
 		result->restored += restored[i];
 	p->late = p->late || a.late;

@@ -74,18 +74,36 @@ struct make_place {
 	struct session *session;
 	taddr_t lo, hi;
 	struct arena *arena;
+	struct journal *journal; /* NULL: it is made later */
 };
+
+/*
+ * A private arena is known by its header alone: were we to die before it is there, and it may be long until
+ * there is code to be sent, nobody would find the arena. What fails here is tried again, and told, later.
+ */
+static void make_known(struct stop *stop, struct make_place *m)
+{
+	struct dinst_error ignored = {0};
+
+	if (m->arena->mode == ARENA_PRIVATE &&
+	    !journal_create(m->arena, m->session->name, &m->journal, &ignored))
+		arena_sync(stop, m->arena, &ignored);
+}
 
 static int make_arena(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct make_place *m = arg;
+	int status;
 
 	if (target_incarnation(stop_target(stop)) != m->session->incarnation)
 		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
 				  (int)m->session->pid);
 	place_look_at_rseq(m->session, stop);
-	return m->session->private_arenas ? arena_create_private(stop, m->lo, m->hi, &m->arena, e)
-					  : arena_create(stop, m->lo, m->hi, &m->arena, e);
+	status = m->session->private_arenas ? arena_create_private(stop, m->lo, m->hi, &m->arena, e)
+					    : arena_create(stop, m->lo, m->hi, &m->arena, e);
+	if (status >= 0)
+		make_known(stop, m);
+	return status;
 }
 
 void place_free(struct place *p, bool keep_arena)
@@ -243,7 +261,8 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 	if (status < 0)
 		goto free_place;
 	p->arena = make.arena;
-	status = journal_create(p->arena, s->name, &p->journal, e);
+	p->journal = make.journal;
+	status = p->journal ? 0 : journal_create(p->arena, s->name, &p->journal, e);
 	if (status < 0)
 		goto unmake;
 	status = heap_create(p->arena, &p->heap, e);

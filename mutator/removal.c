@@ -292,7 +292,9 @@ static size_t give_back_bodies(struct session *s, const struct stack_range *rang
 	size_t freed = 0;
 
 	while ((b = *p)) {
-		if ((b->site->queued && b->site->busy) || body_hit(ranges, count, b)) {
+		/* Whoever waits in a gate goes on in the body that there was when that was made. */
+		if (b->site->gated || (b->site->queued && b->site->busy) ||
+		    body_hit(ranges, count, b)) {
 			p = &b->next;
 			continue;
 		}
@@ -325,7 +327,10 @@ static size_t give_back_codes(struct session *s, const struct stack_range *range
 	return freed;
 }
 
-/* The same with sites, and takes those off the queue that are used again. */
+/*
+ * The same with sites, and takes those off the queue that are used again. One whose gate is yet to be
+ * opened is still in the hands of who opens it, also where no thread has come.
+ */
 static size_t give_back_sites(struct session *s)
 {
 	struct site **p = &s->retired, *site;
@@ -335,7 +340,7 @@ static size_t give_back_sites(struct session *s)
 		bool used = site->links != 0;
 
 		if (!used && (site->state != SITE_DRAINING || site->busy || site->spent ||
-			      site->guests || site->move)) {
+			      site->guests || site->move || site->gated)) {
 			p = &site->next_queued;
 			continue;
 		}

@@ -13,7 +13,7 @@
 #include "mutator/compile.h"
 #include "mutator/request.h"
 
-/* Loop variables that stand for functions make no difference to code that is shared. */
+/* Only what code names is bound: of a loop over functions each has code with its own address in it. */
 static bool same_bindings(const struct mdl_placement *a, const struct mdl_placement *b)
 {
 	if (a->bindings == b->bindings)
@@ -28,6 +28,9 @@ static bool same_bindings(const struct mdl_placement *a, const struct mdl_placem
 		if (x->kind == MDL_BOUND_NUMBER && x->number != y->number)
 			return false;
 		if (x->kind == MDL_BOUND_TEXT && strcmp(x->text, y->text) != 0)
+			return false;
+		if (x->kind == MDL_BOUND_FUNCTION && (x->function.module != y->function.module ||
+						      x->function.index != y->function.index))
 			return false;
 	}
 	return true;

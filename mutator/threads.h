@@ -154,6 +154,11 @@ bool threads_may_read(struct session *s, struct dinst_error *e);
 extern const char *const threads_filter_functions[];
 int threads_filter_program(struct session *s, size_t n, struct arch_program *program,
 			   struct dinst_error *e);
+/*
+ * In a stop of the target, under a filter that forbids calls and that it has not counted: as if it
+ * had. Forked children start timers anew by a call even where all else that makes some is off.
+ */
+void threads_forbid_calls(struct session *s, struct stop *stop);
 /* True if the target has begun to put a filter on itself that nobody has looked at. */
 bool threads_filters_begun(const struct session *s);
 /*

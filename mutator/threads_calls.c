@@ -41,6 +41,8 @@ static int ask(struct stop *stop, void *arg, struct dinst_error *e)
 	(void)e;
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]) && may; i++)
 		may = stop_may_call(stop, calls[i].number, calls[i].arguments);
+	if (!may)
+		threads_forbid_calls(q->session, stop);
 	q->answer = !may ? NEVER : threads_settle_filters(q->session, stop) ? MAY : NOT_YET;
 	return 0;
 }

@@ -165,3 +165,15 @@ bool threads_settle_filters(struct session *s, struct stop *stop)
 	s->filters_most = most;
 	return true;
 }
+
+void threads_forbid_calls(struct session *s, struct stop *stop)
+{
+	struct dinst_error ignored = {0};
+	uint64_t counts[2];
+
+	if (!session_makes_calls(s) || !read_counts(s, counts) || counts[0] != counts[1])
+		return;
+	counts[0]++;
+	stop_write(stop, s->threads->area + offsetof(struct pair_config, filters_begun), &counts[0],
+		   sizeof(counts[0]), &ignored);
+}

@@ -156,12 +156,14 @@ static void emit_descriptor(struct arch_buf *out, const struct arch_environment 
  * Interrupts and hypervisors do not change rseq_cs, and most interrupts that come
  * while the kernel reads the clock are taken on the way back from it. What they
  * took would be missing until the next switch, so ticks are read on both sides of
- * the call, and where it took long nothing is remembered.
+ * the call, and where it took long nothing is remembered. Nor by a thread that has
+ * no rseq registered, for which the kernel never changes rseq_cs: one of a program that
+ * has forbidden itself the call since it began.
  */
 static void emit_thread_clock(struct emitter *e)
 {
 	const unsigned record = emitter_a(e), temp = e->temps[0], r = e->result;
-	struct asm_label slow = {0}, none = {0}, done = {0};
+	struct asm_label slow = {0}, none = {0}, done = {0}, unregistered = {0}, forget = {0};
 	struct arch_buf *out = e->out, *cold = e->cold;
 
 	asm_op_reg(out, true, ASM_TEST, record, record);
@@ -180,6 +182,10 @@ static void emit_thread_clock(struct emitter *e)
 
 	asm_place_at(&slow, arch_here(cold));
 	arch_note_pushed(cold, e->frame->pushed);
+	x86_emit8(cold, 0x64); /* cmpl $0,%fs:cpu_id */
+	asm_compare_number(cold, false, 0,
+			   asm_absolute((int32_t)e->env->counter.rseq_offset + RSEQ_CPU_ID));
+	asm_jump(cold, 0xc, &unregistered); /* jl */
 	emit_descriptor(cold, e->env, ASM_STORE, temp);
 	asm_store_number(cold, true, 0, asm_at(record, CPU_OFFSET));
 	emit_ticks(cold);
@@ -187,16 +193,22 @@ static void emit_thread_clock(struct emitter *e)
 	calls_emit_clock(cold, e->env, e->frame->pushed, ARCH_CLOCK_THREAD, r);
 	/* Nothing is known from what could not be had. */
 	asm_op_reg(cold, true, ASM_TEST, r, r);
-	asm_jump(cold, ASM_JUMP_E, &done);
+	asm_jump(cold, ASM_JUMP_E, &forget);
 	emit_ticks(cold);
 	asm_op_reg(cold, true, 0x29, RAX, temp); /* sub: less than 0 then */
 	asm_immediate(cold, true, ASM_IMM_CMP, -CALL_TICKS, temp);
-	asm_jump(cold, 0xc, &done); /* jl */
+	asm_jump(cold, 0xc, &forget); /* jl */
 	emit_ns_of_ticks(cold, e->env, temp);
 	asm_move(cold, r, temp);
 	asm_op_reg(cold, true, 0x29, RDX, temp); /* sub */
 	asm_exchange_if_zero(cold, false, temp, asm_at(record, CPU_OFFSET));
 	asm_jump(cold, ASM_JUMP_ALWAYS, &done);
+	/* Whoever was interrupted by this in its call, and switched out, must not find rseq_cs as it left it. */
+	asm_place(cold, &forget);
+	asm_number64(cold, temp, 0);
+	emit_thread_access(cold, ASM_STORE, true, temp, e->env->counter.rseq_offset + RSEQ_CS);
+	asm_jump(cold, ASM_JUMP_ALWAYS, &done);
+	asm_place(cold, &unregistered);
 	asm_place_at(&none, arch_here(cold));
 	calls_emit_clock(cold, e->env, e->frame->pushed, ARCH_CLOCK_THREAD, r);
 	asm_jump(cold, ASM_JUMP_ALWAYS, &done);

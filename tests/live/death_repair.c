@@ -7,6 +7,7 @@
 #include <fcntl.h>
 
 #include "inject/arena.h"
+#include "mutator/leftovers.h"
 #include "tests/live/death_help.h"
 #include "tests/live/harness_thread.h"
 
@@ -378,15 +379,69 @@ static void test_numbers_like_addresses(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear J2, G1: a process that clone() has made in the target's memory runs through what a dead mutator left: it
+ * is taken out once for both, which is no failure
+ */
+static void test_process_in_the_same_memory(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+
+	harness_start(h, "life-family", NULL);
+	s = session_begin(h);
+	session_insert_kind(s, "handle", POINT_ENTRY);
+	harness_send(h, "clone vm 300000000\n");
+	usleep(50000);
+	/* As a mutator that dies. */
+	session_free(s);
+	clean_up(h, 0);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	verify(h, 0);
+	harness_end(h, 0);
+}
+
+/*
+ * fear J2, G3: a process executes another program after it was seen what a dead mutator left in it: that is
+ * gone, which is no failure
+ */
+static void test_execution_before_it_is_taken_out(void **state)
+{
+	struct harness *h = *state;
+	struct process p = {.count = 1};
+	struct dinst_error e = {0};
+	struct leftovers left = {0};
+	struct session *s;
+
+	harness_start(h, "forks", NULL);
+	s = session_begin(h);
+	session_insert_kind(s, "hit", POINT_ENTRY);
+	session_free(s);
+	assert_int_equal(target_open(h->pid, &p.target, &e), 0);
+	assert_int_equal(arena_find(p.target, p.found, ARENAS_MOST, &e), 1);
+	harness_send(h, "exec\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
+	if (leftovers_take_out(&p, 0, false, 0, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_equal(left.arenas_left, 0);
+	target_close(p.target);
+	harness_end(h, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, death_setup, death_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_deaths_of_repair),	   TEST(test_deaths_of_adoption),
-		TEST(test_child_of_the_orphaned),  TEST(test_living_mutator),
-		TEST(test_mutator_as_a_target),	   TEST(test_deaths_in_a_family),
+		TEST(test_deaths_of_repair),
+		TEST(test_deaths_of_adoption),
+		TEST(test_child_of_the_orphaned),
+		TEST(test_living_mutator),
+		TEST(test_mutator_as_a_target),
+		TEST(test_deaths_in_a_family),
 		TEST(test_numbers_like_addresses),
+		TEST(test_process_in_the_same_memory),
+		TEST(test_execution_before_it_is_taken_out),
 	};
 
 	return cmocka_run_group_tests_name("live/death_repair", tests, NULL, NULL);

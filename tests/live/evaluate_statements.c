@@ -386,6 +386,49 @@ static void test_faults(void **state)
 	scene_end(h, &sc);
 }
 
+/* A focus of several modules: each of them has its own functions, the first one, too. */
+static void test_modules_of_focus(void **state)
+{
+	static const char text[] =
+		"constraint one_by_one /Code is counter {\n"
+		"  foreach m in $constraint[1] foreach f in m.funcs\n"
+		"    if (f.name == \"strtol\") append preInsn f.entry (* one_by_one++; *)\n"
+		"}\n"
+		"metric sum { constraint one_by_one;\n"
+		"  base is counter { append preInsn $exit.entry (* sum++; *) } }\n";
+	struct harness *h = *state;
+	const struct mdl_plan *p;
+	struct scene sc;
+
+	scene_begin(h, &sc, "evaluated", text);
+	p = evaluate(&sc, "sum", "/Code/*");
+	assert_int_equal(p->flag_count, 1);
+	assert_int_equal(p->flags[0].placement_count, 1);
+	scene_end(h, &sc);
+}
+
+/* A list that names everything, over and over: it is told, not tried until memory is out. */
+static void test_long_list(void **state)
+{
+	enum { ITEMS = 20000 };
+	static const char head[] = "list all is procedure { items { \"*\"",
+			  tail[] = " }; }\nmetric sum { base is counter { append preInsn all.entry "
+				   "(* sum++; *) } }\n";
+	struct harness *h = *state;
+	char *text = calloc(1, sizeof(head) + sizeof(tail) + ITEMS * 4), *at;
+	struct scene sc;
+
+	assert_non_null(text);
+	at = stpcpy(text, head);
+	for (unsigned i = 0; i < ITEMS; i++)
+		at = stpcpy(at, ",\"*\"");
+	strcpy(at, tail);
+	scene_begin(h, &sc, "evaluated", text);
+	refused(&sc, "sum", "", DINST_USAGE, "too much");
+	free(text);
+	scene_end(h, &sc);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -393,7 +436,8 @@ int main(void)
 		LIVE_CASE(test_start),	       LIVE_CASE(test_start_stripped),
 		LIVE_CASE(test_start_fixed),   LIVE_CASE(test_start_static),
 		LIVE_CASE(test_start_by_code), LIVE_CASE(test_faults),
-		LIVE_CASE(test_limits),
+		LIVE_CASE(test_limits),	       LIVE_CASE(test_modules_of_focus),
+		LIVE_CASE(test_long_list),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

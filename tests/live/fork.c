@@ -169,6 +169,36 @@ static void test_churn_with_spawns(void **state)
 }
 
 /*
+ * fear G3: children execute while they are being stopped, again and again: they are members no more, and no
+ * reason to give up what was asked for
+ */
+static void test_executions_in_our_stops(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id;
+
+	harness_send(h, "forkexec 2500\n");
+	for (int turn = 0; turn < 800; turn++) {
+		struct dinst_error e = {0};
+		struct flush_result flushed;
+
+		id = session_insert(s, "hit");
+		session_remove(s, id);
+		if (removal_flush(s, &flushed, &e) < 0 && e.code != DINST_BUSY)
+			fail_msg("flush: %s", e.text);
+	}
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	end(h, s);
+}
+
+/* fear G3: the same with 300 children that execute: in the middle of our stop, too */
+static void test_churn_with_executions(void **state)
+{
+	churn(*state, "forkexec 300");
+}
+
+/*
  * fear G2: all of libc is instrumented, posix_spawn and vfork too, while the program starts others by
  * them, which count until they execute, and are unharmed
  */
@@ -407,6 +437,8 @@ int main(void)
 		CASE(test_churn_with_saves),
 		CASE(test_churn_with_vforks),
 		CASE(test_churn_with_spawns),
+		CASE(test_churn_with_executions),
+		CASE(test_executions_in_our_stops),
 		CASE(test_all_of_libc),
 		CASE(test_child_is_restored),
 		CASE(test_stopped_child),

@@ -252,9 +252,38 @@ static void test_same_words(void **state)
 	mdl_end(h);
 }
 
+/* Two functions, and each of them alone: code that names its loop's variable is each function's own. */
+static const char named[] =
+	"list two is procedure { items { \"mdl_time:fib\", \"mdl_time:even\" }; }\n"
+	"list first is procedure { items { \"mdl_time:fib\" }; }\n"
+	"list second is procedure { items { \"mdl_time:even\" }; }\n"
+	"metric last { base is counter { foreach f in two append preInsn f.entry (* last = f; *) } }\n"
+	"metric last_fib { base is counter { foreach f in first append preInsn f.entry (* last_fib = f; *) } }\n"
+	"metric last_even { base is counter { foreach f in second append preInsn f.entry (* last_even = f; *) } }\n";
+
+static void test_loop_variable(void **state)
+{
+	struct harness *h = *state;
+	unsigned both, fib, even;
+
+	harness_start(h, "mdl_time", NULL);
+	mdl_attach(h, named);
+	both = mdl_insert(h, "last");
+	fib = mdl_insert(h, "last_fib");
+	even = mdl_insert(h, "last_even");
+	mdl_ask(h, "fib 1 5");
+	assert_int_equal(mdl_value(h, both), mdl_value(h, fib));
+	mdl_ask(h, "mutual 1 11");
+	assert_int_equal(mdl_value(h, both), mdl_value(h, even));
+	assert_true(mdl_value(h, fib) != mdl_value(h, even));
+	mdl_end(h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_loop_variable, harness_setup,
+						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_calls, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_threads, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_same_words, harness_setup, harness_teardown),

@@ -233,6 +233,60 @@ static void test_filtered_child(void **state)
 	}
 }
 
+/*
+ * fear A9: what is measured reads no clock, but what notes that functions are left by a jump would: under
+ * a filter that kills for it, which is there before or comes later, that makes no call
+ */
+static void test_jumps_under_filter(void **state)
+{
+	struct harness *h = *state;
+
+	setenv("DINST_UNSTEADY", "call", 1);
+	for (unsigned later = 0; later < 2; later++) {
+		harness_start(h, "confined", "1", later ? NULL : "calls", NULL);
+		mdl_attach(h, NULL);
+		mdl_insert(h, "active", "/Code/confined/leaps");
+		if (later)
+			assert_string_equal(mdl_ask(h, "take calls"), "taken");
+		assert_string_equal(mdl_ask(h, "jump %d", 10), "done");
+		mdl_end(h);
+	}
+}
+
+/* fear A9: the same where they note CPU time, too, as somebody needed who is gone */
+static void test_jumps_after_cpu_time(void **state)
+{
+	struct harness *h = *state;
+	unsigned cpu;
+
+	unsetenv("DINST_UNSTEADY");
+	harness_start(h, "confined", "1", NULL);
+	mdl_attach(h, NULL);
+	mdl_insert(h, "active", "/Code/confined/leaps");
+	cpu = mdl_insert(h, "cpu_inclusive", "/Code/confined/step");
+	mdl_remove(h, cpu);
+	assert_string_equal(mdl_ask(h, "take calls"), "taken");
+	assert_string_equal(mdl_ask(h, "jump %d", 10), "done");
+	mdl_end(h);
+}
+
+/* fear A9: a filter that nobody saw coming: when it is known, forked children make no call either */
+static void test_children_under_filter(void **state)
+{
+	struct harness *h = *state;
+
+	setenv("DINST_UNSTEADY", "call", 1);
+	harness_start(h, "confined", "1", NULL);
+	mdl_attach(h, NULL);
+	mdl_insert(h, "active", "/Code/confined/step");
+	mdl_insert(h, "wall_inclusive", "/Code/confined/leaps");
+	assert_string_equal(mdl_ask(h, "jump %d", 10), "done");
+	assert_string_equal(mdl_ask(h, "take calls-raw"), "taken");
+	sleep(3);
+	assert_string_equal(mdl_ask(h, "children %d no-new-privs", 3), "died 0");
+	mdl_end(h);
+}
+
 static double predicted(struct harness *h)
 {
 	const char *const words[] = {"wall_inclusive", "/Code/mdl_time/outer", NULL};
@@ -375,6 +429,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_namespace_steady, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_ends_inside, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_filtered_child, setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_jumps_under_filter, setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_jumps_after_cpu_time, setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_children_under_filter, setup,
+						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_predicted, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_told, setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_told_call, setup, harness_teardown),

@@ -149,6 +149,37 @@ static void test_deaths(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear B8, J2: the mutator is killed when a private arena is there and nothing has been written into it yet,
+ * which may be long: that is found, and goes
+ */
+static void test_death_before_anything_is_written(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct session *s;
+	struct target *t;
+	struct place *p;
+	char text[4096];
+
+	harness_start(h, "calls", "2", NULL);
+	s = session_begin(h);
+	s->private_arenas = true;
+	if (place_for(s, module_get(s->modules, 0), &p, NULL, &e) < 0)
+		fail_msg("%s", e.text);
+	/* As a mutator that dies. */
+	session_free(s);
+	if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, 60000, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	target_close(t);
+	assert_int_equal(left.arenas, 1);
+	assert_int_equal(left.arenas_left, 0);
+	if (harness_differences(h->before, HARNESS_ALL, text, sizeof(text)))
+		fail_msg("not as before:\n%s", text);
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
@@ -158,6 +189,7 @@ int main(void)
 		CASE(test_second_snippet),
 		CASE(test_churn),
 		CASE(test_deaths),
+		CASE(test_death_before_anything_is_written),
 	};
 
 	return cmocka_run_group_tests_name("live/private", tests, NULL, NULL);

@@ -50,6 +50,7 @@ static const struct {
 	{"sigtimedwait", ANEW, -1, EAGAIN, true},
 	{"semtimedop", ANEW, -1, EAGAIN, true},
 	{"recv", ANEW, -1, EAGAIN, true},
+	{"narrow-read", ANEW, -1, EAGAIN, true},
 	{"accept", ANEW, -1, EAGAIN, true},
 	{"io_getevents", ANEW, 0, 0, true},
 	{"timerfd", KEPT, 0, 0, true},

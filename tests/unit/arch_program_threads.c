@@ -5,6 +5,7 @@
  * atomic words, tables, per-thread records and the thread's clock. Nothing may
  * get lost.
  */
+#include <linux/rseq.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -438,7 +439,7 @@ struct clock_reader {
 	uint64_t seed, reads, less, most, offsets, last_offset;
 };
 
-enum { SLACK = 500000 };
+enum { SLACK = 500000, SLEEP_US = 200000 };
 
 /*
  * Between two readings of the true clock, but for what the calibration is wrong
@@ -485,15 +486,14 @@ static uint64_t taken_away(void)
 	return (irq + softirq + steal) * (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK));
 }
 
-static void test_thread_clock(void **state)
+/* Code that reads the thread's clock; what it says, and the record, is where its third argument points. */
+static void make_clock(void)
 {
-	struct clock_reader readers[THREADS] = {0};
-	uint64_t ticks, ns, reads = 0, offsets = 0, most = 0, taken;
 	static struct made m;
+	uint64_t ticks, ns;
 
-	(void)state;
 	if (!__rseq_size) {
-		print_message("skipped: this process has no rseq registration\n");
+		print_message("skipped: no rseq registration\n");
 		skip();
 	}
 	ns = ns_now();
@@ -518,6 +518,15 @@ static void test_thread_clock(void **state)
 	write_result(&m, 1, 8);
 	emit_program(&m);
 	put_ret();
+}
+
+static void test_thread_clock(void **state)
+{
+	struct clock_reader readers[THREADS] = {0};
+	uint64_t reads = 0, offsets = 0, most = 0, taken;
+
+	(void)state;
+	make_clock();
 	for (unsigned i = 0; i < THREADS; i++)
 		readers[i].seed = run_random();
 	taken = taken_away();
@@ -542,12 +551,48 @@ static void test_thread_clock(void **state)
 	assert_true(offsets < reads / 4);
 }
 
+/* How much of its own time a thread sees pass while it sleeps, for which the kernel changes no rseq. */
+static void *sleep_without_rseq(void *arg)
+{
+	void *area = (uint8_t *)__builtin_thread_pointer() + __rseq_offset;
+	uint64_t *slept = arg, found[2][2] = {{0}};
+	unsigned size = 32; /* as large as the C library has said: no header tells */
+
+	while (size <= 256 && syscall(SYS_rseq, area, size, RSEQ_FLAG_UNREGISTER, RSEQ_SIG))
+		size += 32;
+	if (size > 256)
+		return NULL;
+	call_code(0, 0, 0, found[0]);
+	usleep(SLEEP_US);
+	call_code(0, 0, 0, found[1]);
+	*slept = found[1][0] - found[0][0];
+	return NULL;
+}
+
+/* As in threads of a program that has forbidden itself the system call since. */
+static void test_thread_clock_without_rseq(void **state)
+{
+	uint64_t slept = UINT64_MAX;
+	pthread_t thread;
+
+	(void)state;
+	make_clock();
+	assert_int_equal(pthread_create(&thread, NULL, sleep_without_rseq, &slept), 0);
+	pthread_join(thread, NULL);
+	leave_descriptor();
+	assert_true(slept < SLEEP_US * 1000ull / 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_count_values), cmocka_unit_test(test_atomics),
-		cmocka_unit_test(test_find),	     cmocka_unit_test(test_full_table),
-		cmocka_unit_test(test_events),	     cmocka_unit_test(test_thread_clock),
+		cmocka_unit_test(test_count_values),
+		cmocka_unit_test(test_atomics),
+		cmocka_unit_test(test_find),
+		cmocka_unit_test(test_full_table),
+		cmocka_unit_test(test_events),
+		cmocka_unit_test(test_thread_clock),
+		cmocka_unit_test(test_thread_clock_without_rseq),
 	};
 
 	alarm(100 * SLOWER);

@@ -81,6 +81,41 @@ static void test_many(void **state)
 	total.elements = 1;
 }
 
+/* A flag of many objects holds a place: code that would leave another number there is refused. */
+static void test_flag_of_many(void **state)
+{
+	static const struct {
+		const char *code;
+		int status;
+	} codes[] = {
+		{"t = ($return == $constraint[0]);", 0},
+		{"t = $thread ? ($return == $constraint[0]) : 0;", 0},
+		{"if ($thread) t = ($return == $constraint[0]); else t = 0;", 0},
+		{"t--;", 0},
+		{"if ($return == $constraint[0]) t++;", DINST_USAGE},
+		{"if ($return == $constraint[0]) t = 1;", DINST_USAGE},
+		{"t = $thread && $return == $constraint[0];", DINST_USAGE},
+	};
+	const struct mdl_binding any = {.name = "$constraint", .kind = MDL_BOUND_ANY};
+	struct job job = {.kind = POINT_EXIT,
+			  .role = MDL_SETS_FLAGS,
+			  .bindings = &any,
+			  .binding_count = 1,
+			  .vector = &table};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+		struct dinst_error e = {0};
+		struct compiled c;
+
+		job.code = codes[i].code;
+		if (build(&job, &c, &e) != codes[i].status)
+			fail_msg("%s: %s", job.code, e.text);
+		if (!codes[i].status)
+			free(c.program.ops);
+	}
+}
+
 /* What is done for activations that were there before, and for those that never end. */
 static void test_modes(void **state)
 {
@@ -227,9 +262,10 @@ static void test_too_long(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_many),	  cmocka_unit_test(test_modes),
-		cmocka_unit_test(test_refused),	  cmocka_unit_test(test_depth),
-		cmocka_unit_test(test_arguments), cmocka_unit_test(test_too_long),
+		cmocka_unit_test(test_many),	 cmocka_unit_test(test_flag_of_many),
+		cmocka_unit_test(test_modes),	 cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_depth),	 cmocka_unit_test(test_arguments),
+		cmocka_unit_test(test_too_long),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

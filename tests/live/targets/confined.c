@@ -8,7 +8,8 @@
  * "child WHAT" makes a child that does so and stays ("plain": takes on nothing), and prints "taken".
  * "children N WHAT" makes N, one after the other, that take it on, call step() at once and end; "vfork
  * N WHAT" does so by vfork(), "inside N WHAT" takes it on inside of forks(), from which the child returns,
- * too. All print "died K": how many of them a signal ended.
+ * too. All print "died K": how many of them a signal ended. "jump N" leaves leaps() so often by
+ * longjmp() and prints "done".
  * It never makes one of the forbidden calls itself, and ends with its input. WHAT is
  *
  *   errno kill trap notify   all threads: mmap, mprotect, munmap, memfd_create, madvise and mremap fail
@@ -23,6 +24,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -50,6 +52,22 @@ __attribute__((noinline, noclone)) long step(long n)
 __attribute__((noinline, noclone)) long other(long n)
 {
 	return step(n) + 5;
+}
+
+static jmp_buf back;
+
+__attribute__((noinline, noclone)) long leaps(long n)
+{
+	if (step(n) > 0)
+		longjmp(back, 1);
+	return n;
+}
+
+static void jump(long count)
+{
+	for (volatile long n = 0; n < count; n++)
+		if (!setjmp(back))
+			leaps(n);
 }
 
 static void *work(void *arg)
@@ -251,6 +269,9 @@ int main(int argc, char **argv)
 			printf("died %d\n", children(line + 6, BY_VFORK));
 		} else if (!strncmp(line, "inside ", 7)) {
 			printf("died %d\n", children(line + 7, INSIDE));
+		} else if (!strncmp(line, "jump ", 5)) {
+			jump(strtol(line + 5, NULL, 10));
+			puts("done");
 		} else if (!strncmp(line, "child ", 6)) {
 			puts(child(line + 6) ? "failed" : "taken");
 		} else {
