@@ -411,18 +411,19 @@ static void test_modules_of_focus(void **state)
 static void test_long_list(void **state)
 {
 	enum { ITEMS = 20000 };
-	static const char head[] = "list all is procedure { items { \"*\"",
-			  tail[] = " }; }\nmetric sum { base is counter { append preInsn all.entry "
-				   "(* sum++; *) } }\n";
 	struct harness *h = *state;
-	char *text = calloc(1, sizeof(head) + sizeof(tail) + ITEMS * 4), *at;
 	struct scene sc;
+	char *text;
+	size_t size;
+	FILE *file = open_memstream(&text, &size);
 
-	assert_non_null(text);
-	at = stpcpy(text, head);
+	assert_non_null(file);
+	fputs("list all is procedure { items { \"*\"", file);
 	for (unsigned i = 0; i < ITEMS; i++)
-		at = stpcpy(at, ",\"*\"");
-	strcpy(at, tail);
+		fputs(",\"*\"", file);
+	fputs(" }; }\nmetric sum { base is counter { append preInsn all.entry (* sum++; *) } }\n",
+	      file);
+	assert_int_equal(fclose(file), 0);
 	scene_begin(h, &sc, "evaluated", text);
 	refused(&sc, "sum", "", DINST_USAGE, "too much");
 	free(text);
