@@ -180,9 +180,10 @@ struct arch_program {
 
 /* Keys of a vector in an arena's data, open addressing; all of it zeros at first. */
 struct arch_table {
-	uint64_t shift;	 /* log2 of the number of places */
-	uint64_t full;	 /* how often there was no place */
-	uint64_t keys[]; /* key + 1, so that no key is 0; a key of all ones has no place */
+	uint64_t shift; /* log2 of the number of places */
+	uint64_t full;	/* how often there was no place */
+	/* key + 1, so that no key is 0; a key of all ones has no place, and is counted in `full` */
+	uint64_t keys[];
 };
 
 /* Where the search for a key begins. */

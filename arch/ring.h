@@ -70,6 +70,11 @@ struct arch_stream {
 	taddr_t rings; /* the first one in CPU 0's block; 0: there are none */
 	unsigned cpus, cpu_shift;
 	unsigned shift; /* log2 of the bytes of a ring */
+	/*
+	 * Blocks from the first one on that threads share whose CPU is not known; 0: they use the one
+	 * for all. Not those of CPUs that are not there: nobody else pays for the memory of these.
+	 */
+	unsigned spread;
 };
 
 static inline uint64_t arch_ring_stride(const struct arch_stream *s)
@@ -86,7 +91,7 @@ static inline taddr_t arch_ring_at(const struct arch_stream *s, unsigned block, 
 /* The block of a thread whose CPU is not known. */
 static inline unsigned arch_ring_block(const struct arch_stream *s, uint32_t tid)
 {
-	return (unsigned)((uint64_t)(tid * 0x9e3779b1u) * (s->cpus + 1u) >> 32);
+	return s->spread ? (unsigned)((uint64_t)(tid * 0x9e3779b1u) * s->spread >> 32) : s->cpus;
 }
 
 #endif

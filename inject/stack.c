@@ -216,7 +216,7 @@ static const struct maps_entry *home_of(const struct snapshot *shot,
 		return maps_named(&shot->maps, "[stack]");
 	/* The C library puts a thread's block on top of its stack. */
 	entry = maps_find(&shot->maps, arch_thread_pointer(&thread->regs));
-	return is_stack_memory(entry) && !entry->shared ? entry : NULL;
+	return is_stack_memory(entry) ? entry : NULL;
 }
 
 /*
@@ -438,6 +438,14 @@ size_t snapshot_scan(const struct snapshot *shot, struct stack_range *ranges, si
 size_t snapshot_scan_stacks(const struct snapshot *shot, struct stack_range *ranges, size_t count)
 {
 	return scan(shot, false, ranges, count);
+}
+
+bool snapshot_parks(const struct snapshot *shot, const struct stack_range *ranges, size_t count)
+{
+	for (size_t i = 0; i < shot->parked_count && count; i++)
+		if (range_of(ranges, count, shot->parked[i]) < count)
+			return true;
+	return shot->parked_unknown && count;
 }
 
 static bool region_touches(const struct stack_region *r, taddr_t lo, taddr_t hi,

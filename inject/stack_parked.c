@@ -4,7 +4,8 @@
  * that switches between tasks of its own from signal handlers keeps interrupted
  * ones in frames on stacks from its heap, or in copies there. Nothing tells where,
  * so all of its private memory is searched for what the kernel saves for a
- * handler: a program counter in code, flags, segments. Where it is too much, or
+ * handler: a program counter in code, flags, segments; and what is shared and no file, as a
+ * mapping that children are to share: a stack lies there as well as anywhere. Where it is too much, or
  * cannot be read, anything may be parked.
  *
  * Done only for targets of which somebody has said that they may do so: it takes
@@ -182,6 +183,18 @@ static bool is_ours(const struct search *s, taddr_t address)
 	return false;
 }
 
+/* False for files: data, of which there may be any amount, and on which nobody stands. */
+static bool may_have_stacks(const struct maps_entry *m)
+{
+	static const char *const names[] = {"/dev/zero", "/dev/shm/", "/memfd:", "/SYSV",
+					    "/anon_hugepage"};
+	bool memory = !m->shared;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !memory; i++)
+		memory = !strncmp(m->name, names[i], strlen(names[i]));
+	return memory && is_stack_memory(m);
+}
+
 static bool find_arenas(struct search *s)
 {
 	struct dinst_error ignored = {0};
@@ -266,8 +279,7 @@ void snapshot_find_parked(struct snapshot *shot)
 	for (size_t i = 0; whole && i < shot->maps.count; i++) {
 		const struct maps_entry *m = &shot->maps.entries[i];
 
-		if (!m->shared && (m->protection & PROT_WRITE) && (m->protection & PROT_READ) &&
-		    !is_ours(s, m->lo))
+		if (may_have_stacks(m) && !is_ours(s, m->lo))
 			whole = search_mapping(s, m);
 	}
 	if (s->pagemap >= 0)

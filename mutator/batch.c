@@ -177,6 +177,19 @@ static bool is_ours(const struct batch *b, struct stop *stop, const struct site 
 	return home->patch_count && is_in_place(stop, &home->patches[home->patch_count - 1]);
 }
 
+/*
+ * True in front of a near jump that is in its hole already, since that waited to be taken out when its
+ * window came back: what the host had there is not what the thread is about to execute.
+ */
+static bool is_at_near_jump(const struct batch *b, struct stop *stop, const struct inside *inside,
+			    taddr_t pc)
+{
+	const struct site *site = b->sites[inside->site];
+
+	return inside->home != site && pc == site->patches[0].address &&
+	       is_in_place(stop, &site->patches[0]);
+}
+
 int batch_move_threads(struct batch *b, struct stop *stop, struct dinst_error *e)
 {
 	bool moved = false;
@@ -189,7 +202,8 @@ int batch_move_threads(struct batch *b, struct stop *stop, struct dinst_error *e
 		if (t->kernel_worker)
 			continue;
 		inside = inside_of(b, pc);
-		if (!inside || !is_ours(b, stop, inside->home))
+		if (!inside || !is_ours(b, stop, inside->home) ||
+		    is_at_near_jump(b, stop, inside, pc))
 			continue;
 		if (arch_in_syscall(&t->regs) || !site_copy_of(b->session, inside->home, pc, &to)) {
 			b->waits[inside->site] = true;
@@ -218,6 +232,10 @@ int batch_look_at_stacks(struct batch *b, struct stop *stop, struct dinst_error 
 	b->session->unsearched = snapshot_is_unsearched(shot);
 	snapshot_free(b->shot);
 	b->shot = shot;
+	/* Where that one goes on is in no register and on no stack: inside any of them, perhaps. */
+	b->late = late_calls_last(b->session, stop);
+	for (size_t i = 0; b->late && i < b->inside_count; i++)
+		b->waits[b->insides[i].site] = true;
 	if (!snapshot_scan_stacks(shot, b->ranges, b->inside_count))
 		return 0;
 	for (size_t i = 0; i < b->inside_count; i++)
@@ -385,8 +403,9 @@ pid_t batch_stuck_thread(const struct batch *b, struct stop *stop, const struct 
 		taddr_t pc = arch_pc(&t->regs), to;
 		const struct inside *inside = t->kernel_worker ? NULL : inside_of(b, pc);
 
-		if (inside && (arch_in_syscall(&t->regs) ||
-			       !site_copy_of(b->session, inside->home, pc, &to))) {
+		if (inside && !is_at_near_jump(b, stop, inside, pc) &&
+		    (arch_in_syscall(&t->regs) ||
+		     !site_copy_of(b->session, inside->home, pc, &to))) {
 			*in = inside->home;
 			return t->tid;
 		}

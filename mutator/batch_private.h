@@ -25,6 +25,7 @@ struct batch {
 	struct inside *insides;	    /* sorted; two a site at most */
 	struct stack_range *ranges; /* theirs */
 	struct snapshot *shot;	    /* what they were last looked for in */
+	pid_t late; /* for whose sake all of them wait: late_calls_last(); 0: nobody's */
 	size_t inside_count;
 	struct patch *patches; /* room for one patch a site */
 	size_t *patch_site;

@@ -48,6 +48,13 @@ static void tell_busy(struct job *job, struct dinst_error *e)
 	size_t i = 0;
 
 	dinst_error_clear(e);
+	if (b->late) {
+		dinst_fail(e, DINST_BUSY,
+			   "thread %d has not come back from a system call that it was to make for "
+			   "us, and may go on in the middle of what is to be patched: try again",
+			   (int)b->late);
+		return;
+	}
 	while (i < b->inside_count && !b->ranges[i].hit)
 		i++;
 	if (i < b->inside_count) {

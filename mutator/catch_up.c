@@ -74,7 +74,8 @@ static const struct site *site_in(const struct site *site, taddr_t pc)
 {
 	const bool inside = pc - site->base < site->base_size ||
 			    (site->head && body_contains(site->head, pc)) ||
-			    (site->body && body_contains(site->body, pc));
+			    (site->body && body_contains(site->body, pc)) ||
+			    (site->move && body_contains(site->move->old, pc));
 
 	return inside ? site : NULL;
 }
@@ -93,6 +94,17 @@ static const struct site *site_of(const struct session *s, taddr_t pc)
 		if (site_in(site, pc))
 			return site;
 	return NULL;
+}
+
+/* At its switch, or that of a head which has moved: both lead to where the entry is. */
+static bool is_at_switch(const struct session *s, const struct site *site, taddr_t pc)
+{
+	if ((site->head && pc == site->head->code) || (site->move && pc == site->move->old->code))
+		return true;
+	for (const struct body *b = s->spent; b; b = b->next)
+		if (b->is_head && b->site == site && pc == b->code)
+			return true;
+	return false;
 }
 
 /* What is linked to the function's exits from `home` on runs in new code only. */
@@ -125,8 +137,7 @@ static bool is_alive(const struct catching *c, const struct stack_frame *frame,
 	site = site_of(c->session, frame->pc);
 	if (!site)
 		return false;
-	/* At its switch, which leads to where the entry is. */
-	if (site->head && frame->pc == site->head->code)
+	if (is_at_switch(c->session, site, frame->pc))
 		return frame->home > f->start;
 	if (site->body && body_contains(site->body, frame->pc))
 		return frame->home > f->start;

@@ -122,9 +122,10 @@ static bool find(const struct run *run, const struct arch_op *op, uint64_t key, 
 	size_t at = arch_table_hash(key, (unsigned)op->immediate);
 
 	*place = 0;
-	if (!table || op->immediate <= 0 || key == UINT64_MAX)
+	if (!table || op->immediate <= 0)
 		return table != NULL;
-	for (unsigned i = 0; i < ARCH_TABLE_PROBE; i++, at = (at + 1) & (places - 1)) {
+	for (unsigned i = 0; i < ARCH_TABLE_PROBE && key != UINT64_MAX;
+	     i++, at = (at + 1) & (places - 1)) {
 		uint64_t there = __atomic_load_n(&table->keys[at], __ATOMIC_RELAXED);
 
 		if (!there && __atomic_compare_exchange_n(&table->keys[at], &there, key + 1, false,

@@ -12,8 +12,13 @@
 #include "mutator/module.h"
 #include "mutator/references_relocations.h"
 
+/* What libucontext calls its own, beside the names that all have. */
 static bool is_switch(const char *name)
 {
+	static const char prefix[] = "libucontext_";
+
+	if (!strncmp(name, prefix, strlen(prefix)))
+		name += strlen(prefix);
 	return !strcmp(name, "swapcontext") || !strcmp(name, "setcontext") ||
 	       !strcmp(name, "ASYNC_start_job") || !strcmp(name, "ASYNC_pause_job");
 }

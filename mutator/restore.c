@@ -147,13 +147,18 @@ static int leave_holes(const struct flush *f, struct stop *stop, struct dinst_er
 
 /*
  * A signal handler may run on top of a thread that had got as far as the near
- * jump: its way back leads there. Such a hole waits for the next flush.
+ * jump: its way back leads there. Such a hole waits for the next flush. So do all while a
+ * thread is late with a call of ours: it may have been taken from a hole, and nothing shows it.
  */
 static void keep_holes_in_use(struct flush *f, const struct snapshot *shot)
 {
 	size_t count = 0;
 
 	if (!f->hole_count)
+		return;
+	for (size_t i = 0; f->late && i < f->hole_count; i++)
+		f->restored[f->holes[i].restore] = false;
+	if (f->late)
 		return;
 	/* Two sites may have one hole, of a module that came to the same place again. */
 	for (size_t i = 0; i < f->hole_count; i++)

@@ -59,7 +59,7 @@ static void touch_block(const struct stream *st, unsigned block)
  * fills rings in a moment: where the target's group has no room the kernel would kill it for that.
  * So it is us, for the CPUs that are there.
  */
-static void touch_rings(const struct stream *st)
+static void touch_rings(struct stream *st)
 {
 	bool *online = calloc(st->at.cpus, sizeof(*online));
 
@@ -68,6 +68,9 @@ static void touch_rings(const struct stream *st)
 	for (unsigned cpu = 0; online && cpu < st->at.cpus; cpu++)
 		if (online[cpu])
 			touch_block(st, cpu);
+	/* Who does not know its CPU writes to no others than these, either. */
+	for (st->at.spread = 0; online && st->at.spread < st->at.cpus && online[st->at.spread];)
+		st->at.spread++;
 	touch_block(st, st->at.cpus);
 	free(online);
 }

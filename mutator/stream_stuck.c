@@ -6,7 +6,8 @@
  *
  * A thread that has ended is known by /proc. Of one that is there nobody can tell
  * without a stop, in which nothing in its registers and live stacks leads into our
- * code: that costs a stop, so it is seldom done, and only where a ring stays taken for long.
+ * code, nor anything that the program has parked, which may be its task that gave way to another in
+ * the middle of a record: that costs a stop, so it is seldom done, and only where a ring stays taken for long.
  */
 #include "inject/stack.h"
 #include "mutator/stream_private.h"
@@ -78,8 +79,9 @@ static int look_at_process(struct stop *stop, void *arg, struct dinst_error *e)
 		if (!tid || !has_thread(stop, tid))
 			continue;
 		if (!shot)
-			status = snapshot_take_threads(stop, &shot, e);
-		if (shot && !snapshot_touches(shot, tid, ranges, count))
+			status = snapshot_take(stop, &shot, e);
+		if (shot && !snapshot_touches(shot, tid, ranges, count) &&
+		    !snapshot_parks(shot, ranges, count))
 			free_ring(st, r);
 	}
 	if (shot)

@@ -109,7 +109,12 @@ struct tables {
 	struct pair_record *record; /* the one that was read last */
 };
 
-/* threads_state.c. False if there is no memory, or nothing to be read. */
+/*
+ * threads_state.c: the processes besides the target that have the arena, and records of their own; one
+ * of each memory. malloc'ed. False: they cannot be found.
+ */
+bool threads_find_family(const struct session *s, pid_t **pids, size_t *count);
+/* False if there is no memory, or nothing to be read. */
 bool threads_tables_read(struct tables *b, const struct threads *t, const struct target *target);
 void threads_tables_release(struct tables *b);
 taddr_t threads_record_address(const struct threads *t, size_t number);

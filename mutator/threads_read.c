@@ -43,7 +43,7 @@ static void find_family(struct session *s)
 		return;
 	forget_family(t);
 	t->family_ns = now;
-	if (arena_sharers(t->place->arena, s->pid, &pids, &count))
+	if (!threads_find_family(s, &pids, &count))
 		return;
 	t->family = calloc(count + 1, sizeof(struct target *));
 	for (size_t i = 0; t->family && i < count; i++) {

@@ -132,13 +132,39 @@ static void count_process(const struct threads *t, const struct target *target, 
 	threads_tables_release(&tables);
 }
 
+/*
+ * Whose memory is the target's or its creator's (CLONE_VM, a child of vfork) shows the same records once
+ * more. A creator that has it has the arena as well.
+ */
+static bool has_own_memory(const struct session *s, pid_t pid)
+{
+	struct proc_stat stat;
+
+	return !task_same_memory(s->pid, pid) &&
+	       (proc_stat_read(pid, &stat) || stat.parent <= 0 || stat.parent == s->pid ||
+		!task_same_memory(stat.parent, pid));
+}
+
+bool threads_find_family(const struct session *s, pid_t **pids, size_t *count)
+{
+	size_t kept = 0;
+
+	if (arena_sharers(s->threads->place->arena, s->pid, pids, count))
+		return false;
+	for (size_t i = 0; i < *count; i++)
+		if (has_own_memory(s, (*pids)[i]))
+			(*pids)[kept++] = (*pids)[i];
+	*count = kept;
+	return true;
+}
+
 /* The same for the processes that were forked from the target. */
 static void count_family(struct session *s, struct count *c)
 {
 	pid_t *pids = NULL;
 	size_t count = 0;
 
-	if (arena_sharers(s->threads->place->arena, s->pid, &pids, &count))
+	if (!threads_find_family(s, &pids, &count))
 		return;
 	for (size_t i = 0; i < count; i++) {
 		struct dinst_error ignored = {0};

@@ -335,7 +335,8 @@ int variable_keys(struct session *s, const struct variable *table, uint64_t **ke
 		heap_read_words(heap, table->word + offsetof(struct arch_table, keys), places, all);
 	}
 	for (size_t k = 0; k < places; k++) {
-		is_used[k] = all[k] != 0 && all[k] != VARIABLE_NO_KEY + 1;
+		/* Only where the keys were given is one of them what fills places that nothing has. */
+		is_used[k] = all[k] != 0 && !(table->keys && all[k] == VARIABLE_NO_KEY + 1);
 		all[k] -= is_used[k];
 	}
 	*keys = all;

@@ -244,8 +244,8 @@ static void emit_find(struct emitter *e)
 	a64_emit(out, a64_add(f.place, f.place, 1));
 	asm_cut(out, f.place, shift);
 	asm_count_down(out, f.left, 1, &look);
-	emit_full(e, &f);
 	asm_place(out, &none);
+	emit_full(e, &f);
 	emitter_move(out, f.place, ZR);
 	asm_branch(out, ASM_ALWAYS, &done);
 	asm_place(out, &found);

@@ -236,9 +236,9 @@ static void emit_probe(struct emitter *e, const struct find *f, struct asm_label
 	asm_immediate(cold, false, ASM_IMM_AND, f->mask, f->place);
 	asm_immediate(cold, false, ASM_IMM_SUB, 1, f->left);
 	asm_jump(cold, ASM_JUMP_NE, &look);
+	asm_place_at(none, arch_here(cold));
 	x86_emit8(cold, LOCK);
 	asm_op_mem(cold, true, 0xff, 0, f->full); /* incq */
-	asm_place_at(none, arch_here(cold));
 	asm_op_reg(cold, false, ASM_XOR_STORE, f->place, f->place);
 	asm_jump(cold, ASM_JUMP_ALWAYS, done);
 }

@@ -103,11 +103,16 @@ static void emit_ring_of_block(struct emitter *e, const struct opening *o)
 }
 
 /* arch_ring_block() */
-static void emit_block_of_thread(struct arch_buf *out, const struct opening *o, unsigned cpus)
+static void emit_block_of_thread(struct arch_buf *out, const struct opening *o,
+				 const struct arch_stream *s)
 {
+	if (!s->spread) {
+		asm_number32(out, o->ring, s->cpus);
+		return;
+	}
 	asm_multiply(out, 0x9e3779b1u, o->tid, o->ring);
 	asm_op_reg(out, true, 0x69, o->ring, o->ring);
-	x86_emit32(out, cpus + 1);
+	x86_emit32(out, s->spread);
 	asm_shift(out, true, false, o->ring, 32);
 }
 
@@ -115,20 +120,20 @@ static void emit_block_of_thread(struct arch_buf *out, const struct opening *o, 
 static void emit_block(struct emitter *e, struct opening *o)
 {
 	const int64_t offset = e->env->counter.rseq_offset;
-	const unsigned cpus = e->env->stream.cpus;
+	const struct arch_stream *s = &e->env->stream;
 	struct asm_label unknown = {0};
 
 	if (!offset) {
-		emit_block_of_thread(e->out, o, cpus);
+		emit_block_of_thread(e->out, o, s);
 		return;
 	}
 	asm_load_thread(e->out, false, o->ring, (int32_t)offset + RSEQ_CPU_ID);
-	asm_immediate(e->out, false, ASM_IMM_CMP, (int32_t)cpus, o->ring);
+	asm_immediate(e->out, false, ASM_IMM_CMP, (int32_t)s->cpus, o->ring);
 	asm_jump(e->out, ASM_JUMP_NC, &unknown);
 	asm_place(e->out, &o->index);
 	/* -1 and -2, and what was written there by mistake. */
 	asm_place_at(&unknown, arch_here(e->cold));
-	emit_block_of_thread(e->cold, o, cpus);
+	emit_block_of_thread(e->cold, o, s);
 	asm_jump(e->cold, ASM_JUMP_ALWAYS, &o->index);
 }
 
@@ -254,7 +259,7 @@ static bool is_sound(const struct emitter *e)
 	const struct arch_stream *s = &e->env->stream;
 	const int32_t size = e->op->immediate;
 
-	return s->rings && e->env->pairing.tid_offset && !e->env->undo &&
+	return s->rings && e->env->pairing.tid_offset && !e->env->undo && s->spread <= s->cpus &&
 	       s->shift >= ARCH_RING_SHIFT_MIN && s->shift <= ARCH_RING_SHIFT_MAX &&
 	       size >= (int32_t)sizeof(struct arch_record) && size % ARCH_RING_ALIGN == 0 &&
 	       size <= ARCH_RECORD_MAX && size <= 1 << (s->shift - 2) && e->op->number &&

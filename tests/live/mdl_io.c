@@ -225,6 +225,48 @@ static void test_second(void **state)
 	mdl_end(h);
 }
 
+/*
+ * What is done with no descriptor, -1, has no place among the keys: it is in what all such have
+ * together, and -2 has its own.
+ */
+static void test_no_descriptor(void **state)
+{
+	static const char text[] =
+		"metric failures {\n"
+		"	units operations; aggregateOperator sum; style EventCounter;\n"
+		"	constraint file;\n"
+		"	base is counter {\n"
+		"		prepend preInsn byte_functions.return\n"
+		"			(* if ($return < 0) failures++; *)\n"
+		"	}\n"
+		"}\n";
+	struct harness *h = *state;
+	int64_t none = 0, two = 0;
+	json_t *rows, *element;
+	unsigned id;
+	size_t i;
+
+	harness_start(h, "mdl_io", NULL);
+	mdl_attach(h, text);
+	id = mdl_insert(h, "failures", "/File/*");
+	mdl_ask(h, "fail 100");
+	rows = mdl_rows(h, id);
+	json_array_foreach(json_object_get(json_array_get(rows, 0), "elements"), i, element)
+	{
+		const char *key = json_string_value(json_object_get(element, "key"));
+
+		if (!key)
+			none += json_integer_value(json_object_get(element, "value"));
+		else if (!strcmp(key, "18446744073709551614"))
+			two += json_integer_value(json_object_get(element, "value"));
+	}
+	json_decref(rows);
+	assert_int_equal(none, 300);
+	assert_int_equal(two, 100);
+	assert_int_equal(mdl_value(h, id), 500);
+	mdl_end(h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -234,6 +276,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_wait, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_handler, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_second, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_no_descriptor, harness_setup,
+						harness_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,10 +50,42 @@ static void test_running(void **state)
 	mdl_end(h);
 }
 
+static int64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+/* Of processes that have one memory (CLONE_VM, as a child of vfork has) what runs is measured once. */
+static void test_same_memory(void **state)
+{
+	struct harness *h = *state;
+	struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000l};
+	int64_t begun, value;
+	unsigned id;
+
+	harness_start(h, "mdl_threads", NULL);
+	mdl_attach(h, NULL);
+	id = mdl_insert(h, "wall_inclusive", "/Code/mdl_threads/work_3");
+	begun = now_ns();
+	assert_string_equal(mdl_ask(h, "hold"), "held");
+	assert_string_equal(mdl_ask(h, "share"), "done");
+	nanosleep(&pause, NULL);
+	value = mdl_value(h, id);
+	if (value < PAUSE_MS * 1000000ll || value > now_ns() - begun)
+		fail_msg("%ld ns of %ld", (long)value, (long)(now_ns() - begun));
+	mdl_ask(h, "free 0");
+	assert_string_equal(mdl_ask(h, "alone"), "done");
+	mdl_end(h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_running, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_same_memory, harness_setup, harness_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

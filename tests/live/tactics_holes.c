@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "inject/remote.h"
 #include "mutator/request.h"
 #include "tests/live/harness_session.h"
 #include "tests/live/harness_thread.h"
@@ -262,15 +264,196 @@ static void test_thread_in_foreign_bytes(void **state)
 	harness_end(h, 0);
 }
 
+/* ------------------------------------------------- calls that take too long */
+
+/* Where the worker is taken from, and what it is to come to. */
+struct losing {
+	taddr_t bias, at, control;
+	uint64_t rax, expected;
+};
+
+/* As if the worker, which waits for work, had called a function there. */
+static void move_worker(struct stop *stop, struct stop_thread *t, struct losing *l)
+{
+	enum { ROUNDS = 0, EXPECTED = 24 };
+	const pid_t pid = target_pid(stop_target(stop));
+	const uint64_t back = harness_symbol(PROGRAM, "back") + l->bias, rounds = 1;
+
+	l->control = t->regs.user.rbx;
+	t->regs.user.rbp = 1;
+	t->regs.user.rax = l->rax;
+	t->regs.user.rsp -= 8;
+	t->regs.user.rip = l->at;
+	t->changed = true;
+	thread_poke(pid, t->regs.user.rsp, &back, sizeof(back));
+	thread_poke(pid, l->control + ROUNDS, &rounds, sizeof(rounds));
+	thread_poke(pid, l->control + EXPECTED, &l->expected, sizeof(l->expected));
+}
+
+/* A call that takes longer than anybody waits for one. */
+static int lose(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	struct losing *l = arg;
+	const taddr_t park = harness_symbol(PROGRAM, "park") + l->bias,
+		      park_end = harness_symbol(PROGRAM, "park_end") + l->bias;
+	struct arch_remote_call call = {.number = SYS_poll};
+	struct arch_remote_program program = {.calls = &call, .count = 1};
+	long result;
+
+	for (size_t i = 0; !l->control && i < stop_thread_count(stop); i++) {
+		struct stop_thread *t = stop_thread(stop, i);
+
+		if (arch_pc(&t->regs) >= park && arch_pc(&t->regs) < park_end)
+			move_worker(stop, t, l);
+	}
+	assert_int_not_equal(l->control, 0);
+	assert_int_equal(stop_store_regs(stop, e), 0);
+	call.args[2].value = 4000;
+	return remote_run(stop, &program, 0, NULL, NULL, NULL, &result, e);
+}
+
+/*
+ * The worker is lost in a call of ours: it goes on at `at` by itself, later, and nothing but the
+ * call's own code says so. Returns its control block.
+ */
+static taddr_t lose_at(struct session *s, taddr_t at, uint64_t rax, uint64_t expected)
+{
+	struct losing l = {.bias = session_address(s, "evened") - harness_symbol(PROGRAM, "evened"),
+			   .at = at,
+			   .rax = rax,
+			   .expected = expected};
+	const struct stop_options once = {.tries = 1};
+	struct dinst_error e = {0};
+	int status;
+
+	/* On a busy machine the stop itself may fail: then it is where it was. */
+	do {
+		dinst_error_clear(&e);
+		status = target_stop(s->target, &once, lose, &l, NULL, &e);
+	} while (status == DINST_BUSY && !l.control);
+	assert_int_equal(status, DINST_BUSY);
+	assert_int_not_equal(target_left_program(s->target), 0);
+	return l.control;
+}
+
+static void let_come_back(struct harness *h, taddr_t control)
+{
+	for (uint64_t rounds = 1; rounds; usleep(1000))
+		thread_peek(h->pid, control, &rounds, sizeof(rounds));
+}
+
+/* fear C1, J3: a thread that is late with a call of ours was taken from what is to be patched */
+static void test_late_in_a_window(void **state)
+{
+	enum { SECOND = 3, RESULT = 6 };
+	struct harness *h = *state;
+	taddr_t control;
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "tactics", "1", NULL);
+	s = session_begin(h);
+	session_insert(s, "ways");
+	control = lose_at(s, session_address(s, "evened") + SECOND, 1, RESULT);
+	id = session_insert(s, "evened");
+	assert_int_equal(session_pending(s, id), 1);
+	let_come_back(h, control);
+	while (session_pending(s, id)) {
+		usleep(1000);
+		request_retry_pending(s);
+	}
+	assert_int_equal(session_value(s, id), 0);
+	assert_string_equal(say(h, "go 1000"), "done");
+	assert_int_equal(session_value(s, id), 1000);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* fear C1, J3: the same from a near jump in a hole, which is taken out */
+static void test_late_in_a_hole(void **state)
+{
+	enum { HOLE = 11, RESULT = 7 };
+	struct flush_result flushed;
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	taddr_t control;
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "tactics", "1", NULL);
+	s = session_begin(h);
+	id = session_insert_kind(s, "thin", POINT_ENTRY);
+	assert_hole_at(s, id, session_address(s, "evened") + HOLE);
+	control = lose_at(s, session_address(s, "evened") + HOLE, 0, RESULT);
+	session_remove(s, id);
+	assert_int_equal(removal_flush(s, &flushed, &e), 0);
+	assert_int_not_equal(flushed.late, 0);
+	let_come_back(h, control);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/*
+ * fear C1: what was removed comes back before its hole was taken out: a thread in front of the near
+ * jump there is in front of that, and not of what the host had there
+ */
+static void test_hole_that_is_there_still(void **state)
+{
+	enum { HOLE = 11, RESULT = 7, ROUNDS = 0, EXPECTED = 24 };
+	struct flush_result flushed;
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct user_regs_struct r;
+	uint64_t back, rounds = 1, expected = RESULT;
+	taddr_t hole, bias;
+	struct session *s;
+	unsigned id;
+	pid_t tid;
+
+	harness_start(h, "tactics", "1", NULL);
+	s = session_begin(h);
+	id = session_insert_kind(s, "thin", POINT_ENTRY);
+	hole = session_address(s, "evened") + HOLE;
+	assert_hole_at(s, id, hole);
+	bias = hole - HOLE - harness_symbol(PROGRAM, "evened");
+	back = harness_symbol(PROGRAM, "back") + bias;
+	lose_at(s, hole, 0, RESULT);
+	session_remove(s, id);
+	assert_int_equal(removal_flush(s, &flushed, &e), 0);
+	assert_int_equal(harness_numbers(say(h, "tids"), &tid, 1), 1);
+	thread_seize_at(tid, harness_symbol(PROGRAM, "park") + bias,
+			harness_symbol(PROGRAM, "park_end") + bias, &r);
+	r.rbp = 1;
+	r.rax = 0;
+	r.rsp -= 8;
+	thread_poke(h->pid, r.rsp, &back, sizeof(back));
+	thread_poke(h->pid, r.rbx + ROUNDS, &rounds, sizeof(rounds));
+	thread_poke(h->pid, r.rbx + EXPECTED, &expected, sizeof(expected));
+	r.rip = hole;
+	thread_set(tid, &r);
+	thread_freeze_all(h->pid, &tid, 1);
+	id = session_insert_kind(s, "thin", POINT_ENTRY);
+	assert_int_equal(session_pending(s, id), 0);
+	thread_thaw(h->pid);
+	let_come_back(h, r.rbx);
+	assert_string_equal(say(h, "go 1000"), "done");
+	assert_int_equal(session_value(s, id), 1001);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_threads_in_the_hole),
-		CASE(test_threads_before_the_hole),
-		CASE(test_hole_that_a_child_has_not),
-		CASE(test_thread_in_foreign_bytes),
+		CASE(test_threads_in_the_hole),	      CASE(test_threads_before_the_hole),
+		CASE(test_hole_that_a_child_has_not), CASE(test_thread_in_foreign_bytes),
+		CASE(test_late_in_a_window),	      CASE(test_late_in_a_hole),
+		CASE(test_hole_that_is_there_still),
 	};
 
 	return cmocka_run_group_tests_name("live/tactics_holes", tests, NULL, NULL);

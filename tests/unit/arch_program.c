@@ -129,6 +129,18 @@ static void fail_memory(const struct made *m)
 	fail_run(m, "memory");
 }
 
+/* Where the program looks for one key twice, optimised code looks once: what has no place is counted once. */
+static void settle_full(void)
+{
+	const size_t at = RANDOM_TABLE + offsetof(struct arch_table, full);
+	uint64_t most, got;
+
+	memcpy(&most, random_shadow + at, 8);
+	memcpy(&got, data + at, 8);
+	if (got && got < most)
+		memcpy(random_shadow + at, &got, 8);
+}
+
 static void check(struct made *m, bool optimised)
 {
 	const char *what;
@@ -147,6 +159,8 @@ static void check(struct made *m, bool optimised)
 	what = run_program(m);
 	if (what)
 		fail_run(m, what);
+	if (optimised)
+		settle_full();
 	if (memcmp(random_shadow, data, DATA_SIZE) != 0)
 		fail_memory(m);
 	for (unsigned i = 0; i < COUNTERS; i++)

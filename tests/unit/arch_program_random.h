@@ -66,9 +66,7 @@ static inline uint64_t random_find(uint64_t key)
 	struct arch_table *t = (struct arch_table *)(void *)(random_shadow + RANDOM_TABLE);
 	uint64_t place = arch_table_hash(key, RANDOM_TABLE_SHIFT);
 
-	if (key == UINT64_MAX)
-		return 0;
-	for (unsigned i = 0; i < ARCH_TABLE_PROBE; i++) {
+	for (unsigned i = 0; i < ARCH_TABLE_PROBE && key != UINT64_MAX; i++) {
 		if (!t->keys[place])
 			t->keys[place] = key + 1;
 		if (t->keys[place] == key + 1)

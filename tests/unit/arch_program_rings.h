@@ -48,7 +48,8 @@ static inline struct arch_stream stream_in(const uint8_t *area)
 	return (struct arch_stream){.rings = address_of(area) + RING_GUARD,
 				    .cpus = CPUS,
 				    .cpu_shift = BLOCK_SHIFT,
-				    .shift = RING_SHIFT};
+				    .shift = RING_SHIFT,
+				    .spread = CPUS};
 }
 
 static inline struct arch_ring *ring_at(const struct arch_stream *s, unsigned block, unsigned n)

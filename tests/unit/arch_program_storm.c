@@ -227,11 +227,61 @@ static void test_speed(void **state)
 	go_anywhere();
 }
 
+/* ------------------------------------------------------ CPUs that are not there */
+
+enum { SPREAD_THREADS = 200 };
+
+static void *write_one(void *arg)
+{
+	call_code(0, 1);
+	return arg;
+}
+
+/* Threads whose CPU is not known have the blocks that somebody has paid for, and no others. */
+static void test_spread(void **state)
+{
+	static const unsigned spreads[] = {0, 1, 2, 5, CPUS};
+	static struct made m;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(spreads) / sizeof(spreads[0]); i++) {
+		struct arch_stream s = stream_in(low_area);
+		unsigned used = 0;
+
+		start(&m, low_area);
+		m.frame.live = SET_ALL;
+		m.frame.red_zone = false;
+		m.env.counter.rseq_offset = 0;
+		m.env.stream.spread = s.spread = spreads[i];
+		add_event(&m, 3, 1);
+		emit_program_at(&m, 0, address_of(code) + EXIT_AT);
+		code[EXIT_AT] = 0xc3;
+		clear_rings(low_area);
+		for (unsigned n = 0; n < SPREAD_THREADS; n++) {
+			pthread_t thread;
+
+			assert_int_equal(pthread_create(&thread, NULL, write_one, NULL), 0);
+			assert_int_equal(pthread_join(thread, NULL), 0);
+		}
+		for (unsigned block = 0; block <= CPUS; block++) {
+			const bool has = ring_at(&s, block, 0)->head;
+
+			if (has && block >= s.spread && block != CPUS)
+				fail_msg("spread %u: block %u is used", s.spread, block);
+			used += has && block < s.spread;
+		}
+		assert_int_equal(!used, !s.spread);
+		assert_true(used == s.spread || s.spread > 5);
+		assert_int_equal(!s.spread, ring_at(&s, CPUS, 0)->head != 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_storm),
 		cmocka_unit_test(test_speed),
+		cmocka_unit_test(test_spread),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

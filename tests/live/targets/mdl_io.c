@@ -106,6 +106,7 @@ static void fail_once(void)
 	book(-1, read(-1, buffer, 10));
 	book(-1, write(-1, buffer, 10));
 	book(-1, send(-1, buffer, 10, 0));
+	book(-2, read(-2, buffer, 10));
 	book(-1, recv(pair[0], buffer, 10, MSG_DONTWAIT));
 }
 

@@ -9,13 +9,18 @@
  *   hold      each thread goes into work_I and stays there; "held" when all are inside
  *   free N    those go on: leaf() N times more each, then out; "done"
  *   names     the threads' ids, in the order of their numbers
+ *   share     a process that waits, in our memory; "done"
+ *   alone     ends it; "done"
  */
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { THREADS = 10 };
@@ -104,6 +109,31 @@ static void everybody(enum command c)
 	pthread_barrier_wait(&end);
 }
 
+static int be_there(void *arg)
+{
+	/* With the thread pointer of the one who made it: no function of the C library that keeps something. */
+	(void)arg;
+	for (;;)
+		syscall(SYS_pause);
+	return 0;
+}
+
+static pid_t sharer;
+
+static void share(void)
+{
+	static char stack[65536] __attribute__((aligned(16)));
+
+	sharer = clone(be_there, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
+	puts(sharer > 0 ? "done" : "no");
+}
+
+static void be_alone(void)
+{
+	kill(sharer, SIGKILL);
+	puts(waitpid(sharer, NULL, 0) == sharer ? "done" : "no");
+}
+
 static void answer(const char *line)
 {
 	if (sscanf(line, "go %ld", &rounds) == 1) {
@@ -124,6 +154,10 @@ static void answer(const char *line)
 	} else if (!strncmp(line, "names", 5)) {
 		for (int i = 0; i < THREADS; i++)
 			printf("%ld%c", threads[i].tid, i < THREADS - 1 ? ' ' : '\n');
+	} else if (!strncmp(line, "share", 5)) {
+		share();
+	} else if (!strncmp(line, "alone", 5)) {
+		be_alone();
 	}
 }
 

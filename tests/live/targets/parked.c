@@ -9,8 +9,10 @@
  * parked HOW:
  *   away     the handler gives way to another stack and stays on the thread's own
  *   fiber    the function runs on a stack from the heap; the handler on it gives way
+ *   shared   the same on a stack that is mapped shared
  *   own      as away, by a switch of the program's own; nothing lies above the other stack's begin
  *   within   as own, by a thread whose stack is the lowest part of a larger mapping
+ *   lent     the same, of one that is mapped shared
  *   copied   the same as fiber, but what is interrupted is copied to the heap, and the
  *            handler's frame is wiped out
  * Prints "ready". Commands:
@@ -56,6 +58,7 @@ static void *own_server, *own_task;
 static ucontext_t server, task, in_handler;
 static ucontext_t *saved;
 static volatile int *page;
+static char *shared; /* a stack */
 static char mode;
 static volatile int wrong, parked, finished;
 static volatile long steps_left; /* until it gives way; 0: it does by a fault, or not at all */
@@ -164,7 +167,7 @@ static void park(void)
 		return;
 	}
 	if (!stack)
-		stack = malloc(STACK);
+		stack = mode == 's' ? shared : malloc(STACK);
 	getcontext(&task);
 	task.uc_stack.ss_sp = stack;
 	task.uc_stack.ss_size = STACK;
@@ -298,10 +301,9 @@ static void *thread(void *arg)
 	return arg;
 }
 
-static void within(void)
+static void within(int how)
 {
-	char *memory =
-		mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *memory = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, how | MAP_ANONYMOUS, -1, 0);
 	pthread_attr_t attr;
 	pthread_t id;
 
@@ -324,6 +326,7 @@ int main(int argc, char **argv)
 	saved = malloc(sizeof(*saved));
 	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	*page = VALUE;
+	shared = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	sigaction(SIGSEGV, &fault, NULL);
 	sigaction(SIGUSR1, &again, NULL);
 	sigaction(SIGTRAP, &trap, NULL);
@@ -332,9 +335,11 @@ int main(int argc, char **argv)
 		away();
 	if (mode == 'o')
 		own_away();
-	if (mode == 'w') {
+	if (mode == 'w' || mode == 'l') {
+		const int how = mode == 'l' ? MAP_SHARED : MAP_PRIVATE;
+
 		mode = 'o';
-		within();
+		within(how);
 	}
 	serve();
 }
