@@ -56,6 +56,8 @@ bool arch_will_restart(const struct arch_regs *r);
  * now would not be told to the call.
  */
 bool arch_is_before_restart(const struct arch_regs *now, const struct arch_regs *stopped);
+/* Makes that of it, where arch_will_restart() is true: a handler that runs now runs before the call. */
+void arch_go_before_restart(struct arch_regs *r);
 /* Forget the system call: the registers are now those of ordinary code. */
 void arch_leave_syscall(struct arch_regs *r);
 /* The interrupted call is over, and returns -EINTR: never restarted. */

@@ -227,6 +227,8 @@ int held_settle(struct stop *s, struct held *h);
  * long as another thread runs, that one may put both under a filter.
  */
 bool held_is_filtered(const struct held *h);
+/* True if it is in the strict mode, of which tracee_has_filters() says nothing: a call of ours would end it. */
+bool held_is_strict(const struct held *h);
 /* A call without effect that all filters of the thread let pass, such as getpid; -1 if there is none. */
 long held_harmless_call(const struct held *h);
 
@@ -248,6 +250,13 @@ void stop_forget_maps(struct stop *s);
  * is let go by the end of this thread.
  */
 void stop_release(struct stop *s);
+
+/*
+ * True if the thread is in a call that blocks `signal`, which has a handler, by a signal mask of its own (as ppoll
+ * and sigsuspend do). A call of ours that the thread makes ends with that mask, as the kernel takes it for the end of
+ * the thread's: the handler may run then, but before the thread's call is made anew, and must not end it.
+ */
+bool stop_call_ignores(const struct stop *s, const struct held *h, int signal);
 
 /*
  * A call that our stop would have cut short is made to restart. Called with the

@@ -485,6 +485,7 @@ enum { PROBE_SECONDS = 2 };
 int probe_in_child(int (*call)(void))
 {
 	pid_t child = fork();
+	sigset_t alarm_only;
 	int status;
 
 	if (child < 0)
@@ -493,6 +494,10 @@ int probe_in_child(int (*call)(void))
 		/* No core file for what is to be expected. */
 		prctl(PR_SET_DUMPABLE, 0);
 		signal(SIGALRM, SIG_DFL);
+		/* A tracer's thread has it blocked (tracer_init()). */
+		sigemptyset(&alarm_only);
+		sigaddset(&alarm_only, SIGALRM);
+		sigprocmask(SIG_UNBLOCK, &alarm_only, NULL);
 		alarm(PROBE_SECONDS);
 		_exit(-call() & 0xff);
 	}

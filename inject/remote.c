@@ -289,6 +289,8 @@ static int put_back(struct remote *r, enum ending ending)
 		if (event.kind == TRACEE_STOPPED || event.kind == TRACEE_SIGNAL)
 			break;
 	}
+	if (!error && event.kind == TRACEE_SIGNAL && stop_call_ignores(r->s, h, event.signal))
+		arch_go_before_restart(&h->pub.regs);
 	if (!error)
 		error = tracee_set_regs(h->pub.tid, &h->pub.regs);
 	if (error)

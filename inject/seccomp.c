@@ -8,6 +8,7 @@
  */
 #include "inject/seccomp.h"
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -19,7 +20,11 @@ struct machine {
 /* Loads a word of the call's description; false outside of it. */
 static bool load_call(struct machine *m, uint32_t offset)
 {
+	const size_t place = offsetof(struct seccomp_data, instruction_pointer);
+
 	if (offset % sizeof(uint32_t) || offset >= sizeof(*m->call))
+		return false;
+	if (offset - place < sizeof(m->call->instruction_pointer) && !m->call->instruction_pointer)
 		return false;
 	memcpy(&m->a, (const char *)m->call + offset, sizeof(m->a));
 	return true;

@@ -14,7 +14,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* True if the filter lets the call pass untouched (SECCOMP_RET_ALLOW or _LOG). */
+/*
+ * True if the filter lets the call pass untouched (SECCOMP_RET_ALLOW or _LOG). An
+ * instruction_pointer of 0: the call may be made anywhere, so a filter that asks where denies.
+ */
 bool seccomp_allows(const struct sock_filter *filter, size_t count,
 		    const struct seccomp_data *call);
 

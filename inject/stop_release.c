@@ -143,6 +143,12 @@ static bool call_is_told(const struct stop *s, const struct held *h, int signal)
 	return (s->caught & bit) && !tracee_peek(h->pub.tid, at, &mask) && !(mask & bit);
 }
 
+bool stop_call_ignores(const struct stop *s, const struct held *h, int signal)
+{
+	return signal && (s->caught >> (signal - 1) & 1) && arch_will_restart(&h->pub.regs) &&
+	       !call_is_told(s, h, signal);
+}
+
 /*
  * It stands still once more, for `signal` or (0) since the kernel told us of a SIGCONT, or in a group-stop. Before
  * the call is made anew: as if the call had never been left. In a call: that goes on unless a
@@ -162,6 +168,12 @@ static void put_right(struct stop *s, struct held *h, int signal)
 		h->pub.regs = regs;
 		stop_restart_begin(h);
 		h->in++;
+		/* A call of ours that it has made has ended with the mask of its own one. */
+		if (stop_call_ignores(s, h, signal)) {
+			regs = h->pub.regs;
+			arch_go_before_restart(&regs);
+			tracee_set_regs(h->pub.tid, &regs);
+		}
 	}
 	h->back = !arch_will_restart(&h->pub.regs);
 	h->run_ns = 0;

@@ -20,14 +20,30 @@ bool held_is_filtered(const struct held *h)
 	return !proc_status_read(h->pub.tid, &status) && status.seccomp > 0;
 }
 
+bool held_is_strict(const struct held *h)
+{
+	enum {
+		NARROW_WRITE = 4
+	}; /* arch/x86/entry/syscalls/syscall_32.tbl; read is below it there, too */
+	struct proc_status status;
+
+	/* It waits in a call that does not exist in that mode: of most threads nothing has to be read. */
+	if (arch_will_restart(&h->pub.regs) && arch_syscall_number(&h->pub.regs) > NARROW_WRITE)
+		return false;
+	return !proc_status_read(h->pub.tid, &status) && status.seccomp == PROC_SECCOMP_STRICT;
+}
+
 long held_harmless_call(const struct held *h)
 {
 	/* Whatever their arguments are. */
 	static const long harmless[] = {SYS_getpid,  SYS_gettid, SYS_getppid, SYS_getuid,
 					SYS_geteuid, SYS_getgid, SYS_getegid, SYS_sched_yield};
+	struct arch_regs regs = h->pub.regs;
 
+	/* It is made in a program of ours, not where the thread is. */
+	arch_set_pc(&regs, 0);
 	for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
-		if (tracee_filters_allow(h->pub.tid, harmless[i], &h->pub.regs))
+		if (tracee_filters_allow(h->pub.tid, harmless[i], &regs))
 			return harmless[i];
 	return -1;
 }
@@ -54,10 +70,11 @@ bool stop_may_call(struct stop *s, long number, const long arguments[6])
 		if (!h->stopped || h->gone)
 			continue;
 		/* What the selector says may change with every instruction. */
-		if (tracee_dispatches(h->pub.tid, &selector))
+		if (tracee_dispatches(h->pub.tid, &selector) || held_is_strict(h))
 			return false;
 		if (!held_is_filtered(h))
 			continue;
+		arch_set_pc(&regs, 0); /* somewhere in an arena */
 		for (unsigned n = 0; n < 6; n++)
 			arch_set_syscall_argument(&regs, n, arguments[n]);
 		if (!tracee_filters_allow(h->pub.tid, number, &regs))

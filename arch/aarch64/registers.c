@@ -134,6 +134,11 @@ bool arch_is_before_restart(const struct arch_regs *now, const struct arch_regs 
 	return false;
 }
 
+void arch_go_before_restart(struct arch_regs *r)
+{
+	(void)r;
+}
+
 void arch_leave_syscall(struct arch_regs *r)
 {
 	r->system_call = -1;

@@ -164,17 +164,27 @@ bool arch_will_restart(const struct arch_regs *r)
 		result == ERESTARTNOHAND_VALUE || result == ERESTART_RESTARTBLOCK_VALUE);
 }
 
-/* arch_do_signal_or_restart() (arch/x86/kernel/signal.c). All else is as it was, but for the resume flag. */
+/* arch_do_signal_or_restart() (arch/x86/kernel/signal.c). */
+void arch_go_before_restart(struct arch_regs *r)
+{
+	const long number = arch_syscall_result(r) == -ERESTART_RESTARTBLOCK_VALUE
+				    ? SYS_restart_syscall
+				    : arch_syscall_number(r);
+
+	if (!arch_will_restart(r))
+		return;
+	r->user.rip -= SYSCALL_SIZE;
+	r->user.rax = (uint64_t)number;
+	arch_leave_syscall(r);
+}
+
+/* All else is as it was, but for the resume flag. */
 bool arch_is_before_restart(const struct arch_regs *now, const struct arch_regs *stopped)
 {
 	enum { FLAG_RF = 1 << 16 };
-	const long number = arch_syscall_result(stopped) == -ERESTART_RESTARTBLOCK_VALUE
-				    ? SYS_restart_syscall
-				    : arch_syscall_number(stopped);
 	struct arch_regs expected = *stopped;
 
-	expected.user.rip -= SYSCALL_SIZE;
-	expected.user.rax = (uint64_t)number;
+	arch_go_before_restart(&expected);
 	/* It may have reached user mode, and have been interrupted there. */
 	expected.user.orig_rax = now->user.orig_rax;
 	expected.user.eflags ^= (expected.user.eflags ^ now->user.eflags) & FLAG_RF;

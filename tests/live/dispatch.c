@@ -7,12 +7,18 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "inject/control.h"
+#include "inject/remote.h"
 #include "mutator/threads.h"
 #include "tests/live/harness_session.h"
 
@@ -112,6 +118,128 @@ static void test_toggling(void **state)
 	harness_end(h, 0);
 }
 
+/* A thread that may read, write and exit, and does nothing but count. */
+static void *count_strictly(void *arg)
+{
+	volatile unsigned long *turns = arg;
+
+	if (!prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT))
+		for (;;)
+			++*turns;
+	return NULL;
+}
+
+static pid_t start_strict_thread(volatile unsigned long *turns)
+{
+	pid_t pid = fork();
+	pthread_t thread;
+
+	assert_true(pid >= 0);
+	if (pid) {
+		while (!*turns)
+			usleep(1000);
+		return pid;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (pthread_create(&thread, NULL, count_strictly, (void *)turns))
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+static int call_twice(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct arch_remote_call calls[2] = {{.number = SYS_getpid}, {.number = SYS_getuid}};
+	const struct arch_remote_program program = {.calls = calls, .count = 2};
+	const long nothing[6] = {0};
+	long results[2];
+	int code = remote_run(s, &program, 0, NULL, NULL, NULL, results, e);
+
+	*(bool *)arg = stop_may_call(s, SYS_getpid, nothing);
+	return code;
+}
+
+/* fear A9: one thread of many is in the strict mode of seccomp: another one makes our calls */
+static void test_strict_thread(void **state)
+{
+	volatile unsigned long *turns =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct dinst_error e = {0};
+	struct target *t = NULL;
+	unsigned long before;
+	bool may = true;
+	pid_t pid;
+
+	(void)state;
+	assert_ptr_not_equal(turns, MAP_FAILED);
+	pid = start_strict_thread(turns);
+	assert_int_equal(target_open(pid, &t, &e), 0);
+	for (int i = 0; i < 5; i++) {
+		if (target_stop(t, NULL, call_twice, &may, NULL, &e))
+			fail_msg("%s", e.text);
+		assert_false(may);
+		before = *turns;
+		usleep(50000);
+		assert_int_not_equal(*turns, before);
+	}
+	target_close(t);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	munmap((void *)turns, 4096);
+}
+
+/* Calls are allowed to the C library only. */
+static void filter_by_place(void)
+{
+	const uint32_t upper = (uint32_t)((uintptr_t)&syscall >> 32);
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+			 offsetof(struct seccomp_data, instruction_pointer) + 4),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, upper, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	const struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+static int ask(struct stop *s, void *arg, struct dinst_error *e)
+{
+	const long nothing[6] = {0};
+
+	(void)e;
+	*(bool *)arg = stop_may_call(s, SYS_getpid, nothing);
+	return 0;
+}
+
+/* fear A9: a filter that tells calls by where they are made: code of ours makes none */
+static void test_by_place(void **state)
+{
+	struct dinst_error e = {0};
+	struct target *t = NULL;
+	bool may = true;
+	pid_t pid = fork();
+
+	(void)state;
+	assert_true(pid >= 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		filter_by_place();
+		for (;;)
+			pause();
+	}
+	while (harness_status(pid, pid, "Seccomp:")[0] != '2')
+		usleep(1000);
+	assert_int_equal(target_open(pid, &t, &e), 0);
+	assert_int_equal(target_stop(t, NULL, ask, &may, NULL, &e), 0);
+	assert_false(may);
+	target_close(t);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
 /* From now on this process cannot ask whether a thread dispatches, as before Linux 6.4. */
 static void forget_how_to_ask(void)
 {
@@ -149,6 +277,8 @@ int main(void)
 		CASE(test_blocked),
 		CASE(test_helped),
 		CASE(test_toggling),
+		cmocka_unit_test(test_strict_thread),
+		cmocka_unit_test(test_by_place),
 		CASE(test_untold),
 	};
 

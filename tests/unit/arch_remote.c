@@ -304,8 +304,13 @@ static void check_restart(const struct arch_regs *interrupted)
 		now.user.rip -= 2;
 		now.user.rax = (uint64_t)cases[i].number;
 		assert_int_equal(arch_is_before_restart(&now, &stopped), cases[i].restarts);
+		now = stopped;
+		arch_go_before_restart(&now);
+		assert_int_equal(memcmp(&now, &stopped, sizeof(now)) != 0, cases[i].restarts);
 		if (!cases[i].restarts)
 			continue;
+		assert_true(arch_is_before_restart(&now, &stopped));
+		assert_false(arch_in_syscall(&now));
 		assert_false(arch_is_before_restart(&stopped, &stopped));
 		now.user.orig_rax = (uint64_t)-1;
 		now.user.eflags |= 1 << 16;

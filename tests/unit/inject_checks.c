@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "inject/ptrace.h"
 #include "inject/target_facts.h"
 
 enum { CHECKS_MAX = 40, USER = 1000 };
@@ -507,6 +508,25 @@ static void test_reading(void **state)
 	assert_true(!f.exists && !f.hidden);
 }
 
+static int never_return(void)
+{
+	while (pause())
+		continue;
+	return 0;
+}
+
+/* fear A12: a filter whose supervisor never answers counts as one that kills, also for a thread that blocks signals */
+static void test_probe_that_hangs(void **state)
+{
+	sigset_t all, before;
+
+	(void)state;
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &before);
+	assert_int_equal(probe_in_child(never_return), PROBE_KILLED);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -525,6 +545,7 @@ int main(void)
 		cmocka_unit_test(test_valgrind),
 		cmocka_unit_test(test_no_target),
 		cmocka_unit_test(test_reading),
+		cmocka_unit_test(test_probe_that_hangs),
 	};
 
 	return cmocka_run_group_tests_name("unit/inject_checks", tests, NULL, NULL);

@@ -100,10 +100,31 @@ static void test_cases(void **state)
 	}
 }
 
+/* fear A9: a filter that asks where a call is made says no to one that is made elsewhere */
+static void test_places(void **state)
+{
+	const struct sock_filter halves[2][4] = {
+		{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 8), END_IF_EQUAL(0)},
+		{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 12), END_IF_EQUAL(0)},
+	};
+	struct seccomp_data call = {.nr = 219};
+
+	(void)state;
+	for (int half = 0; half < 2; half++) {
+		call.instruction_pointer = 0;
+		assert_false(seccomp_allows(halves[half], 4, &call));
+		call.instruction_pointer = half ? 1 : 1ull << 32;
+		assert_true(seccomp_allows(halves[half], 4, &call));
+		call.instruction_pointer = half ? 1ull << 32 : 1;
+		assert_false(seccomp_allows(halves[half], 4, &call));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cases),
+		cmocka_unit_test(test_places),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
