@@ -129,6 +129,7 @@ struct held {
 	unsigned in;	 /* how often that was the call, made anew or not yet left */
 	uint64_t run_ns; /* on its way: time on CPUs when that was first read, or 0 */
 	bool seccomp_suspended;
+	bool rseq_unknown;	   /* the kernel does not tell: Linux before 5.13 */
 	bool restarted;		   /* stop_restart_begin() made its system call restart */
 	unsigned frames;	   /* of signal handlers, put on its stack between our calls */
 	uint64_t since_ns;	   /* when it was interrupted */

@@ -6,9 +6,10 @@
  * restarts plainly; then one with a restart block. A thread under a seccomp
  * filter only where the filter can be suspended for the length of the stop.
  * A thread inside a restartable sequence only when there is no other, and then
- * its sequence is aborted first. Never one that runs 32-bit code or sleeps in a call of
- * it (int $0x80), or whose system calls become signals to itself (a program under Wine, for example),
- * or end it (the strict mode of seccomp, which is a thread's own).
+ * its sequence is aborted first; where the kernel does not tell of those (before Linux 5.13), one
+ * that was running its own code only when there is no other, either. Never one that runs 32-bit code
+ * or sleeps in a call of it (int $0x80), or whose system calls become signals to itself (a program
+ * under Wine, for example), or end it (the strict mode of seccomp, which is a thread's own).
  */
 #include <errno.h>
 #include <linux/kcmp.h>
@@ -66,7 +67,8 @@ static bool is_in_compat_sleep(struct stop *s, const struct held *h)
 static int rank_of_lookups(struct stop *s, const struct held *h, pid_t like)
 {
 	taddr_t abort_pc;
-	int value = stop_in_sequence(s, &h->pub, &abort_pc) ? RANK_SEQUENCE : 0;
+	const bool may_be = h->rseq_unknown && !arch_in_syscall(&h->pub.regs);
+	int value = may_be || stop_in_sequence(s, &h->pub, &abort_pc) ? RANK_SEQUENCE : 0;
 
 	if (held_is_dispatched(s, h) || is_in_compat_sleep(s, h) || held_is_strict(h))
 		return RANK_NEVER;

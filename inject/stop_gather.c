@@ -337,7 +337,8 @@ static void read_state(struct held *h)
 	h->original = h->pub.regs;
 	h->pub.changed = false;
 	stop_restart_begin(h);
-	tracee_get_rseq(h->pub.tid, &h->pub.rseq, &h->pub.rseq_size, &h->pub.rseq_signature);
+	h->rseq_unknown = tracee_get_rseq(h->pub.tid, &h->pub.rseq, &h->pub.rseq_size,
+					  &h->pub.rseq_signature) == -EIO;
 }
 
 /* A signal was met before our stop: it goes first, and we stop it just behind. */
