@@ -445,7 +445,10 @@ static int apply_in_stop(struct stop *stop, void *arg, struct dinst_error *e)
 		status = batch_look_at_stacks(b, stop, e);
 	if (status >= 0)
 		status = batch_move_threads(b, stop, e);
-	return status < 0 ? status : batch_patch(b, stop, e);
+	if (status < 0)
+		return status;
+	batch_share_pairs(b, stop);
+	return batch_patch(b, stop, e);
 }
 
 /* In all processes by now. */
@@ -495,7 +498,8 @@ int batch_begin(struct batch *b, struct session *s, struct site **sites, size_t 
 	b->patch_site = calloc(room, sizeof(*b->patch_site));
 	b->hole_written = calloc(room, sizeof(*b->hole_written));
 	b->texts = calloc(room, sizeof(*b->texts));
-	if (!b->waits || !b->insides || !b->ranges || !b->patches || !b->patch_site ||
+	b->lost = calloc(PAIR_ID_MASK + 1, sizeof(*b->lost));
+	if (!b->lost || !b->waits || !b->insides || !b->ranges || !b->patches || !b->patch_site ||
 	    !b->hole_written || !b->texts || !plan_texts(b))
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for a batch of %zu", count);
 	refuse_overlaps(b);
@@ -506,6 +510,7 @@ int batch_begin(struct batch *b, struct session *s, struct site **sites, size_t 
 void batch_end(struct batch *b)
 {
 	snapshot_free(b->shot);
+	free(b->lost);
 	free(b->text_bytes);
 	free(b->texts);
 	free(b->hole_written);

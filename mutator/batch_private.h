@@ -33,6 +33,7 @@ struct batch {
 	struct target_range *texts; /* pieces of text that hold all windows, a page or so each */
 	size_t text_count;
 	uint8_t *text_bytes;
+	uint8_t *lost; /* by function: what becomes of its exits (batch_pairs.c) */
 };
 
 int batch_begin(struct batch *b, struct session *s, struct site **sites, size_t count,
@@ -50,6 +51,9 @@ int batch_move_threads(struct batch *b, struct stop *stop, struct dinst_error *e
 int batch_patch(struct batch *b, struct stop *stop, struct dinst_error *e);
 /* A thread that would have to be moved and cannot be, and *in, where it is; 0: there is none. */
 pid_t batch_stuck_thread(const struct batch *b, struct stop *stop, const struct site **in);
+
+/* batch_pairs.c: batch_share_fate(), and entries have the fate of their exits. */
+void batch_share_pairs(struct batch *b, struct stop *stop);
 
 /* batch_pages.c: remembers the pages of a site's patches */
 void batch_note_pages(struct session *s, const struct site *site);

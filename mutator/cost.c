@@ -15,6 +15,7 @@
 #include "inject/proc.h"
 #include "inject/tasks.h"
 #include "mutator/request.h"
+#include "mutator/values.h"
 
 static const uint64_t PERIOD_NS = UINT64_C(1000000000);
 
@@ -167,6 +168,9 @@ static void switch_off(struct session *s, struct instance *i)
 {
 	i->stopped = true;
 	removal_unlink(s, i);
+	values_stand_still(i);
+	/* Nobody sees who enters and leaves from here on: whoever asks again has to look at the stacks. */
+	instance_unpair(s, i);
 }
 
 /* Instances, flags and hooks: what makes calls before it is known what for. */
@@ -176,9 +180,14 @@ static void stop_calls(struct session *s,
 	if (!session_makes_calls(s) || may_go_on_calling(s))
 		return;
 	for (struct instance *i = s->instances; i; i = i->next) {
-		if (i->stopped || i->source || !instance_makes_calls(i))
+		struct instance *source = instance_source(i);
+
+		if (i->stopped || !instance_makes_calls(source))
 			continue;
-		switch_off(s, i);
+		if (!source->stopped)
+			switch_off(s, source);
+		/* Whoever shares it is told, too: the one that it was made for may be gone. */
+		i->stopped = true;
 		if (told)
 			told(arg, i, -1);
 	}

@@ -73,7 +73,7 @@ void instance_free(struct instance *i)
 
 /* -------------------------------------------------------------- letting go */
 
-static void drop_pairs(struct session *s, struct instance *i)
+void instance_unpair(struct session *s, struct instance *i)
 {
 	struct dinst_error ignored = {0};
 	const bool had_undos = i->undo_count != 0;
@@ -126,7 +126,7 @@ void instance_let_go(struct instance *i)
 
 void instance_strip(struct session *s, struct instance *i)
 {
-	drop_pairs(s, i);
+	instance_unpair(s, i);
 	/* What is measured is off by now: then flags may go. */
 	while (i->flag_count)
 		removal_release(s, i->flags[--i->flag_count]);

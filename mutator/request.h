@@ -172,6 +172,9 @@ int request_hook(struct request *r, struct instance *i, struct dinst_error *e);
 /* instance.c: the values of all elements of the source, as they are now. */
 int instance_read_bases(struct instance *i, struct dinst_error *e);
 
+/* What it pairs, and what stands for exits that never come, is not its own any more; its links are gone. */
+void instance_unpair(struct session *s, struct instance *i);
+
 /* The functions that a focus names. */
 int request_find(const struct session *s, const char *focus, struct function_ref **functions,
 		 size_t *count, struct dinst_error *e);

@@ -318,7 +318,11 @@ static int note_function(struct linking *l, bool fresh, struct dinst_error *e)
 	for (size_t n = first_fragment(r, f->index);
 	     status >= 0 && n < r->fragment_count && r->fragments[n].parent == f->index; n++)
 		status = add_range(l, &functions[r->fragments[n].index], fresh, e);
-	r->function_at[l->work->pair] = (uint32_t)at + 1;
+	/* All of it or nothing: what is there already is not noted again. */
+	if (status < 0)
+		r->function_count = at;
+	else
+		r->function_at[l->work->pair] = (uint32_t)at + 1;
 	return status;
 }
 
@@ -363,7 +367,13 @@ static int pair(struct linking *l, struct dinst_error *e)
 	i->pair_ids[i->pair_id_count] = l->work->pair;
 	i->pair_functions[i->pair_id_count++] = *f;
 	l->request->in_stop = true;
-	return note_function(l, fresh, e);
+	status = note_function(l, fresh, e);
+	if (status < 0) {
+		/* So that it is as fresh when it is tried again. */
+		threads_unpair(l->request->session, i->pair_ids[--i->pair_id_count]);
+		l->work->pair = 0;
+	}
+	return status;
 }
 
 /* --------------------------------------------------- late and undone code */

@@ -300,7 +300,7 @@ static enum point_kind widest_kind(const struct function_work *w)
 
 /* What a failed attempt at a function has left behind. */
 static void take_back(struct request *r, struct instance *i, const struct link *mark, size_t listed,
-		      size_t refused)
+		      size_t refused, size_t left_out)
 {
 	while (r->site_count > listed)
 		r->sites[--r->site_count]->listed = false;
@@ -308,6 +308,10 @@ static void take_back(struct request *r, struct instance *i, const struct link *
 	while (i->refused_count > refused) {
 		free(i->refused[--i->refused_count].where);
 		free(i->refused[i->refused_count].why);
+	}
+	while (i->left_out_count > left_out) {
+		free(i->left_out[--i->left_out_count].where);
+		free(i->left_out[i->left_out_count].why);
 	}
 }
 
@@ -319,6 +323,7 @@ int request_function(struct request *r, struct instance *i, struct function_work
 	const struct function_ref *f = &w->function;
 	const struct link *mark = i->links;
 	const size_t listed = r->site_count, refused = i->refused_count;
+	const size_t left_out = i->left_out_count;
 	const size_t functions = r->function_count, late = r->late_count, undos = i->undo_count;
 	int status = session_plan_for(s, f->module, f->index, widest_kind(w), &plan, e);
 	/* What stands for exits that never come is one routine for all that measure a function: its
@@ -344,7 +349,7 @@ int request_function(struct request *r, struct instance *i, struct function_work
 			status = write_sites(r, i, w, mark, e);
 		if (status >= 0)
 			break;
-		take_back(r, i, mark, listed, refused);
+		take_back(r, i, mark, listed, refused, left_out);
 		request_forget_late(r, i, functions, late, undos);
 		if (status == DINST_NO_MEMORY)
 			again = make_room(r, place, newest, &flushed);

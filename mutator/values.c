@@ -5,7 +5,7 @@
  * Owns how a vector becomes one value (the metric's aggregate operator) and
  * what keys are called. Never decides what is shown.
  */
-#include "mutator/values.h"
+#include "mutator/values_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +14,6 @@
 #include "inject/tasks.h"
 #include "mutator/evaluate.h"
 #include "mutator/serve.h"
-#include "mutator/threads.h"
-#include "mutator/variable.h"
 
 /* ------------------------------------------------------------- the metric */
 
@@ -63,7 +61,7 @@ static const struct variable *variable_of(const struct instance *i)
 	return source->variable_count ? source->variables[0] : NULL;
 }
 
-static bool is_vector(const struct instance *i)
+bool values_is_vector(const struct instance *i)
 {
 	const struct variable *v = variable_of(i);
 
@@ -157,7 +155,7 @@ static void merge(struct variable_value *sum, const struct variable_value *more,
 
 /* -------------------------------------------------------------------- keys */
 
-static bool is_of(const struct instance *i, const char *hierarchy)
+bool values_is_of(const struct instance *i, const char *hierarchy)
 {
 	const struct instance *source = instance_source(i);
 	const char *many = source->plan ? source->plan->many_of : NULL;
@@ -213,34 +211,20 @@ static void add_key(json_t *row, const struct instance *i, uint64_t key)
 {
 	char text[512];
 
-	if (is_of(i, "/Process") || is_of(i, "/File") || is_of(i, "/Machine"))
+	if (values_is_of(i, "/Process") || values_is_of(i, "/File") || values_is_of(i, "/Machine"))
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)key);
 	else
 		snprintf(text, sizeof(text), "0x%llx", (unsigned long long)key);
 	json_object_set_new(row, "key", json_string(text));
-	if (is_of(i, "/Process")
-		    ? thread_name(i->session, key, text, sizeof(text))
-		    : is_of(i, "/SyncObject") && code_name(i->session, key, text, sizeof(text)))
+	if (values_is_of(i, "/Process") ? thread_name(i->session, key, text, sizeof(text))
+					: values_is_of(i, "/SyncObject") &&
+						  code_name(i->session, key, text, sizeof(text)))
 		json_object_set_new(row, "name", serve_text(text));
 }
 
 /* ----------------------------------------------------------------- vectors */
 
-struct element {
-	unsigned number;
-	bool other; /* of keys without a place */
-	uint64_t key;
-	struct variable_value value;
-};
-
-struct vector {
-	struct element *elements;
-	size_t count;
-	uint64_t full;
-	bool unseen; /* what runs now is not in it: the target may not be looked at any more */
-};
-
-static void vector_release(struct vector *v)
+void values_vector_release(struct vector *v)
 {
 	for (size_t k = 0; k < v->count; k++)
 		variable_value_release(&v->elements[k].value);
@@ -256,51 +240,8 @@ static int by_value(const void *a, const void *b)
 	return (x->number > y->number) - (x->number < y->number);
 }
 
-struct attribution {
-	struct vector *vector;
-	const struct variable *timer;
-	bool by_thread; /* the keys are ids of threads; else a flag holds the place */
-};
-
-/* Adds what runs in a thread to the element that will get it when it stops. */
-static void attribute(void *arg, pid_t tid, uint64_t word, uint64_t units)
-{
-	const struct attribution *a = arg;
-	const int64_t ns =
-		(int64_t)(a->timer->clock == ARCH_CLOCK_TICKS ? ticks_to_ns(units) : units);
-
-	for (size_t k = 0; k < a->vector->count; k++) {
-		struct element *element = &a->vector->elements[k];
-
-		if (a->by_thread ? !element->other && element->key == (uint64_t)tid
-				 : (word & INT32_MAX) == (uint64_t)element->number + 1) {
-			element->value.value += ns;
-			return;
-		}
-	}
-}
-
-/* Totals have what timers measured until they stopped; what runs now is in the threads' records. */
-static int add_running(const struct instance *i, struct vector *out, struct dinst_error *e)
-{
-	const struct instance *source = instance_source(i);
-	struct attribution a = {
-		.vector = out, .timer = variable_of(i), .by_thread = is_of(i, "/Process")};
-	uint32_t beside = 0;
-
-	if (!a.timer || a.timer->form != VARIABLE_TIMER || !a.timer->record_offset)
-		return 0;
-	for (size_t f = 0; f < source->flag_count; f++)
-		if (source->flags[f]->table == source->table && source->flags[f]->variable_count)
-			beside = source->flags[f]->variables[0]->record_offset;
-	if (!a.by_thread && !beside)
-		return 0;
-	return threads_each_running(i->session, a.timer->record_offset, a.timer->clock, beside,
-				    attribute, &a, e);
-}
-
 /* Elements that have a key, with their values, and the one of keys without a place if it is used. */
-static int vector_read(const struct instance *i, struct vector *out, struct dinst_error *e)
+int values_vector(const struct instance *i, struct vector *out, struct dinst_error *e)
 {
 	const struct instance *source = instance_source(i);
 	const struct variable *v = variable_of(i);
@@ -332,34 +273,17 @@ static int vector_read(const struct instance *i, struct vector *out, struct dins
 	free(keys);
 	free(used);
 	if (status >= 0)
-		status = add_running(i, out, e);
+		status = values_add_running(i, out, e);
 	out->unseen = status == DINST_NOT_PERMITTED;
 	if (out->unseen) {
 		dinst_error_clear(e);
 		status = 0;
 	}
 	if (status < 0)
-		vector_release(out);
+		values_vector_release(out);
 	else if (out->count)
 		qsort(out->elements, out->count, sizeof(*out->elements), by_value);
 	return status;
-}
-
-int values_keep_running(struct instance *i, struct dinst_error *e)
-{
-	struct vector v;
-	int status;
-
-	if (!i->base_count || !is_vector(i) || variable_of(i)->form != VARIABLE_TIMER)
-		return 0;
-	status = vector_read(i, &v, e);
-	if (status < 0)
-		return status;
-	for (size_t k = 0; k < v.count; k++)
-		if (v.elements[k].number < i->base_count)
-			i->bases[v.elements[k].number].value += v.elements[k].value.value;
-	vector_release(&v);
-	return 0;
 }
 
 /* The vector as one value, by the metric's operator. */
@@ -427,7 +351,7 @@ static int vector_row(const struct instance *i, json_t **row, struct dinst_error
 	const bool distribution = variable_of(i)->form == VARIABLE_DISTRIBUTION;
 	const struct instance *source = instance_source(i);
 	struct vector v;
-	int status = vector_read(i, &v, e);
+	int status = values_vector(i, &v, e);
 
 	if (status < 0)
 		return status;
@@ -438,7 +362,7 @@ static int vector_row(const struct instance *i, json_t **row, struct dinst_error
 	json_object_set_new(*row, "full", json_integer((json_int_t)v.full));
 	if (source->plan && source->plan->many_of)
 		json_object_set_new(*row, "many_of", serve_text(source->plan->many_of));
-	vector_release(&v);
+	values_vector_release(&v);
 	return status;
 }
 
@@ -491,7 +415,7 @@ int values_row(struct instance *i, bool verbose, json_t **row, struct dinst_erro
 	int status;
 
 	*row = NULL;
-	status = is_vector(i) ? vector_row(i, row, e) : scalar_row(i, row, e);
+	status = values_is_vector(i) ? vector_row(i, row, e) : scalar_row(i, row, e);
 	if (status < 0) {
 		json_decref(*row);
 		return status;
@@ -516,12 +440,12 @@ static int one_value(const struct instance *i, int64_t *out, struct dinst_error 
 	*out = 0;
 	if (i->raw) {
 		*out = (int64_t)instance_value(i);
-	} else if (is_vector(i)) {
-		status = vector_read(i, &v, e);
+	} else if (values_is_vector(i)) {
+		status = values_vector(i, &v, e);
 		if (status >= 0) {
 			*out = aggregate(&v, aggregate_of(i));
 			status = v.unseen ? DINST_NOT_PERMITTED : 0;
-			vector_release(&v);
+			values_vector_release(&v);
 		}
 	} else if (variable_of(i)) {
 		status = instance_read(i, 0, &value, e);

@@ -28,6 +28,12 @@ int values_row(struct instance *i, bool verbose, json_t **row, struct dinst_erro
  */
 int values_keep_running(struct instance *i, struct dinst_error *e);
 
+/*
+ * For one whose code was switched off just now, perhaps in the middle of what it measures: its timers are
+ * never stopped any more, and are worth from then on what they are worth now.
+ */
+void values_stand_still(struct instance *i);
+
 /* What was told last, for values_sample(). All zeros at first. */
 struct values_seen {
 	struct values_told {

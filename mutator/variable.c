@@ -78,6 +78,7 @@ void variable_unref(struct session *s, struct variable *v)
 	if (v->record_offset)
 		threads_drop_words(s, v->record_offset,
 				   v->form == VARIABLE_TIMER ? TIMER_WORDS : 1);
+	free(v->still);
 	free(v->keys);
 	free(v->name);
 	free(v);
@@ -185,8 +186,16 @@ static int make_shared(struct variable *v, struct place *p, struct dinst_error *
 	if (status < 0)
 		return status;
 	v->word_place = p;
-	if (v->form == VARIABLE_TABLE)
-		return make_table(v, p, e);
+	if (v->form == VARIABLE_TABLE) {
+		status = make_table(v, p, e);
+		/* When it is tried again it must not look as if its keys were there. */
+		if (status < 0) {
+			heap_unref_counter(p->heap, v->word);
+			v->word = 0;
+			v->word_place = NULL;
+		}
+		return status;
+	}
 	for (size_t k = 0; v->form == VARIABLE_DISTRIBUTION && k < v->elements; k++) {
 		heap_write_word(p->heap, v->word + 2ul * WORD * k, INT64_MAX);
 		heap_write_word(p->heap, v->word + 2ul * WORD * k + WORD, (uint64_t)INT64_MIN);

@@ -84,7 +84,8 @@ struct variable {
 	uint32_t record_offset;
 	uint64_t *keys; /* TABLE: variable_set_keys(), or NULL */
 	size_t key_count;
-	int64_t last;		    /* TIMER, FLAG: what it was when it was read last, ns */
+	int64_t last;	/* TIMER, FLAG: what it was when it was read last, ns */
+	int64_t *still; /* TIMER: what each element is worth for ever, ns; NULL: it goes on */
 	struct stream_queue *queue; /* STREAM: its events; NULL: none yet */
 	/* LEVEL, TABLE, min and max of a DISTRIBUTION: the word or table, the same for all places. */
 	taddr_t word;

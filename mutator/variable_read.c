@@ -205,6 +205,10 @@ int variable_read_row(struct session *s, struct variable *v, unsigned first, uns
 					(uint64_t *)values);
 		return 0;
 	case VARIABLE_TIMER:
+		if (v->still) {
+			memcpy(values, v->still + first, count * sizeof(*values));
+			return 0;
+		}
 		if (v->elements == 1)
 			return count ? read_timer(s, v, values, e) : 0;
 		status = read_totals(v, first, count, (uint64_t *)values, e);

@@ -409,6 +409,31 @@ static struct session *read_and_time(struct harness *h, unsigned *time)
 	return s;
 }
 
+/* fear A9: two asked for the same, and the first has removed it: the other one is told that it is off */
+static void test_shared(void **state)
+{
+	struct harness *h = *state;
+	const struct instance *other;
+	struct session *s;
+	unsigned first, second;
+	int times = 0;
+
+	s = read_and_time(h, &first);
+	second = insert(s, "time");
+	other = session_instance(s, second);
+	assert_non_null(other->source);
+	session_remove(s, first);
+	harness_send(h, "child kill\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "taken");
+	for (unsigned n = 0; n < 20 && times < 2; n++)
+		poll_for(s, 500, &times);
+	assert_int_equal(times, 2);
+	assert_true(other->stopped && other->source->stopped);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 static void is_refused(struct session *s, const char *why)
 {
 	struct insert_result result;
@@ -520,7 +545,7 @@ int main(void)
 		CASE(test_from_the_beginning), CASE(test_later),	  CASE(test_unprivileged),
 		CASE(test_unprivileged_later), CASE(test_undumpable),	  CASE(test_child),
 		CASE(test_children_at_once),   CASE(test_itself_at_once), CASE(test_vfork_at_once),
-		CASE(test_harmless_filter),    CASE(test_hidden_child),
+		CASE(test_harmless_filter),    CASE(test_hidden_child),	  CASE(test_shared),
 	};
 
 	if (geteuid()) {

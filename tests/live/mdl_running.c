@@ -81,11 +81,97 @@ static void test_same_memory(void **state)
 	mdl_end(h);
 }
 
+static bool is_off(struct harness *h, unsigned id)
+{
+	json_t *rows = mdl_rows(h, id);
+	const bool off = json_is_true(json_object_get(json_array_get(rows, 0), "stopped"));
+
+	json_decref(rows);
+	return off;
+}
+
+/* The sum of a vector's elements must be the same, too. */
+static int64_t sum_of(struct harness *h, unsigned id)
+{
+	json_t *rows = mdl_rows(h, id), *element;
+	const json_t *row = json_array_get(rows, 0);
+	int64_t sum = 0;
+	size_t n;
+
+	json_array_foreach(json_object_get(row, "elements"), n, element) sum +=
+		json_integer_value(json_object_get(element, "value"));
+	if (n)
+		assert_int_equal(sum, json_integer_value(json_object_get(row, "value")));
+	else
+		sum = json_integer_value(json_object_get(row, "value"));
+	json_decref(rows);
+	return sum;
+}
+
+/* fear K3: what is above its limit is switched off within an activation: that measures nothing from then on. */
+static void test_limit(void **state)
+{
+	struct harness *h = *state;
+	static const char focus[] = "/Code/mdl_threads/work_3";
+	struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000l};
+	int64_t value[2];
+	unsigned id[2];
+
+	harness_start(h, "mdl_threads", NULL);
+	mdl_attach(h, NULL);
+	id[0] = mdl_insert(h, "wall_inclusive", focus, "--limit", "0.0000001");
+	id[1] = mdl_insert(h, "wall_inclusive", focus, "/Process/*", "--limit", "0.0000001");
+	mdl_ask(h, "hold");
+	for (int n = 0; n < 400 && !(is_off(h, id[0]) && is_off(h, id[1])); n++)
+		nanosleep(&pause, NULL);
+	for (int k = 0; k < 2; k++) {
+		assert_true(is_off(h, id[k]));
+		value[k] = sum_of(h, id[k]);
+		assert_true(value[k] > 0);
+	}
+	nanosleep(&pause, NULL);
+	for (int k = 0; k < 2; k++)
+		assert_int_equal(sum_of(h, id[k]), value[k]);
+	mdl_ask(h, "free 0");
+	for (int k = 0; k < 2; k++)
+		assert_int_equal(sum_of(h, id[k]), value[k]);
+	mdl_end(h);
+}
+
+/*
+ * fear K3: what was switched off is asked for again: who entered in between, which nobody saw, is in there,
+ * and who has left is not.
+ */
+static void test_again(void **state)
+{
+	struct harness *h = *state;
+	static const char focus[] = "/Code/mdl_threads/work_3";
+	struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000l};
+	unsigned first, second;
+
+	harness_start(h, "mdl_threads", NULL);
+	mdl_attach(h, NULL);
+	first = mdl_insert(h, "wall_inclusive", focus, "--limit", "0.0000001");
+	mdl_ask(h, "hold");
+	mdl_ask(h, "free 0");
+	for (int n = 0; n < 400 && !is_off(h, first); n++)
+		nanosleep(&pause, NULL);
+	assert_true(is_off(h, first));
+	mdl_ask(h, "hold");
+	second = mdl_insert(h, "wall_inclusive", focus);
+	nanosleep(&pause, NULL);
+	assert_true(mdl_value(h, second) >= PAUSE_MS * 1000000ll);
+	mdl_ask(h, "free 0");
+	mdl_end(h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_running, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_same_memory, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_limit, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_again, harness_setup, harness_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
