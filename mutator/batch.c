@@ -503,6 +503,7 @@ int batch_begin(struct batch *b, struct session *s, struct site **sites, size_t 
 	    !b->hole_written || !b->texts || !plan_texts(b))
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for a batch of %zu", count);
 	refuse_overlaps(b);
+	batch_find_strangers(b);
 	collect_insides(b);
 	return batch_check_room(s, sites, count, e);
 }

@@ -42,6 +42,9 @@ int batch_begin(struct batch *b, struct session *s, struct site **sites, size_t 
 void batch_settle(struct batch *b, struct batch_result *result);
 void batch_end(struct batch *b);
 
+/* batch_strangers.c: somebody else's jumps into the middle of windows make them foreign. */
+void batch_find_strangers(struct batch *b);
+
 /* In a stop of the target, in this order. */
 void batch_check_windows(struct batch *b, struct stop *stop);
 int batch_look_at_stacks(struct batch *b, struct stop *stop, struct dinst_error *e);

@@ -22,6 +22,7 @@ struct draft {
 	uint32_t order; /* of its symbol */
 	uint32_t key;	/* name_key() of its name */
 	bool framed;	/* an FDE starts here */
+	bool fragment;	/* and says that it is none of a function's start */
 };
 
 struct builder {
@@ -216,6 +217,7 @@ static int add_function(struct builder *b, vaddr_t address, const struct cfi_ran
 		.symbol_size = symbol_size,
 		.order = count ? group[0].order : 0,
 		.framed = fde != NULL,
+		.fragment = fragment,
 	};
 	if (count)
 		r = add_names(b, fn, group, count);
@@ -409,6 +411,22 @@ static void offer_parent(const struct wanted *w, struct parent_search *searches,
 	}
 }
 
+/*
+ * Elsewhere a dot comes before a function's own name: Go's main.cold is the function cold of a
+ * package, and what is called main there is the runtime's, which has no parts.
+ */
+static void settle_parent(struct builder *b, const struct parent_search *p)
+{
+	struct image_function *fn = &b->img->functions[p->fragment];
+	const bool packaged = b->img->go && cold_base(fn->name, strlen(fn->name)) == 4 &&
+			      !memcmp(fn->name, "main", 4);
+
+	if (p->best != NO_FUNCTION && !packaged)
+		fn->parent = p->best;
+	else if (!b->drafts[p->fragment].fragment)
+		fn->flags &= ~(uint32_t)FUNCTION_COLD;
+}
+
 static int find_parents(struct builder *b)
 {
 	struct image *img = b->img;
@@ -432,8 +450,8 @@ static int find_parents(struct builder *b)
 		offer_parent(&w, searches, img->aliases[i].name, b->alias_keys[i],
 			     img->aliases[i].function);
 	for (size_t i = 0; i < w.size; i++)
-		if (w.fragments[i] != NO_FUNCTION && searches[i].best != NO_FUNCTION)
-			img->functions[w.fragments[i]].parent = searches[i].best;
+		if (w.fragments[i] != NO_FUNCTION)
+			settle_parent(b, &searches[i]);
 	free(searches);
 	free(w.fragments);
 	return 0;
@@ -468,37 +486,7 @@ static void *shrink(void *p, size_t size)
 	return smaller;
 }
 
-enum { DIGIT_BITS = 11, INDEX_BITS = KEY_INDEX_BITS, GROUP_MAX = 16 };
-
-/* One round of a radix sort: by the digit at `shift`. */
-static void sort_digit(const uint64_t *from, uint64_t *to, size_t count, unsigned shift)
-{
-	size_t place[1 << DIGIT_BITS] = {0}, sum = 0;
-	uint64_t mask = (UINT64_C(1) << DIGIT_BITS) - 1;
-
-	for (size_t i = 0; i < count; i++)
-		place[from[i] >> shift & mask]++;
-	for (size_t i = 0; i <= mask; i++) {
-		size_t n = place[i];
-
-		place[i] = sum;
-		sum += n;
-	}
-	for (size_t i = 0; i < count; i++)
-		to[place[from[i] >> shift & mask]++] = from[i];
-}
-
-uint64_t *keys_sort(uint64_t *keys, uint64_t *other, size_t count, unsigned bits)
-{
-	for (unsigned shift = INDEX_BITS; shift < bits; shift += DIGIT_BITS) {
-		uint64_t *swap = keys;
-
-		sort_digit(keys, other, count, shift);
-		keys = other;
-		other = swap;
-	}
-	return keys;
-}
+enum { INDEX_BITS = KEY_INDEX_BITS, GROUP_MAX = 16 };
 
 /* Those of one address: mostly two or three. */
 static void sort_group(struct symbol *group, size_t count)

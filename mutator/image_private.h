@@ -185,7 +185,7 @@ enum { KEY_INDEX_BITS = 24 };
 /*
  * Sorts `count` keys by what is above their lowest KEY_INDEX_BITS, of which `bits`
  * in all count; equal ones keep their order. `other` is room for as many. Returns
- * the one of the two that has the result. image_functions.c
+ * the one of the two that has the result. image_keys.c
  */
 uint64_t *keys_sort(uint64_t *keys, uint64_t *other, size_t count, unsigned bits);
 /* As image_readable_name(), malloc'ed and not remembered; NULL if there is none. */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "arch/pairing.h"
+#include "mutator/references_listed.h"
 #include "mutator/references_relocations.h"
 #include "mutator/references_sleds.h"
 
@@ -142,7 +143,7 @@ enum { RELOCATED = 8 }; /* bytes, at most */
 struct written {
 	const struct image *img;
 	struct image_range *out; /* NULL: they are only counted */
-	size_t count;
+	size_t count, room;	 /* the file may have more by the second look */
 };
 
 /*
@@ -156,6 +157,8 @@ static void look_at_written(void *arg, vaddr_t place, vaddr_t value)
 
 	(void)value;
 	if (!is_code(w->img, place) && !is_code(w->img, place + RELOCATED - 1))
+		return;
+	if (w->out && w->count == w->room)
 		return;
 	if (w->out)
 		w->out[w->count] = (struct image_range){place, place + RELOCATED};
@@ -192,6 +195,7 @@ int sequences_find(struct image *img, struct image_range **out, size_t *count,
 	struct finding f = {.img = img};
 	struct image_range *ranges = NULL;
 	struct written written = {.img = img};
+	size_t listed, again;
 
 	*out = NULL;
 	*count = 0;
@@ -206,14 +210,18 @@ int sequences_find(struct image *img, struct image_range **out, size_t *count,
 		relocations_each(&img->file, relocate, &f);
 	}
 	written_each(&img->file, look_at_written, &written);
-	if (f.count + sleds + written.count && !f.failed) {
-		ranges = calloc(f.count * 2 + sleds + written.count, sizeof(*ranges));
+	listed = listed_find(img, NULL, 0);
+	if (f.count + sleds + written.count + listed && !f.failed) {
+		ranges = calloc(f.count * 2 + sleds + written.count + listed, sizeof(*ranges));
 		f.failed = !ranges;
 	}
 	if (ranges) {
 		*count = make_ranges(&f, ranges);
 		*count += sleds_find(img, map, ranges + *count);
-		written = (struct written){.img = img, .out = ranges + *count};
+		again = listed_find(img, ranges + *count, listed);
+		*count += again < listed ? again : listed;
+		written =
+			(struct written){.img = img, .out = ranges + *count, .room = written.count};
 		written_each(&img->file, look_at_written, &written);
 		*count = ranges_tidy(ranges, *count + written.count);
 		*out = ranges;

@@ -386,27 +386,40 @@ static void count_code_base(struct flow *f, vaddr_t v)
 	f->inner_bases += flow_contains(f, v) && !flow_starts_at(f, v);
 }
 
+/* The instruction ends with what looks like the address of code of the function. */
+static void mark_immediate(struct flow *f, vaddr_t value)
+{
+	flow_mark(f, value, MARK_TARGET);
+	if (flow_insn_at(f, value) < 0)
+		return;
+	f->labels += flow_byte(f, value) != 0;
+	count_code_base(f, value);
+	flow_mark(f, value, MARK_REFERRED);
+}
+
 /*
  * Position-dependent code has addresses as immediate operands, which are the
- * last bytes of their instructions. What looks like one is a target.
+ * last bytes of their instructions: four, or eight where code may be anywhere
+ * (-mcmodel=large). What looks like one is a target.
  */
 static void mark_immediates(struct flow *f)
 {
 	for (size_t i = 0; i < f->insns.count; i++) {
 		struct arch_insn insn = f->insns.items[i];
+		uint64_t wide;
 		uint32_t value;
 
-		if (insn.length <= sizeof(value) || insn.target)
+		if (insn.length <= sizeof(value) || insn.target ||
+		    insn.flags & ARCH_INSN_PC_RELATIVE)
 			continue;
 		memcpy(&value, insn.bytes + insn.length - sizeof(value), sizeof(value));
-		if (!flow_contains(f, value) || insn.flags & ARCH_INSN_PC_RELATIVE)
+		if (flow_contains(f, value))
+			mark_immediate(f, value);
+		if (insn.length <= sizeof(wide))
 			continue;
-		flow_mark(f, value, MARK_TARGET);
-		if (flow_insn_at(f, value) < 0)
-			continue;
-		f->labels += flow_byte(f, value) != 0;
-		count_code_base(f, value);
-		flow_mark(f, value, MARK_REFERRED);
+		memcpy(&wide, insn.bytes + insn.length - sizeof(wide), sizeof(wide));
+		if (flow_contains(f, wide))
+			mark_immediate(f, wide);
 	}
 }
 
@@ -436,6 +449,29 @@ static void mark_offsets(struct flow *f)
 			flow_mark(f, v, MARK_TARGET | MARK_REFERRED);
 		}
 	}
+}
+
+/* insns[at] is a call within the function of what takes its return address off the stack at once. */
+static bool takes_own_address(const struct flow *f, size_t at)
+{
+	const struct arch_insn *call = &f->insns.items[at];
+	struct arch_memory m[ARCH_MEMORY_MAX];
+	long to = call->flow == ARCH_FLOW_CALL ? flow_insn_at(f, call->target) : -1;
+
+	return to >= 0 && arch_memory_operands(&f->insns.items[to], m) && m[0].load &&
+	       m[0].computable && !m[0].offset && m[0].index == ARCH_NO_REGISTER &&
+	       flow_frame_place(&m[0]);
+}
+
+/*
+ * How code learns where it is without an operand for that: by a call, mostly of the next
+ * instruction. What it adds may lead to any of its own.
+ */
+static void count_called_bases(struct flow *f)
+{
+	for (size_t i = 0; i < f->insns.count; i++)
+		if (takes_own_address(f, i))
+			count_code_base(f, f->insns.items[i].address + f->insns.items[i].length);
 }
 
 static bool has_indirect_jump(const struct insn_list *list)
@@ -511,6 +547,7 @@ int flow_tables(struct flow *f, struct dinst_error *e)
 		count_labels(f);
 		for (size_t i = 0; i < bases.count; i++)
 			count_code_base(f, bases.items[i].address);
+		count_called_bases(f);
 		r = settle_jumps(f, &bases, e);
 		flow_sort(f);
 	}

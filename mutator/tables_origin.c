@@ -297,11 +297,15 @@ static enum origin made_with_memory(struct search *s, arch_regset wanted, size_t
 static bool names_code(const struct flow *f, const struct arch_insn *insn)
 {
 	uint32_t value;
+	uint64_t wide;
 
 	if (!image_is_fixed(f->img) || insn->length <= sizeof(value))
 		return false;
 	memcpy(&value, insn->bytes + insn->length - sizeof(value), sizeof(value));
-	return flow_contains(f, value);
+	if (flow_contains(f, value) || insn->length <= sizeof(wide))
+		return flow_contains(f, value);
+	memcpy(&wide, insn->bytes + insn->length - sizeof(wide), sizeof(wide));
+	return flow_contains(f, wide);
 }
 
 /* How what is in `wanted` before insns[at] came about. */

@@ -6,7 +6,9 @@
 #
 # fear C5: code that the loader writes to, texts behind calls that take their return address for the text's,
 #   what a trap's handler reads behind the trap, kCFI's numbers, labels as distances from the global
-#   offset table: same output with each kind of point instrumented
+#   offset table and as addresses of eight bytes, instructions that the program overwrites and faults that it mends by lists of its own:
+#   same output with each kind of point instrumented
+# fear C3: a jump that a program has written into its code before, into the middle of its function: no wrong result
 . "$(dirname "$0")/lib.sh"
 
 need gcc readelf strip
@@ -26,10 +28,13 @@ make_it textrel -pie -fPIE -Wl,-z,notext
 readelf -d "$work/textrel" | grep -q TEXTREL || fail "textrel has no relocations in its text"
 make_it behind -pie -fPIE
 make_it offsets -pie -fPIE
+make_it wide -no-pie -fno-pie
+make_it listed -pie -fPIE
+make_it switched -pie -fPIE
 strip -N .Llabel "$work/offsets"
 
 points=0 runs=0
-for program in textrel behind offsets; do
+for program in textrel behind offsets wide listed; do
 	"$work/$program" >"$work/plain" || fail "$program does not run by itself"
 	for kind in e x c a b d l i m excabdlim; do
 		timeout 60 "$instrument" --exec "$kind" @main -- "$work/$program" >"$work/result" 2>"$work/err" ||
@@ -40,6 +45,22 @@ for program in textrel behind offsets; do
 		runs=$((runs + 1))
 		rm -f "$work"/log/*
 	done
+done
+timeout 60 "$instrument" --exec e /Code/listed/things.cold -- "$work/listed" >/dev/null 2>"$work/err"
+grep -q ' 1 points' "$work"/log/* || fail "things.cold: $(tail -1 "$work/err")"
+for kind in e x b i m excabdlim; do
+	mkfifo "$work/end" || fail "no pipe"
+	"$work/switched" <"$work/end" >"$work/result" &
+	pid=$!
+	exec 9>"$work/end"
+	wait_for 20 grep -q ready "$work/result" || fail "switched does not start"
+	timeout 60 "$instrument" "$pid" "$kind" 2 100 @main >"$work/out" 2>"$work/err" ||
+		fail "switched, $kind: status $?: $(tail -1 "$work/err")"
+	exec 9>&-
+	wait "$pid" || fail "switched, $kind: it has ended with status $?"
+	grep -q '^0 wrong, 0$' "$work/result" || fail "switched, $kind: $(tail -1 "$work/result")"
+	runs=$((runs + 1))
+	rm "$work/end"
 done
 [ "$points" -ge 300 ] || fail "only $points points"
 pass "$runs runs, $points points"
