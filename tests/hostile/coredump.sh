@@ -51,6 +51,9 @@ whole() {
 	wait "$server" 2>/dev/null
 	size=$(stat -c %s "$work/core")
 	[ "$size" -ge $((mib << 20)) ] || fail "$1: $size bytes of more than $((mib << 20)) were kept"
+	# The same program without us: our memory may come to that, its own is all there.
+	plain=${plain:-$size}
+	[ "$size" -ge "$plain" ] || fail "$1: $size bytes were kept, $plain without dinst"
 	say "$1: $size bytes"
 }
 
@@ -79,4 +82,6 @@ crash "top"
 sleep 1
 whole "top"
 wait "$top"
+status=$?
+[ $status -le 1 ] || fail "top ended with status $status: $(tail -3 "$work/top")"
 pass "whole core dumps, while points went in and top looked on"

@@ -40,21 +40,17 @@ runs() {
 
 # from_the_start SEED KINDS
 from_the_start() {
-	local log n
-
 	runs "$instrument" --exec "$2" @main -- "$work/program" >"$work/result" 2>"$work/program.err" ||
 		fail "seed $1, $2: status $?: $(tail -1 "$work/program.err")"
 	cmp -s "$work/plain" "$work/result" || fail "seed $1, $2: $(diff "$work/plain" "$work/result" | head -2 | tr '\n' ' ')"
-	for log in "$work"/log/*; do
-		n=$(sed -n 's/^. [^ ]*: \([0-9]*\) points.*/\1/p' "$log" | sum)
-		points=$((points + n))
-	done
-	rm -f "$work"/log/*
+	followed "seed $1, $2"
+	[ "$followed_hits" -gt 0 ] || fail "seed $1, $2: nothing was counted at $followed_points points"
+	points=$((points + followed_points))
 }
 
 # in_and_out SEED
 in_and_out() {
-	local program status
+	local program status rounds_counted
 
 	rm -f "$work/input" "$work/result"
 	mkfifo "$work/input"
@@ -63,8 +59,13 @@ in_and_out() {
 	children+=("$program")
 	exec 7>"$work/input"
 	wait_for 60 test -s "$work/result" || fail "seed $1: it does not start"
+	prove save "$program" "$work/picture" || fail "seed $1: cannot look at it"
 	timeout 60 "$instrument" "$program" excabdlimp 2 20 @main >"$work/program.log" 2>&1 ||
 		fail "seed $1: taken in and out: status $?: $(grep -v ' = ' "$work/program.log" | tail -4 | tr '\n' ' ')"
+	# A round that found nothing to insert fails at nothing either.
+	rounds_counted=$(awk '/^  [a-z].* = / { sub(/.* = /, ""); n += $1 } /^removed: / { if (n) rounds++; n = 0 } END { print rounds + 0 }' "$work/program.log")
+	[ "$rounds_counted" -eq 2 ] || fail "seed $1: taken in and out: something was counted in $rounds_counted of 2 rounds"
+	prove check "$program" "$work/picture" >"$work/proof" || fail "seed $1: not as before: $(head -c 600 "$work/proof")"
 	exec 7>&-
 	wait "$program"
 	status=$?

@@ -55,4 +55,16 @@ end_server() {
 	wait "$server" || fail "the server ended with status $?"
 }
 
+# followed WHAT: the mutator of `instrument --exec`, whose log is in $work/log, has failed at nothing and
+# followed the program to its end: the program runs and prints the same without any mutator, too. Sets
+# `followed_points` and `followed_hits`; the log goes.
+followed() {
+	# The last lines are written after the program has ended.
+	wait_for 60 grep -qsE '^(end|instrument): ' "$work"/log/* || fail "$1: its mutator has not come to the end: $(cat "$work"/log/*)"
+	grep -hs '^instrument: ' "$work"/log/* >"$work/followed" && fail "$1: $(head -1 "$work/followed")"
+	followed_points=$(sed -n 's/^[a-z][a-z ]* [^ ]*: \([0-9]*\) points.*/\1/p' "$work"/log/* | sum)
+	followed_hits=$(sed -n 's/^  [a-z].* = \([0-9]*\) (.*/\1/p' "$work"/log/* | sum)
+	rm -f "$work"/log/*
+}
+
 all='/Code/demo-server/*'

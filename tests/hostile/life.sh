@@ -178,6 +178,23 @@ happen() {
 	esac
 }
 
+# session_ended: the daemon knows that the target has; the session is there until it is detached.
+session_ended() {
+	dinst --json ls 2>/dev/null | grep "\"pid\":$target,.*\"state\":\"exited\"" >"$work/ended"
+}
+
+# last_values: what instances had counted when it ended can still be read. One that became another program
+# before has none.
+last_values() {
+	dinst --json ls 2>/dev/null | grep -q "\"pid\":$target,.*\"state\":\"\(running\|exited\)\"" || return 0
+	wait_for 60 session_ended || fail "$(where): nobody tells that it has ended: $(dinst --json ls)"
+	what="read -p $target, which has ended"
+	ask read -p "$target" || fail "$(where): $(cat "$work/answer" "$work/answer.err" | head -c 400)"
+	[ "$(field active ended)" -eq 0 ] || grep -qE '"(value|count)":' "$work/answer" ||
+		fail "$(where): no values of $(field active ended) points: $(head -c 400 "$work/answer")"
+	read_last=$((read_last + 1))
+}
+
 run_round() {
 	local at=$((RANDOM % ${#steps[@]})) i before happening
 
@@ -197,7 +214,9 @@ run_round() {
 		# shellcheck disable=SC2086
 		set -f && ask ${steps[i]}
 		set +f
-		[ $i -eq $at ] && wait "$happening"
+		[ $i -eq $at ] || continue
+		wait "$happening"
+		case $event in killed | ended) last_values ;; esac
 	done
 }
 
@@ -265,11 +284,13 @@ check_dead() {
 	# Whoever talks to nobody gets no answer.
 	kill "$talk" 2>/dev/null
 	wait "$talk" 2>/dev/null
+	[ ! -s "$work/talk.wrong" ] || grep -q "^'' to " "$work/talk.wrong" || fail "$(where): before it ended it answered $(cat "$work/talk.wrong")"
 	take_out
 }
 
 asked=0
 inserted=0
+read_last=0
 round=0
 event=none what=
 declare -A happened
@@ -303,4 +324,4 @@ for event in "${!happened[@]}"; do
 done
 [ $round -ge ${#targets[@]} ] || fail "only $round rounds"
 [ $inserted -gt 0 ] || [ $round -lt 20 ] || fail "nothing was inserted in $round rounds"
-pass "$round rounds, $asked requests, $inserted inserts done: each answered, nobody harmed"
+pass "$round rounds, $asked requests, $inserted inserts done, last values read $read_last times: each answered, nobody harmed"

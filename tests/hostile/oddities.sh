@@ -41,9 +41,10 @@ for program in textrel behind offsets wide listed; do
 			fail "$program, $kind: status $?: $(tail -1 "$work/err")"
 		cmp -s "$work/plain" "$work/result" ||
 			fail "$program, $kind: $(cat "$work/result") instead of $(cat "$work/plain")"
-		points=$((points + $(cat "$work"/log/* | sed -n 's/^. [^ ]*: \([0-9]*\) points.*/\1/p' | sum)))
+		followed "$program, $kind"
+		[ "$followed_hits" -gt 0 ] || fail "$program, $kind: nothing was counted at $followed_points points"
+		points=$((points + followed_points))
 		runs=$((runs + 1))
-		rm -f "$work"/log/*
 	done
 done
 timeout 60 "$instrument" --exec e /Code/listed/things.cold -- "$work/listed" >/dev/null 2>"$work/err"

@@ -236,6 +236,7 @@ tracers() {
 		prove save "$server" "$work/picture"
 		json attach attach "$server" -n free
 		json insert insert calls "$all" -p free
+		wait_for 60 counts "$(field id insert)" free || fail "$title: nothing was counted when it has gone"
 		json detach detach -t 60 -p free
 		end_server
 		say "$title: refused by name, then works"
@@ -250,7 +251,10 @@ denied() {
 	json attach attach "$server" -n root
 	json insert insert calls "/Code/$2/*" -p root
 	[ "$(field points insert | sum)" -ge 30 ] || fail "$title: only $(field points insert | sum) points"
+	wait_for 60 counts "$(field id insert)" root || fail "$title: nothing was counted"
 	json detach detach -t 60 -p root
+	[ "$(field left detach)" = 0 ] || fail "$title: something is left: $(cat "$work/detach")"
+	prove check "$server" "$work/picture" >"$work/proof" || fail "$title: not as before: $(head -c 600 "$work/proof")"
 }
 
 # fear A12: his own processes that the kernel keeps from him: a set-uid program, one whose file he may not

@@ -49,7 +49,7 @@ prove save "$server" "$work/picture" || fail "cannot look at the server"
 
 rivals="second"
 yama=$(cat /proc/sys/kernel/yama/ptrace_scope 2>/dev/null || echo 0)
-[ "$yama" -ne 0 ] || rivals="second theirs"
+if [ "$yama" -eq 0 ]; then rivals="second theirs"; else absent "another user's daemon" "kernel.yama.ptrace_scope is $yama"; fi
 
 # refused WHO COMMAND...: with `busy`, and the holder's pid in the message.
 refused() {

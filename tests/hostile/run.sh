@@ -6,8 +6,9 @@
 #
 #   tests/hostile/run.sh [PROGRAM...]     (make hostile [HOURS=n] [SEED=n])
 #
-# A failure in a round is told with the command that repeats it; the rounds go on,
-# and the exit status says that there was one.
+# With HOURS the first seed is SEED, or drawn; each is told before its program runs, so that
+# it is known even if nothing comes after it. A failure in a round is told with the command that
+# repeats it; the rounds go on, and the exit status says that there was one.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 
@@ -23,14 +24,23 @@ if [ -z "${HOURS:-}" ]; then
 	exec tests/run.sh -t 1800 "${programs[@]}"
 fi
 
-end=$(($(date +%s) + $(awk -v h="$HOURS" 'BEGIN { print int(h * 3600) }')))
+seconds=$(awk -v h="$HOURS" 'BEGIN { print h ~ /^[0-9]*[.]?[0-9]+$/ ? int(h * 3600) : 0 }')
+if [ "$seconds" -le 0 ]; then
+	echo "HOURS=$HOURS: that is no time" >&2
+	exit 2
+fi
+end=$(($(date +%s) + seconds))
 unset HOURS
+RANDOM=${SEED:-$RANDOM}
+mkdir -p "$build" || exit 2
 round=0
 failed=0
 while [ "$(date +%s)" -lt "$end" ]; do
 	round=$((round + 1))
 	for program in "${programs[@]}"; do
-		seed=$((RANDOM * 32768 + RANDOM))
+		seed=${SEED:-$((RANDOM * 32768 + RANDOM))}
+		unset SEED
+		echo "round $round: SEED=$seed $program"
 		if ! SEED=$seed tests/run.sh -t 1800 "$program" >"$build/hostile.log" 2>&1; then
 			failed=$((failed + 1))
 			cat "$build/hostile.log"

@@ -147,6 +147,14 @@ as_before() {
 		! grep -qvE "^DIFFERENT|^  mapping (gone|new): .* (/dev/zero \(deleted\)|$work/.*)\$" "$work/proof"
 }
 
+# child_as_before PID: what the worker has made and its mutator has left: the code that both have is that of the
+# picture, and no arena is there. What it maps, and whether it is stopped, is the stressor's business.
+child_as_before() {
+	grep -q '^detached: 0 left' "$work/mutator.$1" || return 0
+	prove check "$1" "$work/picture" child >"$work/proof.child" 2>&1
+	! grep -qE '^  (byte|memory of dinst): ' "$work/proof.child" && ! grep -qs memfd:dinst "/proc/$1/maps"
+}
+
 # is_answered PID: its mutator has inserted, or failed.
 is_answered() {
 	grep -qE 'points,|^instrument: ' "$work/mutator.$1"
@@ -240,6 +248,10 @@ try() {
 		tail -n 20 "$work/instrumented.out"
 		fail "$1: worker $worker is not as before: $(head -c 300 "$work/proof")"
 	fi
+	for pid in $([ "$1" = dynlib ] || below "$other" | grep -xF "$first" | head -8); do
+		[ "$pid" = "$worker" ] || child_as_before "$pid" ||
+			fail "$1: process $pid is not as before: $(head -c 300 "$work/proof.child")"
+	done
 	kill -INT "$plain" "$other"
 	over=$(date +%s%3N)
 	land "$plain" plain "$1" || untouched=1

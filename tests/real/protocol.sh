@@ -31,7 +31,10 @@ for _ in $(seq 600); do
 	sleep 0.1
 done
 kill $daemon $server
-wait $daemon $server
+wait $daemon
+echo "daemon $?" >>"$work/verdict"
+wait $server
+echo "redis $?" >>"$work/verdict"
 END
 export work build
 # A network of its own as well: the examples use redis's own port.
@@ -43,6 +46,9 @@ grep -qx 'transcript 0' "$work/verdict" || fail "$(cat "$work/transcript")"
 grep -qx 'python 0' "$work/verdict" || fail "python: $(tail -3 "$work/python")"
 [ "$(wc -l <"$work/python")" -eq 10 ] || fail "python: $(cat "$work/python")"
 head -1 "$work/python" | grep -qE '^[1-9][0-9]* /Code/redis-server/' || fail "python: $(cat "$work/python")"
+# A daemon that has died has no sessions either.
+grep -qx 'daemon 0' "$work/verdict" || fail "the daemon: $(grep daemon "$work/verdict"): $(tail -3 "$work/dinstd.log")"
+grep -qx 'redis 0' "$work/verdict" || fail "redis-server: $(tail -1 "$work/verdict"): $(tail -2 "$work/redis.log")"
 [ -s "$work/sessions" ] && fail "a held session stayed: $(cat "$work/sessions")"
 say "most called: $(head -1 "$work/python")"
 pass "$(tail -1 "$work/transcript")"

@@ -12,7 +12,8 @@
 # it ends. Standard output and error, exit status and the files named with -o
 # (relative to that folder) must be the same. With -i the program waits in the
 # middle of its input while it is being attached to, so that a fast one is met
-# in the middle, too; without, a third of its time is waited for.
+# in the middle, too; without, a third of its time is waited for. By itself it has to
+# end with 0, and to print something where no file is named.
 #
 # Prints a line for each way, and ends with one line PASS|FAIL COMMAND ...
 set -u
@@ -166,6 +167,11 @@ launch plain "${command[@]}"
 touch "$run/more"
 land
 plain=$took
+# What does not work by itself either does the same with us, whatever we do.
+if [ "$(cat "$run/status")" -ne 0 ] || { [ ! -s "$run/stdout" ] && [ ${#outputs[@]} -eq 0 ]; }; then
+	echo "FAIL $title: by itself it ends with status $(cat "$run/status"): $(tail -n 2 "$run/stderr" | cut -c1-200)"
+	exit 1
+fi
 for ((i = 0; i < times; i++)); do
 	launch exec "$instrument" --exec "$kinds" "${foci[@]}" -- "${command[@]}"
 	touch "$run/more"

@@ -4,7 +4,7 @@
  * calls.c - threads that call functions of many shapes, a known number of times.
  *
  * calls THREADS: prints "ready"; "go N" makes every thread call every function
- * N times, checks all results, and prints "done". Ends with its input.
+ * N times, checks all results, and prints "done", or "wrong". Ends with its input.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -136,7 +136,7 @@ int main(int argc, char **argv)
 		rounds = strtoul(line + 3, NULL, 10);
 		pthread_barrier_wait(&start);
 		pthread_barrier_wait(&finish);
-		puts("done");
+		puts(wrong ? "wrong" : "done");
 		fflush(stdout);
 	}
 	rounds = 0;

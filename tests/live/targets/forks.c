@@ -3,7 +3,8 @@
 /*
  * forks.c - a program that makes other processes in all the usual ways.
  *
- * Prints "ready". Commands, each answered with "done" unless said otherwise:
+ * Prints "ready". Commands, each answered with "done" unless said otherwise, with "wrong"
+ * once a result was:
  *   fork N M      N children at once; each, and we, call hit() M times
  *   tree N M      a chain of N generations, each calls hit() M times
  *   vfork N       N times vfork() and execve() of ourselves ("echo" mode)
@@ -280,7 +281,7 @@ static void command(const char *line)
 		else if (!strcmp(word, "save"))
 			do_save();
 	}
-	say("done");
+	say(wrong ? "wrong" : "done");
 }
 
 int main(int argc, char **argv)

@@ -16,7 +16,7 @@
  *   hold     between "run" and "stop": a signal for one of those that work, whose
  *            handler waits on another stack; prints "held TID"
  *   unhold   ends that; prints "unheld"
- * Ends with its input; status 1 if a result was wrong.
+ * Ends with its input; says "wrong" instead of "done", and has status 1, once a result was wrong.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -251,7 +251,7 @@ static void answer(const char *line, int threads)
 		rounds = strtol(line + 3, NULL, 10);
 		pthread_barrier_wait(&start);
 		pthread_barrier_wait(&finish);
-		puts("done");
+		puts(wrong ? "wrong" : "done");
 	} else if (!strncmp(line, "run", 3)) {
 		before = all_rounds(threads);
 		ticks = 0;
@@ -264,7 +264,8 @@ static void answer(const char *line, int threads)
 		set_timer(0);
 		running = 0;
 		pthread_barrier_wait(&finish);
-		printf("done %ld %ld\n", all_rounds(threads) - before, ticks);
+		printf("%s %ld %ld\n", wrong ? "wrong" : "done", all_rounds(threads) - before,
+		       ticks);
 	} else if (!strncmp(line, "wake", 4)) {
 		const long was = awake;
 

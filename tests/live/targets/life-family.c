@@ -3,7 +3,8 @@
 /*
  * life-family.c - a server with workers, and processes made in unusual ways.
  *
- * Prints "ready". Commands, each answered with "done" unless said otherwise:
+ * Prints "ready". Commands, each answered with "done" unless said otherwise, with "wrong"
+ * once a result was:
  *   serve N       N workers are forked and wait; "workers PID..." with theirs
  *   requests N    each worker handles N requests (calls handle())
  *   replace       the first worker is told to end, and a new one takes its place; "worker PID"
@@ -142,7 +143,7 @@ static void requests(long n)
 		if (read(workers[i].answers, &answer, sizeof(answer)) != sizeof(answer) ||
 		    answer != n)
 			wrong = 1;
-	puts("done");
+	puts(wrong ? "wrong" : "done");
 }
 
 /* --------------------------------------------------------- odd processes */
@@ -188,7 +189,7 @@ static void clone_one(const char *kind, long n)
 		}
 	else
 		expect_status(pid, __WALL, 3);
-	puts("done");
+	puts(wrong ? "wrong" : "done");
 }
 
 static void daemonise(long n)
@@ -215,7 +216,7 @@ static void daemonise(long n)
 	if (read(done[0], &byte, 1) != 1)
 		wrong = 1;
 	close(done[0]);
-	puts("done");
+	puts(wrong ? "wrong" : "done");
 }
 
 static void fail_to_execute(void)
@@ -255,7 +256,7 @@ static void bad_exec(long n)
 		}
 		expect_status(pid, 0, 6);
 	}
-	puts("done");
+	puts(wrong ? "wrong" : "done");
 }
 
 static void eat(long megabytes)
@@ -270,7 +271,7 @@ static void eat(long megabytes)
 		}
 		memset(memory, 1, MB);
 	}
-	puts("done");
+	puts(wrong ? "wrong" : "done");
 }
 
 KEEP void crash(void)
@@ -296,7 +297,7 @@ static void obey(const char *line)
 	} else if (!strcmp(line, "dismiss\n")) {
 		while (worker_count)
 			dismiss(&workers[--worker_count]);
-		puts("done");
+		puts(wrong ? "wrong" : "done");
 	} else if (sscanf(line, "clone %31s %ld", kind, &n) == 2) {
 		clone_one(kind, n);
 	} else if (sscanf(line, "daemon %ld", &n) == 1) {
@@ -305,7 +306,7 @@ static void obey(const char *line)
 		bad_exec(n);
 	} else if (sscanf(line, "call %ld", &n) == 1) {
 		handle_all(n);
-		puts("done");
+		puts(wrong ? "wrong" : "done");
 	} else if (!strcmp(line, "crash\n")) {
 		crash();
 	} else if (sscanf(line, "eat %ld", &n) == 1) {

@@ -348,10 +348,10 @@ static void obey(const char *line)
 		puts("begun");
 	} else if (sscanf(line, "short %ld", &n) == 1) {
 		run_short(n);
-		puts("done");
+		puts(wrong ? "wrong" : "done");
 	} else if (sscanf(line, "work %ld %ld", &n, &m) == 2) {
 		work((int)n, m);
-		puts("done");
+		puts(wrong ? "wrong" : "done");
 	} else if (sscanf(line, "crowd %ld", &n) == 1) {
 		puts(crowd(n) ? "too many" : "begun");
 	} else if (!strcmp(line, "exhaust\n")) {

@@ -3,7 +3,8 @@
 /*
  * loads.c - a program whose plugin comes and goes.
  *
- * Prints "ready". Commands, each answered with "done" unless said otherwise:
+ * Prints "ready". Commands, each answered with "done" unless said otherwise, with "wrong"
+ * once a result was:
  *   open      loads libplugin.so from beside the program
  *   call N    calls plugin_work() N times
  *   close     unloads it
@@ -91,7 +92,7 @@ static void command(const char *line)
 			do_close();
 		}
 	if (strncmp(line, "unlinger", 8)) {
-		puts("done");
+		puts(wrong ? "wrong" : "done");
 		fflush(stdout);
 	}
 }

@@ -431,12 +431,12 @@ static void command(const char *line, int threads)
 		rounds = atol(line + 3);
 		pthread_barrier_wait(&start);
 		pthread_barrier_wait(&finish);
-		puts("done");
+		puts(wrong ? "wrong" : "done");
 	} else if (!strncmp(line, "trace", 5)) {
 		trace();
 	} else if (!strncmp(line, "abort", 5)) {
 		abort_child();
-		puts("done");
+		puts(wrong ? "wrong" : "done");
 	} else if (!strncmp(line, "sit", 3)) {
 		job = sits;
 		sitting = 0;
@@ -449,7 +449,7 @@ static void command(const char *line, int threads)
 		for (int i = 0; i < threads; i++)
 			expect(write(gate[1], "x", 1) == 1);
 		pthread_barrier_wait(&finish);
-		puts("done");
+		puts(wrong ? "wrong" : "done");
 	}
 	fflush(stdout);
 }
