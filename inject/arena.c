@@ -200,11 +200,9 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 static int create_any(struct stop *s, taddr_t lo, taddr_t hi, bool private, struct arena **out,
 		      struct dinst_error *e)
 {
-	int result = stop_check_strangers(s, e);
-	struct arena *a = result ? NULL : calloc(1, sizeof(*a));
+	struct arena *a = calloc(1, sizeof(*a));
+	int result;
 
-	if (result)
-		return result;
 	if (!a)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for an arena");
 	a->fd = -1;

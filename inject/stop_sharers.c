@@ -97,34 +97,46 @@ int stop_find_creator(struct stop *s, struct dinst_error *e)
 }
 
 /* Only where the kernel itself says so: who cannot be looked at is mostly somebody else's. */
-static bool is_stranger(const struct stop *s, pid_t pid)
+static bool is_same_memory(pid_t a, pid_t b)
 {
-	const pid_t target = target_memory_tid(s->target);
-
-	return syscall(SYS_kcmp, target, pid, KCMP_VM, 0, 0) == 0 && !is_in_stop(s, pid);
+	return syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0;
 }
 
-int stop_check_strangers(struct stop *s, struct dinst_error *e)
+int target_find_sharers(const struct target *t, struct proc_ids *out, struct dinst_error *e)
 {
-	struct proc_stat stat = {0};
+	const pid_t tid = target_memory_tid(t);
+	struct proc_stat stat;
 	struct dirent *entry;
 	DIR *proc = opendir("/proc");
-	pid_t pid = 0;
+	int error = proc ? 0 : -errno;
 
-	if (!proc)
-		return dinst_fail_errno(e, DINST_NO_MEMORY, errno, "cannot list all processes");
-	while (!pid && (entry = readdir(proc))) {
-		pid = (pid_t)strtol(entry->d_name, NULL, 10);
+	while (!error && (entry = readdir(proc))) {
+		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
 		/* A worker of the kernel (vhost) borrows the memory, and executes nothing there. */
-		if (pid <= 0 || !is_stranger(s, pid) || proc_stat_read(pid, &stat) ||
-		    stat.flags & PROC_KERNEL_THREAD)
-			pid = 0;
+		if (pid > 0 && pid != t->pid && is_same_memory(tid, pid) &&
+		    !proc_stat_read(pid, &stat) && !(stat.flags & PROC_KERNEL_THREAD))
+			error = proc_ids_add(out, pid);
 	}
-	closedir(proc);
-	if (!pid)
-		return 0;
-	return dinst_fail(
-		e, DINST_REFUSED,
-		"process %d (%s) is in the memory of process %d, and neither its child nor its creator (clone(2) with CLONE_VM; its creator has ended, or CLONE_PARENT): it cannot be stopped along with it, and would run through what is half written; instrument them when it has ended",
-		(int)pid, stat.name, (int)s->target->pid);
+	if (proc)
+		closedir(proc);
+	return error ? dinst_fail_errno(e, DINST_NO_MEMORY, -error, "cannot list all processes")
+		     : 0;
+}
+
+int stop_check_sharers(struct stop *s, const struct proc_ids *sharers, struct dinst_error *e)
+{
+	const pid_t tid = target_memory_tid(s->target);
+	struct proc_stat stat;
+
+	for (size_t i = 0; i < sharers->count; i++) {
+		const pid_t pid = sharers->ids[i];
+
+		if (!is_in_stop(s, pid) && is_same_memory(tid, pid) && !proc_stat_read(pid, &stat))
+			return dinst_fail(
+				e, DINST_REFUSED,
+				"process %d (%s) is in the memory of process %d, and neither its child nor its creator (clone(2) with CLONE_VM; its creator has ended, or CLONE_PARENT): it cannot be stopped along with it, and would run through what is half written; instrument them when it has ended",
+				(int)pid, stat.name, (int)s->target->pid);
+	}
+	return 0;
 }

@@ -188,10 +188,16 @@ int stop_store_regs(struct stop *s, struct dinst_error *e);
 int stop_maps(struct stop *s, const struct maps **out, struct dinst_error *e);
 
 /*
- * DINST_REFUSED where a process is in the target's memory that no stop finds (docs/safety.md): whoever is
- * about to write code that others execute asks once. Looks at all processes: 1 us each, or so.
+ * Other processes in the target's memory, as far as the kernel tells us; adds to the list. Looks at all
+ * processes, while they run: 1 us each, or so.
  */
-int stop_check_strangers(struct stop *s, struct dinst_error *e);
+struct proc_ids;
+int target_find_sharers(const struct target *t, struct proc_ids *out, struct dinst_error *e);
+/*
+ * DINST_REFUSED where one of those that were found before is still there, and this stop has not found it
+ * (docs/safety.md): whoever is about to write code that others execute asks once.
+ */
+int stop_check_sharers(struct stop *s, const struct proc_ids *sharers, struct dinst_error *e);
 
 /*
  * True if the thread stands inside a restartable sequence (rseq(2)), with the

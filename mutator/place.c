@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "inject/proc.h"
 #include "mutator/core.h"
 
 enum {
@@ -75,6 +76,7 @@ struct make_place {
 	taddr_t lo, hi;
 	struct arena *arena;
 	struct journal *journal; /* NULL: it is made later */
+	struct proc_ids sharers;
 };
 
 /*
@@ -98,6 +100,9 @@ static int make_arena(struct stop *stop, void *arg, struct dinst_error *e)
 	if (target_incarnation(stop_target(stop)) != m->session->incarnation)
 		return dinst_fail(e, DINST_GONE, "process %d has executed another program",
 				  (int)m->session->pid);
+	status = stop_check_sharers(stop, &m->sharers, e);
+	if (status < 0)
+		return status;
 	place_look_at_rseq(m->session, stop);
 	status = m->session->private_arenas ? arena_create_private(stop, m->lo, m->hi, &m->arena, e)
 					    : arena_create(stop, m->lo, m->hi, &m->arena, e);
@@ -220,14 +225,38 @@ static int may_make(struct session *s, struct dinst_error *e)
 	return status < 0 || s->unseen ? status : hidden_note(&s->unseen, e);
 }
 
+/* It may be that none of its threads can make our system calls just now. */
+static int make_in_stops(struct session *s, struct make_place *make, uint64_t *stop_ns,
+			 struct dinst_error *e)
+{
+	const unsigned left = target_left_calls(s->target);
+	struct stop_report report = {0};
+	uint64_t stood = 0;
+	int status;
+
+	rseq_is_inherited(); /* is found out while the target runs */
+	status = target_find_sharers(s->target, &make->sharers, e);
+	for (int turn = 0; status >= 0 && turn < ARENA_TRIES; turn++) {
+		status = target_stop(s->target, NULL, make_arena, make, &report, e);
+		session_note_stop(s, &report, stop_ns);
+		stood += report.stop_ns;
+		/* Nor is somebody held up again and again who gets signals without a break. */
+		if (status != DINST_BUSY || !report.threads || turn + 1 == ARENA_TRIES ||
+		    stood > ARENA_STOOD_NS || target_left_calls(s->target) != left)
+			break;
+		dinst_error_clear(e);
+		usleep(ARENA_PAUSE_US);
+		status = 0;
+	}
+	proc_ids_release(&make->sharers);
+	return status;
+}
+
 int place_for(struct session *s, struct module *m, struct place **out, uint64_t *stop_ns,
 	      struct dinst_error *e)
 {
 	struct make_place make = {.session = s, .lo = m->lo, .hi = m->hi};
 	struct dinst_error ignored = {0};
-	const unsigned left = target_left_calls(s->target);
-	struct stop_report report = {0};
-	uint64_t stood = 0;
 	struct place *p;
 	int status;
 
@@ -245,19 +274,7 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	rseq_is_inherited(); /* is found out while the target runs */
-	/* It may be that none of its threads can make our system calls just now. */
-	for (int turn = 0; turn < ARENA_TRIES; turn++) {
-		status = target_stop(s->target, NULL, make_arena, &make, &report, e);
-		session_note_stop(s, &report, stop_ns);
-		stood += report.stop_ns;
-		/* Nor is somebody held up again and again who gets signals without a break. */
-		if (status != DINST_BUSY || !report.threads || turn + 1 == ARENA_TRIES ||
-		    stood > ARENA_STOOD_NS || target_left_calls(s->target) != left)
-			break;
-		dinst_error_clear(e);
-		usleep(ARENA_PAUSE_US);
-	}
+	status = make_in_stops(s, &make, stop_ns, e);
 	if (status < 0)
 		goto free_place;
 	p->arena = make.arena;

@@ -19,8 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "inject/arena.h"
+#include "inject/proc.h"
 #include "inject/target.h"
+#include "tests/live/harness_session.h"
 
 static struct target *open_target(pid_t pid)
 {
@@ -296,13 +297,28 @@ static void test_creators(void **state)
 	harness_end(h, 0);
 }
 
-static int make_arena(struct stop *s, void *arg, struct dinst_error *e)
+static int check_sharers(struct stop *s, void *arg, struct dinst_error *e)
 {
-	struct arena *a;
-	int status;
+	return stop_check_sharers(s, arg, e);
+}
 
-	status = arena_create(s, *(unsigned long *)arg, *(unsigned long *)arg + 1, &a, e);
-	return status < 0 ? status : arena_destroy(s, a, e);
+/* What comes of a request; where it is refused that names who is there. */
+static void try_to_insert(pid_t pid, int expected, const char *name)
+{
+	struct detach_result detached;
+	struct dinst_error e = {0};
+	struct session *s;
+	unsigned id;
+
+	if (session_attach(pid, "test", &s, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_equal(session_try_insert_kind(s, "/Code/stop-states/main", POINT_ENTRY, &id, &e),
+			 expected);
+	if (expected)
+		assert_non_null(strstr(e.text, name));
+	dinst_error_clear(&e);
+	assert_int_equal(session_detach(s, 100, &detached, &e), 0);
+	session_free(s);
 }
 
 /* fear G2: nothing is written while a process is in the memory that no stop finds (a sibling of its creator) */
@@ -313,21 +329,26 @@ static void test_strangers(void **state)
 	unsigned long counter;
 	const pid_t other = start_sharers(h, "sibling", &counter);
 	struct target *t = open_target(h->pid);
+	struct proc_ids sharers = {0};
 	char name[32];
 
 	snprintf(name, sizeof(name), "process %d ", (int)other);
+	assert_int_equal(target_find_sharers(t, &sharers, &e), 0);
 	for (int i = 0; i < 3; i++) {
 		dinst_error_clear(&e);
-		assert_int_equal(target_stop(t, NULL, make_arena, &counter, NULL, &e),
+		assert_int_equal(target_stop(t, NULL, check_sharers, &sharers, NULL, &e),
 				 DINST_REFUSED);
 		assert_non_null(strstr(e.text, name));
 	}
+	try_to_insert(h->pid, DINST_REFUSED, name);
 	/* It is ours to wait for. */
 	kill(other, SIGKILL);
 	assert_int_equal(waitpid(other, NULL, __WALL), other);
 	dinst_error_clear(&e);
-	assert_int_equal(target_stop(t, NULL, make_arena, &counter, NULL, &e), 0);
+	assert_int_equal(target_stop(t, NULL, check_sharers, &sharers, NULL, &e), 0);
+	proc_ids_release(&sharers);
 	target_close(t);
+	try_to_insert(h->pid, 0, name);
 	harness_end(h, 0);
 }
 
