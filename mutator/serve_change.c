@@ -243,7 +243,8 @@ int serve_remove(struct server *sv, const json_t *params, json_t **result, struc
 	status = serve_instances(s, params, &list, &count, e);
 	if (status < 0)
 		return status;
-	for (size_t k = 0; k < count && !all; k++)
+	/* Also with `all`: ids say which, where both are given. */
+	for (size_t k = 0; k < count && json_array_size(json_object_get(params, "ids")); k++)
 		if (repeated(list, k))
 			list[k--] = list[--count];
 	rows = json_array();

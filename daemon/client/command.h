@@ -18,6 +18,7 @@
 #ifndef DINST_DAEMON_COMMAND_H
 #define DINST_DAEMON_COMMAND_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 
 #include "daemon/client/connect.h"
@@ -88,6 +89,8 @@ int report(struct context *c, const struct dinst_error *e);
 int report_text(struct context *c, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 void note(struct context *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* To standard error, without what a terminal obeys: also with --json, where names are not cleaned yet. */
+void print_clean(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
 
 /*
  * Prints result.rows by `columns` (ends with key NULL), or every row as JSON,

@@ -187,7 +187,8 @@ static int launch_run(struct launch *l, json_t *answer, const struct arguments *
 		status = given;
 	fflush(stdout);
 	c->target = name;
-	if (call(c, "release", NULL, &released, &e) != 0)
+	/* a command may have detached it already, which lets it go */
+	if (call(c, "release", NULL, &released, &e) != 0 && e.code != DINST_NO_SESSION)
 		status = report(c, &e);
 	/* should the mutator have died meanwhile, its successor does not know that we wait */
 	kill(l->pid, SIGCONT);

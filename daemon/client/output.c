@@ -63,6 +63,17 @@ int report_text(struct context *c, int code, const char *format, ...)
 	return report(c, &e);
 }
 
+void print_clean(const char *format, va_list args)
+{
+	char *text = NULL;
+
+	if (vasprintf(&text, format, args) < 0)
+		return;
+	text_clean(text, true);
+	fputs(text, stderr);
+	free(text);
+}
+
 void note(struct context *c, const char *format, ...)
 {
 	va_list args;
@@ -73,7 +84,7 @@ void note(struct context *c, const char *format, ...)
 	fflush(stdout);
 	fputs("dinst: ", stderr);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	print_clean(format, args);
 	va_end(args);
 	fputc('\n', stderr);
 }
@@ -123,17 +134,6 @@ void print_json(json_t *value)
 	free(text);
 }
 
-/* With --json the answer is as it came. */
-static void print_note(struct context *c, const char *text)
-{
-	char *copy = strdup(text);
-
-	if (copy)
-		text_clean(copy, true);
-	note(c, "%s", copy ? copy : "");
-	free(copy);
-}
-
 /* Reasons are shown in any case where something was left undone, else they are courtesy. */
 static int print_notes(struct context *c, json_t *result)
 {
@@ -145,7 +145,7 @@ static int print_notes(struct context *c, json_t *result)
 	if (partial)
 		c->quiet = false;
 	json_array_foreach(json_object_get(result, "notes"), index, text) if (json_is_string(text))
-		print_note(c, json_string_value(text));
+		note(c, "%s", json_string_value(text));
 	c->quiet = quiet;
 	return flush_output(c, partial ? EXIT_PARTIAL : EXIT_DONE);
 }

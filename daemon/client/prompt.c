@@ -77,6 +77,8 @@ static void show_candidates(const struct completion *found)
 		bool last = width > 36 ||
 			    i % (78 / ((size_t)width + 2)) == 78 / ((size_t)width + 2) - 1;
 
+		/* processes call themselves what they like */
+		text_clean(found->name[i], false);
 		printf("%-*s%s", width + 2, found->name[i], last ? "\n" : "");
 	}
 	if (found->more)

@@ -45,7 +45,7 @@ bool question_seconds_from(const char *text, double *seconds)
 	const double number = strtod(text, &end);
 
 	for (size_t n = 0; end != text && n < sizeof(units) / sizeof(units[0]); n++)
-		if (!strcmp(end, units[n].name) && number > 0 && number * units[n].factor <= 1e7) {
+		if (!strcmp(end, units[n].name) && number > 0 && number * units[n].factor <= 4e6) {
 			*seconds = number * units[n].factor;
 			return true;
 		}
@@ -434,7 +434,7 @@ void question_progress(struct question *q, const char *format, ...)
 	output_flush();
 	fputs("\r\033[K", stderr);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	print_clean(format, args);
 	va_end(args);
 	q->c->progress_shown = true;
 }

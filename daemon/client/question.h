@@ -109,7 +109,7 @@ void question_progress(struct question *q, const char *format, ...)
  */
 int question_end(struct question *q, int status);
 
-/* Seconds from "1.5", "30s", "2m", "1h", "200ms". False if it is none, or not above 0. */
+/* Seconds from "1.5", "30s", "2m", "1h", "200ms". False if it is none, not above 0, or above 4e6 (of ms, an unsigned has no more). */
 bool question_seconds_from(const char *text, double *seconds);
 
 #endif

@@ -107,7 +107,8 @@ void why_take_blocks(struct search_test *t, json_t *rows);
 
 /* -------------------------------------------------------------- why_print.c */
 
-void why_print(const struct why *w);
+/* Cleans the texts of the search for a terminal. */
+void why_print(struct why *w);
 void why_print_json(const struct why *w);
 /* A line while it searches. */
 void why_tell(void *arg, const struct search_node *node, const char *text);

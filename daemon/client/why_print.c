@@ -41,12 +41,17 @@ static struct style style_of(const struct why *w)
 
 /* ------------------------------------------------------------------ as it goes */
 
-void why_tell(void *arg, const struct search_node *node, const char *text)
+void why_tell(void *arg, const struct search_node *node, const char *told)
 {
 	const struct why *w = arg;
+	char *text;
 
 	if (w->q.c->json || w->q.c->quiet)
 		return;
+	text = strdup(told);
+	if (!text)
+		return;
+	text_clean(text, false);
 	/* The line of the progress gives way. */
 	if (w->q.terminal)
 		fputs("\r\033[K", stdout);
@@ -55,7 +60,30 @@ void why_tell(void *arg, const struct search_node *node, const char *text)
 		       search_state_name(node->state), text);
 	else
 		printf("  %5.1f s  %-*s %-7s  %s\n", question_seconds(&w->q), WIDTH, "", "", text);
+	free(text);
 	output_flush();
+}
+
+/* Threads, files and children have names that anybody chose: for people, without what a terminal obeys. */
+static void clean_node(struct search_node *n)
+{
+	text_clean(n->what, false);
+	text_clean(n->figure, false);
+	for (size_t i = 0; i < n->child_count; i++)
+		clean_node(n->children[i]);
+}
+
+static void clean_search(struct search *s)
+{
+	text_clean(s->program, false);
+	for (unsigned i = 0; i < s->finding_count; i++)
+		text_clean(s->findings[i].text, false);
+	for (unsigned i = 0; i < s->note_count; i++)
+		text_clean(s->notes[i], false);
+	for (unsigned i = 0; i < SEARCH_WHYS; i++) {
+		text_clean(s->rejected[i], false);
+		clean_node(s->roots[i]);
+	}
 }
 
 /* -------------------------------------------------------------------- the tree */
@@ -146,6 +174,7 @@ static void print_verdict(const struct why *w, const struct style *s)
 		       w->search.findings[i].text, i ? "" : s->end);
 	if (!w->search.finding_count) {
 		verdict_text(w, text, sizeof(text));
+		text_clean(text, false);
 		printf("%*s%s%s%s\n", INDENT, "", s->bold, text, s->end);
 	}
 }
@@ -168,11 +197,12 @@ static void print_when(const struct why *w, const struct style *s)
 	putchar('\n');
 }
 
-void why_print(const struct why *w)
+void why_print(struct why *w)
 {
 	const struct why_cost *c = &w->cost;
 	const struct style s = style_of(w);
 
+	clean_search(&w->search);
 	if (w->q.terminal)
 		fputs("\r\033[K", stdout);
 	printf("\nWhy %s (pid %d) is as it is, after %.0f s%s:\n", w->search.program, (int)w->q.pid,

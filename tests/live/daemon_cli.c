@@ -149,6 +149,9 @@ static const struct cli_case cases[] = {
 	 "bogus"},
 	{"attach first -e '-bogus' -e 'ls -q'", 0, NULL, 3, "bogus"},
 
+	/* names of the target's: what a terminal obeys is not for standard error either */
+	{"trace -p first y -d 0.1 --json", 3, NULL, 0, "x:?[31my: the window"},
+
 	/* several sessions */
 	{"attach {U} --json", 0, ATTACH_KEYS, 1, ""},
 	{"read", 2, NULL, 0, "several sessions"},
@@ -162,6 +165,7 @@ static const struct cli_case cases[] = {
 	{"exec --wait -n e2 -- /bin/sh -c 'kill -9 $$'", 137, NULL, 1, ""},
 	{"exec --wait -n e3 --json -e 'insert calls a' -- true", 0, "stop_us", 2, ""},
 	{"exec --wait -n e5 -e 'funcs @crash' -- printf x\\n", 1, NULL, 2, "signal 6"},
+	{"exec --wait -n e6 -q -e detach -- true", 0, NULL, 2, ""},
 	{"exec -- /nonexistent", 1, NULL, 0, "cannot execute /nonexistent"},
 	{"exec -n first -- true", 1, NULL, 0, "is taken"},
 	{"exec sh -c 'exit 0' --json", 0, NULL, 1, ""},

@@ -238,6 +238,8 @@ static void held_and_forsaken(void **state)
 static void wrong_types(void **state)
 {
 	char params[100];
+	json_t *number;
+	int id;
 
 	(void)state;
 	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"typed\"}", (int)fixture_target);
@@ -248,8 +250,18 @@ static void wrong_types(void **state)
 	expect_word("read", "{\"ids\":\"x\"}", "usage");
 	expect_word("remove", "{\"ids\":{}}", "usage");
 	expect_word("points", "{\"pattern\":7}", "usage");
+	/* an instance that is named twice is removed once, whatever stands beside it */
+	expect_word("insert", "{\"metric\":\"calls\",\"focus\":[\"/Code/libc.so.6/malloc\"]}", "");
+	run_dinst(o, "read --json");
+	number = json_loads(o->out, JSON_DISABLE_EOF_CHECK, NULL);
+	id = (int)json_integer_value(json_object_get(number, "id"));
+	json_decref(number);
+	assert_true(id > 0);
+	snprintf(params, sizeof(params), "{\"ids\":[%d,%d],\"all\":true}", id, id);
+	expect_word("remove", params, "");
 	run_dinst(o, "read");
 	assert_non_null(strstr(o->err, "nothing is inserted"));
+	assert_null(strstr(o->err, "died"));
 	run_dinst(o, "modules --json");
 	assert_non_null(strstr(o->out, "\"function\":null,\"address\""));
 	run_dinst(o, "insert calls /Code/libc.so.6/mlaloc");

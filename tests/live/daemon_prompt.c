@@ -58,6 +58,9 @@ static const struct {
 	{"", "dinst prompted> "},
 	{"watch -i 0.05\n", "\033["}, /* draws in place */
 	{"\003", "dinst prompted> "}, /* and is interrupted */
+	{"hist -p zq\t", "^[[31m"},   /* processes call themselves what they like */
+	{"\t", "zq?[31ma  zq?[31mb"},
+	{"\003", "\r\ndinst prompted> "}, /* the other one is of the line before */
 	{"remove \t", "1"},
 	{"\n", "FREED"},
 	{"", "dinst prompted> "},
@@ -83,7 +86,7 @@ static void typing(void **state)
 	char pid_text[20], path[100];
 	struct stat st;
 	int terminal, status = -1;
-	pid_t pid;
+	pid_t pid, strange[2];
 
 	(void)state;
 	setenv("TERM", "xterm", 1);
@@ -91,6 +94,8 @@ static void typing(void **state)
 	setenv("ASAN_OPTIONS", "detect_leaks=0", 0);
 	setenv("XDG_STATE_HOME", fixture_directory, 1);
 	snprintf(pid_text, sizeof(pid_text), "%d", (int)fixture_target);
+	for (size_t i = 0; i < 2; i++)
+		strange[i] = start_target(i ? "zq\033[31mb" : "zq\033[31ma");
 	pid = forkpty(&terminal, NULL, NULL, NULL);
 	if (pid == 0) {
 		execl(fixture_dinst, "dinst", "attach", "-n", "prompted", pid_text, (char *)NULL);
@@ -111,6 +116,8 @@ static void typing(void **state)
 		fail_msg("status %d: %s", status, screen + screen_seen);
 	assert_int_equal(status, 0);
 	close(terminal);
+	for (size_t i = 0; i < 2; i++)
+		end_target(strange[i]);
 	/* the history is kept, and for nobody else */
 	snprintf(path, sizeof(path), "%s/dinst/history", fixture_directory);
 	assert_int_equal(stat(path, &st), 0);

@@ -313,6 +313,8 @@ static void what_is_refused(void **state)
 	refused("many --by colour", 2, "--by takes");
 	refused("many -d never", 2, "--duration takes");
 	refused("many -i 0", 2, "--interval takes");
+	/* 2^32 ms */
+	refused("many -i 4294967.296", 2, "--interval takes");
 	snprintf(line, sizeof(line), "-p %d mani -d 1", (int)program.pid);
 	refused(line, 1, "did you mean 'many'");
 	snprintf(line, sizeof(line), "-p %d many -o /no/such/place", (int)program.pid);

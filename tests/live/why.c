@@ -160,6 +160,40 @@ static void test_guest(void **state)
 	mdl_end(h);
 }
 
+/* fear L3: what a program calls its files is no order to the terminal of whoever asks */
+static void test_names(void **state)
+{
+	struct harness *h = *state;
+	char socket[100], path[100], text[16384];
+	int status, fd;
+	ssize_t n;
+	pid_t pid;
+
+	harness_start(h, "why", "io", "1", NULL);
+	snprintf(socket, sizeof(socket), "%s/dinstd.sock", h->directory);
+	snprintf(path, sizeof(path), "%s/why", h->directory);
+	h->daemon_used = true;
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	pid = fork();
+	if (pid == 0) {
+		setenv("DINST_SOCKET", socket, 1);
+		dup2(fd, 1);
+		alarm(600);
+		execl(harness_path("dinst"), "dinst", "why", harness_number(h->pid), NULL);
+		_exit(126);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	n = pread(fd, text, sizeof(text) - 1, 0);
+	assert_true(n > 0);
+	text[n] = '\0';
+	close(fd);
+	if (!strstr(text, "/var/tmp/dinst-why-?[31m-") || strchr(text, '\033'))
+		fail_msg("%s", text);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* dinst with its output going nowhere; killed at its `ms`, or ended by SIGINT. */
 static void cut_off(struct harness *h, unsigned ms, int signal)
 {
@@ -232,8 +266,9 @@ static void test_usage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_cpu),	 CASE(test_lock),  CASE(test_io),      CASE(test_leak),
-		CASE(test_idle), CASE(test_guest), CASE(test_cut_off), CASE(test_usage),
+		CASE(test_cpu),	    CASE(test_lock),  CASE(test_io),
+		CASE(test_leak),    CASE(test_idle),  CASE(test_guest),
+		CASE(test_cut_off), CASE(test_usage), CASE(test_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

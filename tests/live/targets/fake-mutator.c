@@ -414,6 +414,13 @@ static void serve(void)
 		       next_id - 1 - removed);
 	else if (is("insert"))
 		insert(id);
+	else if (is("trace"))
+		OBJECT(id,
+		       "{\"rows\":[],\"functions\":1,\"partial\":true,\"notes\":[\"x:\\u001b[31my: "
+		       "the window is too short\"],\"text\":\"%s\"}",
+		       "");
+	else if (is("events"))
+		OBJECT(id, "{\"data\":\"%s\",\"dropped\":0,\"more\":false}", "");
 	else if (is("read"))
 		read_values(id);
 	else if (is("sample"))

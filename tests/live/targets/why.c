@@ -205,7 +205,8 @@ static void *slow_reader(void *arg)
 static void begin_io(void)
 {
 	static int ends[2];
-	char path[] = "/var/tmp/dinst-why-XXXXXX";
+	/* with what a terminal would obey */
+	char path[] = "/var/tmp/dinst-why-\033[31m-XXXXXX";
 
 	quick = open("/dev/null", O_WRONLY);
 	if (seed % 2) {
