@@ -276,24 +276,52 @@ static int by_address(const void *x, const void *y)
 }
 
 /*
- * A window has one entry, or two or three while it is led elsewhere. More of them
- * for one address are an enemy's: who goes through all that share one would never end.
+ * Of entries that share one address those that are not too many: what is there first, then others. The
+ * order of what is kept stays, and so do addresses.
  */
-static bool drop_repeated(struct journal_entry *entries, size_t *count)
+static void keep_some(const struct target *t, struct journal_entry *const *same, size_t count)
+{
+	uint8_t now[ARCH_PATCH_MAX];
+	const size_t got = target_read_some(t, same[0]->address, now, sizeof(now));
+	size_t there = 0, others = 0;
+
+	for (size_t i = 0; i < count; i++)
+		there += same[i]->length <= got && !memcmp(now, same[i]->patched, same[i]->length);
+	if (there > JOURNAL_SAME_MAX)
+		there = JOURNAL_SAME_MAX;
+	others = JOURNAL_SAME_MAX - there;
+	for (size_t i = 0; i < count; i++) {
+		const bool is_there =
+			same[i]->length <= got && !memcmp(now, same[i]->patched, same[i]->length);
+		size_t *left = is_there ? &there : &others;
+
+		if (*left)
+			--*left;
+		else
+			same[i]->length = 0;
+	}
+}
+
+/*
+ * A window has one entry, or two or three while it is led elsewhere, and one for each time that its module was
+ * loaded there. More of them for one address may be an enemy's: who goes through all that share one
+ * would never end.
+ */
+static bool drop_repeated(const struct target *t, struct journal_entry *entries, size_t *count)
 {
 	struct journal_entry **sorted = calloc(*count + 1, sizeof(struct journal_entry *));
-	size_t kept = 0, same = 0;
+	size_t kept = 0, end;
 
 	if (!sorted)
 		return false;
 	for (size_t i = 0; i < *count; i++)
 		sorted[i] = &entries[i];
 	qsort(sorted, *count, sizeof(struct journal_entry *), by_address);
-	for (size_t i = 1; i < *count; i++) {
-		same = sorted[i]->address == sorted[i - 1]->address ? same + 1 : 0;
-		/* The order of the others is kept. Its address is needed for the next one. */
-		if (same >= JOURNAL_SAME_MAX)
-			sorted[i]->length = 0;
+	for (size_t i = 0; i < *count; i = end) {
+		for (end = i + 1; end < *count && sorted[end]->address == sorted[i]->address;)
+			end++;
+		if (end - i > JOURNAL_SAME_MAX)
+			keep_some(t, sorted + i, end - i);
 	}
 	for (size_t i = 0; i < *count; i++)
 		if (entries[i].length)
@@ -372,7 +400,7 @@ int journal_read(const struct target *t, const struct arena_found *found,
 		    !overlaps(entry, found->code, found->code_size))
 			used++;
 	}
-	if (!keep_text(t, &m, entries, &used) || !drop_repeated(entries, &used)) {
+	if (!keep_text(t, &m, entries, &used) || !drop_repeated(t, entries, &used)) {
 		result = dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu journal entries", used);
 		goto out;
 	}

@@ -166,12 +166,18 @@ static void write_page(struct stop *s, struct patch *patches, const struct group
 	}
 }
 
-/* True if the first instruction of the bytes reaches beyond `head` of them. */
+/*
+ * True if the first instruction of the bytes reaches beyond `head` of them. A jump's end may not be
+ * among them (arch_patch()): how long it is its beginning says.
+ */
 static bool lies_across(const struct patch *p, const uint8_t *bytes, size_t head)
 {
+	uint8_t whole[ARCH_PATCH_MAX] = {0};
 	struct arch_insn insn;
 
-	return arch_decode(bytes, p->length, p->address, &insn) == ARCH_OK && insn.length > head;
+	memcpy(whole, bytes, p->length);
+	return arch_decode(whole, sizeof(whole), p->address, &insn) == ARCH_OK &&
+	       insn.length > head;
 }
 
 /*

@@ -56,9 +56,17 @@ int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dins
  * that somebody may have to provide (mounts.h) are left out, as is what cannot be opened, or is one too
  * many. NULL where there are no pages, or no memory, which is as good as none; given back with patch_files_close().
  */
+struct maps;
 struct patch_files;
 struct patch_files *patch_files_open(const struct target *t, const taddr_t *pages, size_t count);
 void patch_files_close(struct patch_files *files);
+
+/*
+ * What the file that is mapped at `address` has there, up to ARCH_PATCH_MAX bytes of one mapping of `maps`.
+ * False if that cannot be told, or is not one of `files` (NULL: none).
+ */
+bool patch_files_read(const struct patch_files *files, const struct maps *maps, taddr_t address,
+		      uint8_t *bytes, size_t size);
 
 /*
  * Gives back private copies of the text pages given (any address in the page,

@@ -187,6 +187,25 @@ void patch_files_close(struct patch_files *files)
 	free(files);
 }
 
+bool patch_files_read(const struct patch_files *files, const struct maps *maps, taddr_t address,
+		      uint8_t *bytes, size_t size)
+{
+	const struct maps_entry *entry = maps_find(maps, address);
+	const struct patch_file *file = entry && shows_file(entry) ? find_file(files, entry) : NULL;
+	uint8_t page[PAGE];
+	size_t at, part;
+
+	for (size_t done = 0; done < size; done += part) {
+		at = (address + done) % PAGE;
+		part = size - done < PAGE - at ? size - done : PAGE - at;
+		if (!file || address + done >= entry->hi ||
+		    !read_file_page(file, entry, address + done - at, page))
+			return false;
+		memcpy(bytes + done, page + at, part);
+	}
+	return size > 0;
+}
+
 /* ------------------------------------------------------------ in the stop */
 
 static int by_value(const void *a, const void *b)

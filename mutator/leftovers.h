@@ -30,4 +30,10 @@ bool leftovers_any(struct target *t);
 int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadline,
 		       struct leftovers *result, struct dinst_error *e);
 
+/*
+ * Of entries for one and the same place only those stay that are there, where any is, and of these
+ * those that have what the mapped file has, where any has. While the target runs. Without memory all stay.
+ */
+void leftovers_drop_twins(const struct target *t, struct journal_entry *entries, size_t *count);
+
 #endif

@@ -86,15 +86,32 @@ static const struct place_of *next_at(const struct one_arena *a, const struct pl
 	return at + 1 < a->order + a->count && at[1].address == at->address ? at + 1 : NULL;
 }
 
+/*
+ * The jump that the patch has made. Its end may be what was there before (arch_patch()): then the patch
+ * has only its beginning, and the target has the rest.
+ */
+static bool jump_of(const struct target *t, const struct patch *p, struct arch_insn *insn)
+{
+	uint8_t bytes[ARCH_PATCH_MAX] = {0};
+	size_t rest;
+
+	memcpy(bytes, p->before, p->length);
+	if (arch_decode(bytes, sizeof(bytes), p->address, insn) != ARCH_OK ||
+	    insn->flow != ARCH_FLOW_JUMP)
+		return false;
+	if (insn->length <= p->length)
+		return true;
+	rest = insn->length - p->length;
+	return target_read_some(t, p->address + p->length, bytes + p->length, rest) == rest &&
+	       arch_decode(bytes, insn->length, p->address, insn) == ARCH_OK;
+}
+
 /* Where the patch made a short jump lead, or 0. */
-static taddr_t hole_of(const struct patch *p)
+static taddr_t hole_of(const struct target *t, const struct patch *p)
 {
 	struct arch_insn insn;
 
-	if (arch_decode(p->before, p->length, p->address, &insn) != ARCH_OK ||
-	    insn.flow != ARCH_FLOW_JUMP || insn.length != arch_short_jump_size)
-		return 0;
-	return insn.target;
+	return jump_of(t, p, &insn) && insn.length == arch_short_jump_size ? insn.target : 0;
 }
 
 enum { IS_SHORT, IS_HOLE, IS_OTHER };
@@ -105,7 +122,7 @@ enum { IS_SHORT, IS_HOLE, IS_OTHER };
  * writes, and a hole may lie in the tail of another window. Slots of the journal
  * are used again, so their order says nothing.
  */
-static int holes_in_order(struct one_arena *a, struct dinst_error *e)
+static int holes_in_order(const struct target *t, struct one_arena *a, struct dinst_error *e)
 {
 	uint8_t *class = calloc(a->count + 1, sizeof(*class));
 	struct patch *sorted = calloc(a->count + 1, sizeof(*sorted));
@@ -119,7 +136,7 @@ static int holes_in_order(struct one_arena *a, struct dinst_error *e)
 	sort_patches(a);
 	memset(class, IS_OTHER, a->count);
 	for (size_t i = 0; i < a->count; i++) {
-		taddr_t hole = hole_of(&a->patches[i]);
+		taddr_t hole = hole_of(t, &a->patches[i]);
 		const struct place_of *at = hole ? patch_at(a, hole) : NULL;
 
 		if (hole)
@@ -167,6 +184,8 @@ static int read_patches(const struct target *t, struct one_arena *a, struct dins
 		status = journal_read(t, a->found, &entries, &count, e);
 	if (status < 0)
 		return status;
+	if (count)
+		leftovers_drop_twins(t, entries, &count);
 	a->patches = calloc(count + 1, sizeof(*a->patches));
 	a->order = calloc(count + 1, sizeof(*a->order));
 	a->ranges = calloc(count + 1, sizeof(*a->ranges));
@@ -191,7 +210,7 @@ static int read_patches(const struct target *t, struct one_arena *a, struct dins
 	if (pagemap >= 0)
 		close(pagemap);
 	free(entries);
-	return holes_in_order(a, e);
+	return holes_in_order(t, a, e);
 }
 
 /* Where in the arena the patch's bytes lead, if they are there and are a jump; else 0. */
@@ -201,10 +220,8 @@ static taddr_t leads_to(const struct one_arena *a, struct stop *stop, const stru
 	struct arch_insn insn;
 
 	if (target_read_some(stop_target(stop), p->address, now, p->length) != p->length ||
-	    memcmp(now, p->before, p->length) != 0 ||
-	    arch_decode(now, p->length, p->address, &insn) != ARCH_OK ||
-	    insn.flow != ARCH_FLOW_JUMP || insn.target < a->found->code ||
-	    insn.target >= a->found->code + a->found->code_size)
+	    memcmp(now, p->before, p->length) != 0 || !jump_of(stop_target(stop), p, &insn) ||
+	    insn.target < a->found->code || insn.target >= a->found->code + a->found->code_size)
 		return 0;
 	return insn.target;
 }

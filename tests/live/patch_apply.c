@@ -178,6 +178,30 @@ static void half_of_it(void **state)
 	finish(&c);
 }
 
+/* fear C7, J2: the same where the last byte of the jump that goes was there before, so that the patch has it not */
+static void half_of_a_trimmed_jump(void **state)
+{
+	static const uint8_t jump[] = {0xe9, 0x40, 0x30, 0x20};
+	const uint8_t made[LENGTH] = {NOP, NOP, 0x30, 0x20, NOP};
+	struct patch p;
+	struct scene c;
+
+	begin(&c, *state);
+	p = patch_at(c.blob + 3 * PAGE - 2);
+	p.length = sizeof(jump);
+	memcpy(p.after, jump, sizeof(jump));
+	apply_all(&c, &p, 1);
+	assert_int_equal(p.outcome, PATCH_DONE);
+	memcpy(p.before, jump, sizeof(jump));
+	memset(p.after, NOP, sizeof(jump));
+	p.removal = true;
+	die_within(&c, &p);
+	expect_bytes(&c, p.address, made, LENGTH);
+	apply_all(&c, &p, 1);
+	assert_int_equal(p.outcome, PATCH_DONE);
+	finish(&c);
+}
+
 static void malformed(void **state)
 {
 	struct dinst_error e = {0};
@@ -355,6 +379,7 @@ int main(void)
 		CASE(foreign_bytes_stay),
 		CASE(across_pages_unsorted_overlapping),
 		CASE(half_of_it),
+		CASE(half_of_a_trimmed_jump),
 		CASE(malformed),
 		CASE(many_at_once),
 		CASE(only_what_equals_the_file_is_dropped),

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * leftovers_twins.c - entries of a journal for one and the same place. A module that was unloaded leaves
+ * its own until the next flush, and what is loaded there later may be another one: built anew.
+ * What is there tells whose it is, and where that is the same, as short jumps may be, the file tells what
+ * was there before.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "inject/maps.h"
+#include "mutator/leftovers.h"
+
+struct twins {
+	const struct target *target;
+	struct journal_entry **sorted; /* by address */
+	taddr_t *asked;		       /* places where only the file tells */
+	size_t asked_count;
+};
+
+static int by_address(const void *x, const void *y)
+{
+	const struct journal_entry *a = *(const struct journal_entry *const *)x;
+	const struct journal_entry *b = *(const struct journal_entry *const *)y;
+
+	if (a->address != b->address)
+		return a->address < b->address ? -1 : 1;
+	return a < b ? -1 : a > b;
+}
+
+static bool is_there(const struct target *t, const struct journal_entry *entry)
+{
+	uint8_t now[ARCH_PATCH_MAX];
+
+	return target_read_some(t, entry->address, now, entry->length) == entry->length &&
+	       !memcmp(now, entry->patched, entry->length);
+}
+
+/* Those that are not there go where another one is. The first that is, or NULL. */
+static struct journal_entry *keep_what_is_there(const struct twins *w, struct journal_entry **same,
+						size_t count)
+{
+	struct journal_entry *first = NULL;
+
+	for (size_t i = 0; i < count && !first; i++)
+		if (is_there(w->target, same[i]))
+			first = same[i];
+	for (size_t i = 0; i < count && first; i++)
+		if (same[i] != first && !is_there(w->target, same[i]))
+			same[i]->length = 0;
+	return first;
+}
+
+/* Looks at those of one place; notes it where they do not agree on what was there. */
+static void look_at(struct twins *w, struct journal_entry **same, size_t count)
+{
+	const struct journal_entry *first = count > 1 ? keep_what_is_there(w, same, count) : NULL;
+
+	for (size_t i = 0; i < count && first; i++)
+		if (same[i]->length &&
+		    (same[i]->length != first->length ||
+		     memcmp(same[i]->original, first->original, first->length) != 0)) {
+			w->asked[w->asked_count++] = first->address;
+			return;
+		}
+}
+
+static bool is_of_file(const struct patch_files *files, const struct maps *m,
+		       const struct journal_entry *entry)
+{
+	uint8_t file[ARCH_PATCH_MAX];
+
+	return patch_files_read(files, m, entry->address, file, entry->length) &&
+	       !memcmp(file, entry->original, entry->length);
+}
+
+/* Where one of them has what the file has, the others go. */
+static void ask_file(const struct patch_files *files, const struct maps *m,
+		     struct journal_entry **same, size_t count)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < count && !any; i++)
+		any = same[i]->length && is_of_file(files, m, same[i]);
+	for (size_t i = 0; i < count && any; i++)
+		if (same[i]->length && !is_of_file(files, m, same[i]))
+			same[i]->length = 0;
+}
+
+static size_t end_of_same(const struct twins *w, size_t first, size_t count)
+{
+	size_t end = first + 1;
+
+	while (end < count && w->sorted[end]->address == w->sorted[first]->address)
+		end++;
+	return end;
+}
+
+static void ask_files(const struct twins *w, size_t count)
+{
+	struct patch_files *files;
+	struct maps m;
+	size_t end, asked = 0;
+
+	if (!w->asked_count || maps_read(target_pid(w->target), &m, NULL))
+		return;
+	files = patch_files_open(w->target, w->asked, w->asked_count);
+	for (size_t i = 0; i < count && asked < w->asked_count; i = end) {
+		end = end_of_same(w, i, count);
+		if (w->sorted[i]->address != w->asked[asked])
+			continue;
+		ask_file(files, &m, w->sorted + i, end - i);
+		asked++;
+	}
+	patch_files_close(files);
+	maps_release(&m);
+}
+
+void leftovers_drop_twins(const struct target *t, struct journal_entry *entries, size_t *count)
+{
+	struct twins w = {.target = t};
+	size_t kept = 0, end;
+
+	w.sorted = calloc(*count + 1, sizeof(struct journal_entry *));
+	w.asked = calloc(*count + 1, sizeof(*w.asked));
+	for (size_t i = 0; w.sorted && i < *count; i++)
+		w.sorted[i] = &entries[i];
+	if (w.sorted && w.asked) {
+		qsort(w.sorted, *count, sizeof(struct journal_entry *), by_address);
+		for (size_t i = 0; i < *count; i = end) {
+			end = end_of_same(&w, i, *count);
+			look_at(&w, w.sorted + i, end - i);
+		}
+		ask_files(&w, *count);
+	}
+	for (size_t i = 0; i < *count; i++)
+		if (entries[i].length)
+			entries[kept++] = entries[i];
+	*count = kept;
+	free(w.sorted);
+	free(w.asked);
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * death_tails.c - what a mutator that died has left is taken out where the last byte of a jump was
+ * there before: neither the patch nor the journal has it, and it is a jump all the same.
+ */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "mutator/leftovers.h"
+#include "tests/live/death_help.h"
+#include "tests/live/harness_thread.h"
+
+static const char PROGRAM[] = "tests/live/targets/tails";
+
+enum { RIGHT = 8, WRONG = 16, EXPECTED = 24, LEAPS = 32 }; /* in the worker's control */
+
+static const struct site *site_of(const struct session *s, unsigned id)
+{
+	for (const struct link *l = session_instance(s, id)->links; l; l = l->next_instance)
+		if (l->site->host)
+			return l->site;
+	fail_msg("there is no hole");
+	return NULL;
+}
+
+/* A near jump in a hole of which four bytes are written. */
+static const struct site *insert_trimmed(struct harness *h, struct session *s)
+{
+	const struct site *site = site_of(s, session_insert_kind(s, "thin_0", POINT_ENTRY));
+	char focus[32];
+	uint8_t jump[5];
+
+	/* The next arena's code may be some MiB farther away. */
+	for (int i = 0; i < 8 && site->patches[0].length == sizeof(jump); i++) {
+		thread_peek(h->pid, site->patches[0].address, jump, sizeof(jump));
+		snprintf(focus, sizeof(focus), "thin_%u", jump[4]);
+		site = site_of(s, session_insert_kind(s, focus, POINT_ENTRY));
+	}
+	assert_int_equal(site->patches[0].length, sizeof(jump) - 1);
+	return site;
+}
+
+static pid_t worker_of(const struct harness *h, taddr_t bias, struct user_regs_struct *r)
+{
+	char path[64];
+	pid_t tid = h->pid + 1;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)h->pid, (int)tid);
+	while (access(path, F_OK)) {
+		tid++;
+		snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)h->pid, (int)tid);
+	}
+	thread_seize_at(tid, harness_symbol(PROGRAM, "park") + bias,
+			harness_symbol(PROGRAM, "park_end") + bias, r);
+	return tid;
+}
+
+static void push(struct harness *h, struct user_regs_struct *r, uint64_t value)
+{
+	r->rsp -= sizeof(value);
+	thread_poke(h->pid, r->rsp, &value, sizeof(value));
+}
+
+static void wait_until_right(struct harness *h, taddr_t control)
+{
+	uint64_t right = 0, wrong = 0;
+
+	for (int i = 0; i < 5000 && !right && !wrong; i++) {
+		usleep(1000);
+		thread_peek(h->pid, control + RIGHT, &right, sizeof(right));
+		thread_peek(h->pid, control + WRONG, &wrong, sizeof(wrong));
+	}
+	assert_int_equal(wrong, 0);
+	assert_int_equal(right, 1);
+}
+
+/* What cannot go yet is left. */
+static size_t clean_for(struct harness *h, unsigned milliseconds)
+{
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct target *t;
+
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	if (leftovers_clean(t, milliseconds, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	target_close(t);
+	return left.arenas_left;
+}
+
+/*
+ * fear J2, C1: a thread in front of a near jump, whose last byte was the host's, when that is taken
+ * out after a mutator's death
+ */
+static void test_thread_at_the_jump(void **state)
+{
+	struct harness *h = *state;
+	const uint64_t expected = 7;
+	struct user_regs_struct r;
+	struct session *s;
+	const struct site *site;
+	taddr_t bias;
+	pid_t tid;
+
+	harness_start(h, "tails", NULL);
+	s = session_begin(h);
+	bias = session_address(s, "thin_0") - harness_symbol(PROGRAM, "thin_0");
+	site = insert_trimmed(h, s);
+	tid = worker_of(h, bias, &r);
+	push(h, &r, harness_symbol(PROGRAM, "back") + bias);
+	thread_poke(h->pid, r.rbx + EXPECTED, &expected, sizeof(expected));
+	r.rax = 0;
+	r.rip = site->patches[0].address;
+	thread_set(tid, &r);
+	thread_freeze_all(h->pid, &tid, 1);
+	/* As a mutator that dies. */
+	session_free(s);
+	assert_int_equal(clean_for(h, 300), 1);
+	thread_thaw(h->pid);
+	wait_until_right(h, r.rbx);
+	clean_up(h, 0);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/*
+ * fear J2, C2: a thread that will come back to a near jump which a short one leads to, whose last byte
+ * was the window's: the near jump waits for it
+ */
+static void test_way_back_to_the_jump(void **state)
+{
+	struct harness *h = *state;
+	struct user_regs_struct r;
+	const uint64_t leaps = 1, nothing[2] = {0};
+	uint64_t expected;
+	struct session *s;
+	const struct site *site;
+	taddr_t bias, hole;
+	pid_t tid;
+
+	harness_start(h, "tails", NULL);
+	s = session_begin(h);
+	bias = session_address(s, "thin_short") - harness_symbol(PROGRAM, "thin_short");
+	site = site_of(s, session_insert_kind(s, "thin_short", POINT_ENTRY));
+	hole = site->patches[0].address;
+	assert_int_equal(site->patches[1].length, 1);
+	expected = (uint8_t)(hole - site->patches[1].address - 2);
+	tid = worker_of(h, bias, &r);
+	push(h, &r, harness_symbol(PROGRAM, "back") + bias);
+	push(h, &r, hole);
+	thread_poke(h->pid, r.rbx + EXPECTED, &expected, sizeof(expected));
+	r.rax = 0;
+	r.rip = harness_symbol(PROGRAM, "leap") + bias;
+	thread_set(tid, &r);
+	thread_let_go(tid);
+	/* As a mutator that dies. */
+	session_free(s);
+	assert_int_equal(clean_for(h, 300), 1);
+	thread_poke(h->pid, r.rbx + LEAPS, &leaps, sizeof(leaps));
+	wait_until_right(h, r.rbx);
+	/* Nobody comes back any more, but what is left of that lies just below the stack pointer. */
+	thread_poke(h->pid, r.rsp, nothing, sizeof(nothing));
+	clean_up(h, 0);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, death_setup, death_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_thread_at_the_jump),
+		CASE(test_way_back_to_the_jump),
+	};
+
+	return cmocka_run_group_tests_name("live/death_tails", tests, NULL, NULL);
+}
