@@ -42,6 +42,8 @@ bool arch_is_native_call(const uint8_t before[ARCH_SYSCALL_MAX]);
 void arch_set_syscall_number(struct arch_regs *r, long number);
 long arch_syscall_result(const struct arch_regs *r);
 long arch_syscall_argument(const struct arch_regs *r, unsigned n); /* n = 0..5 */
+/* The same of a call that is not native (arch_is_native_call()). */
+long arch_narrow_argument(const struct arch_regs *r, unsigned n);
 void arch_set_syscall_argument(struct arch_regs *r, unsigned n, long value);
 /* A call that ended with EINTR only because of our stop, or that the kernel
  * would continue by restart_syscall, is made to be called anew unless a handler
@@ -53,10 +55,11 @@ bool arch_will_restart(const struct arch_regs *r);
 /*
  * True if arch_will_restart() is true of `stopped`, and `now` is what the kernel has made of it in
  * order to make the call anew: the system call instruction is next, and a signal that is handled
- * now would not be told to the call.
+ * now would not be told to the call. `native`: whether it is a native call.
  */
-bool arch_is_before_restart(const struct arch_regs *now, const struct arch_regs *stopped);
-/* Makes that of it, where arch_will_restart() is true: a handler that runs now runs before the call. */
+bool arch_is_before_restart(const struct arch_regs *now, const struct arch_regs *stopped,
+			    bool native);
+/* Makes that of a native call, where arch_will_restart() is true: a handler that runs now runs before the call. */
 void arch_go_before_restart(struct arch_regs *r);
 /* Forget the system call: the registers are now those of ordinary code. */
 void arch_leave_syscall(struct arch_regs *r);

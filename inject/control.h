@@ -129,6 +129,7 @@ struct held {
 	unsigned in;	 /* how often that was the call, made anew or not yet left */
 	uint64_t run_ns; /* on its way: time on CPUs when that was first read, or 0 */
 	bool seccomp_suspended;
+	bool barred; /* ... but no call passes its filter that a call of ours could become if we died */
 	bool rseq_unknown;	   /* the kernel does not tell: Linux before 5.13 */
 	bool restarted;		   /* stop_restart_begin() made its system call restart */
 	unsigned frames;	   /* of signal handlers, put on its stack between our calls */
@@ -258,6 +259,8 @@ void stop_release(struct stop *s);
  * the thread's: the handler may run then, but before the thread's call is made anew, and must not end it.
  */
 bool stop_call_ignores(const struct stop *s, const struct held *h, int signal);
+/* False for a call by a number of 32-bit programs, which 64-bit ones can make, too (int $0x80). */
+bool stop_call_is_native(const struct held *h);
 
 /*
  * A call that our stop would have cut short is made to restart. Called with the

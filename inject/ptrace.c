@@ -10,6 +10,7 @@
 #include "inject/target.h"
 
 #include <errno.h>
+#include <linux/audit.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -270,7 +271,7 @@ int tracee_has_filters(pid_t tid)
 	return errno == EINVAL && tells_filters ? 0 : -EACCES;
 }
 
-bool tracee_filters_allow(pid_t tid, long number, const struct arch_regs *regs)
+bool tracee_filters_allow(pid_t tid, long number, bool native, const struct arch_regs *regs)
 {
 	struct sock_filter filter[BPF_MAXINSNS];
 	struct __ptrace_syscall_info info;
@@ -279,10 +280,11 @@ bool tracee_filters_allow(pid_t tid, long number, const struct arch_regs *regs)
 
 	if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, (void *)sizeof(info), &info) <= 0)
 		return false;
-	call.arch = info.arch;
+	call.arch = native ? arch_elf_machine | __AUDIT_ARCH_64BIT | __AUDIT_ARCH_LE : info.arch;
 	call.instruction_pointer = arch_pc(regs);
 	for (unsigned i = 0; i < 6; i++)
-		call.args[i] = (uint64_t)arch_syscall_argument(regs, i);
+		call.args[i] = (uint64_t)(native ? arch_syscall_argument(regs, i)
+						 : arch_narrow_argument(regs, i));
 	for (long i = 0; i < FILTERS_MAX; i++) {
 		count = ptrace((enum __ptrace_request)SECCOMP_GET_FILTER, tid, (void *)i, NULL);
 		if (count < 0)

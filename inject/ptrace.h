@@ -91,8 +91,9 @@ int tracee_has_filters(pid_t tid);
  * True if all seccomp filters of the tracee let system call `number` pass, with
  * the arguments that are in its registers. False also where that cannot be
  * told: filters can be read with CAP_SYS_ADMIN only. A program counter of 0: wherever it is made.
+ * `native`: by a native call; else by one as the tracee is in.
  */
-bool tracee_filters_allow(pid_t tid, long number, const struct arch_regs *regs);
+bool tracee_filters_allow(pid_t tid, long number, bool native, const struct arch_regs *regs);
 
 /*
  * True if the stopped tracee dispatches its system calls to itself (prctl(2),

@@ -29,6 +29,8 @@ enum rank {
 	RANK_NEVER = 1000,
 };
 
+enum { BARRED_MAX = 4 }; /* threads that are asked, one after the other */
+
 /* The kernel's ERESTART_RESTARTBLOCK (include/linux/errno.h). */
 enum { RESTART_BLOCK = -516 };
 
@@ -70,7 +72,7 @@ static int rank_of_lookups(struct stop *s, const struct held *h, pid_t like)
 	const bool may_be = h->rseq_unknown && !arch_in_syscall(&h->pub.regs);
 	int value = may_be || stop_in_sequence(s, &h->pub, &abort_pc) ? RANK_SEQUENCE : 0;
 
-	if (held_is_dispatched(s, h) || is_in_compat_sleep(s, h) || held_is_strict(h))
+	if (h->barred || held_is_dispatched(s, h) || is_in_compat_sleep(s, h) || held_is_strict(h))
 		return RANK_NEVER;
 	if (held_is_filtered(h))
 		value += RANK_FILTERED;
@@ -109,6 +111,14 @@ static bool lift_filter(struct held *h)
 	return h->seccomp_suspended;
 }
 
+/* False if its filter can be lifted, and lets nothing pass that does nothing; *harmless: see struct remote. */
+static bool may_end_in_call(struct held *h, long *harmless)
+{
+	*harmless = lift_filter(h) && h->seccomp_suspended ? held_harmless_call(h) : -1;
+	h->barred = h->seccomp_suspended && *harmless < 0;
+	return !h->barred;
+}
+
 int remote_is_dispatched(const struct stop *s, struct dinst_error *e)
 {
 	return dinst_fail(
@@ -120,8 +130,24 @@ int remote_is_dispatched(const struct stop *s, struct dinst_error *e)
 int remote_choose_victim(struct stop *s, struct held **victim, long *harmless,
 			 struct dinst_error *e)
 {
-	struct held *best = best_thread(s);
+	const struct held *barred = NULL;
+	struct held *best = NULL;
 
+	/* Each looks at all threads, and as a rule all are under the same filter. */
+	for (unsigned tries = 0; !best && tries < BARRED_MAX; tries++) {
+		best = best_thread(s);
+		if (!best)
+			break;
+		if (!may_end_in_call(best, harmless)) {
+			barred = barred ? barred : best;
+			best = NULL;
+		}
+	}
+	if (!best && barred)
+		return dinst_fail(
+			e, DINST_REFUSED,
+			"process %d (%s): the seccomp filter of thread %d lets no harmless system call pass, such as getpid: it could not survive the end of dinst in the middle of one of ours",
+			(int)s->target->pid, s->target->name, (int)barred->pub.tid);
 	if (!best && s->shown_count && held_is_dispatched(s, &s->held[s->shown[0]]))
 		return remote_is_dispatched(s, e);
 	if (!best)
@@ -131,12 +157,6 @@ int remote_choose_victim(struct stop *s, struct held **victim, long *harmless,
 			(int)s->target->pid, s->target->name);
 	if (!lift_filter(best))
 		return target_explain_filter(s->target->pid, e);
-	*harmless = best->seccomp_suspended ? held_harmless_call(best) : -1;
-	if (best->seccomp_suspended && *harmless < 0)
-		return dinst_fail(
-			e, DINST_REFUSED,
-			"process %d (%s): the seccomp filter of thread %d lets no harmless system call pass, such as getpid: it could not survive the end of dinst in the middle of one of ours",
-			(int)s->target->pid, s->target->name, (int)best->pub.tid);
 	stop_leave_sequence(s, &best->pub);
 	*victim = best;
 	return 0;

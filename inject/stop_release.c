@@ -116,6 +116,9 @@ static bool call_is_told(const struct stop *s, const struct held *h, int signal)
 	const uint64_t bit = signal ? 1ull << (signal - 1) : 0;
 	uint64_t mask, at;
 
+	/* That has other numbers, and its arguments elsewhere. */
+	if (!stop_call_is_native(h))
+		return true;
 	switch (arch_syscall_number(regs)) {
 	case SYS_rt_sigsuspend:
 		at = (uint64_t)arch_syscall_argument(regs, 0);
@@ -161,7 +164,7 @@ static void put_right(struct stop *s, struct held *h, int signal)
 	stop_restart_forget(s, h);
 	if (tracee_get_regs(h->pub.tid, &regs))
 		return;
-	if (!h->back && arch_is_before_restart(&regs, &h->pub.regs)) {
+	if (!h->back && arch_is_before_restart(&regs, &h->pub.regs, stop_call_is_native(h))) {
 		if (call_is_told(s, h, signal))
 			tracee_set_regs(h->pub.tid, &h->pub.regs);
 	} else {

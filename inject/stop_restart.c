@@ -37,8 +37,7 @@ enum {
 	NARROW_CLOSE = 6,
 };
 
-/* A 64-bit program can make calls by the numbers of 32-bit ones, too (int $0x80). */
-static bool is_wide(const struct held *h)
+bool stop_call_is_native(const struct held *h)
 {
 	uint8_t before[ARCH_SYSCALL_MAX];
 	uint64_t word;
@@ -180,10 +179,19 @@ static void continue_timeout(struct stop *s, struct held *h, unsigned argument)
  */
 static bool is_past_restart(const struct held *h)
 {
-	const long number = is_wide(h) ? SYS_restart_syscall : NARROW_RESTART;
+	const long number = stop_call_is_native(h) ? SYS_restart_syscall : NARROW_RESTART;
 
 	return arch_syscall_result(&h->pub.regs) == RESTART_BLOCK &&
 	       arch_syscall_number(&h->pub.regs) == number;
+}
+
+/* Do its filters let pass what the kernel would go on with its call by? */
+static bool may_restart(const struct held *h)
+{
+	const bool native = stop_call_is_native(h);
+
+	return tracee_filters_allow(h->pub.tid, native ? SYS_restart_syscall : NARROW_RESTART,
+				    native, &h->pub.regs);
 }
 
 /* Would the call end with EINTR, or with the filter's verdict, only because of us? */
@@ -195,14 +203,13 @@ static bool is_cut_short(const struct held *h)
 	if (!arch_in_syscall(regs))
 		return false;
 	if (arch_syscall_result(regs) == RESTART_BLOCK)
-		return held_is_filtered(h) &&
-		       !tracee_filters_allow(h->pub.tid, SYS_restart_syscall, regs);
+		return held_is_filtered(h) && !may_restart(h);
 	/* The verifier gives up at any signal; nothing has been made by then (kernel/bpf/verifier.c). */
 	if (arch_syscall_result(regs) == -EAGAIN && number == SYS_bpf)
-		return arch_syscall_argument(regs, 0) == BPF_PROG_LOAD && is_wide(h);
+		return arch_syscall_argument(regs, 0) == BPF_PROG_LOAD && stop_call_is_native(h);
 	/* An interrupted close() has closed the descriptor: never twice (close(2)). */
 	return arch_syscall_result(regs) == -EINTR &&
-	       number != (is_wide(h) ? SYS_close : NARROW_CLOSE);
+	       number != (stop_call_is_native(h) ? SYS_close : NARROW_CLOSE);
 }
 
 void stop_restart_begin(struct held *h)
@@ -230,7 +237,7 @@ void stop_restart_finish(struct stop *s, struct held *h)
 	if (!h->restarted || !arch_in_syscall(&h->pub.regs))
 		return;
 	argument = timeout_argument(arch_syscall_number(&h->pub.regs));
-	if (argument >= 0 && is_wide(h))
+	if (argument >= 0 && stop_call_is_native(h))
 		continue_timeout(s, h, (unsigned)argument);
 }
 

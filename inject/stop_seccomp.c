@@ -43,7 +43,7 @@ long held_harmless_call(const struct held *h)
 	/* It is made in a program of ours, not where the thread is. */
 	arch_set_pc(&regs, 0);
 	for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
-		if (tracee_filters_allow(h->pub.tid, harmless[i], &regs))
+		if (tracee_filters_allow(h->pub.tid, harmless[i], true, &regs))
 			return harmless[i];
 	return -1;
 }
@@ -77,7 +77,7 @@ bool stop_may_call(struct stop *s, long number, const long arguments[6])
 		arch_set_pc(&regs, 0); /* somewhere in an arena */
 		for (unsigned n = 0; n < 6; n++)
 			arch_set_syscall_argument(&regs, n, arguments[n]);
-		if (!tracee_filters_allow(h->pub.tid, number, &regs))
+		if (!tracee_filters_allow(h->pub.tid, number, true, &regs))
 			return false;
 	}
 	return true;

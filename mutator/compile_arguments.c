@@ -125,6 +125,14 @@ static bool pass(struct compiler *c, struct passing *p, const struct type *t, ui
 
 /* ------------------------------------------------------------ whose arguments */
 
+static bool starts_at(const struct image *img, long index, vaddr_t address)
+{
+	const struct image_function *functions;
+
+	image_functions(img, &functions);
+	return functions[index].address == address;
+}
+
 /* The function that is called at all of the placement's calls, if it is one and is known. */
 static bool callee_of(const struct compiler *c, struct function_ref *callee)
 {
@@ -154,7 +162,8 @@ static bool callee_of(const struct compiler *c, struct function_ref *callee)
 		address = p->callee;
 	}
 	index = address ? image_function_at(img, address) : -1;
-	if (index < 0)
+	/* What a call into the middle of one passes nobody tells. */
+	if (index < 0 || !starts_at(img, index, address))
 		return false;
 	*callee = (struct function_ref){at->function.module, (uint32_t)index};
 	return true;

@@ -107,7 +107,7 @@ static void compile_name(struct compiler *c, const struct mdl_expr *x, struct op
 	struct variable *v;
 
 	if (x->kind == MDL_NAME && c->local_name && !strcmp(c->local_name, x->text)) {
-		*out = operand_value(c->local);
+		*out = operand_value(compile_local(c));
 		return;
 	}
 	v = x->kind == MDL_NAME ? compile_find_variable(c, x->text) : NULL;

@@ -42,8 +42,9 @@ unsigned compile_truncate(struct compiler *c, unsigned bits, unsigned size)
 	compile_if_constant(c, ARCH_TEST_LT, exponent, 0, end);
 	negative = compile_with(c, ARCH_OP_AND, compile_with(c, ARCH_OP_SHR, bits, f->bits - 1), 1);
 	compile_if_constant(c, ARCH_TEST_LT, exponent, 63, fits);
-	compile_set(c, result, INT64_MAX);
-	compile_jump(c, sign);
+	/* The least number, or what no number is: as far as it goes, to either side. */
+	compile_copy(c, result, compile_with(c, ARCH_OP_ADD, negative, INT64_MAX));
+	compile_jump(c, end);
 	compile_put_label(c, fits);
 	whole = compile_with(c, ARCH_OP_AND, bits, (int64_t)((1ull << f->fraction) - 1));
 	whole = compile_with(c, ARCH_OP_OR, whole, (int64_t)(1ull << f->fraction));

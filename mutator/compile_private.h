@@ -131,6 +131,8 @@ unsigned compile_ticks_to_ns(struct compiler *c, unsigned ticks);
 /* -------------------------------------------------- compile_variable.c */
 
 void compile_assign(struct compiler *c, const struct mdl_expr *x, struct operand *out);
+/* The flag of the guard that is evaluated here, as it is now: what follows may change it. */
+unsigned compile_local(struct compiler *c);
 void compile_variable_read(struct compiler *c, const struct mdl_expr *x, struct variable *v,
 			   struct operand *out);
 /* Address of the word of a variable: for functions that store into it. */

@@ -162,6 +162,14 @@ static void change_local(struct compiler *c, const struct mdl_expr *x, int op)
 	compile_copy(c, c->local, value);
 }
 
+unsigned compile_local(struct compiler *c)
+{
+	const unsigned value = compile_new_value(c);
+
+	compile_copy(c, value, c->local);
+	return value;
+}
+
 /* Compares with many objects anywhere in it. */
 static bool mentions_any(const struct compiler *c, const struct mdl_expr *x)
 {
@@ -211,7 +219,7 @@ void compile_assign(struct compiler *c, const struct mdl_expr *x, struct operand
 
 	if (is_local(c, x->left)) {
 		change_local(c, x, op);
-		*out = operand_value(c->local);
+		*out = operand_value(compile_local(c));
 		return;
 	}
 	v = named_variable(c, x->left);

@@ -113,9 +113,9 @@ struct instance {
 	 */
 	struct variable_value *bases;
 	size_t base_count;
-	bool waiting; /* its module is not loaded yet; focus says what for */
-	bool stopped; /* switched off: it was above its limit. Its values stay. */
-	double limit; /* percent of one CPU, 0: none */
+	bool waiting;		 /* its module is not loaded yet; focus says what for */
+	bool stopped, forbidden; /* switched off: above its limit, or what it does may be denied */
+	double limit;		 /* percent of one CPU, 0: none */
 	bool wants_cost;
 	uint64_t since_ns;			/* clock_ns() when it began */
 	uint64_t seen_hits, seen_ns;		/* at the last look at its cost */

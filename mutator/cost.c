@@ -187,7 +187,7 @@ static void stop_calls(struct session *s,
 		if (!source->stopped)
 			switch_off(s, source);
 		/* Whoever shares it is told, too: the one that it was made for may be gone. */
-		i->stopped = true;
+		i->stopped = i->forbidden = true;
 		if (told)
 			told(arg, i, -1);
 	}

@@ -69,9 +69,10 @@ static const struct {
 	[REFUSAL_NO_ROOM] = {"no-room", "too short, and no padding or hole in reach"},
 	[REFUSAL_PAGE] = {"page", "the window would lie across two pages"},
 	[REFUSAL_UNMOVABLE] = {"unmovable", "an instruction there must not be relocated"},
-	[REFUSAL_RSEQ] = {"rseq",
-			  "it is part of a restartable or cancellable sequence, or the program "
-			  "writes there itself (XRay)"},
+	[REFUSAL_RSEQ] =
+		{"rseq",
+		 "it is part of a restartable or cancellable sequence, or of what the program "
+		 "writes itself (XRay) or lists in a section of its own (static keys)"},
 	[REFUSAL_STUB] = {"stub", "a linker stub, signal return or loader hook"},
 	[REFUSAL_LOOP_ENTRY] = {"loop-entry", "the function loops back to its first instruction"},
 	[REFUSAL_TAKEN] = {"taken", "its bytes are needed for another point"},

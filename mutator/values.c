@@ -240,6 +240,14 @@ static int by_value(const void *a, const void *b)
 	return (x->number > y->number) - (x->number < y->number);
 }
 
+/* What ran when this one began is nobody's where its thread has ended in there. */
+static void never_below_zero(struct vector *v)
+{
+	for (size_t k = 0; k < v->count; k++)
+		if (v->elements[k].value.value < 0)
+			v->elements[k].value.value = 0;
+}
+
 /* Elements that have a key, with their values, and the one of keys without a place if it is used. */
 int values_vector(const struct instance *i, struct vector *out, struct dinst_error *e)
 {
@@ -274,6 +282,8 @@ int values_vector(const struct instance *i, struct vector *out, struct dinst_err
 	free(used);
 	if (status >= 0)
 		status = values_add_running(i, out, e);
+	if (status >= 0 && v->form == VARIABLE_TIMER)
+		never_below_zero(out);
 	out->unseen = status == DINST_NOT_PERMITTED;
 	if (out->unseen) {
 		dinst_error_clear(e);
@@ -424,6 +434,8 @@ int values_row(struct instance *i, bool verbose, json_t **row, struct dinst_erro
 		json_object_set_new(*row, "waiting", json_true());
 	if (i->stopped)
 		json_object_set_new(*row, "stopped", json_true());
+	if (i->forbidden)
+		json_object_set_new(*row, "forbidden", json_true());
 	if (verbose)
 		add_cost(*row, i);
 	return 0;

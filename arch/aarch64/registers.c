@@ -82,6 +82,12 @@ long arch_syscall_argument(const struct arch_regs *r, unsigned n)
 	return n < 6 ? (long)r->user.regs[n] : 0;
 }
 
+/* A 64-bit thread has no such calls. */
+long arch_narrow_argument(const struct arch_regs *r, unsigned n)
+{
+	return arch_syscall_argument(r, n);
+}
+
 void arch_set_syscall_argument(struct arch_regs *r, unsigned n, long value)
 {
 	if (n < 6)
@@ -127,10 +133,12 @@ bool arch_will_restart(const struct arch_regs *r)
 	return false;
 }
 
-bool arch_is_before_restart(const struct arch_regs *now, const struct arch_regs *stopped)
+bool arch_is_before_restart(const struct arch_regs *now, const struct arch_regs *stopped,
+			    bool native)
 {
 	(void)now;
 	(void)stopped;
+	(void)native;
 	return false;
 }
 

@@ -87,6 +87,15 @@ long arch_syscall_argument(const struct arch_regs *r, unsigned n)
 	}
 }
 
+/* ebx ecx edx esi edi ebp (syscall(2)). */
+long arch_narrow_argument(const struct arch_regs *r, unsigned n)
+{
+	const struct user_regs_struct *u = &r->user;
+	const uint64_t values[] = {u->rbx, u->rcx, u->rdx, u->rsi, u->rdi, u->rbp};
+
+	return n < sizeof(values) / sizeof(values[0]) ? (long)values[n] : 0;
+}
+
 void arch_set_syscall_argument(struct arch_regs *r, unsigned n, long value)
 {
 	struct user_regs_struct *u = &r->user;
@@ -179,12 +188,18 @@ void arch_go_before_restart(struct arch_regs *r)
 }
 
 /* All else is as it was, but for the resume flag. */
-bool arch_is_before_restart(const struct arch_regs *now, const struct arch_regs *stopped)
+bool arch_is_before_restart(const struct arch_regs *now, const struct arch_regs *stopped,
+			    bool native)
 {
-	enum { FLAG_RF = 1 << 16 };
+	enum {
+		FLAG_RF = 1 << 16,
+		NARROW_RESTART = 0, /* restart_syscall (arch/x86/entry/syscalls/syscall_32.tbl) */
+	};
 	struct arch_regs expected = *stopped;
 
 	arch_go_before_restart(&expected);
+	if (!native && arch_syscall_result(stopped) == -ERESTART_RESTARTBLOCK_VALUE)
+		expected.user.rax = NARROW_RESTART;
 	/* It may have reached user mode, and have been interrupted there. */
 	expected.user.orig_rax = now->user.orig_rax;
 	expected.user.eflags ^= (expected.user.eflags ^ now->user.eflags) & FLAG_RF;

@@ -209,7 +209,11 @@ static void read_cost(struct tracing *t)
 			t->cost_ns = json_number_value(json_object_get(row, "predicted_ns"));
 		t->all = (uint64_t)json_integer_value(json_object_get(row, "value"));
 		if (json_is_true(json_object_get(row, "stopped")))
-			note(t->q.c, "it cost more than the limit and was switched off");
+			note(t->q.c,
+			     json_is_true(json_object_get(row, "forbidden"))
+				     ? "it was switched off: a seccomp filter, or who provides pages "
+				       "of memory (userfaultfd), may forbid what it does"
+				     : "it cost more than the limit and was switched off");
 	}
 	json_decref(answer);
 	json_decref(params);

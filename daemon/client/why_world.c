@@ -362,7 +362,7 @@ static void finish(struct why *w, struct running *r)
 	json_t *ids = ids_of(r), *params = json_pack("{s:O, s:b}", "ids", ids, "verbose", 1);
 	json_t *result = NULL, *rows, *row;
 	struct dinst_error e = {0, ""};
-	bool stopped = false;
+	bool stopped = false, forbidden = false;
 	size_t index;
 
 	if (question_call(&w->q, "read", params, &result, &e) != 0) {
@@ -370,9 +370,16 @@ static void finish(struct why *w, struct running *r)
 	} else {
 		rows = json_object_get(result, "rows");
 		count_cost(w, r, rows);
-		json_array_foreach(rows, index, row) stopped |=
-			json_is_true(json_object_get(row, "stopped"));
-		if (stopped) {
+		json_array_foreach(rows, index, row)
+		{
+			stopped |= json_is_true(json_object_get(row, "stopped"));
+			forbidden |= json_is_true(json_object_get(row, "forbidden"));
+		}
+		if (forbidden) {
+			give_up(r,
+				"switched off: a seccomp filter, or who provides pages of memory "
+				"(userfaultfd), may forbid what it does");
+		} else if (stopped) {
 			w->cost.switched_off++;
 			give_up(r, "switched off: it cost more than the limit");
 		} else {

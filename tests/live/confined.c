@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "mutator/values.h"
 #include "tests/live/harness_session.h"
 
 enum { NOBODY = 65534, THREADS = 3, ROUNDS = 2000 };
@@ -414,6 +415,8 @@ static void test_shared(void **state)
 {
 	struct harness *h = *state;
 	const struct instance *other;
+	struct dinst_error e = {0};
+	json_t *row = NULL;
 	struct session *s;
 	unsigned first, second;
 	int times = 0;
@@ -429,6 +432,12 @@ static void test_shared(void **state)
 		poll_for(s, 500, &times);
 	assert_int_equal(times, 2);
 	assert_true(other->stopped && other->source->stopped);
+	/* It is told what for: its cost had no part in that. */
+	if (values_row((struct instance *)other, false, &row, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_true(json_is_true(json_object_get(row, "stopped")));
+	assert_true(json_is_true(json_object_get(row, "forbidden")));
+	json_decref(row);
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);

@@ -291,6 +291,19 @@ static void test_filter(void **state)
 	harness_end(h, 0);
 }
 
+/* fear A9: the filter of one thread lets no call pass that we could end on: another one makes our calls */
+static void test_one_is_barred(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+
+	assert_true(start(h, stops, "barred"));
+	s = session_begin(h);
+	in_and_out(s, "ready");
+	session_end(s);
+	harness_end(h, 0);
+}
+
 /* True if all threads are asleep: what a stop interrupted they have gone on with. */
 static bool all_sleep(pid_t pid)
 {
@@ -372,7 +385,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_uninterruptible), CASE(test_frozen),	       CASE(test_filters_come),
-		CASE(test_filter),	    CASE(test_filter_for_all),
+		CASE(test_filter),	    CASE(test_filter_for_all), CASE(test_one_is_barred),
 
 		CASE(test_io_uring),
 	};

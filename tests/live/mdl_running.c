@@ -165,6 +165,30 @@ static void test_again(void **state)
 	mdl_end(h);
 }
 
+/* Who asks for what is measured already has nothing of before; nor less than nothing where that ends with its thread. */
+static void test_ends(void **state)
+{
+	static const char focus[] = "/Code/mdl_threads/work_3";
+	struct harness *h = *state;
+	struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000l};
+	unsigned ids[2];
+
+	harness_start(h, "mdl_threads", NULL);
+	mdl_attach(h, NULL);
+	mdl_insert(h, "wall_inclusive", focus);
+	mdl_insert(h, "wall_inclusive", focus, "/Process/*");
+	assert_string_equal(mdl_ask(h, "visit"), "done");
+	nanosleep(&pause, NULL);
+	ids[0] = mdl_insert(h, "wall_inclusive", focus);
+	ids[1] = mdl_insert(h, "wall_inclusive", focus, "/Process/*");
+	for (int k = 0; k < 2; k++)
+		assert_true(sum_of(h, ids[k]) >= 0);
+	assert_string_equal(mdl_ask(h, "leave"), "done");
+	for (int k = 0; k < 2; k++)
+		assert_true(sum_of(h, ids[k]) >= 0);
+	mdl_end(h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -172,6 +196,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_same_memory, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_limit, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_again, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_ends, harness_setup, harness_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

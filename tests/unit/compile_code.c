@@ -242,6 +242,19 @@ static void test_guards(void **state)
 	guards[1].code = parse("t = $thread == 99;");
 	run_as(&job, &w, 0, 0);
 	assert_int_equal(word_at(&w, TOTAL_AT), 1);
+	/* What the flag was is read before the right side changes it, as of one that is a thread's. */
+	for (unsigned i = 0; i < 3; i++) {
+		static const char *const codes[] = {
+			"t = 1; t = (t + (t = 3)) == 4;",
+			"t = 1; t = t != (t = 3);",
+			"t = 1; t = ((t = 5) - (t = 3)) == 2;",
+		};
+		const uint64_t before = word_at(&w, TOTAL_AT);
+
+		guards[1].code = parse(codes[i]);
+		run_as(&job, &w, 0, 0);
+		assert_int_equal(word_at(&w, TOTAL_AT), before + 1);
+	}
 	/* Looking at a flag does not pair the function. */
 	assert_int_equal(build(&job, &c, &e), 0);
 	assert_false(c.activation);

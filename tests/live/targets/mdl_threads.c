@@ -8,6 +8,8 @@
  *   go N      each thread calls work_I N times, and each of those leaf() I + 1 times; "done"
  *   hold      each thread goes into work_I and stays there; "held" when all are inside
  *   free N    those go on: leaf() N times more each, then out; "done"
+ *   visit     one thread more goes into work_3 and stays there; "done"
+ *   leave     that one ends in there; "done"
  *   names     the threads' ids, in the order of their numbers
  *   share     a process that waits, in our memory; "done"
  *   alone     ends it; "done"
@@ -25,6 +27,7 @@
 
 enum { THREADS = 10 };
 enum command { NOTHING, GO, HOLD };
+enum { STAY = 1, VISIT };
 
 struct thread {
 	pthread_t thread;
@@ -37,6 +40,7 @@ static pthread_barrier_t begin, end;
 static enum command command;
 static long rounds, extra;
 static atomic_int inside, released;
+static pthread_t visitor;
 
 volatile unsigned long sink;
 
@@ -46,9 +50,15 @@ __attribute__((noinline, noclone)) unsigned long leaf(unsigned long n)
 	return n * 3 + 1;
 }
 
-static void hold_here(void)
+static void hold_here(long how)
 {
 	atomic_fetch_add(&inside, 1);
+	/* Without a word to the C library, which would load an unwinder for that. */
+	while (how == VISIT) {
+		if (atomic_load(&released))
+			syscall(SYS_exit, 0);
+		usleep(1000);
+	}
 	while (!atomic_load(&released))
 		usleep(1000);
 	for (long i = 0; i < extra; i++)
@@ -62,7 +72,7 @@ static void hold_here(void)
 		unsigned long sum = i;                                       \
                                                                              \
 		if (hold)                                                    \
-			hold_here();                                         \
+			hold_here(hold);                                     \
 		else                                                         \
 			for (long k = 0; k <= i; k++)                        \
 				sum += leaf(k);                              \
@@ -96,7 +106,7 @@ static void *run(void *arg)
 			for (long i = 0; i < rounds; i++)
 				sink = work[t->number](0);
 		else if (command == HOLD)
-			sink = work[t->number](1);
+			sink = work[t->number](STAY);
 		pthread_barrier_wait(&end);
 	}
 	return NULL;
@@ -134,6 +144,28 @@ static void be_alone(void)
 	puts(waitpid(sharer, NULL, 0) == sharer ? "done" : "no");
 }
 
+static void *pay_visit(void *arg)
+{
+	sink = work_3(VISIT);
+	return arg;
+}
+
+static void visit(void)
+{
+	atomic_store(&inside, 0);
+	atomic_store(&released, 0);
+	if (pthread_create(&visitor, NULL, pay_visit, NULL))
+		exit(1);
+	while (!atomic_load(&inside))
+		usleep(1000);
+}
+
+static void leave(void)
+{
+	atomic_store(&released, 1);
+	pthread_join(visitor, NULL);
+}
+
 static void answer(const char *line)
 {
 	if (sscanf(line, "go %ld", &rounds) == 1) {
@@ -150,6 +182,12 @@ static void answer(const char *line)
 	} else if (sscanf(line, "free %ld", &extra) == 1) {
 		atomic_store(&released, 1);
 		pthread_barrier_wait(&end);
+		puts("done");
+	} else if (!strncmp(line, "visit", 5)) {
+		visit();
+		puts("done");
+	} else if (!strncmp(line, "leave", 5)) {
+		leave();
 		puts("done");
 	} else if (!strncmp(line, "names", 5)) {
 		for (int i = 0; i < THREADS; i++)
@@ -174,6 +212,9 @@ int main(void)
 			return 1;
 	}
 	everybody(NOTHING);
+	/* From now on there is the memory for it. */
+	visit();
+	leave();
 	puts("ready");
 	while (fgets(line, sizeof(line), stdin))
 		answer(line);

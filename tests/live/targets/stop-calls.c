@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <linux/aio_abi.h>
+#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/futex.h>
 #include <linux/seccomp.h>
@@ -265,6 +266,56 @@ static int on_narrow_read(void)
 	return result < 0 ? -1 : (int)result;
 }
 
+enum { NARROW_RESTART = 0, NARROW_NANOSLEEP = 162 };
+
+/* By such a call, the restart of which is 0, not that of others. */
+static int on_narrow_sleep(void)
+{
+	uint32_t *time = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	long result = NARROW_NANOSLEEP;
+
+	if (time == MAP_FAILED || !has_narrow_calls())
+		return nanosleep(&second, NULL);
+	time[0] = (uint32_t)second.tv_sec;
+	__asm__ volatile("int $0x80"
+			 : "+a"(result)
+			 : "b"(time), "c"(0l)
+			 : "memory", "r8", "r9", "r10", "r11");
+	errno = result < 0 ? (int)-result : errno;
+	return result < 0 ? -1 : 0;
+}
+
+/* Under a filter that kills at `number` of 32-bit programs. */
+static int narrow_sleep_under(unsigned number)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_I386, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		exit(3);
+	return on_narrow_sleep();
+}
+
+static int on_narrow_denied(void)
+{
+	return narrow_sleep_under(NARROW_RESTART);
+}
+
+/* The number with which others go on means something else there (madvise). */
+static int on_narrow_filtered(void)
+{
+	return narrow_sleep_under(SYS_restart_syscall);
+}
+
 static int on_msgrcv(void)
 {
 	struct {
@@ -385,6 +436,9 @@ static const struct {
 	{"read", on_read},
 	{"inotify", on_inotify},
 	{"narrow-read", on_narrow_read},
+	{"narrow-sleep", on_narrow_sleep},
+	{"narrow-denied", on_narrow_denied},
+	{"narrow-filtered", on_narrow_filtered},
 	{"msgrcv", on_msgrcv},
 	{"write-parts", on_write_parts},
 	{"recv-parts", on_recv_parts},

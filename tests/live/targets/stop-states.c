@@ -11,6 +11,7 @@
  *   exec-many  the same with thirty others, who just stand around; it ends where that takes too long
  *   worker   an io_uring worker blocks in a read that ends with the input
  *   filter   a seccomp filter kills at restart_syscall and at mmap
+ *   barred   its first thread's kills at all calls that do nothing, another one's at mmap
  *   spawn X  an ordinary user's process executes X, a set-uid copy of this program, again and
  *            again, by vfork(); at the end it prints how often with privileges and how often without
  *
@@ -327,6 +328,54 @@ static int mode_filter(void)
 	}
 }
 
+static void *under_another(void *arg)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		DENY(SYS_mmap),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		exit(2);
+	atomic_store((atomic_int *)arg, 1);
+	for (;;)
+		pause();
+	return arg;
+}
+
+/* All calls that do nothing. */
+static int mode_barred(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		DENY(SYS_getpid),
+		DENY(SYS_gettid),
+		DENY(SYS_getppid),
+		DENY(SYS_getuid),
+		DENY(SYS_geteuid),
+		DENY(SYS_getgid),
+		DENY(SYS_getegid),
+		DENY(SYS_sched_yield),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+	static atomic_int there;
+	pthread_t thread;
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    pthread_create(&thread, NULL, under_another, &there))
+		return 2;
+	while (!atomic_load(&there))
+		usleep(1000);
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		return 2;
+	ready();
+	wait_for_end();
+	return 0;
+}
+
 /* -------------------------------------------------------------- set-uid */
 
 enum { NOBODY = 65534 };
@@ -394,6 +443,8 @@ int main(int argc, char **argv)
 		return mode_worker();
 	if (!strcmp(mode, "filter"))
 		return mode_filter();
+	if (!strcmp(mode, "barred"))
+		return mode_barred();
 	if (!strcmp(mode, "who"))
 		return geteuid() != 0;
 	if (!strcmp(mode, "spawn") && argc > 2)

@@ -289,6 +289,25 @@ int64_t __attribute__((ms_abi)) takes_elsewhere(int64_t a, double b, int64_t *c)
 }
 #endif
 
+#ifdef __x86_64__
+/* Its beginning is not its only way in. */
+int64_t KEEP __attribute__((naked)) takes_byte(int8_t a)
+{
+	(void)a;
+	__asm__("movsbl %dil, %edi\n"
+		".Linside: movslq %edi, %rax\n"
+		"ret");
+}
+
+int64_t KEEP __attribute__((naked)) calls_inside(void)
+{
+	__asm__("movl $-300, %edi\n"
+		"movl %edi, %edi\n"
+		"call .Linside\n"
+		"ret");
+}
+#endif
+
 /* Where it begins, a is in b's register already. */
 int64_t takes_turned(int64_t a, int64_t b)
 {
@@ -332,7 +351,7 @@ static __attribute__((noinline)) int64_t round_of(unsigned i)
 	sum += takes_aligned((struct aligned){{1, 2, 3, 4}}, 5) + gives_packed(6).i;
 	sum += takes_packed((struct packed_large){1, -2, "", -3}, 4);
 #ifdef __x86_64__
-	sum += takes_elsewhere(1, 2.5, &sum);
+	sum += takes_elsewhere(1, 2.5, &sum) + takes_byte(1) + calls_inside();
 #endif
 	sum += takes_turned(1, 2);
 	sum += takes_gap(1, 2, 3, 4, 5, 6, 7, (struct wide){8.5L, 9}, 10);
