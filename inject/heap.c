@@ -76,6 +76,14 @@ void heap_count_in(struct heap *h, struct heap_totals *totals)
 	heap_tell(h);
 }
 
+bool heap_was_full(struct heap *h)
+{
+	const bool was = h->was_full;
+
+	h->was_full = false;
+	return was;
+}
+
 void heap_destroy(struct heap *h)
 {
 	if (!h)
@@ -97,11 +105,13 @@ static int alloc(struct heap *h, enum heap_warmth warmth, size_t size, taddr_t *
 
 	if (!size)
 		return dinst_fail(e, DINST_FAILED, "an empty piece of code was asked for");
-	if (!heap_code_alloc(&h->code, warmth, size, h->code_begin, &offset))
+	if (!heap_code_alloc(&h->code, warmth, size, h->code_begin, &offset)) {
+		h->was_full = true;
 		return dinst_fail(
 			e, DINST_NO_MEMORY,
 			"the instrumentation heap at %#llx has no room for %zu bytes of code: remove something first",
 			(unsigned long long)h->arena->code, size);
+	}
 	if (h->code.floor != floor)
 		journal_note_floor(h->arena, h->code.floor * HEAP_PAGE);
 	status = arena_make_pages(h->arena, offset, size, e);

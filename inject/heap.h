@@ -118,6 +118,8 @@ struct heap_stats {
 	size_t capacity;
 	bool above_mark; /* code half or counters are fuller than 3/4: flush */
 };
+/* True if something has found no room since it was last asked. */
+bool heap_was_full(struct heap *h);
 void heap_get_stats(const struct heap *h, struct heap_stats *stats);
 
 #endif

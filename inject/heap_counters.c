@@ -321,6 +321,7 @@ static int take(struct heap *h, size_t count, bool words, size_t *first, struct 
 	if (!count)
 		return dinst_fail(e, DINST_FAILED, "an empty row of counters was asked for");
 	number = count == 1 ? find_single(h) : find_row(h, count);
+	h->was_full |= number == h->counter_room;
 	if (number == h->counter_room)
 		return dinst_fail(e, DINST_NO_MEMORY,
 				  "the arena at %#llx has no room for %zu counters in a row: %zu "

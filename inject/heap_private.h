@@ -20,6 +20,7 @@ struct heap {
 
 	size_t code_begin;		 /* offset in the code half: behind the journal */
 	size_t high_water;		 /* pages of code in use at a time, the most */
+	bool was_full;			 /* heap_was_full() */
 	bool poison;			 /* what is freed is filled */
 	struct heap_totals *totals;	 /* NULL: nobody wants to know */
 	size_t told_used, told_counters; /* our part of them */

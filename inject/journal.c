@@ -117,6 +117,11 @@ void journal_destroy(struct journal *j)
 }
 
 /* Memory for the next slot that was never used. */
+bool journal_is_full(const struct journal *j)
+{
+	return !j->free_count && j->high == j->capacity;
+}
+
 static int make_slot(struct journal *j, struct dinst_error *e)
 {
 	size_t size = journal_size(j->arena) - j->made;

@@ -148,6 +148,8 @@ static int add_stack(struct snapshot *shot, struct stack_shot *thread, taddr_t s
 	taddr_t hi, own;
 	int result;
 
+	/* Words are looked at where all calls but such a one's push them. */
+	thread->partial |= sp % WORD != 0;
 	/* An empty stack: sp is the end of the mapping. */
 	if (!is_stack_memory(entry) && sp)
 		entry = maps_find(&shot->maps, sp - 1);
@@ -198,6 +200,7 @@ static int follow_span(struct signal_search *search, struct stack_shot *thread, 
 			break;
 		thread->spans[number].has_signals = true;
 		thread->unfollowed |= ++thread->frames > THREAD_FRAMES;
+		thread->partial |= frame.sp % WORD != 0;
 		/* Adding moves the regions. */
 		if (!has_span(thread, frame.sp) && add_stack(shot, thread, frame.sp, e))
 			return e && e->code ? e->code : DINST_NO_MEMORY;
@@ -315,6 +318,11 @@ int snapshot_take(struct stop *s, struct snapshot **out, struct dinst_error *e)
 	return result;
 }
 
+const struct maps *snapshot_maps(const struct snapshot *shot)
+{
+	return &shot->maps;
+}
+
 void snapshot_free(struct snapshot *shot)
 {
 	if (!shot)
@@ -395,12 +403,29 @@ void snapshot_scan_thread(const struct snapshot *shot, const struct stack_shot *
 		scan_span(shot, &thread->spans[i], ranges, count);
 }
 
-void snapshot_scan_left(const struct snapshot *shot, const struct stack_shot *thread,
-			uint32_t walked, struct stack_range *ranges, size_t count)
+/* The lowest signal frame above `from` in the span; its end if there is none. */
+static taddr_t frame_above(const struct snapshot *shot, const struct stack_span *span, taddr_t from)
 {
-	for (size_t i = 0; i < thread->span_count && count; i++)
-		if (thread->spans[i].has_signals && !(walked >> i & 1))
-			scan_span(shot, &thread->spans[i], ranges, count);
+	const size_t at = snapshot_region_index(shot, from);
+	const struct stack_region *r = at < shot->region_count ? &shot->regions[at] : NULL;
+	struct signal_frame frame;
+
+	if (!r || !r->signals || !signal_frames_from(r, from, &frame) || frame.at >= span->hi)
+		return span->hi;
+	return frame.at;
+}
+
+void snapshot_scan_left(const struct snapshot *shot, const struct stack_shot *thread,
+			const taddr_t *walked, struct stack_range *ranges, size_t count)
+{
+	for (size_t i = 0; i < thread->span_count && count; i++) {
+		struct stack_span left = thread->spans[i];
+
+		if (walked[i])
+			left.lo = frame_above(shot, &left, walked[i]);
+		if (left.has_signals)
+			scan_span(shot, &left, ranges, count);
+	}
 }
 
 static size_t scan(const struct snapshot *shot, bool with_pc, struct stack_range *ranges,

@@ -41,6 +41,10 @@ void snapshot_free(struct snapshot *shot);
  * more memory than can be searched in a stop. Every range counts as hit then.
  */
 bool snapshot_is_unsearched(const struct snapshot *shot);
+/* From now on as if it could not be. */
+void snapshot_doubt(struct snapshot *shot);
+/* The target's, as they were in the stop; the snapshot's own. */
+const struct maps *snapshot_maps(const struct snapshot *shot);
 /* How much was searched for that, in pages. */
 size_t snapshot_searched(const struct snapshot *shot);
 

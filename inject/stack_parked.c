@@ -255,6 +255,11 @@ bool snapshot_is_unsearched(const struct snapshot *shot)
 	return shot->parked_unknown;
 }
 
+void snapshot_doubt(struct snapshot *shot)
+{
+	shot->parked_unknown = true;
+}
+
 size_t snapshot_searched(const struct snapshot *shot)
 {
 	return shot->searched;

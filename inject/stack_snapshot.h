@@ -77,11 +77,12 @@ void snapshot_scan_thread(const struct snapshot *shot, const struct stack_shot *
 			  bool with_pc, struct stack_range *ranges, size_t count);
 
 /*
- * The same for those of its stacks that signal frames lie on, and that are not in `walked`
- * (a bit each): a handler may have left one for another stack.
+ * The same for those of its stacks that signal frames lie on: from the first that is above `walked`, the
+ * highest stack pointer of a frame that was seen there, or all where that is 0: a handler may have left one for another
+ * stack, which may lie below in the same memory.
  */
 void snapshot_scan_left(const struct snapshot *shot, const struct stack_shot *thread,
-			uint32_t walked, struct stack_range *ranges, size_t count);
+			const taddr_t *walked, struct stack_range *ranges, size_t count);
 
 /* Sets `hit` on the range that contains `value`, if there is one. */
 void stack_ranges_mark(struct stack_range *ranges, size_t count, taddr_t value);

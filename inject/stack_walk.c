@@ -447,20 +447,20 @@ static bool walk_thread(struct stack_walk *w, const struct stack_shot *thread, f
 
 struct marking {
 	const struct stack_shot *thread;
-	uint32_t walked; /* of its spans, those that frames were seen on */
+	taddr_t walked
+		[STACK_SPANS_MAX]; /* of its spans, the highest frame that was seen there; 0: none */
 	struct stack_range *ranges;
 	size_t count;
 };
-
-_Static_assert(STACK_SPANS_MAX <= 32, "a bit each");
 
 static bool mark_frame(void *arg, const struct stack_frame *frame)
 {
 	struct marking *m = arg;
 
 	for (size_t i = 0; i < m->thread->span_count; i++)
-		if (frame->sp >= m->thread->spans[i].lo && frame->sp < m->thread->spans[i].hi)
-			m->walked |= 1u << i;
+		if (frame->sp >= m->thread->spans[i].lo && frame->sp < m->thread->spans[i].hi &&
+		    frame->sp > m->walked[i])
+			m->walked[i] = frame->sp;
 	stack_ranges_mark(m->ranges, m->count, frame->pc);
 	stack_ranges_mark(m->ranges, m->count, frame->home);
 	return true;
@@ -479,7 +479,7 @@ size_t snapshot_walk(const struct snapshot *shot, stack_home home, void *arg,
 	w.wary = true;
 	for (size_t i = 0; i < shot->thread_count; i++) {
 		m.thread = &shot->threads[i];
-		m.walked = 0;
+		memset(m.walked, 0, sizeof(m.walked));
 		if (m.thread->unfollowed || !walk_thread(&w, m.thread, mark_frame, &m))
 			snapshot_scan_thread(shot, m.thread, true, ranges, count);
 		else

@@ -13,6 +13,7 @@
 
 #include "mutator/batch_private.h"
 #include "mutator/body.h"
+#include "mutator/parks.h"
 
 enum { TEXT_SPAN = 4096 }; /* most bytes of text that are read together */
 
@@ -226,7 +227,7 @@ int batch_look_at_stacks(struct batch *b, struct stop *stop, struct dinst_error 
 	b->session->unsearched = false;
 	if (!b->inside_count)
 		return 0;
-	status = snapshot_take(stop, &shot, e);
+	status = parks_snapshot(b->session, stop, &shot, e);
 	if (status < 0)
 		return status;
 	b->session->unsearched = snapshot_is_unsearched(shot);

@@ -230,8 +230,8 @@ struct session {
 	/* when that list was read, CLOCK_MONOTONIC, and how long it took */
 	uint64_t modules_ns, modules_cost_ns;
 	bool maybe_pending;
-	bool unsearched;   /* windows of the last batch wait because of snapshot_is_unsearched() */
-	uint64_t retry_ns; /* CLOCK_MONOTONIC: windows that wait are not tried before */
+	bool unsearched, unknown_code; /* windows of the last batch wait for it; parks.h */
+	uint64_t retry_ns;	       /* CLOCK_MONOTONIC: windows that wait are not tried before */
 	uint64_t retry_pause_ns;
 	uint64_t incarnation;
 	/* how the threads of the target registered rseq; see place_look_at_rseq() */

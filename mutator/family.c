@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "mutator/core.h"
+#include "mutator/parks.h"
 
 struct pid_list {
 	pid_t *pids;
@@ -29,10 +30,20 @@ struct waiting {
 	uint64_t incarnation;  /* in which it was one; 0: not known */
 };
 
+/*
+ * Somebody else may get the pid of who has ended. Then its directory in /proc is another one; that of
+ * who lives may become so, too, and he is only looked at again.
+ */
+struct looked_at {
+	pid_t pid;
+	ino_t directory;
+};
+
 struct family {
 	struct session *session;
-	struct pid_list looked_at; /* processes that are known to be members or not, sorted */
-	long births;		   /* up to which those that /proc does not list were looked for */
+	struct looked_at *looked_at; /* processes that are known to be members or not, sorted */
+	size_t looked_count, looked_room;
+	long births; /* up to which those that /proc does not list were looked for */
 	struct waiting *waiting;
 	size_t waiting_count, waiting_room;
 	struct pid_list
@@ -68,9 +79,34 @@ static int pids_add(struct pid_list *l, pid_t pid, struct dinst_error *e)
 
 static int by_number(const void *a, const void *b)
 {
-	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
+	const struct looked_at *x = a, *y = b;
 
-	return x < y ? -1 : x > y;
+	return x->pid < y->pid ? -1 : x->pid > y->pid;
+}
+
+/* 1: nobody has looked at it among the first `known`, and it is noted; 0; or an error. */
+static int note_look(struct family *f, size_t known, pid_t pid, ino_t directory,
+		     struct dinst_error *e)
+{
+	const struct looked_at key = {.pid = pid, .directory = directory};
+	struct looked_at *old =
+		known ? bsearch(&key, f->looked_at, known, sizeof(key), by_number) : NULL;
+
+	if (old && old->directory == directory)
+		return 0;
+	if (!old && f->looked_count == f->looked_room) {
+		const size_t room = f->looked_room ? f->looked_room * 2 : 64;
+		struct looked_at *grown = realloc(f->looked_at, room * sizeof(*grown));
+
+		if (!grown)
+			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		f->looked_at = grown;
+		f->looked_room = room;
+	}
+	if (!old)
+		old = &f->looked_at[f->looked_count++];
+	*old = key;
+	return 1;
 }
 
 static int add_waiting(struct family *f, pid_t pid, struct dinst_error *e)
@@ -88,11 +124,14 @@ static int add_waiting(struct family *f, pid_t pid, struct dinst_error *e)
 	return 0;
 }
 
-/* A task of another thread group in the same memory is stopped with those it shares it with. */
+/* Itself, or as a task of another thread group in the same memory, with those it shares it with. */
 static bool stopped_already(const struct family *f, pid_t pid)
 {
 	for (size_t i = 0; i < f->sharers.count; i++)
 		if (f->sharers.pids[i] == pid)
+			return true;
+	for (size_t i = 0; i < f->stop_count; i++)
+		if (target_pid(stop_target(f->stops[i])) == pid)
 			return true;
 	return false;
 }
@@ -175,7 +214,7 @@ static int look_for_unlisted(struct family *f, struct dinst_error *e)
 /* Looks at every process that has not been looked at yet; members go to `waiting`. */
 static int look_for_members(struct family *f, struct dinst_error *e)
 {
-	size_t known = f->looked_at.count;
+	const size_t known = f->looked_count;
 	struct dirent *entry;
 	DIR *proc = opendir("/proc");
 	int status = 0;
@@ -185,19 +224,17 @@ static int look_for_members(struct family *f, struct dinst_error *e)
 	while (status >= 0 && (entry = readdir(proc))) {
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (pid <= 0 || pid == getpid() || pid == f->session->pid ||
-		    (known && bsearch(&pid, f->looked_at.pids, known, sizeof(pid), by_number)))
+		if (pid <= 0 || pid == getpid() || pid == f->session->pid)
 			continue;
-		status = pids_add(&f->looked_at, pid, e);
-		if (status < 0)
-			break;
-		status = is_member(f->session, pid, e);
+		status = note_look(f, known, pid, entry->d_ino, e);
+		if (status > 0)
+			status = is_member(f->session, pid, e);
 		if (status > 0)
 			status = stopped_already(f, pid) ? 0 : add_waiting(f, pid, e);
 	}
 	closedir(proc);
-	if (f->looked_at.count)
-		qsort(f->looked_at.pids, f->looked_at.count, sizeof(*f->looked_at.pids), by_number);
+	if (f->looked_count)
+		qsort(f->looked_at, f->looked_count, sizeof(*f->looked_at), by_number);
 	return status < 0 ? status : look_for_unlisted(f, e);
 }
 
@@ -218,6 +255,8 @@ static int open_member(struct session *s, pid_t pid, enum target_origin origin, 
 		s->member_room = room;
 	}
 	status = target_open_known(pid, origin, out, e);
+	if (status >= 0 && s->unknown_code && origin == TARGET_FORKED)
+		parks_learn(s, *out);
 	if (status >= 0 && target_parks(s->target))
 		target_set_parks(*out);
 	if (status >= 0)
@@ -432,12 +471,15 @@ static int stop_all(struct family *f, struct stop_report *own, struct dinst_erro
 	int status;
 
 	family_release(s);
-	f->looked_at.count = f->waiting_count = f->sharers.count = 0;
+	f->looked_count = f->waiting_count = f->sharers.count = 0;
 	f->births = -1;
 	/* The costly look at everybody happens while the target runs. */
 	status = look_for_members(f, e);
+	if (status >= 0 && s->unknown_code)
+		parks_learn(s, s->target);
 	if (status >= 0)
 		status = open_waiting(f, e);
+	s->unknown_code = s->unknown_code && status < 0;
 	if (status < 0)
 		return status;
 	if (target_alive(s->target) && s->state == SESSION_EXECED)
@@ -486,7 +528,7 @@ int family_stop_all(struct session *s, family_ready ready, family_work work, voi
 	f.report.tries = own.tries;
 	if (report)
 		*report = f.report;
-	free(f.looked_at.pids);
+	free(f.looked_at);
 	free(f.waiting);
 	free(f.sharers.pids);
 	free(f.stops);

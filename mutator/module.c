@@ -24,18 +24,6 @@
 #include "mutator/image_private.h"
 
 const char path_deleted[] = " (deleted)";
-static const char own_memfd[] = "/memfd:dinst";
-
-/* An image, or why there is none, for one file. */
-struct file_image {
-	dev_t device;
-	uint64_t inode;
-	struct image *image;
-	struct file_stamp stamp;
-	char problem[160];
-	bool exact; /* it is the mapped file for sure, not only one of its name */
-	bool none;  /* not ELF, and not a file that anybody meant to be: no module */
-};
 
 /* A module and what tells it from others in the maps. */
 struct entry {
@@ -47,24 +35,6 @@ struct entry {
 	bool replaced; /* gone, and its file was written anew */
 };
 
-struct module_list {
-	struct entry **entries;
-	size_t count, capacity;
-	struct file_image *files;
-	size_t file_count, file_capacity;
-};
-
-/* One look at the maps. */
-struct reading {
-	struct module_list *list;
-	const struct target *target;
-	struct maps maps;
-	char root[MAIN_ROOT_TEXT];
-	struct main_program main;
-	bool changed;
-	struct dinst_error *e;
-};
-
 static int no_memory(struct dinst_error *e)
 {
 	return dinst_fail(e, DINST_NO_MEMORY, "no memory for the list of modules");
@@ -72,8 +42,7 @@ static int no_memory(struct dinst_error *e)
 
 /* ----------------------------------------------------------------- names */
 
-/* The path as the target sees it: the maps write a newline as "\012". Malloc'ed. */
-static char *plain_path(const char *name)
+char *module_plain_path(const char *name)
 {
 	char *path = strdup(name), *to = path;
 	size_t length;
@@ -157,6 +126,14 @@ static const char replaced[] =
 	"the file was deleted or replaced since it was started; reading what is mapped instead "
 	"takes CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE";
 
+bool module_file_is_code(const struct maps_entry *m)
+{
+	static const char own_memfd[] = "/memfd:dinst";
+
+	return (m->protection & PROT_EXEC) && m->inode && strcmp(m->name, "[vdso]") != 0 &&
+	       strncmp(m->name, own_memfd, sizeof(own_memfd) - 1) != 0;
+}
+
 /* Mappings that are backed by a file only in name: JIT memory, shared memory. */
 static bool is_no_program(const char *name)
 {
@@ -164,7 +141,7 @@ static bool is_no_program(const char *name)
 	       !strncmp(name, "/SYSV", 5) || !strncmp(name, "/anon_hugepage", 14);
 }
 
-static struct file_image *find_file(struct module_list *l, const struct maps_entry *m)
+struct file_image *module_file_find(const struct module_list *l, const struct maps_entry *m)
 {
 	for (size_t i = 0; i < l->file_count; i++)
 		if (l->files[i].inode == m->inode && l->files[i].device == m->device)
@@ -184,11 +161,10 @@ static void replace(struct reading *r, struct file_image *f)
 	f->inode = 0;
 }
 
-/* The image of a mapping's file, opened once while it is not written. NULL without memory. */
-static struct file_image *file_of(struct reading *r, const struct maps_entry *m, const char *path)
+struct file_image *module_file_of(struct reading *r, const struct maps_entry *m, const char *path)
 {
 	struct module_list *l = r->list;
-	struct file_image *f = find_file(l, m);
+	struct file_image *f = module_file_find(l, m);
 	struct dinst_error e = {0};
 	int fd;
 
@@ -410,7 +386,7 @@ static struct entry *known_entry(struct reading *r, const struct maps_entry *m,
 
 static int look_at_file(struct reading *r, const struct maps_entry *m)
 {
-	char *path = plain_path(m->name);
+	char *path = module_plain_path(m->name);
 	const struct file_image *f;
 	struct entry *x;
 	taddr_t bias = 0;
@@ -418,7 +394,7 @@ static int look_at_file(struct reading *r, const struct maps_entry *m)
 
 	if (!path)
 		return no_memory(r->e);
-	f = file_of(r, m, path);
+	f = module_file_of(r, m, path);
 	if (!f) {
 		free(path);
 		return no_memory(r->e);
@@ -483,11 +459,9 @@ static int look(struct reading *r)
 	for (size_t i = 0; i < r->maps.count && !status; i++) {
 		const struct maps_entry *m = &r->maps.entries[i];
 
-		if (!(m->protection & PROT_EXEC))
-			continue;
-		if (!strcmp(m->name, "[vdso]"))
+		if ((m->protection & PROT_EXEC) && !strcmp(m->name, "[vdso]"))
 			status = look_at_vdso(r, m);
-		else if (m->inode && strncmp(m->name, own_memfd, sizeof(own_memfd) - 1))
+		else if (module_file_is_code(m))
 			status = look_at_file(r, m);
 	}
 	for (size_t i = 0; i < l->count && !status; i++) {

@@ -55,6 +55,49 @@ bool main_root_find(const struct target *t, char root[MAIN_ROOT_TEXT]);
 /* Finds out what `t` runs; `root` is main_root_find()'s. */
 void main_program_find(const struct target *t, const char *root, struct main_program *p);
 
+/* An image, or why there is none, for one file. */
+struct file_image {
+	dev_t device;
+	uint64_t inode;
+	struct image *image;
+	struct file_stamp stamp;
+	char problem[160];
+	bool exact; /* it is the mapped file for sure, not only one of its name */
+	bool none;  /* not ELF, and not a file that anybody meant to be: no module */
+};
+
+struct entry; /* module.c */
+
+struct module_list {
+	struct entry **entries;
+	size_t count, capacity;
+	struct file_image *files;
+	size_t file_count, file_capacity;
+};
+
+/* One look at the maps. */
+struct reading {
+	struct module_list *list;
+	const struct target *target;
+	struct maps maps;
+	char root[MAIN_ROOT_TEXT];
+	struct main_program main;
+	bool changed;
+	struct dinst_error *e;
+};
+
+/* The path as the target sees it: the maps write a newline as "\012". Malloc'ed. */
+char *module_plain_path(const char *name);
+
+/* True for code of a file, but ours. */
+bool module_file_is_code(const struct maps_entry *m);
+
+/* What is known of a mapping's file; NULL if nobody has looked at it. */
+struct file_image *module_file_find(const struct module_list *l, const struct maps_entry *m);
+
+/* The image of a mapping's file, opened once while it is not written. NULL without memory. */
+struct file_image *module_file_of(struct reading *r, const struct maps_entry *m, const char *path);
+
 /* True if `name` is the module's base name, path or soname. */
 bool module_has_name(const struct module *m, const char *name);
 

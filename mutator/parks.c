@@ -5,11 +5,13 @@
  * that no thread's stack leads to. Those that have switches of their own making
  * are not known by anything.
  */
+#include "mutator/parks.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "mutator/image_private.h"
-#include "mutator/module.h"
+#include "mutator/module_private.h"
 #include "mutator/references_relocations.h"
 
 /* What libucontext calls its own, beside the names that all have. */
@@ -32,13 +34,13 @@ static void look_at_slot(void *arg, vaddr_t place, const char *name, vaddr_t val
 }
 
 /* In a static program they are functions of its own. */
-static bool has_switch(const struct module *m)
+static bool has_switch(struct image *img, bool main)
 {
 	const struct image_function *functions;
-	size_t count = m->main ? image_functions(m->image, &functions) : 0;
+	size_t count = main ? image_functions(img, &functions) : 0;
 	bool found = false;
 
-	slots_each(&m->image->file, look_at_slot, &found);
+	slots_each(&img->file, look_at_slot, &found);
 	for (size_t i = 0; i < count && !found; i++)
 		found = is_switch(functions[i].name);
 	return found;
@@ -61,7 +63,67 @@ void modules_tell_parks(const struct module_list *l, struct target *t)
 	for (size_t i = 0; i < module_count(l) && !target_parks(t); i++) {
 		const struct module *m = module_get(l, i);
 
-		if (m->image && !m->gone && !is_openssl(m->name) && has_switch(m))
+		if (m->image && !m->gone && !is_openssl(m->name) && has_switch(m->image, m->main))
 			target_set_parks(t);
 	}
+}
+
+/* True if there is code of a file that nobody has looked at: a library has been loaded since. */
+static bool has_unknown(const struct module_list *l, const struct maps *maps)
+{
+	for (size_t i = 0; i < maps->count; i++)
+		if (module_file_is_code(&maps->entries[i]) &&
+		    !module_file_find(l, &maps->entries[i]))
+			return true;
+	return false;
+}
+
+int parks_snapshot(struct session *s, struct stop *stop, struct snapshot **out,
+		   struct dinst_error *e)
+{
+	int status;
+
+	if (target_parks(s->target))
+		target_set_parks(stop_target(stop));
+	status = snapshot_take(stop, out, e);
+	if (status < 0 || target_parks(stop_target(stop)) ||
+	    !has_unknown(s->modules, snapshot_maps(*out)))
+		return status;
+	s->unknown_code = true;
+	snapshot_doubt(*out);
+	return status;
+}
+
+static bool learn_switch(struct reading *r, const struct maps_entry *m)
+{
+	char *path = module_plain_path(m->name);
+	const struct file_image *f = path ? module_file_of(r, m, path) : NULL;
+	bool found = f && f->image && !is_openssl(path_base(path)) && has_switch(f->image, false);
+
+	free(path);
+	return found;
+}
+
+void parks_learn(struct session *s, const struct target *member)
+{
+	struct reading *r = calloc(1, sizeof(*r));
+	struct dinst_error ignored = {0};
+
+	if (!r || maps_read(target_pid(member), &r->maps, &ignored)) {
+		free(r);
+		return;
+	}
+	r->list = s->modules;
+	r->target = member;
+	r->e = &ignored;
+	main_root_find(member, r->root);
+	for (size_t i = 0; i < r->maps.count; i++) {
+		const struct maps_entry *m = &r->maps.entries[i];
+
+		if (module_file_is_code(m) && !module_file_find(s->modules, m) &&
+		    learn_switch(r, m))
+			target_set_parks(s->target);
+	}
+	maps_release(&r->maps);
+	free(r);
 }

@@ -260,6 +260,14 @@ int request_write(struct request *r, struct instance *also, struct dinst_error *
 	return write_all(r, also, e);
 }
 
+/* Its heap or its journal has refused something since it was last asked. */
+static bool is_full(struct place *p)
+{
+	const bool heap = heap_was_full(p->heap);
+
+	return heap || journal_is_full(p->journal);
+}
+
 /*
  * What to do where a place has no room: old bodies are given back, once, and
  * else the place is left for a new one. False if neither helps.
@@ -269,8 +277,15 @@ static bool make_room(struct request *r, struct place *place, const struct place
 {
 	struct session *s = r->session;
 	struct dinst_error ignored = {0};
+	const bool full = is_full(place);
 	struct flush_result flush;
+	bool elsewhere = false;
 
+	for (struct place *p = s->places; p; p = p->next)
+		elsewhere |= is_full(p);
+	/* What we have no memory for ourselves has room in no arena. */
+	if (!full && !elsewhere)
+		return false;
 	/* Each flush is a stop: not one a function where the place is full of what is used. */
 	if (!*flushed && s->queue_length > r->queue_left) {
 		*flushed = true;
@@ -280,7 +295,7 @@ static bool make_room(struct request *r, struct place *place, const struct place
 				return true;
 		}
 	}
-	if (place->full)
+	if (!full || place->full)
 		return false;
 	place->full = true;
 	/* Where not even a new arena helps another one will not. */
@@ -315,6 +330,21 @@ static void take_back(struct request *r, struct instance *i, const struct link *
 	}
 }
 
+/* A function that is refused is not paired: nothing of it is caught up with. `functions`: noted before it. */
+static void forget_function(struct request *r, struct instance *i, const struct function_work *w,
+			    size_t functions)
+{
+	if (w->raw)
+		return;
+	/* Another instance may have noted it before. */
+	if (r->function_count > functions) {
+		r->function_count = functions;
+		r->function_at[w->pair] = 0;
+	}
+	if (i->pair_id_count && i->pair_ids[i->pair_id_count - 1] == w->pair)
+		threads_unpair(r->session, i->pair_ids[--i->pair_id_count]);
+}
+
 int request_function(struct request *r, struct instance *i, struct function_work *w,
 		     struct dinst_error *e)
 {
@@ -328,7 +358,7 @@ int request_function(struct request *r, struct instance *i, struct function_work
 	int status = session_plan_for(s, f->module, f->index, widest_kind(w), &plan, e);
 	/* What stands for exits that never come is one routine for all that measure a function: its
 	 * counters are told from each other by how the arenas are divided. */
-	struct place *bound = w->pair ? threads_undo_place(s, w->pair) : NULL;
+	struct place *bound = threads_undo_place(s, threads_paired(s, f));
 	bool again, flushed = false;
 
 	if (status < 0)
@@ -362,6 +392,7 @@ int request_function(struct request *r, struct instance *i, struct function_work
 
 		snprintf(why, sizeof(why), "%.190s", e->text);
 		dinst_error_clear(e);
+		forget_function(r, i, w, functions);
 		status = request_refuse(i, f, REFUSAL_UNMOVABLE, why, e);
 	}
 	return status;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "inject/maps.h"
+#include "mutator/parks.h"
 #include "mutator/removal.h"
 #include "mutator/threads.h"
 
@@ -342,7 +343,7 @@ static int copy_stacks(struct flush *f, struct stop *stop, struct dinst_error *e
 	int status;
 
 	target_spend_parks(t, f->searched);
-	status = snapshot_take(stop, &f->shots[f->shot_count], e);
+	status = parks_snapshot(f->session, stop, &f->shots[f->shot_count], e);
 	target_spend_parks(t, 0);
 	if (status >= 0)
 		f->searched += snapshot_searched(f->shots[f->shot_count]);

@@ -292,29 +292,15 @@ static bool is_host(const struct function_plan *plan, unsigned window)
 	return false;
 }
 
-int site_make(struct session *s, struct module *m, struct place *p,
-	      const struct function_plan *plan, unsigned window, struct site **out,
-	      struct dinst_error *e)
+/* The site of a window that has none; `host`: in whose tail its near jump goes, or NULL. */
+static int make_one(struct session *s, struct module *m, struct place *p,
+		    const struct function_plan *plan, unsigned window, struct site *host,
+		    struct site **out, struct dinst_error *e)
 {
 	const struct window *w = &plan->windows[window];
-	struct site *site = site_find(s, w->start + m->bias), *host = NULL;
-	int status = 0;
+	struct site *site;
+	int status = hash_grow(s, e);
 
-	if (site) {
-		*out = site;
-		return 0;
-	}
-	if (m->shared)
-		return dinst_fail(e, DINST_REFUSED, "%s: its code is mapped shared by now",
-				  m->name);
-	if (w->host >= 0)
-		status = site_make(s, m, p, plan, (unsigned)w->host, &host, e);
-	/* It was made for another function, whose plan knows nothing of guests. */
-	if (status >= 0 && host && host->keeps_call)
-		return dinst_fail(e, DINST_REFUSED, "the tail of the window at %#llx is in use",
-				  (unsigned long long)host->key.start);
-	if (status >= 0)
-		status = hash_grow(s, e);
 	if (status < 0)
 		return status;
 	site = calloc(1, sizeof(*site));
@@ -356,6 +342,35 @@ int site_make(struct session *s, struct module *m, struct place *p,
 	s->site_count++;
 	*out = site;
 	return 0;
+}
+
+int site_make(struct session *s, struct module *m, struct place *p,
+	      const struct function_plan *plan, unsigned window, struct site **out,
+	      struct dinst_error *e)
+{
+	const struct window *w = &plan->windows[window];
+	struct site *site = site_find(s, w->start + m->bias), *host = NULL;
+	int status = 0;
+
+	if (site) {
+		*out = site;
+		return 0;
+	}
+	if (m->shared)
+		return dinst_fail(e, DINST_REFUSED, "%s: its code is mapped shared by now",
+				  m->name);
+	if (w->host >= 0)
+		status = site_make(s, m, p, plan, (unsigned)w->host, &host, e);
+	/* It was made for another function, whose plan knows nothing of guests. */
+	if (status >= 0 && host && host->keeps_call)
+		return dinst_fail(e, DINST_REFUSED, "the tail of the window at %#llx is in use",
+				  (unsigned long long)host->key.start);
+	if (status >= 0)
+		status = make_one(s, m, p, plan, window, host, out, e);
+	/* It may have been made for this one, and nothing else leads to it. */
+	if (status < 0 && host && !host->guests)
+		removal_retire(s, host);
+	return status;
 }
 
 static void forget_change(struct session *s, const struct site *site)

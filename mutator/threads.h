@@ -35,6 +35,8 @@ int threads_prepare(struct session *s, struct place *p, uint64_t *stop_ns, struc
 int threads_pair(struct session *s, const struct function_ref *f, uint32_t *id, bool *fresh,
 		 struct dinst_error *e);
 void threads_unpair(struct session *s, uint32_t id);
+/* The number that it has already; 0: nobody pairs it. */
+uint32_t threads_paired(const struct session *s, const struct function_ref *f);
 
 /* A number for a function, the instance's until it is dropped. (The older way; goes when nothing
  * uses it.) */

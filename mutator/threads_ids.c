@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mutator/body.h"
 #include "mutator/threads_private.h"
 
 void threads_release(struct threads *t)
@@ -57,14 +58,39 @@ int threads_sweep(struct session *s, bool ids, struct dinst_error *e)
 	return status;
 }
 
-/* No code can enter them any more when the queue is empty. */
+static bool has_retired(const struct threads *t, const struct body *body)
+{
+	for (unsigned i = 0; body && i < body->count; i++) {
+		const struct snippet *x = &body->pieces[i].snippet;
+		const bool raw = x->kind == SNIPPET_ENTER || x->kind == SNIPPET_LEAVE;
+
+		if (t->ids[(raw ? x->argument : x->pair) & PAIR_ID_MASK] == ID_RETIRED)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * True if code that still runs has one of them: where the heap was full when it was to be
+ * written anew without.
+ */
+static bool runs_retired(const struct session *s)
+{
+	for (size_t n = 0; n < s->site_buckets; n++)
+		for (const struct site *site = s->site_hash[n]; site; site = site->next_hash)
+			if (has_retired(s->threads, site->body))
+				return true;
+	return false;
+}
+
+/* No code can enter them any more when the queue is empty, and all code is what it should be. */
 static int reuse_retired(struct session *s, struct dinst_error *e)
 {
 	struct threads *t = s->threads;
 	struct flush_result flushed;
 	int status = removal_flush(s, &flushed, e);
 
-	if (status >= 0 && (s->spent || s->queue_length))
+	if (status >= 0 && (s->spent || s->queue_length || runs_retired(s)))
 		status = dinst_fail(e, DINST_BUSY, "threads are still in code that was removed");
 	if (status >= 0)
 		status = threads_sweep(s, true, e);
@@ -130,6 +156,16 @@ static uint32_t *hash_head(struct threads *t, const struct module *m, uint32_t i
 }
 
 _Static_assert(PAIRED_HASH == 1 << 12, "twelve bits are taken");
+
+uint32_t threads_paired(const struct session *s, const struct function_ref *f)
+{
+	struct threads *t = s->threads;
+	uint32_t id = t && t->paired ? *hash_head(t, f->module, f->index) : 0;
+
+	while (id && (t->paired[id].module != f->module || t->paired[id].index != f->index))
+		id = t->paired[id].next;
+	return id;
+}
 
 int threads_pair(struct session *s, const struct function_ref *f, uint32_t *id, bool *fresh,
 		 struct dinst_error *e)

@@ -16,7 +16,7 @@
 
 #include "daemon/server/http_private.h"
 
-enum { SWEEP_MS = 1000 };
+enum { SWEEP_MS = 1000, VAIN_MOST = 16 };
 
 /* ----------------------------------------------------------------- requests */
 
@@ -194,6 +194,7 @@ static void connection_changed(void *arg, struct MHD_Connection *connection, voi
 	struct client *c, **at;
 
 	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+		h->accepted++;
 		if (h->client_count >= HTTP_CROWDED)
 			cut_most_silent(h);
 		c = calloc(1, sizeof(*c));
@@ -222,6 +223,8 @@ static void connection_changed(void *arg, struct MHD_Connection *connection, voi
 	*context = NULL;
 }
 
+static void listen_again(struct http *h);
+
 static void sweep(uv_timer_t *timer)
 {
 	struct http *h = timer->data;
@@ -233,6 +236,7 @@ static void sweep(uv_timer_t *timer)
 			c->since_ms = now;
 			cut(h, c);
 		}
+	listen_again(h);
 }
 
 /* ----------------------------------------------------------------- the loop */
@@ -265,11 +269,37 @@ void http_wake(struct http *h)
 		uv_timer_start(&h->timer, on_timer, 0, 0);
 }
 
+/*
+ * Without a free descriptor, and without a connection whose end would bring one, libmicrohttpd asks for
+ * the one that waits again at once, for ever. So nobody is listened to until the next sweep.
+ */
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
+	struct http *h = poll->data;
+	const uint64_t accepted = h->accepted;
+	const bool alone = !h->clients;
+
 	(void)status;
 	(void)events;
-	run(poll->data);
+	run(h);
+	if (!alone || h->accepted != accepted) {
+		h->vain = 0;
+		h->unheard_told = false;
+	} else if (++h->vain >= VAIN_MOST) {
+		if (!h->unheard_told)
+			server_log("http: a connection cannot be taken: every second another try");
+		h->unheard = h->unheard_told = true;
+		uv_poll_stop(poll);
+	}
+}
+
+static void listen_again(struct http *h)
+{
+	if (!h->unheard)
+		return;
+	h->unheard = false;
+	h->vain = 0;
+	uv_poll_start(&h->poll, UV_READABLE, on_poll);
 }
 
 static void said(void *arg, const char *format, va_list args)

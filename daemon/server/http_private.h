@@ -32,6 +32,10 @@ struct http {
 	char token[TOKEN_MAX + 1];
 	struct client *clients;
 	unsigned client_count;
+	uint64_t accepted; /* connections */
+	unsigned vain;	   /* times that nobody was there for whom there was something to do */
+	bool unheard;	   /* nobody is listened to until the next sweep */
+	bool unheard_told; /* and that is told in the log */
 	size_t unsent;
 	struct http_stats stats;
 	struct kept {

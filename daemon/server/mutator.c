@@ -440,6 +440,37 @@ void mutator_hand_over(struct mutator *m, const struct mutator_events *events, v
 	served->done = nobody_listens;
 }
 
+/* What leaves nothing behind, so that it is the same to everybody else whether it was done. */
+static bool only_tells(const char *method)
+{
+	static const char *const methods[] = {"status",	 "modules",  "funcs", "points",	 "read",
+					      "metrics", "complete", "cfg",   "callees", "stacks"};
+
+	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
+		if (strcmp(methods[i], method) == 0)
+			return true;
+	return false;
+}
+
+void mutator_forget_gone(struct mutator *m)
+{
+	struct call **at = m->serving ? &m->queue->next : &m->queue;
+	struct call *c;
+
+	while ((c = *at) != NULL) {
+		if (!c->about || c->about->peer || !only_tells(c->method)) {
+			at = &c->next;
+			continue;
+		}
+		*at = c->next;
+		if (!c->next)
+			m->queue_end = at;
+		answer_early(c, "the client has gone");
+		free(c->line);
+		free(c);
+	}
+}
+
 void mutator_release(struct mutator *m, const char *why)
 {
 	if (m->released)

@@ -42,6 +42,7 @@ struct otlp {
 	size_t bytes;
 	struct attempt *attempt; /* NULL: none is on its way */
 	uint64_t pause_ms;	 /* before the next one; 0: the last one did well */
+	unsigned turn;		 /* which of the host's addresses is tried */
 	bool complained;
 	struct otlp_stats stats;
 };
@@ -172,6 +173,8 @@ static void attempt_failed(struct attempt *a, const char *why)
 	if (a->over)
 		return;
 	complain(a->otlp, why);
+	/* of a host with several addresses another one may be there ("localhost" is ::1 first) */
+	a->otlp->turn++;
 	attempt_end(a, true, 0);
 }
 
@@ -304,6 +307,18 @@ static void on_connected(uv_connect_t *connect, int status)
 		attempt_failed(a, "cannot write");
 }
 
+static const struct sockaddr *address_of_turn(const struct addrinfo *list, unsigned turn)
+{
+	const struct addrinfo *at;
+	unsigned count = 0;
+
+	for (at = list; at; at = at->ai_next)
+		count++;
+	for (at = list, turn %= count; turn; turn--)
+		at = at->ai_next;
+	return at->ai_addr;
+}
+
 static void on_found(uv_getaddrinfo_t *lookup, int status, struct addrinfo *list)
 {
 	struct attempt *a = lookup->data;
@@ -317,7 +332,8 @@ static void on_found(uv_getaddrinfo_t *lookup, int status, struct addrinfo *list
 		a->tcp.data = a->connect.data = a;
 		a->tcp_made = true;
 		a->handles++;
-		err = uv_tcp_connect(&a->connect, &a->tcp, list->ai_addr, on_connected);
+		err = uv_tcp_connect(&a->connect, &a->tcp, address_of_turn(list, a->otlp->turn),
+				     on_connected);
 		if (err)
 			attempt_failed(a, uv_strerror(err));
 	}

@@ -5,8 +5,8 @@
  * Every interval the values of all sessions are put into a queue of OTLP_QUEUE requests and
  * OTLP_BYTES at most (the oldest gives way) and sent one after the other. What fails for a
  * reason that may pass (no connection, 408, 429, 502, 503, 504) is tried again, with pauses
- * that double from one second to a minute, or as Retry-After says; what is refused for
- * another one is dropped. (OTLP specification, "OTLP/HTTP Response", "Failures".)
+ * that double from one second to a minute, or as Retry-After says, and where nobody answers at the
+ * next one of the host's addresses; what is refused for another one is dropped. (OTLP specification, "OTLP/HTTP Response", "Failures".)
  */
 #ifndef DINST_DAEMON_OTLP_H
 #define DINST_DAEMON_OTLP_H

@@ -284,9 +284,12 @@ void peer_close(struct peer *p)
 		r->peer = NULL;
 	}
 	stream_close(&p->stream);
-	for (struct session *se = s->sessions; se; se = se->next)
+	for (struct session *se = s->sessions; se; se = se->next) {
+		if (se->mutator)
+			mutator_forget_gone(se->mutator);
 		if (se->holder == p)
 			session_release_target(se);
+	}
 	hold_peer_gone(p);
 	server_busy(s);
 }

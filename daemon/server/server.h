@@ -248,6 +248,12 @@ struct maker mutator_identity(const struct mutator *m);
 void mutator_hand_over(struct mutator *m, const struct mutator_events *events, void *owner,
 		       const char *why);
 
+/*
+ * Calls that only tell something, of clients that have gone, are not asked any more: where one does not
+ * answer they would become ever more.
+ */
+void mutator_forget_gone(struct mutator *m);
+
 /* Closes the connection, upon which it ends; pending calls fail with `why`. */
 void mutator_release(struct mutator *m, const char *why);
 

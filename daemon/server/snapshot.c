@@ -62,15 +62,19 @@ static uint64_t real_now(void)
 }
 
 /*
- * Since when each instance is there: not before the snapshot in which it was not. And what
- * its code was predicted to take since the snapshot before.
+ * Since when each instance is there: not before the snapshot in which it was not, nor before the
+ * death of the mutator that had others, to which those who take exports would add it otherwise. And
+ * what its code was predicted to take since the snapshot before.
  */
 static void look_at_rows(struct snapshot *sn, json_t *rows, uint64_t now_ns, uint64_t opened_ns)
 {
 	json_t *starts = json_object(), *before = json_object(), *row;
 	const uint64_t real = real_now();
 	const uint64_t span = sn->taken_ns ? now_ns - sn->taken_ns : 0;
-	const uint64_t unseen = now_ns - (sn->taken_ns ? sn->taken_ns : opened_ns);
+	const uint64_t before_ns = sn->taken_ns	 ? sn->taken_ns
+				   : sn->lost_ns ? sn->lost_ns
+						 : opened_ns;
+	const uint64_t unseen = now_ns - before_ns;
 	double cost = 0;
 	size_t index;
 
@@ -228,8 +232,10 @@ static void clear(struct snapshot *sn)
 
 void snapshot_lost(struct session *se)
 {
-	if (se->snapshot)
-		clear(se->snapshot);
+	if (!se->snapshot)
+		return;
+	clear(se->snapshot);
+	se->snapshot->lost_ns = uv_hrtime();
 }
 
 void snapshot_close(struct session *se)

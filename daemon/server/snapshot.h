@@ -26,6 +26,7 @@ struct snapshot {
 	json_t *starts;	   /* {id: ns of CLOCK_REALTIME}: since when each is there */
 	json_t *before;	   /* {id: hits} of the snapshot before this one */
 	uint64_t taken_ns; /* uv_hrtime() */
+	uint64_t lost_ns;  /* uv_hrtime() of the last mutator's end; 0: there was none */
 	uint64_t asked_ns;
 	uint64_t took_ns;  /* from question to answer, the last time */
 	uint64_t total_ns; /* of all times */

@@ -20,6 +20,8 @@
 #   handlers in whatever section
 # fear E1: OCaml's Stack_overflow, made of a SIGSEGV by its pc, is caught in functions that recurse
 #   without an end, and all else of OCaml's is as it was
+# fear G5, E2: Erlang's compiled code and its processes, whose stacks are in heaps that move: same output
+# fear C3, E1: C++ whose equal functions the linker has folded into one: same output with every kind of point
 # fear H3, E1: Ada's exceptions that are made of SIGSEGV find their handlers
 . "$(dirname "$0")/lib.sh"
 
@@ -29,7 +31,7 @@ export SEED
 times=$(short 2 1)
 programs=$PWD/tests/hostile/programs
 failures=0 done=0
-all=(node java luajit rust rust-abort coroutines contexts greenlets ruby ada ocaml sections go)
+all=(node java luajit rust rust-abort coroutines contexts greenlets ruby ada ocaml sections folded erlang go)
 wanted=("$@")
 if [ $# -eq 0 ]; then
 	wanted=("${all[@]}")
@@ -141,6 +143,24 @@ run_sections() {
 	have clang++ || { absent sections "clang is not installed"; return; }
 	make_it sections clang++ -O2 -std=c++17 -pthread -fbasic-block-sections=all -o "$work/sections" "$programs/sections.cc" || return
 	try sections 100 excbdlim "@main" "$work/sections"
+}
+
+run_folded() {
+	have g++ ld.gold || { absent folded "g++ or gold is not installed"; return; }
+	make_it folded g++ -O2 -std=c++17 -ffunction-sections -pthread -fuse-ld=gold -Wl,--icf=all,--gc-sections \
+		-o "$work/folded" "$programs/folded.cc" || return
+	try folded 3 excabdlim "@main" "$work/folded"
+}
+
+run_erlang() {
+	local root=/usr/lib/erlang beam
+
+	have erlc || { absent erlang "erlang-base is not installed"; return; }
+	beam=$(find "$root" -name beam.smp | head -1)
+	[ -n "$beam" ] || { absent erlang "no beam.smp"; return; }
+	make_it erlang erlc -o "$work" "$programs/processes.erl" || return
+	BINDIR=$(dirname "$beam") ROOTDIR=$root EMU=beam PROGNAME=erl try erlang 3 exc "@main @libc" "$beam" -- -root "$root" \
+		-bindir "$(dirname "$beam")" -progname erl -home "$work" -noshell -pa "$work" -run processes main
 }
 
 # serve NAME SETTING...: a Go server under those settings, counted while it is asked.

@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 
 static uint16_t port;
 static char token[128];
@@ -222,6 +223,64 @@ static void what_is_inserted_stays(void **state)
 	still_well();
 }
 
+/* Processor time that the daemon has taken, in clock ticks. */
+static unsigned long daemon_ticks(void)
+{
+	unsigned long user = 0, system = 0;
+	char path[40];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)daemon_pid());
+	f = fopen(path, "r");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f,
+				"%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+				&user, &system),
+			 2);
+	fclose(f);
+	return user + system;
+}
+
+/*
+ * fear L3: the daemon has no descriptor for who connects, and nobody else is connected whose end would
+ * bring one: it does not ask for one all the time, and who waits is answered as soon as there is one.
+ */
+static void without_descriptors_nothing_spins(void **state)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET,
+				.sin_port = htons(port),
+				.sin_addr = {htonl(INADDR_LOOPBACK)}};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	const struct timeval limit = {ANSWER_MS / 1000, 0};
+	unsigned long ticks, taken;
+	struct rlimit before;
+	char command[100], answer[16] = "";
+
+	(void)state;
+	snprintf(command, sizeof(command), "grep -qF 'a connection cannot be taken' %s/d.log",
+		 fixture_directory);
+	scrape_has("dinst_build_info");
+	nap_ms(200);
+	assert_int_equal(prlimit(daemon_pid(), RLIMIT_NOFILE, NULL, &before), 0);
+	assert_int_equal(prlimit(daemon_pid(), RLIMIT_NOFILE, &(struct rlimit){0, before.rlim_max},
+				 NULL),
+			 0);
+	ticks = daemon_ticks();
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	raw_say(fd, "GET /-/healthy HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+	nap_ms(2000);
+	taken = daemon_ticks() - ticks;
+	assert_int_equal(prlimit(daemon_pid(), RLIMIT_NOFILE, &before, NULL), 0);
+	assert_true(recv(fd, answer, sizeof(answer) - 1, MSG_WAITALL) > 0);
+	close(fd);
+	assert_int_equal(status_of(answer), 200);
+	assert_int_equal(system(command), 0);
+	if (taken > (unsigned long)sysconf(_SC_CLK_TCK) / 4)
+		fail_msg("the daemon took %lu ticks to wait", taken);
+	scrape_has("dinst_build_info");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -230,6 +289,7 @@ int main(void)
 		cmocka_unit_test(what_is_inserted_stays),
 		cmocka_unit_test(the_dead_take_their_values_along),
 		cmocka_unit_test(who_is_at_work_is_not_waited_for),
+		cmocka_unit_test(without_descriptors_nothing_spins),
 	};
 
 	return cmocka_run_group_tests(tests, setup, fixture_teardown);

@@ -277,6 +277,59 @@ static void too_many_clients(void **state)
 	still_well();
 }
 
+/* Of the daemon, in KiB. */
+static long daemon_resident(void)
+{
+	char path[40], line[200];
+	long kib = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)daemon_pid());
+	f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmRSS: %ld", &kib) == 1)
+			break;
+	fclose(f);
+	return kib;
+}
+
+/*
+ * fear L3: a mutator is at work for long, and clients come, ask, give up and go, again and again: what
+ * they have asked is not kept for nobody, and the memory of the daemon does not grow with it
+ */
+static void what_the_gone_have_asked(void **state)
+{
+	enum { BUSY = 20, CLIENTS = 60, ASKED = 60, LENGTH = 30000 };
+	char *line = malloc(LENGTH + 200), *params = malloc(LENGTH + 100);
+	const int busy = raw_connect();
+	long before;
+
+	(void)state;
+	request(line, 300, "funcs", "{\"session\":\"base\",\"pattern\":\"@slow\"}");
+	for (int i = 0; i < BUSY; i++)
+		raw_say(busy, line);
+	snprintf(params, LENGTH + 100, "{\"session\":\"base\",\"pattern\":\"%0*d\"}", LENGTH, 1);
+	request(line, LENGTH + 200, "funcs", params);
+	before = daemon_resident();
+	for (int i = 0; i < CLIENTS; i++) {
+		const int fd = raw_connect();
+
+		for (int j = 0; j < ASKED; j++)
+			raw_say(fd, line);
+		close(fd);
+	}
+	/* who comes after them is told that they are gone */
+	json_decref(ask("ping", "{}"));
+	assert_true(daemon_resident() - before < 40 * 1024);
+	for (int i = 0; i < BUSY; i++)
+		assert_int_equal(raw_code(busy, ANSWER_MS), 0);
+	close(busy);
+	free(params);
+	free(line);
+	still_well();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -284,7 +337,7 @@ int main(void)
 		cmocka_unit_test(flipped_bytes),	 cmocka_unit_test(half_closed),
 		cmocka_unit_test(killed_in_mid_request), cmocka_unit_test(gone_before_it_is_found),
 		cmocka_unit_test(silent_and_slow),	 cmocka_unit_test(pipelined),
-		cmocka_unit_test(too_many_clients),
+		cmocka_unit_test(too_many_clients),	 cmocka_unit_test(what_the_gone_have_asked),
 	};
 
 	return cmocka_run_group_tests_name("daemon_protocol", tests, fixture_setup_base,

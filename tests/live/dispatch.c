@@ -220,6 +220,7 @@ static void test_by_place(void **state)
 	struct dinst_error e = {0};
 	struct target *t = NULL;
 	bool may = true;
+	int status = 0;
 	pid_t pid = fork();
 
 	(void)state;
@@ -237,7 +238,9 @@ static void test_by_place(void **state)
 	assert_false(may);
 	target_close(t);
 	assert_int_equal(kill(pid, SIGKILL), 0);
-	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	/* The filter would have said SIGSYS. */
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
 /* From now on this process cannot ask whether a thread dispatches, as before Linux 6.4. */

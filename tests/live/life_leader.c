@@ -82,8 +82,7 @@ static void test_leader_exits(void **state)
 	id = session_insert(s, "step");
 	harness_send(h, "exit\n");
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "exits");
-	for (int i = 0; i < 60000 && harness_status(h->pid, h->pid, "State:")[0] != 'Z'; i++)
-		usleep(1000);
+	harness_until(harness_status(h->pid, h->pid, "State:")[0] == 'Z');
 	value = session_value(s, id);
 	harness_until(session_value(s, id) > value);
 	session_insert_kind(s, "/Code/life-states/*", POINT_EXIT);

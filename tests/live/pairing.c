@@ -351,6 +351,57 @@ static void test_numbers_are_used_again(void **state)
 	end(h, s);
 }
 
+/* Takes all of the heap. */
+static size_t fill(struct heap *heap, taddr_t *pieces, size_t room)
+{
+	struct dinst_error e = {0};
+	size_t count = 0;
+
+	for (size_t size = 1 << 20; size >= 16; size -= size > 4096 ? size / 2 : 16)
+		while (count + 1 < room && (!heap_alloc_code(heap, size, &pieces[count], &e) ||
+					    !heap_alloc_cold(heap, size, &pieces[count], &e)))
+			count++;
+	assert_true(count + 1 < room);
+	return count;
+}
+
+/*
+ * fear E3, J7: there is no room for the code without the one that was removed: so long it is entered by
+ * its number, which nobody else is given
+ */
+static void test_numbers_in_a_full_heap(void **state)
+{
+	enum { ROOM = 1 << 16 };
+	struct harness *h = *state;
+	taddr_t *pieces = calloc(ROOM, sizeof(*pieces));
+	struct session *s = begin(h);
+	const struct instance *sitter = pair(s, "sitter");
+	struct instance *other = (struct instance *)pair(s, "sitter");
+	const uint32_t number = sitter->pair_ids[0];
+	struct heap *heap = s->places->heap;
+	struct dinst_error e = {0};
+	size_t count;
+	uint32_t id;
+
+	session_flush_all(s);
+	count = fill(heap, pieces, ROOM);
+	unpair(s, sitter);
+	assert_non_null(s->changed);
+	for (uint32_t n = 1; n <= PAIR_ID_MASK; n++)
+		if (s->threads->ids[n] == ID_FREE)
+			s->threads->ids[n] = ID_TAKEN;
+	assert_int_equal(threads_take_id(s, other, &id, &e), DINST_BUSY);
+	while (count--)
+		heap_free_code(heap, pieces[count]);
+	free(pieces);
+	assert_int_equal(threads_take_id(s, other, &id, &e), 0);
+	assert_int_equal(id, number);
+	tell(h, "sit 5", "sitting");
+	expect_all(s, other, THREADS * 5, 0, THREADS * 5);
+	tell(h, "stand", "done");
+	end(h, s);
+}
+
 /* fear E3, H5: coroutines that are left, gone on with, and abandoned */
 static void test_coroutines(void **state)
 {
@@ -490,6 +541,7 @@ int main(void)
 		CASE(test_many_short_threads),
 		CASE(test_alive),
 		CASE(test_numbers_are_used_again),
+		CASE(test_numbers_in_a_full_heap),
 		CASE(test_coroutines),
 		CASE(test_children),
 		CASE(test_churn),

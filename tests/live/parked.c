@@ -233,6 +233,41 @@ static void test_trampoline_loaded(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear C2, H5, J1: the library that switches has come since the modules were last looked at, and a flush
+ * in the middle of a request does not look again
+ */
+static void test_trampoline_unknown(void **state)
+{
+	struct harness *h = *state;
+	struct flush_result flushed = {0};
+	struct dinst_error e = {0};
+	struct session *s;
+	char command[1024];
+	unsigned id;
+
+	harness_start(h, "parked", "fiber", NULL);
+	s = session_begin(h);
+	s->target->parks = false;
+	id = session_insert_kind(s, "parked_function", POINT_ENTRY);
+	snprintf(command, sizeof(command), "load %s\n",
+		 harness_path("tests/live/targets/libswitches.so"));
+	harness_send(h, command);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "loaded");
+	ask(h, "park", "parked");
+	session_remove(s, id);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(removal_flush(s, &flushed, &e), 0);
+		assert_int_not_equal(flushed.queued, 0);
+	}
+	assert_true(target_parks(s->target));
+	ask(h, "resume", "resumed");
+	ask(h, "go 100", "done");
+	session_flush_all(s);
+	session_end(s);
+	harness_end(h, 0);
+}
+
 /* fear C2, H5, J1: copied to the heap */
 static void test_trampoline_copied(void **state)
 {
@@ -513,6 +548,7 @@ int main(void)
 		CASE(test_trampoline_shared),
 		CASE(test_trampoline_copied),
 		CASE(test_trampoline_loaded),
+		CASE(test_trampoline_unknown),
 		CASE(test_routines_away),
 		CASE(test_routines_fiber),
 		CASE(test_routines_copied),

@@ -85,7 +85,7 @@ children+=($!)
 wait_for 60 grep -q silent "$work/silent" || fail "the silent receiver does not start"
 failures=$(own failures_total)
 wait_for 100 own_is failures_total $((failures + 1)) || fail "dinstd waits for ever: $(tail -2 "$work/dinstd.err")"
-pause 1
+nap 1
 [ -n "$(own failures_total)" ] || fail "dinstd has ended: $(tail -2 "$work/dinstd.err")"
 kill "$silent"
 wait_for 60 is_gone "$silent"
