@@ -300,6 +300,17 @@ void harness_send(struct harness *h, const char *text)
 		fail_msg("writing to target %d: %s", (int)h->pid, strerror(errno));
 }
 
+unsigned harness_again(struct harness *h, const char *command)
+{
+	struct pollfd p = {.fd = h->output, .events = POLLIN};
+
+	if (!strchr(h->pending, '\n') && poll(&p, 1, 0) <= 0)
+		return 0;
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	harness_send(h, command);
+	return 1;
+}
+
 int harness_wait(struct harness *h, unsigned milliseconds)
 {
 	uint64_t deadline = now_ms() + milliseconds;

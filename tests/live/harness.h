@@ -87,6 +87,12 @@ void harness_start_argv(struct harness *h, const char *const *argv, bool wait_re
 const char *harness_line(struct harness *h, unsigned milliseconds);
 
 /*
+ * Sends a command again that was answered with "done" by now: the target is at work as long as the
+ * test is. Returns how often (0 or 1); the last answer is the caller's to read.
+ */
+unsigned harness_again(struct harness *h, const char *command);
+
+/*
  * Waits for what somebody else does, however slow the machine is: looks every millisecond, and
  * fails after HARNESS_ANSWER_MS.
  */

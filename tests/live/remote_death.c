@@ -147,9 +147,11 @@ static void test_signals(void **state)
 	int sent, got, status;
 
 	harness_start(h, "stop-signals", NULL);
-	for (int round = 0; round < 8; round++)
+	for (int round = 0; round < 8; round++) {
 		for (step = 1; step < STEPS_MAX && die_at(h->pid, step, protect_twice); step++)
 			clean_up(h->pid);
+		assert_in_range(step, 10, STEPS_MAX - 1);
+	}
 	close(h->input);
 	h->input = -1;
 	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "%d %d", &sent, &got), 2);

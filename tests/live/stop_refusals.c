@@ -329,6 +329,7 @@ static void test_tracer_ends(void **state)
 			traced += !strcmp(checks[n - 1].check, "tracer") && !checks[n - 1].ok;
 	}
 	print_message("seen in a stop %u times of 500\n", traced);
+	assert_true(traced > 0);
 	end_child(mutator);
 	end_child(pid);
 }

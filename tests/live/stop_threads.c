@@ -7,6 +7,7 @@
  */
 #include "tests/live/harness.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <signal.h>
@@ -41,7 +42,32 @@ static long now_ms(void)
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Every task that /proc lists is stopped and traced, or dead, or a kernel's worker. */
+/* Every task that /proc lists is stopped and traced, or ends, or is a kernel's worker: known to the stop or not. */
+static int check_listed(pid_t pid, struct dinst_error *e)
+{
+	struct proc_stat stat;
+	struct dirent *entry;
+	char path[64];
+	int code = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	dir = opendir(path);
+	while (dir && !code && (entry = readdir(dir))) {
+		const pid_t tid = atoi(entry->d_name);
+
+		if (tid > 0 && !proc_thread_stat_read(pid, tid, &stat) &&
+		    !strchr("tZXx", stat.state) &&
+		    !(stat.flags & (PROC_EXITING | PROC_IO_WORKER | PROC_USER_WORKER)))
+			code = dinst_fail(e, DINST_FAILED, "thread %d is in state %c in a stop",
+					  (int)tid, stat.state);
+	}
+	if (dir)
+		closedir(dir);
+	return code;
+}
+
+/* So is every one that the stop knows, of which there are so many. */
 static int check_all_stopped(struct stop *s, void *arg, struct dinst_error *e)
 {
 	pid_t pid = target_pid(stop_target(s));
@@ -57,7 +83,7 @@ static int check_all_stopped(struct stop *s, void *arg, struct dinst_error *e)
 			return dinst_fail(e, DINST_FAILED, "thread %d is in state %s",
 					  (int)stop_thread(s, i)->tid, text);
 	}
-	return 0;
+	return check_listed(pid, e);
 }
 
 static void stop_times(struct target *t, int times, unsigned *expected, unsigned pause_us)

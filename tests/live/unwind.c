@@ -45,6 +45,7 @@ static void insert_unwinder(struct session *s)
 					   "/Code/libstdc++.so.6/__cxa_*", "/Code/libgcc_s.so.1/*",
 					   "/Code/libc.so.6/*longjmp*",
 					   "/Code/libc.so.6/pthread_*"};
+	unsigned inserted = 0;
 
 	for (size_t i = 0; i < sizeof(foci) / sizeof(foci[0]); i++)
 		for (int kind = POINT_ENTRY; kind <= POINT_CALL; kind++) {
@@ -56,7 +57,10 @@ static void insert_unwinder(struct session *s)
 			if (status < 0 && status != DINST_REFUSED && status != DINST_NO_FUNCTION &&
 			    status != DINST_BUSY)
 				fail_msg("%s: %s", foci[i], e.text);
+			inserted += status >= 0;
 		}
+	/* Those of C++ at least: not all that libc has can be seen everywhere. */
+	assert_true(inserted >= 6);
 }
 
 /*
@@ -123,18 +127,20 @@ static void test_churn(void **state)
 	enum { TURNS = 60 };
 	struct harness *h = *state;
 	struct session *s = begin(h);
-	unsigned ids[3], kept = session_insert(s, "caught_again");
+	unsigned ids[3], kept = session_insert(s, "caught_again"), rounds = 1;
+	static const char go[] = "go 4000\n";
 
-	harness_send(h, "go 4000\n");
+	harness_send(h, go);
 	for (int turn = 0; turn < TURNS; turn++) {
 		insert_all(s, ids);
 		for (int kind = 0; kind < 3; kind++)
 			session_remove(s, ids[(kind + turn) % 3]);
 		if (turn % 3 == 0)
 			session_flush_all(s);
+		rounds += harness_again(h, go);
 	}
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
-	assert_int_equal(session_value(s, kept), (uint64_t)THREADS * 4000);
+	assert_int_equal(session_value(s, kept), (uint64_t)rounds * THREADS * 4000);
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);

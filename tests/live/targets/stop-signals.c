@@ -24,7 +24,7 @@ static void handler(int signal, siginfo_t *info, void *context)
 	(void)signal;
 	(void)context;
 	if (info->si_code != SI_QUEUE || info->si_value.sival_int != got + 1)
-		wrong = 1;
+		wrong |= 1;
 	got = info->si_value.sival_int;
 }
 
@@ -35,7 +35,7 @@ static void *sleeper(void *arg)
 
 	while (!ended_input)
 		if (epoll_wait(fd, &event, 1, 20) != 0)
-			wrong = 2;
+			wrong |= 2;
 	return arg;
 }
 

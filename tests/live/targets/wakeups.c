@@ -5,7 +5,8 @@
  * A wake-up that is lost stops a pair for ever.
  *
  * Prints "ready". A pair that makes no turn in 20 seconds is named on standard
- * error, and the program ends with 1. When its standard input ends it prints
+ * error, and the program ends with 1. When its standard input has something to say each
+ * pair has to make one more turn, which one that has lost a wake-up before does not; then it prints
  * "PAIR TURNS LONGEST" (milliseconds) for each and ends with 0. A call that returns
  * EINTR is made again: that is no matter here.
  */
@@ -459,6 +460,23 @@ static bool all_move(void)
 	return move;
 }
 
+/* Each makes another turn from now on, within STUCK_MS: none has lost a wake-up. */
+static bool all_turn_again(void)
+{
+	unsigned long before[KINDS];
+	bool turned = true;
+
+	for (size_t i = 0; i < KINDS; i++)
+		before[i] = atomic_load(&pairs[i].turns);
+	for (size_t i = 0; i < KINDS; i++) {
+		while (atomic_load(&pairs[i].turns) == before[i] && turned) {
+			turned = all_move();
+			usleep(1000);
+		}
+	}
+	return turned;
+}
+
 int main(void)
 {
 	struct sigaction action = {.sa_handler = on_signal};
@@ -477,6 +495,8 @@ int main(void)
 	while (poll(&input, 1, 200) <= 0)
 		if (!all_move())
 			return 1;
+	if (!all_turn_again())
+		return 1;
 	for (size_t i = 0; i < KINDS; i++)
 		printf("%s %lu %ld\n", pairs[i].kind->name, atomic_load(&pairs[i].turns),
 		       atomic_load(&pairs[i].longest_ms));
