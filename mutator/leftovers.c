@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -145,6 +146,23 @@ static int find_descriptor(pid_t tid)
 	return lowest;
 }
 
+/* Who makes the call may have descriptors of its own (unshare(CLONE_FILES)): there the number is of another file. */
+static int check_number(struct stop *stop, size_t next, const long *results, void *arg,
+			struct dinst_error *e)
+{
+	const pid_t tid = remote_victim(stop);
+	const int *fd = arg;
+
+	(void)next;
+	(void)results;
+	if (find_descriptor(tid) == *fd)
+		return 0;
+	return dinst_fail(
+		e, DINST_BUSY,
+		"process %d (%s) has descriptor %d of an earlier session open, and no thread but %d, which has descriptors of its own, can close it now; try again later",
+		(int)target_pid(stop_target(stop)), target_name(stop_target(stop)), *fd, (int)tid);
+}
+
 static int close_in_target(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct arch_remote_call call = {.number = SYS_close};
@@ -164,7 +182,7 @@ static int close_in_target(struct stop *stop, void *arg, struct dinst_error *e)
 	if (fd < 0)
 		return 0;
 	call.args[0] = (struct arch_remote_arg){.kind = ARCH_ARG_CONST, .value = (uint64_t)fd};
-	return remote_run(stop, &program, 0, NULL, NULL, NULL, &result, e);
+	return remote_run(stop, &program, 0, NULL, check_number, &fd, &result, e);
 }
 
 /*
@@ -174,6 +192,7 @@ static int close_in_target(struct stop *stop, void *arg, struct dinst_error *e)
 static int close_descriptors(struct target *t, uint64_t deadline, struct leftovers *result,
 			     struct dinst_error *e)
 {
+	unsigned pause = PAUSE_MIN_US;
 	int status = 0;
 
 	while (status >= 0 && find_descriptor(target_memory_tid(t)) >= 0) {
@@ -186,14 +205,81 @@ static int close_descriptors(struct target *t, uint64_t deadline, struct leftove
 		if (now_us() >= deadline)
 			break;
 		if (status == DINST_BUSY) {
-			usleep(PAUSE_MIN_US);
+			usleep(pause);
+			pause = pause * 2 > PAUSE_MAX_US ? PAUSE_MAX_US : pause * 2;
 			status = 0;
 		}
 	}
 	return status;
 }
 
-/* The windows of all arenas, where one must not go before nothing leads to the others. */
+/* ------------------------------------------------------- tasks of its own */
+
+/* Where modules cannot be looked at any interrupted task may be anywhere, too. */
+static void look_for_tasks(struct target *t)
+{
+	struct dinst_error ignored = {0};
+	struct module_list *modules;
+
+	if (target_parks(t))
+		return;
+	if (module_list_read(t, &modules, &ignored) < 0) {
+		target_set_parks(t);
+		return;
+	}
+	modules_tell_parks(modules, t);
+	module_list_free(modules);
+}
+
+static bool has_code_of(const struct maps *m, const struct maps_entry *file)
+{
+	for (size_t i = 0; i < m->count; i++)
+		if ((m->entries[i].protection & PROT_EXEC) && m->entries[i].inode == file->inode &&
+		    m->entries[i].device == file->device)
+			return true;
+	return false;
+}
+
+/* True if the child may have code of a file that the target, which was looked at, has not. */
+static bool has_more_code(const struct target *child, const struct target *of)
+{
+	struct maps own = {0}, others = {0};
+	bool more = maps_read(target_pid(child), &own, NULL) ||
+		    maps_read(target_pid(of), &others, NULL);
+
+	for (size_t i = 0; i < own.count && !more; i++)
+		more = (own.entries[i].protection & PROT_EXEC) && own.entries[i].inode &&
+		       !has_code_of(&others, &own.entries[i]);
+	maps_release(&others);
+	maps_release(&own);
+	return more;
+}
+
+/* What switches between tasks may have been loaded by the child alone. */
+static void look_for_tasks_of_child(struct target *child, const struct target *of)
+{
+	if (target_parks(of))
+		target_set_parks(child);
+	else if (has_more_code(child, of))
+		look_for_tasks(child);
+}
+
+/* The windows of all arenas, once. */
+static int restore_each(struct process *p, uint64_t deadline, struct leftovers *result,
+			struct dinst_error *e)
+{
+	int status = 0;
+
+	p->blocked = p->late = false;
+	for (size_t i = 0; i < p->count && status >= 0; i++)
+		status = leftovers_take_out(p, i, true, deadline, result, e);
+	return status;
+}
+
+/*
+ * The same where one must not go before nothing leads to the others. What is of one of them is somebody
+ * else's to another one that has had a window in that place before: it is looked at again without it.
+ */
 static int restore_all(struct process *p, uint64_t deadline, struct leftovers *result,
 		       struct dinst_error *e)
 {
@@ -202,8 +288,10 @@ static int restore_all(struct process *p, uint64_t deadline, struct leftovers *r
 	/* Code in one arena uses words, rings and routines in any other. */
 	p->linked = p->count > 1;
 	p->blocked = p->late = false;
-	for (size_t i = 0; p->linked && i < p->count && status >= 0; i++)
-		status = leftovers_take_out(p, i, true, deadline, result, e);
+	if (p->linked)
+		status = restore_each(p, deadline, result, e);
+	if (status >= 0 && p->blocked)
+		status = restore_each(p, deadline, result, e);
 	return status;
 }
 
@@ -266,9 +354,9 @@ static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadli
 	}
 	if (status < 0)
 		return status;
-	if (target_parks(of->target))
-		target_set_parks(child.target);
 	status = find_common(&child, of, e);
+	if (status >= 0 && child.count)
+		look_for_tasks_of_child(child.target, of->target);
 	*none = status >= 0 && !child.count;
 	/* One that was open in its parent when it was forked; nothing of a process that has none. */
 	if (status >= 0 && child.count)
@@ -438,22 +526,6 @@ static int clean_round(struct process *p, uint64_t deadline, struct leftovers *r
 	for (size_t i = 0; i < p->count && status >= 0 && !result->arenas_left; i++)
 		status = clean_sharers(p, i, deadline, result, e);
 	return status;
-}
-
-/* Where modules cannot be looked at any interrupted task may be anywhere, too. */
-static void look_for_tasks(struct target *t)
-{
-	struct dinst_error ignored = {0};
-	struct module_list *modules;
-
-	if (target_parks(t))
-		return;
-	if (module_list_read(t, &modules, &ignored) < 0) {
-		target_set_parks(t);
-		return;
-	}
-	modules_tell_parks(modules, t);
-	module_list_free(modules);
 }
 
 bool leftovers_any(struct target *t)

@@ -36,4 +36,17 @@ int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadlin
  */
 void leftovers_drop_twins(const struct target *t, struct journal_entry *entries, size_t *count);
 
+/*
+ * Entries go in whose places there is what the mapped file has: nothing of ours is there, whatever was.
+ * While the target runs. Without memory, or where the file cannot be read, all stay.
+ */
+void leftovers_drop_clean(const struct target *t, struct journal_entry *entries, size_t *count);
+
+/*
+ * Entries of arena `n` go that are there, and would bring back what the mapped file has not, where one of
+ * another arena of the process is there as well, and brings that back. As leftovers_drop_clean().
+ */
+void leftovers_drop_others(const struct process *p, size_t n, struct journal_entry *entries,
+			   size_t *count);
+
 #endif

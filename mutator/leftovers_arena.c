@@ -184,8 +184,12 @@ static int read_patches(const struct target *t, struct one_arena *a, struct dins
 		status = journal_read(t, a->found, &entries, &count, e);
 	if (status < 0)
 		return status;
-	if (count)
+	if (count) {
 		leftovers_drop_twins(t, entries, &count);
+		leftovers_drop_clean(t, entries, &count);
+		leftovers_drop_others(a->process, (size_t)(a->found - a->process->found), entries,
+				      &count);
+	}
 	a->patches = calloc(count + 1, sizeof(*a->patches));
 	a->order = calloc(count + 1, sizeof(*a->order));
 	a->ranges = calloc(count + 1, sizeof(*a->ranges));

@@ -3,7 +3,8 @@
  * leftovers_twins.c - entries of a journal for one and the same place. A module that was unloaded leaves
  * its own until the next flush, and what is loaded there later may be another one: built anew.
  * What is there tells whose it is, and where that is the same, as short jumps may be, the file tells what
- * was there before.
+ * was there before. And where nothing but the file's is there, nothing of ours is: what has come to the
+ * place of a module that is no more may be as we wrote it there, or in a page with newer windows.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -139,4 +140,149 @@ void leftovers_drop_twins(const struct target *t, struct journal_entry *entries,
 	*count = kept;
 	free(w.sorted);
 	free(w.asked);
+}
+
+/* Neither restored nor surely ours: the file tells. */
+static bool is_in_doubt(const struct target *t, const struct journal_entry *entry)
+{
+	uint8_t now[ARCH_PATCH_MAX];
+
+	return target_read_some(t, entry->address, now, entry->length) == entry->length &&
+	       memcmp(now, entry->original, entry->length) != 0 &&
+	       (entry->length < JOURNAL_NO_CHANCE ||
+		memcmp(now, entry->patched, entry->length) != 0);
+}
+
+static bool shows_file(const struct target *t, const struct patch_files *files,
+		       const struct maps *m, const struct journal_entry *entry)
+{
+	uint8_t now[ARCH_PATCH_MAX], file[ARCH_PATCH_MAX];
+
+	return target_read_some(t, entry->address, now, entry->length) == entry->length &&
+	       patch_files_read(files, m, entry->address, file, entry->length) &&
+	       !memcmp(now, file, entry->length);
+}
+
+void leftovers_drop_clean(const struct target *t, struct journal_entry *entries, size_t *count)
+{
+	taddr_t *asked = calloc(*count + 1, sizeof(*asked));
+	size_t asked_count = 0, kept = 0;
+	struct patch_files *files;
+	struct maps m;
+
+	for (size_t i = 0; asked && i < *count; i++)
+		if (is_in_doubt(t, &entries[i]))
+			asked[asked_count++] = entries[i].address;
+	if (!asked_count || maps_read(target_pid(t), &m, NULL)) {
+		free(asked);
+		return;
+	}
+	files = patch_files_open(t, asked, asked_count);
+	for (size_t i = 0; i < *count; i++)
+		if (!is_in_doubt(t, &entries[i]) || !shows_file(t, files, &m, &entries[i]))
+			entries[kept++] = entries[i];
+	*count = kept;
+	patch_files_close(files);
+	maps_release(&m);
+	free(asked);
+}
+
+/* ------------------------------------------------------------ other arenas */
+
+/* What an entry would bring back, and the file has not. */
+struct doubts {
+	const struct target *target;
+	struct patch_files *files;
+	struct maps m;
+	struct journal_entry **at; /* by address */
+	size_t count;
+};
+
+/* They are there, and the file has something else than what was there before. */
+static void find_doubts(struct doubts *d, struct journal_entry *entries, size_t count)
+{
+	uint8_t file[ARCH_PATCH_MAX];
+
+	for (size_t i = 0; i < count; i++)
+		if (entries[i].length < JOURNAL_NO_CHANCE && is_there(d->target, &entries[i]) &&
+		    patch_files_read(d->files, &d->m, entries[i].address, file,
+				     entries[i].length) &&
+		    memcmp(file, entries[i].original, entries[i].length) != 0)
+			d->at[d->count++] = &entries[i];
+	if (d->count)
+		qsort(d->at, d->count, sizeof(struct journal_entry *), by_address);
+}
+
+/* True if the other one is there, too, and brings back what the file has in all of its place and of `own`. */
+static bool brings_file_back(const struct doubts *d, const struct journal_entry *other,
+			     const struct journal_entry *own)
+{
+	uint8_t file[ARCH_PATCH_MAX], then[ARCH_PATCH_MAX];
+	const size_t size = own->length > other->length ? own->length : other->length;
+
+	if (!is_there(d->target, other) ||
+	    target_read_some(d->target, own->address, then, size) != size ||
+	    !patch_files_read(d->files, &d->m, own->address, file, size))
+		return false;
+	memcpy(then, other->original, other->length);
+	return !memcmp(then, file, size);
+}
+
+static void ask_other(const struct doubts *d, const struct journal_entry *other)
+{
+	size_t lo = 0, hi = d->count;
+
+	while (lo < hi) {
+		const size_t middle = lo + (hi - lo) / 2;
+
+		if (d->at[middle]->address < other->address)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	for (; lo < d->count && d->at[lo]->address == other->address; lo++)
+		if (d->at[lo]->length && brings_file_back(d, other, d->at[lo]))
+			d->at[lo]->length = 0;
+}
+
+static void ask_others(const struct doubts *d, const struct process *p, size_t n)
+{
+	for (size_t i = 0; d->count && i < p->count; i++) {
+		struct dinst_error ignored = {0};
+		struct journal_entry *entries;
+		size_t count;
+
+		if (i == n || !p->found[i].header_valid ||
+		    journal_read(d->target, &p->found[i], &entries, &count, &ignored) < 0)
+			continue;
+		for (size_t k = 0; k < count; k++)
+			ask_other(d, &entries[k]);
+		free(entries);
+	}
+}
+
+void leftovers_drop_others(const struct process *p, size_t n, struct journal_entry *entries,
+			   size_t *count)
+{
+	taddr_t *asked = calloc(*count + 1, sizeof(*asked));
+	struct doubts d = {.target = p->target};
+	size_t asked_count = 0, kept = 0;
+
+	d.at = calloc(*count + 1, sizeof(struct journal_entry *));
+	for (size_t i = 0; asked && i < *count; i++)
+		if (entries[i].length < JOURNAL_NO_CHANCE)
+			asked[asked_count++] = entries[i].address;
+	if (d.at && asked_count && p->count > 1 && !maps_read(target_pid(p->target), &d.m, NULL)) {
+		d.files = patch_files_open(p->target, asked, asked_count);
+		find_doubts(&d, entries, *count);
+		ask_others(&d, p, n);
+		patch_files_close(d.files);
+		maps_release(&d.m);
+	}
+	for (size_t i = 0; i < *count; i++)
+		if (entries[i].length)
+			entries[kept++] = entries[i];
+	*count = kept;
+	free(d.at);
+	free(asked);
 }

@@ -41,6 +41,7 @@ struct flush {
 	size_t *patch_site;
 	struct site_move **moves; /* by address */
 	size_t move_count;
+	struct patch_files *files; /* at the places of modules that are no more */
 	struct snapshot **shots;
 	size_t shot_count;
 	size_t searched; /* pages of all of them, for what is parked */

@@ -47,6 +47,25 @@ static bool is_to_be_restored(const struct site *site)
 	       (site->state == SITE_PATCHED || (site->state == SITE_PLANNED && site->touched));
 }
 
+/* What has come to the places of modules that are no more may have a byte or two as we wrote them. */
+static void open_files(struct flush *f)
+{
+	taddr_t *places = calloc(2 * f->restore_count + 1, sizeof(*places));
+	size_t count = 0;
+
+	for (size_t i = 0; places && i < f->restore_count; i++) {
+		const struct site *site = f->restores[i];
+
+		for (unsigned k = 0; k < site->patch_count; k++)
+			if ((site->dropped || site->module->gone) &&
+			    site->patches[k].length < JOURNAL_NO_CHANCE)
+				places[count++] = site->patches[k].address;
+	}
+	if (count)
+		f->files = patch_files_open(f->session->target, places, count);
+	free(places);
+}
+
 int restore_prepare(struct flush *f, struct dinst_error *e)
 {
 	size_t n = f->session->queue_length + 1;
@@ -80,11 +99,13 @@ int restore_prepare(struct flush *f, struct dinst_error *e)
 				(struct hole){.at = site->patches[0].address, .restore = i};
 	}
 	qsort(f->holes, f->hole_count, sizeof(*f->holes), by_hole);
+	open_files(f);
 	return 0;
 }
 
 void restore_release(struct flush *f)
 {
+	patch_files_close(f->files);
 	for (size_t i = 0; i < f->shot_count; i++)
 		snapshot_free(f->shots[i]);
 	free(f->shots);
@@ -237,12 +258,14 @@ static bool is_of_newer(const struct flush *f, struct stop *stop, const struct s
 
 /*
  * Where the module is not what is mapped, another one may be, whose bytes may be ours or the file's by
- * chance: only all of ours together are taken for ours, and few of them only where somebody has written.
+ * chance: only all of ours together are taken for ours, and few of them only where somebody has written,
+ * and not what the file has.
  */
-static bool is_of_another(struct stop *stop, const struct patch *p)
+static bool is_of_another(const struct flush *f, struct stop *stop, const struct patch *p)
 {
 	const struct target *t = stop_target(stop);
-	uint8_t now[ARCH_PATCH_MAX];
+	uint8_t now[ARCH_PATCH_MAX], file[ARCH_PATCH_MAX];
+	const struct maps *maps;
 	bool untouched = false;
 	int pagemap;
 
@@ -255,6 +278,9 @@ static bool is_of_another(struct stop *stop, const struct patch *p)
 		if (pagemap >= 0)
 			close(pagemap);
 	}
+	if (!untouched && f->files && !stop_maps(stop, &maps, NULL) &&
+	    patch_files_read(f->files, maps, p->address, file, p->length))
+		return !memcmp(now, file, p->length);
 	return untouched;
 }
 
@@ -279,7 +305,7 @@ static int restore_round(struct flush *f, struct stop *stop, unsigned which, str
 			unloaded = is_unloaded_in(stop, site, site->key.start);
 		}
 		p = &site->patches[site->patch_count == 1 ? 0 : which];
-		if (unloaded && is_of_another(stop, p))
+		if (unloaded && is_of_another(f, stop, p))
 			continue;
 		f->patches[count] = *p;
 		f->patches[count].removal = true;

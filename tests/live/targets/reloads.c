@@ -10,6 +10,7 @@
  *   write     makes it another one: reload_work() has a loop
  *   renew     the same by a new file of its name
  *   recode    the same in place: reload_tiny() begins with other bytes that do the same
+ *   become X  the same with two bytes of reload_tiny(), hexadecimal; it is not called any more
  *   touch     makes the file look as if it had been written just now
  *   wide N    calls reload_wide() N times
  *   edit      writes another number into it, in the file that is loaded, whose times stay
@@ -53,14 +54,15 @@ static void rebuild(void)
 	is_new = 1;
 }
 
-static void recode(void)
+static void recode(unsigned first, unsigned second)
 {
-	static const char old[] = "\x89\xf8\x83\xc0\x01\xa8\x03\x75", new[] = "\x8b\xc7";
+	static const char old[] = "\x89\xf8\x83\xc0\x01\xa8\x03\x75";
 	char *at = memmem(bytes, size, old, sizeof(old) - 1);
 
 	if (!at)
 		exit(2);
-	memcpy(at, new, sizeof(new) - 1);
+	at[0] = (char)first;
+	at[1] = (char)second;
 	store(O_TRUNC);
 }
 
@@ -111,6 +113,7 @@ static void do_wide(int n)
 
 static void command(const char *line, volatile unsigned long *held)
 {
+	unsigned first, second;
 	int n = 0;
 
 	if (!strncmp(line, "open", 4)) {
@@ -127,7 +130,9 @@ static void command(const char *line, volatile unsigned long *held)
 		unlink(path);
 		store(O_CREAT | O_EXCL);
 	} else if (!strncmp(line, "recode", 6)) {
-		recode();
+		recode(0x8b, 0xc7);
+	} else if (sscanf(line, "become %2x%2x", &first, &second) == 2) {
+		recode(first, second);
 	} else if (!strncmp(line, "touch", 5)) {
 		utimensat(AT_FDCWD, path, NULL, 0);
 	} else if (sscanf(line, "wide %d", &n) == 1) {
