@@ -129,7 +129,7 @@ struct held {
 	unsigned in;	 /* how often that was the call, made anew or not yet left */
 	uint64_t run_ns; /* on its way: time on CPUs when that was first read, or 0 */
 	bool seccomp_suspended;
-	bool barred; /* ... but no call passes its filter that a call of ours could become if we died */
+	bool barred; /* no call passes its filter that a call of ours could become if we died */
 	bool rseq_unknown;	   /* the kernel does not tell: Linux before 5.13 */
 	bool restarted;		   /* stop_restart_begin() made its system call restart */
 	unsigned frames;	   /* of signal handlers, put on its stack between our calls */

@@ -190,6 +190,12 @@ int tracee_suspend_seccomp(pid_t tid)
 	return answer(ptrace(PTRACE_SETOPTIONS, tid, NULL, (void *)options));
 }
 
+int tracee_restore_seccomp(pid_t tid)
+{
+	fault_point();
+	return answer(ptrace(PTRACE_SETOPTIONS, tid, NULL, (void *)seize_options));
+}
+
 int tracee_interrupt(pid_t tid)
 {
 	fault_point();

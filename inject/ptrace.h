@@ -68,6 +68,7 @@ struct tracee_event {
 int tracee_seize(pid_t tid, uint64_t until_ns);
 /* On a stopped tracee; needs CAP_SYS_ADMIN. */
 int tracee_suspend_seccomp(pid_t tid);
+int tracee_restore_seccomp(pid_t tid); /* its filters hold again */
 int tracee_interrupt(pid_t tid);
 
 /* Lets a stopped tracee run; `signal` is delivered if it is in a signal-delivery-stop. */

@@ -111,11 +111,17 @@ static bool lift_filter(struct held *h)
 	return h->seccomp_suspended;
 }
 
-/* False if its filter can be lifted, and lets nothing pass that does nothing; *harmless: see struct remote. */
+/*
+ * False if its filter could be lifted, and lets nothing pass that does nothing: it is left under it.
+ * *harmless: see struct remote.
+ */
 static bool may_end_in_call(struct held *h, long *harmless)
 {
 	*harmless = lift_filter(h) && h->seccomp_suspended ? held_harmless_call(h) : -1;
 	h->barred = h->seccomp_suspended && *harmless < 0;
+	/* Without its filter it could not be watched on its way back into its call (stop_release.c). */
+	if (h->barred)
+		h->seccomp_suspended = tracee_restore_seccomp(h->pub.tid) != 0;
 	return !h->barred;
 }
 

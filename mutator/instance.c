@@ -208,10 +208,15 @@ int instance_read(const struct instance *i, unsigned element, struct variable_va
 	}
 	status = variable_difference(&now, &i->bases[element], out, e);
 	variable_value_release(&now);
-	/* What ran when this one began is nobody's where its thread has ended in there: see values_add_running(). */
+	/*
+	 * What ran when this one began is nobody's where its thread has ended in there: see values_add_running().
+	 * From here on it counts anew: what comes must not make up for that.
+	 */
 	if (source->variables[0]->form == VARIABLE_TIMER && source->variables[0]->elements == 1 &&
-	    out->value < 0)
+	    out->value < 0) {
+		i->bases[element].value += out->value;
 		out->value = 0;
+	}
 	return status;
 }
 

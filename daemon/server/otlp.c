@@ -40,9 +40,10 @@ struct otlp {
 	struct export *queue;
 	unsigned queued;
 	size_t bytes;
-	struct attempt *attempt; /* NULL: none is on its way */
-	uint64_t pause_ms;	 /* before the next one; 0: the last one did well */
-	unsigned turn;		 /* which of the host's addresses is tried */
+	struct attempt *attempt;	/* NULL: none is on its way */
+	uint64_t pause_ms;		/* before the next one; 0: the last one did well */
+	unsigned turn;			/* which of the host's addresses is tried */
+	struct sockaddr_storage failed; /* the one that was tried last in vain */
 	bool complained;
 	struct otlp_stats stats;
 };
@@ -51,6 +52,7 @@ struct otlp {
 struct attempt {
 	struct otlp *otlp; /* NULL: nobody waits for it any more */
 	uv_tcp_t tcp;
+	struct sockaddr_storage address;
 	uv_timer_t timer;
 	uv_getaddrinfo_t lookup;
 	uv_connect_t connect;
@@ -175,6 +177,7 @@ static void attempt_failed(struct attempt *a, const char *why)
 	complain(a->otlp, why);
 	/* of a host with several addresses another one may be there ("localhost" is ::1 first) */
 	a->otlp->turn++;
+	a->otlp->failed = a->address;
 	attempt_end(a, true, 0);
 }
 
@@ -307,21 +310,26 @@ static void on_connected(uv_connect_t *connect, int status)
 		attempt_failed(a, "cannot write");
 }
 
-static const struct sockaddr *address_of_turn(const struct addrinfo *list, unsigned turn)
+/* Its turn, but not the one that has just failed: many servers give them in another order each time. */
+static const struct addrinfo *address_of_turn(const struct otlp *o, const struct addrinfo *list)
 {
-	const struct addrinfo *at;
-	unsigned count = 0;
+	const struct addrinfo *at, *after;
+	unsigned count = 0, turn;
 
 	for (at = list; at; at = at->ai_next)
 		count++;
-	for (at = list, turn %= count; turn; turn--)
+	at = list;
+	for (turn = o->turn % count; turn; turn--)
 		at = at->ai_next;
-	return at->ai_addr;
+	for (after = at; count && !memcmp(after->ai_addr, &o->failed, after->ai_addrlen); count--)
+		after = after->ai_next ? after->ai_next : list;
+	return count ? after : at;
 }
 
 static void on_found(uv_getaddrinfo_t *lookup, int status, struct addrinfo *list)
 {
 	struct attempt *a = lookup->data;
+	const struct addrinfo *to;
 	int err;
 
 	a->looking = false;
@@ -332,8 +340,9 @@ static void on_found(uv_getaddrinfo_t *lookup, int status, struct addrinfo *list
 		a->tcp.data = a->connect.data = a;
 		a->tcp_made = true;
 		a->handles++;
-		err = uv_tcp_connect(&a->connect, &a->tcp, address_of_turn(list, a->otlp->turn),
-				     on_connected);
+		to = address_of_turn(a->otlp, list);
+		memcpy(&a->address, to->ai_addr, to->ai_addrlen);
+		err = uv_tcp_connect(&a->connect, &a->tcp, to->ai_addr, on_connected);
 		if (err)
 			attempt_failed(a, uv_strerror(err));
 	}

@@ -7,7 +7,9 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <sys/mount.h>
 
 enum { BODY_MAX = 1 << 20, EXPORTS_MOST = 60 };
@@ -206,11 +208,67 @@ static void another_address_is_tried(void **state)
 	assert_int_equal(status, 0);
 }
 
+/* In place: the daemon has this very file. `first`: the address in vain comes first. */
+static void write_hosts(const char *path, bool first)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	fprintf(f, "127.0.0.%d twofold\n127.0.0.%d twofold\n", first ? 3 : 2, first ? 2 : 3);
+	fclose(f);
+}
+
+/* A host's addresses come in another order each time, as of many servers of names: so that the one in vain has its turn. */
+static void in_whatever_order_they_come(void **state)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET};
+	char hosts[100], socket_path[100];
+	int vain = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd, status;
+	struct pollfd both[2];
+	bool first = true;
+	pid_t pid;
+
+	(void)state;
+	snprintf(hosts, sizeof(hosts), "%s/turns", fixture_directory);
+	snprintf(socket_path, sizeof(socket_path), "%s/f.sock", fixture_directory);
+	write_hosts(hosts, first);
+	close(receiver);
+	assert_int_equal(listen_there(), 0);
+	inet_pton(AF_INET, "127.0.0.3", &a.sin_addr);
+	a.sin_port = htons(port);
+	assert_int_equal(bind(vain, (struct sockaddr *)&a, sizeof(a)), 0);
+	assert_int_equal(listen(vain, 8), 0);
+	pid = start_exporting(socket_path, "twofold", hosts);
+	nap_ms(100);
+	if (waitpid(pid, &status, WNOHANG) == pid && WEXITSTATUS(status) == 99) {
+		print_message("skipped: no mounts of our own\n");
+		skip();
+	}
+	both[0] = (struct pollfd){.fd = receiver, .events = POLLIN};
+	both[1] = (struct pollfd){.fd = vain, .events = POLLIN};
+	for (int tries = 0; !(both[0].revents & POLLIN); tries++) {
+		assert_true(tries < 4);
+		assert_true(poll(both, 2, ANSWER_MS) > 0);
+		if (!(both[1].revents & POLLIN))
+			continue;
+		fd = accept(vain, NULL, NULL);
+		first = !first;
+		write_hosts(hosts, first);
+		close(fd);
+	}
+	json_decref(next_export());
+	close(vain);
+	kill(pid, SIGTERM);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_anew_starts_anew),
 		cmocka_unit_test(another_address_is_tried),
+		cmocka_unit_test(in_whatever_order_they_come),
 	};
 
 	return cmocka_run_group_tests(tests, setup, fixture_teardown);

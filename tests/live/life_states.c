@@ -19,8 +19,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "inject/control.h"
 #include "inject/maps.h"
 #include "inject/proc.h"
+#include "inject/remote.h"
 #include "inject/tasks.h"
 #include "tests/live/harness_session.h"
 
@@ -304,6 +306,45 @@ static void test_one_is_barred(void **state)
 	harness_end(h, 0);
 }
 
+/* How many are barred, how many of those are without their filter after a call of ours, and how many at all. */
+static int look_at_barred(struct stop *s, void *arg, struct dinst_error *e)
+{
+	const struct arch_remote_call call = {.number = SYS_getpid};
+	const struct arch_remote_program program = {.calls = &call, .count = 1};
+	unsigned *counts = arg;
+	long result = -1;
+	int status = remote_run(s, &program, 0, NULL, NULL, NULL, &result, e);
+
+	for (size_t i = 0; i < s->held_count; i++) {
+		counts[0] += s->held[i].barred;
+		counts[1] += s->held[i].barred && s->held[i].seccomp_suspended;
+		counts[2] += s->held[i].seccomp_suspended;
+	}
+	return status;
+}
+
+/*
+ * fear A9, A4: the thread that makes none of our calls is watched on its way back into its own as ever, which
+ * one without its filter is not: a handler that runs before that would not be told to the call
+ */
+static void test_barred_is_watched(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	unsigned counts[3] = {0};
+	struct target *t;
+
+	assert_true(start(h, stops, "barred"));
+	t = open_target(h->pid);
+	if (target_stop(t, NULL, look_at_barred, counts, NULL, &e))
+		fail_msg("%s", e.text);
+	assert_int_equal(counts[0], 1);
+	assert_int_equal(counts[1], 0);
+	assert_int_equal(counts[2], 1);
+	target_close(t);
+	harness_end(h, 0);
+}
+
 /* True if all threads are asleep: what a stop interrupted they have gone on with. */
 static bool all_sleep(pid_t pid)
 {
@@ -384,10 +425,11 @@ static void test_io_uring(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_uninterruptible), CASE(test_frozen),	       CASE(test_filters_come),
-		CASE(test_filter),	    CASE(test_filter_for_all), CASE(test_one_is_barred),
+		CASE(test_uninterruptible),   CASE(test_frozen),
+		CASE(test_filters_come),      CASE(test_filter),
+		CASE(test_filter_for_all),    CASE(test_one_is_barred),
 
-		CASE(test_io_uring),
+		CASE(test_barred_is_watched), CASE(test_io_uring),
 	};
 
 	return cmocka_run_group_tests_name("live/life_states", tests, NULL, NULL);

@@ -165,17 +165,21 @@ static void test_again(void **state)
 	mdl_end(h);
 }
 
-/* Who asks for what is measured already has nothing of before; nor less than nothing where that ends with its thread. */
+/*
+ * Who asks for what is measured already has nothing of before; nor less than nothing where that ends with its
+ * thread, nor does what comes then make up for that first.
+ */
 static void test_ends(void **state)
 {
 	static const char focus[] = "/Code/mdl_threads/work_3";
 	struct harness *h = *state;
 	struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000l};
-	unsigned ids[2];
+	unsigned ids[2], first;
+	int64_t value;
 
 	harness_start(h, "mdl_threads", NULL);
 	mdl_attach(h, NULL);
-	mdl_insert(h, "wall_inclusive", focus);
+	first = mdl_insert(h, "wall_inclusive", focus);
 	mdl_insert(h, "wall_inclusive", focus, "/Process/*");
 	assert_string_equal(mdl_ask(h, "visit"), "done");
 	nanosleep(&pause, NULL);
@@ -186,6 +190,11 @@ static void test_ends(void **state)
 	assert_string_equal(mdl_ask(h, "leave"), "done");
 	for (int k = 0; k < 2; k++)
 		assert_true(sum_of(h, ids[k]) >= 0);
+	value = mdl_value(h, first);
+	assert_string_equal(mdl_ask(h, "go 100"), "done");
+	value = mdl_value(h, first) - value;
+	assert_true(value > 0);
+	assert_int_equal(mdl_value(h, ids[0]), value);
 	mdl_end(h);
 }
 
