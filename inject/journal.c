@@ -116,12 +116,12 @@ void journal_destroy(struct journal *j)
 	free(j);
 }
 
-/* Memory for the next slot that was never used. */
 bool journal_is_full(const struct journal *j)
 {
 	return !j->free_count && j->high == j->capacity;
 }
 
+/* Memory for the next slot that was never used. */
 static int make_slot(struct journal *j, struct dinst_error *e)
 {
 	size_t size = journal_size(j->arena) - j->made;
@@ -280,31 +280,42 @@ static int by_address(const void *x, const void *y)
 	return a < b ? -1 : a > b;
 }
 
+static bool is_kept(const struct journal_entry *const *kept, size_t count,
+		    const struct journal_entry *entry)
+{
+	for (size_t i = 0; i < count; i++)
+		if (kept[i]->length == entry->length &&
+		    !memcmp(kept[i]->original, entry->original, entry->length) &&
+		    !memcmp(kept[i]->patched, entry->patched, entry->length))
+			return true;
+	return false;
+}
+
 /*
- * Of entries that share one address those that are not too many: what is there first, then others. The
- * order of what is kept stays, and so do addresses.
+ * Of entries that share one address those that are not too many: what is there first, then others, and
+ * none twice: what was loaded often must not crowd out what is there now. The order of what is kept stays,
+ * and so do addresses.
  */
 static void keep_some(const struct target *t, struct journal_entry *const *same, size_t count)
 {
+	const struct journal_entry *kept[JOURNAL_SAME_MAX];
 	uint8_t now[ARCH_PATCH_MAX];
 	const size_t got = target_read_some(t, same[0]->address, now, sizeof(now));
-	size_t there = 0, others = 0;
+	size_t kept_count = 0;
 
-	for (size_t i = 0; i < count; i++)
-		there += same[i]->length <= got && !memcmp(now, same[i]->patched, same[i]->length);
-	if (there > JOURNAL_SAME_MAX)
-		there = JOURNAL_SAME_MAX;
-	others = JOURNAL_SAME_MAX - there;
-	for (size_t i = 0; i < count; i++) {
-		const bool is_there =
-			same[i]->length <= got && !memcmp(now, same[i]->patched, same[i]->length);
-		size_t *left = is_there ? &there : &others;
+	for (int others = 0; others <= 1; others++)
+		for (size_t i = 0; i < count; i++) {
+			const bool is_there = same[i]->length <= got &&
+					      !memcmp(now, same[i]->patched, same[i]->length);
 
-		if (*left)
-			--*left;
-		else
-			same[i]->length = 0;
-	}
+			/* What has gone has no bytes, which are there. */
+			if (is_there == others)
+				continue;
+			if (kept_count < JOURNAL_SAME_MAX && !is_kept(kept, kept_count, same[i]))
+				kept[kept_count++] = same[i];
+			else
+				same[i]->length = 0;
+		}
 }
 
 /*

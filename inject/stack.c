@@ -406,13 +406,15 @@ void snapshot_scan_thread(const struct snapshot *shot, const struct stack_shot *
 /* The lowest signal frame above `from` in the span; its end if there is none. */
 static taddr_t frame_above(const struct snapshot *shot, const struct stack_span *span, taddr_t from)
 {
-	const size_t at = snapshot_region_index(shot, from);
-	const struct stack_region *r = at < shot->region_count ? &shot->regions[at] : NULL;
 	struct signal_frame frame;
 
-	if (!r || !r->signals || !signal_frames_from(r, from, &frame) || frame.at >= span->hi)
-		return span->hi;
-	return frame.at;
+	/* A guard in it makes it two copies, or more. */
+	for (size_t at = snapshot_region_index(shot, from);
+	     at < shot->region_count && shot->regions[at].lo < span->hi; at++)
+		if (shot->regions[at].signals &&
+		    signal_frames_from(&shot->regions[at], from, &frame))
+			return frame.at < span->hi ? frame.at : span->hi;
+	return span->hi;
 }
 
 void snapshot_scan_left(const struct snapshot *shot, const struct stack_shot *thread,

@@ -41,7 +41,7 @@ void snapshot_free(struct snapshot *shot);
  * more memory than can be searched in a stop. Every range counts as hit then.
  */
 bool snapshot_is_unsearched(const struct snapshot *shot);
-/* From now on as if it could not be. */
+/* Every range counts as hit from now on, too, for another reason: it may park something after all. */
 void snapshot_doubt(struct snapshot *shot);
 /* The target's, as they were in the stop; the snapshot's own. */
 const struct maps *snapshot_maps(const struct snapshot *shot);

@@ -252,12 +252,12 @@ static bool is_too_much(const struct target *t, size_t most)
 
 bool snapshot_is_unsearched(const struct snapshot *shot)
 {
-	return shot->parked_unknown;
+	return shot->parked_unknown && !shot->doubted;
 }
 
 void snapshot_doubt(struct snapshot *shot)
 {
-	shot->parked_unknown = true;
+	shot->parked_unknown = shot->doubted = true;
 }
 
 size_t snapshot_searched(const struct snapshot *shot)

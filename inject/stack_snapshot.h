@@ -54,6 +54,7 @@ struct snapshot {
 	size_t parked_count;
 	size_t searched;     /* pages, for them */
 	bool parked_unknown; /* there may be any */
+	bool doubted;	     /* ... by snapshot_doubt() */
 };
 
 /* Index of the first region that ends above `address`. */

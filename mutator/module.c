@@ -141,11 +141,24 @@ static bool is_no_program(const char *name)
 	       !strncmp(name, "/SYSV", 5) || !strncmp(name, "/anon_hugepage", 14);
 }
 
-struct file_image *module_file_find(const struct module_list *l, const struct maps_entry *m)
+static bool is_file_of(const struct file_image *f, const struct maps_entry *m)
 {
-	for (size_t i = 0; i < l->file_count; i++)
-		if (l->files[i].inode == m->inode && l->files[i].device == m->device)
+	return f->inode == m->inode && f->device == m->device;
+}
+
+struct file_image *module_file_find(struct module_list *l, const struct maps_entry *m)
+{
+	/* Neighbours in the maps are so here, too, one way or the other: who looks at thousands has a stop. */
+	for (size_t i = l->near ? l->near - 1 : 0; i < l->file_count && i <= l->near + 1; i++)
+		if (is_file_of(&l->files[i], m)) {
+			l->near = i;
 			return &l->files[i];
+		}
+	for (size_t i = 0; i < l->file_count; i++)
+		if (is_file_of(&l->files[i], m)) {
+			l->near = i;
+			return &l->files[i];
+		}
 	return NULL;
 }
 

@@ -73,6 +73,7 @@ struct module_list {
 	size_t count, capacity;
 	struct file_image *files;
 	size_t file_count, file_capacity;
+	size_t near; /* of the files, the last one that was found */
 };
 
 /* One look at the maps. */
@@ -93,7 +94,7 @@ char *module_plain_path(const char *name);
 bool module_file_is_code(const struct maps_entry *m);
 
 /* What is known of a mapping's file; NULL if nobody has looked at it. */
-struct file_image *module_file_find(const struct module_list *l, const struct maps_entry *m);
+struct file_image *module_file_find(struct module_list *l, const struct maps_entry *m);
 
 /* The image of a mapping's file, opened once while it is not written. NULL without memory. */
 struct file_image *module_file_of(struct reading *r, const struct maps_entry *m, const char *path);

@@ -7,6 +7,7 @@
  */
 #include "mutator/parks.h"
 
+#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,12 +69,24 @@ void modules_tell_parks(const struct module_list *l, struct target *t)
 	}
 }
 
+/* Code that a program has made itself, of files that may be new at each look, begins with no header. */
+static bool may_be_library(const struct target *t, const struct maps *maps,
+			   const struct maps_entry *m)
+{
+	const struct maps_entry *start = maps_file_start(maps, m);
+	char magic[SELFMAG];
+
+	return !start || target_read_some(t, start->lo, magic, sizeof(magic)) != sizeof(magic) ||
+	       !memcmp(magic, ELFMAG, sizeof(magic));
+}
+
 /* True if there is code of a file that nobody has looked at: a library has been loaded since. */
-static bool has_unknown(const struct module_list *l, const struct maps *maps)
+static bool has_unknown(struct module_list *l, const struct target *t, const struct maps *maps)
 {
 	for (size_t i = 0; i < maps->count; i++)
 		if (module_file_is_code(&maps->entries[i]) &&
-		    !module_file_find(l, &maps->entries[i]))
+		    !module_file_find(l, &maps->entries[i]) &&
+		    may_be_library(t, maps, &maps->entries[i]))
 			return true;
 	return false;
 }
@@ -87,7 +100,7 @@ int parks_snapshot(struct session *s, struct stop *stop, struct snapshot **out,
 		target_set_parks(stop_target(stop));
 	status = snapshot_take(stop, out, e);
 	if (status < 0 || target_parks(stop_target(stop)) ||
-	    !has_unknown(s->modules, snapshot_maps(*out)))
+	    !has_unknown(s->modules, stop_target(stop), snapshot_maps(*out)))
 		return status;
 	s->unknown_code = true;
 	snapshot_doubt(*out);
@@ -121,7 +134,7 @@ void parks_learn(struct session *s, const struct target *member)
 		const struct maps_entry *m = &r->maps.entries[i];
 
 		if (module_file_is_code(m) && !module_file_find(s->modules, m) &&
-		    learn_switch(r, m))
+		    may_be_library(member, &r->maps, m) && learn_switch(r, m))
 			target_set_parks(s->target);
 	}
 	maps_release(&r->maps);

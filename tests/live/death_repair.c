@@ -464,24 +464,22 @@ static void test_many_at_one_place(void **state)
 	harness_end(h, 0);
 }
 
-/*
- * fear J2, G4: the same short jump was put over a plugin and over what was built anew and loaded to its
- * place: a mutator's death leaves both in the journal, and what comes back is the file's
- */
-static void test_built_anew(void **state)
+/* `loads`: how often it was loaded before it was built anew. */
+static void run_built_anew(struct harness *h, unsigned loads)
 {
-	struct harness *h = *state;
 	uint8_t now[2], file[2];
 	struct session *s;
 	taddr_t at;
 
 	harness_start(h, "reloads", NULL);
 	s = session_begin(h);
-	ask_done(h, "open\n");
-	session_insert(s, "reload_tiny");
-	ask_done(h, "call 10\n");
-	ask_done(h, "close\n");
-	request_retry_pending(s);
+	for (unsigned n = 0; n < loads; n++) {
+		ask_done(h, "open\n");
+		session_insert(s, "reload_tiny");
+		ask_done(h, "call 10\n");
+		ask_done(h, "close\n");
+		request_retry_pending(s);
+	}
 	usleep(20000);
 	ask_done(h, "recode\n");
 	ask_done(h, "open\n");
@@ -503,6 +501,21 @@ static void test_built_anew(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear J2, G4: the same short jump was put over a plugin and over what was built anew and loaded to its
+ * place: a mutator's death leaves both in the journal, and what comes back is the file's
+ */
+static void test_built_anew(void **state)
+{
+	run_built_anew(*state, 1);
+}
+
+/* fear J2, G4: the same where it was loaded so often before that the journal has more for that place than is looked at */
+static void test_built_anew_after_many(void **state)
+{
+	run_built_anew(*state, 12);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, death_setup, death_teardown)
 
 int main(void)
@@ -519,6 +532,7 @@ int main(void)
 		TEST(test_execution_before_it_is_taken_out),
 		TEST(test_many_at_one_place),
 		TEST(test_built_anew),
+		TEST(test_built_anew_after_many),
 	};
 
 	return cmocka_run_group_tests_name("live/death_repair", tests, NULL, NULL);

@@ -402,6 +402,30 @@ static void test_numbers_in_a_full_heap(void **state)
 	end(h, s);
 }
 
+/* fear J7: an arena that is full of what is used: what is inserted next goes into another one */
+static void test_full_heap(void **state)
+{
+	enum { ROOM = 1 << 16 };
+	struct harness *h = *state;
+	taddr_t *pieces = calloc(ROOM, sizeof(*pieces));
+	struct session *s = begin(h);
+	const struct instance *even = pair(s, "even"), *fib;
+	struct place *old = s->places;
+	size_t count = fill(old->heap, pieces, ROOM);
+
+	fib = pair(s, "fib");
+	assert_ptr_not_equal(s->places, old);
+	assert_ptr_equal(s->places->next, old);
+	tell(h, "fib 15", "done");
+	expect_all(s, fib, THREADS * 1973, THREADS * 1973, 0);
+	unpair(s, fib);
+	unpair(s, even);
+	while (count--)
+		heap_free_code(old->heap, pieces[count]);
+	free(pieces);
+	end(h, s);
+}
+
 /* fear E3, H5: coroutines that are left, gone on with, and abandoned */
 static void test_coroutines(void **state)
 {
@@ -545,6 +569,7 @@ int main(void)
 		CASE(test_alive),
 		CASE(test_numbers_are_used_again),
 		CASE(test_numbers_in_a_full_heap),
+		CASE(test_full_heap),
 		CASE(test_coroutines),
 		CASE(test_children),
 		CASE(test_churn),

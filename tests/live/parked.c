@@ -259,12 +259,41 @@ static void test_trampoline_unknown(void **state)
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(removal_flush(s, &flushed, &e), 0);
 		assert_int_not_equal(flushed.queued, 0);
+		/* Nothing was too large for anybody. */
+		assert_false(flushed.unsearched);
 	}
 	assert_true(target_parks(s->target));
 	ask(h, "resume", "resumed");
 	ask(h, "go 100", "done");
 	session_flush_all(s);
 	session_end(s);
+	harness_end(h, 0);
+}
+
+/*
+ * fear C2, H5, J1, J7: a program that maps code of its own making all the time, each time of a new file: that
+ * switches between no tasks, and nothing waits for it
+ */
+static void test_code_of_its_own(void **state)
+{
+	struct harness *h = *state;
+	struct flush_result flushed = {0};
+	struct dinst_error e = {0};
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "parked", "fiber", NULL);
+	s = session_begin(h);
+	ask(h, "code", "begun");
+	id = session_insert_kind(s, "parked_function", POINT_ENTRY);
+	ask(h, "go 100", "done");
+	session_remove(s, id);
+	/* As if it had no switch. */
+	s->target->parks = false;
+	assert_int_equal(removal_flush(s, &flushed, &e), 0);
+	assert_int_equal(flushed.queued, 0);
+	session_end(s);
+	ask(h, "go 100", "done");
 	harness_end(h, 0);
 }
 
@@ -549,6 +578,7 @@ int main(void)
 		CASE(test_trampoline_copied),
 		CASE(test_trampoline_loaded),
 		CASE(test_trampoline_unknown),
+		CASE(test_code_of_its_own),
 		CASE(test_routines_away),
 		CASE(test_routines_fiber),
 		CASE(test_routines_copied),

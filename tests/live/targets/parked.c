@@ -24,6 +24,7 @@
  *   fill N   N MiB more of memory that is in use, instead of what there was so far; "filled".
  *            Above 1,024 it is mapped only, and empty.
  *   load F   loads the shared object F; "loaded"
+ *   code     begins to map code of its own making all the time, each time of a new file in memory; "begun"
  *   guard    a guard that is no mapping, in memory of its own; "guarded", or "none" where the
  *            kernel knows none, or does not tell
  * Exits with 1 if a result was wrong.
@@ -230,6 +231,26 @@ static int guard(void)
 	return entry >> 58 & 1;
 }
 
+static void *make_code(void *unused)
+{
+	static void *made[8];
+
+	for (unsigned n = 0;; n = (n + 1) % 8) {
+		int fd = memfd_create("code", MFD_CLOEXEC);
+
+		if (fd < 0 || ftruncate(fd, 4096))
+			exit(2);
+		if (made[n])
+			munmap(made[n], 4096);
+		made[n] = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+		if (made[n] == MAP_FAILED)
+			exit(2);
+		close(fd);
+		usleep(100);
+	}
+	return unused;
+}
+
 static void serve(void)
 {
 	char line[1024];
@@ -254,6 +275,11 @@ static void serve(void)
 		} else if (!strncmp(line, "load", 4)) {
 			line[strcspn(line, "\n")] = '\0';
 			puts(dlopen(line + 5, RTLD_NOW) ? "loaded" : "not loaded");
+		} else if (!strncmp(line, "code", 4)) {
+			pthread_t thread;
+
+			puts(pthread_create(&thread, NULL, make_code, NULL) ? "not begun"
+									    : "begun");
 		} else {
 			for (long n = atol(line + 3); n > 0; n--)
 				if (parked_function(page) != VALUE + 1)
