@@ -424,7 +424,8 @@ struct arch_counter {
 	/*
 	 * A table for sequences that must not touch the flags: the word for CPU n,
 	 * at cpu_table + 8 * n, is (n << cpu_shift) + 1; those for -1 and -2, which
-	 * mean that there is no CPU id (include/uapi/linux/rseq.h), are 0.
+	 * mean that there is no CPU id (include/uapi/linux/rseq.h), are 0, and so are
+	 * those from `cpus` on, as far as there are any.
 	 */
 	taddr_t cpu_table;
 };

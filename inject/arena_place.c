@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "inject/cpus.h"
 #include "inject/proc.h"
 
 static const taddr_t PAGE = 4096;
@@ -221,18 +221,12 @@ unsigned arena_parse_cpus(const char *list)
 
 static unsigned ask_possible_cpus(void)
 {
-	unsigned long mask[1 << 14];
 	char text[4096];
 	unsigned cpus = 0;
-	long bytes;
 
 	if (read_small("/sys/devices/system/cpu/possible", text, sizeof(text)))
 		cpus = arena_parse_cpus(text);
-	if (cpus)
-		return cpus;
-	/* The kernel answers with the size of its own mask: never less than what is possible. */
-	bytes = syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask);
-	return bytes > 0 ? (unsigned)bytes * 8 : 8192;
+	return cpus ? cpus : cpus_most();
 }
 
 unsigned arena_possible_cpus(void)

@@ -13,4 +13,10 @@
  */
 void cpus_online(bool *online, unsigned cpus);
 
+/*
+ * CPUs that the kernel has room for in its masks: one more than the highest number that a thread can
+ * ever be given, at least, whatever /sys says.
+ */
+unsigned cpus_most(void);
+
 #endif

@@ -44,16 +44,28 @@ enum {
 	MADE_BYTES = 64 << 20,
 };
 
-/* Where there is room for it: not with thousands of CPUs and small blocks. */
+static size_t table_words(size_t cpus)
+{
+	return (NO_CPU + cpus + LINE - 1) / LINE * LINE;
+}
+
+/*
+ * Where there is room for it: not with thousands of CPUs and small blocks. If there is, it has a
+ * word for whatever number the kernel may give a thread. Code takes what it finds there for a distance
+ * and writes there; and the list of possible CPUs is a file, in place of which others may stand in a container.
+ */
 static int make_cpu_table(struct heap *h, struct dinst_error *e)
 {
 	struct arena *a = h->arena;
-	size_t words = ((size_t)NO_CPU + a->cpus + LINE - 1) / LINE * LINE;
+	const unsigned most = cpus_most();
+	size_t words = table_words(most > a->cpus ? most : a->cpus);
 	uint64_t *table = (uint64_t *)(void *)a->data_map + RESERVED + NO_CPU;
 	const size_t at = (size_t)(RESERVED + NO_CPU) * HEAP_SLOT;
 	int status;
 
 	h->first_counter = RESERVED;
+	if (RESERVED + 2 * words > h->counter_room)
+		words = table_words(a->cpus);
 	if (RESERVED + 2 * words > h->counter_room)
 		return DINST_OK;
 	status = arena_make_pages(a, a->code_size, (RESERVED + words) * HEAP_SLOT, e);

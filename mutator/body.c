@@ -8,10 +8,13 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 
+#include "arch/scan.h"
 #include "mutator/body.h"
 
 enum { COLD_ALIGN = ARCH_COUNT_ALIGN, FAR_APART = (2 << 20) + 32 };
+enum { BEGINNER_MOST = 4096, BEGINNER_INSNS = 4 };
 
 /* ------------------------------------------------------------- the base */
 
@@ -45,6 +48,70 @@ release:
 	return status;
 }
 
+/* ---------------------------------------------------- threads that begin */
+
+/* A function's code, and whether it registers restartable sequences. */
+struct beginner {
+	const uint8_t *code;
+	size_t size;
+	vaddr_t address;
+	bool registers;
+};
+
+/* rseq's number stands there: soon after it there is a system call, or it is another number. */
+static void look_behind(void *arg, taddr_t from, taddr_t number)
+{
+	struct beginner *b = arg;
+	size_t at = from - b->address;
+	struct arch_insn insn;
+
+	(void)number;
+	for (unsigned i = 0; i < BEGINNER_INSNS && at < b->size; i++, at += insn.length) {
+		if (arch_decode(b->code + at, b->size - at, b->address + at, &insn) != ARCH_OK)
+			return;
+		b->registers |= insn.flow == ARCH_FLOW_SYSCALL;
+	}
+}
+
+/*
+ * True for what runs in a new thread before the C library has registered its restartable sequences
+ * (glibc: start_thread(), which does it itself, and what it calls first). The number of the CPU in the
+ * thread's memory is 0 then, or that of the thread which had the memory before.
+ */
+static bool runs_before_rseq(const struct site *site)
+{
+	const struct image *image = site->module->image;
+	const struct image_function *functions, *f;
+	struct beginner b = {.size = 0};
+
+	image_functions(image, &functions);
+	f = &functions[site->function];
+	if (!strcmp(f->name, "start_thread") || !strcmp(f->name, "__ctype_init"))
+		return true;
+	if (f->size > BEGINNER_MOST)
+		return false;
+	b.address = f->address;
+	b.code = image_code(image, f->address, &b.size);
+	if (!b.code)
+		return false;
+	if (b.size > f->size)
+		b.size = f->size;
+	arch_scan_constants(b.code, b.size, b.address, SYS_rseq, SYS_rseq + 1, look_behind, &b);
+	return b.registers;
+}
+
+static void look_around(const struct session *s, const struct site *site,
+			struct arch_environment *environment)
+{
+	snippet_look_around(s, site->place, environment);
+	if (environment->counter.mode != ARCH_COUNT_PER_CPU && !environment->thread_clock_by_rseq)
+		return;
+	if (!runs_before_rseq(site))
+		return;
+	environment->counter.mode = ARCH_COUNT_LOCKED;
+	environment->thread_clock_by_rseq = false;
+}
+
 /* --------------------------------------------------------------- bodies */
 
 static struct body *body_new(const struct session *s, struct site *site, bool is_head,
@@ -58,7 +125,7 @@ static struct body *body_new(const struct session *s, struct site *site, bool is
 	}
 	b->site = site;
 	b->is_head = is_head;
-	snippet_look_around(s, site->place, &b->environment);
+	look_around(s, site, &b->environment);
 	for (const struct link *l = site->first_link; l; l = l->next)
 		b->pieces[b->count++] = (struct body_piece){
 			.snippet = l->snippet,

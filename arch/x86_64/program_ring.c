@@ -4,13 +4,14 @@
  *
  *     hot                                        cold
  *     r = ring 0 of the CPU's block              CPU not known: of a block by thread id
- *     lock cmpxchg: 0 -> thread id               taken: the other rings; none: dropped
+ *     lock cmpxchg: 0 -> thread id               no id: dropped
+ *                                                taken: the other rings; none: dropped
  *     no room? ->                                free it, the other rings
  *     lfence, rdtsc -> opened
  *     does not fit in this lap? ->               filler, and the next lap; no room: dropped
  *     the record's header
  *     ... fields ...
- *     head += size; lock = 0
+ *     head += size; lock = 0                     not its holder: nothing
  *
  * The fence keeps the clock from being read before the ring is taken, and so
  * before the thread's last record can be seen. Stores are seen in their order.
@@ -45,7 +46,7 @@ enum {
 struct opening {
 	unsigned ring, record, tid, other;
 	int32_t bytes, size; /* of the ring, of the record */
-	struct asm_label index, roomy, placed, done, dropped, full, full_next;
+	struct asm_label index, roomy, placed, done, dropped, no_id, full, full_next;
 };
 
 bool ring_wish(const struct x86_plan *plan, const struct arch_op *op, struct register_wish *wish)
@@ -60,8 +61,11 @@ bool ring_wish(const struct x86_plan *plan, const struct arch_op *op, struct reg
 	case ARCH_OP_RING_BYTES:
 		wish->temps = 1;
 		return true;
+	case ARCH_OP_RING_CLOSE:
+		wish->temps = 1;
+		return true;
 	default:
-		return op->kind == ARCH_OP_RING_CLOSE;
+		return false;
 	}
 }
 
@@ -213,6 +217,7 @@ static void emit_dropped(struct emitter *e, struct opening *o)
 	asm_place_at(&o->full_next, arch_here(cold));
 	emit_free(cold, o);
 	asm_place_at(&o->dropped, arch_here(cold));
+	asm_place_at(&o->no_id, arch_here(cold));
 	emit_count_up(cold, asm_at(o->ring, AT_DROPPED));
 	asm_op_reg(cold, false, ASM_XOR_STORE, o->record, o->record);
 	asm_jump(cold, ASM_JUMP_ALWAYS, &o->done);
@@ -286,6 +291,9 @@ static void emit_open(struct emitter *e)
 	asm_load_thread(e->out, false, o.tid, e->env->pairing.tid_offset);
 	emit_block(e, &o);
 	emit_ring_of_block(e, &o);
+	/* Without an id it could not be held: musl takes it from a thread that ends. */
+	asm_op_reg(e->out, false, ASM_TEST, o.tid, o.tid);
+	asm_jump(e->out, ASM_JUMP_E, &o.no_id);
 	emit_take(e->out, &o);
 	asm_jump(e->out, ASM_JUMP_NE, &busy);
 	emit_place(e, &o);
@@ -295,13 +303,22 @@ static void emit_open(struct emitter *e)
 	emit_dropped(e, &o);
 }
 
+/*
+ * Who was forked in a handler that interrupted this has another id than who holds the ring, and must not
+ * end the other's record once more.
+ */
 static void emit_close(struct emitter *e)
 {
-	const unsigned ring = emitter_a(e);
+	const unsigned ring = emitter_a(e), tid = e->temps[0];
+	struct asm_label not_held = {0};
 
+	asm_load_thread(e->out, false, tid, e->env->pairing.tid_offset);
+	asm_op_mem(e->out, true, ASM_CMP_STORE, tid, asm_at(ring, AT_LOCK));
+	asm_jump(e->out, ASM_JUMP_NE, &not_held);
 	asm_op_mem(e->out, true, 0x81, ASM_IMM_ADD, asm_at(ring, AT_HEAD));
 	x86_emit32(e->out, (uint32_t)e->op->immediate);
 	asm_store_number(e->out, true, 0, asm_at(ring, AT_LOCK));
+	asm_place(e->out, &not_held);
 }
 
 bool ring_emit(struct emitter *e)

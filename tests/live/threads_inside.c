@@ -245,6 +245,58 @@ static void test_fibers(void **state)
 	end(h, s, false);
 }
 
+/* Words of a counter: what threads have added that had a number of their CPU, and what the others have. */
+static void words_of(const struct instance *i, uint64_t *of_cpus, uint64_t *locked)
+{
+	const struct place *p = i->links->site->place;
+	const struct arena *a = p->arena;
+	const taddr_t counter = i->links->snippet.counter
+					? i->links->snippet.counter
+					: i->links->snippet.code->program.ops[0].number;
+
+	*of_cpus = 0;
+	for (unsigned cpu = 0; cpu <= a->cpus; cpu++) {
+		const taddr_t word = counter + ((taddr_t)cpu << a->cpu_shift);
+
+		*locked = *(const uint64_t *)heap_map(p->heap, word, sizeof(*locked));
+		*of_cpus += cpu < a->cpus ? *locked : 0;
+	}
+}
+
+/*
+ * fear D7: what the C library calls of a new thread before it has registered its restartable sequences,
+ * while the number of a CPU in its memory is 0, or that of the thread that had it before, is counted exactly
+ */
+static void test_before_rseq(void **state)
+{
+	static const char *const functions[] = {"/Code/libc.so.6/__ctype_init",
+						"/Code/libc.so.6/start_thread"};
+	struct harness *h = *state;
+	struct session *s = begin(h);
+
+	for (size_t n = 0; n < sizeof(functions) / sizeof(functions[0]); n++) {
+		struct insert_result result = {0};
+		struct dinst_error e = {0};
+		uint64_t of_cpus, locked;
+
+		if (request_insert(s, "calls", &functions[n], 1, NULL, &result, &e) < 0) {
+			/* Its name is in debug information only. */
+			print_message("%s\n", e.text);
+			assert_true(n);
+			dinst_error_clear(&e);
+			continue;
+		}
+		assert_int_equal(result.count, 1);
+		expect(h, "churn 200", "done");
+		assert_int_equal(value(result.instances[0]), 200);
+		words_of(result.instances[0], &of_cpus, &locked);
+		assert_int_equal(of_cpus, 0);
+		assert_int_equal(locked, 200);
+		free(result.instances);
+	}
+	end(h, s, true);
+}
+
 /* fear D7: two thousand threads in the memory of old ones begin with nothing; no record is lost */
 static void test_churn(void **state)
 {
@@ -314,6 +366,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_spinning, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_jumps, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_fibers, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_before_rseq, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_churn, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_child, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_many_threads, harness_setup, harness_teardown),

@@ -392,6 +392,87 @@ static void test_many_fields(void **state)
 		check_fields(fields);
 }
 
+/*
+ * Nobody can hold a ring without an id, which is what its lock would say: musl takes it from a thread
+ * that ends while that goes on for a few calls.
+ */
+static void test_no_id(void **state)
+{
+	static _Thread_local uint32_t id;
+	static struct made m;
+	struct arch_stream s = stream_in(low_area);
+	uint64_t dropped = 0;
+
+	(void)state;
+	run_init();
+	for (unsigned round = 0; round < 20; round++) {
+		clear_rings(low_area);
+		start(&m, low_area);
+		m.env.pairing.tid_offset =
+			(int32_t)((intptr_t)&id - (intptr_t)__builtin_thread_pointer());
+		if (round & 1)
+			m.env.counter.rseq_offset = 0;
+		add_event(&m, 7, 2);
+		emit_program(&m);
+		id = 0;
+		run_it(&m);
+		dropped = 0;
+		for (unsigned n = 0; n < ALL_RINGS; n++) {
+			assert_int_equal(any_ring(&s, n)->head, 0);
+			assert_int_equal(any_ring(&s, n)->lock, 0);
+			dropped += any_ring(&s, n)->dropped;
+		}
+		assert_int_equal(dropped, 1);
+		id = 4711;
+		run_it(&m);
+		dropped = 0;
+		for (unsigned n = 0; n < ALL_RINGS; n++)
+			dropped += any_ring(&s, n)->head;
+		assert_int_equal(dropped, 40);
+	}
+}
+
+/*
+ * A forked child that returns from the handler in which it was made goes on with its parent's record:
+ * the ring is not its own, and may be anybody's by then.
+ */
+static void test_not_held(void **state)
+{
+	static const uint64_t holders[] = {0, 4711};
+	static struct made m;
+	struct arch_stream s = stream_in(low_area);
+
+	(void)state;
+	run_init();
+	for (unsigned round = 0; round < 20; round++) {
+		const int32_t size = sizeof(struct arch_record) + 8;
+		const uint64_t holder = holders[round & 1];
+		unsigned held = 0;
+
+		clear_rings(low_area);
+		start(&m, low_area);
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_RING_OPEN,
+					    .result = 1,
+					    .second = 2,
+					    .number = 3,
+					    .immediate = size});
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_STORE,
+					    .size = 8,
+					    .a = 2,
+					    .number = offsetof(struct arch_ring, lock),
+					    .immediate = (int32_t)holder});
+		add_op(&m, (struct arch_op){.kind = ARCH_OP_RING_CLOSE, .a = 2, .immediate = size});
+		next_value = 3;
+		emit_program(&m);
+		run_it(&m);
+		for (unsigned n = 0; n < ALL_RINGS; n++) {
+			assert_int_equal(any_ring(&s, n)->head, 0);
+			held += any_ring(&s, n)->lock == holder && any_ring(&s, n)->opened;
+		}
+		assert_int_equal(held, 1);
+	}
+}
+
 /* ----------------------------------------------------------------- refusals */
 
 static void test_refused(void **state)
@@ -431,6 +512,7 @@ int main(void)
 		cmocka_unit_test(test_one_writer), cmocka_unit_test(test_two_events),
 		cmocka_unit_test(test_taken),	   cmocka_unit_test(test_rubbish),
 		cmocka_unit_test(test_bytes),	   cmocka_unit_test(test_many_fields),
+		cmocka_unit_test(test_no_id),	   cmocka_unit_test(test_not_held),
 		cmocka_unit_test(test_refused),
 	};
 
