@@ -145,6 +145,7 @@ static void look_back(const struct compiler *c, struct compiled *out)
 		out->per_thread |= op->kind == ARCH_OP_RECORD;
 		out->needs_threads |= op->kind == ARCH_OP_THREAD || op->kind == ARCH_OP_READ ||
 				      op->kind == ARCH_OP_RING_OPEN;
+		out->clock |= op->kind == ARCH_OP_CLOCK || op->kind == ARCH_OP_RING_OPEN;
 		out->reads |= op->kind == ARCH_OP_READ || op->kind == ARCH_OP_RING_BYTES;
 		out->system_calls |= op->kind == ARCH_OP_READ || op->kind == ARCH_OP_PROCESS ||
 				     op->kind == ARCH_OP_RING_BYTES ||
@@ -152,6 +153,7 @@ static void look_back(const struct compiler *c, struct compiled *out)
 	}
 	out->activation = c->activation;
 	out->start = c->start;
+	out->clock |= c->start;
 	out->per_thread |= c->activation;
 	out->needs_threads |= out->per_thread;
 }

@@ -78,6 +78,7 @@ struct compiled {
 	bool start;	   /* uses ARCH_VALUE_START: entries must write down the time */
 	bool per_thread;   /* reads or writes per-thread state: goes in and out in a stop */
 	bool system_calls; /* makes some: seccomp must allow them */
+	bool clock;	   /* it, or the entry for it, reads the processor's clock */
 	bool reads;	   /* ... and reads memory by them, which may have to wait for it */
 	/* What the target keeps of its threads must be there (threads_prepare()): $thread, reads that
 	 * cannot fault, and all that is per thread. */

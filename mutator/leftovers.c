@@ -345,7 +345,7 @@ static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadli
 {
 	struct process child = {0};
 	size_t left = result->arenas_left;
-	int status = target_open(pid, &child.target, e);
+	int status = target_open_known(pid, TARGET_FORKED, &child.target, e);
 
 	*none = false;
 	if (status == DINST_NO_PROCESS || status == DINST_GONE) {

@@ -48,6 +48,7 @@ struct request {
 	size_t site_count, site_room;
 	size_t queue_left; /* a longer queue than this is worth a flush where there is no room */
 	uint64_t stop_ns;
+	bool clock_looked; /* the target may read the processor's clock */
 	struct code_entry codes[CODE_ENTRIES];
 	unsigned next_code;
 	/* Per-thread state: what the stop has to catch up with. */
@@ -156,6 +157,11 @@ void request_undo(struct request *r, struct instance *also);
 void request_release(struct request *r);
 /* request_family.c: DINST_REFUSED where a forked process lacks what held bodies need. */
 int request_check_family(struct request *r, struct dinst_error *e);
+/*
+ * False, and says why in *e, where a thread of the target is in the strict mode of seccomp: code that
+ * reads the processor's clock would end it. Looked for once for each request.
+ */
+bool request_may_read_clock(struct request *r, struct dinst_error *e);
 /* The undo routines of these functions, of all instances, those of the request (or NULL) too. */
 int request_set_undos(const struct request *r, struct session *s, const uint32_t *ids, size_t count,
 		      struct dinst_error *e);

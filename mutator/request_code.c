@@ -187,7 +187,8 @@ static int run_compiler(struct request *r, struct instance *i, const struct mdl_
 		status = compile(&request, &compiled, e);
 	if (status >= 0 && (compiled.needs_threads || compiled.per_thread))
 		status = prepare_threads(r, entry->place, e);
-	if (status >= 0 && ((compiled.reads && !threads_may_read(r->session, e)) ||
+	if (status >= 0 && ((compiled.clock && !request_may_read_clock(r, e)) ||
+			    (compiled.reads && !threads_may_read(r->session, e)) ||
 			    (compiled.system_calls && threads_may_call(r->session, e) <= 0)))
 		e->code = status = DINST_UNSUPPORTED;
 	if (status < 0) {

@@ -7,9 +7,13 @@
  *
  * Processes that are forked from now on have all that the target has, so what
  * is found here stays true.
+ *
+ * In the strict mode of seccomp the processor's clock cannot be read (kernel/seccomp.c: disable_TSC()):
+ * code that does would end a thread that is in it, the target's or a child's, and is refused.
  */
 #include <stdlib.h>
 
+#include "inject/proc.h"
 #include "mutator/request.h"
 #include "mutator/stream.h"
 #include "mutator/threads.h"
@@ -22,6 +26,7 @@ struct needs {
 	unsigned count;
 	bool *leads; /* count rows, one a place, of count */
 	bool *threads;
+	bool *clock; /* code there reads the processor's clock */
 	const struct place *
 		*undos; /* by function: of the routine that the request gives it, or NULL */
 };
@@ -62,6 +67,16 @@ static bool uses_threads(const struct needs *n, const struct snippet *snippet)
 	return snippet->kind == SNIPPET_ENTER || snippet->kind == SNIPPET_LEAVE;
 }
 
+static bool reads_clock(const struct snippet *snippet)
+{
+	const struct arch_program *p = snippet->code ? &snippet->code->program : NULL;
+
+	for (unsigned k = 0; p && k < p->count; k++)
+		if (p->ops[k].kind == ARCH_OP_CLOCK || p->ops[k].kind == ARCH_OP_RING_OPEN)
+			return true;
+	return snippet->start;
+}
+
 /* The place of the rings, where code of the snippet records events; else NULL. */
 static const struct place *rings_of(const struct needs *n, const struct snippet *snippet)
 {
@@ -90,6 +105,7 @@ static void look_at_piece(struct needs *n, int of, const struct snippet *snippet
 	const struct snippet_code *code = snippet->code;
 
 	n->threads[of] |= uses_threads(n, snippet);
+	n->clock[of] |= reads_clock(snippet);
 	for (size_t k = 0; code && k < code->variable_count; k++)
 		note_lead(n, of, code->variables[k]->word ? code->variables[k]->word_place : NULL);
 	note_lead(n, of, rings_of(n, snippet));
@@ -146,6 +162,35 @@ static int refuse(const struct session *s, pid_t pid, struct dinst_error *e)
 			  (int)pid, (int)s->pid);
 }
 
+/* The mode is a thread's own. Whoever enters it later is not foreseen. */
+static int check_clock(pid_t pid, struct dinst_error *e)
+{
+	struct proc_ids tids = {0};
+	struct proc_status status;
+	int result = 0;
+
+	if (!proc_tasks(pid, &tids))
+		for (size_t i = 0; i < tids.count && !result; i++)
+			if (!proc_status_read(tids.ids[i], &status) &&
+			    status.seccomp == PROC_SECCOMP_STRICT)
+				result = dinst_fail(
+					e, DINST_REFUSED,
+					"thread %d (%s) of process %d is in the strict mode of seccomp, where "
+					"the processor's clock cannot be read: this request would end it; "
+					"counters can be inserted",
+					(int)tids.ids[i], status.name, (int)pid);
+	proc_ids_release(&tids);
+	return result;
+}
+
+bool request_may_read_clock(struct request *r, struct dinst_error *e)
+{
+	if (!r->clock_looked && check_clock(r->session->pid, e) < 0)
+		return false;
+	r->clock_looked = true;
+	return true;
+}
+
 /* All processes that run through the code of place number `of`. */
 static int check_place(struct request *r, const struct needs *n, unsigned of, struct dinst_error *e)
 {
@@ -157,10 +202,10 @@ static int check_place(struct request *r, const struct needs *n, unsigned of, st
 
 	for (unsigned k = 0; k < n->count; k++)
 		any |= *leads(n, of, k);
-	if (!any || n->places[of]->arena->mode == ARENA_PRIVATE)
+	if ((!any && !n->clock[of]) || n->places[of]->arena->mode == ARENA_PRIVATE)
 		return 0;
 	/* That stop finds those that we may not look at, and is refused. */
-	r->in_stop = true;
+	r->in_stop |= any;
 	status = arena_sharers(n->places[of]->arena, s->pid, &pids, &count);
 	if (status < 0)
 		return dinst_fail(e, status, "cannot find the processes forked from %d",
@@ -172,6 +217,8 @@ static int check_place(struct request *r, const struct needs *n, unsigned of, st
 				status = refuse(s, pids[i], e);
 		if (status >= 0 && n->threads[of] && !has_threads(pids[i], n))
 			status = refuse(s, pids[i], e);
+		if (status >= 0 && n->clock[of])
+			status = check_clock(pids[i], e);
 	}
 	free(pids);
 	return status;
@@ -182,6 +229,7 @@ static void free_needs(struct needs *n)
 	free(n->places);
 	free(n->leads);
 	free(n->threads);
+	free(n->clock);
 	free(n->undos);
 }
 
@@ -197,7 +245,8 @@ static bool list_places(struct needs *n, const struct session *s)
 	n->places = calloc(count + 1, sizeof(*n->places));
 	n->leads = calloc(count * count + 1, sizeof(*n->leads));
 	n->threads = calloc(count + 1, sizeof(*n->threads));
-	if (!n->places || !n->leads || !n->threads || !n->undos)
+	n->clock = calloc(count + 1, sizeof(*n->clock));
+	if (!n->places || !n->leads || !n->threads || !n->clock || !n->undos)
 		return false;
 	for (const struct place *p = s->places; p; p = p->next)
 		n->places[n->count++] = p;

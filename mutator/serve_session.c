@@ -6,12 +6,14 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "mutator/leftovers.h"
 #include "mutator/serve.h"
 #include "mutator/variable.h"
 
 enum {
+	PATIENCE_PAUSE_NS = 20 * 1000 * 1000,
 	LEFTOVER_MS = 3000, /* how long attach tries to take out what was left */
 	REPAIR_MS = 10 * 1000,
 	CATCH_EXEC_MS = 10 * 1000,
@@ -106,8 +108,25 @@ static const char *why_left(const struct leftovers *left)
 		       : "a thread is still inside code of an earlier session; try again later";
 }
 
+/* For so long it is waited for another mutator that has it: one that is to detach. */
+static int clean(struct target *t, double patience, struct leftovers *left, struct dinst_error *e)
+{
+	const struct timespec pause = {.tv_nsec = PATIENCE_PAUSE_NS};
+	const double end = now_ms() + patience;
+	int status = leftovers_clean(t, LEFTOVER_MS, left, e);
+
+	/* It may also be in the middle of a stop. */
+	while ((status == DINST_BUSY || status == DINST_TRACED) && now_ms() < end &&
+	       target_alive(t)) {
+		nanosleep(&pause, NULL);
+		dinst_error_clear(e);
+		status = leftovers_clean(t, LEFTOVER_MS, left, e);
+	}
+	return status;
+}
+
 static int attach(struct server *sv, pid_t pid, const char *name, enum session_state state,
-		  json_t **result, struct dinst_error *e)
+		  double patience, json_t **result, struct dinst_error *e)
 {
 	struct leftovers left = {0};
 	double start = now_ms();
@@ -128,7 +147,7 @@ static int attach(struct server *sv, pid_t pid, const char *name, enum session_s
 	/* Should it be given up before that is out, it is told. */
 	if (leftovers_any(sv->session->target))
 		serve_notify(sv, "leftovers", NULL);
-	status = leftovers_clean(sv->session->target, LEFTOVER_MS, &left, e);
+	status = clean(sv->session->target, patience, &left, e);
 	if (status >= 0 && left.arenas_left)
 		status = dinst_fail(e, DINST_BUSY, "%s (`dinst repair %d`)", why_left(&left),
 				    (int)pid);
@@ -157,12 +176,14 @@ int serve_attach(struct server *sv, const json_t *params, json_t **result, struc
 	const char *name = json_string_value(json_object_get(params, "session"));
 	pid_t pid = 0;
 	const json_int_t first = json_integer_value(json_object_get(params, "first_id"));
+	const double patience = json_number_value(json_object_get(params, "patience_ms"));
 	int status = pid_param(params, &pid, e);
 
 	if (first < 0 || first > INT_MAX)
 		return dinst_fail(e, DINST_PROTOCOL, "first_id must be a positive number");
 	if (status >= 0)
-		status = attach(sv, pid, name, SESSION_RUNNING, result, e);
+		status = attach(sv, pid, name, SESSION_RUNNING, patience > 0 ? patience : 0, result,
+				e);
 	/* where another mutator of the session ended */
 	if (status >= 0 && first > 0)
 		sv->session->next_id = sv->numbered = (unsigned)first;
@@ -184,7 +205,7 @@ int serve_catch_exec(struct server *sv, const json_t *params, json_t **result,
 	if (status >= 0)
 		status = target_catch_exec(pid, armed, sv, CATCH_EXEC_MS, e);
 	if (status >= 0)
-		status = attach(sv, pid, name, SESSION_HELD, result, e);
+		status = attach(sv, pid, name, SESSION_HELD, 0, result, e);
 	return status;
 }
 

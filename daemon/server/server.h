@@ -287,6 +287,7 @@ struct session {
 	char *news;		   /* to be told to the next client that asks; may be NULL */
 	char why[DINST_ERROR_TEXT];
 	bool held;	     /* stands before its first instruction */
+	bool follows;	     /* one that gave way to it may still be taken out of its target */
 	bool cleaning;	     /* its first mutator has found something of an earlier session */
 	struct peer *holder; /* the client for which it is held: when it goes, so do we */
 	struct hold *holds;  /* what goes with clients (hold.c) */

@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PATIENCE_MS = 5000 }; /* with whom takes out what a session leaves that gave way */
+
 /* ------------------------------------------------------------- their news */
 
 /* Remembers something for the next client that asks. */
@@ -290,12 +292,12 @@ static void unique_name(struct server *s, const char *process, char *name)
 		snprintf(name, PROCESS_NAME_MAX, "%.50s-%u", base, n);
 }
 
-static void give_way(struct session *se, const char *why);
+static void give_way(struct session *se, struct session *to, const char *why);
 
 /* Makes room for the name; what is over gives way. */
-static int take_name(struct server *s, const char *name, struct dinst_error *e)
+static int take_name(struct session *se, const char *name, struct dinst_error *e)
 {
-	struct session *other = session_named(s, name);
+	struct session *other = session_named(se->server, name);
 
 	if (!session_name_ok(name))
 		return dinst_fail(e, DINST_USAGE,
@@ -306,7 +308,7 @@ static int take_name(struct server *s, const char *name, struct dinst_error *e)
 		return dinst_fail(e, DINST_BUSY, "the name '%s' is taken by the session of pid %d",
 				  name, (int)other->pid);
 	if (other)
-		give_way(other, "its name was taken by a new session");
+		give_way(other, se, "its name was taken by a new session");
 	return 0;
 }
 
@@ -328,10 +330,10 @@ int session_open(struct server *s, pid_t pid, const char *name, const char *prog
 		goto fail;
 	if (program)
 		snprintf(se->process, sizeof(se->process), "%.63s", program);
-	if (name && take_name(s, name, e) != 0)
+	if (name && take_name(se, name, e) != 0)
 		goto fail;
 	if (old && (old = session_of_pid(s, pid)) != NULL)
-		give_way(old, "a new session takes its place");
+		give_way(old, se, "a new session takes its place");
 	if (name) {
 		snprintf(se->name, sizeof(se->name), "%s", name);
 	} else {
@@ -339,7 +341,7 @@ int session_open(struct server *s, pid_t pid, const char *name, const char *prog
 		unique_name(s, se->process, se->name);
 		same = session_named(s, se->name);
 		if (same)
-			give_way(same, "a new session takes its name");
+			give_way(same, se, "a new session takes its name");
 	}
 	se->mutator = mutator_start(s, &session_events, se, e);
 	if (!se->mutator)
@@ -411,6 +413,9 @@ void session_begin(struct session *se, const char *method, struct request *r)
 {
 	json_t *params = json_pack("{s:i,s:s}", "pid", (int)se->pid, "session", se->name);
 
+	/* What is just being taken out of it by another mutator is no reason to refuse it. */
+	if (se->follows)
+		json_object_set_new(params, "patience_ms", json_integer(PATIENCE_MS));
 	se->state = SESSION_ATTACHING;
 	se->opening = r;
 	se->held = strcmp(method, "catch_exec") == 0;
@@ -496,8 +501,12 @@ void session_close(struct session *se, const char *why)
 	close_session(se, why, false);
 }
 
-/* Children that its target has forked may live on with what was inserted: nobody could name them any more. */
-static void give_way(struct session *se, const char *why)
+/*
+ * Children that its target has forked may live on with what was inserted: nobody could name them any more. The
+ * new session may be of one of them.
+ */
+static void give_way(struct session *se, struct session *to, const char *why)
 {
+	to->follows |= se->mutator != NULL;
 	close_session(se, why, true);
 }

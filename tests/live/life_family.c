@@ -206,6 +206,96 @@ static void test_odd_processes(void **state)
 	mdl_end(h);
 }
 
+/* -------------------------------------------------------- the strict mode */
+
+static const char stamps[] =
+	"list handle_only is procedure { items { \"handle\" }; }\n"
+	"metric stamps { name \"stamps\"; units calls; aggregateOperator sum; style EventCounter;\n"
+	"	base is stream { foreach f in handle_only append preInsn f.entry\n"
+	"		(* record(stamps, 1); *) } }\n";
+
+/* With a counter, and all that timers and events need: no arena comes later. */
+static unsigned begin_with_everything(struct harness *h)
+{
+	unsigned calls;
+
+	harness_start(h, "life-family", NULL);
+	mdl_attach(h, stamps);
+	calls = mdl_insert(h, "calls", "handle");
+	mdl_remove(h, mdl_insert(h, "stamps", NULL));
+	mdl_remove(h, mdl_insert(h, "latency", "handle"));
+	return calls;
+}
+
+static void expect_no_clock(struct harness *h, const char *metric, const char *focus)
+{
+	if (harness_dinst(h, NULL, "insert", metric, "-p", harness_number(h->pid), focus) == 0)
+		fail_msg("%s is inserted", metric);
+	if (!strstr(h->messages, "strict mode of seccomp"))
+		fail_msg("%s: it says: %s", metric, h->messages);
+}
+
+static void expect_text(pid_t process)
+{
+	struct harness_snapshot *now = harness_snapshot_take(process);
+	char text[2048];
+
+	assert_non_null(now);
+	if (harness_differences(now, HARNESS_TEXT, text, sizeof(text)))
+		fail_msg("process %d is not restored:\n%s", (int)process, text);
+	harness_snapshot_free(now);
+}
+
+/*
+ * fear G1, A9: a worker goes into the strict mode of seccomp: what reads the clock is refused from then on, or it
+ * would be killed; counters go on, are taken out of it, too, and its arena goes with it
+ */
+static void test_strict_worker(void **state)
+{
+	struct harness *h = *state;
+	const unsigned calls = begin_with_everything(h);
+	pid_t workers[WORKERS];
+
+	serve(h, workers, NULL);
+	ask(h, "strict worker");
+	ask(h, "requests 10");
+	expect_no_clock(h, "stamps", NULL);
+	ask(h, "requests 10");
+	assert_int_equal(mdl_value(h, calls), WORKERS * 20);
+	mdl_remove(h, calls);
+	assert_int_equal(harness_dinst(h, NULL, "detach", harness_number(h->pid)), 3);
+	if (!strstr(h->messages, harness_number(workers[0])))
+		fail_msg("it says: %s", h->messages);
+	for (int i = 0; i < WORKERS; i++)
+		expect_text(workers[i]);
+	expect_text(h->pid);
+	ask(h, "requests 10");
+	ask(h, "dismiss");
+	assert_int_equal(harness_dinst(h, NULL, "repair", harness_number(h->pid)), 0);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* fear A9: the target itself goes into the strict mode: what reads the clock is refused from then on */
+static void test_strict_target(void **state)
+{
+	struct harness *h = *state;
+	const unsigned calls = begin_with_everything(h);
+
+	ask(h, "strict self");
+	ask(h, "call 10");
+	expect_no_clock(h, "stamps", NULL);
+	expect_no_clock(h, "latency", "handle");
+	expect_no_clock(h, "latency", "handle_all");
+	ask(h, "call 10");
+	assert_int_equal(mdl_value(h, calls), 20);
+	mdl_remove(h, calls);
+	assert_int_equal(harness_dinst(h, NULL, "detach", harness_number(h->pid)), 3);
+	expect_text(h->pid);
+	ask(h, "call 10");
+	harness_end(h, 0);
+}
+
 static int last_number(const char *text)
 {
 	char *end;
@@ -488,6 +578,8 @@ int main(void)
 		CASE(test_workers),
 		CASE(test_workers_came_first),
 		CASE(test_odd_processes),
+		CASE(test_strict_worker),
+		CASE(test_strict_target),
 		CASE(test_child_with_the_id_of_its_parent),
 		CASE(test_nothing_is_left_in_a_worker),
 		CASE(test_failing_exec),

@@ -8,6 +8,7 @@
  *   serve N       N workers are forked and wait; "workers PID..." with theirs
  *   requests N    each worker handles N requests (calls handle())
  *   replace       the first worker is told to end, and a new one takes its place; "worker PID"
+ *   strict worker|self  the first worker, or we, enter the strict mode of seccomp
  *   dismiss       all are told to end
  *   clone KIND N  a process made by clone() calls handle() N times. KIND: vm (our memory), files (our
  *                 descriptors), thread-like (memory, files, signals: all but CLONE_THREAD), parent (a
@@ -21,17 +22,24 @@
  * Exits with 1 if anything went otherwise than it should.
  */
 #include <errno.h>
+#include <limits.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define KEEP __attribute__((noinline, noclone))
+
+#define STRICT LONG_MAX /* as an order */
 
 enum { WORKERS_MAX = 16, STACK = 65536, MB = 1 << 20 };
 
@@ -43,6 +51,7 @@ struct worker {
 static struct worker workers[WORKERS_MAX];
 static int worker_count;
 static int wrong;
+static bool strict;
 static long calls;
 static volatile int *volatile nothing;
 static char clone_stack[STACK] __attribute__((aligned(16)));
@@ -76,15 +85,33 @@ static void expect_status(pid_t pid, int options, int wanted)
 
 /* ----------------------------------------------------------------- server */
 
+static void enter_strict_mode(void)
+{
+	strict = !prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
+	if (!strict)
+		wrong = 1;
+}
+
+/* exit_group() does not exist there. */
+static void end_strictly(int status)
+{
+	if (strict)
+		syscall(SYS_exit, status);
+}
+
 static void be_worker(int orders, int answers)
 {
 	long n;
 
 	while (read(orders, &n, sizeof(n)) == sizeof(n) && n >= 0) {
-		handle_all(n);
+		if (n == STRICT)
+			enter_strict_mode();
+		else
+			handle_all(n);
 		if (write(answers, &n, sizeof(n)) != sizeof(n))
 			_exit(98);
 	}
+	end_strictly(5);
 	_exit(5);
 }
 
@@ -143,6 +170,16 @@ static void requests(long n)
 		if (read(workers[i].answers, &answer, sizeof(answer)) != sizeof(answer) ||
 		    answer != n)
 			wrong = 1;
+	puts(wrong ? "wrong" : "done");
+}
+
+static void strict_worker(void)
+{
+	long answer;
+
+	order(&workers[0], STRICT);
+	if (read(workers[0].answers, &answer, sizeof(answer)) != sizeof(answer))
+		wrong = 1;
 	puts(wrong ? "wrong" : "done");
 }
 
@@ -307,6 +344,11 @@ static void obey(const char *line)
 	} else if (sscanf(line, "call %ld", &n) == 1) {
 		handle_all(n);
 		puts(wrong ? "wrong" : "done");
+	} else if (!strcmp(line, "strict worker\n")) {
+		strict_worker();
+	} else if (!strcmp(line, "strict self\n")) {
+		enter_strict_mode();
+		puts(wrong ? "wrong" : "done");
 	} else if (!strcmp(line, "crash\n")) {
 		crash();
 	} else if (sscanf(line, "eat %ld", &n) == 1) {
@@ -329,5 +371,6 @@ int main(void)
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin))
 		obey(line);
+	end_strictly(wrong);
 	return wrong;
 }
