@@ -71,7 +71,7 @@ static bool has_index(const struct x86_layout *l)
 
 /*
  * call *%rsp, and calls through the eight bytes that the return address takes:
- * with the address pushed first they would go elsewhere. With an index it may be these.
+ * with the address pushed first they would go elsewhere.
  */
 static bool reads_what_is_pushed(const struct x86_layout *l, const struct arch_insn *insn)
 {
@@ -79,7 +79,7 @@ static bool reads_what_is_pushed(const struct x86_layout *l, const struct arch_i
 
 	if (x86_mod(l) == 3)
 		return x86_rm(l) == RSP;
-	return x86_is_stack_based(l) && (has_index(l) || (disp > -16 && disp < 0));
+	return x86_is_stack_based(l) && disp > -16 && disp < 0;
 }
 
 /* ff: inc dec call call-far jmp jmp-far push */

@@ -83,10 +83,14 @@ static inline pid_t start_target(const char *name)
 	return pid;
 }
 
+/* Nothing else has ended it before. */
 static inline void end_target(pid_t pid)
 {
+	int status;
+
 	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
 static inline void read_all(int fd, char *to)

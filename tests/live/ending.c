@@ -105,6 +105,9 @@ static void test_ends_by_itself(void **state)
 	enum { TURNS = 15 };
 	struct harness *h = *state;
 	unsigned short seed[3] = {4, 5, 6};
+	unsigned long rounds;
+	unsigned flushes = 0;
+	char go[32];
 
 	for (int turn = 0; turn < TURNS; turn++) {
 		struct session *s;
@@ -115,18 +118,20 @@ static void test_ends_by_itself(void **state)
 		s = session_begin(h);
 		kept = session_insert(s, "tiny");
 		session_insert(s, "/Code/libc.so.6/*exit*");
-		harness_send(h, "go 20000\n");
-		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
-		usleep((unsigned)nrand48(seed) % 2000);
-		/* It sees the end of its input and goes, while we go on. */
+		rounds = 20000 + (unsigned long)nrand48(seed) % 200000;
+		snprintf(go, sizeof(go), "go %lu\n", rounds);
+		harness_send(h, go);
+		/* It sees the end of its input and goes when its threads have done that, while we go on. */
 		close(h->input);
 		h->input = -1;
-		churn_until_gone(s);
+		flushes += churn_until_gone(s);
+		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 		status = harness_wait(h, HARNESS_ANSWER_MS);
 		assert_int_equal(status, 0);
-		assert_int_equal(session_value(s, kept), 4 * 20000);
+		assert_int_equal(session_value(s, kept), 4 * rounds);
 		session_free(s);
 	}
+	assert_true(flushes > 5);
 }
 
 /* ---------------------------------------------------------- job control */
@@ -150,6 +155,7 @@ static void test_stopped_and_continued(void **state)
 	struct harness *h = *state;
 	struct session *s;
 	unsigned kept;
+	unsigned rounds = 1;
 	pid_t helper;
 
 	harness_start(h, "calls", "4", NULL);
@@ -164,9 +170,10 @@ static void test_stopped_and_continued(void **state)
 		session_remove(s, session_insert_kind(s, "/Code/calls/*", POINT_ENTRY));
 		session_remove(s, session_insert_kind(s, "many", POINT_EXIT));
 		session_flush_all(s);
+		rounds += harness_again(h, "go 1000000\n");
 	}
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
-	assert_int_equal(session_value(s, kept), 4 * 1000000);
+	assert_int_equal(session_value(s, kept), rounds * 4 * 1000000ull);
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);
@@ -202,6 +209,7 @@ static void test_fibers(void **state)
 		session_remove(s, ids[0]);
 		session_remove(s, ids[1]);
 		session_flush_all(s);
+		harness_again(h, "go 100000\n");
 	}
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	session_end(s);

@@ -140,6 +140,7 @@ static void churn(struct harness *h, const char *command)
 				fail_msg("flush: %s", e.text);
 			usleep(500);
 		}
+		harness_again(h, text);
 	}
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	print_message("%u of %d requests met nobody who cannot be stopped\n", done, 15 * FOCI);
@@ -180,7 +181,7 @@ static void test_executions_in_our_stops(void **state)
 	struct session *s = begin(h);
 	unsigned id;
 
-	harness_send(h, "forkexec 2500\n");
+	harness_send(h, "forkexec 100\n");
 	for (int turn = 0; turn < 800; turn++) {
 		struct dinst_error e = {0};
 		struct flush_result flushed;
@@ -189,6 +190,7 @@ static void test_executions_in_our_stops(void **state)
 		session_remove(s, id);
 		if (removal_flush(s, &flushed, &e) < 0 && e.code != DINST_BUSY)
 			fail_msg("flush: %s", e.text);
+		harness_again(h, "forkexec 100\n");
 	}
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	end(h, s);

@@ -104,7 +104,12 @@ static void expect_times(json_t *rows)
 		assert_true(number(row, "self_ns") <= number(row, "total_ns"));
 		assert_true(number(row, "longest_ns") <= number(row, "total_ns"));
 		assert_true(number(row, "calls") > 0);
+		assert_true(number(row, "total_ns") <=
+			    number(row, "longest_ns") * number(row, "calls"));
 	}
+	assert_true(number(node_at(rows, "work"), "self_ns") > 0);
+	assert_in_range(number(node_at(rows, "work/middle"), "total_ns"), 1,
+			number(node_at(rows, "work"), "total_ns") - 1);
 }
 
 /* The comparing function is called by libc, deep in what sorts. */

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -86,8 +87,18 @@ void harness_limit(unsigned seconds)
 	alarm(seconds);
 }
 
+/*
+ * What fails in a process that a test has forked ends that one, by SIGABRT, which its parent sees: cmocka
+ * would end the test there too, target and all, and run those that are left.
+ */
+static void end_where_it_fails(void)
+{
+	setenv("CMOCKA_TEST_ABORT", "1", 1);
+}
+
 int harness_setup(void **state)
 {
+	static bool prepared;
 	struct harness *h = calloc(1, sizeof(*h));
 
 	assert_non_null(h);
@@ -97,6 +108,9 @@ int harness_setup(void **state)
 		fail_msg("mkdtemp %s: %s", h->directory, strerror(errno));
 	memcpy(current_directory, h->directory, sizeof(current_directory));
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	if (!prepared)
+		assert_int_equal(pthread_atfork(NULL, NULL, end_where_it_fails), 0);
+	prepared = true;
 	/* Threads that come into freed code stay there, and are found (place_check_threads()). */
 	setenv("DINST_POISON", "1", 1);
 	signal(SIGPIPE, SIG_IGN);
@@ -307,6 +321,7 @@ unsigned harness_again(struct harness *h, const char *command)
 	if (!strchr(h->pending, '\n') && poll(&p, 1, 0) <= 0)
 		return 0;
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	fprintf(stderr, "AGAIN %s", command);
 	harness_send(h, command);
 	return 1;
 }

@@ -105,6 +105,7 @@ static void counts_are_exact(void **state)
 		sum += json_integer_value(json_array_get(bucket, 2));
 	}
 	assert_int_equal(sum, 1000);
+	assert_true(number(answer, "p50") > 0 && number(answer, "max") >= last);
 	assert_true(number(answer, "p50") <= number(answer, "p90"));
 	assert_true(number(answer, "p90") <= number(answer, "p99"));
 	assert_true(number(answer, "p99") <= number(answer, "p999"));

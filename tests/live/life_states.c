@@ -214,6 +214,19 @@ static void test_frozen(void **state)
 
 /* ------------------------------------------------------------------ filters */
 
+/* Who sleeps is under the filter. One more in *arg for each. */
+static int count_sleepers(struct stop *s, void *arg, struct dinst_error *e)
+{
+	(void)e;
+	for (size_t i = 0; i < stop_thread_count(s); i++) {
+		const struct arch_regs *regs = &stop_thread(s, i)->regs;
+		const long number = arch_in_syscall(regs) ? arch_syscall_number(regs) : -1;
+
+		*(unsigned *)arg += number == SYS_nanosleep || number == SYS_clock_nanosleep;
+	}
+	return 0;
+}
+
 /*
  * fear A8: threads come under a filter that kills at restart_syscall just before they are stopped in a
  * sleep: what filters there are is asked when they stand still, not before.
@@ -222,20 +235,20 @@ static void test_filters_come(void **state)
 {
 	struct harness *h = *state;
 	struct dinst_error e = {0};
-	unsigned stops = 0;
+	unsigned stops = 0, sleepers = 0;
 	struct target *t;
 	uint64_t until;
 
 	assert_true(start(h, states, "filters"));
 	t = open_target(h->pid);
-	for (until = now_ms() + 3000; now_ms() < until || stops < 20;) {
+	for (until = now_ms() + 3000; now_ms() < until || stops < 20 || !sleepers;) {
 		dinst_error_clear(&e);
-		if (!target_stop(t, NULL, nothing, NULL, NULL, &e))
+		if (!target_stop(t, NULL, count_sleepers, &sleepers, NULL, &e))
 			stops++;
 		else if (e.code != DINST_BUSY)
 			fail_msg("%s", e.text);
 	}
-	print_message("%u stops\n", stops);
+	print_message("%u stops, %u sleepers in them\n", stops, sleepers);
 	target_close(t);
 	harness_end(h, 0);
 }

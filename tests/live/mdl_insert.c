@@ -376,7 +376,7 @@ static void test_nothing_piles_up(void **state)
 
 	harness_limit(600);
 	harness_send(h, "go 100000\n");
-	for (int turn = 0; turn < TURNS; turn++) {
+	for (int turn = 0; turn < TURNS; turn++, harness_again(h, "go 100000\n")) {
 		struct heap_stats stats;
 		unsigned ids[4];
 

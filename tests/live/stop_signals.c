@@ -127,9 +127,12 @@ static void stop_suspended(stop_work work)
 		fail_msg("%s", e.text);
 	for (int i = 0; i < 10; i++) {
 		assert_int_equal(kill(pid, SIGUSR2), 0);
-		if (target_stop(t, NULL, work, NULL, NULL, &e) && e.code != DINST_BUSY)
-			fail_msg("stop %d: %s", i, e.text);
-		dinst_error_clear(&e);
+		for (int tries = 0; target_stop(t, NULL, work, NULL, NULL, &e); tries++) {
+			if (e.code != DINST_BUSY || tries == 50)
+				fail_msg("stop %d: %s", i, e.text);
+			dinst_error_clear(&e);
+			usleep(20000);
+		}
 		for (int k = 0; k < 1000 && !is_suspended(pid); k++)
 			usleep(1000);
 		assert_true(is_suspended(pid));

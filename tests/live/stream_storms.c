@@ -309,6 +309,7 @@ static void test_deaths(void **state)
 {
 	enum { ROUNDS = 6, CLEAN_MS = 60000 };
 	struct harness *h = *state;
+	size_t arenas = 0;
 
 	harness_start(h, "stream", NULL);
 	tell(h, "run 4\n");
@@ -325,12 +326,14 @@ static void test_deaths(void **state)
 		usleep(100000 + round * 137000);
 		assert_int_equal(kill(pid, SIGKILL), 0);
 		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_true(WIFSIGNALED(status));
+		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 		if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, CLEAN_MS, &left, &e) < 0)
 			fail_msg("round %u: %s", round, e.text);
 		target_close(t);
 		assert_int_equal(left.arenas_left, 0);
+		arenas += left.arenas;
 	}
+	assert_true(arenas > 0);
 	tell(h, "stop\n");
 	harness_verify(h);
 	harness_end(h, 0);

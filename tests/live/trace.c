@@ -299,8 +299,9 @@ static void test_target_ends(void **state)
 	free(o);
 	tell("round", 5);
 	close(target.to);
-	assert_int_equal(waitpid(target.pid, NULL, 0), target.pid);
+	expect_end(target.pid);
 	fclose(target.from);
+	harness_snapshot_free(target.before);
 	expect_end(pid);
 	assert_int_equal(shell("test $(grep -c 'step(n=' %s/last) = 10", fixture_directory), 0);
 }

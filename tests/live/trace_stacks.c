@@ -7,42 +7,7 @@
 #include <sys/auxv.h>
 
 #include "tests/live/harness_session.h"
-#include "tests/live/daemon_fixture.h"
-
-static pid_t target;
-
-static void start(void)
-{
-	const char *build = getenv("DINST_BUILD");
-	char path[512], line[64];
-	int from[2];
-	FILE *ready;
-
-	assert_int_equal(pipe2(from, O_CLOEXEC), 0);
-	snprintf(path, sizeof(path), "%s/tests/live/targets/stacks", build ? build : "build");
-	target = fork();
-	if (target == 0) {
-		dup2(from[1], 1);
-		execl(path, path, NULL);
-		_exit(126);
-	}
-	close(from[1]);
-	ready = fdopen(from[0], "r");
-	assert_non_null(fgets(line, sizeof(line), ready));
-	fclose(ready);
-}
-
-/* It is as before: alive, and no session is left. */
-static void stop(void)
-{
-	struct output *o = malloc(sizeof(*o));
-
-	assert_int_equal(kill(target, 0), 0);
-	run_dinst(o, "ls -q");
-	assert_null(strstr(o->out, "stacks"));
-	free(o);
-	end_target(target);
-}
+#include "tests/live/trace_target.h"
 
 static void check_done(const struct output *o)
 {
@@ -138,8 +103,8 @@ static void test_ways(void **state)
 	char *save = NULL;
 
 	(void)state;
-	start();
-	run_dinst(o, "trace --json -p %d leaf -a --stack=32 -c 70", (int)target);
+	start("stacks", NULL);
+	run_dinst(o, "trace --json -p %d leaf -a --stack=32 -c 70", (int)target.pid);
 	check_done(o);
 	for (char *line = strtok_r(o->out, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
 		json_t *event = json_loads(line, 0, NULL), *stack, *args;
@@ -192,15 +157,15 @@ static void test_text(void **state)
 	char text[4096], way[64], *at;
 
 	(void)state;
-	start();
+	start("stacks", NULL);
 	/* As many as were asked for, and that there are more is told. */
-	run_dinst(o, "trace -p %d leaf -a --if 'way == 1' --stack=2 -c 1", (int)target);
+	run_dinst(o, "trace -p %d leaf -a --if 'way == 1' --stack=2 -c 1", (int)target.pid);
 	check_done(o);
 	shorten(o->out, text, sizeof(text));
 	if (sscanf(text, "| <- three+0x%*x <- two+0x%*x <- %3[.] %63s", way, way) != 1)
 		fail_msg("%s", text);
 	/* Exactly so many lines, with their stacks. */
-	run_dinst(o, "trace -p %d leaf --stack=1 -c 5", (int)target);
+	run_dinst(o, "trace -p %d leaf --stack=1 -c 5", (int)target.pid);
 	check_done(o);
 	shorten(o->out, text, sizeof(text));
 	for (at = text, way[0] = 0; (at = strchr(at, '|')); at++)
@@ -208,15 +173,15 @@ static void test_text(void **state)
 	assert_int_equal(way[0], 5);
 	/* When it is over the stack is the same. */
 	run_dinst(o, "trace -p %d leaf -a --if '$elapsed >= 0 && way == 2' --stack=3 -c 1",
-		  (int)target);
+		  (int)target.pid);
 	check_done(o);
 	shorten(o->out, text, sizeof(text));
 	if (strncmp(text, "| <- down+0x", 12) != 0 || !strstr(text, " <- ... "))
 		fail_msg("%s", text);
-	run_dinst(o, "trace -p %d leaf -a --caller --if 'way == 11' -c 1", (int)target);
+	run_dinst(o, "trace -p %d leaf -a --caller --if 'way == 11' -c 1", (int)target.pid);
 	check_done(o);
 	assert_non_null(strstr(o->out, "leaf(way=11)  <- last+0x"));
-	run_dinst(o, "trace -p %d leaf --stack=100", (int)target);
+	run_dinst(o, "trace -p %d leaf --stack=100", (int)target.pid);
 	assert_int_equal(o->status, 2);
 	assert_non_null(strstr(o->err, "--stack takes a number of calls from 1 to 64"));
 	free(o);
@@ -245,10 +210,10 @@ static void test_record(void **state)
 	char text[4096];
 
 	(void)state;
-	start();
+	start("stacks", NULL);
 	assert_int_equal(shell("timeout 25 %s record -q -p %d leaf -a --stack --if 'way == 1' -d 1 "
 			       "-o %s/stacks.ctf",
-			       fixture_dinst, (int)target, fixture_directory),
+			       fixture_dinst, (int)target.pid, fixture_directory),
 			 0);
 	run_dinst(o, "report %s/stacks.ctf --trace -c 1", fixture_directory);
 	check_done(o);

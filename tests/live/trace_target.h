@@ -6,12 +6,15 @@
 #ifndef DINST_TESTS_LIVE_TRACE_TARGET_H
 #define DINST_TESTS_LIVE_TRACE_TARGET_H
 
-#include "tests/live/daemon_fixture.h"
+#include "tests/live/daemon_calls.h"
+#include "tests/live/harness.h"
 
 static struct {
 	pid_t pid;
 	int to;
 	FILE *from;
+	const char *name;
+	struct harness_snapshot *before;
 } target;
 
 static inline void start(const char *name, const char *word)
@@ -35,26 +38,45 @@ static inline void start(const char *name, const char *word)
 	target.to = to[1];
 	target.from = fdopen(from[0], "r");
 	assert_non_null(fgets(line, sizeof(line), target.from));
+	target.name = name;
+	target.before = harness_snapshot_settled(target.pid);
+	assert_non_null(target.before);
+}
+
+static inline bool differs(char *text, size_t size)
+{
+	return harness_differences(target.before, HARNESS_TEXT | HARNESS_FDS, text, size);
 }
 
 /* It is as before: alive, nobody's tracee, and no session is left. */
 static inline void stop(void)
 {
 	struct output *o = malloc(sizeof(*o));
+	char text[4096];
 
-	assert_int_equal(kill(target.pid, 0), 0);
+	assert_int_equal(waitpid(target.pid, NULL, WNOHANG), 0);
 	/* Where the client was killed the daemon does it, in a moment. */
 	for (int i = 0; i < 1200; i++) {
 		run_dinst(o, "ls -q");
-		if (!strstr(o->out, "traced"))
+		if (!o->status && !strstr(o->out, target.name))
 			break;
 		nap_ms(100);
 	}
-	assert_null(strstr(o->out, "traced"));
+	assert_int_equal(o->status, 0);
+	assert_null(strstr(o->out, target.name));
 	free(o);
+	/* The session is gone a moment before the arena is. It makes threads of its own. */
+	for (int i = 0; i < 100 && (has_arena(target.pid) || differs(text, sizeof(text))); i++)
+		nap_ms(50);
+	assert_false(has_arena(target.pid));
+	assert_string_equal(harness_status(target.pid, target.pid, "TracerPid:"), "0");
+	if (differs(text, sizeof(text)))
+		fail_msg("not as before:\n%s", text);
+	harness_snapshot_free(target.before);
+	/* It would end by itself where its input does. */
+	end_target(target.pid);
 	close(target.to);
 	fclose(target.from);
-	end_target(target.pid);
 }
 
 static inline void tell(const char *what, int count)

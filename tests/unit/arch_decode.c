@@ -99,10 +99,6 @@ static const struct {
 	{"ff5424f8", CALLI, MEM | STACK | STAY, 0, 0}, /* where it pushes */
 	{"ff5424f1", CALLI, MEM | STACK | STAY, 0, 0},
 	{"ff54c4f8", CALLI, MEM | STACK | STAY, 0, 0},
-	{"ff14c4", CALLI, MEM | STACK | STAY, 0, 0}, /* the index may be -1 */
-	{"ff54c410", CALLI, MEM | STACK | STAY, 0, 0},
-	{"42ff54e410", CALLI, MEM | STACK | STAY, 0, 0}, /* r12 */
-	{"ff642410", JUMPI, MEM | STACK, 0, 0},
 	{"ff9424ffffffff", CALLI, MEM | STACK | STAY, 0, 0},
 	{"ff5424f0", CALLI, MEM | STACK, 0, 0},
 	{"ff6424f8", JUMPI, MEM | STACK, 0, 0}, /* a jump pushes nothing */

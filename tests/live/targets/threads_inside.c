@@ -13,6 +13,7 @@
  *   fibers N    two coroutines in turn, N times: each is in fiber_work(), and calls leaf(); "done"
  *   churn N     N threads one after the other, each through nest(3); "done"
  *   child       inside of nest(2) forks; the child returns first; "done STATUS"
+ * Exits with 1 if a result was wrong.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -30,7 +31,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static unsigned inside;
 static _Atomic int released;
-static _Atomic unsigned long leaves;
+static _Atomic unsigned long leaves, own_leaves;
+static _Atomic int wrong;
 static jmp_buf back;
 static pthread_t threads[1024];
 static unsigned thread_count;
@@ -40,6 +42,15 @@ KEEP unsigned long leaf(unsigned long n)
 {
 	atomic_fetch_add_explicit(&leaves, 1, memory_order_relaxed);
 	return n * 3 + 1;
+}
+
+static unsigned long checked_leaf(unsigned long n)
+{
+	const unsigned long result = leaf(n);
+
+	if (result != n * 3 + 1)
+		wrong = 1;
+	return result;
 }
 
 KEEP void held(void)
@@ -81,19 +92,29 @@ KEEP int nest(int depth, enum what what)
 	else if (what == FORK)
 		result = fork_inside();
 	__asm__ volatile("" ::: "memory");
-	return result;
+	return what == FORK ? result : result + depth;
+}
+
+/* Each frame adds its depth. */
+static void checked_nest(int depth, enum what what)
+{
+	if (nest(depth, what) != depth * (depth + 1) / 2)
+		wrong = 1;
 }
 
 static void *hold_thread(void *arg)
 {
-	nest(deep, HELD);
+	checked_nest(deep, HELD);
 	return arg;
 }
 
 KEEP unsigned long outer(unsigned long n)
 {
-	while (!released)
-		n = leaf(n);
+	unsigned long turns = 0;
+
+	for (; !released; turns++)
+		n = checked_leaf(n);
+	own_leaves += turns;
 	__asm__ volatile("" ::: "memory");
 	return n;
 }
@@ -109,7 +130,7 @@ static void *spin_thread(void *arg)
 
 static void *churn_thread(void *arg)
 {
-	nest(3, NOTHING);
+	checked_nest(3, NOTHING);
 	return arg;
 }
 
@@ -150,7 +171,8 @@ static char stacks[2][65536];
 KEEP void fiber_work(int number, int turns)
 {
 	for (int i = 0; i < turns; i++) {
-		leaf((unsigned long)i);
+		checked_leaf((unsigned long)i);
+		own_leaves++;
 		swapcontext(&contexts[number], &contexts[!number]);
 	}
 	__asm__ volatile("" ::: "memory");
@@ -168,6 +190,7 @@ static void fiber(int number)
 static void fibers(int turns)
 {
 	fiber_turns = turns;
+	leaves = own_leaves = 0;
 	for (int i = 0; i < 2; i++) {
 		getcontext(&contexts[i]);
 		contexts[i].uc_stack.ss_sp = stacks[i];
@@ -176,6 +199,8 @@ static void fibers(int turns)
 		makecontext(&contexts[i], (void (*)(void))fiber, 1, i);
 	}
 	swapcontext(&main_context, &contexts[0]);
+	if (leaves != 2ul * (unsigned long)turns || leaves != own_leaves)
+		wrong = 1;
 }
 
 /* -------------------------------------------------------------- commands */
@@ -185,8 +210,10 @@ static volatile int turn;
 static void jump(int times)
 {
 	for (turn = 0; turn < times; turn++)
-		if (!setjmp(back))
+		if (!setjmp(back)) {
 			nest(5, JUMP);
+			wrong = 1;
+		}
 	puts("done");
 }
 
@@ -210,16 +237,18 @@ static void run(const char *line)
 		deep = b;
 		start((unsigned)a, hold_thread);
 	} else if (sscanf(line, "spin %d", &a) == 1) {
-		leaves = 0;
+		leaves = own_leaves = 0;
 		start((unsigned)a, spin_thread);
 	} else if (!strcmp(line, "free")) {
 		release();
 		puts("done");
 	} else if (!strcmp(line, "stop")) {
 		release();
+		if (leaves != own_leaves)
+			wrong = 1;
 		printf("done %lu\n", (unsigned long)leaves);
 	} else if (!strcmp(line, "nest")) {
-		nest(1, NOTHING);
+		checked_nest(1, NOTHING);
 		puts("done");
 	} else if (sscanf(line, "jump %d", &a) == 1) {
 		jump(a);
@@ -232,7 +261,7 @@ static void run(const char *line)
 		const int status = nest(2, FORK);
 
 		if (status == -1)
-			_exit(7);
+			_exit(wrong ? 8 : 7);
 		printf("done %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
 	}
 }
@@ -247,5 +276,5 @@ int main(void)
 		line[strcspn(line, "\n")] = 0;
 		run(line);
 	}
-	return 0;
+	return wrong;
 }
