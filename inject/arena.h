@@ -187,6 +187,9 @@ pid_t arena_owner(const struct arena_found *found);
 int arena_find(const struct target *t, struct arena_found *found, size_t max,
 	       struct dinst_error *e);
 
+/* True if the mapping is of a file that is named as an arena's, of whatever session. */
+bool arena_is_named(const struct maps_entry *entry);
+
 /* True if the maps of `pid` show one half of some arena without the other. */
 bool arena_has_half(pid_t pid);
 

@@ -132,7 +132,7 @@ int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *coun
 
 /* --------------------------------------------------- what was left behind */
 
-static bool is_ours(const struct maps_entry *entry)
+bool arena_is_named(const struct maps_entry *entry)
 {
 	return entry->shared && entry->inode && !strcmp(entry->name, MEMFD_PATH);
 }
@@ -230,7 +230,7 @@ static void find_halves(const struct maps *m, struct arena_found *found, size_t 
 		const struct maps_entry *entry = &m->entries[i];
 
 		/* A mutator maps the whole file to write to it: that is no arena in a target. */
-		if (!is_ours(entry) || is_mutators(entry))
+		if (!arena_is_named(entry) || is_mutators(entry))
 			continue;
 		record = record_of(found, count, max, entry);
 		/* Those that are known get both of their halves: one that seems to have one only is taken out. */
@@ -326,10 +326,10 @@ bool arena_may_be_in(pid_t pid)
 	for (size_t i = 0; i < m.count && !may; i++) {
 		const struct maps_entry *entry = &m.entries[i];
 
-		may = is_ours(entry) ? (entry->protection & PROT_EXEC) || entry->offset
-				     : entry->hi - entry->lo >= PRIVATE_LEAST &&
-					       is_anonymous(&m, entry->lo, entry->hi,
-							    PROT_READ | PROT_EXEC);
+		may = arena_is_named(entry) ? (entry->protection & PROT_EXEC) || entry->offset
+					    : entry->hi - entry->lo >= PRIVATE_LEAST &&
+						      is_anonymous(&m, entry->lo, entry->hi,
+								   PROT_READ | PROT_EXEC);
 	}
 	maps_release(&m);
 	return may;

@@ -17,6 +17,7 @@
 #include "inject/fault.h"
 #include "inject/journal_format.h"
 #include "inject/maps.h"
+#include "inject/patch.h"
 #include "inject/proc.h"
 
 /* Where memory has to be made beforehand, it is for so many slots at once. */
@@ -291,25 +292,77 @@ static bool is_kept(const struct journal_entry *const *kept, size_t count,
 	return false;
 }
 
+/* Entries by address, and what the files have where there are too many of them. */
+struct repeated {
+	const struct target *target;
+	const struct maps *maps;
+	struct journal_entry **sorted;
+	size_t count;
+	struct patch_files *files;
+};
+
+static size_t end_of_same(const struct repeated *r, size_t first)
+{
+	size_t end = first + 1;
+
+	while (end < r->count && r->sorted[end]->address == r->sorted[first]->address)
+		end++;
+	return end;
+}
+
+/* Without memory they are as good as none. */
+static void open_files(struct repeated *r)
+{
+	taddr_t *places = calloc(r->count / JOURNAL_SAME_MAX + 1, sizeof(*places));
+	size_t count = 0, end;
+
+	for (size_t i = 0; places && i < r->count; i = end) {
+		end = end_of_same(r, i);
+		if (end - i > JOURNAL_SAME_MAX)
+			places[count++] = r->sorted[i]->address;
+	}
+	if (count)
+		r->files = patch_files_open(r->target, places, count);
+	free(places);
+}
+
+/* How many bytes the file has there, where a patch may be. */
+static size_t read_file(const struct repeated *r, taddr_t address, uint8_t *file)
+{
+	size_t size = ARCH_PATCH_MAX;
+
+	while (size && !patch_files_read(r->files, r->maps, address, file, size))
+		size--;
+	return size;
+}
+
+enum { OF_FILE, IS_THERE, IS_OTHER };
+
 /*
- * Of entries that share one address those that are not too many: what is there first, then others, and
- * none twice: what was loaded often must not crowd out what is there now. The order of what is kept stays,
- * and so do addresses.
+ * Of entries that share one address those that are not too many: what is there first, and of that what the
+ * file had (it may have been built anew many times, under the same jump), then others, and none twice: what
+ * was loaded often must not crowd out what is there now. The order of what is kept stays, and so do addresses.
  */
-static void keep_some(const struct target *t, struct journal_entry *const *same, size_t count)
+static void keep_some(const struct repeated *r, struct journal_entry *const *same, size_t count)
 {
 	const struct journal_entry *kept[JOURNAL_SAME_MAX];
-	uint8_t now[ARCH_PATCH_MAX];
-	const size_t got = target_read_some(t, same[0]->address, now, sizeof(now));
+	uint8_t now[ARCH_PATCH_MAX], file[ARCH_PATCH_MAX];
+	const size_t got = target_read_some(r->target, same[0]->address, now, sizeof(now));
+	const size_t filed = read_file(r, same[0]->address, file);
 	size_t kept_count = 0;
 
-	for (int others = 0; others <= 1; others++)
+	for (int round = OF_FILE; round <= IS_OTHER; round++)
 		for (size_t i = 0; i < count; i++) {
-			const bool is_there = same[i]->length <= got &&
-					      !memcmp(now, same[i]->patched, same[i]->length);
+			const size_t length = same[i]->length;
+			int kind = length <= got && !memcmp(now, same[i]->patched, length)
+					   ? IS_THERE
+					   : IS_OTHER;
 
+			if (kind == IS_THERE && length <= filed &&
+			    !memcmp(file, same[i]->original, length))
+				kind = OF_FILE;
 			/* What has gone has no bytes, which are there. */
-			if (is_there == others)
+			if (kind != round || !length)
 				continue;
 			if (kept_count < JOURNAL_SAME_MAX && !is_kept(kept, kept_count, same[i]))
 				kept[kept_count++] = same[i];
@@ -323,27 +376,30 @@ static void keep_some(const struct target *t, struct journal_entry *const *same,
  * loaded there. More of them for one address may be an enemy's: who goes through all that share one
  * would never end.
  */
-static bool drop_repeated(const struct target *t, struct journal_entry *entries, size_t *count)
+static bool drop_repeated(const struct target *t, const struct maps *m,
+			  struct journal_entry *entries, size_t *count)
 {
-	struct journal_entry **sorted = calloc(*count + 1, sizeof(struct journal_entry *));
+	struct repeated r = {.target = t, .maps = m, .count = *count};
 	size_t kept = 0, end;
 
-	if (!sorted)
+	r.sorted = calloc(*count + 1, sizeof(struct journal_entry *));
+	if (!r.sorted)
 		return false;
 	for (size_t i = 0; i < *count; i++)
-		sorted[i] = &entries[i];
-	qsort(sorted, *count, sizeof(struct journal_entry *), by_address);
+		r.sorted[i] = &entries[i];
+	qsort(r.sorted, *count, sizeof(struct journal_entry *), by_address);
+	open_files(&r);
 	for (size_t i = 0; i < *count; i = end) {
-		for (end = i + 1; end < *count && sorted[end]->address == sorted[i]->address;)
-			end++;
+		end = end_of_same(&r, i);
 		if (end - i > JOURNAL_SAME_MAX)
-			keep_some(t, sorted + i, end - i);
+			keep_some(&r, r.sorted + i, end - i);
 	}
 	for (size_t i = 0; i < *count; i++)
 		if (entries[i].length)
 			entries[kept++] = entries[i];
 	*count = kept;
-	free(sorted);
+	patch_files_close(r.files);
+	free(r.sorted);
 	return true;
 }
 
@@ -416,7 +472,7 @@ int journal_read(const struct target *t, const struct arena_found *found,
 		    !overlaps(entry, found->code, found->code_size))
 			used++;
 	}
-	if (!keep_text(t, &m, entries, &used) || !drop_repeated(t, entries, &used)) {
+	if (!keep_text(t, &m, entries, &used) || !drop_repeated(t, &m, entries, &used)) {
 		result = dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu journal entries", used);
 		goto out;
 	}

@@ -13,13 +13,10 @@
  * all windows of all of them are restored first, and none goes before nobody is
  * in any.
  */
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "inject/proc.h"
@@ -34,13 +31,19 @@ static uint64_t now_us(void)
 	return clock_ns() / 1000;
 }
 
+/* Whatever was tried again before, and told there. */
+static int fail_with(struct dinst_error *e, int code, const struct dinst_error *why)
+{
+	dinst_error_clear(e);
+	return dinst_fail_text(e, code, why->text);
+}
+
 static int clean_tails(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	return remote_clean_tails(stop, arg, e);
 }
 
-/* Says who it is, and what it waits for: there may be somebody who can do something about that. */
-static int is_late(const struct target *t, pid_t tid, struct dinst_error *e)
+int leftovers_is_late(const struct target *t, pid_t tid, struct dinst_error *e)
 {
 	const int pid = (int)target_pid(t);
 	char channel[64], advice[64] = "";
@@ -86,130 +89,8 @@ static int wait_for_programs(struct target *t, uint64_t deadline, struct leftove
 		pause = pause * 2 > PAUSE_MAX_US ? PAUSE_MAX_US : pause * 2;
 	}
 	if (status >= 0 && !over && target_alive(t))
-		status = is_late(t, tails.inside, e);
+		status = leftovers_is_late(t, tails.inside, e);
 	result->unknown_tails += tails.unknown;
-	return status;
-}
-
-/* ----------------------------------------------------------- descriptors */
-
-/*
- * A process may be a mutator itself, of another daemon: what it has mapped to write code there is what it works with.
- * Where that cannot be told nothing is taken from it.
- */
-static bool is_at_work_with(const struct maps *m, const struct stat *file)
-{
-	for (size_t i = 0; i < m->count; i++)
-		if (m->entries[i].inode == file->st_ino && m->entries[i].device == file->st_dev &&
-		    owners_writes(&m->entries[i]))
-			return true;
-	return false;
-}
-
-/* The lowest descriptor of the target that is an arena's which was made in it, -1 if none is. */
-static int find_descriptor(pid_t tid)
-{
-	char path[64], link[64];
-	struct stat file, last = {0}; /* one file may have as many descriptors as there can be */
-	struct dirent *entry;
-	struct maps m = {0};
-	int lowest = -1;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)tid);
-	dir = opendir(path);
-	while (dir && (entry = readdir(dir))) {
-		ssize_t size;
-		int fd;
-
-		if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
-			continue;
-		size = readlinkat(dirfd(dir), entry->d_name, link, sizeof(link) - 1);
-		if (size <= 0)
-			continue;
-		link[size] = '\0';
-		fd = (int)strtol(entry->d_name, NULL, 10);
-		if (strcmp(link, "/memfd:dinst (deleted)") || (lowest >= 0 && fd > lowest) ||
-		    fstatat(dirfd(dir), entry->d_name, &file, 0) ||
-		    (file.st_ino == last.st_ino && file.st_dev == last.st_dev))
-			continue;
-		if (!m.count && maps_read(tid, &m, NULL))
-			break;
-		if (is_at_work_with(&m, &file))
-			last = file;
-		else
-			lowest = fd;
-	}
-	maps_release(&m);
-	if (dir)
-		closedir(dir);
-	return lowest;
-}
-
-/* Who makes the call may have descriptors of its own (unshare(CLONE_FILES)): there the number is of another file. */
-static int check_number(struct stop *stop, size_t next, const long *results, void *arg,
-			struct dinst_error *e)
-{
-	const pid_t tid = remote_victim(stop);
-	const int *fd = arg;
-
-	(void)next;
-	(void)results;
-	if (find_descriptor(tid) == *fd)
-		return 0;
-	return dinst_fail(
-		e, DINST_BUSY,
-		"process %d (%s) has descriptor %d of an earlier session open, and no thread but %d, which has descriptors of its own, can close it now; try again later",
-		(int)target_pid(stop_target(stop)), target_name(stop_target(stop)), *fd, (int)tid);
-}
-
-static int close_in_target(struct stop *stop, void *arg, struct dinst_error *e)
-{
-	struct arch_remote_call call = {.number = SYS_close};
-	struct arch_remote_program program = {.calls = &call, .count = 1};
-	struct remote_tails tails;
-	long result;
-	int status = remote_clean_tails(stop, &tails, e);
-	int fd;
-
-	(void)arg;
-	if (status < 0)
-		return status;
-	/* One of ours that was given up: its number may be another file's by the time it closes. */
-	if (tails.inside)
-		return is_late(stop_target(stop), tails.inside, e);
-	fd = find_descriptor(target_memory_tid(stop_target(stop)));
-	if (fd < 0)
-		return 0;
-	call.args[0] = (struct arch_remote_arg){.kind = ARCH_ARG_CONST, .value = (uint64_t)fd};
-	return remote_run(stop, &program, 0, NULL, check_number, &fd, &result, e);
-}
-
-/*
- * Setting up an arena makes four system calls; a signal that comes in between
- * goes first, and a mutator that dies then leaves its descriptor open.
- */
-static int close_descriptors(struct target *t, uint64_t deadline, struct leftovers *result,
-			     struct dinst_error *e)
-{
-	unsigned pause = PAUSE_MIN_US;
-	int status = 0;
-
-	while (status >= 0 && find_descriptor(target_memory_tid(t)) >= 0) {
-		struct stop_report report = {0};
-
-		dinst_error_clear(e);
-		status = target_stop(t, NULL, close_in_target, NULL, &report, e);
-		if (report.stop_ns > result->stop_ns)
-			result->stop_ns = report.stop_ns;
-		if (now_us() >= deadline)
-			break;
-		if (status == DINST_BUSY) {
-			usleep(pause);
-			pause = pause * 2 > PAUSE_MAX_US ? PAUSE_MAX_US : pause * 2;
-			status = 0;
-		}
-	}
 	return status;
 }
 
@@ -344,6 +225,7 @@ static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadli
 			struct leftovers *result, struct dinst_error *e)
 {
 	struct process child = {0};
+	struct dinst_error open = {0};
 	size_t left = result->arenas_left;
 	int status = target_open_known(pid, TARGET_FORKED, &child.target, e);
 
@@ -360,7 +242,7 @@ static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadli
 	*none = status >= 0 && !child.count;
 	/* One that was open in its parent when it was forked; nothing of a process that has none. */
 	if (status >= 0 && child.count)
-		status = close_descriptors(child.target, deadline, result, e);
+		leftovers_close(child.target, deadline, result, &open);
 	if (status >= 0 && child.count)
 		status = find_common(&child, of, e);
 	if (status >= 0)
@@ -378,6 +260,8 @@ static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadli
 		status = 0;
 	} else {
 		of->late = of->late || child.late;
+		if (status >= 0 && open.code)
+			status = fail_with(e, open.code, &open);
 	}
 	target_close(child.target);
 	return status;
@@ -414,8 +298,14 @@ static int clean_sharers(struct process *p, size_t n, uint64_t deadline, struct 
 		left = result->arenas_left;
 		cleaned = 0;
 		status = find_sharers(p, n, &o, e);
-		for (size_t i = 0; status >= 0 && i < o.count; i++) {
-			status = clean_sharer(o.sharers[i], p, n, deadline, &none, result, e);
+		/* One that cannot be looked at, as a debugger has it, is told of: the others are given theirs back. */
+		for (size_t i = 0; i < o.count && (i || status >= 0); i++) {
+			struct dinst_error why = {0};
+			const int one =
+				clean_sharer(o.sharers[i], p, n, deadline, &none, result, &why);
+
+			if (one < 0 && status >= 0)
+				status = fail_with(e, one, &why);
 			cleaned += !none;
 		}
 	} while (status >= 0 && cleaned && result->arenas_left == left && now_us() < deadline);
@@ -472,7 +362,7 @@ static void clean_descendant(pid_t pid, bool program, uint64_t deadline, struct 
 	struct dinst_error ignored = {0};
 	struct process child = {0};
 
-	const bool open = find_descriptor(pid) >= 0;
+	const bool open = leftovers_descriptor(pid) >= 0;
 
 	if (!program && !open && !arena_has_half(pid))
 		return;
@@ -481,7 +371,7 @@ static void clean_descendant(pid_t pid, bool program, uint64_t deadline, struct 
 	if (program)
 		wait_for_programs(child.target, deadline, &own, &ignored);
 	if (open)
-		close_descriptors(child.target, deadline, &own, &ignored);
+		leftovers_close(child.target, deadline, &own, &ignored);
 	clean_halves(&child, deadline, &own, &ignored);
 	if (target_alive(child.target))
 		result->arenas_left += own.arenas_left;
@@ -511,14 +401,21 @@ static void clean_descendants(pid_t pid, bool program, unsigned level, uint64_t 
 static int clean_round(struct process *p, uint64_t deadline, struct leftovers *result,
 		       struct dinst_error *e)
 {
+	struct dinst_error ignored = {0};
 	int status = check_owners(p, e);
 
 	if (status >= 0)
 		status = restore_all(p, deadline, result, e);
-	for (size_t i = 0; i < p->count && status >= 0; i++) {
-		status = clean_sharers(p, i, deadline, result, e);
-		if (status >= 0)
-			status = leftovers_take_out(p, i, p->late, deadline, result, e);
+	for (size_t i = 0; i < p->count && (i || status >= 0); i++) {
+		const bool failed = status < 0;
+		int one = clean_sharers(p, i, deadline, result, failed ? &ignored : e);
+
+		if (one >= 0 && !failed)
+			one = leftovers_take_out(p, i, p->late, deadline, result, e);
+		else if (!p->linked)
+			/* It stays for the sake of another, but nobody comes in from here any more. */
+			leftovers_take_out(p, i, true, deadline, result, &ignored);
+		status = failed ? status : one;
 	}
 	/* What only stays for the sake of another is left as well. */
 	result->arenas_left += p->late && !result->arenas_left;
@@ -541,6 +438,7 @@ int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *r
 {
 	uint64_t deadline = now_us() + (uint64_t)milliseconds * 1000;
 	struct process p = {.target = t};
+	struct dinst_error open = {0};
 	bool program;
 	int status;
 
@@ -550,8 +448,9 @@ int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *r
 		return status;
 	program = remote_tails_dirty(t);
 	status = wait_for_programs(t, deadline, result, e);
+	/* One that cannot be closed is no reason to leave the rest. */
 	if (status >= 0)
-		status = close_descriptors(t, deadline, result, e);
+		leftovers_close(t, deadline, result, &open);
 	/* That nothing is left is not believed but seen. */
 	do {
 		if (status >= 0)
@@ -566,5 +465,7 @@ int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *r
 	} while (status >= 0 && !result->arenas_left && target_alive(t) && now_us() < deadline);
 	if (status >= 0)
 		clean_descendants(target_pid(t), program, 0, deadline, result);
+	if (status >= 0 && open.code && target_alive(t))
+		status = fail_with(e, open.code, &open);
 	return status < 0 ? status : 0;
 }

@@ -22,6 +22,19 @@ struct process {
 /* An arena of somebody is in the target; false also where that cannot be seen. */
 bool leftovers_any(struct target *t);
 
+/* Says who it is, and what it waits for: there may be somebody who can do something about that. DINST_BUSY. */
+int leftovers_is_late(const struct target *t, pid_t tid, struct dinst_error *e);
+
+/* The lowest descriptor of the thread that is an arena's which was made in its process, -1 if none is. */
+int leftovers_descriptor(pid_t tid);
+
+/*
+ * Closes those, in stops, until `deadline` (us); DINST_BUSY where a thread is late, or only such can be made
+ * to call which have not got it.
+ */
+int leftovers_close(struct target *t, uint64_t deadline, struct leftovers *result,
+		    struct dinst_error *e);
+
 /*
  * Arena `n` of the process: its windows become the original, and it goes when
  * nobody is in it. With `stays` its windows only; sets p->blocked where that did
@@ -31,8 +44,21 @@ int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadlin
 		       struct leftovers *result, struct dinst_error *e);
 
 /*
+ * The process has executed another program meanwhile, or the arena was taken out of another process that is
+ * in the same memory (clone(CLONE_VM)): there is nothing left to read, and nothing of ours.
+ */
+bool leftovers_have_gone(const struct target *t, const struct arena_found *found);
+
+/*
+ * Another dinst has taken it out of the process meanwhile, and has put one of its own in its place: then
+ * what leads there is that one's. A child is claimed by nobody while its parent is looked after.
+ */
+bool leftovers_are_replaced(const struct maps *m, const struct arena_found *found);
+
+/*
  * Of entries for one and the same place only those stay that are there, where any is, and of these
- * those that have what the mapped file has, where any has. While the target runs. Without memory all stay.
+ * those that have what the mapped file has, where any has. Where none has and they do not agree on what was
+ * there, nobody can tell: their original bytes become ours. While the target runs. Without memory all stay.
  */
 void leftovers_drop_twins(const struct target *t, struct journal_entry *entries, size_t *count);
 
@@ -44,7 +70,8 @@ void leftovers_drop_clean(const struct target *t, struct journal_entry *entries,
 
 /*
  * Entries of arena `n` go that are there, and would bring back what the mapped file has not, where one of
- * another arena of the process is there as well, and brings that back. As leftovers_drop_clean().
+ * another arena of the process is there as well, and brings that back. Where there is no file to ask and the
+ * two do not agree, nobody can tell, as above. As leftovers_drop_clean().
  */
 void leftovers_drop_others(const struct process *p, size_t n, struct journal_entry *entries,
 			   size_t *count);

@@ -257,6 +257,34 @@ static int follow_jumps(const struct one_arena *a, struct stop *stop, struct din
 	return moved ? stop_store_regs(stop, e) : 0;
 }
 
+/* Nobody can tell what was there: it stays (leftovers_drop_twins()). */
+static bool is_unsure(const struct patch *p)
+{
+	return !memcmp(p->before, p->after, p->length);
+}
+
+static struct stack_range *range_of(const struct one_arena *a, taddr_t hole)
+{
+	const struct stack_range key = {.lo = hole};
+
+	return bsearch(&key, a->ranges, a->range_count, sizeof(key), by_lo);
+}
+
+/* Holes that stay, and those that windows lead to which stay. */
+static void hold_unsure(struct one_arena *a, const struct target *t)
+{
+	for (size_t i = 0; i < a->shorts + a->holes; i++) {
+		const struct patch *p = &a->patches[i];
+		struct stack_range *r;
+
+		if (!is_unsure(p))
+			continue;
+		r = range_of(a, i < a->shorts ? hole_of(t, p) : p->address);
+		if (r)
+			r->hit = a->held = true;
+	}
+}
+
 /* Sets hits of a->ranges for the holes that a signal frame leads to, and `held` if there are any. */
 static int find_held(struct one_arena *a, struct stop *stop, struct dinst_error *e)
 {
@@ -283,13 +311,13 @@ static int find_held(struct one_arena *a, struct stop *stop, struct dinst_error 
 		return status;
 	a->held = snapshot_scan_stacks(shot, a->ranges, a->range_count) != 0;
 	snapshot_free(shot);
+	hold_unsure(a, stop_target(stop));
 	return 0;
 }
 
 static bool is_held(const struct one_arena *a, const struct patch *p)
 {
-	const struct stack_range key = {.lo = p->address};
-	const struct stack_range *r = bsearch(&key, a->ranges, a->range_count, sizeof(key), by_lo);
+	const struct stack_range *r = range_of(a, p->address);
 
 	return r && r->hit;
 }
@@ -399,7 +427,7 @@ static size_t code_ranges(const struct one_arena *a, struct stack_range *ranges)
 	return count;
 }
 
-/* Patches in whose places there is what somebody else has written. */
+/* Patches in whose places there is what somebody else has written, or what has to stay. */
 static size_t count_foreign(const struct one_arena *a, const struct target *t)
 {
 	const int pagemap = maps_open_pagemap(target_memory_tid(t));
@@ -411,6 +439,7 @@ static size_t count_foreign(const struct one_arena *a, const struct target *t)
 		const struct patch *p = &a->patches[i];
 
 		foreign += p->outcome == PATCH_FAILED ||
+			   (p->outcome == PATCH_ALREADY && is_unsure(p)) ||
 			   (p->outcome == PATCH_FOREIGN &&
 			    !maps_is_untouched(pagemap, p->address, p->length));
 		unread |= p->outcome == PATCH_UNMAPPED;
@@ -441,8 +470,16 @@ static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
 	struct one_arena *a = arg;
 	struct stack_range code[ARENAS_MOST];
 	struct remote_tails tails;
-	int status = remote_clean_tails(stop, &tails, e);
+	const struct maps *maps;
+	int status = stop_maps(stop, &maps, e);
 
+	if (status >= 0 && leftovers_are_replaced(maps, a->found)) {
+		a->count = 0;
+		a->unmapped = true;
+		return 0;
+	}
+	if (status >= 0)
+		status = remote_clean_tails(stop, &tails, e);
 	if (status < 0)
 		return status;
 	a->late = tails.inside != 0;
@@ -511,23 +548,6 @@ static int take_out_in_stops(struct one_arena *a, bool *restored, uint64_t deadl
 	return status;
 }
 
-/*
- * The process has executed another program meanwhile, or the arena was taken out of another process that is
- * in the same memory (clone(CLONE_VM)): there is nothing left to read, and nothing of ours.
- */
-static bool has_gone(const struct target *t, const struct arena_found *found)
-{
-	struct arena_found now[ARENAS_MOST];
-	struct dinst_error ignored = {0};
-	const int count = arena_find(t, now, ARENAS_MOST, &ignored);
-
-	for (int i = 0; i < count; i++)
-		if (now[i].inode == found->inode && now[i].device == found->device &&
-		    (found->inode || now[i].code == found->code))
-			return false;
-	return count >= 0;
-}
-
 int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadline,
 		       struct leftovers *result, struct dinst_error *e)
 {
@@ -546,7 +566,7 @@ int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadlin
 		restored = calloc(a.count + 1, sizeof(*restored));
 		status = restored ? take_out_in_stops(&a, restored, deadline, result, e)
 				  : dinst_fail(e, DINST_NO_MEMORY, "out of memory");
-	} else if (has_gone(p->target, a.found)) {
+	} else if (leftovers_have_gone(p->target, a.found)) {
 		dinst_error_clear(e);
 		a.unmapped = true;
 		status = 0;

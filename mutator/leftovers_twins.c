@@ -75,7 +75,14 @@ static bool is_of_file(const struct patch_files *files, const struct maps *m,
 	       !memcmp(file, entry->original, entry->length);
 }
 
-/* Where one of them has what the file has, the others go. */
+/* What was there nobody can tell: it stays as it is (leftovers_drop_twins()). */
+static void leave_all(struct journal_entry **same, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		memcpy(same[i]->original, same[i]->patched, same[i]->length);
+}
+
+/* Where one of them has what the file has, the others go; where none has, all stay. */
 static void ask_file(const struct patch_files *files, const struct maps *m,
 		     struct journal_entry **same, size_t count)
 {
@@ -86,6 +93,8 @@ static void ask_file(const struct patch_files *files, const struct maps *m,
 	for (size_t i = 0; i < count && any; i++)
 		if (same[i]->length && !is_of_file(files, m, same[i]))
 			same[i]->length = 0;
+	if (!any)
+		leave_all(same, count);
 }
 
 static size_t end_of_same(const struct twins *w, size_t first, size_t count)
@@ -99,13 +108,14 @@ static size_t end_of_same(const struct twins *w, size_t first, size_t count)
 
 static void ask_files(const struct twins *w, size_t count)
 {
-	struct patch_files *files;
-	struct maps m;
+	struct patch_files *files = NULL;
+	struct maps m = {0};
 	size_t end, asked = 0;
 
-	if (!w->asked_count || maps_read(target_pid(w->target), &m, NULL))
+	if (!w->asked_count)
 		return;
-	files = patch_files_open(w->target, w->asked, w->asked_count);
+	if (!maps_read(target_pid(w->target), &m, NULL))
+		files = patch_files_open(w->target, w->asked, w->asked_count);
 	for (size_t i = 0; i < count && asked < w->asked_count; i = end) {
 		end = end_of_same(w, i, count);
 		if (w->sorted[i]->address != w->asked[asked])
@@ -198,16 +208,16 @@ struct doubts {
 	size_t count;
 };
 
-/* They are there, and the file has something else than what was there before. */
+/* They are there, and the file has something else than what was there before, or cannot be read. */
 static void find_doubts(struct doubts *d, struct journal_entry *entries, size_t count)
 {
 	uint8_t file[ARCH_PATCH_MAX];
 
 	for (size_t i = 0; i < count; i++)
 		if (entries[i].length < JOURNAL_NO_CHANCE && is_there(d->target, &entries[i]) &&
-		    patch_files_read(d->files, &d->m, entries[i].address, file,
-				     entries[i].length) &&
-		    memcmp(file, entries[i].original, entries[i].length) != 0)
+		    (!patch_files_read(d->files, &d->m, entries[i].address, file,
+				       entries[i].length) ||
+		     memcmp(file, entries[i].original, entries[i].length) != 0))
 			d->at[d->count++] = &entries[i];
 	if (d->count)
 		qsort(d->at, d->count, sizeof(struct journal_entry *), by_address);
@@ -228,6 +238,17 @@ static bool brings_file_back(const struct doubts *d, const struct journal_entry 
 	return !memcmp(then, file, size);
 }
 
+/* The other one is there, too, and would bring back something else, and there is no file to ask. */
+static bool contradicts(const struct doubts *d, const struct journal_entry *other,
+			const struct journal_entry *own)
+{
+	uint8_t file[ARCH_PATCH_MAX];
+
+	return other->length == own->length && is_there(d->target, other) &&
+	       memcmp(other->original, own->original, own->length) != 0 &&
+	       !patch_files_read(d->files, &d->m, own->address, file, own->length);
+}
+
 static void ask_other(const struct doubts *d, const struct journal_entry *other)
 {
 	size_t lo = 0, hi = d->count;
@@ -243,6 +264,8 @@ static void ask_other(const struct doubts *d, const struct journal_entry *other)
 	for (; lo < d->count && d->at[lo]->address == other->address; lo++)
 		if (d->at[lo]->length && brings_file_back(d, other, d->at[lo]))
 			d->at[lo]->length = 0;
+		else if (d->at[lo]->length && contradicts(d, other, d->at[lo]))
+			leave_all(&d->at[lo], 1);
 }
 
 static void ask_others(const struct doubts *d, const struct process *p, size_t n)

@@ -3,6 +3,9 @@
  * death_reload.c - a mutator that was killed has left windows of a plugin that is no more, and what was
  * built anew has been loaded to its place since. As death_repair.c, whose last tests are of the same kind.
  */
+#include <linux/capability.h>
+#include <sys/syscall.h>
+
 #include "mutator/leftovers.h"
 #include "tests/live/death_help.h"
 #include "tests/live/harness_thread.h"
@@ -102,12 +105,50 @@ static void use_arena(struct session *s, bool second)
 		p->full = second == !p->next;
 }
 
+/* Files that were deleted may not be looked at, or (`may`) may again. */
+static void look_at_deleted(bool may)
+{
+	struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+	struct __user_cap_data_struct data[2];
+
+	assert_int_equal(syscall(SYS_capget, &header, data), 0);
+	for (unsigned i = 0; i < 2; i++)
+		data[i].effective = data[i].permitted;
+	if (!may) {
+		data[CAP_SYS_ADMIN / 32].effective &= ~(1u << CAP_SYS_ADMIN % 32);
+		data[CAP_CHECKPOINT_RESTORE / 32].effective &= ~(1u << CAP_CHECKPOINT_RESTORE % 32);
+	}
+	assert_int_equal(syscall(SYS_capset, &header, data), 0);
+}
+
+/* Which of two builds was there nobody can tell, and our code stays, with what it leads to. */
+static void clean_without_file(struct harness *h, taddr_t at)
+{
+	struct dinst_error e = {0};
+	struct leftovers left;
+	uint8_t ours[2], now[2];
+	struct target *t;
+
+	thread_peek(h->pid, at, ours, sizeof(ours));
+	ask_done(h, "remove\n");
+	look_at_deleted(false);
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	if (leftovers_clean(t, 300, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	look_at_deleted(true);
+	target_close(t);
+	thread_peek(h->pid, at, now, sizeof(now));
+	assert_memory_equal(now, ours, sizeof(now));
+	assert_int_not_equal(left.arenas_left, 0);
+	ask_done(h, "call 10\n");
+}
+
 /*
  * The plugin is loaded again, and what is inserted then is in another arena than what was there before:
  * in the one that was made first, or second, so that who repairs finds one before the other or behind it.
  */
 static void run_two_arenas(struct harness *h, const char *function, const char *between,
-			   bool second)
+			   bool second, bool unseen)
 {
 	uint8_t file[8], now[8];
 	struct session *s;
@@ -136,6 +177,8 @@ static void run_two_arenas(struct harness *h, const char *function, const char *
 	assert_non_null(s->places->next);
 	/* As a mutator that dies. */
 	session_free(s);
+	if (unseen)
+		clean_without_file(h, at);
 	clean_up(h, 0);
 	thread_peek(h->pid, at, now, sizeof(now));
 	assert_memory_equal(now, file, sizeof(file));
@@ -148,15 +191,86 @@ static void run_two_arenas(struct harness *h, const char *function, const char *
 /* fear J2, J7, G4: one arena has a window of the old plugin, another one that of the new one at the same place */
 static void test_same_in_two_arenas(void **state)
 {
-	run_two_arenas(*state, "reload_work", "touch\n", true);
-	run_two_arenas(*state, "reload_work", "touch\n", false);
+	run_two_arenas(*state, "reload_work", "touch\n", true, false);
+	run_two_arenas(*state, "reload_work", "touch\n", false, false);
 }
 
 /* fear J2, J7, G4: the same where our bytes are the same in both, and the file's are not */
 static void test_other_in_two_arenas(void **state)
 {
-	run_two_arenas(*state, "reload_tiny", "recode\n", true);
-	run_two_arenas(*state, "reload_tiny", "recode\n", false);
+	run_two_arenas(*state, "reload_tiny", "recode\n", true, false);
+	run_two_arenas(*state, "reload_tiny", "recode\n", false, false);
+}
+
+/* A mutator has died that has in its journal `builds` others of a plugin, under the same short jump. */
+static taddr_t leave_builds(struct harness *h, unsigned builds)
+{
+	struct journal_entry other = {0};
+	struct dinst_error e = {0};
+	struct session *s;
+	unsigned index;
+	uint8_t now[2];
+
+	harness_start(h, "reloads", NULL);
+	ask_done(h, "open\n");
+	s = session_begin(h);
+	other.address = session_address(s, "reload_tiny");
+	other.length = sizeof(now);
+	thread_peek(h->pid, other.address, other.original, other.length);
+	index = session_insert(s, "reload_tiny");
+	thread_peek(h->pid, other.address, other.patched, other.length);
+	session_remove(s, index);
+	session_flush_all(s);
+	/* As those of earlier builds, in the slots before that of this one. */
+	for (unsigned n = 0; n < builds; n++) {
+		other.original[1]++;
+		assert_int_equal(journal_add(s->places->journal, &other, &index, &e), 0);
+	}
+	session_insert(s, "reload_tiny");
+	thread_peek(h->pid, other.address, now, sizeof(now));
+	assert_memory_equal(now, other.patched, sizeof(now));
+	/* As a mutator that dies. */
+	session_free(s);
+	return other.address;
+}
+
+/*
+ * fear J2, G4: a plugin was built anew more often than the journal is looked at for one place, each time under
+ * the same short jump: what comes back after a mutator's death is the file's all the same
+ */
+static void test_many_builds_at_one_place(void **state)
+{
+	struct harness *h = *state;
+
+	leave_builds(h, 12);
+	clean_up(h, 0);
+	ask_done(h, "call 10\n");
+	ask_done(h, "close\n");
+	verify(h, 0);
+	harness_end(h, 0);
+}
+
+/*
+ * fear J2, G4: the file of such a plugin cannot be looked at: which of two builds was there nobody can tell, and
+ * our code stays, with what it leads to, until the file can be
+ */
+static void test_builds_without_a_file(void **state)
+{
+	struct harness *h = *state;
+
+	clean_without_file(h, leave_builds(h, 1));
+	clean_up(h, 0);
+	ask_done(h, "call 10\n");
+	ask_done(h, "close\n");
+	verify(h, 0);
+	harness_end(h, 0);
+}
+
+/* fear J2, G4: the same where the two are in two arenas */
+static void test_arenas_without_a_file(void **state)
+{
+	run_two_arenas(*state, "reload_tiny", "recode\n", true, true);
+	run_two_arenas(*state, "reload_tiny", "recode\n", false, true);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, death_setup, death_teardown)
@@ -164,9 +278,10 @@ static void test_other_in_two_arenas(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_built_anew_beside),	 TEST(test_like_ours_after_death),
-		TEST(test_like_ours_at_the_end), TEST(test_same_in_two_arenas),
-		TEST(test_other_in_two_arenas),
+		TEST(test_built_anew_beside),	  TEST(test_like_ours_after_death),
+		TEST(test_like_ours_at_the_end),  TEST(test_same_in_two_arenas),
+		TEST(test_other_in_two_arenas),	  TEST(test_many_builds_at_one_place),
+		TEST(test_builds_without_a_file), TEST(test_arenas_without_a_file),
 	};
 
 	return cmocka_run_group_tests_name("live/death_reload", tests, NULL, NULL);

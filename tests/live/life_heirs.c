@@ -13,14 +13,14 @@
 #include "tests/live/harness_thread.h"
 #include "tests/live/mdl_help.h"
 
-static void expect_text(pid_t child)
+static void expect_text(pid_t pid)
 {
-	struct harness_snapshot *now = harness_snapshot_take(child);
+	struct harness_snapshot *now = harness_snapshot_take(pid);
 	char text[4096];
 
 	assert_non_null(now);
 	if (harness_differences(now, HARNESS_TEXT, text, sizeof(text)))
-		fail_msg("the child is not restored:\n%s", text);
+		fail_msg("process %d is not restored:\n%s", (int)pid, text);
 	harness_snapshot_free(now);
 }
 
@@ -124,6 +124,7 @@ static void test_strict_child_of_a_dead_mutator(void **state)
 	if (!strstr(e.text, harness_number(worker)) || !strstr(e.text, "no thread that can make"))
 		fail_msg("it says: %s", e.text);
 	expect_text(worker);
+	expect_text(h->pid);
 	assert_string_equal(mdl_ask(h, "requests 10"), "done");
 	assert_string_equal(mdl_ask(h, "dismiss"), "done");
 	dinst_error_clear(&e);

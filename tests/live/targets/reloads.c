@@ -11,6 +11,7 @@
  *   renew     the same by a new file of its name
  *   recode    the same in place: reload_tiny() begins with other bytes that do the same
  *   become X  the same with two bytes of reload_tiny(), hexadecimal; it is not called any more
+ *   remove    deletes the file
  *   touch     makes the file look as if it had been written just now
  *   wide N    calls reload_wide() N times
  *   edit      writes another number into it, in the file that is loaded, whose times stay
@@ -133,6 +134,8 @@ static void command(const char *line, volatile unsigned long *held)
 		recode(0x8b, 0xc7);
 	} else if (sscanf(line, "become %2x%2x", &first, &second) == 2) {
 		recode(first, second);
+	} else if (!strncmp(line, "remove", 6)) {
+		unlink(path);
 	} else if (!strncmp(line, "touch", 5)) {
 		utimensat(AT_FDCWD, path, NULL, 0);
 	} else if (sscanf(line, "wide %d", &n) == 1) {
