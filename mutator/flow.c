@@ -543,6 +543,7 @@ static int build(struct flow *f, struct dinst_error *e)
 	if (f->unresolved)
 		reach_everything(f);
 	mark_compared(f);
+	flow_mark_data(f);
 	return 0;
 fail:
 	flow_release(f);

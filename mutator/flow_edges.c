@@ -8,6 +8,7 @@
  * are decoded too; what is not decoded there is tried at every offset.
  */
 #include "mutator/flow_private.h"
+#include "mutator/points.h"
 
 /* A short branch and its own length, either way. */
 static vaddr_t short_reach(void)
@@ -203,4 +204,37 @@ bool flow_is_exit(const struct flow *f, size_t at)
 	other = image_function_at(f->img, insn->target);
 	return other < 0 || functions[other].flags & FUNCTION_STUB ||
 	       !((functions[own < 0 ? other : own].flags | functions[other].flags) & FUNCTION_COLD);
+}
+
+static void mark_data_of(struct flow *f, const struct arch_insn *insn)
+{
+	struct arch_memory m[ARCH_MEMORY_MAX];
+	unsigned n;
+
+	if (!(insn->flags & ARCH_INSN_PC_RELATIVE) || insn->flags & ARCH_INSN_ADDRESS_OF ||
+	    !flow_contains(f, insn->data_ref))
+		return;
+	n = arch_memory_operands(insn, m);
+	for (unsigned i = 0; i < n; i++) {
+		/* Of no known size: as long as a window may be. */
+		size_t size = m[i].size ? m[i].size : WINDOW_BYTES_MAX;
+
+		if (m[i].base != ARCH_NO_REGISTER || m[i].index != ARCH_NO_REGISTER)
+			continue;
+		for (size_t k = 0; k < size; k++)
+			flow_mark(f, insn->data_ref + k, MARK_CONFLICT);
+	}
+}
+
+/*
+ * Compilers that write code only put its constants behind it (Mono), and behind a call that never
+ * returns, which nobody knows of, they look as if control ran into them.
+ */
+void flow_mark_data(struct flow *f)
+{
+	for (size_t i = 0; i < f->insns.count; i++)
+		if (flow_marks(f, f->insns.items[i].address) & MARK_REACHED)
+			mark_data_of(f, &f->insns.items[i]);
+	for (size_t i = 0; i < f->odd.count; i++)
+		mark_data_of(f, &f->odd.items[i]);
 }

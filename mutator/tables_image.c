@@ -7,7 +7,8 @@
  * compiler has split off and nobody knows to belong to it, or a function that
  * overlaps another. For those, every constant that some code seems to compute
  * the address of is read here as a table of 32-bit offsets, up to the next such
- * address or to the first offset that leaves the text.
+ * address or to the first offset that leaves the text; where addresses are fixed
+ * also as one of whole addresses of 32 bits (those of 64 are references).
  */
 #include "mutator/freemap_tables.h"
 
@@ -69,6 +70,34 @@ static void found(void *arg, taddr_t from, taddr_t base)
 
 	(void)from;
 	if (in_text(s->img, base) || !entry(s->img, base, base, &target))
+		return;
+	if (vaddr_list_add(s->bases, base) < 0)
+		s->failed = true;
+}
+
+/* Where the entry at `at` of a table of whole addresses leads to; false if there is none. */
+static bool whole_entry(const struct image *img, vaddr_t at, vaddr_t *target)
+{
+	size_t size = 0;
+	const uint8_t *bytes = image_data(img, at, &size);
+	uint32_t address;
+
+	if (!bytes || size < sizeof(address))
+		return false;
+	memcpy(&address, bytes, sizeof(address));
+	*target = address;
+	return in_text(img, *target);
+}
+
+/* One number that looks like an address of code is chance; two in a row may be a table. */
+static void found_whole(void *arg, taddr_t from, taddr_t base)
+{
+	struct scan *s = arg;
+	vaddr_t target;
+
+	(void)from;
+	if (in_text(s->img, base) || !whole_entry(s->img, base, &target) ||
+	    !whole_entry(s->img, base + sizeof(uint32_t), &target))
 		return;
 	if (vaddr_list_add(s->bases, base) < 0)
 		s->failed = true;
@@ -174,6 +203,28 @@ static void scan_text(struct scan *s, scan_code scan, vaddr_t lo, vaddr_t hi,
 	}
 }
 
+/* Adds what tables of whole addresses lead to: those that an operand or a constant names. */
+static int read_whole(struct image *img, struct vaddr_list *targets)
+{
+	static const scan_code scans[] = {arch_scan_references, arch_scan_absolute,
+					  arch_scan_constants};
+	struct vaddr_list bases = {0};
+	struct scan scan = {.img = img, .bases = &bases};
+
+	for (size_t i = 0; i < sizeof(scans) / sizeof(*scans); i++)
+		scan_text(&scan, scans[i], image_lowest(img), image_highest(img), found_whole);
+	vaddr_list_sort(&bases);
+	for (size_t i = 0; i < bases.count && !scan.failed; i++) {
+		vaddr_t at = bases.items[i], target;
+		vaddr_t end = i + 1 < bases.count ? bases.items[i + 1] : UINT64_MAX;
+
+		for (; at < end && whole_entry(img, at, &target); at += sizeof(uint32_t))
+			scan.failed |= vaddr_list_add(targets, target) < 0;
+	}
+	free(bases.items);
+	return scan.failed ? -1 : 0;
+}
+
 int image_table_targets(struct image *img, struct vaddr_list *targets, struct vaddr_list *bases,
 			struct dinst_error *e)
 {
@@ -182,7 +233,8 @@ int image_table_targets(struct image *img, struct vaddr_list *targets, struct va
 
 	scan_text(&scan, arch_scan_references, image_lowest(img), image_highest(img), found);
 	vaddr_list_sort(bases);
-	if (scan.failed || read_all(img, bases, targets) < 0)
+	if (scan.failed || read_all(img, bases, targets) < 0 ||
+	    (image_is_fixed(img) && read_whole(img, targets) < 0))
 		r = dinst_fail(e, DINST_NO_MEMORY, "no memory for the jump tables of the image");
 	vaddr_list_sort(targets);
 	return r;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * points_tables.c - a function whose jump tables would take hours to read
- * (tests/live/targets/points-tables.S) is left with what is safe for any.
+ * (tests/live/targets/points-tables.S) is left with what is safe for any; and
+ * tables of whole addresses that lead into another function, and constants among
+ * code (points-fixed.S).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,28 +20,44 @@
 
 #include "mutator/points.h"
 
-/* fear L1: a function that is made of jump tables inside of one another does not hold an insert up */
-static void test_endless_tables(void **state)
+static struct image *open_target(const char *name)
 {
-	const struct image_function *functions;
-	struct function_plan *plan = NULL;
 	struct dinst_error e = {0};
 	struct image *img = NULL;
 	char path[4096];
-	size_t count, i = 0;
 	int fd;
 
-	(void)state;
-	snprintf(path, sizeof(path), "%s/tests/live/targets/points-tables", getenv("DINST_BUILD"));
+	snprintf(path, sizeof(path), "%s/tests/live/targets/%s", getenv("DINST_BUILD"), name);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
 	assert_int_equal(image_open(fd, path, NULL, &img, &e), 0);
 	close(fd);
-	count = image_functions(img, &functions);
-	while (i < count && strcmp(functions[i].name, "endless") != 0)
+	return img;
+}
+
+static struct function_plan *plan_of(struct image *img, const char *name, vaddr_t *start)
+{
+	const struct image_function *functions;
+	size_t count = image_functions(img, &functions), i = 0;
+	struct function_plan *plan = NULL;
+	struct dinst_error e = {0};
+
+	while (i < count && strcmp(functions[i].name, name) != 0)
 		i++;
 	assert_true(i < count);
+	*start = functions[i].address;
 	assert_int_equal(plan_function(img, (uint32_t)i, &plan, &e), 0);
+	return plan;
+}
+
+/* fear L1: a function that is made of jump tables inside of one another does not hold an insert up */
+static void test_endless_tables(void **state)
+{
+	struct image *img = open_target("points-tables");
+	vaddr_t start;
+	struct function_plan *plan = plan_of(img, "endless", &start);
+
+	(void)state;
 	assert_int_equal(plan->point_count, 2);
 	/* The first instruction alone is in its window, whatever else may be led to. */
 	assert_int_equal(plan->points[0].tactic, TACTIC_JUMP);
@@ -49,12 +67,58 @@ static void test_endless_tables(void **state)
 	image_close(img);
 }
 
+/* fear C4: a jump table of another function has addresses of four bytes, where those are fixed */
+static void test_whole_addresses(void **state)
+{
+	static const char *const names[] = {"x_whole", "x_whole_moved", "x_whole_near"};
+	struct image *img = open_target("points-fixed");
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		vaddr_t start;
+		struct function_plan *plan = plan_of(img, names[i], &start);
+		const struct point *last = &plan->points[plan->point_count - 1];
+
+		/* The table leads to the subtraction at 18, the return is at 21. */
+		assert_int_equal(last->address, start + 21);
+		for (size_t k = 0; k < plan->window_count; k++) {
+			const struct window *w = &plan->windows[k];
+
+			assert_false(w->start < start + 18 &&
+				     w->start + w->length + w->padding > start + 18);
+		}
+		plan_free(img, plan);
+	}
+	image_close(img);
+}
+
+/* fear C4: constants among the code of a function, in front of what looks like an exit, are overwritten */
+static void test_constants(void **state)
+{
+	struct image *img = open_target("points-fixed");
+	vaddr_t start;
+	struct function_plan *plan = plan_of(img, "x_constants", &start);
+
+	(void)state;
+	for (size_t i = 0; i < plan->window_count; i++) {
+		const struct window *w = &plan->windows[i];
+
+		/* The call ends at 23, two constants of eight bytes follow. */
+		assert_true(w->start + w->length + w->padding <= start + 23 ||
+			    w->start >= start + 39);
+	}
+	plan_free(img, plan);
+	image_close(img);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_endless_tables),
+		cmocka_unit_test(test_whole_addresses),
+		cmocka_unit_test(test_constants),
 	};
 
 	alarm(60); /* without a bound it takes minutes */
-	return cmocka_run_group_tests_name("points: endless tables", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("points: tables", tests, NULL, NULL);
 }

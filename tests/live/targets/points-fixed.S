@@ -3,7 +3,7 @@
 /*
  * points-fixed.S - corner cases of code that runs at its link-time address:
  * jump tables and labels are whole addresses without relocations. Expectations
- * in tests/unit/points_plan.c; only main runs.
+ * in tests/unit/points_plan.c and points_tables.c; only main runs.
  */
 #include "points-macros.inc"
 
@@ -97,6 +97,37 @@ END x_enters
 	X_ENTERED x_record, .Lxp0
 	X_ENTERED x_unlike, .Lxp1
 
+	/* Tables of another function have it as four bytes. */
+	X_ENTERED x_whole, .Lxw0
+	X_ENTERED x_whole_moved, .Lxw1
+	X_ENTERED x_whole_near, .Lxw2
+FN x_wholes
+	mov .Lxwtab0(, %rdi, 4), %eax
+	test %esi, %esi
+	je 1f
+	mov $.Lxwtab1, %ecx
+	js 2f
+	lea .Lxwtab2(%rip), %rcx
+2:	mov (%rcx, %rdi, 4), %eax
+1:	jmp *%rax
+END x_wholes
+
+	/*
+	 * Constants behind a call of which nobody knows that it never returns: what they
+	 * look like is a branch that leaves, with instructions in front of it.
+	 */
+FN x_constants
+	movsd .Lxc0(%rip), %xmm0
+	addsd .Lxc1(%rip), %xmm0
+	test %edi, %edi
+	js 1f
+	ret
+1:	call *%rsi
+.Lxc1:	.quad 0xbf000000f2bec328
+.Lxc0:	.quad 0x3fe0000000000000
+	.byte 0x98
+END x_constants
+
 	/* It only looks so: inside the instruction that this is, and of the one that it is in. */
 FN x_number
 	mov $5, %eax
@@ -118,6 +149,11 @@ END x_operand
 	.p2align 3
 .Lxtab:	.quad .Lxt0, .Lxt1, .Lxt9, 0
 .Lxltab: .quad .Lxl0, .Lxl1, 0
+
+	.long 0
+.Lxwtab0: .long .Lxw0, x_whole, 1
+.Lxwtab1: .long .Lxw1, x_whole_moved, 1
+.Lxwtab2: .long .Lxw2, x_whole_near, 1
 
 	.p2align 3
 	.byte 1
