@@ -108,6 +108,27 @@ static int check(struct job *job, struct stop *stop, struct dinst_error *e)
 	return job->busy ? dinst_fail(e, DINST_BUSY, "somebody is in what is to be patched") : 0;
 }
 
+/* In a process besides the target. */
+static int check_member(struct job *job, struct stop *stop, struct dinst_error *e)
+{
+	const struct image_function *functions;
+	const struct site *half;
+
+	memset(job->absent, 0, PAIR_ID_MASK + 1);
+	half = job->whole->find_half(job->whole->arg, stop, job->absent);
+	if (!half)
+		return 0;
+	job->session->half_patched = true;
+	image_functions(half->module->image, &functions);
+	return dinst_fail(
+		e, DINST_REFUSED,
+		"process %d was forked from %d when only a part of what this request needs "
+		"in %s of %s was patched, and would measure there what it is not asked for: "
+		"remove first what is inserted there, or try again when it has ended",
+		(int)target_pid(stop_target(stop)), (int)job->session->pid,
+		functions[half->function].name, half->module->name);
+}
+
 static int ready(struct stop *const *stops, size_t count, void *arg, struct dinst_error *e)
 {
 	struct job *job = arg;
@@ -116,6 +137,9 @@ static int ready(struct stop *const *stops, size_t count, void *arg, struct dins
 	for (size_t n = 0; n < count; n++)
 		if (target_pid(stop_target(stops[n])) == job->session->pid)
 			status = check(job, stops[n], e);
+	for (size_t n = 0; n < count && status >= 0; n++)
+		if (target_pid(stop_target(stops[n])) != job->session->pid)
+			status = check_member(job, stops[n], e);
 	if (status < 0)
 		return dinst_fail(e, status, "process %d has ended", (int)job->session->pid);
 	site_turn_held(job->session);

@@ -230,8 +230,9 @@ struct session {
 	/* when that list was read, CLOCK_MONOTONIC, and how long it took */
 	uint64_t modules_ns, modules_cost_ns;
 	bool maybe_pending;
-	bool unsearched, unknown_code; /* windows of the last batch wait for it; parks.h */
-	uint64_t retry_ns;	       /* CLOCK_MONOTONIC: windows that wait are not tried before */
+	bool half_patched, unsearched,
+		unknown_code; /* find_half; windows of the last batch wait for it; parks.h */
+	uint64_t retry_ns;    /* CLOCK_MONOTONIC: windows that wait are not tried before */
 	uint64_t retry_pause_ns;
 	uint64_t incarnation;
 	/* how the threads of the target registered rseq; see place_look_at_rseq() */
@@ -385,11 +386,10 @@ struct batch_whole {
 	size_t count;
 	bool *foreign; /* by site, once sorted */
 	const struct threads_function *functions;
-	size_t function_count;
 	const struct threads_late *late;
-	size_t late_count;
-	/* Marks by number the functions that are not patched in a process that was forked. */
+	size_t function_count, late_count;
 	void (*find_absent)(void *arg, struct stop *stop, uint8_t *absent);
+	const struct site *(*find_half)(void *arg, struct stop *stop, uint8_t *seen);
 	void *arg;
 	size_t caught, unwalked; /* threads */
 };

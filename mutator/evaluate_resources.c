@@ -260,6 +260,39 @@ static int each_object(struct evaluation *v, const struct focus_resource *r,
 	return list ? 0 : DINST_NO_MEMORY;
 }
 
+/*
+ * Code knows a process by the id that it has itself: the first of each pid namespace has the same one.
+ * Who is named by the id that it has for us must be the only one; all others are named together.
+ */
+static int merge_twins(struct evaluation *v, const struct focus_resource *r,
+		       const struct objects *all, struct objects *kept)
+{
+	const size_t count = kept->count;
+	int64_t number;
+	const bool named = whole_number(last_part(r), &number);
+
+	kept->count = 0;
+	for (size_t i = 0; i < count; i++) {
+		const struct object *o = &kept->items[i];
+		bool again = false;
+
+		for (size_t k = 0; k < kept->count; k++)
+			again |= kept->items[k].number == o->number;
+		for (size_t k = 0; named && o->number != number && k < all->count; k++)
+			if (all->items[k].number == o->number && &all->items[k] != o)
+				return dinst_fail(
+					v->e, DINST_REFUSED,
+					"%.120s: process %ld calls itself %lld in its pid namespace, as "
+					"process %ld does in another one, and code cannot tell them "
+					"apart: /Machine/%lld is both",
+					r->text, o->outside, (long long)o->number,
+					all->items[k].outside, (long long)o->number);
+		if (!again)
+			kept->items[kept->count++] = *o;
+	}
+	return 0;
+}
+
 /* Keeps what the word names; a number that names one is taken as it is. */
 static int keep_matching(struct evaluation *v, const struct focus_resource *r, struct objects *o,
 			 const char *what)
@@ -282,7 +315,9 @@ static int keep_matching(struct evaluation *v, const struct focus_resource *r, s
 		}
 	}
 	o->count = kept;
-	return kept ? 0 : none_matches(v, r, &all, what);
+	if (!kept)
+		return none_matches(v, r, &all, what);
+	return strcmp(r->resource.hierarchy, "Machine") ? 0 : merge_twins(v, r, &all, o);
 }
 
 static int find_objects(struct evaluation *v, struct focus_resource *r, bool each,

@@ -290,16 +290,14 @@ static void release(struct plan_set *set)
 	free(set);
 }
 
-int request_insert(struct session *s, const char *metric, const char *const *words,
-		   size_t word_count, const struct insert_options *options,
-		   struct insert_result *result, struct dinst_error *e)
+static int insert_once(struct session *s, const char *metric, const char *const *words,
+		       size_t word_count, const struct insert_options *options,
+		       struct insert_result *result, struct dinst_error *e)
 {
 	struct request r = {.session = s, .options = options};
-	struct dinst_error own = {0};
 	struct plan_set *set;
 	int status;
 
-	e = e ? e : &own;
 	status = begin(s, result, e);
 	if (status < 0)
 		return status;
@@ -312,6 +310,25 @@ int request_insert(struct session *s, const char *metric, const char *const *wor
 	status = finish(&r, status, result, e);
 	release(set);
 	return status;
+}
+
+int request_insert(struct session *s, const char *metric, const char *const *words,
+		   size_t word_count, const struct insert_options *options,
+		   struct insert_result *result, struct dinst_error *e)
+{
+	struct dinst_error own = {0}, ignored = {0};
+	struct flush_result flush;
+	int status;
+
+	e = e ? e : &own;
+	s->half_patched = false;
+	status = insert_once(s, metric, words, word_count, options, result, e);
+	/* What a child runs through may be nobody's any more: the windows are taken out, there too. */
+	if (status != DINST_REFUSED || !s->half_patched || !s->queue_length ||
+	    removal_flush(s, &flush, &ignored) < 0)
+		return status;
+	dinst_error_clear(e);
+	return insert_once(s, metric, words, word_count, options, result, e);
 }
 
 /* ----------------------------------------------------- what has waited */

@@ -56,15 +56,26 @@ static int apply(struct request *r, struct dinst_error *e)
 
 /* ------------------------------------------------------ per-thread state */
 
+/* Calls visit() for all instances of the request. */
+static bool visit_own(const struct request *r, bool (*visit)(void *arg, const struct instance *i),
+		      void *arg)
+{
+	bool more = true;
+
+	for (size_t k = 0; more && k < r->count; k++)
+		more = visit(arg, r->instances[k]);
+	for (const struct instance *i = r->hidden; more && i; i = i->next)
+		more = visit(arg, i);
+	return more;
+}
+
 /* Calls visit() for all instances that there are, those of the request included. */
 static bool visit_all(const struct request *r, const struct session *s,
 		      bool (*visit)(void *arg, const struct instance *i), void *arg)
 {
-	const struct instance *lists[] = {r ? r->hidden : NULL, s->hidden, s->instances};
-	bool more = true;
+	const struct instance *lists[] = {s->hidden, s->instances};
+	bool more = !r || visit_own(r, visit, arg);
 
-	for (size_t k = 0; more && r && k < r->count; k++)
-		more = visit(arg, r->instances[k]);
 	for (size_t k = 0; k < sizeof(lists) / sizeof(lists[0]); k++)
 		for (const struct instance *i = lists[k]; more && i; i = i->next)
 			more = visit(arg, i);
@@ -75,8 +86,9 @@ enum { LOOK_SIZE = 4096 };
 
 struct looking {
 	struct stop *stop;
-	uint8_t *absent; /* by function number */
-	taddr_t from;	 /* what was read last: links that follow each other are mostly near */
+	uint8_t *absent; /* by function number; enum seen where halves are looked for */
+	const struct site *half;
+	taddr_t from; /* what was read last: links that follow each other are mostly near */
 	size_t size;
 	uint8_t bytes[LOOK_SIZE];
 };
@@ -121,6 +133,51 @@ static void find_absent(void *arg, struct stop *stop, uint8_t *absent)
 	struct looking l = {.stop = stop, .absent = absent};
 
 	visit_all(r, r->session, look_at_links, &l);
+}
+
+enum seen { SEEN_OURS = 1, SEEN_OTHERS = 2, SEEN_HALF = SEEN_OURS | SEEN_OTHERS };
+
+static bool undoes(const struct instance *i, uint32_t pair)
+{
+	for (size_t k = 0; k < i->undo_count; k++)
+		if (i->undos[k].pair == pair)
+			return true;
+	return false;
+}
+
+static bool look_for_halves(void *arg, const struct instance *i)
+{
+	struct looking *l = arg;
+
+	for (const struct link *link = i->links; i->undo_count && link;
+	     link = link->next_instance) {
+		const struct site *site = link->site;
+		const struct function_ref f = {.module = site->module, .index = site->function};
+		/* What is at calls has no number. */
+		const uint32_t pair =
+			link->snippet.kind == SNIPPET_NONE ? 0 : threads_paired(i->session, &f);
+
+		if (!pair || !undoes(i, pair))
+			continue;
+		l->absent[pair] |= leads_to_us(l, site) ? SEEN_OURS : SEEN_OTHERS;
+		if (l->absent[pair] == SEEN_HALF) {
+			l->half = site;
+			return false;
+		}
+	}
+	return true;
+}
+
+/*
+ * A process that runs through a part of a function's windows only would begin what nothing there ends,
+ * or not see what interrupts it. The first such function's site, or NULL.
+ */
+static const struct site *find_half(void *arg, struct stop *stop, uint8_t *seen)
+{
+	struct looking l = {.stop = stop, .absent = seen};
+
+	visit_own(arg, look_for_halves, &l);
+	return l.half;
 }
 
 /* ---------------------------------------------------------------- undoing */
@@ -254,6 +311,7 @@ static int try_whole(struct request *r, struct dinst_error *e)
 		.late = r->late,
 		.late_count = r->late_count,
 		.find_absent = find_absent,
+		.find_half = find_half,
 		.arg = r,
 	};
 	unsigned pause = PAUSE_MIN_US;

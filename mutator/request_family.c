@@ -132,15 +132,36 @@ static void look_at_held(struct needs *n, const struct session *s)
 				*leads(n, i, k) = true;
 }
 
-/* The per-thread state begins with a number that nobody else writes. */
-static bool has_threads(pid_t pid, const struct needs *n)
+static int refuse(const struct session *s, pid_t pid, struct dinst_error *e)
 {
-	struct dinst_error ignored = {0};
+	return dinst_fail(e, DINST_REFUSED,
+			  "process %d was forked from %d and runs through what is inserted there, "
+			  "but came before what this request needs: try again when it has ended, "
+			  "or before anything else is inserted",
+			  (int)pid, (int)s->pid);
+}
+
+/* It may have what is needed, or not: nobody may look. */
+static int refuse_unseen(const struct needs *n, pid_t pid, const struct dinst_error *why,
+			 struct dinst_error *e)
+{
+	if (arena_look_for(pid, n->places[0]->arena, NULL) == 0)
+		return 0;
+	return dinst_fail(e, DINST_REFUSED,
+			  "process %d was forked from %d and runs through what is inserted there, "
+			  "and whether it has what this request needs cannot be told: %s",
+			  (int)pid, (int)n->session->pid, why->text);
+}
+
+/* The per-thread state begins with a number that nobody else writes. */
+static int check_threads(const struct needs *n, pid_t pid, struct dinst_error *e)
+{
+	struct dinst_error why = {0};
 	struct target *child;
 	bool has = true;
 
-	if (target_open(pid, &child, &ignored) < 0)
-		return arena_look_for(pid, n->places[0]->arena, NULL) == 0;
+	if (target_open(pid, &child, &why) < 0)
+		return refuse_unseen(n, pid, &why, e);
 	for (unsigned i = 0; i < n->count && has; i++) {
 		const taddr_t at = n->places[i]->arena->threads;
 		uint64_t magic = 0;
@@ -150,16 +171,7 @@ static bool has_threads(pid_t pid, const struct needs *n)
 			      magic == (ARENA_THREADS_MAGIC ^ at);
 	}
 	target_close(child);
-	return has;
-}
-
-static int refuse(const struct session *s, pid_t pid, struct dinst_error *e)
-{
-	return dinst_fail(e, DINST_REFUSED,
-			  "process %d was forked from %d and runs through what is inserted there, "
-			  "but came before what this request needs: try again when it has ended, "
-			  "or before anything else is inserted",
-			  (int)pid, (int)s->pid);
+	return has ? 0 : refuse(n->session, pid, e);
 }
 
 /* The mode is a thread's own. Whoever enters it later is not foreseen. */
@@ -215,10 +227,11 @@ static int check_place(struct request *r, const struct needs *n, unsigned of, st
 			if (*leads(n, of, k) &&
 			    arena_look_for(pids[i], n->places[k]->arena, NULL) <= 0)
 				status = refuse(s, pids[i], e);
-		if (status >= 0 && n->threads[of] && !has_threads(pids[i], n))
-			status = refuse(s, pids[i], e);
+		/* First what says most: a process in that mode may not be looked at, either. */
 		if (status >= 0 && n->clock[of])
 			status = check_clock(pids[i], e);
+		if (status >= 0 && n->threads[of])
+			status = check_threads(n, pids[i], e);
 	}
 	free(pids);
 	return status;

@@ -18,6 +18,10 @@ void threads_tables_release(struct tables *b)
 	free(b->keys);
 	free(b->owners);
 	free(b->record);
+	/* Also where they could not be read: who owns them releases them once more. */
+	b->keys = NULL;
+	b->owners = NULL;
+	b->record = NULL;
 }
 
 bool threads_tables_read(struct tables *b, const struct threads *t, const struct target *target)

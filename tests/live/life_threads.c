@@ -3,11 +3,14 @@
  * life_threads.c - targets whose threads come and go, all the time, by the
  * hundred thousand, by the thousand at once, or until there can be no more.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -330,6 +333,49 @@ static void test_no_more_threads(void **state)
 	end(h);
 }
 
+/* ------------------------------------------------------- nothing to be read */
+
+static int catch_up(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	const struct threads_function function = {.id = 1, .start = 1, .end = 2, .fresh = true};
+	size_t threads, unwalked;
+
+	return threads_catch_up(arg, stop, &function, 1, NULL, 0, &threads, &unwalked, e);
+}
+
+/*
+ * fear A13, G1: a process of the family is killed in the stop in which it is caught up with, as by the
+ * kernel when memory runs out: its state cannot be read any more, and the request fails. Here a process
+ * that never had it stands for that one.
+ */
+static void test_state_that_is_gone(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct target *other;
+	struct session *s;
+	pid_t pid;
+
+	begin(h);
+	s = session_begin(h);
+	insert(s, "active", "outer");
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	assert_true(pid > 0);
+	assert_int_equal(target_open(pid, &other, &e), 0);
+	assert_int_equal(target_stop(other, NULL, catch_up, s, NULL, &e), DINST_FAILED);
+	assert_non_null(strstr(e.text, "cannot be read"));
+	target_close(other);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	session_end(s);
+	end(h);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 /* life_threads [CASES]: those whose names it fits */
@@ -344,6 +390,7 @@ int main(int argc, char **argv)
 		CASE(test_sixty_four),
 		CASE(test_crowd),
 		CASE(test_no_more_threads),
+		CASE(test_state_that_is_gone),
 	};
 
 	if (argc > 1)

@@ -6,6 +6,7 @@
  * Prints "ready". Commands, each answered with "done" unless said otherwise, with "wrong"
  * once a result was:
  *   serve N       N workers are forked and wait; "workers PID..." with theirs
+ *   contain N     the same, each as the first process of a pid namespace of its own
  *   requests N    each worker handles N requests (calls handle())
  *   replace       the first worker is told to end, and a new one takes its place; "worker PID"
  *   strict worker|self  the first worker, or we, enter the strict mode of seccomp
@@ -22,6 +23,7 @@
  * Exits with 1 if anything went otherwise than it should.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -150,11 +152,22 @@ static void dismiss(struct worker *w)
 	close(w->answers);
 }
 
-static void serve(long n)
+static void start_contained(struct worker *w)
+{
+	const int own = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+
+	if (own < 0 || unshare(CLONE_NEWPID))
+		wrong = 1;
+	start_worker(w);
+	if (setns(own, CLONE_NEWPID) || close(own))
+		wrong = 1;
+}
+
+static void serve(long n, void (*start)(struct worker *w))
 {
 	printf("workers");
 	for (worker_count = 0; worker_count < n && worker_count < WORKERS_MAX; worker_count++) {
-		start_worker(&workers[worker_count]);
+		start(&workers[worker_count]);
 		printf(" %d", (int)workers[worker_count].pid);
 	}
 	puts("");
@@ -324,7 +337,9 @@ static void obey(const char *line)
 	long n;
 
 	if (sscanf(line, "serve %ld", &n) == 1) {
-		serve(n);
+		serve(n, start_worker);
+	} else if (sscanf(line, "contain %ld", &n) == 1) {
+		serve(n, start_contained);
 	} else if (sscanf(line, "requests %ld", &n) == 1) {
 		requests(n);
 	} else if (!strcmp(line, "replace\n")) {
