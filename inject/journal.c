@@ -33,6 +33,7 @@ struct journal {
 	uint8_t *taken; /* by slot */
 	size_t capacity, high;
 	size_t made; /* bytes from the arena's beginning that arena_make_pages() has made */
+	bool was_full;
 };
 
 size_t journal_size(const struct arena *a)
@@ -117,9 +118,12 @@ void journal_destroy(struct journal *j)
 	free(j);
 }
 
-bool journal_is_full(const struct journal *j)
+bool journal_was_full(struct journal *j)
 {
-	return !j->free_count && j->high == j->capacity;
+	const bool was = j->was_full;
+
+	j->was_full = false;
+	return was;
 }
 
 /* Memory for the next slot that was never used. */
@@ -143,9 +147,11 @@ static int take_slot(struct journal *j, size_t *index, struct dinst_error *e)
 		*index = j->free[--j->free_count];
 		return DINST_OK;
 	}
-	if (j->high == j->capacity)
+	if (j->high == j->capacity) {
+		j->was_full = true;
 		return dinst_fail(e, DINST_NO_MEMORY, "the journal is full: %zu patches",
 				  j->capacity);
+	}
 	/* Room for every slot that may be given back, so that journal_remove cannot fail. */
 	if (j->high == j->free_room) {
 		size_t room = j->free_room ? j->free_room * 2 : 256;

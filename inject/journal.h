@@ -44,8 +44,8 @@ enum { JOURNAL_NO_CHANCE = 3 }; /* so many bytes are not as we wrote them by cha
 /* Records that `entry` may be applied from now on. *index names it. */
 int journal_add(struct journal *j, const struct journal_entry *entry, unsigned *index,
 		struct dinst_error *e);
-/* True if no further one can be recorded. */
-bool journal_is_full(const struct journal *j);
+/* True if something has found no room since it was last asked. */
+bool journal_was_full(struct journal *j);
 /* The bytes are the original again and stay so. */
 void journal_remove(struct journal *j, unsigned index);
 

@@ -63,17 +63,27 @@ bool leftovers_are_replaced(const struct maps *m, const struct arena_found *foun
 void leftovers_drop_twins(const struct target *t, struct journal_entry *entries, size_t *count);
 
 /*
+ * Addresses of the near jumps of `*count` entries that are there, in order; their number goes to *count. Free them.
+ * NULL without memory.
+ */
+taddr_t *leftovers_near(const struct target *t, const struct journal_entry *entries, size_t *count);
+/* True if the entry is a short jump that is there and leads to one of them: no other code has that by chance. */
+bool leftovers_is_led(const struct target *t, const struct journal_entry *entry,
+		      const taddr_t *near, size_t count);
+
+/*
  * Entries go in whose places there is what the mapped file has: nothing of ours is there, whatever was.
+ * Short jumps whose near jump is there stay: the file may be a copy of the code with both.
  * While the target runs. Without memory, or where the file cannot be read, all stay.
  */
 void leftovers_drop_clean(const struct target *t, struct journal_entry *entries, size_t *count);
 
 /*
- * Entries of arena `n` go that are there, and would bring back what the mapped file has not, where one of
- * another arena of the process is there as well, and brings that back. Where there is no file to ask and the
- * two do not agree, nobody can tell, as above. As leftovers_drop_clean().
+ * Entries of arena `n` that are there, and would bring back what the mapped file has not: where one of
+ * another arena of the process is there as well, and brings that back, they do, too. Where none does and two do
+ * not agree, nobody can tell, as above. While the target runs. Without memory they are as they are.
  */
-void leftovers_drop_others(const struct process *p, size_t n, struct journal_entry *entries,
-			   size_t *count);
+void leftovers_ask_others(const struct process *p, size_t n, struct journal_entry *entries,
+			  size_t count);
 
 #endif

@@ -177,8 +177,9 @@ static bool is_chance(const struct target *t, int pagemap, const struct journal_
 static int read_patches(const struct target *t, struct one_arena *a, struct dinst_error *e)
 {
 	struct journal_entry *entries = NULL;
-	size_t count = 0;
+	size_t count = 0, near_count;
 	int status = 0, pagemap;
+	taddr_t *near;
 
 	if (a->found->header_valid)
 		status = journal_read(t, a->found, &entries, &count, e);
@@ -187,14 +188,17 @@ static int read_patches(const struct target *t, struct one_arena *a, struct dins
 	if (count) {
 		leftovers_drop_twins(t, entries, &count);
 		leftovers_drop_clean(t, entries, &count);
-		leftovers_drop_others(a->process, (size_t)(a->found - a->process->found), entries,
-				      &count);
+		leftovers_ask_others(a->process, (size_t)(a->found - a->process->found), entries,
+				     count);
 	}
 	a->patches = calloc(count + 1, sizeof(*a->patches));
 	a->order = calloc(count + 1, sizeof(*a->order));
 	a->ranges = calloc(count + 1, sizeof(*a->ranges));
-	if (!a->patches || !a->order || !a->ranges) {
+	near_count = count;
+	near = leftovers_near(t, entries, &near_count);
+	if (!a->patches || !a->order || !a->ranges || !near) {
 		free(entries);
+		free(near);
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 	}
 	pagemap = maps_open_pagemap(target_memory_tid(t));
@@ -202,7 +206,7 @@ static int read_patches(const struct target *t, struct one_arena *a, struct dins
 		const struct journal_entry *j = &entries[i];
 		struct patch *p = &a->patches[a->count];
 
-		if (is_chance(t, pagemap, j))
+		if (is_chance(t, pagemap, j) && !leftovers_is_led(t, j, near, near_count))
 			continue;
 		a->count++;
 		p->address = j->address;
@@ -213,6 +217,7 @@ static int read_patches(const struct target *t, struct one_arena *a, struct dins
 	}
 	if (pagemap >= 0)
 		close(pagemap);
+	free(near);
 	free(entries);
 	return holes_in_order(t, a, e);
 }

@@ -152,6 +152,44 @@ void leftovers_drop_twins(const struct target *t, struct journal_entry *entries,
 	free(w.asked);
 }
 
+/* ------------------------------------------------------- what a file shows */
+
+static int by_number(const void *x, const void *y)
+{
+	const taddr_t a = *(const taddr_t *)x, b = *(const taddr_t *)y;
+
+	return a < b ? -1 : a > b;
+}
+
+taddr_t *leftovers_near(const struct target *t, const struct journal_entry *entries, size_t *count)
+{
+	taddr_t *near = calloc(*count + 1, sizeof(*near));
+	size_t used = 0;
+
+	for (size_t i = 0; near && i < *count; i++)
+		if (entries[i].length >= JOURNAL_NO_CHANCE && is_there(t, &entries[i]))
+			near[used++] = entries[i].address;
+	if (used)
+		qsort(near, used, sizeof(*near), by_number);
+	*count = used;
+	return near;
+}
+
+bool leftovers_is_led(const struct target *t, const struct journal_entry *entry,
+		      const taddr_t *near, size_t count)
+{
+	uint8_t bytes[ARCH_PATCH_MAX];
+	const size_t size = arch_short_jump_size;
+	struct arch_insn insn;
+
+	/* Its end may be what was there before (arch_patch()). */
+	return entry->length <= size && target_read_some(t, entry->address, bytes, size) == size &&
+	       !memcmp(bytes, entry->patched, entry->length) &&
+	       arch_decode(bytes, size, entry->address, &insn) == ARCH_OK &&
+	       insn.flow == ARCH_FLOW_JUMP && insn.length == size && count &&
+	       bsearch(&insn.target, near, count, sizeof(*near), by_number);
+}
+
 /* Neither restored nor surely ours: the file tells. */
 static bool is_in_doubt(const struct target *t, const struct journal_entry *entry)
 {
@@ -176,25 +214,30 @@ static bool shows_file(const struct target *t, const struct patch_files *files,
 void leftovers_drop_clean(const struct target *t, struct journal_entry *entries, size_t *count)
 {
 	taddr_t *asked = calloc(*count + 1, sizeof(*asked));
-	size_t asked_count = 0, kept = 0;
+	size_t asked_count = 0, kept = 0, near_count = *count;
+	taddr_t *near = leftovers_near(t, entries, &near_count);
 	struct patch_files *files;
 	struct maps m;
 
-	for (size_t i = 0; asked && i < *count; i++)
+	for (size_t i = 0; asked && near && i < *count; i++)
 		if (is_in_doubt(t, &entries[i]))
 			asked[asked_count++] = entries[i].address;
 	if (!asked_count || maps_read(target_pid(t), &m, NULL)) {
 		free(asked);
+		free(near);
 		return;
 	}
 	files = patch_files_open(t, asked, asked_count);
 	for (size_t i = 0; i < *count; i++)
-		if (!is_in_doubt(t, &entries[i]) || !shows_file(t, files, &m, &entries[i]))
+		if (!is_in_doubt(t, &entries[i]) ||
+		    leftovers_is_led(t, &entries[i], near, near_count) ||
+		    !shows_file(t, files, &m, &entries[i]))
 			entries[kept++] = entries[i];
 	*count = kept;
 	patch_files_close(files);
 	maps_release(&m);
 	free(asked);
+	free(near);
 }
 
 /* ------------------------------------------------------------ other arenas */
@@ -238,15 +281,26 @@ static bool brings_file_back(const struct doubts *d, const struct journal_entry 
 	return !memcmp(then, file, size);
 }
 
-/* The other one is there, too, and would bring back something else, and there is no file to ask. */
+/* The other one is there, too, and would bring back something else, and so does not `own` what the file has. */
 static bool contradicts(const struct doubts *d, const struct journal_entry *other,
 			const struct journal_entry *own)
 {
 	uint8_t file[ARCH_PATCH_MAX];
+	const bool is_files = patch_files_read(d->files, &d->m, own->address, file, own->length) &&
+			      !memcmp(file, own->original, own->length);
 
-	return other->length == own->length && is_there(d->target, other) &&
-	       memcmp(other->original, own->original, own->length) != 0 &&
-	       !patch_files_read(d->files, &d->m, own->address, file, own->length);
+	return !is_files && is_there(d->target, other) &&
+	       (other->length != own->length ||
+		memcmp(other->original, own->original, own->length) != 0);
+}
+
+/* The other one knows what was there. `own` stays a patch of this arena: its near jump may be this one's. */
+static void take_files(const struct doubts *d, struct journal_entry *own)
+{
+	uint8_t file[ARCH_PATCH_MAX];
+
+	if (patch_files_read(d->files, &d->m, own->address, file, own->length))
+		memcpy(own->original, file, own->length);
 }
 
 static void ask_other(const struct doubts *d, const struct journal_entry *other)
@@ -262,9 +316,9 @@ static void ask_other(const struct doubts *d, const struct journal_entry *other)
 			hi = middle;
 	}
 	for (; lo < d->count && d->at[lo]->address == other->address; lo++)
-		if (d->at[lo]->length && brings_file_back(d, other, d->at[lo]))
-			d->at[lo]->length = 0;
-		else if (d->at[lo]->length && contradicts(d, other, d->at[lo]))
+		if (brings_file_back(d, other, d->at[lo]))
+			take_files(d, d->at[lo]);
+		else if (contradicts(d, other, d->at[lo]))
 			leave_all(&d->at[lo], 1);
 }
 
@@ -284,28 +338,24 @@ static void ask_others(const struct doubts *d, const struct process *p, size_t n
 	}
 }
 
-void leftovers_drop_others(const struct process *p, size_t n, struct journal_entry *entries,
-			   size_t *count)
+void leftovers_ask_others(const struct process *p, size_t n, struct journal_entry *entries,
+			  size_t count)
 {
-	taddr_t *asked = calloc(*count + 1, sizeof(*asked));
+	taddr_t *asked = calloc(count + 1, sizeof(*asked));
 	struct doubts d = {.target = p->target};
-	size_t asked_count = 0, kept = 0;
+	size_t asked_count = 0;
 
-	d.at = calloc(*count + 1, sizeof(struct journal_entry *));
-	for (size_t i = 0; asked && i < *count; i++)
+	d.at = calloc(count + 1, sizeof(struct journal_entry *));
+	for (size_t i = 0; asked && i < count; i++)
 		if (entries[i].length < JOURNAL_NO_CHANCE)
 			asked[asked_count++] = entries[i].address;
 	if (d.at && asked_count && p->count > 1 && !maps_read(target_pid(p->target), &d.m, NULL)) {
 		d.files = patch_files_open(p->target, asked, asked_count);
-		find_doubts(&d, entries, *count);
+		find_doubts(&d, entries, count);
 		ask_others(&d, p, n);
 		patch_files_close(d.files);
 		maps_release(&d.m);
 	}
-	for (size_t i = 0; i < *count; i++)
-		if (entries[i].length)
-			entries[kept++] = entries[i];
-	*count = kept;
 	free(d.at);
 	free(asked);
 }

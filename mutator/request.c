@@ -317,14 +317,18 @@ int request_insert(struct session *s, const char *metric, const char *const *wor
 		   struct insert_result *result, struct dinst_error *e)
 {
 	struct dinst_error own = {0}, ignored = {0};
+	const bool queued = s->queue_length;
 	struct flush_result flush;
 	int status;
 
 	e = e ? e : &own;
 	s->half_patched = false;
 	status = insert_once(s, metric, words, word_count, options, result, e);
-	/* What a child runs through may be nobody's any more: the windows are taken out, there too. */
-	if (status != DINST_REFUSED || !s->half_patched || !s->queue_length ||
+	/*
+	 * What a child runs through may be nobody's any more: the windows are taken out, there too, or were
+	 * when this one failed.
+	 */
+	if (status != DINST_REFUSED || !s->half_patched || (!queued && !s->queue_length) ||
 	    removal_flush(s, &flush, &ignored) < 0)
 		return status;
 	dinst_error_clear(e);

@@ -135,20 +135,15 @@ static void find_absent(void *arg, struct stop *stop, uint8_t *absent)
 	visit_all(r, r->session, look_at_links, &l);
 }
 
-enum seen { SEEN_OURS = 1, SEEN_OTHERS = 2, SEEN_HALF = SEEN_OURS | SEEN_OTHERS };
-
-static bool undoes(const struct instance *i, uint32_t pair)
-{
-	for (size_t k = 0; k < i->undo_count; k++)
-		if (i->undos[k].pair == pair)
-			return true;
-	return false;
-}
+/* SEEN_UNDOES: the instance that is looked at undoes something of the function. */
+enum seen { SEEN_OURS = 1, SEEN_OTHERS = 2, SEEN_HALF = SEEN_OURS | SEEN_OTHERS, SEEN_UNDOES = 4 };
 
 static bool look_for_halves(void *arg, const struct instance *i)
 {
 	struct looking *l = arg;
 
+	for (size_t k = 0; k < i->undo_count; k++)
+		l->absent[i->undos[k].pair] |= SEEN_UNDOES;
 	for (const struct link *link = i->links; i->undo_count && link;
 	     link = link->next_instance) {
 		const struct site *site = link->site;
@@ -157,14 +152,16 @@ static bool look_for_halves(void *arg, const struct instance *i)
 		const uint32_t pair =
 			link->snippet.kind == SNIPPET_NONE ? 0 : threads_paired(i->session, &f);
 
-		if (!pair || !undoes(i, pair))
+		if (!pair || !(l->absent[pair] & SEEN_UNDOES))
 			continue;
 		l->absent[pair] |= leads_to_us(l, site) ? SEEN_OURS : SEEN_OTHERS;
-		if (l->absent[pair] == SEEN_HALF) {
+		if ((l->absent[pair] & SEEN_HALF) == SEEN_HALF) {
 			l->half = site;
 			return false;
 		}
 	}
+	for (size_t k = 0; k < i->undo_count; k++)
+		l->absent[i->undos[k].pair] &= (uint8_t)~SEEN_UNDOES;
 	return true;
 }
 

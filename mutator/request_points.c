@@ -263,9 +263,9 @@ int request_write(struct request *r, struct instance *also, struct dinst_error *
 /* Its heap or its journal has refused something since it was last asked. */
 static bool is_full(struct place *p)
 {
-	const bool heap = heap_was_full(p->heap);
+	const bool heap = heap_was_full(p->heap), journal = journal_was_full(p->journal);
 
-	return heap || journal_is_full(p->journal);
+	return heap || journal;
 }
 
 /*
@@ -277,15 +277,11 @@ static bool make_room(struct request *r, struct place *place, const struct place
 {
 	struct session *s = r->session;
 	struct dinst_error ignored = {0};
-	const bool full = is_full(place);
 	struct flush_result flush;
-	bool elsewhere = false;
+	bool full = false;
 
 	for (struct place *p = s->places; p; p = p->next)
-		elsewhere |= is_full(p);
-	/* What we have no memory for ourselves has room in no arena. */
-	if (!full && !elsewhere)
-		return false;
+		full |= is_full(p);
 	/* Each flush is a stop: not one a function where the place is full of what is used. */
 	if (!*flushed && s->queue_length > r->queue_left) {
 		*flushed = true;
@@ -295,6 +291,7 @@ static bool make_room(struct request *r, struct place *place, const struct place
 				return true;
 		}
 	}
+	/* What we have no memory for ourselves has room in no arena. */
 	if (!full || place->full)
 		return false;
 	place->full = true;

@@ -256,31 +256,41 @@ static bool is_of_newer(const struct flush *f, struct stop *stop, const struct s
 	       !memcmp(now, jump->after, jump->length);
 }
 
+static bool is_there(const struct target *t, const struct patch *p)
+{
+	uint8_t now[ARCH_PATCH_MAX];
+
+	return target_read_some(t, p->address, now, p->length) == p->length &&
+	       !memcmp(now, p->after, p->length);
+}
+
 /*
  * Where the module is not what is mapped, another one may be, whose bytes may be ours or the file's by
- * chance: only all of ours together are taken for ours, and few of them only where somebody has written,
- * and not what the file has.
+ * chance: only all of ours together are taken for ours, and few of them only where the near jump that they
+ * lead to is there (the program may have copied its code), or where somebody has written, and not what
+ * the file has.
  */
-static bool is_of_another(const struct flush *f, struct stop *stop, const struct patch *p)
+static bool is_of_another(const struct flush *f, struct stop *stop, const struct site *site,
+			  unsigned which)
 {
+	const struct patch *p = &site->patches[which];
 	const struct target *t = stop_target(stop);
-	uint8_t now[ARCH_PATCH_MAX], file[ARCH_PATCH_MAX];
+	uint8_t file[ARCH_PATCH_MAX];
 	const struct maps *maps;
-	bool untouched = false;
+	bool untouched;
 	int pagemap;
 
-	if (target_read_some(t, p->address, now, p->length) != p->length ||
-	    memcmp(now, p->after, p->length) != 0)
+	if (!is_there(t, p))
 		return true;
-	if (p->length < JOURNAL_NO_CHANCE) {
-		pagemap = maps_open_pagemap(target_memory_tid(t));
-		untouched = maps_is_untouched(pagemap, p->address, p->length);
-		if (pagemap >= 0)
-			close(pagemap);
-	}
+	if (p->length >= JOURNAL_NO_CHANCE || (which && is_there(t, &site->patches[0])))
+		return false;
+	pagemap = maps_open_pagemap(target_memory_tid(t));
+	untouched = maps_is_untouched(pagemap, p->address, p->length);
+	if (pagemap >= 0)
+		close(pagemap);
 	if (!untouched && f->files && !stop_maps(stop, &maps, NULL) &&
 	    patch_files_read(f->files, maps, p->address, file, p->length))
-		return !memcmp(now, file, p->length);
+		return !memcmp(p->after, file, p->length);
 	return untouched;
 }
 
@@ -305,7 +315,7 @@ static int restore_round(struct flush *f, struct stop *stop, unsigned which, str
 			unloaded = is_unloaded_in(stop, site, site->key.start);
 		}
 		p = &site->patches[site->patch_count == 1 ? 0 : which];
-		if (unloaded && is_of_another(f, stop, p))
+		if (unloaded && is_of_another(f, stop, site, (unsigned)(p - site->patches)))
 			continue;
 		f->patches[count] = *p;
 		f->patches[count].removal = true;

@@ -98,6 +98,56 @@ static void test_like_ours_at_the_end(void **state)
 	run_like_ours(*state, false);
 }
 
+/* The program has mapped a copy of its code over it, with all that we have written: that is ours. */
+static void run_copied(struct harness *h, bool dies)
+{
+	uint8_t tiny[2][16], wide[2][16];
+	taddr_t tiny_at, wide_at;
+	struct session *s;
+
+	harness_start(h, "reloads", NULL);
+	s = session_begin(h);
+	ask_done(h, "open\n");
+	request_retry_pending(s);
+	tiny_at = session_address(s, "reload_tiny");
+	wide_at = session_address(s, "reload_wide");
+	thread_peek(h->pid, tiny_at, tiny[0], 16);
+	thread_peek(h->pid, wide_at, wide[0], 16);
+	session_insert(s, "reload_tiny");
+	session_insert(s, "reload_wide");
+	thread_peek(h->pid, tiny_at, tiny[1], 16);
+	assert_memory_not_equal(tiny[0], tiny[1], 16);
+	ask_done(h, "copy\n");
+	ask_done(h, "call 10\n");
+	ask_done(h, "wide 10\n");
+	request_retry_pending(s);
+	if (dies) {
+		session_free(s);
+		clean_up(h, 0);
+	} else {
+		session_end(s);
+	}
+	ask_done(h, "call 10\n");
+	ask_done(h, "wide 10\n");
+	thread_peek(h->pid, tiny_at, tiny[1], 16);
+	thread_peek(h->pid, wide_at, wide[1], 16);
+	assert_memory_equal(tiny[0], tiny[1], 16);
+	assert_memory_equal(wide[0], wide[1], 16);
+	harness_end(h, 0);
+}
+
+/* fear G4, J2: code that the program has copied, with our jumps in it, is restored as its own */
+static void test_copied(void **state)
+{
+	run_copied(*state, false);
+}
+
+/* fear G4, J2: the same after a mutator's death */
+static void test_copied_after_death(void **state)
+{
+	run_copied(*state, true);
+}
+
 /* The one that is made second is to be used, or the first one, which is the last of the list. */
 static void use_arena(struct session *s, bool second)
 {
@@ -278,10 +328,16 @@ static void test_arenas_without_a_file(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_built_anew_beside),	  TEST(test_like_ours_after_death),
-		TEST(test_like_ours_at_the_end),  TEST(test_same_in_two_arenas),
-		TEST(test_other_in_two_arenas),	  TEST(test_many_builds_at_one_place),
-		TEST(test_builds_without_a_file), TEST(test_arenas_without_a_file),
+		TEST(test_built_anew_beside),
+		TEST(test_like_ours_after_death),
+		TEST(test_like_ours_at_the_end),
+		TEST(test_same_in_two_arenas),
+		TEST(test_other_in_two_arenas),
+		TEST(test_many_builds_at_one_place),
+		TEST(test_builds_without_a_file),
+		TEST(test_arenas_without_a_file),
+		TEST(test_copied),
+		TEST(test_copied_after_death),
 	};
 
 	return cmocka_run_group_tests_name("live/death_reload", tests, NULL, NULL);

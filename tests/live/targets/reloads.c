@@ -15,14 +15,17 @@
  *   touch     makes the file look as if it had been written just now
  *   wide N    calls reload_wide() N times
  *   edit      writes another number into it, in the file that is loaded, whose times stay
+ *   copy      maps a copy of its code over it, which is a file of its own
  *   hold X    keeps a hexadecimal number on the stack
  * Exits with 1 if a result was wrong, or if it was loaded elsewhere.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -112,6 +115,25 @@ static void do_wide(int n)
 			wrong = 1;
 }
 
+static void do_copy(void)
+{
+	const uintptr_t places[] = {(uintptr_t)work, (uintptr_t)tiny, (uintptr_t)wide};
+	uintptr_t lo = UINTPTR_MAX, hi = 0;
+	int fd = memfd_create("copy", MFD_CLOEXEC);
+
+	for (int i = 0; i < 3; i++) {
+		lo = places[i] < lo ? places[i] : lo;
+		hi = places[i] > hi ? places[i] : hi;
+	}
+	lo &= ~(uintptr_t)4095;
+	hi = (hi + 4096) & ~(uintptr_t)4095;
+	if (fd < 0 || write(fd, (void *)lo, hi - lo) != (ssize_t)(hi - lo) ||
+	    mmap((void *)lo, hi - lo, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, fd, 0) ==
+		    MAP_FAILED)
+		exit(2);
+	close(fd);
+}
+
 static void command(const char *line, volatile unsigned long *held)
 {
 	unsigned first, second;
@@ -142,6 +164,8 @@ static void command(const char *line, volatile unsigned long *held)
 		do_wide(n);
 	} else if (!strncmp(line, "edit", 4)) {
 		edit();
+	} else if (!strncmp(line, "copy", 4)) {
+		do_copy();
 	} else if (!strncmp(line, "hold ", 5)) {
 		*held = strtoul(line + 5, NULL, 16);
 	}
