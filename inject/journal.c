@@ -277,7 +277,7 @@ static int read_header(const struct target *t, const struct arena_found *found,
 	return DINST_OK;
 }
 
-static int by_address(const void *x, const void *y)
+int journal_by_address(const void *x, const void *y)
 {
 	const struct journal_entry *a = *(const struct journal_entry *const *)x;
 	const struct journal_entry *b = *(const struct journal_entry *const *)y;
@@ -393,7 +393,7 @@ static bool drop_repeated(const struct target *t, const struct maps *m,
 		return false;
 	for (size_t i = 0; i < *count; i++)
 		r.sorted[i] = &entries[i];
-	qsort(r.sorted, *count, sizeof(struct journal_entry *), by_address);
+	qsort(r.sorted, *count, sizeof(struct journal_entry *), journal_by_address);
 	open_files(&r);
 	for (size_t i = 0; i < *count; i = end) {
 		end = end_of_same(&r, i);

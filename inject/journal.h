@@ -49,6 +49,9 @@ bool journal_was_full(struct journal *j);
 /* The bytes are the original again and stay so. */
 void journal_remove(struct journal *j, unsigned index);
 
+/* For qsort() of pointers to entries that stand in one array: by address, and then as they stand there. */
+int journal_by_address(const void *x, const void *y);
+
 /*
  * Valid entries of a journal found in a target (arena_find). *out is malloc'ed,
  * and never NULL on success. Entries that are torn, or whose bytes do not lie

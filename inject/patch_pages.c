@@ -113,16 +113,18 @@ static const struct patch_file *find_file(const struct patch_files *files,
 static void add_file(struct patch_files *files, pid_t tid, const char *mounts,
 		     const struct maps_entry *entry)
 {
-	struct patch_file *grown = realloc(files->at, (files->count + 1) * sizeof(*grown));
+	struct patch_file *grown = NULL;
 	struct patch_file file = {.device = entry->device, .inode = entry->inode};
 	struct stat st;
 	void *map;
 	int fd = -1;
 
+	if (files->count < FILES_MAX)
+		grown = realloc(files->at, (files->count + 1) * sizeof(*grown));
 	if (!grown)
 		return;
 	files->at = grown;
-	if (files->count < FILES_MAX && !mounts_may_wait(mounts, entry->device))
+	if (!mounts_may_wait(mounts, entry->device))
 		fd = open_mapped(tid, entry);
 	if (fd >= 0 && !fstat(fd, &st) && st.st_size > 0) {
 		map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);

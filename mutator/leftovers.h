@@ -29,8 +29,8 @@ int leftovers_is_late(const struct target *t, pid_t tid, struct dinst_error *e);
 int leftovers_descriptor(pid_t tid);
 
 /*
- * Closes those, in stops, until `deadline` (us); DINST_BUSY where a thread is late, or only such can be made
- * to call which have not got it.
+ * Closes those, in stops, for a part of the time until `deadline` (us): the rest is for what leads to us.
+ * DINST_BUSY where a thread is late, or only such can be made to call which have not got it.
  */
 int leftovers_close(struct target *t, uint64_t deadline, struct leftovers *result,
 		    struct dinst_error *e);
@@ -81,9 +81,10 @@ void leftovers_drop_clean(const struct target *t, struct journal_entry *entries,
 /*
  * Entries of arena `n` that are there, and would bring back what the mapped file has not: where one of
  * another arena of the process is there as well, and brings that back, they do, too. Where none does and two do
- * not agree, nobody can tell, as above. While the target runs. Without memory they are as they are.
+ * not agree, nobody can tell, as above; nor where there is no time to look: after `deadline` (us).
+ * While the target runs. Without memory they are as they are.
  */
-void leftovers_ask_others(const struct process *p, size_t n, struct journal_entry *entries,
-			  size_t count);
+void leftovers_ask_others(const struct process *p, size_t n, uint64_t deadline,
+			  struct journal_entry *entries, size_t count);
 
 #endif

@@ -174,7 +174,8 @@ static bool is_chance(const struct target *t, int pagemap, const struct journal_
 	       maps_is_untouched(pagemap, j->address, j->length);
 }
 
-static int read_patches(const struct target *t, struct one_arena *a, struct dinst_error *e)
+static int read_patches(const struct target *t, struct one_arena *a, uint64_t deadline,
+			struct dinst_error *e)
 {
 	struct journal_entry *entries = NULL;
 	size_t count = 0, near_count;
@@ -188,8 +189,8 @@ static int read_patches(const struct target *t, struct one_arena *a, struct dins
 	if (count) {
 		leftovers_drop_twins(t, entries, &count);
 		leftovers_drop_clean(t, entries, &count);
-		leftovers_ask_others(a->process, (size_t)(a->found - a->process->found), entries,
-				     count);
+		leftovers_ask_others(a->process, (size_t)(a->found - a->process->found), deadline,
+				     entries, count);
 	}
 	a->patches = calloc(count + 1, sizeof(*a->patches));
 	a->order = calloc(count + 1, sizeof(*a->order));
@@ -566,7 +567,7 @@ int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadlin
 		result->arenas_left += !stays;
 		return 0;
 	}
-	status = read_patches(p->target, &a, e);
+	status = read_patches(p->target, &a, deadline, e);
 	if (status >= 0) {
 		restored = calloc(a.count + 1, sizeof(*restored));
 		status = restored ? take_out_in_stops(&a, restored, deadline, result, e)

@@ -4,12 +4,14 @@
  * They are closed by who has them: a thread may have a table of its own.
  */
 #include <dirent.h>
+#include <fcntl.h>
 #include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "inject/proc.h"
@@ -17,44 +19,68 @@
 #include "mutator/leftovers.h"
 #include "mutator/owners.h"
 
+enum { SHARE = 4 }; /* of the time there is */
+
 /*
  * A process may be a mutator itself, of another daemon: what it has mapped to write code there is what it works with.
  * Where that cannot be told nothing is taken from it.
  */
-static bool is_at_work_with(const struct maps *m, const struct stat *file)
+static bool is_at_work_with(const struct maps *m, const struct statx *file)
 {
 	for (size_t i = 0; i < m->count; i++)
-		if (m->entries[i].inode == file->st_ino && m->entries[i].device == file->st_dev &&
+		if (m->entries[i].inode == file->stx_ino &&
+		    m->entries[i].device == makedev(file->stx_dev_major, file->stx_dev_minor) &&
 		    owners_writes(&m->entries[i]))
 			return true;
 	return false;
 }
 
+/* Which file it is, without asking who provides it: that may be the target, which may stand still. */
+static bool identify(int dir, const char *number, struct statx *file)
+{
+	return !statx(dir, number, AT_STATX_DONT_SYNC, STATX_INO, file);
+}
+
+static bool is_same(const struct statx *a, const struct statx *b)
+{
+	return a->stx_ino == b->stx_ino && a->stx_dev_major == b->stx_dev_major &&
+	       a->stx_dev_minor == b->stx_dev_minor;
+}
+
+static bool is_named_ours(int dir, const char *number)
+{
+	static const char name[] = "/memfd:dinst (deleted)";
+	char link[sizeof(name) + 1];
+
+	return readlinkat(dir, number, link, sizeof(link)) == sizeof(name) - 1 &&
+	       !memcmp(link, name, sizeof(name) - 1);
+}
+
+static int open_descriptors(pid_t tid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)tid);
+	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
 int leftovers_descriptor(pid_t tid)
 {
-	char path[64], link[64];
-	struct stat file, last = {0}; /* one file may have as many descriptors as there can be */
+	struct statx file, last = {0}; /* one file may have as many descriptors as there can be */
+	const int at = open_descriptors(tid);
 	struct dirent *entry;
 	struct maps m = {0};
 	int lowest = -1;
-	DIR *dir;
+	DIR *dir = at < 0 ? NULL : fdopendir(at);
 
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)tid);
-	dir = opendir(path);
+	if (at >= 0 && !dir)
+		close(at);
 	while (dir && (entry = readdir(dir))) {
-		ssize_t size;
-		int fd;
+		const int fd = (int)strtol(entry->d_name, NULL, 10);
 
-		if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
-			continue;
-		size = readlinkat(dirfd(dir), entry->d_name, link, sizeof(link) - 1);
-		if (size <= 0)
-			continue;
-		link[size] = '\0';
-		fd = (int)strtol(entry->d_name, NULL, 10);
-		if (strcmp(link, "/memfd:dinst (deleted)") || (lowest >= 0 && fd > lowest) ||
-		    fstatat(dirfd(dir), entry->d_name, &file, 0) ||
-		    (file.st_ino == last.st_ino && file.st_dev == last.st_dev))
+		if (entry->d_name[0] < '0' || entry->d_name[0] > '9' ||
+		    (lowest >= 0 && fd > lowest) || !is_named_ours(at, entry->d_name) ||
+		    !identify(at, entry->d_name, &file) || is_same(&file, &last))
 			continue;
 		if (!m.count && maps_read(tid, &m, NULL))
 			break;
@@ -69,60 +95,96 @@ int leftovers_descriptor(pid_t tid)
 	return lowest;
 }
 
-/* The same of any of its threads: one may have descriptors of its own (unshare(CLONE_FILES)). */
-static int find_in_threads(const struct target *t)
+/* What was found while the target ran. */
+struct forgotten {
+	int fd;
+	struct statx file;
+};
+
+/* True if the thread has that file by that number. */
+static bool has_it(pid_t tid, const struct forgotten *f)
+{
+	const int dir = open_descriptors(tid);
+	struct statx now;
+	char number[16];
+	bool has;
+
+	snprintf(number, sizeof(number), "%d", f->fd);
+	has = dir >= 0 && is_named_ours(dir, number) && identify(dir, number, &now) &&
+	      is_same(&now, &f->file);
+	if (dir >= 0)
+		close(dir);
+	return has;
+}
+
+static bool find_in(pid_t tid, struct forgotten *f)
+{
+	char number[16];
+	int dir;
+	bool found;
+
+	f->fd = leftovers_descriptor(tid);
+	if (f->fd < 0)
+		return false;
+	snprintf(number, sizeof(number), "%d", f->fd);
+	dir = open_descriptors(tid);
+	found = dir >= 0 && identify(dir, number, &f->file);
+	if (dir >= 0)
+		close(dir);
+	return found;
+}
+
+/* One of any of its threads: each may have descriptors of its own (unshare(CLONE_FILES)). While it runs. */
+static bool find_in_threads(const struct target *t, struct forgotten *f)
 {
 	const pid_t first = target_memory_tid(t);
 	struct proc_ids tids = {0};
-	int fd = leftovers_descriptor(first);
+	bool found = find_in(first, f);
 
-	if (fd >= 0 || proc_tasks(target_pid(t), &tids))
-		return fd;
-	for (size_t i = 0; i < tids.count && fd < 0; i++)
+	if (found || proc_tasks(target_pid(t), &tids))
+		return found;
+	for (size_t i = 0; i < tids.count && !found; i++)
 		if (tids.ids[i] != first &&
 		    syscall(SYS_kcmp, first, tids.ids[i], KCMP_FILES, 0, 0) > 0)
-			fd = leftovers_descriptor(tids.ids[i]);
+			found = find_in(tids.ids[i], f);
 	proc_ids_release(&tids);
-	return fd;
+	return found;
 }
 
-/* Who makes the call may have descriptors of its own (unshare(CLONE_FILES)): there the number is of another file. */
+/* Who makes the call may have descriptors of its own: there the number is of another file, or of none. */
 static int check_number(struct stop *stop, size_t next, const long *results, void *arg,
 			struct dinst_error *e)
 {
 	const pid_t tid = remote_victim(stop);
-	const int *fd = arg;
+	const struct forgotten *f = arg;
 
 	(void)next;
 	(void)results;
-	if (leftovers_descriptor(tid) == *fd)
+	if (has_it(tid, f))
 		return 0;
 	return dinst_fail(
 		e, DINST_BUSY,
 		"process %d (%s) has descriptor %d of an earlier session open, and no thread but %d, which has descriptors of its own, can close it now; try again later",
-		(int)target_pid(stop_target(stop)), target_name(stop_target(stop)), *fd, (int)tid);
+		(int)target_pid(stop_target(stop)), target_name(stop_target(stop)), f->fd,
+		(int)tid);
 }
 
 static int close_in_target(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct arch_remote_call call = {.number = SYS_close};
 	struct arch_remote_program program = {.calls = &call, .count = 1};
+	struct forgotten *f = arg;
 	struct remote_tails tails;
 	long result;
 	int status = remote_clean_tails(stop, &tails, e);
-	int fd;
 
-	(void)arg;
 	if (status < 0)
 		return status;
 	/* One of ours that was given up: its number may be another file's by the time it closes. */
 	if (tails.inside)
 		return leftovers_is_late(stop_target(stop), tails.inside, e);
-	fd = find_in_threads(stop_target(stop));
-	if (fd < 0)
-		return 0;
-	call.args[0] = (struct arch_remote_arg){.kind = ARCH_ARG_CONST, .value = (uint64_t)fd};
-	return remote_run(stop, &program, 0, NULL, check_number, &fd, &result, e);
+	call.args[0] = (struct arch_remote_arg){.kind = ARCH_ARG_CONST, .value = (uint64_t)f->fd};
+	return remote_run(stop, &program, 0, NULL, check_number, f, &result, e);
 }
 
 /*
@@ -132,17 +194,21 @@ static int close_in_target(struct stop *stop, void *arg, struct dinst_error *e)
 int leftovers_close(struct target *t, uint64_t deadline, struct leftovers *result,
 		    struct dinst_error *e)
 {
+	const uint64_t now = clock_ns() / 1000;
+	/* The rest of the time is for what matters more. */
+	const uint64_t until = deadline > now ? now + (deadline - now) / SHARE : now;
 	unsigned pause = PAUSE_MIN_US;
+	struct forgotten forgotten;
 	int status = 0;
 
-	while (status >= 0 && find_in_threads(t) >= 0) {
+	while (status >= 0 && find_in_threads(t, &forgotten)) {
 		struct stop_report report = {0};
 
 		dinst_error_clear(e);
-		status = target_stop(t, NULL, close_in_target, NULL, &report, e);
+		status = target_stop(t, NULL, close_in_target, &forgotten, &report, e);
 		if (report.stop_ns > result->stop_ns)
 			result->stop_ns = report.stop_ns;
-		if (clock_ns() / 1000 >= deadline)
+		if (clock_ns() / 1000 >= until)
 			break;
 		if (status == DINST_BUSY) {
 			usleep(pause);

@@ -19,16 +19,6 @@ struct twins {
 	size_t asked_count;
 };
 
-static int by_address(const void *x, const void *y)
-{
-	const struct journal_entry *a = *(const struct journal_entry *const *)x;
-	const struct journal_entry *b = *(const struct journal_entry *const *)y;
-
-	if (a->address != b->address)
-		return a->address < b->address ? -1 : 1;
-	return a < b ? -1 : a > b;
-}
-
 static bool is_there(const struct target *t, const struct journal_entry *entry)
 {
 	uint8_t now[ARCH_PATCH_MAX];
@@ -137,7 +127,7 @@ void leftovers_drop_twins(const struct target *t, struct journal_entry *entries,
 	for (size_t i = 0; w.sorted && i < *count; i++)
 		w.sorted[i] = &entries[i];
 	if (w.sorted && w.asked) {
-		qsort(w.sorted, *count, sizeof(struct journal_entry *), by_address);
+		qsort(w.sorted, *count, sizeof(struct journal_entry *), journal_by_address);
 		for (size_t i = 0; i < *count; i = end) {
 			end = end_of_same(&w, i, *count);
 			look_at(&w, w.sorted + i, end - i);
@@ -263,7 +253,7 @@ static void find_doubts(struct doubts *d, struct journal_entry *entries, size_t 
 		     memcmp(file, entries[i].original, entries[i].length) != 0))
 			d->at[d->count++] = &entries[i];
 	if (d->count)
-		qsort(d->at, d->count, sizeof(struct journal_entry *), by_address);
+		qsort(d->at, d->count, sizeof(struct journal_entry *), journal_by_address);
 }
 
 /* True if the other one is there, too, and brings back what the file has in all of its place and of `own`. */
@@ -322,15 +312,21 @@ static void ask_other(const struct doubts *d, const struct journal_entry *other)
 			leave_all(&d->at[lo], 1);
 }
 
-static void ask_others(const struct doubts *d, const struct process *p, size_t n)
+static void ask_others(const struct doubts *d, const struct process *p, size_t n, uint64_t deadline)
 {
 	for (size_t i = 0; d->count && i < p->count; i++) {
 		struct dinst_error ignored = {0};
 		struct journal_entry *entries;
 		size_t count;
 
-		if (i == n || !p->found[i].header_valid ||
-		    journal_read(d->target, &p->found[i], &entries, &count, &ignored) < 0)
+		if (i == n || !p->found[i].header_valid)
+			continue;
+		/* A journal may be as long as an enemy likes. */
+		if (clock_ns() / 1000 >= deadline) {
+			leave_all(d->at, d->count);
+			return;
+		}
+		if (journal_read(d->target, &p->found[i], &entries, &count, &ignored) < 0)
 			continue;
 		for (size_t k = 0; k < count; k++)
 			ask_other(d, &entries[k]);
@@ -338,8 +334,8 @@ static void ask_others(const struct doubts *d, const struct process *p, size_t n
 	}
 }
 
-void leftovers_ask_others(const struct process *p, size_t n, struct journal_entry *entries,
-			  size_t count)
+void leftovers_ask_others(const struct process *p, size_t n, uint64_t deadline,
+			  struct journal_entry *entries, size_t count)
 {
 	taddr_t *asked = calloc(count + 1, sizeof(*asked));
 	struct doubts d = {.target = p->target};
@@ -352,7 +348,7 @@ void leftovers_ask_others(const struct process *p, size_t n, struct journal_entr
 	if (d.at && asked_count && p->count > 1 && !maps_read(target_pid(p->target), &d.m, NULL)) {
 		d.files = patch_files_open(p->target, asked, asked_count);
 		find_doubts(&d, entries, count);
-		ask_others(&d, p, n);
+		ask_others(&d, p, n, deadline);
 		patch_files_close(d.files);
 		maps_release(&d.m);
 	}

@@ -8,20 +8,6 @@
 #include "mutator/leftovers.h"
 #include "tests/live/death_help.h"
 
-/* What cannot go yet is left. */
-static size_t clean_for(struct harness *h, unsigned milliseconds)
-{
-	struct dinst_error e = {0};
-	struct leftovers left;
-	struct target *t;
-
-	assert_int_equal(target_open(h->pid, &t, &e), 0);
-	if (leftovers_clean(t, milliseconds, &left, &e) < 0)
-		fail_msg("%s", e.text);
-	target_close(t);
-	return left.arenas_left;
-}
-
 /*
  * fear J2, C2, H5: a child alone has loaded what switches between tasks, and one of them was interrupted in
  * our code: that stays after a mutator's death until the task has gone on

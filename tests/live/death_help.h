@@ -227,4 +227,18 @@ static inline int death_teardown(void **state)
 	return harness_teardown(state);
 }
 
+/* As clean_up(), for so long; returns how many arenas are left: what cannot go yet is left. */
+static inline size_t clean_for(struct harness *h, unsigned milliseconds)
+{
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct target *t;
+
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	if (leftovers_clean(t, milliseconds, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	target_close(t);
+	return left.arenas_left;
+}
+
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * death_reload.c - a mutator that was killed has left windows of a plugin that is no more, and what was
- * built anew has been loaded to its place since. As death_repair.c, whose last tests are of the same kind.
+ * built anew has been loaded to its place since.
  */
 #include <linux/capability.h>
 #include <sys/syscall.h>
@@ -14,6 +14,88 @@ static void ask_done(struct harness *h, const char *command)
 {
 	harness_send(h, command);
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+}
+
+/*
+ * fear J2, G4: a plugin was loaded to one place many times, and something was inserted each time: of all that
+ * the journal has for that place, what is there is taken out after a mutator's death
+ */
+static void test_many_at_one_place(void **state)
+{
+	enum { LOADS = 12 };
+	struct harness *h = *state;
+	struct session *s;
+
+	harness_start(h, "reloads", NULL);
+	s = session_begin(h);
+	for (unsigned n = 0; n < LOADS; n++) {
+		if (n) {
+			ask_done(h, "close\n");
+			request_retry_pending(s);
+		}
+		ask_done(h, "open\n");
+		session_insert(s, "reload_work");
+		ask_done(h, "call 10\n");
+	}
+	/* As a mutator that dies. */
+	session_free(s);
+	clean_up(h, 0);
+	ask_done(h, "call 10\n");
+	ask_done(h, "close\n");
+	verify(h, 0);
+	harness_end(h, 0);
+}
+
+/* `loads`: how often it was loaded before it was built anew. */
+static void run_built_anew(struct harness *h, unsigned loads)
+{
+	uint8_t now[2], file[2];
+	struct session *s;
+	taddr_t at;
+
+	harness_start(h, "reloads", NULL);
+	s = session_begin(h);
+	for (unsigned n = 0; n < loads; n++) {
+		ask_done(h, "open\n");
+		session_insert(s, "reload_tiny");
+		ask_done(h, "call 10\n");
+		ask_done(h, "close\n");
+		request_retry_pending(s);
+	}
+	usleep(20000);
+	ask_done(h, "recode\n");
+	ask_done(h, "open\n");
+	request_retry_pending(s);
+	at = session_address(s, "reload_tiny");
+	thread_peek(h->pid, at, file, sizeof(file));
+	session_insert(s, "reload_tiny");
+	ask_done(h, "call 10\n");
+	thread_peek(h->pid, at, now, sizeof(now));
+	assert_memory_not_equal(now, file, sizeof(file));
+	/* As a mutator that dies. */
+	session_free(s);
+	clean_up(h, 0);
+	thread_peek(h->pid, at, now, sizeof(now));
+	assert_memory_equal(now, file, sizeof(file));
+	ask_done(h, "call 10\n");
+	ask_done(h, "close\n");
+	verify(h, 0);
+	harness_end(h, 0);
+}
+
+/*
+ * fear J2, G4: the same short jump was put over a plugin and over what was built anew and loaded to its
+ * place: a mutator's death leaves both in the journal, and what comes back is the file's
+ */
+static void test_built_anew(void **state)
+{
+	run_built_anew(*state, 1);
+}
+
+/* fear J2, G4: the same where it was loaded so often before that the journal has more for that place than is looked at */
+static void test_built_anew_after_many(void **state)
+{
+	run_built_anew(*state, 12);
 }
 
 /* A plugin with a short jump is unloaded, and built anew as `how` says, or (NULL) with our jump in its place. */
@@ -328,15 +410,12 @@ static void test_arenas_without_a_file(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_built_anew_beside),
-		TEST(test_like_ours_after_death),
-		TEST(test_like_ours_at_the_end),
-		TEST(test_same_in_two_arenas),
-		TEST(test_other_in_two_arenas),
-		TEST(test_many_builds_at_one_place),
-		TEST(test_builds_without_a_file),
-		TEST(test_arenas_without_a_file),
-		TEST(test_copied),
+		TEST(test_many_at_one_place),	     TEST(test_built_anew),
+		TEST(test_built_anew_after_many),    TEST(test_built_anew_beside),
+		TEST(test_like_ours_after_death),    TEST(test_like_ours_at_the_end),
+		TEST(test_same_in_two_arenas),	     TEST(test_other_in_two_arenas),
+		TEST(test_many_builds_at_one_place), TEST(test_builds_without_a_file),
+		TEST(test_arenas_without_a_file),    TEST(test_copied),
 		TEST(test_copied_after_death),
 	};
 

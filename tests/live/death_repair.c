@@ -458,94 +458,6 @@ static void test_execution_before_it_is_taken_out(void **state)
 	harness_end(h, 0);
 }
 
-static void ask_done(struct harness *h, const char *command)
-{
-	harness_send(h, command);
-	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
-}
-
-/*
- * fear J2, G4: a plugin was loaded to one place many times, and something was inserted each time: of all that
- * the journal has for that place, what is there is taken out after a mutator's death
- */
-static void test_many_at_one_place(void **state)
-{
-	enum { LOADS = 12 };
-	struct harness *h = *state;
-	struct session *s;
-
-	harness_start(h, "reloads", NULL);
-	s = session_begin(h);
-	for (unsigned n = 0; n < LOADS; n++) {
-		if (n) {
-			ask_done(h, "close\n");
-			request_retry_pending(s);
-		}
-		ask_done(h, "open\n");
-		session_insert(s, "reload_work");
-		ask_done(h, "call 10\n");
-	}
-	/* As a mutator that dies. */
-	session_free(s);
-	clean_up(h, 0);
-	ask_done(h, "call 10\n");
-	ask_done(h, "close\n");
-	verify(h, 0);
-	harness_end(h, 0);
-}
-
-/* `loads`: how often it was loaded before it was built anew. */
-static void run_built_anew(struct harness *h, unsigned loads)
-{
-	uint8_t now[2], file[2];
-	struct session *s;
-	taddr_t at;
-
-	harness_start(h, "reloads", NULL);
-	s = session_begin(h);
-	for (unsigned n = 0; n < loads; n++) {
-		ask_done(h, "open\n");
-		session_insert(s, "reload_tiny");
-		ask_done(h, "call 10\n");
-		ask_done(h, "close\n");
-		request_retry_pending(s);
-	}
-	usleep(20000);
-	ask_done(h, "recode\n");
-	ask_done(h, "open\n");
-	request_retry_pending(s);
-	at = session_address(s, "reload_tiny");
-	thread_peek(h->pid, at, file, sizeof(file));
-	session_insert(s, "reload_tiny");
-	ask_done(h, "call 10\n");
-	thread_peek(h->pid, at, now, sizeof(now));
-	assert_memory_not_equal(now, file, sizeof(file));
-	/* As a mutator that dies. */
-	session_free(s);
-	clean_up(h, 0);
-	thread_peek(h->pid, at, now, sizeof(now));
-	assert_memory_equal(now, file, sizeof(file));
-	ask_done(h, "call 10\n");
-	ask_done(h, "close\n");
-	verify(h, 0);
-	harness_end(h, 0);
-}
-
-/*
- * fear J2, G4: the same short jump was put over a plugin and over what was built anew and loaded to its
- * place: a mutator's death leaves both in the journal, and what comes back is the file's
- */
-static void test_built_anew(void **state)
-{
-	run_built_anew(*state, 1);
-}
-
-/* fear J2, G4: the same where it was loaded so often before that the journal has more for that place than is looked at */
-static void test_built_anew_after_many(void **state)
-{
-	run_built_anew(*state, 12);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, death_setup, death_teardown)
 
 int main(void)
@@ -560,9 +472,6 @@ int main(void)
 		TEST(test_numbers_like_addresses),
 		TEST(test_process_in_the_same_memory),
 		TEST(test_execution_before_it_is_taken_out),
-		TEST(test_many_at_one_place),
-		TEST(test_built_anew),
-		TEST(test_built_anew_after_many),
 	};
 
 	return cmocka_run_group_tests_name("live/death_repair", tests, NULL, NULL);

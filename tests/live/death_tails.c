@@ -74,20 +74,6 @@ static void wait_until_right(struct harness *h, taddr_t control)
 	assert_int_equal(right, 1);
 }
 
-/* What cannot go yet is left. */
-static size_t clean_for(struct harness *h, unsigned milliseconds)
-{
-	struct dinst_error e = {0};
-	struct leftovers left;
-	struct target *t;
-
-	assert_int_equal(target_open(h->pid, &t, &e), 0);
-	if (leftovers_clean(t, milliseconds, &left, &e) < 0)
-		fail_msg("%s", e.text);
-	target_close(t);
-	return left.arenas_left;
-}
-
 /*
  * fear J2, C1: a thread in front of a near jump, whose last byte was the host's, when that is taken
  * out after a mutator's death

@@ -14,40 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/live/family_help.h"
 #include "tests/live/harness_thread.h"
-#include "tests/live/mdl_help.h"
-
-enum { WORKERS = 4 };
-
-static void begin(struct harness *h)
-{
-	harness_start(h, "life-family", NULL);
-	mdl_attach(h, NULL);
-}
-
-static void ask(struct harness *h, const char *command)
-{
-	assert_string_equal(mdl_ask(h, "%s", command), "done");
-}
-
-/* Of an instance over /Machine/X: the part of one process. */
-static int64_t part_of(struct harness *h, unsigned id, pid_t process)
-{
-	json_t *rows = mdl_rows(h, id), *elements = NULL, *element;
-	int64_t value = 0;
-	size_t i;
-
-	for (size_t row = 0; row < json_array_size(rows) && !elements; row++)
-		elements = json_object_get(json_array_get(rows, row), "elements");
-	if (!elements)
-		fail_msg("no elements");
-	json_array_foreach(elements, i,
-			   element) if (atoi(json_string_value(json_object_get(element, "key"))) ==
-					process) value =
-		json_integer_value(json_object_get(element, "value"));
-	json_decref(rows);
-	return value;
-}
 
 /* No arena of ours, the file's text, nobody traced. */
 static void expect_clean(struct harness *h, pid_t process, const struct harness_snapshot *before)

@@ -205,12 +205,9 @@ static void test_trampoline_shared(void **state)
 	run_trampoline(*state, "parked", "shared", false);
 }
 
-/* fear C2, H5, J1: that the program switches is to be seen since something was inserted, and not before */
-static void test_trampoline_loaded(void **state)
+/* A task is parked in what was inserted before the library came, and is removed now. */
+static struct session *park_after_loading(struct harness *h, const char *library)
 {
-	struct harness *h = *state;
-	struct detach_result detached;
-	struct dinst_error e = {0};
 	struct session *s;
 	char command[1024];
 	unsigned id;
@@ -219,12 +216,23 @@ static void test_trampoline_loaded(void **state)
 	s = session_begin(h);
 	s->target->parks = false;
 	id = session_insert_kind(s, "parked_function", POINT_ENTRY);
-	snprintf(command, sizeof(command), "load %s\n",
-		 harness_path("tests/live/targets/libplugin.so"));
+	snprintf(command, sizeof(command), "load %s\n", harness_path(library));
 	harness_send(h, command);
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "loaded");
 	ask(h, "park", "parked");
 	session_remove(s, id);
+	return s;
+}
+
+/* fear C2, H5, J1: that the program switches is to be seen since something was inserted, and not before */
+static void test_trampoline_loaded(void **state)
+{
+	struct harness *h = *state;
+	struct detach_result detached;
+	struct dinst_error e = {0};
+	struct session *s;
+
+	s = park_after_loading(h, "tests/live/targets/libplugin.so");
 	assert_int_equal(session_detach(s, 1, &detached, &e), 0);
 	assert_int_not_equal(detached.left, 0);
 	ask(h, "resume", "resumed");
@@ -243,19 +251,8 @@ static void test_trampoline_unknown(void **state)
 	struct flush_result flushed = {0};
 	struct dinst_error e = {0};
 	struct session *s;
-	char command[1024];
-	unsigned id;
 
-	harness_start(h, "parked", "fiber", NULL);
-	s = session_begin(h);
-	s->target->parks = false;
-	id = session_insert_kind(s, "parked_function", POINT_ENTRY);
-	snprintf(command, sizeof(command), "load %s\n",
-		 harness_path("tests/live/targets/libswitches.so"));
-	harness_send(h, command);
-	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "loaded");
-	ask(h, "park", "parked");
-	session_remove(s, id);
+	s = park_after_loading(h, "tests/live/targets/libswitches.so");
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(removal_flush(s, &flushed, &e), 0);
 		assert_int_not_equal(flushed.queued, 0);

@@ -130,7 +130,7 @@ static void test_ways(void **state)
 		if (!met[n])
 			fail_msg("%s was not met", ways[n].calls);
 	free(o);
-	stop();
+	stop_within(0);
 }
 
 /* ---------------------------------------------------------------------- text */
@@ -185,7 +185,7 @@ static void test_text(void **state)
 	assert_int_equal(o->status, 2);
 	assert_non_null(strstr(o->err, "--stack takes a number of calls from 1 to 64"));
 	free(o);
-	stop();
+	stop_within(0);
 }
 
 static int shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -226,7 +226,7 @@ static void test_record(void **state)
 			       fixture_directory),
 			 0);
 	free(o);
-	stop();
+	stop_within(0);
 }
 
 static int setup(void **state)

@@ -48,15 +48,14 @@ static inline bool differs(char *text, size_t size)
 	return harness_differences(target.before, HARNESS_TEXT | HARNESS_FDS, text, size);
 }
 
-/* It is as before: alive, nobody's tracee, and no session is left. */
-static inline void stop(void)
+/* It is as before: alive, nobody's tracee, and no session is left, or soon none: after so many tenths of a second. */
+static inline void stop_within(int tenths)
 {
 	struct output *o = malloc(sizeof(*o));
 	char text[4096];
 
 	assert_int_equal(waitpid(target.pid, NULL, WNOHANG), 0);
-	/* Where the client was killed the daemon does it, in a moment. */
-	for (int i = 0; i < 1200; i++) {
+	for (int i = 0; i <= tenths; i++) {
 		run_dinst(o, "ls -q");
 		if (!o->status && !strstr(o->out, target.name))
 			break;
@@ -77,6 +76,12 @@ static inline void stop(void)
 	end_target(target.pid);
 	close(target.to);
 	fclose(target.from);
+}
+
+/* Where the client was killed the daemon does it, in a moment. */
+static inline void stop(void)
+{
+	stop_within(1200);
 }
 
 static inline void tell(const char *what, int count)

@@ -40,6 +40,15 @@ static int on_nanosleep(void)
 	return nanosleep(&second, NULL);
 }
 
+static void go_under(struct sock_filter *code, unsigned short count)
+{
+	struct sock_fprog program = {count, code};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		exit(3);
+}
+
 /* Under a filter that lets restart_syscall pass, as most do. */
 static int on_filtered(void)
 {
@@ -50,11 +59,8 @@ static int on_filtered(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-		exit(3);
+	go_under(code, sizeof(code) / sizeof(code[0]));
 	return nanosleep(&second, NULL);
 }
 
@@ -297,11 +303,8 @@ static int narrow_sleep_under(unsigned number)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-		exit(3);
+	go_under(code, sizeof(code) / sizeof(code[0]));
 	return on_narrow_sleep();
 }
 

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * family_help.h - a server with workers (targets/life-family.c), attached to: begin(), ask() it for what it
+ * can do, and the part_of() each process in what was counted.
+ */
+#ifndef DINST_TESTS_FAMILY_HELP_H
+#define DINST_TESTS_FAMILY_HELP_H
+
+#include <stdlib.h>
+
+#include "tests/live/mdl_help.h"
+
+enum { WORKERS = 4 };
+
+static inline void begin(struct harness *h)
+{
+	harness_start(h, "life-family", NULL);
+	mdl_attach(h, NULL);
+}
+
+static inline void ask(struct harness *h, const char *command)
+{
+	assert_string_equal(mdl_ask(h, "%s", command), "done");
+}
+
+/* Of an instance over /Machine/X: the part of one process. */
+static inline int64_t part_of(struct harness *h, unsigned id, pid_t process)
+{
+	json_t *rows = mdl_rows(h, id), *elements = NULL, *element;
+	int64_t value = 0;
+	size_t i;
+
+	for (size_t row = 0; row < json_array_size(rows) && !elements; row++)
+		elements = json_object_get(json_array_get(rows, row), "elements");
+	if (!elements)
+		fail_msg("no elements");
+	json_array_foreach(elements, i,
+			   element) if (atoi(json_string_value(json_object_get(element, "key"))) ==
+					process) value =
+		json_integer_value(json_object_get(element, "value"));
+	json_decref(rows);
+	return value;
+}
+
+#endif
