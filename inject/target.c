@@ -157,6 +157,11 @@ pid_t target_pid(const struct target *t)
 	return t->pid;
 }
 
+uint64_t target_start(const struct target *t)
+{
+	return t->start_time;
+}
+
 void target_set_parks(struct target *t)
 {
 	t->parks = true;

@@ -61,6 +61,8 @@ int target_claim(struct target *t, unsigned wait_ms, struct dinst_error *e);
 void target_unclaim(struct target *t);
 
 pid_t target_pid(const struct target *t);
+/* When the process began, in clock ticks since boot (proc_pid_stat(5), field 22). */
+uint64_t target_start(const struct target *t);
 /*
  * The thread whose entry in /proc shows the process's memory, files and root: the leader, unless it
  * has exited. Asks /proc each time, but in a stop; it may have ended when it is used, as the process may have.

@@ -41,14 +41,25 @@ int failure_memory(struct dinst_failure *f)
 	return failure_pass(f, &e);
 }
 
+int failure_missing(struct dinst_failure *f, const char *what)
+{
+	struct dinst_error e = {0, ""};
+
+	dinst_fail(&e, DINST_USAGE, "%s is missing: NULL was given", what);
+	return failure_pass(f, &e);
+}
+
 /* -------------------------------------------------------------- connections */
 
 DINST_PUBLIC int dinst_open(struct dinst **result, const char *socket, unsigned flags,
 			    struct dinst_failure *f)
 {
-	struct dinst *d = calloc(1, sizeof(*d));
 	struct dinst_error e = {0, ""};
+	struct dinst *d;
 
+	if (!result)
+		return failure_missing(f, "the place for the connection");
+	d = calloc(1, sizeof(*d));
 	if (!d)
 		return failure_memory(f);
 	link_init(&d->link);
@@ -76,11 +87,14 @@ DINST_PUBLIC void dinst_close(struct dinst *d)
 
 DINST_PUBLIC void dinst_interrupt(struct dinst *d)
 {
-	d->interrupted = 1;
+	if (d)
+		d->interrupted = 1;
 }
 
 DINST_PUBLIC void dinst_on_notice(struct dinst *d, dinst_notice notice, void *arg)
 {
+	if (!d)
+		return;
 	d->notice = notice;
 	d->notice_arg = arg;
 }
@@ -104,6 +118,10 @@ int library_call(struct dinst *d, const char *method, json_t *params, json_t **r
 	json_t *answer = NULL;
 	int err;
 
+	if (!d) {
+		json_decref(params);
+		return failure_missing(f, "the connection");
+	}
 	if (!params)
 		return failure_memory(f);
 	if (d->link.fd < 0)
@@ -130,15 +148,14 @@ DINST_PUBLIC int dinst_call(struct dinst *d, const char *method, const char *par
 			    struct dinst_failure *f)
 {
 	struct dinst_error e = {0, ""};
-	json_t *object = json_object(), *answer = NULL;
+	json_t *object, *answer = NULL;
 	int err;
 
-	if (params) {
-		json_decref(object);
-		object = rpc_load(params, strlen(params), &e);
-		if (!object)
-			return failure_pass(f, &e);
-	}
+	if (!method || !result)
+		return failure_missing(f, method ? "the place for the result" : "the method");
+	object = params ? rpc_load(params, strlen(params), &e) : json_object();
+	if (e.code)
+		return failure_pass(f, &e);
 	err = library_call(d, method, object, &answer, f);
 	if (err)
 		return err;
@@ -188,6 +205,8 @@ json_t *ids_array(const uint64_t *ids, size_t count)
 {
 	json_t *array = json_array();
 
+	if (!ids)
+		count = 0;
 	for (size_t i = 0; array && i < count; i++)
 		if (json_array_append_new(array, json_integer((json_int_t)ids[i])) != 0) {
 			json_decref(array);

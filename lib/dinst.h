@@ -16,7 +16,8 @@
  * Results: functions that return int return 0, or a negative enum dinst_result with
  * *f filled (f may be NULL); results are set only on success. What a function hands
  * out belongs to the caller, who gives it back with the function named beside it.
- * Structures are only ever made by the library and may grow at their ends.
+ * Structures are only ever made by the library and may grow at their ends. NULL for what
+ * must be given is DINST_E_USAGE.
  *
  * Strings are UTF-8 and end with a zero. Numbers are in the unit that is named;
  * times are nanoseconds. `session` names a session, a pid or a process; NULL where

@@ -103,11 +103,14 @@ DINST_PUBLIC int dinst_events(struct dinst *d, const char *session, const uint64
 			      size_t count, dinst_event_each each, void *arg, uint64_t *dropped,
 			      struct dinst_failure *f)
 {
-	json_t *params = session_params(session), *answer = NULL;
+	json_t *params, *answer = NULL;
 	struct passing p = {each, arg, false};
 	struct dinst_error e = {0, ""};
 	int err;
 
+	if (!each || (count && !ids))
+		return failure_missing(f, each ? "the list of ids" : "who is told of the events");
+	params = session_params(session);
 	if (count)
 		json_object_set_new(params, "ids", ids_array(ids, count));
 	err = library_call(d, "events", params, &answer, f);

@@ -32,6 +32,8 @@ struct dinst {
 /* Passes on what failed; returns its code. */
 int failure_pass(struct dinst_failure *f, const struct dinst_error *e);
 int failure_memory(struct dinst_failure *f);
+/* `what` was not given. */
+int failure_missing(struct dinst_failure *f, const char *what);
 
 /* {"session": NAME}, or {} where it is NULL; NULL without memory. */
 json_t *session_params(const char *session);

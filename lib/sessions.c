@@ -19,11 +19,14 @@ struct kept_session {
 DINST_PUBLIC int dinst_attach(struct dinst *d, const char *target, const char *name, unsigned flags,
 			      struct dinst_session **s, struct dinst_failure *f)
 {
-	struct kept_session *kept = calloc(1, sizeof(*kept));
-	json_t *params = json_pack("{s:o}", "target", rpc_text(target));
-	json_t *answer = NULL;
+	json_t *params, *answer = NULL;
+	struct kept_session *kept;
 	int err;
 
+	if (!target)
+		return failure_missing(f, "the target");
+	kept = calloc(1, sizeof(*kept));
+	params = json_pack("{s:o}", "target", rpc_text(target));
 	if (!kept || !params) {
 		free(kept);
 		json_decref(params);
@@ -78,8 +81,12 @@ DINST_PUBLIC int dinst_detach(struct dinst *d, const char *session, uint64_t *le
 DINST_PUBLIC int dinst_load(struct dinst *d, const char *session, const char *name,
 			    const char *text, struct dinst_failure *f)
 {
-	json_t *params = session_params(session);
+	json_t *params;
 
+	if (!name || !text)
+		return failure_missing(f,
+				       name ? "the text of the metrics" : "the name of the text");
+	params = session_params(session);
 	json_object_set_new(params, "name", rpc_text(name));
 	json_object_set_new(params, "text", rpc_text(text));
 	return library_call(d, "load", params, NULL, f);
@@ -175,8 +182,12 @@ DINST_PUBLIC int dinst_insert(struct dinst *d, const char *session, const char *
 			      const char *const *foci, unsigned flags, double limit,
 			      struct dinst_instances **instances, struct dinst_failure *f)
 {
-	json_t *params = session_params(session), *names = json_array();
+	json_t *params, *names;
 
+	if (!metric)
+		return failure_missing(f, "the metric");
+	params = session_params(session);
+	names = json_array();
 	for (; foci && *foci; foci++)
 		json_array_append_new(names, rpc_text(*foci));
 	json_object_set_new(params, "metric", rpc_text(metric));
@@ -192,8 +203,12 @@ DINST_PUBLIC int dinst_insert(struct dinst *d, const char *session, const char *
 DINST_PUBLIC int dinst_remove(struct dinst *d, const char *session, const uint64_t *ids,
 			      size_t count, struct dinst_failure *f)
 {
-	json_t *params = session_params(session);
+	json_t *params;
 
+	/* nobody means all of them by that */
+	if (count && !ids)
+		return failure_missing(f, "the list of ids");
+	params = session_params(session);
 	if (count)
 		json_object_set_new(params, "ids", ids_array(ids, count));
 	else

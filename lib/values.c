@@ -162,9 +162,12 @@ static struct dinst_values *unpack_values(json_t *answer)
 DINST_PUBLIC int dinst_read(struct dinst *d, const char *session, const uint64_t *ids, size_t count,
 			    struct dinst_values **values, struct dinst_failure *f)
 {
-	json_t *params = session_params(session), *answer = NULL;
+	json_t *params, *answer = NULL;
 	int err;
 
+	if (!values || (count && !ids))
+		return failure_missing(f, values ? "the list of ids" : "the place for the values");
+	params = session_params(session);
 	json_object_set_new(params, "ids", ids_array(ids, count));
 	err = library_call(d, "read", params, &answer, f);
 	if (err)
@@ -196,6 +199,8 @@ DINST_PUBLIC int dinst_watch(struct dinst *d, const char *session, const uint64_
 	uint64_t next = now_ns();
 	int err;
 
+	if (!d || !watcher)
+		return failure_missing(f, d ? "the watcher" : "the connection");
 	do {
 		err = dinst_read(d, session, ids, count, &now, f);
 		if (err)

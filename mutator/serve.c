@@ -75,24 +75,42 @@ json_t *serve_text(const char *text)
 	return string;
 }
 
-static void send_object(struct server *sv, json_t *object)
+/* False without memory: nothing was sent. */
+static bool send_object(struct server *sv, json_t *object)
 {
-	char *line = json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII);
+	char *line = object ? json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 
 	if (line) {
 		write_all(sv, line, strlen(line));
 		write_all(sv, "\n", 1);
-	} else {
-		sv->broken = true;
 	}
 	free(line);
 	json_decref(object);
+	return line != NULL;
 }
 
-void serve_notify(struct server *sv, const char *method, json_t *params)
+/*
+ * The answer where there is no memory for another one: what is inserted is not to go for that. The
+ * daemon's ids are numbers; NULL: it could not even be read.
+ */
+static void send_no_memory(struct server *sv, const json_t *id)
 {
-	send_object(sv, json_pack("{s:s, s:s, s:o}", "jsonrpc", "2.0", "method", method, "params",
-				  params ? params : json_object()));
+	char line[200], number[24];
+	int n;
+
+	snprintf(number, sizeof(number), "%lld", (long long)json_integer_value(id));
+	n = snprintf(
+		line, sizeof(line),
+		"{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{\"code\":-32000,\"message\":\"no memory "
+		"for the answer\",\"data\":{\"code\":\"%s\"}}}\n",
+		json_is_integer(id) ? number : "null", dinst_code_name(DINST_NO_MEMORY));
+	write_all(sv, line, (size_t)n);
+}
+
+bool serve_notify(struct server *sv, const char *method, json_t *params)
+{
+	return send_object(sv, json_pack("{s:s, s:s, s:o}", "jsonrpc", "2.0", "method", method,
+					 "params", params ? params : json_object()));
 }
 
 static void send_error(struct server *sv, const json_t *id, int code, const char *text,
@@ -101,17 +119,23 @@ static void send_error(struct server *sv, const json_t *id, int code, const char
 	json_t *error = json_pack("{s:i, s:o, s:{s:s}}", "code", code, "message", serve_text(text),
 				  "data", "code", word);
 	json_t *reply = json_pack("{s:s, s:o}", "jsonrpc", "2.0", "error", error);
+	const bool whole = json_object_set(reply, "id", id ? (json_t *)id : json_null()) == 0;
 
-	json_object_set(reply, "id", id ? (json_t *)id : json_null());
-	send_object(sv, reply);
+	if (!whole)
+		json_decref(reply);
+	if (!send_object(sv, whole ? reply : NULL))
+		send_no_memory(sv, id);
 }
 
 static void send_result(struct server *sv, const json_t *id, json_t *result)
 {
 	json_t *reply = json_pack("{s:s, s:o}", "jsonrpc", "2.0", "result", result);
+	const bool whole = json_object_set(reply, "id", (json_t *)id) == 0;
 
-	json_object_set(reply, "id", (json_t *)id);
-	send_object(sv, reply);
+	if (!whole)
+		json_decref(reply);
+	if (!send_object(sv, whole ? reply : NULL))
+		send_no_memory(sv, id);
 }
 
 json_t *serve_rows(json_t *rows)
@@ -167,10 +191,14 @@ static void give_back(struct server *sv)
  */
 static void tell_numbered(struct server *sv)
 {
+	json_t *params;
+
 	if (!sv->session || sv->session->next_id <= sv->numbered)
 		return;
-	sv->numbered = sv->session->next_id;
-	serve_notify(sv, "numbered", json_pack("{s:I}", "next", (json_int_t)sv->numbered));
+	params = json_pack("{s:I}", "next", (json_int_t)sv->session->next_id);
+	/* without memory the next answer is another occasion */
+	if (params && serve_notify(sv, "numbered", params))
+		sv->numbered = sv->session->next_id;
 }
 
 static void call(struct server *sv, const json_t *id, const char *name, const json_t *params)
@@ -200,13 +228,16 @@ static void call(struct server *sv, const json_t *id, const char *name, const js
 
 static void serve_line(struct server *sv, const char *line, size_t size)
 {
-	json_error_t problem;
+	json_error_t problem = {.text = ""};
 	json_t *request = json_loadb(line, size, 0, &problem);
 	const json_t *id = json_object_get(request, "id");
 	const char *method = json_string_value(json_object_get(request, "method"));
 	const json_t *params = json_object_get(request, "params");
 
-	if (!request)
+	/* most of what it has no memory for it has no words for, either */
+	if (!request && (!problem.text[0] || json_error_code(&problem) == json_error_out_of_memory))
+		send_no_memory(sv, NULL);
+	else if (!request)
 		send_error(sv, NULL, -32700, problem.text, "protocol");
 	else if (!json_is_object(request) || !method || !id || (params && !json_is_object(params)))
 		send_error(sv, id, -32600, "not a request", "protocol");

@@ -36,8 +36,11 @@ typedef int (*serve_method)(struct server *sv, const json_t *params, json_t **re
 /* Serves until the daemon closes the socket. Returns the process's exit status. */
 int serve(int fd);
 
-/* Sends a notification ("armed", "leftovers", "numbered", "progress", "event"). Steals params. */
-void serve_notify(struct server *sv, const char *method, json_t *params);
+/*
+ * Sends a notification ("armed", "leftovers", "numbered", "progress", "event"). Steals params. False without
+ * memory: nothing was sent.
+ */
+bool serve_notify(struct server *sv, const char *method, json_t *params);
 
 /* DINST_NO_SESSION unless attach was called. */
 int serve_session(struct server *sv, struct session **s, struct dinst_error *e);

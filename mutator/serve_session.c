@@ -125,9 +125,22 @@ static int clean(struct target *t, double patience, struct leftovers *left, stru
 	return status;
 }
 
-static int attach(struct server *sv, pid_t pid, const char *name, enum session_state state,
-		  double patience, json_t **result, struct dinst_error *e)
+/* Between the daemon's look at it and ours it may have ended, and another one may have got its number. */
+static int is_meant(const struct target *t, const json_t *params, struct dinst_error *e)
 {
+	const json_int_t start = json_integer_value(json_object_get(params, "start"));
+
+	if (start <= 0 || (uint64_t)start == target_start(t))
+		return 0;
+	return dinst_fail(e, DINST_GONE, "process %d has ended, and another one has its number",
+			  (int)target_pid(t));
+}
+
+static int attach(struct server *sv, pid_t pid, const json_t *params, enum session_state state,
+		  json_t **result, struct dinst_error *e)
+{
+	const char *name = json_string_value(json_object_get(params, "session"));
+	const double patience = json_number_value(json_object_get(params, "patience_ms"));
 	struct leftovers left = {0};
 	double start = now_ms();
 	int status;
@@ -145,9 +158,11 @@ static int attach(struct server *sv, pid_t pid, const char *name, enum session_s
 	sv->session->deserted = is_deserted;
 	sv->session->progress_arg = sv;
 	/* Should it be given up before that is out, it is told. */
-	if (leftovers_any(sv->session->target))
+	status = is_meant(sv->session->target, params, e);
+	if (status >= 0 && leftovers_any(sv->session->target))
 		serve_notify(sv, "leftovers", NULL);
-	status = clean(sv->session->target, patience, &left, e);
+	if (status >= 0)
+		status = clean(sv->session->target, patience > 0 ? patience : 0, &left, e);
 	if (status >= 0 && left.arenas_left)
 		status = dinst_fail(e, DINST_BUSY, "%s (`dinst repair %d`)", why_left(&left),
 				    (int)pid);
@@ -173,17 +188,14 @@ static int pid_param(const json_t *params, pid_t *pid, struct dinst_error *e)
 
 int serve_attach(struct server *sv, const json_t *params, json_t **result, struct dinst_error *e)
 {
-	const char *name = json_string_value(json_object_get(params, "session"));
 	pid_t pid = 0;
 	const json_int_t first = json_integer_value(json_object_get(params, "first_id"));
-	const double patience = json_number_value(json_object_get(params, "patience_ms"));
 	int status = pid_param(params, &pid, e);
 
 	if (first < 0 || first > INT_MAX)
 		return dinst_fail(e, DINST_PROTOCOL, "first_id must be a positive number");
 	if (status >= 0)
-		status = attach(sv, pid, name, SESSION_RUNNING, patience > 0 ? patience : 0, result,
-				e);
+		status = attach(sv, pid, params, SESSION_RUNNING, result, e);
 	/* where another mutator of the session ended */
 	if (status >= 0 && first > 0)
 		sv->session->next_id = sv->numbered = (unsigned)first;
@@ -198,14 +210,13 @@ static void armed(void *arg)
 int serve_catch_exec(struct server *sv, const json_t *params, json_t **result,
 		     struct dinst_error *e)
 {
-	const char *name = json_string_value(json_object_get(params, "session"));
 	pid_t pid = 0;
 	int status = pid_param(params, &pid, e);
 
 	if (status >= 0)
 		status = target_catch_exec(pid, armed, sv, CATCH_EXEC_MS, e);
 	if (status >= 0)
-		status = attach(sv, pid, name, SESSION_HELD, 0, result, e);
+		status = attach(sv, pid, params, SESSION_HELD, result, e);
 	return status;
 }
 

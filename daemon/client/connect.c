@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +20,8 @@
 enum {
 	OPEN_TRIES_MS = 10000, /* a daemon that is leaving may still hold the lock */
 	OPEN_PAUSE_MS = 20,
+	TAKEN_S =
+		10, /* in which a place among those who wait for a connection becomes free, or not */
 	GREET_S = 5, /* a daemon answers `ping` at once, whatever it does */
 	/* ... once it is run: on a machine with far too much to do (a control group or a session
 	 * of its own among busy ones, Linux 6.18) one waited 23 s for a processor */
@@ -63,6 +66,19 @@ static int check_server(struct link *l, const struct socket_place *place, struct
 			  place->path, (unsigned)peer.uid, (unsigned)geteuid());
 }
 
+/*
+ * connect(2), errno is EAGAIN where those who wait for one that takes no connections (it is stopped) are
+ * as many as may (unix(7)): without a limit it would last as long as that.
+ */
+static bool connect_in_time(int fd, const struct sockaddr_un *address)
+{
+	const struct timeval limit = {TAKEN_S, 0}, none = {0, 0};
+
+	return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) == 0 &&
+	       connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 &&
+	       setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof(none)) == 0;
+}
+
 /* 0, DINST_DAEMON if nobody serves, or another error. */
 static int try_connect(struct link *l, struct socket_place *place, struct dinst_error *e)
 {
@@ -75,9 +91,15 @@ static int try_connect(struct link *l, struct socket_place *place, struct dinst_
 	if (fd < 0)
 		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot make a socket");
 	socket_place_address(place, &address);
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
+	if (!connect_in_time(fd, &address)) {
 		saved = errno;
 		close(fd);
+		if (saved == EAGAIN)
+			return dinst_fail(
+				e, DINST_BUSY,
+				"what listens on %s does not answer, and too many wait for "
+				"it: stop it or set DINST_SOCKET",
+				place->path);
 		if (saved == ENOENT || saved == ECONNREFUSED)
 			return dinst_fail(e, DINST_DAEMON, "no daemon runs at %s", place->path);
 		return dinst_fail_errno(e, DINST_FAILED, saved, "cannot connect to %s",

@@ -117,14 +117,19 @@ static void launch_abort(struct launch *l, const char *program, struct dinst_err
 
 static void launch_notified(void *arg, const char *method, json_t *params)
 {
+	const struct sigaction ignore = {.sa_handler = SIG_IGN};
 	struct launch *l = arg;
+	struct sigaction usual;
 
 	if (strcmp(method, "armed") != 0) {
 		show_notification(l->context, method, params);
 		return;
 	}
+	/* it may have been killed meanwhile: nobody reads, and that is no end of ours */
+	sigaction(SIGPIPE, &ignore, &usual);
 	if (l->go[1] >= 0 && write(l->go[1], "g", 1) != 1)
 		note(l->context, "the program ended before it was executed");
+	sigaction(SIGPIPE, &usual, NULL);
 	if (l->go[1] >= 0)
 		close(l->go[1]);
 	l->go[1] = -1;

@@ -62,7 +62,8 @@ static int modules_items(struct graph *g, char **items, struct dinst_error *e)
 			if (!name || (strcmp(name, g->functions[0].module) == 0) != own)
 				continue;
 			/* names that would end the string, or be taken for patterns; [vdso] */
-			if (functions <= 0 || (size_t)functions > left || strpbrk(name, "\"\\*?["))
+			if (functions <= 0 || (size_t)functions > left ||
+			    strpbrk(name, "\"\\*?[\n"))
 				continue;
 			left -= (size_t)functions;
 			fprintf(out, "%s\"%s:*\"", json_array_size(g->covered) ? ", " : "", name);

@@ -4,6 +4,7 @@
  */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,6 +24,20 @@ static bool open_standard(void)
 	return fd >= 0 && close(fd) == 0;
 }
 
+/* The first of them that is set and not empty, as setlocale(3) has it. */
+static const char *locale_of_characters(void)
+{
+	static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *value = getenv(names[i]);
+
+		if (value && *value)
+			return value;
+	}
+	return NULL;
+}
+
 int main(int argc, char **argv)
 {
 	struct context context;
@@ -30,6 +45,7 @@ int main(int argc, char **argv)
 
 	if (!open_standard())
 		return EXIT_FAILED;
+	text_for_locale(locale_of_characters());
 	memset(&context, 0, sizeof(context));
 	link_init(&context.link);
 	status = command_run(&context, argc - 1, argv + 1);

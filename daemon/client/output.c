@@ -6,6 +6,7 @@
  * else to the other. With --json nothing but objects goes to standard output.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,9 +126,36 @@ int flush_output(struct context *c, int status)
 
 /* ---------------------------------------------------------------- results */
 
+/* What has 15 digits is shown as it was written (0.1), where 17 would show how it is kept. */
+enum { DIGITS_LEAST = 15, DIGITS_MOST = 17 };
+
+/* How many digits it takes that each whole number in it is read as what it is; `least` at least. */
+static int digits_of(json_t *value, int least)
+{
+	char text[40];
+	const char *key;
+	json_t *member;
+	size_t index;
+
+	if (json_is_array(value)) {
+		json_array_foreach(value, index, member) least = digits_of(member, least);
+	} else if (json_is_object(value)) {
+		json_object_foreach(value, key, member) least = digits_of(member, least);
+	} else if (json_is_real(value) && fmod(json_real_value(value), 1) == 0) {
+		for (; least < DIGITS_MOST; least++) {
+			snprintf(text, sizeof(text), "%.*g", least, json_real_value(value));
+			if (strtod(text, NULL) == json_real_value(value))
+				break;
+		}
+	}
+	return least;
+}
+
 void print_json(json_t *value)
 {
-	char *text = rpc_shown(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+	const int digits = digits_of(value, DIGITS_LEAST);
+	char *text = rpc_shown(value, JSON_COMPACT | JSON_ENCODE_ANY |
+					      (size_t)JSON_REAL_PRECISION(digits));
 
 	fputs(text ? text : "{\"error\":{\"code\":\"no-memory\"}}", stdout);
 	putchar('\n');

@@ -144,6 +144,22 @@ static bool of_lock(struct why_plan *p, const char *metric, const char *focus, c
 	return p->text != NULL;
 }
 
+/* As MDL reads it between quotes: names are the program's, and may have any bytes. */
+static void quote(const char *name, char *to, size_t size)
+{
+	size_t used = 0;
+
+	for (; *name && used + 5 < size; name++) {
+		const unsigned char c = (unsigned char)*name;
+
+		if (c < 0x20 || c == 0x7f || c == '"' || c == '\\')
+			used += (size_t)snprintf(to + used, size - used, "\\%03o", c);
+		else
+			to[used++] = *name;
+	}
+	to[used] = '\0';
+}
+
 static bool of_blocks(struct why_plan *p, const struct search_test *t)
 {
 	static const char *const metrics[] = {"why_blocks", "why_made", "why_bytes"};
@@ -151,7 +167,8 @@ static bool of_blocks(struct why_plan *p, const struct search_test *t)
 		"		append preInsn why_via.entry unconstrained (* by = $caller; *)\n"
 		"		append preInsn why_via.return unconstrained (* by = 0; *)\n";
 	const bool up = t->symbol[0] != '\0';
-	char definitions[sizeof(callers_text) + sizeof(t->module) + sizeof(t->symbol)];
+	char module[4 * sizeof(t->module) + 8], symbol[4 * sizeof(t->symbol) + 8];
+	char definitions[sizeof(callers_text) + sizeof(module) + sizeof(symbol)];
 	int size;
 
 	for (unsigned i = 0; i < 3; i++) {
@@ -160,8 +177,10 @@ static bool of_blocks(struct why_plan *p, const struct search_test *t)
 			 i ? "Maker" : "Block");
 	}
 	p->count = 3;
+	quote(t->module, module, sizeof(module));
+	quote(t->symbol, symbol, sizeof(symbol));
 	if (up)
-		snprintf(definitions, sizeof(definitions), callers_text, t->module, t->symbol);
+		snprintf(definitions, sizeof(definitions), callers_text, module, symbol);
 	else
 		snprintf(definitions, sizeof(definitions), "%s", makers_text);
 	for (int pass = 0; pass < 2; pass++) {

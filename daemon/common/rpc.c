@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 bool rpc_depth_ok(const char *text, size_t length, unsigned depth)
 {
@@ -350,7 +351,7 @@ json_t *rpc_text(const char *text)
 	json_t *value = json_string(text);
 	char *clean;
 
-	if (value)
+	if (value || !text)
 		return value;
 	clean = strdup(text);
 	if (!clean)
@@ -363,11 +364,24 @@ json_t *rpc_text(const char *text)
 	return value;
 }
 
+/* To a terminal of one byte a character (ISO 8859, KOI8) these are control characters wherever they stand. */
+static bool bytes_are_characters;
+
+void text_for_locale(const char *locale)
+{
+	const char *set = locale ? strchr(locale, '.') : NULL;
+
+	bytes_are_characters =
+		locale && *locale && strcmp(locale, "C") != 0 && strcmp(locale, "POSIX") != 0 &&
+		(!set || (strncasecmp(set, ".utf-8", 6) != 0 && strncasecmp(set, ".utf8", 5) != 0));
+}
+
 /* Control characters are escaped in JSON, but for those of two bytes, which terminals obey as well. */
 static bool has_controls(const char *text)
 {
 	for (const unsigned char *p = (const unsigned char *)text; *p; p++)
-		if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f)
+		if (*p >= 0x80 && *p <= 0x9f &&
+		    (bytes_are_characters || (p > (const unsigned char *)text && p[-1] == 0xc2)))
 			return true;
 	return false;
 }
@@ -383,15 +397,28 @@ char *rpc_shown(const json_t *value, size_t flags)
 	return text;
 }
 
+/* Bytes that follow the first one of a character of UTF-8 (RFC 3629); they need not be there. */
+static size_t bytes_that_follow(unsigned char first)
+{
+	return first < 0xc2 || first > 0xf4 ? 0 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+}
+
+/* A lone byte of 0x80 to 0x9f is a control character to a terminal that knows no UTF-8. */
 void text_clean(char *text, bool lines)
 {
+	size_t follow;
+
 	for (unsigned char *p = (unsigned char *)text; *p; p++) {
 		if (*p == '\n' || *p == '\t')
 			*p = lines ? *p : ' ';
-		else if (*p < 0x20 || *p == 0x7f)
+		else if (*p < 0x20 || *p == 0x7f || (*p >= 0x80 && *p <= 0x9f))
 			*p = '?';
 		else if (*p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f)
 			p[0] = p[1] = '?';
+		else
+			for (follow = bytes_that_follow(*p);
+			     follow && !bytes_are_characters && (p[1] & 0xc0) == 0x80; follow--)
+				p++;
 	}
 }
 

@@ -83,7 +83,7 @@ char *rpc_make_notification(const char *method, json_t *params);
 /* Fills *e from the "error" member of an answer. Returns its (negative) code. */
 int rpc_error_read(json_t *error, struct dinst_error *e);
 
-/* A JSON string of `text` in which what is not UTF-8 is replaced by '?'. */
+/* A JSON string of `text` (NULL: NULL) in which what is not UTF-8 is replaced by '?'. */
 json_t *rpc_text(const char *text);
 
 /*
@@ -91,6 +91,12 @@ json_t *rpc_text(const char *text);
  * NULL without memory.
  */
 char *rpc_shown(const json_t *value, size_t flags);
+
+/*
+ * `locale`: what LC_ALL and the like say (NULL: nothing). Where that is one of one byte a character, text_clean()
+ * and rpc_shown() leave no byte of 0x80 to 0x9f either. Call it where no other thread runs.
+ */
+void text_for_locale(const char *locale);
 
 /*
  * Replaces what a terminal would obey in a text that somebody else has made (names in

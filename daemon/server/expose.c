@@ -290,12 +290,14 @@ struct exposition *expose(struct server *s)
 		free(labels);
 		return NULL;
 	}
-	/* ours first: nobody's metric takes their names */
+	/* ours first: nobody's metric takes their names, or is taken for one of them */
+	x->own = true;
 	expose_daemon(x, s);
 	for (struct session *se = s->sessions; se; se = se->next) {
 		set_session(labels, se);
 		expose_session(x, se, labels->list, labels->count);
 	}
+	x->own = false;
 	for (struct session *se = s->sessions; se; se = se->next) {
 		g.session = se;
 		if (se->snapshot && se->snapshot->rows)

@@ -173,7 +173,7 @@ struct family *exposition_family(struct exposition *x, const char *name, enum fa
 		[FAMILY_GAUGE] = "_level",
 		[FAMILY_HISTOGRAM] = "_distribution",
 	};
-	struct family *f, wanted = {.type = type, .unit = unit};
+	struct family *f, wanted = {.type = type, .unit = unit, .own = x->own};
 	char clean[160];
 
 	strncpy(clean, name, sizeof(clean) - 1);
@@ -182,7 +182,8 @@ struct family *exposition_family(struct exposition *x, const char *name, enum fa
 	wanted.name = clean;
 	for (;;) {
 		for (f = x->families; f; f = f->next)
-			if (f->type == type && f->unit == unit && strcmp(f->name, wanted.name) == 0)
+			if (f->type == type && f->unit == unit && f->own == x->own &&
+			    strcmp(f->name, wanted.name) == 0)
 				return f;
 		if (!is_taken(x, &wanted))
 			break;

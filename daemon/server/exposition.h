@@ -75,6 +75,7 @@ struct family {
 	const char *help;
 	enum family_type type;
 	enum family_unit unit;
+	bool own; /* what dinst says of itself, which no metric is added to */
 	struct sample *samples, **end;
 	struct family *next;
 };
@@ -82,6 +83,7 @@ struct family {
 struct exposition {
 	struct family *families, **end;
 	struct chunk *chunks; /* of memory; private */
+	bool own;	      /* families and samples are dinst's own from here on */
 	size_t bytes, lines;
 	size_t left_out;	      /* samples */
 	struct sample *told_left_out; /* which tells it; NULL: none does */
@@ -94,8 +96,8 @@ struct exposition *exposition_new(void);
 void exposition_free(struct exposition *x);
 
 /*
- * The family of that name, type and unit, made if there is none. `name` is cleaned to what
- * Prometheus allows; where another type has it, or a series of a histogram would have
+ * The family of that name, type and unit, and of what is added now (x->own), made if there is none. `name` is cleaned to what
+ * Prometheus allows; where another type or dinst itself has it, or a series of a histogram would have
  * the same name, the type is added. NULL: no memory.
  */
 struct family *exposition_family(struct exposition *x, const char *name, enum family_type type,

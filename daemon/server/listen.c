@@ -72,12 +72,10 @@ static int take_lock(struct server *s, int most_ms, struct dinst_error *e)
 				  owner[0] ? owner : "unknown", s->place.path);
 	}
 	n = snprintf(owner, sizeof(owner), "%d\n", (int)getpid());
-	if (ftruncate(fd, 0) != 0 || pwrite(fd, owner, (size_t)n, 0) != n) {
-		dinst_fail_errno(e, DINST_FAILED, errno, "cannot write the lock %s/%s",
-				 s->place.directory, s->place.lock);
-		close(fd);
-		return e->code;
-	}
+	/* Where there is no room for it (a full /run) the lock is ours all the same, and only nobody told so. */
+	if (ftruncate(fd, 0) != 0 || pwrite(fd, owner, (size_t)n, 0) != n)
+		server_log("cannot write our pid to the lock %s/%s: %s", s->place.directory,
+			   s->place.lock, strerror(errno));
 	s->lock_fd = fd;
 	return 0;
 }

@@ -259,5 +259,8 @@ int main(int argc, char **argv)
 	uv_run(&server.loop, UV_RUN_DEFAULT);
 	server_log("end");
 	log_end();
+	/* libuv would wait for its threads */
+	if (uv_loop_alive(&server.loop))
+		_exit(0);
 	return 0;
 }

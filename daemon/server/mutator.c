@@ -30,6 +30,7 @@ struct call {
 
 struct mutator {
 	struct server *server;
+	struct mutator *next; /* of the server's */
 	const struct mutator_events *events;
 	void *owner;
 	struct stream stream;
@@ -87,6 +88,15 @@ static void fail_calls(struct mutator *m, int code, const char *why)
 	}
 }
 
+static void unlist(struct mutator *m)
+{
+	struct mutator **at = &m->server->mutators;
+
+	while (*at != m)
+		at = &(*at)->next;
+	*at = m->next;
+}
+
 /* Both halves have ended: says so, and gives everything back. */
 static void mutator_dead(struct mutator *m)
 {
@@ -95,6 +105,7 @@ static void mutator_dead(struct mutator *m)
 	if (m->dead || !m->exited || !m->input_ended)
 		return;
 	m->dead = true;
+	unlist(m);
 	if (m->why[0])
 		snprintf(why, sizeof(why), "the mutator (pid %d) was ended: %s",
 			 (int)m->identity.pid, m->why);
@@ -177,8 +188,9 @@ static void send_next(struct mutator *m)
 	if (!c || m->serving || m->input_ended || m->stream.closing)
 		return;
 	m->serving = true;
-	/* a failure to write is followed by the end of the connection */
-	stream_write(&m->stream, c->line);
+	/* a failure to write is followed by the end of the connection; else it would be waited for in vain */
+	if (stream_write(&m->stream, c->line) == UV_ENOMEM)
+		mutator_reject(m, "there was no memory to ask it something");
 	c->line = NULL;
 }
 
@@ -217,6 +229,12 @@ static void take_notification(struct mutator *m, const struct rpc_message *messa
 	json_decref(params);
 }
 
+static bool is_text(struct rpc_span span, const char *text)
+{
+	return span.text && span.length == strlen(text) &&
+	       memcmp(span.text, text, span.length) == 0;
+}
+
 static void mutator_line(struct stream *st, char *line, size_t length)
 {
 	struct mutator *m = st->owner;
@@ -239,8 +257,10 @@ static void mutator_line(struct stream *st, char *line, size_t length)
 	}
 	if (c)
 		snprintf(id, sizeof(id), "%lld", (long long)c->id);
-	if (!c || !m->serving || !message.id.text || message.id.length != strlen(id) ||
-	    memcmp(message.id.text, id, message.id.length) != 0 ||
+	/* an error of one that could not read its request for want of memory has no number */
+	if (c && message.error.text && is_text(message.id, "null"))
+		snprintf(id, sizeof(id), "null");
+	if (!c || !m->serving || !is_text(message.id, id) ||
 	    !message.result.text == !message.error.text) {
 		mutator_reject(m, "it answered what was not asked");
 		return;
@@ -335,14 +355,20 @@ struct mutator *mutator_start(struct server *s, const struct mutator_events *eve
 	uv_timer_init(&s->loop, &m->grace);
 	stream_init(&m->stream, &s->loop, RPC_MUTATOR_LINE);
 	m->handles = 3;
-	if (spawn(m, e) != 0 || stream_start(&m->stream) != 0) {
-		dinst_fail(e, DINST_DAEMON, "cannot read from the mutator");
+	if (spawn(m, e) != 0) {
 		m->released = m->dead = true;
-		if (m->identity.pid)
-			uv_process_kill(&m->process, SIGKILL);
 		uv_close((uv_handle_t *)&m->process, handle_closed);
 		uv_close((uv_handle_t *)&m->grace, handle_closed);
 		stream_close(&m->stream);
+		return NULL;
+	}
+	m->next = s->mutators;
+	s->mutators = m;
+	if (stream_start(&m->stream) != 0) {
+		dinst_fail(e, DINST_DAEMON, "cannot read from the mutator");
+		/* it is waited for as any other */
+		m->released = true;
+		mutator_reject(m, e->text);
 		return NULL;
 	}
 	return m;
@@ -452,13 +478,21 @@ static bool only_tells(const char *method)
 	return false;
 }
 
+/* Of a client that wanted to hear of it, and has gone before it began. */
+static bool is_forgotten(const struct call *c)
+{
+	return c->about && !c->about->peer &&
+	       (only_tells(c->method) ||
+		(c->about->id && (!strcmp(c->method, "insert") || !strcmp(c->method, "trace"))));
+}
+
 void mutator_forget_gone(struct mutator *m)
 {
 	struct call **at = m->serving ? &m->queue->next : &m->queue;
 	struct call *c;
 
 	while ((c = *at) != NULL) {
-		if (!c->about || c->about->peer || !only_tells(c->method)) {
+		if (!is_forgotten(c)) {
 			at = &c->next;
 			continue;
 		}
@@ -479,4 +513,14 @@ void mutator_release(struct mutator *m, const char *why)
 	mutator_hang_up(m);
 	if (m->queue)
 		fail_calls(m, DINST_DAEMON, why);
+}
+
+void mutators_end(struct server *s, const char *why)
+{
+	struct mutator *next;
+
+	for (struct mutator *m = s->mutators; m; m = next) {
+		next = m->next;
+		mutator_release(m, why);
+	}
 }

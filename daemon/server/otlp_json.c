@@ -57,8 +57,10 @@ static json_t *point_of(const struct sample *s, uint64_t now_ns)
 	json_t *point = json_object();
 
 	json_object_set_new(point, "attributes", attributes_of(s));
+	/* the clock may have been set back since: nothing begins after its end */
 	if (s->start_ns)
-		json_object_set_new(point, "startTimeUnixNano", string_of(s->start_ns));
+		json_object_set_new(point, "startTimeUnixNano",
+				    string_of(s->start_ns < now_ns ? s->start_ns : now_ns));
 	json_object_set_new(point, "timeUnixNano", string_of(now_ns));
 	return point;
 }

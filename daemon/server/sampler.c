@@ -35,6 +35,8 @@ struct sampler {
 	size_t count, room;
 	uint64_t armed_ns, last_ns; /* uv_hrtime(): armed, last sample */
 	uint64_t asked_ns, took_ns, pause_ns;
+	uint64_t
+		least_ns; /* of the last two that it took: one that was held up once is not always slow */
 	uint64_t total_ns; /* all that samples took */
 	bool asking;	   /* a question is out */
 	bool anew;	   /* an answer was lost: all of it again */
@@ -301,8 +303,8 @@ static void wait_for_next(struct sampler *s)
 			pause = s->records[i].line.width_ns;
 	if (pause == UINT64_MAX)
 		pause = TIMELINE_WIDTH_NS;
-	if (pause < s->took_ns * SHARE)
-		pause = s->took_ns * SHARE;
+	if (pause < s->least_ns * SHARE)
+		pause = s->least_ns * SHARE;
 	s->pause_ns = pause;
 	uv_timer_start(&s->timer, on_timer, pause / MS, 0);
 }
@@ -319,6 +321,7 @@ static void sampled(void *arg, const struct reply *reply)
 		answer = rpc_load(reply->result.text, reply->result.length, &e);
 	s->anew = !json_is_object(answer);
 	if (s->session && !s->anew) {
+		s->least_ns = now - s->asked_ns < s->took_ns ? now - s->asked_ns : s->took_ns;
 		s->took_ns = now - s->asked_ns;
 		s->total_ns += s->took_ns;
 		take_rows(s, answer, now);
@@ -387,6 +390,7 @@ void sampler_lost(struct session *se)
 		s->records[i].ended = true;
 	s->off = true;
 	s->anew = false;
+	s->took_ns = s->least_ns = 0;
 	uv_timer_stop(&s->timer);
 }
 

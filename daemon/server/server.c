@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { IDLE_LOOK_MS = 1000, SAME_SIGNAL_MS = 250 };
+enum { IDLE_LOOK_MS = 1000, SAME_SIGNAL_MS = 250, LAST_MS = 4000 };
 
 void server_busy(struct server *s)
 {
@@ -22,6 +22,13 @@ void server_busy(struct server *s)
 }
 
 /* ----------------------------------------------------------------- the end */
+
+/* A client that does not take its answer, or a look at /proc or for a host that lasts for good. */
+static void not_waited_for(uv_timer_t *timer)
+{
+	server_log("what does not end is not waited for any longer");
+	uv_stop(timer->loop);
+}
 
 void server_end(struct server *s)
 {
@@ -38,12 +45,18 @@ void server_end(struct server *s)
 	otlp_end(s);
 	stalls_end(s);
 	orphans_end(s);
+	/* those that repair something for a client */
+	mutators_end(s, "the daemon ends: what was being repaired is to be repaired again");
 	uv_close((uv_handle_t *)&s->idle, NULL);
 	uv_close((uv_handle_t *)&s->resume, NULL);
 	uv_close((uv_handle_t *)&s->sigterm, NULL);
 	uv_close((uv_handle_t *)&s->sigint, NULL);
-	/* the last answers go out first; who does not take them is cut off by SIGALRM */
-	alarm(5);
+	/* the last answers go out first, and mutators end; all of it within some seconds */
+	uv_timer_init(&s->loop, &s->last);
+	uv_timer_start(&s->last, not_waited_for, LAST_MS, 0);
+	uv_unref((uv_handle_t *)&s->last);
+	/* should the loop itself stand still */
+	alarm(2 * LAST_MS / 1000);
 	for (p = s->peers; p; p = next) {
 		next = p->next;
 		peer_finish(p);

@@ -77,8 +77,10 @@ struct server {
 	struct stalls stalls;
 	uv_pipe_t listener;
 	uv_timer_t idle;
-	struct orphan *orphans; /* processes that are to be repaired: orphan.c */
-	uv_timer_t resume;	/* of clients whose lines wait: peers_resume() */
+	struct orphan *orphans;	  /* processes that are to be repaired: orphan.c */
+	struct mutator *mutators; /* that live */
+	uv_timer_t last;	  /* at the end: what does not end is not waited for */
+	uv_timer_t resume;	  /* of clients whose lines wait: peers_resume() */
 	uv_signal_t sigterm, sigint;
 	struct socket_place place;
 	char mutator_path[PATH_MAX];
@@ -250,12 +252,15 @@ void mutator_hand_over(struct mutator *m, const struct mutator_events *events, v
 
 /*
  * Calls that only tell something, of clients that have gone, are not asked any more: where one does not
- * answer they would become ever more.
+ * answer they would become ever more. Nor is inserted what nobody is there for any more, if its client
+ * wanted to hear what came of it.
  */
 void mutator_forget_gone(struct mutator *m);
 
 /* Closes the connection, upon which it ends; pending calls fail with `why`. */
 void mutator_release(struct mutator *m, const char *why);
+/* The same for all that are left. */
+void mutators_end(struct server *s, const char *why);
 
 /* --------------------------------------------------------------- session.c */
 

@@ -161,6 +161,14 @@ static void restart_done(void *arg, const struct reply *reply)
 	char text[DINST_ERROR_TEXT];
 	json_t *answer;
 
+	if (!se->closing && reply->failure.code == DINST_NO_MEMORY) {
+		/* it was not even asked, and lives */
+		se->mutator = NULL;
+		snprintf(text, sizeof(text), "the mutator of %s died", se->name);
+		session_forsake(se, text, reply->failure.text);
+		mutator_release(m, se->why);
+		return;
+	}
 	if (se->closing || reply->failure.code)
 		return; /* session_died() comes next, or the end */
 	if (reply->error.text) {
@@ -240,11 +248,12 @@ static void session_died(void *owner, const char *why)
 		 se->name, why);
 	session_event(se, "restarted", text);
 	session_news(se, text);
-	params = json_pack("{s:i,s:s,s:I}", "pid", (int)se->pid, "session", se->name, "first_id",
-			   se->next_id);
+	params = json_pack("{s:i,s:s,s:I,s:I}", "pid", (int)se->pid, "session", se->name,
+			   "first_id", se->next_id, "start", (json_int_t)se->start);
 	mutator_call(se->mutator, "attach", params, NULL, restart_done, se);
 	json_decref(params);
-	session_reload(se);
+	if (se->mutator)
+		session_reload(se);
 }
 
 static void session_notified(void *owner, const char *method, json_t *params)
@@ -330,8 +339,14 @@ int session_open(struct server *s, pid_t pid, const char *name, const char *prog
 		goto fail;
 	if (program)
 		snprintf(se->process, sizeof(se->process), "%.63s", program);
-	if (name && take_name(se, name, e) != 0)
+	/* before anybody gives way to it */
+	se->mutator = mutator_start(s, &session_events, se, e);
+	if (!se->mutator)
 		goto fail;
+	if (name && take_name(se, name, e) != 0) {
+		mutator_release(se->mutator, e->text);
+		goto fail;
+	}
 	if (old && (old = session_of_pid(s, pid)) != NULL)
 		give_way(old, se, "a new session takes its place");
 	if (name) {
@@ -343,9 +358,6 @@ int session_open(struct server *s, pid_t pid, const char *name, const char *prog
 		if (same)
 			give_way(same, se, "a new session takes its name");
 	}
-	se->mutator = mutator_start(s, &session_events, se, e);
-	if (!se->mutator)
-		goto fail;
 	while (*at)
 		at = &(*at)->next;
 	*at = se;
@@ -411,7 +423,8 @@ static void attach_done(void *arg, const struct reply *reply)
 
 void session_begin(struct session *se, const char *method, struct request *r)
 {
-	json_t *params = json_pack("{s:i,s:s}", "pid", (int)se->pid, "session", se->name);
+	json_t *params = json_pack("{s:i,s:s,s:I}", "pid", (int)se->pid, "session", se->name,
+				   "start", (json_int_t)se->start);
 
 	/* What is just being taken out of it by another mutator is no reason to refuse it. */
 	if (se->follows)

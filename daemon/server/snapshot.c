@@ -117,8 +117,14 @@ static void read_done(void *arg, const struct reply *reply)
 	json_t *answer = NULL, *rows;
 
 	sn->waiting--;
-	sn->took_ns = now - sn->asked_ns;
-	sn->total_ns += sn->took_ns;
+	/* Of one that has died it says nothing about the next one. */
+	if (!reply->failure.code) {
+		const uint64_t took = now - sn->asked_ns;
+
+		sn->least_ns = took < sn->took_ns ? took : sn->took_ns;
+		sn->took_ns = took;
+	}
+	sn->total_ns += now - sn->asked_ns;
 	sn->too_long = reply->result.text && reply->result.length > SNAPSHOT_TEXT_MAX;
 	if (reply->result.text && !sn->too_long)
 		answer = rpc_load(reply->result.text, reply->result.length, &e);
@@ -157,8 +163,8 @@ static bool is_due(const struct session *se)
 		return false;
 	if (sn && sn->waiting)
 		return false;
-	if (sn && pause < sn->took_ns * SHARE)
-		pause = sn->took_ns * SHARE;
+	if (sn && pause < sn->least_ns * SHARE)
+		pause = sn->least_ns * SHARE;
 	return !sn || !sn->asked_ns || uv_hrtime() - sn->asked_ns >= pause;
 }
 
@@ -235,6 +241,7 @@ void snapshot_lost(struct session *se)
 	if (!se->snapshot)
 		return;
 	clear(se->snapshot);
+	se->snapshot->took_ns = se->snapshot->least_ns = 0;
 	se->snapshot->lost_ns = uv_hrtime();
 }
 

@@ -28,7 +28,9 @@ struct snapshot {
 	uint64_t taken_ns; /* uv_hrtime() */
 	uint64_t lost_ns;  /* uv_hrtime() of the last mutator's end; 0: there was none */
 	uint64_t asked_ns;
-	uint64_t took_ns;  /* from question to answer, the last time */
+	uint64_t took_ns; /* from question to answer, the last time */
+	uint64_t
+		least_ns; /* the lesser of the last two times: one that was held up once is not always slow */
 	uint64_t total_ns; /* of all times */
 	double cost_ns;	   /* per second, predicted, since the snapshot before */
 	bool cost_known;   /* hits are counted of at least one instance */

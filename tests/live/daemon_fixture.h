@@ -360,6 +360,20 @@ static inline int fixture_teardown(void **state)
 	return system(command) || bad ? -1 : 0;
 }
 
+/* Returns 1 once the daemon's log has the text. */
+static inline int log_says(const char *text)
+{
+	char command[300];
+
+	snprintf(command, sizeof(command), "grep -qF '%s' %s/d.log", text, fixture_directory);
+	for (int ms = 0; ms < ANSWER_MS; ms += 50) {
+		if (system(command) == 0)
+			return 1;
+		nap_ms(50);
+	}
+	return 0;
+}
+
 /* ----------------------------------------------------- whole requests */
 
 #define PING "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n"

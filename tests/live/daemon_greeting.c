@@ -32,6 +32,33 @@ static void silent_server(void **state)
 	free(o);
 }
 
+/* Nor does one that takes no connections, and for which as many wait already as may. */
+static void crowded_server(void **state)
+{
+	struct output *o = malloc(sizeof(*o));
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = listen_here(), waiting[64];
+	size_t count = 0;
+
+	(void)state;
+	assert_true(fd >= 0);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", fixture_socket);
+	for (; count < 64; count++) {
+		waiting[count] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+		if (connect(waiting[count], (struct sockaddr *)&address, sizeof(address)) != 0)
+			break;
+	}
+	assert_in_range(count, 1, 63);
+	run_dinst(o, "ls");
+	assert_int_equal(o->status, 1);
+	assert_non_null(strstr(o->err, "does not answer"));
+	for (size_t i = 0; i <= count; i++)
+		close(waiting[i]);
+	close(fd);
+	unlink(fixture_socket);
+	free(o);
+}
+
 /* One that has not been run yet is waited for: what it says then, or does, is what counts. */
 static void starved_server(void **state)
 {
@@ -69,6 +96,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(silent_server),
+		cmocka_unit_test(crowded_server),
 		cmocka_unit_test(starved_server),
 	};
 

@@ -131,6 +131,54 @@ static void who_is_at_work_is_not_waited_for(void **state)
 	close(fd);
 }
 
+/* What an answer says of the session `base`, or -1. */
+static double of_base(const char *answer, const char *name)
+{
+	const char *at = strstr(answer, name);
+
+	at = at ? strstr(at, "} ") : NULL;
+	return at ? strtod(at + 2, NULL) : -1;
+}
+
+/*
+ * fear L3: one whose answers come late once (it was stopped, or had no processor) is asked again as soon as any
+ * other, for values and for histories, and not after a share of what that one took
+ */
+static void who_was_slow_once_is_asked_again(void **state)
+{
+	const char age[] = "dinst_session_age_seconds{session=\"base\"";
+	json_t *answer, *row;
+	json_int_t pause = 0;
+	double seconds = -1;
+	char path[100];
+	FILE *held;
+
+	(void)state;
+	assert_true(comes_to_have(age, 1));
+	snprintf(path, sizeof(path), "%s.held", fixture_log);
+	held = fopen(path, "w");
+	assert_non_null(held);
+	fclose(held);
+	nap_ms(500);
+	scrape_has(age);
+	nap_ms(1500);
+	assert_int_equal(unlink(path), 0);
+	nap_ms(5000);
+	for (int i = 0; i < 60 && (seconds < 0 || seconds > 4); i++) {
+		seconds = of_base(http("GET", "/metrics", "", ""), age);
+		nap_ms(500);
+	}
+	assert_true(seconds >= 0 && seconds <= 4);
+	for (int i = 0; i < 60 && (pause <= 0 || pause > 20000); i++) {
+		answer = ask("sessions", "{}");
+		row = json_array_get(json_object_get(json_object_get(answer, "result"), "rows"), 0);
+		pause = json_integer_value(json_object_get(row, "sampled_ms"));
+		json_decref(answer);
+		nap_ms(500);
+	}
+	assert_in_range(pause, 1, 20000);
+}
+
 /* What was inserted is gone with the mutator, and so are its values; the next one has others. */
 static void the_dead_take_their_values_along(void **state)
 {
@@ -289,6 +337,7 @@ int main(void)
 		cmocka_unit_test(what_is_inserted_stays),
 		cmocka_unit_test(the_dead_take_their_values_along),
 		cmocka_unit_test(who_is_at_work_is_not_waited_for),
+		cmocka_unit_test(who_was_slow_once_is_asked_again),
 		cmocka_unit_test(without_descriptors_nothing_spins),
 	};
 

@@ -87,20 +87,6 @@ static void death_is_told(void **state)
 	still_well();
 }
 
-/* Returns 1 once the daemon's log has the text. */
-static int log_says(const char *text)
-{
-	char command[300];
-
-	snprintf(command, sizeof(command), "grep -qF '%s' %s/d.log", text, fixture_directory);
-	for (int ms = 0; ms < ANSWER_MS; ms += 50) {
-		if (system(command) == 0)
-			return 1;
-		nap_ms(50);
-	}
-	return 0;
-}
-
 /* Who attached it has gone, and what had to stay is told where he can find it. */
 static void remains_are_logged(void **state)
 {

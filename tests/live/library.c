@@ -182,6 +182,43 @@ static void failures(void **state)
 	dinst_close(d);
 }
 
+/* NULL where something must be given is an error, and changes nothing. */
+static void nothing_given(void **state)
+{
+	const uint64_t id = 1;
+	struct dinst_values *values = NULL;
+	struct dinst_instances *instances = NULL;
+	struct dinst *d = opened();
+	char *result = NULL;
+
+	(void)state;
+	works(dinst_attach(d, by_pid, NULL, 0, NULL, &f));
+	works(dinst_insert(d, NULL, "calls", NULL, 0, 0, NULL, &f));
+	assert_int_equal(dinst_open(NULL, NULL, 0, &f), DINST_E_USAGE);
+	assert_int_equal(dinst_attach(d, NULL, NULL, 0, NULL, &f), DINST_E_USAGE);
+	assert_int_equal(dinst_attach(NULL, by_pid, NULL, 0, NULL, &f), DINST_E_USAGE);
+	assert_int_equal(dinst_load(d, NULL, NULL, "", &f), DINST_E_USAGE);
+	assert_int_equal(dinst_load(d, NULL, "x.mdl", NULL, &f), DINST_E_USAGE);
+	assert_int_equal(dinst_insert(d, NULL, NULL, NULL, 0, 0, NULL, &f), DINST_E_USAGE);
+	assert_int_equal(dinst_insert(NULL, NULL, "calls", NULL, 0, 0, &instances, &f),
+			 DINST_E_USAGE);
+	assert_int_equal(dinst_remove(d, NULL, NULL, 1, &f), DINST_E_USAGE);
+	assert_int_equal(dinst_read(d, NULL, NULL, 0, NULL, &f), DINST_E_USAGE);
+	assert_int_equal(dinst_read(d, NULL, NULL, 1, &values, &f), DINST_E_USAGE);
+	assert_int_equal(dinst_watch(d, NULL, NULL, 0, 1, NULL, NULL, &f), DINST_E_USAGE);
+	assert_int_equal(dinst_events(d, NULL, &id, 1, NULL, NULL, NULL, &f), DINST_E_USAGE);
+	assert_int_equal(dinst_call(d, NULL, NULL, &result, &f), DINST_E_USAGE);
+	assert_int_equal(dinst_call(d, "ping", NULL, NULL, &f), DINST_E_USAGE);
+	assert_int_equal(dinst_detach(NULL, NULL, NULL, NULL), DINST_E_USAGE);
+	dinst_interrupt(NULL);
+	dinst_on_notice(NULL, NULL, NULL);
+	works(dinst_read(d, NULL, NULL, 0, &values, &f));
+	assert_int_equal(values->count, 1);
+	dinst_values_free(values);
+	works(dinst_detach(d, NULL, NULL, &f));
+	dinst_close(d);
+}
+
 static int watch_three(void *arg, const struct dinst_values *now, const struct dinst_values *before)
 {
 	int *seen = arg;
@@ -356,9 +393,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(none_runs),	 cmocka_unit_test(counts_are_exact),
 		cmocka_unit_test(distributions), cmocka_unit_test(failures),
-		cmocka_unit_test(watching),	 cmocka_unit_test(interrupting),
-		cmocka_unit_test(threads),	 cmocka_unit_test(held),
-		cmocka_unit_test(events),
+		cmocka_unit_test(nothing_given), cmocka_unit_test(watching),
+		cmocka_unit_test(interrupting),	 cmocka_unit_test(threads),
+		cmocka_unit_test(held),		 cmocka_unit_test(events),
 	};
 
 	return cmocka_run_group_tests_name("library", tests, setup, teardown);

@@ -150,7 +150,8 @@ static void run_refused(struct harness *h, const char *how)
 		if (status >= 0)
 			fail_msg("%s: instrumented", how);
 		print_message("%s: %s\n", how, e.text);
-		assert_true(strlen(e.text) > 10);
+		assert_int_equal(e.code, DINST_NO_FUNCTION);
+		assert_non_null(strstr(e.text, "no function matches 'plugin_work'"));
 		dinst_error_clear(&e);
 	}
 	assert_int_equal(read_library(h, after), size);
@@ -420,15 +421,17 @@ static void test_left_in_nothing(void **state)
 
 /* -------------------------------------------------------------- huge pages */
 
-/* The pool's are huge for sure; of the others the kernel makes huge ones where it has them. */
-static void expect_huge(struct harness *h, const char *how)
+/* The pool's are huge for sure; of the others the kernel makes huge ones where it has them: false if not. */
+static bool expect_huge(struct harness *h, const char *how)
 {
 	unsigned long kib = 0;
 
 	harness_send(h, "pages\n");
 	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "huge %lu KiB", &kib), 1);
-	print_message("%s: %lu KiB on huge pages\n", how, kib);
+	print_message("%s%s: %lu KiB on huge pages\n", kib || !strcmp(how, "small") ? "" : "SKIP ",
+		      how, kib);
 	assert_true(strcmp(how, "small") ? kib || strcmp(how, "hugetlb") : !kib);
+	return kib || !strcmp(how, "small");
 }
 
 static void run_huge(struct harness *h, const char *how, bool while_patched)
@@ -438,6 +441,7 @@ static void run_huge(struct harness *h, const char *how, bool while_patched)
 	char command[32];
 	struct session *s;
 	unsigned ids[2];
+	bool huge;
 
 	if (!begin(h, "tests/live/targets/text-huge", while_patched ? "later" : how))
 		skip();
@@ -452,17 +456,14 @@ static void run_huge(struct harness *h, const char *how, bool while_patched)
 		ask(h, "go 5000", "done");
 		snprintf(command, sizeof(command), "map %s", how);
 		ask(h, command, "mapped");
-		ask(h, "go 5000", "done");
-		assert_int_equal(session_value(s, ids[0]), 2 * ROUNDS);
-		assert_int_equal(session_value(s, ids[1]), 2 * ROUNDS);
 	} else {
 		ids[0] = session_insert_kind(s, "huge_*", POINT_ENTRY);
 		ids[1] = session_insert_kind(s, "huge_*", POINT_EXIT);
-		ask(h, "go 5000", "done");
-		assert_int_equal(session_value(s, ids[0]), 2 * ROUNDS);
-		assert_int_equal(session_value(s, ids[1]), 2 * ROUNDS);
 	}
-	expect_huge(h, how);
+	ask(h, "go 5000", "done");
+	assert_int_equal(session_value(s, ids[0]), 2 * ROUNDS);
+	assert_int_equal(session_value(s, ids[1]), 2 * ROUNDS);
+	huge = expect_huge(h, how);
 	session_end(s);
 	ask(h, "go 5000", "done");
 	expect_huge(h, how);
@@ -471,6 +472,9 @@ static void run_huge(struct harness *h, const char *how, bool while_patched)
 		assert_memory_equal(before[i], after, sizeof(after));
 	}
 	harness_end(h, 0);
+	/* All of it was right, but of ordinary pages, which is another case. */
+	if (!huge)
+		skip();
 }
 
 /* fear B3: text that a program has put on huge pages by itself counts exactly, and is restored */

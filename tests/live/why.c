@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 enum { SECONDS = 30 };
@@ -194,10 +195,24 @@ static void test_names(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * A killed one has died of that and nothing else. An interrupted one ends in order, but where it had not even
+ * begun to take signals, or to have a session: that it says.
+ */
+static void expect_cut_off(int status, int signal, const char *told)
+{
+	if (WIFSIGNALED(status) && WTERMSIG(status) == signal)
+		return;
+	if (signal != SIGINT || !WIFEXITED(status) ||
+	    (WEXITSTATUS(status) != 0 && !strstr(told, "interrupted")))
+		fail_msg("signal %d: status 0x%x: %s", signal, (unsigned)status, told);
+}
+
 /* dinst with its output going nowhere; killed at its `ms`, or ended by SIGINT. */
 static void cut_off(struct harness *h, unsigned ms, int signal)
 {
-	char socket[100], pid_text[20];
+	const int messages = memfd_create("messages", MFD_CLOEXEC);
+	char socket[100], pid_text[20], told[1000] = "";
 	int status, null;
 	pid_t pid;
 
@@ -210,7 +225,7 @@ static void cut_off(struct harness *h, unsigned ms, int signal)
 		setenv("DINST_SOCKET", socket, 1);
 		dup2(null, 0);
 		dup2(null, 1);
-		dup2(null, 2);
+		dup2(messages, 2);
 		alarm(600);
 		execl(harness_path("dinst"), "dinst", "why", pid_text, NULL);
 		_exit(126);
@@ -218,6 +233,10 @@ static void cut_off(struct harness *h, unsigned ms, int signal)
 	usleep(ms * 1000);
 	kill(pid, signal);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (pread(messages, told, sizeof(told) - 1, 0) < 0)
+		told[0] = '\0';
+	close(messages);
+	expect_cut_off(status, signal, told);
 }
 
 /* Nobody's session is left, sooner or later. */

@@ -113,6 +113,29 @@ static void nothing_collides(void **state)
 	exposition_free(x);
 }
 
+/* A metric of a user that is called as one of ours is none of ours. */
+static void what_is_ours_stays_ours(void **state)
+{
+	struct exposition *x = exposition_new();
+	char *text;
+
+	(void)state;
+	x->own = true;
+	add(x, "dinst_left_out_samples", FAMILY_GAUGE, FAMILY_PLAIN, NULL, amount_whole(1));
+	x->own = false;
+	add(x, "dinst_left_out_samples", FAMILY_GAUGE, FAMILY_PLAIN, "f", amount_whole(2));
+	add(x, "dinst_left_out_samples", FAMILY_GAUGE, FAMILY_PLAIN, "g", amount_whole(3));
+	x->own = true;
+	add(x, "dinst_left_out_samples", FAMILY_GAUGE, FAMILY_PLAIN, "ours", amount_whole(4));
+	text = text_of(x);
+	assert_non_null(strstr(text, "\ndinst_left_out_samples 1\n"));
+	assert_non_null(strstr(text, "\ndinst_left_out_samples_level{focus=\"f\"} 2\n"));
+	assert_non_null(strstr(text, "\ndinst_left_out_samples_level{focus=\"g\"} 3\n"));
+	assert_non_null(strstr(text, "\ndinst_left_out_samples{focus=\"ours\"} 4\n"));
+	free(text);
+	exposition_free(x);
+}
+
 static void histograms_reserve_their_series(void **state)
 {
 	struct exposition *x = exposition_new();
@@ -199,6 +222,24 @@ static void empty_distributions_are_fine(void **state)
 	text_release(&out);
 	json = otlp_json(x, &(struct otlp_resource){NULL, NULL}, 1, 1, &length);
 	assert_non_null(strstr(json, "\"bucketCounts\":[]"));
+	free(json);
+	exposition_free(x);
+}
+
+/* Where the clock was set back since it is counted, nothing begins after its end. */
+static void clocks_go_back(void **state)
+{
+	struct exposition *x = exposition_new();
+	size_t length;
+	char *json;
+
+	(void)state;
+	add(x, "dinst_c_total", FAMILY_COUNTER, FAMILY_PLAIN, "f", amount_whole(0))->start_ns = 500;
+	json = otlp_json(x, &(struct otlp_resource){NULL, NULL}, 1, 300, &length);
+	assert_non_null(strstr(json, "\"startTimeUnixNano\":\"300\""));
+	free(json);
+	json = otlp_json(x, &(struct otlp_resource){NULL, NULL}, 1, 700, &length);
+	assert_non_null(strstr(json, "\"startTimeUnixNano\":\"500\""));
 	free(json);
 	exposition_free(x);
 }
@@ -320,10 +361,12 @@ int main(void)
 		cmocka_unit_test(text_is_escaped),
 		cmocka_unit_test(numbers_are_exact),
 		cmocka_unit_test(nothing_collides),
+		cmocka_unit_test(what_is_ours_stays_ours),
 		cmocka_unit_test(histograms_reserve_their_series),
 		cmocka_unit_test(bounds_are_inclusive),
 		cmocka_unit_test(exponential_buckets_hold_their_values),
 		cmocka_unit_test(empty_distributions_are_fine),
+		cmocka_unit_test(clocks_go_back),
 		cmocka_unit_test(protobuf_is_as_it_should),
 		cmocka_unit_test(there_is_an_end_to_it),
 		cmocka_unit_test(distributions_are_whole),

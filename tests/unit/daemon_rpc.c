@@ -240,6 +240,65 @@ static void makers(void **state)
 	json_decref(params);
 }
 
+/* What a terminal would obey is shown as '?', also by itself; the text is as long as it was. */
+static void texts_are_cleaned(void **state)
+{
+	static const char *const cases[][2] = {
+		{"a\033[31m\x7f", "a?[31m?"},
+		{"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"},
+		{"\xc2\x9b", "??"},
+		{"x\x9b"
+		 "31m",
+		 "x?31m"},
+		{"\xc3\xa9\x9b", "\xc3\xa9?"},
+		{"\xe2\x82\xac\x90", "\xe2\x82\xac?"},
+		{"\xf0\x9f\x98\x80\x85\x85", "\xf0\x9f\x98\x80??"},
+		{"\xc3", "\xc3"},
+		{"\xff\x9b", "\xff?"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[40];
+
+		snprintf(text, sizeof(text), "%s", cases[i][0]);
+		text_clean(text, false);
+		assert_string_equal(text, cases[i][1]);
+	}
+}
+
+/* Where each byte is a character of its own, none of those that such a terminal obeys is left. */
+static void texts_of_other_terminals(void **state)
+{
+	static const char *const others[] = {"de_DE", "de_DE@euro", "ru_RU.KOI8-R",
+					     "en_US.ISO-8859-1"};
+	static const char *const ours[] = {NULL, "", "C", "POSIX", "C.UTF-8", "de_DE.utf8@euro"};
+	json_t *value = json_string("\xd1\x9b\x33\x31m");
+	char text[40], *shown;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		text_for_locale(others[i]);
+		snprintf(text, sizeof(text), "\xd1\x9b\x33\x31m\xfc");
+		text_clean(text, false);
+		assert_string_equal(text, "\xd1?31m\xfc");
+		shown = rpc_shown(value, JSON_ENCODE_ANY);
+		assert_string_equal(shown, "\"\\u045B31m\"");
+		free(shown);
+	}
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+		text_for_locale(ours[i]);
+		snprintf(text, sizeof(text), "\xd1\x9b\x33\x31m");
+		text_clean(text, false);
+		assert_string_equal(text, "\xd1\x9b\x33\x31m");
+		shown = rpc_shown(value, JSON_ENCODE_ANY);
+		assert_string_equal(shown, "\"\xd1\x9b\x33\x31m\"");
+		free(shown);
+	}
+	text_for_locale(NULL);
+	json_decref(value);
+}
+
 static void numbers(void **state)
 {
 	static const struct {
@@ -278,10 +337,15 @@ static void numbers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(request_codes), cmocka_unit_test(deep_nesting),
-		cmocka_unit_test(scanning),	 cmocka_unit_test(truncated),
-		cmocka_unit_test(flipped),	 cmocka_unit_test(makers),
+		cmocka_unit_test(request_codes),
+		cmocka_unit_test(deep_nesting),
+		cmocka_unit_test(scanning),
+		cmocka_unit_test(truncated),
+		cmocka_unit_test(flipped),
+		cmocka_unit_test(makers),
 		cmocka_unit_test(numbers),
+		cmocka_unit_test(texts_are_cleaned),
+		cmocka_unit_test(texts_of_other_terminals),
 	};
 
 	return cmocka_run_group_tests_name("daemon_rpc", tests, NULL, NULL);

@@ -14,7 +14,9 @@
 
 #include <cmocka.h>
 
+#include "daemon/client/command.h"
 #include "daemon/client/values.h"
+#include "daemon/client/why.h"
 
 static char printed[1 << 16];
 
@@ -362,13 +364,62 @@ static void buckets_between_readings(void **state)
 	json_decref(before);
 }
 
+/* For programs whole numbers are what they were; all others have 15 digits. */
+static void numbers_for_programs(void **state)
+{
+	static const char text[] = "{\"a\":123456789012345.0,\"b\":[9007199254740994.0,0.5]}\n";
+	json_t *value = json_pack("{s:f,s:[f,f]}", "a", 123456789012345.0, "b", 0x1p53 + 2, 0.5);
+	FILE *f;
+	int before = begin(&f);
+	json_t *again;
+
+	(void)state;
+	print_json(value);
+	end(f, before);
+	assert_string_equal(printed, text);
+	again = load(printed);
+	assert_true(json_equal(again, value));
+	json_decref(again);
+	json_decref(value);
+	value = json_pack("{s:f}", "rate", 0.1);
+	before = begin(&f);
+	print_json(value);
+	end(f, before);
+	assert_string_equal(printed, "{\"rate\":0.1}\n");
+	json_decref(value);
+	value = json_pack("{s:[f,f]}", "rates", 0.1, 2.0 / 3);
+	before = begin(&f);
+	print_json(value);
+	end(f, before);
+	assert_string_equal(printed, "{\"rates\":[0.1,0.666666666666667]}\n");
+	json_decref(value);
+}
+
+/* Names of the program in the text of a metric are names there, whatever they have in them. */
+static void names_in_metrics_are_quoted(void **state)
+{
+	struct search_test t = {.what = MEASURE_BLOCKS, .module = "a\"b", .symbol = "x\\y\nz\"; }"};
+	struct why_plan plan;
+
+	(void)state;
+	assert_true(why_plan_make(&t, &plan));
+	assert_non_null(strstr(plan.text, "{ \"a\\042b:x\\134y\\012z\\042; }\" }; }"));
+	free(plan.text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(units),      cmocka_unit_test(plain_values),
-		cmocka_unit_test(costs),      cmocka_unit_test(distributions),
-		cmocka_unit_test(vectors),    cmocka_unit_test(charts),
-		cmocka_unit_test(charts_fit), cmocka_unit_test(buckets_between_readings),
+		cmocka_unit_test(numbers_for_programs),
+		cmocka_unit_test(names_in_metrics_are_quoted),
+		cmocka_unit_test(units),
+		cmocka_unit_test(plain_values),
+		cmocka_unit_test(costs),
+		cmocka_unit_test(distributions),
+		cmocka_unit_test(vectors),
+		cmocka_unit_test(charts),
+		cmocka_unit_test(charts_fit),
+		cmocka_unit_test(buckets_between_readings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

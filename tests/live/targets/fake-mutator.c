@@ -14,8 +14,10 @@
  *   @leftovers  tells that something is left of an earlier session, and answers after 2 s
  *   @event    tells that the target has exited   @flood  a line of 70 MiB
  * In the name of a session: @remains leaves something when it is detached, @blind says
- * of a second attach that the process has gone.
- * FAKE_MUTATOR_LOG=FILE appends every request. FAKE_CRASH_ATTACH=N: the first N
+ * of a second attach that the process has gone; @felled: what is to be executed is killed before.
+ *   @unread   an error without a number, as of one that had no memory to read it
+ * FAKE_MUTATOR_LOG=FILE appends every request; read, sample and repair are answered
+ * when FILE.held is gone. FAKE_CRASH_ATTACH=N: the first N
  * mutators (counted in $FAKE_MUTATOR_LOG.crashes) die in attach.
  */
 #include <errno.h>
@@ -166,6 +168,10 @@ static void catch_exec(int id)
 		    id);
 		return;
 	}
+	if (strstr(session, "@felled")) {
+		kill(pid, SIGKILL);
+		nap(300);
+	}
 	say("{\"jsonrpc\":\"2.0\",\"method\":\"armed\"}\n");
 	while (waitpid(pid, &status, __WALL) == pid) {
 		if (WIFEXITED(status) || WIFSIGNALED(status))
@@ -205,10 +211,21 @@ static void insert(int id)
 	next_id++;
 }
 
+static void wait_while_held(void)
+{
+	const char *log = getenv("FAKE_MUTATOR_LOG");
+	char path[4200];
+
+	snprintf(path, sizeof(path), "%s.held", log ? log : "");
+	while (access(path, F_OK) == 0)
+		nap(20);
+}
+
 static void read_values(int id)
 {
 	int first = 1;
 
+	wait_while_held();
 	say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"result\":{\"rows\":[", id);
 	for (int i = 1; i < next_id && i < 256; i++) {
 		if (!alive_ids[i])
@@ -227,6 +244,7 @@ static void sample(int id)
 	static int told[256], samples;
 	int first = 1, count = 0;
 
+	wait_while_held();
 	samples++;
 	say("{\"jsonrpc\":\"2.0\",\"id\":%d,\"result\":{\"rows\":[", id);
 	for (int i = 1; i < next_id && i < 256; i++) {
@@ -305,6 +323,11 @@ static int misbehave(int id)
 		exit(7);
 	if (strstr(line, "@silent"))
 		return 1;
+	if (strstr(line, "@unread")) {
+		say("{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32000,\"message\":\"no memory\","
+		    "\"data\":{\"code\":\"no-memory\"}}}\n");
+		return 1;
+	}
 	if (strstr(line, "@garbage")) {
 		say("this is {not JSON\n");
 		return 1;
@@ -435,9 +458,10 @@ static void serve(void)
 		OBJECT(id, "{\"session\":\"%s\",\"restored\":%d,\"left\":%d,\"stop_us\":11%s}",
 		       session, (next_id - 1) * 4, remains() ? 2 : 0,
 		       remains() ? ",\"partial\":true,\"notes\":[\"2 trampolines stay\"]" : "");
-	else if (is("repair"))
+	else if (is("repair")) {
+		wait_while_held();
 		OBJECT(id, "{\"patches\":%d,\"restored\":3}", 3);
-	else
+	} else
 		listing(id);
 }
 

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * daemon_departures.c - a live dinstd whose clients, programs and mutators are not there, or not able, when
+ * it is their turn; and its own end while one is at work. The mutator is the fake one.
+ */
+#include "tests/live/daemon_fixture.h"
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+
+/* What a mutator had no memory for is an error, even if it could not say which request that was, and no reason to lose it. */
+static void no_memory_to_read_it(void **state)
+{
+	struct output *o = malloc(sizeof(*o));
+
+	(void)state;
+	run_dinst(o, "insert calls /Code/x/y -p base --json");
+	assert_int_equal(o->status, 0);
+	expect_word("funcs", "{\"session\":\"base\",\"pattern\":\"@unread\"}", "no-memory");
+	run_dinst(o, "read -p base --json");
+	assert_int_equal(o->status, 0);
+	assert_non_null(strstr(o->out, "\"id\":"));
+	assert_null(strstr(o->err, "started again"));
+	run_dinst(o, "remove --all -p base");
+	assert_int_equal(o->status, 0);
+	free(o);
+	still_well();
+}
+
+/*
+ * fear L3: what a client has asked to insert, and did not wait for, is not inserted if it had not begun;
+ * what it said it would not wait for is
+ */
+static void leaves_before_insert(void **state)
+{
+	static const char insert[] = "\"method\":\"insert\",\"params\":{\"session\":\"left\","
+				     "\"metric\":\"calls\",\"focus\":[]}}\n";
+	pid_t target = start_target("left-behind");
+	int slow = raw_connect(), gone = raw_connect(), notifier = raw_connect();
+	json_t *answer;
+	char line[300], params[100];
+
+	(void)state;
+	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"left\"}", (int)target);
+	expect_word("attach", params, "");
+	request(line, sizeof(line), "funcs", "{\"session\":\"left\",\"pattern\":\"@slow\"}");
+	for (int i = 0; i < 6; i++)
+		raw_say(slow, line);
+	nap_ms(100);
+	snprintf(line, sizeof(line), "{\"jsonrpc\":\"2.0\",\"id\":1,%s", insert);
+	raw_say(gone, line);
+	snprintf(line, sizeof(line), "{\"jsonrpc\":\"2.0\",%s", insert);
+	raw_say(notifier, line);
+	nap_ms(300);
+	close(gone);
+	close(notifier);
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(raw_code(slow, ANSWER_MS), 0);
+	close(slow);
+	answer = ask("read", "{\"session\":\"left\",\"ids\":[]}");
+	assert_int_equal(
+		json_array_size(json_object_get(json_object_get(answer, "result"), "rows")), 1);
+	json_decref(answer);
+	expect_word("detach", "{\"session\":\"left\"}", "");
+	end_target(target);
+	still_well();
+}
+
+/* A session that is over, with its values, does not give way to one that cannot be made. */
+static void stays_for_want_of_another(void **state)
+{
+	pid_t first = start_target("keeper"), second;
+	struct output *o = malloc(sizeof(*o));
+	struct rlimit before, least;
+	int fd = raw_connect(), code;
+	char line[200], params[100];
+
+	(void)state;
+	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"keeper\"}", (int)first);
+	expect_word("attach", params, "");
+	end_target(first);
+	run_dinst(o, "ls");
+	assert_non_null(strstr(o->out, "exited"));
+	second = start_target("keeper");
+	raw_say(fd, PING);
+	assert_int_equal(raw_code(fd, ANSWER_MS), 0);
+	/* One descriptor, to look at a process, and none for a mutator. */
+	assert_int_equal(prlimit(daemon_pid(), RLIMIT_NOFILE, NULL, &before), 0);
+	least = (struct rlimit){3, before.rlim_max};
+	do
+		snprintf(line, sizeof(line), "/proc/%d/fd/%d", (int)daemon_pid(),
+			 (int)least.rlim_cur++);
+	while (access(line, F_OK) == 0);
+	assert_int_equal(prlimit(daemon_pid(), RLIMIT_NOFILE, &least, NULL), 0);
+	snprintf(params, sizeof(params), "{\"target\":%d,\"name\":\"keeper\"}", (int)second);
+	request(line, sizeof(line), "attach", params);
+	raw_say(fd, line);
+	code = raw_code(fd, ANSWER_MS);
+	assert_int_equal(prlimit(daemon_pid(), RLIMIT_NOFILE, &before, NULL), 0);
+	assert_int_equal(code, -32000);
+	close(fd);
+	run_dinst(o, "ls");
+	assert_non_null(strstr(o->out, "keeper"));
+	expect_word("attach", params, "");
+	expect_word("detach", "{\"session\":\"keeper\"}", "");
+	end_target(second);
+	free(o);
+	still_well();
+}
+
+/* A program that is killed before it is executed is told of, and does not take dinst along. */
+static void killed_before_exec(void **state)
+{
+	struct output *o = malloc(sizeof(*o));
+
+	(void)state;
+	run_dinst(o, "exec -n @felled -- /bin/true");
+	assert_int_equal(o->status, 1);
+	assert_non_null(strstr(o->err, "ended before it was executed"));
+	run_dinst(o, "ls");
+	assert_null(strstr(o->out, "@felled"));
+	free(o);
+	still_well();
+}
+
+/* A daemon that has no room for its lock and its log, as where /run is full, serves all the same. */
+static void place_is_full(void **state)
+{
+	char path[100], command[1200];
+	int status;
+	pid_t pid;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/full", fixture_directory);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(command, sizeof(command),
+		 "dd if=/dev/zero of=%s/filled bs=4k 2>/dev/null; export DINST_SOCKET=%s/d.sock; "
+		 "%.300s repair %d >/dev/null || exit 1; test -s %s/d.lock && exit 2; "
+		 "%.300s stop -q",
+		 path, path, fixture_dinst, (int)fixture_target, path, fixture_dinst);
+	pid = fork();
+	if (pid == 0) {
+		alarm(100);
+		if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+		    mount("full", path, "tmpfs", 0, "size=16k,mode=0700"))
+			_exit(99);
+		execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+		_exit(126);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 99) {
+		print_message("SKIP: no mounts of our own\n");
+		skip();
+	}
+	assert_int_equal(status, 0);
+	still_well();
+}
+
+/* The daemon ends in order while a repair does not: who waits for it is told. The last case: it is gone then. */
+static void ends_while_repairing(void **state)
+{
+	struct output *o = malloc(sizeof(*o));
+	int fd = raw_connect();
+	char line[200], text[100];
+	FILE *held;
+
+	(void)state;
+	snprintf(text, sizeof(text), "%s.held", fixture_log);
+	held = fopen(text, "w");
+	assert_non_null(held);
+	fclose(held);
+	snprintf(text, sizeof(text), "{\"target\":%d}", (int)getpid());
+	request(line, sizeof(line), "repair", text);
+	raw_say(fd, line);
+	nap_ms(500);
+	run_dinst(o, "stop");
+	assert_int_equal(o->status, 0);
+	assert_int_equal(raw_code(fd, ANSWER_MS), -32000);
+	close(fd);
+	assert_true(log_says(" dinstd: end"));
+	free(o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(no_memory_to_read_it),
+		cmocka_unit_test(leaves_before_insert),
+		cmocka_unit_test(stays_for_want_of_another),
+		cmocka_unit_test(killed_before_exec),
+		cmocka_unit_test(place_is_full),
+		cmocka_unit_test(ends_while_repairing),
+	};
+
+	return cmocka_run_group_tests_name("daemon_departures", tests, fixture_setup_base,
+					   fixture_teardown);
+}
