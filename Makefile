@@ -346,26 +346,28 @@ $(live_bin): | $(target_bin) $(if $(ONLY),,$(programs))
 # A target program's own flags are in a comment in its first lines.
 own_flags = $(shell sed -n '1,4s,^/\* build: \(.*\) \*/.*,\1,p' $<)
 TARGET_FLAGS := -O2 -g -pthread -D_GNU_SOURCE -Wall
+# One may include another one.
+target_deps = -MMD -MP -MF $@.d -MT $@
 
 $(O)/$(target_dir)/lib%.so: $(target_dir)/lib%.c
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(TARGET_CC) $(TARGET_FLAGS) -shared -fPIC -o $@ $< $(own_flags)
+	$(Q)$(TARGET_CC) $(TARGET_FLAGS) $(target_deps) -shared -fPIC -o $@ $< $(own_flags)
 
 $(O)/$(target_dir)/%: $(target_dir)/%.c $(target_shared)
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(TARGET_CC) $(TARGET_FLAGS) -o $@ $< $(own_flags)
+	$(Q)$(TARGET_CC) $(TARGET_FLAGS) $(target_deps) -o $@ $< $(own_flags)
 
 $(O)/$(target_dir)/%: $(target_dir)/%.cc $(target_shared)
 	@mkdir -p $(@D)
 	$(call say,CXX)
-	$(Q)$(TARGET_CXX) $(TARGET_FLAGS) -o $@ $< $(own_flags)
+	$(Q)$(TARGET_CXX) $(TARGET_FLAGS) $(target_deps) -o $@ $< $(own_flags)
 
 $(O)/$(target_dir)/%: $(target_dir)/%.S $(target_shared)
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(TARGET_CC) $(TARGET_FLAGS) -o $@ $< $(own_flags)
+	$(Q)$(TARGET_CC) $(TARGET_FLAGS) $(target_deps) -o $@ $< $(own_flags)
 
 # The tortured target is one program of many files, in a form that runs
 # anywhere and one that runs where it was linked.

@@ -201,6 +201,13 @@ enum arch_condition arch_condition(const struct arch_insn *insn);
  * arch_effects() names the registers.
  */
 bool arch_multiplies(const struct arch_insn *insn, uint64_t *factor);
+/*
+ * True if the instruction makes a register the sum of two registers, or of itself and memory, and of
+ * nothing else: neither is multiplied. On aarch64 one may be extended and shifted.
+ */
+bool arch_adds(const struct arch_insn *insn);
+/* True if it makes a register the lower part of another one, or of itself, extended by zeros or by the sign. */
+bool arch_extends(const struct arch_insn *insn);
 
 /*
  * One access to memory. Its address is, of the register values just before the

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "inject/arena_map.h"
 #include "inject/arena_place.h"
@@ -143,6 +145,17 @@ static int no_room(const struct arena *a, taddr_t lo, taddr_t hi, bool placed,
 			  a->code_size >> 10, (unsigned long long)lo, (unsigned long long)hi);
 }
 
+/* Private memory that is locked is filled at once, by the target. */
+static void limit_locked(const struct arena *a, struct arena_limits *limits)
+{
+	char group[256];
+	uint64_t room;
+
+	if (limits->locks_memory && target_memory_room(a->target, &room, group, sizeof(group)) &&
+	    room < limits->own_room)
+		limits->own_room = room;
+}
+
 /* Tries one size after the other; `private` starts with the fallback. */
 static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool private,
 		  struct dinst_error *e)
@@ -150,14 +163,10 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 	struct arena_limits limits;
 	bool placed = false;
 	const struct maps *m;
-	char group[256];
-	uint64_t room;
 	int result;
 
 	arena_limits_read(target_memory_tid(a->target), &limits);
-	/* Private memory that is locked is filled at once, by the target. */
-	if (limits.locks_memory && target_memory_room(a->target, &room, group, sizeof(group)))
-		limits.own_room = room < limits.own_room ? room : limits.own_room;
+	limit_locked(a, &limits);
 	a->commits = limits.commits;
 	a->locks_memory = limits.locks_memory;
 	a->locked = limits.locked;
@@ -187,6 +196,7 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 		/* It locks what is mapped, as was seen only now. */
 		if (outcome == ARENA_ATTEMPT_SMALLER && a->locks_memory && !limits.locks_memory) {
 			limits.locks_memory = true;
+			limit_locked(a, &limits);
 			which = FIRST_LOCKED_SIZE - 1;
 		}
 		if (outcome == ARENA_ATTEMPT_SMALLER)
@@ -255,6 +265,24 @@ int arena_make_pages(const struct arena *a, size_t at, size_t size, struct dinst
 		"no memory for %zu KiB of instrumentation (%s): where vm.overcommit_memory "
 		"is 2 it must be there beforehand; insert less, or raise the limit",
 		(size + 1023) >> 10, strerror(errno));
+}
+
+void arena_close_ours(struct arena *a)
+{
+	if (a->mode == ARENA_SHARED && a->code_map) {
+		munmap(a->code_map, a->code_size + a->data_size);
+	} else if (a->code_map) {
+		munmap(a->code_map, 2 * a->code_size);
+		munmap(a->data_map, 2 * a->data_size);
+	}
+	if (a->fd >= 0)
+		close(a->fd);
+	free(a->data_dirty);
+	a->data_dirty = NULL;
+	a->code_map = a->data_map = a->code_sent = a->data_sent = NULL;
+	a->fd = -1;
+	a->device = 0;
+	a->inode = 0;
 }
 
 void arena_release(struct arena *a)

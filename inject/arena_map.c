@@ -328,24 +328,6 @@ static void close_memfd(struct stop *s, const long *results, unsigned lost)
 		remote_run(s, &program, 0, NULL, NULL, NULL, &result, &ignored);
 }
 
-void arena_close_ours(struct arena *a)
-{
-	if (a->mode == ARENA_SHARED && a->code_map) {
-		munmap(a->code_map, a->code_size + a->data_size);
-	} else if (a->code_map) {
-		munmap(a->code_map, 2 * a->code_size);
-		munmap(a->data_map, 2 * a->data_size);
-	}
-	if (a->fd >= 0)
-		close(a->fd);
-	free(a->data_dirty);
-	a->data_dirty = NULL;
-	a->code_map = a->data_map = a->code_sent = a->data_sent = NULL;
-	a->fd = -1;
-	a->device = 0;
-	a->inode = 0;
-}
-
 /* What we write is what the target reads, in both halves; zero again afterwards. */
 static bool is_shared(struct arena *a)
 {
@@ -518,21 +500,63 @@ static struct arch_remote_call small_pages(uint64_t map, size_t size)
 		true};
 }
 
-enum arena_attempt arena_map_private(struct stop *s, struct arena *a, struct dinst_error *e)
+enum { PRIVATE_CODE, PRIVATE_DATA, PRIVATE_HALVES, PRIVATE_CALLS = 2 * PRIVATE_HALVES };
+
+/* As in grow_memfd(): the code half is mapped, which is small; the data half would be filled, too. */
+static int refuse_locked(struct stop *s, size_t next, const long *results, void *arg,
+			 struct dinst_error *e)
+{
+	struct arena *a = arg;
+
+	(void)results;
+	if (next != PRIVATE_DATA || a->locks_memory ||
+	    arena_locked_bytes(target_memory_tid(stop_target(s))) <= a->locked)
+		return DINST_OK;
+	a->locks_memory = true;
+	return dinst_fail(e, DINST_UNSUPPORTED, "the target locks what is mapped");
+}
+
+static int run_private(struct stop *s, struct arena *a, long *results, struct dinst_error *e)
 {
 	const int map_flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
 	const struct arch_remote_call calls[] = {
-		map_call(a->data, a->data_size, PROT_READ | PROT_WRITE, map_flags,
-			 constant(UINT64_MAX), 0),
-		map_call(a->code, a->code_size, PROT_READ | PROT_EXEC, map_flags,
-			 constant(UINT64_MAX), 0),
-		small_pages(0, a->data_size),
-		small_pages(1, a->code_size),
+		[PRIVATE_CODE] = map_call(a->code, a->code_size, PROT_READ | PROT_EXEC, map_flags,
+					  constant(UINT64_MAX), 0),
+		[PRIVATE_DATA] = map_call(a->data, a->data_size, PROT_READ | PROT_WRITE, map_flags,
+					  constant(UINT64_MAX), 0),
+		small_pages(PRIVATE_CODE, a->code_size),
+		small_pages(PRIVATE_DATA, a->data_size),
 	};
-	const struct arch_remote_program program = {.calls = calls, .count = 4};
-	long results[4] = {-ECANCELED, -ECANCELED, -ECANCELED, -ECANCELED};
+	const struct arch_remote_program program = {.calls = calls, .count = PRIVATE_CALLS};
+
+	return remote_run(s, &program, 0, NULL, refuse_locked, a, results, e);
+}
+
+/* Which attempt follows one whose calls were made, and returned this. */
+static enum arena_attempt judge_private(const long *results, struct dinst_error *e)
+{
+	/* The second is left out where the first has failed. EAGAIN: RLIMIT_MEMLOCK, where new memory is locked. */
+	const size_t which = mapped_at(results[PRIVATE_CODE]) ? PRIVATE_DATA : PRIVATE_CODE;
+	const long result = results[which];
+
+	if (mapped_at(result) || result == -ENOMEM || result == -EEXIST || result == -EAGAIN ||
+	    result == -ECANCELED)
+		return ARENA_ATTEMPT_SMALLER;
+	dinst_fail_errno(e, DINST_NOT_PERMITTED, (int)-result,
+			 "the target may not map %s memory for an arena%s",
+			 which == PRIVATE_CODE ? "executable" : "writable",
+			 result == -EACCES
+				 ? " (forbidden by a security module, such as SELinux: execmem)"
+				 : "");
+	return ARENA_ATTEMPT_ERROR;
+}
+
+enum arena_attempt arena_map_private(struct stop *s, struct arena *a, struct dinst_error *e)
+{
 	const unsigned lost = target_left_program(stop_target(s));
-	struct dinst_error own = {0}, ignored = {0};
+	const bool careful = a->locks_memory;
+	struct dinst_error own = {0}, undo = {0};
+	long results[PRIVATE_CALLS] = {-ECANCELED, -ECANCELED};
 	int result;
 
 	a->mode = ARENA_PRIVATE;
@@ -540,37 +564,26 @@ enum arena_attempt arena_map_private(struct stop *s, struct arena *a, struct din
 		dinst_fail(e, DINST_NO_MEMORY, "no memory for the copy of a private arena");
 		return ARENA_ATTEMPT_ERROR;
 	}
-	result = remote_run(s, &program, 0, NULL, NULL, NULL, results, &own);
+	result = run_private(s, a, results, &own);
 	/* Small pages are no more than better: without them it is used, or else both halves might stay. */
-	if (result == DINST_BUSY && target_left_program(stop_target(s)) == lost &&
-	    mapped_at(results[0]) == a->data && mapped_at(results[1]) == a->code)
+	if ((!result || (result == DINST_BUSY && target_left_program(stop_target(s)) == lost)) &&
+	    mapped_at(results[PRIVATE_DATA]) == a->data &&
+	    mapped_at(results[PRIVATE_CODE]) == a->code) {
+		if (a->locks_memory)
+			arena_unlock(s, a->code, a->code_size, a->data, a->data_size);
 		return ARENA_ATTEMPT_DONE;
-	if (result) {
-		if (e && !e->code)
-			*e = own;
-		/* What was mapped by then; what is told is the first failure. */
-		undo_mappings(s, a, results[0], results[1], &ignored);
-		arena_close_ours(a);
-		return ARENA_ATTEMPT_ERROR;
 	}
-	if (mapped_at(results[0]) == a->data && mapped_at(results[1]) == a->code)
-		return ARENA_ATTEMPT_DONE;
-	if (undo_mappings(s, a, results[0], results[1], e)) {
-		arena_close_ours(a);
-		return ARENA_ATTEMPT_ERROR;
+	/* What was mapped by then; what is told is the first failure. */
+	if (undo_mappings(s, a, results[PRIVATE_DATA], results[PRIVATE_CODE], &undo) && !result) {
+		result = undo.code;
+		own = undo;
+	} else if (result == DINST_UNSUPPORTED && a->locks_memory && !careful && !undo.code) {
+		result = DINST_OK;
 	}
 	arena_close_ours(a);
-	for (size_t i = 0; i < 2; i++)
-		if (!mapped_at(results[i]) && results[i] != -ENOMEM && results[i] != -EEXIST &&
-		    results[i] != -EAGAIN) {
-			dinst_fail_errno(
-				e, DINST_NOT_PERMITTED, (int)-results[i],
-				"the target may not map %s memory for an arena%s",
-				i ? "executable" : "writable",
-				results[i] == -EACCES
-					? " (forbidden by a security module, such as SELinux: execmem)"
-					: "");
-			return ARENA_ATTEMPT_ERROR;
-		}
-	return ARENA_ATTEMPT_SMALLER;
+	if (!result)
+		return judge_private(results, e);
+	if (e && !e->code)
+		*e = own;
+	return ARENA_ATTEMPT_ERROR;
 }

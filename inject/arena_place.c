@@ -241,6 +241,50 @@ unsigned arena_possible_cpus(void)
 
 /* -------------------------------------------------------------- what is used */
 
+/* The names of the kernel's that say what grows; "" else. */
+static const char *kept_name(const char *name)
+{
+	static const char *const kept[] = {"[heap]", "[stack]"};
+
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+		if (!strcmp(name, kept[i]))
+			return kept[i];
+	return "";
+}
+
+static int by_lo(const void *a, const void *b)
+{
+	const struct maps_entry *x = a, *y = b;
+
+	return x->lo < y->lo ? -1 : x->lo > y->lo;
+}
+
+bool arena_place_add(struct maps *m, const struct maps *other)
+{
+	struct maps_entry *grown =
+		realloc(m->entries, (m->count + other->count + 1) * sizeof(*grown));
+	size_t kept = 0;
+
+	if (!grown)
+		return false;
+	m->entries = grown;
+	for (size_t i = 0; i < other->count; i++)
+		m->entries[m->count++] = other->entries[i];
+	for (size_t i = 0; i < m->count; i++)
+		m->entries[i].name = kept_name(m->entries[i].name);
+	qsort(m->entries, m->count, sizeof(*m->entries), by_lo);
+	for (size_t i = 0; i < m->count; i++) {
+		struct maps_entry *last = kept ? &m->entries[kept - 1] : NULL;
+
+		if (!last || m->entries[i].lo > last->hi || m->entries[i].name != last->name)
+			m->entries[kept++] = m->entries[i];
+		else if (m->entries[i].hi > last->hi)
+			last->hi = m->entries[i].hi;
+	}
+	m->count = kept;
+	return true;
+}
+
 /* By insertion: all but the first few are in order already. */
 static void sort(struct used *u)
 {
@@ -263,10 +307,14 @@ static void add(struct used *u, taddr_t lo, taddr_t hi)
 /* Where the brk heap is, and what it may grow into. */
 static void add_heap(struct used *u, const struct maps *m, const struct arena_limits *limits)
 {
-	const struct maps_entry *heap = maps_named(m, "[heap]");
 	taddr_t lo = limits->brk_start, hi = limits->brk_start;
 
-	if (heap) {
+	/* Several, where a part of it has other rights, or is locked. */
+	for (size_t i = 0; i < m->count; i++) {
+		const struct maps_entry *heap = &m->entries[i];
+
+		if (strcmp(heap->name, "[heap]") != 0)
+			continue;
 		if (!lo || heap->lo < lo)
 			lo = heap->lo;
 		if (heap->hi > hi)

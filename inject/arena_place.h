@@ -52,6 +52,12 @@ bool arena_commits(const char *overcommit);
 uint64_t arena_commit_room(const char *overcommit, const char *meminfo);
 
 /*
+ * What is used in `other`, too, counts as used in *m; for the functions below only: entries may overlap
+ * then. Of the names those stay that say what may grow. False without memory: *m is as it was.
+ */
+bool arena_place_add(struct maps *m, const struct maps *other);
+
+/*
  * A place for `size` bytes such that each of them is at most ARENA_REACH from
  * each byte of [lo, hi), with as much room above and below as possible.
  * [avoid_lo, avoid_hi) counts as used. False if there is none.

@@ -25,39 +25,6 @@ enum { CALL_MAP, CALL_WIPE, CALL_NO_DUMP, CALL_SMALL_PAGES, CALLS };
 
 /* ------------------------------------------------------------ the place */
 
-static int by_lo(const void *a, const void *b)
-{
-	const struct maps_entry *x = a, *y = b;
-
-	return x->lo < y->lo ? -1 : x->lo > y->lo;
-}
-
-/* What is used in either counts as used. The names are lost. */
-static bool merge_maps(struct maps *m, const struct maps *other)
-{
-	struct maps_entry *grown =
-		realloc(m->entries, (m->count + other->count + 1) * sizeof(*grown));
-	size_t kept = 0;
-
-	if (!grown)
-		return false;
-	m->entries = grown;
-	for (size_t i = 0; i < other->count; i++)
-		m->entries[m->count++] = other->entries[i];
-	qsort(m->entries, m->count, sizeof(*m->entries), by_lo);
-	for (size_t i = 0; i < m->count; i++) {
-		struct maps_entry *last = kept ? &m->entries[kept - 1] : NULL;
-
-		m->entries[i].name = "";
-		if (!last || m->entries[i].lo > last->hi)
-			m->entries[kept++] = m->entries[i];
-		else if (m->entries[i].hi > last->hi)
-			last->hi = m->entries[i].hi;
-	}
-	m->count = kept;
-	return true;
-}
-
 /* The maps of all processes that have the arena, as one. A process that has just ended has none. */
 static int read_family(struct stop *s, const struct arena *a, struct maps *m, struct dinst_error *e)
 {
@@ -75,7 +42,7 @@ static int read_family(struct stop *s, const struct arena *a, struct maps *m, st
 
 		if (maps_read(pids[i], &other, &ignored))
 			continue;
-		if (!merge_maps(m, &other))
+		if (!arena_place_add(m, &other))
 			result = DINST_NO_MEMORY;
 		maps_release(&other);
 	}
@@ -97,6 +64,8 @@ static int find_place(struct stop *s, struct arena *a, size_t size, taddr_t *out
 	int result;
 
 	arena_limits_read(target_memory_tid(stop_target(s)), &limits);
+	/* What has been unlocked since it was mapped does not show any more. */
+	limits.locks_memory |= a->locks_memory;
 	if (limits.locks_memory &&
 	    target_memory_room(stop_target(s), &room, group, sizeof(group)) && size > room / 2)
 		return dinst_fail(

@@ -323,6 +323,18 @@ const struct maps_entry *maps_named(const struct maps *m, const char *name)
 	return NULL;
 }
 
+bool maps_shares_memory(const struct maps_entry *entry)
+{
+	/* The last has a name that the program gave it (prctl(2), PR_SET_VMA_ANON_NAME), in place of /dev/zero. */
+	static const char *const names[] = {
+		"/dev/zero", "/dev/shm/", "/memfd:", "/SYSV", "/anon_hugepage", "[anon_shmem:"};
+
+	for (size_t i = 0; entry->shared && i < sizeof(names) / sizeof(*names); i++)
+		if (!strncmp(entry->name, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
 int maps_open_pagemap(pid_t tid)
 {
 	char path[64];

@@ -86,6 +86,9 @@ extern const uint64_t MAPS_PAGEMAP_GUARD; /* in an entry of a page: it is one */
 /* True if no byte of [address, address + length), length > 0, lies in what may be a copy: nobody wrote there. */
 bool maps_is_untouched(int pagemap, taddr_t address, size_t length);
 
+/* True if what is shared there is memory and no file, as children are to share it, or who knows its key or name. */
+bool maps_shares_memory(const struct maps_entry *entry);
+
 /* The first entry with that exact name ("[stack]", "[heap]", a path), or NULL. */
 const struct maps_entry *maps_named(const struct maps *m, const char *name);
 

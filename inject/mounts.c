@@ -15,7 +15,7 @@
 
 #include "inject/proc.h"
 
-enum { TEXT_MAX = 1 << 20 };
+enum { TEXT_ROOM = 1 << 20 };
 
 const char *mounts_field(const char *line, const char *end, unsigned index, size_t *length)
 {
@@ -90,10 +90,12 @@ uint64_t mounts_generation(void)
 
 char *mounts_read(pid_t tid)
 {
-	char path[64], *text = malloc(TEXT_MAX);
+	char path[64], *text;
 
 	snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)tid);
-	if (text && proc_read(path, text, TEXT_MAX) > 0)
+	/* A machine of many containers has megabytes of it. */
+	text = proc_read_long(path, TEXT_ROOM);
+	if (text && *text)
 		return text;
 	free(text);
 	return NULL;

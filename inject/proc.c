@@ -19,7 +19,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { PROC_TEXT_MAX = 4 << 20, ANCESTORS_MAX = 64 };
+enum { PROC_TEXT_MAX = 64 << 20, ANCESTORS_MAX = 64 };
 
 ssize_t proc_read(const char *path, char *text, size_t size)
 {
@@ -45,11 +45,8 @@ ssize_t proc_read(const char *path, char *text, size_t size)
 	return error ? error : (ssize_t)used;
 }
 
-/*
- * Thousands of groups make a status long, and what stands behind them is what we need.
- * Malloc'ed, or NULL; only asked for where `size` bytes were too few.
- */
-static char *read_long(const char *path, size_t size)
+/* Thousands of groups make a status long, and what stands behind them is what we need. */
+char *proc_read_long(const char *path, size_t size)
 {
 	char *text = NULL, *more;
 	ssize_t got;
@@ -60,7 +57,9 @@ static char *read_long(const char *path, size_t size)
 			break;
 		text = more;
 		got = proc_read(path, text, size);
-		if (got >= 0 && (size_t)got + 1 < size)
+		if (got < 0)
+			break;
+		if ((size_t)got + 1 < size)
 			return text;
 	}
 	free(text);
@@ -76,7 +75,7 @@ char *proc_status_text(pid_t pid, pid_t tid, char *text, size_t size)
 	got = proc_read(path, text, size);
 	if (got <= 0)
 		return NULL;
-	return (size_t)got + 1 < size ? text : read_long(path, size * 4);
+	return (size_t)got + 1 < size ? text : proc_read_long(path, size * 4);
 }
 
 uint64_t proc_bytes(const char *text, const char *name)
@@ -229,7 +228,7 @@ int proc_status_read(pid_t tid, struct proc_status *status)
 		return (int)got;
 	if ((size_t)got + 1 == sizeof(small)) {
 		snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
-		text = read_long(path, sizeof(small) * 4);
+		text = proc_read_long(path, sizeof(small) * 4);
 		if (!text)
 			return -ENOMEM;
 	}

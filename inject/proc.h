@@ -55,6 +55,11 @@ enum { PROC_SECCOMP_STRICT = 1, PROC_SECCOMP_FILTER = 2 };
 
 /* Reads at most size - 1 bytes and ends them with a zero; returns how many, or -errno. */
 ssize_t proc_read(const char *path, char *text, size_t size);
+/*
+ * All of a file, malloc'ed, for which `size` bytes, and then four times as many again and again, up to 64 MiB, are tried. NULL
+ * if it cannot be read, or is longer.
+ */
+char *proc_read_long(const char *path, size_t size);
 
 /*
  * The next number at *at, which moves behind it; false if there is none or it is too large.

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "arch/thread.h"
 #include "inject/proc.h"
@@ -30,15 +31,26 @@ bool shadow_offered(const char *proc)
 
 static bool thread_has_one(const char *proc, pid_t pid, long tid)
 {
-	char path[PATH_SIZE], text[STATUS_SIZE];
+	char path[PATH_SIZE], text[STATUS_SIZE], *whole = NULL;
 	ssize_t got;
+	bool on;
 
 	snprintf(path, sizeof(path), "%s/%d/task/%ld/status", proc, (int)pid, tid);
 	got = proc_read(path, text, sizeof(text));
 	/* A thread that has ended meanwhile has none. */
 	if (got == -ENOENT || got == -ESRCH)
 		return false;
-	return got <= 0 || arch_shadow_is_on(text);
+	/* Of a process with many groups that is the beginning only. */
+	if ((size_t)got + 1 == sizeof(text)) {
+		whole = proc_read_long(path, sizeof(text) * 4);
+		if (!whole && access(path, F_OK) && errno == ENOENT)
+			return false;
+	} else if (got > 0)
+		whole = text;
+	on = !whole || arch_shadow_is_on(whole);
+	if (whole != text)
+		free(whole);
+	return on;
 }
 
 bool shadow_is_on(const char *proc, pid_t pid)

@@ -172,27 +172,27 @@ static bool search_pages(struct search *s, taddr_t lo, size_t count)
 	return true;
 }
 
-static bool is_ours(const struct search *s, taddr_t address)
+/* What of ours lies at `at`, or begins behind it and before `hi`, first; at `hi` if there is nothing. */
+static struct stack_span next_ours(const struct search *s, taddr_t at, taddr_t hi)
 {
-	for (size_t i = 0; i < s->arena_count; i++) {
-		const struct arena_found *a = &s->arenas[i];
+	struct stack_span next = {.lo = hi, .hi = hi};
 
-		if (address - a->threads < a->threads_size || address - a->data < a->data_size)
-			return true;
+	for (size_t i = 0; i < 2 * s->arena_count; i++) {
+		const struct arena_found *a = &s->arenas[i / 2];
+		const taddr_t lo = i % 2 ? a->data : a->threads;
+		const taddr_t end = lo + (i % 2 ? a->data_size : a->threads_size);
+
+		if (end > at && lo < next.lo && lo < end)
+			next = (struct stack_span){.lo = lo < at ? at : lo,
+						   .hi = end < hi ? end : hi};
 	}
-	return false;
+	return next;
 }
 
 /* False for files: data, of which there may be any amount, and on which nobody stands. */
 static bool may_have_stacks(const struct maps_entry *m)
 {
-	static const char *const names[] = {"/dev/zero", "/dev/shm/", "/memfd:", "/SYSV",
-					    "/anon_hugepage"};
-	bool memory = !m->shared;
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !memory; i++)
-		memory = !strncmp(m->name, names[i], strlen(names[i]));
-	return memory && is_stack_memory(m);
+	return (!m->shared || maps_shares_memory(m)) && is_stack_memory(m);
 }
 
 static bool find_arenas(struct search *s)
@@ -204,11 +204,10 @@ static bool find_arenas(struct search *s)
 	return count >= 0;
 }
 
-static bool search_mapping(struct search *s, const struct maps_entry *m)
+static bool search_between(struct search *s, taddr_t lo, taddr_t hi)
 {
-	for (taddr_t lo = m->lo; lo < m->hi; lo += (taddr_t)PIECE_PAGES * PAGE) {
-		size_t count =
-			(m->hi - lo) / PAGE < PIECE_PAGES ? (m->hi - lo) / PAGE : PIECE_PAGES;
+	for (; lo < hi; lo += (taddr_t)PIECE_PAGES * PAGE) {
+		size_t count = (hi - lo) / PAGE < PIECE_PAGES ? (hi - lo) / PAGE : PIECE_PAGES;
 		size_t run = 0;
 
 		/* Where terabytes are mapped and empty (the shadow of sanitizers), looking takes seconds. */
@@ -231,6 +230,19 @@ static bool search_mapping(struct search *s, const struct maps_entry *m)
 		}
 	}
 	return true;
+}
+
+/* But for memory of ours, with which the kernel may have joined the program's own. */
+static bool search_mapping(struct search *s, const struct maps_entry *m)
+{
+	struct stack_span ours;
+	bool whole = true;
+
+	for (taddr_t at = m->lo; at < m->hi && whole; at = ours.hi) {
+		ours = next_ours(s, at, m->hi);
+		whole = search_between(s, at, ours.lo);
+	}
+	return whole;
 }
 
 /*
@@ -284,7 +296,7 @@ void snapshot_find_parked(struct snapshot *shot)
 	for (size_t i = 0; whole && i < shot->maps.count; i++) {
 		const struct maps_entry *m = &shot->maps.entries[i];
 
-		if (may_have_stacks(m) && !is_ours(s, m->lo))
+		if (may_have_stacks(m))
 			whole = search_mapping(s, m);
 	}
 	if (s->pagemap >= 0)

@@ -43,7 +43,10 @@ static bool is_text(const struct signal_search *s, taddr_t address)
 	return entry && (entry->protection & PROT_EXEC);
 }
 
-/* True if the code at `address` calls sigreturn; looks once at each address. */
+/*
+ * True if the code at `address` calls sigreturn, or cannot be read (execute only; no descriptor left); looks once
+ * at each address.
+ */
 static bool is_sigreturn(struct signal_search *s, taddr_t address)
 {
 	size_t slot = (size_t)(address ^ address >> 8 ^ address >> 16) % SIGRETURN_CACHE;
@@ -55,7 +58,7 @@ static bool is_sigreturn(struct signal_search *s, taddr_t address)
 	s->looks++;
 	got = target_read_some(s->shot->target, address, code, sizeof(code));
 	s->cached[slot] = address;
-	s->is_sigreturn[slot] = arch_is_sigreturn(code, got);
+	s->is_sigreturn[slot] = !got || arch_is_sigreturn(code, got);
 	return s->is_sigreturn[slot];
 }
 

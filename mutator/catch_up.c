@@ -170,11 +170,22 @@ static bool look_at_frame(void *arg, const struct stack_frame *frame)
 
 /* -------------------------------------------------------------- one thread */
 
-static int outermost_first(const void *a, const void *b)
+static int by_sp(const void *a, const void *b)
 {
 	const struct activation *x = a, *y = b;
 
 	return x->sp > y->sp ? -1 : x->sp < y->sp;
+}
+
+/* The walk has told them the other way round. A signal's stack may lie anywhere. */
+static void outermost_first(struct catching *c)
+{
+	for (size_t i = 0; i < c->count / 2; i++) {
+		const struct activation kept = c->found[i];
+
+		c->found[i] = c->found[c->count - 1 - i];
+		c->found[c->count - 1 - i] = kept;
+	}
 }
 
 static bool has(const struct catching *c, uint64_t tag)
@@ -204,12 +215,15 @@ static void add_recorded(struct catching *c, taddr_t sp, bool walked)
 	const struct pair_record *record = c->tables.record;
 	const uint64_t here = sp << PAIR_ID_BITS;
 	const bool at_home = here - record->lo < record->size;
+	size_t elsewhere;
 
 	for (size_t i = 0; !walked && i < record->depth / sizeof(struct pair_entry); i++)
 		if (!at_home || record->home[i].tag >= here)
 			add_known(c, &record->home[i]);
+	elsewhere = c->count;
 	for (size_t i = 0; i < PAIR_OTHER; i++)
 		add_known(c, &record->other[i]);
+	qsort(c->found + elsewhere, c->count - elsewhere, sizeof(*c->found), by_sp);
 }
 
 /* True if a program was run. */
@@ -255,14 +269,16 @@ static void catch_up_thread(struct catching *c, const struct stop_thread *t, siz
 	const bool walked = walk_thread(c, t);
 	struct late_record r = {.stop = c->stop, .session = c->session, .tables = &c->tables};
 
-	*unwalked += !walked;
+	outermost_first(c);
 	r.in_use = !walked || c->in_use || place_at(c->session, arch_pc(&t->regs));
-	if (!late_record_find(&r, t, c->count != 0))
+	if (!late_record_find(&r, t, c->count != 0)) {
+		*unwalked += !walked || c->count;
 		return;
+	}
+	*unwalked += !walked;
 	add_recorded(c, arch_sp(&t->regs), walked && c->walk);
 	if (!c->count)
 		return;
-	qsort(c->found, c->count, sizeof(*c->found), outermost_first);
 	if (late_record_enter(&r, c->found, c->count) && run_late(c, &r))
 		++*threads;
 }
@@ -306,6 +322,11 @@ static bool is_call(const struct catching *c)
 		if (c->late[i].call)
 			return true;
 	return false;
+}
+
+static bool is_ordinary(const struct stop_thread *t)
+{
+	return !t->kernel_worker && !t->foreign && arch_is_native(&t->regs);
 }
 
 static int prepare(struct catching *c, const struct threads_function *functions,
@@ -369,8 +390,56 @@ int threads_catch_up(struct session *s, struct stop *stop, const struct threads_
 	for (size_t i = 0; status >= 0 && i < stop_thread_count(stop); i++) {
 		const struct stop_thread *t = stop_thread(stop, i);
 
-		if (!t->kernel_worker && !t->foreign && arch_is_native(&t->regs))
+		if (is_ordinary(t))
 			catch_up_thread(&c, t, threads, unwalked);
+	}
+	release(&c);
+	return status;
+}
+
+/* ----------------------------------------------------------- bringing home */
+
+static int bring_home(struct catching *c, const struct stop_thread *t, size_t *left,
+		      struct dinst_error *e)
+{
+	struct late_record r = {.stop = c->stop, .session = c->session, .tables = &c->tables};
+	int status = 0;
+
+	if (!late_record_find(&r, t, false) || !late_record_has_strayed(&r))
+		return 0;
+	/* Mostly there is nobody: then no stack is copied. */
+	if (!c->shot)
+		status = snapshot_take_threads(c->stop, &c->shot, e);
+	if (status >= 0 && !c->walk)
+		status = stack_walk_begin(c->shot, site_home, c->session, &c->walk, e);
+	if (status < 0)
+		return status;
+	c->in_use = place_at(c->session, arch_pc(&t->regs));
+	if (stack_walk_thread(c->walk, t->tid, look_at_frame, c) && !c->in_use)
+		late_record_bring_home(&r);
+	else
+		++*left;
+	return 0;
+}
+
+int threads_bring_home_in(struct session *s, struct stop *stop, size_t *left, struct dinst_error *e)
+{
+	struct catching c = {.session = s, .stop = stop, .open = -1};
+	int status = 0;
+
+	*left = 0;
+	if (!s->threads || !s->threads->area || s->threads->place->unmapped)
+		return 0;
+	if (!threads_tables_read(&c.tables, s->threads, stop_target(stop))) {
+		/* A child may have none. */
+		*left = target_pid(stop_target(stop)) == s->pid;
+		return 0;
+	}
+	for (size_t i = 0; status >= 0 && i < stop_thread_count(stop); i++) {
+		const struct stop_thread *t = stop_thread(stop, i);
+
+		if (is_ordinary(t))
+			status = bring_home(&c, t, left, e);
 	}
 	release(&c);
 	return status;

@@ -37,9 +37,17 @@ struct late_record {
 bool late_record_find(struct late_record *r, const struct stop_thread *thread, bool make);
 /*
  * Makes sure that fresh activations are in the record, and sets `entry` of all
- * that are. `a` is sorted, outermost first.
+ * that are.
  */
 bool late_record_enter(struct late_record *r, struct activation *a, size_t count);
+
+/* True if the record has activations in `other` that belong at home. */
+bool late_record_has_strayed(const struct late_record *r);
+/*
+ * Puts them there, as far as there is room; no code of ours may hold places of the record. Where
+ * such a function was entered at the same place again, the one that was there before ends first.
+ */
+void late_record_bring_home(struct late_record *r);
 
 /* catch_up_run.c: runs the program for one activation, against the record. False if it could not. */
 bool late_run(const struct late_record *r, const struct activation *a,

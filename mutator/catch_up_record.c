@@ -241,8 +241,8 @@ static bool enter_one(const struct late_record *r, const struct activation *a)
 
 	if (!is_home(record, tag) || r->in_use) {
 		if (!(is_home(record, tag) && find_home(record, tag, &at)) &&
-		    !find_other(record, tag, &at))
-			insert_other(r, tag, at);
+		    !find_other(record, tag, &at) && insert_other(r, tag, at))
+			r->session->threads->strayed |= is_home(record, tag);
 		return false;
 	}
 	return !find_home(record, tag, &at) && insert_home(record, tag, at);
@@ -262,20 +262,66 @@ static taddr_t entry_of(const struct late_record *r, const struct activation *a)
 	return 0;
 }
 
+static bool put_home(const struct late_record *r)
+{
+	const struct pair_record *record = contents(r);
+
+	return put(r, field(r, offsetof(struct pair_record, home)), record->home, record->depth) &&
+	       put(r, field(r, offsetof(struct pair_record, depth)), &record->depth,
+		   sizeof(record->depth));
+}
+
 bool late_record_enter(struct late_record *r, struct activation *a, size_t count)
 {
-	struct pair_record *record = contents(r);
 	bool moved = false;
 
 	for (size_t i = 0; i < count; i++)
 		if (a[i].fresh)
 			moved |= enter_one(r, &a[i]);
-	if (moved &&
-	    (!put(r, field(r, offsetof(struct pair_record, home)), record->home, record->depth) ||
-	     !put(r, field(r, offsetof(struct pair_record, depth)), &record->depth,
-		  sizeof(record->depth))))
+	if (moved && !put_home(r))
 		return false;
 	for (size_t i = 0; i < count; i++)
 		a[i].entry = entry_of(r, &a[i]);
 	return true;
+}
+
+/* ----------------------------------------------------------- bringing home */
+
+bool late_record_has_strayed(const struct late_record *r)
+{
+	const struct pair_record *record = contents(r);
+
+	for (size_t i = 0; i < PAIR_OTHER; i++)
+		if (record->other[i].tag && is_home(record, record->other[i].tag))
+			return true;
+	return false;
+}
+
+void late_record_bring_home(struct late_record *r)
+{
+	struct pair_record *record = contents(r);
+	bool moved[PAIR_OTHER] = {false}, any = false;
+	const uint64_t none = 0;
+	size_t at;
+
+	for (size_t i = 0; i < PAIR_OTHER; i++) {
+		const struct pair_entry *entry = &record->other[i];
+
+		if (!entry->tag || !is_home(record, entry->tag))
+			continue;
+		find_home(record, entry->tag, &at);
+		moved[i] = insert_home(record, entry->tag, at);
+		if (moved[i])
+			record->home[at].start = entry->start;
+		any |= moved[i];
+	}
+	/* Only what is there may go here: whoever is found twice is not lost. */
+	if (!any || !put_home(r))
+		return;
+	for (size_t i = 0; i < PAIR_OTHER; i++)
+		if (moved[i])
+			put(r,
+			    field(r, offsetof(struct pair_record, other) + ENTRY * i +
+					     offsetof(struct pair_entry, tag)),
+			    &none, sizeof(none));
 }

@@ -9,7 +9,11 @@
 #include "arch/calling.h"
 #include "mutator/compile_private.h"
 
-enum { ARGUMENT_NUMBER_MAX = 63 };
+enum {
+	ARGUMENT_NUMBER_MAX = 63,
+	/* Bytes of arguments on the stack that are believed to be there because the debug information says so. */
+	STACK_BELIEVED = 1 << 12,
+};
 
 /* Where the next argument goes. */
 struct passing {
@@ -56,7 +60,7 @@ static enum passed passed_how(const struct type *t, bool is_float[2])
 /* False: there may be a gap in front of it. */
 static bool on_stack(struct passing *p, const struct type *t, uint64_t first, struct operand *out)
 {
-	const uint64_t size = t->kind == TYPE_STRUCT ? (t->size + 7) / 8 * 8 : 8;
+	const uint64_t size = t->kind == TYPE_STRUCT ? ((uint64_t)t->size + 7) / 8 * 8 : 8;
 
 	if (t->is_aligned && p->stack)
 		return false;
@@ -329,8 +333,11 @@ void compile_argument(struct compiler *c, const struct mdl_expr *x, struct opera
 		t = c->types.known && (size_t)i < c->types.argument_count ? &c->types.arguments[i]
 									  : &unknown;
 		if (pass(c, &p, t, first, i == x->number, out)) {
-			/* Nobody has declared it: with a number too large it is behind the stack. */
-			if (i == x->number && t == &unknown)
+			/*
+			 * Nobody has declared it, or it is larger than what is ever passed: it may be
+			 * behind the stack.
+			 */
+			if (i == x->number && (t == &unknown || p.stack > STACK_BELIEVED))
 				compile_read_with_care(c, out);
 			continue;
 		}

@@ -122,13 +122,13 @@ static bool fold(int operator, int64_t a, int64_t b, int64_t *result)
 /* The truth of x as a number: 1 or 0. */
 static void compile_truth(struct compiler *c, const struct mdl_expr *x, struct operand *out)
 {
+	const struct place_known before = compile_enter_place(c);
 	const unsigned result = compile_constant(c, 0), end = compile_label(c);
-	const bool known = c->place_known;
 
 	compile_branch(c, x, false, end);
 	compile_set(c, result, 1);
 	compile_put_label(c, end);
-	c->place_known = known;
+	compile_leave_place(c, &before);
 	*out = operand_value(result);
 }
 
@@ -139,13 +139,6 @@ static void compile_compared(struct compiler *c, const struct mdl_expr *x, unsig
 	struct arch_op *op;
 	unsigned a, b;
 
-	if (compile_is_any(c, x, &other) && x->op == MDL_OP_EQ) {
-		const bool known = c->place_known;
-
-		*out = operand_value(compile_find_place(c, other));
-		c->place_known = known;
-		return;
-	}
 	if (compile_is_any(c, x, &other)) {
 		compile_truth(c, x, out);
 		return;

@@ -26,23 +26,26 @@ static bool is_left_out(struct compiler *c, const struct mdl_code *code)
 
 static void compile_choice(struct compiler *c, const struct mdl_code *code)
 {
+	const struct place_known before = compile_enter_place(c);
 	const unsigned otherwise = compile_label(c);
-	const bool known = c->place_known;
 	unsigned end;
+	bool there;
 
 	compile_branch(c, code->expr, false, otherwise);
+	there = c->place_there;
 	compile_code(c, code->then);
-	c->place_known = known;
 	if (!code->otherwise) {
 		compile_put_label(c, otherwise);
+		compile_leave_place(c, &before);
 		return;
 	}
 	end = compile_label(c);
 	compile_jump(c, end);
 	compile_put_label(c, otherwise);
+	c->place_known = there;
 	compile_code(c, code->otherwise);
-	c->place_known = known;
 	compile_put_label(c, end);
+	compile_leave_place(c, &before);
 }
 
 void compile_code(struct compiler *c, const struct mdl_code *code)
@@ -73,20 +76,19 @@ static void branch_both(struct compiler *c, const struct mdl_expr *x, bool when,
 {
 	/* a && b is false where one is; a || b is true where one is. */
 	const bool decides = x->op == MDL_OP_EITHER;
-	const bool known = c->place_known;
 	const unsigned skip = when == decides ? label : compile_label(c);
 	bool left;
 
 	compile_branch(c, x->left, decides, skip);
-	left = c->place_known;
-	if (decides)
-		c->place_known = known;
+	left = c->place_there;
 	compile_branch(c, x->right, when == decides ? decides : !decides, label);
-	if (when != decides)
-		compile_put_label(c, skip);
-	/* Which object it is, both sides of || must say. */
-	if (decides)
-		c->place_known &= left;
+	/* Which object it is, all ways to one place must say. */
+	if (when == decides) {
+		c->place_there &= left;
+		return;
+	}
+	compile_put_label(c, skip);
+	c->place_known &= left;
 }
 
 static void branch_compared(struct compiler *c, const struct mdl_expr *x, unsigned condition,
@@ -119,20 +121,25 @@ void compile_branch(struct compiler *c, const struct mdl_expr *x, bool when, uns
 		return;
 	if (x->kind == MDL_UNARY && x->op == '!') {
 		compile_branch(c, x->left, !when, label);
+		return;
 	} else if (x->kind == MDL_BINARY && (x->op == MDL_OP_BOTH || x->op == MDL_OP_EITHER)) {
 		branch_both(c, x, when, label);
+		return;
 	} else if (compile_is_any(c, x, &other)) {
 		const unsigned place = compile_find_place(c, other);
 		const bool equal = x->op == MDL_OP_EQ;
 
 		compile_if_constant(c, when == equal ? ARCH_TEST_NE : ARCH_TEST_EQ, place, 0,
 				    label);
-		/* Behind a branch that is taken where it is none, it is one. */
-		c->place_known = true;
+		/* Behind a branch that is taken where it is none, it is one; and the other way round. */
+		c->place_known = when != equal;
+		c->place_there = when == equal;
+		return;
 	} else if (x->kind == MDL_BINARY && compile_condition_of(x->op, &condition)) {
 		branch_compared(c, x, condition, when, label);
 	} else {
 		compile_if_constant(c, when ? ARCH_TEST_NE : ARCH_TEST_EQ, compile_number(c, x), 0,
 				    label);
 	}
+	c->place_there = c->place_known;
 }

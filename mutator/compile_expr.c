@@ -72,8 +72,27 @@ unsigned compile_find_place(struct compiler *c, const struct mdl_expr *key)
 		compile_put_label(c, found);
 	}
 	compile_copy(c, c->place, place);
-	c->place_known = true;
+	c->place_asked = true;
 	return place;
+}
+
+struct place_known compile_enter_place(struct compiler *c)
+{
+	const struct place_known before = {c->place, c->place_known, c->place_asked};
+
+	/* What a guard that is evaluated here finds out is for what follows. */
+	if (c->place && !c->local_name) {
+		c->place = compile_new_value(c);
+		compile_copy(c, c->place, before.place);
+	}
+	return before;
+}
+
+void compile_leave_place(struct compiler *c, const struct place_known *before)
+{
+	c->place = before->place;
+	c->place_known = before->known;
+	c->place_asked = before->asked;
 }
 
 static void compile_binding(struct compiler *c, const struct mdl_expr *x,
@@ -174,20 +193,26 @@ static unsigned compile_caller(struct compiler *c, const struct mdl_expr *x)
 	return compile_get(c, ARCH_OP_CALLER, 0);
 }
 
-static void compile_conditional(struct compiler *c, const struct mdl_expr *x, struct operand *out)
+/* x ? a : b, where both are made numbers by `number`. */
+static unsigned compile_conditional(struct compiler *c, const struct mdl_expr *x,
+				    unsigned (*number)(struct compiler *c,
+						       const struct mdl_expr *x))
 {
+	const struct place_known before = compile_enter_place(c);
 	const unsigned result = compile_new_value(c), otherwise = compile_label(c),
 		       end = compile_label(c);
-	const bool known = c->place_known;
+	bool there;
 
 	compile_branch(c, x->condition, false, otherwise);
-	compile_copy(c, result, compile_number(c, x->left));
+	there = c->place_there;
+	compile_copy(c, result, number(c, x->left));
 	compile_jump(c, end);
-	c->place_known = known;
+	c->place_known = there;
 	compile_put_label(c, otherwise);
-	compile_copy(c, result, compile_number(c, x->right));
+	compile_copy(c, result, number(c, x->right));
 	compile_put_label(c, end);
-	*out = operand_value(result);
+	compile_leave_place(c, &before);
+	return result;
 }
 
 /* One step of a path in a text, a member or [number]; gives what follows it. */
@@ -382,7 +407,7 @@ void compile_operand(struct compiler *c, const struct mdl_expr *x, struct operan
 		compile_operator(c, x, out);
 		break;
 	case MDL_CHOICE:
-		compile_conditional(c, x, out);
+		*out = operand_value(compile_conditional(c, x, compile_number));
 		break;
 	default:
 		compile_fail(c, &x->place, DINST_USAGE,
@@ -398,4 +423,20 @@ unsigned compile_number(struct compiler *c, const struct mdl_expr *x)
 
 	compile_operand(c, x, &o);
 	return compile_load_operand(c, &o, x);
+}
+
+unsigned compile_place(struct compiler *c, const struct mdl_expr *x)
+{
+	const struct mdl_expr *other;
+	struct place_known before;
+	unsigned place;
+
+	if (x->kind == MDL_CHOICE)
+		return compile_conditional(c, x, compile_place);
+	if (x->op != MDL_OP_EQ || !compile_is_any(c, x, &other))
+		return compile_number(c, x);
+	before = compile_enter_place(c);
+	place = compile_find_place(c, other);
+	compile_leave_place(c, &before);
+	return place;
 }

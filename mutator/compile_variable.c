@@ -155,7 +155,7 @@ static bool is_local(const struct compiler *c, const struct mdl_expr *x)
 /* The flag of a guard that is evaluated here is no thread's: it is a value. */
 static void change_local(struct compiler *c, const struct mdl_expr *x, int op)
 {
-	unsigned value = x->kind == MDL_STEP ? compile_constant(c, 1) : compile_number(c, x->right);
+	unsigned value = x->kind == MDL_STEP ? compile_constant(c, 1) : compile_place(c, x->right);
 
 	if (op)
 		value = compile_binary(c, op == '-' ? ARCH_OP_SUB : ARCH_OP_ADD, c->local, value);
@@ -206,9 +206,9 @@ static bool loses_place(const struct compiler *c, const struct mdl_expr *x, int 
 	if (!c->q->vector || c->q->placement->role == MDL_MEASURES || op == '-')
 		return false;
 	if (op)
-		return c->place_known;
-	return !gives_place(c, x->right) ||
-	       (c->place_known && mdl_constant(x->right, &constant) && constant);
+		return c->place_known || c->place_asked;
+	return !gives_place(c, x->right) || ((c->place_known || c->place_asked) &&
+					     mdl_constant(x->right, &constant) && constant);
 }
 
 void compile_assign(struct compiler *c, const struct mdl_expr *x, struct operand *out)
@@ -225,7 +225,9 @@ void compile_assign(struct compiler *c, const struct mdl_expr *x, struct operand
 	v = named_variable(c, x->left);
 	if (!v)
 		return;
-	value = x->kind == MDL_STEP ? compile_constant(c, 1) : compile_number(c, x->right);
+	value = x->kind == MDL_STEP		  ? compile_constant(c, 1)
+		: v->form == VARIABLE_FLAG && !op ? compile_place(c, x->right)
+						  : compile_number(c, x->right);
 	*out = operand_value(value);
 	switch (v->form) {
 	case VARIABLE_FLAG:

@@ -9,7 +9,7 @@
 
 #include "mutator/evaluate_private.h"
 
-enum { STEPS_MAX = 1 << 24 }; /* a few seconds */
+enum { STEPS_MAX = 1 << 24, LOOKS_A_STEP = 4 }; /* a few seconds */
 
 /* ---------------------------------------------------------------- pieces */
 
@@ -21,6 +21,14 @@ int spend(struct evaluation *v, uint64_t steps)
 	return dinst_fail(v->e, DINST_USAGE,
 			  "%s asks for too much: its loops would take more than %d steps",
 			  v->metric->id, STEPS_MAX);
+}
+
+int spend_looks(struct evaluation *v, unsigned parts)
+{
+	const unsigned looks = v->looks + parts;
+
+	v->looks = looks % LOOKS_A_STEP;
+	return spend(v, looks / LOOKS_A_STEP);
 }
 
 int plan_skip_once(struct evaluation *v, struct mdl_plan *plan, const char *text)

@@ -84,6 +84,30 @@ int body_constraints(const struct mdl_statement *st, constraint_found found, voi
 	return walk_statements(&(struct walk){.constraint = found, .arg = arg}, st);
 }
 
+/* ---------------------------------------------------------------- size */
+
+static unsigned parts_of_expr(const struct mdl_expr *x)
+{
+	unsigned parts = 1;
+
+	if (!x)
+		return 0;
+	for (size_t i = 0; i < x->arg_count; i++)
+		parts += parts_of_expr(x->args[i]);
+	return parts + parts_of_expr(x->left) + parts_of_expr(x->right) +
+	       parts_of_expr(x->condition);
+}
+
+unsigned code_parts(const struct mdl_code *code)
+{
+	unsigned parts = 0;
+
+	for (const struct mdl_code *c = code; c; c = c->next)
+		parts += 1 + parts_of_expr(c->expr) + code_parts(c->first) + code_parts(c->then) +
+			 code_parts(c->otherwise);
+	return parts;
+}
+
 /* ---------------------------------------------------------------- roles */
 
 /* What code does to a flag. */

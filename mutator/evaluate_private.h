@@ -134,6 +134,7 @@ struct evaluation {
 	bool has_callers;
 	unsigned exclusion; /* number of the set of callees left out that is made, from 1 on */
 	uint64_t steps;	    /* taken so far: what loops inside of loops cost is bounded */
+	unsigned looks; /* at parts of expressions and code that are no step yet: spend_looks() */
 };
 
 /* A loop variable that is in force. */
@@ -178,6 +179,8 @@ static inline int no_memory(struct dinst_error *e)
 
 /* Counts work of about `steps` looks at something. DINST_USAGE where it is too much. */
 int spend(struct evaluation *v, uint64_t steps);
+/* Counts looks at parts of a tree, which are less than a step each. */
+int spend_looks(struct evaluation *v, unsigned parts);
 bool function_is(const struct function_ref *a, const struct function_ref *b);
 /* Adds at the end; set_sort() when all are there. DINST_NO_MEMORY. */
 int set_add(struct function_set *set, const struct function_ref *f, struct dinst_error *e);
@@ -311,5 +314,7 @@ int expr_names(const struct mdl_expr *x, int (*found)(void *arg, const struct md
  * $constraint is asked, else NULL. */
 typedef int (*constraint_found)(void *arg, const struct mdl_expr *x, const char *attribute);
 int body_constraints(const struct mdl_statement *st, constraint_found found, void *arg);
+/* Of how many parts the trees of code are. */
+unsigned code_parts(const struct mdl_code *code);
 
 #endif

@@ -149,7 +149,9 @@ static int bindings_for(struct drawing *d, const struct mdl_code *code,
 			*count = d->bound[i].count;
 			return 0;
 		}
-	status = code_names(code, bind_name, &b);
+	status = spend_looks(d->v, code_parts(code));
+	if (status >= 0)
+		status = code_names(code, bind_name, &b);
 	if (status < 0)
 		return status;
 	*count = b.count;
@@ -315,6 +317,9 @@ static int draw_insert(struct drawing *d, const struct mdl_statement *st)
 	struct value at;
 	int status = value_of(d, st->expr, &at);
 
+	/* What it does to a flag is looked for in all of it. */
+	if (status >= 0 && d->flag)
+		status = spend_looks(d->v, code_parts(st->code));
 	if (status < 0)
 		return status;
 	switch (at.kind) {

@@ -488,6 +488,10 @@ int value_truth(struct drawing *d, const struct mdl_expr *x, bool *out)
 
 int value_of(struct drawing *d, const struct mdl_expr *x, struct value *out)
 {
+	int status = spend_looks(d->v, 1);
+
+	if (status < 0)
+		return status;
 	switch (x->kind) {
 	case MDL_INTEGER:
 		*out = number(x->number);

@@ -404,14 +404,29 @@ static int follow_unsure_at(struct flow *f, vaddr_t v, struct dinst_error *e)
 	return 0;
 }
 
-/*
- * Once for each label that there is. What is decoded because of that may refer to
- * others: it is at the end of the lists, and is looked at as it comes.
- */
-static int follow_unsure(struct flow *f, struct dinst_error *e)
+/* What an instruction refers to that has been decoded late. */
+static int follow_unsure_of(struct flow *f, const struct label_search *search,
+			    struct arch_insn insn, struct dinst_error *e)
 {
-	size_t insns = f->insns.count, odd = f->odd.count;
+	vaddr_t labels[LABELS_MOST];
+	size_t n = flow_mark_labels(f, search, &insn, labels);
+	int r = insn.flags & ARCH_INSN_ADDRESS_OF ? follow_unsure_at(f, insn.data_ref, e) : 0;
+
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = follow_unsure_at(f, labels[i], e);
+	return r;
+}
+
+/*
+ * Once for each label that there is. What is decoded because of that, or has been behind the first
+ * `insns` instructions, may refer to others: it is at the end of the lists, and is looked at as it comes.
+ */
+static int follow_unsure(struct flow *f, size_t insns, size_t odd, struct dinst_error *e)
+{
+	struct label_search search;
 	int r = 0;
+
+	flow_label_search(f, &search);
 
 	f->unsure = true;
 	for (size_t i = 0; i < f->piece_count && r == 0; i++) {
@@ -425,8 +440,7 @@ static int follow_unsure(struct flow *f, struct dinst_error *e)
 		const struct arch_insn *insn =
 			insns < f->insns.count ? &f->insns.items[insns++] : &f->odd.items[odd++];
 
-		if (insn->flags & ARCH_INSN_ADDRESS_OF)
-			r = follow_unsure_at(f, insn->data_ref, e);
+		r = follow_unsure_of(f, &search, *insn, e);
 	}
 	f->unsure = false;
 	return r;
@@ -458,6 +472,9 @@ void flow_sort(struct flow *f)
  */
 static void mark_from_unknown(struct flow *f)
 {
+	struct label_search search;
+
+	flow_label_search(f, &search);
 	/* `linear`: there is none. */
 	for (size_t i = 0; i < f->piece_count && !f->linear; i++) {
 		const struct piece *p = &f->pieces[i];
@@ -470,6 +487,7 @@ static void mark_from_unknown(struct flow *f)
 			if (decode_at(f, v, &insn) != ARCH_OK)
 				continue;
 			mark_edges(f, &insn, MARK_FOREIGN);
+			flow_mark_all_labels(f, &search, &insn);
 			if (insn.flow == ARCH_FLOW_JUMP_INDIRECT)
 				f->unresolved = true;
 		}
@@ -516,7 +534,7 @@ static void mark_compared(struct flow *f)
 static int build(struct flow *f, struct dinst_error *e)
 {
 	int r = flow_make_pieces(f, e);
-	size_t settled;
+	size_t settled, odd;
 
 	if (r == 0)
 		r = flow_mark_references(f, e);
@@ -531,10 +549,11 @@ static int build(struct flow *f, struct dinst_error *e)
 	flow_sort(f);
 	r = flow_tables(f, e);
 	settled = f->insns.count;
+	odd = f->odd.count;
 	if (r == 0)
 		r = follow_tables(f, e);
 	if (r == 0)
-		r = follow_unsure(f, e);
+		r = follow_unsure(f, settled, odd, e);
 	if (r == 0)
 		r = flow_tables_late(f, settled, e);
 	if (r < 0)

@@ -10,6 +10,7 @@
  *   flow_ways.c    the branches of the function itself, by where they lead
  *   flow_returns.c what ends a line, and calls behind which there may be data
  *   flow_outs.c    where the function branches to outside of itself
+ *   flow_labels.c  addresses of the function that its instructions end with
  *   tables*.c      jump tables: see tables_private.h
  */
 #ifndef DINST_MUTATOR_FLOW_PRIVATE_H
@@ -122,6 +123,32 @@ static inline bool flow_jumps_indirectly(const struct flow *f, size_t at, struct
 		return false;
 	}
 }
+
+/* tables.c: true if v is where the function starts. */
+bool flow_starts_at(const struct flow *f, vaddr_t v);
+
+/* flow_labels.c: what is the same for all instructions of a function. */
+struct label_search {
+	bool fixed;
+	vaddr_t bases[OFFSET_BASES];
+	size_t count;
+};
+enum { LABELS_MOST = 2 + OFFSET_BASES };
+void flow_label_search(const struct flow *f, struct label_search *s);
+/*
+ * Marks and counts the addresses in the function that the last bytes of the instruction may stand for;
+ * how many there are. Those at which nobody knows of code are marked as targets only.
+ */
+size_t flow_mark_labels(struct flow *f, const struct label_search *s, const struct arch_insn *insn,
+			vaddr_t labels[LABELS_MOST]);
+/* Marks all of them as references, of what may be no instruction. */
+void flow_mark_all_labels(struct flow *f, const struct label_search *s,
+			  const struct arch_insn *insn);
+/*
+ * An address in the function's own code is noted: a jump that is computed from it
+ * by arithmetic (into an unrolled loop) can lead anywhere.
+ */
+void flow_count_base(struct flow *f, vaddr_t v);
 
 /* flow.c: as flow_build(), but no hit is settled: all count as real. */
 int flow_build_probe(struct flow *f, struct image *img, struct freemap *map, uint32_t index,

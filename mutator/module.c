@@ -21,6 +21,7 @@
 
 #include "inject/files.h"
 #include "inject/maps.h"
+#include "inject/mounts.h"
 #include "mutator/image_private.h"
 
 const char path_deleted[] = " (deleted)";
@@ -205,7 +206,9 @@ struct file_image *module_file_of(struct reading *r, const struct maps_entry *m,
 		f->none = is_no_program(path);
 		return f;
 	}
-	f->stamp = file_stamp(fd);
+	if (!r->mounts)
+		r->mounts = mounts_read(target_memory_tid(r->target));
+	f->stamp = file_stamp(fd, r->mounts, m);
 	if (image_open(fd, path, r->root, &f->image, &e)) {
 		snprintf(f->problem, sizeof(f->problem), "%.*s", (int)sizeof(f->problem) - 1,
 			 e.text);
@@ -428,6 +431,10 @@ static int look_at_file(struct reading *r, const struct maps_entry *m)
 	}
 	x->seen = true;
 	x->module.shared = m->shared;
+	/* Not before somebody wants to know: it may have to wait for a file server. */
+	if (!r->main_known)
+		main_program_find(r->target, r->root, &r->main);
+	r->main_known = true;
 	settle(r, x, f, biased, bias);
 	return 0;
 }
@@ -466,7 +473,6 @@ static int look(struct reading *r)
 	if (status)
 		return status;
 	main_root_find(r->target, r->root);
-	main_program_find(r->target, r->root, &r->main);
 	for (size_t i = 0; i < l->count; i++)
 		l->entries[i]->seen = false;
 	for (size_t i = 0; i < r->maps.count && !status; i++) {
@@ -519,6 +525,7 @@ int module_list_update(struct module_list *l, const struct target *t, bool *chan
 	status = look(r);
 	if (!status)
 		*changed = r->changed;
+	free(r->mounts);
 	free(r);
 	return status;
 }

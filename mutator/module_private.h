@@ -32,14 +32,17 @@ struct file_stamp {
 	dev_t device;
 	off_t size;
 	struct timespec written;
+	bool served; /* a program or a server provides it, which may hang */
 };
 
-struct file_stamp file_stamp(int fd);
+/* Of the open file of mapping `m`, `mounts` (mounts_read()) may be NULL; all zero if it cannot be had. */
+struct file_stamp file_stamp(int fd, const char *mounts, const struct maps_entry *m);
 
 /*
  * True if the file of mapping `m`, one of `maps`, is the stamp's and has been written since,
  * and nothing in its code is ours or another tool's: then it may have been loaded anew, and
- * it does no harm to take it for that.
+ * it does no harm to take it for that. Waits for nobody who provides the file where the mapping itself leads to it
+ * (CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE); by its name only whoever provides it can be asked.
  */
 bool file_is_rewritten(const struct file_stamp *stamp, const struct target *t,
 		       const struct maps *maps, const struct maps_entry *m, const char *path);
@@ -83,6 +86,8 @@ struct reading {
 	struct maps maps;
 	char root[MAIN_ROOT_TEXT];
 	struct main_program main;
+	bool main_known; /* by now */
+	char *mounts;	 /* mounts_read(), when somebody has asked; freed with it */
 	bool changed;
 	struct dinst_error *e;
 };

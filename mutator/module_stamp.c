@@ -10,25 +10,31 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "inject/mounts.h"
 #include "mutator/module_private.h"
 
-static struct file_stamp stamp_of(const struct stat *st)
+static struct file_stamp stamp_of(const struct statx *st)
 {
-	return (struct file_stamp){.inode = st->st_ino,
-				   .device = st->st_dev,
-				   .size = st->st_size,
-				   .written = st->st_mtim};
+	return (struct file_stamp){.inode = st->stx_ino,
+				   .device = makedev(st->stx_dev_major, st->stx_dev_minor),
+				   .size = (off_t)st->stx_size,
+				   .written = {.tv_sec = st->stx_mtime.tv_sec,
+					       .tv_nsec = st->stx_mtime.tv_nsec}};
 }
 
-struct file_stamp file_stamp(int fd)
+struct file_stamp file_stamp(int fd, const char *mounts, const struct maps_entry *m)
 {
-	struct stat st;
+	struct file_stamp stamp;
+	struct statx st;
 
-	if (fstat(fd, &st))
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &st))
 		return (struct file_stamp){0};
-	return stamp_of(&st);
+	stamp = stamp_of(&st);
+	stamp.served = mounts && mounts_may_wait(mounts, m->device);
+	return stamp;
 }
 
 /* Somebody wrote into its code where it is mapped, as we do: a mapping that is new has none of that. */
@@ -58,13 +64,15 @@ bool file_is_rewritten(const struct file_stamp *stamp, const struct target *t,
 	const int tid = target_memory_tid(t);
 	char name[PATH_MAX_TEXT + 32];
 	struct file_stamp now;
-	struct stat st;
+	struct statx st;
+	/* Whoever loads it anew has asked for its times (fstat(2)), and the kernel knows them since. */
+	const int flags = stamp->served ? AT_STATX_DONT_SYNC : 0;
 
 	snprintf(name, sizeof(name), "/proc/%d/map_files/%llx-%llx", tid, (unsigned long long)m->lo,
 		 (unsigned long long)m->hi);
-	if (stat(name, &st)) {
+	if (statx(AT_FDCWD, name, flags, STATX_BASIC_STATS, &st)) {
 		snprintf(name, sizeof(name), "/proc/%d/root%s", tid, path);
-		if (stat(name, &st))
+		if (statx(AT_FDCWD, name, 0, STATX_BASIC_STATS, &st))
 			return false;
 	}
 	now = stamp_of(&st);

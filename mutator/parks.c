@@ -138,5 +138,6 @@ void parks_learn(struct session *s, const struct target *member)
 			target_set_parks(s->target);
 	}
 	maps_release(&r->maps);
+	free(r->mounts);
 	free(r);
 }

@@ -98,7 +98,8 @@ size_t request_retry_pending(struct session *s)
 void request_poll(struct session *s)
 {
 	struct dinst_error ignored = {0};
-	uint64_t now = clock_ns(), pause;
+	const uint64_t stopped = s->stops_ns;
+	uint64_t now = clock_ns(), taken, pause;
 	bool due = s->retry_pause_ns && now >= s->retry_ns;
 
 	if (session_check(s, &ignored) < 0)
@@ -117,6 +118,8 @@ void request_poll(struct session *s)
 		s->retry_pause_ns *= 2;
 	if (s->retry_pause_ns > PAUSE_MAX_NS)
 		s->retry_pause_ns = PAUSE_MAX_NS;
-	pause = s->last_stop_ns * SHARE;
+	/* Of what has waited each may have been tried in a stop of its own. */
+	taken = s->stops_ns - stopped;
+	pause = (taken > s->last_stop_ns ? taken : s->last_stop_ns) * SHARE;
 	s->retry_ns = clock_ns() + (pause > s->retry_pause_ns ? pause : s->retry_pause_ns);
 }

@@ -393,9 +393,12 @@ static int begin_raw(struct request *r, struct instance *i, struct dinst_error *
 int request_begin(struct session *s, struct instance *i, size_t *began, struct dinst_error *e)
 {
 	const struct insert_options options = {.cost = i->wants_cost, .limit = i->limit};
-	struct request r = {.session = s, .options = &options};
+	struct request r = {.session = s, .options = &options, .begun = i};
+	struct dinst_error ignored = {0};
+	struct flush_result flush;
 	int status;
 
+	s->half_patched = false;
 	session_look_at_shadows(s);
 	/* It stays in the session's list, whatever comes of it. */
 	s->holding = true;
@@ -412,6 +415,9 @@ int request_begin(struct session *s, struct instance *i, size_t *began, struct d
 	if (status < 0) {
 		request_undo(&r, i);
 		i->waiting = true;
+		/* As request_insert(): what halves are there may be nobody's, and gone when it is tried again. */
+		if (status == DINST_REFUSED && s->half_patched)
+			removal_flush(s, &flush, &ignored);
 	} else {
 		request_adopt(&r);
 	}

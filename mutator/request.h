@@ -44,6 +44,7 @@ struct request {
 	struct instance **instances; /* those that get numbers */
 	size_t count, room;
 	struct instance *hidden; /* made by this request: flags, hooks */
+	struct instance *begun;	 /* what has waited for its module: in the session's list already */
 	struct site **sites;	 /* to be patched in this batch */
 	size_t site_count, site_room;
 	size_t queue_left; /* a longer queue than this is worth a flush where there is no room */

@@ -14,7 +14,7 @@
 
 #include "mutator/request.h"
 
-enum { TRIES = 40, PAUSE_MIN_US = 500, PAUSE_MAX_US = 50 * 1000, RUN_STOPS = 2 };
+enum { TRIES = 40, PAUSE_MIN_US = 500, PAUSE_MAX_US = 50 * 1000, RUN_STOPS = 2, HOME_TRIES = 2 };
 
 static void unlist(struct request *r)
 {
@@ -171,9 +171,11 @@ static bool look_for_halves(void *arg, const struct instance *i)
  */
 static const struct site *find_half(void *arg, struct stop *stop, uint8_t *seen)
 {
+	const struct request *r = arg;
 	struct looking l = {.stop = stop, .absent = seen};
 
-	visit_own(arg, look_for_halves, &l);
+	if (visit_own(r, look_for_halves, &l) && r->begun)
+		look_for_halves(&l, r->begun);
 	return l.half;
 }
 
@@ -337,18 +339,35 @@ static int try_whole(struct request *r, struct dinst_error *e)
 	}
 	for (size_t n = 0; n < r->count && status >= 0; n++)
 		r->instances[n]->unwalked = whole.unwalked;
+	if (r->begun && status >= 0)
+		r->begun->unwalked = whole.unwalked;
 	unlist(r);
 	return status;
 }
 
+/* Whoever was in code of ours is out of it soon, mostly; others are looked after by threads_poll(). */
+static void settle_threads(struct request *r)
+{
+	unsigned pause = PAUSE_MIN_US;
+
+	for (unsigned try = 0; try < HOME_TRIES && threads_have_strayed(r->session); try++) {
+		let_run(&pause, r->stop_ns);
+		threads_bring_home(r->session);
+	}
+}
+
 static int apply_whole(struct request *r, struct dinst_error *e)
 {
+	const bool strayed = threads_have_strayed(r->session);
 	int status;
 
 	threads_hold_undos(r->session);
 	status = set_all_undos(r, e);
 	if (status >= 0)
 		status = try_whole(r, e);
+	/* Those of an earlier request have had their chance. */
+	if (status >= 0 && !strayed)
+		settle_threads(r);
 	/* what failed is taken out by the caller: until then its values are nobody's */
 	threads_turn_undos(r->session);
 	return status;

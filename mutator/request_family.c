@@ -281,6 +281,8 @@ int request_check_family(struct request *r, struct dinst_error *e)
 		list_undos(&n, r->instances[k]);
 	for (const struct instance *i = r->hidden; i; i = i->next)
 		list_undos(&n, i);
+	if (r->begun)
+		list_undos(&n, r->begun);
 	look_at_held(&n, r->session);
 	for (unsigned of = 0; of < n.count && status >= 0; of++)
 		status = check_place(r, &n, of, e);

@@ -14,6 +14,7 @@
 
 #include "mutator/serve.h"
 #include "mutator/stream.h"
+#include "mutator/threads.h"
 
 enum {
 	LINE_MAX_BYTES = 8 << 20, /* what a client may send, escaped anew */
@@ -348,6 +349,7 @@ static void tell_limit(void *arg, const struct instance *i, double percent)
 static int look_after(struct server *sv, struct session *s, uint64_t *polled)
 {
 	const bool waits = request_has_pending(s), limits = session_needs_poll(s);
+	const bool keeps = threads_need_poll(s);
 	const int pump = stream_pump(s);
 	int wait;
 
@@ -358,7 +360,9 @@ static int look_after(struct server *sv, struct session *s, uint64_t *polled)
 	}
 	if (limits)
 		session_poll(s, tell_limit, sv);
-	wait = waits ? RETRY_PENDING_MS : limits ? COST_MS : -1;
+	if (keeps)
+		threads_poll(s);
+	wait = waits ? RETRY_PENDING_MS : limits || keeps ? COST_MS : -1;
 	return pump >= 0 && (wait < 0 || pump < wait) ? pump : wait;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "inject/proc.h"
 #include "mutator/leftovers.h"
 #include "mutator/serve.h"
 #include "mutator/variable.h"
@@ -126,14 +127,14 @@ static int clean(struct target *t, double patience, struct leftovers *left, stru
 }
 
 /* Between the daemon's look at it and ours it may have ended, and another one may have got its number. */
-static int is_meant(const struct target *t, const json_t *params, struct dinst_error *e)
+static int is_meant(pid_t pid, uint64_t found, const json_t *params, struct dinst_error *e)
 {
 	const json_int_t start = json_integer_value(json_object_get(params, "start"));
 
-	if (start <= 0 || (uint64_t)start == target_start(t))
+	if (start <= 0 || (uint64_t)start == found)
 		return 0;
 	return dinst_fail(e, DINST_GONE, "process %d has ended, and another one has its number",
-			  (int)target_pid(t));
+			  (int)pid);
 }
 
 static int attach(struct server *sv, pid_t pid, const json_t *params, enum session_state state,
@@ -141,6 +142,7 @@ static int attach(struct server *sv, pid_t pid, const json_t *params, enum sessi
 {
 	const char *name = json_string_value(json_object_get(params, "session"));
 	const double patience = json_number_value(json_object_get(params, "patience_ms"));
+	struct dinst_error ignored = {0};
 	struct leftovers left = {0};
 	double start = now_ms();
 	int status;
@@ -158,7 +160,9 @@ static int attach(struct server *sv, pid_t pid, const json_t *params, enum sessi
 	sv->session->deserted = is_deserted;
 	sv->session->progress_arg = sv;
 	/* Should it be given up before that is out, it is told. */
-	status = is_meant(sv->session->target, params, e);
+	status = is_meant(pid, target_start(sv->session->target), params, e);
+	if (status < 0 && state == SESSION_HELD)
+		target_release(sv->session->target, &ignored);
 	if (status >= 0 && leftovers_any(sv->session->target))
 		serve_notify(sv, "leftovers", NULL);
 	if (status >= 0)
@@ -210,9 +214,13 @@ static void armed(void *arg)
 int serve_catch_exec(struct server *sv, const json_t *params, json_t **result,
 		     struct dinst_error *e)
 {
+	struct proc_stat stat;
 	pid_t pid = 0;
 	int status = pid_param(params, &pid, e);
 
+	/* Nobody is stopped, or told to go on, who is not meant. */
+	if (status >= 0 && !proc_stat_read(pid, &stat))
+		status = is_meant(pid, stat.start_time, params, e);
 	if (status >= 0)
 		status = target_catch_exec(pid, armed, sv, CATCH_EXEC_MS, e);
 	if (status >= 0)

@@ -376,79 +376,17 @@ bool flow_starts_at(const struct flow *f, vaddr_t v)
 	return functions[f->function].address == v;
 }
 
-/*
- * An address in the function's own code is noted: a jump that is computed from it
- * by arithmetic (into an unrolled loop) can lead anywhere.
- */
-static void count_code_base(struct flow *f, vaddr_t v)
+/* From instruction `from` on of either list. */
+static void mark_labels(struct flow *f, size_t from, size_t odd)
 {
-	f->code_bases += flow_contains(f, v);
-	f->inner_bases += flow_contains(f, v) && !flow_starts_at(f, v);
-}
+	vaddr_t labels[LABELS_MOST];
+	struct label_search search;
 
-/* The instruction ends with what looks like the address of code of the function. */
-static void mark_immediate(struct flow *f, vaddr_t value)
-{
-	flow_mark(f, value, MARK_TARGET);
-	if (flow_insn_at(f, value) < 0)
-		return;
-	f->labels += flow_byte(f, value) != 0;
-	count_code_base(f, value);
-	flow_mark(f, value, MARK_REFERRED);
-}
-
-/*
- * Position-dependent code has addresses as immediate operands, which are the
- * last bytes of their instructions: four, or eight where code may be anywhere
- * (-mcmodel=large). What looks like one is a target.
- */
-static void mark_immediates(struct flow *f)
-{
-	for (size_t i = 0; i < f->insns.count; i++) {
-		struct arch_insn insn = f->insns.items[i];
-		uint64_t wide;
-		uint32_t value;
-
-		if (insn.length <= sizeof(value) || insn.target ||
-		    insn.flags & ARCH_INSN_PC_RELATIVE)
-			continue;
-		memcpy(&value, insn.bytes + insn.length - sizeof(value), sizeof(value));
-		if (flow_contains(f, value))
-			mark_immediate(f, value);
-		if (insn.length <= sizeof(wide))
-			continue;
-		memcpy(&wide, insn.bytes + insn.length - sizeof(wide), sizeof(wide));
-		if (flow_contains(f, wide))
-			mark_immediate(f, wide);
-	}
-}
-
-/*
- * Position-independent code of the large models has addresses of its own as offsets of 64 bits from
- * the global offset table (@GOTOFF), which end their instructions and are added to a register.
- */
-static void mark_offsets(struct flow *f)
-{
-	vaddr_t bases[OFFSET_BASES];
-	size_t n = image_offset_bases(f->img, bases);
-
-	for (size_t i = 0; i < f->insns.count; i++) {
-		struct arch_insn insn = f->insns.items[i];
-		uint64_t value;
-
-		if (insn.length <= sizeof(value) || insn.target)
-			continue;
-		memcpy(&value, insn.bytes + insn.length - sizeof(value), sizeof(value));
-		for (size_t k = 0; k < n; k++) {
-			vaddr_t v = bases[k] + value;
-
-			if (!flow_contains(f, v))
-				continue;
-			f->labels += flow_byte(f, v) != 0;
-			count_code_base(f, v);
-			flow_mark(f, v, MARK_TARGET | MARK_REFERRED);
-		}
-	}
+	flow_label_search(f, &search);
+	for (size_t i = from; i < f->insns.count; i++)
+		flow_mark_labels(f, &search, &f->insns.items[i], labels);
+	for (size_t i = odd; i < f->odd.count; i++)
+		flow_mark_labels(f, &search, &f->odd.items[i], labels);
 }
 
 /* insns[at] is a call within the function of what takes its return address off the stack at once. */
@@ -471,7 +409,7 @@ static void count_called_bases(struct flow *f)
 {
 	for (size_t i = 0; i < f->insns.count; i++)
 		if (takes_own_address(f, i))
-			count_code_base(f, f->insns.items[i].address + f->insns.items[i].length);
+			flow_count_base(f, f->insns.items[i].address + f->insns.items[i].length);
 }
 
 static bool has_indirect_jump(const struct insn_list *list)
@@ -534,19 +472,19 @@ int flow_tables(struct flow *f, struct dinst_error *e)
 {
 	struct table_bases bases = {0};
 	bool any = has_indirect_jump(&f->odd) || jumps_indirectly(f);
+	size_t insns = f->insns.count, odd = f->odd.count;
 	int r = 0;
 
-	if (image_is_fixed(f->img))
-		mark_immediates(f);
-	mark_offsets(f);
+	mark_labels(f, 0, 0);
 	if (any)
 		r = read_tables(f, &bases, e);
+	mark_labels(f, insns, odd);
 	flow_sort(f);
 	if (r == 0 && any) {
 		f->unresolved |= has_indirect_jump(&f->odd) || is_given_up(&bases);
 		count_labels(f);
 		for (size_t i = 0; i < bases.count; i++)
-			count_code_base(f, bases.items[i].address);
+			flow_count_base(f, bases.items[i].address);
 		count_called_bases(f);
 		r = settle_jumps(f, &bases, e);
 		flow_sort(f);

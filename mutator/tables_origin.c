@@ -32,6 +32,7 @@ struct search {
 	const struct addition *sum;	  /* what was_loaded() looks for the parts of */
 	unsigned entries;		  /* enum loaded_flag of all that it has found */
 	bool unread;			  /* one may be of no table that has been read */
+	bool changed;			  /* what was loaded has been made something else since */
 	bool lost; /* the address may be anything: the way back ends too early */
 	struct join {
 		size_t at;
@@ -106,6 +107,9 @@ static bool was_loaded_before(struct search *s, arch_regset wanted, size_t at, u
 	size_t from[WAYS_MAX], n = ways_to(s->f, at, from);
 	enum seen seen = enter_join(s, at, wanted);
 
+	/* Then unchanged, perhaps. */
+	if (seen == SEEN_BEFORE && s->changed)
+		s->entries |= LOADED_ODD;
 	if (seen == SEEN_BEFORE)
 		return true;
 	if (seen == SEEN_TOO_MANY || n == 0 || n > WAYS_MAX)
@@ -137,12 +141,13 @@ static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned
 		if (def->flags & ARCH_INSN_MEMORY) {
 			unsigned entry = flow_entry(s->sum, at);
 
-			s->entries |= entry;
+			s->entries |= entry | (s->changed ? LOADED_ODD : 0);
 			s->unread |= !(entry & LOADED_KNOWN);
 			return true;
 		}
 		if (__builtin_popcountll(reads) != 1)
 			return false;
+		s->changed |= !flow_is_copy(def) && !arch_extends(def);
 		wanted = reads;
 	}
 	return false;
@@ -152,7 +157,11 @@ static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned
 static enum origin loaded_or_computed(struct search *s, const struct addition *sum)
 {
 	struct search parts = {.f = s->f, .sum = sum};
-	bool loaded = was_loaded(&parts, sum->added, sum->at, 0);
+	bool loaded;
+
+	/* Entries count from a base: what is subtracted from one, or multiplied by the way, leads elsewhere. */
+	parts.changed = !arch_adds(&s->f->insns.items[sum->at]);
+	loaded = was_loaded(&parts, sum->added, sum->at, 0);
 
 	s->unread |= parts.unread;
 	if (parts.entries & (LOADED_ODD | LOADED_CHOSEN))

@@ -16,9 +16,6 @@
 
 #include "mutator/flow_private.h"
 
-/* tables.c: true if v is where the function starts. */
-bool flow_starts_at(const struct flow *f, vaddr_t v);
-
 /* tables.c: the addresses of a function at which tables may start, and those where one has been read. */
 enum table_form {
 	TABLE_OFFSETS = 1 << 0,	     /* whole addresses, or offsets of 32 bits from anything */

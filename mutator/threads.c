@@ -376,18 +376,55 @@ int threads_prepare(struct session *s, struct place *p, uint64_t *stop_ns, struc
 
 /* ---------------------------------------------------------------- now and then */
 
-enum { POLL_NS = 1000 * 1000 * 1000 };
+static const uint64_t POLL_NS = UINT64_C(1000000000), POLL_MOST_NS = UINT64_C(60000000000);
+
+enum { SHARE = 20 }; /* stops that nobody asked for take one part in so many of the time, at most */
+
+bool threads_need_poll(const struct session *s)
+{
+	return s->threads && s->threads->area;
+}
+
+bool threads_have_strayed(const struct session *s)
+{
+	return s->threads && s->threads->strayed;
+}
+
+void threads_bring_home(struct session *s)
+{
+	struct dinst_error ignored = {0};
+
+	if (threads_have_strayed(s))
+		threads_sweep(s, false, &ignored);
+}
 
 void threads_poll(struct session *s)
 {
 	struct threads *t = s->threads;
 	struct dinst_error ignored = {0};
 	const uint64_t now = clock_ns();
+	uint64_t least;
+	bool strayed;
 
-	if (!t || now - t->poll_ns < POLL_NS ||
-	    heap_read_counter(t->place->heap, t->lost) == t->lost_seen)
+	if (!t || now - t->poll_ns < t->poll_pause_ns)
 		return;
 	t->poll_ns = now;
+	if (heap_read_counter(t->place->heap, t->lost) == t->lost_seen && !t->strayed) {
+		t->poll_pause_ns = POLL_NS;
+		return;
+	}
+	if (session_check(s, &ignored) < 0)
+		return;
+	strayed = t->strayed;
+	t->useful = false;
 	threads_sweep(s, false, &ignored);
 	t->lost_seen = heap_read_counter(t->place->heap, t->lost);
+	least = s->last_stop_ns * SHARE > POLL_NS ? s->last_stop_ns * SHARE : POLL_NS;
+	t->poll_pause_ns *= 2;
+	if (t->useful || (strayed && !t->strayed))
+		t->poll_pause_ns = 0;
+	if (t->poll_pause_ns > POLL_MOST_NS)
+		t->poll_pause_ns = POLL_MOST_NS;
+	if (t->poll_pause_ns < least)
+		t->poll_pause_ns = least;
 }

@@ -98,8 +98,8 @@ struct threads_late {
  * that are alive on its threads' stacks, keeps those in their records that are
  * not there yet, and runs for each, outermost first, what `late` has for its
  * function, in the order of `late`, against the thread's record. *threads is
- * how many threads had some. What cannot be walked is not caught up:
- * *unwalked counts such threads.
+ * how many threads had some. What cannot be walked is not caught up, nor is who has
+ * some and no record and none can be made for just now: *unwalked counts such threads.
  */
 struct threads_function {
 	uint32_t id;
@@ -110,6 +110,14 @@ struct threads_function {
 int threads_catch_up(struct session *s, struct stop *stop, const struct threads_function *functions,
 		     size_t function_count, const struct threads_late *late, size_t late_count,
 		     size_t *threads, size_t *unwalked, struct dinst_error *e);
+
+/*
+ * Activations of threads that were in code of ours are kept where no jump out of
+ * them is noticed. True if there may be some; and a stop of its own that puts those where
+ * they belong whose threads are out of it by then.
+ */
+bool threads_have_strayed(const struct session *s);
+void threads_bring_home(struct session *s);
 
 /*
  * Time of a timer (record offset, clock) that is running in any thread of the
@@ -179,7 +187,11 @@ void threads_environment(const struct session *s, const struct place *p,
  * what could not be known before. Never fails: it is about memory only. */
 void threads_tidy(struct session *s, struct stop *stop);
 
-/* A stop of its own if threads went without a record since the last one, at most one a second. */
+/*
+ * A stop of its own if threads went without a record since the last one, or have strayed; at most one
+ * a second, and ever fewer while it is of no use. Is to be called every second or so where it is needed.
+ */
+bool threads_need_poll(const struct session *s);
 void threads_poll(struct session *s);
 
 /*

@@ -37,21 +37,37 @@ void threads_free_ids(struct threads *t)
 
 /* --------------------------------------------------------------- sweeping */
 
+struct sweep {
+	struct session *session;
+	size_t left; /* threads that could not be brought home */
+};
+
 static int tidy_work(struct stop *stop, void *arg, struct dinst_error *e)
 {
+	struct sweep *sweep = arg;
+	struct session *s = sweep->session;
+	struct dinst_error why = {0};
+	size_t left = 0;
+
 	(void)e;
-	threads_tidy(arg, stop);
+	threads_tidy(s, stop);
+	if (s->threads->strayed && threads_bring_home_in(s, stop, &left, &why) < 0)
+		left = 1;
+	dinst_error_clear(&why);
+	sweep->left += left;
 	return 0;
 }
 
 int threads_sweep(struct session *s, bool ids, struct dinst_error *e)
 {
 	struct threads *t = s->threads;
+	struct sweep sweep = {.session = s};
 	struct stop_report report = {0};
 	int status;
 
 	t->purging = ids;
-	status = family_stop(s, tidy_work, s, &report, e);
+	status = family_stop(s, tidy_work, &sweep, &report, e);
+	t->strayed &= status < 0 || sweep.left;
 	family_release(s);
 	session_note_stop(s, &report, NULL);
 	t->purging = false;

@@ -59,10 +59,13 @@ struct threads {
 	bool purging;	    /* threads_tidy() takes retired ids out of records */
 	uint64_t lost_seen; /* at the last stop */
 	uint64_t poll_ns;   /* CLOCK_MONOTONIC of that */
+	uint64_t poll_pause_ns;
+	bool useful; /* records of threads that have ended were given back since the last poll */
 
 	uint8_t chunks[PAIR_CHUNKS];		 /* as in struct pair_shared, or CHUNK_UNUSED */
 	uint8_t words[PAIR_CHUNKS * PAIR_CHUNK]; /* enum word_state */
 	size_t dropped;				 /* words */
+	bool strayed;	     /* threads_catch_up() has left some in `other` that belong at home */
 	bool keep_dropped;   /* one could not be cleared somewhere, in the stop that goes on */
 	unsigned cpu_timers; /* words of timers of CPU time that are taken */
 
@@ -91,11 +94,15 @@ taddr_t threads_locked_word(const struct place *p, taddr_t counter);
 
 /* threads_ids.c: the older way, and what goes with the session. */
 void threads_free_ids(struct threads *t);
-/* Takes retired numbers, or dropped words, out of all records: a stop of its own. */
+/* Takes retired numbers, or dropped words, out of all records, and brings home: a stop of its own. */
 int threads_sweep(struct session *s, bool ids, struct dinst_error *e);
 
 /* threads_undo.c: gives back what function `id` has; the references of its codes. */
 void threads_drop_undo(struct session *s, uint32_t id);
+
+/* catch_up.c: in a stop of a process of the family. *left: threads that are still in code of ours. */
+int threads_bring_home_in(struct session *s, struct stop *stop, size_t *left,
+			  struct dinst_error *e);
 
 /* What the family shares, to be written. */
 struct pair_shared *threads_shared(const struct threads *t);

@@ -27,12 +27,16 @@ void threads_tables_release(struct tables *b)
 bool threads_tables_read(struct tables *b, const struct threads *t, const struct target *target)
 {
 	const size_t keys = (size_t)8 << t->shift, owners = (size_t)4 << t->shift;
+	uint64_t magic;
 
 	*b = (struct tables){.threads = t, .target = target};
 	b->keys = malloc(keys);
 	b->owners = malloc(owners);
 	b->record = calloc(1, sizeof(*b->record));
+	/* A child without it may have memory of its own there. */
 	if (b->keys && b->owners && b->record &&
+	    target_read_some(target, t->area, &magic, sizeof(magic)) == sizeof(magic) &&
+	    magic == (ARENA_THREADS_MAGIC ^ t->area) &&
 	    target_read_some(target, t->area + pair_keys(), b->keys, keys) == keys &&
 	    target_read_some(target, t->area + pair_owners(t->shift), b->owners, owners) == owners)
 		return true;
@@ -361,6 +365,7 @@ void threads_tidy(struct session *s, struct stop *stop)
 			continue;
 		if (!bsearch(&tables.keys[i], pointers, count, sizeof(*pointers), by_number)) {
 			free_record(stop, t, i);
+			t->useful = true;
 			continue;
 		}
 		if (learned)

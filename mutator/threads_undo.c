@@ -354,20 +354,27 @@ static void spend(struct session *s, const struct paired *old)
 				   old->code_count);
 }
 
-/* False: not held, or no memory. */
+/* So that what comes can be held: turned at once, it would take back what no entry has done. */
+static int make_room_to_hold(struct threads *t, struct dinst_error *e)
+{
+	const size_t room = t->held_undo_room * 2 + 16;
+	struct held_undo *grown;
+
+	if (!t->holding_undos || t->held_undo_count < t->held_undo_room)
+		return 0;
+	grown = realloc(t->held_undos, room * sizeof(*grown));
+	if (!grown)
+		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+	t->held_undos = grown;
+	t->held_undo_room = room;
+	return 0;
+}
+
+/* False: nothing is held now. */
 static bool hold(struct threads *t, uint32_t id, const struct paired *old)
 {
-	if (!t->holding_undos)
+	if (!t->holding_undos || t->held_undo_count == t->held_undo_room)
 		return false;
-	if (t->held_undo_count == t->held_undo_room) {
-		const size_t room = t->held_undo_room * 2 + 16;
-		struct held_undo *grown = realloc(t->held_undos, room * sizeof(*grown));
-
-		if (!grown)
-			return false;
-		t->held_undos = grown;
-		t->held_undo_room = room;
-	}
 	t->held_undos[t->held_undo_count++] = (struct held_undo){.id = id, .old = *old};
 	return true;
 }
@@ -439,8 +446,10 @@ int threads_set_undo(struct session *s, struct place *p, uint32_t id,
 	struct routine r = {.codes = codes, .count = count};
 	struct paired new = {.place = p, .code_count = count};
 	uint64_t *word;
-	int status;
+	int status = make_room_to_hold(s->threads, e);
 
+	if (status < 0)
+		return status;
 	if (!count) {
 		threads_drop_undo(s, id);
 		return 0;

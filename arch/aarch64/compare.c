@@ -67,3 +67,19 @@ bool arch_multiplies(const struct arch_insn *insn, uint64_t *factor)
 		return false;
 	return true;
 }
+
+bool arch_adds(const struct arch_insn *insn)
+{
+	/* ADD (shifted register), ADD (extended register): Arm ARM, C4.1.5. */
+	return (a64_load(insn->bytes) & 0x7f000000) == 0x0b000000;
+}
+
+bool arch_extends(const struct arch_insn *insn)
+{
+	/* uxtb, uxth, sxtb, sxth, sxtw: UBFM and SBFM from bit 0 on (C6.2). */
+	const uint32_t w = a64_load(insn->bytes), last = w >> 10 & 63;
+
+	return ((w & 0x7f800000) == 0x53000000 || (w & 0x7f800000) == 0x13000000) &&
+	       (w >> 31) == (w >> 22 & 1) && (w >> 16 & 63) == 0 && a64_rd(w) != ZR &&
+	       (last == 7 || last == 15 || last == 31);
+}

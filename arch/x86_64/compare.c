@@ -123,3 +123,34 @@ bool arch_multiplies(const struct arch_insn *insn, uint64_t *factor)
 	*factor = found;
 	return true;
 }
+
+bool arch_adds(const struct arch_insn *insn)
+{
+	struct x86_layout l;
+
+	if (x86_layout_read(insn->bytes, insn->length, &l) != ARCH_OK || l.encoding != X86_LEGACY ||
+	    l.map != 0)
+		return false;
+	if (l.opcode == 0x03 || (l.opcode == 0x01 && l.modrm_offset && !x86_is_memory(&l)))
+		return true;
+	/* lea (base,index), or with a displacement of 0 where there must be one. */
+	if (l.opcode != 0x8d || !x86_has_sib(&l) || l.sib >> 6 ||
+	    (x86_mod(&l) == 0 && (l.sib & 7) == 5))
+		return false;
+	return !l.disp_size || !x86_read_signed(insn->bytes + l.disp_offset, l.disp_size);
+}
+
+bool arch_extends(const struct arch_insn *insn)
+{
+	struct x86_layout l;
+
+	if (x86_layout_read(insn->bytes, insn->length, &l) != ARCH_OK || l.encoding != X86_LEGACY ||
+	    ((l.prefixes & PREFIX_66) && !(l.rex & REX_W)))
+		return false;
+	if (l.map == 0 && l.opcode == 0x98)
+		return true;
+	if (!l.modrm_offset || x86_is_memory(&l))
+		return false;
+	/* movslq; movzbl, movzwl, movsbl, movswl */
+	return (l.map == 0 && l.opcode == 0x63) || (l.map == 1 && (l.opcode & 0xf6) == 0xb6);
+}

@@ -70,13 +70,18 @@ static int check_server(struct link *l, const struct socket_place *place, struct
  * connect(2), errno is EAGAIN where those who wait for one that takes no connections (it is stopped) are
  * as many as may (unix(7)): without a limit it would last as long as that.
  */
-static bool connect_in_time(int fd, const struct sockaddr_un *address)
+static bool connect_in_time(const struct link *l, int fd, const struct sockaddr_un *address)
 {
 	const struct timeval limit = {TAKEN_S, 0}, none = {0, 0};
+	int failed;
 
-	return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) == 0 &&
-	       connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 &&
-	       setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof(none)) == 0;
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) != 0)
+		return false;
+	/* with a limit it is not begun anew by itself, where dinst was stopped and goes on (signal(7)) */
+	do
+		failed = connect(fd, (const struct sockaddr *)address, sizeof(*address));
+	while (failed && errno == EINTR && !*l->interrupted);
+	return !failed && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof(none)) == 0;
 }
 
 /* 0, DINST_DAEMON if nobody serves, or another error. */
@@ -91,7 +96,7 @@ static int try_connect(struct link *l, struct socket_place *place, struct dinst_
 	if (fd < 0)
 		return dinst_fail_errno(e, DINST_FAILED, errno, "cannot make a socket");
 	socket_place_address(place, &address);
-	if (!connect_in_time(fd, &address)) {
+	if (!connect_in_time(l, fd, &address)) {
 		saved = errno;
 		close(fd);
 		if (saved == EAGAIN)

@@ -3,8 +3,9 @@
  * main.c - dinst, the client: runs one command and exits as it says.
  */
 #include <fcntl.h>
+#include <langinfo.h>
+#include <locale.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,18 +25,15 @@ static bool open_standard(void)
 	return fd >= 0 && close(fd) == 0;
 }
 
-/* The first of them that is set and not empty, as setlocale(3) has it. */
-static const char *locale_of_characters(void)
+/* What the user's locale says of the terminal; a name that nobody has installed says nothing. */
+static void learn_charset(void)
 {
-	static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+	const locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		const char *value = getenv(names[i]);
-
-		if (value && *value)
-			return value;
-	}
-	return NULL;
+	if (locale == (locale_t)0)
+		return;
+	text_for_charset(nl_langinfo_l(CODESET, locale));
+	freelocale(locale);
 }
 
 int main(int argc, char **argv)
@@ -45,7 +43,7 @@ int main(int argc, char **argv)
 
 	if (!open_standard())
 		return EXIT_FAILED;
-	text_for_locale(locale_of_characters());
+	learn_charset();
 	memset(&context, 0, sizeof(context));
 	link_init(&context.link);
 	status = command_run(&context, argc - 1, argv + 1);

@@ -6,7 +6,6 @@
  * else to the other. With --json nothing but objects goes to standard output.
  */
 #include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,8 +125,14 @@ int flush_output(struct context *c, int status)
 
 /* ---------------------------------------------------------------- results */
 
-/* What has 15 digits is shown as it was written (0.1), where 17 would show how it is kept. */
-enum { DIGITS_LEAST = 15, DIGITS_MOST = 17 };
+/* What is measured and computed has nine, mostly; whole numbers have all of theirs. */
+enum { DIGITS_LEAST = 9, DIGITS_MOST = 17 };
+
+/* From 2^53 on there are no others. */
+static bool is_whole(double number)
+{
+	return number >= 0x1p53 || number <= -0x1p53 || number == (double)(int64_t)number;
+}
 
 /* How many digits it takes that each whole number in it is read as what it is; `least` at least. */
 static int digits_of(json_t *value, int least)
@@ -141,7 +146,7 @@ static int digits_of(json_t *value, int least)
 		json_array_foreach(value, index, member) least = digits_of(member, least);
 	} else if (json_is_object(value)) {
 		json_object_foreach(value, key, member) least = digits_of(member, least);
-	} else if (json_is_real(value) && fmod(json_real_value(value), 1) == 0) {
+	} else if (json_is_real(value) && is_whole(json_real_value(value))) {
 		for (; least < DIGITS_MOST; least++) {
 			snprintf(text, sizeof(text), "%.*g", least, json_real_value(value));
 			if (strtod(text, NULL) == json_real_value(value))

@@ -367,13 +367,11 @@ json_t *rpc_text(const char *text)
 /* To a terminal of one byte a character (ISO 8859, KOI8) these are control characters wherever they stand. */
 static bool bytes_are_characters;
 
-void text_for_locale(const char *locale)
+void text_for_charset(const char *set)
 {
-	const char *set = locale ? strchr(locale, '.') : NULL;
-
+	/* the last is what glibc says of the locales C and POSIX */
 	bytes_are_characters =
-		locale && *locale && strcmp(locale, "C") != 0 && strcmp(locale, "POSIX") != 0 &&
-		(!set || (strncasecmp(set, ".utf-8", 6) != 0 && strncasecmp(set, ".utf8", 5) != 0));
+		set && *set && strcasecmp(set, "UTF-8") != 0 && strcmp(set, "ANSI_X3.4-1968") != 0;
 }
 
 /* Control characters are escaped in JSON, but for those of two bytes, which terminals obey as well. */

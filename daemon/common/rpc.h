@@ -93,10 +93,10 @@ json_t *rpc_text(const char *text);
 char *rpc_shown(const json_t *value, size_t flags);
 
 /*
- * `locale`: what LC_ALL and the like say (NULL: nothing). Where that is one of one byte a character, text_clean()
- * and rpc_shown() leave no byte of 0x80 to 0x9f either. Call it where no other thread runs.
+ * `set`: the terminal's, as nl_langinfo(CODESET) names it (NULL: not known). Where it is not UTF-8 or ASCII
+ * text_clean() and rpc_shown() leave no byte of 0x80 to 0x9f either. Call it where no other thread runs.
  */
-void text_for_locale(const char *locale);
+void text_for_charset(const char *set);
 
 /*
  * Replaces what a terminal would obey in a text that somebody else has made (names in

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LEAVING_MS = 5000, LEAVING_PAUSE_MS = 10 };
+enum { LEAVING_MS = 9000, LEAVING_PAUSE_MS = 10 };
 
 /*
  * Locks as soon as it can be had. Who ends takes the socket away first, and has the lock for a moment

@@ -184,14 +184,22 @@ static void process_exited(uv_process_t *process, int64_t status, int signal)
 static void send_next(struct mutator *m)
 {
 	struct call *c = m->queue;
+	char *line;
 
 	if (!c || m->serving || m->input_ended || m->stream.closing)
 		return;
 	m->serving = true;
-	/* a failure to write is followed by the end of the connection; else it would be waited for in vain */
-	if (stream_write(&m->stream, c->line) == UV_ENOMEM)
-		mutator_reject(m, "there was no memory to ask it something");
+	line = c->line;
 	c->line = NULL;
+	/* a failure to write is followed by the end of the connection; else it would be waited for in vain */
+	if (stream_write(&m->stream, line) != UV_ENOMEM)
+		return;
+	snprintf(m->why, sizeof(m->why), "there was no memory to ask it something");
+	/* whoever asks just now does not expect its end */
+	if (!m->exited)
+		uv_process_kill(&m->process, SIGKILL);
+	else
+		uv_timer_start(&m->grace, grace_over, 0, 0);
 }
 
 /* Answers the call that is served. */

@@ -161,8 +161,8 @@ static void restart_done(void *arg, const struct reply *reply)
 	char text[DINST_ERROR_TEXT];
 	json_t *answer;
 
-	if (!se->closing && reply->failure.code == DINST_NO_MEMORY) {
-		/* it was not even asked, and lives */
+	if (!se->closing && reply->failure.code && reply->failure.code != DINST_DAEMON) {
+		/* it was not even asked, or its answer was too long: it lives */
 		se->mutator = NULL;
 		snprintf(text, sizeof(text), "the mutator of %s died", se->name);
 		session_forsake(se, text, reply->failure.text);
@@ -303,10 +303,10 @@ static void unique_name(struct server *s, const char *process, char *name)
 
 static void give_way(struct session *se, struct session *to, const char *why);
 
-/* Makes room for the name; what is over gives way. */
-static int take_name(struct session *se, const char *name, struct dinst_error *e)
+/* It may be a session's, and none has it but one that is over. */
+static int check_name(struct server *s, const char *name, struct dinst_error *e)
 {
-	struct session *other = session_named(se->server, name);
+	const struct session *other = session_named(s, name);
 
 	if (!session_name_ok(name))
 		return dinst_fail(e, DINST_USAGE,
@@ -316,18 +316,17 @@ static int take_name(struct session *se, const char *name, struct dinst_error *e
 	if (other && !is_over(other))
 		return dinst_fail(e, DINST_BUSY, "the name '%s' is taken by the session of pid %d",
 				  name, (int)other->pid);
-	if (other)
-		give_way(other, se, "its name was taken by a new session");
 	return 0;
 }
 
 int session_open(struct server *s, pid_t pid, const char *name, const char *program,
 		 struct session **out, struct dinst_error *e)
 {
-	struct session *old = session_of_pid(s, pid);
 	struct session *se, **at = &s->sessions;
 	struct session *same;
 
+	if (name && check_name(s, name, e) != 0)
+		return e->code;
 	se = calloc(1, sizeof(*se));
 	if (!se)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for a session");
@@ -343,12 +342,12 @@ int session_open(struct server *s, pid_t pid, const char *name, const char *prog
 	se->mutator = mutator_start(s, &session_events, se, e);
 	if (!se->mutator)
 		goto fail;
-	if (name && take_name(se, name, e) != 0) {
-		mutator_release(se->mutator, e->text);
-		goto fail;
-	}
-	if (old && (old = session_of_pid(s, pid)) != NULL)
-		give_way(old, se, "a new session takes its place");
+	same = name ? session_named(s, name) : NULL;
+	if (same)
+		give_way(same, se, "its name was taken by a new session");
+	same = session_of_pid(s, pid);
+	if (same)
+		give_way(same, se, "a new session takes its place");
 	if (name) {
 		snprintf(se->name, sizeof(se->name), "%s", name);
 	} else {

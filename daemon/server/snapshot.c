@@ -117,8 +117,8 @@ static void read_done(void *arg, const struct reply *reply)
 	json_t *answer = NULL, *rows;
 
 	sn->waiting--;
-	/* Of one that has died it says nothing about the next one. */
-	if (!reply->failure.code) {
+	/* Of one that has died it says nothing about the next one. An answer may be too long, too. */
+	if (reply->failure.code != DINST_DAEMON) {
 		const uint64_t took = now - sn->asked_ns;
 
 		sn->least_ns = took < sn->took_ns ? took : sn->took_ns;

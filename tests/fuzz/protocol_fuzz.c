@@ -160,6 +160,13 @@ void mutator_release(struct mutator *m, const char *why)
 	fail_calls(m, why);
 }
 
+void mutators_end(struct server *s, const char *why)
+{
+	(void)s;
+	for (struct mutator *m = mutators; m; m = m->next)
+		mutator_release(m, why);
+}
+
 static void free_mutators(void)
 {
 	while (mutators) {
@@ -277,6 +284,7 @@ static void end_server(void)
 {
 	server_end(&server);
 	alarm(0);
+	uv_close((uv_handle_t *)&server.last, NULL);
 	while (uv_run(&server.loop, UV_RUN_NOWAIT))
 		;
 	require(!server.sessions && !server.peers && uv_loop_close(&server.loop) == 0);

@@ -16,6 +16,7 @@
 #include "inject/journal.h"
 #include "inject/maps.h"
 #include "inject/remote.h"
+#include "inject/stack_snapshot.h"
 #include "tests/live/inject_help.h"
 
 enum { SIZE = 1 << 20, WIPE = 8192, WIPE_SIZE = 4096, STEPS_MAX = 4000 };
@@ -25,6 +26,7 @@ struct job {
 	bool private;
 	struct arena *arena;
 	struct journal *journal;
+	bool is_one, searched, found; /* by find_parked() */
 };
 
 static int make(struct stop *s, void *arg, struct dinst_error *e)
@@ -298,6 +300,79 @@ static void somebody_elses_zeros(void **state)
 	harness_kill(h);
 }
 
+enum { PARKED_AT = 512 };
+
+/* The program maps memory of its own behind our data half, of the same kind, and a context is saved there. */
+static int make_neighbour(struct stop *s, void *arg, struct dinst_error *e)
+{
+	const struct job *job = arg;
+	const taddr_t at = job->arena->data + job->arena->data_size;
+	const struct arch_remote_call calls[] = {
+		{SYS_mmap,
+		 {{ARCH_ARG_CONST, at},
+		  {ARCH_ARG_CONST, SIZE},
+		  {ARCH_ARG_CONST, PROT_READ | PROT_WRITE},
+		  {ARCH_ARG_CONST, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE},
+		  {ARCH_ARG_CONST, UINT64_MAX},
+		  {ARCH_ARG_CONST, 0}},
+		 false},
+		{SYS_madvise,
+		 {{ARCH_ARG_CONST, at}, {ARCH_ARG_CONST, SIZE}, {ARCH_ARG_CONST, MADV_NOHUGEPAGE}},
+		 true},
+	};
+	const struct arch_remote_program program = {.calls = calls, .count = 2};
+	/* pc, flags, segments: struct sigcontext_64 (asm/sigcontext.h) */
+	const uint64_t saved[] = {job->lo + 16, 0x202, 0x2b000000000033};
+	long results[2];
+	int result = remote_run(s, &program, 0, NULL, NULL, NULL, results, e);
+
+	if (!result && (taddr_t)results[0] != at)
+		result = dinst_fail(e, DINST_FAILED, "it is not there");
+	return result ? result : stop_write(s, at + PARKED_AT, saved, sizeof(saved), e);
+}
+
+static int find_parked(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct job *job = arg;
+	const struct stack_range range = {.lo = job->lo + 16, .hi = job->lo + 17};
+	const taddr_t end = job->arena->data + job->arena->data_size;
+	const struct maps_entry *entry;
+	struct snapshot *shot = NULL;
+	int result = snapshot_take_threads(s, &shot, e);
+
+	if (result)
+		return result;
+	snapshot_find_parked(shot);
+	entry = maps_find(snapshot_maps(shot), end);
+	/* One mapping of both: that is what the test is about. */
+	job->is_one = entry && entry->lo < end;
+	job->searched = !snapshot_is_unsearched(shot);
+	job->found = snapshot_parks(shot, &range, 1);
+	snapshot_free(shot);
+	return 0;
+}
+
+/* fear C2: memory of the program's that the kernel shows as one with ours is searched for what is parked there */
+static void neighbours_memory(void **state)
+{
+	struct harness *h = *state;
+	struct job job = {.private = true};
+	struct target *t;
+
+	if (strcmp(arch_name, "x86-64"))
+		skip();
+	t = begin(h, &job);
+	help_stop_well(t, make, &job);
+	help_stop_well(t, make_neighbour, &job);
+	help_stop_well(t, find_parked, &job);
+	assert_true(job.is_one && job.searched);
+	assert_true(job.found);
+	journal_destroy(job.journal);
+	help_stop_well(t, destroy, &job);
+	target_close(t);
+	harness_kill(h);
+}
+
 static rlim_t own_pages(void)
 {
 	unsigned long pages = 0;
@@ -342,7 +417,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(copied_by_fork),	    CASE(death_at_every_step), CASE(not_ours_any_more),
-		CASE(somebody_elses_zeros), CASE(own_address_space),
+		CASE(somebody_elses_zeros), CASE(neighbours_memory),   CASE(own_address_space),
 	};
 
 	return cmocka_run_group_tests_name("live/arena_threads", tests, NULL, NULL);

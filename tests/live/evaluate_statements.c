@@ -7,6 +7,8 @@
 #include "mutator/evaluate_private.h"
 #include "tests/live/evaluate_scene.h"
 
+#include <time.h>
+
 /* ------------------------------------------------------------ statements */
 
 static const char statements[] =
@@ -323,6 +325,105 @@ static const char greedy[] =
 	"    append preInsn f.entry (* named++; *) }\n"
 	"}\n";
 
+/* Numbers are computed with when the request is made as they are in code. */
+static void test_numbers(void **state)
+{
+	static const char *const truths[] = {
+		"(1 << 63) % -1 == 0",
+		"(1 << 63) / -1 == 1 << 63",
+		"7 % (one[0] - 1) == 0 && 7 / (one[0] - 1) == 0",
+		"-7 / 2 == -3 && -7 % 2 == -1 && 7 / -2 == -3",
+		"1 << 64 == 1 && 1 << 40 >> 36 == 16 && (5 << 60) >> 66 == 5 << 58",
+		"-16 >> 2 == -4 && ~5 == -6 && -(1 << 63) == 1 << 63",
+		"0x7fffffffffffffff + one[0] == 1 << 63 && (1 << 63) - 1 > 0",
+		"(12 & 10) == 8 && (12 ^ 10) == 6 && (12 | 10) == 14",
+		"-1 < 0 && !(0 < -1) && 2 <= 2 && 3 >= 3 && !(3 > 3) && 1 != 2",
+		"(0 ? 1 : 2) == 2 && (5 ? 1 : 2) == 1 && !0 && !!7 == 1",
+		"(0 || 3) == 1 && (2 && 3) == 1 && (0 && 1 / (one[0] - 1) == 1) == 0",
+		"one[2] == 3 && 3 * -4 == -12 && (1 << 62) * 4 == 0",
+		"\"a\" < \"b\" && \"b\" >= \"b\" && !(\"b\" > \"b\") && \"a\" <= \"a\"",
+	};
+	struct harness *h = *state;
+	struct scene sc;
+
+	scene_begin(h, &sc, "evaluated", "list one is int { items { 1 }; }");
+	for (size_t i = 0; i < sizeof(truths) / sizeof(truths[0]); i++) {
+		char text[1024];
+
+		snprintf(text, sizeof(text),
+			 "list one is int { items { 1, 2, 3 }; }\n"
+			 "list few is procedure { items { \"read\" }; }\n"
+			 "metric true { name \"true\"; units calls; aggregateOperator sum; "
+			 "style EventCounter; base is counter { foreach f in few if (%s) "
+			 "append preInsn f.entry (* true++; *) } }\n",
+			 truths[i]);
+		load(&sc, text);
+		if (try(&sc, "true", "") < 0)
+			fail_msg("%s: %s", truths[i], sc.e.text);
+	}
+	load(&sc, "metric true { name \"true\"; units calls; aggregateOperator sum; "
+		  "style EventCounter; base is counter { foreach f in few if (one[3]) "
+		  "append preInsn f.entry (* true++; *) } }\n");
+	refused(&sc, "true", "", DINST_USAGE, "there is no element 3");
+	scene_end(h, &sc);
+}
+
+/* Appends "EXPRESSION OPERATOR EXPRESSION ...", `count` of them, as a tree that is not deep. */
+static void add_many(FILE *to, const char *expression, const char *operator, unsigned count)
+{
+	if (count == 1) {
+		fputs(expression, to);
+		return;
+	}
+	fputc('(', to);
+	add_many(to, expression, operator, count / 2);
+	fputs(operator, to);
+	add_many(to, expression, operator, count - count / 2);
+	fputc(')', to);
+}
+
+static void load_large(struct scene *sc, const char *before, const char *expression,
+		       const char *operator, const char * behind)
+{
+	enum { PARTS = 60000 };
+	char *text;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	assert_non_null(to);
+	fprintf(to,
+		"metric large { name \"large\"; units calls; aggregateOperator sum; "
+		"style EventCounter; base is counter { %s",
+		before);
+	add_many(to, expression, operator, PARTS);
+	fprintf(to, "%s } }\n", behind);
+	fclose(to);
+	load(sc, text);
+	free(text);
+}
+
+/* What is looked at again in each round of a loop may be as large as a text can be. */
+static void test_large_trees(void **state)
+{
+	struct harness *h = *state;
+	struct scene sc;
+	struct timespec begin, end;
+
+	scene_begin(h, &sc, "evaluated", NULL);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin);
+	load_large(&sc, "foreach f in $procedures foreach g in $procedures if (", "0", " || ",
+		   ") append preInsn f.entry (* large++; *)");
+	refused(&sc, "large", "", DINST_USAGE, "too much");
+	load_large(&sc,
+		   "foreach f in $procedures foreach g in $procedures append preInsn f.entry (* "
+		   "large += f + ",
+		   "1", " + ", "; *)");
+	refused(&sc, "large", "", DINST_USAGE, "too much");
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
+	assert_true(end.tv_sec - begin.tv_sec < SLOWER * 60);
+	scene_end(h, &sc);
+}
+
 /* Loops inside of loops end, in time and in memory. */
 static void test_limits(void **state)
 {
@@ -437,7 +538,8 @@ int main(void)
 		LIVE_CASE(test_start),	       LIVE_CASE(test_start_stripped),
 		LIVE_CASE(test_start_fixed),   LIVE_CASE(test_start_static),
 		LIVE_CASE(test_start_by_code), LIVE_CASE(test_faults),
-		LIVE_CASE(test_limits),	       LIVE_CASE(test_modules_of_focus),
+		LIVE_CASE(test_limits),	       LIVE_CASE(test_large_trees),
+		LIVE_CASE(test_numbers),       LIVE_CASE(test_modules_of_focus),
 		LIVE_CASE(test_long_list),
 	};
 

@@ -18,6 +18,7 @@
 #include "mutator/threads_private.h"
 #include "mutator/variable.h"
 #include "tests/live/harness_session.h"
+#include "tests/live/mdl_help.h"
 
 static uint64_t now_ms(void)
 {
@@ -376,6 +377,31 @@ static void test_state_that_is_gone(void **state)
 	end(h);
 }
 
+/*
+ * fear G9, D7: more threads than there are records have come and gone, each with memory of its own: the
+ * mutator sees by itself that some went without one, and those that come are measured again
+ */
+static void test_records_run_out(void **state)
+{
+	struct harness *h = *state;
+	int64_t before, new = 0;
+	unsigned id;
+
+	begin(h);
+	mdl_attach(h, NULL);
+	id = mdl_insert(h, "latency", "outer");
+	tell(h, "fresh 4500", "done");
+	for (int i = 0; i < 40 && new != 10; i++) {
+		usleep(250000);
+		before = mdl_field(h, id, "count");
+		tell(h, "fresh 10", "done");
+		new = mdl_field(h, id, "count") - before;
+	}
+	assert_int_equal(new, 10);
+	assert_int_equal(harness_dinst(h, NULL, "detach", harness_number(h->pid)), 0);
+	end(h);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 /* life_threads [CASES]: those whose names it fits */
@@ -390,6 +416,7 @@ int main(int argc, char **argv)
 		CASE(test_sixty_four),
 		CASE(test_crowd),
 		CASE(test_no_more_threads),
+		CASE(test_records_run_out),
 		CASE(test_state_that_is_gone),
 	};
 

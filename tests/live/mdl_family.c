@@ -27,7 +27,14 @@ static const char text[] =
 	"		append preInsn $constraint[0].entry (* leaf_inside++; *)\n"
 	"		append preInsn $constraint[0].return (* leaf_inside++; *) }\n"
 	"	base is counter { foreach f in leaf_only append preInsn f.entry constrained\n"
-	"		(* leaf_inside++; *) } }\n";
+	"		(* leaf_inside++; *) } }\n"
+	"metric spent { name \"spent\"; units ns; aggregateOperator sum; style EventCounter;\n"
+	"	constraint of /Code/*/* is replace wallTimer {\n"
+	"		append preInsn $constraint[0].entry (* startWallTimer(spent); *)\n"
+	"		prepend preInsn $constraint[0].return (* stopWallTimer(spent); *) }\n"
+	"	base is wallTimer { foreach f in leaf_only {\n"
+	"		append preInsn f.entry (* startWallTimer(spent); *)\n"
+	"		prepend preInsn f.return (* stopWallTimer(spent); *) } } }\n";
 
 static struct session *begin(struct harness *h, const char *program)
 {
@@ -212,15 +219,48 @@ static void test_waits_for_its_module(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear G1, G4: a child was forked when only a function's entry was patched, and then begins what has
+ * waited for the module: it would be timed there without an end, so it waits until the child has ended
+ */
+static void test_half_patched_meanwhile(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h, "loads");
+	const unsigned spent = insert(s, "spent", "/Code/libplugin.so/plugin_work");
+
+	assert_int_equal(session_pending(s, spent), 1);
+	ask(h, "open");
+	insert(s, "calls", "/Code/libplugin.so/plugin_work");
+	ask(h, "linger");
+	for (int i = 0; i < 20; i++) {
+		request_retry_pending(s);
+		usleep(5000);
+	}
+	assert_int_equal(session_pending(s, spent), 1);
+	assert_int_equal(session_value(s, spent), 0);
+	unlinger(h);
+	for (int i = 0; i < 50000 && session_pending(s, spent); i++) {
+		request_retry_pending(s);
+		usleep(2000);
+	}
+	assert_int_equal(session_pending(s, spent), 0);
+	ask(h, "call 1000");
+	assert_true(session_value(s, spent) > 0);
+	ask(h, "close");
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_child_came_first),
-		CASE(test_children_later),
-		CASE(test_private_arena),
-		CASE(test_waits_for_its_module),
+		CASE(test_child_came_first),	   CASE(test_children_later),
+		CASE(test_private_arena),	   CASE(test_waits_for_its_module),
+		CASE(test_half_patched_meanwhile),
 	};
 
 	return cmocka_run_group_tests_name("live/mdl_family", tests, NULL, NULL);

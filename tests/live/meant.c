@@ -69,6 +69,15 @@ static void test_other_process(void **state)
 	assert_string_equal(
 		json_string_value(json_object_get(json_object_get(error, "data"), "code")), "gone");
 	json_decref(answer);
+	/* Nor is it waited for what it will execute. */
+	answer = ask(fds[0], "catch_exec",
+		     json_pack("{s:i,s:s,s:I}", "pid", (int)h->pid, "session", "meant", "start",
+			       (json_int_t)stat.start_time + 1));
+	error = json_object_get(answer, "error");
+	assert_non_null(error);
+	assert_string_equal(
+		json_string_value(json_object_get(json_object_get(error, "data"), "code")), "gone");
+	json_decref(answer);
 	answer = attach(fds[0], h->pid, stat.start_time);
 	assert_non_null(json_object_get(answer, "result"));
 	json_decref(answer);

@@ -3,11 +3,13 @@
  * stack_shapes.c - scans and walks of every kind of stack, against what the
  * target's own backtrace(3) said.
  */
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "inject/arena.h"
 #include "inject/heap.h"
 #include "inject/stack.h"
+#include "inject/stack_signals.h"
 #include "tests/live/inject_help.h"
 
 enum { FRAMES = 8192, SHOWN = 64 };
@@ -304,15 +306,74 @@ static void walks_out_of_our_own_code(void **state)
 	arena_release(o.arena);
 }
 
+/* Code that the maps show, and that cannot be read. */
+static void add_unreadable(struct maps *m, taddr_t lo)
+{
+	struct maps_entry *entries = calloc(m->count + 1, sizeof(*entries));
+
+	assert_non_null(entries);
+	assert_true(m->count && lo + 4096 <= m->entries[0].lo);
+	entries[0] = (struct maps_entry){
+		.lo = lo, .hi = lo + 4096, .inode = 1, .protection = PROT_EXEC, .name = ""};
+	memcpy(entries + 1, m->entries, m->count * sizeof(*entries));
+	free(m->entries);
+	m->entries = entries;
+	m->count++;
+}
+
+/* Frames that are found where the handler returns to `code`, and interrupted spin(). */
+static size_t frames_to(struct scene *c, taddr_t code)
+{
+	enum {
+		SP = 21,
+		PC = 22
+	}; /* words of struct rt_sigframe, with the return address (registers.c) */
+	const struct maps_entry *stack = maps_named(&c->shot->maps, "[stack]");
+	uint64_t frame[ARCH_SIGNAL_FRAME / 8] = {code};
+	struct stack_region region = {
+		.lo = 0x1000, .hi = 0x1000 + sizeof(frame), .bytes = (uint8_t *)frame};
+	struct signal_search *search = malloc(sizeof(*search));
+	struct dinst_error e = {0};
+	size_t count;
+
+	assert_true(stack && search);
+	frame[SP] = stack->lo;
+	frame[PC] = c->spin_begin;
+	signal_search_begin(search, c->shot);
+	assert_int_equal(signal_frames_find(search, &region, &e), 0);
+	count = region.signals->count;
+	free(region.signals);
+	free(search);
+	return count;
+}
+
+/*
+ * fear C2: where code that a handler returns to cannot be read (execute only, or we have no descriptor left), what else
+ * looks like a signal frame is one: the stack that it leads to is not missed
+ */
+static void unreadable_return(void **state)
+{
+	enum { NOWHERE = 0x20000 };
+	struct scene c;
+
+	if (strcmp(arch_name, "x86-64"))
+		skip();
+	begin(&c, *state);
+	assert_int_equal(frames_to(&c, c.spin_begin), 0);
+	add_unreadable(&c.shot->maps, NOWHERE);
+	assert_int_equal(frames_to(&c, NOWHERE + 16), 1);
+	assert_int_equal(frames_to(&c, c.spin_begin), 0);
+	finish(&c);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(walk_equals_backtrace),
-		CASE(every_frame_is_found),
-		CASE(many_ranges_at_once),
-		CASE(walks_out_of_our_own_code),
+		CASE(walk_equals_backtrace), CASE(every_frame_is_found),
+		CASE(many_ranges_at_once),   CASE(walks_out_of_our_own_code),
+		CASE(unreadable_return),
 	};
 
 	return cmocka_run_group_tests_name("live/stack_shapes", tests, NULL, NULL);

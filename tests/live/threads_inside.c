@@ -37,7 +37,13 @@ static const char text[] =
 	"		prepend preInsn $constraint[0].return (* stopWallTimer(spent); *) }\n"
 	"	base is wallTimer { foreach f in leaf_only {\n"
 	"		append preInsn f.entry (* startWallTimer(spent); *)\n"
-	"		prepend preInsn f.return (* stopWallTimer(spent); *) } } }\n";
+	"		prepend preInsn f.return (* stopWallTimer(spent); *) } } }\n"
+	"list held_only is procedure { items { \"held\" }; }\n"
+	"metric waited { name \"waited\"; units ns; aggregateOperator sum; style EventCounter;\n"
+	"	constraint inside;\n"
+	"	base is wallTimer { foreach f in held_only {\n"
+	"		append preInsn f.entry constrained (* startWallTimer(waited); *)\n"
+	"		prepend preInsn f.return constrained (* stopWallTimer(waited); *) } } }\n";
 
 static struct session *begin(struct harness *h)
 {
@@ -146,6 +152,30 @@ static void test_held(void **state)
 	end(h, s, true);
 }
 
+/*
+ * fear H5: a function that runs on a signal's stack is inside of those that were interrupted, also where
+ * that stack lies above the thread's own
+ */
+static void test_stack_above(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct instance *waited;
+	int64_t before;
+
+	expect(h, "above 3", "held");
+	waited = insert(s, "waited", "nest", NULL);
+	assert_int_equal(waited->unwalked, 0);
+	usleep(20000);
+	before = value(waited);
+	assert_true(before >= 20000000);
+	expect(h, "free", "done");
+	before = value(waited);
+	usleep(20000);
+	assert_int_equal(value(waited), before);
+	end(h, s, true);
+}
+
 /* fear D7, J7: what a removed request had is another's later, and begins at 0 wherever threads are */
 static void test_words_are_clean(void **state)
 {
@@ -197,6 +227,40 @@ static void test_spinning(void **state)
 	assert_non_null(harness_line(h, HARNESS_ANSWER_MS));
 	assert_int_equal(value(outer), 0);
 	assert_int_equal(value(leaf), 0);
+	end(h, s, true);
+}
+
+/*
+ * fear E3: a function in whose callee a thread runs our code when the request comes is left by a jump: it
+ * is not active any more, as any other
+ */
+static void test_leaps(void **state)
+{
+	struct harness *h = *state;
+	struct session *s = begin(h);
+
+	/* With threads, so that it is known where their stacks are. */
+	expect(h, "hold 2 1", "held");
+	insert(s, "now", "nest", NULL);
+	insert(s, "now", "leaf", NULL);
+	expect(h, "free", "done");
+	for (unsigned turn = 0; turn < 3; turn++) {
+		struct instance *leaper;
+
+		expect(h, "leap 4", "held");
+		leaper = insert(s, "now", "leaper", NULL);
+		if (!leaper->unwalked)
+			assert_int_equal(value(leaper), 4);
+		/* They are in our code most of the time, and run when there is a processor for them. */
+		for (unsigned tries = 0; tries < 2000 && threads_have_strayed(s); tries++) {
+			usleep(5000);
+			threads_bring_home(s);
+		}
+		assert_false(threads_have_strayed(s));
+		expect(h, "land", "done");
+		assert_int_equal(value(leaper), 0);
+		removed(s, leaper);
+	}
 	end(h, s, true);
 }
 
@@ -361,9 +425,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_held, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_stack_above, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_words_are_clean, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_spinning, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_leaps, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_jumps, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_fibers, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_before_rseq, harness_setup, harness_teardown),

@@ -322,6 +322,8 @@ static int64_t expect_elements(json_t *row, const uint64_t *expected)
 
 static void vectors(struct harness *h, bool private)
 {
+	struct call *calls = calloc(THREADS * CALLS, sizeof(*calls));
+	const size_t count = calls_of(CALLS, calls);
 	uint64_t sums[KEYS], numbers[KEYS], most = 0;
 	struct session *s = begin(h, private);
 	struct instance *added = insert(s, "added", "/SyncObject/Mutex/*");
@@ -330,6 +332,7 @@ static void vectors(struct harness *h, bool private)
 	json_t *row;
 
 	by_key(sums, numbers);
+	qsort(calls, count, sizeof(*calls), by_value);
 	feed(h);
 	for (unsigned round = 0; round < 2; round++) {
 		row = row_of(added);
@@ -345,11 +348,14 @@ static void vectors(struct harness *h, bool private)
 		expect_elements(row, numbers);
 		assert_int_equal(member(row, "value"), THREADS * CALLS);
 		assert_int_equal(member(row, "count"), THREADS * CALLS);
+		/* All of them together, as of one that knows no keys. */
+		expect_distribution(row, calls, count);
 		json_decref(row);
 		if (round == 0)
 			kill_target(h);
 	}
 	session_free(s);
+	free(calls);
 }
 
 static void test_vectors(void **state)

@@ -283,6 +283,35 @@ static void test_factors(void **state)
 	}
 }
 
+static void test_sums(void **state)
+{
+	/* add x1, x2, x2, lsl #1; add x1, x2, w3, sxtw #2; sub x1, x2, x3; adds x1, x2, x3 */
+	static const uint32_t words[] = {0x8b020441, 0x8b23c841, 0xcb030041, 0xab030041};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		struct arch_insn insn = {.length = A64_SIZE};
+
+		a64_store(insn.bytes, words[i]);
+		assert_int_equal(arch_adds(&insn), i < 2);
+	}
+}
+
+static void test_extensions(void **state)
+{
+	/* sxtw x1, w2; uxtb w1, w2; sxth x1, w2; asr x1, x2, #3; lsl x1, x2, #2; neg x1, x2; add x1, x2, #5 */
+	static const uint32_t words[] = {0x93407c41, 0x53001c41, 0x93403c41, 0x9343fc41,
+					 0xd37ef441, 0xcb0203e1, 0x91001441};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		struct arch_insn insn = {.length = A64_SIZE};
+
+		a64_store(insn.bytes, words[i]);
+		assert_int_equal(arch_extends(&insn), i < 3);
+	}
+}
+
 static void test_not_sure(void **state)
 {
 	/* Unallocated; branches and returns that newer processors know (cb, retaasppc). */
@@ -402,10 +431,11 @@ static void test_scan(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cases),	 cmocka_unit_test(test_not_sure),
-		cmocka_unit_test(test_compares), cmocka_unit_test(test_factors),
-		cmocka_unit_test(test_format),	 cmocka_unit_test(test_garbage),
-		cmocka_unit_test(test_liveness), cmocka_unit_test(test_scan),
+		cmocka_unit_test(test_cases),	   cmocka_unit_test(test_sums),
+		cmocka_unit_test(test_extensions), cmocka_unit_test(test_not_sure),
+		cmocka_unit_test(test_compares),   cmocka_unit_test(test_factors),
+		cmocka_unit_test(test_format),	   cmocka_unit_test(test_garbage),
+		cmocka_unit_test(test_liveness),   cmocka_unit_test(test_scan),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

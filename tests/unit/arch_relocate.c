@@ -213,13 +213,67 @@ static void test_execution(void **state)
 	run_both("e910000000", home, away);
 }
 
+/* Of two registers, or of one and memory; not what is stored, subtracted, multiplied or moved on. */
+static void test_sums(void **state)
+{
+	static const struct {
+		const char *text;
+		bool adds;
+	} cases[] = {
+		{"4801d0", true},
+		{"4803d0", true},
+		{"480302", true},
+		{"488d0410", true},
+		{"488d441000", true},
+		{"480102", false},
+		{"4829d0", false},
+		{"4831d0", false},
+		{"488d0450", false},
+		{"488d441001", false},
+		{"488d00", false},
+		{"4883c005", false},
+		{"488d041500000000", false},
+		{"488b0410", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct arch_insn insn = decode(cases[i].text, 0x1000);
+
+		if (arch_adds(&insn) != cases[i].adds)
+			fail_msg("%s: not %d", cases[i].text, cases[i].adds);
+	}
+}
+
+/* The lower part of a register; not of memory, of the same size, or in the lower part of one only. */
+static void test_extensions(void **state)
+{
+	static const struct {
+		const char *text;
+		bool extends;
+	} cases[] = {
+		{"4863c0", true},  {"4863d0", true},	{"4898", true},	     {"98", true},
+		{"0fb6c0", true},  {"0fb7d0", true},	{"480fbec0", true},  {"0fbfc0", true},
+		{"6698", false},   {"660fb6c0", false}, {"4863042a", false}, {"0fb600", false},
+		{"4889d0", false}, {"48f7d0", false},	{"488d4005", false}, {"0fafc0", false},
+		{"0fbcc0", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct arch_insn insn = decode(cases[i].text, 0x1000);
+
+		if (arch_extends(&insn) != cases[i].extends)
+			fail_msg("%s: not %d", cases[i].text, cases[i].extends);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_words),
-		cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_calls),
-		cmocka_unit_test(test_execution),
+		cmocka_unit_test(test_extensions), cmocka_unit_test(test_sums),
+		cmocka_unit_test(test_words),	   cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_calls),	   cmocka_unit_test(test_execution),
 	};
 
 	alarm(60);

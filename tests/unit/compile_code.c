@@ -295,6 +295,14 @@ static void test_timers(void **state)
 	run_as(&stop, &w, 1, 0);
 	assert_int_equal(word_at(&w, TOTAL_AT + 0x2000), 500);
 	assert_int_equal(word_at(&w, RECORD + TIMER_AT), 2ull << 32);
+	/* Of ticks -1 is -1, too, and no time. */
+	timer.clock = ARCH_CLOCK_TICKS;
+	run_as(&start, &w, 1, 0);
+	run_as(&start, &w, 1, 0);
+	memset(w.arena, 0, sizeof(w.arena));
+	run_as(&stop, &w, 1, 0);
+	assert_int_equal(word_at(&w, TOTAL_AT), UINT64_MAX);
+	timer.clock = ARCH_CLOCK_MONOTONIC;
 }
 
 static void test_record(void **state)

@@ -61,6 +61,10 @@ static void test_many(void **state)
 	store(&w, RECORD + FLAG_AT, 0x123456789, 8);
 	run_as(&job, &w, 1, 0);
 	assert_int_equal(word_at(&w, TOTAL_AT + 32), 104);
+	/* A constraint may count in the upper half of its flag. */
+	store(&w, RECORD + FLAG_AT, 3ull << 32 | 2, 8);
+	run_as(&job, &w, 1, 0);
+	assert_int_equal(word_at(&w, TOTAL_AT + 8), 202);
 	/* Nothing says for which object. */
 	job.guard_count = 0;
 	assert_int_equal(build(&job, &c, &e), DINST_USAGE);
@@ -81,6 +85,68 @@ static void test_many(void **state)
 	total.elements = 1;
 }
 
+/* Where it is none of the objects, and beside a place that is known already. */
+static void test_none(void **state)
+{
+	static const char *const refused[] = {
+		"if ($return != $constraint[0]) m++;",
+		"if (!($return == $constraint[0])) m++;",
+		"if ($return == $constraint[0]) other++; else m++;",
+		"if ($return == $constraint[0] && $thread) other++; else m++;",
+		"if ($return != $constraint[0] || $thread) m++;",
+		"m += $return == $constraint[0] ? 0 : m++;",
+	};
+	const struct mdl_binding any = {.name = "$constraint", .kind = MDL_BOUND_ANY};
+	const struct compile_guard guard = {.flag = &flag, .name = "f", .many = true};
+	struct job job = {.kind = POINT_EXIT,
+			  .role = MDL_MEASURES,
+			  .bindings = &any,
+			  .binding_count = 1,
+			  .vector = &table};
+	struct world w = {.keys = {0x1000, 0x1001, 0x1002, 0x1003}, .key_count = 4};
+	uint64_t none;
+
+	(void)state;
+	total.elements = 5;
+	table.keys = &none;
+	for (size_t i = 0; i < COUNT(refused); i++) {
+		struct dinst_error e = {0};
+		struct compiled c;
+
+		job.code = refused[i];
+		if (build(&job, &c, &e) != DINST_USAGE || !strstr(e.text, "nothing says"))
+			fail_msg("%s: %s", job.code, e.text);
+		dinst_error_clear(&e);
+	}
+	/* Where it is not none, it is one. */
+	job.code = "if ($return != $constraint[0]) other += 7; else m++;";
+	w.results[0] = 0x1002;
+	run_as(&job, &w, 1, 0);
+	assert_int_equal(word_at(&w, TOTAL_AT + 16), 1);
+	assert_int_equal(word_at(&w, TOTAL_AT + 0x1000), 0);
+	w.results[0] = 0x2000;
+	run_as(&job, &w, 1, 0);
+	assert_int_equal(word_at(&w, TOTAL_AT + 0x1000), 7);
+	/* A comparison is 1 or 0, which of the objects it is notwithstanding. */
+	job.code = "other += 10 * ($return == $constraint[0]);";
+	w.results[0] = 0x1003;
+	run_as(&job, &w, 1, 0);
+	assert_int_equal(word_at(&w, TOTAL_AT + 0x1000), 17);
+	/* The flag says for which object this is, whatever is compared in between. */
+	job.guards = &guard;
+	job.guard_count = 1;
+	store(&w, RECORD + FLAG_AT, 2, 8);
+	job.code =
+		"t = ($return == $constraint[0]); if ($return == $constraint[0]) m += 5; m += 100;";
+	run_as(&job, &w, 1, 0);
+	assert_int_equal(word_at(&w, TOTAL_AT + 24), 5);
+	assert_int_equal(word_at(&w, TOTAL_AT + 8), 100);
+	for (unsigned i = 0; i < 5; i += 2)
+		assert_int_equal(word_at(&w, TOTAL_AT + 8 * i), i == 2);
+	table.keys = NULL;
+	total.elements = 1;
+}
+
 /* A flag of many objects holds a place: code that would leave another number there is refused. */
 static void test_flag_of_many(void **state)
 {
@@ -94,6 +160,8 @@ static void test_flag_of_many(void **state)
 		{"t--;", 0},
 		{"if ($return == $constraint[0]) t++;", DINST_USAGE},
 		{"if ($return == $constraint[0]) t = 1;", DINST_USAGE},
+		{"if ($return == $constraint[0]) t = 0; else t = 1;", DINST_USAGE},
+		{"if ($return != $constraint[0]) t++;", DINST_USAGE},
 		{"t = $thread && $return == $constraint[0];", DINST_USAGE},
 	};
 	const struct mdl_binding any = {.name = "$constraint", .kind = MDL_BOUND_ANY};
@@ -120,7 +188,8 @@ static void test_flag_of_many(void **state)
 static void test_modes(void **state)
 {
 	struct job job = {
-		.code = "m++; t = 7; other += $return; if ($return) t = 9; startWallTimer(w);",
+		.code = "m++; t = 7; other += $return; if ($return) t = 9; startWallTimer(w); "
+			"t = $caller; t = $stack; t = nobody(1); if (nobody(2)) t = 3;",
 		.kind = POINT_EXIT,
 		.role = MDL_MEASURES,
 		.mode = COMPILE_CATCH_UP};
@@ -157,6 +226,71 @@ static void test_modes(void **state)
 	assert_int_equal(build(&job, &c, &e), 0);
 	assert_true(c.activation);
 	free(c.program.ops);
+}
+
+/* What a forked child has inherited is its parent's to count; what a guard asks only the moment tells. */
+static void test_moments(void **state)
+{
+	struct compile_guard guard = {.name = "t"};
+	struct job level = {.code = "m--;",
+			    .kind = POINT_EXIT,
+			    .role = MDL_MEASURES,
+			    .sampled = true},
+		   late = {.code = "startWallTimer(w);",
+			   .role = MDL_MEASURES,
+			   .mode = COMPILE_CATCH_UP,
+			   .guards = &guard,
+			   .guard_count = 1};
+	struct world w = {.arguments = {1}};
+
+	(void)state;
+	run_as(&level, &w, 1, PAIR_INHERITED);
+	assert_int_equal(word_at(&w, TOTAL_AT), 0);
+	run_as(&level, &w, 1, 5);
+	assert_int_equal(word_at(&w, TOTAL_AT), UINT64_MAX);
+	guard.code = parse("t = $arg[0] != 9;");
+	run_as(&late, &w, 1, 0);
+	assert_int_equal(word_at(&w, RECORD + TIMER_AT), 0);
+	guard.code = parse("t = $thread != 0 || 1;");
+	run_as(&late, &w, 1, 0);
+	assert_int_equal(word_at(&w, RECORD + TIMER_AT), 1);
+}
+
+/* Where what a variable becomes is used, it is one word; where it only grows, a counter. */
+static void test_forms(void **state)
+{
+	static const struct {
+		const char *code;
+		enum variable_form form;
+	} codes[] = {
+		{"m++;", VARIABLE_TOTAL},
+		{"m += 2; if ($return) m -= $thread;", VARIABLE_TOTAL},
+		{"m = 2;", VARIABLE_LEVEL},
+		{"t = (m += 2);", VARIABLE_LEVEL},
+		{"t = m++;", VARIABLE_LEVEL},
+		{"if (m += 1) t = 1;", VARIABLE_LEVEL},
+		{"t = m;", VARIABLE_LEVEL},
+		{"m += (t = $thread) ? m : 0;", VARIABLE_LEVEL},
+		{"record(d, m -= 1);", VARIABLE_LEVEL},
+	};
+	struct variable *const variables[] = {&total, &temporary, &timer, &distribution};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(codes); i++) {
+		struct mdl_placement placement = {.code = parse(codes[i].code)};
+		const struct mdl_plan plan = {.metric = mdl_find_metric(library, "m"),
+					      .placements = &placement,
+					      .placement_count = 1};
+		struct dinst_error e = {0};
+
+		assert_int_equal(compile_choose_forms(&plan, variables, COUNT(variables), &e), 0);
+		if (total.form != codes[i].form)
+			fail_msg("%s: %d", codes[i].code, total.form);
+		assert_int_equal(temporary.form, VARIABLE_FLAG);
+		assert_int_equal(timer.form, VARIABLE_TIMER);
+		assert_int_equal(distribution.form, VARIABLE_DISTRIBUTION);
+	}
+	total.form = VARIABLE_TOTAL;
 }
 
 /*
@@ -262,10 +396,11 @@ static void test_too_long(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_many),	 cmocka_unit_test(test_flag_of_many),
-		cmocka_unit_test(test_modes),	 cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_depth),	 cmocka_unit_test(test_arguments),
-		cmocka_unit_test(test_too_long),
+		cmocka_unit_test(test_many),	     cmocka_unit_test(test_none),
+		cmocka_unit_test(test_flag_of_many), cmocka_unit_test(test_moments),
+		cmocka_unit_test(test_forms),	     cmocka_unit_test(test_modes),
+		cmocka_unit_test(test_refused),	     cmocka_unit_test(test_depth),
+		cmocka_unit_test(test_arguments),    cmocka_unit_test(test_too_long),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -280,10 +280,19 @@ static void test_taken(void **state)
 		/* Too large: on the stack, and what follows still has registers. */
 		{"takes_large", POINT_ENTRY, "arg1.words[1]", (int64_t)0xf1f2f3f4f5f60202},
 		/* What is behind its end, or in front of it, may be behind the end of the stack. */
+		{"takes_large", POINT_ENTRY, "arg1.words[3]", 0},
 		{"takes_large", POINT_ENTRY, "arg1.words[100000]", 0},
 		{"takes_large", POINT_ENTRY, "arg1.words[-100000]", 0},
 		{"takes_large", POINT_ENTRY, "arg1.last", (int32_t)0xf5f60404},
 		{"takes_large", POINT_ENTRY, "arg2", 0x05060708},
+		/* Nor is anything as large as this on one. */
+		{"takes_huge", POINT_ENTRY, "arg1.last", 0},
+		{"takes_huge", POINT_ENTRY, "arg1.words[1]", 0},
+		{"takes_huge", POINT_ENTRY, "arg6", 0x33334444},
+		{"takes_huge", POINT_ENTRY, "arg7", 0},
+		/* The last of the vector registers, and the first double that has none. */
+		{"takes_doubles", POINT_ENTRY, "arg7", 7},
+		{"takes_doubles", POINT_ENTRY, "arg8", 0},
 		/* Packed, its members lie across words. */
 		{"takes_packed", POINT_ENTRY, "arg0.before", 0x01},
 		{"takes_packed", POINT_ENTRY, "arg0.i", 0x02f1f2f3f4f5f601},
@@ -301,6 +310,8 @@ static void test_taken(void **state)
 		{"takes_node", POINT_ENTRY, "arg0.high", 17},
 		{"takes_node", POINT_ENTRY, "arg0.sign", -2},
 		{"takes_node", POINT_ENTRY, "arg0.wide", 0x1122334455667788},
+		{"takes_full", POINT_ENTRY, "arg0.low", (HEAP + 64) & 0x7f},
+		{"takes_full", POINT_ENTRY, "arg0.high", (HEAP + 64) >> 7},
 		{"takes_node", POINT_ENTRY, "arg0.text[1]", 0x77},
 		{"takes_node", POINT_ENTRY, "arg0.pairs[1].x", -4},
 		{"takes_node", POINT_ENTRY, "arg0.pairs[1].y", -5},
@@ -338,6 +349,8 @@ static void test_taken(void **state)
 		    !strcmp(cases[i].function, "takes_old") || !strcmp(cases[i].path, "arg1.d") ||
 		    !strcmp(cases[i].path, "return.d"))
 			t.floats[0] = bits_of(-2.75);
+		if (!strcmp(cases[i].function, "takes_doubles"))
+			t.floats[7] = bits_of(7.5), t.stack[1] = bits_of(0.25);
 		if (take(cases[i].function, cases[i].kind, path_of(cases[i].path), &t, &got, &e))
 			fail_msg("%s %s: %s", cases[i].function, cases[i].path, e.text);
 		if (got != cases[i].want)

@@ -124,6 +124,30 @@ static void own_maps_are_read(void **state)
 	assert_int_equal(maps_read(0x3fffffff, &m, &e), DINST_GONE);
 }
 
+/* fear C2: what is shared and may have stacks in it is told from files, under each name that the kernel has for it */
+static void shared_memory_is_told(void **state)
+{
+	static const bool memory[] = {true, true, true, true, true, true, false, false, false};
+	struct maps m;
+
+	(void)state;
+	assert_int_equal(parse("10000-11000 rw-s 00000000 00:01 7 /dev/zero (deleted)\n"
+			       "12000-13000 rw-s 00000000 00:1a 7 /dev/shm/a\n"
+			       "14000-15000 rw-s 00000000 00:01 7 /memfd:x (deleted)\n"
+			       "16000-17000 rw-s 00000000 00:01 7 /SYSV00000000 (deleted)\n"
+			       "18000-19000 rw-s 00000000 00:0f 7 /anon_hugepage (deleted)\n"
+			       "1a000-1b000 rw-s 00000000 00:01 7 [anon_shmem:stacks]\n"
+			       "1c000-1d000 rw-s 00000000 08:01 7 /var/lib/data\n"
+			       "1e000-1f000 rw-p 00000000 00:00 0 [anon:stacks]\n"
+			       "20000-21000 rw-p 00000000 00:00 0 \n",
+			       &m),
+			 0);
+	assert_int_equal(m.count, sizeof(memory));
+	for (size_t i = 0; i < m.count; i++)
+		assert_int_equal(maps_shares_memory(&m.entries[i]), memory[i]);
+	maps_release(&m);
+}
+
 /* ---------------------------------------------------------------- placing */
 
 static const struct arena_limits ordinary = {0x10000, 0, 64 * MIB, false, 0, 0, false, 0};
@@ -282,6 +306,65 @@ static void clear_of_heap_and_bottom(void **state)
 	maps_release(&m);
 }
 
+/* fear B7: a heap of which the program has protected, or locked, a part is several mappings, and its end is that of the last */
+static void clear_of_a_heap_in_parts(void **state)
+{
+	const struct arena_limits limits = {0x10000, 0x500000, 64 * MIB, false, 0, 0, false, 0};
+	taddr_t lo = 0x400000, hi = 0x480000, at;
+	struct maps m;
+
+	(void)state;
+	/* Free are 80 MiB behind the heap, of which it may grow into 64. */
+	assert_int_equal(parse("00010000-00480000 r-xp 00000000 08:02 1 /bin/x\n"
+			       "00500000-00600000 rw-p 00000000 00:00 0 [heap]\n"
+			       "00600000-00601000 ---p 00000000 00:00 0 [heap]\n"
+			       "00601000-10000000 rw-p 00000000 00:00 0 [heap]\n"
+			       "15000000-7fffffff0000 rw-p 00000000 00:00 0 \n",
+			       &m),
+			 0);
+	assert_true(arena_place_near(&m, &limits, lo, hi, 16 * MIB, 0, 0, &at));
+	assert_int_equal(at, 0x10000000 + 64 * MIB);
+	assert_false(arena_place_near(&m, &limits, lo, hi, 17 * MIB, 0, 0, &at));
+	maps_release(&m);
+}
+
+/*
+ * fear B7, G1: of a family, too, a place is clear of where each one's heap and stack may grow to
+ */
+static void clear_of_a_familys_heap_and_stack(void **state)
+{
+	struct arena_limits limits = {0x10000, 0x700000, 512 * MIB, false, 0, 0, false, 0};
+	taddr_t lo = 0x7fffe0000000, hi = 0x7fffe0100000, at;
+	struct maps m, other;
+
+	(void)state;
+	assert_int_equal(parse("7ff000000000-7fffe0100000 r-xp 00000000 08:02 1 /bin/x\n"
+			       "7fffffff0000-7ffffffff000 rw-p 00000000 00:00 0 [stack]\n",
+			       &m),
+			 0);
+	assert_int_equal(parse("7ff000000000-7fffe0100000 r-xp 00000000 08:02 1 /bin/x\n"
+			       "7ffffffe0000-7ffffffff000 rw-p 00000000 00:00 0 [stack]\n",
+			       &other),
+			 0);
+	assert_true(arena_place_add(&m, &other));
+	maps_release(&other);
+	assert_false(arena_place_near(&m, &limits, lo, hi, 1 * MIB, 0, 0, &at));
+	limits.stack_limit = 64 * MIB;
+	assert_true(arena_place_near(&m, &limits, lo, hi, 1 * MIB, 0, 0, &at));
+	maps_release(&m);
+	assert_int_equal(parse(FIXED, &m), 0);
+	assert_int_equal(parse("00700000-10000000 rw-p 00000000 00:00 0 [heap]\n"
+			       "15000000-7fffffff0000 rw-p 00000000 00:00 0 \n",
+			       &other),
+			 0);
+	assert_true(arena_place_add(&m, &other));
+	maps_release(&other);
+	assert_true(arena_place_near(&m, &limits, 0x400000, 0x480000, 16 * MIB, 0, 0, &at));
+	assert_int_equal(at, 0x10000000 + 64 * MIB);
+	assert_false(arena_place_near(&m, &limits, 0x400000, 0x480000, 17 * MIB, 0, 0, &at));
+	maps_release(&m);
+}
+
 /* fear B7: clear of where a stack may grow to */
 static void clear_of_a_growing_stack(void **state)
 {
@@ -386,12 +469,15 @@ int main(void)
 		cmocka_unit_test(lines_are_understood),
 		cmocka_unit_test(broken_lines_are_refused),
 		cmocka_unit_test(own_maps_are_read),
+		cmocka_unit_test(shared_memory_is_told),
 		cmocka_unit_test(below_a_pie),
 		cmocka_unit_test(low_memory_is_shared),
 		cmocka_unit_test(promised_memory),
 		cmocka_unit_test(away_from_where_mmap_grows),
 		cmocka_unit_test(at_a_chosen_end),
 		cmocka_unit_test(clear_of_heap_and_bottom),
+		cmocka_unit_test(clear_of_a_heap_in_parts),
+		cmocka_unit_test(clear_of_a_familys_heap_and_stack),
 		cmocka_unit_test(clear_of_a_growing_stack),
 		cmocka_unit_test(crowded),
 		cmocka_unit_test(random_spaces),

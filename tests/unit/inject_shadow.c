@@ -92,6 +92,22 @@ static void take(const char *path)
 	assert_int_equal(remove(full), 0);
 }
 
+/* Of a process with thousands of groups, as others may put it before what is looked for. */
+static void put_long(const char *path, const char *last)
+{
+	enum { GROUPS = 5000, ROOM = 16 };
+	char *text = calloc(GROUPS + 16, ROOM);
+	size_t used;
+
+	assert_non_null(text);
+	used = (size_t)snprintf(text, 8 * ROOM, "Name:\tnginx\nGroups:\t");
+	for (unsigned i = 0; i < GROUPS; i++)
+		used += (size_t)snprintf(text + used, ROOM, "%u ", 1000000 + i);
+	snprintf(text + used, 8 * ROOM, "\n%s", last);
+	put(path, text);
+	free(text);
+}
+
 /* fear C9: one thread with a shadow stack is enough; what cannot be read counts as one */
 static void test_threads(void **state)
 {
@@ -115,6 +131,12 @@ static void test_threads(void **state)
 	put("7/task/8/status", STATUS("x86_Thread_features:\t\n"));
 	assert_false(shadow_is_on(root, 7));
 	put("7/task/8/status", STATUS("x86_Thread_features:\tshstk \n"));
+	assert_true(shadow_is_on(root, 7));
+	take("7/task/8/status");
+	put_long("7/task/8/status", STATUS("x86_Thread_features:\t\n"));
+	assert_false(shadow_is_on(root, 7));
+	take("7/task/8/status");
+	put_long("7/task/8/status", STATUS("x86_Thread_features:\tshstk \n"));
 	assert_true(shadow_is_on(root, 7));
 	take("7/task/8/status");
 	put("7/task/8/status", "");

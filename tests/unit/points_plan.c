@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * points_plan.c - plans of the functions in tests/live/targets/points-layout.S,
- * points-flow.S, points-tactics.S, points-fixed.S, points-absolute.S, points-go.S and points-managed.S, one line a
- * case.
+ * points_plan.c - plans of the functions in tests/live/targets/points-layout.S, points-flow.S, points-tactics.S,
+ * points-fixed.S, points-absolute.S, points-go.S and points-managed.S, one line a case.
  *
  * A plan is written as its points in order: KIND+OFFSET, then either =TACTIC
  * with the window as (start offset, bytes of instructions[+padding]) or
@@ -395,6 +394,7 @@ static void test_managed(void **state)
 		{"n_stack", "entry+0=jump(0,7) exit+6=merged(0,7)"},
 		{"n_calls",
 		 "entry+0=jump(0,10) call+8=merged(0,10) call+14=!unmovable exit+18=evicted(17,2>0+5)"},
+		{"n_divides", "entry+0=jump(0,5) exit+8=padding(8,1+4)"},
 	};
 	struct image *img = open_target("points-managed");
 

@@ -300,12 +300,57 @@ static void test_format(void **state)
 	assert_string_equal(small, "v3 ");
 }
 
+/* What was loaded before is there no more where any part of it was written in between. */
+static void test_overlap(void **state)
+{
+	static const struct {
+		uint8_t kind, size;
+	} writes[] = {
+		{ARCH_OP_STORE, 8},	   {ARCH_OP_STORE, 4},	    {ARCH_OP_STORE, 2},
+		{ARCH_OP_STORE, 1},	   {ARCH_OP_STORE, 0},	    {ARCH_OP_FETCH_ADD, 8},
+		{ARCH_OP_FETCH_ADD, 0},	   {ARCH_OP_ATOMIC_ADD, 8}, {ARCH_OP_ATOMIC_ADD, 0},
+		{ARCH_OP_ATOMIC_STORE, 0},
+	};
+
+	(void)state;
+	for (unsigned n = 0; n < COUNT(writes) * 17 * 4; n++) {
+		const uint8_t size = (uint8_t)(1u << n % 4);
+		const uint64_t at = n / 4 % 17;
+		struct arch_op ops[] = {
+			{.kind = ARCH_OP_LOAD, .result = 4, .size = size, .a = 3, .number = at},
+			{.kind = ARCH_OP_STORE, .size = 8, .a = 3, .number = 0x28, .b = 4},
+			{.kind = writes[n / 68].kind,
+			 .size = writes[n / 68].size,
+			 .a = 3,
+			 .number = 8,
+			 .immediate = 0x7f7f7f7f},
+			{.kind = ARCH_OP_LOAD, .result = 5, .size = size, .a = 3, .number = at},
+			{.kind = ARCH_OP_STORE, .size = 8, .a = 3, .number = 0x30, .b = 5},
+		};
+		struct arch_program p = {
+			.ops = ops, .count = COUNT(ops), .room = COUNT(ops), .values = 5};
+		struct world plain = {.memory = {0}}, optimised;
+		uint64_t values[16] = {[3] = 0x1000};
+
+		for (unsigned i = 0; i < sizeof(plain.memory); i++)
+			plain.memory[i] = (uint8_t)(i * 7 + 1);
+		optimised = plain;
+		assert_true(run(&plain, ops, COUNT(ops), values));
+		arch_program_optimise(&p);
+		memset(values, 0, sizeof(values));
+		values[3] = 0x1000;
+		assert_true(run(&optimised, p.ops, p.count, values));
+		assert_memory_equal(optimised.memory, plain.memory, sizeof(plain.memory));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_extend),
 		cmocka_unit_test(test_conditions), cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_others),	   cmocka_unit_test(test_format),
+		cmocka_unit_test(test_overlap),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,9 +13,9 @@
  *   @progress three progress notifications   @error  error no-such-function
  *   @leftovers  tells that something is left of an earlier session, and answers after 2 s
  *   @event    tells that the target has exited   @flood  a line of 70 MiB
+ *   @unread   an error without a number, as of one that had no memory to read it
  * In the name of a session: @remains leaves something when it is detached, @blind says
  * of a second attach that the process has gone; @felled: what is to be executed is killed before.
- *   @unread   an error without a number, as of one that had no memory to read it
  * FAKE_MUTATOR_LOG=FILE appends every request; read, sample and repair are answered
  * when FILE.held is gone. FAKE_CRASH_ATTACH=N: the first N
  * mutators (counted in $FAKE_MUTATOR_LOG.crashes) die in attach.

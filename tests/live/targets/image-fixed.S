@@ -55,6 +55,40 @@ FN x_label
 	ret
 END x_label
 
+	/* Its table is among the code, and what is behind it is found by that alone; it has a label of its own. */
+FN x_behind
+	and $1, %edi
+	jmp *.Lxbtab(, %rdi, 8)
+	.p2align 3, 0x06
+.Lxbtab: .quad .Lxb0, .Lxb1
+.Lxb0:	mov $.Lxb2, %eax
+	test %esi, %esi
+	jne .Lxb3
+	inc %ecx
+.Lxb2:	inc %ecx
+.Lxb1:	ret
+.Lxb3:	jmp *%rax
+END x_behind
+
+	/* A table among the code that nobody is seen to read. */
+FN x_tabled
+	inc %ecx
+	inc %ecx
+	ret
+END x_tabled
+	.p2align 3
+	.quad x_tabled + 2
+
+	/* Behind what nobody can decode a label is pushed for somebody who returns there. */
+FN x_pushed
+	inc %ecx
+	inc %ecx
+	ret
+	.byte 0x06
+	push $x_pushed + 2
+	jmp callee
+END x_pushed
+
 	.section .rodata
 	.p2align 3
 .Lxtab:	.quad .Lxt, .Lxu, 0

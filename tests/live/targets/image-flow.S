@@ -202,6 +202,21 @@ FN t_row
 	ret
 END t_row
 
+	/* The number may not fit: of forty-eight only sixteen is left. */
+FN t_row_of_threes
+	imul $48, %edi, %ecx
+	lea .Ltr3(%rip), %rdx
+	add %rdx, %rcx
+	jmp *%rcx
+	.p2align 4
+.Ltr3:	.rept 3
+	inc %eax
+	inc %eax
+	ret
+	.p2align 4
+	.endr
+END t_row_of_threes
+
 	/* The same, but who knows by how much. */
 FN t_row_of_any
 	mov %edi, %ecx
@@ -321,6 +336,15 @@ FN d_table
 	ret
 END d_table
 
+	/* Nobody can decode what is behind the return, nor knows where in it an instruction begins. */
+FN d_unknown
+	mov $1, %eax
+	mov $2, %ecx
+	ret
+	.byte 0x06
+	.byte 0xeb, d_unknown + 5 - . - 1 /* jmp */
+END d_unknown
+
 	/* Text between two functions: nothing leads there, so nothing there jumps. */
 FN d_before
 	mov %edi, %eax
@@ -355,6 +379,59 @@ FN d_calls
 	.long .Ldc - (. + 4)
 	ret
 END d_calls
+
+	/* What is behind the function leads to what nobody knows of it, that to what is in front of it. */
+	.p2align 4
+.Lgfront:
+	.byte 0xeb, g_again + 5 - . - 1 /* jmp */
+FN_HERE g_again
+	mov $1, %eax
+	mov $2, %ecx
+	test %edi, %edi
+	jne .Lgagain
+	ret
+	.byte 0xb8 /* mov, in which there is something else */
+.Lghidden:
+	jmp .Lgfront
+	nop
+	nop
+END g_again
+.Lgagain:
+	jmp .Lghidden
+
+	/* It runs on into what is behind its end. */
+FN g_falls
+	mov $1, %eax
+	mov $2, %ecx
+	inc %eax
+END g_falls
+	dec %ecx
+	jne g_falls + 5
+	ret
+
+	/* The same in the function next door. */
+FN g_known
+	mov $1, %eax
+	mov $2, %ecx
+	ret
+END g_known
+FN g_next_door
+	ret
+	.byte 0x06
+	.byte 0xeb, g_known + 5 - . - 1 /* jmp */
+END g_next_door
+
+	/* The same behind its end, to where it jumps: what is there is code, of some kind. */
+FN g_unknown
+	mov $1, %eax
+	mov $2, %ecx
+	test %edi, %edi
+	jne .Lgunknown
+	ret
+END g_unknown
+.Lgunknown:
+	.byte 0x06
+	.byte 0xeb, g_unknown + 5 - . - 1 /* jmp */
 
 	/* Its slow path stands behind its end, and only short jumps lead there and back. */
 FN g_work
@@ -468,6 +545,8 @@ FN n_calls
 	call puts@PLT
 	nop
 	call *puts@GOTPCREL(%rip)
+	nop
+	call f_runs_on
 	ret
 END n_calls
 

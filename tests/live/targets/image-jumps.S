@@ -104,6 +104,68 @@ END \name
 1:	test %rax, %rax
 	je 2b
 .endm
+	/* Entries that are not the offsets themselves. */
+.macro SCALED
+	movslq (%rcx, %rdi, 4), %rax
+	shl $2, %rax
+.endm
+.macro NEGATED
+	movslq (%rcx, %rdi, 4), %rax
+	neg %rax
+.endm
+.macro SHIFTED
+	movslq (%rcx, %rdi, 4), %rax
+	add $5, %rax
+.endm
+.macro MOVED_ON
+	movslq (%rcx, %rdi, 4), %rax
+	lea 5(%rax), %rax
+.endm
+.macro INVERTED
+	movslq (%rcx, %rdi, 4), %rax
+	not %rax
+.endm
+	/* The offset itself, or not, by one of the ways to the sum. */
+.macro CHANGED_BY_A_WAY
+	movslq (%rcx, %rdi, 4), %rax
+	jmp 3f
+	nop
+3:	test %esi, %esi
+	jne 4f
+	not %rax
+	jmp 1f
+	nop
+4:	mov %rax, %rax
+	jmp 1f
+	nop
+1:	nop
+.endm
+.macro EXTENDED
+	mov (%rcx, %rdi, 4), %eax
+	cltq
+.endm
+	T_KEPT t_scaled, SCALED, nop
+	T_KEPT t_negated, NEGATED, nop
+	T_KEPT t_shifted, SHIFTED, nop
+	T_KEPT t_moved_on, MOVED_ON, nop
+	T_KEPT t_inverted, INVERTED, nop
+	T_KEPT t_changed_by_a_way, CHANGED_BY_A_WAY, nop
+	T_KEPT t_extended, EXTENDED, nop
+
+	/* The offset is subtracted. */
+FN t_subtracted
+	and $1, %edi
+	lea .Lttab14(%rip), %rcx
+	movslq (%rcx, %rdi, 4), %rax
+	lea .Ltsa(%rip), %rdx
+	sub %rax, %rdx
+	jmp *%rdx
+.Ltsb:	mov $1, %eax
+	mov $2, %ebx
+.Ltsa:	mov $2, %eax
+	ret
+END t_subtracted
+
 	T_KEPT t_spilled, <movswq (%rcx, %rdi, 2), %rax>, SPILL -16(%rbp)
 	T_KEPT t_popped, <movswq (%rcx, %rdi, 2), %rax>, PUSH_POP
 	T_KEPT t_called, <movswq (%rcx, %rdi, 2), %rax>, OVER_CALL
@@ -177,13 +239,86 @@ FN t_tail_by_thunk
 1:	jmp t_thunk
 END t_tail_by_thunk
 
+	/* A switch, and a jump to where a call says that the function is, plus what somebody hands over. */
+FN t_own_address
+	cmp $1, %edi
+	ja .Ltown
+	lea .Lttab11(%rip), %rcx
+	movslq (%rcx, %rdi, 4), %rax
+	add %rcx, %rax
+	jmp *%rax
+.Lt11a:	mov $1, %eax
+	ret
+.Ltown:	call 1f
+1:	pop %rax
+	add %rsi, %rax
+	jmp *%rax
+.Lt11b:	mov $2, %eax
+	ret
+END t_own_address
+
+	/* A return address that is changed where it is, and taken off the stack; once a whole address was there. */
+FN t_own_changed
+	sub $8, %rsp
+	mov %rsi, (%rsp)
+	call callee
+	add $8, %rsp
+	call 1f
+1:	addq $.Ltch - 1b, (%rsp)
+	pop %rax
+	jmp *%rax
+	mov $1, %eax
+.Ltch:	mov $2, %eax
+	ret
+END t_own_changed
+
+	/* The table is one of several, and its offsets count from something that is no code. */
+FN t_chosen_apart
+	cmp $1, %edi
+	ja .Ltca
+	lea .Lttab12(%rip), %rcx
+	movslq (%rcx, %rdi, 4), %rax
+	add %rcx, %rax
+	jmp *%rax
+.Lt12a:	mov $1, %eax
+	ret
+.Ltca:	lea .Lttab13(%rip), %rsi
+	mov (%rsi, %r8, 8), %rsi
+	movslq (%rsi, %rdi, 4), %rax
+	lea .Lttab12(%rip), %rcx
+	add %rcx, %rax
+	jmp *%rax
+.Lt12b:	mov $2, %eax
+	ret
+END t_chosen_apart
+
+	/* An instruction inside another one, whose address is taken, is an indirect jump. */
+FN t_odd
+	lea .Ltodd(%rip), %rax
+	mov %rax, (%rdi)
+	ret
+	.byte 0xb8
+.Ltodd:	jmp *%rdx
+	nop
+	nop
+	mov $2, %eax
+	ret
+END t_odd
+
 	.section .rodata
 	.p2align 3
 .Lttab9: .long 0, .Lt9b - .Lt9a
 	.long 0x7fffffff
 .Lttab10: .long .Ltta - .Lttab10, .Lttb - .Lttab10
 	.long 0x7fffffff
+.Lttab11: .long .Lt11a - .Lttab11, .Lt11b - .Lttab11
+	.long 0x7fffffff
+.Lttab14: .long 0, .Ltsa - .Ltsb
+	.long 0x7fffffff
+.Lttab12: .long .Lt12a - .Lttab12, .Lt12b - .Lttab12
+	.long 0x7fffffff
 	.p2align 3
+.Lttab13: .quad 0, 0
 .Lttab7: .quad .Lt7a - .Lttab7, .Lt7b - .Lttab7, -1
 .Lttab8: .quad .Lt8a - .Lttab8, .Lt8b - .Lttab8, -1
 

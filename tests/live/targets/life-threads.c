@@ -13,6 +13,7 @@
  *                  its handler of SIGTRAP counts; "begun"; wrong if one is lost, doubled, or not the
  *                  processor's; "stop" tells behind BORN how many there were
  *   short N        N threads that live as long as one call of outer(), 8 at a time; "done"
+ *   fresh N        the same one after the other, each on a stack that no thread has had before; "done"
  *   work N M       N threads call outer() M times each, all at once; "done"
  *   crowd N        N threads wait; then some are replaced all the time; "begun"
  *   exhaust        becomes an ordinary user who may have 200 threads, and makes threads until
@@ -27,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -239,6 +241,26 @@ static void run_short(long n)
 	}
 }
 
+static void run_fresh(long n)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+
+	pthread_attr_init(&attributes);
+	for (long i = 0; i < n; i++) {
+		char *stack = mmap(NULL, SMALL_STACK, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (stack == MAP_FAILED || pthread_attr_setstack(&attributes, stack, SMALL_STACK) ||
+		    pthread_create(&thread, &attributes, once, (void *)i))
+			abort();
+		pthread_join(thread, NULL);
+		/* Its place stays taken. */
+		madvise(stack, SMALL_STACK, MADV_DONTNEED);
+	}
+	pthread_attr_destroy(&attributes);
+}
+
 /* ------------------------------------------------------------------- work */
 
 static long calls;
@@ -348,6 +370,9 @@ static void obey(const char *line)
 		puts("begun");
 	} else if (sscanf(line, "short %ld", &n) == 1) {
 		run_short(n);
+		puts(wrong ? "wrong" : "done");
+	} else if (sscanf(line, "fresh %ld", &n) == 1) {
+		run_fresh(n);
 		puts(wrong ? "wrong" : "done");
 	} else if (sscanf(line, "work %ld %ld", &n, &m) == 2) {
 		work((int)n, m);

@@ -21,6 +21,15 @@ END n_stack
 
 	.p2align 5, 0xcc
 
+	/* Nor is a division moved. */
+FN_HERE n_divides
+	mov %rdi, %rax
+	cqto
+	idiv %rsi
+	ret
+END n_divides
+	.p2align 5, 0xcc
+
 	/* Where the second leads is behind a pointer, which may be null. */
 FN_HERE n_calls
 	push %rbx

@@ -6,7 +6,7 @@
  * returns, listed in the section xray_instr_map, become calls and jumps and are put back.
  *
  * sleds THREADS: prints "ready". Commands:
- *   start    the threads call `added` again and again; "started"
+ *   start    the threads call `added` again and again; "started" once each of them does
  *   end      they stop; "ended CALLS"
  *   on, off  writes all sleds; "done"
  * Exits with 1 if a result was wrong, or if what the sleds call was not called.
@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { THREADS_MAX = 16, ENTER = 0, LEAVE = 1, PAGE = 4096 };
 
@@ -29,7 +30,7 @@ struct sled {
 
 extern struct sled __start_xray_instr_map[], __stop_xray_instr_map[];
 
-static atomic_int running, over, resting, wrong;
+static atomic_int running, over, working, resting, wrong;
 static atomic_ulong called;
 atomic_ulong sleds_entered, sleds_left;
 
@@ -138,13 +139,14 @@ static void *work(void *arg)
 	while (!atomic_load(&over)) {
 		unsigned long calls = 0;
 
-		while (atomic_load_explicit(&running, memory_order_relaxed)) {
+		if (!atomic_load(&running))
+			continue;
+		atomic_fetch_add(&working, 1);
+		do {
 			if (added(calls) != calls + 12)
 				atomic_store(&wrong, 1);
 			calls++;
-		}
-		if (!calls)
-			continue;
+		} while (atomic_load_explicit(&running, memory_order_relaxed));
 		atomic_fetch_add(&called, calls);
 		atomic_fetch_add(&resting, 1);
 	}
@@ -167,13 +169,17 @@ int main(int argc, char **argv)
 	while (fgets(line, sizeof(line), stdin)) {
 		if (!strcmp(line, "start\n")) {
 			atomic_store(&resting, 0);
+			atomic_store(&working, 0);
 			atomic_store(&called, 0);
 			atomic_store(&running, 1);
+			/* One that has had no processor until "end" would never be seen to rest. */
+			while (atomic_load(&working) < threads)
+				usleep(1000);
 			printf("started\n");
 		} else if (!strcmp(line, "end\n")) {
 			atomic_store(&running, 0);
 			while (atomic_load(&resting) < threads)
-				;
+				usleep(1000);
 			printf("ended %lu\n", atomic_load(&called));
 		} else {
 			write_sleds(!strcmp(line, "on\n"));

@@ -5,9 +5,13 @@
  *
  * Prints "ready". Commands, each answered by a line:
  *   hold N D    N threads go D frames of nest() deep, and into held(); "held"
+ *   above D     the same with one thread, whose held() is called by a signal's handler on a stack
+ *               that lies above the thread's own; "held"
  *   free        they go back; "done"
  *   spin N      N threads are in outer(), which calls leaf() all the time; "held"
  *   stop        they go back; "done N", N being how often leaf() was called in all
+ *   leap N      N threads are in leaper(), which calls leaf() all the time; "held"
+ *   land        they leave it by longjmp, and go through nest(); "done"
  *   jump N      N times: nest() 5 deep, and out of it by longjmp; "done"
  *   nest        nest() once, and back; "done"
  *   fibers N    two coroutines in turn, N times: each is in fiber_work(), and calls leaf(); "done"
@@ -17,6 +21,7 @@
  */
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +69,7 @@ KEEP void held(void)
 	pthread_mutex_unlock(&lock);
 }
 
-enum what { HELD, JUMP, FORK, NOTHING };
+enum what { HELD, JUMP, FORK, SIGNAL, NOTHING };
 
 KEEP int nest(int depth, enum what what);
 
@@ -91,6 +96,8 @@ KEEP int nest(int depth, enum what what)
 		longjmp(back, 1);
 	else if (what == FORK)
 		result = fork_inside();
+	else if (what == SIGNAL)
+		raise(SIGUSR1);
 	__asm__ volatile("" ::: "memory");
 	return what == FORK ? result : result + depth;
 }
@@ -108,6 +115,28 @@ static void *hold_thread(void *arg)
 	return arg;
 }
 
+enum { STACK = 256 * 1024 };
+
+/* The upper half is for signals. */
+static char two_stacks[2 * STACK] __attribute__((aligned(4096)));
+
+static void hold_above(int number)
+{
+	(void)number;
+	held();
+}
+
+static void *above_thread(void *arg)
+{
+	const stack_t upper = {.ss_sp = two_stacks + STACK, .ss_size = STACK};
+	const struct sigaction action = {.sa_handler = hold_above, .sa_flags = SA_ONSTACK};
+
+	if (sigaltstack(&upper, NULL) || sigaction(SIGUSR1, &action, NULL))
+		exit(1);
+	checked_nest(deep, SIGNAL);
+	return arg;
+}
+
 KEEP unsigned long outer(unsigned long n)
 {
 	unsigned long turns = 0;
@@ -119,12 +148,41 @@ KEEP unsigned long outer(unsigned long n)
 	return n;
 }
 
-static void *spin_thread(void *arg)
+static void be_inside(void)
 {
 	pthread_mutex_lock(&lock);
 	inside++;
 	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
+}
+
+KEEP unsigned long leaper(unsigned long n, jmp_buf out)
+{
+	while (!released)
+		n = leaf(n);
+	if (n)
+		longjmp(out, 1);
+	return n;
+}
+
+static void *leap_thread(void *arg)
+{
+	jmp_buf out;
+
+	be_inside();
+	if (!setjmp(out)) {
+		leaper(1, out);
+		wrong = 1;
+	}
+	/* From where leaper() was called, so that it is seen to have been left. */
+	if (nest(1, NOTHING) != 1)
+		wrong = 1;
+	return arg;
+}
+
+static void *spin_thread(void *arg)
+{
+	be_inside();
 	return (void *)outer((unsigned long)arg);
 }
 
@@ -141,7 +199,10 @@ static void start(unsigned count, void *(*work)(void *))
 	released = 0;
 	thread_count = count < 1024 ? count : 1024;
 	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, 256 * 1024);
+	if (work == above_thread)
+		pthread_attr_setstack(&attributes, two_stacks, STACK);
+	else
+		pthread_attr_setstacksize(&attributes, STACK);
 	for (unsigned i = 0; i < thread_count; i++)
 		if (pthread_create(&threads[i], &attributes, work, NULL))
 			exit(1);
@@ -236,10 +297,15 @@ static void run(const char *line)
 	if (sscanf(line, "hold %d %d", &a, &b) == 2) {
 		deep = b;
 		start((unsigned)a, hold_thread);
+	} else if (sscanf(line, "above %d", &a) == 1) {
+		deep = a;
+		start(1, above_thread);
 	} else if (sscanf(line, "spin %d", &a) == 1) {
 		leaves = own_leaves = 0;
 		start((unsigned)a, spin_thread);
-	} else if (!strcmp(line, "free")) {
+	} else if (sscanf(line, "leap %d", &a) == 1) {
+		start((unsigned)a, leap_thread);
+	} else if (!strcmp(line, "free") || !strcmp(line, "land")) {
 		release();
 		puts("done");
 	} else if (!strcmp(line, "stop")) {

@@ -49,6 +49,17 @@ struct node {
 	struct pair pairs[2];
 };
 
+/* Larger than any stack has room for above a function that nobody passes it to. */
+struct huge {
+	int64_t words[1000000];
+	int32_t last;
+};
+
+/* The last of its bits is the last of its word. */
+struct full {
+	unsigned low : 7, high : 25;
+};
+
 /* On the stack these lie at multiples of 16. */
 struct aligned {
 	_Alignas(16) int64_t words[4];
@@ -89,6 +100,11 @@ int64_t KEEP takes_floats(float a, int b, double c, double d);
 int64_t KEEP takes_pair(struct pair p, int after);
 int64_t KEEP takes_mixed(int before, struct mixed m, struct floats f, int after);
 int64_t KEEP takes_large(int before, struct large l, int after);
+int64_t KEEP takes_huge(int before, struct huge h, int after, int64_t more[4], int a, int b, int c,
+			int d);
+int64_t KEEP takes_full(struct full *f);
+int64_t KEEP takes_doubles(double a, double b, double c, double d, double e, double f, double g,
+			   double h, double i);
 int64_t KEEP takes_node(struct node *n, bool flag, enum colour colour);
 int64_t KEEP takes_codes(enum code code, enum small_code small, enum balance balance);
 int64_t KEEP takes_long_double(long double d, int after);
@@ -260,6 +276,24 @@ struct packed gives_packed(int a)
 int64_t takes_packed(struct packed_large p, int after)
 {
 	return p.before + p.i + p.last + after;
+}
+
+/* Called by nobody. */
+int64_t takes_huge(int before, struct huge h, int after, int64_t more[4], int a, int b, int c,
+		   int d)
+{
+	return before + h.last + after + more[0] + a + b + c + d;
+}
+
+int64_t takes_full(struct full *f)
+{
+	return f->low + f->high;
+}
+
+int64_t takes_doubles(double a, double b, double c, double d, double e, double f, double g,
+		      double h, double i)
+{
+	return (int64_t)(a + b + c + d + e + f + g + h + i);
 }
 
 int64_t takes_tiled(struct tiled *t)
