@@ -267,35 +267,35 @@ static void texts_are_cleaned(void **state)
 	}
 }
 
+/* On a terminal of that character set `text` becomes `clean`, and a string of JSON is shown so. */
+static void expect_on(const char *charset, const char *text, const char *clean, const char *shown)
+{
+	json_t *value = json_string("\xd1\x9b\x33\x31m");
+	char *json, copy[40];
+
+	text_for_charset(charset);
+	snprintf(copy, sizeof(copy), "%s", text);
+	text_clean(copy, false);
+	assert_string_equal(copy, clean);
+	json = rpc_shown(value, JSON_ENCODE_ANY);
+	assert_string_equal(json, shown);
+	free(json);
+	json_decref(value);
+	text_for_charset(NULL);
+}
+
 /* Where each byte is a character of its own, none of those that such a terminal obeys is left. */
 static void texts_of_other_terminals(void **state)
 {
 	static const char *const others[] = {"ISO-8859-1", "ISO-8859-15", "KOI8-R", "CP1251"};
 	static const char *const ours[] = {NULL, "", "ANSI_X3.4-1968", "UTF-8", "utf-8"};
-	json_t *value = json_string("\xd1\x9b\x33\x31m");
-	char text[40], *shown;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-		text_for_charset(others[i]);
-		snprintf(text, sizeof(text), "\xd1\x9b\x33\x31m\xfc");
-		text_clean(text, false);
-		assert_string_equal(text, "\xd1?31m\xfc");
-		shown = rpc_shown(value, JSON_ENCODE_ANY);
-		assert_string_equal(shown, "\"\\u045B31m\"");
-		free(shown);
-	}
-	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
-		text_for_charset(ours[i]);
-		snprintf(text, sizeof(text), "\xd1\x9b\x33\x31m");
-		text_clean(text, false);
-		assert_string_equal(text, "\xd1\x9b\x33\x31m");
-		shown = rpc_shown(value, JSON_ENCODE_ANY);
-		assert_string_equal(shown, "\"\xd1\x9b\x33\x31m\"");
-		free(shown);
-	}
-	text_for_charset(NULL);
-	json_decref(value);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		expect_on(others[i], "\xd1\x9b\x33\x31m\xfc", "\xd1?31m\xfc", "\"\\u045B31m\"");
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+		expect_on(ours[i], "\xd1\x9b\x33\x31m", "\xd1\x9b\x33\x31m",
+			  "\"\xd1\x9b\x33\x31m\"");
 }
 
 static void numbers(void **state)
