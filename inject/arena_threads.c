@@ -66,7 +66,8 @@ static int find_place(struct stop *s, struct arena *a, size_t size, taddr_t *out
 	arena_limits_read(target_memory_tid(stop_target(s)), &limits);
 	/* What has been unlocked since it was mapped does not show any more. */
 	limits.locks_memory |= a->locks_memory;
-	if (limits.locks_memory &&
+	/* Little that is locked may be the first since it began to lock all that it maps. */
+	if ((limits.locks_memory || limits.locked) &&
 	    target_memory_room(stop_target(s), &room, group, sizeof(group)) && size > room / 2)
 		return dinst_fail(
 			e, DINST_NO_MEMORY,

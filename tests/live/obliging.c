@@ -192,6 +192,35 @@ static void test_private_in_small_group(void **state)
 	harness_until(!rmdir(directory));
 }
 
+/* fear I3: the same where it has begun to lock what it maps only after the arena was made */
+static void test_locked_later_in_small_group(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct job job = {0};
+	char directory[64];
+	struct target *t;
+
+	assert_true(start(h, (const char *const[]){"locking", "later", NULL}));
+	t = help_open(h->pid);
+	job.text = first_text(h->pid);
+	help_stop_well(t, make_private, &job);
+	if (strcmp(ask(h, "lock"), "ready") != 0 ||
+	    !harness_confine(h->pid, HARNESS_LIMIT_MEMORY, harness_number(GROUP_MAY), directory,
+			     sizeof(directory))) {
+		harness_end(h, 0);
+		skip();
+	}
+	assert_int_equal(help_stop(t, add_threads, &job, &e), DINST_NO_MEMORY);
+	assert_non_null(strstr(e.text, "KiB left"));
+	assert_string_equal(ask(h, "go 1"), "done");
+	help_stop_well(t, destroy, &job);
+	journal_destroy(job.journal);
+	target_close(t);
+	harness_end(h, 0);
+	harness_until(!rmdir(directory));
+}
+
 /* fear K2: nobody may read the program's file without asking the program, which stands still */
 static void test_asked_for_reads(void **state)
 {
@@ -219,6 +248,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_private_is_locked, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_private_in_small_group, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_locked_later_in_small_group, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_asked_for_reads, harness_setup,
 						harness_teardown),

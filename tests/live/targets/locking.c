@@ -3,8 +3,10 @@
 /*
  * locking.c - a program that has all locked that it maps from now on (mlockall(2)).
  *
- * locking future|all [UID]: "future" has nothing else locked; "all" what there is, too. With UID it
- * becomes that user, who may lock 8 MiB. Prints "ready", or "cannot". Commands:
+ * locking future|all|later [UID]: "future" has nothing else locked; "all" what there is, too; "later" does
+ * it when it is told to. With UID it becomes that user, who may lock 8 MiB. Prints "ready", or "cannot".
+ * Commands:
+ *   lock       asks for it, maps the first page that is locked, and keeps it; prints "ready", or "cannot"
  *   go N       calls work() N times; prints "done"
  *   resident   prints how many KiB of it are in memory
  *   map        maps 4 MiB, and gives them back; prints "mapped" or why not
@@ -51,9 +53,24 @@ static const char *map(void)
 	return "mapped";
 }
 
+static const char *lock(int flags)
+{
+	return mlockall(flags) ? "cannot" : "ready";
+}
+
+/* As any program does that goes on: a page, of which it is seen that pages are locked. */
+static const char *lock_later(void)
+{
+	const char *answer = lock(MCL_FUTURE);
+	void *p = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? "cannot" : answer;
+}
+
 int main(int argc, char **argv)
 {
-	const int all = argc > 1 && !strcmp(argv[1], "all");
+	const char *when = argc > 1 ? argv[1] : "future";
+	const int all = strcmp(when, "all") ? 0 : MCL_CURRENT;
 	const struct rlimit limit = {MAY_LOCK, MAY_LOCK};
 	const uid_t uid = argc > 2 ? (uid_t)atoi(argv[2]) : 0;
 	char line[64];
@@ -61,7 +78,7 @@ int main(int argc, char **argv)
 	if (uid && (setrlimit(RLIMIT_MEMLOCK, &limit) || setresgid(uid, uid, uid) ||
 		    setresuid(uid, uid, uid) || prctl(PR_SET_DUMPABLE, 1)))
 		return 1;
-	puts(mlockall(MCL_FUTURE | (all ? MCL_CURRENT : 0)) ? "cannot" : "ready");
+	puts(strcmp(when, "later") ? lock(MCL_FUTURE | all) : "ready");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
 		if (!strncmp(line, "go ", 3)) {
@@ -70,6 +87,8 @@ int main(int argc, char **argv)
 			puts("done");
 		} else if (!strncmp(line, "resident", 8)) {
 			printf("%ld\n", resident());
+		} else if (!strncmp(line, "lock", 4)) {
+			puts(lock_later());
 		} else {
 			puts(map());
 		}
