@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,6 +123,7 @@ enum {
 	STAT_SYSTEM = 15 - 4,
 	STAT_START = 22 - 4,
 	STAT_RESIDENT = 24 - 4,
+	STAT_PENDING = 31 - 4,
 	STAT_FIELDS
 };
 
@@ -158,6 +160,7 @@ static int read_stat(const char *path, struct proc_stat *stat)
 	stat->user_ticks = fields[STAT_USER];
 	stat->system_ticks = fields[STAT_SYSTEM];
 	stat->resident_pages = fields[STAT_RESIDENT];
+	stat->pending = fields[STAT_PENDING];
 	return 0;
 }
 
@@ -175,6 +178,13 @@ int proc_thread_stat_read(pid_t pid, pid_t tid, struct proc_stat *stat)
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)tid);
 	return read_stat(path, stat);
+}
+
+/* SIGKILL of a process is sent to each of its threads (complete_signal(), kernel/signal.c). */
+bool proc_has_to_end(const struct proc_stat *stat)
+{
+	return strchr("ZXx", stat->state) || (stat->flags & PROC_EXITING) ||
+	       (stat->pending & UINT64_C(1) << (SIGKILL - 1));
 }
 
 static void parse_ids(const char *text, unsigned ids[4])

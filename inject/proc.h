@@ -34,6 +34,8 @@ struct proc_stat {
 	uint64_t major_faults;
 	uint64_t user_ticks, system_ticks; /* CPU time, sysconf(_SC_CLK_TCK) a second */
 	uint64_t resident_pages;
+	uint64_t
+		pending; /* signals sent to this thread, number 1 is bit 0; SIGKILL also if sent to all */
 };
 
 struct proc_status {
@@ -77,6 +79,8 @@ char *proc_status_text(pid_t pid, pid_t tid, char *text, size_t size);
 uint64_t proc_bytes(const char *text, const char *name);
 
 int proc_stat_read(pid_t pid, struct proc_stat *stat);
+/* True if a thread is on its way out, or has gone: also one that was killed and has not run since. */
+bool proc_has_to_end(const struct proc_stat *stat);
 /* True if `of` made `pid`, or who made it, and so on; for as long as none of those in between has ended. */
 bool proc_descends(pid_t pid, pid_t of);
 /* Of a thread of process `pid`; -ENOENT if it is none. /proc/TID/stat would add up all threads. */

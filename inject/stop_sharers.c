@@ -108,8 +108,10 @@ int target_find_sharers(const struct target *t, struct proc_ids *out, struct din
 	struct proc_stat stat;
 	struct dirent *entry;
 	DIR *proc = opendir("/proc");
-	int error = proc ? 0 : -errno;
+	int error = 0;
 
+	if (!proc)
+		return dinst_fail_errno(e, DINST_NO_MEMORY, errno, "cannot list all processes");
 	while (!error && (entry = readdir(proc))) {
 		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
@@ -118,8 +120,7 @@ int target_find_sharers(const struct target *t, struct proc_ids *out, struct din
 		    !proc_stat_read(pid, &stat) && !(stat.flags & PROC_KERNEL_THREAD))
 			error = proc_ids_add(out, pid);
 	}
-	if (proc)
-		closedir(proc);
+	closedir(proc);
 	return error ? dinst_fail_errno(e, DINST_NO_MEMORY, -error, "cannot list all processes")
 		     : 0;
 }

@@ -21,7 +21,6 @@
 
 enum { PAUSE_US = 20 * 1000, UNSEEN_MAX = 10 };
 
-/* "N: FLOCK  ADVISORY  WRITE PID MAJOR:MINOR:INODE ..." (proc_locks(5)); 0: it is not told. */
 /* A line of /proc/locks (proc(5)): "NUMBER: FLOCK KIND WRITE PID MAJOR:MINOR:INODE ...", of this file? */
 static bool is_held_by(const char *line, const struct stat *st, uint64_t *pid)
 {
@@ -39,6 +38,7 @@ static bool is_held_by(const char *line, const struct stat *st, uint64_t *pid)
 	       makedev((unsigned)device[0], (unsigned)device[1]) == st->st_dev;
 }
 
+/* 0: it is not told. */
 static pid_t find_holder(int fd)
 {
 	uint64_t pid, found = 0;
@@ -60,7 +60,7 @@ static pid_t find_holder(int fd)
 /* What is known of who has the claim. */
 struct holder {
 	pid_t pid;    /* 0: it cannot be told */
-	pid_t daemon; /* its own one, 0 if that is gone */
+	pid_t daemon; /* its own one, 0 if that is gone, or has to go */
 	unsigned uid;
 	bool leaves; /* it will end by itself before long */
 };
@@ -81,7 +81,9 @@ static void look_at_holder(int fd, struct holder *h, unsigned *unseen)
 		return;
 	}
 	h->uid = own.uid[0];
-	if (!proc_stat_read(own.parent, &parent) && !strcmp(parent.name, "dinstd"))
+	/* One that was killed keeps its children until the last of its threads has ended. */
+	if (!proc_stat_read(own.parent, &parent) && !strcmp(parent.name, "dinstd") &&
+	    !proc_has_to_end(&parent))
 		h->daemon = own.parent;
 	h->leaves = !strcmp(own.name, "dinst-mutator") && (!h->daemon || h->daemon == getppid());
 }

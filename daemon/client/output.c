@@ -131,7 +131,9 @@ enum { DIGITS_LEAST = 9, DIGITS_MOST = 17 };
 /* From 2^53 on there are no others. */
 static bool is_whole(double number)
 {
-	return number >= 0x1p53 || number <= -0x1p53 || number == (double)(int64_t)number;
+	const double no_others = (double)(INT64_C(1) << 53);
+
+	return number >= no_others || number <= -no_others || number == (double)(int64_t)number;
 }
 
 /* How many digits it takes that each whole number in it is read as what it is; `least` at least. */

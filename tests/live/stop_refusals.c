@@ -10,6 +10,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -215,6 +216,7 @@ static void be_mutator(pid_t pid, int told)
 	char byte = 'n';
 
 	prctl(PR_SET_NAME, "dinst-mutator");
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (!target_open(pid, &t, &e) && !target_claim(t, 0, &e) &&
 	    !ptrace(PTRACE_SEIZE, pid, NULL, NULL))
 		byte = 'y';
@@ -259,6 +261,66 @@ static void test_traced_by_dinst(void **state)
 
 static void stay(void)
 {
+}
+
+struct rival {
+	pid_t pid; /* whom its mutator claims */
+	int told;
+};
+
+static void *have_mutator(void *arg)
+{
+	const struct rival *rival = arg;
+
+	if (!fork())
+		be_mutator(rival->pid, rival->told);
+	pause();
+	return NULL;
+}
+
+/* A daemon on its way out: a mutator of it lives, and one of its threads, but not the first one. */
+static void be_dying_daemon(struct rival rival)
+{
+	pthread_t thread;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "dinstd");
+	if (pthread_create(&thread, NULL, have_mutator, &rival))
+		_exit(1);
+	syscall(SYS_exit, 0);
+}
+
+/* fear J2, J6: the mutator of a daemon that was killed, and has not quite ended, is one that is waited for */
+static void test_daemon_is_ending(void **state)
+{
+	struct dinst_error e = {0};
+	pid_t pid = start_child(stay), daemon;
+	struct target *t = NULL;
+	struct proc_stat stat;
+	char byte;
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	daemon = fork();
+	if (!daemon)
+		be_dying_daemon((struct rival){pid, fds[1]});
+	assert_int_equal(read(fds[0], &byte, 1), 1);
+	assert_int_equal(byte, 'y');
+	do {
+		assert_int_equal(proc_stat_read(daemon, &stat), 0);
+	} while (stat.state != 'Z');
+	assert_int_equal(waitpid(daemon, NULL, WNOHANG), 0);
+	assert_int_equal(target_open(pid, &t, &e), 0);
+	assert_int_equal(target_claim(t, 0, &e), DINST_BUSY);
+	assert_non_null(strstr(e.text, "whose daemon has ended and which will end soon"));
+	dinst_error_clear(&e);
+	end_child(daemon);
+	assert_int_equal(target_claim(t, 10000, &e), 0);
+	target_close(t);
+	end_child(pid);
+	close(fds[0]);
+	close(fds[1]);
 }
 
 /* A process of ours that has no descriptor left: what it cannot find out, by its exit status. */
@@ -513,10 +575,19 @@ static void test_open_changes_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_no_process),	    TEST(test_zombie),	    TEST(test_kernel_thread),
-		TEST(test_thread),	    TEST(test_traced),	    TEST(test_traced_later),
-		TEST(test_traced_by_dinst), TEST(test_tracer_ends), TEST(test_strict_seccomp),
-		TEST(test_32_bit),	    TEST(test_other_users), TEST(test_open_changes_nothing),
+		TEST(test_no_process),
+		TEST(test_zombie),
+		TEST(test_kernel_thread),
+		TEST(test_thread),
+		TEST(test_traced),
+		TEST(test_traced_later),
+		TEST(test_traced_by_dinst),
+		TEST(test_daemon_is_ending),
+		TEST(test_tracer_ends),
+		TEST(test_strict_seccomp),
+		TEST(test_32_bit),
+		TEST(test_other_users),
+		TEST(test_open_changes_nothing),
 		TEST(test_no_descriptors),
 	};
 

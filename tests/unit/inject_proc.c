@@ -82,6 +82,40 @@ static void test_figures(void **state)
 	assert_in_range(stat.resident_pages, pages / 2, pages * 2);
 }
 
+/* fear J2: who has been killed is told from who lives before the kernel has let it end */
+static void test_has_to_end(void **state)
+{
+	const uint64_t killed = UINT64_C(1) << (SIGKILL - 1), sent = UINT64_C(1) << (SIGUSR1 - 1);
+	struct proc_stat stat;
+	sigset_t usr1, old;
+	pid_t child;
+	int got;
+
+	(void)state;
+	sigemptyset(&usr1);
+	sigaddset(&usr1, SIGUSR1);
+	assert_int_equal(pthread_sigmask(SIG_BLOCK, &usr1, &old), 0);
+	assert_int_equal(raise(SIGUSR1), 0);
+	assert_int_equal(proc_stat_read(getpid(), &stat), 0);
+	assert_int_equal(sigwait(&usr1, &got), 0);
+	assert_int_equal(pthread_sigmask(SIG_SETMASK, &old, NULL), 0);
+	assert_true(stat.pending == sent);
+	assert_false(proc_has_to_end(&stat));
+	stat.pending |= killed;
+	assert_true(proc_has_to_end(&stat));
+	stat.pending = 0;
+	stat.flags |= PROC_EXITING;
+	assert_true(proc_has_to_end(&stat));
+	child = fork();
+	if (!child)
+		_exit(0);
+	do {
+		assert_int_equal(proc_stat_read(child, &stat), 0);
+	} while (stat.state != 'Z');
+	assert_true(proc_has_to_end(&stat));
+	assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 static void test_nobody(void **state)
 {
 	struct proc_status status;
@@ -207,9 +241,10 @@ static void test_births(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),  cmocka_unit_test(test_figures),
-		cmocka_unit_test(test_nobody), cmocka_unit_test(test_lists),
-		cmocka_unit_test(test_births), cmocka_unit_test(test_cannot_look),
+		cmocka_unit_test(test_names),	    cmocka_unit_test(test_figures),
+		cmocka_unit_test(test_has_to_end),  cmocka_unit_test(test_nobody),
+		cmocka_unit_test(test_lists),	    cmocka_unit_test(test_births),
+		cmocka_unit_test(test_cannot_look),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
