@@ -252,10 +252,11 @@ static int hook_ways_out(struct request *r, struct instance *i, struct dinst_err
 	} else {
 		status = make(r, &program, &hook, e);
 	}
-	if (hook)
+	if (hook) {
 		i->flags[i->flag_count++] = hook;
-	if (status >= 0 && calls && !hook->flag_count)
-		status = hook_filters(r, hook, e);
+		if (status >= 0 && calls && !hook->flag_count)
+			status = hook_filters(r, hook, e);
+	}
 out:
 	free(program.ops);
 	return status;
