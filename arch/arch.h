@@ -169,6 +169,16 @@ int arch_decode(const uint8_t *bytes, size_t size, taddr_t address, struct arch_
  */
 void arch_effects(const struct arch_insn *insn, arch_regset *reads, arch_regset *writes);
 
+/* The general registers that it may change: those that it overwrites, and those of which that is not sure. */
+arch_regset arch_changes(const struct arch_insn *insn);
+/*
+ * True if on a condition it makes a register, all of it, a copy of another one, *from, or of memory
+ * (*from is 0), and else leaves it as it is. arch_changes() names the register.
+ */
+bool arch_may_copy(const struct arch_insn *insn, arch_regset *from);
+/* True if it changes none of the registers in which functions return results, vectors included. When in doubt it does. */
+bool arch_keeps_results(const struct arch_insn *insn);
+
 /*
  * Writes the assembler text of the instruction into `text` (at most `size`
  * bytes with the zero). For people: `dinst points -v` and test failures.

@@ -403,8 +403,8 @@ void snapshot_scan_thread(const struct snapshot *shot, const struct stack_shot *
 		scan_span(shot, &thread->spans[i], ranges, count);
 }
 
-/* The lowest signal frame above `from` in the span; its end if there is none. */
-static taddr_t frame_above(const struct snapshot *shot, const struct stack_span *span, taddr_t from)
+taddr_t snapshot_signal_above(const struct snapshot *shot, const struct stack_span *span,
+			      taddr_t from)
 {
 	struct signal_frame frame;
 
@@ -424,7 +424,7 @@ void snapshot_scan_left(const struct snapshot *shot, const struct stack_shot *th
 		struct stack_span left = thread->spans[i];
 
 		if (walked[i])
-			left.lo = frame_above(shot, &left, walked[i]);
+			left.lo = snapshot_signal_above(shot, &left, walked[i]);
 		if (left.has_signals)
 			scan_span(shot, &left, ranges, count);
 	}

@@ -85,6 +85,10 @@ void snapshot_scan_thread(const struct snapshot *shot, const struct stack_shot *
 void snapshot_scan_left(const struct snapshot *shot, const struct stack_shot *thread,
 			const taddr_t *walked, struct stack_range *ranges, size_t count);
 
+/* The lowest signal frame of the span that begins at `from` or above it; the end of the span if there is none. */
+taddr_t snapshot_signal_above(const struct snapshot *shot, const struct stack_span *span,
+			      taddr_t from);
+
 /* Sets `hit` on the range that contains `value`, if there is one. */
 void stack_ranges_mark(struct stack_range *ranges, size_t count, taddr_t value);
 

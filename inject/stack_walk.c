@@ -177,7 +177,7 @@ bool stack_walker_init(struct stack_walk *w, const struct snapshot *shot, stack_
 	return true;
 }
 
-static void walker_release(struct stack_walk *w)
+void stack_walker_release(struct stack_walk *w)
 {
 	unw_destroy_addr_space(w->space);
 	unwind_memory_release(&w->memory);
@@ -288,16 +288,21 @@ static bool save_frame(struct stack_walk *w, unw_cursor_t *cursor)
 	return !unw_get_reg(cursor, UNW_REG_IP, &value) && value == w->registers[UNW_REG_IP];
 }
 
-/* True if a handler returns to the frame, into the kernel: its caller was interrupted. */
-static bool is_signal_frame(struct stack_walk *w, unw_cursor_t *cursor)
+bool stack_walk_is_sigreturn(struct stack_walk *w, taddr_t pc)
 {
 	uint8_t code[ARCH_SIGRETURN_CODE];
+
+	return unwind_read(&w->memory, pc, code, sizeof(code)) &&
+	       arch_is_sigreturn(code, sizeof(code));
+}
+
+/* True if a handler returns to the frame: its caller was interrupted. */
+static bool is_signal_frame(struct stack_walk *w, unw_cursor_t *cursor)
+{
 	unw_word_t ip;
 
 	/* unw_is_signal_frame() tells it one frame later. */
-	return !unw_get_reg(cursor, UNW_REG_IP, &ip) &&
-	       unwind_read(&w->memory, ip, code, sizeof(code)) &&
-	       arch_is_sigreturn(code, sizeof(code));
+	return !unw_get_reg(cursor, UNW_REG_IP, &ip) && stack_walk_is_sigreturn(w, ip);
 }
 
 /* What a step by the frame pointer must know. */
@@ -431,8 +436,8 @@ bool stack_walk_registers(struct stack_walk *w, frame_seen seen, void *arg)
 	return result == 0;
 }
 
-static bool walk_thread(struct stack_walk *w, const struct stack_shot *thread, frame_seen seen,
-			void *arg)
+bool stack_walk_shot(struct stack_walk *w, const struct stack_shot *thread, frame_seen seen,
+		     void *arg)
 {
 	w->known = UINT64_MAX;
 	w->register_count = 0;
@@ -444,51 +449,6 @@ static bool walk_thread(struct stack_walk *w, const struct stack_shot *thread, f
 }
 
 /* ------------------------------------------------------------------ public */
-
-struct marking {
-	const struct stack_shot *thread;
-	taddr_t walked
-		[STACK_SPANS_MAX]; /* of its spans, the highest frame that was seen there; 0: none */
-	struct stack_range *ranges;
-	size_t count;
-};
-
-static bool mark_frame(void *arg, const struct stack_frame *frame)
-{
-	struct marking *m = arg;
-
-	for (size_t i = 0; i < m->thread->span_count; i++)
-		if (frame->sp >= m->thread->spans[i].lo && frame->sp < m->thread->spans[i].hi &&
-		    frame->sp > m->walked[i])
-			m->walked[i] = frame->sp;
-	stack_ranges_mark(m->ranges, m->count, frame->pc);
-	stack_ranges_mark(m->ranges, m->count, frame->home);
-	return true;
-}
-
-size_t snapshot_walk(const struct snapshot *shot, stack_home home, void *arg,
-		     struct stack_range *ranges, size_t count)
-{
-	struct marking m = {.ranges = ranges, .count = count};
-	struct stack_walk w;
-
-	if (!count)
-		return 0;
-	if (!stack_walker_init(&w, shot, home, arg))
-		return snapshot_scan(shot, ranges, count);
-	w.wary = true;
-	for (size_t i = 0; i < shot->thread_count; i++) {
-		m.thread = &shot->threads[i];
-		memset(m.walked, 0, sizeof(m.walked));
-		if (m.thread->unfollowed || !walk_thread(&w, m.thread, mark_frame, &m))
-			snapshot_scan_thread(shot, m.thread, true, ranges, count);
-		else
-			snapshot_scan_left(shot, m.thread, m.walked, ranges, count);
-	}
-	walker_release(&w);
-	snapshot_mark_parked(shot, ranges, count);
-	return stack_ranges_hits(ranges, count);
-}
 
 struct collecting {
 	taddr_t *pcs;
@@ -516,8 +476,8 @@ size_t snapshot_backtrace(const struct snapshot *shot, pid_t tid, stack_home hom
 		return 0;
 	for (size_t i = 0; i < shot->thread_count; i++)
 		if (shot->threads[i].tid == tid)
-			*complete = walk_thread(&w, &shot->threads[i], collect_frame, &c);
-	walker_release(&w);
+			*complete = stack_walk_shot(&w, &shot->threads[i], collect_frame, &c);
+	stack_walker_release(&w);
 	return c.used;
 }
 
@@ -537,7 +497,7 @@ int stack_walk_begin(const struct snapshot *shot, stack_home home, void *arg,
 void stack_walk_end(struct stack_walk *walk)
 {
 	if (walk) {
-		walker_release(walk);
+		stack_walker_release(walk);
 		snapshot_free(walk->own);
 	}
 	free(walk);
@@ -549,6 +509,6 @@ bool stack_walk_thread(struct stack_walk *walk, pid_t tid, frame_seen seen, void
 
 	for (size_t i = 0; i < walk->shot->thread_count; i++)
 		if (walk->shot->threads[i].tid == tid)
-			complete = walk_thread(walk, &walk->shot->threads[i], seen, arg);
+			complete = stack_walk_shot(walk, &walk->shot->threads[i], seen, arg);
 	return complete;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stack_walk.h - struct stack_walk from the inside; for stack_walk.c and stack_copy.c only.
+ * stack_walk.h - struct stack_walk from the inside; for stack_walk.c, stack_marks.c and stack_copy.c only.
  */
 #ifndef DINST_INJECT_STACK_WALK_H
 #define DINST_INJECT_STACK_WALK_H
@@ -39,8 +39,16 @@ typedef bool (*frame_seen)(void *arg, const struct stack_frame *frame);
 
 bool stack_walker_init(struct stack_walk *w, const struct snapshot *shot, stack_home home,
 		       void *arg);
+void stack_walker_release(struct stack_walk *w);
 
 /* From the frame in w->registers on. Returns true if the start of the thread was reached. */
 bool stack_walk_registers(struct stack_walk *w, frame_seen seen, void *arg);
+
+/* The same from where the thread is. */
+bool stack_walk_shot(struct stack_walk *w, const struct stack_shot *thread, frame_seen seen,
+		     void *arg);
+
+/* True if a signal's handler returns to `pc`, into the kernel. */
+bool stack_walk_is_sigreturn(struct stack_walk *w, taddr_t pc);
 
 #endif

@@ -142,19 +142,44 @@ static void collect_insides(struct batch *b)
 		b->ranges[i] = b->insides[i].range;
 }
 
-static long number_of(const struct batch *b, const struct site *site)
+/* Which of the sites has the window at `start`, or -1. */
+static long number_at(const struct batch *b, taddr_t start)
 {
 	size_t lo = 0, hi = b->count;
 
 	while (lo < hi) {
 		size_t middle = (lo + hi) / 2;
 
-		if (b->sites[middle]->key.start < site->key.start)
+		if (b->sites[middle]->key.start < start)
 			lo = middle + 1;
 		else
 			hi = middle;
 	}
-	return lo < b->count && b->sites[lo] == site ? (long)lo : -1;
+	return lo < b->count && b->sites[lo]->key.start == start ? (long)lo : -1;
+}
+
+static long number_of(const struct batch *b, const struct site *site)
+{
+	const long n = number_at(b, site->key.start);
+
+	return n >= 0 && b->sites[n] == site ? n : -1;
+}
+
+/*
+ * Who is in the code of a site that was removed comes back to the call that it had left in its place:
+ * what would be written over that call now waits until nobody is.
+ */
+static void wait_for_kept_calls(struct batch *b)
+{
+	for (const struct site *old = b->session->retired; old; old = old->next_queued) {
+		long n;
+
+		if (old->state != SITE_DRAINING || !old->keeps_call || old->unreached)
+			continue;
+		n = number_at(b, old->key.start);
+		if (n >= 0 && !b->sites[n]->keeps_call)
+			b->waits[n] = true;
+	}
 }
 
 static bool is_in_place(struct stop *stop, const struct patch *p)
@@ -504,6 +529,7 @@ int batch_begin(struct batch *b, struct session *s, struct site **sites, size_t 
 	    !b->hole_written || !b->texts || !plan_texts(b))
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory for a batch of %zu", count);
 	refuse_overlaps(b);
+	wait_for_kept_calls(b);
 	batch_find_strangers(b);
 	collect_insides(b);
 	return batch_check_room(s, sites, count, e);

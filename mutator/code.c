@@ -281,6 +281,22 @@ static size_t instructions_of(const struct code *c, const struct window *w, stru
 	return count;
 }
 
+/*
+ * An instruction of the window at `start`, whose copy begins at `begin`: where it leads back to the
+ * window's beginning it goes round what is inserted there, too.
+ */
+static void copy_around(struct code *c, const struct arch_insn *moved, taddr_t start, taddr_t begin)
+{
+	const bool branches = moved->flow == ARCH_FLOW_BRANCH;
+
+	if ((!branches && moved->flow != ARCH_FLOW_JUMP) || window_at(c, moved->target) != start)
+		arch_relocate(moved, &c->hot);
+	else if (branches)
+		arch_relocate_branch(moved, begin, &c->hot);
+	else
+		arch_emit_jump(&c->hot, begin);
+}
+
 /* Leaves for where the branch goes: as it is, or past what is inserted there. */
 static void emit_around(struct code *c, unsigned insn)
 {
@@ -289,7 +305,7 @@ static void emit_around(struct code *c, unsigned insn)
 	struct arch_insn insns[WINDOW_INSNS_MAX];
 	const struct window *w = NULL;
 	const struct function_plan *plan;
-	const taddr_t start = window_at(c, branch->target);
+	const taddr_t start = window_at(c, branch->target), begin = c->hot.pc + c->hot.used;
 	size_t count;
 
 	if (start == site->key.start) {
@@ -310,11 +326,13 @@ static void emit_around(struct code *c, unsigned insn)
 	count = instructions_of(c, w, insns);
 	if (!count)
 		c->hot.status = ARCH_UNKNOWN;
+	/* The jump itself: whoever stands at it is led here. */
+	mark(c, SITE_LINE_BACK, insn, branch->target, true);
 	for (size_t i = 0; i < count; i++) {
 		const struct arch_insn *moved = &insns[i];
 
 		mark(c, SITE_LINE_AROUND, (unsigned)i, moved->address, true);
-		arch_relocate(moved, &c->hot);
+		copy_around(c, moved, start, begin);
 		if (i + 1 < count || !arch_falls_through(moved))
 			continue;
 		mark(c, SITE_LINE_BACK, insn, moved->address + moved->length, true);

@@ -18,7 +18,11 @@
 #include "inject/files.h"
 #include "mutator/image_private.h"
 
-enum { PATH_TEXT = 4096, ID_MOST = 64 };
+enum {
+	PATH_TEXT = 4096,
+	ID_MOST = 64,
+	TEXTS_MOST = 64, /* sections of code that are compared */
+};
 
 /* Opens the file at `path` below `root`, which no link or ".." leaves. -1 if it is not to be had. */
 static int open_below(const char *root, const char *path)
@@ -47,6 +51,39 @@ static bool same_build_id(const struct elf_file *a, const struct elf_file *b)
 	return p && q && x == y && !memcmp(p, q, x);
 }
 
+/* False if sections of code in `other` have the name of this one, and all lie elsewhere. */
+static bool lies_there(const struct elf_section *text, const struct elf_file *other)
+{
+	bool named = false;
+
+	for (size_t i = 0; i < other->section_count; i++) {
+		const struct elf_section *s = &other->sections[i];
+
+		if (!(s->flags & SHF_EXECINSTR) || strcmp(s->name, text->name) != 0)
+			continue;
+		if (s->address == text->address && s->size == text->size)
+			return true;
+		named = true;
+	}
+	return !named;
+}
+
+bool debug_file_fits(const struct elf_file *program, const struct elf_file *debug)
+{
+	unsigned texts = 0;
+
+	for (size_t i = 0; i < program->section_count && texts < TEXTS_MOST; i++) {
+		const struct elf_section *s = &program->sections[i];
+
+		if (!(s->flags & SHF_EXECINSTR) || !*s->name)
+			continue;
+		texts++;
+		if (!lies_there(s, debug))
+			return false;
+	}
+	return true;
+}
+
 /* Maps a debug file of somebody, perhaps the wrong one. */
 static bool map_below(const char *root, const char *path, struct elf_file *f)
 {
@@ -71,9 +108,9 @@ static bool try_debug(struct image *img, const char *root, const char *path, con
 		right = lzma_crc32(img->debug.bytes, img->debug.size, 0) == *crc;
 	else
 		right = same_build_id(&img->file, &img->debug);
-	if (!right)
+	if (!right || !debug_file_fits(&img->file, &img->debug))
 		elf_file_release(&img->debug);
-	return right;
+	return img->debug.bytes != NULL;
 }
 
 /* Where the file with that build id is kept; false for ids that nobody makes. */

@@ -132,12 +132,11 @@ static bool may_cross(const struct detail *d, size_t at, const struct spots *s)
 	const struct arch_insn *insn = insn_at(d, at);
 	arch_regset reads = 0, writes = 0;
 
-	if (!comes_back(insn) || is_doubtful(d, at))
+	if (!comes_back(insn) || is_doubtful(d, at) || (s->results && !arch_keeps_results(insn)))
 		return false;
-	/* What is written in part is read as well. */
 	if (s->keep)
 		arch_effects(insn, &reads, &writes);
-	return !(s->keep & (reads | writes));
+	return !(s->keep & (reads | writes)) && !(s->keep && s->keep & arch_changes(insn));
 }
 
 /* insns[at] is to be crossed: what is found runs before it. */
@@ -238,10 +237,11 @@ static bool forth(const struct detail *d, size_t at, unsigned depth, struct spot
 
 /* ------------------------------------------------------------- questions */
 
-static void begin(struct spots *s, arch_regset keep)
+static void begin(struct spots *s, arch_regset keep, bool results)
 {
 	s->count = 0;
 	s->keep = keep;
+	s->results = results;
 	s->ways = false;
 	s->work = WORK_MAX;
 }
@@ -260,22 +260,28 @@ static enum refusal why_not(const struct detail *d, size_t at)
 	return d->why[at] ? (enum refusal)d->why[at] : REFUSAL_NO_ROOM;
 }
 
-static enum refusal search(const struct detail *d, size_t at, arch_regset keep, struct spots *s)
+static enum refusal search(const struct detail *d, size_t at, arch_regset keep, bool results,
+			   struct spots *s)
 {
-	begin(s, keep);
+	begin(s, keep, results);
 	if (place_before(d, at, s))
 		return REFUSAL_NONE;
 	if (d->flow.unresolved || is_doubtful(d, at))
 		return why_not(d, at);
 	if (back(d, at, DEPTH_MAX, s))
 		return REFUSAL_NONE;
-	begin(s, keep);
+	begin(s, keep, results);
 	return forth(d, at, DEPTH_MAX, s) ? REFUSAL_NONE : why_not(d, at);
 }
 
 enum refusal detail_before(const struct detail *d, size_t at, struct spots *s)
 {
-	return search(d, at, 0, s);
+	return search(d, at, 0, false, s);
+}
+
+enum refusal detail_after(const struct detail *d, size_t at, struct spots *s)
+{
+	return search(d, at, 0, true, s);
 }
 
 static arch_regset register_bit(uint8_t reg)
@@ -295,7 +301,7 @@ enum refusal detail_at_access(const struct detail *d, size_t at, struct spots *s
 		if (!memory[i].computable || memory[i].thread_relative)
 			keep = arch_all_live;
 	}
-	return search(d, at, keep, s);
+	return search(d, at, keep, false, s);
 }
 
 enum refusal detail_on_edge(const struct detail *d, uint32_t edge, struct spots *s)
@@ -303,14 +309,14 @@ enum refusal detail_on_edge(const struct detail *d, uint32_t edge, struct spots 
 	const struct cfg_edge *e = &d->cfg.edges[edge];
 	size_t last = last_of(&d->cfg.blocks[e->from]);
 
-	begin(s, 0);
+	begin(s, 0, false);
 	if (on_edge(d, e, s))
 		return REFUSAL_NONE;
 	if (d->flow.unresolved)
 		return REFUSAL_UNRESOLVED;
 	if (into(d, e, DEPTH_MAX, s))
 		return REFUSAL_NONE;
-	begin(s, 0);
+	begin(s, 0, false);
 	if (is_only_way_out(d, e)) {
 		if (place_before(d, last, s) || cross_back(d, last, DEPTH_MAX, s))
 			return REFUSAL_NONE;

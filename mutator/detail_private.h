@@ -23,6 +23,7 @@ struct spots {
 	struct spot items[SPOTS_MAX];
 	unsigned count;
 	arch_regset keep; /* registers that nothing between the spot and the point may change */
+	bool results;	  /* nor what functions return */
 	bool ways;	  /* on the ways that lead there, instead of there */
 	unsigned work;	  /* steps left */
 };
@@ -48,6 +49,8 @@ int detail_cover(struct detail *d, struct dinst_error *e);
  * place: just before insns[at], and on an edge.
  */
 enum refusal detail_before(const struct detail *d, size_t at, struct spots *s);
+/* The same behind a call, where its results must be as it has left them. */
+enum refusal detail_after(const struct detail *d, size_t at, struct spots *s);
 /* The same where the registers must be as the instruction's accesses to memory see them. */
 enum refusal detail_at_access(const struct detail *d, size_t at, struct spots *s);
 enum refusal detail_on_edge(const struct detail *d, uint32_t edge, struct spots *s);

@@ -139,6 +139,14 @@ static int cover_from(struct detail *d, size_t first, unsigned *took, struct din
 	return 0;
 }
 
+static bool is_returned_to(const struct detail *d, size_t at)
+{
+	const struct arch_insn *call = at ? &d->flow.insns.items[at - 1] : NULL;
+
+	return call && (call->flow == ARCH_FLOW_CALL || call->flow == ARCH_FLOW_CALL_INDIRECT) &&
+	       call->address + call->length == d->flow.insns.items[at].address;
+}
+
 /* What is too short for a near jump may have a hole in reach: the last resort. */
 static int cover_short(struct detail *d, size_t first, struct dinst_error *e)
 {
@@ -147,7 +155,8 @@ static int cover_short(struct detail *d, size_t first, struct dinst_error *e)
 	struct draft draft;
 	bool placed;
 
-	if (detail_before(d, first, &unused) == REFUSAL_NONE)
+	if ((is_returned_to(d, first) ? detail_after : detail_before)(d, first, &unused) ==
+	    REFUSAL_NONE)
 		return 0;
 	for (unsigned count = portion(d, first, line); count; count--)
 		if (draft_short(&d->windows, first, count, &draft) == REFUSAL_NONE)

@@ -263,7 +263,7 @@ static int follow_one(struct flow *f, struct work *w, vaddr_t v, struct dinst_er
 			mark_bytes(f, &insn, MARK_CONFLICT);
 		if (!known) {
 			mark_unknown(f, v);
-			return 0;
+			return flow_run_over(f, v, v, e); /* over its own end */
 		}
 		if (insn.flow == ARCH_FLOW_JUMP || insn.flow == ARCH_FLOW_BRANCH ||
 		    insn.flow == ARCH_FLOW_CALL)
@@ -524,6 +524,7 @@ static void mark_compared(struct flow *f)
 			continue;
 		for (const struct arch_insn *at = insn;; at--) {
 			mark_bytes(f, at, MARK_RSEQ);
+			f->compared = true;
 			if (at == f->insns.items || at[-1].address + at[-1].length != at->address ||
 			    (at[-1].flow != ARCH_FLOW_NEXT && at[-1].flow != ARCH_FLOW_BRANCH))
 				break;

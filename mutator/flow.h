@@ -65,6 +65,7 @@ struct flow {
 	struct flow_ways *ways; /* what is found out on the side; NULL: nothing yet */
 	bool unsorted;
 	bool unsure;	   /* while building: what is reached now may be no code */
+	bool compared;	   /* something is marked MARK_RSEQ */
 	bool linear;	   /* decoded without a gap from the first byte to the last */
 	bool unresolved;   /* an indirect jump may lead anywhere in here */
 	bool single_only;  /* pcs may be parked anywhere: one instruction a window */

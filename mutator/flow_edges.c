@@ -55,23 +55,37 @@ static void mark_every_offset(struct flow *f, vaddr_t lo, vaddr_t hi)
  * Code that is read in two ways: a neighbour's last instruction runs into f, whose bytes stay, and
  * control goes on behind it. The sweep may go.
  */
-static int mark_run_over(struct flow *f, const struct sweep *s, struct dinst_error *e)
+int flow_run_over(struct flow *f, vaddr_t at, vaddr_t hi, struct dinst_error *e)
 {
 	size_t size = 0;
-	const uint8_t *bytes = image_code(f->img, s->end, &size);
+	const uint8_t *bytes = image_code(f->img, at, &size);
 	struct arch_insn insn;
 	vaddr_t end;
 
-	if (!bytes || arch_decode(bytes, size, s->end, &insn) != ARCH_OK)
+	if (!bytes || arch_decode(bytes, size, at, &insn) != ARCH_OK)
 		return 0;
-	end = s->end + insn.length;
-	for (vaddr_t v = s->hi; v < end; v++)
+	end = at + insn.length;
+	for (vaddr_t v = hi; v < end; v++)
 		if (flow_contains(f, v))
 			flow_mark(f, v, MARK_CONFLICT | MARK_FOREIGN);
-	if (end <= s->hi || !flow_contains(f, end) || insn.flow == ARCH_FLOW_JUMP ||
+	if (end <= hi || !flow_contains(f, end) || insn.flow == ARCH_FLOW_JUMP ||
 	    insn.flow == ARCH_FLOW_JUMP_INDIRECT || insn.flow == ARCH_FLOW_RETURN)
 		return 0;
 	return flow_enter(f, end, e);
+}
+
+/*
+ * What stands in front of it cannot be read to its end. Where a function begins its symbol says; where the
+ * rest of one goes on behind another only that other's size does, which may be wrong.
+ */
+static void doubt_piece(struct flow *f, vaddr_t lo)
+{
+	const struct piece *p = flow_piece(f, lo);
+
+	if (!p || p->lo != lo || freemap_starting_at(f->map, lo) >= 0)
+		return;
+	for (vaddr_t v = lo; v < p->hi; v++)
+		flow_mark(f, v, MARK_CONFLICT);
 }
 
 /* The part of [lo, hi) that belongs to the function `index`. */
@@ -92,8 +106,9 @@ static int mark_from_function(struct flow *f, uint32_t index, vaddr_t lo, vaddr_
 			r = flow_enter(f, s->insns[i].target, e);
 	if (s->end < s->hi) {
 		mark_every_offset(f, s->end > lo ? s->end : lo, s->hi < hi ? s->hi : hi);
+		doubt_piece(f, s->hi);
 		if (r == 0)
-			r = mark_run_over(f, s, e);
+			r = flow_run_over(f, s->end, s->hi, e);
 	}
 	return r;
 }

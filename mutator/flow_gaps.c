@@ -88,9 +88,10 @@ static int walk_line(struct walk *w, vaddr_t v, vaddr_t end, enum footing footin
 		if (flow_contains(w->f, v))
 			break;
 		if (arch_decode(w->bytes + (v - w->lo), w->hi - v, v, &insn) != ARCH_OK) {
-			if (footing != MAY_BE_CODE)
-				try_offsets(w, v);
-			return 0;
+			if (footing == MAY_BE_CODE)
+				return 0;
+			try_offsets(w, v);
+			return flow_run_over(w->f, v, w->hi, e);
 		}
 		if (insn.flow == ARCH_FLOW_JUMP || insn.flow == ARCH_FLOW_BRANCH) {
 			add_work(w, insn.target);
@@ -106,7 +107,8 @@ static int walk_line(struct walk *w, vaddr_t v, vaddr_t end, enum footing footin
 		v += insn.length;
 		if (v < w->hi && w->seen[v - w->lo] && footing != IS_FUNCTION)
 			return 0;
-		if (v < w->hi)
+		/* What begins at the end of an outer function is not gone on to here. */
+		if (v < end)
 			w->seen[v - w->lo] = 1;
 	}
 	/* It runs on into what is behind. */

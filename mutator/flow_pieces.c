@@ -165,8 +165,10 @@ static void mark_reference(struct flow *f, size_t at, unsigned refs)
 		f->marks[at] |= MARK_TARGET | MARK_REFERRED;
 	if (refs & sure)
 		f->marks[at] |= MARK_SURE;
-	if (refs & REFERENCE_RSEQ)
+	if (refs & REFERENCE_RSEQ) {
 		f->marks[at] |= MARK_RSEQ;
+		f->compared = true;
+	}
 }
 
 int flow_mark_references(struct flow *f, struct dinst_error *e)

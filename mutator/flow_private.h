@@ -97,6 +97,11 @@ bool flow_hit_branches(const struct flow *f, const struct image_hit *hit);
 
 /* flow_edges.c: a branch from outside leads to v; within an instruction, v is read anew. */
 int flow_enter(struct flow *f, vaddr_t v, struct dinst_error *e);
+/*
+ * Code in front of `hi`, where bytes of f's may begin, is read up to `at`: if one more instruction there runs
+ * into f, its bytes are read in two ways, and control goes on behind it.
+ */
+int flow_run_over(struct flow *f, vaddr_t at, vaddr_t hi, struct dinst_error *e);
 
 /*
  * tables_jumps.c: true if insns[at] jumps to what a register holds, or to what it

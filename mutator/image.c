@@ -499,28 +499,6 @@ size_t image_functions(const struct image *img, const struct image_function **fu
 	return img->function_count;
 }
 
-long image_function_at(const struct image *img, vaddr_t vaddr)
-{
-	size_t lo = 0, hi = img->function_count;
-	uint32_t at;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (img->functions[mid].address <= vaddr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (!lo)
-		return -1;
-	/* Functions nest in assembler code: ask those around it, from the inside. */
-	for (at = lo - 1; at != NO_FUNCTION; at = img->outer[at])
-		if (vaddr - img->functions[at].address < img->functions[at].size)
-			return at;
-	return -1;
-}
-
 size_t image_aliases(const struct image *img, size_t index, const char **names, size_t max)
 {
 	size_t lo = 0, hi = img->alias_count, count = 0;

@@ -153,8 +153,8 @@ bool image_is_stub(const struct image *img, vaddr_t vaddr);
 /* What is known of a place in which the loader stores the address of a function. */
 enum image_slot {
 	SLOT_UNKNOWN,	    /* nothing */
-	SLOT_NEVER_RETURNS, /* a function of another file that never comes back: exit, abort, ... */
-	SLOT_DEFINED,	    /* a symbol of this file; another file's of that name may come first */
+	SLOT_NEVER_RETURNS, /* a function that never comes back, by its name: exit, abort, ... */
+	SLOT_DEFINED,	    /* a symbol of this file, the program: none of that name comes first */
 };
 /* *value: address of the symbol, on SLOT_DEFINED only. */
 enum image_slot image_slot(struct image *img, vaddr_t place, vaddr_t *value);

@@ -313,21 +313,6 @@ static void settle_sizes(struct builder *b)
 	}
 }
 
-/* For each function the nearest one that covers its start. */
-static void find_outer(struct image *img)
-{
-	for (size_t i = 0; i < img->function_count; i++) {
-		uint32_t at = i ? i - 1 : NO_FUNCTION;
-		vaddr_t address = img->functions[i].address;
-
-		/* outer[] is the stack of those that are still open. */
-		while (at != NO_FUNCTION &&
-		       img->functions[at].address + img->functions[at].size <= address)
-			at = img->outer[at];
-		img->outer[i] = at;
-	}
-}
-
 /* --------------------------------------------------------------- fragments */
 
 struct parent_search {
@@ -570,14 +555,10 @@ int functions_build(struct image *img, struct symbol_list *symbols, struct dinst
 	img->functions = shrink(img->functions, img->function_count * sizeof(*img->functions));
 	img->aliases = shrink(img->aliases, img->alias_count * sizeof(*img->aliases));
 	img->labels = shrink(img->labels, img->label_count * sizeof(*img->labels));
-	img->outer = malloc((img->function_count + 1) * sizeof(*img->outer));
-	if (!img->outer) {
-		r = no_memory(&b);
-		goto out;
-	}
 	settle_sizes(&b);
-	find_outer(img);
-	r = find_parents(&b);
+	r = outer_find(img, e);
+	if (!r)
+		r = find_parents(&b);
 out:
 	free(b.drafts);
 	free(b.alias_keys);

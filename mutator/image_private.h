@@ -5,6 +5,7 @@
  *   image.c            opening, closing, plain questions
  *   image_elf.c        headers                     (image_elf.h)
  *   image_functions.c  symbols and FDEs become functions
+ *   image_outer.c      which function a byte belongs to
  *   symbols.c          symbol tables, separate and embedded debug files
  *   cfi.c              .eh_frame                   (cfi.h)
  *   lookup.c           names and globs to functions
@@ -64,6 +65,13 @@ struct image_ocaml {
 	bool everywhere; /* nothing says where */
 };
 
+/* image_outer.c: a function's way outwards, by functions that end behind it. */
+struct image_outer {
+	uint32_t
+		next; /* the nearest around its start that goes on behind its end, NO_FUNCTION if none */
+	uint32_t far; /* one further out, or the function itself */
+};
+
 struct image_alias {
 	uint32_t function;
 	uint32_t bind;
@@ -114,7 +122,7 @@ struct image {
 	struct cfi_range *fdes; /* sorted */
 	size_t fde_count;
 	struct image_function *functions; /* sorted */
-	uint32_t *outer; /* the nearest function around the start of each, NO_FUNCTION if none */
+	struct image_outer *outer;	  /* of each: image_outer.c */
 	size_t function_count;
 	struct image_alias *aliases; /* sorted by function */
 	size_t alias_count;
@@ -147,6 +155,11 @@ const struct image_range *range_at(const struct image_range *ranges, size_t coun
 /* debug_files.c: fill img->debug (false if there is none) and img->shared. */
 bool debug_file_open(struct image *img, const char *root);
 void debug_shared_open(struct image *img, const char *root);
+/*
+ * False if the code of the program does not lie where that of the debug file does: who moves it (prelink, a rewriter
+ * of binaries) leaves the build id, or the link, as it was, and every symbol would name something else.
+ */
+bool debug_file_fits(const struct elf_file *program, const struct elf_file *debug);
 
 /* types.c: the file that has the types, NULL if none. */
 const struct elf_file *types_file(const struct image *img);
@@ -160,6 +173,9 @@ void symbols_close(struct image *img);
 
 /* image_functions.c: fills functions, outer, aliases and labels. */
 int functions_build(struct image *img, struct symbol_list *symbols, struct dinst_error *e);
+
+/* image_outer.c: fills outer, by the functions' sizes. */
+int outer_find(struct image *img, struct dinst_error *e);
 
 int ocaml_find(struct image *img, const struct symbol_list *list, struct dinst_error *e);
 void ocaml_release(struct image *img);

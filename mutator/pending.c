@@ -65,10 +65,20 @@ static size_t begin_waiting(struct session *s)
 	return began;
 }
 
+/* A window may wait for who is in code that was removed, and comes back to a call in it (batch.c). */
+static bool is_come_back_to(const struct session *s)
+{
+	for (const struct site *site = s->retired; site; site = site->next_queued)
+		if (site->state == SITE_DRAINING && site->keeps_call)
+			return true;
+	return false;
+}
+
 static size_t retry_windows(struct session *s)
 {
 	struct dinst_error ignored = {0};
 	struct batch_result result = {0};
+	struct flush_result flushed;
 	struct site **sites = calloc(s->site_count + 1, sizeof(struct site *));
 	bool *foreign = calloc(s->site_count + 1, sizeof(*foreign));
 	size_t count = 0;
@@ -77,6 +87,10 @@ static size_t retry_windows(struct session *s)
 		for (struct site *site = s->site_hash[b]; site; site = site->next_hash)
 			if (site_waits(site))
 				sites[count++] = site;
+	/* Those that wait have links: a flush leaves them. */
+	if (count && is_come_back_to(s))
+		removal_flush(s, &flushed, &ignored);
+	dinst_error_clear(&ignored);
 	if (count && batch_apply(s, sites, count, foreign, &result, &ignored) >= 0)
 		request_drop_foreign(NULL, s, sites, foreign, count);
 	free(foreign);

@@ -130,8 +130,9 @@ int plan_collect(struct planning *p, const struct image_function *fn, struct din
 			r = add_wish(p, POINT_CALL, insn->address, (long)i, insn->target, e);
 		else if (flow_is_exit(f, i))
 			r = add_wish(p, POINT_EXIT, insn->address, (long)i, insn->target, e);
-		else if (arch_falls_through(insn) && insn->flow != ARCH_FLOW_SYSCALL &&
-			 flow_falls_out(f, i))
+		/* A branch may leave either way. */
+		if (r == 0 && arch_falls_through(insn) && insn->flow != ARCH_FLOW_SYSCALL &&
+		    flow_falls_out(f, i))
 			r = add_falling(p, insn, i, e);
 	}
 	known = p->count;
@@ -212,7 +213,8 @@ static int place_itself(struct planning *p, struct wish *wish, struct dinst_erro
 	struct draft d;
 	enum refusal why;
 
-	switch (insn->flow) {
+	/* What runs behind it has no place in a branch that is only led elsewhere. */
+	switch (wish->point.place == PLACE_FALLS ? ARCH_FLOW_NEXT : insn->flow) {
 	case ARCH_FLOW_CALL:
 	case ARCH_FLOW_JUMP:
 	case ARCH_FLOW_BRANCH:
@@ -551,9 +553,11 @@ int plan_place_in(struct planning *p, struct windows *in, struct dinst_error *e)
 	int r = 0;
 
 	for (size_t i = 0; i < p->count && r == 0; i++) {
-		if (!is_refused(&p->wishes[i]) || served(p, &p->wishes[i]))
+		if (!is_refused(&p->wishes[i]))
 			continue;
-		r = plan_each_short(p, &p->wishes[i], try_neighbour, in, e);
+		/* An entry that was refused for its loops finds its own window. */
+		if (!served(p, &p->wishes[i]))
+			r = plan_each_short(p, &p->wishes[i], try_neighbour, in, e);
 		if (r == 0 && p->wishes[i].point.kind == POINT_ENTRY && p->wishes[i].window >= 0)
 			r = ways_around(p, i, e);
 	}

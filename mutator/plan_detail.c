@@ -107,6 +107,18 @@ static int add_parts(struct listing *l, const struct point *like, const struct s
 	return 0;
 }
 
+/* Where nothing else will do, as long as nobody asks for what the call returns. */
+static enum refusal after_call(const struct detail *d, size_t at, struct spots *s, bool *late)
+{
+	enum refusal why = detail_after(d, at, s);
+
+	if (!why)
+		return why;
+	why = detail_before(d, at, s);
+	*late = !why;
+	return why;
+}
+
 static int add_before(struct listing *l, enum point_kind kind, size_t at, vaddr_t callee)
 {
 	struct point like = {.kind = kind, .address = insn_at(l->d, at)->address, .callee = callee};
@@ -115,6 +127,8 @@ static int add_before(struct listing *l, enum point_kind kind, size_t at, vaddr_
 
 	if (!why && (kind == POINT_LOAD || kind == POINT_STORE))
 		why = detail_at_access(l->d, at, &s);
+	else if (!why && kind == POINT_AFTER)
+		why = after_call(l->d, at, &s, &like.late);
 	else if (!why)
 		why = detail_before(l->d, at, &s);
 	return why ? add_refused(l, &like, why) : add_parts(l, &like, &s, 0);

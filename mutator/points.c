@@ -72,7 +72,7 @@ static const struct {
 	[REFUSAL_RSEQ] =
 		{"rseq",
 		 "it is part of a restartable or cancellable sequence, or of what the program "
-		 "writes itself (XRay) or lists in a section of its own (static keys)"},
+		 "writes itself (XRay) or lists in a section of its own (static keys, probes)"},
 	[REFUSAL_STUB] = {"stub", "a linker stub, signal return or loader hook"},
 	[REFUSAL_LOOP_ENTRY] = {"loop-entry", "the function loops back to its first instruction"},
 	[REFUSAL_TAKEN] = {"taken", "its bytes are needed for another point"},
@@ -128,15 +128,24 @@ static enum tactic describe(const struct planning *plan, const struct draft *d,
 	return TACTIC_PREVIOUS;
 }
 
+/*
+ * What the program writes there one day, where a handler goes on from there, and what somebody
+ * else's probe looks at, is not in the file: whatever is undecided there is live.
+ */
+static bool is_meddled(const struct flow *f, size_t at)
+{
+	return f->compared && flow_marks(f, f->insns.items[at].address) & MARK_RSEQ;
+}
+
 static arch_regset live_before(const struct flow *f, size_t at)
 {
 	const struct arch_insn *insns = f->insns.items;
 	size_t lo = at, hi = at + 1;
 
-	while (lo > 0 && at - lo < LIVE_BEFORE &&
+	while (lo > 0 && at - lo < LIVE_BEFORE && !is_meddled(f, lo - 1) &&
 	       insns[lo - 1].address + insns[lo - 1].length == insns[lo].address)
 		lo--;
-	while (hi < f->insns.count && hi - at < LIVE_BEHIND &&
+	while (hi < f->insns.count && hi - at < LIVE_BEHIND && !is_meddled(f, hi) &&
 	       insns[hi - 1].address + insns[hi - 1].length == insns[hi].address)
 		hi++;
 	return arch_live_before(insns + lo, hi - lo, at - lo);
@@ -153,6 +162,7 @@ static arch_regset live_elsewhere(const struct flow *f, vaddr_t v)
 	const uint8_t *code = image_code(f->img, v, &size);
 
 	while (code && count < LIVE_ELSEWHERE && at < size &&
+	       !(image_references_at(f->img, v + at) & REFERENCE_RSEQ) &&
 	       arch_decode(code + at, size - at, v + at, &insns[count]) == ARCH_OK)
 		at += insns[count++].length;
 	return arch_live_before(insns, count, 0) | ~arch_entry_scratch;
@@ -169,7 +179,7 @@ static arch_regset live_through(const struct flow *f, size_t at)
 	arch_regset live, reads, writes;
 
 	while (end - at < LIVE_BEFORE && end + 1 < f->insns.count &&
-	       insns[end].flow == ARCH_FLOW_NEXT &&
+	       insns[end].flow == ARCH_FLOW_NEXT && !is_meddled(f, end + 1) &&
 	       insns[end].address + insns[end].length == insns[end + 1].address)
 		end++;
 	/* Before the call itself it would cost most, of all points, and win least. */

@@ -141,6 +141,8 @@ struct point {
 	enum tactic tactic : 8;
 	enum refusal refusal : 8;
 	enum point_place place : 8;
+	/* Behind a call: only after what it returns has been, or may have been, overwritten. */
+	bool late;
 };
 
 /*

@@ -15,6 +15,7 @@
 
 #include "arch/pairing.h"
 #include "mutator/references_listed.h"
+#include "mutator/references_probes.h"
 #include "mutator/references_relocations.h"
 #include "mutator/references_sleds.h"
 
@@ -195,7 +196,7 @@ int sequences_find(struct image *img, struct image_range **out, size_t *count,
 	struct finding f = {.img = img};
 	struct image_range *ranges = NULL;
 	struct written written = {.img = img};
-	size_t listed, again;
+	size_t listed, probes, again;
 
 	*out = NULL;
 	*count = 0;
@@ -211,8 +212,10 @@ int sequences_find(struct image *img, struct image_range **out, size_t *count,
 	}
 	written_each(&img->file, look_at_written, &written);
 	listed = listed_find(img, NULL, 0);
-	if (f.count + sleds + written.count + listed && !f.failed) {
-		ranges = calloc(f.count * 2 + sleds + written.count + listed, sizeof(*ranges));
+	probes = probes_find(img, NULL, 0);
+	if (f.count + sleds + written.count + listed + probes && !f.failed) {
+		ranges = calloc(f.count * 2 + sleds + written.count + listed + probes,
+				sizeof(*ranges));
 		f.failed = !ranges;
 	}
 	if (ranges) {
@@ -220,6 +223,8 @@ int sequences_find(struct image *img, struct image_range **out, size_t *count,
 		*count += sleds_find(img, map, ranges + *count);
 		again = listed_find(img, ranges + *count, listed);
 		*count += again < listed ? again : listed;
+		again = probes_find(img, ranges + *count, probes);
+		*count += again < probes ? again : probes;
 		written =
 			(struct written){.img = img, .out = ranges + *count, .room = written.count};
 		written_each(&img->file, look_at_written, &written);

@@ -83,6 +83,11 @@ int request_function(struct request *r, struct instance *i, struct function_work
 		     struct dinst_error *e);
 /* Writes what is not written yet, for all instances of the request and `also`, which may be NULL. */
 int request_write(struct request *r, struct instance *also, struct dinst_error *e);
+/* True if the code looks at what a function returns. */
+bool request_uses_result(const struct snippet_code *code);
+/* Lists a point that has no place, or one side of a call whose other side has none, or that is too late. */
+int request_refuse_point(struct instance *i, const struct function_ref *f, const struct point *p,
+			 bool too_late, struct dinst_error *e);
 /* Lists a refused point; texts are copied. `why` may be NULL. */
 int request_refuse(struct instance *i, const struct function_ref *f, enum refusal refusal,
 		   const char *why, struct dinst_error *e);

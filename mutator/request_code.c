@@ -252,3 +252,24 @@ int request_code(struct request *r, struct instance *i, const struct mdl_placeme
 	*code = c->code;
 	return 0;
 }
+
+bool request_uses_result(const struct snippet_code *code)
+{
+	for (unsigned k = 0; k < code->program.count; k++)
+		if (code->program.ops[k].kind == ARCH_OP_RESULT ||
+		    code->program.ops[k].kind == ARCH_OP_FLOAT_RESULT)
+			return true;
+	return false;
+}
+
+int request_refuse_point(struct instance *i, const struct function_ref *f, const struct point *p,
+			 bool too_late, struct dinst_error *e)
+{
+	const char *why = NULL;
+
+	if (p->window >= 0)
+		why = too_late
+			      ? "there is no room behind the call before what it returns is overwritten"
+			      : "the other side of the call cannot be instrumented";
+	return request_refuse(i, f, why ? REFUSAL_NONE : p->refusal, why, e);
+}

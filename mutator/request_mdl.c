@@ -29,7 +29,8 @@ struct linking {
 	struct place *place;
 	struct call_site *calls; /* by address */
 	size_t call_count;
-	bool both; /* something is wanted before calls and behind them */
+	bool both;   /* something is wanted before calls and behind them */
+	bool result; /* what is behind one looks at what it returns */
 };
 
 /* ---------------------------------------------------------------- points */
@@ -89,6 +90,11 @@ static struct call_site *call_at(const struct linking *l, vaddr_t address, bool 
 	return NULL;
 }
 
+static bool is_too_late(const struct linking *l, const struct point *p)
+{
+	return l->result && p->late;
+}
+
 /* The function's calls, where somebody wants something of them. */
 static int list_calls(struct linking *l, struct dinst_error *e)
 {
@@ -123,7 +129,7 @@ static int list_calls(struct linking *l, struct dinst_error *e)
 		if (!p->part && p->kind == POINT_AFTER)
 			c = call_at(l, p->address, true);
 		if (c)
-			c->behind = p->window >= 0;
+			c->behind = p->window >= 0 && !is_too_late(l, p);
 	}
 	return 0;
 }
@@ -194,6 +200,7 @@ static int look_at_code(struct linking *l, bool *pairs, struct dinst_error *e)
 			}
 			if (status < 0 || !code)
 				continue;
+			l->result |= p->kind == POINT_AFTER && request_uses_result(code);
 			*pairs |= code->activation;
 			w->start |= code->start;
 			w->per_thread |= code->per_thread;
@@ -524,13 +531,9 @@ static int link_placement(struct linking *l, const struct mdl_placement *pl, str
 
 		if (p->part || !is_placed_at(l, pl, p))
 			continue;
-		if (p->window < 0 || has_half(l, p)) {
-			status = request_refuse(i, &l->work->function,
-						p->window < 0 ? p->refusal : REFUSAL_NONE,
-						p->window < 0 ? NULL
-							      : "the other side of the call cannot "
-								"be instrumented",
-						e);
+		if (p->window < 0 || has_half(l, p) || is_too_late(l, p)) {
+			status = request_refuse_point(i, &l->work->function, p, is_too_late(l, p),
+						      e);
 			continue;
 		}
 		status = link_point(l, pl, p, e);

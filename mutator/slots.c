@@ -78,6 +78,7 @@ struct slot {
 struct slot_table {
 	struct slot *slots; /* sorted by place */
 	size_t count, room;
+	bool is_program; /* no other file's symbols come before its own */
 	bool failed;
 };
 
@@ -93,12 +94,35 @@ static int by_place(const void *a, const void *b)
 	return x->place < y->place ? -1 : x->place > y->place;
 }
 
+/*
+ * Linkers put DT_DEBUG into programs only, and the newer ones say so. Of a library each symbol may be
+ * the program's that has one of its name, as it is meant where the library's is but a default.
+ */
+static bool is_program(const struct elf_file *f)
+{
+	for (size_t i = 0; i < f->segment_count; i++) {
+		const struct elf_segment *s = &f->segments[i];
+
+		if (s->type != PT_DYNAMIC || !s->bytes)
+			continue;
+		for (size_t at = 0; at + 16 <= s->file_size && elf_u64(s->bytes + at); at += 16)
+			if (elf_u64(s->bytes + at) == DT_DEBUG ||
+			    (elf_u64(s->bytes + at) == DT_FLAGS_1 &&
+			     elf_u64(s->bytes + at + 8) & DF_1_PIE))
+				return true;
+	}
+	return f->type == ET_EXEC;
+}
+
 static void found(void *arg, vaddr_t place, const char *name, vaddr_t value)
 {
 	struct slot_table *t = arg;
-	bool is_never = !value && bsearch(name, never, sizeof(never) / sizeof(*never),
-					  sizeof(*never), by_name);
+	bool is_never;
 
+	if (!t->is_program)
+		value = 0;
+	is_never = !value &&
+		   bsearch(name, never, sizeof(never) / sizeof(*never), sizeof(*never), by_name);
 	if (t->count == t->room) {
 		size_t room = t->room ? t->room * 2 : 64;
 		void *more = reallocarray(t->slots, room, sizeof(*t->slots));
@@ -130,6 +154,7 @@ static const struct slot_table *slots_of(struct image *img)
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return NULL;
+	t->is_program = is_program(&img->file);
 	slots_each(&img->file, found, t);
 	if (t->failed)
 		t->count = 0;

@@ -297,6 +297,8 @@ static int read_mini(struct image *img, struct symbol_list *list, struct dinst_e
 				  img->name);
 	r = elf_file_memory(bytes, size, img->name, ELF_DEBUG, &img->mini, e);
 	mini_held += img->mini.size;
+	if (!r && !debug_file_fits(&img->file, &img->mini))
+		return 0;
 	return r ? r : read_sections(img, &img->mini, ".gnu_debugdata", list, &symtab, e);
 }
 

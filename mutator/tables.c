@@ -152,7 +152,7 @@ static void find_usage(const struct insn_list *list, struct usage *u)
 		if (insn->flags & ARCH_INSN_FRAME)
 			continue;
 		arch_effects(insn, &reads, &writes);
-		for (; writes; writes &= writes - 1)
+		for (writes |= arch_changes(insn); writes; writes &= writes - 1)
 			u->writers[__builtin_ctzll(writes)]++;
 	}
 }
@@ -180,7 +180,7 @@ static bool is_jumped(const struct insn_list *list, const struct usage *u, size_
 		if (insn->flow != ARCH_FLOW_NEXT)
 			return false;
 		arch_effects(insn, &reads, &writes);
-		if (writes & base && !(reads & base))
+		if ((writes | arch_changes(insn)) & base && !(reads & base))
 			return false;
 	}
 	return false;

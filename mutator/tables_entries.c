@@ -98,6 +98,8 @@ static vaddr_t computed_in(const struct addition *s, arch_regset reg, size_t at)
 		if (is_call(def) && !(reg & arch_callee_saved))
 			return 0;
 		arch_effects(def, &reads, &writes);
+		if (!(writes & reg) && arch_changes(def) & reg)
+			return 0;
 		if (!(writes & reg))
 			continue;
 		if (is_address_of(def))
@@ -123,7 +125,7 @@ static bool only_has_tables(const struct addition *s, arch_regset reg, unsigned 
 		if (insn->flags & ARCH_INSN_FRAME)
 			continue;
 		arch_effects(insn, &reads, &writes);
-		if (!(writes & reg))
+		if (!((writes | arch_changes(insn)) & reg))
 			continue;
 		if (!is_address_of(insn) || !flow_has_read(s->f, s->tables, insn->data_ref, forms))
 			return false;
@@ -161,7 +163,7 @@ static bool is_written_between(const struct flow *f, size_t lo, size_t hi, arch_
 		return true;
 	for (size_t i = lo + 1; i < hi; i++) {
 		arch_effects(&f->insns.items[i], &reads, &writes);
-		if (writes & reg)
+		if ((writes | arch_changes(&f->insns.items[i])) & reg)
 			return true;
 	}
 	return false;

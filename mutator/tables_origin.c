@@ -136,6 +136,8 @@ static bool was_loaded(struct search *s, arch_regset wanted, size_t at, unsigned
 		if (is_call(def))
 			return false;
 		arch_effects(def, &reads, &writes);
+		if (!(writes & wanted) && arch_changes(def) & wanted)
+			return false;
 		if (!(writes & wanted) || is_address_of(def))
 			continue;
 		if (def->flags & ARCH_INSN_MEMORY) {
@@ -208,7 +210,7 @@ static bool only_has_addresses(const struct search *s, arch_regset reg)
 		if (insn->flags & ARCH_INSN_FRAME || is_address_of(insn))
 			continue;
 		arch_effects(insn, &reads, &writes);
-		if (writes & reg)
+		if ((writes | arch_changes(insn)) & reg)
 			return false;
 	}
 	return true;
@@ -317,6 +319,26 @@ static bool names_code(const struct flow *f, const struct arch_insn *insn)
 	return flow_contains(f, wide);
 }
 
+/*
+ * insns[at] leaves what is in `wanted`, or makes it something else: on a condition, or in part. Goes
+ * back along what it may have become; the caller does along what it was.
+ */
+static enum origin made_perhaps(struct search *s, arch_regset wanted, size_t at, unsigned steps)
+{
+	arch_regset from;
+	enum seen seen;
+
+	if (!arch_may_copy(&s->f->insns.items[at], &from))
+		return ORIGIN_ARITHMETIC;
+	if (!from)
+		return made_with_memory(s, wanted, at);
+	/* Not as ways meet at insns[at]. */
+	seen = enter_join(s, ~at, from);
+	if (seen != SEEN_NEW)
+		return seen == SEEN_BEFORE ? ORIGIN_WHOLE : ORIGIN_ARITHMETIC;
+	return trace(s, from, at, steps + 1);
+}
+
 /* How what is in `wanted` before insns[at] came about. */
 static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsigned steps)
 {
@@ -338,6 +360,8 @@ static enum origin trace(struct search *s, arch_regset wanted, size_t at, unsign
 			continue;
 		}
 		arch_effects(def, &reads, &writes);
+		if (!(writes & wanted) && arch_changes(def) & wanted)
+			others = worse(others, made_perhaps(s, wanted, at, steps));
 		if (!(writes & wanted))
 			continue;
 		if (def->flags & ARCH_INSN_MEMORY)

@@ -35,6 +35,8 @@ static long defined_by(const struct flow *f, size_t at, arch_regset wanted, arch
 		arch_effects(insn, reads, &writes);
 		if (writes & wanted)
 			return (long)at;
+		if (arch_changes(insn) & wanted)
+			return -1;
 	}
 	return -1;
 }

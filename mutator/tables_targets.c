@@ -75,6 +75,8 @@ static arch_regset added(const struct flow *f, size_t at, size_t *adds)
 		if (insn->flow != ARCH_FLOW_NEXT)
 			return 0;
 		arch_effects(insn, &reads, &writes);
+		if (!(writes & wanted) && arch_changes(insn) & wanted)
+			return 0;
 		if (!(writes & wanted))
 			continue;
 		*adds = at;
@@ -121,10 +123,11 @@ static int add_tables(struct looking *l, size_t at, arch_regset bases)
 	int r = 0;
 
 	for (size_t i = at; i-- > 0 && insns->items[i].flow == ARCH_FLOW_NEXT && may_look(l, 1);) {
-		if (!is_table(l->f, i))
-			continue;
+		/* One of several, chosen on a condition. */
 		arch_effects(&insns->items[i], &reads, &writes);
-		if (writes & bases)
+		if (!(writes & bases) && arch_changes(&insns->items[i]) & bases)
+			break;
+		if (writes & bases && is_table(l->f, i))
 			return add_table(l, insns->items[i].data_ref, sizeof(int32_t));
 	}
 	for (size_t i = 0; i < insns->count && r == 0 && may_look(l, 1); i++) {

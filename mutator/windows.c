@@ -182,7 +182,7 @@ int windows_place(struct windows *w, const struct draft *d, int32_t *index, stru
 	if (n == 1 && w->items[one].first == first &&
 	    w->items[one].first + w->items[one].count - 1 == last &&
 	    (is_edge_only(w, d) || !is_edge_only(w, &w->items[one])))
-		*index = one;
+		*index = w->items[one].alone ? -1 : one;
 	else
 		*index = merge(w, first, last);
 	return 0;

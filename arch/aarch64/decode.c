@@ -239,6 +239,31 @@ void arch_effects(const struct arch_insn *insn, arch_regset *reads, arch_regset 
 	*writes = found.writes;
 }
 
+/* Nothing is overwritten in part. */
+arch_regset arch_changes(const struct arch_insn *insn)
+{
+	arch_regset reads, writes;
+
+	arch_effects(insn, &reads, &writes);
+	return reads == SET_ALL ? SET_ALL : writes;
+}
+
+bool arch_may_copy(const struct arch_insn *insn, arch_regset *from)
+{
+	(void)insn;
+	(void)from;
+	return false;
+}
+
+/* x0, x1, v0 to v3 (AAPCS64, 6.9); op0 of the encoding, and V of loads and stores, tell vectors. */
+bool arch_keeps_results(const struct arch_insn *insn)
+{
+	const uint32_t w = a64_load(insn->bytes);
+	const bool is_vector = (w >> 25 & 7) == 7 || ((w >> 25 & 5) == 4 && w >> 26 & 1);
+
+	return !(arch_changes(insn) & (SET(0) | SET(1))) && !is_vector;
+}
+
 bool arch_falls_through(const struct arch_insn *insn)
 {
 	return insn->flow == ARCH_FLOW_NEXT || insn->flow == ARCH_FLOW_BRANCH ||

@@ -557,18 +557,24 @@ static void special(const struct x86_layout *l, struct effect *e)
 		(l->attributes & OP_GROUP ? one_byte_group : one_byte_special)(l, e);
 }
 
-void arch_effects(const struct arch_insn *insn, arch_regset *reads, arch_regset *writes)
+void x86_effects(const struct arch_insn *insn, const struct x86_layout *l, arch_regset *reads,
+		 arch_regset *writes)
 {
 	struct effect e = {.bytes = insn->bytes};
+
+	operands(l, &e);
+	if (l->attributes & (OP_SPECIAL | OP_GROUP))
+		special(l, &e);
+	*reads = e.reads;
+	*writes = e.writes;
+}
+
+void arch_effects(const struct arch_insn *insn, arch_regset *reads, arch_regset *writes)
+{
 	struct x86_layout l;
 
 	*reads = SET_ALL;
 	*writes = 0;
-	if (x86_layout_read(insn->bytes, insn->length, &l) != ARCH_OK)
-		return;
-	operands(&l, &e);
-	if (l.attributes & (OP_SPECIAL | OP_GROUP))
-		special(&l, &e);
-	*reads = e.reads;
-	*writes = e.writes;
+	if (x86_layout_read(insn->bytes, insn->length, &l) == ARCH_OK)
+		x86_effects(insn, &l, reads, writes);
 }

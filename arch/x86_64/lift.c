@@ -322,7 +322,9 @@ static void lift_moves(struct x86_step *t)
 	struct x86_operand rm = x86_lift_rm(t, size);
 	struct x86_operand reg = x86_lift_register(t, x86_reg(&t->x), size);
 
-	if (t->x.opcode >= 0xc6)
+	if (t->x.opcode >= 0xc6 && x86_extension(&t->x)) /* xabort */
+		lift_refuse(t->l, UNKNOWN);
+	else if (t->x.opcode >= 0xc6)
 		move_number(t, &rm, (uint64_t)immediate_of(t));
 	else if (t->x.opcode & 2)
 		move(t, &reg, &rm);
@@ -451,7 +453,7 @@ static void lift_ticks(struct x86_step *t, bool processor)
 /* What only clocks do. False: none of it. */
 static bool lift_clock(struct x86_step *t)
 {
-	const uint8_t modrm = t->insn->bytes[t->insn->length - 1];
+	const uint8_t modrm = t->x.modrm;
 
 	if (!t->l->clock || t->x.map != 1)
 		return false;

@@ -206,6 +206,10 @@ struct x86_vector_access x86_vector_access(const struct x86_layout *l);
 struct arch_memory x86_explicit_address(const struct arch_insn *insn, const struct x86_layout *l,
 					unsigned scale);
 
+/* arch_effects() of an instruction whose layout is known. */
+void x86_effects(const struct arch_insn *insn, const struct x86_layout *l, arch_regset *reads,
+		 arch_regset *writes);
+
 /* Attributes of an opcode in a map; 0 if it is none that we know. */
 uint32_t x86_attributes(enum x86_encoding encoding, unsigned map, unsigned opcode);
 

@@ -310,13 +310,16 @@ static void on_connected(uv_connect_t *connect, int status)
 		attempt_failed(a, "cannot write");
 }
 
-/* Its turn, but not the one that has just failed: many servers give them in another order each time. */
+/*
+ * Its turn, but not the one that has just failed: many servers give them in another order each time. The list
+ * has one at least.
+ */
 static const struct addrinfo *address_of_turn(const struct otlp *o, const struct addrinfo *list)
 {
 	const struct addrinfo *at, *after;
-	unsigned count = 0, turn;
+	unsigned count = 1, turn;
 
-	for (at = list; at; at = at->ai_next)
+	for (at = list->ai_next; at; at = at->ai_next)
 		count++;
 	at = list;
 	for (turn = o->turn % count; turn; turn--)

@@ -6,7 +6,8 @@
 #
 # fear C5: code that the loader writes to, texts behind calls that take their return address for the text's,
 #   what a trap's handler reads behind the trap, kCFI's numbers, labels as distances from the global
-#   offset table and as addresses of eight bytes, instructions that the program overwrites and faults that it mends by lists of its own:
+#   offset table and as addresses of eight bytes, instructions that the program overwrites and faults that it mends by lists of its own,
+#   functions of which the symbols say that they begin or end within an instruction:
 #   same output with each kind of point instrumented
 # fear C3: a jump that a program has written into its code before, into the middle of its function: no wrong result
 . "$(dirname "$0")/lib.sh"
@@ -31,10 +32,11 @@ make_it offsets -pie -fPIE
 make_it wide -no-pie -fno-pie
 make_it listed -pie -fPIE
 make_it switched -pie -fPIE
+make_it inside -pie -fPIE
 strip -N .Llabel "$work/offsets"
 
 points=0 runs=0
-for program in textrel behind offsets wide listed; do
+for program in textrel behind offsets wide listed inside; do
 	"$work/$program" >"$work/plain" || fail "$program does not run by itself"
 	for kind in e x c a b d l i m excabdlim; do
 		timeout 60 "$instrument" --exec "$kind" @main -- "$work/$program" >"$work/result" 2>"$work/err" ||

@@ -180,12 +180,37 @@ static void test_packed(void **state)
 	assert_false(access_pack(&(struct arch_memory){.computable = false}, 0, &(uint64_t){0}));
 }
 
+/*
+ * Of a register that is changed on a condition before the access nobody may ask too early: what has no
+ * other place is refused.
+ */
+static void test_changed_perhaps(void **state)
+{
+	static const char *const foci[] = {"a_store_chosen"};
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct insert_result result;
+	struct session *s;
+
+	harness_start(h, "address", NULL);
+	session_go(h, 1);
+	s = session_begin(h);
+	assert_int_equal(request_insert_raw(s, &metrics[0][1], foci, 1, false, &result, &e),
+			 DINST_REFUSED);
+	session_end(s);
+	harness_verify(h);
+	session_go(h, 1);
+	harness_end(h, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_packed),
 		cmocka_unit_test_setup_teardown(test_each_form, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_beside_counters, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_changed_perhaps, harness_setup,
 						harness_teardown),
 	};
 

@@ -197,6 +197,44 @@ static void lost_pointer_is_no_end(void **state)
 	walk_by_lies(*state, "pointer", false);
 }
 
+static taddr_t interrupted; /* by the signal whose handler the thread is at the begin of */
+
+static int take_interrupted(struct stop *s, void *arg, struct dinst_error *e)
+{
+	uint8_t frame[ARCH_SIGNAL_FRAME];
+	taddr_t sp = arch_sp(&stop_thread(s, 0)->regs);
+	int status = target_read(stop_target(s), sp, frame, sizeof(frame), e);
+
+	assert_int_equal(arch_signal_frame(frame, sizeof(frame), &interrupted, &sp), ARCH_OK);
+	return status < 0 ? status : take(s, arg, e);
+}
+
+/*
+ * fear C2: a table that leads from a signal's handler to the caller of what it interrupted, as those do that know of
+ * no epilogues: where the handler returns to is found
+ */
+static void skipped_signal_is_found(void **state)
+{
+	struct harness *h = *state;
+	struct stack_range back, other;
+	bool complete = false;
+	struct target *t;
+	taddr_t pcs[8];
+
+	harness_start(h, "stack-lies", "signal", NULL);
+	thread_wait_input(h->pid);
+	t = help_open(h->pid);
+	help_stop_well(t, take_interrupted, NULL);
+	assert_int_equal(snapshot_backtrace(shot, h->pid, NULL, NULL, pcs, 8, &complete), 2);
+	assert_true(complete);
+	back = (struct stack_range){interrupted, interrupted + 1, false};
+	other = (struct stack_range){interrupted + 1, interrupted + 2, false};
+	assert_int_equal(snapshot_walk(shot, NULL, NULL, &back, 1), 1);
+	assert_int_equal(snapshot_walk(shot, NULL, NULL, &other, 1), 0);
+	target_close(t);
+	finish(h);
+}
+
 /* fear L1: registers that no processor has */
 static void strange_register(void **state)
 {
@@ -216,7 +254,7 @@ int main(void)
 		CASE(one_mapping_for_many), CASE(several_mappings), CASE(too_deep),
 		CASE(endless_table),	    CASE(zero_is_no_end),   CASE(lost_pointer_is_no_end),
 		CASE(strange_register),	    CASE(strange_column),   CASE(deep_thread),
-		CASE(below_an_array),	    CASE(guards_between),
+		CASE(below_an_array),	    CASE(guards_between),   CASE(skipped_signal_is_found),
 	};
 
 	return cmocka_run_group_tests_name("live/stack_places", tests, NULL, NULL);

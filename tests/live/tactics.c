@@ -24,8 +24,9 @@ static const char PROGRAM[] = "tests/live/targets/tactics";
 
 enum { THREADS = 4, SEED = 7, CLEAN_MS = 60000 };
 
-static const char *const names[] = {"ladder",	  "ways",   "looped",	"spun",	 "tight",
-				    "tight_door", "shared", "restored", "landed"};
+static const char *const names[] = {"ladder",	  "ways",    "looped",	 "spun",   "tight",
+				    "tight_door", "shared",  "restored", "landed", "rewound",
+				    "wound",	  "parting", "circling"};
 static const enum point_kind kinds[] = {POINT_ENTRY, POINT_EXIT};
 
 enum { NAMES = sizeof(names) / sizeof(*names) };
@@ -117,6 +118,39 @@ static void test_exact(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear C3: what is gone round is the entry's alone: an exit that would be in its window is had
+ * elsewhere or not at all, and not counted now and then
+ */
+static void test_gone_round(void **state)
+{
+	const uint64_t calls = THREADS * 2000ull;
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	unsigned outer, inner, exit;
+	struct session *s;
+
+	harness_start(h, "tactics", harness_number(THREADS), NULL);
+	s = session_begin(h);
+	outer = session_insert_kind(s, "woven", POINT_ENTRY);
+	exit = session_insert_kind(s, "woven", POINT_EXIT);
+	inner = session_insert_kind(s, "woven_in", POINT_ENTRY);
+	assert_string_equal(say(h, "go 2000"), "done");
+	assert_int_equal(session_value(s, outer), calls);
+	assert_int_equal(session_value(s, exit), calls);
+	assert_int_equal(session_value(s, inner), calls);
+	assert_int_equal(session_try_insert_kind(s, "woven_in", POINT_EXIT, &exit, &e),
+			 DINST_REFUSED);
+	dinst_error_clear(&e);
+	/* Refused is refused, also where a neighbour helps its exit. */
+	session_insert_kind(s, "laced", POINT_EXIT);
+	assert_int_equal(session_try_insert_kind(s, "laced", POINT_ENTRY, &exit, &e),
+			 DINST_REFUSED);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* ---------------------------------------------------------- shared bytes */
 
 enum { CALL_AT = 4, CALL_END = 9 };
@@ -166,6 +200,68 @@ static void test_shared_call_crowded(void **state)
 	count_shared(h, now);
 	assert_int_equal(now[0], 0xe9);
 	assert_int_not_equal(now[CALL_AT], 0xe8);
+	harness_end(h, 0);
+}
+
+/*
+ * fear C1, J3: a thread in the code of an entry that was removed is about to come back to the call that
+ * stayed in its place: who inserts anew where no such jump is to be had waits with the call
+ */
+static void test_shared_call_is_come_back_to(void **state)
+{
+	enum { ROUNDS = 0, EXPECTED = 24, RESULT = 101 };
+	struct harness *h = *state;
+	struct flush_result flushed;
+	struct dinst_error e = {0};
+	struct user_regs_struct r;
+	uint64_t rounds = 1, expected = RESULT, back;
+	const struct site *site;
+	struct session *s;
+	taddr_t at, bias;
+	unsigned id;
+	pid_t tid;
+
+	harness_start(h, "tactics", "1", NULL);
+	s = session_begin(h);
+	at = session_address(s, "shared");
+	bias = at - harness_symbol(PROGRAM, "shared");
+	back = harness_symbol(PROGRAM, "back") + bias;
+	id = session_insert_kind(s, "shared", POINT_ENTRY);
+	site = session_instance(s, id)->links->site;
+	assert_true(site->shares_call);
+	assert_int_equal(harness_numbers(say(h, "tids"), &tid, 1), 1);
+	thread_seize_at(tid, harness_symbol(PROGRAM, "park") + bias,
+			harness_symbol(PROGRAM, "park_end") + bias, &r);
+	r.rbp = 1;
+	r.rax = 0;
+	r.rsp -= 8;
+	thread_poke(h->pid, r.rsp, &back, sizeof(back));
+	r.rsp -= 8;
+	thread_poke(h->pid, r.rbx + ROUNDS, &rounds, sizeof(rounds));
+	thread_poke(h->pid, r.rbx + EXPECTED, &expected, sizeof(expected));
+	assert_true(site_copy_of(s, site, at + CALL_AT, (taddr_t *)&r.rip));
+	thread_set(tid, &r);
+	thread_freeze_all(h->pid, &tid, 1);
+	session_remove(s, id);
+	assert_int_equal(removal_flush(s, &flushed, &e), 0);
+	assert_int_equal(site->state, SITE_DRAINING);
+	s->places->full = true;
+	id = session_insert_kind(s, "shared", POINT_ENTRY);
+	assert_int_equal(session_pending(s, id), 1);
+	thread_thaw(h->pid);
+	while (rounds) {
+		usleep(1000);
+		thread_peek(h->pid, r.rbx + ROUNDS, &rounds, sizeof(rounds));
+	}
+	while (session_pending(s, id)) {
+		usleep(1000);
+		request_retry_pending(s);
+	}
+	assert_false(session_instance(s, id)->links->site->shares_call);
+	assert_string_equal(say(h, "go 1000"), "done");
+	assert_int_equal(session_value(s, id), 1000);
+	session_end(s);
+	harness_verify(h);
 	harness_end(h, 0);
 }
 
@@ -381,8 +477,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_tactics_are_used),
 		CASE(test_exact),
+		CASE(test_gone_round),
 		CASE(test_shared_call),
 		CASE(test_shared_call_crowded),
+		CASE(test_shared_call_is_come_back_to),
 		CASE(test_threads_behind_the_count),
 		CASE(test_churn),
 		CASE(test_deaths),

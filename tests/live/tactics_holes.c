@@ -264,6 +264,53 @@ static void test_thread_in_foreign_bytes(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear C1: a thread that stands at a jump round the entry's window, in a window of its own, goes
+ * through that one's instructions, not behind them
+ */
+static void test_thread_at_a_jump_around(void **state)
+{
+	enum { ROUNDS = 0, EXPECTED = 24, JUMP = 17, RESULT = 52 };
+	struct harness *h = *state;
+	struct user_regs_struct r;
+	uint64_t rounds = 1, expected = RESULT, back;
+	struct session *s;
+	taddr_t bias;
+	unsigned id;
+	pid_t tid;
+
+	harness_start(h, "tactics", "1", NULL);
+	s = session_begin(h);
+	bias = session_address(s, "rewound") - harness_symbol(PROGRAM, "rewound");
+	back = harness_symbol(PROGRAM, "back") + bias;
+	assert_int_equal(harness_numbers(say(h, "tids"), &tid, 1), 1);
+	thread_seize_at(tid, harness_symbol(PROGRAM, "park") + bias,
+			harness_symbol(PROGRAM, "park_end") + bias, &r);
+	r.rbp = 1;
+	r.rax = r.rcx = 17;
+	r.rsp -= 8;
+	thread_poke(h->pid, r.rsp, &back, sizeof(back));
+	thread_poke(h->pid, r.rbx + ROUNDS, &rounds, sizeof(rounds));
+	thread_poke(h->pid, r.rbx + EXPECTED, &expected, sizeof(expected));
+	r.rip = session_address(s, "rewound") + JUMP;
+	thread_set(tid, &r);
+	thread_freeze_all(h->pid, &tid, 1);
+	id = session_insert_kind(s, "rewound", POINT_ENTRY);
+	assert_int_equal(session_pending(s, id), 0);
+	thread_thaw(h->pid);
+	while (rounds) {
+		usleep(1000);
+		thread_peek(h->pid, r.rbx + ROUNDS, &rounds, sizeof(rounds));
+	}
+	/* It was inside already. */
+	assert_int_equal(session_value(s, id), 0);
+	assert_string_equal(say(h, "go 1000"), "done");
+	assert_int_equal(session_value(s, id), 1000);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* ------------------------------------------------- calls that take too long */
 
 /* Where the worker is taken from, and what it is to come to. */
@@ -453,7 +500,7 @@ int main(void)
 		CASE(test_threads_in_the_hole),	      CASE(test_threads_before_the_hole),
 		CASE(test_hole_that_a_child_has_not), CASE(test_thread_in_foreign_bytes),
 		CASE(test_late_in_a_window),	      CASE(test_late_in_a_hole),
-		CASE(test_hole_that_is_there_still),
+		CASE(test_hole_that_is_there_still),  CASE(test_thread_at_a_jump_around),
 	};
 
 	return cmocka_run_group_tests_name("live/tactics_holes", tests, NULL, NULL);

@@ -269,6 +269,9 @@ static void check_effects(const struct arch_insn *insn, const struct run_state *
 	arch_regset reads, writes;
 
 	arch_effects(insn, &reads, &writes);
+	for (unsigned i = 0; i < 16; i++)
+		if (in->r[i] != expected->r[i] && !(arch_changes(insn) & SET(i)))
+			report(insn, in, expected, "without being said to a register");
 	other = *in;
 	other.pc = CODE + ORIGIN;
 	for (unsigned i = 0; i < 16; i++)

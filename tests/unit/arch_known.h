@@ -24,6 +24,7 @@ enum difference {
 	WRITTEN,
 	FLAGS_READ,
 	FLAGS_WRITTEN,
+	CHANGED,
 	MEMORY,
 	DIFFERENCES,
 };

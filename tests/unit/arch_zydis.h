@@ -28,6 +28,7 @@ static const char *const difference_names[DIFFERENCES] = {
 	"registers overwritten",
 	"flags read",
 	"flags overwritten",
+	"registers changed",
 	"memory",
 };
 
@@ -199,7 +200,7 @@ static bool is_whole(const ZydisDecodedOperand *op)
 
 static void judge_effects(const struct opinion *o)
 {
-	arch_regset reads, writes, read = 0, written = 0, tested = 0, changed = 0;
+	arch_regset reads, writes, read = 0, written = 0, touched = 0, tested = 0, changed = 0;
 	char text[48];
 
 	arch_effects(&o->insn, &reads, &writes);
@@ -213,6 +214,8 @@ static void judge_effects(const struct opinion *o)
 				read |= reg;
 			if (is_whole(op))
 				written |= reg;
+			if (op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE)
+				touched |= reg;
 		} else if (op->type == ZYDIS_OPERAND_TYPE_MEMORY) {
 			read |= general_register(op->mem.base) | general_register(op->mem.index);
 		}
@@ -233,6 +236,8 @@ static void judge_effects(const struct opinion *o)
 		differ(o, FLAGS_READ, text);
 	if (writes & ~SET_REGISTERS & ~changed)
 		differ(o, FLAGS_WRITTEN, text);
+	if (touched & ~arch_changes(&o->insn))
+		differ(o, CHANGED, text);
 }
 
 static uint8_t register_number(ZydisRegister reg)

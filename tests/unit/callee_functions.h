@@ -142,6 +142,7 @@ FUNCTION(no_indirect_jump, "jmp *%rdi");
 FUNCTION(no_syscall, "mov $39,%eax\nsyscall\nret");
 FUNCTION(no_loop, "1: dec %edi\njne 1b\nret");
 FUNCTION(no_far_loop, "test %edi,%edi\nje 2f\n1: sub $3,%rdi\n2: cmp %rsi,%rdi\njg 1b\nret");
+FUNCTION(no_abort, "mov $5,%eax\n.byte 0xc6,0xf8,7\nret");
 FUNCTION(no_trap, "test %edi,%edi\nje 1f\nret\n1: ud2");
 FUNCTION(no_breakpoint, "int3\nret");
 FUNCTION(no_division, "mov %edi,%eax\ncltd\nidiv %esi\nret");
@@ -205,6 +206,7 @@ static const struct {
 	{"no_syscall", "system call"},
 	{"no_loop", "loop"},
 	{"no_far_loop", "loop"},
+	{"no_abort", "not one of those"},
 	{"no_trap", "it traps"},
 	{"no_breakpoint", "it traps"},
 	{"no_division", "division may trap"},

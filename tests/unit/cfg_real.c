@@ -406,6 +406,18 @@ static void check_file(const char *path, double blocks, double instructions)
 	assert_true(reached(&c, POINT_INSTRUCTION) >= instructions);
 }
 
+/* fear C5: what functions have of their neighbours' bytes these use for nothing else, in whatever detail */
+static void test_neighbours(void **state)
+{
+	const char *build = getenv("DINST_BUILD");
+	char path[4096];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/tests/live/targets/points-tactics",
+		 build ? build : "build");
+	check_file(path, 50.0, 50.0);
+}
+
 static void test_libc(void **state)
 {
 	(void)state;
@@ -431,6 +443,7 @@ static void test_chosen(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_neighbours),
 		cmocka_unit_test(test_libc),
 		cmocka_unit_test(test_redis),
 	};

@@ -62,6 +62,14 @@ static void hide_symbols(struct bytes *b)
 			sections(b)[i].sh_type = SHT_PROGBITS;
 }
 
+/* As if something were put in front of its code after the two were parted. */
+static void move_code(struct bytes *b)
+{
+	for (unsigned i = 0; i < ((Elf64_Ehdr *)b->p)->e_shnum; i++)
+		if (sections(b)[i].sh_flags & SHF_EXECINSTR)
+			sections(b)[i].sh_addr += 16;
+}
+
 /* Appends a section: its contents, new section names, a new section table. */
 static void add_section(struct bytes *b, const char *name, const void *contents, size_t size)
 {
@@ -327,6 +335,12 @@ static void test_by_build_id(void **unused)
 	whole = target_bytes("image-asm");
 	write_file(path, &whole);
 	assert_false(knows_names(&bare, "file", root));
+	/* Nor is one believed whose code lies elsewhere, as before prelink. */
+	free(whole.p);
+	whole = target_bytes("image-cxx");
+	move_code(&whole);
+	write_file(path, &whole);
+	assert_false(knows_names(&bare, "file", root));
 	/* Nor is a file of holes read, which is as long as it seems. */
 	free(whole.p);
 	whole = target_bytes("image-cxx");
@@ -394,6 +408,15 @@ static void test_compressed(void **unused)
 	hide_symbols(&bare);
 	add_section(&bare, ".gnu_debugdata", packed.p, packed.size);
 	assert_true(knows_names(&bare, "file", NULL));
+	free(packed.p);
+	free(bare.p);
+	/* Of a file whose code lies elsewhere. */
+	bare = target_bytes("image-cxx");
+	hide_symbols(&bare);
+	move_code(&whole);
+	packed = compress(&whole);
+	add_section(&bare, ".gnu_debugdata", packed.p, packed.size);
+	assert_false(knows_names(&bare, "file", NULL));
 	free(whole.p);
 	free(bare.p);
 	free(packed.p);

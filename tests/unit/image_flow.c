@@ -385,6 +385,30 @@ static void test_noreturn(void **state)
 	flow_release(&f);
 }
 
+/* fear F1: a library's function that never returns is another one, that does, where the program has one of its name */
+static void test_preempted(void **state)
+{
+	static const bool never[] = {false, false, true};
+	struct flow f = build("h_calls");
+	size_t n = 0;
+
+	(void)state;
+	for (size_t i = 0; i < f.insns.count; i++) {
+		const struct arch_insn *insn = &f.insns.items[i];
+
+		if (insn->flow != ARCH_FLOW_CALL && insn->flow != ARCH_FLOW_CALL_INDIRECT)
+			continue;
+		assert_true(n < sizeof(never) / sizeof(*never));
+		assert_int_equal(flow_is_noreturn(&f, i), never[n]);
+		/* The padding behind it runs. */
+		if (!never[n])
+			assert_true(flow_marks(&f, insn->address + insn->length) & MARK_REACHED);
+		n++;
+	}
+	assert_int_equal(n, sizeof(never) / sizeof(*never));
+	flow_release(&f);
+}
+
 static bool any_falls_out(const char *name)
 {
 	struct flow f = build(name);
@@ -516,6 +540,12 @@ static int open_parts(void **state)
 	return open_named("image-parts");
 }
 
+static int open_hooks(void **state)
+{
+	(void)state;
+	return open_named("libhooks.so");
+}
+
 static int open_jumps(void **state)
 {
 	(void)state;
@@ -540,6 +570,7 @@ int main(void)
 		cmocka_unit_test(test_traps),
 	};
 	const struct CMUnitTest parts[] = {cmocka_unit_test(test_parts)};
+	const struct CMUnitTest hooks[] = {cmocka_unit_test(test_preempted)};
 	const struct CMUnitTest jumps[] = {
 		cmocka_unit_test(test_jumps_known),
 		cmocka_unit_test(test_jumps_unknown),
@@ -551,6 +582,7 @@ int main(void)
 
 	failed = cmocka_run_group_tests_name("image: flow", tests, open_target, close_target);
 	failed += cmocka_run_group_tests_name("image: parts", parts, open_parts, close_target);
+	failed += cmocka_run_group_tests_name("image: hooks", hooks, open_hooks, close_target);
 	failed += cmocka_run_group_tests_name("image: jumps", jumps, open_jumps, close_target);
 	failed += cmocka_run_group_tests_name("image: fixed", fixed, open_fixed, close_target);
 	return failed;

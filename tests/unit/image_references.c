@@ -302,6 +302,31 @@ static size_t count_stored(struct image *img)
 	return stored;
 }
 
+/*
+ * fear C3: what leads into the middle of a function where few look: a jump that lies across two pieces
+ * of what is scanned, and a word that the loader puts together of a name and a distance
+ */
+static void test_into_the_middle(void **unused)
+{
+	enum { JUMPED = 4, STORED = 8 };
+	struct image *img = open_path(target_path("image-far"));
+	const struct image_function *functions;
+	struct dinst_error e = {0};
+	uint32_t *found;
+	vaddr_t at;
+	size_t count;
+
+	(void)unused;
+	image_functions(img, &functions);
+	assert_int_equal(image_match(img, "led_into", &found, &count, &e), 0);
+	assert_int_equal(count, 1);
+	at = functions[found[0]].address;
+	assert_int_equal(image_references_at(img, at + JUMPED), REFERENCE_BRANCH);
+	assert_int_equal(image_references_at(img, at + STORED), REFERENCE_ADDRESS);
+	free(found);
+	image_close(img);
+}
+
 static void test_packed_relocations(void **unused)
 {
 	struct image *img = open_path(target_path("image-relr"));
@@ -387,6 +412,7 @@ int main(void)
 		cmocka_unit_test(test_mono),
 		cmocka_unit_test(test_relocations),
 		cmocka_unit_test(test_stored_in_program),
+		cmocka_unit_test(test_into_the_middle),
 		cmocka_unit_test(test_packed_relocations),
 		cmocka_unit_test(test_relocations_without_sections),
 	};

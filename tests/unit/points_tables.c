@@ -3,7 +3,7 @@
  * points_tables.c - a function whose jump tables would take hours to read
  * (tests/live/targets/points-tables.S) is left with what is safe for any; and
  * tables of whole addresses that lead into another function, and constants among
- * code (points-fixed.S).
+ * code (points-fixed.S); and jumps of which it is not sure where they lead (points-chosen.S).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mutator/points.h"
+#include "arch/x86_64/x86.h"
+#include "mutator/detail.h"
 
 static struct image *open_target(const char *name)
 {
@@ -111,12 +112,98 @@ static void test_constants(void **state)
 	image_close(img);
 }
 
+/*
+ * fear C4: an indirect jump goes into a row of equal pieces, or by a table, on a condition only, or
+ * by a number of which a part has been changed: then it may lead elsewhere
+ */
+static void test_chosen(void **state)
+{
+	static const char *const names[] = {"row_chosen", "row_in_part", "sum_chosen"};
+	struct image *img = open_target("points-chosen");
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		vaddr_t start;
+		struct function_plan *plan = plan_of(img, names[i], &start);
+
+		/* The first instruction alone is in its window. */
+		assert_int_equal(plan->points[0].tactic, TACTIC_JUMP);
+		assert_int_equal(plan->windows[plan->points[0].window].length, 7);
+		for (size_t k = 1; k < plan->point_count; k++)
+			assert_int_equal(plan->points[k].window, -1);
+		plan_free(img, plan);
+	}
+	image_close(img);
+}
+
+/*
+ * fear D2: what is read at code that the program overwrites one day, or at another tool's probe, is
+ * overwritten in front of it, for nothing in the file reads it
+ */
+static void test_meddled(void **state)
+{
+	static const char *const names[] = {"keyed", "probed"};
+	struct image *img = open_target("points-chosen");
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		vaddr_t start;
+		struct function_plan *plan = plan_of(img, names[i], &start);
+
+		assert_int_equal(plan->points[0].tactic, TACTIC_JUMP);
+		assert_true(plan->points[0].live & SET(RDX));
+		for (size_t k = 0; k < plan->window_count; k++)
+			assert_false(plan->windows[k].start < start + 8 &&
+				     plan->windows[k].start + plan->windows[k].length > start + 7);
+		plan_free(img, plan);
+	}
+	image_close(img);
+}
+
+/*
+ * fear D2: behind a call what it returns is looked at where it has already been overwritten, be it
+ * there that it costs least
+ */
+static void test_after(void **state)
+{
+	static const char *const names[] = {"after_number", "after_float"};
+	struct image *img = open_target("points-chosen");
+	struct dinst_error e = {0};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		struct arch_insn insns[WINDOW_INSNS_MAX];
+		vaddr_t start;
+		struct function_plan *plan = plan_of(img, names[i], &start);
+		unsigned found = 0;
+
+		assert_int_equal(plan_add_detail(img, plan, &e), 0);
+		for (size_t k = 0; k < plan->point_count; k++) {
+			const struct point *p = &plan->points[k];
+
+			if (p->kind != POINT_AFTER)
+				continue;
+			found++;
+			assert_int_equal(p->address, start + 9);
+			/* That is known to who looks at what it returns. */
+			if (p->window < 0 || p->late)
+				continue;
+			assert_true(window_instructions(img, &plan->windows[p->window], insns));
+			assert_true(insns[p->insn].address == p->address);
+			assert_int_equal(p->place, PLACE_BEFORE);
+		}
+		assert_int_equal(found, 1);
+		plan_free(img, plan);
+	}
+	image_close(img);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_endless_tables),
-		cmocka_unit_test(test_whole_addresses),
-		cmocka_unit_test(test_constants),
+		cmocka_unit_test(test_endless_tables), cmocka_unit_test(test_whole_addresses),
+		cmocka_unit_test(test_constants),      cmocka_unit_test(test_chosen),
+		cmocka_unit_test(test_after),	       cmocka_unit_test(test_meddled),
 	};
 
 	alarm(60); /* without a bound it takes minutes */

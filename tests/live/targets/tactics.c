@@ -36,7 +36,8 @@ extern long worker(struct control *c);
 extern void ladder(void), ways(void), looped(void), spun(void), tight(void), tight_door(void),
 	landed(void);
 extern void roomy(void), narrow(void), evened(void), thin(void);
-extern void shared(void), restored(void);
+extern void shared(void), restored(void), rewound(void), wound(void), parting(void), circling(void),
+	woven(void), woven_in(void), laced(void);
 
 /* The functions use rax, rcx and rdx, and look at rbp: the rounds that are left. */
 __asm__(".text\n"
@@ -151,6 +152,30 @@ __asm__(".text\n"
 	"	lea 1(%rdx),%rax\n"
 	"	ret\n"
 	"END spun\n"
+	/* By a short jump, whose window begins before it. */
+	".globl rewound, wound\n"
+	"BEGIN rewound\n"
+	"	add $1,%rax\n"
+	"	lea (%rax),%rcx\n"
+	"	cmp $51,%rcx\n"
+	"	jae 9f\n"
+	"	lea 16(%rax),%rax\n"
+	"	jmp rewound\n"
+	"9:	mov %rax,%rdx\n"
+	"	lea (%rdx),%rax\n"
+	"	ret\n"
+	"END rewound\n"
+	/* From within the entry's own window, and from behind it. */
+	"BEGIN wound\n"
+	"	inc %eax\n"
+	"	test $3,%al\n"
+	"	jne wound\n"
+	"	lea 1(%rax),%rdx\n"
+	"	cmp $9,%eax\n"
+	"	jb wound\n"
+	"	lea -1(%rdx),%rax\n"
+	"	ret\n"
+	"END wound\n"
 	/* No room at all, but next door. */
 	"BEGIN tight\n"
 	"	add $7,%eax\n"
@@ -226,15 +251,87 @@ __asm__(".text\n"
 	"	add $7,%eax\n"
 	"	ret\n"
 	"END thin\n"
+	".fill 256,1,0x06\n"
+	/* A loop goes round the entry's window, behind which an exit has no room, and one has it in it. */
+	".globl woven, woven_in\n"
+	".p2align 4\n"
+	"BEGIN woven\n"
+	"	inc %rax\n"
+	"	test $3,%al\n"
+	"	jne 1f\n"
+	"	ret\n"
+	"1:	mov %rax,%rcx\n"
+	"	lea 1(%rcx),%rdx\n"
+	"	{disp32} jmp woven\n"
+	"END woven\n"
+	".p2align 4\n"
+	"BEGIN woven_in\n"
+	"	add $-64,%al\n"
+	"	jne 1f\n"
+	"	ret\n"
+	"1:	mov %rax,%rcx\n"
+	"	lea 1(%rcx),%rdx\n"
+	"	{disp32} jmp woven_in\n"
+	"END woven_in\n"
+	".p2align 4\n"
+	/* A jump back to its first instruction nobody comes to; its exit has room next door only. */
+	".globl laced\n"
+	"BEGIN laced\n"
+	"	inc %rax\n"
+	"	cmp $3,%al\n"
+	"	jb laced\n"
+	"	push %rcx\n.cfi_adjust_cfa_offset 8\n"
+	"	call leaf\n"
+	"	pop %rcx\n.cfi_adjust_cfa_offset -8\n"
+	"	ret\n"
+	"	jmp laced\n"
+	"END laced\n"
+	"BEGIN laced_door\n"
+	"	mov %rax,%rcx\n"
+	"	lea 1(%rcx),%rdx\n"
+	"	ret\n"
+	"END laced_door\n"
+	".fill 16,1,0x90\n"
+	/* Its last branch leaves it either way, and so does a loop's where that is over. */
+	".globl parting, circling\n"
+	"BEGIN parting\n"
+	"	add $1,%rax\n"
+	"	lea (%rax),%rcx\n"
+	"	test $1,%bpl\n"
+	"	{disp32} jne parted\n"
+	"END parting\n"
+	"BEGIN party\n"
+	"	lea 2(%rcx),%rax\n"
+	"	mov %rax,%rdx\n"
+	"	ret\n"
+	"END party\n"
+	"BEGIN parted\n"
+	"	lea 2(%rax),%rax\n"
+	"	mov %rax,%rdx\n"
+	"	ret\n"
+	"END parted\n"
+	"BEGIN circling\n"
+	"	add $1,%rax\n"
+	"	lea (%rax),%rcx\n"
+	"1:	add $1,%rax\n"
+	"	cmp $5,%rax\n"
+	"	{disp32} jb 1b\n"
+	"END circling\n"
+	"BEGIN circled\n"
+	"	lea 1(%rax),%rax\n"
+	"	mov %rax,%rdx\n"
+	"	ret\n"
+	"END circled\n"
 	".fill 64,1,0x06\n"
 	".text\n");
 
 static const struct {
 	void (*function)(void);
 	long result;
-} functions[] = {{ladder, 107},	  {ways, 5},	 {looped, 9},	  {spun, 5},   {tight, 7},
-		 {tight_door, 7}, {shared, 101}, {restored, 101}, {landed, 9}, {roomy, 7},
-		 {narrow, 7},	  {evened, 6},	 {thin, 7}};
+} functions[] = {{ladder, 107},	  {ways, 5},	 {looped, 9},	  {spun, 5},	 {tight, 7},
+		 {tight_door, 7}, {shared, 101}, {restored, 101}, {landed, 9},	 {roomy, 7},
+		 {narrow, 7},	  {evened, 6},	 {thin, 7},	  {rewound, 52}, {wound, 12},
+		 {parting, 3},	  {circling, 6}, {woven, 4},	  {woven_in, 0}, {laced, 104}};
 
 enum { THREADS_MAX = 64, FUNCTIONS = sizeof(functions) / sizeof(*functions) };
 
