@@ -155,8 +155,11 @@ static int cover_short(struct detail *d, size_t first, struct dinst_error *e)
 	struct draft draft;
 	bool placed;
 
-	if ((is_returned_to(d, first) ? detail_after : detail_before)(d, first, &unused) ==
-	    REFUSAL_NONE)
+	if (is_returned_to(d, first))
+		placed = detail_after(d, first, &unused) == REFUSAL_NONE;
+	else
+		placed = detail_before(d, first, &unused) == REFUSAL_NONE;
+	if (placed)
 		return 0;
 	for (unsigned count = portion(d, first, line); count; count--)
 		if (draft_short(&d->windows, first, count, &draft) == REFUSAL_NONE)
