@@ -174,7 +174,7 @@ static void wait_for_kept_calls(struct batch *b)
 	for (const struct site *old = b->session->retired; old; old = old->next_queued) {
 		long n;
 
-		if (old->state != SITE_DRAINING || !old->keeps_call || old->unreached)
+		if (!site_is_come_back_to(old))
 			continue;
 		n = number_at(b, old->key.start);
 		if (n >= 0 && !b->sites[n]->keeps_call)

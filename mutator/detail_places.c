@@ -130,13 +130,14 @@ static bool is_only_way_out(const struct detail *d, const struct cfg_edge *edge)
 static bool may_cross(const struct detail *d, size_t at, const struct spots *s)
 {
 	const struct arch_insn *insn = insn_at(d, at);
-	arch_regset reads = 0, writes = 0;
+	arch_regset reads, writes;
 
 	if (!comes_back(insn) || is_doubtful(d, at) || (s->results && !arch_keeps_results(insn)))
 		return false;
-	if (s->keep)
-		arch_effects(insn, &reads, &writes);
-	return !(s->keep & (reads | writes)) && !(s->keep && s->keep & arch_changes(insn));
+	if (!s->keep)
+		return true;
+	arch_effects(insn, &reads, &writes);
+	return !(s->keep & (reads | writes | arch_changes(insn)));
 }
 
 /* insns[at] is to be crossed: what is found runs before it. */

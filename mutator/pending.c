@@ -69,7 +69,7 @@ static size_t begin_waiting(struct session *s)
 static bool is_come_back_to(const struct session *s)
 {
 	for (const struct site *site = s->retired; site; site = site->next_queued)
-		if (site->state == SITE_DRAINING && site->keeps_call)
+		if (site_is_come_back_to(site))
 			return true;
 	return false;
 }

@@ -92,6 +92,11 @@ void site_drop_gone(struct session *s)
 	}
 }
 
+bool site_is_come_back_to(const struct site *site)
+{
+	return site->state == SITE_DRAINING && site->keeps_call && !site->unreached;
+}
+
 bool site_is_in_place(const struct session *s, const struct site *site)
 {
 	const struct patch *p;

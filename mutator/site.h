@@ -203,6 +203,9 @@ void site_drop_gone(struct session *s);
  * module was loaded anew at the same place, or a flush did not come to its end.
  */
 bool site_is_in_place(const struct session *s, const struct site *site);
+
+/* True if it was removed and whoever is still in its code comes back to the call that it left in its place. */
+bool site_is_come_back_to(const struct site *site);
 /* Takes a site out of the table: its window will be restored; new requests make a new one. */
 void site_forget(struct session *s, struct site *site);
 /* Patches and journal entries of a site whose window is to lead to `to`; nothing is changed
