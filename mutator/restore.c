@@ -145,6 +145,20 @@ static bool is_written(struct stop *stop, const struct site *site)
 		(site->move && is_jump(now, site->move->patch.before, p->length)));
 }
 
+/* The site whose near jump is at `at` in this process; two have one place where a module came back to it. */
+static const struct site *find_written(const struct flush *f, struct stop *stop, taddr_t at)
+{
+	const struct hole key = {.at = at}, *end = f->holes + f->hole_count;
+	const struct hole *hole = bsearch(&key, f->holes, f->hole_count, sizeof(key), by_hole);
+
+	while (hole && hole > f->holes && hole[-1].at == at)
+		hole--;
+	for (; hole && hole < end && hole->at == at; hole++)
+		if (is_written(stop, f->restores[hole->restore]))
+			return f->restores[hole->restore];
+	return NULL;
+}
+
 /* Threads that are about to execute the near jump in a hole go where it leads. */
 static int leave_holes(const struct flush *f, struct stop *stop, struct dinst_error *e)
 {
@@ -152,15 +166,14 @@ static int leave_holes(const struct flush *f, struct stop *stop, struct dinst_er
 
 	for (size_t i = 0; f->hole_count && i < stop_thread_count(stop); i++) {
 		struct stop_thread *t = stop_thread(stop, i);
-		struct hole key = {.at = arch_pc(&t->regs)};
-		const struct hole *hole;
+		const struct site *site;
 
 		if (t->kernel_worker || arch_in_syscall(&t->regs))
 			continue;
-		hole = bsearch(&key, f->holes, f->hole_count, sizeof(key), by_hole);
-		if (!hole || !is_written(stop, f->restores[hole->restore]))
+		site = find_written(f, stop, arch_pc(&t->regs));
+		if (!site)
 			continue;
-		arch_set_pc(&t->regs, f->restores[hole->restore]->base);
+		arch_set_pc(&t->regs, site->base);
 		t->changed = true;
 		moved = true;
 	}

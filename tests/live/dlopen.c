@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tests/live/harness_session.h"
+#include "tests/live/harness_thread.h"
 
 static void ask(struct harness *h, const char *command)
 {
@@ -336,6 +337,49 @@ static void test_old_ones_removed(void **state)
 }
 
 /*
+ * fear G4, C1: a library was loaded anew, and what was put into it before and after is taken out
+ * at once: a thread in front of the newer near jump, where both had one, is led away from it
+ */
+static void test_old_and_new_hole(void **state)
+{
+	struct harness *h = *state;
+	struct user_regs_struct regs;
+	struct session *s;
+	struct flush_result result;
+	struct dinst_error e = {0};
+	unsigned old, new;
+	taddr_t hole;
+
+	harness_start(h, "reloads", NULL);
+	s = session_begin(h);
+	ask(h, "open");
+	old = session_insert(s, "reload_tiny");
+	hole = session_instance(s, old)->links->site->patches[0].address;
+	assert_int_equal(session_instance(s, old)->links->site->patch_count, 2);
+	ask(h, "call 10");
+	ask(h, "close");
+	request_retry_pending(s);
+	ask(h, "open");
+	new = session_insert(s, "reload_tiny");
+	assert_int_equal(session_instance(s, new)->links->site->patch_count, 2);
+	assert_int_equal(session_instance(s, new)->links->site->patches[0].address, hole);
+	harness_send(h, "call 200000000\n");
+	thread_seize_at(h->pid, hole, hole + 1, &regs);
+	thread_freeze(h->pid, h->pid);
+	session_remove(s, old);
+	session_remove(s, new);
+	if (removal_flush(s, &result, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_not_equal(result.queued, 0);
+	thread_thaw(h->pid);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	session_flush_all(s);
+	session_end(s);
+	ask(h, "call 10");
+	harness_end(h, 0);
+}
+
+/*
  * fear G4, J2: a mutator dies, and where its points were is another module: nobody leads to what it
  * has left, and that is taken out
  */
@@ -389,6 +433,7 @@ int main(void)
 		CASE(test_touched),
 		CASE(test_edited_while_waiting),
 		CASE(test_old_ones_removed),
+		CASE(test_old_and_new_hole),
 		CASE(test_left_in_another),
 	};
 
