@@ -202,9 +202,9 @@ struct session {
 	struct hidden *
 		unseen; /* who kept themselves from us before the first place was made; NULL: there is none */
 	struct module_list *modules;
-	struct place *places;	  /* the newest one first */
-	struct heap_totals heaps; /* of all of them */
-	struct site **site_hash;
+	struct place *places;		   /* the newest one first */
+	struct heap_totals heaps;	   /* of all of them */
+	struct site **site_hash, *dropped; /* by next_hash: site_find(), site_drop_gone() */
 	size_t site_count, site_buckets;
 	struct mdl_library *library;
 	char *library_warnings;	    /* about files of the user's that were skipped; NULL: none */

@@ -221,11 +221,15 @@ static void sites_free(struct session *s)
 {
 	struct site *next;
 
-	/* Those that are still in the table are freed with it. */
+	/* Those that are still in the table are freed with it, and dropped ones with theirs. */
 	for (struct site *site = s->retired; site; site = next) {
 		next = site->next_queued;
-		if (site->state == SITE_DRAINING || site->dropped)
+		if (site->state == SITE_DRAINING && !site->dropped)
 			site_release(site);
+	}
+	for (struct site *site = s->dropped; site; site = next) {
+		next = site->next_hash;
+		site_release(site);
 	}
 	for (size_t b = 0; b < s->site_buckets; b++)
 		for (struct site *site = s->site_hash[b]; site; site = next) {

@@ -75,6 +75,23 @@ void site_forget(struct session *s, struct site *site)
 	s->site_count--;
 }
 
+static void put_to_dropped(struct session *s, struct site *site)
+{
+	site->dropped = true;
+	site->before = &s->dropped;
+	site->next_hash = s->dropped;
+	if (s->dropped)
+		s->dropped->before = &site->next_hash;
+	s->dropped = site;
+}
+
+static void forget_dropped(struct site *site)
+{
+	*site->before = site->next_hash;
+	if (site->next_hash)
+		site->next_hash->before = site->before;
+}
+
 void site_drop_gone(struct session *s)
 {
 	for (size_t b = 0; b < s->site_buckets; b++) {
@@ -87,7 +104,7 @@ void site_drop_gone(struct session *s)
 			}
 			*p = site->next_hash;
 			s->site_count--;
-			site->dropped = true;
+			put_to_dropped(s, site);
 		}
 	}
 }
@@ -395,7 +412,9 @@ void site_free(struct session *s, struct site *site)
 	assert(!site->guests && !site->move);
 	if (site->host)
 		site->host->guests--;
-	if (site->state != SITE_DRAINING)
+	if (site->dropped)
+		forget_dropped(site);
+	else if (site->state != SITE_DRAINING)
 		site_forget(s, site);
 	forget_change(s, site);
 	site_forget_held(s, site);

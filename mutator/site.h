@@ -180,7 +180,8 @@ struct site {
 	unsigned journal[2];  /* window, hole */
 	unsigned patch_count; /* 1, or 2 with a hole; 0 before site_update() */
 	struct patch patches[2]; /* in the order in which they are applied */
-	struct site *next_hash, *next_queued, *next_changed, *next_held;
+	/* next_hash: of session.dropped where it was dropped; `before` is what points to it then */
+	struct site *next_hash, *next_queued, *next_changed, *next_held, **before;
 };
 
 /* ------------------------------------------------------------ functions */

@@ -321,7 +321,11 @@ static void what_the_gone_have_asked(void **state)
 	}
 	/* who comes after them is told that they are gone */
 	json_decref(ask("ping", "{}"));
+#ifndef __SANITIZE_ADDRESS__ /* which keeps what was freed for a while */
 	assert_true(daemon_resident() - before < 40 * 1024);
+#else
+	(void)before;
+#endif
 	for (int i = 0; i < BUSY; i++)
 		assert_int_equal(raw_code(busy, ANSWER_MS), 0);
 	close(busy);
