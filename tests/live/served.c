@@ -34,7 +34,8 @@ static void reply(struct server *v, const struct fuse_in_header *in, int error, 
 	char text[sizeof(out) + READ_MAX];
 
 	memcpy(text, &out, sizeof(out));
-	memcpy(text + sizeof(out), data, size);
+	if (size)
+		memcpy(text + sizeof(out), data, size);
 	/* One that was interrupted meanwhile wants none. */
 	if (write(v->device, text, sizeof(out) + size) < 0 && errno != ENOENT)
 		_exit(1);
