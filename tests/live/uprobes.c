@@ -6,15 +6,18 @@
  * that the probe is in nobody else's.
  */
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "inject/maps.h"
 #include "tests/live/harness_session.h"
 
-#define TRACING "/sys/kernel/tracing/"
+#define TRACING_DIRECTORY "/sys/kernel/tracing"
+#define TRACING		  TRACING_DIRECTORY "/"
 
 enum { THREADS = 2, ROUNDS = 500, LEAVES = 4 };
 
@@ -228,6 +231,15 @@ static void test_warned(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, teardown)
 
+/* Where nobody has mounted that file system it is mounted for us and our children alone. */
+static void see_tracing(void)
+{
+	if (!access(TRACING "uprobe_events", W_OK) || unshare(CLONE_NEWNS) ||
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return;
+	mount("tracefs", TRACING_DIRECTORY, "tracefs", 0, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -237,5 +249,6 @@ int main(void)
 		CASE(test_warned),
 	};
 
+	see_tracing();
 	return cmocka_run_group_tests_name("live/uprobes", tests, NULL, NULL);
 }
