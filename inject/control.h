@@ -13,6 +13,7 @@
  *   stop.c           the tracer thread, tries and deadline
  *   stop_gather.c    seizing and stopping to a fixed point
  *   stop_seize.c     one thread becomes a tracee
+ *   stop_settle.c    what has become of it
  *   stop_sharers.c   other processes in the target's memory
  *   stop_release.c   letting all go, back into the calls in which they were
  *   stop_restart.c   system calls that our stop would have cut short
@@ -158,6 +159,7 @@ struct stop {
 	bool overlooked;       /* a process with the target's memory that is not to be seized yet */
 	bool suspect;	       /* a leader went away: this may be another program now */
 	bool executed;	       /* it is */
+	bool gathered;	       /* every thread has been seen to stop */
 	bool starved;	       /* who did not stop in time only waited for a CPU */
 	bool nested;	       /* part of another one's work */
 	uint64_t caught;       /* before the stop: signals with handlers of the target's own */
@@ -165,6 +167,7 @@ struct stop {
 	uint64_t ask_until_ns; /* on their way back threads are interrupted once more until then */
 	bool left_attached;    /* somebody could not be detached: our end does it */
 	pid_t remote_victim;   /* while a remote program runs */
+	bool unfrozen;	       /* once, when a thread was in an uninterruptible sleep */
 	bool thawed;	       /* once, when a remote program was about to run */
 	struct maps maps;      /* stop_maps() */
 	bool has_maps;
@@ -217,6 +220,12 @@ bool stop_leader_is_another(struct stop *s);
  */
 struct held *stop_next_straggler(struct stop *s, size_t *at);
 
+/* The last one with that id; NULL if there is none. */
+struct held *stop_find_held(struct stop *s, pid_t tid);
+
+/* True for a tracee that has not been seen to stop, and is not known to have ended. */
+bool held_is_awaited(const struct held *h);
+
 /*
  * Brings a thread that is running, or in some other ptrace-stop, to a plain
  * PTRACE_EVENT_STOP; signals on the way are delivered. 0, -ETIMEDOUT or -ESRCH
@@ -225,11 +234,17 @@ struct held *stop_next_straggler(struct stop *s, size_t *at);
 int held_settle(struct stop *s, struct held *h);
 
 /*
- * True if the stopped thread is under seccomp filters now. Never remembered: as
+ * Looks once at those that nobody has interrupted yet: who stands still for a signal goes on with it, and is not
+ * held by us until we come round. Who stands still for good (job control) counts as stopped from then on.
+ */
+void stop_attend(struct stop *s);
+
+/*
+ * True if the stopped thread is under seccomp filters now, or that cannot be told. Never remembered: as
  * long as another thread runs, that one may put both under a filter.
  */
 bool held_is_filtered(const struct held *h);
-/* True if it is in the strict mode, of which tracee_has_filters() says nothing: a call of ours would end it. */
+/* True if it is in the strict mode, or that cannot be told, of which tracee_has_filters() says nothing: a call of ours would end it. */
 bool held_is_strict(const struct held *h);
 /* A call without effect that all filters of the thread let pass, such as getpid; -1 if there is none. */
 long held_harmless_call(const struct held *h);
@@ -269,9 +284,12 @@ bool stop_call_is_native(const struct held *h);
 void stop_restart_begin(struct held *h);
 /* At the release: a call that is restarted goes on with what is left of its timeout. */
 void stop_restart_finish(struct stop *s, struct held *h);
-/* The thread stood still again meanwhile: how often it slept tells nothing of its call. */
+/* The thread stood still again meanwhile: how often it slept tells nothing of its call any more. */
 void stop_restart_forget(struct stop *s, const struct held *h);
-/* Forgets the calls of threads that this stop did not see any more. */
+/*
+ * Forgets the calls of threads that this stop, if it has seen all there are, did not see in them any more; but for what
+ * we have written into their registers.
+ */
 void stop_restart_expire(struct stop *s);
 
 #endif

@@ -435,12 +435,19 @@ int tracee_poll(pid_t tid, bool leader, struct tracee_event *event)
 	return error == -ECHILD ? vanished(event) : error;
 }
 
-bool tracee_any(void)
+pid_t tracee_next(void)
 {
 	siginfo_t info;
 
 	memset(&info, 0, sizeof(info));
-	return waitid(P_ALL, 0, &info, WAIT_OPTIONS | WNOWAIT | WNOHANG) || info.si_pid;
+	if (waitid(P_ALL, 0, &info, WAIT_OPTIONS | WNOWAIT | WNOHANG))
+		return -1;
+	return info.si_pid;
+}
+
+bool tracee_any(void)
+{
+	return tracee_next() != 0;
 }
 
 /*

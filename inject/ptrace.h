@@ -131,6 +131,8 @@ int tracee_poll(pid_t tid, bool leader, struct tracee_event *event);
 
 /* False if tracee_poll() has nothing to tell of any tracee of this thread. */
 bool tracee_any(void);
+/* One of whom it has something to tell; 0: nobody, -1: not known. */
+pid_t tracee_next(void);
 
 /* What ptrace() answers us about nobody at all: -ESRCH unless we may not even ask. */
 int tracer_ask(void);

@@ -79,12 +79,13 @@ static bool compute(struct machine *m, const struct sock_filter *f)
 	case BPF_XOR:
 		m->a ^= operand;
 		return true;
+	/* By more than there are bits: only a register can say so, and what comes of it depends on the machine. */
 	case BPF_LSH:
 		m->a = operand < 32 ? m->a << operand : 0;
-		return true;
+		return operand < 32;
 	case BPF_RSH:
 		m->a = operand < 32 ? m->a >> operand : 0;
-		return true;
+		return operand < 32;
 	case BPF_NEG:
 		m->a = 0 - m->a;
 		return true;

@@ -220,6 +220,8 @@ static void *tracer_main(void *arg)
 	proc_ids_release(&s.groups);
 	stop_forget_maps(&s);
 	free(s.shown);
+	/* Where it did not come to a stop, nobody else has: our end would let them go with EINTR. */
+	stop_attend(&s);
 	free(s.table);
 	free(s.held);
 	return NULL;

@@ -4,8 +4,7 @@
  *
  * Threads are seized while they run, then interrupted and waited for, blocked
  * ones first. It is done when a listing shows nobody who is not stopped: sets
- * are compared, never their sizes. A tracee that is met in another stop than
- * ours gets its signal at once and is caught just after. Never sends a signal
+ * are compared, never their sizes. Never sends a signal
  * to the target, never leaves a thread that was stopped unaccounted for.
  *
  * The kernel's own workers (io_uring, vhost) are left alone: they never run
@@ -26,6 +25,7 @@ enum {
 	SEIZE_ROUNDS = 4, /* while running; the rest is found in the stop */
 	POLL_NS = 300000,
 	WAKE_NS = 20000000, /* who waits to seize a thread is woken up from then on */
+	ATTEND_EACH = 32,   /* threads: from one look at those that have been seized to the next */
 };
 
 /* The slot of `tid` in the table: its own, or the free one where it would go. */
@@ -63,12 +63,19 @@ static int index_held(struct stop *s)
 	return 0;
 }
 
-/* A living entry for `tid`: a dead one's id may have been given to a new thread. */
-static bool is_known(struct stop *s, pid_t tid)
+struct held *stop_find_held(struct stop *s, pid_t tid)
 {
 	const unsigned *slot = s->table_size ? slot_of(s, tid) : NULL;
 
-	return slot && *slot && !s->held[*slot - 1].gone;
+	return slot && *slot ? &s->held[*slot - 1] : NULL;
+}
+
+/* A living entry for `tid`: a dead one's id may have been given to a new thread. */
+static bool is_known(struct stop *s, pid_t tid)
+{
+	const struct held *h = stop_find_held(s, tid);
+
+	return h && !h->gone;
 }
 
 static struct held *add(struct stop *s, pid_t tid, pid_t tgid)
@@ -107,19 +114,26 @@ static void pause_ns(long ns)
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 }
 
-static bool is_awaited(const struct held *h)
-{
-	return h->seized && !h->stopped && !h->gone && !h->lost && !h->returning;
-}
-
 static void interrupt(struct held *h)
 {
-	if (!is_awaited(h) || h->interrupted)
+	if (!held_is_awaited(h) || h->interrupted)
 		return;
 	h->since_ns = clock_ns();
 	/* ESRCH: it died, or it stopped before us (group-stop); the wait tells. */
 	tracee_interrupt(h->pub.tid);
 	h->interrupted = true;
+}
+
+static int check_frozen(struct stop *s, pid_t tid, struct dinst_error *e)
+{
+	char group[CGROUP_PATH_MAX];
+
+	if (!cgroup_is_frozen(tid, group, sizeof(group)))
+		return 0;
+	return dinst_fail(
+		e, DINST_BUSY,
+		"process %d (%s) cannot be stopped: its control group is frozen (%s); thaw it first",
+		(int)s->target->pid, s->target->name, group);
 }
 
 /* Takes thread `tid` into the stop; once others stand still already, it is interrupted at once. */
@@ -139,6 +153,13 @@ static int take(struct stop *s, pid_t tid, pid_t tgid, struct dinst_error *e)
 		return dinst_fail(e, DINST_BUSY,
 				  "process %d (%s) has crashed and is writing its core dump",
 				  (int)tgid, s->target->name);
+	/* PTRACE_SEIZE would wait for one that was stopped before it was frozen (version 1), until it is thawed. */
+	if (stat.state == 'D' && !s->unfrozen) {
+		code = check_frozen(s, tid, e);
+		if (code)
+			return code;
+		s->unfrozen = true;
+	}
 	h = add(s, tid, tgid);
 	if (!h)
 		return dinst_fail(e, DINST_NO_MEMORY, "no memory for thread %d", (int)tid);
@@ -150,6 +171,13 @@ static int take(struct stop *s, pid_t tid, pid_t tgid, struct dinst_error *e)
 	if (!code && s->deadline_ns)
 		interrupt(h);
 	return code;
+}
+
+/* Looking at thousands takes a tenth of a second: while all run, nobody is kept waiting for that. */
+static void attend_at_times(struct stop *s, size_t done)
+{
+	if (!s->deadline_ns && done % ATTEND_EACH == ATTEND_EACH - 1)
+		stop_attend(s);
 }
 
 /* Takes in whoever is not yet. *more says that the list has to be looked at again. */
@@ -168,11 +196,13 @@ static int take_new(struct stop *s, pid_t tgid, bool *more, struct dinst_error *
 	else if (error && tgid == s->target->pid)
 		code = dinst_fail(e, DINST_GONE, "process %d (%s) has ended", (int)tgid,
 				  s->target->name);
-	for (size_t i = 0; !code && i < tasks.count; i++)
-		if (!is_known(s, tasks.ids[i])) {
-			code = take(s, tasks.ids[i], tgid, e);
-			*more = true;
-		}
+	for (size_t i = 0; !code && i < tasks.count; i++) {
+		if (is_known(s, tasks.ids[i]))
+			continue;
+		code = take(s, tasks.ids[i], tgid, e);
+		*more = true;
+		attend_at_times(s, i);
+	}
 	proc_ids_release(&tasks);
 	return code;
 }
@@ -192,6 +222,7 @@ static int find_groups(struct stop *s, bool *more, struct dinst_error *e)
 						"cannot look for processes that share the memory "
 						"of process %d",
 						(int)s->target->pid);
+		attend_at_times(s, i);
 	}
 	return code;
 }
@@ -261,7 +292,7 @@ struct held *stop_next_straggler(struct stop *s, size_t *at)
 
 	while (*at < s->held_count) {
 		h = &s->held[(*at)++];
-		if (is_awaited(h) && h->interrupted && !is_uninterruptible(h))
+		if (held_is_awaited(h) && h->interrupted && !is_uninterruptible(h))
 			return h;
 	}
 	return NULL;
@@ -269,14 +300,12 @@ struct held *stop_next_straggler(struct stop *s, size_t *at)
 
 static int busy(struct stop *s, const struct held *h, const char *what, struct dinst_error *e)
 {
-	char channel[64], name[PROC_NAME_MAX], group[CGROUP_PATH_MAX];
+	char channel[64], name[PROC_NAME_MAX];
+	const int code = check_frozen(s, target_memory_tid(s->target), e);
 	struct proc_stat stat;
 
-	if (cgroup_is_frozen(target_memory_tid(s->target), group, sizeof(group)))
-		return dinst_fail(
-			e, DINST_BUSY,
-			"process %d (%s) cannot be stopped: its control group is frozen (%s); thaw it first",
-			(int)s->target->pid, s->target->name, group);
+	if (code)
+		return code;
 	proc_word(h->pub.tid, "wchan", channel, sizeof(channel));
 	proc_word(h->pub.tid, "comm", name, sizeof(name));
 	if (proc_thread_stat_read(h->tgid, h->pub.tid, &stat))
@@ -312,11 +341,12 @@ static int wait_uninterruptible(struct stop *s, uint64_t budget_ns, struct dinst
 	struct held *h;
 
 	for (size_t i = 0; i < s->held_count; i++) {
+		attend_at_times(s, i);
 		h = &s->held[i];
 		/* Not waited for: what it does next may well be the next such call. */
-		if (is_awaited(h) && is_supervised(h))
+		if (held_is_awaited(h) && is_supervised(h))
 			return busy(s, h, "is in a system call that its supervisor makes", e);
-		while (is_awaited(h) && h->state == 'D') {
+		while (held_is_awaited(h) && h->state == 'D' && !s->executed) {
 			if (proc_thread_stat_read(h->tgid, h->pub.tid, &stat))
 				break;
 			h->state = stat.state;
@@ -325,71 +355,10 @@ static int wait_uninterruptible(struct stop *s, uint64_t budget_ns, struct dinst
 			if (clock_ns() >= until)
 				return busy(s, h, "is in an uninterruptible sleep", e);
 			pause_ns(POLL_NS);
+			stop_attend(s);
 		}
 	}
 	return 0;
-}
-
-static void read_state(struct held *h)
-{
-	h->gone = tracee_get_regs(h->pub.tid, &h->pub.regs) != 0;
-	h->stopped = !h->gone;
-	h->original = h->pub.regs;
-	h->pub.changed = false;
-	stop_restart_begin(h);
-	h->rseq_unknown = tracee_get_rseq(h->pub.tid, &h->pub.rseq, &h->pub.rseq_size,
-					  &h->pub.rseq_signature) == -EIO;
-}
-
-/* A signal was met before our stop: it goes first, and we stop it just behind. */
-static void deliver(struct held *h, int signal)
-{
-	if (!tracee_get_regs(h->pub.tid, &h->pub.regs))
-		stop_restart_begin(h);
-	tracee_interrupt(h->pub.tid);
-	tracee_resume(h->pub.tid, signal);
-}
-
-int held_settle(struct stop *s, struct held *h)
-{
-	struct tracee_event event;
-	int error;
-
-	h->stopped = false;
-	for (;;) {
-		error = tracee_wait(&s->tracer, h->pub.tid, h->pub.leader, &event);
-		if (error)
-			return error;
-		switch (event.kind) {
-		case TRACEE_EXITED:
-		case TRACEE_VANISHED:
-			h->gone = true;
-			s->suspect |= h->pub.leader || event.kind == TRACEE_VANISHED;
-			return -ESRCH;
-		case TRACEE_STOPPED:
-			h->pub.group_stopped = event.signal != SIGTRAP;
-			read_state(h);
-			return h->gone ? -ESRCH : 0;
-		case TRACEE_EXEC:
-			if (h->pub.foreign) {
-				/* It has left the target's memory: none of ours. */
-				tracee_detach(h->pub.tid, 0);
-				h->gone = true;
-				return -ESRCH;
-			}
-			s->executed = true;
-			h->stopped = true;
-			return 0;
-		case TRACEE_SIGNAL:
-			deliver(h, event.signal);
-			break;
-		case TRACEE_SYSCALL:
-		case TRACEE_EVENT:
-			tracee_interrupt(h->pub.tid);
-			tracee_resume(h->pub.tid, 0);
-			break;
-		}
-	}
 }
 
 static int wait_all(struct stop *s, struct dinst_error *e)
@@ -397,7 +366,7 @@ static int wait_all(struct stop *s, struct dinst_error *e)
 	int error, code;
 
 	for (size_t i = 0; i < s->held_count; i++) {
-		if (!is_awaited(&s->held[i]))
+		if (!held_is_awaited(&s->held[i]))
 			continue;
 		error = held_settle(s, &s->held[i]);
 		if (error == -ETIMEDOUT && stop_leader_has_exited(s, &s->held[i]))
@@ -562,6 +531,7 @@ int stop_gather(struct stop *s, unsigned deadline_us, unsigned patience, struct 
 		code = gather_all(s, e);
 		tracer_arm(&s->tracer, 0);
 	}
+	s->gathered = !code;
 	/* Those that stand still are its threads only if it is still there. */
 	if (!code && !s->executed)
 		code = check_identity(s, e);

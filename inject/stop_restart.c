@@ -97,18 +97,19 @@ static struct restart *add(struct target *t, pid_t tid)
  * release. A loop calls again and again with the same stack pointer and the
  * same arguments, so looking alike is not enough: either the argument is the
  * one that we wrote, or the thread has slept exactly once (its two voluntary
- * switches are that sleep and our stop), and then the sleep was in this call:
- * the time that has passed without what it spent on a CPU or waiting for one.
+ * switches are that sleep and our stop) and slept when we came, and then the sleep was in this call:
+ * the time that has passed without what it spent on a CPU or waiting for one. (One that ran may have slept
+ * elsewhere, and have been interrupted where it was about to sleep in the call.)
  */
 static uint64_t time_in_call(const struct restart *r, const struct proc_usage *usage, long timeout,
-			     uint64_t stopped_ns)
+			     const struct held *h)
 {
-	uint64_t passed = stopped_ns > r->released_ns ? stopped_ns - r->released_ns : 0;
+	uint64_t passed = h->since_ns > r->released_ns ? h->since_ns - r->released_ns : 0;
 	uint64_t busy;
 
 	if (timeout == r->written && r->written != r->original)
 		return passed;
-	if (timeout != r->original || !usage->known || !r->usage.known ||
+	if (timeout != r->original || h->state != 'S' || !usage->known || !r->usage.known ||
 	    usage->sleeps != r->usage.sleeps + 2)
 		return 0;
 	busy = usage->run_ns - r->usage.run_ns + usage->wait_ns - r->usage.wait_ns;
@@ -135,7 +136,7 @@ static void continue_timeout(struct stop *s, struct held *h, unsigned argument)
 	proc_usage_read(thread->tid, &usage);
 	now = clock_ns();
 	if (r && is_same_place(r, thread))
-		passed = time_in_call(r, &usage, timeout, h->since_ns);
+		passed = time_in_call(r, &usage, timeout, h);
 	if (!r)
 		r = add(s->target, thread->tid);
 	if (!r)
@@ -246,7 +247,21 @@ void stop_restart_forget(struct stop *s, const struct held *h)
 	struct restart *r = find(s->target, h->pub.tid);
 
 	if (r)
-		r->serial = 0; /* of no stop: it goes with the next stop_restart_expire() */
+		r->usage.known = false;
+}
+
+/*
+ * What we wrote may still be in the register of a thread that was in no such call now: the next stop that
+ * meets it in one has to know. How often it slept tells nothing then.
+ */
+static bool is_over(struct stop *s, struct restart *r)
+{
+	const struct held *h = stop_find_held(s, r->tid);
+
+	if (r->serial == s->serial || !s->gathered)
+		return false;
+	r->usage.known = false;
+	return !h || h->gone || r->written == r->original;
 }
 
 void stop_restart_expire(struct stop *s)
@@ -255,7 +270,7 @@ void stop_restart_expire(struct stop *s)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < t->restart_count; i++)
-		if (t->restarts[i].serial == s->serial)
+		if (!is_over(s, &t->restarts[i]))
 			t->restarts[kept++] = t->restarts[i];
 	t->restart_count = kept;
 }

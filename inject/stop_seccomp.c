@@ -4,7 +4,8 @@
  * calls to themselves, and whether code in the target may make a system call.
  *
  * Filters are run over a description of the call as the thread would make it
- * now; where they cannot be read, or do anything but let it pass, it may not.
+ * now; where they cannot be read, or do anything but let it pass, it may not. Nor where
+ * nobody can say whether there are any (we have no descriptor left).
  */
 #include <sys/syscall.h>
 
@@ -17,7 +18,7 @@ bool held_is_filtered(const struct held *h)
 
 	if (has >= 0)
 		return has > 0;
-	return !proc_status_read(h->pub.tid, &status) && status.seccomp > 0;
+	return proc_status_read(h->pub.tid, &status) || status.seccomp > 0;
 }
 
 bool held_is_strict(const struct held *h)
@@ -30,7 +31,7 @@ bool held_is_strict(const struct held *h)
 	/* It waits in a call that does not exist in that mode: of most threads nothing has to be read. */
 	if (arch_will_restart(&h->pub.regs) && arch_syscall_number(&h->pub.regs) > NARROW_WRITE)
 		return false;
-	return !proc_status_read(h->pub.tid, &status) && status.seccomp == PROC_SECCOMP_STRICT;
+	return proc_status_read(h->pub.tid, &status) || status.seccomp == PROC_SECCOMP_STRICT;
 }
 
 long held_harmless_call(const struct held *h)

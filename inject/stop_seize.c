@@ -109,5 +109,7 @@ int stop_seize(struct stop *s, struct held *h, struct dinst_error *e)
 		if (code != -EAGAIN)
 			return code;
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+		if (!s->deadline_ns)
+			stop_attend(s);
 	}
 }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -175,6 +176,18 @@ static struct answer try_frozen(struct harness *h, struct session *s, const char
 	return a;
 }
 
+/* A control group of its own with a freezer of the first version, or the case is skipped. */
+static void start_freezable(struct harness *h, char *directory, size_t size)
+{
+	harness_start(h, "calls", "3", NULL);
+	snprintf(directory, size, "/sys/fs/cgroup/freezer/dinst-test-%d", (int)h->pid);
+	if (mkdir(directory, 0755) || !harness_join(h->pid, directory)) {
+		rmdir(directory);
+		print_message("skipped: no freezer of the first version here\n");
+		skip();
+	}
+}
+
 /*
  * fear K2, A3: a container that is paused (the freezer of its cgroup): the request says so in time and
  * nothing is left that would fall upon it when it goes on; afterwards everything works.
@@ -188,13 +201,7 @@ static void test_frozen(void **state)
 	uint64_t value;
 	unsigned id;
 
-	harness_start(h, "calls", "3", NULL);
-	snprintf(directory, sizeof(directory), "/sys/fs/cgroup/freezer/dinst-test-%d", (int)h->pid);
-	if (mkdir(directory, 0755) || !harness_join(h->pid, directory)) {
-		rmdir(directory);
-		print_message("skipped: no freezer of the first version here\n");
-		skip();
-	}
+	start_freezable(h, directory, sizeof(directory));
 	s = session_begin(h);
 	for (int i = 0; i < 2; i++) {
 		id = session_insert(s, "tiny");
@@ -206,6 +213,42 @@ static void test_frozen(void **state)
 		assert_int_equal(value, 300);
 		in_and_out(s, "many");
 	}
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+	rmdir(directory);
+}
+
+/*
+ * fear K2, A3: the same where it was stopped before: the kernel would keep whoever wants to trace it waiting until it
+ * goes on
+ */
+static void test_stopped_and_frozen(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	char directory[64];
+	struct session *s;
+	uint64_t begin, ms;
+	int code;
+
+	start_freezable(h, directory, sizeof(directory));
+	s = session_begin(h);
+	assert_int_equal(kill(h->pid, SIGSTOP), 0);
+	harness_until(harness_status(h->pid, h->pid, "State:")[0] == 'T');
+	assert_true(harness_set(directory, "freezer.state", "FROZEN"));
+	for (int i = 0; i < 60000 && harness_status(h->pid, h->pid, "State:")[0] != 'D'; i++)
+		usleep(1000);
+	begin = now_ms();
+	code = target_stop(s->target, NULL, nothing, NULL, NULL, &e);
+	ms = now_ms() - begin;
+	harness_set(directory, "freezer.state", "THAWED");
+	if (code != DINST_BUSY || !strstr(e.text, "is frozen"))
+		fail_msg("the answer is %d: %s", code, e.text);
+	assert_in_range(ms, 0, BUSY_MS);
+	harness_until(harness_status(h->pid, h->pid, "State:")[0] == 'T');
+	assert_int_equal(kill(h->pid, SIGCONT), 0);
+	in_and_out(s, "many");
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);
@@ -253,21 +296,28 @@ static void test_filters_come(void **state)
 	harness_end(h, 0);
 }
 
-/* Without CAP_SYS_ADMIN, which alone can lift a filter; the right to trace stays. 0 if it is refused. */
-static int refused_unprivileged(struct harness *h)
+/* CAP_SYS_ADMIN alone can lift a filter, or read it; the right to trace stays. */
+static bool give_up_admin(void)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct data[2];
+
+	if (syscall(SYS_capget, &header, data))
+		return false;
+	data[0].effective &= ~(1u << CAP_SYS_ADMIN);
+	return !syscall(SYS_capset, &header, data);
+}
+
+/* 0 if it is refused. */
+static int refused_unprivileged(struct harness *h)
+{
 	struct session *s = session_begin(h);
 	struct dinst_error e = {0};
 	size_t count = 0;
 	unsigned id = 0;
 	int status;
 
-	if (syscall(SYS_capget, &header, data))
-		return 2;
-	data[0].effective &= ~(1u << CAP_SYS_ADMIN);
-	if (syscall(SYS_capset, &header, data))
+	if (!give_up_admin())
 		return 3;
 	do {
 		dinst_error_clear(&e);
@@ -301,6 +351,63 @@ static void test_filter(void **state)
 	child = fork();
 	if (!child)
 		_exit(refused_unprivileged(h));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	harness_end(h, 0);
+}
+
+/* Two calls that the filter kills for. The second time we cannot even open what says that there is a filter. */
+static int call_twice(struct stop *s, void *arg, struct dinst_error *e)
+{
+	struct arch_remote_call call = {.number = SYS_getppid};
+	struct arch_remote_program program = {.calls = &call, .count = 1};
+	const taddr_t pc = arch_pc(&stop_thread(s, 0)->regs);
+	struct dinst_error second = {0};
+	struct rlimit limit, none;
+	int *codes = arg;
+	uint8_t byte;
+	long result;
+
+	codes[0] = remote_run(s, &program, 0, NULL, NULL, NULL, &result, e);
+	/* The memory is open from then on. */
+	if (target_read(stop_target(s), pc, &byte, 1, NULL) || stop_write(s, pc, &byte, 1, NULL) ||
+	    getrlimit(RLIMIT_NOFILE, &limit))
+		return 0;
+	none = (struct rlimit){1, limit.rlim_max};
+	setrlimit(RLIMIT_NOFILE, &none);
+	codes[1] = remote_run(s, &program, 0, NULL, NULL, NULL, &result, &second);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	return codes[0];
+}
+
+static int refused_without_descriptors(struct harness *h)
+{
+	struct target *t = open_target(h->pid);
+	struct dinst_error e = {0};
+	int codes[2] = {0};
+
+	if (!give_up_admin())
+		return 3;
+	/* More than once: the pages that are looked at have to be there. */
+	for (int i = 0; i < 3; i++)
+		do
+			dinst_error_clear(&e);
+		while (target_stop(t, NULL, call_twice, codes, NULL, &e) == DINST_BUSY);
+	return codes[0] == DINST_REFUSED && codes[1] < 0 && target_alive(t) ? 0 : 1;
+}
+
+/* fear A9, G9: our own descriptors have run out: nobody counts as free of filters for that */
+static void test_filter_not_seen(void **state)
+{
+	struct harness *h = *state;
+	pid_t child;
+	int status;
+
+	assert_true(start(h, stops, "filter"));
+	fflush(NULL);
+	child = fork();
+	if (!child)
+		_exit(refused_without_descriptors(h));
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
 	harness_end(h, 0);
@@ -438,11 +545,17 @@ static void test_io_uring(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_uninterruptible),   CASE(test_frozen),
-		CASE(test_filters_come),      CASE(test_filter),
-		CASE(test_filter_for_all),    CASE(test_one_is_barred),
+		CASE(test_uninterruptible),
+		CASE(test_frozen),
+		CASE(test_stopped_and_frozen),
+		CASE(test_filters_come),
+		CASE(test_filter),
+		CASE(test_filter_not_seen),
+		CASE(test_filter_for_all),
+		CASE(test_one_is_barred),
 
-		CASE(test_barred_is_watched), CASE(test_io_uring),
+		CASE(test_barred_is_watched),
+		CASE(test_io_uring),
 	};
 
 	return cmocka_run_group_tests_name("live/life_states", tests, NULL, NULL);

@@ -5,11 +5,17 @@
  */
 #include "tests/live/inject_help.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Of each call, in ms; stops that follow each other are in the same one. */
-enum { TIMEOUT = 400, BETWEEN_US = 50000, TRIES = 100 };
+enum { TIMEOUT = 400, BETWEEN_US = 50000, TRIES = 100, FAILS_MS = 100 };
 
 static int nothing(struct stop *s, void *arg, struct dinst_error *e)
 {
@@ -19,9 +25,66 @@ static int nothing(struct stop *s, void *arg, struct dinst_error *e)
 	return 0;
 }
 
+/* Another thread of the target is in an uninterruptible sleep: a stop that fails, while nobody stands still. */
+static int fail_to_stop(struct target *t)
+{
+	const struct stop_options once = {.deadline_us = 1000 * FAILS_MS, .tries = 1};
+	struct dinst_error e = {0};
+
+	assert_int_equal(target_stop(t, &once, nothing, NULL, NULL, &e), DINST_BUSY);
+	assert_non_null(strstr(e.text, "state D"));
+	return 1;
+}
+
+/* ... since a thread of it is traced by another thread of ours. */
+static int fail_to_seize(struct target *t)
+{
+	const struct stop_options once = {.tries = 1};
+	struct dinst_error e = {0};
+
+	assert_int_equal(target_stop(t, &once, nothing, NULL, NULL, &e), DINST_BUSY);
+	assert_non_null(strstr(e.text, "another stop of ours"));
+	return 1;
+}
+
 static void ask(struct harness *h, long *timeout, unsigned long *calls)
 {
 	assert_int_equal(sscanf(help_ask(h, "tell"), "%ld %lu", timeout, calls), 2);
+}
+
+/* Stops, three in a call, until one has left what is left of it in the register. */
+static void shorten(struct harness *h, struct target *t, long *timeout)
+{
+	unsigned long calls, before;
+
+	for (int i = 0; i < TRIES; i++) {
+		for (int stop = 0; stop < 3; stop++) {
+			help_stop_well(t, nothing, NULL);
+			usleep(BETWEEN_US);
+		}
+		ask(h, timeout, &before);
+		do {
+			usleep(BETWEEN_US);
+			ask(h, timeout, &calls);
+		} while (calls == before);
+		if (*timeout != TIMEOUT)
+			break;
+	}
+	assert_in_range(*timeout, 1, TIMEOUT - 1);
+}
+
+/* The call of then is over for sure, and this is another one. */
+static void expect_found_out(struct harness *h, struct target *t, long *timeout)
+{
+	unsigned long calls;
+
+	for (int i = 0; i < TRIES && *timeout != TIMEOUT; i++) {
+		usleep(2 * TIMEOUT * 1000);
+		help_stop_well(t, nothing, NULL);
+		usleep(2 * TIMEOUT * 1000);
+		ask(h, timeout, &calls);
+	}
+	assert_int_equal(*timeout, TIMEOUT);
 }
 
 /*
@@ -31,44 +94,196 @@ static void ask(struct harness *h, long *timeout, unsigned long *calls)
 static void test_found_out(void **state)
 {
 	struct harness *h = *state;
-	unsigned long calls, before;
-	bool shortened = false;
 	struct target *t;
 	long timeout;
 
 	harness_start(h, "epoll-loop", harness_number(TIMEOUT), NULL);
 	t = help_open(h->pid);
-	for (int i = 0; i < TRIES && !shortened; i++) {
-		for (int stop = 0; stop < 3; stop++) {
-			help_stop_well(t, nothing, NULL);
-			usleep(BETWEEN_US);
-		}
-		ask(h, &timeout, &before);
-		do {
-			usleep(BETWEEN_US);
-			ask(h, &timeout, &calls);
-		} while (calls == before);
-		shortened = timeout != TIMEOUT;
-	}
-	assert_true(shortened);
-	assert_in_range(timeout, 1, TIMEOUT - 1);
-	/* The call of then is over for sure, and this is another one. */
-	for (int i = 0; i < TRIES && timeout != TIMEOUT; i++) {
-		usleep(2 * TIMEOUT * 1000);
-		help_stop_well(t, nothing, NULL);
-		usleep(2 * TIMEOUT * 1000);
-		ask(h, &timeout, &calls);
-	}
-	assert_int_equal(timeout, TIMEOUT);
+	shorten(h, t, &timeout);
+	expect_found_out(h, t, &timeout);
 	target_close(t);
 	harness_verify(h);
 	harness_end(h, 0);
 }
 
+/* fear A6, A7: the same where a stop in between finds it in no call at all */
+static void test_not_in_a_call(void **state)
+{
+	struct harness *h = *state;
+	unsigned long calls, before;
+	struct target *t;
+	long timeout;
+
+	harness_start(h, "epoll-loop", harness_number(TIMEOUT), NULL);
+	t = help_open(h->pid);
+	shorten(h, t, &timeout);
+	help_ask(h, "spin on");
+	do {
+		ask(h, &timeout, &before);
+		usleep(2 * TIMEOUT * 1000);
+		ask(h, &timeout, &calls);
+	} while (calls != before);
+	help_stop_well(t, nothing, NULL);
+	help_ask(h, "spin");
+	expect_found_out(h, t, &timeout);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* fear A6, A7: the same where stops fail in between: what is known of a call is not forgotten */
+static void test_failing_stops(void **state)
+{
+	struct harness *h = *state;
+	struct target *t;
+	long timeout;
+
+	harness_start(h, "epoll-loop", harness_number(TIMEOUT), NULL);
+	t = help_open(h->pid);
+	shorten(h, t, &timeout);
+	help_ask(h, "hold");
+	fail_to_stop(t);
+	help_ask(h, "on");
+	expect_found_out(h, t, &timeout);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/* Sends a thread one signal and the other, for `ms` or until it is killed itself. */
+static pid_t send_for(unsigned ms, pid_t pid, pid_t tid, int one, int other)
+{
+	const uint64_t until = clock_ns() + ms * 1000000ull;
+	pid_t child = fork();
+
+	assert_true(child >= 0);
+	if (child)
+		return child;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (clock_ns() < until) {
+		syscall(SYS_tgkill, pid, tid, one);
+		usleep(500);
+		syscall(SYS_tgkill, pid, tid, other);
+		usleep(500);
+	}
+	_exit(0);
+}
+
+static void end_sending(pid_t sender)
+{
+	kill(sender, SIGKILL);
+	waitpid(sender, NULL, 0);
+}
+
+/*
+ * fear A6: while a stop fails the threads are traced, so that even a signal which nobody handles wakes them up:
+ * their calls do not return EINTR for that, and go on at once
+ */
+static void test_ignored_signals(void **state)
+{
+	enum { STOPS = 10 };
+	struct harness *h = *state;
+	unsigned long calls;
+	struct target *t;
+	long timeout;
+	int tid;
+
+	harness_start(h, "epoll-loop", harness_number(10 * TIMEOUT), NULL);
+	t = help_open(h->pid);
+	assert_int_equal(sscanf(help_ask(h, "hold"), "%ld %lu %d", &timeout, &calls, &tid), 3);
+	/* Not in the last moments: then the threads are let go by the end of ours (docs/safety.md). */
+	for (int i = 0; i < STOPS; i++) {
+		const pid_t sender = send_for(FAILS_MS / 2, h->pid, tid, SIGWINCH, SIGCONT);
+
+		fail_to_stop(t);
+		end_sending(sender);
+	}
+	help_ask(h, "on");
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+static int count_handled(struct harness *h)
+{
+	int handled, tid;
+	unsigned long calls;
+	long timeout;
+
+	assert_int_equal(
+		sscanf(help_ask(h, "tell"), "%ld %lu %d %d", &timeout, &calls, &tid, &handled), 4);
+	return handled;
+}
+
+/* arg: a thread's id, and how long. */
+static void *be_traced(void *arg)
+{
+	const pid_t tid = *(const pid_t *)arg;
+
+	/* Up to the end of this thread. */
+	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL))
+		return arg;
+	for (volatile int *held = (volatile int *)arg + 1; *held;)
+		usleep(1000);
+	return NULL;
+}
+
+/* How many signals the main thread handles in stops that fail since `fails` says so. */
+static void expect_handled(struct harness *h, struct target *t, int (*fails)(struct target *t))
+{
+	enum { STOPS = 10, EACH = 4 };
+	const pid_t sender = send_for(60000, h->pid, h->pid, SIGUSR1, SIGUSR1);
+	const int before = count_handled(h);
+	int tries = 0, handled;
+
+	for (int i = 0; i < STOPS; i++)
+		tries += fails(t);
+	handled = count_handled(h) - before;
+	end_sending(sender);
+	print_message("%d signals handled in %d stops that failed\n", handled, tries);
+	assert_true(handled > EACH * tries);
+}
+
+/*
+ * fear A4, K2: as long as threads are only traced, while others are looked for or waited for, who gets a signal
+ * goes on with it
+ */
+static void test_signals_before_stops(void **state)
+{
+	struct harness *h = *state;
+	struct target *t;
+	pthread_t tracer;
+	unsigned long calls;
+	long timeout;
+	int traced[2] = {0, 1};
+
+	harness_start(h, "epoll-loop", harness_number(10 * TIMEOUT), NULL);
+	t = help_open(h->pid);
+	assert_int_equal(sscanf(help_ask(h, "hold"), "%ld %lu %d", &timeout, &calls, &traced[0]),
+			 3);
+	expect_handled(h, t, fail_to_stop);
+	help_ask(h, "on");
+	/* Another stop of ours seems to go on: it is waited for. */
+	assert_int_equal(pthread_create(&tracer, NULL, be_traced, traced), 0);
+	harness_until(strcmp(harness_status(h->pid, traced[0], "TracerPid:"), "0") != 0);
+	expect_handled(h, t, fail_to_seize);
+	traced[1] = 0;
+	pthread_join(tracer, NULL);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, harness_setup, harness_teardown)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_found_out, harness_setup, harness_teardown),
+		CASE(test_found_out),
+		CASE(test_not_in_a_call),
+		CASE(test_failing_stops),
+		CASE(test_ignored_signals),
+		CASE(test_signals_before_stops),
 	};
 
 	return cmocka_run_group_tests_name("live/stop_register", tests, NULL, NULL);
