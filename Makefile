@@ -510,7 +510,8 @@ cppcheck: need-cppcheck
 # process by its descriptor (inject_journal), and no page that a signal handler puts where one
 # was missing (image_cut). It makes system calls of its own, which a filter sees (types_reader,
 # types_describe), its stack has no name (inject_maps), and its clocks are late (variable_values).
-valgrind_not := $(addprefix %/,image_debug inject_journal image_cut types_reader types_describe inject_maps variable_values)
+# It has memory of its own, and one thread run at a time (image_hostile measures, and writes meanwhile).
+valgrind_not := $(addprefix %/,image_debug image_hostile inject_journal image_cut types_reader types_describe inject_maps variable_values)
 valgrind_bin := $(filter-out $(valgrind_not),$(filter $(addprefix $(O)/tests/unit/,daemon_% \
 	evaluate_% image_% inject_% mdl_% points_plan report_% search stream_% types_% variable_%),$(unit_bin)))
 

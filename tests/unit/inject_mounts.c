@@ -81,7 +81,7 @@ static int mount_something(void)
 
 	if (unshare(CLONE_NEWNS) && unshare(CLONE_NEWUSER | CLONE_NEWNS))
 		return 77;
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+	if (mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL))
 		return 77;
 	before = mounts_generation();
 	same = mounts_generation();
@@ -121,7 +121,7 @@ static int mount_many(void)
 
 	if (unshare(CLONE_NEWNS) && unshare(CLONE_NEWUSER | CLONE_NEWNS))
 		return 77;
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+	if (mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL))
 		return 77;
 	memset(source, 'x', LONG);
 	source[LONG] = '\0';
