@@ -271,7 +271,8 @@ static size_t instructions_of(const struct code *c, const struct window *w, stru
 	struct arch_insn in_file[WINDOW_INSNS_MAX];
 	size_t count;
 
-	if (there)
+	/* Another module may have come to where that was which some process still has. */
+	if (there && there->module == m)
 		return site_instructions(there, insns);
 	count = window_instructions(m->image, w, in_file);
 	for (size_t i = 0; i < count; i++)

@@ -38,6 +38,8 @@ struct cold_fragment {
 	uint32_t parent, index;
 };
 
+enum { REQUEST_FLAGS_SEEN = 4 };
+
 struct request {
 	struct session *session;
 	const struct insert_options *options;
@@ -52,6 +54,8 @@ struct request {
 	bool clock_looked; /* the target may read the processor's clock */
 	struct code_entry codes[CODE_ENTRIES];
 	unsigned next_code;
+	const struct instance *flags_seen[REQUEST_FLAGS_SEEN]; /* they are in place */
+	unsigned next_seen;
 	/* Per-thread state: what the stop has to catch up with. */
 	bool in_stop;
 	struct threads_function *functions;

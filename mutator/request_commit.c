@@ -108,11 +108,19 @@ static bool is_at(struct looking *l, taddr_t address, const uint8_t *bytes, size
 	       !memcmp(now, bytes, length);
 }
 
+/* The same short jump may be of a build that was there before: what it leads to says whose it is. */
 static bool leads_to_us(struct looking *l, const struct site *site)
 {
-	const struct patch *p = &site->patches[site->patch_count - 1];
+	bool leads = site->patch_count != 0;
 
-	return site->patch_count && is_at(l, p->address, p->after, p->length);
+	for (unsigned k = 0; k < site->patch_count && leads; k++) {
+		const struct patch *p = &site->patches[k];
+
+		leads = is_at(l, p->address, p->after, p->length) ||
+			(!k && site->move &&
+			 is_at(l, p->address, site->move->patch.before, p->length));
+	}
+	return leads;
 }
 
 static bool look_at_links(void *arg, const struct instance *i)

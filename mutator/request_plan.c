@@ -168,6 +168,34 @@ struct instance *request_find_hidden(const struct request *r, const char *key)
 	return NULL;
 }
 
+/* False if a module of its was unloaded, or loaded anew, under it, or under what says whether it counts. */
+static bool is_in_place(const struct session *s, const struct instance *i)
+{
+	for (const struct link *l = i->links; l; l = l->next_instance)
+		if (l->site->dropped || !site_is_in_place(s, l->site))
+			return false;
+	/* Hooks (hooks.c) are no part of that. */
+	for (size_t n = 0; n < i->flag_count; n++)
+		if (!i->flags[n]->raw && !is_in_place(s, i->flags[n]))
+			return false;
+	return true;
+}
+
+/* A flag that can be had in common; of many instances each asks for the same few. */
+static struct instance *known_flag(struct request *r, const char *key)
+{
+	struct instance *i = request_find_hidden(r, key);
+
+	for (unsigned n = 0; i && n < REQUEST_FLAGS_SEEN; n++)
+		if (r->flags_seen[n] == i)
+			return i;
+	/* Another one is put where it was, and it runs there again. */
+	if (!i || !is_in_place(r->session, i))
+		return NULL;
+	r->flags_seen[r->next_seen++ % REQUEST_FLAGS_SEEN] = i;
+	return i;
+}
+
 /* What nothing can be said about, since nothing of it could be placed, is no use. */
 static int check_flag(const struct instance *i, struct dinst_error *e)
 {
@@ -214,7 +242,7 @@ static int make_flags(struct request *r, struct instance *i, struct dinst_error 
 
 		if (flag->inline_code)
 			continue;
-		own = request_find_hidden(r, flag->key);
+		own = known_flag(r, flag->key);
 		/* A flag whose value is a place is one table's. */
 		if (own && flag->many && own->table != i->table)
 			own = NULL;
@@ -268,15 +296,6 @@ int request_plan(struct request *r, struct instance *i, struct plan_set *set,
 }
 
 /* ---------------------------------------------------------------- sharing */
-
-/* False if its module was unloaded, or loaded anew, under it. */
-static bool is_in_place(const struct session *s, const struct instance *i)
-{
-	for (const struct link *l = i->links; l; l = l->next_instance)
-		if (l->site->dropped || !site_is_in_place(s, l->site))
-			return false;
-	return true;
-}
 
 static bool same_text(const char *a, const char *b)
 {

@@ -269,6 +269,36 @@ static bool is_of_newer(const struct flush *f, struct stop *stop, const struct s
 	       !memcmp(now, jump->after, jump->length);
 }
 
+/* Another module has been where this one is, or is there now: what was put into both may differ in little. */
+static bool shares_place(const struct session *s, const struct module *m)
+{
+	for (size_t i = 0; i < module_count(s->modules) && !m->gone; i++) {
+		const struct module *other = module_get(s->modules, i);
+
+		if (other->gone && other->lo < m->hi && m->lo < other->hi)
+			return true;
+	}
+	return m->gone;
+}
+
+/*
+ * In this process there is what the site shares its place with: two have the same short jump, and what it
+ * leads to says whose it is. A child has what was loaded when it was forked.
+ */
+static bool is_of_other_site(const struct flush *f, struct stop *stop, const struct site *site)
+{
+	const struct window *w = &site->window;
+	const taddr_t at = (w->hole_length ? w->hole : w->start) + site->module->bias;
+	uint8_t now[ARCH_INSN_MAX];
+	const size_t size = target_read_some(stop_target(stop), at, now, sizeof(now));
+	struct arch_insn insn;
+
+	return !is_written(stop, site) && arch_decode(now, size, at, &insn) == ARCH_OK &&
+	       (insn.flow == ARCH_FLOW_JUMP || insn.flow == ARCH_FLOW_BRANCH ||
+		insn.flow == ARCH_FLOW_CALL) &&
+	       place_at(f->session, insn.target);
+}
+
 static bool is_there(const struct target *t, const struct patch *p)
 {
 	uint8_t now[ARCH_PATCH_MAX];
@@ -311,7 +341,7 @@ static bool is_of_another(const struct flush *f, struct stop *stop, const struct
 static int restore_round(struct flush *f, struct stop *stop, unsigned which, struct dinst_error *e)
 {
 	const struct module *looked_at = NULL;
-	bool unloaded = false;
+	bool unloaded = false, shared = false;
 	size_t count = 0;
 	int status;
 
@@ -326,7 +356,10 @@ static int restore_round(struct flush *f, struct stop *stop, unsigned which, str
 		if (site->module != looked_at) {
 			looked_at = site->module;
 			unloaded = is_unloaded_in(stop, site, site->key.start);
+			shared = shares_place(f->session, site->module);
 		}
+		if (shared && is_of_other_site(f, stop, site))
+			continue;
 		p = &site->patches[site->patch_count == 1 ? 0 : which];
 		if (unloaded && is_of_another(f, stop, site, (unsigned)(p - site->patches)))
 			continue;

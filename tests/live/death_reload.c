@@ -98,6 +98,50 @@ static void test_built_anew_after_many(void **state)
 	run_built_anew(*state, 12);
 }
 
+/*
+ * fear J2, G1, G4: another build of a plugin has come to its place, with the same short jump, and a child has
+ * the older one: after a mutator's death each process gets its own file's bytes back
+ */
+static void test_child_of_the_older_build(void **state)
+{
+	struct harness *h = *state;
+	uint8_t old[2], new[2], now[2];
+	struct session *s;
+	pid_t child = 0;
+	taddr_t at;
+
+	harness_start(h, "reloads", NULL);
+	s = session_begin(h);
+	ask_done(h, "open\n");
+	request_retry_pending(s);
+	at = session_address(s, "reload_tiny");
+	thread_peek(h->pid, at, old, sizeof(old));
+	session_insert(s, "reload_tiny");
+	harness_send(h, "keep\n");
+	assert_int_equal(harness_numbers(harness_line(h, HARNESS_ANSWER_MS), &child, 1), 1);
+	ask_done(h, "close\n");
+	request_retry_pending(s);
+	ask_done(h, "replace\n");
+	ask_done(h, "open\n");
+	thread_peek(h->pid, at, new, sizeof(new));
+	assert_memory_not_equal(old, new, sizeof(new));
+	session_insert(s, "reload_tiny");
+	ask_done(h, "call 10\n");
+	/* As a mutator that dies. */
+	session_free(s);
+	clean_up(h, 0);
+	thread_peek(h->pid, at, now, sizeof(now));
+	assert_memory_equal(now, new, sizeof(now));
+	thread_peek(child, at, now, sizeof(now));
+	assert_memory_equal(now, old, sizeof(now));
+	ask_done(h, "call 10\n");
+	ask_done(h, "kept 10\n");
+	ask_done(h, "leave\n");
+	ask_done(h, "close\n");
+	verify(h, 0);
+	harness_end(h, 0);
+}
+
 /* A plugin with a short jump is unloaded, and built anew as `how` says, or (NULL) with our jump in its place. */
 static taddr_t reload_over(struct harness *h, struct session *s, const char *how, uint8_t *ours)
 {
@@ -416,7 +460,7 @@ int main(void)
 		TEST(test_same_in_two_arenas),	     TEST(test_other_in_two_arenas),
 		TEST(test_many_builds_at_one_place), TEST(test_builds_without_a_file),
 		TEST(test_arenas_without_a_file),    TEST(test_copied),
-		TEST(test_copied_after_death),
+		TEST(test_copied_after_death),	     TEST(test_child_of_the_older_build),
 	};
 
 	return cmocka_run_group_tests_name("live/death_reload", tests, NULL, NULL);

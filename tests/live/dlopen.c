@@ -380,6 +380,42 @@ static void test_old_and_new_hole(void **state)
 }
 
 /*
+ * fear G4: a library is loaded anew to its place between two looks, and what it does elsewhere is asked for,
+ * again and otherwise: what says that it is in a function there is put into it anew, too
+ */
+static void test_constraint_loaded_anew(void **state)
+{
+	struct harness *h = *state;
+	const struct instance *old, *same, *other;
+	struct session *s;
+	char focus[128];
+
+	harness_start(h, "reloads", NULL);
+	s = session_begin(h);
+	ask(h, "open");
+	request_retry_pending(s);
+	snprintf(focus, sizeof(focus), "/Code/%s/reload_call",
+		 module_at(s->modules, session_address(s, "reload_call"))->name);
+	old = session_insert_metric(s, "io_ops", focus, NULL);
+	ask(h, "through 10");
+	assert_int_equal(instance_value(old), 10);
+	for (int n = 0; n < 2; n++) {
+		ask(h, "close");
+		ask(h, "open");
+		other = session_insert_metric(s, "io_bytes", focus, NULL);
+		same = session_insert_metric(s, "io_ops", focus, NULL);
+		ask(h, "through 10");
+		assert_int_equal(instance_value(same), 10);
+		assert_int_equal(other->refused_count, 0);
+		session_remove(s, other->id);
+		session_remove(s, n ? old->id : same->id);
+	}
+	session_end(s);
+	ask(h, "through 10");
+	harness_end(h, 0);
+}
+
+/*
  * fear G4, J2: a mutator dies, and where its points were is another module: nobody leads to what it
  * has left, and that is taken out
  */
@@ -434,6 +470,7 @@ int main(void)
 		CASE(test_edited_while_waiting),
 		CASE(test_old_ones_removed),
 		CASE(test_old_and_new_hole),
+		CASE(test_constraint_loaded_anew),
 		CASE(test_left_in_another),
 	};
 

@@ -3,7 +3,8 @@
  * libreload.c - a shared object that is written anew while it is not loaded; see reloads.c,
  * which puts another instruction into the place of the nop: a branch to the second one. The
  * other function has that, so that only a short jump fits in front of it. A third one has two
- * instructions, of which a jump overwrites all but the last bytes of the second one.
+ * instructions, of which a jump overwrites all but the last bytes of the second one. A fourth one
+ * branches to its own beginning. A fifth one calls what it is given.
  */
 __asm__(".text\n"
 	".globl reload_work\n"
@@ -39,4 +40,29 @@ __asm__(".text\n"
 	"	ret\n"
 	".cfi_endproc\n"
 	".size reload_wide,.-reload_wide\n"
+	".p2align 5\n"
+	".globl reload_round\n"
+	".type reload_round,@function\n"
+	"reload_round:\n"
+	".cfi_startproc\n"
+	"	add $0x101,%edi\n"
+	"	sub $1,%esi\n"
+	"	jne reload_round\n"
+	"	mov %edi,%eax\n"
+	"	ret\n"
+	".cfi_endproc\n"
+	".size reload_round,.-reload_round\n"
+	".p2align 5\n"
+	".globl reload_call\n"
+	".type reload_call,@function\n"
+	"reload_call:\n"
+	".cfi_startproc\n"
+	"	sub $8,%rsp\n"
+	".cfi_adjust_cfa_offset 8\n"
+	"	call *%rdi\n"
+	"	add $8,%rsp\n"
+	".cfi_adjust_cfa_offset -8\n"
+	"	ret\n"
+	".cfi_endproc\n"
+	".size reload_call,.-reload_call\n"
 	".p2align 5\n");

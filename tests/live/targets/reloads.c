@@ -10,30 +10,41 @@
  *   write     makes it another one: reload_work() has a loop
  *   renew     the same by a new file of its name
  *   recode    the same in place: reload_tiny() begins with other bytes that do the same
- *   become X  the same with two bytes of reload_tiny(), hexadecimal; it is not called any more
+ *   replace   makes it another one by a new file of its name: reload_tiny() and reload_round() have
+ *             other results
+ *   become X  as recode with two bytes of reload_tiny(), hexadecimal; it is not called any more
  *   remove    deletes the file
  *   touch     makes the file look as if it had been written just now
  *   wide N    calls reload_wide() N times
+ *   round N   calls reload_round() N times
+ *   through N has reload_call() write nothing into a file N times
  *   edit      writes another number into it, in the file that is loaded, whose times stay
  *   copy      maps a copy of its code over it, which is a file of its own
  *   hold X    keeps a hexadecimal number on the stack
+ *   keep      forks a child that has what is loaded now; answered with its number
+ *   kept N    the child calls reload_work(), reload_tiny() and reload_round() N times
+ *   spin      the child calls reload_work() and reload_tiny() until it is told something else
+ *   leave     the child ends
  * Exits with 1 if a result was wrong, or if it was loaded elsewhere.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { LIBRARY_MAX = 1 << 20 };
 
-static int wrong, is_new, is_edited;
+static int wrong, is_new, is_edited, is_replaced, to_child, from_child, null;
+static pid_t child;
 static void *plugin;
-static int (*work)(int), (*tiny)(int), (*wide)(int);
+static int (*work)(int), (*tiny)(int), (*wide)(int), (*turn)(int, int), (*through)(int (*)(void));
 static char path[] = "/tmp/dinst-reload.XXXXXX";
 static char bytes[LIBRARY_MAX];
 static size_t size;
@@ -58,7 +69,7 @@ static void rebuild(void)
 	is_new = 1;
 }
 
-static void recode(unsigned first, unsigned second)
+static void recode(unsigned first, unsigned second, int flags)
 {
 	static const char old[] = "\x89\xf8\x83\xc0\x01\xa8\x03\x75";
 	char *at = memmem(bytes, size, old, sizeof(old) - 1);
@@ -67,7 +78,9 @@ static void recode(unsigned first, unsigned second)
 		exit(2);
 	at[0] = (char)first;
 	at[1] = (char)second;
-	store(O_TRUNC);
+	if (flags & O_EXCL)
+		unlink(path);
+	store(flags);
 }
 
 static void do_open(void)
@@ -78,7 +91,9 @@ static void do_open(void)
 	*(void **)&work = plugin ? dlsym(plugin, "reload_work") : NULL;
 	*(void **)&tiny = plugin ? dlsym(plugin, "reload_tiny") : NULL;
 	*(void **)&wide = plugin ? dlsym(plugin, "reload_wide") : NULL;
-	if (!work || !tiny || !wide || (before && before != *(void **)&work))
+	*(void **)&turn = plugin ? dlsym(plugin, "reload_round") : NULL;
+	*(void **)&through = plugin ? dlsym(plugin, "reload_call") : NULL;
+	if (!work || !tiny || !wide || !turn || !through || (before && before != *(void **)&work))
 		wrong = 1;
 	before = *(void **)&work;
 }
@@ -86,7 +101,8 @@ static void do_open(void)
 static void do_call(int n)
 {
 	for (int i = 0; i < n; i++)
-		if (work(i) != (is_new ? i / 4 * 4 + 4 : i + 1) || tiny(i) != i / 4 * 4 + 4)
+		if (work(i) != (is_new ? i / 4 * 4 + 4 : i + 1) ||
+		    tiny(i) != (is_replaced ? 4 : i / 4 * 4 + 4))
 			wrong = 1;
 }
 
@@ -115,6 +131,39 @@ static void do_wide(int n)
 			wrong = 1;
 }
 
+static void do_round(int n)
+{
+	for (int i = 0; i < n; i++)
+		if (turn(i, 3) != i + 3 * (is_replaced ? 0x201 : 0x101))
+			wrong = 1;
+}
+
+static int write_nothing(void)
+{
+	return (int)write(null, "", 0);
+}
+
+static void do_through(int n)
+{
+	null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	for (int i = 0; i < n; i++)
+		if (through(write_nothing))
+			wrong = 1;
+	close(null);
+}
+
+static void replace(void)
+{
+	static const char old[] = "\x81\xc7\x01\x01\x00\x00";
+	char *at = memmem(bytes, size, old, sizeof(old) - 1);
+
+	if (!at)
+		exit(2);
+	at[3] = 2;
+	is_replaced = 1;
+	recode(0x31, 0xc0, O_CREAT | O_EXCL);
+}
+
 static void do_copy(void)
 {
 	const uintptr_t places[] = {(uintptr_t)work, (uintptr_t)tiny, (uintptr_t)wide};
@@ -132,6 +181,49 @@ static void do_copy(void)
 		    MAP_FAILED)
 		exit(2);
 	close(fd);
+}
+
+static void keep(void)
+{
+	int commands[2], answers[2], n;
+
+	if (pipe(commands) || pipe(answers))
+		exit(2);
+	child = fork();
+	if (!child) {
+		struct pollfd next = {.fd = commands[0], .events = POLLIN};
+
+		while (read(commands[0], &n, sizeof(n)) == sizeof(n) && n >= 0) {
+			do_call(n);
+			do_round(n);
+			if (write(answers[1], &wrong, sizeof(wrong)) != sizeof(wrong))
+				break;
+			while (!n && !poll(&next, 1, 0))
+				do_call(1000);
+		}
+		_exit(0);
+	}
+	to_child = commands[1];
+	from_child = answers[0];
+	/* Its end is seen here. */
+	close(answers[1]);
+	close(commands[0]);
+	printf("%d\n", (int)child);
+}
+
+static void do_kept(int n)
+{
+	int result = 1;
+
+	if (write(to_child, &n, sizeof(n)) != sizeof(n) ||
+	    (n >= 0 && read(from_child, &result, sizeof(result)) != sizeof(result)) ||
+	    (n >= 0 && result))
+		wrong = 1;
+	if (n >= 0)
+		return;
+	waitpid(child, NULL, 0);
+	close(to_child);
+	close(from_child);
 }
 
 static void command(const char *line, volatile unsigned long *held)
@@ -153,23 +245,38 @@ static void command(const char *line, volatile unsigned long *held)
 		unlink(path);
 		store(O_CREAT | O_EXCL);
 	} else if (!strncmp(line, "recode", 6)) {
-		recode(0x8b, 0xc7);
+		recode(0x8b, 0xc7, O_TRUNC);
+	} else if (!strncmp(line, "replace", 7)) {
+		replace();
 	} else if (sscanf(line, "become %2x%2x", &first, &second) == 2) {
-		recode(first, second);
+		recode(first, second, O_TRUNC);
 	} else if (!strncmp(line, "remove", 6)) {
 		unlink(path);
 	} else if (!strncmp(line, "touch", 5)) {
 		utimensat(AT_FDCWD, path, NULL, 0);
 	} else if (sscanf(line, "wide %d", &n) == 1) {
 		do_wide(n);
+	} else if (sscanf(line, "round %d", &n) == 1) {
+		do_round(n);
+	} else if (sscanf(line, "through %d", &n) == 1) {
+		do_through(n);
 	} else if (!strncmp(line, "edit", 4)) {
 		edit();
 	} else if (!strncmp(line, "copy", 4)) {
 		do_copy();
 	} else if (!strncmp(line, "hold ", 5)) {
 		*held = strtoul(line + 5, NULL, 16);
+	} else if (sscanf(line, "kept %d", &n) == 1) {
+		do_kept(n);
+	} else if (!strncmp(line, "spin", 4)) {
+		do_kept(0);
+	} else if (!strncmp(line, "leave", 5)) {
+		do_kept(-1);
 	}
-	puts("done");
+	if (!strncmp(line, "keep", 4))
+		keep();
+	else
+		puts("done");
 	fflush(stdout);
 }
 
