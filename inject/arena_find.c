@@ -25,6 +25,11 @@
 /* Files that are looked at for halves; more of them in one process are an enemy's. */
 enum { HALVES_MOST = 64 };
 
+enum { PAGE = 4096, PAGES_AT_ONCE = 512 };
+
+/* Bytes of private memory in which headers are looked for. */
+static const taddr_t SEARCHED_MOST = (taddr_t)8 << 30;
+
 #define MEMFD_PATH "/memfd:dinst (deleted)"
 
 static const size_t PRIVATE_LEAST = (size_t)1 << 20;
@@ -267,28 +272,95 @@ static bool is_anonymous(const struct maps *m, taddr_t lo, taddr_t hi, int prote
 	       arena_rights(entry) == protection;
 }
 
-/* A private arena is known by its header alone. */
+static bool read_private(const struct target *t, const struct maps *m, taddr_t at, taddr_t end,
+			 struct arena_found *found)
+{
+	struct arena_found header;
+	struct journal_header h;
+
+	if (end - at < PRIVATE_LEAST || target_read_some(t, at, &h, sizeof(h)) != sizeof(h) ||
+	    h.code_size > end - at || !journal_check_header(&h, at, h.code_size, &header) ||
+	    header.mode != ARENA_PRIVATE ||
+	    !is_anonymous(m, header.data, header.data + header.data_size, PROT_READ | PROT_WRITE))
+		return false;
+	find_threads(t, m, &h, &header);
+	*found = header;
+	return true;
+}
+
+/* The numbers of pages from `at` on, at most `count`, that may exist: what was never written has no header. */
+static size_t existing_pages(int pagemap, taddr_t at, size_t count, taddr_t *pages)
+{
+	uint64_t entries[PAGES_AT_ONCE];
+	const size_t size = count * sizeof(*entries);
+	const bool known = pagemap >= 0 &&
+			   pread(pagemap, entries, size, (off_t)(at / PAGE * sizeof(*entries))) ==
+				   (ssize_t)size;
+	size_t used = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (!known || maps_is_copy(entries[i]))
+			pages[used++] = at + i * PAGE;
+	return used;
+}
+
+/* The first address in [at, end) at which a header may begin, or `end`. */
+static taddr_t next_header(const struct target *t, int pagemap, taddr_t at, taddr_t end)
+{
+	char magics[PAGES_AT_ONCE][sizeof(JOURNAL_MAGIC) - 1];
+	struct target_range ranges[PAGES_AT_ONCE];
+	taddr_t pages[PAGES_AT_ONCE];
+	struct dinst_error ignored = {0};
+
+	for (size_t count; at < end; at += count * PAGE) {
+		size_t used;
+
+		count = (end - at) / PAGE < PAGES_AT_ONCE ? (end - at) / PAGE : PAGES_AT_ONCE;
+		used = existing_pages(pagemap, at, count, pages);
+		for (size_t i = 0; i < used; i++)
+			ranges[i] = (struct target_range){
+				.address = pages[i], .size = sizeof(magics[i]), .to = magics[i]};
+		/* The program may unmap some of it meanwhile. */
+		if (used && target_read_many(t, ranges, used, &ignored))
+			for (size_t i = 0; i < used; i++)
+				if (target_read_some(t, pages[i], magics[i], sizeof(magics[i])) !=
+				    sizeof(magics[i]))
+					magics[i][0] = '\0';
+		for (size_t i = 0; i < used; i++)
+			if (!memcmp(magics[i], JOURNAL_MAGIC, sizeof(magics[i])))
+				return pages[i];
+	}
+	return end;
+}
+
+/*
+ * A private arena is known by its header alone. Where several touch, or other memory of that kind does, they
+ * are one mapping: any of its pages may be a header. An enemy's may be endless.
+ */
 static void find_private(const struct target *t, const struct maps *m, struct arena_found *found,
 			 size_t *count, size_t max)
 {
-	for (size_t i = 0; i < m->count && *count < max; i++) {
-		const struct maps_entry *entry = &m->entries[i];
-		struct arena_found header;
-		struct journal_header h;
+	const int pagemap = maps_open_pagemap(target_memory_tid(t));
+	taddr_t left = SEARCHED_MOST;
 
-		if (entry->hi - entry->lo < PRIVATE_LEAST ||
-		    !is_anonymous(m, entry->lo, entry->hi, PROT_READ | PROT_EXEC) ||
-		    target_read_some(t, entry->lo, &h, sizeof(h)) != sizeof(h) ||
-		    h.code_size > entry->hi - entry->lo)
+	for (size_t i = 0; i < m->count && *count < max; i++) {
+		const taddr_t hi = m->entries[i].hi, lo = m->entries[i].lo;
+		const taddr_t end = hi - lo < left ? hi : lo + left;
+
+		if (hi - lo < PRIVATE_LEAST || !is_anonymous(m, lo, hi, PROT_READ | PROT_EXEC))
 			continue;
-		if (!journal_check_header(&h, entry->lo, h.code_size, &header) ||
-		    header.mode != ARENA_PRIVATE ||
-		    !is_anonymous(m, header.data, header.data + header.data_size,
-				  PROT_READ | PROT_WRITE))
-			continue;
-		find_threads(t, m, &h, &header);
-		found[(*count)++] = header;
+		left -= end - lo;
+		for (taddr_t at = lo; *count < max; at = next_header(t, pagemap, at, end)) {
+			if (at > lo && at >= end)
+				break;
+			if (read_private(t, m, at, hi, &found[*count]))
+				at += found[(*count)++].code_size;
+			else
+				at += PAGE;
+		}
 	}
+	if (pagemap >= 0)
+		close(pagemap);
 }
 
 pid_t arena_owner(const struct arena_found *found)

@@ -343,6 +343,13 @@ int maps_open_pagemap(pid_t tid)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
+bool maps_is_copy(uint64_t entry)
+{
+	if (entry & PAGEMAP_SWAPPED)
+		return true;
+	return (entry & PAGEMAP_PRESENT) && !(entry & PAGEMAP_FILE);
+}
+
 bool maps_page_is_copy(int pagemap, taddr_t page)
 {
 	const off_t at = (off_t)(page / (taddr_t)sysconf(_SC_PAGESIZE) * sizeof(uint64_t));
@@ -350,9 +357,7 @@ bool maps_page_is_copy(int pagemap, taddr_t page)
 
 	if (pagemap < 0 || pread(pagemap, &entry, sizeof(entry), at) != (ssize_t)sizeof(entry))
 		return true;
-	if (entry & PAGEMAP_SWAPPED)
-		return true;
-	return (entry & PAGEMAP_PRESENT) && !(entry & PAGEMAP_FILE);
+	return maps_is_copy(entry);
 }
 
 taddr_t maps_skip_guards(int pagemap, taddr_t address, taddr_t end)

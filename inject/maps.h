@@ -75,6 +75,8 @@ bool maps_is_free(const struct maps *m, taddr_t lo, taddr_t hi);
  * be, a private copy. By a descriptor of /proc/PID/pagemap; with -1 nothing is known.
  */
 bool maps_page_is_copy(int pagemap, taddr_t page);
+/* The same of what was read there for a page. */
+bool maps_is_copy(uint64_t entry);
 /* Opens it; -1 if it cannot be. */
 int maps_open_pagemap(pid_t tid);
 /*

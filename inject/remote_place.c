@@ -127,19 +127,65 @@ bool remote_tail_is_zero(const struct stop *s, taddr_t address, size_t size)
 	return true;
 }
 
-int remote_find_tail(struct stop *s, struct remote_tail *best, struct dinst_error *e)
+/*
+ * The file of the program, by where that begins (AT_ENTRY, getauxval(3)); 0 if it cannot be told. Nobody is
+ * asked for the file: who provides it may be the target, which stands still.
+ */
+static uint64_t main_inode(const struct target *t, const struct maps *maps)
+{
+	const struct maps_entry *m = NULL;
+	Elf64_auxv_t entry;
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/auxv", (int)target_memory_tid(t));
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	while (fd >= 0 && !m && read(fd, &entry, sizeof(entry)) == (ssize_t)sizeof(entry))
+		if (entry.a_type == AT_ENTRY)
+			m = maps_find(maps, entry.a_un.a_val);
+	if (fd >= 0)
+		close(fd);
+	return m ? m->inode : 0;
+}
+
+/*
+ * Where a tail is looked for, best first: a thread that is late, or whose mutator dies, is in it for a while,
+ * and another one may unload the module meanwhile. The program's own never goes, and what was there when it
+ * began lies above what was loaded later.
+ */
+enum home { HOME_MAIN, HOME_LIBRARY, HOME_VDSO, HOMES };
+
+static enum home home_of(const struct maps_entry *m, uint64_t main)
+{
+	if (is_vdso(m))
+		return HOME_VDSO;
+	return main && m->inode == main ? HOME_MAIN : HOME_LIBRARY;
+}
+
+static void find_tail_in(struct stop *s, const struct maps *maps, enum home home, uint64_t main,
+			 struct remote_tail *best)
 {
 	struct remote_tail tail;
+
+	for (size_t i = maps->count; i-- > 0 && best->size < ARCH_REMOTE_MAX;)
+		if (home_of(&maps->entries[i], main) == home &&
+		    tail_of(s->target, maps, i, &tail) && tail.size > best->size &&
+		    tail.size <= page_size() && remote_tail_is_zero(s, tail.address, tail.size))
+			*best = tail;
+}
+
+int remote_find_tail(struct stop *s, struct remote_tail *best, struct dinst_error *e)
+{
 	const struct maps *maps;
+	uint64_t main;
 	int code = stop_maps(s, &maps, e);
 
 	if (code)
 		return code;
+	main = main_inode(s->target, maps);
 	best->size = 0;
-	for (size_t i = 0; i < maps->count && best->size < ARCH_REMOTE_MAX; i++)
-		if (tail_of(s->target, maps, i, &tail) && tail.size > best->size &&
-		    tail.size <= page_size() && remote_tail_is_zero(s, tail.address, tail.size))
-			*best = tail;
+	for (enum home home = HOME_MAIN; home < HOMES; home++)
+		find_tail_in(s, maps, home, main, best);
 	if (!best->size)
 		code = dinst_fail(
 			e, DINST_REFUSED,

@@ -159,7 +159,8 @@ static int restore_each(struct process *p, uint64_t deadline, struct leftovers *
 
 /*
  * The same where one must not go before nothing leads to the others. What is of one of them is somebody
- * else's to another one that has had a window in that place before: it is looked at again without it.
+ * else's to another one that has had a window in that place before: it is looked at again without it. So
+ * is a window that waits for a near jump of another one in its tail.
  */
 static int restore_all(struct process *p, uint64_t deadline, struct leftovers *result,
 		       struct dinst_error *e)
@@ -169,7 +170,10 @@ static int restore_all(struct process *p, uint64_t deadline, struct leftovers *r
 	/* Code in one arena uses words, rings and routines in any other. */
 	p->linked = p->count > 1;
 	p->blocked = p->late = false;
+	leftovers_forget_guests(p);
 	if (p->linked)
+		status = leftovers_find_guests(p, e);
+	if (status >= 0 && p->linked)
 		status = restore_each(p, deadline, result, e);
 	if (status >= 0 && p->blocked)
 		status = restore_each(p, deadline, result, e);
@@ -263,6 +267,7 @@ static int clean_sharer(pid_t pid, struct process *of, size_t n, uint64_t deadli
 		if (status >= 0 && open.code)
 			status = fail_with(e, open.code, &open);
 	}
+	leftovers_forget_guests(&child);
 	target_close(child.target);
 	return status;
 }
@@ -462,6 +467,7 @@ int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *r
 		if (p.count > result->arenas)
 			result->arenas = p.count;
 		status = clean_round(&p, deadline, result, e);
+		leftovers_forget_guests(&p);
 	} while (status >= 0 && !result->arenas_left && target_alive(t) && now_us() < deadline);
 	if (status >= 0)
 		clean_descendants(target_pid(t), program, 0, deadline, result);

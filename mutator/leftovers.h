@@ -9,6 +9,14 @@
 
 enum { PAUSE_MIN_US = 500, PAUSE_MAX_US = 50 * 1000 };
 
+/* A near jump that a short one leads to: it may lie in the tail of a window of another arena. */
+struct guest {
+	taddr_t address;
+	uint8_t length;
+	uint8_t patched[ARCH_PATCH_MAX];
+	size_t arena; /* index into found[] */
+};
+
 /* What one process has of what is to be taken out. */
 struct process {
 	struct target *target;
@@ -17,6 +25,8 @@ struct process {
 	bool linked;  /* they lead into each other */
 	bool blocked; /* a window of one of them may still lead to it */
 	bool late; /* one stays in it, or in who was forked with it, for as long as a call lasts */
+	struct guest *guests; /* of all arenas where they are linked, by address */
+	size_t guest_count;
 };
 
 /* An arena of somebody is in the target; false also where that cannot be seen. */
@@ -86,5 +96,31 @@ void leftovers_drop_clean(const struct target *t, struct journal_entry *entries,
  */
 void leftovers_ask_others(const struct process *p, size_t n, uint64_t deadline,
 			  struct journal_entry *entries, size_t count);
+
+/*
+ * The jump that a patch of `length` bytes has made. Its end may be what was there before (arch_patch()): then the
+ * patch has only its beginning, and the target has the rest.
+ */
+bool leftovers_jump_of(const struct target *t, taddr_t address, const uint8_t *patched,
+		       size_t length, struct arch_insn *insn);
+/* Where the patch made a short jump lead, or 0. */
+taddr_t leftovers_hole_of(const struct target *t, taddr_t address, const uint8_t *patched,
+			  size_t length);
+
+/*
+ * Sets p->guests from the journals of p->found[], whether they are there or not. While the target runs.
+ * leftovers_forget_guests() frees them.
+ */
+int leftovers_find_guests(struct process *p, struct dinst_error *e);
+void leftovers_forget_guests(struct process *p);
+/*
+ * Those that may lie in the tail of one of these patches of arena `n`, and are another arena's; by address.
+ * *out is malloc'ed. False without memory.
+ */
+bool leftovers_guests_of(const struct process *p, size_t n, const struct patch *patches,
+			 size_t count, struct guest **out, size_t *out_count);
+bool leftovers_is_guest_there(const struct target *t, const struct guest *guest);
+/* True if one of the ranges, by `lo`, that has a hit may lie in the tail of the window that begins there. */
+bool leftovers_may_hold(const struct stack_range *ranges, size_t count, taddr_t window);
 
 #endif

@@ -31,6 +31,12 @@ struct one_arena {
 	} * order;
 	struct stack_range *ranges; /* of the holes */
 	size_t range_count;
+	struct guest
+		*guests; /* of other arenas, which may lie in the tails of this one's windows */
+	size_t guest_count;
+	struct stack_range
+		*hosted; /* of those that are there: these windows wait for their arenas' turn */
+	size_t hosted_count;
 	size_t foreign;
 	bool late;	       /* a thread is in a call of ours: where it goes on nobody sees */
 	bool held;	       /* a thread may come back to a hole, or is late */
@@ -86,32 +92,14 @@ static const struct place_of *next_at(const struct one_arena *a, const struct pl
 	return at + 1 < a->order + a->count && at[1].address == at->address ? at + 1 : NULL;
 }
 
-/*
- * The jump that the patch has made. Its end may be what was there before (arch_patch()): then the patch
- * has only its beginning, and the target has the rest.
- */
 static bool jump_of(const struct target *t, const struct patch *p, struct arch_insn *insn)
 {
-	uint8_t bytes[ARCH_PATCH_MAX] = {0};
-	size_t rest;
-
-	memcpy(bytes, p->before, p->length);
-	if (arch_decode(bytes, sizeof(bytes), p->address, insn) != ARCH_OK ||
-	    insn->flow != ARCH_FLOW_JUMP)
-		return false;
-	if (insn->length <= p->length)
-		return true;
-	rest = insn->length - p->length;
-	return target_read_some(t, p->address + p->length, bytes + p->length, rest) == rest &&
-	       arch_decode(bytes, insn->length, p->address, insn) == ARCH_OK;
+	return leftovers_jump_of(t, p->address, p->before, p->length, insn);
 }
 
-/* Where the patch made a short jump lead, or 0. */
 static taddr_t hole_of(const struct target *t, const struct patch *p)
 {
-	struct arch_insn insn;
-
-	return jump_of(t, p, &insn) && insn.length == arch_short_jump_size ? insn.target : 0;
+	return leftovers_hole_of(t, p->address, p->before, p->length);
 }
 
 enum { IS_SHORT, IS_HOLE, IS_OTHER };
@@ -174,6 +162,15 @@ static bool is_chance(const struct target *t, int pagemap, const struct journal_
 	       maps_is_untouched(pagemap, j->address, j->length);
 }
 
+static int find_guests(struct one_arena *a, struct dinst_error *e)
+{
+	const size_t own = (size_t)(a->found - a->process->found);
+
+	if (leftovers_guests_of(a->process, own, a->patches, a->count, &a->guests, &a->guest_count))
+		a->hosted = calloc(a->guest_count + 1, sizeof(*a->hosted));
+	return a->hosted ? 0 : dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+}
+
 static int read_patches(const struct target *t, struct one_arena *a, uint64_t deadline,
 			struct dinst_error *e)
 {
@@ -220,7 +217,7 @@ static int read_patches(const struct target *t, struct one_arena *a, uint64_t de
 		close(pagemap);
 	free(near);
 	free(entries);
-	return holes_in_order(t, a, e);
+	return find_guests(a, e) ? DINST_NO_MEMORY : holes_in_order(t, a, e);
 }
 
 /* Where in the arena the patch's bytes lead, if they are there and are a jump; else 0. */
@@ -291,6 +288,18 @@ static void hold_unsure(struct one_arena *a, const struct target *t)
 	}
 }
 
+/* Sets a->hosted. What is nobody's hole any more is in nobody's way. */
+static void find_hosted(struct one_arena *a, const struct target *t)
+{
+	a->hosted_count = 0;
+	for (size_t i = 0; i < a->guest_count; i++)
+		if (leftovers_is_guest_there(t, &a->guests[i]))
+			a->hosted[a->hosted_count++] =
+				(struct stack_range){.lo = a->guests[i].address,
+						     .hi = a->guests[i].address + 1,
+						     .hit = true};
+}
+
 /* Sets hits of a->ranges for the holes that a signal frame leads to, and `held` if there are any. */
 static int find_held(struct one_arena *a, struct stop *stop, struct dinst_error *e)
 {
@@ -328,23 +337,11 @@ static bool is_held(const struct one_arena *a, const struct patch *p)
 	return r && r->hit;
 }
 
-/* True if a hole that stays may lie in the tail of the window whose first bytes these are. */
+/* True if a hole that stays, or another arena's, may lie in the tail of the window whose first bytes these are. */
 static bool may_hold(const struct one_arena *a, const struct patch *p)
 {
-	size_t lo = 0, hi = a->range_count;
-
-	while (lo < hi) {
-		const size_t middle = lo + (hi - lo) / 2;
-
-		if (a->ranges[middle].lo <= p->address)
-			lo = middle + 1;
-		else
-			hi = middle;
-	}
-	for (; lo < a->range_count && a->ranges[lo].lo - p->address < WINDOW_BYTES_MAX; lo++)
-		if (a->ranges[lo].hit)
-			return true;
-	return false;
+	return leftovers_may_hold(a->ranges, a->range_count, p->address) ||
+	       leftovers_may_hold(a->hosted, a->hosted_count, p->address);
 }
 
 /*
@@ -385,7 +382,8 @@ static int restore(struct one_arena *a, struct stop *stop, struct dinst_error *e
 {
 	int status = find_held(a, stop, e);
 
-	if (status >= 0 && !a->held)
+	find_hosted(a, stop_target(stop));
+	if (status >= 0 && !a->held && !a->hosted_count)
 		return a->count ? patch_apply(stop, a->patches, a->count, e) : 0;
 	if (status >= 0 && a->shorts)
 		status = patch_apply(stop, a->patches, a->shorts, e);
@@ -495,7 +493,7 @@ static int take_out(struct stop *stop, void *arg, struct dinst_error *e)
 	if (status < 0)
 		return status;
 	a->foreign = count_foreign(a, stop_target(stop));
-	if (a->foreign || a->held || a->stays)
+	if (a->foreign || a->held || a->hosted_count || a->stays)
 		return 0;
 	if (!a->left) {
 		status = snapshot_take(stop, &a->shot, e);
@@ -531,7 +529,7 @@ static int take_out_in_stops(struct one_arena *a, bool *restored, uint64_t deadl
 			result->stop_ns = report.stop_ns;
 		for (size_t i = 0; i < a->count; i++)
 			restored[i] = restored[i] || a->patches[i].outcome == PATCH_DONE;
-		if (status >= 0 && !a->unmapped && !a->foreign && !a->held)
+		if (status >= 0 && !a->unmapped && !a->foreign && !a->held && !a->hosted_count)
 			a->left = a->left || nobody_inside(a);
 		if (a->shot) {
 			result->unsearched += !a->unmapped && snapshot_is_unsearched(a->shot);
@@ -540,7 +538,8 @@ static int take_out_in_stops(struct one_arena *a, bool *restored, uint64_t deadl
 		a->shot = NULL;
 		if (a->unmapped || a->foreign || now_us() >= deadline)
 			break;
-		if (a->stays && status >= 0 && !a->held)
+		/* Another arena's jump is not waited for here. */
+		if ((a->stays || a->hosted_count) && status >= 0 && !a->held)
 			break;
 		/* A thread is in a trampoline: it is out of it in a moment. */
 		if (status == DINST_BUSY)
@@ -581,12 +580,14 @@ int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadlin
 		result->restored += restored[i];
 	p->late = p->late || a.late;
 	if (stays) {
-		p->blocked = p->blocked || status < 0 || a.foreign || a.held;
+		p->blocked = p->blocked || status < 0 || a.foreign || a.held || a.hosted_count;
 	} else {
 		result->patches += a.count;
 		result->arenas_left += !a.unmapped;
 	}
 	free(restored);
+	free(a.hosted);
+	free(a.guests);
 	free(a.ranges);
 	free(a.order);
 	free(a.patches);

@@ -151,6 +151,68 @@ static void test_way_back_to_the_jump(void **state)
 	harness_end(h, 0);
 }
 
+/* The one that is made second is to be used, or the first one, which is the last of the list. */
+static void use_arena(struct session *s, bool second)
+{
+	for (struct place *p = s->places; p; p = p->next)
+		p->full = second == !p->next;
+}
+
+/*
+ * The near jump is of another arena than its host's: one that who repairs finds before it, or behind
+ * it. A thread comes to the host, and to the near jump when it is through.
+ */
+static void run_in_two_arenas(struct harness *h, bool second)
+{
+	const uint64_t leaps = 1, nothing[3] = {0}, expected = 4 + 2 + 7;
+	struct user_regs_struct r;
+	struct session *s;
+	const struct site *site;
+	taddr_t bias;
+	pid_t tid;
+
+	harness_start(h, "tails", NULL);
+	s = session_begin(h);
+	bias = session_address(s, "own") - harness_symbol(PROGRAM, "own");
+	session_insert_kind(s, "even_1", POINT_ENTRY);
+	use_arena(s, true);
+	session_insert_kind(s, "even_2", POINT_ENTRY);
+	use_arena(s, second);
+	session_insert_kind(s, "own", POINT_ENTRY);
+	use_arena(s, !second);
+	site = site_of(s, session_insert_kind(s, "own", POINT_EXIT));
+	assert_ptr_not_equal(site->place, site->host->place);
+	tid = worker_of(h, bias, &r);
+	push(h, &r, harness_symbol(PROGRAM, "back") + bias);
+	push(h, &r, site->patches[0].address);
+	push(h, &r, harness_symbol(PROGRAM, "own") + bias);
+	thread_poke(h->pid, r.rbx + EXPECTED, &expected, sizeof(expected));
+	r.rax = 0;
+	r.rip = harness_symbol(PROGRAM, "leap") + bias;
+	thread_set(tid, &r);
+	thread_let_go(tid);
+	/* As a mutator that dies. */
+	session_free(s);
+	assert_int_equal(clean_for(h, 300), 2);
+	thread_poke(h->pid, r.rbx + LEAPS, &leaps, sizeof(leaps));
+	wait_until_right(h, r.rbx);
+	/* As above. */
+	thread_poke(h->pid, r.rsp, nothing, sizeof(nothing));
+	clean_up(h, 0);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/*
+ * fear J2, C2: a thread that comes back to a near jump in the tail of a window of another arena, of a
+ * mutator that died: the window waits for it, too
+ */
+static void test_way_back_in_two_arenas(void **state)
+{
+	run_in_two_arenas(*state, false);
+	run_in_two_arenas(*state, true);
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, death_setup, death_teardown)
 
 int main(void)
@@ -158,6 +220,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_thread_at_the_jump),
 		CASE(test_way_back_to_the_jump),
+		CASE(test_way_back_in_two_arenas),
 	};
 
 	return cmocka_run_group_tests_name("live/death_tails", tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "inject/remote_private.h"
 #include "tests/live/harness_session.h"
 #include "tests/live/harness_thread.h"
 
@@ -453,6 +454,41 @@ static void test_left_in_another(void **state)
 	harness_end(h, 0);
 }
 
+static int look_for_tail(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	const struct maps *maps;
+	struct remote_tail tail;
+	int status = remote_find_tail(stop, &tail, e);
+
+	if (status >= 0)
+		status = stop_maps(stop, &maps, e);
+	if (status >= 0)
+		snprintf(arg, 256, "%s", maps_find(maps, tail.address)->name);
+	return status;
+}
+
+/*
+ * fear G4, J2: a thread makes system calls of ours behind the code of a module for a while after a mutator's death,
+ * or where it is late: not behind that of a plugin, which may be unloaded under it
+ */
+static void test_calls_not_in_a_plugin(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	char name[256] = "";
+	struct target *t;
+
+	harness_start(h, "loads", "full", NULL);
+	ask(h, "open");
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	if (target_stop(t, NULL, look_for_tail, name, NULL, &e) < 0)
+		fail_msg("%s", e.text);
+	target_close(t);
+	assert_true(name[0] == '/' && !strstr(name, "libplugin.so") && !strstr(name, "/loads"));
+	ask(h, "close");
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
@@ -472,6 +508,7 @@ int main(void)
 		CASE(test_old_and_new_hole),
 		CASE(test_constraint_loaded_anew),
 		CASE(test_left_in_another),
+		CASE(test_calls_not_in_a_plugin),
 	};
 
 	return cmocka_run_group_tests_name("live/dlopen", tests, NULL, NULL);

@@ -182,6 +182,45 @@ static void test_death_before_anything_is_written(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear B8, J2: the mutator is killed when there are many private arenas, which the kernel shows as one mapping where
+ * they touch: each is found, and nothing leads to any of them when they go
+ */
+static void test_death_with_many(void **state)
+{
+	enum { MANY = 12 };
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct session *s;
+	struct target *t;
+	struct place *p;
+	char text[4096];
+
+	harness_start(h, "calls", "2", NULL);
+	s = session_begin(h);
+	s->private_arenas = true;
+	for (int i = 0; i < MANY; i++) {
+		if (place_for(s, module_get(s->modules, 0), &p, NULL, &e) < 0)
+			fail_msg("%s", e.text);
+		session_insert(s, i % 2 ? "many" : "/Code/calls/*");
+		p->full = i + 1 < MANY;
+	}
+	session_insert_kind(s, "/Code/calls/*", POINT_EXIT);
+	harness_send(h, "go 100000\n");
+	/* As a mutator that dies. */
+	session_free(s);
+	if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, 60000, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	target_close(t);
+	assert_int_equal(left.arenas, MANY);
+	assert_int_equal(left.arenas_left, 0);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	if (harness_differences(h->before, HARNESS_ALL, text, sizeof(text)))
+		fail_msg("not as before:\n%s", text);
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
@@ -192,6 +231,7 @@ int main(void)
 		CASE(test_churn),
 		CASE(test_deaths),
 		CASE(test_death_before_anything_is_written),
+		CASE(test_death_with_many),
 	};
 
 	return cmocka_run_group_tests_name("live/private", tests, NULL, NULL);

@@ -11,7 +11,8 @@
  *   loop N    N times: open, 200 calls, close
  *   linger    a child that calls plugin_work() until told to end
  *   unlinger  ends it; "ended STATUS"
- * Exits with 1 if a result was wrong.
+ * Exits with 1 if a result was wrong. With an argument there is no room behind its own code,
+ * and what it loads lies below all libraries.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+extern char etext[];
 static int wrong;
 static void *plugin;
 static long (*work)(long);
@@ -97,7 +99,21 @@ static void command(const char *line)
 	}
 }
 
-int main(void)
+/* The rest of the last page of code is used from now on, and so is what is free between the libraries. */
+static void fill(void)
+{
+	char *at = etext, *next = (char *)(((unsigned long)at | 4095) + 1);
+
+	if (mprotect(next - 4096, 4096, PROT_READ | PROT_WRITE | PROT_EXEC))
+		wrong = 1;
+	for (int i = 0; i < 64; i++)
+		mmap(NULL, 4 * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memset(at, 0xcc, (size_t)(next - at));
+	if (mprotect(next - 4096, 4096, PROT_READ | PROT_EXEC))
+		wrong = 1;
+}
+
+int main(int argc, char **argv)
 {
 	ssize_t size = readlink("/proc/self/exe", path, sizeof(path) - 32);
 	char line[64];
@@ -111,6 +127,9 @@ int main(void)
 	do_open();
 	do_call(1);
 	do_close();
+	(void)argv;
+	if (argc > 1)
+		fill();
 	puts("ready");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin))

@@ -2,14 +2,16 @@
 /*
  * tails.c - functions without room, each beside one that has a near jump put into its tail, whose
  * last byte is there already: one of 256 for each byte that it may be. And one whose short jump's
- * last byte is there already.
+ * last byte is there already. And one whose second exit's near jump is in the tail of its entry.
  *
  * A worker spins between `park` and `park_end`; a test moves it. At `leap` it waits for word 4 of
  * its control and returns to whatever the stack says; at `back` it compares its result with word 3
- * and counts in word 1 or 2.
+ * and counts in word 1 or 2. With an argument there is another thread, which runs through both exits
+ * of the last one all the time.
  */
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 struct control {
@@ -17,6 +19,7 @@ struct control {
 };
 
 extern long worker(struct control *c);
+extern long call_own(long number);
 
 __asm__(".text\n"
 	".globl worker, park, park_end, leap, leap_end, back\n"
@@ -42,6 +45,13 @@ __asm__(".text\n"
 	"1:	incq 16(%rbx)\n"
 	"	jmp park\n"
 	".size worker,.-worker\n"
+	".globl call_own\n"
+	".type call_own,@function\n"
+	"call_own:\n"
+	"	mov %rdi,%rax\n"
+	"	call own\n"
+	"	ret\n"
+	".size call_own,.-call_own\n"
 	/* In the neighbour's tail, at its twelfth byte, is the hole; at the sixteenth its last one. */
 	".macro NEIGHBOUR name,byte\n"
 	"	.p2align 10,0x06\n"
@@ -78,6 +88,19 @@ __asm__(".text\n"
 	"	.byte 0xb0,(even_short + 11 - thin_short - 2) & 255\n" /* mov $...,%al */
 	"	ret\n"
 	".size thin_short,.-thin_short\n"
+	"	.p2align 10,0x06\n"
+	"	.fill 64,1,0x06\n"
+	".type own,@function\n"
+	"own:\n"
+	"	.byte 0x83,0xc0,1,0x83,0xc0,1,0x83,0xc0,1,0x83,0xc0,1\n"
+	"	cmp $100,%eax\n"
+	"	je 1f\n"
+	"	add $1,%eax\n"
+	"	add $1,%eax\n"
+	"	ret\n"
+	"1:	add $7,%eax\n"
+	"	ret\n"
+	".size own,.-own\n"
 	".p2align 10,0x06\n"
 	".text\n");
 
@@ -89,12 +112,22 @@ static void *thread(void *arg)
 	return NULL;
 }
 
-int main(void)
+static void *runner(void *arg)
 {
-	pthread_t id;
+	while (!control.over)
+		if (call_own(0) != 6 || call_own(96) != 107)
+			abort();
+	return arg;
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t id, other;
 	char byte;
 
-	if (pthread_create(&id, NULL, thread, &control))
+	(void)argv;
+	if (pthread_create(&id, NULL, thread, &control) ||
+	    (argc > 1 && pthread_create(&other, NULL, runner, NULL)))
 		return 2;
 	puts("ready");
 	fflush(stdout);
@@ -102,5 +135,7 @@ int main(void)
 		continue;
 	control.over = 1;
 	pthread_join(id, NULL);
+	if (argc > 1)
+		pthread_join(other, NULL);
 	return control.wrong != 0;
 }
