@@ -97,6 +97,16 @@ bool patch_is_shared(const struct patch *p, const uint8_t *now, uint8_t *wanted)
 	return true;
 }
 
+bool patch_is_there(const uint8_t *bytes, size_t length, const uint8_t *now)
+{
+	struct patch only = {.length = length};
+	uint8_t wanted[ARCH_PATCH_MAX];
+
+	memcpy(only.before, bytes, length);
+	memcpy(only.after, bytes, length);
+	return patch_is_shared(&only, now, wanted);
+}
+
 /*
  * Decides one patch on the group's bytes and changes them. The outcome is
  * PATCH_DONE where something has to be written, until that has failed.

@@ -43,6 +43,9 @@ struct patch {
  */
 bool patch_is_shared(const struct patch *p, const uint8_t *now, uint8_t *wanted);
 
+/* True if `now` are these bytes, at most ARCH_PATCH_MAX of them, of which a breakpoint may stand on some. */
+bool patch_is_there(const uint8_t *bytes, size_t length, const uint8_t *now);
+
 /*
  * Applies the patches in the order of the array (sorted by address within a
  * page is fastest). Patches that overlap see each other's bytes in that order.

@@ -81,10 +81,10 @@ static bool compute(struct machine *m, const struct sock_filter *f)
 		return true;
 	/* By more than there are bits: only a register can say so, and what comes of it depends on the machine. */
 	case BPF_LSH:
-		m->a = operand < 32 ? m->a << operand : 0;
+		m->a <<= operand & 31;
 		return operand < 32;
 	case BPF_RSH:
-		m->a = operand < 32 ? m->a >> operand : 0;
+		m->a >>= operand & 31;
 		return operand < 32;
 	case BPF_NEG:
 		m->a = 0 - m->a;

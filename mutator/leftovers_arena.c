@@ -165,9 +165,13 @@ static bool is_chance(const struct target *t, int pagemap, const struct journal_
 static int find_guests(struct one_arena *a, struct dinst_error *e)
 {
 	const size_t own = (size_t)(a->found - a->process->found);
+	struct guest *guests = NULL;
+	size_t count = 0;
 
-	if (leftovers_guests_of(a->process, own, a->patches, a->count, &a->guests, &a->guest_count))
-		a->hosted = calloc(a->guest_count + 1, sizeof(*a->hosted));
+	if (leftovers_guests_of(a->process, own, a->patches, a->count, &guests, &count))
+		a->hosted = calloc(count + 1, sizeof(*a->hosted));
+	a->guests = guests;
+	a->guest_count = count;
 	return a->hosted ? 0 : dinst_fail(e, DINST_NO_MEMORY, "out of memory");
 }
 

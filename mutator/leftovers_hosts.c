@@ -163,14 +163,10 @@ bool leftovers_guests_of(const struct process *p, size_t n, const struct patch *
 
 bool leftovers_is_guest_there(const struct target *t, const struct guest *guest)
 {
-	struct patch only = {.length = guest->length};
-	uint8_t now[ARCH_PATCH_MAX], wanted[ARCH_PATCH_MAX];
+	uint8_t now[ARCH_PATCH_MAX];
 
-	/* A breakpoint may stand among its bytes, and it is a jump all the same. */
-	memcpy(only.before, guest->patched, guest->length);
-	memcpy(only.after, guest->patched, guest->length);
 	return target_read_some(t, guest->address, now, guest->length) == guest->length &&
-	       patch_is_shared(&only, now, wanted);
+	       patch_is_there(guest->patched, guest->length, now);
 }
 
 bool leftovers_may_hold(const struct stack_range *ranges, size_t count, taddr_t window)

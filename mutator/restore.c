@@ -120,17 +120,6 @@ void restore_release(struct flush *f)
 
 /* ---------------------------------------------------------------- holes */
 
-/* True if these are the bytes of our jump; a breakpoint may stand among them (struct patch). */
-static bool is_jump(const uint8_t *now, const uint8_t *jump, size_t length)
-{
-	struct patch only = {.length = length};
-	uint8_t wanted[ARCH_PATCH_MAX];
-
-	memcpy(only.before, jump, length);
-	memcpy(only.after, jump, length);
-	return patch_is_shared(&only, now, wanted);
-}
-
 /*
  * True if the hole has the near jump in this process: in one that was forked before it was written, or
  * whose module was loaded anew, its bytes are live code, of the host's tail or of whatever is there.
@@ -141,8 +130,8 @@ static bool is_written(struct stop *stop, const struct site *site)
 	uint8_t now[ARCH_PATCH_MAX];
 
 	return target_read_some(stop_target(stop), p->address, now, p->length) == p->length &&
-	       (is_jump(now, p->after, p->length) ||
-		(site->move && is_jump(now, site->move->patch.before, p->length)));
+	       (patch_is_there(p->after, p->length, now) ||
+		(site->move && patch_is_there(site->move->patch.before, p->length, now)));
 }
 
 /* The site whose near jump is at `at` in this process; two have one place where a module came back to it. */

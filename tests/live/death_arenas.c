@@ -8,25 +8,6 @@
 
 static bool private_arenas; /* of the mutators that die; set by a test, and set back by it */
 
-/* The one that is made second is to be used, or the first one, which is the last of the list. */
-static void use_arena(struct session *s, bool second)
-{
-	for (struct place *p = s->places; p; p = p->next)
-		p->full = second == !p->next;
-}
-
-static int insert_at_last(struct session *s, const char *focus, enum point_kind kind,
-			  struct instance **out, struct dinst_error *e)
-{
-	int status = DINST_BUSY;
-
-	for (int tries = 0; tries < 50 && status == DINST_BUSY; tries++) {
-		dinst_error_clear(e);
-		status = insert_one(s, focus, kind, out, e);
-	}
-	return status;
-}
-
 /* The entry's window in one arena, and in the other one the exit's, whose near jump is in its tail. */
 static int insert_both(struct session *s, bool second, struct instance **entry,
 		       struct instance **exit, struct dinst_error *e)

@@ -66,6 +66,26 @@ static inline int insert_one(struct session *s, const char *metric_focus, enum p
 	return 0;
 }
 
+/* A machine that is busy lets a stop fail: it is tried again, as a user would. */
+static inline int insert_at_last(struct session *s, const char *focus, enum point_kind kind,
+				 struct instance **out, struct dinst_error *e)
+{
+	int status = DINST_BUSY;
+
+	for (int tries = 0; tries < 50 && status == DINST_BUSY; tries++) {
+		dinst_error_clear(e);
+		status = insert_one(s, focus, kind, out, e);
+	}
+	return status;
+}
+
+/* The one that is made second is to be used, or the first one, which is the last of the list. */
+static inline void use_arena(struct session *s, bool second)
+{
+	for (struct place *p = s->places; p; p = p->next)
+		p->full = second == !p->next;
+}
+
 /* Functions of the program that the target runs. */
 /* Others than those of the program 'calls' are set by a test, and set back by it. */
 static const char *victim = "many", *all = "/Code/calls/*", *caller = "work";

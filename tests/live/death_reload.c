@@ -274,13 +274,6 @@ static void test_copied_after_death(void **state)
 	run_copied(*state, true);
 }
 
-/* The one that is made second is to be used, or the first one, which is the last of the list. */
-static void use_arena(struct session *s, bool second)
-{
-	for (struct place *p = s->places; p; p = p->next)
-		p->full = second == !p->next;
-}
-
 /* Files that were deleted may not be looked at, or (`may`) may again. */
 static void look_at_deleted(bool may)
 {

@@ -56,19 +56,6 @@ static bool run_heir(struct harness *h, bool adopts, unsigned long countdown)
 	return end_mutator(child, countdown != 0);
 }
 
-/* A machine that is busy lets a stop fail: it is tried again, as a user would. */
-static int insert_at_last(struct session *s, const char *focus, enum point_kind kind,
-			  struct instance **out, struct dinst_error *e)
-{
-	int status = DINST_BUSY;
-
-	for (int tries = 0; tries < 50 && status == DINST_BUSY; tries++) {
-		dinst_error_clear(e);
-		status = insert_one(s, focus, kind, out, e);
-	}
-	return status;
-}
-
 /* A mutator that dies with all of its windows in place and a thread in them. */
 static void leave_all(struct harness *h)
 {

@@ -151,13 +151,6 @@ static void test_way_back_to_the_jump(void **state)
 	harness_end(h, 0);
 }
 
-/* The one that is made second is to be used, or the first one, which is the last of the list. */
-static void use_arena(struct session *s, bool second)
-{
-	for (struct place *p = s->places; p; p = p->next)
-		p->full = second == !p->next;
-}
-
 /*
  * The near jump is of another arena than its host's: one that who repairs finds before it, or behind
  * it. A thread comes to the host, and to the near jump when it is through.

@@ -151,6 +151,21 @@ static void test_deaths(void **state)
 	harness_end(h, 0);
 }
 
+/* As a mutator that dies: so many arenas are found, and none stays. */
+static void die_and_clean(struct harness *h, struct session *s, size_t arenas)
+{
+	struct dinst_error e = {0};
+	struct leftovers left;
+	struct target *t;
+
+	session_free(s);
+	if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, 60000, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	target_close(t);
+	assert_int_equal(left.arenas, arenas);
+	assert_int_equal(left.arenas_left, 0);
+}
+
 /*
  * fear B8, J2: the mutator is killed when a private arena is there and nothing has been written into it yet,
  * which may be long: that is found, and goes
@@ -159,9 +174,7 @@ static void test_death_before_anything_is_written(void **state)
 {
 	struct harness *h = *state;
 	struct dinst_error e = {0};
-	struct leftovers left;
 	struct session *s;
-	struct target *t;
 	struct place *p;
 	char text[4096];
 
@@ -170,13 +183,7 @@ static void test_death_before_anything_is_written(void **state)
 	s->private_arenas = true;
 	if (place_for(s, module_get(s->modules, 0), &p, NULL, &e) < 0)
 		fail_msg("%s", e.text);
-	/* As a mutator that dies. */
-	session_free(s);
-	if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, 60000, &left, &e) < 0)
-		fail_msg("%s", e.text);
-	target_close(t);
-	assert_int_equal(left.arenas, 1);
-	assert_int_equal(left.arenas_left, 0);
+	die_and_clean(h, s, 1);
 	if (harness_differences(h->before, HARNESS_ALL, text, sizeof(text)))
 		fail_msg("not as before:\n%s", text);
 	harness_end(h, 0);
@@ -191,9 +198,7 @@ static void test_death_with_many(void **state)
 	enum { MANY = 12 };
 	struct harness *h = *state;
 	struct dinst_error e = {0};
-	struct leftovers left;
 	struct session *s;
-	struct target *t;
 	struct place *p;
 	char text[4096];
 
@@ -208,13 +213,7 @@ static void test_death_with_many(void **state)
 	}
 	session_insert_kind(s, "/Code/calls/*", POINT_EXIT);
 	harness_send(h, "go 100000\n");
-	/* As a mutator that dies. */
-	session_free(s);
-	if (target_open(h->pid, &t, &e) < 0 || leftovers_clean(t, 60000, &left, &e) < 0)
-		fail_msg("%s", e.text);
-	target_close(t);
-	assert_int_equal(left.arenas, MANY);
-	assert_int_equal(left.arenas_left, 0);
+	die_and_clean(h, s, MANY);
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	if (harness_differences(h->before, HARNESS_ALL, text, sizeof(text)))
 		fail_msg("not as before:\n%s", text);
