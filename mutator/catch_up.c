@@ -90,6 +90,9 @@ static const struct site *site_of(const struct session *s, taddr_t pc)
 		for (const struct site *site = s->site_hash[n]; site; site = site->next_hash)
 			if (site_in(site, pc))
 				return site;
+	for (const struct site *site = s->dropped; site; site = site->next_hash)
+		if (site_in(site, pc))
+			return site;
 	for (const struct site *site = s->retired; site; site = site->next_queued)
 		if (site_in(site, pc))
 			return site;

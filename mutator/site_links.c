@@ -408,6 +408,9 @@ bool site_home(void *session, taddr_t pc, taddr_t *original, size_t *pushed)
 		for (const struct site *site = s->site_hash[b]; site; site = site->next_hash)
 			if (home_in_site(s, site, pc, original, pushed, &known))
 				return known;
+	for (const struct site *site = s->dropped; site; site = site->next_hash)
+		if (home_in_site(s, site, pc, original, pushed, &known))
+			return known;
 	for (const struct site *site = s->retired; site; site = site->next_queued)
 		if (home_in_site(s, site, pc, original, pushed, &known))
 			return known;

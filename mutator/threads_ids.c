@@ -96,6 +96,9 @@ static bool runs_retired(const struct session *s)
 		for (const struct site *site = s->site_hash[n]; site; site = site->next_hash)
 			if (has_retired(s->threads, site->body))
 				return true;
+	for (const struct site *site = s->dropped; site; site = site->next_hash)
+		if (has_retired(s->threads, site->body))
+			return true;
 	return false;
 }
 

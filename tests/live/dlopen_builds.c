@@ -201,15 +201,61 @@ static void test_timer_beside_older_build(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear G4, D7: a child is in our code of a library that is gone in the program itself: its stack is walked all
+ * the same, and what it is inside of is timed from then on
+ */
+static void test_timer_around_dropped_site(void **state)
+{
+	struct harness *h = *state;
+	struct user_regs_struct regs;
+	const struct instance *timer;
+	const struct body *head;
+	unsigned calls, entries, exits, other;
+	struct session *s;
+	pid_t child;
+
+	harness_start(h, "reloads", NULL);
+	s = session_begin(h);
+	ask(h, "open");
+	calls = session_insert(s, "reload_work");
+	entries = session_insert_kind(s, "do_call", POINT_ENTRY);
+	exits = session_insert_kind(s, "do_call", POINT_EXIT);
+	other = session_insert_metric(s, "wall_inclusive", "do_round", NULL)->id;
+	head = session_instance(s, calls)->links->site->head;
+	harness_send(h, "keep\n");
+	assert_int_equal(harness_numbers(harness_line(h, HARNESS_ANSWER_MS), &child, 1), 1);
+	ask(h, "close");
+	request_retry_pending(s);
+	assert_true(session_instance(s, calls)->links->site->dropped);
+	ask(h, "spin");
+	thread_seize_at(child, head->code, head->code + head->code_size, &regs);
+	thread_freeze(child, child);
+	timer = session_insert_metric(s, "wall_inclusive", "do_call", NULL);
+	assert_int_equal(timer->refused_count, 0);
+	assert_int_equal(timer->unwalked, 0);
+	thread_thaw(child);
+	ask(h, "kept 10");
+	assert_int_not_equal(instance_value(timer), 0);
+	session_remove(s, timer->id);
+	session_remove(s, entries);
+	session_remove(s, exits);
+	session_remove(s, other);
+	session_remove(s, calls);
+	session_flush_all(s);
+	ask(h, "leave");
+	session_end(s);
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_newer_build_removed),
-		CASE(test_both_builds_removed),
-		CASE(test_older_build_written_anew),
-		CASE(test_timer_beside_older_build),
+		CASE(test_newer_build_removed),	      CASE(test_both_builds_removed),
+		CASE(test_older_build_written_anew),  CASE(test_timer_beside_older_build),
+		CASE(test_timer_around_dropped_site),
 	};
 
 	return cmocka_run_group_tests_name("live/dlopen_builds", tests, NULL, NULL);
