@@ -86,11 +86,7 @@ static const struct site *site_of(const struct session *s, taddr_t pc)
 	for (const struct body *b = s->spent; b; b = b->next)
 		if (body_contains(b, pc))
 			return b->site;
-	for (size_t n = 0; n < s->site_buckets; n++)
-		for (const struct site *site = s->site_hash[n]; site; site = site->next_hash)
-			if (site_in(site, pc))
-				return site;
-	for (const struct site *site = s->dropped; site; site = site->next_hash)
+	for (const struct site *site = site_next(s, NULL); site; site = site_next(s, site))
 		if (site_in(site, pc))
 			return site;
 	for (const struct site *site = s->retired; site; site = site->next_queued)

@@ -92,9 +92,8 @@ static size_t windows_in_place(const struct session *s)
 {
 	size_t windows = 0;
 
-	for (size_t b = 0; b < s->site_buckets; b++)
-		for (const struct site *site = s->site_hash[b]; site; site = site->next_hash)
-			windows += site->state == SITE_PATCHED;
+	for (const struct site *site = site_next(s, NULL); site; site = site_next(s, site))
+		windows += site->state == SITE_PATCHED;
 	return windows;
 }
 
@@ -122,9 +121,8 @@ static int remove_all(struct session *s, struct dinst_error *e)
  */
 static void retire_all(struct session *s)
 {
-	for (size_t b = 0; b < s->site_buckets; b++)
-		for (struct site *site = s->site_hash[b]; site; site = site->next_hash)
-			removal_retire(s, site);
+	for (struct site *site = site_next(s, NULL); site; site = site_next(s, site))
+		removal_retire(s, site);
 }
 
 /*

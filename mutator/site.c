@@ -61,6 +61,23 @@ struct site *site_find(const struct session *s, taddr_t window_start)
 	return NULL;
 }
 
+static struct site *first_from(const struct session *s, size_t bucket)
+{
+	for (; bucket < s->site_buckets; bucket++)
+		if (s->site_hash[bucket])
+			return s->site_hash[bucket];
+	return s->dropped;
+}
+
+struct site *site_next(const struct session *s, const struct site *site)
+{
+	if (!site)
+		return first_from(s, 0);
+	if (site->next_hash || site->dropped)
+		return site->next_hash;
+	return first_from(s, bucket_of(s, site->key.start) + 1);
+}
+
 void site_forget(struct session *s, struct site *site)
 {
 	struct site **p = &s->site_hash[bucket_of(s, site->key.start)];

@@ -199,6 +199,8 @@ void site_free(struct session *s, struct site *site);
  * still go through the queue, since a forked child may have the module.
  */
 void site_drop_gone(struct session *s);
+/* All sites, those of unmapped modules last: the first one after NULL, NULL after the last one. */
+struct site *site_next(const struct session *s, const struct site *site);
 /*
  * False if the site was patched and its window is the original again: the
  * module was loaded anew at the same place, or a flush did not come to its end.

@@ -404,11 +404,7 @@ bool site_home(void *session, taddr_t pc, taddr_t *original, size_t *pushed)
 	for (const struct body *b = s->spent; b; b = b->next)
 		if (body_contains(b, pc))
 			return body_home(s, b, pc, original, pushed);
-	for (size_t b = 0; b < s->site_buckets; b++)
-		for (const struct site *site = s->site_hash[b]; site; site = site->next_hash)
-			if (home_in_site(s, site, pc, original, pushed, &known))
-				return known;
-	for (const struct site *site = s->dropped; site; site = site->next_hash)
+	for (const struct site *site = site_next(s, NULL); site; site = site_next(s, site))
 		if (home_in_site(s, site, pc, original, pushed, &known))
 			return known;
 	for (const struct site *site = s->retired; site; site = site->next_queued)

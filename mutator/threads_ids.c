@@ -92,11 +92,7 @@ static bool has_retired(const struct threads *t, const struct body *body)
  */
 static bool runs_retired(const struct session *s)
 {
-	for (size_t n = 0; n < s->site_buckets; n++)
-		for (const struct site *site = s->site_hash[n]; site; site = site->next_hash)
-			if (has_retired(s->threads, site->body))
-				return true;
-	for (const struct site *site = s->dropped; site; site = site->next_hash)
+	for (const struct site *site = site_next(s, NULL); site; site = site_next(s, site))
 		if (has_retired(s->threads, site->body))
 			return true;
 	return false;
