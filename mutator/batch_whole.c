@@ -73,6 +73,13 @@ static void tell_busy(struct job *job, struct dinst_error *e)
 			   "thread %d is in the middle of what is to be patched, or may return "
 			   "there, in %s of %s: try again, or leave it out",
 			   (int)job->stuck, function, module);
+	else if (job->session->unsearched)
+		dinst_fail(e, DINST_BUSY,
+			   "the program switches between tasks of its own (swapcontext() or the "
+			   "like), one that a signal interrupted may go on inside of what is to be "
+			   "patched, in %s of %s, and its memory is too large to be searched for "
+			   "that: try again when there is less, or leave it out",
+			   function, module);
 	else
 		dinst_fail(e, DINST_BUSY,
 			   "a task that no thread executes now is in the middle of what is to be "

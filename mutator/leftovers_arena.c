@@ -40,6 +40,7 @@ struct one_arena {
 	size_t foreign;
 	bool late;	       /* a thread is in a call of ours: where it goes on nobody sees */
 	bool held;	       /* a thread may come back to a hole, or is late */
+	bool unsearched;       /* or nobody can tell: snapshot_is_unsearched() */
 	struct snapshot *shot; /* taken in the last stop, for a closer look */
 	bool left;	       /* no thread is in it, and none can come in */
 	bool unmapped;
@@ -329,6 +330,7 @@ static int find_held(struct one_arena *a, struct stop *stop, struct dinst_error 
 	if (status < 0)
 		return status;
 	a->held = snapshot_scan_stacks(shot, a->ranges, a->range_count) != 0;
+	a->unsearched |= a->held && snapshot_is_unsearched(shot);
 	snapshot_free(shot);
 	hold_unsure(a, stop_target(stop));
 	return 0;
@@ -535,10 +537,9 @@ static int take_out_in_stops(struct one_arena *a, bool *restored, uint64_t deadl
 			restored[i] = restored[i] || a->patches[i].outcome == PATCH_DONE;
 		if (status >= 0 && !a->unmapped && !a->foreign && !a->held && !a->hosted_count)
 			a->left = a->left || nobody_inside(a);
-		if (a->shot) {
-			result->unsearched += !a->unmapped && snapshot_is_unsearched(a->shot);
-			snapshot_free(a->shot);
-		}
+		a->unsearched |= a->shot && snapshot_is_unsearched(a->shot);
+		result->unsearched += !a->unmapped && a->unsearched;
+		snapshot_free(a->shot);
 		a->shot = NULL;
 		if (a->unmapped || a->foreign || now_us() >= deadline)
 			break;

@@ -445,6 +445,36 @@ static void test_execution_before_it_is_taken_out(void **state)
 	harness_end(h, 0);
 }
 
+/* fear C2, H5, J2: a program with jumps in its holes has too much memory to be searched for what is parked: that is told */
+static void test_too_large_to_be_searched(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct leftovers left = {0};
+	struct session *s;
+	struct target *t;
+
+	harness_start(h, "parked", "fiber", NULL);
+	s = session_begin(h);
+	session_insert_kind(s, "/Code/libc.so.6/*", POINT_EXIT);
+	session_free(s);
+	harness_send(h, "fill 200\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "filled");
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	if (leftovers_clean(t, 100, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_equal(left.arenas_left, 1);
+	assert_int_not_equal(left.unsearched, 0);
+	harness_send(h, "fill 0\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "filled");
+	target_close(t);
+	clean_up(h, 0);
+	harness_send(h, "go 100\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, death_setup, death_teardown)
 
 int main(void)
@@ -459,6 +489,7 @@ int main(void)
 		TEST(test_numbers_like_addresses),
 		TEST(test_process_in_the_same_memory),
 		TEST(test_execution_before_it_is_taken_out),
+		TEST(test_too_large_to_be_searched),
 	};
 
 	return cmocka_run_group_tests_name("live/death_repair", tests, NULL, NULL);

@@ -74,7 +74,7 @@ static void run_window(struct harness *h, const char *program, const char *how, 
 }
 
 /* The same for a request that is done as a whole or not at all: who asks is told what it waits for. */
-static void run_whole(struct harness *h, const char *how, const char *message)
+static void run_whole(struct harness *h, const char *how, bool large, const char *message)
 {
 	const char *pid;
 	int status;
@@ -82,13 +82,13 @@ static void run_whole(struct harness *h, const char *how, const char *message)
 	harness_start(h, "parked", how, NULL);
 	pid = harness_number(h->pid);
 	mdl_attach(h, NULL);
-	ask(h, "park", "parked");
+	large ? ask(h, "fill 200", "filled") : ask(h, "park", "parked");
 	status = harness_dinst(h, NULL, "insert", "wall_inclusive", "/Code/parked/parked_function",
 			       "-p", pid);
 	assert_int_equal(status, 1);
 	if (!strstr(h->messages, message))
 		fail_msg("%s", h->messages);
-	ask(h, "resume", "resumed");
+	large ? ask(h, "fill 0", "filled") : ask(h, "resume", "resumed");
 	mdl_insert(h, "wall_inclusive", "/Code/parked/parked_function");
 	ask(h, "go 100", "done");
 	mdl_end(h);
@@ -160,13 +160,14 @@ static void test_window_copied(void **state)
 /* fear C2, H5: a request that is all or nothing waits for a thread that has left its stack, and names it */
 static void test_whole_away(void **state)
 {
-	run_whole(*state, "away", "in parked_function of parked");
+	run_whole(*state, "away", false, "in parked_function of parked");
 }
 
-/* fear C2, H5: the same for a task on a stack from the heap */
+/* fear C2, H5: the same for a task on a stack from the heap, and where there is too much memory to look for it */
 static void test_whole_fiber(void **state)
 {
-	run_whole(*state, "fiber", "in parked_function of parked");
+	run_whole(*state, "fiber", false, "in parked_function of parked");
+	run_whole(*state, "fiber", true, "its memory is too large to be searched");
 }
 
 /* fear C2, H5, J1: the same three with the task in a trampoline that is removed */
