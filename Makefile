@@ -337,6 +337,14 @@ $(O)/tests/live/each: TEST_LIBS := -Wl,--wrap=body_write $(TEST_LIBS)
 
 $(O)/tests/live/patch_breakpoints: TEST_LIBS := -Wl,--wrap=stop_write $(TEST_LIBS)
 
+memory := malloc calloc realloc reallocarray strdup
+$(O)/tests/unit/points_memory: TEST_LIBS := $(memory:%=-Wl,--wrap=%) $(TEST_LIBS)
+
+mishaps := $(memory) open openat __openat_2 opendir fopen read __read_chk pread write renameat ftruncate \
+	fallocate mmap pthread_create fork timer_create pipe2 \
+	process_vm_readv pwrite poll waitid flock syscall
+$(O)/tests/live/mishaps: TEST_LIBS := $(mishaps:%=-Wl,--wrap=%) $(TEST_LIBS)
+
 # The library as its users link it.
 $(O)/tests/live/library: $(O)/libdinst.a
 $(O)/tests/live/library: TEST_LIBS := $(O)/libdinst.a $(TEST_LIBS)

@@ -190,11 +190,14 @@ int arena_find(const struct target *t, struct arena_found *found, size_t max,
 /* True if the mapping is of a file that is named as an arena's, of whatever session. */
 bool arena_is_named(const struct maps_entry *entry);
 
-/* True if the maps of `pid` show one half of some arena without the other. */
-bool arena_has_half(pid_t pid);
+/*
+ * 1 if the maps of `pid` show one half of some arena without the other. 0 if they do not, or are kept
+ * from us; DINST_BUSY where we have no descriptor or no memory to look.
+ */
+int arena_has_half(pid_t pid, struct dinst_error *e);
 
-/* False if the maps of `pid` are kept from us, or nothing in them can be an arena: reads no more of it. */
-bool arena_may_be_in(pid_t pid);
+/* The same: whether something in them can be an arena. Reads no more of it. */
+int arena_may_be_in(pid_t pid, struct dinst_error *e);
 
 /* Unmaps what arena_find() found, after the same checks as arena_unmap(). */
 int arena_unmap_found(struct stop *s, const struct arena_found *found, struct dinst_error *e);

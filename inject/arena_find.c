@@ -388,13 +388,25 @@ int arena_find(const struct target *t, struct arena_found *found, size_t max, st
 	return (int)count;
 }
 
-bool arena_may_be_in(pid_t pid)
+/* 1: they are read; 0: it has ended, or they are kept from us; or why nobody can look now. */
+static int read_maps(pid_t pid, struct maps *m, struct dinst_error *e)
+{
+	struct dinst_error why = {0};
+	const int status = maps_read(pid, m, &why);
+
+	if (!status || status == DINST_GONE || status == DINST_NOT_PERMITTED)
+		return !status;
+	return dinst_fail(e, DINST_BUSY, "%s; try again later", why.text);
+}
+
+int arena_may_be_in(pid_t pid, struct dinst_error *e)
 {
 	struct maps m;
 	bool may = false;
+	const int status = read_maps(pid, &m, e);
 
-	if (maps_read(pid, &m, NULL))
-		return false;
+	if (status <= 0)
+		return status;
 	for (size_t i = 0; i < m.count && !may; i++) {
 		const struct maps_entry *entry = &m.entries[i];
 
@@ -407,15 +419,16 @@ bool arena_may_be_in(pid_t pid)
 	return may;
 }
 
-bool arena_has_half(pid_t pid)
+int arena_has_half(pid_t pid, struct dinst_error *e)
 {
 	struct arena_found seen[HALVES_MOST];
 	size_t count = 0;
 	bool half = false;
 	struct maps m;
+	const int status = read_maps(pid, &m, e);
 
-	if (maps_read(pid, &m, NULL))
-		return false;
+	if (status <= 0)
+		return status;
 	find_halves(&m, seen, &count, HALVES_MOST);
 	for (size_t i = 0; i < count; i++)
 		half = half || !seen[i].code_size != !seen[i].data_size;

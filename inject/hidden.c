@@ -52,8 +52,9 @@ static bool maps_are_denied(pid_t tid, bool *empty)
 		*empty = false;
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)tid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* Nobody can look now: what may not be looked at is no less likely for that. */
 	if (fd < 0)
-		return errno == EACCES || errno == EPERM;
+		return proc_unless_gone(-errno) != 0;
 	if (empty)
 		*empty = read(fd, &byte, 1) == 0;
 	close(fd);

@@ -350,19 +350,27 @@ int proc_tasks(pid_t pid, struct proc_ids *list)
 	dir = opendir(path);
 	if (!dir)
 		return -errno;
-	while (!status && (entry = readdir(dir))) {
+	/* Half of a list would be taken for all of them. */
+	while (!status && (errno = 0, entry = readdir(dir))) {
 		id = strtol(entry->d_name, NULL, 10);
 		if (id > 0)
 			status = proc_ids_add(list, (pid_t)id);
 	}
+	if (!status)
+		status = -errno;
 	closedir(dir);
 	return status;
 }
 
 /* What the kernel says of one that is no more (fs/proc/base.c); anything else keeps us from looking. */
-static int unless_gone(int error)
+int proc_unless_gone(int error)
 {
 	return error == -ENOENT || error == -ESRCH ? 0 : error;
+}
+
+bool proc_is_lack(int error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
 }
 
 /*
@@ -374,7 +382,7 @@ static int has_memory(pid_t pid, pid_t tid, struct proc_stat *stat)
 	const int error = proc_thread_stat_read(pid, tid, stat);
 
 	if (error)
-		return unless_gone(error);
+		return proc_unless_gone(error);
 	return !strchr("ZXx", stat->state) && !(stat->flags & PROC_EXITING);
 }
 
@@ -385,7 +393,7 @@ static int look_for_memory(pid_t pid, struct proc_ids *tasks, struct proc_stat *
 
 	if (has > 0)
 		return pid;
-	has = unless_gone(proc_tasks(pid, tasks));
+	has = proc_unless_gone(proc_tasks(pid, tasks));
 	if (has)
 		return has;
 	for (size_t i = 0; i < tasks->count; i++) {
@@ -432,8 +440,9 @@ bool proc_provides_pages(pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
 	dir = opendir(path);
+	/* Where we have too little of something ourselves, it may. */
 	if (!dir)
-		return false;
+		return errno != EACCES && errno != EPERM && proc_unless_gone(-errno);
 	while (!found && (entry = readdir(dir)))
 		found = readlinkat(dirfd(dir), entry->d_name, link, sizeof(link)) ==
 				sizeof(name) - 1 &&

@@ -129,9 +129,17 @@ struct proc_ids {
 int proc_ids_add(struct proc_ids *list, pid_t id);
 void proc_ids_release(struct proc_ids *list);
 
+/*
+ * 0 for an error that says that the process or thread is no more, else the error: whoever cannot be
+ * looked at for a reason of ours (no descriptor, no memory) is still there, and may be anything.
+ */
+int proc_unless_gone(int error);
+/* True if the error says that we have no descriptor or no memory, as it may be for a moment. */
+bool proc_is_lack(int error);
+
 /* The threads of `pid`; replaces the list's contents. */
 int proc_tasks(pid_t pid, struct proc_ids *list);
-/* True if `pid` may provide pages of its memory itself: it has a descriptor of userfaultfd(2). */
+/* True if `pid` may provide pages of its memory itself: it has a descriptor of userfaultfd(2), or nobody can look now. */
 bool proc_provides_pages(pid_t pid);
 /* How many threads `pid` has, dead ones that nobody has collected included; -1 if it has ended. */
 long proc_thread_count(pid_t pid);

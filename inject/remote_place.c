@@ -374,10 +374,11 @@ bool remote_tails_dirty(const struct target *t)
 {
 	struct remote_tail tail;
 	struct maps maps;
-	bool dirty = false;
 	uint8_t *bytes = malloc(page_size());
+	bool dirty = true; /* where nobody can look: whoever cleans them is told why */
 
 	if (bytes && !maps_read(target_memory_tid(t), &maps, NULL)) {
+		dirty = false;
 		for (size_t i = 0; !dirty && i < maps.count; i++)
 			dirty = look_behind(t, &maps, i, &tail, bytes) != REST_NONE;
 		maps_release(&maps);

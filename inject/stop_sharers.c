@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <linux/kcmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -80,8 +81,9 @@ int stop_find_creator(struct stop *s, struct dinst_error *e)
 	const struct target *t = s->target;
 	struct proc_stat stat;
 	pid_t pid = t->pid;
+	int error;
 
-	while (!proc_stat_read(pid, &stat) && stat.parent > 0 &&
+	while (!(error = proc_stat_read(pid, &stat)) && stat.parent > 0 &&
 	       stop_shares_memory(s, stat.parent)) {
 		if (is_awaited_by(pid, stat.parent))
 			return dinst_fail(
@@ -93,7 +95,11 @@ int stop_find_creator(struct stop *s, struct dinst_error *e)
 			return dinst_fail(e, DINST_NO_MEMORY,
 					  "no memory for the stop of process %d", (int)t->pid);
 	}
-	return 0;
+	return proc_is_lack(error)
+		       ? dinst_fail_errno(e, DINST_BUSY, -error,
+					  "cannot look for who has created process %d (%s)",
+					  (int)pid, t->name)
+		       : 0;
 }
 
 /* Only where the kernel itself says so: who cannot be looked at is mostly somebody else's. */
@@ -115,10 +121,13 @@ int target_find_sharers(const struct target *t, struct proc_ids *out, struct din
 	while (!error && (entry = readdir(proc))) {
 		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
+		if (pid <= 0 || pid == t->pid || !is_same_memory(tid, pid))
+			continue;
+		error = proc_stat_read(pid, &stat);
 		/* A worker of the kernel (vhost) borrows the memory, and executes nothing there. */
-		if (pid > 0 && pid != t->pid && is_same_memory(tid, pid) &&
-		    !proc_stat_read(pid, &stat) && !(stat.flags & PROC_KERNEL_THREAD))
+		if (!error && !(stat.flags & PROC_KERNEL_THREAD))
 			error = proc_ids_add(out, pid);
+		error = proc_unless_gone(error);
 	}
 	closedir(proc);
 	return error ? dinst_fail_errno(e, DINST_NO_MEMORY, -error, "cannot list all processes")
@@ -129,15 +138,22 @@ int stop_check_sharers(struct stop *s, const struct proc_ids *sharers, struct di
 {
 	const pid_t tid = target_memory_tid(s->target);
 	struct proc_stat stat;
+	int error;
 
 	for (size_t i = 0; i < sharers->count; i++) {
 		const pid_t pid = sharers->ids[i];
 
-		if (!is_in_stop(s, pid) && is_same_memory(tid, pid) && !proc_stat_read(pid, &stat))
-			return dinst_fail(
-				e, DINST_REFUSED,
-				"process %d (%s) is in the memory of process %d, and neither its child nor its creator (clone(2) with CLONE_VM; its creator has ended, or CLONE_PARENT): it cannot be stopped along with it, and would run through what is half written; instrument them when it has ended",
-				(int)pid, stat.name, (int)s->target->pid);
+		if (is_in_stop(s, pid) || !is_same_memory(tid, pid))
+			continue;
+		error = proc_stat_read(pid, &stat);
+		if (error && !proc_unless_gone(error))
+			continue;
+		if (error)
+			snprintf(stat.name, sizeof(stat.name), "?");
+		return dinst_fail(
+			e, DINST_REFUSED,
+			"process %d (%s) is in the memory of process %d, and neither its child nor its creator (clone(2) with CLONE_VM; its creator has ended, or CLONE_PARENT): it cannot be stopped along with it, and would run through what is half written; instrument them when it has ended",
+			(int)pid, stat.name, (int)s->target->pid);
 	}
 	return 0;
 }

@@ -25,6 +25,12 @@ enum { AUX_NULL = 0, AUX_RANDOM = 25 };
 
 enum { RANDOM_BYTES = 16, AUX_WORDS = 128, READ_BATCH = 256 };
 
+/* Neither that it is there nor that it is not can be said. */
+static int fail_lack(pid_t pid, int error, struct dinst_error *e)
+{
+	return dinst_fail_errno(e, DINST_BUSY, -error, "cannot look at process %d", (int)pid);
+}
+
 static int open_pidfd(pid_t pid, enum target_origin origin, int *pidfd, struct dinst_error *e)
 {
 	struct proc_status status;
@@ -38,6 +44,8 @@ static int open_pidfd(pid_t pid, enum target_origin origin, int *pidfd, struct d
 	if (*pidfd >= 0)
 		return 0;
 	error = errno;
+	if (pid > 0 && proc_is_lack(-error))
+		return fail_lack(pid, -error, e);
 	/* A filter on us, or a /proc that is not ours: told with what to do about it. */
 	code = pid > 0 ? target_find_obstacle(pid, origin, e) : 0;
 	if (code)
@@ -63,6 +71,21 @@ static bool is_placed_alike(pid_t pid)
 	       (strtoul(text, NULL, 16) & ADDR_NO_RANDOMIZE);
 }
 
+/* Where there is no descriptor to look, its answer is what it would be if there were nothing to see. */
+static int find_obstacle(pid_t pid, enum target_origin origin, struct dinst_error *e)
+{
+	struct dinst_error why = {0};
+	const int code = target_find_obstacle(pid, origin, &why);
+	struct proc_stat stat;
+	const int error = code ? proc_stat_read(pid, &stat) : 0;
+
+	if (proc_is_lack(error))
+		return fail_lack(pid, error, e);
+	if (code && e && !e->code)
+		*e = why;
+	return code;
+}
+
 int target_open_known(pid_t pid, enum target_origin origin, struct target **out,
 		      struct dinst_error *e)
 {
@@ -85,7 +108,7 @@ int target_open_known(pid_t pid, enum target_origin origin, struct target **out,
 	t->patience = 1;
 	t->claim = -1;
 	t->pidfd = pidfd;
-	code = target_find_obstacle(pid, origin, e);
+	code = find_obstacle(pid, origin, e);
 	if (code)
 		goto free_target;
 	error = target_test_access(target_memory_tid(t));
@@ -95,7 +118,13 @@ int target_open_known(pid_t pid, enum target_origin origin, struct target **out,
 	}
 	if (error == -ENOSYS)
 		error = 0; /* built without it: /proc/PID/mem serves */
-	if (error || proc_stat_read(pid, &stat)) {
+	if (!error)
+		error = proc_stat_read(pid, &stat);
+	if (proc_is_lack(error)) {
+		code = fail_lack(pid, error, e);
+		goto free_target;
+	}
+	if (error) {
 		code = dinst_fail(e, DINST_GONE, "process %d ended while it was opened", (int)pid);
 		goto free_target;
 	}
@@ -205,7 +234,8 @@ bool target_alive(const struct target *t)
 	do {
 		ready = poll(&end, 1, 0);
 	} while (ready < 0 && errno == EINTR);
-	return ready == 0;
+	/* Whatever else keeps us from asking is no end. */
+	return ready <= 0;
 }
 
 bool target_is_denied(const struct target *t)

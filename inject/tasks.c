@@ -119,11 +119,18 @@ static bool same_sizes(pid_t a, pid_t b)
 
 	snprintf(paths[0], sizeof(paths[0]), "/proc/%d/statm", (int)a);
 	snprintf(paths[1], sizeof(paths[1]), "/proc/%d/statm", (int)b);
-	for (int i = 0; i < SIZE_LOOKS; i++)
-		if (proc_read(paths[0], texts[0], sizeof(texts[0])) > 0 &&
-		    proc_read(paths[1], texts[1], sizeof(texts[1])) > 0 &&
-		    strncmp(texts[0], "0 ", 2) != 0 && !strcmp(texts[0], texts[1]))
+	for (int i = 0; i < SIZE_LOOKS; i++) {
+		ssize_t got[2];
+
+		for (int n = 0; n < 2; n++)
+			got[n] = proc_read(paths[n], texts[n], sizeof(texts[n]));
+		/* Nobody can look now. */
+		if (proc_is_lack((int)got[0]) || proc_is_lack((int)got[1]))
 			return true;
+		if (got[0] > 0 && got[1] > 0 && strncmp(texts[0], "0 ", 2) != 0 &&
+		    !strcmp(texts[0], texts[1]))
+			return true;
+	}
 	return false;
 }
 
@@ -133,9 +140,12 @@ bool task_same_memory(pid_t a, pid_t b)
 
 	order = syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0);
 	if (order < 0 && errno != ESRCH) {
-		a = proc_memory_tid(a, NULL);
-		b = proc_memory_tid(b, NULL);
-		return a && b && same_sizes(a, b);
+		const int error_a = proc_memory_look(a, NULL, &a);
+		const int error_b = proc_memory_look(b, NULL, &b);
+
+		if (proc_is_lack(error_a) || proc_is_lack(error_b))
+			return true;
+		return !error_a && !error_b && a && b && same_sizes(a, b);
 	}
 	/* Most do not, and have their leader; of two that have exited it says that they do. */
 	if (order && proc_thread_count(b) <= 1)

@@ -18,6 +18,8 @@
 #include "mutator/values.h"
 
 static const uint64_t PERIOD_NS = UINT64_C(1000000000);
+/* Code that makes system calls is left as it is for so long where nobody can look. */
+static const uint64_t UNSEEN_MOST_NS = UINT64_C(5000000000);
 
 double instance_predicted_ns(const struct instance *i, uint64_t hits, uint64_t switches)
 {
@@ -77,22 +79,23 @@ bool session_makes_calls(const struct session *s)
 	return false;
 }
 
-/* Filters can only be added: another number is another answer, perhaps. */
-static uint64_t count_filters(const pid_t *tids, size_t count, uint64_t *most)
+/* Filters can only be added: another number is another answer, perhaps. False if nobody can look now. */
+static bool count_filters(const pid_t *tids, size_t count, uint64_t *filters, uint64_t *most)
 {
-	uint64_t filters = 0;
-
-	*most = 0;
+	*filters = *most = 0;
 	for (size_t n = 0; n < count; n++) {
 		struct proc_status status;
+		const int error = proc_status_read(tids[n], &status);
 
-		if (proc_status_read(tids[n], &status) || status.seccomp <= 0)
+		if (proc_is_lack(error))
+			return false;
+		if (error || status.seccomp <= 0)
 			continue;
-		filters += 1 + status.filters;
+		*filters += 1 + status.filters;
 		if (1 + status.filters > *most)
 			*most = 1 + status.filters;
 	}
-	return filters;
+	return tids != NULL;
 }
 
 /* A child that may not be looked at may run our code, too. */
@@ -109,18 +112,19 @@ static bool may_run_our_code(const struct session *s, pid_t child)
  * calls is not asked: the next child may be killed by it before anybody can.
  */
 static bool has_filtered_child(const struct session *s, const pid_t *tids, size_t count,
-			       uint64_t most)
+			       uint64_t most, bool *unseen)
 {
 	struct proc_ids children = {0};
 	bool found = false;
 
 	for (size_t n = 0; n < count; n++)
-		proc_children(s->pid, tids[n], &children);
+		*unseen |= proc_is_lack(proc_children(s->pid, tids[n], &children));
 	for (size_t n = 0; n < children.count && !found; n++) {
 		struct proc_status status;
+		const int error = proc_status_read(children.ids[n], &status);
 
-		if (proc_status_read(children.ids[n], &status) || status.seccomp <= 0 ||
-		    1 + status.filters <= most)
+		*unseen |= proc_is_lack(error);
+		if (error || status.seccomp <= 0 || 1 + status.filters <= most)
 			continue;
 		found = may_run_our_code(s, children.ids[n]);
 	}
@@ -133,20 +137,26 @@ static bool may_go_on_calling(struct session *s)
 {
 	struct dinst_error ignored = {0};
 	const uint64_t now = clock_ns();
+	bool filtered, unseen;
 	uint64_t filters, most;
-	bool filtered;
 	size_t count;
 	pid_t *tids;
 
 	if (now - s->filters_ns < PERIOD_NS)
 		return true;
-	s->filters_ns = now;
 	tids = task_list(s->pid, &count);
-	filters = count_filters(tids, count, &most);
-	filtered = has_filtered_child(s, tids, count, most);
+	unseen = !count_filters(tids, count, &filters, &most);
+	filtered = has_filtered_child(s, tids, count, most, &unseen);
 	free(tids);
 	if (filtered || threads_filters_begun(s))
 		return false;
+	/* Asked again the next time; not seen for long, there may be one as well as not. */
+	if (unseen && target_alive(s->target)) {
+		if (!s->filters_ns)
+			s->filters_ns = now - PERIOD_NS;
+		return now - s->filters_ns < UNSEEN_MOST_NS;
+	}
+	s->filters_ns = now;
 	s->filters_most = most;
 	if (filters == s->filters_seen)
 		return true;

@@ -25,17 +25,17 @@ static bool has_from(const struct target *t, pid_t maker, uint64_t start)
 	return false;
 }
 
-/* Its whole family, then, is taken care of with it. */
-static void clean_one(pid_t pid, pid_t maker, uint64_t start, unsigned milliseconds,
-		      struct leftovers *result)
+/* Its whole family, then, is taken care of with it. Negative: it may have something, and nobody can look now. */
+static int clean_one(pid_t pid, pid_t maker, uint64_t start, unsigned milliseconds,
+		     struct leftovers *result, struct dinst_error *e)
 {
 	struct dinst_error ignored = {0};
 	struct leftovers own = {0};
 	struct target *t;
-	int status;
+	int status = arena_may_be_in(pid, e);
 
-	if (!arena_may_be_in(pid) || target_open(pid, &t, &ignored) < 0)
-		return;
+	if (status <= 0 || target_open(pid, &t, &ignored) < 0)
+		return status < 0 ? status : 0;
 	if (has_from(t, maker, start)) {
 		status = leftovers_clean(t, milliseconds, &own, &ignored);
 		result->patches += own.patches;
@@ -48,6 +48,7 @@ static void clean_one(pid_t pid, pid_t maker, uint64_t start, unsigned milliseco
 			result->arenas_left += status < 0 ? 1 : own.arenas_left;
 	}
 	target_close(t);
+	return 0;
 }
 
 int leftovers_clean_heirs(pid_t maker, uint64_t start, unsigned milliseconds,
@@ -55,6 +56,7 @@ int leftovers_clean_heirs(pid_t maker, uint64_t start, unsigned milliseconds,
 {
 	struct dirent *entry;
 	DIR *proc = opendir("/proc");
+	int status = 0;
 
 	*result = (struct leftovers){0};
 	if (!proc)
@@ -62,9 +64,11 @@ int leftovers_clean_heirs(pid_t maker, uint64_t start, unsigned milliseconds,
 	while ((entry = readdir(proc))) {
 		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (pid > 0 && pid != getpid())
-			clean_one(pid, maker, start, milliseconds, result);
+		/* One that cannot be looked at is no reason to leave the others. */
+		if (pid > 0 && pid != getpid() &&
+		    clean_one(pid, maker, start, milliseconds, result, e) < 0)
+			status = DINST_BUSY;
 	}
 	closedir(proc);
-	return 0;
+	return status;
 }

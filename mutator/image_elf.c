@@ -261,7 +261,8 @@ int elf_file_map(int fd, const char *name, enum elf_kind kind, struct elf_file *
 			(long long)st.st_size);
 	p = file_map(fd, (size_t)st.st_size);
 	if (!p)
-		return dinst_fail_errno(e, DINST_FAILED, errno, "%s: mmap", name);
+		return dinst_fail_errno(e, errno == ENOMEM ? DINST_NO_MEMORY : DINST_FAILED, errno,
+					"%s: mmap", name);
 	f->bytes = p;
 	f->size = st.st_size;
 	f->version = (struct elf_version){st.st_dev, st.st_ino, (uint64_t)st.st_ctim.tv_sec,

@@ -13,6 +13,7 @@
  * all windows of all of them are restored first, and none goes before nobody is
  * in any.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -361,18 +362,19 @@ static int clean_halves(struct process *child, uint64_t deadline, struct leftove
  * full or not at all, and the program's bytes, which nobody runs. What cannot be
  * looked at is left.
  */
-static void clean_descendant(pid_t pid, bool program, uint64_t deadline, struct leftovers *result)
+static int clean_descendant(pid_t pid, bool program, uint64_t deadline, struct leftovers *result,
+			    struct dinst_error *e)
 {
 	struct leftovers own = {0};
 	struct dinst_error ignored = {0};
 	struct process child = {0};
+	const bool open = leftovers_descriptor(pid) != -1;
+	const int half = arena_has_half(pid, e);
 
-	const bool open = leftovers_descriptor(pid) >= 0;
-
-	if (!program && !open && !arena_has_half(pid))
-		return;
-	if (target_open(pid, &child.target, &ignored) < 0)
-		return;
+	if (half < 0)
+		return half;
+	if ((!program && !open && !half) || target_open(pid, &child.target, &ignored) < 0)
+		return 0;
 	if (program)
 		wait_for_programs(child.target, deadline, &own, &ignored);
 	if (open)
@@ -383,23 +385,37 @@ static void clean_descendant(pid_t pid, bool program, uint64_t deadline, struct 
 	if (own.stop_ns > result->stop_ns)
 		result->stop_ns = own.stop_ns;
 	target_close(child.target);
+	return 0;
 }
 
-static void clean_descendants(pid_t pid, bool program, unsigned level, uint64_t deadline,
-			      struct leftovers *result)
+/* What is kept from us is left. */
+static int unless_kept(int error)
+{
+	return error == -EACCES || error == -EPERM ? 0 : proc_unless_gone(error);
+}
+
+/* Whoever cannot be looked at is no reason to leave the others. */
+static int clean_descendants(pid_t pid, bool program, unsigned level, uint64_t deadline,
+			     struct leftovers *result, struct dinst_error *e)
 {
 	struct proc_ids tids = {0}, children = {0};
+	int error = unless_kept(proc_tasks(pid, &tids)), status = 0;
 
-	if (!proc_tasks(pid, &tids))
-		for (size_t i = 0; i < tids.count; i++)
-			proc_children(pid, tids.ids[i], &children);
+	for (size_t i = 0; i < tids.count && !error; i++)
+		error = unless_kept(proc_children(pid, tids.ids[i], &children));
+	if (error)
+		status = dinst_fail_errno(
+			e, DINST_BUSY, -error,
+			"cannot look at the children of process %d; try again later", (int)pid);
 	for (size_t i = 0; i < children.count; i++) {
-		clean_descendant(children.ids[i], program, deadline, result);
-		if (level < LEVELS_MAX)
-			clean_descendants(children.ids[i], program, level + 1, deadline, result);
+		if (clean_descendant(children.ids[i], program, deadline, result, e) < 0 ||
+		    (level < LEVELS_MAX && clean_descendants(children.ids[i], program, level + 1,
+							     deadline, result, e) < 0))
+			status = DINST_BUSY;
 	}
 	proc_ids_release(&children);
 	proc_ids_release(&tids);
+	return status;
 }
 
 /* One round: what is found now, in the target and in everybody who has it, too. */
@@ -470,7 +486,7 @@ int leftovers_clean(struct target *t, unsigned milliseconds, struct leftovers *r
 		leftovers_forget_guests(&p);
 	} while (status >= 0 && !result->arenas_left && target_alive(t) && now_us() < deadline);
 	if (status >= 0)
-		clean_descendants(target_pid(t), program, 0, deadline, result);
+		status = clean_descendants(target_pid(t), program, 0, deadline, result, e);
 	if (status >= 0 && open.code && target_alive(t))
 		status = fail_with(e, open.code, &open);
 	return status < 0 ? status : 0;

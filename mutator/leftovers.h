@@ -35,7 +35,11 @@ bool leftovers_any(struct target *t);
 /* Says who it is, and what it waits for: there may be somebody who can do something about that. DINST_BUSY. */
 int leftovers_is_late(const struct target *t, pid_t tid, struct dinst_error *e);
 
-/* The lowest descriptor of the thread that is an arena's which was made in its process, -1 if none is. */
+/*
+ * The lowest descriptor of the thread that is an arena's which was made in its process, -1 if none is;
+ * LEFTOVERS_UNSEEN where we have no descriptor or no memory to look.
+ */
+enum { LEFTOVERS_UNSEEN = -2 };
 int leftovers_descriptor(pid_t tid);
 
 /*

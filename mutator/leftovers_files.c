@@ -4,6 +4,7 @@
  * They are closed by who has them: a thread may have a table of its own.
  */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
 #include <stdio.h>
@@ -70,9 +71,12 @@ int leftovers_descriptor(pid_t tid)
 	const int at = open_descriptors(tid);
 	struct dirent *entry;
 	struct maps m = {0};
-	int lowest = -1;
+	int lowest = -1, status;
 	DIR *dir = at < 0 ? NULL : fdopendir(at);
 
+	/* The files of others may be kept from us. */
+	if (!dir && errno != EACCES && errno != EPERM && proc_unless_gone(-errno))
+		lowest = LEFTOVERS_UNSEEN;
 	if (at >= 0 && !dir)
 		close(at);
 	while (dir && (entry = readdir(dir))) {
@@ -82,7 +86,10 @@ int leftovers_descriptor(pid_t tid)
 		    (lowest >= 0 && fd > lowest) || !is_named_ours(at, entry->d_name) ||
 		    !identify(at, entry->d_name, &file) || is_same(&file, &last))
 			continue;
-		if (!m.count && maps_read(tid, &m, NULL))
+		status = m.count ? 0 : maps_read(tid, &m, NULL);
+		if (status && status != DINST_GONE && status != DINST_NOT_PERMITTED)
+			lowest = LEFTOVERS_UNSEEN;
+		if (status)
 			break;
 		if (is_at_work_with(&m, &file))
 			last = file;
@@ -117,7 +124,8 @@ static bool has_it(pid_t tid, const struct forgotten *f)
 	return has;
 }
 
-static bool find_in(pid_t tid, struct forgotten *f)
+/* 1, 0, or LEFTOVERS_UNSEEN. */
+static int find_in(pid_t tid, struct forgotten *f)
 {
 	char number[16];
 	int dir;
@@ -125,7 +133,7 @@ static bool find_in(pid_t tid, struct forgotten *f)
 
 	f->fd = leftovers_descriptor(tid);
 	if (f->fd < 0)
-		return false;
+		return f->fd == LEFTOVERS_UNSEEN ? f->fd : 0;
 	snprintf(number, sizeof(number), "%d", f->fd);
 	dir = open_descriptors(tid);
 	found = dir >= 0 && identify(dir, number, &f->file);
@@ -135,14 +143,18 @@ static bool find_in(pid_t tid, struct forgotten *f)
 }
 
 /* One of any of its threads: each may have descriptors of its own (unshare(CLONE_FILES)). While it runs. */
-static bool find_in_threads(const struct target *t, struct forgotten *f)
+static int find_in_threads(const struct target *t, struct forgotten *f)
 {
 	const pid_t first = target_memory_tid(t);
 	struct proc_ids tids = {0};
-	bool found = find_in(first, f);
+	int found = find_in(first, f);
 
-	if (found || proc_tasks(target_pid(t), &tids))
+	if (found)
 		return found;
+	if (proc_unless_gone(proc_tasks(target_pid(t), &tids))) {
+		proc_ids_release(&tids);
+		return LEFTOVERS_UNSEEN;
+	}
 	for (size_t i = 0; i < tids.count && !found; i++)
 		if (tids.ids[i] != first &&
 		    syscall(SYS_kcmp, first, tids.ids[i], KCMP_FILES, 0, 0) > 0)
@@ -199,9 +211,9 @@ int leftovers_close(struct target *t, uint64_t deadline, struct leftovers *resul
 	const uint64_t until = deadline > now ? now + (deadline - now) / SHARE : now;
 	unsigned pause = PAUSE_MIN_US;
 	struct forgotten forgotten;
-	int status = 0;
+	int status = 0, found = 0;
 
-	while (status >= 0 && find_in_threads(t, &forgotten)) {
+	while (status >= 0 && (found = find_in_threads(t, &forgotten)) > 0) {
 		struct stop_report report = {0};
 
 		dinst_error_clear(e);
@@ -216,5 +228,11 @@ int leftovers_close(struct target *t, uint64_t deadline, struct leftovers *resul
 			status = 0;
 		}
 	}
+	if (status >= 0 && found < 0)
+		status = dinst_fail(
+			e, DINST_BUSY,
+			"cannot see whether process %d (%s) has a descriptor of an earlier session open: "
+			"no descriptor or no memory to look; try again later",
+			(int)target_pid(t), target_name(t));
 	return status;
 }

@@ -76,53 +76,6 @@ bool path_is_deleted(const char *name)
 
 /* ----------------------------------------------------------------- opening */
 
-/* `device`: 0 if only the inode is to be compared. */
-static bool is_file(int fd, uint64_t inode, dev_t device)
-{
-	struct stat st;
-
-	return !fstat(fd, &st) && st.st_ino == inode && (!device || st.st_dev == device);
-}
-
-/*
- * Opens the file of a mapping. The kernel's own link to it is exact, but needs
- * privileges; without them it is looked for by its path, in the target's root
- * and in ours, and among what the target runs. *exact tells if it is that file
- * for sure: an overlay or btrfs may tell stat(2) other numbers than the maps,
- * so that one which is not may still be the right one. In our own root only both
- * numbers tell: a container's file system counts its files as ours does.
- */
-static int open_mapped(const struct reading *r, const struct maps_entry *m, const char *path,
-		       bool *exact)
-{
-	char candidates[3][PATH_MAX_TEXT];
-	int tid = target_memory_tid(r->target), inexact = -1, fd;
-
-	*exact = true;
-	snprintf(candidates[0], sizeof(candidates[0]), "/proc/%d/map_files/%llx-%llx", tid,
-		 (unsigned long long)m->lo, (unsigned long long)m->hi);
-	fd = file_open_regular(candidates[0]);
-	if (fd >= 0)
-		return fd;
-	snprintf(candidates[0], sizeof(candidates[0]), "%s%s", r->root, path);
-	snprintf(candidates[1], sizeof(candidates[1]), "%s", path);
-	snprintf(candidates[2], sizeof(candidates[2]), "/proc/%d/exe", tid);
-	for (size_t i = 0; i < 3; i++) {
-		fd = file_open_regular(candidates[i]);
-		if (fd >= 0 && is_file(fd, m->inode, i == 1 ? m->device : 0)) {
-			if (inexact >= 0)
-				close(inexact);
-			return fd;
-		}
-		if (fd >= 0 && inexact < 0 && i < 2)
-			inexact = fd;
-		else if (fd >= 0)
-			close(fd);
-	}
-	*exact = false;
-	return inexact;
-}
-
 static const char replaced[] =
 	"the file was deleted or replaced since it was started; reading what is mapped instead "
 	"takes CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE";
@@ -197,9 +150,18 @@ struct file_image *module_file_of(struct reading *r, const struct maps_entry *m,
 	}
 	f = &l->files[l->file_count++];
 	*f = (struct file_image){.device = m->device, .inode = m->inode};
-	fd = open_mapped(r, m, path, &f->exact);
-	if (fd < 0 && main_root_find(r->target, r->root))
-		fd = open_mapped(r, m, path, &f->exact);
+	fd = module_file_open(r, m, path, &f->exact);
+	if (fd == -ENOENT && main_root_find(r->target, r->root))
+		fd = module_file_open(r, m, path, &f->exact);
+	/*
+	 * No descriptor for it now: another time there is, and what would be said of the module until
+	 * then (that it has no functions, that nothing in it parks program counters) would be wrong.
+	 */
+	if (fd < 0 && fd != -ENOENT) {
+		l->file_count--;
+		dinst_fail_errno(r->e, DINST_NO_MEMORY, -fd, "cannot open %s", path);
+		return NULL;
+	}
 	if (fd < 0) {
 		snprintf(f->problem, sizeof(f->problem), "%s",
 			 path_is_deleted(m->name) ? replaced : "the file cannot be opened");
@@ -209,7 +171,13 @@ struct file_image *module_file_of(struct reading *r, const struct maps_entry *m,
 	if (!r->mounts)
 		r->mounts = mounts_read(target_memory_tid(r->target));
 	f->stamp = file_stamp(fd, r->mounts, m);
-	if (image_open(fd, path, r->root, &f->image, &e)) {
+	if (image_open(fd, path, r->root, &f->image, &e) == DINST_NO_MEMORY) {
+		close(fd);
+		l->file_count--;
+		dinst_fail(r->e, DINST_NO_MEMORY, "%s", e.text);
+		return NULL;
+	}
+	if (!f->image) {
 		snprintf(f->problem, sizeof(f->problem), "%.*s", (int)sizeof(f->problem) - 1,
 			 e.text);
 		f->none = e.code == DINST_UNSUPPORTED && is_no_program(path);

@@ -101,7 +101,14 @@ bool module_file_is_code(const struct maps_entry *m);
 /* What is known of a mapping's file; NULL if nobody has looked at it. */
 struct file_image *module_file_find(struct module_list *l, const struct maps_entry *m);
 
-/* The image of a mapping's file, opened once while it is not written. NULL without memory. */
+/*
+ * A descriptor of a mapping's file, or -ENOENT; -EMFILE and the like where there may be one, but
+ * nobody can look now. *exact: it is that file for sure.
+ */
+int module_file_open(const struct reading *r, const struct maps_entry *m, const char *path,
+		     bool *exact);
+
+/* The image of a mapping's file, opened once while it is not written. NULL, and why, without memory or descriptors. */
 struct file_image *module_file_of(struct reading *r, const struct maps_entry *m, const char *path);
 
 /* True if `name` is the module's base name, path or soname. */

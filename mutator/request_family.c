@@ -179,19 +179,27 @@ static int check_clock(pid_t pid, struct dinst_error *e)
 {
 	struct proc_ids tids = {0};
 	struct proc_status status;
-	int result = 0;
+	int result = 0, error = proc_unless_gone(proc_tasks(pid, &tids));
 
-	if (!proc_tasks(pid, &tids))
-		for (size_t i = 0; i < tids.count && !result; i++)
-			if (!proc_status_read(tids.ids[i], &status) &&
-			    status.seccomp == PROC_SECCOMP_STRICT)
-				result = dinst_fail(
-					e, DINST_REFUSED,
-					"thread %d (%s) of process %d is in the strict mode of seccomp, where "
-					"the processor's clock cannot be read: this request would end it; "
-					"counters can be inserted",
-					(int)tids.ids[i], status.name, (int)pid);
+	for (size_t i = 0; i < tids.count && !result && !error; i++) {
+		error = proc_status_read(tids.ids[i], &status);
+		if (!error && status.seccomp == PROC_SECCOMP_STRICT)
+			result = dinst_fail(
+				e, DINST_REFUSED,
+				"thread %d (%s) of process %d is in the strict mode of seccomp, where "
+				"the processor's clock cannot be read: this request would end it; "
+				"counters can be inserted",
+				(int)tids.ids[i], status.name, (int)pid);
+		error = proc_unless_gone(error);
+	}
 	proc_ids_release(&tids);
+	/* Nobody can look: there may be one. */
+	if (error)
+		result = dinst_fail_errno(
+			e, DINST_BUSY, -error,
+			"cannot see whether a thread of process %d is in the strict mode of seccomp, "
+			"where the processor's clock cannot be read; try again later",
+			(int)pid);
 	return result;
 }
 

@@ -250,10 +250,18 @@ static int check_room(const struct session *s, struct dinst_error *e)
 	uint64_t room, wanted = SLACK;
 	char group[512];
 	size_t count;
+	pid_t *tids;
 
 	if (!target_memory_room(s->target, &room, group, sizeof(group)))
 		return 0;
-	free(task_list(s->pid, &count));
+	tids = task_list(s->pid, &count);
+	free(tids);
+	if (!tids)
+		return dinst_fail(
+			e, DINST_BUSY,
+			"cannot list the threads of process %d, for each of which memory of "
+			"its own is needed; try again later",
+			(int)s->pid);
 	wanted += (uint64_t)count * RECORD_USED;
 	if (wanted <= room)
 		return 0;

@@ -126,18 +126,20 @@ bool threads_filters_begun(const struct session *s)
 	return read_counts(s, counts) && counts[0] != counts[1];
 }
 
-static uint64_t most_filters(struct stop *stop)
+/* False if it cannot be seen of each thread now: there may be more. */
+static bool most_filters(struct stop *stop, uint64_t *most)
 {
-	uint64_t most = 0;
-
+	*most = 0;
 	for (size_t n = 0; n < stop_thread_count(stop); n++) {
 		struct proc_status status;
+		const int error = proc_status_read(stop_thread(stop, n)->tid, &status);
 
-		if (!proc_status_read(stop_thread(stop, n)->tid, &status) && status.seccomp > 0 &&
-		    1 + status.filters > most)
-			most = 1 + status.filters;
+		if (proc_unless_gone(error))
+			return false;
+		if (!error && status.seccomp > 0 && 1 + status.filters > *most)
+			*most = 1 + status.filters;
 	}
-	return most;
+	return true;
 }
 
 /*
@@ -147,16 +149,17 @@ static uint64_t most_filters(struct stop *stop)
  */
 bool threads_settle_filters(struct session *s, struct stop *stop)
 {
-	const uint64_t most = most_filters(stop);
 	struct dinst_error ignored = {0};
-	uint64_t counts[2];
+	uint64_t counts[2], most;
+	const bool seen = most_filters(stop, &most);
 
 	if (!read_counts(s, counts) || counts[0] == counts[1]) {
-		s->filters_most = most;
+		if (seen)
+			s->filters_most = most;
 		return true;
 	}
 	/* A timer that began without a clock must not end with one. */
-	if (session_makes_calls(s) || most < s->filters_most ||
+	if (!seen || session_makes_calls(s) || most < s->filters_most ||
 	    most - s->filters_most < counts[0] - counts[1])
 		return false;
 	if (stop_write(stop, s->threads->area + offsetof(struct pair_config, filters_seen),

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * module_open.c - the file that is mapped somewhere in a target.
+ *
+ * Reads /proc and the file system, changes nothing.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "inject/files.h"
+#include "mutator/module_private.h"
+
+/* `device`: 0 if only the inode is to be compared. */
+static bool is_file(int fd, uint64_t inode, dev_t device)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && st.st_ino == inode && (!device || st.st_dev == device);
+}
+
+/* As file_open_regular(). *lack: we have no room for another descriptor, or no memory. */
+static int open_one(const char *path, int *lack)
+{
+	int fd;
+
+	errno = 0;
+	fd = file_open_regular(path);
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+		*lack = errno;
+	return fd;
+}
+
+/*
+ * The kernel's own link to it is exact, but needs
+ * privileges; without them it is looked for by its path, in the target's root
+ * and in ours, and among what the target runs. *exact tells if it is that file
+ * for sure: an overlay or btrfs may tell stat(2) other numbers than the maps,
+ * so that one which is not may still be the right one. In our own root only both
+ * numbers tell: a container's file system counts its files as ours does.
+ */
+int module_file_open(const struct reading *r, const struct maps_entry *m, const char *path,
+		     bool *exact)
+{
+	int tid = target_memory_tid(r->target), inexact = -1, lack = 0, fd;
+	char candidates[3][PATH_MAX_TEXT];
+
+	*exact = true;
+	snprintf(candidates[0], sizeof(candidates[0]), "/proc/%d/map_files/%llx-%llx", tid,
+		 (unsigned long long)m->lo, (unsigned long long)m->hi);
+	fd = open_one(candidates[0], &lack);
+	if (fd >= 0)
+		return fd;
+	snprintf(candidates[0], sizeof(candidates[0]), "%s%s", r->root, path);
+	snprintf(candidates[1], sizeof(candidates[1]), "%s", path);
+	snprintf(candidates[2], sizeof(candidates[2]), "/proc/%d/exe", tid);
+	for (size_t i = 0; i < 3; i++) {
+		fd = open_one(candidates[i], &lack);
+		if (fd >= 0 && is_file(fd, m->inode, i == 1 ? m->device : 0)) {
+			if (inexact >= 0)
+				close(inexact);
+			return fd;
+		}
+		if (fd >= 0 && inexact < 0 && i < 2)
+			inexact = fd;
+		else if (fd >= 0)
+			close(fd);
+	}
+	*exact = false;
+	if (lack && inexact >= 0)
+		close(inexact);
+	if (lack)
+		return -lack;
+	return inexact >= 0 ? inexact : -ENOENT;
+}
