@@ -222,6 +222,11 @@ int batch_apply_whole(struct session *s, struct batch_whole *whole, struct batch
 		status = family_stop_all(s, ready, work, &job, &report, e);
 		family_release(s);
 		session_note_stop(s, &report, &result->stop_ns);
+		/* Nobody was there to be stopped: it has ended, or executed another program. */
+		if (status >= 0 && !job.turned)
+			status = dinst_fail(e, DINST_GONE,
+					    "process %d has ended or executed another program",
+					    (int)s->pid);
 		if (job.turned)
 			batch_settle(&job.batch, result);
 		if (status == DINST_BUSY && job.busy)

@@ -79,8 +79,9 @@ static const struct {
 	[REFUSAL_IFUNC] =
 		{"ifunc",
 		 "the name stands for a resolver; give the name of what it chooses (funcs lists it)"},
-	[REFUSAL_FOREIGN] = {"foreign",
-			     "the bytes in memory are not the file's: another tool's patch"},
+	[REFUSAL_FOREIGN] =
+		{"foreign",
+		 "the bytes in memory are not the file's: another tool's patch, or the module was unloaded meanwhile"},
 	[REFUSAL_UNMAPPED] = {"unmapped", "the module is no longer mapped"},
 	[REFUSAL_SHADOW_STACK] = {"shadow-stack",
 				  "a call would have to move, and the target has shadow stacks"},

@@ -85,9 +85,9 @@ enum refusal {
 	REFUSAL_LOOP_ENTRY,    /* the function loops back to its first instruction */
 	REFUSAL_TAKEN,	       /* its bytes are needed for another point */
 	REFUSAL_IFUNC,	       /* the name stands for a resolver, not for the code */
-	REFUSAL_FOREIGN,       /* the bytes in memory are not the file's: another tool's patch */
-	REFUSAL_UNMAPPED,      /* the module is no longer mapped */
-	REFUSAL_SHADOW_STACK,  /* a call would move, which the target's shadow stacks forbid */
+	REFUSAL_FOREIGN, /* the bytes in memory are not the file's: another tool's patch, or unloaded */
+	REFUSAL_UNMAPPED,     /* the module is no longer mapped */
+	REFUSAL_SHADOW_STACK, /* a call would move, which the target's shadow stacks forbid */
 	REFUSAL_COUNT,
 };
 
