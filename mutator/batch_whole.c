@@ -22,8 +22,9 @@ struct job {
 	struct threads_function *here; /* those that are in one process */
 	uint8_t *absent;	       /* by number: those that are not */
 	bool turned;
-	bool busy;   /* somebody is in a window */
-	pid_t stuck; /* that thread, 0 if it is found on a stack */
+	bool busy;    /* somebody is in a window */
+	pid_t stuck;  /* that thread, 0 if it is found on a stack */
+	pid_t within; /* in a routine for state of threads: threads_is_in_routine() */
 	const struct site *stuck_in;
 };
 
@@ -48,6 +49,14 @@ static void tell_busy(struct job *job, struct dinst_error *e)
 	size_t i = 0;
 
 	dinst_error_clear(e);
+	if (job->within) {
+		dinst_fail(
+			e, DINST_BUSY,
+			"thread %d is just noting what it has entered or left, and what it is in "
+			"cannot be told: try again",
+			(int)job->within);
+		return;
+	}
 	if (b->late) {
 		dinst_fail(e, DINST_BUSY,
 			   "thread %d has not come back from a system call that it was to make for "
@@ -85,6 +94,23 @@ static void tell_busy(struct job *job, struct dinst_error *e)
 			   "a task that no thread executes now is in the middle of what is to be "
 			   "patched, in %s of %s: try again, or leave it out",
 			   function, module);
+}
+
+/* Mostly it is out of that with the next try. */
+static int check_routines(struct job *job, struct stop *stop, struct dinst_error *e)
+{
+	const size_t count =
+		job->whole->patient && job->whole->function_count ? stop_thread_count(stop) : 0;
+
+	job->within = 0;
+	for (size_t i = 0; i < count && !job->within; i++) {
+		const struct stop_thread *t = stop_thread(stop, i);
+
+		if (!t->kernel_worker && threads_is_in_routine(job->session, arch_pc(&t->regs)))
+			job->within = t->tid;
+	}
+	job->busy = job->within != 0;
+	return job->busy ? dinst_fail(e, DINST_BUSY, "somebody is in a routine of ours") : 0;
 }
 
 static int check(struct job *job, struct stop *stop, struct dinst_error *e)
@@ -147,6 +173,8 @@ static int ready(struct stop *const *stops, size_t count, void *arg, struct dins
 	for (size_t n = 0; n < count && status >= 0; n++)
 		if (target_pid(stop_target(stops[n])) != job->session->pid)
 			status = check_member(job, stops[n], e);
+	for (size_t n = 0; n < count && status >= 0; n++)
+		status = check_routines(job, stops[n], e);
 	if (status < 0)
 		return dinst_fail(e, status, "process %d has ended", (int)job->session->pid);
 	site_turn_held(job->session);

@@ -106,15 +106,15 @@ static bool is_at_switch(const struct session *s, const struct site *site, taddr
 	return false;
 }
 
-/* What is linked to the function's exits from `home` on runs in new code only. */
-static bool leaves_unseen(const struct site *site, uint32_t id, taddr_t home)
+/* What is linked to the function's exits at instructions from `first` to `last` runs in new code only. */
+static bool leaves_unseen(const struct site *site, uint32_t id, taddr_t first, taddr_t last)
 {
 	struct arch_insn insns[WINDOW_INSNS_MAX];
 	const size_t count = site_instructions(site, insns);
 
 	for (const struct link *l = site->first_link; l; l = l->next)
 		if (l->kind == POINT_EXIT && l->snippet.pair == id && l->insn < count &&
-		    insns[l->insn].address >= home)
+		    insns[l->insn].address >= first && insns[l->insn].address <= last)
 			return true;
 	return false;
 }
@@ -140,7 +140,7 @@ static bool is_alive(const struct catching *c, const struct stack_frame *frame,
 		return frame->home > f->start;
 	if (site->body && body_contains(site->body, frame->pc))
 		return frame->home > f->start;
-	return !leaves_unseen(site, f->id, frame->home);
+	return !leaves_unseen(site, f->id, frame->home, UINT64_MAX);
 }
 
 /* Frames come innermost first; where the caller's stack is says where the callee's began. */
@@ -163,6 +163,7 @@ static bool look_at_frame(void *arg, const struct stack_frame *frame)
 		.call = frame->returns ? frame->pc : 0,
 		.id = f->id,
 		.fresh = f->fresh,
+		.entering = frame->is_inside && !f->fresh && frame->home == f->start,
 	};
 	return true;
 }
@@ -233,7 +234,7 @@ static bool run_late(const struct catching *c, const struct late_record *r)
 	for (size_t i = 0; i < c->count; i++) {
 		const struct activation *a = &c->found[i];
 
-		for (size_t n = 0; a->entry && n < c->late_count; n++) {
+		for (size_t n = 0; (a->entry || a->entering) && n < c->late_count; n++) {
 			const struct threads_late *late = &c->late[n];
 
 			if (late->id == a->id && (!late->call || late->call == a->call))
@@ -262,6 +263,48 @@ static bool walk_thread(struct catching *c, const struct stop_thread *t)
 	return false;
 }
 
+/*
+ * The innermost activation of function `id` is as good as left. `at_exit`: at the instruction that leaves, where
+ * the stack pointer `sp` says which one it is: the record may not have it any more.
+ */
+static void take_out(struct catching *c, uint32_t id, taddr_t sp, bool at_exit)
+{
+	size_t at = c->count;
+
+	while (at && c->found[at - 1].id != id)
+		at--;
+	if (!at || (at_exit && pair_tag(c->found[at - 1].sp, id) != pair_tag(sp, id)))
+		return;
+	memmove(&c->found[at - 1], &c->found[at], (c->count - at) * sizeof(*c->found));
+	c->count--;
+}
+
+/*
+ * Where the stack was not walked: the thread itself may be in old code of a function that was paired before.
+ * If it just leaves it there nothing new runs for that; if it just enters it, no record has it yet.
+ */
+static void add_own(struct catching *c, const struct stop_thread *t)
+{
+	const taddr_t pc = arch_pc(&t->regs);
+	const struct threads_function *f;
+	const struct site *site;
+	taddr_t home, sp;
+	size_t pushed = 0;
+
+	if (!site_home(c->session, pc, &home, &pushed))
+		return;
+	f = function_at(c, home);
+	site = f && !f->fresh ? site_of(c->session, pc) : NULL;
+	if (!site || is_at_switch(c->session, site, pc) ||
+	    (site->body && body_contains(site->body, pc)))
+		return;
+	sp = arch_sp(&t->regs) + pushed;
+	if (leaves_unseen(site, f->id, home, UINT64_MAX))
+		take_out(c, f->id, sp, leaves_unseen(site, f->id, home, home));
+	else if (home == f->start && !has(c, pair_tag(sp, f->id)) && c->count < ACTIVATIONS_MAX)
+		c->found[c->count++] = (struct activation){.sp = sp, .id = f->id, .entering = true};
+}
+
 static void catch_up_thread(struct catching *c, const struct stop_thread *t, size_t *threads,
 			    size_t *unwalked)
 {
@@ -274,8 +317,10 @@ static void catch_up_thread(struct catching *c, const struct stop_thread *t, siz
 		*unwalked += !walked || c->count;
 		return;
 	}
-	*unwalked += !walked;
+	*unwalked += !walked || threads_is_in_routine(c->session, arch_pc(&t->regs));
 	add_recorded(c, arch_sp(&t->regs), walked && c->walk);
+	if (!walked || !c->walk)
+		add_own(c, t);
 	if (!c->count)
 		return;
 	if (late_record_enter(&r, c->found, c->count) && run_late(c, &r))

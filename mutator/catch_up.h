@@ -14,6 +14,7 @@ struct activation {
 	taddr_t call;  /* where it goes on: a return address, or 0 */
 	uint32_t id;   /* of the function */
 	bool fresh;    /* may be missing in the record */
+	bool entering; /* missing there, it comes into it by code that runs just now */
 	taddr_t entry; /* address of its pair_entry; 0: not kept */
 };
 

@@ -182,6 +182,7 @@ bool late_run(const struct late_record *r, const struct activation *a,
 
 	if (program->values > ARCH_PROGRAM_VALUES)
 		return false;
-	values[ARCH_VALUE_ACTIVATION] = a->entry;
+	/* It is only asked whether there is one. */
+	values[ARCH_VALUE_ACTIVATION] = a->entry ? a->entry : a->entering;
 	return arch_program_run(program, &machine, values);
 }

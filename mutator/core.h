@@ -383,14 +383,14 @@ struct threads_late;
  */
 struct batch_whole {
 	struct site **sites;
-	size_t count;
 	bool *foreign; /* by site, once sorted */
 	const struct threads_function *functions;
 	const struct threads_late *late;
-	size_t function_count, late_count;
+	size_t count, function_count, late_count; /* of these */
 	void (*find_absent)(void *arg, struct stop *stop, uint8_t *absent);
 	const struct site *(*find_half)(void *arg, struct stop *stop, uint8_t *seen);
 	void *arg;
+	bool patient; /* DINST_BUSY also for a thread in a routine of the pairing; else it is unwalked */
 	size_t caught, unwalked; /* threads */
 };
 /*

@@ -14,6 +14,8 @@
 
 #include "mutator/request.h"
 
+/* Where many threads work in what is measured, one of them is always in a routine of the pairing. */
+enum { PATIENT_TRIES = 8 };
 enum { TRIES = 40, PAUSE_MIN_US = 500, PAUSE_MAX_US = 50 * 1000, RUN_STOPS = 2, HOME_TRIES = 2 };
 
 static void unlist(struct request *r)
@@ -336,6 +338,7 @@ static int try_whole(struct request *r, struct dinst_error *e)
 		whole.foreign = calloc(r->site_count + 1, sizeof(bool));
 		if (!whole.foreign)
 			return dinst_fail(e, DINST_NO_MEMORY, "out of memory");
+		whole.patient = try < PATIENT_TRIES;
 		session_progress(s, "patching", 0, r->site_count);
 		status = batch_apply_whole(s, &whole, &result, e);
 		if (result.stop_ns > r->stop_ns)

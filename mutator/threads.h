@@ -86,6 +86,12 @@ int threads_hook_program(struct session *s, struct arch_program *program, struct
 int threads_landing_program(struct arch_program *program, struct dinst_error *e);
 bool threads_is_landing(const struct arch_program *program);
 
+/*
+ * True if the code at `pc` is a routine of the pairing, or an undo routine: which function's exit or entry it
+ * runs for is on no stack, so that nobody who stands there can be caught up with.
+ */
+bool threads_is_in_routine(const struct session *s, taddr_t pc);
+
 /* What runs for one activation that is alive when a request comes. */
 struct threads_late {
 	uint32_t id;  /* function */

@@ -152,6 +152,13 @@ static void do_clear(struct scene *c)
 	do_flush(c);
 }
 
+static void do_compact(struct scene *c)
+{
+	step_freeze(&c->p);
+	if (fillers_turn(&c->fillers, c->s, c->seed))
+		do_flush(c);
+}
+
 static void do_retry(struct scene *c)
 {
 	note(c, "retry\n");
@@ -221,6 +228,7 @@ static void do_death(struct scene *c)
 	session_free(c->s);
 	c->s = NULL;
 	memset(c->inserted, 0, sizeof(c->inserted));
+	fillers_forget(&c->fillers);
 }
 
 /* The next one comes, for so long; what cannot be had yet is left for later. */
@@ -310,7 +318,7 @@ static const struct {
 	unsigned weight;
 } operations[OPERATIONS] = {
 	{do_insert, 6}, {do_remove, 4},	 {do_flush, 2},	 {do_clear, 1}, {do_retry, 1},
-	{do_signal, 1}, {do_library, 1}, {do_family, 1}, {do_death, 1},
+	{do_signal, 1}, {do_library, 1}, {do_family, 1}, {do_death, 1}, {do_compact, 1},
 };
 
 /* Each round has one of them often and others never, and few functions most often. */
@@ -443,6 +451,7 @@ static void end(struct scene *c)
 {
 	settle(c);
 	check_counts(c);
+	fillers_thin(&c->fillers, 0, c->seed);
 	session_end(c->s);
 	c->s = NULL;
 	if (c->open)
@@ -532,6 +541,7 @@ static uint64_t now_ms(void)
 /* fear G4: the same while a library is unloaded, and loaded again to the same place */
 /* fear G1: the same while a child that the thread has forked goes on alone */
 /* fear C2: the same under a signal's handler, which returns much later */
+/* fear J7: the same while the heap is in fragments, and what is left of it moves with the thread inside */
 /* fear J2: the same after a mutator's death, at any step of its own too, and while the next one takes out what was left */
 static void test_every_step(void **state)
 {

@@ -28,6 +28,7 @@
 struct stepper {
 	pid_t pid, tid;
 	bool held, frozen;
+	bool may_end, ended;
 	int signal;		      /* to be delivered with the next step */
 	struct user_regs_struct regs; /* while it is held: those of now */
 	uint64_t rseq;		      /* the address of its struct rseq, 0: none */
@@ -62,6 +63,9 @@ static inline bool step_wait(struct stepper *p)
 		fail_msg("waiting for thread %d: %s", (int)p->tid, strerror(errno));
 	if (!WIFSTOPPED(status)) {
 		p->held = false;
+		p->ended = p->may_end;
+		if (p->ended)
+			return true;
 		fail_msg("thread %d has ended (status %x) after pc %llx", (int)p->tid,
 			 (unsigned)status, p->regs.rip);
 	}
@@ -123,16 +127,19 @@ static inline void step_once(struct stepper *p)
 	const bool pushes = !p->signal && step_byte(p, from) == PUSHF;
 	uint64_t flags;
 
+	if (p->ended)
+		return;
 	if (end) {
 		step_watch(p, end);
 		step_go(p, PTRACE_CONT);
-		step_watch(p, 0);
+		if (!p->ended)
+			step_watch(p, 0);
 		p->sequences++;
 		return;
 	}
 	step_go(p, PTRACE_SINGLESTEP);
 	p->steps++;
-	if (!pushes || p->regs.rip != from + 1)
+	if (p->ended || !pushes || p->regs.rip != from + 1)
 		return;
 	/* It has pushed what makes us come back, which would end the target once we have left. */
 	thread_peek(p->pid, p->regs.rsp, &flags, sizeof(flags));

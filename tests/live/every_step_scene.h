@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "tests/live/every_step.h"
+#include "tests/live/every_step_fillers.h"
 #include "tests/live/harness_session.h"
 
 #define FUNCTIONS_ONLY
@@ -29,7 +30,7 @@ struct part {
 };
 
 enum { OWN, LIBRARY, PARTS };
-enum { OPERATIONS = 9, FAVOURITES = 3 };
+enum { OPERATIONS = 10, FAVOURITES = 3 };
 
 struct inserted {
 	unsigned id, part, function; /* id 0: none */
@@ -49,6 +50,7 @@ struct scene {
 	unsigned short seed[3];
 	unsigned weights[OPERATIONS], weight, favourites[FAVOURITES];
 	struct inserted inserted[INSTANCES];
+	struct fillers fillers;
 	FILE *log;
 };
 

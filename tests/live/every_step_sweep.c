@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * every_step_sweep.c - a metric with state of threads comes to a function that another one measures
+ * already, while a thread stands before one instruction after the other of what that one has at the
+ * function's entry and exits: whichever code the thread goes on in, what was switched on is off when it has
+ * left, and the other way round. Environment: SWEEP_STEP, instructions between two tries.
+ */
+#include <sys/personality.h>
+#include <time.h>
+
+#include "mutator/threads_private.h"
+#include "tests/live/every_step_workers.h"
+
+enum { WORK_MOST = 4000 };
+
+static struct scene playing; /* where teardown() finds it */
+
+static int insert(struct scene *c, const char *metric, const char *function, unsigned *id)
+{
+	const struct insert_options options = {0};
+	struct insert_result result = {0};
+	struct dinst_error e = {0};
+	char focus[64];
+	const char *const words[] = {focus};
+	int status;
+
+	snprintf(focus, sizeof(focus), "/Code/step-state/%s", function);
+	status = request_insert(c->s, metric, words, 1, &options, &result, &e);
+	if (status < 0 && status != DINST_BUSY)
+		fail_msg("%s of %s: %s", metric, function, e.text);
+	if (status >= 0)
+		*id = result.instances[0]->id;
+	free(result.instances);
+	return status;
+}
+
+static void begin(struct scene *c, struct harness *h)
+{
+	pid_t tids[WORKERS];
+
+	*c = (struct scene){.h = h};
+	harness_start(h, "step-state", NULL);
+	assert_int_equal(harness_numbers(say(c, "where"), tids, WORKERS), WORKERS);
+	for (unsigned i = 0; i < WORKERS; i++)
+		c->p[i] = (struct stepper){.pid = h->pid, .tid = tids[i]};
+	c->s = session_begin(h);
+}
+
+/* True if it has got there in its round: before the nth instruction of ours. */
+static bool stand(struct scene *c, unsigned n)
+{
+	struct stepper *p = &c->p[0];
+
+	for (unsigned i = 0; i < WORK_MOST; i++) {
+		step_checked(c, p);
+		if (is_ours(c, p->regs.rip) && !n--)
+			return true;
+	}
+	return false;
+}
+
+/* What is on in some thread's record although it is in nothing. */
+static void check_off(struct scene *c, const char *what, unsigned n)
+{
+	const struct threads *t = c->s->threads;
+	struct tables tables;
+
+	assert_true(threads_tables_read(&tables, t, c->s->target));
+	for (size_t i = 0; i < (size_t)1 << t->shift; i++) {
+		if (!tables.keys[i] || !threads_record_read(&tables, i))
+			continue;
+		for (size_t k = 0; k < PAIR_CHUNKS * PAIR_CHUNK; k++)
+			if (t->words[k] == WORD_TAKEN && !(t->chunks[k / PAIR_CHUNK] && k % 2) &&
+			    (uint32_t)tables.record->words[k])
+				fail_msg("%s: a timer goes on, at instruction %u", what, n);
+	}
+	threads_tables_release(&tables);
+}
+
+/* One try; false: there are no more instructions. *tried counts those at which the request came. */
+static bool try_at(struct scene *c, const char *function, unsigned n, unsigned *tried)
+{
+	unsigned active = 0, wall = 0;
+	int64_t value;
+	bool stands, has_active, has_wall = false;
+
+	hold_all(c);
+	say(c, "start 0 1");
+	stands = stand(c, n);
+	freeze_all(c);
+	has_active = stands && insert(c, "active", function, &active) >= 0;
+	if (has_active)
+		has_wall = insert(c, "wall_inclusive", function, &wall) >= 0;
+	release_all(c);
+	assert_string_equal(say(c, "wait"), "done");
+	assert_string_equal(say(c, "plain 0 1"), "started");
+	assert_string_equal(say(c, "wait"), "done");
+	value = has_active ? (int64_t)session_value(c->s, active) : 0;
+	if (value)
+		fail_msg("%s: active is %lld, at instruction %u (pc %llx)", function,
+			 (long long)value, n, c->p[0].regs.rip);
+	if (has_wall)
+		check_off(c, function, n);
+	if (has_active)
+		session_remove(c->s, active);
+	if (has_wall)
+		session_remove(c->s, wall);
+	session_flush_all(c->s);
+	*tried += has_active;
+	return stands;
+}
+
+static void sweep(struct harness *h, const char *function, unsigned first, unsigned most)
+{
+	const unsigned by = (unsigned)harness_setting("SWEEP_STEP", getenv("DINST_SHORT") ? 7 : 3);
+	struct scene *c = &playing;
+	unsigned id, tried = 0, n = first;
+
+	begin(c, h);
+	assert_true(insert(c, "latency", function, &id) >= 0);
+	note_places(c);
+	for (; n < most && try_at(c, function, n, &tried); n += by)
+		;
+	print_message("%s: %u instructions, came at %u\n", function, n, tried);
+	assert_in_range(tried, (most - first) / by / 4, most);
+	session_end(c->s);
+	c->s = NULL;
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/*
+ * fear D7, E4: a timer and a level come to a function while a thread is in the middle of what notes its
+ * entry, or its exit: they are off when it has left
+ */
+static void test_leaf(void **state)
+{
+	sweep(*state, "st_leaf", 0, 120);
+}
+
+/* fear D7, E4: the same where it calls itself */
+static void test_recursion(void **state)
+{
+	sweep(*state, "st_recurse", 0, 900);
+}
+
+/* fear D7, E3: the same where what longjmp() has left is just dropped */
+static void test_after_jumps(void **state)
+{
+	sweep(*state, "st_lander", 0, 90);
+}
+
+static int setup(void **state)
+{
+	personality(ADDR_NO_RANDOMIZE);
+	return harness_setup(state);
+}
+
+static int teardown(void **state)
+{
+	/* It ends when whoever traces it has seen that. */
+	for (unsigned i = 0; i < WORKERS; i++)
+		if (playing.p[i].held) {
+			kill(playing.p[i].pid, SIGKILL);
+			waitpid(playing.p[i].tid, NULL, __WALL);
+		}
+	return harness_teardown(state);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_leaf),
+		CASE(test_recursion),
+		CASE(test_after_jumps),
+	};
+
+	return cmocka_run_group_tests_name("live/every_step_sweep", tests, NULL, NULL);
+}
