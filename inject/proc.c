@@ -368,6 +368,11 @@ int proc_unless_gone(int error)
 	return error == -ENOENT || error == -ESRCH ? 0 : error;
 }
 
+int proc_unless_kept(int error)
+{
+	return error == -EACCES || error == -EPERM ? 0 : proc_unless_gone(error);
+}
+
 bool proc_is_lack(int error)
 {
 	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
@@ -442,7 +447,7 @@ bool proc_provides_pages(pid_t pid)
 	dir = opendir(path);
 	/* Where we have too little of something ourselves, it may. */
 	if (!dir)
-		return errno != EACCES && errno != EPERM && proc_unless_gone(-errno);
+		return proc_unless_kept(-errno);
 	while (!found && (entry = readdir(dir)))
 		found = readlinkat(dirfd(dir), entry->d_name, link, sizeof(link)) ==
 				sizeof(name) - 1 &&

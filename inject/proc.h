@@ -134,6 +134,8 @@ void proc_ids_release(struct proc_ids *list);
  * looked at for a reason of ours (no descriptor, no memory) is still there, and may be anything.
  */
 int proc_unless_gone(int error);
+/* The same, and 0 for what is kept from us, as another user's is: that is not looked at. */
+int proc_unless_kept(int error);
 /* True if the error says that we have no descriptor or no memory, as it may be for a moment. */
 bool proc_is_lack(int error);
 

@@ -71,21 +71,6 @@ static bool is_placed_alike(pid_t pid)
 	       (strtoul(text, NULL, 16) & ADDR_NO_RANDOMIZE);
 }
 
-/* Where there is no descriptor to look, its answer is what it would be if there were nothing to see. */
-static int find_obstacle(pid_t pid, enum target_origin origin, struct dinst_error *e)
-{
-	struct dinst_error why = {0};
-	const int code = target_find_obstacle(pid, origin, &why);
-	struct proc_stat stat;
-	const int error = code ? proc_stat_read(pid, &stat) : 0;
-
-	if (proc_is_lack(error))
-		return fail_lack(pid, error, e);
-	if (code && e && !e->code)
-		*e = why;
-	return code;
-}
-
 int target_open_known(pid_t pid, enum target_origin origin, struct target **out,
 		      struct dinst_error *e)
 {
@@ -108,7 +93,7 @@ int target_open_known(pid_t pid, enum target_origin origin, struct target **out,
 	t->patience = 1;
 	t->claim = -1;
 	t->pidfd = pidfd;
-	code = find_obstacle(pid, origin, e);
+	code = target_find_obstacle(pid, origin, e);
 	if (code)
 		goto free_target;
 	error = target_test_access(target_memory_tid(t));

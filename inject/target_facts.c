@@ -403,13 +403,24 @@ int target_find_obstacle(pid_t pid, enum target_origin origin, struct dinst_erro
 {
 	static const unsigned parts[] = {
 		[TARGET_ANY] = FACTS_ALL, [TARGET_FORKED] = FACTS_STATE, [TARGET_BORN] = 0};
+	struct dinst_error why = {0};
+	struct proc_stat stat;
 	struct facts f;
+	int code, error;
 
 	facts_read(&f, pid, parts[origin]);
 	/* Who runs through what is inserted is given its own code back in whatever mode it is. */
 	if (origin != TARGET_ANY && f.status.seccomp == PROC_SECCOMP_STRICT)
 		f.status.seccomp = 0;
-	return facts_obstacle(&f, e);
+	code = facts_obstacle(&f, &why);
+	/* Where we have no descriptor to look, there is nothing to see: that says nothing of it. */
+	error = code ? proc_stat_read(pid, &stat) : 0;
+	if (proc_is_lack(error))
+		return dinst_fail_errno(e, DINST_BUSY, -error, "cannot look at process %d",
+					(int)pid);
+	if (code && e && !e->code)
+		*e = why;
+	return code;
 }
 
 int target_explain_denial(pid_t pid, struct dinst_error *e)

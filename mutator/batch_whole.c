@@ -22,9 +22,8 @@ struct job {
 	struct threads_function *here; /* those that are in one process */
 	uint8_t *absent;	       /* by number: those that are not */
 	bool turned;
-	bool busy;    /* somebody is in a window */
-	pid_t stuck;  /* that thread, 0 if it is found on a stack */
-	pid_t within; /* in a routine for state of threads: threads_is_in_routine() */
+	bool busy;   /* somebody is in a window */
+	pid_t stuck; /* that thread, 0 if it is found on a stack */
 	const struct site *stuck_in;
 };
 
@@ -49,14 +48,6 @@ static void tell_busy(struct job *job, struct dinst_error *e)
 	size_t i = 0;
 
 	dinst_error_clear(e);
-	if (job->within) {
-		dinst_fail(
-			e, DINST_BUSY,
-			"thread %d is just noting what it has entered or left, and what it is in "
-			"cannot be told: try again",
-			(int)job->within);
-		return;
-	}
 	if (b->late) {
 		dinst_fail(e, DINST_BUSY,
 			   "thread %d has not come back from a system call that it was to make for "
@@ -97,20 +88,17 @@ static void tell_busy(struct job *job, struct dinst_error *e)
 }
 
 /* Mostly it is out of that with the next try. */
-static int check_routines(struct job *job, struct stop *stop, struct dinst_error *e)
+static int check_routines(const struct job *job, struct stop *stop, struct dinst_error *e)
 {
-	const size_t count =
-		job->whole->patient && job->whole->function_count ? stop_thread_count(stop) : 0;
-
-	job->within = 0;
-	for (size_t i = 0; i < count && !job->within; i++) {
+	for (size_t i = 0; i < stop_thread_count(stop); i++) {
 		const struct stop_thread *t = stop_thread(stop, i);
 
 		if (!t->kernel_worker && threads_is_in_routine(job->session, arch_pc(&t->regs)))
-			job->within = t->tid;
+			return dinst_fail(e, DINST_BUSY,
+					  "thread %d is just noting what it has entered or left",
+					  (int)t->tid);
 	}
-	job->busy = job->within != 0;
-	return job->busy ? dinst_fail(e, DINST_BUSY, "somebody is in a routine of ours") : 0;
+	return 0;
 }
 
 static int check(struct job *job, struct stop *stop, struct dinst_error *e)
@@ -165,6 +153,7 @@ static int check_member(struct job *job, struct stop *stop, struct dinst_error *
 static int ready(struct stop *const *stops, size_t count, void *arg, struct dinst_error *e)
 {
 	struct job *job = arg;
+	const struct batch_whole *w = job->whole;
 	int status = DINST_GONE;
 
 	for (size_t n = 0; n < count; n++)
@@ -173,10 +162,12 @@ static int ready(struct stop *const *stops, size_t count, void *arg, struct dins
 	for (size_t n = 0; n < count && status >= 0; n++)
 		if (target_pid(stop_target(stops[n])) != job->session->pid)
 			status = check_member(job, stops[n], e);
-	for (size_t n = 0; n < count && status >= 0; n++)
-		status = check_routines(job, stops[n], e);
 	if (status < 0)
 		return dinst_fail(e, status, "process %d has ended", (int)job->session->pid);
+	for (size_t n = 0; n < count && status >= 0 && w->patient && w->function_count; n++)
+		status = check_routines(job, stops[n], e);
+	if (status < 0)
+		return status;
 	site_turn_held(job->session);
 	threads_turn_undos(job->session);
 	job->turned = true;

@@ -13,7 +13,6 @@
  * all windows of all of them are restored first, and none goes before nobody is
  * in any.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -388,21 +387,15 @@ static int clean_descendant(pid_t pid, bool program, uint64_t deadline, struct l
 	return 0;
 }
 
-/* What is kept from us is left. */
-static int unless_kept(int error)
-{
-	return error == -EACCES || error == -EPERM ? 0 : proc_unless_gone(error);
-}
-
 /* Whoever cannot be looked at is no reason to leave the others. */
 static int clean_descendants(pid_t pid, bool program, unsigned level, uint64_t deadline,
 			     struct leftovers *result, struct dinst_error *e)
 {
 	struct proc_ids tids = {0}, children = {0};
-	int error = unless_kept(proc_tasks(pid, &tids)), status = 0;
+	int error = proc_unless_kept(proc_tasks(pid, &tids)), status = 0;
 
 	for (size_t i = 0; i < tids.count && !error; i++)
-		error = unless_kept(proc_children(pid, tids.ids[i], &children));
+		error = proc_unless_kept(proc_children(pid, tids.ids[i], &children));
 	if (error)
 		status = dinst_fail_errno(
 			e, DINST_BUSY, -error,

@@ -75,7 +75,7 @@ int leftovers_descriptor(pid_t tid)
 	DIR *dir = at < 0 ? NULL : fdopendir(at);
 
 	/* The files of others may be kept from us. */
-	if (!dir && errno != EACCES && errno != EPERM && proc_unless_gone(-errno))
+	if (!dir && proc_unless_kept(-errno))
 		lowest = LEFTOVERS_UNSEEN;
 	if (at >= 0 && !dir)
 		close(at);

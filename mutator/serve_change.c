@@ -110,8 +110,9 @@ static void note_unwalked(json_t *notes, const struct instance *i)
 	char text[1400];
 
 	snprintf(text, sizeof(text),
-		 "%s: what %zu threads were in when it came is not known; it is right from their "
-		 "next calls on",
+		 "%s: what %zu threads were in when it came is not known; counts and times of "
+		 "their next calls are right, a level may stay off by one for each of them, and a "
+		 "timer may go on: remove it and insert it again if it does",
 		 i->focus, i->unwalked);
 	json_array_append_new(notes, serve_text(text));
 }

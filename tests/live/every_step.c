@@ -9,11 +9,11 @@
  * All is drawn from a seed: a round that fails tells what it did. Environment: STEPS_SEED, STEPS_MS
  * (it begins no round later), STEPS_ROUNDS.
  */
-#include <sys/personality.h>
 #include <time.h>
 
 #include "inject/fault.h"
 #include "mutator/leftovers.h"
+#include "tests/live/every_step_log.h"
 #include "tests/live/every_step_scene.h"
 
 enum { LEFT_MS = 50, CLEAN_MS = 20000 };
@@ -24,8 +24,6 @@ static int64_t reference[PARTS][ALL][POINT_KINDS];
 /* A short jump leads to one of its points, and a near one in a hole from there. */
 static bool has_hole[ALL];
 
-static char *text_of_log;
-static size_t size_of_log;
 static struct scene playing; /* where teardown() finds it */
 
 /* ------------------------------------------------------------- operations */
@@ -361,9 +359,7 @@ static void begin(struct scene *c, unsigned long seed)
 	const char *line;
 	pid_t tid;
 
-	c->log = open_memstream(&text_of_log, &size_of_log);
-	assert_non_null(c->log);
-	fprintf(c->log, "STEPS_SEED=%lu STEPS_ROUNDS=1\n", seed);
+	c->log = step_log_open(seed);
 	memcpy(c->seed, &seed, sizeof(c->seed));
 	/* To be drawn from as from any other. */
 	for (unsigned i = 0; i < 10; i++)
@@ -460,9 +456,7 @@ static void end(struct scene *c)
 	assert_string_equal(say(c, "wait"), "done");
 	harness_verify(c->h);
 	harness_end(c->h, 0);
-	fclose(c->log);
-	free(text_of_log);
-	text_of_log = NULL;
+	step_log_close(c->log);
 }
 
 static void play(struct harness *h, unsigned long seed, unsigned long *steps)
@@ -558,40 +552,17 @@ static void test_every_step(void **state)
 	print_message("%lu rounds, %lu instructions\n", round, steps);
 }
 
-/* An assertion of the mutator's. */
-static void on_abort(int number)
-{
-	(void)number;
-	if (text_of_log && write(STDOUT_FILENO, text_of_log, size_of_log) < 0)
-		_exit(1);
-}
-
-static int setup(void **state)
-{
-	signal(SIGABRT, on_abort);
-	/* That a seed leads to the same always. */
-	personality(ADDR_NO_RANDOMIZE);
-	return harness_setup(state);
-}
-
 static int teardown(void **state)
 {
-	if (text_of_log) {
-		fflush(playing.log);
-		fputs(text_of_log, stderr);
-	}
-	/* It ends when whoever traces it has seen that. */
-	if (playing.p.held) {
-		kill(playing.p.pid, SIGKILL);
-		waitpid(playing.p.tid, NULL, __WALL);
-	}
+	step_log_tell(playing.log);
+	step_kill(&playing.p);
 	return harness_teardown(state);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_every_step, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_every_step, step_setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("live/every_step", tests, NULL, NULL);

@@ -191,4 +191,13 @@ static inline void step_release(struct stepper *p)
 	p->held = p->frozen = false;
 }
 
+/* Where a test has failed: it ends when whoever traces it has seen that. */
+static inline void step_kill(const struct stepper *p)
+{
+	if (!p->held)
+		return;
+	kill(p->pid, SIGKILL);
+	waitpid(p->tid, NULL, __WALL);
+}
+
 #endif

@@ -10,12 +10,12 @@
  * Environment as that of every_step.c.
  */
 #include <sys/mman.h>
-#include <sys/personality.h>
 #include <time.h>
 
 #include "inject/fault.h"
 #include "mutator/variable.h"
 #include "tests/live/every_step_check.h"
+#include "tests/live/every_step_log.h"
 
 enum { LEFT_MS = 50, CLEAN_MS = 30000 };
 
@@ -45,8 +45,6 @@ static const char mdl[] =
 	"	base is counter { foreach f in s_leaf append preInsn f.entry\n"
 	"		(* s_called += st_computed($arg[0] & 7); *) } }\n";
 
-static char *text_of_log;
-static size_t size_of_log;
 static struct scene playing; /* where teardown() finds it */
 
 /* ------------------------------------------------------------- operations */
@@ -382,9 +380,7 @@ static void begin(struct scene *c, unsigned long seed)
 {
 	pid_t tids[WORKERS];
 
-	c->log = open_memstream(&text_of_log, &size_of_log);
-	assert_non_null(c->log);
-	fprintf(c->log, "STEPS_SEED=%lu STEPS_ROUNDS=1\n", seed);
+	c->log = step_log_open(seed);
 	memcpy(c->seed, &seed, sizeof(c->seed));
 	/* To be drawn from as from any other. */
 	for (unsigned i = 0; i < 10; i++)
@@ -445,9 +441,7 @@ static void end(struct scene *c)
 	assert_string_equal(say(c, "wait"), "done");
 	harness_verify_what(c->h, HARNESS_ALL & ~(unsigned)(c->renewed ? HARNESS_THREADS : 0));
 	harness_end(c->h, 0);
-	fclose(c->log);
-	free(text_of_log);
-	text_of_log = NULL;
+	step_log_close(c->log);
 }
 
 static void play(struct harness *h, unsigned long seed, struct scene *total)
@@ -546,41 +540,18 @@ static void test_every_step_with_state(void **state)
 		      total.moved);
 }
 
-/* An assertion of the mutator's. */
-static void on_abort(int number)
-{
-	(void)number;
-	if (text_of_log && write(STDOUT_FILENO, text_of_log, size_of_log) < 0)
-		_exit(1);
-}
-
-static int setup(void **state)
-{
-	signal(SIGABRT, on_abort);
-	/* That a seed leads to the same always. */
-	personality(ADDR_NO_RANDOMIZE);
-	return harness_setup(state);
-}
-
 static int teardown(void **state)
 {
-	if (text_of_log) {
-		fflush(playing.log);
-		fputs(text_of_log, stderr);
-	}
-	/* It ends when whoever traces it has seen that. */
+	step_log_tell(playing.log);
 	for (unsigned i = 0; i < WORKERS; i++)
-		if (playing.p[i].held) {
-			kill(playing.p[i].pid, SIGKILL);
-			waitpid(playing.p[i].tid, NULL, __WALL);
-		}
+		step_kill(&playing.p[i]);
 	return harness_teardown(state);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_every_step_with_state, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_every_step_with_state, step_setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("live/every_step_state", tests, NULL, NULL);

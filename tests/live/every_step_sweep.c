@@ -5,10 +5,10 @@
  * function's entry and exits: whichever code the thread goes on in, what was switched on is off when it has
  * left, and the other way round. Environment: SWEEP_STEP, instructions between two tries.
  */
-#include <sys/personality.h>
 #include <time.h>
 
 #include "mutator/threads_private.h"
+#include "tests/live/every_step_log.h"
 #include "tests/live/every_step_workers.h"
 
 enum { WORK_MOST = 4000 };
@@ -150,24 +150,14 @@ static void test_after_jumps(void **state)
 	sweep(*state, "st_lander", 0, 90);
 }
 
-static int setup(void **state)
-{
-	personality(ADDR_NO_RANDOMIZE);
-	return harness_setup(state);
-}
-
 static int teardown(void **state)
 {
-	/* It ends when whoever traces it has seen that. */
 	for (unsigned i = 0; i < WORKERS; i++)
-		if (playing.p[i].held) {
-			kill(playing.p[i].pid, SIGKILL);
-			waitpid(playing.p[i].tid, NULL, __WALL);
-		}
+		step_kill(&playing.p[i]);
 	return harness_teardown(state);
 }
 
-#define CASE(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+#define CASE(function) cmocka_unit_test_setup_teardown(function, step_setup, teardown)
 
 int main(void)
 {

@@ -464,26 +464,26 @@ static void test_moments(void **state)
 	print_message("%lu rounds, %lu points, %u ended busy\n", rounds, points, busy_ends);
 }
 
+/* At every `step`th moment of one stage, below the `most`th. */
+static void play_in(void **state, int stage, const struct kind *kind, unsigned long most,
+		    unsigned long step)
+{
+	from_stage = stage;
+	for (unsigned long moment = 1; moment < most; moment += step)
+		play(*state, kind, moment);
+	from_stage = 0;
+}
+
 /* fear G4: a library is unloaded while points are put into it: nobody else is said to have changed its code */
 static void test_unloaded_meanwhile(void **state)
 {
-	const struct kind unloads = {"unloads", "c", NULL, LIVES, 0};
-
-	from_stage = 4;
-	for (unsigned long moment = 1; moment < 30; moment += 3)
-		play(*state, &unloads, moment);
-	from_stage = 0;
+	play_in(state, 4, &(struct kind){"unloads", "c", NULL, LIVES, 0}, 30, 3);
 }
 
 /* fear G3: it executes another program while a metric with timers is put in: the answer is not that it is there */
 static void test_executes_meanwhile(void **state)
 {
-	const struct kind executes = {"executes", "x", NULL, EXECUTES, 0};
-
-	from_stage = 3;
-	for (unsigned long moment = 1; moment < 60; moment += 4)
-		play(*state, &executes, moment);
-	from_stage = 0;
+	play_in(state, 3, &(struct kind){"executes", "x", NULL, EXECUTES, 0}, 60, 4);
 }
 
 static int setup(void **state)
