@@ -375,6 +375,8 @@ static int apply_whole(struct request *r, struct dinst_error *e)
 	threads_hold_undos(r->session);
 	status = set_all_undos(r, e);
 	if (status >= 0)
+		status = threads_list_routines(r->session, e);
+	if (status >= 0)
 		status = try_whole(r, e);
 	/* Those of an earlier request have had their chance. */
 	if (status >= 0 && !strayed)

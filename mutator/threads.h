@@ -87,6 +87,11 @@ int threads_landing_program(struct arch_program *program, struct dinst_error *e)
 bool threads_is_landing(const struct arch_program *program);
 
 /*
+ * Lists the routines that there are, for threads_is_in_routine(): before the stop in which it is asked, and
+ * anew whenever one has come. DINST_NO_MEMORY.
+ */
+int threads_list_routines(struct session *s, struct dinst_error *e);
+/*
  * True if the code at `pc` is a routine of the pairing, or an undo routine: which function's exit or entry it
  * runs for is on no stack, so that nobody who stands there can be caught up with.
  */

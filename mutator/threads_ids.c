@@ -32,6 +32,7 @@ void threads_free_ids(struct threads *t)
 				free(t->paired[id].codes);
 	free(t->paired);
 	free(t->held_undos);
+	free(t->routines);
 	free(t->ids);
 }
 

@@ -53,6 +53,8 @@ struct threads {
 	bool holding_undos;
 	struct held_undo *held_undos;
 	size_t held_undo_count, held_undo_room;
+	struct stack_range *routines; /* sorted: threads_list_routines() */
+	size_t routine_count, routine_room;
 	uint32_t hash[PAIRED_HASH]; /* of functions: the first number, 0: none */
 	uint32_t next_id, next_raw;
 	size_t retired;

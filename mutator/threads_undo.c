@@ -475,38 +475,3 @@ release:
 	routine_release(&r);
 	return status;
 }
-
-/* ------------------------------------------------------- who is in one */
-
-static bool is_within(taddr_t pc, taddr_t start, size_t size)
-{
-	return start && pc - start < size;
-}
-
-static bool is_in_pairing(const struct place *p, taddr_t pc)
-{
-	const taddr_t first = p->enter < p->leave ? p->enter : p->leave;
-
-	return is_within(pc, p->record < first ? p->record : first, ARCH_PAIRING_ROUTINES);
-}
-
-bool threads_is_in_routine(const struct session *s, taddr_t pc)
-{
-	const struct place *p = place_at(s, pc);
-	const struct threads *t = s->threads;
-
-	if (!p || !t)
-		return false;
-	if (is_in_pairing(p, pc))
-		return true;
-	for (const struct spent_code *c = s->spent_codes; c; c = c->next)
-		if (!c->site && is_within(pc, c->code, c->size))
-			return true;
-	for (size_t i = 0; i < t->held_undo_count; i++)
-		if (is_within(pc, t->held_undos[i].old.undo, t->held_undos[i].old.undo_size))
-			return true;
-	for (uint32_t id = 1; t->paired && id <= PAIR_ID_MASK; id++)
-		if (is_within(pc, t->paired[id].undo, t->paired[id].undo_size))
-			return true;
-	return false;
-}
