@@ -333,6 +333,7 @@ $(live_bin): $(O)/%: $(O)/%.o $(call objects,$(harness_src)) $(test_libs)
 # What it makes targets do goes through the test.
 $(O)/tests/live/no_execmem: TEST_LIBS := -Wl,--wrap=remote_run $(TEST_LIBS)
 
+$(O)/tests/live/dispatch: TEST_LIBS := -Wl,--wrap=ptrace $(TEST_LIBS)
 $(O)/tests/live/each: TEST_LIBS := -Wl,--wrap=body_write $(TEST_LIBS)
 
 $(O)/tests/live/patch_breakpoints: TEST_LIBS := -Wl,--wrap=stop_write $(TEST_LIBS)

@@ -131,6 +131,7 @@ struct held {
 	uint64_t run_ns; /* on its way: time on CPUs when that was first read, or 0 */
 	bool seccomp_suspended;
 	bool barred; /* no call passes its filter that a call of ours could become if we died */
+	bool was_dispatched; /* a call of ours came to it as a signal: the kernel did not tell before */
 	bool rseq_unknown;	   /* the kernel does not tell: Linux before 5.13 */
 	bool restarted;		   /* stop_restart_begin() made its system call restart */
 	unsigned frames;	   /* of signal handlers, put on its stack between our calls */
@@ -252,7 +253,8 @@ long held_harmless_call(const struct held *h);
 /*
  * True if the stopped thread would be sent SIGSYS now for a system call of ours, since it
  * dispatches system calls to itself. What says so is its own memory: it stays
- * while the target stands still.
+ * while the target stands still. Where the kernel (before 6.4) does not tell: true if it could, and the
+ * signal could not be taken back; or once that was done.
  */
 bool held_is_dispatched(const struct stop *s, const struct held *h);
 

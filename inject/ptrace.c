@@ -304,16 +304,25 @@ bool tracee_filters_allow(pid_t tid, long number, bool native, const struct arch
 	return false;
 }
 
-bool tracee_dispatches(pid_t tid, taddr_t *selector)
+int tracee_dispatches(pid_t tid, taddr_t *selector)
 {
 	struct dispatch_configuration dispatch;
 
 	memset(&dispatch, 0, sizeof(dispatch));
 	if (ptrace((enum __ptrace_request)GET_DISPATCH_CONFIGURATION, tid, (void *)sizeof(dispatch),
 		   &dispatch) < 0)
-		return false;
+		return errno == ESRCH ? 0 : -1;
 	*selector = dispatch.selector;
 	return dispatch.mode == DISPATCH_ON;
+}
+
+bool tracee_blocks(pid_t tid, int signal)
+{
+	uint64_t mask =
+		0; /* where a call has one of its own, that from before it: the kernel puts it back first */
+
+	return ptrace(PTRACE_GETSIGMASK, tid, (void *)sizeof(mask), &mask) < 0 ||
+	       (mask >> (signal - 1) & 1);
 }
 
 bool tracee_was_dispatched(pid_t tid, taddr_t lo, taddr_t hi)

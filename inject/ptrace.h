@@ -100,9 +100,12 @@ bool tracee_filters_allow(pid_t tid, long number, bool native, const struct arch
  * True if the stopped tracee dispatches its system calls to itself (prctl(2),
  * PR_SET_SYSCALL_USER_DISPATCH): those from elsewhere than a range of its own code
  * become SIGSYS while the byte at *selector says so; always where that is 0.
- * False where the kernel (before 6.4) does not tell.
+ * 1, 0, or -1 where the kernel (before 6.4) does not tell.
  */
-bool tracee_dispatches(pid_t tid, taddr_t *selector);
+int tracee_dispatches(pid_t tid, taddr_t *selector);
+
+/* True if the next system call of the stopped tracee would be made with `signal` blocked, or that cannot be told. */
+bool tracee_blocks(pid_t tid, int signal);
 
 /*
  * True if the signal that the tracee is about to get says that a system call in

@@ -39,6 +39,7 @@ enum {
 	 * 1 to 11 KiB, on a stack that may be an alternate one of SIGSTKSZ: so many in all of a stop.
 	 */
 	FRAMES_MAX = 4,
+	DISPATCHED_MAX = 4, /* threads whose calls came back as signals: so many are tried */
 };
 
 /* How a program ended. */
@@ -74,7 +75,8 @@ struct remote {
 	int refusal;		/* what `between` answered when it said no */
 	struct dinst_error why; /* ... and its reason: told if nothing worse comes */
 	int signal;
-	uint64_t storm_ns; /* clock_ns() up to which a storm is waited out */
+	unsigned dispatched; /* threads to which a call of ours came as a signal */
+	uint64_t storm_ns;   /* clock_ns() up to which a storm is waited out */
 };
 
 /* ---------------------------------------------- the calls that are left */
@@ -379,7 +381,11 @@ static int run_once(struct remote *r, const size_t *order, size_t count)
 		return machinery_failed(r, ending, error);
 	if (ending == ENDED_STORM)
 		return fail_storm(r);
-	return ending == ENDED_DISPATCHED ? remote_is_dispatched(r->s, r->e) : 0;
+	if (ending != ENDED_DISPATCHED)
+		return 0;
+	/* That thread is not chosen again; another one may make its calls as everybody does. */
+	r->victim->was_dispatched = true;
+	return ++r->dispatched < DISPATCHED_MAX ? 0 : remote_is_dispatched(r->s, r->e);
 }
 
 static int run_all(struct remote *r)

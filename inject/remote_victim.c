@@ -125,6 +125,14 @@ static bool may_end_in_call(struct held *h, long *harmless)
 	return !h->barred;
 }
 
+static bool some_thread_is_dispatched(const struct stop *s)
+{
+	for (size_t i = 0; i < s->shown_count; i++)
+		if (held_is_dispatched(s, &s->held[s->shown[i]]))
+			return true;
+	return false;
+}
+
 int remote_is_dispatched(const struct stop *s, struct dinst_error *e)
 {
 	return dinst_fail(
@@ -154,7 +162,7 @@ int remote_choose_victim(struct stop *s, struct held **victim, long *harmless,
 			e, DINST_REFUSED,
 			"process %d (%s): the seccomp filter of thread %d lets no harmless system call pass, such as getpid: it could not survive the end of dinst in the middle of one of ours",
 			(int)s->target->pid, s->target->name, (int)barred->pub.tid);
-	if (!best && s->shown_count && held_is_dispatched(s, &s->held[s->shown[0]]))
+	if (!best && some_thread_is_dispatched(s))
 		return remote_is_dispatched(s, e);
 	if (!best)
 		return dinst_fail(

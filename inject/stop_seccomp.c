@@ -7,6 +7,7 @@
  * now; where they cannot be read, or do anything but let it pass, it may not. Nor where
  * nobody can say whether there are any (we have no descriptor left).
  */
+#include <signal.h>
 #include <sys/syscall.h>
 
 #include "inject/control.h"
@@ -49,12 +50,27 @@ long held_harmless_call(const struct held *h)
 	return -1;
 }
 
+/* Whoever dispatches its calls has a handler for the signal: without one it would be ended by it. */
+static bool may_dispatch(const struct stop *s)
+{
+	return s->caught >> (SIGSYS - 1) & 1;
+}
+
 bool held_is_dispatched(const struct stop *s, const struct held *h)
 {
 	taddr_t selector = 0;
 	uint8_t blocks = 1;
+	const int dispatches = tracee_dispatches(h->pub.tid, &selector);
 
-	if (!tracee_dispatches(h->pub.tid, &selector))
+	/*
+	 * The signal for a call of ours is taken back (remote.c). Where it is blocked, as it is in its
+	 * handler, the kernel takes the handler away for good (force_sig_info_to_task()).
+	 */
+	if (h->was_dispatched)
+		return true;
+	if (dispatches < 0)
+		return may_dispatch(s) && tracee_blocks(h->pub.tid, SIGSYS);
+	if (!dispatches)
 		return false;
 	/* What cannot be read, or is neither value, kills the thread at its next call. */
 	return !selector || target_read(s->target, selector, &blocks, sizeof(blocks), NULL) ||
@@ -67,11 +83,13 @@ bool stop_may_call(struct stop *s, long number, const long arguments[6])
 		const struct held *h = &s->held[i];
 		struct arch_regs regs = h->pub.regs;
 		taddr_t selector;
+		int dispatches;
 
 		if (!h->stopped || h->gone)
 			continue;
+		dispatches = tracee_dispatches(h->pub.tid, &selector);
 		/* What the selector says may change with every instruction. */
-		if (tracee_dispatches(h->pub.tid, &selector) || held_is_strict(h))
+		if (dispatches > 0 || (dispatches < 0 && may_dispatch(s)) || held_is_strict(h))
 			return false;
 		if (!held_is_filtered(h))
 			continue;

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -71,10 +72,8 @@ static void expect_no_calls(struct session *s)
 	assert_non_null(strstr(e.text, "PR_SET_SYSCALL_USER_DISPATCH"));
 }
 
-/* fear H4: ... while another thread of it may make them */
-static void test_helped(void **state)
+static void expect_help(struct harness *h)
 {
-	struct harness *h = *state;
 	struct session *s;
 	unsigned id;
 
@@ -92,10 +91,14 @@ static void test_helped(void **state)
 	harness_end(h, 0);
 }
 
-/* fear H4: ... or while it does so only at times: then one of those when it does not is waited for */
-static void test_toggling(void **state)
+/* fear H4: ... while another thread of it may make them */
+static void test_helped(void **state)
 {
-	struct harness *h = *state;
+	expect_help(*state);
+}
+
+static void expect_to_wait(struct harness *h)
+{
 	struct session *s;
 	unsigned id;
 
@@ -116,6 +119,12 @@ static void test_toggling(void **state)
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
 	session_go(h, CALLS);
 	harness_end(h, 0);
+}
+
+/* fear H4: ... or while it does so only at times: then one of those when it does not is waited for */
+static void test_toggling(void **state)
+{
+	expect_to_wait(*state);
 }
 
 /* A thread that may read, write and exit, and does nothing but count. */
@@ -243,36 +252,62 @@ static void test_by_place(void **state)
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-/* From now on this process cannot ask whether a thread dispatches, as before Linux 6.4. */
-static void forget_how_to_ask(void)
-{
-	struct sock_filter filter[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ptrace, 0, 3),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, GET_DISPATCH, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	const struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+static bool may_not_ask, asked;
 
-	assert_int_equal(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-	assert_int_equal(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
-				 &program),
-			 0);
+/* As before Linux 6.4, while that is so. */
+long __real_ptrace(enum __ptrace_request request, pid_t tid, void *address, void *data);
+long __wrap_ptrace(enum __ptrace_request request, pid_t tid, void *address, void *data);
+
+long __wrap_ptrace(enum __ptrace_request request, pid_t tid, void *address, void *data)
+{
+	if (!may_not_ask || (unsigned)request != GET_DISPATCH)
+		return __real_ptrace(request, tid, address, data);
+	asked = true;
+	errno = EIO;
+	return -1;
 }
 
-/* fear H4: ... also where the kernel is too old to say so: the signal is taken back. The last test. */
+/* fear H4: ... also where the kernel is too old to say so: the signal is taken back. */
 static void test_untold(void **state)
 {
 	struct harness *h = *state;
 
 	start(h, "blocked");
-	forget_how_to_ask();
 	expect_busy(h);
 }
 
-#define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+/* fear H4: ... and then another thread is tried */
+static void test_untold_helped(void **state)
+{
+	expect_help(*state);
+}
+
+/*
+ * fear H4: ... and none of ours is made in the program's handler, where the signal is blocked: the kernel
+ * would take the handler away
+ */
+static void test_untold_toggling(void **state)
+{
+	for (int i = 0; i < 10; i++)
+		expect_to_wait(*state);
+}
+
+static int set_up_untold(void **state)
+{
+	may_not_ask = true;
+	return harness_setup(state);
+}
+
+static int tear_down_untold(void **state)
+{
+	const bool was_asked = asked;
+
+	may_not_ask = asked = false;
+	return harness_teardown(state) || !was_asked;
+}
+
+#define CASE(function)	 cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+#define UNTOLD(function) cmocka_unit_test_setup_teardown(function, set_up_untold, tear_down_untold)
 
 int main(void)
 {
@@ -282,7 +317,9 @@ int main(void)
 		CASE(test_toggling),
 		cmocka_unit_test(test_strict_thread),
 		cmocka_unit_test(test_by_place),
-		CASE(test_untold),
+		UNTOLD(test_untold),
+		UNTOLD(test_untold_helped),
+		UNTOLD(test_untold_toggling),
 	};
 
 	return cmocka_run_group_tests_name("live/dispatch", tests, NULL, NULL);
