@@ -109,6 +109,7 @@ static int run_mutator(struct harness *h, bool planted, char *said, size_t size)
 	if (!child) {
 		/* cmocka catches what is to be seen here. */
 		signal(SIGABRT, SIG_DFL);
+		signal(SIGSEGV, SIG_DFL);
 		dup2(fds[1], STDERR_FILENO);
 		close(fds[0]);
 		close(fds[1]);

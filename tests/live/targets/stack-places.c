@@ -153,6 +153,7 @@ static int run_guards(void)
 	for (int i = 0; i < 4; i++)
 		if (!make_guard(memory + (size_t)i * STACK)) {
 			say_ready();
+			wait_for_end();
 			return 0;
 		}
 	for (int i = 0; i < GUARDED; i++) {
