@@ -72,7 +72,8 @@ static void mutate(struct harness *h, bool planted)
 	unsigned id;
 	size_t count;
 
-	setrlimit(RLIMIT_CORE, &no_core);
+	if (planted)
+		setrlimit(RLIMIT_CORE, &no_core);
 	id = session_insert(s, "part_0*");
 	count = note_heads(s, heads);
 	/* Something stays, so that the heap does. */
