@@ -7,6 +7,7 @@
 #   make test               everything that CI runs (unit live real fuzz)
 #   make fuzz               damaged files and messages, FUZZ_SECONDS (60) for each fuzzer
 #   make hostile            the hardest tests, some 20 minutes; HOURS=n goes on with random seeds
+#   make kernels            live tests on other kernels, emulated; KERNELS="PACKAGE..."
 #   make deb                Debian packages, in $(O)/deb
 #   make safety             the table of fears and tests in docs/safety.md
 #   make bench              what looking costs, beside other tools; bench-parts: the pieces
@@ -200,7 +201,7 @@ endif
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: check cppcheck valgrind memcheck races racing all tests unit live real fuzz fuzz-tests fuzz-engine hostile safety tidy test bench bench-parts coverage bare lint fmt install uninstall deb demo clean examples FORCE
+.PHONY: kernels check cppcheck valgrind memcheck races racing all tests unit live real fuzz fuzz-tests fuzz-engine hostile safety tidy test bench bench-parts coverage bare lint fmt install uninstall deb demo clean examples FORCE
 
 all: $(programs) $(library)
 
@@ -334,6 +335,7 @@ $(live_bin): $(O)/%: $(O)/%.o $(call objects,$(harness_src)) $(test_libs)
 $(O)/tests/live/no_execmem: TEST_LIBS := -Wl,--wrap=remote_run $(TEST_LIBS)
 
 $(O)/tests/live/dispatch: TEST_LIBS := -Wl,--wrap=ptrace $(TEST_LIBS)
+$(O)/tests/live/private: TEST_LIBS := -Wl,--wrap=arch_switches_are_whole $(TEST_LIBS)
 $(O)/tests/live/each: TEST_LIBS := -Wl,--wrap=body_write $(TEST_LIBS)
 
 $(O)/tests/live/patch_breakpoints: TEST_LIBS := -Wl,--wrap=stop_write $(TEST_LIBS)
@@ -460,6 +462,10 @@ bench-parts: all examples $(bench_bin)
 
 bare:
 	tests/bare.sh
+
+# KERNELS: Debian's packages of kernels, each of which is booted in an emulator; takes an hour.
+kernels:
+	tests/kernels.sh
 
 # Which lines the tests reach: a table with the lines of each file that none reached, the least
 # covered first, and the figure. Tests that fail are told, and the table is made all the same.

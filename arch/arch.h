@@ -350,6 +350,13 @@ size_t arch_emit_switch(struct arch_buf *out);
  * that is 0. *value is set on ARCH_OK only; else ARCH_OUT_OF_RANGE. */
 int arch_switch_value(taddr_t switch_pc, taddr_t target, uint64_t *value);
 
+/*
+ * False where a switch must not be turned under running threads: in an emulator that fetches
+ * instructions byte by byte while another of its processors stores (QEMU's TCG, which
+ * gives its name in CPUID leaf 40000000h). A thread there was seen to execute half a no-op and half a jump.
+ */
+bool arch_switches_are_whole(void);
+
 /* ----------------------------------------------------- frames of snippets */
 
 /*

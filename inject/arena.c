@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "arch/arch.h"
 #include "inject/arena_map.h"
 #include "inject/arena_place.h"
 #include "inject/maps.h"
@@ -207,8 +208,9 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 	return no_room(a, lo, hi, placed, e);
 }
 
-static int create_any(struct stop *s, taddr_t lo, taddr_t hi, bool private, struct arena **out,
-		      struct dinst_error *e)
+/* `private`: why it is to be private from the beginning, or NULL. */
+static int create_any(struct stop *s, taddr_t lo, taddr_t hi, const char *private,
+		      struct arena **out, struct dinst_error *e)
 {
 	struct arena *a = calloc(1, sizeof(*a));
 	int result;
@@ -218,8 +220,8 @@ static int create_any(struct stop *s, taddr_t lo, taddr_t hi, bool private, stru
 	a->fd = -1;
 	a->target = stop_target(s);
 	if (private)
-		snprintf(a->note, sizeof(a->note), "a private arena was asked for");
-	result = create(s, a, lo, hi, private, e);
+		snprintf(a->note, sizeof(a->note), "%s", private);
+	result = create(s, a, lo, hi, private != NULL, e);
 	if (result)
 		free(a);
 	else
@@ -229,13 +231,19 @@ static int create_any(struct stop *s, taddr_t lo, taddr_t hi, bool private, stru
 
 int arena_create(struct stop *s, taddr_t lo, taddr_t hi, struct arena **out, struct dinst_error *e)
 {
-	return create_any(s, lo, hi, false, out, e);
+	/* Code in a shared one is changed under running threads, in children too. */
+	return create_any(
+		s, lo, hi,
+		arch_switches_are_whole()
+			? NULL
+			: "the processor is emulated, and may execute half of a changed jump",
+		out, e);
 }
 
 int arena_create_private(struct stop *s, taddr_t lo, taddr_t hi, struct arena **out,
 			 struct dinst_error *e)
 {
-	return create_any(s, lo, hi, true, out, e);
+	return create_any(s, lo, hi, "a private arena was asked for", out, e);
 }
 
 /* ------------------------------------------------------------ afterwards */

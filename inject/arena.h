@@ -63,7 +63,8 @@ struct arena {
 
 /*
  * Maps a new arena from which all of [lo, hi) is within reach. Keeps clear of
- * the brk heap and of growing stacks, and never replaces a mapping.
+ * the brk heap and of growing stacks, and never replaces a mapping. Private where code must not be changed
+ * under running threads (arch_switches_are_whole()).
  */
 int arena_create(struct stop *s, taddr_t lo, taddr_t hi, struct arena **out, struct dinst_error *e);
 

@@ -177,6 +177,12 @@ size_t arch_emit_switch(struct arch_buf *out)
 	return at;
 }
 
+/* Its first instruction is all that changes, and instructions are fetched whole. */
+bool arch_switches_are_whole(void)
+{
+	return true;
+}
+
 int arch_switch_value(taddr_t switch_pc, taddr_t target, uint64_t *value)
 {
 	uint8_t bytes[ARCH_SWITCH_SIZE];

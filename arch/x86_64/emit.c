@@ -4,6 +4,9 @@
  * (arch_buf.pc) apart from where it is written. Never fails one by one: the
  * buffer's status is sticky.
  */
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 #include <string.h>
 
 #include "arch/x86_64/x86.h"
@@ -113,6 +116,23 @@ size_t arch_emit_switch(struct arch_buf *out)
 	memcpy(bytes, &word, sizeof(bytes));
 	x86_emit(out, bytes, sizeof(bytes));
 	return at;
+}
+
+bool arch_switches_are_whole(void)
+{
+#ifdef __x86_64__
+	enum { HYPERVISOR = 1u << 31, NAME_LEAF = 0x40000000 };
+	static const char emulator[] = "TCGTCGTCGTCG";
+	unsigned a, b, c, d, name[3];
+
+	/* Beyond what the processor itself has: __get_cpuid() would not ask for it. */
+	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & HYPERVISOR))
+		return true;
+	__cpuid(NAME_LEAF, a, name[0], name[1], name[2]);
+	return memcmp(name, emulator, sizeof(name)) != 0;
+#else
+	return true;
+#endif
 }
 
 int arch_switch_value(taddr_t switch_pc, taddr_t target, uint64_t *value)
