@@ -13,13 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/live/harness_pool.h"
 #include "tests/live/harness_session.h"
 #include "tests/live/harness_thread.h"
 
@@ -495,39 +495,13 @@ static void test_becomes_small(void **state)
 	run_huge(*state, "small", true);
 }
 
-/* The administrator's pool of huge pages; locked while a case has one more in it. */
-static int pool = -1;
-
-static long pool_pages(long wanted)
-{
-	char text[32] = "";
-	long now = -1;
-
-	if (wanted >= 0) {
-		snprintf(text, sizeof(text), "%ld\n", wanted);
-		if (pwrite(pool, text, strlen(text), 0) < 0)
-			return -1;
-	}
-	if (pread(pool, text, sizeof(text) - 1, 0) > 0)
-		now = strtol(text, NULL, 10);
-	return now;
-}
+static bool has_pool;
 
 static int setup_pool(void **state)
 {
 	const int err = harness_setup(state);
-	long count;
 
-	pool = open("/proc/sys/vm/nr_hugepages", O_RDWR | O_CLOEXEC);
-	if (pool < 0 || flock(pool, LOCK_EX))
-		return err;
-	count = pool_pages(-1);
-	if (count < 0 || pool_pages(count + 1) == count + 1)
-		return err;
-	/* There is none. */
-	pool_pages(count);
-	close(pool);
-	pool = -1;
+	has_pool = harness_pool_take();
 	return err;
 }
 
@@ -535,18 +509,19 @@ static int teardown_pool(void **state)
 {
 	const int err = harness_teardown(state);
 
-	if (pool >= 0) {
-		pool_pages(pool_pages(-1) - 1);
-		close(pool);
-	}
-	pool = -1;
+	if (has_pool)
+		harness_pool_give_back();
 	return err;
 }
 
 static void run_reserved(void **state, bool while_patched)
 {
-	if (pool < 0) {
+	if (!has_pool) {
 		print_message("SKIP hugetlb: no page can be reserved\n");
+		skip();
+	}
+	if (!harness_pool_is_written()) {
+		print_message("SKIP hugetlb: the kernel writes nothing there for us\n");
 		skip();
 	}
 	run_huge(*state, "hugetlb", while_patched);

@@ -78,8 +78,9 @@ static int map_anew(const char *how)
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | (reserved ? MAP_HUGETLB : 0), -1,
 		 0) == MAP_FAILED)
 		exit(3);
-	if (!strcmp(how, "huge"))
-		madvise(text, HUGE, MADV_HUGEPAGE);
+	/* Some kernels give them to whoever has room for one. */
+	if (!reserved)
+		madvise(text, HUGE, !strcmp(how, "huge") ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 	memcpy(text, copy, HUGE);
 	if (!strcmp(how, "huge"))
 		madvise(text, HUGE, MADV_COLLAPSE);
