@@ -318,8 +318,8 @@ int tracee_dispatches(pid_t tid, taddr_t *selector)
 
 bool tracee_blocks(pid_t tid, int signal)
 {
-	uint64_t mask =
-		0; /* where a call has one of its own, that from before it: the kernel puts it back first */
+	/* Where a call has one of its own, that from before it: the kernel puts it back first. */
+	uint64_t mask = 0;
 
 	return ptrace(PTRACE_GETSIGMASK, tid, (void *)sizeof(mask), &mask) < 0 ||
 	       (mask >> (signal - 1) & 1);
