@@ -128,14 +128,31 @@ static void replace(struct reading *r, struct file_image *f)
 	f->inode = 0;
 }
 
+/* 1, 0, or -1 with the error where nobody can tell. */
+static int is_rewritten(struct reading *r, const struct file_image *f, const struct maps_entry *m,
+			const char *path)
+{
+	const int rewritten = file_is_rewritten(r, &f->stamp, m, path);
+
+	if (rewritten < 0)
+		dinst_fail(
+			r->e, DINST_BUSY,
+			"%s has been written to, and neither /proc/%d/pagemap nor the file can be read now: whether it was loaded anew cannot be told",
+			path, (int)target_pid(r->target));
+	return rewritten;
+}
+
 struct file_image *module_file_of(struct reading *r, const struct maps_entry *m, const char *path)
 {
 	struct module_list *l = r->list;
 	struct file_image *f = module_file_find(l, m);
 	struct dinst_error e = {0};
+	const int rewritten = f && f->image ? is_rewritten(r, f, m, path) : 0;
 	int fd;
 
-	if (f && (!f->image || !file_is_rewritten(&f->stamp, r->target, &r->maps, m, path)))
+	if (rewritten < 0)
+		return NULL;
+	if (f && !rewritten)
 		return f;
 	if (f)
 		replace(r, f);

@@ -38,15 +38,6 @@ struct file_stamp {
 /* Of the open file of mapping `m`, `mounts` (mounts_read()) may be NULL; all zero if it cannot be had. */
 struct file_stamp file_stamp(int fd, const char *mounts, const struct maps_entry *m);
 
-/*
- * True if the file of mapping `m`, one of `maps`, is the stamp's and has been written since,
- * and nothing in its code is ours or another tool's: then it may have been loaded anew, and
- * it does no harm to take it for that. Waits for nobody who provides the file where the mapping itself leads to it
- * (CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE); by its name only whoever provides it can be asked.
- */
-bool file_is_rewritten(const struct file_stamp *stamp, const struct target *t,
-		       const struct maps *maps, const struct maps_entry *m, const char *path);
-
 enum { MAIN_ROOT_TEXT = 64 };
 
 /*
@@ -100,6 +91,16 @@ bool module_file_is_code(const struct maps_entry *m);
 
 /* What is known of a mapping's file; NULL if nobody has looked at it. */
 struct file_image *module_file_find(struct module_list *l, const struct maps_entry *m);
+
+/*
+ * 1 if the file of mapping `m`, one of r->maps, is the stamp's and has been written since,
+ * and nothing in its code is ours or another tool's: then it may have been loaded anew, and
+ * it does no harm to take it for that. Else 0; -1 where nobody can tell now. Waits for nobody who provides the file
+ * where the mapping itself leads to it (CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE); by its name only whoever
+ * provides it can be asked.
+ */
+int file_is_rewritten(const struct reading *r, const struct file_stamp *stamp,
+		      const struct maps_entry *m, const char *path);
 
 /*
  * A descriptor of a mapping's file, or -ENOENT; -EMFILE and the like where there may be one, but

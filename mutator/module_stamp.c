@@ -8,6 +8,7 @@
  */
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -37,51 +38,89 @@ struct file_stamp file_stamp(int fd, const char *mounts, const struct maps_entry
 	return stamp;
 }
 
-/* Somebody wrote into its code where it is mapped, as we do: a mapping that is new has none of that. */
-static bool has_copies(const struct target *t, const struct maps *maps, const struct maps_entry *of)
+/* 1 where code of mapping `m` is not as the file has it now, 0 where it is; -1 where that cannot be told. */
+static int differs(const struct target *t, const struct maps_entry *m, int fd)
+{
+	uint8_t memory[4096], file[sizeof(memory)];
+
+	for (taddr_t at = m->lo; at < m->hi; at += sizeof(memory)) {
+		const ssize_t n = pread(fd, file, sizeof(file), (off_t)(m->offset + (at - m->lo)));
+
+		if (n < 0)
+			return -1;
+		/* What the file has no more cannot be read in memory, either. */
+		if (target_read_some(t, at, memory, (size_t)n) == (size_t)n &&
+		    memcmp(memory, file, (size_t)n) != 0)
+			return 1;
+	}
+	return 0;
+}
+
+/* The same by the pages' own account: 1 where one of them is not the file's any more. */
+static int has_copy(const struct maps_entry *m, int pagemap)
 {
 	const taddr_t page = (taddr_t)sysconf(_SC_PAGESIZE);
-	const int pagemap = maps_open_pagemap(target_memory_tid(t));
-	bool found = false;
 
-	for (size_t i = 0; i < maps->count && !found; i++) {
-		const struct maps_entry *m = &maps->entries[i];
+	for (taddr_t at = m->lo; at < m->hi; at += page)
+		if (maps_page_is_copy(pagemap, at))
+			return 1;
+	return 0;
+}
+
+/*
+ * 1 where somebody wrote into its code where it is mapped, as we do: a mapping that is new has none of that.
+ * Where the kernel has no account of pages, or we no descriptor for it, what is there is
+ * compared with the file; -1 where that cannot be had.
+ */
+static int is_written_to(const struct reading *r, const struct maps_entry *of, const char *path,
+			 bool served)
+{
+	const int pagemap = maps_open_pagemap(target_memory_tid(r->target));
+	bool exact;
+	const int fd = pagemap >= 0 || served ? -1 : module_file_open(r, of, path, &exact);
+	int found = pagemap < 0 && fd < 0 ? -1 : 0;
+
+	for (size_t i = 0; i < r->maps.count && !found; i++) {
+		const struct maps_entry *m = &r->maps.entries[i];
 
 		if (m->inode != of->inode || m->device != of->device ||
 		    !(m->protection & PROT_EXEC))
 			continue;
-		for (taddr_t at = m->lo; at < m->hi && !found; at += page)
-			found = maps_page_is_copy(pagemap, at);
+		found = pagemap >= 0 ? has_copy(m, pagemap) : differs(r->target, m, fd);
 	}
 	if (pagemap >= 0)
 		close(pagemap);
+	if (fd >= 0)
+		close(fd);
 	return found;
 }
 
-bool file_is_rewritten(const struct file_stamp *stamp, const struct target *t,
-		       const struct maps *maps, const struct maps_entry *m, const char *path)
+int file_is_rewritten(const struct reading *r, const struct file_stamp *stamp,
+		      const struct maps_entry *m, const char *path)
 {
-	const int tid = target_memory_tid(t);
+	const int tid = target_memory_tid(r->target);
 	char name[PATH_MAX_TEXT + 32];
 	struct file_stamp now;
 	struct statx st;
 	/* Whoever loads it anew has asked for its times (fstat(2)), and the kernel knows them since. */
 	const int flags = stamp->served ? AT_STATX_DONT_SYNC : 0;
+	int written;
 
 	snprintf(name, sizeof(name), "/proc/%d/map_files/%llx-%llx", tid, (unsigned long long)m->lo,
 		 (unsigned long long)m->hi);
 	if (statx(AT_FDCWD, name, flags, STATX_BASIC_STATS, &st)) {
 		snprintf(name, sizeof(name), "/proc/%d/root%s", tid, path);
 		if (statx(AT_FDCWD, name, 0, STATX_BASIC_STATS, &st))
-			return false;
+			return 0;
 	}
 	now = stamp_of(&st);
 	/* Another file has taken its name, and it is mapped still. */
 	if (now.inode != stamp->inode || now.device != stamp->device)
-		return false;
+		return 0;
 	if (now.size == stamp->size && now.written.tv_sec == stamp->written.tv_sec &&
 	    now.written.tv_nsec == stamp->written.tv_nsec)
-		return false;
+		return 0;
 	/* A time alone may change, too (touch(1)): what we have put into a module says that it stays. */
-	return !has_copies(t, maps, m);
+	written = is_written_to(r, m, path, stamp->served);
+	return written < 0 ? -1 : !written;
 }

@@ -3,6 +3,7 @@
  * dlopen.c - modules that are loaded and unloaded while they are instrumented,
  * or waited for.
  */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,6 +235,28 @@ static void test_built_anew(void **state)
 {
 	for (int n = 0; n < 4; n++)
 		run_reload(*state, "write", n & 1, n & 2);
+}
+
+static bool no_pagemap;
+
+int __real_maps_open_pagemap(pid_t tid);
+int __wrap_maps_open_pagemap(pid_t tid);
+
+int __wrap_maps_open_pagemap(pid_t tid)
+{
+	if (!no_pagemap)
+		return __real_maps_open_pagemap(tid);
+	errno = ENOENT;
+	return -1;
+}
+
+/* fear G4: the same where the kernel has no /proc/PID/pagemap: what is in memory is compared with the file */
+static void test_built_anew_unaccounted(void **state)
+{
+	no_pagemap = true;
+	for (int n = 0; n < 4; n++)
+		run_reload(*state, "write", n & 1, n & 2);
+	no_pagemap = false;
 }
 
 /* fear G4: the same with a new file of its name */
@@ -501,6 +524,7 @@ int main(void)
 		CASE(test_churn),
 		CASE(test_child_keeps_the_plugin),
 		CASE(test_built_anew),
+		CASE(test_built_anew_unaccounted),
 		CASE(test_new_file),
 		CASE(test_touched),
 		CASE(test_edited_while_waiting),
