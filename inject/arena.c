@@ -15,7 +15,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "arch/arch.h"
 #include "inject/arena_map.h"
 #include "inject/arena_place.h"
 #include "inject/maps.h"
@@ -231,19 +230,13 @@ static int create_any(struct stop *s, taddr_t lo, taddr_t hi, const char *privat
 
 int arena_create(struct stop *s, taddr_t lo, taddr_t hi, struct arena **out, struct dinst_error *e)
 {
-	/* Code in a shared one is changed under running threads, in children too. */
-	return create_any(
-		s, lo, hi,
-		arch_switches_are_whole()
-			? NULL
-			: "the processor is emulated, and may execute half of a changed jump",
-		out, e);
+	return create_any(s, lo, hi, NULL, out, e);
 }
 
-int arena_create_private(struct stop *s, taddr_t lo, taddr_t hi, struct arena **out,
-			 struct dinst_error *e)
+int arena_create_private(struct stop *s, taddr_t lo, taddr_t hi, const char *why,
+			 struct arena **out, struct dinst_error *e)
 {
-	return create_any(s, lo, hi, "a private arena was asked for", out, e);
+	return create_any(s, lo, hi, why, out, e);
 }
 
 /* ------------------------------------------------------------ afterwards */

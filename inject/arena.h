@@ -63,14 +63,13 @@ struct arena {
 
 /*
  * Maps a new arena from which all of [lo, hi) is within reach. Keeps clear of
- * the brk heap and of growing stacks, and never replaces a mapping. Private where code must not be changed
- * under running threads (arch_switches_are_whole()).
+ * the brk heap and of growing stacks, and never replaces a mapping.
  */
 int arena_create(struct stop *s, taddr_t lo, taddr_t hi, struct arena **out, struct dinst_error *e);
 
-/* As arena_create(), but the fallback at once: for tests, and where a policy is known. */
-int arena_create_private(struct stop *s, taddr_t lo, taddr_t hi, struct arena **out,
-			 struct dinst_error *e);
+/* As arena_create(), but the fallback at once; `why` becomes its note. */
+int arena_create_private(struct stop *s, taddr_t lo, taddr_t hi, const char *why,
+			 struct arena **out, struct dinst_error *e);
 
 /*
  * Unmaps the arena: refuses with DINST_BUSY while a program counter is inside,

@@ -350,13 +350,13 @@ bool maps_is_copy(uint64_t entry)
 	return (entry & PAGEMAP_PRESENT) && !(entry & PAGEMAP_FILE);
 }
 
-bool maps_page_is_copy(int pagemap, taddr_t page)
+int maps_page_is_copy(int pagemap, taddr_t page)
 {
 	const off_t at = (off_t)(page / (taddr_t)sysconf(_SC_PAGESIZE) * sizeof(uint64_t));
 	uint64_t entry;
 
 	if (pagemap < 0 || pread(pagemap, &entry, sizeof(entry), at) != (ssize_t)sizeof(entry))
-		return true;
+		return -1;
 	return maps_is_copy(entry);
 }
 

@@ -71,10 +71,10 @@ const struct maps_entry *maps_file_start(const struct maps *m, const struct maps
 bool maps_is_free(const struct maps *m, taddr_t lo, taddr_t hi);
 
 /*
- * False if what is at `page` is a file's as it stands there, or nothing yet; true if it is, or may
- * be, a private copy. By a descriptor of /proc/PID/pagemap; with -1 nothing is known.
+ * 0 if what is at `page` is a file's as it stands there, or nothing yet; 1 if it is a private copy; -1 where
+ * that cannot be told, so that it may be one. By a descriptor of /proc/PID/pagemap; with -1 nothing is known.
  */
-bool maps_page_is_copy(int pagemap, taddr_t page);
+int maps_page_is_copy(int pagemap, taddr_t page);
 /* The same of what was read there for a page. */
 bool maps_is_copy(uint64_t entry);
 /* Opens it; -1 if it cannot be. */

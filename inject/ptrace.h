@@ -97,10 +97,10 @@ int tracee_has_filters(pid_t tid);
 bool tracee_filters_allow(pid_t tid, long number, bool native, const struct arch_regs *regs);
 
 /*
- * True if the stopped tracee dispatches its system calls to itself (prctl(2),
+ * 1 if the stopped tracee dispatches its system calls to itself (prctl(2),
  * PR_SET_SYSCALL_USER_DISPATCH): those from elsewhere than a range of its own code
  * become SIGSYS while the byte at *selector says so; always where that is 0.
- * 1, 0, or -1 where the kernel (before 6.4) does not tell.
+ * Else 0; -1 where the kernel (before 6.4) does not tell.
  */
 int tracee_dispatches(pid_t tid, taddr_t *selector);
 

@@ -297,7 +297,7 @@ static bool is_program(const uint8_t *bytes, size_t size)
 static bool may_be_copy(const struct target *t, taddr_t address)
 {
 	const int fd = maps_open_pagemap(target_memory_tid(t));
-	const bool copy = maps_page_is_copy(fd, address);
+	const bool copy = maps_page_is_copy(fd, address) != 0;
 
 	if (fd >= 0)
 		close(fd);

@@ -60,14 +60,15 @@ bool held_is_dispatched(const struct stop *s, const struct held *h)
 {
 	taddr_t selector = 0;
 	uint8_t blocks = 1;
-	const int dispatches = tracee_dispatches(h->pub.tid, &selector);
+	int dispatches;
 
+	if (h->was_dispatched)
+		return true;
+	dispatches = tracee_dispatches(h->pub.tid, &selector);
 	/*
 	 * The signal for a call of ours is taken back (remote.c). Where it is blocked, as it is in its
 	 * handler, the kernel takes the handler away for good (force_sig_info_to_task()).
 	 */
-	if (h->was_dispatched)
-		return true;
 	if (dispatches < 0)
 		return may_dispatch(s) && tracee_blocks(h->pub.tid, SIGSYS);
 	if (!dispatches)

@@ -397,11 +397,15 @@ static int apply_round(struct batch *b, struct stop *stop, enum round round, str
 	if (!count)
 		return 0;
 	status = patch_apply(stop, b->patches, count, e);
-	for (size_t i = 0; status >= 0 && i < count; i++)
-		if (b->patches[i].outcome != PATCH_DONE && b->patches[i].outcome != PATCH_ALREADY)
+	for (size_t i = 0; status >= 0 && i < count; i++) {
+		const enum patch_outcome outcome = b->patches[i].outcome;
+
+		b->sites[b->patch_site[i]]->unwritable |= outcome == PATCH_FAILED;
+		if (outcome != PATCH_DONE && outcome != PATCH_ALREADY)
 			b->foreign[b->patch_site[i]] = true;
 		else if (round == ROUND_HOLES)
 			b->hole_written[b->patch_site[i]] = true;
+	}
 	return status;
 }
 

@@ -6,6 +6,7 @@
  *
  * Reads /proc and the file system, changes nothing.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "inject/mounts.h"
+#include "inject/proc.h"
 #include "mutator/module_private.h"
 
 static struct file_stamp stamp_of(const struct statx *st)
@@ -38,7 +40,18 @@ struct file_stamp file_stamp(int fd, const char *mounts, const struct maps_entry
 	return stamp;
 }
 
-/* 1 where code of mapping `m` is not as the file has it now, 0 where it is; -1 where that cannot be told. */
+/* By the account of its pages: 1 where one of them is not the file's any more, else 0; -1 where that is not told. */
+static int has_copies(const struct maps_entry *m, int pagemap)
+{
+	const taddr_t page = (taddr_t)sysconf(_SC_PAGESIZE);
+	int copy = 0;
+
+	for (taddr_t at = m->lo; at < m->hi && !copy; at += page)
+		copy = maps_page_is_copy(pagemap, at);
+	return copy;
+}
+
+/* The same by the bytes that the file has now. */
 static int differs(const struct target *t, const struct maps_entry *m, int fd)
 {
 	uint8_t memory[4096], file[sizeof(memory)];
@@ -56,40 +69,40 @@ static int differs(const struct target *t, const struct maps_entry *m, int fd)
 	return 0;
 }
 
-/* The same by the pages' own account: 1 where one of them is not the file's any more. */
-static int has_copy(const struct maps_entry *m, int pagemap)
+/* Of all code of the file that is mapped; by its bytes where `fd` is one, else by the pages. */
+static int look_at_code(const struct reading *r, const struct maps_entry *of, int pagemap, int fd)
 {
-	const taddr_t page = (taddr_t)sysconf(_SC_PAGESIZE);
+	int found = 0;
 
-	for (taddr_t at = m->lo; at < m->hi; at += page)
-		if (maps_page_is_copy(pagemap, at))
-			return 1;
-	return 0;
+	for (size_t i = 0; i < r->maps.count && !found; i++) {
+		const struct maps_entry *m = &r->maps.entries[i];
+
+		if (m->inode == of->inode && m->device == of->device && m->protection & PROT_EXEC)
+			found = fd >= 0 ? differs(r->target, m, fd) : has_copies(m, pagemap);
+	}
+	return found;
 }
 
 /*
  * 1 where somebody wrote into its code where it is mapped, as we do: a mapping that is new has none of that.
  * Where the kernel has no account of pages, or we no descriptor for it, what is there is
- * compared with the file; -1 where that cannot be had.
+ * compared with the file; -1 where that cannot be had. Nobody who provides the file is waited for.
  */
 static int is_written_to(const struct reading *r, const struct maps_entry *of, const char *path,
 			 bool served)
 {
 	const int pagemap = maps_open_pagemap(target_memory_tid(r->target));
-	bool exact;
-	const int fd = pagemap >= 0 || served ? -1 : module_file_open(r, of, path, &exact);
-	int found = pagemap < 0 && fd < 0 ? -1 : 0;
+	int found = look_at_code(r, of, pagemap, -1);
+	bool exact = false;
+	int fd;
 
-	for (size_t i = 0; i < r->maps.count && !found; i++) {
-		const struct maps_entry *m = &r->maps.entries[i];
-
-		if (m->inode != of->inode || m->device != of->device ||
-		    !(m->protection & PROT_EXEC))
-			continue;
-		found = pagemap >= 0 ? has_copy(m, pagemap) : differs(r->target, m, fd);
-	}
 	if (pagemap >= 0)
 		close(pagemap);
+	if (found >= 0 || served)
+		return found;
+	fd = module_file_open(r, of, path, &exact);
+	if (fd >= 0 && exact)
+		found = look_at_code(r, of, -1, fd);
 	if (fd >= 0)
 		close(fd);
 	return found;
@@ -111,7 +124,7 @@ int file_is_rewritten(const struct reading *r, const struct file_stamp *stamp,
 	if (statx(AT_FDCWD, name, flags, STATX_BASIC_STATS, &st)) {
 		snprintf(name, sizeof(name), "/proc/%d/root%s", tid, path);
 		if (statx(AT_FDCWD, name, 0, STATX_BASIC_STATS, &st))
-			return 0;
+			return proc_is_lack(errno) ? -1 : 0;
 	}
 	now = stamp_of(&st);
 	/* Another file has taken its name, and it is mapped still. */

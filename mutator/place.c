@@ -74,6 +74,7 @@ void place_look_at_rseq(struct session *s, struct stop *stop)
 struct make_place {
 	struct session *session;
 	taddr_t lo, hi;
+	const char *private; /* why the arena is to be private, or NULL */
 	struct arena *arena;
 	struct journal *journal; /* NULL: it is made later */
 	struct proc_ids sharers;
@@ -104,8 +105,8 @@ static int make_arena(struct stop *stop, void *arg, struct dinst_error *e)
 	if (status < 0)
 		return status;
 	place_look_at_rseq(m->session, stop);
-	status = m->session->private_arenas ? arena_create_private(stop, m->lo, m->hi, &m->arena, e)
-					    : arena_create(stop, m->lo, m->hi, &m->arena, e);
+	status = m->private ? arena_create_private(stop, m->lo, m->hi, m->private, &m->arena, e)
+			    : arena_create(stop, m->lo, m->hi, &m->arena, e);
 	if (status >= 0)
 		make_known(stop, m);
 	return status;
@@ -252,10 +253,21 @@ static int make_in_stops(struct session *s, struct make_place *make, uint64_t *s
 	return status;
 }
 
+/* Code in a shared arena is changed under running threads, in children too (site_turn()). */
+static const char *why_private(const struct session *s)
+{
+	if (s->private_arenas)
+		return "a private arena was asked for";
+	return arch_switches_are_whole()
+		       ? NULL
+		       : "the processor is emulated, and may execute half of a changed jump";
+}
+
 int place_for(struct session *s, struct module *m, struct place **out, uint64_t *stop_ns,
 	      struct dinst_error *e)
 {
-	struct make_place make = {.session = s, .lo = m->lo, .hi = m->hi};
+	struct make_place make = {
+		.session = s, .lo = m->lo, .hi = m->hi, .private = why_private(s)};
 	struct dinst_error ignored = {0};
 	struct place *p;
 	int status;

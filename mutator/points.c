@@ -81,10 +81,13 @@ static const struct {
 		 "the name stands for a resolver; give the name of what it chooses (funcs lists it)"},
 	[REFUSAL_FOREIGN] =
 		{"foreign",
-		 "the bytes in memory are not the file's: another tool's patch, or the module was unloaded meanwhile; or they lie on reserved huge pages, where some kernels (6.1 to 6.12) write nothing for a tracer"},
+		 "the bytes in memory are not the file's: another tool's patch, or the module was unloaded meanwhile"},
 	[REFUSAL_UNMAPPED] = {"unmapped", "the module is no longer mapped"},
 	[REFUSAL_SHADOW_STACK] = {"shadow-stack",
 				  "a call would have to move, and the target has shadow stacks"},
+	[REFUSAL_UNWRITABLE] =
+		{"unwritable",
+		 "the kernel writes nothing there for a tracer, as some (6.1 and 6.12) do not to reserved huge pages"},
 };
 
 const char *refusal_name(enum refusal refusal)

@@ -88,6 +88,7 @@ enum refusal {
 	REFUSAL_FOREIGN, /* the bytes in memory are not the file's: another tool's patch, or unloaded */
 	REFUSAL_UNMAPPED,     /* the module is no longer mapped */
 	REFUSAL_SHADOW_STACK, /* a call would move, which the target's shadow stacks forbid */
+	REFUSAL_UNWRITABLE,   /* the kernel wrote nothing there for us */
 	REFUSAL_COUNT,
 };
 

@@ -108,11 +108,12 @@ void request_unlink(struct session *s, struct instance *i, const struct link *ma
 }
 
 /* The end of the point whose links begin at l: behind its first part. */
-static struct link *behind_point(struct link *l, bool *foreign)
+static struct link *behind_point(struct link *l, bool *foreign, bool *unwritable)
 {
-	*foreign = false;
+	*foreign = *unwritable = false;
 	for (bool last = false; l && !last; l = l->next_instance) {
 		*foreign |= l->site->foreign;
+		*unwritable |= l->site->unwritable;
 		last = !l->part;
 	}
 	return l;
@@ -125,8 +126,8 @@ void request_drop_points(struct session *s, struct instance *i, const struct fun
 	struct link **p = &i->links;
 
 	while (*p) {
-		bool foreign;
-		struct link *l = *p, *end = behind_point(l, &foreign), *next;
+		bool foreign, unwritable;
+		struct link *l = *p, *end = behind_point(l, &foreign, &unwritable), *next;
 		const struct function_ref own = {.module = l->site->module,
 						 .index = l->site->function};
 
@@ -141,7 +142,8 @@ void request_drop_points(struct session *s, struct instance *i, const struct fun
 			i->link_count--;
 			site_unlink(s, l);
 		}
-		request_refuse(i, f ? f : &own, why, NULL, &ignored);
+		request_refuse(i, f ? f : &own, unwritable ? REFUSAL_UNWRITABLE : why, NULL,
+			       &ignored);
 	}
 }
 

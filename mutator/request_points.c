@@ -411,7 +411,7 @@ void request_drop_foreign(struct request *r, struct session *s, struct site **si
 	for (struct instance *i = s->hidden; any && i; i = i->next)
 		request_drop_points(s, i, NULL, REFUSAL_FOREIGN);
 	for (size_t k = 0; k < site_count; k++)
-		sites[k]->foreign = false;
+		sites[k]->foreign = sites[k]->unwritable = false;
 	if (any)
 		site_update_all(s);
 }

@@ -11,11 +11,12 @@
 # some minutes. Everything is unmounted and removed at the end.
 set -eu
 cd "$(dirname "$0")/.."
+name=bare
 . tests/debian.sh
 
 what=${1:-demo}
 
-debian_begin bare
+debian_begin
 if debian_in "{ command -v gcc make pkg-config; ./bootstrap $what; }"; then
 	tail -40 "$log"
 	result PASS "./bootstrap $what from $mirror"

@@ -3,10 +3,11 @@
 #
 # debian.sh - a minimal Debian 12 in a folder, to be entered with chroot; sourced.
 #
-#   debian_begin NAME     ends the script where that cannot be had; $root, $log and $mirror from then on
+#   name=NAME             of the script, beforehand
+#   debian_begin          ends the script where it cannot be had; $root, $log and $mirror from then on
 #   debian_in COMMAND     runs it in there by a shell, its output in $log
 #   debian_unmount        before the folder is made into something else
-#   result WORD TEXT      one line of how it went, as run.sh's tests say it
+#   result WORD TEXT      one line of how it went: PASS, FAIL or SKIP
 #
 # Needs root, debootstrap and the network. Everything is unmounted and removed at the end.
 
@@ -41,7 +42,6 @@ debian_end() {
 }
 
 debian_begin() {
-	name=$1
 	if [ "$(id -u)" -ne 0 ]; then
 		result SKIP "needs root"
 		exit 0

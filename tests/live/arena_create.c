@@ -28,7 +28,7 @@ static int make(struct stop *s, void *arg, struct dinst_error *e)
 {
 	struct job *job = arg;
 
-	return job->private ? arena_create_private(s, job->lo, job->hi, &job->arena, e)
+	return job->private ? arena_create_private(s, job->lo, job->hi, "a test", &job->arena, e)
 			    : arena_create(s, job->lo, job->hi, &job->arena, e);
 }
 

@@ -3,10 +3,13 @@
  * death_family.c - what a mutator that was killed has left in a child which is not as its parent is: who
  * takes it out looks at each for itself.
  */
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 
+#include "inject/ptrace.h"
 #include "mutator/leftovers.h"
 #include "tests/live/death_help.h"
+#include "tests/live/harness_thread.h"
 
 /*
  * fear J2, C2, H5: a child alone has loaded what switches between tasks, and one of them was interrupted in
@@ -40,23 +43,19 @@ static void test_switch_of_the_child(void **state)
 /* The target has it that its first thread dispatches its calls, though of no address: it must be told. */
 static void skip_unless_told(void)
 {
-	enum { GET_DISPATCH = 0x4211 };
-	uint64_t configuration[4];
+	taddr_t selector;
 	pid_t pid = fork();
-	long error;
+	bool told;
 
 	assert_true(pid >= 0);
 	if (!pid)
-		for (;;)
+		for (prctl(PR_SET_PDEATHSIG, SIGKILL);;)
 			pause();
-	assert_int_equal(ptrace(PTRACE_SEIZE, pid, NULL, NULL), 0);
-	assert_int_equal(ptrace(PTRACE_INTERRUPT, pid, NULL, NULL), 0);
-	assert_int_equal(waitpid(pid, NULL, __WALL), pid);
-	error = ptrace((enum __ptrace_request)GET_DISPATCH, pid, (void *)sizeof(configuration),
-		       configuration);
+	thread_seize(pid);
+	told = tracee_dispatches(pid, &selector) >= 0;
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, NULL, __WALL), pid);
-	if (!error)
+	if (told)
 		return;
 	print_message("SKIP: the kernel (before 6.4) does not tell who dispatches system calls\n");
 	skip();

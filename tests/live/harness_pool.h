@@ -14,7 +14,7 @@
 bool harness_pool_take(void);
 void harness_pool_give_back(void);
 
-/* True if the kernel writes to such a page for a tracer though the program may not; Linux 6.1 to 6.12 does not. */
+/* True if the kernel writes to such a page for a tracer though the program may not; Linux 6.1 and 6.12 do not. */
 bool harness_pool_is_written(void);
 
 #endif

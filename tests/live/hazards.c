@@ -450,6 +450,52 @@ static void test_vfork_parent(void **state)
 
 /* ----------------------------------------------------- what others changed */
 
+static uint64_t denied; /* nothing is written to this page; 0: all is */
+
+int __real_stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
+		      struct dinst_error *e);
+int __wrap_stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
+		      struct dinst_error *e);
+
+int __wrap_stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
+		      struct dinst_error *e)
+{
+	if (denied && address / 4096 == denied / 4096)
+		return dinst_fail(e, DINST_FAILED, "denied by the test");
+	return __real_stop_write(s, address, from, size, e);
+}
+
+/* fear B3: the kernel does not write to code for us, as to reserved huge pages: refused with that reason, for as long as it is so */
+static void test_unwritable(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	uint8_t before[8], after[8];
+	struct session *s;
+	unsigned id = 0;
+	size_t count;
+
+	harness_start(h, "hazards", NULL);
+	s = session_begin(h);
+	/* The first insertion writes to the program's code for its system calls, too. */
+	session_remove(s, session_insert(s, "tree"));
+	denied = session_address(s, "leaf");
+	thread_peek(h->pid, denied, before, sizeof(before));
+	if (session_try_insert(s, "leaf", false, &count, &id, &e) != DINST_REFUSED ||
+	    !strstr(e.text, refusal_name(REFUSAL_UNWRITABLE)))
+		fail_msg("it says: %s", e.text);
+	thread_peek(h->pid, denied, after, sizeof(after));
+	assert_memory_equal(before, after, sizeof(after));
+	denied = 0;
+	id = session_insert(s, "leaf");
+	harness_send(h, "tree 9\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	assert_int_equal(session_value(s, id), 10);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* Bytes that are not the file's are another tool's: refused, and left alone. */
 /*
  * fear J4: a breakpoint of somebody else is left alone, and the function refused as long as it is
@@ -537,7 +583,8 @@ int main(void)
 		CASE(raw_sequence),	   CASE(raw_stub_nanosleep), CASE(raw_stub_read),
 		CASE(test_stub_nanosleep), CASE(test_stub_read),     CASE(raw_interrupt),
 		CASE(raw_unsealed),	   CASE(raw_file_limit),     CASE(raw_child),
-		CASE(test_vfork_parent),   CASE(test_foreign),	     CASE(test_hooked_between),
+		CASE(test_vfork_parent),   CASE(test_foreign),	     CASE(test_unwritable),
+		CASE(test_hooked_between),
 	};
 
 	return cmocka_run_group_tests_name("live/hazards", tests, NULL, NULL);

@@ -125,7 +125,7 @@ static unsigned tries_of_memfd(void)
 	return 1;
 }
 
-/* fear B8: no file may be mapped executable, a memfd neither: private memory, and `ls -v` says why */
+/* fear B8: no file may be mapped executable, a memfd neither: private memory, and it is noted why */
 static void test_files(void **state)
 {
 	run_counted(*state, FILES, ARENA_PRIVATE, tries_of_memfd());

@@ -58,7 +58,7 @@ bool __wrap_arch_switches_are_whole(void)
 	return !emulated && __real_arch_switches_are_whole();
 }
 
-/* fear C7: an emulated processor may execute half of a changed jump: code is changed in stops only, and `ls -v` says why */
+/* fear C7: an emulated processor may execute half of a changed jump: code is changed in stops only, and it is noted why */
 static void test_emulated(void **state)
 {
 	struct harness *h = *state;
