@@ -76,7 +76,8 @@ static bool shows_file(const struct maps_entry *entry)
 /*
  * The file of a mapping, only if it is still the file that is mapped. Through
  * map_files where we may (it works for deleted files and in containers), else
- * by its name in the target's own root.
+ * by its name in the target's own root. Known by its inode: on btrfs, and of an overlay in
+ * older kernels, stat(2) tells another device than the maps.
  */
 static int open_mapped(pid_t tid, const struct maps_entry *entry)
 {
@@ -93,7 +94,7 @@ static int open_mapped(pid_t tid, const struct maps_entry *entry)
 	}
 	if (fd < 0)
 		return -1;
-	if (!fstat(fd, &st) && st.st_dev == entry->device && st.st_ino == entry->inode)
+	if (!fstat(fd, &st) && st.st_ino == entry->inode)
 		return fd;
 	close(fd);
 	return -1;

@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -370,6 +371,56 @@ static void only_what_equals_the_file_is_dropped(void **state)
 	finish(&c);
 }
 
+/* What stat(2) tells besides: on btrfs another device than the maps. */
+static dev_t other_device;
+static ino_t other_inode;
+
+int __real_fstat(int fd, struct stat *st);
+int __wrap_fstat(int fd, struct stat *st);
+
+int __wrap_fstat(int fd, struct stat *st)
+{
+	const int result = __real_fstat(fd, st);
+
+	st->st_dev += other_device;
+	st->st_ino += other_inode;
+	return result;
+}
+
+/*
+ * fear J3: private copies of text pages are given back also where the maps tell another device of the file than
+ * stat(2) does, as on btrfs and in overlays; what is another file is not taken for it
+ */
+static void whatever_device_is_told(void **state)
+{
+	struct patch one;
+	struct scene c;
+	unsigned before;
+
+	begin(&c, *state);
+	before = copies_at_first(&c);
+	one = patch_at(c.blob + 50 * PAGE);
+	apply_all(&c, &one, 1);
+	reverse(&one, 1);
+	apply_all(&c, &one, 1);
+	c.pages = calloc(1, sizeof(*c.pages));
+	assert_non_null(c.pages);
+	c.pages[0] = one.address;
+	c.page_count = 1;
+	other_inode = 1;
+	c.files = patch_files_open(c.target, c.pages, c.page_count);
+	help_stop_well(c.target, drop, &c);
+	patch_files_close(c.files);
+	other_inode = 0;
+	assert_int_equal(c.kept, 1);
+	assert_int_equal(copies(&c), before + 4);
+	other_device = 1;
+	drop_until(&c, 0);
+	other_device = 0;
+	assert_int_equal(copies(&c), before);
+	finish(&c);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
@@ -383,6 +434,7 @@ int main(void)
 		CASE(malformed),
 		CASE(many_at_once),
 		CASE(only_what_equals_the_file_is_dropped),
+		CASE(whatever_device_is_told),
 	};
 
 	return cmocka_run_group_tests_name("live/patch_apply", tests, NULL, NULL);
