@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "inject/control.h"
@@ -117,6 +118,38 @@ static void test_hanging(void **state)
 static void test_stopped(void **state)
 {
 	check_last_resort(*state, stop_ourselves);
+}
+
+/* A control group of version 2; "": there is none. */
+static char group[64];
+
+static int freeze_ourselves(struct stop *s, void *arg, struct dinst_error *e)
+{
+	harness_join(getpid(), group);
+	harness_set(group, "cgroup.freeze", "1");
+	return wait_for_ever(s, arg, e);
+}
+
+/* fear J2, K2: the control group that we are in is frozen in a stop: the same (of version 2: those of version 1 let nobody end) */
+static void test_frozen(void **state)
+{
+	static const char *const roots[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+	bool made = false;
+	char path[96];
+
+	for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]) && !made; i++) {
+		snprintf(group, sizeof(group), "%s/dinst-test-%d", roots[i], (int)getpid());
+		snprintf(path, sizeof(path), "%s/cgroup.freeze", group);
+		made = !mkdir(group, 0755) && !access(path, W_OK);
+		if (!made)
+			rmdir(group);
+	}
+	if (!made) {
+		print_message("skipped: no control groups of version 2 here\n");
+		skip();
+	}
+	check_last_resort(*state, freeze_ourselves);
+	harness_until(!rmdir(group));
 }
 
 /* A process that does nothing, and ends with us. */
@@ -265,6 +298,7 @@ int main(void)
 		CASE(test_pages_of_its_own),
 		CASE(test_hanging),
 		CASE(test_stopped),
+		CASE(test_frozen),
 		CASE(test_one_inside_the_other),
 	};
 
