@@ -38,13 +38,15 @@ static int open_one(const char *path, int *lack)
  * and in ours, and among what the target runs. *exact tells if it is that file
  * for sure: an overlay or btrfs may tell stat(2) other numbers than the maps,
  * so that one which is not may still be the right one. In our own root only both
- * numbers tell: a container's file system counts its files as ours does.
+ * numbers tell: a container's file system counts its files as ours does. What a name ends with may be
+ * its own: a file that is called "x (deleted)" looks in the maps as x does where that has been deleted.
  */
 int module_file_open(const struct reading *r, const struct maps_entry *m, const char *path,
 		     bool *exact)
 {
 	int tid = target_memory_tid(r->target), inexact = -1, lack = 0, fd;
-	char candidates[3][PATH_MAX_TEXT];
+	enum { WHOLE_NAME, IN_ITS_ROOT, IN_OURS, PROGRAM, CANDIDATES };
+	char candidates[CANDIDATES][PATH_MAX_TEXT];
 
 	*exact = true;
 	snprintf(candidates[0], sizeof(candidates[0]), "/proc/%d/map_files/%llx-%llx", tid,
@@ -52,17 +54,18 @@ int module_file_open(const struct reading *r, const struct maps_entry *m, const 
 	fd = open_one(candidates[0], &lack);
 	if (fd >= 0)
 		return fd;
-	snprintf(candidates[0], sizeof(candidates[0]), "%s%s", r->root, path);
-	snprintf(candidates[1], sizeof(candidates[1]), "%s", path);
-	snprintf(candidates[2], sizeof(candidates[2]), "/proc/%d/exe", tid);
-	for (size_t i = 0; i < 3; i++) {
+	snprintf(candidates[WHOLE_NAME], PATH_MAX_TEXT, "%s%s%s", r->root, path, path_deleted);
+	snprintf(candidates[IN_ITS_ROOT], PATH_MAX_TEXT, "%s%s", r->root, path);
+	snprintf(candidates[IN_OURS], PATH_MAX_TEXT, "%s", path);
+	snprintf(candidates[PROGRAM], PATH_MAX_TEXT, "/proc/%d/exe", tid);
+	for (size_t i = path_is_deleted(m->name) ? WHOLE_NAME : IN_ITS_ROOT; i < CANDIDATES; i++) {
 		fd = open_one(candidates[i], &lack);
-		if (fd >= 0 && is_file(fd, m->inode, i == 1 ? m->device : 0)) {
+		if (fd >= 0 && is_file(fd, m->inode, i == IN_OURS ? m->device : 0)) {
 			if (inexact >= 0)
 				close(inexact);
 			return fd;
 		}
-		if (fd >= 0 && inexact < 0 && i < 2)
+		if (fd >= 0 && inexact < 0 && (i == IN_ITS_ROOT || i == IN_OURS))
 			inexact = fd;
 		else if (fd >= 0)
 			close(fd);

@@ -369,6 +369,57 @@ static void test_replaced_file_unprivileged(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+static int look_unprivileged_at_odd_name(pid_t pid)
+{
+	struct dinst_error e = {0};
+	struct module_list *list;
+	struct target *target;
+	struct module *m;
+
+	if (!drop_capabilities())
+		return 99;
+	if (target_open(pid, &target, &e) || module_list_read(target, &list, &e))
+		return 1;
+	m = module_named(list, "plugin");
+	if (!m || !m->image || m->problem[0])
+		return 2;
+	module_list_free(list);
+	target_close(target);
+	return 0;
+}
+
+/* fear F6: a file is called "... (deleted)", as a deleted one looks, and another one without that: it is read, by whom no kernel's link helps, too */
+static void test_named_deleted(void **state)
+{
+	struct harness *h = *state;
+	char directory[32] = "/tmp/dinst-modules-XXXXXX", path[64], other[64];
+	int status = 0;
+	pid_t child;
+
+	assert_non_null(mkdtemp(directory));
+	snprintf(path, sizeof(path), "%s/plugin (deleted)", directory);
+	snprintf(other, sizeof(other), "%s/plugin", directory);
+	copy_file(harness_path("tests/live/targets/libimage-plugin.so"), path);
+	copy_file(harness_path("tests/live/targets/plain"), other);
+	harness_start(h, "image-loads", path, NULL);
+	tell(h, "load\n");
+	child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		_exit(look_unprivileged_at_odd_name(h->pid));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	harness_end(h, 0);
+	unlink(path);
+	unlink(other);
+	rmdir(directory);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 99) {
+		print_message("skipped: capabilities cannot be dropped here\n");
+		skip();
+	}
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 /* A link gives a program its name, as Debian's redis-server has it. */
 static void test_linked_name(void **state)
 {
@@ -501,6 +552,7 @@ int main(void)
 		CASE(test_deleted_file),
 		CASE(test_replaced_file),
 		CASE(test_replaced_file_unprivileged),
+		CASE(test_named_deleted),
 		CASE(test_linked_name),
 		CASE(test_other_mount_namespace),
 		CASE(test_loaded_and_dropped),
