@@ -39,7 +39,8 @@ struct stream_thread {
 	uint32_t own;	   /* its id as it sees it */
 	uint32_t tid, pid; /* as we see it; pid 0: not known */
 	char name[16];
-	uint32_t next; /* of the same hash; index + 1 */
+	uint32_t next;	    /* of the same hash; index + 1 */
+	uint64_t looked_ns; /* when it was asked for its name last */
 };
 
 /* Addresses that clients know already, a hash table. */
@@ -87,6 +88,7 @@ struct stream {
 	uint32_t thread_at[STREAM_HASH]; /* index + 1 */
 	bool own_ids;			 /* the target's threads have ids of their own */
 	uint64_t looked_ns;		 /* when they were looked for last */
+	uint64_t named_ns;		 /* when one was asked for its name anew */
 	struct stack_walk *walk;	 /* of stacks; NULL: none was */
 	uint64_t walk_ns, walk_changes;	 /* when it was made, and of which modules */
 	uint64_t modules_ns;		 /* when those were looked at for places */

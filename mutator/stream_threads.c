@@ -18,6 +18,8 @@
 enum { THREADS_MOST = 1 << 20, STATUS_TEXT = 4096 };
 
 static const uint64_t LOOK_AGAIN_NS = 50000000;
+/* A thread whose events come all the time is asked for its name so often; all together at most one in so long. */
+static const uint64_t NAME_AGAIN_NS = 1000000000, NAME_ONE_NS = 1000000;
 
 static size_t bucket_of(uint32_t own)
 {
@@ -80,6 +82,28 @@ static void look_up(struct stream_thread *t)
 		free(text);
 }
 
+/*
+ * The kernel gives ids out again, soon where many threads come and go, and a thread may call itself
+ * otherwise: what is new is told once more. Of one that has ended nothing is to be had; it keeps its name.
+ */
+static void look_up_again(struct stream *st, size_t at)
+{
+	struct stream_thread *t = &st->threads[at], now = *t;
+	const uint64_t ns = clock_ns();
+
+	if (ns - t->looked_ns < NAME_AGAIN_NS || ns - st->named_ns < NAME_ONE_NS)
+		return;
+	st->named_ns = t->looked_ns = now.looked_ns = ns;
+	now.pid = 0;
+	look_up(&now);
+	if (!now.pid || (now.pid == t->pid && !strcmp(now.name, t->name)))
+		return;
+	*t = now;
+	for (struct stream_queue *q = st->queues; q; q = q->next)
+		if (at / 8 < q->told_size)
+			q->told[at / 8] &= (uint8_t) ~(1u << (at % 8));
+}
+
 /* The threads of one process by their own ids, those that are not known yet. */
 static void look_through(struct stream *st, pid_t pid)
 {
@@ -128,6 +152,8 @@ size_t stream_thread(struct stream *st, uint32_t own)
 {
 	size_t at = find(st, own);
 
+	if (at != SIZE_MAX && !st->own_ids)
+		look_up_again(st, at);
 	if (at != SIZE_MAX)
 		return at;
 	if (!st->thread_count)
@@ -141,7 +167,9 @@ size_t stream_thread(struct stream *st, uint32_t own)
 			return at;
 	}
 	at = add(st, own, own);
-	if (at != SIZE_MAX && !st->own_ids)
+	if (at != SIZE_MAX && !st->own_ids) {
 		look_up(&st->threads[at]);
+		st->threads[at].looked_ns = clock_ns();
+	}
 	return at;
 }

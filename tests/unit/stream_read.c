@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -404,6 +405,46 @@ static void test_retired(void **state)
 	free(taken.data);
 }
 
+/* The name that comes with the next event of this thread, where one comes; until the next call. */
+static const char *told_name(void)
+{
+	static char name[32];
+	struct stream_taken taken;
+	struct dinst_error e = {0};
+	json_t *threads;
+
+	name[0] = 0;
+	assert_true(write_record(0, 0, 7, (uint32_t)getpid()));
+	stream_collect(&session);
+	assert_true(stream_take(&session, NULL, 0, 1 << 20, &taken, &threads, &e) >= 0);
+	assert_int_equal(check(&taken), 1);
+	if (json_array_size(threads))
+		snprintf(name, sizeof(name), "%s",
+			 json_string_value(json_object_get(json_array_get(threads, 0), "name")));
+	json_decref(threads);
+	json_decref(taken.places);
+	free(taken.data);
+	return name;
+}
+
+/* fear D7: an id is given to another thread after a while, or a thread calls itself otherwise: that is told */
+static void test_named_anew(void **state)
+{
+	(void)state;
+	prctl(PR_SET_NAME, "before");
+	steered = 10;
+	assert_string_equal(told_name(), "before");
+	assert_string_equal(told_name(), "");
+	prctl(PR_SET_NAME, "after");
+	/* Not asked for with each event. */
+	assert_string_equal(told_name(), "");
+	steered = 20;
+	assert_string_equal(told_name(), "after");
+	steered = 30;
+	assert_string_equal(told_name(), "");
+	steered = 0;
+}
+
 /*
  * fear K4: events of a session that is weeks old are told in another time than that of now, and who
  * takes those of a moment gets none.
@@ -444,7 +485,7 @@ int main(void)
 		cmocka_unit_test(test_order),	    cmocka_unit_test(test_held_back),
 		cmocka_unit_test(test_never_empty), cmocka_unit_test(test_gone),
 		cmocka_unit_test(test_rubbish),	    cmocka_unit_test(test_retired),
-		cmocka_unit_test(test_steered),
+		cmocka_unit_test(test_named_anew),  cmocka_unit_test(test_steered),
 	};
 	struct dinst_error e = {0};
 
