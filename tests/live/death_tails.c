@@ -206,6 +206,153 @@ static void test_way_back_in_two_arenas(void **state)
 	run_in_two_arenas(*state, true);
 }
 
+/* ---------------------------------------------------- the order of writes */
+
+enum { THINS = 2, HALVES = 3, POINTS = 4 };
+
+static const char *const thins[THINS] = {"thin_short", "thin_0"};
+
+/* The first byte of ours of each of them, and which one must be there if it is. */
+struct halves {
+	taddr_t window, hole, host; /* host 0: the hole is in nobody's tail */
+	uint8_t jump[HALVES];
+};
+
+/* Fault points before the stop that patches and behind it, and the same of that which restores. */
+static unsigned long *points;
+
+static void note_patching(void *arg, const char *text, size_t done, size_t total)
+{
+	(void)arg;
+	(void)done;
+	(void)total;
+	if (!strcmp(text, "patching") && !points[0])
+		points[0] = fault_passed;
+}
+
+/* In the child: both come, and both go again. Dies on its way, or exits with 0. */
+static void come_and_go(pid_t pid, unsigned long countdown)
+{
+	struct instance *instances[THINS];
+	struct flush_result flushed;
+	struct dinst_error e = {0};
+	struct session *s;
+	int status;
+
+	fault_passed = 0;
+	fault_countdown = countdown;
+	status = session_attach(pid, "doomed", &s, &e);
+	if (status >= 0)
+		s->progress = note_patching;
+	points[0] = 0;
+	for (unsigned i = 0; i < THINS && status >= 0; i++)
+		status = insert_one(s, thins[i], POINT_ENTRY, &instances[i], &e);
+	points[1] = fault_passed;
+	for (unsigned i = 0; i < THINS && status >= 0; i++)
+		status = removal_switch_off(s, instances[i], &e);
+	points[2] = fault_passed;
+	if (status >= 0)
+		status = removal_flush(s, &flushed, &e);
+	points[3] = fault_passed;
+	_exit(status >= 0 ? 0 : FAILED);
+}
+
+static void run_to(struct harness *h, unsigned long countdown)
+{
+	int status = 0;
+	pid_t child;
+
+	fflush(NULL);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		come_and_go(h->pid, countdown);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WIFEXITED(status) && WEXITSTATUS(status))
+		fail_msg("the mutator has failed");
+}
+
+static struct halves learn_halves(struct session *s, unsigned id, const char *thin)
+{
+	const taddr_t start = session_address(s, thin);
+
+	for (const struct link *l = session_instance(s, id)->links; l; l = l->next_instance) {
+		const struct site *site = l->site, *host = site->host;
+
+		if (site->key.start != start || site->patch_count != 2)
+			continue;
+		return (struct halves){
+			.window = site->patches[1].address,
+			.hole = site->patches[0].address,
+			.host = host ? host->patches[host->patch_count - 1].address : 0,
+			.jump = {site->patches[1].after[0], site->patches[0].after[0],
+				 host ? host->patches[host->patch_count - 1].after[0] : 0},
+		};
+	}
+	fail_msg("%s has no short jump", thin);
+	return (struct halves){0};
+}
+
+static bool is_ours(struct harness *h, taddr_t at, uint8_t jump)
+{
+	uint8_t now;
+
+	thread_peek(h->pid, at, &now, 1);
+	return now == jump;
+}
+
+/* A short jump leads to a near one, and that lies in the tail of what is patched. True if one is there. */
+static bool check_halves(struct harness *h, const struct halves *v, const char *thin,
+			 unsigned long countdown)
+{
+	const bool window = is_ours(h, v->window, v->jump[0]);
+	const bool hole = is_ours(h, v->hole, v->jump[1]);
+
+	if (window && !hole)
+		fail_msg("death at %lu: the short jump of %s leads to nothing", countdown, thin);
+	if (hole && v->host && !is_ours(h, v->host, v->jump[2]))
+		fail_msg("death at %lu: the near jump of %s is in live code", countdown, thin);
+	return window || hole;
+}
+
+/*
+ * fear J2, C5: a mutator dies at each of its steps in which short jumps and the near ones behind them come and
+ * go: at no moment a short one leads to what is not there
+ */
+static void test_nothing_leads_nowhere(void **state)
+{
+	struct harness *h = *state;
+	struct halves halves[THINS];
+	unsigned long seen = 0, known[POINTS];
+	struct session *s;
+
+	points = mmap(NULL, sizeof(known), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
+	assert_true(points != MAP_FAILED);
+	harness_start(h, "tails", NULL);
+	s = session_begin(h);
+	for (unsigned i = 0; i < THINS; i++)
+		halves[i] =
+			learn_halves(s, session_insert_kind(s, thins[i], POINT_ENTRY), thins[i]);
+	session_end(s);
+	run_to(h, 0);
+	clean_up(h, 0);
+	memcpy(known, points, sizeof(known));
+	for (unsigned stop = 0; stop < POINTS; stop += 2)
+		for (unsigned long at = known[stop] + 1; at <= known[stop + 1]; at++) {
+			run_to(h, at);
+			for (unsigned i = 0; i < THINS; i++)
+				seen += check_halves(h, &halves[i], thins[i], at);
+			clean_up(h, at);
+		}
+	print_message("%lu and %lu steps, %lu times something was there\n", known[1] - known[0],
+		      known[3] - known[2], seen);
+	assert_true(seen > 4);
+	harness_verify(h);
+	harness_end(h, 0);
+	munmap(points, sizeof(known));
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, death_setup, death_teardown)
 
 int main(void)
@@ -214,6 +361,7 @@ int main(void)
 		CASE(test_thread_at_the_jump),
 		CASE(test_way_back_to_the_jump),
 		CASE(test_way_back_in_two_arenas),
+		CASE(test_nothing_leads_nowhere),
 	};
 
 	return cmocka_run_group_tests_name("live/death_tails", tests, NULL, NULL);
