@@ -347,8 +347,8 @@ $(O)/tests/unit/points_memory: TEST_LIBS := $(memory:%=-Wl,--wrap=%) $(TEST_LIBS
 
 mishaps := $(memory) open openat __openat_2 opendir fopen read __read_chk pread write renameat ftruncate \
 	fallocate mmap pthread_create fork timer_create pipe2 \
-	process_vm_readv pwrite poll waitid flock syscall
-$(O)/tests/live/mishaps: TEST_LIBS := $(mishaps:%=-Wl,--wrap=%) $(TEST_LIBS)
+	process_vm_readv pwrite poll waitid flock syscall readdir readlink readlinkat getdelim fgets
+$(O)/tests/live/mishaps $(O)/tests/live/unread: TEST_LIBS := $(mishaps:%=-Wl,--wrap=%) $(TEST_LIBS)
 
 # The library as its users link it.
 $(O)/tests/live/library: $(O)/libdinst.a

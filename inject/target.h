@@ -285,7 +285,8 @@ size_t target_checks(pid_t pid, struct target_check *checks, size_t max);
 
 /*
  * What the check "uprobes" found in `pid`: true, and in *check what to beware of, where a kernel
- * uprobe was hit since the program began. One that was not hit yet cannot be seen.
+ * uprobe was hit since the program began, or where that cannot be looked at for want of descriptors or memory.
+ * One that was not hit yet cannot be seen.
  */
 bool target_warns_of_uprobes(pid_t pid, struct target_check *check);
 

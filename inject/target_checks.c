@@ -327,6 +327,11 @@ static bool check_bits(const struct facts *f, struct target_check *c)
 /* Code is read where it is in the file, and run elsewhere: memory that we map is none to Valgrind. */
 static bool check_translated(const struct facts *f, struct target_check *c)
 {
+	if (f->maps_unseen) {
+		WHY(c, "whether it runs under Valgrind cannot be seen now: %.180s", f->unseen.text);
+		FIX(c, "try again when dinst has more descriptors or memory");
+		return false;
+	}
 	if (!f->translated) {
 		WHY(c, "it runs its own code, as far as can be seen");
 		return true;
@@ -407,13 +412,20 @@ static bool check_memory(const struct facts *f, struct target_check *c)
 /* No obstacle: a probe that was there first is left alone, and the mapping outlives the probe. */
 static bool check_uprobes(const struct facts *f, struct target_check *c)
 {
+	static const char fix[] =
+		"let nobody set uprobes on its files while dinst is in it: one on an instruction that dinst has moved may crash it";
+
+	if (f->maps_unseen) {
+		WHY(c, "whether a kernel uprobe (perf, bpftrace) was hit in it cannot be seen now");
+		FIX(c, "%s", fix);
+		return true;
+	}
 	if (!f->uprobed) {
 		WHY(c, "no kernel uprobe was hit in it, as far as can be seen");
 		return true;
 	}
 	WHY(c, "a kernel uprobe (perf, bpftrace) was hit in it since it began");
-	FIX(c,
-	    "let nobody set uprobes on its files while dinst is in it: one on an instruction that dinst has moved may crash it");
+	FIX(c, "%s", fix);
 	return true;
 }
 
@@ -568,10 +580,11 @@ int facts_filter(const struct facts *f, struct dinst_error *e)
 
 bool target_warns_of_uprobes(pid_t pid, struct target_check *c)
 {
-	const struct facts f = {.pid = pid, .uprobed = facts_uprobed(pid)};
+	struct facts f = {.pid = pid};
 
+	facts_read_maps(&f);
 	memset(c, 0, sizeof(*c));
 	c->check = "uprobes";
 	c->ok = check_uprobes(&f, c);
-	return f.uprobed;
+	return f.uprobed || f.maps_unseen;
 }

@@ -43,17 +43,26 @@ static int number_in(const char *path, int otherwise)
 	return (int)value;
 }
 
+/* Returns `error`, and keeps it where it says no more than that we have too little of something. */
+static int note_lack(struct facts *f, int error)
+{
+	if (proc_is_lack(error))
+		dinst_fail_errno(&f->unseen, DINST_BUSY, -error, "cannot look at process %d",
+				 (int)f->pid);
+	return error;
+}
+
 /* ------------------------------------------------------------ about ourselves */
 
 /* A pid means something to /proc only if it is that of our own pid namespace. */
-static enum proc_state look_at_proc(void)
+static enum proc_state look_at_proc(struct facts *f)
 {
 	char text[8192], *line, *end;
 	struct statfs fs;
 
 	if (statfs("/proc", &fs) || fs.f_type != PROC_SUPER_MAGIC)
 		return PROC_MISSING;
-	if (proc_read("/proc/self/status", text, sizeof(text)) <= 0)
+	if (note_lack(f, (int)proc_read("/proc/self/status", text, sizeof(text))) <= 0)
 		return PROC_FOREIGN;
 	line = strstr(text, "\nNSpid:");
 	if (!line)
@@ -125,8 +134,8 @@ static void read_own(struct facts *f)
 {
 	char path[64];
 
-	f->proc = look_at_proc();
-	if (f->proc != PROC_FINE || proc_status_read(getpid(), &f->own)) {
+	f->proc = look_at_proc(f);
+	if (f->proc != PROC_FINE || note_lack(f, proc_status_read(getpid(), &f->own))) {
 		memset(&f->own, 0, sizeof(f->own));
 		f->own.uid[0] = f->own.uid[1] = getuid();
 		f->own.gid[0] = f->own.gid[1] = getgid();
@@ -155,8 +164,10 @@ static void read_elf_header(struct facts *f)
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", (int)f->tid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (fd < 0) {
+		note_lack(f, -errno);
 		return;
+	}
 	if (read(fd, &header, sizeof(header)) == (ssize_t)sizeof(header) &&
 	    !memcmp(header.e_ident, ELFMAG, SELFMAG)) {
 		f->elf_class = header.e_ident[EI_CLASS];
@@ -194,7 +205,8 @@ static void find_living_thread(struct facts *f)
 {
 	if (f->stat.state != 'Z')
 		return;
-	f->tid = proc_memory_tid(f->pid, NULL);
+	if (note_lack(f, proc_memory_look(f->pid, NULL, &f->tid)))
+		f->tid = 0;
 	if (!f->tid || f->tid == f->pid || proc_status_read(f->tid, &f->status)) {
 		/* A thread that executed a program meanwhile has become the leader. */
 		f->tid = f->pid;
@@ -254,18 +266,6 @@ int target_test_access(pid_t pid)
 	return 0;
 }
 
-bool facts_uprobed(pid_t pid)
-{
-	bool found = false;
-	struct maps m;
-
-	if (!maps_read(pid, &m, NULL)) {
-		found = maps_named(&m, "[uprobes]") != NULL;
-		maps_release(&m);
-	}
-	return found;
-}
-
 bool facts_is_valgrind(const char *name)
 {
 	static const char preloaded[] = "vgpreload_core-", system[] = "-linux";
@@ -280,26 +280,40 @@ bool facts_is_valgrind(const char *name)
 		!strcmp(name + length - (sizeof(system) - 1), system));
 }
 
-static bool is_translated(pid_t pid)
+/*
+ * The kernel maps [uprobes] where the first uprobe is hit whose instruction it has to execute
+ * elsewhere, and leaves it there (kernel/events/uprobes.c, xol_add_vma()).
+ */
+void facts_read_maps(struct facts *f)
 {
-	bool found = false;
+	struct dinst_error why = {0};
 	struct maps m;
+	const int code = maps_read(f->pid, &m, &why);
 
-	if (maps_read(pid, &m, NULL))
-		return false;
-	for (size_t i = 0; i < m.count && !found; i++)
-		found = facts_is_valgrind(m.entries[i].name);
+	/* To others' processes they are closed for good. */
+	f->maps_unseen = code && code != DINST_GONE && code != DINST_NOT_PERMITTED;
+	if (f->maps_unseen)
+		dinst_fail(&f->unseen, DINST_BUSY, "%s; try again later", why.text);
+	if (code)
+		return;
+	f->uprobed = maps_named(&m, "[uprobes]") != NULL;
+	for (size_t i = 0; i < m.count && !f->translated; i++)
+		f->translated = facts_is_valgrind(m.entries[i].name);
 	maps_release(&m);
-	return found;
 }
 
 /* Without /proc there is still one way to know that somebody has this pid. */
-static bool is_somebody(const struct facts *f)
+static bool is_somebody(struct facts *f)
 {
-	int pidfd = f->own_calls[OWN_PIDFD] ? -1 : (int)syscall(SYS_pidfd_open, f->pid, 0);
+	int pidfd;
 
+	if (f->own_calls[OWN_PIDFD])
+		return false;
+	pidfd = (int)syscall(SYS_pidfd_open, f->pid, 0);
 	if (pidfd >= 0)
 		close(pidfd);
+	else
+		note_lack(f, -errno);
 	return pidfd >= 0;
 }
 
@@ -323,7 +337,7 @@ static void read_tracer(struct facts *f)
 		named = !proc_status_read(seen, &tracer);
 		/* It may be hidden from us. */
 		there = named || !kill(seen, 0) || errno != ESRCH;
-		if (proc_status_read(f->tid, &again))
+		if (note_lack(f, proc_status_read(f->tid, &again)))
 			return;
 		f->status = again;
 		if (!there || again.tracer != seen) {
@@ -355,8 +369,7 @@ static void read_state(struct facts *f)
 
 static void read_program(struct facts *f)
 {
-	f->uprobed = facts_uprobed(f->pid);
-	f->translated = is_translated(f->pid);
+	facts_read_maps(f);
 	read_elf_header(f);
 	f->limited =
 		cgroup_memory_room(f->tid, &f->memory_room, f->limited_by, sizeof(f->limited_by));
@@ -364,8 +377,8 @@ static void read_program(struct facts *f)
 
 static void read_target(struct facts *f, unsigned parts)
 {
-	f->exists = f->proc == PROC_FINE && !proc_status_read(f->pid, &f->status) &&
-		    !proc_stat_read(f->pid, &f->stat);
+	f->exists = f->proc == PROC_FINE && !note_lack(f, proc_status_read(f->pid, &f->status)) &&
+		    !note_lack(f, proc_stat_read(f->pid, &f->stat));
 	if (!f->exists) {
 		f->hidden = f->proc == PROC_FINE && is_somebody(f);
 		return;
@@ -404,20 +417,17 @@ int target_find_obstacle(pid_t pid, enum target_origin origin, struct dinst_erro
 	static const unsigned parts[] = {
 		[TARGET_ANY] = FACTS_ALL, [TARGET_FORKED] = FACTS_STATE, [TARGET_BORN] = 0};
 	struct dinst_error why = {0};
-	struct proc_stat stat;
 	struct facts f;
-	int code, error;
+	int code;
 
 	facts_read(&f, pid, parts[origin]);
 	/* Who runs through what is inserted is given its own code back in whatever mode it is. */
 	if (origin != TARGET_ANY && f.status.seccomp == PROC_SECCOMP_STRICT)
 		f.status.seccomp = 0;
 	code = facts_obstacle(&f, &why);
-	/* Where we have no descriptor to look, there is nothing to see: that says nothing of it. */
-	error = code ? proc_stat_read(pid, &stat) : 0;
-	if (proc_is_lack(error))
-		return dinst_fail_errno(e, DINST_BUSY, -error, "cannot look at process %d",
-					(int)pid);
+	/* What was not seen for want of descriptors says nothing of it, neither for nor against. */
+	if (f.unseen.code)
+		return dinst_fail(e, f.unseen.code, "%s", f.unseen.text);
 	if (code && e && !e->code)
 		*e = why;
 	return code;

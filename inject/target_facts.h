@@ -55,6 +55,7 @@ struct facts {
 	int access;		      /* 0 or errno of the kernel's own check */
 	bool uprobed;		      /* a kernel uprobe was hit in it */
 	bool translated;	      /* Valgrind runs copies of its code */
+	bool maps_unseen;	      /* neither of these two can be told now */
 	bool frozen;
 	char frozen_by[CGROUP_PATH_MAX];
 	bool limited; /* in memory */
@@ -69,6 +70,12 @@ struct facts {
 	int memfd_noexec;		/* vm.memfd_noexec */
 	bool getfd_missing;		/* the kernel has no pidfd_getfd */
 	bool children_told, compare_ok; /* what tells who shares memory */
+
+	/*
+	 * DINST_BUSY and why, where something could not be looked at for want of descriptors or memory: what
+	 * is said above may be wrong then. Its code is 0 where all was seen, or is kept from us for good.
+	 */
+	struct dinst_error unseen;
 };
 
 /* What is looked at besides whether the process is there; the rest stays zero. */
@@ -82,11 +89,8 @@ enum facts_part {
 /* Without FACTS_PROGRAM nothing is opened that somebody else may have to provide (mounts.h). */
 void facts_read(struct facts *f, pid_t pid, unsigned parts);
 
-/*
- * The kernel maps [uprobes] where the first uprobe is hit whose instruction it has to execute
- * elsewhere, and leaves it there (kernel/events/uprobes.c, xol_add_vma()).
- */
-bool facts_uprobed(pid_t pid);
+/* What its mappings tell: uprobed, translated, or maps_unseen. */
+void facts_read_maps(struct facts *f);
 
 /* What is mapped as `name` belongs to Valgrind's core (its manual, "How Valgrind works"). */
 bool facts_is_valgrind(const char *name);

@@ -40,6 +40,7 @@ enum mishap_kind {
 	MISHAP_WRITE_MEMORY, /* of the target */
 	MISHAP_WAIT,	     /* poll, waitid, flock: interrupted */
 	MISHAP_CALL,	     /* without a function in libc: descriptors of processes, kcmp, ... */
+	MISHAP_LIST, /* the next name of a directory, the next line of a file, where a link leads */
 	MISHAP_KINDS,
 };
 
@@ -58,7 +59,7 @@ static inline const char *mishap_name(enum mishap_kind kind)
 {
 	static const char *const names[] = {"open", "read", "store",	   "memory",
 					    "map",  "task", "read memory", "write memory",
-					    "wait", "call"};
+					    "wait", "call", "list"};
 
 	return names[kind];
 }
@@ -72,6 +73,7 @@ static inline int mishap_error(enum mishap_kind kind, unsigned long n)
 		[MISHAP_MAP] = {ENOMEM, ENOMEM},	 [MISHAP_TASK] = {EAGAIN, EAGAIN},
 		[MISHAP_READ_MEMORY] = {ENOMEM, EFAULT}, [MISHAP_WRITE_MEMORY] = {EIO, ENOMEM},
 		[MISHAP_WAIT] = {EINTR, EINTR},		 [MISHAP_CALL] = {EMFILE, ENFILE},
+		[MISHAP_LIST] = {ENOMEM, EIO},
 	};
 
 	return errors[kind][n % 2];
@@ -146,6 +148,45 @@ WRAP(DIR *, opendir, const char *path)
 WRAP(FILE *, fopen, const char *path, const char *mode)
 {
 	return fails(MISHAP_OPEN) ? NULL : __real_fopen(path, mode);
+}
+
+WRAP(struct dirent *, readdir, DIR *dir)
+{
+	return fails(MISHAP_LIST) ? NULL : __real_readdir(dir);
+}
+
+WRAP(ssize_t, readlink, const char *path, char *to, size_t size)
+{
+	return fails(MISHAP_LIST) ? -1 : __real_readlink(path, to, size);
+}
+
+WRAP(ssize_t, readlinkat, int at, const char *path, char *to, size_t size)
+{
+	return fails(MISHAP_LIST) ? -1 : __real_readlinkat(at, path, to, size);
+}
+
+/* What is read of a file from then on fails as it does of a directory: the stream says so itself. */
+static inline void cut_stream(FILE *stream)
+{
+	const int unreadable = __real_open("/", O_RDONLY | O_CLOEXEC, 0);
+
+	if (unreadable < 0 || dup3(unreadable, fileno(stream), O_CLOEXEC) < 0)
+		abort();
+	close(unreadable);
+}
+
+WRAP(ssize_t, getdelim, char **line, size_t *room, int end, FILE *stream)
+{
+	if (fails(MISHAP_LIST))
+		cut_stream(stream);
+	return __real_getdelim(line, room, end, stream);
+}
+
+WRAP(char *, fgets, char *line, int room, FILE *stream)
+{
+	if (fails(MISHAP_LIST))
+		cut_stream(stream);
+	return __real_fgets(line, room, stream);
 }
 
 WRAP(ssize_t, read, int fd, void *to, size_t size)
