@@ -91,7 +91,7 @@ int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *coun
 	size_t used = 0, room = 0;
 	struct dirent *entry;
 	pid_t *pids = NULL;
-	int result = DINST_OK, has;
+	int result = DINST_OK, error = 0, has;
 	DIR *proc;
 
 	*out = NULL;
@@ -101,7 +101,7 @@ int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *coun
 	proc = opendir("/proc");
 	if (!proc)
 		return DINST_NO_MEMORY;
-	while ((entry = readdir(proc))) {
+	while ((entry = proc_next(proc, &error))) {
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
 		if (pid <= 0 || pid == except || pid == getpid())
@@ -126,6 +126,8 @@ int arena_sharers(const struct arena *a, pid_t except, pid_t **out, size_t *coun
 		pids[used++] = pid;
 	}
 	closedir(proc);
+	if (error)
+		result = DINST_BUSY;
 	if (result) {
 		free(pids);
 		return result;

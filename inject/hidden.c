@@ -69,7 +69,9 @@ static pid_t denied_tid(pid_t pid)
 
 	denied = maps_are_denied(pid, &empty);
 	if (empty) {
-		tid = proc_memory_tid(pid, NULL);
+		/* Nobody can look now. */
+		if (proc_memory_look(pid, NULL, &tid))
+			return pid;
 		denied = tid && tid != pid && maps_are_denied(tid, &empty);
 	}
 	return denied ? tid : 0;
@@ -280,6 +282,7 @@ int hidden_note(struct hidden **out, struct dinst_error *e)
 	struct dirent *entry;
 	bool noted = h != NULL;
 	long births = -1;
+	int error = 0;
 
 	if (!proc) {
 		free(h);
@@ -287,13 +290,14 @@ int hidden_note(struct hidden **out, struct dinst_error *e)
 	}
 	if (h)
 		look_at_ourselves(h);
-	while (noted && (entry = readdir(proc))) {
+	while (noted && (entry = proc_next(proc, &error))) {
 		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
 		if (pid > 0 && pid != getpid() && may_be_ours(h, pid) && maps_are_denied(pid, NULL))
 			noted = note(h, pid);
 	}
 	closedir(proc);
+	noted = noted && !error;
 	if (noted && !h->sees_hidden && !proc_lists_all())
 		noted = !find_unlisted(h, &births, &unlisted);
 	for (size_t i = 0; i < unlisted.count && noted; i++)

@@ -17,6 +17,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "inject/proc.h"
+
 enum {
 	FIRST_SIZE = 1 << 16,
 	START_LOOKS =
@@ -94,14 +96,14 @@ static int slurp_any_thread(pid_t pid, char **text, size_t *size)
 {
 	struct dirent *entry;
 	char path[64];
-	int result = ESRCH, error;
+	int result = ESRCH, error, end = 0;
 	DIR *tasks;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	tasks = opendir(path);
 	if (!tasks)
 		return last_error();
-	while ((entry = readdir(tasks))) {
+	while ((entry = proc_next(tasks, &end))) {
 		long tid = strtol(entry->d_name, NULL, 10);
 
 		if (tid <= 0 || tid == pid)
@@ -121,7 +123,8 @@ static int slurp_any_thread(pid_t pid, char **text, size_t *size)
 		*text = NULL;
 	}
 	closedir(tasks);
-	return result;
+	/* The one that has the memory may not have been listed. */
+	return result == ESRCH && end ? -end : result;
 }
 
 int maps_read(pid_t pid, struct maps *m, struct dinst_error *e)

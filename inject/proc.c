@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proc.c - parsing of /proc/PID/{stat,status,task,children,schedstat}.
+ * proc.c - parsing of /proc/PID/{stat,status,schedstat} and of what the kernel says of all.
  *
  * The text is the kernel's but the names in it are the target's: a thread may
  * be called ") R 1 (", so stat is parsed from its last parenthesis. Decides
@@ -315,53 +315,6 @@ uint64_t proc_run_ns(pid_t tid)
 	return read_schedstat(tid, numbers) ? numbers[0] : 0;
 }
 
-int proc_ids_add(struct proc_ids *list, pid_t id)
-{
-	size_t capacity = list->capacity ? 2 * list->capacity : 32;
-	pid_t *ids;
-
-	if (list->count == list->capacity) {
-		ids = realloc(list->ids, capacity * sizeof(*ids));
-		if (!ids)
-			return -ENOMEM;
-		list->ids = ids;
-		list->capacity = capacity;
-	}
-	list->ids[list->count++] = id;
-	return 0;
-}
-
-void proc_ids_release(struct proc_ids *list)
-{
-	free(list->ids);
-	memset(list, 0, sizeof(*list));
-}
-
-int proc_tasks(pid_t pid, struct proc_ids *list)
-{
-	char path[64];
-	struct dirent *entry;
-	int status = 0;
-	long id;
-	DIR *dir;
-
-	list->count = 0;
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	dir = opendir(path);
-	if (!dir)
-		return -errno;
-	/* Half of a list would be taken for all of them. */
-	while (!status && (errno = 0, entry = readdir(dir))) {
-		id = strtol(entry->d_name, NULL, 10);
-		if (id > 0)
-			status = proc_ids_add(list, (pid_t)id);
-	}
-	if (!status)
-		status = -errno;
-	closedir(dir);
-	return status;
-}
-
 /* What the kernel says of one that is no more (fs/proc/base.c); anything else keeps us from looking. */
 int proc_unless_gone(int error)
 {
@@ -434,28 +387,6 @@ pid_t proc_memory_tid(pid_t pid, struct proc_stat *stat)
 	return proc_memory_look(pid, stat, &tid) ? 0 : tid;
 }
 
-/* The name is that of the kernel's fs/userfaultfd.c. */
-bool proc_provides_pages(pid_t pid)
-{
-	static const char name[] = "anon_inode:[userfaultfd]";
-	char path[64], link[sizeof(name)];
-	struct dirent *entry;
-	bool found = false;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-	dir = opendir(path);
-	/* Where we have too little of something ourselves, it may. */
-	if (!dir)
-		return proc_unless_kept(-errno);
-	while (!found && (entry = readdir(dir)))
-		found = readlinkat(dirfd(dir), entry->d_name, link, sizeof(link)) ==
-				sizeof(name) - 1 &&
-			!memcmp(link, name, sizeof(name) - 1);
-	closedir(dir);
-	return found;
-}
-
 /* The task directory has a link for each (fs/proc/base.c, proc_task_getattr). */
 long proc_thread_count(pid_t pid)
 {
@@ -464,32 +395,6 @@ long proc_thread_count(pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	return stat(path, &file) ? -1 : (long)file.st_nlink - 2;
-}
-
-int proc_children(pid_t pid, pid_t tid, struct proc_ids *list)
-{
-	char path[64], first[2], *word = NULL;
-	uint64_t id = 0;
-	size_t room = 0;
-	int status = 0;
-	FILE *file;
-
-	/* Most threads have none: one small read settles that. */
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)tid);
-	if (proc_read(path, first, sizeof(first)) == 0)
-		return 0;
-	file = fopen(path, "re");
-	if (!file)
-		return -errno;
-	while (!status && getdelim(&word, &room, ' ', file) > 0) {
-		const char *at = word;
-
-		if (proc_number(&at, 10, &id))
-			status = proc_ids_add(list, (pid_t)id);
-	}
-	free(word);
-	fclose(file);
-	return status;
 }
 
 /* In some containers a file system of its own (lxcfs) stands there, with older numbers. */
@@ -576,10 +481,12 @@ int64_t proc_clock_offset(pid_t pid)
 bool proc_descends(pid_t pid, pid_t of)
 {
 	struct proc_stat stat;
+	int error;
 
 	for (int level = 0; level < ANCESTORS_MAX && pid > 1; level++) {
-		if (proc_stat_read(pid, &stat))
-			return false;
+		error = proc_stat_read(pid, &stat);
+		if (error)
+			return proc_is_lack(error);
 		if (stat.parent == of)
 			return true;
 		pid = stat.parent;

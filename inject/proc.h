@@ -8,6 +8,7 @@
 #ifndef DINST_INJECT_PROC_H
 #define DINST_INJECT_PROC_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -81,7 +82,10 @@ uint64_t proc_bytes(const char *text, const char *name);
 int proc_stat_read(pid_t pid, struct proc_stat *stat);
 /* True if a thread is on its way out, or has gone: also one that was killed and has not run since. */
 bool proc_has_to_end(const struct proc_stat *stat);
-/* True if `of` made `pid`, or who made it, and so on; for as long as none of those in between has ended. */
+/*
+ * True if `of` made `pid`, or who made it, and so on; for as long as none of those in between has ended. Or nobody can
+ * look now.
+ */
 bool proc_descends(pid_t pid, pid_t of);
 /* Of a thread of process `pid`; -ENOENT if it is none. /proc/TID/stat would add up all threads. */
 int proc_thread_stat_read(pid_t pid, pid_t tid, struct proc_stat *stat);
@@ -139,13 +143,19 @@ int proc_unless_kept(int error);
 /* True if the error says that we have no descriptor or no memory, as it may be for a moment. */
 bool proc_is_lack(int error);
 
+/*
+ * As readdir(3). NULL at the end, or where it cannot be read further: then *error, else 0, is why: who is not
+ * listed may be there.
+ */
+struct dirent *proc_next(DIR *dir, int *error);
+
 /* The threads of `pid`; replaces the list's contents. */
 int proc_tasks(pid_t pid, struct proc_ids *list);
 /* True if `pid` may provide pages of its memory itself: it has a descriptor of userfaultfd(2), or nobody can look now. */
 bool proc_provides_pages(pid_t pid);
 /* How many threads `pid` has, dead ones that nobody has collected included; -1 if it has ended. */
 long proc_thread_count(pid_t pid);
-/* The child processes of thread `tid` of `pid`; adds to the list. */
+/* The child processes of thread `tid` of `pid`; adds to the list, also what was read of it before an error. */
 int proc_children(pid_t pid, pid_t tid, struct proc_ids *list);
 
 /*

@@ -58,17 +58,18 @@ bool shadow_is_on(const char *proc, pid_t pid)
 	char path[PATH_SIZE];
 	struct dirent *entry;
 	bool on = false;
+	int error = 0;
 	DIR *dir;
 
 	snprintf(path, sizeof(path), "%s/%d/task", proc, (int)pid);
 	dir = opendir(path);
 	if (!dir)
 		return true;
-	while (!on && (entry = readdir(dir))) {
+	while (!on && (entry = proc_next(dir, &error))) {
 		long tid = strtol(entry->d_name, NULL, 10);
 
 		on = tid > 0 && thread_has_one(proc, pid, tid);
 	}
 	closedir(dir);
-	return on;
+	return on || error;
 }

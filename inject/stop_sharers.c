@@ -118,7 +118,7 @@ int target_find_sharers(const struct target *t, struct proc_ids *out, struct din
 
 	if (!proc)
 		return dinst_fail_errno(e, DINST_NO_MEMORY, errno, "cannot list all processes");
-	while (!error && (entry = readdir(proc))) {
+	while (!error && (entry = proc_next(proc, &error))) {
 		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
 		if (pid <= 0 || pid == t->pid || !is_same_memory(tid, pid))

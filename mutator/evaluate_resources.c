@@ -122,11 +122,11 @@ static int list_processes(struct evaluation *v, struct objects *o)
 	const pid_t target = target_pid(v->s->target);
 	struct dirent *entry;
 	DIR *proc = opendir("/proc");
-	int status = 0;
+	int status = 0, error = 0;
 
 	if (!proc)
 		return dinst_fail_errno(v->e, DINST_FAILED, errno, "cannot list /proc");
-	while (status >= 0 && (entry = readdir(proc))) {
+	while (status >= 0 && (entry = proc_next(proc, &error))) {
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10), own;
 		char name[64];
 
@@ -138,21 +138,21 @@ static int list_processes(struct evaluation *v, struct objects *o)
 			status = add_object(o, own, pid, name, v->e);
 	}
 	closedir(proc);
-	return status;
+	return error ? dinst_fail_errno(v->e, DINST_BUSY, -error, "cannot list /proc") : status;
 }
 
 static int list_files(struct evaluation *v, struct objects *o)
 {
 	char path[64], link[256 + 64], to[256];
 	struct dirent *entry;
-	int status = 0;
+	int status = 0, error = 0;
 	DIR *fds;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)target_memory_tid(v->s->target));
 	fds = opendir(path);
 	if (!fds)
 		return dinst_fail_errno(v->e, DINST_FAILED, errno, "cannot list %s", path);
-	while (status >= 0 && (entry = readdir(fds))) {
+	while (status >= 0 && (entry = proc_next(fds, &error))) {
 		ssize_t n;
 
 		if (entry->d_name[0] == '.')
@@ -165,7 +165,7 @@ static int list_files(struct evaluation *v, struct objects *o)
 		status = add_object(o, strtol(entry->d_name, NULL, 10), 0, to, v->e);
 	}
 	closedir(fds);
-	return status;
+	return error ? dinst_fail_errno(v->e, DINST_BUSY, -error, "cannot list %s", path) : status;
 }
 
 /* ---------------------------------------------------------------- matching */

@@ -217,11 +217,11 @@ static int look_for_members(struct family *f, struct dinst_error *e)
 	const size_t known = f->looked_count;
 	struct dirent *entry;
 	DIR *proc = opendir("/proc");
-	int status = 0;
+	int status = 0, error = 0;
 
 	if (!proc)
 		return dinst_fail(e, DINST_FAILED, "cannot list /proc");
-	while (status >= 0 && (entry = readdir(proc))) {
+	while (status >= 0 && (entry = proc_next(proc, &error))) {
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
 		if (pid <= 0 || pid == getpid() || pid == f->session->pid)
@@ -233,6 +233,8 @@ static int look_for_members(struct family *f, struct dinst_error *e)
 			status = stopped_already(f, pid) ? 0 : add_waiting(f, pid, e);
 	}
 	closedir(proc);
+	if (error)
+		status = dinst_fail_errno(e, DINST_BUSY, -error, "cannot list all processes");
 	if (f->looked_count)
 		qsort(f->looked_at, f->looked_count, sizeof(*f->looked_at), by_number);
 	return status < 0 ? status : look_for_unlisted(f, e);

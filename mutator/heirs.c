@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "inject/arena.h"
+#include "inject/proc.h"
 #include "mutator/core.h"
 
 static bool has_from(const struct target *t, pid_t maker, uint64_t start)
@@ -56,12 +57,12 @@ int leftovers_clean_heirs(pid_t maker, uint64_t start, unsigned milliseconds,
 {
 	struct dirent *entry;
 	DIR *proc = opendir("/proc");
-	int status = 0;
+	int status = 0, error = 0;
 
 	*result = (struct leftovers){0};
 	if (!proc)
 		return dinst_fail(e, DINST_FAILED, "cannot list /proc");
-	while ((entry = readdir(proc))) {
+	while ((entry = proc_next(proc, &error))) {
 		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
 		/* One that cannot be looked at is no reason to leave the others. */
@@ -70,5 +71,7 @@ int leftovers_clean_heirs(pid_t maker, uint64_t start, unsigned milliseconds,
 			status = DINST_BUSY;
 	}
 	closedir(proc);
+	if (error)
+		status = dinst_fail_errno(e, DINST_BUSY, -error, "cannot list all processes");
 	return status;
 }

@@ -48,13 +48,16 @@ static bool is_same(const struct statx *a, const struct statx *b)
 	       a->stx_dev_minor == b->stx_dev_minor;
 }
 
-static bool is_named_ours(int dir, const char *number)
+/* 1, 0, or LEFTOVERS_UNSEEN. */
+static int is_named_ours(int dir, const char *number)
 {
 	static const char name[] = "/memfd:dinst (deleted)";
 	char link[sizeof(name) + 1];
+	const ssize_t got = readlinkat(dir, number, link, sizeof(link));
 
-	return readlinkat(dir, number, link, sizeof(link)) == sizeof(name) - 1 &&
-	       !memcmp(link, name, sizeof(name) - 1);
+	if (got < 0)
+		return proc_unless_kept(-errno) ? LEFTOVERS_UNSEEN : 0;
+	return got == sizeof(name) - 1 && !memcmp(link, name, sizeof(name) - 1);
 }
 
 static int open_descriptors(pid_t tid)
@@ -71,7 +74,7 @@ int leftovers_descriptor(pid_t tid)
 	const int at = open_descriptors(tid);
 	struct dirent *entry;
 	struct maps m = {0};
-	int lowest = -1, status;
+	int lowest = -1, error = 0, named, status;
 	DIR *dir = at < 0 ? NULL : fdopendir(at);
 
 	/* The files of others may be kept from us. */
@@ -79,12 +82,18 @@ int leftovers_descriptor(pid_t tid)
 		lowest = LEFTOVERS_UNSEEN;
 	if (at >= 0 && !dir)
 		close(at);
-	while (dir && (entry = readdir(dir))) {
+	while (dir && (entry = proc_next(dir, &error))) {
 		const int fd = (int)strtol(entry->d_name, NULL, 10);
 
 		if (entry->d_name[0] < '0' || entry->d_name[0] > '9' ||
-		    (lowest >= 0 && fd > lowest) || !is_named_ours(at, entry->d_name) ||
-		    !identify(at, entry->d_name, &file) || is_same(&file, &last))
+		    (lowest >= 0 && fd > lowest))
+			continue;
+		named = is_named_ours(at, entry->d_name);
+		if (named < 0) {
+			lowest = named;
+			break;
+		}
+		if (!named || !identify(at, entry->d_name, &file) || is_same(&file, &last))
 			continue;
 		status = m.count ? 0 : maps_read(tid, &m, NULL);
 		if (status && status != DINST_GONE && status != DINST_NOT_PERMITTED)
@@ -99,7 +108,7 @@ int leftovers_descriptor(pid_t tid)
 	maps_release(&m);
 	if (dir)
 		closedir(dir);
-	return lowest;
+	return proc_unless_gone(error) ? LEFTOVERS_UNSEEN : lowest;
 }
 
 /* What was found while the target ran. */
@@ -117,7 +126,7 @@ static bool has_it(pid_t tid, const struct forgotten *f)
 	bool has;
 
 	snprintf(number, sizeof(number), "%d", f->fd);
-	has = dir >= 0 && is_named_ours(dir, number) && identify(dir, number, &now) &&
+	has = dir >= 0 && is_named_ours(dir, number) > 0 && identify(dir, number, &now) &&
 	      is_same(&now, &f->file);
 	if (dir >= 0)
 		close(dir);
@@ -136,9 +145,10 @@ static int find_in(pid_t tid, struct forgotten *f)
 		return f->fd == LEFTOVERS_UNSEEN ? f->fd : 0;
 	snprintf(number, sizeof(number), "%d", f->fd);
 	dir = open_descriptors(tid);
-	found = dir >= 0 && identify(dir, number, &f->file);
-	if (dir >= 0)
-		close(dir);
+	if (dir < 0)
+		return proc_unless_kept(-errno) ? LEFTOVERS_UNSEEN : 0;
+	found = identify(dir, number, &f->file);
+	close(dir);
 	return found;
 }
 

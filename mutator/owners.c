@@ -70,7 +70,7 @@ static int look_at_process(struct owners *o, pid_t pid, pid_t target, struct din
 int find_owners(struct owners *o, pid_t target, struct dinst_error *e)
 {
 	struct dirent *entry;
-	int status = 0;
+	int status = 0, error = 0;
 	DIR *proc;
 
 	o->count = 0;
@@ -81,12 +81,14 @@ int find_owners(struct owners *o, pid_t target, struct dinst_error *e)
 	proc = opendir("/proc");
 	if (!proc)
 		return dinst_fail(e, DINST_FAILED, "cannot list /proc");
-	while (status >= 0 && (entry = readdir(proc))) {
+	while (status >= 0 && (entry = proc_next(proc, &error))) {
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
 		if (pid > 0 && pid != getpid() && pid != target)
 			status = look_at_process(o, pid, target, e);
 	}
 	closedir(proc);
+	if (error)
+		status = dinst_fail_errno(e, DINST_BUSY, -error, "cannot list all processes");
 	return status;
 }

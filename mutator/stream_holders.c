@@ -67,6 +67,7 @@ static bool look_through_all(struct stream *st)
 {
 	const pid_t target = st->session->pid;
 	struct dirent *entry;
+	int error = 0;
 	DIR *proc;
 
 	/* Where their ids are ours it was asked for by its id already. */
@@ -77,14 +78,14 @@ static bool look_through_all(struct stream *st)
 	proc = opendir("/proc");
 	if (!proc)
 		return false;
-	while ((entry = readdir(proc))) {
+	while ((entry = proc_next(proc, &error))) {
 		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
 		if (pid > 0 && pid != target && pid != getpid() && has_the_rings(st, pid))
 			look_through(st, pid);
 	}
 	closedir(proc);
-	return true;
+	return !error;
 }
 
 bool stream_find_holders(struct stream *st)

@@ -7,16 +7,20 @@
  */
 #include <sys/prctl.h>
 
+#include "inject/maps.h"
 #include "inject/proc.h"
+#include "inject/shadow.h"
 #include "inject/target.h"
+#include "mutator/leftovers.h"
+#include "mutator/owners.h"
 #include "tests/live/harness_session.h"
 #include "tests/live/mishaps.h"
 
 enum { CALLS_MOST = 5000 };
 
 /*
- * Lets the first call of m->kind fail with m->error, then the second alone, and so on; begins with m->at
- * of 0. False when there are no more of them.
+ * Lets the first call of m->kind fail with m->error, then the second, and so on; alone, or with so many as
+ * m->count says. Begins with m->at of 0. False when there are no more of them.
  */
 static bool next_mishap(struct mishap *m)
 {
@@ -27,7 +31,7 @@ static bool next_mishap(struct mishap *m)
 	}
 	m->at++;
 	assert_true(m->at < CALLS_MOST);
-	m->count = 1;
+	m->count = m->count ? m->count : 1;
 	mishap_set(m);
 	mishap_begin();
 	return true;
@@ -97,12 +101,205 @@ static void test_obstacles(void **state)
 	assert_int_equal(waitpid(translated, NULL, 0), translated);
 }
 
+/* --------------------------------------------------- lists that are cut off */
+
+static void *wait_for_ever(void *unused)
+{
+	for (;;)
+		pause();
+	return unused;
+}
+
+/* With a thread and a child of its own; or its first thread ends, and that one lives. */
+static pid_t start_process(bool leader_exits)
+{
+	int made[2];
+	pid_t child;
+	char byte;
+
+	assert_int_equal(pipe(made), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		pthread_t thread;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (memfd_create("dinst", 0) < 0)
+			abort();
+		if (!leader_exits && !fork()) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			wait_for_ever(NULL);
+		}
+		pthread_create(&thread, NULL, wait_for_ever, NULL);
+		if (write(made[1], "", 1) != 1)
+			abort();
+		if (leader_exits)
+			pthread_exit(NULL);
+		pause();
+	}
+	assert_int_equal(__real_read(made[0], &byte, 1), 1);
+	close(made[0]);
+	close(made[1]);
+	return child;
+}
+
+static void end_process(pid_t pid)
+{
+	struct proc_ids children = {0};
+
+	assert_int_equal(proc_children(pid, pid, &children), 0);
+	for (size_t i = 0; i < children.count; i++)
+		kill(children.ids[i], SIGKILL);
+	proc_ids_release(&children);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* True if the Nth name was not had, whatever the question. */
+static bool asks(const char *question, pid_t pid)
+{
+	struct proc_ids ids = {0};
+	size_t count = 0;
+	int status = 0, expected = 0;
+
+	if (!strcmp(question, "tasks")) {
+		status = proc_tasks(pid, &ids);
+		count = ids.count;
+		expected = 2;
+	} else if (!strcmp(question, "children")) {
+		status = proc_children(pid, pid, &ids);
+		count = ids.count;
+		expected = 1;
+	} else if (!strcmp(question, "pages")) {
+		status = proc_provides_pages(pid) ? -1 : 0;
+	} else if (!strcmp(question, "shadow stacks")) {
+		status = shadow_is_on("/proc", pid) ? -1 : 0;
+	} else {
+		const int lowest = leftovers_descriptor(pid);
+
+		status = lowest == LEFTOVERS_UNSEEN ? -1 : 0;
+		expected = 1;
+		count = lowest >= 0;
+	}
+	mishap_end();
+	proc_ids_release(&ids);
+	if (status >= 0 && count != (size_t)expected)
+		fail_msg("%s: %zu, and there are %d", question, count, expected);
+	return status < 0;
+}
+
+/*
+ * fear C1, C9, J3: a list of threads, children or descriptors is cut off by an error in the middle of it: that is
+ * said, or taken for the worst, and the rest is not taken for all there is
+ */
+static void test_lists(void **state)
+{
+	static const char *const questions[] = {"tasks", "children", "pages", "shadow stacks",
+						"descriptors"};
+	const pid_t pid = start_process(false);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(questions) / sizeof(*questions); i++) {
+		assert_false(asks(questions[i], pid));
+		for (struct mishap m = {.kind = MISHAP_LIST, .error = ENOMEM}; next_mishap(&m);)
+			if (!asks(questions[i], pid) && mishap_calls(m.kind) >= m.at)
+				fail_msg("%s: nothing is said of error %lu", questions[i], m.at);
+	}
+	end_process(pid);
+}
+
+/* fear A13: of the threads that have the memory of a process whose first one has exited none is listed: it has not ended */
+static void test_exited_leader(void **state)
+{
+	const pid_t pid = start_process(true);
+	struct dinst_error e = {0};
+	struct proc_stat stat;
+	struct maps maps;
+	int status;
+
+	(void)state;
+	harness_until(!proc_stat_read(pid, &stat) && stat.state == 'Z');
+	for (struct mishap m = {MISHAP_LIST, 0, CALLS_MOST, ENOMEM}; next_mishap(&m);) {
+		dinst_error_clear(&e);
+		status = maps_read(pid, &maps, &e);
+		mishap_end();
+		if (status == DINST_GONE)
+			fail_msg("%lu: %s", m.at, e.text);
+		if (!status)
+			maps_release(&maps);
+	}
+	end_process(pid);
+}
+
+static pid_t linger(struct harness *h)
+{
+	pid_t child = 0;
+
+	harness_send(h, "linger\n");
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "child %d", &child), 1);
+	return child;
+}
+
+/*
+ * fear G1, G8, J7: the list of all processes is cut off while a forked child runs through what is inserted: nobody
+ * takes what was seen for all, and nothing is freed under it
+ */
+static void test_family(void **state)
+{
+	struct harness *h = *state;
+	struct arena_found found[4];
+	struct dinst_error e = {0};
+	struct proc_ids none = {0};
+	struct owners owners = {.found = found};
+	struct session *s;
+	size_t count;
+	pid_t *pids;
+	int status;
+
+	harness_start(h, "forks", NULL);
+	s = session_begin(h);
+	session_insert(s, "hit");
+	linger(h);
+	assert_int_equal(arena_find(s->target, found, 4, &e), 1);
+	for (struct mishap m = {.kind = MISHAP_LIST, .error = EIO}; next_mishap(&m);) {
+		status = arena_sharers(s->places->arena, h->pid, &pids, &count);
+		mishap_end();
+		if (!status && count != 1)
+			fail_msg("%zu sharers at %lu", count, m.at);
+		free(status ? NULL : pids);
+	}
+	for (struct mishap m = {.kind = MISHAP_LIST, .error = EIO}; next_mishap(&m);) {
+		dinst_error_clear(&e);
+		status = find_owners(&owners, h->pid, &e);
+		mishap_end();
+		if (status >= 0 && owners.count != 1)
+			fail_msg("%zu owners at %lu", owners.count, m.at);
+		assert_true(status >= 0 || e.text[0]);
+	}
+	for (struct mishap m = {.kind = MISHAP_LIST, .error = EIO}; next_mishap(&m);) {
+		dinst_error_clear(&e);
+		status = target_find_sharers(s->target, &none, &e);
+		mishap_end();
+		if (status >= 0 && mishap_calls(m.kind) >= m.at)
+			fail_msg("nobody else is in its memory, was said at %lu", m.at);
+	}
+	free(owners.sharers);
+	harness_send(h, "unlinger\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ended 7");
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_obstacles),
+		TEST(test_lists),
+		TEST(test_exited_leader),
+		TEST(test_family),
 	};
 
 	mishaps_open();

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proc_lists.c - lists in /proc: threads, children, descriptors, processes.
+ *
+ * What cannot be read to its end is an error, never a shorter list. Decides nothing.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "inject/proc.h"
+
+struct dirent *proc_next(DIR *dir, int *error)
+{
+	struct dirent *entry;
+
+	errno = 0;
+	entry = readdir(dir);
+	*error = entry ? 0 : -errno;
+	return entry;
+}
+
+int proc_ids_add(struct proc_ids *list, pid_t id)
+{
+	size_t capacity = list->capacity ? 2 * list->capacity : 32;
+	pid_t *ids;
+
+	if (list->count == list->capacity) {
+		ids = realloc(list->ids, capacity * sizeof(*ids));
+		if (!ids)
+			return -ENOMEM;
+		list->ids = ids;
+		list->capacity = capacity;
+	}
+	list->ids[list->count++] = id;
+	return 0;
+}
+
+void proc_ids_release(struct proc_ids *list)
+{
+	free(list->ids);
+	memset(list, 0, sizeof(*list));
+}
+
+int proc_tasks(pid_t pid, struct proc_ids *list)
+{
+	char path[64];
+	struct dirent *entry;
+	int status = 0;
+	long id;
+	DIR *dir;
+
+	list->count = 0;
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	dir = opendir(path);
+	if (!dir)
+		return -errno;
+	/* Half of a list would be taken for all of them. */
+	while (!status && (entry = proc_next(dir, &status))) {
+		id = strtol(entry->d_name, NULL, 10);
+		if (id > 0)
+			status = proc_ids_add(list, (pid_t)id);
+	}
+	closedir(dir);
+	return status;
+}
+
+/* The name is that of the kernel's fs/userfaultfd.c. */
+bool proc_provides_pages(pid_t pid)
+{
+	static const char name[] = "anon_inode:[userfaultfd]";
+	char path[64], link[sizeof(name)];
+	struct dirent *entry;
+	bool found = false;
+	int error = 0;
+	ssize_t got;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	dir = opendir(path);
+	/* Where we have too little of something ourselves, it may. */
+	if (!dir)
+		return proc_unless_kept(-errno);
+	while (!found && (entry = proc_next(dir, &error))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		got = readlinkat(dirfd(dir), entry->d_name, link, sizeof(link));
+		/* One may be closed by now. */
+		found = got < 0 ? proc_unless_kept(-errno) != 0
+				: got == sizeof(name) - 1 && !memcmp(link, name, sizeof(name) - 1);
+	}
+	closedir(dir);
+	return found || proc_unless_gone(error);
+}
+
+int proc_children(pid_t pid, pid_t tid, struct proc_ids *list)
+{
+	char path[64], first[2], *word = NULL;
+	uint64_t id = 0;
+	size_t room = 0;
+	int status = 0;
+	FILE *file;
+
+	/* Most threads have none: one small read settles that. */
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)tid);
+	if (proc_read(path, first, sizeof(first)) == 0)
+		return 0;
+	file = fopen(path, "re");
+	if (!file)
+		return -errno;
+	errno = 0;
+	while (!status && getdelim(&word, &room, ' ', file) > 0) {
+		const char *at = word;
+
+		if (proc_number(&at, 10, &id))
+			status = proc_ids_add(list, (pid_t)id);
+		errno = 0;
+	}
+	if (!status && !feof(file))
+		status = errno ? -errno : -EIO;
+	free(word);
+	fclose(file);
+	return status;
+}
