@@ -6,7 +6,7 @@
  * restarts plainly; then one with a restart block. A thread under a seccomp
  * filter only where the filter can be suspended for the length of the stop.
  * A thread inside a restartable sequence only when there is no other, and then
- * its sequence is aborted first; where the kernel does not tell of those (before Linux 5.13), one
+ * its sequence is aborted first, never where that cannot be read; where the kernel does not tell of those (before Linux 5.13), one
  * that was running its own code only when there is no other, either. Never one that runs 32-bit code
  * or sleeps in a call of it (int $0x80), or whose system calls become signals to itself (a program
  * under Wine, for example), or end it (the strict mode of seccomp, which is a thread's own).
@@ -70,9 +70,11 @@ static int rank_of_lookups(struct stop *s, const struct held *h, pid_t like)
 {
 	taddr_t abort_pc;
 	const bool may_be = h->rseq_unknown && !arch_in_syscall(&h->pub.regs);
-	int value = may_be || stop_in_sequence(s, &h->pub, &abort_pc) ? RANK_SEQUENCE : 0;
+	const int in = stop_in_sequence(s, &h->pub, &abort_pc);
+	int value = may_be || in > 0 ? RANK_SEQUENCE : 0;
 
-	if (h->barred || held_is_dispatched(s, h) || is_in_compat_sleep(s, h) || held_is_strict(h))
+	if (in < 0 || h->barred || held_is_dispatched(s, h) || is_in_compat_sleep(s, h) ||
+	    held_is_strict(h))
 		return RANK_NEVER;
 	if (held_is_filtered(h))
 		value += RANK_FILTERED;
@@ -171,7 +173,11 @@ int remote_choose_victim(struct stop *s, struct held **victim, long *harmless,
 			(int)s->target->pid, s->target->name);
 	if (!lift_filter(best))
 		return target_explain_filter(s->target->pid, e);
-	stop_leave_sequence(s, &best->pub);
+	if (stop_leave_sequence(s, &best->pub) < 0)
+		return dinst_fail(
+			e, DINST_BUSY,
+			"cannot read whether thread %d of process %d (%s) is in a restartable sequence; try again later",
+			(int)best->pub.tid, (int)s->target->pid, s->target->name);
 	*victim = best;
 	return 0;
 }

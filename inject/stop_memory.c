@@ -213,32 +213,35 @@ int stop_store_regs(struct stop *s, struct dinst_error *e)
 	return 0;
 }
 
-bool stop_in_sequence(struct stop *s, const struct stop_thread *thread, taddr_t *abort_pc)
+int stop_in_sequence(struct stop *s, const struct stop_thread *thread, taddr_t *abort_pc)
 {
-	struct rseq_section section;
-	uint64_t pointer;
+	struct rseq_section section = {0};
+	uint64_t pointer = 0;
 	taddr_t pc = arch_pc(&thread->regs);
 
-	if (!thread->rseq ||
-	    target_read(s->target, thread->rseq + RSEQ_CS_OFFSET, &pointer, sizeof(pointer),
+	if (!thread->rseq)
+		return 0;
+	/* What the pointer leads to may be missing: that is the program's own affair, and tells nothing. */
+	if (target_read(s->target, thread->rseq + RSEQ_CS_OFFSET, &pointer, sizeof(pointer),
 			NULL) ||
-	    !pointer || target_read(s->target, pointer, &section, sizeof(section), NULL))
-		return false;
-	if (pc - section.start >= section.length)
-		return false;
+	    (pointer && target_read(s->target, pointer, &section, sizeof(section), NULL)))
+		return arch_in_syscall(&thread->regs) ? 0 : DINST_BUSY;
+	if (!pointer || pc - section.start >= section.length)
+		return 0;
 	*abort_pc = section.abort;
-	return true;
+	return 1;
 }
 
-bool stop_leave_sequence(struct stop *s, struct stop_thread *thread)
+int stop_leave_sequence(struct stop *s, struct stop_thread *thread)
 {
 	taddr_t abort_pc;
+	const int in = stop_in_sequence(s, thread, &abort_pc);
 
-	if (!stop_in_sequence(s, thread, &abort_pc))
-		return false;
+	if (in <= 0)
+		return in;
 	arch_set_pc(&thread->regs, abort_pc);
 	thread->changed = true;
-	return true;
+	return 1;
 }
 
 int stop_clear_descriptors(struct stop *s, stop_leads leads, const void *arg, struct dinst_error *e)

@@ -202,13 +202,15 @@ int target_find_sharers(const struct target *t, struct proc_ids *out, struct din
 int stop_check_sharers(struct stop *s, const struct proc_ids *sharers, struct dinst_error *e);
 
 /*
- * True if the thread stands inside a restartable sequence (rseq(2)), with the
+ * 1 if the thread stands inside a restartable sequence (rseq(2)), with the
  * address at which the kernel would abort it. Its pc must not be moved then
  * but to that address: stop_leave_sequence() does it for good and sets
- * `changed`. It returns false, and does nothing, outside a sequence.
+ * `changed`. It returns 0, and does nothing, outside a sequence; none makes system calls, so
+ * whoever is in one is outside. DINST_BUSY where it cannot be read whether it is in one: it must not be moved
+ * then, nor be made to call.
  */
-bool stop_in_sequence(struct stop *s, const struct stop_thread *thread, taddr_t *abort_pc);
-bool stop_leave_sequence(struct stop *s, struct stop_thread *thread);
+int stop_in_sequence(struct stop *s, const struct stop_thread *thread, taddr_t *abort_pc);
+int stop_leave_sequence(struct stop *s, struct stop_thread *thread);
 
 /*
  * The kernel reads the descriptor that rseq_cs points to when a thread is next preempted or gets a

@@ -291,15 +291,62 @@ static void test_family(void **state)
 	harness_end(h, 0);
 }
 
+/* ------------------------------------------------------ while they stand still */
+
+static int ask_for_sequence(struct stop *s, void *arg, struct dinst_error *e)
+{
+	const struct mishap all = {MISHAP_READ, 1, CALLS_MOST, ENOMEM};
+	struct stop_thread *thread = stop_thread(s, 0);
+	const struct arch_regs before = thread->regs;
+	int *unread = arg, told, left;
+	taddr_t abort_pc;
+
+	(void)e;
+	assert_true(thread->rseq != 0);
+	mishap_set(&all);
+	mishap_begin();
+	told = stop_in_sequence(s, thread, &abort_pc);
+	left = stop_leave_sequence(s, thread);
+	mishap_end();
+	assert_memory_equal(&before, &thread->regs, sizeof(before));
+	assert_int_equal(told, left);
+	if (!arch_in_syscall(&thread->regs) && told >= 0)
+		fail_msg("a thread that runs is in no sequence, was said without looking");
+	*unread += told < 0;
+	return 0;
+}
+
+/*
+ * fear B6: whether a thread is inside a restartable sequence cannot be read: it is not said to be outside, and
+ * its registers stay
+ */
+static void test_sequence(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct target *t;
+	int unread = 0;
+
+	harness_start(h, "remote-registers", "sequence", NULL);
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	for (int i = 0; i < 1000 && unread < 5; i++) {
+		dinst_error_clear(&e);
+		if (target_stop(t, NULL, ask_for_sequence, &unread, NULL, &e) < 0)
+			assert_int_equal(e.code, DINST_BUSY);
+	}
+	assert_int_equal(unread, 5);
+	target_close(t);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_obstacles),
-		TEST(test_lists),
-		TEST(test_exited_leader),
-		TEST(test_family),
+		TEST(test_obstacles), TEST(test_lists),	   TEST(test_exited_leader),
+		TEST(test_family),    TEST(test_sequence),
 	};
 
 	mishaps_open();
