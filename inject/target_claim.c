@@ -133,6 +133,14 @@ int target_claim(struct target *t, unsigned wait_ms, struct dinst_error *e)
 	while (flock(fd, LOCK_EX | LOCK_NB)) {
 		if (errno == EINTR)
 			continue;
+		/* The kernel has no memory for one (flock(2)): somebody else may have it, or be given it. */
+		error = errno == ENOLCK || errno == ENOMEM ? errno : 0;
+		if (error) {
+			close(fd);
+			return dinst_fail_errno(e, DINST_BUSY, error,
+						"cannot claim process %d (%s)", (int)t->pid,
+						t->name);
+		}
 		if (errno != EWOULDBLOCK)
 			break; /* a kernel, or something like one, that has no locks there */
 		look_at_holder(fd, &holder, &unseen);
