@@ -53,26 +53,28 @@ int stop_find_sharers(struct stop *s, const struct held *h, bool *more)
 	return error == -ENOENT || error == -ESRCH ? 0 : error;
 }
 
-/* True if a thread of `parent` that created process `pid` sleeps as one in vfork() does. */
-static bool is_awaited_by(pid_t pid, pid_t parent)
+/*
+ * 1 if a thread of `parent` that created process `pid` sleeps as one in vfork() does; 0, also where that is kept from
+ * us; or why nobody can look now.
+ */
+static int is_awaited_by(pid_t pid, pid_t parent)
 {
 	struct proc_ids tasks = {0}, children = {0};
 	struct proc_stat stat;
 	bool awaited = false;
+	int error = proc_unless_kept(proc_tasks(parent, &tasks));
 
-	if (!proc_tasks(parent, &tasks))
-		for (size_t i = 0; !awaited && i < tasks.count; i++) {
-			if (proc_thread_stat_read(parent, tasks.ids[i], &stat) ||
-			    stat.state != 'D' || proc_children(parent, tasks.ids[i], &children))
-				continue;
-			for (size_t n = 0; n < children.count; n++)
-				awaited |= children.ids[n] == pid;
-			proc_ids_release(&children);
-			children = (struct proc_ids){0};
-		}
-	proc_ids_release(&children);
+	for (size_t i = 0; !awaited && !error && i < tasks.count; i++) {
+		error = proc_thread_stat_read(parent, tasks.ids[i], &stat);
+		if (!error && stat.state == 'D')
+			error = proc_children(parent, tasks.ids[i], &children);
+		for (size_t n = 0; n < children.count; n++)
+			awaited |= children.ids[n] == pid;
+		proc_ids_release(&children);
+		error = proc_unless_kept(error);
+	}
 	proc_ids_release(&tasks);
-	return awaited;
+	return awaited ? 1 : error;
 }
 
 /* And who created that one, as far as they share the memory: each of them may be in the middle of what is written. */
@@ -81,11 +83,14 @@ int stop_find_creator(struct stop *s, struct dinst_error *e)
 	const struct target *t = s->target;
 	struct proc_stat stat;
 	pid_t pid = t->pid;
-	int error;
+	int error, awaited = 0;
 
 	while (!(error = proc_stat_read(pid, &stat)) && stat.parent > 0 &&
 	       stop_shares_memory(s, stat.parent)) {
-		if (is_awaited_by(pid, stat.parent))
+		awaited = is_awaited_by(pid, stat.parent);
+		if (awaited < 0)
+			break;
+		if (awaited)
 			return dinst_fail(
 				e, DINST_BUSY,
 				"process %d (%s) has yet to execute its program: process %d waits for that in vfork(), and stopping it might take privileges from the program; try again later",
@@ -95,11 +100,11 @@ int stop_find_creator(struct stop *s, struct dinst_error *e)
 			return dinst_fail(e, DINST_NO_MEMORY,
 					  "no memory for the stop of process %d", (int)t->pid);
 	}
-	return proc_is_lack(error)
-		       ? dinst_fail_errno(e, DINST_BUSY, -error,
-					  "cannot look for who has created process %d (%s)",
-					  (int)pid, t->name)
-		       : 0;
+	error = awaited < 0 ? awaited : proc_is_lack(error) ? error : 0;
+	return error ? dinst_fail_errno(e, DINST_BUSY, -error,
+					"cannot look for who has created process %d (%s)", (int)pid,
+					t->name)
+		     : 0;
 }
 
 /* Only where the kernel itself says so: who cannot be looked at is mostly somebody else's. */

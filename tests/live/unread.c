@@ -2,9 +2,8 @@
 /*
  * unread.c - what could not be looked at is not taken for an answer.
  *
- * One call after the other of those that look fails (mishaps.h), once and in
- * ways in which the kernel can let it fail. Whoever asked is then told the
- * truth all the same, or that it cannot be told now; never "no".
+ * One call after the other of those that look fails (mishaps.h), once and in ways in which the kernel can
+ * let it fail. Whoever asked is then told the truth all the same, or that it cannot be told now; never "no".
  */
 #include <sys/prctl.h>
 
@@ -20,9 +19,8 @@
 enum { CALLS_MOST = 5000 };
 
 /*
- * Lets the first call of m->kind fail with m->error, then the second, and so
- * on; alone, or with so many as m->count says. Begins with m->at of 0. False
- * when there are no more of them.
+ * Lets the first call of m->kind fail with m->error, then the second, and so on; alone, or with so many as
+ * m->count says. Begins with m->at of 0. False when there are no more of them.
  */
 static bool next_mishap(struct mishap *m)
 {
@@ -39,8 +37,7 @@ static bool next_mishap(struct mishap *m)
 	return true;
 }
 
-/* ------------------------------------------------- what there is to beware of
- */
+/* ------------------------------------------------- what there is to beware of */
 
 /* A process that Valgrind seems to run, by what is mapped there. */
 static pid_t start_translated(struct harness *h)
@@ -66,9 +63,8 @@ static pid_t start_translated(struct harness *h)
 }
 
 /*
- * fear A12, B3: whether a program runs under Valgrind, whether a uprobe was hit
- * in it, whether it is there at all, cannot be seen for want of a descriptor or
- * memory: nobody attaches, and that is what is said
+ * fear A12, B3: whether a program runs under Valgrind, whether a uprobe was hit in it, whether it is there at all,
+ * cannot be seen for want of a descriptor or memory: nobody attaches, and that is what is said
  */
 static void test_obstacles(void **state)
 {
@@ -114,8 +110,7 @@ static void *wait_for_ever(void *unused)
 	return unused;
 }
 
-/* With a thread and a child of its own; or its first thread ends, and that one
- * lives. */
+/* With a thread and a child of its own; or its first thread ends, and that one lives. */
 static pid_t start_process(bool leader_exits)
 {
 	int made[2];
@@ -194,9 +189,8 @@ static bool asks(const char *question, pid_t pid)
 }
 
 /*
- * fear C1, C9, J3: a list of threads, children or descriptors is cut off by an
- * error in the middle of it: that is said, or taken for the worst, and the rest
- * is not taken for all there is
+ * fear C1, C9, J3: a list of threads, children or descriptors is cut off by an error in the middle of it: that is
+ * said, or taken for the worst, and the rest is not taken for all there is
  */
 static void test_lists(void **state)
 {
@@ -214,8 +208,7 @@ static void test_lists(void **state)
 	end_process(pid);
 }
 
-/* fear A13: of the threads that have the memory of a process whose first one
- * has exited none is listed: it has not ended */
+/* fear A13: of the threads that have the memory of a process whose first one has exited none is listed: it has not ended */
 static void test_exited_leader(void **state)
 {
 	const pid_t pid = start_process(true);
@@ -248,9 +241,8 @@ static pid_t linger(struct harness *h)
 }
 
 /*
- * fear G1, G8, J7: the list of all processes is cut off while a forked child
- * runs through what is inserted: nobody takes what was seen for all, and
- * nothing is freed under it
+ * fear G1, G8, J7: the list of all processes is cut off while a forked child runs through what is inserted: nobody
+ * takes what was seen for all, and nothing is freed under it
  */
 static void test_family(void **state)
 {
@@ -299,8 +291,7 @@ static void test_family(void **state)
 	harness_end(h, 0);
 }
 
-/* fear J6: the kernel has no room for the lock that says who works on a
- * process: that is not taken for having it */
+/* fear J6: the kernel has no room for the lock that says who works on a process: that is not taken for having it */
 static void test_claim(void **state)
 {
 	const struct mishap no_locks = {MISHAP_WAIT, 1, 1, ENOLCK};
@@ -322,8 +313,48 @@ static void test_claim(void **state)
 	harness_end(h, 0);
 }
 
-/* ------------------------------------------------------ while they stand still
+/* ------------------------------------------------------ while they stand still */
+
+static int nothing(struct stop *s, void *arg, struct dinst_error *e)
+{
+	(void)s;
+	(void)arg;
+	(void)e;
+	return 0;
+}
+
+/*
+ * fear G2: whether a process has yet to execute its program, and its maker waits for that in vfork(), cannot be looked at:
+ * it is not stopped, which might take privileges from the program
  */
+static void test_vfork(void **state)
+{
+	const struct stop_options once = {.tries = 1};
+	struct harness *h = *state;
+	struct proc_ids children = {0};
+	struct dinst_error e = {0};
+	struct target *t;
+	int status;
+
+	harness_start(h, "forks", NULL);
+	harness_send(h, "held\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "held");
+	harness_until(!proc_children(h->pid, h->pid, &children) && children.count);
+	assert_int_equal(target_open(children.ids[0], &t, &e), 0);
+	for (struct mishap m = {MISHAP_OPEN, 0, 1, EMFILE}; next_mishap(&m);) {
+		dinst_error_clear(&e);
+		status = target_stop(t, &once, nothing, NULL, NULL, &e);
+		mishap_end();
+		assert_int_equal(status, DINST_BUSY);
+		if (!strstr(e.text, "in vfork()") && !strstr(e.text, strerror(EMFILE)))
+			fail_msg("at %lu: %s", m.at, e.text);
+	}
+	proc_ids_release(&children);
+	target_close(t);
+	harness_send(h, "\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	harness_end(h, 0);
+}
 
 static int ask_for_sequence(struct stop *s, void *arg, struct dinst_error *e)
 {
@@ -349,8 +380,8 @@ static int ask_for_sequence(struct stop *s, void *arg, struct dinst_error *e)
 }
 
 /*
- * fear B6: whether a thread is inside a restartable sequence cannot be read: it
- * is not said to be outside, and its registers stay
+ * fear B6: whether a thread is inside a restartable sequence cannot be read: it is not said to be outside, and
+ * its registers stay
  */
 static void test_sequence(void **state)
 {
@@ -377,8 +408,8 @@ static void test_sequence(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_obstacles), TEST(test_lists), TEST(test_exited_leader),
-		TEST(test_family),    TEST(test_claim), TEST(test_sequence),
+		TEST(test_obstacles), TEST(test_lists), TEST(test_exited_leader), TEST(test_family),
+		TEST(test_claim),     TEST(test_vfork), TEST(test_sequence),
 	};
 
 	mishaps_open();
