@@ -20,6 +20,8 @@
 #include "inject/maps.h"
 #include "inject/remote.h"
 
+enum { LOCKED_MOST = 5 << 20 }; /* bytes of it in a process that locks its memory */
+
 /* Each is left out where the one before has failed: it is then not our memory. */
 enum { CALL_MAP, CALL_WIPE, CALL_NO_DUMP, CALL_SMALL_PAGES, CALLS };
 
@@ -53,30 +55,41 @@ static int read_family(struct stop *s, const struct arena *a, struct maps *m, st
 	return dinst_fail(e, result, "cannot look through the processes forked from %d", (int)pid);
 }
 
-static int find_place(struct stop *s, struct arena *a, size_t size, taddr_t *out,
-		      struct dinst_error *e)
+/* All of it is made to exist at once where memory is locked. */
+static int check_locked(struct stop *s, const struct arena_limits *limits, size_t size,
+			struct dinst_error *e)
 {
-	struct arena_limits limits;
-	bool placed = false;
 	char group[256];
 	uint64_t room;
-	struct maps m;
-	int result;
 
-	arena_limits_read(target_memory_tid(stop_target(s)), &limits);
-	/* What has been unlocked since it was mapped does not show any more. */
-	limits.locks_memory |= a->locks_memory;
 	/* Little that is locked may be the first since it began to lock all that it maps. */
-	if ((limits.locks_memory || limits.locked) &&
+	if ((limits->locks_memory || limits->locked) &&
 	    target_memory_room(stop_target(s), &room, group, sizeof(group)) && size > room / 2)
 		return dinst_fail(
 			e, DINST_NO_MEMORY,
 			"the target locks its memory, and %zu KiB of per-thread state would "
 			"leave its control group %.160s too little: it has %llu KiB left",
 			size >> 10, group, (unsigned long long)(room >> 10));
+	return DINST_OK;
+}
+
+static int find_place(struct stop *s, struct arena *a, size_t size, taddr_t *out,
+		      struct dinst_error *e)
+{
+	struct arena_limits limits;
+	bool placed = false;
+	struct maps m;
+	int result;
+
+	arena_limits_read(target_memory_tid(stop_target(s)), &limits);
+	/* What has been unlocked since it was mapped does not show any more. */
+	limits.locks_memory |= a->locks_memory;
+	result = check_locked(s, &limits, size, e);
+	if (result)
+		return result;
 	/* All of it is made to exist at once, and not ours to make the target pay for. */
 	if (size <= limits.own_room / ARENA_SHARE &&
-	    (!limits.locks_memory || size <= (size_t)5 << 20)) {
+	    (!limits.locks_memory || size <= LOCKED_MOST)) {
 		result = read_family(s, a, &m, e);
 		if (result)
 			return result;
@@ -225,9 +238,24 @@ int arena_add_threads(struct stop *s, struct arena *a, size_t size, size_t wipe,
 int arena_add_threads_too(struct stop *s, const struct arena *a, size_t wipe, size_t wipe_size,
 			  struct dinst_error *e)
 {
+	struct arena_limits limits;
 	bool left;
+	int result;
 
-	return make_part(s, a->threads, a->threads_size, wipe, wipe_size, &left, e);
+	/* Its size was chosen for another one of the family. */
+	arena_limits_read(target_memory_tid(stop_target(s)), &limits);
+	result = check_locked(s, &limits, a->threads_size, e);
+	if (!result && limits.locks_memory && a->threads_size > LOCKED_MOST)
+		result = dinst_fail(
+			e, DINST_NO_MEMORY,
+			"process %d locks its memory: the %zu KiB of per-thread state that others of "
+			"its family have would be made to exist there at once",
+			(int)target_pid(stop_target(s)), a->threads_size >> 10);
+	if (!result)
+		result = make_part(s, a->threads, a->threads_size, wipe, wipe_size, &left, e);
+	if (!result && limits.locks_memory)
+		arena_unlock(s, a->threads, a->threads_size, 0, 0);
+	return result;
 }
 
 int arena_unmap_threads(struct stop *s, const struct arena *a, struct dinst_error *e)

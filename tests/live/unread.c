@@ -11,12 +11,14 @@
 #include "inject/proc.h"
 #include "inject/shadow.h"
 #include "inject/target.h"
+#include "inject/arena_place.h"
 #include "mutator/leftovers.h"
+#include "mutator/request.h"
 #include "mutator/owners.h"
 #include "tests/live/harness_session.h"
 #include "tests/live/mishaps.h"
 
-enum { CALLS_MOST = 5000 };
+enum { CALLS_MOST = 5000, LOCKED_MOST = 5 << 20 };
 
 /*
  * Lets the first call of m->kind fail with m->error, then the second, and so on; alone, or with so many as
@@ -403,13 +405,79 @@ static void test_sequence(void **state)
 	harness_end(h, 0);
 }
 
+/* ------------------------------------------------------- what was not looked at */
+
+static __attribute__((noinline, noclone)) void unread_work(void)
+{
+	__asm__ volatile("" ::: "memory");
+	usleep(1000);
+}
+
+static void work_for_ever(void)
+{
+	for (;;)
+		unread_work();
+}
+
+/* Once told, the process forks a child, and locks its memory. */
+static void fork_locked(int signal)
+{
+	(void)signal;
+	if (!fork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		work_for_ever();
+	}
+	mlockall(MCL_CURRENT | MCL_FUTURE);
+}
+
+/*
+ * fear I3: of a program and a child that it has forked one locks its memory, and it is not the first that is asked: what
+ * is kept for each thread is not mapped there, where all of it would be made to exist at once
+ */
+static void test_locked_child(void **state)
+{
+	struct proc_ids children = {0};
+	struct dinst_error e = {0};
+	struct session *s;
+	pid_t parent;
+	const char *focus = "unread_work";
+	struct insert_result result;
+	uint64_t locked;
+	int status;
+
+	(void)state;
+	parent = fork();
+	assert_true(parent >= 0);
+	if (!parent) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		signal(SIGUSR1, fork_locked);
+		work_for_ever();
+	}
+	assert_true(session_attach(parent, "locked", &s, &e) >= 0);
+	session_insert(s, focus);
+	kill(parent, SIGUSR1);
+	harness_until(!proc_children(parent, parent, &children) && children.count);
+	harness_until(arena_locked_bytes(parent) > LOCKED_MOST);
+	locked = arena_locked_bytes(parent);
+	status = request_insert(s, "latency", &focus, 1, &(struct insert_options){0}, &result, &e);
+	locked = arena_locked_bytes(parent) - locked;
+	if (status >= 0 || locked > LOCKED_MOST)
+		fail_msg("%d: it has locked %llu KiB more", status,
+			 (unsigned long long)locked >> 10);
+	assert_non_null(strstr(e.text, "locks its memory"));
+	kill(children.ids[0], SIGKILL);
+	session_end(s);
+	end_process(parent);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_obstacles), TEST(test_lists), TEST(test_exited_leader), TEST(test_family),
-		TEST(test_claim),     TEST(test_vfork), TEST(test_sequence),
+		TEST(test_locked_child),  TEST(test_obstacles), TEST(test_lists),
+		TEST(test_exited_leader), TEST(test_family),	TEST(test_claim),
+		TEST(test_vfork),	  TEST(test_sequence),
 	};
 
 	mishaps_open();
