@@ -151,7 +151,7 @@ endif
 # libdinst: the client's end of the socket, with a face of its own (lib/dinst.h).
 library_src := $(wildcard lib/*.c) daemon/client/connect.c daemon/client/start.c \
 	daemon/common/lines.c daemon/common/paths.c daemon/common/rpc.c $(wildcard daemon/report/event*.c) \
-	inject/error.c inject/proc.c
+	inject/error.c inject/proc.c inject/proc_lists.c
 library_soname := libdinst.so.0
 library_real := $(library_soname).1.0
 library := $(O)/libdinst.a $(O)/$(library_real) $(O)/$(library_soname) $(O)/libdinst.so
@@ -347,8 +347,8 @@ $(O)/tests/unit/points_memory: TEST_LIBS := $(memory:%=-Wl,--wrap=%) $(TEST_LIBS
 
 mishaps := $(memory) open openat __openat_2 opendir fopen read __read_chk pread write renameat ftruncate \
 	fallocate mmap pthread_create fork timer_create pipe2 \
-	process_vm_readv pwrite poll waitid flock syscall readdir readlink readlinkat getdelim fgets
-$(O)/tests/live/mishaps $(O)/tests/live/unread: TEST_LIBS := $(mishaps:%=-Wl,--wrap=%) $(TEST_LIBS)
+	process_vm_readv pwrite poll waitid flock syscall readdir readlink readlinkat getdelim fgets ptrace
+$(filter $(O)/tests/live/mishaps%,$(live_bin)) $(O)/tests/live/unread: TEST_LIBS := $(mishaps:%=-Wl,--wrap=%) $(TEST_LIBS)
 
 # The library as its users link it.
 $(O)/tests/live/library: $(O)/libdinst.a

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -41,6 +42,8 @@ enum mishap_kind {
 	MISHAP_WAIT,	     /* poll, waitid, flock: interrupted */
 	MISHAP_CALL,	     /* without a function in libc: descriptors of processes, kcmp, ... */
 	MISHAP_LIST, /* the next name of a directory, the next line of a file, where a link leads */
+	MISHAP_TRACE, /* requests of ptrace(2) that may be refused */
+	MISHAP_END,   /* no request of ptrace(2) fails: a process beside the target is killed */
 	MISHAP_KINDS,
 };
 
@@ -54,12 +57,13 @@ static struct mishap mishap;
 static bool mishap_on;
 static bool mishap_no_compare;	     /* kcmp(2) is refused, as it is in many containers */
 static unsigned long *mishap_counts; /* shared, by kind */
+static pid_t mishap_victim;	     /* MISHAP_END: who is killed; 0: nobody */
 
 static inline const char *mishap_name(enum mishap_kind kind)
 {
-	static const char *const names[] = {"open", "read", "store",	   "memory",
-					    "map",  "task", "read memory", "write memory",
-					    "wait", "call", "list"};
+	static const char *const names[] = {"open", "read",	   "store",	   "memory", "map",
+					    "task", "read memory", "write memory", "wait",   "call",
+					    "list", "trace",	   "end"};
 
 	return names[kind];
 }
@@ -73,7 +77,8 @@ static inline int mishap_error(enum mishap_kind kind, unsigned long n)
 		[MISHAP_MAP] = {ENOMEM, ENOMEM},	 [MISHAP_TASK] = {EAGAIN, EAGAIN},
 		[MISHAP_READ_MEMORY] = {ENOMEM, EFAULT}, [MISHAP_WRITE_MEMORY] = {EIO, ENOMEM},
 		[MISHAP_WAIT] = {EINTR, EINTR},		 [MISHAP_CALL] = {EMFILE, ENFILE},
-		[MISHAP_LIST] = {ENOMEM, EIO},
+		[MISHAP_LIST] = {ENOMEM, EIO},		 [MISHAP_TRACE] = {EPERM, EIO},
+		[MISHAP_END] = {ESRCH, ESRCH},
 	};
 
 	return errors[kind][n % 2];
@@ -312,6 +317,21 @@ WRAP(int, waitid, idtype_t type, id_t id, siginfo_t *info, int options)
 WRAP(int, flock, int fd, int what)
 {
 	return fails(MISHAP_WAIT) ? -1 : __real_flock(fd, what);
+}
+
+/* The registers of a tracee that stands still can always be read and set, unless it is being killed. */
+static inline bool may_be_refused(enum __ptrace_request request)
+{
+	return request == PTRACE_SEIZE || request == PTRACE_POKEDATA || request == PTRACE_PEEKDATA;
+}
+
+WRAP(long, ptrace, enum __ptrace_request request, pid_t tid, void *address, void *data)
+{
+	if (fails(MISHAP_END) && mishap_victim > 0)
+		kill(mishap_victim, SIGKILL);
+	return may_be_refused(request) && fails(MISHAP_TRACE)
+		       ? -1
+		       : __real_ptrace(request, tid, address, data);
 }
 
 long __real_syscall(long number, ...);
