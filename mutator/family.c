@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "inject/proc.h"
 #include "mutator/core.h"
 #include "mutator/parks.h"
 
@@ -61,6 +62,7 @@ struct family {
 
 enum { PRIVATE_LOOK = 64 }; /* bytes of the journal's header */
 enum { TRIES = 6, MEMBER_DEADLINE_US = 20 * 1000, FIRST_PAUSE_US = 5 * 1000 };
+enum { ENDING_LOOKS = 20, ENDING_PAUSE_US = 250 };
 
 static int pids_add(struct pid_list *l, pid_t pid, struct dinst_error *e)
 {
@@ -333,6 +335,23 @@ static bool has_executed(const struct family *f, pid_t pid)
 	return !f->worked && !is_member(f->session, pid, &ignored);
 }
 
+/* Who was killed is no tracee of ours any more at once, and has ended only some time later. */
+static bool has_to_end(const struct target *member)
+{
+	struct proc_stat stat;
+	bool ends = false;
+	pid_t tid;
+
+	for (int look = 0; look < ENDING_LOOKS && !ends; look++) {
+		if (look)
+			usleep(ENDING_PAUSE_US);
+		ends = !target_alive(member) ||
+		       (!proc_memory_look(target_pid(member), &stat, &tid) &&
+			(!tid || proc_has_to_end(&stat)));
+	}
+	return ends;
+}
+
 static int with_one_more(struct stop *stop, void *arg, struct dinst_error *e)
 {
 	struct family *f = arg;
@@ -407,7 +426,7 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 		f->report.stop_ns = report.stop_ns;
 	f->report.threads += report.threads;
 	f->member_busy |= status == DINST_BUSY;
-	gone = status == DINST_GONE && (!target_alive(w.member) || has_executed(f, w.pid));
+	gone = status == DINST_GONE && (has_to_end(w.member) || has_executed(f, w.pid));
 	if (gone) {
 		/* It ended before it was stopped, or was killed while it was: one member less. */
 		dinst_error_clear(e);

@@ -59,7 +59,6 @@ static int configure(struct stop *stop, struct threads *t, const struct threads_
 		.shared = t->shared,
 	};
 
-	t->tid_offset = lesson->tid_offset;
 	t->stack_offset = lesson->stack_offset;
 	return stop_write(stop, t->area, &config, sizeof(config), e);
 }
@@ -118,6 +117,8 @@ static int make_state(struct stop *stop, void *arg, struct dinst_error *e)
 	if (status < 0)
 		return status;
 	m->made = true;
+	/* Also where this one is killed before it has all: the others go on with what is known. */
+	t->tid_offset = lesson.tid_offset;
 	if (t->area) {
 		status = arena_add_threads_too(stop, t->place->arena, pair_owners(t->shift),
 					       pair_owners_size(t->shift), e);

@@ -197,6 +197,44 @@ static void test_killed_child(void **state)
 	harness_end(*state, 0);
 }
 
+static void insert_while_child_dies(struct harness *h, unsigned long at)
+{
+	const struct mishap m = {.kind = MISHAP_END, .at = at, .count = 1};
+	struct session *s = session_begin(h);
+	const struct instance *timed;
+
+	session_insert(s, "hit");
+	harness_send(h, "linger\n");
+	assert_int_equal(sscanf(harness_line(h, HARNESS_ANSWER_MS), "child %d", &mishap_victim), 1);
+	mishap_set(&m);
+	mishap_begin();
+	timed = session_insert_metric(s, "latency", "hits", NULL);
+	mishap_end();
+	harness_send(h, "unlinger\n");
+	harness_line(h, HARNESS_ANSWER_MS);
+	harness_send(h, "fork 2 10\n");
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	assert_int_equal(instance_value(timed) > 0, 1);
+	session_end(s);
+	verify(h, at);
+}
+
+/*
+ * fear G1: a child is killed at any moment in which it is given what is kept for its threads: the target and the
+ * others have it all the same
+ */
+static void test_killed_while_given(void **state)
+{
+	/* It is given that with the first requests. */
+	const unsigned long first = getenv("DINST_SHORT") ? 4 : 1, then = 8 * first;
+
+	harness_start(*state, "forks", NULL);
+	for (unsigned long at = 3; at == 3 || mishap_calls(MISHAP_END) >= at;
+	     at += at < 32 ? first : then)
+		insert_while_child_dies(*state, at);
+	harness_end(*state, 0);
+}
+
 /* The target executes another program (itself), and a child has what was inserted. */
 static void work_with_exec(struct session *s)
 {
@@ -239,8 +277,12 @@ static void test_exec(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_files),	 TEST(test_memory), TEST(test_targets),
-		TEST(test_killed_child), TEST(test_exec),
+		TEST(test_files),
+		TEST(test_memory),
+		TEST(test_targets),
+		TEST(test_killed_child),
+		TEST(test_killed_while_given),
+		TEST(test_exec),
 	};
 
 	lives_open();
