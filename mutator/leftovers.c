@@ -422,10 +422,13 @@ static int clean_round(struct process *p, uint64_t deadline, struct leftovers *r
 		status = restore_all(p, deadline, result, e);
 	for (size_t i = 0; i < p->count && (i || status >= 0); i++) {
 		const bool failed = status < 0;
+		const size_t left = result->arenas_left;
 		int one = clean_sharers(p, i, deadline, result, failed ? &ignored : e);
 
+		/* While somebody else has it still, it stays for who repairs next. */
 		if (one >= 0 && !failed)
-			one = leftovers_take_out(p, i, p->late, deadline, result, e);
+			one = leftovers_take_out(p, i, p->late || result->arenas_left > left,
+						 deadline, result, e);
 		else if (!p->linked)
 			/* It stays for the sake of another, but nobody comes in from here any more. */
 			leftovers_take_out(p, i, true, deadline, result, &ignored);

@@ -13,7 +13,7 @@
 
 /*
  * fear J2, C2, H5: a child alone has loaded what switches between tasks, and one of them was interrupted in
- * our code: that stays after a mutator's death until the task has gone on
+ * our code: that stays after a mutator's death until the task has gone on, and whoever repairs the parent is told
  */
 static void test_switch_of_the_child(void **state)
 {
@@ -30,7 +30,9 @@ static void test_switch_of_the_child(void **state)
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "parked");
 	/* As a mutator that dies. */
 	session_free(s);
-	assert_int_not_equal(clean_for(h, 500), 0);
+	/* Said again, as often as somebody asks: the target leads to it. */
+	for (int n = 0; n < 2; n++)
+		assert_int_not_equal(clean_for(h, 500), 0);
 	harness_send(h, "resume\n");
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ended 0");
 	clean_up(h, 0);

@@ -30,11 +30,16 @@ struct others {
 	pid_t pids[OTHERS_MOST];
 	size_t count;
 	bool private; /* an arena was made in private memory: each has it for itself */
+	bool left;    /* what somebody else has left was told to stay */
 };
 
 struct scene {
 	/* Each life has a target of its own; NULL: all have the one that is there. */
 	void (*begin)(struct harness *h);
+	/* In the parent, before each life; NULL: nothing. */
+	void (*before)(struct harness *h);
+	/* The child's whole life, which ends it; NULL: live(). */
+	void (*life)(pid_t pid);
 	/* In the child, between attaching and detaching. */
 	void (*work)(struct session *s);
 	/* In the parent, when everything is out: looks, and leads the target back to where it was. */
@@ -217,13 +222,21 @@ static inline void expect_counts(struct counted *watched, size_t count, const ch
 			    (unsigned long long)events, command);
 }
 
+/* Descriptors of ours that were left open are no end of any life. */
+static inline void expect_descriptors(size_t before)
+{
+	const size_t now = count_descriptors();
+
+	if (before + usual < now)
+		bad("%zu descriptors are open, and were %zu", now, before);
+}
+
 /* As a mutator's whole life; exits with ENDED where it was told that everything is out. */
 static inline void live(pid_t pid)
 {
 	struct dinst_error e = {0};
 	struct detach_result detached = {0};
 	const size_t descriptors = count_descriptors();
-	size_t kept;
 	struct session *s;
 	int status = -1;
 
@@ -245,9 +258,7 @@ static inline void live(pid_t pid)
 		status = session_detach(s, 20, &detached, &e);
 	stage(7);
 	session_free(s);
-	kept = count_descriptors() - descriptors;
-	if (usual < kept)
-		bad("%zu descriptors are open, and were %zu", descriptors + kept, descriptors);
+	expect_descriptors(descriptors);
 	if (status == DINST_BUSY || detached.left)
 		_exit(GAVE_UP);
 	if (status < 0)
@@ -326,6 +337,8 @@ static inline bool one_life(struct harness *h, const struct mishap *m)
 	memset(others, 0, sizeof(*others));
 	if (scene->begin)
 		scene->begin(h);
+	if (scene->before)
+		scene->before(h);
 	fflush(NULL);
 	mishap_set(m);
 	child = fork();
@@ -335,6 +348,8 @@ static inline bool one_life(struct harness *h, const struct mishap *m)
 		lasting = m->count > 1;
 		input = h->input;
 		output = h->output;
+		if (scene->life)
+			scene->life(h->pid);
 		live(h->pid);
 	}
 	assert_int_equal(proc_stat_read(child, &stat), 0);
@@ -343,7 +358,7 @@ static inline bool one_life(struct harness *h, const struct mishap *m)
 	judge(h, m, status);
 	if (WEXITSTATUS(status) != ENDED)
 		clean_heirs(child, stat.start_time);
-	if (WEXITSTATUS(status) != ENDED)
+	if (WEXITSTATUS(status) != ENDED || others->left)
 		clean_up(h, m->at);
 	if (scene->after)
 		scene->after(h);
