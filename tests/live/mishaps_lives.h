@@ -46,6 +46,8 @@ struct scene {
 	void (*after)(struct harness *h);
 	/* Makes the last snapshot void: the target is another program. */
 	bool executes;
+	/* Calls fail from where work() says so (mishap_begin()). */
+	bool late;
 };
 
 static const struct scene *scene;
@@ -242,7 +244,8 @@ static inline void live(pid_t pid)
 
 	alarm(HANGS_SECONDS);
 	stage(0);
-	mishap_begin();
+	if (!scene->late)
+		mishap_begin();
 	for (int tries = 0; tries < 2 && status < 0; tries++) {
 		status = told(session_attach(pid, "unlucky", &s, &e), &e);
 		if (status < 0 && lasting)
