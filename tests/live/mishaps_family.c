@@ -226,7 +226,7 @@ static void insert_while_child_dies(struct harness *h, unsigned long at)
 static void test_killed_while_given(void **state)
 {
 	/* It is given that with the first requests. */
-	const unsigned long first = getenv("DINST_SHORT") ? 4 : 1, then = 8 * first;
+	const unsigned long first = getenv("DINST_SHORT") ? 8 : 1, then = 8 * first;
 
 	harness_start(*state, "forks", NULL);
 	for (unsigned long at = 3; at == 3 || mishap_calls(MISHAP_END) >= at;
