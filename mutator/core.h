@@ -37,10 +37,7 @@ struct variable_value; /* variable.h */
 
 /* --------------------------------------------------------------- places */
 
-/*
- * Arenas of one process: who finds it after our death takes out so many of them together, as code in
- * each may lead into any other.
- */
+/* Of one process: so many are taken out together after our death, as code in each may lead into any other. */
 enum { ARENAS_MOST = 32 };
 
 /* An arena and what we keep in it. */
@@ -50,6 +47,7 @@ struct place {
 	struct journal *journal;
 	bool unmapped; /* in the target itself: detaching is under way */
 	bool full;     /* a request did not fit: the next one gets a new place */
+	bool crowded; /* what it adds to sites of this place did not fit: nothing new of it goes here */
 	/* Private arenas: stores to switches that are sent when what they lead to has been. */
 	struct switch_store {
 		taddr_t address;

@@ -275,7 +275,7 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 	*out = NULL;
 	/* The oldest one that has room: memory that was used once stays, and there should be little of it. */
 	for (p = s->places; p; p = p->next)
-		if (!p->full && !p->unmapped && m->lo >= p->arena->reach_lo &&
+		if (!p->full && !p->crowded && !p->unmapped && m->lo >= p->arena->reach_lo &&
 		    m->hi <= p->arena->reach_hi)
 			*out = p;
 	if (*out)

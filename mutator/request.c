@@ -196,9 +196,26 @@ static int prepare_raw(struct request *r, const struct raw_metric *m, const char
 	return status;
 }
 
-int request_insert_raw(struct session *s, const struct raw_metric *metric, const char *const *foci,
-		       size_t focus_count, bool each, struct insert_result *result,
-		       struct dinst_error *e)
+/* True where one more place has turned out to be crowded; *known: how many have. */
+static bool is_begun_anew(struct session *s, int status, unsigned *known, struct dinst_error *e)
+{
+	unsigned count = 0;
+
+	for (const struct place *p = s->places; p; p = p->next)
+		count += p->crowded;
+	if (status == DINST_NO_MEMORY && count > *known) {
+		*known = count;
+		dinst_error_clear(e);
+		return true;
+	}
+	for (struct place *p = s->places; p; p = p->next)
+		p->crowded = false;
+	return false;
+}
+
+static int insert_raw_once(struct session *s, const struct raw_metric *metric,
+			   const char *const *foci, size_t focus_count, bool each,
+			   struct insert_result *result, struct dinst_error *e)
 {
 	struct request r = {.session = s};
 	int status = begin(s, result, e);
@@ -211,6 +228,19 @@ int request_insert_raw(struct session *s, const struct raw_metric *metric, const
 	if (status >= 0 && !focus_count)
 		status = prepare_raw(&r, metric, "/Code", each, e);
 	return finish(&r, status, result, e);
+}
+
+int request_insert_raw(struct session *s, const struct raw_metric *metric, const char *const *foci,
+		       size_t focus_count, bool each, struct insert_result *result,
+		       struct dinst_error *e)
+{
+	unsigned crowded = 0;
+	int status;
+
+	do
+		status = insert_raw_once(s, metric, foci, focus_count, each, result, e);
+	while (is_begun_anew(s, status, &crowded, e));
+	return status;
 }
 
 /* ------------------------------------------------------------------- MDL */
@@ -290,9 +320,9 @@ static void release(struct plan_set *set)
 	free(set);
 }
 
-static int insert_once(struct session *s, const char *metric, const char *const *words,
-		       size_t word_count, const struct insert_options *options,
-		       struct insert_result *result, struct dinst_error *e)
+static int insert_try(struct session *s, const char *metric, const char *const *words,
+		      size_t word_count, const struct insert_options *options,
+		      struct insert_result *result, struct dinst_error *e)
 {
 	struct request r = {.session = s, .options = options};
 	struct plan_set *set;
@@ -309,6 +339,19 @@ static int insert_once(struct session *s, const char *metric, const char *const 
 		status = prepare_plan(&r, set, &set->plans[n], e);
 	status = finish(&r, status, result, e);
 	release(set);
+	return status;
+}
+
+static int insert_once(struct session *s, const char *metric, const char *const *words,
+		       size_t word_count, const struct insert_options *options,
+		       struct insert_result *result, struct dinst_error *e)
+{
+	unsigned crowded = 0;
+	int status;
+
+	do
+		status = insert_try(s, metric, words, word_count, options, result, e);
+	while (is_begun_anew(s, status, &crowded, e));
 	return status;
 }
 

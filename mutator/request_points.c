@@ -224,40 +224,30 @@ static int write_sites(struct request *r, struct instance *i, const struct funct
 	return status;
 }
 
-static int write_links(struct session *s, const struct instance *i, struct dinst_error *e)
+/* *at: the site at which it failed. */
+static int write_links(struct session *s, const struct instance *i, struct site **at,
+		       struct dinst_error *e)
 {
 	int status = 0;
 
 	for (struct link *l = i->links; l && status >= 0; l = l->next_instance)
-		if (l->site->changed)
+		if (l->site->changed) {
+			*at = l->site;
 			status = site_update(s, l->site, e);
+		}
 	return status;
 }
 
-static int write_all(struct request *r, struct instance *also, struct dinst_error *e)
+static int write_all(struct request *r, struct instance *also, struct site **at,
+		     struct dinst_error *e)
 {
-	int status = also ? write_links(r->session, also, e) : 0;
+	int status = also ? write_links(r->session, also, at, e) : 0;
 
 	for (size_t n = 0; n < r->count && status >= 0; n++)
-		status = write_links(r->session, r->instances[n], e);
+		status = write_links(r->session, r->instances[n], at, e);
 	for (const struct instance *i = r->hidden; i && status >= 0; i = i->next)
-		status = write_links(r->session, i, e);
+		status = write_links(r->session, i, at, e);
 	return status;
-}
-
-int request_write(struct request *r, struct instance *also, struct dinst_error *e)
-{
-	struct dinst_error ignored = {0};
-	struct flush_result flush = {0};
-	int status = write_all(r, also, e);
-
-	if (status != DINST_NO_MEMORY || !r->session->queue_length)
-		return status;
-	/* What waits on the queue may be worth enough. */
-	if (removal_flush(r->session, &flush, &ignored) < 0 || !flush.freed)
-		return status;
-	dinst_error_clear(e);
-	return write_all(r, also, e);
 }
 
 /* Its heap or its journal has refused something since it was last asked. */
@@ -266,6 +256,39 @@ static bool is_full(struct place *p)
 	const bool heap = heap_was_full(p->heap), journal = journal_was_full(p->journal);
 
 	return heap || journal;
+}
+
+/*
+ * A site's code stays in the arena that has its first, and there is no room in it. What is new may
+ * have taken that: the request is begun anew, and that goes elsewhere.
+ */
+static int crowded(struct place *p, struct dinst_error *e)
+{
+	p->crowded = true;
+	dinst_error_clear(e);
+	return dinst_fail(
+		e, DINST_NO_MEMORY,
+		"the arena at %#llx (%zu KiB%s) is full, and what is inserted in some of these functions already keeps new code for them there: remove something first",
+		(unsigned long long)p->arena->code, p->arena->code_size >> 10,
+		p->arena->locks_memory ? ", no more since the target locks its memory" : "");
+}
+
+int request_write(struct request *r, struct instance *also, struct dinst_error *e)
+{
+	struct session *s = r->session;
+	struct dinst_error ignored = {0};
+	struct flush_result flush = {0};
+	struct site *at = NULL;
+	int status = write_all(r, also, &at, e);
+
+	/* What waits on the queue may be worth enough. */
+	if (status == DINST_NO_MEMORY && s->queue_length &&
+	    removal_flush(s, &flush, &ignored) >= 0 && flush.freed) {
+		dinst_error_clear(e);
+		status = write_all(r, also, &at, e);
+	}
+	/* Our own memory may be what is missing. */
+	return status == DINST_NO_MEMORY && is_full(at->place) ? crowded(at->place, e) : status;
 }
 
 /*

@@ -164,6 +164,58 @@ static void test_no_more(void **state)
 	end(h, s);
 }
 
+/* Takes all of the heap but `spare` pieces of what pages are handed out in for small ones. */
+static size_t fill_heap(struct heap *heap, taddr_t *pieces, size_t room, size_t spare)
+{
+	enum { SLAB = 4 * 4096 };
+	struct dinst_error e = {0};
+	size_t count = 0;
+
+	for (size_t size = SLAB; size >= 16; size -= size > 4096 ? 4096 : 16) {
+		while (count + 1 < room && !heap_alloc_code(heap, size, &pieces[count], &e))
+			count++;
+		while (count + 1 < room && !heap_alloc_cold(heap, size, &pieces[count], &e))
+			count++;
+	}
+	assert_true(count + 1 < room && count > spare);
+	for (size_t i = 0; i < spare; i++) {
+		heap_free_code(heap, pieces[i]);
+		pieces[i] = pieces[--count];
+	}
+	return count;
+}
+
+/*
+ * fear J7: an arena is full but for a few pages: what a request adds to what is there goes in, and what is new goes to
+ * another arena, whichever comes first. Where not even what is added has room that is said, and nothing is changed.
+ */
+static void test_crowded(void **state)
+{
+	enum { ROOM = 1 << 16, OTHERS = 2047, SPARE = 3 };
+	taddr_t *pieces = calloc(ROOM, sizeof(*pieces));
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	struct dinst_error e = {0};
+	unsigned first = session_insert(s, part(0)), all;
+	struct heap *heap = s->places->heap;
+	size_t count = fill_heap(heap, pieces, ROOM, 0);
+
+	assert_int_equal(session_insert_patiently(s, "part_*", &all, &e), DINST_NO_MEMORY);
+	assert_non_null(strstr(e.text, "is full, and what is inserted in some of these functions"));
+	session_go(h, ROUNDS);
+	while (count)
+		heap_free_code(heap, pieces[--count]);
+	count = fill_heap(heap, pieces, ROOM, SPARE);
+	all = session_insert(s, "part_*");
+	session_go(h, ROUNDS);
+	assert_int_equal(session_value(s, first), 2 * THREADS * ROUNDS);
+	assert_int_equal(session_value(s, all), (OTHERS + 1) * THREADS * ROUNDS);
+	while (count)
+		heap_free_code(heap, pieces[--count]);
+	free(pieces);
+	end(h, s);
+}
+
 static int insert_patiently(struct session *s, const char *metric, const char *focus,
 			    struct dinst_error *e)
 {
@@ -302,9 +354,13 @@ static void test_child_without_rings(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_oldest_first),     CASE(test_most_at_a_time),
-		CASE(test_no_more),	     CASE(test_death),
-		CASE(test_death_of_streams), CASE(test_child_without_rings),
+		CASE(test_oldest_first),
+		CASE(test_most_at_a_time),
+		CASE(test_no_more),
+		CASE(test_crowded),
+		CASE(test_death),
+		CASE(test_death_of_streams),
+		CASE(test_child_without_rings),
 	};
 
 	return cmocka_run_group_tests_name("live/many_arenas", tests, NULL, NULL);
