@@ -543,8 +543,8 @@ static int take_out_in_stops(struct one_arena *a, bool *restored, uint64_t deadl
 		a->shot = NULL;
 		if (a->unmapped || a->foreign || now_us() >= deadline)
 			break;
-		/* Another arena's jump is not waited for here. */
-		if ((a->stays || a->hosted_count) && status >= 0 && !a->held)
+		/* Another arena's jump is not waited for here, nor that there is less to be searched. */
+		if (status >= 0 && (a->unsearched || ((a->stays || a->hosted_count) && !a->held)))
 			break;
 		/* A thread is in a trampoline: it is out of it in a moment. */
 		if (status == DINST_BUSY)

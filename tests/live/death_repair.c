@@ -445,7 +445,10 @@ static void test_execution_before_it_is_taken_out(void **state)
 	harness_end(h, 0);
 }
 
-/* fear C2, H5, J2: a program with jumps in its holes has too much memory to be searched for what is parked: that is told */
+/*
+ * fear C2, H5, J2, K2: a program with jumps in its holes has too much memory to be searched for what is parked: that is told,
+ * after one stop, since another one would find no less
+ */
 static void test_too_large_to_be_searched(void **state)
 {
 	struct harness *h = *state;
@@ -461,10 +464,10 @@ static void test_too_large_to_be_searched(void **state)
 	harness_send(h, "fill 200\n");
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "filled");
 	assert_int_equal(target_open(h->pid, &t, &e), 0);
-	if (leftovers_clean(t, 100, &left, &e) < 0)
+	if (leftovers_clean(t, 10000, &left, &e) < 0)
 		fail_msg("%s", e.text);
 	assert_int_equal(left.arenas_left, 1);
-	assert_int_not_equal(left.unsearched, 0);
+	assert_int_equal(left.unsearched, 1);
 	harness_send(h, "fill 0\n");
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "filled");
 	target_close(t);
