@@ -280,7 +280,6 @@ size_t snapshot_searched(const struct snapshot *shot)
 void snapshot_find_parked(struct snapshot *shot)
 {
 	struct search *s = calloc(1, sizeof(*s));
-	char path[64];
 	bool whole;
 
 	if (s) {
@@ -290,8 +289,7 @@ void snapshot_find_parked(struct snapshot *shot)
 	whole = s && !is_too_much(shot->target, s->most);
 	if (!whole)
 		goto out;
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)target_memory_tid(shot->target));
-	s->pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	s->pagemap = maps_open_pagemap(target_memory_tid(shot->target));
 	whole = s->pagemap >= 0 && find_code(s) && find_arenas(s);
 	for (size_t i = 0; whole && i < shot->maps.count; i++) {
 		const struct maps_entry *m = &shot->maps.entries[i];

@@ -9,9 +9,12 @@
  * forked before a window was patched does not run through it: functions are
  * caught up with only where their entries lead to us.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "inject/maps.h"
 #include "mutator/batch_private.h"
 #include "mutator/threads.h"
 
@@ -39,52 +42,73 @@ static size_t first(const bool *flags, size_t count)
 	return i;
 }
 
-/* Says, when all run again, what the request waits for: the thread that is stuck, or on whose stack it was found. */
-static void tell_busy(struct job *job, struct dinst_error *e)
+/* The errno that every try to look at which pages are there will meet, or 0. */
+static int never_searched(const struct target *t)
+{
+	const int pagemap = maps_open_pagemap(target_memory_tid(t)), error = errno;
+
+	if (pagemap >= 0)
+		close(pagemap);
+	else if (target_alive(t) && (error == ENOENT || error == EACCES || error == EPERM))
+		return error;
+	return 0;
+}
+
+/*
+ * Says, when all run again, what the request waits for: the thread that is stuck, or on whose stack it was found.
+ * DINST_BUSY; or DINST_REFUSED where no other try can end differently.
+ */
+static int tell_busy(struct job *job, struct dinst_error *e)
 {
 	const struct batch *b = &job->batch;
 	const struct image_function *functions;
 	const char *function, *module;
 	size_t i = 0;
+	int never;
 
 	dinst_error_clear(e);
-	if (b->late) {
-		dinst_fail(e, DINST_BUSY,
-			   "thread %d has not come back from a system call that it was to make for "
-			   "us, and may go on in the middle of what is to be patched: try again",
-			   (int)b->late);
-		return;
-	}
+	if (b->late)
+		return dinst_fail(
+			e, DINST_BUSY,
+			"thread %d has not come back from a system call that it was to make for "
+			"us, and may go on in the middle of what is to be patched: try again",
+			(int)b->late);
 	while (i < b->inside_count && !b->ranges[i].hit)
 		i++;
 	if (i < b->inside_count) {
 		job->stuck_in = b->insides[i].home;
 		job->stuck = snapshot_touches(b->shot, 0, &b->ranges[i], 1);
 	}
-	if (!job->stuck_in) {
-		dinst_fail(e, DINST_BUSY, "what is to be patched waits for what others insert");
-		return;
-	}
+	if (!job->stuck_in)
+		return dinst_fail(e, DINST_BUSY,
+				  "what is to be patched waits for what others insert");
 	image_functions(job->stuck_in->module->image, &functions);
 	function = functions[job->stuck_in->function].name;
 	module = job->stuck_in->module->name;
 	if (job->stuck)
-		dinst_fail(e, DINST_BUSY,
-			   "thread %d is in the middle of what is to be patched, or may return "
-			   "there, in %s of %s: try again, or leave it out",
-			   (int)job->stuck, function, module);
-	else if (job->session->unsearched)
-		dinst_fail(e, DINST_BUSY,
-			   "the program switches between tasks of its own (swapcontext() or the "
-			   "like), one that a signal interrupted may go on inside of what is to be "
-			   "patched, in %s of %s, and its memory is too large to be searched for "
-			   "that: try again when there is less, or leave it out",
-			   function, module);
-	else
-		dinst_fail(e, DINST_BUSY,
-			   "a task that no thread executes now is in the middle of what is to be "
-			   "patched, in %s of %s: try again, or leave it out",
-			   function, module);
+		return dinst_fail(
+			e, DINST_BUSY,
+			"thread %d is in the middle of what is to be patched, or may return "
+			"there, in %s of %s: try again, or leave it out",
+			(int)job->stuck, function, module);
+	if (!job->session->unsearched)
+		return dinst_fail(
+			e, DINST_BUSY,
+			"a task that no thread executes now is in the middle of what is to be "
+			"patched, in %s of %s: try again, or leave it out",
+			function, module);
+	never = never_searched(job->session->target);
+	if (never)
+		return dinst_fail(
+			e, DINST_REFUSED,
+			"the program switches between tasks of its own (swapcontext() or the like), one that a signal interrupted may go on inside of what is to be patched, in %s of %s, and its memory cannot be searched for that (/proc/%d/pagemap: %s): leave it out",
+			function, module, (int)job->session->pid, strerror(never));
+	return dinst_fail(e, DINST_BUSY,
+			  "the program switches between tasks of its own (swapcontext() or the "
+			  "like), one that a signal interrupted may go on inside of what is to be "
+			  "patched, in %s of %s, and its memory is too large to be searched for "
+			  "that: try again when there is less, or leave it out",
+			  function, module);
 }
 
 /* Mostly it is out of that with the next try. */
@@ -249,7 +273,7 @@ int batch_apply_whole(struct session *s, struct batch_whole *whole, struct batch
 		if (job.turned)
 			batch_settle(&job.batch, result);
 		if (status == DINST_BUSY && job.busy)
-			tell_busy(&job, e);
+			status = tell_busy(&job, e);
 	}
 	batch_end(&job.batch);
 	free(job.absent);
