@@ -370,8 +370,10 @@ void batch_share_fate(struct batch *b, struct stop *stop)
 		}
 		if (n < 0 || b->waits[n])
 			b->waits[i] = true;
-		if (n >= 0 && b->foreign[n])
+		if (n >= 0 && b->foreign[n]) {
 			b->foreign[i] = true;
+			b->sites[i]->unwritable |= host->unwritable;
+		}
 	}
 }
 

@@ -124,13 +124,28 @@ static void test_foreign(void **state)
 	end(s);
 }
 
+/* An entry, and what is in the tail of a window, are told to be unwritable where that is why the other is. */
+static void test_unwritable(void **state)
+{
+	struct scene *s = begin();
+
+	(void)state;
+	s->foreign[3] = s->sites[3].unwritable = true;
+	s->foreign[5] = true;
+	s->sites[1].host = &s->sites[3];
+	batch_share_pairs(&s->batch, NULL);
+	are(s->foreign, "111111");
+	for (size_t n = 0; n < SITES; n++)
+		assert_int_equal(s->sites[n].unwritable, n < 4);
+	end(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing),
-		cmocka_unit_test(test_waits),
-		cmocka_unit_test(test_entry),
-		cmocka_unit_test(test_foreign),
+		cmocka_unit_test(test_nothing),	   cmocka_unit_test(test_waits),
+		cmocka_unit_test(test_entry),	   cmocka_unit_test(test_foreign),
+		cmocka_unit_test(test_unwritable),
 	};
 
 	return cmocka_run_group_tests_name("unit/batch_pairs", tests, NULL, NULL);
