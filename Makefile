@@ -337,7 +337,7 @@ $(O)/tests/live/no_execmem: TEST_LIBS := -Wl,--wrap=remote_run $(TEST_LIBS)
 $(O)/tests/live/dispatch: TEST_LIBS := -Wl,--wrap=ptrace $(TEST_LIBS)
 $(O)/tests/live/patch_apply: TEST_LIBS := -Wl,--wrap=fstat $(TEST_LIBS)
 $(O)/tests/live/private: TEST_LIBS := -Wl,--wrap=arch_switches_are_whole $(TEST_LIBS)
-$(O)/tests/live/dlopen $(O)/tests/live/parked: TEST_LIBS := -Wl,--wrap=maps_open_pagemap $(TEST_LIBS)
+$(O)/tests/live/dlopen $(O)/tests/live/unsearched: TEST_LIBS := -Wl,--wrap=maps_open_pagemap $(TEST_LIBS)
 $(O)/tests/live/each: TEST_LIBS := -Wl,--wrap=body_write $(TEST_LIBS)
 
 $(O)/tests/live/hazards $(O)/tests/live/patch_breakpoints: TEST_LIBS := -Wl,--wrap=stop_write $(TEST_LIBS)

@@ -5,7 +5,6 @@
  * and in contexts that it has copied to its heap. A window that one leads into
  * waits, and a trampoline that one leads into stays.
  */
-#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,53 +168,6 @@ static void test_whole_fiber(void **state)
 {
 	run_whole(*state, "fiber", false, "in parked_function of parked");
 	run_whole(*state, "fiber", true, "its memory is too large to be searched");
-}
-
-static int no_pagemap; /* the errno of who opens it */
-
-int __real_maps_open_pagemap(pid_t tid);
-int __wrap_maps_open_pagemap(pid_t tid);
-
-int __wrap_maps_open_pagemap(pid_t tid)
-{
-	if (!no_pagemap)
-		return __real_maps_open_pagemap(tid);
-	errno = no_pagemap;
-	return -1;
-}
-
-/*
- * fear C2, H5: where nobody may see which pages are there the same request is refused at once, with that reason:
- * whoever tries again would try for ever; and where only a descriptor was missing he is told to
- */
-static void test_whole_never_searched(void **state)
-{
-	const char *focus = "/Code/parked/parked_function";
-	struct harness *h = *state;
-	struct insert_result inserted;
-	struct dinst_error e = {0};
-	struct session *s;
-
-	harness_start(h, "parked", "fiber", NULL);
-	s = session_begin(h);
-	no_pagemap = ENOENT;
-	assert_int_equal(request_insert(s, "wall_inclusive", &focus, 1, NULL, &inserted, &e),
-			 DINST_REFUSED);
-	assert_non_null(strstr(e.text, "in parked_function of parked"));
-	assert_non_null(strstr(e.text, "pagemap: No such file"));
-	no_pagemap = EMFILE;
-	dinst_error_clear(&e);
-	assert_int_equal(request_insert(s, "wall_inclusive", &focus, 1, NULL, &inserted, &e),
-			 DINST_BUSY);
-	assert_non_null(strstr(e.text, "try again"));
-	no_pagemap = 0;
-	dinst_error_clear(&e);
-	assert_int_equal(request_insert(s, "wall_inclusive", &focus, 1, NULL, &inserted, &e), 0);
-	free(inserted.instances);
-	ask(h, "go 100", "done");
-	session_end(s);
-	harness_verify(h);
-	harness_end(h, 0);
 }
 
 /* fear C2, H5, J1: the same three with the task in a trampoline that is removed */
@@ -630,7 +582,6 @@ int main(void)
 		CASE(test_routines_copied),
 		CASE(test_whole_away),
 		CASE(test_whole_fiber),
-		CASE(test_whole_never_searched),
 		CASE(test_named),
 		CASE(test_record),
 		CASE(test_window_job),
