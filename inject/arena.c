@@ -157,8 +157,8 @@ static void limit_locked(const struct arena *a, struct arena_limits *limits)
 }
 
 /* Tries one size after the other; `private` starts with the fallback. */
-static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool private,
-		  struct dinst_error *e)
+static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, size_t text,
+		  bool private, struct dinst_error *e)
 {
 	struct arena_limits limits;
 	bool placed = false;
@@ -179,7 +179,7 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 		result = stop_maps(s, &m, e);
 		if (result)
 			return result;
-		if (!choose_sizes(a, which, hi - lo) || !choose_places(a, m, &limits, lo, hi))
+		if (!choose_sizes(a, which, text) || !choose_places(a, m, &limits, lo, hi))
 			continue;
 		placed = true;
 		/* What is left is the target's, which may need it at any time. */
@@ -208,7 +208,7 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, bool 
 }
 
 /* `private`: why it is to be private from the beginning, or NULL. */
-static int create_any(struct stop *s, taddr_t lo, taddr_t hi, const char *private,
+static int create_any(struct stop *s, taddr_t lo, taddr_t hi, size_t text, const char *private,
 		      struct arena **out, struct dinst_error *e)
 {
 	struct arena *a = calloc(1, sizeof(*a));
@@ -220,7 +220,7 @@ static int create_any(struct stop *s, taddr_t lo, taddr_t hi, const char *privat
 	a->target = stop_target(s);
 	if (private)
 		snprintf(a->note, sizeof(a->note), "%s", private);
-	result = create(s, a, lo, hi, private != NULL, e);
+	result = create(s, a, lo, hi, text, private != NULL, e);
 	if (result)
 		free(a);
 	else
@@ -228,15 +228,16 @@ static int create_any(struct stop *s, taddr_t lo, taddr_t hi, const char *privat
 	return result;
 }
 
-int arena_create(struct stop *s, taddr_t lo, taddr_t hi, struct arena **out, struct dinst_error *e)
+int arena_create(struct stop *s, taddr_t lo, taddr_t hi, size_t text, struct arena **out,
+		 struct dinst_error *e)
 {
-	return create_any(s, lo, hi, NULL, out, e);
+	return create_any(s, lo, hi, text, NULL, out, e);
 }
 
-int arena_create_private(struct stop *s, taddr_t lo, taddr_t hi, const char *why,
+int arena_create_private(struct stop *s, taddr_t lo, taddr_t hi, size_t text, const char *why,
 			 struct arena **out, struct dinst_error *e)
 {
-	return create_any(s, lo, hi, why, out, e);
+	return create_any(s, lo, hi, text, why, out, e);
 }
 
 /* ------------------------------------------------------------ afterwards */

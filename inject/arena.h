@@ -62,13 +62,15 @@ struct arena {
 };
 
 /*
- * Maps a new arena from which all of [lo, hi) is within reach. Keeps clear of
+ * Maps a new arena from which all of [lo, hi) is within reach, with room for the code of `text` bytes of text:
+ * of all that it is to serve, for it does not grow. Keeps clear of
  * the brk heap and of growing stacks, and never replaces a mapping.
  */
-int arena_create(struct stop *s, taddr_t lo, taddr_t hi, struct arena **out, struct dinst_error *e);
+int arena_create(struct stop *s, taddr_t lo, taddr_t hi, size_t text, struct arena **out,
+		 struct dinst_error *e);
 
 /* As arena_create(), but the fallback at once; `why` becomes its note. */
-int arena_create_private(struct stop *s, taddr_t lo, taddr_t hi, const char *why,
+int arena_create_private(struct stop *s, taddr_t lo, taddr_t hi, size_t text, const char *why,
 			 struct arena **out, struct dinst_error *e);
 
 /*

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "inject/arena_place.h"
 #include "inject/proc.h"
 #include "mutator/core.h"
 
@@ -74,6 +75,7 @@ void place_look_at_rseq(struct session *s, struct stop *stop)
 struct make_place {
 	struct session *session;
 	taddr_t lo, hi;
+	size_t text;	     /* of all modules that it will serve */
 	const char *private; /* why the arena is to be private, or NULL */
 	struct arena *arena;
 	struct journal *journal; /* NULL: it is made later */
@@ -105,8 +107,9 @@ static int make_arena(struct stop *stop, void *arg, struct dinst_error *e)
 	if (status < 0)
 		return status;
 	place_look_at_rseq(m->session, stop);
-	status = m->private ? arena_create_private(stop, m->lo, m->hi, m->private, &m->arena, e)
-			    : arena_create(stop, m->lo, m->hi, &m->arena, e);
+	status = m->private ? arena_create_private(stop, m->lo, m->hi, m->text, m->private,
+						   &m->arena, e)
+			    : arena_create(stop, m->lo, m->hi, m->text, &m->arena, e);
 	if (status >= 0)
 		make_known(stop, m);
 	return status;
@@ -263,11 +266,32 @@ static const char *why_private(const struct session *s)
 		       : "the processor is emulated, and may execute half of a changed jump";
 }
 
+/*
+ * Bytes of the modules that come to lie in the same arena, whoever was asked for first: what is put at a place
+ * in code stays in one, and may become much more.
+ */
+static size_t text_around(const struct session *s, const struct module *m)
+{
+	size_t text = 0;
+
+	for (size_t i = 0; i < module_count(s->modules); i++) {
+		const struct module *other = module_get(s->modules, i);
+
+		if (!other->gone &&
+		    (other->lo > m->lo ? other->hi - m->lo : m->hi - other->lo) < ARENA_REACH)
+			text += other->hi - other->lo;
+	}
+	return text;
+}
+
 int place_for(struct session *s, struct module *m, struct place **out, uint64_t *stop_ns,
 	      struct dinst_error *e)
 {
-	struct make_place make = {
-		.session = s, .lo = m->lo, .hi = m->hi, .private = why_private(s)};
+	struct make_place make = {.session = s,
+				  .lo = m->lo,
+				  .hi = m->hi,
+				  .text = text_around(s, m),
+				  .private = why_private(s)};
 	struct dinst_error ignored = {0};
 	struct place *p;
 	int status;

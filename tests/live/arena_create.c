@@ -28,8 +28,9 @@ static int make(struct stop *s, void *arg, struct dinst_error *e)
 {
 	struct job *job = arg;
 
-	return job->private ? arena_create_private(s, job->lo, job->hi, "a test", &job->arena, e)
-			    : arena_create(s, job->lo, job->hi, &job->arena, e);
+	return job->private ? arena_create_private(s, job->lo, job->hi, job->hi - job->lo, "a test",
+						   &job->arena, e)
+			    : arena_create(s, job->lo, job->hi, job->hi - job->lo, &job->arena, e);
 }
 
 static int sync_it(struct stop *s, void *arg, struct dinst_error *e)
@@ -441,7 +442,6 @@ static void fixed_address(void **state)
 	harness_end(h, 0);
 }
 
-/* Much text gets a large arena, in proportion. */
 static void large(void **state)
 {
 	struct harness *h = *state;

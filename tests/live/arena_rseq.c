@@ -78,7 +78,7 @@ static int create(struct stop *s, void *arg, struct dinst_error *e)
 	struct scene *c = arg;
 	taddr_t text = c->nothing / 4096 * 4096;
 
-	if (arena_create(s, text, text + 4096, &c->arena, e))
+	if (arena_create(s, text, text + 4096, 4096, &c->arena, e))
 		return e->code;
 	if (journal_create(c->arena, "rseq", &c->journal, e) || heap_create(c->arena, &c->heap, e))
 		return e->code;

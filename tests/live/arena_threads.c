@@ -34,9 +34,9 @@ static int make(struct stop *s, void *arg, struct dinst_error *e)
 	struct job *job = arg;
 	int result;
 
-	result = job->private ? arena_create_private(s, job->lo, job->lo + 4096, "a test",
+	result = job->private ? arena_create_private(s, job->lo, job->lo + 4096, 4096, "a test",
 						     &job->arena, e)
-			      : arena_create(s, job->lo, job->lo + 4096, &job->arena, e);
+			      : arena_create(s, job->lo, job->lo + 4096, 4096, &job->arena, e);
 	if (!result)
 		result = journal_create(job->arena, "threads", &job->journal, e);
 	if (!result)

@@ -35,7 +35,7 @@ static int make(struct stop *s, void *arg, struct dinst_error *e)
 {
 	struct job *job = arg;
 
-	return arena_create(s, job->lo, job->lo + 4096, &job->arena, e);
+	return arena_create(s, job->lo, job->lo + 4096, 4096, &job->arena, e);
 }
 
 static int make_known(struct stop *s, void *arg, struct dinst_error *e)

@@ -105,6 +105,33 @@ static void test_oldest_first(void **state)
 	end(h, s);
 }
 
+/*
+ * fear J7: a small module that comes first gets an arena in which there is no room for a large one that comes
+ * next: libcrypto's functions could have one metric with state, and the second was refused for want of memory
+ */
+static void test_small_first(void **state)
+{
+	struct harness *h = *state;
+	const struct module *libc, *own;
+	unsigned small, large;
+	struct session *s;
+
+	harness_start(h, "confined", harness_number(THREADS), NULL);
+	s = session_begin(h);
+	small = session_insert(s, "step");
+	large = session_insert(s, "/Code/libc.so.6/qsort*");
+	libc = module_named(s->modules, "libc.so.6");
+	own = module_named(s->modules, "confined");
+	assert_non_null(libc);
+	assert_non_null(own);
+	assert_true(libc->hi - libc->lo > 4 * (own->hi - own->lo));
+	assert_ptr_equal(place_of(s, small), place_of(s, large));
+	/* Each byte has 128. Private arenas are small, whoever comes first. */
+	if (s->places->arena->mode != ARENA_PRIVATE)
+		assert_true(s->places->arena->code_size >= (libc->hi - libc->lo) * 128);
+	end(h, s);
+}
+
 /* fear J7: the most that was in use at a time is told for all arenas together, not for each by itself */
 static void test_most_at_a_time(void **state)
 {
@@ -355,6 +382,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_oldest_first),
+		CASE(test_small_first),
 		CASE(test_most_at_a_time),
 		CASE(test_no_more),
 		CASE(test_crowded),

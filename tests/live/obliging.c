@@ -106,7 +106,8 @@ struct job {
 static int make_private(struct stop *s, void *arg, struct dinst_error *e)
 {
 	struct job *job = arg;
-	int status = arena_create_private(s, job->text, job->text + 4096, "a test", &job->arena, e);
+	int status = arena_create_private(s, job->text, job->text + 4096, 4096, "a test",
+					  &job->arena, e);
 
 	return status ? status : journal_create(job->arena, "obliging", &job->journal, e);
 }

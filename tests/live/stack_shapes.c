@@ -208,7 +208,7 @@ static int enter(struct stop *s, void *arg, struct dinst_error *e)
 	struct ours *o = arg;
 	taddr_t text = o->c->nothing / 4096 * 4096;
 
-	if (arena_create(s, text, text + 4096, &o->arena, e) ||
+	if (arena_create(s, text, text + 4096, 4096, &o->arena, e) ||
 	    heap_create(o->arena, &o->heap, e) ||
 	    heap_alloc_code(o->heap, sizeof(trampoline), &o->code, e))
 		return e->code;
