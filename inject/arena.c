@@ -165,7 +165,9 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, size_
 	const struct maps *m;
 	int result;
 
-	arena_limits_read(target_memory_tid(a->target), &limits);
+	result = arena_limits_read(target_memory_tid(a->target), &limits, e);
+	if (result)
+		return result;
 	limit_locked(a, &limits);
 	a->commits = limits.commits;
 	a->locks_memory = limits.locks_memory;

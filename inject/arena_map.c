@@ -180,6 +180,20 @@ static int adopt_memfd(struct stop *s, struct arena *a, int number, struct dinst
 	return arena_make_pages(a, 0, PAGE, e);
 }
 
+/* DINST_UNSUPPORTED if, as was not known, the target locks what is mapped; another error where nobody can tell now. */
+static int find_locked(struct stop *s, struct arena *a, struct dinst_error *e)
+{
+	uint64_t bytes = 0;
+	int result = DINST_OK;
+
+	if (!a->locks_memory)
+		result = arena_locked_bytes(target_memory_tid(stop_target(s)), &bytes, e);
+	if (result || a->locks_memory || bytes <= a->locked)
+		return result;
+	a->locks_memory = true;
+	return dinst_fail(e, DINST_UNSUPPORTED, "the target locks what is mapped");
+}
+
 /*
  * Step 3 is behind us, and the data half is mapped, of which nothing exists: now it is seen
  * whether the target has asked for all to be locked that is mapped from now on
@@ -188,12 +202,14 @@ static int adopt_memfd(struct stop *s, struct arena *a, int number, struct dinst
 static int grow_memfd(struct stop *s, struct arena *a, struct dinst_error *e)
 {
 	const size_t size = a->code_size + a->data_size;
+	int result = find_locked(s, a, e);
 
-	if (!a->locks_memory && arena_locked_bytes(target_memory_tid(stop_target(s))) > a->locked) {
-		a->locks_memory = true;
+	if (result == DINST_UNSUPPORTED) {
 		snprintf(a->note, sizeof(a->note), "the target locks what is mapped");
 		return -1;
 	}
+	if (result)
+		return result;
 	if (ftruncate(a->fd, (off_t)size)) {
 		snprintf(a->note, sizeof(a->note), "the memfd cannot be given %zu bytes: %s", size,
 			 strerror(errno));
@@ -506,14 +522,8 @@ enum { PRIVATE_CODE, PRIVATE_DATA, PRIVATE_HALVES, PRIVATE_CALLS = 2 * PRIVATE_H
 static int refuse_locked(struct stop *s, size_t next, const long *results, void *arg,
 			 struct dinst_error *e)
 {
-	struct arena *a = arg;
-
 	(void)results;
-	if (next != PRIVATE_DATA || a->locks_memory ||
-	    arena_locked_bytes(target_memory_tid(stop_target(s))) <= a->locked)
-		return DINST_OK;
-	a->locks_memory = true;
-	return dinst_fail(e, DINST_UNSUPPORTED, "the target locks what is mapped");
+	return next == PRIVATE_DATA ? find_locked(s, arg, e) : DINST_OK;
 }
 
 static int run_private(struct stop *s, struct arena *a, long *results, struct dinst_error *e)

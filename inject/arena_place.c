@@ -9,13 +9,12 @@
  */
 #include "inject/arena_place.h"
 
-#include <fcntl.h>
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "inject/cpus.h"
 #include "inject/proc.h"
@@ -55,30 +54,31 @@ static taddr_t least(taddr_t a, taddr_t b)
 
 /* ----------------------------------------------------------------- limits */
 
-/* Reads a small file; the number of bytes, 0 on failure. `text` ends with a zero. */
-static size_t read_small(const char *path, char *text, size_t size)
+static int fail_lack(pid_t pid, int lack, struct dinst_error *e)
 {
-	ssize_t got;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	return dinst_fail_errno(e, DINST_BUSY, -lack,
+				"cannot look at what memory process %d may take", (int)pid);
+}
 
+/* Reads a small file; the number of bytes, 0 on failure. `text` ends with a zero. */
+static size_t read_small(const char *path, char *text, size_t size, int *lack)
+{
+	const ssize_t got = proc_read(path, text, size);
+
+	if (got >= 0)
+		return (size_t)got;
+	proc_note_lack(lack, (int)got);
 	text[0] = '\0';
-	if (fd < 0)
-		return 0;
-	got = read(fd, text, size - 1);
-	close(fd);
-	if (got < 0)
-		got = 0;
-	text[got] = '\0';
-	return (size_t)got;
+	return 0;
 }
 
 /* Field 47 of /proc/PID/stat, proc_pid_stat(5); the name in field 2 may hold anything. */
-static taddr_t brk_start(pid_t pid)
+static taddr_t brk_start(pid_t pid, int *lack)
 {
 	char path[64], text[4096], *at;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (!read_small(path, text, sizeof(text)))
+	if (!read_small(path, text, sizeof(text), lack))
 		return 0;
 	at = strrchr(text, ')');
 	for (int field = 2; at && field < 47; field++) {
@@ -90,7 +90,7 @@ static taddr_t brk_start(pid_t pid)
 }
 
 /* As everybody may read it: prlimit(2) takes CAP_SYS_RESOURCE for another user's process. */
-static uint64_t read_limit(pid_t pid, int resource)
+static uint64_t read_limit(pid_t pid, int resource, int *lack)
 {
 	const char *name = resource == RLIMIT_AS      ? "\nMax address space "
 			   : resource == RLIMIT_DATA  ? "\nMax data size "
@@ -100,7 +100,7 @@ static uint64_t read_limit(pid_t pid, int resource)
 	uint64_t value;
 
 	snprintf(path, sizeof(path), "/proc/%d/limits", (int)pid);
-	if (!read_small(path, text, sizeof(text)))
+	if (!read_small(path, text, sizeof(text), lack))
 		return UINT64_MAX;
 	at = strstr(text, name);
 	if (!at)
@@ -110,18 +110,25 @@ static uint64_t read_limit(pid_t pid, int resource)
 	return end == at ? UINT64_MAX : value; /* "unlimited" */
 }
 
-uint64_t arena_limit(pid_t pid, int resource)
+static uint64_t limit_of(pid_t pid, int resource, int *lack)
 {
 	struct rlimit limit;
 
 	if (prlimit(pid, resource, NULL, &limit))
-		return read_limit(pid, resource);
+		return read_limit(pid, resource, lack);
 	return limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
 }
 
-static uint64_t left(pid_t pid, int resource, uint64_t used)
+uint64_t arena_limit(pid_t pid, int resource)
 {
-	const uint64_t limit = arena_limit(pid, resource);
+	int ignored;
+
+	return limit_of(pid, resource, &ignored);
+}
+
+static uint64_t left(pid_t pid, int resource, uint64_t used, int *lack)
+{
+	const uint64_t limit = limit_of(pid, resource, lack);
 
 	return limit == UINT64_MAX ? limit : minus(limit, used);
 }
@@ -148,54 +155,60 @@ uint64_t arena_commit_room(const char *overcommit, const char *meminfo)
  * of it. mlockall(MCL_FUTURE) cannot be seen before something is mapped (arena_map.c);
  * that some memory is locked already, can.
  */
-static void read_room(pid_t pid, struct arena_limits *limits)
+static void read_room(pid_t pid, struct arena_limits *limits, int *lack)
 {
 	char text[4096], *whole = proc_status_text(pid, pid, text, sizeof(text));
 	const char *status = whole ? whole : "";
 	char overcommit[16], meminfo[8192] = "";
 
+	if (!whole)
+		proc_note_lack(lack, -errno);
 	limits->locked = proc_bytes(status, "\nVmLck:");
 	limits->locks_memory = limits->locked >= LOCKED_LEAST;
-	limits->room = left(pid, RLIMIT_AS, proc_bytes(status, "\nVmSize:"));
-	limits->own_room = left(pid, RLIMIT_DATA, proc_bytes(status, "\nVmData:"));
+	limits->room = left(pid, RLIMIT_AS, proc_bytes(status, "\nVmSize:"), lack);
+	limits->own_room = left(pid, RLIMIT_DATA, proc_bytes(status, "\nVmData:"), lack);
 	if (limits->own_room > limits->room)
 		limits->own_room = limits->room;
 	if (whole != text)
 		free(whole);
-	read_small("/proc/sys/vm/overcommit_memory", overcommit, sizeof(overcommit));
+	read_small("/proc/sys/vm/overcommit_memory", overcommit, sizeof(overcommit), lack);
 	limits->commits = arena_commits(overcommit);
 	if (limits->commits)
-		read_small("/proc/meminfo", meminfo, sizeof(meminfo));
+		read_small("/proc/meminfo", meminfo, sizeof(meminfo), lack);
 	limits->own_room = least(limits->own_room, arena_commit_room(overcommit, meminfo));
 }
 
-uint64_t arena_locked_bytes(pid_t pid)
+int arena_locked_bytes(pid_t pid, uint64_t *bytes, struct dinst_error *e)
 {
 	char text[4096], *whole = proc_status_text(pid, pid, text, sizeof(text));
-	const uint64_t bytes = whole ? proc_bytes(whole, "\nVmLck:") : 0;
 
+	if (!whole && proc_is_lack(-errno))
+		return fail_lack(pid, -errno, e);
+	*bytes = whole ? proc_bytes(whole, "\nVmLck:") : 0;
 	if (whole != text)
 		free(whole);
-	return bytes;
+	return DINST_OK;
 }
 
-void arena_limits_read(pid_t pid, struct arena_limits *limits)
+int arena_limits_read(pid_t pid, struct arena_limits *limits, struct dinst_error *e)
 {
-	const uint64_t stack = arena_limit(pid, RLIMIT_STACK);
+	int lack = 0;
+	const uint64_t stack = limit_of(pid, RLIMIT_STACK, &lack);
 	char text[64];
 
 	limits->bottom = BOTTOM_MIN;
-	if (read_small("/proc/sys/vm/mmap_min_addr", text, sizeof(text))) {
+	if (read_small("/proc/sys/vm/mmap_min_addr", text, sizeof(text), &lack)) {
 		taddr_t least = (strtoull(text, NULL, 10) + PAGE - 1) / PAGE * PAGE;
 
 		if (least > limits->bottom)
 			limits->bottom = least;
 	}
-	limits->brk_start = brk_start(pid);
-	read_room(pid, limits);
+	limits->brk_start = brk_start(pid, &lack);
+	read_room(pid, limits, &lack);
 	limits->stack_limit = STACK_ROOM;
 	if (stack != UINT64_MAX && stack > STACK_ROOM)
 		limits->stack_limit = least(stack, STACK_MOST);
+	return lack ? fail_lack(pid, lack, e) : DINST_OK;
 }
 
 unsigned arena_parse_cpus(const char *list)
@@ -224,7 +237,7 @@ static unsigned ask_possible_cpus(void)
 	char text[4096];
 	unsigned cpus = 0;
 
-	if (read_small("/sys/devices/system/cpu/possible", text, sizeof(text)))
+	if (proc_read("/sys/devices/system/cpu/possible", text, sizeof(text)) > 0)
 		cpus = arena_parse_cpus(text);
 	return cpus ? cpus : cpus_most();
 }

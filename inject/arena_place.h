@@ -28,14 +28,17 @@ struct arena_limits {
 /* What an arena may take of the room that is left to a target: a part in so many. */
 enum { ARENA_SHARE = 4 };
 
-/* Never fails: what cannot be read is replaced by a cautious value. */
-void arena_limits_read(pid_t pid, struct arena_limits *limits);
+/*
+ * DINST_BUSY where we have no descriptor or memory to look. What cannot be read for another reason is no limit, or
+ * is replaced by a cautious value.
+ */
+int arena_limits_read(pid_t pid, struct arena_limits *limits, struct dinst_error *e);
 
 /* RLIMIT_AS, DATA, STACK or MEMLOCK of a process; UINT64_MAX: none, or it cannot be read. */
 uint64_t arena_limit(pid_t pid, int resource);
 
-/* Bytes of locked memory, as the kernel counts mappings; 0 if that cannot be read. */
-uint64_t arena_locked_bytes(pid_t pid);
+/* Bytes of locked memory, as the kernel counts mappings. DINST_BUSY as arena_limits_read(); 0 bytes where nobody tells. */
+int arena_locked_bytes(pid_t pid, uint64_t *bytes, struct dinst_error *e);
 
 /*
  * True where the kernel promises no more memory than there is (vm.overcommit_memory is 2), by the

@@ -81,7 +81,9 @@ static int find_place(struct stop *s, struct arena *a, size_t size, taddr_t *out
 	struct maps m;
 	int result;
 
-	arena_limits_read(target_memory_tid(stop_target(s)), &limits);
+	result = arena_limits_read(target_memory_tid(stop_target(s)), &limits, e);
+	if (result)
+		return result;
 	/* What has been unlocked since it was mapped does not show any more. */
 	limits.locks_memory |= a->locks_memory;
 	result = check_locked(s, &limits, size, e);
@@ -243,8 +245,9 @@ int arena_add_threads_too(struct stop *s, const struct arena *a, size_t wipe, si
 	int result;
 
 	/* Its size was chosen for another one of the family. */
-	arena_limits_read(target_memory_tid(stop_target(s)), &limits);
-	result = check_locked(s, &limits, a->threads_size, e);
+	result = arena_limits_read(target_memory_tid(stop_target(s)), &limits, e);
+	if (!result)
+		result = check_locked(s, &limits, a->threads_size, e);
 	if (!result && limits.locks_memory && a->threads_size > LOCKED_MOST)
 		result = dinst_fail(
 			e, DINST_NO_MEMORY,

@@ -50,10 +50,11 @@ ssize_t proc_read(const char *path, char *text, size_t size)
 char *proc_read_long(const char *path, size_t size)
 {
 	char *text = NULL, *more;
-	ssize_t got;
+	ssize_t got = -EFBIG;
 
 	for (; size <= PROC_TEXT_MAX; size *= 4) {
 		more = realloc(text, size);
+		got = more ? 0 : -ENOMEM;
 		if (!more)
 			break;
 		text = more;
@@ -62,8 +63,10 @@ char *proc_read_long(const char *path, size_t size)
 			break;
 		if ((size_t)got + 1 < size)
 			return text;
+		got = -EFBIG;
 	}
 	free(text);
+	errno = (int)-got;
 	return NULL;
 }
 
@@ -74,8 +77,10 @@ char *proc_status_text(pid_t pid, pid_t tid, char *text, size_t size)
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)tid);
 	got = proc_read(path, text, size);
-	if (got <= 0)
+	if (got <= 0) {
+		errno = got ? (int)-got : ESRCH;
 		return NULL;
+	}
 	return (size_t)got + 1 < size ? text : proc_read_long(path, size * 4);
 }
 
@@ -329,6 +334,12 @@ int proc_unless_kept(int error)
 bool proc_is_lack(int error)
 {
 	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
+}
+
+void proc_note_lack(int *lack, int error)
+{
+	if (proc_is_lack(error))
+		*lack = error;
 }
 
 /*

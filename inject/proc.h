@@ -60,7 +60,7 @@ enum { PROC_SECCOMP_STRICT = 1, PROC_SECCOMP_FILTER = 2 };
 ssize_t proc_read(const char *path, char *text, size_t size);
 /*
  * All of a file, malloc'ed, for which `size` bytes, and then four times as many again and again, up to 64 MiB, are tried. NULL
- * if it cannot be read, or is longer.
+ * if it cannot be read (errno is why), or is longer.
  */
 char *proc_read_long(const char *path, size_t size);
 
@@ -72,7 +72,7 @@ bool proc_number(const char **at, int base, uint64_t *value);
 
 /*
  * The status of a thread: in `text` if it fits, else in memory that the caller frees.
- * NULL if it cannot be read.
+ * NULL if it cannot be read: errno is why.
  */
 char *proc_status_text(pid_t pid, pid_t tid, char *text, size_t size);
 
@@ -142,6 +142,8 @@ int proc_unless_gone(int error);
 int proc_unless_kept(int error);
 /* True if the error says that we have no descriptor or no memory, as it may be for a moment. */
 bool proc_is_lack(int error);
+/* Keeps such an error in *lack, which any other leaves as it is. */
+void proc_note_lack(int *lack, int error);
 
 /*
  * As readdir(3). NULL at the end, or where it cannot be read further: then *error, else 0, is why: who is not

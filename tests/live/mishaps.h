@@ -30,6 +30,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/live/harness.h"
+
+enum { CALLS_MOST = 5000 };
+
 enum mishap_kind {
 	MISHAP_OPEN,	     /* files and directories, by whatever call */
 	MISHAP_READ,	     /* of an open file */
@@ -354,6 +358,25 @@ long __wrap_syscall(long number, ...)
 	    fails(MISHAP_CALL))
 		return -1;
 	return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+/*
+ * Lets the first call of m->kind fail with m->error, then the second, and so on; alone, or with so many as
+ * m->count says. Begins with m->at of 0. False when there are no more of them.
+ */
+static inline bool next_mishap(struct mishap *m)
+{
+	mishap_end();
+	if (m->at && mishap_calls(m->kind) < m->at) {
+		assert_true(m->at > 1); /* there was something to fail */
+		return false;
+	}
+	m->at++;
+	assert_true(m->at < CALLS_MOST);
+	m->count = m->count ? m->count : 1;
+	mishap_set(m);
+	mishap_begin();
+	return true;
 }
 
 #endif

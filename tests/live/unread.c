@@ -18,26 +18,7 @@
 #include "tests/live/harness_session.h"
 #include "tests/live/mishaps.h"
 
-enum { CALLS_MOST = 5000, LOCKED_MOST = 5 << 20 };
-
-/*
- * Lets the first call of m->kind fail with m->error, then the second, and so on; alone, or with so many as
- * m->count says. Begins with m->at of 0. False when there are no more of them.
- */
-static bool next_mishap(struct mishap *m)
-{
-	mishap_end();
-	if (m->at && mishap_calls(m->kind) < m->at) {
-		assert_true(m->at > 1); /* there was something to fail */
-		return false;
-	}
-	m->at++;
-	assert_true(m->at < CALLS_MOST);
-	m->count = m->count ? m->count : 1;
-	mishap_set(m);
-	mishap_begin();
-	return true;
-}
+enum { LOCKED_MOST = 5 << 20 };
 
 /* ------------------------------------------------- what there is to beware of */
 
@@ -419,6 +400,14 @@ static void work_for_ever(void)
 		unread_work();
 }
 
+static uint64_t locked_bytes(pid_t pid)
+{
+	uint64_t bytes;
+
+	assert_int_equal(arena_locked_bytes(pid, &bytes, NULL), 0);
+	return bytes;
+}
+
 /* Once told, the process forks a child, and locks its memory. */
 static void fork_locked(int signal)
 {
@@ -457,10 +446,10 @@ static void test_locked_child(void **state)
 	session_insert(s, focus);
 	kill(parent, SIGUSR1);
 	harness_until(!proc_children(parent, parent, &children) && children.count);
-	harness_until(arena_locked_bytes(parent) > LOCKED_MOST);
-	locked = arena_locked_bytes(parent);
+	harness_until(locked_bytes(parent) > LOCKED_MOST);
+	locked = locked_bytes(parent);
 	status = request_insert(s, "latency", &focus, 1, &(struct insert_options){0}, &result, &e);
-	locked = arena_locked_bytes(parent) - locked;
+	locked = locked_bytes(parent) - locked;
 	if (status >= 0 || locked > LOCKED_MOST)
 		fail_msg("%d: it has locked %llu KiB more", status,
 			 (unsigned long long)locked >> 10);
