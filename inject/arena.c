@@ -146,14 +146,17 @@ static int no_room(const struct arena *a, taddr_t lo, taddr_t hi, bool placed,
 }
 
 /* Private memory that is locked is filled at once, by the target. */
-static void limit_locked(const struct arena *a, struct arena_limits *limits)
+static int limit_locked(const struct arena *a, struct arena_limits *limits, struct dinst_error *e)
 {
 	char group[256];
-	uint64_t room;
+	uint64_t room = UINT64_MAX;
+	int result = DINST_OK;
 
-	if (limits->locks_memory && target_memory_room(a->target, &room, group, sizeof(group)) &&
-	    room < limits->own_room)
+	if (limits->locks_memory)
+		result = target_memory_room(a->target, &room, group, sizeof(group), e);
+	if (!result && room < limits->own_room)
 		limits->own_room = room;
+	return result;
 }
 
 /* Tries one size after the other; `private` starts with the fallback. */
@@ -166,9 +169,10 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, size_
 	int result;
 
 	result = arena_limits_read(target_memory_tid(a->target), &limits, e);
+	if (!result)
+		result = limit_locked(a, &limits, e);
 	if (result)
 		return result;
-	limit_locked(a, &limits);
 	a->commits = limits.commits;
 	a->locks_memory = limits.locks_memory;
 	a->locked = limits.locked;
@@ -198,7 +202,9 @@ static int create(struct stop *s, struct arena *a, taddr_t lo, taddr_t hi, size_
 		/* It locks what is mapped, as was seen only now. */
 		if (outcome == ARENA_ATTEMPT_SMALLER && a->locks_memory && !limits.locks_memory) {
 			limits.locks_memory = true;
-			limit_locked(a, &limits);
+			result = limit_locked(a, &limits, e);
+			if (result)
+				return result;
 			which = FIRST_LOCKED_SIZE - 1;
 		}
 		if (outcome == ARENA_ATTEMPT_SMALLER)

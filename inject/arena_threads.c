@@ -61,16 +61,19 @@ static int check_locked(struct stop *s, const struct arena_limits *limits, size_
 {
 	char group[256];
 	uint64_t room;
+	int result;
 
 	/* Little that is locked may be the first since it began to lock all that it maps. */
-	if ((limits->locks_memory || limits->locked) &&
-	    target_memory_room(stop_target(s), &room, group, sizeof(group)) && size > room / 2)
+	if (!limits->locks_memory && !limits->locked)
+		return DINST_OK;
+	result = target_memory_room(stop_target(s), &room, group, sizeof(group), e);
+	if (!result && size > room / 2)
 		return dinst_fail(
 			e, DINST_NO_MEMORY,
 			"the target locks its memory, and %zu KiB of per-thread state would "
 			"leave its control group %.160s too little: it has %llu KiB left",
 			size >> 10, group, (unsigned long long)(room >> 10));
-	return DINST_OK;
+	return result;
 }
 
 static int find_place(struct stop *s, struct arena *a, size_t size, taddr_t *out,

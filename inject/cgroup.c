@@ -7,6 +7,7 @@
  */
 #include "inject/cgroup.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,15 +154,18 @@ static bool go_up(struct cgroup_place *place)
 	return true;
 }
 
-/* The groups of a process, to be freed; NULL if it has ended, or without memory. */
+/* The groups of a process, to be freed; NULL if they cannot be read: errno is why. */
 static char *read_groups(pid_t pid)
 {
 	char path[64], *groups = malloc(STAT_MAX);
+	ssize_t got;
 
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-	if (groups && proc_read(path, groups, STAT_MAX) > 0)
+	got = groups ? proc_read(path, groups, STAT_MAX) : -ENOMEM;
+	if (got > 0)
 		return groups;
 	free(groups);
+	errno = got ? (int)-got : ESRCH;
 	return NULL;
 }
 
@@ -272,36 +276,54 @@ static const struct memory_files {
 	{"memory.max", "memory.current", "inactive_file", "active_file"},
 };
 
+/* True if there is such a file; *lack as proc_note_lack(). */
+static bool reads(const char *directory, const char *file, char *text, size_t size, int *lack)
+{
+	const ssize_t got = read_in(directory, file, text, size);
+
+	if (got < 0)
+		proc_note_lack(lack, (int)got);
+	return got > 0;
+}
+
 /* What is left in one group; UINT64_MAX without a limit. */
-static uint64_t room_in(const char *directory, const struct memory_files *files, char *stat)
+static uint64_t room_in(const char *directory, const struct memory_files *files, char *stat,
+			int *lack)
 {
 	char text[64];
 	uint64_t limit, usage, cache;
 
-	if (read_in(directory, files->limit, text, sizeof(text)) <= 0 || text[0] == 'm')
+	if (!reads(directory, files->limit, text, sizeof(text), lack) || text[0] == 'm')
 		return UINT64_MAX;
 	limit = strtoull(text, NULL, 10);
-	if (limit >= NO_LIMIT || read_in(directory, files->usage, text, sizeof(text)) <= 0)
+	if (limit >= NO_LIMIT || !reads(directory, files->usage, text, sizeof(text), lack))
 		return UINT64_MAX;
 	usage = strtoull(text, NULL, 10);
-	if (read_in(directory, "memory.stat", stat, STAT_MAX) > 0) {
+	if (reads(directory, "memory.stat", stat, STAT_MAX, lack)) {
 		cache = number_at(stat, files->inactive) + number_at(stat, files->active);
 		usage -= cache < usage ? cache : usage;
 	}
 	return usage < limit ? limit - usage : 0;
 }
 
-bool cgroup_memory_room(pid_t pid, uint64_t *bytes, char *group, size_t size)
+int cgroup_memory_room(pid_t pid, uint64_t *bytes, char *group, size_t size, struct dinst_error *e)
 {
 	struct cgroup_place place;
-	char *mounts = mounts_read(getpid()), *groups = read_groups(pid), *stat = malloc(STAT_MAX);
+	char *stat = malloc(STAT_MAX), *mounts, *groups;
+	int lack = stat ? 0 : -ENOMEM;
 	uint64_t least = UINT64_MAX, room;
 
+	mounts = mounts_read(getpid());
+	if (!mounts)
+		proc_note_lack(&lack, -errno);
+	groups = read_groups(pid);
+	if (!groups)
+		proc_note_lack(&lack, -errno);
 	for (int version = 0; mounts && groups && stat && version < 2; version++) {
 		if (!cgroup_locate(mounts, groups, version ? NULL : "memory", &place))
 			continue;
 		do {
-			room = room_in(place.directory, &memory_files[version], stat);
+			room = room_in(place.directory, &memory_files[version], stat, &lack);
 			if (room >= least)
 				continue;
 			least = room;
@@ -311,8 +333,10 @@ bool cgroup_memory_room(pid_t pid, uint64_t *bytes, char *group, size_t size)
 	free(stat);
 	free(mounts);
 	free(groups);
-	if (least == UINT64_MAX)
-		return false;
+	if (lack)
+		return dinst_fail_errno(e, DINST_BUSY, -lack,
+					"cannot look at how much memory process %d may take",
+					(int)pid);
 	*bytes = least;
-	return true;
+	return DINST_OK;
 }

@@ -5,7 +5,7 @@
  *
  * Private to inject/, but for what inject/target.h passes on. Reads /proc and
  * the control groups' own files, as far as they are mounted where we are;
- * nothing is written. What cannot be told is no limit.
+ * nothing is written. What is kept from us for good is no limit.
  */
 #ifndef DINST_INJECT_CGROUP_H
 #define DINST_INJECT_CGROUP_H
@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "inject/error.h"
 
 enum { CGROUP_PATH_MAX = 512 };
 
@@ -42,8 +44,9 @@ void cgroup_find_freezer(pid_t pid);
 /*
  * How many bytes the process and those in its groups may still take before the
  * kernel kills one of them; what it could drop instead (page cache) counts as
- * free. False if there is no limit; *group names the directory with the tightest.
+ * free; *group names the directory with the tightest limit. UINT64_MAX, and *group as it was, if there is none.
+ * DINST_BUSY where we have no descriptor or memory to look.
  */
-bool cgroup_memory_room(pid_t pid, uint64_t *bytes, char *group, size_t size);
+int cgroup_memory_room(pid_t pid, uint64_t *bytes, char *group, size_t size, struct dinst_error *e);
 
 #endif

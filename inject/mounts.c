@@ -5,6 +5,7 @@
  */
 #include "inject/mounts.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -95,8 +96,9 @@ char *mounts_read(pid_t tid)
 	snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)tid);
 	/* A machine of many containers has megabytes of it. */
 	text = proc_read_long(path, TEXT_ROOM);
-	if (text && *text)
+	if (!text || *text)
 		return text;
 	free(text);
+	errno = ENOENT;
 	return NULL;
 }

@@ -31,7 +31,7 @@ bool mounts_may_wait(const char *mounts, dev_t device);
  */
 uint64_t mounts_generation(void);
 
-/* The text for a thread's mount namespace, to be freed; NULL if it cannot be read. */
+/* The text for a thread's mount namespace, to be freed; NULL if it cannot be read: errno is why. */
 char *mounts_read(pid_t tid);
 
 #endif

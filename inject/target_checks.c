@@ -396,6 +396,11 @@ static bool check_frozen(const struct facts *f, struct target_check *c)
 
 static bool check_memory(const struct facts *f, struct target_check *c)
 {
+	if (f->room_unseen) {
+		WHY(c, "how much memory it may take cannot be seen now: %.180s", f->unseen.text);
+		FIX(c, "try again when dinst has more descriptors or memory");
+		return false;
+	}
 	if (!f->limited) {
 		WHY(c, "no control group limits its memory, as far as can be seen");
 		return true;

@@ -371,8 +371,9 @@ static void read_program(struct facts *f)
 {
 	facts_read_maps(f);
 	read_elf_header(f);
-	f->limited =
-		cgroup_memory_room(f->tid, &f->memory_room, f->limited_by, sizeof(f->limited_by));
+	f->room_unseen = cgroup_memory_room(f->tid, &f->memory_room, f->limited_by,
+					    sizeof(f->limited_by), &f->unseen) != 0;
+	f->limited = !f->room_unseen && f->memory_room != UINT64_MAX;
 }
 
 static void read_target(struct facts *f, unsigned parts)

@@ -58,7 +58,8 @@ struct facts {
 	bool maps_unseen;	      /* neither of these two can be told now */
 	bool frozen;
 	char frozen_by[CGROUP_PATH_MAX];
-	bool limited; /* in memory */
+	bool room_unseen; /* whether it is limited in memory cannot be told now */
+	bool limited;
 	uint64_t memory_room;
 	char limited_by[CGROUP_PATH_MAX];
 

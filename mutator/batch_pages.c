@@ -113,9 +113,13 @@ int batch_check_room(struct session *s, struct site *const *sites, size_t count,
 {
 	char group[512];
 	uint64_t room, wanted;
+	int status;
 
-	if (!count || !target_memory_room(s->target, &room, group, sizeof(group)))
+	if (!count)
 		return 0;
+	status = target_memory_room(s->target, &room, group, sizeof(group), e);
+	if (status)
+		return status;
 	wanted = (uint64_t)count_new_pages(s, sites, count) * PAGE;
 	if (has_private_arena(s))
 		wanted += (uint64_t)count * PRIVATE_CODE;

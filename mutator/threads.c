@@ -252,9 +252,10 @@ static int check_room(const struct session *s, struct dinst_error *e)
 	char group[512];
 	size_t count;
 	pid_t *tids;
+	int status = target_memory_room(s->target, &room, group, sizeof(group), e);
 
-	if (!target_memory_room(s->target, &room, group, sizeof(group)))
-		return 0;
+	if (status || room == UINT64_MAX)
+		return status;
 	tids = task_list(s->pid, &count);
 	free(tids);
 	if (!tids)

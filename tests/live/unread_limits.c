@@ -6,12 +6,13 @@
 
 #include "inject/arena.h"
 #include "inject/arena_place.h"
+#include "inject/cgroup.h"
 #include "inject/proc.h"
 #include "inject/target.h"
 #include "tests/live/harness_session.h"
 #include "tests/live/mishaps.h"
 
-enum { LOCKED = 2 << 20, ARENA_MOST = 24 << 20, TEXT = 4096 };
+enum { LOCKED = 2 << 20, GROUP = 16 << 20, ARENA_MOST = 24 << 20, TEXT = 4096 };
 
 /* Files cannot be opened, or read. */
 static const struct mishap kinds[] = {{.kind = MISHAP_OPEN, .error = EMFILE},
@@ -88,6 +89,43 @@ static void test_limits(void **state)
 	end_process(pid);
 }
 
+/*
+ * fear I3: what the control groups of a process let it take cannot be looked at: that is said, and no limit that there is is
+ * taken for none, or for more
+ */
+static void test_groups(void **state)
+{
+	static const struct mishap memory = {.kind = MISHAP_MEMORY, .error = ENOMEM};
+	const pid_t pid = start_locking(false);
+	char directory[128], group[512];
+	struct dinst_error e = {0};
+	uint64_t known = 0, room = 0;
+	int status;
+
+	(void)state;
+	if (!harness_confine(pid, HARNESS_LIMIT_MEMORY, harness_number(GROUP), directory,
+			     sizeof(directory))) {
+		end_process(pid);
+		print_message("skipped: no memory control group can be made here\n");
+		skip();
+	}
+	assert_int_equal(cgroup_memory_room(pid, &known, group, sizeof(group), &e), 0);
+	assert_true(known <= GROUP);
+	assert_string_equal(group, directory);
+	for (size_t i = 0; i <= KINDS; i++)
+		for (struct mishap m = i < KINDS ? kinds[i] : memory; next_mishap(&m);) {
+			dinst_error_clear(&e);
+			room = UINT64_MAX;
+			status = cgroup_memory_room(pid, &room, group, sizeof(group), &e);
+			mishap_end();
+			if (status ? status != DINST_BUSY || !e.text[0] : room > GROUP)
+				fail_msg("%s %lu: %d, %llu KiB are left", mishap_name(m.kind), m.at,
+					 status, (unsigned long long)room >> 10);
+		}
+	end_process(pid);
+	harness_until(!rmdir(directory));
+}
+
 struct making {
 	bool private;
 	struct arena *arena;
@@ -162,6 +200,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_limits),
+		TEST(test_groups),
 		TEST(test_arena),
 	};
 

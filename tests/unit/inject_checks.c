@@ -405,6 +405,9 @@ static void test_groups(void **state)
 	assert_fine(&f);
 	f.memory_room = 100 << 10;
 	assert_fails(&f, "memory", "100 KiB more", "raise the limit");
+	f.room_unseen = true;
+	f.limited = false;
+	assert_fails(&f, "memory", "cannot be seen now", "try again");
 }
 
 /* fear B8: what makes work slower, or unsure, on a machine as a whole. */
