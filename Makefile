@@ -348,7 +348,7 @@ $(O)/tests/unit/points_memory: TEST_LIBS := $(memory:%=-Wl,--wrap=%) $(TEST_LIBS
 mishaps := $(memory) open openat __openat_2 opendir fopen read __read_chk pread write renameat ftruncate \
 	fallocate mmap pthread_create fork timer_create pipe2 \
 	process_vm_readv pwrite poll waitid flock syscall readdir readlink readlinkat getdelim fgets ptrace
-$(filter $(O)/tests/live/mishaps% $(O)/tests/live/unread%,$(live_bin)): TEST_LIBS := $(mishaps:%=-Wl,--wrap=%) $(TEST_LIBS)
+$(filter $(O)/tests/live/mishaps% $(O)/tests/live/unread%,$(live_bin)) $(O)/tests/unit/image_debug: TEST_LIBS := $(mishaps:%=-Wl,--wrap=%) $(TEST_LIBS)
 
 # The library as its users link it.
 $(O)/tests/live/library: $(O)/libdinst.a

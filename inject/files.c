@@ -4,6 +4,7 @@
  */
 #include "inject/files.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -24,15 +25,18 @@ int file_reopen_regular(int found, bool stored)
 {
 	char link[64];
 	struct stat st;
-	int fd = -1;
+	int fd = -1, error;
 
 	if (found < 0)
 		return -1;
+	errno = ENOENT;
 	if (!fstat(found, &st) && S_ISREG(st.st_mode) && (!stored || file_is_stored(found))) {
 		snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
 		fd = open(link, O_RDONLY | O_CLOEXEC);
 	}
+	error = errno;
 	close(found);
+	errno = error;
 	return fd;
 }
 

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-/* Opens a regular file to read, and nothing else; -1 if it is none, or cannot be opened. */
+/* Opens a regular file to read, and nothing else; -1 if it is none, or cannot be opened: errno is why. */
 int file_open_regular(const char *path);
 
 /* The same of a descriptor of O_PATH, which it closes. `stored`: only one that file_is_stored(). */

@@ -16,31 +16,45 @@
 #include <unistd.h>
 
 #include "inject/files.h"
+#include "inject/proc.h"
 #include "mutator/image_private.h"
 
 enum {
 	PATH_TEXT = 4096,
 	ID_MOST = 64,
 	TEXTS_MOST = 64, /* sections of code that are compared */
+	TRIES = 16,	 /* to follow a path while somebody renames directories */
 };
 
-/* Opens the file at `path` below `root`, which no link or ".." leaves. -1 if it is not to be had. */
-static int open_below(const char *root, const char *path)
+/* Opens the file at `path` below the directory `top`, which no link or ".." leaves. -1 if it is not to be had. */
+static int open_inside(int top, const char *path)
 {
 	struct open_how how = {
 		.flags = O_PATH | O_CLOEXEC,
 		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
 	};
-	int top = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	int fd;
+	int fd = syscall(SYS_openat2, top, path, &how, sizeof(how));
 
-	if (top < 0)
-		return -1;
-	fd = syscall(SYS_openat2, top, path, &how, sizeof(how));
 	if (fd < 0 && errno == ENOSYS)
 		fd = openat(top, path, how.flags | O_NOFOLLOW);
-	close(top);
 	return file_reopen_regular(fd, true);
+}
+
+/* The same below `root`; -errno. EAGAIN: a rename anywhere, while a ".." was followed (openat2(2)). */
+static int open_below(const char *root, const char *path)
+{
+	int top = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int fd = -EAGAIN;
+
+	if (top < 0)
+		return -errno;
+	for (int i = 0; i < TRIES && (fd == -EAGAIN || fd == -EINTR); i++) {
+		fd = open_inside(top, path);
+		if (fd < 0)
+			fd = -errno;
+	}
+	close(top);
+	return fd;
 }
 
 static bool same_build_id(const struct elf_file *a, const struct elf_file *b)
@@ -84,15 +98,17 @@ bool debug_file_fits(const struct elf_file *program, const struct elf_file *debu
 	return true;
 }
 
-/* Maps a debug file of somebody, perhaps the wrong one. */
-static bool map_below(const char *root, const char *path, struct elf_file *f)
+/* Maps a debug file of somebody, perhaps the wrong one. img->lack: why it could not even be opened. */
+static bool map_below(struct image *img, const char *root, const char *path, struct elf_file *f)
 {
 	struct dinst_error ignored = {0};
 	const int fd = open_below(root, path + strspn(path, "/"));
 	bool mapped;
 
-	if (fd < 0)
+	if (fd < 0) {
+		proc_note_lack(&img->lack, fd);
 		return false;
+	}
 	mapped = !elf_file_map(fd, path, ELF_DEBUG, f, &ignored);
 	close(fd);
 	return mapped;
@@ -102,7 +118,7 @@ static bool try_debug(struct image *img, const char *root, const char *path, con
 {
 	bool right;
 
-	if (!map_below(root, path, &img->debug))
+	if (!map_below(img, root, path, &img->debug))
 		return false;
 	if (crc)
 		right = lzma_crc32(img->debug.bytes, img->debug.size, 0) == *crc;
@@ -164,9 +180,21 @@ static bool debug_by_link(struct image *img, const char *root)
 	return false;
 }
 
-bool debug_file_open(struct image *img, const char *root)
+/* What could not be looked for now is there another time, and nobody asks again in the image's life. */
+static int tell_lack(const struct image *img, const struct elf_file *f, struct dinst_error *e)
 {
-	return debug_by_build_id(img, root) || debug_by_link(img, root);
+	if (f->bytes || !img->lack)
+		return 0;
+	return dinst_fail_errno(e, DINST_NO_MEMORY, -img->lack, "%s: cannot open its debug file",
+				img->name);
+}
+
+int debug_file_open(struct image *img, const char *root, struct dinst_error *e)
+{
+	img->lack = 0;
+	if (!debug_by_build_id(img, root))
+		debug_by_link(img, root);
+	return tell_lack(img, &img->debug, e);
 }
 
 /* ------------------------------------------------------- what several share */
@@ -177,7 +205,7 @@ static bool try_shared(struct image *img, const char *root, const char *path, co
 	const uint8_t *its;
 	size_t its_size = 0;
 
-	if (!map_below(root, path, &img->shared))
+	if (!map_below(img, root, path, &img->shared))
 		return false;
 	its = elf_build_id(&img->shared, &its_size);
 	if (its && its_size == size && !memcmp(its, id, size))
@@ -201,7 +229,7 @@ static bool try_beside(struct image *img, const char *root, const char *from, co
 }
 
 /* .gnu_debugaltlink: a path and a zero, the build id of the file. */
-void debug_shared_open(struct image *img, const char *root)
+static void open_shared(struct image *img, const char *root)
 {
 	const struct elf_file *f = types_file(img);
 	const struct elf_section *s = f ? elf_section_named(f, ".gnu_debugaltlink") : NULL;
@@ -229,4 +257,11 @@ void debug_shared_open(struct image *img, const char *root)
 	    try_beside(img, root, path, link, id, size))
 		return;
 	try_beside(img, root, img->name, link, id, size);
+}
+
+int debug_shared_open(struct image *img, const char *root, struct dinst_error *e)
+{
+	img->lack = 0;
+	open_shared(img, root);
+	return tell_lack(img, &img->shared, e);
 }

@@ -115,6 +115,7 @@ struct image {
 	struct elf_file mini;  /* what .gnu_debugdata held; empty if none */
 	struct elf_file
 		shared; /* what `debug`, or else `file`, shares with others' (dwz); empty if none */
+	int lack; /* -errno of proc_is_lack(), met while one of those was looked for; 0: none */
 	const char *soname;
 	vaddr_t lowest, highest;
 	struct image_range *text, *stubs; /* sorted, disjoint; stubs are PLT sections */
@@ -152,9 +153,9 @@ size_t ranges_tidy(struct image_range *ranges, size_t count);
 /* The range of `ranges` (sorted) that contains `vaddr`; NULL if none. */
 const struct image_range *range_at(const struct image_range *ranges, size_t count, vaddr_t vaddr);
 
-/* debug_files.c: fill img->debug (false if there is none) and img->shared. */
-bool debug_file_open(struct image *img, const char *root);
-void debug_shared_open(struct image *img, const char *root);
+/* debug_files.c: fill img->debug and img->shared, if there are such. DINST_NO_MEMORY where nobody can open files now. */
+int debug_file_open(struct image *img, const char *root, struct dinst_error *e);
+int debug_shared_open(struct image *img, const char *root, struct dinst_error *e);
 /*
  * False if the code of the program does not lie where that of the debug file does: who moves it (prelink, a rewriter
  * of binaries) leaves the build id, or the link, as it was, and every symbol would name something else.

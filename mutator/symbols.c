@@ -314,20 +314,21 @@ void symbols_close(struct image *img)
  * A debug file that is damaged after all leaves things as they were without it. Where the names
  * are in the file itself (strip -g) it is opened for the types.
  */
-static void read_debug(struct image *img, const char *root, struct symbol_list *list, bool *symtab)
+static int read_debug(struct image *img, const char *root, struct symbol_list *list, bool *symtab,
+		      struct dinst_error *e)
 {
 	struct dinst_error ignored = {0};
 	size_t before = list->count;
+	int r = debug_file_open(img, root, e);
 
-	if (!debug_file_open(img, root))
-		return;
-	if (*symtab)
-		return;
+	if (r || !img->debug.bytes || *symtab)
+		return r;
 	if (read_sections(img, &img->debug, "its debug file", list, symtab, &ignored)) {
 		list->count = before;
 		*symtab = false;
 		elf_file_release(&img->debug);
 	}
+	return 0;
 }
 
 int symbols_read(struct image *img, const char *debug_root, struct symbol_list *list,
@@ -339,10 +340,10 @@ int symbols_read(struct image *img, const char *debug_root, struct symbol_list *
 	if (!r && !img->file.section_count)
 		r = read_by_dynamic(img, list, e);
 	if (!r && debug_root && (!symtab || !types_are_told(img)))
-		read_debug(img, debug_root, list, &symtab);
+		r = read_debug(img, debug_root, list, &symtab, e);
 	if (!r && !symtab)
 		r = read_mini(img, list, e);
 	if (!r && debug_root)
-		debug_shared_open(img, debug_root);
+		r = debug_shared_open(img, debug_root, e);
 	return r;
 }

@@ -23,8 +23,10 @@
 #include <cmocka.h>
 #include <elf.h>
 
+#include "inject/proc.h"
 #include "mutator/image_private.h"
 #include "mutator/types_reader.h"
+#include "tests/live/mishaps.h"
 
 struct bytes {
 	uint8_t *p;
@@ -302,6 +304,54 @@ static void test_shared_types(void **unused)
 	types_reader_enable(false);
 }
 
+/* Opens the file while a call fails: it comes with its names, or not at all where we have too little of something. */
+static void open_unlucky(const struct bytes *b, struct mishap *m)
+{
+	const int fd = memfd_create("image", MFD_CLOEXEC);
+	struct dinst_error e = {0};
+	struct image *img = NULL;
+	uint32_t flags;
+	int status;
+
+	assert_int_equal(write(fd, b->p, b->size), b->size);
+	mishap_begin();
+	status = image_open(fd, "/file", root, &img, &e);
+	mishap_end();
+	close(fd);
+	if (status ? status != DINST_NO_MEMORY || !proc_is_lack(-m->error)
+		   : !image_name_flags(img, "mostly_warm.cold", &flags))
+		fail_msg("%s %lu (%s): %d, %s", mishap_name(m->kind), m->at, strerror(m->error),
+			 status, status ? e.text : "without the debug file");
+	image_close(img);
+}
+
+/*
+ * fear F5: no descriptor is left when the debug file is to be opened, or somebody renames directories meanwhile: that is not
+ * taken for having none, as long as the session lasts
+ */
+static void test_unopened(void **unused)
+{
+	static const struct mishap kinds[] = {{.kind = MISHAP_OPEN, .error = EMFILE},
+					      {.kind = MISHAP_CALL, .error = ENFILE},
+					      {.kind = MISHAP_CALL, .error = EAGAIN},
+					      {.kind = MISHAP_CALL, .error = EINTR, .count = 3}};
+	struct bytes whole = target_bytes("image-cxx"), bare = target_bytes("image-cxx");
+	char path[512];
+
+	(void)unused;
+	hide_symbols(&bare);
+	build_id_path(&bare, path, sizeof(path));
+	write_file(path, &whole);
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		for (struct mishap m = kinds[i]; next_mishap(&m);) {
+			mishap_end();
+			open_unlucky(&bare, &m);
+		}
+	unlink(path);
+	free(whole.p);
+	free(bare.p);
+}
+
 /* fear L1, L3: what lies where the debug file of a target is looked for: the right one, and everything else */
 static void test_by_build_id(void **unused)
 {
@@ -528,6 +578,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_by_build_id, make_root, remove_root),
 		cmocka_unit_test_setup_teardown(test_by_link, make_root, remove_root),
 		cmocka_unit_test_setup_teardown(test_types_only, make_root, remove_root),
+		cmocka_unit_test_setup_teardown(test_unopened, make_root, remove_root),
 		cmocka_unit_test(test_shared_types),
 		cmocka_unit_test(test_compressed),
 		cmocka_unit_test(test_damaged_compressed),
@@ -535,6 +586,7 @@ int main(void)
 		cmocka_unit_test(test_no_sections),
 	};
 
+	mishaps_open();
 	alarm(120);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
