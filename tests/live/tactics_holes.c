@@ -442,33 +442,14 @@ static void test_late_in_a_hole(void **state)
 	harness_end(h, 0);
 }
 
-/*
- * fear C1: what was removed comes back before its hole was taken out: a thread in front of the near
- * jump there is in front of that, and not of what the host had there
- */
-static void test_hole_that_is_there_still(void **state)
+/* The worker stands there, as if it had called a function that is to return `expected`. */
+static taddr_t freeze_at(struct harness *h, taddr_t bias, taddr_t at, uint64_t expected)
 {
-	enum { HOLE = 11, RESULT = 7, ROUNDS = 0, EXPECTED = 24 };
-	struct flush_result flushed;
-	struct harness *h = *state;
-	struct dinst_error e = {0};
+	enum { ROUNDS = 0, EXPECTED = 24 };
+	const uint64_t back = harness_symbol(PROGRAM, "back") + bias, rounds = 1;
 	struct user_regs_struct r;
-	uint64_t back, rounds = 1, expected = RESULT;
-	taddr_t hole, bias;
-	struct session *s;
-	unsigned id;
 	pid_t tid;
 
-	harness_start(h, "tactics", "1", NULL);
-	s = session_begin(h);
-	id = session_insert_kind(s, "thin", POINT_ENTRY);
-	hole = session_address(s, "evened") + HOLE;
-	assert_hole_at(s, id, hole);
-	bias = hole - HOLE - harness_symbol(PROGRAM, "evened");
-	back = harness_symbol(PROGRAM, "back") + bias;
-	lose_at(s, hole, 0, RESULT);
-	session_remove(s, id);
-	assert_int_equal(removal_flush(s, &flushed, &e), 0);
 	assert_int_equal(harness_numbers(say(h, "tids"), &tid, 1), 1);
 	thread_seize_at(tid, harness_symbol(PROGRAM, "park") + bias,
 			harness_symbol(PROGRAM, "park_end") + bias, &r);
@@ -478,15 +459,78 @@ static void test_hole_that_is_there_still(void **state)
 	thread_poke(h->pid, r.rsp, &back, sizeof(back));
 	thread_poke(h->pid, r.rbx + ROUNDS, &rounds, sizeof(rounds));
 	thread_poke(h->pid, r.rbx + EXPECTED, &expected, sizeof(expected));
-	r.rip = hole;
+	r.rip = at;
 	thread_set(tid, &r);
 	thread_freeze_all(h->pid, &tid, 1);
+	return r.rbx;
+}
+
+/*
+ * fear C1: what was removed comes back before its hole was taken out: a thread in front of the near
+ * jump there is in front of that, and not of what the host had there
+ */
+static void test_hole_that_is_there_still(void **state)
+{
+	enum { HOLE = 11, RESULT = 7 };
+	struct flush_result flushed;
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	taddr_t hole, bias, control;
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "tactics", "1", NULL);
+	s = session_begin(h);
+	id = session_insert_kind(s, "thin", POINT_ENTRY);
+	hole = session_address(s, "evened") + HOLE;
+	assert_hole_at(s, id, hole);
+	bias = hole - HOLE - harness_symbol(PROGRAM, "evened");
+	lose_at(s, hole, 0, RESULT);
+	session_remove(s, id);
+	assert_int_equal(removal_flush(s, &flushed, &e), 0);
+	control = freeze_at(h, bias, hole, RESULT);
 	id = session_insert_kind(s, "thin", POINT_ENTRY);
 	assert_int_equal(session_pending(s, id), 0);
 	thread_thaw(h->pid);
-	let_come_back(h, r.rbx);
+	let_come_back(h, control);
 	assert_string_equal(say(h, "go 1000"), "done");
 	assert_int_equal(session_value(s, id), 1001);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+/*
+ * fear C1: a thread in front of the near jump in a hole goes on where that leads when it is taken
+ * out, and not in the host's bytes that come back
+ */
+static void test_hole_taken_out(void **state)
+{
+	enum { HOLE = 11, RESULT = 7, WRONG = 32 };
+	struct flush_result flushed;
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	taddr_t hole, bias, control;
+	uint64_t wrong = 1;
+	struct session *s;
+	uint8_t now = 0;
+	unsigned id;
+
+	harness_start(h, "tactics", "1", NULL);
+	s = session_begin(h);
+	id = session_insert_kind(s, "thin", POINT_ENTRY);
+	hole = session_address(s, "evened") + HOLE;
+	assert_hole_at(s, id, hole);
+	bias = hole - HOLE - harness_symbol(PROGRAM, "evened");
+	control = freeze_at(h, bias, hole, RESULT);
+	session_remove(s, id);
+	assert_int_equal(removal_flush(s, &flushed, &e), 0);
+	thread_peek(h->pid, hole, &now, sizeof(now));
+	assert_int_not_equal(now, 0xe9);
+	thread_thaw(h->pid);
+	let_come_back(h, control);
+	thread_peek(h->pid, control + WRONG, &wrong, sizeof(wrong));
+	assert_int_equal(wrong, 0);
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);
@@ -497,10 +541,15 @@ static void test_hole_that_is_there_still(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_threads_in_the_hole),	      CASE(test_threads_before_the_hole),
-		CASE(test_hole_that_a_child_has_not), CASE(test_thread_in_foreign_bytes),
-		CASE(test_late_in_a_window),	      CASE(test_late_in_a_hole),
-		CASE(test_hole_that_is_there_still),  CASE(test_thread_at_a_jump_around),
+		CASE(test_threads_in_the_hole),
+		CASE(test_threads_before_the_hole),
+		CASE(test_hole_that_a_child_has_not),
+		CASE(test_thread_in_foreign_bytes),
+		CASE(test_late_in_a_window),
+		CASE(test_late_in_a_hole),
+		CASE(test_hole_that_is_there_still),
+		CASE(test_thread_at_a_jump_around),
+		CASE(test_hole_taken_out),
 	};
 
 	return cmocka_run_group_tests_name("live/tactics_holes", tests, NULL, NULL);
