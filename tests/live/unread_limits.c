@@ -139,8 +139,9 @@ static int make(struct stop *s, void *arg, struct dinst_error *e)
 	int result;
 
 	mishap_begin();
-	result = m->private ? arena_create_private(s, text, text + TEXT, "a test", &m->arena, e)
-			    : arena_create(s, text, text + TEXT, &m->arena, e);
+	result = m->private
+			 ? arena_create_private(s, text, text + TEXT, TEXT, "a test", &m->arena, e)
+			 : arena_create(s, text, text + TEXT, TEXT, &m->arena, e);
 	mishap_end();
 	return result;
 }
