@@ -82,7 +82,7 @@ void removal_forget_spent(struct session *s)
 
 void removal_retire(struct session *s, struct site *site)
 {
-	if (site->queued || site->links)
+	if (site->queued || (site->links && !site->gate))
 		return;
 	site->queued = true;
 	site->next_queued = s->retired;
@@ -337,7 +337,8 @@ static size_t give_back_sites(struct session *s)
 	size_t done = 0;
 
 	while ((site = *p)) {
-		bool used = site->links != 0;
+		/* A thread in its gate may go on to a body that is spent by now. */
+		bool used = site->links && !(site->gate && site->busy);
 
 		if (!used && (site->state != SITE_DRAINING || site->busy || site->spent ||
 			      site->guests || site->move || site->gated)) {

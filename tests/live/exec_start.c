@@ -234,6 +234,94 @@ static void test_library_to_come(void **state)
 	harness_end(h, 42);
 }
 
+struct at_the_gate {
+	taddr_t gate;
+	struct arch_regs before;
+};
+
+static int put_into_gate(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	struct stop_thread *thread = stop_thread(stop, 0);
+	struct at_the_gate *g = arg;
+
+	if (arch_in_syscall(&thread->regs))
+		return DINST_BUSY;
+	g->before = thread->regs;
+	arch_set_pc(&thread->regs, g->gate);
+	thread->changed = true;
+	return stop_store_regs(stop, e);
+}
+
+static int bring_back(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	const struct at_the_gate *g = arg;
+
+	stop_thread(stop, 0)->regs = g->before;
+	stop_thread(stop, 0)->changed = true;
+	return stop_store_regs(stop, e);
+}
+
+/* Stops the program where it is in no system call, and stands it in the gate. */
+static void stand_in_gate(struct harness *h, struct session *s, struct at_the_gate *g)
+{
+	struct dinst_error e = {0};
+
+	for (int i = 0; i < 10000; i++) {
+		assert_int_equal(kill(h->pid, SIGSTOP), 0);
+		expect_held(h);
+		if (target_stop(s->target, NULL, put_into_gate, g, NULL, &e) >= 0)
+			return;
+		dinst_error_clear(&e);
+		assert_int_equal(kill(h->pid, SIGCONT), 0);
+		usleep(100);
+	}
+	fail_msg("it is in a system call each time");
+}
+
+/*
+ * fear J1: a thread that has no processor stands in the gate that was opened, and leads on to code which is removed
+ * meanwhile, while other points stay: that code waits for it
+ */
+static void test_removed_behind_the_gate(void **state)
+{
+	struct harness *h = *state;
+	struct flush_result flush = {0};
+	struct dinst_error e = {0};
+	struct at_the_gate g = {0};
+	const struct site *site;
+	struct session *s;
+	unsigned stays, goes;
+	taddr_t code;
+
+	s = begin_held(h, "starting", "1");
+	stays = session_insert(s, "_start");
+	goes = session_insert_kind(s, "_start", POINT_BLOCK);
+	session_insert(s, "/Code/libc.so.6/getppid");
+	site = session_instance(s, stays)->links->site;
+	code = site->body->code;
+	assert_ptr_not_equal(site->body, site->head);
+	assert_int_equal(gate_release(s, &e), 0);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
+	g.gate = site->gate;
+	assert_true(g.gate != 0);
+	harness_send(h, "parent 20000000\n");
+	stand_in_gate(h, s, &g);
+	session_remove(s, goes);
+	assert_int_equal(removal_flush(s, &flush, &e), 0);
+	assert_int_equal(flush.freed, 0);
+	assert_false(heap_is_poison(site->place->heap, code));
+	assert_int_equal(target_stop(s->target, NULL, bring_back, &g, NULL, &e), 0);
+	assert_int_equal(removal_flush(s, &flush, &e), 0);
+	assert_true(flush.freed > 0);
+	assert_true(heap_is_poison(site->place->heap, code));
+	assert_int_equal(session_value(s, stays), 1);
+	assert_int_equal(kill(h->pid, SIGCONT), 0);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+	session_end(s);
+	harness_verify_what(h, HARNESS_TEXT | HARNESS_FDS);
+	harness_end(h, 42);
+}
+
 /* Detached before it ran at all: nothing has happened to it. */
 static void test_detached_while_held(void **state)
 {
@@ -379,6 +467,7 @@ int main(void)
 		CASE(test_overwritten_without_randomness),
 		CASE(test_values_after_the_end),
 		CASE(test_library_to_come),
+		CASE(test_removed_behind_the_gate),
 		CASE(test_detached_while_held),
 		CASE(test_static),
 		CASE(test_static_pie),
