@@ -465,6 +465,33 @@ static taddr_t freeze_at(struct harness *h, taddr_t bias, taddr_t at, uint64_t e
 	return r.rbx;
 }
 
+/* fear C1, J3: the same from a trampoline, which is not given back before it has left that */
+static void test_late_in_a_trampoline(void **state)
+{
+	enum { RESULT = 6 };
+	struct flush_result flushed;
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	taddr_t control;
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "tactics", "1", NULL);
+	s = session_begin(h);
+	id = session_insert(s, "evened");
+	control = lose_at(s, session_instance(s, id)->links->site->base, 0, RESULT);
+	session_remove(s, id);
+	assert_int_equal(removal_flush(s, &flushed, &e), 0);
+	assert_int_not_equal(flushed.late, 0);
+	assert_int_equal(flushed.freed, 0);
+	let_come_back(h, control);
+	session_flush_all(s);
+	assert_int_equal(session_heap_bytes(s), 0);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /*
  * fear C1: what was removed comes back before its hole was taken out: a thread in front of the near
  * jump there is in front of that, and not of what the host had there
@@ -550,6 +577,7 @@ int main(void)
 		CASE(test_hole_that_is_there_still),
 		CASE(test_thread_at_a_jump_around),
 		CASE(test_hole_taken_out),
+		CASE(test_late_in_a_trampoline),
 	};
 
 	return cmocka_run_group_tests_name("live/tactics_holes", tests, NULL, NULL);
