@@ -6,8 +6,12 @@
  */
 #include "tests/live/harness_session.h"
 
+#include <linux/rseq.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tests/live/harness_thread.h"
 
 enum { THREADS = 6 };
 
@@ -74,6 +78,90 @@ static void test_freed_under_threads(void **state)
 	session_end(s);
 	harness_verify(h);
 	harness_end(h, 0);
+}
+
+/* Descriptors in the arena, of sequences that a thread has left, and that it stands in. */
+struct pointing {
+	taddr_t left, inside;
+	taddr_t words
+		[2]; /* rseq_cs of one thread that points to the former, and of one to the latter */
+};
+
+static taddr_t describe(struct heap *heap, taddr_t start)
+{
+	struct rseq_cs *cs;
+	struct dinst_error e = {0};
+	taddr_t at;
+
+	assert_int_equal(heap_alloc_code(heap, sizeof(*cs), &at, &e), 0);
+	cs = heap_map(heap, at, sizeof(*cs));
+	*cs = (struct rseq_cs){.start_ip = start, .post_commit_offset = 16, .abort_ip = start + 64};
+	return at;
+}
+
+static int point_to_descriptors(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	struct session *s = ((void **)arg)[0];
+	struct pointing *p = ((void **)arg)[1];
+	size_t n = 0;
+
+	for (size_t i = 0; i < stop_thread_count(stop) && n < 2; i++) {
+		const struct stop_thread *t = stop_thread(stop, i);
+		taddr_t *at = n ? &p->inside : &p->left;
+
+		if (!t->rseq)
+			continue;
+		*at = describe(s->places->heap, n ? arch_pc(&t->regs) : s->places->arena->code);
+		p->words[n] = t->rseq + offsetof(struct rseq, rseq_cs);
+		if (stop_write(stop, p->words[n++], at, sizeof(*at), e))
+			return e->code;
+	}
+	return 0;
+}
+
+/*
+ * fear B6: nobody's rseq_cs leads into what a flush may give back, but of who stands in the sequence:
+ * the process is stopped all the while, so that the kernel does not look before we do
+ */
+static void test_descriptors_let_go(void **state)
+{
+	const struct stop_options patient = {.tries = 100};
+	struct harness *h = *state;
+	struct pointing p = {0};
+	struct flush_result flushed;
+	struct dinst_error e = {0};
+	uint64_t words[2] = {1, 1}, none = 0;
+	struct session *s;
+	unsigned id;
+
+	harness_start(h, "calls", "3", NULL);
+	s = session_begin(h);
+	id = session_insert_kind(s, "many", POINT_ENTRY);
+	thread_seize(h->pid);
+	thread_freeze(h->pid, h->pid);
+	assert_int_equal(target_stop(s->target, &patient, point_to_descriptors, (void *[]){s, &p},
+				     NULL, &e),
+			 0);
+	session_remove(s, id);
+	assert_int_equal(removal_flush(s, &flushed, &e), 0);
+	for (int i = 0; i < 2 && p.words[i]; i++) {
+		thread_peek(h->pid, p.words[i], &words[i], sizeof(words[i]));
+		thread_poke(h->pid, p.words[i], &none, sizeof(none));
+	}
+	thread_thaw(h->pid);
+	if (p.left) {
+		heap_free_code(s->places->heap, p.left);
+		heap_free_code(s->places->heap, p.inside);
+	}
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+	if (!p.words[1]) {
+		print_message("SKIP: no restartable sequences here\n");
+		skip();
+	}
+	assert_int_equal(words[0], 0);
+	assert_int_equal(words[1], p.inside);
 }
 
 /* Takes all of the heap, in pieces of all sizes, hot and cold. */
@@ -184,6 +272,7 @@ int main(void)
 		CASE(test_freed_under_threads),
 		CASE(test_no_room_at_removal),
 		CASE(test_room_by_a_flush),
+		CASE(test_descriptors_let_go),
 	};
 
 	return cmocka_run_group_tests_name("live/bodies", tests, NULL, NULL);
