@@ -121,9 +121,10 @@ static uint64_t limit_of(pid_t pid, int resource, int *lack)
 
 uint64_t arena_limit(pid_t pid, int resource)
 {
-	int ignored;
+	int lack = 0;
+	const uint64_t limit = limit_of(pid, resource, &lack);
 
-	return limit_of(pid, resource, &ignored);
+	return lack ? 0 : limit;
 }
 
 static uint64_t left(pid_t pid, int resource, uint64_t used, int *lack)

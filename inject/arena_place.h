@@ -34,7 +34,7 @@ enum { ARENA_SHARE = 4 };
  */
 int arena_limits_read(pid_t pid, struct arena_limits *limits, struct dinst_error *e);
 
-/* RLIMIT_AS, DATA, STACK or MEMLOCK of a process; UINT64_MAX: none, or it cannot be read. */
+/* RLIMIT_AS, DATA, STACK or MEMLOCK of a process; UINT64_MAX: none, or it is kept from us; 0 where we have no descriptor to look. */
 uint64_t arena_limit(pid_t pid, int resource);
 
 /* Bytes of locked memory, as the kernel counts mappings. DINST_BUSY as arena_limits_read(); 0 bytes where nobody tells. */

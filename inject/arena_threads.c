@@ -249,6 +249,9 @@ int arena_add_threads_too(struct stop *s, const struct arena *a, size_t wipe, si
 
 	/* Its size was chosen for another one of the family. */
 	result = arena_limits_read(target_memory_tid(stop_target(s)), &limits, e);
+	/* What has been unlocked since it was mapped does not show any more. A child locks nothing by itself. */
+	if (stop_target(s) == a->target)
+		limits.locks_memory |= a->locks_memory;
 	if (!result)
 		result = check_locked(s, &limits, a->threads_size, e);
 	if (!result && limits.locks_memory && a->threads_size > LOCKED_MOST)

@@ -8,7 +8,6 @@
  */
 #include "inject/proc.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>

@@ -87,8 +87,8 @@ bool proc_provides_pages(pid_t pid)
 		if (entry->d_name[0] == '.')
 			continue;
 		got = readlinkat(dirfd(dir), entry->d_name, link, sizeof(link));
-		/* One may be closed by now. */
-		found = got < 0 ? proc_unless_kept(-errno) != 0
+		/* One may be closed by now, or have a name that is too long: that is another one. */
+		found = got < 0 ? proc_is_lack(-errno)
 				: got == sizeof(name) - 1 && !memcmp(link, name, sizeof(name) - 1);
 	}
 	closedir(dir);

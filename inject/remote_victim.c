@@ -135,6 +135,25 @@ static bool some_thread_is_dispatched(const struct stop *s)
 	return false;
 }
 
+/* One of whom nobody can say now whether it is in a restartable sequence. */
+static const struct held *find_unread(struct stop *s)
+{
+	taddr_t abort_pc;
+
+	for (size_t i = 0; i < s->shown_count; i++)
+		if (stop_in_sequence(s, &s->held[s->shown[i]].pub, &abort_pc) < 0)
+			return &s->held[s->shown[i]];
+	return NULL;
+}
+
+static int fail_unread(const struct stop *s, const struct held *h, struct dinst_error *e)
+{
+	return dinst_fail(
+		e, DINST_BUSY,
+		"cannot read whether thread %d of process %d (%s) is in a restartable sequence; try again later",
+		(int)h->pub.tid, (int)s->target->pid, s->target->name);
+}
+
 int remote_is_dispatched(const struct stop *s, struct dinst_error *e)
 {
 	return dinst_fail(
@@ -146,7 +165,7 @@ int remote_is_dispatched(const struct stop *s, struct dinst_error *e)
 int remote_choose_victim(struct stop *s, struct held **victim, long *harmless,
 			 struct dinst_error *e)
 {
-	const struct held *barred = NULL;
+	const struct held *barred = NULL, *unread;
 	struct held *best = NULL;
 
 	/* Each looks at all threads, and as a rule all are under the same filter. */
@@ -166,6 +185,9 @@ int remote_choose_victim(struct stop *s, struct held **victim, long *harmless,
 			(int)s->target->pid, s->target->name, (int)barred->pub.tid);
 	if (!best && some_thread_is_dispatched(s))
 		return remote_is_dispatched(s, e);
+	unread = best ? NULL : find_unread(s);
+	if (unread)
+		return fail_unread(s, unread, e);
 	if (!best)
 		return dinst_fail(
 			e, DINST_REFUSED,
@@ -174,10 +196,7 @@ int remote_choose_victim(struct stop *s, struct held **victim, long *harmless,
 	if (!lift_filter(best))
 		return target_explain_filter(s->target->pid, e);
 	if (stop_leave_sequence(s, &best->pub) < 0)
-		return dinst_fail(
-			e, DINST_BUSY,
-			"cannot read whether thread %d of process %d (%s) is in a restartable sequence; try again later",
-			(int)best->pub.tid, (int)s->target->pid, s->target->name);
+		return fail_unread(s, best, e);
 	*victim = best;
 	return 0;
 }

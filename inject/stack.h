@@ -41,6 +41,8 @@ void snapshot_free(struct snapshot *shot);
  * more memory than can be searched in a stop. Every range counts as hit then.
  */
 bool snapshot_is_unsearched(const struct snapshot *shot);
+/* True if it is, and another try would find the same: not for want of descriptors or memory of ours. */
+bool snapshot_is_never_searched(const struct snapshot *shot);
 /* Every range counts as hit from now on, too, for another reason: it may park something after all. */
 void snapshot_doubt(struct snapshot *shot);
 /* The target's, as they were in the stop; the snapshot's own. */

@@ -11,6 +11,7 @@
  * Done only for targets of which somebody has said that they may do so: it takes
  * some milliseconds for every 10 MiB, in the stop.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,6 +268,11 @@ bool snapshot_is_unsearched(const struct snapshot *shot)
 	return shot->parked_unknown && !shot->doubted;
 }
 
+bool snapshot_is_never_searched(const struct snapshot *shot)
+{
+	return snapshot_is_unsearched(shot) && !shot->parked_lack;
+}
+
 void snapshot_doubt(struct snapshot *shot)
 {
 	shot->parked_unknown = shot->doubted = true;
@@ -280,7 +286,7 @@ size_t snapshot_searched(const struct snapshot *shot)
 void snapshot_find_parked(struct snapshot *shot)
 {
 	struct search *s = calloc(1, sizeof(*s));
-	bool whole;
+	bool whole, lack = !s;
 
 	if (s) {
 		s->shot = shot;
@@ -290,7 +296,10 @@ void snapshot_find_parked(struct snapshot *shot)
 	if (!whole)
 		goto out;
 	s->pagemap = maps_open_pagemap(target_memory_tid(shot->target));
-	whole = s->pagemap >= 0 && find_code(s) && find_arenas(s);
+	lack = s->pagemap < 0 && proc_is_lack(-errno);
+	whole = s->pagemap >= 0;
+	if (whole)
+		lack = !(whole = find_code(s) && find_arenas(s));
 	for (size_t i = 0; whole && i < shot->maps.count; i++) {
 		const struct maps_entry *m = &shot->maps.entries[i];
 
@@ -299,10 +308,12 @@ void snapshot_find_parked(struct snapshot *shot)
 	}
 	if (s->pagemap >= 0)
 		close(s->pagemap);
-	whole = take_words(s) && whole;
+	if (!take_words(s))
+		lack = !(whole = false);
 	shot->searched = s->pages < s->most ? s->pages : s->most;
 	free(s->code);
 out:
 	free(s);
 	shot->parked_unknown = !whole;
+	shot->parked_lack = lack;
 }

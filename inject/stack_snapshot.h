@@ -54,7 +54,8 @@ struct snapshot {
 	size_t parked_count;
 	size_t searched;     /* pages, for them */
 	bool parked_unknown; /* there may be any */
-	bool doubted;	     /* ... by snapshot_doubt() */
+	bool parked_lack; /* ... for want of descriptors or memory of ours: another try may tell */
+	bool doubted;	  /* ... by snapshot_doubt() */
 };
 
 /* Index of the first region that ends above `address`. */

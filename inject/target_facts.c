@@ -207,11 +207,11 @@ static void find_living_thread(struct facts *f)
 		return;
 	if (note_lack(f, proc_memory_look(f->pid, NULL, &f->tid)))
 		f->tid = 0;
-	if (!f->tid || f->tid == f->pid || proc_status_read(f->tid, &f->status)) {
+	if (!f->tid || f->tid == f->pid || note_lack(f, proc_status_read(f->tid, &f->status))) {
 		/* A thread that executed a program meanwhile has become the leader. */
 		f->tid = f->pid;
-		proc_stat_read(f->pid, &f->stat);
-		proc_status_read(f->pid, &f->status);
+		note_lack(f, proc_stat_read(f->pid, &f->stat));
+		note_lack(f, proc_status_read(f->pid, &f->status));
 	} else {
 		f->alive_threads = true;
 	}
@@ -226,9 +226,9 @@ static void look_at_filters(struct facts *f)
 	f->all_filtered = f->status.seccomp > 0;
 	if (!f->all_filtered)
 		return;
-	if (!proc_tasks(f->pid, &tasks))
+	if (!note_lack(f, proc_tasks(f->pid, &tasks)))
 		for (size_t i = 0; i < tasks.count && i < FILTERED_LOOKS; i++)
-			if (!proc_status_read(tasks.ids[i], &status) &&
+			if (!note_lack(f, proc_status_read(tasks.ids[i], &status)) &&
 			    !strchr("ZXx", status.state))
 				f->all_filtered &= status.seccomp > 0;
 	proc_ids_release(&tasks);
@@ -260,6 +260,8 @@ int target_test_access(pid_t pid)
 	/* A filter on us may say that, too; the same check is made for this file. */
 	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && proc_is_lack(-errno))
+		return -errno;
 	if (fd < 0)
 		return errno == EACCES || errno == EPERM ? -EPERM : error;
 	close(fd);
@@ -363,7 +365,7 @@ static void read_state(struct facts *f)
 	f->user_namespace = compare_user_namespaces(f->pid);
 	proc_word(f->tid, "attr/current", f->label, sizeof(f->label));
 	if (f->own_calls[OWN_READ] != PROBE_KILLED)
-		f->access = -target_test_access(f->tid);
+		f->access = -note_lack(f, target_test_access(f->tid));
 	f->frozen = cgroup_is_frozen(f->tid, f->frozen_by, sizeof(f->frozen_by));
 }
 

@@ -47,7 +47,7 @@ struct place {
 	struct journal *journal;
 	bool unmapped; /* in the target itself: detaching is under way */
 	bool full;     /* a request did not fit: the next one gets a new place */
-	bool crowded; /* what it adds to sites of this place did not fit: nothing new of it goes here */
+	bool crowded; /* what a request adds to sites of this place did not fit: nothing new of it goes here */
 	/* Private arenas: stores to switches that are sent when what they lead to has been. */
 	struct switch_store {
 		taddr_t address;

@@ -56,6 +56,8 @@ struct family {
 	family_work work;
 	void *arg;
 	unsigned member_deadline_us;
+	unsigned
+		ending_looks; /* at those that may have been killed, all in all: others stand meanwhile */
 	bool member_busy; /* one of them did not stop in time */
 	bool worked;	  /* work() was called for somebody: its answer is final */
 };
@@ -336,20 +338,21 @@ static bool has_executed(const struct family *f, pid_t pid)
 }
 
 /* Who was killed is no tracee of ours any more at once, and has ended only some time later. */
-static bool has_to_end(const struct target *member)
+static bool has_to_end(struct family *f, const struct target *member)
 {
 	struct proc_stat stat;
-	bool ends = false;
+	bool ends;
 	pid_t tid;
 
-	for (int look = 0; look < ENDING_LOOKS && !ends; look++) {
-		if (look)
-			usleep(ENDING_PAUSE_US);
+	for (;;) {
 		ends = !target_alive(member) ||
 		       (!proc_memory_look(target_pid(member), &stat, &tid) &&
 			(!tid || proc_has_to_end(&stat)));
+		if (ends || f->ending_looks == ENDING_LOOKS)
+			return ends;
+		f->ending_looks++;
+		usleep(ENDING_PAUSE_US);
 	}
-	return ends;
 }
 
 static int with_one_more(struct stop *stop, void *arg, struct dinst_error *e)
@@ -426,7 +429,7 @@ static int stop_the_rest(struct family *f, struct dinst_error *e)
 		f->report.stop_ns = report.stop_ns;
 	f->report.threads += report.threads;
 	f->member_busy |= status == DINST_BUSY;
-	gone = status == DINST_GONE && (has_to_end(w.member) || has_executed(f, w.pid));
+	gone = status == DINST_GONE && (has_executed(f, w.pid) || has_to_end(f, w.member));
 	if (gone) {
 		/* It ended before it was stopped, or was killed while it was: one member less. */
 		dinst_error_clear(e);

@@ -524,6 +524,7 @@ static int take_out_in_stops(struct one_arena *a, bool *restored, uint64_t deadl
 			     struct leftovers *result, struct dinst_error *e)
 {
 	unsigned pause = PAUSE_MIN_US;
+	bool never;
 	int status;
 
 	for (;;) {
@@ -538,18 +539,17 @@ static int take_out_in_stops(struct one_arena *a, bool *restored, uint64_t deadl
 		if (status >= 0 && !a->unmapped && !a->foreign && !a->held && !a->hosted_count)
 			a->left = a->left || nobody_inside(a);
 		a->unsearched |= a->shot && snapshot_is_unsearched(a->shot);
+		never = a->shot && snapshot_is_never_searched(a->shot);
 		result->unsearched += !a->unmapped && a->unsearched;
 		snapshot_free(a->shot);
 		a->shot = NULL;
 		if (a->unmapped || a->foreign || now_us() >= deadline)
 			break;
 		/* Another arena's jump is not waited for here, nor that there is less to be searched. */
-		if (status >= 0 && (a->unsearched || ((a->stays || a->hosted_count) && !a->held)))
+		if (status >= 0 && (never || ((a->stays || a->hosted_count) && !a->held)))
 			break;
 		/* A thread is in a trampoline: it is out of it in a moment. */
-		if (status == DINST_BUSY)
-			status = 0;
-		if (status < 0)
+		if (status < 0 && status != DINST_BUSY)
 			break;
 		if (!a->left)
 			usleep(pause);

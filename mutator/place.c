@@ -75,7 +75,7 @@ void place_look_at_rseq(struct session *s, struct stop *stop)
 struct make_place {
 	struct session *session;
 	taddr_t lo, hi;
-	size_t text;	     /* of all modules that it will serve */
+	size_t text;	     /* of all modules that it may serve */
 	const char *private; /* why the arena is to be private, or NULL */
 	struct arena *arena;
 	struct journal *journal; /* NULL: it is made later */
@@ -287,11 +287,8 @@ static size_t text_around(const struct session *s, const struct module *m)
 int place_for(struct session *s, struct module *m, struct place **out, uint64_t *stop_ns,
 	      struct dinst_error *e)
 {
-	struct make_place make = {.session = s,
-				  .lo = m->lo,
-				  .hi = m->hi,
-				  .text = text_around(s, m),
-				  .private = why_private(s)};
+	struct make_place make = {
+		.session = s, .lo = m->lo, .hi = m->hi, .private = why_private(s)};
 	struct dinst_error ignored = {0};
 	struct place *p;
 	int status;
@@ -307,6 +304,7 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 	status = may_make(s, e);
 	if (status < 0)
 		return status;
+	make.text = text_around(s, m);
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return dinst_fail(e, DINST_NO_MEMORY, "out of memory");

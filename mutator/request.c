@@ -196,6 +196,12 @@ static int prepare_raw(struct request *r, const struct raw_metric *m, const char
 	return status;
 }
 
+static void forget_crowded(struct session *s)
+{
+	for (struct place *p = s->places; p; p = p->next)
+		p->crowded = false;
+}
+
 /* True where one more place has turned out to be crowded; *known: how many have. */
 static bool is_begun_anew(struct session *s, int status, unsigned *known, struct dinst_error *e)
 {
@@ -208,8 +214,7 @@ static bool is_begun_anew(struct session *s, int status, unsigned *known, struct
 		dinst_error_clear(e);
 		return true;
 	}
-	for (struct place *p = s->places; p; p = p->next)
-		p->crowded = false;
+	forget_crowded(s);
 	return false;
 }
 
@@ -237,6 +242,7 @@ int request_insert_raw(struct session *s, const struct raw_metric *metric, const
 	unsigned crowded = 0;
 	int status;
 
+	forget_crowded(s);
 	do
 		status = insert_raw_once(s, metric, foci, focus_count, each, result, e);
 	while (is_begun_anew(s, status, &crowded, e));
@@ -349,6 +355,7 @@ static int insert_once(struct session *s, const char *metric, const char *const 
 	unsigned crowded = 0;
 	int status;
 
+	forget_crowded(s);
 	do
 		status = insert_try(s, metric, words, word_count, options, result, e);
 	while (is_begun_anew(s, status, &crowded, e));
@@ -462,6 +469,8 @@ int request_begin(struct session *s, struct instance *i, size_t *began, struct d
 		if (status == DINST_REFUSED && s->half_patched)
 			removal_flush(s, &flush, &ignored);
 	} else {
+		/* Until then what is new in it goes elsewhere, when it is tried again. */
+		forget_crowded(s);
 		request_adopt(&r);
 	}
 	request_release(&r);
