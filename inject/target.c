@@ -223,6 +223,15 @@ bool target_alive(const struct target *t)
 	return ready <= 0;
 }
 
+bool target_has_to_end(const struct target *t)
+{
+	struct proc_stat stat;
+	pid_t tid;
+
+	return !target_alive(t) ||
+	       (!proc_memory_look(t->pid, &stat, &tid) && (!tid || proc_has_to_end(&stat)));
+}
+
 bool target_is_denied(const struct target *t)
 {
 	pid_t tid = proc_memory_tid(t->pid, NULL);

@@ -377,6 +377,16 @@ void batch_share_fate(struct batch *b, struct stop *stop)
 	}
 }
 
+/* Nothing can be written into a program that was killed just then. */
+static bool is_killed(struct stop *stop, const struct patch *patches, size_t count)
+{
+	bool failed = false;
+
+	for (size_t i = 0; i < count; i++)
+		failed |= patches[i].outcome == PATCH_FAILED;
+	return failed && target_has_to_end(stop_target(stop));
+}
+
 static int apply_round(struct batch *b, struct stop *stop, enum round round, struct dinst_error *e)
 {
 	size_t count = 0;
@@ -399,6 +409,9 @@ static int apply_round(struct batch *b, struct stop *stop, enum round round, str
 	if (!count)
 		return 0;
 	status = patch_apply(stop, b->patches, count, e);
+	if (status >= 0 && is_killed(stop, b->patches, count))
+		status = dinst_fail(e, DINST_GONE, "process %d was killed while it was stopped",
+				    (int)target_pid(stop_target(stop)));
 	for (size_t i = 0; status >= 0 && i < count; i++) {
 		const enum patch_outcome outcome = b->patches[i].outcome;
 

@@ -15,7 +15,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "inject/proc.h"
 #include "mutator/core.h"
 #include "mutator/parks.h"
 
@@ -340,19 +339,12 @@ static bool has_executed(const struct family *f, pid_t pid)
 /* Who was killed is no tracee of ours any more at once, and has ended only some time later. */
 static bool has_to_end(struct family *f, const struct target *member)
 {
-	struct proc_stat stat;
-	bool ends;
-	pid_t tid;
-
-	for (;;) {
-		ends = !target_alive(member) ||
-		       (!proc_memory_look(target_pid(member), &stat, &tid) &&
-			(!tid || proc_has_to_end(&stat)));
-		if (ends || f->ending_looks == ENDING_LOOKS)
-			return ends;
-		f->ending_looks++;
+	for (; !target_has_to_end(member); f->ending_looks++) {
+		if (f->ending_looks == ENDING_LOOKS)
+			return false;
 		usleep(ENDING_PAUSE_US);
 	}
+	return true;
 }
 
 static int with_one_more(struct stop *stop, void *arg, struct dinst_error *e)

@@ -34,13 +34,13 @@ struct one_arena {
 	struct guest
 		*guests; /* of other arenas, which may lie in the tails of this one's windows */
 	size_t guest_count;
-	struct stack_range
-		*hosted; /* of those that are there: these windows wait for their arenas' turn */
+	struct stack_range *hosted; /* of those that are there: they wait for their arenas' turn */
 	size_t hosted_count;
 	size_t foreign;
 	bool late;	       /* a thread is in a call of ours: where it goes on nobody sees */
 	bool held;	       /* a thread may come back to a hole, or is late */
 	bool unsearched;       /* or nobody can tell: snapshot_is_unsearched() */
+	bool never_searched;   /* nor the next time */
 	struct snapshot *shot; /* taken in the last stop, for a closer look */
 	bool left;	       /* no thread is in it, and none can come in */
 	bool unmapped;
@@ -331,6 +331,7 @@ static int find_held(struct one_arena *a, struct stop *stop, struct dinst_error 
 		return status;
 	a->held = snapshot_scan_stacks(shot, a->ranges, a->range_count) != 0;
 	a->unsearched |= a->held && snapshot_is_unsearched(shot);
+	a->never_searched |= a->held && snapshot_is_never_searched(shot);
 	snapshot_free(shot);
 	hold_unsure(a, stop_target(stop));
 	return 0;
@@ -523,11 +524,10 @@ static bool nobody_inside(struct one_arena *a)
 static int take_out_in_stops(struct one_arena *a, bool *restored, uint64_t deadline,
 			     struct leftovers *result, struct dinst_error *e)
 {
-	unsigned pause = PAUSE_MIN_US;
-	bool never;
 	int status;
 
-	for (;;) {
+	for (unsigned pause = PAUSE_MIN_US;;
+	     pause = 2 * pause < PAUSE_MAX_US ? 2 * pause : PAUSE_MAX_US) {
 		struct stop_report report = {0};
 
 		dinst_error_clear(e);
@@ -539,21 +539,21 @@ static int take_out_in_stops(struct one_arena *a, bool *restored, uint64_t deadl
 		if (status >= 0 && !a->unmapped && !a->foreign && !a->held && !a->hosted_count)
 			a->left = a->left || nobody_inside(a);
 		a->unsearched |= a->shot && snapshot_is_unsearched(a->shot);
-		never = a->shot && snapshot_is_never_searched(a->shot);
+		a->never_searched |= a->shot && snapshot_is_never_searched(a->shot);
 		result->unsearched += !a->unmapped && a->unsearched;
 		snapshot_free(a->shot);
 		a->shot = NULL;
 		if (a->unmapped || a->foreign || now_us() >= deadline)
 			break;
 		/* Another arena's jump is not waited for here, nor that there is less to be searched. */
-		if (status >= 0 && (never || ((a->stays || a->hosted_count) && !a->held)))
+		if (status >= 0 &&
+		    (a->never_searched || ((a->stays || a->hosted_count) && !a->held)))
 			break;
 		/* A thread is in a trampoline: it is out of it in a moment. */
 		if (status < 0 && status != DINST_BUSY)
 			break;
 		if (!a->left)
 			usleep(pause);
-		pause = pause * 2 > PAUSE_MAX_US ? PAUSE_MAX_US : pause * 2;
 	}
 	return status;
 }

@@ -186,7 +186,8 @@ static bool try_at(struct scene *c, struct sweep *w, unsigned n)
 /* One after the other: all sites that the last instance has been linked to. */
 static void sweep(struct scene *c, const char *metric, const char *function, enum what what)
 {
-	const unsigned many = getenv("DINST_SHORT") && what != BASE ? 7 : 3;
+	/* A base has a few instructions only. */
+	const unsigned many = what == BASE ? 1 : getenv("DINST_SHORT") ? 7 : 3;
 	const unsigned by = (unsigned)harness_setting("SWEEP_STEP", many);
 	struct sweep w = {.metric = metric, .function = function, .what = what};
 	const unsigned other = what == BODY ? insert(c, "calls", function) : 0;
