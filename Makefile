@@ -340,7 +340,7 @@ $(O)/tests/live/private: TEST_LIBS := -Wl,--wrap=arch_switches_are_whole $(TEST_
 $(O)/tests/live/dlopen $(O)/tests/live/unsearched: TEST_LIBS := -Wl,--wrap=maps_open_pagemap $(TEST_LIBS)
 $(O)/tests/live/each: TEST_LIBS := -Wl,--wrap=body_write $(TEST_LIBS)
 
-$(O)/tests/live/hazards $(O)/tests/live/patch_breakpoints: TEST_LIBS := -Wl,--wrap=stop_write $(TEST_LIBS)
+$(O)/tests/live/ending $(O)/tests/live/hazards $(O)/tests/live/patch_breakpoints: TEST_LIBS := -Wl,--wrap=stop_write $(TEST_LIBS)
 
 memory := malloc calloc realloc reallocarray strdup
 $(O)/tests/unit/points_memory: TEST_LIBS := $(memory:%=-Wl,--wrap=%) $(TEST_LIBS)

@@ -463,6 +463,8 @@ int batch_patch(struct batch *b, struct stop *stop, struct dinst_error *e)
 	int status;
 
 	b->patching = true;
+	for (size_t i = 0; i < b->count; i++)
+		b->sites[i]->unwritable = false;
 	batch_share_fate(b, stop);
 	status = apply_round(b, stop, ROUND_HOSTS, e);
 	batch_share_fate(b, stop);

@@ -36,10 +36,15 @@ static bool is_at_work_with(const struct maps *m, const struct statx *file)
 	return false;
 }
 
-/* Which file it is, without asking who provides it: that may be the target, which may stand still. */
-static bool identify(int dir, const char *number, struct statx *file)
+/*
+ * Which file it is, without asking who provides it: that may be the target, which may stand still.
+ * 1, 0 where it is gone, or LEFTOVERS_UNSEEN.
+ */
+static int identify(int dir, const char *number, struct statx *file)
 {
-	return !statx(dir, number, AT_STATX_DONT_SYNC, STATX_INO, file);
+	if (!statx(dir, number, AT_STATX_DONT_SYNC, STATX_INO, file))
+		return 1;
+	return proc_is_lack(-errno) ? LEFTOVERS_UNSEEN : 0;
 }
 
 static bool is_same(const struct statx *a, const struct statx *b)
@@ -55,8 +60,9 @@ static int is_named_ours(int dir, const char *number)
 	char link[sizeof(name) + 1];
 	const ssize_t got = readlinkat(dir, number, link, sizeof(link));
 
+	/* It may be closed by now, or have a name that is too long: not ours. */
 	if (got < 0)
-		return proc_unless_kept(-errno) ? LEFTOVERS_UNSEEN : 0;
+		return proc_is_lack(-errno) ? LEFTOVERS_UNSEEN : 0;
 	return got == sizeof(name) - 1 && !memcmp(link, name, sizeof(name) - 1);
 }
 
@@ -89,11 +95,13 @@ int leftovers_descriptor(pid_t tid)
 		    (lowest >= 0 && fd > lowest))
 			continue;
 		named = is_named_ours(at, entry->d_name);
+		if (named > 0)
+			named = identify(at, entry->d_name, &file);
 		if (named < 0) {
 			lowest = named;
 			break;
 		}
-		if (!named || !identify(at, entry->d_name, &file) || is_same(&file, &last))
+		if (!named || is_same(&file, &last))
 			continue;
 		status = m.count ? 0 : maps_read(tid, &m, NULL);
 		if (status && status != DINST_GONE && status != DINST_NOT_PERMITTED)
@@ -126,7 +134,7 @@ static bool has_it(pid_t tid, const struct forgotten *f)
 	bool has;
 
 	snprintf(number, sizeof(number), "%d", f->fd);
-	has = dir >= 0 && is_named_ours(dir, number) > 0 && identify(dir, number, &now) &&
+	has = dir >= 0 && is_named_ours(dir, number) > 0 && identify(dir, number, &now) > 0 &&
 	      is_same(&now, &f->file);
 	if (dir >= 0)
 		close(dir);
@@ -137,8 +145,7 @@ static bool has_it(pid_t tid, const struct forgotten *f)
 static int find_in(pid_t tid, struct forgotten *f)
 {
 	char number[16];
-	int dir;
-	bool found;
+	int dir, found;
 
 	f->fd = leftovers_descriptor(tid);
 	if (f->fd < 0)

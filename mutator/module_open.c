@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "inject/files.h"
+#include "inject/proc.h"
 #include "mutator/module_private.h"
 
 /* `device`: 0 if only the inode is to be compared. */
@@ -23,12 +24,10 @@ static bool is_file(int fd, uint64_t inode, dev_t device)
 /* As file_open_regular(). *lack: we have no room for another descriptor, or no memory. */
 static int open_one(const char *path, int *lack)
 {
-	int fd;
+	const int fd = file_open_regular(path);
 
-	errno = 0;
-	fd = file_open_regular(path);
-	if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
-		*lack = errno;
+	if (fd < 0)
+		proc_note_lack(lack, -errno);
 	return fd;
 }
 
@@ -74,6 +73,6 @@ int module_file_open(const struct reading *r, const struct maps_entry *m, const 
 	if (lack && inexact >= 0)
 		close(inexact);
 	if (lack)
-		return -lack;
+		return lack;
 	return inexact >= 0 ? inexact : -ENOENT;
 }

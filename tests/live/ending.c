@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "inject/proc.h"
 #include "tests/live/harness_session.h"
 
 /* ------------------------------------------------------------- the end */
@@ -97,6 +98,47 @@ static void test_killed(void **state)
 		harness_kill(h);
 	}
 	assert_true(flushes > 5);
+}
+
+/* The code at which the target is killed when it is written to; 0: none. */
+static taddr_t fatal;
+
+int __real_stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
+		      struct dinst_error *e);
+int __wrap_stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
+		      struct dinst_error *e);
+
+int __wrap_stop_write(struct stop *s, taddr_t address, const void *from, size_t size,
+		      struct dinst_error *e)
+{
+	const pid_t pid = target_pid(stop_target(s));
+	struct proc_stat stat;
+	pid_t with_memory;
+
+	if (fatal && address / 4096 == fatal / 4096) {
+		kill(pid, SIGKILL);
+		harness_until(!proc_memory_look(pid, &stat, &with_memory) && !with_memory);
+	}
+	return __real_stop_write(s, address, from, size, e);
+}
+
+/* fear G7, B3: killed just before its code is written to: that is said, and not that it cannot be written */
+static void test_killed_before_a_write(void **state)
+{
+	struct harness *h = *state;
+	struct dinst_error e = {0};
+	struct session *s;
+	size_t count;
+	unsigned id;
+
+	harness_start(h, "calls", "4", NULL);
+	s = session_begin(h);
+	session_remove(s, session_insert(s, "tiny"));
+	fatal = session_address(s, "many");
+	assert_int_equal(session_try_insert(s, "many", false, &count, &id, &e), DINST_GONE);
+	fatal = 0;
+	session_free(s);
+	assert_int_equal(harness_wait(h, HARNESS_ANSWER_MS), SIGKILL);
 }
 
 /* fear G7: the program ends by itself while points come and go; the last values are exact */
@@ -223,9 +265,8 @@ static void test_fibers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_killed),
-		CASE(test_ends_by_itself),
-		CASE(test_stopped_and_continued),
+		CASE(test_killed),	   CASE(test_killed_before_a_write),
+		CASE(test_ends_by_itself), CASE(test_stopped_and_continued),
 		CASE(test_fibers),
 	};
 

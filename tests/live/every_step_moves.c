@@ -244,9 +244,7 @@ static void test_bases(void **state)
 
 static int teardown(void **state)
 {
-	for (unsigned i = 0; i < WORKERS; i++)
-		step_kill(&playing.p[i]);
-	return harness_teardown(state);
+	return teardown_workers(&playing, state);
 }
 
 #define CASE(function) cmocka_unit_test_setup_teardown(function, step_setup, teardown)

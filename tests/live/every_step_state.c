@@ -543,9 +543,7 @@ static void test_every_step_with_state(void **state)
 static int teardown(void **state)
 {
 	step_log_tell(playing.log);
-	for (unsigned i = 0; i < WORKERS; i++)
-		step_kill(&playing.p[i]);
-	return harness_teardown(state);
+	return teardown_workers(&playing, state);
 }
 
 int main(void)

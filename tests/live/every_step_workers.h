@@ -227,4 +227,12 @@ static inline uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
+/* However far it has come. */
+static inline int teardown_workers(struct scene *c, void **state)
+{
+	for (unsigned i = 0; i < WORKERS; i++)
+		step_kill(&c->p[i]);
+	return harness_teardown(state);
+}
+
 #endif

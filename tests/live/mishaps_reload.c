@@ -101,8 +101,11 @@ static void unload(struct harness *h)
 	order_done(h, "close\n");
 }
 
-static const struct scene with_reloads = {
-	.begin = start_reloads, .work = work_with_reloads, .after = unload, .executes = true};
+static const struct scene with_reloads = {.begin = start_reloads,
+					  .work = work_with_reloads,
+					  .after = unload,
+					  .executes = true,
+					  .reloads = true};
 
 /* fear G4, I2, J3: a plugin comes and goes, and no file can be opened, read or written: told, nothing left */
 static void test_files(void **state)
