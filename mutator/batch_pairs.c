@@ -11,7 +11,7 @@
 
 #include "mutator/batch_private.h"
 
-enum { LOST_WAITS = 1, LOST_FOREIGN = 2, LOST_UNWRITABLE = 4 };
+enum { LOST_WAITS = 1, LOST_FOREIGN = 2 };
 
 /* Notes for the functions whose exits are at a site what becomes of it. */
 static void note_exits(const struct batch *b, size_t n, uint8_t *lost)
@@ -19,9 +19,7 @@ static void note_exits(const struct batch *b, size_t n, uint8_t *lost)
 	for (const struct link *l = b->sites[n]->first_link; l; l = l->next)
 		if (l->snippet.pair && l->kind == POINT_EXIT)
 			lost[l->snippet.pair & PAIR_ID_MASK] |=
-				(b->waits[n] ? LOST_WAITS : 0) |
-				(b->foreign[n] ? LOST_FOREIGN : 0) |
-				(b->sites[n]->unwritable ? LOST_UNWRITABLE : 0);
+				(b->waits[n] ? LOST_WAITS : 0) | (b->foreign[n] ? LOST_FOREIGN : 0);
 }
 
 /* True if the site has more to lose now. */
@@ -30,13 +28,10 @@ static bool follow_exits(struct batch *b, size_t n, const uint8_t *lost)
 	const bool waits = b->waits[n], foreign = b->foreign[n];
 
 	for (const struct link *l = b->sites[n]->first_link; l; l = l->next) {
-		const uint8_t exits = lost[l->snippet.pair & PAIR_ID_MASK];
-
 		if (!l->snippet.pair || l->kind != POINT_ENTRY)
 			continue;
-		b->waits[n] |= (exits & LOST_WAITS) != 0;
-		b->foreign[n] |= (exits & LOST_FOREIGN) != 0;
-		b->sites[n]->unwritable |= (exits & LOST_UNWRITABLE) != 0;
+		b->waits[n] |= (lost[l->snippet.pair & PAIR_ID_MASK] & LOST_WAITS) != 0;
+		b->foreign[n] |= (lost[l->snippet.pair & PAIR_ID_MASK] & LOST_FOREIGN) != 0;
 	}
 	return waits != b->waits[n] || foreign != b->foreign[n];
 }

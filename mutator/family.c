@@ -55,10 +55,9 @@ struct family {
 	family_work work;
 	void *arg;
 	unsigned member_deadline_us;
-	unsigned
-		ending_looks; /* at those that may have been killed, all in all: others stand meanwhile */
-	bool member_busy; /* one of them did not stop in time */
-	bool worked;	  /* work() was called for somebody: its answer is final */
+	unsigned ending_looks; /* at those that may have been killed: others stand meanwhile */
+	bool member_busy;      /* one of them did not stop in time */
+	bool worked;	       /* work() was called for somebody: its answer is final */
 };
 
 enum { PRIVATE_LOOK = 64 }; /* bytes of the journal's header */
