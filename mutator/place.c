@@ -287,8 +287,7 @@ static size_t text_around(const struct session *s, const struct module *m)
 int place_for(struct session *s, struct module *m, struct place **out, uint64_t *stop_ns,
 	      struct dinst_error *e)
 {
-	struct make_place make = {
-		.session = s, .lo = m->lo, .hi = m->hi, .private = why_private(s)};
+	struct make_place make = {.session = s, .lo = m->lo, .hi = m->hi};
 	struct dinst_error ignored = {0};
 	struct place *p;
 	int status;
@@ -304,6 +303,8 @@ int place_for(struct session *s, struct module *m, struct place **out, uint64_t 
 	status = may_make(s, e);
 	if (status < 0)
 		return status;
+	/* Not for each point: in a virtual machine each CPUID is some 20 us of its hypervisor's. */
+	make.private = why_private(s);
 	make.text = text_around(s, m);
 	p = calloc(1, sizeof(*p));
 	if (!p)
