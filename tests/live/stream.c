@@ -58,18 +58,14 @@ static uint64_t length_at(const struct arch_record *r, uint32_t offset)
 	return length;
 }
 
-static void test_texts(void **state)
+/* All that is there are N events of `texts`, each with all its fields. */
+static void expect_texts(struct session *s, long count)
 {
-	enum { N = 200 };
-	struct harness *h = *state;
-	struct session *s = begin(h);
-	unsigned id = insert(s, "texts");
 	const struct arch_record *r;
 	struct events all = {0};
 	size_t at = 0;
 	long n = 0;
 
-	session_go(h, N);
 	take(s, &all);
 	assert_int_equal(all.dropped, 0);
 	for (; (r = next(&all, &at)); n++) {
@@ -88,10 +84,63 @@ static void test_texts(void **state)
 		assert_memory_equal(bytes + 80, expected, 5);
 		assert_int_equal(length_at(r, 88), 0);
 	}
-	assert_int_equal(n, N);
-	assert_int_equal(session_value(s, id), N);
+	assert_int_equal(n, count);
 	release(&all);
+}
+
+static void test_texts(void **state)
+{
+	enum { N = 200 };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned id = insert(s, "texts");
+
+	session_go(h, N);
+	expect_texts(s, N);
+	assert_int_equal(session_value(s, id), N);
 	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
+static void do_aligned(struct harness *h, long n)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "aligned %ld\n", n);
+	harness_send(h, command);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+}
+
+/*
+ * fear D2: a program that has the processor check alignment (the AC flag): nothing of ours is not aligned, whatever
+ * is counted, timed or recorded, texts at odd addresses too
+ */
+static void test_alignment(void **state)
+{
+	static const char *const timed[] = {"latency", "wall", "cpu", "wall_inclusive", "active"};
+	enum { N = 500 };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	unsigned steps;
+
+	do_aligned(h, 20);
+	for (int kind = POINT_ENTRY; kind <= POINT_STORE; kind++)
+		session_insert_kind(s, "/Code/stream/do_aligned", (enum point_kind)kind);
+	steps = session_insert(s, "step");
+	session_insert_kind(s, "step", POINT_EXIT);
+	for (size_t i = 0; i < sizeof(timed) / sizeof(*timed); i++)
+		session_insert_metric(s, timed[i], "/Code/stream/*", NULL);
+	do_aligned(h, N);
+	assert_int_equal(session_value(s, steps), N);
+	insert(s, "texts");
+	do_aligned(h, N);
+	expect_texts(s, N);
+	insert(s, "halves");
+	do_aligned(h, N);
+	assert_int_equal(session_value(s, steps), 3 * N);
+	session_end(s);
+	do_aligned(h, 20);
 	harness_verify(h);
 	harness_end(h, 0);
 }
@@ -289,9 +338,10 @@ static void test_without_rseq(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_one_thread),	CASE(test_texts),	 CASE(test_floats),
-		CASE(test_threads),	CASE(test_full),	 CASE(test_fork),
-		CASE(test_two_streams), CASE(test_without_rseq), CASE(test_little_memory),
+		CASE(test_one_thread),	  CASE(test_texts),	  CASE(test_alignment),
+		CASE(test_floats),	  CASE(test_threads),	  CASE(test_full),
+		CASE(test_fork),	  CASE(test_two_streams), CASE(test_without_rseq),
+		CASE(test_little_memory),
 	};
 
 	setenv("DINST_POISON", "1", 1);

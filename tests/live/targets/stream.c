@@ -13,6 +13,8 @@
  *   exits N       N times two threads do so until the handler ends them
  *   below         a child is made that calls itself 1, in a namespace of its own, and waits, until
  *   ended         ... now
+ *   aligned N     the main thread does steps and halves while the processor checks alignment (the
+ *                 AC flag), with texts that begin anywhere; exits with 9 if that flag is lost
  *
  * Each is answered with "done". step() says what it did by its result: 2 * number.
  */
@@ -67,6 +69,38 @@ static void do_steps(long thread, long count)
 	for (long i = 0; i < count; i++) {
 		text_of(text, i & 1023);
 		step(thread, i, text);
+	}
+}
+
+enum { ALIGNMENT_CHECK = 1 << 18 }; /* EFLAGS.AC: data that is not aligned is SIGBUS */
+
+#define CHANGE_FLAGS(instruction)                                                          \
+	__asm__ volatile("lea -128(%%rsp),%%rsp; pushfq;" instruction                      \
+			 " %0,(%%rsp); popfq; lea 128(%%rsp),%%rsp"                        \
+			 :                                                                 \
+			 : "i"(instruction[0] == 'a' ? ~ALIGNMENT_CHECK : ALIGNMENT_CHECK) \
+			 : "memory", "cc")
+
+__attribute__((noinline)) static void do_aligned(long count)
+{
+	char text[48];
+	unsigned long flags;
+
+	for (long i = 0; i < count; i++) {
+		char *const at = text + i % 9;
+
+		/* The C library's own code is not aligned. */
+		text_of(at, i & 1023);
+		CHANGE_FLAGS("orq");
+		step(0, i, at);
+		half((double)i + 0.5, (float)i);
+		__asm__ volatile("lea -128(%%rsp),%%rsp; pushfq; pop %0; lea 128(%%rsp),%%rsp"
+				 : "=r"(flags)
+				 :
+				 : "memory");
+		CHANGE_FLAGS("andq");
+		if (!(flags & ALIGNMENT_CHECK))
+			exit(9);
 	}
 }
 
@@ -248,6 +282,8 @@ int main(void)
 		else if (sscanf(line, "exits %ld", &a) == 1)
 			for (long i = 0; i < a; i++)
 				do_interrupted(1L << 40, EXITS);
+		else if (sscanf(line, "aligned %ld", &a) == 1)
+			do_aligned(a);
 		else if (sscanf(line, "floats %ld", &a) == 1)
 			for (long i = 0; i < a; i++)
 				half((double)i + 0.5, (float)i);
