@@ -80,8 +80,8 @@ struct target {
 
 /*
  * From target_hold() to target_unhold() threads of the target stand still, and nothing must be read
- * that one of them might have to provide. target_at_hand(): all of these bytes are in
- * memory, or the target runs.
+ * that one of them might have to provide. target_at_hand(): process_vm_readv() may read these bytes. They are
+ * in memory, and it takes none of the target's to read them; or there is no other way.
  */
 void target_hold(struct target *t);
 void target_unhold(struct target *t);

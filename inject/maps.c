@@ -29,6 +29,7 @@ enum {
 static const uint64_t PAGEMAP_PRESENT = (uint64_t)1 << 63;
 static const uint64_t PAGEMAP_SWAPPED = (uint64_t)1 << 62;
 static const uint64_t PAGEMAP_FILE = (uint64_t)1 << 61;
+static const uint64_t PAGEMAP_EXCLUSIVE = (uint64_t)1 << 56;
 const uint64_t MAPS_PAGEMAP_GUARD = (uint64_t)1 << 58; /* since Linux 6.15 */
 
 static const size_t SIZE_LIMIT = (size_t)1
@@ -361,6 +362,11 @@ int maps_page_is_copy(int pagemap, taddr_t page)
 	if (pagemap < 0 || pread(pagemap, &entry, sizeof(entry), at) != (ssize_t)sizeof(entry))
 		return -1;
 	return maps_is_copy(entry);
+}
+
+bool maps_is_inherited(uint64_t entry)
+{
+	return maps_is_copy(entry) && !(entry & PAGEMAP_EXCLUSIVE);
 }
 
 taddr_t maps_skip_guards(int pagemap, taddr_t address, taddr_t end)

@@ -77,6 +77,8 @@ bool maps_is_free(const struct maps *m, taddr_t lo, taddr_t hi);
 int maps_page_is_copy(int pagemap, taddr_t page);
 /* The same of what was read there for a page. */
 bool maps_is_copy(uint64_t entry);
+/* It is a copy that another process may have, too, by fork(): who writes to it gets one for itself. */
+bool maps_is_inherited(uint64_t entry);
 /* Opens it; -1 if it cannot be. */
 int maps_open_pagemap(pid_t tid);
 /*

@@ -261,6 +261,9 @@ int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dins
 	}
 	if (!count)
 		return DINST_OK;
+	result = patch_check_room(s, patches, count, e);
+	if (result)
+		return result;
 	groups = calloc(count, sizeof(*groups));
 	if (groups) {
 		group_count = make_groups(patches, count, groups, &largest);

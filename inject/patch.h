@@ -47,10 +47,18 @@ bool patch_is_shared(const struct patch *p, const uint8_t *now, uint8_t *wanted)
 bool patch_is_there(const uint8_t *bytes, size_t length, const uint8_t *now);
 
 /*
+ * In a process with forked children, or one itself, a page that was patched before the fork is everybody's
+ * until it is written to: then it is copied, and the target's control group has to have room for that, or the
+ * kernel kills somebody there. DINST_REFUSED with the group's name where it has not; nothing is written.
+ */
+int patch_check_room(struct stop *s, const struct patch *patches, size_t count,
+		     struct dinst_error *e);
+
+/*
  * Applies the patches in the order of the array (sorted by address within a
  * page is fastest). Patches that overlap see each other's bytes in that order.
- * Returns an error only when the target could not be accessed at all; otherwise
- * each patch's outcome says what became of it.
+ * Returns an error only when the target could not be accessed at all, or has no memory for it
+ * (patch_check_room()); otherwise each patch's outcome says what became of it.
  */
 int patch_apply(struct stop *s, struct patch *patches, size_t count, struct dinst_error *e);
 

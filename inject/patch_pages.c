@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * patch_pages.c - giving back the private copies of text pages.
+ * patch_pages.c - private copies of text pages: is there room for them, and giving them back.
  *
  * When a page of text is patched the kernel makes a private copy of it, which
  * stays when the bytes are the original again. Dropping it (MADV_DONTNEED) is
@@ -30,6 +30,9 @@ enum {
 	BUDGET_NS = 4000000, /* for all of it, in the stop */
 	FILES_MAX = 256,     /* open at a time */
 	GAP_MAX = 64,	     /* pages between two that may be dropped along with them */
+	SLACK = 256
+		<< 10, /* of the room: what the kernel charges at once, and what the target takes meanwhile */
+	LOOK = 512, /* entries of pagemap that are read at once: of 2 MiB */
 };
 
 /*
@@ -377,4 +380,69 @@ out:
 	free(d.pages);
 	free(d.runs);
 	return result ? result : kept;
+}
+
+/* ------------------------------------------------------------- is there room */
+
+/* Entries of pagemap from `first` (a page's number) on. */
+struct look {
+	int pagemap;
+	uint64_t first;
+	size_t count;
+	uint64_t entries[LOOK];
+};
+
+/* What cannot be looked at may be. */
+static bool is_inherited(struct look *l, taddr_t page)
+{
+	const uint64_t number = page / PAGE;
+	ssize_t got;
+
+	if (number < l->first || number - l->first >= l->count) {
+		l->first = number / LOOK * LOOK;
+		got = l->pagemap < 0 ? -1
+				     : pread(l->pagemap, l->entries, sizeof(l->entries),
+					     (off_t)(l->first * sizeof(uint64_t)));
+		l->count = got < 0 ? 0 : (size_t)got / sizeof(uint64_t);
+		if (number - l->first >= l->count)
+			return true;
+	}
+	return maps_is_inherited(l->entries[number - l->first]);
+}
+
+int patch_check_room(struct stop *s, const struct patch *patches, size_t count,
+		     struct dinst_error *e)
+{
+	const struct target *t = stop_target(s);
+	struct look *l = calloc(1, sizeof(*l));
+	uint64_t room, wanted = 0;
+	taddr_t page = 0;
+	char group[512];
+	int result;
+
+	if (!l)
+		return dinst_fail(e, DINST_NO_MEMORY, "no memory for %zu patches", count);
+	l->pagemap = maps_open_pagemap(target_memory_tid(t));
+	for (size_t i = 0; i < count; i++) {
+		if (page == patches[i].address / PAGE * PAGE)
+			continue;
+		page = patches[i].address / PAGE * PAGE;
+		wanted += is_inherited(l, page) ? PAGE : 0;
+	}
+	if (l->pagemap >= 0)
+		close(l->pagemap);
+	free(l);
+	if (!wanted)
+		return DINST_OK;
+	result = target_memory_room(t, &room, group, sizeof(group), e);
+	if (result || wanted + SLACK <= room)
+		return result;
+	return dinst_fail(e, DINST_REFUSED,
+			  "process %d (%s) would get %llu KiB of its own of what it has in common "
+			  "with others by fork(), and its control group has only %llu KiB left, so "
+			  "that the kernel might kill it: raise the limit of memory of %s, or try "
+			  "again when some of them have ended",
+			  (int)target_pid(t), target_name(t),
+			  (unsigned long long)((wanted + SLACK) >> 10),
+			  (unsigned long long)(room >> 10), group);
 }

@@ -374,44 +374,63 @@ bool target_incarnations_compare(uint64_t a, uint64_t b)
 	return a && b && (a & BY_LAYOUT) == (b & BY_LAYOUT);
 }
 
-/* Through /proc/PID/mem: also pages that may only be executed. */
-static size_t read_by_file(pid_t tid, taddr_t address, void *to, size_t size)
+/* /proc/PID/mem reads pages that may only be executed, too. Not kept open: it would be that of the program before an exec. */
+static int open_memory(pid_t tid)
 {
 	char path[64];
-	size_t done = 0;
-	ssize_t got;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/mem", (int)tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* ESRCH goes to *error where that is nobody's memory any more. */
+static size_t read_by_file(int fd, taddr_t address, void *to, size_t size, int *error)
+{
+	size_t done = 0;
+	ssize_t got;
+
 	while (done < size) {
 		got = pread(fd, (char *)to + done, size - done, (off_t)(address + done));
 		if (got < 0 && errno == EINTR)
 			continue;
+		if (!got && !done)
+			*error = ESRCH;
 		if (got <= 0)
 			break;
 		done += (size_t)got;
 	}
-	close(fd);
 	return done;
+}
+
+static size_t read_by_call(pid_t tid, taddr_t address, void *to, size_t size, int *error)
+{
+	const struct iovec local = {to, size};
+	const struct iovec remote = {(void *)(uintptr_t)address, size};
+	const ssize_t got = process_vm_readv(tid, &local, 1, &remote, 1, 0);
+
+	*error = got < 0 ? errno : 0;
+	return got > 0 ? (size_t)got : 0;
 }
 
 static size_t read_from(const struct target *t, taddr_t address, void *to, size_t size, int *error)
 {
-	struct iovec local = {to, size};
-	struct iovec remote = {(void *)(uintptr_t)address, size};
 	const pid_t tid = last_memory_tid(t);
-	ssize_t got = 0;
-	size_t done;
+	size_t done = 0;
+	int fd;
 
+	*error = 0;
 	if (target_at_hand(t, address, size))
-		got = process_vm_readv(tid, &local, 1, &remote, 1, 0);
-	done = got > 0 ? (size_t)got : 0;
-	*error = got < 0 ? errno : 0;
-	if (done < size && *error != ESRCH)
-		done += read_by_file(tid, address + done, (char *)to + done, size - done);
+		done = read_by_call(tid, address, to, size, error);
+	if (done == size || *error == ESRCH)
+		return done;
+	fd = open_memory(tid);
+	if (fd >= 0) {
+		done += read_by_file(fd, address + done, (char *)to + done, size - done, error);
+		close(fd);
+	} else if (!done && !t->hold.held) {
+		/* Nobody stands still: there is nobody to wait for. */
+		done = read_by_call(tid, address, to, size, error);
+	}
 	return done;
 }
 
@@ -452,7 +471,23 @@ int target_read(const struct target *t, taddr_t address, void *to, size_t size,
 		(unsigned long long)(address + done));
 }
 
-/* One system call for up to READ_BATCH ranges; true if all of them came. */
+static bool read_batch_by_file(const struct target *t, const struct target_range *ranges,
+			       size_t count)
+{
+	const int fd = open_memory(last_memory_tid(t));
+	size_t at = 0;
+	int error = 0;
+
+	while (fd >= 0 && at < count &&
+	       read_by_file(fd, ranges[at].address, ranges[at].to, ranges[at].size, &error) ==
+		       ranges[at].size)
+		at++;
+	if (fd >= 0)
+		close(fd);
+	return at == count;
+}
+
+/* One system call for up to READ_BATCH ranges, where that may be; true if all of them came. */
 static bool read_batch(const struct target *t, const struct target_range *ranges, size_t count)
 {
 	struct iovec local[READ_BATCH], remote[READ_BATCH];
@@ -460,7 +495,7 @@ static bool read_batch(const struct target *t, const struct target_range *ranges
 
 	for (size_t i = 0; i < count; i++) {
 		if (!target_at_hand(t, ranges[i].address, ranges[i].size))
-			return false;
+			return read_batch_by_file(t, ranges, count);
 		local[i] = (struct iovec){ranges[i].to, ranges[i].size};
 		remote[i] = (struct iovec){(void *)(uintptr_t)ranges[i].address, ranges[i].size};
 		total += ranges[i].size;

@@ -8,6 +8,10 @@
  * (handle_userfault() in the kernel's fs/userfaultfd.c: without FAULT_FLAG_ALLOW_RETRY, which
  * access_remote_vm() never gives, nobody waits). So in a stop all that is not there is
  * read through that file. What is there, as nearly everything, is not.
+ *
+ * Nor are pages that processes have in common since a fork() read by process_vm_readv(): it pins them, and the kernel
+ * then gives the one that is read a copy of its own first (gup_must_unshare() in mm/gup.c, since
+ * Linux 5.19), which its control group may have no memory for. That file does not.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +20,7 @@
 #include <unistd.h>
 
 #include "inject/control.h"
+#include "inject/maps.h"
 
 enum { PAGE = 4096, BLOCK = 64 };
 
@@ -62,7 +67,7 @@ void target_unhold(struct target *t)
 	t->hold.held = false;
 }
 
-/* Which pages of a block are there, as a mask. Known for the whole stop: then nothing takes them away. */
+/* Which pages of a block are there, and nobody else's by fork(), as a mask. Known for the whole stop: then nothing takes them away. */
 static uint64_t find_block(struct hold *h, taddr_t block)
 {
 	const size_t slot = (size_t)(block % HOLD_BLOCKS);
@@ -75,7 +80,7 @@ static uint64_t find_block(struct hold *h, taddr_t block)
 	h->blocks[slot] = block + 1;
 	h->present[slot] = 0;
 	for (ssize_t i = 0; i < got / (ssize_t)sizeof(entries[0]); i++)
-		if (entries[i] & PRESENT)
+		if (entries[i] & PRESENT && !maps_is_inherited(entries[i]))
 			h->present[slot] |= 1ull << i;
 	return h->present[slot];
 }
@@ -86,8 +91,10 @@ bool target_at_hand(const struct target *t, taddr_t address, size_t size)
 	const taddr_t first = address / PAGE, last = (address + size - 1) / PAGE;
 
 	/* Where pagemap cannot be opened (CAP_SYS_PTRACE alone), the file of the memory cannot. */
-	if (!h->held || !size || h->denied)
+	if (!size || h->denied)
 		return true;
+	if (!h->held)
+		return false;
 	for (taddr_t page = first; page <= last; page++)
 		if (!(find_block(h, page / BLOCK) & 1ull << page % BLOCK))
 			return false;

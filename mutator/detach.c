@@ -3,8 +3,8 @@
  * detach.c - leaving the target as it was.
  *
  * Everything is switched off, flushed until the queue is empty, and then the arenas go, and the
- * private copies of text pages with them, all in one last stop. Never unmaps anything while a
- * window leads there.
+ * target's private copies of text pages with them, all in one last stop; children's go after it. Never
+ * unmaps anything while a window leads there.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -60,7 +60,30 @@ static bool give_back_pages(struct session *s, struct stop *stop, const struct p
 struct last_stop {
 	struct session *session;
 	struct patch_files *files; /* of the session's pages */
+	size_t page_count;
 };
+
+static int give_back_in_child(struct stop *stop, void *arg, struct dinst_error *e)
+{
+	const struct last_stop *last = arg;
+
+	return patch_drop_private_pages(stop, last->session->pages, last->page_count, last->files,
+					0, NULL, e);
+}
+
+/* One after the other, each in a stop of its own: nobody has anything of ours any more. */
+static void give_back_in_children(struct last_stop *last, struct detach_result *result)
+{
+	struct session *s = last->session;
+	struct dinst_error ignored = {0};
+
+	for (size_t i = 0; i < s->member_count && last->page_count; i++) {
+		struct stop_report report = {0};
+
+		target_stop(s->members[i], NULL, give_back_in_child, last, &report, &ignored);
+		session_note_stop(s, &report, &result->stop_ns);
+	}
+}
 
 /* For one process of the family. */
 static int unmap_everything(struct stop *stop, void *arg, struct dinst_error *e)
@@ -179,7 +202,8 @@ static int drain(struct session *s, uint64_t deadline, struct detach_result *res
 static int unmap_all(struct session *s, uint64_t deadline, struct detach_result *result,
 		     struct dinst_error *e)
 {
-	struct last_stop last = {s, patch_files_open(s->target, s->pages, s->page_count)};
+	struct last_stop last = {s, patch_files_open(s->target, s->pages, s->page_count),
+				 s->page_count};
 	unsigned pause = RETRY_MIN_US;
 	int status = 0;
 
@@ -189,8 +213,10 @@ static int unmap_all(struct session *s, uint64_t deadline, struct detach_result 
 		dinst_error_clear(e);
 		status = family_stop(s, unmap_everything, &last, &report, e);
 		session_note_stop(s, &report, &result->stop_ns);
-		if (status >= 0)
+		if (status >= 0) {
+			give_back_in_children(&last, result);
 			break;
+		}
 		if (now_us() >= deadline) {
 			result->left = 1;
 			break;

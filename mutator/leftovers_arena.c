@@ -149,20 +149,6 @@ static int holes_in_order(const struct target *t, struct one_arena *a, struct di
 	return 0;
 }
 
-/*
- * Another module has come to where ours was, nobody wrote into it, and a byte or two are there as we
- * wrote them: by chance.
- */
-static bool is_chance(const struct target *t, int pagemap, const struct journal_entry *j)
-{
-	uint8_t now[ARCH_PATCH_MAX];
-
-	return j->length < JOURNAL_NO_CHANCE &&
-	       target_read_some(t, j->address, now, j->length) == j->length &&
-	       !memcmp(now, j->patched, j->length) &&
-	       maps_is_untouched(pagemap, j->address, j->length);
-}
-
 static int find_guests(struct one_arena *a, struct dinst_error *e)
 {
 	const size_t own = (size_t)(a->found - a->process->found);
@@ -209,7 +195,7 @@ static int read_patches(const struct target *t, struct one_arena *a, uint64_t de
 		const struct journal_entry *j = &entries[i];
 		struct patch *p = &a->patches[a->count];
 
-		if (is_chance(t, pagemap, j) && !leftovers_is_led(t, j, near, near_count))
+		if (leftovers_is_chance(t, pagemap, j) && !leftovers_is_led(t, j, near, near_count))
 			continue;
 		a->count++;
 		p->address = j->address;
@@ -583,6 +569,8 @@ int leftovers_take_out(struct process *p, size_t n, bool stays, uint64_t deadlin
 	}
 	for (size_t i = 0; restored && i < a.count; i++)
 		result->restored += restored[i];
+	if (a.unmapped)
+		leftovers_give_back(p->target, a.patches, a.count, result);
 	p->late = p->late || a.late;
 	if (stays) {
 		p->blocked = p->blocked || status < 0 || a.foreign || a.held || a.hosted_count;

@@ -201,6 +201,16 @@ static bool shows_file(const struct target *t, const struct patch_files *files,
 	       !memcmp(now, file, entry->length);
 }
 
+bool leftovers_is_chance(const struct target *t, int pagemap, const struct journal_entry *j)
+{
+	uint8_t now[ARCH_PATCH_MAX];
+
+	return j->length < JOURNAL_NO_CHANCE &&
+	       target_read_some(t, j->address, now, j->length) == j->length &&
+	       !memcmp(now, j->patched, j->length) &&
+	       maps_is_untouched(pagemap, j->address, j->length);
+}
+
 void leftovers_drop_clean(const struct target *t, struct journal_entry *entries, size_t *count)
 {
 	taddr_t *asked = calloc(*count + 1, sizeof(*asked));

@@ -396,6 +396,13 @@ static int repatch(struct flush *f, struct stop *stop, struct dinst_error *e)
 	for (size_t i = 0; i < f->move_count; i++)
 		f->patches[i] = f->moves[i]->patch;
 	status = patch_apply(stop, f->patches, f->move_count, e);
+	/* There is no memory for it. What moves may stay where it is. */
+	for (size_t i = 0; i < f->move_count && status == DINST_REFUSED; i++)
+		f->moves[i]->failed = true;
+	if (status == DINST_REFUSED) {
+		dinst_error_clear(e);
+		return 0;
+	}
 	for (size_t i = 0; i < f->move_count && status >= 0; i++) {
 		struct site_move *m = f->moves[i];
 		const struct patch *p = &f->patches[i];

@@ -189,14 +189,172 @@ static void test_threads(void **state)
 	end(h, s, directory);
 }
 
+/* ---------------------------------------------------------------- families */
+
+enum { CHILDREN = 40, PLENTY = 256 << 20, LITTLE = 1 << 20 };
+
+static void set_limit(const char *directory, uint64_t bytes)
+{
+	FILE *f = open_of(directory, "memory.limit_in_bytes", "memory.max", "r+e");
+
+	assert_non_null(f);
+	assert_true(fprintf(f, "%llu", (unsigned long long)bytes) > 0);
+	assert_int_equal(fclose(f), 0);
+}
+
+static uint64_t used_by(const char *directory)
+{
+	FILE *f = open_of(directory, "memory.usage_in_bytes", "memory.current", "re");
+	unsigned long long bytes = 0;
+
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%llu", &bytes), 1);
+	fclose(f);
+	return bytes;
+}
+
+/* Private copies of files' code in KiB. */
+static unsigned long text_copies(pid_t pid)
+{
+	unsigned long lo, hi, kib, total = 0;
+	char path[64], line[512], kind[5];
+	bool inside = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)pid);
+	f = fopen(path, "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx %4s", &lo, &hi, kind) == 3)
+			inside = kind[2] == 'x' && strchr(line, '/');
+		else if (inside && sscanf(line, "Anonymous: %lu kB", &kib) == 1)
+			total += kib;
+	}
+	fclose(f);
+	return total;
+}
+
+static size_t read_children(pid_t pid, pid_t *children, size_t room)
+{
+	char path[64];
+	size_t count = 0;
+	int child;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	f = fopen(path, "re");
+	assert_non_null(f);
+	while (count < room && fscanf(f, "%d", &child) == 1)
+		children[count++] = child;
+	fclose(f);
+	return count;
+}
+
+static void ask(struct harness *h, const char *command)
+{
+	harness_send(h, command);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
+}
+
+/* All of libc counted, and then forty children, all in a group whose limit is far away; false: no groups here. */
+static bool begin_herd(struct harness *h, struct session **s, char *directory, size_t size)
+{
+	char bytes[32];
+
+	harness_start(h, "herd", NULL);
+	ask(h, "fork 0\n");
+	snprintf(bytes, sizeof(bytes), "%d", PLENTY);
+	*s = session_begin(h);
+	if (!harness_confine(h->pid, HARNESS_LIMIT_MEMORY, bytes, directory, size))
+		return false;
+	session_insert(*s, "/Code/libc.so.6/*");
+	ask(h, "fork 40\n");
+	return true;
+}
+
+/* All but the page in whose tail the calls were made that took our memory out. */
+static void expect_given_back(struct harness *h)
+{
+	pid_t children[CHILDREN];
+
+	assert_true(text_copies(h->pid) <= 4);
+	assert_int_equal(read_children(h->pid, children, CHILDREN), CHILDREN);
+	for (size_t i = 0; i < CHILDREN; i++)
+		assert_true(text_copies(children[i]) <= 4);
+}
+
+static void end_herd(struct harness *h, const char *directory)
+{
+	expect_given_back(h);
+	ask(h, "end\n");
+	expect_nobody_killed(directory);
+	harness_verify(h);
+	harness_end(h, 0);
+	harness_until(!rmdir(directory));
+}
+
+/*
+ * fear I3: code goes out of forty processes that have it by fork: each would have a copy of every page of it
+ * for itself, and their group has no room for that: nobody is killed, they are told why it stays, and
+ * with more room it goes, and the copies are given back
+ */
+static void test_children(void **state)
+{
+	struct harness *h = *state;
+	struct detach_result result;
+	struct dinst_error e = {0};
+	char directory[64];
+	struct session *s;
+
+	if (!begin_herd(h, &s, directory, sizeof(directory)))
+		skip();
+	set_limit(directory, used_by(directory) + LITTLE);
+	assert_true(session_detach(s, 1, &result, &e) < 0 || result.left);
+	expect_nobody_killed(directory);
+	print_message("%s\n", e.text);
+	assert_non_null(strstr(e.text, strrchr(directory, '/')));
+	set_limit(directory, PLENTY);
+	if (session_detach(s, 10, &result, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_equal(result.left, 0);
+	session_free(s);
+	end_herd(h, directory);
+}
+
+/* fear I3, J2: the same where the mutator has died: repair waits for memory, kills nobody, and gives the copies back */
+static void test_heirs(void **state)
+{
+	struct harness *h = *state;
+	struct leftovers left;
+	struct dinst_error e = {0};
+	char directory[64];
+	struct session *s;
+	struct target *t;
+
+	if (!begin_herd(h, &s, directory, sizeof(directory)))
+		skip();
+	/* Our side only: as if we had died. */
+	session_free(s);
+	set_limit(directory, used_by(directory) + LITTLE);
+	assert_int_equal(target_open(h->pid, &t, &e), 0);
+	assert_true(leftovers_clean(t, 2000, &left, &e) < 0 || left.arenas_left);
+	expect_nobody_killed(directory);
+	set_limit(directory, PLENTY);
+	dinst_error_clear(&e);
+	if (leftovers_clean(t, 10000, &left, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_equal(left.arenas_left, 0);
+	target_close(t);
+	end_herd(h, directory);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_distributions),
-		CASE(test_refused),
-		CASE(test_threads),
+		CASE(test_distributions), CASE(test_refused), CASE(test_threads),
+		CASE(test_children),	  CASE(test_heirs),
 	};
 
 	return cmocka_run_group_tests_name("live/little_memory", tests, NULL, NULL);
