@@ -5,6 +5,7 @@
  * Prints "ready". Commands, each answered with "done":
  *   fork N   N children, each of which waits
  *   end      they end, and are waited for; "wrong" if one ended otherwise
+ *   data     a mebibyte that all have in common; answered with its address
  */
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CHILDREN_MOST = 256 };
+enum { CHILDREN_MOST = 256, DATA = 1 << 20 };
+
+static char data[DATA + 4096];
 
 static pid_t children[CHILDREN_MOST];
 static int count;
@@ -51,12 +54,17 @@ int main(void)
 	int wrong = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	memset(data, 1, sizeof(data));
 	puts("ready");
 	while (fgets(line, sizeof(line), stdin)) {
 		if (!strncmp(line, "fork ", 5))
 			fork_some(atoi(line + 5));
 		else if (!strcmp(line, "end\n"))
 			wrong |= end_all();
+		if (!strcmp(line, "data\n")) {
+			printf("%p\n", (void *)data);
+			continue;
+		}
 		puts(wrong ? "wrong" : "done");
 	}
 	return wrong;
