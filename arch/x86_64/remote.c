@@ -160,13 +160,30 @@ static void resume_state(const struct arch_regs *interrupted, uint64_t *rax, tad
 }
 
 /*
+ * To `pc`, by what is behind the jump: at a multiple of 8, since the thread may have had the processor check
+ * alignment (EFLAGS.AC). No endbr64 is needed there (the prefix notrack).
+ */
+static void emit_jump(struct arch_buf *out, taddr_t pc)
+{
+	static const uint8_t jump[] = {0x3e, 0xff, 0x25}; /* notrack jmp *padding(%rip) */
+	size_t padding;
+
+	x86_emit(out, jump, sizeof(jump));
+	padding = -(arch_here(out) + 4) & 7;
+	x86_emit32(out, padding);
+	while (padding--)
+		x86_emit8(out, 0);
+	x86_emit64(out, pc);
+}
+
+/*
  * Flags first, by way of rax: sahf takes SF ZF AF PF CF from ah, and adding 127
- * to 1 or 0 in al makes OF. Then the registers; mov changes no flag.
+ * to 1 or 0 in al makes OF. Then the registers; mov changes no flag. DF and AC are as they were:
+ * nothing here, nor any system call, changes them.
  */
 static void emit_tail(struct arch_buf *out, const struct arch_regs *interrupted, size_t calls)
 {
-	static const uint8_t flags[] = {0x04, 0x7f, 0x9e};	/* add $127,%al; sahf */
-	static const uint8_t jump[] = {0xff, 0x25, 0, 0, 0, 0}; /* jmp *0(%rip) */
+	static const uint8_t flags[] = {0x04, 0x7f, 0x9e}; /* add $127,%al; sahf */
 	const struct user_regs_struct *u = &interrupted->user;
 	const uint64_t results[CALLS_MAX] = {u->r12, u->r13, u->r14, u->r15};
 	uint64_t rax;
@@ -184,8 +201,7 @@ static void emit_tail(struct arch_buf *out, const struct arch_regs *interrupted,
 	for (size_t i = 0; i < calls; i++)
 		emit_constant(out, RESULT_FIRST + i, results[i], true);
 	emit_constant(out, RAX, rax, true);
-	x86_emit(out, jump, sizeof(jump));
-	x86_emit64(out, pc);
+	emit_jump(out, pc);
 }
 
 static void emit_program(const struct arch_remote_program *program,
@@ -212,7 +228,7 @@ void arch_emit_remote(const struct arch_remote_program *program,
 		x86_fail(out, ARCH_REFUSED);
 		return;
 	}
-	/* Once to see how long the code is; its length does not depend on where the data is. */
+	/* Once to see how long the code is; its length depends on where it is, not on where the data is. */
 	emit_program(program, interrupted, probe.pc, &probe);
 	if (probe.status != ARCH_OK) {
 		x86_fail(out, probe.status);

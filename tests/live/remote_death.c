@@ -137,6 +137,8 @@ STATE(nanosleep)
 STATE(futex)
 STATE(poll)
 STATE(running)
+/* fear B4, D2, J2: the same with the processor checking alignment: what puts the registers back reads no odd address */
+STATE(aligned)
 STATE(sequence)
 
 /* A signal a millisecond: whatever stop the tracer dies in, none is lost. */
@@ -185,8 +187,9 @@ static void test_filtered(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_read),    TEST(test_nanosleep), TEST(test_futex),   TEST(test_poll),
-		TEST(test_running), TEST(test_sequence),  TEST(test_signals), TEST(test_filtered),
+		TEST(test_read),    TEST(test_nanosleep), TEST(test_futex),
+		TEST(test_poll),    TEST(test_running),	  TEST(test_sequence),
+		TEST(test_signals), TEST(test_filtered),  TEST(test_aligned),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

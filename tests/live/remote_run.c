@@ -4,7 +4,7 @@
  * notices nothing, whatever it was doing. The target program checks its registers, its flags, its
  * red zone and the result of the call that was interrupted.
  */
-#include "tests/live/harness.h"
+#include "tests/live/inject_help.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -21,28 +21,6 @@
 #include "inject/remote.h"
 #include "tests/live/harness_thread.h"
 #include "tests/live/tails.h"
-
-static struct target *open_target(pid_t pid)
-{
-	struct dinst_error e = {0};
-	struct target *t = NULL;
-
-	if (target_open(pid, &t, &e))
-		fail_msg("%s", e.text);
-	return t;
-}
-
-static void stop(struct target *t, stop_work work, void *arg)
-{
-	struct dinst_error e = {0};
-
-	/* On a machine that is busy a thread may not stop in time: it is tried again. */
-	for (int tries = 0; target_stop(t, NULL, work, arg, NULL, &e); tries++) {
-		if (e.code != DINST_BUSY || tries == 50)
-			fail_msg("%s", e.text);
-		dinst_error_clear(&e);
-	}
-}
 
 static void set_args(struct arch_remote_call *call, const uint64_t args[6])
 {
@@ -212,10 +190,10 @@ static void run_in_state(struct harness *h, const char *mode)
 	struct target *t;
 
 	harness_start(h, "remote-registers", mode, NULL);
-	t = open_target(h->pid);
+	t = help_open(h->pid);
 	/* Each with a pause and without one, in turns. */
 	for (size_t i = 0; i < 4 * PROGRAMS; i++) {
-		stop(t, programs[i % PROGRAMS], NULL);
+		help_stop_well(t, programs[i % PROGRAMS], NULL);
 		usleep((i + i / PROGRAMS) % 2 ? 0 : 2000);
 	}
 	harness_verify(h);
@@ -237,6 +215,7 @@ STATE(nanosleep)
 STATE(futex)
 STATE(poll)
 STATE(epoll)
+STATE(aligned)
 
 /* fear B4: calls made by a thread that spins with known values in all registers and in its red zone */
 static void test_running(void **state)
@@ -294,7 +273,7 @@ static void test_compat(void **state)
 		skip();
 	harness_start(h, "remote-registers", "compat", NULL);
 	thread_wait_syscall(h->pid, h->pid, 162);
-	t = open_target(h->pid);
+	t = help_open(h->pid);
 	assert_int_equal(target_stop(t, NULL, map_and_unmap, NULL, NULL, &e), DINST_REFUSED);
 	assert_non_null(strstr(e.text, "no thread that can make a system call"));
 	target_close(t);
@@ -319,9 +298,9 @@ static void test_steps(void **state)
 	struct target *t;
 
 	harness_start(h, "steps", NULL);
-	t = open_target(h->pid);
+	t = help_open(h->pid);
 	for (int i = 0; i < 300; i++)
-		stop(t, map_and_unmap, NULL);
+		help_stop_well(t, map_and_unmap, NULL);
 	target_close(t);
 	harness_end(h, 0);
 }
@@ -339,10 +318,10 @@ static void test_group_stopped(void **state)
 	for (size_t i = 0; i < 3; i++) {
 		harness_start(h, "remote-registers", modes[i], NULL);
 		kill(h->pid, SIGSTOP);
-		t = open_target(h->pid);
+		t = help_open(h->pid);
 		for (int k = 0; k < 5; k++) {
 			harness_until(harness_status(h->pid, h->pid, "State:")[0] == 'T');
-			stop(t, twice, NULL);
+			help_stop_well(t, twice, NULL);
 		}
 		/* Letting go makes it look runnable until it has stopped again. */
 		harness_until(harness_status(h->pid, h->pid, "State:")[0] == 'T');
@@ -370,11 +349,11 @@ static void test_sequence(void **state)
 	int seen = 0;
 
 	harness_start(h, "remote-registers", "sequence", NULL);
-	t = open_target(h->pid);
+	t = help_open(h->pid);
 	/* Where it has not run since the last stop it is behind the sequence that was aborted. */
 	for (int i = 0; i < 30 || seen <= 15; i++) {
 		assert_true(i < 20000);
-		stop(t, seen_in_sequence, &seen);
+		help_stop_well(t, seen_in_sequence, &seen);
 		usleep(1000);
 	}
 	harness_verify(h);
@@ -397,9 +376,9 @@ static void test_filter(void **state)
 		skip();
 	}
 	harness_start(h, "stop-states", "filter", NULL);
-	t = open_target(h->pid);
+	t = help_open(h->pid);
 	for (int i = 0; i < 10; i++) {
-		stop(t, map_and_unmap, NULL);
+		help_stop_well(t, map_and_unmap, NULL);
 		usleep(2000);
 	}
 	harness_verify(h);
@@ -418,9 +397,9 @@ static void test_dead_leader(void **state)
 						 "leader", NULL},
 			   false);
 	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
-	t = open_target(h->pid);
+	t = help_open(h->pid);
 	for (int i = 0; i < 10; i++)
-		stop(t, twice, NULL);
+		help_stop_well(t, twice, NULL);
 	target_close(t);
 	harness_end(h, 0);
 }
@@ -453,7 +432,7 @@ static void test_not_back(void **state)
 	struct target *t;
 
 	harness_start(h, "remote-registers", "read", NULL);
-	t = open_target(h->pid);
+	t = help_open(h->pid);
 	/* On a busy machine the stop itself may fail, and nothing is lost then. */
 	do {
 		dinst_error_clear(&e);
@@ -461,10 +440,10 @@ static void test_not_back(void **state)
 	} while (!target_left_program(t));
 	assert_non_null(strstr(e.text, "did not come back from a remote call"));
 	assert_true(target_alive(t));
-	stop(t, map_and_unmap, NULL);
+	help_stop_well(t, map_and_unmap, NULL);
 	/* What it ran, and has left by itself, is wiped out. */
 	while (!tails.cleaned && remote_tails_dirty(t))
-		stop(t, clean, &tails);
+		help_stop_well(t, clean, &tails);
 	assert_int_equal(tails.cleaned, 1);
 	harness_verify(h);
 	target_close(t);
@@ -488,9 +467,9 @@ static void test_no_timers(void **state)
 	assert_int_equal(timer_create(CLOCK_MONOTONIC, NULL, &timer), -1);
 	assert_int_equal(errno, EAGAIN);
 	harness_start(h, "remote-registers", "read", NULL);
-	t = open_target(h->pid);
+	t = help_open(h->pid);
 	for (int i = 0; i < 50; i++)
-		stop(t, map_and_unmap, NULL);
+		help_stop_well(t, map_and_unmap, NULL);
 	harness_verify(h);
 	target_close(t);
 	harness_end(h, 0);
@@ -506,13 +485,13 @@ static void test_clean_tails(void **state)
 	struct target *t;
 
 	harness_start(h, "remote-registers", "read", NULL);
-	t = open_target(h->pid);
+	t = help_open(h->pid);
 	assert_false(remote_tails_dirty(t));
-	stop(t, clean, &tails);
+	help_stop_well(t, clean, &tails);
 	assert_int_equal(tails.cleaned, 0);
-	stop(t, dirty_a_tail, &rest);
+	help_stop_well(t, dirty_a_tail, &rest);
 	assert_true(remote_tails_dirty(t));
-	stop(t, clean, &tails);
+	help_stop_well(t, clean, &tails);
 	assert_int_equal(tails.cleaned, 1);
 	assert_false(remote_tails_dirty(t));
 	harness_verify(h);
@@ -539,16 +518,16 @@ static void test_tails_of_others(void **state)
 	struct target *t;
 
 	harness_start(h, "remote-registers", "read", NULL);
-	t = open_target(h->pid);
-	stop(t, dirty_a_tail, &rest);
+	t = help_open(h->pid);
+	help_stop_well(t, dirty_a_tail, &rest);
 	assert_false(remote_tails_dirty(t));
-	stop(t, clean, &tails);
+	help_stop_well(t, clean, &tails);
 	assert_int_equal(tails.cleaned, 0);
 	/* ... nor is it a place for what we run. */
-	stop(t, map_and_unmap, NULL);
+	help_stop_well(t, map_and_unmap, NULL);
 	assert_int_equal(target_read(t, rest.address, bytes, sizeof(bytes), NULL), 0);
 	assert_memory_equal(bytes, rest.bytes, sizeof(bytes));
-	stop(t, take_away, &rest);
+	help_stop_well(t, take_away, &rest);
 	harness_verify(h);
 	target_close(t);
 	harness_end(h, 0);
@@ -565,11 +544,11 @@ static void test_own_faults(void **state)
 	struct target *t;
 
 	harness_start(h, "traps", NULL);
-	t = open_target(h->pid);
+	t = help_open(h->pid);
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 		harness_send(h, commands[i]);
 		for (int k = 0; k < 300; k++) {
-			stop(t, map_and_unmap, NULL);
+			help_stop_well(t, map_and_unmap, NULL);
 			usleep(100 + 7 * k % 50);
 		}
 		assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "done");
@@ -593,7 +572,7 @@ int main(void)
 		TEST(test_filter),	  TEST(test_dead_leader),
 		TEST(test_clean_tails),	  TEST(test_tails_of_others),
 		TEST(test_not_back),	  TEST(test_own_faults),
-		TEST(test_no_timers),
+		TEST(test_no_timers),	  TEST(test_aligned),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

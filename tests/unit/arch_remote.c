@@ -119,6 +119,42 @@ static void run_program(const struct arch_remote_call *calls, size_t count, stru
 	assert_memory_equal(in.extended, out.extended, 464);
 }
 
+/*
+ * The tail's only access to memory is to the address behind its jump: where the processor checks alignment (EFLAGS.AC)
+ * it must be a multiple of 8, wherever the program stands and whatever the registers are.
+ */
+static void check_jump(const struct arch_regs *r, const struct arch_buf *buf, size_t data_size)
+{
+	static const uint8_t notrack_jump[] = {0x3e, 0xff, 0x25};
+	const uint8_t *literal = buf->bytes + buf->used - data_size - 8;
+	bool found = false;
+	uint64_t to;
+
+	for (uint32_t distance = 0; distance < 8; distance++)
+		found |= !memcmp(literal - distance - 7, notrack_jump, sizeof(notrack_jump)) &&
+			 !memcmp(literal - distance - 4, &distance, sizeof(distance));
+	assert_true(found);
+	memcpy(&to, literal, sizeof(to));
+	assert_int_equal(to, r->user.rip);
+	assert_int_equal((buf->pc + (taddr_t)(literal - buf->bytes)) % 8, 0);
+}
+
+static void test_alignment(void **state)
+{
+	const struct arch_remote_program program = {usual, 4, (const uint8_t *)"dinst", 6};
+
+	(void)state;
+	for (unsigned i = 0; i < 500; i++) {
+		struct arch_regs r = random_registers();
+		struct arch_buf buf = {
+			.bytes = code, .size = ARCH_REMOTE_MAX, .pc = home() + run_random() % 64};
+
+		arch_emit_remote(&program, &r, &buf);
+		assert_int_equal(buf.status, ARCH_OK);
+		check_jump(&r, &buf, 6);
+	}
+}
+
 /* True if something is mapped there; unmaps it. */
 static bool was_mapped(uint64_t address)
 {
@@ -423,7 +459,7 @@ int main(void)
 		cmocka_unit_test(test_first_fails),    cmocka_unit_test(test_middle_fails),
 		cmocka_unit_test(test_always_between), cmocka_unit_test(test_interrupted),
 		cmocka_unit_test(test_refusals),       cmocka_unit_test(test_registers),
-		cmocka_unit_test(test_signal_frame),
+		cmocka_unit_test(test_signal_frame),   cmocka_unit_test(test_alignment),
 	};
 
 	alarm(60);

@@ -2,8 +2,8 @@
 /*
  * remote-registers.c MODE: one thread with known values in all registers, the
  * carry flag set and known bytes in the red zone waits for the end of its
- * input: in read, nanosleep, futex, poll, epoll_wait, or running. Then all of
- * it must be as it was. "sequence": it runs inside a restartable sequence, counts
+ * input: in read, nanosleep, futex, poll, epoll_wait, or running, with all flags known. Then all of
+ * it must be as it was. "aligned": running, and the processor checks alignment. "sequence": it runs inside a restartable sequence, counts
  * its aborts and notices one that was swallowed. "stackless": it runs with a stack pointer
  * below which, and above, nothing is mapped. "selector": it runs with a value in es that it may give
  * itself and a tracer may not. "compat": it sleeps for three seconds, in a call of 32-bit programs.
@@ -35,6 +35,10 @@ uint64_t regs_out[REGISTERS] __attribute__((visibility("hidden"), used));
 uint64_t regs_carry __attribute__((visibility("hidden"), used));
 uint64_t regs_red[3] __attribute__((visibility("hidden"), used));
 uint64_t regs_stack __attribute__((visibility("hidden"), used));
+/* Carry, zero, direction, overflow and identification are set, and sign, parity and adjust are not. */
+uint64_t regs_flags __attribute__((visibility("hidden"), used)) = 0x200e43;
+uint64_t regs_flags_out __attribute__((visibility("hidden"), used));
+uint64_t regs_own_stack[8] __attribute__((visibility("hidden"), used));
 uint64_t regs_aborts __attribute__((visibility("hidden"), used));
 uint64_t regs_swallowed __attribute__((visibility("hidden"), used));
 
@@ -69,9 +73,14 @@ void regs_stackless(void);
 __asm__(".text\n"
 	"regs_syscall:\n" PROLOGUE EACH(LOAD) "	stc\n	syscall\n" EPILOGUE
 					      "regs_spin:\n" PROLOGUE EACH(LOAD)
-	/* r15 points to the flag; the loop changes no flag but through the last test. */
-	"1:	mov (%r15), %eax\n	test %eax, %eax\n	jz 1b\n"
-	"	movq regs_in(%rip), %rax\n	stc\n" EPILOGUE "regs_stackless:\n" PROLOGUE EACH(
+	/* The flags by way of another stack, since there is the red zone below this one. */
+	"	lea regs_own_stack+64(%rip), %rsp\n	pushq regs_flags(%rip)\n	popfq\n"
+	"	mov regs_stack(%rip), %rsp\n"
+	/* r15 points to what ends the loop, which changes no flag. */
+	"1:	mov (%r15), %ecx\n	jrcxz 1b\n"
+	"	lea regs_own_stack+64(%rip), %rsp\n	pushfq\n	popq regs_flags_out(%rip)\n"
+	"	pushq $0x202\n	popfq\n	mov regs_stack(%rip), %rsp\n"
+	"	movq regs_in+16(%rip), %rcx\n	stc\n" EPILOGUE "regs_stackless:\n" PROLOGUE EACH(
 		LOAD) "	mov $16, %esp\n"
 		      "1:	mov (%r15), %eax\n	test %eax, %eax\n	jz 1b\n	cmp $16, %rsp\n"
 		      "	jne 2f\n	mov regs_stack(%rip), %rsp\n"
@@ -159,6 +168,14 @@ static void on_sequence(void)
 
 enum { OWN_SELECTOR = 0x28 }; /* of user data, but for the privilege that it asks for */
 
+enum { ALIGNMENT_CHECK = 1 << 18 };
+
+static void on_aligned(void)
+{
+	watch_input();
+	regs_flags |= ALIGNMENT_CHECK;
+}
+
 static unsigned selector(void)
 {
 	unsigned es;
@@ -186,6 +203,7 @@ static const struct {
 	{"poll", on_poll, regs_syscall, true, 1},
 	{"epoll", on_epoll, regs_syscall, true, 1},
 	{"running", watch_input, regs_spin, false, 0},
+	{"aligned", on_aligned, regs_spin, false, 0},
 	{"stackless", watch_input, regs_stackless, false, 0},
 	{"selector", on_selector, regs_spin, false, 0},
 	{"sequence", on_sequence, regs_sequence, false, 0},
@@ -211,6 +229,8 @@ static int check(size_t mode)
 		if (!modes[mode].is_call || (i != RCX && i != R11))
 			wrong |= differ(names[i], regs_out[i], regs_in[i]);
 	wrong |= differ("carry", regs_carry & 1, 1);
+	if (modes[mode].run == regs_spin)
+		wrong |= differ("flags", regs_flags_out, regs_flags);
 	wrong |= differ("red zone", regs_red[0], 0x1111);
 	wrong |= differ("red zone + 56", regs_red[1], 0x2222);
 	wrong |= differ("red zone + 120", regs_red[2], 0x3333);
