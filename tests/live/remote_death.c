@@ -5,7 +5,7 @@
  * program alone, and its registers, flags, red zone and interrupted call are
  * as they should be; nothing holds it; its text can be put right.
  *
- * Not epoll_wait: killed between the interrupt and the first look at the
+ * Not epoll_wait and sigtimedwait: killed between the interrupt and the first look at the
  * thread, we leave it with EINTR that once (a limit that docs/safety.md names).
  */
 #include "tests/live/inject_help.h"
@@ -136,6 +136,16 @@ STATE(read)
 STATE(nanosleep)
 STATE(futex)
 STATE(poll)
+STATE(ppoll)
+STATE(accept)
+
+/* fear A4, J2: all signals are blocked, and SIGTRAP is pending: it is handled once, after everything */
+STATE(blocked)
+STATE(masked)
+
+/* fear A4, J2: SIGTRAP is ignored */
+STATE(ignored)
+
 STATE(running)
 /* fear B4, D2, J2: the same with the processor checking alignment: what puts the registers back reads no odd address */
 STATE(aligned)
@@ -187,9 +197,10 @@ static void test_filtered(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_read),    TEST(test_nanosleep), TEST(test_futex),
-		TEST(test_poll),    TEST(test_running),	  TEST(test_sequence),
-		TEST(test_signals), TEST(test_filtered),  TEST(test_aligned),
+		TEST(test_read),    TEST(test_nanosleep), TEST(test_futex),   TEST(test_poll),
+		TEST(test_running), TEST(test_sequence),  TEST(test_signals), TEST(test_filtered),
+		TEST(test_aligned), TEST(test_ppoll),	  TEST(test_accept),  TEST(test_blocked),
+		TEST(test_masked),  TEST(test_ignored),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -214,6 +214,13 @@ STATE(read)
 STATE(nanosleep)
 STATE(futex)
 STATE(poll)
+STATE(ppoll)
+STATE(accept)
+STATE(sigtimedwait)
+/* fear A4: calls made while all signals are blocked and SIGTRAP is pending: it is handled once, after everything */
+STATE(blocked)
+STATE(masked)
+STATE(ignored)
 STATE(epoll)
 STATE(aligned)
 
@@ -573,6 +580,9 @@ int main(void)
 		TEST(test_clean_tails),	  TEST(test_tails_of_others),
 		TEST(test_not_back),	  TEST(test_own_faults),
 		TEST(test_no_timers),	  TEST(test_aligned),
+		TEST(test_ppoll),	  TEST(test_accept),
+		TEST(test_sigtimedwait),  TEST(test_blocked),
+		TEST(test_masked),	  TEST(test_ignored),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

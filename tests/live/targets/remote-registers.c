@@ -2,8 +2,10 @@
 /*
  * remote-registers.c MODE: one thread with known values in all registers, the
  * carry flag set and known bytes in the red zone waits for the end of its
- * input: in read, nanosleep, futex, poll, epoll_wait, or running, with all flags known. Then all of
- * it must be as it was. "aligned": running, and the processor checks alignment. "sequence": it runs inside a restartable sequence, counts
+ * input: in read, nanosleep, futex, poll, ppoll, epoll_wait, accept, sigtimedwait, or running, with all flags
+ * known. Then all of it must be as it was, and so must what is said of its signals. "blocked": all are
+ * blocked, and SIGTRAP is pending and handled once in the end; "masked": the same, running. "ignored": that one is
+ * ignored. "aligned": running, and the processor checks alignment. "sequence": it runs inside a restartable sequence, counts
  * its aborts and notices one that was swallowed. "stackless": it runs with a stack pointer
  * below which, and above, nothing is mapped. "selector": it runs with a value in es that it may give
  * itself and a tracer may not. "compat": it sleeps for three seconds, in a call of 32-bit programs.
@@ -21,7 +23,9 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/rseq.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -103,9 +107,15 @@ __asm__(".text\n"
 				    "9:	.long 0, 0\n	.quad 3b, 4b - 3b, 5b\n.text\n");
 
 static volatile uint32_t *shared;
+static long arguments[6];
+static long expected; /* what the call is to return */
 
-/* Something that sets the flag when the input ends. */
-static void watch_input(void)
+static void do_nothing(void)
+{
+}
+
+/* Something that sets the flag when the input ends, and then does `more`. */
+static void watch_input_and(void (*more)(void))
 {
 	char byte;
 
@@ -118,10 +128,14 @@ static void watch_input(void)
 		;
 	*shared = 1;
 	syscall(SYS_futex, shared, FUTEX_WAKE, 1, NULL, NULL, 0);
+	more();
 	_exit(0);
 }
 
-static long arguments[6];
+static void watch_input(void)
+{
+	watch_input_and(do_nothing);
+}
 
 static void on_read(void)
 {
@@ -148,6 +162,106 @@ static void on_poll(void)
 	static struct pollfd input = {STDIN_FILENO, POLLIN, 0};
 
 	memcpy(arguments, (long[]){SYS_poll, (long)&input, 1, 20000}, 4 * sizeof(long));
+	expected = 1;
+}
+
+/* With a mask of its own, which is not the thread's. */
+static void on_ppoll(void)
+{
+	static struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+	static struct timespec time = {20, 0};
+	static const uint64_t none;
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
+	memcpy(arguments,
+	       (long[]){SYS_ppoll, (long)&input, 1, (long)&time, (long)&none, sizeof(none)},
+	       6 * sizeof(long));
+	expected = 1;
+}
+
+static struct sockaddr_un address;
+static socklen_t address_size = sizeof(address);
+
+static void connect_there(void)
+{
+	connect(socket(AF_UNIX, SOCK_STREAM, 0), (struct sockaddr *)&address, address_size);
+}
+
+static void on_accept(void)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	address.sun_family = AF_UNIX;
+	/* The kernel finds a name for it. */
+	if (bind(fd, (struct sockaddr *)&address, sizeof(sa_family_t)) || listen(fd, 1) ||
+	    getsockname(fd, (struct sockaddr *)&address, &address_size))
+		exit(2);
+	watch_input_and(connect_there);
+	memcpy(arguments, (long[]){SYS_accept, fd, 0, 0}, 4 * sizeof(long));
+	expected = fd + 1;
+}
+
+static pid_t waiting;
+
+/* To nobody else, should that one have ended. */
+static void send_signal(void)
+{
+	if (getppid() == waiting)
+		kill(waiting, SIGUSR1);
+}
+
+static void on_sigtimedwait(void)
+{
+	static struct timespec time = {20, 0};
+	static sigset_t set;
+
+	sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	waiting = getpid();
+	watch_input_and(send_signal);
+	memcpy(arguments,
+	       (long[]){SYS_rt_sigtimedwait, (long)&set, 0, (long)&time, sizeof(uint64_t)},
+	       5 * sizeof(long));
+	expected = SIGUSR1;
+}
+
+static volatile sig_atomic_t handled;
+
+static void on_trap(int signal)
+{
+	(void)signal;
+	handled++;
+}
+
+/* All signals are blocked, and the one that tracers are told of most is pending. */
+static void block_and_trap(void)
+{
+	sigset_t all;
+
+	signal(SIGTRAP, on_trap);
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
+	raise(SIGTRAP);
+}
+
+static void on_blocked(void)
+{
+	on_read();
+	block_and_trap();
+}
+
+static void on_masked(void)
+{
+	watch_input();
+	block_and_trap();
+}
+
+static void on_ignored(void)
+{
+	on_read();
+	signal(SIGTRAP, SIG_IGN);
 }
 
 static void on_epoll(void)
@@ -158,6 +272,7 @@ static void on_epoll(void)
 	if (epoll_ctl(fd, EPOLL_CTL_ADD, STDIN_FILENO, &event))
 		exit(2);
 	memcpy(arguments, (long[]){SYS_epoll_wait, fd, (long)&event, 1, -1}, 5 * sizeof(long));
+	expected = 1;
 }
 
 static void on_sequence(void)
@@ -195,18 +310,23 @@ static const struct {
 	void (*prepare)(void);
 	void (*run)(void);
 	bool is_call;
-	long result;
 } modes[] = {
-	{"read", on_read, regs_syscall, true, 0},
-	{"nanosleep", on_nanosleep, regs_syscall, true, 0},
-	{"futex", on_futex, regs_syscall, true, 0},
-	{"poll", on_poll, regs_syscall, true, 1},
-	{"epoll", on_epoll, regs_syscall, true, 1},
-	{"running", watch_input, regs_spin, false, 0},
-	{"aligned", on_aligned, regs_spin, false, 0},
-	{"stackless", watch_input, regs_stackless, false, 0},
-	{"selector", on_selector, regs_spin, false, 0},
-	{"sequence", on_sequence, regs_sequence, false, 0},
+	{"read", on_read, regs_syscall, true},
+	{"nanosleep", on_nanosleep, regs_syscall, true},
+	{"futex", on_futex, regs_syscall, true},
+	{"poll", on_poll, regs_syscall, true},
+	{"ppoll", on_ppoll, regs_syscall, true},
+	{"epoll", on_epoll, regs_syscall, true},
+	{"accept", on_accept, regs_syscall, true},
+	{"sigtimedwait", on_sigtimedwait, regs_syscall, true},
+	{"blocked", on_blocked, regs_syscall, true},
+	{"ignored", on_ignored, regs_syscall, true},
+	{"running", watch_input, regs_spin, false},
+	{"aligned", on_aligned, regs_spin, false},
+	{"masked", on_masked, regs_spin, false},
+	{"stackless", watch_input, regs_stackless, false},
+	{"selector", on_selector, regs_spin, false},
+	{"sequence", on_sequence, regs_sequence, false},
 };
 
 static int differ(const char *name, uint64_t is, uint64_t was)
@@ -217,12 +337,44 @@ static int differ(const char *name, uint64_t is, uint64_t was)
 	return 1;
 }
 
+static const char *const signal_lines[] = {"SigPnd:", "ShdPnd:", "SigBlk:", "SigIgn:", "SigCgt:"};
+
+enum { SIGNALS = sizeof(signal_lines) / sizeof(signal_lines[0]) };
+
+static uint64_t signals_in[SIGNALS], signals_out[SIGNALS];
+
+static void look_at_signals(uint64_t values[SIGNALS])
+{
+	FILE *status = fopen("/proc/thread-self/status", "re");
+	char line[256];
+
+	while (status && fgets(line, sizeof(line), status))
+		for (int i = 0; i < SIGNALS; i++)
+			if (!strncmp(line, signal_lines[i], strlen(signal_lines[i])))
+				values[i] = strtoull(line + strlen(signal_lines[i]), NULL, 16);
+	if (status)
+		fclose(status);
+}
+
+/* What has been pending all the time is handled once, and only when it may be. */
+static int check_handler(size_t mode)
+{
+	const bool pending = modes[mode].prepare == on_blocked || modes[mode].prepare == on_masked;
+	int wrong = differ("handled too early", (uint64_t)handled, 0) |
+		    differ("pending", signals_out[0] >> (SIGTRAP - 1) & 1, pending);
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_UNBLOCK, &all, NULL);
+	return wrong | differ("handled", (uint64_t)handled, pending);
+}
+
 static int check(size_t mode)
 {
 	int wrong = 0;
 
 	if (modes[mode].is_call)
-		wrong |= differ("result", regs_out[RAX], (uint64_t)modes[mode].result);
+		wrong |= differ("result", regs_out[RAX], (uint64_t)expected);
 	else
 		wrong |= differ("rax", regs_out[RAX], regs_in[RAX]);
 	for (int i = RBX; i < REGISTERS; i++)
@@ -238,7 +390,10 @@ static int check(size_t mode)
 	wrong |= differ("swallowed aborts", regs_swallowed, 0);
 	if (modes[mode].prepare == on_selector)
 		wrong |= differ("es", selector(), OWN_SELECTOR);
-	return wrong;
+	look_at_signals(signals_out);
+	for (int i = 0; i < SIGNALS; i++)
+		wrong |= differ(signal_lines[i], signals_out[i], signals_in[i]);
+	return wrong | check_handler(mode);
 }
 
 /* nanosleep is number 162 (arch/x86/entry/syscalls/syscall_32.tbl), and what goes on with it number 0. */
@@ -286,6 +441,7 @@ int main(int argc, char **argv)
 			regs_in[places[i]] = (uint64_t)arguments[i];
 	if (!modes[mode].is_call)
 		regs_in[R15] = (uint64_t)(uintptr_t)shared;
+	look_at_signals(signals_in);
 	printf("ready\n");
 	fflush(stdout);
 	modes[mode].run();
