@@ -17,6 +17,7 @@
  *   stop_sharers.c   other processes in the target's memory
  *   stop_release.c   letting all go, back into the calls in which they were
  *   stop_restart.c   system calls that our stop would have cut short
+ *   stop_sleep.c     sleeps that our stop would have shortened for ever
  *   stop_memory.c    mappings, writing memory and registers
  *   stop_seccomp.c   which filters there are, and what they let pass
  *   remote*.c        system calls made by a thread of the target
@@ -114,6 +115,20 @@ uint64_t stop_budget_ns(size_t threads, unsigned deadline_us, unsigned patience)
  */
 extern unsigned stop_last_resort_ms;
 
+/* struct timespec of a 64-bit program. */
+struct sleep_time {
+	int64_t s, ns;
+};
+
+/* A sleep whose remainder the kernel writes over what it has asked for (stop_sleep.c). */
+struct sleep_call {
+	taddr_t at;		 /* of both; 0: the thread is in no such call, as far as is known */
+	uint64_t sleeps;	 /* voluntary switches up to that sleep, itself included */
+	bool kept;		 /* `asked` was written over `left` */
+	struct sleep_time asked; /* before it was interrupted */
+	struct sleep_time left;	 /* as the kernel has written it */
+};
+
 /* One tracee of a stop. `pub` is what others see. */
 struct held {
 	struct stop_thread pub;
@@ -132,10 +147,11 @@ struct held {
 	bool seccomp_suspended;
 	bool barred; /* no call passes its filter that a call of ours could become if we died */
 	bool was_dispatched; /* a call of ours came to it as a signal: the kernel did not tell before */
-	bool rseq_unknown;	   /* the kernel does not tell: Linux before 5.13 */
-	bool restarted;		   /* stop_restart_begin() made its system call restart */
-	unsigned frames;	   /* of signal handlers, put on its stack between our calls */
-	uint64_t since_ns;	   /* when it was interrupted */
+	bool rseq_unknown; /* the kernel does not tell: Linux before 5.13 */
+	bool restarted;	   /* stop_restart_begin() made its system call restart */
+	unsigned frames;   /* of signal handlers, put on its stack between our calls */
+	uint64_t since_ns; /* when it was interrupted */
+	struct sleep_call sleep;
 	struct arch_regs original; /* as the kernel has them */
 };
 
@@ -293,5 +309,13 @@ void stop_restart_forget(struct stop *s, const struct held *h);
  * we have written into their registers.
  */
 void stop_restart_expire(struct stop *s);
+
+/* To be called before a thread is seized, and before it is interrupted: what does its sleep ask for? */
+void stop_sleep_look(struct stop *s, struct held *h);
+/*
+ * Called with the registers just read, behind stop_restart_begin(), and again where `signal` (0: none) is about to
+ * be delivered: memory is what the call has asked for, or if a handler runs what is left of it.
+ */
+void stop_sleep_keep(struct stop *s, struct held *h, int signal);
 
 #endif

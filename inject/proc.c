@@ -271,6 +271,24 @@ void proc_word(pid_t tid, const char *name, char *text, size_t size)
 		snprintf(text, size, "?");
 }
 
+int proc_call_read(pid_t tid, struct proc_call *call)
+{
+	char text[256];
+	const ssize_t got = read_of(tid, "syscall", text, sizeof(text));
+	const char *at = text;
+	uint64_t number;
+
+	if (got < 0)
+		return (int)got;
+	if (!proc_number(&at, 10, &number))
+		return -EAGAIN;
+	call->number = (long)number;
+	for (size_t i = 0; i < 6; i++)
+		if (!proc_number(&at, 16, &call->arguments[i]))
+			return -EINVAL;
+	return call->number < 0 ? -ENOENT : 0;
+}
+
 void proc_usage_read(pid_t tid, struct proc_usage *usage)
 {
 	char text[8192];

@@ -103,6 +103,13 @@ int proc_memory_look(pid_t pid, struct proc_stat *stat, pid_t *tid);
 /* The first line of /proc/TID/NAME ("wchan", "comm"), or "?". */
 void proc_word(pid_t tid, const char *name, char *text, size_t size);
 
+/* The system call that a thread sleeps in; -EAGAIN if it runs, -ENOENT if it is in none. */
+struct proc_call {
+	long number;
+	uint64_t arguments[6];
+};
+int proc_call_read(pid_t tid, struct proc_call *call);
+
 /* What a thread spent since it was born: CPU and waiting for a CPU, and how often it slept. */
 struct proc_usage {
 	uint64_t run_ns, wait_ns;

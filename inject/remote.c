@@ -303,6 +303,7 @@ static int put_back(struct remote *r, enum ending ending)
 		h->pub.group_stopped = event.signal != SIGTRAP;
 		return 0;
 	}
+	stop_sleep_keep(r->s, h, event.signal);
 	/* The signal first; then the thread stands at its handler, or where it was. */
 	sp = arch_sp(&h->pub.regs);
 	tracee_interrupt(h->pub.tid);

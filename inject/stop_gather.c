@@ -26,6 +26,7 @@ enum {
 	POLL_NS = 300000,
 	WAKE_NS = 20000000, /* who waits to seize a thread is woken up from then on */
 	ATTEND_EACH = 32,   /* threads: from one look at those that have been seized to the next */
+	LOOK_FEW = 16, /* threads: as many are looked at while others stand still (20 us each) */
 };
 
 /* The slot of `tid` in the table: its own, or the free one where it would go. */
@@ -114,10 +115,12 @@ static void pause_ns(long ns)
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 }
 
-static void interrupt(struct held *h)
+static void interrupt(struct stop *s, struct held *h)
 {
 	if (!held_is_awaited(h) || h->interrupted)
 		return;
+	if (h->sleep.at || s->held_count <= LOOK_FEW)
+		stop_sleep_look(s, h);
 	h->since_ns = clock_ns();
 	/* ESRCH: it died, or it stopped before us (group-stop); the wait tells. */
 	tracee_interrupt(h->pub.tid);
@@ -167,9 +170,11 @@ static int take(struct stop *s, pid_t tid, pid_t tgid, struct dinst_error *e)
 	h->pub.kernel_worker = (stat.flags & (PROC_IO_WORKER | PROC_USER_WORKER)) != 0;
 	if (h->pub.kernel_worker)
 		return 0;
+	if (stat.state == 'S')
+		stop_sleep_look(s, h);
 	code = stop_seize(s, h, e);
 	if (!code && s->deadline_ns)
-		interrupt(h);
+		interrupt(s, h);
 	return code;
 }
 
@@ -482,7 +487,7 @@ static int gather_all(struct stop *s, struct dinst_error *e)
 
 	while (!code && more && !s->executed) {
 		for (size_t i = 0; i < s->held_count; i++)
-			interrupt(&s->held[i]);
+			interrupt(s, &s->held[i]);
 		code = wait_all(s, e);
 		if (!code)
 			code = look_again(s, &more, e);

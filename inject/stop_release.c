@@ -178,6 +178,7 @@ static void put_right(struct stop *s, struct held *h, int signal)
 			tracee_set_regs(h->pub.tid, &regs);
 		}
 	}
+	stop_sleep_keep(s, h, signal);
 	h->back = !arch_will_restart(&h->pub.regs);
 	h->run_ns = 0;
 }

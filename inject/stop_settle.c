@@ -4,7 +4,7 @@
  *
  * A thread that is met in another stop than ours gets its signal at once and, where it was
  * interrupted, is caught just after. Signals that nobody handles come to it as well, as long as it is
- * traced: none may end its system call (stop_restart.c).
+ * traced: none may end its system call (stop_restart.c), nor shorten its sleeps (stop_sleep.c).
  */
 #include <errno.h>
 #include <signal.h>
@@ -18,13 +18,14 @@ bool held_is_awaited(const struct held *h)
 	return h->seized && !h->stopped && !h->gone && !h->lost && !h->returning;
 }
 
-static void read_state(struct held *h)
+static void read_state(struct stop *s, struct held *h)
 {
 	h->gone = tracee_get_regs(h->pub.tid, &h->pub.regs) != 0;
 	h->stopped = !h->gone;
 	h->original = h->pub.regs;
 	h->pub.changed = false;
 	stop_restart_begin(h);
+	stop_sleep_keep(s, h, 0);
 	h->rseq_unknown = tracee_get_rseq(h->pub.tid, &h->pub.rseq, &h->pub.rseq_size,
 					  &h->pub.rseq_signature) == -EIO;
 }
@@ -39,10 +40,12 @@ static int go_on(struct held *h, int signal)
 }
 
 /* A signal was met before our stop, or (0) something that it need not know of. */
-static int deliver(struct held *h, int signal)
+static int deliver(struct stop *s, struct held *h, int signal)
 {
-	if (!tracee_get_regs(h->pub.tid, &h->pub.regs))
+	if (!tracee_get_regs(h->pub.tid, &h->pub.regs)) {
 		stop_restart_begin(h);
+		stop_sleep_keep(s, h, signal);
+	}
 	return go_on(h, signal);
 }
 
@@ -53,10 +56,10 @@ static int meet(struct stop *s, struct held *h, const struct tracee_event *event
 	case TRACEE_STOPPED:
 		/* Told of a SIGCONT, as the threads of a process are that is traced. */
 		if (event->signal == SIGTRAP && !h->interrupted)
-			return deliver(h, 0);
+			return deliver(s, h, 0);
 		h->interrupted = true;
 		h->pub.group_stopped = event->signal != SIGTRAP;
-		read_state(h);
+		read_state(s, h);
 		return h->gone ? -ESRCH : 0;
 	case TRACEE_EXEC:
 		if (h->pub.foreign) {
@@ -69,7 +72,7 @@ static int meet(struct stop *s, struct held *h, const struct tracee_event *event
 		h->stopped = true;
 		return 0;
 	case TRACEE_SIGNAL:
-		return deliver(h, event->signal);
+		return deliver(s, h, event->signal);
 	case TRACEE_SYSCALL:
 	case TRACEE_EVENT:
 		return go_on(h, 0);
