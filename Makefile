@@ -335,6 +335,7 @@ $(live_bin): $(O)/%: $(O)/%.o $(call objects,$(harness_src)) $(test_libs)
 $(O)/tests/live/no_execmem: TEST_LIBS := -Wl,--wrap=remote_run $(TEST_LIBS)
 
 $(O)/tests/live/dispatch: TEST_LIBS := -Wl,--wrap=ptrace $(TEST_LIBS)
+$(O)/tests/live/memory_ways: TEST_LIBS := -Wl,--wrap=pwrite $(TEST_LIBS)
 $(O)/tests/live/patch_apply: TEST_LIBS := -Wl,--wrap=fstat $(TEST_LIBS)
 $(O)/tests/live/private: TEST_LIBS := -Wl,--wrap=arch_switches_are_whole $(TEST_LIBS)
 $(O)/tests/live/dlopen $(O)/tests/live/unsearched: TEST_LIBS := -Wl,--wrap=maps_open_pagemap $(TEST_LIBS)
