@@ -20,9 +20,12 @@
  *
  * and what seldom does, apart from it so that it costs no room in the caches:
  *
- *	D: struct rseq_cs {1b, length, abort}, signature
- *	abort: jmp to the lea
- *	locked: lock incq; jmp 2b           (with the flags pushed, on the right)
+ *	D: struct rseq_cs {1b, length, locked}, signature
+ *	locked, and abort: lock incq; jmp 2b (with the flags pushed, on the right)
+ *
+ * An aborted sequence is not tried again: a thread that gets a signal at each of
+ * its instructions, as one does that executes itself step by step, would never
+ * be through. The locked path needs nothing but what the sequence has not changed.
  *
  * jrcxz reaches no further than 127 bytes, and there need not be a place in
  * that distance where control does not pass: the jump to the locked path lies
@@ -193,9 +196,11 @@ static void emit_clear(struct arch_buf *out, const struct arch_counter *spec)
 	x86_emit32(out, 0);
 }
 
-/* Descriptor, signature and abort handler: the last of it is at an address that the rest is made of. */
-static void emit_descriptor(struct arch_buf *cold, const struct arch_counter *spec, taddr_t restart,
-			    taddr_t start, taddr_t commit)
+enum { LOCKED_AT = DESCRIPTOR_SIZE + SIGNATURE_SIZE };
+
+/* Descriptor and signature; behind them is the abort handler, the locked path. */
+static void emit_descriptor(struct arch_buf *cold, const struct arch_counter *spec, taddr_t start,
+			    taddr_t commit)
 {
 	taddr_t descriptor = arch_here(cold);
 
@@ -203,12 +208,9 @@ static void emit_descriptor(struct arch_buf *cold, const struct arch_counter *sp
 	x86_emit32(cold, 0); /* flags */
 	x86_emit64(cold, start);
 	x86_emit64(cold, commit - start);
-	x86_emit64(cold, descriptor + DESCRIPTOR_SIZE + SIGNATURE_SIZE);
+	x86_emit64(cold, descriptor + LOCKED_AT);
 	x86_emit32(cold, spec->rseq_signature);
-	arch_emit_jump(cold, restart);
 }
-
-enum { ABORT_JUMP = 5, LOCKED_AT = DESCRIPTOR_SIZE + SIGNATURE_SIZE + ABORT_JUMP };
 
 static void emit_locked_path(struct arch_buf *cold, const struct arch_counter *spec,
 			     const struct x86_count *c, taddr_t commit)
@@ -249,7 +251,7 @@ void x86_emit_count(const struct arch_counter *spec, const struct x86_count *c,
 		    struct arch_buf *out, struct arch_buf *cold)
 {
 	const unsigned r = c->flags ? c->r : RCX;
-	taddr_t restart = arch_here(out), start, descriptor;
+	taddr_t start, descriptor;
 
 	if (spec->mode == ARCH_COUNT_LOCKED) {
 		emit_locked_add(out, spec, c);
@@ -270,7 +272,7 @@ void x86_emit_count(const struct arch_counter *spec, const struct x86_count *c,
 	else
 		emit_without_flags(out, spec, c, descriptor + LOCKED_AT);
 	arch_note_pushed(cold, c->pushed);
-	emit_descriptor(cold, spec, restart, start, arch_here(out));
+	emit_descriptor(cold, spec, start, arch_here(out));
 	emit_locked_path(cold, spec, c, arch_here(out));
 	if (spec->clears)
 		emit_clear(out, spec);

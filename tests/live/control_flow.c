@@ -17,13 +17,9 @@ struct verdict {
 	unsigned long steps, shadow, branch;
 };
 
-/* Without rseq: a trap at each step restarts its sequences for ever. */
 static struct session *begin(struct harness *h)
 {
-	const char *const argv[] = {"env", "GLIBC_TUNABLES=glibc.pthread.rseq=0",
-				    harness_path("tests/live/targets/control-flow"), NULL};
-
-	harness_start_argv(h, argv, true);
+	harness_start(h, "control-flow", NULL);
 	return session_begin(h);
 }
 

@@ -126,13 +126,41 @@ static void test_thrown_by_faults(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear B4, B6: a thread that executes itself step by step: each trap in a restartable sequence aborts
+ * it, and the thread gets out of the counter all the same, is counted once, with all kinds of points
+ */
+static void test_own_steps(void **state)
+{
+	struct harness *h = *state;
+	struct session *s;
+	unsigned called, leaf;
+
+	harness_start(h, "steps", "commands", NULL);
+	ask(h, "call 10\n");
+	s = session_begin(h);
+	called = session_insert(s, "step_called");
+	leaf = session_insert(s, "step_leaf");
+	ask(h, "call 20\n");
+	assert_int_equal(session_value(s, called), 20);
+	insert_everything(s, "step_called");
+	insert_everything(s, "step_leaf");
+	ask(h, "call 100\n");
+	assert_int_equal(session_value(s, called), 120);
+	assert_int_equal(session_value(s, leaf), 240);
+	session_end(s);
+	ask(h, "call 10\n");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {CASE(test_own_traps), CASE(test_probes),
 					   CASE(test_cancelled_anywhere),
-					   CASE(test_thrown_by_faults)};
+					   CASE(test_thrown_by_faults), CASE(test_own_steps)};
 
 	return cmocka_run_group_tests_name("live/traps", tests, NULL, NULL);
 }
