@@ -262,12 +262,32 @@ static void emit_scan(struct arch_buf *out)
 	asm_move32(out, RAX, R8);
 }
 
-/* On the thread's own stack. */
+enum { ENTER_TRIES = 16 };
+
+/* How often it is tried yet is on top of the stack: no register is left for it. */
+static void emit_tries(struct arch_buf *out)
+{
+	x86_emit8(out, 0x6a); /* push $ENTER_TRIES */
+	x86_emit8(out, ENTER_TRIES);
+}
+
+static void emit_forget_tries(struct arch_buf *out)
+{
+	asm_op_mem(out, true, ASM_LEA, RSP, asm_at(RSP, 8));
+}
+
+/*
+ * On the thread's own stack. A handler in between may have had the place for itself; one that
+ * comes at each instruction, because the thread executes itself step by step, has it each time.
+ * So that is tried a number of times, and then there is no room.
+ */
 static void emit_enter_home(struct arch_buf *out, const struct arch_pairing *spec,
 			    struct asm_label *full, struct asm_label *none)
 {
 	struct asm_label again = {0}, clean = {0}, push = {0}, mark = {0};
+	struct asm_label disturbed = {0}, no_room = {0};
 
+	emit_tries(out);
 	asm_place(out, &again);
 	emit_limits(out);
 	emit_scan(out);
@@ -283,18 +303,26 @@ static void emit_enter_home(struct arch_buf *out, const struct arch_pairing *spe
 	emit_mark(out, &push);
 	asm_place(out, &push);
 	asm_immediate(out, false, ASM_IMM_CMP, HOME_BYTES, RAX);
-	asm_jump(out, ASM_JUMP_NC, full);
+	asm_jump(out, ASM_JUMP_NC, &no_room);
 	asm_store(out, RDX, asm_at_index(R10, RAX, 1, HOME));
 	asm_immediate(out, false, ASM_IMM_ADD, ENTRY, RAX);
 	asm_store32(out, RAX, asm_at(R10, DEPTH));
-	/* A handler in between may have had the place for itself. */
 	asm_op_mem(out, true, ASM_CMP_STORE, RDX, asm_at_index(R10, RAX, 1, HOME - ENTRY));
-	asm_jump(out, ASM_JUMP_NE, &again);
+	asm_jump(out, ASM_JUMP_NE, &disturbed);
 	asm_store_number(out, true, 0, asm_at_index(R10, RAX, 1, HOME - ENTRY + START));
 	asm_op_mem(out, true, ASM_LEA, RAX, asm_at_index(R10, RAX, 1, HOME - ENTRY));
+	emit_forget_tries(out);
 	emit_return(out, true);
 
+	asm_place(out, &disturbed);
+	asm_op_mem(out, false, 0xff, 1, asm_at(RSP, 0)); /* decl */
+	asm_jump(out, ASM_JUMP_NE, &again);
+	asm_place(out, &no_room);
+	emit_forget_tries(out);
+	asm_jump(out, ASM_JUMP_ALWAYS, full);
+
 	asm_place(out, &mark);
+	emit_forget_tries(out);
 	emit_mark(out, none);
 	asm_op_mem(out, true, ASM_LEA, RAX, asm_at_index(R10, RAX, 1, HOME - ENTRY));
 	emit_return(out, true);

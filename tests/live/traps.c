@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mutator/threads.h"
 #include "tests/live/harness_session.h"
 
 static void ask(struct harness *h, const char *command)
@@ -154,13 +155,42 @@ static void test_own_steps(void **state)
 	harness_end(h, 0);
 }
 
+/* fear E1: the same where functions of the thread and of the handler are paired, on one stack */
+static void test_own_steps_in_pairs(void **state)
+{
+	struct harness *h = *state;
+	struct threads_statistics told;
+	const struct instance *called;
+	struct session *s;
+	uint64_t value;
+
+	harness_start(h, "steps", "commands", NULL);
+	ask(h, "call 10\n");
+	s = session_begin(h);
+	called = session_insert_metric(s, "latency", "step_called", NULL);
+	session_insert_metric(s, "latency", "step_leaf", NULL);
+	ask(h, "call 20\n");
+	assert_int_equal(session_value(s, called->id), 20);
+	session_insert_metric(s, "latency", "step_noted", NULL);
+	ask(h, "call 20\n");
+	/* What cannot be paired is told. Without the handler's function everything is. */
+	threads_statistics(s, &told);
+	value = session_value(s, called->id);
+	assert_in_range(value, 20, 40);
+	assert_true(value + told.overflow >= 40);
+	session_end(s);
+	ask(h, "call 10\n");
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {CASE(test_own_traps), CASE(test_probes),
-					   CASE(test_cancelled_anywhere),
-					   CASE(test_thrown_by_faults), CASE(test_own_steps)};
+	const struct CMUnitTest tests[] = {
+		CASE(test_own_traps),	     CASE(test_probes),	   CASE(test_cancelled_anywhere),
+		CASE(test_thrown_by_faults), CASE(test_own_steps), CASE(test_own_steps_in_pairs)};
 
 	return cmocka_run_group_tests_name("live/traps", tests, NULL, NULL);
 }
