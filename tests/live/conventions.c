@@ -14,6 +14,7 @@ enum { ROUNDS = 400 };
 
 static void run(struct harness *h, const char *path)
 {
+	static const char *const metrics[] = {"latency", "wall_inclusive", "cpu", "active"};
 	char focus[64];
 	struct session *s;
 	unsigned kept;
@@ -34,8 +35,13 @@ static void run(struct harness *h, const char *path)
 		session_insert_kind(s, focus, (enum point_kind)kind);
 	session_go(h, ROUNDS);
 	/* Activations and clocks at entries and exits need registers of their own. */
-	session_insert(s, focus);
-	session_go(h, ROUNDS);
+	for (size_t i = 0; i < sizeof(metrics) / sizeof(*metrics); i++) {
+		const struct instance *m = session_insert_metric(s, metrics[i], focus, NULL);
+
+		session_go(h, ROUNDS);
+		if (strcmp(metrics[i], "active"))
+			assert_true(session_value(s, m->id) > 0);
+	}
 	session_end(s);
 	session_go(h, 10);
 	harness_verify(h);

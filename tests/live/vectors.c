@@ -4,9 +4,12 @@
  * values in every register that is not a general one.
  */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "mutator/request.h"
 #include "tests/live/harness_session.h"
 
 enum { THREADS = 3, ATTACHES = 6, INSERTS = 40 };
@@ -17,6 +20,41 @@ static uint64_t now_ms(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static void insert_stream(struct session *s)
+{
+	static const char text[] =
+		"metric ticks { name \"ticks\"; units events; style EventCounter;\n"
+		"	base is stream { foreach f in functions {\n"
+		"		append preInsn f.entry (* record(ticks, $arg[0]); *)\n"
+		"		append preInsn f.return (* record(ticks, $return); *) } } }\n"
+		"list functions is procedure { items { \"vector_tick\" }; }\n";
+	struct insert_result result;
+	struct dinst_error e = {0};
+
+	if (session_load_mdl(s, "ticks.mdl", text, strlen(text), &e) < 0 ||
+	    request_insert(s, "ticks", NULL, 0, NULL, &result, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_equal(result.count, 1);
+	harness_until(session_value(s, result.instances[0]->id) > 0);
+	free(result.instances);
+}
+
+/* Per-thread state, clocks and events, too: rdtsc, system calls, and what is measured around calls. */
+static void insert_state(struct session *s)
+{
+	static const char *const metrics[] = {"latency", "wall_inclusive", "cpu", "active"};
+
+	for (size_t i = 0; i < sizeof(metrics) / sizeof(*metrics); i++) {
+		const struct instance *m =
+			session_insert_metric(s, metrics[i], "vector_tick", NULL);
+
+		if (strcmp(metrics[i], "active"))
+			harness_until(session_value(s, m->id) > 0);
+	}
+	if (harness_has_clock(false))
+		insert_stream(s);
 }
 
 /*
@@ -51,9 +89,7 @@ static void test_spinning(void **state)
 			if (i % 4 == 0)
 				session_flush_all(s);
 		}
-		/* Per-thread state and clocks, too: rdtsc and what is measured around calls. */
-		session_insert(s, "vector_tick");
-		usleep(2000);
+		insert_state(s);
 		session_end(s);
 	}
 	harness_send(h, "rounds\n");
