@@ -71,6 +71,10 @@ static void check_insn(const cs_insn *insn, unsigned may)
 			fail_at(insn, "not for inserted code");
 	if (insn->id == X86_INS_CALL && !(may & MAY_CALL))
 		fail_at(insn, "calls");
+	/* Who tracks indirect branches finds no landing pad where ours lead: notrack. */
+	if ((insn->id == X86_INS_CALL || insn->id == X86_INS_JMP) &&
+	    insn->detail->x86.operands[0].type != X86_OP_IMM && insn->bytes[0] != 0x3e)
+		fail_at(insn, "an indirect branch that is tracked");
 	if (insn->id == X86_INS_PUSH && !strcmp(insn->op_str, "rbp"))
 		pushed_rbp = true;
 	assert_int_equal(cs_regs_access(capstone, insn, read, &reads, written, &writes), 0);

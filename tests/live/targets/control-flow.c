@@ -14,6 +14,7 @@
  * Exits with 1 if a result was wrong.
  */
 #include <link.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -243,6 +244,33 @@ __asm__(".text\n"
 	".text\n");
 long call_first(long n, function f);
 
+/*
+ * Left by a jump, which a processor's shadow stack is told of (incssp in longjmp); the machine
+ * is, too. What is entered next finds that the two were left.
+ */
+static jmp_buf out;
+
+KEEP long jumps(long n)
+{
+	longjmp(out, (int)n);
+}
+
+KEEP long jumps_below(long n)
+{
+	return jumps(n) + 1;
+}
+
+KEEP long jumped(long n)
+{
+	const unsigned depth = machine.depth;
+	const int result = __builtin_expect(setjmp(out), 0);
+
+	if (!result)
+		return jumps_below(n);
+	machine.depth = depth;
+	return leaf(result);
+}
+
 KEEP void work(void)
 {
 	static const long expected[] = {4, 30, 4, 25, 23, 112, -6};
@@ -255,6 +283,8 @@ KEEP void work(void)
 	if (short_calls(leaf, other_leaf) != 28 + 23)
 		wrong = 1;
 	if (call_first(2, leaf) != 10)
+		wrong = 1;
+	if (jumped(5) != 16)
 		wrong = 1;
 	qsort(numbers, 5, sizeof(numbers[0]), by_value);
 	for (int i = 0; i < 5; i++)
