@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "mutator/request.h"
 #include "tests/live/harness_session.h"
 #include "tests/live/harness_thread.h"
 
@@ -374,6 +375,41 @@ static void test_static(void **state)
 	count_all(*state);
 }
 
+/*
+ * fear G3: a static program is held before its first instruction, when no thread has a thread pointer:
+ * counters on all of it go in, what keeps state of threads is busy, and works when it has begun
+ */
+static void test_static_held(void **state)
+{
+	struct harness *h = *state;
+	struct insert_result result;
+	struct dinst_error e = {0};
+	const struct instance *latency;
+	unsigned tiny, all;
+	struct session *s;
+
+	s = begin_held(h, "calls-static", harness_number(THREADS));
+	all = session_insert(s, "/Code/calls-static/*");
+	tiny = session_insert(s, "tiny");
+	assert_int_equal(request_insert(s, "latency", (const char *const[]){"tiny"}, 1, NULL,
+					&result, &e),
+			 DINST_BUSY);
+	assert_non_null(strstr(e.text, "no thread pointer (yet)"));
+	assert_int_equal(session_value(s, all), 0);
+	release(s);
+	assert_string_equal(harness_line(h, HARNESS_ANSWER_MS), "ready");
+	session_go(h, ROUNDS);
+	assert_int_equal(session_value(s, tiny), (uint64_t)THREADS * ROUNDS);
+	latency = session_insert_metric(s, "latency", "tiny", NULL);
+	session_go(h, ROUNDS);
+	assert_int_equal(session_value(s, latency->id), (uint64_t)THREADS * ROUNDS);
+	assert_true(session_value(s, all) > (uint64_t)10 * THREADS * ROUNDS);
+	session_end(s);
+	session_go(h, 10);
+	harness_verify_what(h, HARNESS_TEXT | HARNESS_FDS);
+	harness_end(h, 0);
+}
+
 static void test_static_pie(void **state)
 {
 	harness_start(*state, "calls-static-pie", harness_number(THREADS), NULL);
@@ -470,6 +506,7 @@ int main(void)
 		CASE(test_removed_behind_the_gate),
 		CASE(test_detached_while_held),
 		CASE(test_static),
+		CASE(test_static_held),
 		CASE(test_static_pie),
 		CASE(test_fixed_address),
 		CASE(test_stripped),
