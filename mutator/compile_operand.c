@@ -67,6 +67,23 @@ unsigned compile_truncate(struct compiler *c, unsigned bits, unsigned size)
 
 /* ---------------------------------------------------------------- loading */
 
+/*
+ * Of a packed struct, which is not where its size wants it: in the largest pieces that are. The
+ * program may have the processor check that (EFLAGS.AC), and what is not aligned ends it then.
+ */
+static unsigned load_pieces(struct compiler *c, uint64_t address, unsigned size, bool is_signed)
+{
+	const unsigned piece = (unsigned)(address & -address);
+	unsigned word = compile_load(c, 0, address, piece, false);
+
+	for (unsigned at = piece; at < size; at += piece)
+		word = compile_binary(c, ARCH_OP_OR, word,
+				      compile_with(c, ARCH_OP_SHL,
+						   compile_load(c, 0, address + at, piece, false),
+						   (int64_t)(8 * at)));
+	return compile_extend(c, word, size, is_signed);
+}
+
 static unsigned load_bytes(struct compiler *c, const struct operand *o, uint64_t offset,
 			   unsigned size, bool is_signed)
 {
@@ -76,6 +93,8 @@ static unsigned load_bytes(struct compiler *c, const struct operand *o, uint64_t
 	if (o->kind == OPERAND_MEMORY && !o->on_stack) {
 		const bool mapped = o->mapped && offset <= o->end && size <= o->end - offset;
 
+		if (mapped && !o->value && offset % size)
+			return load_pieces(c, offset, size, is_signed);
 		op = compile_op(c, mapped ? ARCH_OP_LOAD : ARCH_OP_READ);
 		op->a = (uint16_t)o->value;
 		op->number = offset;

@@ -523,6 +523,9 @@ unsigned lift_load(struct lift *l, struct lift_state *s, const struct lift_where
 		lift_refuse(l, "it reads what may not be there");
 		return 0;
 	}
+	/* Of a packed struct: the program may have the processor check where it is. */
+	if (!l->clock && w->kind != WHERE_VARIABLE && !w->span && w->number % size)
+		mapped = false;
 	op = l->op(l->arg, mapped ? ARCH_OP_LOAD : ARCH_OP_READ);
 	op->fresh = l->clock;
 	op->a = (uint16_t)w->value;

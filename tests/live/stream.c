@@ -145,6 +145,43 @@ static void test_alignment(void **state)
 	harness_end(h, 0);
 }
 
+/*
+ * fear D2: the same where variables are read that lie at odd addresses, in packed structs: in pieces, each of which
+ * is aligned
+ */
+static void test_odd_variables(void **state)
+{
+	static const char packed[] =
+		"metric packed { name \"packed\"; units events; style EventCounter;\n"
+		"	base is stream { foreach f in functions append preInsn f.entry (*\n"
+		"		record(packed, readSymbol(\"odd.two\"), readSymbol(\"odd.four\"),\n"
+		"			readSymbol(\"odd.eight\"), readSymbol(\"odd.real\"),\n"
+		"			readSymbol(\"odd.halfway\"), odd_sum()); *) } }\n";
+	static const int64_t expected[] = {-2, -4, -8, 0x401e000000000000, 0x123456789abcdef0, -10};
+	enum { N = 100 };
+	struct harness *h = *state;
+	struct session *s = begin(h);
+	const struct arch_record *r;
+	struct dinst_error e = {0};
+	struct events all = {0};
+	size_t at = 0;
+	long n = 0;
+
+	if (session_load_mdl(s, "packed.mdl", packed, strlen(packed), &e) < 0)
+		fail_msg("%s", e.text);
+	insert(s, "packed");
+	do_aligned(h, N);
+	take(s, &all);
+	for (; (r = next(&all, &at)); n++)
+		for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); i++)
+			assert_int_equal(word(r, i), expected[i]);
+	assert_int_equal(n, N);
+	release(&all);
+	session_end(s);
+	harness_verify(h);
+	harness_end(h, 0);
+}
+
 /* Of floating point the bits are stored. */
 static void test_floats(void **state)
 {
@@ -338,10 +375,10 @@ static void test_without_rseq(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_one_thread),	  CASE(test_texts),	  CASE(test_alignment),
-		CASE(test_floats),	  CASE(test_threads),	  CASE(test_full),
-		CASE(test_fork),	  CASE(test_two_streams), CASE(test_without_rseq),
-		CASE(test_little_memory),
+		CASE(test_one_thread),	  CASE(test_texts),	    CASE(test_alignment),
+		CASE(test_floats),	  CASE(test_threads),	    CASE(test_full),
+		CASE(test_fork),	  CASE(test_two_streams),   CASE(test_without_rseq),
+		CASE(test_little_memory), CASE(test_odd_variables),
 	};
 
 	setenv("DINST_POISON", "1", 1);

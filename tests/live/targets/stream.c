@@ -72,6 +72,24 @@ static void do_steps(long thread, long count)
 	}
 }
 
+/* Members at odd addresses, and one at half of what it needs. */
+struct __attribute__((packed)) odd {
+	char first;
+	short two;
+	int four;
+	long eight;
+	double real;
+	char between[5];
+	long halfway;
+};
+struct odd odd __attribute__((aligned(16))) = {
+	.two = -2, .four = -4, .eight = -8, .real = 7.5, .halfway = 0x123456789abcdef0};
+
+__attribute__((noinline)) long odd_sum(void)
+{
+	return odd.eight + odd.two;
+}
+
 enum { ALIGNMENT_CHECK = 1 << 18 }; /* EFLAGS.AC: data that is not aligned is SIGBUS */
 
 #define CHANGE_FLAGS(instruction)                                                          \
