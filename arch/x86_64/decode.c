@@ -126,6 +126,10 @@ static bool look(const struct x86_layout *l, struct arch_insn *insn)
 		insn->flags |= ARCH_INSN_NO_MOVE;
 		insn->target = insn->address + insn->length +
 			       x86_read_signed(insn->bytes + l->imm_offset, l->imm_size);
+	} else if (l->map == 1 && l->opcode == 0x01) {
+		/* enclu: EENTER tells the enclave the address behind, where it leaves to */
+		if (l->modrm == 0xd7)
+			insn->flags |= ARCH_INSN_NO_MOVE;
 	} else if (l->map == 1 && l->opcode == 0x1f) {
 		if (x86_extension(l) == 0)
 			insn->flags |= ARCH_INSN_NOP | ARCH_INSN_PADDING;

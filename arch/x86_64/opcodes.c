@@ -147,7 +147,7 @@ const uint32_t x86_one_byte[256] = {
 
 const uint32_t x86_two_byte[256] = {
 	[0x00] = M | GRP | LOOK,
-	[0x01] = M | GRP,
+	[0x01] = M | GRP | LOOK,
 	[0x02 ... 0x03] = M | GR | ER,
 	[0x05] = V | SP | LOOK | GO(SYSCALL),
 	[0x0b] = V | SP | LOOK | GO(STOP),

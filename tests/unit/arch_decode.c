@@ -89,6 +89,7 @@ static const struct {
 	{"c7f810000000", JCC, STAY, 0x16, 0}, /* xbegin */
 	{"c6f801", NEXT, 0, 0, 0},	      /* xabort */
 	{"0f01d5", NEXT, 0, 0, 0},	      /* xend */
+	{"0f01d7", NEXT, STAY, 0, 0},	      /* enclu */
 	{"ffd0", CALLI, 0 | MEM, 0, 0},
 	{"ffd4", CALLI, STAY | MEM, 0, 0}, /* call *%rsp */
 	{"41ffd4", CALLI, MEM, 0, 0},	   /* call *%r12 */

@@ -198,6 +198,7 @@ static const struct {
 	 {"ffe0", "3effe0", "41ffe3", "ff20", "3eff2500000000", "ff2500000000", "ff2424",
 	  "ff642440", "f2ffe0", "ff24c8"}},
 	{"return", MOVED_ALIKE, {"c3", "f3c3", "f2c3", "c21000", "48c3"}},
+	{"enclaves, which are told the address behind: refused", REFUSED, {"0f01d7"}},
 	{"transactions: refused", REFUSED, {"c7f800000000", "c7f810000000"}},
 	{"landing pads: refused", REFUSED, {"f30f1efa", "f30f1efb"}},
 	{"system calls: refused", REFUSED, {"0f05", "0f34", "cd80"}},
