@@ -333,7 +333,7 @@ static void run_churn(void **state, const struct churning *c)
 		      (unsigned long long)t.signals, (unsigned long long)t.inside);
 	assert_true(rounds > 0);
 	if (how && !strcmp(how, "storm"))
-		assert_true(t.signals > 0);
+		assert_true(t.signals > 0 && t.inside > 0);
 	if (how && !strcmp(how, "ends"))
 		assert_true(t.ends > 0);
 	torture_end(&t);

@@ -204,7 +204,10 @@ static void check_random(unsigned programs, bool optimised, struct sum *sum)
 		      programs, sum->slots, sum->flagless, sum->bytes);
 }
 
-/* fear D2: random programs on random registers and flags: what is live is kept, the red zone too */
+/*
+ * fear D2, D5: random programs on random registers and flags, at any alignment of the stack pointer:
+ * what is live is kept, the red zone too
+ */
 static void test_random(void **state)
 {
 	struct sum sum = {0};

@@ -7,7 +7,8 @@
  * windows THREADS: prints "ready". Commands, one a line:
  *   tids         the workers' thread ids
  *   go N F       every worker calls function F (five, crossing, straddle_in,
- *                straddle_out; all: each worker another one) N times; "done"
+ *                straddle_out, padded_in, which calls padded; all: each worker
+ *                another one) N times; "done"
  *   start F      the same without end; "started"
  *   end          ends that; "ended"
  *   one N F      the same for the first worker only
@@ -39,7 +40,7 @@ struct control {
 };
 
 extern long worker(struct control *c);
-extern void five(void), crossing(void), straddle_in(void), straddle_out(void);
+extern void five(void), crossing(void), straddle_in(void), straddle_out(void), padded_in(void);
 extern long outer_asm(long a, long b, long (*function)(long));
 
 /*
@@ -49,7 +50,7 @@ extern long outer_asm(long a, long b, long (*function)(long));
  */
 __asm__(".text\n"
 	".globl worker, park, park_end, five, five_exit, five_end, five_back, crossing, edge, tiny_edge\n"
-	".globl straddle_in, straddle_out\n"
+	".globl straddle_in, straddle_out, padded, padded_in\n"
 	".globl outer_asm\n"
 	".type worker,@function\n"
 	"worker:\n"
@@ -116,6 +117,24 @@ __asm__(".text\n"
 	".p2align 12\n"
 	".fill 4094,1,0xcc\n"
 	"FIVE crossing\n"
+	/* A function that ends with its page; behind it, in the next, is padding only. */
+	".p2align 12\n"
+	".fill 4093,1,0xcc\n"
+	".type padded,@function\n"
+	"padded:\n"
+	".cfi_startproc\n"
+	"	xchg %eax,%ecx\n	xchg %eax,%ecx\n"
+	"	ret\n"
+	".cfi_endproc\n"
+	".size padded,.-padded\n"
+	".fill 29,1,0x90\n"
+	".type padded_in,@function\n"
+	"padded_in:\n"
+	".cfi_startproc\n"
+	"	call padded\n"
+	"	jmp five\n"
+	".cfi_endproc\n"
+	".size padded_in,.-padded_in\n"
 	/* The entry's window lies in two cache lines; then the exit's, 39 bytes further on. */
 	".p2align 6\n"
 	".fill 62,1,0xcc\n"
@@ -267,12 +286,15 @@ static void wait_idle(void)
 
 static void begin(const char *name, int count, long n)
 {
-	static void (*const functions[])(void) = {five, crossing, straddle_in, straddle_out};
-	static const char *const names[] = {"five", "crossing", "straddle_in", "straddle_out"};
+	static void (*const functions[])(void) = {five, crossing, straddle_in, straddle_out,
+						  padded_in};
+	static const char *const names[] = {"five", "crossing", "straddle_in", "straddle_out",
+					    "padded_in"};
+	enum { COUNT = sizeof(names) / sizeof(*names) };
 
 	for (int i = 0; i < count; i++) {
-		for (int k = 0; k < 4; k++)
-			if (!strcmp(name, names[k]) || (!strcmp(name, "all") && i % 4 == k))
+		for (int k = 0; k < COUNT; k++)
+			if (!strcmp(name, names[k]) || (!strcmp(name, "all") && i % COUNT == k))
 				controls[i].function = functions[k];
 		controls[i].rounds = n;
 	}
