@@ -343,6 +343,9 @@ $(O)/tests/live/each: TEST_LIBS := -Wl,--wrap=body_write $(TEST_LIBS)
 
 $(O)/tests/live/ending $(O)/tests/live/hazards $(O)/tests/live/patch_breakpoints: TEST_LIBS := -Wl,--wrap=stop_write $(TEST_LIBS)
 
+# The processor's clock, which goes back there.
+$(O)/tests/unit/stream_read: TEST_LIBS := -Wl,--wrap=arch_clock_ticks $(TEST_LIBS)
+
 memory := malloc calloc realloc reallocarray strdup
 $(O)/tests/unit/points_memory: TEST_LIBS := $(memory:%=-Wl,--wrap=%) $(TEST_LIBS)
 

@@ -80,6 +80,7 @@ struct stream {
 	uint64_t sequence;
 	uint64_t lost, damaged;
 	int64_t epoch;	   /* what is added to ns of ticks to get CLOCK_MONOTONIC */
+	uint64_t latest;   /* ticks: the latest moment at which a ring was looked at */
 	uint64_t asked_ns; /* when somebody asked for events last; 0: never */
 	uint64_t stopped_ns, stop_pause_ns;   /* when a stop was made for rings that are stuck */
 	uint64_t searched_ns, search_took_ns; /* when holders were looked for last, and how long */

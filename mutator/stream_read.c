@@ -24,6 +24,7 @@ enum {
 	PUMP_MS = 4,
 	FORGET_MS = 5000,
 	QUEUES_MOST = 64 << 20, /* bytes of all queues */
+	STAGED_LAPS = 16,	/* of a ring, that may wait for somebody's open record */
 };
 
 /* How long somebody is taken to be there who has asked for events. */
@@ -52,7 +53,7 @@ static uint64_t ticks_now(void)
 
 /* --------------------------------------------------------------- one ring */
 
-static bool stage(struct ring_reader *r, const void *record, size_t size)
+static bool stage(struct ring_reader *r, const void *record, size_t size, size_t most)
 {
 	if (r->begin == r->end)
 		r->begin = r->end = 0;
@@ -63,8 +64,9 @@ static bool stage(struct ring_reader *r, const void *record, size_t size)
 		r->begin = 0;
 	}
 	if (r->end + size > r->room) {
-		const size_t room = (r->room ? r->room * 2 : 4096) + size;
-		uint8_t *grown = realloc(r->staged, room);
+		const size_t wanted = (r->room ? r->room * 2 : 4096) + size;
+		const size_t room = wanted < most ? wanted : most;
+		uint8_t *grown = r->end + size <= room ? realloc(r->staged, room) : NULL;
 
 		if (!grown)
 			return false;
@@ -111,7 +113,7 @@ static void take_copy(struct reading *rd, struct ring_reader *r, const uint8_t *
 		if (record.ticks < r->last)
 			record.ticks = r->last;
 		r->last = record.ticks;
-		if (!stage(r, bytes + at, record.size)) {
+		if (!stage(r, bytes + at, record.size, (size_t)STAGED_LAPS << st->at.shift)) {
 			st->lost++;
 			continue;
 		}
@@ -139,6 +141,8 @@ static void read_ring(struct reading *rd, struct ring_reader *r)
 
 	/* From here on: no record that is below head is from later. */
 	rd->now = ticks_now();
+	if (rd->now > st->latest)
+		st->latest = rd->now;
 	if (lock && opened < rd->limit && rd->now - opened < rd->hold)
 		rd->limit = opened;
 	if (!size)
@@ -355,6 +359,25 @@ static uint64_t ns_to_ticks(uint64_t ns)
 	return each ? (ns << 20) / each : ns;
 }
 
+/*
+ * The processor's clock begins anew where a machine wakes up, on some: what was read before would wait
+ * for as long as it had been up, and whatever comes behind it. So it goes now, in the time it was
+ * recorded in; what comes next has a time of its own.
+ */
+static void begin_anew(struct reading *rd)
+{
+	struct stream *st = rd->stream;
+	const uint64_t limit = rd->limit;
+
+	rd->limit = UINT64_MAX;
+	merge(rd);
+	rd->limit = limit;
+	for (unsigned n = 0; n < st->ring_count; n++)
+		st->rings[n].last = 0;
+	st->latest = 0;
+	st->epoch = ticks_epoch_now();
+}
+
 void stream_collect(struct session *s)
 {
 	struct stream *st = s->stream;
@@ -366,6 +389,8 @@ void stream_collect(struct session *s)
 	if (!rd.heap)
 		return;
 	rd.limit = ticks_now();
+	if (rd.limit < st->latest)
+		begin_anew(&rd);
 	for (unsigned n = 0; n < st->ring_count; n++)
 		read_ring(&rd, &st->rings[n]);
 	merge(&rd);

@@ -16,7 +16,8 @@
 
 enum {
 	SPAN_NS = 50 * 1000 * 1000,
-	TRIES = 64, /* readings of both clocks, of which the fastest counts */
+	TRIES = 64,		       /* readings of both clocks, of which the fastest counts */
+	APART_NS = 1000 * 1000 * 1000, /* the epoch is kept as long as it is right by that */
 };
 
 static struct calibration {
@@ -157,17 +158,21 @@ void ticks_factor(uint64_t *multiplier, unsigned *shift)
 	*shift = now.shift;
 }
 
-int64_t ticks_epoch(void)
-{
-	return now.epoch;
-}
-
 int64_t ticks_epoch_now(void)
 {
 	uint64_t ticks = 0, ns = 0;
 
 	read_both(&ticks, &ns);
 	return (int64_t)(ns - ticks_to_ns(ticks));
+}
+
+int64_t ticks_epoch(void)
+{
+	const int64_t epoch = ticks_epoch_now();
+
+	if (epoch - now.epoch > APART_NS || now.epoch - epoch > APART_NS)
+		now.epoch = epoch;
+	return now.epoch;
 }
 
 enum arch_clock ticks_wall_clock(void)

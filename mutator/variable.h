@@ -179,7 +179,8 @@ int ticks_calibrate(struct dinst_error *e);
 /* ns for a number of ticks, and what code multiplies by: ns = ticks * multiplier >> 64 << shift. */
 uint64_t ticks_to_ns(uint64_t ticks);
 void ticks_factor(uint64_t *multiplier, unsigned *shift);
-/* CLOCK_MONOTONIC ns at tick 0, for $now. */
+/* CLOCK_MONOTONIC ns at tick 0, for $now: the same for all that is inserted, but where a sleep of the
+ * machine, or weeks, have taken the clocks from each other by more than a second. */
 int64_t ticks_epoch(void);
 /* The same as it is at this moment: clocks go away from each other. After ticks_calibrate(). */
 int64_t ticks_epoch_now(void);

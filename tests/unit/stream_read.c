@@ -28,6 +28,7 @@ static struct stream *stream;
 static struct stream_queue *queues[2];
 static uint64_t seed = 88172645463325252ull;
 static time_t steered; /* s by which CLOCK_MONOTONIC has gone away from the processor's clock */
+static uint64_t ahead; /* ticks by which that one is ahead of what it would be after a sleep */
 
 /* The C library's, and what suspended machines and NTP do to it. */
 int clock_gettime(clockid_t clock, struct timespec *to)
@@ -37,6 +38,14 @@ int clock_gettime(clockid_t clock, struct timespec *to)
 	if (!status && clock == CLOCK_MONOTONIC)
 		to->tv_sec += steered;
 	return (int)status;
+}
+
+uint64_t __real_arch_clock_ticks(void);
+uint64_t __wrap_arch_clock_ticks(void);
+
+uint64_t __wrap_arch_clock_ticks(void)
+{
+	return __real_arch_clock_ticks() + ahead;
 }
 
 static uint64_t next(void)
@@ -286,6 +295,94 @@ static void test_gone(void **state)
 	stream->rings[4].ring->lock = 0;
 }
 
+/* How many events come now. */
+static unsigned collected(void)
+{
+	struct stream_taken taken;
+	unsigned count;
+
+	stream_collect(&session);
+	take(&taken);
+	count = check(&taken);
+	free(taken.data);
+	return count;
+}
+
+/*
+ * fear K4: the machine sleeps, or goes back to what it was saved as, and the processor's clock goes back with it:
+ * events would be held, without bound, for as long as it was up before
+ */
+static void test_clock_goes_back(void **state)
+{
+	const uint64_t lost = stream->lost;
+	unsigned told = 0;
+	struct stream_taken taken;
+	struct arch_record record;
+	uint64_t begin;
+
+	(void)state;
+	usleep(1000);
+	collected(); /* what others have left */
+	ahead = 1ull << 50;
+	assert_true(write_record(0, 0, 1, 5));
+	assert_int_equal(collected(), 1);
+	/* It waits for another one when that happens. */
+	stream->rings[1].ring->opened = arch_clock_ticks();
+	stream->rings[1].ring->lock = (uint64_t)getpid();
+	assert_true(write_record(0, 0, 1, 5));
+	told = collected();
+	ahead = 0;
+	for (unsigned n = 0; n < 1000; n++) {
+		if (!write_record(0, 0, n, 5)) {
+			told += collected();
+			assert_true(write_record(0, 0, n, 5));
+		}
+	}
+	told += collected();
+	assert_int_equal(told + collected(), 1001);
+	assert_in_range(stream->rings[0].room, 1, 4 * BYTES);
+	assert_int_equal(stream->lost, lost);
+	stream->rings[1].ring->lock = 0;
+	/* What comes is told in the time of now. */
+	begin = clock_ns();
+	assert_true(write_record(0, 0, 7, 5));
+	usleep(1000);
+	stream_collect(&session);
+	take(&taken);
+	assert_int_equal(check(&taken), 1);
+	memcpy(&record, taken.data, sizeof(record));
+	assert_in_range(record.ticks, begin - 1000000, clock_ns());
+	free(taken.data);
+	stream->epoch = 0; /* as it was for those that follow */
+}
+
+/* Whoever writes more than fast, while another one is at a record, takes no more memory than that. */
+static void test_held_in_bounds(void **state)
+{
+	const uint64_t lost = stream->lost;
+	unsigned written = 0, told = 0;
+
+	(void)state;
+	stream->rings[1].ring->opened = arch_clock_ticks();
+	stream->rings[1].ring->lock = (uint64_t)getpid();
+	/* Where so much else runs that nobody is held back that long: again. */
+	while (stream->lost == lost && written < 2000000) {
+		stream->rings[1].ring->opened = arch_clock_ticks();
+		for (unsigned laps = 0; laps < 32; laps++) {
+			while (write_record(0, 0, 1, 5))
+				written++;
+			told += collected();
+		}
+	}
+	assert_in_range(stream->rings[0].room, BYTES, 16 * BYTES);
+	stream->rings[1].ring->lock = 0;
+	told += collected();
+	usleep(1000);
+	told += collected();
+	assert_int_equal(told + (stream->lost - lost), written);
+	assert_true(stream->lost > lost);
+}
+
 static void spoil(struct arch_ring *ring)
 {
 	uint8_t *bytes = (uint8_t *)ring;
@@ -479,13 +576,33 @@ static void test_steered(void **state)
 	steered = 0;
 }
 
+/* fear K4: $now of what is inserted after the machine slept is that of now; of what goes in before, one and the same */
+static void test_epoch(void **state)
+{
+	const int64_t epoch = ticks_epoch();
+	int64_t later;
+
+	(void)state;
+	usleep(1000);
+	assert_int_equal(ticks_epoch(), epoch);
+	steered = 3600;
+	later = ticks_epoch();
+	assert_in_range(later - epoch, 3599000000000, 3601000000000);
+	usleep(1000);
+	assert_int_equal(ticks_epoch(), later);
+	steered = 0;
+	assert_in_range(ticks_epoch() - epoch + 1000000000, 0, 2000000000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order),	    cmocka_unit_test(test_held_back),
-		cmocka_unit_test(test_never_empty), cmocka_unit_test(test_gone),
-		cmocka_unit_test(test_rubbish),	    cmocka_unit_test(test_retired),
-		cmocka_unit_test(test_named_anew),  cmocka_unit_test(test_steered),
+		cmocka_unit_test(test_order),	       cmocka_unit_test(test_held_back),
+		cmocka_unit_test(test_never_empty),    cmocka_unit_test(test_clock_goes_back),
+		cmocka_unit_test(test_held_in_bounds), cmocka_unit_test(test_gone),
+		cmocka_unit_test(test_rubbish),	       cmocka_unit_test(test_retired),
+		cmocka_unit_test(test_named_anew),     cmocka_unit_test(test_steered),
+		cmocka_unit_test(test_epoch),
 	};
 	struct dinst_error e = {0};
 
