@@ -345,6 +345,8 @@ $(O)/tests/live/ending $(O)/tests/live/hazards $(O)/tests/live/patch_breakpoints
 
 # The processor's clock, which goes back there.
 $(O)/tests/unit/stream_read: TEST_LIBS := -Wl,--wrap=arch_clock_ticks $(TEST_LIBS)
+# What the kernel and the processor say of it.
+$(O)/tests/unit/ticks: TEST_LIBS := -Wl,--wrap=fopen -Wl,--wrap=arch_clock_is_steady $(TEST_LIBS)
 
 memory := malloc calloc realloc reallocarray strdup
 $(O)/tests/unit/points_memory: TEST_LIBS := $(memory:%=-Wl,--wrap=%) $(TEST_LIBS)
