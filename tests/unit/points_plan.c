@@ -76,6 +76,8 @@ static const struct plan_case layout_cases[] = {
 	{"e_xbegin", "entry+0=short(0,2) exit+22=previous(16,7)"},
 	{"e_syscall", "entry+0=jump(0,5) exit+7=padding(7,1+4)"},
 	{"e_rseq", "entry+0=!rseq exit+12=!rseq exit+25=padding(25,1+4)"},
+	{"e_rseq_other", "entry+0=!rseq exit+12=!rseq exit+25=padding(25,1+4)"},
+	{"e_rseq_table", "entry+0=!rseq exit+12=!rseq exit+25=padding(25,1+4)"},
 	{"e_cancel", "entry+0=!rseq exit+13=!branch-target exit+22=previous(14,9)"},
 	{"e_sigreturn", "entry+0=!stub"},
 	{"e_from_next", "entry+0=jump(0,6) exit+9=short(8,2)"},

@@ -368,6 +368,40 @@ END e_rseq
 	.quad .Lrs0, .Lrs1 - .Lrs0, .Lrs2
 	.text
 
+	/* The same with a signature of the program's own: it is known by its section only. */
+FN e_rseq_other
+	mov $1, %eax
+.Lro0:	mov $2, %ecx
+	mov %ecx, (%rdi)
+.Lro1:	ret
+	.long 0x01020304
+.Lro2:	mov $4, %eax
+	lea 1(%rax), %eax
+	ret
+END e_rseq_other
+	.section __rseq_cs, "aw", @progbits
+	.p2align 5
+	.long 0, 0
+	.quad .Lro0, .Lro1 - .Lro0, .Lro2
+	.text
+
+	/* And where older libraries list them. */
+FN e_rseq_table
+	mov $1, %eax
+.Lrt0:	mov $2, %ecx
+	mov %ecx, (%rdi)
+.Lrt1:	ret
+	.long 0x01020304
+.Lrt2:	mov $4, %eax
+	lea 1(%rax), %eax
+	ret
+END e_rseq_table
+	.section __rseq_table, "aw", @progbits
+	.p2align 5
+	.long 0, 0
+	.quad .Lrt0, .Lrt1 - .Lrt0, .Lrt2
+	.text
+
 	/* A handler looks whether a pc is before the return point. */
 FN e_cancel
 	mov (%rdi), %eax
